@@ -1,0 +1,77 @@
+package dispatcherd
+
+import "fmt"
+
+// JobID names a job. Positive ids are rows of dispatcherd.jobs. Negative ids
+// are on-demand requests that live in the memory of one dispatcher and are
+// unique within its run only. Zero is no job.
+type JobID int64
+
+// OnDemand reports whether the id names an on-demand request without a row.
+func (id JobID) OnDemand() bool { return id < 0 }
+
+// Attempt is the fencing number of one execution of a job: every claim hands
+// out the next one, and everything that is later said about the execution
+// carries it. It starts at 1 and only grows. On-demand requests without a row
+// run once, as attempt 1.
+type Attempt int32
+
+// Priority is the business priority of a job, MinPriority..MaxPriority, the
+// larger the more urgent (article 1, "base_priority").
+type Priority int8
+
+// The range of Priority. The table refuses anything else.
+const (
+	MinPriority Priority = 0
+	MaxPriority Priority = 10
+)
+
+// Valid reports whether p lies in MinPriority..MaxPriority.
+func (p Priority) Valid() bool { return p >= MinPriority && p <= MaxPriority }
+
+// Mode is the way a job reached the dispatcher (article 1, "two consumption
+// modes").
+type Mode uint8
+
+// The two modes.
+const (
+	Queued   Mode = iota // a row in Postgres; nobody waits on the line
+	OnDemand             // a caller waits for the answer
+)
+
+// String returns "queued" or "on_demand", as in traces and on the wire.
+func (m Mode) String() string {
+	switch m {
+	case Queued:
+		return "queued"
+	case OnDemand:
+		return "on_demand"
+	}
+	return fmt.Sprintf("mode(%d)", uint8(m))
+}
+
+// Status is the state of a job's row, spelled as in SQL.
+type Status string
+
+// The five statuses; the last three are final.
+const (
+	Pending   Status = "pending"
+	Running   Status = "running"
+	Done      Status = "done"
+	Failed    Status = "failed"
+	Cancelled Status = "cancelled"
+)
+
+// Final reports whether no transition leads out of s (except an operator's
+// retry, which makes the row pending again).
+func (s Status) Final() bool { return s == Done || s == Failed || s == Cancelled }
+
+// Limits of the values a producer or a worker may send. They are checked at
+// the edges (table constraints, frame decoding) so that the core can rely on
+// them.
+const (
+	MaxTypeLength   = 128     // bytes of a type name
+	MaxSlotTypes    = 4096    // types one slot may support
+	MaxWorkerLength = 128     // bytes of a worker's name
+	MaxErrorLength  = 8 << 10 // bytes kept of a failure's message
+)
