@@ -1,0 +1,98 @@
+package scoring
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/dispatcherd/dispatcherd"
+)
+
+// MaxAge is the age at which jobs stop growing older: ten years. A bound is
+// needed for sums that cannot overflow; orders are exact below it.
+const MaxAge = 3653 * 24 * time.Hour
+
+// NoCap as Weights.OnDemandCap lets the on-demand extra grow for ever, as the
+// article has it. Then a steady overload of on-demand requests starves the
+// queue and there is no overtaking window. It is meant for the simulation of
+// other policies, not for service.
+const NoCap time.Duration = math.MaxInt64
+
+// Bounds of the weights, in points and points per second. They keep every
+// total below 2^60 thousandths, so that totals can be subtracted, too.
+const (
+	maxPoints = 1_000_000_000
+	maxSlope  = 1_000_000
+)
+
+const maxAgeMS = int64(MaxAge / time.Millisecond)
+
+// Weights are the knobs of the score. The zero value is not valid; start from
+// Default.
+type Weights struct {
+	Priority       int64         // points per unit of priority
+	Ageing         int64         // points per second of waiting, ≥ 1
+	Rarity         int64         // points, divided by the capacity of the job's type, fractions dropped
+	OnDemand       int64         // points an on-demand request starts with
+	OnDemandAgeing int64         // points per second an on-demand request gains on top of Ageing
+	OnDemandCap    time.Duration // age at which OnDemandAgeing stops; whole milliseconds, or NoCap
+}
+
+// Default returns the article's weights, with the on-demand extra capped at
+// the 256 s after which the article lets a queued job pass a fresh request.
+func Default() Weights {
+	return Weights{
+		Priority:       1024,
+		Ageing:         16,
+		Rarity:         500,
+		OnDemand:       4096,
+		OnDemandAgeing: 32,
+		OnDemandCap:    256 * time.Second,
+	}
+}
+
+// Validate reports the first weight that lies outside its range. With valid
+// weights no score can overflow, whatever the other arguments.
+func (w Weights) Validate() error {
+	for _, c := range []struct {
+		name            string
+		value, min, max int64
+		why             string
+	}{
+		{"priority", w.Priority, 0, maxPoints, ""},
+		{"ageing", w.Ageing, 1, maxSlope, "; without ageing nothing bounds how long a job waits"},
+		{"rarity", w.Rarity, 0, maxPoints, ""},
+		{"on-demand", w.OnDemand, 0, maxPoints, ""},
+		{"on-demand ageing", w.OnDemandAgeing, 0, maxSlope, ""},
+	} {
+		if c.value < c.min || c.value > c.max {
+			return fmt.Errorf("weight %q is %d: set it to a whole number from %d to %d%s", c.name, c.value, c.min, c.max, c.why)
+		}
+	}
+	switch limit := w.OnDemandCap; {
+	case limit == NoCap:
+		return nil
+	case limit < 0 || limit > MaxAge:
+		return fmt.Errorf("weight \"on-demand cap\" is %v: set it to a duration from 0s to %v", limit, MaxAge)
+	case limit%time.Millisecond != 0:
+		return fmt.Errorf("weight \"on-demand cap\" is %v: set it to whole milliseconds", limit)
+	}
+	return nil
+}
+
+// Score returns the terms of a job's score. ageMS is its age in milliseconds:
+// below 0 it counts as 0 (a clock went back), above MaxAge as MaxAge. capacity
+// is the number of registered slots that support the job's type, free or
+// taken; below 1 it counts as 1. It allocates nothing.
+func (w *Weights) Score(mode dispatcherd.Mode, p dispatcherd.Priority, ageMS int64, capacity int) Terms {
+	ageMS = min(max(ageMS, 0), maxAgeMS)
+	t := Terms{
+		Base:   Milli(w.Priority * int64(p) * 1000),
+		Age:    Milli(w.Ageing * ageMS),
+		Rarity: Milli(w.Rarity / int64(max(capacity, 1)) * 1000),
+	}
+	if mode == dispatcherd.OnDemand {
+		t.OnDemand = Milli(w.OnDemand*1000 + w.OnDemandAgeing*min(ageMS, w.OnDemandCap.Milliseconds()))
+	}
+	return t
+}

@@ -1,0 +1,97 @@
+package scoring
+
+import (
+	"time"
+
+	"github.com/dispatcherd/dispatcherd"
+)
+
+// Window returns the overtaking window W: a job that arrives W or more after
+// another job never goes before it, as long as that other job could run too.
+// It is rounded up to a millisecond. bounded is false when there is none: the
+// on-demand extra has no cap, or W would exceed MaxAge, after which ages no
+// longer tell jobs apart.
+//
+// Proof. Let j have arrived d ≥ W before k, both waiting. Ageing is the same
+// for both, so k lacks Ageing·d points of age. All k can have instead is the
+// sum of the largest values of its other terms: 10 units of priority, the
+// whole rarity bonus, the on-demand bonus, and the extra ageing, which the cap
+// holds at OnDemandAgeing·cap for ever. That sum is at most Ageing·W ≤
+// Ageing·d by the choice of W, and no term of j is negative, so k's total is
+// at most j's at every instant, and on a tie the older job goes first. Nothing
+// was assumed about capacities except that the rarity bonus lies between 0 and
+// its maximum, so they may differ and change at any time.
+//
+// Hence only the jobs that arrived before j's arrival + W, finitely many, can
+// run before j on the slots that j could use.
+func (w Weights) Window() (window time.Duration, bounded bool) {
+	limit := w.OnDemandCap.Milliseconds()
+	if w.OnDemandAgeing == 0 {
+		limit = 0
+	}
+	if limit > maxAgeMS {
+		return 0, false
+	}
+	lead := 1000*(w.Priority*int64(dispatcherd.MaxPriority)+w.OnDemand+w.Rarity) + w.OnDemandAgeing*limit
+	ms := ceilDiv(lead, w.Ageing)
+	if ms > maxAgeMS {
+		return 0, false
+	}
+	return time.Duration(ms) * time.Millisecond, true
+}
+
+// Job is what the score knows of a waiting job, with its arrival in place of
+// its age.
+type Job struct {
+	Mode      dispatcherd.Mode
+	Priority  dispatcherd.Priority
+	ArrivalMS int64 // milliseconds since any epoch both jobs share
+	Capacity  int   // of its type, taken as constant
+}
+
+// Overtakes returns the first instant, in milliseconds since the jobs' epoch,
+// from which a is ahead of b and stays ahead: at that instant both have
+// arrived, and a has the higher total, or the same and the earlier arrival.
+// ok is false if a never gets ahead for good before the older of the two
+// reaches MaxAge. Two jobs equal in total and arrival are ordered by id, which
+// is not known here: neither is ahead.
+//
+// The lead of a over b only ever moves in one direction: common ageing cancels
+// out, and of two on-demand extras either both still grow, or only that of the
+// younger one, or none. So the ends of the time in which both wait decide
+// whether there is an answer, and one division finds it.
+func (w Weights) Overtakes(a, b Job) (atMS int64, ok bool) {
+	first := max(a.ArrivalMS, b.ArrivalMS)
+	last := min(a.ArrivalMS, b.ArrivalMS) + maxAgeMS
+	if first > last || !w.ahead(a, b, last) {
+		return 0, false
+	}
+	if w.ahead(a, b, first) {
+		return first, true
+	}
+	// a is behind at first and ahead at last, so its extra ageing is what
+	// carries it, from the moment on when b has none (any more).
+	deficit := int64(w.lead(b, a, first))
+	if a.ArrivalMS >= b.ArrivalMS {
+		deficit++ // a tie is not enough
+	}
+	start := first
+	if b.Mode == dispatcherd.OnDemand {
+		start = max(first, b.ArrivalMS+w.OnDemandCap.Milliseconds())
+	}
+	return start + ceilDiv(deficit, w.OnDemandAgeing), true
+}
+
+// lead returns how many points a is ahead of b at an instant.
+func (w *Weights) lead(a, b Job, atMS int64) Milli {
+	return w.Score(a.Mode, a.Priority, atMS-a.ArrivalMS, a.Capacity).Total() -
+		w.Score(b.Mode, b.Priority, atMS-b.ArrivalMS, b.Capacity).Total()
+}
+
+func (w *Weights) ahead(a, b Job, atMS int64) bool {
+	lead := w.lead(a, b, atMS)
+	return lead > 0 || lead == 0 && a.ArrivalMS < b.ArrivalMS
+}
+
+// ceilDiv divides n ≥ 0 by d ≥ 1, rounding up.
+func ceilDiv(n, d int64) int64 { return (n + d - 1) / d }
