@@ -1,0 +1,150 @@
+package devpg
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+)
+
+const (
+	superuser = "postgres"
+	port      = "5432" // part of the socket's name only; nothing listens on TCP
+)
+
+// defaults suit a queue of some million rows on a developer's machine.
+var defaults = map[string]string{
+	"listen_addresses":             "",
+	"unix_socket_permissions":      "0700",
+	"max_connections":              "200",
+	"shared_buffers":               "256MB",
+	"min_wal_size":                 "256MB",
+	"max_wal_size":                 "2GB",
+	"checkpoint_timeout":           "15min",
+	"autovacuum_naptime":           "10s", // dead rows pile up fast in a queue
+	"autovacuum_vacuum_cost_delay": "0",
+	"random_page_cost":             "1.1",
+	"jit":                          "off", // compiling costs more than any statement of a queue
+	"timezone":                     "UTC",
+	"log_timezone":                 "UTC",
+	"log_checkpoints":              "off",
+	"log_autovacuum_min_duration":  "-1",
+	"restart_after_crash":          "on",
+}
+
+// unsafe trades durability for speed.
+var unsafe = map[string]string{
+	"fsync":              "off",
+	"synchronous_commit": "off",
+	"full_page_writes":   "off",
+}
+
+// settings returns name=value pairs, sorted by name.
+func settings(o Options) []string {
+	all := maps.Clone(defaults)
+	if o.Ephemeral {
+		maps.Copy(all, unsafe)
+	}
+	maps.Copy(all, o.Settings)
+	var pairs []string
+	for _, k := range slices.Sorted(maps.Keys(all)) {
+		pairs = append(pairs, k+"="+all[k])
+	}
+	return pairs
+}
+
+// chooseInstall picks the installation that can read the data: versions differ
+// on disk, so an existing cluster decides.
+func chooseInstall(given Install, data string) (Install, error) {
+	have, err := dataVersion(data)
+	if err != nil {
+		return Install{}, err
+	}
+	candidates := []Install{given}
+	if given == (Install{}) {
+		newest, err := Find()
+		if err != nil {
+			return Install{}, err
+		}
+		candidates = append(installs(searchDirs()), newest)
+	}
+	for _, c := range candidates {
+		if have == 0 || c.Version == have {
+			return c, nil
+		}
+	}
+	return Install{}, fmt.Errorf("the data in %s were written by Postgres %d, but this machine has Postgres %d (%s): "+
+		"install version %d, or move the directory away to begin anew",
+		data, have, candidates[0].Version, candidates[0].BinDir, have)
+}
+
+// dataVersion returns the major version that wrote the data, 0 if there are none.
+func dataVersion(data string) (int, error) {
+	text, err := os.ReadFile(filepath.Join(data, "PG_VERSION"))
+	if errors.Is(err, fs.ErrNotExist) {
+		if entries, _ := os.ReadDir(data); len(entries) > 0 {
+			return 0, fmt.Errorf("%s is not empty and holds no Postgres data: choose another directory", data)
+		}
+		return 0, nil
+	}
+	if err != nil {
+		return 0, fmt.Errorf("reading the version of the data: %w", err)
+	}
+	v, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err != nil {
+		return 0, fmt.Errorf("%s holds data of a version that is not understood: %w", data, err)
+	}
+	return v, nil
+}
+
+// initdb makes the cluster unless it is there. It works beside the final place
+// and renames, so that an interrupted run leaves nothing that looks like data.
+func (s *Server) initdb(ctx context.Context, hurry bool) error {
+	if v, err := dataVersion(s.data()); err != nil || v != 0 {
+		return err
+	}
+	fresh := s.data() + ".new"
+	if err := os.RemoveAll(fresh); err != nil {
+		return fmt.Errorf("clearing an unfinished initdb: %w", err)
+	}
+	args := []string{"-D", fresh, "-U", superuser, "-A", "trust", "-E", "UTF8", "--locale=C"}
+	if hurry {
+		args = append(args, "--no-sync")
+	}
+	cmd := exec.CommandContext(ctx, filepath.Join(s.install.BinDir, "initdb"), args...)
+	s.prepare(cmd)
+	unlock := bindToParent(cmd, syscall.SIGTERM)
+	defer unlock()
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("creating a Postgres cluster in %s: %w%s", fresh, err, s.tail.quote())
+	}
+	if err := os.Rename(fresh, s.data()); err != nil {
+		return fmt.Errorf("moving the new cluster into place: %w", err)
+	}
+	return nil
+}
+
+// prepare sets what all our Postgres processes share: owner, surroundings, log.
+func (s *Server) prepare(cmd *exec.Cmd) {
+	cmd.Dir = s.dir
+	cmd.Env = environment(os.Environ())
+	cmd.Stdout, cmd.Stderr = s.tail, s.tail
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: s.owner.credential()}
+}
+
+// environment drops what would steer the server from outside (PGDATA, PGPORT,
+// PGOPTIONS, …) and keeps its messages in English, which launch relies on.
+func environment(env []string) []string {
+	kept := slices.DeleteFunc(slices.Clone(env), func(kv string) bool {
+		return strings.HasPrefix(kv, "PG") || strings.HasPrefix(kv, "LC_") || strings.HasPrefix(kv, "LANG")
+	})
+	return append(kept, "LC_ALL=C")
+}

@@ -1,0 +1,79 @@
+package devpg
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// fakeInstall writes a folder that looks like an installation of a version.
+func fakeInstall(t *testing.T, version string) string {
+	t.Helper()
+	dir := t.TempDir()
+	script := "#!/bin/sh\necho 'postgres (PostgreSQL) " + version + "'\n"
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "postgres"), []byte(script), 0o755))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "initdb"), []byte(script), 0o755))
+	return dir
+}
+
+func TestTheNewestInstallationComesFirst(t *testing.T) {
+	old, beta, middle := fakeInstall(t, "9.6.24"), fakeInstall(t, "19beta2"), fakeInstall(t, "15.18 (Debian 15.18-0)")
+	broken := fakeInstall(t, "15.1")
+	require.NoError(t, os.Remove(filepath.Join(broken, "initdb")))
+	require.Equal(t, []Install{{beta, 19}, {middle, 15}, {old, 9}},
+		installs([]string{old, middle, broken, beta, middle, "/does/not/exist"}))
+}
+
+func TestALinkToPostgresAloneLeadsToItsFolder(t *testing.T) {
+	real, bin := fakeInstall(t, "16.2"), t.TempDir()
+	require.NoError(t, os.Symlink(filepath.Join(real, "postgres"), filepath.Join(bin, "postgres")))
+	require.Equal(t, []Install{{real, 16}}, installs([]string{bin}))
+}
+
+func TestTheRealInstallationIsFound(t *testing.T) {
+	in, err := Find()
+	require.NoError(t, err)
+	require.GreaterOrEqual(t, in.Version, MinVersion)
+	require.FileExists(t, filepath.Join(in.BinDir, "initdb"))
+}
+
+func TestAMissingPostgresIsAnsweredWithOneCommand(t *testing.T) {
+	tools := func(names ...string) func(string) bool {
+		return func(n string) bool {
+			for _, have := range names {
+				if n == have {
+					return true
+				}
+			}
+			return false
+		}
+	}
+	for _, c := range []struct {
+		goos string
+		root bool
+		has  func(string) bool
+		want string
+	}{
+		{"linux", true, tools("apt-get"), "apt-get install -y postgresql"},
+		{"linux", false, tools("apt-get"), "sudo apt-get install -y postgresql"},
+		{"linux", false, tools("dnf", "yum"), "sudo dnf install -y postgresql-server"},
+		{"linux", false, tools("apt-get", "brew"), "brew install postgresql@17"},
+		{"darwin", false, tools(), "brew install postgresql@17"},
+		{"linux", true, tools(), "see https://www.postgresql.org/download/"},
+	} {
+		require.Equal(t, c.want, installLine(c.goos, c.root, c.has))
+	}
+
+	err := missing([]Install{{"/usr/lib/postgresql/11/bin", 11}})
+	require.ErrorIs(t, err, ErrMissing)
+	require.ErrorContains(t, err, "version 14 or newer is needed (/usr/lib/postgresql/11/bin has version 11); install it with: ")
+}
+
+func TestOnlyAVersionLineOfAServerIsUnderstood(t *testing.T) {
+	for _, line := range []string{"", "postgres", "psql (PostgreSQL) ", "postgres (MySQL) 8", "(PostgreSQL) x"} {
+		_, err := parseVersion(line)
+		require.ErrorContains(t, err, "is not the version line", line)
+	}
+}

@@ -1,0 +1,55 @@
+package devpg
+
+import (
+	"io"
+	"strings"
+	"sync"
+)
+
+// tailLength bounds, in bytes, what is kept of the log for error messages.
+const tailLength = 4 << 10
+
+// tail passes the server's log on and remembers its end.
+type tail struct {
+	next io.Writer // may be nil
+
+	mu   sync.Mutex // guards text: the log is written while an error reads it
+	text []byte
+}
+
+// Write never fails: a broken log must not stop the server.
+func (t *tail) Write(p []byte) (int, error) {
+	t.mu.Lock()
+	t.text = append(t.text, p...)
+	if over := len(t.text) - tailLength; over > 0 {
+		t.text = append(t.text[:0], t.text[over:]...)
+	}
+	t.mu.Unlock()
+	if t.next != nil {
+		_, _ = t.next.Write(p)
+	}
+	return len(p), nil
+}
+
+func (t *tail) reset() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.text = t.text[:0]
+}
+
+// String returns the remembered end of the log.
+func (t *tail) String() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return string(t.text)
+}
+
+// quote returns the log, indented, to be appended to an error; empty if the
+// server said nothing.
+func (t *tail) quote() string {
+	text := strings.TrimSpace(t.String())
+	if text == "" {
+		return ""
+	}
+	return "\n    " + strings.ReplaceAll(text, "\n", "\n    ")
+}
