@@ -1,0 +1,66 @@
+package trace
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+)
+
+// Check reports the first thing that makes the trace unplayable although each
+// of its lines is well formed: it has no jobs or no slots, the events of a slot
+// do not alternate, a session is empty, or a job could never be run because
+// every slot of its type has left for good before it arrives.
+func (t *Trace) Check() error {
+	switch {
+	case len(t.Slots) == 0:
+		return errors.New("there is no slot")
+	case len(t.Jobs) == 0:
+		return errors.New("there is no job")
+	}
+	if err := t.checkSessions(); err != nil {
+		return err
+	}
+	return t.checkCover()
+}
+
+// checkSessions wants register and drain of every slot to alternate. Drains
+// come first at one instant, so an empty session shows up as a drain of a slot
+// that is off line.
+func (t *Trace) checkSessions() error {
+	online := map[int64]bool{}
+	for _, e := range t.Events {
+		if online[e.Slot] == (e.Kind == Register) {
+			return fmt.Errorf("%s: at %s s slot %d gets the event %s, but it is %s then; its events must alternate, and a session must last",
+				eventsFile, formatSeconds(e.AtMS), e.Slot, e.Kind, map[bool]string{true: "on line", false: "off line"}[online[e.Slot]])
+		}
+		online[e.Slot] = e.Kind == Register
+	}
+	return nil
+}
+
+// checkCover wants each job to find a slot on line at its arrival or later.
+func (t *Trace) checkCover() error {
+	leaves := map[int64]int64{} // slot → when it leaves for good
+	for _, s := range t.Slots {
+		leaves[s.ID] = 0
+	}
+	for _, e := range t.Comings() {
+		leaves[e.Slot] = e.AtMS
+		if e.Kind == Register {
+			leaves[e.Slot] = maxMS + 1
+		}
+	}
+	last := map[string]int64{} // type → until when a slot may come that supports it
+	for _, s := range t.Slots {
+		for _, typ := range s.Types {
+			last[typ] = max(last[typ], leaves[s.ID])
+		}
+	}
+	i := slices.IndexFunc(t.Jobs, func(j Job) bool { return last[j.Type] <= j.ArrivalMS })
+	if i >= 0 {
+		j := t.Jobs[i]
+		return fmt.Errorf("%s: job %d of type %s arrives at %s s, but the last slot that supports it leaves at %s s; it could never run",
+			jobsFile, j.ID, j.Type, formatSeconds(j.ArrivalMS), formatSeconds(last[j.Type]))
+	}
+	return nil
+}

@@ -1,0 +1,82 @@
+package trace
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// Write stores the trace in dir, which is made if need be, in the format that
+// Load reads. Files of an earlier trace there are replaced.
+func (t *Trace) Write(dir string) error {
+	if err := os.MkdirAll(dir, 0o777); err != nil {
+		return fmt.Errorf("write trace: %w", err)
+	}
+	err := errors.Join(
+		writeTable(filepath.Join(dir, slotsFile), slotColumns, t.writeSlots),
+		writeTable(filepath.Join(dir, jobsFile), jobColumns, t.writeJobs))
+	events := filepath.Join(dir, eventsFile)
+	if len(t.Events) > 0 {
+		err = errors.Join(err, writeTable(events, eventColumns, t.writeEvents))
+	} else if gone := os.Remove(events); gone != nil && !errors.Is(gone, os.ErrNotExist) {
+		err = errors.Join(err, gone)
+	}
+	if err != nil {
+		return fmt.Errorf("write trace: %w", err)
+	}
+	return nil
+}
+
+// Names are written through quote, so that whatever Load accepted comes back.
+func (t *Trace) writeSlots(w io.Writer) {
+	for _, s := range t.Slots {
+		fmt.Fprintf(w, "%d,%s,%s\n", s.ID, quote(s.Worker), quote(strings.Join(s.Types, "|")))
+	}
+}
+
+func (t *Trace) writeJobs(w io.Writer) {
+	for _, j := range t.Jobs {
+		fmt.Fprintf(w, "%d,%s,%s,%d,%s,%s\n",
+			j.ID, formatSeconds(j.ArrivalMS), quote(j.Type), j.Priority, j.Mode, formatSeconds(j.DurationMS))
+	}
+}
+
+func (t *Trace) writeEvents(w io.Writer) {
+	for _, e := range t.Events {
+		fmt.Fprintf(w, "%s,%d,%s\n", formatSeconds(e.AtMS), e.Slot, e.Kind)
+	}
+}
+
+// WriteSchedule writes a schedule as job_id,start_ms,slot_id in the order given.
+func WriteSchedule(w io.Writer, ps []Placement) error {
+	b := bufio.NewWriter(w)
+	fmt.Fprintln(b, strings.Join(planColumns, ","))
+	for _, p := range ps {
+		fmt.Fprintf(b, "%d,%d,%d\n", p.Job, p.StartMS, p.Slot)
+	}
+	return b.Flush()
+}
+
+// writeTable writes a header and what lines produces. A failed write sticks to
+// the buffer, so that it is looked at once, at the end.
+func writeTable(path string, columns []string, lines func(io.Writer)) error {
+	f, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	b := bufio.NewWriter(f)
+	fmt.Fprintln(b, strings.Join(columns, ","))
+	lines(b)
+	return errors.Join(b.Flush(), f.Close())
+}
+
+func quote(s string) string {
+	if !strings.ContainsAny(s, ",\"\r\n") && strings.TrimSpace(s) == s {
+		return s
+	}
+	return `"` + strings.ReplaceAll(s, `"`, `""`) + `"`
+}
