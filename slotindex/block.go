@@ -1,0 +1,186 @@
+package slotindex
+
+import (
+	"slices"
+
+	"github.com/dispatcherd/dispatcherd"
+)
+
+type blockID int32
+
+// blockSize makes a block two cache lines long.
+const blockSize = 29
+
+// block is a run of neighbours of one class, sorted by SlotID: a leaf of a
+// B-tree of two levels whose root is class.order. An insertion moves at most
+// one block's refs and one class's block numbers, whatever the order in which
+// ids come.
+type block struct {
+	free uint32 // bit i: refs[i] is free
+	n    int32  // refs in use, ≥ 1 while the block is in use
+	rank int32  // position in class.order
+	refs [blockSize]Ref
+}
+
+// insert makes a slot that is not free a member of its class.
+func (x *Index) insert(id classID, r Ref) {
+	c := &x.classes[id]
+	slotID := x.slots[r].id
+	// The last block that starts before the slot, or the first of all.
+	rank := max(0, x.firstBlockAfter(c, slotID)-1)
+	switch {
+	case len(c.order) == 0:
+		x.addBlock(c, 0)
+	case x.blocks[c.order[rank]].n < blockSize:
+	case rank == len(c.order)-1 && x.lastID(c.order[rank]) < slotID:
+		rank++ // ascending ids leave full blocks behind
+		x.addBlock(c, rank)
+	default:
+		x.split(c, rank)
+		if x.firstID(c.order[rank+1]) < slotID {
+			rank++
+		}
+	}
+	at := c.order[rank]
+	b := &x.blocks[at]
+	i := int(b.n)
+	for i > 0 && x.slots[b.refs[i-1]].id > slotID {
+		i--
+	}
+	b.n++
+	copy(b.refs[i+1:b.n], b.refs[i:])
+	b.refs[i] = r
+	low := b.free & (1<<i - 1)
+	b.free = low | (b.free&^low)<<1
+	x.place(at, i)
+}
+
+// erase takes a slot that is not free out of its class.
+func (x *Index) erase(r Ref) {
+	s := &x.slots[r]
+	b := &x.blocks[s.block]
+	i := int(s.at)
+	copy(b.refs[i:], b.refs[i+1:b.n])
+	b.n--
+	low := b.free & (1<<i - 1)
+	b.free = low | (b.free&^low)>>1
+	x.place(s.block, i)
+	c := &x.classes[s.class]
+	rank := int(b.rank)
+	if b.n == 0 {
+		x.dropBlock(c, rank)
+		return
+	}
+	// Neighbours that have become small merge, so that slots which come and
+	// go cannot leave a long trail of blocks with one slot each.
+	x.merge(c, rank)
+	x.merge(c, rank-1)
+}
+
+// merge moves the block behind a rank into the one at the rank, if there are
+// both and they fill no more than half a block.
+func (x *Index) merge(c *class, rank int) {
+	if rank < 0 || rank+1 >= len(c.order) {
+		return
+	}
+	lower, upper := &x.blocks[c.order[rank]], &x.blocks[c.order[rank+1]]
+	if lower.n+upper.n > blockSize/2 {
+		return
+	}
+	n := int(lower.n)
+	lower.n += int32(copy(lower.refs[n:], upper.refs[:upper.n]))
+	lower.free |= upper.free << n
+	x.place(c.order[rank], n)
+	x.dropBlock(c, rank+1)
+	x.rerank(c, rank)
+}
+
+// dropBlock takes the block at a rank out of use.
+func (x *Index) dropBlock(c *class, rank int) {
+	x.freeBlock = append(x.freeBlock, c.order[rank])
+	c.order = slices.Delete(c.order, rank, rank+1)
+	x.rerank(c, rank)
+}
+
+// place tells the slots of a block where they are, from a position on.
+func (x *Index) place(id blockID, from int) {
+	b := &x.blocks[id]
+	for i := from; i < int(b.n); i++ {
+		s := &x.slots[b.refs[i]]
+		s.block, s.at = id, uint8(i)
+	}
+}
+
+// split moves the upper half of a full block into a new one behind it.
+func (x *Index) split(c *class, rank int) {
+	const half = blockSize / 2
+	upperID := x.addBlock(c, rank+1)
+	lower, upper := &x.blocks[c.order[rank]], &x.blocks[upperID]
+	upper.n = int32(copy(upper.refs[:], lower.refs[half:]))
+	upper.free = lower.free >> half
+	lower.n = half
+	lower.free &= 1<<half - 1
+	x.place(upperID, 0)
+	x.rerank(c, rank)
+}
+
+// addBlock inserts an empty block at a rank.
+func (x *Index) addBlock(c *class, rank int) blockID {
+	var id blockID
+	if n := len(x.freeBlock); n > 0 {
+		id, x.freeBlock = x.freeBlock[n-1], x.freeBlock[:n-1]
+	} else {
+		id = blockID(len(x.blocks))
+		x.blocks = append(x.blocks, block{})
+	}
+	x.blocks[id] = block{}
+	c.order = slices.Insert(c.order, rank, id)
+	x.rerank(c, rank)
+	return id
+}
+
+// rerank makes bitmap and ranks agree with the order from a rank on.
+func (x *Index) rerank(c *class, from int) {
+	words := (len(c.order) + 63) / 64
+	for len(c.bitmap) < words {
+		c.bitmap = append(c.bitmap, 0)
+	}
+	c.bitmap = c.bitmap[:words]
+	c.low = min(c.low, int32(from/64))
+	for i := from; i < len(c.order); i++ {
+		b := &x.blocks[c.order[i]]
+		b.rank = int32(i)
+		bit := uint64(1) << (i % 64)
+		c.bitmap[i/64] &^= bit
+		if b.free != 0 {
+			c.bitmap[i/64] |= bit
+		}
+	}
+	if used := len(c.order) % 64; used != 0 {
+		c.bitmap[words-1] &= 1<<used - 1
+	}
+}
+
+// firstBlockAfter returns the rank of the first block whose slots all lie
+// after an id, or the number of blocks.
+func (x *Index) firstBlockAfter(c *class, id dispatcherd.SlotID) int {
+	low, high := 0, len(c.order)
+	for low < high {
+		mid := int(uint(low+high) / 2)
+		if x.firstID(c.order[mid]) > id {
+			high = mid
+		} else {
+			low = mid + 1
+		}
+	}
+	return low
+}
+
+func (x *Index) firstID(id blockID) dispatcherd.SlotID {
+	return x.slots[x.blocks[id].refs[0]].id
+}
+
+func (x *Index) lastID(id blockID) dispatcherd.SlotID {
+	b := &x.blocks[id]
+	return x.slots[b.refs[b.n-1]].id
+}

@@ -1,0 +1,126 @@
+package slotindex
+
+import (
+	"fmt"
+	"math/bits"
+	"slices"
+
+	"github.com/dispatcherd/dispatcherd"
+)
+
+// Check compares everything that is kept for speed (counters, bitmaps, heads,
+// positions) with the slots themselves and reports the first disagreement. It
+// walks the whole index; tests and race builds call it.
+func (x *Index) Check() error {
+	live, freeSlots := 0, 0
+	perType := make([]int, len(x.types))
+	members := make([]int, len(x.classes))
+	registered := make([]int, len(x.classes))
+	for r := range x.slots {
+		s := &x.slots[r]
+		if s.state == gone {
+			continue
+		}
+		live++
+		registered[s.class]++
+		if s.state == free {
+			freeSlots++
+		}
+		if s.state == draining {
+			continue
+		}
+		members[s.class]++
+		if got := x.blocks[s.block].refs[s.at]; got != Ref(r) {
+			return fmt.Errorf("slot %d (ref %d) should be at %d of block %d, where ref %d is", s.id, r, s.at, s.block, got)
+		}
+		for _, t := range x.classes[s.class].types {
+			perType[t]++
+		}
+	}
+	if live != x.live || freeSlots != x.free {
+		return fmt.Errorf("%d slots, %d free, but %d and %d were counted", live, freeSlots, x.live, x.free)
+	}
+	for id := range x.classes {
+		if err := x.checkClass(classID(id), registered[id], members[id]); err != nil {
+			return fmt.Errorf("class %d: %w", id, err)
+		}
+	}
+	for t := range x.types {
+		if err := x.checkType(TypeID(t), perType[t]); err != nil {
+			return fmt.Errorf("type %d %q: %w", t, x.types[t].name, err)
+		}
+	}
+	return nil
+}
+
+func (x *Index) checkClass(id classID, registered, members int) error {
+	c := &x.classes[id]
+	if int(c.slots) != registered || (registered == 0) != (len(c.types) == 0) {
+		return fmt.Errorf("%d slots registered, %d counted, %d types", registered, c.slots, len(c.types))
+	}
+	found, freeFound := 0, 0
+	head, last := noHead, dispatcherd.SlotID(-1<<63)
+	for rank, blockID := range c.order {
+		b := &x.blocks[blockID]
+		if b.n < 1 || int(b.rank) != rank || b.free>>b.n != 0 || x.bit(c.bitmap, rank) != (b.free != 0) {
+			return fmt.Errorf("block %d at rank %d says rank %d, n %d, free %b; class says %b", blockID, rank, b.rank, b.n, b.free, c.bitmap)
+		}
+		for i, r := range b.refs[:b.n] {
+			s := &x.slots[r]
+			isFree := b.free>>i&1 == 1
+			if s.id <= last && found > 0 || s.class != id || isFree != (s.state == free) {
+				return fmt.Errorf("slot %d (ref %d) of class %d, %v, comes after %d with free %v", s.id, r, s.class, s.state, last, isFree)
+			}
+			if isFree && head == noHead {
+				head = s.id
+			}
+			last = s.id
+		}
+		found += int(b.n)
+		freeFound += bits.OnesCount32(b.free)
+	}
+	if found != members || freeFound != int(c.free) || head != c.head || onesCount(c.bitmap) > len(c.order) {
+		return fmt.Errorf("%d members, %d free, head %d; found %d, %d, %d", members, c.free, c.head, found, freeFound, head)
+	}
+	if head != noHead && x.slots[c.headRef].id != head {
+		return fmt.Errorf("head %d is not what ref %d names", head, c.headRef)
+	}
+	if i := slices.IndexFunc(c.bitmap, func(w uint64) bool { return w != 0 }); i >= 0 && i < int(c.low) {
+		return fmt.Errorf("word %d is not 0 but low is %d", i, c.low)
+	}
+	return nil
+}
+
+func (x *Index) checkType(t TypeID, capacity int) error {
+	ty := &x.types[t]
+	used := ty.holders > 0 || len(ty.classes) > 0
+	if known, ok := x.byName[ty.name]; used != (ty.name != "") || used && (!ok || known != t) {
+		return fmt.Errorf("%d holders, %d classes, known as %d (%v)", ty.holders, len(ty.classes), known, ok)
+	}
+	if int(ty.capacity) != capacity {
+		return fmt.Errorf("capacity %d, counted %d", capacity, ty.capacity)
+	}
+	if onesCount(ty.bitmap) != int(ty.open) {
+		return fmt.Errorf("%d classes with free slots, %d counted", onesCount(ty.bitmap), ty.open)
+	}
+	for i, m := range ty.classes {
+		c := &x.classes[m.class]
+		if i > 0 && ty.classes[i-1].size > m.size || len(c.types) != int(m.size) {
+			return fmt.Errorf("class %d of size %d stands at %d as %d", m.class, len(c.types), i, m.size)
+		}
+		if c.types[m.nth] != t || int(c.at[m.nth]) != i || x.bit(ty.bitmap, i) != (c.free > 0) {
+			return fmt.Errorf("class %d at %d: type %d, says it is at %d, bit %v for %d free", m.class, i, c.types[m.nth], c.at[m.nth], x.bit(ty.bitmap, i), c.free)
+		}
+	}
+	return nil
+}
+
+func (x *Index) bit(bitmap []uint64, i int) bool { return bitmap[i/64]>>(i%64)&1 == 1 }
+
+func onesCount(bitmap []uint64) int {
+	n := 0
+	for _, w := range bitmap {
+		n += bits.OnesCount64(w)
+	}
+	return n
+}

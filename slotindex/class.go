@@ -1,0 +1,145 @@
+package slotindex
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"math/bits"
+
+	"github.com/dispatcherd/dispatcherd"
+)
+
+type classID int32
+
+// class is the slots that support exactly the same types. It exists as long
+// as one of them is registered, draining ones included.
+type class struct {
+	head    dispatcherd.SlotID // the smallest id of a free slot, noHead without
+	headRef Ref
+	free    int32
+	slots   int32     // registered, draining ones included
+	low     int32     // the words of bitmap before this one are 0
+	bitmap  []uint64  // bit i: order[i] has a free slot
+	order   []blockID // by SlotID; blocks are never empty
+	types   []TypeID  // sorted by name
+	at      []int32   // at[i]: position of this class in the list of types[i]
+}
+
+const noHead = dispatcherd.SlotID(math.MaxInt64)
+
+// classFor returns the class of a set of types, made if there is none.
+func (x *Index) classFor(types []string) classID {
+	x.key = x.key[:0]
+	for i, name := range types {
+		if i > 0 && types[i-1] >= name {
+			panic(fmt.Sprintf("slotindex: types must be sorted and unique, but %q comes before %q", types[i-1], name))
+		}
+		x.key = binary.LittleEndian.AppendUint32(x.key, uint32(x.intern(name)))
+	}
+	if len(types) == 0 {
+		panic("slotindex: a slot needs at least one type")
+	}
+	if c, ok := x.byTypes[string(x.key)]; ok {
+		return c
+	}
+	return x.newClass()
+}
+
+// newClass makes the class whose types are in x.key.
+func (x *Index) newClass() classID {
+	var id classID
+	if n := len(x.freeClass); n > 0 {
+		id, x.freeClass = x.freeClass[n-1], x.freeClass[:n-1]
+	} else {
+		id = classID(len(x.classes))
+		x.classes = append(x.classes, class{})
+	}
+	size := len(x.key) / 4
+	c := class{head: noHead, types: make([]TypeID, size), at: make([]int32, size)}
+	for i := range c.types {
+		c.types[i] = TypeID(binary.LittleEndian.Uint32(x.key[4*i:]))
+	}
+	x.classes[id] = c
+	x.byTypes[string(x.key)] = id
+	for i, t := range c.types {
+		x.join(t, membership{class: id, size: int32(size), nth: int32(i)})
+	}
+	return id
+}
+
+// dropClass forgets a class without slots.
+func (x *Index) dropClass(id classID) {
+	c := x.classes[id]
+	x.key = x.key[:0]
+	for i, t := range c.types {
+		x.key = binary.LittleEndian.AppendUint32(x.key, uint32(t))
+		x.leave(t, c.at[i])
+	}
+	delete(x.byTypes, string(x.key))
+	x.classes[id] = class{head: noHead}
+	x.freeClass = append(x.freeClass, id)
+}
+
+// countCapacity adds n to the capacity of every type of a class.
+func (x *Index) countCapacity(id classID, n int32) {
+	for _, t := range x.classes[id].types {
+		x.types[t].capacity += n
+	}
+}
+
+// setFree marks a member of a block as free.
+func (x *Index) setFree(r Ref) {
+	s := &x.slots[r]
+	b := &x.blocks[s.block]
+	c := &x.classes[s.class]
+	b.free |= 1 << s.at
+	word := b.rank / 64
+	c.bitmap[word] |= 1 << (b.rank % 64)
+	c.low = min(c.low, word)
+	if s.id < c.head {
+		c.head, c.headRef = s.id, r
+	}
+	x.free++
+	if c.free++; c.free == 1 {
+		for i, t := range c.types {
+			ty := &x.types[t]
+			ty.bitmap[c.at[i]/64] |= 1 << (c.at[i] % 64)
+			ty.open++
+		}
+	}
+}
+
+// clearFree marks a free member of a block as not free.
+func (x *Index) clearFree(r Ref) {
+	s := &x.slots[r]
+	b := &x.blocks[s.block]
+	c := &x.classes[s.class]
+	if b.free &^= 1 << s.at; b.free == 0 {
+		c.bitmap[b.rank/64] &^= 1 << (b.rank % 64)
+	}
+	x.free--
+	if c.free--; c.free == 0 {
+		for i, t := range c.types {
+			ty := &x.types[t]
+			ty.bitmap[c.at[i]/64] &^= 1 << (c.at[i] % 64)
+			ty.open--
+		}
+	}
+	if c.headRef == r {
+		x.findHead(c)
+	}
+}
+
+// findHead looks up the smallest free slot of a class.
+func (x *Index) findHead(c *class) {
+	if c.free == 0 {
+		c.head = noHead
+		return
+	}
+	for c.bitmap[c.low] == 0 {
+		c.low++
+	}
+	b := &x.blocks[c.order[int(c.low)<<6|bits.TrailingZeros64(c.bitmap[c.low])]]
+	c.headRef = b.refs[bits.TrailingZeros32(b.free)]
+	c.head = x.slots[c.headRef].id
+}

@@ -1,0 +1,189 @@
+package slotindex
+
+import (
+	"fmt"
+	"math/bits"
+
+	"github.com/dispatcherd/dispatcherd"
+)
+
+// Ref is the dense handle of a registered slot, ≥ 0, fit to index an array.
+// It is reused after Remove.
+type Ref int32
+
+// Index is the inverted index from types to slots. Create it with New; it has
+// a single owner.
+type Index struct {
+	slots     []slot
+	freeSlots []Ref // unused elements of slots
+	types     []typeEntry
+	freeTypes []TypeID // unused elements of types
+	byName    map[string]TypeID
+	classes   []class
+	freeClass []classID
+	byTypes   map[string]classID // by classKey
+	blocks    []block
+	freeBlock []blockID
+	key       []byte // scratch for classKey
+	live      int    // registered slots
+	free      int    // slots that Take may return
+}
+
+// slot is one registered slot. In the free and taken states it is a member of
+// a block of its class; a draining slot is not.
+type slot struct {
+	id    dispatcherd.SlotID
+	class classID
+	block blockID
+	at    uint8 // position in the block
+	state state
+}
+
+type state uint8
+
+const (
+	gone     state = iota // the Ref is not in use
+	free                  // Take may return it
+	taken                 // reserved or busy
+	draining              // takes no more jobs; it runs one or not
+)
+
+// New returns an empty index.
+func New() *Index {
+	return &Index{byName: map[string]TypeID{}, byTypes: map[string]classID{}}
+}
+
+// Add registers a free slot. types must be sorted, unique and not empty, and
+// id not registered at present; ids may come in any order, ascending is
+// fastest. The slice is not kept.
+func (x *Index) Add(id dispatcherd.SlotID, types []string) Ref {
+	c := x.classFor(types)
+	r := x.newRef()
+	x.slots[r] = slot{id: id, class: c, state: taken}
+	x.classes[c].slots++
+	x.live++
+	x.countCapacity(c, +1)
+	x.insert(c, r)
+	x.Release(r)
+	return r
+}
+
+func (x *Index) newRef() Ref {
+	if n := len(x.freeSlots); n > 0 {
+		r := x.freeSlots[n-1]
+		x.freeSlots = x.freeSlots[:n-1]
+		return r
+	}
+	x.slots = append(x.slots, slot{})
+	return Ref(len(x.slots) - 1)
+}
+
+// Capacity returns the number of registered slots that support t, free or
+// taken, without draining ones: the capacity in the rarity bonus.
+func (x *Index) Capacity(t TypeID) int { return int(x.types[t].capacity) }
+
+// HasFree reports whether Take would find a slot.
+func (x *Index) HasFree(t TypeID) bool { return x.types[t].open > 0 }
+
+// Peek returns the slot that Take would return, and leaves it free.
+func (x *Index) Peek(t TypeID) (Ref, bool) {
+	c := x.bestClass(t)
+	if c < 0 {
+		return 0, false
+	}
+	return x.classes[c].headRef, true
+}
+
+// Take returns the free slot that supports t and the fewest types, among those
+// the one with the smallest SlotID, and makes it taken. It returns false if no
+// slot that supports t is free.
+func (x *Index) Take(t TypeID) (Ref, bool) {
+	c := x.bestClass(t)
+	if c < 0 {
+		return 0, false
+	}
+	r := x.classes[c].headRef
+	x.slots[r].state = taken
+	x.clearFree(r)
+	return r, true
+}
+
+// bestClass returns the class whose head Take returns, or -1. Classes of a
+// type are ordered by size, so it looks at the first one with a free slot and
+// at the others of the same size.
+func (x *Index) bestClass(t TypeID) classID {
+	best, size := classID(-1), int32(0)
+	ty := &x.types[t]
+	if ty.open == 0 {
+		return best
+	}
+	for w, word := range ty.bitmap {
+		for ; word != 0; word &= word - 1 {
+			m := ty.classes[w<<6|bits.TrailingZeros64(word)]
+			switch {
+			case best < 0:
+				best, size = m.class, m.size
+			case m.size != size:
+				return best
+			case x.classes[m.class].head < x.classes[best].head:
+				best = m.class
+			}
+		}
+	}
+	return best
+}
+
+// Release makes a taken slot free. A draining slot stays as it is.
+func (x *Index) Release(r Ref) {
+	s := &x.slots[r]
+	switch s.state {
+	case draining:
+	case taken:
+		s.state = free
+		x.setFree(r)
+	default:
+		panic(fmt.Sprintf("slotindex: release of slot %d (ref %d), which is %v", s.id, r, s.state))
+	}
+}
+
+// Drain takes the slot out of service, be it free or taken: it gets no more
+// jobs and no longer counts as capacity, but stays registered until Remove.
+// Draining twice is allowed.
+func (x *Index) Drain(r Ref) {
+	s := x.at(r)
+	if s.state == draining {
+		return
+	}
+	if s.state == free {
+		x.clearFree(r)
+	}
+	x.erase(r)
+	s.state = draining
+	x.countCapacity(s.class, -1)
+}
+
+// Remove unregisters the slot, whatever its state. Its Ref becomes invalid and
+// will be reused.
+func (x *Index) Remove(r Ref) {
+	x.Drain(r)
+	c := x.slots[r].class
+	x.slots[r] = slot{}
+	x.freeSlots = append(x.freeSlots, r)
+	x.live--
+	if x.classes[c].slots--; x.classes[c].slots == 0 {
+		x.dropClass(c)
+	}
+}
+
+// at returns the registered slot of a Ref.
+func (x *Index) at(r Ref) *slot {
+	s := &x.slots[r]
+	if s.state == gone {
+		panic(fmt.Sprintf("slotindex: ref %d names no registered slot", r))
+	}
+	return s
+}
+
+func (s state) String() string {
+	return [...]string{"gone", "free", "taken", "draining"}[s]
+}

@@ -1,0 +1,271 @@
+package slotindex
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/dispatcherd/dispatcherd"
+	"github.com/stretchr/testify/require"
+)
+
+// twin is the naive index: a slice of slots that is scanned for everything.
+type twin struct {
+	slots []twinSlot
+	holds map[string]int
+}
+
+type twinSlot struct {
+	id    dispatcherd.SlotID
+	types []string
+	state state
+	ref   Ref
+}
+
+func (w *twin) best(typ string) int {
+	best := -1
+	for i, s := range w.slots {
+		if s.state != free || !slices.Contains(s.types, typ) {
+			continue
+		}
+		if best < 0 || len(s.types) < len(w.slots[best].types) ||
+			len(s.types) == len(w.slots[best].types) && s.id < w.slots[best].id {
+			best = i
+		}
+	}
+	return best
+}
+
+func (w *twin) count(typ string, want func(state) bool) int {
+	n := 0
+	for _, s := range w.slots {
+		if want(s.state) && slices.Contains(s.types, typ) {
+			n++
+		}
+	}
+	return n
+}
+
+func inService(s state) bool { return s == free || s == taken }
+func isFree(s state) bool    { return s == free }
+
+// history drives an index and its twin by the same random operations.
+type history struct {
+	t      *testing.T
+	rng    *rand.Rand
+	names  []string
+	limit  int // slots
+	nextID dispatcherd.SlotID
+	x      *Index
+	twin   twin
+	log    []string // what the index answered, to compare two runs
+}
+
+func newHistory(t *testing.T, seed uint64, types, limit int) *history {
+	h := &history{t: t, rng: rand.New(rand.NewPCG(seed, 1)), limit: limit, x: New(), nextID: 1 << 40}
+	h.twin.holds = map[string]int{}
+	for i := range types {
+		h.names = append(h.names, fmt.Sprintf("t%02d", i))
+	}
+	return h
+}
+
+func (h *history) typ() string { return h.names[h.rng.IntN(len(h.names))] }
+
+func (h *history) step() {
+	switch op := h.rng.IntN(100); {
+	case op < 15:
+		h.add()
+	case op < 50:
+		h.take()
+	case op < 80:
+		h.withSlot(taken, func(s *twinSlot) { h.x.Release(s.ref); s.state = free })
+	case op < 83:
+		h.withSlot(draining, func(s *twinSlot) { h.x.Release(s.ref) })
+	case op < 86:
+		h.withSlot(gone, func(s *twinSlot) { h.x.Drain(s.ref); s.state = draining })
+	case op < 94:
+		h.remove()
+	default:
+		h.holdOrDrop()
+	}
+}
+
+// add registers a slot; most ids ascend, some come out of order.
+func (h *history) add() {
+	if len(h.twin.slots) >= h.limit {
+		return
+	}
+	id := h.nextID
+	h.nextID += dispatcherd.SlotID(1 + h.rng.IntN(1000))
+	if h.rng.IntN(3) == 0 {
+		id = dispatcherd.SlotID(h.rng.Int64N(int64(h.nextID)))
+	}
+	if slices.ContainsFunc(h.twin.slots, func(s twinSlot) bool { return s.id == id }) {
+		return
+	}
+	var types []string
+	for range 1 + h.rng.IntN(3) {
+		types = append(types, h.typ())
+	}
+	slices.Sort(types)
+	types = slices.Compact(types)
+	ref := h.x.Add(id, types)
+	h.twin.slots = append(h.twin.slots, twinSlot{id: id, types: types, state: free, ref: ref})
+	h.log = append(h.log, fmt.Sprint("add ", id, ref))
+}
+
+func (h *history) take() {
+	name := h.typ()
+	want := h.twin.best(name)
+	t, known := h.x.Lookup(name)
+	if !known {
+		require.Less(h.t, want, 0)
+		return
+	}
+	peeked, ok := h.x.Peek(t)
+	require.Equal(h.t, want >= 0, ok)
+	require.Equal(h.t, want >= 0, h.x.HasFree(t))
+	got, ok := h.x.Take(t)
+	require.Equal(h.t, want >= 0, ok)
+	if ok {
+		require.Equal(h.t, h.twin.slots[want].id, h.x.SlotID(got))
+		require.Equal(h.t, got, peeked)
+		require.True(h.t, h.x.Supports(got, t))
+		h.twin.slots[want].state = taken
+	}
+	h.log = append(h.log, fmt.Sprint("take ", name, got, ok))
+}
+
+// withSlot applies f to a random slot in a state, or in any with gone.
+func (h *history) withSlot(in state, f func(*twinSlot)) {
+	var found []int
+	for i, s := range h.twin.slots {
+		if in == gone || s.state == in {
+			found = append(found, i)
+		}
+	}
+	if len(found) > 0 {
+		f(&h.twin.slots[found[h.rng.IntN(len(found))]])
+	}
+}
+
+func (h *history) remove() {
+	if len(h.twin.slots) == 0 {
+		return
+	}
+	i := h.rng.IntN(len(h.twin.slots))
+	h.x.Remove(h.twin.slots[i].ref)
+	h.twin.slots = slices.Delete(h.twin.slots, i, i+1)
+}
+
+func (h *history) holdOrDrop() {
+	name := h.typ()
+	if h.twin.holds[name] > 0 && h.rng.IntN(2) == 0 {
+		t, known := h.x.Lookup(name)
+		require.True(h.t, known, "a held type is never forgotten")
+		h.x.Drop(t)
+		h.twin.holds[name]--
+		return
+	}
+	t := h.x.Hold(name)
+	h.twin.holds[name]++
+	h.log = append(h.log, fmt.Sprint("hold ", name, t))
+}
+
+// compare checks the index against the twin in everything that can be asked.
+func (h *history) compare() {
+	require.NoError(h.t, h.x.Check())
+	require.Equal(h.t, len(h.twin.slots), h.x.Len())
+	var ids, want []dispatcherd.SlotID
+	frees := 0
+	for _, s := range h.twin.slots {
+		want = append(want, s.id)
+		require.Equal(h.t, s.id, h.x.SlotID(s.ref))
+		require.Equal(h.t, s.state == free, h.x.IsFree(s.ref))
+		require.Equal(h.t, s.state == draining, h.x.IsDraining(s.ref))
+		if s.state == free {
+			frees++
+		}
+		var names []string
+		for _, t := range h.x.TypesOf(s.ref) {
+			names = append(names, h.x.Name(t))
+		}
+		require.Equal(h.t, s.types, names)
+	}
+	slices.Sort(want)
+	for _, r := range h.x.Slots() {
+		ids = append(ids, h.x.SlotID(r))
+	}
+	require.Equal(h.t, want, ids)
+	require.Equal(h.t, frees, h.x.Free())
+	for _, name := range h.names {
+		h.compareType(name)
+	}
+}
+
+func (h *history) compareType(name string) {
+	all := func(state) bool { return true }
+	t, known := h.x.Lookup(name)
+	require.Equal(h.t, h.twin.holds[name] > 0 || h.twin.count(name, all) > 0, known, name)
+	if !known {
+		return
+	}
+	require.Less(h.t, int(t), h.x.Types())
+	require.Equal(h.t, name, h.x.Name(t))
+	require.Equal(h.t, h.twin.count(name, inService), h.x.Capacity(t))
+	require.Equal(h.t, h.twin.count(name, isFree), h.x.FreeFor(t))
+	slots, frees := 0, 0
+	classes := h.x.Classes(t, nil)
+	for _, c := range classes {
+		slots += c.Slots
+		frees += c.Free
+	}
+	require.Equal(h.t, h.x.Capacity(t), slots)
+	require.Equal(h.t, h.x.FreeFor(t), frees)
+	if best := h.twin.best(name); best >= 0 {
+		i := slices.IndexFunc(classes, func(c Class) bool { return c.Free > 0 })
+		require.Equal(h.t, h.twin.slots[best].id, classes[i].First)
+	}
+	for _, s := range h.twin.slots {
+		require.Equal(h.t, slices.Contains(s.types, name), h.x.Supports(s.ref, t))
+	}
+}
+
+func TestTheIndexEqualsANaiveScan(t *testing.T) {
+	for _, shape := range []struct{ types, limit, steps, every int }{
+		{3, 12, 40_000, 7},      // everything comes and goes, types included
+		{12, 60, 40_000, 41},    // many classes of few slots
+		{2, 400, 40_000, 101},   // classes of many blocks that split and merge
+		{40, 200, 30_000, 101},  // more than a word of classes per type
+		{1, 3000, 12_000, 1001}, // one class, more than a word of blocks
+	} {
+		t.Run(fmt.Sprintf("%d types %d slots", shape.types, shape.limit), func(t *testing.T) {
+			h := newHistory(t, 20_25, shape.types, shape.limit)
+			for h.limit > 1000 && len(h.twin.slots) < h.limit {
+				h.add()
+			}
+			for i := range shape.steps {
+				h.step()
+				if i%shape.every == 0 {
+					h.compare()
+				}
+			}
+			h.compare()
+		})
+	}
+}
+
+func TestTheSameCallsGiveTheSameAnswers(t *testing.T) {
+	run := func() []string {
+		h := newHistory(t, 7, 10, 80)
+		for range 20_000 {
+			h.step()
+		}
+		return h.log
+	}
+	first := run()
+	require.Greater(t, len(first), 5_000)
+	require.Equal(t, first, run())
+}

@@ -1,0 +1,132 @@
+package slotindex
+
+import "fmt"
+
+// TypeID is the dense number of a type, ≥ 0, fit to index an array. A type
+// keeps its number as long as a slot supports it or somebody holds it; then
+// the number is reused.
+type TypeID int32
+
+// typeEntry is one type in use, or a free element.
+type typeEntry struct {
+	classes  []membership // by size of set, then age of membership
+	bitmap   []uint64     // bit i: classes[i] has a free slot
+	open     int32        // set bits in bitmap
+	capacity int32        // registered slots, without draining ones
+	holders  int32
+	name     string // "" for a free element
+}
+
+// membership says that the set of a class contains the type.
+type membership struct {
+	class classID
+	size  int32 // types in the set of the class
+	nth   int32 // which of the class's types this type is
+}
+
+// Hold returns the number of a type and counts one more holder. Whoever keeps
+// state by TypeID holds the type meanwhile.
+func (x *Index) Hold(name string) TypeID {
+	t := x.intern(name)
+	x.types[t].holders++
+	return t
+}
+
+// Drop counts one holder less. A type without holder and without slot is
+// forgotten.
+func (x *Index) Drop(t TypeID) {
+	ty := &x.types[t]
+	if ty.holders == 0 {
+		panic(fmt.Sprintf("slotindex: drop of type %q (%d), which nobody holds", ty.name, t))
+	}
+	ty.holders--
+	x.forgetUnused(t)
+}
+
+// Lookup returns the number of a type in use.
+func (x *Index) Lookup(name string) (TypeID, bool) {
+	t, ok := x.byName[name]
+	return t, ok
+}
+
+// Name returns the name of a type in use.
+func (x *Index) Name(t TypeID) string { return x.types[t].name }
+
+// Types returns an upper bound of the numbers in use: every TypeID is smaller.
+func (x *Index) Types() int { return len(x.types) }
+
+func (x *Index) intern(name string) TypeID {
+	if t, ok := x.byName[name]; ok {
+		return t
+	}
+	if name == "" {
+		panic("slotindex: a type needs a name")
+	}
+	var t TypeID
+	if n := len(x.freeTypes); n > 0 {
+		t, x.freeTypes = x.freeTypes[n-1], x.freeTypes[:n-1]
+	} else {
+		t = TypeID(len(x.types))
+		x.types = append(x.types, typeEntry{})
+	}
+	x.types[t].name = name
+	x.byName[name] = t
+	return t
+}
+
+func (x *Index) forgetUnused(t TypeID) {
+	ty := &x.types[t]
+	if ty.holders > 0 || len(ty.classes) > 0 {
+		return
+	}
+	delete(x.byName, ty.name)
+	ty.name = ""
+	x.freeTypes = append(x.freeTypes, t)
+}
+
+// join puts a class without free slot into the list of one of its types,
+// behind the classes of the same size.
+func (x *Index) join(t TypeID, m membership) {
+	ty := &x.types[t]
+	at := len(ty.classes)
+	for at > 0 && ty.classes[at-1].size > m.size {
+		at--
+	}
+	ty.classes = append(ty.classes, membership{})
+	copy(ty.classes[at+1:], ty.classes[at:])
+	ty.classes[at] = m
+	x.renumber(t, at)
+}
+
+// leave takes a class without free slot out of the list of one of its types.
+func (x *Index) leave(t TypeID, at int32) {
+	ty := &x.types[t]
+	ty.classes = append(ty.classes[:at], ty.classes[at+1:]...)
+	x.renumber(t, int(at))
+	x.forgetUnused(t)
+}
+
+// renumber makes bitmap and positions agree with the list from a place on.
+func (x *Index) renumber(t TypeID, from int) {
+	ty := &x.types[t]
+	words := (len(ty.classes) + 63) / 64
+	for len(ty.bitmap) < words {
+		ty.bitmap = append(ty.bitmap, 0)
+	}
+	ty.bitmap = ty.bitmap[:words]
+	for w := from / 64; w < words; w++ {
+		if w == from/64 {
+			ty.bitmap[w] &= 1<<(from%64) - 1
+		} else {
+			ty.bitmap[w] = 0
+		}
+	}
+	for i := from; i < len(ty.classes); i++ {
+		m := ty.classes[i]
+		c := &x.classes[m.class]
+		c.at[m.nth] = int32(i)
+		if c.free > 0 {
+			ty.bitmap[i/64] |= 1 << (i % 64)
+		}
+	}
+}
