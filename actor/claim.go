@@ -1,0 +1,187 @@
+package actor
+
+import (
+	"encoding/binary"
+	"slices"
+
+	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/slotindex"
+)
+
+// claiming gathers reserved jobs while a claim is in flight and sends them
+// together when it is answered: the batch grows with the load by itself.
+type claiming struct {
+	next       []*job
+	flying     []flight
+	unresolved []*dispatcherd.ClaimRequest // wait for the end of the outage to be asked about
+	spare      []*dispatcherd.ClaimRequest
+	types      []slotindex.TypeID // scratch
+}
+
+// flight is a claim whose outcome is not known.
+type flight struct {
+	token dispatcherd.Token
+	doubt bool // it was answered Unknown; only a Resolve can decide it now
+}
+
+// land returns the flight that an answer belongs to, or nil if that was
+// answered before.
+func (cl *claiming) land(t dispatcherd.Token) *flight {
+	for i := range cl.flying {
+		if cl.flying[i].token == t {
+			return &cl.flying[i]
+		}
+	}
+	return nil
+}
+
+// flushClaims sends what may be sent.
+func (c *Core) flushClaims() {
+	cl := &c.claims
+	if c.outage.since(c.now) {
+		c.giveBack()
+		return
+	}
+	for _, r := range cl.unresolved {
+		c.emit(Effect{Kind: Resolve, Claim: r})
+	}
+	cl.unresolved = cl.unresolved[:0]
+	c.dropSlotless()
+	if len(cl.next) == 0 || len(cl.flying) >= c.cfg.Limits.Claims {
+		return
+	}
+	r := c.claimRequest(cl.next)
+	cl.flying = append(cl.flying, flight{token: r.Token})
+	c.emit(Effect{Kind: Claim, Claim: r})
+	cl.next = cl.next[:0]
+}
+
+// dropSlotless gives up reservations whose slot died before the claim was sent.
+func (c *Core) dropSlotless() {
+	c.claims.next = slices.DeleteFunc(c.claims.next, func(j *job) bool {
+		if j.slot != noSlot {
+			return false
+		}
+		c.comeBack(j)
+		c.forget(j)
+		return true
+	})
+}
+
+func (c *Core) claimRequest(jobs []*job) *dispatcherd.ClaimRequest {
+	cl := &c.claims
+	r := &dispatcherd.ClaimRequest{}
+	if n := len(cl.spare); n > 0 {
+		r, cl.spare = cl.spare[n-1], cl.spare[:n-1]
+	}
+	r.IDs, r.Types, cl.types = r.IDs[:0], r.Types[:0], cl.types[:0]
+	for _, j := range jobs {
+		r.IDs = append(r.IDs, j.id)
+		cl.types = append(cl.types, j.typ)
+	}
+	slices.Sort(r.IDs)
+	slices.Sort(cl.types)
+	for _, t := range slices.Compact(cl.types) {
+		r.Types = append(r.Types, c.index.Name(t))
+	}
+	slices.Sort(r.Types)
+	binary.LittleEndian.PutUint64(r.Token[:8], c.rng.Uint64())
+	binary.LittleEndian.PutUint64(r.Token[8:], c.rng.Uint64())
+	return r
+}
+
+// giveBack ends all reservations that were not sent.
+func (c *Core) giveBack() {
+	for _, j := range c.claims.next {
+		c.freeSlot(j)
+		c.comeBack(j)
+		c.forget(j)
+	}
+	c.claims.next = c.claims.next[:0]
+}
+
+func (ev Claimed) apply(c *Core) {
+	f := c.claims.land(ev.Request.Token)
+	switch v := ev.Result.Verdict; {
+	case f == nil:
+		return
+	case v == dispatcherd.Unknown, f.doubt && v == dispatcherd.Refused:
+		c.stats.Unknown++
+		f.doubt = true
+		c.outage.begin(c)
+		c.claims.unresolved = append(c.claims.unresolved, ev.Request)
+		return
+	case v == dispatcherd.Refused:
+		c.refused(ev.Request)
+	default:
+		c.outage.over()
+		for i := range ev.Result.Won {
+			c.won(&ev.Result.Won[i])
+		}
+		for _, id := range ev.Request.IDs {
+			if j := c.jobs[id]; j != nil && j.stage == reserved && j.attempt == 0 {
+				c.lost(j)
+			}
+		}
+	}
+	c.claims.flying = slices.DeleteFunc(c.claims.flying, func(f flight) bool { return f.token == ev.Request.Token })
+	c.claims.spare = append(c.claims.spare, ev.Request)
+}
+
+// refused handles a claim that certainly took nothing.
+func (c *Core) refused(r *dispatcherd.ClaimRequest) {
+	c.outage.begin(c)
+	for _, id := range r.IDs {
+		if j := c.jobs[id]; j != nil && j.stage == reserved {
+			c.freeSlot(j)
+			c.comeBack(j)
+			c.forget(j)
+		}
+	}
+}
+
+// won starts a job whose row is now ours.
+func (c *Core) won(w *dispatcherd.Won) {
+	c.stats.Won++
+	j := c.jobs[w.ID]
+	if j == nil || j.stage != reserved || j.attempt != 0 {
+		// Not a row that was asked for. It must not stay running under our name.
+		c.ends.add(dispatcherd.Finish{ID: w.ID, Attempt: w.Attempt, Outcome: dispatcherd.Released})
+		return
+	}
+	j.attempt, j.tries, j.failures, j.crashes = w.Attempt, w.MaxAttempts, w.Failures, w.Crashes
+	j.timeout, j.payload = w.Timeout, w.Payload
+	switch {
+	case j.cancel:
+		c.freeSlot(j)
+		c.stats.Cancelled++
+		c.end(j, dispatcherd.Finish{Outcome: dispatcherd.CancelledBy})
+	case j.slot == noSlot || c.draining:
+		c.freeSlot(j)
+		c.stats.Freed++
+		c.end(j, dispatcherd.Finish{Outcome: dispatcherd.Released})
+	default:
+		c.send(j)
+	}
+}
+
+// lost frees the slot of a job that somebody else has. Claims run in parallel,
+// so the article's "five failed claims in a row" is counted per fetched list.
+func (c *Core) lost(j *job) {
+	c.stats.Lost++
+	c.freeSlot(j)
+	t, p := j.typ, j.priority
+	l := &c.kinds[t].queued[p]
+	if j.list == l.list {
+		l.lost++
+	}
+	c.forget(j)
+	if int(l.lost) < c.cfg.Limits.LostPerList {
+		return
+	}
+	c.stats.StaleLists++
+	c.cached -= l.len()
+	l.discard()
+	c.mark(t, p)
+	c.fetch.lookAgain(c, laneRef{t, p})
+}

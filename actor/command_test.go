@@ -1,0 +1,314 @@
+package actor
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/dispatcherd/dispatcherd"
+)
+
+// words is a command line taken apart: bare words, and key=value pairs of
+// which a value may be (a,b)(c).
+type words struct {
+	bare []string
+	args map[string]string
+}
+
+func parse(line string) words {
+	ws := words{args: map[string]string{}}
+	for _, f := range strings.Fields(line) {
+		if k, v, ok := strings.Cut(f, "="); ok {
+			ws.args[k] = v
+		} else {
+			ws.bare = append(ws.bare, f)
+		}
+	}
+	return ws
+}
+
+func (ws words) int(key string, def int) int {
+	if v, ok := ws.args[key]; ok {
+		n, err := strconv.Atoi(v)
+		if err != nil {
+			panic(fmt.Sprintf("%s=%s is not a number", key, v))
+		}
+		return n
+	}
+	return def
+}
+
+func (ws words) duration(key string) time.Duration {
+	d, err := time.ParseDuration(cmp.Or(ws.args[key], "0s"))
+	if err != nil {
+		panic(err)
+	}
+	return d
+}
+
+// sets reads "(a,b)(c)" into sorted sets of types.
+func sets(s string) [][]string {
+	var all [][]string
+	for set := range strings.SplitSeq(strings.Trim(s, "()"), ")(") {
+		types := strings.Split(set, ",")
+		slices.Sort(types)
+		all = append(all, types)
+	}
+	return all
+}
+
+// command runs one command and returns what was said.
+func (w *world) command(line string, body []string) string {
+	w.out.Reset()
+	ws := parse(line)
+	run, ok := commands[ws.bare[0]]
+	require.True(w.t, ok, "no command %q", ws.bare[0])
+	ws.bare = ws.bare[1:]
+	run(w, ws, body)
+	return w.out.String()
+}
+
+// commands is the language of the scenario files. Statements to Postgres are
+// carried out by run and advance; hold keeps a kind of them under way until
+// answer says what became of it.
+var commands map[string]func(*world, words, []string)
+
+func init() {
+	commands = map[string]func(*world, words, []string){
+		"at":       func(w *world, ws words, _ []string) { w.use(ws.bare[0]) },
+		"config":   (*world).cmdConfig,
+		"register": (*world).cmdRegister,
+		"withdraw": (*world).cmdWithdraw,
+		"kill":     func(w *world, ws words, _ []string) { w.step(Unregistered{Session: w.at.sessions[ws.bare[0]]}) },
+		"insert":   (*world).cmdInsert,
+		"notify":   func(w *world, _ words, _ []string) { w.step(Notified{}) },
+		"run":      func(w *world, _ words, _ []string) { w.step(Tick{}); w.settle() },
+		"advance":  func(w *world, ws words, _ []string) { w.advance(must(time.ParseDuration(ws.bare[0]))) },
+		"clock":    (*world).cmdClock,
+		"hold":     func(w *world, ws words, _ []string) { w.at.held[kindNamed(ws.bare[0])] = true },
+		"unhold":   func(w *world, ws words, _ []string) { delete(w.at.held, kindNamed(ws.bare[0])) },
+		"answer":   (*world).cmdAnswer,
+		"lose":     (*world).cmdLose,
+		"steal":    (*world).cmdSteal,
+		"done":     func(w *world, ws words, _ []string) { w.result(ws, Result{OK: true, Value: []byte(ws.args["result"])}) },
+		"fail":     (*world).cmdFail,
+		"request":  (*world).cmdRequest,
+		"hangup":   func(w *world, ws words, _ []string) { w.step(Abandoned{Job: w.jobs[ws.bare[0]]}) },
+		"cancel": func(w *world, ws words, _ []string) {
+			w.step(CancelRequested{Jobs: []dispatcherd.JobID{w.jobs[ws.bare[0]]}})
+		},
+		"drain": func(w *world, _ words, _ []string) { w.step(Drained{}) },
+		"interrupt": func(w *world, _ words, _ []string) {
+			w.step(Interrupted{})
+		},
+		"listening": func(w *world, ws words, _ []string) { w.step(Listening{On: ws.bare[0] == "on"}) },
+		"slots":     (*world).cmdSlots,
+		"table":     (*world).cmdTable,
+	}
+}
+
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}
+
+func kindNamed(name string) EffectKind {
+	for k := Send; k <= Bell; k++ {
+		if k.String() == name {
+			return k
+		}
+	}
+	panic("no effect is called " + name)
+}
+
+// cmdConfig starts the dispatcher anew with other limits.
+func (w *world) cmdConfig(ws words, _ []string) {
+	d := w.at
+	l := &d.cfg.Limits
+	l.Slots = ws.int("slots", l.Slots)
+	l.Types = ws.int("types", l.Types)
+	l.Requests = ws.int("requests", l.Requests)
+	l.ClaimBatch = ws.int("claim-batch", l.ClaimBatch)
+	l.LaneLength = ws.int("lane-length", l.LaneLength)
+	l.LanesPerFetch = ws.int("lanes-per-fetch", l.LanesPerFetch)
+	l.Unfinished = ws.int("unfinished", l.Unfinished)
+	l.Crashes = ws.int("crashes", l.Crashes)
+	d.cfg.Weights.OnDemandCap = cmp.Or(ws.duration("cap"), d.cfg.Weights.OnDemandCap)
+	d.cfg.Poll = cmp.Or(ws.duration("poll"), d.cfg.Poll)
+	d.core = New(d.cfg)
+}
+
+func (w *world) cmdRegister(ws words, _ []string) {
+	d := w.at
+	worker := ws.args["worker"]
+	id, ok := d.sessions[worker]
+	if !ok || d.workers[id] == "" || d.core.sessions[id] == nil {
+		id = dispatcherd.SessionID(len(d.workers) + 1)
+		d.sessions[worker], d.workers[id] = id, worker
+	}
+	ev := Registered{Session: id, Worker: worker}
+	for _, types := range sets(ws.args["types"]) {
+		for range ws.int("slots", 1) {
+			ev.Slots = append(ev.Slots, dispatcherd.Slot{ID: d.nextSlot, Number: int32(d.types[id]), Types: types})
+			d.nextSlot++
+			d.types[id]++
+		}
+	}
+	w.step(ev)
+}
+
+func (w *world) cmdWithdraw(ws words, _ []string) {
+	ev := Withdrew{Session: w.at.sessions[ws.bare[0]]}
+	for _, n := range ws.bare[1:] {
+		ev.Numbers = append(ev.Numbers, int32(must(strconv.Atoi(n))))
+	}
+	w.step(ev)
+}
+
+func (w *world) cmdInsert(_ words, body []string) {
+	for _, line := range body {
+		ws := parse(line)
+		for i := range ws.int("count", 1) {
+			name := ws.bare[0]
+			if ws.int("count", 1) > 1 {
+				name = fmt.Sprintf("%s-%d", name, i+1)
+			}
+			w.nextRow++
+			w.jobs[name], w.names[w.nextRow] = w.nextRow, name
+			w.table.insert(row{
+				id: w.nextRow, typ: ws.args["type"], priority: dispatcherd.Priority(ws.int("prio", 0)),
+				runAt: w.table.now - ws.duration("age").Microseconds() + ws.duration("in").Microseconds(),
+				tries: int32(ws.int("tries", 3)),
+			})
+		}
+	}
+	for _, name := range w.dispatcherNames() {
+		d := w.dispatchers[name]
+		if d.core.bell.armed {
+			at := w.at
+			w.at = d
+			w.step(Notified{})
+			w.at = at
+		}
+	}
+}
+
+func (w *world) dispatcherNames() []string {
+	var names []string
+	for n := range w.dispatchers {
+		names = append(names, n)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// cmdClock moves the database clock alone.
+func (w *world) cmdClock(ws words, _ []string) {
+	w.table.now += must(time.ParseDuration(ws.bare[0])).Microseconds()
+}
+
+// cmdAnswer answers the oldest statement of a kind that is held.
+func (w *world) cmdAnswer(ws words, _ []string) {
+	kind := kindNamed(ws.bare[0])
+	i := slices.IndexFunc(w.at.pending, func(e Effect) bool { return e.Kind == kind })
+	require.GreaterOrEqual(w.t, i, 0, "no %s is under way", kind)
+	v := dispatcherd.OK
+	if len(ws.bare) > 1 {
+		v = map[string]dispatcherd.Verdict{"ok": 0, "refused": 1, "unknown": 2}[ws.bare[1]]
+	}
+	w.answer(i, v)
+	w.settle()
+}
+
+// cmdLose carries a statement out but loses its answer.
+func (w *world) cmdLose(ws words, _ []string) {
+	kind := kindNamed(ws.bare[0])
+	i := slices.IndexFunc(w.at.pending, func(e Effect) bool { return e.Kind == kind })
+	require.GreaterOrEqual(w.t, i, 0, "no %s is under way", kind)
+	if e := w.at.pending[i]; kind == Claim {
+		w.table.claim(w.at.id, e.Claim)
+	} else {
+		w.table.finish(w.at.id, e.Finish)
+	}
+	w.answer(i, dispatcherd.Unknown)
+	w.settle()
+}
+
+// cmdSteal lets some other dispatcher take rows.
+func (w *world) cmdSteal(ws words, _ []string) {
+	for _, name := range ws.bare {
+		r := w.table.rows[w.jobs[name]]
+		r.status, r.dispatcher = dispatcherd.Running, 99
+		r.attempt++
+	}
+}
+
+func (w *world) result(ws words, r Result) {
+	r.Job = w.jobs[ws.bare[0]]
+	j := w.at.core.jobs[r.Job]
+	session := w.at.sessions[ws.args["worker"]]
+	if session == 0 && j != nil {
+		session = j.told
+	}
+	attempt := 0
+	if j != nil {
+		attempt = int(j.attempt)
+	}
+	r.Attempt = dispatcherd.Attempt(ws.int("attempt", attempt))
+	w.step(Released{Session: session, Results: []Result{r}})
+	w.settle()
+}
+
+func (w *world) cmdFail(ws words, _ []string) {
+	w.result(ws, Result{
+		Error: cmp.Or(ws.args["error"], "boom"), Permanent: ws.args["permanent"] != "", RetryAfter: ws.duration("after"),
+	})
+}
+
+func (w *world) cmdRequest(ws words, _ []string) {
+	w.nextRequest--
+	id, name := w.nextRequest, ws.bare[0]
+	w.jobs[name], w.names[id] = id, name
+	w.step(Requested{
+		Job: id, Type: ws.args["type"], Priority: dispatcherd.Priority(ws.int("prio", 0)),
+		Deadline: ws.duration("deadline"), Wait: ws.args["wait"] != "",
+	})
+	w.settle()
+}
+
+// cmdSlots prints every slot with what it does.
+func (w *world) cmdSlots(words, []string) {
+	c := w.at.core
+	for _, ref := range c.index.Slots() {
+		s := c.slots[ref]
+		var types []string
+		for _, t := range c.index.TypesOf(ref) {
+			types = append(types, c.index.Name(t))
+		}
+		state := "free"
+		if s.job != nil {
+			state = map[stage]string{reserved: "reserved for", running: "busy with"}[s.job.stage] + " " + w.name(s.job.id)
+		}
+		if c.index.IsDraining(ref) {
+			state += ", draining"
+		}
+		w.say("%s/%d (%s) %s", s.session.worker, s.number, strings.Join(types, ","), state)
+	}
+	if c.index.Len() == 0 {
+		w.say("none")
+	}
+}
+
+// cmdTable prints every row.
+func (w *world) cmdTable(words, []string) {
+	for _, r := range w.table.sorted() {
+		w.say("%s %s attempt %d failures %d crashes %d", w.name(r.id), r.status, r.attempt, r.failures, r.crashes)
+	}
+}

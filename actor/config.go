@@ -1,0 +1,109 @@
+package actor
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/dispatcherd/dispatcherd/scoring"
+)
+
+// Instant is local monotonic time in milliseconds from an arbitrary zero. Core
+// never sees the wall clock.
+type Instant int64
+
+// Never is the instant that does not come.
+const Never Instant = 1<<63 - 1
+
+func (t Instant) after(d time.Duration) Instant { return t + Instant(d.Milliseconds()) }
+
+// Config holds what an operator may choose. The zero value is not usable; see
+// DefaultConfig.
+type Config struct {
+	Weights scoring.Weights
+	Limits  Limits
+	Retry   Backoff // of failed attempts
+	Outage  Backoff // of statements that Postgres refused or did not answer
+	// Poll is the time between two full looks at the lanes: the truth that
+	// does not need NOTIFY.
+	Poll time.Duration
+	// PollDeaf is the time between two looks for new rows while NOTIFY does not
+	// work.
+	PollDeaf time.Duration
+	// Patience bounds how long a decision waits for a fetch that may bring a
+	// better candidate than the ones at hand.
+	Patience time.Duration
+	// Seed makes tokens and jitter. Two dispatchers must not share one.
+	Seed [2]uint64
+}
+
+// Limits bounds everything that could grow.
+type Limits struct {
+	Slots         int // registered slots
+	Types         int // types known at a time
+	Requests      int // on-demand requests waiting
+	ClaimBatch    int // rows of one claim
+	Claims        int // claims in flight
+	FinishBatch   int // rows of one finish
+	Finishes      int // finish statements in flight
+	Unfinished    int // ended attempts whose end is not yet in Postgres; at the bound no queued job is placed
+	LaneLength    int // candidates asked for at a time, per lane
+	LanesPerFetch int
+	LostPerList   int // lost claims after which a fetched list is thrown away (article 1: five)
+	Crashes       int // attempts that may end in the death of their worker before the job is quarantined
+}
+
+// DefaultConfig returns the article's weights and the documented bounds.
+func DefaultConfig() Config {
+	return Config{
+		Weights: scoring.Default(),
+		Limits: Limits{
+			Slots: 200_000, Types: 10_000, Requests: 10_000,
+			ClaimBatch: 1000, Claims: 1, FinishBatch: 1000, Finishes: 1, Unfinished: 20_000,
+			LaneLength: 4096, LanesPerFetch: 1024, LostPerList: 5, Crashes: 3,
+		},
+		Retry:    Backoff{Base: time.Second, Max: 10 * time.Minute},
+		Outage:   Backoff{Base: 50 * time.Millisecond, Max: 5 * time.Second},
+		Poll:     time.Second,
+		PollDeaf: 200 * time.Millisecond,
+		Patience: 100 * time.Millisecond,
+	}
+}
+
+// Validate names the first value that cannot work.
+func (c Config) Validate() error {
+	if err := c.Weights.Validate(); err != nil {
+		return err
+	}
+	for _, b := range c.Limits.named() {
+		if b.value < 1 {
+			return fmt.Errorf("limit %s is %d, must be at least 1", b.name, b.value)
+		}
+	}
+	for _, d := range []struct {
+		name  string
+		value time.Duration
+	}{{"poll", c.Poll}, {"poll-deaf", c.PollDeaf}, {"patience", c.Patience}} {
+		if d.value < time.Millisecond {
+			return fmt.Errorf("%s is %v, must be at least 1ms", d.name, d.value)
+		}
+	}
+	if err := c.Retry.validate("retry"); err != nil {
+		return err
+	}
+	return c.Outage.validate("outage")
+}
+
+type bound struct {
+	name  string
+	value int
+}
+
+func (l Limits) named() []bound {
+	return []bound{
+		{"slots", l.Slots}, {"types", l.Types}, {"requests", l.Requests},
+		{"claim-batch", l.ClaimBatch}, {"claims", l.Claims},
+		{"finish-batch", l.FinishBatch}, {"finishes", l.Finishes}, {"unfinished", l.Unfinished},
+		{"lane-length", l.LaneLength}, {"lanes-per-fetch", l.LanesPerFetch},
+		{"lost-per-list", l.LostPerList}, {"crashes", l.Crashes},
+	}
+}

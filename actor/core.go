@@ -1,0 +1,175 @@
+package actor
+
+import (
+	"cmp"
+	"math/rand/v2"
+	"slices"
+
+	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/scoring"
+	"github.com/dispatcherd/dispatcherd/slotindex"
+)
+
+// Core is the deciding half of a dispatcher: all of its state, no I/O. It must
+// be used by one goroutine at a time.
+type Core struct {
+	cfg Config
+	rng *rand.Rand
+
+	now    Instant
+	offset int64 // database clock minus Instant, milliseconds; known once offsetKnown
+	clock  bool  // whether the database clock was ever heard of
+
+	index    *slotindex.Index
+	slots    []slot // by slotindex.Ref
+	kinds    []kind // by slotindex.TypeID
+	sessions map[dispatcherd.SessionID]*session
+	jobs     map[dispatcherd.JobID]*job // reserved, running and finishing ones, and waiting requests
+	spare    *job                       // free list, linked by next
+
+	dirty    []slotindex.TypeID // types that may have both a waiting job and a free slot
+	heads    headHeap           // scratch of place
+	known    int                // types held
+	cached   int                // candidates in all lanes
+	requests int                // on-demand requests waiting
+	alarms   alarmHeap          // deadlines
+
+	fetch  fetching
+	claims claiming
+	ends   finishing
+	outage outage
+	bell   bell
+
+	draining bool
+	stats    Stats
+	fx       []Effect
+}
+
+// slot is what Core adds to a slot of the index.
+type slot struct {
+	session *session
+	job     *job // reserved for it or running on it
+	number  int32
+}
+
+// session is one connection of a worker.
+type session struct {
+	id       dispatcherd.SessionID
+	worker   string
+	slots    []slotindex.Ref // in order of registration
+	draining bool            // slots it may still add take no jobs
+}
+
+// Stats counts what happened since the start. All counters only grow.
+type Stats struct {
+	Placed, Misses                        uint64 // placements; rounds that waited for a fetch
+	Won, Lost, Unknown                    uint64 // rows claimed; rows somebody else had; claims without an answer
+	Done, Retried, Failed                 uint64 // attempts by outcome
+	Cancelled, Freed, Crashed, Quarantine uint64
+	Stale                                 uint64 // words of workers about attempts that are not theirs any more
+	Answered, Late, Unsupported, Busy     uint64 // on-demand requests by answer
+	StaleLists                            uint64 // fetched lists thrown away after too many lost claims
+}
+
+// New returns a Core without slots and jobs. It panics on a configuration that
+// Validate refuses.
+func New(cfg Config) *Core {
+	if err := cfg.Validate(); err != nil {
+		panic("actor: " + err.Error())
+	}
+	return &Core{
+		cfg:      cfg,
+		rng:      rand.New(rand.NewPCG(cfg.Seed[0], cfg.Seed[1])),
+		index:    slotindex.New(),
+		sessions: make(map[dispatcherd.SessionID]*session),
+		jobs:     make(map[dispatcherd.JobID]*job),
+		fetch:    fetching{epoch: 1, looks: 1},
+	}
+}
+
+// Step takes one event at one instant and appends what is to be done about it
+// to fx. It never waits and never fails. An instant before the last one counts
+// as the last one.
+func (c *Core) Step(now Instant, ev Event, fx []Effect) []Effect {
+	c.now = max(c.now, now)
+	c.fx = fx
+	ev.apply(c)
+	if t, ok := ev.(Together); !ok || !t.Hold {
+		c.expire()
+		c.place()
+	}
+	c.flush()
+	fx, c.fx = c.fx, nil
+	return fx
+}
+
+func (ev Together) apply(c *Core) {
+	for _, e := range ev.Events {
+		e.apply(c)
+	}
+}
+
+func (Tick) apply(*Core) {}
+
+// flush sends what has gathered: claims first, since a slot waits for each.
+func (c *Core) flush() {
+	c.flushClaims()
+	c.flushEnds()
+	c.flushFetch()
+	c.flushBell()
+}
+
+// NextWake returns the instant by which a Tick is due, or Never.
+func (c *Core) NextWake() Instant {
+	if c.outage.since(c.now) {
+		return min(c.alarms.first(), c.outage.retryAt)
+	}
+	return min(c.alarms.first(), c.fetch.wake(c), c.bell.wake(c))
+}
+
+// Stats returns the counters so far.
+func (c *Core) Stats() Stats { return c.stats }
+
+// Idle reports whether no job is in the dispatcher's hands: none reserved,
+// running or finishing, no caller waiting.
+func (c *Core) Idle() bool { return len(c.jobs) == 0 }
+
+// dbNow is the database clock as well as Core knows it, in milliseconds.
+func (c *Core) dbNow() int64 { return int64(c.now) + c.offset }
+
+func (c *Core) emit(e Effect) { c.fx = append(c.fx, e) }
+
+// touch notes that a type may have become placeable.
+func (c *Core) touch(t slotindex.TypeID) {
+	if k := &c.kinds[t]; !k.dirty {
+		k.dirty = true
+		c.dirty = append(c.dirty, t)
+	}
+}
+
+// score is the article's formula for one job at this instant.
+func (c *Core) score(mode dispatcherd.Mode, p dispatcherd.Priority, ageMS int64, t slotindex.TypeID) scoring.Terms {
+	return c.cfg.Weights.Score(mode, p, ageMS, c.index.Capacity(t))
+}
+
+func (ev Reweighed) apply(c *Core) { c.cfg.Weights = ev.Config.Weights }
+
+// inHand returns the jobs in hand in the order of their ids.
+func (c *Core) inHand() []*job {
+	jobs := make([]*job, 0, len(c.jobs))
+	for _, j := range c.jobs { // order-free: sorted below
+		jobs = append(jobs, j)
+	}
+	slices.SortFunc(jobs, func(a, b *job) int { return cmp.Compare(a.id, b.id) })
+	return jobs
+}
+
+// sessionIDs returns the open sessions in order.
+func (c *Core) sessionIDs() []dispatcherd.SessionID {
+	ids := make([]dispatcherd.SessionID, 0, len(c.sessions))
+	for id := range c.sessions { // order-free: sorted below
+		ids = append(ids, id)
+	}
+	slices.Sort(ids)
+	return ids
+}

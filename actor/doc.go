@@ -1,0 +1,45 @@
+// Package actor decides which job runs on which slot.
+//
+// # Shape
+//
+//	events ──► Core.Step ──► effects
+//
+// Core is a pure state machine. An event and the instant it happened go in,
+// effects come out: statements to send to Postgres, frames to send to workers,
+// answers for callers. Core starts no goroutine, reads no clock, does no I/O,
+// takes no lock, logs nothing, and nothing it does depends on map order: the
+// same events give the same effects, byte for byte.
+//
+// Actor is the thin shell: one goroutine, one select loop, one typed channel
+// per kind of event. It owns the Core and performs its effects without ever
+// waiting for Postgres or for a socket (article 1, "Actor Model").
+//
+// # What Core knows
+//
+//   - the slot index: which slots exist, which are free, what they support;
+//   - per type, the heads of its lanes: candidates read ahead from Postgres in
+//     lane order, and on-demand requests in order of arrival;
+//   - the jobs in its hands: reserved (their claim is under way), running, or
+//     finishing (their end is on its way to Postgres).
+//
+// A slot is free, reserved, or busy. Reserved is where crashes hide: a session
+// that dies while a claim for its slot is in flight leaves a won job without a
+// slot, and that job goes back to pending at once.
+//
+// # A decision
+//
+// Between two steps no free slot is compatible with a waiting job. A step can
+// only break that for the types of the slots it freed and of the jobs it
+// brought; those types are collected, the best head of each is scored at the
+// instant of the step, and the best-scoring head goes to the most specialised
+// free slot until the rule holds again. All scores of a step are taken at one
+// instant, so differing slopes need no care, and inside a lane order never
+// changes, so nothing is ever re-sorted.
+//
+// # Exactness
+//
+// A lane whose cached candidates ran out while Postgres is known to hold more
+// stands in the comparison with the position of the last one taken, the best
+// its next candidate could be. If that phantom is the best head, the round
+// waits for the fetch instead of letting a lesser job pass.
+package actor

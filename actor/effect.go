@@ -1,0 +1,108 @@
+package actor
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/scoring"
+)
+
+// EffectKind says what an Effect asks for and which of its fields are set.
+type EffectKind uint8
+
+// The effects. The performer must carry them out in order, and must not wait.
+const (
+	// Send hands a job to a slot of a session: Session, Number, Slot, Job,
+	// Attempt, Mode, Type, Payload, Timeout, Age, Why.
+	Send EffectKind = iota + 1
+	// Cancel tells a worker to stop a job: Session, Job, Attempt, Reason.
+	Cancel
+	// Stale tells a worker that what it said about a job changed nothing,
+	// because that attempt is no longer its: Session, Job, Attempt.
+	Stale
+	// NotHeld tells a worker that it spoke of a job another session runs:
+	// Session, Job, Attempt.
+	NotHeld
+	// RefuseSlots tells a worker that a limit keeps its slots out and the
+	// session must end: Session, Reason.
+	RefuseSlots
+	// GoAway tells a worker that the dispatcher is about to stop: Session.
+	GoAway
+	// Answer ends an on-demand request: Job, Answer, Payload (the result) or
+	// Reason (what went wrong).
+	Answer
+	// Started tells the caller of an on-demand request that it runs: Job, Slot,
+	// Worker in Reason.
+	Started
+	// Fetch asks Postgres for candidates; answered by Fetched.
+	Fetch
+	// Claim asks Postgres for rows; answered by Claimed.
+	Claim
+	// Resolve asks Postgres what an unknown claim took; answered by Claimed.
+	Resolve
+	// Finish ends attempts in Postgres; answered by Finished.
+	Finish
+	// Bell asks for notifications, or for silence: Armed; answered by BellSet.
+	Bell
+)
+
+// String returns the effect's name in scenario files.
+func (k EffectKind) String() string {
+	names := [...]string{"", "send", "cancel", "stale", "not-held", "refuse-slots", "go-away",
+		"answer", "started", "fetch", "claim", "resolve", "finish", "bell"}
+	if int(k) < len(names) {
+		return names[k]
+	}
+	return fmt.Sprintf("effect(%d)", uint8(k))
+}
+
+// AnswerKind is the way an on-demand request ended.
+type AnswerKind uint8
+
+// The answers.
+const (
+	AnswerDone        AnswerKind = iota + 1 // Payload is the worker's result
+	AnswerFailed                            // Reason is the worker's error, or that its workers died
+	AnswerLate                              // the deadline passed
+	AnswerUnsupported                       // no slot supports the type
+	AnswerBusy                              // too many requests wait already
+	AnswerStopping                          // the dispatcher is about to stop
+)
+
+// String returns the answer's name.
+func (a AnswerKind) String() string {
+	return [...]string{"", "done", "failed", "late", "unsupported", "busy", "stopping"}[a]
+}
+
+// Effect is something the shell is to do. It is a value: which fields count is
+// said at each EffectKind. The requests it points to belong to the performer
+// until their answering event comes back, and to Core again from then on.
+type Effect struct {
+	Kind    EffectKind
+	Mode    dispatcherd.Mode
+	Answer  AnswerKind
+	Armed   bool
+	Attempt dispatcherd.Attempt
+	Number  int32 // the worker's own number of the slot
+	Session dispatcherd.SessionID
+	Slot    dispatcherd.SlotID
+	Job     dispatcherd.JobID
+	Type    string
+	Reason  string
+	Payload []byte
+	Timeout time.Duration
+	Age     time.Duration
+	Why     Why
+	Fetch   *dispatcherd.FetchRequest
+	Claim   *dispatcherd.ClaimRequest
+	Finish  *dispatcherd.FinishRequest
+}
+
+// Why is the reason of a placement: the score by term at the instant of the
+// decision, and what the slot was chosen from.
+type Why struct {
+	Terms     scoring.Terms
+	SlotTypes int // types the chosen slot supports: no free compatible slot had fewer
+	Capacity  int // registered slots that support the type, free or busy
+}

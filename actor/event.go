@@ -1,0 +1,127 @@
+package actor
+
+import (
+	"time"
+
+	"github.com/dispatcherd/dispatcherd"
+)
+
+// Event is something that happened to the dispatcher. The set is closed.
+type Event interface{ apply(*Core) }
+
+// Registered brings new slots of a session, the first time or later. The
+// sender has checked the worker's words: types are sorted, unique and valid,
+// slot ids are new. Slots beyond the limits are refused with an effect.
+type Registered struct {
+	Session dispatcherd.SessionID
+	Worker  string
+	Slots   []dispatcherd.Slot
+}
+
+// Unregistered tells that a session is gone, its worker dead or hung up. All
+// its slots vanish, whatever they were doing (article 1, "unregister").
+type Unregistered struct {
+	Session dispatcherd.SessionID
+}
+
+// Withdrew tells that a worker takes slots off line: the free ones at once,
+// the others when their job ends. No Slots means all of the session's, those
+// to come included.
+type Withdrew struct {
+	Session dispatcherd.SessionID
+	Numbers []int32 // the worker's own slot numbers
+}
+
+// Released carries what a worker says about jobs it ran. It frees their slots.
+type Released struct {
+	Session dispatcherd.SessionID
+	Results []Result
+}
+
+// Result is the end of one attempt as its worker tells it.
+type Result struct {
+	Job        dispatcherd.JobID
+	Attempt    dispatcherd.Attempt
+	OK         bool
+	Value      []byte        // JSON or nil; OK only
+	Error      string        // not OK only
+	Permanent  bool          // not OK only: do not try again
+	RetryAfter time.Duration // not OK only: the worker's own wish; 0 = the usual backoff
+}
+
+// Requested brings an on-demand request (article 1, "on-demand").
+type Requested struct {
+	Job      dispatcherd.JobID // negative, each one smaller than all before
+	Type     string
+	Priority dispatcherd.Priority
+	Payload  []byte
+	// Deadline, counted from now, ends the request with AnswerLate; 0 = none.
+	Deadline time.Duration
+	// Wait allows the request to stay although no slot supports its type.
+	Wait bool
+}
+
+// Abandoned tells that the caller of an on-demand request hung up.
+type Abandoned struct {
+	Job dispatcherd.JobID
+}
+
+// Notified tells that rows may have become pending. It is a hint.
+type Notified struct{}
+
+// Listening tells whether notifications can be expected.
+type Listening struct {
+	On bool
+}
+
+// CancelRequested asks to stop rows that are running here; others are ignored.
+type CancelRequested struct {
+	Jobs []dispatcherd.JobID
+}
+
+// Fetched answers a Fetch effect.
+type Fetched struct {
+	Request *dispatcherd.FetchRequest
+	Result  dispatcherd.FetchResult
+}
+
+// Claimed answers a Claim or a Resolve effect.
+type Claimed struct {
+	Request *dispatcherd.ClaimRequest
+	Result  dispatcherd.ClaimResult
+}
+
+// Finished answers a Finish effect.
+type Finished struct {
+	Request *dispatcherd.FinishRequest
+	Result  dispatcherd.FinishResult
+}
+
+// BellSet answers a Bell effect.
+type BellSet struct {
+	Armed   bool
+	Verdict dispatcherd.Verdict
+}
+
+// Reweighed changes the weights. They were validated.
+type Reweighed struct {
+	Config Config
+}
+
+// Drained ends the taking of jobs for good: the dispatcher is about to stop.
+// Running jobs go on; everything not yet started is given back.
+type Drained struct{}
+
+// Interrupted ends the jobs that are still running, nobody's fault: the grace
+// after Drained is over. Their rows become pending with their order kept.
+type Interrupted struct{}
+
+// Tick tells that time has passed; see Core.NextWake.
+type Tick struct{}
+
+// Together is several events at one instant with one decision after the last.
+// With Hold there is no decision at all yet.
+type Together struct {
+	Events []Event
+	Hold   bool
+}

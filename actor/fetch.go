@@ -1,0 +1,380 @@
+package actor
+
+import (
+	"slices"
+
+	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/slotindex"
+)
+
+// firstLength is what a lane asks for before anything is known of its
+// turnover. A lane that runs out before its refill arrives doubles.
+const firstLength = 32
+
+// laneRef names a lane of Core.
+type laneRef struct {
+	typ      slotindex.TypeID
+	priority dispatcherd.Priority
+}
+
+// asking is what Core remembers of one lane of a fetch in flight.
+type asking struct {
+	laneRef
+	look  bool            // from the very beginning, not from the cursor
+	pops  uint32          // lane.pops when it was sent
+	first dispatcherd.Key // the lane's first waiting key, or its cursor, when it was sent
+}
+
+// fetching plans what to read ahead. One fetch is in flight at a time.
+//
+// A lane is read on from its cursor when it runs low, which never touches the
+// dead index entries of jobs long finished. Rows that appear before the cursor
+// (a transaction that committed late, a run_at in the past) are found by a
+// full look from the beginning, at every poll; the more a look costs the rarer
+// it gets, so that it never takes more than a fiftieth of the time.
+type fetching struct {
+	epoch    uint32 // grows when rows may have become pending
+	looks    uint32 // grows when a full look is due
+	scan     bool   // every lane must be asked whether it wants a fetch
+	from     int    // where the scan goes on
+	low      []laneRef
+	asked    []asking
+	request  *dispatcherd.FetchRequest // reused; in flight while asked is not empty
+	sentAt   Instant
+	nextPoll Instant
+	dueAt    int64 // database ms of the earliest known row that is not yet due; 0 = none
+	deaf     bool  // NOTIFY does not work
+	scratch  []slotindex.TypeID
+}
+
+func (f *fetching) inFlight() bool { return len(f.asked) > 0 }
+
+// worthWaiting reports whether a better candidate may arrive soon enough to
+// let lesser ones wait for it.
+func (f *fetching) worthWaiting(c *Core) bool {
+	return !c.outage.since(c.now) && (!f.inFlight() || c.now < f.sentAt.after(c.cfg.Patience))
+}
+
+// rescan makes the next fetch ask every lane whether it wants to be read.
+func (f *fetching) rescan() { f.scan, f.from = true, 0 }
+
+// lookAgain makes the next fetch read one lane from the very beginning.
+func (f *fetching) lookAgain(c *Core, r laneRef) {
+	l := &c.kinds[r.typ].queued[r.priority]
+	l.looked = f.looks - 1
+	if !l.low {
+		l.low = true
+		f.low = append(f.low, r)
+	}
+}
+
+// wantMore notes that a lane may have run low.
+func (f *fetching) wantMore(c *Core, t slotindex.TypeID, p dispatcherd.Priority) {
+	l := &c.kinds[t].queued[p]
+	if l.more && !l.asked && !l.low && l.len() <= int(l.length)/2 {
+		l.low = true
+		f.low = append(f.low, laneRef{t, p})
+	}
+}
+
+// wake is the instant of the next poll or of the next row that becomes due.
+func (f *fetching) wake(c *Core) Instant {
+	if c.draining || f.inFlight() {
+		if f.inFlight() && len(c.dirty) > 0 && c.now < f.sentAt.after(c.cfg.Patience) {
+			return f.sentAt.after(c.cfg.Patience)
+		}
+		return Never
+	}
+	next := min(f.nextPoll, f.nextQuickPoll(c))
+	if f.dueAt != 0 && c.clock {
+		next = min(next, Instant(f.dueAt-c.offset)+1)
+	}
+	return next
+}
+
+func (Notified) apply(c *Core) {
+	c.bell.ring(c.now)
+	c.fetch.mayHaveMore()
+}
+
+// mayHaveMore makes every lane that runs low worth a fetch again.
+func (f *fetching) mayHaveMore() {
+	f.epoch++
+	f.rescan()
+}
+
+func (ev Listening) apply(c *Core) {
+	c.fetch.deaf = !ev.On
+	c.fetch.mayHaveMore()
+}
+
+// clockwork turns passed instants into reasons to fetch.
+func (f *fetching) clockwork(c *Core) {
+	if f.inFlight() {
+		return
+	}
+	due := f.dueAt != 0 && c.clock && c.dbNow() > f.dueAt
+	if due {
+		f.dueAt = 0
+	}
+	if due || c.now >= f.nextQuickPoll(c) {
+		f.sentAt = c.now
+		f.mayHaveMore()
+	}
+	if c.now >= f.nextPoll {
+		f.nextPoll = c.now.after(c.cfg.Poll)
+		f.looks++
+		f.mayHaveMore()
+	}
+}
+
+// nextQuickPoll is when the lanes are asked again in place of notifications.
+func (f *fetching) nextQuickPoll(c *Core) Instant {
+	switch {
+	case c.index.Len() == 0:
+		return Never
+	case f.deaf:
+		return f.sentAt.after(c.cfg.PollDeaf)
+	case c.bell.stormy(c.now):
+		return f.sentAt + stormPoll
+	}
+	return Never
+}
+
+// flushFetch sends a fetch if some lane wants one.
+func (c *Core) flushFetch() {
+	f := &c.fetch
+	if c.draining || c.outage.since(c.now) {
+		return
+	}
+	f.clockwork(c)
+	if f.inFlight() || (!f.scan && len(f.low) == 0) {
+		return
+	}
+	if f.request == nil {
+		f.request = &dispatcherd.FetchRequest{}
+	}
+	f.request.Lanes = f.request.Lanes[:0]
+	c.askLow()
+	c.scanLanes()
+	if f.inFlight() {
+		f.sentAt = c.now
+		c.emit(Effect{Kind: Fetch, Fetch: f.request})
+	}
+}
+
+// askLow asks the lanes that were noted, as many as fit.
+func (c *Core) askLow() {
+	f := &c.fetch
+	n := 0
+	for n < len(f.low) && len(f.asked) < c.cfg.Limits.LanesPerFetch {
+		r := f.low[n]
+		if l := &c.kinds[r.typ].queued[r.priority]; l.low {
+			l.low = false
+			c.ask(r)
+		}
+		n++
+	}
+	f.low = slices.Delete(f.low, 0, n)
+}
+
+// scanLanes asks every lane of every type with capacity, as many as fit.
+func (c *Core) scanLanes() {
+	f := &c.fetch
+	for f.scan && f.from < len(c.kinds)*priorities {
+		if len(f.asked) >= c.cfg.Limits.LanesPerFetch {
+			return
+		}
+		t := slotindex.TypeID(f.from / priorities)
+		if !c.kinds[t].held || c.index.Capacity(t) == 0 {
+			f.from = (int(t) + 1) * priorities
+			continue
+		}
+		c.ask(laneRef{t, dispatcherd.Priority(f.from % priorities)})
+		f.from++
+	}
+	f.scan = false
+}
+
+// ask adds a lane to the request if it wants to be read.
+func (c *Core) ask(r laneRef) {
+	f := &c.fetch
+	l := &c.kinds[r.typ].queued[r.priority]
+	look := l.looked != f.looks
+	low := l.len() <= int(l.length)/2 && (l.more || l.seen != f.epoch)
+	if l.asked || (!look && !low) {
+		return
+	}
+	if l.length == 0 {
+		l.length = firstLength
+	}
+	if l.starved() && !look {
+		l.length *= 2
+	}
+	l.length = int32(min(int(l.length), c.cfg.Limits.LaneLength, max(2, 2*c.index.Capacity(r.typ))))
+	a := asking{laneRef: r, look: look || l.seen == 0, pops: l.pops, first: l.cursor}
+	if l.len() > 0 {
+		a.first = l.first()
+	}
+	lane := dispatcherd.Lane{Type: c.index.Name(r.typ), Priority: r.priority, Limit: int(l.length)}
+	if a.look {
+		l.looked = f.looks
+	} else {
+		lane.After = l.cursor
+	}
+	l.seen, l.asked = f.epoch, true
+	f.asked = append(f.asked, a)
+	f.request.Lanes = append(f.request.Lanes, lane)
+}
+
+func (ev Fetched) apply(c *Core) {
+	f := &c.fetch
+	if !f.inFlight() || len(ev.Request.Lanes) != len(f.asked) {
+		return // an answer that was given before
+	}
+	took := c.now - f.sentAt
+	f.nextPoll = max(f.nextPoll, c.now+50*took)
+	if ev.Result.Verdict == dispatcherd.OK {
+		c.outage.over()
+		c.offset, c.clock = floorMS(ev.Result.DBNow)-int64(c.now), true
+	} else {
+		c.outage.begin(c)
+		f.rescan()
+	}
+	rest := ev.Result.Candidates
+	for i, a := range f.asked {
+		n := 0
+		for n < len(rest) && rest[n].Lane == i {
+			n++
+		}
+		c.fill(a, &ev.Request.Lanes[i], rest[:n], ev.Result)
+		rest = rest[n:]
+	}
+	f.asked = f.asked[:0]
+}
+
+// fill merges what Postgres answered for one lane.
+func (c *Core) fill(a asking, lane *dispatcherd.Lane, rows []dispatcherd.Candidate, res dispatcherd.FetchResult) {
+	k := &c.kinds[a.typ]
+	l := &k.queued[a.priority]
+	if !k.held || !l.asked || c.index.Name(a.typ) != lane.Type {
+		return // the type was forgotten meanwhile
+	}
+	l.asked = false
+	if res.Verdict != dispatcherd.OK {
+		l.seen, l.looked = l.seen-1, l.looked-1
+		return
+	}
+	due := rows
+	for len(due) > 0 && due[len(due)-1].Key.RunAt > res.DBNow {
+		due = due[:len(due)-1]
+	}
+	if len(due) < len(rows) {
+		c.fetch.expect(rows[len(due)].Key.RunAt)
+	}
+	full := len(due) == lane.Limit
+	before := l.len()
+	switch {
+	case !a.look:
+		c.extend(l, due, full)
+	case l.pops == a.pops:
+		c.replace(l, due, full)
+	default:
+		c.merge(l, due, a.first)
+	}
+	c.cached += l.len() - before
+	c.mark(a.typ, a.priority)
+	if l.len() > 0 {
+		c.touch(a.typ)
+	}
+}
+
+// expect notes when a row that is not yet due will be.
+func (f *fetching) expect(runAt int64) {
+	if ms := floorMS(runAt) + 1; f.dueAt == 0 || ms < f.dueAt {
+		f.dueAt = ms
+	}
+}
+
+// extend appends the rows behind the cursor.
+func (c *Core) extend(l *lane, rows []dispatcherd.Candidate, full bool) {
+	l.compact()
+	for _, r := range rows {
+		if l.cursor.Less(r.Key) && !c.inHandAs(r.Key) {
+			l.keys = append(l.keys, r.Key)
+		}
+		l.cursor = r.Key
+	}
+	l.more = full
+	l.list++
+	l.lost = 0
+}
+
+// replace puts a full look in the place of everything it covers; the lane was
+// not touched since it was asked.
+func (c *Core) replace(l *lane, rows []dispatcherd.Candidate, full bool) {
+	var behind []dispatcherd.Key
+	if full {
+		last := rows[len(rows)-1].Key
+		for _, k := range l.keys[l.head:] {
+			if last.Less(k) {
+				behind = append(behind, k)
+			}
+		}
+		if !last.Less(l.cursor) {
+			l.cursor, l.more = last, true
+		}
+	} else {
+		l.more = false
+		if n := len(rows); n > 0 && l.cursor.Less(rows[n-1].Key) {
+			l.cursor = rows[n-1].Key
+		}
+	}
+	l.keys, l.head = l.keys[:0], 0
+	for _, r := range rows {
+		if !c.inHandAs(r.Key) {
+			l.keys = append(l.keys, r.Key)
+		}
+	}
+	l.keys = append(l.keys, behind...)
+	l.list++
+	l.lost = 0
+}
+
+// merge takes from a full look only what lay before the lane's first key when
+// it was asked: of the others some were taken since, and which is not known.
+func (c *Core) merge(l *lane, rows []dispatcherd.Candidate, first dispatcherd.Key) {
+	for _, r := range rows {
+		if !r.Key.Less(first) {
+			return
+		}
+		if !c.inHandAs(r.Key) {
+			l.insert(r.Key)
+		}
+	}
+}
+
+// inHandAs reports whether a row is already in hand at that very position.
+func (c *Core) inHandAs(k dispatcherd.Key) bool {
+	j := c.jobs[k.ID]
+	return j != nil && j.key == k
+}
+
+// comeBack returns the key of a row that is pending again to its lane. Behind
+// the cursor the next fetch finds it anyway.
+func (c *Core) comeBack(j *job) {
+	k := &c.kinds[j.typ]
+	l := &k.queued[j.priority]
+	if !k.held || c.index.Capacity(j.typ) == 0 {
+		return
+	}
+	if l.cursor.Less(j.key) {
+		c.fetch.mayHaveMore()
+		return
+	}
+	if l.insert(j.key) {
+		c.cached++
+	}
+	c.mark(j.typ, j.priority)
+	c.touch(j.typ)
+}

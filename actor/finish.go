@@ -1,0 +1,111 @@
+package actor
+
+import (
+	"slices"
+
+	"github.com/dispatcherd/dispatcherd"
+)
+
+// finishing gathers ended attempts and records them together.
+type finishing struct {
+	queue      []dispatcherd.Finish
+	unrecorded int // items in queue, in flight and to be sent again
+	inFlight   int
+	again      []*dispatcherd.FinishRequest
+	spare      []*dispatcherd.FinishRequest
+}
+
+// end puts the end of an attempt on its way to Postgres. The job holds no slot
+// any more and is forgotten once the end is recorded.
+func (c *Core) end(j *job, f dispatcherd.Finish) {
+	c.disarm(j)
+	j.stage = ended
+	j.payload = nil
+	f.ID, f.Attempt = j.id, j.attempt
+	c.ends.add(f)
+}
+
+func (e *finishing) add(f dispatcherd.Finish) {
+	e.queue = append(e.queue, f)
+	e.unrecorded++
+}
+
+// flushEnds sends what may be sent.
+func (c *Core) flushEnds() {
+	e := &c.ends
+	if c.outage.since(c.now) {
+		return
+	}
+	for e.inFlight < c.cfg.Limits.Finishes && len(e.again)+len(e.queue) > 0 {
+		var r *dispatcherd.FinishRequest
+		if len(e.again) > 0 {
+			r = e.again[0]
+			e.again = slices.Delete(e.again, 0, 1)
+		} else {
+			r = e.take(c.cfg.Limits.FinishBatch)
+		}
+		e.inFlight++
+		c.emit(Effect{Kind: Finish, Finish: r})
+	}
+}
+
+// take cuts a batch off the front of the queue.
+func (e *finishing) take(limit int) *dispatcherd.FinishRequest {
+	r := &dispatcherd.FinishRequest{}
+	if n := len(e.spare); n > 0 {
+		r, e.spare = e.spare[n-1], e.spare[:n-1]
+	}
+	n := min(limit, len(e.queue))
+	r.Items = append(r.Items[:0], e.queue[:n]...)
+	r.Again = false
+	rest := copy(e.queue, e.queue[n:])
+	clear(e.queue[rest:])
+	e.queue = e.queue[:rest]
+	slices.SortFunc(r.Items, func(a, b dispatcherd.Finish) int { return int(a.ID - b.ID) })
+	return r
+}
+
+func (ev Finished) apply(c *Core) {
+	e := &c.ends
+	e.inFlight--
+	if ev.Result.Verdict != dispatcherd.OK {
+		c.outage.begin(c)
+		ev.Request.Again = ev.Request.Again || ev.Result.Verdict == dispatcherd.Unknown
+		e.again = append(e.again, ev.Request)
+		return
+	}
+	c.outage.over()
+	e.unrecorded -= len(ev.Request.Items)
+	stale := ev.Result.Stale
+	for i := range ev.Request.Items {
+		f := &ev.Request.Items[i]
+		isStale := len(stale) > 0 && stale[0] == f.ID
+		if isStale {
+			stale = stale[1:]
+		}
+		c.recorded(f, isStale)
+	}
+	clear(ev.Request.Items)
+	e.spare = append(e.spare, ev.Request)
+}
+
+// recorded forgets a job whose end is in Postgres, or whose end somebody else
+// has decided. A row that is pending again without delay goes back to its lane.
+func (c *Core) recorded(f *dispatcherd.Finish, stale bool) {
+	j := c.jobs[f.ID]
+	if j == nil || j.stage != ended || j.attempt != f.Attempt {
+		return
+	}
+	switch {
+	case stale:
+		c.stats.Stale++
+		if j.told != 0 {
+			c.emit(Effect{Kind: Stale, Session: j.told, Job: j.id, Attempt: j.attempt})
+		}
+	case f.Outcome == dispatcherd.Released, f.Outcome == dispatcherd.Crashed:
+		c.comeBack(j)
+	case f.Outcome == dispatcherd.Retry:
+		c.fetch.expect((c.dbNow() + f.Delay.Milliseconds()) * 1000)
+	}
+	c.forget(j)
+}

@@ -1,0 +1,119 @@
+package actor
+
+import (
+	"time"
+
+	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/slotindex"
+)
+
+// stage is where a job in the dispatcher's hands stands.
+type stage uint8
+
+const (
+	waiting  stage = iota // on-demand only: in its lane
+	reserved              // queued only: chosen, its claim not yet answered; holds a slot unless the slot died
+	running               // sent to a worker; holds a slot
+	ended                 // its end not yet in Postgres; holds no slot
+)
+
+// noSlot marks a job without a slot.
+const noSlot slotindex.Ref = -1
+
+// job is one job in the dispatcher's hands. Candidates that merely wait in
+// Postgres are not jobs here, only keys in a lane.
+type job struct {
+	id       dispatcherd.JobID
+	key      dispatcherd.Key // queued: its position in the lane
+	arrival  Instant         // on-demand: when it came
+	typ      slotindex.TypeID
+	slot     slotindex.Ref
+	attempt  dispatcherd.Attempt
+	list     uint32 // queued: the fetched list it was taken from
+	priority dispatcherd.Priority
+	mode     dispatcherd.Mode
+	stage    stage
+	cancel   bool // somebody asked for its end
+	orphan   bool // on-demand: nobody waits for the answer any more
+	crashes  int32
+	failures int32
+	tries    int32 // failures after which it is failed for good
+	timeout  time.Duration
+	payload  []byte
+	why      Why
+	told     dispatcherd.SessionID // the session it was sent to
+	alarm    int                   // position in the alarm heap plus one; 0 = none
+	deadline Instant
+
+	next, prev *job // on-demand lane; next also links the free list
+}
+
+// newJob takes a job from the free list.
+func (c *Core) newJob() *job {
+	j := c.spare
+	if j == nil {
+		return &job{slot: noSlot}
+	}
+	c.spare = j.next
+	*j = job{slot: noSlot}
+	return j
+}
+
+// forget ends Core's interest in a job.
+func (c *Core) forget(j *job) {
+	c.disarm(j)
+	delete(c.jobs, j.id)
+	t := j.typ
+	*j = job{next: c.spare}
+	c.spare = j
+	c.kinds[t].jobs--
+	c.letGo(t)
+}
+
+// keep takes a job into hand. Its type stays known until forget.
+func (c *Core) keep(j *job) {
+	c.jobs[j.id] = j
+	c.kinds[j.typ].jobs++
+}
+
+// ageMS is the age that counts for the score, in milliseconds; it may be
+// negative while clocks disagree.
+func (c *Core) ageMS(j *job) int64 {
+	if j.mode == dispatcherd.OnDemand {
+		return int64(c.now - j.arrival)
+	}
+	return c.keyAgeMS(j.key)
+}
+
+// keyAgeMS is the age of a queued candidate.
+func (c *Core) keyAgeMS(k dispatcherd.Key) int64 { return c.dbNow() - floorMS(k.RunAt) }
+
+// floorMS turns microseconds into whole milliseconds, rounding down.
+func floorMS(us int64) int64 {
+	if us < 0 {
+		return -((-us + 999) / 1000)
+	}
+	return us / 1000
+}
+
+// freeSlot takes a job off its slot, which is then free again, or gone if it
+// was draining.
+func (c *Core) freeSlot(j *job) {
+	ref := j.slot
+	if ref == noSlot {
+		return
+	}
+	j.slot = noSlot
+	s := &c.slots[ref]
+	s.job = nil
+	if c.index.IsDraining(ref) {
+		c.removeSlot(ref)
+		return
+	}
+	c.index.Release(ref)
+	for _, t := range c.index.TypesOf(ref) {
+		if c.kinds[t].waiting != 0 {
+			c.touch(t)
+		}
+	}
+}

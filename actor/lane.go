@@ -1,0 +1,199 @@
+package actor
+
+import (
+	"slices"
+
+	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/slotindex"
+)
+
+const priorities = int(dispatcherd.MaxPriority) + 1
+
+// kind is what Core knows of one type: its lanes, queued and on-demand, one of
+// each per priority.
+type kind struct {
+	queued  [priorities]lane
+	demand  [priorities]line
+	waiting uint32 // bit p: queued lane p has candidates or a phantom; bit 16+p: demand line p is not empty
+	dirty   bool
+	held    bool  // Core holds the type in the index
+	jobs    int32 // jobs in hand
+}
+
+const demandBit = 16
+
+// lane is a queued lane: the candidates read ahead, oldest first.
+type lane struct {
+	keys   []dispatcherd.Key // waiting ones are keys[head:], ascending
+	head   int
+	cursor dispatcherd.Key // everything up to it was fetched; the next fetch goes on from here
+	list   uint32          // number of the fetched list
+	lost   int32           // claims lost from it
+	length int32           // candidates to ask for next time
+	more   bool            // Postgres is known to hold more behind cursor
+	asked  bool            // part of the fetch in flight
+	seen   uint32          // fetching.epoch of the last fetch that covered it
+	looked uint32          // fetching.looks of the last full look
+	pops   uint32          // keys taken or thrown away so far
+	low    bool            // noted in fetching.low
+}
+
+func (l *lane) len() int { return len(l.keys) - l.head }
+
+// starved reports that the lane's next candidate exists but is not known yet.
+func (l *lane) starved() bool { return l.more && l.len() == 0 }
+
+func (l *lane) first() dispatcherd.Key { return l.keys[l.head] }
+
+func (l *lane) pop() dispatcherd.Key {
+	k := l.keys[l.head]
+	l.head++
+	l.pops++
+	if l.head == len(l.keys) {
+		l.keys, l.head = l.keys[:0], 0
+	}
+	return k
+}
+
+// insert puts a key that came back into its place.
+func (l *lane) insert(k dispatcherd.Key) bool {
+	i, found := slices.BinarySearchFunc(l.keys[l.head:], k, compareKeys)
+	if found {
+		return false
+	}
+	if i == 0 && l.head > 0 {
+		l.head--
+		l.keys[l.head] = k
+		return true
+	}
+	l.keys = slices.Insert(l.keys, l.head+i, k)
+	return true
+}
+
+// discard throws the candidates away and forgets how far the lane was read.
+func (l *lane) discard() {
+	l.keys, l.head = l.keys[:0], 0
+	l.cursor, l.more = dispatcherd.Key{}, false
+	l.list++
+	l.lost = 0
+	l.pops++
+}
+
+// compact moves the waiting keys to the front so that appending does not grow
+// the slice without end.
+func (l *lane) compact() {
+	if l.head > 0 {
+		n := copy(l.keys, l.keys[l.head:])
+		l.keys, l.head = l.keys[:n], 0
+	}
+}
+
+func compareKeys(a, b dispatcherd.Key) int {
+	switch {
+	case a.Less(b):
+		return -1
+	case b.Less(a):
+		return 1
+	}
+	return 0
+}
+
+// line is an on-demand lane: requests of one type and priority in order of
+// arrival. The cap bends the ageing of all of them alike, so that order is the
+// order of score.
+type line struct {
+	first, last *job
+}
+
+func (l *line) push(j *job) {
+	j.prev, j.next = l.last, nil
+	if l.last == nil {
+		l.first = j
+	} else {
+		l.last.next = j
+	}
+	l.last = j
+}
+
+// putBack returns a job to its place by id: ids of requests fall, so an older
+// request has the larger one.
+func (l *line) putBack(j *job) {
+	at := l.first
+	for at != nil && at.id > j.id {
+		at = at.next
+	}
+	if at == nil {
+		l.push(j)
+		return
+	}
+	j.next, j.prev = at, at.prev
+	if at.prev == nil {
+		l.first = j
+	} else {
+		at.prev.next = j
+	}
+	at.prev = j
+}
+
+func (l *line) remove(j *job) {
+	if j.prev == nil {
+		l.first = j.next
+	} else {
+		j.prev.next = j.next
+	}
+	if j.next == nil {
+		l.last = j.prev
+	} else {
+		j.next.prev = j.prev
+	}
+	j.next, j.prev = nil, nil
+}
+
+// mark sets or clears the bits by which place finds the lanes of a type.
+func (c *Core) mark(t slotindex.TypeID, p dispatcherd.Priority) {
+	k := &c.kinds[t]
+	q, d := uint32(1)<<p, uint32(1)<<(demandBit+int(p))
+	k.waiting &^= q | d
+	if l := &k.queued[p]; l.len() > 0 || l.starved() {
+		k.waiting |= q
+	}
+	if k.demand[p].first != nil {
+		k.waiting |= d
+	}
+}
+
+// kindOf makes room for a type's state.
+func (c *Core) kindOf(t slotindex.TypeID) *kind {
+	for int(t) >= len(c.kinds) {
+		c.kinds = append(c.kinds, kind{})
+	}
+	return &c.kinds[t]
+}
+
+// hold keeps a type known while Core has something to remember of it.
+func (c *Core) hold(name string) slotindex.TypeID {
+	t := c.index.Hold(name)
+	if k := c.kindOf(t); k.held {
+		c.index.Drop(t)
+	} else {
+		k.held = true
+		c.known++
+	}
+	return t
+}
+
+// letGo forgets a type that has neither slots nor jobs in hand. Its cached
+// candidates are only hints: they are dropped, the rows stay pending.
+func (c *Core) letGo(t slotindex.TypeID) {
+	k := &c.kinds[t]
+	if !k.held || k.jobs > 0 || c.index.Capacity(t) > 0 {
+		return
+	}
+	for p := range k.queued {
+		c.cached -= k.queued[p].len()
+	}
+	dirty := k.dirty
+	*k = kind{dirty: dirty}
+	c.known--
+	c.index.Drop(t)
+}

@@ -1,0 +1,20 @@
+package actor
+
+// outage spaces statements while Postgres does not answer. Decisions that need
+// no row go on meanwhile.
+type outage struct {
+	failures int
+	retryAt  Instant
+}
+
+// since reports whether statements must wait.
+func (o *outage) since(now Instant) bool { return o.failures > 0 && now < o.retryAt }
+
+// begin notes one more failure and when to try again.
+func (o *outage) begin(c *Core) {
+	o.retryAt = c.now.after(c.cfg.Outage.Delay(o.failures, c.rng))
+	o.failures++
+}
+
+// over notes that Postgres answered.
+func (o *outage) over() { o.failures = 0 }

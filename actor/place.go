@@ -1,0 +1,220 @@
+package actor
+
+import (
+	"math/bits"
+
+	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/scoring"
+	"github.com/dispatcherd/dispatcherd/slotindex"
+)
+
+// head is the best waiting job of one type at the instant of the step.
+type head struct {
+	score    scoring.Milli
+	arrival  int64 // milliseconds on the Instant axis
+	number   int64 // the id without its sign
+	typ      slotindex.TypeID
+	priority dispatcherd.Priority
+	mode     dispatcherd.Mode
+	phantom  bool // the lane's next candidate is not known yet; this is the best it could be
+}
+
+// before is the order of decisions: higher score, then older, then smaller id.
+func (h *head) before(o *head) bool {
+	if h.score != o.score {
+		return h.score > o.score
+	}
+	if h.arrival != o.arrival {
+		return h.arrival < o.arrival
+	}
+	return h.number < o.number
+}
+
+// place restores the rule that no free slot is compatible with a waiting job.
+// Only types in c.dirty can break it.
+func (c *Core) place() {
+	if len(c.dirty) == 0 || c.draining {
+		return
+	}
+	for again := true; again; {
+		c.heads = c.heads[:0]
+		open := c.queuedOpen()
+		c.keepDirty(func(t slotindex.TypeID) {
+			if h, ok := c.best(t, open); ok {
+				c.heads = append(c.heads, h)
+			}
+		})
+		c.heads.init()
+		again = c.round(open)
+	}
+	c.keepDirty(nil)
+}
+
+// round places heads until none is left, a phantom leads, or queued jobs can
+// no longer be claimed; the last means that the heads must be gathered again.
+func (c *Core) round(open bool) (again bool) {
+	for len(c.heads) > 0 {
+		h := c.heads[0]
+		if !c.index.HasFree(h.typ) {
+			c.heads.pop()
+			continue
+		}
+		if h.phantom {
+			c.stats.Misses++
+			return false
+		}
+		if h.mode == dispatcherd.OnDemand {
+			c.placeRequest(h)
+		} else {
+			c.placeCandidate(h)
+			if !c.queuedOpen() {
+				return true
+			}
+		}
+		if next, ok := c.best(h.typ, open); ok {
+			c.heads.replaceTop(next)
+		} else {
+			c.heads.pop()
+		}
+	}
+	return false
+}
+
+// keepDirty calls f for every dirty type that still has waiting jobs and a
+// free slot, and clears the others.
+func (c *Core) keepDirty(f func(slotindex.TypeID)) {
+	kept := c.dirty[:0]
+	for _, t := range c.dirty {
+		k := &c.kinds[t]
+		if k.waiting == 0 || !c.index.HasFree(t) {
+			k.dirty = false
+			continue
+		}
+		kept = append(kept, t)
+		if f != nil {
+			f(t)
+		}
+	}
+	c.dirty = kept
+}
+
+// queuedOpen reports whether queued jobs may be placed now: Postgres answers,
+// there is room in a claim, and not too many ended attempts wait to be
+// recorded.
+func (c *Core) queuedOpen() bool {
+	return !c.draining && !c.outage.since(c.now) &&
+		c.ends.unrecorded < c.cfg.Limits.Unfinished &&
+		len(c.claims.next) < c.cfg.Limits.ClaimBatch
+}
+
+// best finds the best head among the lanes of a type: at most two per
+// priority, whatever waits behind them.
+func (c *Core) best(t slotindex.TypeID, queued bool) (head, bool) {
+	var best head
+	found := false
+	k := &c.kinds[t]
+	for m := k.waiting; m != 0; m &= m - 1 {
+		b := bits.TrailingZeros32(m)
+		var h head
+		ok := true
+		if b >= demandBit {
+			h = c.demandHead(t, dispatcherd.Priority(b-demandBit))
+		} else {
+			h, ok = c.queuedHead(t, dispatcherd.Priority(b))
+			ok = ok && queued
+		}
+		if ok && (!found || h.before(&best)) {
+			best, found = h, true
+		}
+	}
+	return best, found
+}
+
+func (c *Core) demandHead(t slotindex.TypeID, p dispatcherd.Priority) head {
+	j := c.kinds[t].demand[p].first
+	score := c.score(dispatcherd.OnDemand, p, c.ageMS(j), t).Total()
+	return head{score: score, arrival: int64(j.arrival), number: -int64(j.id), typ: t, priority: p, mode: dispatcherd.OnDemand}
+}
+
+func (c *Core) queuedHead(t slotindex.TypeID, p dispatcherd.Priority) (head, bool) {
+	l := &c.kinds[t].queued[p]
+	h := head{typ: t, priority: p, mode: dispatcherd.Queued}
+	key := l.cursor
+	if l.len() > 0 {
+		key = l.first()
+	} else {
+		if !l.more || !c.fetch.worthWaiting(c) {
+			return h, false
+		}
+		h.phantom = true
+	}
+	age := c.keyAgeMS(key)
+	h.score = c.score(dispatcherd.Queued, p, age, t).Total()
+	h.arrival, h.number = int64(c.now)-age, int64(key.ID)
+	return h, true
+}
+
+// placeCandidate reserves the most specialised free slot for the first
+// candidate of a lane and puts it on the next claim.
+func (c *Core) placeCandidate(h head) {
+	l := &c.kinds[h.typ].queued[h.priority]
+	key := l.pop()
+	c.cached--
+	c.mark(h.typ, h.priority)
+	c.fetch.wantMore(c, h.typ, h.priority)
+	if c.jobs[key.ID] != nil {
+		// An older attempt of the same row is still being recorded: what the
+		// fetch saw is not what this dispatcher believes. Look again.
+		c.fetch.lookAgain(c, laneRef{h.typ, h.priority})
+		return
+	}
+	j := c.newJob()
+	j.id, j.key, j.list = key.ID, key, l.list
+	j.typ, j.priority, j.mode, j.stage = h.typ, h.priority, dispatcherd.Queued, reserved
+	c.seat(j)
+	c.keep(j)
+	c.claims.next = append(c.claims.next, j)
+}
+
+// placeRequest sends the first request of a line to the most specialised free
+// slot. It has no row, so there is nothing to claim.
+func (c *Core) placeRequest(h head) {
+	j := c.kinds[h.typ].demand[h.priority].first
+	c.dequeue(j)
+	c.seat(j)
+	j.attempt++
+	c.send(j)
+	s := &c.slots[j.slot]
+	c.emit(Effect{Kind: Started, Job: j.id, Slot: c.index.SlotID(j.slot), Reason: s.session.worker})
+}
+
+// seat takes the most specialised free slot for a job and keeps the reason.
+func (c *Core) seat(j *job) {
+	ref, ok := c.index.Take(j.typ)
+	if !ok {
+		panic("actor: placed a job of a type without a free slot")
+	}
+	j.slot = ref
+	c.slots[ref].job = j
+	j.why = Why{
+		Terms:     c.score(j.mode, j.priority, c.ageMS(j), j.typ),
+		SlotTypes: len(c.index.TypesOf(ref)),
+		Capacity:  c.index.Capacity(j.typ),
+	}
+	c.stats.Placed++
+}
+
+// send hands a job to its slot.
+func (c *Core) send(j *job) {
+	j.stage = running
+	s := &c.slots[j.slot]
+	c.emit(Effect{
+		Kind: Send, Session: s.session.id, Number: s.number, Slot: c.index.SlotID(j.slot),
+		Job: j.id, Attempt: j.attempt, Mode: j.mode, Type: c.index.Name(j.typ), Payload: j.payload,
+		Timeout: j.timeout, Age: msDuration(max(0, c.ageMS(j))), Why: j.why,
+	})
+	j.told = s.session.id
+	if j.timeout > 0 && j.mode == dispatcherd.Queued {
+		c.arm(j, c.now.after(j.timeout))
+	}
+}

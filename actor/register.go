@@ -1,0 +1,150 @@
+package actor
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/slotindex"
+)
+
+func (ev Registered) apply(c *Core) {
+	s := c.sessions[ev.Session]
+	if s == nil {
+		s = &session{id: ev.Session, worker: ev.Worker}
+		c.sessions[ev.Session] = s
+	}
+	for _, d := range ev.Slots {
+		if reason := c.roomFor(d); reason != "" {
+			c.emit(Effect{Kind: RefuseSlots, Session: ev.Session, Reason: reason})
+			return
+		}
+		c.addSlot(s, d)
+	}
+	if c.draining {
+		c.emit(Effect{Kind: GoAway, Session: s.id})
+	}
+}
+
+// roomFor says which limit keeps a slot out, or nothing.
+func (c *Core) roomFor(d dispatcherd.Slot) string {
+	l := c.cfg.Limits
+	if c.index.Len() >= l.Slots {
+		return fmt.Sprintf("the dispatcher already has %d slots, its limit", l.Slots)
+	}
+	if c.known+len(d.Types) <= l.Types {
+		return ""
+	}
+	unknown := 0
+	for _, name := range d.Types {
+		if _, ok := c.index.Lookup(name); !ok {
+			unknown++
+		}
+	}
+	if c.known+unknown > l.Types {
+		return fmt.Sprintf("slot %d brings %d new types to the %d known ones, the limit is %d", d.Number, unknown, c.known, l.Types)
+	}
+	return ""
+}
+
+func (c *Core) addSlot(s *session, d dispatcherd.Slot) {
+	ref := c.index.Add(d.ID, d.Types)
+	for int(ref) >= len(c.slots) {
+		c.slots = append(c.slots, slot{})
+	}
+	c.slots[ref] = slot{session: s, number: d.Number}
+	s.slots = append(s.slots, ref)
+	for _, name := range d.Types {
+		t := c.hold(name)
+		if c.kinds[t].waiting != 0 {
+			c.touch(t)
+		}
+		if c.index.Capacity(t) == 1 {
+			c.fetch.rescan()
+		}
+	}
+	if s.draining {
+		c.index.Drain(ref)
+		c.removeSlot(ref)
+	}
+}
+
+// removeSlot forgets a slot that holds no job.
+func (c *Core) removeSlot(ref slotindex.Ref) {
+	s := c.slots[ref].session
+	if i := slices.Index(s.slots, ref); i >= 0 {
+		s.slots = slices.Delete(s.slots, i, i+1)
+	}
+	types := append(c.fetch.scratch[:0], c.index.TypesOf(ref)...)
+	c.slots[ref] = slot{}
+	c.index.Remove(ref)
+	for _, t := range types {
+		c.letGo(t)
+	}
+	c.fetch.scratch = types
+}
+
+func (ev Unregistered) apply(c *Core) {
+	s := c.sessions[ev.Session]
+	if s == nil {
+		return
+	}
+	delete(c.sessions, ev.Session)
+	refs := s.slots
+	s.slots = nil
+	for _, ref := range refs {
+		j := c.slots[ref].job
+		c.slots[ref].job = nil
+		c.removeSlot(ref)
+		if j != nil {
+			j.slot = noSlot
+			c.bereave(j)
+		}
+	}
+}
+
+// bereave deals with a job whose slot died under it. A reserved job stays: the
+// claim for it is under way or about to be, and what the claim wins without a
+// slot is released. Its key returns to the lane by then.
+func (c *Core) bereave(j *job) {
+	switch {
+	case j.stage == reserved:
+	case j.mode == dispatcherd.OnDemand:
+		c.bereaveRequest(j)
+	case j.stage == running:
+		j.crashes++
+		c.stats.Crashed++
+		switch {
+		case j.cancel:
+			c.end(j, dispatcherd.Finish{Outcome: dispatcherd.CancelledBy})
+		case int(j.crashes) >= c.cfg.Limits.Crashes:
+			c.stats.Quarantine++
+			c.end(j, dispatcherd.Finish{Outcome: dispatcherd.Quarantined, Error: fmt.Sprintf("quarantined: %d workers died while they ran it", j.crashes)})
+		default:
+			c.end(j, dispatcherd.Finish{Outcome: dispatcherd.Crashed, Error: "the worker died while it ran the job"})
+		}
+	}
+}
+
+func (ev Withdrew) apply(c *Core) {
+	s := c.sessions[ev.Session]
+	if s == nil {
+		return
+	}
+	if len(ev.Numbers) == 0 {
+		s.draining = true
+	}
+	for _, ref := range slices.Clone(s.slots) {
+		if len(ev.Numbers) > 0 && !slices.Contains(ev.Numbers, c.slots[ref].number) {
+			continue
+		}
+		c.index.Drain(ref)
+		if c.slots[ref].job == nil {
+			c.removeSlot(ref)
+			continue
+		}
+		for _, t := range c.index.TypesOf(ref) {
+			c.letGo(t)
+		}
+	}
+}

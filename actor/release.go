@@ -1,0 +1,109 @@
+package actor
+
+import (
+	"time"
+
+	"github.com/dispatcherd/dispatcherd"
+)
+
+func (ev Released) apply(c *Core) {
+	for i := range ev.Results {
+		c.release(ev.Session, &ev.Results[i])
+	}
+}
+
+// release ends one attempt by its worker's word. A word about an attempt that
+// is not live any more changes nothing (article 1: the slot's absence from the
+// map makes a late release a no-op; here the attempt does).
+func (c *Core) release(from dispatcherd.SessionID, r *Result) {
+	j := c.jobs[r.Job]
+	if j == nil || j.attempt != r.Attempt || j.stage != running {
+		c.stats.Stale++
+		c.emit(Effect{Kind: Stale, Session: from, Job: r.Job, Attempt: r.Attempt})
+		return
+	}
+	if j.told != from {
+		c.emit(Effect{Kind: NotHeld, Session: from, Job: r.Job, Attempt: r.Attempt})
+		return
+	}
+	c.freeSlot(j)
+	c.disarm(j)
+	if j.mode == dispatcherd.OnDemand {
+		c.answerResult(j, r)
+		return
+	}
+	c.end(j, c.verdict(j, r))
+}
+
+// verdict turns a worker's word into the job's fate.
+func (c *Core) verdict(j *job, r *Result) dispatcherd.Finish {
+	switch {
+	case r.OK:
+		c.stats.Done++
+		return dispatcherd.Finish{Outcome: dispatcherd.Succeeded, Result: r.Value}
+	case j.cancel:
+		c.stats.Cancelled++
+		return dispatcherd.Finish{Outcome: dispatcherd.CancelledBy, Error: r.Error}
+	case r.Permanent || j.failures+1 >= j.tries:
+		c.stats.Failed++
+		return dispatcherd.Finish{Outcome: dispatcherd.FailedFinal, Error: r.Error}
+	}
+	c.stats.Retried++
+	delay := r.RetryAfter
+	if delay <= 0 {
+		delay = c.cfg.Retry.Delay(int(j.failures), c.rng)
+	}
+	return dispatcherd.Finish{Outcome: dispatcherd.Retry, Error: r.Error, Delay: min(delay, 24*time.Hour)}
+}
+
+func (ev CancelRequested) apply(c *Core) {
+	for _, id := range ev.Jobs {
+		j := c.jobs[id]
+		if j == nil || j.mode != dispatcherd.Queued || j.cancel {
+			continue
+		}
+		j.cancel = true
+		if j.stage == running {
+			c.emit(Effect{Kind: Cancel, Session: j.told, Job: j.id, Attempt: j.attempt, Reason: "cancelled on request"})
+		}
+	}
+}
+
+// overdue handles a job whose deadline has passed.
+func (c *Core) overdue(j *job) {
+	if j.mode == dispatcherd.OnDemand {
+		c.overdueRequest(j)
+		return
+	}
+	if j.stage == running {
+		c.emit(Effect{Kind: Cancel, Session: j.told, Job: j.id, Attempt: j.attempt, Reason: "timeout"})
+	}
+}
+
+func (Drained) apply(c *Core) {
+	if c.draining {
+		return
+	}
+	c.draining = true
+	c.giveBack()
+	c.turnAway()
+	for _, id := range c.sessionIDs() {
+		c.emit(Effect{Kind: GoAway, Session: id})
+	}
+}
+
+func (Interrupted) apply(c *Core) {
+	for _, j := range c.inHand() {
+		switch {
+		case j.stage != running:
+		case j.mode == dispatcherd.OnDemand:
+			c.freeSlot(j)
+			c.emit(Effect{Kind: Cancel, Session: j.told, Job: j.id, Attempt: j.attempt, Reason: "the dispatcher stops"})
+			c.answer(j, AnswerStopping, nil, "the dispatcher stopped before the worker answered")
+		default:
+			c.freeSlot(j)
+			c.emit(Effect{Kind: Cancel, Session: j.told, Job: j.id, Attempt: j.attempt, Reason: "the dispatcher stops"})
+			c.end(j, dispatcherd.Finish{Outcome: dispatcherd.Released})
+		}
+	}
+}

@@ -1,0 +1,136 @@
+package actor
+
+import (
+	"fmt"
+
+	"github.com/dispatcherd/dispatcherd"
+)
+
+func (ev Requested) apply(c *Core) {
+	if reason, kind := c.refuseRequest(ev); kind != 0 {
+		c.emit(Effect{Kind: Answer, Job: ev.Job, Answer: kind, Reason: reason})
+		return
+	}
+	j := c.newJob()
+	j.id, j.mode, j.stage, j.priority = ev.Job, dispatcherd.OnDemand, waiting, ev.Priority
+	j.arrival, j.payload, j.timeout = c.now, ev.Payload, ev.Deadline
+	j.typ = c.hold(ev.Type)
+	c.keep(j)
+	c.kinds[j.typ].demand[j.priority].push(j)
+	c.enqueued(j)
+	if ev.Deadline > 0 {
+		c.arm(j, c.now.after(ev.Deadline))
+	}
+}
+
+func (c *Core) refuseRequest(ev Requested) (string, AnswerKind) {
+	t, known := c.index.Lookup(ev.Type)
+	switch {
+	case c.draining:
+		c.stats.Busy++
+		return "the dispatcher is about to stop", AnswerStopping
+	case c.requests >= c.cfg.Limits.Requests:
+		c.stats.Busy++
+		return fmt.Sprintf("%d requests wait already, the limit", c.requests), AnswerBusy
+	case !ev.Wait && (!known || c.index.Capacity(t) == 0):
+		c.stats.Unsupported++
+		return fmt.Sprintf("no slot supports type %q", ev.Type), AnswerUnsupported
+	case !known && c.known >= c.cfg.Limits.Types:
+		c.stats.Busy++
+		return fmt.Sprintf("%d types are known already, the limit", c.known), AnswerBusy
+	}
+	return "", 0
+}
+
+// enqueued counts a request that was put into its line.
+func (c *Core) enqueued(j *job) {
+	c.requests++
+	c.mark(j.typ, j.priority)
+	c.touch(j.typ)
+}
+
+// dequeue takes a waiting request out of its line.
+func (c *Core) dequeue(j *job) {
+	c.kinds[j.typ].demand[j.priority].remove(j)
+	c.requests--
+	c.mark(j.typ, j.priority)
+}
+
+// bereaveRequest puts a request whose worker died back into its line, in its
+// old place, until it has brought down too many.
+func (c *Core) bereaveRequest(j *job) {
+	j.crashes++
+	c.stats.Crashed++
+	switch {
+	case j.orphan:
+		c.forget(j)
+	case int(j.crashes) >= c.cfg.Limits.Crashes:
+		c.stats.Quarantine++
+		c.answer(j, AnswerFailed, nil, fmt.Sprintf("%d workers died while they ran it", j.crashes))
+	case c.draining:
+		c.answer(j, AnswerStopping, nil, "the worker died and the dispatcher is about to stop")
+	default:
+		j.stage = waiting
+		c.kinds[j.typ].demand[j.priority].putBack(j)
+		c.enqueued(j)
+	}
+}
+
+func (c *Core) answerResult(j *job, r *Result) {
+	if r.OK {
+		c.answer(j, AnswerDone, r.Value, "")
+	} else {
+		c.answer(j, AnswerFailed, nil, r.Error)
+	}
+}
+
+// answer ends a request. The caller of an orphan is gone already.
+func (c *Core) answer(j *job, kind AnswerKind, value []byte, reason string) {
+	if !j.orphan {
+		c.stats.Answered++
+		c.emit(Effect{Kind: Answer, Job: j.id, Answer: kind, Payload: value, Reason: reason})
+	}
+	c.forget(j)
+}
+
+func (c *Core) overdueRequest(j *job) {
+	c.stats.Late++
+	c.abandon(j, "timeout")
+	c.emit(Effect{Kind: Answer, Job: j.id, Answer: AnswerLate, Reason: "the deadline passed"})
+	c.forgetWaiting(j)
+}
+
+func (ev Abandoned) apply(c *Core) {
+	if j := c.jobs[ev.Job]; j != nil && j.mode == dispatcherd.OnDemand && !j.orphan {
+		c.abandon(j, "the caller hung up")
+		c.forgetWaiting(j)
+	}
+}
+
+// abandon makes a request nobody's: a waiting one leaves its line, a running
+// one is cancelled and keeps its slot until the worker has let go of it.
+func (c *Core) abandon(j *job, reason string) {
+	j.orphan = true
+	if j.stage == waiting {
+		c.dequeue(j)
+		return
+	}
+	c.disarm(j)
+	c.emit(Effect{Kind: Cancel, Session: j.told, Job: j.id, Attempt: j.attempt, Reason: reason})
+}
+
+func (c *Core) forgetWaiting(j *job) {
+	if j.stage == waiting {
+		c.forget(j)
+	}
+}
+
+// turnAway answers every waiting request when the dispatcher is about to stop.
+func (c *Core) turnAway() {
+	for _, j := range c.inHand() {
+		if j.mode == dispatcherd.OnDemand && j.stage == waiting {
+			c.dequeue(j)
+			c.answer(j, AnswerStopping, nil, "the dispatcher is about to stop")
+		}
+	}
+}

@@ -1,0 +1,130 @@
+package actor
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/dispatcherd/dispatcherd"
+)
+
+// table is Postgres as far as Core can tell: rows, and the few statements that
+// touch them, each carried out at once and in full.
+type table struct {
+	rows map[dispatcherd.JobID]*row
+	now  int64 // database clock, microseconds
+}
+
+type row struct {
+	id         dispatcherd.JobID
+	typ        string
+	priority   dispatcherd.Priority
+	runAt      int64
+	status     dispatcherd.Status
+	attempt    dispatcherd.Attempt
+	tries      int32
+	failures   int32
+	crashes    int32
+	dispatcher int
+	token      dispatcherd.Token
+}
+
+func newTable() *table { return &table{rows: map[dispatcherd.JobID]*row{}, now: 1_000_000_000_000} }
+
+func (t *table) insert(r row) {
+	r.status = dispatcherd.Pending
+	if r.tries == 0 {
+		r.tries = 3
+	}
+	t.rows[r.id] = &r
+}
+
+func (r *row) key() dispatcherd.Key { return dispatcherd.Key{RunAt: r.runAt, ID: r.id} }
+
+// pending returns the pending rows of a lane in order.
+func (t *table) pending(typ string, p dispatcherd.Priority, after dispatcherd.Key) []*row {
+	var rows []*row
+	for _, r := range t.rows {
+		if r.typ == typ && r.priority == p && r.status == dispatcherd.Pending && after.Less(r.key()) {
+			rows = append(rows, r)
+		}
+	}
+	slices.SortFunc(rows, func(a, b *row) int { return compareKeys(a.key(), b.key()) })
+	return rows
+}
+
+func (t *table) fetch(req *dispatcherd.FetchRequest) dispatcherd.FetchResult {
+	res := dispatcherd.FetchResult{DBNow: t.now}
+	for i, lane := range req.Lanes {
+		rows := t.pending(lane.Type, lane.Priority, lane.After)
+		for _, r := range rows[:min(len(rows), lane.Limit)] {
+			res.Candidates = append(res.Candidates, dispatcherd.Candidate{Lane: i, Key: r.key()})
+		}
+	}
+	return res
+}
+
+func (t *table) claim(dispatcher int, req *dispatcherd.ClaimRequest) dispatcherd.ClaimResult {
+	for _, id := range req.IDs {
+		r := t.rows[id]
+		if r == nil || r.status != dispatcherd.Pending || r.runAt > t.now || !slices.Contains(req.Types, r.typ) {
+			continue
+		}
+		r.status, r.dispatcher, r.token = dispatcherd.Running, dispatcher, req.Token
+		r.attempt++
+	}
+	return t.resolve(dispatcher, req)
+}
+
+func (t *table) resolve(dispatcher int, req *dispatcherd.ClaimRequest) (res dispatcherd.ClaimResult) {
+	for _, id := range req.IDs {
+		if r := t.rows[id]; r != nil && r.status == dispatcherd.Running && r.dispatcher == dispatcher && r.token == req.Token {
+			res.Won = append(res.Won, dispatcherd.Won{
+				ID: id, Attempt: r.attempt, MaxAttempts: r.tries, Failures: r.failures, Crashes: r.crashes,
+			})
+		}
+	}
+	return res
+}
+
+func (t *table) finish(dispatcher int, req *dispatcherd.FinishRequest) (res dispatcherd.FinishResult) {
+	for _, f := range req.Items {
+		r := t.rows[f.ID]
+		if r == nil || r.status != dispatcherd.Running || r.dispatcher != dispatcher || r.attempt != f.Attempt {
+			again := req.Again && r != nil && r.dispatcher == dispatcher && r.attempt == f.Attempt
+			if !again {
+				res.Stale = append(res.Stale, f.ID)
+			}
+			continue
+		}
+		switch f.Outcome {
+		case dispatcherd.Succeeded:
+			r.status = dispatcherd.Done
+		case dispatcherd.Retry:
+			r.status, r.runAt = dispatcherd.Pending, t.now+f.Delay.Microseconds()
+			r.failures++
+		case dispatcherd.FailedFinal:
+			r.status = dispatcherd.Failed
+			r.failures++
+		case dispatcherd.CancelledBy:
+			r.status = dispatcherd.Cancelled
+		case dispatcherd.Released:
+			r.status = dispatcherd.Pending
+		case dispatcherd.Crashed:
+			r.status = dispatcherd.Pending
+			r.crashes++
+		case dispatcherd.Quarantined:
+			r.status = dispatcherd.Failed
+			r.crashes++
+		}
+	}
+	return res
+}
+
+func (t *table) sorted() []*row {
+	var rows []*row
+	for _, r := range t.rows {
+		rows = append(rows, r)
+	}
+	slices.SortFunc(rows, func(a, b *row) int { return cmp.Compare(a.id, b.id) })
+	return rows
+}

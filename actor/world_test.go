@@ -1,0 +1,249 @@
+package actor
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/dispatcherd/dispatcherd"
+)
+
+// world is everything around the cores of a scenario: one table, some
+// dispatchers, their workers, and whoever types the commands.
+type world struct {
+	t           *testing.T
+	table       *table
+	now         Instant
+	dispatchers map[string]*dispatcher
+	at          *dispatcher // whom the commands address
+	jobs        map[string]dispatcherd.JobID
+	names       map[dispatcherd.JobID]string
+	nextRow     dispatcherd.JobID
+	nextRequest dispatcherd.JobID
+	out         strings.Builder
+}
+
+// dispatcher is one core with its effects under way.
+type dispatcher struct {
+	name     string
+	id       int
+	core     *Core
+	cfg      Config
+	sessions map[string]dispatcherd.SessionID
+	workers  map[dispatcherd.SessionID]string
+	types    map[dispatcherd.SessionID]int // next slot number
+	nextSlot dispatcherd.SlotID
+	pending  []Effect            // statements not yet answered
+	held     map[EffectKind]bool // kinds that are answered by hand
+}
+
+func newWorld(t *testing.T) *world {
+	w := &world{
+		t: t, table: newTable(), now: 1_000,
+		dispatchers: map[string]*dispatcher{},
+		jobs:        map[string]dispatcherd.JobID{}, names: map[dispatcherd.JobID]string{},
+	}
+	w.use("a")
+	return w
+}
+
+func (w *world) use(name string) {
+	d := w.dispatchers[name]
+	if d == nil {
+		cfg := DefaultConfig()
+		cfg.Seed = [2]uint64{1, uint64(len(w.dispatchers))}
+		cfg.Poll = time.Hour // scenarios notify; those about polling set it
+		d = &dispatcher{
+			name: name, id: len(w.dispatchers) + 1, cfg: cfg, core: New(cfg),
+			sessions: map[string]dispatcherd.SessionID{}, workers: map[dispatcherd.SessionID]string{},
+			types: map[dispatcherd.SessionID]int{}, held: map[EffectKind]bool{},
+		}
+		w.dispatchers[name] = d
+	}
+	w.at = d
+}
+
+// step lets the core take an event, prints what needs no answer and queues
+// what does.
+func (w *world) step(ev Event) {
+	d := w.at
+	for _, e := range d.core.Step(w.now, ev, nil) {
+		switch e.Kind {
+		case Fetch, Claim, Resolve, Finish, Bell:
+			d.pending = append(d.pending, e)
+		default:
+			w.tell(e)
+		}
+	}
+	require.NoError(w.t, d.core.Check())
+}
+
+// settle answers statements in order until none is left that is not held.
+func (w *world) settle() {
+	for range 10_000 {
+		i := slices.IndexFunc(w.at.pending, func(e Effect) bool { return !w.at.held[e.Kind] })
+		if i < 0 {
+			return
+		}
+		w.answer(i, dispatcherd.OK)
+	}
+	w.t.Fatal("the dispatcher does not come to rest")
+}
+
+// answer carries out the i-th statement under way and gives the verdict.
+func (w *world) answer(i int, v dispatcherd.Verdict) {
+	d := w.at
+	e := d.pending[i]
+	d.pending = slices.Delete(d.pending, i, i+1)
+	switch e.Kind {
+	case Fetch:
+		res := dispatcherd.FetchResult{Verdict: v}
+		if v == dispatcherd.OK {
+			res = w.table.fetch(e.Fetch)
+		}
+		w.sayFetch(e.Fetch, res)
+		w.step(Fetched{Request: e.Fetch, Result: res})
+	case Claim, Resolve:
+		res := dispatcherd.ClaimResult{Verdict: v}
+		if v == dispatcherd.OK && e.Kind == Claim {
+			res = w.table.claim(d.id, e.Claim)
+		} else if v == dispatcherd.OK {
+			res = w.table.resolve(d.id, e.Claim)
+		}
+		w.sayClaim(e, res)
+		w.step(Claimed{Request: e.Claim, Result: res})
+	case Finish:
+		res := dispatcherd.FinishResult{Verdict: v}
+		if v == dispatcherd.OK {
+			res = w.table.finish(d.id, e.Finish)
+		}
+		w.sayFinish(e.Finish, res)
+		w.step(Finished{Request: e.Finish, Result: res})
+	case Bell:
+		w.step(BellSet{Armed: e.Armed, Verdict: v})
+	}
+}
+
+// advance moves both clocks, waking the dispatcher when it asked to be woken.
+func (w *world) advance(d time.Duration) {
+	end := w.now + Instant(d.Milliseconds())
+	for {
+		next := min(end, max(w.at.core.NextWake(), w.now+1))
+		if next == Never || next > end {
+			next = end
+		}
+		w.table.now += int64(next-w.now) * 1000
+		w.now = next
+		w.step(Tick{})
+		w.settle()
+		if w.now >= end {
+			return
+		}
+	}
+}
+
+func (w *world) say(format string, args ...any) { fmt.Fprintf(&w.out, format+"\n", args...) }
+
+func (w *world) name(id dispatcherd.JobID) string {
+	if n, ok := w.names[id]; ok {
+		return n
+	}
+	return strconv.FormatInt(int64(id), 10)
+}
+
+// tell prints an effect that needs no answer.
+func (w *world) tell(e Effect) {
+	worker := w.at.workers[e.Session]
+	switch e.Kind {
+	case Send:
+		why := ""
+		if e.Mode == dispatcherd.OnDemand {
+			why = fmt.Sprintf(" (%v)", e.Why.Terms)
+		}
+		w.say("send %s to %s/%d%s", w.name(e.Job), worker, e.Number, why)
+	case Cancel:
+		w.say("cancel %s at %s: %s", w.name(e.Job), worker, e.Reason)
+	case Stale, NotHeld:
+		w.say("%s %s attempt %d to %s", e.Kind, w.name(e.Job), e.Attempt, worker)
+	case RefuseSlots:
+		w.say("refuse slots of %s: %s", worker, e.Reason)
+	case GoAway:
+		w.say("go away to %s", worker)
+	case Answer:
+		w.say("answer %s: %s%s%s", w.name(e.Job), e.Answer, prefixed(" ", string(e.Payload)), prefixed(" - ", e.Reason))
+	case Started:
+	default:
+		w.t.Fatalf("unexpected effect %v", e.Kind)
+	}
+}
+
+func prefixed(p, s string) string {
+	if s == "" {
+		return ""
+	}
+	return p + s
+}
+
+func (w *world) sayFetch(req *dispatcherd.FetchRequest, res dispatcherd.FetchResult) {
+	var lanes []string
+	limit := 0
+	for i := 0; i < len(req.Lanes); {
+		l := req.Lanes[i]
+		var ps []string
+		for ; i < len(req.Lanes) && req.Lanes[i].Type == l.Type; i++ {
+			ps = append(ps, strconv.Itoa(int(req.Lanes[i].Priority)))
+			limit = max(limit, req.Lanes[i].Limit)
+		}
+		if len(ps) == priorities {
+			lanes = append(lanes, l.Type)
+		} else {
+			lanes = append(lanes, l.Type+" "+strings.Join(ps, "+"))
+		}
+	}
+	result := fmt.Sprintf("%d job(s)", len(res.Candidates))
+	if res.Verdict != dispatcherd.OK {
+		result = res.Verdict.String()
+	}
+	if len(res.Candidates) > 0 || res.Verdict != dispatcherd.OK {
+		w.say("fetch [%s] limit %d: %s", strings.Join(lanes, ", "), limit, result)
+	}
+}
+
+func (w *world) sayClaim(e Effect, res dispatcherd.ClaimResult) {
+	for _, id := range e.Claim.IDs {
+		j := w.at.core.jobs[id]
+		on := "nowhere, its slot is gone"
+		if j.slot != noSlot {
+			s := w.at.core.slots[j.slot]
+			on = fmt.Sprintf("%s/%d", s.session.worker, s.number)
+		}
+		result := res.Verdict.String()
+		if res.Verdict == dispatcherd.OK {
+			result = "lost"
+			if slices.ContainsFunc(res.Won, func(won dispatcherd.Won) bool { return won.ID == id }) {
+				result = "won"
+			}
+		}
+		w.say("%v %s on %s: %s (%v)", e.Kind, w.name(id), on, result, j.why.Terms)
+	}
+}
+
+func (w *world) sayFinish(req *dispatcherd.FinishRequest, res dispatcherd.FinishResult) {
+	for _, f := range req.Items {
+		result := ""
+		switch {
+		case res.Verdict != dispatcherd.OK:
+			result = ": " + res.Verdict.String()
+		case slices.Contains(res.Stale, f.ID):
+			result = ": stale"
+		case f.Outcome == dispatcherd.Retry:
+			result = fmt.Sprintf(" in %v", f.Delay)
+		}
+		w.say("record %s attempt %d %v%s%s", w.name(f.ID), f.Attempt, f.Outcome, result, prefixed(" - ", f.Error))
+	}
+}
