@@ -1,0 +1,26 @@
+package workerproto
+
+// Cancel asks the worker to stop an execution. It still ends with a done, a
+// fail or a release; until then its slot is busy.
+//
+//	{"op":"cancel","job":42,"attempt":1,"session":"9f…","reason":"cancelled by the caller"}
+type Cancel struct {
+	Execution
+	Reason string // for people; cut to MaxMessageLength bytes
+}
+
+func (*Cancel) fromDispatcher() {}
+
+func (m *Cancel) appendTo(dst []byte) []byte {
+	dst = m.appendFields(append(dst, `{"op":"cancel"`...))
+	return append(appendText(dst, `,"reason":`, m.Reason), '}')
+}
+
+func (m *Cancel) field(key []byte, s *scanner) {
+	switch {
+	case string(key) == "reason":
+		m.Reason = s.text(MaxMessageLength)
+	case !m.member(key, s):
+		s.unknown(key)
+	}
+}

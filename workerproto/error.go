@@ -1,0 +1,99 @@
+package workerproto
+
+import (
+	"fmt"
+
+	"github.com/dispatcherd/dispatcherd"
+)
+
+// Error is a complaint: as a frame the dispatcher's to a worker, as a Go error
+// the reason why a frame was refused or a session ended. After a fatal one the
+// dispatcher hangs up; otherwise the session goes on as if the frame had not
+// been sent.
+//
+//	{"op":"error","code":"wrong_session","message":"…","fatal":false,"job":42}
+type Error struct {
+	Code    Code
+	Message string // for people: what was wrong, which value, what to do; never a payload
+	Fatal   bool
+	Job     dispatcherd.JobID // the job that the refused frame was about; 0 = none
+}
+
+// Code says which rule was broken. The list is closed for one version of the
+// protocol.
+type Code string
+
+// The codes. Before the welcome every error is fatal.
+const (
+	BadJSON      Code = "bad_json"      // the line is no JSON object, or nested too deep, or not UTF-8
+	BadValue     Code = "bad_value"     // a field is missing, of the wrong kind or out of range
+	UnknownOp    Code = "unknown_op"    // no such frame in this direction
+	BadSlot      Code = "bad_slot"      // no types, a bad or double type, a number taken, too many slots or types
+	UnknownSlot  Code = "unknown_slot"  // slot_remove of a number that the session does not have
+	NotHeld      Code = "not_held"      // a report about a job that this session does not run
+	WrongSession Code = "wrong_session" // a report under another session's nonce
+	Draining     Code = "draining"      // slot_add after drain
+
+	NotHello           Code = "not_hello"            // fatal: the first frame was another one
+	SecondHello        Code = "second_hello"         // fatal
+	BadVersion         Code = "version"              // fatal: no common version
+	FrameTooLong       Code = "frame_too_long"       // fatal: the rest of the line is not read
+	SlowReader         Code = "slow_reader"          // fatal: too much waits for the worker
+	HelloTimeout       Code = "hello_timeout"        // fatal: no hello in time
+	HeartbeatTimeout   Code = "heartbeat_timeout"    // fatal: silence
+	TooManyConnections Code = "too_many_connections" // fatal: try again later
+	Refused            Code = "refused"              // fatal: this worker may not work here
+	ShuttingDown       Code = "shutting_down"        // fatal: reconnect
+	Internal           Code = "internal"             // fatal: the dispatcher's own fault
+)
+
+// codes lists every code with whether it is fatal on an open session.
+var codes = map[Code]bool{
+	BadJSON: false, BadValue: false, UnknownOp: false, BadSlot: false, UnknownSlot: false, NotHeld: false,
+	WrongSession: false, Draining: false,
+	NotHello: true, SecondHello: true, BadVersion: true, FrameTooLong: true, SlowReader: true,
+	HelloTimeout: true, HeartbeatTimeout: true, TooManyConnections: true, Refused: true,
+	ShuttingDown: true, Internal: true,
+}
+
+// Complain makes an Error; whether it is fatal follows from its code.
+func Complain(code Code, job dispatcherd.JobID, format string, args ...any) *Error {
+	return &Error{Code: code, Message: fmt.Sprintf(format, args...), Fatal: codes[code], Job: job}
+}
+
+// Error returns code and message.
+func (m *Error) Error() string { return string(m.Code) + ": " + m.Message }
+
+func (*Error) fromDispatcher() {}
+
+func (m *Error) appendTo(dst []byte) []byte {
+	dst = appendString(append(dst, `{"op":"error","code":`...), string(m.Code))
+	dst = appendString(append(dst, `,"message":`...), truncate(m.Message, MaxMessageLength))
+	dst = append(dst, `,"fatal":`...)
+	if m.Fatal {
+		dst = append(dst, `true`...)
+	} else {
+		dst = append(dst, `false`...)
+	}
+	if m.Job != 0 {
+		dst = appendInt(append(dst, `,"job":`...), int64(m.Job))
+	}
+	return append(dst, '}')
+}
+
+func (m *Error) field(key []byte, s *scanner) {
+	switch string(key) {
+	case "code":
+		m.Code = Code(s.symbol(maxSymbol))
+	case "message":
+		m.Message = s.text(MaxMessageLength)
+	case "fatal":
+		m.Fatal = s.boolean(false)
+	case "job":
+		m.Job = dispatcherd.JobID(s.integer(minInt64, maxInt64))
+	default:
+		s.unknown(key)
+	}
+}
+
+func (m *Error) check(s *scanner) { s.require(m.Code != "", "code") }

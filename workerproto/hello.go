@@ -1,0 +1,109 @@
+package workerproto
+
+// Hello opens a session; nothing may come before it and it comes once. The
+// worker says which versions of the protocol it speaks, how it is called, which
+// free slots it has, and what it still runs from an earlier session. A slot
+// that is still at work is in Running and not in Slots.
+//
+//	{"op":"hello","versions":[1,1],"worker":"w1","slots":[{"slot":0,"types":["pdf"]}],"running":[]}
+type Hello struct {
+	MinVersion, MaxVersion int
+	Worker                 string // 1..dispatcherd.MaxWorkerLength bytes, for people: need not be unique
+	Slots                  []Slot
+	Running                []Running
+}
+
+// Running is an execution that the worker began in an earlier session and has
+// not ended, with the slot it occupies. If the dispatcher takes it back
+// ([Session.Resume]) the slot is registered, busy; otherwise the slot does not
+// exist until the worker adds it with a slot_add.
+type Running struct {
+	Execution // Session is the nonce of the earlier session
+	Slot
+}
+
+func (*Hello) fromWorker() {}
+
+func (m *Hello) appendTo(dst []byte) []byte {
+	dst = appendInt(append(dst, `{"op":"hello","versions":[`...), int64(m.MinVersion))
+	dst = appendInt(append(dst, ','), int64(m.MaxVersion))
+	dst = appendString(append(dst, `],"worker":`...), m.Worker)
+	dst = appendSlots(append(dst, `,"slots":`...), m.Slots)
+	if len(m.Running) > 0 {
+		dst = append(dst, `,"running":[`...)
+		for i := range m.Running {
+			if i > 0 {
+				dst = append(dst, ',')
+			}
+			dst = m.Running[i].appendTo(dst)
+		}
+		dst = append(dst, ']')
+	}
+	return append(dst, '}')
+}
+
+func (m *Hello) field(key []byte, s *scanner) {
+	switch string(key) {
+	case "versions":
+		m.versions(s)
+	case "worker":
+		m.Worker = s.text(maxFrameCeiling)
+	case "slots":
+		m.Slots = slotList(s)
+	case "running":
+		m.Running = runningList(s)
+	default:
+		s.unknown(key)
+	}
+}
+
+func (m *Hello) versions(s *scanner) {
+	n := 0
+	for more := s.array(); more; more = s.more(']') {
+		v := int(s.integer(0, maxInt32))
+		switch n {
+		case 0:
+			m.MinVersion, m.MaxVersion = v, 0
+		case 1:
+			m.MaxVersion = v
+		}
+		n++
+	}
+	if n != 2 || m.MinVersion > m.MaxVersion {
+		s.bad("field \"versions\" must be [lowest, highest]")
+	}
+}
+
+func (m *Hello) check(s *scanner) {
+	s.require(m.MinVersion > 0, "versions")
+	s.require(m.Worker != "", "worker")
+}
+
+func (r *Running) appendTo(dst []byte) []byte {
+	dst = appendInt(append(dst, `{"slot":`...), int64(r.Number))
+	dst = appendStrings(append(dst, `,"types":`...), r.Types)
+	return append(r.appendFields(dst), '}')
+}
+
+func (r *Running) field(key []byte, s *scanner) {
+	if !r.Execution.member(key, s) && !r.Slot.member(key, s) {
+		s.skip()
+	}
+}
+
+func (r *Running) check(s *scanner) {
+	r.Execution.check(s)
+	r.Slot.check(s)
+}
+
+func runningList(s *scanner) []Running {
+	var list []Running
+	for more := s.array(); more; more = s.more(']') {
+		var r Running
+		s.seenSlot = false
+		s.object(&r)
+		r.check(s)
+		list = append(list, r)
+	}
+	return list
+}

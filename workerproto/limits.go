@@ -1,0 +1,70 @@
+package workerproto
+
+import (
+	"time"
+
+	"github.com/dispatcherd/dispatcherd"
+)
+
+// The versions of the protocol that this package speaks.
+const (
+	MinVersion = 1
+	MaxVersion = 1
+)
+
+// Limits bound what workers can cost the dispatcher. A zero field takes its
+// default.
+type Limits struct {
+	Dispatcher        string        // name told to workers; default "dispatcherd"
+	MaxFrame          int           // bytes of a frame without its newline; 1 MiB, at least 64 KiB
+	MaxConnections    int           // open at once; 16,384
+	MaxSlots          int           // of one session; 10,000
+	MaxTypesPerSlot   int           // dispatcherd.MaxSlotTypes
+	Outbox            int           // frames that may wait for a worker, beside two for each of its slots; 1,024
+	HelloTimeout      time.Duration // from accept to a complete hello; 5 s
+	WriteTimeout      time.Duration // for one write of at most about 64 KiB or one frame; 10 s
+	HeartbeatInterval time.Duration // silence after which a ping is sent; 5 s
+	HeartbeatTimeout  time.Duration // silence after which the session ends; 15 s, at least twice the interval
+	Resume            time.Duration // how long a worker may keep work going without a connection; 0 = not at all
+}
+
+// WithDefaults returns the limits with every zero field set.
+func (l Limits) WithDefaults() Limits {
+	if l.Dispatcher == "" {
+		l.Dispatcher = "dispatcherd"
+	}
+	count := func(field *int, value int) {
+		if *field <= 0 {
+			*field = value
+		}
+	}
+	count(&l.MaxFrame, 1<<20)
+	l.MaxFrame = max(l.MaxFrame, minFrame)
+	count(&l.MaxConnections, 16384)
+	count(&l.MaxSlots, 10000)
+	count(&l.MaxTypesPerSlot, dispatcherd.MaxSlotTypes)
+	count(&l.Outbox, 1024)
+	span := func(field *time.Duration, value time.Duration) {
+		if *field <= 0 {
+			*field = value
+		}
+	}
+	span(&l.HelloTimeout, 5*time.Second)
+	span(&l.WriteTimeout, 10*time.Second)
+	span(&l.HeartbeatInterval, 5*time.Second)
+	span(&l.HeartbeatTimeout, 3*l.HeartbeatInterval)
+	l.HeartbeatTimeout = max(l.HeartbeatTimeout, 2*l.HeartbeatInterval)
+	return l
+}
+
+// parameters is the part that the worker is told.
+func (l Limits) parameters() Parameters {
+	return Parameters{
+		MaxFrame: l.MaxFrame, Heartbeat: l.HeartbeatInterval, Timeout: l.HeartbeatTimeout,
+		MaxSlots: l.MaxSlots, MaxTypes: l.MaxTypesPerSlot, Resume: l.Resume,
+	}
+}
+
+// minFrame is the smallest limit for frames: whatever carries no raw JSON and
+// no list of slots fits, with every byte of its text escaped.
+const minFrame = 64 << 10

@@ -1,0 +1,97 @@
+package workerproto
+
+import (
+	"bytes"
+	"io"
+	"net"
+)
+
+const (
+	smallBuffer = 2 << 10  // of a quiet connection
+	batchBuffer = 64 << 10 // as far as a busy one grows for the sake of larger batches
+)
+
+// lines cuts what comes from a connection into lines. Its buffer is small
+// while little comes, grows by doubling while reads fill it, and never beyond
+// what one frame of the largest size needs. Not safe for concurrent use.
+type lines struct {
+	conn    net.Conn
+	max     int // bytes of a line without its newline
+	buf     []byte
+	start   int // of what has not been handed out
+	scanned int // no newline in buf[start:scanned]
+	end     int // of what was read
+}
+
+// next returns the next complete line without its newline. It is valid until
+// the next read. An error is FrameTooLong.
+func (l *lines) next() (line []byte, ok bool, err *Error) {
+	i := bytes.IndexByte(l.buf[l.scanned:l.end], '\n')
+	if i < 0 {
+		l.scanned = l.end
+		if l.end-l.start > l.max {
+			return nil, false, Complain(FrameTooLong, 0, "a frame of more than %d bytes", l.max)
+		}
+		return nil, false, nil
+	}
+	line = l.buf[l.start : l.scanned+i]
+	l.start = l.scanned + i + 1
+	l.scanned = l.start
+	if len(line) > l.max {
+		return nil, false, Complain(FrameTooLong, 0, "a frame of more than %d bytes", l.max)
+	}
+	return line, true, nil
+}
+
+// read waits for more bytes. The end of the stream in the middle of a line is
+// io.ErrUnexpectedEOF.
+func (l *lines) read() (int, error) {
+	l.makeRoom()
+	n, err := l.conn.Read(l.buf[l.end:])
+	l.end += n
+	if n > 0 {
+		return n, nil
+	}
+	if err == io.EOF && l.end > l.start {
+		err = io.ErrUnexpectedEOF
+	}
+	return 0, err
+}
+
+// makeRoom moves what is left to the front and grows the buffer if the last
+// read filled it.
+func (l *lines) makeRoom() {
+	full := l.end == len(l.buf)
+	left := l.end - l.start
+	size := len(l.buf)
+	switch {
+	case size == 0:
+		size = smallBuffer
+	case full && size < batchBuffer, left == size:
+		size *= 2
+	case size > batchBuffer && left < batchBuffer/2:
+		size = batchBuffer // a large frame is behind us
+	}
+	size = min(size, max(l.max+1, smallBuffer))
+	if left == size { // the limit is reached and next has not complained: cannot be
+		panic("workerproto: no room for a frame within the limit")
+	}
+	target := l.buf
+	if size != len(l.buf) {
+		target = make([]byte, size)
+	}
+	if size != len(l.buf) || l.start > 0 {
+		copy(target, l.buf[l.start:l.end])
+	}
+	l.buf = target
+	l.scanned -= l.start
+	l.start, l.end = 0, left
+}
+
+// shrink gives a large buffer back while the connection is idle.
+func (l *lines) shrink() {
+	if l.start == l.end && len(l.buf) > smallBuffer {
+		l.buf = nil
+		l.start, l.scanned, l.end = 0, 0, 0
+	}
+}

@@ -1,0 +1,153 @@
+//go:build unix
+
+package workerproto
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"sync"
+	"syscall"
+)
+
+// maxPath is the longest path of a Unix socket: 107 bytes on Linux, 103 on
+// macOS.
+const maxPath = len(syscall.RawSockaddrUnix{}.Path) - 1
+
+// Listen creates the workers' socket at path with the given mode (0660 lets
+// the group in). A missing directory is created with mode 0750.
+//
+// The socket is bound, then given its mode, then listened on: before the last
+// step nobody can connect. A lock on path+".lock" is held until Close, so two
+// dispatchers never work on one path; a socket that somebody listens on is
+// never removed, one that a crash left behind is. The listener removes the
+// socket when it is closed. Errors say which path and what to do.
+func Listen(path string, mode fs.FileMode) (net.Listener, error) {
+	if len(path) > maxPath {
+		return nil, fmt.Errorf("socket path %q has %d bytes, the system allows %d: choose a shorter one", path, len(path), maxPath)
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
+		return nil, fmt.Errorf("directory for socket %q: %w", path, err)
+	}
+	lock, err := lockFile(path + ".lock")
+	if err != nil {
+		return nil, err
+	}
+	l, err := listenLocked(path, mode)
+	if err != nil {
+		return nil, errors.Join(err, lock.Close())
+	}
+	return &listener{UnixListener: l, path: path, lock: lock}, nil
+}
+
+func listenLocked(path string, mode fs.FileMode) (*net.UnixListener, error) {
+	if err := removeStale(path); err != nil {
+		return nil, err
+	}
+	fd, err := bind(path, mode)
+	if err != nil {
+		return nil, fmt.Errorf("socket %q: %w", path, err)
+	}
+	file := os.NewFile(uintptr(fd), path)
+	l, err := net.FileListener(file) // has its own descriptor
+	if err = errors.Join(err, file.Close()); err != nil {
+		return nil, fmt.Errorf("socket %q: %w", path, err)
+	}
+	return l.(*net.UnixListener), nil
+}
+
+// bind makes a listening socket. The order is the point: see Listen.
+func bind(path string, mode fs.FileMode) (int, error) {
+	syscall.ForkLock.RLock()
+	fd, err := syscall.Socket(syscall.AF_UNIX, syscall.SOCK_STREAM, 0)
+	if err == nil {
+		syscall.CloseOnExec(fd)
+	}
+	syscall.ForkLock.RUnlock()
+	if err != nil {
+		return -1, os.NewSyscallError("socket", err)
+	}
+	err = os.NewSyscallError("bind", syscall.Bind(fd, &syscall.SockaddrUnix{Name: path}))
+	bound := err == nil
+	if err == nil {
+		err = os.Chmod(path, mode.Perm())
+	}
+	if err == nil {
+		err = os.NewSyscallError("listen", syscall.Listen(fd, backlog))
+	}
+	if err == nil {
+		err = os.NewSyscallError("setnonblock", syscall.SetNonblock(fd, true))
+	}
+	if err == nil {
+		return fd, nil
+	}
+	if bound {
+		err = errors.Join(err, os.Remove(path))
+	}
+	return -1, errors.Join(err, os.NewSyscallError("close", syscall.Close(fd)))
+}
+
+// backlog is how many workers may wait to be accepted; the kernel may allow
+// fewer.
+const backlog = 4096
+
+// removeStale removes a socket that nobody listens on. Called under the lock.
+func removeStale(path string) error {
+	info, err := os.Lstat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("socket %q: %w", path, err)
+	}
+	if info.Mode().Type() != fs.ModeSocket {
+		return fmt.Errorf("%q exists and is no socket: remove it or choose another path", path)
+	}
+	conn, err := net.Dial("unix", path)
+	if err == nil {
+		return errors.Join(fmt.Errorf("somebody listens on %q already: stop it or choose another path", path), conn.Close())
+	}
+	if !errors.Is(err, syscall.ECONNREFUSED) {
+		return fmt.Errorf("cannot find out whether somebody listens on %q: %w", path, err)
+	}
+	if err := os.Remove(path); err != nil {
+		return fmt.Errorf("stale socket %q: %w", path, err)
+	}
+	return nil
+}
+
+// lockFile opens and locks a file. The file stays when the lock is released:
+// removing it would let two holders lock two files of one name.
+func lockFile(path string) (*os.File, error) {
+	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|syscall.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("lock file: %w", err)
+	}
+	if err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		return nil, errors.Join(fmt.Errorf("another dispatcher holds %q: stop it or choose another socket path (%w)", path, err), file.Close())
+	}
+	return file, nil
+}
+
+// listener removes its socket and releases its lock when it is closed.
+type listener struct {
+	*net.UnixListener
+	path string
+	lock *os.File
+	once sync.Once
+}
+
+// Close stops listening and removes the socket. A second Close is an error of
+// the listener underneath, as usual.
+func (l *listener) Close() error {
+	var unlinked error
+	l.once.Do(func() {
+		if err := os.Remove(l.path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			unlinked = err
+		}
+	})
+	return errors.Join(unlinked, l.UnixListener.Close(), l.lock.Close())
+}

@@ -1,0 +1,194 @@
+package workerproto
+
+import (
+	"strconv"
+	"unicode/utf8"
+
+	"github.com/dispatcherd/dispatcherd"
+)
+
+// state is how far a connection has come.
+//
+//	greeting ──hello──► open ──drain──► draining
+//	    └─────────┴── fatal error ────────┴──► closed
+type state uint8
+
+const (
+	greeting state = iota // nothing but a hello may come
+	open                  // welcomed
+	draining              // the worker wants no more jobs
+	closed                // a fatal error was answered; nothing counts any more
+)
+
+// machine holds the rules of one connection: what may come when, which slot
+// numbers are taken, which nonce is the right one. It is pure: no clock, no
+// socket, no goroutine.
+type machine struct {
+	state  state
+	nonce  string
+	limits Limits
+	slots  map[int32]struct{} // registered numbers
+}
+
+func newMachine(nonce string, limits Limits) *machine {
+	return &machine{nonce: nonce, limits: limits}
+}
+
+// accept judges a decoded frame. A nil error means that the frame is good and
+// has taken its effect on the machine; otherwise the error is the answer and
+// nothing has changed, except that a fatal one closes the machine.
+func (m *machine) accept(f WorkerFrame) *Error {
+	return m.verdict(m.judge(f))
+}
+
+// verdict closes the machine on a fatal error. Before the welcome every error
+// is one.
+func (m *machine) verdict(err *Error) *Error {
+	if err == nil {
+		return nil
+	}
+	if m.state == greeting {
+		err.Fatal = true
+	}
+	if err.Fatal {
+		m.state = closed
+	}
+	return err
+}
+
+func (m *machine) judge(f WorkerFrame) *Error {
+	hello, isHello := f.(*Hello)
+	switch {
+	case m.state == closed:
+		return Complain(Internal, 0, "the session is closed")
+	case m.state == greeting && !isHello:
+		return Complain(NotHello, 0, "the first frame must be a hello")
+	case isHello && m.state != greeting:
+		return Complain(SecondHello, 0, "hello comes once on a connection; use slot_add to announce more slots")
+	case isHello:
+		return m.hello(hello)
+	}
+	switch f := f.(type) {
+	case *SlotAdd:
+		return m.slotAdd(f)
+	case *SlotRemove:
+		return m.slotRemove(f)
+	case *Drain:
+		m.state = draining
+	case named:
+		if e := f.execution(); e.Session != m.nonce {
+			return Complain(WrongSession, e.Job, "job %d belongs to another session; reports carry the session of the welcome", e.Job)
+		}
+	}
+	return nil
+}
+
+func (m *machine) hello(h *Hello) *Error {
+	if h.MinVersion > MaxVersion || h.MaxVersion < MinVersion {
+		return Complain(BadVersion, 0, "the worker speaks versions %d to %d, this dispatcher %d to %d",
+			h.MinVersion, h.MaxVersion, MinVersion, MaxVersion)
+	}
+	if !validName(h.Worker, dispatcherd.MaxWorkerLength) {
+		return Complain(BadValue, 0, "field \"worker\" must have 1 to %d bytes and no control characters", dispatcherd.MaxWorkerLength)
+	}
+	all := make([]Slot, 0, len(h.Slots)+len(h.Running))
+	all = append(all, h.Slots...)
+	for _, r := range h.Running {
+		all = append(all, r.Slot)
+	}
+	if err := m.checkSlots(all); err != nil {
+		return err
+	}
+	m.slots = make(map[int32]struct{}, len(h.Slots))
+	for _, sl := range h.Slots {
+		m.slots[sl.Number] = struct{}{}
+	}
+	m.state = open
+	return nil
+}
+
+// version is the one to speak with a worker whose hello was accepted.
+func version(h *Hello) int { return min(h.MaxVersion, MaxVersion) }
+
+// resume registers the slot of a running execution that was taken back.
+func (m *machine) resume(number int32) { m.slots[number] = struct{}{} }
+
+func (m *machine) slotAdd(f *SlotAdd) *Error {
+	if m.state == draining {
+		return Complain(Draining, 0, "slots cannot be added after drain")
+	}
+	if err := m.checkSlots(f.Slots); err != nil {
+		return err
+	}
+	for _, sl := range f.Slots {
+		m.slots[sl.Number] = struct{}{}
+	}
+	return nil
+}
+
+func (m *machine) slotRemove(f *SlotRemove) *Error {
+	seen := make(map[int32]struct{}, len(f.Slots))
+	for _, n := range f.Slots {
+		_, twice := seen[n]
+		if _, ok := m.slots[n]; !ok || twice {
+			return Complain(UnknownSlot, 0, "slot %d is not registered on this session", n)
+		}
+		seen[n] = struct{}{}
+	}
+	for _, n := range f.Slots {
+		delete(m.slots, n)
+	}
+	return nil
+}
+
+// checkSlots judges slots that are to join the registered ones.
+func (m *machine) checkSlots(slots []Slot) *Error {
+	if n := len(m.slots) + len(slots); n > m.limits.MaxSlots {
+		return Complain(BadSlot, 0, "%d slots are more than the limit of %d for a session", n, m.limits.MaxSlots)
+	}
+	fresh := make(map[int32]struct{}, len(slots))
+	for i := range slots {
+		sl := &slots[i]
+		_, taken := m.slots[sl.Number]
+		if _, twice := fresh[sl.Number]; taken || twice {
+			return Complain(BadSlot, 0, "slot number %d is taken; numbers are unique in a session", sl.Number)
+		}
+		fresh[sl.Number] = struct{}{}
+		if err := m.checkTypes(sl); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (m *machine) checkTypes(sl *Slot) *Error {
+	if len(sl.Types) == 0 {
+		return Complain(BadSlot, 0, "slot %d supports no types; give at least one", sl.Number)
+	}
+	if len(sl.Types) > m.limits.MaxTypesPerSlot {
+		return Complain(BadSlot, 0, "slot %d supports %d types, the limit is %d", sl.Number, len(sl.Types), m.limits.MaxTypesPerSlot)
+	}
+	for i, t := range sl.Types {
+		if !validName(t, dispatcherd.MaxTypeLength) {
+			return Complain(BadSlot, 0, "slot %d: type %s must have 1 to %d bytes and no control characters",
+				sl.Number, strconv.Quote(truncate(t, maxSymbol)), dispatcherd.MaxTypeLength)
+		}
+		if i > 0 && t == sl.Types[i-1] {
+			return Complain(BadSlot, 0, "slot %d names type %s twice", sl.Number, strconv.Quote(t))
+		}
+	}
+	return nil
+}
+
+// validName is the rule for names of types and workers.
+func validName(name string, limit int) bool {
+	if name == "" || len(name) > limit || !utf8.ValidString(name) {
+		return false
+	}
+	for i := range len(name) {
+		if name[i] < 0x20 || name[i] == 0x7f {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,9 @@
+package workerproto
+
+// Peer is who stands at the other end of a connection, as the kernel says; -1
+// where it does not. Authorise by UID and GID only: a PID may be reused.
+type Peer struct {
+	UID, GID, PID int
+}
+
+var unknownPeer = Peer{UID: -1, GID: -1, PID: -1}

@@ -1,0 +1,28 @@
+package workerproto
+
+import (
+	"net"
+	"syscall"
+)
+
+// peerOf asks the kernel (SO_PEERCRED) who connected.
+func peerOf(conn net.Conn) Peer {
+	unix, ok := conn.(*net.UnixConn)
+	if !ok {
+		return unknownPeer
+	}
+	raw, err := unix.SyscallConn()
+	if err != nil {
+		return unknownPeer
+	}
+	peer := unknownPeer
+	err = raw.Control(func(fd uintptr) {
+		if cred, err := syscall.GetsockoptUcred(int(fd), syscall.SOL_SOCKET, syscall.SO_PEERCRED); err == nil {
+			peer = Peer{UID: int(cred.Uid), GID: int(cred.Gid), PID: int(cred.Pid)}
+		}
+	})
+	if err != nil {
+		return unknownPeer
+	}
+	return peer
+}

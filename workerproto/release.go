@@ -1,0 +1,27 @@
+package workerproto
+
+// Release gives a job back unfinished, and nobody is to blame: the worker is
+// shutting down, or the job crossed a drain or slot_remove on its way. The job
+// is pending again at once and loses no try.
+//
+//	{"op":"release","job":42,"attempt":1,"session":"9f…","reason":"worker stops"}
+type Release struct {
+	Execution
+	Reason string // for people; cut to MaxMessageLength bytes
+}
+
+func (*Release) fromWorker() {}
+
+func (m *Release) appendTo(dst []byte) []byte {
+	dst = m.appendFields(append(dst, `{"op":"release"`...))
+	return append(appendText(dst, `,"reason":`, m.Reason), '}')
+}
+
+func (m *Release) field(key []byte, s *scanner) {
+	switch {
+	case string(key) == "reason":
+		m.Reason = s.text(MaxMessageLength)
+	case !m.member(key, s):
+		s.unknown(key)
+	}
+}

@@ -1,0 +1,25 @@
+package workerproto
+
+// SlotAdd brings slots on line during a session: all of them, or none if one
+// is refused.
+//
+//	{"op":"slot_add","slots":[{"slot":1,"types":["excel","pdf"]}]}
+type SlotAdd struct {
+	Slots []Slot
+}
+
+func (*SlotAdd) fromWorker() {}
+
+func (m *SlotAdd) appendTo(dst []byte) []byte {
+	return append(appendSlots(append(dst, `{"op":"slot_add","slots":`...), m.Slots), '}')
+}
+
+func (m *SlotAdd) field(key []byte, s *scanner) {
+	if string(key) == "slots" {
+		m.Slots = slotList(s)
+		return
+	}
+	s.unknown(key)
+}
+
+func (m *SlotAdd) check(s *scanner) { s.require(len(m.Slots) > 0, "slots") }
