@@ -1,0 +1,74 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+)
+
+// app is one invocation of the program: what it reads and writes, and what the
+// root flags say. Commands close over it.
+type app struct {
+	in       io.Reader
+	out, err io.Writer // data; messages
+	env      func(name string) (string, bool)
+
+	format   format   // --output
+	origins  origins  // where each setting of the running command comes from
+	running  bool     // a RunE was reached: the command line as such is sound
+	database database // --database-url
+}
+
+// run carries out one command line and returns the exit code.
+func (a *app) run(ctx context.Context, args []string) int {
+	root := a.root()
+	root.SetArgs(args)
+	root.SetIn(a.in)
+	root.SetOut(a.out)
+	root.SetErr(a.err)
+	cmd, err := root.ExecuteContextC(ctx)
+	if err == nil {
+		return exitOK
+	}
+	code := a.exitCode(ctx, err)
+	a.report(cmd, code, err)
+	return code
+}
+
+// report says what went wrong and what to do.
+func (a *app) report(cmd *cobra.Command, code int, err error) {
+	fmt.Fprintf(a.err, "dispatcherd: %s\n", explain(err))
+	if code == exitUsage {
+		fmt.Fprintf(a.err, "See '%s --help'.\n", cmd.CommandPath())
+	}
+}
+
+// say writes a message for the human, apart from the data.
+func (a *app) say(format string, args ...any) { fmt.Fprintf(a.err, format+"\n", args...) }
+
+// isTerminal reports whether w is a terminal that moves its cursor: only there
+// may a line be drawn over.
+func (a *app) isTerminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	if !ok {
+		return false
+	}
+	info, err := f.Stat()
+	if err != nil || info.Mode()&os.ModeCharDevice == 0 {
+		return false
+	}
+	if null, err := os.Stat(os.DevNull); err == nil && os.SameFile(info, null) {
+		return false
+	}
+	term, _ := a.env("TERM")
+	return term != "dumb"
+}
+
+// colour reports whether w may be given colours (no-color.org).
+func (a *app) colour(w io.Writer) bool {
+	no, _ := a.env("NO_COLOR")
+	return no == "" && a.isTerminal(w)
+}

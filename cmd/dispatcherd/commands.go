@@ -1,0 +1,14 @@
+package main
+
+import "github.com/spf13/cobra"
+
+// commands lists the constructors of all commands below the root, in the order
+// in which help shows them. To add a command, append its constructor here.
+//
+// A constructor must not set PersistentPreRun hooks (the root's resolves the
+// settings) and marks flags that make sense for one invocation only, such as
+// --yes, with onlyOnCommandLine.
+var commands = []func(*app) *cobra.Command{
+	(*app).configCommand,
+	(*app).versionCommand,
+}

@@ -1,0 +1,81 @@
+package main
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// shownSetting is one line of `config show`.
+type shownSetting struct {
+	Name   string `json:"name"`
+	Value  string `json:"value"`
+	Origin string `json:"origin"`
+}
+
+func (a *app) configCommand() *cobra.Command {
+	return a.group("config", "Look at the configuration", a.configShowCommand())
+}
+
+func (a *app) configShowCommand() *cobra.Command {
+	var origin bool
+	cmd := &cobra.Command{
+		Use: "show [COMMAND…]", Short: "Print the settings of a command and where they come from",
+		Long: `Prints the settings that a command would run with (by default: serve), secrets masked.
+
+A setting comes from its flag, else from the environment, else from the file,
+else it has its default. In the file, a key is the name of the flag; a table
+[weight] with the key priority sets weight-priority.`,
+		Example: "  dispatcherd config show --origin\n  dispatcherd config show worker run -o json",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			settings, err := a.settingsOf(cmd, args)
+			if err != nil {
+				return err
+			}
+			if a.format.json {
+				return a.printJSON("settings", settings)
+			}
+			header := []string{"setting", "value", "origin"}
+			rows := make([][]string, len(settings))
+			for i, s := range settings {
+				rows[i] = []string{s.Name, s.Value, s.Origin}
+			}
+			if !origin {
+				header = header[:2]
+				for i := range rows {
+					rows[i] = rows[i][:2]
+				}
+			}
+			return a.printTable(header, rows)
+		},
+	}
+	cmd.Flags().BoolVar(&origin, "origin", false, "tell where each value comes from")
+	onlyOnCommandLine(cmd.Flags(), "origin")
+	return cmd
+}
+
+// settingsOf resolves the settings of the named command as if it were run with
+// no flags but the root's.
+func (a *app) settingsOf(show *cobra.Command, path []string) ([]shownSetting, error) {
+	if len(path) == 0 {
+		path = []string{"serve"}
+	}
+	target, rest, err := show.Root().Find(path)
+	if err != nil || len(rest) > 0 {
+		return nil, failure(exitUsage, "there is no command %q", strings.Join(path, " "))
+	}
+	_ = target.InheritedFlags() // merges the root's flags into target.Flags()
+	if err := a.resolve(target); err != nil {
+		return nil, err
+	}
+	var settings []shownSetting
+	target.Flags().VisitAll(func(f *pflag.Flag) {
+		if isSetting(f) {
+			settings = append(settings, shownSetting{f.Name, f.Value.String(), a.origins[f.Name]})
+		}
+	})
+	slices.SortFunc(settings, func(x, y shownSetting) int { return strings.Compare(x.Name, y.Name) })
+	return settings, nil
+}

@@ -1,0 +1,160 @@
+package main
+
+import (
+	"bytes"
+	"encoding/csv"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/pelletier/go-toml/v2"
+)
+
+const (
+	defaultConfigFile = "/etc/dispatcherd/config.toml"
+	maxConfigSize     = 1 << 20 // bytes
+)
+
+// configFile is a configuration file, flattened: the table [weight] with the key
+// priority is the setting weight-priority.
+type configFile struct {
+	path   string
+	values map[string]string // by the name of the setting, in the form its flag takes
+}
+
+// readConfig reads the file; one that nobody asked for may be missing.
+func readConfig(path string, asked bool) (configFile, error) {
+	file := configFile{path: path, values: map[string]string{}}
+	if path == "" {
+		return file, nil
+	}
+	text, err := os.ReadFile(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist) && !asked:
+		return file, nil
+	case err != nil:
+		return file, failure(exitUsage, "reading the configuration file: %w", err)
+	case len(text) > maxConfigSize:
+		return file, failure(exitUsage, "the configuration file %s has %d bytes; at most %d are read", path, len(text), maxConfigSize)
+	}
+	var tree map[string]any
+	if err := toml.Unmarshal(text, &tree); err != nil {
+		return file, failure(exitUsage, "the configuration file %s is not TOML%s: %w", path, position(err), err)
+	}
+	return file, file.flatten("", tree)
+}
+
+// position says where TOML went wrong, if that is known.
+func position(err error) string {
+	var decode *toml.DecodeError
+	if !errors.As(err, &decode) {
+		return ""
+	}
+	line, column := decode.Position()
+	return fmt.Sprintf(" (line %d, column %d)", line, column)
+}
+
+// flatten copies a table's keys, in order, so that the first error is always
+// the same one.
+func (c configFile) flatten(prefix string, table map[string]any) error {
+	for _, key := range slices.Sorted(maps.Keys(table)) {
+		name := prefix + strings.ReplaceAll(key, "_", "-")
+		if inner, ok := table[key].(map[string]any); ok {
+			if err := c.flatten(name+"-", inner); err != nil {
+				return err
+			}
+			continue
+		}
+		value, err := flagForm(table[key])
+		if err != nil {
+			return failure(exitUsage, "file %s: %s: %w", c.path, name, err)
+		}
+		if _, twice := c.values[name]; twice {
+			return failure(exitUsage, "file %s: %s is given twice, in two spellings", c.path, name)
+		}
+		c.values[name] = value
+	}
+	return nil
+}
+
+// flagForm writes a TOML value the way it would stand behind a flag; a list
+// as comma-separated values.
+func flagForm(value any) (string, error) {
+	switch v := value.(type) {
+	case string:
+		return v, nil
+	case bool, int64, float64:
+		return fmt.Sprint(v), nil
+	case []any:
+		var items []string
+		for _, item := range v {
+			if _, nested := item.([]any); nested {
+				return "", fmt.Errorf("a list inside a list means nothing here")
+			}
+			s, err := flagForm(item)
+			if err != nil {
+				return "", err
+			}
+			items = append(items, s)
+		}
+		return commaSeparated(items)
+	}
+	return "", fmt.Errorf("a %T means nothing here: write a string, a number, true, false or a list", value)
+}
+
+func commaSeparated(items []string) (string, error) {
+	var b bytes.Buffer
+	w := csv.NewWriter(&b)
+	if err := w.Write(items); err != nil {
+		return "", err
+	}
+	w.Flush()
+	return strings.TrimSuffix(b.String(), "\n"), nil
+}
+
+// checkKeys refuses keys that are no setting of any command: a misspelled
+// setting must not be silently ignored.
+func (c configFile) checkKeys(known []string) error {
+	for _, name := range slices.Sorted(maps.Keys(c.values)) {
+		if _, ok := slices.BinarySearch(known, name); !ok {
+			return failure(exitUsage, "file %s: there is no setting %q; the nearest one is %q", c.path, name, nearest(name, known))
+		}
+	}
+	return nil
+}
+
+// nearest returns the known name that takes the fewest edits, the first of equals.
+func nearest(name string, known []string) string {
+	best, fewest := "", -1
+	for _, k := range known {
+		if d := edits(name, k); fewest < 0 || d < fewest {
+			best, fewest = k, d
+		}
+	}
+	return best
+}
+
+// edits is the Levenshtein distance in bytes.
+func edits(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			substitute := diagonal
+			if a[i] != b[j] {
+				substitute++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(substitute, row[j]+1, diagonal+1)
+		}
+	}
+	return row[len(b)]
+}

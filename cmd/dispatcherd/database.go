@@ -1,0 +1,102 @@
+package main
+
+import (
+	"context"
+	"net/url"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// connectTimeout bounds the wait for a database that does not answer.
+const connectTimeout = 10 * time.Second
+
+// database is the --database-url setting. As a flag value it shows itself
+// masked, so that no help text, error or config listing gives the password away.
+type database struct{ dsn string }
+
+// Set takes any string. It is checked when it is used: an error from here would
+// be printed together with the value.
+func (d *database) Set(dsn string) error {
+	d.dsn = dsn
+	return nil
+}
+
+// String returns the connection string without its secrets.
+func (d *database) String() string { return maskDSN(d.dsn) }
+
+// Type names the kind of value in help texts.
+func (d *database) Type() string { return "url" }
+
+// libpqVariables are those that say which database is meant; one of them
+// suffices to do without a connection string.
+var libpqVariables = []string{"PGHOST", "PGDATABASE", "PGSERVICE", "PGUSER", "PGPORT"}
+
+// databaseURL returns the connection string, which may be empty when libpq's
+// variables stand for it. What a string leaves open, the variables complete.
+func (a *app) databaseURL() (string, error) {
+	if a.database.dsn != "" {
+		return a.database.dsn, nil
+	}
+	for _, name := range libpqVariables {
+		if v, ok := a.env(name); ok && v != "" {
+			return "", nil
+		}
+	}
+	return "", failure(exitUsage, "no database is named: give --database-url, or set DATABASE_URL or PGHOST; "+
+		"'dispatcherd dev' runs one of its own")
+}
+
+// connect opens a small pool on the database and makes sure that it answers.
+func (a *app) connect(ctx context.Context) (*pgxpool.Pool, error) {
+	dsn, err := a.databaseURL()
+	if err != nil {
+		return nil, err
+	}
+	config, err := pgxpool.ParseConfig(dsn)
+	if err != nil {
+		return nil, failure(exitUsage, "database-url (%s): %w", a.origins["database-url"], err) // pgx masks the password
+	}
+	config.MaxConns = 2 // commands do one thing at a time
+	if config.ConnConfig.ConnectTimeout == 0 {
+		config.ConnConfig.ConnectTimeout = connectTimeout
+	}
+	pool, err := pgxpool.NewWithConfig(ctx, config)
+	if err != nil {
+		return nil, failure(exitUnavailable, "database: %w", err)
+	}
+	if err := pool.Ping(ctx); err != nil {
+		pool.Close()
+		return nil, err
+	}
+	return pool, nil
+}
+
+const mask = "xxxxx"
+
+var secretWord = regexp.MustCompile(`(?i)\b(\w*password)(\s*=\s*)('(?:[^'\\]|\\.)*'|(?:[^\s\\]|\\.)*)`)
+
+// maskDSN hides the secrets of a connection string in either of its forms. It
+// is for every place that prints one.
+func maskDSN(dsn string) string {
+	if !strings.HasPrefix(dsn, "postgres://") && !strings.HasPrefix(dsn, "postgresql://") {
+		return secretWord.ReplaceAllString(dsn, "${1}${2}"+mask)
+	}
+	u, err := url.Parse(dsn)
+	if err != nil {
+		return "postgres://(unreadable)"
+	}
+	if _, has := u.User.Password(); has {
+		u.User = url.UserPassword(u.User.Username(), mask)
+	}
+	query := u.Query()
+	for key := range query {
+		if strings.HasSuffix(strings.ToLower(key), "password") {
+			query.Set(key, mask)
+			u.RawQuery = query.Encode()
+		}
+	}
+	return u.String()
+}

@@ -1,0 +1,19 @@
+// Dispatcherd decides, for every free slot of every worker, which job runs there
+// next. This command is the daemon and everything around it: schema, jobs,
+// workers, traces.
+//
+// # How the command is put together
+//
+// run builds an app (streams, environment), hangs every constructor of
+// [commands] below the root, and turns the error that comes back into a message
+// and an exit code. No command looks at os.Args, os.Stdout or os.Exit, so tests
+// run the whole program in process.
+//
+// # Configuration
+//
+// Every flag is a setting too, unless its command marks it with onlyOnCommandLine:
+// flag over environment (DISPATCHERD_ and the flag's name) over file over
+// default. Settings are resolved before a command's RunE, in place, so a command
+// just reads its flags. Flags and environment are read nowhere else in the
+// module.
+package main

@@ -1,0 +1,95 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/dispatcherd/dispatcherd/internal/devpg"
+)
+
+// The exit codes. They are part of the interface.
+const (
+	exitOK          = 0
+	exitNegative    = 1   // the answer is no: a job failed, a check did not hold
+	exitUsage       = 2   // the command line or a setting is wrong
+	exitNotFound    = 3   // what was named does not exist
+	exitConflict    = 4   // it exists, in a state that forbids the request
+	exitUnavailable = 5   // Postgres, or another part that is needed, does not answer
+	exitInterrupted = 130 // stopped by a signal before the end
+	exitInternal    = 255 // anything else
+)
+
+// codedError is an error that knows its exit code.
+type codedError struct {
+	code int
+	err  error
+}
+
+func (e *codedError) Error() string { return e.err.Error() }
+func (e *codedError) Unwrap() error { return e.err }
+
+// failure makes an error with an exit code; format is as for fmt.Errorf.
+func failure(code int, format string, args ...any) error {
+	return &codedError{code: code, err: fmt.Errorf(format, args...)}
+}
+
+// exitCode finds the code for an error that ended a command.
+func (a *app) exitCode(ctx context.Context, err error) int {
+	var coded *codedError
+	var inUse *devpg.InUseError
+	switch {
+	case errors.As(err, &coded):
+		return coded.code
+	case !a.running:
+		return exitUsage // cobra's own: unknown command, flag or argument
+	case ctx.Err() != nil && errors.Is(err, context.Canceled):
+		return exitInterrupted
+	case errors.As(err, &inUse):
+		return exitConflict
+	case errors.Is(err, devpg.ErrMissing), unreachable(err), noSchema(err):
+		return exitUnavailable
+	}
+	return exitInternal
+}
+
+// unreachable reports whether Postgres could not be asked, or is not taking
+// requests now.
+func unreachable(err error) bool {
+	var connect *pgconn.ConnectError
+	var network net.Error
+	if errors.As(err, &connect) || errors.As(err, &network) {
+		return true
+	}
+	var pg *pgconn.PgError
+	if !errors.As(err, &pg) {
+		return false
+	}
+	for _, class := range []string{"08", "53", "57P"} { // connection lost, out of resources, shutting down
+		if strings.HasPrefix(pg.Code, class) {
+			return true
+		}
+	}
+	return false
+}
+
+// noSchema reports whether the database lacks the tables.
+func noSchema(err error) bool {
+	var pg *pgconn.PgError
+	return errors.As(err, &pg) && (pg.Code == "42P01" || pg.Code == "3F000") && strings.Contains(pg.Message, "dispatcherd")
+}
+
+// explain is the message of an error, with the next step where it is known.
+func explain(err error) string {
+	switch {
+	case noSchema(err):
+		return err.Error() + ": the database has no dispatcherd schema yet; create it with 'dispatcherd migrate up'"
+	case unreachable(err):
+		return err.Error() + ": check that Postgres runs and --database-url is right ('dispatcherd config show --origin')"
+	}
+	return err.Error()
+}

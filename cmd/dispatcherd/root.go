@@ -1,0 +1,110 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// helpTemplate shows the examples first: most readers look for the line to copy.
+const helpTemplate = `{{with or .Long .Short}}{{. | trimTrailingWhitespaces}}
+{{end}}{{if .HasExample}}
+Examples:
+{{.Example}}
+{{end}}{{if or .Runnable .HasSubCommands}}
+{{.UsageString}}{{end}}`
+
+const usageTemplate = `Usage:{{if .HasAvailableSubCommands}}
+  {{.CommandPath}} COMMAND [flags]
+
+Commands:{{range .Commands}}{{if .IsAvailableCommand}}
+  {{rpad .Name .NamePadding}} {{.Short}}{{end}}{{end}}{{else}}
+  {{.UseLine}}{{end}}
+{{if .HasAvailableLocalFlags}}
+Flags:
+{{.LocalFlags.FlagUsages | trimTrailingWhitespaces}}
+{{end}}{{if .HasAvailableInheritedFlags}}
+Flags of every command:
+{{.InheritedFlags.FlagUsages | trimTrailingWhitespaces}}
+{{end}}`
+
+const rootLong = `Dispatcherd decides, for every free slot of every worker, which job runs there next.
+
+Jobs wait in a Postgres table; each slot of each worker can do some types of jobs.
+One daemon a host, any number of hosts, one Postgres.`
+
+const rootExample = `  dispatcherd dev                                    # the daemon with a private Postgres of its own
+  dispatcherd serve --database-url postgres://…      # the daemon on your Postgres
+  dispatcherd worker run --types pdf --slots 4 -- ./convert
+  dispatcherd job insert --type pdf --payload '{"page": 1}'
+  dispatcherd job list --status pending`
+
+// root builds the tree of commands.
+func (a *app) root() *cobra.Command {
+	root := a.group("dispatcherd", "Give every job to the right slot of the right worker")
+	root.Long, root.Example = rootLong, rootExample
+	root.SilenceErrors, root.SilenceUsage = true, true
+	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error { return a.resolve(cmd) }
+	root.SetHelpTemplate(helpTemplate)
+	root.SetUsageTemplate(usageTemplate)
+
+	flags := root.PersistentFlags()
+	flags.VarP(&a.format, "output", "o", "form of the output: table or json")
+	flags.String("config", defaultConfigFile, "configuration file (TOML); the default one may be missing")
+	flags.Var(&a.database, "database-url", "Postgres connection string (else DATABASE_URL, else libpq's PG* variables)")
+	alsoFrom(flags, "database-url", "DATABASE_URL")
+	neverFromFile(flags, "config")
+	_ = root.RegisterFlagCompletionFunc("output", // fails for an unknown flag only
+		cobra.FixedCompletions([]string{"table", "json"}, cobra.ShellCompDirectiveNoFileComp))
+
+	for _, constructor := range commands {
+		root.AddCommand(constructor(a))
+	}
+	a.finish(root)
+	return root
+}
+
+// group makes a command that only holds others: alone it shows its help, with
+// an unknown word it fails.
+func (a *app) group(use, short string, children ...*cobra.Command) *cobra.Command {
+	cmd := &cobra.Command{
+		Use: use, Short: short,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return nil
+			}
+			hint := ""
+			if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+				hint = fmt.Sprintf(" (did you mean %s?)", strings.Join(near, " or "))
+			}
+			return fmt.Errorf("unknown command %q for %q%s", args[0], cmd.CommandPath(), hint)
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.SuggestionsMinimumDistance = 2
+	cmd.AddCommand(children...)
+	return cmd
+}
+
+// finish goes over the complete tree: it notes when a RunE is reached, and
+// tells in every setting's help by which variable it can be set.
+func (a *app) finish(cmd *cobra.Command) {
+	if inner := cmd.RunE; inner != nil {
+		cmd.RunE = func(cmd *cobra.Command, args []string) error {
+			a.running = true
+			return inner(cmd, args)
+		}
+	}
+	describe := func(f *pflag.Flag) {
+		if isSetting(f) {
+			f.Usage += " [" + variables(f)[0] + "]"
+		}
+	}
+	cmd.LocalNonPersistentFlags().VisitAll(describe)
+	cmd.PersistentFlags().VisitAll(describe)
+	for _, child := range cmd.Commands() {
+		a.finish(child)
+	}
+}

@@ -1,0 +1,146 @@
+package main
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// Annotations on flags.
+const (
+	noteOnlyCommandLine = "dispatcherd-only-command-line"
+	noteNeverFromFile   = "dispatcherd-never-from-file"
+	noteAlsoFrom        = "dispatcherd-also-from"
+)
+
+// onlyOnCommandLine says that flags belong to one invocation and are no
+// settings: neither environment nor file can set them.
+func onlyOnCommandLine(flags *pflag.FlagSet, names ...string) {
+	annotate(flags, noteOnlyCommandLine, names)
+}
+
+// neverFromFile says that flags may come from the environment but not from the file.
+func neverFromFile(flags *pflag.FlagSet, names ...string) { annotate(flags, noteNeverFromFile, names) }
+
+// alsoFrom lets a further variable set a flag, after its own one.
+func alsoFrom(flags *pflag.FlagSet, name, variable string) {
+	annotate(flags, noteAlsoFrom, []string{name}, variable)
+}
+
+// annotate panics on an unknown name, which is a slip in a constructor that
+// every test finds.
+func annotate(flags *pflag.FlagSet, note string, names []string, values ...string) {
+	for _, name := range names {
+		if err := flags.SetAnnotation(name, note, values); err != nil {
+			panic(err)
+		}
+	}
+}
+
+// isSetting reports whether environment or file may set the flag.
+func isSetting(f *pflag.Flag) bool {
+	_, only := f.Annotations[noteOnlyCommandLine]
+	return !only && f.Name != "help"
+}
+
+// variables names the environment variables of a flag, the strongest first.
+func variables(f *pflag.Flag) []string {
+	own := "DISPATCHERD_" + strings.ToUpper(strings.ReplaceAll(f.Name, "-", "_"))
+	return append([]string{own}, f.Annotations[noteAlsoFrom]...)
+}
+
+// origins tells where the value of each flag comes from, by the flag's name.
+type origins map[string]string
+
+// resolve gives every flag of the command that the command line left open its
+// value from the environment, else from the file, else leaves the default.
+func (a *app) resolve(cmd *cobra.Command) error {
+	if a.origins == nil {
+		a.origins = origins{}
+	}
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		switch {
+		case !f.Changed:
+			a.origins[f.Name] = "default"
+		case a.origins[f.Name] == "": // else an earlier resolve has set it
+			a.origins[f.Name] = "flag --" + f.Name
+		}
+	})
+	if err := a.fromEnvironment(cmd.Flags()); err != nil {
+		return err
+	}
+	path := cmd.Flags().Lookup("config")
+	file, err := readConfig(path.Value.String(), path.Changed)
+	if err != nil {
+		return err
+	}
+	if err := file.checkKeys(settingNames(cmd.Root())); err != nil {
+		return err
+	}
+	return a.fromFile(cmd.Flags(), file)
+}
+
+func (a *app) fromEnvironment(flags *pflag.FlagSet) error {
+	return eachOpen(flags, func(f *pflag.Flag) error {
+		for _, name := range variables(f) {
+			if value, ok := a.env(name); ok {
+				return a.set(f, value, "environment "+name)
+			}
+		}
+		return nil
+	})
+}
+
+func (a *app) fromFile(flags *pflag.FlagSet, file configFile) error {
+	return eachOpen(flags, func(f *pflag.Flag) error {
+		value, ok := file.values[f.Name]
+		if !ok {
+			return nil
+		}
+		return a.set(f, value, "file "+file.path)
+	})
+}
+
+// eachOpen visits the settings that have no value yet, until an error.
+func eachOpen(flags *pflag.FlagSet, visit func(*pflag.Flag) error) (err error) {
+	flags.VisitAll(func(f *pflag.Flag) {
+		if err == nil && !f.Changed && isSetting(f) {
+			err = visit(f)
+		}
+	})
+	return err
+}
+
+// set gives a flag a value that did not come from the command line. The flag
+// counts as changed, so that cobra's checks of required flags hold.
+func (a *app) set(f *pflag.Flag, value, origin string) error {
+	if err := f.Value.Set(value); err != nil {
+		return failure(exitUsage, "%s: bad value %q for %s: %w", origin, value, f.Name, err)
+	}
+	f.Changed = true
+	a.origins[f.Name] = origin
+	return nil
+}
+
+// settingNames lists the settings of all commands: one file serves them all.
+func settingNames(root *cobra.Command) []string {
+	var names []string
+	var walk func(*cobra.Command)
+	walk = func(cmd *cobra.Command) {
+		collect := func(f *pflag.Flag) {
+			if _, never := f.Annotations[noteNeverFromFile]; isSetting(f) && !never {
+				names = append(names, f.Name)
+			}
+		}
+		cmd.LocalNonPersistentFlags().VisitAll(collect)
+		cmd.PersistentFlags().VisitAll(collect)
+		for _, child := range cmd.Commands() {
+			walk(child)
+		}
+	}
+	walk(root)
+	slices.Sort(names)
+	return slices.Compact(names)
+}

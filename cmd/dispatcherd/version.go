@@ -1,0 +1,73 @@
+package main
+
+import (
+	"fmt"
+	"runtime"
+	"runtime/debug"
+
+	"github.com/spf13/cobra"
+)
+
+// version is stamped by the linker (Makefile); empty in a plain go build or go
+// install, where the build information knows.
+var version string
+
+// buildVersion describes the running binary.
+type buildVersion struct {
+	Version  string `json:"version"`
+	Revision string `json:"revision,omitempty"` // of the sources
+	Time     string `json:"time,omitempty"`     // of the revision, RFC 3339
+	Modified bool   `json:"modified,omitempty"` // the sources differed from the revision
+	Go       string `json:"go"`
+	Platform string `json:"platform"`
+}
+
+// readVersion collects what the linker and the build information say.
+func readVersion() buildVersion {
+	v := buildVersion{Version: version, Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
+	if info, ok := debug.ReadBuildInfo(); ok {
+		if v.Version == "" {
+			v.Version = info.Main.Version
+		}
+		for _, s := range info.Settings {
+			switch s.Key {
+			case "vcs.revision":
+				v.Revision = s.Value
+			case "vcs.time":
+				v.Time = s.Value
+			case "vcs.modified":
+				v.Modified = s.Value == "true"
+			}
+		}
+	}
+	if v.Version == "" {
+		v.Version = "(devel)"
+	}
+	return v
+}
+
+// String is the line that `version` prints.
+func (v buildVersion) String() string {
+	line := "dispatcherd " + v.Version
+	if v.Revision != "" {
+		line += " " + v.Revision[:min(12, len(v.Revision))]
+	}
+	if v.Modified {
+		line += " (modified)"
+	}
+	return line + " " + v.Go + " " + v.Platform
+}
+
+func (a *app) versionCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "version", Short: "Print the version", Args: cobra.NoArgs,
+		Example: "  dispatcherd version\n  dispatcherd version -o json",
+		RunE: func(*cobra.Command, []string) error {
+			if a.format.json {
+				return a.printJSON("version", readVersion())
+			}
+			_, err := fmt.Fprintln(a.out, readVersion())
+			return err
+		},
+	}
+}
