@@ -1,0 +1,60 @@
+package trace
+
+import (
+	"math/bits"
+	"math/rand/v2"
+)
+
+// dice is a source of chance with the same throws on every platform and in
+// every release: PCG is fixed by its definition, and everything on top of it
+// is integer arithmetic spelled out here.
+type dice struct{ pcg *rand.PCG }
+
+// newDice returns the dice for one purpose. Purposes have dice of their own, so
+// that a change of one part of a workload leaves the others as they were.
+func newDice(seed, purpose uint64) dice { return dice{rand.NewPCG(seed, purpose)} }
+
+// below returns a number from 0 to n-1. The bias, n in 2^64, is of no
+// consequence here.
+func (d dice) below(n int64) int64 {
+	high, _ := bits.Mul64(d.pcg.Uint64(), uint64(n))
+	return int64(high)
+}
+
+// between returns a number from low to high, both included.
+func (d dice) between(low, high int64) int64 { return low + d.below(high-low+1) }
+
+// pick returns an index with the given weights.
+func (d dice) pick(weights []int64) int {
+	sum := int64(0)
+	for _, w := range weights {
+		sum += w
+	}
+	at := d.below(sum)
+	for i, w := range weights {
+		if at -= w; at < 0 {
+			return i
+		}
+	}
+	panic("trace: dice beyond the sum of the weights")
+}
+
+// perMille are the points at which quantile tables are measured.
+var perMille = [...]int64{0, 50, 100, 200, 300, 400, 500, 600, 700, 800, 900, 950, 990, 999, 1000}
+
+// quantiles is an empirical distribution: its values at the points perMille,
+// in whole seconds.
+type quantiles [len(perMille)]int64
+
+// draw returns a length in milliseconds, at least one second: uniformly chosen
+// rank, straight lines between the measured points.
+func (q *quantiles) draw(d dice) int64 {
+	rank := d.below(1_000_000) // millionths
+	i := 0
+	for rank >= perMille[i+1]*1000 {
+		i++
+	}
+	from, to := perMille[i]*1000, perMille[i+1]*1000
+	ms := q[i]*1000 + (q[i+1]-q[i])*1000*(rank-from)/(to-from)
+	return max(ms, 1000)
+}

@@ -1,0 +1,84 @@
+package trace
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+)
+
+// WriteJSON prints the report as one indented JSON object.
+func (r Report) WriteJSON(w io.Writer) error {
+	enc := json.NewEncoder(w)
+	enc.SetIndent("", "  ")
+	return enc.Encode(r)
+}
+
+// WriteText prints the report as aligned tables.
+func (r Report) WriteText(w io.Writer) error {
+	waits := [][]string{{"waits in seconds", "jobs", "mean", "p50", "p95", "max"}}
+	for _, g := range r.Groups {
+		waits = append(waits, []string{strings.TrimSpace(g.By + " " + g.Value), strconv.Itoa(g.Jobs),
+			decimals(g.Mean), decimals(g.P50), decimals(g.P95), decimals(g.Max)})
+	}
+	classes := [][]string{{"slot class", "slots", "jobs", "on line h", "busy h", "utilisation"}}
+	for _, c := range r.Classes {
+		classes = append(classes, []string{className(c.Types), strconv.Itoa(c.Slots), strconv.Itoa(c.Jobs),
+			fmt.Sprintf("%.1f", c.OnLine/3600), fmt.Sprintf("%.1f", c.Busy/3600), fmt.Sprintf("%.1f %%", 100*c.Utilisation)})
+	}
+	f := r.Findings
+	_, err := fmt.Fprintf(w, "%s: %d jobs, %d done, %d failed, %s s from the first arrival to the last end\n\n%s\n%s\n"+
+		"placements %d: misplaced %d, affinity violations %d, placed twice %d; jobs lost %d\n",
+		r.Trace, r.Jobs, r.Done, r.Failed, decimals(r.Makespan), align(waits), align(classes),
+		f.Placements, f.Misplaced, f.AffinityViolations, f.DoublePlacements, f.Lost)
+	return err
+}
+
+// align pads cells so that columns line up: names to the left, numbers to the
+// right.
+func align(rows [][]string) string {
+	widths := make([]int, len(rows[0]))
+	for _, row := range rows {
+		for i, cell := range row {
+			widths[i] = max(widths[i], utf8.RuneCountInString(cell))
+		}
+	}
+	var b strings.Builder
+	for _, row := range rows {
+		for i, cell := range row {
+			pad := strings.Repeat(" ", widths[i]-utf8.RuneCountInString(cell))
+			if i == 0 {
+				b.WriteString(cell + pad)
+			} else {
+				b.WriteString("  " + pad + cell)
+			}
+		}
+		b.WriteByte('\n')
+	}
+	return b.String()
+}
+
+// decimals prints seconds so that short waits keep three digits and long ones
+// do not pretend to.
+func decimals(s float64) string {
+	switch {
+	case s < 10:
+		return strconv.FormatFloat(s, 'f', 3, 64)
+	case s < 1000:
+		return strconv.FormatFloat(s, 'f', 1, 64)
+	}
+	return strconv.FormatFloat(s, 'f', 0, 64)
+}
+
+// className names a class by its types, cut where a line would get too long.
+func className(types []string) string {
+	const width = 48
+	name := strings.Join(types, "|")
+	if utf8.RuneCountInString(name) <= width {
+		return name
+	}
+	count := fmt.Sprintf("… (%d types)", len(types))
+	return string([]rune(name)[:width-utf8.RuneCountInString(count)]) + count
+}

@@ -1,0 +1,135 @@
+package trace
+
+import (
+	"slices"
+)
+
+// slice is the grain of the staffing: as many agents come on line every half
+// hour as its work needs.
+const sliceMS = 1800 * secondMS
+
+// restMS is how long an agent stays away at least between two sessions. In the
+// measured records a shorter gap did not end a session.
+const restMS = 900 * secondMS
+
+// shift is an agent while the sessions of the day are made.
+type shift struct {
+	slot  Slot
+	from  int64 // of the latest session
+	until int64 // of the latest session; before the first one far in the past
+}
+
+// sessions lets the agents come and go: in every half hour enough of them come
+// on line to keep the load at what was asked for, they stay as long as agents
+// stayed in the measured records, and no type is ever without an agent on
+// line. Who is there at the end of the day stays until everything is done.
+func sessions(o GenerateOptions, t *Trace) []SlotEvent {
+	d := newDice(o.Seed, sessionDice)
+	shifts := make([]shift, len(t.Slots))
+	for i, s := range t.Slots {
+		shifts[i] = shift{slot: s, until: -restMS}
+	}
+	var events []SlotEvent
+	come := func(s *shift, at, length int64) {
+		events = appendDrain(events, s)
+		s.from, s.until = at, at+length
+		events = append(events, SlotEvent{AtMS: at, Slot: s.slot.ID, Kind: Register})
+	}
+	for k, need := range agentsNeeded(o, t) {
+		start := int64(k) * sliceMS
+		for online := countOnline(shifts, start); online < need; online++ {
+			rested := pickRested(d, shifts, start, "")
+			if rested == nil {
+				break // everybody is there already or rests
+			}
+			come(rested, start+d.below(600*secondMS), sessionLength.draw(d))
+		}
+		for _, typ := range t.Types() {
+			cover(d, shifts, start, typ, come)
+		}
+	}
+	for i := range shifts {
+		if shifts[i].until < dayMS() {
+			events = appendDrain(events, &shifts[i])
+		}
+	}
+	return events
+}
+
+// appendDrain ends an agent's latest session, if there was one.
+func appendDrain(events []SlotEvent, s *shift) []SlotEvent {
+	if s.until < 0 {
+		return events
+	}
+	return append(events, SlotEvent{AtMS: s.until, Slot: s.slot.ID, Kind: Drain})
+}
+
+// agentsNeeded returns the agents to have on line in each half hour: the work
+// that arrives in it, over the load. Batch work is spread evenly, because it
+// can wait.
+func agentsNeeded(o GenerateOptions, t *Trace) []int {
+	need := make([]int64, dayMS()/sliceMS)
+	batch := int64(0)
+	for _, j := range t.Jobs {
+		if j.Priority < 3 {
+			batch += j.DurationMS
+			continue
+		}
+		need[j.ArrivalMS/sliceMS] += j.DurationMS
+	}
+	agents := make([]int, len(need))
+	for k := range need {
+		work := (need[k] + batch/int64(len(need))) * 100 / int64(o.Load)
+		agents[k] = int((work + sliceMS - 1) / sliceMS)
+	}
+	return agents
+}
+
+func countOnline(shifts []shift, at int64) int {
+	n := 0
+	for _, s := range shifts {
+		if s.until > at {
+			n++
+		}
+	}
+	return n
+}
+
+// pickRested chooses one of the agents who are off line and rested, who
+// supports the type if one is named, or nil.
+func pickRested(d dice, shifts []shift, at int64, typ string) *shift {
+	var rested []*shift
+	for i := range shifts {
+		s := &shifts[i]
+		if s.until+restMS <= at && (typ == "" || slices.Contains(s.slot.Types, typ)) {
+			rested = append(rested, s)
+		}
+	}
+	if len(rested) == 0 {
+		return nil
+	}
+	return rested[d.below(int64(len(rested)))]
+}
+
+// cover makes sure that a type has an agent on line for this half hour and the
+// next: the one who stays longest, or one who comes for it, or else the one
+// who stays longest stays on.
+func cover(d dice, shifts []shift, start int64, typ string, come func(*shift, int64, int64)) {
+	var longest *shift
+	for i := range shifts {
+		s := &shifts[i]
+		if s.until > start && slices.Contains(s.slot.Types, typ) && (longest == nil || s.until > longest.until) {
+			longest = s
+		}
+	}
+	if longest != nil && longest.until >= start+2*sliceMS {
+		return
+	}
+	if rested := pickRested(d, shifts, start, typ); rested != nil {
+		come(rested, start, max(sessionLength.draw(d), 2*sliceMS))
+		return
+	}
+	if longest != nil {
+		longest.until = start + 2*sliceMS
+	}
+}
