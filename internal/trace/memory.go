@@ -1,0 +1,79 @@
+package trace
+
+import (
+	"slices"
+
+	"github.com/dispatcherd/dispatcherd"
+)
+
+// memoryTable stands in for the table of jobs: pending rows by lane. Every
+// statement succeeds, and every row that is asked for is won.
+type memoryTable struct {
+	lanes map[tableLane][]dispatcherd.Key // ascending
+	where map[dispatcherd.JobID]tableRow
+}
+
+type tableLane struct {
+	typ      string
+	priority dispatcherd.Priority
+}
+
+type tableRow struct {
+	tableLane
+	key dispatcherd.Key
+}
+
+func newMemoryTable() *memoryTable {
+	return &memoryTable{lanes: map[tableLane][]dispatcherd.Key{}, where: map[dispatcherd.JobID]tableRow{}}
+}
+
+// insert adds a pending row; rows of one lane come in ascending order.
+func (m *memoryTable) insert(typ string, p dispatcherd.Priority, k dispatcherd.Key) {
+	l := tableLane{typ, p}
+	m.lanes[l] = append(m.lanes[l], k)
+	m.where[k.ID] = tableRow{l, k}
+}
+
+// position returns the index of the first key that is not before k.
+func position(keys []dispatcherd.Key, k dispatcherd.Key) int {
+	i, _ := slices.BinarySearchFunc(keys, k, func(a, b dispatcherd.Key) int {
+		switch {
+		case a.Less(b):
+			return -1
+		case b.Less(a):
+			return 1
+		}
+		return 0
+	})
+	return i
+}
+
+func (m *memoryTable) fetch(r *dispatcherd.FetchRequest, dbNow int64) dispatcherd.FetchResult {
+	res := dispatcherd.FetchResult{DBNow: dbNow}
+	for i, lane := range r.Lanes {
+		keys := m.lanes[tableLane{lane.Type, lane.Priority}]
+		next := lane.After
+		next.ID++ // the first key that is after it
+		keys = keys[position(keys, next):]
+		for _, k := range keys[:min(lane.Limit, len(keys))] {
+			res.Candidates = append(res.Candidates, dispatcherd.Candidate{Lane: i, Key: k})
+		}
+	}
+	return res
+}
+
+func (m *memoryTable) claim(r *dispatcherd.ClaimRequest) dispatcherd.ClaimResult {
+	var res dispatcherd.ClaimResult
+	for _, id := range r.IDs {
+		row, pending := m.where[id]
+		if !pending {
+			continue
+		}
+		keys := m.lanes[row.tableLane]
+		i := position(keys, row.key)
+		m.lanes[row.tableLane] = slices.Delete(keys, i, i+1)
+		delete(m.where, id)
+		res.Won = append(res.Won, dispatcherd.Won{ID: id, Attempt: 1, MaxAttempts: 1})
+	}
+	return res
+}

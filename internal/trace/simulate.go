@@ -1,0 +1,274 @@
+package trace
+
+import (
+	"cmp"
+	"container/heap"
+	"fmt"
+	"slices"
+
+	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/actor"
+	"github.com/dispatcherd/dispatcherd/scoring"
+)
+
+// Simulate drives the real core through the trace in simulated time and
+// returns the schedule it makes, ordered by job. Workers obey at once, every
+// statement is answered in the instant it is sent, and nothing fails. Jobs
+// that never start are missing. The auditor, if not nil, is told everything in
+// the order of the decisions. An error means that the core did something that
+// the simulation cannot follow, which is a bug.
+func Simulate(t *Trace, w scoring.Weights, audit *Auditor) ([]Placement, error) {
+	if err := w.Validate(); err != nil {
+		return nil, fmt.Errorf("simulate trace: %w", err)
+	}
+	s := newSimulation(t, w, audit)
+	events, jobs := t.Comings(), t.Jobs
+	for {
+		at := int64(never)
+		if len(events) > 0 {
+			at = events[0].AtMS
+		}
+		if len(jobs) > 0 {
+			at = min(at, jobs[0].ArrivalMS)
+		}
+		if len(s.running) > 0 {
+			at = min(at, s.running[0].endMS)
+		}
+		if at == never {
+			break
+		}
+		s.at = at
+		s.completions()
+		n := countWhile(events, func(e SlotEvent) bool { return e.AtMS == at })
+		s.slotEvents(events[:n])
+		events = events[n:]
+		n = countWhile(jobs, func(j Job) bool { return j.ArrivalMS == at })
+		s.arrivals(jobs[:n])
+		jobs = jobs[n:]
+		s.decide()
+		if s.broken != nil {
+			return nil, fmt.Errorf("simulate trace at %s s: %w", formatSeconds(at), s.broken)
+		}
+	}
+	sortPlacements(s.placed)
+	return s.placed, nil
+}
+
+// simulation is the world around one core. The core knows jobs, queued or not,
+// by consecutive numbers in the order of arrival, so that its ties fall as the
+// trace wants them.
+type simulation struct {
+	trace *Trace
+	core  *actor.Core
+	audit *Auditor
+	table *memoryTable
+	seats *seating
+
+	at      int64 // the instant, milliseconds of the trace
+	batch   []actor.Event
+	fx      []actor.Effect
+	started []decision // in this instant
+	running completions
+	arrived int
+	placed  []Placement
+	broken  error
+}
+
+// decision is a placement of this instant, with what put it before others.
+type decision struct {
+	job   int // index in trace.Jobs
+	slot  int // index in trace.Slots
+	score scoring.Milli
+}
+
+func newSimulation(t *Trace, w scoring.Weights, audit *Auditor) *simulation {
+	cfg := actor.DefaultConfig()
+	cfg.Weights = w
+	size := len(t.Jobs) + 2*len(t.Comings()) + 1
+	cfg.Limits.Slots = max(cfg.Limits.Slots, size)
+	cfg.Limits.Types = max(cfg.Limits.Types, size+len(t.Types()))
+	cfg.Limits.Requests = max(cfg.Limits.Requests, size)
+	s := &simulation{trace: t, core: actor.New(cfg), audit: audit, table: newMemoryTable(), seats: newSeating(t)}
+	s.at = -1 // the core's instants are one ahead of the trace, see now
+	s.batch = s.seats.stewards()
+	s.hold()
+	return s
+}
+
+// now is the instant on the core's clock. It begins one millisecond before the
+// trace does: whatever is requested then is older than every job.
+func (s *simulation) now() actor.Instant { return actor.Instant(s.at + 1) }
+
+func (s *simulation) tell(ev actor.Event) { s.batch = append(s.batch, ev) }
+
+func (s *simulation) note(f Fact) {
+	if s.audit != nil {
+		s.audit.Observe(f)
+	}
+}
+
+// completions ends the jobs whose time is over.
+func (s *simulation) completions() {
+	for len(s.running) > 0 && s.running[0].endMS == s.at {
+		c := heap.Pop(&s.running).(completion)
+		slot := s.trace.Slots[c.slot].ID
+		s.note(Fact{Kind: SlotFreed, Job: s.trace.Jobs[c.job].ID, Slot: slot})
+		s.note(Fact{Kind: JobEnded, Job: s.trace.Jobs[c.job].ID})
+		s.tell(s.seats.leave(c.slot))
+	}
+}
+
+func (s *simulation) slotEvents(events []SlotEvent) {
+	for _, e := range events {
+		i := s.seats.index(e.Slot)
+		if e.Kind == Drain {
+			s.note(Fact{Kind: SlotDrained, Slot: e.Slot})
+			s.tell(s.seats.withdraw(i))
+			continue
+		}
+		s.note(Fact{Kind: SlotRegistered, Slot: e.Slot, Types: s.trace.Slots[i].Types})
+		s.batch = append(s.batch, s.seats.register(i)...)
+	}
+}
+
+func (s *simulation) arrivals(jobs []Job) {
+	notify := false
+	for i := range jobs {
+		j := &jobs[i]
+		s.note(Fact{Kind: JobSubmitted, Job: j.ID, Types: []string{j.Type}})
+		id := s.jobID(s.arrived)
+		s.arrived++
+		if j.Mode == dispatcherd.OnDemand {
+			s.tell(actor.Requested{Job: id, Type: j.Type, Priority: j.Priority, Wait: true})
+			continue
+		}
+		s.table.insert(j.Type, j.Priority, dispatcherd.Key{RunAt: int64(s.now()) * 1000, ID: id})
+		notify = true
+	}
+	if notify {
+		s.tell(actor.Notified{})
+	}
+}
+
+// jobID is the name of a job, given by its index, in the core.
+func (s *simulation) jobID(job int) dispatcherd.JobID {
+	id := dispatcherd.JobID(job + 1 + s.seats.count)
+	if s.trace.Jobs[job].Mode == dispatcherd.OnDemand {
+		return -id
+	}
+	return id
+}
+
+// hold tells the core what has happened without letting it decide, and answers
+// its questions until it has none, so that it knows everything there is to know.
+func (s *simulation) hold() {
+	for len(s.batch) > 0 {
+		ev := actor.Together{Events: s.batch, Hold: true}
+		s.batch = nil
+		s.step(ev)
+	}
+}
+
+// decide lets the core place until the instant has nothing more to give.
+func (s *simulation) decide() {
+	s.hold()
+	s.step(actor.Tick{})
+	for len(s.batch) > 0 {
+		ev := actor.Together{Events: s.batch}
+		s.batch = nil
+		s.step(ev)
+	}
+	s.record()
+}
+
+func (s *simulation) step(ev actor.Event) {
+	s.fx = s.core.Step(s.now(), ev, s.fx[:0])
+	for i := range s.fx {
+		s.perform(&s.fx[i])
+	}
+}
+
+// perform carries out an effect; answers are told in the next step.
+func (s *simulation) perform(fx *actor.Effect) {
+	switch fx.Kind {
+	case actor.Fetch:
+		s.tell(actor.Fetched{Request: fx.Fetch, Result: s.table.fetch(fx.Fetch, int64(s.now())*1000)})
+	case actor.Claim:
+		s.tell(actor.Claimed{Request: fx.Claim, Result: s.table.claim(fx.Claim)})
+	case actor.Finish:
+		s.tell(actor.Finished{Request: fx.Finish})
+	case actor.Bell:
+		s.tell(actor.BellSet{Armed: fx.Armed})
+	case actor.Send:
+		s.start(fx)
+	case actor.Started, actor.Answer:
+	default:
+		s.fail("the core asked for %s of job %d: %s", fx.Kind, fx.Job, fx.Reason)
+	}
+}
+
+func (s *simulation) fail(format string, args ...any) {
+	if s.broken == nil {
+		s.broken = fmt.Errorf(format, args...)
+	}
+}
+
+// start takes note of a job that begins.
+func (s *simulation) start(fx *actor.Effect) {
+	slot := s.seats.slotOf(fx.Slot)
+	job := int(max(fx.Job, -fx.Job)) - 1 - s.seats.count
+	if steward := job < 0; steward {
+		if int64(fx.Slot) != -int64(fx.Job) {
+			s.fail("the steward %d was placed on slot %d", fx.Job, fx.Slot)
+		}
+		return
+	}
+	s.started = append(s.started, decision{job: job, slot: slot, score: fx.Why.Terms.Total()})
+	heap.Push(&s.running, completion{endMS: s.at + s.trace.Jobs[job].DurationMS, job: job, slot: slot})
+	s.seats.sit(slot, fx)
+}
+
+// record keeps the placements of this instant in the order in which they were
+// decided. Claims are answered together, so the order of the effects is
+// another one.
+func (s *simulation) record() {
+	slices.SortFunc(s.started, func(a, b decision) int {
+		return cmp.Or(cmp.Compare(b.score, a.score), cmp.Compare(a.job, b.job))
+	})
+	for _, d := range s.started {
+		p := Placement{Job: s.trace.Jobs[d.job].ID, StartMS: s.at, Slot: s.trace.Slots[d.slot].ID}
+		s.placed = append(s.placed, p)
+		s.note(Fact{Kind: JobPlaced, Job: p.Job, Slot: p.Slot})
+	}
+	s.started = s.started[:0]
+}
+
+// completion is the end of a running job. The heap's first is the earliest;
+// among equals the order is fixed by the job.
+type completion struct {
+	endMS int64
+	job   int
+	slot  int
+}
+
+type completions []completion
+
+func (c completions) Len() int { return len(c) }
+func (c completions) Less(i, k int) bool {
+	return c[i].endMS < c[k].endMS || c[i].endMS == c[k].endMS && c[i].job < c[k].job
+}
+func (c completions) Swap(i, k int) { c[i], c[k] = c[k], c[i] }
+func (c *completions) Push(x any)   { *c = append(*c, x.(completion)) }
+func (c *completions) Pop() any {
+	old := *c
+	x := old[len(old)-1]
+	*c = old[:len(old)-1]
+	return x
+}
+
+func countWhile[T any](list []T, holds func(T) bool) int {
+	if n := slices.IndexFunc(list, func(x T) bool { return !holds(x) }); n >= 0 {
+		return n
+	}
+	return len(list)
+}
