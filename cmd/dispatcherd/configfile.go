@@ -93,7 +93,7 @@ func flagForm(value any) (string, error) {
 		var items []string
 		for _, item := range v {
 			if _, nested := item.([]any); nested {
-				return "", fmt.Errorf("a list inside a list means nothing here")
+				return "", errors.New("a list inside a list means nothing here")
 			}
 			s, err := flagForm(item)
 			if err != nil {

@@ -61,7 +61,7 @@ func (a *app) exitCode(ctx context.Context, err error) int {
 // requests now.
 func unreachable(err error) bool {
 	var connect *pgconn.ConnectError
-	var network net.Error
+	var network *net.OpError
 	if errors.As(err, &connect) || errors.As(err, &network) {
 		return true
 	}

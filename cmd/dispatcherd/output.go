@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -22,7 +23,7 @@ func (f *format) Set(s string) error {
 		f.json = s == "json"
 		return nil
 	}
-	return fmt.Errorf("it must be table or json")
+	return errors.New("it must be table or json")
 }
 
 // String returns the name that Set takes.

@@ -88,6 +88,14 @@ func (a *app) group(use, short string, children ...*cobra.Command) *cobra.Comman
 	return cmd
 }
 
+// noArguments is for commands that take flags only.
+func noArguments(cmd *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return fmt.Errorf("%q takes no arguments, but got %q", cmd.CommandPath(), args[0])
+	}
+	return nil
+}
+
 // finish goes over the complete tree: it notes when a RunE is reached, and
 // tells in every setting's help by which variable it can be set.
 func (a *app) finish(cmd *cobra.Command) {

@@ -60,7 +60,7 @@ func (v buildVersion) String() string {
 
 func (a *app) versionCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "version", Short: "Print the version", Args: cobra.NoArgs,
+		Use: "version", Short: "Print the version", Args: noArguments,
 		Example: "  dispatcherd version\n  dispatcherd version -o json",
 		RunE: func(*cobra.Command, []string) error {
 			if a.format.json {

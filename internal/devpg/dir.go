@@ -146,7 +146,7 @@ func lockDir(dir string) (*os.File, error) {
 	if err == nil {
 		return f, writeLock(f, filepath.Join(dir, "run"))
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }() // only read from here on
 	if !errors.Is(err, syscall.EWOULDBLOCK) {
 		return nil, fmt.Errorf("locking %s: %w", f.Name(), err)
 	}

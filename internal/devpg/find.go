@@ -70,13 +70,13 @@ func installs(dirs []string) []Install {
 	var found []Install
 	seen := map[string]bool{}
 	for _, dir := range dirs {
-		real, err := filepath.EvalSymlinks(filepath.Join(dir, "postgres"))
-		if err != nil || seen[real] {
+		target, err := filepath.EvalSymlinks(filepath.Join(dir, "postgres"))
+		if err != nil || seen[target] {
 			continue
 		}
-		seen[real] = true
+		seen[target] = true
 		// Some packages link only postgres into $PATH; initdb lies beside the real file.
-		for _, d := range []string{dir, filepath.Dir(real)} {
+		for _, d := range []string{dir, filepath.Dir(target)} {
 			if _, err := os.Stat(filepath.Join(d, "initdb")); err != nil {
 				continue
 			}

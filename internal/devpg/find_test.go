@@ -3,6 +3,7 @@ package devpg
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -27,9 +28,9 @@ func TestTheNewestInstallationComesFirst(t *testing.T) {
 }
 
 func TestALinkToPostgresAloneLeadsToItsFolder(t *testing.T) {
-	real, bin := fakeInstall(t, "16.2"), t.TempDir()
-	require.NoError(t, os.Symlink(filepath.Join(real, "postgres"), filepath.Join(bin, "postgres")))
-	require.Equal(t, []Install{{real, 16}}, installs([]string{bin}))
+	home, bin := fakeInstall(t, "16.2"), t.TempDir()
+	require.NoError(t, os.Symlink(filepath.Join(home, "postgres"), filepath.Join(bin, "postgres")))
+	require.Equal(t, []Install{{home, 16}}, installs([]string{bin}))
 }
 
 func TestTheRealInstallationIsFound(t *testing.T) {
@@ -41,14 +42,7 @@ func TestTheRealInstallationIsFound(t *testing.T) {
 
 func TestAMissingPostgresIsAnsweredWithOneCommand(t *testing.T) {
 	tools := func(names ...string) func(string) bool {
-		return func(n string) bool {
-			for _, have := range names {
-				if n == have {
-					return true
-				}
-			}
-			return false
-		}
+		return func(name string) bool { return slices.Contains(names, name) }
 	}
 	for _, c := range []struct {
 		goos string

@@ -196,7 +196,7 @@ func TestRootIsToldWhenTheServersUserCannotGetIn(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(closed) })
 	o := owner{uid: 12345, gid: 12345, name: "user nobody", drop: true}
-	require.EqualError(t, o.canReach(filepath.Join(closed)), "the private Postgres runs as user nobody, who may not enter "+
+	require.EqualError(t, o.canReach(closed), "the private Postgres runs as user nobody, who may not enter "+
 		closed+": choose a directory elsewhere, such as /var/lib/dispatcherd")
 	require.NoError(t, o.canReach("/tmp"))
 	o.drop = false

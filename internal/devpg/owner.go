@@ -1,6 +1,7 @@
 package devpg
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/user"
@@ -38,7 +39,7 @@ func chooseOwner(data string) (owner, error) {
 			return owner{uid: uint32(uid), gid: uint32(gid), name: "user " + name, drop: true}, nil
 		}
 	}
-	return owner{}, fmt.Errorf("Postgres refuses to run as root, and this machine has neither a user postgres nor nobody: " +
+	return owner{}, errors.New("running as root: Postgres refuses that, and this machine has neither a user postgres nor nobody: " +
 		"add one, or run as another user")
 }
 

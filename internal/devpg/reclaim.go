@@ -41,7 +41,7 @@ func postmasterOf(data string) int {
 	if err != nil {
 		return 0
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }() // only read
 	line, _ := bufio.NewReader(f).ReadString('\n')
 	pid, err := strconv.Atoi(strings.TrimSpace(strings.TrimPrefix(strings.TrimSpace(line), "-")))
 	if err != nil || pid <= 1 || !runsIn(pid, data) {

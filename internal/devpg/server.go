@@ -54,7 +54,6 @@ type Server struct {
 	process *os.Process
 	guard   io.Closer     // ends the watchdog, if there is one
 	done    chan struct{} // closed when the postmaster has exited and was reaped
-	exit    error         // how it exited; set before done is closed
 
 	stop    sync.Once
 	stopErr error
@@ -81,7 +80,8 @@ func Start(ctx context.Context, o Options) (_ *Server, err error) {
 	if err := s.openDir(o.Dir); err != nil {
 		return nil, err
 	}
-	if s.install, err = chooseInstall(o.Install, s.data()); err != nil {
+	s.install, err = chooseInstall(o.Install, s.data()) //nolint:contextcheck // asking binaries for their version has its own, short limit
+	if err != nil {
 		return nil, err
 	}
 	if err := reclaim(ctx, s.data()); err != nil {
@@ -114,7 +114,9 @@ func (s *Server) launch(ctx context.Context, o Options) error {
 		if err == nil {
 			return nil
 		}
-		s.halt()
+		if err := s.halt(); err != nil {
+			return err
+		}
 		if ctx.Err() != nil || !strings.Contains(s.tail.String(), "is still in use") {
 			return fmt.Errorf("starting Postgres %d in %s: %w%s", s.install.Version, s.dir, err, s.tail.quote())
 		}
@@ -147,7 +149,7 @@ func (s *Server) spawn(o Options) error {
 		if err != nil {
 			return
 		}
-		s.exit = cmd.Wait()
+		_ = cmd.Wait() // how it ended is in the log
 		close(done)
 	}()
 	if err := <-started; err != nil {
@@ -163,6 +165,8 @@ func (s *Server) spawn(o Options) error {
 	return err
 }
 
+var errExited = errors.New("it exited")
+
 // ready returns nil once the server answers a query, or an error when it exits
 // or the context ends first.
 func (s *Server) ready(ctx context.Context) error {
@@ -173,7 +177,7 @@ func (s *Server) ready(ctx context.Context) error {
 		}
 		select {
 		case <-s.done:
-			return fmt.Errorf("it exited: %v", s.exit)
+			return errExited
 		case <-ctx.Done():
 			return fmt.Errorf("it does not answer yet: %w (last: %w)", context.Cause(ctx), last)
 		case <-time.After(pause):

@@ -1,0 +1,77 @@
+# `make` prints what there is. Variables go behind the target: make demo TRACE=dir SPEED=60
+
+SHELL := /bin/bash -o pipefail
+.DEFAULT_GOAL := help
+
+VERSION   ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+BUILDVCS  := $(shell git rev-parse HEAD >/dev/null 2>&1 && echo auto || echo false)
+TESTFLAGS ?=
+FUZZTIME  ?= 30s
+BENCHTIME ?= 1s
+BENCH     ?= .
+
+# Packages without goroutines: the race detector would find nothing there and
+# slow their many random runs down tenfold.
+SEQUENTIAL := . ./scoring/... ./slotindex/... ./internal/trace/... ./internal/lint/...
+# Packages that do no I/O: what is not covered there has no excuse.
+PURE       := ./scoring ./slotindex ./actor
+COVERAGE   := 95
+
+.PHONY: help
+help: ## Print this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: deps
+deps: ## Install what is missing (Postgres, Python 3, C compiler), or print the line that does
+	@tools/deps.sh
+
+.PHONY: build
+build: ## Build the program into bin/
+	CGO_ENABLED=0 go build -trimpath -buildvcs=$(BUILDVCS) -ldflags '-s -w -X main.version=$(VERSION)' -o bin/ ./cmd/dispatcherd
+
+.PHONY: demo
+demo: deps build ## Watch four worker processes empty a table; TRACE=DIR SPEED=N replays a workload of yours
+	bin/dispatcherd trace $(if $(TRACE),replay '$(TRACE)',demo) $(if $(SPEED),--speed $(SPEED))
+
+.PHONY: test
+test: deps ## Run every test, with the race detector where there are goroutines (TESTFLAGS=-v …)
+	go test -count=1 $(TESTFLAGS) $(SEQUENTIAL)
+	go test -count=1 -race -timeout 9m $(TESTFLAGS) $$(go list ./... | grep -vxF "$$(go list $(SEQUENTIAL))")
+
+.PHONY: lint
+lint: bin/golangci-lint ## Check format, vet (macOS too), golangci-lint and the rules of the architecture
+	@unformatted=$$(gofmt -l $$(git ls-files -co --exclude-standard '*.go')); \
+	if [ -n "$$unformatted" ]; then echo "gofmt would change:"; echo "$$unformatted"; exit 1; fi
+	go vet ./...
+	GOOS=darwin go vet ./...
+	bin/golangci-lint run ./...
+	go test -count=1 ./internal/lint/...
+
+# Built from source through the module proxy, at the version in tools/go.mod.
+bin/golangci-lint: tools/go.mod tools/go.sum
+	cd tools && go build -o ../bin/golangci-lint github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+
+.PHONY: bench
+bench: deps ## Run the benchmarks (BENCH=regexp BENCHTIME=1s)
+	go test -run '^$$' -bench '$(BENCH)' -benchtime $(BENCHTIME) -benchmem ./...
+
+.PHONY: cover
+cover: ## Check that the pure packages have at least 95 % of their statements covered
+	@mkdir -p coverage
+	@for p in $(PURE); do \
+		go test -count=1 -coverprofile coverage/profile $$p >coverage/log || { cat coverage/log; exit 1; }; \
+		go tool cover -func coverage/profile | awk -v p=$$p -v want=$(COVERAGE) \
+			'/^total:/{sub("%","",$$3); print p, $$3 "%"; if ($$3+0 < want) {print p " is below " want " %"; exit 1}}' || exit 1; \
+	done
+
+.PHONY: fuzz
+fuzz: ## Fuzz every target for FUZZTIME (30s each)
+	@for p in $$(go list ./...); do \
+		for f in $$(go test -list '^Fuzz' $$p | grep '^Fuzz'); do \
+			echo "$$p $$f"; go test -run '^$$' -fuzz "^$$f\$$" -fuzztime $(FUZZTIME) $$p || exit 1; \
+		done; \
+	done
+
+.PHONY: clean
+clean: ## Remove what make has built
+	rm -rf bin coverage

@@ -1,0 +1,72 @@
+package main
+
+import (
+	"bytes"
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+	"github.com/stretchr/testify/require"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+// invocation is one run of the program in a test.
+type invocation struct {
+	args  []string
+	stdin string
+	env   map[string]string
+	extra func(*app) *cobra.Command // a further command below the root
+}
+
+// outcome is what the program left behind.
+type outcome struct {
+	code     int
+	out, err string
+}
+
+// runs carries the invocation out in process. The environment is only what the
+// invocation says, apart from what pgx reads by itself.
+func (i invocation) runs(t *testing.T) outcome {
+	t.Helper()
+	var out, errs bytes.Buffer
+	a := &app{
+		in: strings.NewReader(i.stdin), out: &out, err: &errs,
+		env: func(name string) (string, bool) { v, ok := i.env[name]; return v, ok },
+	}
+	if i.extra != nil {
+		before := commands
+		commands = append(commands[:len(commands):len(commands)], i.extra)
+		defer func() { commands = before }()
+	}
+	args := append([]string{"--config", ""}, i.args...)
+	if strings.Contains(strings.Join(i.args, " "), "--config") {
+		args = i.args
+	}
+	code := a.run(t.Context(), args)
+	return outcome{code: code, out: out.String(), err: errs.String()}
+}
+
+// requireGolden compares text with a file below testdata.
+func requireGolden(t *testing.T, name, text string) {
+	t.Helper()
+	path := filepath.Join("testdata", name)
+	if *update {
+		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		require.NoError(t, os.WriteFile(path, []byte(text), 0o644))
+	}
+	want, err := os.ReadFile(path)
+	require.NoError(t, err)
+	require.Equal(t, string(want), text, "run the test with -update if the change is meant")
+}
+
+// configFileWith writes a configuration file.
+func configFileWith(t *testing.T, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "config.toml")
+	require.NoError(t, os.WriteFile(path, []byte(text), 0o644))
+	return path
+}

@@ -1,0 +1,196 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+)
+
+// probeCommand has a setting of each kind and prints nothing.
+func probeCommand(*app) *cobra.Command {
+	cmd := &cobra.Command{Use: "probe", RunE: func(*cobra.Command, []string) error { return nil }}
+	cmd.Flags().Int("probe-limit", 1, "")
+	cmd.Flags().Duration("probe-lease", time.Second, "")
+	cmd.Flags().Bool("probe-loud", false, "")
+	cmd.Flags().StringSlice("probe-types", nil, "")
+	cmd.Flags().Bool("probe-force", false, "")
+	onlyOnCommandLine(cmd.Flags(), "probe-force")
+	return cmd
+}
+
+// shown resolves the probe's settings and returns them by name.
+func shown(t *testing.T, i invocation) (map[string]shownSetting, outcome) {
+	t.Helper()
+	i.extra = probeCommand
+	i.args = append([]string{"config", "show", "probe", "-o", "json"}, i.args...)
+	got := i.runs(t)
+	var parsed struct{ Settings []shownSetting }
+	byName := map[string]shownSetting{}
+	if got.code == exitOK {
+		require.NoError(t, json.Unmarshal([]byte(got.out), &parsed))
+		for _, s := range parsed.Settings {
+			byName[s.Name] = s
+		}
+	}
+	return byName, got
+}
+
+func TestEnvironmentGoesBeforeFileGoesBeforeDefault(t *testing.T) {
+	file := configFileWith(t, "probe_limit = 3\n[probe]\nlease = '5s'\nloud = true\ntypes = ['pdf', 'a,b']\n")
+	got, _ := shown(t, invocation{
+		args: []string{"--config", file},
+		env:  map[string]string{"DISPATCHERD_PROBE_LIMIT": "2", "DISPATCHERD_PROBE_FORCE": "true"},
+	})
+	require.Equal(t, shownSetting{"probe-limit", "2", "environment DISPATCHERD_PROBE_LIMIT"}, got["probe-limit"])
+	require.Equal(t, shownSetting{"probe-lease", "5s", "file " + file}, got["probe-lease"])
+	require.Equal(t, shownSetting{"probe-loud", "true", "file " + file}, got["probe-loud"])
+	require.Equal(t, shownSetting{"probe-types", `[pdf,"a,b"]`, "file " + file}, got["probe-types"])
+	require.Equal(t, shownSetting{"config", file, "flag --config"}, got["config"])
+	require.Equal(t, shownSetting{"output", "json", "flag --output"}, got["output"])
+	require.Equal(t, "default", got["database-url"].Origin)
+	require.NotContains(t, got, "probe-force", "a flag of one invocation is no setting")
+}
+
+// TestTheStrongestSourceWins holds for every combination of the four sources.
+func TestTheStrongestSourceWins(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		given := map[string]bool{}
+		for _, source := range []string{"flag", "environment", "second variable", "file"} {
+			given[source] = rapid.Bool().Draw(rt, source)
+		}
+		args, env, text := []string{}, map[string]string{}, ""
+		if given["flag"] {
+			args = append(args, "--database-url", "host=flag")
+		}
+		if given["environment"] {
+			env["DISPATCHERD_DATABASE_URL"] = "host=environment"
+		}
+		if given["second variable"] {
+			env["DATABASE_URL"] = "host=second"
+		}
+		if given["file"] {
+			text = "database-url = 'host=file'"
+		}
+		file := configFileWith(t, text)
+		want := shownSetting{"database-url", "", "default"}
+		switch {
+		case given["flag"]:
+			want = shownSetting{"database-url", "host=flag", "flag --database-url"}
+		case given["environment"]:
+			want = shownSetting{"database-url", "host=environment", "environment DISPATCHERD_DATABASE_URL"}
+		case given["second variable"]:
+			want = shownSetting{"database-url", "host=second", "environment DATABASE_URL"}
+		case given["file"]:
+			want = shownSetting{"database-url", "host=file", "file " + file}
+		}
+		got, _ := shown(t, invocation{args: append(args, "--config", file), env: env})
+		require.Equal(rt, want, got["database-url"])
+	})
+}
+
+func TestBadSettingsNameTheirOriginAndTheNearestKnownKey(t *testing.T) {
+	cases := []struct{ file, env, want string }{
+		{"prob-limit = 3", "", `there is no setting "prob-limit"; the nearest one is "probe-limit"`},
+		{"[probe]\nleese = '5s'", "", `there is no setting "probe-leese"; the nearest one is "probe-lease"`},
+		{"probe-force = true", "", `there is no setting "probe-force"`},
+		{"config = 'x'", "", `there is no setting "config"`},
+		{"probe-limit = 'many'", "", `bad value "many" for probe-limit: strconv.ParseInt`},
+		{"probe-limit = 2026-01-02", "", `probe-limit: a toml.LocalDate means nothing here`},
+		{"probe-types = [['a']]", "", `probe-types: a list inside a list means nothing here`},
+		{"probe-limit = 1\nprobe_limit = 2", "", `probe-limit is given twice, in two spellings`},
+		{"probe-limit = ", "", `is not TOML (line 1, column 14)`},
+		{"", "soon", `environment DISPATCHERD_PROBE_LEASE: bad value "soon" for probe-lease: time: invalid duration "soon"`},
+	}
+	for _, c := range cases {
+		file := configFileWith(t, c.file)
+		env := map[string]string{}
+		if c.env != "" {
+			env["DISPATCHERD_PROBE_LEASE"] = c.env
+		}
+		_, got := shown(t, invocation{args: []string{"--config", file}, env: env})
+		require.Equal(t, exitUsage, got.code, c.want)
+		require.Contains(t, got.err, c.want)
+		if c.file != "" {
+			require.Contains(t, got.err, file)
+		}
+	}
+}
+
+func TestOneFileServesEveryCommand(t *testing.T) {
+	file := configFileWith(t, "probe-limit = 3")
+	got := invocation{args: []string{"version", "--config", file}, extra: probeCommand}.runs(t)
+	require.Equal(t, exitOK, got.code, "a setting of another command is no mistake: %s", got.err)
+}
+
+func TestAMissingFileIsAnErrorOnlyIfItWasNamed(t *testing.T) {
+	file, err := readConfig("/does/not/exist.toml", false)
+	require.NoError(t, err)
+	require.Empty(t, file.values)
+	_, err = readConfig("/does/not/exist.toml", true)
+	require.ErrorContains(t, err, "/does/not/exist.toml")
+}
+
+func TestARequiredFlagMayComeFromTheEnvironment(t *testing.T) {
+	needy := func(*app) *cobra.Command {
+		cmd := &cobra.Command{Use: "needy", RunE: func(*cobra.Command, []string) error { return nil }}
+		cmd.Flags().String("needed", "", "")
+		_ = cmd.MarkFlagRequired("needed")
+		return cmd
+	}
+	got := invocation{args: []string{"needy"}, extra: needy}.runs(t)
+	require.Equal(t, exitUsage, got.code)
+	require.Contains(t, got.err, `required flag(s) "needed" not set`)
+	got = invocation{args: []string{"needy"}, env: map[string]string{"DISPATCHERD_NEEDED": "x"}, extra: needy}.runs(t)
+	require.Equal(t, exitOK, got.code, got.err)
+}
+
+func TestSecretsOfAConnectionStringAreMasked(t *testing.T) {
+	for dsn, want := range map[string]string{
+		"":                                      "",
+		"postgres://u@h/d":                      "postgres://u@h/d",
+		"postgres://u:hunter2@h:5432/d?a=b":     "postgres://u:xxxxx@h:5432/d?a=b",
+		"postgresql://h/d?password=hunter2":     "postgresql://h/d?password=xxxxx",
+		"postgres://h/d?sslpassword=hunter2":    "postgres://h/d?sslpassword=xxxxx",
+		"postgres://u:hunter2%zz@h/d":           "postgres://(unreadable)",
+		"host=h password=hunter2 user=u":        "host=h password=xxxxx user=u",
+		`host=h PASSWORD = 'hun\' ter2' user=u`: "host=h PASSWORD = xxxxx user=u",
+		`password=hun\ ter2`:                    "password=xxxxx",
+		"sslpassword=hunter2":                   "sslpassword=xxxxx",
+	} {
+		require.Equal(t, want, maskDSN(dsn))
+	}
+	got, _ := shown(t, invocation{env: map[string]string{"DATABASE_URL": "postgres://u:hunter2@h/d"}})
+	require.Equal(t, "postgres://u:xxxxx@h/d", got["database-url"].Value)
+}
+
+func TestNoPasswordSurvivesMasking(t *testing.T) {
+	word := rapid.StringMatching(`[a-zA-Z0-9]{1,8}`)
+	rapid.Check(t, func(rt *rapid.T) {
+		secret := "S3CR" + word.Draw(rt, "secret")
+		dsn := rapid.SampledFrom([]string{
+			"postgres://%[2]s:%[1]s@h/d", "postgres://h/%[2]s?password=%[1]s", "user=%[2]s password=%[1]s",
+			"password='%[1]s' user=%[2]s", "password = %[1]s%[2]s", "postgres://h/d?user=%[2]s&sslpassword=%[1]s",
+		}).Draw(rt, "form")
+		dsn = fmt.Sprintf(dsn, secret, word.Draw(rt, "other"))
+		require.NotContains(rt, maskDSN(dsn), secret)
+	})
+}
+
+func TestEditsIsADistance(t *testing.T) {
+	word := rapid.StringMatching(`[ab-]{0,6}`)
+	rapid.Check(t, func(rt *rapid.T) {
+		a, b, c := word.Draw(rt, "a"), word.Draw(rt, "b"), word.Draw(rt, "c")
+		require.Equal(rt, a == b, edits(a, b) == 0)
+		require.Equal(rt, edits(a, b), edits(b, a))
+		require.LessOrEqual(rt, edits(a, c), edits(a, b)+edits(b, c))
+		require.LessOrEqual(rt, edits(a, b), max(len(a), len(b)))
+	})
+	require.Equal(t, 3, edits("kitten", "sitting"))
+	require.Equal(t, "worker-socket", nearest("worker-sokcet", strings.Fields("weight-age worker-socket worker-token")))
+}

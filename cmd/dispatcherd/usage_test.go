@@ -1,0 +1,144 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/spf13/cobra"
+	"github.com/stretchr/testify/require"
+
+	"github.com/dispatcherd/dispatcherd/internal/devpg"
+)
+
+func TestUsageErrorsSayWhatWasWrongAndExit2(t *testing.T) {
+	var report strings.Builder
+	for _, line := range []string{
+		"bogus",
+		"config shw",
+		"config show --no-such-flag",
+		"config show no-such-command",
+		"version -o yaml",
+		"version extra",
+		"version --config /does/not/exist",
+	} {
+		got := invocation{args: strings.Fields(line)}.runs(t)
+		require.Equal(t, exitUsage, got.code, line)
+		require.Empty(t, got.out, "%s: an error leaves the data stream alone", line)
+		fmt.Fprintf(&report, "$ dispatcherd %s\n%s\n", line, got.err)
+	}
+	requireGolden(t, "usage-errors.txt", report.String())
+}
+
+func TestHelpShowsTheExamplesFirst(t *testing.T) {
+	for _, line := range []string{"", "--help", "config", "help version", "config show -h"} {
+		got := invocation{args: strings.Fields(line)}.runs(t)
+		require.Equal(t, exitOK, got.code, line)
+		require.Empty(t, got.err, line)
+		usage := strings.Index(got.out, "Usage:")
+		require.Positive(t, usage, line)
+		if example := strings.Index(got.out, "Examples:"); example >= 0 {
+			require.Less(t, example, usage, line)
+		}
+	}
+}
+
+func TestEveryCommandThatDoesSomethingHasAnExampleAndAShortText(t *testing.T) {
+	var check func(*cobra.Command)
+	check = func(cmd *cobra.Command) {
+		require.NotEmpty(t, cmd.Short, cmd.CommandPath())
+		if !cmd.HasSubCommands() {
+			require.NotEmpty(t, cmd.Example, cmd.CommandPath())
+		}
+		for _, child := range cmd.Commands() {
+			check(child)
+		}
+	}
+	check((&app{}).root())
+}
+
+func TestVersionAsJSONHasASchemaVersion(t *testing.T) {
+	got := invocation{args: []string{"version", "-o", "json"}}.runs(t)
+	require.Equal(t, exitOK, got.code)
+	var parsed struct {
+		SchemaVersion int          `json:"schema_version"`
+		Version       buildVersion `json:"version"`
+	}
+	require.NoError(t, json.Unmarshal([]byte(got.out), &parsed))
+	require.Equal(t, schemaVersion, parsed.SchemaVersion)
+	require.NotEmpty(t, parsed.Version.Version)
+	require.Contains(t, invocation{args: []string{"version"}}.runs(t).out, "dispatcherd "+parsed.Version.Version)
+}
+
+func TestEachKindOfErrorHasItsExitCode(t *testing.T) {
+	refused := &pgconn.PgError{Code: "57P03", Message: "the database system is starting up"}
+	noTable := &pgconn.PgError{Code: "42P01", Message: `relation "dispatcherd.jobs" does not exist`}
+	cases := []struct {
+		name string
+		err  error
+		code int
+		says string
+	}{
+		{"coded", failure(exitNotFound, "job 7 does not exist"), exitNotFound, "dispatcherd: job 7 does not exist\n"},
+		{"wrapped", fmt.Errorf("listing: %w", failure(exitConflict, "busy")), exitConflict, "dispatcherd: listing: busy\n"},
+		{"data in use", &devpg.InUseError{Dir: "/d", PID: 7}, exitConflict, "in use by process 7"},
+		{"no Postgres", devpg.ErrMissing, exitUnavailable, "no usable Postgres"},
+		{"not up yet", refused, exitUnavailable, "check that Postgres runs"},
+		{"no schema", noTable, exitUnavailable, "dispatcherd migrate up"},
+		{"anything else", errors.New("a bug"), exitInternal, "dispatcherd: a bug\n"},
+	}
+	for _, c := range cases {
+		fails := func(*app) *cobra.Command {
+			return &cobra.Command{Use: "fail", RunE: func(*cobra.Command, []string) error { return c.err }}
+		}
+		got := invocation{args: []string{"fail"}, extra: fails}.runs(t)
+		require.Equal(t, c.code, got.code, c.name)
+		require.Contains(t, got.err, c.says, c.name)
+		require.NotContains(t, got.err, "--help", "%s: the command line was right", c.name)
+	}
+}
+
+func TestASignalBeforeTheEndHasItsOwnExitCode(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	a := &app{running: true}
+	require.Equal(t, exitInternal, a.exitCode(ctx, context.Canceled), "nobody asked to stop")
+	cancel()
+	require.Equal(t, exitInterrupted, a.exitCode(ctx, fmt.Errorf("inserting: %w", context.Canceled)))
+}
+
+func TestAnUnreachableDatabaseExits5WithoutGivingThePasswordAway(t *testing.T) {
+	asks := func(a *app) *cobra.Command {
+		return &cobra.Command{Use: "ask", RunE: func(cmd *cobra.Command, _ []string) error {
+			pool, err := a.connect(cmd.Context())
+			if err == nil {
+				pool.Close()
+			}
+			return err
+		}}
+	}
+	got := invocation{args: []string{"ask", "--database-url", "postgres://me:hunter2@/x?host=/does/not/exist"}, extra: asks}.runs(t)
+	require.Equal(t, exitUnavailable, got.code)
+	require.Contains(t, got.err, "check that Postgres runs")
+	require.NotContains(t, got.err, "hunter2")
+
+	got = invocation{args: []string{"ask"}, env: map[string]string{"DATABASE_URL": "postgres://me:hunter2@h:port/x"}, extra: asks}.runs(t)
+	require.Equal(t, exitUsage, got.code)
+	require.Contains(t, got.err, "database-url (environment DATABASE_URL)")
+	require.NotContains(t, got.err, "hunter2")
+
+	got = invocation{args: []string{"ask"}, extra: asks}.runs(t)
+	require.Equal(t, exitUsage, got.code)
+	require.Contains(t, got.err, "no database is named: give --database-url")
+}
+
+func TestTablesKeepTheirShapeWhateverTheCellsHold(t *testing.T) {
+	var b strings.Builder
+	require.NoError(t, writeTable(&b, []string{"id", "error"}, [][]string{
+		{"1", "two\nlines\x1b[31m"}, {"22", ""}, {"333", "plain"},
+	}))
+	require.Equal(t, "ID   ERROR\n1    two lines [31m\n22   -\n333  plain\n", b.String())
+}
