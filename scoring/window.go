@@ -7,10 +7,10 @@ import (
 )
 
 // Window returns the overtaking window W: a job that arrives W or more after
-// another job never goes before it, as long as that other job could run too.
-// It is rounded up to a millisecond. bounded is false when there is none: the
-// on-demand extra has no cap, or W would exceed MaxAge, after which ages no
-// longer tell jobs apart.
+// another job never goes before it, as long as that other job could run too
+// and is no older than MaxAge. It is rounded up to a millisecond. bounded is
+// false when there is none: the on-demand extra has no cap, or W would exceed
+// MaxAge, after which ages no longer tell jobs apart.
 //
 // Proof. Let j have arrived d ≥ W before k, both waiting. Ageing is the same
 // for both, so k lacks Ageing·d points of age. All k can have instead is the

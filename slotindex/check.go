@@ -2,6 +2,7 @@ package slotindex
 
 import (
 	"fmt"
+	"math"
 	"math/bits"
 	"slices"
 
@@ -59,16 +60,16 @@ func (x *Index) checkClass(id classID, registered, members int) error {
 		return fmt.Errorf("%d slots registered, %d counted, %d types", registered, c.slots, len(c.types))
 	}
 	found, freeFound := 0, 0
-	head, last := noHead, dispatcherd.SlotID(-1<<63)
+	head, last := noHead, dispatcherd.SlotID(math.MinInt64)
 	for rank, blockID := range c.order {
 		b := &x.blocks[blockID]
-		if b.n < 1 || int(b.rank) != rank || b.free>>b.n != 0 || x.bit(c.bitmap, rank) != (b.free != 0) {
+		if b.n < 1 || int(b.rank) != rank || b.free>>b.n != 0 || bit(c.bitmap, rank) != (b.free != 0) {
 			return fmt.Errorf("block %d at rank %d says rank %d, n %d, free %b; class says %b", blockID, rank, b.rank, b.n, b.free, c.bitmap)
 		}
 		for i, r := range b.refs[:b.n] {
 			s := &x.slots[r]
 			isFree := b.free>>i&1 == 1
-			if s.id <= last && found > 0 || s.class != id || isFree != (s.state == free) {
+			if s.id <= last || s.class != id || isFree != (s.state == free) {
 				return fmt.Errorf("slot %d (ref %d) of class %d, %v, comes after %d with free %v", s.id, r, s.class, s.state, last, isFree)
 			}
 			if isFree && head == noHead {
@@ -108,14 +109,14 @@ func (x *Index) checkType(t TypeID, capacity int) error {
 		if i > 0 && ty.classes[i-1].size > m.size || len(c.types) != int(m.size) {
 			return fmt.Errorf("class %d of size %d stands at %d as %d", m.class, len(c.types), i, m.size)
 		}
-		if c.types[m.nth] != t || int(c.at[m.nth]) != i || x.bit(ty.bitmap, i) != (c.free > 0) {
-			return fmt.Errorf("class %d at %d: type %d, says it is at %d, bit %v for %d free", m.class, i, c.types[m.nth], c.at[m.nth], x.bit(ty.bitmap, i), c.free)
+		if c.types[m.nth] != t || int(c.at[m.nth]) != i || bit(ty.bitmap, i) != (c.free > 0) {
+			return fmt.Errorf("class %d at %d: type %d, says it is at %d, bit %v for %d free", m.class, i, c.types[m.nth], c.at[m.nth], bit(ty.bitmap, i), c.free)
 		}
 	}
 	return nil
 }
 
-func (x *Index) bit(bitmap []uint64, i int) bool { return bitmap[i/64]>>(i%64)&1 == 1 }
+func bit(bitmap []uint64, i int) bool { return bitmap[i/64]>>(i%64)&1 == 1 }
 
 func onesCount(bitmap []uint64) int {
 	n := 0

@@ -1,0 +1,147 @@
+package scoring
+
+import (
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/dispatcherd/dispatcherd"
+	"github.com/stretchr/testify/require"
+)
+
+func TestTheDefaultWindowIs1439Point25Seconds(t *testing.T) {
+	// (1024·10 + 4096 + 32·256 + 500) / 16 = 23028 / 16
+	window, bounded := Default().Window()
+	require.True(t, bounded)
+	require.Equal(t, 1439*time.Second+250*time.Millisecond, window)
+}
+
+func TestTheWindowIsRoundedUp(t *testing.T) {
+	window, bounded := Weights{Ageing: 3, OnDemand: 1}.Window()
+	require.True(t, bounded)
+	require.Equal(t, 334*time.Millisecond, window)
+}
+
+func TestWithoutCapThereIsNoWindow(t *testing.T) {
+	w := Default()
+	w.OnDemandCap = NoCap
+	_, bounded := w.Window()
+	require.False(t, bounded)
+	w.OnDemandAgeing = 0
+	_, bounded = w.Window()
+	require.True(t, bounded, "without extra ageing there is nothing to cap")
+}
+
+func TestAWindowBeyondMaxAgeIsNone(t *testing.T) {
+	w := Default()
+	w.OnDemandAgeing, w.OnDemandCap = maxSlope, MaxAge
+	_, bounded := w.Window()
+	require.False(t, bounded)
+	_, bounded = extreme().Window()
+	require.False(t, bounded)
+}
+
+// The claim of Window against jobs and weights drawn at random, with
+// capacities that change from one instant to the next.
+func TestNothingThatArrivesAWindowLaterPasses(t *testing.T) {
+	rng := rand.New(rand.NewPCG(11, 1))
+	for range 100_000 {
+		w := randomWeights(rng)
+		window, bounded := w.Window()
+		if !bounded {
+			continue
+		}
+		older, younger := randomJob(rng), randomJob(rng)
+		younger.ArrivalMS = older.ArrivalMS + window.Milliseconds() + rng.Int64N(100)
+		for range 5 {
+			older.Capacity, younger.Capacity = 1+rng.IntN(9), 1+rng.IntN(9)
+			now := younger.ArrivalMS + rng.Int64N(20_000)
+			require.False(t, w.ahead(younger, older, now), "%+v: %+v passes %+v at %d", w, younger, older, now)
+		}
+	}
+}
+
+// The bound is not only safe but tight: one millisecond less and the most
+// urgent of all jobs gets level with the least urgent, or past it.
+func TestTheWindowIsTight(t *testing.T) {
+	w := Default()
+	window, _ := w.Window()
+	least := Job{Mode: dispatcherd.Queued, Capacity: 501}
+	most := Job{Mode: dispatcherd.OnDemand, Priority: dispatcherd.MaxPriority, Capacity: 1, ArrivalMS: window.Milliseconds()}
+	_, passes := w.Overtakes(most, least)
+	require.False(t, passes)
+	most.ArrivalMS--
+	at, passes := w.Overtakes(most, least)
+	require.True(t, passes)
+	require.Equal(t, most.ArrivalMS+256_000, at, "when the extra has reached its cap")
+}
+
+// bruteOvertakes tries every millisecond.
+func bruteOvertakes(w Weights, a, b Job, horizon int64) (int64, bool) {
+	at, ok := int64(0), false
+	for now := max(a.ArrivalMS, b.ArrivalMS); now <= horizon; now++ {
+		switch ahead := w.ahead(a, b, now); {
+		case ahead && !ok:
+			at, ok = now, true
+		case !ahead:
+			ok = false
+		}
+	}
+	if !ok {
+		return 0, false
+	}
+	return at, ok
+}
+
+func TestOvertakesEqualsTryingEveryMillisecond(t *testing.T) {
+	rng := rand.New(rand.NewPCG(12, 1))
+	found, never, later := 0, 0, 0
+	for range 3_000 {
+		w := randomWeights(rng)
+		a, b := randomJob(rng), randomJob(rng)
+		if rng.IntN(4) == 0 {
+			b.ArrivalMS = a.ArrivalMS
+		}
+		if rng.IntN(2) == 0 { // a pair that often crosses while both wait
+			a.Mode, b.Mode, b.Priority = dispatcherd.OnDemand, dispatcherd.Queued, a.Priority+2
+		}
+		// Differences of at most 10·7 + 9 + 9 + 20 points, 4 s of cap and arrivals
+		// 5 s apart, at 1/s or more: all is settled long before.
+		const horizon = 130_000
+		want, wantOK := bruteOvertakes(w, a, b, horizon)
+		got, ok := w.Overtakes(a, b)
+		require.Equal(t, wantOK, ok, "%+v %+v %+v", w, a, b)
+		require.Equal(t, want, got, "%+v %+v %+v", w, a, b)
+		switch {
+		case !ok:
+			never++
+		case got > max(a.ArrivalMS, b.ArrivalMS):
+			later++
+		default:
+			found++
+		}
+	}
+	require.Greater(t, min(found, never, later), 150, "all outcomes occur: %d at once, %d later, %d never", found, later, never)
+}
+
+func TestJobsMoreThanMaxAgeApartAreNotCompared(t *testing.T) {
+	_, ok := Default().Overtakes(queued(0, 0), queued(10, MaxAge+time.Second))
+	require.False(t, ok)
+}
+
+func TestOfTwoEqualJobsNeitherOvertakes(t *testing.T) {
+	_, ok := Default().Overtakes(queued(3, time.Second), queued(3, time.Second))
+	require.False(t, ok)
+}
+
+func TestTwoOnDemandRequestsOfDifferentPriorityMayCrossOnceTheCapBends(t *testing.T) {
+	// Both gain 48/s, so the younger one stays 200·48 − 4·1024 = 5504 points behind. At 256 s the cap bends the
+	// line of the older one; the younger one makes up 32/s and is level 172 s later.
+	older, younger := onDemand(1, 0), onDemand(5, 200*time.Second)
+	at, ok := Default().Overtakes(younger, older)
+	require.True(t, ok)
+	require.EqualValues(t, 428_001, at)
+	// With 6400 points, 200 s of it, all that can be made up is made up.
+	_, ok = Default().Overtakes(onDemand(4, 200*time.Second), older)
+	require.False(t, ok)
+}

@@ -1,0 +1,44 @@
+package slotindex
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// A check that cannot fail is worth nothing: every kind of damage must be seen.
+func TestCheckSeesEveryKindOfDamage(t *testing.T) {
+	for name, damage := range map[string]func(x *Index){
+		"live count":           func(x *Index) { x.live++ },
+		"free count":           func(x *Index) { x.free-- },
+		"slot position":        func(x *Index) { x.slots[0].at++ },
+		"slot state":           func(x *Index) { x.slots[0].state = taken; x.free-- },
+		"slot order":           func(x *Index) { x.slots[1].id = 0 },
+		"slots of a class":     func(x *Index) { x.classes[0].slots++ },
+		"free of a class":      func(x *Index) { x.classes[0].free++ },
+		"head of a class":      func(x *Index) { x.classes[0].head++ },
+		"slot of the head":     func(x *Index) { x.classes[0].headRef = 1 },
+		"bitmap of a class":    func(x *Index) { x.classes[0].bitmap[0] = 0 },
+		"stray bit of a class": func(x *Index) { x.classes[0].bitmap[0] |= 2 },
+		"first word":           func(x *Index) { x.classes[0].low = 1 },
+		"free bit of a block":  func(x *Index) { x.blocks[0].free &^= 2 },
+		"rank of a block":      func(x *Index) { x.blocks[0].rank++ },
+		"capacity":             func(x *Index) { x.types[0].capacity-- },
+		"open classes":         func(x *Index) { x.types[0].open++ },
+		"bitmap of a type":     func(x *Index) { x.types[0].bitmap[0] = 2; x.types[0].open = 1 },
+		"order of classes":     func(x *Index) { c := x.types[0].classes; c[0], c[1] = c[1], c[0] },
+		"position of a class":  func(x *Index) { x.classes[0].at[0]++ },
+		"name of a type":       func(x *Index) { x.byName["a"] = 1 },
+		"forgotten type":       func(x *Index) { x.types[0].name = "" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			x := New()
+			x.Add(1, []string{"a"})
+			x.Add(2, []string{"a"})
+			x.Add(3, []string{"a", "b"})
+			require.NoError(t, x.Check())
+			damage(x)
+			require.Error(t, x.Check())
+		})
+	}
+}

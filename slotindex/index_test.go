@@ -1,0 +1,236 @@
+package slotindex
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/dispatcherd/dispatcherd"
+	"github.com/stretchr/testify/require"
+)
+
+// take takes a slot for a type and returns its id, 0 if none is free.
+func take(t *testing.T, x *Index, name string) dispatcherd.SlotID {
+	t.Helper()
+	typ, known := x.Lookup(name)
+	if !known {
+		return 0
+	}
+	r, ok := x.Take(typ)
+	require.NoError(t, x.Check())
+	if !ok {
+		return 0
+	}
+	return x.SlotID(r)
+}
+
+// The example of article 1: slots A, B and C, and a pdf job.
+func TestAPDFJobTakesSlotAAndLeavesBAndCForExcelAndIndex(t *testing.T) {
+	const a, b, c = 3, 2, 1 // ids against the wanted order, so that they cannot explain it
+	x := New()
+	x.Add(c, []string{"excel", "index", "pdf"})
+	x.Add(b, []string{"excel", "pdf"})
+	x.Add(a, []string{"pdf"})
+	require.EqualValues(t, a, take(t, x, "pdf"))
+	require.EqualValues(t, b, take(t, x, "excel"))
+	require.EqualValues(t, c, take(t, x, "index"))
+	require.Zero(t, take(t, x, "pdf"))
+}
+
+// The bad choice of article 1: the versatile slot must be left for type C.
+func TestTheVersatileSlotIsLeftForTheTypeOnlyItCanRun(t *testing.T) {
+	x := New()
+	x.Add(1, []string{"a", "b", "c"})
+	x.Add(2, []string{"a"})
+	require.EqualValues(t, 2, take(t, x, "a"))
+	require.EqualValues(t, 1, take(t, x, "c"))
+}
+
+func TestAmongEquallySpecialisedSlotsTheSmallestIDIsTakenAcrossClasses(t *testing.T) {
+	x := New()
+	x.Add(40, []string{"a", "b"})
+	x.Add(10, []string{"a", "c"})
+	x.Add(30, []string{"a", "b"})
+	x.Add(20, []string{"a", "d"})
+	x.Add(1, []string{"a", "b", "c"})
+	for _, want := range []dispatcherd.SlotID{10, 20, 30, 40, 1, 0} {
+		require.Equal(t, want, take(t, x, "a"))
+	}
+}
+
+func TestCapacityCountsFreeAndTakenSlotsButNoDrainingOnes(t *testing.T) {
+	x := New()
+	r := x.Add(1, []string{"a", "b"})
+	q := x.Add(2, []string{"a"})
+	a, _ := x.Lookup("a")
+	b, _ := x.Lookup("b")
+	require.Equal(t, []int{2, 1}, []int{x.Capacity(a), x.Capacity(b)})
+	x.Take(a)
+	x.Take(a)
+	require.Equal(t, []int{2, 1}, []int{x.Capacity(a), x.Capacity(b)})
+	x.Drain(r)
+	require.Equal(t, []int{1, 0}, []int{x.Capacity(a), x.Capacity(b)})
+	x.Remove(q)
+	require.Equal(t, []int{0, 0}, []int{x.Capacity(a), x.Capacity(b)})
+	require.Equal(t, 1, x.Len(), "a draining slot stays registered")
+	require.NoError(t, x.Check())
+}
+
+func TestADrainingSlotNeverBecomesFreeAgain(t *testing.T) {
+	x := New()
+	r := x.Add(1, []string{"a"})
+	a, _ := x.Lookup("a")
+	x.Take(a)
+	x.Drain(r)
+	x.Release(r)
+	require.False(t, x.HasFree(a))
+	x.Drain(r)
+	require.Zero(t, take(t, x, "a"))
+	require.Zero(t, x.Free())
+}
+
+func TestATypeIsForgottenWithItsLastSlotAndHolder(t *testing.T) {
+	x := New()
+	a := x.Hold("a")
+	r := x.Add(1, []string{"a", "b"})
+	b, _ := x.Lookup("b")
+	require.NotEqual(t, a, b)
+	x.Remove(r)
+	_, known := x.Lookup("b")
+	require.False(t, known)
+	got, known := x.Lookup("a")
+	require.True(t, known, "held")
+	require.Equal(t, a, got)
+	require.Equal(t, b, x.Hold("c"), "the number is reused")
+	x.Drop(a)
+	_, known = x.Lookup("a")
+	require.False(t, known)
+	require.Equal(t, 2, x.Types())
+}
+
+func TestARefIsReusedAfterRemove(t *testing.T) {
+	x := New()
+	r := x.Add(1, []string{"a"})
+	x.Remove(r)
+	require.Equal(t, r, x.Add(2, []string{"b"}))
+	require.EqualValues(t, 2, x.SlotID(r))
+	require.Equal(t, 1, x.Len())
+}
+
+func TestTheCallersSliceOfTypesIsNotKept(t *testing.T) {
+	x := New()
+	types := []string{"a", "b"}
+	x.Add(1, types)
+	types[0] = "z"
+	require.EqualValues(t, 1, take(t, x, "a"))
+	require.Zero(t, take(t, x, "z"))
+}
+
+func TestIDsInDescendingOrderAreTakenInAscendingOrder(t *testing.T) {
+	const n = 5000
+	x := New()
+	for id := dispatcherd.SlotID(n); id > 0; id-- {
+		x.Add(id, []string{"a"})
+	}
+	require.NoError(t, x.Check())
+	a, _ := x.Lookup("a")
+	for id := dispatcherd.SlotID(1); id <= n; id++ {
+		r, ok := x.Take(a)
+		require.True(t, ok)
+		require.Equal(t, id, x.SlotID(r))
+	}
+}
+
+func TestSlotsThatComeAndGoLeaveFewBlocks(t *testing.T) {
+	x := New()
+	const n = 29 * 100
+	for id := range dispatcherd.SlotID(n) {
+		x.Add(id, []string{"a"})
+	}
+	for r := range Ref(n) {
+		if r%29 != 0 {
+			x.Remove(r)
+		}
+	}
+	require.NoError(t, x.Check())
+	require.Equal(t, 100, x.Len())
+	require.Less(t, len(x.classes[0].order), 20)
+}
+
+// The sizes that the limits of the product allow.
+func TestAHundredThousandSlotsTenThousandTypesAndOneSlotOfAThousand(t *testing.T) {
+	x := New()
+	const types = 10_000
+	name := func(i int) string { return fmt.Sprintf("type-%05d", i) }
+	var thousand []string
+	for i := range 1000 {
+		thousand = append(thousand, name(i*10))
+	}
+	versatile := x.Add(0, thousand)
+	for i := 1; i < 100_000; i++ {
+		set := []string{name(i % types), name(i * 7 % types)}
+		slices.Sort(set)
+		x.Add(dispatcherd.SlotID(i), slices.Compact(set))
+	}
+	require.NoError(t, x.Check())
+	require.Equal(t, types, x.Types())
+	for i := range types {
+		typ, known := x.Lookup(name(i))
+		require.True(t, known)
+		r, ok := x.Take(typ)
+		require.True(t, ok && x.Supports(r, typ))
+	}
+	require.True(t, x.IsFree(versatile), "specialised slots were free for every type")
+	for _, r := range x.Slots() {
+		x.Remove(r)
+	}
+	require.NoError(t, x.Check())
+	require.Zero(t, x.Len())
+	require.Zero(t, len(x.byName)+len(x.byTypes))
+}
+
+func TestBrokenPreconditionsPanicAndSayWhat(t *testing.T) {
+	for _, c := range []struct {
+		why, message string
+		call         func(x *Index, r Ref)
+	}{
+		{"no types", "at least one type", func(x *Index, r Ref) { x.Add(2, nil) }},
+		{"unsorted types", `"b" comes before "a"`, func(x *Index, r Ref) { x.Add(2, []string{"b", "a"}) }},
+		{"a type twice", `"a" comes before "a"`, func(x *Index, r Ref) { x.Add(2, []string{"a", "a"}) }},
+		{"a type without name", "needs a name", func(x *Index, r Ref) { x.Hold("") }},
+		{"release of a free slot", "slot 1 (ref 0), which is free", func(x *Index, r Ref) { x.Release(r) }},
+		{"release of a removed slot", "which is gone", func(x *Index, r Ref) { x.Remove(r); x.Release(r) }},
+		{"drain of a removed slot", "no registered slot", func(x *Index, r Ref) { x.Remove(r); x.Drain(r) }},
+		{"remove twice", "no registered slot", func(x *Index, r Ref) { x.Remove(r); x.Remove(r) }},
+		{"id of a removed slot", "no registered slot", func(x *Index, r Ref) { x.Remove(r); x.SlotID(r) }},
+		{"drop without hold", "nobody holds", func(x *Index, r Ref) { t, _ := x.Lookup("a"); x.Drop(t) }},
+	} {
+		t.Run(c.why, func(t *testing.T) {
+			x := New()
+			r := x.Add(1, []string{"a"})
+			defer func() { require.Contains(t, fmt.Sprint(recover()), c.message) }()
+			c.call(x, r)
+		})
+	}
+}
+
+func TestClassesAreListedInTheOrderOfChoice(t *testing.T) {
+	x := New()
+	x.Add(5, []string{"a", "b"})
+	x.Add(4, []string{"a", "c"})
+	full := x.Add(3, []string{"a", "d"})
+	x.Add(9, []string{"a"})
+	d, _ := x.Lookup("d")
+	r, _ := x.Take(d)
+	require.Equal(t, full, r)
+	a, _ := x.Lookup("a")
+	got := ""
+	for _, c := range x.Classes(a, nil) {
+		got += fmt.Sprintf("%d types, %d of %d free, first %d\n", len(c.Types), c.Free, c.Slots, c.First)
+	}
+	require.Equal(t, `1 types, 1 of 1 free, first 9
+2 types, 1 of 1 free, first 4
+2 types, 1 of 1 free, first 5
+2 types, 0 of 1 free, first 0
+`, got)
+}
