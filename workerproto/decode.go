@@ -13,8 +13,12 @@ type arena[T any] struct{ items []T }
 const maxArena = 4096
 
 func (a *arena[T]) next() *T {
-	var zero T
-	a.items = append(a.items, zero)
+	if len(a.items) < cap(a.items) {
+		a.items = a.items[:len(a.items)+1] // zeroed by reset
+	} else {
+		var zero T
+		a.items = append(a.items, zero)
+	}
 	return &a.items[len(a.items)-1]
 }
 

@@ -32,23 +32,28 @@ func special(x uint64) uint64 {
 	return (quote | slash | control) & eachHigh
 }
 
+// ordinary returns the index, from at on, of the first byte that does not stand
+// for itself inside a string.
+func ordinary(line []byte, at int) int {
+	for len(line)-at >= 8 {
+		if hit := special(binary.LittleEndian.Uint64(line[at:])); hit != 0 {
+			return at + bits.TrailingZeros64(hit)>>3
+		}
+		at += 8
+	}
+	for at < len(line) && (plain[line[at]] || line[at] >= utf8.RuneSelf) {
+		at++
+	}
+	return at
+}
+
 // quoted reads a string from its opening quote and returns what stands between
 // the quotes, and whether there are escapes in it.
 func (s *scanner) quoted() (text []byte, escaped bool) {
 	s.at++
 	start := s.at
 	for {
-		for len(s.line)-s.at >= 8 {
-			hit := special(binary.LittleEndian.Uint64(s.line[s.at:]))
-			if hit != 0 {
-				s.at += bits.TrailingZeros64(hit) >> 3
-				break
-			}
-			s.at += 8
-		}
-		for s.at < len(s.line) && (plain[s.line[s.at]] || s.line[s.at] >= utf8.RuneSelf) {
-			s.at++
-		}
+		s.at = ordinary(s.line, s.at)
 		if s.at >= len(s.line) {
 			s.syntax("a string without its end")
 			return nil, false

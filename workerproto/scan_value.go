@@ -78,7 +78,13 @@ func (s *scanner) literal(word string) {
 // no float64 holds: more than maxNumber bytes or an exponent of five digits.
 func (s *scanner) number() {
 	start := s.at
-	s.digits()
+	if s.line[s.at] == '-' {
+		s.at++
+	}
+	if first := s.at; s.run() > 1 && s.line[first] == '0' {
+		s.syntax("a malformed number")
+		return
+	}
 	if s.at < len(s.line) && s.line[s.at] == '.' {
 		s.at++
 		s.run()

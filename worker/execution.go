@@ -1,0 +1,249 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"time"
+
+	"github.com/dispatcherd/dispatcherd/workerproto"
+)
+
+// execution is one job on one slot, from the job frame to its report.
+//
+//	running ──► ended ──► reported            the usual way
+//	   └─ orphaned ──► resumed on the next connection, or lost
+//
+// Fields below the line are guarded by the worker's mutex.
+type execution struct {
+	w       *Worker
+	slot    *slot
+	job     Job
+	handler Handler
+	ctx     context.Context
+	stop    context.CancelCauseFunc
+
+	conn    *workerproto.Conn // to report on; nil while orphaned
+	session string            // nonce of the last connection
+	lost    bool              // nobody wants the report any more
+	report  workerproto.WorkerFrame
+	expiry  *time.Timer // of an orphan
+}
+
+// begin starts an execution, or gives the job back if its slot has gone.
+func (w *Worker) begin(c *workerproto.Conn, f *workerproto.Job) {
+	e := &execution{w: w, conn: c, session: c.Session(), job: Job{
+		ID: f.Job, Attempt: f.Attempt, Slot: f.Slot, Type: f.Type, Mode: f.Mode,
+		Payload: f.Payload, Timeout: f.Timeout, Age: f.Age,
+	}}
+	e.job.run = e
+	if reason := w.take(e); reason != "" {
+		c.Send(&workerproto.Release{Execution: f.Execution, Reason: reason})
+		return
+	}
+	go e.execute()
+}
+
+// take puts e on its slot; otherwise it says why not.
+func (w *Worker) take(e *execution) (refusal string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	sl := w.slots[e.job.Slot]
+	e.handler = w.handlers[e.job.Type]
+	switch {
+	case w.draining:
+		return "the worker stops"
+	case sl == nil || sl.removed:
+		return "the slot is gone"
+	case sl.run != nil:
+		return "the slot is busy"
+	case e.handler == nil:
+		return "the worker has no handler for the type"
+	}
+	e.slot = sl
+	sl.run = e
+	w.busy++
+	e.ctx, e.stop = context.WithCancelCause(context.Background())
+	return ""
+}
+
+// execute runs the handler and reports. The deferred part also runs when the
+// handler panics or ends its goroutine.
+func (e *execution) execute() {
+	var result any
+	err := errors.New("the handler ended its goroutine")
+	defer func() {
+		if v := recover(); v != nil {
+			result, err = nil, fmt.Errorf("panic: %v\n%s", v, debug.Stack())
+		}
+		e.end(result, err)
+	}()
+	ctx := e.ctx
+	if e.job.Timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, e.job.Timeout, fmt.Errorf("%w: %v", ErrTimeout, e.job.Timeout))
+		defer cancel()
+	}
+	result, err = e.handler(ctx, &e.job)
+	if err != nil && ctx.Err() != nil && errors.Is(err, ctx.Err()) {
+		err = context.Cause(ctx) // says more than "context canceled"
+	}
+}
+
+// end frees the slot, then reports: a dispatcher that has read the report may
+// send the next job at once.
+func (e *execution) end(result any, err error) {
+	report := e.verdict(result, err)
+	w := e.w
+	w.mu.Lock()
+	c := e.conn
+	if c == nil && !e.lost {
+		e.report = report // kept for the next connection; the slot stays taken
+		w.mu.Unlock()
+		return
+	}
+	w.freeLocked(e)
+	if e.lost {
+		w.announceLocked()
+	}
+	w.mu.Unlock()
+	if c != nil && !e.lost {
+		c.Send(report)
+	}
+	w.ended()
+}
+
+// freeLocked takes e off its slot.
+func (w *Worker) freeLocked(e *execution) {
+	e.stop(nil)
+	if e.expiry != nil {
+		e.expiry.Stop()
+	}
+	if e.slot.run == e {
+		e.slot.run = nil
+	}
+	w.forgetLocked(e.slot)
+}
+
+// ended counts an execution out, after its report was queued.
+func (w *Worker) ended() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.countOutLocked()
+}
+
+func (w *Worker) countOutLocked() {
+	if w.busy--; w.busy == 0 && w.draining {
+		w.quietLocked()
+	}
+}
+
+// verdict is the report that follows from what the handler returned.
+func (e *execution) verdict(result any, err error) workerproto.WorkerFrame {
+	name := e.job.named()
+	if err == nil {
+		var raw []byte
+		if raw, err = encode(result); err == nil && !e.fits(raw) {
+			err = fmt.Errorf("a result of %d bytes is too long for a frame", len(raw))
+		}
+		if err == nil {
+			return &workerproto.Done{Execution: name, Result: raw}
+		}
+		err = Permanent(err)
+	}
+	if cause := context.Cause(e.ctx); errors.Is(cause, ErrStopping) {
+		return &workerproto.Release{Execution: name, Reason: cause.Error()}
+	}
+	fail := &workerproto.Fail{Execution: name, Error: err.Error()}
+	var delayed delayedError
+	if errors.As(err, &delayed) {
+		fail.RetryAfter = min(max(delayed.delay, 0), 365*24*time.Hour)
+	}
+	var final permanentError
+	fail.Permanent = errors.As(err, &final) || errors.Is(err, ErrCancelled)
+	return fail
+}
+
+// name is how the execution was last known to a dispatcher.
+func (e *execution) name() workerproto.Execution {
+	return workerproto.Execution{Job: e.job.ID, Attempt: e.job.Attempt, Session: e.session}
+}
+
+func (e *execution) send(f workerproto.WorkerFrame) {
+	e.w.mu.Lock()
+	c := e.conn
+	e.w.mu.Unlock()
+	if c != nil {
+		c.Send(f)
+	}
+}
+
+func (e *execution) fits(raw []byte) bool {
+	e.w.mu.Lock()
+	c := e.conn
+	e.w.mu.Unlock()
+	return c == nil || c.Fits(raw)
+}
+
+func (e *execution) resumable() bool { return e.conn == nil && !e.lost }
+
+// orphanLocked is called when the connection is gone: the execution goes on for
+// keep, or not at all.
+func (e *execution) orphanLocked(keep time.Duration) {
+	e.conn = nil
+	if keep <= 0 {
+		e.loseLocked()
+		return
+	}
+	e.expiry = time.AfterFunc(keep, func() {
+		e.w.mu.Lock()
+		defer e.w.mu.Unlock()
+		if e.resumable() {
+			e.loseLocked()
+		}
+	})
+}
+
+// resumeLocked continues an orphan on a new connection, which knows its slot.
+func (e *execution) resumeLocked(c *workerproto.Conn) {
+	if e.lost {
+		return
+	}
+	e.expiry.Stop()
+	e.conn, e.session = c, c.Session()
+	e.slot.announced = true
+	if e.report != nil {
+		e.w.freeLocked(e)
+		c.Send(e.report)
+		e.w.countOutLocked()
+	}
+}
+
+// loseLocked gives an execution up: its context ends and its report goes
+// nowhere. The slot is announced again when the handler has returned.
+func (e *execution) loseLocked() {
+	if e.lost {
+		return
+	}
+	e.lost, e.conn = true, nil
+	e.stop(ErrLost)
+	if e.report != nil {
+		e.report = nil
+		e.w.freeLocked(e)
+		e.w.announceLocked()
+		e.w.countOutLocked()
+	}
+}
+
+// cancel ends the context of an execution, if it is still there.
+func (w *Worker) cancel(name workerproto.Execution, cause error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, sl := range w.slots {
+		if e := sl.run; e != nil && e.job.ID == name.Job && e.job.Attempt == name.Attempt {
+			e.stop(cause)
+			return
+		}
+	}
+}

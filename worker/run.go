@@ -1,0 +1,224 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/dispatcherd/dispatcherd/workerproto"
+)
+
+// Run connects, works, and reconnects until ctx is done. Then it drains: no new
+// work, running jobs end within Grace, after that their contexts are cancelled
+// and they are given back. It returns nil after a clean stop; an error if
+// handlers had to be abandoned, or if the dispatcher refuses this worker for a
+// reason that does not go away (version, bad slot, not allowed).
+func (w *Worker) Run(ctx context.Context) error {
+	if err := w.start(); err != nil {
+		return err
+	}
+	stopped := make(chan error, 1)
+	undo := context.AfterFunc(ctx, func() { stopped <- w.drain() })
+	for pause := w.opts.MinBackoff; ; pause = min(2*pause, w.opts.MaxBackoff) {
+		began := time.Now()
+		err := w.session(ctx)
+		if ctx.Err() != nil {
+			return <-stopped
+		}
+		w.opts.Disconnected(err)
+		if permanent(err) && undo() {
+			w.stopTaking()
+			return errors.Join(err, w.settle(w.opts.Abandon))
+		}
+		if time.Since(began) > w.opts.MaxBackoff {
+			pause = w.opts.MinBackoff // it worked for a while
+		}
+		w.rest(ctx, pause)
+	}
+}
+
+// rest waits between pause/2 and pause, or until ctx is done.
+func (w *Worker) rest(ctx context.Context, pause time.Duration) {
+	timer := time.NewTimer(pause/2 + rand.N(pause/2+1))
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	}
+}
+
+// permanent reports whether the dispatcher would refuse the same hello again.
+func permanent(err error) bool {
+	var refusal *workerproto.Error
+	if !errors.As(err, &refusal) {
+		return false
+	}
+	switch refusal.Code {
+	case workerproto.BadVersion, workerproto.BadSlot, workerproto.BadValue, workerproto.BadJSON, workerproto.Refused, workerproto.NotHello:
+		return refusal.Fatal
+	}
+	return false
+}
+
+// session is one connection from hello to its end.
+func (w *Worker) session(ctx context.Context) error {
+	hello, presented := w.hello()
+	c, err := workerproto.Dial(ctx, w.opts.Socket, hello)
+	if err != nil {
+		w.disconnected(nil)
+		return fmt.Errorf("dispatcher at %s: %w", w.opts.Socket, err)
+	}
+	if !w.connected(c, hello, presented) {
+		w.disconnected(nil)
+		return errors.Join(context.Cause(ctx), c.Close())
+	}
+	w.opts.Connected(c.Welcome())
+	err = w.converse(c)
+	w.disconnected(c)
+	return errors.Join(err, c.Close())
+}
+
+func (w *Worker) converse(c *workerproto.Conn) error {
+	for {
+		frames, err := c.Receive()
+		if err != nil {
+			return err
+		}
+		for _, f := range frames {
+			switch f := f.(type) {
+			case *workerproto.Job:
+				w.begin(c, f)
+			case *workerproto.Cancel:
+				w.cancel(f.Execution, fmt.Errorf("%w: %s", ErrCancelled, f.Reason))
+			case *workerproto.Stale:
+				w.cancel(f.Execution, ErrStale)
+			case *workerproto.Error:
+				w.opts.Complaint(f)
+			}
+		}
+	}
+}
+
+// hello builds the frame: free slots, as many as fit, and what still runs.
+func (w *Worker) hello() (*workerproto.Hello, []*execution) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	h := &workerproto.Hello{Worker: w.opts.Name}
+	var presented []*execution
+	size := 0
+	for _, sl := range w.sortedLocked() {
+		if size += slotSize(sl); size > frameShare {
+			break // the rest follows in a slot_add
+		}
+		switch {
+		case sl.run == nil && !sl.removed:
+			h.Slots = append(h.Slots, sl.Slot)
+			sl.announced = true
+		case sl.run != nil && sl.run.resumable():
+			h.Running = append(h.Running, workerproto.Running{Execution: sl.run.name(), Slot: sl.Slot})
+			presented = append(presented, sl.run)
+		}
+	}
+	return h, presented
+}
+
+// connected takes the connection into use; false if the worker stops already.
+func (w *Worker) connected(c *workerproto.Conn, hello *workerproto.Hello, presented []*execution) bool {
+	welcome := c.Welcome()
+	resumed := make(map[workerproto.Resumed]bool, len(welcome.Resumed))
+	for _, r := range welcome.Resumed {
+		resumed[r] = true
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.draining && w.busy == 0 {
+		return false
+	}
+	w.conn = c
+	for _, e := range presented {
+		if resumed[workerproto.Resumed{Job: e.job.ID, Attempt: e.job.Attempt}] {
+			e.resumeLocked(c)
+		}
+	}
+	for _, sl := range w.sortedLocked() { // what was neither resumed nor began here is nobody's any more
+		if e := sl.run; e != nil && e.conn != c {
+			e.loseLocked()
+		}
+	}
+	if w.draining {
+		c.Send(&workerproto.Drain{})
+		return true
+	}
+	w.withdrawLocked(hello)
+	w.announceLocked()
+	return true
+}
+
+// withdrawLocked takes back slots of the hello that were removed meanwhile.
+func (w *Worker) withdrawLocked(hello *workerproto.Hello) {
+	var gone []int32
+	for i := range hello.Slots {
+		if sl := w.slots[hello.Slots[i].Number]; sl == nil || sl.removed {
+			gone = append(gone, hello.Slots[i].Number)
+		}
+	}
+	if len(gone) > 0 {
+		w.conn.Send(&workerproto.SlotRemove{Slots: gone})
+	}
+}
+
+// disconnected notes that the connection c is gone (nil: there never was one).
+func (w *Worker) disconnected(c *workerproto.Conn) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.conn = nil
+	var keep time.Duration
+	if c != nil && !w.draining {
+		keep = c.Welcome().Limits.Resume
+	}
+	for _, sl := range w.sortedLocked() {
+		sl.announced = false
+		if sl.run != nil && sl.run.conn == c && c != nil {
+			sl.run.orphanLocked(keep)
+		}
+		w.forgetLocked(sl)
+	}
+}
+
+// announceLocked tells the dispatcher about free slots it does not know.
+func (w *Worker) announceLocked() {
+	if w.conn == nil || w.draining {
+		return
+	}
+	var fresh []workerproto.Slot
+	size := 0
+	for _, sl := range w.sortedLocked() {
+		if sl.announced || sl.removed || sl.run != nil {
+			continue
+		}
+		if size += slotSize(sl); size > frameShare && len(fresh) > 0 {
+			w.conn.Send(&workerproto.SlotAdd{Slots: fresh})
+			fresh, size = nil, slotSize(sl)
+		}
+		fresh = append(fresh, sl.Slot)
+		sl.announced = true
+	}
+	if len(fresh) > 0 {
+		w.conn.Send(&workerproto.SlotAdd{Slots: fresh})
+	}
+}
+
+// frameShare is how many bytes of slots go into one frame: every dispatcher
+// takes frames of 64 KiB.
+const frameShare = 48 << 10
+
+// slotSize is about what a slot, busy or free, takes in a frame.
+func slotSize(sl *slot) int {
+	n := 128
+	for _, t := range sl.Types {
+		n += len(t) + 3
+	}
+	return n
+}

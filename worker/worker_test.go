@@ -1,0 +1,309 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/workerproto"
+)
+
+func TestHandlerGetsTheJobAndItsResultIsReported(t *testing.T) {
+	d := startDispatcher(t, workerproto.Limits{})
+	w := New(Options{Socket: d.path, Name: "w1"})
+	w.Handle("pdf", func(_ context.Context, job *Job) (any, error) {
+		var in struct{ Page int }
+		if err := job.Decode(&in); err != nil {
+			return nil, err
+		}
+		job.Progress(1, 2, "half")
+		job.Log(workerproto.LevelWarn, "font %s missing", "Arial")
+		if err := job.Partial([]int{in.Page}); err != nil {
+			return nil, err
+		}
+		return map[string]any{"page": in.Page, "slot": job.Slot, "mode": job.Mode.String(), "attempt": job.Attempt}, nil
+	})
+	w.Slots(2, "pdf")
+	run(t, w)
+	s, hello := d.greeted()
+	require.Equal(t, "w1", hello.Worker)
+	require.Equal(t, []workerproto.Slot{{Number: 0, Types: []string{"pdf"}}, {Number: 1, Types: []string{"pdf"}}}, hello.Slots)
+
+	require.True(t, push(s, 7, 1, "pdf", `{"Page":3}`))
+	progress := expect[*workerproto.Progress](d)
+	require.Equal(t, int64(1), progress.Done)
+	require.Equal(t, "half", progress.Message)
+	require.Equal(t, "font Arial missing", expect[*workerproto.Log](d).Message)
+	require.JSONEq(t, `[3]`, string(expect[*workerproto.Partial](d).Data))
+	done := expect[*workerproto.Done](d)
+	require.Equal(t, workerproto.Execution{Job: 7, Attempt: 1, Session: s.Nonce()}, done.Execution)
+	require.JSONEq(t, `{"page":3,"slot":1,"mode":"queued","attempt":1}`, string(done.Result))
+}
+
+func TestErrorsDecideAboutTheNextTry(t *testing.T) {
+	boom := errors.New("boom")
+	cases := map[string]struct {
+		handler   Handler
+		want      string
+		permanent bool
+		after     time.Duration
+	}{
+		"plain error":          {func(context.Context, *Job) (any, error) { return nil, boom }, "boom", false, 0},
+		"permanent":            {func(context.Context, *Job) (any, error) { return nil, Permanent(boom) }, "boom", true, 0},
+		"retry after":          {func(context.Context, *Job) (any, error) { return nil, RetryAfter(boom, 3*time.Second) }, "boom", false, 3 * time.Second},
+		"panic":                {func(context.Context, *Job) (any, error) { panic("ouch") }, "panic: ouch", false, 0},
+		"result is no JSON":    {func(context.Context, *Job) (any, error) { return make(chan int), nil }, "unsupported type", true, 0},
+		"NUL in the result":    {func(context.Context, *Job) (any, error) { return "a\x00b", nil }, "cannot be kept", true, 0},
+		"result is too long":   {func(context.Context, *Job) (any, error) { return strings.Repeat("x", 1<<20), nil }, "too long for a frame", true, 0},
+		"payload is malformed": {func(_ context.Context, j *Job) (any, error) { return nil, j.Decode(new([]int)) }, "payload of job 7", true, 0},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			d := startDispatcher(t, workerproto.Limits{})
+			w := New(Options{Socket: d.path})
+			w.Handle("x", c.handler)
+			w.Slots(1, "x")
+			run(t, w)
+			s, _ := d.greeted()
+			push(s, 7, 0, "x", `{}`)
+			fail := expect[*workerproto.Fail](d)
+			require.Contains(t, fail.Error, c.want)
+			require.Equal(t, c.permanent, fail.Permanent)
+			require.Equal(t, c.after, fail.RetryAfter)
+			push(s, 8, 0, "x", `{}`) // the worker lives on
+			expect[*workerproto.Fail](d)
+		})
+	}
+}
+
+func TestAPanicKeepsItsStack(t *testing.T) {
+	d := startDispatcher(t, workerproto.Limits{})
+	w := New(Options{Socket: d.path})
+	w.Handle("x", func(context.Context, *Job) (any, error) { panic("ouch") })
+	w.Slots(1, "x")
+	run(t, w)
+	s, _ := d.greeted()
+	push(s, 1, 0, "x", `null`)
+	require.Contains(t, expect[*workerproto.Fail](d).Error, "worker_test.go")
+}
+
+// waiting is a handler that ends when its context does.
+func waiting(started chan<- *Job) Handler {
+	return func(ctx context.Context, job *Job) (any, error) {
+		started <- job
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+}
+
+func TestCancelReachesTheHandlerWithItsReason(t *testing.T) {
+	d := startDispatcher(t, workerproto.Limits{})
+	w := New(Options{Socket: d.path})
+	started := make(chan *Job, 1)
+	w.Handle("x", waiting(started))
+	w.Slots(1, "x")
+	run(t, w)
+	s, _ := d.greeted()
+	push(s, 1, 0, "x", `null`)
+	<-started
+	s.Send(&workerproto.Cancel{Execution: workerproto.Execution{Job: 1, Attempt: 2}, Reason: "another attempt"})
+	s.Send(&workerproto.Cancel{Execution: workerproto.Execution{Job: 1, Attempt: 1}, Reason: "by the caller"})
+	fail := expect[*workerproto.Fail](d)
+	require.Equal(t, ErrCancelled.Error()+": by the caller", fail.Error)
+	require.True(t, fail.Permanent)
+}
+
+func TestTimeoutEndsTheContext(t *testing.T) {
+	d := startDispatcher(t, workerproto.Limits{})
+	w := New(Options{Socket: d.path})
+	started := make(chan *Job, 1)
+	w.Handle("x", waiting(started))
+	w.Slots(1, "x")
+	run(t, w)
+	s, _ := d.greeted()
+	s.Send(&workerproto.Job{Execution: workerproto.Execution{Job: 1, Attempt: 1}, Type: "x", Timeout: 5 * time.Millisecond})
+	<-started
+	fail := expect[*workerproto.Fail](d)
+	require.Equal(t, ErrTimeout.Error()+": 5ms", fail.Error)
+	require.False(t, fail.Permanent)
+}
+
+func TestStopLetsRunningJobsFinish(t *testing.T) {
+	d := startDispatcher(t, workerproto.Limits{})
+	w := New(Options{Socket: d.path})
+	started, finish := make(chan bool, 1), make(chan bool)
+	w.Handle("x", func(context.Context, *Job) (any, error) { started <- true; <-finish; return "late", nil })
+	w.Slots(2, "x")
+	r := run(t, w)
+	s, _ := d.greeted()
+	push(s, 1, 0, "x", `null`)
+	<-started
+	r.stop()
+	expect[*workerproto.Drain](d)
+	push(s, 2, 1, "x", `null`) // crossed the drain
+	require.Equal(t, dispatcherd.JobID(2), expect[*workerproto.Release](d).Job)
+	close(finish)
+	require.JSONEq(t, `"late"`, string(expect[*workerproto.Done](d).Result))
+	require.NoError(t, r.wait())
+	require.Equal(t, io.EOF, d.ended())
+}
+
+func TestAfterGraceJobsAreGivenBack(t *testing.T) {
+	d := startDispatcher(t, workerproto.Limits{})
+	w := New(Options{Socket: d.path, Grace: time.Millisecond})
+	started := make(chan *Job, 1)
+	w.Handle("x", waiting(started))
+	w.Slots(1, "x")
+	r := run(t, w)
+	s, _ := d.greeted()
+	push(s, 1, 0, "x", `null`)
+	<-started
+	r.stop()
+	expect[*workerproto.Drain](d)
+	require.Equal(t, ErrStopping.Error(), expect[*workerproto.Release](d).Reason)
+	require.NoError(t, r.wait())
+}
+
+func TestAHandlerThatIgnoresItsContextIsLeftBehind(t *testing.T) {
+	d := startDispatcher(t, workerproto.Limits{})
+	w := New(Options{Socket: d.path, Grace: time.Millisecond, Abandon: time.Millisecond})
+	started, finish, ended := make(chan bool, 1), make(chan bool), make(chan bool)
+	w.Handle("x", func(context.Context, *Job) (any, error) {
+		defer close(ended)
+		started <- true
+		<-finish
+		return nil, nil
+	})
+	w.Slots(1, "x")
+	r := run(t, w)
+	s, _ := d.greeted()
+	push(s, 1, 0, "x", `null`)
+	<-started
+	r.stop()
+	require.ErrorContains(t, r.wait(), "1 jobs were still running")
+	close(finish)
+	<-ended
+}
+
+func TestSlotsComeAndGo(t *testing.T) {
+	d := startDispatcher(t, workerproto.Limits{})
+	w := New(Options{Socket: d.path})
+	started, finish := make(chan int32, 1), make(chan bool)
+	w.Handle("x", func(_ context.Context, j *Job) (any, error) { started <- j.Slot; <-finish; return nil, nil })
+	w.Slots(1, "x")
+	run(t, w)
+	s, _ := d.greeted()
+
+	numbers, err := w.AddSlots(2, "x")
+	require.NoError(t, err)
+	require.Equal(t, []int32{1, 2}, numbers)
+	require.Len(t, expect[*workerproto.SlotAdd](d).Slots, 2)
+	_, err = w.AddSlots(1, "y")
+	require.ErrorContains(t, err, `type "y" has no handler`)
+
+	push(s, 1, 2, "x", `null`)
+	require.Equal(t, int32(2), <-started)
+	w.RemoveSlots(0, 2, 99)
+	require.Equal(t, []int32{0, 2}, expect[*workerproto.SlotRemove](d).Slots)
+	push(s, 2, 0, "x", `null`) // crossed the removal
+	require.Equal(t, dispatcherd.JobID(2), expect[*workerproto.Release](d).Job)
+	close(finish)
+	require.Equal(t, dispatcherd.JobID(1), expect[*workerproto.Done](d).Job)
+}
+
+func TestReconnectsAndAnnouncesOnlyFreeSlots(t *testing.T) {
+	d := startDispatcher(t, workerproto.Limits{})
+	connected := make(chan workerproto.Welcome, 10)
+	w := New(Options{Socket: d.path, MinBackoff: time.Millisecond, MaxBackoff: 5 * time.Millisecond,
+		Connected: func(w workerproto.Welcome) { connected <- w }})
+	started, finish := make(chan context.Context, 1), make(chan bool)
+	w.Handle("x", func(ctx context.Context, _ *Job) (any, error) { started <- ctx; <-finish; return nil, nil })
+	w.Slots(2, "x")
+	run(t, w)
+	s, _ := d.greeted()
+	push(s, 1, 0, "x", `null`)
+	ctx := <-started
+	d.shutDown()
+	d.ended()
+	<-ctx.Done()
+	require.ErrorIs(t, context.Cause(ctx), ErrLost)
+	d.start(workerproto.Limits{})
+	_, hello := d.greeted()
+	require.Equal(t, []workerproto.Slot{{Number: 1, Types: []string{"x"}}}, hello.Slots)
+	require.Empty(t, hello.Running)
+	close(finish)
+	require.Equal(t, int32(0), expect[*workerproto.SlotAdd](d).Slots[0].Number)
+	require.NotEqual(t, (<-connected).Session, (<-connected).Session)
+}
+
+func TestRunningWorkIsResumedOnTheNextConnection(t *testing.T) {
+	limits := workerproto.Limits{Resume: time.Minute}
+	d := startDispatcher(t, limits)
+	d.resume = true
+	w := New(Options{Socket: d.path, MinBackoff: time.Millisecond, MaxBackoff: 5 * time.Millisecond})
+	started, finish := make(chan context.Context, 2), make(chan bool)
+	w.Handle("slow", func(ctx context.Context, _ *Job) (any, error) { started <- ctx; <-finish; return "slow", nil })
+	quick := make(chan bool)
+	w.Handle("quick", func(ctx context.Context, _ *Job) (any, error) { started <- ctx; <-quick; return "quick", nil })
+	w.Slots(1, "slow")
+	w.Slots(1, "quick")
+	run(t, w)
+	s, _ := d.greeted()
+	push(s, 1, 0, "slow", `null`)
+	slow := <-started
+	push(s, 2, 1, "quick", `null`)
+	<-started
+	d.shutDown()
+	d.ended()
+	close(quick) // ends while there is no connection: the report is kept
+	d.start(limits)
+	s2, hello := d.greeted()
+	require.Empty(t, hello.Slots)
+	require.Len(t, hello.Running, 2)
+	require.Equal(t, s.Nonce(), hello.Running[0].Session)
+	require.Equal(t, int32(0), hello.Running[0].Number)
+
+	done := expect[*workerproto.Done](d)
+	require.Equal(t, workerproto.Execution{Job: 2, Attempt: 1, Session: s2.Nonce()}, done.Execution)
+	require.NoError(t, slow.Err())
+	close(finish)
+	require.Equal(t, workerproto.Execution{Job: 1, Attempt: 1, Session: s2.Nonce()}, expect[*workerproto.Done](d).Execution)
+	push(s2, 3, 1, "quick", `null`) // its slot is free again
+	require.Equal(t, dispatcherd.JobID(3), expect[*workerproto.Done](d).Job)
+}
+
+func TestWorkThatIsNotTakenBackEnds(t *testing.T) {
+	limits := workerproto.Limits{Resume: time.Minute}
+	d := startDispatcher(t, limits)
+	w := New(Options{Socket: d.path, MinBackoff: time.Millisecond, MaxBackoff: 5 * time.Millisecond})
+	started := make(chan *Job, 2)
+	w.Handle("x", waiting(started))
+	w.Slots(1, "x")
+	run(t, w)
+	s, _ := d.greeted()
+	push(s, 1, 0, "x", `null`)
+	<-started
+	d.shutDown()
+	d.ended()
+	d.start(limits)
+	_, hello := d.greeted()
+	require.Len(t, hello.Running, 1)
+	require.Equal(t, int32(0), expect[*workerproto.SlotAdd](d).Slots[0].Number)
+}
+
+func TestARefusalThatDoesNotGoAwayEndsRun(t *testing.T) {
+	d := startDispatcher(t, workerproto.Limits{MaxSlots: 1})
+	w := New(Options{Socket: d.path})
+	w.Handle("x", waiting(nil))
+	w.Slots(2, "x")
+	w2 := New(Options{Socket: d.path})
+	w2.Slots(1, "x")
+	require.ErrorContains(t, w.Run(context.Background()), "bad_slot")
+	require.ErrorContains(t, w2.Run(context.Background()), "has no handler")
+}
