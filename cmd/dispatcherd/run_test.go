@@ -5,6 +5,7 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -39,7 +40,7 @@ func (i invocation) runs(t *testing.T) outcome {
 	}
 	if i.extra != nil {
 		before := commands
-		commands = append(commands[:len(commands):len(commands)], i.extra)
+		commands = append(slices.Clip(commands), i.extra)
 		defer func() { commands = before }()
 	}
 	args := append([]string{"--config", ""}, i.args...)

@@ -30,7 +30,9 @@ func shown(t *testing.T, i invocation) (map[string]shownSetting, outcome) {
 	i.extra = probeCommand
 	i.args = append([]string{"config", "show", "probe", "-o", "json"}, i.args...)
 	got := i.runs(t)
-	var parsed struct{ Settings []shownSetting }
+	var parsed struct {
+		Settings []shownSetting `json:"settings"`
+	}
 	byName := map[string]shownSetting{}
 	if got.code == exitOK {
 		require.NoError(t, json.Unmarshal([]byte(got.out), &parsed))

@@ -1,0 +1,44 @@
+package main
+
+import (
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/dispatcherd/dispatcherd/internal/trace"
+)
+
+func (a *app) traceGenerateCommand() *cobra.Command {
+	o := trace.DefaultGenerateOptions()
+	cmd := &cobra.Command{
+		Use: "generate DIR", Short: "Write a workload on the model of a call centre's day",
+		Long: `Writes a trace to DIR: the calls of a bank's call centre over a day of 17 hours,
+its agents coming and going, and a stream of batch jobs beside them. The same
+flags give the same files everywhere.`,
+		Example: "  dispatcherd trace generate /tmp/day\n  dispatcherd trace generate /tmp/busy --seed 7 --calls 20000 --agents 200 --load 90",
+		Args:    oneTrace,
+		RunE: func(_ *cobra.Command, args []string) error {
+			t, err := trace.Generate(o)
+			if err != nil {
+				return failure(exitUsage, "%w", err)
+			}
+			if err := t.Write(args[0]); err != nil {
+				return err
+			}
+			a.say("%d jobs for %d slots of %d workers written to %s", len(t.Jobs), len(t.Slots), len(t.Workers()), args[0])
+			return nil
+		},
+	}
+	generateFlags(cmd.Flags(), &o)
+	return cmd
+}
+
+// generateFlags adds the flags that size a generated workload.
+func generateFlags(flags *pflag.FlagSet, o *trace.GenerateOptions) {
+	flags.Uint64Var(&o.Seed, "seed", o.Seed, "source of all chance")
+	flags.IntVar(&o.Calls, "calls", o.Calls, "calls of the day; 23 in 1,000 are call-backs and queued, the others on-demand")
+	flags.IntVar(&o.Batch, "batch", o.Batch, "queued jobs of the batch stream beside the calls")
+	flags.IntVar(&o.Agents, "agents", o.Agents, "slots, at least 27")
+	flags.IntVar(&o.Workers, "workers", o.Workers, "worker processes that share the slots")
+	flags.IntVar(&o.Load, "load", o.Load, "percent of their time on line that the agents are to be busy, 10 to 95")
+	onlyOnCommandLine(flags, "seed", "calls", "batch", "agents", "workers", "load")
+}

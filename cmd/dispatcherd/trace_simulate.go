@@ -1,0 +1,194 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/dispatcherd/dispatcherd/internal/trace"
+)
+
+// simulateFlags are the flags of one simulation.
+type simulateFlags struct {
+	weights  []string
+	compare  string
+	schedule scheduleOutput
+}
+
+// scheduleOutput is the --output of `trace simulate`: the forms that every
+// command knows, or a file for the schedule.
+type scheduleOutput struct {
+	format *format
+	path   string
+}
+
+// Set takes table, json, or the name of a .csv file.
+func (o *scheduleOutput) Set(s string) error {
+	if strings.HasSuffix(s, ".csv") {
+		o.path = s
+		return nil
+	}
+	if o.format.Set(s) != nil {
+		return errors.New("it must be table, json, or a file ending in .csv for the schedule")
+	}
+	return nil
+}
+
+// String returns what Set takes.
+func (o *scheduleOutput) String() string {
+	if o.path != "" {
+		return o.path
+	}
+	if o.format == nil {
+		return "table" // pflag asks a zero value
+	}
+	return o.format.String()
+}
+
+// Type names the kind of value in help texts.
+func (o *scheduleOutput) Type() string { return "format|file.csv" }
+
+func (a *app) traceSimulateCommand() *cobra.Command {
+	f := simulateFlags{schedule: scheduleOutput{format: &a.format}}
+	cmd := &cobra.Command{
+		Use: "simulate DIR", Short: "Run a trace through the deciding core in simulated time",
+		Long: `Runs the trace in DIR through the core that decides in the daemon, in simulated
+time, and prints how long its jobs wait. No Postgres, no worker and no clock is
+involved, so a month takes a second, and the schedule is exact.
+
+With several --weights the waits are printed side by side.`,
+		Example: "  dispatcherd trace simulate traces/bank_january -o schedule.csv\n" +
+			"  dispatcherd trace simulate traces/openb33 --weights article --compare traces/openb33/expected.csv\n" +
+			"  dispatcherd trace simulate DIR --weights default --weights priority=2048,on-demand-cap=60s",
+		Args: oneTrace,
+		RunE: func(_ *cobra.Command, args []string) error { return a.simulateTrace(args[0], f) },
+	}
+	cmd.Flags().StringArrayVar(&f.weights, "weights", []string{"default"}, weightsSyntax)
+	cmd.Flags().StringVar(&f.compare, "compare", "", "schedule `FILE` that must come out line for line, else exit 1")
+	cmd.Flags().VarP(&f.schedule, "output", "o", "form of the output: table or json; or a .csv file for the schedule (job_id,start_ms,slot_id)")
+	onlyOnCommandLine(cmd.Flags(), "weights", "compare", "output")
+	return cmd
+}
+
+// oneTrace is for commands that take the folder of a trace.
+func oneTrace(cmd *cobra.Command, args []string) error {
+	if len(args) != 1 {
+		return fmt.Errorf("%s takes one folder with a trace, got %d arguments", cmd.CommandPath(), len(args))
+	}
+	return nil
+}
+
+// loadTrace reads a trace that the user named: what is wrong with it is wrong
+// with the command line.
+func loadTrace(dir string) (*trace.Trace, error) {
+	t, err := trace.Load(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, failure(exitNotFound, "%w: a trace is a folder with jobs.csv and slots.csv (docs/traces.md)", err)
+	}
+	if err != nil {
+		return nil, failure(exitUsage, "%w", err)
+	}
+	return t, nil
+}
+
+// simulated is the outcome of one simulation.
+type simulated struct {
+	Weights  string       `json:"weights"`
+	Report   trace.Report `json:"report"`
+	schedule []trace.Placement
+}
+
+func (a *app) simulateTrace(dir string, f simulateFlags) error {
+	var policies []namedWeights
+	for _, text := range f.weights {
+		w, err := parseWeights(text)
+		if err != nil {
+			return err
+		}
+		policies = append(policies, w)
+	}
+	if len(policies) > 1 && (f.schedule.path != "" || f.compare != "") {
+		return failure(exitUsage, "a schedule file and --compare take one --weights, got %d", len(policies))
+	}
+	t, err := loadTrace(dir)
+	if err != nil {
+		return err
+	}
+	var runs []simulated
+	for _, w := range policies {
+		audit := trace.NewAuditor()
+		schedule, err := trace.Simulate(t, w.weights, audit)
+		if err != nil {
+			return err
+		}
+		report := trace.Summarize(t, t.Executions(schedule), 0, audit.Findings())
+		runs = append(runs, simulated{w.name, report, schedule})
+	}
+	if err := a.printSimulations(runs); err != nil {
+		return err
+	}
+	if err := a.saveSchedule(f.schedule.path, runs[0].schedule); err != nil {
+		return err
+	}
+	return a.compareSchedule(f.compare, runs[0].schedule)
+}
+
+func (a *app) printSimulations(runs []simulated) error {
+	if a.format.json {
+		return a.printJSON("simulations", runs)
+	}
+	if len(runs) == 1 {
+		return runs[0].Report.WriteText(a.out)
+	}
+	names, reports := make([]string, len(runs)), make([]trace.Report, len(runs))
+	for i, r := range runs {
+		names[i], reports[i] = r.Weights, r.Report
+	}
+	return trace.WriteComparison(a.out, names, reports)
+}
+
+func (a *app) saveSchedule(path string, schedule []trace.Placement) error {
+	if path == "" {
+		return nil
+	}
+	file, err := os.Create(path)
+	if err != nil {
+		return fmt.Errorf("writing the schedule: %w", err)
+	}
+	if err := errors.Join(trace.WriteSchedule(file, schedule), file.Close()); err != nil {
+		return fmt.Errorf("writing the schedule: %w", err)
+	}
+	a.say("schedule of %d jobs written to %s", len(schedule), path)
+	return nil
+}
+
+// compareSchedule wants a schedule to be the one in a file. It names the first
+// job that differs.
+func (a *app) compareSchedule(path string, got []trace.Placement) error {
+	if path == "" {
+		return nil
+	}
+	want, err := trace.LoadSchedule(path)
+	if err != nil {
+		return failure(exitUsage, "%w", err)
+	}
+	if slices.Equal(want, got) {
+		a.say("%d of %d lines as in %s", len(got), len(want), path)
+		return nil
+	}
+	same := 0
+	for same < min(len(want), len(got)) && want[same] == got[same] {
+		same++
+	}
+	detail := fmt.Sprintf("%d jobs instead of %d", len(got), len(want))
+	if same < min(len(want), len(got)) {
+		w, g := want[same], got[same]
+		detail = fmt.Sprintf("expected job %d at %d ms on slot %d, got job %d at %d ms on slot %d", w.Job, w.StartMS, w.Slot, g.Job, g.StartMS, g.Slot)
+	}
+	return failure(exitNegative, "the schedule differs from %s after %d lines: %s", path, same, detail)
+}
