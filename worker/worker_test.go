@@ -246,7 +246,9 @@ func TestRunningWorkIsResumedOnTheNextConnection(t *testing.T) {
 	limits := workerproto.Limits{Resume: time.Minute}
 	d := startDispatcher(t, limits)
 	d.resume = true
-	w := New(Options{Socket: d.path, MinBackoff: time.Millisecond, MaxBackoff: 5 * time.Millisecond})
+	lost := make(chan error, 10000)
+	w := New(Options{Socket: d.path, MinBackoff: time.Millisecond, MaxBackoff: 5 * time.Millisecond,
+		Disconnected: func(err error) { lost <- err }})
 	started, finish := make(chan context.Context, 2), make(chan bool)
 	w.Handle("slow", func(ctx context.Context, _ *Job) (any, error) { started <- ctx; <-finish; return "slow", nil })
 	quick := make(chan bool)
@@ -261,6 +263,7 @@ func TestRunningWorkIsResumedOnTheNextConnection(t *testing.T) {
 	<-started
 	d.shutDown()
 	d.ended()
+	<-lost
 	close(quick) // ends while there is no connection: the report is kept
 	d.start(limits)
 	s2, hello := d.greeted()

@@ -1,0 +1,148 @@
+//go:build linux
+
+package worker
+
+import (
+	"bufio"
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/dispatcherd/dispatcherd/workerproto"
+)
+
+// sh runs a handler for one job with a shell script.
+func sh(t *testing.T, p Program, script, payload string) (any, error) {
+	t.Helper()
+	p.Path, p.Args = "sh", []string{"-c", script}
+	return p.Handle(t.Context(), &Job{ID: 7, Attempt: 2, Type: "x y", Payload: []byte(payload)})
+}
+
+func TestOutputOfAProgramIsTheResult(t *testing.T) {
+	cases := map[string]struct{ script, want string }{
+		"JSON as it is":          {`cat`, `{"a": 1.50}`},
+		"text as a string":       {`echo hello; echo world`, `"hello\nworld"`},
+		"nothing is no result":   {`true`, ``},
+		"bytes that are no text": {`printf 'a\377\000b'`, `"a��b"`},
+		"the environment":        {`echo $DISPATCHERD_JOB_ID/$DISPATCHERD_TYPE/$DISPATCHERD_ATTEMPT`, `"7/x y/2"`},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			result, err := sh(t, Program{}, c.script, `{"a": 1.50}`)
+			require.NoError(t, err)
+			raw, err := encode(result)
+			require.NoError(t, err)
+			require.Equal(t, c.want, string(raw))
+		})
+	}
+}
+
+func TestExitCodeDecides(t *testing.T) {
+	for code, permanent := range map[int]bool{1: false, 2: false, ExitRetry: false, ExitPermanent: true, 127: false} {
+		_, err := sh(t, Program{}, "echo 'no such page' >&2; exit "+strconv.Itoa(code), "")
+		require.EqualError(t, err, "exit status "+strconv.Itoa(code)+": no such page")
+		e := &execution{ctx: t.Context()}
+		require.Equal(t, permanent, e.verdict(nil, err).(*workerproto.Fail).Permanent, code)
+	}
+	_, err := Command("/no/such/program")(t.Context(), &Job{})
+	require.ErrorIs(t, err, os.ErrNotExist)
+}
+
+func TestOutputOfAProgramIsBounded(t *testing.T) {
+	_, err := sh(t, Program{MaxOutput: 1000}, `yes`, "")
+	require.ErrorContains(t, err, "more than 1000 bytes")
+	_, err = sh(t, Program{MaxStderr: 11}, `yes ä | head -1000 >&2; exit 1`, "")
+	require.EqualError(t, err, "exit status 1: ä\nä\nä")
+}
+
+func TestAProgramThatDoesNotReadItsInputIsFine(t *testing.T) {
+	result, err := sh(t, Program{}, `echo 1`, `"`+strings.Repeat("x", 1<<20)+`"`)
+	require.NoError(t, err)
+	raw, err := encode(result)
+	require.NoError(t, err)
+	require.Equal(t, `1`, string(raw))
+}
+
+// fifo makes a pipe that the script writes lines to.
+func fifo(t *testing.T) (path string, lines func() string) {
+	t.Helper()
+	path = filepath.Join(t.TempDir(), "fifo")
+	require.NoError(t, syscall.Mkfifo(path, 0o600))
+	file, err := os.OpenFile(path, os.O_RDWR, 0)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, file.Close()) })
+	require.NoError(t, file.SetReadDeadline(time.Now().Add(patience)))
+	in := bufio.NewReader(file)
+	return path, func() string {
+		line, err := in.ReadString('\n')
+		require.NoError(t, err)
+		return strings.TrimSpace(line)
+	}
+}
+
+// gone waits until a process does not exist any more (a zombie counts as gone).
+func gone(t *testing.T, pid string) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		stat, err := os.ReadFile("/proc/" + pid + "/stat")
+		return err != nil || strings.Contains(string(stat), ") Z ")
+	}, patience, time.Millisecond)
+}
+
+func TestCancelEndsTheWholeProcessGroup(t *testing.T) {
+	path, lines := fifo(t)
+	ctx, cancel := context.WithCancelCause(t.Context())
+	p := Program{Path: "sh", Grace: 50 * time.Millisecond, Args: []string{"-c",
+		`trap 'echo term >"$0"' TERM; sh -c 'trap "" TERM; echo $$ >"$0"; while :; do sleep 1; done' "$0" & echo $$ >"$0"; while :; do wait; done`, path}}
+	done := make(chan error, 1)
+	go func() {
+		_, err := p.Handle(ctx, &Job{})
+		done <- err
+	}()
+	first, second := lines(), lines()
+	cancel(ErrCancelled)
+	require.Equal(t, "term", lines())
+	require.ErrorIs(t, <-done, ErrCancelled)
+	gone(t, first)
+	gone(t, second)
+}
+
+func TestWhatAProgramLeavesBehindIsKilled(t *testing.T) {
+	path, lines := fifo(t)
+	p := Program{Path: "sh", Args: []string{"-c", `sleep 1000 >/dev/null 2>&1 & echo $! >"$0"; echo 5`, path}}
+	result, err := p.Handle(t.Context(), &Job{})
+	require.NoError(t, err)
+	raw, err := encode(result)
+	require.NoError(t, err)
+	require.Equal(t, "5", string(raw))
+	gone(t, lines())
+}
+
+// TestHelperWorker is not a test: it is the worker that the next one kills.
+func TestHelperWorker(t *testing.T) {
+	path := os.Getenv("WORKER_TEST_FIFO")
+	if path == "" {
+		t.Skip("runs only as the child process of TestNoOrphanWhenTheWorkerIsKilled")
+	}
+	_, err := (&Program{Path: "sh", Args: []string{"-c", `echo $$ >"$0"; exec sleep 1000`, path}}).Handle(t.Context(), &Job{})
+	require.NoError(t, err)
+}
+
+func TestNoOrphanWhenTheWorkerIsKilled(t *testing.T) {
+	path, lines := fifo(t)
+	cmd := exec.Command(os.Args[0], "-test.run", "^TestHelperWorker$")
+	cmd.Env = append(os.Environ(), "WORKER_TEST_FIFO="+path)
+	require.NoError(t, cmd.Start())
+	program := lines()
+	require.NoError(t, cmd.Process.Kill())
+	_ = cmd.Wait()
+	gone(t, program)
+}
