@@ -1,0 +1,186 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/dispatcherd/dispatcherd"
+)
+
+// maxJobLine bounds one line of input, in bytes.
+const maxJobLine = 16 << 20
+
+// newJob is a job to be inserted, as one line of JSON describes it. What is nil
+// or empty gets the table's default.
+type newJob struct {
+	Type        string                `json:"type"`
+	Priority    *dispatcherd.Priority `json:"priority"`
+	Payload     json.RawMessage       `json:"payload"`
+	RunAt       *time.Time            `json:"run_at"`
+	MaxAttempts *int32                `json:"max_attempts"`
+}
+
+// parseJob reads one line and checks it as the table would, so that a mistake
+// is found together with its line number.
+func parseJob(line []byte) (newJob, error) {
+	var job newJob
+	if !utf8.Valid(line) {
+		return job, errors.New("it is not UTF-8")
+	}
+	d := json.NewDecoder(bytes.NewReader(line))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&job); err != nil {
+		return job, jsonReason(err)
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return job, errors.New("something follows the JSON object: one line is one job")
+	}
+	return job, job.check()
+}
+
+// jsonReason rewords a decoder's error without quoting the input, which may
+// hold what is nobody's business.
+func jsonReason(err error) error {
+	var kind *json.UnmarshalTypeError
+	var syntax *json.SyntaxError
+	var when *time.ParseError
+	field, unknown := strings.CutPrefix(err.Error(), "json: unknown field ")
+	switch {
+	case errors.As(err, &kind) && kind.Field == "":
+		return fmt.Errorf("a job is a JSON object, not a JSON %s", kind.Value)
+	case errors.As(err, &kind):
+		return fmt.Errorf("%s cannot be the JSON %s", kind.Field, kind.Value)
+	case errors.As(err, &syntax):
+		return fmt.Errorf("it is not JSON (byte %d)", syntax.Offset)
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		return errors.New("it is not JSON (it ends too early)")
+	case errors.As(err, &when):
+		return errors.New("run_at must be a time in RFC 3339, such as 2026-01-31T08:00:00Z")
+	case unknown:
+		return fmt.Errorf("there is no field %s; the fields are type, priority, payload, run_at, max_attempts", field)
+	}
+	return errors.New("a value has the wrong form; run_at must be a time in RFC 3339, such as 2026-01-31T08:00:00Z")
+}
+
+// check holds a job against the constraints of the table.
+func (j *newJob) check() error {
+	switch {
+	case j.Type == "":
+		return errors.New("type is missing")
+	case len(j.Type) > dispatcherd.MaxTypeLength:
+		return fmt.Errorf("type has %d bytes; at most %d are allowed", len(j.Type), dispatcherd.MaxTypeLength)
+	case strings.ContainsRune(j.Type, 0):
+		return errors.New("type holds a zero character")
+	case j.Priority != nil && !j.Priority.Valid():
+		return fmt.Errorf("priority %d is outside %d..%d", *j.Priority, dispatcherd.MinPriority, dispatcherd.MaxPriority)
+	case j.MaxAttempts != nil && *j.MaxAttempts < 1:
+		return fmt.Errorf("max_attempts %d is less than 1", *j.MaxAttempts)
+	}
+	return checkPayload(j.Payload)
+}
+
+// checkPayload finds the two things that are JSON but that Postgres cannot store.
+func checkPayload(payload []byte) error {
+	if len(payload) == 0 {
+		return nil
+	}
+	if !json.Valid(payload) {
+		return errors.New("payload is not JSON")
+	}
+	var surrogate bool // the last escape opened a pair
+	for i := 0; i < len(payload); i++ {
+		if payload[i] != '\\' {
+			if surrogate {
+				return errors.New("payload holds half of a surrogate pair (\\ud800…\\udfff), which Postgres cannot store")
+			}
+			continue
+		}
+		i++
+		code := escape(payload[i:])
+		switch low := code >= 0xdc00 && code < 0xe000; {
+		case code == 0:
+			return errors.New("payload holds the character \\u0000, which Postgres cannot store")
+		case low != surrogate:
+			return errors.New("payload holds half of a surrogate pair (\\ud800…\\udfff), which Postgres cannot store")
+		}
+		surrogate = code >= 0xd800 && code < 0xdc00
+		if code >= 0 {
+			i += 4
+		}
+	}
+	return nil
+}
+
+// escape returns the code of a \uXXXX escape whose backslash was read, −1 for
+// the short ones. The JSON is valid, so the digits are there.
+func escape(rest []byte) int {
+	if rest[0] != 'u' {
+		return -1
+	}
+	code, err := strconv.ParseUint(string(rest[1:5]), 16, 32)
+	if err != nil {
+		return -1
+	}
+	return int(code)
+}
+
+// jobLines reads a stream of JSON lines.
+type jobLines struct {
+	scanner *bufio.Scanner
+	read    int64 // bytes of input consumed
+	number  int   // of the current line, from 1
+	job     newJob
+}
+
+func newJobLines(r io.Reader) *jobLines {
+	l := &jobLines{scanner: bufio.NewScanner(r)}
+	l.scanner.Buffer(make([]byte, 0, 64<<10), maxJobLine)
+	return l
+}
+
+// lineError says which line of the input is bad, and why.
+type lineError struct {
+	line   int
+	reason error
+}
+
+func (e *lineError) Error() string { return fmt.Sprintf("line %d: %v", e.line, e.reason) }
+func (e *lineError) Unwrap() error { return e.reason }
+
+// next reads up to the next job, over empty lines. It returns io.EOF at the end
+// and a *lineError for a line that is no job, after which it may be called
+// again; any other error is final.
+func (l *jobLines) next() error {
+	for l.scanner.Scan() {
+		l.number++
+		line := l.scanner.Bytes()
+		l.read += int64(len(line)) + 1
+		if l.number == 1 {
+			line = bytes.TrimPrefix(line, []byte("\xef\xbb\xbf"))
+		}
+		if len(bytes.TrimSpace(line)) == 0 {
+			continue
+		}
+		var err error
+		if l.job, err = parseJob(line); err != nil {
+			return &lineError{line: l.number, reason: err}
+		}
+		return nil
+	}
+	switch err := l.scanner.Err(); {
+	case errors.Is(err, bufio.ErrTooLong):
+		return failure(exitUsage, "line %d is longer than %d bytes: split the input, or keep large data elsewhere and refer to it",
+			l.number+1, maxJobLine)
+	case err != nil:
+		return fmt.Errorf("reading line %d: %w", l.number+1, err)
+	}
+	return io.EOF
+}

@@ -1,0 +1,166 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"strings"
+	"testing"
+	"testing/iotest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/dispatcherd/dispatcherd"
+)
+
+// readAll returns the types of all good lines and the messages of the bad ones.
+func readAll(t *testing.T, r io.Reader) (types, complaints []string, end error) {
+	t.Helper()
+	lines := newJobLines(r)
+	for {
+		var bad *lineError
+		switch err := lines.next(); {
+		case err == nil:
+			types = append(types, lines.job.Type)
+		case errors.As(err, &bad):
+			complaints = append(complaints, err.Error())
+		case errors.Is(err, io.EOF):
+			return types, complaints, nil
+		default:
+			return types, complaints, err
+		}
+	}
+}
+
+func TestEveryBadLineIsNamedWithItsNumberAndReason(t *testing.T) {
+	for line, want := range map[string]string{
+		`{}`:                                  "line 1: type is missing",
+		`[]`:                                  "line 1: a job is a JSON object, not a JSON array",
+		`"pdf"`:                               "line 1: a job is a JSON object, not a JSON string",
+		`null`:                                "line 1: type is missing",
+		`{"type":"pdf"`:                       "line 1: it is not JSON (it ends too early)",
+		`{"type":"pdf"} {"type":"pdf"}`:       "line 1: something follows the JSON object: one line is one job",
+		`{"type":"pdf"},`:                     "line 1: something follows the JSON object: one line is one job",
+		`{type:"pdf"}`:                        "line 1: it is not JSON (byte 2)",
+		`{"type":7}`:                          "line 1: type cannot be the JSON number",
+		`{"type":"pdf","priority":11}`:        "line 1: priority 11 is outside 0..10",
+		`{"type":"pdf","priority":-1}`:        "line 1: priority -1 is outside 0..10",
+		`{"type":"pdf","priority":1.5}`:       "line 1: priority cannot be the JSON number 1.5",
+		`{"type":"pdf","priority":300}`:       "line 1: priority cannot be the JSON number 300",
+		`{"type":"pdf","max_attempts":0}`:     "line 1: max_attempts 0 is less than 1",
+		`{"type":"pdf","run_at":"tomorrow"}`:  "line 1: run_at must be a time in RFC 3339, such as 2026-01-31T08:00:00Z",
+		`{"type":"pdf","run_at":5}`:           "line 1: a value has the wrong form; run_at must be a time in RFC 3339, such as 2026-01-31T08:00:00Z",
+		`{"type":"pdf","prio":3}`:             `line 1: there is no field "prio"; the fields are type, priority, payload, run_at, max_attempts`,
+		`{"type":"a\u0000b"}`:                 "line 1: type holds a zero character",
+		`{"type":"pdf","payload":"\u0000"}`:   "line 1: payload holds the character \\u0000, which Postgres cannot store",
+		`{"type":"pdf","payload":"\ud83d"}`:   "line 1: payload holds half of a surrogate pair (\\ud800…\\udfff), which Postgres cannot store",
+		`{"type":"pdf","payload":"\ude00x"}`:  "line 1: payload holds half of a surrogate pair (\\ud800…\\udfff), which Postgres cannot store",
+		`{"type":"pdf","payload":"\ud83d\n"}`: "line 1: payload holds half of a surrogate pair (\\ud800…\\udfff), which Postgres cannot store",
+		"{\"type\":\"\xff\"}":                 "line 1: it is not UTF-8",
+		`{"type":"` + strings.Repeat("x", dispatcherd.MaxTypeLength+1) + `"}`: "line 1: type has 129 bytes; at most 128 are allowed",
+	} {
+		types, complaints, err := readAll(t, strings.NewReader(line))
+		require.NoError(t, err)
+		require.Empty(t, types, line)
+		require.Equal(t, []string{want}, complaints, line)
+	}
+}
+
+func TestNoReasonQuotesThePayload(t *testing.T) {
+	for _, line := range []string{
+		`{"type":"pdf","payload":{"card":"secret"}`, `{"type":"pdf","payload":secret}`, `{"type":["secret"]}`,
+		`{"type":"pdf","run_at":"secret"}`, `secret`, `{"type":"pdf"} "secret"`,
+	} {
+		_, complaints, err := readAll(t, strings.NewReader(line))
+		require.NoError(t, err)
+		require.Len(t, complaints, 1)
+		require.NotContains(t, complaints[0], "secret")
+	}
+}
+
+func TestGoodLinesInEveryDress(t *testing.T) {
+	input := "\xef\xbb\xbf{\"type\":\"bom\"}\r\n\n  \t\n{\"type\":\"spaces\"}  \n" +
+		`{"type":"full","priority":10,"payload":{"a":[1,"\ud83d\ude00 \\u0000"]},"run_at":"2026-01-31T08:00:00+01:00","max_attempts":3}` + "\n" +
+		`{"type":"nulls","priority":null,"payload":null,"run_at":null,"max_attempts":null}` + "\n" + `{"type":"no newline at the end"}`
+	types, complaints, err := readAll(t, iotest.OneByteReader(strings.NewReader(input)))
+	require.NoError(t, err)
+	require.Empty(t, complaints)
+	require.Equal(t, []string{"bom", "spaces", "full", "nulls", "no newline at the end"}, types)
+
+	lines := newJobLines(strings.NewReader(input))
+	for range 3 {
+		require.NoError(t, lines.next())
+	}
+	require.Equal(t, dispatcherd.Priority(10), *lines.job.Priority)
+	require.Equal(t, int32(3), *lines.job.MaxAttempts)
+	require.True(t, lines.job.RunAt.Equal(time.Date(2026, 1, 31, 7, 0, 0, 0, time.UTC)))
+	require.JSONEq(t, `{"a":[1,"😀 \\u0000"]}`, string(lines.job.Payload))
+	require.Equal(t, 5, lines.number)
+	require.NoError(t, lines.next())
+	require.Nil(t, lines.job.Priority, "null is the table's default")
+	require.NoError(t, lines.next())
+	require.ErrorIs(t, lines.next(), io.EOF)
+}
+
+func TestAnEndlessLineEndsTheReading(t *testing.T) {
+	_, _, err := readAll(t, io.MultiReader(strings.NewReader("{\"type\":\"a\"}\n"), strings.NewReader(strings.Repeat("x", maxJobLine+1))))
+	require.ErrorContains(t, err, "line 2 is longer than 16777216 bytes")
+	_, _, err = readAll(t, iotest.ErrReader(errors.New("disk on fire")))
+	require.EqualError(t, err, "reading line 1: disk on fire")
+}
+
+// TestWhatIsWrittenAsJSONComesBack: any job that keeps to the limits survives
+// the journey through a line of JSON.
+func TestWhatIsWrittenAsJSONComesBack(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		priority := dispatcherd.Priority(rapid.IntRange(0, 10).Draw(rt, "priority"))
+		text := rapid.String().Filter(func(s string) bool { return !strings.ContainsRune(s, 0) })
+		typ := rapid.StringOfN(rapid.RuneFrom([]rune("abcäö \"\\")), 1, 20, dispatcherd.MaxTypeLength).Draw(rt, "type")
+		payload, err := json.Marshal(map[string]string{"text": text.Draw(rt, "text")})
+		require.NoError(rt, err)
+		line, err := json.Marshal(newJob{Type: typ, Priority: &priority, Payload: payload})
+		require.NoError(rt, err)
+		job, err := parseJob(line)
+		require.NoError(rt, err)
+		require.Equal(rt, typ, job.Type)
+		require.Equal(rt, priority, *job.Priority)
+		require.JSONEq(rt, string(payload), string(job.Payload))
+	})
+}
+
+func FuzzParseJob(f *testing.F) {
+	f.Add([]byte(`{"type":"pdf","payload":"\ud83d\ude00"}`))
+	f.Add([]byte(`{"type":"pdf","priority":3,"run_at":"2026-01-31T08:00:00Z"}`))
+	f.Fuzz(func(t *testing.T, line []byte) {
+		job, err := parseJob(line)
+		if err == nil {
+			require.NoError(t, job.check(), "what was accepted is acceptable")
+			require.NotEmpty(t, job.Type)
+			require.True(t, len(job.Payload) == 0 || json.Valid(job.Payload))
+		}
+	})
+}
+
+func TestTheProgressLineIsDrawnOverAndRemoved(t *testing.T) {
+	var b strings.Builder
+	clock := time.Unix(0, 0)
+	p := newProgress(&b, "jobs", 200, func() time.Time { return clock })
+	clock = clock.Add(time.Second)
+	p.update(10, 50)
+	clock = clock.Add(time.Millisecond)
+	p.update(11, 55)
+	require.Equal(t, "\r[#######.......................]  25 %  10 jobs  10/s", b.String(), "too soon to draw again")
+	clock = clock.Add(time.Second)
+	p.update(40, 400)
+	require.Contains(t, b.String(), "\r[##############################] 100 %  40 jobs  20/s")
+	b.Reset()
+	p.clear()
+	p.clear()
+	require.Equal(t, "\r"+strings.Repeat(" ", 53)+"\r", b.String())
+
+	var none *progress
+	none.update(1, 1)
+	none.clear()
+}

@@ -1,0 +1,61 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"time"
+)
+
+// progressEvery is the least time between two drawings.
+const progressEvery = 100 * time.Millisecond
+
+const progressWidth = 30 // characters of the bar
+
+// progress draws one line over itself while a long input is read. It belongs to
+// one goroutine. On anything but a terminal, make none: a nil progress draws
+// nothing.
+type progress struct {
+	w     io.Writer
+	what  string // what is counted, in the plural
+	total int64  // size of the whole in bytes; 0 if unknown
+	now   func() time.Time
+
+	begun, drawn time.Time
+	width        int // characters of the line on the screen
+}
+
+func newProgress(w io.Writer, what string, total int64, now func() time.Time) *progress {
+	return &progress{w: w, what: what, total: total, now: now, begun: now()}
+}
+
+// update draws the state, unless it did so a moment ago.
+func (p *progress) update(count, bytes int64) {
+	if p == nil {
+		return
+	}
+	now := p.now()
+	if now.Sub(p.drawn) < progressEvery {
+		return
+	}
+	p.drawn = now
+	line := fmt.Sprintf("%d %s", count, p.what)
+	if spent := now.Sub(p.begun).Seconds(); spent > 0 {
+		line += fmt.Sprintf("  %.0f/s", float64(count)/spent)
+	}
+	if p.total > 0 {
+		share := min(float64(bytes)/float64(p.total), 1)
+		full := int(share * progressWidth)
+		line = fmt.Sprintf("[%s%s] %3.0f %%  %s", strings.Repeat("#", full), strings.Repeat(".", progressWidth-full), share*100, line)
+	}
+	fmt.Fprintf(p.w, "\r%-*s", p.width, line)
+	p.width = len(line)
+}
+
+// clear removes the line from the screen.
+func (p *progress) clear() {
+	if p != nil && p.width > 0 {
+		fmt.Fprintf(p.w, "\r%*s\r", p.width, "")
+		p.width = 0
+	}
+}

@@ -1,0 +1,89 @@
+package main
+
+import (
+	"time"
+
+	"github.com/dispatcherd/dispatcherd/internal/trace"
+)
+
+// What a replay and its worker processes say to each other, one JSON object a
+// line. The replay writes a workerPlan, waits for workerReady, writes a
+// workerStart, reads one workerRun for each execution, and closes the worker's
+// input to end it.
+
+// workerPlan says what a worker process offers.
+type workerPlan struct {
+	Socket string     `json:"socket"` // of the dispatcher
+	Worker string     `json:"worker"` // its name
+	Slots  []slotPlan `json:"slots"`
+}
+
+// slotPlan is one slot of the trace and when it is on line.
+type slotPlan struct {
+	Slot     int64         `json:"slot"`
+	Types    []string      `json:"types"`
+	Sessions []sessionPlan `json:"sessions"`
+}
+
+// sessionPlan is one stay on line, on the compressed clock.
+type sessionPlan struct {
+	From  time.Duration `json:"from_ns"`            // since the start
+	Until time.Duration `json:"until_ns,omitempty"` // since the start; 0 = for good
+}
+
+// workerReady tells that the worker is connected.
+type workerReady struct {
+	Ready bool `json:"ready"`
+}
+
+// workerStart tells when the trace begins.
+type workerStart struct {
+	StartUnixNano int64 `json:"start_unix_ns"`
+}
+
+// workerRun is one execution that came to its end.
+type workerRun struct {
+	Job   int64         `json:"job"` // of the trace
+	Slot  int64         `json:"slot"`
+	Start time.Duration `json:"start_ns"` // since the start of the trace, on the compressed clock
+	End   time.Duration `json:"end_ns"`
+}
+
+// jobPayload is what a job of a replay carries.
+type jobPayload struct {
+	TraceJob int64   `json:"trace_job"`
+	MS       float64 `json:"ms"` // how long to work, compressed
+}
+
+// compress turns a time of the trace into one of the replay.
+func compress(ms int64, speed float64) time.Duration {
+	return time.Duration(float64(ms) / speed * float64(time.Millisecond))
+}
+
+// stretch is the inverse of compress.
+func stretch(d time.Duration, speed float64) int64 {
+	return int64(float64(d) / float64(time.Millisecond) * speed)
+}
+
+// workerPlans splits the slots of a trace by worker, in the order of the
+// workers' names.
+func workerPlans(t *trace.Trace, socket string, speed float64) []workerPlan {
+	sessions := map[int64][]sessionPlan{}
+	for _, e := range t.Comings() {
+		list := sessions[e.Slot]
+		if e.Kind == trace.Register {
+			sessions[e.Slot] = append(list, sessionPlan{From: compress(e.AtMS, speed)})
+		} else {
+			list[len(list)-1].Until = max(1, compress(e.AtMS, speed))
+		}
+	}
+	byWorker := map[string][]slotPlan{}
+	for _, s := range t.Slots {
+		byWorker[s.Worker] = append(byWorker[s.Worker], slotPlan{Slot: s.ID, Types: s.Types, Sessions: sessions[s.ID]})
+	}
+	var plans []workerPlan
+	for _, name := range t.Workers() {
+		plans = append(plans, workerPlan{Socket: socket, Worker: name, Slots: byWorker[name]})
+	}
+	return plans
+}
