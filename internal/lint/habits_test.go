@@ -1,0 +1,192 @@
+package lint
+
+import (
+	"go/ast"
+	"go/token"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// checkSleep finds naps in tests. In a synctest bubble time is simulated, so
+// a nap there is an instant and exact.
+func checkSleep(s source) []string {
+	if !s.test() {
+		return nil
+	}
+	var bubbles []ast.Node
+	s.visit(func(n ast.Node) {
+		if call, ok := n.(*ast.CallExpr); ok && s.callee(call) == "testing/synctest.Test" {
+			bubbles = append(bubbles, call)
+		}
+	})
+	var found []string
+	s.visit(func(n ast.Node) {
+		sel, ok := n.(*ast.SelectorExpr)
+		if !ok || s.qualified(sel) != "time.Sleep" {
+			return
+		}
+		if !slices.ContainsFunc(bubbles, func(b ast.Node) bool { return b.Pos() <= n.Pos() && n.End() <= b.End() }) {
+			found = append(found, s.finding(n, "time.Sleep in a test: wait for the event itself, or run in a synctest.Test bubble"))
+		}
+	})
+	return found
+}
+
+func TestNoTestSleeps(t *testing.T) { obey(t, checkSleep) }
+
+func TestTheRuleOnSleepCanFail(t *testing.T) {
+	judge(t, checkSleep,
+		example{"a_test.go", `package p; import "time"; func f() { time.Sleep(1) }`, []string{"wait for the event"}},
+		example{"a_test.go", `package p; import "time"; var nap = time.Sleep`, []string{"wait for the event"}},
+		example{"a_test.go", `package p; import ("testing/synctest"; "time"); func f() { synctest.Test(nil, func() { time.Sleep(1) }); time.Sleep(2) }`, []string{"wait"}},
+		example{"a_test.go", `package p; import ("testing/synctest"; "time"); func f() { synctest.Test(nil, func() { time.Sleep(1) }) }`, nil},
+	)
+}
+
+// environment reads settings. os.Environ is not among them: a child process
+// inherits the environment as a whole.
+var environment = []string{"os.Getenv", "os.LookupEnv", "os.ExpandEnv"}
+
+// checkEnvironment: only the command looks at the environment, and the private
+// Postgres at where programs and data are kept.
+func checkEnvironment(s source) []string {
+	if s.test() || s.in(command, "examples") {
+		return nil
+	}
+	var found []string
+	excused := map[ast.Node]bool{}
+	s.visit(func(n ast.Node) {
+		switch n := n.(type) {
+		case *ast.CallExpr:
+			if s.in("internal/devpg") && len(n.Args) == 1 && isPlace(n.Args[0]) {
+				excused[n.Fun] = true
+			}
+		case *ast.SelectorExpr:
+			if name := s.qualified(n); slices.Contains(environment, name) && !excused[n] {
+				found = append(found, s.finding(n, "%s outside cmd: take a parameter; flags and environment are read in one place", name))
+			}
+		}
+	})
+	return found
+}
+
+// isPlace reports whether an argument is "PATH" or "XDG_…".
+func isPlace(arg ast.Expr) bool {
+	lit, ok := arg.(*ast.BasicLit)
+	if !ok || lit.Kind != token.STRING {
+		return false
+	}
+	name, err := strconv.Unquote(lit.Value)
+	return err == nil && (name == "PATH" || strings.HasPrefix(name, "XDG_"))
+}
+
+func TestOnlyTheCommandReadsTheEnvironment(t *testing.T) { obey(t, checkEnvironment) }
+
+func TestTheRuleOnTheEnvironmentCanFail(t *testing.T) {
+	text := func(arg string) string { return `package p; import "os"; var x = os.Getenv(` + arg + `)` }
+	judge(t, checkEnvironment,
+		example{"claim/a.go", text(`"DATABASE_URL"`), []string{"os.Getenv outside cmd"}},
+		example{"claim/a.go", text(`"PATH"`), []string{"os.Getenv outside cmd"}},
+		example{"claim/a.go", `package p; import "os"; var x = os.LookupEnv`, []string{"os.LookupEnv"}},
+		example{"worker/a.go", `package p; import "os"; var x = os.Environ()`, nil},
+		example{"claim/a_test.go", text(`"PATH"`), nil},
+		example{"cmd/dispatcherd/a.go", text(`"DATABASE_URL"`), nil},
+		example{"internal/devpg/a.go", text(`"PATH"`), nil},
+		example{"internal/devpg/a.go", text(`"XDG_DATA_HOME"`), nil},
+		example{"internal/devpg/a.go", text(`"HOME"`), []string{"os.Getenv"}},
+	)
+}
+
+// loggers are the methods of zap's loggers that write a line.
+var loggers = []string{"Debug", "Info", "Warn", "Error", "DPanic", "Panic", "Fatal", "Log"}
+
+// speaks reports whether what a call gets ends in a log line or in an error.
+func speaks(s source, call *ast.CallExpr) bool {
+	name := s.callee(call)
+	if strings.HasPrefix(name, "go.uber.org/zap.") || name == "fmt.Errorf" || name == "errors.New" {
+		return true
+	}
+	sel, ok := call.Fun.(*ast.SelectorExpr)
+	if !ok || !s.in(command) {
+		return false
+	}
+	method := strings.TrimSuffix(strings.TrimSuffix(strings.TrimSuffix(sel.Sel.Name, "ln"), "w"), "f")
+	return slices.Contains(loggers, method)
+}
+
+// secrets returns the first name in an expression that stands for what users
+// hand in or get out. Its length may be told.
+func secrets(e ast.Expr) string {
+	name := ""
+	ast.Inspect(e, func(n ast.Node) bool {
+		if call, ok := n.(*ast.CallExpr); ok {
+			if fn, ok := call.Fun.(*ast.Ident); ok && fn.Name == "len" {
+				return false
+			}
+		}
+		switch n := n.(type) {
+		case *ast.SelectorExpr: // in result.Won only Won is told
+			name = secretName(name, n.Sel)
+			_, plain := n.X.(*ast.Ident)
+			return !plain
+		case *ast.Ident:
+			name = secretName(name, n)
+		}
+		return true
+	})
+	return name
+}
+
+func secretName(found string, id *ast.Ident) string {
+	switch {
+	case found != "":
+		return found
+	case strings.EqualFold(id.Name, "payload"), strings.EqualFold(id.Name, "result"):
+		return id.Name
+	}
+	return ""
+}
+
+func checkPayload(s source) []string {
+	if s.test() {
+		return nil
+	}
+	var found []string
+	s.visit(func(n ast.Node) {
+		call, ok := n.(*ast.CallExpr)
+		if !ok || !speaks(s, call) {
+			return
+		}
+		for _, arg := range call.Args {
+			if inner, ok := arg.(*ast.CallExpr); ok && speaks(s, inner) {
+				continue // reported there
+			}
+			if name := secrets(arg); name != "" {
+				found = append(found, s.finding(arg, "%s goes into a log line or an error: payloads and results are the users' own; name the job, or the length", name))
+			}
+		}
+	})
+	return found
+}
+
+func TestNoPayloadIsLogged(t *testing.T) { obey(t, checkPayload) }
+
+func TestTheRuleOnPayloadsCanFail(t *testing.T) {
+	text := func(call string) string {
+		return "package p\nimport (\"errors\"; \"fmt\"; \"go.uber.org/zap\")\nfunc f() { " + call + " }\n"
+	}
+	judge(t, checkPayload,
+		example{"cmd/dispatcherd/a.go", text(`log.Info("x", zap.ByteString("p", job.Payload))`), []string{"Payload goes into"}},
+		example{"cmd/dispatcherd/a.go", text(`log.Info("x", zap.String("p", string(payload[:10])))`), []string{"payload goes into"}},
+		example{"cmd/dispatcherd/a.go", text(`zap.Any("r", result)`), []string{"result goes into"}},
+		example{"cmd/dispatcherd/a.go", text(`sugar.Errorw("x", "r", f.Result)`), []string{"Result goes into"}},
+		example{"cmd/dispatcherd/a.go", text(`zap.Int("bytes", len(payload))`), nil},
+		example{"cmd/dispatcherd/a.go", text(`zap.Int("won", result.Won)`), nil},
+		example{"cmd/dispatcherd/a.go", text(`zap.String("type", job.Type)`), nil},
+		example{"claim/a.go", text(`fmt.Errorf("bad payload %s", payload)`), []string{"payload goes into"}},
+		example{"claim/a.go", text(`errors.New(string(w.Payload))`), []string{"Payload goes into"}},
+		example{"claim/a_test.go", text(`zap.Any("r", result)`), nil},
+	)
+}

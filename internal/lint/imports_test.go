@@ -1,0 +1,115 @@
+package lint
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// mayImport says which packages of this module a package may import; "" is
+// the root. Tests may import anything. The command may, too: everything meets
+// there and nowhere else.
+var mayImport = map[string][]string{
+	"":               {},
+	"scoring":        {""},
+	"slotindex":      {""},
+	"actor":          {"", "scoring", "slotindex"},
+	"workerproto":    {""},
+	"worker":         {"", "workerproto"},
+	"migrations":     {},
+	"claim":          {"", "migrations"},
+	"claim/contract": {"", "claim", "migrations", "internal/devpg"},
+	"client":         {""},
+	"internal/devpg": {},
+	"internal/lint":  {},
+	"internal/trace": {"", "scoring", "slotindex", "actor"},
+}
+
+const command = "cmd"
+
+func checkImports(s source) []string {
+	if s.test() || s.in(command) {
+		return nil
+	}
+	allowed, known := mayImport[s.dir()]
+	if s.in("examples") {
+		allowed, known = []string{"", "worker", "client"}, true
+	}
+	if !known {
+		return []string{s.finding(s.file, "package %q is not in the table of imports: decide in internal/lint/imports_test.go whom it may import", s.dir())}
+	}
+	var found []string
+	for _, p := range slices.Sorted(maps.Keys(s.imports())) {
+		inside, ours := strings.CutPrefix(p, module)
+		inside = strings.TrimPrefix(inside, "/")
+		if ours && !slices.Contains(allowed, inside) {
+			found = append(found, s.finding(s.imports()[p], "%q imports %q: it may only import %q of this module; let the command bring them together", s.dir(), inside, allowed))
+		}
+	}
+	return found
+}
+
+func TestPackagesImportOnlyWhatTheDesignAllows(t *testing.T) { obey(t, checkImports) }
+
+func TestTheImportRuleCanFail(t *testing.T) {
+	text := func(imports ...string) string {
+		return fmt.Sprintf("package p\nimport (%s)\n", `"`+strings.Join(imports, `"; "`)+`"`)
+	}
+	judge(t, checkImports,
+		example{"actor/a.go", text(module+"/claim", module+"/scoring"), []string{`"actor" imports "claim"`}},
+		example{"actor/a_test.go", text(module + "/claim"), nil},
+		example{"scoring/a.go", text(module, module+"/slotindex"), []string{`imports "slotindex"`}},
+		example{"a.go", text(module + "/scoring"), []string{`"" imports "scoring"`}},
+		example{"worker/a.go", text(module+"/workerproto", module), nil},
+		example{"worker/a.go", text(module + "/actor"), []string{`imports "actor"`}},
+		example{"internal/devpg/a.go", text(module), []string{`imports ""`}},
+		example{"internal/trace/a.go", text(module+"/actor", "os"), nil},
+		example{"novel/a.go", text("fmt"), []string{"not in the table"}},
+		example{"cmd/dispatcherd/a.go", text(module+"/claim", module+"/actor"), nil},
+	)
+}
+
+// homes says where a library or a package may be imported. A pattern that ends
+// in / means everything below.
+var homes = []struct {
+	pattern string
+	allowed func(source) bool
+	advice  string
+}{
+	{"go.uber.org/zap", func(s source) bool { return s.in(command) }, "give the package a small observer and log in cmd"},
+	{"go.uber.org/zap/", func(s source) bool { return s.in(command) }, "give the package a small observer and log in cmd"},
+	{"github.com/stretchr/testify/", func(s source) bool { return s.test() || s.in("claim/contract") }, "use it in tests only"},
+	{"pgregory.net/rapid", source.test, "use it in tests only"},
+	{"go.uber.org/goleak", source.test, "use it in tests only"},
+	{"testing/", func(s source) bool { return s.test() || s.in("claim/contract") }, "use it in tests only"},
+	{"flag", func(s source) bool { return s.test() || s.in(command, "examples") }, "take a parameter; flags belong to cmd"},
+	{"github.com/spf13/", func(s source) bool { return s.in(command) }, "take a parameter; the command line belongs to cmd"},
+}
+
+func checkHomes(s source) []string {
+	var found []string
+	for _, p := range slices.Sorted(maps.Keys(s.imports())) {
+		for _, home := range homes {
+			below := strings.HasSuffix(home.pattern, "/") && strings.HasPrefix(p, home.pattern)
+			if (p == home.pattern || below) && !home.allowed(s) {
+				found = append(found, s.finding(s.imports()[p], "imports %q: %s", p, home.advice))
+			}
+		}
+	}
+	return found
+}
+
+func TestLibrariesStayWhereTheyBelong(t *testing.T) { obey(t, checkHomes) }
+
+func TestTheRuleOnLibrariesCanFail(t *testing.T) {
+	judge(t, checkHomes,
+		example{"claim/a.go", `package p; import "go.uber.org/zap"`, []string{"small observer"}},
+		example{"claim/a_test.go", `package p; import "go.uber.org/zap/zapcore"`, []string{"small observer"}},
+		example{"cmd/dispatcherd/a.go", `package p; import ("go.uber.org/zap"; "flag"; "github.com/spf13/cobra")`, nil},
+		example{"cmd/dispatcherd/a.go", `package p; import "github.com/stretchr/testify/require"`, []string{"tests only"}},
+		example{"worker/a.go", `package p; import ("flag"; "github.com/spf13/pflag")`, []string{"flags belong to cmd", "command line"}},
+		example{"worker/a_test.go", `package p; import ("flag"; "github.com/stretchr/testify/require")`, nil},
+	)
+}

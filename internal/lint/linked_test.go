@@ -1,0 +1,92 @@
+package lint
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+const maxModules = 25
+
+// linked returns the modules in the daemon, without its own, and its packages.
+func linked(t *testing.T) (modules, packages []string) {
+	t.Helper()
+	return dependencies(goList(t, "-deps", "-f", "{{.ImportPath}} {{with .Module}}{{.Path}}{{end}}", "./cmd/dispatcherd"))
+}
+
+// dependencies reads lines of package and module; packages of the standard
+// library have no module.
+func dependencies(list string) (modules, packages []string) {
+	for line := range strings.Lines(list) {
+		fields := strings.Fields(line)
+		packages = append(packages, fields[0])
+		if len(fields) == 2 && fields[1] != module {
+			modules = append(modules, fields[1])
+		}
+	}
+	slices.Sort(modules)
+	return slices.Compact(modules), packages
+}
+
+func TestTheDaemonLinksAtMost25Modules(t *testing.T) {
+	modules, _ := linked(t)
+	require.NotEmpty(t, modules)
+	require.LessOrEqual(t, len(modules), maxModules, "modules in the daemon: %s", strings.Join(modules, ", "))
+}
+
+// testLibraries have no business in the daemon.
+var testLibraries = []string{"testing", "net/http/httptest", "github.com/stretchr/testify", "pgregory.net/rapid", "go.uber.org/goleak"}
+
+func checkLinked(packages []string) []string {
+	var found []string
+	for _, p := range packages {
+		for _, lib := range testLibraries {
+			if p == lib || strings.HasPrefix(p, lib+"/") {
+				found = append(found, "the daemon links "+p+": move what imports it into a test; `go list -deps -json ./cmd/dispatcherd` says who does")
+			}
+		}
+	}
+	return found
+}
+
+func TestTheDaemonLinksNoTestLibrary(t *testing.T) {
+	_, packages := linked(t)
+	report(t, checkLinked(packages))
+}
+
+func TestTheRuleOnLinkingCanFail(t *testing.T) {
+	modules, packages := dependencies("fmt \n" + module + "/cmd/dispatcherd " + module + "\n" +
+		"github.com/stretchr/testify/require github.com/stretchr/testify\ngithub.com/stretchr/testify/assert github.com/stretchr/testify\n")
+	require.Equal(t, []string{"github.com/stretchr/testify"}, modules)
+	require.Len(t, packages, 4)
+	require.Len(t, checkLinked(packages), 2)
+	require.Empty(t, checkLinked([]string{"fmt", "testingstuff"}))
+}
+
+// checkReplace finds replace directives: with one of them `go install` of the
+// daemon refuses to work.
+func checkReplace(gomod string) []string {
+	var found []string
+	for line := range strings.Lines(gomod) {
+		if fields := strings.Fields(line); len(fields) > 0 && (fields[0] == "replace" || slices.Contains(fields, "=>") && fields[0] != "//") {
+			found = append(found, "go.mod: "+strings.TrimSpace(line)+": depend on a released version")
+		}
+	}
+	return found
+}
+
+func TestGoModReplacesNothing(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(root, "go.mod"))
+	require.NoError(t, err)
+	report(t, checkReplace(string(text)))
+}
+
+func TestTheRuleOnReplaceCanFail(t *testing.T) {
+	require.Len(t, checkReplace("module m\nreplace a => ../a\n"), 1)
+	require.Len(t, checkReplace("module m\nreplace (\n\ta => ../a\n)\n"), 2)
+	require.Empty(t, checkReplace("module m\n\nrequire a v1.0.0 // replaceable\n"))
+}
