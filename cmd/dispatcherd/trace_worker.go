@@ -70,11 +70,9 @@ func runTraceWorker(ctx context.Context, in io.Reader, out io.Writer) error {
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- w.sdk.Run(ctx) }()
-	var offers sync.WaitGroup
-	go w.follow(ctx, cancel, lines, connected, plan, &offers)
+	go w.follow(ctx, cancel, lines, connected, plan)
 	err := <-ended
 	cancel(nil)
-	offers.Wait()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return errors.Join(err, w.broken)
@@ -85,9 +83,9 @@ var errInputClosed = errors.New("the replay has ended")
 
 // follow carries out the plan once the worker is connected and the start is
 // known, and ends the process when its input is closed, be it because the
-// replay has died.
+// replay has died. Nobody waits for it: it reads until the input ends.
 func (w *traceWorker) follow(ctx context.Context, cancel context.CancelCauseFunc, lines *json.Decoder,
-	connected <-chan struct{}, plan workerPlan, offers *sync.WaitGroup) {
+	connected <-chan struct{}, plan workerPlan) {
 	select {
 	case <-connected:
 	case <-ctx.Done():
@@ -102,7 +100,7 @@ func (w *traceWorker) follow(ctx context.Context, cancel context.CancelCauseFunc
 	now := time.Now()
 	w.start = now.Add(time.Unix(0, start.StartUnixNano).Sub(now)) // keeps the monotonic clock
 	for _, s := range plan.Slots {
-		offers.Go(func() { w.offer(ctx, &tracedSlot{plan: s}) })
+		go w.offer(ctx, &tracedSlot{plan: s})
 	}
 	var more json.RawMessage
 	for lines.Decode(&more) == nil { // nothing is expected: this waits for the end

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -81,4 +82,41 @@ func className(types []string) string {
 	}
 	count := fmt.Sprintf("… (%d types)", len(types))
 	return string([]rune(name)[:width-utf8.RuneCountInString(count)]) + count
+}
+
+// WriteComparison prints the waits of several runs of one trace side by side.
+// A group of which a run started no job shows a dash there.
+func WriteComparison(w io.Writer, names []string, runs []Report) error {
+	header := []string{"waits in seconds", "jobs"}
+	for _, column := range []string{"mean", "p95", "max"} {
+		for i := range runs {
+			header = append(header, fmt.Sprintf("%s [%d]", column, i+1))
+		}
+	}
+	rows := [][]string{header}
+	for _, group := range runs[0].Groups {
+		row := []string{strings.TrimSpace(group.By + " " + group.Value), strconv.Itoa(group.Jobs)}
+		var means, p95s, maxima []string
+		for _, r := range runs {
+			mean, p95, most := r.group(group.By, group.Value)
+			means, p95s, maxima = append(means, mean), append(p95s, p95), append(maxima, most)
+		}
+		rows = append(rows, slices.Concat(row, means, p95s, maxima))
+	}
+	var legend strings.Builder
+	for i, name := range names {
+		fmt.Fprintf(&legend, "[%d] %s\n", i+1, name)
+	}
+	_, err := fmt.Fprintf(w, "%s\n%s", legend.String(), align(rows))
+	return err
+}
+
+// group returns the printed waits of one group.
+func (r Report) group(by, value string) (mean, p95, most string) {
+	for _, g := range r.Groups {
+		if g.By == by && g.Value == value {
+			return decimals(g.Mean), decimals(g.P95), decimals(g.Max)
+		}
+	}
+	return "-", "-", "-"
 }

@@ -120,3 +120,23 @@ func TestLongClassNamesAreCut(t *testing.T) {
 	long := className([]string{"0123456789012345678901234567890", "0123456789012345678901234567890", "z"})
 	require.Equal(t, "0123456789012345678901234567890|01234… (3 types)", long)
 }
+
+func TestRunsAreComparedSideBySide(t *testing.T) {
+	tr := small()
+	done := tr.Executions(Naive(tr, articleWeights()))
+	runs := []Report{Summarize(tr, done, 0, Findings{}), Summarize(tr, done[:1], 0, Findings{})}
+	var text bytes.Buffer
+	require.NoError(t, WriteComparison(&text, []string{"default", "priority=1"}, runs))
+	require.Equal(t, `[1] default
+[2] priority=1
+
+waits in seconds  jobs  mean [1]  mean [2]  p95 [1]  p95 [2]  max [1]  max [2]
+all                  4     4.500     0.000     10.0    0.000     10.0    0.000
+mode queued          3     3.333     0.000     10.0    0.000     10.0    0.000
+mode on_demand       1     8.000         -    8.000        -    8.000        -
+priority 5           2     4.000     0.000    8.000    0.000    8.000    0.000
+priority 0           2     5.000         -     10.0        -     10.0        -
+capacity 0           1      10.0         -     10.0        -     10.0        -
+capacity 1           3     2.667     0.000    8.000    0.000    8.000    0.000
+`, text.String())
+}

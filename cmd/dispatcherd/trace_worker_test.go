@@ -1,0 +1,168 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/workerproto"
+)
+
+// scriptedDispatcher is the dispatcher's end of the socket with a test in the
+// place of the core.
+type scriptedDispatcher struct {
+	t      *testing.T
+	path   string
+	frames chan frameOf
+	closed chan error
+}
+
+type frameOf struct {
+	session *workerproto.Session
+	text    string
+	frame   workerproto.WorkerFrame
+}
+
+func startScripted(t *testing.T) *scriptedDispatcher {
+	t.Helper()
+	d := &scriptedDispatcher{t: t, path: filepath.Join(t.TempDir(), "w.sock"), frames: make(chan frameOf, 100), closed: make(chan error, 100)}
+	l, err := workerproto.Listen(d.path, 0o600)
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(context.Background())
+	served := make(chan error, 1)
+	go func() { served <- workerproto.Serve(ctx, l, workerproto.Limits{}, d, nil) }()
+	t.Cleanup(func() {
+		cancel()
+		require.NoError(t, <-served)
+	})
+	return d
+}
+
+func (d *scriptedDispatcher) Open(*workerproto.Session, *workerproto.Hello) error { return nil }
+
+func (d *scriptedDispatcher) Frames(s *workerproto.Session, frames []workerproto.WorkerFrame) {
+	for _, f := range frames {
+		text := workerproto.Append(nil, f)
+		own, err := new(workerproto.WorkerDecoder).Decode(text)
+		if err != nil {
+			d.t.Errorf("frame %s: %v", text, err)
+		}
+		d.frames <- frameOf{s, strings.TrimSpace(string(text)), own}
+	}
+}
+
+func (d *scriptedDispatcher) Closed(_ *workerproto.Session, cause error) { d.closed <- cause }
+
+// next returns what the worker says next.
+func (d *scriptedDispatcher) next() frameOf {
+	d.t.Helper()
+	return receive(d.t, d.frames, "the worker says something")
+}
+
+func receive[T any](t *testing.T, c <-chan T, what string) T {
+	t.Helper()
+	select {
+	case v := <-c:
+		return v
+	case <-time.After(20 * time.Second):
+		require.FailNow(t, "it did not happen that "+what)
+		panic("unreachable")
+	}
+}
+
+// tracedProcess is a trace worker with its standard streams.
+type tracedProcess struct {
+	in    *io.PipeWriter
+	lines *json.Decoder
+	ended chan error
+}
+
+func startTraced(t *testing.T, plan workerPlan) *tracedProcess {
+	t.Helper()
+	inReader, in := io.Pipe()
+	out, outWriter := io.Pipe()
+	p := &tracedProcess{in: in, lines: json.NewDecoder(out), ended: make(chan error, 1)}
+	go func() {
+		err := runTraceWorker(t.Context(), inReader, outWriter)
+		_ = outWriter.Close()
+		p.ended <- err
+	}()
+	require.NoError(t, json.NewEncoder(in).Encode(plan))
+	var ready workerReady
+	require.NoError(t, p.lines.Decode(&ready))
+	require.True(t, ready.Ready)
+	require.NoError(t, json.NewEncoder(in).Encode(workerStart{StartUnixNano: time.Now().UnixNano()}))
+	return p
+}
+
+// Slot 7 leaves while its job runs and is due back before it has ended: it
+// comes when it has.
+func TestATracedSlotThatIsDueBackWhileItWorksComesWhenItHasEnded(t *testing.T) {
+	d := startScripted(t)
+	p := startTraced(t, workerPlan{Socket: d.path, Worker: "team-1", Slots: []slotPlan{
+		{Slot: 7, Types: []string{"pdf"}, Sessions: []sessionPlan{{From: 0, Until: 400 * time.Millisecond}, {From: 401 * time.Millisecond}}},
+	}})
+	added := d.next()
+	require.Equal(t, `{"op":"slot_add","slots":[{"slot":0,"types":["pdf"]}]}`, added.text)
+	const work = 800 * time.Millisecond
+	require.True(t, added.session.Send(&workerproto.Job{
+		Execution: workerproto.Execution{Job: 99, Attempt: 1}, Slot: 0, Type: "pdf", Mode: dispatcherd.Queued,
+		Payload: fmt.Appendf(nil, `{"trace_job":5,"ms":%d}`, work.Milliseconds()),
+	}))
+	require.Equal(t, `{"op":"slot_remove","slots":[0]}`, d.next().text)
+
+	var run workerRun
+	require.NoError(t, p.lines.Decode(&run))
+	require.EqualValues(t, 5, run.Job)
+	require.EqualValues(t, 7, run.Slot)
+	require.GreaterOrEqual(t, run.End-run.Start, work)
+
+	var done *workerproto.Done
+	back := false
+	for range 2 { // in either order
+		switch f := d.next().frame.(type) {
+		case *workerproto.Done:
+			done = f
+		case *workerproto.SlotAdd:
+			require.EqualValues(t, 1, f.Slots[0].Number)
+			back = true
+		}
+	}
+	require.EqualValues(t, 99, done.Job)
+	require.True(t, back)
+
+	require.NoError(t, p.in.Close())
+	require.Equal(t, `{"op":"drain"}`, d.next().text)
+	require.NoError(t, receive(t, p.ended, "the worker ends"))
+	require.ErrorIs(t, receive(t, d.closed, "the session ends"), io.EOF)
+}
+
+func TestATraceWorkerRefusesAPayloadThatIsNotItsOwn(t *testing.T) {
+	d := startScripted(t)
+	p := startTraced(t, workerPlan{Socket: d.path, Worker: "w", Slots: []slotPlan{
+		{Slot: 1, Types: []string{"pdf"}, Sessions: []sessionPlan{{}}},
+	}})
+	added := d.next()
+	require.True(t, added.session.Send(&workerproto.Job{
+		Execution: workerproto.Execution{Job: 1, Attempt: 1}, Type: "pdf", Payload: []byte(`"x"`),
+	}))
+	failed, ok := d.next().frame.(*workerproto.Fail)
+	require.True(t, ok)
+	require.True(t, failed.Permanent)
+	require.NoError(t, p.in.Close())
+	require.NoError(t, receive(t, p.ended, "the worker ends"))
+}
+
+func TestATraceWorkerWithoutAPlanSaysSo(t *testing.T) {
+	got := traceCommandLine("trace", "worker").runs(t)
+	require.Equal(t, exitUsage, got.code)
+	require.Contains(t, got.err, "reading the worker's plan")
+}
