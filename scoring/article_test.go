@@ -33,7 +33,7 @@ func TestAPriority5JobStartsWith5120PointsAndAPriority0JobWith0(t *testing.T) {
 }
 
 func TestAPriorityUnitIsWorth1024Points(t *testing.T) {
-	for p := dispatcherd.MinPriority; p < dispatcherd.MaxPriority; p++ {
+	for p := range dispatcherd.MaxPriority {
 		require.EqualValues(t, 1_024_000, total(queued(p+1, 0), 0)-total(queued(p, 0), 0))
 	}
 }
@@ -45,7 +45,7 @@ func TestAgeGains16PointsASecond(t *testing.T) {
 }
 
 func TestOnePriorityUnitIsWorth64Seconds(t *testing.T) {
-	for p := dispatcherd.MinPriority; p < dispatcherd.MaxPriority; p++ {
+	for p := range dispatcherd.MaxPriority {
 		for _, now := range []time.Duration{65 * time.Second, time.Hour, 30 * time.Hour} {
 			require.Equal(t, total(queued(p, 0), now), total(queued(p+1, 64*time.Second), now))
 			require.Less(t, total(queued(p, 0), now), total(queued(p+1, 64*time.Second-time.Millisecond), now))
