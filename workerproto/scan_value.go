@@ -2,11 +2,12 @@ package workerproto
 
 // value skips one value of any kind and checks its grammar.
 func (s *scanner) value(depth int) {
-	if depth > maxDepth {
+	c := s.peek()
+	if depth >= maxDepth && (c == '{' || c == '[') {
 		s.syntax("nested too deep")
 		return
 	}
-	switch c := s.peek(); c {
+	switch c {
 	case '"':
 		s.quoted()
 	case '{':

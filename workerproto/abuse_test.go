@@ -1,0 +1,326 @@
+package workerproto
+
+import (
+	"errors"
+	"io"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// bystander is a well-behaved worker; check proves that nobody harmed it.
+type bystander struct {
+	*peer
+	s     *Session
+	nonce string
+}
+
+func newBystander(t *testing.T, h *recorder, path string) *bystander {
+	p := dial(t, path)
+	b := &bystander{peer: p, nonce: p.greet().Session}
+	b.s = await(t, h.opened)
+	return b
+}
+
+func (b *bystander) check() {
+	b.t.Helper()
+	require.True(b.t, b.s.Send(&Stale{Execution: Execution{Job: 1, Attempt: 1}}))
+	require.Equal(b.t, b.nonce, b.receive().(*Stale).Session)
+}
+
+// counter counts complaints by code.
+type counter struct {
+	NoObserver
+	complaints, accepted, ended atomic.Int64
+}
+
+func (c *counter) Complained(Code)  { c.complaints.Add(1) }
+func (c *counter) Accepted(int)     { c.accepted.Add(1) }
+func (c *counter) Ended(int, error) { c.ended.Add(1) }
+
+func TestBadInputGetsAClearErrorAndHarmsNobodyElse(t *testing.T) {
+	const nonce = "$"
+	cases := map[string]struct {
+		lines []string // after the hello, unless raw
+		raw   bool
+		code  Code
+		fatal bool
+	}{
+		"frame over the limit":             {lines: []string{`{"op":"ping","x":"` + strings.Repeat("x", minFrame) + `"}`}, code: FrameTooLong, fatal: true},
+		"endless line":                     {lines: []string{strings.Repeat("[", 3*minFrame)}, code: FrameTooLong, fatal: true},
+		"invalid JSON":                     {lines: []string{`{"op":"done",,}`}, code: BadJSON},
+		"no JSON at all":                   {lines: []string{"GET / HTTP/1.1"}, code: BadJSON},
+		"empty line":                       {lines: []string{""}, code: BadJSON},
+		"binary":                           {lines: []string{"\x00\xff\xfe"}, code: BadJSON},
+		"unknown frame":                    {lines: []string{`{"op":"launch"}`}, code: UnknownOp},
+		"a frame of the dispatcher's":      {lines: []string{`{"op":"welcome"}`}, code: UnknownOp},
+		"slot without types":               {lines: []string{`{"op":"slot_add","slots":[{"slot":1,"types":[]}]}`}, code: BadSlot},
+		"duplicate slot":                   {lines: []string{`{"op":"slot_add","slots":[{"slot":0,"types":["a"]}]}`}, code: BadSlot},
+		"unknown slot":                     {lines: []string{`{"op":"slot_remove","slots":[9]}`}, code: UnknownSlot},
+		"second hello":                     {lines: []string{helloLine}, code: SecondHello, fatal: true},
+		"finish under another session":     {lines: []string{`{"op":"done","job":1,"attempt":1,"session":"00"}`}, code: WrongSession},
+		"finish for a job one does not do": {lines: []string{`{"op":"done","job":1,"attempt":1,"session":"` + nonce + `"}`}, code: NotHeld},
+		"hello without slots' types":       {raw: true, lines: []string{`{"op":"hello","versions":[1,1],"worker":"w","slots":[{"slot":0}]}`}, code: BadSlot, fatal: true},
+		"version of the future":            {raw: true, lines: []string{`{"op":"hello","versions":[8,9],"worker":"w"}`}, code: BadVersion, fatal: true},
+		"invalid JSON before hello":        {raw: true, lines: []string{`hello?`}, code: BadJSON, fatal: true},
+		"something else before hello":      {raw: true, lines: []string{`{"op":"ping"}`}, code: NotHello, fatal: true},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			h := newRecorder()
+			h.onward = func(s *Session, frames []WorkerFrame) {
+				for _, f := range frames {
+					if d, ok := f.(*Done); ok { // whether a job is held is the handler's to know
+						s.Send(Complain(NotHeld, d.Job, "job %d is not held by this session", d.Job))
+					}
+				}
+			}
+			path := serve(t, Limits{MaxFrame: minFrame}, h, nil)
+			good := newBystander(t, h, path)
+			bad := dial(t, path)
+			nonceNow := ""
+			if !c.raw {
+				nonceNow = bad.greet().Session
+				await(t, h.opened)
+			}
+			for _, l := range c.lines {
+				_, _ = bad.conn.Write([]byte(strings.ReplaceAll(l, nonce, nonceNow) + "\n")) // may be cut short by a hang-up
+			}
+			bad.complaint(c.code, c.fatal)
+			if c.fatal {
+				bad.hangup()
+				if !c.raw {
+					var rule *Error
+					require.ErrorAs(t, await(t, h.closed), &rule)
+					require.Equal(t, c.code, rule.Code)
+				}
+			} else {
+				bad.send(`{"op":"ping"}`) // the session goes on
+				require.IsType(t, &Pong{}, bad.receive())
+			}
+			good.check()
+		})
+	}
+}
+
+func TestASecondFrameInTheBatchOfABadOneStillCounts(t *testing.T) {
+	h := newRecorder()
+	p := dial(t, serve(t, Limits{}, h, nil))
+	nonce := p.greet().Session
+	good := `{"op":"release","job":1,"attempt":1,"session":"` + nonce + `"}`
+	p.send(`{`, good, `{"op":"x"}`, good)
+	p.complaint(BadJSON, false)
+	p.complaint(UnknownOp, false)
+	require.Equal(t, good, await(t, h.frames))
+	require.Equal(t, good, await(t, h.frames))
+}
+
+func TestWhatWasSentBeforeAFatalErrorCounts(t *testing.T) {
+	h := newRecorder()
+	p := dial(t, serve(t, Limits{}, h, nil))
+	nonce := p.greet().Session
+	good := `{"op":"done","job":1,"attempt":1,"session":"` + nonce + `"}`
+	p.send(good, helloLine, good)
+	p.complaint(SecondHello, true)
+	require.Equal(t, good, await(t, h.frames))
+	await(t, h.closed)
+	require.Empty(t, h.frames, "what follows does not")
+}
+
+func TestHalfAFrameThenTheEndIsAnUnexpectedEnd(t *testing.T) {
+	h := newRecorder()
+	p := dial(t, serve(t, Limits{}, h, nil))
+	p.greet()
+	_, err := p.conn.Write([]byte(`{"op":"done","job`))
+	require.NoError(t, err)
+	require.NoError(t, p.conn.Close())
+	require.Equal(t, io.ErrUnexpectedEOF, await(t, h.closed))
+}
+
+func TestResultsSentBeforeDyingAreRead(t *testing.T) {
+	h := newRecorder()
+	first, goOn := make(chan bool, 10), make(chan bool)
+	h.onward = func(_ *Session, frames []WorkerFrame) {
+		for _, f := range frames {
+			h.frames <- string(Append(nil, f))
+		}
+		first <- true
+		<-goOn
+	}
+	p := dial(t, serve(t, Limits{}, h, nil))
+	nonce := p.greet().Session
+	s := await(t, h.opened)
+	p.send(`{"op":"progress","job":1,"attempt":1,"session":"` + nonce + `"}`)
+	await(t, first)
+	p.send(`{"op":"done","job":1,"attempt":1,"session":"` + nonce + `"}`)
+	require.NoError(t, p.conn.Close())
+	require.Eventually(t, func() bool { // until a write has failed
+		return !s.Send(&Stale{Execution: Execution{Job: 1, Attempt: 1}})
+	}, patience, time.Millisecond)
+	close(goOn)
+	require.Contains(t, await(t, h.frames), `"op":"progress"`)
+	require.Contains(t, await(t, h.frames), `"op":"done"`)
+	await(t, h.closed)
+}
+
+func TestASlowReaderLosesItsSessionAlone(t *testing.T) {
+	h := newRecorder()
+	obs := &counter{}
+	path := serve(t, Limits{Outbox: 100}, h, obs)
+	good := newBystander(t, h, path)
+	slow := dial(t, path)
+	slow.greet()
+	s := await(t, h.opened)
+	payload := []byte(`"` + strings.Repeat("x", 10000) + `"`)
+	sent := 0
+	for s.Send(&Job{Execution: Execution{Job: 1, Attempt: 1}, Type: "pdf", Payload: payload}) {
+		sent++
+		require.Less(t, sent, 10000, "sending to somebody who does not read must end")
+	}
+	var rule *Error
+	require.ErrorAs(t, await(t, h.closed), &rule)
+	require.Equal(t, SlowReader, rule.Code)
+	require.False(t, s.Send(&Stale{Execution: Execution{Job: 1, Attempt: 1}}))
+	require.EqualValues(t, 1, obs.complaints.Load())
+	good.check()
+}
+
+func TestAWriteThatBlocksEndsTheSession(t *testing.T) {
+	h := newRecorder()
+	slow := dial(t, serve(t, Limits{WriteTimeout: 20 * time.Millisecond}, h, nil))
+	slow.greet()
+	s := await(t, h.opened)
+	payload := []byte(`"` + strings.Repeat("x", 1000000) + `"`)
+	require.True(t, s.Send(&Job{Execution: Execution{Job: 1, Attempt: 1}, Type: "pdf", Payload: payload}))
+	var rule *Error
+	require.ErrorAs(t, await(t, h.closed), &rule)
+	require.Equal(t, SlowReader, rule.Code)
+}
+
+func TestAJobThatDoesNotFitIsNotSent(t *testing.T) {
+	h := newRecorder()
+	p := dial(t, serve(t, Limits{MaxFrame: minFrame}, h, nil))
+	p.greet()
+	s := await(t, h.opened)
+	big := &Job{Execution: Execution{Job: 1, Attempt: 1}, Type: "pdf", Payload: []byte(`"` + strings.Repeat("x", minFrame) + `"`)}
+	require.False(t, s.Fits(big))
+	require.False(t, s.Send(big))
+	require.False(t, s.Send(&Cancel{Execution: Execution{Job: 1, Attempt: 1, Session: "another"}}), "meant for another session")
+	require.True(t, s.Send(&Stale{Execution: Execution{Job: 1, Attempt: 1}}), "and the session goes on")
+	require.IsType(t, &Stale{}, p.receive())
+}
+
+func TestConnectionsAreBounded(t *testing.T) {
+	h := newRecorder()
+	obs := &counter{}
+	path := serve(t, Limits{MaxConnections: 2}, h, obs)
+	good := newBystander(t, h, path)
+	second := dial(t, path) // says nothing, and counts
+	for range 50 {          // a flood
+		p := dial(t, path)
+		p.complaint(TooManyConnections, true)
+		p.hangup()
+	}
+	good.check()
+	require.NoError(t, second.conn.Close())
+	require.Eventually(t, func() bool { return obs.ended.Load() == 1 }, patience, time.Millisecond)
+	third := dial(t, path)
+	third.greet()
+}
+
+func TestHelloFloodEndsByTimeout(t *testing.T) {
+	h := newRecorder()
+	path := serve(t, Limits{HelloTimeout: 200 * time.Millisecond}, h, nil)
+	good := newBystander(t, h, path)
+	var silent []*peer
+	for range 100 {
+		p := dial(t, path)
+		silent = append(silent, p)
+	}
+	_, err := silent[0].conn.Write([]byte(`{"op":"hel`)) // half a hello does not help
+	require.NoError(t, err)
+	for _, p := range silent {
+		p.complaint(HelloTimeout, true)
+		p.hangup()
+	}
+	good.check()
+}
+
+func TestTheHandlerMayRefuseAWorker(t *testing.T) {
+	h := newRecorder()
+	refusal := error(Complain(Refused, 0, "uid 1000 may not offer type payments"))
+	h.open = func(*Session, *Hello) error { return refusal }
+	path := serve(t, Limits{}, h, nil)
+	p := dial(t, path)
+	p.send(helloLine)
+	require.Contains(t, p.complaint(Refused, true).Message, "payments")
+	p.hangup()
+	refusal = errors.New("password of the database is hunter2")
+	p = dial(t, path)
+	p.send(helloLine)
+	require.NotContains(t, p.complaint(Internal, true).Message, "hunter2")
+	require.Empty(t, h.closed, "what was not opened is not closed")
+}
+
+func TestAPanicInTheHandlerEndsItsSessionOnly(t *testing.T) {
+	h := newRecorder()
+	h.onward = func(*Session, []WorkerFrame) { panic("bug") }
+	path := serve(t, Limits{}, h, nil)
+	good := newBystander(t, h, path)
+	p := dial(t, path)
+	p.greet()
+	p.send(`{"op":"drain"}`)
+	require.ErrorContains(t, await(t, h.closed), "handler panicked: bug")
+	p.hangup()
+	good.check()
+}
+
+func TestJobsSentWhileOpeningFollowTheWelcome(t *testing.T) {
+	h := newRecorder()
+	h.open = func(s *Session, _ *Hello) error {
+		require.True(t, s.Send(&Job{Execution: Execution{Job: 1, Attempt: 1}, Type: "pdf"}))
+		return nil
+	}
+	p := dial(t, serve(t, Limits{}, h, nil))
+	p.greet()
+	require.IsType(t, &Job{}, p.receive())
+}
+
+func TestRunningWorkCanBeTakenBack(t *testing.T) {
+	h := newRecorder()
+	h.open = func(s *Session, hello *Hello) error {
+		require.True(t, s.Resume(5, 2))
+		require.False(t, s.Resume(5, 3), "another attempt was not presented")
+		require.Len(t, hello.Running, 2)
+		return nil
+	}
+	p := dial(t, serve(t, Limits{Resume: time.Minute}, h, nil))
+	p.send(`{"op":"hello","versions":[1,1],"worker":"w","slots":[],"running":[` +
+		`{"job":5,"attempt":2,"session":"old","slot":0,"types":["pdf"]},{"job":6,"attempt":1,"session":"old","slot":1,"types":["pdf"]}]}`)
+	w := p.receive().(*Welcome)
+	require.Equal(t, []Resumed{{5, 2}}, w.Resumed)
+	require.Equal(t, time.Minute, w.Limits.Resume)
+	p.send(`{"op":"slot_add","slots":[{"slot":1,"types":["pdf"]}]}`, `{"op":"slot_add","slots":[{"slot":0,"types":["pdf"]}]}`)
+	require.Contains(t, p.complaint(BadSlot, false).Message, "slot number 0 is taken")
+}
+
+func TestShutDownTellsTheWorkers(t *testing.T) {
+	h := newRecorder()
+	path := t.TempDir() + "/w.sock"
+	l, err := Listen(path, 0o600)
+	require.NoError(t, err)
+	stop := serveOn(t, l, Limits{}, h, nil)
+	p := dial(t, path)
+	p.greet()
+	s := await(t, h.opened)
+	s.Send(&GoAway{Reason: "stops", Grace: time.Second})
+	stop()
+	require.IsType(t, &GoAway{}, p.receive())
+	p.complaint(ShuttingDown, true)
+	p.hangup()
+	var rule *Error
+	require.ErrorAs(t, await(t, h.closed), &rule)
+}

@@ -1,0 +1,189 @@
+package workerproto
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/stretchr/testify/require"
+)
+
+func FuzzDecodeWorkerFrame(f *testing.F) {
+	for _, frame := range everyWorkerFrame() {
+		f.Add(Append(nil, frame))
+	}
+	f.Add([]byte(`{"op":"done","job":1e2,"attempt":null,"x":[[[{}]]],"session":"\ud800\u0041"}`))
+	f.Fuzz(func(t *testing.T, line []byte) {
+		frame, err := new(WorkerDecoder).Decode(line)
+		compareWithStdlib(t, line, frame, err)
+		if err != nil || bytes.IndexByte(line, '\n') >= 0 {
+			return
+		}
+		again, err := new(WorkerDecoder).Decode(Append(nil, frame))
+		require.Nil(t, err)
+		require.Equal(t, frame, again)
+	})
+}
+
+func FuzzDecodeDispatcherFrame(f *testing.F) {
+	for _, frame := range everyDispatcherFrame() {
+		f.Add(Append(nil, frame))
+	}
+	f.Fuzz(func(t *testing.T, line []byte) {
+		frame, err := new(DispatcherDecoder).Decode(line)
+		compareWithStdlib(t, line, frame, err)
+		if err != nil || bytes.IndexByte(line, '\n') >= 0 {
+			return
+		}
+		again, err := new(DispatcherDecoder).Decode(Append(nil, frame))
+		require.Nil(t, err)
+		require.Equal(t, frame, again)
+	})
+}
+
+// compareWithStdlib checks a decoded line against encoding/json: the same lines
+// are well-formed, and the fields have the same values.
+func compareWithStdlib(t *testing.T, line []byte, frame frame, err *Error) {
+	var members map[string]json.RawMessage
+	wellFormed := utf8.Valid(line) && json.Unmarshal(line, &members) == nil && members != nil
+	if err != nil && err.Code == BadJSON {
+		if wellFormed && !strings.Contains(err.Message, "too deep") {
+			t.Fatalf("refused well-formed %q: %v", line, err)
+		}
+		return
+	}
+	require.True(t, wellFormed, "accepted malformed %q", line)
+	if err != nil {
+		return
+	}
+	if n, ok := frame.(named); ok {
+		var job int64
+		var attempt int32
+		var session string
+		require.NoError(t, unmarshal(members["job"], &job))
+		require.NoError(t, unmarshal(members["attempt"], &attempt))
+		require.NoError(t, unmarshal(members["session"], &session))
+		e := n.execution()
+		require.EqualValues(t, job, e.Job)
+		require.EqualValues(t, attempt, e.Attempt)
+		require.Equal(t, strings.ReplaceAll(session, "\x00", "\ufffd"), e.Session)
+	}
+	switch f := frame.(type) {
+	case *Done:
+		require.Equal(t, string(members["result"]), string(f.Result))
+	case *Partial:
+		require.Equal(t, string(members["data"]), string(f.Data))
+	case *Job:
+		require.Equal(t, string(members["payload"]), string(f.Payload))
+	case *Fail:
+		var text string
+		require.NoError(t, unmarshal(members["error"], &text))
+		text = strings.ReplaceAll(text, "\x00", "\ufffd")
+		require.True(t, strings.HasPrefix(text, f.Error) && len(text)-len(f.Error) <= max(0, len(text)-MaxMessageLength+utf8.UTFMax))
+	}
+}
+
+func unmarshal(raw json.RawMessage, v any) error {
+	if raw == nil {
+		return nil
+	}
+	return json.Unmarshal(raw, v)
+}
+
+func FuzzCheckJSON(f *testing.F) {
+	f.Add([]byte(`{"a":[1,-2.5e+3,"\u00e9\\"],"b":{}}`))
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		if CheckJSON(raw) == nil && !json.Valid(raw) {
+			t.Fatalf("accepted malformed %q", raw)
+		}
+		s := scanner{line: raw}
+		s.value(0)
+		s.end()
+		if s.fault == nil != json.Valid(raw) && (s.fault == nil || !strings.Contains(s.fault.Message, "too deep")) {
+			t.Fatalf("encoding/json disagrees about %q: %v", raw, s.fault)
+		}
+	})
+}
+
+// FuzzSession throws random sequences of frames at the rules of a session.
+func FuzzSession(f *testing.F) {
+	f.Add([]byte{0, 1, 2, 3, 4, 5, 6, 7, 8, 9})
+	f.Add([]byte{0, 0})
+	f.Add([]byte{1, 0, 0, 12, 20, 17, 33, 0xff})
+	f.Fuzz(func(t *testing.T, script []byte) {
+		m := newMachine("right", Limits{MaxSlots: 4, MaxTypesPerSlot: 2}.WithDefaults())
+		greeted, drained, dead := false, false, false
+		slots := map[int32]bool{} // a model
+		for _, c := range script {
+			frame := scripted(c)
+			before := len(m.slots)
+			err := m.accept(frame)
+			if dead {
+				require.NotNil(t, err, "nothing counts after a fatal error")
+				continue
+			}
+			_, isHello := frame.(*Hello)
+			require.True(t, err != nil || isHello != greeted, "hello comes first and once")
+			if err != nil {
+				require.Equal(t, before, len(m.slots), "a refused frame changes nothing")
+				dead = err.Fatal
+				require.True(t, dead || greeted, "before the welcome every error is fatal")
+				continue
+			}
+			switch fr := frame.(type) {
+			case *Hello:
+				greeted = true
+				for _, sl := range fr.Slots {
+					slots[sl.Number] = true
+				}
+			case *SlotAdd:
+				require.False(t, drained)
+				for _, sl := range fr.Slots {
+					require.False(t, slots[sl.Number])
+					slots[sl.Number] = true
+				}
+			case *SlotRemove:
+				for _, n := range fr.Slots {
+					require.True(t, slots[n])
+					delete(slots, n)
+				}
+			case *Drain:
+				drained = true
+			case named:
+				require.Equal(t, "right", fr.execution().Session)
+			}
+			require.Len(t, m.slots, len(slots))
+			require.LessOrEqual(t, len(m.slots), 4)
+		}
+	})
+}
+
+// scripted turns a byte into a frame: the low bits choose the kind, the high
+// ones vary it.
+func scripted(c byte) WorkerFrame {
+	v := int32(c >> 4)
+	types := [][]string{{"a"}, {"a", "b"}, {"a", "b", "c"}, {}, {"a", "a"}, {"\x01"}}[v%6]
+	session := []string{"right", "wrong"}[v%2]
+	switch c % 8 {
+	case 0:
+		return &Hello{MinVersion: 1 + int(v/8), MaxVersion: 2, Worker: "w", Slots: []Slot{{v, []string{"a"}}}}
+	case 1:
+		return &SlotAdd{Slots: []Slot{{v, types}}}
+	case 2:
+		return &SlotAdd{Slots: []Slot{{v, []string{"a"}}, {v % 3, []string{"b"}}}}
+	case 3:
+		return &SlotRemove{Slots: []int32{v}}
+	case 4:
+		return &SlotRemove{Slots: []int32{v, v % 2}}
+	case 5:
+		return &Done{Execution: Execution{Job: 1, Attempt: 1, Session: session}}
+	case 6:
+		return &Log{Execution: Execution{Job: 1, Attempt: 1, Session: session}}
+	}
+	if v < 14 {
+		return &Ping{}
+	}
+	return &Drain{}
+}

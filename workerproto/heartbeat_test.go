@@ -1,0 +1,148 @@
+package workerproto
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// pipes is a listener whose connections are net.Pipes, for tests in a bubble.
+type pipes struct {
+	conns  chan net.Conn
+	closed chan struct{}
+}
+
+func newPipes() *pipes { return &pipes{make(chan net.Conn), make(chan struct{})} }
+
+func (p *pipes) Accept() (net.Conn, error) {
+	select {
+	case c := <-p.conns:
+		return c, nil
+	case <-p.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+func (p *pipes) Close() error   { close(p.closed); return nil }
+func (p *pipes) Addr() net.Addr { return nil }
+
+// bubble serves on pipes inside a synctest bubble and connects one peer.
+func bubble(t *testing.T, limits Limits, test func(h *recorder, conn net.Conn)) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(context.Background())
+		l, h := newPipes(), newRecorder()
+		done := make(chan error, 1)
+		go func() { done <- Serve(ctx, l, limits, h, nil) }()
+		near, far := net.Pipe()
+		l.conns <- far
+		test(h, near)
+		_ = near.Close()
+		cancel()
+		require.NoError(t, <-done)
+	})
+}
+
+func readAll(conn net.Conn) <-chan string {
+	got := make(chan string, 1)
+	go func() {
+		b, _ := io.ReadAll(conn) // ends with an error when the test closes the pipe
+		got <- string(b)
+	}()
+	return got
+}
+
+func TestASilentWorkerIsPingedAndThenGivenUp(t *testing.T) {
+	bubble(t, Limits{}, func(h *recorder, conn net.Conn) {
+		_, err := conn.Write([]byte(helloLine + "\n"))
+		require.NoError(t, err)
+		<-h.opened
+		began := time.Now()
+		got := readAll(conn)
+		var rule *Error
+		require.ErrorAs(t, <-h.closed, &rule)
+		require.Equal(t, HeartbeatTimeout, rule.Code)
+		require.Equal(t, 15*time.Second, time.Since(began))
+		require.Regexp(t, `^{"op":"welcome".*}\n{"op":"ping"}\n{"op":"ping"}\n{"op":"error","code":"heartbeat_timeout".*}\n$`, <-got)
+	})
+}
+
+func TestAnsweringPingsKeepsASessionForEver(t *testing.T) {
+	bubble(t, Limits{}, func(h *recorder, conn net.Conn) {
+		c, err := Connect(context.Background(), conn, &Hello{Worker: "w"})
+		require.NoError(t, err)
+		<-h.opened
+		received := make(chan error, 1)
+		go func() { _, err := c.Receive(); received <- err }()
+		time.Sleep(time.Hour)
+		require.Empty(t, h.closed)
+		require.NoError(t, c.Close())
+		require.Equal(t, io.EOF, <-h.closed)
+		<-received
+	})
+}
+
+func TestHalfAFrameAndSilenceEndsTheSession(t *testing.T) {
+	bubble(t, Limits{}, func(h *recorder, conn net.Conn) {
+		_, err := conn.Write([]byte(helloLine + "\n" + `{"op":"do`))
+		require.NoError(t, err)
+		readAll(conn)
+		var rule *Error
+		require.ErrorAs(t, <-h.closed, &rule)
+		require.Equal(t, HeartbeatTimeout, rule.Code)
+	})
+}
+
+func TestAHelloByDripsIsTooLate(t *testing.T) {
+	bubble(t, Limits{}, func(h *recorder, conn net.Conn) {
+		got := readAll(conn)
+		began := time.Now()
+		for _, c := range []byte(helloLine) {
+			if _, err := conn.Write([]byte{c}); err != nil {
+				break
+			}
+			time.Sleep(time.Second)
+		}
+		require.Less(t, time.Since(began), 7*time.Second)
+		require.Contains(t, <-got, `"hello_timeout"`)
+		require.Empty(t, h.opened)
+	})
+}
+
+func TestAStoppedPeerWhoseBufferIsFullIsGivenUp(t *testing.T) {
+	bubble(t, Limits{}, func(h *recorder, conn net.Conn) {
+		_, err := conn.Write([]byte(helloLine + "\n")) // and never reads, not even the welcome
+		require.NoError(t, err)
+		<-h.opened
+		var rule *Error
+		require.ErrorAs(t, <-h.closed, &rule)
+		require.Equal(t, SlowReader, rule.Code)
+	})
+}
+
+func TestAWorkerGivesASilentDispatcherUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		near, far := net.Pipe()
+		go func() {
+			buf := make([]byte, 1000)
+			_, _ = far.Read(buf)
+			_, _ = far.Write(Append(nil, &Welcome{Version: 1, Session: "s", Limits: Parameters{Heartbeat: time.Second, Timeout: 3 * time.Second}}))
+			_, _ = io.Copy(io.Discard, far)
+		}()
+		c, err := Connect(context.Background(), near, &Hello{Worker: "w"})
+		require.NoError(t, err)
+		began := time.Now()
+		_, err = c.Receive()
+		var rule *Error
+		require.True(t, errors.As(err, &rule))
+		require.Equal(t, HeartbeatTimeout, rule.Code)
+		require.Equal(t, 3*time.Second, time.Since(began))
+		c.Abort()
+		require.NoError(t, far.Close())
+	})
+}

@@ -1,0 +1,92 @@
+//go:build unix
+
+package workerproto
+
+import (
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestListenSetsTheModeAndCleansUp(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "new", "dir", "w.sock")
+	l, err := Listen(path, 0o660)
+	require.NoError(t, err)
+	info, err := os.Stat(path)
+	require.NoError(t, err)
+	require.Equal(t, fs.FileMode(0o660), info.Mode().Perm())
+	info, err = os.Stat(filepath.Dir(path))
+	require.NoError(t, err)
+	require.Equal(t, fs.FileMode(0), info.Mode().Perm()&0o007, "the directory is private")
+	require.NoError(t, l.Close())
+	require.NoFileExists(t, path)
+	l, err = Listen(path, 0o600)
+	require.NoError(t, err, "the lock is free again")
+	require.NoError(t, l.Close())
+}
+
+func TestALiveSocketIsNeverStolen(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "w.sock")
+	l, err := Listen(path, 0o600)
+	require.NoError(t, err)
+	_, err = Listen(path, 0o600)
+	require.ErrorContains(t, err, "another dispatcher holds")
+	conn, err := net.Dial("unix", path)
+	require.NoError(t, err, "the first one still listens")
+	require.NoError(t, conn.Close())
+	require.NoError(t, l.Close())
+
+	foreign, err := net.Listen("unix", path) // knows nothing of our lock
+	require.NoError(t, err)
+	_, err = Listen(path, 0o600)
+	require.ErrorContains(t, err, "somebody listens")
+	require.NoError(t, foreign.Close())
+}
+
+func TestAStaleSocketIsReplaced(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "w.sock")
+	old, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+	require.NoError(t, err)
+	old.SetUnlinkOnClose(false)
+	require.NoError(t, old.Close()) // as a crash leaves it
+	require.FileExists(t, path)
+	l, err := Listen(path, 0o600)
+	require.NoError(t, err)
+	conn, err := net.Dial("unix", path)
+	require.NoError(t, err)
+	require.NoError(t, conn.Close())
+	require.NoError(t, l.Close())
+}
+
+func TestListenRefusesWhatItMustNotTouch(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "file")
+	require.NoError(t, os.WriteFile(file, []byte("precious"), 0o600))
+	_, err := Listen(file, 0o600)
+	require.ErrorContains(t, err, "is no socket")
+	require.FileExists(t, file)
+
+	link := filepath.Join(dir, "link")
+	require.NoError(t, os.Symlink(file, link+".lock"))
+	_, err = Listen(link, 0o600)
+	require.ErrorIs(t, err, syscall.ELOOP, "the lock is not a link to somewhere else")
+
+	_, err = Listen(filepath.Join(dir, strings.Repeat("x", 108)), 0o600)
+	require.ErrorContains(t, err, "choose a shorter one")
+}
+
+func TestNobodyConnectsBeforeTheModeIsSet(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "w.sock")
+	fd, err := syscall.Socket(syscall.AF_UNIX, syscall.SOCK_STREAM, 0)
+	require.NoError(t, err)
+	require.NoError(t, syscall.Bind(fd, &syscall.SockaddrUnix{Name: path}))
+	_, err = net.Dial("unix", path)
+	require.ErrorIs(t, err, syscall.ECONNREFUSED, "bound, not listening: the state in which Listen sets the mode")
+	require.NoError(t, syscall.Close(fd))
+}

@@ -1,0 +1,133 @@
+package workerproto
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/dispatcherd/dispatcherd"
+)
+
+// greeted returns a machine that has accepted a hello with slots 0 and 1.
+func greeted(t *testing.T) *machine {
+	m := newMachine("right", Limits{MaxSlots: 4, MaxTypesPerSlot: 3}.WithDefaults())
+	require.Nil(t, m.accept(&Hello{MinVersion: 1, MaxVersion: 1, Worker: "w", Slots: []Slot{{0, []string{"a"}}, {1, []string{"a"}}}}))
+	require.Equal(t, open, m.state)
+	return m
+}
+
+func TestNothingComesBeforeHello(t *testing.T) {
+	for _, f := range everyWorkerFrame()[1:] {
+		m := newMachine("right", Limits{}.WithDefaults())
+		err := m.accept(f)
+		require.Equal(t, NotHello, err.Code)
+		require.True(t, err.Fatal)
+		require.Equal(t, closed, m.state)
+	}
+}
+
+func TestHelloComesOnce(t *testing.T) {
+	m := greeted(t)
+	err := m.accept(&Hello{MinVersion: 1, MaxVersion: 1, Worker: "w"})
+	require.Equal(t, SecondHello, err.Code)
+	require.True(t, err.Fatal)
+	require.NotNil(t, m.accept(&Ping{}), "nothing counts after a fatal error")
+}
+
+func TestVersionsMustOverlap(t *testing.T) {
+	for span, ok := range map[[2]int]bool{{1, 1}: true, {1, 99}: true, {2, 3}: false} {
+		m := newMachine("right", Limits{}.WithDefaults())
+		h := &Hello{MinVersion: span[0], MaxVersion: span[1], Worker: "w"}
+		err := m.accept(h)
+		require.Equal(t, ok, err == nil, span)
+		if ok {
+			require.Equal(t, 1, version(h))
+		} else {
+			require.Equal(t, BadVersion, err.Code)
+			require.Contains(t, err.Message, "2 to 3")
+		}
+	}
+}
+
+func TestSlotsAreCheckedWholeOrNotAtAll(t *testing.T) {
+	a := []string{"a"}
+	cases := map[string]struct {
+		add  []Slot
+		says string
+	}{
+		"no types":           {[]Slot{{2, a}, {3, nil}}, "slot 3 supports no types"},
+		"number taken":       {[]Slot{{2, a}, {1, a}}, "slot number 1 is taken"},
+		"number twice":       {[]Slot{{2, a}, {2, a}}, "slot number 2 is taken"},
+		"too many slots":     {[]Slot{{2, a}, {3, a}, {4, a}}, "5 slots are more than the limit of 4"},
+		"too many types":     {[]Slot{{2, []string{"a", "b", "c", "d"}}}, "supports 4 types, the limit is 3"},
+		"a type twice":       {[]Slot{{2, []string{"a", "a"}}}, "names type \"a\" twice"},
+		"an empty type":      {[]Slot{{2, []string{""}}}, "1 to 128 bytes"},
+		"a long type":        {[]Slot{{2, []string{strings.Repeat("x", dispatcherd.MaxTypeLength+1)}}}, "1 to 128 bytes"},
+		"a control in types": {[]Slot{{2, []string{"a\n"}}}, "no control characters"},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			m := greeted(t)
+			err := m.accept(&SlotAdd{Slots: c.add})
+			require.NotNil(t, err)
+			require.Equal(t, BadSlot, err.Code)
+			require.False(t, err.Fatal)
+			require.Contains(t, err.Message, c.says)
+			require.Len(t, m.slots, 2)
+
+			fresh := newMachine("right", m.limits)
+			err = fresh.accept(&Hello{MinVersion: 1, MaxVersion: 1, Worker: "w", Slots: append([]Slot{{0, a}, {1, a}}, c.add...)})
+			require.NotNil(t, err)
+			require.Equal(t, BadSlot, err.Code)
+			require.True(t, err.Fatal, "in a hello it is fatal")
+		})
+	}
+}
+
+func TestRemovedNumbersAreFreeAgainAndUnknownOnesRefused(t *testing.T) {
+	m := greeted(t)
+	for _, bad := range [][]int32{{7}, {0, 7}, {0, 0}} {
+		err := m.accept(&SlotRemove{Slots: bad})
+		require.Equal(t, UnknownSlot, err.Code)
+		require.Len(t, m.slots, 2)
+	}
+	require.Nil(t, m.accept(&SlotRemove{Slots: []int32{0}}))
+	require.Nil(t, m.accept(&SlotAdd{Slots: []Slot{{0, []string{"b"}}}}))
+}
+
+func TestReportsCarryTheRightNonce(t *testing.T) {
+	m := greeted(t)
+	for _, f := range everyWorkerFrame() {
+		n, ok := f.(named)
+		if !ok {
+			continue
+		}
+		e := n.execution()
+		e.Session = "wrong"
+		err := m.accept(f)
+		require.Equal(t, WrongSession, err.Code, "%T", f)
+		require.Equal(t, e.Job, err.Job)
+		require.False(t, err.Fatal)
+		e.Session = "right"
+		require.Nil(t, m.accept(f), "%T", f)
+	}
+}
+
+func TestSlotsOfRunningWorkCountOnlyIfItIsResumed(t *testing.T) {
+	m := newMachine("right", Limits{}.WithDefaults())
+	h := &Hello{MinVersion: 1, MaxVersion: 1, Worker: "w", Slots: []Slot{{0, []string{"a"}}},
+		Running: []Running{{Execution: someExecution, Slot: Slot{1, []string{"a"}}}, {Execution: someExecution, Slot: Slot{2, []string{"a"}}}}}
+	require.Nil(t, m.accept(h))
+	m.resume(1)
+	require.Equal(t, BadSlot, m.accept(&SlotAdd{Slots: []Slot{{1, []string{"a"}}}}).Code)
+	require.Nil(t, m.accept(&SlotAdd{Slots: []Slot{{2, []string{"a"}}}}))
+}
+
+func TestAfterDrainNoSlotsAreAddedButReportsCount(t *testing.T) {
+	m := greeted(t)
+	require.Nil(t, m.accept(&Drain{}))
+	require.Equal(t, Draining, m.accept(&SlotAdd{Slots: []Slot{{2, []string{"a"}}}}).Code)
+	require.Nil(t, m.accept(&Done{Execution: Execution{Job: 1, Attempt: 1, Session: "right"}}))
+	require.Nil(t, m.accept(&Drain{}))
+}
