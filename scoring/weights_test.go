@@ -120,15 +120,15 @@ func FuzzScore(f *testing.F) {
 			mode = dispatcherd.OnDemand
 		}
 		s := w.Score(mode, prio, age, n)
-		require.True(t, min(s.Base, s.Age, s.Rarity, s.OnDemand) >= 0, "%v", s)
+		require.GreaterOrEqual(t, min(s.Base, s.Age, s.Rarity, s.OnDemand), Milli(0), "%v", s)
 		require.True(t, s.Total() >= max(s.Base, s.Age, s.Rarity, s.OnDemand) && s.Total() < 1<<60, "%v", s)
 		require.LessOrEqual(t, w.Score(dispatcherd.Queued, prio, age, n).Total(), s.Total())
 		if age < math.MaxInt64 {
 			older := w.Score(mode, prio, age+1, n).Total()
-			require.True(t, older >= s.Total())
+			require.GreaterOrEqual(t, older, s.Total())
 			require.True(t, older > s.Total() || age < 0 || age >= maxAgeMS)
 		}
-		if prio.Valid() && (prio + 1).Valid() {
+		if (prio + 1).Valid() {
 			require.Equal(t, Milli(1000*priority), w.Score(mode, prio+1, age, n).Total()-s.Total())
 		}
 		if n < math.MaxInt {

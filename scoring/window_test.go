@@ -96,7 +96,7 @@ func bruteOvertakes(w Weights, a, b Job, horizon int64) (int64, bool) {
 func TestOvertakesEqualsTryingEveryMillisecond(t *testing.T) {
 	rng := rand.New(rand.NewPCG(12, 1))
 	found, never, later := 0, 0, 0
-	for range 3_000 {
+	for range 1_500 {
 		w := randomWeights(rng)
 		a, b := randomJob(rng), randomJob(rng)
 		if rng.IntN(4) == 0 {
@@ -121,7 +121,7 @@ func TestOvertakesEqualsTryingEveryMillisecond(t *testing.T) {
 			found++
 		}
 	}
-	require.Greater(t, min(found, never, later), 150, "all outcomes occur: %d at once, %d later, %d never", found, later, never)
+	require.Greater(t, min(found, never, later), 80, "all outcomes occur: %d at once, %d later, %d never", found, later, never)
 }
 
 func TestJobsMoreThanMaxAgeApartAreNotCompared(t *testing.T) {

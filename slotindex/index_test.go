@@ -3,6 +3,7 @@ package slotindex
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/dispatcherd/dispatcherd"
@@ -141,6 +142,32 @@ func TestIDsInDescendingOrderAreTakenInAscendingOrder(t *testing.T) {
 	}
 }
 
+// More blocks than fit one word of the class's bitmap, the first word empty:
+// what becomes free there, or moves there, must be found again.
+func TestAFreeSlotBelowAllOthersIsFoundAgain(t *testing.T) {
+	const n = 64*blockSize + 1000
+	x := New()
+	for id := range dispatcherd.SlotID(n) {
+		x.Add(id, []string{"a"})
+	}
+	a, _ := x.Lookup("a")
+	for range 64 * blockSize {
+		x.Take(a)
+	}
+	x.Release(7)
+	require.NoError(t, x.Check())
+	for _, want := range []Ref{7, 64 * blockSize} {
+		r, ok := x.Take(a)
+		require.True(t, ok)
+		require.Equal(t, want, r)
+	}
+	for r := range Ref(blockSize) { // the first block goes, all others move up
+		x.Remove(r)
+	}
+	require.NoError(t, x.Check())
+	require.EqualValues(t, 64*blockSize+1, take(t, x, "a"))
+}
+
 func TestSlotsThatComeAndGoLeaveFewBlocks(t *testing.T) {
 	x := New()
 	const n = 29 * 100
@@ -224,13 +251,13 @@ func TestClassesAreListedInTheOrderOfChoice(t *testing.T) {
 	r, _ := x.Take(d)
 	require.Equal(t, full, r)
 	a, _ := x.Lookup("a")
-	got := ""
+	var got strings.Builder
 	for _, c := range x.Classes(a, nil) {
-		got += fmt.Sprintf("%d types, %d of %d free, first %d\n", len(c.Types), c.Free, c.Slots, c.First)
+		fmt.Fprintf(&got, "%d types, %d of %d free, first %d\n", len(c.Types), c.Free, c.Slots, c.First)
 	}
 	require.Equal(t, `1 types, 1 of 1 free, first 9
 2 types, 1 of 1 free, first 4
 2 types, 1 of 1 free, first 5
 2 types, 0 of 1 free, first 0
-`, got)
+`, got.String())
 }

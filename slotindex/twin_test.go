@@ -121,7 +121,7 @@ func (h *history) take() {
 	want := h.twin.best(name)
 	t, known := h.x.Lookup(name)
 	if !known {
-		require.Less(h.t, want, 0)
+		require.Negative(h.t, want)
 		return
 	}
 	peeked, ok := h.x.Peek(t)

@@ -12,19 +12,20 @@ import (
 // the root. Tests may import anything. The command may, too: everything meets
 // there and nowhere else.
 var mayImport = map[string][]string{
-	"":               {},
-	"scoring":        {""},
-	"slotindex":      {""},
-	"actor":          {"", "scoring", "slotindex"},
-	"workerproto":    {""},
-	"worker":         {"", "workerproto"},
-	"migrations":     {},
-	"claim":          {"", "migrations"},
-	"claim/contract": {"", "claim", "migrations", "internal/devpg"},
-	"client":         {""},
-	"internal/devpg": {},
-	"internal/lint":  {},
-	"internal/trace": {"", "scoring", "slotindex", "actor"},
+	"":                {},
+	"scoring":         {""},
+	"slotindex":       {""},
+	"actor":           {"", "scoring", "slotindex"},
+	"workerproto":     {""},
+	"worker":          {"", "workerproto"},
+	"migrations":      {},
+	"claim":           {"", "migrations"},
+	"claim/contract":  {"", "claim", "migrations", "internal/devpg"},
+	"client":          {""},
+	"internal/devpg":  {},
+	"internal/pgtest": {"", "migrations", "internal/devpg"},
+	"internal/lint":   {},
+	"internal/trace":  {"", "scoring", "slotindex", "actor"},
 }
 
 const command = "cmd"
@@ -71,6 +72,10 @@ func TestTheImportRuleCanFail(t *testing.T) {
 	)
 }
 
+// testSupport are packages that exist for the tests of other packages. What
+// they use is not linked into the daemon, see TestTheDaemonLinksNoTestLibrary.
+func testSupport(s source) bool { return s.in("claim/contract", "internal/pgtest") }
+
 // homes says where a library or a package may be imported. A pattern that ends
 // in / means everything below.
 var homes = []struct {
@@ -80,10 +85,11 @@ var homes = []struct {
 }{
 	{"go.uber.org/zap", func(s source) bool { return s.in(command) }, "give the package a small observer and log in cmd"},
 	{"go.uber.org/zap/", func(s source) bool { return s.in(command) }, "give the package a small observer and log in cmd"},
-	{"github.com/stretchr/testify/", func(s source) bool { return s.test() || s.in("claim/contract") }, "use it in tests only"},
+	{"github.com/stretchr/testify/", func(s source) bool { return s.test() || testSupport(s) }, "use it in tests only"},
 	{"pgregory.net/rapid", source.test, "use it in tests only"},
 	{"go.uber.org/goleak", source.test, "use it in tests only"},
-	{"testing/", func(s source) bool { return s.test() || s.in("claim/contract") }, "use it in tests only"},
+	{"testing", func(s source) bool { return s.test() || testSupport(s) }, "use it in tests only"},
+	{"testing/", func(s source) bool { return s.test() || testSupport(s) }, "use it in tests only"},
 	{"flag", func(s source) bool { return s.test() || s.in(command, "examples") }, "take a parameter; flags belong to cmd"},
 	{"github.com/spf13/", func(s source) bool { return s.in(command) }, "take a parameter; the command line belongs to cmd"},
 }
@@ -110,6 +116,8 @@ func TestTheRuleOnLibrariesCanFail(t *testing.T) {
 		example{"cmd/dispatcherd/a.go", `package p; import ("go.uber.org/zap"; "flag"; "github.com/spf13/cobra")`, nil},
 		example{"cmd/dispatcherd/a.go", `package p; import "github.com/stretchr/testify/require"`, []string{"tests only"}},
 		example{"worker/a.go", `package p; import ("flag"; "github.com/spf13/pflag")`, []string{"flags belong to cmd", "command line"}},
+		example{"internal/pgtest/a.go", `package p; import "testing"`, nil},
+		example{"worker/a.go", `package p; import "testing"`, []string{"tests only"}},
 		example{"worker/a_test.go", `package p; import ("flag"; "github.com/stretchr/testify/require")`, nil},
 	)
 }

@@ -39,7 +39,7 @@ func TestTheDaemonLinksAtMost25Modules(t *testing.T) {
 }
 
 // testLibraries have no business in the daemon.
-var testLibraries = []string{"testing", "net/http/httptest", "github.com/stretchr/testify", "pgregory.net/rapid", "go.uber.org/goleak"}
+var testLibraries = []string{"testing", "net/http/httptest", "github.com/stretchr/testify", module + "/internal/pgtest", module + "/claim/contract", "pgregory.net/rapid", "go.uber.org/goleak"}
 
 func checkLinked(packages []string) []string {
 	var found []string
