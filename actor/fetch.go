@@ -58,6 +58,15 @@ func (f *fetching) worthWaiting(c *Core) bool {
 // rescan makes the next fetch ask every lane whether it wants to be read.
 func (f *fetching) rescan() { f.scan, f.from = true, 0 }
 
+// discover makes the next fetch look at all lanes of a type that has just got
+// its first slot: what Core remembers of them may be old.
+func (f *fetching) discover(k *kind) {
+	for p := range k.queued {
+		k.queued[p].looked = f.looks - 1
+	}
+	f.rescan()
+}
+
 // lookAgain makes the next fetch read one lane from the very beginning.
 func (f *fetching) lookAgain(c *Core, r laneRef) {
 	l := &c.kinds[r.typ].queued[r.priority]
@@ -201,6 +210,9 @@ func (c *Core) ask(r laneRef) {
 	f := &c.fetch
 	l := &c.kinds[r.typ].queued[r.priority]
 	look := l.looked != f.looks
+	if l.seen != f.epoch && l.len() > 0 {
+		l.more = true // for all that is known
+	}
 	low := l.len() <= int(l.length)/2 && (l.more || l.seen != f.epoch)
 	if l.asked || (!look && !low) {
 		return
@@ -284,9 +296,6 @@ func (c *Core) fill(a asking, lane *dispatcherd.Lane, rows []dispatcherd.Candida
 	}
 	c.cached += l.len() - before
 	c.mark(a.typ, a.priority)
-	if l.len() > 0 {
-		c.touch(a.typ)
-	}
 }
 
 // expect notes when a row that is not yet due will be.
@@ -310,25 +319,12 @@ func (c *Core) extend(l *lane, rows []dispatcherd.Candidate, full bool) {
 	l.lost = 0
 }
 
-// replace puts a full look in the place of everything it covers; the lane was
-// not touched since it was asked.
+// replace puts a full look in the place of everything the lane held; the lane
+// was not touched since it was asked. What lies behind the last row of a full
+// answer is read again rather than believed.
 func (c *Core) replace(l *lane, rows []dispatcherd.Candidate, full bool) {
-	var behind []dispatcherd.Key
-	if full {
-		last := rows[len(rows)-1].Key
-		for _, k := range l.keys[l.head:] {
-			if last.Less(k) {
-				behind = append(behind, k)
-			}
-		}
-		if !last.Less(l.cursor) {
-			l.cursor, l.more = last, true
-		}
-	} else {
-		l.more = false
-		if n := len(rows); n > 0 && l.cursor.Less(rows[n-1].Key) {
-			l.cursor = rows[n-1].Key
-		}
+	if n := len(rows); n > 0 && (full || l.cursor.Less(rows[n-1].Key)) {
+		l.cursor = rows[n-1].Key
 	}
 	l.keys, l.head = l.keys[:0], 0
 	for _, r := range rows {
@@ -336,7 +332,7 @@ func (c *Core) replace(l *lane, rows []dispatcherd.Candidate, full bool) {
 			l.keys = append(l.keys, r.Key)
 		}
 	}
-	l.keys = append(l.keys, behind...)
+	l.more = full
 	l.list++
 	l.lost = 0
 }
@@ -376,5 +372,4 @@ func (c *Core) comeBack(j *job) {
 		c.cached++
 	}
 	c.mark(j.typ, j.priority)
-	c.touch(j.typ)
 }

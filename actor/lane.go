@@ -149,7 +149,8 @@ func (l *line) remove(j *job) {
 	j.next, j.prev = nil, nil
 }
 
-// mark sets or clears the bits by which place finds the lanes of a type.
+// mark sets or clears the bits by which place finds the lanes of a type, and
+// has place look at it.
 func (c *Core) mark(t slotindex.TypeID, p dispatcherd.Priority) {
 	k := &c.kinds[t]
 	q, d := uint32(1)<<p, uint32(1)<<(demandBit+int(p))
@@ -159,6 +160,9 @@ func (c *Core) mark(t slotindex.TypeID, p dispatcherd.Priority) {
 	}
 	if k.demand[p].first != nil {
 		k.waiting |= d
+	}
+	if k.waiting != 0 {
+		c.touch(t)
 	}
 }
 

@@ -19,7 +19,8 @@ type head struct {
 	phantom  bool // the lane's next candidate is not known yet; this is the best it could be
 }
 
-// before is the order of decisions: higher score, then older, then smaller id.
+// before is the order of decisions: higher score, then older, then smaller id
+// without its sign, then the request before the row.
 func (h *head) before(o *head) bool {
 	if h.score != o.score {
 		return h.score > o.score
@@ -27,7 +28,10 @@ func (h *head) before(o *head) bool {
 	if h.arrival != o.arrival {
 		return h.arrival < o.arrival
 	}
-	return h.number < o.number
+	if h.number != o.number {
+		return h.number < o.number
+	}
+	return h.mode > o.mode
 }
 
 // place restores the rule that no free slot is compatible with a waiting job.
@@ -36,40 +40,38 @@ func (c *Core) place() {
 	if len(c.dirty) == 0 || c.draining {
 		return
 	}
-	for again := true; again; {
-		c.heads = c.heads[:0]
-		open := c.queuedOpen()
-		c.keepDirty(func(t slotindex.TypeID) {
-			if h, ok := c.best(t, open); ok {
-				c.heads = append(c.heads, h)
-			}
-		})
-		c.heads.init()
-		again = c.round(open)
-	}
+	c.heads = c.heads[:0]
+	open := c.queuedOpen()
+	c.keepDirty(func(t slotindex.TypeID) {
+		if h, ok := c.best(t, open); ok {
+			c.heads = append(c.heads, h)
+		}
+	})
+	c.heads.init()
+	c.round(open)
 	c.keepDirty(nil)
 }
 
-// round places heads until none is left, a phantom leads, or queued jobs can
-// no longer be claimed; the last means that the heads must be gathered again.
-func (c *Core) round(open bool) (again bool) {
+// round places heads until none is left, or until the best one has to wait:
+// for a fetch that brings its candidate, or for room in a claim. Nothing
+// passes it meanwhile.
+func (c *Core) round(open bool) {
 	for len(c.heads) > 0 {
 		h := c.heads[0]
 		if !c.index.HasFree(h.typ) {
 			c.heads.pop()
 			continue
 		}
-		if h.phantom {
-			c.stats.Misses++
-			return false
-		}
-		if h.mode == dispatcherd.OnDemand {
+		switch {
+		case h.mode == dispatcherd.OnDemand:
 			c.placeRequest(h)
-		} else {
+		case h.phantom:
+			c.stats.Misses++
+			return
+		case len(c.claims.next) >= c.cfg.Limits.ClaimBatch:
+			return
+		default:
 			c.placeCandidate(h)
-			if !c.queuedOpen() {
-				return true
-			}
 		}
 		if next, ok := c.best(h.typ, open); ok {
 			c.heads.replaceTop(next)
@@ -77,7 +79,6 @@ func (c *Core) round(open bool) (again bool) {
 			c.heads.pop()
 		}
 	}
-	return false
 }
 
 // keepDirty calls f for every dirty type that still has waiting jobs and a
@@ -98,13 +99,11 @@ func (c *Core) keepDirty(f func(slotindex.TypeID)) {
 	c.dirty = kept
 }
 
-// queuedOpen reports whether queued jobs may be placed now: Postgres answers,
-// there is room in a claim, and not too many ended attempts wait to be
-// recorded.
+// queuedOpen reports whether queued jobs take part at all: Postgres answers,
+// and not too many ended attempts wait to be recorded. Requests go on alone
+// while they do not.
 func (c *Core) queuedOpen() bool {
-	return !c.draining && !c.outage.since(c.now) &&
-		c.ends.unrecorded < c.cfg.Limits.Unfinished &&
-		len(c.claims.next) < c.cfg.Limits.ClaimBatch
+	return !c.outage.since(c.now) && c.ends.unrecorded < c.cfg.Limits.Unfinished
 }
 
 // best finds the best head among the lanes of a type: at most two per

@@ -60,7 +60,7 @@ func (c *Core) addSlot(s *session, d dispatcherd.Slot) {
 			c.touch(t)
 		}
 		if c.index.Capacity(t) == 1 {
-			c.fetch.rescan()
+			c.fetch.discover(&c.kinds[t])
 		}
 	}
 	if s.draining {

@@ -46,7 +46,6 @@ func (c *Core) refuseRequest(ev Requested) (string, AnswerKind) {
 func (c *Core) enqueued(j *job) {
 	c.requests++
 	c.mark(j.typ, j.priority)
-	c.touch(j.typ)
 }
 
 // dequeue takes a waiting request out of its line.

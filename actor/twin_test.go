@@ -1,0 +1,450 @@
+package actor
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/scoring"
+)
+
+// twin decides as the article says and in no other way: every pending job of
+// the table and every waiting request is scored against every free slot, the
+// best pair wins, and again until no pair is left. It shares nothing with Core
+// but the formula.
+type twin struct {
+	weights scoring.Weights
+	slots   map[dispatcherd.SlotID]*twinSlot
+	waiting map[dispatcherd.JobID]*twinJob
+}
+
+type twinSlot struct {
+	id       dispatcherd.SlotID
+	types    []string
+	busy     bool
+	draining bool
+}
+
+type twinJob struct {
+	id       dispatcherd.JobID
+	typ      string
+	priority dispatcherd.Priority
+	since    int64 // ms; database clock for rows, Instant for requests
+}
+
+func (j *twinJob) number() int64 {
+	if j.id < 0 {
+		return -int64(j.id)
+	}
+	return int64(j.id)
+}
+
+type placement struct {
+	job  dispatcherd.JobID
+	slot dispatcherd.SlotID
+}
+
+// decide places everything that can be placed and marks slots and jobs taken.
+func (tw *twin) decide(now, dbNow int64) []placement {
+	placed := []placement{}
+	for {
+		var best *twinJob
+		var bestScore scoring.Milli
+		for _, j := range tw.sorted() {
+			capacity, free := tw.capacity(j.typ)
+			if free == nil || j.id > 0 && j.since > dbNow {
+				continue
+			}
+			mode, age := dispatcherd.Queued, dbNow-j.since
+			if j.id < 0 {
+				mode, age = dispatcherd.OnDemand, now-j.since
+			}
+			s := tw.weights.Score(mode, j.priority, age, capacity).Total()
+			if best == nil || s > bestScore || s == bestScore && tw.older(j, best, now, dbNow) {
+				best, bestScore = j, s
+			}
+		}
+		if best == nil {
+			return placed
+		}
+		_, slot := tw.capacity(best.typ)
+		slot.busy = true
+		delete(tw.waiting, best.id)
+		placed = append(placed, placement{best.id, slot.id})
+	}
+}
+
+func (tw *twin) older(a, b *twinJob, now, dbNow int64) bool {
+	at := func(j *twinJob) int64 {
+		if j.id < 0 {
+			return j.since
+		}
+		return now - (dbNow - j.since)
+	}
+	if at(a) != at(b) {
+		return at(a) < at(b)
+	}
+	if a.number() != b.number() {
+		return a.number() < b.number()
+	}
+	return a.id < b.id
+}
+
+func (tw *twin) sorted() []*twinJob {
+	var all []*twinJob
+	for _, j := range tw.waiting {
+		all = append(all, j)
+	}
+	slices.SortFunc(all, func(a, b *twinJob) int { return int(a.id - b.id) })
+	return all
+}
+
+// capacity counts the slots that support a type and finds the free one with
+// the fewest types.
+func (tw *twin) capacity(typ string) (n int, best *twinSlot) {
+	for _, s := range tw.slots {
+		if s.draining || !slices.Contains(s.types, typ) {
+			continue
+		}
+		n++
+		if s.busy {
+			continue
+		}
+		if best == nil || len(s.types) < len(best.types) || len(s.types) == len(best.types) && s.id < best.id {
+			best = s
+		}
+	}
+	return n, best
+}
+
+// history is one random life of a dispatcher, with its twin beside it.
+type history struct {
+	t        *testing.T
+	rng      *rand.Rand
+	core     *Core
+	table    *table
+	twin     *twin
+	now      Instant
+	nextJob  dispatcherd.JobID
+	nextReq  dispatcherd.JobID
+	nextSlot dispatcherd.SlotID
+	nextSess dispatcherd.SessionID
+	sessions []dispatcherd.SessionID
+	numbers  map[dispatcherd.SessionID]int32
+	owner    map[dispatcherd.SlotID]dispatcherd.SessionID
+	number   map[dispatcherd.SlotID]int32
+	running  []Effect // Sends not yet answered
+	queue    []Effect // statements under way
+	placed   []placement
+	hold     bool // fetches are answered before anything is decided
+	backdate bool
+	log      []string
+}
+
+var twinTypes = []string{"a", "b", "c", "d"}
+
+func newHistory(t *testing.T, seed uint64) *history {
+	rng := rand.New(rand.NewPCG(seed, 7))
+	cfg := DefaultConfig()
+	cfg.Seed = [2]uint64{seed, 1}
+	cfg.Poll = msDuration(200)
+	cfg.Patience = msDuration(1 << 40) // exactness is what is tested
+	cfg.Limits.LaneLength = 1 + rng.IntN(4)
+	cfg.Limits.ClaimBatch = 1 + rng.IntN(6)
+	cfg.Limits.LanesPerFetch = 11 + rng.IntN(40)
+	cfg.Outage = Backoff{Base: msDuration(10), Max: msDuration(500)}
+	cfg.Retry = Backoff{Base: msDuration(10), Max: msDuration(40)}
+	return &history{
+		t: t, rng: rng, core: New(cfg), table: newTable(),
+		twin:    &twin{weights: cfg.Weights, slots: map[dispatcherd.SlotID]*twinSlot{}, waiting: map[dispatcherd.JobID]*twinJob{}},
+		numbers: map[dispatcherd.SessionID]int32{}, owner: map[dispatcherd.SlotID]dispatcherd.SessionID{},
+		number: map[dispatcherd.SlotID]int32{},
+	}
+}
+
+// step takes events at one instant, lets the fetches they cause be answered
+// before anything is decided, and compares what is then decided with the twin.
+func (h *history) step(events ...Event) {
+	h.hold = true
+	h.feed(Together{Events: append(events, Listening{On: true})})
+	for h.answerOne(Fetch) {
+	}
+	h.hold = false
+	want := h.twin.decide(int64(h.now), h.table.now/1000)
+	h.placed = []placement{}
+	h.feed(Tick{})
+	// Small claims and short lanes cut one decision into many; it must come out
+	// the same once all statements are answered. Claims are won here.
+	for h.answerOne(Fetch) || h.answerOne(Bell) || h.answerOne(Claim) {
+	}
+	byJob := func(a, b placement) int { return int(a.job - b.job) } // sends come in the order of claims
+	slices.SortFunc(want, byJob)
+	slices.SortFunc(h.placed, byJob)
+	require.Equal(h.t, want, h.placed, "decisions at %d differ; history:\n%v", h.now, h.log)
+}
+
+// disturbed is a step in which claims are lost, refused or left unknown. What
+// Core then does depends on the order of answers, so the twin cannot foretell
+// it; but when all is settled the twin must find nothing left to place.
+func (h *history) disturbed(events ...Event) {
+	h.placed = []placement{}
+	h.feed(Together{Events: append(events, Listening{On: true})})
+	for range 40 {
+		for h.answerOne(Fetch) || h.answerOne(Bell) || h.disturbClaim() || h.answerOne(Resolve) {
+		}
+		h.pass(1_000) // outlasts the outage backoff of this test
+	}
+	for _, p := range h.placed {
+		h.twin.slots[p.slot].busy = true
+		delete(h.twin.waiting, p.job)
+	}
+	for _, r := range h.table.sorted() {
+		if r.dispatcher == stranger {
+			delete(h.twin.waiting, r.id)
+		}
+	}
+	h.core.fetch.nextPoll = h.now
+	h.feed(Tick{})
+	for h.answerOne(Fetch) || h.answerOne(Bell) {
+	}
+	require.Empty(h.t, h.twin.decide(int64(h.now), h.table.now/1000), "left unplaced; history:\n%v", h.log)
+}
+
+// stranger is the other dispatcher that takes rows away.
+const stranger = 99
+
+// pass lets time go by on both clocks.
+func (h *history) pass(ms int64) {
+	h.now += Instant(ms)
+	h.table.now += ms * 1000
+	h.feed(Tick{})
+}
+
+// disturbClaim answers a claim in one of the bad ways, or well.
+func (h *history) disturbClaim() bool {
+	i := slices.IndexFunc(h.queue, func(e Effect) bool { return e.Kind == Claim })
+	if i < 0 {
+		return false
+	}
+	req := h.queue[i].Claim
+	switch h.rng.IntN(4) {
+	case 0:
+		r := h.table.rows[req.IDs[h.rng.IntN(len(req.IDs))]]
+		if r.status == dispatcherd.Pending {
+			r.status, r.dispatcher = dispatcherd.Running, stranger
+			r.attempt++
+			h.note("stolen %d", r.id)
+		}
+	case 1:
+		h.note("refused %v", req.IDs)
+		h.queue = slices.Delete(h.queue, i, i+1)
+		h.feed(Claimed{Request: req, Result: dispatcherd.ClaimResult{Verdict: dispatcherd.Refused}})
+		return true
+	case 2:
+		if h.rng.IntN(2) == 0 {
+			h.table.claim(1, req)
+		}
+		h.note("unknown %v", req.IDs)
+		h.queue = slices.Delete(h.queue, i, i+1)
+		h.feed(Claimed{Request: req, Result: dispatcherd.ClaimResult{Verdict: dispatcherd.Unknown}})
+		return true
+	}
+	return h.answerOne(Claim)
+}
+
+func (h *history) feed(ev Event) {
+	if h.hold {
+		ev = Together{Events: []Event{ev}, Hold: true}
+	}
+	for _, e := range h.core.Step(h.now, ev, nil) {
+		switch e.Kind {
+		case Send:
+			h.running = append(h.running, e)
+			h.placed = append(h.placed, placement{e.Job, e.Slot})
+		case Fetch, Claim, Resolve, Finish, Bell:
+			h.queue = append(h.queue, e)
+		}
+	}
+	require.NoError(h.t, h.core.Check())
+}
+
+func (h *history) answerOne(kind EffectKind) bool {
+	i := slices.IndexFunc(h.queue, func(e Effect) bool { return e.Kind == kind })
+	if i < 0 {
+		return false
+	}
+	e := h.queue[i]
+	h.queue = slices.Delete(h.queue, i, i+1)
+	switch kind {
+	case Fetch:
+		h.feed(Fetched{Request: e.Fetch, Result: h.table.fetch(e.Fetch)})
+	case Claim:
+		h.feed(Claimed{Request: e.Claim, Result: h.table.claim(1, e.Claim)})
+	case Resolve:
+		h.feed(Claimed{Request: e.Claim, Result: h.table.resolve(1, e.Claim)})
+	case Finish:
+		h.feed(Finished{Request: e.Finish, Result: h.table.finish(1, e.Finish)})
+	case Bell:
+		h.feed(BellSet{Armed: e.Armed})
+	}
+	return true
+}
+
+// TestCoreDecidesAsItsTwin is the exactness of the whole decision: index,
+// lanes, fetch limits, claim batches and all, against scoring everything.
+func TestCoreDecidesAsItsTwin(t *testing.T) {
+	histories := 50_000
+	if testing.Short() || raceEnabled {
+		histories = 3_000
+	}
+	for seed := range histories {
+		h := newHistory(t, uint64(seed))
+		for range 12 {
+			h.now += Instant(h.rng.IntN(3) * h.rng.IntN(60_000))
+			h.table.now += int64(h.now)*1000 - (h.table.now - 1_000_000_000_000)
+			// Rows with a run_at in the past are found by the next full look.
+			h.backdate = h.rng.IntN(3) == 0
+			if h.backdate {
+				h.core.fetch.nextPoll = h.now
+			}
+			if h.rng.IntN(5) == 0 {
+				h.disturbed(h.randomEvents()...)
+			} else {
+				h.step(h.randomEvents()...)
+			}
+			h.recordEnds()
+			if t.Failed() {
+				t.Fatalf("seed %d", seed)
+			}
+		}
+	}
+}
+
+// recordEnds lets Postgres answer the finishes, and tells the twin what is
+// pending again.
+func (h *history) recordEnds() {
+	h.hold = true
+	for h.answerOne(Finish) || h.answerOne(Fetch) {
+	}
+	h.hold = false
+	for _, r := range h.table.sorted() {
+		if r.status == dispatcherd.Pending && h.twin.waiting[r.id] == nil {
+			h.twin.waiting[r.id] = &twinJob{id: r.id, typ: r.typ, priority: r.priority, since: floorMS(r.runAt)}
+		}
+	}
+}
+
+func (h *history) randomEvents() []Event {
+	var events []Event
+	for range 1 + h.rng.IntN(5) {
+		if ev := h.randomEvent(); ev != nil {
+			events = append(events, ev)
+		}
+	}
+	return events
+}
+
+func (h *history) randomEvent() Event {
+	switch k := h.rng.IntN(10); {
+	case k < 2 || len(h.sessions) == 0:
+		return h.randomRegistration()
+	case k < 5:
+		h.randomInsert()
+		return nil
+	case k < 6:
+		return h.randomRequest()
+	case k < 9 && len(h.running) > 0:
+		return h.randomRelease()
+	case k < 9:
+		return nil
+	}
+	return h.randomDeath()
+}
+
+func (h *history) note(format string, args ...any) {
+	h.log = append(h.log, fmt.Sprintf(format, args...))
+}
+
+func (h *history) randomRegistration() Event {
+	if len(h.sessions) == 0 || h.rng.IntN(2) == 0 {
+		h.nextSess++
+		h.sessions = append(h.sessions, h.nextSess)
+	}
+	s := h.sessions[h.rng.IntN(len(h.sessions))]
+	ev := Registered{Session: s}
+	for range 1 + h.rng.IntN(3) {
+		types := slices.Clone(twinTypes)
+		h.rng.Shuffle(len(types), func(i, j int) { types[i], types[j] = types[j], types[i] })
+		types = types[:1+h.rng.IntN(len(types))]
+		slices.Sort(types)
+		ev.Slots = append(ev.Slots, dispatcherd.Slot{ID: h.nextSlot, Number: h.numbers[s], Types: types})
+		h.twin.slots[h.nextSlot] = &twinSlot{id: h.nextSlot, types: types}
+		h.owner[h.nextSlot], h.number[h.nextSlot] = s, h.numbers[s]
+		h.nextSlot++
+		h.numbers[s]++
+	}
+	h.note("register %v", ev)
+	return ev
+}
+
+func (h *history) randomInsert() {
+	for range 1 + h.rng.IntN(5) {
+		h.nextJob++
+		r := row{
+			id: h.nextJob, typ: twinTypes[h.rng.IntN(len(twinTypes))],
+			priority: dispatcherd.Priority(h.rng.IntN(3) * h.rng.IntN(6)),
+			runAt:    h.table.now, tries: 5,
+		}
+		if h.backdate {
+			r.runAt -= int64(h.rng.IntN(400_000)) * 1000
+		}
+		h.table.insert(r)
+		h.twin.waiting[r.id] = &twinJob{id: r.id, typ: r.typ, priority: r.priority, since: floorMS(r.runAt)}
+		h.note("insert %d %s prio %d run_at %d", r.id, r.typ, r.priority, r.runAt)
+	}
+}
+
+func (h *history) randomRequest() Event {
+	h.nextReq--
+	ev := Requested{Job: h.nextReq, Type: twinTypes[h.rng.IntN(len(twinTypes))], Priority: dispatcherd.Priority(h.rng.IntN(11)), Wait: true}
+	h.twin.waiting[ev.Job] = &twinJob{id: ev.Job, typ: ev.Type, priority: ev.Priority, since: int64(h.now)}
+	h.note("request %v", ev)
+	return ev
+}
+
+func (h *history) randomRelease() Event {
+	i := h.rng.IntN(len(h.running))
+	e := h.running[i]
+	h.running = slices.Delete(h.running, i, i+1)
+	h.twin.slots[e.Slot].busy = false
+	ok := h.rng.IntN(3) > 0
+	h.note("release %d from slot %d ok=%t", e.Job, e.Slot, ok)
+	return Released{Session: e.Session, Results: []Result{{Job: e.Job, Attempt: e.Attempt, OK: ok}}}
+}
+
+func (h *history) randomDeath() Event {
+	i := h.rng.IntN(len(h.sessions))
+	s := h.sessions[i]
+	h.sessions = slices.Delete(h.sessions, i, i+1)
+	for id, owner := range h.owner {
+		if owner == s {
+			delete(h.twin.slots, id)
+			delete(h.owner, id)
+		}
+	}
+	h.running = slices.DeleteFunc(h.running, func(e Effect) bool {
+		if e.Session != s {
+			return false
+		}
+		if j := h.core.jobs[e.Job]; e.Job < 0 && int(j.crashes)+1 < h.core.cfg.Limits.Crashes {
+			h.twin.waiting[e.Job] = &twinJob{id: e.Job, typ: e.Type, priority: j.priority, since: int64(j.arrival)}
+		}
+		return true
+	})
+	h.note("death of session %d", s)
+	return Unregistered{Session: s}
+}
