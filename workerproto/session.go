@@ -4,6 +4,7 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"errors"
+	"io"
 	"net"
 	"os"
 	"sync"
@@ -164,7 +165,7 @@ func (s *Session) writer(done chan<- struct{}) {
 	switch {
 	case err == nil:
 		_ = s.conn.Close()
-	case errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET):
+	case errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, io.ErrClosedPipe):
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		s.obs.Complained(SlowReader)
 		s.abort(Complain(SlowReader, 0, "nothing was read for %v", s.limits.WriteTimeout))
