@@ -3,6 +3,7 @@ package lint
 import (
 	"go/ast"
 	"go/token"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,10 +16,28 @@ func checkSleep(s source) []string {
 	if !s.test() {
 		return nil
 	}
+	helpers := bubbleHelpers(s)
+	if all, err := sources(); err == nil {
+		for _, other := range all {
+			if other.dir() == s.dir() && other.test() {
+				maps.Copy(helpers, bubbleHelpers(other))
+			}
+		}
+	}
 	var bubbles []ast.Node
 	s.visit(func(n ast.Node) {
-		if call, ok := n.(*ast.CallExpr); ok && s.callee(call) == "testing/synctest.Test" {
-			bubbles = append(bubbles, call)
+		call, ok := n.(*ast.CallExpr)
+		if !ok {
+			return
+		}
+		id, _ := call.Fun.(*ast.Ident)
+		if s.callee(call) != "testing/synctest.Test" && (id == nil || !helpers[id.Name]) {
+			return
+		}
+		for _, arg := range call.Args {
+			if _, ok := arg.(*ast.FuncLit); ok {
+				bubbles = append(bubbles, arg)
+			}
 		}
 	})
 	var found []string
@@ -34,6 +53,40 @@ func checkSleep(s source) []string {
 	return found
 }
 
+// bubbleHelpers returns the functions of a file that run a function they are
+// given inside a bubble.
+func bubbleHelpers(s source) map[string]bool {
+	helpers := map[string]bool{}
+	for _, d := range s.file.Decls {
+		fn, ok := d.(*ast.FuncDecl)
+		if !ok || fn.Recv != nil || fn.Body == nil {
+			continue
+		}
+		given := map[string]bool{}
+		for _, field := range fn.Type.Params.List {
+			if _, ok := field.Type.(*ast.FuncType); ok {
+				for _, name := range field.Names {
+					given[name.Name] = true
+				}
+			}
+		}
+		ast.Inspect(fn.Body, func(n ast.Node) bool {
+			call, ok := n.(*ast.CallExpr)
+			if !ok || s.callee(call) != "testing/synctest.Test" {
+				return true
+			}
+			ast.Inspect(call, func(n ast.Node) bool {
+				if id, ok := n.(*ast.Ident); ok && given[id.Name] {
+					helpers[fn.Name.Name] = true
+				}
+				return true
+			})
+			return false
+		})
+	}
+	return helpers
+}
+
 func TestNoTestSleeps(t *testing.T) { obey(t, checkSleep) }
 
 func TestTheRuleOnSleepCanFail(t *testing.T) {
@@ -42,6 +95,8 @@ func TestTheRuleOnSleepCanFail(t *testing.T) {
 		example{"a_test.go", `package p; import "time"; var nap = time.Sleep`, []string{"wait for the event"}},
 		example{"a_test.go", `package p; import ("testing/synctest"; "time"); func f() { synctest.Test(nil, func() { time.Sleep(1) }); time.Sleep(2) }`, []string{"wait"}},
 		example{"a_test.go", `package p; import ("testing/synctest"; "time"); func f() { synctest.Test(nil, func() { time.Sleep(1) }) }`, nil},
+		example{"a_test.go", `package p; import ("testing/synctest"; "time"); func bubble(f func()) { synctest.Test(nil, func() { f() }) }; func g() { bubble(func() { time.Sleep(1) }) }`, nil},
+		example{"a_test.go", `package p; import ("testing/synctest"; "time"); func bubble(f func()) { f(); synctest.Test(nil, nil) }; func g() { bubble(func() { time.Sleep(1) }) }`, []string{"wait"}},
 	)
 }
 
