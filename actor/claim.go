@@ -156,7 +156,7 @@ func (c *Core) won(w *dispatcherd.Won) {
 		c.freeSlot(j)
 		c.stats.Cancelled++
 		c.end(j, dispatcherd.Finish{Outcome: dispatcherd.CancelledBy})
-	case c.draining:
+	case j.slot == noSlot || c.draining:
 		c.freeSlot(j)
 		c.stats.Freed++
 		c.end(j, dispatcherd.Finish{Outcome: dispatcherd.Released})

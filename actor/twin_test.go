@@ -193,14 +193,35 @@ func (h *history) step(events ...Event) {
 func (h *history) disturbed(events ...Event) {
 	h.placed = []placement{}
 	h.feed(Together{Events: append(events, Listening{On: true})})
+	for h.answerOne(Fetch) {
+	}
+	if len(h.sessions) > 0 && h.rng.IntN(3) == 0 {
+		h.feed(h.randomDeath()) // while its slots are reserved
+	}
 	for range 40 {
 		for h.answerOne(Fetch) || h.answerOne(Bell) || h.disturbClaim() || h.answerOne(Resolve) {
 		}
 		h.pass(1_000) // outlasts the outage backoff of this test
 	}
 	for _, p := range h.placed {
-		h.twin.slots[p.slot].busy = true
-		delete(h.twin.waiting, p.job)
+		if p.job > 0 {
+			delete(h.twin.waiting, p.job) // recordEnds brings it back if its worker died
+		}
+	}
+	for _, e := range h.running {
+		h.twin.slots[e.Slot].busy = true
+	}
+	for _, j := range h.core.inHand() {
+		if j.id < 0 && j.stage == waiting {
+			h.twin.waiting[j.id] = &twinJob{id: j.id, typ: h.core.index.Name(j.typ), priority: j.priority, since: int64(j.arrival)}
+		} else {
+			delete(h.twin.waiting, j.id)
+		}
+	}
+	for id := range h.twin.waiting {
+		if id < 0 && h.core.jobs[id] == nil {
+			delete(h.twin.waiting, id) // answered: too many of its workers died
+		}
 	}
 	for _, r := range h.table.sorted() {
 		if r.dispatcher == stranger {
