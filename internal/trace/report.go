@@ -220,7 +220,6 @@ func classes(t *Trace, done []Execution, end int64) []ClassReport {
 // onlineMS returns how long each slot was registered or busy, up to end. It is
 // the union of its sessions and executions.
 func onlineMS(t *Trace, done []Execution, end int64) map[int64]int64 {
-	type span struct{ from, to int64 }
 	spans := map[int64][]span{}
 	open := map[int64]int64{}
 	for _, e := range t.Comings() {

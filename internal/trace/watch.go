@@ -1,0 +1,197 @@
+package trace
+
+import (
+	"cmp"
+	"math"
+	"slices"
+
+	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/actor"
+	"github.com/dispatcherd/dispatcherd/scoring"
+)
+
+// Watch judges a live core from the outside, by the events that went in and
+// the effects that came out. A queued job is seen when it is sent, one round
+// trip to Postgres after it was placed; its age at the placement says when that
+// was, to the millisecond. So a placement counts as misplaced if a more
+// specialised compatible slot was free from slackMS before it to slackMS after
+// it: what changed in the same moment is given the benefit of the doubt.
+//
+// Slots that were reserved for a claim which was then lost count as free
+// meanwhile. With one dispatcher on the table no claim is lost.
+type Watch struct {
+	ageing   int64 // points a second, of the weights that the core uses
+	slots    map[dispatcherd.SlotID]*watchedSlot
+	numbers  map[slotName]dispatcherd.SlotID
+	running  map[dispatcherd.JobID]dispatcherd.SlotID
+	placed   []watchedPlacement
+	findings Findings
+}
+
+// slackMS is how much clocks are read apart: the age of a queued job is taken
+// on the database's clock, and all clocks are cut to milliseconds.
+const slackMS = 3
+
+type slotName struct {
+	session dispatcherd.SessionID
+	number  int32
+}
+
+type watchedSlot struct {
+	types     map[string]bool
+	session   dispatcherd.SessionID
+	job       dispatcherd.JobID // 0: none
+	leaving   bool
+	freeSince int64 // never: it is not free
+	free      []span
+}
+
+// span is an interval of time in milliseconds.
+type span struct{ from, to int64 }
+
+type watchedPlacement struct {
+	at   int64
+	typ  string
+	size int // types of the slot
+}
+
+// NewWatch returns a Watch of a core that has seen nothing yet.
+func NewWatch(w scoring.Weights) *Watch {
+	return &Watch{
+		ageing: w.Ageing, slots: map[dispatcherd.SlotID]*watchedSlot{},
+		numbers: map[slotName]dispatcherd.SlotID{}, running: map[dispatcherd.JobID]dispatcherd.SlotID{},
+	}
+}
+
+// Step takes note of one step of the core. It keeps nothing of ev and fx.
+func (w *Watch) Step(now actor.Instant, ev actor.Event, fx []actor.Effect) {
+	w.event(int64(now), ev)
+	for i := range fx {
+		if fx[i].Kind == actor.Send {
+			w.sent(int64(now), &fx[i])
+		}
+	}
+}
+
+func (w *Watch) event(now int64, ev actor.Event) {
+	switch ev := ev.(type) {
+	case actor.Together:
+		for _, e := range ev.Events {
+			w.event(now, e)
+		}
+	case actor.Registered:
+		for _, s := range ev.Slots {
+			w.register(now, ev.Session, s)
+		}
+	case actor.Withdrew:
+		for id, s := range w.slots {
+			if s.session == ev.Session && (len(ev.Numbers) == 0 || slices.ContainsFunc(ev.Numbers, func(n int32) bool {
+				return w.numbers[slotName{ev.Session, n}] == id
+			})) {
+				s.leave(now)
+			}
+		}
+	case actor.Unregistered:
+		for _, s := range w.slots {
+			if s.session == ev.Session {
+				s.leave(now)
+				delete(w.running, s.job)
+				s.job = 0
+			}
+		}
+	case actor.Released:
+		for _, r := range ev.Results {
+			w.released(now, ev.Session, r.Job)
+		}
+	}
+}
+
+func (w *Watch) register(now int64, session dispatcherd.SessionID, d dispatcherd.Slot) {
+	s := &watchedSlot{types: map[string]bool{}, session: session, freeSince: now}
+	for _, typ := range d.Types {
+		s.types[typ] = true
+	}
+	w.slots[d.ID] = s
+	w.numbers[slotName{session, d.Number}] = d.ID
+}
+
+func (w *Watch) released(now int64, session dispatcherd.SessionID, job dispatcherd.JobID) {
+	id, running := w.running[job]
+	s := w.slots[id]
+	if !running || s.session != session {
+		return // a late word, which changes nothing
+	}
+	delete(w.running, job)
+	s.job = 0
+	if !s.leaving {
+		s.freeSince = now
+	}
+}
+
+// take ends the time in which the slot is free. It may turn out later that it
+// had ended earlier, with a placement.
+func (s *watchedSlot) take(at int64) {
+	if s.freeSince != never {
+		s.free = append(s.free, span{s.freeSince, at})
+		s.freeSince = never
+	} else if n := len(s.free); n > 0 {
+		s.free[n-1].to = min(s.free[n-1].to, at)
+	}
+}
+
+// leave takes the slot off line.
+func (s *watchedSlot) leave(now int64) {
+	s.leaving = true
+	if s.freeSince != never {
+		s.take(now)
+	}
+}
+
+func (w *Watch) sent(now int64, fx *actor.Effect) {
+	w.findings.Placements++
+	at := now
+	if w.ageing > 0 {
+		at -= max(0, fx.Age.Milliseconds()-int64(fx.Why.Terms.Age)/w.ageing)
+	}
+	s := w.slots[fx.Slot]
+	if s == nil || !s.types[fx.Type] || s.session != fx.Session {
+		w.findings.AffinityViolations++
+		return
+	}
+	if _, running := w.running[fx.Job]; running || s.job != 0 {
+		w.findings.DoublePlacements++
+	}
+	s.take(at)
+	s.job = fx.Job
+	w.running[fx.Job] = fx.Slot
+	w.placed = append(w.placed, watchedPlacement{at, fx.Type, len(s.types)})
+}
+
+// Findings judges everything seen so far. Jobs that are lost cannot be seen
+// from here: Summarize counts them.
+func (w *Watch) Findings() Findings {
+	byType := map[string][]*watchedSlot{}
+	for _, s := range w.slots {
+		for typ := range s.types {
+			byType[typ] = append(byType[typ], s)
+		}
+	}
+	f := w.findings
+	for _, p := range w.placed {
+		if slices.ContainsFunc(byType[p.typ], func(s *watchedSlot) bool { return len(s.types) < p.size && s.freeAround(p.at) }) {
+			f.Misplaced++
+		}
+	}
+	return f
+}
+
+// freeAround reports whether the slot was free from well before an instant to
+// well after it.
+func (s *watchedSlot) freeAround(at int64) bool {
+	i, _ := slices.BinarySearchFunc(s.free, at, func(f span, at int64) int { return cmp.Compare(f.to, at) })
+	around := span{s.freeSince, math.MaxInt64}
+	if i < len(s.free) {
+		around = s.free[i]
+	}
+	return around.from < at-slackMS && around.to > at+slackMS
+}

@@ -1,0 +1,116 @@
+package trace
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/actor"
+	"github.com/dispatcherd/dispatcherd/scoring"
+)
+
+// seen is one step of a core.
+type seen struct {
+	at actor.Instant
+	ev actor.Event
+	fx []actor.Effect
+}
+
+func sentTo(slot dispatcherd.SlotID, job dispatcherd.JobID, age, placedAt time.Duration) []actor.Effect {
+	w := scoring.Default()
+	return []actor.Effect{{
+		Kind: actor.Send, Session: 1, Slot: slot, Job: job, Type: "pdf", Age: age,
+		Why: actor.Why{Terms: w.Score(dispatcherd.Queued, 0, placedAt.Milliseconds(), 1)},
+	}}
+}
+
+func TestTheWatchCounts(t *testing.T) {
+	slots := actor.Registered{Session: 1, Slots: []dispatcherd.Slot{
+		{ID: 1, Number: 10, Types: []string{"pdf"}},
+		{ID: 2, Number: 20, Types: []string{"excel", "pdf"}},
+		{ID: 3, Number: 30, Types: []string{"excel"}},
+	}}
+	released := func(job dispatcherd.JobID) actor.Event {
+		return actor.Released{Session: 1, Results: []actor.Result{{Job: job, Attempt: 1, OK: true}}}
+	}
+	const s = time.Second
+	for name, c := range map[string]struct {
+		steps []seen
+		want  Findings
+	}{
+		"a versatile slot used while a specialised one is free": {
+			[]seen{{1000, actor.Tick{}, sentTo(2, 7, s, s)}}, Findings{Placements: 1, Misplaced: 1}},
+		"nothing if the specialised one is used": {
+			[]seen{{1000, actor.Tick{}, sentTo(1, 7, s, s)}}, Findings{Placements: 1}},
+		"nothing if the specialised one is busy": {
+			[]seen{{1000, actor.Tick{}, sentTo(1, 7, s, s)}, {2000, actor.Tick{}, sentTo(2, 8, s, s)}}, Findings{Placements: 2}},
+		"nothing if it became free after the placement, before the send": {
+			[]seen{
+				{1000, actor.Tick{}, sentTo(1, 7, s, s)},
+				{2000, released(7), nil},
+				{2050, actor.Tick{}, sentTo(2, 8, s+100*time.Millisecond, s)}, // placed at 1950
+			}, Findings{Placements: 2}},
+		"a placement that came long after it became free": {
+			[]seen{
+				{1000, actor.Tick{}, sentTo(1, 7, s, s)},
+				{2000, released(7), nil},
+				{2050, actor.Tick{}, sentTo(2, 8, s+10*time.Millisecond, s)}, // placed at 2040
+			}, Findings{Placements: 2, Misplaced: 1}},
+		"nothing if it was reserved and sent later": {
+			[]seen{
+				{1000, actor.Tick{}, sentTo(2, 8, s, s)},
+				{1100, actor.Tick{}, sentTo(1, 7, s+200*time.Millisecond, s)}, // placed at 900
+			}, Findings{Placements: 2}},
+		"nothing if it was reserved, and withdrawn before it was sent": {
+			[]seen{
+				{1000, actor.Tick{}, sentTo(2, 8, s, s)},
+				{1050, actor.Withdrew{Session: 1, Numbers: []int32{10}}, nil},
+				{1100, actor.Tick{}, sentTo(1, 7, s+200*time.Millisecond, s)},
+			}, Findings{Placements: 2}},
+		"nothing if it was withdrawn": {
+			[]seen{{900, actor.Withdrew{Session: 1, Numbers: []int32{10}}, nil}, {1000, actor.Tick{}, sentTo(2, 7, s, s)}}, Findings{Placements: 1}},
+		"nothing if it is withdrawn with all others and then released": {
+			[]seen{
+				{800, actor.Tick{}, sentTo(1, 7, s, s)}, {850, actor.Tick{}, sentTo(2, 8, s, s)},
+				{900, actor.Withdrew{Session: 1}, nil}, {950, released(7), nil}, {960, released(7), nil},
+			}, Findings{Placements: 2}},
+		"a slot without the type": {
+			[]seen{{1000, actor.Tick{}, sentTo(3, 7, s, s)}}, Findings{Placements: 1, AffinityViolations: 1}},
+		"a slot that is not there": {
+			[]seen{{1000, actor.Tick{}, sentTo(9, 7, s, s)}}, Findings{Placements: 1, AffinityViolations: 1}},
+		"a job in two places and two jobs on one slot": {
+			[]seen{{1000, actor.Tick{}, sentTo(1, 7, s, s)}, {1001, actor.Tick{}, sentTo(2, 7, s, s)}, {1002, actor.Tick{}, sentTo(1, 8, s, s)}},
+			Findings{Placements: 3, DoublePlacements: 2}},
+		"nothing if its session died": {
+			[]seen{
+				{1000, actor.Tick{}, sentTo(1, 7, s, s)},
+				{1100, actor.Together{Events: []actor.Event{actor.Unregistered{Session: 1}, actor.Registered{Session: 2, Slots: []dispatcherd.Slot{{ID: 4, Types: []string{"pdf"}}}}}}, nil},
+				{1200, actor.Tick{}, func() []actor.Effect { fx := sentTo(4, 7, s, s); fx[0].Session = 2; return fx }()},
+			}, Findings{Placements: 2}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := NewWatch(scoring.Default())
+			w.Step(0, slots, nil)
+			for _, step := range c.steps {
+				w.Step(step.at, step.ev, step.fx)
+			}
+			require.Equal(t, c.want, w.Findings())
+		})
+	}
+}
+
+func TestCompressedWeightsKeepTheArticlesNumbers(t *testing.T) {
+	c, err := Compress(scoring.Default(), 1000)
+	require.NoError(t, err)
+	full := scoring.Default()
+	for _, age := range []int64{0, 64_000, 320_000, 1_000_000} {
+		require.Equal(t, full.Score(dispatcherd.OnDemand, 3, age, 2), c.Score(dispatcherd.OnDemand, 3, age/1000, 2))
+	}
+	_, err = Compress(scoring.Default(), 100_000)
+	require.ErrorContains(t, err, "choose a lower speed")
+	c, err = Compress(articleWeights(), 8000)
+	require.NoError(t, err)
+	require.Equal(t, scoring.NoCap, c.OnDemandCap)
+}
