@@ -1,0 +1,213 @@
+package actor
+
+import (
+	"sync/atomic"
+	"time"
+)
+
+// Performer carries out effects. Perform is called from the loop: it must not
+// wait for Postgres, for a socket, or for the Actor itself. The slice is valid
+// during the call only.
+type Performer interface {
+	Perform(fx []Effect)
+}
+
+// Journal is shown every step: what went in, when, and what came out. It is
+// called from the loop before the effects are performed, must not keep fx, and
+// must not wait.
+type Journal interface {
+	Record(now Instant, ev Event, fx []Effect)
+}
+
+// Actor is one goroutine around one Core (article 1, "Actor Model"): a typed
+// channel for every kind of event, one select over all of them. Its methods
+// may be called from any goroutine. After Stop they do nothing.
+//
+// Channels that carry the events of one session, or of one caller, have no
+// buffer: a send returns when the loop has taken the event, so what one
+// goroutine sends through several channels is seen in that order. Without this
+// the end of a session could overtake the last results of its worker, and
+// finished jobs would run again.
+type Actor struct {
+	core      *Core
+	performer Performer
+	journal   Journal
+	started   time.Time
+	timer     *time.Timer
+	armed     Instant      // when the timer fires
+	fx        []Effect     // reused
+	busy      atomic.Int64 // nanoseconds spent in steps so far
+	steps     atomic.Int64
+
+	registrations   chan Registered
+	unregistrations chan Unregistered
+	withdrawals     chan Withdrew
+	releases        chan Released
+	requests        chan Requested
+	hangups         chan Abandoned
+	notifications   chan struct{} // capacity 1: any number of them are one
+	orders          chan Event    // of the operator: drain, interrupt, weights, cancels, listener state
+	results         chan Event    // of statements
+	questions       chan func(*Core)
+	stop            chan struct{}
+	done            chan struct{}
+}
+
+// Start runs a Core in its own goroutine until Stop. A nil journal records
+// nothing.
+func Start(core *Core, performer Performer, journal Journal) *Actor {
+	a := &Actor{
+		core: core, performer: performer, journal: journal,
+		started:         time.Now(),
+		timer:           time.NewTimer(0),
+		registrations:   make(chan Registered),
+		unregistrations: make(chan Unregistered),
+		withdrawals:     make(chan Withdrew),
+		releases:        make(chan Released),
+		requests:        make(chan Requested),
+		hangups:         make(chan Abandoned),
+		notifications:   make(chan struct{}, 1),
+		orders:          make(chan Event),
+		results:         make(chan Event, 16),
+		questions:       make(chan func(*Core)),
+		stop:            make(chan struct{}),
+		done:            make(chan struct{}),
+	}
+	go a.loop()
+	return a
+}
+
+// loop is the only goroutine that touches the Core.
+func (a *Actor) loop() {
+	defer close(a.done)
+	defer a.timer.Stop()
+	for {
+		select {
+		case ev := <-a.registrations:
+			a.step(ev)
+		case ev := <-a.unregistrations:
+			a.step(ev)
+		case ev := <-a.withdrawals:
+			a.step(ev)
+		case ev := <-a.releases:
+			a.step(ev)
+		case ev := <-a.requests:
+			a.step(ev)
+		case ev := <-a.hangups:
+			a.step(ev)
+		case <-a.notifications:
+			a.step(Notified{})
+		case ev := <-a.orders:
+			a.step(ev)
+		case ev := <-a.results:
+			a.step(ev)
+		case ask := <-a.questions:
+			ask(a.core)
+		case <-a.timer.C:
+			a.step(Tick{})
+		case <-a.stop:
+			return
+		}
+	}
+}
+
+// step is one turn: decide, record, perform, and set the alarm.
+func (a *Actor) step(ev Event) {
+	began := time.Now()
+	now := Instant(began.Sub(a.started).Milliseconds())
+	a.fx = a.core.Step(now, ev, a.fx[:0])
+	a.verify()
+	if a.journal != nil {
+		a.journal.Record(now, ev, a.fx)
+	}
+	a.performer.Perform(a.fx)
+	clear(a.fx)
+	if next := a.core.NextWake(); next != a.armed {
+		a.arm(next)
+	}
+	a.busy.Add(int64(time.Since(began)))
+	a.steps.Add(1)
+}
+
+// arm sets the timer. It fires no earlier than the instant asked for: Instants
+// are whole milliseconds, rounded down.
+func (a *Actor) arm(next Instant) {
+	a.armed = next
+	if next == Never {
+		a.timer.Stop()
+		return
+	}
+	a.timer.Reset(time.Until(a.started.Add(time.Duration(next) * time.Millisecond)))
+}
+
+// send hands an event to the loop, or drops it when the loop has ended.
+func send[E any](a *Actor, ch chan<- E, ev E) {
+	select {
+	case ch <- ev:
+	case <-a.done:
+	}
+}
+
+// Register tells of a session's new slots.
+func (a *Actor) Register(ev Registered) { send(a, a.registrations, ev) }
+
+// Unregister tells that a session is gone.
+func (a *Actor) Unregister(ev Unregistered) { send(a, a.unregistrations, ev) }
+
+// Withdraw takes slots off line.
+func (a *Actor) Withdraw(ev Withdrew) { send(a, a.withdrawals, ev) }
+
+// Release passes on what a worker says about its jobs.
+func (a *Actor) Release(ev Released) { send(a, a.releases, ev) }
+
+// Request submits an on-demand request.
+func (a *Actor) Request(ev Requested) { send(a, a.requests, ev) }
+
+// Abandon tells that a caller hung up.
+func (a *Actor) Abandon(ev Abandoned) { send(a, a.hangups, ev) }
+
+// Notify tells that rows may have become pending. It never waits: while one
+// notification is unread, more of them say nothing new.
+func (a *Actor) Notify() {
+	select {
+	case a.notifications <- struct{}{}:
+	default:
+	}
+}
+
+// Order passes on what an operator or the listener wants: Drained,
+// Interrupted, Reweighed, CancelRequested or Listening.
+func (a *Actor) Order(ev Event) { send(a, a.orders, ev) }
+
+// Result answers a statement: Fetched, Claimed, Finished or BellSet.
+func (a *Actor) Result(ev Event) { send(a, a.results, ev) }
+
+// Ask runs f on the loop, where it may look at the Core, and waits for it. It
+// returns false if the loop has ended before.
+func (a *Actor) Ask(f func(*Core)) bool {
+	answered := make(chan struct{})
+	ask := func(c *Core) {
+		defer close(answered)
+		f(c)
+	}
+	select {
+	case a.questions <- ask:
+		<-answered
+		return true
+	case <-a.done:
+		return false
+	}
+}
+
+// Load returns how long the loop has been busy and how many steps it took. The
+// growth of the first per second is the share of time in which nothing else
+// could be decided: the one number that says whether a single owner suffices.
+func (a *Actor) Load() (busy time.Duration, steps int64) {
+	return time.Duration(a.busy.Load()), a.steps.Load()
+}
+
+// Stop ends the loop and waits until it has ended.
+func (a *Actor) Stop() {
+	send(a, a.stop, struct{}{})
+	<-a.done
+}

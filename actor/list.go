@@ -1,0 +1,107 @@
+package actor
+
+import (
+	"time"
+
+	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/slotindex"
+)
+
+// SlotInfo describes one slot as it is now.
+type SlotInfo struct {
+	ID       dispatcherd.SlotID
+	Session  dispatcherd.SessionID
+	Worker   string
+	Number   int32
+	Types    []string
+	State    string              // "free", "reserved" or "busy"
+	Draining bool                // takes no more jobs
+	Job      dispatcherd.JobID   // 0 while free
+	JobType  string              // "" while free
+	Attempt  dispatcherd.Attempt // 0 while free or reserved
+}
+
+// Slots lists all slots in the order of their ids.
+func (c *Core) Slots() []SlotInfo {
+	refs := c.index.Slots()
+	list := make([]SlotInfo, 0, len(refs))
+	for _, ref := range refs {
+		s := &c.slots[ref]
+		info := SlotInfo{
+			ID: c.index.SlotID(ref), Session: s.session.id, Worker: s.session.worker, Number: s.number,
+			State: "free", Draining: c.index.IsDraining(ref),
+		}
+		for _, t := range c.index.TypesOf(ref) {
+			info.Types = append(info.Types, c.index.Name(t))
+		}
+		if j := s.job; j != nil {
+			info.State, info.Job, info.JobType, info.Attempt = "busy", j.id, c.index.Name(j.typ), j.attempt
+			if j.stage == reserved {
+				info.State = "reserved"
+			}
+		}
+		list = append(list, info)
+	}
+	return list
+}
+
+// TypeInfo describes one type as it is now.
+type TypeInfo struct {
+	Name     string
+	Capacity int           // registered slots that support it, free or busy
+	Free     int           // of these, free
+	Cached   int           // candidates read ahead
+	Requests int           // on-demand requests in hand
+	Oldest   time.Duration // age of the oldest waiting job known here; 0 if none waits
+}
+
+// Types lists the known types in the order of their numbers.
+func (c *Core) Types() []TypeInfo {
+	var list []TypeInfo
+	for t := range c.kinds {
+		k := &c.kinds[t]
+		if !k.held {
+			continue
+		}
+		id := slotindex.TypeID(t)
+		info := TypeInfo{Name: c.index.Name(id), Capacity: c.index.Capacity(id), Free: c.index.FreeFor(id)}
+		oldest := int64(0)
+		for p := range k.queued {
+			if l := &k.queued[p]; l.len() > 0 {
+				info.Cached += l.len()
+				oldest = max(oldest, c.keyAgeMS(l.first()))
+			}
+			for j := k.demand[p].first; j != nil; j = j.next {
+				info.Requests++
+				oldest = max(oldest, int64(c.now-j.arrival))
+			}
+		}
+		info.Oldest = msDuration(oldest)
+		list = append(list, info)
+	}
+	return list
+}
+
+// Gauges are numbers of now, as opposed to Stats.
+type Gauges struct {
+	Slots, Free    int // registered slots; of these, free
+	Sessions       int
+	Requests       int // on-demand requests waiting
+	Cached         int // candidates read ahead
+	InHand         int // jobs reserved, running, ending, and waiting requests
+	Unrecorded     int // ended attempts whose end is not yet in Postgres
+	ClaimsUnderWay int
+	Outage         bool // Postgres does not answer
+}
+
+// Gauges returns them.
+func (c *Core) Gauges() Gauges {
+	return Gauges{
+		Slots: c.index.Len(), Free: c.index.Free(), Sessions: len(c.sessions), Requests: c.requests,
+		Cached: c.cached, InHand: len(c.jobs), Unrecorded: c.ends.unrecorded,
+		ClaimsUnderWay: len(c.claims.flying), Outage: c.outage.since(c.now),
+	}
+}
+
+// Len returns the number of registered slots.
+func (c *Core) Len() int { return c.index.Len() }
