@@ -1,0 +1,214 @@
+package workerproto
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+var rewrite = flag.Bool("rewrite", false, "write what the server really answers into the transcripts")
+
+// The transcripts are played against a server with these limits.
+var transcriptLimits = Limits{
+	Dispatcher: "d1", MaxFrame: minFrame, MaxSlots: 4, MaxTypesPerSlot: 3, Resume: time.Minute,
+	HeartbeatInterval: time.Minute, HeartbeatTimeout: 3 * time.Minute,
+}
+
+// TestTranscripts plays testdata/transcripts/*.txt, see the README there.
+func TestTranscripts(t *testing.T) {
+	files, err := filepath.Glob("testdata/transcripts/*.txt")
+	require.NoError(t, err)
+	require.NotEmpty(t, files)
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
+			want, err := os.ReadFile(file)
+			require.NoError(t, err)
+			got := play(t, string(want))
+			if *rewrite {
+				require.NoError(t, os.WriteFile(file, []byte(got), 0o600))
+				return
+			}
+			require.Equal(t, string(want), got, "run with -rewrite and inspect the difference")
+		})
+	}
+}
+
+// play returns the transcript with the server's lines replaced by what it
+// really says.
+func play(t *testing.T, script string) string {
+	var s *stage
+	var out strings.Builder
+	for _, line := range strings.Split(strings.TrimSuffix(script, "\n"), "\n") {
+		switch {
+		case strings.HasPrefix(line, "< "), strings.HasPrefix(line, "= "):
+			continue
+		case strings.HasPrefix(line, "--"): // a new connection
+			if s != nil {
+				s.end()
+			}
+			s = nil
+		case strings.HasPrefix(line, "> "), strings.HasPrefix(line, "@ "):
+			if s == nil {
+				s = newStage(t)
+			}
+			out.WriteString(line + "\n" + s.step(line))
+			continue
+		}
+		out.WriteString(line + "\n")
+	}
+	if s != nil {
+		s.end()
+	}
+	return out.String()
+}
+
+// stage is one connection between a scripted worker and the real server. It is
+// also the handler: it holds the jobs that the script sends.
+type stage struct {
+	t        *testing.T
+	stop     func()
+	p        *peer
+	session  *Session
+	opened   chan *Session
+	accepted chan string
+	resume   map[Resumed]bool
+	held     map[Resumed]bool
+	nonce    string
+	over     bool
+}
+
+func newStage(t *testing.T) *stage {
+	s := &stage{t: t, opened: make(chan *Session, 1), accepted: make(chan string, 100),
+		resume: map[Resumed]bool{}, held: map[Resumed]bool{}}
+	path := filepath.Join(t.TempDir(), "w.sock")
+	l, err := Listen(path, 0o600)
+	require.NoError(t, err)
+	s.stop = serveOn(t, l, transcriptLimits, s, nil)
+	s.p = dial(t, path)
+	return s
+}
+
+func (s *stage) end() {
+	_ = s.p.conn.Close()
+	s.stop()
+}
+
+func (s *stage) Open(session *Session, _ *Hello) error {
+	for r := range s.resume {
+		if session.Resume(r.Job, r.Attempt) {
+			s.held[r] = true
+		}
+	}
+	s.opened <- session
+	return nil
+}
+
+func (s *stage) Frames(session *Session, frames []WorkerFrame) {
+	for _, f := range frames {
+		if n, ok := f.(named); ok {
+			e := n.execution()
+			r := Resumed{e.Job, e.Attempt}
+			if !s.held[r] {
+				session.Send(Complain(NotHeld, e.Job, "job %d is not held by this session", e.Job))
+				continue
+			}
+			switch f.(type) {
+			case *Done, *Fail, *Release:
+				delete(s.held, r)
+			}
+		}
+		s.accepted <- strings.TrimSpace(string(Append(nil, f)))
+	}
+}
+
+func (s *stage) Closed(*Session, error) {}
+
+// step plays one line of the script and returns what the server does about it.
+func (s *stage) step(line string) string {
+	require.False(s.t, s.over, "the server has hung up: %s", line)
+	text := strings.ReplaceAll(line[2:], "$SESSION", s.nonce)
+	text = strings.ReplaceAll(text, "$LONG", strings.Repeat("x", minFrame))
+	var r Resumed
+	switch {
+	case strings.HasPrefix(line, "@ resume"):
+		_, err := fmt.Sscanf(text, "resume %d %d", &r.Job, &r.Attempt)
+		require.NoError(s.t, err)
+		s.resume[r] = true
+		return ""
+	case strings.HasPrefix(line, "@ "):
+		f, err := new(DispatcherDecoder).Decode([]byte(text))
+		require.Nil(s.t, err, "%v: %s", err, line)
+		if j, ok := f.(*Job); ok {
+			s.held[Resumed{j.Job, j.Attempt}] = true
+		}
+		require.True(s.t, s.session.Send(f))
+	default:
+		_, _ = s.p.conn.Write([]byte(text + "\n")) // cut short when the server hangs up
+	}
+	return s.listen()
+}
+
+// listen collects the server's lines. On an open session two pings in a row
+// show that everything before them has been dealt with.
+func (s *stage) listen() string {
+	var out strings.Builder
+	if s.session == nil {
+		s.first(&out)
+	} else {
+		s.barrier(&out)
+		s.barrier(&out)
+	}
+	for len(s.accepted) > 0 {
+		out.WriteString("= " + s.plain(<-s.accepted) + "\n")
+	}
+	return out.String()
+}
+
+// first reads the answer to the hello.
+func (s *stage) first(out *strings.Builder) {
+	line := s.p.line()
+	f, err := new(DispatcherDecoder).Decode([]byte(line))
+	require.Nil(s.t, err)
+	if w, ok := f.(*Welcome); ok {
+		s.nonce = w.Session
+		s.session = await(s.t, s.opened)
+	}
+	out.WriteString("< " + s.plain(line) + "\n")
+	if s.session == nil {
+		s.p.hangup()
+		s.over = true
+		out.WriteString("< EOF\n")
+	}
+}
+
+func (s *stage) barrier(out *strings.Builder) {
+	if s.over {
+		return
+	}
+	_, _ = s.p.conn.Write([]byte(`{"op":"ping"}` + "\n"))
+	for {
+		line, err := s.p.in.ReadString('\n')
+		if err != nil {
+			s.over = true
+			out.WriteString("< EOF\n")
+			return
+		}
+		if line == `{"op":"pong"}`+"\n" {
+			return
+		}
+		out.WriteString("< " + s.plain(strings.TrimSuffix(line, "\n")) + "\n")
+	}
+}
+
+func (s *stage) plain(line string) string {
+	if s.nonce == "" {
+		return line
+	}
+	return strings.ReplaceAll(line, s.nonce, "$SESSION")
+}
