@@ -104,6 +104,7 @@ func (a *Actor) loop() {
 		case ask := <-a.questions:
 			ask(a.core)
 		case <-a.timer.C:
+			a.armed = Never
 			a.step(Tick{})
 		case <-a.stop:
 			return
@@ -122,7 +123,7 @@ func (a *Actor) step(ev Event) {
 	}
 	a.performer.Perform(a.fx)
 	clear(a.fx)
-	if next := a.core.NextWake(); next != a.armed {
+	if next := max(a.core.NextWake(), now+1); next != a.armed {
 		a.arm(next)
 	}
 	a.busy.Add(int64(time.Since(began)))

@@ -43,6 +43,7 @@ type Result struct {
 	Job        dispatcherd.JobID
 	Attempt    dispatcherd.Attempt
 	OK         bool
+	Returned   bool          // the worker gives the job back unfinished, nobody's fault
 	Value      []byte        // JSON or nil; OK only
 	Error      string        // not OK only
 	Permanent  bool          // not OK only: do not try again

@@ -29,7 +29,7 @@ func (c *Core) release(from dispatcherd.SessionID, r *Result) {
 	c.freeSlot(j)
 	c.disarm(j)
 	if j.mode == dispatcherd.OnDemand {
-		c.answerResult(j, r)
+		c.resultOfRequest(j, r)
 		return
 	}
 	c.end(j, c.verdict(j, r))
@@ -44,6 +44,9 @@ func (c *Core) verdict(j *job, r *Result) dispatcherd.Finish {
 	case j.cancel:
 		c.stats.Cancelled++
 		return dispatcherd.Finish{Outcome: dispatcherd.CancelledBy, Error: r.Error}
+	case r.Returned:
+		c.stats.Freed++
+		return dispatcherd.Finish{Outcome: dispatcherd.Released}
 	case r.Permanent || j.failures+1 >= j.tries:
 		c.stats.Failed++
 		return dispatcherd.Finish{Outcome: dispatcherd.FailedFinal, Error: r.Error}

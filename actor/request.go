@@ -69,16 +69,29 @@ func (c *Core) bereaveRequest(j *job) {
 	case c.draining:
 		c.answer(j, AnswerStopping, nil, "the worker died and the dispatcher is about to stop")
 	default:
-		j.stage = waiting
-		c.kinds[j.typ].demand[j.priority].putBack(j)
-		c.enqueued(j)
+		c.requeue(j)
 	}
 }
 
-func (c *Core) answerResult(j *job, r *Result) {
-	if r.OK {
+// requeue puts a request that was running back into its old place.
+func (c *Core) requeue(j *job) {
+	j.stage = waiting
+	c.kinds[j.typ].demand[j.priority].putBack(j)
+	c.enqueued(j)
+	if j.timeout > 0 {
+		c.arm(j, j.arrival.after(j.timeout))
+	}
+}
+
+func (c *Core) resultOfRequest(j *job, r *Result) {
+	switch {
+	case r.OK:
 		c.answer(j, AnswerDone, r.Value, "")
-	} else {
+	case r.Returned && !j.orphan && !c.draining:
+		c.requeue(j)
+	case r.Returned:
+		c.answer(j, AnswerStopping, nil, "the worker gave the request back and the dispatcher is about to stop")
+	default:
 		c.answer(j, AnswerFailed, nil, r.Error)
 	}
 }
