@@ -1,0 +1,71 @@
+package workerproto
+
+import (
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func document(t *testing.T) string {
+	text, err := os.ReadFile("../docs/protocol.md")
+	require.NoError(t, err)
+	return string(text)
+}
+
+func TestEveryExampleInTheDocumentIsAFrame(t *testing.T) {
+	ops := map[string]bool{}
+	for _, block := range regexp.MustCompile("(?s)```json\n(.*?)```").FindAllStringSubmatch(document(t), -1) {
+		for _, line := range strings.Split(strings.TrimSpace(block[1]), "\n") {
+			fromWorker, err1 := new(WorkerDecoder).Decode([]byte(line))
+			fromDispatcher, err2 := new(DispatcherDecoder).Decode([]byte(line))
+			require.True(t, err1 == nil || err2 == nil, "%s: %v, %v", line, err1, err2)
+			if err1 == nil {
+				require.Equal(t, line+"\n", string(Append(nil, fromWorker)))
+			}
+			if err2 == nil {
+				require.Equal(t, line+"\n", string(Append(nil, fromDispatcher)))
+			}
+			ops[string(leadingOp([]byte(line)))] = true
+		}
+	}
+	for _, f := range everyWorkerFrame() {
+		op := string(leadingOp(Append(nil, f)))
+		require.True(t, ops[op], "no example of %s", op)
+		require.Contains(t, document(t), op)
+	}
+	for _, f := range everyDispatcherFrame() {
+		op := string(leadingOp(Append(nil, f)))
+		require.True(t, ops[op], "no example of %s", op)
+	}
+}
+
+func TestTheDocumentListsEveryCodeAndWhetherItIsFatal(t *testing.T) {
+	rows := regexp.MustCompile("(?m)^\\| `([a-z_]+)` \\| (yes|no) \\|").FindAllStringSubmatch(document(t), -1)
+	listed := map[Code]bool{}
+	for _, row := range rows {
+		listed[Code(row[1])] = row[2] == "yes"
+	}
+	require.Equal(t, codes, listed)
+}
+
+func TestTheDocumentKnowsTheDefaults(t *testing.T) {
+	text := document(t)
+	l := Limits{}.WithDefaults()
+	require.Equal(t, 1048576, l.MaxFrame)
+	require.Contains(t, text, "default 1,048,576")
+	require.Equal(t, 65536, minFrame)
+	require.Contains(t, text, "never less than 65,536")
+	require.Equal(t, 128, maxDepth)
+	require.Contains(t, text, "most 128 arrays and objects")
+	require.Equal(t, 1024, l.Outbox)
+	require.Contains(t, text, "at most 1,024 frames and two for each slot")
+	require.Contains(t, text, `"max_frame":1048576,"heartbeat_ms":5000,"timeout_ms":15000,"max_slots":10000,"max_types":4096`)
+	require.Equal(t, Parameters{MaxFrame: 1048576, Heartbeat: 5e9, Timeout: 15e9, MaxSlots: 10000, MaxTypes: 4096}, l.parameters())
+	require.EqualValues(t, 31622400000, maxDelay.Milliseconds())
+	require.Contains(t, text, "31,622,400,000")
+	require.Equal(t, 8192, MaxMessageLength)
+	require.Contains(t, text, "8,192 bytes")
+}
