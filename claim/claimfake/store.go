@@ -1,0 +1,275 @@
+package claimfake
+
+import (
+	"context"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/claim"
+)
+
+// Store is one dispatcher's view of a Table, like a claim.Store.
+type Store struct {
+	// Lease is how long a beat lasts.
+	Lease time.Duration
+	// LoseAnswers makes that many of the next claims and finishes be carried out
+	// and answered Unknown.
+	LoseAnswers atomic.Int32
+
+	table *Table
+	me    int32
+}
+
+// NewStore returns a store on the table that has not joined.
+func NewStore(t *Table) *Store { return &Store{table: t, Lease: claim.DefaultLease} }
+
+// Join is claim.Store.Join.
+func (s *Store) Join(context.Context) (int32, error) {
+	t := s.table
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.lastRun++
+	s.me = t.lastRun
+	t.dispatchers[s.me] = &dispatcher{beatAt: t.now, lease: s.Lease}
+	return s.me, nil
+}
+
+// Fetch is claim.Store.Fetch.
+func (s *Store) Fetch(_ context.Context, req dispatcherd.FetchRequest) dispatcherd.FetchResult {
+	t := s.table
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	res := dispatcherd.FetchResult{DBNow: t.now.UnixMicro()}
+	for i, lane := range req.Lanes {
+		var keys []dispatcherd.Key
+		for id, r := range t.rows {
+			key := dispatcherd.Key{RunAt: r.RunAt.UnixMicro(), ID: id}
+			if r.Status == dispatcherd.Pending && r.Type == lane.Type && r.Priority == lane.Priority && lane.After.Less(key) {
+				keys = append(keys, key)
+			}
+		}
+		slices.SortFunc(keys, func(a, b dispatcherd.Key) int {
+			if a.Less(b) {
+				return -1
+			}
+			return 1
+		})
+		for _, key := range keys[:min(len(keys), lane.Limit)] {
+			res.Candidates = append(res.Candidates, dispatcherd.Candidate{Lane: i, Key: key})
+		}
+	}
+	return res
+}
+
+// Claim is claim.Store.Claim.
+func (s *Store) Claim(_ context.Context, req dispatcherd.ClaimRequest) dispatcherd.ClaimResult {
+	t := s.table
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !t.alive(s.me) {
+		return dispatcherd.ClaimResult{Verdict: dispatcherd.Refused}
+	}
+	var won []dispatcherd.Won
+	for _, id := range req.IDs {
+		r := t.rows[id]
+		if r == nil || r.Status != dispatcherd.Pending || r.RunAt.After(t.now) {
+			continue
+		}
+		r.Status, r.Dispatcher, r.Token = dispatcherd.Running, s.me, req.Token
+		r.Attempt++
+		won = append(won, r.won())
+	}
+	if s.loseAnswer() {
+		return dispatcherd.ClaimResult{Verdict: dispatcherd.Unknown}
+	}
+	return dispatcherd.ClaimResult{Won: won}
+}
+
+func (r *Row) won() dispatcherd.Won {
+	return dispatcherd.Won{ID: r.ID, Attempt: r.Attempt, MaxAttempts: r.MaxAttempts, Failures: r.Failures,
+		Crashes: r.Crashes, Timeout: r.Timeout, Payload: slices.Clone(r.Payload)}
+}
+
+func (s *Store) loseAnswer() bool {
+	if s.LoseAnswers.Load() <= 0 {
+		return false
+	}
+	s.LoseAnswers.Add(-1)
+	return true
+}
+
+// Resolve is claim.Store.Resolve.
+func (s *Store) Resolve(_ context.Context, req dispatcherd.ClaimRequest) dispatcherd.ClaimResult {
+	t := s.table
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var won []dispatcherd.Won
+	for _, id := range req.IDs {
+		if r := t.rows[id]; r != nil && r.Status == dispatcherd.Running && r.Dispatcher == s.me && r.Token == req.Token {
+			won = append(won, r.won())
+		}
+	}
+	return dispatcherd.ClaimResult{Won: won}
+}
+
+// Finish is claim.Store.Finish.
+func (s *Store) Finish(_ context.Context, req dispatcherd.FinishRequest) dispatcherd.FinishResult {
+	t := s.table
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var stale []dispatcherd.JobID
+	for _, item := range req.Items {
+		r := t.rows[item.ID]
+		switch {
+		case r != nil && r.Status == dispatcherd.Running && r.Attempt == item.Attempt && r.Dispatcher == s.me:
+			r.end(item, t.now)
+		case r != nil && req.Again && r.Attempt == item.Attempt &&
+			(r.Status == dispatcherd.Pending || (r.Status.Final() && r.Dispatcher == s.me)):
+		default:
+			stale = append(stale, item.ID)
+		}
+	}
+	if s.loseAnswer() {
+		return dispatcherd.FinishResult{Verdict: dispatcherd.Unknown}
+	}
+	return dispatcherd.FinishResult{Stale: stale}
+}
+
+// end carries out one outcome.
+func (r *Row) end(item dispatcherd.Finish, now time.Time) {
+	switch item.Outcome {
+	case dispatcherd.Succeeded:
+		r.Status, r.Result = dispatcherd.Done, slices.Clone(item.Result)
+		return
+	case dispatcherd.FailedFinal:
+		r.Status = dispatcherd.Failed
+		r.Failures++
+	case dispatcherd.CancelledBy:
+		r.Status = dispatcherd.Cancelled
+	case dispatcherd.Quarantined:
+		r.Status = dispatcherd.Failed
+		r.Crashes++
+	case dispatcherd.Retry:
+		r.back()
+		r.RunAt = now.Add(max(item.Delay, 0))
+		r.Failures++
+	case dispatcherd.Released:
+		r.back()
+	case dispatcherd.Crashed:
+		r.back()
+		r.Crashes++
+	}
+	r.note(item.Error)
+}
+
+// Progress is claim.Store.Progress.
+func (s *Store) Progress(_ context.Context, items []claim.Progress) error {
+	t := s.table
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, p := range items {
+		if r := t.rows[p.ID]; r != nil && r.Status == dispatcherd.Running && r.Attempt == p.Attempt && r.Dispatcher == s.me {
+			r.Progress = slices.Clone(p.JSON)
+		}
+	}
+	return nil
+}
+
+// Beat is claim.Store.Beat.
+func (s *Store) Beat(_ context.Context, capacity map[string]int) (claim.BeatResult, error) {
+	t := s.table
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	res := claim.BeatResult{DBNow: t.now, LeaseLost: true}
+	if d := t.dispatchers[s.me]; d != nil && !d.lost {
+		res.LeaseLost, d.beatAt, d.capacity = false, t.now, capacity
+	}
+	for id, d := range t.dispatchers {
+		if id != s.me && !d.lost && d.beatAt.Add(d.lease).Before(t.now) {
+			d.lost, d.armed = true, false
+		}
+		res.Lost = res.Lost || d.lost
+		if id != s.me && t.alive(id) {
+			for name, n := range d.capacity {
+				if res.Elsewhere == nil {
+					res.Elsewhere = map[string]int{}
+				}
+				res.Elsewhere[name] += n
+			}
+		}
+	}
+	for _, id := range t.ordered() {
+		r := t.rows[id]
+		if r.Status == dispatcherd.Running && t.dispatchers[r.Dispatcher].lost {
+			r.back()
+			r.Crashes++
+			r.note("the dispatcher that ran it was lost")
+			res.Released++
+		}
+		if _, wanted := t.cancels[id]; !wanted {
+			continue
+		}
+		switch {
+		case r.Status == dispatcherd.Running && r.Dispatcher == s.me:
+			res.Cancels = append(res.Cancels, id)
+		case r.Status == dispatcherd.Pending:
+			r.Status = dispatcherd.Cancelled
+			delete(t.cancels, id)
+		case r.Status.Final():
+			delete(t.cancels, id)
+		}
+	}
+	return res, nil
+}
+
+// Sweep is claim.Store.Sweep.
+func (s *Store) Sweep(context.Context) (int, error) {
+	t := s.table
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	held := map[int32]bool{}
+	for _, r := range t.rows {
+		held[r.Dispatcher] = held[r.Dispatcher] || r.Status == dispatcherd.Running
+	}
+	for id, d := range t.dispatchers {
+		if d.lost && !held[id] {
+			delete(t.dispatchers, id)
+		}
+	}
+	return 0, nil
+}
+
+// Leave is claim.Store.Leave.
+func (s *Store) Leave(context.Context) (int, error) {
+	t := s.table
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	n := 0
+	for _, r := range t.rows {
+		if s.me != 0 && r.Status == dispatcherd.Running && r.Dispatcher == s.me {
+			r.back()
+			n++
+		}
+	}
+	if d := t.dispatchers[s.me]; d != nil {
+		d.lost, d.armed = true, false
+	}
+	s.me = 0
+	return n, nil
+}
+
+// SetBell is claim.Store.SetBell.
+func (s *Store) SetBell(_ context.Context, armed bool) error {
+	t := s.table
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if d := t.dispatchers[s.me]; d != nil && !d.lost {
+		d.armed = armed
+	}
+	return nil
+}
+
+// Close does nothing.
+func (s *Store) Close() {}

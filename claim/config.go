@@ -1,0 +1,92 @@
+package claim
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"strconv"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// Defaults of Config.
+const (
+	DefaultTimeout = 5 * time.Second
+	DefaultLease   = 10 * time.Second
+)
+
+// Config says how to reach the database and how long to be patient.
+type Config struct {
+	// DSN is a URL or key/value string; what it leaves open, the PG* variables fill.
+	DSN string
+	// Name is the dispatcher's name as shown to people; ≤ 128 bytes.
+	Name string
+	// Timeout bounds every statement, connecting included. 0 = DefaultTimeout.
+	Timeout time.Duration
+	// Lease is how long this dispatcher counts as alive after a beat. 0 = DefaultLease.
+	Lease time.Duration
+	// AsyncClaims commits claims without waiting for the disk. It is faster by
+	// the wait and safe against a crash of anything but the database server: that
+	// may forget the newest claims, whose attempt numbers are then handed out twice.
+	AsyncClaims bool
+	// Observer is told of every statement; nil tells nobody.
+	Observer Observer
+	// Dial replaces the network, for tests that cut connections.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
+}
+
+// withDefaults fills the gaps.
+func (c Config) withDefaults() Config {
+	if c.Timeout <= 0 {
+		c.Timeout = DefaultTimeout
+	}
+	if c.Lease <= 0 {
+		c.Lease = DefaultLease
+	}
+	if c.Observer == nil {
+		c.Observer = silent{}
+	}
+	if c.Name == "" {
+		c.Name = "dispatcherd"
+	}
+	return c
+}
+
+// connConfig describes one connection. purpose ends up in application_name.
+//
+// The server's own limit lies below the caller's, so that a statement that
+// takes too long ends with an ERROR (certainly rolled back) instead of a broken
+// connection (unknown). Plans are pinned: these statements find rows by index
+// on a table whose statistics are stale by design.
+func (c Config) connConfig(purpose string) (*pgx.ConnConfig, error) {
+	config, err := pgx.ParseConfig(c.DSN)
+	if err != nil {
+		return nil, fmt.Errorf("database connection string: %w", err)
+	}
+	limit := strconv.FormatInt((c.Timeout * 4 / 5).Milliseconds(), 10)
+	for name, value := range map[string]string{
+		"application_name":                    truncate("dispatcherd "+purpose+" "+c.Name, 63),
+		"statement_timeout":                   limit,
+		"lock_timeout":                        limit,
+		"idle_in_transaction_session_timeout": limit,
+		"default_transaction_isolation":       "read committed",
+		"search_path":                         "pg_catalog",
+		"TimeZone":                            "UTC",
+		"plan_cache_mode":                     "force_generic_plan",
+		"enable_seqscan":                      "off",
+		"enable_bitmapscan":                   "off",
+		"enable_hashjoin":                     "off",
+		"enable_mergejoin":                    "off",
+		"jit":                                 "off",
+	} {
+		config.RuntimeParams[name] = value
+	}
+	config.ConnectTimeout = c.Timeout
+	config.ValidateConnect = nil
+	if c.Dial != nil {
+		config.DialFunc = c.Dial
+		config.LookupFunc = func(_ context.Context, host string) ([]string, error) { return []string{host}, nil }
+	}
+	return config, nil
+}

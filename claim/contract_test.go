@@ -1,0 +1,510 @@
+package claim_test
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/claim"
+	"github.com/dispatcherd/dispatcherd/claim/claimfake"
+	"github.com/dispatcherd/dispatcherd/internal/pgtest"
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+)
+
+func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }
+
+// store is what a dispatcher needs of a claim.Store.
+type store interface {
+	Join(context.Context) (int32, error)
+	Beat(context.Context, map[string]int) (claim.BeatResult, error)
+	Leave(context.Context) (int, error)
+	Sweep(context.Context) (int, error)
+	SetBell(context.Context, bool) error
+	Fetch(context.Context, dispatcherd.FetchRequest) dispatcherd.FetchResult
+	Claim(context.Context, dispatcherd.ClaimRequest) dispatcherd.ClaimResult
+	Resolve(context.Context, dispatcherd.ClaimRequest) dispatcherd.ClaimResult
+	Finish(context.Context, dispatcherd.FinishRequest) dispatcherd.FinishResult
+	Progress(context.Context, []claim.Progress) error
+	Close()
+}
+
+var (
+	_ store = (*claim.Store)(nil)
+	_ store = (*claimfake.Store)(nil)
+)
+
+// world is a table with stores on it, real or fake.
+type world struct {
+	open   func(t testing.TB) store // not joined
+	insert func(t testing.TB, r claimfake.Row, dueIn time.Duration) dispatcherd.JobID
+	get    func(t testing.TB, id dispatcherd.JobID) claimfake.Row
+	cancel func(t testing.TB, id dispatcherd.JobID) dispatcherd.Status
+	expire func(t testing.TB, dispatcher int32)
+}
+
+// contract runs f on Postgres and on the fake.
+func contract(t *testing.T, f func(t *testing.T, w world)) {
+	t.Run("postgres", func(t *testing.T) { f(t, realWorld(t)) })
+	t.Run("fake", func(t *testing.T) { f(t, fakeWorld()) })
+}
+
+func fakeWorld() world {
+	table := claimfake.NewTable()
+	return world{
+		open: func(testing.TB) store { return claimfake.NewStore(table) },
+		insert: func(_ testing.TB, r claimfake.Row, dueIn time.Duration) dispatcherd.JobID {
+			r.RunAt = table.Now().Add(dueIn)
+			return table.Insert(r)
+		},
+		get: func(t testing.TB, id dispatcherd.JobID) claimfake.Row {
+			r, ok := table.Get(id)
+			require.True(t, ok)
+			return r
+		},
+		cancel: func(_ testing.TB, id dispatcherd.JobID) dispatcherd.Status { return table.Cancel(id) },
+		expire: func(_ testing.TB, id int32) { table.Expire(id) },
+	}
+}
+
+func realWorld(t testing.TB) world {
+	dsn := pgtest.New(t)
+	db := connect(t, dsn)
+	jobs := claim.Jobs{DB: db}
+	return world{
+		open: func(t testing.TB) store { return open(t, claim.Config{DSN: dsn}) },
+		insert: func(t testing.TB, r claimfake.Row, dueIn time.Duration) dispatcherd.JobID {
+			id, err := jobs.Insert(t.Context(), claim.New{Type: r.Type, Priority: r.Priority, Payload: r.Payload,
+				MaxAttempts: int(r.MaxAttempts), Timeout: r.Timeout})
+			require.NoError(t, err)
+			exec(t, db, `UPDATE dispatcherd.jobs SET run_at = now() + $2::interval WHERE id = $1`, int64(id), dueIn)
+			return id
+		},
+		get: func(t testing.TB, id dispatcherd.JobID) claimfake.Row { return row(t, db, id) },
+		cancel: func(t testing.TB, id dispatcherd.JobID) dispatcherd.Status {
+			status, err := jobs.Cancel(t.Context(), id)
+			require.NoError(t, err)
+			return status
+		},
+		expire: func(t testing.TB, id int32) {
+			exec(t, db, `UPDATE dispatcherd.dispatchers SET beat_at = now() - 2 * lease WHERE id = $1`, id)
+		},
+	}
+}
+
+func open(t testing.TB, c claim.Config) *claim.Store {
+	t.Helper()
+	s, err := claim.Open(t.Context(), c)
+	require.NoError(t, err)
+	t.Cleanup(s.Close)
+	return s
+}
+
+func connect(t testing.TB, dsn string) *pgx.Conn {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), dsn)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = conn.Close(context.Background()) })
+	return conn
+}
+
+func exec(t testing.TB, db *pgx.Conn, sql string, args ...any) {
+	t.Helper()
+	_, err := db.Exec(t.Context(), sql, args...)
+	require.NoError(t, err)
+}
+
+// row reads a job in the shape of the fake.
+func row(t testing.TB, db *pgx.Conn, id dispatcherd.JobID) claimfake.Row {
+	t.Helper()
+	job, err := claim.Jobs{DB: db}.Get(t.Context(), id)
+	require.NoError(t, err)
+	r := claimfake.Row{ID: id, Type: job.Type, Priority: job.Priority, RunAt: job.RunAt, Status: job.Status, Attempt: job.Attempt,
+		Failures: int32(job.Failures), Crashes: int32(job.Crashes), Payload: job.Payload, Result: job.Result, Progress: job.Progress}
+	if job.Dispatcher != nil {
+		r.Dispatcher = int32(*job.Dispatcher)
+	}
+	if job.Errors != nil {
+		var list []struct{ Error string }
+		require.NoError(t, json.Unmarshal(job.Errors, &list))
+		for _, e := range list {
+			r.Errors = append(r.Errors, e.Error)
+		}
+	}
+	return r
+}
+
+func joined(t testing.TB, w world) store {
+	t.Helper()
+	s := w.open(t)
+	_, err := s.Join(t.Context())
+	require.NoError(t, err)
+	return s
+}
+
+var tokens atomic.Uint64
+
+func claimOf(ids ...dispatcherd.JobID) dispatcherd.ClaimRequest {
+	n := tokens.Add(1)
+	return dispatcherd.ClaimRequest{Token: dispatcherd.Token{0: byte(n), 1: byte(n >> 8), 2: byte(n >> 16), 15: 1}, IDs: ids, Types: []string{"pdf"}}
+}
+
+// take claims one job that must be won.
+func take(t testing.TB, s store, id dispatcherd.JobID) dispatcherd.Won {
+	t.Helper()
+	res := s.Claim(t.Context(), claimOf(id))
+	require.Equal(t, dispatcherd.OK, res.Verdict)
+	require.Len(t, res.Won, 1)
+	return res.Won[0]
+}
+
+func finish(t testing.TB, s store, items ...dispatcherd.Finish) []dispatcherd.JobID {
+	t.Helper()
+	res := s.Finish(t.Context(), dispatcherd.FinishRequest{Items: items})
+	require.Equal(t, dispatcherd.OK, res.Verdict)
+	return res.Stale
+}
+
+func wonIDs(won []dispatcherd.Won) []dispatcherd.JobID {
+	ids := []dispatcherd.JobID{}
+	for _, w := range won {
+		ids = append(ids, w.ID)
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+func TestClaimHandsOutTheNextAttemptAndAllThatARunNeeds(t *testing.T) {
+	contract(t, func(t *testing.T, w world) {
+		s := joined(t, w)
+		id := w.insert(t, claimfake.Row{Type: "pdf", Payload: []byte(`{"page": 1}`), MaxAttempts: 3, Timeout: 1500 * time.Millisecond}, 0)
+		won := take(t, s, id)
+		require.Equal(t, dispatcherd.Won{ID: id, Attempt: 1, MaxAttempts: 3, Timeout: 1500 * time.Millisecond, Payload: []byte(`{"page": 1}`)}, won)
+		require.Equal(t, dispatcherd.Running, w.get(t, id).Status)
+	})
+}
+
+func TestTwoDispatchersOneJob(t *testing.T) {
+	contract(t, func(t *testing.T, w world) {
+		a, b := joined(t, w), joined(t, w)
+		one, two := w.insert(t, claimfake.Row{Type: "pdf"}, 0), w.insert(t, claimfake.Row{Type: "pdf"}, 0)
+		take(t, a, one)
+		res := b.Claim(t.Context(), claimOf(one, two))
+		require.Equal(t, dispatcherd.OK, res.Verdict)
+		require.Equal(t, []dispatcherd.JobID{two}, wonIDs(res.Won))
+	})
+}
+
+func TestAJobThatIsNotDueIsLost(t *testing.T) {
+	contract(t, func(t *testing.T, w world) {
+		s := joined(t, w)
+		id := w.insert(t, claimfake.Row{Type: "pdf"}, time.Hour)
+		res := s.Claim(t.Context(), claimOf(id))
+		require.Equal(t, dispatcherd.OK, res.Verdict)
+		require.Empty(t, res.Won)
+		require.Equal(t, dispatcherd.Pending, w.get(t, id).Status)
+	})
+}
+
+func TestFetchReturnsLanesInOrderFutureRowsIncluded(t *testing.T) {
+	contract(t, func(t *testing.T, w world) {
+		s := joined(t, w)
+		late := w.insert(t, claimfake.Row{Type: "pdf"}, time.Hour)
+		old := w.insert(t, claimfake.Row{Type: "pdf"}, -time.Hour)
+		older := w.insert(t, claimfake.Row{Type: "pdf"}, -2*time.Hour)
+		urgent := w.insert(t, claimfake.Row{Type: "pdf", Priority: 7}, 0)
+		taken := w.insert(t, claimfake.Row{Type: "pdf"}, -3*time.Hour)
+		take(t, s, taken)
+		w.insert(t, claimfake.Row{Type: "excel"}, 0)
+
+		res := s.Fetch(t.Context(), dispatcherd.FetchRequest{Lanes: []dispatcherd.Lane{
+			{Type: "pdf", Priority: 7, Limit: 5}, {Type: "none", Limit: 5}, {Type: "pdf", Limit: 5}}})
+		require.Equal(t, dispatcherd.OK, res.Verdict)
+		var ids []dispatcherd.JobID
+		var lanes []int
+		for _, c := range res.Candidates {
+			ids, lanes = append(ids, c.Key.ID), append(lanes, c.Lane)
+		}
+		require.Equal(t, []dispatcherd.JobID{urgent, older, old, late}, ids)
+		require.Equal(t, []int{0, 2, 2, 2}, lanes)
+		require.Greater(t, res.Candidates[3].Key.RunAt, res.DBNow)
+		require.InDelta(t, res.DBNow, res.Candidates[2].Key.RunAt, float64(3601*time.Second/time.Microsecond))
+
+		res = s.Fetch(t.Context(), dispatcherd.FetchRequest{Lanes: []dispatcherd.Lane{{Type: "pdf", After: res.Candidates[1].Key, Limit: 1}}})
+		require.Len(t, res.Candidates, 1)
+		require.Equal(t, old, res.Candidates[0].Key.ID)
+
+		res = s.Fetch(t.Context(), dispatcherd.FetchRequest{})
+		require.Equal(t, dispatcherd.OK, res.Verdict)
+		require.Empty(t, res.Candidates)
+		require.NotZero(t, res.DBNow)
+	})
+}
+
+func TestEveryOutcomeLeavesTheRowAsItShould(t *testing.T) {
+	contract(t, func(t *testing.T, w world) {
+		s := joined(t, w)
+		outcomes := []dispatcherd.Outcome{dispatcherd.Succeeded, dispatcherd.Retry, dispatcherd.FailedFinal, dispatcherd.CancelledBy,
+			dispatcherd.Released, dispatcherd.Crashed, dispatcherd.Quarantined}
+		var items []dispatcherd.Finish
+		before := map[dispatcherd.Outcome]claimfake.Row{}
+		for _, o := range outcomes {
+			id := w.insert(t, claimfake.Row{Type: "pdf"}, -time.Minute)
+			before[o] = w.get(t, id)
+			item := dispatcherd.Finish{ID: id, Attempt: take(t, s, id).Attempt, Outcome: o}
+			switch o {
+			case dispatcherd.Succeeded:
+				item.Result = []byte(`{"pages":7}`)
+			case dispatcherd.Retry:
+				item.Delay, item.Error = time.Hour, "no paper"
+			case dispatcherd.Released:
+			default:
+				item.Error = o.String()
+			}
+			items = append(items, item)
+		}
+		require.Empty(t, finish(t, s, items...), "all in one request")
+		require.Len(t, finish(t, s, items...), len(items), "and never twice")
+		for i, o := range outcomes {
+			want := map[dispatcherd.Outcome]claimfake.Row{
+				dispatcherd.Succeeded:   {Status: dispatcherd.Done, Result: []byte(`{"pages":7}`)},
+				dispatcherd.Retry:       {Status: dispatcherd.Pending, Failures: 1, Errors: []string{"no paper"}},
+				dispatcherd.FailedFinal: {Status: dispatcherd.Failed, Failures: 1, Errors: []string{"failed"}},
+				dispatcherd.CancelledBy: {Status: dispatcherd.Cancelled, Errors: []string{"cancelled"}},
+				dispatcherd.Released:    {Status: dispatcherd.Pending},
+				dispatcherd.Crashed:     {Status: dispatcherd.Pending, Crashes: 1, Errors: []string{"crashed"}},
+				dispatcherd.Quarantined: {Status: dispatcherd.Failed, Crashes: 1, Errors: []string{"quarantined"}},
+			}[o]
+			got := w.get(t, items[i].ID)
+			require.Equal(t, want.Status, got.Status, o)
+			require.Equal(t, want.Failures, got.Failures, o)
+			require.Equal(t, want.Crashes, got.Crashes, o)
+			require.Equal(t, want.Errors, got.Errors, o)
+			require.Equal(t, string(want.Result), string(got.Result), o)
+			require.EqualValues(t, 1, got.Attempt, o)
+			if o == dispatcherd.Retry {
+				require.InDelta(t, 61*time.Minute, got.RunAt.Sub(before[o].RunAt), float64(30*time.Second))
+			} else {
+				require.Equal(t, before[o].RunAt, got.RunAt, "%s keeps the order", o)
+			}
+		}
+	})
+}
+
+func TestOnlyTheLastTenErrorsAreKept(t *testing.T) {
+	contract(t, func(t *testing.T, w world) {
+		s := joined(t, w)
+		id := w.insert(t, claimfake.Row{Type: "pdf"}, 0)
+		for i := range 12 {
+			won := take(t, s, id)
+			require.Empty(t, finish(t, s, dispatcherd.Finish{ID: id, Attempt: won.Attempt, Outcome: dispatcherd.Crashed, Error: string(rune('a' + i))}))
+		}
+		require.Equal(t, []string{"c", "d", "e", "f", "g", "h", "i", "j", "k", "l"}, w.get(t, id).Errors)
+		require.EqualValues(t, 12, take(t, s, id).Crashes)
+	})
+}
+
+func TestAZombiesFinishIsStale(t *testing.T) {
+	contract(t, func(t *testing.T, w world) {
+		a, b := joined(t, w), joined(t, w)
+		id := w.insert(t, claimfake.Row{Type: "pdf"}, 0)
+		first := take(t, a, id)
+		require.Empty(t, finish(t, a, dispatcherd.Finish{ID: id, Attempt: first.Attempt, Outcome: dispatcherd.Crashed}))
+		second := take(t, b, id)
+		require.EqualValues(t, 2, second.Attempt)
+		for _, o := range []dispatcherd.Outcome{dispatcherd.Succeeded, dispatcherd.Retry, dispatcherd.CancelledBy} {
+			require.Equal(t, []dispatcherd.JobID{id}, finish(t, a, dispatcherd.Finish{ID: id, Attempt: 1, Outcome: o}), "old attempt")
+			require.Equal(t, []dispatcherd.JobID{id}, finish(t, a, dispatcherd.Finish{ID: id, Attempt: 2, Outcome: o}), "not its dispatcher")
+			require.Equal(t, []dispatcherd.JobID{id}, finish(t, b, dispatcherd.Finish{ID: id, Attempt: 1, Outcome: o}), "old attempt on the right dispatcher")
+		}
+		require.NoError(t, a.Progress(t.Context(), []claim.Progress{{ID: id, Attempt: 1, JSON: []byte(`1`)}}))
+		require.Empty(t, w.get(t, id).Progress)
+		require.NoError(t, b.Progress(t.Context(), []claim.Progress{{ID: id, Attempt: 2, JSON: []byte(`0.5`)}}))
+		require.Equal(t, "0.5", string(w.get(t, id).Progress))
+		require.Empty(t, finish(t, b, dispatcherd.Finish{ID: id, Attempt: 2}))
+		require.Equal(t, dispatcherd.Done, w.get(t, id).Status)
+	})
+}
+
+func TestAStaleItemDoesNotDisturbTheOthers(t *testing.T) {
+	contract(t, func(t *testing.T, w world) {
+		s := joined(t, w)
+		one, two := w.insert(t, claimfake.Row{Type: "pdf"}, 0), w.insert(t, claimfake.Row{Type: "pdf"}, 0)
+		take(t, s, one)
+		take(t, s, two)
+		stale := finish(t, s, dispatcherd.Finish{ID: one, Attempt: 9}, dispatcherd.Finish{ID: two, Attempt: 1}, dispatcherd.Finish{ID: two + 1000, Attempt: 1})
+		require.Equal(t, []dispatcherd.JobID{one, two + 1000}, stale)
+		require.Equal(t, dispatcherd.Running, w.get(t, one).Status)
+		require.Equal(t, dispatcherd.Done, w.get(t, two).Status)
+	})
+}
+
+func TestAgainCountsWhatThisAttemptHasEndedAsCarriedOut(t *testing.T) {
+	contract(t, func(t *testing.T, w world) {
+		s, other := joined(t, w), joined(t, w)
+		outcomes := []dispatcherd.Outcome{dispatcherd.Succeeded, dispatcherd.Retry, dispatcherd.FailedFinal, dispatcherd.CancelledBy, dispatcherd.Released, dispatcherd.Crashed}
+		var items []dispatcherd.Finish
+		for _, o := range outcomes {
+			id := w.insert(t, claimfake.Row{Type: "pdf"}, 0)
+			items = append(items, dispatcherd.Finish{ID: id, Attempt: take(t, s, id).Attempt, Outcome: o})
+		}
+		require.Empty(t, finish(t, s, items[:4]...), "the answer is lost, and only some were carried out")
+		foreign := w.insert(t, claimfake.Row{Type: "pdf"}, 0)
+		take(t, other, foreign)
+		require.Empty(t, finish(t, other, dispatcherd.Finish{ID: foreign, Attempt: 1}))
+		items = append(items, dispatcherd.Finish{ID: foreign, Attempt: 1})
+
+		res := s.Finish(t.Context(), dispatcherd.FinishRequest{Items: items, Again: true})
+		require.Equal(t, dispatcherd.OK, res.Verdict)
+		require.Equal(t, []dispatcherd.JobID{foreign}, res.Stale)
+		require.EqualValues(t, 1, w.get(t, items[1].ID).Failures, "once")
+		require.EqualValues(t, 1, w.get(t, items[5].ID).Crashes)
+	})
+}
+
+func TestAnUnknownClaimIsResolvedByItsToken(t *testing.T) {
+	contract(t, func(t *testing.T, w world) {
+		s, rival := joined(t, w), joined(t, w)
+		one, two, three := w.insert(t, claimfake.Row{Type: "pdf"}, 0), w.insert(t, claimfake.Row{Type: "pdf"}, 0), w.insert(t, claimfake.Row{Type: "pdf"}, 0)
+		take(t, rival, one)
+		lost := claimOf(one, two)
+		require.Equal(t, dispatcherd.OK, s.Claim(t.Context(), lost).Verdict, "pretend that this answer never came")
+		take(t, s, three)
+
+		res := s.Resolve(t.Context(), lost)
+		require.Equal(t, dispatcherd.OK, res.Verdict)
+		require.Equal(t, []dispatcherd.JobID{two}, wonIDs(res.Won))
+		require.EqualValues(t, 1, res.Won[0].Attempt)
+		res = s.Resolve(t.Context(), claimOf(three))
+		require.Equal(t, dispatcherd.OK, res.Verdict)
+		require.Empty(t, res.Won, "another token took it")
+	})
+}
+
+func TestLeaveReleasesInOrderAndBlamesNobody(t *testing.T) {
+	contract(t, func(t *testing.T, w world) {
+		s := joined(t, w)
+		id := w.insert(t, claimfake.Row{Type: "pdf"}, -time.Hour)
+		before := w.get(t, id)
+		won := take(t, s, id)
+		n, err := s.Leave(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, 1, n)
+		after := w.get(t, id)
+		before.Attempt = 1
+		require.Equal(t, before, after)
+		require.Equal(t, []dispatcherd.JobID{id}, finish(t, s, dispatcherd.Finish{ID: id, Attempt: won.Attempt}))
+		require.Equal(t, dispatcherd.Refused, s.Claim(t.Context(), claimOf(id)).Verdict)
+
+		_, err = s.Join(t.Context())
+		require.NoError(t, err)
+		require.EqualValues(t, 2, take(t, s, id).Attempt)
+	})
+}
+
+func TestADispatcherSilentPastItsLeaseLosesItsJobs(t *testing.T) {
+	contract(t, func(t *testing.T, w world) {
+		dead, other := w.open(t), joined(t, w)
+		run, err := dead.Join(t.Context())
+		require.NoError(t, err)
+		one, two := w.insert(t, claimfake.Row{Type: "pdf"}, 0), w.insert(t, claimfake.Row{Type: "pdf"}, 0)
+		take(t, dead, one)
+		take(t, dead, two)
+		require.Empty(t, finish(t, dead, dispatcherd.Finish{ID: two, Attempt: 1}))
+
+		res, err := other.Beat(t.Context(), nil)
+		require.NoError(t, err)
+		require.Zero(t, res.Released, "its lease holds")
+		w.expire(t, run)
+		require.Equal(t, dispatcherd.Refused, dead.Claim(t.Context(), claimOf(one)).Verdict, "no lease, no claim")
+		res, err = other.Beat(t.Context(), nil)
+		require.NoError(t, err)
+		require.Equal(t, 1, res.Released)
+		require.True(t, res.Lost)
+		require.EqualValues(t, 1, w.get(t, one).Crashes)
+		require.Zero(t, w.get(t, one).Failures)
+		require.Equal(t, dispatcherd.Done, w.get(t, two).Status)
+
+		zombie, err := dead.Beat(t.Context(), nil)
+		require.NoError(t, err)
+		require.True(t, zombie.LeaseLost)
+		require.Equal(t, []dispatcherd.JobID{one}, finish(t, dead, dispatcherd.Finish{ID: one, Attempt: 1}))
+		strays, err := other.Sweep(t.Context())
+		require.NoError(t, err)
+		require.Zero(t, strays)
+		res, err = other.Beat(t.Context(), nil)
+		require.NoError(t, err)
+		require.False(t, res.Lost, "forgotten")
+		require.Zero(t, res.Released)
+	})
+}
+
+func TestALeaseThatNobodyMissedIsRenewed(t *testing.T) {
+	contract(t, func(t *testing.T, w world) {
+		s := w.open(t)
+		run, err := s.Join(t.Context())
+		require.NoError(t, err)
+		id := w.insert(t, claimfake.Row{Type: "pdf"}, 0)
+		w.expire(t, run)
+		require.Equal(t, dispatcherd.Refused, s.Claim(t.Context(), claimOf(id)).Verdict)
+		res, err := s.Beat(t.Context(), nil)
+		require.NoError(t, err)
+		require.False(t, res.LeaseLost)
+		take(t, s, id)
+	})
+}
+
+func TestCapacityOfTheOthersIsSeen(t *testing.T) {
+	contract(t, func(t *testing.T, w world) {
+		a, b, c := joined(t, w), joined(t, w), joined(t, w)
+		for s, slots := range map[store]map[string]int{a: {"pdf": 2, "excel": 1}, b: {"pdf": 3}, c: {"pdf": 100}} {
+			_, err := s.Beat(t.Context(), slots)
+			require.NoError(t, err)
+		}
+		res, err := c.Beat(t.Context(), map[string]int{"pdf": 100})
+		require.NoError(t, err)
+		require.Equal(t, map[string]int{"pdf": 5, "excel": 1}, res.Elsewhere)
+	})
+}
+
+func TestCancelEndsAPendingJobAndAsksForARunningOne(t *testing.T) {
+	contract(t, func(t *testing.T, w world) {
+		s, other := joined(t, w), joined(t, w)
+		waiting, running := w.insert(t, claimfake.Row{Type: "pdf"}, 0), w.insert(t, claimfake.Row{Type: "pdf"}, 0)
+		take(t, s, running)
+		require.Equal(t, dispatcherd.Cancelled, w.cancel(t, waiting))
+		require.Equal(t, dispatcherd.Running, w.cancel(t, running))
+		require.Empty(t, s.Claim(t.Context(), claimOf(waiting)).Won)
+
+		res, err := other.Beat(t.Context(), nil)
+		require.NoError(t, err)
+		require.Empty(t, res.Cancels, "somebody else runs it")
+		for range 2 {
+			res, err = s.Beat(t.Context(), nil)
+			require.NoError(t, err)
+			require.Equal(t, []dispatcherd.JobID{running}, res.Cancels, "as long as it runs")
+		}
+		require.Empty(t, finish(t, s, dispatcherd.Finish{ID: running, Attempt: 1, Outcome: dispatcherd.CancelledBy}))
+		res, err = s.Beat(t.Context(), nil)
+		require.NoError(t, err)
+		require.Empty(t, res.Cancels)
+	})
+}
+
+func TestACancelRequestOutlivesACrash(t *testing.T) {
+	contract(t, func(t *testing.T, w world) {
+		s := joined(t, w)
+		id := w.insert(t, claimfake.Row{Type: "pdf"}, 0)
+		take(t, s, id)
+		require.Equal(t, dispatcherd.Running, w.cancel(t, id))
+		require.Empty(t, finish(t, s, dispatcherd.Finish{ID: id, Attempt: 1, Outcome: dispatcherd.Crashed}))
+		_, err := s.Beat(t.Context(), nil)
+		require.NoError(t, err)
+		require.Equal(t, dispatcherd.Cancelled, w.get(t, id).Status)
+	})
+}

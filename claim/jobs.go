@@ -1,0 +1,225 @@
+package claim
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"iter"
+	"time"
+
+	"github.com/dispatcherd/dispatcherd"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// DB is what producers and operators need: a *pgx.Conn, a *pgxpool.Pool or, to
+// insert in a transaction of one's own, a pgx.Tx.
+type DB interface {
+	Begin(ctx context.Context) (pgx.Tx, error)
+	CopyFrom(ctx context.Context, table pgx.Identifier, columns []string, src pgx.CopyFromSource) (int64, error)
+	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
+	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
+	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
+}
+
+// Jobs is the table as producers and operators see it.
+type Jobs struct{ DB DB }
+
+// DefaultMaxAttempts is the table's default for max_attempts.
+const DefaultMaxAttempts = 5
+
+// New describes a job to insert. Zero values stand for the table's defaults.
+type New struct {
+	Type        string
+	Payload     json.RawMessage
+	Priority    dispatcherd.Priority
+	RunAt       time.Time     // zero = now, by the database clock
+	MaxAttempts int           // 0 = DefaultMaxAttempts
+	Timeout     time.Duration // 0 = the limit of its type; rounded up to milliseconds
+}
+
+// Insert adds one job and returns its id.
+func (j Jobs) Insert(ctx context.Context, n New) (dispatcherd.JobID, error) {
+	var id int64
+	v := n.values()
+	err := j.DB.QueryRow(ctx, `
+		INSERT INTO dispatcherd.jobs (type, payload, priority, max_attempts, timeout_ms, run_at)
+		VALUES ($1, $2::text::jsonb, $3, $4, $5, coalesce($6, now())) RETURNING id`, v[0], string(v[1].([]byte)), v[2], v[3], v[4], v[5]).Scan(&id)
+	return dispatcherd.JobID(id), explain(err)
+}
+
+// InsertMany adds jobs by COPY, in one transaction, and returns how many. An
+// error from the iterator ends it, and nothing is inserted.
+func (j Jobs) InsertMany(ctx context.Context, jobs iter.Seq2[New, error]) (int64, error) {
+	var now time.Time // COPY has no way to say DEFAULT for one row of a column
+	if err := j.DB.QueryRow(ctx, `SELECT now()`).Scan(&now); err != nil {
+		return 0, err
+	}
+	next, stop := iter.Pull2(jobs)
+	defer stop()
+	n, err := j.DB.CopyFrom(ctx, pgx.Identifier{"dispatcherd", "jobs"},
+		[]string{"type", "payload", "priority", "max_attempts", "timeout_ms", "run_at"},
+		pgx.CopyFromFunc(func() ([]any, error) {
+			job, err, more := next()
+			if !more || err != nil {
+				return nil, err
+			}
+			v := job.values()
+			if v[5] == nil {
+				v[5] = now
+			}
+			return v[:], nil
+		}))
+	return n, explain(err)
+}
+
+// values are the columns in the order of the statements above.
+func (n New) values() [6]any {
+	v := [6]any{n.Type, []byte(n.Payload), int16(n.Priority), int16(min(n.MaxAttempts, 32767)), nil, nil}
+	if len(n.Payload) == 0 {
+		v[1] = []byte("{}")
+	}
+	if n.MaxAttempts == 0 {
+		v[3] = int16(DefaultMaxAttempts)
+	}
+	if n.Timeout != 0 {
+		v[4] = int32(min((n.Timeout+time.Millisecond-1)/time.Millisecond, 1<<31-1))
+	}
+	if !n.RunAt.IsZero() {
+		v[5] = n.RunAt
+	}
+	return v
+}
+
+// explain adds the detail that says which value was wrong, where Postgres' own
+// detail would show the whole row.
+func explain(err error) error {
+	if e := serverError(err); e != nil && e.ConstraintName != "" {
+		return fmt.Errorf("the job was refused: %s: %w", e.ConstraintName, err)
+	}
+	return err
+}
+
+// Job is one row as people see it.
+type Job struct {
+	ID          dispatcherd.JobID    `json:"id"`
+	Type        string               `json:"type"`
+	Status      dispatcherd.Status   `json:"status"`
+	Priority    dispatcherd.Priority `json:"priority"`
+	RunAt       time.Time            `json:"run_at"`
+	CreatedAt   time.Time            `json:"created_at"`
+	StartedAt   *time.Time           `json:"started_at,omitempty"`
+	FinishedAt  *time.Time           `json:"finished_at,omitempty"`
+	Attempt     dispatcherd.Attempt  `json:"attempt"`
+	MaxAttempts int                  `json:"max_attempts"`
+	Failures    int                  `json:"failures"`
+	Crashes     int                  `json:"crashes"`
+	Timeout     *int                 `json:"timeout_ms,omitempty"`
+	Dispatcher  *int                 `json:"dispatcher,omitempty"`
+	Payload     json.RawMessage      `json:"payload,omitempty"`
+	Result      json.RawMessage      `json:"result,omitempty"`
+	Progress    json.RawMessage      `json:"progress,omitempty"`
+	Errors      json.RawMessage      `json:"errors,omitempty"`
+}
+
+const jobColumns = `id, type, status::text, priority, run_at, created_at, started_at, finished_at, attempt, max_attempts,
+	failures, crashes, timeout_ms, dispatcher, `
+
+func (j *Job) targets() []any {
+	return []any{&j.ID, &j.Type, &j.Status, &j.Priority, &j.RunAt, &j.CreatedAt, &j.StartedAt, &j.FinishedAt, &j.Attempt, &j.MaxAttempts,
+		&j.Failures, &j.Crashes, &j.Timeout, &j.Dispatcher}
+}
+
+// ErrNotFound says that no row has that id (any more).
+var ErrNotFound = errors.New("no such job")
+
+// Get reads one job with payload, result and errors.
+func (j Jobs) Get(ctx context.Context, id dispatcherd.JobID) (Job, error) {
+	var job Job
+	var payload, result, progress, history *string
+	err := j.DB.QueryRow(ctx, `SELECT `+jobColumns+`payload::text, result::text, progress::text, errors::text
+		FROM dispatcherd.jobs WHERE id = $1`, int64(id)).
+		Scan(append(job.targets(), &payload, &result, &progress, &history)...)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return Job{}, fmt.Errorf("job %d: %w", id, ErrNotFound)
+	}
+	job.Payload, job.Result, job.Progress, job.Errors = raw(payload), raw(result), raw(progress), raw(history)
+	return job, err
+}
+
+func raw(s *string) json.RawMessage {
+	if s == nil {
+		return nil
+	}
+	return json.RawMessage(*s)
+}
+
+// Filter selects jobs. The zero value selects all.
+type Filter struct {
+	Type   string             // empty = any
+	Status dispatcherd.Status // empty = any
+	Before dispatcherd.JobID  // only smaller ids: the last one of the page before; 0 = from the newest
+	Limit  int                // at most this many; 0 = 100
+}
+
+// DefaultLimit is the length of a page.
+const DefaultLimit = 100
+
+// List returns a page of jobs, the newest id first, without payload and result.
+func (j Jobs) List(ctx context.Context, f Filter) ([]Job, error) {
+	if f.Limit <= 0 {
+		f.Limit = DefaultLimit
+	}
+	where, args := f.where([]any{f.Limit})
+	if f.Before > 0 {
+		args = append(args, int64(f.Before))
+		where += fmt.Sprintf(" AND id < $%d", len(args))
+	}
+	rows, err := j.DB.Query(ctx, `SELECT `+jobColumns+`errors::text FROM dispatcherd.jobs WHERE true`+where+
+		` ORDER BY id DESC LIMIT $1`, args...)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (Job, error) {
+		var (
+			job     Job
+			history *string
+		)
+		err := row.Scan(append(job.targets(), &history)...)
+		job.Errors = raw(history)
+		return job, err
+	})
+}
+
+// where adds the conditions of a filter to a list of arguments.
+func (f Filter) where(args []any) (string, []any) {
+	where := ""
+	if f.Type != "" {
+		args = append(args, f.Type)
+		where += fmt.Sprintf(" AND type = $%d", len(args))
+	}
+	if f.Status != "" {
+		args = append(args, string(f.Status))
+		where += fmt.Sprintf(" AND status = $%d::text::dispatcherd.status", len(args))
+	}
+	return where, args
+}
+
+// Counts returns how many jobs there are by status. It reads the whole table.
+func (j Jobs) Counts(ctx context.Context) (map[dispatcherd.Status]int64, error) {
+	rows, err := j.DB.Query(ctx, `SELECT status::text, count(*) FROM dispatcherd.jobs GROUP BY 1`)
+	if err != nil {
+		return nil, err
+	}
+	counts := map[dispatcherd.Status]int64{}
+	var (
+		status string
+		n      int64
+	)
+	_, err = pgx.ForEachRow(rows, []any{&status, &n}, func() error {
+		counts[dispatcherd.Status(status)] = n
+		return nil
+	})
+	return counts, err
+}

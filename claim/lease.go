@@ -1,0 +1,200 @@
+package claim
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/dispatcherd/dispatcherd"
+	"github.com/jackc/pgx/v5"
+)
+
+// beatSQL does a second's housekeeping in one statement: $1 this dispatcher, $2
+// its capacity. It renews the lease (an expired one too, as long as nobody has
+// noticed), declares silent dispatchers lost, and reads what this one needs to
+// know. Released rows need a later snapshot, see releaseSQL.
+const beatSQL = `
+WITH beat AS (
+	UPDATE dispatcherd.dispatchers SET beat_at = now(), capacity = $2::text::jsonb
+	WHERE id = $1::int AND lost_at IS NULL RETURNING id
+), silent AS MATERIALIZED (
+	SELECT id FROM dispatcherd.dispatchers
+	WHERE id <> $1 AND lost_at IS NULL AND beat_at + lease < now()
+	ORDER BY id FOR UPDATE SKIP LOCKED
+), lost AS (
+	UPDATE dispatcherd.dispatchers d SET lost_at = now(), armed = false FROM silent s WHERE d.id = s.id RETURNING d.id
+)
+SELECT EXISTS (SELECT FROM beat), now(),
+	(SELECT array_agg(id) FROM (SELECT id FROM lost UNION SELECT id FROM dispatcherd.dispatchers WHERE lost_at IS NOT NULL) l),
+	(SELECT array_agg(j.id::bigint) FROM dispatcherd.cancels c JOIN dispatcherd.jobs_live j ON j.id = c.job_id
+		WHERE j.status = 'running' AND j.dispatcher = $1),
+	EXISTS (SELECT FROM dispatcherd.cancels c WHERE NOT EXISTS (
+		SELECT FROM dispatcherd.jobs_live j WHERE j.id = c.job_id AND j.status = 'running')),
+	(SELECT jsonb_object_agg(type, slots)::text FROM (
+		SELECT key AS type, sum(value::bigint) AS slots FROM dispatcherd.dispatchers d, jsonb_each_text(d.capacity)
+		WHERE d.id <> $1 AND d.lost_at IS NULL AND d.beat_at + d.lease > now() GROUP BY key) t)`
+
+// releaseSQL gives back what lost dispatchers ($1) were running: the attempts
+// count as crashes, the order is kept. Their claims say where to look; the
+// row decides. Rows that are locked wait for the next beat.
+const releaseSQL = `
+WITH held AS MATERIALIZED (
+	SELECT ctid FROM dispatcherd.jobs_live
+	WHERE id = ANY (ARRAY (SELECT unnest(ids) FROM dispatcherd.claims WHERE dispatcher = ANY ($1::int[])))
+		AND status = 'running' AND dispatcher = ANY ($1)
+	ORDER BY id FOR UPDATE SKIP LOCKED
+), item AS (
+	SELECT $2::text AS name, $3::text AS error
+), back AS (
+	UPDATE dispatcherd.jobs_live j
+	SET status = 'pending', dispatcher = NULL, token = NULL, started_at = NULL, progress = NULL,
+		crashes = least(j.crashes + $4::int, 32767), errors = ` + appendError + `
+	FROM item i
+	WHERE j.ctid = ANY (ARRAY (SELECT ctid FROM held)) AND j.status = 'running'
+	RETURNING j.id
+), bell AS MATERIALIZED (
+	SELECT pg_notify('dispatcherd_jobs', '') FROM (SELECT FROM back LIMIT 1) due
+	WHERE EXISTS (SELECT FROM dispatcherd.dispatchers WHERE armed)
+)
+SELECT count(*), (SELECT count(*) FROM bell) FROM back`
+
+// settleSQL carries out cancel requests whose job is not running any more: a
+// pending one is cancelled, any other request is over.
+const settleSQL = `
+WITH settled AS (
+	DELETE FROM dispatcherd.cancels c WHERE NOT EXISTS (
+		SELECT FROM dispatcherd.jobs_live j WHERE j.id = c.job_id AND j.status = 'running')
+	RETURNING job_id
+), gone AS (
+	DELETE FROM dispatcherd.jobs_live j USING settled s WHERE j.id = s.job_id AND j.status = 'pending' RETURNING j.*
+)
+INSERT INTO dispatcherd.jobs_cancelled (id, run_at, created_at, attempt, status, dispatcher, timeout_ms, priority,
+	max_attempts, failures, crashes, type, payload, started_at, finished_at, errors)
+SELECT id, run_at, created_at, attempt, 'cancelled', dispatcher, timeout_ms, priority,
+	max_attempts, failures, crashes, type, payload, started_at, now(), errors FROM gone`
+
+// BeatResult is what a beat learned.
+type BeatResult struct {
+	// LeaseLost: somebody has declared this dispatcher lost. It must stop sending
+	// before it does anything else, and join again as a new one.
+	LeaseLost bool
+	// DBNow is the database clock.
+	DBNow time.Time
+	// Released counts jobs of lost dispatchers that became pending by this beat.
+	Released int
+	// Lost reports dispatchers that wait for a Sweep.
+	Lost bool
+	// Cancels lists jobs that run here and are wanted cancelled.
+	Cancels []dispatcherd.JobID
+	// Elsewhere is the capacity of the other living dispatchers, by type.
+	Elsewhere map[string]int
+}
+
+// Join registers a new run of a dispatcher and gives this store its id. Claims
+// need a beat at least once a lease from here on.
+func (s *Store) Join(ctx context.Context) (int32, error) {
+	var id int32
+	err := s.lease.do(ctx, OpBeat, func(ctx context.Context, conn *pgx.Conn) (int, error) {
+		return 0, conn.QueryRow(ctx, `INSERT INTO dispatcherd.dispatchers (name, lease) VALUES ($1, $2) RETURNING id`,
+			truncate(s.config.Name, 128), s.config.Lease).Scan(&id)
+	})
+	if err != nil {
+		return 0, fmt.Errorf("join: %w", err)
+	}
+	s.mu.Lock()
+	s.marks = newMarks() // claims of an earlier run are not ours to forget
+	s.mu.Unlock()
+	s.epoch.Store(0)
+	s.me.Store(id)
+	return id, nil
+}
+
+// Beat renews the lease, publishes capacity (slots by type) and looks after the
+// others. Call it every second or so; the next one after the last has ended.
+// An error leaves it open whether the lease was renewed.
+func (s *Store) Beat(ctx context.Context, capacity map[string]int) (BeatResult, error) {
+	published, err := json.Marshal(capacity)
+	if err != nil {
+		return BeatResult{}, err
+	}
+	if capacity == nil {
+		published = []byte("{}")
+	}
+	var res BeatResult
+	err = s.lease.do(ctx, OpBeat, func(ctx context.Context, conn *pgx.Conn) (int, error) {
+		var (
+			alive, settle bool
+			lost          []int32
+			elsewhere     *string
+		)
+		err := conn.QueryRow(ctx, "beat", s.me.Load(), string(published)).
+			Scan(&alive, &res.DBNow, &lost, &res.Cancels, &settle, &elsewhere)
+		if err != nil {
+			return 0, err
+		}
+		res.LeaseLost, res.Lost = !alive, len(lost) > 0
+		if elsewhere != nil {
+			if err := json.Unmarshal([]byte(*elsewhere), &res.Elsewhere); err != nil {
+				return 0, err
+			}
+		}
+		if settle {
+			if _, err := conn.Exec(ctx, settleSQL); err != nil {
+				return 0, err
+			}
+		}
+		if len(lost) > 0 {
+			res.Released, err = release(ctx, conn, lost, dispatcherd.Crashed, "the dispatcher that ran it was lost")
+		}
+		return res.Released, err
+	})
+	return res, err
+}
+
+// release gives back the running jobs of dispatchers that can claim no more.
+func release(ctx context.Context, conn *pgx.Conn, lost []int32, as dispatcherd.Outcome, why string) (n int, err error) {
+	crashes := 0
+	if as == dispatcherd.Crashed {
+		crashes = 1
+	}
+	var rang int
+	err = conn.QueryRow(ctx, releaseSQL, lost, as.String(), why, crashes).Scan(&n, &rang)
+	return n, err
+}
+
+// Leave gives up the lease and releases what still runs under it, without
+// counting a crash. It returns how many jobs those were. The store may join again.
+func (s *Store) Leave(ctx context.Context) (int, error) {
+	me := s.me.Load()
+	if me == 0 {
+		return 0, nil
+	}
+	n := 0
+	err := s.lease.do(ctx, OpBeat, func(ctx context.Context, conn *pgx.Conn) (int, error) {
+		var batch pgx.Batch // one transaction; the lock waits for claims in flight
+		batch.Queue(`SELECT FROM dispatcherd.dispatchers WHERE id = $1 FOR UPDATE`, me)
+		batch.Queue(`UPDATE dispatcherd.dispatchers SET lost_at = coalesce(lost_at, now()), armed = false WHERE id = $1`, me)
+		if err := conn.SendBatch(ctx, &batch).Close(); err != nil {
+			return 0, err
+		}
+		var err error
+		n, err = release(ctx, conn, []int32{me}, dispatcherd.Released, "")
+		return n, err
+	})
+	if err != nil {
+		return n, fmt.Errorf("leave: %w", err)
+	}
+	s.me.Store(0)
+	return n, nil
+}
+
+// SetBell says whether producers are to ring when they insert. Arm it when a
+// slot is free and nothing is there to run, then fetch once more: what was
+// inserted before the bell was armed rang for nobody.
+func (s *Store) SetBell(ctx context.Context, armed bool) error {
+	return s.lease.do(ctx, OpBell, func(ctx context.Context, conn *pgx.Conn) (int, error) {
+		_, err := conn.Exec(ctx, `UPDATE dispatcherd.dispatchers SET armed = $2 WHERE id = $1 AND lost_at IS NULL`, s.me.Load(), armed)
+		return 0, err
+	})
+}

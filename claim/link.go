@@ -1,0 +1,167 @@
+package claim
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"time"
+
+	"github.com/dispatcherd/dispatcherd"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// Backoff between two attempts to connect.
+const (
+	firstBackoff = 50 * time.Millisecond
+	maxBackoff   = 5 * time.Second
+)
+
+var errClosed = errors.New("the store is closed")
+
+// A link is one connection for one kind of statement. Calls take turns. The
+// holder of the turn owns every other field.
+type link struct {
+	config     *pgx.ConnConfig
+	timeout    time.Duration
+	observer   Observer
+	statements map[string]string // prepared on every new connection
+	setup      string            // run on every new connection, may be empty
+
+	turn    chan struct{} // holds one token
+	conn    *pgx.Conn
+	closed  bool
+	buf     []byte        // parameters of the statement being sent
+	backoff time.Duration // before the next attempt to connect, 0 after a success
+	retryAt time.Time
+}
+
+func newLink(c Config, purpose string, statements map[string]string) (*link, error) {
+	config, err := c.connConfig(purpose)
+	if err != nil {
+		return nil, err
+	}
+	l := &link{config: config, timeout: c.Timeout, observer: c.Observer, statements: statements, turn: make(chan struct{}, 1)}
+	l.turn <- struct{}{}
+	return l, nil
+}
+
+// do runs f with the connection, under the link's deadline, and reports it. An
+// error from before f is a notSent. f returns how many jobs it was about.
+func (l *link) do(ctx context.Context, op Operation, f func(context.Context, *pgx.Conn) (int, error)) error {
+	start := time.Now()
+	ctx, cancel := context.WithTimeout(ctx, l.timeout)
+	defer cancel()
+	rows, err := l.run(ctx, f)
+	l.observer.Statement(Report{Operation: op, Took: time.Since(start), Rows: rows, Verdict: verdictOf(err), Err: err})
+	return err
+}
+
+func (l *link) run(ctx context.Context, f func(context.Context, *pgx.Conn) (int, error)) (int, error) {
+	select {
+	case <-l.turn:
+	case <-ctx.Done():
+		return 0, notSent{ctx.Err()}
+	}
+	defer func() { l.turn <- struct{}{} }()
+	if err := l.connect(ctx); err != nil {
+		return 0, notSent{err}
+	}
+	rows, err := f(ctx, l.conn)
+	if l.conn.IsClosed() || (err != nil && verdictOf(err) != dispatcherd.Refused) {
+		l.drop() // whatever state it is in: nothing of it is used again
+	}
+	return rows, err
+}
+
+// connect makes sure that there is a connection. It waits out the backoff of
+// earlier failures, so that callers in a loop are paced.
+func (l *link) connect(ctx context.Context) error {
+	if l.closed {
+		return errClosed
+	}
+	if l.conn != nil {
+		return nil
+	}
+	if wait := time.Until(l.retryAt); wait > 0 {
+		timer := time.NewTimer(wait)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	start := time.Now()
+	conn, err := l.dial(ctx)
+	if err != nil {
+		l.backoff = min(max(2*l.backoff, firstBackoff), maxBackoff)
+		l.retryAt = time.Now().Add(l.backoff/2 + rand.N(l.backoff/2))
+		l.observer.Statement(Report{Operation: OpConnect, Took: time.Since(start), Verdict: dispatcherd.Refused, Err: err})
+		return err
+	}
+	l.conn, l.backoff = conn, 0
+	return nil
+}
+
+func (l *link) dial(ctx context.Context) (*pgx.Conn, error) {
+	conn, err := pgx.ConnectConfig(ctx, l.config)
+	if err != nil {
+		return nil, err
+	}
+	if err := l.prepare(ctx, conn); err != nil {
+		hangUp(conn)
+		return nil, err
+	}
+	return conn, nil
+}
+
+// errReadOnly keeps a dispatcher away from a standby, or from a former primary
+// that came back as one.
+var errReadOnly = errors.New("the database is read-only (a standby?)")
+
+func (l *link) prepare(ctx context.Context, conn *pgx.Conn) error {
+	if conn.PgConn().ParameterStatus("in_hot_standby") == "on" || conn.PgConn().ParameterStatus("default_transaction_read_only") == "on" {
+		return errReadOnly
+	}
+	if l.setup != "" {
+		if _, err := conn.Exec(ctx, l.setup); err != nil {
+			return err
+		}
+	}
+	for name, sql := range l.statements {
+		if _, err := conn.Prepare(ctx, name, sql); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (l *link) drop() {
+	if l.conn != nil {
+		hangUp(l.conn)
+		l.conn = nil
+	}
+}
+
+// close waits for the statement in flight, which its deadline bounds.
+func (l *link) close() {
+	<-l.turn
+	l.closed = true
+	l.drop()
+	l.turn <- struct{}{}
+}
+
+// hangUp says goodbye for a moment at most.
+func hangUp(conn *pgx.Conn) {
+	ctx, cancel := context.WithTimeout(context.Background(), 200*time.Millisecond)
+	defer cancel()
+	_ = conn.Close(ctx) // the connection is gone either way
+}
+
+var binary = []int16{1}
+
+// execute runs a prepared statement with binary parameters and results.
+func execute(ctx context.Context, conn *pgx.Conn, statement string, params ...[]byte) *pgconn.ResultReader {
+	return conn.PgConn().ExecPrepared(ctx, statement, params, binary, binary)
+}

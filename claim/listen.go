@@ -1,0 +1,192 @@
+package claim
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/dispatcherd/dispatcherd"
+	"github.com/jackc/pgx/v5"
+)
+
+// Channels of NOTIFY.
+const (
+	JobsChannel   = "dispatcherd_jobs"   // something became pending; no payload
+	CancelChannel = "dispatcherd_cancel" // payload: id of a running job that is wanted cancelled
+)
+
+const (
+	pingEvery   = 5 * time.Second
+	testPatient = 2 * time.Second
+	cancelsKept = 1024
+)
+
+// errDeaf is what a connection pooler in transaction mode looks like: LISTEN
+// succeeds and then nothing ever arrives.
+var errDeaf = errors.New("LISTEN was accepted, but a NOTIFY from another connection did not arrive within 2s: " +
+	"is a pooler in transaction mode (PgBouncer) in between? Give the daemon a direct connection; until then it polls")
+
+// Listener hears of new jobs and of cancel requests on a connection of its own.
+// It never stops reading, because a listener that does holds back vacuum on
+// the whole server: jobs are coalesced into one signal, cancels beyond a bound
+// are dropped (every beat lists them anyway).
+type Listener struct {
+	store   *Store
+	jobs    chan struct{}
+	cancels chan dispatcherd.JobID
+	stop    context.CancelFunc
+	done    sync.WaitGroup
+}
+
+// Listen starts a listener. It keeps trying for as long as it is not closed;
+// the observer is told when it hears and when it does not.
+func (s *Store) Listen() *Listener {
+	ctx, stop := context.WithCancel(context.Background())
+	l := &Listener{store: s, jobs: make(chan struct{}, 1), cancels: make(chan dispatcherd.JobID, cancelsKept), stop: stop}
+	l.done.Go(func() { l.loop(ctx) })
+	return l
+}
+
+// Jobs receives a value when something may have become pending: a notification
+// came, or the connection was (re)established and some may have been missed.
+func (l *Listener) Jobs() <-chan struct{} { return l.jobs }
+
+// Cancels receives the ids of running jobs, of any dispatcher, that are wanted cancelled.
+func (l *Listener) Cancels() <-chan dispatcherd.JobID { return l.cancels }
+
+// Close ends the listener and waits until its connection is closed.
+func (l *Listener) Close() {
+	l.stop()
+	l.done.Wait()
+}
+
+// loop connects, listens until the connection fails, and starts over.
+func (l *Listener) loop(ctx context.Context) {
+	backoff := time.Duration(0)
+	for ctx.Err() == nil {
+		heard, err := l.session(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		l.store.config.Observer.Listening(false, err)
+		if backoff = min(max(2*backoff, firstBackoff), maxBackoff); heard {
+			backoff = firstBackoff
+		}
+		timer := time.NewTimer(backoff)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+		}
+	}
+}
+
+// session is the life of one connection. heard says that it worked for a while.
+func (l *Listener) session(ctx context.Context) (heard bool, err error) {
+	config, err := l.store.config.connConfig("listen")
+	if err != nil {
+		return false, err
+	}
+	conn, err := pgx.ConnectConfig(ctx, config)
+	if err != nil {
+		return false, err
+	}
+	defer hangUp(conn)
+	self := "dispatcherd_self_" + rand.Text()
+	if err := l.begin(ctx, conn, self); err != nil {
+		return false, err
+	}
+	l.store.config.Observer.Listening(true, nil)
+	l.ring() // what came while nobody listened
+	for {
+		if err := l.hear(ctx, conn, time.Now().Add(pingEvery), nil); err != nil {
+			return true, err
+		}
+		if err := l.ping(ctx, conn, self); err != nil {
+			return true, err
+		}
+	}
+}
+
+// begin listens and proves that notifications of other connections arrive
+// while this one is idle.
+func (l *Listener) begin(ctx context.Context, conn *pgx.Conn, self string) error {
+	ctx, cancel := context.WithTimeout(ctx, l.store.config.Timeout)
+	defer cancel()
+	for _, channel := range []string{self, JobsChannel, CancelChannel} {
+		if _, err := conn.Exec(ctx, "LISTEN "+pgx.Identifier{channel}.Sanitize()); err != nil {
+			return err
+		}
+	}
+	err := l.store.lease.do(ctx, OpListen, func(ctx context.Context, other *pgx.Conn) (int, error) {
+		_, err := other.Exec(ctx, "SELECT pg_notify($1, '')", self)
+		return 0, err
+	})
+	if err != nil {
+		return fmt.Errorf("test of LISTEN: %w", err)
+	}
+	arrived := false
+	err = l.hear(ctx, conn, time.Now().Add(testPatient), func(channel string) bool {
+		arrived = arrived || channel == self
+		return arrived
+	})
+	if err == nil && !arrived {
+		err = errDeaf
+	}
+	return err
+}
+
+// hear reads notifications until the time is over or enough says so.
+func (l *Listener) hear(ctx context.Context, conn *pgx.Conn, until time.Time, enough func(channel string) bool) error {
+	ctx, cancel := context.WithDeadline(ctx, until)
+	defer cancel()
+	for {
+		note, err := conn.WaitForNotification(ctx)
+		if err != nil {
+			if ctx.Err() != nil && !conn.IsClosed() {
+				return nil // nothing came, which says nothing about the connection
+			}
+			return err
+		}
+		switch note.Channel {
+		case JobsChannel:
+			l.ring()
+		case CancelChannel:
+			l.cancel(note.Payload)
+		}
+		if enough != nil && enough(note.Channel) {
+			return nil
+		}
+	}
+}
+
+// ping proves that the connection and the server's notification queue live: a
+// half-open connection never reports an error by itself.
+func (l *Listener) ping(ctx context.Context, conn *pgx.Conn, self string) error {
+	ctx, cancel := context.WithTimeout(ctx, l.store.config.Timeout)
+	defer cancel()
+	_, err := conn.Exec(ctx, "SELECT pg_notify($1, '')", self)
+	return err
+}
+
+func (l *Listener) ring() {
+	select {
+	case l.jobs <- struct{}{}:
+	default: // one signal is waiting already
+	}
+}
+
+func (l *Listener) cancel(payload string) {
+	id, err := strconv.ParseInt(payload, 10, 64)
+	if err != nil || id <= 0 {
+		return // anybody may NOTIFY
+	}
+	select {
+	case l.cancels <- dispatcherd.JobID(id):
+	default: // the next beat lists it
+	}
+}

@@ -1,0 +1,44 @@
+package claim
+
+import "github.com/dispatcherd/dispatcherd"
+
+// marks remember which claim each running job came from, so that a claim's row
+// in dispatcherd.claims is removed once none of its jobs runs any more. They
+// are bookkeeping only: without them that table would grow, nothing else.
+type marks struct {
+	of      map[dispatcherd.JobID]int64 // job → token
+	running map[int64]int               // token → jobs still running
+	over    []int64                     // tokens whose row can go
+}
+
+func newMarks() marks {
+	return marks{of: map[dispatcherd.JobID]int64{}, running: map[int64]int{}}
+}
+
+func (m *marks) add(token int64, won []dispatcherd.Won) {
+	for i := range won {
+		m.remove(won[i].ID)
+		m.of[won[i].ID] = token
+	}
+	if len(won) > 0 {
+		m.running[token] += len(won)
+	}
+}
+
+func (m *marks) remove(id dispatcherd.JobID) {
+	token, ok := m.of[id]
+	if !ok {
+		return
+	}
+	delete(m.of, id)
+	m.running[token]--
+	if m.running[token] == 0 {
+		delete(m.running, token)
+		m.over = append(m.over, token)
+	}
+}
+
+// fold makes the 64 bits that the table keeps of a token. Within one run of a
+// dispatcher tokens stay distinct as long as they are random or a nonce beside
+// a counter.
+func fold(t dispatcherd.Token) int64 { return readInt8(t[:8]) ^ readInt8(t[8:]) }

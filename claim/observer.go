@@ -1,0 +1,48 @@
+package claim
+
+import (
+	"time"
+
+	"github.com/dispatcherd/dispatcherd"
+)
+
+// Operation names a kind of statement in metrics and logs.
+type Operation string
+
+// The operations.
+const (
+	OpConnect  Operation = "connect"
+	OpFetch    Operation = "fetch"
+	OpClaim    Operation = "claim"
+	OpResolve  Operation = "resolve"
+	OpFinish   Operation = "finish"
+	OpProgress Operation = "progress"
+	OpBeat     Operation = "beat"
+	OpSweep    Operation = "sweep"
+	OpBell     Operation = "bell"
+	OpListen   Operation = "listen"
+)
+
+// Report describes one finished statement. Err never holds a payload: only
+// Postgres' message and SQLSTATE, not its detail.
+type Report struct {
+	Operation Operation
+	Took      time.Duration // waiting for the connection included
+	Rows      int           // jobs fetched, won, ended, released
+	Verdict   dispatcherd.Verdict
+	Err       error // nil with verdict OK
+}
+
+// Observer is told what happens between this package and Postgres. Its methods
+// are called from several goroutines and must not block.
+type Observer interface {
+	Statement(Report)
+	// Listening says that notifications arrive (again), or why they do not.
+	// While they do not, only polling finds new jobs.
+	Listening(up bool, why error)
+}
+
+type silent struct{}
+
+func (silent) Statement(Report)      {}
+func (silent) Listening(bool, error) {}

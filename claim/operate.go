@@ -1,0 +1,122 @@
+package claim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+
+	"github.com/dispatcherd/dispatcherd"
+	"github.com/jackc/pgx/v5"
+)
+
+// redrive moves final rows back into the hot table through the parent, whose
+// trigger rings. The attempt is kept because it only grows; errors are kept
+// because they are the evidence.
+const redrive = `
+WITH gone AS (
+	DELETE FROM dispatcherd.jobs WHERE id IN (%s) AND status IN ('failed', 'cancelled') RETURNING *
+), back AS (
+	INSERT INTO dispatcherd.jobs (id, created_at, attempt, timeout_ms, priority, max_attempts, type, payload, errors)
+	SELECT id, created_at, attempt, timeout_ms, priority, max_attempts, type, payload, errors FROM gone
+	RETURNING id
+)
+SELECT count(*) FROM back`
+
+// StatusError says that a job's status does not allow what was asked for.
+type StatusError struct {
+	ID     dispatcherd.JobID
+	Status dispatcherd.Status
+	Want   string // what is possible
+}
+
+// Error names the job, its status and what is possible.
+func (e *StatusError) Error() string {
+	return fmt.Sprintf("job %d is %s: %s", e.ID, e.Status, e.Want)
+}
+
+// Retry makes a failed or cancelled job pending again, due now, with its
+// failures and crashes forgotten. A *StatusError says that it is neither.
+func (j Jobs) Retry(ctx context.Context, id dispatcherd.JobID) error {
+	var n int
+	if err := j.DB.QueryRow(ctx, fmt.Sprintf(redrive, "$1"), int64(id)).Scan(&n); err != nil || n == 1 {
+		return err
+	}
+	return j.refuse(ctx, id, "only failed and cancelled jobs can be retried")
+}
+
+// RetryMany retries up to f.Limit failed or cancelled jobs that match, the
+// newest first, and returns how many. f.Status must be one of the two.
+func (j Jobs) RetryMany(ctx context.Context, f Filter) (int, error) {
+	if f.Status != dispatcherd.Failed && f.Status != dispatcherd.Cancelled {
+		return 0, fmt.Errorf("status %q: only failed and cancelled jobs can be retried", f.Status)
+	}
+	if f.Limit <= 0 {
+		f.Limit = DefaultLimit
+	}
+	where, args := f.where([]any{f.Limit})
+	var n int
+	err := j.DB.QueryRow(ctx, fmt.Sprintf(redrive,
+		`SELECT id FROM dispatcherd.jobs WHERE true`+where+` ORDER BY id DESC LIMIT $1 FOR UPDATE SKIP LOCKED`), args...).Scan(&n)
+	return n, err
+}
+
+// CountMatching returns how many jobs a filter selects, its Limit and Before
+// ignored: the preview of RetryMany.
+func (j Jobs) CountMatching(ctx context.Context, f Filter) (int64, error) {
+	where, args := f.where(nil)
+	var n int64
+	err := j.DB.QueryRow(ctx, `SELECT count(*) FROM dispatcherd.jobs WHERE true`+where, args...).Scan(&n)
+	return n, err
+}
+
+// cancelSQL cancels a pending job at once. Dispatchers that have read it as a
+// candidate lose the claim.
+const cancelSQL = `
+WITH gone AS (
+	DELETE FROM dispatcherd.jobs_live WHERE id = $1 AND status = 'pending' RETURNING *
+)
+INSERT INTO dispatcherd.jobs_cancelled (id, run_at, created_at, attempt, status, timeout_ms, priority,
+	max_attempts, failures, crashes, type, payload, finished_at, errors)
+SELECT id, run_at, created_at, attempt, 'cancelled', timeout_ms, priority,
+	max_attempts, failures, crashes, type, payload, now(), errors FROM gone`
+
+// askSQL leaves a request for the dispatcher that runs the job. FOR UPDATE, so
+// that a job that is ending right now is not asked for.
+const askSQL = `
+WITH running AS MATERIALIZED (
+	SELECT id FROM dispatcherd.jobs_live WHERE id = $1 AND status = 'running' FOR UPDATE
+), asked AS (
+	INSERT INTO dispatcherd.cancels (job_id) SELECT id FROM running ON CONFLICT DO NOTHING
+)
+SELECT pg_notify($2, id::text) FROM running`
+
+// Cancel ends a pending job at once and returns Cancelled. For a running one it
+// leaves a request that its dispatcher carries out, and returns Running. A
+// *StatusError says that the job had ended already.
+func (j Jobs) Cancel(ctx context.Context, id dispatcherd.JobID) (dispatcherd.Status, error) {
+	for range 3 { // it may be claimed, or released, between the two looks
+		tag, err := j.DB.Exec(ctx, cancelSQL, int64(id))
+		if err != nil || tag.RowsAffected() == 1 {
+			return dispatcherd.Cancelled, err
+		}
+		tag, err = j.DB.Exec(ctx, askSQL, int64(id), CancelChannel)
+		if err != nil || tag.RowsAffected() == 1 {
+			return dispatcherd.Running, err
+		}
+	}
+	return "", j.refuse(ctx, id, "only pending and running jobs can be cancelled")
+}
+
+// refuse says why nothing was done.
+func (j Jobs) refuse(ctx context.Context, id dispatcherd.JobID, want string) error {
+	var status string
+	err := j.DB.QueryRow(ctx, `SELECT status::text FROM dispatcherd.jobs WHERE id = $1`, int64(id)).Scan(&status)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return fmt.Errorf("job %s: %w", strconv.FormatInt(int64(id), 10), ErrNotFound)
+	}
+	if err != nil {
+		return err
+	}
+	return &StatusError{ID: id, Status: dispatcherd.Status(status), Want: want}
+}

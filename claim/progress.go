@@ -1,0 +1,38 @@
+package claim
+
+import (
+	"context"
+
+	"github.com/dispatcherd/dispatcherd"
+	"github.com/jackc/pgx/v5"
+)
+
+// Progress is what a worker says about a running attempt.
+type Progress struct {
+	ID      dispatcherd.JobID
+	Attempt dispatcherd.Attempt
+	JSON    []byte
+}
+
+// Progress writes down the latest progress of running attempts, fenced like a
+// finish, without a word about those that are stale. The caller keeps only the
+// newest of each job and calls at most once a second or so: every call writes a
+// version of every row.
+func (s *Store) Progress(ctx context.Context, items []Progress) error {
+	ids, attempts, values := make([]int64, len(items)), make([]int32, len(items)), make([]string, len(items))
+	for i, p := range items {
+		ids[i], attempts[i], values[i] = int64(p.ID), int32(p.Attempt), string(p.JSON)
+	}
+	return s.lease.do(ctx, OpProgress, func(ctx context.Context, conn *pgx.Conn) (int, error) {
+		tag, err := conn.Exec(ctx, `
+			WITH item AS MATERIALIZED (
+				SELECT j.ctid AS at, i.value FROM unnest($1::bigint[], $2::int[], $3::text[]) AS i (id, attempt, value)
+				JOIN dispatcherd.jobs_live j ON j.id = i.id AND j.attempt = i.attempt
+				WHERE j.dispatcher = $4::int AND j.status = 'running'
+				ORDER BY j.id FOR UPDATE OF j SKIP LOCKED
+			)
+			UPDATE dispatcherd.jobs_live j SET progress = i.value::json FROM item i
+			WHERE j.ctid = i.at AND j.status = 'running'`, ids, attempts, values, s.me.Load())
+		return int(tag.RowsAffected()), err
+	})
+}

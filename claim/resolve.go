@@ -1,0 +1,64 @@
+package claim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/dispatcherd/dispatcherd"
+	"github.com/jackc/pgx/v5"
+)
+
+// resolveSQL reads what a claim took. A row that was taken and has gone on
+// since is somebody else's business by now.
+const resolveSQL = `
+SELECT id, attempt, max_attempts, failures, crashes, timeout_ms, payload FROM dispatcherd.jobs_live
+WHERE id = ANY ($1::bigint[]) AND status = 'running' AND dispatcher = $3::int AND token = $2::bigint
+	AND $4::int IS NOT NULL AND $5::bigint[] IS NOT NULL`
+
+// Resolve finds out what an Unknown claim took. It raises the dispatcher's
+// epoch first, under a lock that waits until claims in flight have ended, so
+// that the answer is final: a copy of the statement that arrives later takes
+// nothing. Refused and Unknown both mean: ask again.
+func (s *Store) Resolve(ctx context.Context, req dispatcherd.ClaimRequest) dispatcherd.ClaimResult {
+	token := fold(req.Token)
+	var won []dispatcherd.Won
+	err := s.claim.do(ctx, OpResolve, func(ctx context.Context, conn *pgx.Conn) (int, error) {
+		me := s.me.Load()
+		if err := s.raiseEpoch(ctx, conn, me); err != nil {
+			return 0, err
+		}
+		var err error
+		won, err = readWon(execute(ctx, conn, "resolve", s.claim.encodeClaim(req.IDs, token, me, 0, nil)...), len(req.IDs))
+		return len(won), err
+	})
+	if err != nil {
+		return dispatcherd.ClaimResult{Verdict: verdictOf(err)}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.marks.add(token, won)
+	return dispatcherd.ClaimResult{Verdict: dispatcherd.OK, Won: won}
+}
+
+// raiseEpoch ends the validity of every claim sent so far. FOR UPDATE waits for
+// the share lock of claims in flight; a plain UPDATE would not. Both statements
+// travel together and are one transaction.
+func (s *Store) raiseEpoch(ctx context.Context, conn *pgx.Conn, me int32) error {
+	var (
+		batch pgx.Batch
+		epoch int32
+	)
+	batch.Queue(`SELECT FROM dispatcherd.dispatchers WHERE id = $1 FOR UPDATE`, me)
+	batch.Queue(`UPDATE dispatcherd.dispatchers SET epoch = epoch + 1 WHERE id = $1 RETURNING epoch`, me).
+		QueryRow(func(row pgx.Row) error { return row.Scan(&epoch) })
+	err := conn.SendBatch(ctx, &batch).Close()
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil // lost and forgotten: no claim of it can succeed
+	}
+	if err != nil {
+		return fmt.Errorf("raise the epoch: %w", err)
+	}
+	s.epoch.Store(epoch)
+	return nil
+}

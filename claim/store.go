@@ -1,0 +1,70 @@
+package claim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"github.com/dispatcherd/dispatcherd/migrations"
+	"github.com/jackc/pgx/v5"
+)
+
+// Store is one dispatcher's view of the table. Its methods may be called from
+// any goroutine; calls of the same kind run one after the other. Before
+// [Store.Join] it can only fetch.
+type Store struct {
+	config Config
+	fetch  *link
+	claim  *link
+	finish *link
+	lease  *link // beats, bell, progress
+	sweep  *link // slow work that must not delay a beat
+
+	me    atomic.Int32 // id of this run in dispatcherd.dispatchers, 0 = not joined
+	epoch atomic.Int32 // claims carry it; raised by Resolve
+
+	mu    sync.Mutex
+	marks marks
+}
+
+// Open connects once, checks that the schema fits this build, and returns a
+// store whose connections come up when they are first used.
+func Open(ctx context.Context, c Config) (*Store, error) {
+	c = c.withDefaults()
+	s := &Store{config: c, marks: newMarks()}
+	var errs [5]error
+	s.fetch, errs[0] = newLink(c, "fetch", map[string]string{"fetch": fetchSQL})
+	s.claim, errs[1] = newLink(c, "claim", map[string]string{"claim": claimSQL, "standing": standingSQL, "resolve": resolveSQL})
+	s.finish, errs[2] = newLink(c, "finish", map[string]string{"done": doneSQL, "ended": endedSQL, "back": backSQL, "again": againSQL})
+	s.lease, errs[3] = newLink(c, "lease", map[string]string{"beat": beatSQL})
+	s.sweep, errs[4] = newLink(c, "sweep", nil)
+	if err := errors.Join(errs[:]...); err != nil {
+		return nil, err
+	}
+	if c.AsyncClaims {
+		s.claim.setup = "SET synchronous_commit = off"
+	}
+	s.sweep.timeout = sweepTimeout
+	s.sweep.setup = fmt.Sprintf("SET enable_seqscan = on; SET enable_hashjoin = on; SET plan_cache_mode = auto; SET statement_timeout = %d",
+		(sweepTimeout * 4 / 5).Milliseconds())
+	err := s.lease.do(ctx, OpConnect, func(ctx context.Context, conn *pgx.Conn) (int, error) {
+		return 0, migrations.Check(ctx, conn)
+	})
+	if err != nil {
+		s.Close()
+		return nil, err
+	}
+	return s, nil
+}
+
+// Close ends all connections. Calls in flight end first; later ones are refused.
+func (s *Store) Close() {
+	for _, l := range []*link{s.fetch, s.claim, s.finish, s.lease, s.sweep} {
+		l.close()
+	}
+}
+
+// Dispatcher returns the id under which this store claims; 0 before Join.
+func (s *Store) Dispatcher() int32 { return s.me.Load() }

@@ -1,0 +1,97 @@
+package claim
+
+import (
+	"context"
+	"time"
+
+	"github.com/dispatcherd/dispatcherd"
+	"github.com/jackc/pgx/v5"
+)
+
+// sweepTimeout bounds a look at the whole hot table.
+const sweepTimeout = 2 * time.Minute
+
+// Sweep forgets lost dispatchers for good. Before it does it reads the whole
+// hot table once, because their claims only said where to look: rows of theirs
+// that are still running are released, and the next Sweep looks again. It
+// returns how many those were; more than zero means that a bug lost a claim's
+// note. Without lost dispatchers it does nothing. It must not be called more
+// often than it is needed (BeatResult.Lost), and never delays a beat.
+func (s *Store) Sweep(ctx context.Context) (int, error) {
+	strays := 0
+	ctx, cancel := context.WithTimeout(ctx, sweepTimeout)
+	defer cancel()
+	err := s.sweep.do(ctx, OpSweep, func(ctx context.Context, conn *pgx.Conn) (int, error) {
+		var lost []int32
+		err := conn.QueryRow(ctx, `SELECT array_agg(id) FROM dispatcherd.dispatchers WHERE lost_at IS NOT NULL`).Scan(&lost)
+		if err != nil || len(lost) == 0 {
+			return 0, err
+		}
+		released, err := release(ctx, conn, lost, dispatcherd.Crashed, "the dispatcher that ran it was lost")
+		if err != nil {
+			return released, err
+		}
+		strays, err = s.forget(ctx, conn, lost)
+		return released + strays, err
+	})
+	return strays, err
+}
+
+// forget notes rows that still run under the lost as a claim of theirs, which
+// the next release works off, or removes the dispatchers if there is none. The
+// share lock keeps two sweepers apart: the slower one finds nothing to do.
+func (s *Store) forget(ctx context.Context, conn *pgx.Conn, lost []int32) (int, error) {
+	strays := 0
+	err := pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
+		if err := tx.QueryRow(ctx, `
+			WITH mine AS MATERIALIZED (
+				SELECT id FROM dispatcherd.dispatchers WHERE id = ANY ($1) AND lost_at IS NOT NULL ORDER BY id FOR UPDATE
+			), stray AS MATERIALIZED (
+				SELECT j.dispatcher, array_agg(j.id::bigint) AS ids, count(*) AS n FROM dispatcherd.jobs_live j
+				WHERE j.status = 'running' AND j.dispatcher IN (SELECT id FROM mine) GROUP BY 1
+			), note AS (
+				INSERT INTO dispatcherd.claims (dispatcher, token, ids) SELECT dispatcher, 0, ids FROM stray
+				ON CONFLICT (dispatcher, token) DO UPDATE SET ids = excluded.ids
+			)
+			SELECT coalesce(sum(n), 0)::int FROM stray`, lost).Scan(&strays); err != nil || strays > 0 {
+			return err
+		}
+		if _, err := tx.Exec(ctx, `DELETE FROM dispatcherd.claims WHERE dispatcher = ANY ($1)`, lost); err != nil {
+			return err
+		}
+		_, err := tx.Exec(ctx, `DELETE FROM dispatcherd.dispatchers WHERE id = ANY ($1) AND lost_at IS NOT NULL`, lost)
+		return err
+	})
+	return strays, err
+}
+
+// Retention says how long final rows are kept.
+type Retention struct {
+	Done, Failed, Cancelled time.Duration
+}
+
+// DaysAhead is how many days of leaves are made before they are needed.
+const DaysAhead = 3
+
+// KeepLeaves makes the coming days' leaves of the final statuses and drops
+// those that are over their time. Call it at start and every hour; several
+// daemons at once are fine. Blocked leaves (somebody reads them) are left for
+// the next call and counted.
+func (s *Store) KeepLeaves(ctx context.Context, keep Retention) (made, dropped, blocked int, err error) {
+	err = s.sweep.do(ctx, OpSweep, func(ctx context.Context, conn *pgx.Conn) (int, error) {
+		for _, r := range []struct {
+			status dispatcherd.Status
+			keep   time.Duration
+		}{{dispatcherd.Done, keep.Done}, {dispatcherd.Failed, keep.Failed}, {dispatcherd.Cancelled, keep.Cancelled}} {
+			var m, d, b int
+			err := conn.QueryRow(ctx, `SELECT made, dropped, blocked FROM dispatcherd.keep_leaves($1::text::dispatcherd.status, $2, $3)`,
+				string(r.status), DaysAhead, r.keep).Scan(&m, &d, &b)
+			if err != nil {
+				return made + dropped, err
+			}
+			made, dropped, blocked = made+m, dropped+d, blocked+b
+		}
+		return made + dropped, nil
+	})
+	return made, dropped, blocked, err
+}

@@ -1,0 +1,160 @@
+package claim
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/dispatcherd/dispatcherd"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// claimSQL takes what is still pending and due of $1, as token $2, for
+// dispatcher $3 in epoch $4, and forgets the claims $5.
+//
+// The share lock on the own row is what whoever declares this dispatcher lost
+// must wait for. Rows are locked in id order and locked ones are skipped, so
+// two dispatchers neither wait for each other nor deadlock. A row that is
+// locked here cannot change any more, so it is updated by its address.
+const claimSQL = `
+WITH me AS MATERIALIZED (
+	SELECT id FROM dispatcherd.dispatchers
+	WHERE id = $3::int AND epoch = $4::int AND lost_at IS NULL AND beat_at + lease > now()
+	FOR KEY SHARE
+), free AS MATERIALIZED (
+	SELECT ctid, id FROM dispatcherd.jobs_live
+	WHERE id = ANY ($1::bigint[]) AND status = 'pending' AND run_at <= now() AND EXISTS (SELECT FROM me)
+	ORDER BY id FOR UPDATE SKIP LOCKED
+), note AS (
+	INSERT INTO dispatcherd.claims (dispatcher, token, ids)
+	SELECT $3, $2, array_agg(id::bigint) FROM free HAVING count(*) > 0
+), forget AS (
+	DELETE FROM dispatcherd.claims WHERE dispatcher = $3 AND token = ANY ($5::bigint[])
+)
+UPDATE dispatcherd.jobs_live
+SET status = 'running', attempt = attempt + 1, dispatcher = $3, token = $2::bigint, started_at = now()
+WHERE ctid = ANY (ARRAY (SELECT ctid FROM free)) AND status = 'pending'
+RETURNING id, attempt, max_attempts, failures, crashes, timeout_ms, payload`
+
+// standingSQL returns the epoch of a dispatcher that may claim at all.
+const standingSQL = `SELECT epoch FROM dispatcherd.dispatchers
+	WHERE id = $1::int AND lost_at IS NULL AND beat_at + lease > now()`
+
+// ErrLeaseLost says that this dispatcher was silent for too long: its lease ran
+// out, and others may have released its jobs already. It must stop sending and
+// join again.
+var ErrLeaseLost = errors.New("this dispatcher's lease has run out; it must join again")
+
+// Claim takes rows in one statement. A dispatcher without a lease takes
+// nothing: the verdict is Refused, and the observer sees ErrLeaseLost.
+func (s *Store) Claim(ctx context.Context, req dispatcherd.ClaimRequest) dispatcherd.ClaimResult {
+	token := fold(req.Token)
+	over := s.takeOver()
+	var won []dispatcherd.Won
+	err := s.claim.do(ctx, OpClaim, func(ctx context.Context, conn *pgx.Conn) (int, error) {
+		me, epoch := s.me.Load(), s.epoch.Load()
+		params := s.claim.encodeClaim(req.IDs, token, me, epoch, over)
+		var err error
+		won, err = readWon(execute(ctx, conn, "claim", params...), len(req.IDs))
+		if err == nil && len(won) == 0 {
+			err = s.standing(ctx, conn, me, epoch)
+		}
+		return len(won), err
+	})
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err != nil {
+		s.marks.over = append(s.marks.over, over...)
+		return dispatcherd.ClaimResult{Verdict: verdictOf(err)}
+	}
+	s.marks.add(token, won)
+	return dispatcherd.ClaimResult{Verdict: dispatcherd.OK, Won: won}
+}
+
+// takeOver hands out the tokens whose rows the next claim may remove.
+func (s *Store) takeOver() []int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	over := s.marks.over
+	s.marks.over = nil
+	return over
+}
+
+// errOldEpoch comes after a Resolve whose own answer was lost.
+var errOldEpoch = errors.New("the claim was of an earlier epoch")
+
+// standing tells a claim that won nothing from one that was not allowed to.
+// Its errors are of the first kind: nothing was taken.
+func (s *Store) standing(ctx context.Context, conn *pgx.Conn, me, sent int32) error {
+	rows := execute(ctx, conn, "standing", int4(me))
+	now, found := int32(0), false
+	for rows.NextRow() {
+		now, found = readInt4(rows.Values()[0]), true
+	}
+	switch _, err := rows.Close(); {
+	case err != nil:
+		return notSent{err}
+	case !found:
+		return notSent{ErrLeaseLost}
+	case now != sent:
+		s.epoch.Store(now)
+		return notSent{errOldEpoch}
+	}
+	return nil
+}
+
+func (l *link) encodeClaim(ids []dispatcherd.JobID, token int64, me, epoch int32, over []int64) [][]byte {
+	b := appendHeader(l.buf[:0], oidInt8, len(ids))
+	for _, id := range ids {
+		b = appendInt8(b, int64(id))
+	}
+	p := len(b)
+	b = appendHeader(b, oidInt8, len(over))
+	for _, t := range over {
+		b = appendInt8(b, t)
+	}
+	l.buf = b
+	return [][]byte{b[:p], int8b(token), int4(me), int4(epoch), b[p:]}
+}
+
+// readWon reads rows of id, attempt, max_attempts, failures, crashes,
+// timeout_ms and payload. Payloads share one growing buffer.
+func readWon(rows *pgconn.ResultReader, most int) ([]dispatcherd.Won, error) {
+	won := make([]dispatcherd.Won, 0, most)
+	var chunk []byte
+	for rows.NextRow() {
+		v := rows.Values()
+		w := dispatcherd.Won{
+			ID:          dispatcherd.JobID(readInt8(v[0])),
+			Attempt:     dispatcherd.Attempt(readInt4(v[1])),
+			MaxAttempts: int32(readInt2(v[2])),
+			Failures:    int32(readInt2(v[3])),
+			Crashes:     int32(readInt2(v[4])),
+		}
+		if v[5] != nil {
+			w.Timeout = time.Duration(readInt4(v[5])) * time.Millisecond
+		}
+		w.Payload, chunk = carve(chunk, v[6][1:]) // jsonb: a version byte, then text
+		won = append(won, w)
+	}
+	_, err := rows.Close()
+	return won, err
+}
+
+// chunkSize trades allocations against memory that a long-running job's
+// payload keeps alive.
+const chunkSize = 8 << 10
+
+// carve copies v out of the connection's buffer: small ones side by side.
+func carve(chunk, v []byte) (copied, rest []byte) {
+	if len(v) > chunkSize/4 {
+		return slices.Clone(v), chunk
+	}
+	if len(chunk) < len(v) {
+		chunk = make([]byte, chunkSize)
+	}
+	copy(chunk, v)
+	return chunk[:len(v):len(v)], chunk[len(v):]
+}

@@ -1,0 +1,47 @@
+package claim
+
+import (
+	"errors"
+	"strings"
+
+	"github.com/dispatcherd/dispatcherd"
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// notSent wraps an error from before anything was sent.
+type notSent struct{ error }
+
+func (e notSent) Unwrap() error { return e.error }
+
+// verdictOf classifies the error of a statement that changes something. Only a
+// message of severity ERROR proves the rollback: FATAL may also come between
+// the commit and its acknowledgement.
+func verdictOf(err error) dispatcherd.Verdict {
+	if err == nil {
+		return dispatcherd.OK
+	}
+	if never := (notSent{}); errors.As(err, &never) || pgconn.SafeToRetry(err) {
+		return dispatcherd.Refused
+	}
+	if e := serverError(err); e != nil && e.SeverityUnlocalized == "ERROR" {
+		return dispatcherd.Refused
+	}
+	return dispatcherd.Unknown
+}
+
+// serverError returns what Postgres answered, nil if the error is not from there.
+func serverError(err error) *pgconn.PgError {
+	var e *pgconn.PgError
+	if errors.As(err, &e) {
+		return e
+	}
+	return nil
+}
+
+// aboutData reports whether the values sent caused the error, so that the same
+// statement will fail for ever: data exceptions, integrity, program limits.
+func aboutData(err error) bool {
+	e := serverError(err)
+	return e != nil && e.SeverityUnlocalized == "ERROR" &&
+		(strings.HasPrefix(e.Code, "22") || strings.HasPrefix(e.Code, "23") || strings.HasPrefix(e.Code, "54"))
+}

@@ -1,0 +1,159 @@
+package migrations_test
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/dispatcherd/dispatcherd/internal/pgtest"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/stretchr/testify/require"
+)
+
+func exec(t testing.TB, conn *pgx.Conn, sql string, args ...any) {
+	t.Helper()
+	_, err := conn.Exec(t.Context(), sql, args...)
+	require.NoError(t, err)
+}
+
+func one[T any](t testing.TB, conn *pgx.Conn, sql string, args ...any) T {
+	t.Helper()
+	var v T
+	require.NoError(t, conn.QueryRow(t.Context(), sql, args...).Scan(&v))
+	return v
+}
+
+func TestInsertAndCopyNeedNothingButATypeAndAPayload(t *testing.T) {
+	conn := connect(t, pgtest.New(t))
+	exec(t, conn, `INSERT INTO dispatcherd.jobs (type, payload) VALUES ('pdf', '{"page": 1}')`)
+	n, err := conn.CopyFrom(t.Context(), pgx.Identifier{"dispatcherd", "jobs"}, []string{"type"},
+		pgx.CopyFromRows([][]any{{"pdf"}, {"excel"}}))
+	require.NoError(t, err)
+	require.EqualValues(t, 2, n)
+	require.True(t, one[bool](t, conn, `
+		SELECT bool_and(status = 'pending' AND priority = 0 AND attempt = 0 AND failures = 0 AND crashes = 0
+			AND max_attempts = 5 AND run_at <= now() AND created_at <= now() AND dispatcher IS NULL) AND count(*) = 3
+			AND count(DISTINCT id) = 3 FROM dispatcherd.jobs`))
+	require.Equal(t, `{}`, one[string](t, conn, `SELECT payload::text FROM dispatcherd.jobs WHERE type = 'excel'`))
+}
+
+func TestNonsenseIsRefusedWithAClearMessage(t *testing.T) {
+	conn := connect(t, pgtest.New(t))
+	for _, c := range []struct{ column, value, says string }{
+		{"priority", "11", "priority_is_0_to_10"},
+		{"priority", "-1", "priority_is_0_to_10"},
+		{"type", "''", "type_is_1_to_128_bytes"},
+		{"type", "repeat('ü', 65)", "type_is_1_to_128_bytes"},
+		{"type", `E'a\nb'`, "type_has_no_control_character"},
+		{"type", "NULL", `null value in column "type"`},
+		{"attempt", "-1", "attempt_is_not_negative"},
+		{"max_attempts", "0", "max_attempts_is_at_least_1"},
+		{"failures", "-1", "count_is_not_negative"},
+		{"crashes", "-1", "count_is_not_negative"},
+		{"timeout_ms", "0", "timeout_ms_is_positive"},
+		{"run_at", "'-infinity'", "run_at_is_between_1970_and_2200"},
+		{"run_at", "'infinity'", "run_at_is_between_1970_and_2200"},
+		{"id", "0", "id_is_positive"},
+		{"status", "'paused'", `invalid input value for enum dispatcherd.status: "paused"`},
+		{"status", "'running'", "running_has_a_dispatcher"},
+		{"payload", `'{"open": '`, "invalid input syntax for type json"},
+		{"payload", `to_jsonb(repeat('x', 1000001))`, "payload_is_at_most_1_megabyte"},
+	} {
+		_, err := conn.Exec(t.Context(), `INSERT INTO dispatcherd.jobs (type, `+c.column+`) VALUES ('pdf', `+c.value+`)`)
+		if c.column == "type" {
+			_, err = conn.Exec(t.Context(), `INSERT INTO dispatcherd.jobs (type) VALUES (`+c.value+`)`)
+		}
+		require.ErrorContains(t, err, c.says, "%s = %s", c.column, c.value)
+	}
+	require.Zero(t, one[int](t, conn, `SELECT count(*) FROM dispatcherd.jobs`))
+}
+
+func TestOnlyAnArmedDispatcherMakesProducersRing(t *testing.T) {
+	conn := connect(t, pgtest.New(t))
+	exec(t, conn, `LISTEN dispatcherd_jobs`)
+	rings := func() (n int) {
+		// A round trip brings everything that was sent before it; Postgres
+		// delivers a session's own notifications with the answer.
+		exec(t, conn, `INSERT INTO dispatcherd.jobs (type) SELECT 'pdf' FROM generate_series(1, 100)`)
+		_, err := conn.CopyFrom(t.Context(), pgx.Identifier{"dispatcherd", "jobs"}, []string{"type"}, pgx.CopyFromRows([][]any{{"a"}, {"b"}}))
+		require.NoError(t, err)
+		exec(t, conn, `NOTIFY dispatcherd_jobs, 'end'`)
+		for {
+			note, err := conn.WaitForNotification(t.Context())
+			require.NoError(t, err)
+			if note.Payload == "end" {
+				return n
+			}
+			n++
+		}
+	}
+	require.Equal(t, 0, rings(), "nobody is idle")
+	exec(t, conn, `INSERT INTO dispatcherd.dispatchers (name, lease, armed) VALUES ('a', '10s', true)`)
+	require.Equal(t, 2, rings(), "one a statement")
+	exec(t, conn, `UPDATE dispatcherd.dispatchers SET armed = false`)
+	require.Equal(t, 0, rings())
+}
+
+func TestLeavesAreMadeAheadAndDroppedWhenOld(t *testing.T) {
+	conn := connect(t, pgtest.New(t))
+	old := `SELECT count(*) FROM pg_class WHERE relname = 'jobs_done_20200101'`
+	exec(t, conn, `CREATE TABLE dispatcherd.jobs_done_20200101 PARTITION OF dispatcherd.jobs_done FOR VALUES FROM ('2020-01-01 00:00Z') TO ('2020-01-02 00:00Z')`)
+	exec(t, conn, `INSERT INTO dispatcherd.jobs (type, status, finished_at) VALUES ('pdf', 'done', '2020-01-01 12:00Z'), ('pdf', 'done', '2020-01-02 12:00Z'), ('pdf', 'done', now())`)
+	require.Equal(t, 1, one[int](t, conn, `SELECT count(*) FROM dispatcherd.jobs_done_rest`), "a day without a leaf lands in the rest")
+
+	reader := connect(t, conn.Config().ConnString())
+	exec(t, reader, `BEGIN; SELECT count(*) FROM dispatcherd.jobs_done_20200101`)
+	var made, dropped, blocked int
+	keep := `SELECT made, dropped, blocked FROM dispatcherd.keep_leaves('done', 5, '1 year')`
+	require.NoError(t, conn.QueryRow(t.Context(), keep).Scan(&made, &dropped, &blocked))
+	require.Equal(t, []int{2, 0, 1}, []int{made, dropped, blocked}, "a reader keeps its leaf, and nobody waits for it")
+	require.Equal(t, 1, one[int](t, conn, old))
+
+	exec(t, reader, `COMMIT`)
+	require.NoError(t, conn.QueryRow(t.Context(), keep).Scan(&made, &dropped, &blocked))
+	require.Equal(t, []int{0, 1, 0}, []int{made, dropped, blocked})
+	require.Equal(t, 0, one[int](t, conn, old))
+	require.Equal(t, 1, one[int](t, conn, `SELECT count(*) FROM dispatcherd.jobs`), "what is young stays")
+}
+
+func TestRolesMayDoTheirWorkAndNothingElse(t *testing.T) {
+	conn := connect(t, pgtest.New(t))
+	exec(t, conn, `SET ROLE dispatcherd_producer`)
+	exec(t, conn, `INSERT INTO dispatcherd.jobs (type, payload, priority, run_at, max_attempts, timeout_ms) VALUES ('pdf', '{}', 1, now(), 2, 5) RETURNING id`)
+	_, err := conn.CopyFrom(t.Context(), pgx.Identifier{"dispatcherd", "jobs"}, []string{"type", "payload"}, pgx.CopyFromRows([][]any{{"pdf", "{}"}}))
+	require.NoError(t, err)
+	forbidden(t, conn,
+		`SELECT payload FROM dispatcherd.jobs`,
+		`SELECT id FROM dispatcherd.jobs_live`,
+		`UPDATE dispatcherd.jobs SET priority = 10`,
+		`DELETE FROM dispatcherd.jobs`,
+		`TRUNCATE dispatcherd.jobs`,
+		`INSERT INTO dispatcherd.jobs (type, status) VALUES ('pdf', 'done')`,
+		`INSERT INTO dispatcherd.jobs (id, type) VALUES (1, 'pdf')`,
+		`INSERT INTO dispatcherd.jobs_live (type) VALUES ('pdf')`,
+		`INSERT INTO dispatcherd.cancels VALUES (1)`,
+		`SELECT * FROM dispatcherd.dispatchers`,
+		`UPDATE dispatcherd.dispatchers SET armed = true`,
+		`SELECT dispatcherd.keep_leaves('done', 1, '0')`,
+		`SELECT setval('dispatcherd.job_ids', 1)`,
+		`CREATE TABLE dispatcherd.mine ()`)
+	exec(t, conn, `SET ROLE dispatcherd_dispatcher`)
+	exec(t, conn, `SELECT dispatcherd.keep_leaves('done', 1, '1 day')`)
+	forbidden(t, conn,
+		`DROP TABLE dispatcherd.jobs`,
+		`TRUNCATE dispatcherd.jobs`,
+		`ALTER TABLE dispatcherd.jobs ADD x int`,
+		`DELETE FROM dispatcherd.schema_version`,
+		`CREATE TABLE dispatcherd.mine ()`,
+		`CREATE ROLE mine`)
+}
+
+func forbidden(t testing.TB, conn *pgx.Conn, statements ...string) {
+	t.Helper()
+	for _, s := range statements {
+		_, err := conn.Exec(t.Context(), s)
+		var e *pgconn.PgError
+		require.True(t, errors.As(err, &e), "%s: %v", s, err)
+		require.Equal(t, "42501", e.Code, "%s: %v", s, err)
+	}
+}

@@ -1,0 +1,112 @@
+package migrations_test
+
+import (
+	"context"
+	"os"
+	"sync"
+	"testing"
+
+	"github.com/dispatcherd/dispatcherd/internal/pgtest"
+	"github.com/dispatcherd/dispatcherd/migrations"
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+)
+
+func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }
+
+func connect(t testing.TB, dsn string) *pgx.Conn {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), dsn)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = conn.Close(context.Background()) })
+	return conn
+}
+
+// leftovers lists everything outside the system schemas.
+func leftovers(t testing.TB, conn *pgx.Conn) []string {
+	t.Helper()
+	rows, err := conn.Query(t.Context(), `
+		SELECT 'schema ' || nspname FROM pg_namespace WHERE nspname !~ '^pg_|^information_schema$|^public$'
+		UNION ALL SELECT 'relation ' || c.oid::regclass FROM pg_class c WHERE c.relnamespace::regnamespace::text !~ '^pg_|^information_schema$'
+		UNION ALL SELECT 'type ' || t.oid::regtype FROM pg_type t WHERE t.typnamespace::regnamespace::text !~ '^pg_|^information_schema$'
+		UNION ALL SELECT 'function ' || p.oid::regprocedure FROM pg_proc p WHERE p.pronamespace::regnamespace::text !~ '^pg_|^information_schema$'`)
+	require.NoError(t, err)
+	list, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	require.NoError(t, err)
+	return list
+}
+
+func TestUpDownUpLeavesNothingBehind(t *testing.T) {
+	dsn := pgtest.Empty(t)
+	conn := connect(t, dsn)
+	require.Empty(t, leftovers(t, conn))
+	for range 2 {
+		applied, err := migrations.Up(t.Context(), dsn)
+		require.NoError(t, err)
+		require.Len(t, applied, int(migrations.Latest()))
+		require.NoError(t, migrations.Check(t.Context(), conn))
+		undone, err := migrations.Down(t.Context(), dsn, 0)
+		require.NoError(t, err)
+		require.Len(t, undone, int(migrations.Latest()))
+		require.Empty(t, leftovers(t, conn))
+	}
+	undone, err := migrations.Down(t.Context(), dsn, 0)
+	require.NoError(t, err, "down on nothing is nothing")
+	require.Empty(t, undone)
+}
+
+func TestUpIsSafeWhenSeveralStartAtOnce(t *testing.T) {
+	dsn := pgtest.Empty(t)
+	const daemons = 4
+	var (
+		wg    sync.WaitGroup
+		total [daemons]int
+		errs  [daemons]error
+	)
+	for i := range daemons {
+		wg.Go(func() {
+			applied, err := migrations.Up(t.Context(), dsn)
+			total[i], errs[i] = len(applied), err
+		})
+	}
+	wg.Wait()
+	sum := 0
+	for i := range daemons {
+		require.NoError(t, errs[i])
+		sum += total[i]
+	}
+	require.EqualValues(t, migrations.Latest(), sum, "each migration is applied once")
+}
+
+func TestCheckSaysWhatToDo(t *testing.T) {
+	dsn := pgtest.Empty(t)
+	conn := connect(t, dsn)
+	require.EqualError(t, migrations.Check(t.Context(), conn), "the database has no schema dispatcherd: run 'dispatcherd migrate up'")
+
+	_, err := migrations.Up(t.Context(), dsn)
+	require.NoError(t, err)
+	_, err = migrations.Down(t.Context(), dsn, 1)
+	require.NoError(t, err)
+	require.EqualError(t, migrations.Check(t.Context(), conn), "the schema is at version 1 and this build needs 2: run 'dispatcherd migrate up'")
+
+	_, err = conn.Exec(t.Context(), "INSERT INTO dispatcherd.schema_version (version_id, is_applied) VALUES (99, true)")
+	require.NoError(t, err)
+	require.EqualError(t, migrations.Check(t.Context(), conn), "the schema is at version 99, newer than version 2 of this build: install a newer dispatcherd")
+}
+
+func TestStatusChangesNothing(t *testing.T) {
+	dsn := pgtest.Empty(t)
+	conn := connect(t, dsn)
+	list, err := migrations.Status(t.Context(), dsn)
+	require.NoError(t, err)
+	require.Len(t, list, int(migrations.Latest()))
+	require.True(t, list[0].AppliedAt.IsZero())
+	require.Empty(t, leftovers(t, conn))
+
+	_, err = migrations.Up(t.Context(), dsn)
+	require.NoError(t, err)
+	list, err = migrations.Status(t.Context(), dsn)
+	require.NoError(t, err)
+	require.EqualValues(t, migrations.Latest(), list[len(list)-1].Version)
+	require.False(t, list[len(list)-1].AppliedAt.IsZero())
+}
