@@ -1,0 +1,245 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/dispatcherd/dispatcherd/actor"
+	"github.com/dispatcherd/dispatcherd/claim"
+	"github.com/dispatcherd/dispatcherd/workerproto"
+)
+
+// daemonConfig is what serve and dev make of their flags.
+type daemonConfig struct {
+	Name         string // shown to people; the host's by default
+	DSN          string
+	WorkerSocket string
+	APISocket    string
+	SocketMode   os.FileMode
+	Core         actor.Config
+	Workers      workerproto.Limits
+	Lease        time.Duration // how long the dispatcher counts as alive after a beat
+	Beat         time.Duration // between two beats
+	Grace        time.Duration // from the request to stop until running jobs are taken back
+	AsyncClaims  bool
+	Listen       bool          // use NOTIFY
+	Journal      actor.Journal // nil records nothing
+}
+
+// daemon is a running dispatcher: loop, sessions and statements wired together.
+type daemon struct {
+	cfg        daemonConfig
+	log        *zap.Logger
+	store      *claim.Store
+	loop       *actor.Actor
+	workers    *workers
+	callers    *callers
+	statements *statements
+	sockets    []net.Listener
+	metrics    *metrics
+	hearing    *hearing
+
+	endStatements context.CancelFunc
+	endWorkers    context.CancelFunc
+	endBackground context.CancelFunc
+	background    sync.WaitGroup // beats, listener, API
+	serving       sync.WaitGroup // worker sessions
+	failed        chan error     // capacity 1: why the daemon cannot go on
+	ended         chan struct{}  // closed by stop
+}
+
+// startDaemon brings everything up. On an error nothing is left running.
+func startDaemon(ctx context.Context, cfg daemonConfig, log *zap.Logger) (_ *daemon, err error) {
+	d := &daemon{cfg: cfg, log: log, failed: make(chan error, 1), metrics: newMetrics(), hearing: newHearing(), ended: make(chan struct{})}
+	defer func() {
+		if err != nil {
+			d.abort()
+		}
+	}()
+	d.store, err = claim.Open(ctx, claim.Config{
+		DSN: cfg.DSN, Name: cfg.Name, Lease: cfg.Lease, AsyncClaims: cfg.AsyncClaims,
+		Observer: &storeObserver{log: log, metrics: d.metrics, hearing: d.hearing},
+	})
+	if err != nil {
+		return nil, err
+	}
+	if _, err = d.store.Join(ctx); err != nil {
+		return nil, fmt.Errorf("joining the dispatchers: %w", err)
+	}
+	worker, err := d.listen(cfg.WorkerSocket)
+	if err != nil {
+		return nil, err
+	}
+	api, err := d.listen(cfg.APISocket)
+	if err != nil {
+		return nil, err
+	}
+	d.wire()
+	d.serveWorkers(worker)
+	d.serveBackground(api)
+	log.Info("ready", zap.Int32("dispatcher", d.store.Dispatcher()), zap.String("name", cfg.Name),
+		zap.String("workers", cfg.WorkerSocket), zap.String("api", cfg.APISocket))
+	return d, nil
+}
+
+func (d *daemon) listen(path string) (net.Listener, error) {
+	l, err := workerproto.Listen(path, d.cfg.SocketMode)
+	if err != nil {
+		return nil, err
+	}
+	d.sockets = append(d.sockets, l)
+	return l, nil
+}
+
+// wire connects the loop with what performs its effects.
+func (d *daemon) wire() {
+	d.workers = newWorkers(d.log)
+	d.callers = newCallers()
+	d.statements = newStatements(d.store, d.cfg.Core.Limits)
+	ctx, cancel := context.WithCancel(context.Background())
+	d.endStatements = cancel
+	// The loop's first step performs effects, so everything it reaches must be
+	// there; what posts to the loop must know it. Hence the gate.
+	gate := make(chan struct{})
+	d.loop = actor.Start(actor.New(d.cfg.Core), performer{d, gate}, d.cfg.Journal)
+	d.workers.loop, d.callers.loop, d.statements.loop = d.loop, d.loop, d.loop
+	d.statements.start(ctx)
+	d.metrics.registry.MustRegister(newLoopMetrics(d.loop))
+	close(gate)
+}
+
+// performer routes effects. The gate is open once the daemon is wired.
+type performer struct {
+	d    *daemon
+	gate <-chan struct{}
+}
+
+// Perform implements actor.Performer.
+func (p performer) Perform(fx []actor.Effect) {
+	<-p.gate
+	d := p.d
+	for i := range fx {
+		switch e := &fx[i]; e.Kind {
+		case actor.Fetch, actor.Claim, actor.Resolve, actor.Finish, actor.Bell:
+			d.statements.perform(e)
+		case actor.Answer:
+			d.callers.answered(e)
+		case actor.Started:
+			d.callers.started(e)
+		default:
+			d.workers.perform(e, workerproto.GoAway{Reason: "the dispatcher is about to stop", Grace: d.cfg.Grace})
+		}
+	}
+}
+
+func (d *daemon) serveWorkers(l net.Listener) {
+	ctx, cancel := context.WithCancel(context.Background())
+	d.endWorkers = cancel
+	d.serving.Go(func() {
+		if err := workerproto.Serve(ctx, l, d.cfg.Workers, d.workers, d.metrics.workers); err != nil {
+			d.fail(fmt.Errorf("worker socket: %w", err))
+		}
+	})
+}
+
+func (d *daemon) serveBackground(api net.Listener) {
+	ctx, cancel := context.WithCancel(context.Background())
+	d.endBackground = cancel
+	d.background.Go(func() { d.beat(ctx) })
+	d.background.Go(func() { d.serveAPI(ctx, api) })
+	if d.cfg.Listen {
+		d.background.Go(func() { d.hear(ctx) })
+	} else {
+		d.loop.Order(actor.Listening{On: false})
+	}
+}
+
+// fail ends the daemon with an error; the first one counts.
+func (d *daemon) fail(err error) {
+	select {
+	case d.failed <- err:
+	default:
+	}
+}
+
+// run waits until ctx asks to stop, or the daemon cannot go on, and stops it.
+func (d *daemon) run(ctx context.Context) error {
+	var why error
+	select {
+	case <-ctx.Done():
+	case why = <-d.failed:
+		d.log.Error("the dispatcher cannot go on", zap.Error(why))
+	}
+	return errors.Join(why, d.stop())
+}
+
+// stop drains: no new job starts, running ones have the grace to end, what is
+// left is taken back, and the dispatcher leaves.
+func (d *daemon) stop() error {
+	close(d.ended)
+	d.log.Info("stopping", zap.Duration("grace", d.cfg.Grace))
+	d.loop.Order(actor.Drained{})
+	d.awaitIdle(d.cfg.Grace)
+	d.loop.Order(actor.Interrupted{})
+	d.awaitIdle(settleTime)
+	d.endBackground()
+	d.endWorkers()
+	d.serving.Wait()
+	d.awaitIdle(settleTime)
+	d.loop.Stop()
+	d.statements.stop()
+	d.endStatements()
+	d.background.Wait()
+	ctx, cancel := context.WithTimeout(context.Background(), settleTime)
+	defer cancel()
+	left, err := d.store.Leave(ctx)
+	if err != nil {
+		err = fmt.Errorf("leaving the dispatchers: %w; whoever notices releases what was running", err)
+	}
+	d.store.Close()
+	d.log.Info("stopped", zap.Int("released", left))
+	return err
+}
+
+// settleTime is how long the last statements may take.
+const settleTime = 5 * time.Second
+
+// awaitIdle waits until no job is in hand, at most d.
+func (d *daemon) awaitIdle(limit time.Duration) {
+	deadline := time.NewTimer(limit)
+	defer deadline.Stop()
+	look := time.NewTicker(10 * time.Millisecond)
+	defer look.Stop()
+	for {
+		idle := true
+		d.loop.Ask(func(c *actor.Core) { idle = c.Idle() })
+		if idle {
+			return
+		}
+		select {
+		case <-look.C:
+		case <-deadline.C:
+			return
+		}
+	}
+}
+
+// abort undoes a start that failed half-way.
+func (d *daemon) abort() {
+	for _, l := range d.sockets {
+		_ = l.Close() // it never accepted anybody
+	}
+	if d.store != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), settleTime)
+		defer cancel()
+		_, _ = d.store.Leave(ctx) // the error that brought us here is the one to tell
+		d.store.Close()
+	}
+}

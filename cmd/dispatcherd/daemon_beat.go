@@ -1,0 +1,58 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/dispatcherd/dispatcherd/actor"
+	"github.com/dispatcherd/dispatcherd/claim"
+)
+
+var errLeaseLost = errors.New("the lease is gone: this dispatcher was silent for too long, and others have taken over its jobs; start it again")
+
+// beat tells the other dispatchers that this one is alive, and what it can do,
+// again and again: the next beat comes a fixed time after the last has ended,
+// so that slow ones never overlap.
+func (d *daemon) beat(ctx context.Context) {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+		}
+		capacity := map[string]int{}
+		d.loop.Ask(func(c *actor.Core) {
+			for _, t := range c.Types() {
+				capacity[t.Name] = t.Capacity
+			}
+		})
+		res, err := d.store.Beat(ctx, capacity)
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err != nil:
+			d.log.Warn("beat failed", zap.Error(err))
+		case res.LeaseLost:
+			d.fail(errLeaseLost)
+			return
+		default:
+			d.beaten(res)
+		}
+		timer.Reset(d.cfg.Beat)
+	}
+}
+
+func (d *daemon) beaten(res claim.BeatResult) {
+	if res.Released > 0 {
+		d.log.Warn("released the jobs of dispatchers that fell silent", zap.Int("jobs", res.Released))
+		d.loop.Notify()
+	}
+	if len(res.Cancels) > 0 {
+		d.loop.Order(actor.CancelRequested{Jobs: res.Cancels})
+	}
+}

@@ -1,0 +1,84 @@
+package main
+
+import (
+	"context"
+	"sync/atomic"
+
+	"go.uber.org/zap"
+
+	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/actor"
+	"github.com/dispatcherd/dispatcherd/claim"
+)
+
+// hear passes notifications on to the loop.
+func (d *daemon) hear(ctx context.Context) {
+	l := d.store.Listen()
+	defer l.Close()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-l.Jobs():
+			d.loop.Notify()
+		case id := <-l.Cancels():
+			d.loop.Order(actor.CancelRequested{Jobs: []dispatcherd.JobID{id}})
+		case up := <-d.hearing.changed:
+			d.loop.Order(actor.Listening{On: up})
+		}
+	}
+}
+
+// hearing carries the listener's state from its goroutine to hear.
+type hearing struct {
+	up      atomic.Bool
+	changed chan bool // capacity 1: the latest state
+}
+
+func newHearing() *hearing { return &hearing{changed: make(chan bool, 1)} }
+
+func (h *hearing) set(up bool) {
+	h.up.Store(up)
+	select {
+	case <-h.changed: // an older state nobody has read
+	default:
+	}
+	select {
+	case h.changed <- up:
+	default:
+	}
+}
+
+// storeObserver logs and counts what happens between the daemon and Postgres.
+type storeObserver struct {
+	log     *zap.Logger
+	metrics *metrics
+	hearing *hearing
+	down    atomic.Bool
+}
+
+// Statement implements claim.Observer. Trouble is logged when it begins and
+// when it ends, not at every repetition.
+func (o *storeObserver) Statement(r claim.Report) {
+	o.metrics.statement(r)
+	if r.Err == nil {
+		if o.down.CompareAndSwap(true, false) {
+			o.log.Info("Postgres answers again", zap.String("operation", string(r.Operation)))
+		}
+		return
+	}
+	if o.down.CompareAndSwap(false, true) {
+		o.log.Warn("Postgres does not answer", zap.String("operation", string(r.Operation)),
+			zap.Stringer("verdict", r.Verdict), zap.Duration("took", r.Took), zap.Error(r.Err))
+	}
+}
+
+// Listening implements claim.Observer.
+func (o *storeObserver) Listening(up bool, why error) {
+	if up {
+		o.log.Info("notifications arrive")
+	} else {
+		o.log.Warn("no notifications, only polling finds new jobs", zap.Error(why))
+	}
+	o.hearing.set(up)
+}

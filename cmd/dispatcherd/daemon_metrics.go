@@ -1,0 +1,190 @@
+package main
+
+import (
+	"strings"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+
+	"github.com/dispatcherd/dispatcherd/actor"
+	"github.com/dispatcherd/dispatcherd/claim"
+	"github.com/dispatcherd/dispatcherd/workerproto"
+)
+
+// metrics is everything /metrics shows.
+type metrics struct {
+	registry   *prometheus.Registry
+	statements *prometheus.HistogramVec
+	rows       *prometheus.CounterVec
+	workers    *workerMetrics
+}
+
+func newMetrics() *metrics {
+	m := &metrics{
+		registry: prometheus.NewRegistry(),
+		statements: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "dispatcherd_statement_duration_seconds", Help: "Statements sent to Postgres, by operation and verdict.",
+			Buckets: prometheus.ExponentialBuckets(0.0002, 2, 16),
+		}, []string{"operation", "verdict"}),
+		rows: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "dispatcherd_statement_rows_total", Help: "Jobs that statements fetched, won, ended or released.",
+		}, []string{"operation"}),
+		workers: newWorkerMetrics(),
+	}
+	m.registry.MustRegister(m.statements, m.rows, m.workers.connections, m.workers.frames, m.workers.bytes,
+		m.workers.complaints, m.workers.acceptFailures, collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return m
+}
+
+func (m *metrics) statement(r claim.Report) {
+	m.statements.WithLabelValues(string(r.Operation), r.Verdict.String()).Observe(r.Took.Seconds())
+	m.rows.WithLabelValues(string(r.Operation)).Add(float64(r.Rows))
+}
+
+// workerMetrics counts what happens on the worker socket.
+type workerMetrics struct {
+	connections    prometheus.Gauge
+	frames, bytes  *prometheus.CounterVec
+	complaints     *prometheus.CounterVec
+	acceptFailures prometheus.Counter
+}
+
+func newWorkerMetrics() *workerMetrics {
+	byDirection := func(name, help string) *prometheus.CounterVec {
+		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, []string{"direction"})
+	}
+	return &workerMetrics{
+		connections: prometheus.NewGauge(prometheus.GaugeOpts{Name: "dispatcherd_worker_connections", Help: "Open connections on the worker socket."}),
+		frames:      byDirection("dispatcherd_worker_frames_total", "Frames received from and sent to workers."),
+		bytes:       byDirection("dispatcherd_worker_bytes_total", "Bytes received from and sent to workers."),
+		complaints: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "dispatcherd_worker_errors_total", Help: "Error frames sent to workers, by code.",
+		}, []string{"code"}),
+		acceptFailures: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "dispatcherd_worker_accept_failures_total", Help: "Connections that could not be accepted.",
+		}),
+	}
+}
+
+// Accepted implements workerproto.Observer.
+func (m *workerMetrics) Accepted(open int) { m.connections.Set(float64(open)) }
+
+// Ended implements workerproto.Observer.
+func (m *workerMetrics) Ended(open int, _ error) { m.connections.Set(float64(open)) }
+
+// Received implements workerproto.Observer.
+func (m *workerMetrics) Received(frames, bytes int) {
+	m.frames.WithLabelValues("in").Add(float64(frames))
+	m.bytes.WithLabelValues("in").Add(float64(bytes))
+}
+
+// Sent implements workerproto.Observer.
+func (m *workerMetrics) Sent(frames, bytes int) {
+	m.frames.WithLabelValues("out").Add(float64(frames))
+	m.bytes.WithLabelValues("out").Add(float64(bytes))
+}
+
+// Complained implements workerproto.Observer.
+func (m *workerMetrics) Complained(c workerproto.Code) { m.complaints.WithLabelValues(string(c)).Inc() }
+
+// AcceptFailed implements workerproto.Observer.
+func (m *workerMetrics) AcceptFailed(error) { m.acceptFailures.Inc() }
+
+// loopMetrics asks the loop at every scrape.
+type loopMetrics struct {
+	loop     *actor.Actor
+	busy     *prometheus.Desc
+	steps    *prometheus.Desc
+	events   *prometheus.Desc
+	gauges   *prometheus.Desc
+	capacity *prometheus.Desc
+	waiting  *prometheus.Desc
+	oldest   *prometheus.Desc
+}
+
+func newLoopMetrics(loop *actor.Actor) *loopMetrics {
+	desc := func(name, help string, labels ...string) *prometheus.Desc {
+		return prometheus.NewDesc("dispatcherd_"+name, help, labels, nil)
+	}
+	return &loopMetrics{
+		loop:     loop,
+		busy:     desc("loop_busy_seconds_total", "Time the deciding goroutine has spent in steps; its growth per second is its load."),
+		steps:    desc("loop_steps_total", "Events the deciding goroutine has taken."),
+		events:   desc("jobs_total", "What happened to jobs and requests.", "event"),
+		gauges:   desc("state", "What the dispatcher holds now.", "what"),
+		capacity: desc("slots", "Slots that support a type.", "type", "state"),
+		waiting:  desc("jobs_waiting", "Jobs known to wait: candidates read ahead, and requests.", "type", "mode"),
+		oldest:   desc("oldest_waiting_job_age_seconds", "Age of the oldest waiting job known.", "type"),
+	}
+}
+
+// Describe implements prometheus.Collector.
+func (m *loopMetrics) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{m.busy, m.steps, m.events, m.gauges, m.capacity, m.waiting, m.oldest} {
+		ch <- d
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (m *loopMetrics) Collect(ch chan<- prometheus.Metric) {
+	var (
+		stats  actor.Stats
+		gauges actor.Gauges
+		types  []actor.TypeInfo
+	)
+	if !m.loop.Ask(func(c *actor.Core) { stats, gauges, types = c.Stats(), c.Gauges(), c.Types() }) {
+		return
+	}
+	busy, steps := m.loop.Load()
+	counter := func(d *prometheus.Desc, v float64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, v, labels...)
+	}
+	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
+	}
+	counter(m.busy, busy.Seconds())
+	counter(m.steps, float64(steps))
+	for _, s := range statEvents(stats) {
+		counter(m.events, float64(s.n), s.name)
+	}
+	for _, g := range gaugeValues(gauges) {
+		gauge(m.gauges, float64(g.n), g.name)
+	}
+	for _, t := range types {
+		name := strings.ToValidUTF8(t.Name, "?")
+		gauge(m.capacity, float64(t.Free), name, "free")
+		gauge(m.capacity, float64(t.Capacity-t.Free), name, "taken")
+		gauge(m.waiting, float64(t.Cached), name, "queued")
+		gauge(m.waiting, float64(t.Requests), name, "on_demand")
+		gauge(m.oldest, t.Oldest.Seconds(), name)
+	}
+}
+
+type namedCount struct {
+	name string
+	n    uint64
+}
+
+func statEvents(s actor.Stats) []namedCount {
+	return []namedCount{
+		{"placed", s.Placed}, {"won", s.Won}, {"lost", s.Lost}, {"unknown", s.Unknown},
+		{"done", s.Done}, {"retried", s.Retried}, {"failed", s.Failed}, {"cancelled", s.Cancelled},
+		{"freed", s.Freed}, {"crashed", s.Crashed}, {"quarantined", s.Quarantine}, {"stale", s.Stale},
+		{"answered", s.Answered}, {"late", s.Late}, {"unsupported", s.Unsupported}, {"busy", s.Busy},
+		{"stale_list", s.StaleLists}, {"waited_for_fetch", s.Misses},
+	}
+}
+
+func gaugeValues(g actor.Gauges) []namedCount {
+	outage := 0
+	if g.Outage {
+		outage = 1
+	}
+	count := func(name string, n int) namedCount { return namedCount{name, uint64(max(n, 0))} }
+	return []namedCount{
+		count("slots", g.Slots), count("slots_free", g.Free), count("sessions", g.Sessions), count("requests_waiting", g.Requests),
+		count("candidates", g.Cached), count("in_hand", g.InHand), count("unrecorded", g.Unrecorded),
+		count("claims_under_way", g.ClaimsUnderWay), count("outage", outage),
+	}
+}

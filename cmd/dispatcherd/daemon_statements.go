@@ -1,0 +1,91 @@
+package main
+
+import (
+	"context"
+	"sync"
+
+	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/actor"
+	"github.com/dispatcherd/dispatcherd/claim"
+)
+
+// statements carries out the effects that go to Postgres: one goroutine for
+// each kind, so that none waits behind another, and results come back as
+// events. The core bounds how many are under way, so handing one over never
+// waits.
+type statements struct {
+	store *claim.Store
+	loop  *actor.Actor
+
+	fetches  chan *dispatcherd.FetchRequest
+	claims   chan actor.Effect // Claim and Resolve
+	finishes chan *dispatcherd.FinishRequest
+	bells    chan bool
+	running  sync.WaitGroup
+}
+
+func newStatements(store *claim.Store, limits actor.Limits) *statements {
+	return &statements{
+		store:    store,
+		fetches:  make(chan *dispatcherd.FetchRequest, 1),
+		claims:   make(chan actor.Effect, limits.Claims),
+		finishes: make(chan *dispatcherd.FinishRequest, limits.Finishes),
+		bells:    make(chan bool, 1),
+	}
+}
+
+// start runs until the channels are closed by stop. ctx ends statements under
+// way; it must outlive the loop.
+func (s *statements) start(ctx context.Context) {
+	s.running.Go(func() {
+		for r := range s.fetches {
+			s.loop.Result(actor.Fetched{Request: r, Result: s.store.Fetch(ctx, *r)})
+		}
+	})
+	s.running.Go(func() {
+		for e := range s.claims {
+			take := s.store.Claim
+			if e.Kind == actor.Resolve {
+				take = s.store.Resolve
+			}
+			s.loop.Result(actor.Claimed{Request: e.Claim, Result: take(ctx, *e.Claim)})
+		}
+	})
+	s.running.Go(func() {
+		for r := range s.finishes {
+			s.loop.Result(actor.Finished{Request: r, Result: s.store.Finish(ctx, *r)})
+		}
+	})
+	s.running.Go(func() {
+		for armed := range s.bells {
+			v := dispatcherd.OK
+			if s.store.SetBell(ctx, armed) != nil {
+				v = dispatcherd.Refused // it is set again; twice is as good as once
+			}
+			s.loop.Result(actor.BellSet{Armed: armed, Verdict: v})
+		}
+	})
+}
+
+// perform hands a statement over.
+func (s *statements) perform(e *actor.Effect) {
+	switch e.Kind {
+	case actor.Fetch:
+		s.fetches <- e.Fetch
+	case actor.Claim, actor.Resolve:
+		s.claims <- *e
+	case actor.Finish:
+		s.finishes <- e.Finish
+	case actor.Bell:
+		s.bells <- e.Armed
+	}
+}
+
+// stop waits for the statements under way. The loop has ended.
+func (s *statements) stop() {
+	close(s.fetches)
+	close(s.claims)
+	close(s.finishes)
+	close(s.bells)
+	s.running.Wait()
+}

@@ -1,0 +1,94 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+	"go.uber.org/zap"
+
+	"github.com/dispatcherd/dispatcherd/internal/devpg"
+	"github.com/dispatcherd/dispatcherd/migrations"
+)
+
+func (a *app) devCommand() *cobra.Command {
+	var f serveFlags
+	var dir string
+	var ephemeral bool
+	cmd := &cobra.Command{
+		Use: "dev", Short: "Run the dispatcher with a private Postgres of its own", Args: noArguments,
+		Long: `Runs the dispatcher with a Postgres that belongs to it alone: no Docker, no port, no
+password, root allowed. Needs the programs of Postgres 14 or newer on this machine. The data is kept
+between runs unless --ephemeral is given, and the server ends with the dispatcher, also by kill -9.`,
+		Example: `  dispatcherd dev
+  dispatcherd dev --ephemeral --worker-socket /tmp/demo/worker.sock --api-socket /tmp/demo/api.sock`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if ephemeral {
+				dir = ""
+			} else if dir == "" {
+				var err error
+				if dir, err = a.stateDir(); err != nil {
+					return err
+				}
+			}
+			return a.dev(cmd.Context(), &f, devpg.Options{Dir: dir, Ephemeral: ephemeral})
+		},
+	}
+	f.register(a, cmd.Flags())
+	cmd.Flags().StringVar(&dir, "data-dir", "", "where the data is kept (default: the state directory of the user)")
+	cmd.Flags().BoolVar(&ephemeral, "ephemeral", false, "throw the data away at the end")
+	cmd.MarkFlagsMutuallyExclusive("data-dir", "ephemeral")
+	return cmd
+}
+
+// stateDir is where programs keep data that should survive them.
+func (a *app) stateDir() (string, error) {
+	if dir, ok := a.env("XDG_STATE_HOME"); ok && dir != "" {
+		return filepath.Join(dir, "dispatcherd", "postgres"), nil
+	}
+	if os.Geteuid() == 0 {
+		return "/var/lib/dispatcherd/postgres", nil
+	}
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return "", fmt.Errorf("no place for the data: %w; give --data-dir", err)
+	}
+	return filepath.Join(home, ".local", "state", "dispatcherd", "postgres"), nil
+}
+
+// dev runs server and daemon until the context ends or one of them does.
+func (a *app) dev(ctx context.Context, f *serveFlags, o devpg.Options) (err error) {
+	cfg, err := f.config()
+	if err != nil {
+		return err
+	}
+	log, err := f.logger(a)
+	if err != nil {
+		return err
+	}
+	pg, err := devpg.Start(ctx, o)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, pg.Stop()) }()
+	cfg.DSN = pg.URL("postgres")
+	if _, err := migrations.Up(ctx, cfg.DSN); err != nil {
+		return err
+	}
+	log.Info("private Postgres", zap.String("database_url", cfg.DSN), zap.String("psql", "psql '"+cfg.DSN+"'"))
+	d, err := startDaemon(ctx, cfg, log)
+	if err != nil {
+		return err
+	}
+	go func() {
+		select {
+		case <-pg.Done():
+			d.fail(errors.New("the private Postgres has ended"))
+		case <-d.ended:
+		}
+	}()
+	return d.run(ctx)
+}

@@ -1,0 +1,66 @@
+package main
+
+import (
+	"crypto/rand"
+	"encoding/binary"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/dispatcherd/dispatcherd/migrations"
+)
+
+// Defaults of daemonConfig.
+const (
+	defaultLease = 10 * time.Second
+	defaultBeat  = time.Second
+	defaultGrace = 30 * time.Second
+)
+
+func (a *app) serveCommand() *cobra.Command {
+	var f serveFlags
+	var migrate bool
+	cmd := &cobra.Command{
+		Use: "serve", Short: "Run the dispatcher on your Postgres", Args: noArguments,
+		Long: `Runs the dispatcher until it is told to stop (SIGINT or SIGTERM): it then takes no new
+work, lets running jobs end within --grace, and gives back the rest. A second signal ends it at once;
+nothing is lost by that either, others take its jobs over when its lease is over.`,
+		Example: `  dispatcherd serve --database-url postgres://dispatcherd@db/app --migrate
+  DATABASE_URL=postgres://… dispatcherd serve --worker-socket /run/dispatcherd/worker.sock
+  dispatcherd serve --weight-ageing 32          # a priority unit is worth 32 s of waiting instead of 64`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cfg, err := f.config()
+			if err != nil {
+				return err
+			}
+			if cfg.DSN, err = a.databaseURL(); err != nil {
+				return err
+			}
+			log, err := f.logger(a)
+			if err != nil {
+				return err
+			}
+			if migrate {
+				if _, err := migrations.Up(cmd.Context(), cfg.DSN); err != nil {
+					return err
+				}
+			}
+			d, err := startDaemon(cmd.Context(), cfg, log)
+			if err != nil {
+				return err
+			}
+			return d.run(cmd.Context())
+		},
+	}
+	f.register(a, cmd.Flags())
+	cmd.Flags().BoolVar(&migrate, "migrate", false, "bring the schema up to date first")
+	return cmd
+}
+
+// newSeed is fresh randomness for tokens and jitter.
+func newSeed() (seed [2]uint64) {
+	var b [16]byte
+	_, _ = rand.Read(b[:]) // never fails, as documented
+	seed[0], seed[1] = binary.LittleEndian.Uint64(b[:8]), binary.LittleEndian.Uint64(b[8:])
+	return seed
+}

@@ -1,0 +1,181 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+
+	"github.com/spf13/pflag"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+
+	"github.com/dispatcherd/dispatcherd/actor"
+	"github.com/dispatcherd/dispatcherd/scoring"
+	"github.com/dispatcherd/dispatcherd/workerproto"
+)
+
+// serveFlags are the settings of serve and dev.
+type serveFlags struct {
+	cfg    daemonConfig
+	mode   fileMode
+	noCap  bool
+	level  zapcore.Level
+	format string
+}
+
+// fileMode is a permission such as 0660.
+type fileMode os.FileMode
+
+// Set parses octal digits.
+func (m *fileMode) Set(s string) error {
+	n, err := strconv.ParseUint(s, 8, 32)
+	if err != nil || n > 0o777 {
+		return fmt.Errorf("give octal permissions such as 0660")
+	}
+	*m = fileMode(n)
+	return nil
+}
+
+// String returns octal digits.
+func (m *fileMode) String() string { return fmt.Sprintf("%04o", uint32(*m)) }
+
+// Type names the kind of value in help texts.
+func (m *fileMode) Type() string { return "mode" }
+
+// defaultSocket is where daemon and workers meet unless told otherwise: in the
+// private directory that the system gives a user's programs, else in /run.
+func (a *app) defaultSocket(name string) string {
+	if dir, ok := a.env("XDG_RUNTIME_DIR"); ok && dir != "" && os.Geteuid() != 0 {
+		return filepath.Join(dir, "dispatcherd", name)
+	}
+	return filepath.Join("/run/dispatcherd", name)
+}
+
+// register adds the flags with the defaults that actor, workerproto and claim
+// define.
+func (f *serveFlags) register(a *app, flags *pflag.FlagSet) {
+	host, err := os.Hostname()
+	if err != nil || host == "" {
+		host = "dispatcherd"
+	}
+	f.cfg.Core, f.cfg.Workers = actor.DefaultConfig(), workerproto.Limits{}.WithDefaults()
+	f.mode = 0o660
+	flags.StringVar(&f.cfg.Name, "name", host, "name of this dispatcher, shown to people")
+	flags.StringVar(&f.cfg.WorkerSocket, "worker-socket", a.defaultSocket("worker.sock"), "Unix socket for workers")
+	flags.StringVar(&f.cfg.APISocket, "api-socket", a.defaultSocket("api.sock"), "Unix socket for operators and metrics")
+	flags.Var(&f.mode, "socket-mode", "permissions of the sockets")
+	flags.StringVar(&f.format, "log-format", "auto", "json, console, or auto: console on a terminal")
+	f.level = zapcore.InfoLevel
+	flags.Var(&levelFlag{&f.level}, "log-level", "debug, info, warn or error")
+	f.registerWeights(flags)
+	f.registerLimits(flags)
+	f.registerTimes(flags)
+}
+
+func (f *serveFlags) registerWeights(flags *pflag.FlagSet) {
+	w := &f.cfg.Core.Weights
+	flags.Int64Var(&w.Priority, "weight-priority", w.Priority, "points of one unit of priority")
+	flags.Int64Var(&w.Ageing, "weight-ageing", w.Ageing, "points of one second of waiting")
+	flags.Int64Var(&w.Rarity, "weight-rarity", w.Rarity, "points shared by the slots that support the type")
+	flags.Int64Var(&w.OnDemand, "weight-on-demand", w.OnDemand, "points of an on-demand request")
+	flags.Int64Var(&w.OnDemandAgeing, "weight-on-demand-ageing", w.OnDemandAgeing, "further points of one second of waiting of a request")
+	flags.DurationVar(&w.OnDemandCap, "on-demand-cap", w.OnDemandCap, "age at which a request ages like any job again")
+	flags.BoolVar(&f.noCap, "no-on-demand-cap", false, "the article's rule without the cap: enough requests starve the queue")
+}
+
+func (f *serveFlags) registerLimits(flags *pflag.FlagSet) {
+	l := &f.cfg.Core.Limits
+	flags.IntVar(&l.Slots, "max-slots", l.Slots, "slots of all workers together")
+	flags.IntVar(&l.Types, "max-types", l.Types, "types known at a time")
+	flags.IntVar(&l.Requests, "max-requests", l.Requests, "on-demand requests waiting at a time")
+	flags.IntVar(&l.ClaimBatch, "claim-batch", l.ClaimBatch, "jobs of one claim")
+	flags.IntVar(&l.FinishBatch, "finish-batch", l.FinishBatch, "ended attempts recorded by one statement")
+	flags.IntVar(&l.Unfinished, "max-unrecorded", l.Unfinished, "ended attempts not yet in Postgres; at the bound no queued job starts")
+	flags.IntVar(&l.LaneLength, "lane-length", l.LaneLength, "candidates read ahead for each type and priority")
+	flags.IntVar(&l.LanesPerFetch, "lanes-per-fetch", l.LanesPerFetch, "types times priorities read by one statement")
+	flags.IntVar(&l.LostPerList, "lost-per-list", l.LostPerList, "lost claims after which a fetched list is thrown away")
+	flags.IntVar(&l.Crashes, "max-crashes", l.Crashes, "workers that may die under a job before it is quarantined")
+	p := &f.cfg.Workers
+	flags.IntVar(&p.MaxFrame, "max-frame", p.MaxFrame, "bytes of a frame of the worker protocol")
+	flags.IntVar(&p.MaxConnections, "max-connections", p.MaxConnections, "connections on the worker socket")
+	flags.IntVar(&p.MaxSlots, "max-slots-per-worker", p.MaxSlots, "slots of one worker")
+	flags.IntVar(&p.MaxTypesPerSlot, "max-types-per-slot", p.MaxTypesPerSlot, "types of one slot")
+	flags.IntVar(&p.Outbox, "outbox", p.Outbox, "frames that may wait for a worker, beside two for each slot")
+}
+
+func (f *serveFlags) registerTimes(flags *pflag.FlagSet) {
+	c, p := &f.cfg.Core, &f.cfg.Workers
+	flags.DurationVar(&c.Poll, "poll", c.Poll, "between two full looks at the table")
+	flags.DurationVar(&c.PollDeaf, "poll-deaf", c.PollDeaf, "between two looks while NOTIFY does not work")
+	flags.DurationVar(&c.Patience, "patience", c.Patience, "how long a decision waits for a better candidate being fetched")
+	flags.DurationVar(&c.Retry.Base, "retry-base", c.Retry.Base, "wait before the first retry; doubled for each further one")
+	flags.DurationVar(&c.Retry.Max, "retry-max", c.Retry.Max, "longest wait before a retry")
+	flags.DurationVar(&f.cfg.Lease, "lease", defaultLease, "silence after which other dispatchers take the jobs over")
+	flags.DurationVar(&f.cfg.Beat, "beat", defaultBeat, "between two signs of life in Postgres")
+	flags.DurationVar(&f.cfg.Grace, "grace", defaultGrace, "how long running jobs may go on when the dispatcher stops")
+	flags.BoolVar(&f.cfg.Listen, "listen", true, "be woken by NOTIFY; without it only polling finds jobs")
+	flags.BoolVar(&f.cfg.AsyncClaims, "async-claims", false, "do not wait for the disk when claiming; a crash of Postgres may then run a job twice at once")
+	flags.DurationVar(&p.HelloTimeout, "hello-timeout", p.HelloTimeout, "from a worker's connect to its hello")
+	flags.DurationVar(&p.WriteTimeout, "write-timeout", p.WriteTimeout, "for one write to a worker")
+	flags.DurationVar(&p.HeartbeatInterval, "heartbeat", p.HeartbeatInterval, "silence of a worker after which it is pinged")
+	flags.DurationVar(&p.HeartbeatTimeout, "heartbeat-timeout", p.HeartbeatTimeout, "silence of a worker after which it counts as dead")
+}
+
+// config checks the settings together and completes them.
+func (f *serveFlags) config() (daemonConfig, error) {
+	cfg := f.cfg
+	cfg.SocketMode = os.FileMode(f.mode)
+	cfg.Workers.Dispatcher = cfg.Name
+	cfg.Core.Seed = newSeed()
+	if f.noCap {
+		cfg.Core.Weights.OnDemandCap = scoring.NoCap
+	}
+	if err := cfg.Core.Validate(); err != nil {
+		return cfg, failure(exitUsage, "%w", err)
+	}
+	switch {
+	case cfg.Lease < 2*cfg.Beat:
+		return cfg, failure(exitUsage, "--lease is %v, must be at least twice --beat (%v)", cfg.Lease, cfg.Beat)
+	case cfg.Grace < 0:
+		return cfg, failure(exitUsage, "--grace is %v, must not be negative", cfg.Grace)
+	case cfg.Workers.HeartbeatTimeout < 2*cfg.Workers.HeartbeatInterval:
+		return cfg, failure(exitUsage, "--heartbeat-timeout is %v, must be at least twice --heartbeat (%v)",
+			cfg.Workers.HeartbeatTimeout, cfg.Workers.HeartbeatInterval)
+	}
+	return cfg, nil
+}
+
+// levelFlag is a log level as a flag value.
+type levelFlag struct{ *zapcore.Level }
+
+// Type names the kind of value in help texts.
+func (levelFlag) Type() string { return "level" }
+
+// logger makes the daemon's log on the error output.
+func (f *serveFlags) logger(a *app) (*zap.Logger, error) {
+	format := f.format
+	if format == "auto" {
+		format = "json"
+		if a.isTerminal(a.err) {
+			format = "console"
+		}
+	}
+	var enc zapcore.Encoder
+	switch format {
+	case "json":
+		cfg := zap.NewProductionEncoderConfig()
+		cfg.EncodeTime = zapcore.RFC3339NanoTimeEncoder
+		enc = zapcore.NewJSONEncoder(cfg)
+	case "console":
+		cfg := zap.NewDevelopmentEncoderConfig()
+		cfg.EncodeTime = zapcore.TimeEncoderOfLayout("15:04:05.000")
+		if no, _ := a.env("NO_COLOR"); no == "" && a.isTerminal(a.err) {
+			cfg.EncodeLevel = zapcore.CapitalColorLevelEncoder
+		}
+		enc = zapcore.NewConsoleEncoder(cfg)
+	default:
+		return nil, failure(exitUsage, "--log-format is %q, give json, console or auto", f.format)
+	}
+	return zap.New(zapcore.NewCore(enc, zapcore.Lock(zapcore.AddSync(a.err)), f.level)), nil
+}

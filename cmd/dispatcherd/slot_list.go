@@ -1,0 +1,84 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+)
+
+func (a *app) slotCommand() *cobra.Command {
+	cmd := a.group("slot", "Look at the slots of a running dispatcher", a.slotListCommand())
+	cmd.Example = "  dispatcherd slot list"
+	return cmd
+}
+
+func (a *app) slotListCommand() *cobra.Command {
+	var socket string
+	cmd := &cobra.Command{
+		Use: "list", Short: "List every slot with what it is doing", Args: noArguments,
+		Example: "  dispatcherd slot list\n  dispatcherd slot list -o json",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			var answer struct {
+				Slots []slotView `json:"slots"`
+			}
+			if err := askDaemon(cmd.Context(), socket, "/v1/slots", &answer); err != nil {
+				return err
+			}
+			if a.format.json {
+				return a.printJSON("slots", answer.Slots)
+			}
+			rows := make([][]string, len(answer.Slots))
+			for i, s := range answer.Slots {
+				rows[i] = s.row()
+			}
+			return a.printTable([]string{"SLOT", "WORKER", "NUMBER", "STATE", "JOB", "TYPES"}, rows)
+		},
+	}
+	cmd.Flags().StringVar(&socket, "api-socket", a.defaultSocket("api.sock"), "the dispatcher's API socket")
+	return cmd
+}
+
+func (s slotView) row() []string {
+	state, job := s.State, ""
+	if s.Draining {
+		state += ", draining"
+	}
+	if s.Job != 0 {
+		job = fmt.Sprintf("%d (%s)", s.Job, s.JobType)
+	}
+	return []string{strconv.FormatInt(s.Slot, 10), s.Worker, strconv.Itoa(int(s.Number)), state, job, strings.Join(s.Types, ", ")}
+}
+
+// askDaemon fetches one answer from the API of the daemon behind socket.
+func askDaemon(ctx context.Context, socket, path string, into any) error {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	client := &http.Client{Transport: &http.Transport{
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, "unix", socket)
+		},
+		DisableKeepAlives: true,
+	}}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://dispatcherd"+path, http.NoBody)
+	if err != nil {
+		return err
+	}
+	res, err := client.Do(req)
+	if err != nil {
+		return failure(exitUnavailable, "no dispatcher answers on %s: %w; is it running, and is --api-socket right?", socket, err)
+	}
+	defer func() { _ = res.Body.Close() }() // it was read
+	if res.StatusCode != http.StatusOK {
+		text, _ := io.ReadAll(io.LimitReader(res.Body, 1<<10)) // the status says enough if this fails
+		return failure(exitUnavailable, "the dispatcher on %s answered %s: %s", socket, res.Status, strings.TrimSpace(string(text)))
+	}
+	return json.NewDecoder(res.Body).Decode(into)
+}

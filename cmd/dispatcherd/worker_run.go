@@ -1,0 +1,63 @@
+package main
+
+import (
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/dispatcherd/dispatcherd/worker"
+)
+
+func (a *app) workerCommand() *cobra.Command {
+	cmd := a.group("worker", "Be a worker", a.workerRunCommand())
+	cmd.Example = "  dispatcherd worker run --types pdf,excel --slots 4 -- ./convert --fast"
+	return cmd
+}
+
+func (a *app) workerRunCommand() *cobra.Command {
+	var (
+		types  []string
+		slots  int
+		socket string
+		name   string
+		grace  time.Duration
+	)
+	cmd := &cobra.Command{
+		Use: "run --types TYPE[,TYPE…] -- COMMAND [ARGUMENT…]", Short: "Make any program a worker",
+		Long: `Offers slots and runs COMMAND once for each job: the payload comes on its standard input,
+what it prints is the result, and its exit code decides: 0 is done, 65 (EX_DATAERR) failed for good, anything
+else failed and to be tried again. The end of what it writes to standard error is kept with a failure.
+The job's id, type and attempt are in DISPATCHERD_JOB_ID, DISPATCHERD_JOB_TYPE and DISPATCHERD_JOB_ATTEMPT.`,
+		Example: `  dispatcherd worker run --types pdf,excel --slots 4 -- ./convert --fast
+  dispatcherd worker run --types echo -- cat`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 || cmd.ArgsLenAtDash() != 0 {
+				return failure(exitUsage, "give the program to run behind --, as in: worker run --types pdf -- ./convert")
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(types) == 0 {
+				return failure(exitUsage, "--types is missing: name the types of jobs that %s can do", args[0])
+			}
+			if slots < 1 {
+				return failure(exitUsage, "--slots is %d, must be at least 1", slots)
+			}
+			w := worker.New(worker.Options{Socket: socket, Name: name, Grace: grace})
+			handler := worker.Command(args[0], args[1:]...)
+			for _, t := range types {
+				w.Handle(t, handler)
+			}
+			w.Slots(slots, types...)
+			return w.Run(cmd.Context())
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringSliceVar(&types, "types", nil, "types of jobs the program can do, separated by commas")
+	flags.IntVar(&slots, "slots", 1, "how many copies of the program may run at once")
+	flags.StringVar(&socket, "worker-socket", a.defaultSocket("worker.sock"), "the dispatcher's socket")
+	flags.StringVar(&name, "worker-name", "", "name shown to people (default: program and process id)")
+	flags.DurationVar(&grace, "worker-grace", 30*time.Second, "how long running programs may go on when the worker stops")
+	onlyOnCommandLine(flags, "types", "slots", "worker-name")
+	return cmd
+}
