@@ -50,7 +50,7 @@ func (a *app) report(cmd *cobra.Command, code int, err error) {
 func (a *app) say(format string, args ...any) { fmt.Fprintf(a.err, format+"\n", args...) }
 
 // isTerminal reports whether w is a terminal that moves its cursor: only there
-// may a line be drawn over.
+// may a line be drawn over. Nothing is ever coloured, so NO_COLOR has its way.
 func (a *app) isTerminal(w io.Writer) bool {
 	f, ok := w.(*os.File)
 	if !ok {
@@ -65,10 +65,4 @@ func (a *app) isTerminal(w io.Writer) bool {
 	}
 	term, _ := a.env("TERM")
 	return term != "dumb"
-}
-
-// colour reports whether w may be given colours (no-color.org).
-func (a *app) colour(w io.Writer) bool {
-	no, _ := a.env("NO_COLOR")
-	return no == "" && a.isTerminal(w)
 }

@@ -9,7 +9,9 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/dispatcherd/dispatcherd/claim"
 	"github.com/dispatcherd/dispatcherd/internal/devpg"
+	"github.com/dispatcherd/dispatcherd/migrations"
 )
 
 // The exit codes. They are part of the interface.
@@ -42,6 +44,8 @@ func failure(code int, format string, args ...any) error {
 func (a *app) exitCode(ctx context.Context, err error) int {
 	var coded *codedError
 	var inUse *devpg.InUseError
+	var version *migrations.VersionError
+	var status *claim.StatusError
 	switch {
 	case errors.As(err, &coded):
 		return coded.code
@@ -49,9 +53,11 @@ func (a *app) exitCode(ctx context.Context, err error) int {
 		return exitUsage // cobra's own: unknown command, flag or argument
 	case ctx.Err() != nil && errors.Is(err, context.Canceled):
 		return exitInterrupted
-	case errors.As(err, &inUse):
+	case errors.Is(err, claim.ErrNotFound):
+		return exitNotFound
+	case errors.As(err, &inUse), errors.As(err, &status):
 		return exitConflict
-	case errors.Is(err, devpg.ErrMissing), unreachable(err), noSchema(err):
+	case errors.Is(err, devpg.ErrMissing), errors.As(err, &version), unreachable(err), noSchema(err):
 		return exitUnavailable
 	}
 	return exitInternal

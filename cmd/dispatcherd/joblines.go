@@ -10,13 +10,23 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/claim"
 )
+
+const jobFields = "type, priority, payload, run_at, max_attempts, timeout_ms"
 
 // maxJobLine bounds one line of input, in bytes.
 const maxJobLine = 16 << 20
+
+// The table takes no run_at outside [earliestRun, latestRun).
+var (
+	earliestRun = time.Date(1970, 1, 1, 0, 0, 0, 0, time.UTC)
+	latestRun   = time.Date(2200, 1, 1, 0, 0, 0, 0, time.UTC)
+)
 
 // newJob is a job to be inserted, as one line of JSON describes it. What is nil
 // or empty gets the table's default.
@@ -25,7 +35,8 @@ type newJob struct {
 	Priority    *dispatcherd.Priority `json:"priority"`
 	Payload     json.RawMessage       `json:"payload"`
 	RunAt       *time.Time            `json:"run_at"`
-	MaxAttempts *int32                `json:"max_attempts"`
+	MaxAttempts *int16                `json:"max_attempts"`
+	TimeoutMS   *int32                `json:"timeout_ms"` // limit of one attempt in milliseconds
 }
 
 // parseJob reads one line and checks it as the table would, so that a mistake
@@ -65,7 +76,7 @@ func jsonReason(err error) error {
 	case errors.As(err, &when):
 		return errors.New("run_at must be a time in RFC 3339, such as 2026-01-31T08:00:00Z")
 	case unknown:
-		return fmt.Errorf("there is no field %s; the fields are type, priority, payload, run_at, max_attempts", field)
+		return fmt.Errorf("there is no field %s; the fields are "+jobFields, field)
 	}
 	return errors.New("a value has the wrong form; run_at must be a time in RFC 3339, such as 2026-01-31T08:00:00Z")
 }
@@ -77,14 +88,36 @@ func (j *newJob) check() error {
 		return errors.New("type is missing")
 	case len(j.Type) > dispatcherd.MaxTypeLength:
 		return fmt.Errorf("type has %d bytes; at most %d are allowed", len(j.Type), dispatcherd.MaxTypeLength)
-	case strings.ContainsRune(j.Type, 0):
-		return errors.New("type holds a zero character")
+	case strings.ContainsFunc(j.Type, unicode.IsControl):
+		return errors.New("type holds a control character")
 	case j.Priority != nil && !j.Priority.Valid():
 		return fmt.Errorf("priority %d is outside %d..%d", *j.Priority, dispatcherd.MinPriority, dispatcherd.MaxPriority)
 	case j.MaxAttempts != nil && *j.MaxAttempts < 1:
 		return fmt.Errorf("max_attempts %d is less than 1", *j.MaxAttempts)
+	case j.TimeoutMS != nil && *j.TimeoutMS < 1:
+		return fmt.Errorf("timeout_ms %d is less than 1", *j.TimeoutMS)
+	case j.RunAt != nil && (j.RunAt.Before(earliestRun) || !j.RunAt.Before(latestRun)):
+		return fmt.Errorf("run_at lies outside the years %d to %d", earliestRun.Year(), latestRun.Year()-1)
 	}
 	return checkPayload(j.Payload)
+}
+
+// row is the job as it is inserted.
+func (j *newJob) row() claim.New {
+	n := claim.New{Type: j.Type, Payload: j.Payload}
+	if j.Priority != nil {
+		n.Priority = *j.Priority
+	}
+	if j.RunAt != nil {
+		n.RunAt = *j.RunAt
+	}
+	if j.MaxAttempts != nil {
+		n.MaxAttempts = int(*j.MaxAttempts)
+	}
+	if j.TimeoutMS != nil {
+		n.Timeout = time.Duration(*j.TimeoutMS) * time.Millisecond
+	}
+	return n
 }
 
 // checkPayload finds the two things that are JSON but that Postgres cannot store.

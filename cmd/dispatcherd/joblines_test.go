@@ -36,29 +36,31 @@ func readAll(t *testing.T, r io.Reader) (types, complaints []string, end error) 
 
 func TestEveryBadLineIsNamedWithItsNumberAndReason(t *testing.T) {
 	for line, want := range map[string]string{
-		`{}`:                                  "line 1: type is missing",
-		`[]`:                                  "line 1: a job is a JSON object, not a JSON array",
-		`"pdf"`:                               "line 1: a job is a JSON object, not a JSON string",
-		`null`:                                "line 1: type is missing",
-		`{"type":"pdf"`:                       "line 1: it is not JSON (it ends too early)",
-		`{"type":"pdf"} {"type":"pdf"}`:       "line 1: something follows the JSON object: one line is one job",
-		`{"type":"pdf"},`:                     "line 1: something follows the JSON object: one line is one job",
-		`{type:"pdf"}`:                        "line 1: it is not JSON (byte 2)",
-		`{"type":7}`:                          "line 1: type cannot be the JSON number",
-		`{"type":"pdf","priority":11}`:        "line 1: priority 11 is outside 0..10",
-		`{"type":"pdf","priority":-1}`:        "line 1: priority -1 is outside 0..10",
-		`{"type":"pdf","priority":1.5}`:       "line 1: priority cannot be the JSON number 1.5",
-		`{"type":"pdf","priority":300}`:       "line 1: priority cannot be the JSON number 300",
-		`{"type":"pdf","max_attempts":0}`:     "line 1: max_attempts 0 is less than 1",
-		`{"type":"pdf","run_at":"tomorrow"}`:  "line 1: run_at must be a time in RFC 3339, such as 2026-01-31T08:00:00Z",
-		`{"type":"pdf","run_at":5}`:           "line 1: a value has the wrong form; run_at must be a time in RFC 3339, such as 2026-01-31T08:00:00Z",
-		`{"type":"pdf","prio":3}`:             `line 1: there is no field "prio"; the fields are type, priority, payload, run_at, max_attempts`,
-		`{"type":"a\u0000b"}`:                 "line 1: type holds a zero character",
-		`{"type":"pdf","payload":"\u0000"}`:   "line 1: payload holds the character \\u0000, which Postgres cannot store",
-		`{"type":"pdf","payload":"\ud83d"}`:   "line 1: payload holds half of a surrogate pair (\\ud800…\\udfff), which Postgres cannot store",
-		`{"type":"pdf","payload":"\ude00x"}`:  "line 1: payload holds half of a surrogate pair (\\ud800…\\udfff), which Postgres cannot store",
-		`{"type":"pdf","payload":"\ud83d\n"}`: "line 1: payload holds half of a surrogate pair (\\ud800…\\udfff), which Postgres cannot store",
-		"{\"type\":\"\xff\"}":                 "line 1: it is not UTF-8",
+		`{}`:                              "line 1: type is missing",
+		`[]`:                              "line 1: a job is a JSON object, not a JSON array",
+		`"pdf"`:                           "line 1: a job is a JSON object, not a JSON string",
+		`null`:                            "line 1: type is missing",
+		`{"type":"pdf"`:                   "line 1: it is not JSON (it ends too early)",
+		`{"type":"pdf"} {"type":"pdf"}`:   "line 1: something follows the JSON object: one line is one job",
+		`{"type":"pdf"},`:                 "line 1: something follows the JSON object: one line is one job",
+		`{type:"pdf"}`:                    "line 1: it is not JSON (byte 2)",
+		`{"type":7}`:                      "line 1: type cannot be the JSON number",
+		`{"type":"pdf","priority":11}`:    "line 1: priority 11 is outside 0..10",
+		`{"type":"pdf","priority":-1}`:    "line 1: priority -1 is outside 0..10",
+		`{"type":"pdf","priority":1.5}`:   "line 1: priority cannot be the JSON number 1.5",
+		`{"type":"pdf","priority":300}`:   "line 1: priority cannot be the JSON number 300",
+		`{"type":"pdf","max_attempts":0}`: "line 1: max_attempts 0 is less than 1",
+		`{"type":"pdf","timeout_ms":0}`:   "line 1: timeout_ms 0 is less than 1",
+		`{"type":"pdf","run_at":"2200-01-01T00:00:00Z"}`:                      "line 1: run_at lies outside the years 1970 to 2199",
+		`{"type":"pdf","run_at":"tomorrow"}`:                                  "line 1: run_at must be a time in RFC 3339, such as 2026-01-31T08:00:00Z",
+		`{"type":"pdf","run_at":5}`:                                           "line 1: a value has the wrong form; run_at must be a time in RFC 3339, such as 2026-01-31T08:00:00Z",
+		`{"type":"pdf","prio":3}`:                                             `line 1: there is no field "prio"; the fields are type, priority, payload, run_at, max_attempts, timeout_ms`,
+		`{"type":"a\u0000b"}`:                                                 "line 1: type holds a control character",
+		`{"type":"pdf","payload":"\u0000"}`:                                   "line 1: payload holds the character \\u0000, which Postgres cannot store",
+		`{"type":"pdf","payload":"\ud83d"}`:                                   "line 1: payload holds half of a surrogate pair (\\ud800…\\udfff), which Postgres cannot store",
+		`{"type":"pdf","payload":"\ude00x"}`:                                  "line 1: payload holds half of a surrogate pair (\\ud800…\\udfff), which Postgres cannot store",
+		`{"type":"pdf","payload":"\ud83d\n"}`:                                 "line 1: payload holds half of a surrogate pair (\\ud800…\\udfff), which Postgres cannot store",
+		"{\"type\":\"\xff\"}":                                                 "line 1: it is not UTF-8",
 		`{"type":"` + strings.Repeat("x", dispatcherd.MaxTypeLength+1) + `"}`: "line 1: type has 129 bytes; at most 128 are allowed",
 	} {
 		types, complaints, err := readAll(t, strings.NewReader(line))
@@ -94,7 +96,7 @@ func TestGoodLinesInEveryDress(t *testing.T) {
 		require.NoError(t, lines.next())
 	}
 	require.Equal(t, dispatcherd.Priority(10), *lines.job.Priority)
-	require.Equal(t, int32(3), *lines.job.MaxAttempts)
+	require.Equal(t, int16(3), *lines.job.MaxAttempts)
 	require.True(t, lines.job.RunAt.Equal(time.Date(2026, 1, 31, 7, 0, 0, 0, time.UTC)))
 	require.JSONEq(t, `{"a":[1,"😀 \\u0000"]}`, string(lines.job.Payload))
 	require.Equal(t, 5, lines.number)

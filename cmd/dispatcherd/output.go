@@ -47,6 +47,15 @@ func (a *app) printJSON(name string, value any) error {
 	return err
 }
 
+// printRows writes one result in the form the user asked for: value as JSON
+// under name, or rows as a table.
+func (a *app) printRows(name string, value any, header []string, rows [][]string) error {
+	if a.format.json {
+		return a.printJSON(name, value)
+	}
+	return a.printTable(header, rows)
+}
+
 // printTable writes aligned columns under a header in capitals; an empty cell
 // shows as a dash.
 func (a *app) printTable(header []string, rows [][]string) error {
@@ -68,6 +77,14 @@ func writeTable(w io.Writer, header []string, rows [][]string) error {
 		}
 	}
 	return tw.Flush()
+}
+
+// counted is a number with its noun: "1 job", "2 jobs".
+func counted(n int64, noun string) string {
+	if n != 1 {
+		noun += "s"
+	}
+	return fmt.Sprintf("%d %s", n, noun)
 }
 
 // oneLine keeps a cell from breaking the table, or the terminal.

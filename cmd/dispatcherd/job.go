@@ -1,0 +1,124 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/claim"
+)
+
+func (a *app) jobCommand() *cobra.Command {
+	cmd := a.group("job", "Insert jobs, look at them, retry or cancel them",
+		a.jobInsertCommand(), a.jobListCommand(), a.jobGetCommand(), a.jobRetryCommand(), a.jobCancelCommand())
+	cmd.Example = `  dispatcherd job insert --type pdf --payload '{"page": 1}'
+  dispatcherd job list --status failed --type pdf
+  dispatcherd job get 17
+  dispatcherd job retry --type pdf --status failed`
+	return cmd
+}
+
+// statuses in the order of a job's life.
+var statuses = []dispatcherd.Status{
+	dispatcherd.Pending, dispatcherd.Running, dispatcherd.Done, dispatcherd.Failed, dispatcherd.Cancelled,
+}
+
+// openJobs connects to the table; done gives the connection back.
+func (a *app) openJobs(ctx context.Context) (jobs claim.Jobs, done func(), err error) {
+	pool, err := a.connect(ctx)
+	if err != nil {
+		return claim.Jobs{}, nil, err
+	}
+	return claim.Jobs{DB: pool}, pool.Close, nil
+}
+
+// jobIDs reads the ids on a command line.
+func jobIDs(args []string) ([]dispatcherd.JobID, error) {
+	ids := make([]dispatcherd.JobID, len(args))
+	for i, arg := range args {
+		n, err := strconv.ParseInt(arg, 10, 64)
+		if err != nil || n < 1 {
+			return nil, failure(exitUsage, "%q is not the id of a job: ids are numbers from 1", arg)
+		}
+		ids[i] = dispatcherd.JobID(n)
+	}
+	return ids, nil
+}
+
+// someIDs is for commands that take one job or more.
+func someIDs(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return fmt.Errorf("%q needs the id of a job", cmd.CommandPath())
+	}
+	return nil
+}
+
+// jobFilter are the flags that select jobs.
+type jobFilter struct{ kind, status string }
+
+func (f *jobFilter) register(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&f.kind, "type", "", "only jobs of this type")
+	cmd.Flags().StringVar(&f.status, "status", "", "only jobs in this status: pending, running, done, failed or cancelled")
+	onlyOnCommandLine(cmd.Flags(), "type", "status")
+	names := make([]string, len(statuses))
+	for i, s := range statuses {
+		names[i] = string(s)
+	}
+	_ = cmd.RegisterFlagCompletionFunc("status", // fails for an unknown flag only
+		cobra.FixedCompletions(names, cobra.ShellCompDirectiveNoFileComp))
+}
+
+func (f *jobFilter) given(flags *pflag.FlagSet) bool {
+	return flags.Changed("type") || flags.Changed("status")
+}
+
+// filter checks the flags.
+func (f *jobFilter) filter() (claim.Filter, error) {
+	for _, s := range append([]dispatcherd.Status{""}, statuses...) {
+		if string(s) == f.status {
+			return claim.Filter{Type: f.kind, Status: s}, nil
+		}
+	}
+	return claim.Filter{}, failure(exitUsage, "--status %q is none of pending, running, done, failed, cancelled", f.status)
+}
+
+// stamp writes a time in a table, to the second, in UTC.
+func stamp(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05Z") }
+
+// stampOrNone is stamp for a time that may be missing.
+func stampOrNone(t *time.Time) string {
+	if t == nil {
+		return ""
+	}
+	return stamp(*t)
+}
+
+// badEnd is one entry of a job's errors.
+type badEnd struct {
+	Attempt int       `json:"attempt"`
+	At      time.Time `json:"at"`
+	Outcome string    `json:"outcome"`
+	Error   string    `json:"error"`
+}
+
+// badEnds reads a job's errors, the latest last. What is not understood is left
+// out: it is shown to people only.
+func badEnds(job *claim.Job) []badEnd {
+	var ends []badEnd
+	_ = json.Unmarshal(job.Errors, &ends)
+	return ends
+}
+
+// shorten cuts a text for a table, at a rune.
+func shorten(s string, most int) string {
+	if runes := []rune(s); len(runes) > most {
+		return string(runes[:most-1]) + "…"
+	}
+	return s
+}

@@ -1,0 +1,23 @@
+package main
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/claim"
+)
+
+func (a *app) jobCancelCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "cancel ID…", Short: "Cancel pending or running jobs",
+		Long: `Cancels jobs. A pending one is cancelled at once. A running one is asked to stop: its
+status stays running until its worker has let go of it.`,
+		Example: "  dispatcherd job cancel 17 18",
+		Args:    someIDs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.eachJob(cmd.Context(), args, "cancelled", func(jobs claim.Jobs, id dispatcherd.JobID) (dispatcherd.Status, error) {
+				return jobs.Cancel(cmd.Context(), id)
+			})
+		},
+	}
+}

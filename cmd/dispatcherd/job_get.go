@@ -1,0 +1,78 @@
+package main
+
+import (
+	"fmt"
+	"strconv"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/dispatcherd/dispatcherd/claim"
+)
+
+func (a *app) jobGetCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "get ID", Short: "Print everything about one job",
+		Example: "  dispatcherd job get 17\n  dispatcherd job get 17 -o json | jq .job.result",
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return fmt.Errorf("%q needs the id of one job", cmd.CommandPath())
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ids, err := jobIDs(args)
+			if err != nil {
+				return err
+			}
+			jobs, done, err := a.openJobs(cmd.Context())
+			if err != nil {
+				return err
+			}
+			defer done()
+			job, err := jobs.Get(cmd.Context(), ids[0])
+			if err != nil {
+				return err
+			}
+			if a.format.json {
+				return a.printJSON("job", job)
+			}
+			return a.printJob(&job)
+		},
+	}
+}
+
+// printJob writes one fact a line, and the bad ends at the bottom.
+func (a *app) printJob(job *claim.Job) error {
+	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
+	line := func(name, value string) {
+		if value != "" {
+			fmt.Fprintf(w, "%s\t%s\n", name, oneLine(value))
+		}
+	}
+	line("id", strconv.FormatInt(int64(job.ID), 10))
+	line("type", job.Type)
+	line("status", string(job.Status))
+	line("priority", strconv.Itoa(int(job.Priority)))
+	line("created at", stamp(job.CreatedAt))
+	line("run at", stamp(job.RunAt))
+	line("started at", stampOrNone(job.StartedAt))
+	line("finished at", stampOrNone(job.FinishedAt))
+	line("attempt", strconv.Itoa(int(job.Attempt)))
+	line("failures", fmt.Sprintf("%d of at most %d", job.Failures, job.MaxAttempts))
+	line("crashes", strconv.Itoa(job.Crashes))
+	if job.Timeout != nil {
+		line("timeout", (time.Duration(*job.Timeout) * time.Millisecond).String())
+	}
+	if job.Dispatcher != nil {
+		line("dispatcher", strconv.Itoa(*job.Dispatcher))
+	}
+	line("payload", string(job.Payload))
+	line("progress", string(job.Progress))
+	line("result", string(job.Result))
+	for _, end := range badEnds(job) {
+		line(fmt.Sprintf("attempt %d", end.Attempt), fmt.Sprintf("%s %s: %s", stamp(end.At), end.Outcome, end.Error))
+	}
+	return w.Flush()
+}

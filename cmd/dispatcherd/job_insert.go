@@ -1,0 +1,234 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/spf13/cobra"
+
+	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/claim"
+)
+
+const jobInsertLong = `Inserts one job described by flags and prints its id, or a stream of jobs, one JSON
+object a line, from a file or standard input ("-"):
+
+  {"type": "pdf", "priority": 5, "payload": {"page": 1}, "run_at": "2026-01-31T08:00:00Z"}
+
+Fields: type (needed), priority, payload, run_at, max_attempts, timeout_ms. A stream is
+inserted as a whole or not at all; with --skip-bad, without the bad lines.`
+
+// insertFlags are the flags of `job insert`.
+type insertFlags struct {
+	kind                 string
+	priority             int8
+	payload, payloadFile string
+	runAt                string
+	maxAttempts          int16
+	timeout              time.Duration
+	skipBad              bool
+}
+
+// oneJobFlags describe a single job and make no sense beside a stream.
+var oneJobFlags = []string{"type", "priority", "payload", "payload-file", "run-at", "max-attempts", "timeout"}
+
+func (a *app) jobInsertCommand() *cobra.Command {
+	var f insertFlags
+	cmd := &cobra.Command{
+		Use: "insert [FILE | -]", Short: "Insert one job, or a stream of JSON lines", Long: jobInsertLong,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 1 {
+				return fmt.Errorf("%q takes one file, but got %q as well", cmd.CommandPath(), args[1])
+			}
+			return nil
+		},
+		Example: `  dispatcherd job insert --type pdf --priority 5 --payload '{"page": 1}'
+  dispatcherd job insert jobs.jsonl
+  zcat jobs.jsonl.gz | dispatcherd job insert --skip-bad -`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return a.insertOne(cmd, f)
+			}
+			for _, name := range oneJobFlags {
+				if cmd.Flags().Changed(name) {
+					return failure(exitUsage, "--%s describes a single job, but %s is a stream of jobs: give one of the two", name, args[0])
+				}
+			}
+			return a.insertStream(cmd.Context(), args[0], f.skipBad)
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&f.kind, "type", "", "what the job needs a slot to support")
+	flags.Int8Var(&f.priority, "priority", 0, "0..10, the larger the more urgent")
+	flags.StringVar(&f.payload, "payload", "", "JSON for the worker")
+	flags.StringVar(&f.payloadFile, "payload-file", "", "file with the payload; - is standard input")
+	flags.StringVar(&f.runAt, "run-at", "", "not before this time, RFC 3339, or this long from now, such as 90s")
+	flags.Int16Var(&f.maxAttempts, "max-attempts", 0, "failures after which the job is failed for good")
+	flags.DurationVar(&f.timeout, "timeout", 0, "limit of one attempt")
+	flags.BoolVar(&f.skipBad, "skip-bad", false, "leave bad lines of a stream out instead of inserting nothing")
+	onlyOnCommandLine(flags, append(oneJobFlags, "skip-bad")...)
+	return cmd
+}
+
+// insertOne inserts the job that the flags describe. Flags that are not given
+// leave the column to the table's default.
+func (a *app) insertOne(cmd *cobra.Command, f insertFlags) error {
+	job, err := a.jobFromFlags(cmd, f)
+	if err != nil {
+		return err
+	}
+	jobs, done, err := a.openJobs(cmd.Context())
+	if err != nil {
+		return err
+	}
+	defer done()
+	id, err := jobs.Insert(cmd.Context(), job.row())
+	if err != nil {
+		return fmt.Errorf("inserting the job: %w", err)
+	}
+	if a.format.json {
+		return a.printJSON("inserted", map[string]any{"count": 1, "ids": []dispatcherd.JobID{id}})
+	}
+	_, err = fmt.Fprintln(a.out, id)
+	return err
+}
+
+func (a *app) jobFromFlags(cmd *cobra.Command, f insertFlags) (newJob, error) {
+	changed := cmd.Flags().Changed
+	if !changed("type") {
+		return newJob{}, failure(exitUsage, "no job is described: give --type, or a file of JSON lines, or - for standard input")
+	}
+	if changed("payload") && changed("payload-file") {
+		return newJob{}, failure(exitUsage, "--payload and --payload-file both give the payload: give one of the two")
+	}
+	job := newJob{Type: f.kind}
+	if changed("priority") {
+		p := dispatcherd.Priority(f.priority)
+		job.Priority = &p
+	}
+	if changed("max-attempts") {
+		job.MaxAttempts = &f.maxAttempts
+	}
+	if changed("timeout") {
+		ms := f.timeout.Milliseconds()
+		if ms < 1 || ms > 1<<31-1 {
+			return newJob{}, failure(exitUsage, "--timeout %s is not between 1ms and 24 days", f.timeout)
+		}
+		job.TimeoutMS = new(int32)
+		*job.TimeoutMS = int32(ms)
+	}
+	if changed("run-at") {
+		at, err := parseWhen(f.runAt, time.Now())
+		if err != nil {
+			return newJob{}, err
+		}
+		job.RunAt = &at
+	}
+	var err error
+	switch {
+	case changed("payload"):
+		job.Payload = json.RawMessage(f.payload)
+	case changed("payload-file"):
+		job.Payload, err = a.readInput(f.payloadFile)
+	}
+	if err != nil {
+		return newJob{}, err
+	}
+	if job.Payload != nil && !json.Valid(job.Payload) {
+		return newJob{}, failure(exitUsage, "the payload is not JSON; a plain text needs quotation marks inside: '\"text\"'")
+	}
+	if err := job.check(); err != nil {
+		return newJob{}, failure(exitUsage, "%w", err)
+	}
+	return job, nil
+}
+
+// parseWhen reads a point in time, or a duration from now.
+func parseWhen(s string, now time.Time) (time.Time, error) {
+	if at, err := time.Parse(time.RFC3339Nano, s); err == nil {
+		return at, nil
+	}
+	d, err := time.ParseDuration(s)
+	if err != nil || d < 0 {
+		return time.Time{}, failure(exitUsage, "--run-at %q is neither a time such as 2026-01-31T08:00:00Z nor a duration such as 90s", s)
+	}
+	return now.Add(d), nil
+}
+
+// readInput reads a whole file, or standard input for "-", within a limit.
+func (a *app) readInput(name string) ([]byte, error) {
+	r, _, closeInput, err := a.openInput(name)
+	if err != nil {
+		return nil, err
+	}
+	defer closeInput()
+	text, err := io.ReadAll(io.LimitReader(r, maxJobLine+1))
+	if err != nil {
+		return nil, fmt.Errorf("reading %s: %w", name, err)
+	}
+	if len(text) > maxJobLine {
+		return nil, failure(exitUsage, "%s is longer than %d bytes", name, maxJobLine)
+	}
+	return text, nil
+}
+
+// openInput opens a file, or standard input for "-", and tells its size, 0 if
+// unknown.
+func (a *app) openInput(name string) (r io.Reader, size int64, closeInput func(), err error) {
+	if name == "-" {
+		return a.in, 0, func() {}, nil
+	}
+	f, err := os.Open(name)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, 0, nil, failure(exitNotFound, "there is no file %s", name)
+	}
+	if err != nil {
+		return nil, 0, nil, failure(exitUsage, "opening the input: %w", err)
+	}
+	if info, err := f.Stat(); err == nil && info.Mode().IsRegular() {
+		size = info.Size()
+	}
+	return f, size, func() { _ = f.Close() }, nil
+}
+
+// insertStream copies a stream of jobs in one transaction.
+func (a *app) insertStream(ctx context.Context, name string, skipBad bool) error {
+	r, size, closeInput, err := a.openInput(name)
+	if err != nil {
+		return err
+	}
+	defer closeInput()
+	jobs, done, err := a.openJobs(ctx)
+	if err != nil {
+		return err
+	}
+	defer done()
+
+	stream := &jobStream{lines: newJobLines(r), skipBad: skipBad, complain: a.say}
+	if a.isTerminal(a.err) {
+		stream.progress = newProgress(a.err, "jobs", size, time.Now)
+	}
+	var count int64
+	err = pgx.BeginFunc(ctx, jobs.DB, func(tx pgx.Tx) error { // one now() for the whole stream
+		count, err = claim.Jobs{DB: tx}.InsertMany(ctx, stream.jobs)
+		return err
+	})
+	stream.progress.clear()
+	if err != nil {
+		return stream.explain(err)
+	}
+	if a.format.json {
+		return a.printJSON("inserted", map[string]any{"count": count, "skipped": stream.skipped})
+	}
+	if stream.skipped > 0 {
+		a.say("%s skipped", counted(stream.skipped, "bad line"))
+	}
+	_, err = fmt.Fprintln(a.out, counted(count, "job")+" inserted")
+	return err
+}

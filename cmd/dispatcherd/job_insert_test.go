@@ -1,0 +1,148 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/dispatcherd/dispatcherd/internal/pgtest"
+)
+
+// query returns one text for each row of a statement with a single text column.
+func query(t *testing.T, url, sql string, args ...any) []string {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), url)
+	require.NoError(t, err)
+	defer conn.Close(t.Context())
+	rows, err := conn.Query(t.Context(), sql, args...)
+	require.NoError(t, err)
+	texts, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	require.NoError(t, err)
+	return texts
+}
+
+const wholeJob = `SELECT concat_ws(' ', type, priority, payload, max_attempts, coalesce(timeout_ms::text, 'none'),
+	CASE WHEN run_at = created_at THEN 'now' ELSE to_char(run_at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI') END)
+	FROM dispatcherd.jobs ORDER BY id`
+
+func TestOneJobIsInsertedWithTheTablesDefaults(t *testing.T) {
+	url := pgtest.New(t)
+	first := onDatabase(t, url, "", "job insert --type pdf")
+	require.Equal(t, exitOK, first.code, first.err)
+	id, err := strconv.Atoi(strings.TrimSpace(first.out))
+	require.NoError(t, err, "the output is the id and nothing else")
+
+	second := onDatabase(t, url, ` {"page": 2} `, "job insert --type excel --priority 7 --payload-file - --run-at 2030-01-31T08:00:00+01:00 --max-attempts 2 --timeout 90s -o json")
+	require.Equal(t, exitOK, second.code, second.err)
+	require.JSONEq(t, fmt.Sprintf(`{"schema_version": 1, "inserted": {"count": 1, "ids": [%d]}}`, id+1), second.out)
+
+	require.Equal(t, []string{
+		"pdf 0 {} 5 none now",
+		`excel 7 {"page": 2} 2 90000 2030-01-31 07:00`,
+	}, query(t, url, wholeJob))
+}
+
+func TestAStreamAndSingleInsertsGiveTheSameDefaults(t *testing.T) {
+	url := pgtest.New(t)
+	got := onDatabase(t, url, `{"type":"pdf"}
+{"type":"pdf","priority":null,"payload":{"a":1},"timeout_ms":5}
+
+{"type":"excel","priority":10,"run_at":"2030-01-31T08:00:00Z","max_attempts":1}
+`, "job insert -")
+	require.Equal(t, exitOK, got.code, got.err)
+	require.Equal(t, "3 jobs inserted\n", got.out)
+	require.Equal(t, []string{
+		"pdf 0 {} 5 none now",
+		`pdf 0 {"a": 1} 5 5 now`,
+		"excel 10 {} 1 none 2030-01-31 08:00",
+	}, query(t, url, wholeJob), "ids follow the lines, so that equal jobs run in the order of the file")
+}
+
+func TestABadLineKeepsTheWholeStreamOut(t *testing.T) {
+	url := pgtest.New(t)
+	file := filepath.Join(t.TempDir(), "jobs.jsonl")
+	require.NoError(t, os.WriteFile(file, []byte("{\"type\":\"pdf\"}\n{\"type\":\"pdf\",\"priority\":11}\n{\"type\":\"\"}\n{\"type\":\"pdf\"}\n"), 0o644))
+
+	got := onDatabase(t, url, "", "job insert", file)
+	require.Equal(t, exitNegative, got.code)
+	require.Contains(t, got.err, "line 2: priority 11 is outside 0..10; nothing was inserted (--skip-bad leaves bad lines out)")
+	require.Empty(t, query(t, url, wholeJob))
+
+	got = onDatabase(t, url, "", "job insert --skip-bad -o json", file)
+	require.Equal(t, exitOK, got.code, got.err)
+	require.Equal(t, "skipping line 2: priority 11 is outside 0..10\nskipping line 3: type is missing\n", got.err)
+	require.JSONEq(t, `{"schema_version": 1, "inserted": {"count": 2, "skipped": 2}}`, got.out)
+	require.Len(t, query(t, url, wholeJob), 2)
+}
+
+func TestOnlySomeOfVeryManyBadLinesAreNamed(t *testing.T) {
+	url := pgtest.New(t)
+	got := onDatabase(t, url, strings.Repeat("{}\n", 1000)+`{"type":"pdf"}`, "job insert --skip-bad -")
+	require.Equal(t, exitOK, got.code)
+	require.Equal(t, "1 job inserted\n", got.out)
+	require.Equal(t, maxComplaints+1, strings.Count(got.err, "\n"))
+	require.Contains(t, got.err, "1000 bad lines skipped")
+}
+
+func TestWhatOnlyThePostgresCanRefuseIsNamedToo(t *testing.T) {
+	url := pgtest.New(t)
+	big := `{"type":"pdf","payload":"` + strings.Repeat("x", 1_100_000) + `"}`
+	got := onDatabase(t, url, "{\"type\":\"pdf\"}\n\n"+big, "job insert -")
+	require.Equal(t, exitNegative, got.code)
+	require.Contains(t, got.err, "job 2 of the input, blank and skipped lines not counted:")
+	require.Contains(t, got.err, "payload_is_at_most")
+	require.Less(t, len(got.err), 500, "the payload is not repeated")
+	require.Empty(t, query(t, url, wholeJob))
+}
+
+func TestMoreThanOneCopyBufferArrives(t *testing.T) {
+	url := pgtest.New(t)
+	const n = 20_000
+	var lines strings.Builder
+	for i := range n {
+		fmt.Fprintf(&lines, "{\"type\":\"pdf\",\"payload\":%d}\n", i)
+	}
+	got := onDatabase(t, url, lines.String(), "job insert -")
+	require.Equal(t, fmt.Sprintf("%d jobs inserted\n", n), got.out, got.err)
+	require.Equal(t, []string{strconv.Itoa(n * (n - 1) / 2)}, query(t, url, `SELECT sum(payload::text::bigint)::text FROM dispatcherd.jobs`))
+}
+
+func TestMistakesOnTheCommandLineOfInsertExit2(t *testing.T) {
+	var report strings.Builder
+	for _, line := range []string{
+		"job insert",
+		"job insert jobs.jsonl --type pdf",
+		"job insert a b",
+		"job insert --type pdf --payload {",
+		"job insert --type pdf --payload 1 --payload-file x",
+		"job insert --type pdf --priority 11",
+		"job insert --type pdf --priority many",
+		"job insert --type pdf --max-attempts 0",
+		"job insert --type pdf --timeout 0s",
+		"job insert --type pdf --run-at tomorrow",
+		"job insert --type pdf --run-at 2300-01-01T00:00:00Z",
+		"job insert --type=",
+	} {
+		got := onDatabase(t, "postgres://nowhere/", "", line)
+		require.Equal(t, exitUsage, got.code, "%s: %s", line, got.err)
+		fmt.Fprintf(&report, "$ dispatcherd %s\n%s\n", line, got.err)
+	}
+	requireGolden(t, "job-insert-errors.txt", report.String())
+	require.Equal(t, exitNotFound, onDatabase(t, "postgres://nowhere/", "", "job insert /does/not/exist").code)
+}
+
+func TestRunAtTakesATimeOrADuration(t *testing.T) {
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	at, err := parseWhen("90s", now)
+	require.NoError(t, err)
+	require.Equal(t, now.Add(90*time.Second), at)
+	_, err = parseWhen("-90s", now)
+	require.Error(t, err)
+}

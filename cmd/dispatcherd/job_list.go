@@ -1,0 +1,82 @@
+package main
+
+import (
+	"fmt"
+	"strconv"
+
+	"github.com/spf13/cobra"
+
+	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/claim"
+)
+
+// maxListed bounds a page of `job list`.
+const maxListed = 10_000
+
+func (a *app) jobListCommand() *cobra.Command {
+	var f jobFilter
+	var limit int
+	var before int64
+	cmd := &cobra.Command{
+		Use: "list", Short: "List jobs, the newest first", Args: noArguments,
+		Example: `  dispatcherd job list --status failed --type pdf
+  dispatcherd job list --before 1200 --limit 50
+  dispatcherd job list -o json`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			filter, err := f.filter()
+			if err != nil {
+				return err
+			}
+			if limit < 1 || limit > maxListed {
+				return failure(exitUsage, "--limit %d is outside 1..%d; --before leads to the next page", limit, maxListed)
+			}
+			filter.Limit, filter.Before = limit, dispatcherd.JobID(before)
+			return a.jobList(cmd, filter)
+		},
+	}
+	f.register(cmd)
+	cmd.Flags().IntVar(&limit, "limit", claim.DefaultLimit, "at most this many")
+	cmd.Flags().Int64Var(&before, "before", 0, "only jobs with a smaller id: the last one of the page before")
+	onlyOnCommandLine(cmd.Flags(), "limit", "before")
+	return cmd
+}
+
+func (a *app) jobList(cmd *cobra.Command, filter claim.Filter) error {
+	jobs, done, err := a.openJobs(cmd.Context())
+	if err != nil {
+		return err
+	}
+	defer done()
+	page, err := jobs.List(cmd.Context(), filter)
+	if err != nil {
+		return fmt.Errorf("listing jobs: %w", err)
+	}
+	if page == nil {
+		page = []claim.Job{}
+	}
+	rows := make([][]string, len(page))
+	for i := range page {
+		rows[i] = listRow(&page[i])
+	}
+	header := []string{"id", "type", "status", "priority", "run at", "finished at", "attempt", "failures", "last error"}
+	if err := a.printRows("jobs", page, header, rows); err != nil {
+		return err
+	}
+	if len(page) == filter.Limit {
+		a.say("There may be more: --before %d shows the next page.", page[len(page)-1].ID)
+	}
+	return nil
+}
+
+// listRow is a job's line in the table.
+func listRow(job *claim.Job) []string {
+	last := ""
+	if ends := badEnds(job); len(ends) > 0 {
+		last = ends[len(ends)-1].Error
+	}
+	return []string{
+		strconv.FormatInt(int64(job.ID), 10), job.Type, string(job.Status), strconv.Itoa(int(job.Priority)),
+		stamp(job.RunAt), stampOrNone(job.FinishedAt), strconv.Itoa(int(job.Attempt)),
+		fmt.Sprintf("%d/%d", job.Failures, job.MaxAttempts), shorten(last, 60),
+	}
+}

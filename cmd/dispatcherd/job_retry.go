@@ -1,0 +1,123 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/claim"
+)
+
+// retryBatch is how many jobs one statement makes pending again: short enough
+// for its locks to disturb nobody.
+const retryBatch = 1000
+
+func (a *app) jobRetryCommand() *cobra.Command {
+	var f jobFilter
+	var yes bool
+	cmd := &cobra.Command{
+		Use: "retry ID… | --status STATUS [--type TYPE]", Short: "Make failed or cancelled jobs pending again",
+		Long: `Makes failed or cancelled jobs pending again, due now, with their failures forgotten:
+those with the given ids, or all that a filter selects. With a filter it only tells
+how many there are, until --yes is given.`,
+		Example: `  dispatcherd job retry 17 18
+  dispatcherd job retry --status failed --type pdf --yes`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			switch byFilter := f.given(cmd.Flags()); {
+			case byFilter && len(args) > 0:
+				return failure(exitUsage, "ids and a filter are two ways to select jobs: give one of the two")
+			case byFilter:
+				return a.retryMatching(cmd.Context(), f, yes)
+			}
+			if err := someIDs(cmd, args); err != nil {
+				return failure(exitUsage, "%w, or --status failed", err)
+			}
+			return a.eachJob(cmd.Context(), args, "retried", func(jobs claim.Jobs, id dispatcherd.JobID) (dispatcherd.Status, error) {
+				return dispatcherd.Pending, jobs.Retry(cmd.Context(), id)
+			})
+		},
+	}
+	f.register(cmd)
+	cmd.Flags().BoolVar(&yes, "yes", false, "retry what the filter selects")
+	onlyOnCommandLine(cmd.Flags(), "yes")
+	return cmd
+}
+
+// retryMatching retries at most as many jobs as match at the beginning, so that
+// jobs that fail again at once do not keep it busy for ever.
+func (a *app) retryMatching(ctx context.Context, f jobFilter, yes bool) error {
+	filter, err := f.filter()
+	if err != nil {
+		return err
+	}
+	if filter.Status != dispatcherd.Failed && filter.Status != dispatcherd.Cancelled {
+		return failure(exitUsage, "only failed and cancelled jobs can be retried: give --status failed or --status cancelled")
+	}
+	jobs, done, err := a.openJobs(ctx)
+	if err != nil {
+		return err
+	}
+	defer done()
+	left, err := jobs.CountMatching(ctx, filter)
+	if err != nil {
+		return fmt.Errorf("counting the jobs: %w", err)
+	}
+	if !yes && left > 0 {
+		return failure(exitNegative, "nothing was changed. This would retry %s. Add --yes to do it", counted(left, "job"))
+	}
+	retried := int64(0)
+	for left > 0 {
+		filter.Limit = int(min(left, retryBatch))
+		n, err := jobs.RetryMany(ctx, filter)
+		if err != nil {
+			return fmt.Errorf("after %s retried: %w", counted(retried, "job"), err)
+		}
+		if n == 0 {
+			break
+		}
+		retried += int64(n)
+		left -= int64(n)
+	}
+	if a.format.json {
+		return a.printJSON("retried", map[string]any{"count": retried})
+	}
+	_, err = fmt.Fprintln(a.out, counted(retried, "job")+" retried")
+	return err
+}
+
+// changedJob is one line of the output of a command that changes jobs.
+type changedJob struct {
+	ID     dispatcherd.JobID  `json:"id"`
+	Status dispatcherd.Status `json:"status"` // after the change
+}
+
+// eachJob does one thing to every named job. A job that refuses does not keep
+// the others from being changed; its error is reported at the end.
+func (a *app) eachJob(ctx context.Context, args []string, did string, do func(claim.Jobs, dispatcherd.JobID) (dispatcherd.Status, error)) error {
+	ids, err := jobIDs(args)
+	if err != nil {
+		return err
+	}
+	jobs, done, err := a.openJobs(ctx)
+	if err != nil {
+		return err
+	}
+	defer done()
+	changed, rows, errs := []changedJob{}, [][]string{}, []error{}
+	for _, id := range ids {
+		status, err := do(jobs, id)
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		changed = append(changed, changedJob{id, status})
+		rows = append(rows, []string{fmt.Sprint(id), string(status)})
+	}
+	if len(changed) > 0 || a.format.json {
+		errs = append([]error{a.printRows(did, changed, []string{"id", "status"}, rows)}, errs...)
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,126 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/dispatcherd/dispatcherd/claim"
+	"github.com/dispatcherd/dispatcherd/internal/pgtest"
+)
+
+// oneOfEach fills the table with a job in each status, at fixed times: 1 done,
+// 2 failed, 3 cancelled, 4 running, 5 pending.
+const oneOfEach = `
+INSERT INTO dispatcherd.dispatchers (name, lease) VALUES ('here', '10s');
+INSERT INTO dispatcherd.jobs (type, status, priority, run_at, created_at, started_at, finished_at, attempt, failures, crashes, dispatcher, timeout_ms, payload, result, progress, errors) VALUES
+('pdf', 'done', 0, '2026-01-02 03:04:05Z', '2026-01-02 03:00:00Z', '2026-01-02 03:04:06Z', '2026-01-02 03:04:07Z', 1, 0, 0, 1, NULL, '{"page": 1}', '{"bytes": 7}', NULL, NULL),
+('pdf', 'failed', 3, '2026-01-02 03:04:05Z', '2026-01-02 03:00:00Z', '2026-01-02 03:04:06Z', '2026-01-02 03:04:07Z', 6, 5, 1, 1, 90000, '{"page": 2}', NULL, NULL,
+	'[{"attempt": 5, "at": "2026-01-02T03:04:05Z", "outcome": "crashed", "error": "the worker died"}, {"attempt": 6, "at": "2026-01-02T03:04:06Z", "outcome": "failed", "error": "page 2 is torn\nand wet, which is more than a converter of this price can be expected to stand"}]'),
+('excel', 'cancelled', 10, '2026-01-02 03:04:05Z', '2026-01-02 03:00:00Z', NULL, '2026-01-02 03:04:07Z', 0, 0, 0, NULL, NULL, '{}', NULL, NULL, NULL),
+('excel', 'running', 10, '2026-01-02 03:04:05Z', '2026-01-02 03:00:00Z', '2026-01-02 03:04:06Z', NULL, 2, 0, 0, 1, NULL, '{}', NULL, '0.5', NULL),
+('pdf', 'pending', 0, '2030-01-02 03:04:05Z', '2026-01-02 03:00:00Z', NULL, NULL, 0, 0, 0, NULL, NULL, '{}', NULL, NULL, NULL)`
+
+func databaseWith(t *testing.T, sql string) string {
+	t.Helper()
+	url := pgtest.New(t)
+	conn, err := pgx.Connect(t.Context(), url)
+	require.NoError(t, err)
+	defer conn.Close(t.Context())
+	_, err = conn.Exec(t.Context(), sql)
+	require.NoError(t, err)
+	return url
+}
+
+// transcript runs lines one after the other and returns what a user would see.
+func transcript(t *testing.T, url string, lines ...string) string {
+	t.Helper()
+	var b strings.Builder
+	for _, line := range lines {
+		got := onDatabase(t, url, "", line)
+		fmt.Fprintf(&b, "$ dispatcherd %s\n%s%s", line, got.out, got.err)
+		if got.code != exitOK {
+			fmt.Fprintf(&b, "(exit code %d)\n", got.code)
+		}
+		b.WriteString("\n")
+	}
+	return withoutNow(b.String())
+}
+
+func TestJobsAreListedAndShown(t *testing.T) {
+	url := databaseWith(t, oneOfEach)
+	requireGolden(t, "job-list.txt", transcript(t, url,
+		"job list",
+		"job list --status failed -o json",
+		"job list --type excel",
+		"job list --type nothing",
+		"job list --type nothing -o json",
+		"job list --limit 2",
+		"job list --limit 2 --before 4",
+		"job list --limit 0",
+		"job list --status lost",
+		"job get 2",
+		"job get 4",
+		"job get 1 -o json",
+		"job get 99",
+		"job get seven",
+		"job get",
+		"job get 1 2",
+	))
+}
+
+func TestJobsAreRetriedAndCancelled(t *testing.T) {
+	url := databaseWith(t, oneOfEach)
+	requireGolden(t, "job-change.txt", transcript(t, url,
+		"job cancel",
+		"job cancel 5 4",
+		"job cancel 5",
+		"job cancel 99 -o json",
+		"job retry",
+		"job retry 5 1 99",
+		"job retry 4",
+		"job retry --status failed 2",
+		"job retry --status done",
+		"job retry --type pdf",
+		"job retry --status failed",
+		"job retry --status failed --yes",
+		"job retry --status failed --yes -o json",
+		"job list",
+	))
+}
+
+func TestRetryingManyTakesAllOfThem(t *testing.T) {
+	const n = 2*retryBatch + 7
+	url := databaseWith(t, fmt.Sprintf(`INSERT INTO dispatcherd.jobs (type, status, finished_at, failures)
+		SELECT CASE WHEN i <= %d THEN 'pdf' ELSE 'excel' END, 'failed', now(), 5 FROM generate_series(1, %d) i`, n, n+3))
+	got := onDatabase(t, url, "", "job retry --status failed --type pdf --yes")
+	require.Equal(t, exitOK, got.code, got.err)
+	require.Equal(t, fmt.Sprintf("%d jobs retried\n", n), got.out)
+	require.Equal(t, []string{"excel failed 3", fmt.Sprintf("pdf pending %d", n)},
+		query(t, url, `SELECT concat_ws(' ', type, status, count(*)) FROM dispatcherd.jobs GROUP BY type, status ORDER BY type`))
+}
+
+func TestTheJSONOfEveryJobCommandParses(t *testing.T) {
+	url := databaseWith(t, oneOfEach)
+	for line, key := range map[string]string{
+		"job list": "jobs", "job get 1": "job", "job cancel 5": "cancelled", "job retry 2": "retried", "job insert --type pdf": "inserted",
+	} {
+		got := onDatabase(t, url, "", line, "-o", "json")
+		require.Equal(t, exitOK, got.code, got.err)
+		var parsed map[string]json.RawMessage
+		require.NoError(t, json.Unmarshal([]byte(got.out), &parsed), line)
+		require.Equal(t, "1", string(parsed["schema_version"]))
+		require.Contains(t, parsed, key)
+		require.Len(t, parsed, 2)
+	}
+}
+
+func TestErrorsThatAreNotUnderstoodDoNotHideTheJob(t *testing.T) {
+	require.Empty(t, badEnds(&claim.Job{Errors: []byte(`{"old": "form"}`)}))
+	require.Equal(t, "äö…", shorten("äöüß", 3))
+	require.Equal(t, "äöü", shorten("äöü", 3))
+}

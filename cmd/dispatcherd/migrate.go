@@ -1,0 +1,201 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/dispatcherd/dispatcherd/migrations"
+)
+
+func (a *app) migrateCommand() *cobra.Command {
+	cmd := a.group("migrate", "Bring the database schema up or down, or look at it",
+		a.migrateUpCommand(), a.migrateDownCommand(), a.migrateStatusCommand())
+	cmd.Example = "  dispatcherd migrate up\n  dispatcherd migrate status"
+	return cmd
+}
+
+func (a *app) migrateUpCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "up", Short: "Apply every migration that is missing", Args: noArguments,
+		Long:    "Applies every migration that is missing. Any number of instances may do so at the same moment.",
+		Example: "  dispatcherd migrate up --database-url postgres://…",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			dsn, err := a.databaseURL()
+			if err != nil {
+				return err
+			}
+			applied, err := migrations.Up(cmd.Context(), dsn)
+			if err != nil {
+				return err
+			}
+			return a.printVersions("applied", applied)
+		},
+	}
+}
+
+func (a *app) migrateDownCommand() *cobra.Command {
+	var to int64
+	var yes bool
+	cmd := &cobra.Command{
+		Use: "down", Short: "Undo migrations and lose what they hold", Args: noArguments,
+		Long: `Undoes the latest migration, or all above --to; --to 0 removes the schema with
+every job in it. Without --yes it only says what would be lost.`,
+		Example: "  dispatcherd migrate down\n  dispatcherd migrate down --to 0 --yes",
+		RunE:    func(cmd *cobra.Command, _ []string) error { return a.migrateDown(cmd.Context(), to, yes) },
+	}
+	cmd.Flags().Int64Var(&to, "to", -1, "version to arrive at; -1 is one below the present one")
+	cmd.Flags().BoolVar(&yes, "yes", false, "do it")
+	onlyOnCommandLine(cmd.Flags(), "to", "yes")
+	return cmd
+}
+
+func (a *app) migrateDown(ctx context.Context, to int64, yes bool) error {
+	dsn, err := a.databaseURL()
+	if err != nil {
+		return err
+	}
+	steps, err := migrations.Status(ctx, dsn)
+	if err != nil {
+		return err
+	}
+	var applied []migrations.Migration
+	for _, s := range steps {
+		if !s.AppliedAt.IsZero() {
+			applied = append(applied, s)
+		}
+	}
+	if to < 0 && len(applied) > 0 {
+		to = applied[len(applied)-1].Version - 1
+	}
+	var undo []string
+	for _, s := range applied {
+		if s.Version > to {
+			undo = append(undo, s.Name)
+		}
+	}
+	if len(undo) == 0 {
+		return a.printVersions("undone", nil)
+	}
+	if !yes {
+		return a.sayWhatIsLost(ctx, undo, to)
+	}
+	undone, err := migrations.Down(ctx, dsn, to)
+	if err != nil {
+		return err
+	}
+	return a.printVersions("undone", undone)
+}
+
+// sayWhatIsLost is the answer to `migrate down` without --yes.
+func (a *app) sayWhatIsLost(ctx context.Context, undo []string, to int64) error {
+	lost := "This would undo " + strings.Join(undo, ", ")
+	if to == 0 {
+		jobs, err := a.countJobs(ctx)
+		if err != nil {
+			return err
+		}
+		lost += " and remove the schema dispatcherd with " + jobs
+	}
+	return failure(exitNegative, "nothing was changed. %s. Add --yes to do it", lost)
+}
+
+// countJobs tells how many jobs there are, by status.
+func (a *app) countJobs(ctx context.Context) (string, error) {
+	jobs, done, err := a.openJobs(ctx)
+	if err != nil {
+		return "", err
+	}
+	defer done()
+	counts, err := jobs.Counts(ctx)
+	if err != nil {
+		return "", fmt.Errorf("counting the jobs: %w", err)
+	}
+	var total int64
+	var parts []string
+	for _, status := range statuses {
+		if n := counts[status]; n > 0 {
+			total += n
+			parts = append(parts, fmt.Sprintf("%d %s", n, status))
+		}
+	}
+	if total == 0 {
+		return "no jobs in it", nil
+	}
+	return fmt.Sprintf("%s in it (%s)", counted(total, "job"), strings.Join(parts, ", ")), nil
+}
+
+// printVersions writes which versions were applied or undone.
+func (a *app) printVersions(done string, versions []int64) error {
+	if a.format.json {
+		if versions == nil {
+			versions = []int64{}
+		}
+		return a.printJSON(done, versions)
+	}
+	if len(versions) == 0 {
+		_, err := fmt.Fprintln(a.out, "nothing to do")
+		return err
+	}
+	for _, v := range versions {
+		if _, err := fmt.Fprintf(a.out, "%s version %d\n", done, v); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// shownMigration is one line of `migrate status`.
+type shownMigration struct {
+	Version   int64      `json:"version"`
+	Name      string     `json:"name"`
+	AppliedAt *time.Time `json:"applied_at"` // null while pending
+}
+
+func (a *app) migrateStatusCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "status", Short: "List the migrations and which of them are applied", Args: noArguments,
+		Long:    "Lists the migrations of this build. Exits 1 if one of them is still to be applied.",
+		Example: "  dispatcherd migrate status\n  dispatcherd migrate status -o json",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			dsn, err := a.databaseURL()
+			if err != nil {
+				return err
+			}
+			steps, err := migrations.Status(cmd.Context(), dsn)
+			if err != nil {
+				return err
+			}
+			return a.printStatus(steps)
+		},
+	}
+}
+
+func (a *app) printStatus(steps []migrations.Migration) error {
+	shown := make([]shownMigration, len(steps))
+	rows := make([][]string, len(steps))
+	missing := 0
+	for i, s := range steps {
+		shown[i] = shownMigration{Version: s.Version, Name: s.Name}
+		when := "pending"
+		if s.AppliedAt.IsZero() {
+			missing++
+		} else {
+			at := s.AppliedAt.UTC()
+			shown[i].AppliedAt = &at
+			when = at.Format(time.RFC3339)
+		}
+		rows[i] = []string{strconv.FormatInt(s.Version, 10), s.Name, when}
+	}
+	if err := a.printRows("migrations", shown, []string{"version", "name", "applied"}, rows); err != nil {
+		return err
+	}
+	if missing > 0 {
+		return failure(exitNegative, "%d of %d migrations are still to be applied: run 'dispatcherd migrate up'", missing, len(steps))
+	}
+	return nil
+}
