@@ -9,8 +9,12 @@ import "github.com/spf13/cobra"
 // settings) and marks flags that make sense for one invocation only, such as
 // --yes, with onlyOnCommandLine.
 var commands = []func(*app) *cobra.Command{
+	(*app).devCommand,
+	(*app).serveCommand,
 	(*app).migrateCommand,
 	(*app).jobCommand,
+	(*app).slotCommand,
+	(*app).workerCommand,
 	(*app).configCommand,
 	(*app).versionCommand,
 }
