@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 	"testing"
 
@@ -58,7 +59,7 @@ func TestEveryCommandThatDoesSomethingHasAnExampleAndAShortText(t *testing.T) {
 			check(child)
 		}
 	}
-	check((&app{}).root())
+	check((&app{env: os.LookupEnv}).root())
 }
 
 func TestVersionAsJSONHasASchemaVersion(t *testing.T) {
