@@ -35,8 +35,10 @@ demo: deps build ## Watch four worker processes empty a table; TRACE=DIR SPEED=N
 
 .PHONY: test
 test: deps ## Run every test, with the race detector where there are goroutines (TESTFLAGS=-v …)
-	go test -count=1 $(TESTFLAGS) $(SEQUENTIAL)
-	go test -count=1 -race -timeout 9m $(TESTFLAGS) $$(go list ./... | grep -vxF "$$(go list $(SEQUENTIAL))")
+	@status=0; \
+	go test -count=1 $(TESTFLAGS) $(SEQUENTIAL) || status=1; \
+	go test -count=1 -race -timeout 9m $(TESTFLAGS) $$(go list ./... | grep -vxF "$$(go list $(SEQUENTIAL))") || status=1; \
+	exit $$status
 
 .PHONY: lint
 lint: bin/golangci-lint ## Check format, vet (macOS too), golangci-lint and the rules of the architecture
