@@ -40,6 +40,8 @@ type Core struct {
 	outage outage
 	bell   bell
 
+	elsewhere map[string]int // capacity of the other dispatchers, by type; read only
+
 	draining bool
 	stats    Stats
 	fx       []Effect
@@ -149,7 +151,19 @@ func (c *Core) touch(t slotindex.TypeID) {
 
 // score is the article's formula for one job at this instant.
 func (c *Core) score(mode dispatcherd.Mode, p dispatcherd.Priority, ageMS int64, t slotindex.TypeID) scoring.Terms {
-	return c.cfg.Weights.Score(mode, p, ageMS, c.index.Capacity(t))
+	return c.cfg.Weights.Score(mode, p, ageMS, c.capacity(t))
+}
+
+// capacity is how many slots of the whole cluster support a type.
+func (c *Core) capacity(t slotindex.TypeID) int { return c.index.Capacity(t) + int(c.kinds[t].abroad) }
+
+func (ev Elsewhere) apply(c *Core) {
+	c.elsewhere = ev.Capacity
+	for t := range c.kinds {
+		if k := &c.kinds[t]; k.held {
+			k.abroad = int32(ev.Capacity[c.index.Name(slotindex.TypeID(t))])
+		}
+	}
 }
 
 func (ev Reweighed) apply(c *Core) { c.cfg.Weights = ev.Config.Weights }

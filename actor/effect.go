@@ -104,5 +104,5 @@ type Effect struct {
 type Why struct {
 	Terms     scoring.Terms
 	SlotTypes int // types the chosen slot supports: no free compatible slot had fewer
-	Capacity  int // registered slots that support the type, free or busy
+	Capacity  int // slots that support the type, free or busy, here and elsewhere
 }

@@ -104,6 +104,17 @@ type BellSet struct {
 	Verdict dispatcherd.Verdict
 }
 
+// Disowned tells that others have taken this dispatcher's rows over. What its
+// workers still do with them is in vain: they are told to stop, and what they
+// say will be stale.
+type Disowned struct{}
+
+// Elsewhere tells what the other dispatchers' slots can do, so that rarity
+// means the cluster's. Types that are not named have no slot elsewhere.
+type Elsewhere struct {
+	Capacity map[string]int
+}
+
 // Reweighed changes the weights. They were validated.
 type Reweighed struct {
 	Config Config

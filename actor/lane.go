@@ -18,6 +18,7 @@ type kind struct {
 	dirty   bool
 	held    bool  // Core holds the type in the index
 	jobs    int32 // jobs in hand
+	abroad  int32 // slots of other dispatchers that support the type
 }
 
 const demandBit = 16
@@ -34,7 +35,7 @@ type lane struct {
 	asked  bool            // part of the fetch in flight
 	seen   uint32          // fetching.epoch of the last fetch that covered it
 	looked uint32          // fetching.looks of the last full look
-	pops   uint32          // keys taken or thrown away so far
+	pops   uint32          // keys taken, thrown away or put back so far
 	low    bool            // noted in fetching.low
 }
 
@@ -181,6 +182,7 @@ func (c *Core) hold(name string) slotindex.TypeID {
 		c.index.Drop(t)
 	} else {
 		k.held = true
+		k.abroad = int32(c.elsewhere[name])
 		c.known++
 	}
 	return t

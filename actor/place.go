@@ -198,7 +198,7 @@ func (c *Core) seat(j *job) {
 	j.why = Why{
 		Terms:     c.score(j.mode, j.priority, c.ageMS(j), j.typ),
 		SlotTypes: len(c.index.TypesOf(ref)),
-		Capacity:  c.index.Capacity(j.typ),
+		Capacity:  c.capacity(j.typ),
 	}
 	c.stats.Placed++
 }

@@ -72,6 +72,14 @@ func (ev CancelRequested) apply(c *Core) {
 	}
 }
 
+func (Disowned) apply(c *Core) {
+	for _, j := range c.inHand() {
+		if j.mode == dispatcherd.Queued && j.stage == running {
+			c.emit(Effect{Kind: Cancel, Session: j.told, Job: j.id, Attempt: j.attempt, Reason: "another dispatcher has taken the job over"})
+		}
+	}
+}
+
 // overdue handles a job whose deadline has passed.
 func (c *Core) overdue(j *job) {
 	if j.mode == dispatcherd.OnDemand {

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"go.uber.org/zap"
@@ -10,8 +9,6 @@ import (
 	"github.com/dispatcherd/dispatcherd/actor"
 	"github.com/dispatcherd/dispatcherd/claim"
 )
-
-var errLeaseLost = errors.New("the lease is gone: this dispatcher was silent for too long, and others have taken over its jobs; start it again")
 
 // beat tells the other dispatchers that this one is alive, and what it can do,
 // again and again: the next beat comes a fixed time after the last has ended,
@@ -38,12 +35,22 @@ func (d *daemon) beat(ctx context.Context) {
 		case err != nil:
 			d.log.Warn("beat failed", zap.Error(err))
 		case res.LeaseLost:
-			d.fail(errLeaseLost)
-			return
+			d.rejoin(ctx)
 		default:
 			d.beaten(res)
 		}
 		timer.Reset(d.cfg.Beat)
+	}
+}
+
+// rejoin starts over as a new dispatcher after others have declared this one
+// lost. Claims took nothing since then, and whatever its workers still say
+// about the jobs of before is stale: the rows carry the old id or a new owner.
+func (d *daemon) rejoin(ctx context.Context) {
+	d.log.Error("the lease is gone: this dispatcher was silent for too long and others have taken over its jobs; joining as a new one")
+	d.loop.Order(actor.Disowned{})
+	if _, err := d.store.Join(ctx); err != nil {
+		d.log.Warn("joining failed", zap.Error(err))
 	}
 }
 
@@ -52,6 +59,7 @@ func (d *daemon) beaten(res claim.BeatResult) {
 		d.log.Warn("released the jobs of dispatchers that fell silent", zap.Int("jobs", res.Released))
 		d.loop.Notify()
 	}
+	d.loop.Order(actor.Elsewhere{Capacity: res.Elsewhere})
 	if len(res.Cancels) > 0 {
 		d.loop.Order(actor.CancelRequested{Jobs: res.Cancels})
 	}
