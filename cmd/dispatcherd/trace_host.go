@@ -1,0 +1,177 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"go.uber.org/zap"
+
+	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/actor"
+	"github.com/dispatcherd/dispatcherd/claim"
+	"github.com/dispatcherd/dispatcherd/internal/devpg"
+	"github.com/dispatcherd/dispatcherd/internal/trace"
+	"github.com/dispatcherd/dispatcherd/migrations"
+	"github.com/dispatcherd/dispatcherd/scoring"
+)
+
+// daemonHost is the real thing for a replay: a private Postgres and the daemon
+// on it, in this process. Workers are other processes.
+type daemonHost struct {
+	dir    string // of the sockets
+	server *devpg.Server // nil: somebody else's
+	pool   *pgxpool.Pool
+	daemon *daemon
+	watch  *watchJournal
+
+	stop  context.CancelFunc // asks the daemon to stop
+	ended chan struct{}      // closed when it has
+	err   error              // why; set before ended is closed
+}
+
+// watchJournal lets a trace.Watch see every step of the loop.
+type watchJournal struct {
+	mu    sync.Mutex
+	watch *trace.Watch
+}
+
+// Record implements actor.Journal.
+func (j *watchJournal) Record(now actor.Instant, ev actor.Event, fx []actor.Effect) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.watch.Step(now, ev, fx)
+}
+
+// startPrivateHost brings a Postgres of its own up, and a daemon on it. On an
+// error nothing is left running.
+func startPrivateHost(ctx context.Context, w scoring.Weights, log *zap.Logger) (_ *daemonHost, err error) {
+	server, err := devpg.Start(ctx, devpg.Options{})
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, server.Stop())
+		}
+	}()
+	const name = "replay"
+	if err := server.CreateDatabase(ctx, name); err != nil {
+		return nil, err
+	}
+	if _, err := migrations.Up(ctx, server.URL(name)); err != nil {
+		return nil, err
+	}
+	h, err := startHost(ctx, server.URL(name), w, log)
+	if err != nil {
+		return nil, err
+	}
+	h.server = server
+	return h, nil
+}
+
+// startHost brings the daemon up on a migrated database that holds nothing
+// else. On an error nothing is left running.
+func startHost(ctx context.Context, dsn string, w scoring.Weights, log *zap.Logger) (_ *daemonHost, err error) {
+	h := &daemonHost{watch: &watchJournal{watch: trace.NewWatch(w)}, ended: make(chan struct{})}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, h.close())
+		}
+	}()
+	if h.pool, err = pgxpool.New(ctx, dsn); err != nil {
+		return nil, err
+	}
+	if h.dir, err = os.MkdirTemp("", "dispatcherd-replay-"); err != nil {
+		return nil, err
+	}
+	if h.daemon, err = startDaemon(ctx, h.config(dsn, w), log); err != nil {
+		return nil, err
+	}
+	running, stop := context.WithCancel(context.Background())
+	h.stop = stop
+	go func() {
+		h.err = h.daemon.run(running)
+		close(h.ended)
+	}()
+	return h, nil
+}
+
+func (h *daemonHost) config(dsn string, w scoring.Weights) daemonConfig {
+	core := actor.DefaultConfig()
+	core.Weights, core.Seed = w, newSeed()
+	return daemonConfig{
+		Name: "replay", DSN: dsn, WorkerSocket: h.Socket(), APISocket: filepath.Join(h.dir, "api.sock"), SocketMode: 0o600,
+		Core: core, Lease: defaultLease, Beat: defaultBeat, Grace: replayGrace, Listen: true, Journal: h.watch,
+	}
+}
+
+// replayGrace is what running jobs get when a replay is cut short.
+const replayGrace = time.Second
+
+// close stops everything and waits until it has stopped.
+func (h *daemonHost) close() error {
+	var err error
+	if h.stop != nil {
+		h.stop()
+		<-h.ended
+		err = h.err
+	}
+	if h.pool != nil {
+		h.pool.Close()
+	}
+	if h.server != nil {
+		err = errors.Join(err, h.server.Stop())
+	}
+	if h.dir != "" {
+		err = errors.Join(err, os.RemoveAll(h.dir))
+	}
+	return err
+}
+
+// Socket implements replayHost.
+func (h *daemonHost) Socket() string { return filepath.Join(h.dir, "worker.sock") }
+
+// Insert implements replayHost.
+func (h *daemonHost) Insert(ctx context.Context, jobs []replayJob) error {
+	var all iter.Seq2[claim.New, error] = func(yield func(claim.New, error) bool) {
+		for _, j := range jobs {
+			if !yield(claim.New{Type: j.Type, Priority: j.Priority, Payload: j.Payload}, nil) {
+				return
+			}
+		}
+	}
+	_, err := claim.Jobs{DB: h.pool}.InsertMany(ctx, all)
+	return err
+}
+
+// Request implements replayHost.
+func (h *daemonHost) Request(ctx context.Context, job replayJob) error {
+	a, err := h.daemon.callers.do(ctx, request{Type: job.Type, Priority: job.Priority, Payload: job.Payload, Wait: true})
+	if err != nil {
+		return err
+	}
+	if a.Kind != actor.AnswerDone {
+		return fmt.Errorf("request was answered %s: %s", a.Kind, a.Reason)
+	}
+	return nil
+}
+
+// Tally implements replayHost: the database holds nothing but the replay.
+func (h *daemonHost) Tally(ctx context.Context) (done, failed int, err error) {
+	counts, err := claim.Jobs{DB: h.pool}.Counts(ctx)
+	return int(counts[dispatcherd.Done]), int(counts[dispatcherd.Failed] + counts[dispatcherd.Cancelled]), err
+}
+
+// Findings implements replayHost.
+func (h *daemonHost) Findings() trace.Findings {
+	h.watch.mu.Lock()
+	defer h.watch.mu.Unlock()
+	return h.watch.watch.Findings()
+}

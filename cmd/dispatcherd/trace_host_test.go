@@ -1,0 +1,57 @@
+package main
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
+
+	"github.com/dispatcherd/dispatcherd/internal/pgtest"
+	"github.com/dispatcherd/dispatcherd/internal/trace"
+	"github.com/dispatcherd/dispatcherd/scoring"
+)
+
+// The whole way: table, claims, core, socket, workers, and back.
+func TestAReplayThroughTheDaemonLosesAndMisplacesNothing(t *testing.T) {
+	const speed = 3000
+	day, err := trace.Generate(trace.GenerateOptions{Seed: 5, Calls: 400, Batch: 300, Agents: 27, Workers: 4, Load: 85})
+	require.NoError(t, err)
+	day = day.Head(4 * 3600_000) // four hours: five seconds
+	w, err := trace.Compress(scoring.Default(), speed)
+	require.NoError(t, err)
+	host, err := startHost(t.Context(), pgtest.New(t), w, zap.NewNop())
+	require.NoError(t, err)
+	r := &replay{trace: day, speed: speed, host: host, start: startInProcess, stall: 20 * time.Second}
+	report, err := r.run(t.Context())
+	require.NoError(t, errors.Join(err, host.close()))
+	require.Equal(t, len(day.Jobs), report.Done)
+	require.Zero(t, report.Failed)
+	require.True(t, report.Findings.Clean(), "%+v", report.Findings)
+	require.GreaterOrEqual(t, report.Findings.Placements, len(day.Jobs))
+}
+
+func TestAHostWithoutADatabaseLeavesNothingBehind(t *testing.T) {
+	_, err := startHost(t.Context(), "postgres:///x?host=/does/not/exist", scoring.Default(), zap.NewNop())
+	require.ErrorContains(t, err, "/does/not/exist")
+}
+
+func TestAReplayChecksItsFlagsBeforeItStartsAnything(t *testing.T) {
+	dir := generatedDay(t)
+	for line, says := range map[string]string{
+		"replay " + dir:                                    "speed",
+		"replay " + dir + " --speed 0.5":                   "--speed is 0.5: give 1 or more",
+		"replay " + dir + " --speed 1000000":               "choose a lower speed",
+		"replay " + dir + " --speed 10 --weights ageing=0": "without ageing nothing bounds",
+		"demo /does/not/exist":                             "a trace is a folder with jobs.csv and slots.csv",
+		"demo --agents 5":                                  "agents is 5, allowed: 27 to 100000",
+		"demo one two":                                     "at most 1 arg",
+	} {
+		got := traceCommandLine(append([]string{"trace"}, strings.Fields(line)...)...).runs(t)
+		require.NotEqual(t, exitOK, got.code, line)
+		require.Contains(t, got.err, says, line)
+		require.Empty(t, got.out, line)
+	}
+}

@@ -1,0 +1,154 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+
+	"github.com/dispatcherd/dispatcherd/internal/trace"
+)
+
+const (
+	demoLength   = 45 * time.Second // that a demo takes when no speed is given
+	topDemoSpeed = 8000             // beyond it round trips drown the waits
+	replayStall  = 30 * time.Second // without progress: given up
+)
+
+func (a *app) traceReplayCommand() *cobra.Command {
+	var speed float64
+	var weights string
+	cmd := &cobra.Command{
+		Use: "replay DIR --speed N", Short: "Run a trace through the daemon, worker processes and Postgres",
+		Long: `Runs the trace in DIR through the real thing, N times faster than it was recorded:
+a private Postgres, the daemon, and a worker process for each worker of the
+trace. Queued jobs are inserted when they arrive, on-demand ones are requested,
+and each lasts as long as the trace says. Waits are printed in the trace's time.
+
+The last line is for machines. The exit code is 0 only if every job was done and
+nothing was lost, misplaced or sent to a slot that cannot do it.`,
+		Example: "  dispatcherd trace replay traces/bank_january --speed 8000",
+		Args:    oneTrace,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			t, err := loadTrace(args[0])
+			if err != nil {
+				return err
+			}
+			return a.replayTrace(cmd.Context(), "replay", t, speed, weights)
+		},
+	}
+	cmd.Flags().Float64Var(&speed, "speed", 0, "how many seconds of the trace pass in one second")
+	cmd.Flags().StringVar(&weights, "weights", "default", weightsSyntax)
+	onlyOnCommandLine(cmd.Flags(), "speed", "weights")
+	_ = cmd.MarkFlagRequired("speed") // fails for an unknown flag only
+	return cmd
+}
+
+func (a *app) traceDemoCommand() *cobra.Command {
+	var speed float64
+	o := trace.DefaultGenerateOptions()
+	cmd := &cobra.Command{
+		Use: "demo [DIR]", Short: "Replay a call centre's day, or the trace in DIR, in under a minute",
+		Long: `Replays a generated day of a call centre (see trace generate), or the trace in
+DIR, like trace replay. Without --speed it is chosen so that the trace takes 45 s,
+but at most 8,000.`,
+		Example: "  dispatcherd trace demo\n  dispatcherd trace demo traces/bank_january --speed 8000",
+		Args:    cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			t, err := trace.Generate(o)
+			if err != nil {
+				return failure(exitUsage, "%w", err)
+			}
+			if len(args) > 0 {
+				if t, err = loadTrace(args[0]); err != nil {
+					return err
+				}
+			}
+			if !cmd.Flags().Changed("speed") {
+				span := float64(t.Jobs[len(t.Jobs)-1].ArrivalMS) / 1000
+				speed = min(max(span/demoLength.Seconds(), 1), topDemoSpeed)
+			}
+			return a.replayTrace(cmd.Context(), "demo", t, speed, "default")
+		},
+	}
+	cmd.Flags().Float64Var(&speed, "speed", 0, "how many seconds of the trace pass in one second (default: so many that it takes 45 s)")
+	generateFlags(cmd.Flags(), &o)
+	onlyOnCommandLine(cmd.Flags(), "speed")
+	return cmd
+}
+
+// replayTrace runs a trace through the real thing and prints what came of it.
+func (a *app) replayTrace(ctx context.Context, name string, t *trace.Trace, speed float64, weights string) error {
+	if speed < 1 {
+		return failure(exitUsage, "--speed is %g: give 1 or more", speed)
+	}
+	w, err := parseWeights(weights)
+	if err != nil {
+		return err
+	}
+	compressed, err := trace.Compress(w.weights, speed)
+	if err != nil {
+		return failure(exitUsage, "%w", err)
+	}
+	host, err := startPrivateHost(ctx, compressed, a.warnings())
+	if err != nil {
+		return err
+	}
+	a.say("%s: %d jobs, %d slots of %d workers, at %g times their speed", t.Name, len(t.Jobs), len(t.Slots), len(t.Workers()), speed)
+	began := time.Now()
+	report, late, err := a.watchReplay(ctx, host, t, speed)
+	took := time.Since(began)
+	err = errors.Join(err, host.close())
+	a.say("arrivals were late by at most %v", late.Round(time.Millisecond))
+	last := a.out
+	if a.format.json {
+		err = errors.Join(err, a.printJSON("report", report))
+		last = a.err
+	} else {
+		err = errors.Join(err, report.WriteText(a.out))
+	}
+	code := summarize(last, name, report, took)
+	switch {
+	case err != nil:
+		return err
+	case code != exitOK:
+		return failure(code, "the %s did not do what it must: see its last line", name)
+	}
+	return nil
+}
+
+// watchReplay carries the replay out, with its state on the terminal. It ends
+// early if the daemon does.
+func (a *app) watchReplay(ctx context.Context, host *daemonHost, t *trace.Trace, speed float64) (trace.Report, time.Duration, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	go func() {
+		select {
+		case <-host.ended:
+			cancel(fmt.Errorf("the daemon has ended: %w", host.err))
+		case <-ctx.Done():
+		}
+	}()
+	r := &replay{trace: t, speed: speed, host: host, start: a.startTraceWorker, stall: replayStall}
+	if a.isTerminal(a.err) {
+		line := &liveLine{w: a.err}
+		r.live = line.show
+		defer line.clear()
+	}
+	report, err := r.run(ctx)
+	if err != nil && ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	return report, r.state.Late, err
+}
+
+// warnings is a log for people who watch something else: what is wrong, and
+// nothing more.
+func (a *app) warnings() *zap.Logger {
+	encoder := zapcore.NewConsoleEncoder(zap.NewDevelopmentEncoderConfig())
+	return zap.New(zapcore.NewCore(encoder, zapcore.Lock(zapcore.AddSync(a.err)), zapcore.WarnLevel))
+}
