@@ -73,6 +73,7 @@ func (ev CancelRequested) apply(c *Core) {
 }
 
 func (Disowned) apply(c *Core) {
+	c.bell.armed = false // the new row of this dispatcher is silent
 	for _, j := range c.inHand() {
 		if j.mode == dispatcherd.Queued && j.stage == running {
 			c.emit(Effect{Kind: Cancel, Session: j.told, Job: j.id, Attempt: j.attempt, Reason: "another dispatcher has taken the job over"})

@@ -48,10 +48,10 @@ func (d *daemon) beat(ctx context.Context) {
 // about the jobs of before is stale: the rows carry the old id or a new owner.
 func (d *daemon) rejoin(ctx context.Context) {
 	d.log.Error("the lease is gone: this dispatcher was silent for too long and others have taken over its jobs; joining as a new one")
-	d.loop.Order(actor.Disowned{})
 	if _, err := d.store.Join(ctx); err != nil {
-		d.log.Warn("joining failed", zap.Error(err))
+		d.log.Warn("joining failed", zap.Error(err)) // the next beat tries again
 	}
+	d.loop.Order(actor.Disowned{})
 }
 
 func (d *daemon) beaten(res claim.BeatResult) {
