@@ -15,6 +15,7 @@ var commands = []func(*app) *cobra.Command{
 	(*app).jobCommand,
 	(*app).slotCommand,
 	(*app).workerCommand,
+	(*app).traceCommand,
 	(*app).configCommand,
 	(*app).versionCommand,
 }
