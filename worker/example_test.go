@@ -43,7 +43,7 @@ func Example() {
 	w.Slots(4, "pdf", "excel")
 	w.Slots(1, "convert")
 	if err := w.Run(ctx); err != nil {
-		log.Fatal(err)
+		log.Print(err)
 	}
 }
 

@@ -156,8 +156,7 @@ func (e *execution) verdict(result any, err error) workerproto.WorkerFrame {
 		return &workerproto.Release{Execution: name, Reason: cause.Error()}
 	}
 	fail := &workerproto.Fail{Execution: name, Error: err.Error()}
-	var delayed delayedError
-	if errors.As(err, &delayed) {
+	if delayed, ok := errors.AsType[delayedError](err); ok {
 		fail.RetryAfter = min(max(delayed.delay, 0), 365*24*time.Hour)
 	}
 	var final permanentError

@@ -140,6 +140,19 @@ func TestHalfAFrameThenTheEndIsAnUnexpectedEnd(t *testing.T) {
 	require.Equal(t, io.ErrUnexpectedEOF, await(t, h.closed))
 }
 
+func TestHangingUpWithoutReadingIsAnEndLikeAnyOther(t *testing.T) {
+	h := newRecorder()
+	p := dial(t, serve(t, Limits{}, h, nil))
+	p.greet()
+	s := await(t, h.opened)
+	s.Send(&Stale{Execution: Execution{Job: 1, Attempt: 1}})
+	_, err := p.in.Peek(1) // it has arrived
+	require.NoError(t, err)
+	s.Send(&Stale{Execution: Execution{Job: 2, Attempt: 1}})
+	require.NoError(t, p.conn.Close())
+	require.Equal(t, io.EOF, await(t, h.closed))
+}
+
 func TestResultsSentBeforeDyingAreRead(t *testing.T) {
 	h := newRecorder()
 	first, goOn := make(chan bool, 10), make(chan bool)

@@ -79,7 +79,7 @@ func (c *Conn) greet(hello *Hello) error {
 			return fault
 		}
 		if !ok {
-			if _, err := c.in.read(); err != nil {
+			if err := c.in.read(); err != nil {
 				return errors.Join(sent, fmt.Errorf("waiting for the welcome: %w", err))
 			}
 			continue
@@ -185,7 +185,7 @@ func (c *Conn) listen() error {
 	for {
 		wait := min(c.welcome.Limits.Heartbeat, c.welcome.Limits.Timeout-silent)
 		_ = c.conn.SetReadDeadline(time.Now().Add(wait)) // fails on a closed connection only, and then the read does too
-		_, err := c.in.read()
+		err := c.in.read()
 		if !errors.Is(err, os.ErrDeadlineExceeded) {
 			return err
 		}

@@ -18,7 +18,7 @@ func document(t *testing.T) string {
 func TestEveryExampleInTheDocumentIsAFrame(t *testing.T) {
 	ops := map[string]bool{}
 	for _, block := range regexp.MustCompile("(?s)```json\n(.*?)```").FindAllStringSubmatch(document(t), -1) {
-		for _, line := range strings.Split(strings.TrimSpace(block[1]), "\n") {
+		for line := range strings.SplitSeq(strings.TrimSpace(block[1]), "\n") {
 			fromWorker, err1 := new(WorkerDecoder).Decode([]byte(line))
 			fromDispatcher, err2 := new(DispatcherDecoder).Decode([]byte(line))
 			require.True(t, err1 == nil || err2 == nil, "%s: %v, %v", line, err1, err2)

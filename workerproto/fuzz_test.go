@@ -127,7 +127,7 @@ func FuzzSession(f *testing.F) {
 			_, isHello := frame.(*Hello)
 			require.True(t, err != nil || isHello != greeted, "hello comes first and once")
 			if err != nil {
-				require.Equal(t, before, len(m.slots), "a refused frame changes nothing")
+				require.Len(t, m.slots, before, "a refused frame changes nothing")
 				dead = err.Fatal
 				require.True(t, dead || greeted, "before the welcome every error is fatal")
 				continue

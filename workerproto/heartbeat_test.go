@@ -2,7 +2,6 @@ package workerproto
 
 import (
 	"context"
-	"errors"
 	"io"
 	"net"
 	"testing"
@@ -139,7 +138,7 @@ func TestAWorkerGivesASilentDispatcherUp(t *testing.T) {
 		began := time.Now()
 		_, err = c.Receive()
 		var rule *Error
-		require.True(t, errors.As(err, &rule))
+		require.ErrorAs(t, err, &rule)
 		require.Equal(t, HeartbeatTimeout, rule.Code)
 		require.Equal(t, 3*time.Second, time.Since(began))
 		c.Abort()

@@ -2,8 +2,10 @@ package workerproto
 
 import (
 	"bytes"
+	"errors"
 	"io"
 	"net"
+	"syscall"
 )
 
 const (
@@ -43,19 +45,23 @@ func (l *lines) next() (line []byte, ok bool, err *Error) {
 	return line, true, nil
 }
 
-// read waits for more bytes. The end of the stream in the middle of a line is
-// io.ErrUnexpectedEOF.
-func (l *lines) read() (int, error) {
+// read waits for more bytes. The end of the stream is io.EOF, in the middle of a
+// line io.ErrUnexpectedEOF, also when the peer went without reading what was
+// sent to it (which the kernel calls a reset).
+func (l *lines) read() error {
 	l.makeRoom()
 	n, err := l.conn.Read(l.buf[l.end:])
 	l.end += n
 	if n > 0 {
-		return n, nil
+		return nil
 	}
-	if err == io.EOF && l.end > l.start {
-		err = io.ErrUnexpectedEOF
+	switch gone := errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET); {
+	case gone && l.end > l.start:
+		return io.ErrUnexpectedEOF
+	case gone:
+		return io.EOF
 	}
-	return 0, err
+	return err
 }
 
 // makeRoom moves what is left to the front and grows the buffer if the last

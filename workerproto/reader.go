@@ -63,7 +63,7 @@ func (s *Session) firstLine() ([]byte, error) {
 		if ok {
 			return line, nil
 		}
-		if _, err := s.in.read(); err != nil {
+		if err := s.in.read(); err != nil {
 			return nil, err
 		}
 	}
@@ -158,7 +158,7 @@ func (s *Session) listen() error {
 	for {
 		wait := min(s.limits.HeartbeatInterval, s.limits.HeartbeatTimeout-silent)
 		s.deadline(wait)
-		_, err := s.in.read()
+		err := s.in.read()
 		if !errors.Is(err, os.ErrDeadlineExceeded) {
 			return err
 		}

@@ -41,12 +41,16 @@ func Serve(ctx context.Context, l net.Listener, limits Limits, h Handler, obs Ob
 		obs = NoObserver{}
 	}
 	srv := &server{limits: limits.WithDefaults(), handler: h, obs: obs, open: make(map[*Session]struct{})}
+	released := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
+		defer close(released)
 		_ = l.Close() // makes Accept return
 		srv.shutDown()
 	})
-	defer stop()
 	err := srv.accept(ctx, l)
+	if !stop() {
+		<-released // path and lock are free when Serve returns
+	}
 	srv.shutDown()
 	srv.running.Wait()
 	if ctx.Err() != nil {

@@ -44,7 +44,7 @@ func TestTranscripts(t *testing.T) {
 func play(t *testing.T, script string) string {
 	var s *stage
 	var out strings.Builder
-	for _, line := range strings.Split(strings.TrimSuffix(script, "\n"), "\n") {
+	for line := range strings.SplitSeq(strings.TrimSuffix(script, "\n"), "\n") {
 		switch {
 		case strings.HasPrefix(line, "< "), strings.HasPrefix(line, "= "):
 			continue
@@ -99,11 +99,10 @@ func (s *stage) end() {
 	s.stop()
 }
 
-func (s *stage) Open(session *Session, _ *Hello) error {
-	for r := range s.resume {
-		if session.Resume(r.Job, r.Attempt) {
-			s.held[r] = true
-		}
+func (s *stage) Open(session *Session, hello *Hello) error {
+	for _, running := range hello.Running {
+		r := Resumed{running.Job, running.Attempt}
+		s.held[r] = s.resume[r] && session.Resume(r.Job, r.Attempt)
 	}
 	s.opened <- session
 	return nil
