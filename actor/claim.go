@@ -93,11 +93,16 @@ func (c *Core) claimRequest(jobs []*job) *dispatcherd.ClaimRequest {
 // giveBack ends all reservations that were not sent.
 func (c *Core) giveBack() {
 	for _, j := range c.claims.next {
-		c.freeSlot(j)
-		c.comeBack(j)
-		c.forget(j)
+		c.putBack(j)
 	}
 	c.claims.next = c.claims.next[:0]
+}
+
+// putBack ends a reservation whose row is as pending as it was.
+func (c *Core) putBack(j *job) {
+	c.freeSlot(j)
+	c.comeBack(j)
+	c.forget(j)
 }
 
 func (ev Claimed) apply(c *Core) {
@@ -119,7 +124,11 @@ func (ev Claimed) apply(c *Core) {
 			c.won(&ev.Result.Won[i])
 		}
 		for _, id := range ev.Request.IDs {
-			if j := c.jobs[id]; j != nil && j.stage == reserved && j.attempt == 0 {
+			switch j := c.jobs[id]; {
+			case j == nil || j.stage != reserved || j.attempt != 0:
+			case f.doubt:
+				c.putBack(j) // most likely the claim never arrived, and nobody else has it
+			default:
 				c.lost(j)
 			}
 		}
@@ -133,9 +142,7 @@ func (c *Core) refused(r *dispatcherd.ClaimRequest) {
 	c.outage.begin(c)
 	for _, id := range r.IDs {
 		if j := c.jobs[id]; j != nil && j.stage == reserved {
-			c.freeSlot(j)
-			c.comeBack(j)
-			c.forget(j)
+			c.putBack(j)
 		}
 	}
 }

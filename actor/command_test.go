@@ -66,16 +66,23 @@ func sets(s string) [][]string {
 func (w *world) command(line string, body []string) string {
 	w.out.Reset()
 	ws := parse(line)
-	run, ok := commands[ws.bare[0]]
-	require.True(w.t, ok, "no command %q", ws.bare[0])
+	name := ws.bare[0]
+	run, ok := commands[name]
+	require.True(w.t, ok, "no command %q", name)
 	ws.bare = ws.bare[1:]
 	run(w, ws, body)
+	if !slices.Contains(lazy, name) {
+		w.settle()
+	}
 	return w.out.String()
 }
 
+// lazy commands leave the statements they cause to the next command.
+var lazy = []string{"insert", "notify", "clock", "hold", "show", "read"}
+
 // commands is the language of the scenario files. Statements to Postgres are
-// carried out by run and advance; hold keeps a kind of them under way until
-// answer says what became of it.
+// carried out at the end of a command; hold keeps a kind of them under way
+// until answer or lose says what became of it.
 var commands map[string]func(*world, words, []string)
 
 func init() {
@@ -86,14 +93,15 @@ func init() {
 		"withdraw": (*world).cmdWithdraw,
 		"kill":     func(w *world, ws words, _ []string) { w.step(Unregistered{Session: w.at.sessions[ws.bare[0]]}) },
 		"insert":   (*world).cmdInsert,
-		"notify":   func(w *world, _ words, _ []string) { w.step(Notified{}) },
-		"run":      func(w *world, _ words, _ []string) { w.step(Tick{}); w.settle() },
+		"notify":   (*world).cmdNotify,
+		"run":      func(w *world, _ words, _ []string) { w.step(Tick{}) },
 		"advance":  func(w *world, ws words, _ []string) { w.advance(must(time.ParseDuration(ws.bare[0]))) },
 		"clock":    (*world).cmdClock,
 		"hold":     func(w *world, ws words, _ []string) { w.at.held[kindNamed(ws.bare[0])] = true },
 		"unhold":   func(w *world, ws words, _ []string) { delete(w.at.held, kindNamed(ws.bare[0])) },
 		"answer":   (*world).cmdAnswer,
 		"lose":     (*world).cmdLose,
+		"read":     (*world).cmdRead,
 		"steal":    (*world).cmdSteal,
 		"done":     func(w *world, ws words, _ []string) { w.result(ws, Result{OK: true, Value: []byte(ws.args["result"])}) },
 		"fail":     (*world).cmdFail,
@@ -106,9 +114,14 @@ func init() {
 		"interrupt": func(w *world, _ words, _ []string) {
 			w.step(Interrupted{})
 		},
-		"listening": func(w *world, ws words, _ []string) { w.step(Listening{On: ws.bare[0] == "on"}) },
+		"listening": (*world).cmdListening,
+		"postgres":  func(w *world, ws words, _ []string) { w.down = ws.bare[0] == "down" },
+		"reweigh":   (*world).cmdReweigh,
+		"show":      func(w *world, ws words, _ []string) { w.shown[kindNamed(ws.bare[0])] = true },
 		"slots":     (*world).cmdSlots,
+		"stats":     (*world).cmdStats,
 		"table":     (*world).cmdTable,
+		"wakes":     (*world).cmdWakes,
 	}
 }
 
@@ -139,9 +152,11 @@ func (w *world) cmdConfig(ws words, _ []string) {
 	l.LaneLength = ws.int("lane-length", l.LaneLength)
 	l.LanesPerFetch = ws.int("lanes-per-fetch", l.LanesPerFetch)
 	l.Unfinished = ws.int("unfinished", l.Unfinished)
+	l.Finishes = ws.int("finishes", l.Finishes)
 	l.Crashes = ws.int("crashes", l.Crashes)
 	d.cfg.Weights.OnDemandCap = cmp.Or(ws.duration("cap"), d.cfg.Weights.OnDemandCap)
 	d.cfg.Poll = cmp.Or(ws.duration("poll"), d.cfg.Poll)
+	d.cfg.PollDeaf = cmp.Or(ws.duration("poll-deaf"), d.cfg.PollDeaf)
 	d.core = New(d.cfg)
 }
 
@@ -185,13 +200,13 @@ func (w *world) cmdInsert(_ words, body []string) {
 			w.table.insert(row{
 				id: w.nextRow, typ: ws.args["type"], priority: dispatcherd.Priority(ws.int("prio", 0)),
 				runAt: w.table.now - ws.duration("age").Microseconds() + ws.duration("in").Microseconds(),
-				tries: int32(ws.int("tries", 3)),
+				tries: int32(ws.int("tries", 3)), timeout: ws.duration("timeout"),
 			})
 		}
 	}
 	for _, name := range w.dispatcherNames() {
 		d := w.dispatchers[name]
-		if d.core.bell.armed {
+		if d.core.bell.armed && !d.deaf {
 			at := w.at
 			w.at = d
 			w.step(Notified{})
@@ -209,9 +224,38 @@ func (w *world) dispatcherNames() []string {
 	return names
 }
 
-// cmdClock moves the database clock alone.
+// cmdClock moves one of the clocks alone.
 func (w *world) cmdClock(ws words, _ []string) {
-	w.table.now += must(time.ParseDuration(ws.bare[0])).Microseconds()
+	d := must(time.ParseDuration(ws.bare[1]))
+	switch ws.bare[0] {
+	case "database":
+		w.table.now += d.Microseconds()
+	case "local":
+		w.now = w.now.after(d)
+	default:
+		w.t.Fatalf("no clock %q", ws.bare[0])
+	}
+}
+
+func (w *world) cmdNotify(ws words, _ []string) {
+	for range ws.int("count", 1) {
+		w.step(Notified{})
+	}
+}
+
+func (w *world) cmdListening(ws words, _ []string) {
+	w.at.deaf = ws.bare[0] == "off"
+	w.step(Listening{On: !w.at.deaf})
+}
+
+func (w *world) cmdReweigh(ws words, _ []string) {
+	weights := &w.at.cfg.Weights
+	weights.Priority = int64(ws.int("priority", int(weights.Priority)))
+	weights.Ageing = int64(ws.int("ageing", int(weights.Ageing)))
+	weights.Rarity = int64(ws.int("rarity", int(weights.Rarity)))
+	weights.OnDemand = int64(ws.int("on-demand", int(weights.OnDemand)))
+	require.NoError(w.t, weights.Validate())
+	w.step(Reweighed{Config: w.at.cfg})
 }
 
 // cmdAnswer answers the oldest statement of a kind that is held.
@@ -224,7 +268,6 @@ func (w *world) cmdAnswer(ws words, _ []string) {
 		v = map[string]dispatcherd.Verdict{"ok": 0, "refused": 1, "unknown": 2}[ws.bare[1]]
 	}
 	w.answer(i, v)
-	w.settle()
 }
 
 // cmdLose carries a statement out but loses its answer.
@@ -238,7 +281,15 @@ func (w *world) cmdLose(ws words, _ []string) {
 		w.table.finish(w.at.id, e.Finish)
 	}
 	w.answer(i, dispatcherd.Unknown)
-	w.settle()
+}
+
+// cmdRead lets Postgres answer a fetch that is held: what the table looks like
+// now is in the answer, however late it arrives.
+func (w *world) cmdRead(words, []string) {
+	i := slices.IndexFunc(w.at.pending, func(e Effect) bool { return e.Kind == Fetch })
+	require.GreaterOrEqual(w.t, i, 0, "no fetch is under way")
+	req := w.at.pending[i].Fetch
+	w.at.read[req] = w.table.fetch(req)
 }
 
 // cmdSteal lets some other dispatcher take rows.
@@ -263,7 +314,6 @@ func (w *world) result(ws words, r Result) {
 	}
 	r.Attempt = dispatcherd.Attempt(ws.int("attempt", attempt))
 	w.step(Released{Session: session, Results: []Result{r}})
-	w.settle()
 }
 
 func (w *world) cmdFail(ws words, _ []string) {
@@ -280,7 +330,6 @@ func (w *world) cmdRequest(ws words, _ []string) {
 		Job: id, Type: ws.args["type"], Priority: dispatcherd.Priority(ws.int("prio", 0)),
 		Deadline: ws.duration("deadline"), Wait: ws.args["wait"] != "",
 	})
-	w.settle()
 }
 
 // cmdSlots prints every slot with what it does.
@@ -310,5 +359,23 @@ func (w *world) cmdSlots(words, []string) {
 func (w *world) cmdTable(words, []string) {
 	for _, r := range w.table.sorted() {
 		w.say("%s %s attempt %d failures %d crashes %d", w.name(r.id), r.status, r.attempt, r.failures, r.crashes)
+	}
+}
+
+// cmdStats prints the counters that are not zero.
+func (w *world) cmdStats(words, []string) {
+	for field := range strings.FieldsSeq(strings.Trim(fmt.Sprintf("%+v", w.at.core.Stats()), "{}")) {
+		if name, n, _ := strings.Cut(field, ":"); n != "0" {
+			w.say("%s %s", strings.ToLower(name), n)
+		}
+	}
+}
+
+// cmdWakes prints when the dispatcher wants to be woken without an event.
+func (w *world) cmdWakes(words, []string) {
+	if at := w.at.core.NextWake(); at == Never {
+		w.say("never")
+	} else {
+		w.say("in %v", msDuration(int64(at-w.now)))
 	}
 }

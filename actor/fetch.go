@@ -287,6 +287,8 @@ func (c *Core) fill(a asking, lane *dispatcherd.Lane, rows []dispatcherd.Candida
 	full := len(due) == lane.Limit
 	before := l.len()
 	switch {
+	case !a.look && l.cursor != lane.After:
+		// The list was thrown away meanwhile; the look that was asked for brings it all.
 	case !a.look:
 		c.extend(l, due, full)
 	case l.pops == a.pops:
@@ -296,6 +298,7 @@ func (c *Core) fill(a asking, lane *dispatcherd.Lane, rows []dispatcherd.Candida
 	}
 	c.cached += l.len() - before
 	c.mark(a.typ, a.priority)
+	c.fetch.wantMore(c, a.typ, a.priority) // it may have run dry meanwhile, and the look brought nothing
 }
 
 // expect notes when a row that is not yet due will be.
@@ -305,8 +308,13 @@ func (f *fetching) expect(runAt int64) {
 	}
 }
 
-// extend appends the rows behind the cursor.
+// extend appends the rows behind the cursor. They count as a list of their own
+// once nothing of the one before is left.
 func (c *Core) extend(l *lane, rows []dispatcherd.Candidate, full bool) {
+	if l.len() == 0 {
+		l.list++
+		l.lost = 0
+	}
 	l.compact()
 	for _, r := range rows {
 		if l.cursor.Less(r.Key) && !c.inHandAs(r.Key) {
@@ -315,8 +323,6 @@ func (c *Core) extend(l *lane, rows []dispatcherd.Candidate, full bool) {
 		l.cursor = r.Key
 	}
 	l.more = full
-	l.list++
-	l.lost = 0
 }
 
 // replace puts a full look in the place of everything the lane held; the lane
@@ -370,6 +376,7 @@ func (c *Core) comeBack(j *job) {
 	}
 	if l.insert(j.key) {
 		c.cached++
+		l.pops++ // a look that is under way may not know the row as pending: it must not replace the lane
 	}
 	c.mark(j.typ, j.priority)
 }

@@ -10,8 +10,12 @@ type outage struct {
 // since reports whether statements must wait.
 func (o *outage) since(now Instant) bool { return o.failures > 0 && now < o.retryAt }
 
-// begin notes one more failure and when to try again.
+// begin notes one more failure and when to try again. Nothing is sent during
+// the wait, so what fails then was sent before it and is no further failure.
 func (o *outage) begin(c *Core) {
+	if o.since(c.now) {
+		return
+	}
 	o.retryAt = c.now.after(c.cfg.Outage.Delay(o.failures, c.rng))
 	o.failures++
 }

@@ -3,6 +3,7 @@ package actor
 import (
 	"cmp"
 	"slices"
+	"time"
 
 	"github.com/dispatcherd/dispatcherd"
 )
@@ -10,8 +11,14 @@ import (
 // table is Postgres as far as Core can tell: rows, and the few statements that
 // touch them, each carried out at once and in full.
 type table struct {
-	rows map[dispatcherd.JobID]*row
-	now  int64 // database clock, microseconds
+	rows  map[dispatcherd.JobID]*row
+	lanes map[tableLane][]*row // every row that was ever pending there, in order
+	now   int64                // database clock, microseconds
+}
+
+type tableLane struct {
+	typ      string
+	priority dispatcherd.Priority
 }
 
 type row struct {
@@ -24,11 +31,14 @@ type row struct {
 	tries      int32
 	failures   int32
 	crashes    int32
+	timeout    time.Duration
 	dispatcher int
 	token      dispatcherd.Token
 }
 
-func newTable() *table { return &table{rows: map[dispatcherd.JobID]*row{}, now: 1_000_000_000_000} }
+func newTable() *table {
+	return &table{rows: map[dispatcherd.JobID]*row{}, lanes: map[tableLane][]*row{}, now: 1_000_000_000_000}
+}
 
 func (t *table) insert(r row) {
 	r.status = dispatcherd.Pending
@@ -36,28 +46,35 @@ func (t *table) insert(r row) {
 		r.tries = 3
 	}
 	t.rows[r.id] = &r
+	t.queue(&r)
 }
 
 func (r *row) key() dispatcherd.Key { return dispatcherd.Key{RunAt: r.runAt, ID: r.id} }
 
-// pending returns the pending rows of a lane in order.
-func (t *table) pending(typ string, p dispatcherd.Priority, after dispatcherd.Key) []*row {
-	var rows []*row
-	for _, r := range t.rows {
-		if r.typ == typ && r.priority == p && r.status == dispatcherd.Pending && after.Less(r.key()) {
-			rows = append(rows, r)
-		}
-	}
-	slices.SortFunc(rows, func(a, b *row) int { return compareKeys(a.key(), b.key()) })
-	return rows
+// queue puts a row into its place.
+func (t *table) queue(r *row) {
+	k := tableLane{r.typ, r.priority}
+	i, _ := slices.BinarySearchFunc(t.lanes[k], r.key(), func(r *row, key dispatcherd.Key) int { return compareKeys(r.key(), key) })
+	t.lanes[k] = slices.Insert(t.lanes[k], i, r)
+}
+
+// delay moves a row to a later place.
+func (t *table) delay(r *row, runAt int64) {
+	k := tableLane{r.typ, r.priority}
+	t.lanes[k] = slices.DeleteFunc(t.lanes[k], func(o *row) bool { return o == r })
+	r.runAt = runAt
+	t.queue(r)
 }
 
 func (t *table) fetch(req *dispatcherd.FetchRequest) dispatcherd.FetchResult {
 	res := dispatcherd.FetchResult{DBNow: t.now}
 	for i, lane := range req.Lanes {
-		rows := t.pending(lane.Type, lane.Priority, lane.After)
-		for _, r := range rows[:min(len(rows), lane.Limit)] {
-			res.Candidates = append(res.Candidates, dispatcherd.Candidate{Lane: i, Key: r.key()})
+		n := 0
+		for _, r := range t.lanes[tableLane{lane.Type, lane.Priority}] {
+			if n < lane.Limit && r.status == dispatcherd.Pending && lane.After.Less(r.key()) {
+				res.Candidates = append(res.Candidates, dispatcherd.Candidate{Lane: i, Key: r.key()})
+				n++
+			}
 		}
 	}
 	return res
@@ -80,6 +97,7 @@ func (t *table) resolve(dispatcher int, req *dispatcherd.ClaimRequest) (res disp
 		if r := t.rows[id]; r != nil && r.status == dispatcherd.Running && r.dispatcher == dispatcher && r.token == req.Token {
 			res.Won = append(res.Won, dispatcherd.Won{
 				ID: id, Attempt: r.attempt, MaxAttempts: r.tries, Failures: r.failures, Crashes: r.crashes,
+				Timeout: r.timeout,
 			})
 		}
 	}
@@ -100,8 +118,9 @@ func (t *table) finish(dispatcher int, req *dispatcherd.FinishRequest) (res disp
 		case dispatcherd.Succeeded:
 			r.status = dispatcherd.Done
 		case dispatcherd.Retry:
-			r.status, r.runAt = dispatcherd.Pending, t.now+f.Delay.Microseconds()
+			r.status = dispatcherd.Pending
 			r.failures++
+			t.delay(r, t.now+f.Delay.Microseconds())
 		case dispatcherd.FailedFinal:
 			r.status = dispatcherd.Failed
 			r.failures++

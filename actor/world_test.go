@@ -25,6 +25,8 @@ type world struct {
 	names       map[dispatcherd.JobID]string
 	nextRow     dispatcherd.JobID
 	nextRequest dispatcherd.JobID
+	down        bool                // Postgres refuses every statement
+	shown       map[EffectKind]bool // statements that are printed even when nothing comes of them
 	out         strings.Builder
 }
 
@@ -38,8 +40,10 @@ type dispatcher struct {
 	workers  map[dispatcherd.SessionID]string
 	types    map[dispatcherd.SessionID]int // next slot number
 	nextSlot dispatcherd.SlotID
-	pending  []Effect            // statements not yet answered
-	held     map[EffectKind]bool // kinds that are answered by hand
+	pending  []Effect                                              // statements not yet answered
+	held     map[EffectKind]bool                                   // kinds that are answered by hand
+	read     map[*dispatcherd.FetchRequest]dispatcherd.FetchResult // answers on their way
+	deaf     bool                                                  // notifications do not reach it
 }
 
 func newWorld(t *testing.T) *world {
@@ -47,6 +51,7 @@ func newWorld(t *testing.T) *world {
 		t: t, table: newTable(), now: 1_000,
 		dispatchers: map[string]*dispatcher{},
 		jobs:        map[string]dispatcherd.JobID{}, names: map[dispatcherd.JobID]string{},
+		shown: map[EffectKind]bool{},
 	}
 	w.use("a")
 	return w
@@ -62,6 +67,7 @@ func (w *world) use(name string) {
 			name: name, id: len(w.dispatchers) + 1, cfg: cfg, core: New(cfg),
 			sessions: map[string]dispatcherd.SessionID{}, workers: map[dispatcherd.SessionID]string{},
 			types: map[dispatcherd.SessionID]int{}, held: map[EffectKind]bool{},
+			read: map[*dispatcherd.FetchRequest]dispatcherd.FetchResult{},
 		}
 		w.dispatchers[name] = d
 	}
@@ -90,7 +96,11 @@ func (w *world) settle() {
 		if i < 0 {
 			return
 		}
-		w.answer(i, dispatcherd.OK)
+		v := dispatcherd.OK
+		if w.down {
+			v = dispatcherd.Refused
+		}
+		w.answer(i, v)
 	}
 	w.t.Fatal("the dispatcher does not come to rest")
 }
@@ -103,7 +113,10 @@ func (w *world) answer(i int, v dispatcherd.Verdict) {
 	switch e.Kind {
 	case Fetch:
 		res := dispatcherd.FetchResult{Verdict: v}
-		if v == dispatcherd.OK {
+		if read, ok := d.read[e.Fetch]; ok {
+			res = read
+			delete(d.read, e.Fetch)
+		} else if v == dispatcherd.OK {
 			res = w.table.fetch(e.Fetch)
 		}
 		w.sayFetch(e.Fetch, res)
@@ -125,6 +138,9 @@ func (w *world) answer(i int, v dispatcherd.Verdict) {
 		w.sayFinish(e.Finish, res)
 		w.step(Finished{Request: e.Finish, Result: res})
 	case Bell:
+		if w.shown[Bell] {
+			w.say("bell armed=%t: %v", e.Armed, v)
+		}
 		w.step(BellSet{Armed: e.Armed, Verdict: v})
 	}
 }
@@ -209,7 +225,7 @@ func (w *world) sayFetch(req *dispatcherd.FetchRequest, res dispatcherd.FetchRes
 	if res.Verdict != dispatcherd.OK {
 		result = res.Verdict.String()
 	}
-	if len(res.Candidates) > 0 || res.Verdict != dispatcherd.OK {
+	if len(res.Candidates) > 0 || res.Verdict != dispatcherd.OK || w.shown[Fetch] {
 		w.say("fetch [%s] limit %d: %s", strings.Join(lanes, ", "), limit, result)
 	}
 }
