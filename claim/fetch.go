@@ -9,7 +9,8 @@ import (
 
 // fetchSQL reads the heads of lanes: one short index scan each, aggregated into
 // one row a lane. Row 0 is the clock. Inside a lane the order of score is the
-// order of (run_at, id) under any weights, so this is the exact top k.
+// order of (run_at, id) under any weights, so this is the exact top k. The index
+// has id + 0 as its last key, so that no statement reaches a row by id through it.
 const fetchSQL = `
 SELECT 0, ARRAY[now()], NULL::bigint[]
 UNION ALL
@@ -21,8 +22,8 @@ CROSS JOIN LATERAL (
 	FROM (
 		SELECT j.run_at, j.id FROM dispatcherd.jobs_live j
 		WHERE j.type = l.type AND j.priority = l.priority AND j.status = 'pending'
-			AND (j.run_at, j.id) > (l.after_run_at, l.after_id)
-		ORDER BY j.run_at, j.id LIMIT l.most
+			AND (j.run_at, j.id + 0) > (l.after_run_at, l.after_id)
+		ORDER BY j.run_at, j.id + 0 LIMIT l.most
 	) head
 ) heads
 WHERE ids IS NOT NULL`

@@ -23,11 +23,12 @@ WITH item AS MATERIALIZED (
 ), gone AS (
 	DELETE FROM dispatcherd.jobs_live j USING item i
 	WHERE j.id = i.id AND j.attempt = i.attempt AND j.dispatcher = $4::int AND j.status = 'running'
-	RETURNING j.*, i.result AS outcome
+	RETURNING j.id, j.run_at, j.created_at, j.attempt, j.timeout_ms, j.priority, j.max_attempts, j.failures, j.crashes,
+		j.type, j.payload, j.started_at, j.errors, i.result AS outcome
 ), kept AS (
 	INSERT INTO dispatcherd.jobs_done (id, run_at, created_at, attempt, status, dispatcher, timeout_ms, priority,
 		max_attempts, failures, crashes, type, payload, started_at, finished_at, result, errors)
-	SELECT id, run_at, created_at, attempt, 'done', dispatcher, timeout_ms, priority,
+	SELECT id, run_at, created_at, attempt, 'done', $4, timeout_ms, priority,
 		max_attempts, failures, crashes, type, payload, started_at, now(), outcome, errors
 	FROM gone
 )

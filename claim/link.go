@@ -67,6 +67,9 @@ func (l *link) run(ctx context.Context, f func(context.Context, *pgx.Conn) (int,
 	if err := l.connect(ctx); err != nil {
 		return 0, notSent{err}
 	}
+	if err := ctx.Err(); err != nil {
+		return 0, notSent{err}
+	}
 	rows, err := f(ctx, l.conn)
 	if l.conn.IsClosed() || (err != nil && verdictOf(err) != dispatcherd.Refused) {
 		l.drop() // whatever state it is in: nothing of it is used again
@@ -80,9 +83,10 @@ func (l *link) connect(ctx context.Context) error {
 	if l.closed {
 		return errClosed
 	}
-	if l.conn != nil {
+	if l.conn != nil && !l.conn.IsClosed() {
 		return nil
 	}
+	l.drop()
 	if wait := time.Until(l.retryAt); wait > 0 {
 		timer := time.NewTimer(wait)
 		defer timer.Stop()

@@ -49,7 +49,8 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 	s.sweep.timeout = sweepTimeout
 	s.sweep.setup = fmt.Sprintf("SET enable_seqscan = on; SET enable_hashjoin = on; SET plan_cache_mode = auto; SET statement_timeout = %d",
 		(sweepTimeout * 4 / 5).Milliseconds())
-	err := s.lease.do(ctx, OpConnect, func(ctx context.Context, conn *pgx.Conn) (int, error) {
+	// The link that prepares nothing works without a schema.
+	err := s.sweep.do(ctx, OpConnect, func(ctx context.Context, conn *pgx.Conn) (int, error) {
 		return 0, migrations.Check(ctx, conn)
 	})
 	if err != nil {

@@ -15,12 +15,13 @@ func (e notSent) Unwrap() error { return e.error }
 
 // verdictOf classifies the error of a statement that changes something. Only a
 // message of severity ERROR proves the rollback: FATAL may also come between
-// the commit and its acknowledgement.
+// the commit and its acknowledgement. pgconn.SafeToRetry proves nothing here: a
+// batch whose answer was cut off also ends with "conn closed", which counts as safe.
 func verdictOf(err error) dispatcherd.Verdict {
 	if err == nil {
 		return dispatcherd.OK
 	}
-	if never := (notSent{}); errors.As(err, &never) || pgconn.SafeToRetry(err) {
+	if never := (notSent{}); errors.As(err, &never) {
 		return dispatcherd.Refused
 	}
 	if e := serverError(err); e != nil && e.SeverityUnlocalized == "ERROR" {

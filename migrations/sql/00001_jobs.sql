@@ -84,7 +84,9 @@ CREATE TABLE dispatcherd.jobs_live PARTITION OF dispatcherd.jobs (
     vacuum_truncate = false -- truncation takes a lock that stops the queue
 );
 ALTER TABLE dispatcherd.jobs_live ADD CONSTRAINT jobs_live_id PRIMARY KEY (id);
-CREATE INDEX jobs_live_lanes ON dispatcherd.jobs_live (type, priority, run_at, id);
+-- id + 0 instead of id: a plan that was made while the table was empty must not
+-- find a row by its id through this index, and keep doing so when it is full.
+CREATE INDEX jobs_live_lanes ON dispatcherd.jobs_live (type, priority, run_at, (id + 0));
 
 -- Final rows, by day, so that retention drops tables instead of deleting rows.
 CREATE TABLE dispatcherd.jobs_done      PARTITION OF dispatcherd.jobs FOR VALUES IN ('done')      PARTITION BY RANGE (finished_at);

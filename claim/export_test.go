@@ -1,0 +1,18 @@
+package claim
+
+import (
+	"github.com/dispatcherd/dispatcherd"
+	"github.com/jackc/pgx/v5"
+)
+
+// Fold is what the table keeps of a token.
+func Fold(t dispatcherd.Token) int64 { return fold(t) }
+
+// Statements are the ones whose plan matters.
+func Statements() map[string]string {
+	return map[string]string{"fetch": fetchSQL, "claim": claimSQL, "resolve": resolveSQL, "done": doneSQL, "ended": endedSQL,
+		"back": backSQL, "release": releaseSQL}
+}
+
+// SessionConfig is that of a store's connection.
+func SessionConfig(c Config) (*pgx.ConnConfig, error) { return c.withDefaults().connConfig("test") }

@@ -1,0 +1,170 @@
+package claim_test
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/claim"
+	"github.com/dispatcherd/dispatcherd/internal/pgtest"
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+)
+
+// plan is a node of EXPLAIN (FORMAT JSON).
+type plan struct {
+	Type  string `json:"Node Type"`
+	Table string `json:"Relation Name"`
+	Index string `json:"Index Name"`
+	Plans []plan
+}
+
+// scans lists how the hot table is read: "Index Scan jobs_live_lanes", …
+func (p plan) scans() []string {
+	var list []string
+	if p.Table == "jobs_live" && p.Type != "ModifyTable" {
+		list = append(list, strings.TrimSpace(p.Type+" "+p.Index))
+	}
+	for _, sub := range p.Plans {
+		list = append(list, sub.scans()...)
+	}
+	return list
+}
+
+// plansOf returns the scans of every statement of a store, in its own sessions.
+func plansOf(t *testing.T, dsn string) map[string][]string {
+	t.Helper()
+	plans := map[string][]string{}
+	for name, sql := range claim.Statements() {
+		config, err := claim.SessionConfig(claim.Config{DSN: dsn})
+		require.NoError(t, err)
+		conn, err := pgx.ConnectConfig(t.Context(), config)
+		require.NoError(t, err)
+		// A prepared statement with NULL for every parameter: the plan is generic.
+		exec(t, conn, `PREPARE s AS `+sql)
+		var n int
+		require.NoError(t, conn.QueryRow(t.Context(), `SELECT cardinality(parameter_types) FROM pg_prepared_statements WHERE name = 's'`).Scan(&n))
+		var raw []byte
+		require.NoError(t, conn.QueryRow(t.Context(), `EXPLAIN (FORMAT JSON) EXECUTE s(`+strings.TrimSuffix(strings.Repeat("NULL,", n), ",")+`)`,
+			pgx.QueryExecModeSimpleProtocol).Scan(&raw))
+		var explained []struct{ Plan plan }
+		require.NoError(t, json.Unmarshal(raw, &explained))
+		plans[name] = explained[0].Plan.scans()
+		require.NoError(t, conn.Close(t.Context()))
+	}
+	return plans
+}
+
+// Statistics are wrong most of the time on a queue table, so the plans must not
+// depend on them: empty and never analysed, 1 M rows never analysed, analysed,
+// and analysed when it was empty.
+func TestPlansDoNotDependOnStatistics(t *testing.T) {
+	dsn := pgtest.New(t)
+	db := connect(t, dsn)
+	exec(t, db, `ALTER TABLE dispatcherd.jobs_live SET (autovacuum_enabled = off)`)
+	want := map[string][]string{
+		"fetch":   {"Index Scan jobs_live_lanes"},
+		"claim":   {"Index Scan jobs_live_id", "Tid Scan"},
+		"resolve": {"Index Scan jobs_live_id"},
+		"done":    {"Index Scan jobs_live_id"},
+		"ended":   {"Index Scan jobs_live_id"},
+		"back":    {"Index Scan jobs_live_id"},
+		"release": {"Index Scan jobs_live_id", "Tid Scan"},
+	}
+	rows := 1_000_000
+	if testing.Short() {
+		rows = 50_000
+	}
+	for _, state := range []struct{ name, sql string }{
+		{"empty", `SELECT`},
+		{"analysed empty", `ANALYZE dispatcherd.jobs_live`},
+		{"full, analysed empty", `INSERT INTO dispatcherd.jobs (type, priority, run_at)
+			SELECT 'type' || i % 10, i / 10 % 11, now() - i * interval '1 ms' FROM generate_series(1, $1) i`},
+		{"full, analysed", `ANALYZE dispatcherd.jobs_live`},
+		{"emptied", `DELETE FROM dispatcherd.jobs_live`},
+	} {
+		if strings.Contains(state.sql, "$1") {
+			exec(t, db, state.sql, rows)
+		} else {
+			exec(t, db, state.sql)
+		}
+		got := plansOf(t, dsn)
+		for name, scans := range want {
+			slices.Sort(got[name])
+			require.Equal(t, scans, got[name], "%s: %s", state.name, name)
+		}
+	}
+}
+
+// The lanes in (run_at, id) order hold the exact top k of every type under any
+// weights, as long as waiting counts.
+func TestFetchedLanesHoldTheExactTopKUnderAnyWeights(t *testing.T) {
+	dsn := pgtest.New(t)
+	db := connect(t, dsn)
+	rng := rand.New(rand.NewPCG(1, 2))
+	type job struct {
+		id       dispatcherd.JobID
+		kind     string
+		priority dispatcherd.Priority
+		runAt    int64
+	}
+	var jobs []job
+	for i := range 3000 {
+		kind := string(rune('a' + rng.IntN(4)))
+		priority := dispatcherd.Priority(rng.IntN(11))
+		due := time.Now().Add(-time.Duration(rng.IntN(50)) * 37 * time.Second).Truncate(time.Microsecond)
+		jobs = append(jobs, job{dispatcherd.JobID(i + 1), kind, priority, due.UnixMicro()})
+		exec(t, db, `INSERT INTO dispatcherd.jobs (id, type, priority, run_at) VALUES ($1, $2, $3, $4)`, i+1, kind, int16(priority), due)
+	}
+	s := open(t, claim.Config{DSN: dsn})
+	const k = 25
+	for range 20 {
+		perPriority, perMicrosecond := rng.Int64N(4096), 1+rng.Int64N(64)
+		score := func(j job) int64 { return int64(j.priority)*perPriority*62_500 - j.runAt*perMicrosecond }
+		order := func(a, b job) int {
+			return cmp.Or(cmp.Compare(score(b), score(a)), cmp.Compare(a.runAt, b.runAt), cmp.Compare(a.id, b.id))
+		}
+		for _, kind := range []string{"a", "b", "c", "d"} {
+			var list []dispatcherd.Lane
+			for p := dispatcherd.MinPriority; p <= dispatcherd.MaxPriority; p++ {
+				list = append(list, dispatcherd.Lane{Type: kind, Priority: p, Limit: k})
+			}
+			var fetched, wanted []job
+			for _, c := range s.Fetch(t.Context(), dispatcherd.FetchRequest{Lanes: list}).Candidates {
+				fetched = append(fetched, job{c.Key.ID, kind, list[c.Lane].Priority, c.Key.RunAt})
+			}
+			for _, j := range jobs {
+				if j.kind == kind {
+					wanted = append(wanted, j)
+				}
+			}
+			slices.SortFunc(fetched, order)
+			slices.SortFunc(wanted, order)
+			require.Equal(t, wanted[:k], fetched[:k])
+		}
+	}
+}
+
+func TestAClaimIsAHotUpdate(t *testing.T) {
+	dsn := pgtest.New(t)
+	db := connect(t, dsn)
+	s := open(t, claim.Config{DSN: dsn})
+	_, err := s.Join(t.Context())
+	require.NoError(t, err)
+	const n = 20_000
+	fill(t, db, n, 1, 1)
+	drain(t, s, n, 1000, lanes(1, 1, 1000))
+	s.Close() // a session reports its counters when it ends, at the latest
+	var hot, updates int64
+	require.Eventually(t, func() bool {
+		require.NoError(t, db.QueryRow(context.Background(), `SELECT n_tup_hot_upd, n_tup_upd FROM pg_stat_user_tables WHERE relname = 'jobs_live'`).Scan(&hot, &updates))
+		return updates == n
+	}, 10*time.Second, 20*time.Millisecond)
+	require.GreaterOrEqual(t, hot, int64(n*99/100))
+}

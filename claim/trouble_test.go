@@ -1,0 +1,281 @@
+package claim_test
+
+import (
+	"context"
+	"io"
+	"net"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/claim"
+	"github.com/dispatcherd/dispatcherd/internal/pgtest"
+	"github.com/stretchr/testify/require"
+)
+
+// cutter passes connections through until it is told to swallow the server's
+// answers and then hang up: the statement arrives, its answer does not.
+type cutter struct {
+	deaf atomic.Bool
+	seen chan struct{} // one value for every swallowed piece
+}
+
+func (c *cutter) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	conn, err := new(net.Dialer).DialContext(ctx, network, address)
+	if err != nil {
+		return nil, err
+	}
+	return &cutConn{Conn: conn, cutter: c}, nil
+}
+
+type cutConn struct {
+	net.Conn
+	cutter *cutter
+}
+
+func (c *cutConn) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	if err == nil && c.cutter.deaf.Load() {
+		c.cutter.seen <- struct{}{}
+		c.Conn.Close()
+		return 0, io.ErrUnexpectedEOF
+	}
+	return n, err
+}
+
+// Whoever claims or finishes through a connection that is cut before the answer
+// must say that it does not know, and find out.
+func TestAConnectionCutBeforeTheAnswerIsUnknownAndCanBeDecided(t *testing.T) {
+	dsn := pgtest.New(t)
+	db := connect(t, dsn)
+	cut := &cutter{seen: make(chan struct{}, 16)}
+	seen := newReports()
+	s := open(t, claim.Config{DSN: dsn, Dial: cut.dial, Observer: seen})
+	_, err := s.Join(t.Context())
+	require.NoError(t, err)
+	fill(t, db, 3, 1, 1)
+	require.Len(t, s.Claim(t.Context(), claimOf(3)).Won, 1, "the connection is up")
+	require.Empty(t, finish(t, s, dispatcherd.Finish{ID: 3, Attempt: 1}))
+
+	cut.deaf.Store(true)
+	lost := claimOf(1, 2)
+	require.Equal(t, dispatcherd.Unknown, s.Claim(t.Context(), lost).Verdict, "%v", seen.of(claim.OpClaim).Err)
+	<-cut.seen
+	cut.deaf.Store(false)
+	res := s.Resolve(t.Context(), lost)
+	require.Equal(t, dispatcherd.OK, res.Verdict)
+	require.Equal(t, []dispatcherd.JobID{1, 2}, wonIDs(res.Won))
+
+	items := []dispatcherd.Finish{{ID: 1, Attempt: 1, Result: []byte(`1`)}, {ID: 2, Attempt: 1, Outcome: dispatcherd.Retry, Error: "x"}}
+	cut.deaf.Store(true)
+	require.Equal(t, dispatcherd.Unknown, s.Finish(t.Context(), dispatcherd.FinishRequest{Items: items}).Verdict, "%#v", seen.of(claim.OpFinish).Err)
+	<-cut.seen
+	cut.deaf.Store(false)
+	again := s.Finish(t.Context(), dispatcherd.FinishRequest{Items: items, Again: true})
+	require.Equal(t, dispatcherd.OK, again.Verdict)
+	require.Empty(t, again.Stale)
+	require.Equal(t, dispatcherd.Done, row(t, db, 1).Status)
+	require.EqualValues(t, 1, row(t, db, 2).Failures)
+}
+
+// The statement of an unknown claim may still be on its way when it is
+// resolved; it must not take rows afterwards.
+func TestAClaimThatArrivesAfterItsResolutionTakesNothing(t *testing.T) {
+	dsn := pgtest.New(t)
+	db := connect(t, dsn)
+	s := open(t, claim.Config{DSN: dsn})
+	me, err := s.Join(t.Context())
+	require.NoError(t, err)
+	fill(t, db, 2, 1, 1)
+	res := s.Resolve(t.Context(), claimOf(1))
+	require.Equal(t, dispatcherd.OK, res.Verdict)
+	require.Empty(t, res.Won)
+
+	late := connect(t, dsn) // the claim of the epoch before, word for word
+	tag, err := late.Exec(t.Context(), claim.Statements()["claim"], []int64{1}, int64(77), me, 0, []int64{})
+	require.NoError(t, err)
+	require.Zero(t, tag.RowsAffected())
+	require.Len(t, s.Claim(t.Context(), claimOf(1)).Won, 1, "new claims are of the new epoch")
+}
+
+// reports collects what a store says.
+type reports struct {
+	mu        sync.Mutex
+	last      map[claim.Operation]claim.Report
+	listening chan bool
+}
+
+func newReports() *reports {
+	return &reports{last: map[claim.Operation]claim.Report{}, listening: make(chan bool, 64)}
+}
+
+func (r *reports) Statement(s claim.Report) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.last[s.Operation] = s
+}
+func (r *reports) Listening(up bool, _ error) { r.listening <- up }
+
+func (r *reports) of(op claim.Operation) claim.Report {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.last[op]
+}
+
+func TestAServerErrorIsRefusedAndTheConnectionLives(t *testing.T) {
+	dsn := pgtest.New(t)
+	db, holder := connect(t, dsn), connect(t, dsn)
+	seen := newReports()
+	s := open(t, claim.Config{DSN: dsn, Timeout: 500 * time.Millisecond, Observer: seen})
+	_, err := s.Join(t.Context())
+	require.NoError(t, err)
+	fill(t, db, 1, 1, 1)
+	require.Len(t, s.Claim(t.Context(), claimOf(1)).Won, 1)
+	exec(t, holder, `BEGIN; SELECT FROM dispatcherd.jobs_live FOR UPDATE`)
+	res := s.Finish(t.Context(), dispatcherd.FinishRequest{Items: []dispatcherd.Finish{{ID: 1, Attempt: 1}}})
+	require.Equal(t, dispatcherd.Refused, res.Verdict, "the server gives up before the client does")
+	require.ErrorContains(t, seen.of(claim.OpFinish).Err, "timeout")
+	exec(t, holder, `ROLLBACK`)
+	require.Empty(t, finish(t, s, dispatcherd.Finish{ID: 1, Attempt: 1}))
+}
+
+func TestTerminatedConnectionsComeBack(t *testing.T) {
+	dsn := pgtest.New(t)
+	db := connect(t, dsn)
+	s := open(t, claim.Config{DSN: dsn})
+	_, err := s.Join(t.Context())
+	require.NoError(t, err)
+	fill(t, db, 10, 1, 1)
+	for id := dispatcherd.JobID(1); id <= 10; id++ {
+		exec(t, db, `SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE 'dispatcherd %'`)
+		req := claimOf(id)
+		res := s.Claim(t.Context(), req)
+		if res.Verdict == dispatcherd.Unknown {
+			res = s.Resolve(t.Context(), req)
+			require.Equal(t, dispatcherd.OK, res.Verdict)
+		}
+		if len(res.Won) == 0 {
+			res = s.Claim(t.Context(), claimOf(id))
+		}
+		require.Len(t, res.Won, 1)
+		item := []dispatcherd.Finish{{ID: id, Attempt: res.Won[0].Attempt}}
+		fin := s.Finish(t.Context(), dispatcherd.FinishRequest{Items: item})
+		if fin.Verdict != dispatcherd.OK {
+			fin = s.Finish(t.Context(), dispatcherd.FinishRequest{Items: item, Again: true})
+		}
+		require.Equal(t, dispatcherd.OK, fin.Verdict)
+		require.Empty(t, fin.Stale)
+	}
+}
+
+func TestAServerThatCannotBeReachedIsRefusedAtThePaceOfTheBackoff(t *testing.T) {
+	dsn := pgtest.New(t)
+	var down atomic.Bool
+	var dials atomic.Int32
+	s := open(t, claim.Config{DSN: dsn, Timeout: 300 * time.Millisecond, Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
+		if down.Load() {
+			dials.Add(1)
+			return nil, &net.OpError{Op: "dial", Err: io.ErrClosedPipe}
+		}
+		return new(net.Dialer).DialContext(ctx, network, address)
+	}})
+	down.Store(true)
+	for range 20 {
+		require.Equal(t, dispatcherd.Refused, s.Claim(t.Context(), claimOf(1)).Verdict)
+	}
+	require.Less(t, dials.Load(), int32(15), "calls wait their turn instead of dialling")
+	require.Equal(t, dispatcherd.Refused, s.Finish(t.Context(), dispatcherd.FinishRequest{}).Verdict)
+	require.Equal(t, dispatcherd.Refused, s.Fetch(t.Context(), dispatcherd.FetchRequest{}).Verdict)
+}
+
+// What Postgres cannot store costs that job its result and nobody else anything.
+func TestAnUnstorableResultHarmsNobodyElse(t *testing.T) {
+	dsn := pgtest.New(t)
+	db := connect(t, dsn)
+	s := open(t, claim.Config{DSN: dsn})
+	_, err := s.Join(t.Context())
+	require.NoError(t, err)
+	fill(t, db, 8, 1, 1)
+	bad := map[dispatcherd.JobID]string{2: `{"broken`, 3: "\"\xff\"", 6: strings.Repeat("[", 100_000)}
+	var items []dispatcherd.Finish
+	for id := dispatcherd.JobID(1); id <= 8; id++ {
+		items = append(items, dispatcherd.Finish{ID: id, Attempt: take(t, s, id).Attempt, Result: []byte(`{"fine":"\u0000"}`)})
+		if b := bad[id]; b != "" {
+			items[id-1].Result = []byte(b)
+		}
+	}
+	items[6].Outcome, items[6].Result, items[6].Error = dispatcherd.FailedFinal, nil, "nul \x00 and \xff and "+strings.Repeat("é", dispatcherd.MaxErrorLength)
+	items[7].Attempt = 9
+	require.Equal(t, []dispatcherd.JobID{8}, finish(t, s, items...))
+	for id := dispatcherd.JobID(1); id <= 6; id++ {
+		got := row(t, db, id)
+		require.Equal(t, dispatcherd.Done, got.Status)
+		if bad[id] == "" {
+			require.Equal(t, `{"fine":"\u0000"}`, string(got.Result))
+		} else {
+			require.Empty(t, got.Result)
+		}
+	}
+	require.Contains(t, row(t, db, 7).Errors[0], "nul \uFFFD and \uFFFD and é")
+}
+
+func TestOpenWithoutASchemaSaysWhatToDo(t *testing.T) {
+	_, err := claim.Open(t.Context(), claim.Config{DSN: pgtest.Empty(t)})
+	require.ErrorContains(t, err, "run 'dispatcherd migrate up'")
+}
+
+func TestTheListenerHearsAndComesBackWhenItIsKilled(t *testing.T) {
+	dsn := pgtest.New(t)
+	db := connect(t, dsn)
+	seen := newReports()
+	s := open(t, claim.Config{DSN: dsn, Observer: seen})
+	_, err := s.Join(t.Context())
+	require.NoError(t, err)
+	l := s.Listen()
+	t.Cleanup(l.Close)
+	require.True(t, <-seen.listening)
+	<-l.Jobs() // every (re)connection asks for a look
+	require.NoError(t, s.SetBell(t.Context(), true))
+	fill(t, db, 10, 1, 1)
+	<-l.Jobs()
+
+	require.Len(t, s.Claim(t.Context(), claimOf(5)).Won, 1)
+	status, err := claim.Jobs{DB: db}.Cancel(t.Context(), 5)
+	require.NoError(t, err)
+	require.Equal(t, dispatcherd.Running, status)
+	require.EqualValues(t, 5, <-l.Cancels())
+
+	exec(t, db, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE 'dispatcherd listen%'`)
+	require.False(t, <-seen.listening)
+	require.True(t, <-seen.listening)
+	<-l.Jobs()
+	fill(t, db, 10, 1, 1)
+	<-l.Jobs()
+}
+
+// A job that another dispatcher gives back wakes those that sit idle.
+func TestAReleasedJobRingsForOtherIdleDispatchers(t *testing.T) {
+	dsn := pgtest.New(t)
+	db := connect(t, dsn)
+	seen := newReports()
+	idle, busy := open(t, claim.Config{DSN: dsn, Observer: seen}), open(t, claim.Config{DSN: dsn})
+	for _, s := range []*claim.Store{idle, busy} {
+		_, err := s.Join(t.Context())
+		require.NoError(t, err)
+	}
+	fill(t, db, 2, 1, 1)
+	l := idle.Listen()
+	t.Cleanup(l.Close)
+	require.True(t, <-seen.listening)
+	<-l.Jobs()
+	require.NoError(t, idle.SetBell(t.Context(), true))
+	require.Len(t, busy.Claim(t.Context(), claimOf(1, 2)).Won, 2)
+	require.Empty(t, finish(t, busy, dispatcherd.Finish{ID: 1, Attempt: 1, Outcome: dispatcherd.Crashed}))
+	<-l.Jobs()
+	_, err := busy.Leave(t.Context())
+	require.NoError(t, err)
+	<-l.Jobs()
+}
