@@ -25,7 +25,7 @@ import (
 // daemonHost is the real thing for a replay: a private Postgres and the daemon
 // on it, in this process. Workers are other processes.
 type daemonHost struct {
-	dir    string // of the sockets
+	dir    string        // of the sockets
 	server *devpg.Server // nil: somebody else's
 	pool   *pgxpool.Pool
 	daemon *daemon

@@ -28,7 +28,7 @@ func parseWeights(text string) (namedWeights, error) {
 	case "article":
 		w.OnDemandCap = scoring.NoCap
 	default:
-		for _, pair := range strings.Split(text, ",") {
+		for pair := range strings.SplitSeq(text, ",") {
 			if err := setWeight(&w, pair); err != nil {
 				return namedWeights{}, failure(exitUsage, "--weights %s: %w", text, err)
 			}

@@ -111,13 +111,13 @@ func TestATracedSlotThatIsDueBackWhileItWorksComesWhenItHasEnded(t *testing.T) {
 		{Slot: 7, Types: []string{"pdf"}, Sessions: []sessionPlan{{From: 0, Until: 400 * time.Millisecond}, {From: 401 * time.Millisecond}}},
 	}})
 	added := d.next()
-	require.Equal(t, `{"op":"slot_add","slots":[{"slot":0,"types":["pdf"]}]}`, added.text)
+	require.JSONEq(t, `{"op":"slot_add","slots":[{"slot":0,"types":["pdf"]}]}`, added.text)
 	const work = 800 * time.Millisecond
 	require.True(t, added.session.Send(&workerproto.Job{
 		Execution: workerproto.Execution{Job: 99, Attempt: 1}, Slot: 0, Type: "pdf", Mode: dispatcherd.Queued,
 		Payload: fmt.Appendf(nil, `{"trace_job":5,"ms":%d}`, work.Milliseconds()),
 	}))
-	require.Equal(t, `{"op":"slot_remove","slots":[0]}`, d.next().text)
+	require.JSONEq(t, `{"op":"slot_remove","slots":[0]}`, d.next().text)
 
 	var run workerRun
 	require.NoError(t, p.lines.Decode(&run))
@@ -140,7 +140,7 @@ func TestATracedSlotThatIsDueBackWhileItWorksComesWhenItHasEnded(t *testing.T) {
 	require.True(t, back)
 
 	require.NoError(t, p.in.Close())
-	require.Equal(t, `{"op":"drain"}`, d.next().text)
+	require.JSONEq(t, `{"op":"drain"}`, d.next().text)
 	require.NoError(t, receive(t, p.ended, "the worker ends"))
 	require.ErrorIs(t, receive(t, d.closed, "the session ends"), io.EOF)
 }

@@ -36,10 +36,8 @@ var services = []service{
 // customer left a message, so the job is queued.
 const callback = "callback"
 
-// openingHour and the share of arrivals in each hour of the day from then to
-// midnight, in thousandths.
-const openingHour = 7
-
+// arrivalsPerHour is the share of arrivals in each hour of the day from seven
+// in the morning to midnight, in thousandths.
 var arrivalsPerHour = []int64{28, 74, 77, 84, 77, 73, 66, 71, 70, 75, 60, 48, 52, 42, 37, 35, 30}
 
 // skillSets are the abilities of the 27 agents and how many have each.

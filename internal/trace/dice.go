@@ -21,9 +21,6 @@ func (d dice) below(n int64) int64 {
 	return int64(high)
 }
 
-// between returns a number from low to high, both included.
-func (d dice) between(low, high int64) int64 { return low + d.below(high-low+1) }
-
 // pick returns an index with the given weights.
 func (d dice) pick(weights []int64) int {
 	sum := int64(0)

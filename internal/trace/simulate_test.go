@@ -42,7 +42,7 @@ func TestTheCoreEqualsTheNaiveScheduleOnTheGeneratedDay(t *testing.T) {
 // Small traces full of coincidences: few instants, few types, slots that come
 // and go while they are busy, weights that make scores tie.
 func TestTheCoreEqualsTheNaiveScheduleOnRandomTraces(t *testing.T) {
-	n := 10_000
+	n := 5000
 	if testing.Short() {
 		n = 1000
 	}

@@ -1,10 +1,8 @@
 package trace
 
-import (
-	"slices"
-)
+import "slices"
 
-// slice is the grain of the staffing: as many agents come on line every half
+// sliceMS is the grain of the staffing: as many agents come on line every half
 // hour as its work needs.
 const sliceMS = 1800 * secondMS
 

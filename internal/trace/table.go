@@ -78,7 +78,7 @@ func readTable(path string, columns []string, visit func(*row)) error {
 	if err != nil {
 		return err
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }() // it was only read
 	reader := csv.NewReader(f)
 	reader.ReuseRecord = true
 	reader.FieldsPerRecord = -1 // counted here, for a message that names the columns
