@@ -1,0 +1,172 @@
+package claim_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/claim"
+	"github.com/dispatcherd/dispatcherd/internal/pgtest"
+	"github.com/stretchr/testify/require"
+)
+
+func TestInsertedAndCopiedJobsAreTheSame(t *testing.T) {
+	db := connect(t, pgtest.New(t))
+	jobs := claim.Jobs{DB: db}
+	due := time.Now().Add(time.Hour).UTC().Truncate(time.Microsecond)
+	for _, n := range []claim.New{
+		{Type: "pdf"},
+		{Type: "pdf", Payload: []byte(`{"a": [1, "ü"]}`), Priority: 10, RunAt: due, MaxAttempts: 1, Timeout: 1500 * time.Microsecond},
+	} {
+		id, err := jobs.Insert(t.Context(), n)
+		require.NoError(t, err)
+		copied, err := jobs.InsertMany(t.Context(), func(yield func(claim.New, error) bool) { yield(n, nil) })
+		require.NoError(t, err)
+		require.EqualValues(t, 1, copied)
+		one, err := jobs.Get(t.Context(), id)
+		require.NoError(t, err)
+		two, err := jobs.Get(t.Context(), id+1)
+		require.NoError(t, err)
+		if n.RunAt.IsZero() {
+			require.WithinDuration(t, one.RunAt, two.RunAt, time.Minute)
+			one.RunAt = two.RunAt
+		} else {
+			require.True(t, due.Equal(one.RunAt))
+			require.Equal(t, 2, *one.Timeout, "rounded up")
+		}
+		one.ID, one.CreatedAt = two.ID, two.CreatedAt
+		require.Equal(t, one, two)
+	}
+}
+
+func TestAnErrorInTheStreamInsertsNothing(t *testing.T) {
+	db := connect(t, pgtest.New(t))
+	jobs := claim.Jobs{DB: db}
+	broken := errors.New("line 3 is not JSON")
+	_, err := jobs.InsertMany(t.Context(), func(yield func(claim.New, error) bool) {
+		_ = yield(claim.New{Type: "pdf"}, nil) && yield(claim.New{Type: "pdf"}, nil) && yield(claim.New{}, broken)
+	})
+	require.ErrorContains(t, err, "line 3 is not JSON")
+	for _, bad := range []claim.New{{}, {Type: "pdf", Priority: 11}, {Type: "pdf", MaxAttempts: -1}, {Type: "pdf", Timeout: -time.Second}} {
+		_, err := jobs.InsertMany(t.Context(), func(yield func(claim.New, error) bool) { yield(bad, nil) })
+		require.ErrorContains(t, err, "the job was refused: ", "%+v", bad)
+		_, err = jobs.Insert(t.Context(), bad)
+		require.ErrorContains(t, err, "the job was refused: ", "%+v", bad)
+	}
+	counts, err := jobs.Counts(t.Context())
+	require.NoError(t, err)
+	require.Empty(t, counts)
+}
+
+func TestListPagesThroughEverythingOnce(t *testing.T) {
+	dsn := pgtest.New(t)
+	db := connect(t, dsn)
+	jobs := claim.Jobs{DB: db}
+	fill(t, db, 25, 2, 1)
+	s := open(t, claim.Config{DSN: dsn})
+	_, err := s.Join(t.Context())
+	require.NoError(t, err)
+	take(t, s, 3)
+	take(t, s, 7)
+	require.Empty(t, finish(t, s, dispatcherd.Finish{ID: 3, Attempt: 1}, dispatcherd.Finish{ID: 7, Attempt: 1, Outcome: dispatcherd.FailedFinal, Error: "no"}))
+	var ids []dispatcherd.JobID
+	for before := dispatcherd.JobID(0); ; {
+		page, err := jobs.List(t.Context(), claim.Filter{Before: before, Limit: 10})
+		require.NoError(t, err)
+		if len(page) == 0 {
+			break
+		}
+		for _, j := range page {
+			ids = append(ids, j.ID)
+		}
+		before = ids[len(ids)-1]
+	}
+	require.Len(t, ids, 25)
+	for i, id := range ids {
+		require.EqualValues(t, 25-i, id)
+	}
+	page, err := jobs.List(t.Context(), claim.Filter{Type: "type000", Status: dispatcherd.Failed})
+	require.NoError(t, err)
+	require.Len(t, page, 1)
+	require.EqualValues(t, 7, page[0].ID)
+	require.Contains(t, string(page[0].Errors), `"error": "no"`)
+	_, err = jobs.Get(t.Context(), 99)
+	require.ErrorIs(t, err, claim.ErrNotFound)
+}
+
+func TestRetryStartsOverAndKeepsTheEvidence(t *testing.T) {
+	dsn := pgtest.New(t)
+	db := connect(t, dsn)
+	jobs := claim.Jobs{DB: db}
+	s := open(t, claim.Config{DSN: dsn})
+	_, err := s.Join(t.Context())
+	require.NoError(t, err)
+	fill(t, db, 6, 1, 1)
+	for id := dispatcherd.JobID(1); id <= 4; id++ {
+		take(t, s, id)
+		require.Empty(t, finish(t, s, dispatcherd.Finish{ID: id, Attempt: 1, Outcome: dispatcherd.FailedFinal, Error: "no paper"}))
+	}
+	require.NoError(t, jobs.Retry(t.Context(), 1))
+	job, err := jobs.Get(t.Context(), 1)
+	require.NoError(t, err)
+	require.Equal(t, dispatcherd.Pending, job.Status)
+	require.Zero(t, job.Failures)
+	require.Contains(t, string(job.Errors), "no paper")
+	require.EqualValues(t, 2, take(t, s, 1).Attempt, "attempts only grow: a zombie of the first one stays stale")
+
+	var refused *claim.StatusError
+	require.ErrorAs(t, jobs.Retry(t.Context(), 1), &refused)
+	require.EqualError(t, refused, "job 1 is running: only failed and cancelled jobs can be retried")
+	require.ErrorIs(t, jobs.Retry(t.Context(), 99), claim.ErrNotFound)
+
+	all := claim.Filter{Status: dispatcherd.Failed, Type: "type000", Limit: 2}
+	preview, err := jobs.CountMatching(t.Context(), all)
+	require.NoError(t, err)
+	require.EqualValues(t, 3, preview)
+	for _, want := range []int{2, 1, 0} {
+		n, err := jobs.RetryMany(t.Context(), all)
+		require.NoError(t, err)
+		require.Equal(t, want, n)
+	}
+	_, err = jobs.RetryMany(t.Context(), claim.Filter{})
+	require.ErrorContains(t, err, "only failed and cancelled jobs")
+	_, err = jobs.Cancel(t.Context(), 5)
+	require.NoError(t, err)
+	_, err = jobs.Cancel(t.Context(), 5)
+	require.EqualError(t, err, "job 5 is cancelled: only pending and running jobs can be cancelled")
+}
+
+// A producer that may insert and nothing else can use all of this.
+func TestAProducersRoleSuffices(t *testing.T) {
+	db := connect(t, pgtest.New(t))
+	exec(t, db, `SET ROLE dispatcherd_producer`)
+	jobs := claim.Jobs{DB: db}
+	_, err := jobs.Insert(t.Context(), claim.New{Type: "pdf"})
+	require.NoError(t, err)
+	_, err = jobs.InsertMany(t.Context(), generated(10, 1, 1))
+	require.NoError(t, err)
+}
+
+// The dispatcher's role suffices for a whole life, leaves included.
+func TestTheDispatchersRoleSuffices(t *testing.T) {
+	dsn := pgtest.New(t)
+	db := connect(t, dsn)
+	fill(t, db, 4, 1, 1)
+	s := open(t, claim.Config{DSN: dsn + "&options=-c%20role%3Ddispatcherd_dispatcher"})
+	_, err := s.Join(t.Context())
+	require.NoError(t, err)
+	for id, o := range map[dispatcherd.JobID]dispatcherd.Outcome{1: dispatcherd.Succeeded, 2: dispatcherd.FailedFinal, 3: dispatcherd.CancelledBy, 4: dispatcherd.Retry} {
+		take(t, s, id)
+		require.Empty(t, finish(t, s, dispatcherd.Finish{ID: id, Attempt: 1, Outcome: o}))
+	}
+	require.NoError(t, s.SetBell(t.Context(), true))
+	_, _, _, err = s.KeepLeaves(t.Context(), claim.Retention{Done: time.Hour, Failed: time.Hour, Cancelled: time.Hour})
+	require.NoError(t, err)
+	_, err = s.Beat(t.Context(), map[string]int{"pdf": 1})
+	require.NoError(t, err)
+	_, err = s.Leave(t.Context())
+	require.NoError(t, err)
+	_, err = s.Sweep(t.Context())
+	require.NoError(t, err)
+}
