@@ -1,0 +1,157 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/dispatcherd/dispatcherd"
+)
+
+func TestTwoDispatchersShareATableAndEveryJobRunsOnce(t *testing.T) {
+	const jobs = 5000
+	w := newWorld(t)
+	hosts := []*host{w.start(w.config("a")), w.start(w.config("b"))}
+	for _, h := range hosts {
+		for i := range 2 {
+			w.worker(fmt.Sprint(h.cfg.Name, i), h.cfg.WorkerSocket, scriptSlots{N: 4, Types: []string{"x", "y"}}, scriptSlots{N: 4, Types: []string{"x"}})
+		}
+		h.awaitSlots(16)
+	}
+	for range 5 { // some come while others run
+		w.exec(`INSERT INTO dispatcherd.jobs (type, priority) SELECT CASE WHEN i % 3 = 0 THEN 'y' ELSE 'x' END, i % 11 FROM generate_series(1, $1::int) i`, jobs/5)
+	}
+	w.awaitCounts(map[dispatcherd.Status]int64{dispatcherd.Done: jobs})
+	for _, h := range hosts {
+		h.awaitSlots(16)
+	}
+
+	starts := w.seen.ofJobs("start")
+	require.Len(t, starts, jobs)
+	by := map[byte]int{}
+	for id, runs := range starts {
+		require.Len(t, runs, 1, "job %d", id)
+		by[runs[0].Worker[0]]++
+	}
+	t.Logf("a did %d, b did %d", by['a'], by['b'])
+	require.Positive(t, by['a'])
+	require.Positive(t, by['b'])
+	require.Empty(t, w.seen.ofJobs("alien"))
+	require.Zero(t, w.number(`SELECT count(*) FROM dispatcherd.jobs WHERE failures + crashes > 0`))
+	require.Zero(t, w.deadlocks())
+}
+
+// deadlocks is what Postgres counted in this database. Backends report their
+// figures when they end at the latest, so call it when the daemons are idle.
+func (w *world) deadlocks() int {
+	w.exec(`SELECT pg_stat_clear_snapshot()`)
+	return w.number(`SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()`)
+}
+
+// serve runs a daemon as a process of its own and waits until it answers.
+func (w *world) serve(cfg daemonConfig, more ...string) *child {
+	w.t.Helper()
+	c := w.program(append([]string{
+		"serve", "--database-url", cfg.DSN, "--name", cfg.Name, "--worker-socket", cfg.WorkerSocket, "--api-socket", cfg.APISocket,
+		"--socket-mode", "0600", "--lease", cfg.Lease.String(), "--beat", cfg.Beat.String(), "--grace", cfg.Grace.String(),
+	}, more...)...)
+	eventually(w.t, func() bool { return len(slotsOf(cfg)) == 0 && ready(w.t, cfg) }, func() string {
+		return "a daemon that answers; it said: " + c.errors.text()
+	})
+	w.t.Cleanup(func() { // what kill -9 leaves
+		c.kill()
+		_ = os.Remove(cfg.WorkerSocket)
+		_ = os.Remove(cfg.APISocket)
+	})
+	return c
+}
+
+func ready(t *testing.T, cfg daemonConfig) bool {
+	var answer struct{ Slots []slotView }
+	return askDaemon(t.Context(), cfg.APISocket, "/v1/slots", &answer) == nil
+}
+
+func slotsOf(cfg daemonConfig) []slotView {
+	var answer struct{ Slots []slotView }
+	_ = askDaemon(context.Background(), cfg.APISocket, "/v1/slots", &answer) // no answer is no slots
+	return answer.Slots
+}
+
+// A daemon that is killed with -9 leaves its jobs running in the table until
+// its lease is over; then whoever is left gives them back, and they count a
+// crash, no failure.
+func TestTheJobsOfAKilledDispatcherAreTakenOver(t *testing.T) {
+	w := newWorld(t)
+	doomed := w.config("doomed")
+	doomed.Lease = 700 * time.Millisecond
+	process := w.serve(doomed)
+	orphan := w.worker("orphan", doomed.WorkerSocket, scriptSlots{N: 3, Types: []string{"x"}})
+	eventually(t, func() bool { return len(slotsOf(doomed)) == 3 }, func() string { return "three slots" })
+	var ids []dispatcherd.JobID
+	for range 3 {
+		ids = append(ids, w.insert("x", work{Do: "gate"}))
+	}
+	for _, id := range ids {
+		w.seen.start(t, id, 1)
+	}
+	h := w.start(w.config("heir"))
+	w.worker("heir", h.cfg.WorkerSocket, scriptSlots{N: 3, Types: []string{"x"}})
+	h.awaitSlots(3)
+	require.NoError(t, process.cmd.Process.Kill())
+	killed := time.Now()
+	for _, id := range ids {
+		start := w.seen.start(t, id, 2)
+		require.Equal(t, "heir", start.Worker)
+		took := time.Unix(0, start.At).Sub(killed)
+		require.Greater(t, took, doomed.Lease-2*doomed.Beat, "its lease had not run out")
+		w.seen.open(t, start)
+		job := w.await(id, dispatcherd.Done)
+		require.Equal(t, 1, job.Crashes)
+		require.Zero(t, job.Failures)
+	}
+	h.awaitSlots(3)
+	// The worker of the dead one goes on trying, and finds its successor.
+	next := w.start(doomed)
+	next.awaitSlots(3)
+	orphan.signal(t, syscall.SIGTERM)
+	orphan.ends(t, exitOK)
+	left, err := filepath.Glob(filepath.Join(w.dir, "doomed*.sock"))
+	require.NoError(t, err)
+	require.Len(t, left, 2, "the stale sockets were taken over")
+}
+
+// A dispatcher that was frozen for longer than its lease finds that others have
+// taken over. It must not disturb them, and must work again as a new one.
+func TestAFrozenDispatcherComesBackAsANewOne(t *testing.T) {
+	w := newWorld(t)
+	frozen := w.config("frozen")
+	frozen.Lease = 500 * time.Millisecond
+	process := w.serve(frozen)
+	w.worker("first", frozen.WorkerSocket, oneSlot("x"))
+	eventually(t, func() bool { return len(slotsOf(frozen)) == 1 }, func() string { return "a slot" })
+	id := w.insert("x", work{Do: "stubborn"})
+	first := w.seen.start(t, id, 1)
+	process.signal(t, syscall.SIGSTOP)
+	h := w.start(w.config("other"))
+	w.worker("second", h.cfg.WorkerSocket, oneSlot("x"))
+	second := w.seen.start(t, id, 2)
+	process.signal(t, syscall.SIGCONT)
+	w.seen.open(t, first) // the word of the first attempt comes too late
+	w.await(w.insert("x", work{}), dispatcherd.Done)
+	require.Equal(t, dispatcherd.Running, w.get(id).Status)
+	w.seen.open(t, second)
+	job := w.await(id, dispatcherd.Done)
+	require.JSONEq(t, `{"by":"second","attempt":2}`, string(job.Result))
+	h.awaitSlots(1)
+	require.NoError(t, h.stop())
+	// Now the other one is alone and must do what comes.
+	w.await(w.insert("x", work{}), dispatcherd.Done)
+	process.signal(t, syscall.SIGTERM)
+	process.ends(t, exitOK)
+}
