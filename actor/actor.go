@@ -1,14 +1,14 @@
 package actor
 
 import (
-	"sync/atomic"
 	"time"
 )
 
-// Performer carries out effects. Perform is called from the loop: it must not
-// wait for Postgres, for a socket, or for the Actor itself. The slice is valid
-// during the call only.
+// Performer carries out effects. It is called from the loop: it must not wait
+// for Postgres, for a socket, or for the Actor itself. The slice is valid during
+// the call only.
 type Performer interface {
+	// Perform does what fx asks for, in order.
 	Perform(fx []Effect)
 }
 
@@ -16,6 +16,7 @@ type Performer interface {
 // called from the loop before the effects are performed, must not keep fx, and
 // must not wait.
 type Journal interface {
+	// Record is shown one step.
 	Record(now Instant, ev Event, fx []Effect)
 }
 
@@ -34,15 +35,15 @@ type Actor struct {
 	journal   Journal
 	started   time.Time
 	timer     *time.Timer
-	armed     Instant      // when the timer fires
-	fx        []Effect     // reused
-	busy      atomic.Int64 // nanoseconds spent in steps so far
-	steps     atomic.Int64
+	armed     Instant  // when the timer fires
+	fx        []Effect // reused
+	load      Load
 
 	registrations   chan Registered
 	unregistrations chan Unregistered
 	withdrawals     chan Withdrew
 	releases        chan Released
+	reports         chan Reported
 	requests        chan Requested
 	hangups         chan Abandoned
 	notifications   chan struct{} // capacity 1: any number of them are one
@@ -64,6 +65,7 @@ func Start(core *Core, performer Performer, journal Journal) *Actor {
 		unregistrations: make(chan Unregistered),
 		withdrawals:     make(chan Withdrew),
 		releases:        make(chan Released),
+		reports:         make(chan Reported),
 		requests:        make(chan Requested),
 		hangups:         make(chan Abandoned),
 		notifications:   make(chan struct{}, 1),
@@ -90,6 +92,8 @@ func (a *Actor) loop() {
 		case ev := <-a.withdrawals:
 			a.step(ev)
 		case ev := <-a.releases:
+			a.step(ev)
+		case ev := <-a.reports:
 			a.step(ev)
 		case ev := <-a.requests:
 			a.step(ev)
@@ -126,8 +130,8 @@ func (a *Actor) step(ev Event) {
 	if next := max(a.core.NextWake(), now+1); next != a.armed {
 		a.arm(next)
 	}
-	a.busy.Add(int64(time.Since(began)))
-	a.steps.Add(1)
+	a.load.Busy += time.Since(began)
+	a.load.Steps++
 }
 
 // arm sets the timer. It fires no earlier than the instant asked for: Instants
@@ -161,6 +165,9 @@ func (a *Actor) Withdraw(ev Withdrew) { send(a, a.withdrawals, ev) }
 // Release passes on what a worker says about its jobs.
 func (a *Actor) Release(ev Released) { send(a, a.releases, ev) }
 
+// Report passes on what a worker says about jobs that go on running.
+func (a *Actor) Report(ev Reported) { send(a, a.reports, ev) }
+
 // Request submits an on-demand request.
 func (a *Actor) Request(ev Requested) { send(a, a.requests, ev) }
 
@@ -177,7 +184,7 @@ func (a *Actor) Notify() {
 }
 
 // Order passes on what an operator or the listener wants: Drained,
-// Interrupted, Reweighed, CancelRequested or Listening.
+// Interrupted, Reweighed, CancelRequested, Listening, or a caller's Impatient.
 func (a *Actor) Order(ev Event) { send(a, a.orders, ev) }
 
 // Result answers a statement: Fetched, Claimed, Finished or BellSet.
@@ -200,11 +207,16 @@ func (a *Actor) Ask(f func(*Core)) bool {
 	}
 }
 
-// Load returns how long the loop has been busy and how many steps it took. The
-// growth of the first per second is the share of time in which nothing else
-// could be decided: the one number that says whether a single owner suffices.
-func (a *Actor) Load() (busy time.Duration, steps int64) {
-	return time.Duration(a.busy.Load()), a.steps.Load()
+// Load tells how busy the loop has been since the start.
+type Load struct {
+	Busy  time.Duration // its growth per second is the share of time in which nothing else could be decided: the one number that says whether a single owner suffices
+	Steps int64
+}
+
+// Load returns it; zeros once the loop has ended.
+func (a *Actor) Load() (l Load) {
+	a.Ask(func(*Core) { l = a.load })
+	return l
 }
 
 // Stop ends the loop and waits until it has ended.

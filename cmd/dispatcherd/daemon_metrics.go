@@ -136,15 +136,15 @@ func (m *loopMetrics) Collect(ch chan<- prometheus.Metric) {
 	if !m.loop.Ask(func(c *actor.Core) { stats, gauges, types = c.Stats(), c.Gauges(), c.Types() }) {
 		return
 	}
-	busy, steps := m.loop.Load()
+	load := m.loop.Load()
 	counter := func(d *prometheus.Desc, v float64, labels ...string) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, v, labels...)
 	}
 	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
 	}
-	counter(m.busy, busy.Seconds())
-	counter(m.steps, float64(steps))
+	counter(m.busy, load.Busy.Seconds())
+	counter(m.steps, float64(load.Steps))
 	for _, s := range statEvents(stats) {
 		counter(m.events, float64(s.n), s.name)
 	}

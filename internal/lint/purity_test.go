@@ -64,8 +64,8 @@ func TestTheRuleOnPureImportsCanFail(t *testing.T) {
 	)
 }
 
-// timers are what a shell may use of the clock and the core may not.
-var timers = []string{"After", "AfterFunc", "NewTicker", "NewTimer", "Tick"}
+// clocks are what a shell may use of the clock and the core may not.
+var clocks = []string{"Now", "Since", "Until", "After", "AfterFunc", "NewTicker", "NewTimer", "Tick"}
 
 // seeded are the functions of math/rand/v2 that do not use the global source.
 var seeded = []string{"New", "NewPCG", "NewChaCha8", "NewZipf", "Rand", "PCG", "ChaCha8", "Source", "Zipf"}
@@ -82,8 +82,7 @@ func checkPureCalls(s source) []string {
 		}
 		name := s.qualified(sel)
 		if fn, ok := strings.CutPrefix(name, "time."); ok {
-			clock := fn == "Now" || fn == "Since" || fn == "Until" || fn == "Sleep"
-			if clock || !isShell(s) && slices.Contains(timers, fn) {
+			if fn == "Sleep" || !isShell(s) && slices.Contains(clocks, fn) {
 				found = append(found, s.finding(n, "time.%s in a pure package: take the instant from the event", fn))
 			}
 		}
