@@ -30,8 +30,8 @@ build: ## Build the program into bin/
 	CGO_ENABLED=0 go build -trimpath -buildvcs=$(BUILDVCS) -ldflags '-s -w -X main.version=$(VERSION)' -o bin/ ./cmd/dispatcherd
 
 .PHONY: demo
-demo: deps build ## Watch four worker processes empty a table; TRACE=DIR SPEED=N replays a workload of yours
-	bin/dispatcherd trace $(if $(TRACE),replay '$(TRACE)',demo) $(if $(SPEED),--speed $(SPEED))
+demo: deps build ## Watch worker processes empty a table; TRACE=DIR SPEED=N replays a workload of yours
+	bin/dispatcherd trace demo $(if $(TRACE),'$(TRACE)') $(if $(SPEED),--speed $(SPEED))
 
 .PHONY: test
 test: deps ## Run every test, with the race detector where there are goroutines (TESTFLAGS=-v …)

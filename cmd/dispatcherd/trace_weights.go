@@ -17,7 +17,7 @@ type namedWeights struct {
 	weights scoring.Weights
 }
 
-const weightsSyntax = "default, or article (without the cap), or key=value pairs separated by commas that change the default: " +
+const weightsSyntax = "article (the rule without the cap), or default (as the daemon has it), or key=value pairs separated by commas that change the default: " +
 	"priority, ageing, rarity, on-demand, on-demand-ageing, on-demand-cap (a duration, or none)"
 
 // parseWeights understands weightsSyntax.
