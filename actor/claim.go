@@ -70,9 +70,11 @@ func (c *Core) dropSlotless() {
 
 func (c *Core) claimRequest(jobs []*job) *dispatcherd.ClaimRequest {
 	cl := &c.claims
-	r := &dispatcherd.ClaimRequest{}
+	var r *dispatcherd.ClaimRequest
 	if n := len(cl.spare); n > 0 {
 		r, cl.spare = cl.spare[n-1], cl.spare[:n-1]
+	} else {
+		r = &dispatcherd.ClaimRequest{}
 	}
 	r.IDs, r.Types, cl.types = r.IDs[:0], r.Types[:0], cl.types[:0]
 	for _, j := range jobs {

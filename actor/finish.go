@@ -51,9 +51,11 @@ func (c *Core) flushEnds() {
 
 // take cuts a batch off the front of the queue.
 func (e *finishing) take(limit int) *dispatcherd.FinishRequest {
-	r := &dispatcherd.FinishRequest{}
+	var r *dispatcherd.FinishRequest
 	if n := len(e.spare); n > 0 {
 		r, e.spare = e.spare[n-1], e.spare[:n-1]
+	} else {
+		r = &dispatcherd.FinishRequest{}
 	}
 	n := min(limit, len(e.queue))
 	r.Items = append(r.Items[:0], e.queue[:n]...)

@@ -1,0 +1,203 @@
+package actor
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/dispatcherd/dispatcherd"
+)
+
+// treadmill keeps a core saturated: every slot is busy, every lane has more
+// jobs than anybody could run, and each slot that is released is placed again
+// at once. It answers all statements in the instant they are sent, out of
+// memory that it made beforehand, so that what is measured is the core.
+type treadmill struct {
+	core     *Core
+	now      Instant
+	nextID   dispatcherd.JobID
+	running  []ring // by session; the oldest job is released first
+	at       int    // whose turn it is
+	placed   int
+	fx       []Effect
+	queue    []Effect // statements to answer
+	released Released
+	fetched  Fetched
+	claimed  Claimed
+	finished Finished
+}
+
+// ring is what one session runs, oldest first.
+type ring struct {
+	jobs []Result
+	at   int
+}
+
+func newTreadmill(slots, types, sets, batch int) *treadmill {
+	rng := rand.New(rand.NewPCG(1, 2))
+	cfg := DefaultConfig()
+	m := &treadmill{core: New(cfg)}
+	m.released.Results = make([]Result, batch)
+	all := make([][]string, sets)
+	for i := range all {
+		all[i] = smallSet(rng, types)
+	}
+	perSession := min(slots, 1000)
+	for s := range slots / perSession {
+		ev := Registered{Session: dispatcherd.SessionID(s), Worker: "w"}
+		for i := range perSession {
+			ev.Slots = append(ev.Slots, dispatcherd.Slot{
+				ID: dispatcherd.SlotID(s*perSession + i + 1), Number: int32(i), Types: all[rng.IntN(sets)],
+			})
+		}
+		m.running = append(m.running, ring{})
+		m.step(&ev)
+	}
+	for range 5 * slots / batch { // lanes find their length
+		m.turn()
+	}
+	return m
+}
+
+// smallSet draws one to three types.
+func smallSet(rng *rand.Rand, types int) []string {
+	var set []string
+	for range 1 + rng.IntN(3) {
+		set = append(set, fmt.Sprintf("type-%04d", rng.IntN(types)))
+	}
+	slices.Sort(set)
+	return slices.Compact(set)
+}
+
+// turn releases the oldest jobs of one session, which places as many new ones.
+func (m *treadmill) turn() {
+	m.now++
+	r := &m.running[m.at]
+	m.released.Session = dispatcherd.SessionID(m.at)
+	for i := range m.released.Results {
+		m.released.Results[i] = r.jobs[r.at]
+		r.jobs[r.at].Job = 0
+		r.at++
+		if r.at == len(r.jobs) {
+			r.at = 0
+		}
+	}
+	m.at = (m.at + 1) % len(m.running)
+	m.step(&m.released)
+}
+
+func (m *treadmill) step(ev Event) {
+	m.feed(ev)
+	for i := 0; i < len(m.queue); i++ {
+		m.answer(m.queue[i])
+	}
+	m.queue = m.queue[:0]
+}
+
+func (m *treadmill) feed(ev Event) {
+	m.fx = m.core.Step(m.now, ev, m.fx[:0])
+	for i := range m.fx {
+		e := &m.fx[i]
+		switch e.Kind {
+		case Send:
+			m.start(e)
+		case Fetch, Claim, Finish, Bell:
+			m.queue = append(m.queue, *e)
+		}
+	}
+}
+
+// start notes a job where the one that was released longest ago stood.
+func (m *treadmill) start(e *Effect) {
+	m.placed++
+	r := &m.running[e.Session]
+	job := Result{Job: e.Job, Attempt: e.Attempt, OK: true}
+	for i := r.at - 1; ; i-- {
+		if i < 0 {
+			i = len(r.jobs) - 1
+		}
+		if i < 0 || r.jobs[i].Job != 0 {
+			break
+		}
+		if i == r.at || r.jobs[(i+len(r.jobs)-1)%len(r.jobs)].Job != 0 {
+			r.jobs[i] = job
+			return
+		}
+	}
+	r.jobs = append(r.jobs, job) // the first time
+}
+
+func (m *treadmill) answer(e Effect) {
+	switch e.Kind {
+	case Fetch:
+		res := &m.fetched.Result
+		m.fetched.Request = e.Fetch
+		res.DBNow, res.Candidates = int64(m.now)*1000, res.Candidates[:0]
+		for i := range e.Fetch.Lanes {
+			if e.Fetch.Lanes[i].Priority > 1 {
+				continue // two priorities of each type have jobs
+			}
+			for range e.Fetch.Lanes[i].Limit {
+				m.nextID++
+				res.Candidates = append(res.Candidates, dispatcherd.Candidate{Lane: i, Key: dispatcherd.Key{RunAt: res.DBNow, ID: m.nextID}})
+			}
+		}
+		m.feed(&m.fetched)
+	case Claim:
+		res := &m.claimed.Result
+		m.claimed.Request, res.Won = e.Claim, res.Won[:0]
+		for _, id := range e.Claim.IDs {
+			res.Won = append(res.Won, dispatcherd.Won{ID: id, Attempt: 1, MaxAttempts: 3})
+		}
+		m.feed(&m.claimed)
+	case Finish:
+		m.finished.Request = e.Finish
+		m.feed(&m.finished)
+	case Bell:
+		m.feed(&BellSet{Armed: e.Armed})
+	}
+}
+
+// BenchmarkCore is the whole way of a job through the core, release of the
+// slot before it included: score, choose, reserve, claim, send, finish,
+// forget, and its share of the fetches.
+func BenchmarkCore(b *testing.B) {
+	const types, batch = 1000, 10
+	for _, f := range []struct{ slots, sets int }{
+		{10, 2000}, {1_000, 2000}, {100_000, 2000},
+		{100_000, 100_000}, // nearly every slot with a set of its own
+	} {
+		b.Run(fmt.Sprintf("slots=%d/types=%d/sets=%d", f.slots, types, f.sets), func(b *testing.B) {
+			m := newTreadmill(f.slots, types, f.sets, batch)
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			m.placed = 0
+			b.ReportAllocs()
+			b.ResetTimer()
+			for m.placed < b.N {
+				m.turn()
+			}
+			b.StopTimer()
+			runtime.ReadMemStats(&after)
+			b.ReportMetric(float64(m.placed)/b.Elapsed().Seconds(), "placements/s")
+			b.ReportMetric(float64(after.Mallocs-before.Mallocs)/float64(m.placed), "allocs/placement")
+		})
+	}
+}
+
+// TestADecisionAllocatesNothing: what a core needs it has after a while, and
+// then it decides without another allocation.
+func TestADecisionAllocatesNothing(t *testing.T) {
+	m := newTreadmill(1000, 100, 200, 10)
+	for range 2000 {
+		m.turn()
+	}
+	m.placed = 0
+	allocs := testing.AllocsPerRun(200, m.turn)
+	require.Positive(t, m.placed)
+	require.Zero(t, allocs)
+}
