@@ -1,0 +1,88 @@
+package rig
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Crew is some worker processes that do nothing, fast.
+type Crew struct {
+	processes []*Process
+}
+
+// Crew starts worker processes with slots each; all slots can do the first
+// types types.
+func (r *Rig) Crew(socket string, processes, slots, types int) (*Crew, error) {
+	c := &Crew{}
+	names := make([]string, types)
+	for i := range names {
+		names[i] = TypeName(i)
+	}
+	for i := range processes {
+		p, err := Run(fmt.Sprintf("worker %d", i), nil, r.worker, "-socket", socket,
+			"-slots", strconv.Itoa(slots), "-types", strings.Join(names, ","))
+		if err != nil {
+			return nil, errors.Join(err, c.Stop())
+		}
+		c.processes = append(c.processes, p)
+	}
+	return c, nil
+}
+
+// Begun returns the moment at which the first job started, as told by the
+// workers; those that never got one are not waited for once one has started.
+func (c *Crew) Begun() (time.Time, error) {
+	first := make(chan int64, len(c.processes))
+	failed := make(chan error, len(c.processes))
+	for _, p := range c.processes {
+		go func() {
+			at, err := p.ExpectInt("first")
+			if err != nil {
+				failed <- err
+				return
+			}
+			first <- at
+		}()
+	}
+	select {
+	case at := <-first:
+		// The others, if they are at work already, may have begun earlier.
+		all := []int64{at}
+		deadline := time.After(100 * time.Millisecond)
+		for len(all) < len(c.processes) {
+			select {
+			case at := <-first:
+				all = append(all, at)
+				continue
+			case <-failed:
+			case <-deadline:
+			}
+			break
+		}
+		return time.Unix(0, slices.Min(all)), nil
+	case err := <-failed:
+		return time.Time{}, err
+	}
+}
+
+// CPU returns the processor time of all.
+func (c *Crew) CPU() time.Duration {
+	var sum time.Duration
+	for _, p := range c.processes {
+		sum += CPU(p.PID())
+	}
+	return sum
+}
+
+// Stop ends all.
+func (c *Crew) Stop() error {
+	var errs []error
+	for _, p := range c.processes {
+		errs = append(errs, p.Stop())
+	}
+	return errors.Join(errs...)
+}

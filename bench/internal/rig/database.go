@@ -1,0 +1,112 @@
+package rig
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/dispatcherd/dispatcherd/migrations"
+)
+
+// Fresh makes an empty database in place of an older one of that name and
+// returns its connection string.
+func (r *Rig) Fresh(ctx context.Context, name string) (string, error) {
+	if err := r.Drop(ctx, name); err != nil {
+		return "", err
+	}
+	if err := r.Server.CreateDatabase(ctx, name); err != nil {
+		return "", err
+	}
+	return r.Server.URL(name), nil
+}
+
+// FreshJobs is Fresh with the schema of dispatcherd.
+func (r *Rig) FreshJobs(ctx context.Context, name string) (string, error) {
+	dsn, err := r.Fresh(ctx, name)
+	if err != nil {
+		return "", err
+	}
+	_, err = migrations.Up(ctx, dsn)
+	return dsn, err
+}
+
+// Drop removes a database with whoever is still connected to it.
+func (r *Rig) Drop(ctx context.Context, name string) error {
+	return Exec(ctx, r.Server.URL("postgres"), "DROP DATABASE IF EXISTS "+pgx.Identifier{name}.Sanitize()+" WITH (FORCE)")
+}
+
+// Settle gives everybody the same start: statistics are there, and the writes
+// of the preparation are on disk.
+func (r *Rig) Settle(ctx context.Context, dsn string) error {
+	return Exec(ctx, dsn, "ANALYZE", "CHECKPOINT")
+}
+
+// Exec runs statements one after the other on a connection of its own.
+func Exec(ctx context.Context, dsn string, statements ...string) error {
+	conn, err := pgx.Connect(ctx, dsn)
+	if err != nil {
+		return err
+	}
+	defer conn.Close(context.WithoutCancel(ctx))
+	for _, sql := range statements {
+		if _, err := conn.Exec(ctx, sql); err != nil {
+			return fmt.Errorf("%.60s: %w", sql, err)
+		}
+	}
+	return nil
+}
+
+// Number returns the one number that a query yields.
+func Number(ctx context.Context, dsn, sql string, args ...any) (int64, error) {
+	conn, err := pgx.Connect(ctx, dsn)
+	if err != nil {
+		return 0, err
+	}
+	defer conn.Close(context.WithoutCancel(ctx))
+	var n int64
+	if err := conn.QueryRow(ctx, sql, args...).Scan(&n); err != nil {
+		return 0, fmt.Errorf("%.60s: %w", sql, err)
+	}
+	return n, nil
+}
+
+// TypeName is the name of the i-th type of jobs.
+func TypeName(i int) string { return fmt.Sprintf("noop-%03d", i) }
+
+// fillStep bounds a transaction of Fill.
+const fillStep = 1_000_000
+
+// Fill adds n jobs, spread evenly over the types, in the way a producer would.
+func Fill(ctx context.Context, dsn string, n, types int) error {
+	conn, err := pgx.Connect(ctx, dsn)
+	if err != nil {
+		return err
+	}
+	defer conn.Close(context.WithoutCancel(ctx))
+	for first := 1; first <= n; first += fillStep {
+		_, err := conn.Exec(ctx, `INSERT INTO dispatcherd.jobs (type, payload)
+			SELECT 'noop-' || lpad((g % $3)::text, 3, '0'), jsonb_build_object('n', g) FROM generate_series($1::int, $2::int) g`,
+			first, min(first+fillStep-1, n), types)
+		if err != nil {
+			return fmt.Errorf("filling the table: %w", err)
+		}
+	}
+	return nil
+}
+
+// Verify makes sure that exactly n jobs were done and none is left.
+func Verify(ctx context.Context, dsn string, n int) error {
+	done, err := Number(ctx, dsn, `SELECT count(*) FROM dispatcherd.jobs WHERE status = 'done' AND attempt = 1`)
+	if err != nil {
+		return err
+	}
+	if done != int64(n) {
+		return fmt.Errorf("%d of %d jobs are done at the first attempt", done, n)
+	}
+	left, err := Number(ctx, dsn, `SELECT count(*) FROM dispatcherd.jobs_live`)
+	if err == nil && left != 0 {
+		err = fmt.Errorf("%d jobs are left over", left)
+	}
+	return err
+}

@@ -1,0 +1,116 @@
+package rig
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// Process is a child that says things line by line.
+type Process struct {
+	name  string
+	cmd   *exec.Cmd
+	said  chan string // lines of its standard output
+	done  chan struct{}
+	err   error
+	stray bytes.Buffer // its standard error
+}
+
+// patience bounds every wait for a process to say or do something.
+const patience = time.Minute
+
+// Run starts a program that dies with this one.
+func Run(name string, env []string, path string, args ...string) (*Process, error) {
+	p := &Process{name: name, cmd: exec.Command(path, args...), said: make(chan string, 1024), done: make(chan struct{})}
+	p.cmd.Env = append(os.Environ(), env...)
+	p.cmd.Stderr = &p.stray
+	p.cmd.SysProcAttr = dieWithParent()
+	out, err := p.cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	started := make(chan error)
+	go func() {
+		// The death signal comes when the starting thread ends, so it must not.
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		err := p.cmd.Start()
+		started <- err
+		if err != nil {
+			return
+		}
+		lines := bufio.NewScanner(out)
+		for lines.Scan() {
+			p.said <- lines.Text()
+		}
+		p.err = p.cmd.Wait()
+		close(p.said)
+		close(p.done)
+	}()
+	if err := <-started; err != nil {
+		return nil, fmt.Errorf("starting %s: %w", name, err)
+	}
+	return p, nil
+}
+
+// PID returns the process id.
+func (p *Process) PID() int { return p.cmd.Process.Pid }
+
+// Expect waits for a line that begins with word and returns its other words.
+func (p *Process) Expect(word string) ([]string, error) {
+	limit := time.After(10 * patience)
+	for {
+		select {
+		case line, ok := <-p.said:
+			if !ok {
+				return nil, fmt.Errorf("%s ended without %q: %w\n%s", p.name, word, errors.Join(p.err, errEnded), p.stray.String())
+			}
+			if words := strings.Fields(line); len(words) > 0 && words[0] == word {
+				return words[1:], nil
+			}
+		case <-limit:
+			return nil, fmt.Errorf("%s did not say %q", p.name, word)
+		}
+	}
+}
+
+var errEnded = errors.New("the process ended")
+
+// ExpectInt is Expect for a line with one number.
+func (p *Process) ExpectInt(word string) (int64, error) {
+	words, err := p.Expect(word)
+	if err != nil {
+		return 0, err
+	}
+	if len(words) != 1 {
+		return 0, fmt.Errorf("%s said %q %v, want one number", p.name, word, words)
+	}
+	return strconv.ParseInt(words[0], 10, 64)
+}
+
+// Wait waits for the process to end by itself.
+func (p *Process) Wait() error {
+	for range p.said { // what nobody asked for
+	}
+	<-p.done
+	if p.err != nil {
+		return fmt.Errorf("%s: %w\n%s", p.name, p.err, p.stray.String())
+	}
+	return nil
+}
+
+// Stop asks the process to end and makes it.
+func (p *Process) Stop() error {
+	_ = p.cmd.Process.Signal(syscall.SIGTERM) // it may have ended
+	kill := time.AfterFunc(patience, func() { _ = p.cmd.Process.Kill() })
+	defer kill.Stop()
+	return p.Wait()
+}

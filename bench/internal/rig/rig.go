@@ -1,0 +1,125 @@
+package rig
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"github.com/dispatcherd/dispatcherd/internal/devpg"
+)
+
+// Settings are the server parameters of every measurement, the same for all
+// contestants. Durability is on: a finished job survives a power cut.
+// Checkpoints are kept out of the measured time, because where one falls would
+// decide more than the contestant does; autovacuum stays on.
+var Settings = map[string]string{
+	"shared_buffers":          "512MB",
+	"fsync":                   "on",
+	"synchronous_commit":      "on",
+	"full_page_writes":        "on",
+	"min_wal_size":            "1GB",
+	"max_wal_size":            "16GB",
+	"checkpoint_timeout":      "1h",
+	"track_activities":        "on",
+	"track_io_timing":         "off",
+	"log_min_duration_sample": "-1",
+}
+
+// Rig is a running server and the programs built from this checkout.
+type Rig struct {
+	Server *devpg.Server
+	Bench  string // folder of the bench module
+	daemon string // program files
+	worker string
+	dir    string // sockets and programs
+}
+
+// Options of Start.
+type Options struct {
+	Daemon   string            // a dispatcherd that was built before; empty builds this checkout's
+	Settings map[string]string // on top of the package's own
+}
+
+// Start builds the programs and starts the server.
+func Start(ctx context.Context, o Options) (_ *Rig, err error) {
+	r := &Rig{}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, r.Close())
+		}
+	}()
+	if r.Bench, err = moduleDir(ctx); err != nil {
+		return nil, err
+	}
+	if r.dir, err = os.MkdirTemp("", "dispatcherd-bench-"); err != nil {
+		return nil, fmt.Errorf("a place for sockets: %w", err)
+	}
+	if err = r.build(ctx, o.Daemon); err != nil {
+		return nil, err
+	}
+	settings := map[string]string{}
+	for _, from := range []map[string]string{Settings, o.Settings} {
+		for k, v := range from {
+			settings[k] = v
+		}
+	}
+	if r.Server, err = devpg.Start(ctx, devpg.Options{Settings: settings}); err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
+// Close stops the server and removes everything.
+func (r *Rig) Close() error {
+	var errs []error
+	if r.Server != nil {
+		errs = append(errs, r.Server.Stop())
+	}
+	if r.dir != "" {
+		errs = append(errs, os.RemoveAll(r.dir))
+	}
+	return errors.Join(errs...)
+}
+
+// moduleDir is the folder of the bench module, from anywhere inside it.
+func moduleDir(ctx context.Context) (string, error) {
+	out, err := exec.CommandContext(ctx, "go", "env", "GOMOD").Output()
+	if err != nil {
+		return "", fmt.Errorf("asking go for the module: %w", err)
+	}
+	mod := strings.TrimSpace(string(out))
+	if filepath.Base(filepath.Dir(mod)) != "bench" {
+		return "", fmt.Errorf("run this inside the folder bench of the checkout (the module here is %q)", mod)
+	}
+	return filepath.Dir(mod), nil
+}
+
+func (r *Rig) build(ctx context.Context, daemon string) error {
+	r.worker = filepath.Join(r.dir, "noop")
+	if err := goBuild(ctx, r.Bench, r.worker, "./noop"); err != nil {
+		return err
+	}
+	if daemon != "" {
+		var err error
+		r.daemon, err = filepath.Abs(daemon)
+		return err
+	}
+	r.daemon = filepath.Join(r.dir, "dispatcherd")
+	return goBuild(ctx, filepath.Dir(r.Bench), r.daemon, "./cmd/dispatcherd")
+}
+
+func goBuild(ctx context.Context, dir, out, pkg string) error {
+	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-o", out, pkg)
+	cmd.Dir, cmd.Env = dir, append(os.Environ(), "CGO_ENABLED=0")
+	var said bytes.Buffer
+	cmd.Stderr = &said
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("building %s in %s: %w\n%s", pkg, dir, err, said.String())
+	}
+	return nil
+}

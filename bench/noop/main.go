@@ -1,0 +1,45 @@
+// Command noop is a worker whose jobs do nothing: what is left is the cost of
+// dispatching them. On its standard output it says "first T" at its first job
+// (T in nanoseconds since 1970).
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/dispatcherd/dispatcherd/worker"
+)
+
+func main() {
+	socket := flag.String("socket", "", "the daemon's socket for workers")
+	slots := flag.Int("slots", 250, "slots of this process")
+	types := flag.String("types", "", "types that every slot can do, separated by commas")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+	defer stop()
+	if err := work(ctx, *socket, *slots, strings.Split(*types, ",")); err != nil {
+		fmt.Fprintln(os.Stderr, "noop:", err)
+		os.Exit(1)
+	}
+}
+
+func work(ctx context.Context, socket string, slots int, types []string) error {
+	w := worker.New(worker.Options{Socket: socket})
+	var once sync.Once
+	handler := func(context.Context, *worker.Job) (any, error) {
+		once.Do(func() { fmt.Println("first", time.Now().UnixNano()) })
+		return nil, nil
+	}
+	for _, t := range types {
+		w.Handle(t, handler)
+	}
+	w.Slots(slots, types...)
+	return w.Run(ctx)
+}

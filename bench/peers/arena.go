@@ -1,0 +1,138 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/dispatcherd/dispatcherd/bench/internal/rig"
+)
+
+// contestant is one way to work off a table of jobs.
+type contestant struct {
+	name     string
+	settings string // what was set
+	reason   string // and why that is its best
+	share    int    // it gets jobs/share jobs, because its rate does not depend on their number
+	node     bool   // needs the packages of node/
+	// prepare fills an empty database with n jobs; work does them.
+	prepare func(ctx context.Context, a *arena, dsn string, n int) error
+	work    func(ctx context.Context, a *arena, dsn string, n int) (span, error)
+}
+
+// span is the measured time of a run.
+type span struct{ from, to time.Time }
+
+var contestants = []contestant{
+	{
+		name: "floor", settings: "2 connections, batches of 1,000",
+		reason:  "the least that claiming and finishing costs: two UPDATEs, nothing else",
+		prepare: fillFloor, work: drainFloor,
+	},
+	{
+		name: "dispatcherd", settings: "defaults; 4 worker processes × 250 slots over a Unix socket",
+		reason:  "as it comes: fenced claims, exact order, workers that crash alone",
+		prepare: fillDispatcherd, work: drainDispatcherd,
+	},
+	{
+		name: "graphile", settings: "localQueue 500, completeJobBatchDelay 0, concurrency 24", node: true,
+		reason:  "the settings of its own published 183,895 jobs/s; a second process gains nothing on two cores",
+		prepare: nodeFill("graphile.mjs"), work: nodeDrain("graphile.mjs"),
+	},
+	{
+		name: "river", settings: "FetchCooldown 1 ms, FetchPollInterval 1 ms, MaxWorkers 1000, pool of 8",
+		reason:  "a job that does nothing is over long before the default pause of 100 ms between fetches; 1 ms is the least it takes",
+		prepare: fillRiver, work: drainRiverTuned,
+	},
+	{
+		name: "river-default", settings: "MaxWorkers 1000, the rest as it comes", share: 5,
+		reason:  "as many jobs at a time as dispatcherd has slots; with the 100 of its README it would do 1,000 jobs/s",
+		prepare: fillRiver, work: drainRiverDefault,
+	},
+	{
+		name: "pgboss", settings: "fetch and complete in batches of 1,000, 2 loops", node: true,
+		reason:  "work() polls no more often than every 500 ms, so the loop that its documentation gives for manual fetching",
+		prepare: nodeFill("pgboss.mjs"), work: nodeDrain("pgboss.mjs"),
+	},
+}
+
+// arena is where they meet.
+type arena struct {
+	options
+	rig  *rig.Rig
+	node string // program file of Node.js
+}
+
+func newArena(ctx context.Context, o options, all []contestant) (*arena, error) {
+	note("building, starting Postgres")
+	r, err := rig.Start(ctx, rig.Options{Daemon: o.daemon})
+	if err != nil {
+		return nil, err
+	}
+	a := &arena{options: o, rig: r}
+	for _, c := range all {
+		if c.node && a.node == "" {
+			if a.node, err = installNode(ctx, r.Bench); err != nil {
+				_ = r.Close() // the error at hand says more
+				return nil, err
+			}
+		}
+	}
+	return a, nil
+}
+
+// outcome of one run.
+type outcome struct {
+	Rate        float64 `json:"jobs_per_second"`
+	Seconds     float64 `json:"seconds"`
+	Jobs        int     `json:"jobs"`
+	PostgresCPU float64 `json:"postgres_cpu_us_per_job"`
+}
+
+// fight lets everybody run in every round, each round beginning with another
+// one, so that nobody always runs on a machine that has just rested.
+func (a *arena) fight(ctx context.Context, all []contestant) (map[string][]outcome, error) {
+	outcomes := map[string][]outcome{}
+	for round := range a.rounds {
+		for i := range all {
+			c := all[(i+round)%len(all)]
+			o, err := a.run(ctx, c)
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", c.name, err)
+			}
+			outcomes[c.name] = append(outcomes[c.name], o)
+			note("round %d/%d  %-14s %8.0f jobs/s  (%d jobs in %.2f s, Postgres %.1f µs a job)",
+				round+1, a.rounds, c.name, o.Rate, o.Jobs, o.Seconds, o.PostgresCPU)
+		}
+	}
+	return outcomes, nil
+}
+
+const database = "peers"
+
+func (a *arena) run(ctx context.Context, c contestant) (outcome, error) {
+	n := a.jobs / max(c.share, 1)
+	dsn, err := a.rig.Fresh(ctx, database)
+	if err != nil {
+		return outcome{}, err
+	}
+	if err := c.prepare(ctx, a, dsn, n); err != nil {
+		return outcome{}, fmt.Errorf("preparing: %w", err)
+	}
+	if err := a.rig.Settle(ctx, dsn); err != nil {
+		return outcome{}, err
+	}
+	before := a.rig.PostgresCPU()
+	s, err := c.work(ctx, a, dsn, n)
+	if err != nil {
+		return outcome{}, err
+	}
+	used := a.rig.PostgresCPU() - before
+	seconds := s.to.Sub(s.from).Seconds()
+	return outcome{
+		Rate: float64(n) / seconds, Seconds: seconds, Jobs: n, PostgresCPU: float64(used.Microseconds()) / float64(n),
+	}, a.rig.Drop(ctx, database)
+}
+
+func note(format string, args ...any) { fmt.Fprintf(os.Stderr, format+"\n", args...) }

@@ -1,0 +1,41 @@
+package main
+
+import (
+	"context"
+	"errors"
+
+	"github.com/dispatcherd/dispatcherd/bench/internal/rig"
+	"github.com/dispatcherd/dispatcherd/migrations"
+)
+
+const (
+	workers = 4   // processes
+	slots   = 250 // of each
+)
+
+func fillDispatcherd(ctx context.Context, _ *arena, dsn string, n int) error {
+	if _, err := migrations.Up(ctx, dsn); err != nil {
+		return err
+	}
+	return rig.Fill(ctx, dsn, n, 1)
+}
+
+func drainDispatcherd(ctx context.Context, a *arena, dsn string, n int) (s span, err error) {
+	d, err := a.rig.Daemon(ctx, dsn, "daemon")
+	if err != nil {
+		return span{}, err
+	}
+	defer func() { err = errors.Join(err, d.Stop()) }()
+	crew, err := a.rig.Crew(d.Workers, workers, slots, 1)
+	if err != nil {
+		return span{}, err
+	}
+	defer func() { err = errors.Join(err, crew.Stop()) }()
+	if s.from, err = crew.Begun(); err != nil {
+		return s, err
+	}
+	if s.to, err = d.AwaitDone(ctx, n); err != nil {
+		return s, err
+	}
+	return s, rig.Verify(ctx, dsn, n)
+}

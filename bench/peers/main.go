@@ -1,0 +1,108 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"slices"
+	"strings"
+	"syscall"
+)
+
+func main() {
+	if len(os.Args) == 3 && os.Args[1] == echoServer {
+		exit(serveEcho(os.Args[2]))
+	}
+	var o options
+	var only string
+	flag.BoolVar(&o.short, "short", false, "fewer jobs and rounds: under six minutes")
+	flag.StringVar(&o.output, "o", "table", "table or json")
+	flag.IntVar(&o.jobs, "jobs", 0, "jobs of a run (default 500000, short 150000)")
+	flag.IntVar(&o.rounds, "rounds", 0, "runs of each contestant (default 5, short 3)")
+	flag.StringVar(&only, "only", "", "contestants to run, separated by commas (default all)")
+	flag.StringVar(&o.daemon, "daemon", "", "a dispatcherd built before, instead of the checkout's")
+	flag.Parse()
+	o.complete(only)
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+	defer stop()
+	exit(run(ctx, o))
+}
+
+func exit(err error) {
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "peers:", err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+type options struct {
+	short        bool
+	output       string
+	jobs, rounds int
+	only         []string
+	daemon       string
+}
+
+func (o *options) complete(only string) {
+	jobs, rounds := 500_000, 5
+	if o.short {
+		jobs, rounds = 150_000, 3
+	}
+	if o.jobs <= 0 {
+		o.jobs = jobs
+	}
+	if o.rounds <= 0 {
+		o.rounds = rounds
+	}
+	if only != "" {
+		o.only = strings.Split(only, ",")
+	}
+}
+
+func run(ctx context.Context, o options) (err error) {
+	if o.output != "table" && o.output != "json" {
+		return fmt.Errorf("-o is %q, give table or json", o.output)
+	}
+	all, err := choose(o.only)
+	if err != nil {
+		return err
+	}
+	e, err := newArena(ctx, o, all)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, e.rig.Close()) }()
+	rounds, err := e.fight(ctx, all)
+	if err != nil {
+		return err
+	}
+	echo, err := measureEcho(ctx)
+	if err != nil {
+		return err
+	}
+	return report(ctx, e, all, rounds, echo)
+}
+
+// choose returns the named contestants, all for no name.
+func choose(names []string) ([]contestant, error) {
+	if len(names) == 0 {
+		return contestants, nil
+	}
+	var some []contestant
+	for _, name := range names {
+		i := slices.IndexFunc(contestants, func(c contestant) bool { return c.name == name })
+		if i < 0 {
+			var known []string
+			for _, c := range contestants {
+				known = append(known, c.name)
+			}
+			return nil, fmt.Errorf("there is no contestant %q; there are %s", name, strings.Join(known, ", "))
+		}
+		some = append(some, contestants[i])
+	}
+	return some, nil
+}
