@@ -19,7 +19,6 @@ import (
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/worker"
-	"github.com/dispatcherd/dispatcherd/workerproto"
 )
 
 // The end-to-end tests start this test binary again in one of two roles, named
@@ -197,7 +196,6 @@ func (w *e2eWorker) perform(ctx context.Context, job *worker.Job) (any, error) {
 	case "big":
 		return string(slices.Repeat([]byte(p.Secret), p.Bytes/len(p.Secret)+1)), nil
 	case "chat":
-		job.Log(workerproto.LevelWarn, "%s", p.Secret)
 		job.Progress(1, 2, p.Secret)
 		return result, job.Partial(p.Secret)
 	case "gate": // until the test opens it, or the dispatcher wants it no more
