@@ -45,12 +45,16 @@ const (
 	Finish
 	// Bell asks for notifications, or for silence: Armed; answered by BellSet.
 	Bell
+	// Progress tells how far a running job is: Job, Attempt, Payload.
+	Progress
+	// Partial hands on a piece of a running job's output: Job, Attempt, Payload.
+	Partial
 )
 
 // String returns the effect's name in scenario files.
 func (k EffectKind) String() string {
 	names := [...]string{"", "send", "cancel", "stale", "not-held", "refuse-slots", "go-away",
-		"answer", "started", "fetch", "claim", "resolve", "finish", "bell"}
+		"answer", "started", "fetch", "claim", "resolve", "finish", "bell", "progress", "partial"}
 	if int(k) < len(names) {
 		return names[k]
 	}

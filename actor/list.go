@@ -26,23 +26,27 @@ func (c *Core) Slots() []SlotInfo {
 	refs := c.index.Slots()
 	list := make([]SlotInfo, 0, len(refs))
 	for _, ref := range refs {
-		s := &c.slots[ref]
-		info := SlotInfo{
-			ID: c.index.SlotID(ref), Session: s.session.id, Worker: s.session.worker, Number: s.number,
-			State: "free", Draining: c.index.IsDraining(ref),
-		}
-		for _, t := range c.index.TypesOf(ref) {
-			info.Types = append(info.Types, c.index.Name(t))
-		}
-		if j := s.job; j != nil {
-			info.State, info.Job, info.JobType, info.Attempt = "busy", j.id, c.index.Name(j.typ), j.attempt
-			if j.stage == reserved {
-				info.State = "reserved"
-			}
-		}
-		list = append(list, info)
+		list = append(list, c.slotInfo(ref))
 	}
 	return list
+}
+
+func (c *Core) slotInfo(ref slotindex.Ref) SlotInfo {
+	s := &c.slots[ref]
+	info := SlotInfo{
+		ID: c.index.SlotID(ref), Session: s.session.id, Worker: s.session.worker, Number: s.number,
+		State: "free", Draining: c.index.IsDraining(ref),
+	}
+	for _, t := range c.index.TypesOf(ref) {
+		info.Types = append(info.Types, c.index.Name(t))
+	}
+	if j := s.job; j != nil {
+		info.State, info.Job, info.JobType, info.Attempt = "busy", j.id, c.index.Name(j.typ), j.attempt
+		if j.stage == reserved {
+			info.State = "reserved"
+		}
+	}
+	return info
 }
 
 // TypeInfo describes one type as it is now.

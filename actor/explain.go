@@ -1,0 +1,337 @@
+package actor
+
+import (
+	"cmp"
+	"slices"
+	"sort"
+	"time"
+
+	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/scoring"
+	"github.com/dispatcherd/dispatcherd/slotindex"
+)
+
+// Reason is one thing that keeps a job from starting, or where it is instead.
+// The words are part of the interface.
+type Reason string
+
+// The reasons, in the order in which they are listed.
+const (
+	ReasonRunning       Reason = "Running"       // it runs on a slot
+	ReasonRecording     Reason = "Recording"     // it has ended; the end is on its way to Postgres
+	ReasonClaimed       Reason = "Claimed"       // a slot is reserved, the claim is under way
+	ReasonScheduled     Reason = "Scheduled"     // its run_at lies ahead
+	ReasonBackoff       Reason = "Backoff"       // it failed, and its next attempt lies ahead
+	ReasonDraining      Reason = "Draining"      // this dispatcher is about to stop
+	ReasonOutage        Reason = "Outage"        // Postgres does not answer
+	ReasonUnrecorded    Reason = "Unrecorded"    // too many ended attempts wait to be written down
+	ReasonTypeUnknown   Reason = "TypeUnknown"   // nobody here has ever offered the type, or nobody remembers
+	ReasonNoCapacity    Reason = "NoCapacity"    // the type is known, but no slot in service supports it
+	ReasonCapacityBusy  Reason = "CapacityBusy"  // every slot that supports the type is taken
+	ReasonClaimRaceLost Reason = "ClaimRaceLost" // it was passed by: its claim was lost, or it was committed late; the next full look finds it
+	ReasonUnread        Reason = "Unread"        // it lies behind everything read ahead so far
+	ReasonAwaitsFetch   Reason = "AwaitsFetch"   // a better job may be on its way from Postgres
+	ReasonClaimsFull    Reason = "ClaimsFull"    // the next claim is full
+	ReasonOutranked     Reason = "Outranked"     // somebody with a higher score could take the same slots
+)
+
+// Inquiry says what job is asked about. For a request in memory the id is
+// enough; of a row it holds what the row says.
+type Inquiry struct {
+	ID       dispatcherd.JobID
+	Type     string
+	Priority dispatcherd.Priority
+	RunAt    int64 // microseconds since the Unix epoch, database clock
+	Failures int32
+}
+
+// Explanation says where a job stands at the instant of the last step.
+type Explanation struct {
+	Mode     dispatcherd.Mode
+	Type     string
+	Priority dispatcherd.Priority
+	Reasons  []Reason // empty: nothing keeps it, the next step starts it on Slot
+	Age      time.Duration
+	Terms    scoring.Terms
+
+	// The order of decisions among the waiting jobs known here. Ranks start at
+	// 1; AtLeast tells that Postgres may hold more jobs that go before.
+	Rank, Waiting       int // among those of its type
+	RankAll, WaitingAll int // among all
+	Competing           int // of those before it, the ones that could take a slot it could take
+	AtLeast             bool
+
+	Capacity, Free int
+	Slot           dispatcherd.SlotID // the slot it would get now, or holds; 0 if none
+	Slots          []SlotInfo         // compatible ones, at most explainedSlots
+	Ahead          []Rival            // the best of Competing, at most explainedRivals
+
+	// Nothing that arrives later than Window after it goes before it; that is
+	// settled in Closes from now, 0 if it is already. Not Bounded without a cap.
+	Window, Closes time.Duration
+	Bounded        bool
+}
+
+// Rival is a waiting job that goes first.
+type Rival struct {
+	ID       dispatcherd.JobID
+	Mode     dispatcherd.Mode
+	Type     string
+	Priority dispatcherd.Priority
+	Terms    scoring.Terms
+	Passed   bool          // the job asked about gets ahead of it if both go on waiting,
+	After    time.Duration // that long from now
+}
+
+// Bounds of an explanation: it is made by the goroutine that decides.
+const (
+	explainedSlots  = 32
+	explainedRivals = 16
+)
+
+// asked is a job that is being explained.
+type asked struct {
+	head
+
+	key     dispatcherd.Key
+	known   bool // the type is known here
+	waiting bool // it is one of the waiting jobs: its place counts
+}
+
+// Explain says why a job does not run, or where it runs. It changes nothing.
+func (c *Core) Explain(q Inquiry) Explanation {
+	a, j := c.identify(q)
+	x := Explanation{Mode: a.mode, Type: q.Type, Priority: a.priority, Age: msDuration(max(0, int64(c.now)-a.arrival))}
+	if a.known {
+		x.Type = c.index.Name(a.typ)
+		x.Capacity, x.Free = c.index.Capacity(a.typ), c.index.FreeFor(a.typ)
+		c.explainSlots(&x, a.typ)
+	}
+	x.Terms = c.cfg.Weights.Score(a.mode, a.priority, x.Age.Milliseconds(), x.Capacity)
+	a.score = x.Terms.Total()
+	x.Window, x.Bounded = c.cfg.Weights.Window()
+	x.Closes = max(0, x.Window-x.Age)
+	if j != nil && j.stage != waiting {
+		x.Reasons = []Reason{[...]Reason{reserved: ReasonClaimed, running: ReasonRunning, ended: ReasonRecording}[j.stage]}
+		x.Slot = 0
+		if j.slot != noSlot {
+			x.Slot, x.Terms = c.index.SlotID(j.slot), j.why.Terms
+		}
+		return x
+	}
+	phantom := c.explainRank(&x, &a)
+	x.Reasons = c.reasons(&x, &a, q, phantom)
+	return x
+}
+
+// identify finds the job in hand, or takes the row's word.
+func (c *Core) identify(q Inquiry) (asked, *job) {
+	j := c.jobs[q.ID]
+	a := asked{key: dispatcherd.Key{RunAt: q.RunAt, ID: q.ID}}
+	a.priority, a.mode, a.number = q.Priority, dispatcherd.Queued, int64(q.ID)
+	if j != nil {
+		a.typ, a.known, a.priority, a.mode = j.typ, true, j.priority, j.mode
+		a.key = j.key
+	} else {
+		a.typ, a.known = c.index.Lookup(q.Type)
+	}
+	switch {
+	case a.mode == dispatcherd.OnDemand:
+		a.number, a.arrival = -int64(q.ID), int64(j.arrival)
+	default:
+		a.arrival = int64(c.now) - c.keyAgeMS(a.key)
+	}
+	return a, j
+}
+
+// explainSlots names the slot that Take would choose, and lists it among some
+// compatible ones.
+func (c *Core) explainSlots(x *Explanation, t slotindex.TypeID) {
+	best, free := c.index.Peek(t)
+	if free {
+		x.Slot = c.index.SlotID(best)
+		x.Slots = append(x.Slots, c.slotInfo(best))
+	}
+	for r := range c.slots {
+		ref := slotindex.Ref(r)
+		if len(x.Slots) == explainedSlots {
+			break
+		}
+		if c.slots[r].session != nil && (!free || ref != best) && c.index.Supports(ref, t) {
+			x.Slots = append(x.Slots, c.slotInfo(ref))
+		}
+	}
+	slices.SortFunc(x.Slots, func(a, b SlotInfo) int { return cmp.Compare(a.ID, b.ID) })
+}
+
+// explainRank counts who goes before, and tells whether unread jobs may.
+func (c *Core) explainRank(x *Explanation, a *asked) (phantom bool) {
+	rivals := c.competitors(a)
+	var ahead []head
+	for t := range c.kinds {
+		k := &c.kinds[t]
+		if k.waiting == 0 {
+			continue
+		}
+		id := slotindex.TypeID(t)
+		for p := range k.queued {
+			n, unread := c.lanePrefix(a, id, dispatcherd.Priority(p), &ahead, rivals[id])
+			c.countAhead(x, a, id, n, k.queued[p].len(), rivals[id])
+			x.AtLeast = x.AtLeast || unread
+			phantom = phantom || unread && rivals[id]
+			n, all := c.linePrefix(a, id, dispatcherd.Priority(p), &ahead, rivals[id])
+			c.countAhead(x, a, id, n, all, rivals[id])
+		}
+	}
+	x.Rank, x.RankAll = x.Rank+1, x.RankAll+1
+	slices.SortFunc(ahead, compareHeads)
+	for i := range ahead[:min(len(ahead), explainedRivals)] {
+		x.Ahead = append(x.Ahead, c.rival(a, &ahead[i], x.Capacity))
+	}
+	return phantom
+}
+
+func (c *Core) countAhead(x *Explanation, a *asked, t slotindex.TypeID, n, all int, rivals bool) {
+	x.RankAll += n
+	x.WaitingAll += all
+	if a.known && t == a.typ {
+		x.Rank += n
+		x.Waiting += all
+	}
+	if rivals {
+		x.Competing += n
+	}
+}
+
+// competitors are the types that share a slot with the job's type, itself
+// included.
+func (c *Core) competitors(a *asked) map[slotindex.TypeID]bool {
+	shared := map[slotindex.TypeID]bool{}
+	if !a.known {
+		return shared
+	}
+	shared[a.typ] = true
+	for _, class := range c.index.Classes(a.typ, nil) {
+		for _, t := range class.Types {
+			shared[t] = true
+		}
+	}
+	return shared
+}
+
+// lanePrefix counts the candidates of a lane that go before a, and notes the
+// best of them. unread tells that the lane may hold more of them in Postgres.
+func (c *Core) lanePrefix(a *asked, t slotindex.TypeID, p dispatcherd.Priority, ahead *[]head, note bool) (n int, unread bool) {
+	l := &c.kinds[t].queued[p]
+	keys := l.keys[l.head:]
+	own := a.known && a.mode == dispatcherd.Queued && t == a.typ && p == a.priority
+	n = sort.Search(len(keys), func(i int) bool {
+		if own {
+			return !keys[i].Less(a.key)
+		}
+		h := c.headOfKey(t, p, keys[i])
+		return !h.before(&a.head)
+	})
+	for i := range min(n, explainedRivals) {
+		if note {
+			*ahead = append(*ahead, c.headOfKey(t, p, keys[i]))
+		}
+	}
+	if !l.more || n < len(keys) {
+		return n, false
+	}
+	if own {
+		return n, l.cursor.Less(a.key)
+	}
+	h := c.headOfKey(t, p, l.cursor)
+	return n, h.before(&a.head)
+}
+
+func (c *Core) headOfKey(t slotindex.TypeID, p dispatcherd.Priority, k dispatcherd.Key) head {
+	age := c.keyAgeMS(k)
+	return head{
+		score:   c.score(dispatcherd.Queued, p, age, t).Total(),
+		arrival: int64(c.now) - age, number: int64(k.ID), typ: t, priority: p, mode: dispatcherd.Queued,
+	}
+}
+
+// linePrefix is lanePrefix for requests, and counts the whole line.
+func (c *Core) linePrefix(a *asked, t slotindex.TypeID, p dispatcherd.Priority, ahead *[]head, note bool) (n, all int) {
+	before := true
+	for j := c.kinds[t].demand[p].first; j != nil; j = j.next {
+		all++
+		if !before {
+			continue
+		}
+		h := head{
+			score:   c.score(dispatcherd.OnDemand, p, c.ageMS(j), t).Total(),
+			arrival: int64(j.arrival), number: -int64(j.id), typ: t, priority: p, mode: dispatcherd.OnDemand,
+		}
+		if before = h.before(&a.head); !before {
+			continue
+		}
+		if n++; note && n <= explainedRivals {
+			*ahead = append(*ahead, h)
+		}
+	}
+	return n, all
+}
+
+func compareHeads(a, b head) int {
+	switch {
+	case a.before(&b):
+		return -1
+	case b.before(&a):
+		return 1
+	}
+	return 0
+}
+
+// rival describes somebody ahead, and when a passes him, in closed form.
+func (c *Core) rival(a *asked, h *head, capacity int) Rival {
+	r := Rival{
+		ID: dispatcherd.JobID(h.number), Mode: h.mode, Type: c.index.Name(h.typ), Priority: h.priority,
+		Terms: c.score(h.mode, h.priority, int64(c.now)-h.arrival, h.typ),
+	}
+	if h.mode == dispatcherd.OnDemand {
+		r.ID = -r.ID
+	}
+	at, ok := c.cfg.Weights.Overtakes(
+		scoring.Job{Mode: a.mode, Priority: a.priority, ArrivalMS: a.arrival, Capacity: capacity},
+		scoring.Job{Mode: h.mode, Priority: h.priority, ArrivalMS: h.arrival, Capacity: c.index.Capacity(h.typ)})
+	if ok {
+		r.Passed, r.After = true, msDuration(max(0, at-int64(c.now)))
+	}
+	return r
+}
+
+// reasons lists everything that keeps a waiting job from starting in the next
+// step.
+func (c *Core) reasons(x *Explanation, a *asked, q Inquiry, phantom bool) []Reason {
+	var list []Reason
+	add := func(r Reason, holds bool) {
+		if holds {
+			list = append(list, r)
+		}
+	}
+	queued := a.mode == dispatcherd.Queued
+	early := queued && c.clock && c.keyAgeMS(a.key) < 0
+	add(ReasonBackoff, early && q.Failures > 0)
+	add(ReasonScheduled, early && q.Failures == 0)
+	add(ReasonDraining, c.draining)
+	add(ReasonOutage, queued && c.outage.since(c.now))
+	add(ReasonUnrecorded, queued && c.ends.unrecorded >= c.cfg.Limits.Unfinished)
+	add(ReasonTypeUnknown, !a.known)
+	add(ReasonNoCapacity, a.known && x.Capacity == 0)
+	add(ReasonCapacityBusy, x.Capacity > 0 && x.Free == 0)
+	if queued && a.known && !early {
+		l := &c.kinds[a.typ].queued[a.priority]
+		_, cached := slices.BinarySearchFunc(l.keys[l.head:], a.key, compareKeys)
+		add(ReasonClaimRaceLost, !cached && !l.cursor.Less(a.key))
+		add(ReasonUnread, !cached && l.cursor.Less(a.key))
+	}
+	add(ReasonAwaitsFetch, phantom)
+	add(ReasonClaimsFull, queued && len(c.claims.next) >= c.cfg.Limits.ClaimBatch)
+	add(ReasonOutranked, x.Competing > 0)
+	return list
+}

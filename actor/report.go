@@ -1,0 +1,55 @@
+package actor
+
+import "github.com/dispatcherd/dispatcherd"
+
+// Reported carries what a worker says about jobs that go on running. It frees
+// nothing. A session's reports reach the loop before its later results.
+type Reported struct {
+	Session dispatcherd.SessionID
+	Reports []Report
+}
+
+// Report is one word about a running attempt.
+type Report struct {
+	Job     dispatcherd.JobID
+	Attempt dispatcherd.Attempt
+	Partial bool   // a piece of the output; otherwise how far the job is
+	JSON    []byte // what is handed on
+}
+
+// apply hands on what is said about live attempts by the session that runs
+// them; the rest is answered like a late result.
+func (ev Reported) apply(c *Core) {
+	for i := range ev.Reports {
+		r := &ev.Reports[i]
+		j := c.jobs[r.Job]
+		switch {
+		case j == nil || j.attempt != r.Attempt || j.stage != running:
+			c.stats.Stale++
+			c.emit(Effect{Kind: Stale, Session: ev.Session, Job: r.Job, Attempt: r.Attempt})
+		case j.told != ev.Session:
+			c.emit(Effect{Kind: NotHeld, Session: ev.Session, Job: r.Job, Attempt: r.Attempt})
+		case r.Partial:
+			c.emit(Effect{Kind: Partial, Job: r.Job, Attempt: r.Attempt, Payload: r.JSON})
+		default:
+			c.emit(Effect{Kind: Progress, Job: r.Job, Attempt: r.Attempt, Payload: r.JSON})
+		}
+	}
+}
+
+// Impatient tells that a caller wants to wait no longer for a worker that
+// supports the type. A request that runs, or whose type has slots by now, goes
+// on.
+type Impatient struct {
+	Job dispatcherd.JobID
+}
+
+func (ev Impatient) apply(c *Core) {
+	j := c.jobs[ev.Job]
+	if j == nil || j.stage != waiting || c.index.Capacity(j.typ) > 0 {
+		return
+	}
+	c.stats.Unsupported++
+	c.dequeue(j)
+	c.answer(j, AnswerUnsupported, nil, "no slot supports type \""+c.index.Name(j.typ)+"\", and none came in time")
+}
