@@ -1,0 +1,217 @@
+package actor
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/dispatcherd/dispatcherd"
+)
+
+// stagehand plays Postgres and the workers for a running Actor: statements are
+// answered by another goroutine, as in the daemon, so the loop never waits.
+type stagehand struct {
+	actor *Actor
+	table *table
+	sent  chan Effect
+	said  []EffectKind // only touched by the loop
+	queue chan Effect
+}
+
+func startStage(t *testing.T, configure func(*Config)) *stagehand {
+	t.Helper()
+	cfg := DefaultConfig()
+	if configure != nil {
+		configure(&cfg)
+	}
+	s := &stagehand{table: newTable(), sent: make(chan Effect, 1000), queue: make(chan Effect, 100)}
+	ready := make(chan struct{})
+	s.actor = Start(New(cfg), performerFunc(func(fx []Effect) {
+		<-ready
+		s.perform(fx)
+	}), nil)
+	close(ready)
+	go s.answer()
+	return s
+}
+
+type performerFunc func([]Effect)
+
+func (f performerFunc) Perform(fx []Effect) { f(fx) }
+
+func (s *stagehand) perform(fx []Effect) {
+	for _, e := range fx {
+		s.said = append(s.said, e.Kind)
+		switch e.Kind {
+		case Fetch, Claim, Resolve, Finish, Bell:
+			s.queue <- e
+		default:
+			s.sent <- e
+		}
+	}
+}
+
+func (s *stagehand) answer() {
+	for e := range s.queue {
+		switch e.Kind {
+		case Fetch:
+			s.actor.Result(Fetched{Request: e.Fetch, Result: s.table.fetch(e.Fetch)})
+		case Claim:
+			s.actor.Result(Claimed{Request: e.Claim, Result: s.table.claim(1, e.Claim)})
+		case Finish:
+			s.actor.Result(Finished{Request: e.Finish, Result: s.table.finish(1, e.Finish)})
+		case Bell:
+			s.actor.Result(BellSet{Armed: e.Armed})
+		}
+	}
+}
+
+// stop ends the loop, then the goroutine that answers it.
+func (s *stagehand) stop() {
+	s.actor.Stop()
+	close(s.queue)
+}
+
+func pdfSlot(id dispatcherd.SlotID) Registered {
+	return Registered{Session: dispatcherd.SessionID(id), Worker: "w", Slots: []dispatcherd.Slot{{ID: id, Types: []string{"pdf"}}}}
+}
+
+func TestTheLoopRunsAJobFromRowToRow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := startStage(t, nil)
+		defer s.stop()
+		s.table.insert(row{id: 1, typ: "pdf", runAt: s.table.now})
+		s.actor.Register(pdfSlot(1))
+		e := <-s.sent
+		require.Equal(t, Send, e.Kind)
+		require.Equal(t, dispatcherd.JobID(1), e.Job)
+		s.actor.Release(Released{Session: 1, Results: []Result{{Job: 1, Attempt: e.Attempt, OK: true}}})
+		synctest.Wait()
+		require.Equal(t, dispatcherd.Done, s.table.rows[1].status)
+		s.actor.Ask(func(c *Core) { require.True(t, c.Idle()) })
+	})
+}
+
+// A worker that answers and hangs up at once has answered: its end must not
+// overtake its last words, or the job would run again.
+func TestTheLastWordsOfASessionAreHeardBeforeItsEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := startStage(t, nil)
+		defer s.stop()
+		for i := range 200 {
+			id := dispatcherd.JobID(i + 1)
+			s.actor.Ask(func(*Core) { s.table.insert(row{id: id, typ: "pdf", runAt: s.table.now}) })
+			s.actor.Register(pdfSlot(dispatcherd.SlotID(id)))
+			s.actor.Notify()
+			e := <-s.sent
+			s.actor.Release(Released{Session: e.Session, Results: []Result{{Job: e.Job, Attempt: e.Attempt, OK: true}}})
+			s.actor.Unregister(Unregistered{Session: e.Session})
+			synctest.Wait()
+		}
+		s.actor.Ask(func(c *Core) {
+			require.Zero(t, c.Stats().Crashed)
+			require.EqualValues(t, 200, c.Stats().Done)
+		})
+	})
+}
+
+func TestThePollFindsWhatNobodyRangFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := startStage(t, func(c *Config) { c.Poll = time.Minute })
+		defer s.stop()
+		s.actor.Register(pdfSlot(1))
+		synctest.Wait()
+		s.actor.Ask(func(*Core) { s.table.insert(row{id: 1, typ: "pdf", runAt: s.table.now}) })
+		asked := time.Now()
+		e := <-s.sent
+		require.Equal(t, Send, e.Kind)
+		require.LessOrEqual(t, time.Since(asked), time.Minute+time.Second)
+	})
+}
+
+func TestARequestPastItsDeadlineIsAnsweredAtTheDeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := startStage(t, nil)
+		defer s.stop()
+		began := time.Now()
+		s.actor.Request(Requested{Job: -1, Type: "pdf", Deadline: 1500 * time.Millisecond, Wait: true})
+		e := <-s.sent
+		require.Equal(t, AnswerLate, e.Answer)
+		require.InDelta(t, 1500, time.Since(began).Milliseconds(), 2)
+	})
+}
+
+// Notifications are hints: while one is unread, more of them cost nothing and
+// block nobody, also when the loop has ended.
+func TestNotificationsNeverBlock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := startStage(t, nil)
+		for range 10_000 {
+			s.actor.Notify()
+		}
+		s.stop()
+		for range 10_000 {
+			s.actor.Notify()
+		}
+	})
+}
+
+func TestNothingHangsOnAnEndedLoop(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := startStage(t, nil)
+		s.stop()
+		s.actor.Register(pdfSlot(1))
+		s.actor.Unregister(Unregistered{})
+		s.actor.Withdraw(Withdrew{})
+		s.actor.Release(Released{})
+		s.actor.Request(Requested{Job: -1})
+		s.actor.Abandon(Abandoned{})
+		s.actor.Order(Drained{})
+		s.actor.Result(BellSet{})
+		require.False(t, s.actor.Ask(func(*Core) { t.Error("asked an ended loop") }))
+		s.actor.Stop()
+	})
+}
+
+// An idle loop sleeps: in an hour it wakes for its polls and for nothing else.
+func TestAnIdleLoopWakesForItsPollsOnly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := startStage(t, nil)
+		defer s.stop()
+		s.actor.Register(pdfSlot(1))
+		time.Sleep(time.Minute) // lets the start settle
+		before := s.actor.Load().Steps
+		time.Sleep(time.Hour)
+		steps := s.actor.Load().Steps - before
+		require.LessOrEqual(t, steps, int64(2*3600+10), "a poll is a tick and its answer")
+		require.GreaterOrEqual(t, steps, int64(2*3600-10))
+	})
+}
+
+// The journal sees every step with what came out of it, in order.
+func TestTheJournalSeesEveryStep(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg := DefaultConfig()
+		j := &countingJournal{}
+		a := Start(New(cfg), performerFunc(func([]Effect) {}), j)
+		a.Request(Requested{Job: -1, Type: "nobody"})
+		a.Stop()
+		require.NotEmpty(t, j.events)
+		require.IsType(t, Requested{}, j.events[len(j.events)-1])
+		require.Equal(t, Answer, j.last.Kind)
+	})
+}
+
+type countingJournal struct {
+	events []Event
+	last   Effect
+}
+
+func (j *countingJournal) Record(_ Instant, ev Event, fx []Effect) {
+	j.events = append(j.events, ev)
+	if len(fx) > 0 {
+		j.last = fx[len(fx)-1]
+	}
+}
