@@ -1,0 +1,122 @@
+// Command copyin measures a batch producer: COPY into dispatcherd.jobs in one
+// transaction, with indexes and trigger in place and an idle dispatcher that
+// wants to be woken.
+//
+//	go run ./copyin [-n 1000000] [-rounds 5] [-daemon FILE]
+//
+// It writes results/copyin.json.
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/dispatcherd/dispatcherd/bench/internal/rig"
+	"github.com/dispatcherd/dispatcherd/bench/internal/stats"
+)
+
+func main() {
+	n := flag.Int("n", 1_000_000, "jobs of a COPY")
+	rounds := flag.Int("rounds", 5, "how often")
+	daemon := flag.String("daemon", "", "a dispatcherd built before, instead of the checkout's")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+	defer stop()
+	if err := run(ctx, *n, *rounds, *daemon); err != nil {
+		fmt.Fprintln(os.Stderr, "copyin:", err)
+		os.Exit(1)
+	}
+}
+
+type result struct {
+	Jobs int           `json:"jobs"`
+	Rate stats.Summary `json:"jobs_per_second"`
+	Runs []float64     `json:"runs"`
+}
+
+const database = "copyin"
+
+func run(ctx context.Context, n, rounds int, daemon string) (err error) {
+	r, err := rig.Start(ctx, rig.Options{Daemon: daemon})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, r.Close()) }()
+	lines := rig.Lines(n, 1)
+	res := result{Jobs: n}
+	for i := range rounds {
+		rate, err := once(ctx, r, lines, n)
+		if err != nil {
+			return err
+		}
+		fmt.Printf("round %d/%d  %8.0f jobs/s\n", i+1, rounds, rate)
+		res.Runs = append(res.Runs, rate)
+	}
+	res.Rate = stats.Summarise(res.Runs)
+	fmt.Printf("copyin: jobs=%d median=%.0f least=%.0f most=%.0f\n", n, res.Rate.Median, res.Rate.Min, res.Rate.Max)
+	text, err := json.MarshalIndent(res, "", " ")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(r.Bench, "results", "copyin.json"), append(text, '\n'), 0o644)
+}
+
+// once copies into a fresh table. The slots that wait can do another type: they
+// arm the doorbell and leave the jobs alone.
+func once(ctx context.Context, r *rig.Rig, lines []byte, n int) (rate float64, err error) {
+	dsn, err := r.FreshJobs(ctx, database)
+	if err != nil {
+		return 0, err
+	}
+	d, err := r.Daemon(ctx, dsn, "daemon")
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, d.Stop()) }()
+	crew, err := r.IdleCrew(d.Workers)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, crew.Stop()) }()
+	if err := armed(ctx, dsn); err != nil {
+		return 0, err
+	}
+	if err := r.Settle(ctx, dsn); err != nil {
+		return 0, err
+	}
+	conn, err := pgx.Connect(ctx, dsn)
+	if err != nil {
+		return 0, err
+	}
+	defer conn.Close(context.WithoutCancel(ctx))
+	began := time.Now()
+	tag, err := conn.PgConn().CopyFrom(ctx, bytes.NewReader(lines), rig.CopyJobs)
+	took := time.Since(began)
+	if err == nil && tag.RowsAffected() != int64(n) {
+		err = fmt.Errorf("%d of %d rows were copied", tag.RowsAffected(), n)
+	}
+	return float64(n) / took.Seconds(), err
+}
+
+// armed waits until the dispatcher asks to be woken.
+func armed(ctx context.Context, dsn string) error {
+	for range 1000 {
+		n, err := rig.Number(ctx, dsn, `SELECT count(*) FROM dispatcherd.dispatchers WHERE armed`)
+		if err != nil || n > 0 {
+			return err
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	return errors.New("the dispatcher does not arm its doorbell")
+}

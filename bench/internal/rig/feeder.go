@@ -1,0 +1,63 @@
+package rig
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// Lines makes n rows for COPY (type, payload), spread evenly over the types.
+func Lines(n, types int) []byte {
+	var b bytes.Buffer
+	for i := range n {
+		fmt.Fprintf(&b, "%s\t{\"n\": %d}\n", TypeName(i%types), i)
+	}
+	return b.Bytes()
+}
+
+// CopyJobs is the statement that takes Lines.
+const CopyJobs = `COPY dispatcherd.jobs (type, payload) FROM STDIN`
+
+// chunk is how many jobs a Feeder adds at a time.
+const chunk = 5000
+
+// Feed is a producer: it keeps about backlog jobs pending until ctx ends. done
+// says how many have been worked off so far; filled were there at the start.
+func Feed(ctx context.Context, dsn string, backlog, filled, types int, done func() (int, error)) error {
+	conn, err := pgx.Connect(ctx, dsn)
+	if err != nil {
+		return err
+	}
+	defer conn.Close(context.WithoutCancel(ctx))
+	lines, inserted := Lines(chunk, types), filled
+	for ctx.Err() == nil {
+		n, err := done()
+		if err != nil {
+			break // the daemon goes down before us
+		}
+		missing := (backlog - (inserted - n)) / chunk
+		for range missing {
+			if _, err := conn.PgConn().CopyFrom(ctx, bytes.NewReader(lines), CopyJobs); err != nil {
+				if ctx.Err() != nil {
+					return nil
+				}
+				return fmt.Errorf("feeding: %w", err)
+			}
+			inserted += chunk
+		}
+		if missing == 0 {
+			pause(ctx, 5*time.Millisecond)
+		}
+	}
+	return nil
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	select {
+	case <-time.After(d):
+	case <-ctx.Done():
+	}
+}

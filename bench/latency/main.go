@@ -1,0 +1,174 @@
+// Command latency measures an idle system: how long a job inserted by plain SQL
+// takes to reach a worker, and what the daemon costs while there is nothing to do.
+//
+//	go run ./latency [-n 2000] [-idle 30s] [-daemon FILE]
+//
+// It writes results/latency.json.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/dispatcherd/dispatcherd/bench/internal/rig"
+	"github.com/dispatcherd/dispatcherd/bench/internal/stats"
+	"github.com/dispatcherd/dispatcherd/worker"
+)
+
+func main() {
+	n := flag.Int("n", 2000, "jobs")
+	idle := flag.Duration("idle", 30*time.Second, "how long to look at the idle daemon")
+	daemon := flag.String("daemon", "", "a dispatcherd built before, instead of the checkout's")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+	defer stop()
+	if err := run(ctx, *n, *idle, *daemon); err != nil {
+		fmt.Fprintln(os.Stderr, "latency:", err)
+		os.Exit(1)
+	}
+}
+
+// result is what is reported; milliseconds.
+type result struct {
+	Jobs             int     `json:"jobs"`
+	SentP50          float64 `json:"insert_sent_to_worker_p50_ms"` // the producer's own commit included
+	SentP99          float64 `json:"insert_sent_to_worker_p99_ms"`
+	CommittedP50     float64 `json:"insert_acknowledged_to_worker_p50_ms"`
+	CommittedP99     float64 `json:"insert_acknowledged_to_worker_p99_ms"`
+	InsertP50        float64 `json:"insert_itself_p50_ms"`
+	InsertP99        float64 `json:"insert_itself_p99_ms"`
+	IdleSeconds      float64 `json:"idle_seconds"`
+	IdleTransactions float64 `json:"idle_transactions_per_second"`
+	IdleDaemonCPU    float64 `json:"idle_daemon_cpu_percent_of_a_core"`
+	IdlePostgresCPU  float64 `json:"idle_postgres_cpu_percent_of_a_core"`
+}
+
+const database = "latency"
+
+func run(ctx context.Context, n int, idle time.Duration, daemon string) (err error) {
+	r, err := rig.Start(ctx, rig.Options{Daemon: daemon})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, r.Close()) }()
+	dsn, err := r.FreshJobs(ctx, database)
+	if err != nil {
+		return err
+	}
+	d, err := r.Daemon(ctx, dsn, "daemon")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, d.Stop()) }()
+	arrived := make(chan time.Time, 1)
+	stop := work(ctx, d.Workers, arrived)
+	defer func() { err = errors.Join(err, stop()) }()
+
+	res := result{Jobs: n}
+	if err := res.insert(ctx, dsn, 100, arrived); err != nil { // warm caches and plans
+		return err
+	}
+	if err := res.watchIdle(ctx, r, d, idle); err != nil {
+		return err
+	}
+	if err := res.insert(ctx, dsn, n, arrived); err != nil {
+		return err
+	}
+	text, err := json.MarshalIndent(res, "", " ")
+	if err != nil {
+		return err
+	}
+	fmt.Println(string(text))
+	return os.WriteFile(filepath.Join(r.Bench, "results", "latency.json"), append(text, '\n'), 0o644)
+}
+
+// work runs a worker with four slots in this process, so that one clock sees
+// both ends; its jobs come over the socket like anybody's.
+func work(ctx context.Context, socket string, arrived chan<- time.Time) (stop func() error) {
+	ctx, cancel := context.WithCancel(ctx)
+	w := worker.New(worker.Options{Socket: socket})
+	w.Handle(rig.TypeName(0), func(context.Context, *worker.Job) (any, error) {
+		arrived <- time.Now()
+		return nil, nil
+	})
+	w.Slots(4, rig.TypeName(0))
+	ended := make(chan error, 1)
+	go func() { ended <- w.Run(ctx) }()
+	return func() error {
+		cancel()
+		return <-ended
+	}
+}
+
+// insert adds one job at a time and waits until it has arrived.
+func (res *result) insert(ctx context.Context, dsn string, n int, arrived <-chan time.Time) error {
+	conn, err := pgx.Connect(ctx, dsn)
+	if err != nil {
+		return err
+	}
+	defer conn.Close(context.WithoutCancel(ctx))
+	var sent, committed, itself []float64
+	for range n {
+		began := time.Now()
+		if _, err := conn.Exec(ctx, `INSERT INTO dispatcherd.jobs (type, payload) VALUES ($1, '{"n": 1}')`, rig.TypeName(0)); err != nil {
+			return err
+		}
+		acknowledged := time.Now()
+		select {
+		case at := <-arrived:
+			sent = append(sent, ms(at.Sub(began)))
+			committed = append(committed, ms(at.Sub(acknowledged)))
+			itself = append(itself, ms(acknowledged.Sub(began)))
+		case <-time.After(time.Minute):
+			return errors.New("a job did not arrive within a minute")
+		}
+		// Idle again: the end is recorded and the doorbell set, at no fixed beat.
+		time.Sleep(5*time.Millisecond + rand.N(20*time.Millisecond))
+	}
+	res.SentP50, res.SentP99 = stats.Quantile(sent, 0.5), stats.Quantile(sent, 0.99)
+	res.CommittedP50, res.CommittedP99 = stats.Quantile(committed, 0.5), stats.Quantile(committed, 0.99)
+	res.InsertP50, res.InsertP99 = stats.Quantile(itself, 0.5), stats.Quantile(itself, 0.99)
+	return nil
+}
+
+func ms(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
+
+// watchIdle counts what a daemon with connected workers does without jobs. It
+// asks from another database, so that it does not count itself.
+func (res *result) watchIdle(ctx context.Context, r *rig.Rig, d *rig.Daemon, idle time.Duration) error {
+	count := func() (int64, error) {
+		return rig.Number(ctx, r.Server.URL("postgres"), `SELECT xact_commit + xact_rollback FROM pg_stat_database WHERE datname = $1`, database)
+	}
+	time.Sleep(2 * time.Second) // counters are published once a second
+	before, err := count()
+	if err != nil {
+		return err
+	}
+	began, cpu, pg := time.Now(), rig.CPU(d.PID()), r.PostgresCPU()
+	select {
+	case <-time.After(idle):
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	after, err := count()
+	if err != nil {
+		return err
+	}
+	took := time.Since(began)
+	share := func(used time.Duration) float64 { return 100 * used.Seconds() / took.Seconds() }
+	res.IdleSeconds = took.Seconds()
+	res.IdleTransactions = float64(after-before) / took.Seconds()
+	res.IdleDaemonCPU, res.IdlePostgresCPU = share(rig.CPU(d.PID())-cpu), share(r.PostgresCPU()-pg)
+	return nil
+}

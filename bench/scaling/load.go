@@ -1,0 +1,134 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/dispatcherd/dispatcherd/bench/internal/rig"
+)
+
+// shape is what runs during a measurement.
+type shape struct {
+	Backlog     int `json:"backlog"`
+	Types       int `json:"types"`
+	Dispatchers int `json:"dispatchers"`
+	Workers     int `json:"worker_processes"` // of all dispatchers
+	Slots       int `json:"slots"`            // of all workers
+	feed        bool
+}
+
+// usual is the shape that a curve changes one thing of.
+var usual = shape{Backlog: 200_000, Types: 1, Dispatchers: 1, Workers: 4, Slots: 1000, feed: true}
+
+// load is a shape at work.
+type load struct {
+	shape
+	rig     *rig.Rig
+	dsn     string
+	before  time.Duration // what the server had used when all was prepared
+	daemons []*rig.Daemon
+	crews   []*rig.Crew
+	stop    context.CancelFunc // of the producer
+	fed     chan error
+}
+
+const database = "scaling"
+
+// start fills a fresh database and brings everything up.
+func start(ctx context.Context, r *rig.Rig, s shape) (_ *load, err error) {
+	l := &load{shape: s, rig: r}
+	if l.dsn, err = r.FreshJobs(ctx, database); err != nil {
+		return nil, err
+	}
+	if err = rig.Fill(ctx, l.dsn, s.Backlog, s.Types); err != nil {
+		return nil, err
+	}
+	if err = r.Settle(ctx, l.dsn); err != nil {
+		return nil, err
+	}
+	l.before = r.PostgresCPU()
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, l.end())
+		}
+	}()
+	for i := range s.Dispatchers {
+		d, err := r.Daemon(ctx, l.dsn, fmt.Sprintf("daemon%d", i))
+		if err != nil {
+			return nil, err
+		}
+		l.daemons = append(l.daemons, d)
+	}
+	processes := max(1, s.Workers/s.Dispatchers)
+	for _, d := range l.daemons {
+		c, err := r.Crew(d.Workers, processes, s.Slots/s.Dispatchers/processes, s.Types)
+		if err != nil {
+			return nil, err
+		}
+		l.crews = append(l.crews, c)
+	}
+	if s.feed {
+		var feed context.Context
+		feed, l.stop = context.WithCancel(ctx)
+		l.fed = make(chan error, 1)
+		go func() {
+			l.fed <- rig.Feed(feed, l.dsn, s.Backlog, s.Backlog, s.Types, func() (int, error) {
+				m, err := l.metrics(feed)
+				return int(m.Event("done")), err
+			})
+		}()
+	}
+	return l, nil
+}
+
+// end takes everything down.
+func (l *load) end() error {
+	var errs []error
+	if l.stop != nil {
+		l.stop()
+		errs = append(errs, <-l.fed)
+	}
+	for _, c := range l.crews {
+		errs = append(errs, c.Stop())
+	}
+	for _, d := range l.daemons {
+		errs = append(errs, d.Stop())
+	}
+	return errors.Join(append(errs, l.rig.Drop(context.Background(), database))...)
+}
+
+// metrics adds up what the daemons say.
+func (l *load) metrics(ctx context.Context) (rig.Metrics, error) {
+	sum := rig.Metrics{}
+	for _, d := range l.daemons {
+		m, err := d.Metrics(ctx)
+		if err != nil {
+			return nil, err
+		}
+		for k, v := range m {
+			sum[k] += v
+		}
+	}
+	return sum, nil
+}
+
+// reading is everything that counts up, at one moment.
+type reading struct {
+	at                        time.Time
+	metrics                   rig.Metrics
+	postgres, daemon, workers time.Duration // processor time
+}
+
+func (l *load) read(ctx context.Context) (reading, error) {
+	m, err := l.metrics(ctx)
+	r := reading{at: time.Now(), metrics: m, postgres: l.rig.PostgresCPU()}
+	for _, d := range l.daemons {
+		r.daemon += rig.CPU(d.PID())
+	}
+	for _, c := range l.crews {
+		r.workers += c.CPU()
+	}
+	return r, err
+}

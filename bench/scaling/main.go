@@ -1,0 +1,88 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/dispatcherd/dispatcherd/bench/internal/rig"
+)
+
+// study is one invocation.
+type study struct {
+	rig     *rig.Rig
+	short   bool
+	minutes float64
+	warm    time.Duration // before the first window
+	window  time.Duration
+	windows int
+}
+
+// curves are the subcommands in the order of "all".
+var curves = []struct {
+	name string
+	draw func(*study, context.Context) error
+}{
+	{"cpu", (*study).cpu},
+	{"slots", (*study).slots},
+	{"types", (*study).types},
+	{"dispatchers", (*study).dispatchers},
+	{"backlog", (*study).backlog},
+	{"snapshot", (*study).snapshot},
+}
+
+func main() {
+	var s study
+	var daemon string
+	flag.BoolVar(&s.short, "short", false, "smaller sizes and shorter windows")
+	flag.StringVar(&daemon, "daemon", "", "a dispatcherd built before, instead of the checkout's")
+	flag.Float64Var(&s.minutes, "minutes", 0, "snapshot: how long it is held (default 10, short 3)")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+	defer stop()
+	if err := s.run(ctx, daemon, flag.Args()); err != nil {
+		fmt.Fprintln(os.Stderr, "scaling:", err)
+		os.Exit(1)
+	}
+}
+
+func (s *study) run(ctx context.Context, daemon string, names []string) (err error) {
+	var known []string
+	for _, c := range curves {
+		known = append(known, c.name)
+	}
+	if len(names) == 1 && names[0] == "all" {
+		names = known
+	}
+	if len(names) == 0 {
+		return fmt.Errorf("name a curve: %s or all", strings.Join(known, ", "))
+	}
+	s.warm, s.window, s.windows = 3*time.Second, 5*time.Second, 5
+	if s.short {
+		s.warm, s.window, s.windows = 2*time.Second, 2*time.Second, 3
+	}
+	if s.minutes <= 0 {
+		s.minutes = map[bool]float64{false: 10, true: 3}[s.short]
+	}
+	if s.rig, err = rig.Start(ctx, rig.Options{Daemon: daemon}); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.rig.Close()) }()
+	for _, name := range names {
+		i := slices.Index(known, name)
+		if i < 0 {
+			return fmt.Errorf("there is no curve %q; there are %s and all", name, strings.Join(known, ", "))
+		}
+		if err := curves[i].draw(s, ctx); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,136 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/dispatcherd/dispatcherd/bench/internal/figure"
+	"github.com/dispatcherd/dispatcherd/bench/internal/rig"
+	"github.com/dispatcherd/dispatcherd/bench/internal/stats"
+)
+
+// point of a curve over some size.
+type point struct {
+	Shape     shape         `json:"shape"`
+	X         int           `json:"x"`
+	Rate      stats.Summary `json:"jobs_per_second"`
+	Windows   []window      `json:"windows"`
+	Memory    int64         `json:"daemon_memory_most_bytes"` // of the largest one
+	Deadlocks int64         `json:"deadlocks"`
+}
+
+// sweep measures the shapes that change makes of the usual one.
+func (s *study) sweep(ctx context.Context, name string, sizes []int, change func(*shape, int)) ([]point, error) {
+	var points []point
+	for _, x := range sizes {
+		one := usual
+		change(&one, x)
+		p, err := s.measure(ctx, one)
+		if err != nil {
+			return nil, fmt.Errorf("%s %d: %w", name, x, err)
+		}
+		p.X = x
+		points = append(points, p)
+		fmt.Printf("%-11s %9s  %7.0f jobs/s (%.0f–%.0f)  claim %5.1f ms p99 ≤ %5.1f ms × %4.0f rows  lost %.2f %%  deadlocks %d  CPU/job %4.1f+%4.1f+%4.1f µs  daemon %d MB\n",
+			name, figure.Short(float64(x)), p.Rate.Median, p.Rate.Min, p.Rate.Max,
+			middle(p.Windows, func(w window) float64 { return w.ClaimMean }),
+			middle(p.Windows, func(w window) float64 { return w.ClaimP99 }),
+			middle(p.Windows, func(w window) float64 { return w.ClaimRows }),
+			100*middle(p.Windows, func(w window) float64 { return w.Lost }), p.Deadlocks,
+			middle(p.Windows, func(w window) float64 { return w.PostgresCPU }),
+			middle(p.Windows, func(w window) float64 { return w.DaemonCPU }),
+			middle(p.Windows, func(w window) float64 { return w.WorkersCPU }), p.Memory>>20)
+	}
+	return points, nil
+}
+
+func (s *study) measure(ctx context.Context, one shape) (p point, err error) {
+	l, err := start(ctx, s.rig, one)
+	if err != nil {
+		return p, err
+	}
+	defer func() { err = errors.Join(err, l.end()) }()
+	p.Shape = one
+	if p.Windows, err = s.watch(ctx, l); err != nil {
+		return p, err
+	}
+	p.Rate = summary(p.Windows, func(w window) float64 { return w.Rate })
+	for _, d := range l.daemons {
+		_, most := rig.Memory(d.PID())
+		p.Memory = max(p.Memory, most)
+	}
+	p.Deadlocks, err = rig.Number(ctx, l.dsn, `SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()`)
+	return p, err
+}
+
+// line draws one figure of the points.
+func line(name string, points []point, what func(point) float64) figure.Line {
+	l := figure.Line{Name: name}
+	for _, p := range points {
+		l.Points = append(l.Points, figure.Point{X: float64(p.X), Y: what(p)})
+	}
+	return l
+}
+
+// show writes the points and the usual two panels, and any more.
+func show(bench, name, title, xName string, points []point, more ...figure.Panel) error {
+	of := func(what func(window) float64) func(point) float64 {
+		return func(p point) float64 { return middle(p.Windows, what) }
+	}
+	panels := append([]figure.Panel{
+		{Title: "Rate against " + title, XName: xName, YName: "jobs/s", LogX: true, Lines: []figure.Line{
+			line("median", points, func(p point) float64 { return p.Rate.Median }),
+		}},
+		{Title: "Claim latency against " + title, XName: xName, YName: "milliseconds", LogX: true, Lines: []figure.Line{
+			line("mean", points, of(func(w window) float64 { return w.ClaimMean })),
+			line("p99 at most", points, of(func(w window) float64 { return w.ClaimP99 })),
+		}},
+	}, more...)
+	return keep(bench, name, points, figure.SVG(panels...))
+}
+
+func (s *study) upTo(short int, sizes ...int) []int {
+	if s.short {
+		return sizes[:short]
+	}
+	return sizes
+}
+
+func (s *study) backlog(ctx context.Context) error {
+	points, err := s.sweep(ctx, "backlog", s.upTo(3, 10_000, 100_000, 1_000_000, 10_000_000), func(one *shape, x int) { one.Backlog = x })
+	if err != nil {
+		return err
+	}
+	return show(s.rig.Bench, "backlog", "backlog", "jobs pending", points)
+}
+
+func (s *study) slots(ctx context.Context) error {
+	points, err := s.sweep(ctx, "slots", s.upTo(4, 10, 100, 1000, 10_000), func(one *shape, x int) {
+		one.Slots, one.Workers = x, min(4, x/5)
+	})
+	if err != nil {
+		return err
+	}
+	return show(s.rig.Bench, "slots", "slots", "slots", points)
+}
+
+func (s *study) types(ctx context.Context) error {
+	points, err := s.sweep(ctx, "types", s.upTo(4, 1, 10, 100, 1000), func(one *shape, x int) { one.Types = x })
+	if err != nil {
+		return err
+	}
+	return show(s.rig.Bench, "types", "number of types", "types, every slot can do all", points)
+}
+
+func (s *study) dispatchers(ctx context.Context) error {
+	points, err := s.sweep(ctx, "dispatchers", s.upTo(4, 1, 2, 4, 8), func(one *shape, x int) { one.Dispatchers = x })
+	if err != nil {
+		return err
+	}
+	lost := line("", points, func(p point) float64 {
+		return 100 * middle(p.Windows, func(w window) float64 { return w.Lost })
+	})
+	return show(s.rig.Bench, "dispatchers", "dispatchers on one table", "dispatchers; 1,000 slots together", points,
+		figure.Panel{Title: "Lost claims", XName: "dispatchers", YName: "% of claimed rows", LogX: true, Lines: []figure.Line{lost}})
+}
