@@ -168,7 +168,7 @@ func TestTenThousandIdleConnectionsHarmNobody(t *testing.T) {
 	for _, r := range idle {
 		require.NoError(t, r.conn.Close())
 	}
-	eventually(t, func() bool { return len(slotsOf(cfg)) == 1 }, func() string { return "one slot" })
+	eventually(t, func() bool { return slotsOf(cfg) == 1 }, func() string { return "one slot" })
 	process.signal(t, syscall.SIGTERM)
 	process.ends(t, exitOK)
 }

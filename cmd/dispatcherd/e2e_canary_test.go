@@ -4,9 +4,6 @@ import (
 	"bufio"
 	"context"
 	"fmt"
-	"io"
-	"net"
-	"net/http"
 	"strings"
 	"testing"
 
@@ -66,7 +63,8 @@ func TestNoPayloadReachesLogsOrMetrics(t *testing.T) {
 	w.exec(`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE 'dispatcherd %'`)
 	w.await(w.insert("x", work{Secret: canary, Result: result}), dispatcherd.Done)
 
-	metrics := scrape(t, cfg.APISocket)
+	metrics, err := askAPI(cfg, "/metrics")
+	require.NoError(t, err)
 	require.Contains(t, metrics, "dispatcherd_jobs_total")
 	require.NotContains(t, metrics, canary)
 	require.NoError(t, h.stop())
@@ -74,20 +72,4 @@ func TestNoPayloadReachesLogsOrMetrics(t *testing.T) {
 		require.NotContains(t, lines.Text(), canary)
 	}
 	require.Contains(t, h.log.text(), "worker gone")
-}
-
-// scrape reads /metrics.
-func scrape(t *testing.T, socket string) string {
-	t.Helper()
-	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return new(net.Dialer).DialContext(ctx, "unix", socket)
-	}}}
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://dispatcherd/metrics", http.NoBody)
-	require.NoError(t, err)
-	res, err := client.Do(req)
-	require.NoError(t, err)
-	text, err := io.ReadAll(res.Body)
-	require.NoError(t, err)
-	require.NoError(t, res.Body.Close())
-	return string(text)
 }

@@ -193,6 +193,11 @@ func (w *e2eWorker) perform(ctx context.Context, job *worker.Job) (any, error) {
 		return nil, worker.Permanent(errors.New(p.Error))
 	case "die":
 		os.Exit(exitInternal)
+	case "die-once":
+		if job.Attempt == 1 {
+			os.Exit(exitInternal)
+		}
+		return result, nil
 	case "big":
 		return string(slices.Repeat([]byte(p.Secret), p.Bytes/len(p.Secret)+1)), nil
 	case "chat":

@@ -236,7 +236,6 @@ func TestAnOnDemandRequestPassesThroughAWorkerProcess(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, actor.AnswerDone, got.Kind)
 	require.JSONEq(t, `{"n":1}`, string(got.Payload))
-	require.Equal(t, "w", got.Worker)
 	got, err = h.callers.do(ctx, request{Type: "nobody-can"})
 	require.NoError(t, err)
 	require.Equal(t, actor.AnswerUnsupported, got.Kind)

@@ -2,7 +2,12 @@ package main
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
+	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"syscall"
@@ -61,7 +66,7 @@ func (w *world) serve(cfg daemonConfig, more ...string) *child {
 		"serve", "--database-url", cfg.DSN, "--name", cfg.Name, "--worker-socket", cfg.WorkerSocket, "--api-socket", cfg.APISocket,
 		"--socket-mode", "0600", "--lease", cfg.Lease.String(), "--beat", cfg.Beat.String(), "--grace", cfg.Grace.String(),
 	}, more...)...)
-	eventually(w.t, func() bool { return len(slotsOf(cfg)) == 0 && ready(w.t, cfg) }, func() string {
+	eventually(w.t, func() bool { return slotsOf(cfg) >= 0 }, func() string {
 		return "a daemon that answers; it said: " + c.errors.text()
 	})
 	w.t.Cleanup(func() { // what kill -9 leaves
@@ -72,15 +77,30 @@ func (w *world) serve(cfg daemonConfig, more ...string) *child {
 	return c
 }
 
-func ready(t *testing.T, cfg daemonConfig) bool {
-	var answer struct{ Slots []slotView }
-	return askDaemon(t.Context(), cfg.APISocket, "/v1/slots", &answer) == nil
+// slotsOf counts the slots of a daemon in another process; -1 if it does not answer.
+func slotsOf(cfg daemonConfig) int {
+	text, err := askAPI(cfg, "/v1/slots")
+	var answer struct{ Slots []json.RawMessage }
+	if err != nil || json.Unmarshal([]byte(text), &answer) != nil {
+		return -1
+	}
+	return len(answer.Slots)
 }
 
-func slotsOf(cfg daemonConfig) []slotView {
-	var answer struct{ Slots []slotView }
-	_ = askDaemon(context.Background(), cfg.APISocket, "/v1/slots", &answer) // no answer is no slots
-	return answer.Slots
+// askAPI reads from a daemon's API socket.
+func askAPI(cfg daemonConfig, path string) (string, error) {
+	client := &http.Client{Timeout: longWait, Transport: &http.Transport{
+		DisableKeepAlives: true,
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, "unix", cfg.APISocket)
+		},
+	}}
+	res, err := client.Get("http://dispatcherd" + path)
+	if err != nil {
+		return "", err
+	}
+	text, err := io.ReadAll(res.Body)
+	return string(text), errors.Join(err, res.Body.Close())
 }
 
 // A daemon that is killed with -9 leaves its jobs running in the table until
@@ -92,7 +112,7 @@ func TestTheJobsOfAKilledDispatcherAreTakenOver(t *testing.T) {
 	doomed.Lease = 700 * time.Millisecond
 	process := w.serve(doomed)
 	orphan := w.worker("orphan", doomed.WorkerSocket, scriptSlots{N: 3, Types: []string{"x"}})
-	eventually(t, func() bool { return len(slotsOf(doomed)) == 3 }, func() string { return "three slots" })
+	eventually(t, func() bool { return slotsOf(doomed) == 3 }, func() string { return "three slots" })
 	var ids []dispatcherd.JobID
 	for range 3 {
 		ids = append(ids, w.insert("x", work{Do: "gate"}))
@@ -134,7 +154,7 @@ func TestAFrozenDispatcherComesBackAsANewOne(t *testing.T) {
 	frozen.Lease = 500 * time.Millisecond
 	process := w.serve(frozen)
 	w.worker("first", frozen.WorkerSocket, oneSlot("x"))
-	eventually(t, func() bool { return len(slotsOf(frozen)) == 1 }, func() string { return "a slot" })
+	eventually(t, func() bool { return slotsOf(frozen) == 1 }, func() string { return "a slot" })
 	id := w.insert("x", work{Do: "stubborn"})
 	first := w.seen.start(t, id, 1)
 	process.signal(t, syscall.SIGSTOP)

@@ -74,7 +74,7 @@ func TestAStopWithNothingToDoIsQuick(t *testing.T) {
 	cfg := w.config("d")
 	process := w.serve(cfg)
 	w.worker("w", cfg.WorkerSocket, oneSlot("x"))
-	eventually(t, func() bool { return len(slotsOf(cfg)) == 1 }, func() string { return "a slot" })
+	eventually(t, func() bool { return slotsOf(cfg) == 1 }, func() string { return "a slot" })
 	began := time.Now()
 	process.signal(t, syscall.SIGTERM)
 	process.ends(t, exitOK)
