@@ -3,7 +3,10 @@ package claim_test
 import (
 	"fmt"
 	"iter"
+	"os"
 	"slices"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -78,6 +81,31 @@ func drain(t testing.TB, s *claim.Store, n, batch int, list []dispatcherd.Lane) 
 	}
 }
 
+// serverCPU returns the processor time that the backends of this database with
+// a matching application name have used. On a machine that others use too it
+// says more than the clock. Linux only; elsewhere it is 0.
+func serverCPU(t testing.TB, db *pgx.Conn, name string) time.Duration {
+	t.Helper()
+	rows, err := db.Query(t.Context(), `SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE $1`, name)
+	require.NoError(t, err)
+	pids, err := pgx.CollectRows(rows, pgx.RowTo[int])
+	require.NoError(t, err)
+	var sum time.Duration
+	for _, pid := range pids {
+		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		if err != nil {
+			return 0
+		}
+		fields := strings.Fields(string(stat)[strings.LastIndexByte(string(stat), ')'):])
+		for _, ticks := range fields[12:14] { // utime and stime, in hundredths of a second
+			n, err := strconv.Atoi(ticks)
+			require.NoError(t, err)
+			sum += time.Duration(n) * 10 * time.Millisecond
+		}
+	}
+	return sum
+}
+
 // Fetch, claim and finish of one job each, in batches of 1,000.
 func BenchmarkJob(b *testing.B) {
 	for _, shape := range []struct{ types, priorities int }{{1, 1}, {10, 11}} {
@@ -93,9 +121,62 @@ func BenchmarkJob(b *testing.B) {
 			list := lanes(shape.types, shape.priorities, max(1, 1000/(shape.types*shape.priorities)))
 			drain(b, s, 0, 1000, list)
 			b.ReportAllocs()
+			before := serverCPU(b, db, "dispatcherd %")
 			b.ResetTimer()
 			drain(b, s, b.N, 1000, list)
+			b.ReportMetric(float64((serverCPU(b, db, "dispatcherd %")-before).Nanoseconds())/float64(b.N), "server-ns/op")
 		})
+	}
+}
+
+// The least that a queue in Postgres can do: a table with a primary key and an
+// index of pending rows, one UPDATE that takes and one that ends, no fence, no
+// history apart, no result.
+func BenchmarkFloor(b *testing.B) {
+	db := connect(b, pgtest.Empty(b))
+	exec(b, db, `CREATE TABLE floor (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, run_at timestamptz NOT NULL DEFAULT now(),
+		status text NOT NULL DEFAULT 'pending', attempt int NOT NULL DEFAULT 0, payload jsonb, finished_at timestamptz) WITH (fillfactor = 50)`)
+	exec(b, db, `CREATE INDEX ON floor (run_at, id) WHERE status = 'pending'`)
+	exec(b, db, `INSERT INTO floor (payload) SELECT jsonb_build_object('n', i) FROM generate_series(1, $1::int) i`, b.N)
+	exec(b, db, `VACUUM ANALYZE floor`)
+	exec(b, db, `CHECKPOINT`)
+	before := serverCPU(b, db, "")
+	b.ResetTimer()
+	for done := 0; done < b.N; {
+		rows, err := db.Query(b.Context(), `UPDATE floor SET status = 'running', attempt = attempt + 1 WHERE id = ANY (ARRAY (
+			SELECT id FROM floor WHERE status = 'pending' ORDER BY run_at, id LIMIT 1000 FOR UPDATE SKIP LOCKED)) RETURNING id`)
+		require.NoError(b, err)
+		ids, err := pgx.CollectRows(rows, pgx.RowTo[int64])
+		require.NoError(b, err)
+		exec(b, db, `UPDATE floor SET status = 'done', finished_at = now() WHERE id = ANY ($1)`, ids)
+		done += len(ids)
+	}
+	b.ReportMetric(float64((serverCPU(b, db, "")-before).Nanoseconds())/float64(b.N), "server-ns/op")
+}
+
+// Work at full load while a transaction that somebody has forgotten keeps every
+// dead row: the last quarter against the first.
+func BenchmarkUnderAHeldSnapshot(b *testing.B) {
+	dsn := pgtest.New(b)
+	db, forgotten := connect(b, dsn), connect(b, dsn)
+	fill(b, db, 100_000, 1, 1)
+	exec(b, forgotten, `BEGIN ISOLATION LEVEL REPEATABLE READ`)
+	exec(b, forgotten, `SELECT FROM dispatcherd.jobs_live LIMIT 1`)
+	s := open(b, claim.Config{DSN: dsn, Lease: time.Hour})
+	_, err := s.Join(b.Context())
+	require.NoError(b, err)
+	list := lanes(1, 1, 1000)
+	quarter := max(1, b.N/4/5000) * 5000
+	b.ResetTimer()
+	for _, name := range []string{"first", "second", "third", "last"} {
+		var work time.Duration
+		for n := 0; n < quarter; n += 5000 {
+			fill(b, db, 5000, 1, 1)
+			start := time.Now()
+			drain(b, s, 5000, 1000, list)
+			work += time.Since(start)
+		}
+		b.ReportMetric(float64(quarter)/work.Seconds(), name+"-jobs/s")
 	}
 }
 

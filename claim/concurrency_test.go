@@ -181,3 +181,20 @@ func TestNotesOfFinishedClaimsAreForgotten(t *testing.T) {
 	require.NoError(t, db.QueryRow(t.Context(), `SELECT count(*) FROM dispatcherd.claims`).Scan(&notes))
 	require.LessOrEqual(t, notes, 1)
 }
+
+// Somebody's open transaction must not stop the queue: what it has locked is
+// left out, at once, and the rest goes on.
+func TestALockedRowIsSkipped(t *testing.T) {
+	dsn := pgtest.New(t)
+	db, holder := connect(t, dsn), connect(t, dsn)
+	s := open(t, claim.Config{DSN: dsn})
+	_, err := s.Join(t.Context())
+	require.NoError(t, err)
+	fill(t, db, 5, 1, 1)
+	exec(t, holder, `BEGIN; UPDATE dispatcherd.jobs_live SET priority = 9 WHERE id = 2`)
+	res := s.Claim(t.Context(), claimOf(1, 2, 3))
+	require.Equal(t, dispatcherd.OK, res.Verdict)
+	require.Equal(t, []dispatcherd.JobID{1, 3}, wonIDs(res.Won))
+	exec(t, holder, `COMMIT`)
+	require.Equal(t, []dispatcherd.JobID{2, 4}, wonIDs(s.Claim(t.Context(), claimOf(2, 4)).Won))
+}

@@ -10,7 +10,7 @@ func Fold(t dispatcherd.Token) int64 { return fold(t) }
 
 // Statements are the ones whose plan matters.
 func Statements() map[string]string {
-	return map[string]string{"fetch": fetchSQL, "claim": claimSQL, "resolve": resolveSQL, "done": doneSQL, "ended": endedSQL,
+	return map[string]string{"fetch": fetchSQL, "alone": aloneSQL, "shared": sharedSQL, "resolve": resolveSQL, "done": doneSQL, "ended": endedSQL,
 		"back": backSQL, "release": releaseSQL}
 }
 

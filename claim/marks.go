@@ -20,9 +20,11 @@ func (m *marks) add(token int64, won []dispatcherd.Won) {
 		m.remove(won[i].ID)
 		m.of[won[i].ID] = token
 	}
-	if len(won) > 0 {
-		m.running[token] += len(won)
+	if len(won) == 0 {
+		m.over = append(m.over, token) // its note names what it did not get
+		return
 	}
+	m.running[token] += len(won)
 }
 
 func (m *marks) remove(id dispatcherd.JobID) {

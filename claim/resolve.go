@@ -49,6 +49,7 @@ func (s *Store) raiseEpoch(ctx context.Context, conn *pgx.Conn, me int32) error 
 		batch pgx.Batch
 		epoch int32
 	)
+	batch.Queue(`SELECT set_config('lock_timeout', current_setting('statement_timeout'), true)`)
 	batch.Queue(`SELECT FROM dispatcherd.dispatchers WHERE id = $1 FOR UPDATE`, me)
 	batch.Queue(`UPDATE dispatcherd.dispatchers SET epoch = epoch + 1 WHERE id = $1 RETURNING epoch`, me).
 		QueryRow(func(row pgx.Row) error { return row.Scan(&epoch) })

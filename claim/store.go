@@ -25,6 +25,8 @@ type Store struct {
 	me    atomic.Int32 // id of this run in dispatcherd.dispatchers, 0 = not joined
 	epoch atomic.Int32 // claims carry it; raised by Resolve
 
+	rivalry int // claims to make yet with row locks; owned by the holder of claim's turn
+
 	mu    sync.Mutex
 	marks marks
 }
@@ -36,15 +38,16 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 	s := &Store{config: c, marks: newMarks()}
 	var errs [5]error
 	s.fetch, errs[0] = newLink(c, "fetch", map[string]string{"fetch": fetchSQL})
-	s.claim, errs[1] = newLink(c, "claim", map[string]string{"claim": claimSQL, "standing": standingSQL, "resolve": resolveSQL})
+	s.claim, errs[1] = newLink(c, "claim", map[string]string{"alone": aloneSQL, "shared": sharedSQL, "standing": standingSQL, "resolve": resolveSQL})
 	s.finish, errs[2] = newLink(c, "finish", map[string]string{"done": doneSQL, "ended": endedSQL, "back": backSQL, "again": againSQL})
 	s.lease, errs[3] = newLink(c, "lease", map[string]string{"beat": beatSQL})
 	s.sweep, errs[4] = newLink(c, "sweep", nil)
 	if err := errors.Join(errs[:]...); err != nil {
 		return nil, err
 	}
+	s.claim.setup = fmt.Sprintf("SET lock_timeout = %d", lockPatience.Milliseconds())
 	if c.AsyncClaims {
-		s.claim.setup = "SET synchronous_commit = off"
+		s.claim.setup += "; SET synchronous_commit = off"
 	}
 	s.sweep.timeout = sweepTimeout
 	s.sweep.setup = fmt.Sprintf("SET enable_seqscan = on; SET enable_hashjoin = on; SET plan_cache_mode = auto; SET statement_timeout = %d",
