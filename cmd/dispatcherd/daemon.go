@@ -9,9 +9,12 @@ import (
 	"sync"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgxpool"
 	"go.uber.org/zap"
 
+	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/actor"
+	"github.com/dispatcherd/dispatcherd/api"
 	"github.com/dispatcherd/dispatcherd/claim"
 	"github.com/dispatcherd/dispatcherd/workerproto"
 )
@@ -31,6 +34,7 @@ type daemonConfig struct {
 	AsyncClaims  bool
 	Listen       bool          // use NOTIFY
 	Journal      actor.Journal // nil records nothing
+	API          apiConfig     // the zero value stands for the defaults
 }
 
 // daemon is a running dispatcher: loop, sessions and statements wired together.
@@ -45,6 +49,11 @@ type daemon struct {
 	sockets    []net.Listener
 	metrics    *metrics
 	hearing    *hearing
+	pool       *pgxpool.Pool // the callers' connections
+	rows       *rows
+	progress   progressNotes
+	api        *api.Handler
+	faces      []face
 
 	endStatements context.CancelFunc
 	endWorkers    context.CancelFunc
@@ -77,13 +86,12 @@ func startDaemon(ctx context.Context, cfg daemonConfig, log *zap.Logger) (_ *dae
 	if err != nil {
 		return nil, err
 	}
-	api, err := d.listen(cfg.APISocket)
-	if err != nil {
+	if err = d.openAPI(ctx); err != nil {
 		return nil, err
 	}
 	d.wire()
 	d.serveWorkers(worker)
-	d.serveBackground(api)
+	d.serveBackground()
 	log.Info("ready", zap.Int32("dispatcher", d.store.Dispatcher()), zap.String("name", cfg.Name),
 		zap.String("workers", cfg.WorkerSocket), zap.String("api", cfg.APISocket))
 	return d, nil
@@ -102,7 +110,10 @@ func (d *daemon) listen(path string) (net.Listener, error) {
 func (d *daemon) wire() {
 	d.workers = newWorkers(d.log)
 	d.callers = newCallers()
+	d.rows = newRows(d.pool, d.cfg.API.RowPoll, d.workers.name)
+	d.progress.newest = map[dispatcherd.JobID]claim.Progress{}
 	d.statements = newStatements(d.store, d.cfg.Core.Limits)
+	d.statements.finished = d.rows.finished
 	ctx, cancel := context.WithCancel(context.Background())
 	d.endStatements = cancel
 	// The loop's first step performs effects, so everything it reaches must be
@@ -112,6 +123,7 @@ func (d *daemon) wire() {
 	d.workers.loop, d.callers.loop, d.statements.loop = d.loop, d.loop, d.loop
 	d.statements.start(ctx)
 	d.metrics.registry.MustRegister(newLoopMetrics(d.loop))
+	d.api = d.newAPI()
 	close(gate)
 }
 
@@ -133,9 +145,26 @@ func (p performer) Perform(fx []actor.Effect) {
 			d.callers.answered(e)
 		case actor.Started:
 			d.callers.started(e)
+		case actor.Progress, actor.Partial:
+			d.reported(e)
 		default:
+			if e.Kind == actor.Send && !e.Job.OnDemand() {
+				d.rows.sent(e)
+			}
 			d.workers.perform(e, workerproto.GoAway{Reason: "the dispatcher is about to stop", Grace: d.cfg.Grace})
 		}
+	}
+}
+
+// reported hands on what a worker says about a job that goes on.
+func (d *daemon) reported(e *actor.Effect) {
+	if e.Job.OnDemand() {
+		d.callers.reported(e)
+		return
+	}
+	d.rows.reported(e)
+	if e.Kind == actor.Progress {
+		d.progress.note(e)
 	}
 }
 
@@ -149,11 +178,13 @@ func (d *daemon) serveWorkers(l net.Listener) {
 	})
 }
 
-func (d *daemon) serveBackground(api net.Listener) {
+func (d *daemon) serveBackground() {
 	ctx, cancel := context.WithCancel(context.Background())
 	d.endBackground = cancel
 	d.background.Go(func() { d.beat(ctx) })
-	d.background.Go(func() { d.serveAPI(ctx, api) })
+	d.background.Go(func() { d.rows.poll(ctx) })
+	d.background.Go(func() { d.recordProgress(ctx) })
+	d.serveAPI(ctx)
 	if d.cfg.Listen {
 		d.background.Go(func() { d.hear(ctx) })
 	} else {
@@ -189,6 +220,7 @@ func (d *daemon) stop() error {
 	d.awaitIdle(d.cfg.Grace)
 	d.loop.Order(actor.Interrupted{})
 	d.awaitIdle(settleTime)
+	d.rows.release()
 	d.endBackground()
 	d.endWorkers()
 	d.serving.Wait()
@@ -197,6 +229,8 @@ func (d *daemon) stop() error {
 	d.statements.stop()
 	d.endStatements()
 	d.background.Wait()
+	d.api.Close()
+	d.pool.Close()
 	ctx, cancel := context.WithTimeout(context.Background(), settleTime)
 	defer cancel()
 	left, err := d.store.Leave(ctx)
@@ -235,6 +269,9 @@ func (d *daemon) awaitIdle(limit time.Duration) {
 func (d *daemon) abort() {
 	for _, l := range d.sockets {
 		_ = l.Close() // it never accepted anybody
+	}
+	if d.pool != nil {
+		d.pool.Close()
 	}
 	if d.store != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), settleTime)

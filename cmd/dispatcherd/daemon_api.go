@@ -4,109 +4,166 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"io"
 	"net"
 	"net/http"
+	"os"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"go.uber.org/zap"
 
-	"github.com/dispatcherd/dispatcherd/actor"
+	"github.com/dispatcherd/dispatcherd/api"
+	"github.com/dispatcherd/dispatcherd/claim"
 )
 
-// serveAPI answers operators on the API socket until ctx is done.
-func (d *daemon) serveAPI(ctx context.Context, l net.Listener) {
-	mux := http.NewServeMux()
-	mux.HandleFunc("GET /livez", d.live)
-	mux.HandleFunc("GET /readyz", d.ready)
-	mux.HandleFunc("GET /v1/slots", d.listSlots)
-	mux.HandleFunc("GET /v1/types", d.listTypes)
-	mux.Handle("GET /metrics", promhttp.HandlerFor(d.metrics.registry, promhttp.HandlerOpts{}))
-	srv := &http.Server{
-		Handler:           mux,
-		ReadHeaderTimeout: 5 * time.Second,
-		ReadTimeout:       30 * time.Second,
-		WriteTimeout:      30 * time.Second,
-		IdleTimeout:       2 * time.Minute,
-		MaxHeaderBytes:    16 << 10,
-		ErrorLog:          zap.NewStdLog(d.log),
-	}
-	stop := context.AfterFunc(ctx, func() { _ = srv.Close() })
-	defer stop()
-	if err := srv.Serve(l); err != nil && !errors.Is(err, http.ErrServerClosed) {
-		d.log.Error("API socket", zap.Error(err))
-	}
+// apiConfig is the API's part of daemonConfig.
+type apiConfig struct {
+	api.Config
+
+	Listen      string        // TCP address; "" = Unix socket only
+	TokenFile   string        // of the bearer tokens that TCP callers need
+	RowPoll     time.Duration // between two looks at the rows that callers wait for
+	Connections int           // to Postgres, for callers
 }
 
-// live says whether the loop turns; nothing else may end the process.
-func (d *daemon) live(w http.ResponseWriter, _ *http.Request) {
-	if !d.loop.Ask(func(*actor.Core) {}) {
-		http.Error(w, "the loop has ended", http.StatusServiceUnavailable)
-		return
+// Defaults of apiConfig.
+const (
+	defaultRowPoll        = 100 * time.Millisecond
+	defaultAPIConnections = 4
+)
+
+func defaultAPIConfig() apiConfig {
+	return apiConfig{Config: api.DefaultConfig(), RowPoll: defaultRowPoll, Connections: defaultAPIConnections}
+}
+
+// errOpenToAll says that the API would be open to whoever reaches the host.
+var errOpenToAll = errors.New("the API may listen beyond loopback only with --api-tokens")
+
+// check holds the settings together before anything is started.
+func (c *apiConfig) check() error {
+	if err := c.Validate(); err != nil {
+		return err
 	}
-	_, _ = w.Write([]byte("ok\n"))
-}
-
-// ready says whether new work is taken: the loop turns and Postgres answers.
-func (d *daemon) ready(w http.ResponseWriter, _ *http.Request) {
-	var g actor.Gauges
-	if !d.loop.Ask(func(c *actor.Core) { g = c.Gauges() }) || g.Outage {
-		http.Error(w, "Postgres does not answer, or the dispatcher stops", http.StatusServiceUnavailable)
-		return
+	if c.RowPoll < time.Millisecond || c.Connections < 1 {
+		return errors.New("--answer-poll must be at least 1ms and --api-database-connections at least 1")
 	}
-	_, _ = w.Write([]byte("ok\n"))
+	if c.Listen == "" {
+		return nil
+	}
+	host, _, err := net.SplitHostPort(c.Listen)
+	if err != nil {
+		return fmt.Errorf("--api-listen %q is no address and port, such as 127.0.0.1:8088", c.Listen)
+	}
+	ip := net.ParseIP(host)
+	if c.TokenFile == "" && host != "localhost" && (ip == nil || !ip.IsLoopback()) {
+		return fmt.Errorf("--api-listen %s: %w", c.Listen, errOpenToAll)
+	}
+	return nil
 }
 
-// slotView is a slot as the API shows it.
-type slotView struct {
-	Slot     int64    `json:"slot"`
-	Worker   string   `json:"worker"`
-	Session  int64    `json:"session"`
-	Number   int32    `json:"number"`
-	Types    []string `json:"types"`
-	State    string   `json:"state"`
-	Draining bool     `json:"draining,omitempty"`
-	Job      int64    `json:"job,omitempty"`
-	JobType  string   `json:"job_type,omitempty"`
-	Attempt  int32    `json:"attempt,omitempty"`
+// apiPool is the callers' own connections to Postgres, so that none of them
+// waits for a claim or makes one wait. They come up when they are used.
+func (d *daemon) apiPool(ctx context.Context) (*pgxpool.Pool, error) {
+	config, err := pgxpool.ParseConfig(d.cfg.DSN)
+	if err != nil {
+		return nil, fmt.Errorf("database connection string: %w", err)
+	}
+	config.MaxConns = int32(d.cfg.API.Connections)
+	config.ConnConfig.RuntimeParams["application_name"] = "dispatcherd api"
+	config.ConnConfig.ConnectTimeout = claim.DefaultTimeout
+	return pgxpool.NewWithConfig(ctx, config)
 }
 
-func (d *daemon) listSlots(w http.ResponseWriter, _ *http.Request) {
-	var slots []actor.SlotInfo
-	d.loop.Ask(func(c *actor.Core) { slots = c.Slots() })
-	views := make([]slotView, len(slots))
-	for i, s := range slots {
-		views[i] = slotView{
-			Slot: int64(s.ID), Worker: s.Worker, Session: int64(s.Session), Number: s.Number, Types: s.Types,
-			State: s.State, Draining: s.Draining, Job: int64(s.Job), JobType: s.JobType, Attempt: int32(s.Attempt),
+// openAPI makes the API ready to serve, and its listeners.
+func (d *daemon) openAPI(ctx context.Context) error {
+	var err error
+	if d.cfg.API == (apiConfig{}) {
+		d.cfg.API = defaultAPIConfig()
+	}
+	if err := d.cfg.API.check(); err != nil {
+		return err
+	}
+	if d.pool, err = d.apiPool(ctx); err != nil {
+		return err
+	}
+	socket, err := d.listen(d.cfg.APISocket)
+	if err != nil {
+		return err
+	}
+	d.faces = []face{{listener: socket}}
+	if d.cfg.API.Listen == "" {
+		return nil
+	}
+	tcp := face{}
+	if d.cfg.API.TokenFile != "" {
+		if tcp.tokens, err = readTokens(d.cfg.API.TokenFile); err != nil {
+			return err
 		}
 	}
-	answerJSON(w, map[string]any{"slots": views})
-}
-
-// typeView is a type as the API shows it.
-type typeView struct {
-	Type     string  `json:"type"`
-	Capacity int     `json:"capacity"`
-	Free     int     `json:"free"`
-	Cached   int     `json:"cached"`
-	Requests int     `json:"requests"`
-	Oldest   float64 `json:"oldest_seconds"`
-}
-
-func (d *daemon) listTypes(w http.ResponseWriter, _ *http.Request) {
-	var types []actor.TypeInfo
-	d.loop.Ask(func(c *actor.Core) { types = c.Types() })
-	views := make([]typeView, len(types))
-	for i, t := range types {
-		views[i] = typeView{
-			Type: t.Name, Capacity: t.Capacity, Free: t.Free, Cached: t.Cached, Requests: t.Requests, Oldest: t.Oldest.Seconds(),
-		}
+	if tcp.listener, err = net.Listen("tcp", d.cfg.API.Listen); err != nil {
+		return fmt.Errorf("API: %w", err)
 	}
-	answerJSON(w, map[string]any{"types": views})
+	d.sockets = append(d.sockets, tcp.listener)
+	d.faces = append(d.faces, tcp)
+	d.log.Info("API on TCP", zap.Stringer("address", tcp.listener.Addr()), zap.Bool("tokens", tcp.tokens != nil))
+	return nil
 }
 
-func answerJSON(w http.ResponseWriter, v any) {
-	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(v) // the client is gone; nobody is left to tell
+// face is one listener of the API.
+type face struct {
+	listener net.Listener
+	tokens   *api.Tokens // nil: whoever connects is let in
+}
+
+func readTokens(path string) (*api.Tokens, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("--api-tokens: %w", err)
+	}
+	defer func() { _ = f.Close() }() // it was only read
+	tokens, err := api.ReadTokens(io.LimitReader(f, 1<<20))
+	if err != nil {
+		return nil, fmt.Errorf("--api-tokens %s: %w", path, err)
+	}
+	return tokens, nil
+}
+
+// serveAPI answers on all listeners until ctx is done.
+func (d *daemon) serveAPI(ctx context.Context) {
+	for _, f := range d.faces {
+		handler := http.Handler(d.api)
+		if f.tokens != nil {
+			handler = d.api.Guarded(f.tokens)
+		}
+		d.background.Go(func() {
+			if err := d.api.Serve(ctx, f.listener, handler, zap.NewStdLog(d.log)); err != nil {
+				d.log.Error("API", zap.Stringer("address", f.listener.Addr()), zap.Error(err))
+			}
+		})
+	}
+}
+
+// newAPI makes the handler. The daemon is wired.
+func (d *daemon) newAPI() *api.Handler {
+	metrics := promhttp.HandlerFor(d.metrics.registry, promhttp.HandlerOpts{})
+	observer := newAPIMetrics()
+	h := api.New(d.cfg.API.Config, (*backend)(d), observer, metrics)
+	observer.register(d.metrics.registry, h, d)
+	return h
+}
+
+// reportJSON is what is handed on of a progress frame.
+func reportJSON(done, total int64, message string) []byte {
+	text, err := json.Marshal(struct {
+		Done    int64  `json:"done"`
+		Total   int64  `json:"total"`
+		Message string `json:"message,omitempty"`
+	}{done, total, message})
+	if err != nil {
+		return []byte("null") // numbers and text: cannot happen
+	}
+	return text
 }

@@ -7,9 +7,111 @@ import (
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/actor"
+	"github.com/dispatcherd/dispatcherd/api"
 )
 
-// request is one on-demand call.
+// callers knows who waits for which request in memory. Every request that is
+// submitted is counted under exactly one end.
+type callers struct {
+	loop *actor.Actor
+
+	mu      sync.Mutex
+	last    dispatcherd.JobID
+	waiting map[dispatcherd.JobID]*waitingCaller
+	ends    [api.Changed]uint64 // by api.AnswerKind; 0: the caller hung up
+}
+
+type waitingCaller struct {
+	caller api.Caller
+	worker string // who runs it, or ran it last
+}
+
+func newCallers() *callers { return &callers{waiting: map[dispatcherd.JobID]*waitingCaller{}} }
+
+// submit hands a request to the loop.
+func (c *callers) submit(r api.Request, caller api.Caller) dispatcherd.JobID {
+	me := &waitingCaller{caller: caller}
+	c.mu.Lock()
+	c.last--
+	id := c.last
+	c.waiting[id] = me
+	c.mu.Unlock()
+	c.loop.Request(actor.Requested{
+		Job: id, Type: r.Type, Priority: r.Priority, Payload: r.Payload, Deadline: r.Deadline, Wait: r.Wait,
+	})
+	return id
+}
+
+// abandon withdraws a request. The loop has finished with the caller when it
+// takes the event, so nothing is said to him afterwards.
+func (c *callers) abandon(id dispatcherd.JobID) {
+	c.mu.Lock()
+	_, waits := c.waiting[id]
+	if waits {
+		delete(c.waiting, id)
+		c.ends[0]++
+	}
+	c.mu.Unlock()
+	c.loop.Abandon(actor.Abandoned{Job: id})
+}
+
+// started notes who runs a request.
+func (c *callers) started(e *actor.Effect) {
+	c.mu.Lock()
+	me := c.waiting[e.Job]
+	if me != nil {
+		me.worker = e.Reason
+	}
+	c.mu.Unlock()
+	if me != nil {
+		me.caller.Started(e.Slot, e.Reason)
+	}
+}
+
+// reported hands on progress and output.
+func (c *callers) reported(e *actor.Effect) {
+	c.mu.Lock()
+	me := c.waiting[e.Job]
+	c.mu.Unlock()
+	if me != nil {
+		me.caller.Reported(api.Report{Attempt: e.Attempt, Partial: e.Kind == actor.Partial, JSON: e.Payload})
+	}
+}
+
+// answerKinds translates the core's answers.
+var answerKinds = map[actor.AnswerKind]api.AnswerKind{
+	actor.AnswerDone: api.Done, actor.AnswerFailed: api.Failed, actor.AnswerLate: api.Late,
+	actor.AnswerUnsupported: api.Unsupported, actor.AnswerBusy: api.Busy, actor.AnswerStopping: api.Stopping,
+}
+
+// answered ends a request. It never waits.
+func (c *callers) answered(e *actor.Effect) {
+	c.end(e.Job, api.Answer{Kind: answerKinds[e.Answer], Payload: e.Payload, Reason: e.Reason})
+}
+
+func (c *callers) end(id dispatcherd.JobID, a api.Answer) {
+	c.mu.Lock()
+	me := c.waiting[id]
+	if me != nil {
+		delete(c.waiting, id)
+		c.ends[a.Kind]++
+		a.Worker = me.worker
+	}
+	c.mu.Unlock()
+	if me != nil {
+		me.caller.Answered(a)
+	}
+}
+
+// tally returns how many requests were submitted, how many still wait, and how
+// the others ended.
+func (c *callers) tally() (submitted uint64, waiting int, ends [api.Changed]uint64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return uint64(-c.last), len(c.waiting), c.ends
+}
+
+// request is one on-demand call from inside the program.
 type request struct {
 	Type     string
 	Priority dispatcherd.Priority
@@ -23,68 +125,40 @@ type answer struct {
 	Kind    actor.AnswerKind
 	Payload []byte
 	Reason  string
-	Worker  string // the worker that ran it last; "" if it never ran
 }
 
-// callers knows who waits for which request.
-type callers struct {
-	loop *actor.Actor
-
-	mu      sync.Mutex
-	last    dispatcherd.JobID
-	waiting map[dispatcherd.JobID]*caller
+// kindOf is answerKinds read backwards.
+func kindOf(k api.AnswerKind) actor.AnswerKind {
+	for core, kind := range answerKinds {
+		if kind == k {
+			return core
+		}
+	}
+	return 0
 }
 
-type caller struct {
-	answer chan answer // capacity 1
-	worker string
-}
+// oneAnswer is a caller who waits for nothing but the end.
+type oneAnswer chan api.Answer
 
-func newCallers() *callers { return &callers{waiting: map[dispatcherd.JobID]*caller{}} }
+// Started implements api.Caller.
+func (oneAnswer) Started(dispatcherd.SlotID, string) {}
+
+// Reported implements api.Caller.
+func (oneAnswer) Reported(api.Report) {}
+
+// Answered implements api.Caller.
+func (c oneAnswer) Answered(a api.Answer) { c <- a }
 
 // do submits a request and waits for its answer. When ctx is done first, the
 // request is withdrawn and ctx's error returned.
 func (c *callers) do(ctx context.Context, r request) (answer, error) {
-	me := &caller{answer: make(chan answer, 1)}
-	c.mu.Lock()
-	c.last--
-	id := c.last
-	c.waiting[id] = me
-	c.mu.Unlock()
-	defer c.forget(id)
-	c.loop.Request(actor.Requested{
-		Job: id, Type: r.Type, Priority: r.Priority, Payload: r.Payload, Deadline: r.Deadline, Wait: r.Wait,
-	})
+	me := make(oneAnswer, 1)
+	id := c.submit(api.Request{Type: r.Type, Priority: r.Priority, Payload: r.Payload, Deadline: r.Deadline, Wait: r.Wait}, me)
 	select {
-	case a := <-me.answer:
-		return a, nil
+	case a := <-me:
+		return answer{Kind: kindOf(a.Kind), Payload: a.Payload, Reason: a.Reason}, nil
 	case <-ctx.Done():
-		c.loop.Abandon(actor.Abandoned{Job: id})
+		c.abandon(id)
 		return answer{}, context.Cause(ctx)
-	}
-}
-
-func (c *callers) forget(id dispatcherd.JobID) {
-	c.mu.Lock()
-	delete(c.waiting, id)
-	c.mu.Unlock()
-}
-
-// started notes who runs a request.
-func (c *callers) started(e *actor.Effect) {
-	c.mu.Lock()
-	if me := c.waiting[e.Job]; me != nil {
-		me.worker = e.Reason
-	}
-	c.mu.Unlock()
-}
-
-// answered wakes the caller. It never waits: each caller gets one answer.
-func (c *callers) answered(e *actor.Effect) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if me := c.waiting[e.Job]; me != nil {
-		delete(c.waiting, e.Job)
-		me.answer <- answer{Kind: e.Answer, Payload: e.Payload, Reason: e.Reason, Worker: me.worker}
 	}
 }

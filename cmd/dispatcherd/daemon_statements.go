@@ -16,6 +16,8 @@ import (
 type statements struct {
 	store *claim.Store
 	loop  *actor.Actor
+	// finished is told of every recorded end, before the loop is.
+	finished func(*dispatcherd.FinishRequest, *dispatcherd.FinishResult)
 
 	fetches  chan *dispatcherd.FetchRequest
 	claims   chan actor.Effect // Claim and Resolve
@@ -53,7 +55,9 @@ func (s *statements) start(ctx context.Context) {
 	})
 	s.running.Go(func() {
 		for r := range s.finishes {
-			s.loop.Result(actor.Finished{Request: r, Result: s.store.Finish(ctx, *r)})
+			result := s.store.Finish(ctx, *r)
+			s.finished(r, &result) // afterwards the request is the loop's again
+			s.loop.Result(actor.Finished{Request: r, Result: result})
 		}
 	})
 	s.running.Go(func() {

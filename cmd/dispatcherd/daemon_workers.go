@@ -58,7 +58,12 @@ func (w *workers) number(slots []workerproto.Slot) []dispatcherd.Slot {
 func (w *workers) Frames(s *workerproto.Session, frames []workerproto.WorkerFrame) {
 	id := s.Value.(dispatcherd.SessionID)
 	var results []actor.Result
+	var reports []actor.Report
 	flush := func() {
+		if len(reports) > 0 {
+			w.loop.Report(actor.Reported{Session: id, Reports: reports})
+			reports = nil
+		}
 		if len(results) > 0 {
 			w.loop.Release(actor.Released{Session: id, Results: results})
 			results = nil
@@ -70,6 +75,13 @@ func (w *workers) Frames(s *workerproto.Session, frames []workerproto.WorkerFram
 				results = make([]actor.Result, 0, len(frames))
 			}
 			results = append(results, r)
+			continue
+		}
+		if r, ok := reportOf(f); ok {
+			if len(results) > 0 {
+				flush()
+			}
+			reports = append(reports, r)
 			continue
 		}
 		flush()
@@ -104,6 +116,17 @@ func resultOf(f workerproto.WorkerFrame) (actor.Result, bool) {
 	return actor.Result{}, false
 }
 
+// reportOf translates the frames about an attempt that goes on.
+func reportOf(f workerproto.WorkerFrame) (actor.Report, bool) {
+	switch f := f.(type) {
+	case *workerproto.Progress:
+		return actor.Report{Job: f.Job, Attempt: f.Attempt, JSON: reportJSON(f.Done, f.Total, f.Message)}, true
+	case *workerproto.Partial:
+		return actor.Report{Job: f.Job, Attempt: f.Attempt, Partial: true, JSON: f.Data}, true
+	}
+	return actor.Report{}, false
+}
+
 // Closed forgets a session. Its last Frames were taken by the loop before.
 func (w *workers) Closed(s *workerproto.Session, cause error) {
 	id := s.Value.(dispatcherd.SessionID)
@@ -112,7 +135,9 @@ func (w *workers) Closed(s *workerproto.Session, cause error) {
 	delete(w.session, id)
 	w.mu.Unlock()
 	log := w.log.Info
-	if cause != nil && !errors.Is(cause, io.EOF) {
+	var rule *workerproto.Error
+	stopping := errors.As(cause, &rule) && rule.Code == workerproto.ShuttingDown
+	if cause != nil && !stopping && !errors.Is(cause, io.EOF) {
 		log = w.log.Warn
 	}
 	log("worker gone", zap.Int64("session", int64(id)), zap.String("worker", s.Worker()), zap.Error(cause))
@@ -123,6 +148,14 @@ func (w *workers) find(id dispatcherd.SessionID) *workerproto.Session {
 	w.mu.RLock()
 	defer w.mu.RUnlock()
 	return w.session[id]
+}
+
+// name returns the name of a session's worker, "" if it hung up.
+func (w *workers) name(id dispatcherd.SessionID) string {
+	if s := w.find(id); s != nil {
+		return s.Worker()
+	}
+	return ""
 }
 
 // perform carries out the effects that go to a worker.

@@ -63,7 +63,7 @@ func (f *serveFlags) register(a *app, flags *pflag.FlagSet) {
 	f.mode = 0o660
 	flags.StringVar(&f.cfg.Name, "name", host, "name of this dispatcher, shown to people")
 	flags.StringVar(&f.cfg.WorkerSocket, "worker-socket", a.defaultSocket("worker.sock"), "Unix socket for workers")
-	flags.StringVar(&f.cfg.APISocket, "api-socket", a.defaultSocket("api.sock"), "Unix socket for operators and metrics")
+	flags.StringVar(&f.cfg.APISocket, "api-socket", a.defaultSocket("api.sock"), "Unix socket for callers, operators and metrics")
 	flags.Var(&f.mode, "socket-mode", "permissions of the sockets")
 	flags.StringVar(&f.format, "log-format", "auto", "json, console, or auto: console on a terminal")
 	f.level = zapcore.InfoLevel
@@ -71,6 +71,7 @@ func (f *serveFlags) register(a *app, flags *pflag.FlagSet) {
 	f.registerWeights(flags)
 	f.registerLimits(flags)
 	f.registerTimes(flags)
+	f.registerAPI(flags)
 }
 
 func (f *serveFlags) registerWeights(flags *pflag.FlagSet) {
@@ -132,6 +133,9 @@ func (f *serveFlags) config() (daemonConfig, error) {
 		cfg.Core.Weights.OnDemandCap = scoring.NoCap
 	}
 	if err := cfg.Core.Validate(); err != nil {
+		return cfg, failure(exitUsage, "%w", err)
+	}
+	if err := cfg.API.check(); err != nil {
 		return cfg, failure(exitUsage, "%w", err)
 	}
 	switch {

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/dispatcherd/dispatcherd/api"
 )
 
 func (a *app) slotCommand() *cobra.Command {
@@ -27,7 +29,7 @@ func (a *app) slotListCommand() *cobra.Command {
 		Example: "  dispatcherd slot list\n  dispatcherd slot list -o json",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var answer struct {
-				Slots []slotView `json:"slots"`
+				Slots []api.Slot `json:"slots"`
 			}
 			if err := askDaemon(cmd.Context(), socket, "/v1/slots", &answer); err != nil {
 				return err
@@ -36,8 +38,8 @@ func (a *app) slotListCommand() *cobra.Command {
 				return a.printJSON("slots", answer.Slots)
 			}
 			rows := make([][]string, len(answer.Slots))
-			for i, s := range answer.Slots {
-				rows[i] = s.row()
+			for i := range answer.Slots {
+				rows[i] = slotRow(&answer.Slots[i])
 			}
 			return a.printTable([]string{"SLOT", "WORKER", "NUMBER", "STATE", "JOB", "TYPES"}, rows)
 		},
@@ -46,7 +48,7 @@ func (a *app) slotListCommand() *cobra.Command {
 	return cmd
 }
 
-func (s slotView) row() []string {
+func slotRow(s *api.Slot) []string {
 	state, job := s.State, ""
 	if s.Draining {
 		state += ", draining"

@@ -1,0 +1,23 @@
+package actor
+
+import "github.com/dispatcherd/dispatcherd"
+
+// RankOfRequest returns the place of a waiting request among the waiting jobs
+// of its type that are known here, 1 being next, and how many wait. ok is false
+// if it does not wait.
+func (c *Core) RankOfRequest(id dispatcherd.JobID) (rank, waits int, ok bool) {
+	a, j := c.identify(Inquiry{ID: id})
+	if j == nil || j.stage != waiting {
+		return 0, 0, false
+	}
+	a.score = c.score(j.mode, j.priority, c.ageMS(j), j.typ).Total()
+	k := &c.kinds[j.typ]
+	rank = 1
+	for p := range dispatcherd.MaxPriority + 1 {
+		n, _ := c.lanePrefix(&a, j.typ, p, nil, false)
+		m, all := c.linePrefix(&a, j.typ, p, nil, false)
+		rank += n + m
+		waits += k.queued[p].len() + all
+	}
+	return rank, waits, true
+}

@@ -1,0 +1,174 @@
+package api
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"mime"
+	"net/http"
+	"os"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/dispatcherd/dispatcherd"
+)
+
+// readBody reads a whole body of bounded size. It reads to the end, which is
+// what makes the server watch for the caller's hanging up.
+func (h *Handler) readBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
+	if r.ContentLength > limit {
+		return nil, &http.MaxBytesError{Limit: limit}
+	}
+	body := http.MaxBytesReader(w, r.Body, limit)
+	var b []byte
+	var err error
+	if n := r.ContentLength; n >= 0 {
+		b = make([]byte, n, n+1) // one more, so that the end is seen
+		if _, err = io.ReadFull(body, b); err == nil {
+			_, err = io.Copy(io.Discard, body)
+		}
+	} else {
+		b, err = io.ReadAll(body)
+	}
+	return b, bodyError(err)
+}
+
+// bodyError says what broke a body, without its content.
+func bodyError(err error) error {
+	var long *http.MaxBytesError
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &long):
+		return err
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return invalidRequest.of("the body did not arrive in time")
+	}
+	return invalidRequest.of("the body broke off or is not well-formed")
+}
+
+// isJSON checks the declared media type. curl's default is let through: nobody
+// means a form.
+func isJSON(r *http.Request) bool {
+	t := r.Header.Get("Content-Type")
+	if t == "" || t == "application/json" {
+		return true
+	}
+	t, _, err := mime.ParseMediaType(t)
+	return err == nil && (t == "application/json" || strings.HasSuffix(t, "+json") || t == "application/x-www-form-urlencoded")
+}
+
+// Span is a duration in JSON: a number of seconds, or a string such as "1.5s".
+type Span time.Duration
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (s *Span) UnmarshalJSON(text []byte) error {
+	if len(text) > 0 && text[0] == '"' {
+		var word string
+		if err := json.Unmarshal(text, &word); err != nil {
+			return err
+		}
+		d, err := time.ParseDuration(word)
+		if err != nil {
+			return errors.New("a duration is a number of seconds or a string such as \"1.5s\"")
+		}
+		*s = Span(d)
+		return nil
+	}
+	var seconds float64
+	if err := json.Unmarshal(text, &seconds); err != nil || math.Abs(seconds) > 1e9 {
+		return errors.New("a duration is a number of seconds or a string such as \"1.5s\"")
+	}
+	*s = Span(seconds * float64(time.Second))
+	return nil
+}
+
+// requestBody is the body of POST /v1/requests.
+type requestBody struct {
+	Type          string               `doc:"What the request needs a slot to support."                                               json:"type"                      maxLength:"128" minLength:"1"`
+	Payload       json.RawMessage      `doc:"Any JSON; given to the worker as it is."                                                 json:"payload,omitempty"`
+	Priority      dispatcherd.Priority `doc:"The larger the more urgent."                                                             json:"priority,omitempty"        maximum:"10"    minimum:"0"`
+	Timeout       *Span                `doc:"How long the caller waits; the dispatcher's default if not given."                       json:"timeout,omitempty"`
+	WaitForWorker *Span                `doc:"How long to wait for a slot that supports the type; 0: answer at once if there is none." json:"wait_for_worker,omitempty"`
+	Durable       bool                 `doc:"Write it to Postgres first: it survives the dispatcher, and others may serve it."        json:"durable,omitempty"`
+	CoalesceKey   string               `doc:"Callers with the same key, type and payload share one run."                              json:"coalesce_key,omitempty"    maxLength:"256"`
+}
+
+// parseRequest reads and checks a request.
+func (h *Handler) parseRequest(body []byte) (requestBody, error) {
+	var q requestBody
+	d := json.NewDecoder(bytes.NewReader(body))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&q); err != nil {
+		return q, invalidRequest.of(jsonReason(err))
+	}
+	if d.More() {
+		return q, invalidRequest.of("something follows the JSON object")
+	}
+	return q, h.checkRequest(&q)
+}
+
+func (h *Handler) checkRequest(q *requestBody) error {
+	switch {
+	case q.Type == "":
+		return invalidRequest.of("type is missing")
+	case len(q.Type) > dispatcherd.MaxTypeLength:
+		return invalidRequest.of(fmt.Sprintf("type has %d bytes; at most %d are allowed", len(q.Type), dispatcherd.MaxTypeLength))
+	case !utf8.ValidString(q.Type) || strings.ContainsFunc(q.Type, unicode.IsControl):
+		return invalidRequest.of("type holds a control character")
+	case !q.Priority.Valid():
+		return invalidRequest.of(fmt.Sprintf("priority %d is outside %d..%d", q.Priority, dispatcherd.MinPriority, dispatcherd.MaxPriority))
+	case q.Timeout != nil && (time.Duration(*q.Timeout) < time.Millisecond || time.Duration(*q.Timeout) > h.cfg.MaxTimeout):
+		return invalidRequest.of(fmt.Sprintf("timeout must lie between 1ms and %v", h.cfg.MaxTimeout))
+	case q.WaitForWorker != nil && (*q.WaitForWorker < 0 || time.Duration(*q.WaitForWorker) > h.cfg.MaxTimeout):
+		return invalidRequest.of(fmt.Sprintf("wait_for_worker must lie between 0 and %v", h.cfg.MaxTimeout))
+	case len(q.CoalesceKey) > maxKey:
+		return invalidRequest.of(fmt.Sprintf("coalesce_key has %d bytes; at most %d are allowed", len(q.CoalesceKey), maxKey))
+	}
+	return nil
+}
+
+// maxKey bounds coalesce keys and idempotency keys, in bytes.
+const maxKey = 256
+
+// request is what the dispatcher is given.
+func (h *Handler) request(q *requestBody) (Request, error) {
+	r := Request{Type: q.Type, Priority: q.Priority, Payload: q.Payload, Deadline: h.cfg.DefaultTimeout, Durable: q.Durable}
+	if q.Timeout != nil {
+		r.Deadline = time.Duration(*q.Timeout)
+	}
+	r.Wait = q.WaitForWorker != nil && *q.WaitForWorker > 0
+	if bytes.ContainsAny(r.Payload, "\r\n") { // a payload travels on one line
+		var line bytes.Buffer
+		if err := json.Compact(&line, r.Payload); err != nil {
+			return r, invalidRequest.of("the payload is not JSON")
+		}
+		r.Payload = line.Bytes()
+	}
+	return r, nil
+}
+
+// jsonReason rewords a decoder's error without quoting the input.
+func jsonReason(err error) string {
+	var kind *json.UnmarshalTypeError
+	var syntax *json.SyntaxError
+	field, unknown := strings.CutPrefix(err.Error(), "json: unknown field ")
+	switch {
+	case errors.As(err, &kind) && kind.Field == "":
+		return "a request is a JSON object, not a JSON " + kind.Value
+	case errors.As(err, &kind):
+		return kind.Field + " cannot be the JSON " + kind.Value
+	case errors.As(err, &syntax):
+		return fmt.Sprintf("it is not JSON (byte %d)", syntax.Offset)
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		return "it is not JSON (it ends too early)"
+	case unknown:
+		return "there is no field " + field
+	}
+	return err.Error()
+}

@@ -1,0 +1,69 @@
+package api
+
+import (
+	"fmt"
+	"time"
+)
+
+// Config bounds what callers can cost. Take DefaultConfig and change it.
+type Config struct {
+	MaxPayload     int           // bytes of the body of a request or of one job
+	MaxUpload      int64         // bytes of the body of a stream of jobs
+	DefaultTimeout time.Duration // of a request that names none
+	MaxTimeout     time.Duration // longest that a request may ask for
+
+	MaxConnections int           // open at once on each listener; beyond it idle ones make room
+	MaxHeader      int           // bytes of the headers of a request
+	HeaderTimeout  time.Duration // from the first byte, or the connect, to the end of the headers
+	BodyTimeout    time.Duration // for a body, and for each silence within a stream of jobs
+	WriteTimeout   time.Duration // for a response, from its first byte, and for each event of a stream
+	IdleTimeout    time.Duration // between two requests of a connection
+	Heartbeat      time.Duration // silence on an event stream after which a comment is sent
+
+	Runs        int           // runs in memory, current and kept
+	KeepRuns    time.Duration // how long the answer of a run is kept after its end
+	KeepBytes   int64         // bytes of events and answers in all runs
+	EventsOfRun int           // events one run holds; older ones make room, and who misses some is told
+}
+
+// DefaultConfig returns the documented bounds.
+func DefaultConfig() Config {
+	return Config{
+		MaxPayload: 1_000_000, MaxUpload: 1 << 30,
+		DefaultTimeout: 30 * time.Second, MaxTimeout: time.Hour,
+		MaxConnections: 10_000, MaxHeader: 16 << 10,
+		HeaderTimeout: 5 * time.Second, BodyTimeout: 30 * time.Second, WriteTimeout: 30 * time.Second,
+		IdleTimeout: 2 * time.Minute, Heartbeat: 15 * time.Second,
+		Runs: 10_000, KeepRuns: 10 * time.Minute, KeepBytes: 64 << 20, EventsOfRun: 256,
+	}
+}
+
+// Validate names the first value that cannot work.
+func (c Config) Validate() error {
+	for _, b := range []struct {
+		name  string
+		value int64
+	}{
+		{"max payload", int64(c.MaxPayload)}, {"max upload", c.MaxUpload}, {"max connections", int64(c.MaxConnections)},
+		{"max header", int64(c.MaxHeader)}, {"runs", int64(c.Runs)}, {"kept bytes", c.KeepBytes}, {"events of a run", int64(c.EventsOfRun)},
+	} {
+		if b.value < 1 {
+			return fmt.Errorf("API limit %q is %d, must be at least 1", b.name, b.value)
+		}
+	}
+	for _, d := range []struct {
+		name  string
+		value time.Duration
+	}{
+		{"default timeout", c.DefaultTimeout}, {"header timeout", c.HeaderTimeout}, {"body timeout", c.BodyTimeout},
+		{"write timeout", c.WriteTimeout}, {"idle timeout", c.IdleTimeout}, {"heartbeat", c.Heartbeat}, {"keep runs", c.KeepRuns},
+	} {
+		if d.value < time.Millisecond {
+			return fmt.Errorf("API %s is %v, must be at least 1ms", d.name, d.value)
+		}
+	}
+	if c.MaxTimeout < c.DefaultTimeout {
+		return fmt.Errorf("API max timeout is %v, must not be below the default timeout of %v", c.MaxTimeout, c.DefaultTimeout)
+	}
+	return nil
+}

@@ -1,0 +1,147 @@
+package api
+
+import (
+	"encoding/json"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Observer is told what the API does, for metrics. Its methods must be fast and
+// may be called from any goroutine.
+type Observer interface {
+	// Responded tells of every response: the route as in the documents, the
+	// status, and how long it took. For event streams that is their whole life.
+	Responded(route string, status int, took time.Duration)
+	// Refused counts what a bound kept out, or cut.
+	Refused(bound Bound)
+}
+
+// Bound names a bound of Config in metrics.
+type Bound string
+
+// The bounds that can be hit.
+const (
+	BoundConnections Bound = "connections" // a connection was closed to make room
+	BoundPayload     Bound = "payload"     // a body was too large
+	BoundRuns        Bound = "runs"        // no room for a further run
+	BoundEvents      Bound = "events"      // a slow reader of a stream missed events
+	BoundToken       Bound = "token"       // a token was missing or wrong
+)
+
+// Bounds lists them all.
+var Bounds = []Bound{BoundConnections, BoundPayload, BoundRuns, BoundEvents, BoundToken}
+
+// Handler serves the API. Create it with New, and Close it.
+type Handler struct {
+	cfg     Config
+	backend Backend
+	obs     Observer
+	mux     *http.ServeMux
+	routes  []route
+	runs    *runs
+	openapi []byte
+	open    atomic.Int64 // connections of all listeners
+	serving sync.WaitGroup
+}
+
+// route is one operation. Its handler's error becomes a problem.
+type route struct {
+	method, path string
+	handle       func(http.ResponseWriter, *http.Request) error
+	doc          operation
+}
+
+// New returns a handler. metrics serves /metrics. It panics on a configuration
+// that Validate refuses.
+func New(cfg Config, backend Backend, obs Observer, metrics http.Handler) *Handler {
+	if err := cfg.Validate(); err != nil {
+		panic("api: " + err.Error())
+	}
+	h := &Handler{cfg: cfg, backend: backend, obs: obs, mux: http.NewServeMux()}
+	h.runs = newRuns(h)
+	h.routes = h.allRoutes(metrics)
+	h.openapi = describe(h.routes)
+	allowed := map[string][]string{}
+	for _, r := range h.routes {
+		h.mux.HandleFunc(r.method+" "+r.path, h.observed(r))
+		allowed[r.path] = append(allowed[r.path], r.method)
+		if r.method == http.MethodGet {
+			allowed[r.path] = append(allowed[r.path], http.MethodHead)
+		}
+	}
+	for path, methods := range allowed { // order-free: one entry a path
+		h.mux.HandleFunc(path, h.observed(route{path: path, handle: refuseMethod(strings.Join(methods, ", "))}))
+	}
+	h.mux.HandleFunc("/", h.observed(route{path: "other", handle: func(http.ResponseWriter, *http.Request) error {
+		return notFound.of("there is nothing at this path; /openapi.json lists what there is")
+	}}))
+	return h
+}
+
+// Close ends all runs. The server must have been closed before.
+func (h *Handler) Close() { h.runs.close() }
+
+// ServeHTTP implements http.Handler.
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) { h.mux.ServeHTTP(w, r) }
+
+func refuseMethod(allowed string) func(http.ResponseWriter, *http.Request) error {
+	return func(w http.ResponseWriter, _ *http.Request) error {
+		w.Header().Set("Allow", allowed)
+		return methodNotAllowed.of("this path takes " + allowed)
+	}
+}
+
+// observed turns errors into problems and reports every response.
+func (h *Handler) observed(rt route) http.HandlerFunc {
+	name := strings.TrimSpace(rt.method + " " + rt.path)
+	return func(w http.ResponseWriter, r *http.Request) {
+		began := time.Now()
+		rec := recorder{ResponseWriter: w, status: http.StatusOK}
+		if err := rt.handle(&rec, r); err != nil && !rec.wrote {
+			p := problemOf(err)
+			if p.Status == http.StatusRequestEntityTooLarge {
+				h.obs.Refused(BoundPayload)
+			}
+			p.write(&rec)
+		}
+		h.obs.Responded(name, rec.status, time.Since(began))
+	}
+}
+
+// recorder remembers the status.
+type recorder struct {
+	http.ResponseWriter
+
+	status int
+	wrote  bool
+}
+
+// WriteHeader implements http.ResponseWriter.
+func (r *recorder) WriteHeader(status int) {
+	r.status, r.wrote = status, true
+	r.ResponseWriter.WriteHeader(status)
+}
+
+// Write implements http.ResponseWriter.
+func (r *recorder) Write(b []byte) (int, error) {
+	r.wrote = true
+	return r.ResponseWriter.Write(b)
+}
+
+// Unwrap lets http.ResponseController reach the connection.
+func (r *recorder) Unwrap() http.ResponseWriter { return r.ResponseWriter }
+
+// answerJSON sends a value.
+func answerJSON(w http.ResponseWriter, status int, v any) {
+	text, err := json.Marshal(v)
+	if err != nil { // a row with a value that is no JSON: the table takes none
+		internal.of("the answer cannot be written as JSON").write(w)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_, _ = w.Write(append(text, '\n')) // the caller is gone; nobody is left to tell
+}

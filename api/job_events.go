@@ -1,0 +1,165 @@
+package api
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/dispatcherd/dispatcherd"
+)
+
+// jobWatch implements Caller for somebody who follows a row. Pieces of output
+// wait for him up to a bound; everything else only says that the row is worth a
+// look.
+type jobWatch struct {
+	changed chan struct{} // capacity 1
+
+	mu      sync.Mutex
+	reports []Report
+	missed  int
+	most    int
+}
+
+// Started implements Caller.
+func (j *jobWatch) Started(dispatcherd.SlotID, string) { j.wake() }
+
+// Answered implements Caller.
+func (j *jobWatch) Answered(Answer) { j.wake() }
+
+// Reported implements Caller.
+func (j *jobWatch) Reported(r Report) {
+	j.mu.Lock()
+	if len(j.reports) < j.most {
+		j.reports = append(j.reports, r)
+	} else {
+		j.missed++
+	}
+	j.mu.Unlock()
+	j.wake()
+}
+
+func (j *jobWatch) wake() {
+	select {
+	case j.changed <- struct{}{}:
+	default:
+	}
+}
+
+func (j *jobWatch) take() (reports []Report, missed int) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	reports, missed = j.reports, j.missed
+	j.reports, j.missed = nil, 0
+	return reports, missed
+}
+
+// StatusEvent is the data of a "status" event.
+type StatusEvent struct {
+	ID       dispatcherd.JobID   `json:"id"`
+	Status   dispatcherd.Status  `json:"status"`
+	Attempt  dispatcherd.Attempt `json:"attempt"`
+	RunAt    time.Time           `json:"run_at"`
+	Failures int                 `json:"failures"`
+}
+
+// getJobEvents streams what happens to a row until it is final. A status has an
+// id, so that a caller who comes back with Last-Event-ID is told only what is
+// new; output of a worker is handed on while it runs here and not kept.
+func (h *Handler) getJobEvents(w http.ResponseWriter, r *http.Request) error {
+	id, err := jobID(r)
+	if err != nil {
+		return err
+	}
+	watch := &jobWatch{changed: make(chan struct{}, 1), most: h.cfg.EventsOfRun}
+	stop := h.backend.Watch(id, watch)
+	defer stop()
+	job, err := h.backend.Job(r.Context(), id)
+	if err != nil {
+		return err
+	}
+	out := h.newSSE(w)
+	told := r.Header.Get("Last-Event-ID")
+	beat := time.NewTicker(h.cfg.Heartbeat)
+	defer beat.Stop()
+	for {
+		h.sendReports(out, watch)
+		if told = sendStatus(out, &job, told); job.Status.Final() {
+			sendFinal(out, &job)
+			return out.flush()
+		}
+		if err := out.flush(); err != nil {
+			return err
+		}
+		select {
+		case <-watch.changed:
+			if fresh, err := h.backend.Job(r.Context(), id); err == nil {
+				job = fresh
+			} // otherwise the next change, or heartbeat, looks again
+		case <-beat.C:
+			out.heartbeat()
+			if fresh, err := h.backend.Job(r.Context(), id); err == nil {
+				job = fresh
+			}
+		case <-r.Context().Done():
+			return callerGone.of("")
+		}
+	}
+}
+
+func (h *Handler) sendReports(out *sse, watch *jobWatch) {
+	reports, missed := watch.take()
+	for _, p := range reports {
+		name := "progress"
+		if p.Partial {
+			name = "partial"
+		}
+		out.event("", name, p.JSON)
+	}
+	if missed > 0 {
+		h.obs.Refused(BoundEvents)
+		out.event("", "gap", fmt.Appendf(nil, `{"missed":%d}`, missed))
+	}
+}
+
+// sendStatus queues a status the caller has not been told and returns its id.
+func sendStatus(out *sse, job *Job, told string) string {
+	id := fmt.Sprintf("%d-%s", job.Attempt, job.Status)
+	if id == told {
+		return told
+	}
+	data, err := json.Marshal(StatusEvent{ID: job.ID, Status: job.Status, Attempt: job.Attempt, RunAt: job.RunAt, Failures: job.Failures})
+	if err != nil {
+		return told // a date beyond what JSON can hold: the table takes none
+	}
+	out.event(id, "status", data)
+	return id
+}
+
+// sendFinal queues the end: the result, or the problem.
+func sendFinal(out *sse, job *Job) {
+	switch job.Status {
+	case dispatcherd.Done:
+		result := job.Result
+		if result == nil {
+			result = json.RawMessage("null")
+		}
+		out.event("", "result", result)
+	case dispatcherd.Failed:
+		out.event("", "error", problemJSON(jobFailed.of(lastError(job.Errors)).about(job.ID)))
+	default:
+		out.event("", "error", problemJSON(jobCancelled.of("it was cancelled").about(job.ID)))
+	}
+}
+
+// lastError is what the latest bad end says.
+func lastError(errors json.RawMessage) string {
+	var ends []struct {
+		Error string `json:"error"`
+	}
+	if json.Unmarshal(errors, &ends) != nil || len(ends) == 0 {
+		return ""
+	}
+	return ends[len(ends)-1].Error
+}

@@ -1,0 +1,169 @@
+package api
+
+import (
+	"errors"
+	"io"
+	"mime"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/dispatcherd/dispatcherd"
+)
+
+// maxProblems bounds how many bad lines of an upload are named one by one.
+const maxProblems = 100
+
+// Inserted answers a single insert.
+type Inserted struct {
+	ID dispatcherd.JobID `json:"id"`
+}
+
+// Uploaded answers a stream of jobs.
+type Uploaded struct {
+	Inserted int64     `json:"inserted"`
+	Bad      int       `doc:"Lines that were left out."                json:"bad"`
+	Problems []Problem `doc:"One for each of the first 100 bad lines." json:"problems,omitempty"`
+}
+
+// postJobs inserts one job, or a stream of lines.
+func (h *Handler) postJobs(w http.ResponseWriter, r *http.Request) error {
+	kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	switch {
+	case err == nil && (kind == "application/x-ndjson" || kind == "application/jsonl" || kind == "application/json-lines"):
+		return h.uploadJobs(w, r)
+	case !isJSON(r):
+		return unsupportedMedia.of("send application/json for one job, application/x-ndjson for many")
+	}
+	body, err := h.readBody(w, r, int64(h.cfg.MaxPayload))
+	if err != nil {
+		return err
+	}
+	id, err := h.backend.Insert(r.Context(), body)
+	if err != nil {
+		return err
+	}
+	w.Header().Set("Location", jobPath(id))
+	answerJSON(w, http.StatusCreated, Inserted{ID: id})
+	return nil
+}
+
+// uploadJobs copies a stream of jobs into the table, in one transaction.
+func (h *Handler) uploadJobs(w http.ResponseWriter, r *http.Request) error {
+	strict := true
+	switch r.URL.Query().Get("on_error") {
+	case "", "abort":
+	case "skip":
+		strict = false
+	default:
+		return invalidRequest.of("on_error must be abort or skip")
+	}
+	control := http.NewResponseController(w)
+	body := &patientBody{
+		Reader: http.MaxBytesReader(w, r.Body, h.cfg.MaxUpload), control: control, silence: h.cfg.BodyTimeout,
+	}
+	_ = control.SetWriteDeadline(time.Time{}) // the upload may take longer; it is set again for the response
+	var report Uploaded
+	n, err := h.backend.InsertLines(r.Context(), body, strict, func(line int, reason error) {
+		if report.Bad++; report.Bad <= maxProblems {
+			p := invalidJob.of(reason.Error())
+			p.Line = line
+			report.Problems = append(report.Problems, *p)
+		}
+	})
+	h.extendWrite(w)
+	if err != nil {
+		if body.err != nil {
+			return bodyError(body.err)
+		}
+		return err
+	}
+	if strict && report.Bad > 0 {
+		p := badLines.of(strconv.Itoa(report.Bad) + " bad lines; on_error=skip leaves them out and inserts the others")
+		p.Bad, p.Problems = report.Bad, report.Problems
+		return p
+	}
+	report.Inserted = n
+	answerJSON(w, http.StatusCreated, report)
+	return nil
+}
+
+// patientBody gives every read of a long body its time anew, and keeps what
+// broke it.
+type patientBody struct {
+	io.Reader
+
+	control *http.ResponseController
+	silence time.Duration
+	err     error
+}
+
+// Read implements io.Reader.
+func (b *patientBody) Read(p []byte) (int, error) {
+	_ = b.control.SetReadDeadline(time.Now().Add(b.silence)) // fails on a connection without deadlines only
+	n, err := b.Reader.Read(p)
+	if err != nil && !errors.Is(err, io.EOF) {
+		b.err = err
+	}
+	return n, err
+}
+
+// jobID reads the id in a path.
+func jobID(r *http.Request) (dispatcherd.JobID, error) {
+	n, err := strconv.ParseInt(r.PathValue("id"), 10, 64)
+	if err != nil || n < 1 {
+		return 0, notFound.of("ids of jobs are whole numbers from 1")
+	}
+	return dispatcherd.JobID(n), nil
+}
+
+func (h *Handler) getJob(w http.ResponseWriter, r *http.Request) error {
+	id, err := jobID(r)
+	if err != nil {
+		return err
+	}
+	job, err := h.backend.Job(r.Context(), id)
+	if err != nil {
+		return err
+	}
+	answerJSON(w, http.StatusOK, job)
+	return nil
+}
+
+// CancelState answers DELETE of a job.
+type CancelState struct {
+	ID     dispatcherd.JobID  `json:"id"`
+	Status dispatcherd.Status `doc:"running: its worker was asked to stop." enum:"cancelled,running" json:"status"`
+}
+
+// deleteJob cancels a job: a waiting one at once, a running one as soon as its
+// worker lets go of it.
+func (h *Handler) deleteJob(w http.ResponseWriter, r *http.Request) error {
+	id, err := jobID(r)
+	if err != nil {
+		return err
+	}
+	status, err := h.backend.Cancel(r.Context(), id)
+	if err != nil {
+		return err
+	}
+	code := http.StatusOK
+	if status == dispatcherd.Running {
+		code = http.StatusAccepted
+	}
+	answerJSON(w, code, CancelState{ID: id, Status: status})
+	return nil
+}
+
+func (h *Handler) getWhy(w http.ResponseWriter, r *http.Request) error {
+	id, err := jobID(r)
+	if err != nil {
+		return err
+	}
+	why, err := h.backend.Why(r.Context(), id)
+	if err != nil {
+		return err
+	}
+	answerJSON(w, http.StatusOK, why)
+	return nil
+}

@@ -1,0 +1,288 @@
+package api
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"net/http"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// runs holds the runs that can still be found: by id, by idempotency key and,
+// while they go on, by coalesce key. Lock order: runs.mu, then run.mu.
+type runs struct {
+	h     *Handler
+	bytes atomic.Int64 // held by all runs
+
+	mu     sync.Mutex
+	byID   map[string]*run
+	byKey  map[string]*run
+	bySame map[string]*run
+	over   []*run // ended ones that are kept, by the time of their end
+	closed bool
+}
+
+func newRuns(h *Handler) *runs {
+	return &runs{h: h, byID: map[string]*run{}, byKey: map[string]*run{}, bySame: map[string]*run{}}
+}
+
+// runWish is what a caller wants of a run.
+type runWish struct {
+	stream bool   // events
+	kept   bool   // fetched later
+	key    string // Idempotency-Key, "" = none
+}
+
+// fingerprint tells requests apart that use the same key.
+func fingerprint(q *requestBody, r *Request) [32]byte {
+	sum := sha256.New()
+	for _, part := range [][]byte{[]byte(r.Type), r.Payload, []byte(q.CoalesceKey), {byte(r.Priority)}, []byte(strconv.FormatBool(r.Durable))} {
+		sum.Write(strconv.AppendInt(nil, int64(len(part)), 10))
+		sum.Write([]byte{':'})
+		sum.Write(part)
+	}
+	return [32]byte(sum.Sum(nil))
+}
+
+// join finds the run that a request belongs to, or makes one: then the caller
+// has to submit it. Either way the caller counts as a follower.
+func (s *runs) join(q *requestBody, r *Request, wish runWish, scope string) (_ *run, fresh bool, err error) {
+	mark := fingerprint(q, r)
+	var key, same string
+	if wish.key != "" {
+		key = scope + "\x00" + wish.key
+	}
+	if q.CoalesceKey != "" {
+		same = string(mark[:]) + q.CoalesceKey
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.purgeLocked(time.Now())
+	if old := s.byKey[key]; key != "" && old != nil {
+		if old.mark != mark {
+			return nil, false, keyReused.of("the key was used for another type, payload, priority or coalesce_key")
+		}
+		s.attachLocked(old, wish)
+		return old, false, nil
+	}
+	if old := s.bySame[same]; same != "" && old != nil {
+		s.name(old, key)
+		s.attachLocked(old, wish)
+		return old, false, nil
+	}
+	if err := s.makeRoomLocked(); err != nil {
+		return nil, false, err
+	}
+	n := &run{
+		owner: s, id: newID(), same: same, mark: mark, kept: wish.kept,
+		callers: 1, changed: make(chan struct{}),
+	}
+	s.byID[n.id] = n
+	s.name(n, key)
+	if same != "" {
+		s.bySame[same] = n
+	}
+	return n, true, nil
+}
+
+// name lets a run be found by an idempotency key, if there is one.
+func (s *runs) name(r *run, key string) {
+	if key != "" {
+		s.byKey[key] = r
+		r.keys = append(r.keys, key)
+	}
+}
+
+func (s *runs) attachLocked(r *run, wish runWish) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.callers++
+	r.kept = r.kept || wish.kept
+}
+
+// makeRoomLocked drops the oldest ended run when all places are taken.
+func (s *runs) makeRoomLocked() error {
+	if s.closed {
+		return stopping.of("the dispatcher is about to stop")
+	}
+	if len(s.byID) < s.h.cfg.Runs {
+		return nil
+	}
+	s.h.obs.Refused(BoundRuns)
+	if len(s.over) == 0 {
+		return queueFull.of(strconv.Itoa(len(s.byID)) + " runs are followed or kept already, the limit").later()
+	}
+	s.dropLocked(s.over[0])
+	s.over = slices.Delete(s.over, 0, 1)
+	return nil
+}
+
+// purgeLocked drops what was kept long enough, and more while too many bytes
+// are held.
+func (s *runs) purgeLocked(now time.Time) {
+	n := 0
+	for n < len(s.over) && (now.Sub(s.over[n].endedAt) > s.h.cfg.KeepRuns || s.bytes.Load() > s.h.cfg.KeepBytes) {
+		s.dropLocked(s.over[n])
+		n++
+	}
+	s.over = slices.Delete(s.over, 0, n)
+}
+
+// dropLocked makes a run unfindable and gives its bytes back. Followers that
+// are still reading keep what they hold.
+func (s *runs) dropLocked(r *run) {
+	if s.byID[r.id] == r {
+		delete(s.byID, r.id)
+	}
+	r.mu.Lock()
+	r.grow(-r.bytes)
+	r.mu.Unlock()
+	for _, key := range r.keys {
+		if s.byKey[key] == r {
+			delete(s.byKey, key)
+		}
+	}
+	if r.same != "" && s.bySame[r.same] == r {
+		delete(s.bySame, r.same)
+	}
+}
+
+// forget makes a run unfindable before it has ended.
+func (s *runs) forget(r *run) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.dropLocked(r)
+}
+
+// ended keeps the answer of a run whose callers may ask again, and forgets the
+// others. An answer that says "not now" is not kept: the next try may fare
+// better.
+func (s *runs) ended(r *run) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if r.same != "" && s.bySame[r.same] == r {
+		delete(s.bySame, r.same)
+	}
+	if s.byID[r.id] != r {
+		r.mu.Lock()
+		r.grow(-r.bytes)
+		r.mu.Unlock()
+		return
+	}
+	r.mu.Lock()
+	last := r.answer != nil && (r.answer.Kind == Done || r.answer.Kind == Failed || r.answer.Kind == Late)
+	keep := r.kept || len(r.keys) > 0 && last
+	r.mu.Unlock()
+	if !keep || s.closed {
+		s.dropLocked(r)
+		return
+	}
+	s.over = append(s.over, r)
+	s.purgeLocked(time.Now())
+}
+
+// find returns a run that is still known, with the caller counted in.
+func (s *runs) find(id string) *run {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.purgeLocked(time.Now())
+	r := s.byID[id]
+	if r != nil {
+		r.mu.Lock()
+		r.callers++
+		r.mu.Unlock()
+	}
+	return r
+}
+
+// close ends what still goes on.
+func (s *runs) close() {
+	s.mu.Lock()
+	s.closed = true
+	var open []*run
+	for _, r := range s.byID { // order-free: each ends for itself
+		open = append(open, r)
+	}
+	s.mu.Unlock()
+	for _, r := range open {
+		r.giveUp("the dispatcher stops")
+	}
+}
+
+// count returns how many runs can be found.
+func (s *runs) count() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.byID)
+}
+
+func newID() string {
+	var b [16]byte
+	_, _ = rand.Read(b[:]) // never fails, as documented
+	return hex.EncodeToString(b[:])
+}
+
+// postRun is the way of requests that stream, are kept, or share.
+func (h *Handler) postRun(w http.ResponseWriter, r *http.Request, q *requestBody, req Request, wish runWish) error {
+	if len(wish.key) > maxKey {
+		return invalidRequest.of("Idempotency-Key is longer than " + strconv.Itoa(maxKey) + " bytes")
+	}
+	timeout := req.Deadline
+	run, fresh, err := h.runs.join(q, &req, wish, scopeOf(r))
+	if err != nil {
+		return err
+	}
+	defer run.leave()
+	// Whoever shares a run leaves it at his own deadline; the run goes on for
+	// the others.
+	var own time.Duration
+	if !fresh || q.CoalesceKey != "" || (req.Durable && !wish.kept) {
+		own = timeout
+	}
+	if fresh {
+		if q.CoalesceKey != "" {
+			req.Deadline = h.cfg.MaxTimeout
+		}
+		if err := h.submit(r.Context(), run, req, wish.stream); err != nil {
+			return err
+		}
+	}
+	f := follower{h: h, run: run, own: own}
+	if req.Wait {
+		f.impatient = time.Duration(*q.WaitForWorker)
+	}
+	switch {
+	case wish.stream:
+		return f.stream(w, r)
+	case wish.kept:
+		return f.accepted(w)
+	}
+	return f.answer(w, r)
+}
+
+// submit hands a fresh run to the dispatcher. Its end may come before this
+// returns.
+func (h *Handler) submit(ctx context.Context, r *run, req Request, ranked bool) error {
+	if r.kept {
+		ctx = context.WithoutCancel(ctx)
+	}
+	job, err := h.backend.Submit(ctx, req, r)
+	if err != nil {
+		h.runs.forget(r)
+		r.end(nil, err)
+		return err
+	}
+	rank := Rank{OfType: 1, Waiting: 1} // it went at once
+	if ranked {
+		if now, waits := h.backend.Rank(job); waits {
+			rank = now
+		}
+	}
+	r.submitted(job, rank)
+	return nil
+}

@@ -1,0 +1,94 @@
+package api
+
+import (
+	"container/list"
+	"context"
+	"errors"
+	"log"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+)
+
+// Serve answers on a listener until ctx is done: responses under way then have
+// a moment to end. The error is that of the listener; nil when ctx ended it.
+func (h *Handler) Serve(ctx context.Context, l net.Listener, handler http.Handler, errorLog *log.Logger) error {
+	connections := &connections{h: h, open: map[net.Conn]*list.Element{}}
+	srv := &http.Server{
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			h.serving.Add(1)
+			defer h.serving.Done()
+			handler.ServeHTTP(w, r)
+		}),
+		ReadHeaderTimeout: h.cfg.HeaderTimeout,
+		ReadTimeout:       h.cfg.BodyTimeout + h.cfg.HeaderTimeout,
+		WriteTimeout:      h.cfg.WriteTimeout,
+		IdleTimeout:       h.cfg.IdleTimeout,
+		MaxHeaderBytes:    h.cfg.MaxHeader,
+		ErrorLog:          errorLog,
+		ConnState:         connections.changed,
+	}
+	ended := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(ended)
+		last, cancel := context.WithTimeout(context.Background(), lastWords)
+		defer cancel()
+		if srv.Shutdown(last) != nil {
+			_ = srv.Close() // whoever is still connected has had his time
+		}
+	})
+	err := srv.Serve(l)
+	if !stop() {
+		<-ended
+	}
+	h.serving.Wait()
+	if errors.Is(err, http.ErrServerClosed) {
+		return nil
+	}
+	return err
+}
+
+// lastWords is how long responses may take when the server stops.
+const lastWords = 500 * time.Millisecond
+
+// connections keeps at most so many connections. When there is no room for a
+// new one, the one that has been idle the longest is closed, so that whoever
+// holds thousands open and says nothing keeps nobody out.
+type connections struct {
+	h *Handler
+
+	mu   sync.Mutex
+	open map[net.Conn]*list.Element // nil while a request is served
+	idle list.List                  // of net.Conn, the longest idle first
+}
+
+// changed implements http.Server.ConnState.
+func (c *connections) changed(conn net.Conn, state http.ConnState) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	before := len(c.open)
+	defer func() { c.h.open.Add(int64(len(c.open) - before)) }()
+	if at := c.open[conn]; at != nil {
+		c.idle.Remove(at)
+	}
+	switch state {
+	case http.StateNew, http.StateIdle:
+		c.open[conn] = c.idle.PushBack(conn)
+	case http.StateActive:
+		c.open[conn] = nil
+	default:
+		delete(c.open, conn)
+	}
+	if len(c.open) <= c.h.cfg.MaxConnections {
+		return
+	}
+	victim := conn // nobody idles: the newcomer has to go
+	if first := c.idle.Front(); first != nil {
+		victim = first.Value.(net.Conn)
+		c.idle.Remove(first)
+	}
+	delete(c.open, victim)
+	c.h.obs.Refused(BoundConnections)
+	go func() { _ = victim.Close() }() // a close may linger; the server notices by itself
+}

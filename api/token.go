@@ -1,0 +1,101 @@
+package api
+
+import (
+	"bufio"
+	"context"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+)
+
+// Tokens are the bearer tokens that are let in. Only their SHA-256 is known.
+type Tokens struct {
+	names  []string
+	hashes [][sha256.Size]byte
+}
+
+// maxTokens bounds how many hashes every request is held against.
+const maxTokens = 1000
+
+// ReadTokens reads one token a line: a name, white space, and the SHA-256 of
+// the token in hex. Empty lines and lines that begin with # are skipped.
+func ReadTokens(r io.Reader) (*Tokens, error) {
+	t := &Tokens{}
+	lines := bufio.NewScanner(r)
+	for n := 1; lines.Scan(); n++ {
+		fields := strings.Fields(lines.Text())
+		if len(fields) == 0 || strings.HasPrefix(fields[0], "#") {
+			continue
+		}
+		var hash []byte
+		var err error
+		if len(fields) == 2 {
+			hash, err = hex.DecodeString(fields[1])
+		}
+		if err != nil || len(hash) != sha256.Size {
+			return nil, fmt.Errorf("line %d is not a name and the SHA-256 of a token in hex: make one with "+
+				"`printf %%s \"$TOKEN\" | sha256sum`", n)
+		}
+		if len(t.names) == maxTokens {
+			return nil, fmt.Errorf("more than %d tokens", maxTokens)
+		}
+		t.names = append(t.names, fields[0])
+		t.hashes = append(t.hashes, [sha256.Size]byte(hash))
+	}
+	if err := lines.Err(); err != nil {
+		return nil, err
+	}
+	if len(t.names) == 0 {
+		return nil, errors.New("no token is in it: nobody could get in")
+	}
+	return t, nil
+}
+
+// owner returns whose token it is. It looks at all of them whatever it finds.
+func (t *Tokens) owner(token string) (name string, ok bool) {
+	sum := sha256.Sum256([]byte(token))
+	found := 0
+	for i := range t.hashes {
+		same := subtle.ConstantTimeCompare(sum[:], t.hashes[i][:])
+		found = subtle.ConstantTimeSelect(same, i+1, found)
+	}
+	if found == 0 {
+		return "", false
+	}
+	return t.names[found-1], true
+}
+
+type scopeKey struct{}
+
+// scopeOf tells whose idempotency keys a request uses: those of its token.
+func scopeOf(r *http.Request) string {
+	name, _ := r.Context().Value(scopeKey{}).(string)
+	return name
+}
+
+// Guarded lets in whoever has a token. Probes are open to all.
+func (h *Handler) Guarded(t *Tokens) http.Handler {
+	refuse := h.observed(route{path: "guard", handle: func(http.ResponseWriter, *http.Request) error {
+		return unauthorized.of("send Authorization: Bearer and a token this dispatcher knows")
+	}})
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/livez", "/readyz", "/startupz":
+			h.ServeHTTP(w, r)
+			return
+		}
+		scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+		name, ok := t.owner(strings.TrimSpace(token))
+		if !ok || !strings.EqualFold(scheme, "Bearer") {
+			h.obs.Refused(BoundToken)
+			refuse(w, r)
+			return
+		}
+		h.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), scopeKey{}, name)))
+	})
+}

@@ -1,0 +1,78 @@
+package main
+
+import (
+	"context"
+
+	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/actor"
+	"github.com/dispatcherd/dispatcherd/api"
+	"github.com/dispatcherd/dispatcherd/scoring"
+)
+
+// Where a row is that this dispatcher has nothing to say about.
+const (
+	reasonFinal     = "Final"     // done, failed or cancelled
+	reasonElsewhere = "Elsewhere" // another dispatcher runs it
+)
+
+// Why implements api.Backend: the row says what the job is, the core where it
+// stands.
+func (b *backend) Why(ctx context.Context, id dispatcherd.JobID) (api.Why, error) {
+	job, err := b.jobs().Get(ctx, id)
+	if err != nil {
+		return api.Why{}, backendError(err)
+	}
+	me := int(b.store.Dispatcher())
+	switch {
+	case job.Status.Final():
+		return api.Why{Job: id, Type: job.Type, Mode: "queued", Priority: job.Priority, Status: job.Status, Reasons: []string{reasonFinal}}, nil
+	case job.Status == dispatcherd.Running && job.Dispatcher != nil && *job.Dispatcher != me:
+		return api.Why{
+			Job: id, Type: job.Type, Mode: "queued", Priority: job.Priority, Status: job.Status,
+			Reasons: []string{reasonElsewhere}, Dispatcher: *job.Dispatcher,
+		}, nil
+	}
+	var x actor.Explanation
+	b.loop.Order(actor.Tick{}) // ages are those of now
+	b.loop.Ask(func(c *actor.Core) {
+		x = c.Explain(actor.Inquiry{
+			ID: id, Type: job.Type, Priority: job.Priority, RunAt: job.RunAt.UnixMicro(), Failures: int32(job.Failures),
+		})
+	})
+	why := whyView(&x)
+	why.Job, why.Type, why.Status = id, job.Type, job.Status
+	return why, nil
+}
+
+func whyView(x *actor.Explanation) api.Why {
+	score := scoreView(x.Terms)
+	why := api.Why{
+		Type: x.Type, Mode: x.Mode.String(), Priority: x.Priority, Reasons: make([]string, len(x.Reasons)),
+		Age: x.Age.Seconds(), Score: &score,
+		Rank: x.Rank, Waiting: x.Waiting, RankAll: x.RankAll, WaitingAll: x.WaitingAll, AtLeast: x.AtLeast, Competing: x.Competing,
+		Capacity: x.Capacity, Free: x.Free, Slot: int64(x.Slot), Slots: slotViews(x.Slots),
+	}
+	for i, r := range x.Reasons {
+		why.Reasons[i] = string(r)
+	}
+	for _, r := range x.Ahead {
+		rival := api.Rival{Job: int64(r.ID), Mode: r.Mode.String(), Type: r.Type, Priority: r.Priority, Score: scoreView(r.Terms)}
+		if r.Passed {
+			after := r.After.Seconds()
+			rival.Passed = &after
+		}
+		why.Ahead = append(why.Ahead, rival)
+	}
+	if x.Bounded {
+		why.Overtaking = &api.Overtaking{Window: x.Window.Seconds(), Closes: x.Closes.Seconds()}
+	}
+	return why
+}
+
+// scoreView shows points, which the core keeps in thousandths.
+func scoreView(t scoring.Terms) api.Score {
+	points := func(m scoring.Milli) float64 { return float64(m) / 1000 }
+	return api.Score{
+		Total: points(t.Total()), Base: points(t.Base), Age: points(t.Age), Rarity: points(t.Rarity), OnDemand: points(t.OnDemand),
+	}
+}
