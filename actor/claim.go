@@ -126,7 +126,7 @@ func (ev Claimed) apply(c *Core) {
 			c.won(&ev.Result.Won[i])
 		}
 		for _, id := range ev.Request.IDs {
-			switch j := c.jobs[id]; {
+			switch j := c.jobs.get(id); {
 			case j == nil || j.stage != reserved || j.attempt != 0:
 			case f.doubt:
 				c.putBack(j) // most likely the claim never arrived, and nobody else has it
@@ -143,7 +143,7 @@ func (ev Claimed) apply(c *Core) {
 func (c *Core) refused(r *dispatcherd.ClaimRequest) {
 	c.outage.begin(c)
 	for _, id := range r.IDs {
-		if j := c.jobs[id]; j != nil && j.stage == reserved {
+		if j := c.jobs.get(id); j != nil && j.stage == reserved {
 			c.putBack(j)
 		}
 	}
@@ -152,7 +152,7 @@ func (c *Core) refused(r *dispatcherd.ClaimRequest) {
 // won starts a job whose row is now ours.
 func (c *Core) won(w *dispatcherd.Won) {
 	c.stats.Won++
-	j := c.jobs[w.ID]
+	j := c.jobs.get(w.ID)
 	if j == nil || j.stage != reserved || j.attempt != 0 {
 		// Not a row that was asked for. It must not stay running under our name.
 		c.ends.add(dispatcherd.Finish{ID: w.ID, Attempt: w.Attempt, Outcome: dispatcherd.Released})

@@ -303,7 +303,7 @@ func (w *world) cmdSteal(ws words, _ []string) {
 
 func (w *world) result(ws words, r Result) {
 	r.Job = w.jobs[ws.bare[0]]
-	j := w.at.core.jobs[r.Job]
+	j := w.at.core.jobs.get(r.Job)
 	session := w.at.sessions[ws.args["worker"]]
 	if session == 0 && j != nil {
 		session = j.told

@@ -24,8 +24,9 @@ type Core struct {
 	slots    []slot // by slotindex.Ref
 	kinds    []kind // by slotindex.TypeID
 	sessions map[dispatcherd.SessionID]*session
-	jobs     map[dispatcherd.JobID]*job // reserved, running and finishing ones, and waiting requests
-	spare    *job                       // free list, linked by next
+	jobs     jobTable // reserved, running and finishing ones, and waiting requests
+	spare    *job     // free list, linked by next
+	found    []*job   // scratch of Released
 
 	dirty    []slotindex.TypeID // types that may have both a waiting job and a free slot
 	heads    headHeap           // scratch of place
@@ -84,7 +85,6 @@ func New(cfg Config) *Core {
 		rng:      rand.New(rand.NewPCG(cfg.Seed[0], cfg.Seed[1])),
 		index:    slotindex.New(),
 		sessions: make(map[dispatcherd.SessionID]*session),
-		jobs:     make(map[dispatcherd.JobID]*job),
 		fetch:    fetching{epoch: 1, looks: 1},
 	}
 }
@@ -134,7 +134,7 @@ func (c *Core) Stats() Stats { return c.stats }
 
 // Idle reports whether no job is in the dispatcher's hands: none reserved,
 // running or finishing, no caller waiting.
-func (c *Core) Idle() bool { return len(c.jobs) == 0 }
+func (c *Core) Idle() bool { return c.jobs.n == 0 }
 
 // dbNow is the database clock as well as Core knows it, in milliseconds.
 func (c *Core) dbNow() int64 { return int64(c.now) + c.offset }
@@ -170,9 +170,11 @@ func (ev Reweighed) apply(c *Core) { c.cfg.Weights = ev.Config.Weights }
 
 // inHand returns the jobs in hand in the order of their ids.
 func (c *Core) inHand() []*job {
-	jobs := make([]*job, 0, len(c.jobs))
-	for _, j := range c.jobs { // order-free: sorted below
-		jobs = append(jobs, j)
+	jobs := make([]*job, 0, c.jobs.n)
+	for _, e := range c.jobs.entries { // order-free: sorted below
+		if e.job != nil {
+			jobs = append(jobs, e.job)
+		}
 	}
 	slices.SortFunc(jobs, func(a, b *job) int { return cmp.Compare(a.id, b.id) })
 	return jobs

@@ -93,9 +93,8 @@ const (
 type asked struct {
 	head
 
-	key     dispatcherd.Key
-	known   bool // the type is known here
-	waiting bool // it is one of the waiting jobs: its place counts
+	key   dispatcherd.Key
+	known bool // the type is known here
 }
 
 // Explain says why a job does not run, or where it runs. It changes nothing.
@@ -126,7 +125,7 @@ func (c *Core) Explain(q Inquiry) Explanation {
 
 // identify finds the job in hand, or takes the row's word.
 func (c *Core) identify(q Inquiry) (asked, *job) {
-	j := c.jobs[q.ID]
+	j := c.jobs.get(q.ID)
 	a := asked{key: dispatcherd.Key{RunAt: q.RunAt, ID: q.ID}}
 	a.priority, a.mode, a.number = q.Priority, dispatcherd.Queued, int64(q.ID)
 	if j != nil {
@@ -135,10 +134,9 @@ func (c *Core) identify(q Inquiry) (asked, *job) {
 	} else {
 		a.typ, a.known = c.index.Lookup(q.Type)
 	}
-	switch {
-	case a.mode == dispatcherd.OnDemand:
+	if a.mode == dispatcherd.OnDemand {
 		a.number, a.arrival = -int64(q.ID), int64(j.arrival)
-	default:
+	} else {
 		a.arrival = int64(c.now) - c.keyAgeMS(a.key)
 	}
 	return a, j

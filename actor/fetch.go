@@ -358,7 +358,7 @@ func (c *Core) merge(l *lane, rows []dispatcherd.Candidate, first dispatcherd.Ke
 
 // inHandAs reports whether a row is already in hand at that very position.
 func (c *Core) inHandAs(k dispatcherd.Key) bool {
-	j := c.jobs[k.ID]
+	j := c.jobs.get(k.ID)
 	return j != nil && j.key == k
 }
 

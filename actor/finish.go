@@ -94,7 +94,7 @@ func (ev Finished) apply(c *Core) {
 // recorded forgets a job whose end is in Postgres, or whose end somebody else
 // has decided. A row that is pending again without delay goes back to its lane.
 func (c *Core) recorded(f *dispatcherd.Finish, stale bool) {
-	j := c.jobs[f.ID]
+	j := c.jobs.get(f.ID)
 	if j == nil || j.stage != ended || j.attempt != f.Attempt {
 		return
 	}

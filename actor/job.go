@@ -62,7 +62,7 @@ func (c *Core) newJob() *job {
 // forget ends Core's interest in a job.
 func (c *Core) forget(j *job) {
 	c.disarm(j)
-	delete(c.jobs, j.id)
+	c.jobs.remove(j.id)
 	t := j.typ
 	*j = job{next: c.spare}
 	c.spare = j
@@ -72,7 +72,7 @@ func (c *Core) forget(j *job) {
 
 // keep takes a job into hand. Its type stays known until forget.
 func (c *Core) keep(j *job) {
-	c.jobs[j.id] = j
+	c.jobs.put(j)
 	c.kinds[j.typ].jobs++
 }
 

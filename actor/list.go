@@ -102,7 +102,7 @@ type Gauges struct {
 func (c *Core) Gauges() Gauges {
 	return Gauges{
 		Slots: c.index.Len(), Free: c.index.Free(), Sessions: len(c.sessions), Requests: c.requests,
-		Cached: c.cached, InHand: len(c.jobs), Unrecorded: c.ends.unrecorded,
+		Cached: c.cached, InHand: c.jobs.n, Unrecorded: c.ends.unrecorded,
 		ClaimsUnderWay: len(c.claims.flying), Outage: c.outage.since(c.now),
 	}
 }

@@ -161,7 +161,7 @@ func (c *Core) placeCandidate(h head) {
 	c.cached--
 	c.mark(h.typ, h.priority)
 	c.fetch.wantMore(c, h.typ, h.priority)
-	if c.jobs[key.ID] != nil {
+	if c.jobs.get(key.ID) != nil {
 		// An older attempt of the same row is still being recorded: what the
 		// fetch saw is not what this dispatcher believes. Look again.
 		c.fetch.lookAgain(c, laneRef{h.typ, h.priority})

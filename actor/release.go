@@ -7,17 +7,25 @@ import (
 )
 
 func (ev Released) apply(c *Core) {
+	// Look them all up before the first is changed: with very many jobs in hand
+	// each is cold memory, and this way it is fetched side by side.
+	c.found = c.found[:0]
 	for i := range ev.Results {
-		c.release(ev.Session, &ev.Results[i])
+		c.found = append(c.found, c.jobs.get(ev.Results[i].Job))
+	}
+	for i := range ev.Results {
+		c.release(ev.Session, c.found[i], &ev.Results[i])
 	}
 }
 
 // release ends one attempt by its worker's word. A word about an attempt that
 // is not live any more changes nothing (article 1: the slot's absence from the
 // map makes a late release a no-op; here the attempt does).
-func (c *Core) release(from dispatcherd.SessionID, r *Result) {
-	j := c.jobs[r.Job]
-	if j == nil || j.attempt != r.Attempt || j.stage != running {
+//
+// A job named twice in one event may be forgotten by the second time, which
+// its id shows.
+func (c *Core) release(from dispatcherd.SessionID, j *job, r *Result) {
+	if j == nil || j.id != r.Job || j.attempt != r.Attempt || j.stage != running {
 		c.stats.Stale++
 		c.emit(Effect{Kind: Stale, Session: from, Job: r.Job, Attempt: r.Attempt})
 		return
@@ -61,7 +69,7 @@ func (c *Core) verdict(j *job, r *Result) dispatcherd.Finish {
 
 func (ev CancelRequested) apply(c *Core) {
 	for _, id := range ev.Jobs {
-		j := c.jobs[id]
+		j := c.jobs.get(id)
 		if j == nil || j.mode != dispatcherd.Queued || j.cancel {
 			continue
 		}

@@ -22,7 +22,7 @@ type Report struct {
 func (ev Reported) apply(c *Core) {
 	for i := range ev.Reports {
 		r := &ev.Reports[i]
-		j := c.jobs[r.Job]
+		j := c.jobs.get(r.Job)
 		switch {
 		case j == nil || j.attempt != r.Attempt || j.stage != running:
 			c.stats.Stale++
@@ -45,7 +45,7 @@ type Impatient struct {
 }
 
 func (ev Impatient) apply(c *Core) {
-	j := c.jobs[ev.Job]
+	j := c.jobs.get(ev.Job)
 	if j == nil || j.stage != waiting || c.index.Capacity(j.typ) > 0 {
 		return
 	}

@@ -113,7 +113,7 @@ func (c *Core) overdueRequest(j *job) {
 }
 
 func (ev Abandoned) apply(c *Core) {
-	if j := c.jobs[ev.Job]; j != nil && j.mode == dispatcherd.OnDemand && !j.orphan {
+	if j := c.jobs.get(ev.Job); j != nil && j.mode == dispatcherd.OnDemand && !j.orphan {
 		c.abandon(j, "the caller hung up")
 		c.forgetWaiting(j)
 	}

@@ -220,7 +220,7 @@ func (h *history) disturbed(events ...Event) {
 		}
 	}
 	for id := range h.twin.waiting {
-		if id < 0 && h.core.jobs[id] == nil {
+		if id < 0 && h.core.jobs.get(id) == nil {
 			delete(h.twin.waiting, id) // answered: too many of its workers died
 		}
 	}
@@ -482,7 +482,7 @@ func (h *history) randomDeath() Event {
 		if e.Session != s {
 			return false
 		}
-		if j := h.core.jobs[e.Job]; e.Job < 0 && int(j.crashes)+1 < h.core.cfg.Limits.Crashes {
+		if j := h.core.jobs.get(e.Job); e.Job < 0 && int(j.crashes)+1 < h.core.cfg.Limits.Crashes {
 			h.twin.waiting[e.Job] = &twinJob{id: e.Job, typ: e.Type, priority: j.priority, since: int64(j.arrival)}
 		}
 		return true

@@ -232,7 +232,7 @@ func (w *world) sayFetch(req *dispatcherd.FetchRequest, res dispatcherd.FetchRes
 
 func (w *world) sayClaim(e Effect, res dispatcherd.ClaimResult) {
 	for _, id := range e.Claim.IDs {
-		j := w.at.core.jobs[id]
+		j := w.at.core.jobs.get(id)
 		on := "nowhere, its slot is gone"
 		if j.slot != noSlot {
 			s := w.at.core.slots[j.slot]
