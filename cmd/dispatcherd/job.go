@@ -16,7 +16,8 @@ import (
 
 func (a *app) jobCommand() *cobra.Command {
 	cmd := a.group("job", "Insert jobs, look at them, retry or cancel them",
-		a.jobInsertCommand(), a.jobListCommand(), a.jobGetCommand(), a.jobRetryCommand(), a.jobCancelCommand())
+		a.jobInsertCommand(), a.jobListCommand(), a.jobGetCommand(), a.jobWhyCommand(),
+		a.jobRetryCommand(), a.jobCancelCommand())
 	cmd.Example = `  dispatcherd job insert --type pdf --payload '{"page": 1}'
   dispatcherd job list --status failed --type pdf
   dispatcherd job get 17

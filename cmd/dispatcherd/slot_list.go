@@ -79,8 +79,13 @@ func askDaemon(ctx context.Context, socket, path string, into any) error {
 	}
 	defer func() { _ = res.Body.Close() }() // it was read
 	if res.StatusCode != http.StatusOK {
-		text, _ := io.ReadAll(io.LimitReader(res.Body, 1<<10)) // the status says enough if this fails
-		return failure(exitUnavailable, "the dispatcher on %s answered %s: %s", socket, res.Status, strings.TrimSpace(string(text)))
+		var problem api.Problem
+		_ = json.NewDecoder(io.LimitReader(res.Body, 64<<10)).Decode(&problem) // the status says enough if this fails
+		code := exitUnavailable
+		if res.StatusCode == http.StatusNotFound {
+			code = exitNotFound
+		}
+		return failure(code, "the dispatcher on %s answered %s: %s", socket, res.Status, problem.Detail)
 	}
 	return json.NewDecoder(res.Body).Decode(into)
 }

@@ -1,0 +1,153 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/dispatcherd/dispatcherd/api"
+)
+
+func (a *app) jobWhyCommand() *cobra.Command {
+	var socket string
+	cmd := &cobra.Command{
+		Use: "why ID", Short: "Say why a job does not run yet, or where it runs",
+		Long: `Asks a running dispatcher where a job stands: its score by term, its place among the waiting
+jobs, the slots that could take it and what they do, who is ahead and when this job passes them, every
+reason it waits, and until when newcomers can still go before it.`,
+		Example: "  dispatcherd job why 17\n  dispatcherd job why 17 -o json | jq .why.reasons",
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return fmt.Errorf("%q needs the id of one job", cmd.CommandPath())
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ids, err := jobIDs(args)
+			if err != nil {
+				return err
+			}
+			var why api.Why
+			err = askDaemon(cmd.Context(), socket, fmt.Sprintf("/v1/jobs/%d/why", ids[0]), &why)
+			if err != nil {
+				return err
+			}
+			if a.format.json {
+				return a.printJSON("why", why)
+			}
+			return a.printWhy(&why)
+		},
+	}
+	cmd.Flags().StringVar(&socket, "api-socket", a.defaultSocket("api.sock"), "the dispatcher's API socket")
+	return cmd
+}
+
+// reasonTexts say in words what the reasons mean.
+var reasonTexts = map[string]string{
+	"Running":       "it runs",
+	"Recording":     "it has ended; the end is on its way to Postgres",
+	"Claimed":       "a slot is reserved for it, the claim is under way",
+	"Scheduled":     "its run_at lies ahead",
+	"Backoff":       "it failed, and its next attempt lies ahead",
+	"Draining":      "this dispatcher is about to stop",
+	"Outage":        "Postgres does not answer",
+	"Unrecorded":    "too many ended attempts wait to be written down",
+	"TypeUnknown":   "no worker of this dispatcher offers the type",
+	"NoCapacity":    "the slots that offered the type are gone",
+	"CapacityBusy":  "every slot that supports the type is taken",
+	"ClaimRaceLost": "it was passed by: its claim was lost, or it was committed late",
+	"Unread":        "it lies behind everything read ahead so far",
+	"AwaitsFetch":   "a better job may be on its way from Postgres",
+	"ClaimsFull":    "the next claim is full",
+	"Outranked":     "others with a higher score could take the same slots",
+	reasonFinal:     "nothing is left to be done",
+	reasonElsewhere: "another dispatcher runs it",
+}
+
+// printWhy writes one fact a line.
+func (a *app) printWhy(why *api.Why) error {
+	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
+	line := func(name, format string, args ...any) {
+		fmt.Fprintf(w, "%s\t%s\n", name, oneLine(fmt.Sprintf(format, args...)))
+	}
+	line("job", "%d %s, priority %d, %s", why.Job, why.Type, why.Priority, why.Status)
+	for _, r := range why.Reasons {
+		line("reason", "%s: %s", r, reasonTexts[r])
+	}
+	if len(why.Reasons) == 0 {
+		line("reason", "none: it starts next")
+	}
+	if why.Dispatcher != 0 {
+		line("dispatcher", "%d", why.Dispatcher)
+	}
+	if why.Score == nil {
+		return w.Flush()
+	}
+	line("age", "%v", spanOf(why.Age))
+	line("score", "%s", scoreText(why.Score))
+	if why.Rank > 0 {
+		least := ""
+		if why.AtLeast {
+			least = "at least "
+		}
+		line("rank", "%s%d of %d %s, %s%d of %d in all", least, why.Rank, why.Waiting, why.Type, least, why.RankAll, why.WaitingAll)
+	}
+	line("slots", "%d support the type, %d of them free", why.Capacity, why.Free)
+	for i := range why.Slots {
+		line("", "%s", slotText(&why.Slots[i], why.Slot))
+	}
+	if why.Competing > 0 {
+		line("ahead", "%d could take the same slots", why.Competing)
+	}
+	for i := range why.Ahead {
+		line("", "%s", rivalText(&why.Ahead[i]))
+	}
+	if o := why.Overtaking; o != nil {
+		line("newcomers", "%s", overtakingText(o))
+	}
+	return w.Flush()
+}
+
+func scoreText(s *api.Score) string {
+	return fmt.Sprintf("%.0f = base %.0f + age %.0f + rarity %.0f + on-demand %.0f", s.Total, s.Base, s.Age, s.Rarity, s.OnDemand)
+}
+
+func slotText(s *api.Slot, mine int64) string {
+	doing := s.State
+	if s.Job != 0 {
+		doing += fmt.Sprintf(" with job %d (%s)", s.Job, s.JobType)
+	}
+	if s.Draining {
+		doing += ", draining"
+	}
+	if s.Slot == mine {
+		doing += ": this job's"
+	}
+	return fmt.Sprintf("slot %d %s/%d [%s] %s", s.Slot, s.Worker, s.Number, strings.Join(s.Types, " "), doing)
+}
+
+func rivalText(r *api.Rival) string {
+	passed := "never passed: both age alike"
+	switch {
+	case r.Passed != nil && *r.Passed > 0:
+		passed = fmt.Sprintf("passed in %v", spanOf(*r.Passed))
+	case r.Passed != nil:
+		passed = "passed now"
+	}
+	return fmt.Sprintf("job %d %s priority %d %s, score %.0f: %s", r.Job, r.Type, r.Priority, r.Mode, r.Score.Total, passed)
+}
+
+func overtakingText(o *api.Overtaking) string {
+	if o.Closes == 0 {
+		return fmt.Sprintf("none goes before it any more (the window of %v is over)", spanOf(o.Window))
+	}
+	return fmt.Sprintf("can go before it for another %v", spanOf(o.Closes))
+}
+
+// spanOf shows seconds to people.
+func spanOf(s float64) time.Duration {
+	return time.Duration(s * float64(time.Second)).Round(time.Millisecond)
+}
