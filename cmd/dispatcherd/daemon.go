@@ -231,15 +231,25 @@ func (d *daemon) stop() error {
 	d.background.Wait()
 	d.api.Close()
 	d.pool.Close()
-	ctx, cancel := context.WithTimeout(context.Background(), settleTime)
-	defer cancel()
-	left, err := d.store.Leave(ctx)
+	left, err := d.leave()
 	if err != nil {
 		err = fmt.Errorf("leaving the dispatchers: %w; whoever notices releases what was running", err)
 	}
 	d.store.Close()
 	d.log.Info("stopped", zap.Int("released", left))
 	return err
+}
+
+// leave gives up the lease. The connection may have died since it was last
+// used, which only shows when it is used again, so there is a second try.
+func (d *daemon) leave() (int, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), settleTime)
+	defer cancel()
+	left, err := d.store.Leave(ctx)
+	if err != nil && ctx.Err() == nil {
+		left, err = d.store.Leave(ctx)
+	}
+	return left, err
 }
 
 // settleTime is how long the last statements may take.

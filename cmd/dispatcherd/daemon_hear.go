@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"sync/atomic"
 
 	"go.uber.org/zap"
@@ -66,6 +67,9 @@ func (o *storeObserver) Statement(r claim.Report) {
 			o.log.Info("Postgres answers again", zap.String("operation", string(r.Operation)))
 		}
 		return
+	}
+	if errors.Is(r.Err, context.Canceled) {
+		return // the daemon stops: nothing is wrong with Postgres
 	}
 	if o.down.CompareAndSwap(false, true) {
 		o.log.Warn("Postgres does not answer", zap.String("operation", string(r.Operation)),

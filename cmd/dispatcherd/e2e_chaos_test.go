@@ -53,7 +53,7 @@ func TestARequestSurvivesItsWorker(t *testing.T) {
 // unless the first one's worker had been given up.
 func TestChaosLosesNothing(t *testing.T) {
 	const (
-		rounds   = 60
+		rounds   = 42
 		perRound = 40
 	)
 	w := newWorld(t)

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/internal/pgtest"
 )
 
 // Running jobs have the grace to end; the rest is pending again, nobody's
@@ -80,6 +81,7 @@ func TestAStopWithNothingToDoIsQuick(t *testing.T) {
 	process.ends(t, exitOK)
 	require.Less(t, time.Since(began), cfg.Grace, "nothing was running")
 	require.NoFileExists(t, cfg.WorkerSocket)
+	require.NotContains(t, process.errors.text(), `"warn"`, "a stop is nothing to worry about")
 	require.Zero(t, w.number(`SELECT count(*) FROM dispatcherd.dispatchers WHERE lost_at IS NULL`))
 }
 
@@ -135,4 +137,30 @@ func TestTheExecWorkerStopsWithItsProgram(t *testing.T) {
 	job := w.await(id, dispatcherd.Pending)
 	require.Zero(t, job.Failures+job.Crashes)
 	h.awaitSlots(0)
+}
+
+// A second daemon on the same socket is told so, and disturbs the first one by
+// nothing.
+func TestASecondDaemonOnTheSameSocketIsTurnedAway(t *testing.T) {
+	w := newWorld(t)
+	cfg := w.config("d")
+	h := w.start(cfg)
+	w.worker("w", cfg.WorkerSocket, oneSlot("x"))
+	h.awaitSlots(1)
+	second := w.program("serve", "--database-url", w.dsn, "--worker-socket", cfg.WorkerSocket, "--api-socket", cfg.APISocket)
+	<-second.ended
+	require.NotZero(t, second.cmd.ProcessState.ExitCode())
+	require.Contains(t, second.errors.text(), cfg.WorkerSocket)
+	require.Equal(t, 1, w.number(`SELECT count(*) FROM dispatcherd.dispatchers WHERE lost_at IS NULL`))
+	w.await(w.insert("x", work{}), dispatcherd.Done)
+	h.awaitSlots(1)
+}
+
+// Without a schema the daemon says what to do, and leaves nothing behind.
+func TestADaemonWithoutItsSchemaSaysWhatToDo(t *testing.T) {
+	w := newWorldOn(t, pgtest.Empty(t))
+	c := w.program("serve", "--database-url", w.dsn, "--worker-socket", w.dir+"/w.sock", "--api-socket", w.dir+"/a.sock")
+	c.ends(t, exitUnavailable)
+	require.Contains(t, c.errors.text(), "migrate up")
+	require.NoFileExists(t, w.dir+"/w.sock")
 }

@@ -54,7 +54,7 @@ func (w *world) oneByOne(rounds int) {
 // A crash is heard of by another dispatcher, too, if the one whose worker died
 // has no other slot for the job.
 func TestTheJobOfAKilledWorkerStartsOnAnotherDispatcher(t *testing.T) {
-	const kills = 8
+	const kills = 5
 	w := newWorld(t)
 	hosts := []*host{}
 	for _, name := range []string{"a", "b"} {
