@@ -170,6 +170,7 @@ func BenchmarkUnderAHeldSnapshot(b *testing.B) {
 	b.ResetTimer()
 	for _, name := range []string{"first", "second", "third", "last"} {
 		var work time.Duration
+		before := serverCPU(b, db, "dispatcherd %")
 		for n := 0; n < quarter; n += 5000 {
 			fill(b, db, 5000, 1, 1)
 			start := time.Now()
@@ -177,6 +178,7 @@ func BenchmarkUnderAHeldSnapshot(b *testing.B) {
 			work += time.Since(start)
 		}
 		b.ReportMetric(float64(quarter)/work.Seconds(), name+"-jobs/s")
+		b.ReportMetric(float64((serverCPU(b, db, "dispatcherd %")-before).Nanoseconds())/float64(quarter), name+"-server-ns/op")
 	}
 }
 

@@ -8,7 +8,7 @@
 // changed are looked at:
 //
 //	claim   pending → running   status = 'pending' AND run_at <= now() AND own lease and epoch hold;
-//	                            attempt + 1, rows locked in id order with SKIP LOCKED
+//	                            attempt + 1; in id order, and with SKIP LOCKED as soon as rivals are about
 //	finish  running → …         id, attempt, dispatcher and status = 'running' must all match
 //
 // A finish that matches nothing is stale: the row belongs to somebody else by
