@@ -117,13 +117,18 @@ func (ev Claimed) apply(c *Core) {
 		f.doubt = true
 		c.outage.begin(c)
 		c.claims.unresolved = append(c.claims.unresolved, ev.Request)
+		for _, id := range ev.Request.IDs {
+			if j := c.jobs.get(id); j != nil && j.stage == reserved && j.attempt == 0 {
+				c.freeSlot(j) // requests can use it until the outcome is known
+			}
+		}
 		return
 	case v == dispatcherd.Refused:
 		c.refused(ev.Request)
 	default:
 		c.outage.over()
 		for i := range ev.Result.Won {
-			c.won(&ev.Result.Won[i])
+			c.won(&ev.Result.Won[i], f.doubt)
 		}
 		for _, id := range ev.Request.IDs {
 			switch j := c.jobs.get(id); {
@@ -149,8 +154,9 @@ func (c *Core) refused(r *dispatcherd.ClaimRequest) {
 	}
 }
 
-// won starts a job whose row is now ours.
-func (c *Core) won(w *dispatcherd.Won) {
+// won starts a job whose row is now ours. One whose slot died, or was given up
+// in doubt, is released; in doubt it is seated anew if a slot is free.
+func (c *Core) won(w *dispatcherd.Won, doubt bool) {
 	c.stats.Won++
 	j := c.jobs.get(w.ID)
 	if j == nil || j.stage != reserved || j.attempt != 0 {
@@ -160,6 +166,9 @@ func (c *Core) won(w *dispatcherd.Won) {
 	}
 	j.attempt, j.tries, j.failures, j.crashes = w.Attempt, w.MaxAttempts, w.Failures, w.Crashes
 	j.timeout, j.payload = w.Timeout, w.Payload
+	if doubt && !c.draining && c.index.HasFree(j.typ) {
+		c.seat(j)
+	}
 	switch {
 	case j.cancel:
 		c.freeSlot(j)

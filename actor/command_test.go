@@ -110,7 +110,10 @@ func init() {
 		"cancel": func(w *world, ws words, _ []string) {
 			w.step(CancelRequested{Jobs: []dispatcherd.JobID{w.jobs[ws.bare[0]]}})
 		},
-		"drain": func(w *world, _ words, _ []string) { w.step(Drained{}) },
+		"giveback": func(w *world, ws words, _ []string) { w.result(ws, Result{Returned: true}) },
+		"disown":   func(w *world, _ words, _ []string) { w.step(Disowned{}) },
+		"own":      func(w *world, _ words, _ []string) { w.step(Owned{}); w.settle() },
+		"drain":    func(w *world, _ words, _ []string) { w.step(Drained{}) },
 		"interrupt": func(w *world, _ words, _ []string) {
 			w.step(Interrupted{})
 		},

@@ -44,6 +44,7 @@ type Core struct {
 	elsewhere map[string]int // capacity of the other dispatchers, by type; read only
 
 	draining bool
+	disowned bool // the lease cannot be proved: no row may be claimed
 	stats    Stats
 	fx       []Effect
 }

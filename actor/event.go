@@ -104,10 +104,13 @@ type BellSet struct {
 	Verdict dispatcherd.Verdict
 }
 
-// Disowned tells that others have taken this dispatcher's rows over. What its
-// workers still do with them is in vain: they are told to stop, and what they
-// say will be stale.
+// Disowned tells that this dispatcher cannot prove its lease any more: others
+// may have taken its rows over. Its workers are told to stop, how they stop is
+// nobody's fault, and no row is claimed until Owned.
 type Disowned struct{}
+
+// Owned tells that the dispatcher has a lease again, the old or a new one.
+type Owned struct{}
 
 // Elsewhere tells what the other dispatchers' slots can do, so that rarity
 // means the cluster's. Types that are not named have no slot elsewhere.

@@ -22,6 +22,7 @@ type asking struct {
 	laneRef
 	look  bool            // from the very beginning, not from the cursor
 	pops  uint32          // lane.pops when it was sent
+	list  uint32          // lane.list when it was sent
 	first dispatcherd.Key // the lane's first waiting key, or its cursor, when it was sent
 }
 
@@ -35,8 +36,8 @@ type asking struct {
 type fetching struct {
 	epoch    uint32 // grows when rows may have become pending
 	looks    uint32 // grows when a full look is due
-	scan     bool   // every lane must be asked whether it wants a fetch
-	from     int    // where the scan goes on
+	left     int    // lanes still to be asked whether they want a fetch
+	from     int    // where that goes on, round and round
 	low      []laneRef
 	asked    []asking
 	request  *dispatcherd.FetchRequest // reused; in flight while asked is not empty
@@ -55,8 +56,12 @@ func (f *fetching) worthWaiting(c *Core) bool {
 	return !c.outage.since(c.now) && (!f.inFlight() || c.now < f.sentAt.after(c.cfg.Patience))
 }
 
-// rescan makes the next fetch ask every lane whether it wants to be read.
-func (f *fetching) rescan() { f.scan, f.from = true, 0 }
+// rescan makes the next fetches ask every lane whether it wants to be read. It
+// does not begin anew: while reasons to rescan come faster than a round takes,
+// every lane still has its turn.
+func (f *fetching) rescan() { f.left = everyLane }
+
+const everyLane = 1 << 30
 
 // discover makes the next fetch look at all lanes of a type that has just got
 // its first slot: what Core remembers of them may be old.
@@ -157,7 +162,7 @@ func (c *Core) flushFetch() {
 		return
 	}
 	f.clockwork(c)
-	if f.inFlight() || (!f.scan && len(f.low) == 0) {
+	if f.inFlight() || (f.left == 0 && len(f.low) == 0) {
 		return
 	}
 	if f.request == nil {
@@ -172,11 +177,16 @@ func (c *Core) flushFetch() {
 	}
 }
 
-// askLow asks the lanes that were noted, as many as fit.
+// askLow asks the lanes that were noted, as many as fit; half of the room is
+// kept for the round of all lanes while that is under way.
 func (c *Core) askLow() {
 	f := &c.fetch
+	room := c.cfg.Limits.LanesPerFetch
+	if f.left > 0 {
+		room = max(1, room/2)
+	}
 	n := 0
-	for n < len(f.low) && len(f.asked) < c.cfg.Limits.LanesPerFetch {
+	for n < len(f.low) && len(f.asked) < room {
 		r := f.low[n]
 		if l := &c.kinds[r.typ].queued[r.priority]; l.low {
 			l.low = false
@@ -190,19 +200,21 @@ func (c *Core) askLow() {
 // scanLanes asks every lane of every type with capacity, as many as fit.
 func (c *Core) scanLanes() {
 	f := &c.fetch
-	for f.scan && f.from < len(c.kinds)*priorities {
-		if len(f.asked) >= c.cfg.Limits.LanesPerFetch {
-			return
+	f.left = min(f.left, len(c.kinds)*priorities)
+	for f.left > 0 && len(f.asked) < c.cfg.Limits.LanesPerFetch {
+		if f.from >= len(c.kinds)*priorities {
+			f.from = 0
 		}
-		t := slotindex.TypeID(f.from / priorities)
-		if !c.kinds[t].held || c.index.Capacity(t) == 0 {
-			f.from = (int(t) + 1) * priorities
-			continue
+		t, p := slotindex.TypeID(f.from/priorities), f.from%priorities
+		step := 1
+		if c.kinds[t].held && c.index.Capacity(t) > 0 {
+			c.ask(laneRef{t, dispatcherd.Priority(p)})
+		} else {
+			step = priorities - p // none of the type's lanes
 		}
-		c.ask(laneRef{t, dispatcherd.Priority(f.from % priorities)})
-		f.from++
+		f.from += step
+		f.left = max(0, f.left-step)
 	}
-	f.scan = false
 }
 
 // ask adds a lane to the request if it wants to be read.
@@ -224,7 +236,7 @@ func (c *Core) ask(r laneRef) {
 		l.length *= 2
 	}
 	l.length = int32(min(int(l.length), c.cfg.Limits.LaneLength, max(2, 2*c.index.Capacity(r.typ))))
-	a := asking{laneRef: r, look: look || l.seen == 0, pops: l.pops, first: l.cursor}
+	a := asking{laneRef: r, look: look || l.seen == 0, pops: l.pops, list: l.list, first: l.cursor}
 	if l.len() > 0 {
 		a.first = l.first()
 	}
@@ -273,8 +285,15 @@ func (c *Core) fill(a asking, lane *dispatcherd.Lane, rows []dispatcherd.Candida
 		return // the type was forgotten meanwhile
 	}
 	l.asked = false
-	if res.Verdict != dispatcherd.OK {
-		l.seen, l.looked = l.seen-1, l.looked-1
+	switch {
+	case res.Verdict != dispatcherd.OK:
+		l.seen = c.fetch.epoch - 1
+		if a.look {
+			l.looked = c.fetch.looks - 1
+		}
+		return
+	case l.list != a.list: // what was asked about was thrown away meanwhile
+		c.fetch.lookAgain(c, a.laneRef)
 		return
 	}
 	due := rows
@@ -287,8 +306,6 @@ func (c *Core) fill(a asking, lane *dispatcherd.Lane, rows []dispatcherd.Candida
 	full := len(due) == lane.Limit
 	before := l.len()
 	switch {
-	case !a.look && l.cursor != lane.After:
-		// The list was thrown away meanwhile; the look that was asked for brings it all.
 	case !a.look:
 		c.extend(l, due, full)
 	case l.pops == a.pops:
@@ -317,7 +334,7 @@ func (c *Core) extend(l *lane, rows []dispatcherd.Candidate, full bool) {
 	}
 	l.compact()
 	for _, r := range rows {
-		if l.cursor.Less(r.Key) && !c.inHandAs(r.Key) {
+		if l.cursor.Less(r.Key) && !c.isInHand(r.Key) {
 			l.keys = append(l.keys, r.Key)
 		}
 		l.cursor = r.Key
@@ -334,7 +351,7 @@ func (c *Core) replace(l *lane, rows []dispatcherd.Candidate, full bool) {
 	}
 	l.keys, l.head = l.keys[:0], 0
 	for _, r := range rows {
-		if !c.inHandAs(r.Key) {
+		if !c.isInHand(r.Key) {
 			l.keys = append(l.keys, r.Key)
 		}
 	}
@@ -350,16 +367,23 @@ func (c *Core) merge(l *lane, rows []dispatcherd.Candidate, first dispatcherd.Ke
 		if !r.Key.Less(first) {
 			return
 		}
-		if !c.inHandAs(r.Key) {
+		if !c.isInHand(r.Key) {
 			l.insert(r.Key)
 		}
 	}
 }
 
-// inHandAs reports whether a row is already in hand at that very position.
-func (c *Core) inHandAs(k dispatcherd.Key) bool {
+// isInHand reports whether a row that was fetched as pending is still in hand. At
+// the very position it was taken from, the fetch saw it as it was before. At
+// another one it is pending again while an attempt is still being recorded
+// here; then the lane is looked at again once that is over.
+func (c *Core) isInHand(k dispatcherd.Key) bool {
 	j := c.jobs.get(k.ID)
-	return j != nil && j.key == k
+	if j == nil {
+		return false
+	}
+	j.again = j.again || j.key != k
+	return true
 }
 
 // comeBack returns the key of a row that is pending again to its lane. Behind

@@ -104,6 +104,9 @@ func (c *Core) recorded(f *dispatcherd.Finish, stale bool) {
 		if j.told != 0 {
 			c.emit(Effect{Kind: Stale, Session: j.told, Job: j.id, Attempt: j.attempt})
 		}
+	case j.returned:
+		// The next full look finds it: at once it would go to the same slot, and
+		// giving back would be a spin.
 	case f.Outcome == dispatcherd.Released, f.Outcome == dispatcherd.Crashed:
 		c.comeBack(j)
 	case f.Outcome == dispatcherd.Retry:

@@ -34,6 +34,11 @@ type job struct {
 	mode     dispatcherd.Mode
 	stage    stage
 	cancel   bool // somebody asked for its end
+	again    bool // its row was seen pending elsewhere in its lane
+	late     bool // its timeout has passed
+	revoked  bool // the dispatcher gave it up: how the attempt ends is nobody's fault
+	returned bool // queued: its worker gave it back
+	returns  int8 // on-demand: how often a worker gave it back
 	orphan   bool // on-demand: nobody waits for the answer any more
 	crashes  int32
 	failures int32
@@ -63,11 +68,14 @@ func (c *Core) newJob() *job {
 func (c *Core) forget(j *job) {
 	c.disarm(j)
 	c.jobs.remove(j.id)
-	t := j.typ
+	t, again := laneRef{j.typ, j.priority}, j.again
 	*j = job{next: c.spare}
 	c.spare = j
-	c.kinds[t].jobs--
-	c.letGo(t)
+	c.kinds[t.typ].jobs--
+	if again {
+		c.fetch.lookAgain(c, t)
+	}
+	c.letGo(t.typ)
 }
 
 // keep takes a job into hand. Its type stays known until forget.

@@ -71,10 +71,15 @@ func (l *lane) insert(k dispatcherd.Key) bool {
 	return true
 }
 
-// discard throws the candidates away and forgets how far the lane was read.
+// discard throws the candidates away. Until the lane is read again it counts as
+// starved at the place of the first of them, so that no lesser job passes.
 func (l *lane) discard() {
+	if l.len() > 0 {
+		l.cursor = l.first()
+		l.cursor.ID--
+	}
 	l.keys, l.head = l.keys[:0], 0
-	l.cursor, l.more = dispatcherd.Key{}, false
+	l.more = true
 	l.list++
 	l.lost = 0
 	l.pops++

@@ -103,7 +103,7 @@ func (c *Core) Gauges() Gauges {
 	return Gauges{
 		Slots: c.index.Len(), Free: c.index.Free(), Sessions: len(c.sessions), Requests: c.requests,
 		Cached: c.cached, InHand: c.jobs.n, Unrecorded: c.ends.unrecorded,
-		ClaimsUnderWay: len(c.claims.flying), Outage: c.outage.since(c.now),
+		ClaimsUnderWay: len(c.claims.flying), Outage: c.outage.failures > 0,
 	}
 }
 

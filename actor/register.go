@@ -14,11 +14,11 @@ func (ev Registered) apply(c *Core) {
 		s = &session{id: ev.Session, worker: ev.Worker}
 		c.sessions[ev.Session] = s
 	}
+	if reason := c.roomFor(ev.Slots); reason != "" {
+		c.emit(Effect{Kind: RefuseSlots, Session: ev.Session, Reason: reason})
+		return
+	}
 	for _, d := range ev.Slots {
-		if reason := c.roomFor(d); reason != "" {
-			c.emit(Effect{Kind: RefuseSlots, Session: ev.Session, Reason: reason})
-			return
-		}
 		c.addSlot(s, d)
 	}
 	if c.draining {
@@ -26,23 +26,22 @@ func (ev Registered) apply(c *Core) {
 	}
 }
 
-// roomFor says which limit keeps a slot out, or nothing.
-func (c *Core) roomFor(d dispatcherd.Slot) string {
+// roomFor says which limit keeps slots out, or nothing. All come or none does.
+func (c *Core) roomFor(slots []dispatcherd.Slot) string {
 	l := c.cfg.Limits
-	if c.index.Len() >= l.Slots {
-		return fmt.Sprintf("the dispatcher already has %d slots, its limit", l.Slots)
+	if have := c.index.Len(); have+len(slots) > l.Slots {
+		return fmt.Sprintf("%d slots are too many: the dispatcher has %d, its limit is %d", len(slots), have, l.Slots)
 	}
-	if c.known+len(d.Types) <= l.Types {
-		return ""
-	}
-	unknown := 0
-	for _, name := range d.Types {
-		if _, ok := c.index.Lookup(name); !ok {
-			unknown++
+	unknown := map[string]bool{}
+	for i := range slots {
+		for _, name := range slots[i].Types {
+			if _, ok := c.index.Lookup(name); !ok {
+				unknown[name] = true
+			}
 		}
 	}
-	if c.known+unknown > l.Types {
-		return fmt.Sprintf("slot %d brings %d new types to the %d known ones, the limit is %d", d.Number, unknown, c.known, l.Types)
+	if c.known+len(unknown) > l.Types {
+		return fmt.Sprintf("%d new types are too many: the dispatcher knows %d, its limit is %d", len(unknown), c.known, l.Types)
 	}
 	return ""
 }
@@ -93,24 +92,30 @@ func (ev Unregistered) apply(c *Core) {
 	refs := s.slots
 	s.slots = nil
 	for _, ref := range refs {
-		j := c.slots[ref].job
+		j, leaving := c.slots[ref].job, c.index.IsDraining(ref)
 		c.slots[ref].job = nil
 		c.removeSlot(ref)
 		if j != nil {
 			j.slot = noSlot
-			c.bereave(j)
+			c.bereave(j, leaving)
 		}
 	}
 }
 
 // bereave deals with a job whose slot died under it. A reserved job stays: the
 // claim for it is under way or about to be, and what the claim wins without a
-// slot is released. Its key returns to the lane by then.
-func (c *Core) bereave(j *job) {
+// slot is released. Its key returns to the lane by then. A worker that had
+// announced its leaving did not crash.
+func (c *Core) bereave(j *job, leaving bool) {
 	switch {
 	case j.stage == reserved:
+	case j.mode == dispatcherd.OnDemand && leaving && !j.orphan && !c.draining:
+		c.requeue(j)
 	case j.mode == dispatcherd.OnDemand:
 		c.bereaveRequest(j)
+	case j.stage == running && !j.cancel && (leaving || j.revoked):
+		c.stats.Freed++
+		c.end(j, dispatcherd.Finish{Outcome: dispatcherd.Released})
 	case j.stage == running:
 		j.crashes++
 		c.stats.Crashed++

@@ -52,10 +52,11 @@ func (c *Core) verdict(j *job, r *Result) dispatcherd.Finish {
 	case j.cancel:
 		c.stats.Cancelled++
 		return dispatcherd.Finish{Outcome: dispatcherd.CancelledBy, Error: r.Error}
-	case r.Returned:
+	case r.Returned || j.revoked:
 		c.stats.Freed++
+		j.returned = true
 		return dispatcherd.Finish{Outcome: dispatcherd.Released}
-	case r.Permanent || j.failures+1 >= j.tries:
+	case r.Permanent && !j.late || j.failures+1 >= j.tries:
 		c.stats.Failed++
 		return dispatcherd.Finish{Outcome: dispatcherd.FailedFinal, Error: r.Error}
 	}
@@ -81,12 +82,20 @@ func (ev CancelRequested) apply(c *Core) {
 }
 
 func (Disowned) apply(c *Core) {
+	c.disowned = true
 	c.bell.armed = false // the new row of this dispatcher is silent
+	c.giveBack()
 	for _, j := range c.inHand() {
-		if j.mode == dispatcherd.Queued && j.stage == running {
-			c.emit(Effect{Kind: Cancel, Session: j.told, Job: j.id, Attempt: j.attempt, Reason: "another dispatcher has taken the job over"})
+		if j.mode == dispatcherd.Queued && j.stage == running && !j.revoked {
+			j.revoked = true
+			c.emit(Effect{Kind: Cancel, Session: j.told, Job: j.id, Attempt: j.attempt, Reason: "this dispatcher cannot prove that the job is still its own"})
 		}
 	}
+}
+
+func (Owned) apply(c *Core) {
+	c.disowned = false
+	c.fetch.mayHaveMore()
 }
 
 // overdue handles a job whose deadline has passed.
@@ -96,6 +105,7 @@ func (c *Core) overdue(j *job) {
 		return
 	}
 	if j.stage == running {
+		j.late = true // the worker gives up because it is told to, which is no verdict on the job
 		c.emit(Effect{Kind: Cancel, Session: j.told, Job: j.id, Attempt: j.attempt, Reason: "timeout"})
 	}
 }

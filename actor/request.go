@@ -87,10 +87,13 @@ func (c *Core) resultOfRequest(j *job, r *Result) {
 	switch {
 	case r.OK:
 		c.answer(j, AnswerDone, r.Value, "")
-	case r.Returned && !j.orphan && !c.draining:
+	case r.Returned && !j.orphan && !c.draining && int(j.returns) < c.cfg.Limits.Crashes:
+		j.returns++
 		c.requeue(j)
-	case r.Returned:
+	case r.Returned && c.draining:
 		c.answer(j, AnswerStopping, nil, "the worker gave the request back and the dispatcher is about to stop")
+	case r.Returned:
+		c.answer(j, AnswerFailed, nil, "workers gave the request back again and again")
 	default:
 		c.answer(j, AnswerFailed, nil, r.Error)
 	}

@@ -233,7 +233,7 @@ func (w *world) sayFetch(req *dispatcherd.FetchRequest, res dispatcherd.FetchRes
 func (w *world) sayClaim(e Effect, res dispatcherd.ClaimResult) {
 	for _, id := range e.Claim.IDs {
 		j := w.at.core.jobs.get(id)
-		on := "nowhere, its slot is gone"
+		on := "no slot any more"
 		if j.slot != noSlot {
 			s := w.at.core.slots[j.slot]
 			on = fmt.Sprintf("%s/%d", s.session.worker, s.number)
