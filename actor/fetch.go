@@ -30,9 +30,10 @@ type asking struct {
 //
 // A lane is read on from its cursor when it runs low, which never touches the
 // dead index entries of jobs long finished. Rows that appear before the cursor
-// (a transaction that committed late, a run_at in the past) are found by a
-// full look from the beginning, at every poll; the more a look costs the rarer
-// it gets, so that it never takes more than a fiftieth of the time.
+// (a transaction that committed late, a job that came back, a run_at in the
+// past) are found by a full look from the beginning: soon after a notification,
+// and at every poll. The more a look costs the rarer it gets, so that looks
+// never take more than a fiftieth of the time.
 type fetching struct {
 	epoch    uint32 // grows when rows may have become pending
 	looks    uint32 // grows when a full look is due
@@ -43,6 +44,8 @@ type fetching struct {
 	request  *dispatcherd.FetchRequest // reused; in flight while asked is not empty
 	sentAt   Instant
 	nextPoll Instant
+	owed     bool    // a notification came since the last full look
+	nextLook Instant // no full look for a notification before
 	dueAt    int64 // database ms of the earliest known row that is not yet due; 0 = none
 	deaf     bool  // NOTIFY does not work
 	scratch  []slotindex.TypeID
@@ -100,6 +103,9 @@ func (f *fetching) wake(c *Core) Instant {
 		return Never
 	}
 	next := min(f.nextPoll, f.nextQuickPoll(c))
+	if f.owed {
+		next = min(next, f.nextLook)
+	}
 	if f.dueAt != 0 && c.clock {
 		next = min(next, Instant(f.dueAt-c.offset)+1)
 	}
@@ -108,8 +114,12 @@ func (f *fetching) wake(c *Core) Instant {
 
 func (Notified) apply(c *Core) {
 	c.bell.ring(c.now)
+	c.fetch.owed = true
 	c.fetch.mayHaveMore()
 }
+
+// lookPause is the shortest time between two full looks for notifications.
+const lookPause = 50 // ms
 
 // mayHaveMore makes every lane that runs low worth a fetch again.
 func (f *fetching) mayHaveMore() {
@@ -131,12 +141,18 @@ func (f *fetching) clockwork(c *Core) {
 	if due {
 		f.dueAt = 0
 	}
-	if due || c.now >= f.nextQuickPoll(c) {
+	quick := c.now >= f.nextQuickPoll(c)
+	if due || quick {
 		f.sentAt = c.now
+		f.owed = f.owed || quick
 		f.mayHaveMore()
 	}
-	if c.now >= f.nextPoll {
+	poll := c.now >= f.nextPoll
+	if poll {
 		f.nextPoll = c.now.after(c.cfg.Poll)
+	}
+	if poll || f.owed && c.now >= f.nextLook {
+		f.owed, f.nextLook = false, c.now+lookPause
 		f.looks++
 		f.mayHaveMore()
 	}
@@ -256,8 +272,9 @@ func (ev Fetched) apply(c *Core) {
 	if !f.inFlight() || len(ev.Request.Lanes) != len(f.asked) {
 		return // an answer that was given before
 	}
-	took := c.now - f.sentAt
-	f.nextPoll = max(f.nextPoll, c.now+50*took)
+	if took := c.now - f.sentAt; slices.ContainsFunc(f.asked, func(a asking) bool { return a.look }) {
+		f.nextPoll, f.nextLook = max(f.nextPoll, c.now+50*took), max(f.nextLook, c.now+50*took)
+	}
 	if ev.Result.Verdict == dispatcherd.OK {
 		c.outage.over()
 		c.offset, c.clock = floorMS(ev.Result.DBNow)-int64(c.now), true

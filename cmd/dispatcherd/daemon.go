@@ -28,9 +28,10 @@ type daemonConfig struct {
 	SocketMode   os.FileMode
 	Core         actor.Config
 	Workers      workerproto.Limits
-	Lease        time.Duration // how long the dispatcher counts as alive after a beat
-	Beat         time.Duration // between two beats
-	Grace        time.Duration // from the request to stop until running jobs are taken back
+	Keep         claim.Retention // how long final rows are kept
+	Lease        time.Duration   // how long the dispatcher counts as alive after a beat
+	Beat         time.Duration   // between two beats
+	Grace        time.Duration   // from the request to stop until running jobs are taken back
 	AsyncClaims  bool
 	Listen       bool          // use NOTIFY
 	Journal      actor.Journal // nil records nothing
@@ -58,15 +59,18 @@ type daemon struct {
 	endStatements context.CancelFunc
 	endWorkers    context.CancelFunc
 	endBackground context.CancelFunc
+	endBeats      context.CancelFunc
 	background    sync.WaitGroup // beats, listener, API
 	serving       sync.WaitGroup // worker sessions
 	failed        chan error     // capacity 1: why the daemon cannot go on
 	ended         chan struct{}  // closed by stop
+	sweeps        chan struct{}  // capacity 1: a lost dispatcher waits to be forgotten
+	lease         *lease
 }
 
 // startDaemon brings everything up. On an error nothing is left running.
 func startDaemon(ctx context.Context, cfg daemonConfig, log *zap.Logger) (_ *daemon, err error) {
-	d := &daemon{cfg: cfg, log: log, failed: make(chan error, 1), metrics: newMetrics(), hearing: newHearing(), ended: make(chan struct{})}
+	d := &daemon{cfg: cfg, log: log, failed: make(chan error, 1), metrics: newMetrics(), hearing: newHearing(), ended: make(chan struct{}), sweeps: make(chan struct{}, 1)}
 	defer func() {
 		if err != nil {
 			d.abort()
@@ -79,9 +83,11 @@ func startDaemon(ctx context.Context, cfg daemonConfig, log *zap.Logger) (_ *dae
 	if err != nil {
 		return nil, err
 	}
+	begun := time.Now()
 	if _, err = d.store.Join(ctx); err != nil {
 		return nil, fmt.Errorf("joining the dispatchers: %w", err)
 	}
+	d.lease = &lease{length: cfg.Lease, beaten: begun}
 	worker, err := d.listen(cfg.WorkerSocket)
 	if err != nil {
 		return nil, err
@@ -113,7 +119,7 @@ func (d *daemon) wire() {
 	d.rows = newRows(d.pool, d.cfg.API.RowPoll, d.workers.name)
 	d.progress.newest = map[dispatcherd.JobID]claim.Progress{}
 	d.statements = newStatements(d.store, d.cfg.Core.Limits)
-	d.statements.finished = d.rows.finished
+	d.statements.finished, d.statements.trusted = d.rows.finished, d.lease.trusted
 	ctx, cancel := context.WithCancel(context.Background())
 	d.endStatements = cancel
 	// The loop's first step performs effects, so everything it reaches must be
@@ -179,9 +185,13 @@ func (d *daemon) serveWorkers(l net.Listener) {
 }
 
 func (d *daemon) serveBackground() {
+	beats, end := context.WithCancel(context.Background())
+	d.endBeats = end
+	d.background.Go(func() { d.beat(beats) })
+	d.background.Go(func() { d.guard(beats) })
 	ctx, cancel := context.WithCancel(context.Background())
 	d.endBackground = cancel
-	d.background.Go(func() { d.beat(ctx) })
+	d.background.Go(func() { d.upkeep(ctx) })
 	d.background.Go(func() { d.rows.poll(ctx) })
 	d.background.Go(func() { d.recordProgress(ctx) })
 	d.serveAPI(ctx)
@@ -225,6 +235,7 @@ func (d *daemon) stop() error {
 	d.endWorkers()
 	d.serving.Wait()
 	d.awaitIdle(settleTime)
+	d.endBeats() // not before the last end is recorded: until then the lease must hold
 	d.loop.Stop()
 	d.statements.stop()
 	d.endStatements()

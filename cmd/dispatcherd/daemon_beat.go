@@ -28,6 +28,7 @@ func (d *daemon) beat(ctx context.Context) {
 				capacity[t.Name] = t.Capacity
 			}
 		})
+		begun := time.Now()
 		res, err := d.store.Beat(ctx, capacity)
 		switch {
 		case ctx.Err() != nil:
@@ -37,6 +38,7 @@ func (d *daemon) beat(ctx context.Context) {
 		case res.LeaseLost:
 			d.rejoin(ctx)
 		default:
+			d.renew(begun)
 			d.beaten(res)
 		}
 		timer.Reset(d.cfg.Beat)
@@ -48,16 +50,34 @@ func (d *daemon) beat(ctx context.Context) {
 // about the jobs of before is stale: the rows carry the old id or a new owner.
 func (d *daemon) rejoin(ctx context.Context) {
 	d.log.Error("the lease is gone: this dispatcher was silent for too long and others have taken over its jobs; joining as a new one")
+	if d.lease.fence(true) {
+		d.loop.Order(actor.Disowned{})
+	}
+	begun := time.Now()
 	if _, err := d.store.Join(ctx); err != nil {
 		d.log.Warn("joining failed", zap.Error(err)) // the next beat tries again
+		return
 	}
-	d.loop.Order(actor.Disowned{})
+	d.renew(begun)
+}
+
+// renew notes that the lease holds from begun on.
+func (d *daemon) renew(begun time.Time) {
+	if d.lease.renewed(begun) {
+		d.loop.Order(actor.Owned{})
+	}
 }
 
 func (d *daemon) beaten(res claim.BeatResult) {
 	if res.Released > 0 {
 		d.log.Warn("released the jobs of dispatchers that fell silent", zap.Int("jobs", res.Released))
 		d.loop.Notify()
+	}
+	if res.Lost {
+		select {
+		case d.sweeps <- struct{}{}:
+		default: // one is under way or about to be
+		}
 	}
 	d.loop.Order(actor.Elsewhere{Capacity: res.Elsewhere})
 	if len(res.Cancels) > 0 {

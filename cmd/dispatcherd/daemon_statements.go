@@ -18,6 +18,8 @@ type statements struct {
 	loop  *actor.Actor
 	// finished is told of every recorded end, before the loop is.
 	finished func(*dispatcherd.FinishRequest, *dispatcherd.FinishResult)
+	// trusted tells whether the lease can be proved.
+	trusted func() bool
 
 	fetches  chan *dispatcherd.FetchRequest
 	claims   chan actor.Effect // Claim and Resolve
@@ -50,7 +52,13 @@ func (s *statements) start(ctx context.Context) {
 			if e.Kind == actor.Resolve {
 				take = s.store.Resolve
 			}
-			s.loop.Result(actor.Claimed{Request: e.Claim, Result: take(ctx, *e.Claim)})
+			result := take(ctx, *e.Claim)
+			if result.Verdict == dispatcherd.OK && !s.trusted() {
+				// The process may have stood still since Postgres answered, and others
+				// may have taken the rows over: only Postgres can say.
+				result = dispatcherd.ClaimResult{Verdict: dispatcherd.Unknown}
+			}
+			s.loop.Result(actor.Claimed{Request: e.Claim, Result: result})
 		}
 	})
 	s.running.Go(func() {

@@ -15,6 +15,9 @@ const (
 	defaultLease = 10 * time.Second
 	defaultBeat  = time.Second
 	defaultGrace = 30 * time.Second
+
+	defaultKeepDone   = 7 * 24 * time.Hour
+	defaultKeepFailed = 30 * 24 * time.Hour
 )
 
 func (a *app) serveCommand() *cobra.Command {

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"time"
 
 	"github.com/spf13/pflag"
 	"go.uber.org/zap"
@@ -112,6 +113,9 @@ func (f *serveFlags) registerTimes(flags *pflag.FlagSet) {
 	flags.DurationVar(&c.Patience, "patience", c.Patience, "how long a decision waits for a better candidate being fetched")
 	flags.DurationVar(&c.Retry.Base, "retry-base", c.Retry.Base, "wait before the first retry; doubled for each further one")
 	flags.DurationVar(&c.Retry.Max, "retry-max", c.Retry.Max, "longest wait before a retry")
+	flags.DurationVar(&f.cfg.Keep.Done, "keep-done", defaultKeepDone, "how long done jobs are kept")
+	flags.DurationVar(&f.cfg.Keep.Failed, "keep-failed", defaultKeepFailed, "how long failed jobs are kept")
+	flags.DurationVar(&f.cfg.Keep.Cancelled, "keep-cancelled", defaultKeepDone, "how long cancelled jobs are kept")
 	flags.DurationVar(&f.cfg.Lease, "lease", defaultLease, "silence after which other dispatchers take the jobs over")
 	flags.DurationVar(&f.cfg.Beat, "beat", defaultBeat, "between two signs of life in Postgres")
 	flags.DurationVar(&f.cfg.Grace, "grace", defaultGrace, "how long running jobs may go on when the dispatcher stops")
@@ -141,6 +145,8 @@ func (f *serveFlags) config() (daemonConfig, error) {
 	switch {
 	case cfg.Lease < 2*cfg.Beat:
 		return cfg, failure(exitUsage, "--lease is %v, must be at least twice --beat (%v)", cfg.Lease, cfg.Beat)
+	case min(cfg.Keep.Done, cfg.Keep.Failed, cfg.Keep.Cancelled) < time.Hour:
+		return cfg, failure(exitUsage, "--keep-done, --keep-failed and --keep-cancelled must be at least 1h")
 	case cfg.Grace < 0:
 		return cfg, failure(exitUsage, "--grace is %v, must not be negative", cfg.Grace)
 	case cfg.Workers.HeartbeatTimeout < 2*cfg.Workers.HeartbeatInterval:

@@ -1,0 +1,106 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/dispatcherd/dispatcherd/actor"
+	"github.com/dispatcherd/dispatcherd/claim"
+)
+
+// lease knows until when this dispatcher can prove that it is alive for the
+// others. It uses local monotonic time only, counts from before the beat was
+// sent, and ends a fifth early: it may only make us stop too soon.
+type lease struct {
+	length time.Duration
+
+	mu     sync.Mutex
+	beaten time.Time // when the last beat that succeeded was begun
+	fenced bool      // the loop was told Disowned and not yet Owned
+}
+
+// renewed notes a beat that succeeded. It reports whether the loop must be
+// told that the lease is back.
+func (l *lease) renewed(begun time.Time) (back bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.beaten = begun
+	back, l.fenced = l.fenced, false
+	return back
+}
+
+// trusted reports whether the lease can be proved now.
+func (l *lease) trusted() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return time.Since(l.beaten) < l.length*4/5
+}
+
+// fence reports, once for each loss, that the lease cannot be proved any more.
+func (l *lease) fence(lost bool) (now bool) {
+	if !lost && l.trusted() {
+		return false
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now, l.fenced = !l.fenced, true
+	return now
+}
+
+// guard stops the dispatcher before its lease is over, also while a beat hangs.
+func (d *daemon) guard(ctx context.Context) {
+	look := time.NewTicker(min(d.cfg.Lease/20, 250*time.Millisecond))
+	defer look.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-look.C:
+			if d.lease.fence(false) {
+				d.log.Error("no beat for too long: others may take the jobs over, so workers are told to stop and nothing is claimed")
+				d.loop.Order(actor.Disowned{})
+			}
+		}
+	}
+}
+
+// retention is how long final rows are kept; what is not given takes its
+// default.
+func (d *daemon) retention() claim.Retention {
+	keep := d.cfg.Keep
+	keep.Done = cmp.Or(keep.Done, defaultKeepDone)
+	keep.Failed = cmp.Or(keep.Failed, defaultKeepFailed)
+	keep.Cancelled = cmp.Or(keep.Cancelled, defaultKeepDone)
+	return keep
+}
+
+// upkeep looks after what is left behind: dispatchers that are gone, and
+// finished jobs that were kept long enough.
+func (d *daemon) upkeep(ctx context.Context) {
+	leaves := time.NewTimer(0)
+	defer leaves.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-d.sweeps:
+			if strays, err := d.store.Sweep(ctx); err != nil && ctx.Err() == nil {
+				d.log.Warn("sweeping failed", zap.Error(err))
+			} else if strays > 0 {
+				d.log.Error("jobs of lost dispatchers were found that no claim had noted", zap.Int("jobs", strays))
+			}
+		case <-leaves.C:
+			made, dropped, blocked, err := d.store.KeepLeaves(ctx, d.retention())
+			if err != nil && ctx.Err() == nil {
+				d.log.Warn("making and dropping the leaves of finished jobs failed", zap.Error(err))
+			} else if made+dropped+blocked > 0 {
+				d.log.Info("leaves of finished jobs", zap.Int("made", made), zap.Int("dropped", dropped), zap.Int("blocked", blocked))
+			}
+			leaves.Reset(time.Hour)
+		}
+	}
+}
