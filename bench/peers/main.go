@@ -20,8 +20,8 @@ func main() {
 	var only string
 	flag.BoolVar(&o.short, "short", false, "fewer jobs and rounds: under six minutes")
 	flag.StringVar(&o.output, "o", "table", "table or json")
-	flag.IntVar(&o.jobs, "jobs", 0, "jobs of a run (default 500000, short 150000)")
-	flag.IntVar(&o.rounds, "rounds", 0, "runs of each contestant (default 5, short 3)")
+	flag.IntVar(&o.jobs, "jobs", 0, "jobs of a run (default 500000, short 200000)")
+	flag.IntVar(&o.rounds, "rounds", 0, "runs of each contestant (default 5, short 4)")
 	flag.StringVar(&only, "only", "", "contestants to run, separated by commas (default all)")
 	flag.StringVar(&o.daemon, "daemon", "", "a dispatcherd built before, instead of the checkout's")
 	flag.Parse()
@@ -50,7 +50,7 @@ type options struct {
 func (o *options) complete(only string) {
 	jobs, rounds := 500_000, 5
 	if o.short {
-		jobs, rounds = 150_000, 3
+		jobs, rounds = 200_000, 4
 	}
 	if o.jobs <= 0 {
 		o.jobs = jobs

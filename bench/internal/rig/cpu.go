@@ -43,13 +43,23 @@ func statFields(pid int) []string {
 }
 
 // PostgresCPU returns what the server has used so far: the postmaster, its
-// children, and those that have ended.
+// children, and those that have ended. A child that ends meanwhile moves from
+// one sum to the other, so a reading counts only if the postmaster's own has
+// stood still.
 func (r *Rig) PostgresCPU() time.Duration {
-	sum := CPU(r.Server.PID())
-	for _, pid := range children(r.Server.PID()) {
-		sum += CPU(pid)
+	postmaster := CPU(r.Server.PID())
+	for range 1000 {
+		sum := postmaster
+		for _, pid := range children(r.Server.PID()) {
+			sum += CPU(pid)
+		}
+		again := CPU(r.Server.PID())
+		if again == postmaster {
+			return sum
+		}
+		postmaster = again
 	}
-	return sum
+	return postmaster
 }
 
 func children(parent int) []int {

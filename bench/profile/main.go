@@ -1,0 +1,156 @@
+// Command profile says where the time of a job goes: it drains a table as the
+// command peers does, and reports the processor time of every part, what
+// Postgres says of the statements, how much log was written, and, where perf
+// is installed and permitted, the hottest functions of each process.
+//
+//	go run ./profile [-n 500000] [-perf] [-daemon FILE]
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/dispatcherd/dispatcherd/bench/internal/rig"
+)
+
+func main() {
+	n := flag.Int("n", 500_000, "jobs")
+	usePerf := flag.Bool("perf", false, "sample with perf (Linux; root, or kernel.perf_event_paranoid at -1)")
+	daemon := flag.String("daemon", "", "a dispatcherd built before, instead of the checkout's")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+	defer stop()
+	if err := run(ctx, *n, *usePerf, *daemon); err != nil {
+		fmt.Fprintln(os.Stderr, "profile:", err)
+		os.Exit(1)
+	}
+}
+
+const database = "profile"
+
+func run(ctx context.Context, n int, usePerf bool, daemon string) (err error) {
+	settings := map[string]string{"track_io_timing": "on", "track_wal_io_timing": "on"}
+	statements := hasStatements()
+	if statements {
+		settings["shared_preload_libraries"] = "pg_stat_statements"
+	}
+	r, err := rig.Start(ctx, rig.Options{Daemon: daemon, Settings: settings})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, r.Close()) }()
+	dsn, err := r.FreshJobs(ctx, database)
+	if err != nil {
+		return err
+	}
+	if err := rig.Fill(ctx, dsn, n, 1); err != nil {
+		return err
+	}
+	if statements {
+		if err := rig.Exec(ctx, dsn, "CREATE EXTENSION pg_stat_statements"); err != nil {
+			return err
+		}
+	}
+	if err := r.Settle(ctx, dsn); err != nil {
+		return err
+	}
+	return drain(ctx, r, dsn, n, usePerf, statements)
+}
+
+// hasStatements reports whether the extension is installed.
+func hasStatements() bool {
+	for _, pattern := range []string{"/usr/lib/postgresql/*/lib/pg_stat_statements.so", "/usr/pgsql-*/lib/pg_stat_statements.so"} {
+		if found, _ := filepath.Glob(pattern); len(found) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// drain does the jobs and prints what it cost.
+func drain(ctx context.Context, r *rig.Rig, dsn string, n int, usePerf, statements bool) (err error) {
+	d, err := r.Daemon(ctx, dsn, "daemon")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, d.Stop()) }()
+	before, err := readServer(ctx, dsn, statements)
+	if err != nil {
+		return err
+	}
+	sampler := startPerf(usePerf)
+	cpu := r.PostgresCPU()
+	crew, err := r.Crew(d.Workers, 4, 250, 1)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, crew.Stop()) }()
+	from, err := crew.Begun()
+	if err != nil {
+		return err
+	}
+	to, err := d.AwaitDone(ctx, n)
+	if err != nil {
+		return err
+	}
+	cpu = r.PostgresCPU() - cpu
+	perJob := func(d time.Duration) float64 { return float64(d.Microseconds()) / float64(n) }
+	took := to.Sub(from)
+	fmt.Printf("%d jobs in %.2f s: %.0f jobs/s, %.2f µs each\n\n", n, took.Seconds(), float64(n)/took.Seconds(), perJob(took))
+	fmt.Printf("processor time a job: Postgres %.2f + daemon %.2f + workers %.2f µs\n", perJob(cpu), perJob(rig.CPU(d.PID())), perJob(crew.CPU()))
+	for name, used := range backends(ctx, dsn) {
+		fmt.Printf("    %-40s %.2f µs\n", name, perJob(used))
+	}
+	if err := before.report(ctx, dsn, n); err != nil {
+		return err
+	}
+	if err := sayMetrics(ctx, d, n); err != nil {
+		return err
+	}
+	return sampler.report()
+}
+
+// backends returns the processor time of the daemon's connections by purpose.
+func backends(ctx context.Context, dsn string) map[string]time.Duration {
+	used := map[string]time.Duration{}
+	conn, err := pgx.Connect(ctx, dsn)
+	if err != nil {
+		return used
+	}
+	defer conn.Close(context.WithoutCancel(ctx))
+	rows, _ := conn.Query(ctx, `SELECT pid, coalesce(nullif(application_name, ''), backend_type) FROM pg_stat_activity WHERE pid <> pg_backend_pid()`)
+	var pid int
+	var name string
+	_, _ = pgx.ForEachRow(rows, []any{&pid, &name}, func() error { // without the list the report is shorter
+		used[name] += rig.CPU(pid)
+		return nil
+	})
+	return used
+}
+
+func sayMetrics(ctx context.Context, d *rig.Daemon, n int) error {
+	m, err := d.Metrics(ctx)
+	if err != nil {
+		return err
+	}
+	fmt.Println("\nstatements as the daemon sees them:")
+	for _, op := range []string{"fetch", "claim", "finish"} {
+		count, rows, took := m.Statements(op)
+		fmt.Printf("    %-7s %6.0f × %5.0f rows, %6.2f ms each, %5.2f µs a job; busy for %.2f s\n",
+			op, count, rows/max(count, 1), took.Seconds()*1000/max(count, 1), float64(took.Microseconds())/float64(n), took.Seconds())
+	}
+	fmt.Printf("loop: busy for %.2f s, %.2f µs a job, %.0f steps\n", m["dispatcherd_loop_busy_seconds_total"],
+		1e6*m["dispatcherd_loop_busy_seconds_total"]/float64(n), m["dispatcherd_loop_steps_total"])
+	fmt.Printf("collector: %.0f collections, %.1f MB of heap, %.0f bytes allocated a job\n", m["go_gc_duration_seconds_count"],
+		m["go_memstats_heap_alloc_bytes"]/1e6, m["go_memstats_alloc_bytes_total"]/float64(n))
+	return nil
+}
