@@ -139,6 +139,7 @@ func (r *run) leave() {
 	r.callers--
 	last := r.callers == 0 && !r.kept && r.answer == nil && r.failure == nil
 	r.mu.Unlock()
+	r.owner.followers.Add(-1)
 	if last {
 		r.giveUp("every caller hung up")
 	}

@@ -19,6 +19,8 @@ type runs struct {
 	h     *Handler
 	bytes atomic.Int64 // held by all runs
 
+	followers atomic.Int64 // callers of all runs
+
 	mu     sync.Mutex
 	byID   map[string]*run
 	byKey  map[string]*run
@@ -82,6 +84,7 @@ func (s *runs) join(q *requestBody, r *Request, wish runWish, scope string) (_ *
 		owner: s, id: newID(), same: same, mark: mark, kept: wish.kept,
 		callers: 1, changed: make(chan struct{}),
 	}
+	s.followers.Add(1)
 	s.byID[n.id] = n
 	s.name(n, key)
 	if same != "" {
@@ -102,6 +105,7 @@ func (s *runs) attachLocked(r *run, wish runWish) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.callers++
+	s.followers.Add(1)
 	r.kept = r.kept || wish.kept
 }
 
@@ -196,6 +200,7 @@ func (s *runs) find(id string) *run {
 		r.mu.Lock()
 		r.callers++
 		r.mu.Unlock()
+		s.followers.Add(1)
 	}
 	return r
 }

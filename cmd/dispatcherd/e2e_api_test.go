@@ -10,6 +10,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -19,9 +20,9 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
 
 	"github.com/dispatcherd/dispatcherd"
-	"github.com/dispatcherd/dispatcherd/actor"
 	"github.com/dispatcherd/dispatcherd/api"
 	"github.com/dispatcherd/dispatcherd/worker"
 )
@@ -93,14 +94,14 @@ func (h *host) caller() *caller {
 	return &caller{t: h.t, client: &http.Client{Transport: transport}}
 }
 
-// reply is a response that was read to its end.
-type reply struct {
+// response is a response that was read to its end.
+type response struct {
 	*http.Response
 
 	body string
 }
 
-func (r reply) problem(t *testing.T) api.Problem {
+func (r response) problem(t *testing.T) api.Problem {
 	t.Helper()
 	require.Equal(t, "application/problem+json", r.Header.Get("Content-Type"), r.body)
 	var p api.Problem
@@ -109,31 +110,31 @@ func (r reply) problem(t *testing.T) api.Problem {
 	return p
 }
 
-func (c *caller) send(ctx context.Context, method, path, body string, headers ...string) (reply, error) {
+func (c *caller) send(ctx context.Context, method, path, body string, headers ...string) (response, error) {
 	req, err := http.NewRequestWithContext(ctx, method, "http://dispatcherd"+path, strings.NewReader(body))
 	if err != nil {
-		return reply{}, err
+		return response{}, err
 	}
 	for i := 0; i < len(headers); i += 2 {
 		req.Header.Set(headers[i], headers[i+1])
 	}
 	res, err := c.client.Do(req)
 	if err != nil {
-		return reply{}, err
+		return response{}, err
 	}
 	defer res.Body.Close()
 	text, err := io.ReadAll(res.Body)
-	return reply{Response: res, body: string(text)}, err
+	return response{Response: res, body: string(text)}, err
 }
 
-func (c *caller) ask(method, path, body string, headers ...string) reply {
+func (c *caller) ask(method, path, body string, headers ...string) response {
 	c.t.Helper()
 	r, err := c.send(c.t.Context(), method, path, body, headers...)
 	require.NoError(c.t, err)
 	return r
 }
 
-func (c *caller) request(body string, headers ...string) reply {
+func (c *caller) request(body string, headers ...string) response {
 	c.t.Helper()
 	return c.ask(http.MethodPost, "/v1/requests", body, headers...)
 }
@@ -172,23 +173,23 @@ func TestWhatCannotBeServedIsRefusedWithItsReason(t *testing.T) {
 		status int
 		kind   string
 	}{
-		`{"type":"excel"}`:                           {503, "no-slot-supports-type"},
-		`{"type":"excel","wait_for_worker":0.01}`:    {503, "no-slot-supports-type"},
-		`{"type":"pdf","priority":11}`:               {400, "invalid-request"},
-		`{"type":"pdf","timeout":"soon"}`:            {400, "invalid-request"},
-		`{"type":"pdf","colour":1}`:                  {400, "invalid-request"},
-		`{"type":"pdf"`:                              {400, "invalid-request"},
-		`[]`:                                         {400, "invalid-request"},
-		`{"payload":1}`:                              {400, "invalid-request"},
-		`{"type":"pdf","payload":"\u0000"}`:          {422, "invalid-job"},
-		`"` + strings.Repeat("x", 2000) + `"`:        {413, "too-large"},
+		`{"type":"excel"}`:                        {503, "no-slot-supports-type"},
+		`{"type":"excel","wait_for_worker":0.01}`: {503, "no-slot-supports-type"},
+		`{"type":"pdf","priority":11}`:            {400, "invalid-request"},
+		`{"type":"pdf","timeout":"soon"}`:         {400, "invalid-request"},
+		`{"type":"pdf","colour":1}`:               {400, "invalid-request"},
+		`{"type":"pdf"`:                           {400, "invalid-request"},
+		`[]`:                                      {400, "invalid-request"},
+		`{"payload":1}`:                           {400, "invalid-request"},
+		`{"type":"pdf","payload":"\u0000"}`:       {422, "invalid-job"},
+		`"` + strings.Repeat("x", 2000) + `"`:     {413, "too-large"},
 		`{"type":"excel","durable":true,"timeout":1,"payload":"\ud800"}`: {422, "invalid-job"},
 	} {
 		got := c.request(body)
 		require.Equal(t, want.status, got.StatusCode, "%s: %s", body, got.body)
 		require.Equal(t, "urn:dispatcherd:problem:"+want.kind, got.problem(t).Type)
 	}
-	busy := make(chan reply, 2)
+	busy := make(chan response, 2)
 	for n := range 2 { // one runs, one waits
 		go func() {
 			r, _ := c.send(t.Context(), http.MethodPost, "/v1/requests", `{"type":"pdf","payload":{"do":"gate"}}`)
@@ -249,7 +250,8 @@ func TestHangingUpCancels(t *testing.T) {
 		hangUps[2]()
 		eventually(t, func() bool { return h.gauges().Requests == 1 }, func() string { return "the queue without it" })
 		hangUps[0]()
-		<-callee.cancelled // the one that waited runs now
+		<-callee.cancelled
+		eventually(t, func() bool { return callee.runs.Load()%2 == 0 }, func() string { return "the one that waited at work" })
 		hangUps[1]()
 		<-callee.cancelled
 		calls.Wait()
@@ -299,7 +301,7 @@ func TestAnIdempotencyKeyRunsOnce(t *testing.T) {
 	h.awaitSlots(4)
 	c := h.caller()
 	const body = `{"type":"pdf","payload":{"do":"gate"}}`
-	replies := make(chan reply, 2)
+	replies := make(chan response, 2)
 	go func() { replies <- c.request(body, "Idempotency-Key", "a") }()
 	eventually(t, func() bool { return callee.runs.Load() == 1 }, func() string { return "the first run" })
 	go func() { replies <- c.request(body, "Idempotency-Key", "a") }()
@@ -419,7 +421,7 @@ func TestJobsAreInsertedFollowedExplainedAndCancelled(t *testing.T) {
 	require.Contains(t, shown.out, "busy with job 1 (pdf)")
 	require.Equal(t, exitNotFound, onDatabase(t, w.dsn, "", "job why 77", "--api-socket", h.cfg.APISocket).code)
 
-	stream := make(chan reply, 1)
+	stream := make(chan response, 1)
 	go func() { stream <- c.ask(http.MethodGet, "/v1/jobs/1/events", "") }()
 	eventually(t, func() bool { return h.rows.count.Load() == 1 }, func() string { return "somebody who follows" })
 	require.Equal(t, http.StatusAccepted, c.ask(http.MethodDelete, "/v1/jobs/1", "").StatusCode)
@@ -511,12 +513,12 @@ func TestTCPWantsATokenAndNeverOpensBeyondLoopbackWithoutOne(t *testing.T) {
 	cfg := w.config("d")
 	cfg.API = defaultAPIConfig()
 	cfg.API.Listen = "0.0.0.0:0"
-	_, err := startDaemon(t.Context(), cfg, nopLog())
+	_, err := startDaemon(t.Context(), cfg, zap.NewNop())
 	require.ErrorIs(t, err, errOpenToAll)
 	cfg.API.Listen = "127.0.0.1:0"
 	cfg.API.TokenFile = filepath.Join(w.dir, "tokens")
-	require.NoError(t, writeFile(cfg.API.TokenFile, "# name sha256\nanna a15f8b81a160b4eebe5c84e9e3b65c87b9b2f18a8bd8a2b4a2d4ac8d1f8a1b7c\nben "+
-		"2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b\n")) // ben's is "secret"
+	require.NoError(t, os.WriteFile(cfg.API.TokenFile, []byte("# name sha256\nanna a15f8b81a160b4eebe5c84e9e3b65c87b9b2f18a8bd8a2b4a2d4ac8d1f8a1b7c\nben "+
+		"2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b\n"), 0o600)) // ben's is "secret"
 	h := w.start(cfg)
 	url := "http://" + h.faces[1].listener.Addr().String()
 	for token, want := range map[string]string{"": "401", "Bearer wrong": "401", "Basic secret": "401", "Bearer secret": "200"} {
@@ -529,7 +531,7 @@ func TestTCPWantsATokenAndNeverOpensBeyondLoopbackWithoutOne(t *testing.T) {
 // request has exactly one end.
 func TestCallersWhoHangUpAtRandomLeakNothing(t *testing.T) {
 	calls := 10_000
-	if raceEnabled || testing.Short() {
+	if testing.Short() {
 		calls = 1_000
 	}
 	w := newWorld(t)
@@ -544,7 +546,7 @@ func TestCallersWhoHangUpAtRandomLeakNothing(t *testing.T) {
 		places <- struct{}{}
 		wait.Go(func() {
 			defer func() { <-places }()
-			ctx, hangUp := context.WithTimeout(t.Context(), time.Duration(n*7919%3000)*time.Microsecond)
+			ctx, hangUp := context.WithTimeout(t.Context(), time.Duration(n*7919%12_000)*time.Microsecond)
 			defer hangUp()
 			headers := append([]string{}, kinds[n%4]...)
 			body := `{"type":"pdf","payload":{"n":1}}`
@@ -571,8 +573,5 @@ func TestCallersWhoHangUpAtRandomLeakNothing(t *testing.T) {
 	require.Equal(t, submitted, sum, "%v", ends)
 	require.Positive(t, ends[0], "some hung up in time")
 	require.Positive(t, ends[api.Done], "some were answered")
-	var stats actor.Stats
-	h.loop.Ask(func(core *actor.Core) { stats = core.Stats() })
 	t.Logf("%d submitted: %v", submitted, ends)
-	require.Equal(t, ends[api.Done], stats.Answered-ends[api.Failed]-ends[api.Stopping], "answered by the core, and told to nobody twice")
 }
