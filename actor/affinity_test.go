@@ -1,0 +1,152 @@
+package actor
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/dispatcherd/dispatcherd"
+)
+
+// auditor keeps its own record of slots and jobs, made of nothing but what was
+// told to the core and what the core asked for, and judges every placement.
+type auditor struct {
+	t        *testing.T
+	slots    []auditSlot // of open sessions, by id
+	types    map[dispatcherd.JobID]string
+	reserved map[dispatcherd.JobID]dispatcherd.SlotID
+	fresh    []placement // of the last step
+	placed   int
+	alone    int // placements that were the only one of their step
+	idle     int // placements for which there was another compatible free slot
+}
+
+type auditSlot struct {
+	id       dispatcherd.SlotID
+	session  dispatcherd.SessionID
+	number   int32
+	types    []string
+	draining bool
+	holder   dispatcherd.JobID // it is reserved for, or runs; 0 = free
+}
+
+func newAuditor(t *testing.T) *auditor {
+	return &auditor{
+		t: t, types: map[dispatcherd.JobID]string{},
+		reserved: map[dispatcherd.JobID]dispatcherd.SlotID{},
+	}
+}
+
+// hold ends the test unless a condition holds. It is called so often that
+// require would take most of the time.
+func (a *auditor) hold(ok bool, format string, args ...any) {
+	if !ok {
+		a.t.Fatalf(format, args...)
+	}
+}
+
+func (a *auditor) slot(id dispatcherd.SlotID) *auditSlot {
+	i := slices.IndexFunc(a.slots, func(s auditSlot) bool { return s.id == id })
+	a.hold(i >= 0, "slot %d does not exist", id)
+	return &a.slots[i]
+}
+
+func (a *auditor) gone(s dispatcherd.SessionID) {
+	a.slots = slices.DeleteFunc(a.slots, func(slot auditSlot) bool {
+		if slot.session == s {
+			delete(a.reserved, slot.holder)
+		}
+		return slot.session == s
+	})
+}
+
+// chosen notes a decision: a request that was sent, or a reservation.
+func (a *auditor) chosen(job dispatcherd.JobID, slot dispatcherd.SlotID) {
+	s := a.slot(slot)
+	a.hold(s.holder == 0, "slot %d is taken by %d", slot, s.holder)
+	s.holder = job
+	a.fresh = append(a.fresh, placement{job, slot})
+}
+
+// reserve notes for which slot a row is to be claimed; noSlotID ends that.
+func (a *auditor) reserve(job dispatcherd.JobID, slot dispatcherd.SlotID) {
+	at, known := a.reserved[job]
+	if known && at == slot {
+		return
+	}
+	if known {
+		a.released(at)
+		delete(a.reserved, job)
+	}
+	if slot != noSlotID {
+		a.reserved[job] = slot
+		a.chosen(job, slot)
+	}
+}
+
+const noSlotID = dispatcherd.SlotID(-1)
+
+func (a *auditor) released(slot dispatcherd.SlotID) { a.slot(slot).holder = 0 }
+
+// sent judges a job on its way to a worker.
+func (a *auditor) sent(e *Effect) {
+	s := a.slot(e.Slot)
+	a.hold(s.session == e.Session && s.number == e.Number, "%+v is not %d of session %d", s, e.Number, e.Session)
+	a.hold(a.types[e.Job] == e.Type, "job %d has type %q, was sent as %q", e.Job, a.types[e.Job], e.Type)
+	a.hold(slices.Contains(s.types, e.Type), "affinity violation: %v does not support %q", s, e.Type)
+	if at, ok := a.reserved[e.Job]; ok {
+		a.hold(at == e.Slot, "job %d was reserved slot %d and sent to %d", e.Job, at, e.Slot)
+		delete(a.reserved, e.Job)
+	} else {
+		a.chosen(e.Job, e.Slot) // a request, or a row whose claim was in doubt
+	}
+}
+
+// judge looks at every placement of a step: of the slots that are free even
+// now, none would have been a better choice.
+func (a *auditor) judge() {
+	if len(a.fresh) == 1 {
+		a.alone++
+	}
+	for _, p := range a.fresh {
+		a.placed++
+		got, typ := a.slot(p.slot), a.types[p.job]
+		a.hold(slices.Contains(got.types, typ), "affinity violation: %v does not support %q", got, typ)
+		for i := range a.slots {
+			s := &a.slots[i]
+			if s.draining || s.holder != 0 || !slices.Contains(s.types, typ) {
+				continue
+			}
+			a.idle++
+			better := len(s.types) < len(got.types) || len(s.types) == len(got.types) && s.id < got.id
+			a.hold(!better, "job of type %s went to %v, but %v was free", typ, got, s)
+		}
+	}
+	a.fresh = a.fresh[:0]
+}
+
+// TestAnAffinityViolationIsImpossible: a million placements while workers come,
+// go, come back, withdraw slots and die at any moment, while claims are lost,
+// refused or left unknown.
+func TestAnAffinityViolationIsImpossible(t *testing.T) {
+	placements := 1_000_000
+	if testing.Short() || raceEnabled {
+		placements = 30_000
+	}
+	const lives = 4
+	for life := range uint64(lives) {
+		t.Run(string(rune('a'+life)), func(t *testing.T) {
+			t.Parallel()
+			audit := newAuditor(t)
+			w := newWhirl(life, audit)
+			for audit.placed < placements/lives {
+				w.turn()
+			}
+			require.Greater(t, audit.alone, audit.placed/2, "most decisions must be judged exactly")
+			require.Greater(t, audit.idle, audit.placed/2, "there must be choices to judge")
+			require.NoError(t, w.core.Check())
+			require.Greater(t, w.deaths, placements/lives/1000)
+		})
+	}
+}

@@ -1,0 +1,343 @@
+package actor
+
+import (
+	"math/rand/v2"
+	"slices"
+
+	"github.com/dispatcherd/dispatcherd"
+)
+
+// whirl is an endless random life of a core: workers come and go, jobs and
+// requests arrive, statements are answered at once or late, well or badly. The
+// same seed gives the same life.
+type whirl struct {
+	rng      *rand.Rand
+	core     *Core
+	audit    *auditor // or nil
+	watch    func(Event, []Effect)
+	now      Instant
+	nextJob  dispatcherd.JobID
+	nextReq  dispatcherd.JobID
+	nextSlot dispatcherd.SlotID
+	nextSess dispatcherd.SessionID
+	sessions []whirlSession
+	running  []Effect // Sends
+	queue    []Effect // statements under way
+	pending  map[tableLane][]dispatcherd.Key
+	lanes    map[dispatcherd.JobID]tableLane // of rows
+	taken    map[dispatcherd.Token][]dispatcherd.JobID
+	turns    int
+	deaths   int
+}
+
+type whirlSession struct {
+	id    dispatcherd.SessionID
+	next  int32
+	slots []dispatcherd.Slot
+}
+
+var whirlTypes = []string{"csv", "excel", "index", "mail", "ocr", "pdf"}
+
+func newWhirl(seed uint64, audit *auditor) *whirl {
+	cfg := DefaultConfig()
+	cfg.Seed = [2]uint64{seed, 2}
+	cfg.Limits.ClaimBatch, cfg.Limits.Claims, cfg.Limits.LaneLength = 5, 2, 6
+	cfg.Outage = Backoff{Base: msDuration(1), Max: msDuration(50)}
+	cfg.Retry = Backoff{Base: msDuration(1), Max: msDuration(100)}
+	return &whirl{
+		rng: rand.New(rand.NewPCG(seed, 3)), core: New(cfg), audit: audit,
+		pending: map[tableLane][]dispatcherd.Key{}, lanes: map[dispatcherd.JobID]tableLane{},
+		taken: map[dispatcherd.Token][]dispatcherd.JobID{},
+	}
+}
+
+// turn lets one thing happen, and Postgres answer or not.
+func (w *whirl) turn() {
+	w.now += Instant(w.rng.IntN(20))
+	w.turns++
+	k := w.rng.IntN(100)
+	if calm := w.turns/500%2 == 0; calm && k >= 50 && w.rng.IntN(2) == 0 {
+		k = 10 // fewer arrivals than releases
+	}
+	slots := w.core.index.Len()
+	switch {
+	case slots < 4 || slots < 24 && k < 3:
+		w.register()
+	case k < 4 && len(w.sessions) > 1:
+		w.die()
+	case k < 6:
+		w.withdraw()
+	case k < 50 && len(w.running) > 0:
+		w.release()
+	case k < 75:
+		w.insert()
+	case k < 97 && w.core.requests < 20:
+		w.request()
+	default:
+		w.feed(Tick{})
+	}
+	for len(w.queue) > 0 && w.rng.IntN(12) > 0 {
+		w.answer()
+	}
+}
+
+func (w *whirl) feed(ev Event) {
+	fx := w.core.Step(w.now, ev, nil)
+	if w.watch != nil {
+		w.watch(ev, fx)
+	}
+	for i := range fx {
+		switch e := fx[i]; e.Kind {
+		case Send:
+			w.running = append(w.running, e)
+		case Fetch, Claim, Resolve, Finish, Bell:
+			w.queue = append(w.queue, e)
+		}
+	}
+	if w.audit != nil {
+		w.report(fx)
+	}
+}
+
+// report tells the auditor what was decided.
+func (w *whirl) report(fx []Effect) {
+	a := w.audit
+	reservation := func(id dispatcherd.JobID) dispatcherd.SlotID {
+		if j := w.core.jobs.get(id); j != nil && j.slot != noSlot && j.stage == reserved {
+			return w.core.index.SlotID(j.slot)
+		}
+		return noSlotID
+	}
+	sent := func(id dispatcherd.JobID) bool {
+		return slices.ContainsFunc(fx, func(e Effect) bool { return e.Kind == Send && e.Job == id })
+	}
+	for id, at := range a.reserved { // order-free: frees only
+		if reservation(id) != at && !sent(id) {
+			a.reserve(id, noSlotID)
+		}
+	}
+	for i := range fx {
+		switch e := &fx[i]; e.Kind {
+		case Send:
+			a.sent(e)
+		case Claim:
+			for _, id := range e.Claim.IDs {
+				a.reserve(id, reservation(id))
+			}
+		}
+	}
+	for _, j := range w.core.claims.next {
+		a.reserve(j.id, reservation(j.id))
+	}
+	a.judge()
+}
+
+func (w *whirl) register() {
+	if len(w.sessions) == 0 || w.rng.IntN(2) == 0 {
+		w.nextSess++
+		w.sessions = append(w.sessions, whirlSession{id: w.nextSess})
+	}
+	s := &w.sessions[w.rng.IntN(len(w.sessions))]
+	var slots []dispatcherd.Slot
+	for range 1 + w.rng.IntN(3) {
+		types := slices.Clone(whirlTypes)
+		w.rng.Shuffle(len(types), func(i, j int) { types[i], types[j] = types[j], types[i] })
+		types = types[:1+w.rng.IntN(4)]
+		slices.Sort(types)
+		slots = append(slots, dispatcherd.Slot{Types: types})
+	}
+	w.announce(s, slots)
+}
+
+// announce registers slots under new ids.
+func (w *whirl) announce(s *whirlSession, slots []dispatcherd.Slot) {
+	for i := range slots {
+		slots[i].ID, slots[i].Number = w.nextSlot, s.next
+		w.nextSlot++
+		s.next++
+		if w.audit != nil {
+			w.audit.slots = append(w.audit.slots, auditSlot{id: slots[i].ID, session: s.id, number: slots[i].Number, types: slots[i].Types})
+		}
+	}
+	s.slots = append(s.slots, slots...)
+	w.feed(Registered{Session: s.id, Worker: "w", Slots: slots})
+}
+
+// die ends a session; half of them come back at once with the same slots.
+func (w *whirl) die() {
+	w.deaths++
+	i := w.rng.IntN(len(w.sessions))
+	s := w.sessions[i]
+	w.sessions = slices.Delete(w.sessions, i, i+1)
+	w.running = slices.DeleteFunc(w.running, func(e Effect) bool { return e.Session == s.id })
+	if w.audit != nil {
+		w.audit.gone(s.id)
+	}
+	w.feed(Unregistered{Session: s.id})
+	if w.rng.IntN(2) == 0 && len(s.slots) > 0 {
+		w.nextSess++
+		w.sessions = append(w.sessions, whirlSession{id: w.nextSess})
+		w.announce(&w.sessions[len(w.sessions)-1], slices.Clone(s.slots))
+	}
+}
+
+// withdraw takes one slot off line, in the record as well.
+func (w *whirl) withdraw() {
+	if len(w.sessions) == 0 {
+		return
+	}
+	s := &w.sessions[w.rng.IntN(len(w.sessions))]
+	if len(s.slots) == 0 {
+		return
+	}
+	i := w.rng.IntN(len(s.slots))
+	slot := s.slots[i]
+	s.slots = slices.Delete(s.slots, i, i+1)
+	if w.audit != nil {
+		w.audit.slot(slot.ID).draining = true
+	}
+	w.feed(Withdrew{Session: s.id, Numbers: []int32{slot.Number}})
+}
+
+func (w *whirl) release() {
+	i := w.rng.IntN(len(w.running))
+	e := w.running[i]
+	w.running = slices.Delete(w.running, i, i+1)
+	if w.audit != nil {
+		w.audit.released(e.Slot)
+	}
+	ok := e.Job < 0 || w.rng.IntN(20) > 0
+	w.feed(Released{Session: e.Session, Results: []Result{{Job: e.Job, Attempt: e.Attempt, OK: ok}}})
+}
+
+func (w *whirl) insert() {
+	waiting := 0
+	for _, typ := range whirlTypes {
+		for p := range dispatcherd.MaxPriority + 1 {
+			waiting += len(w.pending[tableLane{typ, p}])
+		}
+	}
+	if waiting > 30 {
+		w.feed(Tick{})
+		return
+	}
+	w.nextJob++
+	lane := tableLane{whirlTypes[w.rng.IntN(len(whirlTypes))], dispatcherd.Priority(w.rng.IntN(11))}
+	w.lanes[w.nextJob] = lane
+	w.known(w.nextJob, lane.typ)
+	w.park(dispatcherd.Key{RunAt: int64(w.now) * 1000, ID: w.nextJob})
+	w.feed(Notified{})
+}
+
+func (w *whirl) known(id dispatcherd.JobID, typ string) {
+	if w.audit != nil {
+		w.audit.types[id] = typ
+	}
+}
+
+func (w *whirl) request() {
+	w.nextReq--
+	typ := whirlTypes[w.rng.IntN(len(whirlTypes))]
+	w.known(w.nextReq, typ)
+	w.feed(Requested{Job: w.nextReq, Type: typ, Priority: dispatcherd.Priority(w.rng.IntN(11)), Wait: true})
+}
+
+// park makes a row pending.
+func (w *whirl) park(k dispatcherd.Key) {
+	lane := w.lanes[k.ID]
+	i, _ := slices.BinarySearchFunc(w.pending[lane], k, compareKeys)
+	w.pending[lane] = slices.Insert(w.pending[lane], i, k)
+}
+
+// take makes a row running if it is pending and due.
+func (w *whirl) take(id dispatcherd.JobID) bool {
+	lane := w.lanes[id]
+	i := slices.IndexFunc(w.pending[lane], func(k dispatcherd.Key) bool { return k.ID == id && k.RunAt <= int64(w.now)*1000 })
+	if i >= 0 {
+		w.pending[lane] = slices.Delete(w.pending[lane], i, i+1)
+	}
+	return i >= 0
+}
+
+// answer answers the oldest statement, now and then badly.
+func (w *whirl) answer() {
+	e := w.queue[0]
+	w.queue = slices.Delete(w.queue, 0, 1)
+	v := dispatcherd.OK
+	if w.rng.IntN(40) == 0 {
+		v = dispatcherd.Refused
+	}
+	switch e.Kind {
+	case Fetch:
+		w.feed(Fetched{Request: e.Fetch, Result: w.fetch(e.Fetch, v)})
+	case Claim:
+		w.claim(e, v)
+	case Resolve:
+		w.won(e, v)
+	case Finish:
+		w.finish(e, v)
+	case Bell:
+		w.feed(BellSet{Armed: e.Armed, Verdict: v})
+	}
+}
+
+func (w *whirl) fetch(req *dispatcherd.FetchRequest, v dispatcherd.Verdict) dispatcherd.FetchResult {
+	res := dispatcherd.FetchResult{Verdict: v, DBNow: int64(w.now) * 1000}
+	if v != dispatcherd.OK {
+		return res
+	}
+	for i, lane := range req.Lanes {
+		n := 0
+		for _, k := range w.pending[tableLane{lane.Type, lane.Priority}] {
+			if lane.After.Less(k) && n < lane.Limit {
+				res.Candidates = append(res.Candidates, dispatcherd.Candidate{Lane: i, Key: k})
+				n++
+			}
+		}
+	}
+	return res
+}
+
+// claim takes rows; now and then somebody else was faster with one of them,
+// or the answer is lost.
+func (w *whirl) claim(e Effect, v dispatcherd.Verdict) {
+	unknown := w.rng.IntN(40) == 0
+	if unknown {
+		v = dispatcherd.Unknown
+	}
+	if v == dispatcherd.OK || unknown && w.rng.IntN(2) == 0 {
+		for _, id := range e.Claim.IDs {
+			if w.take(id) && w.rng.IntN(30) > 0 {
+				w.taken[e.Claim.Token] = append(w.taken[e.Claim.Token], id)
+			}
+		}
+	}
+	w.won(e, v)
+}
+
+func (w *whirl) won(e Effect, v dispatcherd.Verdict) {
+	res := dispatcherd.ClaimResult{Verdict: v}
+	if v == dispatcherd.OK {
+		for _, id := range w.taken[e.Claim.Token] {
+			res.Won = append(res.Won, dispatcherd.Won{ID: id, Attempt: 1, MaxAttempts: 3})
+		}
+		delete(w.taken, e.Claim.Token)
+	}
+	w.feed(Claimed{Request: e.Claim, Result: res})
+}
+
+func (w *whirl) finish(e Effect, v dispatcherd.Verdict) {
+	if v == dispatcherd.OK {
+		for _, f := range e.Finish.Items {
+			switch {
+			case f.Outcome.Final():
+				delete(w.lanes, f.ID)
+			case f.Outcome == dispatcherd.Retry:
+				w.park(dispatcherd.Key{RunAt: int64(w.now)*1000 + f.Delay.Microseconds(), ID: f.ID})
+			default:
+				w.park(dispatcherd.Key{RunAt: int64(w.now) * 1000, ID: f.ID})
+			}
+		}
+	}
+	w.feed(Finished{Request: e.Finish, Result: dispatcherd.FinishResult{Verdict: v}})
+}

@@ -1,0 +1,224 @@
+package actor
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/scoring"
+)
+
+// overload is four slots that all do "common" work, one of which is the only
+// one that can do "rare" work too, under a steady stream of on-demand requests
+// of every priority: load times what the slots can do. A straggler, a queued
+// rare job of priority 0, waits among them.
+//
+// # The bound
+//
+// Let the straggler arrive at a, and let B be the requests that wait then. W is
+// the overtaking window. While it waits, the rare slot never takes a job that
+// is behind the straggler in the order of decisions, since the straggler
+// itself could have the slot; and a job that arrives at a+W or later is always
+// behind it (scoring.Window). So before the straggler the rare slot runs, at
+// most: the job it is busy with at a, and jobs that arrived before a+W.
+//
+// Until a+W some of these are done. Let R be those that still wait at a+W and
+// arrived before it. From a+W on the rare slot takes nothing but them and the
+// straggler, and each keeps it for one service time S, the one it is busy with
+// at a+W included. Hence the straggler starts no later than
+//
+//	a + W + (R + 1)·S
+//
+// and R is finite: no more than B and the arrivals of one window. The other
+// slots, and whatever of R goes to them, can only make it sooner.
+type overload struct {
+	t       *testing.T
+	core    *Core
+	rng     *rand.Rand
+	now     Instant
+	lastID  int64 // of requests; they fall
+	arrived map[dispatcherd.JobID]Instant
+	running []Effect
+	ends    []Instant // of running
+	rows    []dispatcherd.Key
+	waiting int
+	slots   int
+
+	straggler  dispatcherd.JobID
+	since      Instant
+	started    bool
+	aheadAtW   int // R
+	late       int // requests that arrived a window later and were given the rare slot
+	window     Instant
+	overtakers int
+}
+
+const (
+	serviceMS = 10_000
+	rareSlot  = dispatcherd.SlotID(1)
+)
+
+func newOverload(t *testing.T, limit time.Duration) *overload {
+	cfg := DefaultConfig()
+	cfg.Weights.OnDemandCap = limit
+	cfg.Limits.Requests = 1 << 30
+	o := &overload{
+		t: t, core: New(cfg), rng: rand.New(rand.NewPCG(1, 1)), slots: 4,
+		arrived: map[dispatcherd.JobID]Instant{},
+	}
+	capped := scoring.Default()
+	w, bounded := capped.Window()
+	require.True(t, bounded)
+	o.window = Instant(w.Milliseconds())
+	ev := Registered{Session: 1, Worker: "w", Slots: []dispatcherd.Slot{{ID: rareSlot, Types: []string{"common", "rare"}}}}
+	for i := 2; i <= o.slots; i++ {
+		ev.Slots = append(ev.Slots, dispatcherd.Slot{ID: dispatcherd.SlotID(i), Number: int32(i), Types: []string{"common"}})
+	}
+	o.feed(ev)
+	return o
+}
+
+func (o *overload) feed(ev Event) {
+	for _, e := range o.core.Step(o.now, ev, nil) {
+		switch e.Kind {
+		case Send:
+			o.start(e)
+		case Fetch:
+			o.feed(Fetched{Request: e.Fetch, Result: o.fetch(e.Fetch)})
+		case Claim:
+			res := dispatcherd.ClaimResult{}
+			for _, id := range e.Claim.IDs {
+				res.Won = append(res.Won, dispatcherd.Won{ID: id, Attempt: 1, MaxAttempts: 3})
+			}
+			o.rows = nil
+			o.feed(Claimed{Request: e.Claim, Result: res})
+		case Finish:
+			o.feed(Finished{Request: e.Finish})
+		case Bell:
+			o.feed(BellSet{Armed: e.Armed})
+		case Answer:
+			require.Equal(o.t, AnswerDone, e.Answer, "%v", e)
+		}
+	}
+}
+
+func (o *overload) fetch(req *dispatcherd.FetchRequest) dispatcherd.FetchResult {
+	res := dispatcherd.FetchResult{DBNow: int64(o.now) * 1000}
+	for i, lane := range req.Lanes {
+		for _, k := range o.rows {
+			if lane.Type == "rare" && lane.Priority == 0 && lane.After.Less(k) {
+				res.Candidates = append(res.Candidates, dispatcherd.Candidate{Lane: i, Key: k})
+			}
+		}
+	}
+	return res
+}
+
+func (o *overload) start(e Effect) {
+	o.running, o.ends = append(o.running, e), append(o.ends, o.now+serviceMS)
+	if e.Job == o.straggler {
+		o.started = true
+		return
+	}
+	o.waiting--
+	if o.straggler != 0 && !o.started && e.Slot == rareSlot && o.arrived[e.Job] > o.since {
+		o.overtakers++
+		if o.arrived[e.Job] >= o.since+o.window {
+			o.late++
+		}
+	}
+	delete(o.arrived, e.Job)
+}
+
+// until lets time pass; a request comes every so many milliseconds.
+func (o *overload) until(end Instant, every float64, stop func() bool) {
+	next := float64(o.now) + every
+	for o.now < end && !stop() {
+		at := min(end, Instant(next)+1)
+		for _, t := range o.ends {
+			at = min(at, t)
+		}
+		o.now = at
+		if i := o.over(); i >= 0 {
+			e := o.running[i]
+			o.running, o.ends = append(o.running[:i], o.running[i+1:]...), append(o.ends[:i], o.ends[i+1:]...)
+			o.feed(Released{Session: 1, Results: []Result{{Job: e.Job, Attempt: e.Attempt, OK: true}}})
+		} else if float64(o.now) > next {
+			next += every
+			o.request()
+		}
+	}
+}
+
+func (o *overload) over() int {
+	for i, t := range o.ends {
+		if t <= o.now {
+			return i
+		}
+	}
+	return -1
+}
+
+func (o *overload) request() {
+	o.lastID--
+	o.waiting++
+	ev := Requested{Job: dispatcherd.JobID(o.lastID), Type: "common", Priority: dispatcherd.Priority(o.rng.IntN(11))}
+	if o.rng.IntN(5) == 0 {
+		ev.Type = "rare"
+	}
+	o.arrived[ev.Job] = o.now
+	o.feed(ev)
+}
+
+// insert brings a straggler.
+func (o *overload) insert() {
+	o.straggler++
+	o.since, o.started, o.late, o.overtakers = o.now, false, 0, 0
+	o.rows = []dispatcherd.Key{{RunAt: int64(o.now) * 1000, ID: o.straggler}}
+	o.feed(Notified{})
+}
+
+// every is the time between two requests at a load.
+func (o *overload) every(load float64) float64 { return serviceMS / load / float64(o.slots) }
+
+func TestEveryStragglerStartsWithinTheBound(t *testing.T) {
+	for _, load := range []float64{0.5, 1, 1.5, 3} {
+		t.Run(fmt.Sprint(load), func(t *testing.T) {
+			t.Parallel()
+			o := newOverload(t, scoring.Default().OnDemandCap)
+			every := o.every(load)
+			o.until(60_000, every, func() bool { return false })
+			for range 3 {
+				o.insert()
+				started := func() bool { return o.started }
+				o.until(o.since+o.window-1, every, started)
+				ahead := o.waiting // R: who waits one window later came before its end
+				o.until(o.since+o.window+Instant(ahead+1)*serviceMS, every, started)
+				require.True(t, o.started, "straggler of %v has not started at %v, %d were ahead", o.since, o.now, ahead)
+				require.Zero(t, o.late, "requests that came more than a window later and passed")
+				t.Logf("load %v: waited %v, %d passed, %d ahead after a window", load, msDuration(int64(o.now-o.since)), o.overtakers, ahead)
+			}
+		})
+	}
+}
+
+// The negative control: what bounds the wait is the cap. Without it requests
+// gain on the straggler for ever, and those that come much more than a window
+// later still pass it.
+func TestWithoutTheCapAStragglerStarves(t *testing.T) {
+	for _, load := range []float64{1.5, 3} {
+		t.Run(fmt.Sprint(load), func(t *testing.T) {
+			t.Parallel()
+			o := newOverload(t, scoring.NoCap)
+			o.until(60_000, o.every(load), func() bool { return false })
+			o.insert()
+			o.until(o.since+10*o.window, o.every(load), func() bool { return o.started })
+			require.False(t, o.started, "it started after %v", msDuration(int64(o.now-o.since)))
+			require.Positive(t, o.late)
+		})
+	}
+}
