@@ -1,0 +1,299 @@
+package actor
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/scoring"
+)
+
+// puzzle is a core in a random state, with free slots and waiting jobs that it
+// was not yet allowed to bring together, and a table that holds the rows.
+type puzzle struct {
+	t     *testing.T
+	rng   *rand.Rand
+	core  *Core
+	table *table
+	now   Instant
+	jobs  []Inquiry
+	seed  uint64
+}
+
+var puzzleTypes = []string{"a", "b", "c", "d"}
+
+func newPuzzle(t *testing.T, seed uint64) *puzzle {
+	cfg := DefaultConfig()
+	cfg.Seed = [2]uint64{seed, 1}
+	p := &puzzle{t: t, rng: rand.New(rand.NewPCG(seed, 2)), core: New(cfg), table: newTable(), now: 1_000_000, seed: seed}
+	p.table.now = 1_700_000_000_000_000
+	p.slots()
+	p.waiting()
+	p.occupy()
+	return p
+}
+
+// slots registers one to six slots of random abilities.
+func (p *puzzle) slots() {
+	ev := Registered{Session: 1, Worker: "w"}
+	for n := range 1 + p.rng.IntN(6) {
+		types := slices.Clone(puzzleTypes)
+		p.rng.Shuffle(len(types), func(i, j int) { types[i], types[j] = types[j], types[i] })
+		types = types[:1+p.rng.IntN(len(types))]
+		slices.Sort(types)
+		ev.Slots = append(ev.Slots, dispatcherd.Slot{ID: dispatcherd.SlotID(n + 1), Number: int32(n), Types: types})
+	}
+	p.answer(p.step(ev), true)
+}
+
+// waiting makes rows and requests of all ages; nothing is placed meanwhile.
+func (p *puzzle) waiting() {
+	for n := range p.rng.IntN(12) {
+		q := Inquiry{
+			ID: dispatcherd.JobID(n + 1), Type: puzzleTypes[p.rng.IntN(len(puzzleTypes))],
+			Priority: dispatcherd.Priority(p.rng.IntN(11)), RunAt: p.table.now - int64(p.rng.IntN(500_000))*1000,
+		}
+		if p.rng.IntN(10) == 0 {
+			q.RunAt = p.table.now + int64(1+p.rng.IntN(1000))*1_000_000
+			q.Failures = int32(p.rng.IntN(2))
+		}
+		p.table.insert(row{id: q.ID, typ: q.Type, priority: q.Priority, runAt: q.RunAt, tries: 5})
+		p.jobs = append(p.jobs, q)
+	}
+	for n := range p.rng.IntN(6) {
+		q := Inquiry{ID: dispatcherd.JobID(-n - 1), Type: puzzleTypes[p.rng.IntN(len(puzzleTypes))], Priority: dispatcherd.Priority(p.rng.IntN(11))}
+		p.hold(Requested{Job: q.ID, Type: q.Type, Priority: q.Priority, Wait: true})
+		p.jobs = append(p.jobs, q)
+		p.pass(int64(p.rng.IntN(2) * p.rng.IntN(200_000)))
+	}
+	p.hold(Notified{})
+	p.core.fetch.nextPoll = p.now
+	p.settle(false)
+}
+
+// occupy takes some slots away: their sessions withdraw them.
+func (p *puzzle) occupy() {
+	if p.rng.IntN(3) == 0 {
+		p.hold(Withdrew{Session: 1, Numbers: []int32{int32(p.rng.IntN(6))}})
+	}
+}
+
+func (p *puzzle) pass(ms int64) {
+	p.now += Instant(ms)
+	p.table.now += ms * 1000
+	p.hold(Tick{})
+}
+
+func (p *puzzle) step(ev Event) []Effect { return p.core.Step(p.now, ev, nil) }
+
+// hold lets an event in without a decision.
+func (p *puzzle) hold(ev Event) { p.answer(p.step(Together{Events: []Event{ev}, Hold: true}), false) }
+
+func (p *puzzle) settle(decide bool) { p.answer(p.step(Together{Hold: !decide}), decide) }
+
+// answer carries fetches out until none is asked for; claims stay under way.
+func (p *puzzle) answer(fx []Effect, decide bool) {
+	for len(fx) > 0 {
+		e := fx[0]
+		fx = fx[1:]
+		switch e.Kind {
+		case Fetch:
+			fx = append(fx, p.step(Together{Events: []Event{Fetched{Request: e.Fetch, Result: p.table.fetch(e.Fetch)}}, Hold: !decide})...)
+		case Bell:
+			fx = append(fx, p.step(Together{Events: []Event{BellSet{Armed: e.Armed}}, Hold: !decide})...)
+		}
+	}
+}
+
+// expected ranks the waiting jobs that were read the slow way: every one is
+// scored and all are sorted. hidden counts those before a job that were not read.
+func (p *puzzle) expected() (ranks, hidden map[dispatcherd.JobID]int) {
+	type scored struct {
+		head
+
+		id dispatcherd.JobID
+	}
+	var all, unread []scored
+	for _, q := range p.jobs {
+		h := head{number: int64(q.ID), mode: dispatcherd.Queued, arrival: int64(p.now) - (p.table.now/1000 - floorMS(q.RunAt))}
+		t, known := p.core.index.Lookup(q.Type)
+		if q.ID < 0 {
+			h.number, h.mode, h.arrival = -int64(q.ID), dispatcherd.OnDemand, int64(p.core.jobs.get(q.ID).arrival)
+		} else if !known || q.RunAt > p.table.now {
+			continue
+		}
+		h.score = p.core.cfg.Weights.Score(h.mode, q.Priority, int64(p.now)-h.arrival, p.core.index.Capacity(t)).Total()
+		switch {
+		case q.ID < 0, slices.Contains(p.core.kinds[t].queued[q.Priority].keys, dispatcherd.Key{RunAt: q.RunAt, ID: q.ID}):
+			all = append(all, scored{h, q.ID})
+		case p.core.index.Capacity(t) > 0:
+			unread = append(unread, scored{h, q.ID})
+		}
+	}
+	slices.SortFunc(all, func(a, b scored) int { return compareHeads(a.head, b.head) })
+	ranks, hidden = map[dispatcherd.JobID]int{}, map[dispatcherd.JobID]int{}
+	for i, s := range all {
+		ranks[s.id] = i + 1
+		for _, u := range unread {
+			if u.before(&s.head) {
+				hidden[s.id]++
+			}
+		}
+	}
+	return ranks, hidden
+}
+
+// check explains every job, lets the core decide, and holds the two together.
+func (p *puzzle) check() (startsNext int) {
+	ranks, hidden := p.expected()
+	said := map[dispatcherd.JobID]Explanation{}
+	for _, q := range p.jobs {
+		x := p.core.Explain(q)
+		said[q.ID] = x
+		if rank, waits := ranks[q.ID]; waits {
+			require.Equal(p.t, rank, x.RankAll, "seed %d: rank of %d", p.seed, q.ID)
+			require.Equal(p.t, len(ranks), x.WaitingAll, "seed %d", p.seed)
+			require.True(p.t, x.AtLeast || hidden[q.ID] == 0, "seed %d: better rows are unread", p.seed)
+		}
+		require.LessOrEqual(p.t, len(x.Ahead), x.Competing)
+		p.checkRivals(&x, q)
+	}
+	p.step(Tick{})
+	for _, q := range p.jobs {
+		x := said[q.ID]
+		j := p.core.jobs.get(q.ID)
+		placed := j != nil && j.slot != noSlot
+		switch {
+		case len(x.Reasons) == 0:
+			startsNext++
+			require.True(p.t, placed, "seed %d: %d was to start next", p.seed, q.ID)
+			require.Equal(p.t, x.Slot, p.core.index.SlotID(j.slot), "seed %d: the slot of %d", p.seed, q.ID)
+			require.Equal(p.t, x.Terms, j.why.Terms, "seed %d: the score of %d", p.seed, q.ID)
+		case placed:
+			require.Subset(p.t, []Reason{ReasonOutranked, ReasonAwaitsFetch}, x.Reasons, "seed %d: %d started although %v", p.seed, q.ID, x.Reasons)
+		}
+		now := p.core.Explain(q)
+		require.NotEmpty(p.t, now.Reasons, "seed %d: %d could have started by now", p.seed, q.ID)
+		if placed {
+			require.Subset(p.t, []Reason{ReasonClaimed, ReasonRunning}, now.Reasons)
+			require.Equal(p.t, p.core.index.SlotID(j.slot), now.Slot)
+		}
+	}
+	return startsNext
+}
+
+// checkRivals lets time pass in the formula: whoever is said to be passed is
+// ahead until that instant, and not from then on.
+func (p *puzzle) checkRivals(x *Explanation, q Inquiry) {
+	w := p.core.cfg.Weights
+	for _, r := range x.Ahead {
+		require.True(p.t, r.Terms.Total() >= x.Terms.Total(), "seed %d", p.seed)
+		if !r.Passed {
+			continue
+		}
+		at := func(d time.Duration) (mine, theirs scoring.Milli) {
+			other := p.age(r.ID) + d.Milliseconds()
+			t, _ := p.core.index.Lookup(r.Type)
+			return w.Score(x.Mode, x.Priority, (x.Age + d).Milliseconds(), x.Capacity).Total(),
+				w.Score(r.Mode, r.Priority, other, p.core.index.Capacity(t)).Total()
+		}
+		mine, theirs := at(r.After)
+		require.GreaterOrEqual(p.t, mine, theirs, "seed %d: %d passes %d after %v", p.seed, q.ID, r.ID, r.After)
+		if r.After > 0 {
+			mine, theirs = at(r.After - time.Millisecond)
+			require.LessOrEqual(p.t, mine, theirs, "seed %d: not before", p.seed)
+		}
+	}
+}
+
+// age is a waiting job's age in milliseconds.
+func (p *puzzle) age(id dispatcherd.JobID) int64 {
+	if id < 0 {
+		return int64(p.now - p.core.jobs.get(id).arrival)
+	}
+	i := slices.IndexFunc(p.jobs, func(q Inquiry) bool { return q.ID == id })
+	return p.table.now/1000 - floorMS(p.jobs[i].RunAt)
+}
+
+// TestTheExplanationAgreesWithTheDecision is the promise of `job why`: in every
+// state, what is said to start next does, on the slot and with the score that
+// were named, what is kept by anything but rivals does not, and ranks are those
+// of sorting everything.
+func TestTheExplanationAgreesWithTheDecision(t *testing.T) {
+	states := 100_000
+	if testing.Short() || raceEnabled {
+		states = 4_000
+	}
+	const shares = 4 // run side by side
+	for share := range shares {
+		t.Run(fmt.Sprintf("share %d of %d", share+1, shares), func(t *testing.T) {
+			t.Parallel()
+			next := 0
+			for seed := share; seed < states; seed += shares {
+				next += newPuzzle(t, uint64(seed)).check()
+			}
+			require.Greater(t, next, states/shares/4, "states in which something starts")
+		})
+	}
+}
+
+// explained is a core with one slot for pdf, busy, and two waiting rows.
+func explained(t *testing.T) *puzzle {
+	p := &puzzle{t: t, core: New(DefaultConfig()), table: newTable(), now: 1_000}
+	p.table.now = 1_700_000_000_000_000
+	p.answer(p.step(Registered{Session: 1, Worker: "w", Slots: []dispatcherd.Slot{{ID: 1, Number: 0, Types: []string{"pdf"}}}}), true)
+	p.step(Requested{Job: -1, Type: "pdf"})
+	for n, priority := range []dispatcherd.Priority{0, 5} {
+		q := Inquiry{ID: dispatcherd.JobID(n + 1), Type: "pdf", Priority: priority, RunAt: p.table.now}
+		p.table.insert(row{id: q.ID, typ: q.Type, priority: q.Priority, runAt: q.RunAt, tries: 5})
+		p.jobs = append(p.jobs, q)
+	}
+	p.core.fetch.nextPoll = p.now
+	p.answer(p.step(Notified{}), true)
+	return p
+}
+
+func TestAnExplanationNamesEveryReasonAndRival(t *testing.T) {
+	p := explained(t)
+	x := p.core.Explain(p.jobs[0])
+	require.Equal(t, []Reason{ReasonCapacityBusy, ReasonOutranked}, x.Reasons)
+	require.Equal(t, 2, x.Rank)
+	require.Equal(t, []Rival{{ID: 2, Type: "pdf", Priority: 5, Terms: scoring.Terms{Base: 5_120_000, Rarity: 500_000}}}, x.Ahead, "never passed: one slope")
+	require.Equal(t, 1439_250*time.Millisecond, x.Closes)
+	require.EqualValues(t, -1, x.Slots[0].Job)
+	x = p.core.Explain(p.jobs[1])
+	require.Equal(t, []Reason{ReasonCapacityBusy}, x.Reasons)
+	require.Equal(t, 1, x.Rank)
+	require.Equal(t, []Reason{ReasonRunning}, p.core.Explain(Inquiry{ID: -1}).Reasons)
+	require.Equal(t, []Reason{ReasonTypeUnknown}, p.core.Explain(Inquiry{ID: 9, Type: "excel", RunAt: p.table.now}).Reasons)
+	late := Inquiry{ID: 9, Type: "pdf", RunAt: p.table.now + 5_000_000}
+	require.Equal(t, []Reason{ReasonScheduled, ReasonCapacityBusy, ReasonOutranked}, p.core.Explain(late).Reasons)
+	late.Failures = 1
+	require.Equal(t, ReasonBackoff, p.core.Explain(late).Reasons[0])
+	passed := Inquiry{ID: 9, Type: "pdf", RunAt: p.table.now - 1}
+	require.Contains(t, p.core.Explain(passed).Reasons, ReasonClaimRaceLost)
+	behind := Inquiry{ID: 9, Type: "pdf", RunAt: p.table.now}
+	require.Contains(t, p.core.Explain(behind).Reasons, ReasonUnread)
+	p.step(Drained{})
+	require.Equal(t, ReasonDraining, p.core.Explain(p.jobs[0]).Reasons[0])
+}
+
+func TestARequestKnowsItsRank(t *testing.T) {
+	p := explained(t)
+	for n := range 3 {
+		p.step(Requested{Job: dispatcherd.JobID(-2 - n), Type: "pdf", Priority: dispatcherd.Priority(n)})
+	}
+	for id, want := range map[dispatcherd.JobID]int{-4: 1, -3: 3, -2: 4} { // 6,144 · 5,120 for row 2, the older · 5,120 · 4,096
+		rank, waits, ok := p.core.RankOfRequest(id)
+		require.True(t, ok)
+		require.Equal(t, 5, waits)
+		require.Equal(t, want, rank, "request %d", id)
+	}
+	_, _, ok := p.core.RankOfRequest(-1)
+	require.False(t, ok, "it runs")
+}
