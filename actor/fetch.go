@@ -33,7 +33,9 @@ type asking struct {
 // (a transaction that committed late, a job that came back, a run_at in the
 // past) are found by a full look from the beginning: soon after a notification,
 // and at every poll. The more a look costs the rarer it gets, so that looks
-// never take more than a fiftieth of the time.
+// take no more than a fiftieth of the time; but never rarer than every
+// longestPause polls: one that hung, or a dispatcher that stood still meanwhile,
+// says nothing about the cost of the next.
 type fetching struct {
 	epoch    uint32 // grows when rows may have become pending
 	looks    uint32 // grows when a full look is due
@@ -46,8 +48,8 @@ type fetching struct {
 	nextPoll Instant
 	owed     bool    // a notification came since the last full look
 	nextLook Instant // no full look for a notification before
-	dueAt    int64 // database ms of the earliest known row that is not yet due; 0 = none
-	deaf     bool  // NOTIFY does not work
+	dueAt    int64   // database ms of the earliest known row that is not yet due; 0 = none
+	deaf     bool    // NOTIFY does not work
 	scratch  []slotindex.TypeID
 }
 
@@ -117,6 +119,9 @@ func (Notified) apply(c *Core) {
 	c.fetch.owed = true
 	c.fetch.mayHaveMore()
 }
+
+// longestPause is the number of polls that an expensive look may cost.
+const longestPause = 20
 
 // lookPause is the shortest time between two full looks for notifications.
 const lookPause = 50 // ms
@@ -272,8 +277,9 @@ func (ev Fetched) apply(c *Core) {
 	if !f.inFlight() || len(ev.Request.Lanes) != len(f.asked) {
 		return // an answer that was given before
 	}
-	if took := c.now - f.sentAt; slices.ContainsFunc(f.asked, func(a asking) bool { return a.look }) {
-		f.nextPoll, f.nextLook = max(f.nextPoll, c.now+50*took), max(f.nextLook, c.now+50*took)
+	if slices.ContainsFunc(f.asked, func(a asking) bool { return a.look }) {
+		rest := c.now + min(50*(c.now-f.sentAt), Instant(longestPause*c.cfg.Poll.Milliseconds()))
+		f.nextPoll, f.nextLook = max(f.nextPoll, rest), max(f.nextLook, rest)
 	}
 	if ev.Result.Verdict == dispatcherd.OK {
 		c.outage.over()
