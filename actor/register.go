@@ -74,13 +74,12 @@ func (c *Core) removeSlot(ref slotindex.Ref) {
 	if i := slices.Index(s.slots, ref); i >= 0 {
 		s.slots = slices.Delete(s.slots, i, i+1)
 	}
-	types := append(c.fetch.scratch[:0], c.index.TypesOf(ref)...)
+	c.fetch.scratch = append(c.fetch.scratch[:0], c.index.TypesOf(ref)...)
 	c.slots[ref] = slot{}
 	c.index.Remove(ref)
-	for _, t := range types {
+	for _, t := range c.fetch.scratch {
 		c.letGo(t)
 	}
-	c.fetch.scratch = types
 }
 
 func (ev Unregistered) apply(c *Core) {

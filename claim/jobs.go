@@ -16,10 +16,15 @@ import (
 // DB is what producers and operators need: a *pgx.Conn, a *pgxpool.Pool or, to
 // insert in a transaction of one's own, a pgx.Tx.
 type DB interface {
+	// Begin starts a transaction, or a savepoint inside one.
 	Begin(ctx context.Context) (pgx.Tx, error)
+	// CopyFrom inserts many rows by COPY and returns how many.
 	CopyFrom(ctx context.Context, table pgx.Identifier, columns []string, src pgx.CopyFromSource) (int64, error)
+	// Exec runs a statement without result.
 	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
+	// Query runs a statement with any number of rows.
 	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
+	// QueryRow runs a statement of which one row is wanted.
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }
 

@@ -47,7 +47,7 @@ func newLink(c Config, purpose string, statements map[string]string) (*link, err
 }
 
 // do runs f with the connection, under the link's deadline, and reports it. An
-// error from before f is a notSent. f returns how many jobs it was about.
+// error from before f is a notSentError. f returns how many jobs it was about.
 func (l *link) do(ctx context.Context, op Operation, f func(context.Context, *pgx.Conn) (int, error)) error {
 	start := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, l.timeout)
@@ -61,14 +61,14 @@ func (l *link) run(ctx context.Context, f func(context.Context, *pgx.Conn) (int,
 	select {
 	case <-l.turn:
 	case <-ctx.Done():
-		return 0, notSent{ctx.Err()}
+		return 0, notSentError{ctx.Err()}
 	}
 	defer func() { l.turn <- struct{}{} }()
 	if err := l.connect(ctx); err != nil {
-		return 0, notSent{err}
+		return 0, notSentError{err}
 	}
 	if err := ctx.Err(); err != nil {
-		return 0, notSent{err}
+		return 0, notSentError{err}
 	}
 	rows, err := f(ctx, l.conn)
 	if l.conn.IsClosed() || (err != nil && verdictOf(err) != dispatcherd.Refused) {

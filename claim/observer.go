@@ -36,6 +36,7 @@ type Report struct {
 // Observer is told what happens between this package and Postgres. Its methods
 // are called from several goroutines and must not block.
 type Observer interface {
+	// Statement is told of every statement once it has ended.
 	Statement(Report)
 	// Listening says that notifications arrive (again), or why they do not.
 	// While they do not, only polling finds new jobs.

@@ -137,12 +137,12 @@ func (s *Store) standing(ctx context.Context, conn *pgx.Conn, me, sent int32) er
 	}
 	switch _, err := rows.Close(); {
 	case err != nil:
-		return notSent{err}
+		return notSentError{err}
 	case !found:
-		return notSent{ErrLeaseLost}
+		return notSentError{ErrLeaseLost}
 	case now != sent:
 		s.epoch.Store(now)
-		return notSent{errOldEpoch}
+		return notSentError{errOldEpoch}
 	}
 	return nil
 }

@@ -40,7 +40,7 @@ func (c *cutConn) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
 	if err == nil && c.cutter.deaf.Load() {
 		c.cutter.seen <- struct{}{}
-		c.Conn.Close()
+		_ = c.Close()
 		return 0, io.ErrUnexpectedEOF
 	}
 	return n, err

@@ -8,10 +8,10 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// notSent wraps an error from before anything was sent.
-type notSent struct{ error }
+// notSentError wraps an error from before anything was sent.
+type notSentError struct{ error }
 
-func (e notSent) Unwrap() error { return e.error }
+func (e notSentError) Unwrap() error { return e.error }
 
 // verdictOf classifies the error of a statement that changes something. Only a
 // message of severity ERROR proves the rollback: FATAL may also come between
@@ -21,7 +21,7 @@ func verdictOf(err error) dispatcherd.Verdict {
 	if err == nil {
 		return dispatcherd.OK
 	}
-	if never := (notSent{}); errors.As(err, &never) {
+	if never := (notSentError{}); errors.As(err, &never) {
 		return dispatcherd.Refused
 	}
 	if e := serverError(err); e != nil && e.SeverityUnlocalized == "ERROR" {

@@ -1,7 +1,6 @@
 package migrations_test
 
 import (
-	"errors"
 	"testing"
 
 	"github.com/dispatcherd/dispatcherd/internal/pgtest"
@@ -153,7 +152,7 @@ func forbidden(t testing.TB, conn *pgx.Conn, statements ...string) {
 	for _, s := range statements {
 		_, err := conn.Exec(t.Context(), s)
 		var e *pgconn.PgError
-		require.True(t, errors.As(err, &e), "%s: %v", s, err)
+		require.ErrorAs(t, err, &e, "%s", s)
 		require.Equal(t, "42501", e.Code, "%s: %v", s, err)
 	}
 }

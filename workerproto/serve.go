@@ -54,7 +54,7 @@ func Serve(ctx context.Context, l net.Listener, limits Limits, h Handler, obs Ob
 	srv.shutDown()
 	srv.running.Wait()
 	if ctx.Err() != nil {
-		return nil
+		err = nil // that of the listener we closed
 	}
 	return err
 }
