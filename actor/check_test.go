@@ -1,0 +1,67 @@
+package actor
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/dispatcherd/dispatcherd"
+)
+
+// A check that cannot fail is worth nothing: every kind of damage must be seen.
+func TestCheckSeesEveryKindOfDamage(t *testing.T) {
+	for name, damage := range map[string]func(c *Core){
+		"slot without session":   func(c *Core) { c.slots[0].session = nil },
+		"taken slot without job": func(c *Core) { c.slots[0].job = nil },
+		"free slot with job":     func(c *Core) { c.slots[2].job = c.jobs.get(-2) },
+		"job that is elsewhere":  func(c *Core) { c.jobs.get(-1).slot = 1 },
+		"job of a foreign type":  func(c *Core) { c.jobs.get(-1).typ, _ = c.index.Lookup("excel") },
+		"two jobs on one slot":   func(c *Core) { c.jobs.get(-3).slot = 0 },
+		"running without slot":   func(c *Core) { c.jobs.get(-3).stage = running },
+		"waiting with a slot":    func(c *Core) { c.jobs.get(-1).stage = waiting },
+		"row among the requests": func(c *Core) { c.jobs.get(-1).mode = dispatcherd.Queued },
+		"requests":               func(c *Core) { c.requests++ },
+		"jobs of a type":         func(c *Core) { c.kinds[0].jobs++ },
+		"order of a lane":        func(c *Core) { l := lane0(c); l.keys[l.head], l.keys[l.head+1] = l.keys[l.head+1], l.keys[l.head] },
+		"mark of a lane":         func(c *Core) { c.kinds[0].waiting &^= 1 },
+		"mark of a line":         func(c *Core) { c.kinds[0].waiting &^= 1 << demandBit },
+		"cached":                 func(c *Core) { c.cached-- },
+		"nobody looks":           func(c *Core) { c.kinds[1].waiting |= 1; c.kinds[1].queued[0].more = true },
+		"position of an alarm":   func(c *Core) { c.alarms[0].alarm = 2 },
+		"order of the alarms":    func(c *Core) { c.alarms[0].deadline, c.alarms[1].deadline = 2, 1 },
+		"index":                  func(c *Core) { c.index.Release(0) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := smallCore(t)
+			require.NoError(t, c.Check())
+			damage(c)
+			require.Error(t, c.Check())
+		})
+	}
+}
+
+// lane0 is the lane that holds candidates in smallCore.
+func lane0(c *Core) *lane { return &c.kinds[0].queued[0] }
+
+// smallCore has two busy pdf slots and a free excel slot, a waiting request,
+// two deadlines, and two pdf candidates.
+func smallCore(t *testing.T) *Core {
+	c := New(DefaultConfig())
+	fx := c.Step(1, Registered{Session: 1, Worker: "w", Slots: []dispatcherd.Slot{
+		{ID: 1, Number: 0, Types: []string{"pdf"}}, {ID: 2, Number: 1, Types: []string{"pdf"}}, {ID: 3, Number: 2, Types: []string{"excel"}},
+	}}, nil)
+	for id := range dispatcherd.JobID(3) {
+		c.Step(1, Requested{Job: -1 - id, Type: "pdf", Deadline: msDuration(1000 * int64(3-id))}, nil)
+	}
+	for _, e := range fx {
+		if e.Kind == Fetch {
+			require.Equal(t, "pdf", e.Fetch.Lanes[0].Type)
+			c.Step(1, Fetched{Request: e.Fetch, Result: dispatcherd.FetchResult{DBNow: 1000, Candidates: []dispatcherd.Candidate{
+				{Lane: 0, Key: dispatcherd.Key{RunAt: 1, ID: 1}}, {Lane: 0, Key: dispatcherd.Key{RunAt: 1, ID: 2}},
+			}}}, nil)
+		}
+	}
+	require.Equal(t, 2, c.cached)
+	require.Equal(t, 1, c.requests)
+	return c
+}

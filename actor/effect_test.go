@@ -1,0 +1,233 @@
+package actor
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/scoring"
+)
+
+func TestEffectsAndAnswersHaveNames(t *testing.T) {
+	seen := map[string]bool{}
+	for k := Send; k <= Partial; k++ {
+		require.NotContains(t, k.String(), "(", "effect %d", k)
+		seen[k.String()] = true
+	}
+	require.Len(t, seen, int(Partial))
+	require.Equal(t, "effect(200)", EffectKind(200).String())
+	require.Equal(t, "unsupported", AnswerUnsupported.String())
+	require.Equal(t, "stopping", AnswerStopping.String())
+}
+
+// one returns the only effect of a kind.
+func one(t *testing.T, fx []Effect, k EffectKind) Effect {
+	var found []Effect
+	for _, e := range fx {
+		if e.Kind == k {
+			found = append(found, e)
+		}
+	}
+	require.Len(t, found, 1, "%v of %v", k, fx)
+	return found[0]
+}
+
+// desk is a core with one pdf slot and one that can do pdf and excel.
+func desk() *Core {
+	c := New(DefaultConfig())
+	c.Step(1000, Registered{Session: 7, Worker: "ann", Slots: []dispatcherd.Slot{
+		{ID: 21, Number: 3, Types: []string{"pdf"}}, {ID: 22, Number: 4, Types: []string{"excel", "pdf"}},
+	}}, nil)
+	return c
+}
+
+func TestASentRequestSaysWhatWhereAndWhy(t *testing.T) {
+	c := desk()
+	c.Step(1000, Requested{Job: -1, Type: "pdf"}, nil)
+	c.Step(1000, Requested{Job: -2, Type: "pdf"}, nil)
+	c.Step(1000, Requested{Job: -3, Type: "pdf", Priority: 2, Payload: []byte(`{"n":1}`), Deadline: time.Minute}, nil)
+	fx := c.Step(3500, Released{Session: 7, Results: []Result{{Job: -2, Attempt: 1, OK: true, Value: []byte("42")}}}, nil)
+	send := one(t, fx, Send)
+	require.Equal(t, dispatcherd.SessionID(7), send.Session)
+	require.Equal(t, dispatcherd.SlotID(22), send.Slot)
+	require.Equal(t, int32(4), send.Number)
+	require.Equal(t, dispatcherd.JobID(-3), send.Job)
+	require.Equal(t, dispatcherd.Attempt(1), send.Attempt)
+	require.Equal(t, dispatcherd.OnDemand, send.Mode)
+	require.Equal(t, "pdf", send.Type)
+	require.JSONEq(t, `{"n":1}`, string(send.Payload))
+	require.Equal(t, 2500*time.Millisecond, send.Age)
+	require.Equal(t, Why{
+		Terms:     scoring.Terms{Base: 2_048_000, Age: 40_000, Rarity: 250_000, OnDemand: 4_176_000},
+		SlotTypes: 2, Capacity: 2,
+	}, send.Why)
+	started := one(t, fx, Started)
+	require.Equal(t, send.Job, started.Job)
+	require.Equal(t, send.Slot, started.Slot)
+	require.Equal(t, "ann", started.Reason)
+	answer := one(t, fx, Answer)
+	require.Equal(t, dispatcherd.JobID(-2), answer.Job)
+	require.Equal(t, AnswerDone, answer.Answer)
+	require.Equal(t, "42", string(answer.Payload))
+}
+
+func TestASentRowCarriesItsTimeoutAndPayload(t *testing.T) {
+	w := newWorld(t)
+	w.command("register worker=ann types=(pdf)", nil)
+	w.command("hold claim", nil)
+	w.command("insert", []string{"letter type=pdf timeout=30s tries=4 age=2s"})
+	w.command("run", nil)
+	claim := w.at.pending[0].Claim
+	require.Equal(t, []string{"pdf"}, claim.Types)
+	require.NotZero(t, claim.Token)
+	fx := w.at.core.Step(w.now, Claimed{Request: claim, Result: dispatcherd.ClaimResult{Won: []dispatcherd.Won{
+		{ID: 1, Attempt: 3, MaxAttempts: 4, Failures: 2, Timeout: 30 * time.Second, Payload: []byte(`"x"`)},
+	}}}, nil)
+	send := one(t, fx, Send)
+	require.Equal(t, 30*time.Second, send.Timeout)
+	require.Equal(t, dispatcherd.Attempt(3), send.Attempt)
+	require.Equal(t, dispatcherd.Queued, send.Mode)
+	require.Equal(t, `"x"`, string(send.Payload))
+	require.Equal(t, 2*time.Second, send.Age)
+	require.Equal(t, w.now+30_000, w.at.core.alarms.first())
+	fx = w.at.core.Step(w.now, Released{Session: 1, Results: []Result{{Job: 1, Attempt: 3, Error: "no"}}}, nil)
+	retry := one(t, fx, Finish).Finish.Items[0]
+	require.Equal(t, dispatcherd.Retry, retry.Outcome)
+	require.GreaterOrEqual(t, retry.Delay, 2*time.Second, "the third repetition waits 2 to 4 seconds")
+	require.LessOrEqual(t, retry.Delay, 4*time.Second)
+}
+
+// A row that nobody asked for must not stay running under our name.
+func TestAWonRowThatWasNotAskedForIsReleased(t *testing.T) {
+	w := newWorld(t)
+	w.command("register worker=ann types=(pdf)", nil)
+	w.command("hold claim", nil)
+	w.command("insert", []string{"letter type=pdf"})
+	w.command("run", nil)
+	claim := w.at.pending[0].Claim
+	fx := w.at.core.Step(w.now, Claimed{Request: claim, Result: dispatcherd.ClaimResult{Won: []dispatcherd.Won{
+		{ID: 1, Attempt: 1, MaxAttempts: 1}, {ID: 99, Attempt: 6, MaxAttempts: 1},
+	}}}, nil)
+	one(t, fx, Send)
+	require.Equal(t, []dispatcherd.Finish{{ID: 99, Attempt: 6, Outcome: dispatcherd.Released}}, one(t, fx, Finish).Finish.Items)
+	require.Empty(t, w.at.core.Step(w.now, Claimed{Request: claim}, nil), "an answer given twice")
+}
+
+func TestReportsOfLiveAttemptsAreHandedOn(t *testing.T) {
+	c := desk()
+	c.Step(1000, Requested{Job: -1, Type: "pdf"}, nil)
+	c.Step(1000, Registered{Session: 8, Worker: "bob"}, nil)
+	say := func(s dispatcherd.SessionID, r Report) Effect {
+		fx := c.Step(1000, Reported{Session: s, Reports: []Report{r}}, nil)
+		require.Len(t, fx, 1)
+		return fx[0]
+	}
+	e := say(7, Report{Job: -1, Attempt: 1, JSON: []byte("0.5")})
+	require.Equal(t, Effect{Kind: Progress, Job: -1, Attempt: 1, Payload: []byte("0.5")}, e)
+	e = say(7, Report{Job: -1, Attempt: 1, Partial: true, JSON: []byte(`"line"`)})
+	require.Equal(t, Effect{Kind: Partial, Job: -1, Attempt: 1, Payload: []byte(`"line"`)}, e)
+	require.Equal(t, Effect{Kind: NotHeld, Session: 8, Job: -1, Attempt: 1}, say(8, Report{Job: -1, Attempt: 1}))
+	require.Equal(t, Effect{Kind: Stale, Session: 7, Job: -1, Attempt: 2}, say(7, Report{Job: -1, Attempt: 2}))
+	require.Equal(t, Effect{Kind: Stale, Session: 7, Job: -5, Attempt: 1}, say(7, Report{Job: -5, Attempt: 1}))
+}
+
+func TestACallerWhoLosesPatienceIsToldThatNoWorkerCame(t *testing.T) {
+	c := desk()
+	c.Step(1000, Requested{Job: -1, Type: "ocr", Wait: true}, nil)
+	c.Step(1000, Requested{Job: -2, Type: "pdf"}, nil)
+	require.Empty(t, c.Step(1000, Impatient{Job: -2}, nil), "it runs")
+	require.Empty(t, c.Step(1000, Impatient{Job: -3}, nil), "it does not exist")
+	answer := one(t, c.Step(1000, Impatient{Job: -1}, nil), Answer)
+	require.Equal(t, AnswerUnsupported, answer.Answer)
+	require.Equal(t, `no slot supports type "ocr", and none came in time`, answer.Reason)
+	require.False(t, c.Idle())
+	c.Step(1000, Released{Session: 7, Results: []Result{{Job: -2, Attempt: 1, OK: true}}}, nil)
+	require.True(t, c.Idle())
+}
+
+func TestAJobNamedTwiceInOneWordIsReleasedOnce(t *testing.T) {
+	c := desk()
+	c.Step(1000, Requested{Job: -1, Type: "pdf"}, nil)
+	r := Result{Job: -1, Attempt: 1, OK: true}
+	fx := c.Step(1000, Released{Session: 7, Results: []Result{r, r}}, nil)
+	one(t, fx, Answer)
+	one(t, fx, Stale)
+	require.NoError(t, c.Check())
+	require.Equal(t, uint64(1), c.Stats().Answered)
+}
+
+func TestARequestThatIsGivenBackAgainAndAgainFails(t *testing.T) {
+	c := desk()
+	fx := c.Step(1000, Requested{Job: -1, Type: "pdf", Deadline: time.Minute}, nil)
+	for range DefaultConfig().Limits.Crashes {
+		send := one(t, fx, Send)
+		fx = c.Step(1000, Released{Session: 7, Results: []Result{{Job: -1, Attempt: send.Attempt, Returned: true}}}, nil)
+		require.Equal(t, Instant(61_000), c.alarms.first(), "its deadline stays")
+	}
+	send := one(t, fx, Send)
+	fx = c.Step(1000, Released{Session: 7, Results: []Result{{Job: -1, Attempt: send.Attempt, Returned: true}}}, nil)
+	require.Equal(t, AnswerFailed, one(t, fx, Answer).Answer)
+	require.True(t, c.Idle())
+}
+
+func TestWhenStoppingARequestThatComesBackIsAnswered(t *testing.T) {
+	c := desk()
+	c.Step(1000, Requested{Job: -1, Type: "pdf"}, nil)
+	c.Step(1000, Requested{Job: -2, Type: "pdf"}, nil)
+	c.Step(1000, Drained{}, nil)
+	fx := c.Step(1000, Released{Session: 7, Results: []Result{{Job: -1, Attempt: 1, Returned: true}}}, nil)
+	require.Equal(t, AnswerStopping, one(t, fx, Answer).Answer)
+	fx = c.Step(1000, Unregistered{Session: 7}, nil)
+	require.Equal(t, AnswerStopping, one(t, fx, Answer).Answer)
+	require.True(t, c.Idle())
+}
+
+// Rarity means the cluster's capacity: slots of other dispatchers count.
+func TestSlotsElsewhereMakeATypeLessRare(t *testing.T) {
+	c := desk()
+	c.Step(1000, Elsewhere{Capacity: map[string]int{"pdf": 3, "ocr": 9}}, nil)
+	send := one(t, c.Step(1000, Requested{Job: -1, Type: "pdf"}, nil), Send)
+	require.Equal(t, scoring.Milli(100_000), send.Why.Terms.Rarity, "500 over 2 here and 3 elsewhere")
+	c.Step(1000, Registered{Session: 9, Worker: "eve", Slots: []dispatcherd.Slot{{ID: 30, Types: []string{"ocr"}}}}, nil)
+	send = one(t, c.Step(1000, Requested{Job: -2, Type: "ocr"}, nil), Send)
+	require.Equal(t, scoring.Milli(50_000), send.Why.Terms.Rarity, "a type that was not known here when the others were counted")
+	c.Step(1000, Elsewhere{}, nil)
+	send = one(t, c.Step(1000, Requested{Job: -3, Type: "pdf"}, nil), Send)
+	require.Equal(t, scoring.Milli(250_000), send.Why.Terms.Rarity)
+}
+
+// What comes together is decided together: the better job goes first although
+// it came last. With Hold nothing is decided until the next step.
+func TestEventsThatComeTogetherAreDecidedTogether(t *testing.T) {
+	c := desk()
+	both := []Event{
+		Requested{Job: -1, Type: "excel", Priority: 1},
+		Requested{Job: -2, Type: "excel", Priority: 9},
+	}
+	require.Empty(t, c.Step(1000, Together{Events: both, Hold: true}, nil))
+	require.Equal(t, dispatcherd.JobID(-2), one(t, c.Step(1000, Tick{}, nil), Send).Job)
+}
+
+func TestListsAndGaugesTellWhatThereIs(t *testing.T) {
+	c := smallCore(t)
+	c.Step(5001, Tick{}, nil) // past all deadlines
+	c.Step(5001, Requested{Job: -4, Type: "excel"}, nil)
+	c.Step(5001, Requested{Job: -5, Type: "excel"}, nil)
+	c.Step(7001, Withdrew{Session: 1, Numbers: []int32{2}}, nil)
+	require.Equal(t, []SlotInfo{
+		{ID: 1, Session: 1, Worker: "w", Number: 0, Types: []string{"pdf"}, State: "busy", Job: -1, JobType: "pdf", Attempt: 1},
+		{ID: 2, Session: 1, Worker: "w", Number: 1, Types: []string{"pdf"}, State: "busy", Job: -2, JobType: "pdf", Attempt: 1},
+		{ID: 3, Session: 1, Worker: "w", Number: 2, Types: []string{"excel"}, State: "busy", Draining: true, Job: -4, JobType: "excel", Attempt: 1},
+	}, c.Slots())
+	require.ElementsMatch(t, []TypeInfo{
+		{Name: "pdf", Capacity: 2, Cached: 2, Oldest: 7001 * time.Millisecond},
+		{Name: "excel", Requests: 1, Oldest: 2 * time.Second},
+	}, c.Types())
+	g := c.Gauges()
+	require.Equal(t, Gauges{Slots: 3, Sessions: 1, Requests: 1, Cached: 2, InHand: 4}, g)
+	require.Equal(t, 3, c.Len())
+	free := desk().Gauges()
+	require.Equal(t, 2, free.Free)
+}
