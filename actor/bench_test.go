@@ -92,7 +92,7 @@ func (m *treadmill) turn() {
 
 func (m *treadmill) step(ev Event) {
 	m.feed(ev)
-	for i := 0; i < len(m.queue); i++ {
+	for i := range len(m.queue) {
 		m.answer(m.queue[i])
 	}
 	m.queue = m.queue[:0]

@@ -22,7 +22,7 @@ type words struct {
 
 func parse(line string) words {
 	ws := words{args: map[string]string{}}
-	for _, f := range strings.Fields(line) {
+	for f := range strings.FieldsSeq(line) {
 		if k, v, ok := strings.Cut(f, "="); ok {
 			ws.args[k] = v
 		} else {

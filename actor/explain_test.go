@@ -192,7 +192,7 @@ func (p *puzzle) check() (startsNext int) {
 func (p *puzzle) checkRivals(x *Explanation, q Inquiry) {
 	w := p.core.cfg.Weights
 	for _, r := range x.Ahead {
-		require.True(p.t, r.Terms.Total() >= x.Terms.Total(), "seed %d", p.seed)
+		require.GreaterOrEqual(p.t, r.Terms.Total(), x.Terms.Total(), "seed %d", p.seed)
 		if !r.Passed {
 			continue
 		}

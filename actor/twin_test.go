@@ -199,7 +199,7 @@ func (h *history) disturbed(events ...Event) {
 	if len(h.sessions) > 0 && h.rng.IntN(3) == 0 {
 		h.feed(h.randomDeath()) // while its slots are reserved
 	}
-	for quiet := 0; quiet < 3; quiet++ {
+	for quiet := range 3 {
 		for h.answerOne(Fetch) || h.answerOne(Bell) || h.answerBadly(&quiet) {
 		}
 		h.pass(1_000) // outlasts the outage backoff of this test

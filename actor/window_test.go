@@ -51,7 +51,6 @@ type overload struct {
 	straggler  dispatcherd.JobID
 	since      Instant
 	started    bool
-	aheadAtW   int // R
 	late       int // requests that arrived a window later and were given the rare slot
 	window     Instant
 	overtakers int

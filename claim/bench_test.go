@@ -1,6 +1,7 @@
 package claim_test
 
 import (
+	"bytes"
 	"fmt"
 	"iter"
 	"os"
@@ -96,7 +97,7 @@ func serverCPU(t testing.TB, db *pgx.Conn, name string) time.Duration {
 		if err != nil {
 			return 0
 		}
-		fields := strings.Fields(string(stat)[strings.LastIndexByte(string(stat), ')'):])
+		fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')'):]))
 		for _, ticks := range fields[12:14] { // utime and stime, in hundredths of a second
 			n, err := strconv.Atoi(ticks)
 			require.NoError(t, err)

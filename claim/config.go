@@ -3,6 +3,7 @@ package claim
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net"
 	"strconv"
 	"time"
@@ -65,7 +66,7 @@ func (c Config) connConfig(purpose string) (*pgx.ConnConfig, error) {
 		return nil, fmt.Errorf("database connection string: %w", err)
 	}
 	limit := strconv.FormatInt((c.Timeout * 4 / 5).Milliseconds(), 10)
-	for name, value := range map[string]string{
+	maps.Copy(config.RuntimeParams, map[string]string{
 		"application_name":                    truncate("dispatcherd "+purpose+" "+c.Name, 63),
 		"statement_timeout":                   limit,
 		"lock_timeout":                        limit,
@@ -79,9 +80,7 @@ func (c Config) connConfig(purpose string) (*pgx.ConnConfig, error) {
 		"enable_hashjoin":                     "off",
 		"enable_mergejoin":                    "off",
 		"jit":                                 "off",
-	} {
-		config.RuntimeParams[name] = value
-	}
+	})
 	config.ConnectTimeout = c.Timeout
 	config.ValidateConnect = nil
 	if c.Dial != nil {

@@ -25,7 +25,7 @@ type plan struct {
 	Plans []plan
 }
 
-// scans lists how the hot table is read: "Index Scan jobs_live_lanes", …
+// scans lists how the hot table is read: "Index Scan jobs_live_lanes", ….
 func (p plan) scans() []string {
 	var list []string
 	if p.Table == "jobs_live" && p.Type != "ModifyTable" {

@@ -216,7 +216,7 @@ func TestAnUnstorableResultHarmsNobodyElse(t *testing.T) {
 		got := row(t, db, id)
 		require.Equal(t, dispatcherd.Done, got.Status)
 		if bad[id] == "" {
-			require.Equal(t, `{"fine":"\u0000"}`, string(got.Result))
+			require.JSONEq(t, `{"fine":"\u0000"}`, string(got.Result))
 		} else {
 			require.Empty(t, got.Result)
 		}

@@ -32,8 +32,7 @@ func verdictOf(err error) dispatcherd.Verdict {
 
 // serverError returns what Postgres answered, nil if the error is not from there.
 func serverError(err error) *pgconn.PgError {
-	var e *pgconn.PgError
-	if errors.As(err, &e) {
+	if e, ok := errors.AsType[*pgconn.PgError](err); ok {
 		return e
 	}
 	return nil

@@ -212,8 +212,7 @@ func version(ctx context.Context, db *sql.DB) (int64, error) {
 }
 
 func code(err error) string {
-	var e *pgconn.PgError
-	if errors.As(err, &e) {
+	if e, ok := errors.AsType[*pgconn.PgError](err); ok {
 		return e.Code
 	}
 	return ""

@@ -107,6 +107,6 @@ func TestStatusChangesNothing(t *testing.T) {
 	require.NoError(t, err)
 	list, err = migrations.Status(t.Context(), dsn)
 	require.NoError(t, err)
-	require.EqualValues(t, migrations.Latest(), list[len(list)-1].Version)
+	require.Equal(t, migrations.Latest(), list[len(list)-1].Version)
 	require.False(t, list[len(list)-1].AppliedAt.IsZero())
 }

@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -493,7 +494,7 @@ func TestCurlDrivesTheAPI(t *testing.T) {
 	}
 	require.Equal(t, []string{"queued", "started", "progress", "partial", "progress", "result"}, names)
 	lines := strings.Repeat("{\"type\":\"pdf\"}\n", 5000) + "{\"type\":\"\"}\nnonsense\n"
-	upload := append(on, "-H", "Content-Type: application/x-ndjson", "--data-binary", "@-")
+	upload := append(slices.Clone(on), "-H", "Content-Type: application/x-ndjson", "--data-binary", "@-")
 	var refused api.Problem
 	require.NoError(t, json.Unmarshal([]byte(curl(t, lines, append(upload, "http://d/v1/jobs")...)), &refused))
 	require.Equal(t, 2, refused.Bad)
@@ -551,7 +552,7 @@ func TestCallersWhoHangUpAtRandomLeakNothing(t *testing.T) {
 			headers := append([]string{}, kinds[n%4]...)
 			body := `{"type":"pdf","payload":{"n":1}}`
 			if n%4 == 2 {
-				headers[1] = fmt.Sprint(n)
+				headers[1] = strconv.Itoa(n)
 			}
 			if n%4 == 3 {
 				body = `{"type":"pdf","coalesce_key":"k","payload":{"n":1}}`

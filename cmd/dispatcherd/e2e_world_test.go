@@ -401,7 +401,7 @@ func (s *sightings) read(t *testing.T, conn net.Conn) {
 func (s *sightings) list() ([]sighting, <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.all[:len(s.all):len(s.all)], s.more
+	return slices.Clip(s.all), s.more
 }
 
 // await returns the first sighting that is wanted.

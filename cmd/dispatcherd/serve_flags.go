@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -32,7 +33,7 @@ type fileMode os.FileMode
 func (m *fileMode) Set(s string) error {
 	n, err := strconv.ParseUint(s, 8, 32)
 	if err != nil || n > 0o777 {
-		return fmt.Errorf("give octal permissions such as 0660")
+		return errors.New("give octal permissions such as 0660")
 	}
 	*m = fileMode(n)
 	return nil

@@ -1,0 +1,20 @@
+package api
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// A client decides by the type of a problem, so no two share one.
+func TestEveryProblemHasATypeOfItsOwnAndAnErrorStatus(t *testing.T) {
+	seen := map[string]bool{}
+	for _, k := range problemKinds {
+		p := k.of("why")
+		require.False(t, seen[p.Type], p.Type)
+		seen[p.Type] = true
+		require.GreaterOrEqual(t, p.Status, 400)
+		require.NotEmpty(t, p.Title)
+		require.Equal(t, "why", p.Detail)
+	}
+}
