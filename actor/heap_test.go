@@ -54,7 +54,7 @@ func TestTheBestHeadIsOnTopWhateverIsReplaced(t *testing.T) {
 		}
 		h.init()
 		for len(h) > 0 {
-			best := slices.MinFunc(h, func(a, b head) int { return compareHeads(a, b) })
+			best := slices.MinFunc(h, compareHeads)
 			require.Equal(t, best, h[0])
 			if rng.IntN(2) == 0 {
 				h.pop()
