@@ -1,0 +1,145 @@
+package api
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/dispatcherd/dispatcherd"
+)
+
+// fake is a dispatcher whose requests end when the test says so.
+type fake struct {
+	mu        sync.Mutex
+	last      dispatcherd.JobID
+	callers   map[dispatcherd.JobID]Caller
+	submitted chan dispatcherd.JobID
+	abandoned chan dispatcherd.JobID
+	refusal   error
+}
+
+func newFake() *fake {
+	return &fake{callers: map[dispatcherd.JobID]Caller{}, submitted: make(chan dispatcherd.JobID, 1000), abandoned: make(chan dispatcherd.JobID, 1000)}
+}
+
+func (f *fake) Submit(_ context.Context, _ Request, c Caller) (dispatcherd.JobID, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.refusal != nil {
+		return 0, f.refusal
+	}
+	f.last--
+	f.callers[f.last] = c
+	f.submitted <- f.last
+	return f.last, nil
+}
+
+func (f *fake) Abandon(id dispatcherd.JobID, _ Caller) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.callers[id] != nil {
+		delete(f.callers, id)
+		f.abandoned <- id
+	}
+}
+
+// with runs f for the caller of a request that was not abandoned.
+func (f *fake) with(id dispatcherd.JobID, do func(Caller)) {
+	f.mu.Lock()
+	c := f.callers[id]
+	f.mu.Unlock()
+	if c != nil {
+		do(c)
+	}
+}
+
+func (f *fake) answer(id dispatcherd.JobID, a Answer) {
+	f.with(id, func(c Caller) {
+		f.mu.Lock()
+		delete(f.callers, id)
+		f.mu.Unlock()
+		c.Answered(a)
+	})
+}
+
+func (f *fake) Impatient(id dispatcherd.JobID) {
+	f.answer(id, Answer{Kind: Unsupported, Reason: "nobody came"})
+}
+func (*fake) Rank(dispatcherd.JobID) (Rank, bool)                       { return Rank{OfType: 2, Waiting: 5}, true }
+func (*fake) Insert(context.Context, []byte) (dispatcherd.JobID, error) { return 17, nil }
+func (*fake) Watch(dispatcherd.JobID, Caller) func()                    { return func() {} }
+func (*fake) Slots() []Slot {
+	return []Slot{{Slot: 1, Worker: "w", Types: []string{"pdf"}, State: "free"}}
+}
+func (*fake) Types() []Type           { return []Type{{Type: "pdf", Capacity: 1, Free: 1}} }
+func (*fake) Checks() (bool, []Check) { return true, []Check{{Name: "postgres"}} }
+func (*fake) Cancel(context.Context, dispatcherd.JobID) (dispatcherd.Status, error) {
+	return dispatcherd.Running, nil
+}
+
+func (*fake) InsertLines(_ context.Context, lines io.Reader, _ bool, bad func(int, error)) (int64, error) {
+	if _, err := io.Copy(io.Discard, lines); err != nil {
+		return 0, &InvalidError{err}
+	}
+	bad(2, ErrNotFound)
+	return 1, nil
+}
+
+func (*fake) Job(_ context.Context, id dispatcherd.JobID) (Job, error) {
+	if id == 404 {
+		return Job{}, ErrNotFound
+	}
+	return Job{ID: id, Type: "pdf", Status: dispatcherd.Done, Result: []byte(`{"ok":true}`), RunAt: time.Unix(1_700_000_000, 0).UTC()}, nil
+}
+
+func (*fake) Why(_ context.Context, id dispatcherd.JobID) (Why, error) {
+	after := 2.5
+	return Why{
+		Job: id, Type: "pdf", Mode: "queued", Status: dispatcherd.Pending, Reasons: []string{"CapacityBusy"}, Score: &Score{Total: 500, Rarity: 500},
+		Rank: 1, Waiting: 1, Slots: []Slot{{Slot: 1, Types: []string{"pdf"}, State: "busy"}}, Ahead: []Rival{{Job: -3, Mode: "on_demand", Passed: &after}, {Job: 4, Mode: "queued"}},
+		Overtaking: &Overtaking{Window: 1439.25, Closes: 1},
+	}, nil
+}
+
+// counts is an Observer.
+type counts struct {
+	responses atomic.Int64
+	mu        sync.Mutex
+	bounds    map[Bound]int
+}
+
+func (c *counts) Responded(string, int, time.Duration) { c.responses.Add(1) }
+
+func (c *counts) Refused(b Bound) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.bounds[b]++
+}
+
+func (c *counts) hits(b Bound) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.bounds[b]
+}
+
+// house is a handler on a fake dispatcher.
+func house(t *testing.T, change func(*Config)) (*Handler, *fake, *counts) {
+	cfg := DefaultConfig()
+	if change != nil {
+		change(&cfg)
+	}
+	f, seen := newFake(), &counts{bounds: map[Bound]int{}}
+	h := New(cfg, f, seen, http.NotFoundHandler())
+	t.Cleanup(func() {
+		h.Close()
+		require.Zero(t, h.runs.bytes.Load(), "bytes of runs that are gone")
+		require.Zero(t, h.runs.followers.Load(), "callers that are gone")
+	})
+	return h, f, seen
+}

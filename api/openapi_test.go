@@ -1,0 +1,200 @@
+package api
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http/httptest"
+	"os"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// description is what the test reads of the OpenAPI document.
+type description struct {
+	OpenAPI string
+	Paths   map[string]map[string]struct {
+		OperationID string
+		Summary     string
+		Responses   map[string]struct {
+			Description string
+			Content     map[string]struct{ Schema json.RawMessage }
+		}
+	}
+	Components struct{ Schemas map[string]json.RawMessage }
+}
+
+func described(t *testing.T, h *Handler) (d description) {
+	t.Helper()
+	require.NoError(t, json.Unmarshal(h.Description(), &d))
+	return d
+}
+
+func TestEveryRouteIsDescribedAndEveryReferenceResolves(t *testing.T) {
+	h, _, _ := house(t, nil)
+	d := described(t, h)
+	require.Equal(t, "3.1.0", d.OpenAPI)
+	seen := map[string]bool{}
+	for _, r := range h.routes {
+		op, there := d.Paths[r.path][strings.ToLower(r.method)]
+		require.True(t, there, "%s %s", r.method, r.path)
+		require.NotEmpty(t, op.Summary)
+		require.False(t, seen[op.OperationID], op.OperationID)
+		seen[op.OperationID] = true
+		require.NotEmpty(t, op.Responses)
+	}
+	operations := 0
+	for _, item := range d.Paths {
+		operations += len(item)
+	}
+	require.Len(t, h.routes, operations, "nothing else is described")
+	for _, ref := range regexp.MustCompile(`"\$ref":"#/components/schemas/(\w+)"`).FindAllSubmatch(h.Description(), -1) {
+		require.Contains(t, d.Components.Schemas, string(ref[1]))
+	}
+}
+
+// TestAnswersAreAsDescribed sends real requests and holds each response against
+// the schema of its operation and status.
+func TestAnswersAreAsDescribed(t *testing.T) {
+	h, f, _ := house(t, nil)
+	go func() {
+		for id := range f.submitted {
+			f.answer(id, Answer{Kind: Done, Payload: []byte(`{"ok":true}`), Worker: "w"})
+		}
+	}()
+	defer close(f.submitted)
+	d := described(t, h)
+	for _, c := range []struct{ method, path, template, body, kind, status string }{
+		{"POST", "/v1/requests", "/v1/requests", `{"type":"pdf"}`, "", "200"},
+		{"POST", "/v1/requests", "/v1/requests", `{"type":""}`, "", "400"},
+		{"GET", "/v1/requests/none", "/v1/requests/{id}", "", "", "404"},
+		{"POST", "/v1/jobs", "/v1/jobs", `{"type":"pdf"}`, "", "201"},
+		{"POST", "/v1/jobs", "/v1/jobs", "{}\n", mediaLines, "422"},
+		{"POST", "/v1/jobs?on_error=skip", "/v1/jobs", "{}\n", mediaLines, "201"},
+		{"POST", "/v1/jobs", "/v1/jobs", `x`, "text/csv", "415"},
+		{"GET", "/v1/jobs/17", "/v1/jobs/{id}", "", "", "200"},
+		{"GET", "/v1/jobs/404", "/v1/jobs/{id}", "", "", "404"},
+		{"GET", "/v1/jobs/x", "/v1/jobs/{id}", "", "", "404"},
+		{"DELETE", "/v1/jobs/17", "/v1/jobs/{id}", "", "", "202"},
+		{"GET", "/v1/jobs/17/why", "/v1/jobs/{id}/why", "", "", "200"},
+		{"GET", "/v1/jobs/17/events", "/v1/jobs/{id}/events", "", "", "200"},
+		{"GET", "/v1/slots", "/v1/slots", "", "", "200"},
+		{"GET", "/v1/types", "/v1/types", "", "", "200"},
+		{"GET", "/livez", "/livez", "", "", "200"},
+		{"GET", "/readyz", "/readyz", "", "", "503"},
+		{"GET", "/readyz?exclude=postgres", "/readyz", "", "", "200"},
+		{"GET", "/openapi.json", "/openapi.json", "", "", "200"},
+	} {
+		req := httptest.NewRequest(c.method, c.path, strings.NewReader(c.body))
+		if c.kind != "" {
+			req.Header.Set("Content-Type", c.kind)
+		}
+		rec := httptest.NewRecorder()
+		h.ServeHTTP(rec, req)
+		require.Equal(t, c.status, strconv.Itoa(rec.Code), "%s %s: %s", c.method, c.path, rec.Body)
+		res, there := d.Paths[c.template][strings.ToLower(c.method)].Responses[c.status]
+		require.True(t, there, "%s %s: %s is not described", c.method, c.path, c.status)
+		media, _, _ := strings.Cut(rec.Header().Get("Content-Type"), ";")
+		content, there := res.Content[media]
+		require.True(t, there, "%s %s: %s is not described", c.method, c.path, media)
+		if strings.HasSuffix(media, "json") {
+			holdsSchema(t, h, content.Schema, rec.Body.Bytes())
+		}
+	}
+}
+
+// holdsSchema checks names, types and required members of an answer. Schemas
+// are followed by hand: what is checked is the document that was served.
+func holdsSchema(t *testing.T, h *Handler, schema json.RawMessage, body []byte) {
+	t.Helper()
+	var s, all any
+	require.NoError(t, json.Unmarshal(schema, &s))
+	var doc map[string]any
+	require.NoError(t, json.Unmarshal(h.Description(), &doc))
+	all = doc["components"].(map[string]any)["schemas"]
+	var v any
+	require.NoError(t, json.Unmarshal(body, &v))
+	require.Empty(t, violations(all.(map[string]any), s.(map[string]any), v, "answer"), "%s", body)
+}
+
+func violations(all, s map[string]any, v any, at string) (found []string) {
+	if ref, ok := s["$ref"].(string); ok {
+		s = all[ref[strings.LastIndex(ref, "/")+1:]].(map[string]any)
+	}
+	if either, ok := s["oneOf"].([]any); ok {
+		for _, e := range either {
+			if len(violations(all, e.(map[string]any), v, at)) == 0 {
+				return nil
+			}
+		}
+		return []string{at + ": none of the alternatives"}
+	}
+	switch v := v.(type) {
+	case map[string]any:
+		properties, _ := s["properties"].(map[string]any)
+		if properties == nil {
+			return nil // anything goes
+		}
+		for name, inner := range v {
+			p, there := properties[name].(map[string]any)
+			if !there {
+				found = append(found, at+"."+name+": not described")
+				continue
+			}
+			found = append(found, violations(all, p, inner, at+"."+name)...)
+		}
+		required, _ := s["required"].([]any)
+		for _, name := range required {
+			if _, there := v[name.(string)]; !there {
+				found = append(found, at+"."+name.(string)+": missing")
+			}
+		}
+	case []any:
+		if items, ok := s["items"].(map[string]any); ok {
+			for _, inner := range v {
+				found = append(found, violations(all, items, inner, at+"[]")...)
+			}
+		}
+	default:
+		if kind := s["type"]; kind != nil && !fits(kind, v) {
+			found = append(found, at+": wrong type")
+		}
+	}
+	return found
+}
+
+func fits(kind, v any) bool {
+	if list, ok := kind.([]any); ok {
+		for _, k := range list {
+			if fits(k, v) {
+				return true
+			}
+		}
+		return false
+	}
+	switch v := v.(type) {
+	case nil:
+		return kind == "null"
+	case string:
+		return kind == "string"
+	case bool:
+		return kind == "boolean"
+	case float64:
+		return kind == "number" || kind == "integer" && v == float64(int64(v))
+	}
+	return false
+}
+
+func TestEveryProblemIsDocumented(t *testing.T) {
+	text, err := os.ReadFile("../docs/api.md")
+	require.NoError(t, err)
+	names := map[string]bool{}
+	for _, k := range problemKinds {
+		require.False(t, names[k.name])
+		names[k.name] = true
+		require.Regexp(t, fmt.Sprintf("\\| `%s` \\| %d \\|", k.name, k.status), string(text))
+	}
+}

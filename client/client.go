@@ -1,0 +1,148 @@
+package client
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/dispatcherd/dispatcherd"
+)
+
+// Options say how to reach a dispatcher. One of Socket and URL is needed.
+type Options struct {
+	Socket string // path of the API's Unix socket
+	URL    string // of the API on TCP, such as http://127.0.0.1:8088
+	Token  string // bearer token, for TCP
+	// Connections bounds the connections kept open between calls; 0 = 64.
+	Connections int
+}
+
+// Client talks to one dispatcher. It is safe for use by many goroutines; each
+// call that waits holds one connection.
+type Client struct {
+	base, token string
+	http        *http.Client
+}
+
+// New returns a client. It connects when it is first used.
+func New(o Options) (*Client, error) {
+	kept := o.Connections
+	if kept <= 0 {
+		kept = 64
+	}
+	transport := &http.Transport{MaxIdleConnsPerHost: kept, DisableCompression: true}
+	c := &Client{base: strings.TrimSuffix(o.URL, "/"), token: o.Token, http: &http.Client{Transport: transport}}
+	switch {
+	case o.Socket != "" && o.URL != "":
+		return nil, fmt.Errorf("both a socket (%s) and a URL (%s) are given: choose one", o.Socket, o.URL)
+	case o.Socket != "":
+		c.base = "http://dispatcherd"
+		transport.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, "unix", o.Socket)
+		}
+	case o.URL == "":
+		return nil, errors.New("no dispatcher is named: give Socket or URL")
+	}
+	return c, nil
+}
+
+// Close drops idle connections. Calls under way go on.
+func (c *Client) Close() { c.http.CloseIdleConnections() }
+
+// Problem is what a dispatcher says went wrong (RFC 9457). Its types are listed
+// in docs/api.md.
+type Problem struct { //nolint:errname // RFC 9457 calls it a problem
+	Type   string            `json:"type"`
+	Title  string            `json:"title"`
+	Status int               `json:"status"`
+	Detail string            `json:"detail"`
+	Job    dispatcherd.JobID `json:"job"` // the row it is about; 0 = none
+
+	RetryAfterMS int64 `json:"retry_after_ms"`
+}
+
+// The types of problems that programs branch on.
+const (
+	TypeJobFailed      = "urn:dispatcherd:problem:job-failed"
+	TypeJobCancelled   = "urn:dispatcherd:problem:job-cancelled"
+	TypeDeadlinePassed = "urn:dispatcherd:problem:deadline-passed"
+	TypeNoSlot         = "urn:dispatcherd:problem:no-slot-supports-type"
+	TypeQueueFull      = "urn:dispatcherd:problem:queue-full"
+	TypeStopping       = "urn:dispatcherd:problem:stopping"
+	TypeNotFound       = "urn:dispatcherd:problem:not-found"
+	TypeConflict       = "urn:dispatcherd:problem:conflict"
+)
+
+// Error is the title and the detail.
+func (p *Problem) Error() string {
+	if p.Detail == "" {
+		return p.Title
+	}
+	return p.Title + ": " + p.Detail
+}
+
+// RetryAfter is when another try makes sense; 0 = not said.
+func (p *Problem) RetryAfter() time.Duration { return time.Duration(p.RetryAfterMS) * time.Millisecond }
+
+// Longest answers that are read, in bytes.
+const (
+	maxAnswer  = 16 << 20
+	maxProblem = 1 << 20
+)
+
+// send makes a call; the caller closes the body. An answer that is no success
+// is a *Problem.
+func (c *Client) send(ctx context.Context, method, path string, body []byte, header http.Header) (*http.Response, error) {
+	req, err := http.NewRequestWithContext(ctx, method, c.base+path, bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	maps.Copy(req.Header, header)
+	req.Header.Set("Content-Type", "application/json")
+	if c.token != "" {
+		req.Header.Set("Authorization", "Bearer "+c.token)
+	}
+	res, err := c.http.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	if res.StatusCode < 300 {
+		return res, nil
+	}
+	defer func() { _ = res.Body.Close() }() // it was read
+	return nil, readProblem(res)
+}
+
+func readProblem(res *http.Response) error {
+	p := &Problem{}
+	text, err := io.ReadAll(io.LimitReader(res.Body, maxProblem))
+	if err != nil || json.Unmarshal(text, p) != nil || p.Type == "" {
+		return fmt.Errorf("the dispatcher answered %s, and no problem that can be understood", res.Status)
+	}
+	p.Status = res.StatusCode
+	return p
+}
+
+// Cancel cancels a job: a waiting one at once (Cancelled), a running one as
+// soon as its worker lets go of it (Running). A *Problem of type TypeNotFound
+// or TypeConflict says that there is none, or that it has ended.
+func (c *Client) Cancel(ctx context.Context, id dispatcherd.JobID) (dispatcherd.Status, error) {
+	res, err := c.send(ctx, http.MethodDelete, fmt.Sprintf("/v1/jobs/%d", id), nil, nil)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = res.Body.Close() }() // it was read
+	var state struct {
+		Status dispatcherd.Status `json:"status"`
+	}
+	err = json.NewDecoder(io.LimitReader(res.Body, maxProblem)).Decode(&state)
+	return state.Status, err
+}

@@ -1,0 +1,239 @@
+package client
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	_ "github.com/jackc/pgx/v5/stdlib" // the driver "pgx"
+	"github.com/stretchr/testify/require"
+
+	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/internal/pgtest"
+)
+
+func TestJobsAreInsertedInEveryWay(t *testing.T) {
+	ctx := t.Context()
+	url := pgtest.New(t)
+	conn, err := pgx.Connect(ctx, url)
+	require.NoError(t, err)
+	defer conn.Close(ctx)
+	db, err := sql.Open("pgx", url)
+	require.NoError(t, err)
+	defer db.Close()
+
+	job := Job{Type: "pdf", Payload: map[string]int{"page": 1}, Priority: 3, MaxAttempts: 2, Timeout: 1500 * time.Microsecond, RunAt: time.Unix(1_700_000_000, 0)}
+	id, err := Insert(ctx, conn, job)
+	require.NoError(t, err)
+	require.EqualValues(t, 1, id)
+	tx, err := conn.Begin(ctx)
+	require.NoError(t, err)
+	_, err = InsertTx(ctx, tx, job)
+	require.NoError(t, err)
+	require.NoError(t, tx.Rollback(ctx), "and it is gone with the transaction")
+	stx, err := db.BeginTx(ctx, nil)
+	require.NoError(t, err)
+	_, err = InsertSQLTx(ctx, stx, job)
+	require.NoError(t, err)
+	require.NoError(t, stx.Commit())
+	n, err := InsertMany(ctx, conn, slices.Values([]Job{job, job, {Type: "plain"}}))
+	require.NoError(t, err)
+	require.EqualValues(t, 3, n)
+
+	var count int
+	require.NoError(t, conn.QueryRow(ctx, `SELECT count(*) FROM dispatcherd.jobs WHERE type = 'pdf' AND payload = '{"page": 1}' AND priority = 3
+		AND max_attempts = 2 AND timeout_ms = 2 AND run_at = to_timestamp(1700000000)`).Scan(&count))
+	require.Equal(t, 4, count)
+	require.NoError(t, conn.QueryRow(ctx, `SELECT count(*) FROM dispatcherd.jobs WHERE type = 'plain' AND payload = '{}' AND max_attempts = 5
+		AND timeout_ms IS NULL AND run_at <= now()`).Scan(&count))
+	require.Equal(t, 1, count)
+}
+
+func TestAJobTheTableRefusesIsAnErrorAndNothingIsInserted(t *testing.T) {
+	ctx := t.Context()
+	conn, err := pgx.Connect(ctx, pgtest.New(t))
+	require.NoError(t, err)
+	defer conn.Close(ctx)
+	_, err = Insert(ctx, conn, Job{Type: "pdf", Priority: 11})
+	require.ErrorContains(t, err, "priority_is_0_to_10")
+	_, err = Insert(ctx, conn, Job{Type: "pdf", Payload: func() {}})
+	require.ErrorContains(t, err, `the payload of a job of type "pdf"`)
+	_, err = InsertMany(ctx, conn, slices.Values([]Job{{Type: "pdf"}, {Type: ""}}))
+	require.ErrorContains(t, err, "inserting jobs")
+	var count int
+	require.NoError(t, conn.QueryRow(ctx, `SELECT count(*) FROM dispatcherd.jobs`).Scan(&count))
+	require.Zero(t, count)
+}
+
+// dispatcher is a client of a server that plays one.
+func dispatcher(t *testing.T, answer http.HandlerFunc) *Client {
+	server := httptest.NewServer(answer)
+	t.Cleanup(server.Close)
+	c, err := New(Options{URL: server.URL + "/", Token: "secret"})
+	require.NoError(t, err)
+	t.Cleanup(c.Close)
+	return c
+}
+
+func TestARequestIsSentAsItWasMeant(t *testing.T) {
+	var header http.Header
+	var got map[string]any
+	c := dispatcher(t, func(w http.ResponseWriter, r *http.Request) {
+		header = r.Header
+		_ = json.NewDecoder(r.Body).Decode(&got)
+		_, _ = w.Write([]byte(`{"ok":true}`))
+	})
+	result, err := c.Do(t.Context(), Request{
+		Type: "pdf", Payload: json.RawMessage(`{"page":1}`), Priority: 4, Timeout: 1500 * time.Millisecond,
+		WaitForWorker: 2 * time.Second, Durable: true, CoalesceKey: "c", IdempotencyKey: "k",
+	})
+	require.NoError(t, err)
+	require.JSONEq(t, `{"ok":true}`, string(result))
+	require.Equal(t, "Bearer secret", header.Get("Authorization"))
+	require.Equal(t, "k", header.Get("Idempotency-Key"))
+	require.Equal(t, map[string]any{
+		"type": "pdf", "payload": map[string]any{"page": 1.0}, "priority": 4.0, "timeout": "1.5s", "wait_for_worker": "2s",
+		"durable": true, "coalesce_key": "c",
+	}, got)
+}
+
+func TestAProblemIsAnErrorThatCanBeAsked(t *testing.T) {
+	c := dispatcher(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodDelete {
+			_, _ = w.Write([]byte(`{"id":7,"status":"running"}`))
+			return
+		}
+		w.WriteHeader(http.StatusTooManyRequests)
+		_, _ = w.Write([]byte(`{"type":"` + TypeQueueFull + `","title":"full","detail":"9 wait","retry_after_ms":1500}`))
+	})
+	_, err := c.Do(t.Context(), Request{Type: "pdf"})
+	var p *Problem
+	require.ErrorAs(t, err, &p)
+	require.Equal(t, TypeQueueFull, p.Type)
+	require.Equal(t, http.StatusTooManyRequests, p.Status)
+	require.Equal(t, 1500*time.Millisecond, p.RetryAfter())
+	require.EqualError(t, err, "full: 9 wait")
+	status, err := c.Cancel(t.Context(), 7)
+	require.NoError(t, err)
+	require.Equal(t, dispatcherd.Running, status)
+}
+
+func TestAStreamEndsWithItsResultOrItsProblem(t *testing.T) {
+	var accept string
+	tail := "event: result\ndata: [1]\n\n"
+	c := dispatcher(t, func(w http.ResponseWriter, r *http.Request) {
+		accept = r.Header.Get("Accept")
+		_, _ = w.Write([]byte(":\n\nid: 1\nevent: started\ndata: {\"slot\":1}\n\n" + tail))
+	})
+	var seen []Event
+	note := func(e Event) error { seen = append(seen, e); return nil }
+	result, err := c.Stream(t.Context(), Request{Type: "pdf"}, note)
+	require.NoError(t, err)
+	require.JSONEq(t, `[1]`, string(result))
+	require.Equal(t, "text/event-stream", accept)
+	require.Equal(t, []Event{{ID: "1", Name: "started", Data: json.RawMessage(`{"slot":1}`)}}, seen)
+	tail = "event: error\ndata: {\"type\":\"" + TypeJobFailed + "\",\"title\":\"failed\"}\n\n"
+	_, err = c.Stream(t.Context(), Request{Type: "pdf"}, note)
+	require.EqualError(t, err, "failed")
+	tail = ""
+	_, err = c.Stream(t.Context(), Request{Type: "pdf"}, note)
+	require.ErrorContains(t, err, "broke off")
+	enough := errors.New("enough")
+	_, err = c.Stream(t.Context(), Request{Type: "pdf"}, func(Event) error { return enough })
+	require.ErrorIs(t, err, enough)
+}
+
+func TestAClientNeedsOneDispatcher(t *testing.T) {
+	_, err := New(Options{})
+	require.ErrorContains(t, err, "give Socket or URL")
+	_, err = New(Options{Socket: "a", URL: "b"})
+	require.ErrorContains(t, err, "choose one")
+}
+
+func TestMapLimitKeepsItsLimitAndTheOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		items := make([]int, 100)
+		for i := range items {
+			items[i] = i
+		}
+		var running, most atomic.Int64
+		began := time.Now()
+		doubled, err := MapLimit(t.Context(), items, 10, func(_ context.Context, n int) (int, error) {
+			now := running.Add(1)
+			defer running.Add(-1)
+			most.Store(max(most.Load(), now))
+			time.Sleep(time.Second)
+			return 2 * n, nil
+		})
+		require.NoError(t, err)
+		require.EqualValues(t, 10, most.Load())
+		require.Equal(t, 10*time.Second, time.Since(began))
+		for i, n := range doubled {
+			require.Equal(t, 2*i, n)
+		}
+	})
+}
+
+func TestTheFirstErrorStopsMapLimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		torn := errors.New("torn")
+		var calls atomic.Int64
+		_, err := MapLimit(t.Context(), make([]int, 1000), 4, func(ctx context.Context, _ int) (int, error) {
+			if calls.Add(1) == 5 {
+				return 0, torn
+			}
+			select {
+			case <-time.After(time.Duration(calls.Load()) * time.Second):
+				return 0, nil
+			case <-ctx.Done():
+				return 0, ctx.Err()
+			}
+		})
+		require.ErrorIs(t, err, torn)
+		require.LessOrEqual(t, calls.Load(), int64(8), "nothing begins after the error")
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		_, err = MapLimit(ctx, []int{1}, 1, func(context.Context, int) (int, error) { return 0, nil })
+		require.ErrorIs(t, err, context.Canceled)
+	})
+}
+
+func TestTheSemaphoreServesInOrderOfArrival(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := NewSemaphore(10)
+		require.NoError(t, s.Acquire(t.Context(), 8))
+		var order []int
+		for n, weight := range []int{9, 2, 10, 3} { // 2 would fit at once, but 9 was first
+			go func() {
+				if s.Acquire(t.Context(), weight) != nil {
+					return // order tells
+				}
+				order = append(order, weight)
+				time.Sleep(time.Duration(n+1) * time.Second)
+				s.Release(weight)
+			}()
+			synctest.Wait()
+		}
+		require.Empty(t, order)
+		ctx, cancel := context.WithCancel(t.Context())
+		gone := make(chan error, 1)
+		go func() { gone <- s.Acquire(ctx, 3) }()
+		synctest.Wait()
+		cancel()
+		require.ErrorIs(t, <-gone, context.Canceled)
+		s.Release(8)
+		require.NoError(t, s.Wait(t.Context()))
+		require.Equal(t, []int{9, 2, 10, 3}, order)
+		require.Panics(t, func() { s.Release(1) })
+		require.Panics(t, func() { NewSemaphore(0) })
+	})
+}

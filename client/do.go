@@ -1,0 +1,167 @@
+package client
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/dispatcherd/dispatcherd"
+)
+
+// Request is a job somebody waits for.
+type Request struct {
+	Type     string
+	Payload  any // encoded as JSON; a json.RawMessage as it is
+	Priority dispatcherd.Priority
+	// Timeout is how long to wait; 0 = the dispatcher's default. It is rounded
+	// to milliseconds.
+	Timeout time.Duration
+	// WaitForWorker is how long to wait for a slot that supports the type; 0 =
+	// fail at once if there is none.
+	WaitForWorker time.Duration
+	// Durable has it written to Postgres first: it survives the dispatcher, and
+	// another one may serve it.
+	Durable bool
+	// CoalesceKey: callers with the same key, type and payload share one run.
+	CoalesceKey string
+	// IdempotencyKey: the same key and request get the same answer, once.
+	IdempotencyKey string
+}
+
+// wireRequest is a Request as it is sent.
+type wireRequest struct {
+	Type          string               `json:"type"`
+	Payload       any                  `json:"payload,omitempty"`
+	Priority      dispatcherd.Priority `json:"priority,omitempty"`
+	Timeout       string               `json:"timeout,omitempty"`
+	WaitForWorker string               `json:"wait_for_worker,omitempty"`
+	Durable       bool                 `json:"durable,omitempty"`
+	CoalesceKey   string               `json:"coalesce_key,omitempty"`
+}
+
+func (r *Request) encode() ([]byte, http.Header, error) {
+	wire := wireRequest{
+		Type: r.Type, Payload: r.Payload, Priority: r.Priority, Durable: r.Durable, CoalesceKey: r.CoalesceKey,
+		Timeout: spanText(r.Timeout), WaitForWorker: spanText(r.WaitForWorker),
+	}
+	body, err := json.Marshal(wire)
+	if err != nil {
+		return nil, nil, fmt.Errorf("the payload of the request: %w", err)
+	}
+	header := http.Header{"Accept": {"application/json"}}
+	if r.IdempotencyKey != "" {
+		header.Set("Idempotency-Key", r.IdempotencyKey)
+	}
+	return body, header, nil
+}
+
+func spanText(d time.Duration) string {
+	if d == 0 {
+		return ""
+	}
+	return d.Round(time.Millisecond).String()
+}
+
+// Do runs a job now and waits for its result, which is JSON. When ctx ends
+// first the job is cancelled. What the worker failed with, and why the
+// dispatcher refused, is a *Problem.
+func (c *Client) Do(ctx context.Context, r Request) (json.RawMessage, error) {
+	body, header, err := r.encode()
+	if err != nil {
+		return nil, err
+	}
+	res, err := c.send(ctx, http.MethodPost, "/v1/requests", body, header)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = res.Body.Close() }() // it was read
+	result, err := io.ReadAll(io.LimitReader(res.Body, maxAnswer))
+	if err != nil {
+		return nil, fmt.Errorf("the answer broke off: %w", err)
+	}
+	return result, nil
+}
+
+// Event is one thing that happened to a request.
+type Event struct {
+	ID   string          // position in the stream
+	Name string          // queued, started, progress, partial or gap
+	Data json.RawMessage // as docs/api.md describes it
+}
+
+// Stream is Do with every event on the way. An error of seen ends the request
+// and is returned.
+func (c *Client) Stream(ctx context.Context, r Request, seen func(Event) error) (json.RawMessage, error) {
+	body, header, err := r.encode()
+	if err != nil {
+		return nil, err
+	}
+	header.Set("Accept", "text/event-stream")
+	ctx, hangUp := context.WithCancel(ctx)
+	defer hangUp()
+	res, err := c.send(ctx, http.MethodPost, "/v1/requests", body, header)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = res.Body.Close() }() // its end was read
+	events := bufio.NewReader(res.Body)
+	for {
+		e, err := readEvent(events)
+		switch {
+		case err != nil:
+			return nil, fmt.Errorf("the stream broke off: %w", err)
+		case e.Name == "result":
+			return e.Data, nil
+		case e.Name == "error":
+			p := &Problem{}
+			if err := json.Unmarshal(e.Data, p); err != nil {
+				return nil, fmt.Errorf("the stream ended with an error that cannot be understood: %w", err)
+			}
+			return nil, p
+		}
+		if err := seen(e); err != nil {
+			return nil, err
+		}
+	}
+}
+
+var errLongEvent = errors.New("an event is too long")
+
+// readEvent reads up to the next event; comments are skipped.
+func readEvent(r *bufio.Reader) (Event, error) {
+	var e Event
+	size := 0
+	for {
+		line, err := r.ReadString('\n')
+		if err != nil {
+			return e, err
+		}
+		if size += len(line); size > maxAnswer {
+			return e, errLongEvent
+		}
+		line = strings.TrimRight(line, "\r\n")
+		if line == "" {
+			if e.Name != "" {
+				return e, nil
+			}
+			size = 0
+			continue
+		}
+		field, value, _ := strings.Cut(line, ":")
+		value = strings.TrimPrefix(value, " ")
+		switch field {
+		case "id":
+			e.ID = value
+		case "event":
+			e.Name = value
+		case "data":
+			e.Data = append(e.Data, value...)
+		}
+	}
+}

@@ -1,0 +1,129 @@
+package client
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"fmt"
+	"iter"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/dispatcherd/dispatcherd"
+)
+
+// Job is a job to insert. Zero values stand for the table's defaults.
+type Job struct {
+	Type        string
+	Payload     any // encoded as JSON; a json.RawMessage as it is; nil = {}
+	Priority    dispatcherd.Priority
+	RunAt       time.Time     // zero = now, by the database clock
+	MaxAttempts int           // failures after which it is failed for good; 0 = 5
+	Timeout     time.Duration // of one attempt; rounded up to milliseconds; 0 = none of its own
+}
+
+// defaultMaxAttempts is the table's default.
+const defaultMaxAttempts = 5
+
+// insertSQL takes the columns of row.
+const insertSQL = `INSERT INTO dispatcherd.jobs (type, payload, priority, max_attempts, timeout_ms, run_at)
+	VALUES ($1, $2::text::jsonb, $3, $4, $5, coalesce($6, now())) RETURNING id`
+
+// row is a job in the order of the columns.
+func (j *Job) row() (row [6]any, err error) {
+	payload := []byte("{}")
+	if j.Payload != nil {
+		if payload, err = json.Marshal(j.Payload); err != nil {
+			return row, fmt.Errorf("the payload of a job of type %q: %w", j.Type, err)
+		}
+	}
+	row = [6]any{j.Type, string(payload), int16(j.Priority), int16(defaultMaxAttempts), nil, nil}
+	if j.MaxAttempts != 0 {
+		row[3] = int16(min(max(j.MaxAttempts, -1), 32767)) // what lies outside is for the table to refuse
+	}
+	if j.Timeout != 0 {
+		row[4] = int32(min((j.Timeout+time.Millisecond-1)/time.Millisecond, 1<<31-1))
+	}
+	if !j.RunAt.IsZero() {
+		row[5] = j.RunAt
+	}
+	return row, nil
+}
+
+// Querier is a *pgx.Conn, a *pgxpool.Pool or a pgx.Tx.
+type Querier interface {
+	// QueryRow is that of pgx.
+	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
+}
+
+// Insert adds one job and returns its id.
+func Insert(ctx context.Context, db Querier, j Job) (dispatcherd.JobID, error) {
+	row, err := j.row()
+	if err != nil {
+		return 0, err
+	}
+	var id int64
+	if err := db.QueryRow(ctx, insertSQL, row[:]...).Scan(&id); err != nil {
+		return 0, fmt.Errorf("inserting a job of type %q: %w", j.Type, err)
+	}
+	return dispatcherd.JobID(id), nil
+}
+
+// InsertTx adds one job in the caller's transaction: it exists, and may run,
+// when and only when the caller commits.
+func InsertTx(ctx context.Context, tx pgx.Tx, j Job) (dispatcherd.JobID, error) {
+	return Insert(ctx, tx, j)
+}
+
+// InsertSQLTx is InsertTx for database/sql, with any Postgres driver.
+func InsertSQLTx(ctx context.Context, tx *sql.Tx, j Job) (dispatcherd.JobID, error) {
+	row, err := j.row()
+	if err != nil {
+		return 0, err
+	}
+	var id int64
+	if err := tx.QueryRowContext(ctx, insertSQL, row[:]...).Scan(&id); err != nil {
+		return 0, fmt.Errorf("inserting a job of type %q: %w", j.Type, err)
+	}
+	return dispatcherd.JobID(id), nil
+}
+
+// Copier is a *pgx.Conn, a *pgxpool.Pool or a pgx.Tx.
+type Copier interface {
+	Querier
+	// CopyFrom is that of pgx.
+	CopyFrom(ctx context.Context, table pgx.Identifier, columns []string, src pgx.CopyFromSource) (int64, error)
+}
+
+// InsertMany adds jobs by COPY, all or none, and returns how many. It is by far
+// the fastest way; ids are not returned.
+func InsertMany(ctx context.Context, db Copier, jobs iter.Seq[Job]) (int64, error) {
+	var now time.Time // COPY cannot say DEFAULT for one row of a column
+	if err := db.QueryRow(ctx, `SELECT now()`).Scan(&now); err != nil {
+		return 0, fmt.Errorf("inserting jobs: %w", err)
+	}
+	next, stop := iter.Pull(jobs)
+	defer stop()
+	n, err := db.CopyFrom(ctx, pgx.Identifier{"dispatcherd", "jobs"},
+		[]string{"type", "payload", "priority", "max_attempts", "timeout_ms", "run_at"},
+		pgx.CopyFromFunc(func() ([]any, error) {
+			j, more := next()
+			if !more {
+				return nil, nil
+			}
+			row, err := j.row()
+			if err != nil {
+				return nil, err
+			}
+			row[1] = []byte(row[1].(string))
+			if row[5] == nil {
+				row[5] = now
+			}
+			return row[:], nil
+		}))
+	if err != nil {
+		return 0, fmt.Errorf("inserting jobs: %w", err)
+	}
+	return n, nil
+}
