@@ -1,7 +1,7 @@
 // Command latency measures an idle system: how long a job inserted by plain SQL
 // takes to reach a worker, and what the daemon costs while there is nothing to do.
 //
-//	go run ./latency [-n 2000] [-idle 30s] [-daemon FILE]
+//	go run ./latency [-n 2000] [-idle 30s] [-daemon FILE] [-- FLAGS-OF-SERVE…]
 //
 // It writes results/latency.json.
 package main
@@ -33,7 +33,7 @@ func main() {
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
-	if err := run(ctx, *n, *idle, *daemon); err != nil {
+	if err := run(ctx, *n, *idle, *daemon, flag.Args()); err != nil {
 		fmt.Fprintln(os.Stderr, "latency:", err)
 		os.Exit(1)
 	}
@@ -56,7 +56,7 @@ type result struct {
 
 const database = "latency"
 
-func run(ctx context.Context, n int, idle time.Duration, daemon string) (err error) {
+func run(ctx context.Context, n int, idle time.Duration, daemon string, flags []string) (err error) {
 	r, err := rig.Start(ctx, rig.Options{Daemon: daemon})
 	if err != nil {
 		return err
@@ -66,7 +66,7 @@ func run(ctx context.Context, n int, idle time.Duration, daemon string) (err err
 	if err != nil {
 		return err
 	}
-	d, err := r.Daemon(ctx, dsn, "daemon")
+	d, err := r.Daemon(ctx, dsn, "daemon", flags...)
 	if err != nil {
 		return err
 	}

@@ -3,7 +3,7 @@
 // Postgres says of the statements, how much log was written, and, where perf
 // is installed and permitted, the hottest functions of each process.
 //
-//	go run ./profile [-n 500000] [-perf] [-daemon FILE]
+//	go run ./profile [-n 500000] [-slots 1000] [-perf] [-daemon FILE] [-- FLAGS-OF-SERVE…]
 package main
 
 import (
@@ -24,12 +24,13 @@ import (
 
 func main() {
 	n := flag.Int("n", 500_000, "jobs")
+	slots := flag.Int("slots", 1000, "slots of the four workers together")
 	usePerf := flag.Bool("perf", false, "sample with perf (Linux; root, or kernel.perf_event_paranoid at -1)")
 	daemon := flag.String("daemon", "", "a dispatcherd built before, instead of the checkout's")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
-	if err := run(ctx, *n, *usePerf, *daemon); err != nil {
+	if err := run(ctx, load{*n, *slots, *usePerf, flag.Args()}, *daemon); err != nil {
 		fmt.Fprintln(os.Stderr, "profile:", err)
 		os.Exit(1)
 	}
@@ -37,7 +38,14 @@ func main() {
 
 const database = "profile"
 
-func run(ctx context.Context, n int, usePerf bool, daemon string) (err error) {
+// load is what was asked for.
+type load struct {
+	jobs, slots int
+	perf        bool
+	flags       []string // of the daemon
+}
+
+func run(ctx context.Context, l load, daemon string) (err error) {
 	settings := map[string]string{"track_io_timing": "on", "track_wal_io_timing": "on"}
 	statements := hasStatements()
 	if statements {
@@ -52,7 +60,7 @@ func run(ctx context.Context, n int, usePerf bool, daemon string) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := rig.Fill(ctx, dsn, n, 1); err != nil {
+	if err := rig.Fill(ctx, dsn, l.jobs, 1); err != nil {
 		return err
 	}
 	if statements {
@@ -63,7 +71,7 @@ func run(ctx context.Context, n int, usePerf bool, daemon string) (err error) {
 	if err := r.Settle(ctx, dsn); err != nil {
 		return err
 	}
-	return drain(ctx, r, dsn, n, usePerf, statements)
+	return drain(ctx, r, dsn, l, statements)
 }
 
 // hasStatements reports whether the extension is installed.
@@ -77,8 +85,8 @@ func hasStatements() bool {
 }
 
 // drain does the jobs and prints what it cost.
-func drain(ctx context.Context, r *rig.Rig, dsn string, n int, usePerf, statements bool) (err error) {
-	d, err := r.Daemon(ctx, dsn, "daemon")
+func drain(ctx context.Context, r *rig.Rig, dsn string, l load, statements bool) (err error) {
+	d, err := r.Daemon(ctx, dsn, "daemon", l.flags...)
 	if err != nil {
 		return err
 	}
@@ -87,9 +95,9 @@ func drain(ctx context.Context, r *rig.Rig, dsn string, n int, usePerf, statemen
 	if err != nil {
 		return err
 	}
-	sampler := startPerf(usePerf)
+	sampler := startPerf(l.perf)
 	cpu := r.PostgresCPU()
-	crew, err := r.Crew(d.Workers, 4, 250, 1)
+	crew, err := r.Crew(d.Workers, 4, l.slots/4, 1)
 	if err != nil {
 		return err
 	}
@@ -98,11 +106,12 @@ func drain(ctx context.Context, r *rig.Rig, dsn string, n int, usePerf, statemen
 	if err != nil {
 		return err
 	}
-	to, err := d.AwaitDone(ctx, n)
+	to, err := d.AwaitDone(ctx, l.jobs)
 	if err != nil {
 		return err
 	}
 	cpu = r.PostgresCPU() - cpu
+	n := l.jobs
 	perJob := func(d time.Duration) float64 { return float64(d.Microseconds()) / float64(n) }
 	took := to.Sub(from)
 	fmt.Printf("%d jobs in %.2f s: %.0f jobs/s, %.2f µs each\n\n", n, took.Seconds(), float64(n)/took.Seconds(), perJob(took))

@@ -26,7 +26,7 @@ func startPerf(wanted bool) *sampler {
 		fmt.Println("no place for samples:", err)
 		return nil
 	}
-	s := &sampler{dir: dir, cmd: exec.Command("perf", "record", "-e", "cpu-clock", "-F", "999", "-a", "-q", "-o", filepath.Join(dir, "data"))}
+	s := &sampler{dir: dir, cmd: exec.Command("perf", "record", "-e", "cpu-clock", "-F", "999", "-a", "-g", "-q", "-o", filepath.Join(dir, "data"))}
 	if err := s.cmd.Start(); err != nil {
 		fmt.Println("perf does not start:", err)
 		_ = os.RemoveAll(dir)
@@ -35,7 +35,8 @@ func startPerf(wanted bool) *sampler {
 	return s
 }
 
-// report prints the share of each program and its hottest functions.
+// report prints the share of each program, its hottest functions, and for the
+// Go programs the functions with all they call.
 func (s *sampler) report() error {
 	if s == nil {
 		return nil
@@ -43,13 +44,26 @@ func (s *sampler) report() error {
 	defer os.RemoveAll(s.dir)
 	_ = s.cmd.Process.Signal(syscall.SIGINT)
 	_ = s.cmd.Wait() // ends with the signal
-	for _, keys := range []string{"comm", "comm,dso", "comm,symbol"} {
-		out, err := exec.Command("perf", "report", "-i", filepath.Join(s.dir, "data"), "--stdio", "-q", "--no-children",
-			"-g", "none", "--percent-limit", "0.25", "--sort", keys).Output()
+	for _, view := range []struct {
+		title string
+		args  []string
+	}{
+		{"programs, % of all processors", []string{"--no-children", "--sort", "comm,dso", "--percent-limit", "0.4"}},
+		{"functions, % of all processors", []string{"--no-children", "--sort", "comm,symbol", "--percent-limit", "0.5"}},
+		{"daemon, with what is called, % of all processors", []string{"--children", "--comms", "dispatcherd", "--sort", "symbol", "--percent-limit", "0.5"}},
+		{"workers, with what is called, % of all processors", []string{"--children", "--comms", "noop", "--sort", "symbol", "--percent-limit", "0.5"}},
+	} {
+		args := append([]string{"report", "-i", filepath.Join(s.dir, "data"), "--stdio", "-q", "-g", "none"}, view.args...)
+		out, err := exec.Command("perf", args...).Output()
 		if err != nil {
 			return fmt.Errorf("perf report: %w", err)
 		}
-		fmt.Printf("\nsamples by %s, %% of both processors:\n%s", keys, strings.ReplaceAll(string(out), "\n\n", "\n"))
+		fmt.Printf("\n%s\n", view.title)
+		for line := range strings.Lines(string(out)) {
+			if line = strings.TrimRight(line, " -\n"); line != "" {
+				fmt.Println(line)
+			}
+		}
 	}
 	return nil
 }

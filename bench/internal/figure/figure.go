@@ -159,7 +159,7 @@ func steps(from, to float64) []float64 {
 	}
 	step := niceStep((to - from) / 5)
 	var values []float64
-	for i := math.Ceil(from/step - 1e-9); i*step <= to+step*1e-9; i++ {
+	for i := math.Ceil(from/step-1e-9) + 0; i*step <= to+step*1e-9; i++ {
 		values = append(values, i*step)
 	}
 	return values

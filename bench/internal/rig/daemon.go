@@ -86,6 +86,10 @@ func (d *Daemon) Metrics(ctx context.Context) (Metrics, error) {
 	if err != nil {
 		return nil, err
 	}
+	return parseMetrics(text), nil
+}
+
+func parseMetrics(text string) Metrics {
 	m := Metrics{}
 	for line := range strings.Lines(text) {
 		name, value, ok := strings.Cut(strings.TrimSpace(line), "} ")
@@ -98,7 +102,7 @@ func (d *Daemon) Metrics(ctx context.Context) (Metrics, error) {
 			m[name] = v
 		}
 	}
-	return m, nil
+	return m
 }
 
 // Event returns how often something happened to jobs: placed, won, lost, done…

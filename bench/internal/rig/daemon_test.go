@@ -1,0 +1,41 @@
+package rig
+
+import (
+	"os"
+	"testing"
+	"time"
+)
+
+const exposition = `# HELP dispatcherd_jobs_total What happened.
+# TYPE dispatcherd_jobs_total counter
+dispatcherd_jobs_total{event="done"} 12
+dispatcherd_state{what="unrecorded"} 3
+dispatcherd_statement_duration_seconds_sum{operation="claim",verdict="ok"} 0.5
+dispatcherd_statement_duration_seconds_count{operation="claim",verdict="ok"} 4
+dispatcherd_statement_rows_total{operation="claim"} 2e+03
+go_threads 9
+`
+
+func TestMetricsAreReadWithTheirLabels(t *testing.T) {
+	m := parseMetrics(exposition)
+	count, rows, took := m.Statements("claim")
+	if m.Event("done") != 12 || m.State("unrecorded") != 3 || m["go_threads"] != 9 ||
+		count != 4 || rows != 2000 || took != 500*time.Millisecond {
+		t.Errorf("read %v", m)
+	}
+	if d := m.Minus(Metrics{`dispatcherd_jobs_total{event="done"}`: 10}); d.Event("done") != 2 {
+		t.Errorf("12 − 10 = %v", d.Event("done"))
+	}
+}
+
+func TestProcessorTimeOfThisProcessGrows(t *testing.T) {
+	if _, err := os.Stat("/proc/self/stat"); err != nil {
+		t.Skip("there is no /proc on this system")
+	}
+	before := CPU(os.Getpid())
+	for began := time.Now(); CPU(os.Getpid()) <= before; {
+		if time.Since(began) > time.Minute {
+			t.Fatal("a busy minute has cost no processor time")
+		}
+	}
+}
