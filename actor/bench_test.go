@@ -92,8 +92,10 @@ func (m *treadmill) turn() {
 
 func (m *treadmill) step(ev Event) {
 	m.feed(ev)
-	for i := range len(m.queue) {
-		m.answer(m.queue[i])
+	answered := 0
+	for answered < len(m.queue) { // answers bring more statements
+		m.answer(m.queue[answered])
+		answered++
 	}
 	m.queue = m.queue[:0]
 }

@@ -199,10 +199,12 @@ func (h *history) disturbed(events ...Event) {
 	if len(h.sessions) > 0 && h.rng.IntN(3) == 0 {
 		h.feed(h.randomDeath()) // while its slots are reserved
 	}
-	for quiet := range 3 {
+	quiet := 0 // rounds in which nothing bad happened
+	for quiet < 3 {
 		for h.answerOne(Fetch) || h.answerOne(Bell) || h.answerBadly(&quiet) {
 		}
 		h.pass(1_000) // outlasts the outage backoff of this test
+		quiet++
 	}
 	for _, p := range h.placed {
 		if p.job > 0 {
