@@ -62,6 +62,6 @@ func (ev BellSet) apply(c *Core) {
 	}
 	c.bell.armed = ev.Armed
 	if ev.Armed {
-		c.fetch.mayHaveMore() // what was inserted before the bell was armed did not ring
+		c.fetch.missed() // what was inserted before the bell was armed did not ring
 	}
 }

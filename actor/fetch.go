@@ -116,8 +116,7 @@ func (f *fetching) wake(c *Core) Instant {
 
 func (Notified) apply(c *Core) {
 	c.bell.ring(c.now)
-	c.fetch.owed = true
-	c.fetch.mayHaveMore()
+	c.fetch.missed()
 }
 
 // longestPause is the number of polls that an expensive look may cost.
@@ -132,9 +131,17 @@ func (f *fetching) mayHaveMore() {
 	f.rescan()
 }
 
+// missed notes that rows may have become pending anywhere, also before what was
+// read: transactions do not commit in the order in which they began.
+func (f *fetching) missed() {
+	f.owed = true
+	f.mayHaveMore()
+}
+
 func (ev Listening) apply(c *Core) {
 	c.fetch.deaf = !ev.On
 	c.fetch.mayHaveMore()
+	c.fetch.owed = c.fetch.owed || ev.On // what rang meanwhile was not heard
 }
 
 // clockwork turns passed instants into reasons to fetch.
