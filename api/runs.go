@@ -273,7 +273,10 @@ func (h *Handler) postRun(w http.ResponseWriter, r *http.Request, q *requestBody
 // submit hands a fresh run to the dispatcher. Its end may come before this
 // returns.
 func (h *Handler) submit(ctx context.Context, r *run, req Request, ranked bool) error {
-	if r.kept {
+	r.mu.Lock()
+	kept := r.kept // another caller may join just now and want it kept
+	r.mu.Unlock()
+	if kept {
 		ctx = context.WithoutCancel(ctx)
 	}
 	job, err := h.backend.Submit(ctx, req, r)

@@ -1,11 +1,13 @@
 package main
 
 import (
+	"os/exec"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/dispatcherd/dispatcherd/worker"
+	"github.com/dispatcherd/dispatcherd/workerproto"
 )
 
 func (a *app) workerCommand() *cobra.Command {
@@ -27,7 +29,7 @@ func (a *app) workerRunCommand() *cobra.Command {
 		Long: `Offers slots and runs COMMAND once for each job: the payload comes on its standard input,
 what it prints is the result, and its exit code decides: 0 is done, 65 (EX_DATAERR) failed for good, anything
 else failed and to be tried again. The end of what it writes to standard error is kept with a failure.
-The job's id, type and attempt are in DISPATCHERD_JOB_ID, DISPATCHERD_JOB_TYPE and DISPATCHERD_JOB_ATTEMPT.`,
+The job's id, type and attempt are in DISPATCHERD_JOB_ID, DISPATCHERD_TYPE and DISPATCHERD_ATTEMPT.`,
 		Example: `  dispatcherd worker run --types pdf,excel --slots 4 -- ./convert --fast
   dispatcherd worker run --types echo -- cat`,
 		Args: func(cmd *cobra.Command, args []string) error {
@@ -43,8 +45,15 @@ The job's id, type and attempt are in DISPATCHERD_JOB_ID, DISPATCHERD_JOB_TYPE a
 			if slots < 1 {
 				return failure(exitUsage, "--slots is %d, must be at least 1", slots)
 			}
-			w := worker.New(worker.Options{Socket: socket, Name: name, Grace: grace})
-			handler := worker.Command(args[0], args[1:]...)
+			program, err := exec.LookPath(args[0])
+			if err != nil {
+				return failure(exitUsage, "cannot run %s: %w; every job would fail", args[0], err)
+			}
+			w := worker.New(worker.Options{Socket: socket, Name: name, Grace: grace, Connected: func(hello workerproto.Welcome) {
+				a.say("connected to %s on %s", hello.Dispatcher, socket)
+			}})
+			a.say("offering %s to the dispatcher on %s", counted(int64(slots), "slot"), socket)
+			handler := worker.Command(program, args[1:]...)
 			for _, t := range types {
 				w.Handle(t, handler)
 			}
