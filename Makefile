@@ -36,7 +36,7 @@ demo: deps build ## Watch worker processes empty a table; TRACE=DIR SPEED=N repl
 .PHONY: test
 test: deps ## Run every test, with the race detector where there are goroutines (TESTFLAGS=-v …)
 	@status=0; \
-	go test -count=1 $(TESTFLAGS) $(SEQUENTIAL) || status=1; \
+	go test -count=1 $(TESTFLAGS) $(SEQUENTIAL) ./actor/... || status=1; \
 	go test -count=1 -race -timeout 9m $(TESTFLAGS) $$(go list ./... | grep -vxF "$$(go list $(SEQUENTIAL))") || status=1; \
 	exit $$status
 
