@@ -27,6 +27,7 @@ var mayImport = map[string][]string{
 	"internal/devpg":  {},
 	"internal/pgtest": {"", "migrations", "internal/devpg"},
 	"internal/lint":   {},
+	"internal/sim":    {"", "scoring", "actor"},
 	"internal/trace":  {"", "scoring", "slotindex", "actor"},
 }
 

@@ -1,0 +1,52 @@
+package sim
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// unfinished is said of a job that nobody takes.
+const unfinished = "is lost|waits for|passes job"
+
+// controls are worlds in which one safeguard is missing, and what must be
+// noticed about each.
+var controls = []struct {
+	options Options
+	seeds   uint64 // it is noticed in one of that many worlds
+	notice  string // what is said about it
+}{
+	{Options{Break: WithoutFence, Faults: All}, 20, "a stale end of job"},
+	{Options{Break: WithoutStatus, Faults: All, Dispatchers: 3}, 3, "two leases overlap"},
+	{Options{Break: WithoutPoll, Faults: Nothing}, 20, unfinished},
+	{Options{Break: WithoutLease, Faults: Stop | Crash, Every: true, Dispatchers: 3}, 40, "although it was declared lost"},
+	{Options{Break: WithoutReturn, Faults: Kill, Every: true, Dispatchers: 1, NoPoll: true}, 200, unfinished},
+	{Options{Break: WithoutEpoch, Faults: Unknown, Every: true}, 20, unfinished},
+	{Options{Break: WithoutTakeover, Faults: Crash, Every: true}, 5, unfinished},
+	{Options{Break: WithoutRelease, Faults: Kill, Every: true}, 5, unfinished},
+}
+
+// TestEveryMissingSafeguardIsNoticed is the evidence that the checks can fail:
+// each control is caught, and the same worlds are fine with the safeguard.
+func TestEveryMissingSafeguardIsNoticed(t *testing.T) {
+	for _, c := range controls {
+		t.Run(strings.ReplaceAll(c.options.Break.String(), " ", "-"), func(t *testing.T) {
+			for seed := range c.seeds {
+				o := c.options
+				o.Seed = seed
+				broken := Run(o)
+				if broken.Violation == nil {
+					continue
+				}
+				t.Logf("seed %d: %v", seed, broken.Violation)
+				require.Regexp(t, c.notice, broken.Violation.What)
+				o.Break = Intact
+				whole := Run(o)
+				require.Nil(t, whole.Violation, "with nothing missing: %v", whole.Violation)
+				return
+			}
+			require.Failf(t, "unnoticed", "%v was not noticed in %d worlds", c.options.Break, c.seeds)
+		})
+	}
+}

@@ -1,0 +1,187 @@
+package sim
+
+import (
+	"slices"
+	"time"
+
+	"github.com/dispatcherd/dispatcherd"
+)
+
+// doFetch reads the heads of lanes in one snapshot.
+func (w *world) doFetch(i int32) {
+	s := w.statements.all[i]
+	s.dbNow = s.txNow
+	if s.client || s.answered {
+		w.finished(i, dispatcherd.OK) // nobody will look at it
+		return
+	}
+	for n := range s.fetch.Lanes {
+		lane := &s.fetch.Lanes[n]
+		t := int(lane.Type[len(lane.Type)-1] - '0')
+		l := &w.table.lanes[t][lane.Priority]
+		from := l.head
+		if lane.After != (dispatcherd.Key{}) {
+			from = l.find(dispatcherd.Key{RunAt: lane.After.RunAt, ID: lane.After.ID + 1})
+		}
+		for _, k := range l.keys[from:min(len(l.keys), from+lane.Limit)] {
+			s.found = append(s.found, dispatcherd.Candidate{Lane: n, Key: k})
+		}
+	}
+	w.finished(i, dispatcherd.OK)
+}
+
+// doClaim follows claimSQL: the share lock on the own row, then the rows in id
+// order with SKIP LOCKED, then the commit.
+func (w *world) doClaim(i int32) {
+	s := w.statements.all[i]
+	switch s.phase {
+	case enters:
+		m := w.table.member(s.run)
+		if m.exclusive != 0 {
+			w.await(i, m.exclusive)
+			return
+		}
+		lives := !m.lost && m.beatAt+int64(w.scale.lease) > s.txNow && m.epoch == s.epoch
+		if w.opt.Break == WithoutLease {
+			lives = true
+		}
+		if !lives {
+			w.commitClaim(i)
+			return
+		}
+		m.shares++
+		s.shares, s.allowed = true, true
+		w.lockPending(i)
+	case locks:
+		w.lockPending(i)
+	default:
+		w.commitClaim(i)
+	}
+}
+
+// lockPending locks some more of the rows that are still pending and due. A
+// slow statement takes them in several goes, with others in between.
+func (w *world) lockPending(i int32) {
+	s := w.statements.all[i]
+	n := len(s.ids)
+	if s.slow > 1 {
+		n = min(n, s.cursor+4)
+	}
+	for ; s.cursor < n; s.cursor++ {
+		id := s.ids[s.cursor]
+		r := w.table.row(id)
+		fits := r.status == pending && r.visible <= s.arrived
+		if w.opt.Break == WithoutStatus {
+			fits = r.status == pending || r.status == running
+		}
+		if fits && r.lock != 0 && s.alone {
+			w.claimAnew(i)
+			return
+		}
+		if !fits || r.runAt > s.txNow || !w.lock(i, id, r) {
+			w.stats.Skipped++
+		}
+	}
+	if s.cursor < len(s.ids) {
+		w.later(i, locks)
+		return
+	}
+	w.later(i, commits)
+}
+
+// claimAnew is what becomes of a claim that believed to be alone and found a
+// locked row: it waits, but not for long, and then begins again with care.
+func (w *world) claimAnew(i int32) {
+	s := w.statements.all[i]
+	if s.retries++; s.retries < 20 {
+		s.phase = locks
+		w.plan(task{at: w.now + millisecond, kind: statementAt, arg: i, life: s.gen})
+		return
+	}
+	w.unlock(i)
+	s.alone, s.rival, s.allowed = false, true, false
+	s.cursor, s.arrived, s.txNow = 0, w.now, w.dbNow()
+	w.later(i, enters)
+}
+
+func (w *world) commitClaim(i int32) {
+	s := w.statements.all[i]
+	w.stats.Claims++
+	m := w.table.member(s.run)
+	for _, id := range s.locked {
+		r := w.table.row(id)
+		w.judge.claimed(w, id, r, s)
+		if r.status == pending {
+			w.dequeue(id, r)
+		}
+		r.status, r.dispatcher, r.token = running, s.run, s.token
+		r.attempt++
+		s.won = append(s.won, w.won(id, r))
+	}
+	w.stats.Won += len(s.won)
+	if s.allowed {
+		m.notes = append(m.notes, note{s.token, slices.Clone(s.ids)})
+	}
+	if len(s.over) > 0 {
+		m.notes = slices.DeleteFunc(m.notes, func(n note) bool { return slices.Contains(s.over, n.token) })
+	}
+	v := dispatcherd.OK
+	if len(s.won) == 0 {
+		v = w.standing(s, m)
+	}
+	w.finished(i, v)
+}
+
+// standing tells a claim that won nothing from one that was not allowed to.
+func (w *world) standing(s *statement, m *member) dispatcherd.Verdict {
+	switch {
+	case w.opt.Break == WithoutLease:
+		return dispatcherd.OK
+	case m.lost || m.beatAt+int64(w.scale.lease) <= w.dbNow():
+		return dispatcherd.Refused
+	case m.epoch != s.epoch:
+		s.learnt.epoch, s.learnt.outdated = m.epoch, true
+		return dispatcherd.Refused
+	}
+	return dispatcherd.OK
+}
+
+func (w *world) won(id dispatcherd.JobID, r *row) dispatcherd.Won {
+	return dispatcherd.Won{
+		ID: id, Attempt: r.attempt, MaxAttempts: r.tries, Failures: r.failures, Crashes: r.crashes,
+		Timeout: time.Duration(r.timeoutMS) * time.Millisecond,
+	}
+}
+
+// doResolve raises the epoch under an exclusive lock, which waits for claims in
+// flight, and then reads by the token.
+func (w *world) doResolve(i int32) {
+	s := w.statements.all[i]
+	m := w.table.member(s.run)
+	switch s.phase {
+	case enters:
+		if w.opt.Break == WithoutEpoch {
+			s.learnt.epoch = s.epoch
+			w.later(i, releases)
+			return
+		}
+		if m.exclusive != 0 || m.shares > 0 {
+			w.await(i, m.exclusive)
+			return
+		}
+		m.exclusive, s.exclusive = i+1, true
+		w.later(i, commits)
+	case commits:
+		m.epoch++
+		s.learnt.epoch = m.epoch
+		w.unlock(i)
+		w.later(i, releases)
+	default:
+		for _, id := range s.ids {
+			if r := w.table.row(id); r.status == running && r.dispatcher == s.run && r.token == s.token {
+				s.won = append(s.won, w.won(id, r))
+			}
+		}
+		w.finished(i, dispatcherd.OK)
+	}
+}

@@ -1,0 +1,211 @@
+package sim
+
+import (
+	"slices"
+
+	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/actor"
+)
+
+// frame is one message between a worker and a dispatcher.
+type frame struct {
+	at         moment // when it arrives
+	job        dispatcherd.JobID
+	attempt    dispatcherd.Attempt
+	number     int32 // of a slot; of the first offer
+	count      int32 // of offers
+	retryAfter moment
+	kind       frameKind
+	typ        uint8 // of a job
+	ok         bool
+	returned   bool
+	permanent  bool
+}
+
+type frameKind uint8
+
+const (
+	frameSlots  frameKind = iota // worker: hello or more slots
+	frameRemove                  // worker: a slot goes off line
+	frameDrain                   // worker: all do
+	frameResult                  // worker
+	frameReport                  // worker: partial output
+	frameJob                     // dispatcher
+	frameCancel                  // dispatcher
+	frameStale                   // dispatcher
+	frameOther                   // dispatcher: something that needs no answer
+	frameEnd                     // end of the stream, or a broken connection
+)
+
+// pipe is one direction of a connection: in order, each frame on its way.
+type pipe struct {
+	frames  []frame
+	head    int
+	last    moment // when the newest frame arrives
+	planned bool   // a read is planned
+}
+
+// conn is one connection of a worker. Its number is the session's, too.
+type conn struct {
+	number   int32
+	host     int16
+	worker   int16
+	hostLife uint32
+	up, down pipe // to the dispatcher, to the worker
+	hostEnd  end
+	workEnd  end
+	cut      bool
+	draining bool // the worker has said so
+	offers   []offer
+}
+
+type end struct{ closed bool }
+
+// offer is a slot as it was announced.
+type offer struct {
+	number int32
+	set    int16
+	at     moment
+}
+
+func (c *conn) session() dispatcherd.SessionID { return dispatcherd.SessionID(c.number + 1) }
+
+// write sends a frame down one direction.
+func (w *world) write(c *conn, p *pipe, f frame) {
+	if c.cut && f.kind != frameEnd {
+		return
+	}
+	f.at = max(p.last, w.now+w.dice.span(15, 150))
+	p.last = f.at
+	p.frames = append(p.frames, f)
+	w.planRead(c, p)
+}
+
+func (w *world) planRead(c *conn, p *pipe) {
+	if p.planned || p.head == len(p.frames) {
+		return
+	}
+	p.planned = true
+	t := task{at: max(w.now, p.frames[p.head].at), arg: c.number}
+	if p == &c.up {
+		t.kind, t.who, t.life = hostRead, c.host, c.hostLife
+	} else {
+		t.kind = workerRead
+	}
+	w.plan(t)
+}
+
+// arrived takes the frames out of a pipe that have arrived.
+func (w *world) arrived(p *pipe) []frame {
+	p.planned = false
+	from := p.head
+	for p.head < len(p.frames) && p.frames[p.head].at <= w.now {
+		p.head++
+	}
+	return p.frames[from:p.head]
+}
+
+// readOn plans the next read and forgets what was read.
+func (w *world) readOn(c *conn, p *pipe) {
+	if p.head == len(p.frames) {
+		p.frames, p.head = p.frames[:0], 0
+	} else if p.head > 64 {
+		n := copy(p.frames, p.frames[p.head:])
+		p.frames, p.head = p.frames[:n], 0
+	}
+	w.planRead(c, p)
+}
+
+func (w *world) closeHostEnd(c *conn) {
+	if c.hostEnd.closed {
+		return
+	}
+	c.hostEnd.closed = true
+	if !c.workEnd.closed {
+		w.write(c, &c.down, frame{kind: frameEnd})
+	}
+}
+
+func (w *world) closeWorkEnd(c *conn) {
+	if c.workEnd.closed {
+		return
+	}
+	c.workEnd.closed = true
+	if !c.hostEnd.closed {
+		w.write(c, &c.up, frame{kind: frameEnd})
+	}
+}
+
+// cutConn breaks a connection: what is on the way is lost from some point on,
+// in each direction, and each end learns of it in its own time.
+func (w *world) cutConn(c *conn) {
+	if c.cut {
+		return
+	}
+	c.cut = true
+	for _, p := range []*pipe{&c.up, &c.down} {
+		p.frames = p.frames[:p.head+int(w.dice.below(int64(len(p.frames)-p.head+1)))]
+		p.last = max(p.last, w.now+w.dice.span(0, second/10))
+		w.write(c, p, frame{kind: frameEnd})
+	}
+}
+
+// readAtHost turns the frames of a worker into events, in order, results that
+// came together into one.
+func (w *world) readAtHost(c *conn) {
+	h := w.hosts[c.host]
+	if c.hostEnd.closed || c.hostLife != h.life {
+		return
+	}
+	frames := w.arrived(&c.up)
+	results := h.told.Results[:0]
+	for i := range frames {
+		f := &frames[i]
+		if f.kind == frameResult {
+			results = append(results, actor.Result{
+				Job: f.job, Attempt: f.attempt, OK: f.ok, Returned: f.returned, Permanent: f.permanent,
+				RetryAfter: f.retryAfter.duration(),
+			})
+			continue
+		}
+		results = h.release(c, results)
+		h.readFrame(c, f)
+		if f.kind == frameEnd {
+			break
+		}
+	}
+	h.told.Results = h.release(c, results)
+	w.readOn(c, &c.up)
+}
+
+// release takes gathered results to the loop and returns the empty list.
+func (h *host) release(c *conn, results []actor.Result) []actor.Result {
+	if len(results) == 0 {
+		return results
+	}
+	h.told.Session, h.told.Results = c.session(), results
+	h.step(&h.told)
+	return results[:0]
+}
+
+func (h *host) readFrame(c *conn, f *frame) {
+	switch f.kind {
+	case frameSlots:
+		ev := actor.Registered{Session: c.session(), Worker: "worker"}
+		for _, o := range c.offers[f.number : f.number+f.count] {
+			h.lastSlot++
+			ev.Slots = append(ev.Slots, dispatcherd.Slot{ID: h.lastSlot, Number: o.number, Types: h.world.typeSets[o.set]})
+		}
+		h.step(&ev)
+	case frameRemove:
+		h.step(actor.Withdrew{Session: c.session(), Numbers: []int32{f.number}})
+	case frameDrain:
+		h.step(actor.Withdrew{Session: c.session()})
+	case frameReport:
+		h.step(actor.Reported{Session: c.session(), Reports: []actor.Report{{Job: f.job, Attempt: f.attempt, Partial: f.ok}}})
+	case frameEnd:
+		c.hostEnd.closed = true
+		h.conns = slices.DeleteFunc(h.conns, func(o int32) bool { return o == c.number })
+		h.step(actor.Unregistered{Session: c.session()})
+	}
+}

@@ -1,0 +1,146 @@
+package sim
+
+import "github.com/dispatcherd/dispatcherd"
+
+// execution is one run of a job by a worker.
+type execution struct {
+	job     dispatcherd.JobID
+	attempt dispatcherd.Attempt
+	gen     uint32 // grows when the end is moved and when the record is used again
+	next    int32  // next live execution of the same row plus one; free list
+	conn    int32
+	worker  int16
+	seat    int16
+	live    bool
+	hurried bool // it was told to stop
+}
+
+type executions struct {
+	all  []execution
+	free int32
+	live int
+}
+
+// execute begins a job on the seat it was sent to.
+func (k *worker) execute(c *conn, f *frame) {
+	w := k.world
+	s := k.seatOf(f.number)
+	if s == nil { // it was taken off line while the job was on its way
+		k.refuse(c, f.job, f.attempt)
+		return
+	}
+	if s.execution >= 0 {
+		w.violate("job %d was sent to slot %d of worker %d, which executes job %d",
+			f.job, f.number, k.id, w.executions.all[s.execution].job)
+		return
+	}
+	if !w.judge.begins(w, k, s, f) {
+		return
+	}
+	x := &w.executions
+	i := x.free
+	if i >= 0 {
+		x.free = x.all[i].next
+	} else {
+		i = int32(len(x.all))
+		x.all = append(x.all, execution{})
+	}
+	e := &x.all[i]
+	*e = execution{job: f.job, attempt: f.attempt, gen: e.gen + 1, conn: c.number, worker: k.id, live: true}
+	for n := range k.seats {
+		if &k.seats[n] == s {
+			e.seat = int16(n)
+		}
+	}
+	s.execution = i
+	x.live++
+	w.stats.Executions++
+	if r := w.table.row(f.job); r != nil {
+		e.next, r.execution = r.execution, i+1
+	}
+	w.plan(task{at: w.now + w.dice.span(w.scale.jobMin, w.scale.jobMax), kind: executionEnd, arg: i, life: e.gen})
+	if w.dice.chance(50) {
+		w.write(c, &c.up, frame{kind: frameReport, job: f.job, attempt: f.attempt, ok: w.dice.below(2) == 0})
+	}
+}
+
+// stopExecution does as it is told, soon, or not at all.
+func (w *world) stopExecution(k *worker, f *frame) {
+	for n := range k.seats {
+		i := k.seats[n].execution
+		if i < 0 {
+			continue
+		}
+		e := &w.executions.all[i]
+		if e.job == f.job && e.attempt == f.attempt && !e.hurried && w.dice.below(5) > 0 {
+			e.hurried = true
+			e.gen++
+			w.plan(task{at: w.now + w.dice.span(100, 20*millisecond), kind: executionEnd, arg: i, life: e.gen})
+		}
+	}
+}
+
+// dropExecution forgets an execution.
+func (w *world) dropExecution(i int32) {
+	x := &w.executions
+	e := &x.all[i]
+	if r := w.table.row(e.job); r != nil {
+		for at := &r.execution; *at != 0; at = &x.all[*at-1].next {
+			if *at == i+1 {
+				*at = e.next
+				break
+			}
+		}
+	}
+	e.gen++
+	e.live = false
+	e.next, x.free = x.free, i
+	x.live--
+}
+
+// endExecution is the end of a handler: its seat is free, and the result goes
+// to whoever sent the job, if the connection is still there.
+func (w *world) endExecution(i int32, gen uint32) {
+	e := w.executions.all[i]
+	if e.gen != gen || !e.live {
+		return
+	}
+	k := w.workers[e.worker]
+	if k.stopped {
+		k.inbox = append(k.inbox, task{kind: executionEnd, arg: i, life: gen})
+		return
+	}
+	k.seats[e.seat].execution = -1
+	w.dropExecution(i)
+	c := w.conns[e.conn]
+	if k.conn == c && !c.workEnd.closed {
+		w.judgeAndAnswer(k, c, &e)
+	} else if k.conn != nil && !k.conn.draining {
+		k.announce(false)
+	}
+}
+
+func (w *world) judgeAndAnswer(k *worker, c *conn, e *execution) {
+	d := &w.dice
+	f := frame{job: e.job, attempt: e.attempt}
+	switch {
+	case e.hurried && d.below(3) > 0:
+	case d.chance(w.scale.returning):
+		f.returned = true
+	case d.chance(w.scale.failing):
+		f.permanent = d.chance(500)
+		f.retryAfter = moment(d.below(2)) * w.dice.span(millisecond, second)
+	default:
+		f.ok = true
+		if r := w.table.row(e.job); r != nil {
+			r.succeeded = max(r.succeeded, e.attempt)
+		}
+	}
+	if d.chance(20) { // a word about an attempt of before
+		k.answer(c, frame{job: e.job, attempt: e.attempt - 1, ok: true})
+	}
+	k.answer(c, f)
+	if d.chance(20) { // and one too many
+		k.answer(c, f)
+	}
+}

@@ -1,0 +1,127 @@
+package sim
+
+import "github.com/dispatcherd/dispatcherd"
+
+// doFinish follows the three statements that end attempts: a first look in the
+// snapshot, then the rows' locks, waiting for each, then a second look at what
+// the rows are by now.
+func (w *world) doFinish(i int32) {
+	s := w.statements.all[i]
+	switch s.phase {
+	case enters:
+		for class := range 3 {
+			for n := range s.items {
+				if classOf(s.items[n].Outcome) == class && w.fits(s, &s.items[n]) {
+					s.picked = append(s.picked, int32(n))
+				}
+			}
+		}
+		w.lockEnding(i)
+	case locks:
+		w.lockEnding(i)
+	default:
+		w.commitFinish(i)
+	}
+}
+
+// classOf numbers the statements of a finish in the order they are sent.
+func classOf(o dispatcherd.Outcome) int {
+	switch {
+	case o == dispatcherd.Succeeded:
+		return 0
+	case o.Final():
+		return 1
+	}
+	return 2
+}
+
+// fits is the fence.
+func (w *world) fits(s *statement, f *dispatcherd.Finish) bool {
+	r := w.table.row(f.ID)
+	if w.opt.Break == WithoutFence {
+		return r.status == running
+	}
+	return r.status == running && r.attempt == f.Attempt && r.dispatcher == s.run
+}
+
+func (w *world) lockEnding(i int32) {
+	s := w.statements.all[i]
+	for ; s.cursor < len(s.picked); s.cursor++ {
+		id := s.items[s.picked[s.cursor]].ID
+		r := w.table.row(id)
+		if !w.lock(i, id, r) {
+			s.phase = locks
+			w.await(i, r.lock)
+			return
+		}
+	}
+	w.later(i, commits)
+}
+
+func (w *world) commitFinish(i int32) {
+	s := w.statements.all[i]
+	w.stats.Finishes += len(s.items)
+	rings := false
+	for _, n := range s.picked {
+		f := &s.items[n]
+		if !w.fits(s, f) {
+			continue
+		}
+		r := w.table.row(f.ID)
+		w.judge.finished(w, r, f, s)
+		w.end(f, r)
+		rings = rings || !f.Outcome.Final() && f.Delay == 0
+		f.Outcome |= carriedOut
+	}
+	for n := range s.items {
+		f := &s.items[n]
+		if f.Outcome&carriedOut == 0 && !(s.again && w.endedBefore(s, f)) {
+			s.stale = append(s.stale, f.ID)
+			w.stats.Stale++
+		}
+	}
+	if rings && w.table.armed(s.run) {
+		w.notify()
+	}
+	w.finished(i, dispatcherd.OK)
+}
+
+// carriedOut marks the items of a statement that changed their row.
+const carriedOut dispatcherd.Outcome = 0x80
+
+// endedBefore is againSQL: an earlier copy of the request may have ended it.
+func (w *world) endedBefore(s *statement, f *dispatcherd.Finish) bool {
+	r := w.table.row(f.ID)
+	return r.attempt == f.Attempt && (r.status == pending || r.status.final() && r.dispatcher == s.run)
+}
+
+// end carries out one outcome.
+func (w *world) end(f *dispatcherd.Finish, r *row) {
+	switch f.Outcome {
+	case dispatcherd.Succeeded:
+		w.close(r, done)
+	case dispatcherd.FailedFinal:
+		r.failures++
+		w.close(r, failed)
+	case dispatcherd.CancelledBy:
+		w.close(r, cancelled)
+	case dispatcherd.Quarantined:
+		r.crashes++
+		w.close(r, failed)
+	case dispatcherd.Retry:
+		r.failures++
+		r.runAt = w.dbNow() + f.Delay.Microseconds()
+		w.giveBack(f.ID, r)
+	case dispatcherd.Crashed:
+		r.crashes++
+		w.giveBack(f.ID, r)
+	case dispatcherd.Released:
+		w.giveBack(f.ID, r)
+	}
+}
+
+// giveBack makes a running row pending again.
+func (w *world) giveBack(id dispatcherd.JobID, r *row) {
+	r.dispatcher, r.token = 0, 0
+	w.enqueue(id, r)
+}

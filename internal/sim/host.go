@@ -1,0 +1,316 @@
+package sim
+
+import (
+	"slices"
+
+	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/actor"
+)
+
+// host is a machine with one dispatcher: the shell around a Core, as
+// cmd/dispatcherd has it.
+type host struct {
+	world   *world
+	id      int16
+	life    uint32 // grows with every start and every death
+	core    *actor.Core
+	up      bool
+	stopped bool
+	leaving int    // stage of a SIGTERM, 0 = none
+	staged  moment // when the stage began
+	inbox   []task // what came while stopped
+	clock   clock
+
+	run     int32 // id in the table of dispatchers
+	epoch   int32
+	links   [links][]int32 // statements under way; the first is on the wire
+	marks   marks
+	rivalry int // claims to make yet with row locks
+	lease   lease
+
+	conns    []int32
+	lastSlot dispatcherd.SlotID
+	calls    calls
+
+	armedAt   actor.Instant // when the alarm is set for
+	alarm     int32         // number of the alarm that counts
+	fx        []actor.Effect
+	steps     int
+	idleTicks int           // alarms for nothing since the last sample
+	claimed   actor.Claimed // reused
+	fetched   actor.Fetched
+	ended     actor.Finished
+	told      actor.Released
+	seats     [maxTypes]int32 // scratch
+}
+
+// clock is a host's monotonic clock: it runs a little fast or slow, and jumps.
+type clock struct {
+	base int64 // its microseconds at since
+	from moment
+	ppm  int64 // its microseconds in a true second
+}
+
+func (c *clock) read(now moment) int64 { return c.base + int64(now-c.from)*c.ppm/1_000_000 }
+
+func (c *clock) set(now moment, base, ppm int64) { *c = clock{base, now, ppm} }
+
+// when returns the first true moment at which the clock shows at least us.
+func (c *clock) when(us int64) moment {
+	if us <= c.base {
+		return c.from
+	}
+	return c.from + moment((us-c.base)*1_000_000/c.ppm+1)
+}
+
+func (h *host) instant() actor.Instant { return actor.Instant(h.clock.read(h.world.now) / 1000) }
+
+// start begins a new life: join first, as startDaemon does.
+func (h *host) start() {
+	w := h.world
+	if h.up {
+		return
+	}
+	h.life++
+	h.up, h.stopped, h.leaving, h.core = true, false, 0, nil
+	ppm := int64(1_000_000)
+	if w.has(Clocks) {
+		ppm = w.dice.between(900_000, 1_100_000)
+	}
+	h.clock.set(w.now, 1_000_000, ppm)
+	h.run, h.epoch, h.lastSlot = 0, 0, 0
+	h.marks.reset()
+	h.calls = calls{}
+	h.lease = lease{begun: h.clock.read(w.now)}
+	h.submit(w.statement(opJoin, h))
+}
+
+// joined has an id for this life and opens the doors.
+func (h *host) joined(run int32) {
+	w := h.world
+	h.run, h.epoch = run, 0
+	h.lease.renewed()
+	h.core = actor.New(w.config(h))
+	h.armedAt = actor.Never
+	h.step(actor.Tick{})
+	h.plan(hostBeat, w.now, 0)
+	h.plan(hostGuard, w.now, 0)
+	h.plan(hostCall, w.now+w.scale.callGap, 0)
+	if w.has(Deaf) && w.dice.below(4) == 0 {
+		h.plan(hostNews, w.now+moment(w.dice.below(int64(second))), deafened)
+	}
+}
+
+func (h *host) plan(k kind, at moment, arg int32) {
+	h.world.plan(task{at: at, kind: k, who: h.id, life: h.life, arg: arg})
+}
+
+// do is what the process does when it is given time.
+func (h *host) do(t *task) {
+	w := h.world
+	if h.core == nil && t.kind != hostAnswer {
+		return
+	}
+	switch t.kind {
+	case hostTimer:
+		h.ring(t.arg)
+	case hostBeat:
+		h.beat()
+	case hostRead:
+		w.readAtHost(w.conns[t.arg])
+	case hostSilence:
+		h.hangUpOnSilent(w.conns[t.arg])
+	case hostNews:
+		h.hear(t.arg)
+	case hostAnswer:
+		h.answered(t.arg)
+	case hostCall:
+		h.takeCall()
+	case hostHangup:
+		h.hangUp(t.arg)
+	case hostHurry:
+		h.hurry(t.arg)
+	case hostGuard:
+		h.guard()
+	case hostStage:
+		h.stage()
+	}
+}
+
+// step is one turn of the loop.
+func (h *host) step(ev actor.Event) {
+	w := h.world
+	w.stats.Steps++
+	h.fx = h.core.Step(h.instant(), ev, h.fx[:0])
+	for i := range h.fx {
+		e := &h.fx[i]
+		w.note(h, e)
+		h.perform(e)
+	}
+	h.setAlarm()
+	h.steps++
+	if h.steps%w.opt.CheckEvery == 0 {
+		h.check()
+	}
+}
+
+func (h *host) check() {
+	if err := h.core.Check(); err != nil {
+		h.world.violate("dispatcher %d: broken invariant of its core: %v", h.id, err)
+	}
+}
+
+// setAlarm keeps one task under way that comes no later than the Core wants to
+// be woken.
+func (h *host) setAlarm() {
+	want := h.core.NextWake()
+	if want == actor.Never || want >= h.armedAt {
+		return
+	}
+	h.armedAt = max(want, h.instant()+1)
+	h.alarm++
+	h.plan(hostTimer, h.clock.when(int64(h.armedAt)*1000), h.alarm)
+}
+
+// ring is the alarm. It may come too early, when the Core has changed its mind.
+func (h *host) ring(alarm int32) {
+	if alarm != h.alarm {
+		return
+	}
+	h.armedAt = actor.Never
+	if h.core.NextWake() <= h.instant() {
+		h.step(actor.Tick{})
+		if len(h.fx) == 0 {
+			h.world.stats.Ticks++
+			h.idleTicks++
+		}
+		return
+	}
+	h.setAlarm()
+}
+
+// submit hands a statement to its connection.
+func (h *host) submit(i int32, s *statement) {
+	l := linkOf[s.op]
+	h.links[l] = append(h.links[l], i)
+	if len(h.links[l]) == 1 {
+		h.world.send(i)
+	}
+}
+
+// answered takes a statement's answer to whoever asked, and sends the next one.
+func (h *host) answered(i int32) {
+	w := h.world
+	s := w.statements.all[i]
+	l := linkOf[s.op]
+	h.links[l] = slices.Delete(h.links[l], 0, 1)
+	if s.verdict != dispatcherd.OK && s.op == opClaim {
+		h.marks.over = append(h.marks.over, s.over...)
+	}
+	if len(h.links[l]) > 0 {
+		w.send(h.links[l][0])
+	}
+	h.report(s)
+	s.client = true
+	w.drop(i)
+}
+
+// report turns an answer into an event.
+func (h *host) report(s *statement) {
+	switch s.op {
+	case opFetch:
+		h.fetched.Request = s.fetch
+		h.fetched.Result = dispatcherd.FetchResult{Verdict: s.verdict, DBNow: s.dbNow, Candidates: s.found}
+		h.step(&h.fetched)
+	case opClaim, opResolve:
+		h.reportClaim(s)
+	case opFinish:
+		h.reportFinish(s)
+	case opBell:
+		h.step(&actor.BellSet{Armed: s.armed, Verdict: s.verdict})
+	case opBeat:
+		h.beaten(s)
+	case opJoin:
+		h.reportJoin(s)
+	case opLeave:
+		h.exit()
+	}
+}
+
+func (h *host) reportClaim(s *statement) {
+	h.claimed.Request = s.claim
+	if s.op == opClaim {
+		h.meetRivals(s)
+	}
+	h.claimed.Result = dispatcherd.ClaimResult{Verdict: s.verdict}
+	switch s.verdict {
+	case dispatcherd.OK:
+		h.claimed.Result.Won = s.won
+		h.marks.add(s.token, s.won)
+		if s.op == opResolve {
+			h.epoch = s.learnt.epoch
+		}
+	case dispatcherd.Refused:
+		if s.learnt.outdated {
+			h.epoch = s.learnt.epoch
+		}
+	}
+	if s.verdict == dispatcherd.OK && !h.trusted() {
+		h.claimed.Result = dispatcherd.ClaimResult{Verdict: dispatcherd.Unknown} // as the daemon does
+	}
+	h.step(&h.claimed)
+}
+
+// rivalryLasts is how many claims stay careful after one that lost something.
+const rivalryLasts = 100
+
+func (h *host) meetRivals(s *statement) {
+	switch {
+	case !s.alone && s.rival || s.verdict == dispatcherd.OK && len(s.won) < len(s.ids):
+		h.rivalry = rivalryLasts
+	case !s.alone && h.rivalry > 0:
+		h.rivalry--
+	}
+}
+
+func (h *host) reportFinish(s *statement) {
+	stale := s.stale
+	if h.world.opt.Break == WithoutReturn && s.verdict == dispatcherd.OK {
+		for n := range s.items {
+			if o := s.items[n].Outcome &^ carriedOut; o == dispatcherd.Released || o == dispatcherd.Crashed {
+				stale = append(stale, s.items[n].ID)
+			}
+		}
+		slices.Sort(stale)
+		stale = slices.Compact(stale)
+	}
+	if s.verdict == dispatcherd.OK {
+		for n := range s.items {
+			h.marks.remove(s.items[n].ID)
+		}
+	}
+	h.ended.Request = s.finish
+	h.ended.Result = dispatcherd.FinishResult{Verdict: s.verdict, Stale: stale}
+	h.step(&h.ended)
+}
+
+// reportJoin is the end of a start, or of joining anew after the lease was
+// found gone.
+func (h *host) reportJoin(s *statement) {
+	w := h.world
+	ok := s.verdict == dispatcherd.OK
+	if h.core == nil {
+		if ok {
+			h.joined(s.learnt.run)
+			return
+		}
+		h.die() // the process exits; somebody starts it again
+		return
+	}
+	if ok {
+		h.run, h.epoch = s.learnt.run, 0
+		h.marks.reset()
+		h.renew()
+	}
+	h.plan(hostBeat, w.now+w.scale.beat, 0)
+}

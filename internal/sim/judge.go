@@ -1,0 +1,171 @@
+package sim
+
+import (
+	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/actor"
+	"github.com/dispatcherd/dispatcherd/scoring"
+)
+
+// weights are the article's in shape, at the pace of worlds that last seconds:
+// a unit of priority is a second of waiting, and the window is 18.5 seconds.
+var weights = scoring.Weights{
+	Priority: 16, Ageing: 16, Rarity: 8, OnDemand: 64, OnDemandAgeing: 32, OnDemandCap: (2 * second).duration(),
+}
+
+// judge holds what happens to the rules. It shares no code with the
+// statements it watches: it looks at the row as it is and at what is about to
+// be done to it.
+type judge struct {
+	sends     int
+	atEnd     func(*row)                 // what a test has to say about every row in the end; nil = nothing
+	freeSince [maxHosts][maxTypes]moment // when a type was first seen with a free slot, without a break; 0 = it has none
+}
+
+// note adds an effect to the world's hash.
+func (w *world) note(h *host, e *actor.Effect) {
+	x := uint64(e.Kind) | uint64(e.Answer)<<8 | uint64(h.id)<<16 | uint64(uint32(e.Attempt))<<32
+	v := mix(w.hash, x)
+	v = mix(v, uint64(e.Job)<<20^uint64(e.Session)<<8^uint64(e.Slot))
+	switch {
+	case e.Claim != nil:
+		for i, id := range e.Claim.IDs {
+			v = mix(v, uint64(id)^uint64(e.Claim.Token[i&15])<<40)
+		}
+	case e.Finish != nil:
+		for i := range e.Finish.Items {
+			f := &e.Finish.Items[i]
+			v = mix(v, uint64(f.ID)^uint64(f.Outcome)<<40^uint64(f.Delay)<<3)
+		}
+	case e.Fetch != nil:
+		for i := range e.Fetch.Lanes {
+			l := &e.Fetch.Lanes[i]
+			v = mix(v, uint64(l.Priority)|uint64(l.Limit)<<8^uint64(l.After.ID)<<32)
+		}
+	default:
+		v = mix(v, uint64(e.Why.Terms.Total())^uint64(e.Age))
+	}
+	w.hash = v
+}
+
+// claimed: only a pending row that is due can be taken, and only by a
+// dispatcher that nobody has declared lost.
+func (j *judge) claimed(w *world, id dispatcherd.JobID, r *row, s *statement) {
+	m := w.table.member(s.run)
+	switch {
+	case r.status != pending:
+		w.violate("dispatcher %d claimed job %d, which was not pending but in status %d under dispatcher %d: two leases overlap",
+			s.run, id, r.status, r.dispatcher)
+	case r.runAt > s.txNow:
+		w.violate("dispatcher %d claimed job %d before it was due", s.run, id)
+	case m.lost:
+		w.violate("dispatcher %d claimed job %d although it was declared lost", s.run, id)
+	}
+}
+
+// finished: an end is accepted only from the live attempt's own dispatcher, and
+// success only after a worker really came to a good end.
+func (j *judge) finished(w *world, r *row, f *dispatcherd.Finish, s *statement) {
+	switch {
+	case r.status != running || r.attempt != f.Attempt || r.dispatcher != s.run:
+		w.violate("a stale end of job %d was accepted: attempt %d of dispatcher %d, while attempt %d of dispatcher %d is live",
+			f.ID, f.Attempt, s.run, r.attempt, r.dispatcher)
+	case f.Outcome == dispatcherd.Succeeded && r.succeeded < f.Attempt:
+		w.violate("attempt %d of job %d is recorded as done, but no worker brought it to a good end", f.Attempt, f.ID)
+	}
+}
+
+// released: only jobs of dispatchers that were declared lost may be taken from
+// them.
+func (j *judge) released(w *world, id dispatcherd.JobID, r *row, s *statement) {
+	if m := w.table.member(r.dispatcher); r.status != running || !m.lost && r.dispatcher != s.run {
+		w.violate("job %d was taken from dispatcher %d, which is alive", id, r.dispatcher)
+	}
+}
+
+// begins: the slot can do the type, and no attempt is executed twice or before
+// it was claimed.
+func (j *judge) begins(w *world, k *worker, s *seat, f *frame) bool {
+	if r := w.table.row(f.job); r != nil {
+		switch {
+		case f.typ != r.typ:
+			w.violate("job %d of type %d was sent as one of type %d", f.job, r.typ, f.typ)
+		case f.attempt > r.attempt:
+			w.violate("attempt %d of job %d begins, but nobody has claimed it", f.attempt, f.job)
+		case f.attempt == r.started:
+			w.violate("attempt %d of job %d begins a second time", f.attempt, f.job)
+		}
+		for at := r.execution; at != 0; at = w.executions.all[at-1].next {
+			w.stats.Overlaps++
+			if o := &w.executions.all[at-1]; o.attempt == f.attempt {
+				w.violate("attempt %d of job %d is executed twice at a time", f.attempt, f.job)
+			}
+		}
+		r.started = max(r.started, f.attempt)
+	}
+	if w.setMasks[s.set]&(1<<f.typ) == 0 {
+		w.violate("job %d of type %d was sent to a slot that does not support it", f.job, f.typ)
+	}
+	return w.broken == nil
+}
+
+// sent: what a dispatcher hands out it has claimed itself, or somebody has
+// taken it away since. Every few placements are held to the window.
+func (j *judge) sent(w *world, h *host, e *actor.Effect) {
+	arrival := w.dbNow()
+	if e.Job.OnDemand() {
+		c := h.calls.of(e.Job)
+		arrival -= int64(w.now - c.at)
+	} else {
+		r := w.table.row(e.Job)
+		if r.status == running && r.attempt == e.Attempt && w.table.member(r.dispatcher).host != h.id {
+			w.violate("dispatcher %d hands out attempt %d of job %d, which is another's", h.id, e.Attempt, e.Job)
+		}
+		if e.Attempt > r.attempt {
+			w.violate("dispatcher %d hands out attempt %d of job %d, which nobody has claimed", h.id, e.Attempt, e.Job)
+		}
+		arrival = r.first // not runAt: after a retry it may go at the place where it was read before
+	}
+	if j.sends++; j.sends&7 == 0 && w.calm() {
+		j.window(w, h, e, arrival)
+	}
+}
+
+// calm reports whether this world's database answers at once and its clocks
+// agree, so that waiting has no other reason than other jobs.
+func (w *world) calm() bool { return w.faults&(Outage|Slow|Unknown|Clocks|Stop) == 0 }
+
+// slack is how long a dispatcher may take to learn of a row or of a slot: some
+// polls, and a lane that has to be read on.
+const slack = 5 * second
+
+// window: nothing that arrives later than W after a waiting job may pass it on
+// a slot that could do either.
+func (j *judge) window(w *world, h *host, e *actor.Effect, arrival int64) {
+	set := int16(-1)
+	for _, o := range w.conns[e.Session-1].offers {
+		if o.number == e.Number && w.now-o.at > slack {
+			set = o.set
+		}
+	}
+	if set < 0 {
+		return
+	}
+	bound, _ := weights.Window()
+	latest := arrival - bound.Microseconds() - int64(slack)
+	for t := range w.scale.types {
+		if w.setMasks[set]&(1<<t) == 0 {
+			continue
+		}
+		for _, p := range w.scale.priorities {
+			keys := w.table.lanes[t][p].all()
+			w.stats.Windows++
+			if len(keys) == 0 || keys[0].RunAt >= latest {
+				continue
+			}
+			if r := w.table.row(keys[0].ID); r.lock == 0 && w.now-r.visible > slack+moment(bound.Microseconds()) {
+				w.violate("job %d passes job %d, which is %v older and waited for %v: the window is %v",
+					e.Job, keys[0].ID, moment(arrival-keys[0].RunAt).duration(), (w.now - r.visible).duration(), bound)
+			}
+		}
+	}
+}

@@ -1,0 +1,183 @@
+package sim
+
+import (
+	"slices"
+
+	"github.com/dispatcherd/dispatcherd"
+)
+
+// doBeat follows claim.Store.Beat: renew the own lease, declare the silent
+// lost, read what is new, and then, in a statement of its own, release what
+// the lost were running.
+func (w *world) doBeat(i int32) {
+	s := w.statements.all[i]
+	switch s.phase {
+	case enters:
+		if m := w.table.member(s.run); m.exclusive != 0 {
+			w.await(i, m.exclusive)
+			return
+		}
+		w.later(i, commits)
+	case commits:
+		w.renew(s)
+		w.declareLost(s)
+		w.settleCancels(s)
+		if !w.lockLost(i, func(run int32) bool { return w.table.member(run).lost }) {
+			w.finished(i, dispatcherd.OK)
+			return
+		}
+		w.later(i, releases)
+	default:
+		s.learnt.released = w.releaseLocked(s, 1)
+		w.stats.TakenOver += s.learnt.released
+		w.finished(i, dispatcherd.OK)
+	}
+}
+
+// renew writes the own heartbeat and reads what the others offer.
+func (w *world) renew(s *statement) {
+	t := &w.table
+	m := t.member(s.run)
+	s.learnt.leaseLost = m.lost
+	if !m.lost {
+		m.beatAt, m.capacity = w.dbNow(), s.offers
+	}
+	for _, run := range t.present {
+		o := t.member(run)
+		if run == s.run || o.lost || o.beatAt+int64(w.scale.lease) <= w.dbNow() {
+			continue
+		}
+		for n := range w.scale.types {
+			if o.capacity[n] > 0 {
+				if s.learnt.elsewhere == nil {
+					s.learnt.elsewhere = map[string]int{}
+				}
+				s.learnt.elsewhere[w.typeNames[n]] += int(o.capacity[n])
+			}
+		}
+	}
+}
+
+// declareLost marks dispatchers whose lease has run out. One with a claim in
+// flight is left for the next beat, as SKIP LOCKED does.
+func (w *world) declareLost(s *statement) {
+	t := &w.table
+	for _, run := range t.present {
+		m := t.member(run)
+		if run != s.run && !m.lost && m.shares == 0 && m.exclusive == 0 && m.beatAt+int64(w.scale.lease) < w.dbNow() {
+			m.lost, m.armed = true, false
+		}
+		s.learnt.lost = s.learnt.lost || m.lost
+	}
+}
+
+// settleCancels tells of cancelled jobs that run here, and cancels those that
+// are pending again.
+func (w *world) settleCancels(s *statement) {
+	t := &w.table
+	t.cancels = slices.DeleteFunc(t.cancels, func(id dispatcherd.JobID) bool {
+		r := t.row(id)
+		switch {
+		case r.status == running:
+			if r.dispatcher == s.run {
+				s.learnt.cancels = append(s.learnt.cancels, id)
+			}
+			return false
+		case r.status == pending && r.lock != 0:
+			return false
+		case r.status == pending:
+			w.dequeue(id, r)
+			w.close(r, cancelled)
+		}
+		return true
+	})
+	slices.Sort(s.learnt.cancels)
+}
+
+// lockLost locks the rows that claims of some dispatchers took and that still
+// run, without waiting. It reports whether there are any.
+func (w *world) lockLost(i int32, whose func(run int32) bool) bool {
+	if w.opt.Break == WithoutTakeover {
+		return false
+	}
+	s := w.statements.all[i]
+	t := &w.table
+	for _, run := range t.present {
+		if !whose(run) {
+			continue
+		}
+		for _, n := range t.member(run).notes {
+			for _, id := range n.ids {
+				if r := t.row(id); r.status == running && r.dispatcher == run {
+					w.lock(i, id, r)
+				}
+			}
+		}
+	}
+	return len(s.locked) > 0
+}
+
+// releaseLocked gives back the locked rows and returns how many they were.
+func (w *world) releaseLocked(s *statement, crashes int32) int {
+	for _, id := range s.locked {
+		r := w.table.row(id)
+		w.judge.released(w, id, r, s)
+		r.crashes += crashes
+		w.giveBack(id, r)
+	}
+	if len(s.locked) > 0 && w.table.armed(0) {
+		w.notify()
+	}
+	return len(s.locked)
+}
+
+// doLeave follows claim.Store.Leave.
+func (w *world) doLeave(i int32) {
+	s := w.statements.all[i]
+	m := w.table.member(s.run)
+	switch s.phase {
+	case enters:
+		if m.exclusive != 0 || m.shares > 0 {
+			w.await(i, m.exclusive)
+			return
+		}
+		m.exclusive, s.exclusive = i+1, true
+		w.later(i, commits)
+	case commits:
+		m.lost, m.armed = true, false
+		w.unlock(i)
+		w.lockLost(i, func(run int32) bool { return run == s.run })
+		w.later(i, releases)
+	default:
+		s.learnt.released = w.releaseLocked(s, 0)
+		w.finished(i, dispatcherd.OK)
+	}
+}
+
+// sweep is claim.Store.Sweep at one instant: it forgets lost dispatchers of
+// which no row runs any more. A row that runs under one of them and that none
+// of its notes names would never have been released.
+func (w *world) sweep() {
+	t := &w.table
+	held := make([]bool, len(t.members)+1)
+	for n := range t.rows {
+		if r := &t.rows[n]; r.status == running {
+			held[r.dispatcher] = true
+			if m := t.member(r.dispatcher); m.lost && !m.names(dispatcherd.JobID(n+1)) {
+				w.violate("job %d runs under lost dispatcher %d, and no claim of it names the job", n+1, r.dispatcher)
+			}
+		}
+	}
+	t.present = slices.DeleteFunc(t.present, func(run int32) bool {
+		m := t.member(run)
+		if !m.lost || held[run] || m.shares > 0 || m.exclusive != 0 {
+			return false
+		}
+		m.notes = nil
+		return true
+	})
+}
+
+func (m *member) names(id dispatcherd.JobID) bool {
+	return slices.ContainsFunc(m.notes, func(n note) bool { return holds(n.ids, id) })
+}

@@ -1,0 +1,143 @@
+package sim
+
+import (
+	"fmt"
+	"time"
+)
+
+// Faults is a set of things that may go wrong.
+type Faults uint32
+
+// The faults.
+const (
+	Crash   Faults = 1 << iota // kill -9 of dispatchers; statements under way may or may not commit
+	Stop                       // SIGSTOP and SIGCONT of dispatchers
+	Restart                    // SIGTERM of dispatchers: drain, leave, start again
+	Clocks                     // hosts' clocks run fast or slow and jump; the database's jumps
+	Outage                     // Postgres restarts, or nothing reaches it for a while
+	Unknown                    // statements, or their answers, get lost, or arrive long after they were given up
+	Slow                       // statements take a hundred times as long
+	Deaf                       // notifications are lost, late or doubled; the listener's connection breaks
+	Kill                       // kill -9 of workers
+	Freeze                     // SIGSTOP and SIGCONT of workers
+	Cut                        // connections between workers and dispatchers break
+	Shuffle                    // workers take slots off line, bring others, and drain
+	Late                       // inserts commit long after they began; run_at lies in the past
+	Nothing Faults = 0
+	All     Faults = 1<<iota - 1
+)
+
+// Break takes one safeguard out, to show that the checks notice: a negative
+// control.
+type Break uint8
+
+// The safeguards that can be taken out.
+const (
+	Intact          Break = iota
+	WithoutFence          // a finish compares neither attempt nor dispatcher
+	WithoutStatus         // a claim does not ask whether the row is pending
+	WithoutPoll           // only notifications make dispatchers look for rows
+	WithoutLease          // a claim does not ask whether its dispatcher was declared lost
+	WithoutReturn         // the Core is not told that a row it gave back is pending again
+	WithoutEpoch          // an unknown claim is resolved without shutting out a late copy of it
+	WithoutTakeover       // nobody releases the jobs of lost dispatchers
+	WithoutRelease        // what a dead slot ran is not given back
+)
+
+var breakNames = [...]string{"intact", "without fence", "without status", "without poll", "without lease",
+	"without return", "without epoch", "without takeover", "without release"}
+
+// String returns the safeguard's name.
+func (b Break) String() string { return breakNames[b] }
+
+// Options choose a world. Everything that they leave open the seed decides.
+type Options struct {
+	Seed        uint64
+	Steps       int    // events until everything is healed and brought to an end; 0 = DefaultSteps
+	Dispatchers int    // 1..4; 0 = the seed decides
+	Faults      Faults // what may happen; the seed picks some of it unless Every is set
+	Every       bool   // all of Faults happen
+	Break       Break
+	NoPoll      bool // dispatchers do not look for rows unless they are told of some
+	// CheckEvery is the number of a Core's steps between two full checks of its
+	// state; 0 = DefaultCheckEvery.
+	CheckEvery int
+}
+
+// Defaults of Options.
+const (
+	DefaultSteps      = 60_000
+	DefaultCheckEvery = 64
+)
+
+func (o Options) withDefaults() Options {
+	if o.Steps == 0 {
+		o.Steps = DefaultSteps
+	}
+	if o.CheckEvery == 0 {
+		o.CheckEvery = DefaultCheckEvery
+	}
+	o.NoPoll = o.NoPoll || o.Break == WithoutPoll
+	if o.Dispatchers < 0 || o.Dispatchers > maxHosts {
+		panic(fmt.Sprintf("sim: %d dispatchers, must be 0 to %d", o.Dispatchers, maxHosts))
+	}
+	return o
+}
+
+const maxHosts = 4
+
+// Violation is a broken promise.
+type Violation struct {
+	Event int           // how many events had happened
+	At    time.Duration // since the world began
+	What  string
+}
+
+// String says what was broken and when.
+func (v *Violation) String() string {
+	return fmt.Sprintf("after %d events, at %v: %s", v.Event, v.At, v.What)
+}
+
+// Result is what became of a world.
+type Result struct {
+	Events    int           // Steps of Cores, messages, statements and faults
+	Lived     time.Duration // simulated time
+	Hash      uint64        // of every effect of every Core, in order
+	Stats     Stats
+	Violation *Violation // the first one, or nil
+}
+
+// Stats count what happened in a world, so that a test can see that it was not
+// an idle one.
+type Stats struct {
+	Steps                                  int // of Cores
+	Jobs, Done, Failed, Cancelled          int // rows, by how they ended
+	Claims, Won, Skipped                   int // claim statements; rows they took and could not take
+	Finishes, Stale                        int // items of finishes; those that changed nothing
+	TakenOver, Rejoined                    int // rows of lost dispatchers released; leases found gone
+	Executions, Overlaps                   int // started; while an older attempt was still being executed
+	Calls, Answered, Abandoned             int
+	Crashes, Stops, Restarts               int // of dispatchers
+	Kills, Freezes, Cuts                   int // of workers and connections
+	Outages, Unknowns, Slow, LateStatement int
+	Notified, Deafened                     int
+	LockWaits, Ticks                       int // statements that waited for a lock; alarms after which a Core had nothing to do
+	Windows                                int // comparisons of a placement with the jobs it passed
+}
+
+// Add adds up the stats of several worlds.
+func (s *Stats) Add(o Stats) {
+	s.Steps += o.Steps
+	s.Jobs, s.Done, s.Failed, s.Cancelled = s.Jobs+o.Jobs, s.Done+o.Done, s.Failed+o.Failed, s.Cancelled+o.Cancelled
+	s.Claims, s.Won, s.Skipped = s.Claims+o.Claims, s.Won+o.Won, s.Skipped+o.Skipped
+	s.Finishes, s.Stale = s.Finishes+o.Finishes, s.Stale+o.Stale
+	s.TakenOver, s.Rejoined = s.TakenOver+o.TakenOver, s.Rejoined+o.Rejoined
+	s.Executions, s.Overlaps = s.Executions+o.Executions, s.Overlaps+o.Overlaps
+	s.Calls, s.Answered, s.Abandoned = s.Calls+o.Calls, s.Answered+o.Answered, s.Abandoned+o.Abandoned
+	s.Crashes, s.Stops, s.Restarts = s.Crashes+o.Crashes, s.Stops+o.Stops, s.Restarts+o.Restarts
+	s.Kills, s.Freezes, s.Cuts = s.Kills+o.Kills, s.Freezes+o.Freezes, s.Cuts+o.Cuts
+	s.Outages, s.Unknowns = s.Outages+o.Outages, s.Unknowns+o.Unknowns
+	s.Slow, s.LateStatement = s.Slow+o.Slow, s.LateStatement+o.LateStatement
+	s.Notified, s.Deafened = s.Notified+o.Notified, s.Deafened+o.Deafened
+	s.LockWaits, s.Ticks, s.Windows = s.LockWaits+o.LockWaits, s.Ticks+o.Ticks, s.Windows+o.Windows
+}

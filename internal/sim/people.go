@@ -1,0 +1,191 @@
+package sim
+
+import (
+	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/actor"
+)
+
+// batch is an insert whose transaction has not committed yet. Its ids, and its
+// run_at unless the producer chose one, are from when it began.
+type batch struct {
+	first dispatcherd.JobID
+	count int
+	rings bool
+}
+
+// produce inserts some jobs.
+func (w *world) produce() {
+	if w.healing {
+		return
+	}
+	d := &w.dice
+	n := int(d.between(1, 3))
+	if d.chance(w.scale.bulk) {
+		n = int(d.between(5, 45))
+	}
+	b := batch{first: dispatcherd.JobID(len(w.table.rows) + 1), count: n, rings: w.table.armed(0)}
+	for range n {
+		w.table.rows = append(w.table.rows, w.newRow())
+	}
+	w.table.open += n
+	w.batches = append(w.batches, b)
+	commit := w.now + d.span(50, 500)
+	if w.has(Late) && d.chance(500) {
+		commit = w.now + d.span(0, 2*second)
+	}
+	w.plan(task{at: commit, kind: producerCommit, arg: int32(len(w.batches) - 1)})
+	w.plan(task{at: w.now + 1 + d.span(0, 4*w.scale.insertGap), kind: producerTurn})
+}
+
+func (w *world) newRow() row {
+	d := &w.dice
+	r := row{
+		runAt: w.dbNow(), typ: uint8(d.below(int64(w.scale.types))), tries: int32(d.between(1, 4)),
+		priority: w.scale.priorities[d.below(int64(len(w.scale.priorities)))],
+	}
+	switch {
+	case d.chance(w.scale.future):
+		r.runAt += d.below(int64(3 * second))
+	case w.has(Late) && d.chance(300):
+		r.runAt -= d.below(int64(20 * second))
+	}
+	if d.chance(w.scale.limited) {
+		r.timeoutMS = int32(d.between(1, 500))
+	}
+	r.first = r.runAt
+	return r
+}
+
+// commitBatch makes an insert visible. A server that is not there, or out of
+// reach, is tried again: producers lose nothing that they were not promised.
+func (w *world) commitBatch(i int32) {
+	if w.table.down || w.table.cut {
+		w.plan(task{at: w.now + second/10, kind: producerCommit, arg: i})
+		return
+	}
+	b := &w.batches[i]
+	for n := range b.count {
+		id := b.first + dispatcherd.JobID(n)
+		w.enqueue(id, w.table.row(id))
+	}
+	if b.rings || w.table.armed(0) {
+		w.notify()
+	}
+}
+
+// cancelSome wants some job cancelled, as Jobs.Cancel does.
+func (w *world) cancelSome() {
+	if w.healing {
+		return
+	}
+	w.plan(task{at: w.now + w.dice.span(0, 4*w.scale.cancelGap), kind: producerCancel})
+	n := int64(len(w.table.rows))
+	if n == 0 || w.table.down || w.table.cut {
+		return
+	}
+	id := dispatcherd.JobID(n - w.dice.span64(n))
+	r := w.table.row(id)
+	switch {
+	case r.lock != 0:
+	case r.status == pending:
+		w.dequeue(id, r)
+		w.close(r, cancelled)
+	case r.status == running && !r.cancel:
+		r.cancel = true
+		w.table.cancels = append(w.table.cancels, id)
+		for _, h := range w.hosts {
+			if h.up && !w.has(Deaf) {
+				h.plan(hostNews, w.now+w.dice.span(50, 500), int32(id))
+			}
+		}
+	}
+}
+
+// span64 returns a number from 0 to n-1, small ones far more often.
+func (d *dice) span64(n int64) int64 { return d.below(d.below(n) + 1) }
+
+// calls are the on-demand requests of one life of a dispatcher.
+type calls struct {
+	all  []call // by -id - 1
+	open int
+}
+
+type call struct {
+	at    moment
+	typ   uint8
+	state callState
+}
+
+type callState uint8
+
+const (
+	callWaits callState = iota
+	callAnswered
+	callLeft // the caller hung up
+)
+
+func (c *calls) of(id dispatcherd.JobID) *call { return &c.all[-id-1] }
+
+// takeCall submits a request.
+func (h *host) takeCall() {
+	w := h.world
+	if w.healing {
+		return
+	}
+	d := &w.dice
+	h.plan(hostCall, w.now+1+d.span(0, 4*w.scale.callGap), 0)
+	w.stats.Calls++
+	c := call{at: w.now, typ: uint8(d.below(int64(w.scale.types)))}
+	h.calls.all = append(h.calls.all, c)
+	h.calls.open++
+	id := dispatcherd.JobID(-len(h.calls.all))
+	ev := actor.Requested{
+		Job: id, Type: w.typeNames[c.typ], Priority: w.scale.priorities[d.below(int64(len(w.scale.priorities)))],
+		Wait: d.below(3) == 0,
+	}
+	if d.below(3) == 0 {
+		ev.Deadline = d.span(millisecond, 2*second).duration()
+	}
+	h.step(&ev)
+	if h.calls.of(id).state != callWaits {
+		return
+	}
+	if d.below(8) == 0 {
+		h.plan(hostHangup, w.now+d.span(0, second), int32(id))
+	}
+	if ev.Wait && d.below(2) == 0 {
+		h.plan(hostHurry, w.now+d.span(0, second), int32(id))
+	}
+}
+
+// hangUp is a caller that goes before the answer comes.
+func (h *host) hangUp(id int32) {
+	c := h.calls.of(dispatcherd.JobID(id))
+	if c.state != callWaits {
+		return
+	}
+	c.state = callLeft
+	h.calls.open--
+	h.world.stats.Abandoned++
+	h.step(actor.Abandoned{Job: dispatcherd.JobID(id)})
+}
+
+func (h *host) hurry(id int32) {
+	if int(-id) <= len(h.calls.all) && h.calls.of(dispatcherd.JobID(id)).state == callWaits {
+		h.step(actor.Impatient{Job: dispatcherd.JobID(id)})
+	}
+}
+
+// answer is the end of a request: there is exactly one, and none for those who
+// hung up.
+func (h *host) answer(e *actor.Effect) {
+	w := h.world
+	c := h.calls.of(e.Job)
+	if c.state != callWaits {
+		w.violate("dispatcher %d answers request %d %q, which was answered already, or whose caller is gone", h.id, e.Job, e.Answer)
+		return
+	}
+	c.state = callAnswered
+	h.calls.open--
+	w.stats.Answered++
+}

@@ -1,0 +1,79 @@
+package sim
+
+import (
+	"runtime"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestTheSameSeedIsTheSameWorld(t *testing.T) {
+	seen := map[uint64]uint64{}
+	for seed := range uint64(8) {
+		first := Run(Options{Seed: seed, Faults: All, Steps: 20_000})
+		again := Run(Options{Seed: seed, Faults: All, Steps: 20_000})
+		require.Equal(t, first, again)
+		require.NotContains(t, seen, first.Hash, "two seeds make the same world")
+		seen[first.Hash] = seed
+	}
+}
+
+// TestNothingDependsOnTheScheduler: neither the number of processors, nor other
+// worlds that run at the same time, nor the order of maps change an effect.
+func TestNothingDependsOnTheScheduler(t *testing.T) {
+	alone := make([]Result, 6)
+	for i := range alone {
+		alone[i] = Run(Options{Seed: uint64(i), Faults: All, Steps: 10_000})
+	}
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(0))
+	for _, processors := range []int{1, 2, 16} {
+		runtime.GOMAXPROCS(processors)
+		together := make([]Result, len(alone))
+		var all sync.WaitGroup
+		for i := range together {
+			all.Go(func() { together[i] = Run(Options{Seed: uint64(i), Faults: All, Steps: 10_000}) })
+		}
+		all.Wait()
+		require.Equal(t, alone, together, "GOMAXPROCS=%d", processors)
+	}
+}
+
+// TestCheckingChangesNothing: how often the cores are checked is no part of the
+// world.
+func TestCheckingChangesNothing(t *testing.T) {
+	seldom := Run(Options{Seed: 3, Faults: All, Steps: 20_000, CheckEvery: 1 << 30})
+	always := Run(Options{Seed: 3, Faults: All, Steps: 20_000, CheckEvery: 1})
+	require.Nil(t, always.Violation)
+	require.Equal(t, seldom, always)
+}
+
+func TestTheQueueKeepsTimeAndThenOrder(t *testing.T) {
+	var d dice
+	var q queue
+	for i := range 10_000 {
+		q.push(task{at: moment(d.below(500)), arg: int32(i)})
+		if d.below(3) == 0 {
+			q.pop()
+		}
+	}
+	last := q.pop()
+	for len(q.heap) > 0 {
+		next := q.pop()
+		require.True(t, last.at < next.at || last.at == next.at && last.seq < next.seq)
+		last = next
+	}
+}
+
+// BenchmarkWorlds is how many events a second worlds with all faults live
+// through on one processor, their full checks included.
+func BenchmarkWorlds(b *testing.B) {
+	events, steps := 0, 0
+	for seed := uint64(0); b.Loop(); seed++ {
+		r := Run(Options{Seed: 1_000 + seed%50, Faults: All})
+		events += r.Events
+		steps += r.Stats.Steps
+	}
+	b.ReportMetric(float64(events)/b.Elapsed().Seconds(), "events/s")
+	b.ReportMetric(float64(steps)/b.Elapsed().Seconds(), "steps/s")
+}

@@ -1,0 +1,226 @@
+package sim
+
+import (
+	"slices"
+
+	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/actor"
+)
+
+// perform carries out one effect, as the daemon's performer does.
+func (h *host) perform(e *actor.Effect) {
+	w := h.world
+	switch e.Kind {
+	case actor.Fetch:
+		i, s := w.statement(opFetch, h)
+		s.fetch = e.Fetch
+		h.submit(i, s)
+	case actor.Claim, actor.Resolve:
+		h.submitClaim(e)
+	case actor.Finish:
+		h.submitFinish(e)
+	case actor.Bell:
+		i, s := w.statement(opBell, h)
+		s.armed = e.Armed
+		h.submit(i, s)
+	case actor.Answer:
+		h.answer(e)
+	case actor.Send:
+		w.judge.sent(w, h, e)
+		h.tell(e, frame{kind: frameJob, job: e.Job, attempt: e.Attempt, number: e.Number, typ: uint8(typeNumber(e.Type))})
+	case actor.Cancel:
+		h.tell(e, frame{kind: frameCancel, job: e.Job, attempt: e.Attempt})
+	case actor.Stale:
+		h.tell(e, frame{kind: frameStale, job: e.Job, attempt: e.Attempt})
+	case actor.RefuseSlots:
+		w.violate("dispatcher %d refuses slots: %s", h.id, e.Reason)
+	case actor.GoAway, actor.NotHeld:
+		h.tell(e, frame{kind: frameOther})
+	}
+}
+
+func (h *host) tell(e *actor.Effect, f frame) {
+	if c := h.world.conns[e.Session-1]; !c.hostEnd.closed && c.hostLife == h.life {
+		h.world.write(c, &c.down, f)
+	}
+}
+
+func (h *host) submitClaim(e *actor.Effect) {
+	w := h.world
+	o := opClaim
+	if e.Kind == actor.Resolve {
+		o = opResolve
+	}
+	i, s := w.statement(o, h)
+	s.claim = e.Claim
+	s.ids = append(s.ids, e.Claim.IDs...)
+	s.token = readToken(e.Claim.Token)
+	if o == opClaim {
+		s.alone = h.rivalry == 0
+		s.over = append(s.over, h.marks.over...)
+		h.marks.over = h.marks.over[:0]
+	}
+	h.submit(i, s)
+}
+
+func readToken(t dispatcherd.Token) (v uint64) {
+	for i, b := range t {
+		v ^= uint64(b) << (i % 8 * 8)
+	}
+	return v
+}
+
+func (h *host) submitFinish(e *actor.Effect) {
+	w := h.world
+	i, s := w.statement(opFinish, h)
+	s.finish, s.again = e.Finish, e.Finish.Again
+	for n := range e.Finish.Items {
+		f := &e.Finish.Items[n]
+		if w.opt.Break == WithoutRelease && f.Outcome == dispatcherd.Crashed {
+			continue
+		}
+		s.items = append(s.items, *f)
+	}
+	h.submit(i, s)
+}
+
+// beat publishes what this dispatcher can do.
+func (h *host) beat() {
+	h.lease.begun = h.clock.read(h.world.now)
+	i, s := h.world.statement(opBeat, h)
+	for _, t := range h.core.Types() {
+		s.offers[typeNumber(t.Name)] = int32(t.Capacity)
+	}
+	h.submit(i, s)
+}
+
+func typeNumber(name string) int { return int(name[len(name)-1] - '0') }
+
+// beaten takes what a beat learned to the loop, and plans the next beat.
+func (h *host) beaten(s *statement) {
+	w := h.world
+	switch {
+	case s.verdict != dispatcherd.OK:
+	case s.learnt.leaseLost:
+		w.stats.Rejoined++
+		h.fence()
+		h.lease.begun = h.clock.read(w.now)
+		h.submit(w.statement(opJoin, h))
+		return
+	default:
+		h.renew()
+		if s.learnt.released > 0 {
+			h.step(actor.Notified{})
+		}
+		h.step(actor.Elsewhere{Capacity: s.learnt.elsewhere})
+		if len(s.learnt.cancels) > 0 {
+			h.step(actor.CancelRequested{Jobs: slices.Clone(s.learnt.cancels)})
+		}
+	}
+	h.plan(hostBeat, w.now+w.scale.beat, 0)
+}
+
+// marks remember which claim each job came from, as package claim does, so
+// that a claim's note is removed once none of its jobs runs any more.
+type marks struct {
+	of   []int32 // by job id - 1: position in tokens plus one
+	list []mark
+	over []uint64
+}
+
+type mark struct {
+	token uint64
+	left  int32
+}
+
+func (m *marks) reset() { m.of, m.list, m.over = m.of[:0], m.list[:0], m.over[:0] }
+
+func (m *marks) add(token uint64, won []dispatcherd.Won) {
+	if len(won) == 0 {
+		m.over = append(m.over, token)
+		return
+	}
+	known := slices.IndexFunc(m.list, func(k mark) bool { return k.token == token && k.left > 0 })
+	for i := range won {
+		if id := won[i].ID; known < 0 || int(id) > len(m.of) || m.of[id-1] != int32(known+1) {
+			m.remove(id)
+		}
+	}
+	if known >= 0 {
+		return // told twice: the claim was resolved although it had been answered
+	}
+	at := slices.IndexFunc(m.list, func(k mark) bool { return k.token == token })
+	if at < 0 {
+		if at = slices.IndexFunc(m.list, func(k mark) bool { return k.left == 0 }); at < 0 {
+			at = len(m.list)
+			m.list = append(m.list, mark{})
+		}
+		m.list[at] = mark{token: token}
+	}
+	m.list[at].left += int32(len(won))
+	for i := range won {
+		for int(won[i].ID) > len(m.of) {
+			m.of = append(m.of, 0)
+		}
+		m.of[won[i].ID-1] = int32(at + 1)
+	}
+}
+
+func (m *marks) remove(id dispatcherd.JobID) {
+	if int(id) > len(m.of) || m.of[id-1] == 0 {
+		return
+	}
+	k := &m.list[m.of[id-1]-1]
+	m.of[id-1] = 0
+	if k.left--; k.left == 0 {
+		m.over = append(m.over, k.token)
+	}
+}
+
+// What hostNews may bring, besides the id of a job to cancel.
+const (
+	newJobs  = 0
+	deafened = -1 // the listener's connection broke
+	hearing  = -2 // it is there again
+)
+
+// notify rings for every dispatcher that listens.
+func (w *world) notify() {
+	w.stats.Notified++
+	for _, h := range w.hosts {
+		if !h.up || h.core == nil || w.table.cut {
+			continue
+		}
+		at := w.now + w.dice.span(50, 500)
+		if w.opt.Break == WithoutPoll && w.dice.below(10) > 0 {
+			continue
+		}
+		if w.has(Deaf) {
+			switch w.dice.below(8) {
+			case 0, 1:
+				w.stats.Deafened++
+				continue
+			case 2:
+				at += w.dice.span(0, second)
+			case 3:
+				h.plan(hostNews, at+w.dice.span(0, second/10), newJobs)
+			}
+		}
+		h.plan(hostNews, at, newJobs)
+	}
+}
+
+func (h *host) hear(news int32) {
+	w := h.world
+	switch {
+	case news == newJobs:
+		h.step(actor.Notified{})
+	case news == deafened:
+		h.step(actor.Listening{On: false})
+		h.plan(hostNews, w.now+w.dice.span(second/10, 2*second), hearing)
+	case news == hearing:
+		h.step(actor.Listening{On: true})
+	default:
+		h.step(actor.CancelRequested{Jobs: []dispatcherd.JobID{dispatcherd.JobID(news)}})
+	}
+}

@@ -1,0 +1,208 @@
+package sim
+
+import (
+	"slices"
+
+	"github.com/dispatcherd/dispatcherd"
+)
+
+// status is dispatcherd.Status in one byte.
+type status uint8
+
+const (
+	absent status = iota // its insert has not committed
+	pending
+	running
+	done
+	failed
+	cancelled
+)
+
+func (s status) final() bool { return s >= done }
+
+// row is one job. What other transactions see of it changes in one instant,
+// when the statement that locked it commits.
+type row struct {
+	runAt      int64 // database clock, microseconds
+	first      int64 // the run_at it was inserted with
+	token      uint64
+	visible    moment // when it became pending the last time
+	attempt    dispatcherd.Attempt
+	dispatcher int32 // run that claimed it; stays when it ends
+	lock       int32 // statement that holds its lock plus one; 0 = nobody
+	timeoutMS  int32
+	tries      int32
+	failures   int32
+	crashes    int32
+	execution  int32               // first live execution plus one; they are linked
+	started    dispatcherd.Attempt // newest attempt that a worker began
+	succeeded  dispatcherd.Attempt // newest attempt that a worker brought to a good end
+	typ        uint8
+	priority   dispatcherd.Priority
+	status     status
+	cancel     bool // somebody wants it cancelled
+}
+
+// member is one run of a dispatcher as its row in the table of dispatchers.
+type member struct {
+	beatAt    int64 // database clock
+	capacity  [maxTypes]int32
+	notes     []note
+	host      int16
+	epoch     int32
+	shares    int32 // claims that hold its share lock
+	exclusive int32 // statement that holds its exclusive lock plus one
+	lost      bool
+	armed     bool
+}
+
+// note says which rows one claim took, as the table of claims does.
+type note struct {
+	token uint64
+	ids   []dispatcherd.JobID
+}
+
+// table is Postgres: rows under READ COMMITTED, lanes as the index over
+// pending rows, and the dispatchers.
+type table struct {
+	rows     []row // by id - 1
+	lanes    [maxTypes][priorities]laneIndex
+	members  []member // by run - 1
+	present  []int32  // runs that were not yet forgotten, ascending
+	cancels  []dispatcherd.JobID
+	open     int     // rows that are not final, those to come included
+	waiters  []int32 // statements that wait for some lock
+	offset   int64   // database clock minus true time
+	down     bool    // the server is not there
+	cut      bool    // nothing gets through to it or back
+	restored moment  // when it was last well again
+}
+
+// epoch is what the database clock shows when the world begins.
+const epoch = 1_700_000_000_000_000
+
+const priorities = int(dispatcherd.MaxPriority) + 1
+
+func (t *table) row(id dispatcherd.JobID) *row {
+	if id < 1 || int(id) > len(t.rows) {
+		return nil
+	}
+	return &t.rows[id-1]
+}
+
+func (t *table) member(run int32) *member { return &t.members[run-1] }
+
+// laneIndex holds the keys of the pending rows of one type and priority in
+// order.
+type laneIndex struct {
+	keys []dispatcherd.Key
+	head int
+}
+
+func (l *laneIndex) all() []dispatcherd.Key { return l.keys[l.head:] }
+
+func compareKeys(a, b dispatcherd.Key) int {
+	switch {
+	case a.Less(b):
+		return -1
+	case b.Less(a):
+		return 1
+	}
+	return 0
+}
+
+// find returns the position in keys of the first key that is not before k.
+func (l *laneIndex) find(k dispatcherd.Key) int {
+	low, high := l.head, len(l.keys)
+	for low < high {
+		m := int(uint(low+high) / 2)
+		if l.keys[m].Less(k) {
+			low = m + 1
+		} else {
+			high = m
+		}
+	}
+	return low
+}
+
+func (l *laneIndex) add(k dispatcherd.Key) {
+	if n := len(l.keys); n == l.head || l.keys[n-1].Less(k) {
+		l.keys = append(l.keys, k)
+		return
+	}
+	i := l.find(k)
+	if l.head > 0 && i-l.head < len(l.keys)-i {
+		copy(l.keys[l.head-1:], l.keys[l.head:i])
+		l.head--
+		l.keys[i-1] = k
+		return
+	}
+	l.keys = slices.Insert(l.keys, i, k)
+}
+
+func (l *laneIndex) remove(k dispatcherd.Key) {
+	i := l.find(k)
+	if i == len(l.keys) || l.keys[i] != k {
+		panic("sim: a pending row is missing in its lane")
+	}
+	if i-l.head < len(l.keys)-i {
+		copy(l.keys[l.head+1:i+1], l.keys[l.head:i])
+		l.head++
+	} else {
+		l.keys = slices.Delete(l.keys, i, i+1)
+	}
+	if l.head == len(l.keys) {
+		l.keys, l.head = l.keys[:0], 0
+	}
+}
+
+func (t *table) key(id dispatcherd.JobID) dispatcherd.Key {
+	return dispatcherd.Key{RunAt: t.row(id).runAt, ID: id}
+}
+
+// enqueue makes a row pending.
+func (w *world) enqueue(id dispatcherd.JobID, r *row) {
+	r.status, r.visible = pending, w.now
+	w.table.lanes[r.typ][r.priority].add(dispatcherd.Key{RunAt: r.runAt, ID: id})
+}
+
+// dequeue takes a pending row out of its lane; the caller says what it is now.
+func (w *world) dequeue(id dispatcherd.JobID, r *row) {
+	w.table.lanes[r.typ][r.priority].remove(dispatcherd.Key{RunAt: r.runAt, ID: id})
+}
+
+// close counts a row that has ended for good.
+func (w *world) close(r *row, s status) {
+	r.status = s
+	w.table.open--
+	w.progress = w.now
+	switch s {
+	case done:
+		w.stats.Done++
+	case failed:
+		w.stats.Failed++
+	case cancelled:
+		w.stats.Cancelled++
+	}
+}
+
+// dbNow is the database clock in microseconds.
+func (w *world) dbNow() int64 { return int64(w.now) + w.table.offset }
+
+// join adds a run of a dispatcher.
+func (t *table) join(host int16, dbNow int64) int32 {
+	t.members = append(t.members, member{beatAt: dbNow, host: host})
+	run := int32(len(t.members))
+	t.present = append(t.present, run)
+	return run
+}
+
+// armed reports whether some dispatcher wants to be rung for.
+func (t *table) armed(except int32) bool {
+	for _, run := range t.present {
+		if run != except && t.member(run).armed {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,250 @@
+package sim
+
+import "github.com/dispatcherd/dispatcherd"
+
+// worker is a process with seats, each of which is one slot at a time.
+type worker struct {
+	world   *world
+	id      int16
+	host    int16 // whose socket it dials
+	life    uint32
+	dead    bool
+	stopped bool
+	conn    *conn // nil while there is none
+	seats   []seat
+	number  int32 // last slot number used
+	inbox   []task
+}
+
+// seat is where a worker executes one job at a time.
+type seat struct {
+	set       int16
+	number    int32 // under which it was announced; 0 = it is not
+	execution int32 // -1 = none
+}
+
+// addWorker makes a worker and returns how many seats it has.
+func (w *world) addWorker(host int16) int {
+	k := &worker{world: w, id: int16(len(w.workers)), host: host}
+	w.workers = append(w.workers, k)
+	all := uint32(1)<<w.scale.types - 1
+	for range 1 + w.dice.below(6) {
+		mask := uint32(1) << w.dice.below(int64(w.scale.types))
+		for w.dice.below(3) == 0 {
+			mask |= 1 << w.dice.below(int64(w.scale.types))
+		}
+		k.seats = append(k.seats, seat{set: w.set(mask), execution: -1})
+	}
+	if k.id == 0 { // some slot of the world can do everything
+		k.seats = append(k.seats, seat{set: w.set(all), execution: -1})
+	}
+	k.plan(workerDial, w.dice.span(0, second/5))
+	k.plan(seatTurn, w.dice.span(second/10, second))
+	return len(k.seats)
+}
+
+func (k *worker) plan(o kind, after moment) {
+	k.world.plan(task{at: k.world.now + after, kind: o, who: k.id, life: k.life})
+}
+
+// do is what the process does when it is given time.
+func (k *worker) do(t *task) {
+	switch {
+	case t.kind == workerResume:
+		k.resume()
+	case t.kind == workerStart:
+		if k.dead {
+			k.dead = false
+			k.dial()
+		}
+	case t.life != k.life:
+		if t.kind == seatTurn {
+			k.plan(seatTurn, second/2)
+		}
+	case k.stopped:
+		k.inbox = append(k.inbox, *t)
+	case t.kind == workerDial:
+		k.dial()
+	case t.kind == seatTurn:
+		k.shuffle()
+	}
+}
+
+// dial connects and says hello with the seats that are free.
+func (k *worker) dial() {
+	w := k.world
+	h := w.hosts[k.host]
+	if k.dead || k.conn != nil {
+		return
+	}
+	if !h.up || h.core == nil || h.leaving > 0 {
+		k.plan(workerDial, w.dice.span(second/200, second/5))
+		return
+	}
+	c := &conn{number: int32(len(w.conns)), host: h.id, worker: k.id, hostLife: h.life}
+	w.conns = append(w.conns, c)
+	h.conns = append(h.conns, c.number)
+	k.conn = c
+	k.announce(true)
+}
+
+// announce offers every free seat that is not on line yet.
+func (k *worker) announce(hello bool) {
+	w, c := k.world, k.conn
+	first := len(c.offers)
+	for i := range k.seats {
+		if s := &k.seats[i]; s.number == 0 && s.execution < 0 {
+			k.number++
+			s.number = k.number
+			c.offers = append(c.offers, offer{s.number, s.set, w.now})
+		}
+	}
+	if n := len(c.offers) - first; n > 0 || hello {
+		w.write(c, &c.up, frame{kind: frameSlots, number: int32(first), count: int32(n)})
+	}
+}
+
+// shuffle changes what is on line, if this world knows that.
+func (k *worker) shuffle() {
+	w := k.world
+	k.plan(seatTurn, w.dice.span(second/20, second))
+	switch {
+	case k.dead || k.conn == nil:
+	case k.conn.draining:
+		k.hangUp()
+		k.plan(workerDial, w.dice.span(second/100, second/2))
+	case w.healing || !w.has(Shuffle):
+		k.announce(false)
+	case w.dice.below(10) == 0:
+		k.conn.draining = true
+		w.write(k.conn, &k.conn.up, frame{kind: frameDrain})
+	default:
+		s := &k.seats[w.dice.below(int64(len(k.seats)))]
+		if s.number != 0 {
+			w.write(k.conn, &k.conn.up, frame{kind: frameRemove, number: s.number})
+			s.number = 0
+			if k.id != 0 && s.execution < 0 {
+				s.set = int16(w.dice.below(int64(len(w.typeSets))))
+			}
+			return
+		}
+		k.announce(false)
+	}
+}
+
+// hangUp closes the worker's end; so does the kernel when it dies.
+func (k *worker) hangUp() {
+	c := k.conn
+	k.conn = nil
+	for i := range k.seats {
+		k.seats[i].number = 0
+	}
+	if !k.world.scale.zombies {
+		k.dropExecutions()
+	}
+	k.world.closeWorkEnd(c)
+}
+
+// dropExecutions ends what is being executed without a word.
+func (k *worker) dropExecutions() {
+	for i := range k.seats {
+		if e := k.seats[i].execution; e >= 0 {
+			k.seats[i].execution = -1
+			k.world.dropExecution(e)
+		}
+	}
+}
+
+// kill is kill -9.
+func (k *worker) kill() {
+	w := k.world
+	if k.dead {
+		return
+	}
+	w.stats.Kills++
+	k.life++
+	k.dead, k.stopped = true, false
+	k.inbox = k.inbox[:0]
+	if k.conn != nil {
+		k.hangUp()
+	}
+	k.dropExecutions()
+	w.plan(task{at: w.now + w.dice.span(second/1000, second), kind: workerStart, who: k.id})
+	w.plan(task{at: w.now + second, kind: seatTurn, who: k.id, life: k.life})
+}
+
+// freeze is SIGSTOP. Its dispatcher will count it as dead if it lasts.
+func (k *worker) freeze() {
+	w := k.world
+	if k.dead || k.stopped {
+		return
+	}
+	w.stats.Freezes++
+	k.stopped = true
+	if c := k.conn; c != nil && !c.hostEnd.closed {
+		w.plan(task{at: w.now + w.scale.silence, kind: hostSilence, who: c.host, life: c.hostLife, arg: c.number})
+	}
+	w.plan(task{at: w.now + w.dice.span(second/100, 4*w.scale.silence), kind: workerResume, who: k.id})
+}
+
+// resume is SIGCONT.
+func (k *worker) resume() {
+	w := k.world
+	if !k.stopped {
+		return
+	}
+	k.stopped = false
+	for _, t := range k.inbox {
+		t.at = w.now + w.dice.span(0, millisecond)
+		w.plan(t)
+	}
+	k.inbox = k.inbox[:0]
+}
+
+// readAtWorker takes what a dispatcher says.
+func (w *world) readAtWorker(c *conn) {
+	k := w.workers[c.worker]
+	if c.workEnd.closed {
+		return
+	}
+	if k.stopped {
+		k.inbox = append(k.inbox, task{kind: workerRead, arg: c.number})
+		return
+	}
+	frames := w.arrived(&c.down)
+	for i := range frames {
+		f := &frames[i]
+		switch f.kind {
+		case frameJob:
+			k.execute(c, f)
+		case frameCancel, frameStale:
+			w.stopExecution(k, f)
+		case frameEnd:
+			c.workEnd.closed = true
+			k.hangUp()
+			k.plan(workerDial, w.dice.span(second/1000, second/10))
+			return
+		}
+	}
+	w.readOn(c, &c.down)
+}
+
+// seatOf finds the seat with a number, or nil if it is off line by now.
+func (k *worker) seatOf(number int32) *seat {
+	for i := range k.seats {
+		if k.seats[i].number == number {
+			return &k.seats[i]
+		}
+	}
+	return nil
+}
+
+// answer sends a result on the connection the job came by.
+func (k *worker) answer(c *conn, f frame) {
+	f.kind = frameResult
+	k.world.write(c, &c.up, f)
+}
+
+func (k *worker) refuse(c *conn, job dispatcherd.JobID, attempt dispatcherd.Attempt) {
+	k.answer(c, frame{job: job, attempt: attempt, returned: true})
+}

@@ -1,0 +1,209 @@
+package sim
+
+import (
+	"fmt"
+	"math/rand/v2"
+
+	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/actor"
+)
+
+const maxTypes = 8
+
+// world is everything there is: one table, some hosts with a dispatcher each,
+// workers, producers and callers, and chance.
+type world struct {
+	opt    Options
+	faults Faults // what may happen here
+	scale  scale
+	dice   dice
+	now    moment
+	queue  queue
+	events int
+	hash   uint64
+	stats  Stats
+	broken *Violation
+
+	hosts      []*host
+	workers    []*worker
+	conns      []*conn
+	executions executions
+	table      table
+	statements statements
+	batches    []batch
+	judge      judge
+
+	healing   bool // no more faults and no new jobs: everything must come to its end
+	healedAt  moment
+	progress  moment // when a row ended the last time
+	homeAt    moment // when callers are sent home next
+	typeNames [maxTypes]string
+	typeSets  [][]string // by set
+	setMasks  []uint32   // types of a set as bits
+}
+
+// scale is what the seed makes of a world's size and pace.
+type scale struct {
+	types      int
+	priorities []dispatcherd.Priority
+	jobMin     moment // length of an execution
+	jobMax     moment
+	insertGap  moment // between two turns of a producer
+	callGap    moment // between two callers of one dispatcher
+	returning  int64  // executions of 10,000 that are given back unfinished
+	failing    int64  // executions of 10,000 that fail
+	limited    int64  // jobs of 10,000 that have a limit of their own
+	bulk       int64  // inserts of 10,000 that are large
+	future     int64  // inserts of 10,000 that are due later
+	cancelGap  moment
+	faultGap   moment
+	lease      moment
+	beat       moment
+	grace      moment
+	timeout    moment // after which a client gives a statement up
+	limit      moment // after which the server does
+	silence    moment // after which a worker that is stopped counts as dead
+	zombies    bool   // handlers go on when the connection is lost
+	claims     int    // claims in flight
+	crashes    int    // deaths of workers after which a job is quarantined
+}
+
+// newWorld makes a world and plans its first tasks.
+func newWorld(opt Options) *world {
+	w := &world{opt: opt.withDefaults()}
+	w.dice.pcg = *rand.NewPCG(opt.Seed, 0x5eed)
+	w.executions.free = -1
+	w.statements.free = -1
+	w.table.offset = epoch
+	w.pickFaults()
+	hosts := opt.Dispatchers
+	if hosts == 0 {
+		hosts = 1 + int(w.dice.below(maxHosts))
+	}
+	w.pickScale()
+	seats := 0
+	for i := range hosts {
+		w.hosts = append(w.hosts, &host{world: w, id: int16(i)})
+		w.plan(task{at: moment(w.dice.below(int64(50 * millisecond))), kind: hostStart, who: int16(i)})
+		for range 1 + w.dice.below(3) {
+			seats += w.addWorker(int16(i))
+		}
+	}
+	w.pickPace(seats, hosts)
+	w.plan(task{at: second / 10, kind: producerTurn})
+	w.plan(task{at: second / 5, kind: producerCancel})
+	w.plan(task{at: second / 2, kind: faultTurn})
+	w.plan(task{at: second, kind: sampleTurn})
+	return w
+}
+
+// pickFaults chooses which of the allowed faults this world knows: some worlds
+// with few of them find what a world with all of them drowns.
+func (w *world) pickFaults() {
+	w.faults = w.opt.Faults
+	if w.opt.Every {
+		return
+	}
+	share := w.dice.between(1, 10)
+	for f := Faults(1); f < All; f <<= 1 {
+		if w.dice.below(10) >= share {
+			w.faults &^= f
+		}
+	}
+}
+
+func (w *world) pickScale() {
+	d := &w.dice
+	s := &w.scale
+	s.types = int(d.between(1, maxTypes))
+	for t := range s.types {
+		w.typeNames[t] = fmt.Sprintf("type-%d", t)
+	}
+	s.priorities = []dispatcherd.Priority{0, 5, 10}
+	if d.below(3) == 0 {
+		s.priorities = []dispatcherd.Priority{0, 1, 2, 3, 7, 9, 10}
+	}
+	s.jobMin = millisecond / 2
+	s.jobMax = []moment{4, 40, 200, 1600}[d.below(4)] * millisecond
+	if s.returning = 100; w.opt.NoPoll {
+		s.returning = 0 // what is given back waits for the next full look
+	}
+	s.failing = []int64{0, 200, 2000}[d.below(3)]
+	s.limited = 200
+	s.bulk = []int64{0, 100, 1000}[d.below(3)]
+	s.future = []int64{0, 500, 5000}[d.below(3)]
+	s.cancelGap = []moment{second / 20, second / 2, 100 * second}[d.below(3)]
+	s.faultGap = []moment{second / 10, second / 2, 2 * second}[d.below(3)]
+	s.lease, s.beat = 2*second, second/4
+	s.grace = []moment{second / 10, 2 * second}[d.below(2)]
+	s.timeout, s.limit = second, second*4/5
+	s.silence = []moment{second / 5, second}[d.below(2)]
+	s.zombies = d.below(2) == 0
+	s.claims = 1 + int(d.below(2))*int(d.below(3))
+	s.crashes = []int{1, 3, 3, 1000}[d.below(4)]
+}
+
+// pickPace lets producers and callers together bring between a quarter and
+// one and a half times what the slots can do.
+func (w *world) pickPace(seats, hosts int) {
+	s := &w.scale
+	mean := s.jobMin + (s.jobMax-s.jobMin)/4
+	load := []int64{25, 60, 95, 150}[w.dice.below(4)] // percent
+	perSecond := int64(seats) * int64(second/mean) * load / 100
+	perTurn := int64(2) + s.bulk*25/10_000
+	s.insertGap = max(millisecond/4, moment(int64(second)*perTurn/max(perSecond, 1)))
+	s.callGap = []moment{s.insertGap * 8, s.insertGap * 2, 10 * second}[w.dice.below(3)] * moment(hosts)
+}
+
+// set returns the number of a set of types.
+func (w *world) set(mask uint32) int16 {
+	for i, m := range w.setMasks {
+		if m == mask {
+			return int16(i)
+		}
+	}
+	var names []string
+	for t := range w.scale.types {
+		if mask&(1<<t) != 0 {
+			names = append(names, w.typeNames[t])
+		}
+	}
+	w.setMasks = append(w.setMasks, mask)
+	w.typeSets = append(w.typeSets, names)
+	return int16(len(w.setMasks) - 1)
+}
+
+func (w *world) plan(t task) { w.queue.push(t) }
+
+func (w *world) has(f Faults) bool { return w.faults&f != 0 && !w.healing }
+
+// violate notes the first broken promise; the world ends with it.
+func (w *world) violate(format string, args ...any) {
+	if w.broken == nil {
+		w.broken = &Violation{Event: w.events, At: w.now.duration(), What: fmt.Sprintf(format, args...)}
+	}
+}
+
+// config is what every dispatcher runs with: the real limits, at a pace that
+// suits worlds that last seconds to minutes.
+func (w *world) config(h *host) actor.Config {
+	cfg := actor.DefaultConfig()
+	cfg.Weights = weights
+	cfg.Retry = actor.Backoff{Base: 20 * millisecond.duration(), Max: second.duration()}
+	cfg.Outage = actor.Backoff{Base: 10 * millisecond.duration(), Max: (second / 2).duration()}
+	cfg.Poll = (second / 2).duration()
+	if w.opt.NoPoll {
+		cfg.Poll = (1_000_000 * second).duration()
+	}
+	cfg.PollDeaf = (second / 10).duration()
+	cfg.Patience = (second / 20).duration()
+	cfg.Limits.Claims = w.scale.claims
+	cfg.Limits.LaneLength = 64
+	cfg.Limits.Requests = 64
+	cfg.Limits.Unfinished = 500
+	cfg.Limits.ClaimBatch = 40
+	cfg.Limits.FinishBatch = 40
+	cfg.Limits.Crashes = w.scale.crashes
+	cfg.Seed = [2]uint64{w.dice.pcg.Uint64(), uint64(h.life)<<16 | uint64(h.id)}
+	return cfg
+}

@@ -1,0 +1,104 @@
+package sim
+
+import (
+	"bufio"
+	"flag"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+var (
+	seedFlag   = flag.Int64("seed", -1, "run the world of this seed alone")
+	stepsFlag  = flag.Int("steps", 0, "events of that world until it is healed; 0 = the default")
+	worldsFrom = flag.Uint64("from", 1_000, "first seed of TestWorlds")
+)
+
+// eventsVariable is the environment variable that says how many events
+// TestWorlds lives through. What it takes is about a second for each three
+// million.
+const eventsVariable = "SIM_EVENTS"
+
+func wantedEvents(t *testing.T) int {
+	if text := os.Getenv(eventsVariable); text != "" {
+		n, err := strconv.ParseFloat(text, 64)
+		require.NoError(t, err, eventsVariable)
+		return int(n)
+	}
+	if raced || testing.Short() {
+		return 1_000_000
+	}
+	return 10_000_000
+}
+
+// replay is the command that runs a world again.
+func replay(o Options) string {
+	return fmt.Sprintf("go test ./internal/sim -run TestSeed -seed=%d -steps=%d", o.Seed, o.withDefaults().Steps)
+}
+
+// TestSeed runs one world: go test ./internal/sim -run TestSeed -seed=N -v.
+// Without a seed it runs the ordinary ones, from 0 on.
+func TestSeed(t *testing.T) {
+	if *seedFlag >= 0 {
+		r := Run(Options{Seed: uint64(*seedFlag), Faults: All, Steps: *stepsFlag})
+		t.Logf("%d events, %v: %+v", r.Events, r.Lived, r.Stats)
+		require.Nil(t, r.Violation, "%v", r.Violation)
+		return
+	}
+	for seed := range uint64(5) {
+		o := Options{Seed: seed, Faults: All}
+		r := Run(o)
+		require.Nil(t, r.Violation, "%v: %v", replay(o), r.Violation)
+	}
+}
+
+// TestWorlds lives through new worlds, the same ones every time, until there
+// were enough events: 10 million by default, SIM_EVENTS=1e8 for more.
+func TestWorlds(t *testing.T) {
+	var sum Stats
+	events, worlds := 0, 0
+	for want := wantedEvents(t); events < want; worlds++ {
+		o := Options{Seed: *worldsFrom + uint64(worlds), Faults: All}
+		r := Run(o)
+		events += r.Events
+		sum.Add(r.Stats)
+		require.Nil(t, r.Violation, "replay with\n\t%s\n%v", replay(o), r.Violation)
+	}
+	t.Logf("%d worlds, %d events: %+v", worlds, events, sum)
+	require.Equal(t, sum.Jobs, sum.Done+sum.Failed+sum.Cancelled)
+	for what, n := range map[string]int{
+		"rows of lost dispatchers": sum.TakenOver, "leases lost": sum.Rejoined, "stale ends": sum.Stale,
+		"overlapping executions": sum.Overlaps, "late statements": sum.LateStatement, "outages": sum.Outages,
+		"lost notifications": sum.Deafened, "waits for a lock": sum.LockWaits, "held to the window": sum.Windows,
+		"cancelled jobs": sum.Cancelled, "abandoned calls": sum.Abandoned,
+	} {
+		require.Positive(t, n, "%s: these worlds are too peaceful to show anything", what)
+	}
+}
+
+// TestSeedsThatFoundSomething runs the worlds that once failed. A line of
+// testdata/seeds.txt is a seed, its steps and what it found.
+func TestSeedsThatFoundSomething(t *testing.T) {
+	f, err := os.Open("testdata/seeds.txt")
+	require.NoError(t, err)
+	defer func() { require.NoError(t, f.Close()) }()
+	ran := 0
+	for lines := bufio.NewScanner(f); lines.Scan(); {
+		line := lines.Text()
+		if line == "" || strings.HasPrefix(line, "#") {
+			continue
+		}
+		var o Options
+		o.Faults = All
+		n, err := fmt.Sscanf(line, "%d %d", &o.Seed, &o.Steps)
+		require.True(t, err == nil && n == 2, "%q: want a seed, the steps and what was found", line)
+		r := Run(o)
+		require.Nil(t, r.Violation, "%s\n%s: %v", line, replay(o), r.Violation)
+		ran++
+	}
+	require.Positive(t, ran)
+}
