@@ -1,0 +1,287 @@
+package api
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// served is a house on a loopback port.
+func served(t *testing.T, change func(*Config)) (address string, h *Handler, f *fake, seen *counts) {
+	h, f, seen = house(t, change)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- h.Serve(ctx, l, h, log.New(io.Discard, "", 0)) }()
+	t.Cleanup(func() {
+		cancel()
+		require.NoError(t, <-ended)
+	})
+	return l.Addr().String(), h, f, seen
+}
+
+// says connects, sends text and reads the answer's status, 0 if the server hung
+// up without one.
+func says(t *testing.T, address, text string) (status int) {
+	conn, err := net.Dial("tcp", address)
+	require.NoError(t, err)
+	defer conn.Close()
+	_, _ = io.WriteString(conn, text) // the server may hang up while it is sent
+	res, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		return 0
+	}
+	defer res.Body.Close()
+	return res.StatusCode
+}
+
+const livez = "GET /livez HTTP/1.1\r\nHost: d\r\n\r\n"
+
+func TestBadHTTPHarmsNobodyElse(t *testing.T) {
+	address, _, _, seen := served(t, func(c *Config) {
+		c.HeaderTimeout, c.BodyTimeout, c.MaxHeader, c.MaxPayload = 50*time.Millisecond, 100*time.Millisecond, 4096, 1000
+	})
+	for name, c := range map[string]struct {
+		text string
+		want int
+	}{
+		"slow headers":    {"GET /livez HTTP/1.1\r\nHost:", 0},
+		"no request":      {"", 0},
+		"huge header":     {"GET /livez HTTP/1.1\r\nHost: d\r\nX: " + strings.Repeat("x", 100_000) + "\r\n\r\n", 431},
+		"broken chunks":   {"POST /v1/requests HTTP/1.1\r\nHost: d\r\nTransfer-Encoding: chunked\r\n\r\nnonsense\r\n", 400},
+		"half a body":     {"POST /v1/requests HTTP/1.1\r\nHost: d\r\nContent-Length: 100\r\n\r\n{", 400},
+		"a long body":     {"POST /v1/requests HTTP/1.1\r\nHost: d\r\nContent-Length: 1000000000\r\n\r\n{", 413},
+		"endless chunks":  {"POST /v1/requests HTTP/1.1\r\nHost: d\r\nTransfer-Encoding: chunked\r\n\r\n7d0\r\n" + strings.Repeat("x", 2000) + "\r\n", 413},
+		"no HTTP":         {"SSH-2.0-OpenSSH\r\n\r\n", 400},
+		"two lengths":     {"POST /v1/requests HTTP/1.1\r\nHost: d\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nab", 400},
+		"a silent upload": {"POST /v1/jobs HTTP/1.1\r\nHost: d\r\nContent-Type: application/x-ndjson\r\nContent-Length: 100\r\n\r\n{}\n", 400},
+	} {
+		require.Equal(t, c.want, says(t, address, c.text), name)
+		require.Equal(t, http.StatusOK, says(t, address, livez), "others after: %s", name)
+	}
+	require.Equal(t, 2, seen.hits(BoundPayload))
+}
+
+func TestIdleConnectionsMakeRoom(t *testing.T) {
+	const most = 20
+	address, h, _, seen := served(t, func(c *Config) { c.MaxConnections = most })
+	var idle []net.Conn
+	for range 5 * most {
+		conn, err := net.Dial("tcp", address)
+		require.NoError(t, err)
+		defer conn.Close()
+		idle = append(idle, conn)
+	}
+	require.Equal(t, http.StatusOK, says(t, address, livez))
+	require.LessOrEqual(t, h.Gauges().Connections, most)
+	require.GreaterOrEqual(t, seen.hits(BoundConnections), 4*most)
+	_, err := idle[0].Read(make([]byte, 1))
+	require.ErrorIs(t, err, io.EOF, "the longest idle one went first")
+}
+
+func TestAFloodOfBadTokensIsCountedAndRefused(t *testing.T) {
+	h, _, seen := house(t, nil)
+	tokens, err := ReadTokens(strings.NewReader("# who\n\nben 2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b\n"))
+	require.NoError(t, err)
+	guarded := h.Guarded(tokens)
+	status := func(path, header string) int {
+		req := httptest.NewRequest(http.MethodGet, path, http.NoBody)
+		req.Header.Set("Authorization", header)
+		rec := httptest.NewRecorder()
+		guarded.ServeHTTP(rec, req)
+		return rec.Code
+	}
+	for n := range 1000 {
+		require.Equal(t, http.StatusUnauthorized, status("/v1/slots", fmt.Sprintf("Bearer %d", n)))
+	}
+	require.Equal(t, 1000, seen.hits(BoundToken))
+	require.Equal(t, http.StatusOK, status("/v1/slots", "Bearer secret"))
+	require.Equal(t, http.StatusOK, status("/livez", ""))
+	for _, bad := range []string{"", "# nobody", "ben secret", "ben", "ben 2bb8"} {
+		_, err := ReadTokens(strings.NewReader(bad))
+		require.Error(t, err, bad)
+		require.NotContains(t, err.Error(), "secret")
+	}
+}
+
+// post sends a request to the handler itself and returns the answer when it is
+// complete.
+func post(ctx context.Context, h *Handler, body string, headers ...string) <-chan *httptest.ResponseRecorder {
+	answer := make(chan *httptest.ResponseRecorder, 1)
+	req := httptest.NewRequestWithContext(ctx, http.MethodPost, "/v1/requests", strings.NewReader(body))
+	for i := 0; i < len(headers); i += 2 {
+		req.Header.Set(headers[i], headers[i+1])
+	}
+	go func() {
+		rec := httptest.NewRecorder()
+		h.ServeHTTP(rec, req)
+		answer <- rec
+	}()
+	return answer
+}
+
+func TestRunsAreBoundedInNumberAndTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, f, seen := house(t, func(c *Config) { c.Runs, c.KeepRuns = 2, time.Minute })
+		kept := func() *httptest.ResponseRecorder {
+			return <-post(t.Context(), h, `{"type":"pdf"}`, "Prefer", "respond-async")
+		}
+		first, second := kept(), kept()
+		require.Equal(t, http.StatusAccepted, first.Code)
+		require.Equal(t, http.StatusTooManyRequests, kept().Code, "both go on")
+		require.Equal(t, 1, seen.hits(BoundRuns))
+		f.answer(<-f.submitted, Answer{Kind: Done})
+		require.Equal(t, http.StatusAccepted, kept().Code, "the ended one made room")
+		get := func(of *httptest.ResponseRecorder) int {
+			rec := httptest.NewRecorder()
+			h.ServeHTTP(rec, httptest.NewRequest(http.MethodGet, of.Header().Get("Location"), http.NoBody))
+			return rec.Code
+		}
+		require.Equal(t, http.StatusNotFound, get(first))
+		f.answer(<-f.submitted, Answer{Kind: Failed, Reason: "torn"})
+		require.Equal(t, http.StatusUnprocessableEntity, get(second))
+		time.Sleep(time.Minute + time.Second)
+		require.Equal(t, http.StatusNotFound, get(second), "kept long enough")
+		require.Equal(t, 1, h.Gauges().Runs)
+	})
+}
+
+func TestASlowReaderIsToldWhatHeMissed(t *testing.T) {
+	h, f, seen := house(t, func(c *Config) { c.EventsOfRun = 10 })
+	accepted := <-post(t.Context(), h, `{"type":"pdf"}`, "Prefer", "respond-async")
+	id := <-f.submitted
+	f.with(id, func(c Caller) {
+		c.Started(7, "w")
+		for n := range 100 {
+			c.Reported(Report{Attempt: 1, Partial: true, JSON: fmt.Appendf(nil, "%d", n)})
+		}
+	})
+	f.answer(id, Answer{Kind: Done, Payload: []byte(`"end"`)})
+	rec := httptest.NewRecorder()
+	req := httptest.NewRequest(http.MethodGet, accepted.Header().Get("Location"), http.NoBody)
+	req.Header.Set("Accept", "text/event-stream")
+	h.ServeHTTP(rec, req)
+	require.Contains(t, rec.Body.String(), `{"missed":91}`)
+	require.NotContains(t, rec.Body.String(), "data: 89\n")
+	require.Contains(t, rec.Body.String(), "data: 90\n")
+	require.Contains(t, rec.Body.String(), "id: 101\nevent: partial\ndata: 99\n")
+	require.Contains(t, rec.Body.String(), "event: result\ndata: \"end\"\n")
+	require.Equal(t, 1, seen.hits(BoundEvents))
+}
+
+func TestBytesOfRunsAreBounded(t *testing.T) {
+	const most = 10_000
+	h, f, _ := house(t, func(c *Config) { c.KeepBytes, c.EventsOfRun = most, 1_000_000 })
+	big := []byte(`"` + strings.Repeat("x", 998) + `"`)
+	for range 20 {
+		<-post(t.Context(), h, `{"type":"pdf"}`, "Prefer", "respond-async")
+		id := <-f.submitted
+		f.with(id, func(c Caller) {
+			for range 30 {
+				c.Reported(Report{Partial: true, JSON: big})
+			}
+		})
+		require.LessOrEqual(t, h.Gauges().RunBytes, int64(most+1000))
+		f.answer(id, Answer{Kind: Done, Payload: big})
+	}
+	require.LessOrEqual(t, h.Gauges().RunBytes, int64(most+1000))
+}
+
+func TestHeartbeatsKeepAQuietStreamAliveAndDeadlinesEndIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, f, _ := house(t, nil)
+		answer := post(t.Context(), h, `{"type":"pdf","timeout":40,"coalesce_key":"k"}`, "Accept", "text/event-stream")
+		id := <-f.submitted
+		f.with(id, func(c Caller) { c.Started(1, "w") })
+		rec := <-answer
+		require.Equal(t, 2, strings.Count(rec.Body.String(), "\n:\n"), rec.Body)
+		require.Contains(t, rec.Body.String(), "deadline-passed")
+		require.Equal(t, id, <-f.abandoned)
+	})
+}
+
+func TestAnAnswerThatSaysNotNowIsNotKept(t *testing.T) {
+	h, f, _ := house(t, nil)
+	for _, kind := range []AnswerKind{Busy, Stopping, Unsupported} {
+		answer := post(t.Context(), h, `{"type":"pdf"}`, "Idempotency-Key", "k")
+		f.answer(<-f.submitted, Answer{Kind: kind, Reason: "not now"})
+		require.GreaterOrEqual(t, (<-answer).Code, 429)
+	}
+	answer := post(t.Context(), h, `{"type":"pdf"}`, "Idempotency-Key", "k")
+	f.answer(<-f.submitted, Answer{Kind: Done})
+	require.Equal(t, http.StatusOK, (<-answer).Code)
+	require.Equal(t, http.StatusOK, (<-post(t.Context(), h, `{"type":"pdf"}`, "Idempotency-Key", "k")).Code)
+	require.Empty(t, f.submitted)
+}
+
+func TestWhatThePostgresSideRefusesIsTold(t *testing.T) {
+	h, f, _ := house(t, nil)
+	f.refusal = ErrUnavailable
+	for _, headers := range [][]string{nil, {"Prefer", "respond-async"}, {"Accept", "text/event-stream"}} {
+		rec := <-post(t.Context(), h, `{"type":"pdf","durable":true}`, headers...)
+		require.Equal(t, http.StatusServiceUnavailable, rec.Code)
+		var p Problem
+		require.NoError(t, json.Unmarshal(rec.Body.Bytes(), &p))
+		require.Equal(t, problemNamespace+"unavailable", p.Type)
+		require.Equal(t, "1", rec.Header().Get("Retry-After"))
+	}
+	require.Zero(t, h.Gauges().Runs)
+}
+
+// Followers come and go while the run ends: nobody waits for ever, and the run
+// is given up exactly once.
+func TestFollowersMayLeaveWhileTheRunEnds(t *testing.T) {
+	h, f, _ := house(t, nil)
+	for range 200 {
+		var all sync.WaitGroup
+		ctx, hangUp := context.WithCancel(t.Context())
+		for range 4 {
+			all.Go(func() { <-post(ctx, h, `{"type":"pdf","coalesce_key":"k"}`) })
+		}
+		id := <-f.submitted
+		all.Go(hangUp)
+		all.Go(func() { f.answer(id, Answer{Kind: Done}) })
+		all.Wait()
+		for len(f.submitted) > 0 { // whoever came after the end began anew, and was hung up on
+			<-f.submitted
+		}
+		for len(f.abandoned) > 0 {
+			<-f.abandoned
+		}
+	}
+	require.Zero(t, h.Gauges().Runs)
+}
+
+func TestLimitsAreValidated(t *testing.T) {
+	require.NoError(t, DefaultConfig().Validate())
+	for want, change := range map[string]func(*Config){
+		`"max payload" is 0`:      func(c *Config) { c.MaxPayload = 0 },
+		`"runs" is -1`:            func(c *Config) { c.Runs = -1 },
+		"heartbeat is 0s":         func(c *Config) { c.Heartbeat = 0 },
+		"must not be below":       func(c *Config) { c.MaxTimeout = time.Second },
+		`"kept bytes" is 0`:       func(c *Config) { c.KeepBytes = 0 },
+		`"max connections" is 0`:  func(c *Config) { c.MaxConnections = 0 },
+		"idle timeout is 1µs":     func(c *Config) { c.IdleTimeout = time.Microsecond },
+		`"events of a run" is 0`:  func(c *Config) { c.EventsOfRun = 0 },
+		"default timeout is -1ns": func(c *Config) { c.DefaultTimeout = -1 },
+	} {
+		c := DefaultConfig()
+		change(&c)
+		require.ErrorContains(t, c.Validate(), want)
+		require.Panics(t, func() { New(c, newFake(), &counts{}, nil) })
+	}
+}
