@@ -34,7 +34,7 @@ func (k *worker) execute(c *conn, f *frame) {
 			f.job, f.number, k.id, w.executions.all[s.execution].job)
 		return
 	}
-	if !w.judge.begins(w, k, s, f) {
+	if !w.judge.begins(w, s, f) {
 		return
 	}
 	x := &w.executions

@@ -75,7 +75,7 @@ func (w *world) commitFinish(i int32) {
 	}
 	for n := range s.items {
 		f := &s.items[n]
-		if f.Outcome&carriedOut == 0 && !(s.again && w.endedBefore(s, f)) {
+		if f.Outcome&carriedOut == 0 && (!s.again || !w.endedBefore(s, f)) {
 			s.stale = append(s.stale, f.ID)
 			w.stats.Stale++
 		}

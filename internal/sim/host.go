@@ -41,7 +41,6 @@ type host struct {
 	fetched   actor.Fetched
 	ended     actor.Finished
 	told      actor.Released
-	seats     [maxTypes]int32 // scratch
 }
 
 // clock is a host's monotonic clock: it runs a little fast or slow, and jumps.

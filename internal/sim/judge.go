@@ -84,7 +84,7 @@ func (j *judge) released(w *world, id dispatcherd.JobID, r *row, s *statement) {
 
 // begins: the slot can do the type, and no attempt is executed twice or before
 // it was claimed.
-func (j *judge) begins(w *world, k *worker, s *seat, f *frame) bool {
+func (j *judge) begins(w *world, s *seat, f *frame) bool {
 	if r := w.table.row(f.job); r != nil {
 		switch {
 		case f.typ != r.typ:
@@ -126,7 +126,7 @@ func (j *judge) sent(w *world, h *host, e *actor.Effect) {
 		arrival = r.first // not runAt: after a retry it may go at the place where it was read before
 	}
 	if j.sends++; j.sends&7 == 0 && w.calm() {
-		j.window(w, h, e, arrival)
+		j.window(w, e, arrival)
 	}
 }
 
@@ -140,7 +140,7 @@ const slack = 5 * second
 
 // window: nothing that arrives later than W after a waiting job may pass it on
 // a slot that could do either.
-func (j *judge) window(w *world, h *host, e *actor.Effect, arrival int64) {
+func (j *judge) window(w *world, e *actor.Effect, arrival int64) {
 	set := int16(-1)
 	for _, o := range w.conns[e.Session-1].offers {
 		if o.number == e.Number && w.now-o.at > slack {

@@ -70,7 +70,8 @@ type queue struct {
 func (q *queue) push(t task) {
 	q.seq++
 	t.seq = q.seq
-	h := append(q.heap, t)
+	q.heap = append(q.heap, t)
+	h := q.heap
 	i := len(h) - 1
 	for i > 0 {
 		p := (i - 1) / 4
@@ -81,7 +82,6 @@ func (q *queue) push(t task) {
 		i = p
 	}
 	h[i] = t
-	q.heap = h
 }
 
 // pop takes the next task. There must be one.

@@ -212,13 +212,13 @@ func (w *world) notify() {
 
 func (h *host) hear(news int32) {
 	w := h.world
-	switch {
-	case news == newJobs:
+	switch news {
+	case newJobs:
 		h.step(actor.Notified{})
-	case news == deafened:
+	case deafened:
 		h.step(actor.Listening{On: false})
 		h.plan(hostNews, w.now+w.dice.span(second/10, 2*second), hearing)
-	case news == hearing:
+	case hearing:
 		h.step(actor.Listening{On: true})
 	default:
 		h.step(actor.CancelRequested{Jobs: []dispatcherd.JobID{dispatcherd.JobID(news)}})

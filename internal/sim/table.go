@@ -101,16 +101,6 @@ type laneIndex struct {
 
 func (l *laneIndex) all() []dispatcherd.Key { return l.keys[l.head:] }
 
-func compareKeys(a, b dispatcherd.Key) int {
-	switch {
-	case a.Less(b):
-		return -1
-	case b.Less(a):
-		return 1
-	}
-	return 0
-}
-
 // find returns the position in keys of the first key that is not before k.
 func (l *laneIndex) find(k dispatcherd.Key) int {
 	low, high := l.head, len(l.keys)
@@ -154,10 +144,6 @@ func (l *laneIndex) remove(k dispatcherd.Key) {
 	if l.head == len(l.keys) {
 		l.keys, l.head = l.keys[:0], 0
 	}
-}
-
-func (t *table) key(id dispatcherd.JobID) dispatcherd.Key {
-	return dispatcherd.Key{RunAt: t.row(id).runAt, ID: id}
 }
 
 // enqueue makes a row pending.
