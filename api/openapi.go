@@ -28,7 +28,6 @@ func describe(routes []route) []byte {
 		Info: &huma.Info{
 			Title: "dispatcherd", Version: apiVersion,
 			Description: "Run jobs now and wait for them, insert jobs, follow and cancel them, and ask why one waits.",
-			License:     &huma.License{Name: "see the project"},
 		},
 		Servers: []*huma.Server{{URL: "/", Description: "this dispatcher"}},
 		Components: &huma.Components{
