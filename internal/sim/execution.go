@@ -136,11 +136,29 @@ func (w *world) judgeAndAnswer(k *worker, c *conn, e *execution) {
 			r.succeeded = max(r.succeeded, e.attempt)
 		}
 	}
-	if d.chance(20) { // a word about an attempt of before
+	if d.chance(w.scale.careless) { // a word about an attempt of before
 		k.answer(c, frame{job: e.job, attempt: e.attempt - 1, ok: true})
 	}
 	k.answer(c, f)
-	if d.chance(20) { // and one too many
+	if d.chance(w.scale.careless) { // and one too many
 		k.answer(c, f)
+	}
+	if d.chance(w.scale.careless) { // and one about somebody else's
+		w.meddle(k, c)
+	}
+}
+
+// meddle lets a worker speak of a job that another one executes.
+func (w *world) meddle(k *worker, c *conn) {
+	o := w.workers[w.dice.below(int64(len(w.workers)))]
+	if o == k || o.host != k.host {
+		return
+	}
+	for i := range o.seats {
+		if e := o.seats[i].execution; e >= 0 {
+			x := &w.executions.all[e]
+			k.answer(c, frame{job: x.job, attempt: x.attempt, ok: true})
+			return
+		}
 	}
 }

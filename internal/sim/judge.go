@@ -130,9 +130,22 @@ func (j *judge) sent(w *world, h *host, e *actor.Effect) {
 	}
 }
 
+// calledStale counts ends that are called stale although this dispatcher has
+// recorded them: right if the worker says it twice, wrong if it does not.
+func (j *judge) calledStale(w *world, h *host, e *actor.Effect) {
+	r := w.table.row(e.Job)
+	if r != nil && r.attempt == e.Attempt && r.status.final() && r.dispatcher > 0 && w.table.member(r.dispatcher).host == h.id {
+		w.stats.Wronged++
+	}
+}
+
 // calm reports whether this world's database answers at once and its clocks
 // agree, so that waiting has no other reason than other jobs.
-func (w *world) calm() bool { return w.faults&(Outage|Slow|Unknown|Clocks|Stop) == 0 }
+func (w *world) calm() bool {
+	t := &w.table
+	return w.faults&(Outage|Slow|Unknown|Clocks|Stop) == 0 &&
+		!t.down && !t.cut && (t.restored == 0 || w.now-t.restored > 2*slack)
+}
 
 // slack is how long a dispatcher may take to learn of a row or of a slot: some
 // polls, and a lane that has to be read on.

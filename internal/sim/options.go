@@ -121,6 +121,7 @@ type Stats struct {
 	Kills, Freezes, Cuts                   int // of workers and connections
 	Outages, Unknowns, Slow, LateStatement int
 	Notified, Deafened                     int
+	Wronged                                int // ends that were recorded and yet called stale
 	LockWaits, Ticks                       int // statements that waited for a lock; alarms after which a Core had nothing to do
 	Windows                                int // comparisons of a placement with the jobs it passed
 }
@@ -139,5 +140,6 @@ func (s *Stats) Add(o Stats) {
 	s.Outages, s.Unknowns = s.Outages+o.Outages, s.Unknowns+o.Unknowns
 	s.Slow, s.LateStatement = s.Slow+o.Slow, s.LateStatement+o.LateStatement
 	s.Notified, s.Deafened = s.Notified+o.Notified, s.Deafened+o.Deafened
+	s.Wronged += o.Wronged
 	s.LockWaits, s.Ticks, s.Windows = s.LockWaits+o.LockWaits, s.Ticks+o.Ticks, s.Windows+o.Windows
 }

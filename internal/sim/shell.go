@@ -31,6 +31,7 @@ func (h *host) perform(e *actor.Effect) {
 	case actor.Cancel:
 		h.tell(e, frame{kind: frameCancel, job: e.Job, attempt: e.Attempt})
 	case actor.Stale:
+		w.judge.calledStale(w, h, e)
 		h.tell(e, frame{kind: frameStale, job: e.Job, attempt: e.Attempt})
 	case actor.RefuseSlots:
 		w.violate("dispatcher %d refuses slots: %s", h.id, e.Reason)

@@ -63,6 +63,7 @@ type scale struct {
 	timeout    moment // after which a client gives a statement up
 	limit      moment // after which the server does
 	silence    moment // after which a worker that is stopped counts as dead
+	careless   int64  // answers of 10,000 that come twice, or about what was never asked
 	zombies    bool   // handlers go on when the connection is lost
 	claims     int    // claims in flight
 	crashes    int    // deaths of workers after which a job is quarantined
@@ -129,7 +130,7 @@ func (w *world) pickScale() {
 		s.returning = 0 // what is given back waits for the next full look
 	}
 	s.failing = []int64{0, 200, 2000}[d.below(3)]
-	s.limited = 200
+	s.limited, s.careless = 200, 20
 	s.bulk = []int64{0, 100, 1000}[d.below(3)]
 	s.future = []int64{0, 500, 5000}[d.below(3)]
 	s.cancelGap = []moment{second / 20, second / 2, 100 * second}[d.below(3)]

@@ -70,6 +70,9 @@ func TestWorlds(t *testing.T) {
 	}
 	t.Logf("%d worlds, %d events: %+v", worlds, events, sum)
 	require.Equal(t, sum.Jobs, sum.Done+sum.Failed+sum.Cancelled)
+	if events < 10_000_000 {
+		return
+	}
 	for what, n := range map[string]int{
 		"rows of lost dispatchers": sum.TakenOver, "leases lost": sum.Rejoined, "stale ends": sum.Stale,
 		"overlapping executions": sum.Overlaps, "late statements": sum.LateStatement, "outages": sum.Outages,
@@ -101,4 +104,14 @@ func TestSeedsThatFoundSomething(t *testing.T) {
 		ran++
 	}
 	require.Positive(t, ran)
+}
+
+// TestPollingOff: as long as every notification arrives, nothing is forgotten
+// by dispatchers that never look on their own.
+func TestPollingOff(t *testing.T) {
+	for seed := range uint64(40) {
+		o := Options{Seed: 3_000 + seed, Steps: 20_000, NoPoll: true, Faults: All &^ (Deaf | Stop | Shuffle)}
+		r := Run(o)
+		require.Nil(t, r.Violation, "seed %d: %v", o.Seed, r.Violation)
+	}
 }
