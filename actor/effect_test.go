@@ -113,6 +113,42 @@ func TestAWonRowThatWasNotAskedForIsReleased(t *testing.T) {
 	one(t, fx, Send)
 	require.Equal(t, []dispatcherd.Finish{{ID: 99, Attempt: 6, Outcome: dispatcherd.Released}}, one(t, fx, Finish).Finish.Items)
 	require.Empty(t, w.at.core.Step(w.now, Claimed{Request: claim}, nil), "an answer given twice")
+	require.Len(t, w.at.core.claims.spare, 1, "a request may be used again once")
+}
+
+func TestAClaimNamesItsRowsAndTypesInOrder(t *testing.T) {
+	w := newWorld(t)
+	w.command("register worker=ann types=(zip)(pdf)(csv)", nil)
+	w.command("hold claim", nil)
+	w.command("insert", []string{"a type=pdf prio=1", "b type=csv prio=2", "c type=zip prio=3"})
+	w.command("run", nil)
+	claim := w.at.pending[0].Claim
+	require.Equal(t, []dispatcherd.JobID{1, 2, 3}, claim.IDs)
+	require.Equal(t, []string{"csv", "pdf", "zip"}, claim.Types)
+}
+
+// A finish is marked as a repetition because its own answer was lost, not
+// because that of an earlier one was.
+func TestOnlyWhatIsSentAgainIsMarkedAsARepetition(t *testing.T) {
+	w := newWorld(t)
+	w.command("register worker=ann types=(pdf) slots=2", nil)
+	w.command("insert", []string{"a type=pdf", "b type=pdf"})
+	w.command("run", nil)
+	w.command("hold finish", nil)
+	w.command("done a", nil)
+	require.False(t, w.at.pending[0].Finish.Again)
+	w.command("answer finish refused", nil)
+	w.command("advance 100ms", nil)
+	require.False(t, w.at.pending[0].Finish.Again, "it was certainly not carried out")
+	w.command("lose finish", nil)
+	w.command("advance 100ms", nil)
+	require.True(t, w.at.pending[0].Finish.Again)
+	w.command("answer finish refused", nil)
+	w.command("advance 1s", nil)
+	require.True(t, w.at.pending[0].Finish.Again, "it may have been carried out the first time")
+	w.command("answer finish", nil)
+	w.command("done b", nil)
+	require.False(t, w.at.pending[0].Finish.Again)
 }
 
 func TestReportsOfLiveAttemptsAreHandedOn(t *testing.T) {
