@@ -72,6 +72,9 @@ func (w *world) waitsBeside(h *host, t int) {
 // heal ends all trouble: everything runs again, everybody hears, nothing is
 // slow. From here on the world must come to its end.
 func (w *world) heal() {
+	if w.has(Kill) { // what comes back now comes back to a world in which nothing else happens
+		w.workers[w.dice.below(int64(len(w.workers)))].kill()
+	}
 	w.healing, w.healedAt = true, w.now
 	w.table.down, w.table.cut = false, false
 	for _, h := range w.hosts {

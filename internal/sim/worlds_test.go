@@ -8,7 +8,10 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/actor"
 	"github.com/stretchr/testify/require"
 )
 
@@ -113,5 +116,46 @@ func TestPollingOff(t *testing.T) {
 		o := Options{Seed: 3_000 + seed, Steps: 20_000, NoPoll: true, Faults: All &^ (Deaf | Stop | Shuffle)}
 		r := Run(o)
 		require.Nil(t, r.Violation, "seed %d: %v", o.Seed, r.Violation)
+		o.Faults, o.Every, o.Dispatchers = Kill, true, 1 // nobody else rings for what comes back
+		r = Run(o)
+		require.Nil(t, r.Violation, "seed %d, alone: %v", o.Seed, r.Violation)
 	}
+}
+
+// TestPollingOffInAStorm: producers are told not to ring while they ring all the
+// time. What they insert meanwhile is found when the bell is armed again.
+func TestPollingOffInAStorm(t *testing.T) {
+	for seed := range uint64(12) {
+		w := newWorld(Options{Seed: 3_100 + seed, Steps: 60_000, NoPoll: true})
+		w.scale.jobMax, w.scale.insertGap = 4*millisecond, millisecond
+		r := w.live()
+		require.Nil(t, r.Violation, "seed %d: %v", 3_100+seed, r.Violation)
+		require.GreaterOrEqual(t, r.Stats.Notified, 200, "that was no storm")
+	}
+}
+
+// TestALookThatHungIsNoMeasure: a full look rests for fifty times as long as it
+// took, but one that took a minute because its dispatcher stood still does not
+// keep the next one away for an hour.
+func TestALookThatHungIsNoMeasure(t *testing.T) {
+	cfg := actor.DefaultConfig()
+	core := actor.New(cfg)
+	look := func(fx []actor.Effect) *dispatcherd.FetchRequest {
+		for _, e := range fx {
+			if e.Kind == actor.Fetch && e.Fetch.Lanes[0].After == (dispatcherd.Key{}) {
+				return e.Fetch
+			}
+		}
+		return nil
+	}
+	hung := look(core.Step(0, actor.Registered{Session: 1, Slots: []dispatcherd.Slot{{ID: 1, Types: []string{"pdf"}}}}, nil))
+	require.NotNil(t, hung)
+	back := actor.Instant(time.Minute.Milliseconds())
+	core.Step(back, actor.Fetched{Request: hung}, nil)
+	for now := back; now <= back+actor.Instant(20*cfg.Poll.Milliseconds())+1; now = max(now+1, core.NextWake()) {
+		if look(core.Step(now, actor.Tick{}, nil)) != nil {
+			return
+		}
+	}
+	require.Fail(t, "no full look in twenty polls")
 }
