@@ -28,7 +28,7 @@ const (
 	BadJSON      Code = "bad_json"      // the line is no JSON object, or nested too deep, or not UTF-8
 	BadValue     Code = "bad_value"     // a field is missing, of the wrong kind or out of range
 	UnknownOp    Code = "unknown_op"    // no such frame in this direction
-	BadSlot      Code = "bad_slot"      // no types, a bad or double type, a number taken, too many slots or types
+	BadSlot      Code = "bad_slot"      // no types, a bad or double type, a number taken, too many slots or types, a type that this user may not serve
 	UnknownSlot  Code = "unknown_slot"  // slot_remove of a number that the session does not have
 	NotHeld      Code = "not_held"      // a report about a job that this session does not run
 	WrongSession Code = "wrong_session" // a report under another session's nonce

@@ -26,6 +26,10 @@ type Limits struct {
 	HeartbeatInterval time.Duration // silence after which a ping is sent; 5 s
 	HeartbeatTimeout  time.Duration // silence after which the session ends; 15 s, at least twice the interval
 	Resume            time.Duration // how long a worker may keep work going without a connection; 0 = not at all
+	// Permit says whether a peer may serve a type: "" if so, else why not and
+	// what to do, for the worker. It is asked for every type of every slot that
+	// is offered, from many goroutines at once. nil permits everything.
+	Permit func(peer Peer, typ string) (objection string)
 }
 
 // WithDefaults returns the limits with every zero field set.

@@ -27,11 +27,12 @@ type machine struct {
 	state  state
 	nonce  string
 	limits Limits
+	peer   Peer
 	slots  map[int32]struct{} // registered numbers
 }
 
-func newMachine(nonce string, limits Limits) *machine {
-	return &machine{nonce: nonce, limits: limits}
+func newMachine(nonce string, limits Limits, peer Peer) *machine {
+	return &machine{nonce: nonce, limits: limits, peer: peer}
 }
 
 // accept judges a decoded frame. A nil error means that the frame is good and
@@ -156,6 +157,23 @@ func (m *machine) checkSlots(slots []Slot) *Error {
 		fresh[sl.Number] = struct{}{}
 		if err := m.checkTypes(sl); err != nil {
 			return err
+		}
+	}
+	for i := range slots {
+		if err := m.checkPermission(&slots[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (m *machine) checkPermission(sl *Slot) *Error {
+	if m.limits.Permit == nil {
+		return nil
+	}
+	for _, t := range sl.Types {
+		if objection := m.limits.Permit(m.peer, t); objection != "" {
+			return Complain(BadSlot, 0, "slot %d: %s", sl.Number, objection)
 		}
 	}
 	return nil

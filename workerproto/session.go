@@ -42,7 +42,7 @@ func newSession(conn net.Conn, limits Limits, obs Observer) *Session {
 	s := &Session{nonce: newNonce(), peer: peerOf(conn), conn: conn, limits: limits, obs: obs}
 	s.in = lines{conn: conn, max: limits.MaxFrame}
 	s.out = newOutbox(conn, limits.Outbox, limits.WriteTimeout, obs.Sent)
-	s.machine = newMachine(s.nonce, limits)
+	s.machine = newMachine(s.nonce, limits, s.peer)
 	return s
 }
 

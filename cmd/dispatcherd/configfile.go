@@ -63,7 +63,16 @@ func position(err error) string {
 func (c configFile) flatten(prefix string, table map[string]any) error {
 	for _, key := range slices.Sorted(maps.Keys(table)) {
 		name := prefix + strings.ReplaceAll(key, "_", "-")
-		if inner, ok := table[key].(map[string]any); ok {
+		inner, isTable := table[key].(map[string]any)
+		if isTable && slices.Contains(tableSettings, name) {
+			value, err := tableForm(inner)
+			if err != nil {
+				return failure(exitUsage, "file %s: table %s: %w", c.path, name, err)
+			}
+			c.values[name] = value
+			continue
+		}
+		if isTable {
 			if err := c.flatten(name+"-", inner); err != nil {
 				return err
 			}
@@ -79,6 +88,23 @@ func (c configFile) flatten(prefix string, table map[string]any) error {
 		c.values[name] = value
 	}
 	return nil
+}
+
+// tableSettings are the settings whose value is a whole table, because its keys
+// are names of the user's own.
+var tableSettings = []string{"allow"}
+
+// tableForm writes a table the way [allowList.Set] reads it: a line for each key.
+func tableForm(table map[string]any) (string, error) {
+	var b strings.Builder
+	for _, key := range slices.Sorted(maps.Keys(table)) {
+		value, err := flagForm(table[key])
+		if err != nil {
+			return "", fmt.Errorf("%s: %w", key, err)
+		}
+		b.WriteString(key + "=" + value + "\n")
+	}
+	return b.String(), nil
 }
 
 // flagForm writes a TOML value the way it would stand behind a flag; a list

@@ -26,6 +26,7 @@ type daemonConfig struct {
 	WorkerSocket string
 	APISocket    string
 	SocketMode   os.FileMode
+	Allow        allowList // who may serve which type
 	Core         actor.Config
 	Workers      workerproto.Limits
 	Keep         claim.Retention // how long final rows are kept
@@ -66,11 +67,12 @@ type daemon struct {
 	ended         chan struct{}  // closed by stop
 	sweeps        chan struct{}  // capacity 1: a lost dispatcher waits to be forgotten
 	lease         *lease
+	denials       *seldom // a worker may try as often as it likes
 }
 
 // startDaemon brings everything up. On an error nothing is left running.
 func startDaemon(ctx context.Context, cfg daemonConfig, log *zap.Logger) (_ *daemon, err error) {
-	d := &daemon{cfg: cfg, log: log, failed: make(chan error, 1), metrics: newMetrics(), hearing: newHearing(), ended: make(chan struct{}), sweeps: make(chan struct{}, 1)}
+	d := &daemon{cfg: cfg, log: log, failed: make(chan error, 1), metrics: newMetrics(), hearing: newHearing(), ended: make(chan struct{}), sweeps: make(chan struct{}, 1), denials: &seldom{log: log, every: time.Second}}
 	defer func() {
 		if err != nil {
 			d.abort()
@@ -115,6 +117,7 @@ func (d *daemon) listen(path string) (net.Listener, error) {
 // wire connects the loop with what performs its effects.
 func (d *daemon) wire() {
 	d.workers = newWorkers(d.log)
+	d.cfg.Workers.Permit = d.permit
 	d.callers = newCallers()
 	d.rows = newRows(d.pool, d.cfg.API.RowPoll, d.workers.name)
 	d.progress.newest = map[dispatcherd.JobID]claim.Progress{}
@@ -182,6 +185,17 @@ func (d *daemon) serveWorkers(l net.Listener) {
 			d.fail(fmt.Errorf("worker socket: %w", err))
 		}
 	})
+}
+
+// permit holds what a worker offers against the list of who may.
+func (d *daemon) permit(p workerproto.Peer, typ string) string {
+	objection := d.cfg.Allow.objection(p, typ)
+	if objection != "" {
+		d.metrics.workers.denied.Inc()
+		d.denials.warn("a worker offers a type that its user may not serve", zap.Int("uid", p.UID), zap.Int("gid", p.GID),
+			zap.Int("pid", p.PID), zap.String("type", typ))
+	}
+	return objection
 }
 
 func (d *daemon) serveBackground() {

@@ -32,7 +32,7 @@ func newMetrics() *metrics {
 		workers: newWorkerMetrics(),
 	}
 	m.registry.MustRegister(m.statements, m.rows, m.workers.connections, m.workers.frames, m.workers.bytes,
-		m.workers.complaints, m.workers.acceptFailures, collectors.NewGoCollector(),
+		m.workers.complaints, m.workers.acceptFailures, m.workers.denied, collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }
@@ -48,6 +48,7 @@ type workerMetrics struct {
 	frames, bytes  *prometheus.CounterVec
 	complaints     *prometheus.CounterVec
 	acceptFailures prometheus.Counter
+	denied         prometheus.Counter
 }
 
 func newWorkerMetrics() *workerMetrics {
@@ -63,6 +64,9 @@ func newWorkerMetrics() *workerMetrics {
 		}, []string{"code"}),
 		acceptFailures: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "dispatcherd_worker_accept_failures_total", Help: "Connections that could not be accepted.",
+		}),
+		denied: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "dispatcherd_worker_denied_total", Help: "Offers of slots refused because the worker's user may not serve one of their types.",
 		}),
 	}
 }

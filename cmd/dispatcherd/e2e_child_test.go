@@ -60,6 +60,7 @@ type workerScript struct {
 	Slots   []scriptSlots
 	Handles []string
 	Grace   time.Duration
+	UID     int // become this user and group before connecting; 0 stays
 }
 
 type scriptSlots struct {
@@ -117,6 +118,11 @@ func (w *e2eWorker) run() error {
 		return err
 	}
 	w.out = json.NewEncoder(conn)
+	if w.plan.UID != 0 {
+		if err := errors.Join(syscall.Setgid(w.plan.UID), syscall.Setuid(w.plan.UID)); err != nil {
+			return err
+		}
+	}
 	go w.openGates(conn)
 	sdk := worker.New(worker.Options{
 		Socket: w.plan.Socket, Name: w.plan.Name, Grace: w.plan.Grace, MaxBackoff: 100 * time.Millisecond,

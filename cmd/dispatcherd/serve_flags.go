@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"time"
 
@@ -21,6 +22,7 @@ import (
 type serveFlags struct {
 	cfg    daemonConfig
 	mode   fileMode
+	allow  allowList
 	noCap  bool
 	level  zapcore.Level
 	format string
@@ -67,6 +69,8 @@ func (f *serveFlags) register(a *app, flags *pflag.FlagSet) {
 	flags.StringVar(&f.cfg.WorkerSocket, "worker-socket", a.defaultSocket("worker.sock"), "Unix socket for workers")
 	flags.StringVar(&f.cfg.APISocket, "api-socket", a.defaultSocket("api.sock"), "Unix socket for callers, operators and metrics")
 	flags.Var(&f.mode, "socket-mode", "permissions of the sockets")
+	flags.Var(&f.allow, "allow", "who may serve a type: uids, users, @gids and @groups, such as pdf=1001,render,@50; "+
+		"* stands for the types not listed; default: whoever can open the worker socket")
 	flags.StringVar(&f.format, "log-format", "auto", "json, console, or auto: console on a terminal")
 	f.level = zapcore.InfoLevel
 	flags.Var(&levelFlag{&f.level}, "log-level", "debug, info, warn or error")
@@ -133,6 +137,10 @@ func (f *serveFlags) config() (daemonConfig, error) {
 	cfg := f.cfg
 	cfg.SocketMode = os.FileMode(f.mode)
 	cfg.Workers.Dispatcher = cfg.Name
+	cfg.Allow = f.allow
+	if len(cfg.Allow.byType) > 0 && runtime.GOOS != "linux" {
+		return cfg, failure(exitUsage, "%w", errNoCredentials)
+	}
 	cfg.Core.Seed = newSeed()
 	if f.noCap {
 		cfg.Core.Weights.OnDemandCap = scoring.NoCap
