@@ -8,7 +8,12 @@ BUILDVCS  := $(shell git rev-parse HEAD >/dev/null 2>&1 && echo auto || echo fal
 TESTFLAGS ?=
 FUZZTIME  ?= 30s
 BENCHTIME ?= 1s
-BENCH     ?= .
+BENCH     ?=
+CURVE     ?= all
+OUTPUT    ?= table
+COUNT     ?= 6
+
+SHORT = $(if $(filter short,$(BENCH)),-short)
 
 # Packages without goroutines: the race detector would find nothing there and
 # slow their many random runs down tenfold.
@@ -19,7 +24,7 @@ COVERAGE   := 95
 
 .PHONY: help
 help: ## Print this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z\/-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: deps
 deps: ## Install what is missing (Postgres, Python 3, C compiler), or print the line that does
@@ -55,7 +60,48 @@ bin/golangci-lint: tools/go.mod tools/go.sum
 
 .PHONY: bench
 bench: deps ## Run the benchmarks (BENCH=regexp BENCHTIME=1s)
-	go test -run '^$$' -bench '$(BENCH)' -benchtime $(BENCHTIME) -benchmem ./...
+	go test -run '^$$' -bench '$(or $(BENCH),.)' -benchtime $(BENCHTIME) -benchmem ./...
+
+# The functions that a job passes on its way, and no others: what a run of them
+# takes in time and allocations is committed, so that a change can be compared.
+HOT := ./actor ./slotindex ./scoring ./workerproto ./worker
+HOT_BENCH := -run '^$$' -bench 'Core|TakeRelease|AddRemove|Score|Encode|Decode(Job|Done)$$|ServeDone|NoopJobs' -benchmem -count $(COUNT) -benchtime 200ms
+BASELINE  := bench/results/hot.txt
+
+# Without the processor's name: benchstat would not compare two of them.
+bin/hot.txt: FORCE
+	@mkdir -p bin
+	go test $(HOT_BENCH) $(HOT) >$@.tmp || { cat $@.tmp; exit 1; }
+	@grep -v '^cpu:' $@.tmp >$@ && rm $@.tmp
+FORCE:
+
+.PHONY: bench/compare
+bench/compare: bin/hot.txt ## Compare time and allocations of every hot function with the committed baseline (COUNT=6)
+	cd tools && go tool benchstat ../$(BASELINE) ../bin/hot.txt
+
+.PHONY: bench/baseline
+bench/baseline: bin/hot.txt ## Make what bench/compare measures the new baseline
+	cp bin/hot.txt $(BASELINE)
+
+.PHONY: bench/peers
+bench/peers: deps ## Race River, graphile-worker, pg-boss and bare SQL on one Postgres (BENCH=short: under 6 minutes; OUTPUT=json)
+	cd bench && go run ./peers $(SHORT) -o $(OUTPUT)
+
+.PHONY: bench/scaling
+bench/scaling: deps ## Draw a curve: CURVE=cpu|slots|types|dispatchers|backlog|snapshot|all (BENCH=short)
+	cd bench && go run ./scaling $(SHORT) $(CURVE)
+
+.PHONY: bench/latency
+bench/latency: deps ## Measure INSERT to worker, and what an idle daemon costs
+	cd bench && go run ./latency
+
+.PHONY: bench/copyin
+bench/copyin: deps ## Measure how fast a producer can COPY
+	cd bench && go run ./copyin
+
+.PHONY: bench/profile
+bench/profile: deps ## Say where the time of a job goes (with perf where it is installed)
+	cd bench && go run ./profile $(if $(shell command -v perf),-perf)
 
 .PHONY: cover
 cover: ## Check that the pure packages have at least 95 % of their statements covered

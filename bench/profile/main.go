@@ -3,7 +3,7 @@
 // Postgres says of the statements, how much log was written, and, where perf
 // is installed and permitted, the hottest functions of each process.
 //
-//	go run ./profile [-n 500000] [-slots 1000] [-perf] [-daemon FILE] [-- FLAGS-OF-SERVE…]
+//	go run ./profile [-n 500000] [-slots 1000] [-perf] [-daemon FILE] [-worker FILE] [-- FLAGS-OF-SERVE…]
 package main
 
 import (
@@ -26,11 +26,13 @@ func main() {
 	n := flag.Int("n", 500_000, "jobs")
 	slots := flag.Int("slots", 1000, "slots of the four workers together")
 	usePerf := flag.Bool("perf", false, "sample with perf (Linux; root, or kernel.perf_event_paranoid at -1)")
-	daemon := flag.String("daemon", "", "a dispatcherd built before, instead of the checkout's")
+	var built rig.Options
+	flag.StringVar(&built.Daemon, "daemon", "", "a dispatcherd built before, instead of the checkout's")
+	flag.StringVar(&built.Worker, "worker", "", "a worker (noop) built before, instead of the checkout's")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
-	if err := run(ctx, load{*n, *slots, *usePerf, flag.Args()}, *daemon); err != nil {
+	if err := run(ctx, load{*n, *slots, *usePerf, flag.Args()}, built); err != nil {
 		fmt.Fprintln(os.Stderr, "profile:", err)
 		os.Exit(1)
 	}
@@ -45,13 +47,13 @@ type load struct {
 	flags       []string // of the daemon
 }
 
-func run(ctx context.Context, l load, daemon string) (err error) {
-	settings := map[string]string{"track_io_timing": "on", "track_wal_io_timing": "on"}
+func run(ctx context.Context, l load, built rig.Options) (err error) {
+	built.Settings = map[string]string{"track_io_timing": "on", "track_wal_io_timing": "on"}
 	statements := hasStatements()
 	if statements {
-		settings["shared_preload_libraries"] = "pg_stat_statements"
+		built.Settings["shared_preload_libraries"] = "pg_stat_statements"
 	}
-	r, err := rig.Start(ctx, rig.Options{Daemon: daemon, Settings: settings})
+	r, err := rig.Start(ctx, built)
 	if err != nil {
 		return err
 	}

@@ -42,6 +42,7 @@ type Rig struct {
 // Options of Start.
 type Options struct {
 	Daemon   string            // a dispatcherd that was built before; empty builds this checkout's
+	Worker   string            // the same for the program of noop/
 	Settings map[string]string // on top of the package's own
 }
 
@@ -59,7 +60,7 @@ func Start(ctx context.Context, o Options) (_ *Rig, err error) {
 	if r.dir, err = os.MkdirTemp("", "dispatcherd-bench-"); err != nil {
 		return nil, fmt.Errorf("a place for sockets: %w", err)
 	}
-	if err = r.build(ctx, o.Daemon); err != nil {
+	if err = r.build(ctx, o); err != nil {
 		return nil, err
 	}
 	settings := map[string]string{}
@@ -99,18 +100,21 @@ func moduleDir(ctx context.Context) (string, error) {
 	return filepath.Dir(mod), nil
 }
 
-func (r *Rig) build(ctx context.Context, daemon string) error {
-	r.worker = filepath.Join(r.dir, "noop")
-	if err := goBuild(ctx, r.Bench, r.worker, "./noop"); err != nil {
+func (r *Rig) build(ctx context.Context, o Options) (err error) {
+	if r.worker, err = r.program(ctx, o.Worker, "noop", r.Bench, "./noop"); err != nil {
 		return err
 	}
-	if daemon != "" {
-		var err error
-		r.daemon, err = filepath.Abs(daemon)
-		return err
+	r.daemon, err = r.program(ctx, o.Daemon, "dispatcherd", filepath.Dir(r.Bench), "./cmd/dispatcherd")
+	return err
+}
+
+// program returns the file that was built before, or builds one.
+func (r *Rig) program(ctx context.Context, before, name, dir, pkg string) (string, error) {
+	if before != "" {
+		return filepath.Abs(before)
 	}
-	r.daemon = filepath.Join(r.dir, "dispatcherd")
-	return goBuild(ctx, filepath.Dir(r.Bench), r.daemon, "./cmd/dispatcherd")
+	file := filepath.Join(r.dir, name)
+	return file, goBuild(ctx, dir, file, pkg)
 }
 
 func goBuild(ctx context.Context, dir, out, pkg string) error {
