@@ -46,13 +46,17 @@ test: deps ## Run every test, with the race detector where there are goroutines 
 	exit $$status
 
 .PHONY: lint
-lint: bin/golangci-lint ## Check format, vet (macOS too), golangci-lint and the rules of the architecture
+lint: bin/golangci-lint units ## Check format, vet (macOS too), golangci-lint, the systemd units and the rules of the architecture
 	@unformatted=$$(gofmt -l $$(git ls-files -co --exclude-standard '*.go')); \
 	if [ -n "$$unformatted" ]; then echo "gofmt would change:"; echo "$$unformatted"; exit 1; fi
 	go vet ./...
 	GOOS=darwin go vet ./...
 	bin/golangci-lint run ./...
 	go test -count=1 ./internal/lint/...
+
+.PHONY: units
+units: ## Check the systemd units: accepted, and confined to an exposure of at most 1.5
+	@tools/units.sh
 
 # Built from source through the module proxy, at the version in tools/go.mod.
 bin/golangci-lint: tools/go.mod tools/go.sum

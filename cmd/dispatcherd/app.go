@@ -15,6 +15,7 @@ type app struct {
 	in       io.Reader
 	out, err io.Writer // data; messages
 	env      func(name string) (string, bool)
+	uid      int // of the user
 
 	format   format   // --output
 	origins  origins  // where each setting of the running command comes from

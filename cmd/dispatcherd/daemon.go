@@ -34,9 +34,11 @@ type daemonConfig struct {
 	Beat         time.Duration   // between two beats
 	Grace        time.Duration   // from the request to stop until running jobs are taken back
 	AsyncClaims  bool
-	Listen       bool          // use NOTIFY
-	Journal      actor.Journal // nil records nothing
-	API          apiConfig     // the zero value stands for the defaults
+	Listen       bool                    // use NOTIFY
+	Journal      actor.Journal           // nil records nothing
+	API          apiConfig               // the zero value stands for the defaults
+	Inherited    map[string]net.Listener // sockets of the service manager, by address
+	Supervisor   supervisor
 }
 
 // daemon is a running dispatcher: loop, sessions and statements wired together.
@@ -97,18 +99,32 @@ func startDaemon(ctx context.Context, cfg daemonConfig, log *zap.Logger) (_ *dae
 	if err = d.openAPI(ctx); err != nil {
 		return nil, err
 	}
+	if err = d.checkInherited(); err != nil {
+		return nil, err
+	}
 	d.wire()
 	d.serveWorkers(worker)
 	d.serveBackground()
+	d.tell("READY=1")
 	log.Info("ready", zap.Int32("dispatcher", d.store.Dispatcher()), zap.String("name", cfg.Name),
 		zap.String("workers", cfg.WorkerSocket), zap.String("api", cfg.APISocket))
 	return d, nil
 }
 
+// tell keeps the supervisor informed; that it cannot be is worth a line, no more.
+func (d *daemon) tell(message string) {
+	if err := d.cfg.Supervisor.tell(message); err != nil {
+		d.log.Warn("the supervisor does not listen", zap.Error(err))
+	}
+}
+
 func (d *daemon) listen(path string) (net.Listener, error) {
+	if l := d.inherited(path); l != nil {
+		return l, nil
+	}
 	l, err := workerproto.Listen(path, d.cfg.SocketMode)
 	if err != nil {
-		return nil, err
+		return nil, failure(exitUsage, "%w", err)
 	}
 	d.sockets = append(d.sockets, l)
 	return l, nil
@@ -207,6 +223,7 @@ func (d *daemon) serveBackground() {
 	d.endBackground = cancel
 	d.background.Go(func() { d.upkeep(ctx) })
 	d.background.Go(func() { d.rows.poll(ctx) })
+	d.background.Go(func() { d.cfg.Supervisor.watch(ctx, func() bool { return d.loop.Ask(func(*actor.Core) {}) }) })
 	d.background.Go(func() { d.recordProgress(ctx) })
 	d.serveAPI(ctx)
 	if d.cfg.Listen {
@@ -239,6 +256,7 @@ func (d *daemon) run(ctx context.Context) error {
 // left is taken back, and the dispatcher leaves.
 func (d *daemon) stop() error {
 	close(d.ended)
+	d.tell("STOPPING=1")
 	d.log.Info("stopping", zap.Duration("grace", d.cfg.Grace))
 	d.loop.Order(actor.Drained{})
 	d.awaitIdle(d.cfg.Grace)

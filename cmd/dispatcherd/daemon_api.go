@@ -103,10 +103,12 @@ func (d *daemon) openAPI(ctx context.Context) error {
 			return err
 		}
 	}
-	if tcp.listener, err = net.Listen("tcp", d.cfg.API.Listen); err != nil {
-		return fmt.Errorf("API: %w", err)
+	if tcp.listener = d.inherited(d.cfg.API.Listen); tcp.listener == nil {
+		if tcp.listener, err = net.Listen("tcp", d.cfg.API.Listen); err != nil {
+			return fmt.Errorf("API: %w", err)
+		}
+		d.sockets = append(d.sockets, tcp.listener)
 	}
-	d.sockets = append(d.sockets, tcp.listener)
 	d.faces = append(d.faces, tcp)
 	d.log.Info("API on TCP", zap.Stringer("address", tcp.listener.Addr()), zap.Bool("tokens", tcp.tokens != nil))
 	return nil

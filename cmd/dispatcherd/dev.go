@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 
 	"github.com/spf13/cobra"
@@ -44,19 +43,28 @@ between runs unless --ephemeral is given, and the server ends with the dispatche
 	return cmd
 }
 
-// stateDir is where programs keep data that should survive them.
+// stateDir is where the private Postgres keeps its data unless told otherwise.
 func (a *app) stateDir() (string, error) {
-	if dir, ok := a.env("XDG_STATE_HOME"); ok && dir != "" {
-		return filepath.Join(dir, "dispatcherd", "postgres"), nil
-	}
-	if os.Geteuid() == 0 {
-		return "/var/lib/dispatcherd/postgres", nil
-	}
-	home, err := os.UserHomeDir()
+	dir, err := a.userState()
 	if err != nil {
 		return "", fmt.Errorf("no place for the data: %w; give --data-dir", err)
 	}
-	return filepath.Join(home, ".local", "state", "dispatcherd", "postgres"), nil
+	return filepath.Join(dir, "postgres"), nil
+}
+
+// userState is where programs keep what should survive them.
+func (a *app) userState() (string, error) {
+	if dir, ok := a.env("XDG_STATE_HOME"); ok && dir != "" {
+		return filepath.Join(dir, "dispatcherd"), nil
+	}
+	if a.uid == 0 {
+		return "/var/lib/dispatcherd", nil
+	}
+	home, ok := a.env("HOME")
+	if !ok || home == "" {
+		return "", errors.New("neither XDG_STATE_HOME nor HOME is set")
+	}
+	return filepath.Join(home, ".local", "state", "dispatcherd"), nil
 }
 
 // dev runs server and daemon until the context ends or one of them does.
@@ -69,6 +77,10 @@ func (a *app) dev(ctx context.Context, f *serveFlags, o devpg.Options) (err erro
 	if err != nil {
 		return err
 	}
+	if err := openSockets(&cfg); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, closeSockets(&cfg)) }()
 	pg, err := devpg.Start(ctx, o)
 	if err != nil {
 		return err

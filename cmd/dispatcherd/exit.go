@@ -12,19 +12,35 @@ import (
 	"github.com/dispatcherd/dispatcherd/claim"
 	"github.com/dispatcherd/dispatcherd/internal/devpg"
 	"github.com/dispatcherd/dispatcherd/migrations"
+	"github.com/dispatcherd/dispatcherd/workerproto"
 )
 
-// The exit codes. They are part of the interface.
+// The exit codes. They are part of the interface; exitMeanings explains them.
 const (
 	exitOK          = 0
-	exitNegative    = 1   // the answer is no: a job failed, a check did not hold
-	exitUsage       = 2   // the command line or a setting is wrong
-	exitNotFound    = 3   // what was named does not exist
-	exitConflict    = 4   // it exists, in a state that forbids the request
-	exitUnavailable = 5   // Postgres, or another part that is needed, does not answer
-	exitInterrupted = 130 // stopped by a signal before the end
-	exitInternal    = 255 // anything else
+	exitNegative    = 1
+	exitUsage       = 2
+	exitNotFound    = 3
+	exitConflict    = 4
+	exitUnavailable = 5
+	exitInterrupted = 130
+	exitInternal    = 255
 )
+
+// exitMeanings is for help texts and docs/cli.md.
+var exitMeanings = []struct {
+	code    int
+	meaning string
+}{
+	{exitOK, "done"},
+	{exitNegative, "the answer is no: a job failed, a check did not hold"},
+	{exitUsage, "the command line or a setting is wrong"},
+	{exitNotFound, "what was named does not exist"},
+	{exitConflict, "it exists, in a state that forbids the request; a worker was refused"},
+	{exitUnavailable, "Postgres, or the dispatcher, or another part that is needed, does not answer"},
+	{exitInterrupted, "stopped by a signal before the end"},
+	{exitInternal, "anything else"},
+}
 
 // codedError is an error that knows its exit code.
 type codedError struct {
@@ -46,6 +62,7 @@ func (a *app) exitCode(ctx context.Context, err error) int {
 	var inUse *devpg.InUseError
 	var version *migrations.VersionError
 	var status *claim.StatusError
+	var refused *workerproto.Error
 	switch {
 	case errors.As(err, &coded):
 		return coded.code
@@ -55,7 +72,7 @@ func (a *app) exitCode(ctx context.Context, err error) int {
 		return exitInterrupted
 	case errors.Is(err, claim.ErrNotFound):
 		return exitNotFound
-	case errors.As(err, &inUse), errors.As(err, &status):
+	case errors.As(err, &inUse), errors.As(err, &status), errors.As(err, &refused):
 		return exitConflict
 	case errors.Is(err, devpg.ErrMissing), errors.As(err, &version), unreachable(err), noSchema(err):
 		return exitUnavailable
@@ -91,7 +108,10 @@ func noSchema(err error) bool {
 
 // explain is the message of an error, with the next step where it is known.
 func explain(err error) string {
+	var coded *codedError
 	switch {
+	case errors.As(err, &coded):
+		return err.Error() // who made it knew what went wrong, and has said what to do
 	case noSchema(err):
 		return err.Error() + ": the database has no dispatcherd schema yet; create it with 'dispatcherd migrate up'"
 	case unreachable(err):

@@ -41,7 +41,7 @@ reason it waits, and until when newcomers can still go before it.`,
 			return a.printWhy(&why)
 		},
 	}
-	cmd.Flags().StringVar(&socket, "api-socket", a.defaultSocket("api.sock"), "the dispatcher's API socket")
+	cmd.Flags().StringVar(&socket, "api-socket", a.findSocket("api.sock"), "the dispatcher's API socket")
 	return cmd
 }
 

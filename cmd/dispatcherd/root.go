@@ -41,14 +41,25 @@ const rootExample = `  dispatcherd dev                                    # the 
   dispatcherd job insert --type pdf --payload '{"page": 1}'
   dispatcherd job list --status pending`
 
+// exitHelp tells what the exit codes mean.
+func exitHelp() string {
+	var b strings.Builder
+	b.WriteString("\n\nExit codes:\n")
+	for _, e := range exitMeanings {
+		fmt.Fprintf(&b, "  %-3d  %s\n", e.code, e.meaning)
+	}
+	return strings.TrimSuffix(b.String(), "\n")
+}
+
 // root builds the tree of commands.
 func (a *app) root() *cobra.Command {
 	root := a.group("dispatcherd", "Give every job to the right slot of the right worker")
-	root.Long, root.Example = rootLong, rootExample
+	root.Long, root.Example = rootLong+exitHelp(), rootExample
 	root.SilenceErrors, root.SilenceUsage = true, true
 	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error { return a.resolve(cmd) }
 	root.SetHelpTemplate(helpTemplate)
 	root.SetUsageTemplate(usageTemplate)
+	root.SetFlagErrorFunc(flagError)
 
 	flags := root.PersistentFlags()
 	flags.VarP(&a.format, "output", "o", "form of the output: table or json")

@@ -43,6 +43,10 @@ nothing is lost by that either, others take its jobs over when its lease is over
 			if err != nil {
 				return err
 			}
+			cfg.Supervisor = supervisorOf(a.env)
+			if cfg.Inherited, err = inheritedSockets(a.env); err != nil {
+				return failure(exitUsage, "%w", err)
+			}
 			if migrate {
 				if _, err := migrations.Up(cmd.Context(), cfg.DSN); err != nil {
 					return err

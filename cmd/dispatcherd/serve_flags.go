@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"runtime"
 	"strconv"
 	"time"
@@ -47,15 +46,6 @@ func (m *fileMode) String() string { return fmt.Sprintf("%04o", uint32(*m)) }
 // Type names the kind of value in help texts.
 func (m *fileMode) Type() string { return "mode" }
 
-// defaultSocket is where daemon and workers meet unless told otherwise: in the
-// private directory that the system gives a user's programs, else in /run.
-func (a *app) defaultSocket(name string) string {
-	if dir, ok := a.env("XDG_RUNTIME_DIR"); ok && dir != "" && os.Geteuid() != 0 {
-		return filepath.Join(dir, "dispatcherd", name)
-	}
-	return filepath.Join("/run/dispatcherd", name)
-}
-
 // register adds the flags with the defaults that actor, workerproto and claim
 // define.
 func (f *serveFlags) register(a *app, flags *pflag.FlagSet) {
@@ -66,8 +56,8 @@ func (f *serveFlags) register(a *app, flags *pflag.FlagSet) {
 	f.cfg.Core, f.cfg.Workers = actor.DefaultConfig(), workerproto.Limits{}.WithDefaults()
 	f.mode = 0o660
 	flags.StringVar(&f.cfg.Name, "name", host, "name of this dispatcher, shown to people")
-	flags.StringVar(&f.cfg.WorkerSocket, "worker-socket", a.defaultSocket("worker.sock"), "Unix socket for workers")
-	flags.StringVar(&f.cfg.APISocket, "api-socket", a.defaultSocket("api.sock"), "Unix socket for callers, operators and metrics")
+	flags.StringVar(&f.cfg.WorkerSocket, "worker-socket", a.ownSocket("worker.sock"), "Unix socket for workers")
+	flags.StringVar(&f.cfg.APISocket, "api-socket", a.ownSocket("api.sock"), "Unix socket for callers, operators and metrics")
 	flags.Var(&f.mode, "socket-mode", "permissions of the sockets")
 	flags.Var(&f.allow, "allow", "who may serve a type: uids, users, @gids and @groups, such as pdf=1001,render,@50; "+
 		"* stands for the types not listed; default: whoever can open the worker socket")

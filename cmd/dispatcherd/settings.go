@@ -117,7 +117,7 @@ func eachOpen(flags *pflag.FlagSet, visit func(*pflag.Flag) error) (err error) {
 // counts as changed, so that cobra's checks of required flags hold.
 func (a *app) set(f *pflag.Flag, value, origin string) error {
 	if err := f.Value.Set(value); err != nil {
-		return failure(exitUsage, "%s: bad value %q for %s: %w", origin, value, f.Name, err)
+		return failure(exitUsage, "%s: bad value %q for %s: %w", origin, value, f.Name, plainly(f, err))
 	}
 	f.Changed = true
 	a.origins[f.Name] = origin

@@ -102,12 +102,12 @@ func TestBadSettingsNameTheirOriginAndTheNearestKnownKey(t *testing.T) {
 		{"[probe]\nleese = '5s'", "", `there is no setting "probe-leese"; the nearest one is "probe-lease"`},
 		{"probe-force = true", "", `there is no setting "probe-force"`},
 		{"config = 'x'", "", `there is no setting "config"`},
-		{"probe-limit = 'many'", "", `bad value "many" for probe-limit: strconv.ParseInt`},
+		{"probe-limit = 'many'", "", `bad value "many" for probe-limit: give a whole number`},
 		{"probe-limit = 2026-01-02", "", `probe-limit: a toml.LocalDate means nothing here`},
 		{"probe-types = [['a']]", "", `probe-types: a list inside a list means nothing here`},
 		{"probe-limit = 1\nprobe_limit = 2", "", `probe-limit is given twice, in two spellings`},
 		{"probe-limit = ", "", `is not TOML (line 1, column 14)`},
-		{"", "soon", `environment DISPATCHERD_PROBE_LEASE: bad value "soon" for probe-lease: time: invalid duration "soon"`},
+		{"", "soon", `environment DISPATCHERD_PROBE_LEASE: bad value "soon" for probe-lease: give a duration such as`},
 	}
 	for _, c := range cases {
 		file := configFileWith(t, c.file)

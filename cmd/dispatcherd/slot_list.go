@@ -44,7 +44,7 @@ func (a *app) slotListCommand() *cobra.Command {
 			return a.printTable([]string{"SLOT", "WORKER", "NUMBER", "STATE", "JOB", "TYPES"}, rows)
 		},
 	}
-	cmd.Flags().StringVar(&socket, "api-socket", a.defaultSocket("api.sock"), "the dispatcher's API socket")
+	cmd.Flags().StringVar(&socket, "api-socket", a.findSocket("api.sock"), "the dispatcher's API socket")
 	return cmd
 }
 

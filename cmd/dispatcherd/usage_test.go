@@ -26,6 +26,14 @@ func TestUsageErrorsSayWhatWasWrongAndExit2(t *testing.T) {
 		"version -o yaml",
 		"version extra",
 		"version --config /does/not/exist",
+		"worker run --types x --slots many -- cat",
+		"worker run --types x --slots 99999999999999999999 -- cat",
+		"serve --lease 10",
+		"serve --listen=perhaps",
+		"serve --weight-ageing 1.5",
+		"serve --lese 10s",
+		"serve --socket-mode 999",
+		"serve --allow pdf",
 	} {
 		got := invocation{args: strings.Fields(line)}.runs(t)
 		require.Equal(t, exitUsage, got.code, line)

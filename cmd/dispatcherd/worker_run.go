@@ -49,9 +49,20 @@ The job's id, type and attempt are in DISPATCHERD_JOB_ID, DISPATCHERD_TYPE and D
 			if err != nil {
 				return failure(exitUsage, "cannot run %s: %w; every job would fail", args[0], err)
 			}
-			w := worker.New(worker.Options{Socket: socket, Name: name, Grace: grace, Connected: func(hello workerproto.Welcome) {
-				a.say("connected to %s on %s", hello.Dispatcher, socket)
-			}})
+			missed := false // said so, and not connected since
+			w := worker.New(worker.Options{
+				Socket: socket, Name: name, Grace: grace,
+				Connected: func(hello workerproto.Welcome) {
+					missed = false
+					a.say("connected to %s on %s", hello.Dispatcher, socket)
+				},
+				Disconnected: func(err error) {
+					if !missed && cmd.Context().Err() == nil {
+						a.say("not connected: %v", err)
+					}
+					missed = true
+				},
+			})
 			a.say("offering %s to the dispatcher on %s", counted(int64(slots), "slot"), socket)
 			handler := worker.Command(program, args[1:]...)
 			for _, t := range types {
@@ -64,7 +75,7 @@ The job's id, type and attempt are in DISPATCHERD_JOB_ID, DISPATCHERD_TYPE and D
 	flags := cmd.Flags()
 	flags.StringSliceVar(&types, "types", nil, "types of jobs the program can do, separated by commas")
 	flags.IntVar(&slots, "slots", 1, "how many copies of the program may run at once")
-	flags.StringVar(&socket, "worker-socket", a.defaultSocket("worker.sock"), "the dispatcher's socket")
+	flags.StringVar(&socket, "worker-socket", a.findSocket("worker.sock"), "the dispatcher's socket")
 	flags.StringVar(&name, "worker-name", "", "name shown to people (default: program and process id)")
 	flags.DurationVar(&grace, "worker-grace", 30*time.Second, "how long running programs may go on when the worker stops")
 	onlyOnCommandLine(flags, "types", "slots", "worker-name")

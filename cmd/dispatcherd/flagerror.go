@@ -1,0 +1,47 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// flagError says in the user's words what is wrong with a flag.
+func flagError(cmd *cobra.Command, err error) error {
+	var invalid *pflag.InvalidValueError
+	var unknown *pflag.NotExistError
+	switch {
+	case errors.As(err, &invalid):
+		return fmt.Errorf("--%s is %q: %w", invalid.GetFlag().Name, invalid.GetValue(), plainly(invalid.GetFlag(), invalid.Unwrap()))
+	case errors.As(err, &unknown) && len(unknown.GetSpecifiedShortnames()) == 0:
+		var names []string
+		cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
+		if near := nearest(unknown.GetSpecifiedName(), names); edits(near, unknown.GetSpecifiedName()) <= 2 {
+			return fmt.Errorf("%w (did you mean --%s?)", err, near)
+		}
+	}
+	return err
+}
+
+// plainly puts a value's error into words that do not come from a programming language.
+func plainly(f *pflag.Flag, err error) error {
+	var number *strconv.NumError
+	isNumber := errors.As(err, &number)
+	switch {
+	case f.Value.Type() == "duration":
+		return errors.New("give a duration such as 250ms, 30s or 1h30m")
+	case isNumber && f.Value.Type() == "bool":
+		return errors.New("give true or false")
+	case isNumber && errors.Is(number.Err, strconv.ErrRange):
+		return errors.New("the number is too large")
+	case isNumber && strings.HasPrefix(f.Value.Type(), "float"):
+		return errors.New("give a number")
+	case isNumber:
+		return errors.New("give a whole number")
+	}
+	return err
+}

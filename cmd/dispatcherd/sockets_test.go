@@ -1,0 +1,58 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestEverybodyHasADefaultSocketInADirectoryOfTheirOwn(t *testing.T) {
+	for _, c := range []struct {
+		uid  int
+		env  map[string]string
+		want string
+	}{
+		{0, map[string]string{"XDG_RUNTIME_DIR": "/run/user/0", "HOME": "/root"}, "/run/dispatcherd/worker.sock"},
+		{7, map[string]string{"XDG_RUNTIME_DIR": "/run/user/7", "HOME": "/home/u"}, "/run/user/7/dispatcherd/worker.sock"},
+		{7, map[string]string{"XDG_STATE_HOME": "/s", "HOME": "/home/u"}, "/s/dispatcherd/worker.sock"},
+		{7, map[string]string{"HOME": "/home/u"}, "/home/u/.local/state/dispatcherd/worker.sock"},
+		{7, nil, "/run/dispatcherd/worker.sock"},
+	} {
+		a := &app{uid: c.uid, env: func(name string) (string, bool) { v, ok := c.env[name]; return v, ok }}
+		require.Equal(t, c.want, a.ownSocket("worker.sock"), "%+v", c)
+	}
+}
+
+func TestADispatcherOfOnesOwnIsFoundFirst(t *testing.T) {
+	dir := t.TempDir()
+	a := &app{uid: 7, env: func(name string) (string, bool) { return dir, name == "XDG_RUNTIME_DIR" }}
+	path := filepath.Join(dir, "dispatcherd", "api.sock")
+	require.Equal(t, path, a.findSocket("api.sock"), "neither is there: name the one that dev would make")
+	require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o700))
+	l, err := (&daemon{cfg: daemonConfig{SocketMode: 0o600}}).listen(path)
+	require.NoError(t, err)
+	require.Equal(t, path, a.findSocket("api.sock"))
+	require.NoError(t, l.Close())
+}
+
+func TestDevLooksAtItsSocketsBeforeItMakesADatabase(t *testing.T) {
+	dir := t.TempDir()
+	data := filepath.Join(dir, "data")
+	long := filepath.Join(dir, strings.Repeat("x", 120))
+	got := invocation{args: []string{"dev", "--data-dir", data, "--worker-socket", filepath.Join(dir, "w"), "--api-socket", long}}.runs(t)
+	require.Equal(t, exitUsage, got.code)
+	require.Contains(t, got.err, "choose a shorter one")
+	require.NoDirExists(t, data)
+	require.NoFileExists(t, filepath.Join(dir, "w"), "the socket that was good is gone again")
+}
+
+func TestADeadSocketIsNotBlamedOnTheServer(t *testing.T) {
+	got := invocation{args: []string{"slot", "list", "--api-socket", filepath.Join(t.TempDir(), "none.sock")}}.runs(t)
+	require.Equal(t, exitUnavailable, got.code)
+	require.Contains(t, got.err, "no dispatcher answers on ")
+	require.NotContains(t, got.err, "Postgres")
+	require.NotContains(t, got.err, "database")
+}
