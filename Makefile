@@ -99,6 +99,10 @@ bench/scaling: deps ## Draw a curve: CURVE=cpu|slots|types|dispatchers|backlog|s
 bench/latency: deps ## Measure INSERT to worker, and what an idle daemon costs
 	cd bench && go run ./latency
 
+.PHONY: bench/ondemand
+bench/ondemand: deps ## Measure what a waiting caller gets, beside two bare echoes (BENCH=short: half a minute)
+	cd bench && go run ./ondemand $(SHORT)
+
 .PHONY: bench/copyin
 bench/copyin: deps ## Measure how fast a producer can COPY
 	cd bench && go run ./copyin

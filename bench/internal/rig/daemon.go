@@ -17,20 +17,20 @@ import (
 type Daemon struct {
 	*Process
 	Workers string // socket of the workers
+	API     string // socket of the callers
 	api     *http.Client
 }
 
 // Daemon starts one with the default settings, plus the flags given.
 func (r *Rig) Daemon(ctx context.Context, dsn, name string, flags ...string) (*Daemon, error) {
-	d := &Daemon{Workers: filepath.Join(r.dir, name+"-w.sock")}
-	api := filepath.Join(r.dir, name+"-a.sock")
+	d := &Daemon{Workers: filepath.Join(r.dir, name+"-w.sock"), API: filepath.Join(r.dir, name+"-a.sock")}
 	d.api = &http.Client{Timeout: patience, Transport: &http.Transport{
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return (&net.Dialer{}).DialContext(ctx, "unix", api)
+			return (&net.Dialer{}).DialContext(ctx, "unix", d.API)
 		},
 	}}
 	args := append([]string{"serve", "--database-url", dsn, "--name", name, "--worker-socket", d.Workers,
-		"--api-socket", api, "--log-level", "warn", "--grace", "5s"}, flags...)
+		"--api-socket", d.API, "--log-level", "warn", "--grace", "5s"}, flags...)
 	var err error
 	if d.Process, err = Run(name, nil, r.daemon, args...); err != nil {
 		return nil, err

@@ -1,0 +1,87 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// caller keeps one connection and sends the same request again and again. It
+// speaks just enough HTTP, so that what is measured is the daemon and not some
+// library's client; the echo's client is made in the same way.
+type caller struct {
+	conn    net.Conn
+	in      *bufio.Reader
+	request []byte
+	want    []byte
+	body    []byte
+}
+
+// jobType is what requests and queued jobs need a slot to support: they compete.
+const jobType = "work"
+
+func dial(ctx context.Context, socket string) (*caller, error) {
+	conn, err := (&net.Dialer{}).DialContext(ctx, "unix", socket)
+	if err != nil {
+		return nil, err
+	}
+	payload := fmt.Sprintf(`{"text":%q}`, strings.Repeat("x", 80))
+	body := fmt.Sprintf(`{"type":%q,"payload":%s}`, jobType, payload)
+	c := &caller{conn: conn, in: bufio.NewReader(conn), want: []byte(payload)}
+	c.request = fmt.Appendf(nil, "POST /v1/requests HTTP/1.1\r\nHost: d\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
+	return c, nil
+}
+
+var errAnswer = errors.New("not the answer that was asked for")
+
+// ask waits for one answer.
+func (c *caller) ask() (time.Duration, error) {
+	began := time.Now()
+	if _, err := c.conn.Write(c.request); err != nil {
+		return 0, err
+	}
+	status, err := c.in.ReadSlice('\n')
+	if err != nil {
+		return 0, err
+	}
+	ok := bytes.HasPrefix(status, []byte("HTTP/1.1 200 "))
+	length, err := c.header()
+	if err != nil {
+		return 0, err
+	}
+	c.body = append(c.body[:0], make([]byte, length)...)
+	if _, err := io.ReadFull(c.in, c.body); err != nil {
+		return 0, err
+	}
+	took := time.Since(began)
+	if !ok || !bytes.Equal(c.body, c.want) {
+		return 0, fmt.Errorf("%w: %.300s", errAnswer, c.body)
+	}
+	return took, nil
+}
+
+// header reads to the end of the headers and returns the length of the body.
+func (c *caller) header() (length int, err error) {
+	name := []byte("Content-Length: ")
+	for {
+		line, err := c.in.ReadSlice('\n')
+		if err != nil {
+			return 0, err
+		}
+		if line = bytes.TrimSpace(line); len(line) == 0 {
+			return length, nil
+		}
+		if bytes.HasPrefix(line, name) {
+			if length, err = strconv.Atoi(string(line[len(name):])); err != nil {
+				return 0, err
+			}
+		}
+	}
+}
