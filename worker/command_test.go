@@ -49,7 +49,7 @@ func TestExitCodeDecides(t *testing.T) {
 	for code, permanent := range map[int]bool{1: false, 2: false, ExitRetry: false, ExitPermanent: true, 127: false} {
 		_, err := sh(t, Program{}, "echo 'no such page' >&2; exit "+strconv.Itoa(code), "")
 		require.EqualError(t, err, "exit status "+strconv.Itoa(code)+": no such page")
-		e := &execution{ctx: t.Context()}
+		e := &execution{}
 		require.Equal(t, permanent, e.verdict(nil, err).(*workerproto.Fail).Permanent, code)
 	}
 	_, err := Command("/no/such/program")(t.Context(), &Job{})

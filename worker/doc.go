@@ -7,8 +7,8 @@
 //	w.Slots(4, "pdf")
 //	err := w.Run(ctx) // until ctx is done; then drains
 //
-// A handler is called once for each execution, on a goroutine of its own, and
-// never twice at a time on one slot. What it returns decides: a nil error ends
+// A handler is called once for each execution, on a goroutine that does
+// nothing else until it returns, and never twice at a time on one slot. What it returns decides: a nil error ends
 // the job with the result, [Permanent] fails it for good, [RetryAfter] names
 // the delay, any other error leaves the retry to the dispatcher. A panic is a
 // failure with its stack, and the process lives on.

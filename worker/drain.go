@@ -78,7 +78,7 @@ func (w *Worker) cancelAll(cause error) {
 	defer w.mu.Unlock()
 	for _, sl := range w.sortedLocked() {
 		if sl.run != nil {
-			sl.run.stop(cause)
+			sl.run.life.end(cause)
 		}
 	}
 }

@@ -21,8 +21,8 @@ type execution struct {
 	slot    *slot
 	job     Job
 	handler Handler
-	ctx     context.Context
-	stop    context.CancelCauseFunc
+	life    life
+	done    workerproto.Done // the report of most; here it needs no memory of its own
 
 	conn    *workerproto.Conn // to report on; nil while orphaned
 	session string            // nonce of the last connection
@@ -31,24 +31,35 @@ type execution struct {
 	expiry  *time.Timer // of an orphan
 }
 
-// begin starts an execution, or gives the job back if its slot has gone.
-func (w *Worker) begin(c *workerproto.Conn, f *workerproto.Job) {
-	e := &execution{w: w, conn: c, session: c.Session(), job: Job{
-		ID: f.Job, Attempt: f.Attempt, Slot: f.Slot, Type: f.Type, Mode: f.Mode,
-		Payload: f.Payload, Timeout: f.Timeout, Age: f.Age,
-	}}
-	e.job.run = e
-	if reason := w.take(e); reason != "" {
-		c.Send(&workerproto.Release{Execution: f.Execution, Reason: reason})
-		return
+// begin starts executions, and gives back jobs whose slot has gone.
+func (w *Worker) begin(c *workerproto.Conn, frames []workerproto.DispatcherFrame) {
+	var refused []*workerproto.Release
+	w.mu.Lock()
+	for _, f := range frames {
+		f, ok := f.(*workerproto.Job)
+		if !ok {
+			continue
+		}
+		e := &execution{w: w, conn: c, session: c.Session(), life: life{timeout: f.Timeout}, job: Job{
+			ID: f.Job, Attempt: f.Attempt, Slot: f.Slot, Type: f.Type, Mode: f.Mode,
+			Payload: f.Payload, Timeout: f.Timeout, Age: f.Age,
+		}}
+		e.job.run = e
+		if reason := w.takeLocked(e); reason != "" {
+			refused = append(refused, &workerproto.Release{Execution: f.Execution, Reason: reason})
+			continue
+		}
+		w.hands.queue = append(w.hands.queue, e)
+		w.callLocked()
 	}
-	go e.execute()
+	w.mu.Unlock()
+	for _, r := range refused {
+		c.Send(r)
+	}
 }
 
-// take puts e on its slot; otherwise it says why not.
-func (w *Worker) take(e *execution) (refusal string) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
+// takeLocked puts e on its slot; otherwise it says why not.
+func (w *Worker) takeLocked(e *execution) (refusal string) {
 	sl := w.slots[e.job.Slot]
 	e.handler = w.handlers[e.job.Type]
 	switch {
@@ -64,30 +75,34 @@ func (w *Worker) take(e *execution) (refusal string) {
 	e.slot = sl
 	sl.run = e
 	w.busy++
-	e.ctx, e.stop = context.WithCancelCause(context.Background())
 	return ""
 }
 
 // execute runs the handler and reports. The deferred part also runs when the
-// handler panics or ends its goroutine.
+// handler panics or ends its goroutine; then another hand takes over.
 func (e *execution) execute() {
 	var result any
+	returned := false
 	err := errors.New("the handler ended its goroutine")
 	defer func() {
 		if v := recover(); v != nil {
-			result, err = nil, fmt.Errorf("panic: %v\n%s", v, debug.Stack())
+			result, err, returned = nil, fmt.Errorf("panic: %v\n%s", v, debug.Stack()), true
 		}
 		e.end(result, err)
+		if !returned {
+			e.w.mu.Lock()
+			e.w.callLocked()
+			e.w.mu.Unlock()
+		}
 	}()
-	ctx := e.ctx
-	if e.job.Timeout > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, e.job.Timeout, fmt.Errorf("%w: %v", ErrTimeout, e.job.Timeout))
-		defer cancel()
+	e.life.begin()
+	result, err = e.handler(&e.life, &e.job)
+	returned = true
+	if err == nil {
+		return
 	}
-	result, err = e.handler(ctx, &e.job)
-	if err != nil && ctx.Err() != nil && errors.Is(err, ctx.Err()) {
-		err = context.Cause(ctx) // says more than "context canceled"
+	if end := e.life.Err(); end != nil && errors.Is(err, end) {
+		err = context.Cause(&e.life) // says more than "context canceled"
 	}
 }
 
@@ -104,19 +119,25 @@ func (e *execution) end(result any, err error) {
 		return
 	}
 	w.freeLocked(e)
-	if e.lost {
+	switch {
+	case e.lost:
 		w.announceLocked()
+		w.countOutLocked()
+		w.mu.Unlock()
+	case c.Queue(report):
+		w.hands.unsent = c
+		w.countOutLocked()
+		w.mu.Unlock()
+	default:
+		w.mu.Unlock()
+		c.Send(report) // waits while too many wait already
+		w.ended()
 	}
-	w.mu.Unlock()
-	if c != nil && !e.lost {
-		c.Send(report)
-	}
-	w.ended()
 }
 
 // freeLocked takes e off its slot.
 func (w *Worker) freeLocked(e *execution) {
-	e.stop(nil)
+	e.life.over()
 	if e.expiry != nil {
 		e.expiry.Stop()
 	}
@@ -144,15 +165,16 @@ func (e *execution) verdict(result any, err error) workerproto.WorkerFrame {
 	name := e.job.named()
 	if err == nil {
 		var raw []byte
-		if raw, err = encode(result); err == nil && !e.fits(raw) {
+		if raw, err = encode(result); err == nil && raw != nil && !e.fits(raw) {
 			err = fmt.Errorf("a result of %d bytes is too long for a frame", len(raw))
 		}
 		if err == nil {
-			return &workerproto.Done{Execution: name, Result: raw}
+			e.done = workerproto.Done{Execution: name, Result: raw}
+			return &e.done
 		}
 		err = Permanent(err)
 	}
-	if cause := context.Cause(e.ctx); errors.Is(cause, ErrStopping) {
+	if cause := e.life.cause(); errors.Is(cause, ErrStopping) {
 		return &workerproto.Release{Execution: name, Reason: cause.Error()}
 	}
 	fail := &workerproto.Fail{Execution: name, Error: err.Error()}
@@ -226,7 +248,7 @@ func (e *execution) loseLocked() {
 		return
 	}
 	e.lost, e.conn = true, nil
-	e.stop(ErrLost)
+	e.life.end(ErrLost)
 	if e.report != nil {
 		e.report = nil
 		e.w.freeLocked(e)
@@ -241,7 +263,7 @@ func (w *Worker) cancel(name workerproto.Execution, cause error) {
 	defer w.mu.Unlock()
 	for _, sl := range w.slots {
 		if e := sl.run; e != nil && e.job.ID == name.Job && e.job.Attempt == name.Attempt {
-			e.stop(cause)
+			e.life.end(cause)
 			return
 		}
 	}

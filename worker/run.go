@@ -19,6 +19,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	if err := w.start(); err != nil {
 		return err
 	}
+	defer w.dismiss()
 	stopped := make(chan error, 1)
 	undo := context.AfterFunc(ctx, func() { stopped <- w.drain() })
 	for pause := w.opts.MinBackoff; ; pause = min(2*pause, w.opts.MaxBackoff) {
@@ -86,10 +87,9 @@ func (w *Worker) converse(c *workerproto.Conn) error {
 		if err != nil {
 			return err
 		}
+		w.begin(c, frames)
 		for _, f := range frames {
 			switch f := f.(type) {
-			case *workerproto.Job:
-				w.begin(c, f)
 			case *workerproto.Cancel:
 				w.cancel(f.Execution, fmt.Errorf("%w: %s", ErrCancelled, f.Reason))
 			case *workerproto.Stale:

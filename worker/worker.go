@@ -77,6 +77,7 @@ type Worker struct {
 	draining bool
 	busy     int           // executions that have not ended
 	idle     chan struct{} // closed when draining and busy is 0
+	hands    hands
 }
 
 // slot is one slot of the worker.

@@ -202,10 +202,26 @@ func (c *Conn) listen() error {
 // frame about a job that names no session gets this one's. Any goroutine may
 // send.
 func (c *Conn) Send(f WorkerFrame) bool {
+	c.name(f)
+	return c.out.wait(f)
+}
+
+// Queue is Send for somebody who will soon have more to say: the frame leaves
+// with the next Send or Flush, in one write with what was queued meanwhile. It
+// never waits; false means that the frame was not queued, because the
+// connection is gone or too many frames wait already.
+func (c *Conn) Queue(f WorkerFrame) bool {
+	c.name(f)
+	return c.out.defers(f)
+}
+
+// Flush lets everything leave that was queued.
+func (c *Conn) Flush() { c.out.flushDeferred() }
+
+func (c *Conn) name(f WorkerFrame) {
 	if n, ok := f.(named); ok && n.execution().Session == "" {
 		n.execution().Session = c.welcome.Session
 	}
-	return c.out.wait(f)
 }
 
 // Fits reports whether raw JSON fits into a frame of this session, with room

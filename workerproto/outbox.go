@@ -20,6 +20,7 @@ type outbox struct {
 	limit  int
 	usual  int // limit to go back to after a hold
 	held   bool
+	rung   bool // the writer is to write what waits
 	closed bool
 }
 
@@ -57,6 +58,7 @@ func (o *outbox) wait(f frame) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for len(o.queue) >= o.limit && !o.closed {
+		o.ring()
 		o.room.Wait()
 	}
 	if o.closed {
@@ -68,8 +70,35 @@ func (o *outbox) wait(f frame) bool {
 
 func (o *outbox) append(f frame) {
 	o.queue = append(o.queue, f)
-	if len(o.queue) == 1 {
+	o.ring()
+}
+
+// ring wakes the writer, once for all that waits.
+func (o *outbox) ring() {
+	if !o.rung {
+		o.rung = true
 		o.ready.Signal()
+	}
+}
+
+// defers queues f if there is room, without waking the writer: whoever calls it
+// calls flushDeferred soon.
+func (o *outbox) defers(f frame) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.closed || len(o.queue) >= o.limit {
+		return false
+	}
+	o.queue = append(o.queue, f)
+	return true
+}
+
+// flushDeferred wakes the writer if anything waits.
+func (o *outbox) flushDeferred() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if len(o.queue) > 0 {
+		o.ring()
 	}
 }
 
@@ -95,7 +124,8 @@ func (o *outbox) release(first frame) {
 	o.held, o.limit = false, o.usual
 	if !o.closed {
 		o.queue = append([]frame{first}, o.queue...)
-		o.ready.Signal()
+		o.rung = true
+		o.ready.Signal() // a ring while it was held back was not heard
 	}
 }
 
@@ -135,19 +165,19 @@ func (o *outbox) shut() {
 func (o *outbox) take(reuse []frame) (batch []frame, ok bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	for (len(o.queue) == 0 || o.held) && !o.closed {
+	for (!o.rung || o.held) && !o.closed {
 		if cap(reuse) > smallQueue {
 			reuse = nil // idle: keep no large queue
 		}
 		o.ready.Wait()
 	}
-	batch, o.queue = o.queue, reuse
+	batch, o.queue, o.rung = o.queue, reuse, false
 	o.room.Broadcast()
 	return batch, len(batch) > 0
 }
 
 // smallQueue is the number of places an idle outbox keeps.
-const smallQueue = 64
+const smallQueue = 512
 
 // buffers lends write buffers, so that an idle connection has none.
 var buffers = sync.Pool{New: func() any { b := make([]byte, 0, batchBuffer); return &b }}
