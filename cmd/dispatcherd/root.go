@@ -8,28 +8,6 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// helpTemplate shows the examples first: most readers look for the line to copy.
-const helpTemplate = `{{with or .Long .Short}}{{. | trimTrailingWhitespaces}}
-{{end}}{{if .HasExample}}
-Examples:
-{{.Example}}
-{{end}}{{if or .Runnable .HasSubCommands}}
-{{.UsageString}}{{end}}`
-
-const usageTemplate = `Usage:{{if .HasAvailableSubCommands}}
-  {{.CommandPath}} COMMAND [flags]
-
-Commands:{{range .Commands}}{{if .IsAvailableCommand}}
-  {{rpad .Name .NamePadding}} {{.Short}}{{end}}{{end}}{{else}}
-  {{.UseLine}}{{end}}
-{{if .HasAvailableLocalFlags}}
-Flags:
-{{.LocalFlags.FlagUsages | trimTrailingWhitespaces}}
-{{end}}{{if .HasAvailableInheritedFlags}}
-Flags of every command:
-{{.InheritedFlags.FlagUsages | trimTrailingWhitespaces}}
-{{end}}`
-
 const rootLong = `Dispatcherd decides, for every free slot of every worker, which job runs there next.
 
 Jobs wait in a Postgres table; each slot of each worker can do some types of jobs.
@@ -41,24 +19,14 @@ const rootExample = `  dispatcherd dev                                    # the 
   dispatcherd job insert --type pdf --payload '{"page": 1}'
   dispatcherd job list --status pending`
 
-// exitHelp tells what the exit codes mean.
-func exitHelp() string {
-	var b strings.Builder
-	b.WriteString("\n\nExit codes:\n")
-	for _, e := range exitMeanings {
-		fmt.Fprintf(&b, "  %-3d  %s\n", e.code, e.meaning)
-	}
-	return strings.TrimSuffix(b.String(), "\n")
-}
-
 // root builds the tree of commands.
 func (a *app) root() *cobra.Command {
 	root := a.group("dispatcherd", "Give every job to the right slot of the right worker")
 	root.Long, root.Example = rootLong+exitHelp(), rootExample
 	root.SilenceErrors, root.SilenceUsage = true, true
 	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error { return a.resolve(cmd) }
-	root.SetHelpTemplate(helpTemplate)
-	root.SetUsageTemplate(usageTemplate)
+	root.SetHelpFunc(func(cmd *cobra.Command, _ []string) { writeHelp(cmd.OutOrStdout(), cmd) })
+	root.SetUsageFunc(func(cmd *cobra.Command) error { writeUsage(cmd.OutOrStderr(), cmd); return nil })
 	root.SetFlagErrorFunc(flagError)
 
 	flags := root.PersistentFlags()
