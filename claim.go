@@ -12,6 +12,7 @@ type Token [16]byte
 type ClaimRequest struct {
 	Token Token
 	IDs   []JobID  // ascending, no duplicates, all positive
+	For   []Mark   // the session that each of IDs is for, in the same order
 	Types []string // the distinct types of those jobs, sorted: the table may be sharded by type
 }
 

@@ -82,6 +82,10 @@ func (c *Core) claimRequest(jobs []*job) *dispatcherd.ClaimRequest {
 		cl.types = append(cl.types, j.typ)
 	}
 	slices.Sort(r.IDs)
+	r.For = r.For[:0]
+	for _, id := range r.IDs {
+		r.For = append(r.For, c.slots[c.jobs.get(id).slot].session.mark)
+	}
 	slices.Sort(cl.types)
 	for _, t := range slices.Compact(cl.types) {
 		r.Types = append(r.Types, c.index.Name(t))

@@ -90,6 +90,7 @@ func init() {
 		"at":       func(w *world, ws words, _ []string) { w.use(ws.bare[0]) },
 		"config":   (*world).cmdConfig,
 		"register": (*world).cmdRegister,
+		"present":  (*world).cmdPresent,
 		"withdraw": (*world).cmdWithdraw,
 		"kill":     func(w *world, ws words, _ []string) { w.step(Unregistered{Session: w.at.sessions[ws.bare[0]]}) },
 		"insert":   (*world).cmdInsert,
@@ -136,7 +137,7 @@ func must[T any](v T, err error) T {
 }
 
 func kindNamed(name string) EffectKind {
-	for k := Send; k <= Bell; k++ {
+	for k := Send; k <= Welcome; k++ {
 		if k.String() == name {
 			return k
 		}
@@ -168,16 +169,46 @@ func (w *world) cmdRegister(ws words, _ []string) {
 	worker := ws.args["worker"]
 	id, ok := d.sessions[worker]
 	if !ok || d.workers[id] == "" || d.core.sessions[id] == nil {
-		id = dispatcherd.SessionID(len(d.workers) + 1)
-		d.sessions[worker], d.workers[id] = id, worker
+		id = d.newSession(worker)
 	}
-	ev := Registered{Session: id, Worker: worker}
+	ev := Registered{Session: id, Worker: worker, Mark: d.mark(id)}
 	for _, types := range sets(ws.args["types"]) {
 		for range ws.int("slots", 1) {
 			ev.Slots = append(ev.Slots, dispatcherd.Slot{ID: d.nextSlot, Number: int32(d.types[id]), Types: types})
 			d.nextSlot++
 			d.types[id]++
 		}
+	}
+	w.step(ev)
+}
+
+func (d *dispatcher) newSession(worker string) dispatcherd.SessionID {
+	id := dispatcherd.SessionID(len(d.workers) + 1)
+	d.sessions[worker], d.workers[id] = id, worker
+	return id
+}
+
+// cmdPresent lets a worker connect anew and bring along jobs of its latest
+// session with the dispatcher that from names (this one by default): each in a
+// slot of the given types.
+func (w *world) cmdPresent(ws words, _ []string) {
+	d, worker := w.at, ws.args["worker"]
+	was := w.dispatchers[cmp.Or(ws.args["from"], d.name)]
+	from := was.mark(was.sessions[cmp.Or(ws.args["of"], worker)])
+	id := d.newSession(worker)
+	ev := Registered{Session: id, Worker: worker, Mark: d.mark(id)}
+	for _, name := range ws.bare {
+		r := w.table.rows[w.jobs[name]]
+		attempt := 1
+		if r != nil {
+			attempt = int(r.attempt)
+		}
+		ev.Running = append(ev.Running, Presentation{
+			Job: w.jobs[name], Attempt: dispatcherd.Attempt(ws.int("attempt", attempt)), From: from,
+			Slot: dispatcherd.Slot{ID: d.nextSlot, Number: int32(d.types[id]), Types: sets(ws.args["types"])[0]},
+		})
+		d.nextSlot++
+		d.types[id]++
 	}
 	w.step(ev)
 }
@@ -278,9 +309,12 @@ func (w *world) cmdLose(ws words, _ []string) {
 	kind := kindNamed(ws.bare[0])
 	i := slices.IndexFunc(w.at.pending, func(e Effect) bool { return e.Kind == kind })
 	require.GreaterOrEqual(w.t, i, 0, "no %s is under way", kind)
-	if e := w.at.pending[i]; kind == Claim {
+	switch e := w.at.pending[i]; kind {
+	case Claim:
 		w.table.claim(w.at.id, e.Claim)
-	} else {
+	case Adopt:
+		w.table.adopt(w.at.id, e.Adopt)
+	default:
 		w.table.finish(w.at.id, e.Finish)
 	}
 	w.answer(i, dispatcherd.Unknown)

@@ -37,6 +37,7 @@ type Core struct {
 
 	fetch  fetching
 	claims claiming
+	adopts adopting
 	ends   finishing
 	outage outage
 	bell   bell
@@ -58,10 +59,12 @@ type slot struct {
 
 // session is one connection of a worker.
 type session struct {
-	id       dispatcherd.SessionID
-	worker   string
-	slots    []slotindex.Ref // in order of registration
-	draining bool            // slots it may still add take no jobs
+	id        dispatcherd.SessionID
+	worker    string
+	slots     []slotindex.Ref  // in order of registration
+	draining  bool             // slots it may still add take no jobs
+	mark      dispatcherd.Mark // fingerprint of its nonce
+	undecided int              // executions it presented of which it is not known whether they go on
 }
 
 // Stats counts what happened since the start. All counters only grow.
@@ -70,6 +73,7 @@ type Stats struct {
 	Won, Lost, Unknown                    uint64 // rows claimed; rows somebody else had; claims without an answer
 	Done, Retried, Failed                 uint64 // attempts by outcome
 	Cancelled, Freed, Crashed, Quarantine uint64
+	Adopted                               uint64 // executions of another dispatcher that go on here
 	Stale                                 uint64 // words of workers about attempts that are not theirs any more
 	Answered, Late, Unsupported, Busy     uint64 // on-demand requests by answer
 	StaleLists                            uint64 // fetched lists thrown away after too many lost claims
@@ -116,6 +120,7 @@ func (Tick) apply(*Core) {}
 
 // flush sends what has gathered: claims first, since a slot waits for each.
 func (c *Core) flush() {
+	c.flushAdopts()
 	c.flushClaims()
 	c.flushEnds()
 	c.flushFetch()
@@ -134,8 +139,8 @@ func (c *Core) NextWake() Instant {
 func (c *Core) Stats() Stats { return c.stats }
 
 // Idle reports whether no job is in the dispatcher's hands: none reserved,
-// running or finishing, no caller waiting.
-func (c *Core) Idle() bool { return c.jobs.n == 0 }
+// running or finishing, none about to be adopted, no caller waiting.
+func (c *Core) Idle() bool { return c.jobs.n == 0 && len(c.adopts.byJob) == 0 }
 
 // dbNow is the database clock as well as Core knows it, in milliseconds.
 func (c *Core) dbNow() int64 { return int64(c.now) + c.offset }

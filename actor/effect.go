@@ -49,12 +49,20 @@ const (
 	Progress
 	// Partial hands on a piece of a running job's output: Job, Attempt, Payload.
 	Partial
+	// Adopt asks Postgres for rows that workers brought along; answered by
+	// Adopted.
+	Adopt
+	// Resume tells a session that an execution it presented goes on: Session,
+	// Number, Slot, Job, Attempt. It comes before the session's Welcome.
+	Resume
+	// Welcome tells that everything a session presented is decided: Session.
+	Welcome
 )
 
 // String returns the effect's name in scenario files.
 func (k EffectKind) String() string {
 	names := [...]string{"", "send", "cancel", "stale", "not-held", "refuse-slots", "go-away",
-		"answer", "started", "fetch", "claim", "resolve", "finish", "bell", "progress", "partial"}
+		"answer", "started", "fetch", "claim", "resolve", "finish", "bell", "progress", "partial", "adopt", "resume", "welcome"}
 	if int(k) < len(names) {
 		return names[k]
 	}
@@ -101,6 +109,7 @@ type Effect struct {
 	Fetch   *dispatcherd.FetchRequest
 	Claim   *dispatcherd.ClaimRequest
 	Finish  *dispatcherd.FinishRequest
+	Adopt   *dispatcherd.AdoptRequest
 }
 
 // Why is the reason of a placement: the score by term at the instant of the

@@ -12,11 +12,11 @@ import (
 
 func TestEffectsAndAnswersHaveNames(t *testing.T) {
 	seen := map[string]bool{}
-	for k := Send; k <= Partial; k++ {
+	for k := Send; k <= Welcome; k++ {
 		require.NotContains(t, k.String(), "(", "effect %d", k)
 		seen[k.String()] = true
 	}
-	require.Len(t, seen, int(Partial))
+	require.Len(t, seen, int(Welcome))
 	require.Equal(t, "effect(200)", EffectKind(200).String())
 	require.Equal(t, "unsupported", AnswerUnsupported.String())
 	require.Equal(t, "stopping", AnswerStopping.String())

@@ -16,6 +16,12 @@ type Registered struct {
 	Session dispatcherd.SessionID
 	Worker  string
 	Slots   []dispatcherd.Slot
+	Mark    dispatcherd.Mark // fingerprint of the session's nonce, the same each time
+	// Running is what the worker still executes from an earlier session, the
+	// first time only. Each is answered with Resume or with nothing, and the
+	// last of them with Welcome. Their slots are registered when they are
+	// adopted.
+	Running []Presentation
 }
 
 // Unregistered tells that a session is gone, its worker dead or hung up. All

@@ -14,6 +14,9 @@ func (ev Registered) apply(c *Core) {
 		s = &session{id: ev.Session, worker: ev.Worker}
 		c.sessions[ev.Session] = s
 	}
+	if ev.Mark != 0 {
+		s.mark = ev.Mark
+	}
 	if reason := c.roomFor(ev.Slots); reason != "" {
 		c.emit(Effect{Kind: RefuseSlots, Session: ev.Session, Reason: reason})
 		return
@@ -21,6 +24,7 @@ func (ev Registered) apply(c *Core) {
 	for _, d := range ev.Slots {
 		c.addSlot(s, d)
 	}
+	c.present(s, ev.Running)
 	if c.draining {
 		c.emit(Effect{Kind: GoAway, Session: s.id})
 	}
@@ -46,8 +50,24 @@ func (c *Core) roomFor(slots []dispatcherd.Slot) string {
 	return ""
 }
 
+// addSlot registers a free slot.
 func (c *Core) addSlot(s *session, d dispatcherd.Slot) {
-	ref := c.index.Add(d.ID, d.Types)
+	ref := c.addTaken(s, d)
+	if c.index.IsDraining(ref) {
+		c.removeSlot(ref)
+		return
+	}
+	c.index.Release(ref)
+	for _, t := range c.index.TypesOf(ref) {
+		if c.kinds[t].waiting != 0 {
+			c.touch(t)
+		}
+	}
+}
+
+// addTaken registers a slot that is not free.
+func (c *Core) addTaken(s *session, d dispatcherd.Slot) slotindex.Ref {
+	ref := c.index.AddTaken(d.ID, d.Types)
 	for int(ref) >= len(c.slots) {
 		c.slots = append(c.slots, slot{})
 	}
@@ -55,17 +75,14 @@ func (c *Core) addSlot(s *session, d dispatcherd.Slot) {
 	s.slots = append(s.slots, ref)
 	for _, name := range d.Types {
 		t := c.hold(name)
-		if c.kinds[t].waiting != 0 {
-			c.touch(t)
-		}
 		if c.index.Capacity(t) == 1 {
 			c.fetch.discover(&c.kinds[t])
 		}
 	}
 	if s.draining {
 		c.index.Drain(ref)
-		c.removeSlot(ref)
 	}
+	return ref
 }
 
 // removeSlot forgets a slot that holds no job.
@@ -88,6 +105,7 @@ func (ev Unregistered) apply(c *Core) {
 		return
 	}
 	delete(c.sessions, ev.Session)
+	c.desert(s)
 	refs := s.slots
 	s.slots = nil
 	for _, ref := range refs {

@@ -34,6 +34,7 @@ type row struct {
 	timeout    time.Duration
 	dispatcher int
 	token      dispatcherd.Token
+	session    dispatcherd.Mark
 }
 
 func newTable() *table {
@@ -81,13 +82,14 @@ func (t *table) fetch(req *dispatcherd.FetchRequest) dispatcherd.FetchResult {
 }
 
 func (t *table) claim(dispatcher int, req *dispatcherd.ClaimRequest) dispatcherd.ClaimResult {
-	for _, id := range req.IDs {
+	for i, id := range req.IDs {
 		r := t.rows[id]
 		if r == nil || r.status != dispatcherd.Pending || r.runAt > t.now || !slices.Contains(req.Types, r.typ) {
 			continue
 		}
 		r.status, r.dispatcher, r.token = dispatcherd.Running, dispatcher, req.Token
 		r.attempt++
+		r.session = req.For[i]
 	}
 	return t.resolve(dispatcher, req)
 }
@@ -100,6 +102,24 @@ func (t *table) resolve(dispatcher int, req *dispatcherd.ClaimRequest) (res disp
 				Timeout: r.timeout,
 			})
 		}
+	}
+	return res
+}
+
+func (t *table) adopt(dispatcher int, req *dispatcherd.AdoptRequest) (res dispatcherd.AdoptResult) {
+	for _, p := range req.Jobs {
+		r := t.rows[p.ID]
+		if r == nil || r.status != dispatcherd.Running || r.attempt != p.Attempt {
+			continue
+		}
+		if r.session != p.From && (r.dispatcher != dispatcher || r.token != req.Token) {
+			continue
+		}
+		r.dispatcher, r.token, r.session = dispatcher, req.Token, p.To
+		res.Jobs = append(res.Jobs, dispatcherd.Adopted{
+			Won:  dispatcherd.Won{ID: r.id, Attempt: r.attempt, MaxAttempts: r.tries, Failures: r.failures, Crashes: r.crashes, Timeout: r.timeout},
+			Type: r.typ, Priority: r.priority, RunAt: r.runAt,
+		})
 	}
 	return res
 }

@@ -80,7 +80,7 @@ func (w *world) step(ev Event) {
 	d := w.at
 	for _, e := range d.core.Step(w.now, ev, nil) {
 		switch e.Kind {
-		case Fetch, Claim, Resolve, Finish, Bell:
+		case Fetch, Claim, Resolve, Adopt, Finish, Bell:
 			d.pending = append(d.pending, e)
 		default:
 			w.tell(e)
@@ -130,6 +130,13 @@ func (w *world) answer(i int, v dispatcherd.Verdict) {
 		}
 		w.sayClaim(e, res)
 		w.step(Claimed{Request: e.Claim, Result: res})
+	case Adopt:
+		res := dispatcherd.AdoptResult{Verdict: v}
+		if v == dispatcherd.OK {
+			res = w.table.adopt(d.id, e.Adopt)
+		}
+		w.sayAdopt(e.Adopt, res)
+		w.step(Adopted{Request: e.Adopt, Result: res})
 	case Finish:
 		res := dispatcherd.FinishResult{Verdict: v}
 		if v == dispatcherd.OK {
@@ -192,6 +199,10 @@ func (w *world) tell(e Effect) {
 		w.say("go away to %s", worker)
 	case Answer:
 		w.say("answer %s: %s%s%s", w.name(e.Job), e.Answer, prefixed(" ", string(e.Payload)), prefixed(" - ", e.Reason))
+	case Resume:
+		w.say("resume %s on %s/%d", w.name(e.Job), worker, e.Number)
+	case Welcome:
+		w.say("welcome to %s", worker)
 	case Started:
 	default:
 		w.t.Fatalf("unexpected effect %v", e.Kind)
@@ -247,6 +258,25 @@ func (w *world) sayClaim(e Effect, res dispatcherd.ClaimResult) {
 		}
 		w.say("%v %s on %s: %s (%v)", e.Kind, w.name(id), on, result, j.why.Terms)
 	}
+}
+
+func (w *world) sayAdopt(req *dispatcherd.AdoptRequest, res dispatcherd.AdoptResult) {
+	for _, p := range req.Jobs {
+		result := res.Verdict.String()
+		if res.Verdict == dispatcherd.OK {
+			result = "not to be had"
+			if slices.ContainsFunc(res.Jobs, func(a dispatcherd.Adopted) bool { return a.ID == p.ID }) {
+				result = "taken"
+			}
+		}
+		w.say("adopt %s attempt %d: %s", w.name(p.ID), p.Attempt, result)
+	}
+}
+
+// mark is the fingerprint of a session's nonce; every session of the world has
+// another one.
+func (d *dispatcher) mark(id dispatcherd.SessionID) dispatcherd.Mark {
+	return dispatcherd.Mark(1000*d.id + int(id))
 }
 
 func (w *world) sayFinish(req *dispatcherd.FinishRequest, res dispatcherd.FinishResult) {

@@ -30,6 +30,8 @@ type store interface {
 	Claim(context.Context, dispatcherd.ClaimRequest) dispatcherd.ClaimResult
 	Resolve(context.Context, dispatcherd.ClaimRequest) dispatcherd.ClaimResult
 	Finish(context.Context, dispatcherd.FinishRequest) dispatcherd.FinishResult
+	Adopt(context.Context, dispatcherd.AdoptRequest) dispatcherd.AdoptResult
+	HandOver(context.Context, time.Duration) error
 	Progress(context.Context, []claim.Progress) error
 	Close()
 }

@@ -36,7 +36,7 @@ SELECT EXISTS (SELECT FROM beat), now(),
 		WHERE d.id <> $1 AND d.lost_at IS NULL AND d.beat_at + d.lease > now() GROUP BY key) t)`
 
 // releaseSQL gives back what lost dispatchers ($1) were running: the attempts
-// count as crashes, the order is kept. Their claims say where to look; the
+// count as crashes, unless it had left in good order; the order is kept. Their claims say where to look; the
 // row decides. Rows that are locked wait for the next beat.
 const releaseSQL = `
 WITH held AS MATERIALIZED (
@@ -45,13 +45,15 @@ WITH held AS MATERIALIZED (
 		AND status = 'running' AND dispatcher = ANY ($1)
 	ORDER BY id FOR UPDATE SKIP LOCKED
 ), item AS (
-	SELECT $2::text AS name, $3::text AS error
+	SELECT id AS dispatcher, CASE WHEN leaving THEN 'released' ELSE $2::text END AS name,
+		CASE WHEN leaving THEN '' ELSE $3::text END AS error, CASE WHEN leaving THEN 0 ELSE $4::int END AS crash
+	FROM dispatcherd.dispatchers WHERE id = ANY ($1)
 ), back AS (
 	UPDATE dispatcherd.jobs_live j
 	SET status = 'pending', dispatcher = NULL, token = NULL, started_at = NULL, progress = NULL,
-		crashes = least(j.crashes + $4::int, 32767), errors = ` + appendError + `
+		crashes = least(j.crashes + i.crash, 32767), errors = ` + appendError + `
 	FROM item i
-	WHERE j.ctid = ANY (ARRAY (SELECT ctid FROM held)) AND j.status = 'running'
+	WHERE j.ctid = ANY (ARRAY (SELECT ctid FROM held)) AND j.status = 'running' AND j.dispatcher = i.dispatcher
 	RETURNING j.id
 ), bell AS MATERIALIZED (
 	SELECT pg_notify('dispatcherd_jobs', '') FROM (SELECT FROM back LIMIT 1) due

@@ -16,6 +16,7 @@ const (
 	OpClaim    Operation = "claim"
 	OpResolve  Operation = "resolve"
 	OpFinish   Operation = "finish"
+	OpAdopt    Operation = "adopt"
 	OpProgress Operation = "progress"
 	OpBeat     Operation = "beat"
 	OpSweep    Operation = "sweep"

@@ -18,7 +18,7 @@ type Store struct {
 	config Config
 	fetch  *link
 	claim  *link
-	finish *link
+	finish *link // and adoptions
 	lease  *link // beats, bell, progress
 	sweep  *link // slow work that must not delay a beat
 
@@ -39,7 +39,7 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 	var errs [5]error
 	s.fetch, errs[0] = newLink(c, "fetch", map[string]string{"fetch": fetchSQL})
 	s.claim, errs[1] = newLink(c, "claim", map[string]string{"alone": aloneSQL, "shared": sharedSQL, "standing": standingSQL, "resolve": resolveSQL})
-	s.finish, errs[2] = newLink(c, "finish", map[string]string{"done": doneSQL, "ended": endedSQL, "back": backSQL, "again": againSQL})
+	s.finish, errs[2] = newLink(c, "finish", map[string]string{"done": doneSQL, "ended": endedSQL, "back": backSQL, "again": againSQL, "adopt": adoptSQL, "may-take": mayTakeSQL})
 	s.lease, errs[3] = newLink(c, "lease", map[string]string{"beat": beatSQL})
 	s.sweep, errs[4] = newLink(c, "sweep", nil)
 	if err := errors.Join(errs[:]...); err != nil {

@@ -12,8 +12,8 @@ import (
 )
 
 // Both claims take what is still pending and due of $1, as token $2, for
-// dispatcher $3 in epoch $4, note where their rows are, and forget the notes of
-// the claims $5. The share lock on the own row is what whoever declares this
+// dispatcher $3 in epoch $4, note where their rows are and for which sessions
+// they are ($6), and forget the notes of the claims $5. The share lock on the own row is what whoever declares this
 // dispatcher lost must wait for. IS TRUE keeps the planner from looking for due
 // rows in the index of lanes.
 const (
@@ -25,7 +25,7 @@ WITH me AS MATERIALIZED (
 ), forget AS (
 	DELETE FROM dispatcherd.claims WHERE dispatcher = $3 AND token = ANY ($5::bigint[])
 ), note AS (
-	INSERT INTO dispatcherd.claims (dispatcher, token, ids) SELECT id, $2, $1::bigint[] FROM me
+	INSERT INTO dispatcherd.claims (dispatcher, token, ids, sessions) SELECT id, $2, $1::bigint[], $6::bigint[] FROM me
 )`
 	takeRow = `
 UPDATE dispatcherd.jobs_live
@@ -75,7 +75,7 @@ func (s *Store) Claim(ctx context.Context, req dispatcherd.ClaimRequest) dispatc
 	var won []dispatcherd.Won
 	err := s.claim.do(ctx, OpClaim, func(ctx context.Context, conn *pgx.Conn) (int, error) {
 		me, epoch := s.me.Load(), s.epoch.Load()
-		params := s.claim.encodeClaim(req.IDs, token, me, epoch, over)
+		params := s.claim.encodeClaim(req.IDs, req.For, token, me, epoch, over)
 		var err error
 		won, err = s.take(ctx, conn, params, len(req.IDs))
 		if err == nil && len(won) == 0 {
@@ -147,7 +147,7 @@ func (s *Store) standing(ctx context.Context, conn *pgx.Conn, me, sent int32) er
 	return nil
 }
 
-func (l *link) encodeClaim(ids []dispatcherd.JobID, token int64, me, epoch int32, over []int64) [][]byte {
+func (l *link) encodeClaim(ids []dispatcherd.JobID, sessions []dispatcherd.Mark, token int64, me, epoch int32, over []int64) [][]byte {
 	b := appendHeader(l.buf[:0], oidInt8, len(ids))
 	for _, id := range ids {
 		b = appendInt8(b, int64(id))
@@ -157,8 +157,13 @@ func (l *link) encodeClaim(ids []dispatcherd.JobID, token int64, me, epoch int32
 	for _, t := range over {
 		b = appendInt8(b, t)
 	}
+	q := len(b)
+	b = appendHeader(b, oidInt8, len(sessions))
+	for _, m := range sessions {
+		b = appendInt8(b, int64(m))
+	}
 	l.buf = b
-	return [][]byte{b[:p], int8b(token), int4(me), int4(epoch), b[p:]}
+	return [][]byte{b[:p], int8b(token), int4(me), int4(epoch), b[p:q], b[q:]}
 }
 
 // readWon reads rows of id, attempt, max_attempts, failures, crashes,

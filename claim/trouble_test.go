@@ -96,7 +96,7 @@ func TestAClaimThatArrivesAfterItsResolutionTakesNothing(t *testing.T) {
 
 	late := connect(t, dsn) // the claim of the epoch before, word for word
 	for _, name := range []string{"alone", "shared"} {
-		tag, err := late.Exec(t.Context(), claim.Statements()[name], []int64{1}, int64(77), me, 0, []int64{})
+		tag, err := late.Exec(t.Context(), claim.Statements()[name], []int64{1}, int64(77), me, 0, []int64{}, []int64{5})
 		require.NoError(t, err)
 		require.Zero(t, tag.RowsAffected())
 	}

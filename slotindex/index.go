@@ -57,6 +57,13 @@ func New() *Index {
 // id not registered at present; ids may come in any order, ascending is
 // fastest. The slice is not kept.
 func (x *Index) Add(id dispatcherd.SlotID, types []string) Ref {
+	r := x.AddTaken(id, types)
+	x.Release(r)
+	return r
+}
+
+// AddTaken is Add for a slot that holds a job already.
+func (x *Index) AddTaken(id dispatcherd.SlotID, types []string) Ref {
 	c := x.classFor(types)
 	r := x.newRef()
 	x.slots[r] = slot{id: id, class: c, state: taken}
@@ -64,7 +71,6 @@ func (x *Index) Add(id dispatcherd.SlotID, types []string) Ref {
 	x.live++
 	x.countCapacity(c, +1)
 	x.insert(c, r)
-	x.Release(r)
 	return r
 }
 

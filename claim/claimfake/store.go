@@ -72,13 +72,16 @@ func (s *Store) Claim(_ context.Context, req dispatcherd.ClaimRequest) dispatche
 		return dispatcherd.ClaimResult{Verdict: dispatcherd.Refused}
 	}
 	var won []dispatcherd.Won
-	for _, id := range req.IDs {
+	for i, id := range req.IDs {
 		r := t.rows[id]
 		if r == nil || r.Status != dispatcherd.Pending || r.RunAt.After(t.now) {
 			continue
 		}
 		r.Status, r.Dispatcher, r.Token = dispatcherd.Running, s.me, req.Token
 		r.Attempt++
+		if i < len(req.For) {
+			r.Session = req.For[i]
+		}
 		won = append(won, r.won())
 	}
 	if s.loseAnswer() {
@@ -203,9 +206,12 @@ func (s *Store) Beat(_ context.Context, capacity map[string]int) (claim.BeatResu
 	for _, id := range t.ordered() {
 		r := t.rows[id]
 		if r.Status == dispatcherd.Running && t.dispatchers[r.Dispatcher].lost {
+			left := t.dispatchers[r.Dispatcher].leaving
 			r.back()
-			r.Crashes++
-			r.note("the dispatcher that ran it was lost")
+			if !left {
+				r.Crashes++
+				r.note("the dispatcher that ran it was lost")
+			}
 			res.Released++
 		}
 		if _, wanted := t.cancels[id]; !wanted {

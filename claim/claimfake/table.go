@@ -28,6 +28,7 @@ type Row struct {
 	Crashes     int32
 	Dispatcher  int32 // 0 = none
 	Token       dispatcherd.Token
+	Session     dispatcherd.Mark // whom it was claimed for
 	Timeout     time.Duration
 	Payload     []byte
 	Result      []byte
@@ -39,6 +40,7 @@ type dispatcher struct {
 	beatAt   time.Time
 	lease    time.Duration
 	lost     bool
+	leaving  bool
 	armed    bool
 	capacity map[string]int
 }
@@ -139,12 +141,12 @@ func (t *Table) Expire(id int32) {
 // alive reports whether a dispatcher may claim.
 func (t *Table) alive(id int32) bool {
 	d := t.dispatchers[id]
-	return d != nil && !d.lost && d.beatAt.Add(d.lease).After(t.now)
+	return d != nil && !d.lost && !d.leaving && d.beatAt.Add(d.lease).After(t.now)
 }
 
 // back makes a running row pending again.
 func (r *Row) back() {
-	r.Status, r.Dispatcher, r.Token, r.Progress = dispatcherd.Pending, 0, dispatcherd.Token{}, nil
+	r.Status, r.Dispatcher, r.Token, r.Session, r.Progress = dispatcherd.Pending, 0, dispatcherd.Token{}, 0, nil
 }
 
 func (r *Row) note(message string) {

@@ -132,7 +132,7 @@ func (d *daemon) listen(path string) (net.Listener, error) {
 
 // wire connects the loop with what performs its effects.
 func (d *daemon) wire() {
-	d.workers = newWorkers(d.log)
+	d.workers = newWorkers(d.log, d.ended)
 	d.cfg.Workers.Permit = d.permit
 	d.callers = newCallers()
 	d.rows = newRows(d.pool, d.cfg.API.RowPoll, d.workers.name)
@@ -164,7 +164,7 @@ func (p performer) Perform(fx []actor.Effect) {
 	d := p.d
 	for i := range fx {
 		switch e := &fx[i]; e.Kind {
-		case actor.Fetch, actor.Claim, actor.Resolve, actor.Finish, actor.Bell:
+		case actor.Fetch, actor.Claim, actor.Resolve, actor.Adopt, actor.Finish, actor.Bell:
 			d.statements.perform(e)
 		case actor.Answer:
 			d.callers.answered(e)

@@ -23,6 +23,7 @@ type statements struct {
 
 	fetches  chan *dispatcherd.FetchRequest
 	claims   chan actor.Effect // Claim and Resolve
+	adopts   chan *dispatcherd.AdoptRequest
 	finishes chan *dispatcherd.FinishRequest
 	bells    chan bool
 	running  sync.WaitGroup
@@ -33,6 +34,7 @@ func newStatements(store *claim.Store, limits actor.Limits) *statements {
 		store:    store,
 		fetches:  make(chan *dispatcherd.FetchRequest, 1),
 		claims:   make(chan actor.Effect, limits.Claims),
+		adopts:   make(chan *dispatcherd.AdoptRequest, 1),
 		finishes: make(chan *dispatcherd.FinishRequest, limits.Finishes),
 		bells:    make(chan bool, 1),
 	}
@@ -62,6 +64,15 @@ func (s *statements) start(ctx context.Context) {
 		}
 	})
 	s.running.Go(func() {
+		for r := range s.adopts {
+			result := s.store.Adopt(ctx, *r)
+			if result.Verdict == dispatcherd.OK && !s.trusted() {
+				result = dispatcherd.AdoptResult{Verdict: dispatcherd.Unknown} // as for claims; it is asked again
+			}
+			s.loop.Result(actor.Adopted{Request: r, Result: result})
+		}
+	})
+	s.running.Go(func() {
 		for r := range s.finishes {
 			result := s.store.Finish(ctx, *r)
 			s.finished(r, &result) // afterwards the request is the loop's again
@@ -86,6 +97,8 @@ func (s *statements) perform(e *actor.Effect) {
 		s.fetches <- e.Fetch
 	case actor.Claim, actor.Resolve:
 		s.claims <- *e
+	case actor.Adopt:
+		s.adopts <- e.Adopt
 	case actor.Finish:
 		s.finishes <- e.Finish
 	case actor.Bell:
@@ -97,6 +110,7 @@ func (s *statements) perform(e *actor.Effect) {
 func (s *statements) stop() {
 	close(s.fetches)
 	close(s.claims)
+	close(s.adopts)
 	close(s.finishes)
 	close(s.bells)
 	s.running.Wait()

@@ -23,23 +23,46 @@ type workers struct {
 	count   atomic.Int64 // last session id
 	mu      sync.RWMutex
 	session map[dispatcherd.SessionID]*workerproto.Session
+	opening map[dispatcherd.SessionID]*opening
+
+	stopping <-chan struct{} // closed when the daemon begins to stop
 }
 
-func newWorkers(log *zap.Logger) *workers {
-	return &workers{log: log, session: map[dispatcherd.SessionID]*workerproto.Session{}}
+func newWorkers(log *zap.Logger, stopping <-chan struct{}) *workers {
+	return &workers{
+		log: log, stopping: stopping,
+		session: map[dispatcherd.SessionID]*workerproto.Session{}, opening: map[dispatcherd.SessionID]*opening{},
+	}
 }
 
-// Open registers a worker with the slots of its hello.
+// Open registers a worker with the slots of its hello, after what it still
+// runs: until that is decided nothing is sent to it.
 func (w *workers) Open(s *workerproto.Session, h *workerproto.Hello) error {
 	id := dispatcherd.SessionID(w.count.Add(1))
 	s.Value = id
 	w.mu.Lock()
 	w.session[id] = s
 	w.mu.Unlock()
-	w.loop.Register(actor.Registered{Session: id, Worker: h.Worker, Slots: w.number(h.Slots)})
+	ev := actor.Registered{Session: id, Worker: h.Worker, Mark: markOf(s.Nonce())}
+	if len(h.Running) > 0 {
+		if err := w.takeBack(s, ev, h.Running); err != nil {
+			w.forget(id)
+			return err
+		}
+	}
+	ev.Slots = w.number(h.Slots)
+	w.loop.Register(ev)
 	w.log.Info("worker connected", zap.Int64("session", int64(id)), zap.String("worker", h.Worker),
-		zap.Int("slots", len(h.Slots)), zap.Int("pid", s.Peer().PID))
+		zap.Int("slots", len(h.Slots)), zap.Int("running", len(h.Running)), zap.Int("pid", s.Peer().PID))
 	return nil
+}
+
+// forget ends a session for the loop, and then for the effects.
+func (w *workers) forget(id dispatcherd.SessionID) {
+	w.loop.Unregister(actor.Unregistered{Session: id})
+	w.mu.Lock()
+	delete(w.session, id)
+	w.mu.Unlock()
 }
 
 // number gives a worker's slots their ids.
@@ -130,10 +153,7 @@ func reportOf(f workerproto.WorkerFrame) (actor.Report, bool) {
 // Closed forgets a session. Its last Frames were taken by the loop before.
 func (w *workers) Closed(s *workerproto.Session, cause error) {
 	id := s.Value.(dispatcherd.SessionID)
-	w.loop.Unregister(actor.Unregistered{Session: id})
-	w.mu.Lock()
-	delete(w.session, id)
-	w.mu.Unlock()
+	w.forget(id)
 	log := w.log.Info
 	var rule *workerproto.Error
 	stopping := errors.As(cause, &rule) && rule.Code == workerproto.ShuttingDown
@@ -175,7 +195,11 @@ func (w *workers) perform(e *actor.Effect, grace workerproto.GoAway) {
 	case actor.NotHeld:
 		s.Send(workerproto.Complain(workerproto.NotHeld, e.Job, "job %d attempt %d runs in another session", e.Job, e.Attempt))
 	case actor.RefuseSlots:
-		s.Close(workerproto.Complain(workerproto.BadSlot, 0, "%s", e.Reason))
+		if !w.decided(e) {
+			s.Close(workerproto.Complain(workerproto.TooManyConnections, 0, "%s", e.Reason))
+		}
+	case actor.Resume, actor.Welcome:
+		w.decided(e)
 	case actor.GoAway:
 		s.Send(&grace)
 	}

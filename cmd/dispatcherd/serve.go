@@ -12,9 +12,10 @@ import (
 
 // Defaults of daemonConfig.
 const (
-	defaultLease = 10 * time.Second
-	defaultBeat  = time.Second
-	defaultGrace = 30 * time.Second
+	defaultLease  = 10 * time.Second
+	defaultBeat   = time.Second
+	defaultGrace  = 30 * time.Second
+	defaultResume = 30 * time.Second
 
 	defaultKeepDone   = 7 * 24 * time.Hour
 	defaultKeepFailed = 30 * 24 * time.Hour

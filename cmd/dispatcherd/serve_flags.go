@@ -114,6 +114,7 @@ func (f *serveFlags) registerTimes(flags *pflag.FlagSet) {
 	flags.DurationVar(&f.cfg.Lease, "lease", defaultLease, "silence after which other dispatchers take the jobs over")
 	flags.DurationVar(&f.cfg.Beat, "beat", defaultBeat, "between two signs of life in Postgres")
 	flags.DurationVar(&f.cfg.Grace, "grace", defaultGrace, "how long running jobs may go on when the dispatcher stops")
+	flags.DurationVar(&p.Resume, "resume", defaultResume, "how long workers keep their jobs going without a dispatcher, and the jobs of one that stopped wait for them; 0 = not at all")
 	flags.BoolVar(&f.cfg.Listen, "listen", true, "be woken by NOTIFY; without it only polling finds jobs")
 	flags.BoolVar(&f.cfg.AsyncClaims, "async-claims", false, "do not wait for the disk when claiming; a crash of Postgres may then run a job twice at once")
 	flags.DurationVar(&p.HelloTimeout, "hello-timeout", p.HelloTimeout, "from a worker's connect to its hello")

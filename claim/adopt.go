@@ -1,0 +1,133 @@
+package claim
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/dispatcherd/dispatcherd"
+	"github.com/jackc/pgx/v5"
+)
+
+// adoptSQL takes rows over that still run under the presented attempts: $1 ids,
+// $2 attempts, $3 marks of the sessions that ran them, $4 marks of those that
+// present them, $5 token, $6 this dispatcher. Whose rows they were does not
+// matter: a live owner's next word about them matches no row.
+//
+// The claim that took a row noted for which session it was, and the row says
+// which claim that was. So a worker can bring along only what was handed to a
+// session whose nonce it knows. Rows that bear the token were taken by an
+// earlier copy of the same request. Locks are waited for, in id order: their
+// holders are about to end, release or adopt the row, and it is looked at again
+// when they have.
+const adoptSQL = `
+WITH me AS MATERIALIZED (
+	SELECT id FROM dispatcherd.dispatchers
+	WHERE id = $6::int AND lost_at IS NULL AND NOT leaving AND beat_at + lease > now()
+	FOR KEY SHARE
+), held AS MATERIALIZED (
+	SELECT j.ctid FROM unnest($1::bigint[], $2::int[], $3::bigint[]) AS i (id, attempt, came)
+	JOIN dispatcherd.jobs_live j ON j.id = i.id AND j.attempt = i.attempt
+	WHERE j.status = 'running' AND EXISTS (SELECT FROM me) AND i.came <> 0 AND (
+		(j.dispatcher = $6 AND j.token = $5::bigint) OR EXISTS (
+			SELECT FROM dispatcherd.claims c WHERE c.dispatcher = j.dispatcher AND c.token = j.token
+				AND c.sessions[array_position(c.ids, j.id::bigint)] = i.came))
+	ORDER BY j.id FOR UPDATE OF j
+), note AS (
+	INSERT INTO dispatcherd.claims (dispatcher, token, ids, sessions) SELECT id, $5, $1, $4::bigint[] FROM me
+	ON CONFLICT (dispatcher, token) DO NOTHING
+)
+UPDATE dispatcherd.jobs_live SET dispatcher = $6, token = $5
+WHERE ctid = ANY (ARRAY (SELECT ctid FROM held)) AND status = 'running'
+RETURNING id::bigint, attempt::int, max_attempts::int, failures::int, crashes::int, coalesce(timeout_ms::int, 0),
+	type::text, priority::int, (extract(epoch FROM run_at) * 1000000)::bigint,
+	greatest((extract(epoch FROM now() - started_at) * 1000)::bigint, 0)`
+
+// Adopt takes over executions that workers brought along, in one statement.
+// Refused and Unknown both mean: ask again, with the same request. A dispatcher
+// without a lease takes nothing, which is Refused.
+func (s *Store) Adopt(ctx context.Context, req dispatcherd.AdoptRequest) dispatcherd.AdoptResult {
+	token := fold(req.Token)
+	var taken []dispatcherd.Adopted
+	err := s.finish.do(ctx, OpAdopt, func(ctx context.Context, conn *pgx.Conn) (int, error) {
+		me := s.me.Load()
+		var err error
+		if taken, err = adopt(ctx, conn, req.Jobs, token, me); err == nil && len(taken) == 0 {
+			err = s.mayTake(ctx, conn, me)
+		}
+		return len(taken), err
+	})
+	if err != nil {
+		return dispatcherd.AdoptResult{Verdict: verdictOf(err)}
+	}
+	won := make([]dispatcherd.Won, len(taken))
+	for i := range taken {
+		won[i] = taken[i].Won
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.marks.add(token, won)
+	return dispatcherd.AdoptResult{Verdict: dispatcherd.OK, Jobs: taken}
+}
+
+func adopt(ctx context.Context, conn *pgx.Conn, jobs []dispatcherd.Presented, token int64, me int32) ([]dispatcherd.Adopted, error) {
+	n := len(jobs)
+	ids, attempts := make([]int64, n), make([]int32, n)
+	from, to := make([]int64, n), make([]int64, n)
+	for i, p := range jobs {
+		ids[i], attempts[i], from[i], to[i] = int64(p.ID), int32(p.Attempt), int64(p.From), int64(p.To)
+	}
+	rows, err := conn.Query(ctx, "adopt", ids, attempts, from, to, token, me)
+	if err != nil {
+		return nil, err
+	}
+	taken, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (a dispatcherd.Adopted, err error) {
+		var timeout, ran int64
+		err = row.Scan(&a.ID, &a.Attempt, &a.MaxAttempts, &a.Failures, &a.Crashes, &timeout, &a.Type, &a.Priority, &a.RunAt, &ran)
+		a.Timeout, a.Ran = time.Duration(timeout)*time.Millisecond, time.Duration(ran)*time.Millisecond
+		return a, err
+	})
+	slices.SortFunc(taken, func(a, b dispatcherd.Adopted) int { return int(a.ID - b.ID) })
+	return taken, err
+}
+
+// mayTake tells an adoption that found nothing from one that was not allowed to.
+func (s *Store) mayTake(ctx context.Context, conn *pgx.Conn, me int32) error {
+	var may bool
+	err := conn.QueryRow(ctx, "may-take", me).Scan(&may)
+	switch {
+	case err != nil:
+		return notSentError{err}
+	case !may:
+		return notSentError{ErrLeaseLost}
+	}
+	return nil
+}
+
+const mayTakeSQL = `SELECT EXISTS (SELECT FROM dispatcherd.dispatchers
+	WHERE id = $1::int AND lost_at IS NULL AND NOT leaving AND beat_at + lease > now())`
+
+// HandOver ends this run in good order with jobs still running: their rows stay
+// as they are for hold, so that the workers can present them elsewhere. What is
+// left when hold is over is released by whoever notices, without counting a
+// crash. Nothing can be claimed or ended under this run any more. The store may
+// join again.
+func (s *Store) HandOver(ctx context.Context, hold time.Duration) error {
+	me := s.me.Load()
+	if me == 0 {
+		return nil
+	}
+	err := s.lease.do(ctx, OpBeat, func(ctx context.Context, conn *pgx.Conn) (int, error) {
+		var batch pgx.Batch // one transaction; the lock waits for claims in flight
+		batch.Queue(`SELECT FROM dispatcherd.dispatchers WHERE id = $1 FOR UPDATE`, me)
+		batch.Queue(`UPDATE dispatcherd.dispatchers SET leaving = true, armed = false, capacity = '{}', beat_at = now(), lease = $2, epoch = epoch + 1
+			WHERE id = $1 AND lost_at IS NULL`, me, hold)
+		return 0, conn.SendBatch(ctx, &batch).Close()
+	})
+	if err != nil {
+		return fmt.Errorf("hand over: %w", err)
+	}
+	s.me.Store(0)
+	return nil
+}

@@ -1,0 +1,164 @@
+package claim_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/claim/claimfake"
+	"github.com/stretchr/testify/require"
+)
+
+// Marks of sessions that run and present jobs.
+const (
+	oldSession dispatcherd.Mark = -77
+	newSession dispatcherd.Mark = 1 << 60
+)
+
+// handedOut claims a job for oldSession.
+func handedOut(t *testing.T, s store, id dispatcherd.JobID) dispatcherd.Won {
+	t.Helper()
+	req := claimOf(id)
+	req.For = []dispatcherd.Mark{oldSession}
+	res := s.Claim(t.Context(), req)
+	require.Equal(t, dispatcherd.OK, res.Verdict)
+	require.Len(t, res.Won, 1)
+	return res.Won[0]
+}
+
+func adoptionOf(jobs ...dispatcherd.Presented) dispatcherd.AdoptRequest {
+	return dispatcherd.AdoptRequest{Token: claimOf().Token, Jobs: jobs}
+}
+
+func adopted(t *testing.T, s store, req dispatcherd.AdoptRequest) []dispatcherd.Adopted {
+	t.Helper()
+	res := s.Adopt(t.Context(), req)
+	require.Equal(t, dispatcherd.OK, res.Verdict)
+	return res.Jobs
+}
+
+// Whether the owner is dead, cut off or alive: the worker decides where its work
+// goes on, and what the owner says afterwards changes nothing.
+func TestAnAdoptedJobKeepsItsAttemptAndItsOwnerIsStale(t *testing.T) {
+	contract(t, func(t *testing.T, w world) {
+		owner, heir := joined(t, w), joined(t, w)
+		id := w.insert(t, claimfake.Row{Type: "pdf", Priority: 3, MaxAttempts: 4, Timeout: time.Minute}, 0)
+		won := handedOut(t, owner, id)
+		jobs := adopted(t, heir, adoptionOf(dispatcherd.Presented{ID: id, Attempt: won.Attempt, From: oldSession, To: newSession}))
+		require.Len(t, jobs, 1)
+		a := jobs[0]
+		require.GreaterOrEqual(t, a.Ran, time.Duration(0))
+		a.Ran = 0
+		require.Equal(t, dispatcherd.Adopted{
+			Won:  dispatcherd.Won{ID: id, Attempt: 1, MaxAttempts: 4, Timeout: time.Minute},
+			Type: "pdf", Priority: 3, RunAt: w.get(t, id).RunAt.UnixMicro(),
+		}, a)
+		done := dispatcherd.Finish{ID: id, Attempt: 1, Outcome: dispatcherd.Succeeded, Result: []byte("1")}
+		require.Equal(t, []dispatcherd.JobID{id}, finish(t, owner, done))
+		require.Equal(t, []dispatcherd.JobID{id}, finish(t, owner, dispatcherd.Finish{ID: id, Attempt: 1, Outcome: dispatcherd.Crashed}))
+		require.Empty(t, finish(t, heir, done))
+		require.Equal(t, dispatcherd.Done, w.get(t, id).Status)
+	})
+}
+
+func TestOnlyWhatWasHandedToTheSessionIsAdopted(t *testing.T) {
+	contract(t, func(t *testing.T, w world) {
+		owner, heir := joined(t, w), joined(t, w)
+		mine, alien := w.insert(t, claimfake.Row{Type: "pdf"}, 0), w.insert(t, claimfake.Row{Type: "pdf"}, 0)
+		pending, over := w.insert(t, claimfake.Row{Type: "pdf"}, 0), w.insert(t, claimfake.Row{Type: "pdf"}, 0)
+		req := claimOf(mine, alien, over)
+		req.For = []dispatcherd.Mark{oldSession, 5, oldSession}
+		require.Len(t, owner.Claim(t.Context(), req).Won, 3)
+		finish(t, owner, dispatcherd.Finish{ID: over, Attempt: 1, Outcome: dispatcherd.Crashed})
+		presented := func(id dispatcherd.JobID, attempt dispatcherd.Attempt) dispatcherd.Presented {
+			return dispatcherd.Presented{ID: id, Attempt: attempt, From: oldSession, To: newSession}
+		}
+		require.Empty(t, adopted(t, heir, adoptionOf(presented(mine, 2))), "another attempt")
+		jobs := adopted(t, heir, adoptionOf(presented(mine, 1), presented(alien, 1), presented(pending, 1), presented(over, 1), presented(1<<40, 1)))
+		require.Len(t, jobs, 1)
+		require.Equal(t, mine, jobs[0].ID)
+		require.Empty(t, adopted(t, heir, adoptionOf(presented(mine, 1))), "it is another session's by now")
+		third := joined(t, w)
+		next := dispatcherd.Presented{ID: mine, Attempt: 1, From: newSession, To: 3}
+		require.Len(t, adopted(t, third, adoptionOf(next)), 1, "and can be presented by that one")
+	})
+}
+
+// The answer may be lost: the same request again tells the same.
+func TestAnAdoptionCanBeAskedForAgain(t *testing.T) {
+	contract(t, func(t *testing.T, w world) {
+		owner, heir := joined(t, w), joined(t, w)
+		id := w.insert(t, claimfake.Row{Type: "pdf"}, 0)
+		handedOut(t, owner, id)
+		req := adoptionOf(dispatcherd.Presented{ID: id, Attempt: 1, From: oldSession, To: newSession})
+		require.Len(t, adopted(t, heir, req), 1)
+		require.Len(t, adopted(t, heir, req), 1)
+		require.Empty(t, finish(t, heir, dispatcherd.Finish{ID: id, Attempt: 1, Outcome: dispatcherd.Released}))
+		require.Empty(t, adopted(t, heir, req), "its end came between")
+	})
+}
+
+func TestADispatcherWithoutALeaseAdoptsNothing(t *testing.T) {
+	contract(t, func(t *testing.T, w world) {
+		owner, heir := joined(t, w), w.open(t)
+		run, err := heir.Join(t.Context())
+		require.NoError(t, err)
+		id := w.insert(t, claimfake.Row{Type: "pdf"}, 0)
+		handedOut(t, owner, id)
+		w.expire(t, run)
+		req := adoptionOf(dispatcherd.Presented{ID: id, Attempt: 1, From: oldSession, To: newSession})
+		require.Equal(t, dispatcherd.Refused, heir.Adopt(t.Context(), req).Verdict)
+		require.Empty(t, finish(t, owner, dispatcherd.Finish{ID: id, Attempt: 1, Outcome: dispatcherd.Succeeded}))
+	})
+}
+
+// Jobs of a dispatcher that was lost are released; the adopted ones among them
+// are somebody's.
+func TestOfALostDispatcherOnlyWhatNobodyAdoptedIsReleased(t *testing.T) {
+	contract(t, func(t *testing.T, w world) {
+		owner, heir := w.open(t), joined(t, w)
+		run, err := owner.Join(t.Context())
+		require.NoError(t, err)
+		kept, left := w.insert(t, claimfake.Row{Type: "pdf"}, 0), w.insert(t, claimfake.Row{Type: "pdf"}, 0)
+		handedOut(t, owner, kept)
+		handedOut(t, owner, left)
+		require.Len(t, adopted(t, heir, adoptionOf(dispatcherd.Presented{ID: kept, Attempt: 1, From: oldSession, To: newSession})), 1)
+		w.expire(t, run)
+		res, err := heir.Beat(t.Context(), nil)
+		require.NoError(t, err)
+		require.Equal(t, 1, res.Released)
+		require.Equal(t, dispatcherd.Running, w.get(t, kept).Status)
+		require.Equal(t, dispatcherd.Pending, w.get(t, left).Status)
+		require.EqualValues(t, 1, w.get(t, left).Crashes)
+		_, err = heir.Sweep(t.Context())
+		require.NoError(t, err)
+		require.Empty(t, finish(t, heir, dispatcherd.Finish{ID: kept, Attempt: 1, Outcome: dispatcherd.Succeeded}))
+	})
+}
+
+// A dispatcher that leaves in good order holds its rows for their workers; what
+// is not fetched in time is nobody's fault.
+func TestWhatIsHandedOverWaitsAndIsThenReleasedWithoutBlame(t *testing.T) {
+	contract(t, func(t *testing.T, w world) {
+		owner, heir := w.open(t), joined(t, w)
+		run, err := owner.Join(t.Context())
+		require.NoError(t, err)
+		kept, left := w.insert(t, claimfake.Row{Type: "pdf"}, 0), w.insert(t, claimfake.Row{Type: "pdf"}, 0)
+		handedOut(t, owner, kept)
+		handedOut(t, owner, left)
+		require.NoError(t, owner.HandOver(t.Context(), time.Minute))
+		res, err := heir.Beat(t.Context(), nil)
+		require.NoError(t, err)
+		require.Zero(t, res.Released)
+		require.Len(t, adopted(t, heir, adoptionOf(dispatcherd.Presented{ID: kept, Attempt: 1, From: oldSession, To: newSession})), 1)
+		w.expire(t, run)
+		res, err = heir.Beat(t.Context(), nil)
+		require.NoError(t, err)
+		require.Equal(t, 1, res.Released)
+		row := w.get(t, left)
+		require.Equal(t, dispatcherd.Pending, row.Status)
+		require.Zero(t, row.Crashes+row.Failures)
+		require.Empty(t, row.Errors)
+		require.Equal(t, dispatcherd.Running, w.get(t, kept).Status)
+	})
+}

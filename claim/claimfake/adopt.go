@@ -1,0 +1,48 @@
+package claimfake
+
+import (
+	"context"
+	"time"
+
+	"github.com/dispatcherd/dispatcherd"
+)
+
+// Adopt is claim.Store.Adopt.
+func (s *Store) Adopt(_ context.Context, req dispatcherd.AdoptRequest) dispatcherd.AdoptResult {
+	t := s.table
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !t.alive(s.me) {
+		return dispatcherd.AdoptResult{Verdict: dispatcherd.Refused}
+	}
+	var taken []dispatcherd.Adopted
+	for _, p := range req.Jobs {
+		r := t.rows[p.ID]
+		if r == nil || r.Status != dispatcherd.Running || r.Attempt != p.Attempt {
+			continue
+		}
+		if before := r.Dispatcher == s.me && r.Token == req.Token; !before && (r.Session != p.From || p.From == 0) {
+			continue
+		}
+		r.Dispatcher, r.Token, r.Session = s.me, req.Token, p.To
+		won := r.won()
+		won.Payload = nil
+		taken = append(taken, dispatcherd.Adopted{Won: won, Type: r.Type, Priority: r.Priority, RunAt: r.RunAt.UnixMicro()})
+	}
+	if s.loseAnswer() {
+		return dispatcherd.AdoptResult{Verdict: dispatcherd.Unknown}
+	}
+	return dispatcherd.AdoptResult{Jobs: taken}
+}
+
+// HandOver is claim.Store.HandOver.
+func (s *Store) HandOver(_ context.Context, hold time.Duration) error {
+	t := s.table
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if d := t.dispatchers[s.me]; d != nil && !d.lost {
+		d.leaving, d.armed, d.capacity, d.beatAt, d.lease = true, false, nil, t.now, hold
+	}
+	s.me = 0
+	return nil
+}
