@@ -12,6 +12,7 @@ BENCH     ?=
 CURVE     ?= all
 OUTPUT    ?= table
 COUNT     ?= 6
+CHAOS     ?= normal
 
 SHORT = $(if $(filter short,$(BENCH)),-short)
 
@@ -110,6 +111,10 @@ bench/copyin: deps ## Measure how fast a producer can COPY
 .PHONY: bench/profile
 bench/profile: deps ## Say where the time of a job goes (with perf where it is installed)
 	cd bench && go run ./profile $(if $(shell command -v perf),-perf)
+
+.PHONY: chaos
+chaos: deps ## Break everything at once and check that no job is lost (CHAOS=short|normal|long; docs/reliability.md)
+	cd harness && go run ./cmd/chaos -size $(CHAOS)
 
 .PHONY: cover
 cover: ## Check that the pure packages have at least 95 % of their statements covered

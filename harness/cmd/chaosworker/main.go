@@ -1,0 +1,104 @@
+// Command chaosworker is a worker process of the fault harness: it does what
+// the payloads say and keeps a log of every execution.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/dispatcherd/dispatcherd/harness/internal/history"
+	"github.com/dispatcherd/dispatcherd/worker"
+)
+
+func main() {
+	var o options
+	flag.StringVar(&o.socket, "socket", "", "the daemon's socket for workers")
+	flag.StringVar(&o.name, "name", "w", "name of this process")
+	flag.StringVar(&o.log, "log", "", "file for the log of executions; must not exist")
+	flag.StringVar(&o.slots, "slots", "", "slots and their types, such as 4:a,b;1:c")
+	flag.StringVar(&o.types, "types", "", "all types that exist, so that a job on the wrong slot is noticed, not refused")
+	flag.DurationVar(&o.grace, "grace", 5*time.Second, "for running jobs after SIGTERM")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+	defer stop()
+	if err := run(ctx, o); err != nil {
+		fmt.Fprintln(os.Stderr, "chaosworker:", err)
+		os.Exit(1)
+	}
+}
+
+type options struct {
+	socket, name, log, slots, types string
+	grace                           time.Duration
+}
+
+func run(ctx context.Context, o options) error {
+	w := worker.New(worker.Options{Socket: o.socket, Name: o.name, Grace: o.grace, MaxBackoff: 100 * time.Millisecond})
+	offers := map[int32][]string{}
+	for group := range strings.SplitSeq(o.slots, ";") {
+		count, types, _ := strings.Cut(group, ":")
+		n, err := strconv.Atoi(count)
+		if err != nil {
+			return fmt.Errorf("-slots %q: %w", o.slots, err)
+		}
+		for range n {
+			offers[int32(len(offers))] = strings.Split(types, ",")
+		}
+		w.Slots(n, strings.Split(types, ",")...)
+	}
+	journal, err := history.CreateJournal(o.log, o.name, offers)
+	if err != nil {
+		return err
+	}
+	for t := range strings.SplitSeq(o.types, ",") {
+		w.Handle(t, func(ctx context.Context, job *worker.Job) (any, error) { return perform(ctx, journal, job) })
+	}
+	return w.Run(ctx)
+}
+
+// perform logs, works, logs, and only then reports.
+func perform(ctx context.Context, journal *history.Journal, job *worker.Job) (any, error) {
+	var plan history.Work
+	if err := job.Decode(&plan); err != nil {
+		return nil, err
+	}
+	e := history.Execution{Job: int64(job.ID), Attempt: int32(job.Attempt), Slot: job.Slot, Type: job.Type, N: plan.N}
+	journal.Started(&e)
+	how, err := act(ctx, &plan, e.Attempt)
+	journal.Ended(&e, how)
+	if err != nil {
+		return nil, err
+	}
+	return history.Result{N: plan.N, Attempt: e.Attempt}, nil
+}
+
+func act(ctx context.Context, plan *history.Work, attempt int32) (history.Outcome, error) {
+	if plan.Do == history.Die {
+		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+		select {} // what is left of this process does nothing more
+	}
+	if plan.Ms > 0 {
+		timer := time.NewTimer(time.Duration(plan.Ms) * time.Millisecond)
+		defer timer.Stop()
+		select {
+		case <-ctx.Done():
+			return history.Stopped, ctx.Err()
+		case <-timer.C:
+		}
+	}
+	switch {
+	case plan.Do == history.Refuse:
+		return history.Refused, worker.Permanent(errors.New(history.PlannedError(attempt)))
+	case attempt <= int32(plan.Fail):
+		return history.Failed, errors.New(history.PlannedError(attempt))
+	}
+	return history.OK, nil
+}

@@ -1,0 +1,130 @@
+package fault
+
+import (
+	"math/rand/v2"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// pair is one connection and its continuation to the server.
+type pair struct {
+	proxy          *Proxy
+	client, server net.Conn
+	once           sync.Once
+	done           chan struct{}
+	deaf           atomic.Bool // half-open: nothing reaches the client any more
+	doomed         atomic.Bool // the answer that comes next is lost
+}
+
+func (c *pair) run() {
+	var both sync.WaitGroup
+	both.Go(func() { c.pump(c.client, c.server, true) })
+	both.Go(func() { c.pump(c.server, c.client, false) })
+	both.Wait()
+	c.cut()
+}
+
+func (c *pair) cut() {
+	c.once.Do(func() {
+		close(c.done)
+		_ = c.client.Close() // the end is what was wanted
+		_ = c.server.Close()
+	})
+}
+
+func (c *pair) reset() {
+	for _, conn := range []net.Conn{c.client, c.server} {
+		if tcp, ok := conn.(*net.TCPConn); ok {
+			_ = tcp.SetLinger(0) // a closed connection has nothing left to reset
+		}
+	}
+	c.cut()
+}
+
+func (c *pair) halfOpen() {
+	c.deaf.Store(true)
+	_ = c.server.Close() // the end is what was wanted
+}
+
+// pump forwards one direction until either end closes.
+func (c *pair) pump(from, to net.Conn, up bool) {
+	buf := make([]byte, 32<<10)
+	requests, answers := statements{startup: true}, statements{}
+	for {
+		n, err := from.Read(buf)
+		if n > 0 && c.hold(up) {
+			piece := buf[:n]
+			if up {
+				c.judge(&requests, piece)
+			} else if c.swallow(&answers, piece) {
+				continue
+			}
+			if _, werr := to.Write(piece); werr != nil && !c.deaf.Load() {
+				err = werr
+			}
+		}
+		if err != nil {
+			break
+		}
+	}
+	if c.deaf.Load() && !up {
+		<-c.done // the client hears nothing, not even the end
+	}
+	c.cut()
+}
+
+// hold waits as long as the rules say; false once the connection is over.
+func (c *pair) hold(up bool) bool {
+	rules, changed := c.proxy.now()
+	if rules.Delay > 0 {
+		timer := time.NewTimer(rules.Delay)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+		case <-c.done:
+			return false
+		}
+	}
+	for {
+		if up && !rules.HoldUp || !up && !rules.HoldDown {
+			return true
+		}
+		select {
+		case <-changed:
+			rules, changed = c.proxy.now()
+		case <-c.done:
+			return false
+		}
+	}
+}
+
+// judge decides, as a request passes, whether its answer will be lost.
+func (c *pair) judge(requests *statements, piece []byte) {
+	rules, _ := c.proxy.now()
+	requests.read(piece, func(kind byte, name string) {
+		if kind != bind || rules.LoseAnswers == 0 {
+			return
+		}
+		for _, lossy := range rules.Lossy {
+			if name == lossy && rand.Float64() < rules.LoseAnswers {
+				c.doomed.Store(true)
+			}
+		}
+	})
+}
+
+// swallow keeps what answers a doomed request, and breaks the connection once
+// the server has said that the transaction is over.
+func (c *pair) swallow(answers *statements, piece []byte) bool {
+	doomed, over := c.doomed.Load(), false
+	answers.read(piece, func(kind byte, _ string) { over = over || kind == readyForQuery })
+	if doomed && over {
+		c.proxy.mu.Lock()
+		c.proxy.lost++
+		c.proxy.mu.Unlock()
+		c.cut()
+	}
+	return doomed
+}

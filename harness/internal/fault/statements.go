@@ -1,0 +1,68 @@
+package fault
+
+import (
+	"bytes"
+	"encoding/binary"
+)
+
+// Kinds of messages of the Postgres protocol that matter here.
+const (
+	bind          = 'B' // client: run a prepared statement
+	readyForQuery = 'Z' // server: the transaction is over, committed or not
+)
+
+// statements follows one direction of a Postgres connection, in whatever
+// pieces it comes. Of other protocols it makes nothing.
+type statements struct {
+	startup bool   // the next message is the client's first, which has no kind
+	head    []byte // of the message at hand: kind, length, and the beginning of its body
+	left    int    // bytes of its body still to come
+}
+
+// bodyKept bounds how much of a message is looked at: two short names.
+const bodyKept = 256
+
+// read tells of every message that is complete, with the name of the statement
+// that a bind is about.
+func (s *statements) read(piece []byte, tell func(kind byte, statement string)) {
+	for len(piece) > 0 {
+		if s.left == 0 {
+			need := s.headLength() - len(s.head)
+			n := min(need, len(piece))
+			s.head, piece = append(s.head, piece[:n]...), piece[n:]
+			if n < need {
+				return
+			}
+			s.left = max(int(binary.BigEndian.Uint32(s.head[len(s.head)-4:]))-4, 0)
+		}
+		n := min(s.left, len(piece))
+		if room := bodyKept - len(s.head); room > 0 {
+			s.head = append(s.head, piece[:min(n, room)]...)
+		}
+		s.left -= n
+		piece = piece[n:]
+		if s.left == 0 {
+			if !s.startup {
+				tell(s.head[0], statementOf(s.head))
+			}
+			s.startup, s.head = false, s.head[:0]
+		}
+	}
+}
+
+func (s *statements) headLength() int {
+	if s.startup {
+		return 4
+	}
+	return 5
+}
+
+// statementOf reads the second of the two names that a bind begins with.
+func statementOf(message []byte) string {
+	if message[0] != bind {
+		return ""
+	}
+	_, rest, _ := bytes.Cut(message[5:], []byte{0})
+	name, _, _ := bytes.Cut(rest, []byte{0})
+	return string(name)
+}

@@ -1,0 +1,152 @@
+package history
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+)
+
+// Process is the log of one worker process.
+type Process struct {
+	Name   string
+	PID    int
+	Died   int64              // when it was gone; 0 = unknown
+	Killed int64              // when it was sent kill -9; 0 = never
+	Offers map[int32][]string // types by slot
+	Runs   []Execution        // in the order of their starts
+}
+
+// Execution is one run of a job on a slot.
+type Execution struct {
+	Job     int64
+	Attempt int32
+	Slot    int32
+	Type    string
+	N       int64
+	Start   int64
+	End     int64   // 0 = the log has none: the process died under it, or it never returned
+	Outcome Outcome // how it ended
+}
+
+// Outcome is what a worker reported, or meant to.
+type Outcome string
+
+// Outcomes.
+const (
+	OK      Outcome = "ok"
+	Failed  Outcome = "failed"
+	Refused Outcome = "refused" // failed for good
+	Stopped Outcome = "stopped" // its context ended first: lost, stale, cancelled or shut down
+)
+
+// Journal appends the log of this process to a file.
+type Journal struct {
+	mu  sync.Mutex
+	f   *os.File
+	buf bytes.Buffer
+}
+
+// CreateJournal begins a log: who writes, and what its slots offer.
+func CreateJournal(path, name string, offers map[int32][]string) (*Journal, error) {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND|os.O_EXCL, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("the log of the worker: %w", err)
+	}
+	j := &Journal{f: f}
+	j.line("process %d %s", os.Getpid(), name)
+	for slot, types := range offers {
+		j.line("offer %d %s", slot, strings.Join(types, ","))
+	}
+	return j, nil
+}
+
+// Started notes that e starts; call it before anything is done.
+func (j *Journal) Started(e *Execution) {
+	j.line("start %d %d %d %d %s %d", Now(), e.Job, e.Attempt, e.Slot, e.Type, e.N)
+}
+
+// Ended notes how e ended; call it before anybody is told.
+func (j *Journal) Ended(e *Execution, how Outcome) {
+	j.line("end %d %d %d %s", Now(), e.Job, e.Attempt, how)
+}
+
+// line appends with a single write, which a kill cannot tear. A worker that
+// cannot keep its log proves nothing, so it ends.
+func (j *Journal) line(format string, args ...any) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.buf.Reset()
+	fmt.Fprintf(&j.buf, format+"\n", args...)
+	if _, err := j.f.Write(j.buf.Bytes()); err != nil {
+		panic(err)
+	}
+}
+
+// ReadProcess reads a log.
+func ReadProcess(path string) (Process, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return Process{}, err
+	}
+	p := Process{Offers: map[int32][]string{}}
+	open := map[attemptKey]int{}
+	for number, line := range slices.Collect(bytes.Lines(text)) {
+		if err := p.read(string(bytes.TrimSuffix(line, []byte("\n"))), open); err != nil {
+			return p, fmt.Errorf("%s, line %d: %w", path, number+1, err)
+		}
+	}
+	return p, nil
+}
+
+// attemptKey names an execution inside a process.
+type attemptKey struct {
+	job     int64
+	attempt int32
+}
+
+var errLine = errors.New("not a line of a worker's log")
+
+func (p *Process) read(line string, open map[attemptKey]int) error {
+	word, rest, _ := strings.Cut(line, " ")
+	var err error
+	switch word {
+	case "process":
+		_, err = fmt.Sscan(rest, &p.PID, &p.Name)
+	case "offer":
+		var (
+			slot  int32
+			types string
+		)
+		_, err = fmt.Sscan(rest, &slot, &types)
+		p.Offers[slot] = strings.Split(types, ",")
+	case "start":
+		var e Execution
+		_, err = fmt.Sscan(rest, &e.Start, &e.Job, &e.Attempt, &e.Slot, &e.Type, &e.N)
+		open[attemptKey{e.Job, e.Attempt}] = len(p.Runs)
+		p.Runs = append(p.Runs, e)
+	case "end":
+		var (
+			k   attemptKey
+			at  int64
+			how Outcome
+		)
+		if _, err = fmt.Sscan(rest, &at, &k.job, &k.attempt, &how); err != nil {
+			break
+		}
+		i, ok := open[k]
+		if !ok {
+			return fmt.Errorf("job %d attempt %d ends without a start: %w", k.job, k.attempt, errLine)
+		}
+		p.Runs[i].End, p.Runs[i].Outcome = at, how
+	default:
+		err = errLine
+	}
+	if err != nil {
+		return fmt.Errorf("%q: %w", line, err)
+	}
+	return nil
+}

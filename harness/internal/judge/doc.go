@@ -1,0 +1,20 @@
+// Package judge decides whether a history could be that of a system that
+// keeps its word. It knows nothing of how the dispatcher works, only what it
+// promises (docs/reliability.md), and it believes no single log: each promise
+// is checked by holding two of them against each other.
+//
+//	lost         committed by a producer, not in a final table when all is quiet
+//	unexpected   there or executed, and no producer committed it (or only a part of a batch is there);
+//	             there twice; another end than its work wants; another job's result
+//	stale        ended by an attempt that was not the live one: the row or one of its errors carries an
+//	             attempt's word under another attempt's number, an earlier attempt than the last one handed out
+//	             ended it, or no worker had ended the attempt that counts
+//	affinity     executed on a slot that had not offered the type
+//	overlaps     two executions on one slot at a time
+//	illegal      a transition that no rule allows: a claim of a row that runs, an end of one that does not
+//	disorder     what all three logs say of a job has no order in which it makes sense (Porcupine)
+//
+// Executions of one job at the same time are counted, not judged (Twice): one
+// whose dispatcher or worker was given up may go on for a while. That it
+// cannot end the job is what stale and illegal are about.
+package judge

@@ -1,0 +1,87 @@
+package judge
+
+import (
+	"slices"
+	"time"
+
+	"github.com/dispatcherd/dispatcherd/harness/internal/history"
+)
+
+// Waits are durations, sorted.
+type Waits []time.Duration
+
+// At returns the q-quantile, 0 for none.
+func (w Waits) At(q float64) time.Duration {
+	if len(w) == 0 {
+		return 0
+	}
+	return w[min(int(q*float64(len(w))), len(w)-1)]
+}
+
+// AfterKills returns, for every execution that a kill -9 of its worker cut off,
+// the time from the kill to the start of the job's next attempt.
+func AfterKills(h *history.History) Waits {
+	starts := map[int64][]*history.Execution{}
+	for i := range h.Processes {
+		for k := range h.Processes[i].Runs {
+			e := &h.Processes[i].Runs[k]
+			starts[e.Job] = append(starts[e.Job], e)
+		}
+	}
+	var waits Waits
+	for i := range h.Processes {
+		p := &h.Processes[i]
+		if p.Killed == 0 {
+			continue
+		}
+		for k := range p.Runs {
+			if cut := &p.Runs[k]; cut.End == 0 {
+				if next := nextStart(starts[cut.Job], cut); next != 0 {
+					waits = append(waits, time.Duration(max(next-p.Killed, 0)))
+				}
+			}
+		}
+	}
+	slices.Sort(waits)
+	return waits
+}
+
+// nextStart is when the first later attempt began, 0 = never.
+func nextStart(runs []*history.Execution, after *history.Execution) int64 {
+	first := int64(0)
+	for _, e := range runs {
+		if e.Attempt > after.Attempt && (first == 0 || e.Start < first) {
+			first = e.Start
+		}
+	}
+	return first
+}
+
+// AfterLosses returns, for every attempt that a dispatcher (by its id in
+// Postgres) had at work when it was killed, the time from the kill to the
+// start of the next attempt.
+func AfterLosses(h *history.History, killed map[int32]int64) Waits {
+	lost := map[int64]*history.Change{} // by job: its claim by a killed dispatcher
+	starts := map[int64][]*history.Execution{}
+	for i := range h.Processes {
+		for k := range h.Processes[i].Runs {
+			e := &h.Processes[i].Runs[k]
+			starts[e.Job] = append(starts[e.Job], e)
+		}
+	}
+	var waits Waits
+	for i := range h.Changes {
+		c := &h.Changes[i]
+		at, dead := killed[c.Dispatcher]
+		switch {
+		case c.Kind == history.Claimed && dead:
+			lost[c.Job] = c
+		case c.Kind == history.Back && dead && lost[c.Job] != nil && c.Attempt == lost[c.Job].Attempt && c.At > at:
+			if next := nextStart(starts[c.Job], &history.Execution{Attempt: c.Attempt}); next > at {
+				waits = append(waits, time.Duration(next-at))
+			}
+		}
+	}
+	slices.Sort(waits)
+	return waits
+}

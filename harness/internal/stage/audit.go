@@ -1,0 +1,92 @@
+package stage
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/dispatcherd/dispatcherd/harness/internal/history"
+)
+
+// auditSQL writes down every transition, in the transaction that makes it. The
+// kinds are those of history.ChangeKind. It exists in the harness' databases only.
+const auditSQL = `
+CREATE SCHEMA chaos;
+CREATE TABLE chaos.audit (
+	seq bigserial, at timestamptz NOT NULL DEFAULT clock_timestamp(),
+	job bigint NOT NULL, kind smallint NOT NULL, attempt int NOT NULL, dispatcher int NOT NULL
+) WITH (autovacuum_enabled = off);
+CREATE FUNCTION chaos.live() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+	k smallint;
+BEGIN
+	IF TG_OP = 'INSERT' THEN
+		INSERT INTO chaos.audit (job, kind, attempt, dispatcher) VALUES (NEW.id, CASE WHEN NEW.status = 'pending' THEN 1 ELSE 5 END, NEW.attempt, 0);
+		RETURN NULL;
+	END IF;
+	IF (OLD.status, OLD.attempt, OLD.dispatcher) IS NOT DISTINCT FROM (NEW.status, NEW.attempt, NEW.dispatcher) THEN
+		RETURN NULL;
+	END IF;
+	k := CASE
+		WHEN NEW.status = 'running' THEN 2
+		WHEN OLD.status = 'running' AND NEW.status = 'pending' THEN 3
+		ELSE 5 END;
+	INSERT INTO chaos.audit (job, kind, attempt, dispatcher) VALUES (NEW.id, k, NEW.attempt, coalesce(NEW.dispatcher, OLD.dispatcher, 0));
+	RETURN NULL;
+END $$;
+CREATE FUNCTION chaos.final() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+	INSERT INTO chaos.audit (job, kind, attempt, dispatcher) VALUES (NEW.id, 4, NEW.attempt, coalesce(NEW.dispatcher, 0));
+	RETURN NULL;
+END $$;
+CREATE TRIGGER chaos_live AFTER INSERT OR UPDATE ON dispatcherd.jobs_live FOR EACH ROW EXECUTE FUNCTION chaos.live();
+CREATE TRIGGER chaos_done AFTER INSERT ON dispatcherd.jobs_done FOR EACH ROW EXECUTE FUNCTION chaos.final();
+CREATE TRIGGER chaos_failed AFTER INSERT ON dispatcherd.jobs_failed FOR EACH ROW EXECUTE FUNCTION chaos.final();
+CREATE TRIGGER chaos_cancelled AFTER INSERT ON dispatcherd.jobs_cancelled FOR EACH ROW EXECUTE FUNCTION chaos.final();
+`
+
+// readPostgres reads the trail and the rows.
+func (s *Stage) readPostgres(ctx context.Context, h *history.History) error {
+	conn, err := pgx.Connect(ctx, s.Postgres.URL(s.database))
+	if err != nil {
+		return err
+	}
+	defer conn.Close(context.WithoutCancel(ctx))
+	var wall time.Time
+	before := history.Now()
+	if err := conn.QueryRow(ctx, `SELECT clock_timestamp()`).Scan(&wall); err != nil {
+		return err
+	}
+	shift := wall.UnixNano() - (before+history.Now())/2
+	rows, err := conn.Query(ctx, `SELECT at, job, kind, attempt, dispatcher FROM chaos.audit ORDER BY seq`)
+	if err != nil {
+		return err
+	}
+	h.Changes, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (history.Change, error) {
+		var (
+			c  history.Change
+			at time.Time
+		)
+		err := row.Scan(&at, &c.Job, &c.Kind, &c.Attempt, &c.Dispatcher)
+		c.At = at.UnixNano() - shift
+		return c, err
+	})
+	if err != nil {
+		return fmt.Errorf("reading the trail: %w", err)
+	}
+	rows, err = conn.Query(ctx, `SELECT id, coalesce((payload->>'n')::bigint, 0), type, status::text, attempt, failures, crashes, result, errors
+		FROM dispatcherd.jobs`)
+	if err != nil {
+		return err
+	}
+	h.Rows, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (history.Row, error) {
+		var r history.Row
+		return r, row.Scan(&r.Job, &r.N, &r.Type, &r.Status, &r.Attempt, &r.Failures, &r.Crashes, &r.Result, &r.Errors)
+	})
+	if err != nil {
+		return fmt.Errorf("reading the jobs: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,69 @@
+package stage
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/dispatcherd/dispatcherd/harness/internal/history"
+)
+
+// Offer is some slots of a worker and the types that each of them can do.
+type Offer struct {
+	Slots int
+	Types []string
+}
+
+// Worker is a worker process that comes back whenever it ends. Every life has
+// a log of its own.
+type Worker struct {
+	*Keeper
+	Daemon *Daemon
+	slots  int
+	log    func(life int) string
+}
+
+// startWorker starts the i-th worker, at one daemon's proxy.
+func (s *Stage) startWorker(i int, d *Daemon, offers []Offer) (*Worker, error) {
+	w := &Worker{Daemon: d, log: func(life int) string { return filepath.Join(s.dir, fmt.Sprintf("w%d.%d.log", i, life)) }}
+	groups := make([]string, len(offers))
+	for k, o := range offers {
+		groups[k] = strconv.Itoa(o.Slots) + ":" + strings.Join(o.Types, ",")
+		w.slots += o.Slots
+	}
+	out, err := os.Create(filepath.Join(s.dir, fmt.Sprintf("w%d.out", i)))
+	if err != nil {
+		return nil, err
+	}
+	w.Keeper = Keep(out, func(life int) *exec.Cmd {
+		return exec.Command(s.worker, "-socket", d.Workers.Addr().String(), "-name", fmt.Sprintf("w%d.%d", i, life),
+			"-log", w.log(life), "-slots", strings.Join(groups, ";"), "-types", strings.Join(s.types, ","))
+	})
+	return w, nil
+}
+
+// read returns the logs of all lives.
+func (w *Worker) read() ([]history.Process, error) {
+	var all []history.Process
+	lives := w.Lives()
+	byPID := map[int]Life{}
+	for _, l := range lives {
+		byPID[l.PID] = l
+	}
+	for life := range len(lives) + 1 { // one that could not be started has taken a number, too
+		p, err := history.ReadProcess(w.log(life))
+		if os.IsNotExist(err) {
+			continue // it was killed before it could write anything
+		}
+		if err != nil {
+			return nil, err
+		}
+		l := byPID[p.PID]
+		p.Died, p.Killed = l.Died, l.Killed
+		all = append(all, p)
+	}
+	return all, nil
+}

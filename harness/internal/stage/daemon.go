@@ -1,0 +1,126 @@
+package stage
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/dispatcherd/dispatcherd/harness/internal/fault"
+)
+
+// Daemon is a dispatcherd that comes back whenever it ends, with a proxy
+// before its Postgres and one before its workers.
+type Daemon struct {
+	*Keeper
+	Name     string
+	Database *fault.Proxy // between it and Postgres
+	Workers  *fault.Proxy // between its workers and it
+	api      *http.Client
+	logFile  string
+}
+
+// startDaemon starts one. Its way to Postgres is TCP or a Unix socket.
+func (s *Stage) startDaemon(name string, tcp bool, flags []string) (*Daemon, error) {
+	d := &Daemon{Name: name, logFile: filepath.Join(s.dir, name+".log")}
+	socket, api, front := filepath.Join(s.dir, name+"-w"), filepath.Join(s.dir, name+"-a"), filepath.Join(s.dir, name+"-p")
+	dsn, err := d.openDatabase(s, tcp)
+	if err != nil {
+		return nil, err
+	}
+	if d.Workers, err = fault.Listen("unix", front, "unix", socket); err != nil {
+		return nil, err
+	}
+	d.api = &http.Client{Timeout: 2 * time.Second, Transport: &http.Transport{
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, "unix", api)
+		},
+	}}
+	log, err := os.Create(d.logFile)
+	if err != nil {
+		return nil, err
+	}
+	args := append([]string{"serve", "--database-url", dsn, "--name", name, "--worker-socket", socket,
+		"--api-socket", api, "--log-level", "warn", "--log-format", "json"}, flags...)
+	d.Keeper = Keep(log, func(int) *exec.Cmd { return exec.Command(s.daemon, args...) })
+	return d, nil
+}
+
+func (d *Daemon) openDatabase(s *Stage, tcp bool) (dsn string, err error) {
+	if tcp {
+		d.Database, err = fault.Listen("tcp", "127.0.0.1:0", "unix", s.Postgres.Socket())
+		if err != nil {
+			return "", err
+		}
+		return fmt.Sprintf("postgres://postgres@%s/%s?sslmode=disable", d.Database.Addr(), s.database), nil
+	}
+	dir := filepath.Join(s.dir, d.Name+"-pg")
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return "", err
+	}
+	d.Database, err = fault.Listen("unix", filepath.Join(dir, ".s.PGSQL.5432"), "unix", s.Postgres.Socket())
+	return fmt.Sprintf("postgres://postgres@/%s?host=%s&port=5432", s.database, dir), err
+}
+
+// get asks the daemon's API.
+func (d *Daemon) get(ctx context.Context, path string) (string, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://daemon"+path, nil)
+	if err != nil {
+		return "", err
+	}
+	res, err := d.api.Do(req)
+	if err != nil {
+		return "", err
+	}
+	defer res.Body.Close()
+	text, err := io.ReadAll(res.Body)
+	if err == nil && res.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%s answers %s", path, res.Status)
+	}
+	return string(text), err
+}
+
+// State returns what the daemon says that it holds: its dispatcherd_state gauges.
+func (d *Daemon) State(ctx context.Context) (map[string]int, error) {
+	text, err := d.get(ctx, "/metrics")
+	if err != nil {
+		return nil, err
+	}
+	state := map[string]int{}
+	for line := range strings.Lines(text) {
+		rest, ok := strings.CutPrefix(strings.TrimSpace(line), `dispatcherd_state{what="`)
+		what, value, ok2 := strings.Cut(rest, `"} `)
+		if n, err := strconv.ParseFloat(value, 64); ok && ok2 && err == nil {
+			state[what] = int(n)
+		}
+	}
+	return state, nil
+}
+
+// LogContains counts lines of the daemon's log with the text.
+func (d *Daemon) LogContains(text string) (int, error) {
+	log, err := os.ReadFile(d.logFile)
+	if err != nil {
+		return 0, err
+	}
+	n := 0
+	for line := range strings.Lines(string(log)) {
+		if strings.Contains(line, text) {
+			n++
+		}
+	}
+	return n, nil
+}
+
+func (d *Daemon) close() {
+	d.Stop(10 * time.Second)
+	_ = d.Database.Close() // nobody is connected any more
+	_ = d.Workers.Close()
+}

@@ -1,0 +1,151 @@
+package stage
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/dispatcherd/dispatcherd/harness/internal/history"
+)
+
+// Keeper keeps a program running: whenever it ends, it is started again,
+// until Stop. It notes when it was killed and when each process was gone.
+type Keeper struct {
+	command func(life int) *exec.Cmd
+	log     *os.File
+
+	mu     sync.Mutex
+	lives  []Life
+	child  *os.Process // nil between two lives
+	stop   bool
+	ended  chan struct{}
+	parted chan struct{} // closed and renewed whenever a process has ended
+}
+
+var errStopped = errors.New("stopped")
+
+// Life is one process of a Keeper.
+type Life struct {
+	PID     int
+	Started int64 // history.Now
+	Killed  int64 // 0 = it was not killed by us
+	Died    int64 // 0 = it still runs
+}
+
+// Keep starts the program; life counts from 0. What it prints goes to log.
+func Keep(log *os.File, command func(life int) *exec.Cmd) *Keeper {
+	k := &Keeper{command: command, log: log, ended: make(chan struct{}), parted: make(chan struct{})}
+	started := make(chan struct{})
+	go k.run(started)
+	<-started
+	return k
+}
+
+// run stays on one thread: the death signal comes when the thread that started
+// the child ends.
+func (k *Keeper) run(started chan<- struct{}) {
+	runtime.LockOSThread()
+	defer close(k.ended)
+	for life := 0; ; life++ {
+		begun := time.Now()
+		cmd := k.command(life)
+		cmd.Stdout, cmd.Stderr, cmd.SysProcAttr = k.log, k.log, dieWithParent()
+		err := k.start(cmd)
+		if life == 0 {
+			close(started)
+		}
+		if err == nil {
+			_ = cmd.Wait() // how it ended is in its log
+		}
+		if k.buried(err) {
+			return
+		}
+		if time.Since(begun) < 100*time.Millisecond {
+			time.Sleep(50 * time.Millisecond) // it cannot live now: its Postgres is down, say
+		}
+	}
+}
+
+func (k *Keeper) start(cmd *exec.Cmd) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.stop {
+		return errStopped
+	}
+	at := history.Now()
+	if err := cmd.Start(); err != nil {
+		fmt.Fprintln(k.log, "starting:", err)
+		return err
+	}
+	k.child = cmd.Process
+	k.lives = append(k.lives, Life{PID: cmd.Process.Pid, Started: at})
+	return nil
+}
+
+// buried notes the end of a process and says whether it was the last.
+func (k *Keeper) buried(err error) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if err == nil {
+		k.lives[len(k.lives)-1].Died = history.Now()
+	}
+	k.child = nil
+	close(k.parted)
+	k.parted = make(chan struct{})
+	return k.stop
+}
+
+// Kill sends kill -9 and returns the process id and the time just before, 0 if
+// there was no process.
+func (k *Keeper) Kill() (pid int, at int64) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.child == nil || len(k.lives) == 0 {
+		return 0, 0
+	}
+	life := &k.lives[len(k.lives)-1]
+	if life.Killed == 0 {
+		life.Killed = history.Now()
+	}
+	_ = k.child.Kill() // it may have ended
+	return life.PID, life.Killed
+}
+
+// Signal sends any other signal, and returns a channel that is closed when the
+// process, or the next one, has ended.
+func (k *Keeper) Signal(s syscall.Signal) <-chan struct{} {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.child != nil {
+		_ = k.child.Signal(s) // it may have ended
+	}
+	return k.parted
+}
+
+// Lives returns what has lived so far.
+func (k *Keeper) Lives() []Life {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return append([]Life(nil), k.lives...)
+}
+
+// Stop ends the program for good: politely, then after the grace by force.
+func (k *Keeper) Stop(grace time.Duration) {
+	k.mu.Lock()
+	k.stop = true
+	k.mu.Unlock()
+	k.Signal(syscall.SIGCONT)
+	k.Signal(syscall.SIGTERM)
+	select {
+	case <-k.ended:
+	case <-time.After(grace):
+		k.Kill()
+		<-k.ended
+	}
+	_ = k.log.Close() // it was written by the child
+}

@@ -1,0 +1,110 @@
+package stage
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/dispatcherd/dispatcherd/harness/internal/history"
+)
+
+// Producer inserts jobs, a transaction a batch, and knows the fate of each.
+type Producer struct {
+	stage   *Stage
+	mix     func(n int64) history.Work
+	numbers atomic.Int64 // given out, never twice
+	good    atomic.Int64 // jobs committed for certain
+	log     []history.Batch
+}
+
+const (
+	batchSize   = 250
+	fullBacklog = 5000 // jobs waiting or running at which producers rest
+)
+
+// Produce inserts until at least n jobs are committed and the time is over, or
+// ctx ends.
+func (p *Producer) Produce(ctx context.Context, n int, least time.Duration) {
+	over := time.Now().Add(least)
+	var conn *pgx.Conn
+	defer func() {
+		if conn != nil {
+			_ = conn.Close(context.WithoutCancel(ctx)) // all it said is known
+		}
+	}()
+	for ctx.Err() == nil && (p.good.Load() < int64(n) || time.Now().Before(over)) {
+		if conn == nil || conn.IsClosed() {
+			var err error
+			if conn, err = pgx.Connect(ctx, p.stage.Postgres.URL(p.stage.database)); err != nil {
+				conn = nil
+				pause(ctx, 50*time.Millisecond)
+				continue
+			}
+		}
+		left := min(max(int64(n)-p.good.Load(), 20), batchSize)
+		switch full, err := p.full(ctx, conn); {
+		case err != nil:
+			_ = conn.Close(ctx) // it is broken anyway
+		case full:
+			pause(ctx, 20*time.Millisecond)
+		default:
+			p.insert(ctx, conn, int(left))
+			if int64(n) <= p.good.Load() {
+				pause(ctx, 50*time.Millisecond) // only time is left to fill
+			}
+		}
+	}
+}
+
+func (p *Producer) full(ctx context.Context, conn *pgx.Conn) (bool, error) {
+	var waiting int
+	err := conn.QueryRow(ctx, `SELECT count(*) FROM (SELECT FROM dispatcherd.jobs_live LIMIT $1) few`, fullBacklog).Scan(&waiting)
+	return waiting >= fullBacklog, err
+}
+
+// insert makes one transaction and notes its fate.
+func (p *Producer) insert(ctx context.Context, conn *pgx.Conn, n int) {
+	b := history.Batch{Jobs: make([]history.Work, n)}
+	types, payloads, priorities := make([]string, n), make([]string, n), make([]int16, n)
+	for i := range n {
+		w := p.mix(p.numbers.Add(1))
+		text, err := json.Marshal(w)
+		if err != nil {
+			panic(err) // a struct of numbers and words
+		}
+		b.Jobs[i], types[i], payloads[i], priorities[i] = w, w.Type, string(text), int16(w.N%11)
+	}
+	b.Begun = history.Now()
+	b.Fate = p.commit(ctx, conn, types, payloads, priorities)
+	b.Ended = history.Now()
+	p.log = append(p.log, b)
+	if b.Fate == history.Committed {
+		p.good.Add(int64(n))
+	}
+}
+
+func (p *Producer) commit(ctx context.Context, conn *pgx.Conn, types, payloads []string, priorities []int16) history.Fate {
+	tx, err := conn.Begin(ctx)
+	if err != nil {
+		return history.RolledBack
+	}
+	_, err = tx.Exec(ctx, `INSERT INTO dispatcherd.jobs (type, payload, priority, max_attempts)
+		SELECT t, p::jsonb, r, 5 FROM unnest($1::text[], $2::text[], $3::smallint[]) AS u (t, p, r)`, types, payloads, priorities)
+	if err != nil {
+		_ = tx.Rollback(context.WithoutCancel(ctx)) // never committed, whatever becomes of this
+		return history.RolledBack
+	}
+	var refused *pgconn.PgError
+	switch err = tx.Commit(ctx); {
+	case err == nil:
+		return history.Committed
+	case errors.As(err, &refused) && refused.Code[:2] != "57": // 57P01: shut down, perhaps after the commit
+		return history.RolledBack
+	}
+	return history.Unknown
+}

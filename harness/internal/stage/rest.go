@@ -1,0 +1,95 @@
+package stage
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/dispatcherd/dispatcherd/harness/internal/history"
+)
+
+// AwaitDrained waits until no job waits or runs, and returns how many still do.
+func (s *Stage) AwaitDrained(ctx context.Context, limit time.Duration) (left int, err error) {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	for {
+		left, err = s.Number(context.WithoutCancel(ctx), `SELECT count(*) FROM dispatcherd.jobs_live`)
+		if err != nil || left == 0 || ctx.Err() != nil {
+			return left, err
+		}
+		pause(ctx, 50*time.Millisecond)
+	}
+}
+
+// Number returns the one number that a query yields.
+func (s *Stage) Number(ctx context.Context, sql string, args ...any) (int, error) {
+	conn, err := pgx.Connect(ctx, s.Postgres.URL(s.database))
+	if err != nil {
+		return 0, err
+	}
+	defer conn.Close(context.WithoutCancel(ctx))
+	var n int
+	if err := conn.QueryRow(ctx, sql, args...).Scan(&n); err != nil {
+		return 0, fmt.Errorf("%.60s: %w", sql, err)
+	}
+	return n, nil
+}
+
+// Exec runs statements in the experiment's database, past all proxies.
+func (s *Stage) Exec(ctx context.Context, statements ...string) error {
+	return s.Postgres.Exec(ctx, s.database, statements...)
+}
+
+// AwaitSlots waits until every slot of every worker is registered and free and
+// nothing is in a dispatcher's hands. It returns how many slots are missing
+// or taken when the limit is over, and what was wrong.
+func (s *Stage) AwaitSlots(ctx context.Context, limit time.Duration) (leaked int, why string) {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	for {
+		leaked, why = 0, ""
+		for _, d := range s.Daemons {
+			n, text := s.slotsOf(context.WithoutCancel(ctx), d)
+			leaked += n
+			why += text
+		}
+		if leaked == 0 || ctx.Err() != nil {
+			return leaked, why
+		}
+		pause(ctx, 50*time.Millisecond)
+	}
+}
+
+// slotsOf returns how many of a daemon's slots are not as they should be at rest.
+func (s *Stage) slotsOf(ctx context.Context, d *Daemon) (int, string) {
+	want := 0
+	for _, w := range s.Workers {
+		if w.Daemon == d {
+			want += w.slots
+		}
+	}
+	state, err := d.State(ctx)
+	if err != nil {
+		return max(want, 1), fmt.Sprintf("%s: %v; ", d.Name, err)
+	}
+	off := max(want-state["slots"], state["slots"]-want) + state["slots"] - state["slots_free"] + state["in_hand"] + state["unrecorded"]
+	if off == 0 {
+		return 0, ""
+	}
+	return off, fmt.Sprintf("%s: want %d slots, free, and nothing in hand: %v; ", d.Name, want, state)
+}
+
+// History reads all logs. Call it after Strike, when nobody writes any more.
+func (s *Stage) History(ctx context.Context) (*history.History, error) {
+	h := &history.History{Batches: s.Producer.log}
+	for _, w := range s.Workers {
+		lives, err := w.read()
+		if err != nil {
+			return nil, err
+		}
+		h.Processes = append(h.Processes, lives...)
+	}
+	return h, s.readPostgres(ctx, h)
+}

@@ -1,0 +1,179 @@
+package stage
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/dispatcherd/dispatcherd/harness/internal/history"
+	"github.com/dispatcherd/dispatcherd/migrations"
+)
+
+// House is what experiments share: programs built from this checkout, and the server.
+type House struct {
+	Postgres *Postgres
+	Root     string // folder of the product's module
+	dir      string
+	daemon   string // program files
+	worker   string
+}
+
+// Open builds the programs and starts the server. overlay, if not empty, is a
+// file for `go build -overlay`: the daemon is built from altered sources.
+func Open(ctx context.Context, overlay string) (_ *House, err error) {
+	h := &House{}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, h.Close())
+		}
+	}()
+	if h.Root, err = ProductDir(ctx); err != nil {
+		return nil, err
+	}
+	if h.dir, err = os.MkdirTemp("", "dchaos-"); err != nil {
+		return nil, fmt.Errorf("a place for the experiments: %w", err)
+	}
+	if err = os.Chmod(h.dir, 0o711); err != nil { // the server's user passes through
+		return nil, err
+	}
+	h.daemon, h.worker = filepath.Join(h.dir, "dispatcherd"), filepath.Join(h.dir, "chaosworker")
+	if err = goBuild(ctx, h.Root, h.daemon, "./cmd/dispatcherd", overlay); err != nil {
+		return nil, err
+	}
+	if err = goBuild(ctx, filepath.Join(h.Root, "harness"), h.worker, "./cmd/chaosworker", ""); err != nil {
+		return nil, err
+	}
+	h.Postgres, err = startPostgres(ctx, h.dir)
+	return h, err
+}
+
+// Dir is where the logs are.
+func (h *House) Dir() string { return h.dir }
+
+// Close stops the server and removes everything.
+func (h *House) Close() error {
+	var errs []error
+	if h.Postgres != nil && h.Postgres.server != nil {
+		errs = append(errs, h.Postgres.stop())
+	}
+	if h.dir != "" {
+		errs = append(errs, os.RemoveAll(h.dir))
+	}
+	return errors.Join(errs...)
+}
+
+// ProductDir is the folder of the product's module, from anywhere in this one.
+func ProductDir(ctx context.Context) (string, error) {
+	out, err := exec.CommandContext(ctx, "go", "env", "GOMOD").Output()
+	if err != nil {
+		return "", fmt.Errorf("asking go for the module: %w", err)
+	}
+	dir := filepath.Dir(strings.TrimSpace(string(out)))
+	if filepath.Base(dir) != "harness" {
+		return "", fmt.Errorf("run this inside the folder harness of the checkout, not in %s", dir)
+	}
+	return filepath.Dir(dir), nil
+}
+
+func goBuild(ctx context.Context, dir, out, pkg, overlay string) error {
+	args := []string{"build", "-trimpath", "-o", out}
+	if overlay != "" {
+		args = append(args, "-overlay", overlay)
+	}
+	cmd := exec.CommandContext(ctx, "go", append(args, pkg)...)
+	cmd.Dir, cmd.Env = dir, append(os.Environ(), "CGO_ENABLED=0")
+	var said bytes.Buffer
+	cmd.Stderr = &said
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("building %s in %s: %w\n%s", pkg, dir, err, said.String())
+	}
+	return nil
+}
+
+// Setup says what an experiment needs.
+type Setup struct {
+	Name    string
+	Daemons int
+	Flags   []string // of every daemon
+	Workers int      // for each daemon
+	Offers  []Offer  // of every worker
+	Mix     func(n int64) history.Work
+	Types   []string
+}
+
+// Stage is what one experiment breaks.
+type Stage struct {
+	*House
+	Daemons  []*Daemon
+	Workers  []*Worker
+	Producer *Producer
+	database string
+	dir      string
+	types    []string
+}
+
+// Raise makes an empty database and starts daemons and workers. It returns
+// once every slot is registered.
+func (h *House) Raise(ctx context.Context, o Setup) (_ *Stage, err error) {
+	s := &Stage{House: h, database: "chaos_" + o.Name, dir: filepath.Join(h.dir, o.Name), types: o.Types}
+	defer func() {
+		if err != nil {
+			s.Strike()
+			err = fmt.Errorf("setting up %s: %w", o.Name, err)
+		}
+	}()
+	if err = os.Mkdir(s.dir, 0o711); err != nil {
+		return nil, err
+	}
+	if err = s.Postgres.Exec(ctx, "postgres", `DROP DATABASE IF EXISTS `+s.database, `CREATE DATABASE `+s.database); err != nil {
+		return nil, err
+	}
+	if _, err = migrations.Up(ctx, s.Postgres.URL(s.database)); err != nil {
+		return nil, err
+	}
+	if err = s.Postgres.Exec(ctx, s.database, auditSQL); err != nil {
+		return nil, err
+	}
+	s.Producer = &Producer{stage: s, mix: o.Mix}
+	for i := range o.Daemons {
+		d, err := s.startDaemon(string(rune('a'+i)), i%2 == 1, o.Flags)
+		if err != nil {
+			return nil, err
+		}
+		s.Daemons = append(s.Daemons, d)
+	}
+	for i := range o.Daemons * o.Workers {
+		w, err := s.startWorker(i, s.Daemons[i%o.Daemons], o.Offers)
+		if err != nil {
+			return nil, err
+		}
+		s.Workers = append(s.Workers, w)
+	}
+	if leaked, why := s.AwaitSlots(ctx, 30*time.Second); leaked != 0 {
+		return nil, fmt.Errorf("not all slots are there and free: %s", why)
+	}
+	return s, nil
+}
+
+// Strike ends every process of the experiment.
+func (s *Stage) Strike() {
+	ended := make(chan struct{})
+	for _, w := range s.Workers {
+		go func() {
+			w.Stop(10 * time.Second)
+			ended <- struct{}{}
+		}()
+	}
+	for range s.Workers {
+		<-ended
+	}
+	for _, d := range s.Daemons {
+		d.close()
+	}
+}

@@ -1,0 +1,189 @@
+package trial
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"strings"
+	"time"
+
+	"github.com/dispatcherd/dispatcherd/harness/internal/history"
+	"github.com/dispatcherd/dispatcherd/harness/internal/judge"
+	"github.com/dispatcherd/dispatcherd/harness/internal/stage"
+)
+
+// Size is how much of an experiment is wanted.
+type Size int
+
+// Sizes: for every change, for every release, for a night.
+const (
+	Short Size = iota
+	Normal
+	Long
+)
+
+// Trial is an experiment.
+type Trial struct {
+	Name  string
+	About string
+	Setup stage.Setup
+	Jobs  [3]int           // at least, by Size
+	Least [3]time.Duration // of trouble, by Size
+	// Trouble breaks things until ctx ends, and puts right whatever would stay broken.
+	Trouble func(ctx context.Context, s *Scene) error
+	// Verify says what else must hold, beside what judge checks; it may add figures.
+	Verify func(s *Scene, h *history.History, r *judge.Report) []string
+	// Drain bounds the time from the end of the trouble until all is done; 0 = a minute.
+	Drain time.Duration
+}
+
+// Scene is a trial being carried out.
+type Scene struct {
+	*stage.Stage
+	Size    Size
+	Dice    *rand.Rand
+	figures []string
+	killed  map[int32]int64 // dispatchers, by their id in Postgres, and when
+}
+
+// Note adds a figure to the trial's line.
+func (s *Scene) Note(name string, value any) {
+	if d, ok := value.(time.Duration); ok {
+		value = round(d)
+	}
+	s.figures = append(s.figures, fmt.Sprintf("%s=%v", name, value))
+}
+
+func round(d time.Duration) time.Duration {
+	switch {
+	case d > 10*time.Second:
+		return d.Round(100 * time.Millisecond)
+	case d > 100*time.Millisecond:
+		return d.Round(time.Millisecond)
+	}
+	return d.Round(10 * time.Microsecond)
+}
+
+// Outcome is what came of a trial.
+type Outcome struct {
+	Line     string
+	Failures []string // why it did not hold; none = it held
+	Report   *judge.Report
+	History  *history.History
+}
+
+// Run carries a trial out.
+func Run(ctx context.Context, house *stage.House, t *Trial, size Size, seed uint64) (*Outcome, error) {
+	deadlocks := house.Postgres.Deadlocks()
+	begun := time.Now()
+	setup := t.Setup
+	setup.Name = t.Name
+	st, err := house.Raise(ctx, setup)
+	if err != nil {
+		return nil, err
+	}
+	struck := false
+	defer func() {
+		if !struck {
+			st.Strike()
+		}
+	}()
+	s := &Scene{Stage: st, Size: size, Dice: rand.New(rand.NewPCG(seed, uint64(len(t.Name)))), killed: map[int32]int64{}}
+	o := &Outcome{}
+	if err := s.act(ctx, t); err != nil {
+		return nil, fmt.Errorf("%s: %w", t.Name, err)
+	}
+	rest := time.Now()
+	left, err := s.AwaitDrained(ctx, max(t.Drain, time.Minute))
+	if err != nil {
+		return nil, err
+	}
+	drained := time.Since(rest)
+	leaked, why := s.AwaitSlots(ctx, 20*time.Second)
+	if leaked > 0 {
+		o.Failures = append(o.Failures, "slots leaked: "+why)
+	}
+	st.Strike()
+	struck = true
+	if o.History, err = s.History(ctx); err != nil {
+		return nil, err
+	}
+	o.Report = judge.Judge(o.History)
+	r := o.Report
+	deadlocks = house.Postgres.Deadlocks() - deadlocks
+	if deadlocks > 0 {
+		o.Failures = append(o.Failures, fmt.Sprintf("%d deadlocks", deadlocks))
+	}
+	if left > 0 {
+		o.Failures = append(o.Failures, fmt.Sprintf("%d jobs had not ended %v after the trouble", left, round(drained)))
+	}
+	if r.Violations() > 0 {
+		o.Failures = append(o.Failures, fmt.Sprintf("%d violations", r.Violations()))
+	}
+	if r.Jobs < t.Jobs[size] {
+		o.Failures = append(o.Failures, fmt.Sprintf("%d jobs were committed, %d were wanted", r.Jobs, t.Jobs[size]))
+	}
+	if t.Verify != nil {
+		o.Failures = append(o.Failures, t.Verify(s, o.History, r)...)
+	}
+	o.Line = fmt.Sprintf("chaos: experiment=%s jobs=%d lost=%d unexpected=%d stale_accepted=%d affinity_violations=%d slots_leaked=%d deadlocks=%d"+
+		" overlaps=%d illegal=%d disorder=%d executions=%d twice_at_once=%d unknown_commits=%d %s drain=%v took=%v",
+		t.Name, r.Jobs, r.Lost, r.Unexpected, r.Stale, r.Affinity, leaked, deadlocks, r.Overlaps, r.Illegal, r.Disorder,
+		r.Executions, r.Twice, r.Unknown, strings.Join(s.figures, " "), round(drained), round(time.Since(begun)))
+	return o, nil
+}
+
+// act produces jobs and breaks things side by side.
+func (s *Scene) act(ctx context.Context, t *Trial) error {
+	trouble, end := context.WithCancel(ctx)
+	defer end()
+	broken := make(chan error, 1)
+	go func() {
+		if t.Trouble == nil {
+			broken <- nil
+			return
+		}
+		broken <- t.Trouble(trouble, s)
+	}()
+	s.Producer.Produce(ctx, t.Jobs[s.Size], t.Least[s.Size])
+	end()
+	return <-broken
+}
+
+// Tell writes the evidence of a failure.
+func (o *Outcome) Tell(w io.Writer) {
+	for _, f := range o.Failures {
+		fmt.Fprintln(w, "  failed:", f)
+	}
+	for _, f := range o.Report.Findings {
+		fmt.Fprintf(w, "  %s: job %d: %s\n", f.Kind, f.Job, f.Text)
+	}
+	for _, f := range o.Report.Findings[:min(3, len(o.Report.Findings))] {
+		o.biography(w, f.Job)
+	}
+}
+
+// biography is everything the logs say of a job.
+func (o *Outcome) biography(w io.Writer, id int64) {
+	for i := range o.History.Changes {
+		if c := &o.History.Changes[i]; c.Job == id {
+			fmt.Fprintf(w, "    %d postgres: change %d, attempt %d, dispatcher %d\n", c.At, c.Kind, c.Attempt, c.Dispatcher)
+		}
+	}
+	for i := range o.History.Processes {
+		p := &o.History.Processes[i]
+		for k := range p.Runs {
+			if e := &p.Runs[k]; e.Job == id {
+				fmt.Fprintf(w, "    %d %s: attempt %d on slot %d, %q at %d (killed %d, gone %d)\n",
+					e.Start, p.Name, e.Attempt, e.Slot, e.Outcome, e.End, p.Killed, p.Died)
+			}
+		}
+	}
+	for i := range o.History.Rows {
+		if r := &o.History.Rows[i]; r.Job == id {
+			fmt.Fprintf(w, "    row: %s, attempt %d, failures %d, crashes %d, result %v, errors %v\n",
+				r.Status, r.Attempt, r.Failures, r.Crashes, r.Result, r.Errors)
+		}
+	}
+}
