@@ -5,10 +5,13 @@ import (
 	"fmt"
 	"maps"
 	"net"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 )
 
 // Defaults of Config.
@@ -55,32 +58,31 @@ func (c Config) withDefaults() Config {
 }
 
 // connConfig describes one connection. purpose ends up in application_name.
-//
-// The server's own limit lies below the caller's, so that a statement that
-// takes too long ends with an ERROR (certainly rolled back) instead of a broken
-// connection (unknown). Plans are pinned: these statements find rows by index
-// on a table whose statistics are stale by design.
 func (c Config) connConfig(purpose string) (*pgx.ConnConfig, error) {
 	config, err := pgx.ParseConfig(c.DSN)
 	if err != nil {
 		return nil, fmt.Errorf("database connection string: %w", err)
 	}
-	limit := strconv.FormatInt((c.Timeout * 4 / 5).Milliseconds(), 10)
-	maps.Copy(config.RuntimeParams, map[string]string{
-		"application_name":                    truncate("dispatcherd "+purpose+" "+c.Name, 63),
-		"statement_timeout":                   limit,
-		"lock_timeout":                        limit,
-		"idle_in_transaction_session_timeout": limit,
-		"default_transaction_isolation":       "read committed",
-		"search_path":                         "pg_catalog",
-		"TimeZone":                            "UTC",
-		"plan_cache_mode":                     "force_generic_plan",
-		"enable_seqscan":                      "off",
-		"enable_bitmapscan":                   "off",
-		"enable_hashjoin":                     "off",
-		"enable_mergejoin":                    "off",
-		"jit":                                 "off",
-	})
+	settings := c.session()
+	for name := range config.RuntimeParams {
+		if _, ours := settings[strings.ToLower(name)]; ours {
+			delete(config.RuntimeParams, name)
+		}
+	}
+	config.RuntimeParams["application_name"] = truncate("dispatcherd "+purpose+" "+c.Name, 63)
+	var set strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(settings)) {
+		fmt.Fprintf(&set, "SET %s = %s; ", name, settings[name])
+	}
+	theirs := config.AfterConnect
+	config.AfterConnect = func(ctx context.Context, conn *pgconn.PgConn) error {
+		if theirs != nil {
+			if err := theirs(ctx, conn); err != nil {
+				return err
+			}
+		}
+		return conn.Exec(ctx, set.String()).Close()
+	}
 	config.ConnectTimeout = c.Timeout
 	config.ValidateConnect = nil
 	if c.Dial != nil {
@@ -88,4 +90,30 @@ func (c Config) connConfig(purpose string) (*pgx.ConnConfig, error) {
 		config.LookupFunc = func(_ context.Context, host string) ([]string, error) { return []string{host}, nil }
 	}
 	return config, nil
+}
+
+// session are the settings of every connection, as they stand behind SET. They
+// are set after the connection is made, in one round trip: a pooler (PgBouncer)
+// refuses connections that name settings it does not know.
+//
+// The server's own limit lies below the caller's, so that a statement that
+// takes too long ends with an ERROR (certainly rolled back) instead of a broken
+// connection (unknown). Plans are pinned: these statements find rows by index
+// on a table whose statistics are stale by design.
+func (c Config) session() map[string]string {
+	limit := strconv.FormatInt((c.Timeout * 4 / 5).Milliseconds(), 10)
+	return map[string]string{
+		"statement_timeout":                   limit,
+		"lock_timeout":                        limit,
+		"idle_in_transaction_session_timeout": limit,
+		"default_transaction_isolation":       "'read committed'",
+		"search_path":                         "pg_catalog",
+		"timezone":                            "'UTC'",
+		"plan_cache_mode":                     "force_generic_plan",
+		"enable_seqscan":                      "off",
+		"enable_bitmapscan":                   "off",
+		"enable_hashjoin":                     "off",
+		"enable_mergejoin":                    "off",
+		"jit":                                 "off",
+	}
 }

@@ -54,6 +54,9 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 		(sweepTimeout * 4 / 5).Milliseconds())
 	// The link that prepares nothing works without a schema.
 	err := s.sweep.do(ctx, OpConnect, func(ctx context.Context, conn *pgx.Conn) (int, error) {
+		if err := s.checkPooler(ctx, conn); err != nil {
+			return 0, err
+		}
 		return 0, migrations.Check(ctx, conn)
 	})
 	if err != nil {

@@ -70,6 +70,8 @@ func (a *app) exitCode(ctx context.Context, err error) int {
 		return exitUsage // cobra's own: unknown command, flag or argument
 	case ctx.Err() != nil && errors.Is(err, context.Canceled):
 		return exitInterrupted
+	case errors.Is(err, claim.ErrTransactionPool):
+		return exitUsage
 	case errors.Is(err, claim.ErrNotFound):
 		return exitNotFound
 	case errors.As(err, &inUse), errors.As(err, &status), errors.As(err, &refused):
