@@ -31,8 +31,11 @@ func (a *app) ownSocket(name string) string {
 // findSocket is where workers and operators look for a dispatcher unless told
 // otherwise: the user's own one if its socket is there, else the system's.
 func (a *app) findSocket(name string) string {
-	own := a.ownSocket(name)
-	if system := filepath.Join(systemSockets, name); !socketExists(own) && socketExists(system) {
+	return firstSocket(a.ownSocket(name), filepath.Join(systemSockets, name))
+}
+
+func firstSocket(own, system string) string {
+	if !socketExists(own) && socketExists(system) {
 		return system
 	}
 	return own

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -28,14 +27,14 @@ func TestEverybodyHasADefaultSocketInADirectoryOfTheirOwn(t *testing.T) {
 
 func TestADispatcherOfOnesOwnIsFoundFirst(t *testing.T) {
 	dir := t.TempDir()
-	a := &app{uid: 7, env: func(name string) (string, bool) { return dir, name == "XDG_RUNTIME_DIR" }}
-	path := filepath.Join(dir, "dispatcherd", "api.sock")
-	require.Equal(t, path, a.findSocket("api.sock"), "neither is there: name the one that dev would make")
-	require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o700))
-	l, err := (&daemon{cfg: daemonConfig{SocketMode: 0o600}}).listen(path)
-	require.NoError(t, err)
-	require.Equal(t, path, a.findSocket("api.sock"))
-	require.NoError(t, l.Close())
+	own, system := filepath.Join(dir, "own.sock"), filepath.Join(dir, "system.sock")
+	require.Equal(t, own, firstSocket(own, system), "neither is there: name the one that dev would make")
+	for _, c := range []struct{ opened, found string }{{system, system}, {own, own}} {
+		l, err := (&daemon{cfg: daemonConfig{SocketMode: 0o600}}).listen(c.opened)
+		require.NoError(t, err)
+		defer func() { require.NoError(t, l.Close()) }()
+		require.Equal(t, c.found, firstSocket(own, system))
+	}
 }
 
 func TestDevLooksAtItsSocketsBeforeItMakesADatabase(t *testing.T) {
