@@ -115,6 +115,7 @@ func init() {
 		"disown":   func(w *world, _ words, _ []string) { w.step(Disowned{}) },
 		"own":      func(w *world, _ words, _ []string) { w.step(Owned{}); w.settle() },
 		"drain":    func(w *world, _ words, _ []string) { w.step(Drained{}) },
+		"handover": func(w *world, _ words, _ []string) { w.step(HandedOver{}) },
 		"interrupt": func(w *world, _ words, _ []string) {
 			w.step(Interrupted{})
 		},

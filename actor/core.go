@@ -45,6 +45,7 @@ type Core struct {
 	elsewhere map[string]int // capacity of the other dispatchers, by type; read only
 
 	draining bool
+	leaving  bool // running rows outlive their sessions
 	disowned bool // the lease cannot be proved: no row may be claimed
 	stats    Stats
 	fx       []Effect
@@ -74,6 +75,7 @@ type Stats struct {
 	Done, Retried, Failed                 uint64 // attempts by outcome
 	Cancelled, Freed, Crashed, Quarantine uint64
 	Adopted                               uint64 // executions of another dispatcher that go on here
+	Left                                  uint64 // executions that are left to the next dispatcher
 	Stale                                 uint64 // words of workers about attempts that are not theirs any more
 	Answered, Late, Unsupported, Busy     uint64 // on-demand requests by answer
 	StaleLists                            uint64 // fetched lists thrown away after too many lost claims

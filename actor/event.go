@@ -137,6 +137,12 @@ type Drained struct{}
 // after Drained is over. Their rows become pending with their order kept.
 type Interrupted struct{}
 
+// HandedOver ends this dispatcher's part in the jobs that are still running:
+// the grace after Drained is over, and their workers will present them to the
+// next dispatcher. Results count until a job's session ends; from then on its
+// row is left as it is. Requests have no row and are answered.
+type HandedOver struct{}
+
 // Tick tells that time has passed; see Core.NextWake.
 type Tick struct{}
 

@@ -126,6 +126,9 @@ func (ev Unregistered) apply(c *Core) {
 func (c *Core) bereave(j *job, leaving bool) {
 	switch {
 	case j.stage == reserved:
+	case c.leaving && j.mode == dispatcherd.Queued && j.stage == running && !j.cancel && !j.revoked:
+		c.stats.Left++
+		c.forget(j)
 	case j.mode == dispatcherd.OnDemand && leaving && !j.orphan && !c.draining:
 		c.requeue(j)
 	case j.mode == dispatcherd.OnDemand:

@@ -122,14 +122,27 @@ func (Drained) apply(c *Core) {
 	}
 }
 
+func (HandedOver) apply(c *Core) {
+	c.leaving = true
+	for _, j := range c.inHand() {
+		if j.stage == running && j.mode == dispatcherd.OnDemand {
+			c.interruptRequest(j)
+		}
+	}
+}
+
+func (c *Core) interruptRequest(j *job) {
+	c.freeSlot(j)
+	c.emit(Effect{Kind: Cancel, Session: j.told, Job: j.id, Attempt: j.attempt, Reason: "the dispatcher stops"})
+	c.answer(j, AnswerStopping, nil, "the dispatcher stopped before the worker answered")
+}
+
 func (Interrupted) apply(c *Core) {
 	for _, j := range c.inHand() {
 		switch {
 		case j.stage != running:
 		case j.mode == dispatcherd.OnDemand:
-			c.freeSlot(j)
-			c.emit(Effect{Kind: Cancel, Session: j.told, Job: j.id, Attempt: j.attempt, Reason: "the dispatcher stops"})
-			c.answer(j, AnswerStopping, nil, "the dispatcher stopped before the worker answered")
+			c.interruptRequest(j)
 		default:
 			c.freeSlot(j)
 			c.emit(Effect{Kind: Cancel, Session: j.told, Job: j.id, Attempt: j.attempt, Reason: "the dispatcher stops"})

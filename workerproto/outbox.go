@@ -146,6 +146,14 @@ func (o *outbox) close(last frame) {
 	o.shut()
 }
 
+// forget drops what waits.
+func (o *outbox) forget() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	clear(o.queue)
+	o.queue = o.queue[:0]
+}
+
 // discard drops what waits and makes the writer end.
 func (o *outbox) discard() {
 	o.mu.Lock()

@@ -157,7 +157,9 @@ func (s *Session) listen() error {
 	silent := time.Duration(0)
 	for {
 		wait := min(s.limits.HeartbeatInterval, s.limits.HeartbeatTimeout-silent)
-		s.deadline(wait)
+		if !s.deadline(wait) {
+			return s.ending()
+		}
 		err := s.in.read()
 		if !errors.Is(err, os.ErrDeadlineExceeded) {
 			return err

@@ -150,7 +150,7 @@ func (srv *server) run(s *Session) {
 	}
 	s.finish(cause)
 	<-written
-	_ = s.conn.Close()
+	_ = s.conn.Close() // also one that lingered
 	srv.mu.Lock()
 	delete(srv.open, s)
 	n := len(srv.open)
@@ -165,6 +165,9 @@ func (srv *server) run(s *Session) {
 func (s *Session) finish(cause error) {
 	var rule *Error
 	if errors.As(cause, &rule) && s.ending() == nil {
+		if rule.Code == HeartbeatTimeout {
+			s.out.forget() // what it holds is about to be taken from it
+		}
 		s.Close(rule)
 		return
 	}

@@ -34,8 +34,9 @@ type Session struct {
 	hello   *Hello   // until the welcome
 	resumed []Resumed
 
-	mu    sync.Mutex
-	cause error // why the session ends; the first one counts
+	mu      sync.Mutex
+	cause   error     // why the session ends; the first one counts
+	lingers time.Time // until then what is on its way is still read; zero = no end in sight
 }
 
 func newSession(conn net.Conn, limits Limits, obs Observer) *Session {
@@ -163,6 +164,7 @@ func (s *Session) writer(done chan<- struct{}) {
 	defer close(done)
 	err := s.out.write()
 	switch {
+	case err == nil && s.linger():
 	case err == nil:
 		_ = s.conn.Close()
 	case errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, io.ErrClosedPipe):
@@ -174,7 +176,35 @@ func (s *Session) writer(done chan<- struct{}) {
 	}
 }
 
-// deadline is how long a read may wait before something is to be done.
-func (s *Session) deadline(d time.Duration) {
-	_ = s.conn.SetReadDeadline(time.Now().Add(d)) // fails on a closed connection only, and then the read does too
+// lingering bounds how long reports that crossed the dispatcher's goodbye are
+// read.
+const lingering = time.Second
+
+// linger ends a session that nobody is to blame for: the worker's reports that
+// are on their way still count, up to its own end of the stream. It reports
+// false if the connection has to be closed at once.
+func (s *Session) linger() bool {
+	var rule *Error
+	half, ok := s.conn.(interface{ CloseWrite() error })
+	if !ok || !errors.As(s.ending(), &rule) || rule.Code != ShuttingDown || half.CloseWrite() != nil {
+		return false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.lingers = time.Now().Add(lingering)
+	return s.conn.SetReadDeadline(s.lingers) == nil
+}
+
+// deadline is how long a read may wait before something is to be done. It
+// reports false if the session lingers and its time is over.
+func (s *Session) deadline(d time.Duration) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := time.Now()
+	until := now.Add(d)
+	if !s.lingers.IsZero() && until.After(s.lingers) {
+		until = s.lingers
+	}
+	_ = s.conn.SetReadDeadline(until) // fails on a closed connection only, and then the read does too
+	return until.After(now)
 }

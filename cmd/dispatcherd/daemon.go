@@ -252,42 +252,57 @@ func (d *daemon) run(ctx context.Context) error {
 	return errors.Join(why, d.stop())
 }
 
-// stop drains: no new job starts, running ones have the grace to end, what is
-// left is taken back, and the dispatcher leaves.
+// stop drains: no new job starts, and running ones have the grace to end. What
+// is left is handed over to the next dispatcher on the socket, or taken back if
+// workers may not go on without one. Then the dispatcher leaves.
 func (d *daemon) stop() error {
 	close(d.ended)
 	d.tell("STOPPING=1")
 	d.log.Info("stopping", zap.Duration("grace", d.cfg.Grace))
 	d.loop.Order(actor.Drained{})
 	d.awaitIdle(d.cfg.Grace)
-	d.loop.Order(actor.Interrupted{})
-	d.awaitIdle(settleTime)
+	if d.cfg.Workers.Resume > 0 && d.lease.trusted() {
+		d.loop.Order(actor.HandedOver{})
+	} else {
+		d.loop.Order(actor.Interrupted{})
+		d.awaitIdle(settleTime)
+	}
 	d.rows.release()
 	d.endBackground()
 	d.endWorkers()
 	d.serving.Wait()
 	d.awaitIdle(settleTime)
 	d.endBeats() // not before the last end is recorded: until then the lease must hold
+	var stats actor.Stats
+	d.loop.Ask(func(c *actor.Core) { stats = c.Stats() })
 	d.loop.Stop()
 	d.statements.stop()
 	d.endStatements()
 	d.background.Wait()
 	d.api.Close()
 	d.pool.Close()
-	left, err := d.leave()
+	left, err := d.leave(stats.Left > 0)
 	if err != nil {
 		err = fmt.Errorf("leaving the dispatchers: %w; whoever notices releases what was running", err)
 	}
 	d.store.Close()
-	d.log.Info("stopped", zap.Int("released", left))
+	d.log.Info("stopped", zap.Int("released", left), zap.Uint64("handed_over", stats.Left))
 	return err
 }
 
-// leave gives up the lease. The connection may have died since it was last
+// leave gives up the lease, or turns it into the time that workers have to
+// present the jobs they run to the next dispatcher. The connection may have died since it was last
 // used, which only shows when it is used again, so there is a second try.
-func (d *daemon) leave() (int, error) {
+func (d *daemon) leave(handOver bool) (int, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), settleTime)
 	defer cancel()
+	if handOver {
+		err := d.store.HandOver(ctx, d.cfg.Workers.Resume)
+		if err != nil && ctx.Err() == nil {
+			err = d.store.HandOver(ctx, d.cfg.Workers.Resume)
+		}
+		return 0, err
+	}
 	left, err := d.store.Leave(ctx)
 	if err != nil && ctx.Err() == nil {
 		left, err = d.store.Leave(ctx)
