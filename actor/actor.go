@@ -12,12 +12,14 @@ type Performer interface {
 	Perform(fx []Effect)
 }
 
-// Journal is shown every step: what went in, when, and what came out. It is
-// called from the loop before the effects are performed, must not keep fx, and
-// must not wait.
+// Journal is shown every step: what goes in, when, and what came out. It is
+// called from the loop, must keep nothing that it is shown, and must not wait.
 type Journal interface {
-	// Record is shown one step.
-	Record(now Instant, ev Event, fx []Effect)
+	// Before is shown an event, and the Core as it is before it takes it: the
+	// step may use the requests in the event anew.
+	Before(c *Core, now Instant, ev Event)
+	// After is shown what came of it, before it is performed.
+	After(fx []Effect)
 }
 
 // Actor is one goroutine around one Core (article 1, "Actor Model"): a typed
@@ -120,10 +122,13 @@ func (a *Actor) loop() {
 func (a *Actor) step(ev Event) {
 	began := time.Now()
 	now := Instant(began.Sub(a.started).Milliseconds())
+	if a.journal != nil {
+		a.journal.Before(a.core, now, ev)
+	}
 	a.fx = a.core.Step(now, ev, a.fx[:0])
 	a.verify()
 	if a.journal != nil {
-		a.journal.Record(now, ev, a.fx)
+		a.journal.After(a.fx)
 	}
 	a.performer.Perform(a.fx)
 	clear(a.fx)

@@ -209,8 +209,9 @@ type countingJournal struct {
 	last   Effect
 }
 
-func (j *countingJournal) Record(_ Instant, ev Event, fx []Effect) {
-	j.events = append(j.events, ev)
+func (j *countingJournal) Before(_ *Core, _ Instant, ev Event) { j.events = append(j.events, ev) }
+
+func (j *countingJournal) After(fx []Effect) {
 	if len(fx) > 0 {
 		j.last = fx[len(fx)-1]
 	}

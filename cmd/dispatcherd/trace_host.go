@@ -40,13 +40,22 @@ type daemonHost struct {
 type watchJournal struct {
 	mu    sync.Mutex
 	watch *trace.Watch
+
+	now   actor.Instant // of the step under way
+	event actor.Event
 }
 
-// Record implements actor.Journal.
-func (j *watchJournal) Record(now actor.Instant, ev actor.Event, fx []actor.Effect) {
+// Before implements actor.Journal.
+func (j *watchJournal) Before(_ *actor.Core, now actor.Instant, ev actor.Event) {
+	j.now, j.event = now, ev
+}
+
+// After implements actor.Journal.
+func (j *watchJournal) After(fx []actor.Effect) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.watch.Step(now, ev, fx)
+	j.watch.Step(j.now, j.event, fx)
+	j.event = nil
 }
 
 // startPrivateHost brings a Postgres of its own up, and a daemon on it. On an

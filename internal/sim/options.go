@@ -3,6 +3,8 @@ package sim
 import (
 	"fmt"
 	"time"
+
+	"github.com/dispatcherd/dispatcherd/actor"
 )
 
 // Faults is a set of things that may go wrong.
@@ -59,6 +61,9 @@ type Options struct {
 	Every       bool   // all of Faults happen
 	Break       Break
 	NoPoll      bool // dispatchers do not look for rows unless they are told of some
+	// Journal, if there is one, returns what is shown every step of a
+	// dispatcher's Core in one of its lives.
+	Journal func(dispatcher int, life uint32) actor.Journal
 	// CheckEvery is the number of a Core's steps between two full checks of its
 	// state; 0 = DefaultCheckEvery.
 	CheckEvery int
