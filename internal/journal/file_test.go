@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"io"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -106,8 +107,9 @@ func TestACoreThatBreaksDownIsReported(t *testing.T) {
 	s := &f.Segments[0]
 	w := files.codec.NewWriter()
 	var ev actor.Event = actor.Together{Events: []actor.Event{nil}}
-	rec := append(make([]byte, recordHead), files.kinds[len(files.kinds)-1].writer()(w, nil, ev)...)
-	sealEvent(rec, len(files.kinds)-1, 0)
+	together := slices.IndexFunc(files.kinds, func(k kind) bool { return k.name == "together" })
+	rec := append(make([]byte, recordHead), files.kinds[together].writer()(w, nil, ev)...)
+	sealEvent(rec, together, 0)
 	s.records = rec
 	err = f.Replay(func(*Step) error { return nil })
 	require.ErrorIs(t, err, ErrDamaged)

@@ -35,6 +35,7 @@ func events(c *freeze.Codec) []kind {
 		event[actor.Interrupted](c, "interrupted"),
 		event[actor.Tick](c, "tick"),
 		event[actor.Together](c, "together"),
+		event[actor.Adopted](c, "adopted"),
 	}
 }
 
@@ -55,7 +56,7 @@ func newLanguage() language {
 	c := freeze.New(freeze.Options{
 		Strings: []string{
 			"actor.Core.elsewhere", "actor.Effect.Type", "actor.Elsewhere.Capacity", "actor.Registered.Worker",
-			"actor.Requested.Type", "actor.session.worker", "dispatcherd.ClaimRequest.Types", "dispatcherd.Lane.Type",
+			"actor.Requested.Type", "actor.session.worker", "dispatcherd.Adopted.Type", "dispatcherd.ClaimRequest.Types", "dispatcherd.Lane.Type",
 			"dispatcherd.Slot.Types", "slotindex.Index.byName", "slotindex.Index.byTypes", "slotindex.typeEntry.name",
 		},
 		Silent: []string{"actor.Effect.Reason", "actor.Result.Error", "dispatcherd.Finish.Error"},
