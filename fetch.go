@@ -19,10 +19,12 @@ type Lane struct {
 	Priority Priority
 	After    Key // only rows after it; the zero Key looks from the very beginning
 	Limit    int // at most this many rows, ≥ 1
+	Share    Share
+	Foreign  bool // the rows that do not belong to Share, instead of those that do
 }
 
 // FetchRequest asks for the first rows of some lanes, all read in one
-// snapshot. No lane is named twice.
+// snapshot. No lane is named twice; its own and its foreign rows count as two.
 type FetchRequest struct {
 	Lanes []Lane
 }

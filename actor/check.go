@@ -81,16 +81,21 @@ func (c *Core) checkLanes() error {
 			continue
 		}
 		for p := range k.queued {
-			l := &k.queued[p]
-			cached += l.len()
-			for i := l.head + 1; i < len(l.keys); i++ {
-				if !l.keys[i-1].Less(l.keys[i]) {
-					return fmt.Errorf("lane %d/%d is out of order at %d", t, p, i)
+			for _, l := range k.lanes(dispatcherd.Priority(p)) {
+				cached += l.len()
+				for i := l.head + 1; i < len(l.keys); i++ {
+					if !l.keys[i-1].Less(l.keys[i]) {
+						return fmt.Errorf("lane %d/%d is out of order at %d", t, p, i)
+					}
 				}
 			}
+			l := &k.queued[p]
 			waits := k.waiting&(1<<p) != 0
 			if waits != (l.len() > 0 || l.starved()) {
 				return fmt.Errorf("lane %d/%d is marked %t with %d candidates", t, p, waits, l.len())
+			}
+			if waits := k.waiting&(1<<(foreignBit+p)) != 0; waits != (k.foreign != nil && k.foreign[p].len() > 0) {
+				return fmt.Errorf("foreign lane %d/%d is marked %t", t, p, waits)
 			}
 			if waits := k.waiting&(1<<(demandBit+p)) != 0; waits != (k.demand[p].first != nil) {
 				return fmt.Errorf("line %d/%d is marked %t", t, p, waits)

@@ -193,6 +193,12 @@ func (c *Core) lost(j *job) {
 	c.stats.Lost++
 	c.freeSlot(j)
 	t, p := j.typ, j.priority
+	if j.foreign {
+		c.forget(j)
+		c.dropForeign(laneRef{t, p, true})
+		return
+	}
+	c.fetch.back(c.now + backPause) // who had it locked may have given it up
 	l := &c.kinds[t].queued[p]
 	if j.list == l.list {
 		l.lost++
@@ -205,5 +211,5 @@ func (c *Core) lost(j *job) {
 	c.cached -= l.len()
 	l.discard()
 	c.mark(t, p)
-	c.fetch.lookAgain(c, laneRef{t, p})
+	c.fetch.lookAgain(c, laneRef{typ: t, priority: p})
 }

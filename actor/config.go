@@ -32,6 +32,11 @@ type Config struct {
 	// Patience bounds how long a decision waits for a fetch that may bring a
 	// better candidate than the ones at hand.
 	Patience time.Duration
+	// Handicap is what rows of other dispatchers' shares count as younger. It
+	// is longer than Poll, so that what a poll read of them has been read again
+	// before it is preferred to the own rows that came after it: meanwhile their
+	// owner has them done. The overtaking window grows by it.
+	Handicap time.Duration
 	// Seed makes tokens and jitter. Two dispatchers must not share one.
 	Seed [2]uint64
 }
@@ -66,6 +71,7 @@ func DefaultConfig() Config {
 		Poll:     time.Second,
 		PollDeaf: 200 * time.Millisecond,
 		Patience: 100 * time.Millisecond,
+		Handicap: scoring.Handicap,
 	}
 }
 
@@ -82,7 +88,7 @@ func (c Config) Validate() error {
 	for _, d := range []struct {
 		name  string
 		value time.Duration
-	}{{"poll", c.Poll}, {"poll-deaf", c.PollDeaf}, {"patience", c.Patience}} {
+	}{{"poll", c.Poll}, {"poll-deaf", c.PollDeaf}, {"patience", c.Patience}, {"handicap", c.Handicap}} {
 		if d.value < time.Millisecond {
 			return fmt.Errorf("%s is %v, must be at least 1ms", d.name, d.value)
 		}

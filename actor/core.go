@@ -42,7 +42,8 @@ type Core struct {
 	outage outage
 	bell   bell
 
-	elsewhere map[string]int // capacity of the other dispatchers, by type; read only
+	elsewhere map[string]int               // capacity of the other dispatchers, by type; read only
+	shares    map[string]dispatcherd.Share // by type; read only
 
 	draining bool
 	leaving  bool // running rows outlive their sessions
@@ -166,10 +167,12 @@ func (c *Core) score(mode dispatcherd.Mode, p dispatcherd.Priority, ageMS int64,
 func (c *Core) capacity(t slotindex.TypeID) int { return c.index.Capacity(t) + int(c.kinds[t].abroad) }
 
 func (ev Elsewhere) apply(c *Core) {
-	c.elsewhere = ev.Capacity
+	c.elsewhere, c.shares = ev.Capacity, ev.Shares
 	for t := range c.kinds {
 		if k := &c.kinds[t]; k.held {
-			k.abroad = int32(ev.Capacity[c.index.Name(slotindex.TypeID(t))])
+			name := c.index.Name(slotindex.TypeID(t))
+			k.abroad = int32(ev.Capacity[name])
+			c.divide(slotindex.TypeID(t), ev.Shares[name])
 		}
 	}
 }

@@ -119,9 +119,11 @@ type Disowned struct{}
 type Owned struct{}
 
 // Elsewhere tells what the other dispatchers' slots can do, so that rarity
-// means the cluster's. Types that are not named have no slot elsewhere.
+// means the cluster's, and how the rows are shared with them. Types that are
+// not named have no slot elsewhere. Core keeps the maps.
 type Elsewhere struct {
 	Capacity map[string]int
+	Shares   map[string]dispatcherd.Share // this dispatcher's; not named = everything
 }
 
 // Reweighed changes the weights. They were validated.

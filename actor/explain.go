@@ -30,6 +30,7 @@ const (
 	ReasonCapacityBusy  Reason = "CapacityBusy"  // every slot that supports the type is taken
 	ReasonClaimRaceLost Reason = "ClaimRaceLost" // it was passed by: its claim was lost, or it was committed late; the next full look finds it
 	ReasonUnread        Reason = "Unread"        // it lies behind everything read ahead so far
+	ReasonOtherShare    Reason = "OtherShare"    // it belongs to another dispatcher's share; here it is read when slots are free or it grows old
 	ReasonAwaitsFetch   Reason = "AwaitsFetch"   // a better job may be on its way from Postgres
 	ReasonClaimsFull    Reason = "ClaimsFull"    // the next claim is full
 	ReasonOutranked     Reason = "Outranked"     // somebody with a higher score could take the same slots
@@ -100,15 +101,18 @@ type asked struct {
 // Explain says why a job does not run, or where it runs. It changes nothing.
 func (c *Core) Explain(q Inquiry) Explanation {
 	a, j := c.identify(q)
-	x := Explanation{Mode: a.mode, Type: q.Type, Priority: a.priority, Age: msDuration(max(0, int64(c.now)-a.arrival))}
+	x := Explanation{Mode: a.mode, Type: q.Type, Priority: a.priority, Age: msDuration(max(0, int64(c.now)-a.arrival+c.handicapMS(a.foreign)))}
 	if a.known {
 		x.Type = c.index.Name(a.typ)
 		x.Capacity, x.Free = c.index.Capacity(a.typ), c.index.FreeFor(a.typ)
 		c.explainSlots(&x, a.typ)
 	}
-	x.Terms = c.cfg.Weights.Score(a.mode, a.priority, x.Age.Milliseconds(), x.Capacity)
+	x.Terms = c.cfg.Weights.Score(a.mode, a.priority, int64(c.now)-a.arrival, c.capacityOf(&a))
 	a.score = x.Terms.Total()
 	x.Window, x.Bounded = c.cfg.Weights.Window()
+	if a.known && c.kinds[a.typ].foreign != nil {
+		x.Window, x.Bounded = c.cfg.Weights.SharedWindow(c.cfg.Handicap)
+	}
 	x.Closes = max(0, x.Window-x.Age)
 	if j != nil && j.stage != waiting {
 		x.Reasons = []Reason{[...]Reason{reserved: ReasonClaimed, running: ReasonRunning, ended: ReasonRecording}[j.stage]}
@@ -138,8 +142,21 @@ func (c *Core) identify(q Inquiry) (asked, *job) {
 		a.number, a.arrival = -int64(q.ID), int64(j.arrival)
 	} else {
 		a.arrival = int64(c.now) - c.keyAgeMS(a.key)
+		a.foreign = a.known && c.laneOf(a.typ, a.priority, q.ID).foreign
+		if j != nil {
+			a.foreign = j.foreign
+		}
+		a.arrival += c.handicapMS(a.foreign)
 	}
 	return a, j
+}
+
+// capacityOf is what counts for the score of a, wherever its slots are.
+func (c *Core) capacityOf(a *asked) int {
+	if a.known {
+		return c.capacity(a.typ)
+	}
+	return 0
 }
 
 // explainSlots names the slot that Take would choose, and lists it among some
@@ -168,15 +185,22 @@ func (c *Core) explainRank(x *Explanation, a *asked) (phantom bool) {
 	var ahead []head
 	for t := range c.kinds {
 		k := &c.kinds[t]
+		x.AtLeast = x.AtLeast || k.foreign != nil // of their rows only some are known here
 		if k.waiting == 0 {
 			continue
 		}
 		id := slotindex.TypeID(t)
 		for p := range k.queued {
-			n, unread := c.lanePrefix(a, id, dispatcherd.Priority(p), &ahead, rivals[id])
+			r := laneRef{typ: id, priority: dispatcherd.Priority(p)}
+			n, unread := c.lanePrefix(a, r, &ahead, rivals[id])
 			c.countAhead(x, a, id, n, k.queued[p].len(), rivals[id])
 			x.AtLeast = x.AtLeast || unread
 			phantom = phantom || unread && rivals[id]
+			if k.foreign != nil {
+				r.foreign = true
+				n, _ = c.lanePrefix(a, r, &ahead, rivals[id])
+				c.countAhead(x, a, id, n, k.foreign[p].len(), rivals[id])
+			}
 			n, all := c.linePrefix(a, id, dispatcherd.Priority(p), &ahead, rivals[id])
 			c.countAhead(x, a, id, n, all, rivals[id])
 		}
@@ -184,7 +208,7 @@ func (c *Core) explainRank(x *Explanation, a *asked) (phantom bool) {
 	x.Rank, x.RankAll = x.Rank+1, x.RankAll+1
 	slices.SortFunc(ahead, compareHeads)
 	for i := range ahead[:min(len(ahead), explainedRivals)] {
-		x.Ahead = append(x.Ahead, c.rival(a, &ahead[i], x.Capacity))
+		x.Ahead = append(x.Ahead, c.rival(a, &ahead[i]))
 	}
 	return phantom
 }
@@ -219,20 +243,20 @@ func (c *Core) competitors(a *asked) map[slotindex.TypeID]bool {
 
 // lanePrefix counts the candidates of a lane that go before a, and notes the
 // best of them. unread tells that the lane may hold more of them in Postgres.
-func (c *Core) lanePrefix(a *asked, t slotindex.TypeID, p dispatcherd.Priority, ahead *[]head, note bool) (n int, unread bool) {
-	l := &c.kinds[t].queued[p]
+func (c *Core) lanePrefix(a *asked, r laneRef, ahead *[]head, note bool) (n int, unread bool) {
+	l := c.lane(r)
 	keys := l.keys[l.head:]
-	own := a.known && a.mode == dispatcherd.Queued && t == a.typ && p == a.priority
+	own := a.known && a.mode == dispatcherd.Queued && r == laneRef{a.typ, a.priority, a.foreign}
 	n = sort.Search(len(keys), func(i int) bool {
 		if own {
 			return !keys[i].Less(a.key)
 		}
-		h := c.headOfKey(t, p, keys[i])
+		h := c.headOfKey(r, keys[i])
 		return !h.before(&a.head)
 	})
 	for i := range min(n, explainedRivals) {
 		if note {
-			*ahead = append(*ahead, c.headOfKey(t, p, keys[i]))
+			*ahead = append(*ahead, c.headOfKey(r, keys[i]))
 		}
 	}
 	if !l.more || n < len(keys) {
@@ -241,15 +265,16 @@ func (c *Core) lanePrefix(a *asked, t slotindex.TypeID, p dispatcherd.Priority, 
 	if own {
 		return n, l.cursor.Less(a.key)
 	}
-	h := c.headOfKey(t, p, l.cursor)
+	h := c.headOfKey(r, l.cursor)
 	return n, h.before(&a.head)
 }
 
-func (c *Core) headOfKey(t slotindex.TypeID, p dispatcherd.Priority, k dispatcherd.Key) head {
-	age := c.keyAgeMS(k)
+func (c *Core) headOfKey(r laneRef, k dispatcherd.Key) head {
+	age := c.keyAgeMS(k) - c.handicapMS(r.foreign)
 	return head{
-		score:   c.score(dispatcherd.Queued, p, age, t).Total(),
-		arrival: int64(c.now) - age, number: int64(k.ID), typ: t, priority: p, mode: dispatcherd.Queued,
+		score:   c.score(dispatcherd.Queued, r.priority, age, r.typ).Total(),
+		arrival: int64(c.now) - age, number: int64(k.ID), typ: r.typ, priority: r.priority,
+		mode: dispatcherd.Queued, foreign: r.foreign,
 	}
 }
 
@@ -286,7 +311,7 @@ func compareHeads(a, b head) int {
 }
 
 // rival describes somebody ahead, and when a passes him, in closed form.
-func (c *Core) rival(a *asked, h *head, capacity int) Rival {
+func (c *Core) rival(a *asked, h *head) Rival {
 	r := Rival{
 		ID: dispatcherd.JobID(h.number), Mode: h.mode, Type: c.index.Name(h.typ), Priority: h.priority,
 		Terms: c.score(h.mode, h.priority, int64(c.now)-h.arrival, h.typ),
@@ -295,8 +320,8 @@ func (c *Core) rival(a *asked, h *head, capacity int) Rival {
 		r.ID = -r.ID
 	}
 	at, ok := c.cfg.Weights.Overtakes(
-		scoring.Job{Mode: a.mode, Priority: a.priority, ArrivalMS: a.arrival, Capacity: capacity},
-		scoring.Job{Mode: h.mode, Priority: h.priority, ArrivalMS: h.arrival, Capacity: c.index.Capacity(h.typ)})
+		scoring.Job{Mode: a.mode, Priority: a.priority, ArrivalMS: a.arrival, Capacity: c.capacityOf(a)},
+		scoring.Job{Mode: h.mode, Priority: h.priority, ArrivalMS: h.arrival, Capacity: c.capacity(h.typ)})
 	if ok {
 		r.Passed, r.After = true, msDuration(max(0, at-int64(c.now)))
 	}
@@ -314,6 +339,10 @@ func (c *Core) reasons(x *Explanation, a *asked, q Inquiry, phantom bool) []Reas
 	}
 	queued := a.mode == dispatcherd.Queued
 	early := queued && c.clock && c.keyAgeMS(a.key) < 0
+	cached := false
+	if queued && a.known && !early {
+		cached = c.lane(laneRef{a.typ, a.priority, a.foreign}).holds(a.key)
+	}
 	add(ReasonBackoff, early && q.Failures > 0)
 	add(ReasonScheduled, early && q.Failures == 0)
 	add(ReasonDraining, c.draining)
@@ -322,11 +351,11 @@ func (c *Core) reasons(x *Explanation, a *asked, q Inquiry, phantom bool) []Reas
 	add(ReasonTypeUnknown, !a.known)
 	add(ReasonNoCapacity, a.known && x.Capacity == 0)
 	add(ReasonCapacityBusy, x.Capacity > 0 && x.Free == 0)
-	if queued && a.known && !early {
-		l := &c.kinds[a.typ].queued[a.priority]
-		_, cached := slices.BinarySearchFunc(l.keys[l.head:], a.key, compareKeys)
-		add(ReasonClaimRaceLost, !cached && !l.cursor.Less(a.key))
-		add(ReasonUnread, !cached && l.cursor.Less(a.key))
+	if queued && a.known && !early && !cached {
+		behind := c.kinds[a.typ].queued[a.priority].cursor.Less(a.key)
+		add(ReasonClaimRaceLost, !a.foreign && !behind)
+		add(ReasonUnread, !a.foreign && behind)
+		add(ReasonOtherShare, a.foreign)
 	}
 	add(ReasonAwaitsFetch, phantom)
 	add(ReasonClaimsFull, queued && len(c.claims.next) >= c.cfg.Limits.ClaimBatch)

@@ -15,15 +15,17 @@ const firstLength = 32
 type laneRef struct {
 	typ      slotindex.TypeID
 	priority dispatcherd.Priority
+	foreign  bool
 }
 
 // asking is what Core remembers of one lane of a fetch in flight.
 type asking struct {
 	laneRef
-	look  bool            // from the very beginning, not from the cursor
-	pops  uint32          // lane.pops when it was sent
-	list  uint32          // lane.list when it was sent
-	first dispatcherd.Key // the lane's first waiting key, or its cursor, when it was sent
+	look   bool            // from the very beginning, not from the cursor
+	hungry bool            // foreign: for slots that are free
+	pops   uint32          // lane.pops when it was sent
+	list   uint32          // lane.list when it was sent
+	first  dispatcherd.Key // the lane's first waiting key, or its cursor, when it was sent
 }
 
 // fetching plans what to read ahead. One fetch is in flight at a time.
@@ -48,9 +50,11 @@ type fetching struct {
 	nextPoll Instant
 	owed     bool    // a notification came since the last full look
 	nextLook Instant // no full look for a notification before
+	backAt   Instant // a full look is due for rows that were given back; 0 = none
 	dueAt    int64   // database ms of the earliest known row that is not yet due; 0 = none
 	deaf     bool    // NOTIFY does not work
 	scratch  []slotindex.TypeID
+	foreign  foreign
 }
 
 func (f *fetching) inFlight() bool { return len(f.asked) > 0 }
@@ -79,7 +83,11 @@ func (f *fetching) discover(k *kind) {
 
 // lookAgain makes the next fetch read one lane from the very beginning.
 func (f *fetching) lookAgain(c *Core, r laneRef) {
-	l := &c.kinds[r.typ].queued[r.priority]
+	if r.foreign {
+		f.foreign.again(&c.kinds[r.typ])
+		return
+	}
+	l := c.lane(r)
 	l.looked = f.looks - 1
 	if !l.low {
 		l.low = true
@@ -88,11 +96,11 @@ func (f *fetching) lookAgain(c *Core, r laneRef) {
 }
 
 // wantMore notes that a lane may have run low.
-func (f *fetching) wantMore(c *Core, t slotindex.TypeID, p dispatcherd.Priority) {
-	l := &c.kinds[t].queued[p]
+func (f *fetching) wantMore(c *Core, r laneRef) {
+	l := c.lane(r)
 	if l.more && !l.asked && !l.low && l.len() <= int(l.length)/2 {
 		l.low = true
-		f.low = append(f.low, laneRef{t, p})
+		f.low = append(f.low, r)
 	}
 }
 
@@ -111,12 +119,29 @@ func (f *fetching) wake(c *Core) Instant {
 	if f.dueAt != 0 && c.clock {
 		next = min(next, Instant(f.dueAt-c.offset)+1)
 	}
-	return next
+	if f.backAt != 0 {
+		next = min(next, max(f.backAt, f.nextLook))
+	}
+	return min(next, f.foreign.wake(c))
 }
 
 func (Notified) apply(c *Core) {
 	c.bell.ring(c.now)
 	c.fetch.missed()
+}
+
+// backPause is how long a row waits for a look of its own: one that a worker
+// gave back unfinished, which at once would go to the same slot, so that giving
+// back would be a spin; one whose claim was lost, to whoever may not keep it; one
+// that is due again soon after a failure.
+const backPause = 500 // ms
+
+// back plans a look for a row that is pending again somewhere before a cursor,
+// at an instant or soon after.
+func (f *fetching) back(at Instant) {
+	if f.backAt == 0 || at < f.backAt {
+		f.backAt = at
+	}
 }
 
 // longestPause is the number of polls that an expensive look may cost.
@@ -129,6 +154,7 @@ const lookPause = 50 // ms
 func (f *fetching) mayHaveMore() {
 	f.epoch++
 	f.rescan()
+	f.foreign.stir()
 }
 
 // missed notes that rows may have become pending anywhere, also before what was
@@ -159,12 +185,19 @@ func (f *fetching) clockwork(c *Core) {
 		f.owed = f.owed || quick
 		f.mayHaveMore()
 	}
+	if f.backAt != 0 && c.now >= f.backAt {
+		f.owed = true
+	}
 	poll := c.now >= f.nextPoll
 	if poll {
 		f.nextPoll = c.now.after(c.cfg.Poll)
+		f.foreign.poll(c)
 	}
 	if poll || f.owed && c.now >= f.nextLook {
 		f.owed, f.nextLook = false, c.now+lookPause
+		if c.now >= f.backAt {
+			f.backAt = 0
+		}
 		f.looks++
 		f.mayHaveMore()
 	}
@@ -190,7 +223,7 @@ func (c *Core) flushFetch() {
 		return
 	}
 	f.clockwork(c)
-	if f.inFlight() || (f.left == 0 && len(f.low) == 0) {
+	if f.inFlight() || (!f.foreign.clockwork(c) && f.left == 0 && len(f.low) == 0) {
 		return
 	}
 	if f.request == nil {
@@ -199,6 +232,7 @@ func (c *Core) flushFetch() {
 	f.request.Lanes = f.request.Lanes[:0]
 	c.askLow()
 	c.scanLanes()
+	c.askForeign()
 	if f.inFlight() {
 		f.sentAt = c.now
 		c.emit(Effect{Kind: Fetch, Fetch: f.request})
@@ -216,13 +250,26 @@ func (c *Core) askLow() {
 	n := 0
 	for n < len(f.low) && len(f.asked) < room {
 		r := f.low[n]
-		if l := &c.kinds[r.typ].queued[r.priority]; l.low {
+		switch l := c.noted(r); {
+		case l == nil || !l.low:
+		case r.foreign:
+			l.low = false
+			c.readOn(r)
+		default:
 			l.low = false
 			c.ask(r)
 		}
 		n++
 	}
 	f.low = slices.Delete(f.low, 0, n)
+}
+
+// noted returns the lane that was noted, or nil if there is no share any more.
+func (c *Core) noted(r laneRef) *lane {
+	if r.foreign && c.kinds[r.typ].foreign == nil {
+		return nil
+	}
+	return c.lane(r)
 }
 
 // scanLanes asks every lane of every type with capacity, as many as fit.
@@ -236,7 +283,7 @@ func (c *Core) scanLanes() {
 		t, p := slotindex.TypeID(f.from/priorities), f.from%priorities
 		step := 1
 		if c.kinds[t].held && c.index.Capacity(t) > 0 {
-			c.ask(laneRef{t, dispatcherd.Priority(p)})
+			c.ask(laneRef{typ: t, priority: dispatcherd.Priority(p)})
 		} else {
 			step = priorities - p // none of the type's lanes
 		}
@@ -268,7 +315,7 @@ func (c *Core) ask(r laneRef) {
 	if l.len() > 0 {
 		a.first = l.first()
 	}
-	lane := dispatcherd.Lane{Type: c.index.Name(r.typ), Priority: r.priority, Limit: int(l.length)}
+	lane := dispatcherd.Lane{Type: c.index.Name(r.typ), Priority: r.priority, Limit: int(l.length), Share: c.kinds[r.typ].share}
 	if a.look {
 		l.looked = f.looks
 	} else {
@@ -307,130 +354,9 @@ func (ev Fetched) apply(c *Core) {
 	f.asked = f.asked[:0]
 }
 
-// fill merges what Postgres answered for one lane.
-func (c *Core) fill(a asking, lane *dispatcherd.Lane, rows []dispatcherd.Candidate, res dispatcherd.FetchResult) {
-	k := &c.kinds[a.typ]
-	l := &k.queued[a.priority]
-	if !k.held || !l.asked || c.index.Name(a.typ) != lane.Type {
-		return // the type was forgotten meanwhile
-	}
-	l.asked = false
-	switch {
-	case res.Verdict != dispatcherd.OK:
-		l.seen = c.fetch.epoch - 1
-		if a.look {
-			l.looked = c.fetch.looks - 1
-		}
-		return
-	case l.list != a.list: // what was asked about was thrown away meanwhile
-		c.fetch.lookAgain(c, a.laneRef)
-		return
-	}
-	due := rows
-	for len(due) > 0 && due[len(due)-1].Key.RunAt > res.DBNow {
-		due = due[:len(due)-1]
-	}
-	if len(due) < len(rows) {
-		c.fetch.expect(rows[len(due)].Key.RunAt)
-	}
-	full := len(due) == lane.Limit
-	before := l.len()
-	switch {
-	case !a.look:
-		c.extend(l, due, full)
-	case l.pops == a.pops:
-		c.replace(l, due, full)
-	default:
-		c.merge(l, due, a.first)
-	}
-	c.cached += l.len() - before
-	c.mark(a.typ, a.priority)
-	c.fetch.wantMore(c, a.typ, a.priority) // it may have run dry meanwhile, and the look brought nothing
-}
-
 // expect notes when a row that is not yet due will be.
 func (f *fetching) expect(runAt int64) {
 	if ms := floorMS(runAt) + 1; f.dueAt == 0 || ms < f.dueAt {
 		f.dueAt = ms
 	}
-}
-
-// extend appends the rows behind the cursor. They count as a list of their own
-// once nothing of the one before is left.
-func (c *Core) extend(l *lane, rows []dispatcherd.Candidate, full bool) {
-	if l.len() == 0 {
-		l.list++
-		l.lost = 0
-	}
-	l.compact()
-	for _, r := range rows {
-		if l.cursor.Less(r.Key) && !c.isInHand(r.Key) {
-			l.keys = append(l.keys, r.Key)
-		}
-		l.cursor = r.Key
-	}
-	l.more = full
-}
-
-// replace puts a full look in the place of everything the lane held; the lane
-// was not touched since it was asked. What lies behind the last row of a full
-// answer is read again rather than believed.
-func (c *Core) replace(l *lane, rows []dispatcherd.Candidate, full bool) {
-	if n := len(rows); n > 0 && (full || l.cursor.Less(rows[n-1].Key)) {
-		l.cursor = rows[n-1].Key
-	}
-	l.keys, l.head = l.keys[:0], 0
-	for _, r := range rows {
-		if !c.isInHand(r.Key) {
-			l.keys = append(l.keys, r.Key)
-		}
-	}
-	l.more = full
-	l.list++
-	l.lost = 0
-}
-
-// merge takes from a full look only what lay before the lane's first key when
-// it was asked: of the others some were taken since, and which is not known.
-func (c *Core) merge(l *lane, rows []dispatcherd.Candidate, first dispatcherd.Key) {
-	for _, r := range rows {
-		if !r.Key.Less(first) {
-			return
-		}
-		if !c.isInHand(r.Key) {
-			l.insert(r.Key)
-		}
-	}
-}
-
-// isInHand reports whether a row that was fetched as pending is still in hand. At
-// the very position it was taken from, the fetch saw it as it was before. At
-// another one it is pending again while an attempt is still being recorded
-// here; then the lane is looked at again once that is over.
-func (c *Core) isInHand(k dispatcherd.Key) bool {
-	j := c.jobs.get(k.ID)
-	if j == nil {
-		return false
-	}
-	j.again = j.again || j.key != k
-	return true
-}
-
-// comeBack returns the key of a row that is pending again to its lane. Behind
-// the cursor the next fetch finds it anyway.
-func (c *Core) comeBack(j *job) {
-	k := &c.kinds[j.typ]
-	l := &k.queued[j.priority]
-	if !k.held || c.index.Capacity(j.typ) == 0 {
-		return
-	}
-	if l.cursor.Less(j.key) {
-		c.fetch.mayHaveMore()
-		return
-	}
-	if l.insert(j.key) {
-		c.cached++
-		l.pops++ // a look that is under way may not know the row as pending: it must not replace the lane
-	}
-	c.mark(j.typ, j.priority)
 }

@@ -2,6 +2,7 @@ package actor
 
 import (
 	"slices"
+	"time"
 
 	"github.com/dispatcherd/dispatcherd"
 )
@@ -91,6 +92,10 @@ func (ev Finished) apply(c *Core) {
 	e.spare = append(e.spare, ev.Request)
 }
 
+// shortDelay is longer than any finish takes: what is due that much after its
+// end was recorded cannot be before a cursor by then.
+const shortDelay = 10 * time.Second
+
 // recorded forgets a job whose end is in Postgres, or whose end somebody else
 // has decided. A row that is pending again without delay goes back to its lane.
 func (c *Core) recorded(f *dispatcherd.Finish, stale bool) {
@@ -105,12 +110,14 @@ func (c *Core) recorded(f *dispatcherd.Finish, stale bool) {
 			c.emit(Effect{Kind: Stale, Session: j.told, Job: j.id, Attempt: j.attempt})
 		}
 	case j.returned:
-		// The next full look finds it: at once it would go to the same slot, and
-		// giving back would be a spin.
+		c.fetch.back(c.now + backPause)
 	case f.Outcome == dispatcherd.Released, f.Outcome == dispatcherd.Crashed:
 		c.comeBack(j)
 	case f.Outcome == dispatcherd.Retry:
 		c.fetch.expect((c.dbNow() + f.Delay.Milliseconds()) * 1000)
+		if f.Delay < shortDelay {
+			c.fetch.back(c.now.after(f.Delay) + backPause) // its lane may have been read on past its place before it was there
+		}
 	}
 	c.forget(j)
 }

@@ -37,6 +37,7 @@ type job struct {
 	again    bool // its row was seen pending elsewhere in its lane
 	late     bool // its timeout has passed
 	revoked  bool // the dispatcher gave it up: how the attempt ends is nobody's fault
+	foreign  bool // queued: it was taken from a foreign lane
 	returned bool // queued: its worker gave it back
 	returns  int8 // on-demand: how often a worker gave it back
 	orphan   bool // on-demand: nobody waits for the answer any more
@@ -68,7 +69,7 @@ func (c *Core) newJob() *job {
 func (c *Core) forget(j *job) {
 	c.disarm(j)
 	c.jobs.remove(j.id)
-	t, again := laneRef{j.typ, j.priority}, j.again
+	t, again := c.laneOf(j.typ, j.priority, j.id), j.again
 	*j = job{next: c.spare}
 	c.spare = j
 	c.kinds[t.typ].jobs--
@@ -84,13 +85,13 @@ func (c *Core) keep(j *job) {
 	c.kinds[j.typ].jobs++
 }
 
-// ageMS is the age that counts for the score, in milliseconds; it may be
-// negative while clocks disagree.
+// ageMS is the age that counts for the score, in milliseconds, the handicap
+// deducted; it may be negative while clocks disagree.
 func (c *Core) ageMS(j *job) int64 {
 	if j.mode == dispatcherd.OnDemand {
 		return int64(c.now - j.arrival)
 	}
-	return c.keyAgeMS(j.key)
+	return c.keyAgeMS(j.key) - c.handicapMS(j.foreign)
 }
 
 // keyAgeMS is the age of a queued candidate.
@@ -119,6 +120,7 @@ func (c *Core) freeSlot(j *job) {
 		return
 	}
 	c.index.Release(ref)
+	c.fetch.foreign.stirred = true // the slot may find nothing of its own
 	for _, t := range c.index.TypesOf(ref) {
 		if c.kinds[t].waiting != 0 {
 			c.touch(t)

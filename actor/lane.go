@@ -12,16 +12,24 @@ const priorities = int(dispatcherd.MaxPriority) + 1
 // kind is what Core knows of one type: its lanes, queued and on-demand, one of
 // each per priority.
 type kind struct {
-	queued  [priorities]lane
+	queued  [priorities]lane  // of the own share
+	foreign *[priorities]lane // of the other rows; nil while the share is everything
+	share   dispatcherd.Share
 	demand  [priorities]line
-	waiting uint32 // bit p: queued lane p has candidates or a phantom; bit 16+p: demand line p is not empty
+	waiting uint64 // bit p: queued lane p has candidates or a phantom; 16+p: foreign lane p has candidates; 32+p: demand line p is not empty
+	read    uint32 // foreign.epoch when a hungry look last began
+	polled  uint32 // foreign.polls when the foreign lanes were last asked
 	dirty   bool
 	held    bool  // Core holds the type in the index
 	jobs    int32 // jobs in hand
 	abroad  int32 // slots of other dispatchers that support the type
 }
 
-const demandBit = 16
+const (
+	foreignBit = 16
+	demandBit  = 32
+	ownLanes   = 1<<foreignBit - 1
+)
 
 // lane is a queued lane: the candidates read ahead, oldest first.
 type lane struct {
@@ -159,10 +167,13 @@ func (l *line) remove(j *job) {
 // has place look at it.
 func (c *Core) mark(t slotindex.TypeID, p dispatcherd.Priority) {
 	k := &c.kinds[t]
-	q, d := uint32(1)<<p, uint32(1)<<(demandBit+int(p))
-	k.waiting &^= q | d
+	q, f, d := uint64(1)<<p, uint64(1)<<(foreignBit+int(p)), uint64(1)<<(demandBit+int(p))
+	k.waiting &^= q | f | d
 	if l := &k.queued[p]; l.len() > 0 || l.starved() {
 		k.waiting |= q
+	}
+	if k.foreign != nil && k.foreign[p].len() > 0 {
+		k.waiting |= f
 	}
 	if k.demand[p].first != nil {
 		k.waiting |= d
@@ -189,6 +200,7 @@ func (c *Core) hold(name string) slotindex.TypeID {
 		k.held = true
 		k.abroad = int32(c.elsewhere[name])
 		c.known++
+		c.divide(t, c.shares[name])
 	}
 	return t
 }
@@ -201,7 +213,12 @@ func (c *Core) letGo(t slotindex.TypeID) {
 		return
 	}
 	for p := range k.queued {
-		c.cached -= k.queued[p].len()
+		for _, l := range k.lanes(dispatcherd.Priority(p)) {
+			c.cached -= l.len()
+		}
+	}
+	if k.foreign != nil {
+		c.fetch.foreign.kinds--
 	}
 	dirty := k.dirty
 	*k = kind{dirty: dirty}

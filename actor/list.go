@@ -71,7 +71,10 @@ func (c *Core) Types() []TypeInfo {
 		info := TypeInfo{Name: c.index.Name(id), Capacity: c.index.Capacity(id), Free: c.index.FreeFor(id)}
 		oldest := int64(0)
 		for p := range k.queued {
-			if l := &k.queued[p]; l.len() > 0 {
+			for _, l := range k.lanes(dispatcherd.Priority(p)) {
+				if l.len() == 0 {
+					continue
+				}
 				info.Cached += l.len()
 				oldest = max(oldest, c.keyAgeMS(l.first()))
 			}

@@ -16,6 +16,7 @@ type head struct {
 	typ      slotindex.TypeID
 	priority dispatcherd.Priority
 	mode     dispatcherd.Mode
+	foreign  bool // its row belongs to another dispatcher's share
 	phantom  bool // the lane's next candidate is not known yet; this is the best it could be
 }
 
@@ -116,20 +117,24 @@ func (c *Core) claimRoom() int {
 	return c.cfg.Limits.ClaimBatch
 }
 
-// best finds the best head among the lanes of a type: at most two per
+// best finds the best head among the lanes of a type: at most three per
 // priority, whatever waits behind them.
 func (c *Core) best(t slotindex.TypeID, queued bool) (head, bool) {
 	var best head
 	found := false
 	k := &c.kinds[t]
 	for m := k.waiting; m != 0; m &= m - 1 {
-		b := bits.TrailingZeros32(m)
+		b := bits.TrailingZeros64(m)
 		var h head
 		ok := true
-		if b >= demandBit {
+		switch {
+		case b >= demandBit:
 			h = c.demandHead(t, dispatcherd.Priority(b-demandBit))
-		} else {
-			h, ok = c.queuedHead(t, dispatcherd.Priority(b))
+		case b >= foreignBit:
+			h, ok = c.queuedHead(laneRef{t, dispatcherd.Priority(b - foreignBit), true})
+			ok = ok && queued
+		default:
+			h, ok = c.queuedHead(laneRef{t, dispatcherd.Priority(b), false})
 			ok = ok && queued
 		}
 		if ok && (!found || h.before(&best)) {
@@ -145,9 +150,11 @@ func (c *Core) demandHead(t slotindex.TypeID, p dispatcherd.Priority) head {
 	return head{score: score, arrival: int64(j.arrival), number: -int64(j.id), typ: t, priority: p, mode: dispatcherd.OnDemand}
 }
 
-func (c *Core) queuedHead(t slotindex.TypeID, p dispatcherd.Priority) (head, bool) {
-	l := &c.kinds[t].queued[p]
-	h := head{typ: t, priority: p, mode: dispatcherd.Queued}
+// queuedHead is the first candidate of a lane, or its phantom. Foreign lanes
+// have none: what they may hold keeps no own job waiting.
+func (c *Core) queuedHead(r laneRef) (head, bool) {
+	l := c.lane(r)
+	h := head{typ: r.typ, priority: r.priority, mode: dispatcherd.Queued, foreign: r.foreign}
 	key := l.cursor
 	if l.len() > 0 {
 		key = l.first()
@@ -157,8 +164,8 @@ func (c *Core) queuedHead(t slotindex.TypeID, p dispatcherd.Priority) (head, boo
 		}
 		h.phantom = true
 	}
-	age := c.keyAgeMS(key)
-	h.score = c.score(dispatcherd.Queued, p, age, t).Total()
+	age := c.keyAgeMS(key) - c.handicapMS(r.foreign)
+	h.score = c.score(dispatcherd.Queued, r.priority, age, r.typ).Total()
 	h.arrival, h.number = int64(c.now)-age, int64(key.ID)
 	return h, true
 }
@@ -166,19 +173,20 @@ func (c *Core) queuedHead(t slotindex.TypeID, p dispatcherd.Priority) (head, boo
 // placeCandidate reserves the most specialised free slot for the first
 // candidate of a lane and puts it on the next claim.
 func (c *Core) placeCandidate(h head) {
-	l := &c.kinds[h.typ].queued[h.priority]
+	r := laneRef{h.typ, h.priority, h.foreign}
+	l := c.lane(r)
 	key := l.pop()
 	c.cached--
 	c.mark(h.typ, h.priority)
-	c.fetch.wantMore(c, h.typ, h.priority)
+	c.fetch.wantMore(c, r)
 	if c.jobs.get(key.ID) != nil {
 		// An older attempt of the same row is still being recorded: what the
 		// fetch saw is not what this dispatcher believes. Look again.
-		c.fetch.lookAgain(c, laneRef{h.typ, h.priority})
+		c.fetch.lookAgain(c, r)
 		return
 	}
 	j := c.newJob()
-	j.id, j.key, j.list = key.ID, key, l.list
+	j.id, j.key, j.list, j.foreign = key.ID, key, l.list, h.foreign
 	j.typ, j.priority, j.mode, j.stage = h.typ, h.priority, dispatcherd.Queued, reserved
 	c.seat(j)
 	c.keep(j)
@@ -220,7 +228,7 @@ func (c *Core) send(j *job) {
 	c.emit(Effect{
 		Kind: Send, Session: s.session.id, Number: s.number, Slot: c.index.SlotID(j.slot),
 		Job: j.id, Attempt: j.attempt, Mode: j.mode, Type: c.index.Name(j.typ), Payload: j.payload,
-		Timeout: j.timeout, Age: msDuration(max(0, c.ageMS(j))), Why: j.why,
+		Timeout: j.timeout, Age: msDuration(max(0, c.ageMS(j)+c.handicapMS(j.foreign))), Why: j.why,
 	})
 	j.told = s.session.id
 	if j.timeout > 0 && j.mode == dispatcherd.Queued {

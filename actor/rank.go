@@ -14,10 +14,14 @@ func (c *Core) RankOfRequest(id dispatcherd.JobID) (rank, waits int, ok bool) {
 	k := &c.kinds[j.typ]
 	rank = 1
 	for p := range dispatcherd.MaxPriority + 1 {
-		n, _ := c.lanePrefix(&a, j.typ, p, nil, false)
 		m, all := c.linePrefix(&a, j.typ, p, nil, false)
-		rank += n + m
-		waits += k.queued[p].len() + all
+		rank += m
+		waits += all
+		for i, l := range k.lanes(p) {
+			n, _ := c.lanePrefix(&a, laneRef{j.typ, p, i > 0}, nil, false)
+			rank += n
+			waits += l.len()
+		}
 	}
 	return rank, waits, true
 }

@@ -54,7 +54,7 @@ func TestLowLanesLeaveRoomForTheRound(t *testing.T) {
 		{ID: 1, Types: []string{"a"}}, {ID: 2, Number: 1, Types: []string{"b"}},
 	}}, nil)
 	for p := range priorities {
-		core.fetch.lookAgain(core, laneRef{0, dispatcherd.Priority(p)})
+		core.fetch.lookAgain(core, laneRef{typ: 0, priority: dispatcherd.Priority(p)})
 	}
 	core.fetch.from = priorities // where type b begins
 	fx = core.Step(2, Fetched{Request: fetchOf(fx), Result: dispatcherd.FetchResult{DBNow: 1}}, nil)
@@ -77,7 +77,7 @@ func TestALookAtAListThatWasThrownAwayIsNotBelieved(t *testing.T) {
 	l := &c.kinds[0].queued[0]
 	l.discard()
 	c.mark(0, 0)
-	c.fetch.lookAgain(c, laneRef{0, 0})
+	c.fetch.lookAgain(c, laneRef{})
 	next := c.Step(2, Together{Events: []Event{Fetched{Request: request, Result: rows}}, Hold: true}, nil)
 	require.NoError(t, c.Check())
 	require.Zero(t, l.len(), "the old answer is not believed")

@@ -11,6 +11,7 @@ import (
 
 // Element oids, fixed in pg_type.dat.
 const (
+	oidBool        = 16
 	oidInt8        = 20
 	oidInt2        = 21
 	oidInt4        = 23
@@ -42,6 +43,13 @@ func appendInt4(b []byte, v int32) []byte {
 
 func appendInt2(b []byte, v int16) []byte {
 	return enc.BigEndian.AppendUint16(append(b, 0, 0, 0, 2), uint16(v))
+}
+
+func appendBool(b []byte, v bool) []byte {
+	if v {
+		return append(b, 0, 0, 0, 1, 1)
+	}
+	return append(b, 0, 0, 0, 1, 0)
 }
 
 func appendNull(b []byte) []byte { return append(b, 0xff, 0xff, 0xff, 0xff) }

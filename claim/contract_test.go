@@ -471,6 +471,46 @@ func TestCapacityOfTheOthersIsSeen(t *testing.T) {
 		res, err := c.Beat(t.Context(), map[string]int{"pdf": 100})
 		require.NoError(t, err)
 		require.Equal(t, map[string]int{"pdf": 5, "excel": 1}, res.Elsewhere)
+		require.Equal(t, map[string]dispatcherd.Share{"pdf": dispatcherd.ShareOf(5, 100, 0)}, res.Shares)
+		res, err = a.Beat(t.Context(), map[string]int{"pdf": 2, "excel": 1})
+		require.NoError(t, err)
+		require.Equal(t, map[string]dispatcherd.Share{"pdf": dispatcherd.ShareOf(0, 2, 103)}, res.Shares, "nobody else can do excel")
+	})
+}
+
+func TestAFetchOfASharesRowsIsTheExactTopOfThem(t *testing.T) {
+	contract(t, func(t *testing.T, w world) {
+		s := w.open(t)
+		var ids []dispatcherd.JobID
+		for n := range 300 {
+			ids = append(ids, w.insert(t, claimfake.Row{Type: "pdf"}, -time.Duration(1000-n)*time.Second))
+		}
+		share := dispatcherd.ShareOf(2, 3, 4)
+		read := func(lane dispatcherd.Lane) (got []dispatcherd.JobID, last dispatcherd.Key) {
+			lane.Type = "pdf"
+			res := s.Fetch(t.Context(), dispatcherd.FetchRequest{Lanes: []dispatcherd.Lane{{Type: "excel", Limit: 5}, lane}})
+			require.Equal(t, dispatcherd.OK, res.Verdict)
+			for _, c := range res.Candidates {
+				require.Equal(t, 1, c.Lane)
+				got, last = append(got, c.Key.ID), c.Key
+			}
+			return got, last
+		}
+		for _, foreign := range []bool{false, true} {
+			var want []dispatcherd.JobID
+			for _, id := range ids {
+				if share.Owns(id) != foreign {
+					want = append(want, id)
+				}
+			}
+			require.Greater(t, len(want), 50)
+			first, last := read(dispatcherd.Lane{Limit: 20, Share: share, Foreign: foreign})
+			require.Equal(t, want[:20], first)
+			next, _ := read(dispatcherd.Lane{Limit: 1000, After: last, Share: share, Foreign: foreign})
+			require.Equal(t, want[20:], next)
+		}
+		all, _ := read(dispatcherd.Lane{Limit: 1000})
+		require.Equal(t, ids, all, "the zero share is everything")
 	})
 }
 

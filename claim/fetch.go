@@ -2,6 +2,7 @@ package claim
 
 import (
 	"context"
+	"slices"
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/jackc/pgx/v5"
@@ -11,22 +12,36 @@ import (
 // one row a lane. Row 0 is the clock. Inside a lane the order of score is the
 // order of (run_at, id) under any weights, so this is the exact top k. The index
 // has id + 0 as its last key, so that no statement reaches a row by id through it.
-const fetchSQL = `
+//
+// shareSQL is the same for lanes of which only a share is wanted, or the rest:
+// $6 and $7 are its bounds, $8 says which. See dispatcherd.Share.
+const (
+	fetchSQL = lanesOf + `$5::int[])
+	WITH ORDINALITY AS l (type, priority, after_run_at, after_id, most, lane)` + headsOf + upTo
+
+	shareSQL = lanesOf + `$5::int[], $6::int[], $7::int[], $8::boolean[])
+	WITH ORDINALITY AS l (type, priority, after_run_at, after_id, most, low, high, apart, lane)` + headsOf + `
+			AND ((j.id + 0 >> ` + shareBlock + ` & 65535) * 40503 & 65535 BETWEEN l.low AND l.high) <> l.apart` + upTo
+
+	lanesOf = `
 SELECT 0, ARRAY[now()], NULL::bigint[]
 UNION ALL
 SELECT lane::int, due, ids
-FROM unnest($1::text[], $2::smallint[], $3::timestamptz[], $4::bigint[], $5::int[])
-	WITH ORDINALITY AS l (type, priority, after_run_at, after_id, most, lane)
+FROM unnest($1::text[], $2::smallint[], $3::timestamptz[], $4::bigint[], `
+	headsOf = `
 CROSS JOIN LATERAL (
 	SELECT array_agg(run_at::timestamptz) AS due, array_agg(id::bigint) AS ids
 	FROM (
 		SELECT j.run_at, j.id FROM dispatcherd.jobs_live j
 		WHERE j.type = l.type AND j.priority = l.priority AND j.status = 'pending'
-			AND (j.run_at, j.id + 0) > (l.after_run_at, l.after_id)
+			AND (j.run_at, j.id + 0) > (l.after_run_at, l.after_id)`
+	upTo = `
 		ORDER BY j.run_at, j.id + 0 LIMIT l.most
 	) head
 ) heads
 WHERE ids IS NOT NULL`
+	shareBlock = "3"
+)
 
 // Fetch reads the first rows of the lanes. It changes nothing, so its verdict
 // is never Unknown.
@@ -49,7 +64,11 @@ func (l *link) readLanes(ctx context.Context, conn *pgx.Conn, req dispatcherd.Fe
 		most += lane.Limit
 	}
 	res := dispatcherd.FetchResult{Candidates: make([]dispatcherd.Candidate, 0, min(most, 4096))}
-	rows := execute(ctx, conn, "fetch", l.encodeLanes(req)...)
+	statement, params := "fetch", l.encodeLanes(req)
+	if slices.ContainsFunc(req.Lanes, func(l dispatcherd.Lane) bool { return !l.Share.All() }) {
+		statement, params = "share", append(params, encodeShares(req)...)
+	}
+	rows := execute(ctx, conn, statement, params...)
 	var bad error
 	for rows.NextRow() {
 		v := rows.Values()
@@ -103,4 +122,20 @@ func (l *link) encodeLanes(req dispatcherd.FetchRequest) [][]byte {
 	}
 	l.buf = b
 	return [][]byte{b[:p1], b[p1:p2], b[p2:p3], b[p3:p4], b[p4:]}
+}
+
+// encodeShares makes the bounds of shares, both included, and which lanes are
+// foreign.
+func encodeShares(req dispatcherd.FetchRequest) [][]byte {
+	n := len(req.Lanes)
+	low, high, apart := appendHeader(nil, oidInt4, n), appendHeader(nil, oidInt4, n), appendHeader(nil, oidBool, n)
+	for i := range req.Lanes {
+		s := req.Lanes[i].Share
+		if s.All() {
+			s.To = dispatcherd.ShareNumbers
+		}
+		low, high = appendInt4(low, int32(s.From)), appendInt4(high, int32(s.To)-1)
+		apart = appendBool(apart, req.Lanes[i].Foreign)
+	}
+	return [][]byte{low, high, apart}
 }

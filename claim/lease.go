@@ -31,8 +31,10 @@ SELECT EXISTS (SELECT FROM beat), now(),
 		WHERE j.status = 'running' AND j.dispatcher = $1),
 	EXISTS (SELECT FROM dispatcherd.cancels c WHERE NOT EXISTS (
 		SELECT FROM dispatcherd.jobs_live j WHERE j.id = c.job_id AND j.status = 'running')),
-	(SELECT jsonb_object_agg(type, slots)::text FROM (
-		SELECT key AS type, sum(value::bigint) AS slots FROM dispatcherd.dispatchers d, jsonb_each_text(d.capacity)
+	(SELECT jsonb_object_agg(type, jsonb_build_array(before, behind))::text FROM (
+		SELECT key AS type, coalesce(sum(value::bigint) FILTER (WHERE d.id < $1), 0) AS before,
+			coalesce(sum(value::bigint) FILTER (WHERE d.id > $1), 0) AS behind
+		FROM dispatcherd.dispatchers d, jsonb_each_text(d.capacity)
 		WHERE d.id <> $1 AND d.lost_at IS NULL AND d.beat_at + d.lease > now() GROUP BY key) t)`
 
 // releaseSQL gives back what lost dispatchers ($1) were running: the attempts
@@ -91,6 +93,8 @@ type BeatResult struct {
 	Cancels []dispatcherd.JobID
 	// Elsewhere is the capacity of the other living dispatchers, by type.
 	Elsewhere map[string]int
+	// Shares are this dispatcher's parts of the types that others support, too.
+	Shares map[string]dispatcherd.Share
 }
 
 // Join registers a new run of a dispatcher and gives this store its id. Claims
@@ -137,7 +141,7 @@ func (s *Store) Beat(ctx context.Context, capacity map[string]int) (BeatResult, 
 		}
 		res.LeaseLost, res.Lost = !alive, len(lost) > 0
 		if elsewhere != nil {
-			if err := json.Unmarshal([]byte(*elsewhere), &res.Elsewhere); err != nil {
+			if err := res.learn(*elsewhere, capacity); err != nil {
 				return 0, err
 			}
 		}
@@ -152,6 +156,23 @@ func (s *Store) Beat(ctx context.Context, capacity map[string]int) (BeatResult, 
 		return res.Released, err
 	})
 	return res, err
+}
+
+// learn reads what the others can do: by type, the slots of those with smaller
+// ids and of those with larger ones.
+func (r *BeatResult) learn(elsewhere string, own map[string]int) error {
+	var slots map[string][2]int
+	if err := json.Unmarshal([]byte(elsewhere), &slots); err != nil {
+		return fmt.Errorf("capacity of the other dispatchers: %w", err)
+	}
+	r.Elsewhere, r.Shares = make(map[string]int, len(slots)), map[string]dispatcherd.Share{}
+	for name, n := range slots {
+		r.Elsewhere[name] = n[0] + n[1]
+		if s := dispatcherd.ShareOf(n[0], own[name], n[1]); !s.All() {
+			r.Shares[name] = s
+		}
+	}
+	return nil
 }
 
 // release gives back the running jobs of dispatchers that can claim no more.

@@ -37,7 +37,7 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 	c = c.withDefaults()
 	s := &Store{config: c, marks: newMarks()}
 	var errs [5]error
-	s.fetch, errs[0] = newLink(c, "fetch", map[string]string{"fetch": fetchSQL})
+	s.fetch, errs[0] = newLink(c, "fetch", map[string]string{"fetch": fetchSQL, "share": shareSQL})
 	s.claim, errs[1] = newLink(c, "claim", map[string]string{"alone": aloneSQL, "shared": sharedSQL, "standing": standingSQL, "resolve": resolveSQL})
 	s.finish, errs[2] = newLink(c, "finish", map[string]string{"done": doneSQL, "ended": endedSQL, "back": backSQL, "again": againSQL, "adopt": adoptSQL, "may-take": mayTakeSQL})
 	s.lease, errs[3] = newLink(c, "lease", map[string]string{"beat": beatSQL})

@@ -145,3 +145,16 @@ func TestTwoOnDemandRequestsOfDifferentPriorityMayCrossOnceTheCapBends(t *testin
 	_, ok = Default().Overtakes(onDemand(4, 200*time.Second), older)
 	require.False(t, ok)
 }
+func TestAmongSeveralDispatchersTheWindowIsLongerByTheHandicap(t *testing.T) {
+	alone, bounded := Default().Window()
+	require.True(t, bounded)
+	shared, bounded := Default().SharedWindow(Handicap)
+	require.True(t, bounded)
+	require.Equal(t, 2*time.Second, shared-alone)
+	endless := Default()
+	endless.OnDemandCap = NoCap
+	_, bounded = endless.SharedWindow(Handicap)
+	require.False(t, bounded)
+	_, bounded = Default().SharedWindow(MaxAge)
+	require.False(t, bounded, "beyond it ages do not tell jobs apart")
+}

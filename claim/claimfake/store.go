@@ -46,7 +46,8 @@ func (s *Store) Fetch(_ context.Context, req dispatcherd.FetchRequest) dispatche
 		var keys []dispatcherd.Key
 		for id, r := range t.rows {
 			key := dispatcherd.Key{RunAt: r.RunAt.UnixMicro(), ID: id}
-			if r.Status == dispatcherd.Pending && r.Type == lane.Type && r.Priority == lane.Priority && lane.After.Less(key) {
+			if r.Status == dispatcherd.Pending && r.Type == lane.Type && r.Priority == lane.Priority && lane.After.Less(key) &&
+				lane.Share.Owns(id) != lane.Foreign {
 				keys = append(keys, key)
 			}
 		}
@@ -189,6 +190,7 @@ func (s *Store) Beat(_ context.Context, capacity map[string]int) (claim.BeatResu
 	if d := t.dispatchers[s.me]; d != nil && !d.lost {
 		res.LeaseLost, d.beatAt, d.capacity = false, t.now, capacity
 	}
+	before := map[string]int{}
 	for id, d := range t.dispatchers {
 		if id != s.me && !d.lost && d.beatAt.Add(d.lease).Before(t.now) {
 			d.lost, d.armed = true, false
@@ -200,7 +202,16 @@ func (s *Store) Beat(_ context.Context, capacity map[string]int) (claim.BeatResu
 					res.Elsewhere = map[string]int{}
 				}
 				res.Elsewhere[name] += n
+				if id < s.me {
+					before[name] += n
+				}
 			}
+		}
+	}
+	res.Shares = map[string]dispatcherd.Share{}
+	for name, n := range res.Elsewhere {
+		if s := dispatcherd.ShareOf(before[name], capacity[name], n-before[name]); !s.All() {
+			res.Shares[name] = s
 		}
 	}
 	for _, id := range t.ordered() {

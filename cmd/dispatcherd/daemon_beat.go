@@ -79,7 +79,7 @@ func (d *daemon) beaten(res claim.BeatResult) {
 		default: // one is under way or about to be
 		}
 	}
-	d.loop.Order(actor.Elsewhere{Capacity: res.Elsewhere})
+	d.loop.Order(actor.Elsewhere{Capacity: res.Elsewhere, Shares: res.Shares})
 	if len(res.Cancels) > 0 {
 		d.loop.Order(actor.CancelRequested{Jobs: res.Cancels})
 	}

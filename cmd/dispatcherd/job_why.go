@@ -60,6 +60,7 @@ var reasonTexts = map[string]string{
 	"CapacityBusy":  "every slot that supports the type is taken",
 	"ClaimRaceLost": "it was passed by: its claim was lost, or it was committed late",
 	"Unread":        "it lies behind everything read ahead so far",
+	"OtherShare":    "another dispatcher is asked for it first; this one reads it when slots are free or it grows old",
 	"AwaitsFetch":   "a better job may be on its way from Postgres",
 	"ClaimsFull":    "the next claim is full",
 	"Outranked":     "others with a higher score could take the same slots",

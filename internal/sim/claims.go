@@ -23,8 +23,11 @@ func (w *world) doFetch(i int32) {
 		if lane.After != (dispatcherd.Key{}) {
 			from = l.find(dispatcherd.Key{RunAt: lane.After.RunAt, ID: lane.After.ID + 1})
 		}
-		for _, k := range l.keys[from:min(len(l.keys), from+lane.Limit)] {
-			s.found = append(s.found, dispatcherd.Candidate{Lane: n, Key: k})
+		for found := 0; from < len(l.keys) && found < lane.Limit; from++ {
+			if k := l.keys[from]; lane.Share.Owns(k.ID) != lane.Foreign {
+				s.found = append(s.found, dispatcherd.Candidate{Lane: n, Key: k})
+				found++
+			}
 		}
 	}
 	w.finished(i, dispatcherd.OK)

@@ -40,6 +40,7 @@ func (w *world) note(h *host, e *actor.Effect) {
 		for i := range e.Fetch.Lanes {
 			l := &e.Fetch.Lanes[i]
 			v = mix(v, uint64(l.Priority)|uint64(l.Limit)<<8^uint64(l.After.ID)<<32)
+			v = mix(v, uint64(l.Share.From)|uint64(l.Share.To)<<32)
 		}
 	default:
 		v = mix(v, uint64(e.Why.Terms.Total())^uint64(e.Age))
@@ -163,7 +164,7 @@ func (j *judge) window(w *world, e *actor.Effect, arrival int64) {
 	if set < 0 {
 		return
 	}
-	bound, _ := weights.Window()
+	bound, _ := weights.SharedWindow(scoring.Handicap)
 	latest := arrival - bound.Microseconds() - int64(slack)
 	for t := range w.scale.types {
 		if w.setMasks[set]&(1<<t) == 0 {

@@ -42,6 +42,7 @@ func (w *world) renew(s *statement) {
 	if !m.lost {
 		m.beatAt, m.capacity = w.dbNow(), s.offers
 	}
+	var before [maxTypes]int
 	for _, run := range t.present {
 		o := t.member(run)
 		if run == s.run || o.lost || o.beatAt+int64(w.scale.lease) <= w.dbNow() {
@@ -53,7 +54,17 @@ func (w *world) renew(s *statement) {
 					s.learnt.elsewhere = map[string]int{}
 				}
 				s.learnt.elsewhere[w.typeNames[n]] += int(o.capacity[n])
+				if run < s.run {
+					before[n] += int(o.capacity[n])
+				}
 			}
+		}
+	}
+	s.learnt.divided = map[string]dispatcherd.Share{}
+	for n := range w.scale.types {
+		name := w.typeNames[n]
+		if share := dispatcherd.ShareOf(before[n], int(s.offers[n]), s.learnt.elsewhere[name]-before[n]); !share.All() {
+			s.learnt.divided[name] = share
 		}
 	}
 }

@@ -152,7 +152,7 @@ func TestPeer_B21_ADeafListenerLosesNothing(t *testing.T) {
 
 // No two statements ever wait for each other, whatever meets.
 func TestPeer_B24_B27_NoDeadlock(t *testing.T) {
-	s := through(t, Slow|Stop|Crash|Kill|Unknown, 40, func(w *world) { w.scale.cancelGap = second / 50 })
+	s := through(t, Slow|Stop|Crash|Kill|Unknown, 80, func(w *world) { w.scale.cancelGap = second / 50 })
 	require.Positive(t, s.LockWaits, "nothing ever waited")
 }
 

@@ -94,6 +94,7 @@ type beatAnswer struct {
 	released  int
 	cancels   []dispatcherd.JobID
 	elsewhere map[string]int
+	divided   map[string]dispatcherd.Share
 	run       int32
 	epoch     int32
 	outdated  bool // the claim was of an earlier epoch

@@ -126,9 +126,7 @@ func (w *world) pickScale() {
 	}
 	s.jobMin = millisecond / 2
 	s.jobMax = []moment{4, 40, 200, 1600}[d.below(4)] * millisecond
-	if s.returning = 100; w.opt.NoPoll {
-		s.returning = 0 // what is given back waits for the next full look
-	}
+	s.returning = 100
 	s.failing = []int64{0, 200, 2000}[d.below(3)]
 	s.limited, s.careless = 200, 20
 	s.bulk = []int64{0, 100, 1000}[d.below(3)]
