@@ -44,6 +44,7 @@ test: deps ## Run every test, with the race detector where there are goroutines 
 	@status=0; \
 	go test -count=1 $(TESTFLAGS) $(SEQUENTIAL) ./actor/... || status=1; \
 	go test -count=1 -race -timeout 9m $(TESTFLAGS) $$(go list ./... | grep -vxF "$$(go list $(SEQUENTIAL))") || status=1; \
+	(cd harness && go vet ./... && go test -count=1 $(TESTFLAGS) ./...) || status=1; \
 	exit $$status
 
 .PHONY: lint
@@ -113,8 +114,12 @@ bench/profile: deps ## Say where the time of a job goes (with perf where it is i
 	cd bench && go run ./profile $(if $(shell command -v perf),-perf)
 
 .PHONY: chaos
-chaos: deps ## Break everything at once and check that no job is lost (CHAOS=short|normal|long; docs/reliability.md)
+chaos: deps ## Break everything at once, check that no job is lost and that the check would notice (CHAOS=short|normal|long)
 	cd harness && go run ./cmd/chaos -size $(CHAOS)
+
+.PHONY: chaos-controls
+chaos-controls: deps ## Take one safeguard after the other out of the daemon: the check must notice each time
+	cd harness && go run ./cmd/chaos -what controls
 
 .PHONY: cover
 cover: ## Check that the pure packages have at least 95 % of their statements covered

@@ -21,64 +21,128 @@ import (
 )
 
 func main() {
-	size := flag.String("size", "normal", "short, normal or long")
-	only := flag.String("only", "", "regular expression of the experiments to run")
-	list := flag.Bool("list", false, "tell what the experiments are, and end")
-	seed := flag.Uint64("seed", 0, "of the dice; 0 = by the clock")
+	var o options
+	flag.StringVar(&o.size, "size", "normal", "short, normal or long")
+	flag.StringVar(&o.only, "only", "", "regular expression of the experiments and controls to run")
+	flag.StringVar(&o.what, "what", "all", "experiments, controls or all")
+	flag.BoolVar(&o.list, "list", false, "tell what the experiments are, and end")
+	flag.Uint64Var(&o.seed, "seed", 0, "of the dice; 0 = by the clock")
 	flag.Parse()
+	os.Exit(chaos(o))
+}
+
+type options struct {
+	size, only, what string
+	list             bool
+	seed             uint64
+}
+
+// chaos returns the exit code: 0 if every experiment held and every control
+// was caught.
+func chaos(o options) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	held, err := run(ctx, *size, *only, *seed, *list)
+	if o.list {
+		list()
+		return 0
+	}
+	held, err := run(ctx, o)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "chaos:", err)
 	}
 	if err != nil || !held {
-		os.Exit(1)
+		return 1
+	}
+	return 0
+}
+
+func list() {
+	for _, t := range trial.All() {
+		fmt.Fprintf(os.Stdout, "%-20s %s\n", t.Name, t.About)
+	}
+	for _, c := range trial.Controls() {
+		fmt.Fprintf(os.Stdout, "%-20s must be caught: %s\n", c.Trial.Name, c.Trial.About)
 	}
 }
 
-var errSize = errors.New("give short, normal or long")
+var errOption = errors.New("no such choice")
 
-func run(ctx context.Context, sizeName, only string, seed uint64, list bool) (held bool, err error) {
-	size, ok := map[string]trial.Size{"short": trial.Short, "normal": trial.Normal, "long": trial.Long}[sizeName]
+func run(ctx context.Context, o options) (held bool, err error) {
+	size, ok := map[string]trial.Size{"short": trial.Short, "normal": trial.Normal, "long": trial.Long}[o.size]
 	if !ok {
-		return false, fmt.Errorf("-size %q: %w", sizeName, errSize)
+		return false, fmt.Errorf("-size %q: give short, normal or long: %w", o.size, errOption)
 	}
-	pattern, err := regexp.Compile(only)
+	wanted, ok := map[string][2]bool{"experiments": {true, false}, "controls": {false, true}, "all": {true, true}}[o.what]
+	if !ok {
+		return false, fmt.Errorf("-what %q: give experiments, controls or all: %w", o.what, errOption)
+	}
+	pattern, err := regexp.Compile(o.only)
 	if err != nil {
 		return false, fmt.Errorf("-only: %w", err)
 	}
-	if list {
-		for _, t := range trial.All() {
-			fmt.Printf("%-20s %s\n", t.Name, t.About)
-		}
-		return true, nil
+	if o.seed == 0 {
+		o.seed = uint64(time.Now().UnixNano())
 	}
-	if seed == 0 {
-		seed = uint64(time.Now().UnixNano())
-	}
-	house, err := stage.Open(ctx, "")
+	house, err := stage.Open(ctx)
 	if err != nil {
 		return false, err
 	}
 	defer func() { err = errors.Join(err, house.Close()) }()
-	fmt.Printf("chaos: seed=%d size=%s revision=%s\n", seed, sizeName, revision(ctx))
-	held = true
+	fmt.Fprintf(os.Stdout, "chaos: seed=%d size=%s revision=%s postgres=%s\n", o.seed, o.size, revision(ctx), house.Postgres.Version())
+	r := runner{house: house, pattern: pattern, size: size, seed: o.seed, held: true}
+	if wanted[0] {
+		err = r.experiments(ctx)
+	}
+	if wanted[1] && err == nil {
+		err = r.controls(ctx)
+	}
+	return r.held, errors.Join(err, ctx.Err())
+}
+
+// runner remembers whether everything has held so far.
+type runner struct {
+	house   *stage.House
+	pattern *regexp.Regexp
+	size    trial.Size
+	seed    uint64
+	held    bool
+}
+
+func (r *runner) experiments(ctx context.Context) error {
 	for _, t := range trial.All() {
-		if !pattern.MatchString(t.Name) {
+		if !r.pattern.MatchString(t.Name) {
 			continue
 		}
-		o, err := trial.Run(ctx, house, t, size, seed)
-		if err != nil {
-			return false, err
+		if t.Setup.Disk > 0 && !stage.CanMount() {
+			fmt.Fprintf(os.Stdout, "chaos: experiment=%s left out: only root may mount a small disk\n", t.Name)
+			continue
 		}
-		fmt.Println(o.Line)
+		o, err := trial.Run(ctx, r.house, t, r.size, r.seed)
+		if err != nil {
+			return err
+		}
+		fmt.Fprintln(os.Stdout, o.Line)
 		if len(o.Failures) > 0 {
-			held = false
+			r.held = false
 			o.Tell(os.Stdout)
 		}
 	}
-	return held, ctx.Err()
+	return nil
+}
+
+func (r *runner) controls(ctx context.Context) error {
+	for _, c := range trial.Controls() {
+		if !r.pattern.MatchString(c.Trial.Name) {
+			continue
+		}
+		line, caught, err := trial.RunControl(ctx, r.house, c, r.seed)
+		if err != nil {
+			return err
+		}
+		fmt.Fprintln(os.Stdout, line)
+		r.held = r.held && caught
+	}
+	return nil
 }
 
 // revision names what is tried; outside of a checkout it is unknown.

@@ -27,9 +27,7 @@ func main() {
 	flag.StringVar(&o.types, "types", "", "all types that exist, so that a job on the wrong slot is noticed, not refused")
 	flag.DurationVar(&o.grace, "grace", 5*time.Second, "for running jobs after SIGTERM")
 	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
-	defer stop()
-	if err := run(ctx, o); err != nil {
+	if err := run(o); err != nil {
 		fmt.Fprintln(os.Stderr, "chaosworker:", err)
 		os.Exit(1)
 	}
@@ -40,7 +38,9 @@ type options struct {
 	grace                           time.Duration
 }
 
-func run(ctx context.Context, o options) error {
+func run(o options) error {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+	defer stop()
 	w := worker.New(worker.Options{Socket: o.socket, Name: o.name, Grace: o.grace, MaxBackoff: 100 * time.Millisecond})
 	offers := map[int32][]string{}
 	for group := range strings.SplitSeq(o.slots, ";") {

@@ -48,7 +48,9 @@ const (
 	Claimed  ChangeKind = 2 // pending → running, one attempt more
 	Back     ChangeKind = 3 // running → pending
 	Ended    ChangeKind = 4 // running → a final table
-	Illegal  ChangeKind = 5 // any other change of status, attempt or dispatcher
+	Illegal  ChangeKind = 5 // any other change of status or attempt
+	Adopted  ChangeKind = 6 // running → running under another dispatcher, the same attempt
+	Lost     ChangeKind = 7 // of a dispatcher: declared lost; it has no job
 )
 
 // Row is a job as it is in the end.

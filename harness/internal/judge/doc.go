@@ -11,7 +11,8 @@
 //	             ended it, or no worker had ended the attempt that counts
 //	affinity     executed on a slot that had not offered the type
 //	overlaps     two executions on one slot at a time
-//	illegal      a transition that no rule allows: a claim of a row that runs, an end of one that does not
+//	illegal      a transition that no rule allows: a claim of a row that runs, an end of one that does not,
+//	             a claim by a dispatcher that was declared lost before
 //	disorder     what all three logs say of a job has no order in which it makes sense (Porcupine)
 //
 // Executions of one job at the same time are counted, not judged (Twice): one

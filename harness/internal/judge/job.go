@@ -90,7 +90,9 @@ func (r *Report) transitions(id int64, j *job) {
 		case history.Ended:
 			legal = legal && running && c.Attempt == attempt
 			running, finished = false, true
-		case history.Illegal:
+		case history.Adopted:
+			legal = legal && running && c.Attempt == attempt
+		case history.Illegal, history.Lost:
 			legal = false
 		}
 		if !legal {

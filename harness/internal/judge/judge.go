@@ -64,11 +64,14 @@ type run struct {
 	process *history.Process
 }
 
-// until is when an execution certainly did nothing more.
+// until is when an execution did nothing more. A process that is killed is at
+// most moments older than the kill; that its end was noticed may take longer.
 func (r run) until() int64 {
 	switch {
 	case r.End != 0:
 		return r.End
+	case r.process.Killed != 0:
+		return r.process.Killed
 	case r.process.Died != 0:
 		return r.process.Died
 	}
@@ -126,10 +129,7 @@ func (r *Report) index(h *history.History) map[int64]*job {
 	for i := range h.Batches {
 		r.batch(&h.Batches[i], byNumber, jobs)
 	}
-	for i := range h.Changes {
-		j := get(h.Changes[i].Job)
-		j.changes = append(j.changes, &h.Changes[i])
-	}
+	r.trail(h, get)
 	for i := range h.Processes {
 		p := &h.Processes[i]
 		for k := range p.Runs {
@@ -142,6 +142,24 @@ func (r *Report) index(h *history.History) map[int64]*job {
 		slices.SortStableFunc(j.runs, func(a, b run) int { return int(a.Start - b.Start) })
 	}
 	return jobs
+}
+
+// trail hands each change to its job. A dispatcher that was declared lost may
+// take nothing from then on: whoever declares it waits for its claims.
+func (r *Report) trail(h *history.History, get func(int64) *job) {
+	lost := map[int32]bool{}
+	for i := range h.Changes {
+		c := &h.Changes[i]
+		if c.Kind == history.Lost {
+			lost[c.Dispatcher] = true
+			continue
+		}
+		if lost[c.Dispatcher] && (c.Kind == history.Claimed || c.Kind == history.Adopted) {
+			r.find(&r.Illegal, "illegal", c.Job, "dispatcher %d was lost and took it as attempt %d", c.Dispatcher, c.Attempt)
+		}
+		j := get(c.Job)
+		j.changes = append(j.changes, c)
+	}
 }
 
 // batch compares a producer's transaction with what is there.

@@ -30,6 +30,7 @@ BEGIN
 		RETURN NULL;
 	END IF;
 	k := CASE
+		WHEN OLD.status = 'running' AND NEW.status = 'running' AND NEW.attempt = OLD.attempt THEN 6
 		WHEN NEW.status = 'running' THEN 2
 		WHEN OLD.status = 'running' AND NEW.status = 'pending' THEN 3
 		ELSE 5 END;
@@ -41,6 +42,13 @@ BEGIN
 	INSERT INTO chaos.audit (job, kind, attempt, dispatcher) VALUES (NEW.id, 4, NEW.attempt, coalesce(NEW.dispatcher, 0));
 	RETURN NULL;
 END $$;
+CREATE FUNCTION chaos.lost() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+	INSERT INTO chaos.audit (job, kind, attempt, dispatcher) VALUES (0, 7, 0, NEW.id);
+	RETURN NULL;
+END $$;
+CREATE TRIGGER chaos_lost AFTER UPDATE ON dispatcherd.dispatchers FOR EACH ROW
+	WHEN (OLD.lost_at IS NULL AND NEW.lost_at IS NOT NULL) EXECUTE FUNCTION chaos.lost();
 CREATE TRIGGER chaos_live AFTER INSERT OR UPDATE ON dispatcherd.jobs_live FOR EACH ROW EXECUTE FUNCTION chaos.live();
 CREATE TRIGGER chaos_done AFTER INSERT ON dispatcherd.jobs_done FOR EACH ROW EXECUTE FUNCTION chaos.final();
 CREATE TRIGGER chaos_failed AFTER INSERT ON dispatcherd.jobs_failed FOR EACH ROW EXECUTE FUNCTION chaos.final();

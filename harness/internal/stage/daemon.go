@@ -79,7 +79,7 @@ func (d *Daemon) get(ctx context.Context, path string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	defer res.Body.Close()
+	defer func() { _ = res.Body.Close() }() // it is read to its end
 	text, err := io.ReadAll(res.Body)
 	if err == nil && res.StatusCode != http.StatusOK {
 		err = fmt.Errorf("%s answers %s", path, res.Status)
@@ -89,34 +89,45 @@ func (d *Daemon) get(ctx context.Context, path string) (string, error) {
 
 // State returns what the daemon says that it holds: its dispatcherd_state gauges.
 func (d *Daemon) State(ctx context.Context) (map[string]int, error) {
+	return d.metrics(ctx, `dispatcherd_state{what="`)
+}
+
+// Events returns what the daemon's present life has counted.
+func (d *Daemon) Events(ctx context.Context) (map[string]int, error) {
+	return d.metrics(ctx, `dispatcherd_jobs_total{event="`)
+}
+
+// metrics reads the samples of one family by its only label.
+func (d *Daemon) metrics(ctx context.Context, family string) (map[string]int, error) {
 	text, err := d.get(ctx, "/metrics")
 	if err != nil {
 		return nil, err
 	}
-	state := map[string]int{}
+	values := map[string]int{}
 	for line := range strings.Lines(text) {
-		rest, ok := strings.CutPrefix(strings.TrimSpace(line), `dispatcherd_state{what="`)
-		what, value, ok2 := strings.Cut(rest, `"} `)
+		rest, ok := strings.CutPrefix(strings.TrimSpace(line), family)
+		label, value, ok2 := strings.Cut(rest, `"} `)
 		if n, err := strconv.ParseFloat(value, 64); ok && ok2 && err == nil {
-			state[what] = int(n)
+			values[label] = int(n)
 		}
 	}
-	return state, nil
+	return values, nil
 }
 
-// LogContains counts lines of the daemon's log with the text.
-func (d *Daemon) LogContains(text string) (int, error) {
-	log, err := os.ReadFile(d.logFile)
-	if err != nil {
-		return 0, err
-	}
-	n := 0
-	for line := range strings.Lines(string(log)) {
-		if strings.Contains(line, text) {
-			n++
+// AwaitReady waits until it takes work.
+func (d *Daemon) AwaitReady(ctx context.Context, limit time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	for {
+		_, err := d.get(ctx, "/readyz")
+		if err == nil {
+			return nil
 		}
+		if ctx.Err() != nil {
+			return fmt.Errorf("%s is not ready after %v: %w", d.Name, limit, err)
+		}
+		pause(ctx, 20*time.Millisecond)
 	}
-	return n, nil
 }
 
 func (d *Daemon) close() {

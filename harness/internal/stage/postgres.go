@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"sync"
 	"syscall"
 	"time"
@@ -94,6 +95,13 @@ func (p *Postgres) URL(database string) string {
 
 // Socket is the server's own socket file.
 func (p *Postgres) Socket() string { return filepath.Join(p.dir, "run", ".s.PGSQL.5432") }
+
+// Version is the server's major version.
+func (p *Postgres) Version() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return strconv.Itoa(p.server.Install().Version)
+}
 
 // Restarts counts them.
 func (p *Postgres) Restarts() int {

@@ -16,6 +16,7 @@ import (
 // Producer inserts jobs, a transaction a batch, and knows the fate of each.
 type Producer struct {
 	stage   *Stage
+	rate    int
 	mix     func(n int64) history.Work
 	numbers atomic.Int64 // given out, never twice
 	good    atomic.Int64 // jobs committed for certain
@@ -23,8 +24,9 @@ type Producer struct {
 }
 
 const (
-	batchSize   = 250
-	fullBacklog = 5000 // jobs waiting or running at which producers rest
+	batchSize      = 250
+	ticksPerSecond = 20
+	fullBacklog    = 5000 // jobs waiting or running at which producers rest
 )
 
 // Produce inserts until at least n jobs are committed and the time is over, or
@@ -47,6 +49,9 @@ func (p *Producer) Produce(ctx context.Context, n int, least time.Duration) {
 			}
 		}
 		left := min(max(int64(n)-p.good.Load(), 20), batchSize)
+		if p.rate > 0 {
+			left = int64(p.rate / ticksPerSecond)
+		}
 		switch full, err := p.full(ctx, conn); {
 		case err != nil:
 			_ = conn.Close(ctx) // it is broken anyway
@@ -54,8 +59,8 @@ func (p *Producer) Produce(ctx context.Context, n int, least time.Duration) {
 			pause(ctx, 20*time.Millisecond)
 		default:
 			p.insert(ctx, conn, int(left))
-			if int64(n) <= p.good.Load() {
-				pause(ctx, 50*time.Millisecond) // only time is left to fill
+			if p.rate > 0 || int64(n) <= p.good.Load() {
+				pause(ctx, time.Second/ticksPerSecond) // at the wanted rate, or only time is left to fill
 			}
 		}
 	}

@@ -3,6 +3,7 @@ package stage
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -37,6 +38,9 @@ func (s *Stage) Number(ctx context.Context, sql string, args ...any) (int, error
 	return n, nil
 }
 
+// URL is the connection string of the experiment's database, past all proxies.
+func (s *Stage) URL() string { return s.Postgres.URL(s.database) }
+
 // Exec runs statements in the experiment's database, past all proxies.
 func (s *Stage) Exec(ctx context.Context, statements ...string) error {
 	return s.Postgres.Exec(ctx, s.database, statements...)
@@ -49,12 +53,14 @@ func (s *Stage) AwaitSlots(ctx context.Context, limit time.Duration) (leaked int
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	for {
-		leaked, why = 0, ""
+		leaked = 0
+		var texts []string
 		for _, d := range s.Daemons {
 			n, text := s.slotsOf(context.WithoutCancel(ctx), d)
 			leaked += n
-			why += text
+			texts = append(texts, text)
 		}
+		why = strings.Join(texts, "")
 		if leaked == 0 || ctx.Err() != nil {
 			return leaked, why
 		}

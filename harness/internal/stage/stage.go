@@ -24,9 +24,8 @@ type House struct {
 	worker   string
 }
 
-// Open builds the programs and starts the server. overlay, if not empty, is a
-// file for `go build -overlay`: the daemon is built from altered sources.
-func Open(ctx context.Context, overlay string) (_ *House, err error) {
+// Open builds the programs and starts the server.
+func Open(ctx context.Context) (_ *House, err error) {
 	h := &House{}
 	defer func() {
 		if err != nil {
@@ -43,7 +42,7 @@ func Open(ctx context.Context, overlay string) (_ *House, err error) {
 		return nil, err
 	}
 	h.daemon, h.worker = filepath.Join(h.dir, "dispatcherd"), filepath.Join(h.dir, "chaosworker")
-	if err = goBuild(ctx, h.Root, h.daemon, "./cmd/dispatcherd", overlay); err != nil {
+	if err = h.Rebuild(ctx, ""); err != nil {
 		return nil, err
 	}
 	if err = goBuild(ctx, filepath.Join(h.Root, "harness"), h.worker, "./cmd/chaosworker", ""); err != nil {
@@ -51,6 +50,12 @@ func Open(ctx context.Context, overlay string) (_ *House, err error) {
 	}
 	h.Postgres, err = startPostgres(ctx, h.dir)
 	return h, err
+}
+
+// Rebuild replaces the daemon's program by one built from altered sources; an
+// empty overlay brings the true one back.
+func (h *House) Rebuild(ctx context.Context, overlay string) error {
+	return goBuild(ctx, h.Root, h.daemon, "./cmd/dispatcherd", overlay)
 }
 
 // Dir is where the logs are.
@@ -105,6 +110,8 @@ type Setup struct {
 	Offers  []Offer  // of every worker
 	Mix     func(n int64) history.Work
 	Types   []string
+	Rate    int // jobs a second; 0 = as many as go in
+	Disk    int // megabytes of the disk that the database lies on; 0 = all there is. Needs root.
 }
 
 // Stage is what one experiment breaks.
@@ -116,12 +123,13 @@ type Stage struct {
 	database string
 	dir      string
 	types    []string
+	disk     *disk
 }
 
 // Raise makes an empty database and starts daemons and workers. It returns
 // once every slot is registered.
 func (h *House) Raise(ctx context.Context, o Setup) (_ *Stage, err error) {
-	s := &Stage{House: h, database: "chaos_" + o.Name, dir: filepath.Join(h.dir, o.Name), types: o.Types}
+	s := &Stage{House: h, database: "chaos_" + strings.ReplaceAll(o.Name, "-", "_"), dir: filepath.Join(h.dir, o.Name), types: o.Types}
 	defer func() {
 		if err != nil {
 			s.Strike()
@@ -131,7 +139,7 @@ func (h *House) Raise(ctx context.Context, o Setup) (_ *Stage, err error) {
 	if err = os.Mkdir(s.dir, 0o711); err != nil {
 		return nil, err
 	}
-	if err = s.Postgres.Exec(ctx, "postgres", `DROP DATABASE IF EXISTS `+s.database, `CREATE DATABASE `+s.database); err != nil {
+	if err = s.createDatabase(ctx, o.Disk); err != nil {
 		return nil, err
 	}
 	if _, err = migrations.Up(ctx, s.Postgres.URL(s.database)); err != nil {
@@ -140,7 +148,7 @@ func (h *House) Raise(ctx context.Context, o Setup) (_ *Stage, err error) {
 	if err = s.Postgres.Exec(ctx, s.database, auditSQL); err != nil {
 		return nil, err
 	}
-	s.Producer = &Producer{stage: s, mix: o.Mix}
+	s.Producer = &Producer{stage: s, mix: o.Mix, rate: o.Rate}
 	for i := range o.Daemons {
 		d, err := s.startDaemon(string(rune('a'+i)), i%2 == 1, o.Flags)
 		if err != nil {
@@ -159,6 +167,29 @@ func (h *House) Raise(ctx context.Context, o Setup) (_ *Stage, err error) {
 		return nil, fmt.Errorf("not all slots are there and free: %s", why)
 	}
 	return s, nil
+}
+
+func (s *Stage) createDatabase(ctx context.Context, megabytes int) error {
+	where := ""
+	if megabytes > 0 {
+		var err error
+		if s.disk, err = s.mountDisk(ctx, megabytes); err != nil {
+			return err
+		}
+		where = " TABLESPACE " + tablespace
+	}
+	return s.Postgres.Exec(ctx, "postgres", `DROP DATABASE IF EXISTS `+s.database, `CREATE DATABASE `+s.database+where)
+}
+
+// Dismantle removes the database. The logs stay until the house is closed.
+func (s *Stage) Dismantle(ctx context.Context) error {
+	if err := s.Postgres.Exec(ctx, "postgres", `DROP DATABASE IF EXISTS `+s.database+` WITH (FORCE)`); err != nil {
+		return err
+	}
+	if s.disk == nil {
+		return nil
+	}
+	return s.disk.unmount(ctx, s.Postgres)
 }
 
 // Strike ends every process of the experiment.

@@ -1,4 +1,9 @@
 package trial
 
 // All returns the experiments in the order in which they run.
-func All() []*Trial { return []*Trial{&storm} }
+func All() []*Trial {
+	return []*Trial{
+		&workerKill, &dispatcherKill, &storm, &partition, &workerNetwork, &lostAnswers, &stoppedDispatcher, &stoppedWorker,
+		&readOnly, &fullDisk, &terminated, &deaf, &blind, &poison, &rolling,
+	}
+}

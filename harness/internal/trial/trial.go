@@ -1,6 +1,7 @@
 package trial
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -44,6 +45,7 @@ type Scene struct {
 	Size    Size
 	Dice    *rand.Rand
 	figures []string
+	refused int             // words of dispatchers that were stopped
 	killed  map[int32]int64 // dispatchers, by their id in Postgres, and when
 }
 
@@ -95,7 +97,7 @@ func Run(ctx context.Context, house *stage.House, t *Trial, size Size, seed uint
 		return nil, fmt.Errorf("%s: %w", t.Name, err)
 	}
 	rest := time.Now()
-	left, err := s.AwaitDrained(ctx, max(t.Drain, time.Minute))
+	left, err := s.AwaitDrained(ctx, cmp.Or(t.Drain, time.Minute))
 	if err != nil {
 		return nil, err
 	}
@@ -107,6 +109,9 @@ func Run(ctx context.Context, house *stage.House, t *Trial, size Size, seed uint
 	st.Strike()
 	struck = true
 	if o.History, err = s.History(ctx); err != nil {
+		return nil, err
+	}
+	if err := s.Dismantle(ctx); err != nil {
 		return nil, err
 	}
 	o.Report = judge.Judge(o.History)

@@ -1,0 +1,24 @@
+//go:build !linux
+
+package stage
+
+import (
+	"context"
+	"errors"
+)
+
+const tablespace = "chaos_small"
+
+type disk struct{}
+
+var errNoDisk = errors.New("a disk of a given size needs Linux")
+
+// CanMount reports whether this user may have a disk of a given size.
+func CanMount() bool { return false }
+
+func (*Stage) mountDisk(context.Context, int) (*disk, error) { return nil, errNoDisk }
+
+// FillDisk leaves no room on the small disk, and returns what makes room again.
+func (*Stage) FillDisk() (func() error, error) { return nil, errNoDisk }
+
+func (*disk) unmount(context.Context, *Postgres) error { return errNoDisk }

@@ -1,0 +1,146 @@
+package trial
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/dispatcherd/dispatcherd/harness/internal/judge"
+	"github.com/dispatcherd/dispatcherd/harness/internal/stage"
+)
+
+// Control is a trial of a dispatcher from which a safeguard has been taken. The
+// judge must find what that leads to, or its silence about the true one means
+// nothing.
+//
+// The safeguard is taken out of a copy of the source, which `go build -overlay`
+// puts in the place of the file: the product has no switch that could be set by
+// accident. Where a setting does it, the setting is used.
+type Control struct {
+	Trial Trial
+	Cuts  []Cut
+	// Found returns how much of the expected violation was found.
+	Found func(r *judge.Report) int
+}
+
+// Cut is a change of a source file. Old must be there, exactly Times times.
+type Cut struct {
+	File     string // relative to the product's module
+	Old, New string
+	Times    int
+}
+
+// Controls returns those that there are.
+func Controls() []*Control {
+	zombie := stoppedDispatcher
+	zombie.Verify = nil
+	return []*Control{
+		{
+			Trial: named(zombie, "fence-out", "a finish names the job and not the attempt or the dispatcher: a zombie ends somebody else's attempt"),
+			Cuts: []Cut{
+				{"claim/finish.go", "j.id = i.id AND j.attempt = i.attempt AND j.dispatcher = $4::int AND j.status", "j.id = i.id AND $4::int IS NOT NULL AND j.status", 1},
+				{"claim/finish.go", "j.id = i.id AND j.attempt = i.attempt AND j.dispatcher = $6::int AND j.status", "j.id = i.id AND $6::int IS NOT NULL AND j.status", 2},
+			},
+			Found: func(r *judge.Report) int { return r.Stale },
+		},
+		{
+			Trial: Trial{
+				Name:  "status-out",
+				About: "a claim does not ask whether the job still waits: two dispatchers run it",
+				Setup: stage.Setup{Daemons: 2, Workers: 2, Offers: offers, Mix: plain, Types: types},
+				Jobs:  [3]int{3000, 3000, 3000},
+				Drain: 15 * time.Second,
+			},
+			Cuts: []Cut{
+				{"claim/take.go", "WHERE id = ANY ($1) AND status = 'pending' AND (run_at", "WHERE id = ANY ($1) AND (run_at", 2},
+				{"claim/take.go", "(SELECT ctid FROM free)) AND status = 'pending'`", "(SELECT ctid FROM free))`", 1},
+			},
+			Found: func(r *judge.Report) int { return r.Illegal },
+		},
+		{
+			Trial: Trial{
+				Name:  "poll-out",
+				About: "no LISTEN and no look at the table: jobs wait for ever",
+				Setup: stage.Setup{
+					Daemons: 2, Workers: 2, Flags: []string{"--listen=false", "--poll", "24h", "--poll-deaf", "24h"}, Offers: offers, Mix: plain, Types: types,
+					Rate: 20, // slots are free and lanes are empty in between
+				},
+				Jobs:  [3]int{100, 100, 100},
+				Drain: 5 * time.Second,
+			},
+			Found: func(r *judge.Report) int { return r.Lost },
+		},
+	}
+}
+
+func named(t Trial, name, about string) Trial {
+	t.Name, t.About = name, about
+	return t
+}
+
+// RunControl carries a control out and tells whether the judge has caught it.
+func RunControl(ctx context.Context, house *stage.House, c *Control, seed uint64) (line string, caught bool, err error) {
+	begun := time.Now()
+	if len(c.Cuts) > 0 {
+		overlay, err := writeOverlay(house.Root, filepath.Join(house.Dir(), c.Trial.Name+"-src"), c.Cuts)
+		if err != nil {
+			return "", false, err
+		}
+		if err := house.Rebuild(ctx, overlay); err != nil {
+			return "", false, err
+		}
+		defer func() {
+			if rerr := house.Rebuild(ctx, ""); err == nil {
+				err = rerr
+			}
+		}()
+	}
+	o, err := Run(ctx, house, &c.Trial, Short, seed)
+	if err != nil {
+		return "", false, err
+	}
+	r := o.Report
+	caught = c.Found(r) > 0 && len(o.Failures) > 0
+	line = fmt.Sprintf("chaos: control=%s caught=%v lost=%d unexpected=%d stale_accepted=%d illegal=%d disorder=%d twice_at_once=%d took=%v",
+		c.Trial.Name, caught, r.Lost, r.Unexpected, r.Stale, r.Illegal, r.Disorder, r.Twice, round(time.Since(begun)))
+	return line, caught, nil
+}
+
+// writeOverlay makes the altered copies and the file that names them.
+func writeOverlay(root, dir string, cuts []Cut) (string, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return "", err
+	}
+	texts, replace := map[string]string{}, map[string]string{}
+	for _, c := range cuts {
+		text, ok := texts[c.File]
+		if !ok {
+			source, err := os.ReadFile(filepath.Join(root, c.File))
+			if err != nil {
+				return "", err
+			}
+			text = string(source)
+		}
+		if n := strings.Count(text, c.Old); n != c.Times {
+			return "", fmt.Errorf("%s has %q %d times, want %d: the source has changed, so the control must follow", c.File, c.Old, n, c.Times)
+		}
+		texts[c.File] = strings.ReplaceAll(text, c.Old, c.New)
+	}
+	for file, text := range texts {
+		altered := filepath.Join(dir, strings.ReplaceAll(file, "/", "_"))
+		if err := os.WriteFile(altered, []byte(text), 0o600); err != nil {
+			return "", err
+		}
+		replace[filepath.Join(root, file)] = altered
+	}
+	overlay, err := json.Marshal(map[string]any{"Replace": replace})
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(dir, "overlay.json")
+	return path, os.WriteFile(path, overlay, 0o600)
+}

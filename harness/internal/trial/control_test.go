@@ -1,0 +1,57 @@
+package trial
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/dispatcherd/dispatcherd/harness/internal/stage"
+)
+
+// Whoever rewrites a statement that a control is about must rewrite the control.
+func TestEveryControlStillFitsTheSource(t *testing.T) {
+	root, err := stage.ProductDir(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range Controls() {
+		if len(c.Cuts) == 0 {
+			continue
+		}
+		overlay, err := writeOverlay(root, t.TempDir(), c.Cuts)
+		if err != nil {
+			t.Errorf("%s: %v", c.Trial.Name, err)
+			continue
+		}
+		text, err := os.ReadFile(overlay)
+		if err != nil || !strings.Contains(string(text), filepath.Join(root, c.Cuts[0].File)) {
+			t.Errorf("%s: the overlay does not name %s: %s (%v)", c.Trial.Name, c.Cuts[0].File, text, err)
+		}
+	}
+}
+
+func TestAControlThatDoesNotFitIsAnError(t *testing.T) {
+	root, err := stage.ProductDir(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = writeOverlay(root, t.TempDir(), []Cut{{File: "claim/finish.go", Old: "no such text", Times: 1}})
+	if err == nil || !strings.Contains(err.Error(), "the source has changed") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestTrialsHaveNamesOfTheirOwn(t *testing.T) {
+	seen := map[string]bool{}
+	all := All()
+	for _, c := range Controls() {
+		all = append(all, &c.Trial)
+	}
+	for _, x := range all {
+		if x.Name == "" || x.About == "" || seen[x.Name] {
+			t.Errorf("the trial %q has no name of its own, or no description", x.Name)
+		}
+		seen[x.Name] = true
+	}
+}

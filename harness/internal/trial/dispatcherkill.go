@@ -1,0 +1,72 @@
+package trial
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/dispatcherd/dispatcherd/harness/internal/history"
+	"github.com/dispatcherd/dispatcherd/harness/internal/judge"
+	"github.com/dispatcherd/dispatcherd/harness/internal/stage"
+)
+
+// The defaults of the daemon, written out because the promise is about them.
+const (
+	lease = 10 * time.Second
+	grace = 5 * time.Second // beat, sweep and dispatch after the lease is over
+)
+
+var dispatcherKill = Trial{
+	Name:  "dispatcher-kill",
+	About: "kill -9 of a dispatcher under the default lease of 10 s: its running jobs are adopted after its restart; when its workers die with it, as a machine does, they run again within the lease and 5 s",
+	Setup: stage.Setup{Daemons: 2, Workers: 2, Flags: []string{"--max-crashes", "30000"}, Offers: offers, Mix: lasting(1500), Types: types, Rate: 40},
+	Jobs:  [3]int{200, 1000, 8000},
+	Least: [3]time.Duration{7 * time.Second, 30 * time.Second, 5 * time.Minute},
+	Trouble: func(ctx context.Context, s *Scene) error {
+		s.every(ctx, 3*time.Second, func(i int) {
+			d := s.Daemons[i%2]
+			if err := s.killDispatcher(ctx, d); err != nil {
+				s.Note("unknown_kill", err)
+			}
+			for _, w := range s.Workers {
+				if w.Daemon == d && i%2 == 0 {
+					w.Kill()
+				}
+			}
+		})
+		return nil
+	},
+	Verify: func(s *Scene, h *history.History, _ *judge.Report) (failures []string) {
+		waits := judge.AfterLosses(h, s.killed)
+		adopted := 0
+		for i := range h.Changes {
+			if h.Changes[i].Kind == history.Adopted {
+				adopted++
+			}
+		}
+		s.Note("dispatchers_killed", len(s.killed))
+		s.Note("adopted", adopted)
+		s.Note("run_again", len(waits))
+		s.Note("again_p50", waits.At(0.5))
+		s.Note("again_max", waits.At(1))
+		if len(waits) == 0 {
+			failures = append(failures, "no job had to run again")
+		}
+		if worst := waits.At(1); worst > lease+grace {
+			failures = append(failures, fmt.Sprintf("a job of a dispatcher that was killed ran again after %v, want at most %v", round(worst), lease+grace))
+		}
+		return failures
+	},
+}
+
+// killDispatcher notes which one of Postgres' dispatchers it was.
+func (s *Scene) killDispatcher(ctx context.Context, d *stage.Daemon) error {
+	id, err := s.Number(ctx, `SELECT coalesce(max(id), 0) FROM dispatcherd.dispatchers WHERE name = $1 AND lost_at IS NULL`, d.Name)
+	if err != nil {
+		return err
+	}
+	if _, at := d.Kill(); at != 0 {
+		s.killed[int32(id)] = at
+	}
+	return nil
+}

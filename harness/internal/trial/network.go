@@ -1,0 +1,121 @@
+package trial
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/dispatcherd/dispatcherd/harness/internal/fault"
+	"github.com/dispatcherd/dispatcherd/harness/internal/history"
+	"github.com/dispatcherd/dispatcherd/harness/internal/judge"
+	"github.com/dispatcherd/dispatcherd/harness/internal/stage"
+)
+
+// blow is one thing that a network does.
+type blow struct {
+	rules fault.Rules
+	act   func(*fault.Proxy)
+	last  time.Duration
+}
+
+// blows: a cut in either direction is longer than the lease of these trials, so
+// that a dispatcher which cannot reach Postgres is taken over from.
+var blows = []blow{
+	{rules: fault.Rules{HoldUp: true}, last: 3 * time.Second},
+	{act: (*fault.Proxy).Cut, last: 200 * time.Millisecond},
+	{rules: fault.Rules{HoldDown: true}, last: 3 * time.Second},
+	{act: (*fault.Proxy).Reset, last: 200 * time.Millisecond},
+	{act: (*fault.Proxy).HalfOpen, last: 500 * time.Millisecond},
+	{rules: fault.Rules{Delay: 30 * time.Millisecond}, last: time.Second},
+	{rules: fault.Rules{Refuse: true}, act: (*fault.Proxy).Cut, last: time.Second},
+	{rules: fault.Rules{HoldUp: true, HoldDown: true}, last: 3 * time.Second},
+}
+
+// shake deals the blows in turn until ctx ends, and lets the proxies pass
+// everything again.
+func (s *Scene) shake(ctx context.Context, proxies []*fault.Proxy) {
+	defer func() {
+		for _, p := range proxies {
+			p.Set(fault.Rules{})
+		}
+	}()
+	for i := 0; ctx.Err() == nil; i++ {
+		p, b := proxies[i%len(proxies)], blows[i/len(proxies)%len(blows)]
+		p.Set(b.rules)
+		if b.act != nil {
+			b.act(p)
+		}
+		s.rest(ctx, b.last)
+		p.Set(fault.Rules{})
+		s.rest(ctx, 300*time.Millisecond)
+	}
+}
+
+func (s *Scene) rest(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
+
+var partition = Trial{
+	Name:  "partition",
+	About: "the network between dispatchers and Postgres: held in either direction past the lease, cut, reset, half-open, slow, refused",
+	Setup: stage.Setup{Daemons: 2, Workers: 3, Flags: patientFlags(quickLease...), Offers: offers, Mix: usual, Types: types},
+	Jobs:  [3]int{4000, 30_000, 200_000},
+	Least: [3]time.Duration{15 * time.Second, 34 * time.Second, 5 * time.Minute},
+	Trouble: func(ctx context.Context, s *Scene) error {
+		s.shake(ctx, []*fault.Proxy{s.Daemons[0].Database, s.Daemons[1].Database})
+		return nil
+	},
+}
+
+var workerNetwork = Trial{
+	Name:  "worker-network",
+	About: "the sockets between workers and dispatchers: held in either direction, cut, half-open, slow, refused",
+	Setup: stage.Setup{
+		Daemons: 2, Workers: 3, Flags: patientFlags("--heartbeat", "300ms", "--heartbeat-timeout", "1s"),
+		Offers: offers, Mix: usual, Types: types,
+	},
+	Jobs:  [3]int{2000, 10_000, 100_000},
+	Least: [3]time.Duration{8 * time.Second, 25 * time.Second, 3 * time.Minute},
+	Trouble: func(ctx context.Context, s *Scene) error {
+		s.shake(ctx, []*fault.Proxy{s.Daemons[0].Workers, s.Daemons[1].Workers})
+		return nil
+	},
+}
+
+var lostAnswers = Trial{
+	Name:  "lost-answers",
+	About: "every tenth claim, finish, adoption is committed and its answer never comes",
+	Setup: stage.Setup{Daemons: 2, Workers: 3, Flags: patientFlags(), Offers: offers, Mix: usual, Types: types},
+	Jobs:  [3]int{4000, 20_000, 200_000},
+	Least: [3]time.Duration{6 * time.Second, 15 * time.Second, 3 * time.Minute},
+	Trouble: func(ctx context.Context, s *Scene) error {
+		lossy := fault.Rules{LoseAnswers: 0.1, Lossy: []string{"alone", "shared", "resolve", "done", "ended", "back", "adopt"}}
+		for _, d := range s.Daemons {
+			d.Database.Set(lossy)
+		}
+		<-ctx.Done()
+		for _, d := range s.Daemons {
+			d.Database.Set(fault.Rules{})
+		}
+		return nil
+	},
+	Verify: func(s *Scene, _ *history.History, r *judge.Report) (failures []string) {
+		lost := 0
+		for _, d := range s.Daemons {
+			lost += d.Database.Lost()
+		}
+		s.Note("answers_lost", lost)
+		if lost < 10 {
+			failures = append(failures, fmt.Sprintf("only %d answers were lost", lost))
+		}
+		if r.Crashes > 0 {
+			failures = append(failures, fmt.Sprintf("%d crashes were counted and nothing has crashed", r.Crashes))
+		}
+		return append(failures, once(r)...)
+	},
+}

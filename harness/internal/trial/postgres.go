@@ -1,0 +1,123 @@
+package trial
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/dispatcherd/dispatcherd/harness/internal/history"
+	"github.com/dispatcherd/dispatcherd/harness/internal/judge"
+	"github.com/dispatcherd/dispatcherd/harness/internal/stage"
+)
+
+var readOnly = Trial{
+	Name:  "read-only",
+	About: "Postgres turns read-only again and again, as a former primary does after a failover",
+	Setup: stage.Setup{Daemons: 2, Workers: 3, Flags: patientFlags(quickLease...), Offers: offers, Mix: usual, Types: types},
+	Jobs:  [3]int{1000, 5000, 50_000},
+	Least: [3]time.Duration{7 * time.Second, 15 * time.Second, 2 * time.Minute},
+	Trouble: func(ctx context.Context, s *Scene) error {
+		turn := func(how string) error {
+			return s.Exec(context.WithoutCancel(ctx), `ALTER SYSTEM SET default_transaction_read_only = `+how, `SELECT pg_reload_conf()`)
+		}
+		for ctx.Err() == nil {
+			if err := turn("on"); err != nil {
+				return err
+			}
+			s.rest(ctx, 2*time.Second)
+			if err := turn("off"); err != nil {
+				return err
+			}
+			s.rest(ctx, time.Second)
+		}
+		return nil
+	},
+}
+
+var fullDisk = Trial{
+	Name:  "full-disk",
+	About: "the disk of the database is full for two seconds again and again (root only)",
+	Setup: stage.Setup{Daemons: 2, Workers: 3, Flags: patientFlags(quickLease...), Offers: offers, Mix: usual, Types: types, Disk: 160},
+	Jobs:  [3]int{1000, 5000, 10_000},
+	Least: [3]time.Duration{7 * time.Second, 15 * time.Second, time.Minute},
+	Trouble: func(ctx context.Context, s *Scene) error {
+		for ctx.Err() == nil {
+			free, err := s.FillDisk()
+			if err != nil {
+				return err
+			}
+			s.rest(ctx, 2*time.Second)
+			if err := free(); err != nil {
+				return err
+			}
+			s.rest(ctx, time.Second)
+		}
+		return nil
+	},
+	Verify: func(_ *Scene, h *history.History, _ *judge.Report) []string {
+		for i := range h.Batches {
+			if h.Batches[i].Fate == history.RolledBack {
+				return nil
+			}
+		}
+		return []string{"the disk was never full for a producer"}
+	},
+}
+
+// crowd takes every connection that the server has.
+func (s *Scene) crowd(ctx context.Context) (disperse func()) {
+	var conns []*pgx.Conn
+	for range 200 {
+		c, err := pgx.Connect(ctx, s.URL())
+		if err != nil {
+			break // full
+		}
+		conns = append(conns, c)
+	}
+	return func() {
+		for _, c := range conns {
+			_ = c.Close(context.WithoutCancel(ctx)) // idle all the time
+		}
+	}
+}
+
+var terminated = Trial{
+	Name:  "terminated",
+	About: "every session of the dispatchers is terminated every 100 ms; every other second no connection is free either",
+	Setup: stage.Setup{Daemons: 2, Workers: 3, Flags: patientFlags(), Offers: offers, Mix: usual, Types: types},
+	Jobs:  [3]int{1000, 5000, 50_000},
+	Least: [3]time.Duration{6 * time.Second, 15 * time.Second, 2 * time.Minute},
+	Trouble: func(ctx context.Context, s *Scene) error {
+		killer, err := pgx.Connect(ctx, s.URL())
+		if err != nil {
+			return err
+		}
+		defer func() { _ = killer.Close(context.WithoutCancel(ctx)) }() // it is not one of those
+		disperse := func() {}
+		killed := 0
+		s.every(ctx, 100*time.Millisecond, func(i int) {
+			var n int
+			err = killer.QueryRow(context.WithoutCancel(ctx), `SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
+				WHERE datname = current_database() AND application_name LIKE 'dispatcherd %'`).Scan(&n)
+			killed += n
+			switch i % 20 {
+			case 0:
+				disperse = s.crowd(ctx)
+			case 10:
+				disperse()
+				disperse = func() {}
+			}
+		})
+		disperse()
+		s.Note("sessions_terminated", killed)
+		return err
+	},
+	Verify: func(s *Scene, _ *history.History, r *judge.Report) []string {
+		if r.Crashes > 0 {
+			return []string{fmt.Sprintf("%d crashes were counted and nothing has crashed", r.Crashes)}
+		}
+		return nil
+	},
+}

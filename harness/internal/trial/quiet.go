@@ -1,0 +1,101 @@
+package trial
+
+import (
+	"context"
+	"fmt"
+	"syscall"
+	"time"
+
+	"github.com/dispatcherd/dispatcherd/harness/internal/history"
+	"github.com/dispatcherd/dispatcherd/harness/internal/judge"
+	"github.com/dispatcherd/dispatcherd/harness/internal/stage"
+)
+
+var deaf = Trial{
+	Name:   "notify-off",
+	About:  "no LISTEN: only looking finds jobs",
+	Setup:  stage.Setup{Daemons: 2, Workers: 2, Flags: []string{"--listen=false"}, Offers: offers, Mix: plain, Types: types},
+	Jobs:   [3]int{1000, 5000, 50_000},
+	Least:  [3]time.Duration{3 * time.Second, 5 * time.Second, time.Minute},
+	Verify: untroubled,
+}
+
+var blind = Trial{
+	Name:   "poll-off",
+	About:  "a look at the table once an hour: only NOTIFY tells of jobs",
+	Setup:  stage.Setup{Daemons: 2, Workers: 2, Flags: []string{"--poll", "1h"}, Offers: offers, Mix: plain, Types: types},
+	Jobs:   [3]int{1000, 5000, 50_000},
+	Least:  [3]time.Duration{3 * time.Second, 5 * time.Second, time.Minute},
+	Verify: untroubled,
+}
+
+// untroubled is for trials in which nothing dies.
+func untroubled(_ *Scene, _ *history.History, r *judge.Report) (failures []string) {
+	if r.Crashes > 0 {
+		failures = append(failures, fmt.Sprintf("%d crashes were counted and nothing has crashed", r.Crashes))
+	}
+	if r.Failures > 0 {
+		failures = append(failures, fmt.Sprintf("%d failures were counted and no job has failed", r.Failures))
+	}
+	return append(failures, once(r)...)
+}
+
+var rolling = Trial{
+	Name:  "rolling",
+	About: "SIGTERM to one dispatcher after the other, again and again: nobody's crash, nobody's failure, nothing twice",
+	Setup: stage.Setup{Daemons: 2, Workers: 3, Flags: []string{"--grace", "10s"}, Offers: offers, Mix: plain, Types: types},
+	Jobs:  [3]int{2000, 20_000, 200_000},
+	Least: [3]time.Duration{8 * time.Second, 25 * time.Second, 3 * time.Minute},
+	Trouble: func(ctx context.Context, s *Scene) error {
+		restarts := 0
+		for ; ctx.Err() == nil; restarts++ {
+			d := s.Daemons[restarts%len(s.Daemons)]
+			<-d.Signal(syscall.SIGTERM)
+			if err := d.AwaitReady(context.WithoutCancel(ctx), 30*time.Second); err != nil {
+				return err
+			}
+			s.rest(ctx, 500*time.Millisecond)
+		}
+		s.Note("restarts", restarts)
+		return nil
+	},
+	Verify: untroubled,
+}
+
+// toxic is plain jobs with a few that kill their worker.
+func toxic(n int64) history.Work {
+	w := plain(n)
+	if n%500 == 17 {
+		w.Do, w.Ms = history.Die, 0
+	}
+	return w
+}
+
+// maxCrashes is the daemon's default of --max-crashes.
+const maxCrashes = 3
+
+var poison = Trial{
+	Name:  "poison",
+	About: "a few jobs kill every worker that touches them: each is quarantined after three, with the evidence, and the others go on",
+	// A process that runs several jobs dies with all of them, and nobody can tell
+	// which one it was. So the workers have one slot.
+	Setup: stage.Setup{Daemons: 2, Workers: 5, Offers: []stage.Offer{{Slots: 1, Types: types}}, Mix: toxic, Types: types, Rate: 300},
+	Jobs:  [3]int{1000, 2000, 20_000},
+	Least: [3]time.Duration{3 * time.Second, 6 * time.Second, time.Minute},
+	Verify: func(s *Scene, h *history.History, _ *judge.Report) (failures []string) {
+		quarantined := 0
+		for i := range h.Rows {
+			row := &h.Rows[i]
+			if w := toxic(row.N); w.Do != history.Die {
+				continue
+			}
+			quarantined++
+			if row.Status != "failed" || row.Crashes != maxCrashes || len(row.Errors) != maxCrashes || row.Failures != 0 {
+				failures = append(failures, fmt.Sprintf("poison job %d is %s after %d crashes and %d failures, with %d entries of evidence",
+					row.Job, row.Status, row.Crashes, row.Failures, len(row.Errors)))
+			}
+		}
+		s.Note("quarantined", quarantined)
+		return failures
+	},
+}

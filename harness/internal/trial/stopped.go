@@ -1,0 +1,108 @@
+package trial
+
+import (
+	"context"
+	"fmt"
+	"syscall"
+	"time"
+
+	"github.com/dispatcherd/dispatcherd/harness/internal/history"
+	"github.com/dispatcherd/dispatcherd/harness/internal/judge"
+	"github.com/dispatcherd/dispatcherd/harness/internal/stage"
+)
+
+// stoppedFor is how long a dispatcher is frozen.
+func stoppedFor(size Size) time.Duration {
+	if size == Long {
+		return time.Minute
+	}
+	return 5 * time.Second
+}
+
+// stoppedDispatcher gives the zombie something to say: its workers end their
+// jobs while it is stopped, and the other dispatcher runs them again
+// meanwhile, for long enough to be still at it when the zombie wakes up.
+var stoppedDispatcher = Trial{
+	Name:  "stopped-dispatcher",
+	About: "SIGSTOP of a dispatcher past its lease (60 s in long), and SIGCONT: what it says about jobs that others took over is refused",
+	Setup: stage.Setup{
+		Daemons: 2, Workers: 3, Flags: patientFlags("--lease", "2s", "--beat", "400ms", "--resume", "1s"), Offers: offers, Mix: lasting(2000), Types: types, Rate: 40,
+	},
+	Jobs:  [3]int{300, 700, 8000},
+	Least: [3]time.Duration{9 * time.Second, 18 * time.Second, 4 * time.Minute},
+	Trouble: func(ctx context.Context, s *Scene) error {
+		refused := 0
+		for ctx.Err() == nil {
+			s.rest(ctx, 1500*time.Millisecond)
+			n, err := s.freeze(ctx, s.Daemons[0])
+			if err != nil {
+				return err
+			}
+			refused += n
+		}
+		s.Note("refused", refused)
+		s.refused = refused
+		return nil
+	},
+	Verify: func(s *Scene, h *history.History, _ *judge.Report) (failures []string) {
+		lost := 0
+		for i := range h.Changes {
+			if h.Changes[i].Kind == history.Lost {
+				lost++
+			}
+		}
+		s.Note("declared_lost", lost)
+		if lost == 0 {
+			failures = append(failures, "no dispatcher was declared lost")
+		}
+		if s.refused == 0 {
+			failures = append(failures, "nothing that a dispatcher said after its sleep had to be refused")
+		}
+		return failures
+	},
+}
+
+// freeze stops a dispatcher for a while and returns how many of its words were
+// refused afterwards.
+func (s *Scene) freeze(ctx context.Context, d *stage.Daemon) (refused int, err error) {
+	before, err := d.Events(context.WithoutCancel(ctx))
+	if err != nil {
+		return 0, fmt.Errorf("before the stop: %w", err)
+	}
+	d.Signal(syscall.SIGSTOP)
+	s.rest(ctx, stoppedFor(s.Size))
+	d.Signal(syscall.SIGCONT)
+	s.rest(context.WithoutCancel(ctx), 2*time.Second)
+	after, err := d.Events(context.WithoutCancel(ctx))
+	if err != nil {
+		return 0, fmt.Errorf("after the stop: %w", err)
+	}
+	return after["stale"] - before["stale"], nil
+}
+
+var stoppedWorker = Trial{
+	Name:  "stopped-worker",
+	About: "SIGSTOP of a worker past the heartbeat, and SIGCONT: its jobs run elsewhere, and what it says later is refused",
+	Setup: stage.Setup{
+		Daemons: 2, Workers: 3, Flags: patientFlags("--heartbeat", "300ms", "--heartbeat-timeout", "1s"),
+		Offers: offers, Mix: lasting(300), Types: types, Rate: 200,
+	},
+	Jobs:  [3]int{1000, 4000, 40_000},
+	Least: [3]time.Duration{6 * time.Second, 15 * time.Second, 3 * time.Minute},
+	Trouble: func(ctx context.Context, s *Scene) error {
+		for i := 0; ctx.Err() == nil; i++ {
+			w := s.Workers[i%len(s.Workers)]
+			w.Signal(syscall.SIGSTOP)
+			s.rest(ctx, 2*time.Second)
+			w.Signal(syscall.SIGCONT)
+			s.rest(ctx, 200*time.Millisecond)
+		}
+		return nil
+	},
+	Verify: func(_ *Scene, _ *history.History, r *judge.Report) []string {
+		if r.Twice == 0 {
+			return []string{"no job of a stopped worker was run elsewhere"}
+		}
+		return nil
+	},
+}

@@ -1,0 +1,46 @@
+package trial
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/dispatcherd/dispatcherd/harness/internal/history"
+	"github.com/dispatcherd/dispatcherd/harness/internal/judge"
+	"github.com/dispatcherd/dispatcherd/harness/internal/stage"
+)
+
+// elsewhereWithin is the promise: 99 of 100 jobs of a worker that was killed
+// have started on another one by then.
+const elsewhereWithin = 100 * time.Millisecond
+
+var workerKill = Trial{
+	Name:  "worker-kill",
+	About: "kill -9 of a worker every 200 ms while slots are free elsewhere: how soon its jobs start there (p99 at most 100 ms), and never twice at once",
+	Setup: stage.Setup{Daemons: 2, Workers: 4, Flags: []string{"--max-crashes", "30000"}, Offers: offers, Mix: lasting(250), Types: types, Rate: 200},
+	Jobs:  [3]int{1500, 5000, 30_000},
+	Least: [3]time.Duration{10 * time.Second, 30 * time.Second, 3 * time.Minute},
+	Trouble: func(ctx context.Context, s *Scene) error {
+		s.every(ctx, 200*time.Millisecond, func(int) { s.Workers[s.Dice.IntN(len(s.Workers))].Kill() })
+		return nil
+	},
+	Verify: func(s *Scene, h *history.History, r *judge.Report) (failures []string) {
+		s.noteKills(h)
+		waits := judge.AfterKills(h)
+		if len(waits) < 20 {
+			failures = append(failures, fmt.Sprintf("only %d jobs were cut off", len(waits)))
+		}
+		if p99 := waits.At(0.99); p99 > elsewhereWithin {
+			failures = append(failures, fmt.Sprintf("p99 from kill -9 to the start elsewhere is %v, want at most %v", round(p99), elsewhereWithin))
+		}
+		return append(failures, once(r)...)
+	},
+}
+
+// once is for trials in which nobody is given up who might still be at work.
+func once(r *judge.Report) []string {
+	if r.Twice == 0 {
+		return nil
+	}
+	return []string{fmt.Sprintf("%d executions began while an earlier one of the same job was at work", r.Twice)}
+}
