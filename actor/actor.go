@@ -150,11 +150,14 @@ func (a *Actor) arm(next Instant) {
 	a.timer.Reset(time.Until(a.started.Add(time.Duration(next) * time.Millisecond)))
 }
 
-// send hands an event to the loop, or drops it when the loop has ended.
-func send[E any](a *Actor, ch chan<- E, ev E) {
+// send hands an event to the loop, or drops it when the loop has ended: then it
+// returns false.
+func send[E any](a *Actor, ch chan<- E, ev E) bool {
 	select {
 	case ch <- ev:
+		return true
 	case <-a.done:
+		return false
 	}
 }
 
@@ -173,8 +176,9 @@ func (a *Actor) Release(ev Released) { send(a, a.releases, ev) }
 // Report passes on what a worker says about jobs that go on running.
 func (a *Actor) Report(ev Reported) { send(a, a.reports, ev) }
 
-// Request submits an on-demand request.
-func (a *Actor) Request(ev Requested) { send(a, a.requests, ev) }
+// Request submits an on-demand request. False says that the loop has ended: the
+// request will not be answered.
+func (a *Actor) Request(ev Requested) bool { return send(a, a.requests, ev) }
 
 // Abandon tells that a caller hung up.
 func (a *Actor) Abandon(ev Abandoned) { send(a, a.hangups, ev) }

@@ -2,7 +2,7 @@
 // first byte of his request to the last byte of his answer, with the daemon, a
 // worker process and the caller on one machine, all over Unix sockets.
 //
-//	go run ./ondemand [-short] [-daemon FILE] [-- FLAGS-OF-SERVE…]
+//	go run ./ondemand [-short] [-idle] [-daemon FILE] [-- FLAGS-OF-SERVE…]
 //
 // # What is compared
 //
@@ -68,6 +68,7 @@ var (
 
 func measure(ctx context.Context) (err error) {
 	brief := flag.Bool("short", false, "a fifth of it, in half a minute")
+	alone := flag.Bool("idle", false, "the idle part alone, to look for where the time goes")
 	var built rig.Options
 	flag.StringVar(&built.Daemon, "daemon", "", "a dispatcherd built before, instead of the checkout's")
 	flag.Parse()
@@ -84,9 +85,11 @@ func measure(ctx context.Context) (err error) {
 	if err != nil {
 		return fmt.Errorf("idle: %w", err)
 	}
-	busy, err := measureBusy(ctx, r, p, flag.Args())
-	if err != nil {
-		return fmt.Errorf("busy: %w", err)
+	var busy []float64
+	if !*alone {
+		if busy, err = measureBusy(ctx, r, p, flag.Args()); err != nil {
+			return fmt.Errorf("busy: %w", err)
+		}
 	}
 	two, one := steady(idle.echoes), steady(idle.requests)
 	echo2, p50 := stats.Quantile(two, 0.5), stats.Quantile(one, 0.5)

@@ -276,6 +276,7 @@ func (d *daemon) stop() error {
 	var stats actor.Stats
 	d.loop.Ask(func(c *actor.Core) { stats = c.Stats() })
 	d.loop.Stop()
+	d.callers.release()
 	d.statements.stop()
 	d.endStatements()
 	d.background.Wait()

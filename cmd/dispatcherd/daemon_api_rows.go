@@ -6,8 +6,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/actor"
 	"github.com/dispatcherd/dispatcherd/api"
@@ -204,53 +202,21 @@ func (r *rows) poll(ctx context.Context) {
 	}
 }
 
-// rowsPerLook bounds one query.
-const rowsPerLook = 1000
-
-// watchedSQL reads rows that somebody waits for.
-const watchedSQL = `SELECT id, status::text, attempt, result::text, errors -> -1 ->> 'error'
-	FROM dispatcherd.jobs WHERE id = ANY ($1::bigint[])`
-
 // look reads all watched rows once.
 func (r *rows) look(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, claim.DefaultTimeout)
 	defer cancel()
-	ids := r.ids()
-	for len(ids) > 0 {
-		n := min(len(ids), rowsPerLook)
-		answer, err := r.db.Query(ctx, watchedSQL, ids[:n])
-		if err != nil {
-			return err
-		}
-		var id int64
-		var attempt int32
-		var status string
-		var result, failure *string
-		_, err = pgx.ForEachRow(answer, []any{&id, &status, &attempt, &result, &failure}, func() error {
-			s := rowState{id: dispatcherd.JobID(id), status: dispatcherd.Status(status), attempt: dispatcherd.Attempt(attempt)}
-			if result != nil {
-				s.result = []byte(*result)
-			}
-			if failure != nil {
-				s.failure = *failure
-			}
-			r.heard(&s)
-			return nil
-		})
-		if err != nil {
-			return err
-		}
-		ids = ids[n:]
-	}
-	return nil
+	return claim.Jobs{DB: r.db}.States(ctx, r.ids(), func(s claim.State) {
+		r.heard(&rowState{id: s.ID, status: s.Status, attempt: s.Attempt, result: s.Result, failure: s.Failure})
+	})
 }
 
-func (r *rows) ids() []int64 {
+func (r *rows) ids() []dispatcherd.JobID {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	ids := make([]int64, 0, len(r.watched))
+	ids := make([]dispatcherd.JobID, 0, len(r.watched))
 	for id := range r.watched { // order-free: a set
-		ids = append(ids, int64(id))
+		ids = append(ids, id)
 	}
 	return ids
 }

@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -36,10 +38,26 @@ func (c *callers) submit(r api.Request, caller api.Caller) dispatcherd.JobID {
 	id := c.last
 	c.waiting[id] = me
 	c.mu.Unlock()
-	c.loop.Request(actor.Requested{
+	taken := c.loop.Request(actor.Requested{
 		Job: id, Type: r.Type, Priority: r.Priority, Payload: r.Payload, Deadline: r.Deadline, Wait: r.Wait,
 	})
+	if !taken {
+		c.end(id, stopped)
+	}
 	return id
+}
+
+// stopped is the answer to whoever comes, or still waits, when the loop has ended.
+var stopped = api.Answer{Kind: api.Stopping, Reason: "the dispatcher has stopped"}
+
+// release answers whoever still waits. The loop has ended.
+func (c *callers) release() {
+	c.mu.Lock()
+	left := slices.Collect(maps.Keys(c.waiting)) // order-free: each is told alone
+	c.mu.Unlock()
+	for _, id := range left {
+		c.end(id, stopped)
+	}
 }
 
 // abandon withdraws a request. The loop has finished with the caller when it

@@ -1,0 +1,31 @@
+package claim_test
+
+import (
+	"testing"
+
+	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/claim"
+	"github.com/dispatcherd/dispatcherd/internal/pgtest"
+	"github.com/stretchr/testify/require"
+)
+
+func TestStatesTellsOfEveryRowThatThereIs(t *testing.T) {
+	db := connect(t, pgtest.New(t))
+	jobs := claim.Jobs{DB: db}
+	const n = 2500 // several statements
+	_, err := db.Exec(t.Context(), `INSERT INTO dispatcherd.jobs (type) SELECT 'pdf' FROM generate_series(1, $1)`, n)
+	require.NoError(t, err)
+	cancelled, err := jobs.Cancel(t.Context(), 7)
+	require.NoError(t, err)
+	require.Equal(t, dispatcherd.Cancelled, cancelled)
+	var ids []dispatcherd.JobID
+	for id := dispatcherd.JobID(1); id <= n+10; id++ { // the last ten do not exist
+		ids = append(ids, id)
+	}
+	seen := map[dispatcherd.JobID]dispatcherd.Status{}
+	require.NoError(t, jobs.States(t.Context(), ids, func(s claim.State) { seen[s.ID] = s.Status }))
+	require.Len(t, seen, n)
+	require.Equal(t, dispatcherd.Cancelled, seen[7])
+	require.Equal(t, dispatcherd.Pending, seen[8])
+	require.NoError(t, jobs.States(t.Context(), nil, func(claim.State) { t.Error("nothing was asked for") }))
+}
