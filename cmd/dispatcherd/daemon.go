@@ -148,6 +148,7 @@ func (d *daemon) wire() {
 	d.workers.loop, d.callers.loop, d.statements.loop = d.loop, d.loop, d.loop
 	d.statements.start(ctx)
 	d.metrics.registry.MustRegister(newLoopMetrics(d.loop))
+	d.metrics.registry.MustRegister(boundMetrics(d)...)
 	d.api = d.newAPI()
 	close(gate)
 }

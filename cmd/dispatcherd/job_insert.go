@@ -69,8 +69,8 @@ func (a *app) jobInsertCommand() *cobra.Command {
 	flags.StringVar(&f.payload, "payload", "", "JSON for the worker")
 	flags.StringVar(&f.payloadFile, "payload-file", "", "file with the payload; - is standard input")
 	flags.StringVar(&f.runAt, "run-at", "", "not before this time, RFC 3339, or this long from now, such as 90s")
-	flags.Int16Var(&f.maxAttempts, "max-attempts", 0, "failures after which the job is failed for good")
-	flags.DurationVar(&f.timeout, "timeout", 0, "limit of one attempt")
+	flags.Int16Var(&f.maxAttempts, "max-attempts", 0, "failures after which the job is failed for good (default: 5)")
+	flags.DurationVar(&f.timeout, "timeout", 0, "limit of one attempt (default: none)")
 	flags.BoolVar(&f.skipBad, "skip-bad", false, "leave bad lines of a stream out instead of inserting nothing")
 	onlyOnCommandLine(flags, append(oneJobFlags, "skip-bad")...)
 	return cmd

@@ -31,7 +31,7 @@ and each lasts as long as the trace says. Waits are printed in the trace's time.
 
 The last line is for machines. The exit code is 0 only if every job was done and
 nothing was lost, misplaced or sent to a slot that cannot do it.`,
-		Example: "  dispatcherd trace replay traces/bank_january --speed 8000",
+		Example: "  dispatcherd trace replay /tmp/day --speed 2000    # made by: dispatcherd trace generate /tmp/day",
 		Args:    oneTrace,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			t, err := loadTrace(args[0])
@@ -56,7 +56,7 @@ func (a *app) traceDemoCommand() *cobra.Command {
 		Long: `Replays a generated day of a call centre (see trace generate), or the trace in
 DIR, like trace replay. Without --speed it is chosen so that the trace takes 45 s,
 but at most 8,000.`,
-		Example: "  dispatcherd trace demo\n  dispatcherd trace demo traces/bank_january --speed 8000",
+		Example: "  dispatcherd trace demo\n  dispatcherd trace demo /tmp/day --speed 8000    # made by: dispatcherd trace generate /tmp/day",
 		Args:    cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			t, err := trace.Generate(o)

@@ -62,13 +62,13 @@ time, and prints how long its jobs wait. No Postgres, no worker and no clock is
 involved, so a month takes a second, and the schedule is exact.
 
 With several --weights the waits are printed side by side.`,
-		Example: "  dispatcherd trace simulate traces/bank_january -o schedule.csv\n" +
-			"  dispatcherd trace simulate traces/openb33 --weights article --compare traces/openb33/expected.csv\n" +
-			"  dispatcherd trace simulate DIR --weights default --weights priority=2048,on-demand-cap=60s",
+		Example: "  dispatcherd trace simulate /tmp/day -o schedule.csv    # made by: dispatcherd trace generate /tmp/day\n" +
+			"  dispatcherd trace simulate /tmp/day --compare schedule.csv\n" +
+			"  dispatcherd trace simulate /tmp/day --weights default --weights priority=2048,on-demand-cap=60s",
 		Args: oneTrace,
 		RunE: func(_ *cobra.Command, args []string) error { return a.simulateTrace(args[0], f) },
 	}
-	cmd.Flags().StringArrayVar(&f.weights, "weights", []string{"article"}, weightsSyntax)
+	cmd.Flags().StringArrayVar(&f.weights, "weights", []string{"default"}, weightsSyntax)
 	cmd.Flags().StringVar(&f.compare, "compare", "", "schedule `FILE` that must come out line for line, else exit 1")
 	cmd.Flags().VarP(&f.schedule, "output", "o", "form of the output: table or json; or a .csv file for the schedule (job_id,start_ms,slot_id)")
 	onlyOnCommandLine(cmd.Flags(), "weights", "compare", "output")
