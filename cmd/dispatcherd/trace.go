@@ -6,5 +6,5 @@ import "github.com/spf13/cobra"
 // described in docs/traces.md.
 func (a *app) traceCommand() *cobra.Command {
 	return a.group("trace", "Simulate, generate and replay recorded workloads",
-		a.traceSimulateCommand(), a.traceReplayCommand(), a.traceDemoCommand(), a.traceGenerateCommand(), a.traceWorkerCommand())
+		a.traceSimulateCommand(), a.traceReplayCommand(), a.traceDemoCommand(), a.traceGenerateCommand(), a.traceExportCommand(), a.traceWorkerCommand())
 }

@@ -1,0 +1,144 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/api"
+	"github.com/dispatcherd/dispatcherd/claim"
+	"github.com/dispatcherd/dispatcherd/internal/trace"
+)
+
+// maxExported bounds the jobs of an exported trace: they are held in memory.
+const maxExported = 5_000_000
+
+// exportFlags are those of one export.
+type exportFlags struct {
+	since  time.Duration
+	until  time.Duration
+	limit  int
+	socket string
+	slots  string // folder of a trace whose slots to take
+}
+
+func (a *app) traceExportCommand() *cobra.Command {
+	f := exportFlags{since: 30 * 24 * time.Hour, limit: 1_000_000}
+	cmd := &cobra.Command{
+		Use: "export DIR", Short: "Write what ended lately as a trace",
+		Long: `Writes the jobs that were done or failed in the last --since as a trace to DIR: when each was due,
+its type and priority, and how long its last execution took; nothing of what it was about. The slots are those
+that are on line now at the dispatcher of this host, or those of another trace. Then trace simulate tells what
+other weights, or other slots, would have done to the waits. On-demand requests leave no rows and are not in it.`,
+		Example: "  dispatcherd trace export /tmp/month --since 720h\n" +
+			"  dispatcherd trace simulate /tmp/month --weights default --weights priority=2048",
+		Args: oneTrace,
+		RunE: func(cmd *cobra.Command, args []string) error { return a.exportTrace(cmd.Context(), &f, args[0]) },
+	}
+	flags := cmd.Flags()
+	flags.DurationVar(&f.since, "since", f.since, "how far back: jobs are kept for --keep-done and --keep-failed of serve")
+	flags.DurationVar(&f.until, "until", 0, "how long ago to end")
+	flags.IntVar(&f.limit, "limit", f.limit, "at most this many jobs, else nothing is written")
+	flags.StringVar(&f.slots, "slots-of", "", "take the slots of the trace in this folder instead of those on line")
+	flags.StringVar(&f.socket, "api-socket", a.findSocket("api.sock"), "the dispatcher's API socket")
+	onlyOnCommandLine(flags, "since", "until", "limit", "slots-of")
+	return cmd
+}
+
+func (a *app) exportTrace(ctx context.Context, f *exportFlags, dir string) error {
+	if f.limit < 1 || f.limit > maxExported {
+		return failure(exitUsage, "--limit is %d, must be between 1 and %d", f.limit, maxExported)
+	}
+	if f.until < 0 || f.since <= f.until {
+		return failure(exitUsage, "--since is %v, must be longer ago than --until (%v)", f.since, f.until)
+	}
+	t := &trace.Trace{}
+	var err error
+	if t.Slots, t.Events, err = f.slotsFor(ctx); err != nil {
+		return err
+	}
+	pool, err := a.connect(ctx)
+	if err != nil {
+		return err
+	}
+	defer pool.Close()
+	now := time.Now()
+	past, err := claim.Jobs{DB: pool}.History(ctx, now.Add(-f.since), now.Add(-f.until), f.limit+1)
+	if err != nil {
+		return err
+	}
+	if len(past) > f.limit {
+		return failure(exitConflict, "more than %d jobs ended in that time: shorten it with --since and --until, or raise --limit", f.limit)
+	}
+	left := fillTrace(t, past)
+	if err := t.Check(); err != nil {
+		return failure(exitNotFound, "this makes no trace: %w; %d jobs ended in that time, and %d of them need types that no slot supports (%s)",
+			err, len(past), len(past)-len(t.Jobs), strings.Join(left, ", "))
+	}
+	if err := t.Write(dir); err != nil {
+		return err
+	}
+	a.say("%s for %s written to %s", counted(int64(len(t.Jobs)), "job"), counted(int64(len(t.Slots)), "slot"), dir)
+	if len(left) > 0 {
+		a.say("%s left out because no slot supports them: %s", counted(int64(len(past)-len(t.Jobs)), "job"), strings.Join(left, ", "))
+	}
+	return nil
+}
+
+// slotsFor returns the slots of the trace, and when they came and went if that
+// is known.
+func (f *exportFlags) slotsFor(ctx context.Context) ([]trace.Slot, []trace.SlotEvent, error) {
+	if f.slots != "" {
+		other, err := trace.Load(f.slots)
+		if err != nil {
+			return nil, nil, failure(exitUsage, "--slots-of: %w", err)
+		}
+		return other.Slots, other.Events, nil
+	}
+	var online api.SlotList
+	if err := askDaemon(ctx, f.socket, "/v1/slots", &online); err != nil {
+		return nil, nil, err
+	}
+	if len(online.Slots) == 0 {
+		return nil, nil, failure(exitNotFound, "no slot is on line at the dispatcher on %s: start the workers, or give --slots-of", f.socket)
+	}
+	slots := make([]trace.Slot, len(online.Slots))
+	for i, s := range online.Slots {
+		if j := slices.IndexFunc(s.Types, func(t string) bool { return strings.Contains(t, "|") }); j >= 0 {
+			return nil, nil, failure(exitConflict, "type %q cannot stand in a trace: | separates types there", s.Types[j])
+		}
+		slots[i] = trace.Slot{ID: int64(i + 1), Worker: fmt.Sprintf("%s/%d", s.Worker, s.Session), Types: slices.Sorted(slices.Values(s.Types))}
+	}
+	return slots, nil, nil
+}
+
+// fillTrace adds the jobs that some slot supports, counted from the first
+// arrival, and returns the types of the others.
+func fillTrace(t *trace.Trace, past []claim.Past) (left []string) {
+	types := t.Types()
+	unsupported := map[string]bool{}
+	var first time.Time
+	for i := range past {
+		if first.IsZero() || past[i].RunAt.Before(first) {
+			first = past[i].RunAt
+		}
+	}
+	for i := range past {
+		p := &past[i]
+		if _, ok := slices.BinarySearch(types, p.Type); !ok {
+			unsupported[p.Type] = true
+			continue
+		}
+		t.Jobs = append(t.Jobs, trace.Job{
+			ID: int64(p.ID), Type: p.Type, Priority: p.Priority, Mode: dispatcherd.Queued,
+			ArrivalMS: p.RunAt.Sub(first).Milliseconds(), DurationMS: max(p.Finished.Sub(p.Started).Milliseconds(), 1),
+		})
+	}
+	return slices.Sorted(maps.Keys(unsupported))
+}
