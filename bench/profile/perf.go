@@ -50,6 +50,7 @@ func (s *sampler) report() error {
 	}{
 		{"programs, % of all processors", []string{"--no-children", "--sort", "comm,dso", "--percent-limit", "0.4"}},
 		{"functions, % of all processors", []string{"--no-children", "--sort", "comm,symbol", "--percent-limit", "0.5"}},
+		{"server, with what is called, % of all processors", []string{"--children", "--comms", "postgres", "--sort", "symbol", "--percent-limit", "0.5"}},
 		{"daemon, with what is called, % of all processors", []string{"--children", "--comms", "dispatcherd", "--sort", "symbol", "--percent-limit", "0.5"}},
 		{"workers, with what is called, % of all processors", []string{"--children", "--comms", "noop", "--sort", "symbol", "--percent-limit", "0.5"}},
 	} {

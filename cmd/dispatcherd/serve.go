@@ -57,6 +57,7 @@ nothing is lost by that either, others take its jobs over when its lease is over
 			if err != nil {
 				return err
 			}
+
 			return d.run(cmd.Context())
 		},
 	}

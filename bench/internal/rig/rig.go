@@ -22,7 +22,7 @@ var Settings = map[string]string{
 	"fsync":                   "on",
 	"synchronous_commit":      "on",
 	"full_page_writes":        "on",
-	"min_wal_size":            "1GB",
+	"min_wal_size":            "4GB",
 	"max_wal_size":            "16GB",
 	"checkpoint_timeout":      "1h",
 	"track_activities":        "on",
@@ -72,7 +72,7 @@ func Start(ctx context.Context, o Options) (_ *Rig, err error) {
 	if r.Server, err = devpg.Start(ctx, devpg.Options{Settings: settings}); err != nil {
 		return nil, err
 	}
-	return r, nil
+	return r, r.warmLog(ctx)
 }
 
 // Close stops the server and removes everything.
