@@ -92,7 +92,7 @@ func (c *Core) occupy(p *presented, j *job) {
 	c.slots[ref].job = j
 	c.emit(Effect{Kind: Resume, Session: s.id, Slot: p.Slot.ID, Number: p.Slot.Number, Job: j.id, Attempt: j.attempt})
 	if j.cancel || j.late || j.revoked {
-		c.emit(Effect{Kind: Cancel, Session: s.id, Job: j.id, Attempt: j.attempt, Reason: "cancelled on request"})
+		c.tellToStop(j, "it was told to before")
 	}
 }
 
@@ -185,9 +185,10 @@ func (c *Core) adopt(p *presented, row *dispatcherd.Adopted) {
 	j := c.newJob()
 	j.id, j.key = row.ID, dispatcherd.Key{RunAt: row.RunAt, ID: row.ID}
 	j.priority, j.mode, j.stage = row.Priority, dispatcherd.Queued, running
-	j.attempt, j.tries, j.failures, j.crashes, j.timeout = row.Attempt, row.MaxAttempts, row.Failures, row.Crashes, row.Timeout
+	j.attempt, j.tries, j.failures, j.crashes = row.Attempt, row.MaxAttempts, row.Failures, row.Crashes
 	j.typ = c.hold(row.Type)
 	c.keep(j)
+	j.timeout = c.limit(j, row.Timeout)
 	c.occupy(p, j)
 	j.why = Why{Terms: c.score(j.mode, j.priority, c.ageMS(j), j.typ), SlotTypes: len(p.Slot.Types), Capacity: c.capacity(j.typ)}
 	if j.timeout > 0 {

@@ -169,7 +169,7 @@ func (c *Core) won(w *dispatcherd.Won, doubt bool) {
 		return
 	}
 	j.attempt, j.tries, j.failures, j.crashes = w.Attempt, w.MaxAttempts, w.Failures, w.Crashes
-	j.timeout, j.payload = w.Timeout, w.Payload
+	j.timeout, j.payload = c.limit(j, w.Timeout), w.Payload
 	if doubt && !c.draining && c.index.HasFree(j.typ) {
 		c.seat(j)
 	}

@@ -162,6 +162,10 @@ func (w *world) cmdConfig(ws words, _ []string) {
 	d.cfg.Weights.OnDemandCap = cmp.Or(ws.duration("cap"), d.cfg.Weights.OnDemandCap)
 	d.cfg.Poll = cmp.Or(ws.duration("poll"), d.cfg.Poll)
 	d.cfg.PollDeaf = cmp.Or(ws.duration("poll-deaf"), d.cfg.PollDeaf)
+	d.cfg.CancelGrace = cmp.Or(ws.duration("cancel-grace"), d.cfg.CancelGrace)
+	if typ := ws.args["timeout-of"]; typ != "" {
+		d.cfg.Timeouts = map[string]time.Duration{typ: ws.duration("timeout")}
+	}
 	d.core = New(d.cfg)
 }
 

@@ -37,6 +37,12 @@ type Config struct {
 	// before it is preferred to the own rows that came after it: meanwhile their
 	// owner has them done. The overtaking window grows by it.
 	Handicap time.Duration
+	// CancelGrace is how long a worker has to end a job that it was told to stop,
+	// until its session is ended.
+	CancelGrace time.Duration
+	// Timeouts limits the attempts of a type whose rows name no limit; types that
+	// are not named have none. It is read only.
+	Timeouts map[string]time.Duration
 	// Seed makes tokens and jitter. Two dispatchers must not share one.
 	Seed [2]uint64
 }
@@ -66,12 +72,13 @@ func DefaultConfig() Config {
 			ClaimBatch: 1000, Claims: 1, FinishBatch: 1000, Finishes: 1, Unfinished: 20_000,
 			LaneLength: 4096, LanesPerFetch: 1024, LostPerList: 5, Crashes: 3,
 		},
-		Retry:    Backoff{Base: time.Second, Max: 10 * time.Minute},
-		Outage:   Backoff{Base: 50 * time.Millisecond, Max: 5 * time.Second},
-		Poll:     time.Second,
-		PollDeaf: 200 * time.Millisecond,
-		Patience: 100 * time.Millisecond,
-		Handicap: scoring.Handicap,
+		Retry:       Backoff{Base: time.Second, Max: 10 * time.Minute},
+		Outage:      Backoff{Base: 50 * time.Millisecond, Max: 5 * time.Second},
+		Poll:        time.Second,
+		PollDeaf:    200 * time.Millisecond,
+		Patience:    100 * time.Millisecond,
+		CancelGrace: 10 * time.Second,
+		Handicap:    scoring.Handicap,
 	}
 }
 
@@ -88,7 +95,7 @@ func (c Config) Validate() error {
 	for _, d := range []struct {
 		name  string
 		value time.Duration
-	}{{"poll", c.Poll}, {"poll-deaf", c.PollDeaf}, {"patience", c.Patience}, {"handicap", c.Handicap}} {
+	}{{"poll", c.Poll}, {"poll-deaf", c.PollDeaf}, {"patience", c.Patience}, {"handicap", c.Handicap}, {"cancel-grace", c.CancelGrace}} {
 		if d.value < time.Millisecond {
 			return fmt.Errorf("%s is %v, must be at least 1ms", d.name, d.value)
 		}

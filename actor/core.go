@@ -77,6 +77,7 @@ type Stats struct {
 	Cancelled, Freed, Crashed, Quarantine uint64
 	Adopted                               uint64 // executions of another dispatcher that go on here
 	Left                                  uint64 // executions that are left to the next dispatcher
+	TimedOut, HungUp                      uint64 // attempts over their limit; sessions ended because a cancel was ignored
 	Stale                                 uint64 // words of workers about attempts that are not theirs any more
 	Answered, Late, Unsupported, Busy     uint64 // on-demand requests by answer
 	StaleLists                            uint64 // fetched lists thrown away after too many lost claims

@@ -57,12 +57,15 @@ const (
 	Resume
 	// Welcome tells that everything a session presented is decided: Session.
 	Welcome
+	// HangUp ends a session whose worker ignored a cancel: Session, Job, Attempt,
+	// Reason. For Core the session is gone already.
+	HangUp
 )
 
 // String returns the effect's name in scenario files.
 func (k EffectKind) String() string {
 	names := [...]string{"", "send", "cancel", "stale", "not-held", "refuse-slots", "go-away",
-		"answer", "started", "fetch", "claim", "resolve", "finish", "bell", "progress", "partial", "adopt", "resume", "welcome"}
+		"answer", "started", "fetch", "claim", "resolve", "finish", "bell", "progress", "partial", "adopt", "resume", "welcome", "hang-up"}
 	if int(k) < len(names) {
 		return names[k]
 	}

@@ -12,11 +12,11 @@ import (
 
 func TestEffectsAndAnswersHaveNames(t *testing.T) {
 	seen := map[string]bool{}
-	for k := Send; k <= Welcome; k++ {
+	for k := Send; k <= HangUp; k++ {
 		require.NotContains(t, k.String(), "(", "effect %d", k)
 		seen[k.String()] = true
 	}
-	require.Len(t, seen, int(Welcome))
+	require.Len(t, seen, int(HangUp))
 	require.Equal(t, "effect(200)", EffectKind(200).String())
 	require.Equal(t, "unsupported", AnswerUnsupported.String())
 	require.Equal(t, "stopping", AnswerStopping.String())

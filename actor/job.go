@@ -36,6 +36,7 @@ type job struct {
 	cancel   bool // somebody asked for its end
 	again    bool // its row was seen pending elsewhere in its lane
 	late     bool // its timeout has passed
+	dying    bool // its worker was told to stop it; the alarm is the end of the grace
 	revoked  bool // the dispatcher gave it up: how the attempt ends is nobody's fault
 	foreign  bool // queued: it was taken from a foreign lane
 	returned bool // queued: its worker gave it back

@@ -2,6 +2,7 @@ package actor
 
 import (
 	"slices"
+	"time"
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/slotindex"
@@ -20,9 +21,10 @@ type kind struct {
 	read    uint32 // foreign.epoch when a hungry look last began
 	polled  uint32 // foreign.polls when the foreign lanes were last asked
 	dirty   bool
-	held    bool  // Core holds the type in the index
-	jobs    int32 // jobs in hand
-	abroad  int32 // slots of other dispatchers that support the type
+	limit   time.Duration // of an attempt whose row names none
+	held    bool          // Core holds the type in the index
+	jobs    int32         // jobs in hand
+	abroad  int32         // slots of other dispatchers that support the type
 }
 
 const (
@@ -199,6 +201,7 @@ func (c *Core) hold(name string) slotindex.TypeID {
 	} else {
 		k.held = true
 		k.abroad = int32(c.elsewhere[name])
+		k.limit = c.cfg.Timeouts[name]
 		c.known++
 		c.divide(t, c.shares[name])
 	}

@@ -129,7 +129,7 @@ func (c *Core) bereave(j *job, leaving bool) {
 	case c.leaving && j.mode == dispatcherd.Queued && j.stage == running && !j.cancel && !j.revoked:
 		c.stats.Left++
 		c.forget(j)
-	case j.mode == dispatcherd.OnDemand && leaving && !j.orphan && !c.draining:
+	case j.mode == dispatcherd.OnDemand && (leaving || j.revoked) && !j.orphan && !c.draining:
 		c.requeue(j)
 	case j.mode == dispatcherd.OnDemand:
 		c.bereaveRequest(j)

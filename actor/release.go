@@ -76,7 +76,7 @@ func (ev CancelRequested) apply(c *Core) {
 		}
 		j.cancel = true
 		if j.stage == running {
-			c.emit(Effect{Kind: Cancel, Session: j.told, Job: j.id, Attempt: j.attempt, Reason: "cancelled on request"})
+			c.tellToStop(j, "cancelled on request")
 		}
 	}
 }
@@ -96,18 +96,6 @@ func (Disowned) apply(c *Core) {
 func (Owned) apply(c *Core) {
 	c.disowned = false
 	c.fetch.mayHaveMore()
-}
-
-// overdue handles a job whose deadline has passed.
-func (c *Core) overdue(j *job) {
-	if j.mode == dispatcherd.OnDemand {
-		c.overdueRequest(j)
-		return
-	}
-	if j.stage == running {
-		j.late = true // the worker gives up because it is told to, which is no verdict on the job
-		c.emit(Effect{Kind: Cancel, Session: j.told, Job: j.id, Attempt: j.attempt, Reason: "timeout"})
-	}
 }
 
 func (Drained) apply(c *Core) {

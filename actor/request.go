@@ -130,8 +130,7 @@ func (c *Core) abandon(j *job, reason string) {
 		c.dequeue(j)
 		return
 	}
-	c.disarm(j)
-	c.emit(Effect{Kind: Cancel, Session: j.told, Job: j.id, Attempt: j.attempt, Reason: reason})
+	c.tellToStop(j, reason)
 }
 
 func (c *Core) forgetWaiting(j *job) {

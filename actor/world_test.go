@@ -203,6 +203,8 @@ func (w *world) tell(e Effect) {
 		w.say("resume %s on %s/%d", w.name(e.Job), worker, e.Number)
 	case Welcome:
 		w.say("welcome to %s", worker)
+	case HangUp:
+		w.say("hang up on %s: %s", worker, e.Reason)
 	case Started:
 	default:
 		w.t.Fatalf("unexpected effect %v", e.Kind)

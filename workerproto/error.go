@@ -41,6 +41,7 @@ const (
 	SlowReader         Code = "slow_reader"          // fatal: too much waits for the worker
 	HelloTimeout       Code = "hello_timeout"        // fatal: no hello in time
 	HeartbeatTimeout   Code = "heartbeat_timeout"    // fatal: silence
+	CancelIgnored      Code = "cancel_ignored"       // fatal: a job went on although it was told to stop
 	TooManyConnections Code = "too_many_connections" // fatal: try again later
 	Refused            Code = "refused"              // fatal: this worker may not work here
 	ShuttingDown       Code = "shutting_down"        // fatal: reconnect
@@ -52,7 +53,7 @@ var codes = map[Code]bool{
 	BadJSON: false, BadValue: false, UnknownOp: false, BadSlot: false, UnknownSlot: false, NotHeld: false,
 	WrongSession: false, Draining: false,
 	NotHello: true, SecondHello: true, BadVersion: true, FrameTooLong: true, SlowReader: true,
-	HelloTimeout: true, HeartbeatTimeout: true, TooManyConnections: true, Refused: true,
+	HelloTimeout: true, HeartbeatTimeout: true, CancelIgnored: true, TooManyConnections: true, Refused: true,
 	ShuttingDown: true, Internal: true,
 }
 

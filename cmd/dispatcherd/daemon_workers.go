@@ -198,6 +198,8 @@ func (w *workers) perform(e *actor.Effect, grace workerproto.GoAway) {
 		if !w.decided(e) {
 			s.Close(workerproto.Complain(workerproto.TooManyConnections, 0, "%s", e.Reason))
 		}
+	case actor.HangUp:
+		s.Close(workerproto.Complain(workerproto.CancelIgnored, e.Job, "%s", e.Reason))
 	case actor.Resume, actor.Welcome:
 		w.decided(e)
 	case actor.GoAway:

@@ -114,6 +114,8 @@ func (f *serveFlags) registerTimes(flags *pflag.FlagSet) {
 	flags.DurationVar(&f.cfg.Lease, "lease", defaultLease, "silence after which other dispatchers take the jobs over")
 	flags.DurationVar(&f.cfg.Beat, "beat", defaultBeat, "between two signs of life in Postgres")
 	flags.DurationVar(&f.cfg.Grace, "grace", defaultGrace, "how long running jobs may go on when the dispatcher stops")
+	flags.Var((*timeoutFlags)(&c.Timeouts), "timeout", "limit of one attempt of a type, such as pdf=30s, for jobs that name none; repeatable")
+	flags.DurationVar(&c.CancelGrace, "cancel-grace", c.CancelGrace, "from telling a worker to stop a job to ending its session")
 	flags.DurationVar(&p.Resume, "resume", defaultResume, "how long workers keep their jobs going without a dispatcher, and the jobs of one that stopped wait for them; 0 = not at all")
 	flags.BoolVar(&f.cfg.Listen, "listen", true, "be woken by NOTIFY; without it only polling finds jobs")
 	flags.BoolVar(&f.cfg.AsyncClaims, "async-claims", false, "do not wait for the disk when claiming; a crash of Postgres may then run a job twice at once")
@@ -147,6 +149,8 @@ func (f *serveFlags) config() (daemonConfig, error) {
 		return cfg, failure(exitUsage, "--lease is %v, must be at least twice --beat (%v)", cfg.Lease, cfg.Beat)
 	case min(cfg.Keep.Done, cfg.Keep.Failed, cfg.Keep.Cancelled) < time.Hour:
 		return cfg, failure(exitUsage, "--keep-done, --keep-failed and --keep-cancelled must be at least 1h")
+	case cfg.Workers.Resume < 0 || cfg.Workers.Resume > time.Hour:
+		return cfg, failure(exitUsage, "--resume is %v, must be between 0 and 1h", cfg.Workers.Resume)
 	case cfg.Grace < 0:
 		return cfg, failure(exitUsage, "--grace is %v, must not be negative", cfg.Grace)
 	case cfg.Workers.HeartbeatTimeout < 2*cfg.Workers.HeartbeatInterval:

@@ -56,7 +56,7 @@ var files = newLanguage()
 func newLanguage() language {
 	c := freeze.New(freeze.Options{
 		Strings: []string{
-			"actor.Core.elsewhere", "actor.Core.shares", "actor.Effect.Type", "actor.Elsewhere.Capacity", "actor.Elsewhere.Shares", "actor.Registered.Worker",
+			"actor.Config.Timeouts", "actor.Core.elsewhere", "actor.Core.shares", "actor.Effect.Type", "actor.Elsewhere.Capacity", "actor.Elsewhere.Shares", "actor.Registered.Worker",
 			"actor.Requested.Type", "actor.session.worker", "dispatcherd.Adopted.Type", "dispatcherd.ClaimRequest.Types", "dispatcherd.Lane.Type",
 			"dispatcherd.Slot.Types", "slotindex.Index.byName", "slotindex.Index.byTypes", "slotindex.typeEntry.name",
 		},

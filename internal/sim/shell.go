@@ -35,6 +35,8 @@ func (h *host) perform(e *actor.Effect) {
 		h.tell(e, frame{kind: frameStale, job: e.Job, attempt: e.Attempt})
 	case actor.RefuseSlots:
 		w.violate("dispatcher %d refuses slots: %s", h.id, e.Reason)
+	case actor.HangUp:
+		w.closeHostEnd(w.conns[e.Session-1])
 	case actor.GoAway, actor.NotHeld:
 		h.tell(e, frame{kind: frameOther})
 	}

@@ -1,0 +1,66 @@
+package actor
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/dispatcherd/dispatcherd"
+)
+
+// limit is how long an attempt may last: the row's own limit, or else that of
+// its type; 0 = as long as it takes. Requests have deadlines instead.
+func (c *Core) limit(j *job, own time.Duration) time.Duration {
+	if own > 0 {
+		return own
+	}
+	return c.kinds[j.typ].limit
+}
+
+// tellToStop cancels a job that runs. Its worker has the grace to end it.
+func (c *Core) tellToStop(j *job, reason string) {
+	c.emit(Effect{Kind: Cancel, Session: j.told, Job: j.id, Attempt: j.attempt, Reason: reason})
+	if !j.dying {
+		j.dying = true
+		c.arm(j, c.now.after(c.cfg.CancelGrace))
+	}
+}
+
+// overdue handles a job whose deadline has passed.
+func (c *Core) overdue(j *job) {
+	switch {
+	case j.stage == running && j.dying:
+		c.hangUp(j)
+	case j.mode == dispatcherd.OnDemand:
+		c.overdueRequest(j)
+	case j.stage == running:
+		j.late = true // the worker gives up because it is told to, which is no verdict on the job
+		c.stats.TimedOut++
+		c.tellToStop(j, "timeout")
+	}
+}
+
+// hangUp ends the session of a worker that goes on with a job although it was
+// told to stop, and the grace is over. The job ends the way it was told to; the
+// others of the session are interrupted by it, nobody's fault.
+func (c *Core) hangUp(j *job) {
+	s := c.sessions[j.told]
+	c.stats.HungUp++
+	c.emit(Effect{
+		Kind: HangUp, Session: s.id, Job: j.id, Attempt: j.attempt,
+		Reason: fmt.Sprintf("the job was told to stop and did not end within %v", c.cfg.CancelGrace),
+	})
+	for _, ref := range s.slots {
+		if other := c.slots[ref].job; other != nil && other.stage == running {
+			other.revoked = other != j || j.revoked
+		}
+	}
+	if j.mode == dispatcherd.Queued && !j.revoked {
+		why := fmt.Sprintf("it did not end within %v after it was told to", c.cfg.CancelGrace)
+		if !j.cancel {
+			why = fmt.Sprintf("timeout: it ran longer than %v, and %s", j.timeout, why)
+		}
+		c.freeSlot(j)
+		c.end(j, c.verdict(j, &Result{Error: why}))
+	}
+	Unregistered{Session: s.id}.apply(c)
+}
