@@ -104,7 +104,7 @@ func (c *pair) hold(up bool) bool {
 func (c *pair) judge(requests *statements, piece []byte) {
 	rules, _ := c.proxy.now()
 	requests.read(piece, func(kind byte, name string) {
-		if kind != bind || rules.LoseAnswers == 0 {
+		if kind != bind && kind != query || rules.LoseAnswers == 0 {
 			return
 		}
 		for _, lossy := range rules.Lossy {

@@ -15,8 +15,9 @@ type Rules struct {
 	HoldDown bool          // what the server says does
 	Refuse   bool          // new connections are closed at once
 	Delay    time.Duration // of every piece, in each direction
-	// LoseAnswers is the share of the statements named Lossy whose answer is lost
-	// and whose connection then breaks: the server has carried them out.
+	// LoseAnswers is the share of the statements named Lossy (prepared under that
+	// name, or sent as that text) whose answer is lost and whose connection then
+	// breaks: the server has carried them out.
 	LoseAnswers float64
 	Lossy       []string
 }

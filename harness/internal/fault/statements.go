@@ -8,6 +8,7 @@ import (
 // Kinds of messages of the Postgres protocol that matter here.
 const (
 	bind          = 'B' // client: run a prepared statement
+	query         = 'Q' // client: run this text
 	readyForQuery = 'Z' // server: the transaction is over, committed or not
 )
 
@@ -23,7 +24,7 @@ type statements struct {
 const bodyKept = 256
 
 // read tells of every message that is complete, with the name of the statement
-// that a bind is about.
+// that a bind is about, or the text of a query.
 func (s *statements) read(piece []byte, tell func(kind byte, statement string)) {
 	for len(piece) > 0 {
 		if s.left == 0 {
@@ -57,12 +58,17 @@ func (s *statements) headLength() int {
 	return 5
 }
 
-// statementOf reads the second of the two names that a bind begins with.
+// statementOf reads the second of the two names that a bind begins with, or
+// the text of a query.
 func statementOf(message []byte) string {
-	if message[0] != bind {
+	rest := message[5:]
+	switch message[0] {
+	case bind:
+		_, rest, _ = bytes.Cut(rest, []byte{0})
+	case query:
+	default:
 		return ""
 	}
-	_, rest, _ := bytes.Cut(message[5:], []byte{0})
 	name, _, _ := bytes.Cut(rest, []byte{0})
 	return string(name)
 }

@@ -150,6 +150,9 @@ func TestWaitsAreMeasuredFromTheKill(t *testing.T) {
 	if got := AfterLosses(h, nil); len(got) != 0 {
 		t.Errorf("nobody was killed: %v", got)
 	}
+	if got := Pickups(h); len(got) != 2 || int64(got[0]) != 1*second || int64(got[1]) != 7*second {
+		t.Errorf("from the commit to the start: %v, want 1s and 7s", got)
+	}
 	sorted := Waits{1, 2, 3, 4}
 	if sorted.At(0.5) != 3 || sorted.At(1) != 4 || (Waits)(nil).At(0.5) != 0 {
 		t.Error("quantiles are wrong")

@@ -46,6 +46,29 @@ func AfterKills(h *history.History) Waits {
 	return waits
 }
 
+// Pickups returns, for every job of a committed batch, the time from when its
+// producer knew of the commit to its first start; 0 if it was faster.
+func Pickups(h *history.History) Waits {
+	known := map[int64]int64{}
+	for i := range h.Batches {
+		if b := &h.Batches[i]; b.Fate == history.Committed {
+			for k := range b.Jobs {
+				known[b.Jobs[k].N] = b.Ended
+			}
+		}
+	}
+	var waits Waits
+	for i := range h.Processes {
+		for k := range h.Processes[i].Runs {
+			if e := &h.Processes[i].Runs[k]; e.Attempt == 1 && known[e.N] != 0 {
+				waits = append(waits, time.Duration(max(e.Start-known[e.N], 0)))
+			}
+		}
+	}
+	slices.Sort(waits)
+	return waits
+}
+
 // nextStart is when the first later attempt began, 0 = never.
 func nextStart(runs []*history.Execution, after *history.Execution) int64 {
 	first := int64(0)

@@ -54,19 +54,25 @@ func (s *Stage) startDaemon(name string, tcp bool, flags []string) (*Daemon, err
 }
 
 func (d *Daemon) openDatabase(s *Stage, tcp bool) (dsn string, err error) {
-	if tcp {
-		d.Database, err = fault.Listen("tcp", "127.0.0.1:0", "unix", s.Postgres.Socket())
-		if err != nil {
-			return "", err
-		}
-		return fmt.Sprintf("postgres://postgres@%s/%s?sslmode=disable", d.Database.Addr(), s.database), nil
+	if !tcp {
+		d.Database, dsn, err = s.openDatabase(d.Name)
+		return dsn, err
 	}
-	dir := filepath.Join(s.dir, d.Name+"-pg")
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+	d.Database, err = fault.Listen("tcp", "127.0.0.1:0", "unix", s.Postgres.Socket())
+	if err != nil {
 		return "", err
 	}
-	d.Database, err = fault.Listen("unix", filepath.Join(dir, ".s.PGSQL.5432"), "unix", s.Postgres.Socket())
-	return fmt.Sprintf("postgres://postgres@/%s?host=%s&port=5432", s.database, dir), err
+	return fmt.Sprintf("postgres://postgres@%s/%s?sslmode=disable", d.Database.Addr(), s.database), nil
+}
+
+// openDatabase makes a proxy of Postgres' own socket for one client.
+func (s *Stage) openDatabase(client string) (*fault.Proxy, string, error) {
+	dir := filepath.Join(s.dir, client+"-pg")
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, "", err
+	}
+	p, err := fault.Listen("unix", filepath.Join(dir, ".s.PGSQL.5432"), "unix", s.Postgres.Socket())
+	return p, fmt.Sprintf("postgres://postgres@/%s?host=%s&port=5432", s.database, dir), err
 }
 
 // get asks the daemon's API.

@@ -10,17 +10,20 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/dispatcherd/dispatcherd/harness/internal/fault"
 	"github.com/dispatcherd/dispatcherd/harness/internal/history"
 )
 
 // Producer inserts jobs, a transaction a batch, and knows the fate of each.
 type Producer struct {
-	stage   *Stage
-	rate    int
-	mix     func(n int64) history.Work
-	numbers atomic.Int64 // given out, never twice
-	good    atomic.Int64 // jobs committed for certain
-	log     []history.Batch
+	// Database is the proxy between it and Postgres.
+	Database *fault.Proxy
+	dsn      string
+	rate     int
+	mix      func(n int64) history.Work
+	numbers  atomic.Int64 // given out, never twice
+	good     atomic.Int64 // jobs committed for certain
+	log      []history.Batch
 }
 
 const (
@@ -42,7 +45,7 @@ func (p *Producer) Produce(ctx context.Context, n int, least time.Duration) {
 	for ctx.Err() == nil && (p.good.Load() < int64(n) || time.Now().Before(over)) {
 		if conn == nil || conn.IsClosed() {
 			var err error
-			if conn, err = pgx.Connect(ctx, p.stage.Postgres.URL(p.stage.database)); err != nil {
+			if conn, err = pgx.Connect(ctx, p.dsn); err != nil {
 				conn = nil
 				pause(ctx, 50*time.Millisecond)
 				continue

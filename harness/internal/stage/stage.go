@@ -148,7 +148,10 @@ func (h *House) Raise(ctx context.Context, o Setup) (_ *Stage, err error) {
 	if err = s.Postgres.Exec(ctx, s.database, auditSQL); err != nil {
 		return nil, err
 	}
-	s.Producer = &Producer{stage: s, mix: o.Mix, rate: o.Rate}
+	s.Producer = &Producer{mix: o.Mix, rate: o.Rate}
+	if s.Producer.Database, s.Producer.dsn, err = s.openDatabase("producers"); err != nil {
+		return nil, err
+	}
 	for i := range o.Daemons {
 		d, err := s.startDaemon(string(rune('a'+i)), i%2 == 1, o.Flags)
 		if err != nil {
@@ -206,5 +209,8 @@ func (s *Stage) Strike() {
 	}
 	for _, d := range s.Daemons {
 		d.close()
+	}
+	if s.Producer != nil && s.Producer.Database != nil {
+		_ = s.Producer.Database.Close() // nobody is connected any more
 	}
 }

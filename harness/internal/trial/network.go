@@ -89,7 +89,7 @@ var workerNetwork = Trial{
 
 var lostAnswers = Trial{
 	Name:  "lost-answers",
-	About: "every tenth claim, finish, adoption is committed and its answer never comes",
+	About: "every tenth claim, finish, adoption, and COMMIT of a producer is carried out and its answer never comes",
 	Setup: stage.Setup{Daemons: 2, Workers: 3, Flags: patientFlags(), Offers: offers, Mix: usual, Types: types},
 	Jobs:  [3]int{4000, 20_000, 200_000},
 	Least: [3]time.Duration{6 * time.Second, 15 * time.Second, 3 * time.Minute},
@@ -98,6 +98,7 @@ var lostAnswers = Trial{
 		for _, d := range s.Daemons {
 			d.Database.Set(lossy)
 		}
+		s.Producer.Database.Set(fault.Rules{LoseAnswers: 0.1, Lossy: []string{"commit"}})
 		<-ctx.Done()
 		for _, d := range s.Daemons {
 			d.Database.Set(fault.Rules{})
@@ -112,6 +113,9 @@ var lostAnswers = Trial{
 		s.Note("answers_lost", lost)
 		if lost < 10 {
 			failures = append(failures, fmt.Sprintf("only %d answers were lost", lost))
+		}
+		if r.Unknown == 0 {
+			failures = append(failures, "every producer knew the fate of its commits")
 		}
 		if r.Crashes > 0 {
 			failures = append(failures, fmt.Sprintf("%d crashes were counted and nothing has crashed", r.Crashes))

@@ -14,19 +14,35 @@ import (
 var deaf = Trial{
 	Name:   "notify-off",
 	About:  "no LISTEN: only looking finds jobs",
-	Setup:  stage.Setup{Daemons: 2, Workers: 2, Flags: []string{"--listen=false"}, Offers: offers, Mix: plain, Types: types},
-	Jobs:   [3]int{1000, 5000, 50_000},
+	Setup:  stage.Setup{Daemons: 2, Workers: 2, Flags: []string{"--listen=false"}, Offers: offers, Mix: plain, Types: types, Rate: 500},
+	Jobs:   [3]int{1000, 3000, 50_000},
 	Least:  [3]time.Duration{3 * time.Second, 5 * time.Second, time.Minute},
-	Verify: untroubled,
+	Verify: pickedUpWithin(250 * time.Millisecond), // a look every 200 ms
 }
 
 var blind = Trial{
 	Name:   "poll-off",
 	About:  "a look at the table once an hour: only NOTIFY tells of jobs",
-	Setup:  stage.Setup{Daemons: 2, Workers: 2, Flags: []string{"--poll", "1h"}, Offers: offers, Mix: plain, Types: types},
-	Jobs:   [3]int{1000, 5000, 50_000},
+	Setup:  stage.Setup{Daemons: 2, Workers: 2, Flags: []string{"--poll", "1h"}, Offers: offers, Mix: plain, Types: types, Rate: 500},
+	Jobs:   [3]int{1000, 3000, 50_000},
 	Least:  [3]time.Duration{3 * time.Second, 5 * time.Second, time.Minute},
-	Verify: untroubled,
+	Verify: pickedUpWithin(250 * time.Millisecond),
+}
+
+// pickedUpWithin is for trials in which slots are always free: it bounds the
+// time from a job's commit to its start, for 99 of 100.
+func pickedUpWithin(limit time.Duration) func(*Scene, *history.History, *judge.Report) []string {
+	return func(s *Scene, h *history.History, r *judge.Report) []string {
+		waits := judge.Pickups(h)
+		s.Note("pickup_p50", waits.At(0.5))
+		s.Note("pickup_p99", waits.At(0.99))
+		s.Note("pickup_max", waits.At(1))
+		failures := untroubled(s, h, r)
+		if p99 := waits.At(0.99); p99 > limit {
+			failures = append(failures, fmt.Sprintf("p99 from the commit to the start is %v, want at most %v", round(p99), limit))
+		}
+		return failures
+	}
 }
 
 // untroubled is for trials in which nothing dies.

@@ -1,0 +1,84 @@
+package stage
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+)
+
+const patience = 10 * time.Second
+
+func keepSleep(t *testing.T) *Keeper {
+	t.Helper()
+	log, err := os.Create(filepath.Join(t.TempDir(), "log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	k := Keep(log, func(int) *exec.Cmd { return exec.Command("sleep", "1000") })
+	t.Cleanup(func() { k.Stop(patience) })
+	return k
+}
+
+// parts is closed at the next end of a process.
+func parts(t *testing.T, parted <-chan struct{}) {
+	t.Helper()
+	select {
+	case <-parted:
+	case <-time.After(patience):
+		t.Fatal("the process has not ended")
+	}
+}
+
+func TestWhatIsKilledComesBackAndIsRemembered(t *testing.T) {
+	k := keepSleep(t)
+	parted := k.Signal(0)
+	pid, at := k.Kill()
+	parts(t, parted)
+	lives := k.Lives()
+	if lives[0].PID != pid || lives[0].Killed != at || at == 0 || lives[0].Died < at {
+		t.Fatalf("%+v", lives)
+	}
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for begun := time.Now(); len(lives) < 2; lives = k.Lives() {
+		if <-tick.C; time.Since(begun) > patience {
+			t.Fatal("it has not come back")
+		}
+	}
+	if lives[1].PID == pid || lives[1].Killed != 0 || lives[1].Died != 0 {
+		t.Fatalf("%+v", lives)
+	}
+}
+
+func TestStoppedIsStopped(t *testing.T) {
+	k := keepSleep(t)
+	k.Signal(syscall.SIGSTOP) // even then
+	k.Stop(patience)
+	lives := k.Lives()
+	if last := lives[len(lives)-1]; last.Died == 0 {
+		t.Fatalf("%+v", lives)
+	}
+	if pid, _ := k.Kill(); pid != 0 {
+		t.Errorf("process %d lives on", pid)
+	}
+}
+
+func TestDeadlocksAreCountedInWhateverPiecesTheLogComes(t *testing.T) {
+	f, err := os.Create(filepath.Join(t.TempDir(), "log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	l := &serverLog{f: f}
+	for _, piece := range []string{"ERROR:  dead", "lock detected\nLOG:  fine\nERROR:  deadlock detected", "\n"} {
+		if _, err := l.Write([]byte(piece)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := l.deadlocks(); n != 2 {
+		t.Errorf("%d deadlocks, want 2", n)
+	}
+}
