@@ -12,6 +12,7 @@ type bell struct {
 	asked  bool // a Bell effect is in flight
 	rings  int  // since the second began
 	since  Instant
+	set    Instant // when it was armed
 	silent Instant // disarmed until then
 }
 
@@ -61,7 +62,9 @@ func (ev BellSet) apply(c *Core) {
 		return
 	}
 	c.bell.armed = ev.Armed
+	c.fetch.alert(c)
 	if ev.Armed {
+		c.bell.set = c.now
 		c.fetch.missed() // what was inserted before the bell was armed did not ring
 	}
 }

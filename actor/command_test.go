@@ -124,6 +124,7 @@ func init() {
 		"reweigh":   (*world).cmdReweigh,
 		"show":      func(w *world, ws words, _ []string) { w.shown[kindNamed(ws.bare[0])] = true },
 		"slots":     (*world).cmdSlots,
+		"share":     (*world).cmdShare,
 		"stats":     (*world).cmdStats,
 		"table":     (*world).cmdTable,
 		"wakes":     (*world).cmdWakes,
@@ -235,6 +236,11 @@ func (w *world) cmdInsert(_ words, body []string) {
 				name = fmt.Sprintf("%s-%d", name, i+1)
 			}
 			w.nextRow++
+			if of := ws.int("of", 0); of > 0 { // the next id of the share of half
+				for half := dispatcherd.ShareOf(of-1, 1, 2-of); !half.Owns(w.nextRow); {
+					w.nextRow++
+				}
+			}
 			w.jobs[name], w.names[w.nextRow] = w.nextRow, name
 			w.table.insert(row{
 				id: w.nextRow, typ: ws.args["type"], priority: dispatcherd.Priority(ws.int("prio", 0)),
@@ -341,6 +347,16 @@ func (w *world) cmdSteal(ws words, _ []string) {
 		r.status, r.dispatcher = dispatcherd.Running, 99
 		r.attempt++
 	}
+}
+
+// cmdShare tells of the slots that dispatchers before and behind this one have
+// for a type, as a beat does: share pdf before=1 own=1 behind=2.
+func (w *world) cmdShare(ws words, _ []string) {
+	before, behind := ws.int("before", 0), ws.int("behind", 0)
+	w.step(Elsewhere{
+		Capacity: map[string]int{ws.bare[0]: before + behind},
+		Shares:   map[string]dispatcherd.Share{ws.bare[0]: dispatcherd.ShareOf(before, ws.int("own", 1), behind)},
+	})
 }
 
 func (w *world) result(ws words, r Result) {

@@ -146,6 +146,9 @@ func (c *Core) Stats() Stats { return c.stats }
 // running or finishing, none about to be adopted, no caller waiting.
 func (c *Core) Idle() bool { return c.jobs.n == 0 && len(c.adopts.byJob) == 0 }
 
+// Draining reports whether the dispatcher is about to stop.
+func (c *Core) Draining() bool { return c.draining }
+
 // dbNow is the database clock as well as Core knows it, in milliseconds.
 func (c *Core) dbNow() int64 { return int64(c.now) + c.offset }
 

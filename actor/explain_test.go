@@ -33,6 +33,7 @@ func newPuzzle(t *testing.T, seed uint64) *puzzle {
 	p := &puzzle{t: t, rng: rand.New(rand.NewPCG(seed, 2)), core: New(cfg), table: newTable(), now: 1_000_000, seed: seed}
 	p.table.now = 1_700_000_000_000_000
 	p.slots()
+	p.share()
 	p.waiting()
 	p.occupy()
 	return p
@@ -51,11 +52,47 @@ func (p *puzzle) slots() {
 	p.answer(p.step(ev), true)
 }
 
+// share gives some types to other dispatchers as well.
+func (p *puzzle) share() {
+	if p.rng.IntN(2) == 0 {
+		return
+	}
+	ev := Elsewhere{Capacity: map[string]int{}, Shares: map[string]dispatcherd.Share{}}
+	for _, name := range puzzleTypes {
+		if before, behind := p.rng.IntN(3), p.rng.IntN(3); before+behind > 0 {
+			ev.Capacity[name], ev.Shares[name] = before+behind, dispatcherd.ShareOf(before, 1, behind)
+		}
+	}
+	p.answer(p.step(ev), true)
+}
+
+// foreign reports whether a row belongs to another dispatcher's share.
+func (p *puzzle) foreign(id dispatcherd.JobID, typ string) bool {
+	t, known := p.core.index.Lookup(typ)
+	return id > 0 && known && !p.core.kinds[t].share.Owns(id)
+}
+
+// handicap is what a job counts as younger, in milliseconds.
+func (p *puzzle) handicap(id dispatcherd.JobID, typ string) int64 {
+	if p.foreign(id, typ) {
+		return scoring.Handicap.Milliseconds()
+	}
+	return 0
+}
+
+// capacity is what counts for the score of a type.
+func (p *puzzle) capacity(typ string) int {
+	if t, known := p.core.index.Lookup(typ); known {
+		return p.core.capacity(t)
+	}
+	return 0
+}
+
 // waiting makes rows and requests of all ages; nothing is placed meanwhile.
 func (p *puzzle) waiting() {
 	for n := range p.rng.IntN(12) {
 		q := Inquiry{
-			ID: dispatcherd.JobID(n + 1), Type: puzzleTypes[p.rng.IntN(len(puzzleTypes))],
+			ID: dispatcherd.JobID(n*5 + 1), Type: puzzleTypes[p.rng.IntN(len(puzzleTypes))],
 			Priority: dispatcherd.Priority(p.rng.IntN(11)), RunAt: p.table.now - int64(p.rng.IntN(500_000))*1000,
 		}
 		if p.rng.IntN(10) == 0 {
@@ -127,9 +164,10 @@ func (p *puzzle) expected() (ranks, hidden map[dispatcherd.JobID]int) {
 		} else if !known || q.RunAt > p.table.now {
 			continue
 		}
-		h.score = p.core.cfg.Weights.Score(h.mode, q.Priority, int64(p.now)-h.arrival, p.core.index.Capacity(t)).Total()
+		h.arrival += p.handicap(q.ID, q.Type)
+		h.score = p.core.cfg.Weights.Score(h.mode, q.Priority, int64(p.now)-h.arrival, p.core.capacity(t)).Total()
 		switch {
-		case q.ID < 0, slices.Contains(p.core.kinds[t].queued[q.Priority].keys, dispatcherd.Key{RunAt: q.RunAt, ID: q.ID}):
+		case q.ID < 0, p.core.lane(laneRef{t, q.Priority, p.foreign(q.ID, q.Type)}).holds(dispatcherd.Key{RunAt: q.RunAt, ID: q.ID}):
 			all = append(all, scored{h, q.ID})
 		case p.core.index.Capacity(t) > 0:
 			unread = append(unread, scored{h, q.ID})
@@ -197,14 +235,15 @@ func (p *puzzle) checkRivals(x *Explanation, q Inquiry) {
 			continue
 		}
 		at := func(d time.Duration) (mine, theirs scoring.Milli) {
-			other := p.age(r.ID) + d.Milliseconds()
-			t, _ := p.core.index.Lookup(r.Type)
-			return w.Score(x.Mode, x.Priority, (x.Age + d).Milliseconds(), x.Capacity).Total(),
-				w.Score(r.Mode, r.Priority, other, p.core.index.Capacity(t)).Total()
+			own := (x.Age + d).Milliseconds() - p.handicap(q.ID, q.Type)
+			other := p.age(r.ID) + d.Milliseconds() - p.handicap(r.ID, r.Type)
+			return w.Score(x.Mode, x.Priority, own, p.capacity(x.Type)).Total(),
+				w.Score(r.Mode, r.Priority, other, p.capacity(r.Type)).Total()
 		}
 		mine, theirs := at(r.After)
 		require.GreaterOrEqual(p.t, mine, theirs, "seed %d: %d passes %d after %v", p.seed, q.ID, r.ID, r.After)
-		if r.After > 0 {
+		born := x.Age.Milliseconds() >= p.handicap(q.ID, q.Type) && p.age(r.ID) >= p.handicap(r.ID, r.Type)
+		if r.After > 0 && born { // one whose handicap is longer than its age counts as not yet there
 			mine, theirs = at(r.After - time.Millisecond)
 			require.LessOrEqual(p.t, mine, theirs, "seed %d: not before", p.seed)
 		}

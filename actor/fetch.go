@@ -48,6 +48,8 @@ type fetching struct {
 	request  *dispatcherd.FetchRequest // reused; in flight while asked is not empty
 	sentAt   Instant
 	nextPoll Instant
+	lazy     bool    // nextPoll is further away, as nothing is to be done and notifications arrive
+	hears    bool    // the listener has said so, and not taken it back
 	owed     bool    // a notification came since the last full look
 	nextLook Instant // no full look for a notification before
 	backAt   Instant // a full look is due for rows that were given back; 0 = none
@@ -144,6 +146,25 @@ func (f *fetching) back(at Instant) {
 	}
 }
 
+const (
+	idlePolls = 5      // polls' time between two of an idle dispatcher
+	settled   = 10_000 // ms for which the bell has been armed
+)
+
+// idle reports whether nothing is in hand, nothing is known to wait, and rows
+// that come will ring: the bell has been armed for so long that hardly a
+// transaction is under way that found it silent.
+func (c *Core) idle() bool {
+	return c.jobs.n == 0 && c.cached == 0 && c.fetch.hears && c.bell.armed && c.now >= c.bell.set+settled
+}
+
+// alert ends the laziness of polls.
+func (f *fetching) alert(c *Core) {
+	if f.lazy {
+		f.lazy, f.nextPoll = false, min(f.nextPoll, c.now.after(c.cfg.Poll))
+	}
+}
+
 // longestPause is the number of polls that an expensive look may cost.
 const longestPause = 20
 
@@ -165,7 +186,8 @@ func (f *fetching) missed() {
 }
 
 func (ev Listening) apply(c *Core) {
-	c.fetch.deaf = !ev.On
+	c.fetch.deaf, c.fetch.hears = !ev.On, ev.On
+	c.fetch.alert(c)
 	c.fetch.mayHaveMore()
 	c.fetch.owed = c.fetch.owed || ev.On // what rang meanwhile was not heard
 }
@@ -190,7 +212,10 @@ func (f *fetching) clockwork(c *Core) {
 	}
 	poll := c.now >= f.nextPoll
 	if poll {
-		f.nextPoll = c.now.after(c.cfg.Poll)
+		f.nextPoll, f.lazy = c.now.after(c.cfg.Poll), c.idle()
+		if f.lazy {
+			f.nextPoll = c.now.after(idlePolls * c.cfg.Poll)
+		}
 		f.foreign.poll(c)
 	}
 	if poll || f.owed && c.now >= f.nextLook {

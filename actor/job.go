@@ -83,6 +83,7 @@ func (c *Core) forget(j *job) {
 // keep takes a job into hand. Its type stays known until forget.
 func (c *Core) keep(j *job) {
 	c.jobs.put(j)
+	c.fetch.alert(c)
 	c.kinds[j.typ].jobs++
 }
 

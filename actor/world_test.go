@@ -224,14 +224,18 @@ func (w *world) sayFetch(req *dispatcherd.FetchRequest, res dispatcherd.FetchRes
 	for i := 0; i < len(req.Lanes); {
 		l := req.Lanes[i]
 		var ps []string
-		for ; i < len(req.Lanes) && req.Lanes[i].Type == l.Type; i++ {
+		for ; i < len(req.Lanes) && req.Lanes[i].Type == l.Type && req.Lanes[i].Foreign == l.Foreign; i++ {
 			ps = append(ps, strconv.Itoa(int(req.Lanes[i].Priority)))
 			limit = max(limit, req.Lanes[i].Limit)
 		}
+		name := l.Type
+		if l.Foreign {
+			name = "foreign " + name
+		}
 		if len(ps) == priorities {
-			lanes = append(lanes, l.Type)
+			lanes = append(lanes, name)
 		} else {
-			lanes = append(lanes, l.Type+" "+strings.Join(ps, "+"))
+			lanes = append(lanes, name+" "+strings.Join(ps, "+"))
 		}
 	}
 	result := fmt.Sprintf("%d job(s)", len(res.Candidates))

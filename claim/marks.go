@@ -15,16 +15,21 @@ func newMarks() marks {
 	return marks{of: map[dispatcherd.JobID]int64{}, running: map[int64]int{}}
 }
 
+// add notes what a claim won. It may be told twice: an answer that arrived in
+// doubt is resolved, and says the same again.
 func (m *marks) add(token int64, won []dispatcherd.Won) {
 	for i := range won {
+		if of, ok := m.of[won[i].ID]; ok && of == token {
+			continue
+		}
 		m.remove(won[i].ID)
 		m.of[won[i].ID] = token
+		m.running[token]++
 	}
-	if len(won) == 0 {
+	if m.running[token] == 0 {
+		delete(m.running, token)
 		m.over = append(m.over, token) // its note names what it did not get
-		return
 	}
-	m.running[token] += len(won)
 }
 
 func (m *marks) remove(id dispatcherd.JobID) {

@@ -54,7 +54,7 @@ WHERE id = ANY ($1) AND status = 'pending' AND (run_at <= now()) IS TRUE AND EXI
 
 const (
 	lockPatience   = 20 * time.Millisecond
-	rivalryLasts   = 100 // claims that stay careful after the last one that lost something
+	rivalryLasts   = 100 // claims that stay careful after the last one that lost a good part
 	lockNotGranted = "55P03"
 )
 
@@ -93,13 +93,18 @@ func (s *Store) Claim(ctx context.Context, req dispatcherd.ClaimRequest) dispatc
 	return dispatcherd.ClaimResult{Verdict: dispatcherd.OK, Won: won}
 }
 
+// rivals reports whether a claim lost so much that locks are worth their price:
+// a row in twenty. With shares a few are lost now and then, which costs nothing
+// but those rows.
+func rivals(asked, won int) bool { return 20*(asked-won) > asked }
+
 // take chooses between the two claims. The holder of the claim link's turn owns
 // s.rivalry.
 func (s *Store) take(ctx context.Context, conn *pgx.Conn, params [][]byte, n int) (won []dispatcherd.Won, err error) {
 	if s.rivalry == 0 {
 		won, err = readWon(execute(ctx, conn, "alone", params...), n)
 		if e := serverError(err); e == nil || e.Code != lockNotGranted {
-			if err == nil && len(won) < n {
+			if err == nil && rivals(n, len(won)) {
 				s.rivalry = rivalryLasts
 			}
 			return won, err
@@ -107,7 +112,7 @@ func (s *Store) take(ctx context.Context, conn *pgx.Conn, params [][]byte, n int
 		s.rivalry = rivalryLasts
 	}
 	won, err = readWon(execute(ctx, conn, "shared", params...), n)
-	if err == nil && len(won) < n {
+	if err == nil && rivals(n, len(won)) {
 		s.rivalry = rivalryLasts
 	} else if s.rivalry > 0 {
 		s.rivalry--

@@ -12,7 +12,9 @@ import (
 
 // beat tells the other dispatchers that this one is alive, and what it can do,
 // again and again: the next beat comes a fixed time after the last has ended,
-// so that slow ones never overlap.
+// so that slow ones never overlap. While nothing is in hand it takes twice as
+// long, if the lease allows. A dispatcher that is about to stop offers nothing,
+// so that its share is divided among the others.
 func (d *daemon) beat(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -22,10 +24,15 @@ func (d *daemon) beat(ctx context.Context) {
 			return
 		case <-timer.C:
 		}
-		capacity := map[string]int{}
+		capacity, pause := map[string]int{}, d.cfg.Beat
 		d.loop.Ask(func(c *actor.Core) {
 			for _, t := range c.Types() {
-				capacity[t.Name] = t.Capacity
+				if !c.Draining() {
+					capacity[t.Name] = t.Capacity
+				}
+			}
+			if c.Idle() && 4*d.cfg.Beat <= d.cfg.Lease {
+				pause *= 2
 			}
 		})
 		begun := time.Now()
@@ -41,7 +48,7 @@ func (d *daemon) beat(ctx context.Context) {
 			d.renew(begun)
 			d.beaten(res)
 		}
-		timer.Reset(d.cfg.Beat)
+		timer.Reset(pause)
 	}
 }
 

@@ -1,0 +1,53 @@
+package claim
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/dispatcherd/dispatcherd"
+)
+
+func wonJobs(ids ...dispatcherd.JobID) (won []dispatcherd.Won) {
+	for _, id := range ids {
+		won = append(won, dispatcherd.Won{ID: id})
+	}
+	return won
+}
+
+func TestANoteGoesWithTheLastJobOfItsClaim(t *testing.T) {
+	m := newMarks()
+	m.add(7, wonJobs(1, 2))
+	m.remove(1)
+	require.Empty(t, m.over)
+	m.remove(2)
+	require.Equal(t, []int64{7}, m.over)
+	m.add(8, nil)
+	require.Equal(t, []int64{7, 8}, m.over, "a claim that won nothing")
+	require.Empty(t, m.running)
+	require.Empty(t, m.of)
+}
+
+// An answer that the lease check turned into Unknown is resolved: the same
+// token comes again, and its note must stay as long as a job of it runs.
+func TestAClaimThatIsToldTwiceKeepsItsNote(t *testing.T) {
+	m := newMarks()
+	m.add(7, wonJobs(1, 2))
+	m.add(7, wonJobs(1, 2))
+	require.Empty(t, m.over)
+	m.remove(1)
+	require.Empty(t, m.over)
+	m.remove(2)
+	require.Equal(t, []int64{7}, m.over, "once")
+	require.Empty(t, m.running)
+}
+
+func TestAJobThatIsClaimedAnewLeavesItsOldClaim(t *testing.T) {
+	m := newMarks()
+	m.add(7, wonJobs(1, 2))
+	m.add(8, wonJobs(1))
+	m.remove(2)
+	require.Equal(t, []int64{7}, m.over)
+	m.remove(1)
+	require.Equal(t, []int64{7, 8}, m.over)
+}
