@@ -96,11 +96,12 @@ WITH item AS MATERIALIZED (
 SELECT array_agg(id::bigint), (SELECT count(*) FROM bell) FROM back`
 
 // againSQL finds what an earlier copy of the same request has ended: $1 ids, $2
-// attempts, $3 this dispatcher.
+// attempts, $3 this dispatcher, $4 whether the outcome leads back to pending (1)
+// or out of the hot table (0): a row that got elsewhere was ended by another.
 const againSQL = `
-SELECT array_agg(j.id::bigint) FROM unnest($1::bigint[], $2::int[]) AS i (id, attempt)
+SELECT array_agg(j.id::bigint) FROM unnest($1::bigint[], $2::int[], $4::smallint[]) AS i (id, attempt, back)
 JOIN dispatcherd.jobs j ON j.id = i.id AND j.attempt = i.attempt
-WHERE j.status = 'pending' OR (j.status <> 'running' AND j.dispatcher = $3::int)`
+WHERE CASE j.status WHEN 'running' THEN false WHEN 'pending' THEN i.back = 1 ELSE i.back = 0 AND j.dispatcher = $3::int END`
 
 // maxDelay bounds a retry's delay, so that run_at stays in its domain.
 const maxDelay = 365 * 24 * time.Hour
@@ -131,7 +132,9 @@ func (s *Store) finishApart(ctx context.Context, req dispatcherd.FinishRequest) 
 	if len(req.Items) == 1 {
 		item := req.Items[0]
 		if item.Result == nil && item.Error == unstorable {
-			return dispatcherd.FinishResult{Verdict: dispatcherd.Refused}
+			// Something in the database forbids this very row's end. It must not keep
+			// the others from theirs; its row stays running until this dispatcher leaves.
+			return dispatcherd.FinishResult{Verdict: dispatcherd.OK, Stale: []dispatcherd.JobID{item.ID}}
 		}
 		item.Result, item.Error = nil, unstorable
 		return s.Finish(ctx, dispatcherd.FinishRequest{Items: []dispatcherd.Finish{item}, Again: req.Again})
@@ -240,7 +243,16 @@ func only(items []dispatcherd.Finish, of func(dispatcherd.Outcome) bool) []dispa
 
 func (l *link) endedBefore(ctx context.Context, conn *pgx.Conn, items []dispatcherd.Finish, me int32) ([]dispatcherd.JobID, error) {
 	b, p := appendKeys(nil, items)
-	rows := execute(ctx, conn, "again", b[:p], b[p:], int4(me))
+	q := len(b)
+	b = appendHeader(b, oidInt2, len(items))
+	for i := range items {
+		back := int16(1)
+		if items[i].Outcome.Final() {
+			back = 0
+		}
+		b = appendInt2(b, back)
+	}
+	rows := execute(ctx, conn, "again", b[:p], b[p:q], int4(me), b[q:])
 	var (
 		before []dispatcherd.JobID
 		bad    error

@@ -64,14 +64,14 @@ WITH held AS MATERIALIZED (
 SELECT count(*), (SELECT count(*) FROM bell) FROM back`
 
 // settleSQL carries out cancel requests whose job is not running any more: a
-// pending one is cancelled, any other request is over.
+// pending one is cancelled, and a request whose job is final is over. One whose
+// job is claimed at the same moment stays, for the next beat of its dispatcher.
 const settleSQL = `
-WITH settled AS (
-	DELETE FROM dispatcherd.cancels c WHERE NOT EXISTS (
-		SELECT FROM dispatcherd.jobs_live j WHERE j.id = c.job_id AND j.status = 'running')
-	RETURNING job_id
-), gone AS (
-	DELETE FROM dispatcherd.jobs_live j USING settled s WHERE j.id = s.job_id AND j.status = 'pending' RETURNING j.*
+WITH gone AS (
+	DELETE FROM dispatcherd.jobs_live j USING dispatcherd.cancels c WHERE j.id = c.job_id AND j.status = 'pending' RETURNING j.*
+), settled AS (
+	DELETE FROM dispatcherd.cancels c
+	WHERE c.job_id IN (SELECT id FROM gone) OR NOT EXISTS (SELECT FROM dispatcherd.jobs_live j WHERE j.id = c.job_id)
 )
 INSERT INTO dispatcherd.jobs_cancelled (id, run_at, created_at, attempt, status, dispatcher, timeout_ms, priority,
 	max_attempts, failures, crashes, type, payload, started_at, finished_at, errors)
@@ -217,7 +217,10 @@ func (s *Store) Leave(ctx context.Context) (int, error) {
 // inserted before the bell was armed rang for nobody.
 func (s *Store) SetBell(ctx context.Context, armed bool) error {
 	return s.lease.do(ctx, OpBell, func(ctx context.Context, conn *pgx.Conn) (int, error) {
-		_, err := conn.Exec(ctx, `UPDATE dispatcherd.dispatchers SET armed = $2 WHERE id = $1 AND lost_at IS NULL`, s.me.Load(), armed)
+		tag, err := conn.Exec(ctx, `UPDATE dispatcherd.dispatchers SET armed = $2 WHERE id = $1 AND lost_at IS NULL`, s.me.Load(), armed)
+		if err == nil && tag.RowsAffected() == 0 {
+			err = notSentError{ErrLeaseLost} // nobody would ring
+		}
 		return 0, err
 	})
 }

@@ -38,6 +38,7 @@ func (a *arena[T]) reset() {
 type WorkerDecoder struct {
 	scanner scanner
 	names   names
+	refused Execution // that the last frame was to end, if it was refused; as far as it was read
 	done    arena[Done]
 	fail    arena[Fail]
 	prog    arena[Progress]
@@ -71,9 +72,31 @@ func (d *WorkerDecoder) Decode(line []byte) (WorkerFrame, *Error) {
 		return nil, s.unknownOp(op)
 	}
 	if err := s.fill(f); err != nil {
+		switch f := f.(type) {
+		case *Done:
+			d.refused = f.Execution
+		case *Fail:
+			d.refused = f.Execution
+		case *Release:
+			d.refused = f.Execution
+		}
 		return nil, err
 	}
 	return f, nil
+}
+
+// ending returns the failure that stands for a refused end of an execution: the
+// worker believes it over, so nothing else would ever end it. Nil if the frame
+// was another one, or does not say which execution it was to end.
+func (d *WorkerDecoder) ending(fault *Error) *Fail {
+	e := d.refused
+	d.refused = Execution{}
+	if e.Job == 0 || e.Attempt <= 0 || e.Session == "" {
+		return nil
+	}
+	f := d.fail.next()
+	*f = Fail{Execution: e, Error: "the worker's report was refused: " + fault.Error(), Permanent: true}
+	return f
 }
 
 func (d *WorkerDecoder) frame(op []byte) WorkerFrame {

@@ -125,6 +125,9 @@ func (s *Session) collect(batch []WorkerFrame) ([]WorkerFrame, error) {
 		default:
 			s.obs.Complained(fault.Code)
 			s.send(fault)
+			if end := s.decoder.ending(fault); end != nil && s.machine.accept(end) == nil {
+				batch = append(batch, end)
+			}
 		}
 	}
 }

@@ -130,7 +130,7 @@ func (s *Store) Finish(_ context.Context, req dispatcherd.FinishRequest) dispatc
 		case r != nil && r.Status == dispatcherd.Running && r.Attempt == item.Attempt && r.Dispatcher == s.me:
 			r.end(item, t.now)
 		case r != nil && req.Again && r.Attempt == item.Attempt &&
-			(r.Status == dispatcherd.Pending || (r.Status.Final() && r.Dispatcher == s.me)):
+			(r.Status == dispatcherd.Pending && !item.Outcome.Final() || r.Status.Final() && item.Outcome.Final() && r.Dispatcher == s.me):
 		default:
 			stale = append(stale, item.ID)
 		}
@@ -282,9 +282,11 @@ func (s *Store) SetBell(_ context.Context, armed bool) error {
 	t := s.table
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if d := t.dispatchers[s.me]; d != nil && !d.lost {
-		d.armed = armed
+	d := t.dispatchers[s.me]
+	if d == nil || d.lost {
+		return claim.ErrLeaseLost
 	}
+	d.armed = armed
 	return nil
 }
 

@@ -1,0 +1,87 @@
+package claim_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/claim"
+	"github.com/dispatcherd/dispatcherd/claim/claimfake"
+	"github.com/dispatcherd/dispatcherd/internal/pgtest"
+	"github.com/stretchr/testify/require"
+)
+
+// A row that the database will not let go, whatever it is given, does not keep
+// the others.
+func TestOnePoisonedRowDoesNotKeepTheOthersFromTheirEnd(t *testing.T) {
+	dsn := pgtest.New(t)
+	db := connect(t, dsn)
+	s := open(t, claim.Config{DSN: dsn})
+	_, err := s.Join(t.Context())
+	require.NoError(t, err)
+	fill(t, db, 5, 1, 1)
+	exec(t, db, `ALTER TABLE dispatcherd.jobs_done ADD CONSTRAINT not_three CHECK (id <> 3)`)
+	ids := []dispatcherd.JobID{1, 2, 3, 4, 5}
+	require.Len(t, s.Claim(t.Context(), claimOf(ids...)).Won, 5)
+	var items []dispatcherd.Finish
+	for _, id := range ids {
+		items = append(items, dispatcherd.Finish{ID: id, Attempt: 1, Outcome: dispatcherd.Succeeded, Result: []byte("1")})
+	}
+	res := s.Finish(t.Context(), dispatcherd.FinishRequest{Items: items})
+	require.Equal(t, dispatcherd.FinishResult{Verdict: dispatcherd.OK, Stale: []dispatcherd.JobID{3}}, res)
+	require.Equal(t, dispatcherd.Done, row(t, db, 5).Status)
+	require.Equal(t, dispatcherd.Running, row(t, db, 3).Status)
+}
+
+// A repetition counts what leads where the row is: a row that was released by
+// somebody else was not finished by an earlier copy.
+func TestARepetitionIsNotMistakenForAnothersRelease(t *testing.T) {
+	contract(t, func(t *testing.T, w world) {
+		s, other := w.open(t), joined(t, w)
+		run, err := s.Join(t.Context())
+		require.NoError(t, err)
+		id := w.insert(t, claimfake.Row{Type: "pdf"}, 0)
+		take(t, s, id)
+		w.expire(t, run)
+		res, err := other.Beat(t.Context(), nil)
+		require.NoError(t, err)
+		require.Equal(t, 1, res.Released)
+		again := func(o dispatcherd.Outcome) []dispatcherd.JobID {
+			res := s.Finish(t.Context(), dispatcherd.FinishRequest{Again: true, Items: []dispatcherd.Finish{{ID: id, Attempt: 1, Outcome: o}}})
+			require.Equal(t, dispatcherd.OK, res.Verdict)
+			return res.Stale
+		}
+		require.Equal(t, []dispatcherd.JobID{id}, again(dispatcherd.Succeeded))
+		require.Equal(t, []dispatcherd.JobID{id}, again(dispatcherd.CancelledBy))
+		require.Empty(t, again(dispatcherd.Released))
+		require.ErrorIs(t, s.SetBell(t.Context(), true), claim.ErrLeaseLost, "nobody rings for a dispatcher that is lost")
+	})
+}
+
+// The job is claimed at the moment at which a beat cancels it as pending.
+func TestACancelThatRacesAClaimIsNotLost(t *testing.T) {
+	dsn := pgtest.New(t)
+	db, rival, watch := connect(t, dsn), connect(t, dsn), connect(t, dsn)
+	s := open(t, claim.Config{DSN: dsn})
+	me, err := s.Join(t.Context())
+	require.NoError(t, err)
+	fill(t, db, 1, 1, 1)
+	exec(t, db, `INSERT INTO dispatcherd.cancels (job_id) VALUES (1)`)
+	tx, err := rival.Begin(t.Context())
+	require.NoError(t, err)
+	_, err = tx.Exec(t.Context(), `UPDATE dispatcherd.jobs_live SET status = 'running', dispatcher = $1, attempt = 1`, me)
+	require.NoError(t, err)
+	beaten := make(chan error, 1)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	go func() { _, err := s.Beat(ctx, nil); beaten <- err }()
+	for waits := 0; waits == 0; {
+		require.NoError(t, watch.QueryRow(ctx, `SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()`).Scan(&waits))
+	}
+	require.NoError(t, tx.Commit(t.Context()))
+	require.NoError(t, <-beaten)
+	res, err := s.Beat(t.Context(), nil)
+	require.NoError(t, err)
+	require.Equal(t, []dispatcherd.JobID{1}, res.Cancels)
+}
