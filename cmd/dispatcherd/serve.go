@@ -27,8 +27,9 @@ func (a *app) serveCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "serve", Short: "Run the dispatcher on your Postgres", Args: noArguments,
 		Long: `Runs the dispatcher until it is told to stop (SIGINT or SIGTERM): it then takes no new
-work, lets running jobs end within --grace, and gives back the rest. A second signal ends it at once;
-nothing is lost by that either, others take its jobs over when its lease is over.`,
+work, lets running jobs end within --grace, and leaves the rest to their workers, which bring them along to
+the next dispatcher on the socket within --resume. A second signal ends it at once; nothing is lost by that
+either: a dispatcher that is started within the lease goes on with the jobs, later others start them anew.`,
 		Example: `  dispatcherd serve --database-url postgres://dispatcherd@db/app --migrate
   DATABASE_URL=postgres://… dispatcherd serve --worker-socket /run/dispatcherd/worker.sock
   dispatcherd serve --weight-ageing 32          # a priority unit is worth 32 s of waiting instead of 64`,

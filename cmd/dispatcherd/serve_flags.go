@@ -113,7 +113,7 @@ func (f *serveFlags) registerTimes(flags *pflag.FlagSet) {
 	flags.DurationVar(&f.cfg.Keep.Cancelled, "keep-cancelled", defaultKeepDone, "how long cancelled jobs are kept")
 	flags.DurationVar(&f.cfg.Lease, "lease", defaultLease, "silence after which other dispatchers take the jobs over")
 	flags.DurationVar(&f.cfg.Beat, "beat", defaultBeat, "between two signs of life in Postgres")
-	flags.DurationVar(&f.cfg.Grace, "grace", defaultGrace, "how long running jobs may go on when the dispatcher stops")
+	flags.DurationVar(&f.cfg.Grace, "grace", defaultGrace, "how long running jobs may go on when the dispatcher stops, before they are left to the next one")
 	flags.Var((*timeoutFlags)(&c.Timeouts), "timeout", "limit of one attempt of a type, such as pdf=30s, for jobs that name none; repeatable")
 	flags.DurationVar(&c.CancelGrace, "cancel-grace", c.CancelGrace, "from telling a worker to stop a job to ending its session")
 	flags.DurationVar(&p.Resume, "resume", defaultResume, "how long workers keep their jobs going without a dispatcher, and the jobs of one that stopped wait for them; 0 = not at all")
