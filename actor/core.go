@@ -24,9 +24,10 @@ type Core struct {
 	slots    []slot // by slotindex.Ref
 	kinds    []kind // by slotindex.TypeID
 	sessions map[dispatcherd.SessionID]*session
-	jobs     jobTable // reserved, running and finishing ones, and waiting requests
-	spare    *job     // free list, linked by next
-	found    []*job   // scratch of Released
+	jobs     jobTable        // reserved, running and finishing ones, and waiting requests
+	spare    *job            // free list, linked by next
+	found    []*job          // scratch of Released
+	refs     []slotindex.Ref // the same
 
 	dirty    []slotindex.TypeID // types that may have both a waiting job and a free slot
 	heads    headHeap           // scratch of place

@@ -13,9 +13,21 @@ func (ev Released) apply(c *Core) {
 	for i := range ev.Results {
 		c.found = append(c.found, c.jobs.get(ev.Results[i].Job))
 	}
+	c.warm()
 	for i := range ev.Results {
 		c.release(ev.Session, c.found[i], &ev.Results[i])
 	}
+}
+
+// warm fetches the slots of the found jobs from memory side by side.
+func (c *Core) warm() {
+	c.refs = c.refs[:0]
+	for _, j := range c.found {
+		if j != nil && j.slot != noSlot {
+			c.refs = append(c.refs, j.slot)
+		}
+	}
+	c.index.Warm(c.refs)
 }
 
 // release ends one attempt by its worker's word. A word about an attempt that
