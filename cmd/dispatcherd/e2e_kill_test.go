@@ -117,8 +117,9 @@ func TestKillingAWorkerLosesNothing(t *testing.T) {
 			eventually(t, func() bool { return h.gauges().InHand == 0 }, func() string { return fmt.Sprint(h.gauges()) })
 			job := w.get(id)
 			require.Equal(t, dispatcherd.Pending, job.Status)
-			require.EqualValues(t, 1, job.Attempt, "the claim was in flight")
-			w.finishesElsewhere(t, h, id, 2, 0)
+			// On a machine so busy that the claim ran into its deadline it took nothing.
+			require.LessOrEqual(t, int(job.Attempt), 1, "one claim was in flight")
+			w.finishesElsewhere(t, h, id, int(job.Attempt)+1, 0)
 		})
 		t.Run(b.name+" while busy", func(t *testing.T) {
 			c := b.start(w, h.cfg.WorkerSocket)
