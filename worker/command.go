@@ -16,6 +16,7 @@ import (
 	"strings"
 	"syscall"
 	"time"
+	"unicode/utf8"
 )
 
 // Exit codes of a [Program] that say more than "failed" (as in sysexits.h).
@@ -31,7 +32,8 @@ const (
 //
 // The payload is its standard input. What it writes to standard output is the
 // result: JSON if it parses as one value, otherwise a JSON string without the
-// last newline; nothing is no result. Exit code 0 is success, ExitPermanent
+// last newline; nothing is no result, and bytes that are no UTF-8 text are a
+// permanent failure. Exit code 0 is success, ExitPermanent
 // fails the job for good, ExitRetry and everything else is a failure that may
 // be tried again, with the last of what it wrote to standard error as its
 // text. DISPATCHERD_JOB_ID, DISPATCHERD_TYPE and DISPATCHERD_ATTEMPT are in its
@@ -144,7 +146,10 @@ func (b *limitedBuffer) result() (any, error) {
 	if json.Valid(raw) {
 		return json.RawMessage(raw), nil
 	}
-	return text(strings.TrimSuffix(b.kept.String(), "\n")), nil
+	if !utf8.Valid(raw) || bytes.IndexByte(raw, 0) >= 0 {
+		return nil, Permanent(fmt.Errorf("the output (%d bytes) is neither JSON nor text: encode it, with base64 for example", b.kept.Len()))
+	}
+	return strings.TrimSuffix(b.kept.String(), "\n"), nil
 }
 
 // text makes a string that JSON and a text column can hold.

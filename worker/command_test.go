@@ -28,11 +28,10 @@ func sh(t *testing.T, p Program, script, payload string) (any, error) {
 
 func TestOutputOfAProgramIsTheResult(t *testing.T) {
 	cases := map[string]struct{ script, want string }{
-		"JSON as it is":          {`cat`, `{"a": 1.50}`},
-		"text as a string":       {`echo hello; echo world`, `"hello\nworld"`},
-		"nothing is no result":   {`true`, ``},
-		"bytes that are no text": {`printf 'a\377\000b'`, `"a��b"`},
-		"the environment":        {`echo $DISPATCHERD_JOB_ID/$DISPATCHERD_TYPE/$DISPATCHERD_ATTEMPT`, `"7/x y/2"`},
+		"JSON as it is":        {`cat`, `{"a": 1.50}`},
+		"text as a string":     {`echo hello; echo world`, `"hello\nworld"`},
+		"nothing is no result": {`true`, ``},
+		"the environment":      {`echo $DISPATCHERD_JOB_ID/$DISPATCHERD_TYPE/$DISPATCHERD_ATTEMPT`, `"7/x y/2"`},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -42,6 +41,16 @@ func TestOutputOfAProgramIsTheResult(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, c.want, string(raw))
 		})
+	}
+}
+
+func TestOutputThatIsNoTextIsRefusedAndNotChanged(t *testing.T) {
+	for _, script := range []string{`printf 'a\377b'`, `printf 'a\000b'`} {
+		_, err := sh(t, Program{}, script, "")
+		require.ErrorContains(t, err, "the output (3 bytes) is neither JSON nor text")
+		e := &execution{}
+		e.life.begin()
+		require.True(t, e.verdict(nil, err).(*workerproto.Fail).Permanent)
 	}
 }
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"os/exec"
 	"time"
 
@@ -55,7 +56,9 @@ The job's id, type and attempt are in DISPATCHERD_JOB_ID, DISPATCHERD_TYPE and D
 				Connected: func(hello workerproto.Welcome) {
 					missed = false
 					a.say("connected to %s on %s", hello.Dispatcher, socket)
+					a.sayWhatIsIdle(hello, slots)
 				},
+				Complaint: func(e *workerproto.Error) { a.say("refused by the dispatcher: %v", e) },
 				Disconnected: func(err error) {
 					if !missed && cmd.Context().Err() == nil {
 						a.say("not connected: %v", err)
@@ -64,7 +67,7 @@ The job's id, type and attempt are in DISPATCHERD_JOB_ID, DISPATCHERD_TYPE and D
 				},
 			})
 			a.say("offering %s to the dispatcher on %s", counted(int64(slots), "slot"), socket)
-			handler := worker.Command(program, args[1:]...)
+			handler := a.sayingWhatFailed(worker.Command(program, args[1:]...))
 			for _, t := range types {
 				w.Handle(t, handler)
 			}
@@ -80,4 +83,23 @@ The job's id, type and attempt are in DISPATCHERD_JOB_ID, DISPATCHERD_TYPE and D
 	flags.DurationVar(&grace, "worker-grace", 30*time.Second, "how long running programs may go on when the worker stops")
 	onlyOnCommandLine(flags, "types", "slots", "worker-name")
 	return cmd
+}
+
+// sayWhatIsIdle tells of slots that the dispatcher will not take.
+func (a *app) sayWhatIsIdle(hello workerproto.Welcome, slots int) {
+	if most := hello.Limits.MaxSlots; most > 0 && slots > most {
+		a.say("%s takes %s of one worker, not %d (--max-slots-per-worker): the others stay idle", hello.Dispatcher, counted(int64(most), "slot"), slots)
+	}
+}
+
+// sayingWhatFailed adds a line for each job that did not succeed. It does not
+// quote the error: that may quote the payload.
+func (a *app) sayingWhatFailed(run worker.Handler) worker.Handler {
+	return func(ctx context.Context, job *worker.Job) (any, error) {
+		result, err := run(ctx, job)
+		if err != nil {
+			a.say("job %d attempt %d (%s) did not succeed", job.ID, job.Attempt, job.Type)
+		}
+		return result, err
+	}
 }
