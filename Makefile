@@ -48,7 +48,7 @@ test: deps ## Run every test, with the race detector where there are goroutines 
 	exit $$status
 
 .PHONY: lint
-lint: bin/golangci-lint units ## Check format, vet (macOS too), golangci-lint, the systemd units and the rules of the architecture
+lint: bin/golangci-lint units openapi ## Check format, vet (macOS too), golangci-lint, the systemd units, the API's description and the rules of the architecture
 	@unformatted=$$(gofmt -l $$(git ls-files -co --exclude-standard '*.go')); \
 	if [ -n "$$unformatted" ]; then echo "gofmt would change:"; echo "$$unformatted"; exit 1; fi
 	go vet ./...
@@ -59,6 +59,16 @@ lint: bin/golangci-lint units ## Check format, vet (macOS too), golangci-lint, t
 .PHONY: units
 units: ## Check the systemd units: accepted, and confined to an exposure of at most 1.5
 	@tools/units.sh
+
+# The document is held against what the daemon serves by a test of api.
+.PHONY: openapi
+openapi: tools/openapi/node_modules/.package-lock.json ## Lint the description of the HTTP API
+	cd tools/openapi && REDOCLY_TELEMETRY=off REDOCLY_SUPPRESS_UPDATE_NOTICE=true node_modules/.bin/redocly lint --config redocly.yaml ../../docs/openapi.json
+
+tools/openapi/node_modules/.package-lock.json: tools/openapi/package-lock.json
+	@tools/deps.sh node
+	cd tools/openapi && npm ci --ignore-scripts --no-audit --no-fund
+	@touch $@
 
 # Built from source through the module proxy, at the version in tools/go.mod.
 bin/golangci-lint: tools/go.mod tools/go.sum

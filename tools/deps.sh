@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Installs what build, test and demo need and the machine lacks: a C compiler
 # (the race detector), Python 3 (the example worker) and Postgres 14 or newer;
+# with the argument "node" also Node.js 18 and npm (the linter of docs/openapi.json);
 # and what lint can do without: systemd-analyze.
 # Installs only as root or where sudo asks nothing; otherwise it prints the one
 # line to type and fails. Does nothing, quickly, when nothing is missing.
@@ -41,6 +42,9 @@ fi
 missing=()
 have_postgres || missing+=(postgres)
 has python3 || missing+=(python)
+if [ "${1:-}" = node ]; then
+	{ has node && has npm; } || missing+=(node)
+fi
 # On macOS the race detector needs no compiler.
 has "${CC:-cc}" || has gcc || has clang || [ "$(uname)" = Darwin ] || missing+=(compiler)
 # Wanted by `make units` only, which says so where it is missing: nobody is sent
@@ -65,6 +69,8 @@ packages() {
 		apt-get:systemd | dnf:systemd) echo systemd ;;
 		pacman:python) echo python ;;
 		*:python) echo python3 ;;
+		brew:node) echo node ;;
+		*:node) echo nodejs npm ;;
 		esac
 	done | tr '\n' ' ' | sed 's/ $//'
 }
