@@ -150,7 +150,7 @@ func (res *result) watchIdle(ctx context.Context, r *rig.Rig, d *rig.Daemon, idl
 	count := func() (int64, error) {
 		return rig.Number(ctx, r.Server.URL("postgres"), `SELECT xact_commit + xact_rollback FROM pg_stat_database WHERE datname = $1`, database)
 	}
-	time.Sleep(12 * time.Second) // an idle backend publishes its counters after ten seconds at the latest
+	time.Sleep(25 * time.Second) // the daemon polls rarely after ten seconds, and an idle backend publishes its counters ten later
 	before, err := count()
 	if err != nil {
 		return err
