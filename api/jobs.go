@@ -155,11 +155,14 @@ func (h *Handler) deleteJob(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
+// getWhy explains rows, and also requests in memory: their ids are below 0, as
+// in lists of slots and of rivals.
 func (h *Handler) getWhy(w http.ResponseWriter, r *http.Request) error {
-	id, err := jobID(r)
-	if err != nil {
-		return err
+	n, err := strconv.ParseInt(r.PathValue("id"), 10, 64)
+	if err != nil || n == 0 {
+		return notFound.of("ids of jobs are whole numbers from 1, those of requests in memory from -1 down")
 	}
+	id := dispatcherd.JobID(n)
 	why, err := h.backend.Why(r.Context(), id)
 	if err != nil {
 		return err

@@ -148,9 +148,11 @@ func (h *Handler) jobRoutes() []route {
 			problems: []kindOfProblem{notFound, unavailable},
 		}},
 		{http.MethodGet, "/v1/jobs/{id}/why", h.getWhy, operation{
-			id: "explain-job", summary: "Say why a job does not run yet, or where it runs", parameters: []parameter{idOfJob},
-			answers:  []answerDoc{{http.StatusOK, "The explanation, as of now.", jsonOf[Why]()}},
-			problems: []kindOfProblem{notFound, unavailable},
+			id: "explain-job", summary: "Say why a job does not run yet, or where it runs",
+			detail:     "Requests in memory have ids below 0, as /v1/slots shows them.",
+			parameters: []parameter{idOfJob},
+			answers:    []answerDoc{{http.StatusOK, "The explanation, as of now.", jsonOf[Why]()}},
+			problems:   []kindOfProblem{notFound, unavailable},
 		}},
 	}
 }

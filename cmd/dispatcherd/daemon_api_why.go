@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"slices"
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/actor"
@@ -18,6 +19,9 @@ const (
 // Why implements api.Backend: the row says what the job is, the core where it
 // stands.
 func (b *backend) Why(ctx context.Context, id dispatcherd.JobID) (api.Why, error) {
+	if id.OnDemand() {
+		return b.whyRequest(id)
+	}
 	job, err := b.jobs().Get(ctx, id)
 	if err != nil {
 		return api.Why{}, backendError(err)
@@ -32,16 +36,32 @@ func (b *backend) Why(ctx context.Context, id dispatcherd.JobID) (api.Why, error
 			Reasons: []string{reasonElsewhere}, Dispatcher: *job.Dispatcher,
 		}, nil
 	}
-	var x actor.Explanation
-	b.loop.Order(actor.Tick{}) // ages are those of now
-	b.loop.Ask(func(c *actor.Core) {
-		x = c.Explain(actor.Inquiry{
-			ID: id, Type: job.Type, Priority: job.Priority, RunAt: job.RunAt.UnixMicro(), Failures: int32(job.Failures),
-		})
+	x := b.explain(actor.Inquiry{
+		ID: id, Type: job.Type, Priority: job.Priority, RunAt: job.RunAt.UnixMicro(), Failures: int32(job.Failures),
 	})
 	why := whyView(&x)
 	why.Job, why.Type, why.Status = id, job.Type, job.Status
 	return why, nil
+}
+
+// whyRequest explains a request in memory, of which the core alone knows.
+func (b *backend) whyRequest(id dispatcherd.JobID) (api.Why, error) {
+	x := b.explain(actor.Inquiry{ID: id})
+	if x.Mode != dispatcherd.OnDemand {
+		return api.Why{}, api.ErrNotFound // it was answered, or there never was one
+	}
+	why := whyView(&x)
+	why.Job, why.Status = id, dispatcherd.Pending
+	if slices.Contains(x.Reasons, actor.ReasonRunning) {
+		why.Status = dispatcherd.Running
+	}
+	return why, nil
+}
+
+func (b *backend) explain(q actor.Inquiry) (x actor.Explanation) {
+	b.loop.Order(actor.Tick{}) // ages are those of now
+	b.loop.Ask(func(c *actor.Core) { x = c.Explain(q) })
+	return x
 }
 
 func whyView(x *actor.Explanation) api.Why {
