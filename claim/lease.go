@@ -212,9 +212,10 @@ func (s *Store) Leave(ctx context.Context) (int, error) {
 	return n, nil
 }
 
-// SetBell says whether producers are to ring when they insert. Arm it when a
-// slot is free and nothing is there to run, then fetch once more: what was
-// inserted before the bell was armed rang for nobody.
+// SetBell says whether producers are to ring when they insert. It is armed
+// whenever there are slots, free or not, because even a busy dispatcher wants to
+// know what became due, except while notifications are a storm. Fetch once more
+// after arming it: what was inserted before rang for nobody.
 func (s *Store) SetBell(ctx context.Context, armed bool) error {
 	return s.lease.do(ctx, OpBell, func(ctx context.Context, conn *pgx.Conn) (int, error) {
 		tag, err := conn.Exec(ctx, `UPDATE dispatcherd.dispatchers SET armed = $2 WHERE id = $1 AND lost_at IS NULL`, s.me.Load(), armed)

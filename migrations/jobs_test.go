@@ -5,7 +5,6 @@ import (
 
 	"github.com/dispatcherd/dispatcherd/internal/pgtest"
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/stretchr/testify/require"
 )
 
@@ -113,46 +112,4 @@ func TestLeavesAreMadeAheadAndDroppedWhenOld(t *testing.T) {
 	require.Equal(t, []int{0, 1, 0}, []int{made, dropped, blocked})
 	require.Equal(t, 0, one[int](t, conn, old))
 	require.Equal(t, 1, one[int](t, conn, `SELECT count(*) FROM dispatcherd.jobs`), "what is young stays")
-}
-
-func TestRolesMayDoTheirWorkAndNothingElse(t *testing.T) {
-	conn := connect(t, pgtest.New(t))
-	exec(t, conn, `SET ROLE dispatcherd_producer`)
-	exec(t, conn, `INSERT INTO dispatcherd.jobs (type, payload, priority, run_at, max_attempts, timeout_ms) VALUES ('pdf', '{}', 1, now(), 2, 5) RETURNING id`)
-	_, err := conn.CopyFrom(t.Context(), pgx.Identifier{"dispatcherd", "jobs"}, []string{"type", "payload"}, pgx.CopyFromRows([][]any{{"pdf", "{}"}}))
-	require.NoError(t, err)
-	forbidden(t, conn,
-		`SELECT payload FROM dispatcherd.jobs`,
-		`SELECT id FROM dispatcherd.jobs_live`,
-		`UPDATE dispatcherd.jobs SET priority = 10`,
-		`DELETE FROM dispatcherd.jobs`,
-		`TRUNCATE dispatcherd.jobs`,
-		`INSERT INTO dispatcherd.jobs (type, status) VALUES ('pdf', 'done')`,
-		`INSERT INTO dispatcherd.jobs (id, type) VALUES (1, 'pdf')`,
-		`INSERT INTO dispatcherd.jobs_live (type) VALUES ('pdf')`,
-		`INSERT INTO dispatcherd.cancels VALUES (1)`,
-		`SELECT * FROM dispatcherd.dispatchers`,
-		`UPDATE dispatcherd.dispatchers SET armed = true`,
-		`SELECT dispatcherd.keep_leaves('done', 1, '0')`,
-		`SELECT setval('dispatcherd.job_ids', 1)`,
-		`CREATE TABLE dispatcherd.mine ()`)
-	exec(t, conn, `SET ROLE dispatcherd_dispatcher`)
-	exec(t, conn, `SELECT dispatcherd.keep_leaves('done', 1, '1 day')`)
-	forbidden(t, conn,
-		`DROP TABLE dispatcherd.jobs`,
-		`TRUNCATE dispatcherd.jobs`,
-		`ALTER TABLE dispatcherd.jobs ADD x int`,
-		`DELETE FROM dispatcherd.schema_version`,
-		`CREATE TABLE dispatcherd.mine ()`,
-		`CREATE ROLE mine`)
-}
-
-func forbidden(t testing.TB, conn *pgx.Conn, statements ...string) {
-	t.Helper()
-	for _, s := range statements {
-		_, err := conn.Exec(t.Context(), s)
-		var e *pgconn.PgError
-		require.ErrorAs(t, err, &e, "%s", s)
-		require.Equal(t, "42501", e.Code, "%s: %v", s, err)
-	}
 }

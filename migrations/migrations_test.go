@@ -2,6 +2,7 @@ package migrations_test
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"sync"
 	"testing"
@@ -87,11 +88,11 @@ func TestCheckSaysWhatToDo(t *testing.T) {
 	require.NoError(t, err)
 	_, err = migrations.Down(t.Context(), dsn, 1)
 	require.NoError(t, err)
-	require.EqualError(t, migrations.Check(t.Context(), conn), "the schema is at version 1 and this build needs 3: run 'dispatcherd migrate up'")
+	require.EqualError(t, migrations.Check(t.Context(), conn), fmt.Sprintf("the schema is at version 1 and this build needs %d: run 'dispatcherd migrate up'", migrations.Latest()))
 
 	_, err = conn.Exec(t.Context(), "INSERT INTO dispatcherd.schema_version (version_id, is_applied) VALUES (99, true)")
 	require.NoError(t, err)
-	require.EqualError(t, migrations.Check(t.Context(), conn), "the schema is at version 99, newer than version 3 of this build: install a newer dispatcherd")
+	require.EqualError(t, migrations.Check(t.Context(), conn), fmt.Sprintf("the schema is at version 99, newer than version %d of this build: install a newer dispatcherd", migrations.Latest()))
 }
 
 func TestStatusChangesNothing(t *testing.T) {

@@ -137,7 +137,7 @@ CREATE TABLE dispatcherd.cancels (
     requested_at timestamptz NOT NULL DEFAULT now()
 );
 
--- The doorbell: one NOTIFY a statement, and only while a dispatcher sits idle.
+-- The doorbell: one NOTIFY a statement, and only while a dispatcher wants it.
 -- No transition table, so COPY keeps inserting many rows at a time.
 -- +goose StatementBegin
 CREATE FUNCTION dispatcherd.ring() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER

@@ -1,0 +1,175 @@
+package migrations_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/dispatcherd/dispatcherd/internal/pgtest"
+	"github.com/dispatcherd/dispatcherd/migrations"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/stretchr/testify/require"
+)
+
+// Who may do what: P the producer, R the reader, O the operator, D the
+// dispatcher. Whoever is not named must be refused; the owner of the schema (the
+// migrator) may do everything.
+var rights = []struct{ who, statement string }{
+	{"P OD", `INSERT INTO dispatcherd.jobs (type) VALUES ('pdf')`},
+	{"P OD", `INSERT INTO dispatcherd.jobs (type, payload, priority, run_at, max_attempts, timeout_ms) VALUES ('pdf', '{}', 1, now(), 2, 5) RETURNING id`},
+	{"  OD", `INSERT INTO dispatcherd.jobs (id, type) VALUES (1, 'pdf')`},
+	{"  OD", `INSERT INTO dispatcherd.jobs (type, status, finished_at) VALUES ('pdf', 'done', now())`},
+	{"  OD", `INSERT INTO dispatcherd.jobs (type, status, dispatcher) VALUES ('pdf', 'running', 1)`},
+	{"  OD", `INSERT INTO dispatcherd.jobs (type, attempt) VALUES ('pdf', 7)`},
+	{"  OD", `INSERT INTO dispatcherd.jobs (type, failures) VALUES ('pdf', 7)`},
+	{"  OD", `INSERT INTO dispatcherd.jobs (type, crashes) VALUES ('pdf', 7)`},
+	{"  OD", `INSERT INTO dispatcherd.jobs (type, token) VALUES ('pdf', 7)`},
+	{"  OD", `INSERT INTO dispatcherd.jobs (type, created_at) VALUES ('pdf', now())`},
+	{"  OD", `INSERT INTO dispatcherd.jobs (type, started_at) VALUES ('pdf', now())`},
+	{"  OD", `INSERT INTO dispatcherd.jobs (type, result) VALUES ('pdf', '1')`},
+	{"  OD", `INSERT INTO dispatcherd.jobs (type, errors) VALUES ('pdf', '[]')`},
+	{"  OD", `INSERT INTO dispatcherd.jobs (type, progress) VALUES ('pdf', '1')`},
+	{"  OD", `INSERT INTO dispatcherd.jobs_live (type) VALUES ('pdf')`},
+	{"   D", `INSERT INTO dispatcherd.jobs_done (type, status, finished_at) VALUES ('pdf', 'done', now())`},
+	{"  OD", `INSERT INTO dispatcherd.jobs_cancelled (type, status, finished_at) VALUES ('pdf', 'cancelled', now())`},
+	{"    ", `INSERT INTO dispatcherd.jobs_done_rest (type, status) VALUES ('pdf', 'done')`},
+	{"PROD", `SELECT id FROM dispatcherd.jobs`},
+	{" ROD", `SELECT type, status, priority, run_at, attempt, failures, crashes, started_at, finished_at FROM dispatcherd.jobs`},
+	{" ROD", `SELECT type, count(*) FROM dispatcherd.jobs_live WHERE status = 'pending' GROUP BY type`},
+	{"  OD", `SELECT payload FROM dispatcherd.jobs`},
+	{"  OD", `SELECT result FROM dispatcherd.jobs`},
+	{"  OD", `SELECT errors FROM dispatcherd.jobs`},
+	{"  OD", `SELECT progress FROM dispatcherd.jobs`},
+	{"  OD", `SELECT token FROM dispatcherd.jobs`},
+	{"  OD", `SELECT payload FROM dispatcherd.jobs_live`},
+	{"   D", `SELECT payload FROM dispatcherd.jobs_done`},
+	{"    ", `SELECT payload FROM dispatcherd.jobs_done_rest`},
+	{"   D", `UPDATE dispatcherd.jobs SET status = 'pending'`},
+	{"   D", `UPDATE dispatcherd.jobs SET priority = 10`},
+	{"   D", `UPDATE dispatcherd.jobs SET attempt = 0`},
+	{"   D", `UPDATE dispatcherd.jobs SET dispatcher = NULL`},
+	{"   D", `UPDATE dispatcherd.jobs SET payload = '{}'`},
+	{"  OD", `UPDATE dispatcherd.jobs SET progress = NULL`},
+	{"   D", `UPDATE dispatcherd.jobs_live SET attempt = attempt + 1`},
+	{"  OD", `SELECT id FROM dispatcherd.jobs_live FOR UPDATE`},
+	{"  OD", `DELETE FROM dispatcherd.jobs`},
+	{"    ", `TRUNCATE dispatcherd.jobs`},
+	{"    ", `TRUNCATE dispatcherd.jobs_live`},
+	{"  OD", `INSERT INTO dispatcherd.cancels VALUES (1)`},
+	{"  OD", `SELECT FROM dispatcherd.cancels`},
+	{"   D", `DELETE FROM dispatcherd.cancels`},
+	{" ROD", `SELECT * FROM dispatcherd.dispatchers`},
+	{"   D", `UPDATE dispatcherd.dispatchers SET armed = true`},
+	{"   D", `UPDATE dispatcherd.dispatchers SET lost_at = now()`},
+	{"   D", `INSERT INTO dispatcherd.dispatchers (name, lease) VALUES ('x', '1s')`},
+	{"   D", `DELETE FROM dispatcherd.dispatchers`},
+	{"   D", `SELECT * FROM dispatcherd.claims`},
+	{"   D", `DELETE FROM dispatcherd.claims`},
+	{" ROD", `SELECT * FROM dispatcherd.schema_version`},
+	{"    ", `UPDATE dispatcherd.schema_version SET is_applied = false`},
+	{"    ", `DELETE FROM dispatcherd.schema_version`},
+	{"   D", `SELECT dispatcherd.keep_leaves('done', 1, '1 year')`},
+	{"P OD", `SELECT nextval('dispatcherd.job_ids')`},
+	{"    ", `SELECT setval('dispatcherd.job_ids', 1)`},
+	{"    ", `CREATE TABLE dispatcherd.mine ()`},
+	{"    ", `CREATE FUNCTION dispatcherd.mine() RETURNS int LANGUAGE sql AS 'SELECT 1'`},
+	{"    ", `CREATE OR REPLACE FUNCTION dispatcherd.ring() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'`},
+	{"    ", `ALTER TABLE dispatcherd.jobs ADD x int`},
+	{"    ", `ALTER TABLE dispatcherd.jobs DISABLE TRIGGER ring`},
+	{"    ", `CREATE TRIGGER mine AFTER INSERT ON dispatcherd.jobs FOR EACH STATEMENT EXECUTE FUNCTION dispatcherd.ring()`},
+	{"    ", `DROP TABLE dispatcherd.cancels`},
+	{"    ", `DROP SCHEMA dispatcherd CASCADE`},
+	{"    ", `CREATE ROLE mine`},
+}
+
+// attempt carries a statement out as a role and takes it back.
+func attempt(t testing.TB, conn *pgx.Conn, role, statement string) error {
+	t.Helper()
+	tx, err := conn.Begin(t.Context())
+	require.NoError(t, err)
+	defer func() { require.NoError(t, tx.Rollback(t.Context())) }()
+	_, err = tx.Exec(t.Context(), "SET LOCAL ROLE "+role)
+	require.NoError(t, err)
+	_, err = tx.Exec(t.Context(), statement)
+	return err
+}
+
+func TestEachRoleMayDoItsWorkAndNothingElse(t *testing.T) {
+	conn := connect(t, pgtest.New(t))
+	exec(t, conn, `CREATE ROLE dispatcherd_test_nobody`)
+	t.Cleanup(func() {
+		other, err := pgx.Connect(context.Background(), conn.Config().ConnString())
+		require.NoError(t, err)
+		_, err = other.Exec(context.Background(), `DROP ROLE dispatcherd_test_nobody`)
+		require.NoError(t, errors.Join(err, other.Close(context.Background())))
+	})
+	roles := map[byte]string{
+		'P': "dispatcherd_producer", 'R': "dispatcherd_reader", 'O': "dispatcherd_operator", 'D': "dispatcherd_dispatcher", '-': "dispatcherd_test_nobody",
+	}
+	for letter, role := range roles {
+		for _, r := range rights {
+			err := attempt(t, conn, role, r.statement)
+			if strings.IndexByte(r.who, letter) >= 0 {
+				require.NoError(t, err, "%s must be allowed: %s", role, r.statement)
+				continue
+			}
+			var refused *pgconn.PgError
+			require.True(t, errors.As(err, &refused) && refused.Code == "42501", "%s must be refused: %s, and got %v", role, r.statement, err)
+		}
+	}
+	exec(t, conn, `SET ROLE dispatcherd_producer`)
+	_, err := conn.CopyFrom(t.Context(), pgx.Identifier{"dispatcherd", "jobs"}, []string{"type", "payload"}, pgx.CopyFromRows([][]any{{"pdf", "{}"}}))
+	require.NoError(t, err)
+	_, err = conn.CopyFrom(t.Context(), pgx.Identifier{"dispatcherd", "jobs"}, []string{"id", "type"}, pgx.CopyFromRows([][]any{{1, "pdf"}}))
+	require.ErrorContains(t, err, "permission denied")
+}
+
+func TestNoColumnOfTheJobsIsForgottenInTheTable(t *testing.T) {
+	conn := connect(t, pgtest.New(t))
+	rows, err := conn.Query(t.Context(), `SELECT attname::text FROM pg_attribute WHERE attrelid = 'dispatcherd.jobs'::regclass AND attnum > 0
+		AND has_column_privilege('dispatcherd_producer', attrelid, attname, 'INSERT') ORDER BY attname`)
+	require.NoError(t, err)
+	writable, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	require.NoError(t, err)
+	require.Equal(t, []string{"max_attempts", "payload", "priority", "run_at", "timeout_ms", "type"}, writable)
+	rows, err = conn.Query(t.Context(), `SELECT attname::text FROM pg_attribute WHERE attrelid = 'dispatcherd.jobs'::regclass AND attnum > 0
+		AND NOT has_column_privilege('dispatcherd_reader', attrelid, attname, 'SELECT') ORDER BY attname`)
+	require.NoError(t, err)
+	hidden, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	require.NoError(t, err)
+	require.Equal(t, []string{"errors", "payload", "progress", "result", "token"}, hidden)
+}
+
+// A function that runs with its owner's rights must not find its names where
+// the caller puts them.
+func TestFunctionsThatRunAsTheirOwnerFixTheirSearchPath(t *testing.T) {
+	conn := connect(t, pgtest.New(t))
+	rows, err := conn.Query(t.Context(), `SELECT proname::text, coalesce('search_path=pg_catalog, pg_temp' = ANY (proconfig), false)
+		FROM pg_proc WHERE pronamespace = 'dispatcherd'::regnamespace AND prosecdef ORDER BY 1`)
+	require.NoError(t, err)
+	var names []string
+	var name string
+	var fixed bool
+	_, err = pgx.ForEachRow(rows, []any{&name, &fixed}, func() error {
+		require.True(t, fixed, name)
+		names = append(names, name)
+		return nil
+	})
+	require.NoError(t, err)
+	require.Equal(t, []string{"keep_leaves", "ring"}, names)
+}
+
+func TestRolesLoseEveryRightWithTheSchema(t *testing.T) {
+	dsn := pgtest.New(t)
+	conn := connect(t, dsn)
+	_, err := migrations.Down(t.Context(), dsn, 1)
+	require.NoError(t, err)
+	roles := []string{"dispatcherd_producer", "dispatcherd_reader", "dispatcherd_operator", "dispatcherd_dispatcher"}
+	slices.Sort(roles)
+	for _, role := range roles {
+		require.False(t, one[bool](t, conn, `SELECT has_schema_privilege($1, 'dispatcherd', 'USAGE') OR has_any_column_privilege($1, 'dispatcherd.jobs', 'SELECT, INSERT')`, role), role)
+	}
+}
