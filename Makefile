@@ -28,7 +28,7 @@ help: ## Print this list
 	@awk -F ':.*## ' '/^[a-z\/-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: deps
-deps: ## Install what is missing (Postgres, Python 3, C compiler), or print the line that does
+deps: ## Install what is missing (Postgres, Python 3, C compiler; systemd-analyze where it may), or print the line that does
 	@tools/deps.sh
 
 .PHONY: build

@@ -1,0 +1,91 @@
+package main
+
+import (
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// A password reaches no output of any command, whatever is wrong with the
+// connection string or with the server behind it.
+func TestNoCommandTellsThePassword(t *testing.T) {
+	const secret = "hunter2S3CRET"
+	lines := []string{
+		"config show", "config show -o json", "config show job list --origin", "migrate up", "migrate status", "migrate down", "job list", "job get 1",
+		"job insert --type x", "job retry 1", "job cancel 1", "trace export /does/not/matter --slots-of /does/not/exist",
+		"serve --log-level debug --log-format json",
+	}
+	dir := t.TempDir()
+	for _, dsn := range []string{
+		"postgres://u:" + secret + "@/d?host=/does/not/exist",
+		"postgres://u:" + secret + "@h:port/d",
+		"postgres://u:" + secret + "%zz@h/d",
+		"postgres://h/d?host=/does/not/exist&user=u&password=" + secret,
+		"postgres://u:" + secret + "@h/d?sslmode=nonsense",
+		"host=/does/not/exist user=u password=" + secret,
+		"host=/does/not/exist user=u password='" + secret + "' port=x",
+		"password=" + secret + " nonsense",
+		"host=/does/not/exist sslmode=disable user=u passfile=/does/not/exist password=" + secret,
+	} {
+		for _, line := range lines {
+			for name, i := range map[string]invocation{
+				"environment": {args: strings.Fields(line), env: map[string]string{"DATABASE_URL": dsn}},
+				"file":        {args: append(strings.Fields(line), "--config", configFileWith(t, "database-url = \""+dsn+"\"\n"))},
+				"flag":        {args: append(strings.Fields(line), "--database-url", dsn)},
+				"a bad flag":  {args: append(strings.Fields(line), "--database-url", dsn, "--no-such-flag")},
+			} {
+				if strings.HasPrefix(line, "serve") {
+					i.args = append(i.args, "--worker-socket", filepath.Join(dir, "w"), "--api-socket", filepath.Join(dir, "a"))
+				}
+				got := i.runs(t)
+				require.NotContains(t, got.out+got.err, secret, "%s, by %s, with %s", line, name, dsn)
+				if !strings.HasPrefix(line, "config") {
+					require.NotEqual(t, exitOK, got.code, "%s with %s", line, dsn)
+				}
+			}
+		}
+	}
+}
+
+// What callers hand over comes back in no refusal.
+func TestARefusalDoesNotRepeatThePayload(t *testing.T) {
+	const canary = "canary-41bd7"
+	w := newWorld(t)
+	cfg := w.config("d")
+	h := w.start(cfg)
+	c := h.caller()
+	for _, path := range []string{"/v1/requests", "/v1/jobs"} {
+		for _, body := range []string{
+			canary, `"` + canary + `"`, `{"type":"x","payload":{"a":` + canary + `}}`, `{"type":"x","payload":"` + canary,
+			`{"type":"x","payload":{"` + canary + `":"` + canary + `"},"priority":99}`, `{"payload":"` + canary + `"}`,
+			`{"type":"x","payload":"` + canary + `\u0000"}`, `{"type":"x","payload":"` + canary + `"} trailing`,
+			`{"type":"x","payload":"` + canary + strings.Repeat("x", 2_000_000) + `"}`,
+		} {
+			res := c.ask(http.MethodPost, path, body)
+			require.GreaterOrEqual(t, res.StatusCode, http.StatusBadRequest, "%s %.80s", path, body)
+			require.NotContains(t, res.body, canary, "%s %.80s", path, body)
+		}
+	}
+	file := filepath.Join(t.TempDir(), "jobs.jsonl")
+	for _, line := range []string{
+		canary, `{"type":"x","payload":` + canary + `}`, `{"type":"x","priority":99,"payload":"` + canary + `"}`, `{"payload":"` + canary + `"}`,
+		`{"type":"x","payload":"` + canary + `\u0000"}`, `{"type":"x","payload":"` + canary, `["` + canary + `"]`,
+		`{"type":"x","payload":"` + canary + strings.Repeat("x", 1_000_100) + `"}`,
+	} {
+		require.NoError(t, os.WriteFile(file, []byte(line+"\n"), 0o600))
+		got := invocation{args: []string{"job", "insert", file, "--database-url", w.dsn}}.runs(t)
+		require.NotEqual(t, exitOK, got.code, "%.80s", line)
+		require.NotContains(t, got.out+got.err, canary, "%.80s", line)
+	}
+	for _, payload := range []string{canary, `"` + canary + `\u0000"`, `"` + canary + strings.Repeat("x", 1_000_100) + `"`} {
+		got := invocation{args: []string{"job", "insert", "--type", "x", "--payload", payload, "--database-url", w.dsn}}.runs(t)
+		require.NotEqual(t, exitOK, got.code)
+		require.NotContains(t, got.out+got.err, canary)
+	}
+	require.NoError(t, h.stop())
+	require.NotContains(t, h.log.text(), canary)
+}
