@@ -15,11 +15,12 @@ const (
 	Released                   // → pending at once, order kept, nobody's fault: the attempt never started, or was interrupted by a shutdown
 	Crashed                    // → pending at once, order kept, one more crash
 	Quarantined                // → failed, with one more crash: it brought down too many workers
+	Parted                     // → pending, run_at = now + Delay: its worker died, and other jobs there were as suspect as this one
 )
 
 // String returns the outcome's name as used in logs and metrics.
 func (o Outcome) String() string {
-	return [...]string{"done", "retry", "failed", "cancelled", "released", "crashed", "quarantined"}[o]
+	return [...]string{"done", "retry", "failed", "cancelled", "released", "crashed", "quarantined", "parted"}[o]
 }
 
 // Final reports whether the job leaves the hot table with this outcome.
@@ -34,7 +35,7 @@ type Finish struct {
 	Outcome Outcome
 	Result  []byte        // JSON or nil; Succeeded only
 	Error   string        // at most MaxErrorLength bytes; what the worker or the dispatcher says went wrong
-	Delay   time.Duration // Retry only, ≥ 0
+	Delay   time.Duration // Retry and Parted only, ≥ 0
 }
 
 // FinishRequest ends many attempts in one statement, each on its own: a stale

@@ -113,7 +113,7 @@ func (c *Core) recorded(f *dispatcherd.Finish, stale bool) {
 		c.fetch.back(c.now + backPause)
 	case f.Outcome == dispatcherd.Released, f.Outcome == dispatcherd.Crashed:
 		c.comeBack(j)
-	case f.Outcome == dispatcherd.Retry:
+	case f.Outcome == dispatcherd.Retry, f.Outcome == dispatcherd.Parted:
 		c.fetch.expect((c.dbNow() + f.Delay.Milliseconds()) * 1000)
 		if f.Delay < shortDelay {
 			c.fetch.back(c.now.after(f.Delay) + backPause) // its lane may have been read on past its place before it was there

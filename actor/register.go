@@ -108,22 +108,36 @@ func (ev Unregistered) apply(c *Core) {
 	c.desert(s)
 	refs := s.slots
 	s.slots = nil
+	suspects := c.suspects(refs)
 	for _, ref := range refs {
 		j, leaving := c.slots[ref].job, c.index.IsDraining(ref)
 		c.slots[ref].job = nil
 		c.removeSlot(ref)
 		if j != nil {
 			j.slot = noSlot
-			c.bereave(j, leaving)
+			c.bereave(j, leaving, suspects)
 		}
 	}
 }
+
+// suspects counts the jobs in slots of a dead worker that one more crash would
+// quarantine. With more than one of them the death proves nothing against any.
+func (c *Core) suspects(refs []slotindex.Ref) (n int) {
+	for _, ref := range refs {
+		if j := c.slots[ref].job; j != nil && j.stage == running && !j.cancel && !j.revoked && c.atTheBrink(j) {
+			n++
+		}
+	}
+	return n
+}
+
+func (c *Core) atTheBrink(j *job) bool { return int(j.crashes)+1 >= c.cfg.Limits.Crashes }
 
 // bereave deals with a job whose slot died under it. A reserved job stays: the
 // claim for it is under way or about to be, and what the claim wins without a
 // slot is released. Its key returns to the lane by then. A worker that had
 // announced its leaving did not crash.
-func (c *Core) bereave(j *job, leaving bool) {
+func (c *Core) bereave(j *job, leaving bool, suspects int) {
 	switch {
 	case j.stage == reserved:
 	case c.leaving && j.mode == dispatcherd.Queued && j.stage == running && !j.cancel && !j.revoked:
@@ -137,17 +151,29 @@ func (c *Core) bereave(j *job, leaving bool) {
 		c.stats.Freed++
 		c.end(j, dispatcherd.Finish{Outcome: dispatcherd.Released})
 	case j.stage == running:
-		j.crashes++
-		c.stats.Crashed++
-		switch {
-		case j.cancel:
-			c.end(j, dispatcherd.Finish{Outcome: dispatcherd.CancelledBy})
-		case int(j.crashes) >= c.cfg.Limits.Crashes:
-			c.stats.Quarantine++
-			c.end(j, dispatcherd.Finish{Outcome: dispatcherd.Quarantined, Error: fmt.Sprintf("quarantined: %d workers died while they ran it", j.crashes)})
-		default:
-			c.end(j, dispatcherd.Finish{Outcome: dispatcherd.Crashed, Error: "the worker died while it ran the job"})
-		}
+		c.crashed(j, suspects)
+	}
+}
+
+// crashed blames a job for the death of its worker. All jobs of the worker get
+// the blame alike, and those that one more death would quarantine are only
+// sentenced when they were the sole suspect: otherwise each comes back after a
+// delay of its own, so that the next time they hardly run side by side.
+func (c *Core) crashed(j *job, suspects int) {
+	c.stats.Crashed++
+	switch {
+	case j.cancel:
+		c.end(j, dispatcherd.Finish{Outcome: dispatcherd.CancelledBy})
+	case !c.atTheBrink(j):
+		c.end(j, dispatcherd.Finish{Outcome: dispatcherd.Crashed, Error: "the worker died while it ran the job"})
+	case suspects > 1:
+		c.end(j, dispatcherd.Finish{
+			Outcome: dispatcherd.Parted, Delay: c.cfg.Retry.Delay(int(j.crashes), c.rng),
+			Error: fmt.Sprintf("the worker died while it ran this job and %d more that are as suspect: it will run apart from them", suspects-1),
+		})
+	default:
+		c.stats.Quarantine++
+		c.end(j, dispatcherd.Finish{Outcome: dispatcherd.Quarantined, Error: fmt.Sprintf("quarantined: %d workers died while they ran it", j.crashes+1)})
 	}
 }
 

@@ -141,6 +141,9 @@ func (t *table) finish(dispatcher int, req *dispatcherd.FinishRequest) (res disp
 			r.status = dispatcherd.Pending
 			r.failures++
 			t.delay(r, t.now+f.Delay.Microseconds())
+		case dispatcherd.Parted:
+			r.status = dispatcherd.Pending
+			t.delay(r, t.now+f.Delay.Microseconds())
 		case dispatcherd.FailedFinal:
 			r.status = dispatcherd.Failed
 			r.failures++

@@ -252,7 +252,7 @@ func TestEveryOutcomeLeavesTheRowAsItShould(t *testing.T) {
 	contract(t, func(t *testing.T, w world) {
 		s := joined(t, w)
 		outcomes := []dispatcherd.Outcome{dispatcherd.Succeeded, dispatcherd.Retry, dispatcherd.FailedFinal, dispatcherd.CancelledBy,
-			dispatcherd.Released, dispatcherd.Crashed, dispatcherd.Quarantined}
+			dispatcherd.Released, dispatcherd.Crashed, dispatcherd.Quarantined, dispatcherd.Parted}
 		var items []dispatcherd.Finish
 		before := map[dispatcherd.Outcome]claimfake.Row{}
 		for _, o := range outcomes {
@@ -264,6 +264,8 @@ func TestEveryOutcomeLeavesTheRowAsItShould(t *testing.T) {
 				item.Result = []byte(`{"pages":7}`)
 			case dispatcherd.Retry:
 				item.Delay, item.Error = time.Hour, "no paper"
+			case dispatcherd.Parted:
+				item.Delay, item.Error = time.Hour, "parted"
 			case dispatcherd.Released:
 			default:
 				item.Error = o.String()
@@ -280,6 +282,7 @@ func TestEveryOutcomeLeavesTheRowAsItShould(t *testing.T) {
 				dispatcherd.CancelledBy: {Status: dispatcherd.Cancelled, Errors: []string{"cancelled"}},
 				dispatcherd.Released:    {Status: dispatcherd.Pending},
 				dispatcherd.Crashed:     {Status: dispatcherd.Pending, Crashes: 1, Errors: []string{"crashed"}},
+				dispatcherd.Parted:      {Status: dispatcherd.Pending, Errors: []string{"parted"}},
 				dispatcherd.Quarantined: {Status: dispatcherd.Failed, Crashes: 1, Errors: []string{"quarantined"}},
 			}[o]
 			got := w.get(t, items[i].ID)
@@ -289,7 +292,7 @@ func TestEveryOutcomeLeavesTheRowAsItShould(t *testing.T) {
 			require.Equal(t, want.Errors, got.Errors, o)
 			require.Equal(t, string(want.Result), string(got.Result), o)
 			require.EqualValues(t, 1, got.Attempt, o)
-			if o == dispatcherd.Retry {
+			if o == dispatcherd.Retry || o == dispatcherd.Parted {
 				require.InDelta(t, 61*time.Minute, got.RunAt.Sub(before[o].RunAt), float64(30*time.Second))
 			} else {
 				require.Equal(t, before[o].RunAt, got.RunAt, "%s keeps the order", o)

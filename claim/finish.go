@@ -42,6 +42,7 @@ const (
 	codeRetry       = 4
 	codeReleased    = 5
 	codeCrashed     = 6
+	codeParted      = 7
 )
 
 // appendError adds what happened to the last nine errors. It is part of
@@ -82,7 +83,7 @@ WITH item AS MATERIALIZED (
 ), back AS (
 	UPDATE dispatcherd.jobs_live j
 	SET status = 'pending', dispatcher = NULL, token = NULL, started_at = NULL, progress = NULL,
-		run_at = CASE WHEN i.code = 4 THEN now() + i.delay * interval '1 microsecond' ELSE j.run_at END,
+		run_at = CASE WHEN i.code IN (4, 7) THEN now() + i.delay * interval '1 microsecond' ELSE j.run_at END,
 		failures = least(j.failures + (i.code = 4)::int, 32767),
 		crashes = least(j.crashes + (i.code = 6)::int, 32767),
 		errors = ` + appendError + `

@@ -36,7 +36,7 @@ func (l *link) encodeDone(b []byte, items []dispatcherd.Finish, me int32) [][]by
 }
 
 func codeOf(o dispatcherd.Outcome) int16 {
-	return [...]int16{0, codeRetry, codeFailed, codeCancelled, codeReleased, codeCrashed, codeQuarantined}[o]
+	return [...]int16{0, codeRetry, codeFailed, codeCancelled, codeReleased, codeCrashed, codeQuarantined, codeParted}[o]
 }
 
 // encodeEnded makes the parameters of endedSQL.

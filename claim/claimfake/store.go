@@ -159,6 +159,9 @@ func (r *Row) end(item dispatcherd.Finish, now time.Time) {
 		r.back()
 		r.RunAt = now.Add(max(item.Delay, 0))
 		r.Failures++
+	case dispatcherd.Parted:
+		r.back()
+		r.RunAt = now.Add(max(item.Delay, 0))
 	case dispatcherd.Released:
 		r.back()
 	case dispatcherd.Crashed:

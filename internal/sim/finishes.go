@@ -112,6 +112,9 @@ func (w *world) end(f *dispatcherd.Finish, r *row) {
 		r.failures++
 		r.runAt = w.dbNow() + f.Delay.Microseconds()
 		w.giveBack(f.ID, r)
+	case dispatcherd.Parted:
+		r.runAt = w.dbNow() + f.Delay.Microseconds()
+		w.giveBack(f.ID, r)
 	case dispatcherd.Crashed:
 		r.crashes++
 		w.giveBack(f.ID, r)
