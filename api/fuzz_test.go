@@ -1,0 +1,70 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/dispatcherd/dispatcherd"
+)
+
+// prompt is a dispatcher that answers at once, and keeps what it was asked.
+type prompt struct {
+	*fake
+
+	asked []Request
+}
+
+func (p *prompt) Submit(ctx context.Context, r Request, c Caller) (dispatcherd.JobID, error) {
+	id, err := p.fake.Submit(ctx, r, c)
+	p.asked = append(p.asked, r)
+	p.answer(id, Answer{Kind: Done, Payload: r.Payload})
+	return id, err
+}
+
+// Whatever the body and the headers are: what reaches the dispatcher keeps the
+// bounds, and everything else is a problem of the caller's, told as one.
+func FuzzRequest(f *testing.F) {
+	f.Add(`{"type":"pdf","payload":{"a":[1]},"priority":3,"timeout":"1.5s"}`, "application/json", "", "")
+	f.Add(`{"type":"pdf","coalesce_key":"c","wait_for_worker":2}`, "text/event-stream", "", "key")
+	f.Add(`{"type":"pdf","payload":"\n","durable":true}`, "*/*", "respond-async, wait=3", "key")
+	f.Add(`{"type":"pdf","timeout":1e308}`, "", "", "")
+	f.Add("{\"type\":\"\xff\"}", "image/png", ";;,", strings.Repeat("k", maxKey+1))
+	f.Add(`[{"type":"pdf"}] x`, "application/*", "", "")
+	cfg := DefaultConfig()
+	cfg.MaxPayload = 4096
+	p := &prompt{}
+	h := New(cfg, p, &counts{bounds: map[Bound]int{}}, http.NotFoundHandler()) // once: it describes itself, which takes longest
+	f.Cleanup(h.Close)
+	f.Fuzz(func(t *testing.T, body, accept, prefer, key string) {
+		p.fake, p.asked = newFake(), nil
+		h.runs = newRuns(h) // no answer is kept from the input before
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/v1/requests", strings.NewReader(body))
+		r.Header = http.Header{"Accept": {accept}, "Prefer": {prefer}, "Idempotency-Key": {key}}
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		h.runs.close()
+		require.Zero(t, h.runs.followers.Load())
+
+		if w.Code >= 300 {
+			var told Problem
+			require.Equal(t, "application/problem+json", w.Header().Get("Content-Type"))
+			require.NoError(t, json.Unmarshal(w.Body.Bytes(), &told))
+			require.Equal(t, w.Code, told.Status)
+			require.Less(t, w.Code, http.StatusInternalServerError, told.Detail)
+			require.Empty(t, p.asked, "what was refused was not submitted")
+			return
+		}
+		require.Len(t, p.asked, 1)
+		got := p.asked[0]
+		require.True(t, got.Type != "" && len(got.Type) <= dispatcherd.MaxTypeLength && got.Priority.Valid())
+		require.True(t, got.Deadline > 0 && got.Deadline <= cfg.MaxTimeout)
+		require.NotContains(t, string(got.Payload), "\n", "a payload travels on one line")
+		require.LessOrEqual(t, len(key), maxKey)
+	})
+}
