@@ -4,6 +4,8 @@ import (
 	"bufio"
 	"context"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -62,6 +64,27 @@ func TestNoPayloadReachesLogsOrMetrics(t *testing.T) {
 	// Neither may Postgres' own messages carry it.
 	w.exec(`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE 'dispatcherd %'`)
 	w.await(w.insert("x", work{Secret: canary, Result: result}), dispatcherd.Done)
+
+	// Nor what operators are shown of many jobs, or what is taken away for a simulation.
+	running := w.insert("x", work{Do: "gate", Secret: canary})
+	h.awaitState("busy", running)
+	dir := filepath.Join(t.TempDir(), "month")
+	for _, line := range []string{
+		"slot list", fmt.Sprintf("job why %d", running), "trace export " + dir, "job list --type x --status cancelled", "config show serve",
+	} {
+		args := strings.Fields(line)
+		if !strings.HasPrefix(line, "job list") && !strings.HasPrefix(line, "config") {
+			args = append(args, "--api-socket", cfg.APISocket)
+		}
+		got := invocation{args: append(args, "--database-url", w.dsn)}.runs(t)
+		require.Equal(t, exitOK, got.code, "%s: %s", line, got.err)
+		require.NotContains(t, got.out+got.err, canary, line)
+	}
+	exported, err := os.ReadFile(filepath.Join(dir, "jobs.csv"))
+	require.NoError(t, err)
+	require.NotContains(t, string(exported), canary)
+	w.seen.open(t, w.seen.start(t, running, 1))
+	w.await(running, dispatcherd.Done)
 
 	metrics, err := askAPI(cfg, "/metrics")
 	require.NoError(t, err)
