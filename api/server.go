@@ -28,6 +28,7 @@ func (h *Handler) Serve(ctx context.Context, l net.Listener, handler http.Handle
 		MaxHeaderBytes:    h.cfg.MaxHeader,
 		ErrorLog:          errorLog,
 		ConnState:         connections.changed,
+		ConnContext:       func(ctx context.Context, c net.Conn) context.Context { return context.WithValue(ctx, connKey{}, c) },
 	}
 	ended := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
@@ -47,6 +48,15 @@ func (h *Handler) Serve(ctx context.Context, l net.Listener, handler http.Handle
 		return nil
 	}
 	return err
+}
+
+type connKey struct{}
+
+// ConnOf returns the connection that a request came over, so that a handler can
+// ask who is at its other end; nil outside of Serve.
+func ConnOf(r *http.Request) net.Conn {
+	c, _ := r.Context().Value(connKey{}).(net.Conn)
+	return c
 }
 
 // lastWords is how long responses may take when the server stops.

@@ -16,6 +16,8 @@ var commands = []func(*app) *cobra.Command{
 	(*app).slotCommand,
 	(*app).workerCommand,
 	(*app).traceCommand,
+	(*app).debugCommand,
+	(*app).replayCommand,
 	(*app).configCommand,
 	(*app).versionCommand,
 }

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"bytes"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -70,12 +72,26 @@ func (a *app) settingsOf(show *cobra.Command, path []string) ([]shownSetting, er
 	if err := a.resolve(target); err != nil {
 		return nil, err
 	}
+	return a.settingsIn(target.Flags()), nil
+}
+
+// settingsIn lists resolved settings by name, secrets masked.
+func (a *app) settingsIn(flags *pflag.FlagSet) []shownSetting {
 	var settings []shownSetting
-	target.Flags().VisitAll(func(f *pflag.Flag) {
+	flags.VisitAll(func(f *pflag.Flag) {
 		if isSetting(f) {
 			settings = append(settings, shownSetting{f.Name, f.Value.String(), a.origins[f.Name]})
 		}
 	})
 	slices.SortFunc(settings, func(x, y shownSetting) int { return strings.Compare(x.Name, y.Name) })
-	return settings, nil
+	return settings
+}
+
+// settingsText is what a bundle says of the settings a command runs with.
+func (a *app) settingsText(flags *pflag.FlagSet) []byte {
+	var text bytes.Buffer
+	for _, s := range a.settingsIn(flags) {
+		fmt.Fprintf(&text, "%s = %s (%s)\n", s.Name, oneLine(s.Value), s.Origin)
+	}
+	return text.Bytes()
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/actor"
 	"github.com/dispatcherd/dispatcherd/api"
 	"github.com/dispatcherd/dispatcherd/claim"
+	"github.com/dispatcherd/dispatcherd/internal/journal"
 	"github.com/dispatcherd/dispatcherd/workerproto"
 )
 
@@ -35,7 +36,9 @@ type daemonConfig struct {
 	Grace        time.Duration   // from the request to stop until running jobs are taken back
 	AsyncClaims  bool
 	Listen       bool                    // use NOTIFY
-	Journal      actor.Journal           // nil records nothing
+	Journal      actor.Journal           // instead of the flight recorder
+	Recorder     int                     // bytes of the flight recorder; 0 = none
+	Settings     []byte                  // what the bundle says of them, secrets masked
 	API          apiConfig               // the zero value stands for the defaults
 	Inherited    map[string]net.Listener // sockets of the service manager, by address
 	Supervisor   supervisor
@@ -69,6 +72,7 @@ type daemon struct {
 	ended         chan struct{}  // closed by stop
 	sweeps        chan struct{}  // capacity 1: a lost dispatcher waits to be forgotten
 	lease         *lease
+	recorder      *journal.Recorder
 	denials       *seldom // a worker may try as often as it likes
 }
 
@@ -144,7 +148,7 @@ func (d *daemon) wire() {
 	// The loop's first step performs effects, so everything it reaches must be
 	// there; what posts to the loop must know it. Hence the gate.
 	gate := make(chan struct{})
-	d.loop = actor.Start(actor.New(d.cfg.Core), performer{d, gate}, d.cfg.Journal)
+	d.loop = actor.Start(actor.New(d.cfg.Core), performer{d, gate}, d.record())
 	d.workers.loop, d.callers.loop, d.statements.loop = d.loop, d.loop, d.loop
 	d.statements.start(ctx)
 	d.metrics.registry.MustRegister(newLoopMetrics(d.loop))

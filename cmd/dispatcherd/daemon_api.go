@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"net/http"
 	"os"
 	"time"
 
@@ -136,7 +135,7 @@ func readTokens(path string) (*api.Tokens, error) {
 // serveAPI answers on all listeners until ctx is done.
 func (d *daemon) serveAPI(ctx context.Context) {
 	for _, f := range d.faces {
-		handler := http.Handler(d.api)
+		handler := d.withBundle(d.api)
 		if f.tokens != nil {
 			handler = d.api.Guarded(f.tokens)
 		}

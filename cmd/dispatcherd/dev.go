@@ -33,6 +33,7 @@ between runs unless --ephemeral is given, and the server ends with the dispatche
 					return err
 				}
 			}
+			f.cfg.Settings = a.settingsText(cmd.Flags())
 			return a.dev(cmd.Context(), &f, devpg.Options{Dir: dir, Ephemeral: ephemeral})
 		},
 	}

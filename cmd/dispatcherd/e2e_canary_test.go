@@ -13,6 +13,7 @@ import (
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/claim"
+	"github.com/dispatcherd/dispatcherd/internal/journal"
 )
 
 // What users hand over is for workers and for the table, never for a log or a
@@ -23,7 +24,9 @@ func TestNoPayloadReachesLogsOrMetrics(t *testing.T) {
 	cfg := w.config("d")
 	cfg.Workers.MaxFrame = 64 << 10
 	h := w.start(cfg)
-	launch := func() *child { return w.worker("w", cfg.WorkerSocket, scriptSlots{N: 2, Types: []string{"x"}}) }
+	launch := func() *child {
+		return w.worker("worker-of-renown", cfg.WorkerSocket, scriptSlots{N: 2, Types: []string{"x"}})
+	}
 	launch()
 	h.awaitSlots(2)
 
@@ -85,6 +88,17 @@ func TestNoPayloadReachesLogsOrMetrics(t *testing.T) {
 	require.NotContains(t, string(exported), canary)
 	w.seen.open(t, w.seen.start(t, running, 1))
 	w.await(running, dispatcherd.Done)
+
+	recording := h.bundle()
+	for _, text := range recording.Texts {
+		require.NotContains(t, string(text.Content), canary, text.Name)
+	}
+	require.NotContains(t, recordedBytes(t, h), canary)
+	require.NoError(t, recording.Replay(func(s *journal.Step) error {
+		require.False(t, s.Differs(), "step %d", s.Number)
+		require.NotContains(t, journal.DescribeEvent(s.Event), canary)
+		return nil
+	}))
 
 	metrics, err := askAPI(cfg, "/metrics")
 	require.NoError(t, err)

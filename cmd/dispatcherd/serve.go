@@ -45,6 +45,7 @@ either: a dispatcher that is started within the lease goes on with the jobs, lat
 			if err != nil {
 				return err
 			}
+			cfg.Settings = a.settingsText(cmd.Flags())
 			cfg.Supervisor = supervisorOf(a.env)
 			if cfg.Inherited, err = inheritedSockets(a.env); err != nil {
 				return failure(exitUsage, "%w", err)

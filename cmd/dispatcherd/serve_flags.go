@@ -13,6 +13,7 @@ import (
 	"go.uber.org/zap/zapcore"
 
 	"github.com/dispatcherd/dispatcherd/actor"
+	"github.com/dispatcherd/dispatcherd/internal/journal"
 	"github.com/dispatcherd/dispatcherd/scoring"
 	"github.com/dispatcherd/dispatcherd/workerproto"
 )
@@ -93,6 +94,7 @@ func (f *serveFlags) registerLimits(flags *pflag.FlagSet) {
 	flags.IntVar(&l.LanesPerFetch, "lanes-per-fetch", l.LanesPerFetch, "types times priorities read by one statement")
 	flags.IntVar(&l.LostPerList, "lost-per-list", l.LostPerList, "lost claims after which a fetched list is thrown away")
 	flags.IntVar(&l.Crashes, "max-crashes", l.Crashes, "workers that may die under a job before it is quarantined")
+	flags.IntVar(&f.cfg.Recorder, "recorder-bytes", defaultRecorder, "memory of the flight recorder, which 'debug bundle' writes to a file; 0 = none")
 	p := &f.cfg.Workers
 	flags.IntVar(&p.MaxFrame, "max-frame", p.MaxFrame, "bytes of a frame of the worker protocol")
 	flags.IntVar(&p.MaxConnections, "max-connections", p.MaxConnections, "connections on the worker socket")
@@ -145,6 +147,8 @@ func (f *serveFlags) config() (daemonConfig, error) {
 		return cfg, failure(exitUsage, "%w", err)
 	}
 	switch {
+	case cfg.Recorder != 0 && cfg.Recorder < journal.MinBytes:
+		return cfg, failure(exitUsage, "--recorder-bytes is %d, must be 0 or at least %d", cfg.Recorder, journal.MinBytes)
 	case cfg.Lease < 2*cfg.Beat:
 		return cfg, failure(exitUsage, "--lease is %v, must be at least twice --beat (%v)", cfg.Lease, cfg.Beat)
 	case min(cfg.Keep.Done, cfg.Keep.Failed, cfg.Keep.Cancelled) < time.Hour:

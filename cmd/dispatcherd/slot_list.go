@@ -63,6 +63,16 @@ func slotRow(s *api.Slot) []string {
 func askDaemon(ctx context.Context, socket, path string, into any) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
+	body, err := getFromDaemon(ctx, socket, path)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = body.Close() }() // it was read
+	return json.NewDecoder(body).Decode(into)
+}
+
+// getFromDaemon returns the body of a good answer. It must be closed.
+func getFromDaemon(ctx context.Context, socket, path string) (io.ReadCloser, error) {
 	client := &http.Client{Transport: &http.Transport{
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return new(net.Dialer).DialContext(ctx, "unix", socket)
@@ -71,21 +81,24 @@ func askDaemon(ctx context.Context, socket, path string, into any) error {
 	}}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://dispatcherd"+path, http.NoBody)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	res, err := client.Do(req)
 	if err != nil {
-		return failure(exitUnavailable, "no dispatcher answers on %s: %w; is it running, and is --api-socket right?", socket, err)
+		return nil, failure(exitUnavailable, "no dispatcher answers on %s: %w; is it running, and is --api-socket right?", socket, err)
 	}
-	defer func() { _ = res.Body.Close() }() // it was read
 	if res.StatusCode != http.StatusOK {
+		defer func() { _ = res.Body.Close() }() // it was read
 		var problem api.Problem
 		_ = json.NewDecoder(io.LimitReader(res.Body, 64<<10)).Decode(&problem) // the status says enough if this fails
 		code := exitUnavailable
-		if res.StatusCode == http.StatusNotFound {
+		switch res.StatusCode {
+		case http.StatusNotFound:
 			code = exitNotFound
+		case http.StatusForbidden, http.StatusConflict:
+			code = exitConflict
 		}
-		return failure(code, "the dispatcher on %s answered %s: %s", socket, res.Status, problem.Detail)
+		return nil, failure(code, "the dispatcher on %s answered %s: %s", socket, res.Status, problem.Detail)
 	}
-	return json.NewDecoder(res.Body).Decode(into)
+	return res.Body, nil
 }

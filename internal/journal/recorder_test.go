@@ -2,9 +2,6 @@ package journal
 
 import (
 	"fmt"
-	"go/ast"
-	"go/parser"
-	"go/token"
 	"reflect"
 	"slices"
 	"strings"
@@ -130,39 +127,6 @@ func (m *mill) answer(e *actor.Effect) {
 		m.finished.Request = e.Finish
 		m.feed(&m.finished)
 	}
-}
-
-// Every type with the method that makes it an event is in the list.
-func TestNoEventIsForgotten(t *testing.T) {
-	files, err := parser.ParseDir(token.NewFileSet(), "../../actor", nil, 0) //nolint:staticcheck // names of receivers need no types
-	require.NoError(t, err)
-	var missing []string
-	ast.Inspect(files["actor"], func(n ast.Node) bool {
-		fn, ok := n.(*ast.FuncDecl)
-		if !ok || fn.Name.Name != "apply" || fn.Recv == nil {
-			return true
-		}
-		name := fn.Recv.List[0].Type.(*ast.Ident).Name
-		if !slices.ContainsFunc(namesOfKinds(), func(k string) bool { return k == name }) {
-			missing = append(missing, name)
-		}
-		return true
-	})
-	require.Empty(t, missing, "enter them in kinds.go")
-	require.Greater(t, len(namesOfKinds()), 20)
-}
-
-func namesOfKinds() (names []string) {
-	for _, k := range files.kinds {
-		names = append(names, k.typ.Name())
-	}
-	return names
-}
-
-// Whoever adds a field with text decides whether a file may hold it. Bytes are
-// never in one.
-func TestEveryTextWasDecidedUpon(t *testing.T) {
-	require.Empty(t, files.codec.Unjudged(), "enter them in kinds.go under Strings, or under Silent if users or workers write them")
 }
 
 // fill gives every field of a value something: the canary to text and bytes.

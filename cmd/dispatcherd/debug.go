@@ -1,0 +1,75 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+)
+
+func (a *app) debugCommand() *cobra.Command {
+	cmd := a.group("debug", "Take evidence from a running dispatcher", a.debugBundleCommand())
+	cmd.Example = "  dispatcherd debug bundle\n  dispatcherd replay dispatcherd-20261121-060000.journal"
+	return cmd
+}
+
+func (a *app) debugBundleCommand() *cobra.Command {
+	var socket, file string
+	cmd := &cobra.Command{
+		Use: "bundle", Short: "Write the last steps of a running dispatcher to a file", Args: noArguments,
+		Long: `Asks a running dispatcher for what its flight recorder holds: its last events, with a state of its
+core to replay them from, its settings (secrets masked), version, metrics and goroutines. No payload, no
+result and no error text of a worker is in it. Only root and the user that the dispatcher runs as may ask.
+"dispatcherd replay" steps through the file.`,
+		Example: "  dispatcherd debug bundle\n  dispatcherd debug bundle --file incident.journal && dispatcherd replay incident.journal --job 17 --why",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if file == "" {
+				file = "dispatcherd-" + time.Now().Format("20060102-150405") + ".journal"
+			}
+			n, err := saveBundle(cmd.Context(), socket, file)
+			if err != nil {
+				return err
+			}
+			if a.format.json {
+				return a.printJSON("bundle", map[string]any{"file": file, "bytes": n})
+			}
+			_, err = fmt.Fprintln(a.out, file)
+			return err
+		},
+	}
+	cmd.Flags().StringVar(&socket, "api-socket", a.findSocket("api.sock"), "the dispatcher's API socket")
+	cmd.Flags().StringVarP(&file, "file", "f", "", "where to write it (default: dispatcherd-DATE-TIME.journal here)")
+	onlyOnCommandLine(cmd.Flags(), "file")
+	return cmd
+}
+
+// bundleTimeout bounds the whole of a transfer.
+const bundleTimeout = time.Minute
+
+// saveBundle writes the file, or none: it gets its name when it is complete.
+func saveBundle(ctx context.Context, socket, file string) (n int64, err error) {
+	ctx, cancel := context.WithTimeout(ctx, bundleTimeout)
+	defer cancel()
+	body, err := getFromDaemon(ctx, socket, bundlePath)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = body.Close() }() // it was read
+	f, err := os.CreateTemp(filepath.Dir(file), ".dispatcherd-*")
+	if err != nil {
+		return 0, err
+	}
+	n, err = io.Copy(f, body)
+	if err = errors.Join(err, f.Close()); err == nil {
+		err = os.Rename(f.Name(), file)
+	}
+	if err != nil {
+		return 0, errors.Join(fmt.Errorf("writing %s: %w", file, err), os.Remove(f.Name()))
+	}
+	return n, nil
+}

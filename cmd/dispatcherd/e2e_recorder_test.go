@@ -1,0 +1,129 @@
+package main
+
+import (
+	"bytes"
+	"compress/gzip"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/internal/journal"
+	"github.com/dispatcherd/dispatcherd/internal/pgtest"
+)
+
+// bundle takes and reads what a daemon has recorded.
+func (h *host) bundle() *journal.File {
+	h.t.Helper()
+	f, err := journal.Read(bytes.NewReader(h.save()))
+	require.NoError(h.t, err)
+	return f
+}
+
+// save takes a bundle as "debug bundle" does.
+func (h *host) save() []byte {
+	h.t.Helper()
+	path := filepath.Join(h.t.TempDir(), "b.journal")
+	_, err := saveBundle(h.t.Context(), h.cfg.APISocket, path)
+	require.NoError(h.t, err)
+	text, err := os.ReadFile(path)
+	require.NoError(h.t, err)
+	return text
+}
+
+// recordedBytes is a bundle without its compression.
+func recordedBytes(t *testing.T, h *host) string {
+	t.Helper()
+	text := h.save()
+	at := bytes.Index(text, []byte{0x1f, 0x8b})
+	require.Positive(t, at)
+	unzip, err := gzip.NewReader(bytes.NewReader(text[at:]))
+	require.NoError(t, err)
+	all, err := io.ReadAll(unzip)
+	require.NoError(t, err)
+	require.Contains(t, string(all), "worker-of-renown", "what a recording does hold is found this way")
+	return string(all)
+}
+
+// What a daemon did is taken from it while it runs, and every decision of it is
+// made again from the file, with its reason.
+func TestABundleOfARunningDaemonIsReplayed(t *testing.T) {
+	w := newWorldOn(t, pgtest.New(t))
+	cfg := w.config("d")
+	cfg.Settings = []byte("poll = 1s (default)\n")
+	h := w.start(cfg)
+	w.worker("worker-of-renown", cfg.WorkerSocket, scriptSlots{N: 2, Types: []string{"x"}})
+	h.awaitSlots(2)
+	first := w.insert("x", work{})
+	w.await(first, dispatcherd.Done)
+	w.await(w.insert("x", work{Do: "fail", Times: 1, Error: "no"}), dispatcherd.Done)
+
+	path := filepath.Join(w.dir, "incident.journal")
+	got := invocation{args: []string{"debug", "bundle", "--api-socket", cfg.APISocket, "--file", path}}.runs(t)
+	require.Equal(t, exitOK, got.code, got.err)
+	require.Equal(t, path+"\n", got.out)
+	replayed := func(args ...string) outcome {
+		return invocation{args: append([]string{"replay", path}, args...)}.runs(t)
+	}
+	all := replayed("--why")
+	require.Equal(t, exitOK, all.code, all.err)
+	require.Contains(t, all.err, "all with the effects of then")
+	require.Contains(t, all.out, "registered")
+	require.Contains(t, all.out, "worker-of-renown")
+	require.Regexp(t, fmt.Sprintf(`→ send .*job=%d .* because \d+.* = base 0 \+ age`, first), all.out)
+	one := replayed("--job", fmt.Sprint(first), "--why")
+	require.Equal(t, exitOK, one.code, one.err)
+	require.Less(t, strings.Count(one.out, "\n"), strings.Count(all.out, "\n"))
+	require.Contains(t, one.out, "why: Running")
+	state := replayed("--at", "3")
+	require.Equal(t, exitOK, state.code, state.err)
+	require.Contains(t, state.out, "state: {Slots:")
+	require.Equal(t, "poll = 1s (default)\n", replayed("--show", "configuration").out)
+	require.Contains(t, replayed("--show", "metrics").out, "dispatcherd_recorder_states_total")
+	require.Contains(t, replayed("--show", "goroutines").out, "goroutine ")
+	require.Contains(t, replayed("--show", "version").out, "dispatcherd ")
+	require.Equal(t, exitNotFound, replayed("--show", "payloads").code)
+	require.Equal(t, exitNotFound, replayed("--job", "999999").code)
+	require.Equal(t, exitNotFound, replayed("--at", "999999").code)
+	require.Contains(t, replayed("-o", "json").out, `"event": "registered`)
+
+	text, err := os.ReadFile(path)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(path, text[:len(text)/2], 0o600))
+	cut := replayed()
+	require.Equal(t, exitUsage, cut.code)
+	require.Contains(t, cut.err, "the file is cut off")
+	require.NoError(t, os.WriteFile(path, []byte("x"), 0o600))
+	require.Contains(t, replayed().err, "no file of a flight recorder")
+}
+
+// Only root and the daemon's own user are given a bundle, only over the Unix
+// socket, and only if there is a recorder.
+func TestWhoMayTakeABundle(t *testing.T) {
+	require.False(t, isOperator(nil))
+	tcp, other := net.Pipe()
+	require.False(t, isOperator(tcp))
+	require.NoError(t, tcp.Close())
+	require.NoError(t, other.Close())
+
+	w := newWorld(t)
+	cfg := w.config("d")
+	cfg.Recorder = 0
+	cfg.API = defaultAPIConfig()
+	cfg.API.Listen = "127.0.0.1:0"
+	h := w.start(cfg)
+	_, err := saveBundle(t.Context(), cfg.APISocket, filepath.Join(w.dir, "b"))
+	require.ErrorContains(t, err, "--recorder-bytes")
+	res, err := http.Get("http://" + h.faces[1].listener.Addr().String() + bundlePath)
+	require.NoError(t, err)
+	require.Equal(t, http.StatusForbidden, res.StatusCode)
+	require.NoError(t, res.Body.Close())
+	http.DefaultClient.CloseIdleConnections()
+}

@@ -1,0 +1,249 @@
+package main
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/actor"
+	"github.com/dispatcherd/dispatcherd/internal/journal"
+)
+
+// replayFlags choose what of a recording is shown.
+type replayFlags struct {
+	at   int
+	job  int64
+	why  bool
+	show string
+}
+
+func (a *app) replayCommand() *cobra.Command {
+	var f replayFlags
+	cmd := &cobra.Command{
+		Use: "replay FILE", Short: "Step through the decisions of a recorded dispatcher",
+		Long: `Takes every step of a recording again, in a core of its own, and prints each event with the effects
+that came of it. The effects are compared with those of then: the same state and the same events give the
+same effects, and the first step where they differ is named (exit code 1). Files come from
+"dispatcherd debug bundle" and from failing simulations. The program must be the one that recorded.`,
+		Example: "  dispatcherd replay incident.journal | less\n  dispatcherd replay incident.journal --job 17 --why\n" +
+			"  dispatcherd replay incident.journal --at 4711      # one step, and the state after it\n" +
+			"  dispatcherd replay incident.journal --show metrics",
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return fmt.Errorf("%q takes one file, got %d arguments", cmd.CommandPath(), len(args))
+			}
+			return nil
+		},
+		RunE: func(_ *cobra.Command, args []string) error { return a.replay(args[0], f) },
+	}
+	cmd.Flags().IntVar(&f.at, "at", 0, "show this step alone, with the state after it")
+	cmd.Flags().Int64Var(&f.job, "job", 0, "show only steps about this job")
+	cmd.Flags().BoolVar(&f.why, "why", false, "show the score of every placement by term; with --job, also why it waits")
+	cmd.Flags().StringVar(&f.show, "show", "", "print a text of the file instead: version, configuration, metrics or goroutines")
+	onlyOnCommandLine(cmd.Flags(), "at", "job", "why", "show")
+	return cmd
+}
+
+func (a *app) replay(path string, flags replayFlags) (err error) {
+	in, err := os.Open(path)
+	if err != nil {
+		return failure(exitNotFound, "%w", err)
+	}
+	defer func() { _ = in.Close() }() // it was only read
+	file, err := journal.Read(in)
+	if err != nil {
+		return failure(exitUsage, "%s: %w", path, err)
+	}
+	if flags.show != "" {
+		text, ok := file.Text(flags.show)
+		if !ok {
+			return failure(exitNotFound, "%s has no text %q; it has: %s", path, flags.show, strings.Join(textNames(file), ", "))
+		}
+		_, err := a.out.Write(text)
+		return err
+	}
+	p := &replayPrinter{app: a, flags: flags, out: bufio.NewWriter(a.out), asked: actor.Inquiry{ID: dispatcherd.JobID(flags.job)}}
+	if err := file.Replay(p.step); err != nil {
+		return failure(exitUsage, "%s: %w", path, errors.Join(err, p.out.Flush()))
+	}
+	return p.end(path)
+}
+
+func textNames(f *journal.File) []string {
+	var names []string
+	for _, t := range f.Texts {
+		names = append(names, t.Name)
+	}
+	return names
+}
+
+// replayPrinter prints steps as they are taken.
+type replayPrinter struct {
+	app     *app
+	flags   replayFlags
+	out     *bufio.Writer
+	segment *journal.Segment
+	steps   int
+	shown   int
+	differs int           // number of the first step that does
+	asked   actor.Inquiry // the job, as far as it was seen
+	list    []shownStep   // for JSON
+}
+
+// shownStep is one step as JSON shows it.
+type shownStep struct {
+	Step     int       `json:"step"`
+	Recorder string    `json:"recorder"`
+	At       time.Time `json:"at"`
+	Event    string    `json:"event"`
+	Effects  []string  `json:"effects,omitempty"`
+	Why      []string  `json:"why,omitempty"`
+	Differs  bool      `json:"differs,omitempty"`
+}
+
+func (p *replayPrinter) step(s *journal.Step) error {
+	p.steps++
+	if s.Differs() && p.differs == 0 {
+		p.differs = s.Number
+	}
+	p.learn(s.Event)
+	if !p.wanted(s) && p.differs != s.Number {
+		return nil
+	}
+	p.shown++
+	one := shownStep{Step: s.Number, Recorder: s.Segment.Name, At: s.At, Event: journal.DescribeEvent(s.Event), Differs: s.Differs()}
+	for i := range s.Effects {
+		e := &s.Effects[i]
+		text := journal.DescribeEffect(e)
+		if e.Kind == actor.Send && p.flags.why {
+			text += fmt.Sprintf(" because %v; %d types on the slot, capacity %d", e.Why.Terms, e.Why.SlotTypes, e.Why.Capacity)
+		}
+		one.Effects = append(one.Effects, text)
+	}
+	if p.flags.why && p.flags.job != 0 {
+		one.Why = whyLines(s.Core.Explain(p.asked))
+	}
+	if p.app.format.json {
+		p.list = append(p.list, one)
+		return nil
+	}
+	p.print(s, &one)
+	return nil
+}
+
+// wanted reports whether the flags ask for a step.
+func (p *replayPrinter) wanted(s *journal.Step) bool {
+	if p.flags.at != 0 && p.flags.at != s.Number {
+		return false
+	}
+	if p.flags.job == 0 {
+		return true
+	}
+	id := dispatcherd.JobID(p.flags.job)
+	return p.flags.at == s.Number || journal.Mentions(s.Event, id) ||
+		slices.ContainsFunc(s.Effects, func(e actor.Effect) bool { return journal.Mentions(e, id) })
+}
+
+// learn remembers what a fetch said about the job that is asked about.
+func (p *replayPrinter) learn(ev actor.Event) {
+	f, ok := ev.(actor.Fetched)
+	if !ok || p.flags.job == 0 {
+		return
+	}
+	for _, c := range f.Result.Candidates {
+		if int64(c.Key.ID) == p.flags.job && c.Lane < len(f.Request.Lanes) {
+			lane := f.Request.Lanes[c.Lane]
+			p.asked.Type, p.asked.Priority, p.asked.RunAt = lane.Type, lane.Priority, c.Key.RunAt
+		}
+	}
+}
+
+func (p *replayPrinter) print(s *journal.Step, one *shownStep) {
+	if p.segment == nil || p.segment.Name != s.Segment.Name {
+		fmt.Fprintf(p.out, "# %s, from %s\n", s.Segment.Name, s.Segment.Begin.Format(time.RFC3339))
+	}
+	p.segment = s.Segment
+	fmt.Fprintf(p.out, "%d  %s  %s\n", one.Step, one.At.Format("15:04:05.000"), oneLine(one.Event))
+	for _, e := range one.Effects {
+		fmt.Fprintf(p.out, "    → %s\n", oneLine(e))
+	}
+	for _, w := range one.Why {
+		fmt.Fprintf(p.out, "    why: %s\n", oneLine(w))
+	}
+	if s.Differs() {
+		fmt.Fprintf(p.out, "    DIFFERS: then %d effects with hash %08x, now %d with hash %08x\n",
+			s.Recorded.Effects, s.Recorded.Hash, s.Replayed.Effects, s.Replayed.Hash)
+	}
+	if p.flags.at != 0 {
+		p.printState(s.Core)
+	}
+}
+
+// shownSlots is how many slots a state lists.
+const shownSlots = 40
+
+// printState shows what the core knows.
+func (p *replayPrinter) printState(c *actor.Core) {
+	fmt.Fprintf(p.out, "state: %+v\n", c.Gauges())
+	for _, t := range c.Types() {
+		fmt.Fprintf(p.out, "  type %s: capacity %d, free %d, read ahead %d, requests %d, oldest %v\n",
+			oneLine(t.Name), t.Capacity, t.Free, t.Cached, t.Requests, t.Oldest)
+	}
+	slots := c.Slots()
+	for i := range slots[:min(len(slots), shownSlots)] {
+		s := &slots[i]
+		fmt.Fprintf(p.out, "  slot %d %s/%d [%s] %s", s.ID, oneLine(s.Worker), s.Number, oneLine(strings.Join(s.Types, " ")), s.State)
+		if s.Job != 0 {
+			fmt.Fprintf(p.out, " with job %d attempt %d", s.Job, s.Attempt)
+		}
+		fmt.Fprintln(p.out)
+	}
+	if more := len(slots) - shownSlots; more > 0 {
+		fmt.Fprintf(p.out, "  … %d more slots\n", more)
+	}
+}
+
+// whyLines say where a job stands.
+func whyLines(x actor.Explanation) []string {
+	var reasons []string
+	for _, r := range x.Reasons {
+		reasons = append(reasons, string(r))
+	}
+	lines := []string{fmt.Sprintf("%s; score %v", strings.Join(reasons, ", "), x.Terms)}
+	if x.Rank > 0 {
+		lines = append(lines, fmt.Sprintf("rank %d of %d of its type, %d of %d in all; capacity %d, free %d",
+			x.Rank, x.Waiting, x.RankAll, x.WaitingAll, x.Capacity, x.Free))
+	}
+	return lines
+}
+
+// end says how it went.
+func (p *replayPrinter) end(path string) error {
+	if p.app.format.json {
+		if err := p.app.printJSON("steps", p.list); err != nil {
+			return err
+		}
+	}
+	if err := p.out.Flush(); err != nil {
+		return err
+	}
+	switch {
+	case p.differs != 0:
+		return failure(exitNegative, "%s: step %d does something else than it did when it was recorded", path, p.differs)
+	case p.steps == 0:
+		return failure(exitNegative, "%s holds no step: the recorder was too small for the state, see --recorder-bytes", path)
+	case p.shown == 0 && p.flags.at != 0:
+		return failure(exitNotFound, "%s has %s, and none of them is %d", path, counted(int64(p.steps), "step"), p.flags.at)
+	case p.shown == 0:
+		return failure(exitNotFound, "none of the %s in %s is about job %d", counted(int64(p.steps), "step"), path, p.flags.job)
+	}
+	p.app.say("%s, all with the effects of then", counted(int64(p.steps), "step"))
+	return nil
+}
