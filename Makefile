@@ -18,7 +18,7 @@ SHORT = $(if $(filter short,$(BENCH)),-short)
 
 # Packages without goroutines: the race detector would find nothing there and
 # slow their many random runs down tenfold.
-SEQUENTIAL := . ./scoring/... ./slotindex/... ./internal/trace/... ./internal/sim/... ./internal/lint/...
+SEQUENTIAL := . ./scoring/... ./slotindex/... ./internal/trace/... ./internal/sim/... ./internal/freeze/... ./internal/journal/... ./internal/lint/...
 # Packages that do no I/O: what is not covered there has no excuse.
 PURE       := ./scoring ./slotindex ./actor
 COVERAGE   := 95
