@@ -68,7 +68,7 @@ With several --weights the waits are printed side by side.`,
 		Args: oneTrace,
 		RunE: func(_ *cobra.Command, args []string) error { return a.simulateTrace(args[0], f) },
 	}
-	cmd.Flags().StringArrayVar(&f.weights, "weights", []string{"default"}, weightsSyntax)
+	cmd.Flags().StringArrayVar(&f.weights, "weights", []string{"article"}, weightsSyntax)
 	cmd.Flags().StringVar(&f.compare, "compare", "", "schedule `FILE` that must come out line for line, else exit 1")
 	cmd.Flags().VarP(&f.schedule, "output", "o", "form of the output: table or json; or a .csv file for the schedule (job_id,start_ms,slot_id)")
 	onlyOnCommandLine(cmd.Flags(), "weights", "compare", "output")

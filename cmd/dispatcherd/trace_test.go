@@ -63,13 +63,14 @@ func TestPoliciesAreComparedSideBySide(t *testing.T) {
 	require.Contains(t, got.out, "[1] default\n[2] on-demand=0,on-demand-ageing=0\n")
 	require.Contains(t, got.out, "mean [1]  mean [2]")
 
-	got = traceCommandLine("trace", "simulate", dir, "--weights", "article", "-o", "json").runs(t)
+	got = traceCommandLine("trace", "simulate", dir, "-o", "json").runs(t)
 	require.Equal(t, exitOK, got.code, got.err)
 	var parsed struct {
 		Simulations []simulated `json:"simulations"`
 	}
 	require.NoError(t, json.Unmarshal([]byte(got.out), &parsed))
 	require.Len(t, parsed.Simulations, 1)
+	require.Equal(t, "article", parsed.Simulations[0].Weights, "the rule by which expected schedules are made")
 	require.Equal(t, 360, parsed.Simulations[0].Report.Done)
 }
 

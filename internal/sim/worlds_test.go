@@ -57,6 +57,7 @@ func record(t *testing.T, o Options) {
 		return r
 	}
 	r := Run(o)
+	//nolint:usetesting // it must outlive the test that failed
 	f, err := os.CreateTemp("", fmt.Sprintf("world-%d-*.journal", o.Seed))
 	require.NoError(t, err)
 	story := fmt.Appendf(nil, "seed %d, %d events, %v\n%v\n", o.Seed, r.Events, r.Lived, r.Violation)
