@@ -110,7 +110,7 @@ func (c *Core) decided(p *presented) {
 // certain is asked again first, word for word.
 func (c *Core) flushAdopts() {
 	a := &c.adopts
-	if a.inFlight || c.disowned || c.outage.since(c.now) {
+	if a.inFlight || c.disowned || c.outage.since(adoptions, c.now) {
 		return
 	}
 	if a.request == nil {
@@ -155,10 +155,10 @@ func (ev Adopted) apply(c *Core) {
 	}
 	a.inFlight = false
 	if ev.Result.Verdict != dispatcherd.OK {
-		c.outage.begin(c)
+		c.outage.begin(adoptions, c)
 		return
 	}
-	c.outage.over()
+	c.outage.over(adoptions)
 	a.request = nil
 	rows := ev.Result.Jobs
 	for _, p := range a.asked {

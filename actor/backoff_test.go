@@ -48,15 +48,24 @@ func TestAnOutageThatBreaksManyStatementsCountsOnce(t *testing.T) {
 	c := New(DefaultConfig())
 	c.now = 1000
 	for range 5 {
-		c.outage.begin(c)
+		c.outage.begin(ends, c)
 	}
-	require.Equal(t, 1, c.outage.failures)
-	require.LessOrEqual(t, c.outage.retryAt, c.now+50)
-	require.True(t, c.outage.since(c.now))
-	c.now = c.outage.retryAt
-	require.False(t, c.outage.since(c.now))
-	c.outage.begin(c)
-	require.Equal(t, 2, c.outage.failures)
-	c.outage.over()
-	require.False(t, c.outage.since(c.now))
+	require.Equal(t, 1, c.outage[ends].failures)
+	at := c.outage[ends].retryAt
+	require.LessOrEqual(t, at, c.now+50)
+	require.Equal(t, at, c.outage.wake(c.now))
+	require.True(t, c.outage.since(ends, c.now))
+	require.False(t, c.outage.since(claims, c.now), "the others go on")
+	c.outage.over(claims)
+	require.True(t, c.outage.failed(ends), "what is answered on another connection says nothing")
+	c.now = at
+	require.False(t, c.outage.since(ends, c.now))
+	require.Equal(t, Never, c.outage.wake(c.now))
+	c.outage.begin(ends, c)
+	require.Equal(t, 2, c.outage[ends].failures)
+	require.True(t, c.Gauges().Outage)
+	require.False(t, c.outage.lasts(c.outage[ends].retryAt+oldFailure), "nothing of that kind had to be sent for a minute")
+	c.outage.over(ends)
+	require.False(t, c.outage.since(ends, c.now))
+	require.False(t, c.Gauges().Outage)
 }

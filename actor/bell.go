@@ -40,7 +40,7 @@ func (b *bell) stormy(now Instant) bool { return now < b.silent }
 func (c *Core) flushBell() {
 	b := &c.bell
 	want := c.index.Len() > 0 && !c.draining && !b.stormy(c.now)
-	if want == b.armed || b.asked || c.outage.since(c.now) {
+	if want == b.armed || b.asked || c.outage.since(bells, c.now) {
 		return
 	}
 	b.asked = true
@@ -49,7 +49,7 @@ func (c *Core) flushBell() {
 
 // wake is the instant at which a storm is taken to be over.
 func (b *bell) wake(c *Core) Instant {
-	if b.asked || b.armed || !b.stormy(c.now) {
+	if b.asked || b.armed || !b.stormy(c.now) || c.outage.since(bells, c.now) {
 		return Never
 	}
 	return b.silent
@@ -58,9 +58,10 @@ func (b *bell) wake(c *Core) Instant {
 func (ev BellSet) apply(c *Core) {
 	c.bell.asked = false
 	if ev.Verdict != dispatcherd.OK {
-		c.outage.begin(c)
+		c.outage.begin(bells, c)
 		return
 	}
+	c.outage.over(bells)
 	c.bell.armed = ev.Armed
 	c.fetch.alert(c)
 	if ev.Armed {

@@ -38,7 +38,7 @@ func (cl *claiming) land(t dispatcherd.Token) *flight {
 // flushClaims sends what may be sent.
 func (c *Core) flushClaims() {
 	cl := &c.claims
-	if c.outage.since(c.now) {
+	if c.outage.since(claims, c.now) {
 		c.giveBack()
 		return
 	}
@@ -119,7 +119,7 @@ func (ev Claimed) apply(c *Core) {
 	case v == dispatcherd.Unknown, f.doubt && v == dispatcherd.Refused:
 		c.stats.Unknown++
 		f.doubt = true
-		c.outage.begin(c)
+		c.outage.begin(claims, c)
 		c.claims.unresolved = append(c.claims.unresolved, ev.Request)
 		for _, id := range ev.Request.IDs {
 			if j := c.jobs.get(id); j != nil && j.stage == reserved && j.attempt == 0 {
@@ -130,7 +130,7 @@ func (ev Claimed) apply(c *Core) {
 	case v == dispatcherd.Refused:
 		c.refused(ev.Request)
 	default:
-		c.outage.over()
+		c.outage.over(claims)
 		for i := range ev.Result.Won {
 			c.won(&ev.Result.Won[i], f.doubt)
 		}
@@ -150,7 +150,7 @@ func (ev Claimed) apply(c *Core) {
 
 // refused handles a claim that certainly took nothing.
 func (c *Core) refused(r *dispatcherd.ClaimRequest) {
-	c.outage.begin(c)
+	c.outage.begin(claims, c)
 	for _, id := range r.IDs {
 		if j := c.jobs.get(id); j != nil && j.stage == reserved {
 			c.putBack(j)

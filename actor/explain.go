@@ -346,7 +346,7 @@ func (c *Core) reasons(x *Explanation, a *asked, q Inquiry, phantom bool) []Reas
 	add(ReasonBackoff, early && q.Failures > 0)
 	add(ReasonScheduled, early && q.Failures == 0)
 	add(ReasonDraining, c.draining)
-	add(ReasonOutage, queued && c.outage.since(c.now))
+	add(ReasonOutage, queued && c.outage.since(claims, c.now))
 	add(ReasonUnrecorded, queued && c.ends.unrecorded >= c.cfg.Limits.Unfinished)
 	add(ReasonTypeUnknown, !a.known)
 	add(ReasonNoCapacity, a.known && x.Capacity == 0)

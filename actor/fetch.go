@@ -64,7 +64,7 @@ func (f *fetching) inFlight() bool { return len(f.asked) > 0 }
 // worthWaiting reports whether a better candidate may arrive soon enough to
 // let lesser ones wait for it.
 func (f *fetching) worthWaiting(c *Core) bool {
-	return !c.outage.since(c.now) && (!f.inFlight() || c.now < f.sentAt.after(c.cfg.Patience))
+	return !c.outage.since(fetches, c.now) && (!f.inFlight() || c.now < f.sentAt.after(c.cfg.Patience))
 }
 
 // rescan makes the next fetches ask every lane whether it wants to be read. It
@@ -108,7 +108,7 @@ func (f *fetching) wantMore(c *Core, r laneRef) {
 
 // wake is the instant of the next poll or of the next row that becomes due.
 func (f *fetching) wake(c *Core) Instant {
-	if c.draining || f.inFlight() {
+	if c.draining || f.inFlight() || c.outage.since(fetches, c.now) {
 		if f.inFlight() && len(c.dirty) > 0 && c.now < f.sentAt.after(c.cfg.Patience) {
 			return f.sentAt.after(c.cfg.Patience)
 		}
@@ -244,7 +244,7 @@ func (f *fetching) nextQuickPoll(c *Core) Instant {
 // flushFetch sends a fetch if some lane wants one.
 func (c *Core) flushFetch() {
 	f := &c.fetch
-	if c.draining || c.outage.since(c.now) {
+	if c.draining || c.outage.since(fetches, c.now) {
 		return
 	}
 	f.clockwork(c)
@@ -361,10 +361,10 @@ func (ev Fetched) apply(c *Core) {
 		f.nextPoll, f.nextLook = max(f.nextPoll, rest), max(f.nextLook, rest)
 	}
 	if ev.Result.Verdict == dispatcherd.OK {
-		c.outage.over()
+		c.outage.over(fetches)
 		c.offset, c.clock = floorMS(ev.Result.DBNow)-int64(c.now), true
 	} else {
-		c.outage.begin(c)
+		c.outage.begin(fetches, c)
 		f.rescan()
 	}
 	rest := ev.Result.Candidates

@@ -34,7 +34,7 @@ func (e *finishing) add(f dispatcherd.Finish) {
 // flushEnds sends what may be sent.
 func (c *Core) flushEnds() {
 	e := &c.ends
-	if c.outage.since(c.now) {
+	if c.outage.since(ends, c.now) {
 		return
 	}
 	for e.inFlight < c.cfg.Limits.Finishes && len(e.again)+len(e.queue) > 0 {
@@ -72,12 +72,12 @@ func (ev Finished) apply(c *Core) {
 	e := &c.ends
 	e.inFlight--
 	if ev.Result.Verdict != dispatcherd.OK {
-		c.outage.begin(c)
+		c.outage.begin(ends, c)
 		ev.Request.Again = ev.Request.Again || ev.Result.Verdict == dispatcherd.Unknown
 		e.again = append(e.again, ev.Request)
 		return
 	}
-	c.outage.over()
+	c.outage.over(ends)
 	e.unrecorded -= len(ev.Request.Items)
 	stale := ev.Result.Stale
 	for i := range ev.Request.Items {

@@ -98,7 +98,7 @@ type Gauges struct {
 	InHand         int // jobs reserved, running, ending, and waiting requests
 	Unrecorded     int // ended attempts whose end is not yet in Postgres
 	ClaimsUnderWay int
-	Outage         bool // Postgres does not answer
+	Outage         bool // Postgres does not answer some kind of statement
 }
 
 // Gauges returns them.
@@ -106,7 +106,7 @@ func (c *Core) Gauges() Gauges {
 	return Gauges{
 		Slots: c.index.Len(), Free: c.index.Free(), Sessions: len(c.sessions), Requests: c.requests,
 		Cached: c.cached, InHand: c.jobs.n, Unrecorded: c.ends.unrecorded,
-		ClaimsUnderWay: len(c.claims.flying), Outage: c.outage.failures > 0,
+		ClaimsUnderWay: len(c.claims.flying), Outage: c.outage.lasts(c.now),
 	}
 }
 

@@ -104,14 +104,14 @@ func (c *Core) keepDirty(f func(slotindex.TypeID)) {
 // and not too many ended attempts wait to be recorded. Requests go on alone
 // while they do not.
 func (c *Core) queuedOpen() bool {
-	return !c.disowned && !c.outage.since(c.now) && c.ends.unrecorded < c.cfg.Limits.Unfinished
+	return !c.disowned && !c.outage.since(claims, c.now) && c.ends.unrecorded < c.cfg.Limits.Unfinished
 }
 
 // claimRoom is how many rows the next claim may have. After a failure one row
 // is enough to find out whether Postgres answers again: what is reserved for a
 // claim that hangs is lost to requests meanwhile.
 func (c *Core) claimRoom() int {
-	if c.outage.failures > 0 {
+	if c.outage.failed(claims) {
 		return 1
 	}
 	return c.cfg.Limits.ClaimBatch
