@@ -63,6 +63,10 @@ type Limits struct {
 	Crashes       int // attempts that may end in the death of their worker before the job is quarantined
 }
 
+// maxHandicap bounds what the overtaking window grows by among several
+// dispatchers.
+const maxHandicap = time.Hour
+
 // DefaultConfig returns the article's weights and the documented bounds.
 func DefaultConfig() Config {
 	return Config{
@@ -99,6 +103,9 @@ func (c Config) Validate() error {
 		if d.value < time.Millisecond {
 			return fmt.Errorf("%s is %v, must be at least 1ms", d.name, d.value)
 		}
+	}
+	if c.Handicap > maxHandicap {
+		return fmt.Errorf("handicap is %v, must be at most %v: nothing that waits may be overtaken for longer", c.Handicap, maxHandicap)
 	}
 	if err := c.Retry.validate("retry"); err != nil {
 		return err

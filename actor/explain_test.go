@@ -336,3 +336,13 @@ func TestARequestKnowsItsRank(t *testing.T) {
 	_, _, ok := p.core.RankOfRequest(-1)
 	require.False(t, ok, "it runs")
 }
+
+// The promise of a type that others support, too, counts with the handicap that
+// this dispatcher runs with.
+func TestTheWindowOfASharedTypeGrowsByTheHandicap(t *testing.T) {
+	p := explained(t)
+	p.core.cfg.Handicap = 7 * time.Second
+	alone := p.core.Explain(p.jobs[0]).Window
+	p.step(Elsewhere{Capacity: map[string]int{"pdf": 1}, Shares: map[string]dispatcherd.Share{"pdf": dispatcherd.ShareOf(1, 1, 0)}})
+	require.Equal(t, alone+7*time.Second, p.core.Explain(p.jobs[0]).Window)
+}

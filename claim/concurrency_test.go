@@ -100,41 +100,107 @@ func hammer(ctx context.Context, t *testing.T, s *claim.Store, book *ledger, see
 	}
 }
 
-// A claim that is under way when its dispatcher is declared lost must not leave
-// rows behind that nobody runs and nobody releases.
+// A claim that is under way when its dispatcher falls silent must not leave rows
+// behind that nobody runs and nobody releases: whoever declares it lost waits
+// for the claim, whichever of the two statements it is.
 func TestAClaimInFlightIsWaitedForBeforeItsDispatcherIsLost(t *testing.T) {
+	for _, statement := range []string{"alone", "shared"} {
+		t.Run(statement, func(t *testing.T) {
+			dsn := pgtest.New(t)
+			db, inFlight := connect(t, dsn), connect(t, dsn)
+			s, other := open(t, claim.Config{DSN: dsn}), open(t, claim.Config{DSN: dsn})
+			run, err := s.Join(t.Context())
+			require.NoError(t, err)
+			_, err = other.Join(t.Context())
+			require.NoError(t, err)
+			fill(t, db, 1, 1, 1)
+			exec(t, inFlight, `BEGIN`) // the claim stands still inside the server, with the row taken
+			tag, err := inFlight.Exec(t.Context(), claim.Statements()[statement], []int64{1}, int64(77), run, 0, []int64{}, []int64{5})
+			require.NoError(t, err)
+			require.EqualValues(t, 1, tag.RowsAffected())
+			exec(t, db, `UPDATE dispatcherd.dispatchers SET beat_at = now() - 2 * lease WHERE id = $1`, run)
+			res, err := other.Beat(t.Context(), nil)
+			require.NoError(t, err)
+			require.False(t, res.Lost, "not while a claim of its is under way")
+
+			exec(t, inFlight, `COMMIT`)
+			res, err = other.Beat(t.Context(), nil)
+			require.NoError(t, err)
+			require.True(t, res.Lost)
+			require.Equal(t, 1, res.Released)
+		})
+	}
+}
+
+// A claim that meets a lock gives up after lockPatience and is sent again, with
+// care. In between it holds nothing, so its dispatcher may be declared lost there;
+// the second statement proves the lease anew and takes nothing.
+func TestAClaimThatIsSentAgainWithCareProvesTheLeaseAnew(t *testing.T) {
 	dsn := pgtest.New(t)
-	db, holder := connect(t, dsn), connect(t, dsn)
+	db, holder, sender := connect(t, dsn), connect(t, dsn), connect(t, dsn)
 	s, other := open(t, claim.Config{DSN: dsn}), open(t, claim.Config{DSN: dsn})
 	run, err := s.Join(t.Context())
 	require.NoError(t, err)
 	_, err = other.Join(t.Context())
 	require.NoError(t, err)
-	fill(t, db, 1, 1, 1)
-
-	// The claim stands still inside the server, with rows taken: its note would
-	// be a duplicate of one that the holder has not committed.
-	req := claimOf(1)
-	exec(t, holder, `BEGIN`)
-	exec(t, holder, `INSERT INTO dispatcherd.claims VALUES ($1, $2, '{}')`, run, claim.Fold(req.Token))
-	answer := make(chan dispatcherd.ClaimResult, 1)
-	go func() { answer <- s.Claim(context.WithoutCancel(t.Context()), req) }()
-	waiting := `SELECT count(*) = 1 FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE 'dispatcherd claim%' AND wait_event_type = 'Lock'`
-	require.Eventually(t, func() bool {
-		var stuck bool
-		return db.QueryRow(context.Background(), waiting).Scan(&stuck) == nil && stuck
-	}, 5*time.Second, 5*time.Millisecond)
+	fill(t, db, 2, 1, 1)
+	exec(t, holder, `BEGIN; SELECT FROM dispatcherd.jobs_live WHERE id = 1 FOR UPDATE`)
+	exec(t, sender, `SET lock_timeout = 20`)
+	send := func(statement string) (int64, error) {
+		tag, err := sender.Exec(t.Context(), claim.Statements()[statement], []int64{1, 2}, int64(77), run, 0, []int64{}, []int64{5, 5})
+		return tag.RowsAffected(), err
+	}
+	_, err = send("alone")
+	require.ErrorContains(t, err, "lock timeout")
 	exec(t, db, `UPDATE dispatcherd.dispatchers SET beat_at = now() - 2 * lease WHERE id = $1`, run)
 	res, err := other.Beat(t.Context(), nil)
 	require.NoError(t, err)
-	require.False(t, res.Lost, "not while a claim of its is under way")
-
-	exec(t, holder, `ROLLBACK`)
-	require.Len(t, (<-answer).Won, 1)
-	res, err = other.Beat(t.Context(), nil)
+	require.True(t, res.Lost, "nothing of the claim is left")
+	require.Zero(t, res.Released)
+	n, err := send("shared")
 	require.NoError(t, err)
-	require.True(t, res.Lost)
-	require.Equal(t, 1, res.Released)
+	require.Zero(t, n)
+	require.Equal(t, dispatcherd.Pending, row(t, db, 2).Status)
+}
+
+// Locks cost, so they are taken only after more than a twentieth of a claim was
+// lost, and then for the next hundred claims.
+func TestAClaimThatLosesMoreThanATwentiethMakesAHundredCareful(t *testing.T) {
+	dsn := pgtest.New(t)
+	db := connect(t, dsn)
+	s := open(t, claim.Config{DSN: dsn})
+	_, err := s.Join(t.Context())
+	require.NoError(t, err)
+	fill(t, db, 300, 1, 1)
+	next := dispatcherd.JobID(1)
+	take := func(n, lost int) { // n rows, of which somebody else has some
+		t.Helper()
+		var ids []dispatcherd.JobID
+		for range n {
+			ids = append(ids, next)
+			next++
+		}
+		exec(t, db, `UPDATE dispatcherd.jobs_live SET run_at = now() + '1 hour' WHERE id < $1 AND id >= $2`, ids[0]+dispatcherd.JobID(lost), ids[0])
+		require.Len(t, s.Claim(t.Context(), claimOf(ids...)).Won, n-lost)
+	}
+	take(20, 0)
+	require.Zero(t, s.Careful())
+	take(20, 1)
+	require.Zero(t, s.Careful(), "a twentieth is what shares lose now and then")
+	take(40, 3)
+	require.Equal(t, 100, s.Careful())
+	for range 60 {
+		take(1, 0)
+	}
+	require.Equal(t, 40, s.Careful())
+	take(20, 1)
+	require.Equal(t, 39, s.Careful())
+	take(1, 1)
+	require.Equal(t, 100, s.Careful(), "it begins anew")
+	for range 100 {
+		take(1, 0)
+	}
+	require.Zero(t, s.Careful())
 }
 
 // Running rows whose claim left no note are found by the sweep.

@@ -16,3 +16,10 @@ func Statements() map[string]string {
 
 // SessionConfig is that of a store's connection.
 func SessionConfig(c Config) (*pgx.ConnConfig, error) { return c.withDefaults().connConfig("test") }
+
+// Careful is how many claims the store will yet make with row locks.
+func (s *Store) Careful() int {
+	<-s.claim.turn
+	defer func() { s.claim.turn <- struct{}{} }()
+	return s.rivalry
+}

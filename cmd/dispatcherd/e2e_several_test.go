@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"syscall"
 	"testing"
 	"time"
@@ -17,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/actor"
 )
 
 func TestTwoDispatchersShareATableAndEveryJobRunsOnce(t *testing.T) {
@@ -144,6 +146,43 @@ func TestTheJobsOfAKilledDispatcherAreTakenOver(t *testing.T) {
 	left, err := filepath.Glob(filepath.Join(w.dir, "doomed*.sock"))
 	require.NoError(t, err)
 	require.Len(t, left, 2, "the stale sockets were taken over")
+}
+
+// otherShares reports whether rows of a type belong first to another dispatcher,
+// for all that this one knows.
+func (h *host) otherShares(typ string) (others bool) {
+	h.loop.Ask(func(c *actor.Core) {
+		for id := range dispatcherd.JobID(256) {
+			x := c.Explain(actor.Inquiry{ID: id + 1, Type: typ, RunAt: 1})
+			others = others || slices.Contains(x.Reasons, actor.ReasonOtherShare)
+		}
+	})
+	return others
+}
+
+// What is in the share of a dispatcher that was killed is done by the other one
+// long before the lease is over, and without that: nobody has declared it lost
+// yet. Afterwards there are no shares any more.
+func TestTheShareOfADeadDispatcherIsDoneByTheOther(t *testing.T) {
+	const jobs = 400
+	w := newWorld(t)
+	doomed := w.config("doomed")
+	doomed.Lease = time.Minute
+	process := w.serve(doomed)
+	w.worker("doomed", doomed.WorkerSocket, scriptSlots{N: 4, Types: []string{"x"}})
+	eventually(t, func() bool { return slotsOf(doomed) == 4 }, func() string { return "four slots" })
+	h := w.start(w.config("heir"))
+	w.worker("heir", h.cfg.WorkerSocket, scriptSlots{N: 4, Types: []string{"x"}})
+	h.awaitSlots(4)
+	eventually(t, func() bool { return h.otherShares("x") }, func() string { return "a share of each" })
+	process.kill()
+	w.exec(`INSERT INTO dispatcherd.jobs (type) SELECT 'x' FROM generate_series(1, $1::int)`, jobs)
+	w.awaitCounts(map[dispatcherd.Status]int64{dispatcherd.Done: jobs})
+	require.True(t, h.otherShares("x"), "the shares were as before all the time")
+	require.Zero(t, w.number(`SELECT count(*) FROM dispatcherd.dispatchers WHERE lost_at IS NOT NULL`))
+	require.Equal(t, jobs, w.number(`SELECT count(*) FROM dispatcherd.jobs WHERE attempt = 1`))
+	w.exec(`UPDATE dispatcherd.dispatchers SET beat_at = now() - 2 * lease WHERE name = 'doomed'`)
+	eventually(t, func() bool { return !h.otherShares("x") }, func() string { return "one share for all" })
 }
 
 // A dispatcher that was frozen for longer than its lease finds that others have

@@ -108,6 +108,7 @@ func (f *serveFlags) registerTimes(flags *pflag.FlagSet) {
 	flags.DurationVar(&c.Poll, "poll", c.Poll, "between two full looks at the table")
 	flags.DurationVar(&c.PollDeaf, "poll-deaf", c.PollDeaf, "between two looks while NOTIFY does not work")
 	flags.DurationVar(&c.Patience, "patience", c.Patience, "how long a decision waits for a better candidate being fetched")
+	flags.DurationVar(&c.Handicap, "share-handicap", c.Handicap, "what jobs of other dispatchers' shares count as younger, at most 1h; longer than --poll, and added to the time within which a job may be overtaken")
 	flags.DurationVar(&c.Retry.Base, "retry-base", c.Retry.Base, "wait before the first retry; doubled for each further one")
 	flags.DurationVar(&c.Retry.Max, "retry-max", c.Retry.Max, "longest wait before a retry")
 	flags.DurationVar(&f.cfg.Keep.Done, "keep-done", defaultKeepDone, "how long done jobs are kept")
