@@ -141,12 +141,16 @@ cover: ## Check that the pure packages have at least 95 % of their statements co
 	done
 
 .PHONY: fuzz
-fuzz: ## Fuzz every target for FUZZTIME (30s each)
-	@for p in $$(go list ./...); do \
-		for f in $$(go test -list '^Fuzz' $$p | grep '^Fuzz'); do \
-			echo "$$p $$f"; go test -run '^$$' -fuzz "^$$f\$$" -fuzztime $(FUZZTIME) $$p || exit 1; \
-		done; \
-	done
+fuzz: ## Fuzz every target for FUZZTIME (30s each), two at once
+	@tools/fuzz.sh $(FUZZTIME)
+
+.PHONY: vuln
+vuln: bin/govulncheck ## Look for known vulnerabilities in what is linked (needs https://vuln.go.dev; VULN=--if-reachable)
+	@tools/vuln.sh $(VULN)
+
+# Built from source through the module proxy, at the version in tools/go.mod.
+bin/govulncheck: tools/go.mod tools/go.sum
+	cd tools && go build -o ../bin/govulncheck golang.org/x/vuln/cmd/govulncheck
 
 .PHONY: clean
 clean: ## Remove what make has built

@@ -2,6 +2,7 @@ package claim
 
 import (
 	"context"
+	"fmt"
 	"slices"
 
 	"github.com/dispatcherd/dispatcherd"
@@ -71,20 +72,7 @@ func (l *link) readLanes(ctx context.Context, conn *pgx.Conn, req dispatcherd.Fe
 	rows := execute(ctx, conn, statement, params...)
 	var bad error
 	for rows.NextRow() {
-		v := rows.Values()
-		lane, first := int(readInt4(v[0]))-1, len(res.Candidates)
-		err := readInt8s(v[1], func(_ int, due int64) {
-			res.Candidates = append(res.Candidates, dispatcherd.Candidate{Lane: lane, Key: dispatcherd.Key{RunAt: due + postgresEpoch}})
-		})
-		if lane < 0 && err == nil {
-			res.DBNow = res.Candidates[first].Key.RunAt
-			res.Candidates = res.Candidates[:first]
-			continue
-		}
-		if err == nil {
-			err = readInt8s(v[2], func(i int, id int64) { res.Candidates[first+i].Key.ID = dispatcherd.JobID(id) })
-		}
-		if err != nil {
+		if err := readLane(&res, rows.Values()); err != nil {
 			bad = err
 		}
 	}
@@ -92,6 +80,42 @@ func (l *link) readLanes(ctx context.Context, conn *pgx.Conn, req dispatcherd.Fe
 		return res, err
 	}
 	return res, bad
+}
+
+// readLane reads a row of a fetch: the lane's number from 1, and the run_at and
+// ids of its candidates; or 0 and the database's clock.
+func readLane(res *dispatcherd.FetchResult, v [][]byte) error {
+	if len(v) != 3 || len(v[0]) != 4 {
+		return fmt.Errorf("postgres sent a lane of %d columns, must be 3", len(v))
+	}
+	lane, first := int(readInt4(v[0]))-1, len(res.Candidates)
+	err := readInt8s(v[1], func(_ int, due int64) {
+		res.Candidates = append(res.Candidates, dispatcherd.Candidate{Lane: lane, Key: dispatcherd.Key{RunAt: due + postgresEpoch}})
+	})
+	added := res.Candidates[first:]
+	switch {
+	case err != nil:
+	case lane >= 0:
+		var ids int
+		err = readInt8s(v[2], func(i int, id int64) {
+			if ids++; i < len(added) {
+				added[i].Key.ID = dispatcherd.JobID(id)
+			}
+		})
+		if err == nil && ids != len(added) {
+			err = fmt.Errorf("postgres sent %d ids for %d candidates", ids, len(added))
+		}
+	case len(added) == 1:
+		res.DBNow = added[0].Key.RunAt
+		res.Candidates = res.Candidates[:first]
+		return nil
+	default:
+		err = fmt.Errorf("postgres sent %d clocks, must be 1", len(added))
+	}
+	if err != nil {
+		res.Candidates = res.Candidates[:first]
+	}
+	return err
 }
 
 func (l *link) encodeLanes(req dispatcherd.FetchRequest) [][]byte {

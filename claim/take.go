@@ -2,6 +2,7 @@ package claim
 
 import (
 	"context"
+	"fmt"
 	"errors"
 	"slices"
 	"time"
@@ -176,23 +177,47 @@ func (l *link) encodeClaim(ids []dispatcherd.JobID, sessions []dispatcherd.Mark,
 func readWon(rows *pgconn.ResultReader, most int) ([]dispatcherd.Won, error) {
 	won := make([]dispatcherd.Won, 0, most)
 	var chunk []byte
+	var bad error
 	for rows.NextRow() {
 		v := rows.Values()
-		w := dispatcherd.Won{
-			ID:          dispatcherd.JobID(readInt8(v[0])),
-			Attempt:     dispatcherd.Attempt(readInt4(v[1])),
-			MaxAttempts: int32(readInt2(v[2])),
-			Failures:    int32(readInt2(v[3])),
-			Crashes:     int32(readInt2(v[4])),
-		}
-		if v[5] != nil {
-			w.Timeout = time.Duration(readInt4(v[5])) * time.Millisecond
+		w, err := wonOf(v)
+		if err != nil {
+			bad = err
+			continue
 		}
 		w.Payload, chunk = carve(chunk, v[6][1:]) // jsonb: a version byte, then text
 		won = append(won, w)
 	}
-	_, err := rows.Close()
-	return won, err
+	if _, err := rows.Close(); err != nil {
+		return won, err
+	}
+	return won, bad
+}
+
+// wonSizes are the bytes of the columns of readWon; the last two vary.
+var wonSizes = [...]int{8, 4, 2, 2, 2}
+
+// wonOf reads a row without its payload.
+func wonOf(v [][]byte) (w dispatcherd.Won, err error) {
+	if len(v) != len(wonSizes)+2 || len(v[6]) < 1 || v[5] != nil && len(v[5]) != 4 {
+		return w, fmt.Errorf("postgres sent a claimed job of %d columns, must be %d", len(v), len(wonSizes)+2)
+	}
+	for i, size := range wonSizes {
+		if len(v[i]) != size {
+			return w, fmt.Errorf("postgres sent %d bytes in column %d of a claimed job, must be %d", len(v[i]), i+1, size)
+		}
+	}
+	w = dispatcherd.Won{
+		ID:          dispatcherd.JobID(readInt8(v[0])),
+		Attempt:     dispatcherd.Attempt(readInt4(v[1])),
+		MaxAttempts: int32(readInt2(v[2])),
+		Failures:    int32(readInt2(v[3])),
+		Crashes:     int32(readInt2(v[4])),
+	}
+	if v[5] != nil {
+		w.Timeout = time.Duration(readInt4(v[5])) * time.Millisecond
+	}
+	return w, nil
 }
 
 // chunkSize trades allocations against memory that a long-running job's

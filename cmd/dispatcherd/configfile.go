@@ -41,11 +41,16 @@ func readConfig(path string, asked bool) (configFile, error) {
 	case len(text) > maxConfigSize:
 		return file, failure(exitUsage, "the configuration file %s has %d bytes; at most %d are read", path, len(text), maxConfigSize)
 	}
+	return file, file.parse(text)
+}
+
+// parse adds the settings of a text.
+func (c configFile) parse(text []byte) error {
 	var tree map[string]any
 	if err := toml.Unmarshal(text, &tree); err != nil {
-		return file, failure(exitUsage, "the configuration file %s is not TOML%s: %w", path, position(err), err)
+		return failure(exitUsage, "the configuration file %s is not TOML%s: %w", c.path, position(err), err)
 	}
-	return file, file.flatten("", tree)
+	return c.flatten("", tree)
 }
 
 // position says where TOML went wrong, if that is known.

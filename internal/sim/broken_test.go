@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -10,13 +11,15 @@ import (
 // unfinished is said of a job that nobody takes.
 const unfinished = "is lost|waits for|passes job"
 
-// controls are worlds in which one safeguard is missing, and what must be
-// noticed about each.
-var controls = []struct {
+// control is a world in which one safeguard is missing, and what must be noticed
+// about it.
+type control struct {
 	options Options
 	seeds   uint64 // it is noticed in one of that many worlds
 	notice  string // what is said about it
-}{
+}
+
+var controls = []control{
 	{Options{Break: WithoutFence, Faults: All}, 20, "a stale end of job"},
 	{Options{Break: WithoutStatus, Faults: All, Dispatchers: 3}, 3, "two leases overlap"},
 	{Options{Break: WithoutPoll, Faults: Nothing}, 20, unfinished},
@@ -25,6 +28,7 @@ var controls = []struct {
 	{Options{Break: WithoutEpoch, Faults: Unknown, Every: true}, 20, unfinished},
 	{Options{Break: WithoutTakeover, Faults: Crash, Every: true}, 5, unfinished},
 	{Options{Break: WithoutRelease, Faults: Kill, Every: true}, 5, unfinished},
+	{Options{Break: WithoutEnd, Faults: Kill, Every: true}, 5, unfinished},
 }
 
 // TestEveryMissingSafeguardIsNoticed is the evidence that the checks can fail:
@@ -48,5 +52,12 @@ func TestEveryMissingSafeguardIsNoticed(t *testing.T) {
 			}
 			require.Failf(t, "unnoticed", "%v was not noticed in %d worlds", c.options.Break, c.seeds)
 		})
+	}
+}
+
+// No safeguard can be taken out without a world that shows what it is for.
+func TestEverySafeguardHasItsControl(t *testing.T) {
+	for b := Intact + 1; int(b) < len(breakNames); b++ {
+		require.True(t, slices.ContainsFunc(controls, func(c control) bool { return c.options.Break == b }), "%v", b)
 	}
 }

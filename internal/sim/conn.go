@@ -206,6 +206,13 @@ func (h *host) readFrame(c *conn, f *frame) {
 	case frameEnd:
 		c.hostEnd.closed = true
 		h.conns = slices.DeleteFunc(h.conns, func(o int32) bool { return o == c.number })
+		h.unregister(c)
+	}
+}
+
+// unregister tells the Core that a session has ended.
+func (h *host) unregister(c *conn) {
+	if h.world.opt.Break != WithoutEnd {
 		h.step(actor.Unregistered{Session: c.session()})
 	}
 }

@@ -114,5 +114,5 @@ func (h *host) hangUpOnSilent(c *conn) {
 	}
 	h.world.closeHostEnd(c)
 	h.conns = slices.DeleteFunc(h.conns, func(o int32) bool { return o == c.number })
-	h.step(actor.Unregistered{Session: c.session()})
+	h.unregister(c)
 }

@@ -44,10 +44,11 @@ const (
 	WithoutEpoch          // an unknown claim is resolved without shutting out a late copy of it
 	WithoutTakeover       // nobody releases the jobs of lost dispatchers
 	WithoutRelease        // what a dead slot ran is not given back
+	WithoutEnd            // the Core is not told that a session has ended: its slots leak
 )
 
 var breakNames = [...]string{"intact", "without fence", "without status", "without poll", "without lease",
-	"without return", "without epoch", "without takeover", "without release"}
+	"without return", "without epoch", "without takeover", "without release", "without end"}
 
 // String returns the safeguard's name.
 func (b Break) String() string { return breakNames[b] }

@@ -1,0 +1,61 @@
+package claim
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/dispatcherd/dispatcherd"
+)
+
+func int8s(values ...int64) []byte {
+	b := appendHeader(nil, oidInt8, len(values))
+	for _, v := range values {
+		b = appendInt8(b, v)
+	}
+	return b
+}
+
+// Whatever a server, or what claims to be one, sends as rows of a fetch or a
+// claim is read or refused; nothing of a refused row is kept.
+func FuzzRows(f *testing.F) {
+	f.Add(int4(1), int8s(5, 6), int8s(1, 2), int8b(7), []byte("\x01{}"))
+	f.Add(int4(0), int8s(5), []byte(nil), int8b(7), []byte(nil))
+	f.Add(int4(-1), int8s(), int8s(1), int4(1), []byte("x"))
+	f.Fuzz(func(t *testing.T, lane, due, ids, id, payload []byte) {
+		before := dispatcherd.FetchResult{Candidates: make([]dispatcherd.Candidate, 1)}
+		res := before
+		switch err := readLane(&res, [][]byte{lane, due, ids}); {
+		case err != nil:
+			require.Len(t, res.Candidates, 1)
+		case readInt4(lane) < 1:
+			require.Equal(t, before.Candidates, res.Candidates)
+		default:
+			n := 0
+			require.NoError(t, readInt8s(ids, func(int, int64) { n++ }))
+			require.Len(t, res.Candidates, 1+n)
+		}
+		two := []byte{0, 3}
+		w, err := wonOf([][]byte{id, int4(1), two, two, two, nil, payload})
+		require.Equal(t, len(id) == 8 && len(payload) > 0, err == nil)
+		if err == nil {
+			require.Equal(t, readInt8(id), int64(w.ID))
+		}
+		_, err = wonOf([][]byte{id, int4(1), two, two, two, ids, payload})
+		require.False(t, err == nil && ids != nil && len(ids) != 4)
+		require.Error(t, readLane(&res, [][]byte{lane}))
+	})
+}
+
+// What is written for Postgres is read back.
+func FuzzLists(f *testing.F) {
+	f.Add(int64(1), int64(-2), uint8(3))
+	f.Fuzz(func(t *testing.T, a, b int64, n uint8) {
+		var want, got []int64
+		for i := range int64(n) {
+			want = append(want, a+i*b)
+		}
+		require.NoError(t, readInt8s(int8s(want...), func(_ int, v int64) { got = append(got, v) }))
+		require.Equal(t, want, got)
+	})
+}
