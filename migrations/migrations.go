@@ -1,6 +1,7 @@
 // Package migrations brings the schema dispatcherd of a database to the version
 // that this build needs. The SQL is embedded; goose applies it under a session
-// lock, so any number of daemons may start at the same moment.
+// lock, so any number of daemons may start at the same moment, and never waits
+// long for a table that is in use.
 //
 // Everything lives in the schema dispatcherd, the version table included, and
 // migrating down to nothing removes the schema. The two roles stay: they belong
@@ -62,7 +63,7 @@ func Up(ctx context.Context, dsn string) ([]int64, error) {
 	if err != nil {
 		return nil, err
 	}
-	results, err := p.Up(ctx)
+	results, err := patiently(ctx, p.Up)
 	if err != nil {
 		return versions(results), fmt.Errorf("migrate up: %w", err)
 	}
@@ -84,7 +85,7 @@ func Down(ctx context.Context, dsn string, to int64) ([]int64, error) {
 	if err != nil {
 		return nil, err
 	}
-	results, err := p.DownTo(ctx, to)
+	results, err := patiently(ctx, func(ctx context.Context) ([]*goose.MigrationResult, error) { return p.DownTo(ctx, to) })
 	if err != nil {
 		return versions(results), fmt.Errorf("migrate down: %w", err)
 	}
@@ -172,7 +173,7 @@ func open(dsn string) (*sql.DB, error) {
 	if err != nil {
 		return nil, err
 	}
-	return stdlib.OpenDB(*config), nil
+	return stdlib.OpenDB(*config, stdlib.OptionAfterConnect(modest)), nil
 }
 
 func provider(db *sql.DB) (*goose.Provider, error) {

@@ -1,0 +1,46 @@
+package migrations_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/dispatcherd/dispatcherd/internal/pgtest"
+	"github.com/dispatcherd/dispatcherd/migrations"
+)
+
+// A backup reads the tables in one transaction for as long as it takes. Nobody
+// may queue behind a migration that waits for it: daemons renew their leases.
+func TestNobodyWaitsLongBehindAMigrationThatWaits(t *testing.T) {
+	dsn := pgtest.Empty(t)
+	_, err := migrations.Up(t.Context(), dsn)
+	require.NoError(t, err)
+	_, err = migrations.Down(t.Context(), dsn, 2)
+	require.NoError(t, err)
+	backup, daemon := connect(t, dsn), connect(t, dsn)
+	_, err = backup.Exec(t.Context(), "BEGIN; LOCK TABLE dispatcherd.dispatchers, dispatcherd.claims IN ACCESS SHARE MODE")
+	require.NoError(t, err)
+	var applied []int64
+	migrated := make(chan error, 1)
+	go func() {
+		var err error
+		applied, err = migrations.Up(t.Context(), dsn)
+		migrated <- err
+	}()
+
+	_, err = daemon.Exec(t.Context(), "SET statement_timeout = '4s'") // as daemons have it
+	require.NoError(t, err)
+	met := false // a beat has waited behind the migration
+	for began := time.Now(); !met; {
+		require.Less(t, time.Since(began), time.Minute, "the migration never waited")
+		beat := time.Now()
+		_, err = daemon.Exec(t.Context(), "UPDATE dispatcherd.dispatchers SET beat_at = now()")
+		require.NoError(t, err)
+		met = time.Since(beat) > 50*time.Millisecond
+	}
+	_, err = backup.Exec(t.Context(), "COMMIT")
+	require.NoError(t, err)
+	require.NoError(t, <-migrated)
+	require.Equal(t, []int64{3, 4}, applied)
+}
