@@ -68,6 +68,9 @@ func (w *Worker) session(ctx context.Context) error {
 	hello, presented := w.hello()
 	c, err := workerproto.Dial(ctx, w.opts.Socket, hello)
 	if err != nil {
+		if refusal, ok := errors.AsType[*workerproto.Error](err); ok && refusal.Code == workerproto.FrameTooLong {
+			w.room = 0 // another dispatcher takes less than the last one
+		}
 		w.disconnected(nil)
 		return fmt.Errorf("dispatcher at %s: %w", w.opts.Socket, err)
 	}
@@ -75,6 +78,7 @@ func (w *Worker) session(ctx context.Context) error {
 		w.disconnected(nil)
 		return errors.Join(context.Cause(ctx), c.Close())
 	}
+	w.room = c.Welcome().Limits.MaxFrame / 4 * 3
 	w.opts.Connected(c.Welcome())
 	err = w.converse(c)
 	w.disconnected(c)
@@ -101,25 +105,34 @@ func (w *Worker) converse(c *workerproto.Conn) error {
 	}
 }
 
-// hello builds the frame: free slots, as many as fit, and what still runs.
+// hello builds the frame: what still runs, as much as the dispatcher takes in a
+// frame, for what is not in it is lost; then free slots, as many as fit.
 func (w *Worker) hello() (*workerproto.Hello, []*execution) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	h := &workerproto.Hello{Worker: w.opts.Name}
 	var presented []*execution
 	size := 0
-	for _, sl := range w.sortedLocked() {
+	slots := w.sortedLocked()
+	for _, sl := range slots {
+		if sl.run == nil || !sl.run.resumable() {
+			continue
+		}
+		if size += slotSize(sl); size > max(frameShare, w.room) {
+			break
+		}
+		h.Running = append(h.Running, workerproto.Running{Execution: sl.run.name(), Slot: sl.Slot})
+		presented = append(presented, sl.run)
+	}
+	for _, sl := range slots {
+		if sl.run != nil || sl.removed {
+			continue
+		}
 		if size += slotSize(sl); size > frameShare {
 			break // the rest follows in a slot_add
 		}
-		switch {
-		case sl.run == nil && !sl.removed:
-			h.Slots = append(h.Slots, sl.Slot)
-			sl.announced = true
-		case sl.run != nil && sl.run.resumable():
-			h.Running = append(h.Running, workerproto.Running{Execution: sl.run.name(), Slot: sl.Slot})
-			presented = append(presented, sl.run)
-		}
+		h.Slots = append(h.Slots, sl.Slot)
+		sl.announced = true
 	}
 	return h, presented
 }

@@ -67,6 +67,7 @@ func (o Options) withDefaults() Options {
 // Worker is a process with slots. Make one with New.
 type Worker struct {
 	opts Options
+	room int // bytes for running work in a hello, as the last dispatcher had it; of Run's goroutine
 
 	mu       sync.Mutex
 	handlers map[string]Handler
