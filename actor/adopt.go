@@ -150,7 +150,8 @@ type Adopted struct {
 
 func (ev Adopted) apply(c *Core) {
 	a := &c.adopts
-	if ev.Request != a.request || !a.inFlight {
+	// By token: in a replay the request is a copy of the one that was emitted.
+	if !a.inFlight || ev.Request.Token != a.request.Token {
 		return
 	}
 	a.inFlight = false

@@ -195,6 +195,35 @@ func TestEveryEventComesBackWithoutPayloads(t *testing.T) {
 	require.NotContains(t, string(b), canary)
 }
 
+// After a crash of the dispatcher its workers bring their jobs along; the steps
+// that take them over are made again like all others.
+func TestAnAdoptionIsMadeAgain(t *testing.T) {
+	r := NewRecorder("d", MinBytes)
+	core := actor.New(actor.DefaultConfig())
+	step := func(ev actor.Event) []actor.Effect {
+		r.Before(core, 1000, ev)
+		fx := core.Step(1000, ev, nil)
+		r.After(fx)
+		return fx
+	}
+	fx := step(&actor.Registered{Session: 3, Worker: "w", Mark: 12, Running: []actor.Presentation{
+		{Job: 17, Attempt: 1, From: 11, Slot: dispatcherd.Slot{ID: 5, Types: []string{"pdf"}}},
+	}})
+	i := slices.IndexFunc(fx, func(e actor.Effect) bool { return e.Kind == actor.Adopt })
+	require.NotEqual(t, -1, i, "%v", fx)
+	won := dispatcherd.Won{ID: 17, Attempt: 1, MaxAttempts: 3}
+	fx = step(&actor.Adopted{Request: fx[i].Adopt, Result: dispatcherd.AdoptResult{Jobs: []dispatcherd.Adopted{{Won: won, Type: "pdf"}}}})
+	require.True(t, slices.ContainsFunc(fx, func(e actor.Effect) bool { return e.Kind == actor.Resume && e.Job == 17 }), "%v", fx)
+	step(&actor.Released{Session: 3, Results: []actor.Result{{Job: 17, Attempt: 1, OK: true}}})
+	steps := 0
+	require.NoError(t, written(t, r).Replay(func(s *Step) error {
+		steps++
+		require.False(t, s.Differs(), "step %d: %T: %+v", s.Number, s.Event, s.Effects)
+		return nil
+	}))
+	require.Equal(t, 3, steps)
+}
+
 // Once the buffers are there a step is recorded without an allocation, but for
 // a chunk of memory now and then.
 func TestRecordingAllocatesNothing(t *testing.T) {
