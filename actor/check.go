@@ -45,6 +45,13 @@ func (c *Core) checkSlots() error {
 func (c *Core) checkJobs() error {
 	perKind := make([]int32, len(c.kinds))
 	waiters := 0
+	for i := range c.claims.flying {
+		for _, j := range c.claims.flying[i].jobs {
+			if j.stage != reserved || c.jobs.get(j.id) != j {
+				return fmt.Errorf("a claim is under way for job %d, which is not reserved any more", j.id)
+			}
+		}
+	}
 	for _, j := range c.inHand() {
 		perKind[j.typ]++
 		holds := j.slot != noSlot

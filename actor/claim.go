@@ -14,14 +14,18 @@ type claiming struct {
 	next       []*job
 	flying     []flight
 	unresolved []*dispatcherd.ClaimRequest // wait for the end of the outage to be asked about
+	standing   []*job                      // won in this step, without a slot
+	evicted    bool                        // next holds jobs that had to yield their slots
 	spare      []*dispatcherd.ClaimRequest
+	spareJobs  [][]*job
 	types      []slotindex.TypeID // scratch
 }
 
 // flight is a claim whose outcome is not known.
 type flight struct {
 	token dispatcherd.Token
-	doubt bool // it was answered Unknown; only a Resolve can decide it now
+	jobs  []*job // in the order in which they were reserved
+	doubt bool   // it was answered Unknown; only a Resolve can decide it now
 }
 
 // land returns the flight that an answer belongs to, or nil if that was
@@ -51,12 +55,16 @@ func (c *Core) flushClaims() {
 		return
 	}
 	r := c.claimRequest(cl.next)
-	cl.flying = append(cl.flying, flight{token: r.Token})
+	cl.flying = append(cl.flying, flight{token: r.Token, jobs: cl.next})
 	c.emit(Effect{Kind: Claim, Claim: r})
-	cl.next = cl.next[:0]
+	cl.next = nil
+	if n := len(cl.spareJobs); n > 0 {
+		cl.next, cl.spareJobs = cl.spareJobs[n-1], cl.spareJobs[:n-1]
+	}
 }
 
-// dropSlotless gives up reservations whose slot died before the claim was sent.
+// dropSlotless gives up reservations whose slot died, or had to be yielded,
+// before the claim was sent.
 func (c *Core) dropSlotless() {
 	c.claims.next = slices.DeleteFunc(c.claims.next, func(j *job) bool {
 		if j.slot != noSlot {
@@ -144,8 +152,16 @@ func (ev Claimed) apply(c *Core) {
 			}
 		}
 	}
-	c.claims.flying = slices.DeleteFunc(c.claims.flying, func(f flight) bool { return f.token == ev.Request.Token })
+	c.claims.arrived(f)
 	c.claims.spare = append(c.claims.spare, ev.Request)
+}
+
+// arrived forgets a flight.
+func (cl *claiming) arrived(f *flight) {
+	clear(f.jobs)
+	cl.spareJobs = append(cl.spareJobs, f.jobs[:0])
+	token := f.token
+	cl.flying = slices.DeleteFunc(cl.flying, func(f flight) bool { return f.token == token })
 }
 
 // refused handles a claim that certainly took nothing.
@@ -158,8 +174,9 @@ func (c *Core) refused(r *dispatcherd.ClaimRequest) {
 	}
 }
 
-// won starts a job whose row is now ours. One whose slot died, or was given up
-// in doubt, is released; in doubt it is seated anew if a slot is free.
+// won starts a job whose row is now ours. One whose slot died is released. One
+// that had to yield its slot, or gave it up in doubt, is seated anew once those
+// who rank before it are served.
 func (c *Core) won(w *dispatcherd.Won, doubt bool) {
 	c.stats.Won++
 	j := c.jobs.get(w.ID)
@@ -170,18 +187,11 @@ func (c *Core) won(w *dispatcherd.Won, doubt bool) {
 	}
 	j.attempt, j.tries, j.failures, j.crashes = w.Attempt, w.MaxAttempts, w.Failures, w.Crashes
 	j.timeout, j.payload = c.limit(j, w.Timeout), w.Payload
-	if doubt && !c.draining && c.index.HasFree(j.typ) {
-		c.seat(j)
-	}
 	switch {
-	case j.cancel:
-		c.freeSlot(j)
-		c.stats.Cancelled++
-		c.end(j, dispatcherd.Finish{Outcome: dispatcherd.CancelledBy})
-	case j.slot == noSlot || c.draining:
-		c.freeSlot(j)
-		c.stats.Freed++
-		c.end(j, dispatcherd.Finish{Outcome: dispatcherd.Released})
+	case j.slot == noSlot && (doubt || j.displaced):
+		c.claims.standing = append(c.claims.standing, j)
+	case j.cancel, j.slot == noSlot, c.draining:
+		c.dismiss(j)
 	default:
 		c.send(j)
 	}

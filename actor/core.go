@@ -81,6 +81,7 @@ type Stats struct {
 	TimedOut, HungUp                      uint64 // attempts over their limit; sessions ended because a cancel was ignored
 	Stale                                 uint64 // words of workers about attempts that are not theirs any more
 	Answered, Late, Unsupported, Busy     uint64 // on-demand requests by answer
+	Displaced                             uint64 // queued jobs that had to yield a reserved slot
 	StaleLists                            uint64 // fetched lists thrown away after too many lost claims
 }
 

@@ -27,7 +27,7 @@ const (
 	ReasonUnrecorded    Reason = "Unrecorded"    // too many ended attempts wait to be written down
 	ReasonTypeUnknown   Reason = "TypeUnknown"   // nobody here has ever offered the type, or nobody remembers
 	ReasonNoCapacity    Reason = "NoCapacity"    // the type is known, but no slot in service supports it
-	ReasonCapacityBusy  Reason = "CapacityBusy"  // every slot that supports the type is taken
+	ReasonCapacityBusy  Reason = "CapacityBusy"  // every slot that supports the type is taken, and none is one that a new request may take over
 	ReasonClaimRaceLost Reason = "ClaimRaceLost" // it was passed by: its claim was lost, or it was committed late; the next full look finds it
 	ReasonUnread        Reason = "Unread"        // it lies behind everything read ahead so far
 	ReasonOtherShare    Reason = "OtherShare"    // it belongs to another dispatcher's share; here it is read when slots are free or it grows old
@@ -121,6 +121,11 @@ func (c *Core) Explain(q Inquiry) Explanation {
 			x.Slot, x.Terms = c.index.SlotID(j.slot), j.why.Terms
 		}
 		return x
+	}
+	if j != nil && x.Free == 0 && c.kinds[a.typ].urgent && !c.draining {
+		if lesser, _ := c.takeable(&a.head, true); lesser != nil {
+			x.Slot = c.index.SlotID(lesser.slot)
+		}
 	}
 	phantom := c.explainRank(&x, &a)
 	x.Reasons = c.reasons(&x, &a, q, phantom)
@@ -350,7 +355,7 @@ func (c *Core) reasons(x *Explanation, a *asked, q Inquiry, phantom bool) []Reas
 	add(ReasonUnrecorded, queued && c.ends.unrecorded >= c.cfg.Limits.Unfinished)
 	add(ReasonTypeUnknown, !a.known)
 	add(ReasonNoCapacity, a.known && x.Capacity == 0)
-	add(ReasonCapacityBusy, x.Capacity > 0 && x.Free == 0)
+	add(ReasonCapacityBusy, x.Capacity > 0 && x.Free == 0 && x.Slot == 0)
 	if queued && a.known && !early && !cached {
 		behind := c.kinds[a.typ].queued[a.priority].cursor.Less(a.key)
 		add(ReasonClaimRaceLost, !a.foreign && !behind)

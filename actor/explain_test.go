@@ -34,6 +34,7 @@ func newPuzzle(t *testing.T, seed uint64) *puzzle {
 	p.table.now = 1_700_000_000_000_000
 	p.slots()
 	p.share()
+	p.reserve()
 	p.waiting()
 	p.occupy()
 	return p
@@ -64,6 +65,24 @@ func (p *puzzle) share() {
 		}
 	}
 	p.answer(p.step(ev), true)
+}
+
+// reserve has some slots reserved: for a claim under way, or for the next one.
+func (p *puzzle) reserve() {
+	id := dispatcherd.JobID(1_000)
+	for range p.rng.IntN(3) {
+		for range p.rng.IntN(4) {
+			id += 5
+			q := Inquiry{
+				ID: id, Type: puzzleTypes[p.rng.IntN(len(puzzleTypes))], Priority: dispatcherd.Priority(p.rng.IntN(11)),
+				RunAt: p.table.now - int64(p.rng.IntN(100_000))*1000,
+			}
+			p.table.insert(row{id: q.ID, typ: q.Type, priority: q.Priority, runAt: q.RunAt, tries: 5})
+			p.jobs = append(p.jobs, q)
+		}
+		p.core.fetch.nextPoll = p.now
+		p.answer(p.step(Notified{}), true)
+	}
 }
 
 // foreign reports whether a row belongs to another dispatcher's share.
@@ -161,7 +180,7 @@ func (p *puzzle) expected() (ranks, hidden map[dispatcherd.JobID]int) {
 		t, known := p.core.index.Lookup(q.Type)
 		if q.ID < 0 {
 			h.number, h.mode, h.arrival = -int64(q.ID), dispatcherd.OnDemand, int64(p.core.jobs.get(q.ID).arrival)
-		} else if !known || q.RunAt > p.table.now {
+		} else if !known || q.RunAt > p.table.now || p.core.jobs.get(q.ID) != nil {
 			continue
 		}
 		h.arrival += p.handicap(q.ID, q.Type)
@@ -187,7 +206,7 @@ func (p *puzzle) expected() (ranks, hidden map[dispatcherd.JobID]int) {
 }
 
 // check explains every job, lets the core decide, and holds the two together.
-func (p *puzzle) check() (startsNext int) {
+func (p *puzzle) check() (startsNext, claimed, yielded int) {
 	ranks, hidden := p.expected()
 	said := map[dispatcherd.JobID]Explanation{}
 	for _, q := range p.jobs {
@@ -207,6 +226,11 @@ func (p *puzzle) check() (startsNext int) {
 		j := p.core.jobs.get(q.ID)
 		placed := j != nil && j.slot != noSlot
 		switch {
+		case slices.Contains(x.Reasons, ReasonClaimed):
+			claimed++
+			if !placed {
+				yielded++
+			}
 		case len(x.Reasons) == 0:
 			startsNext++
 			require.True(p.t, placed, "seed %d: %d was to start next", p.seed, q.ID)
@@ -222,7 +246,7 @@ func (p *puzzle) check() (startsNext int) {
 			require.Equal(p.t, p.core.index.SlotID(j.slot), now.Slot)
 		}
 	}
-	return startsNext
+	return startsNext, claimed, yielded
 }
 
 // checkRivals lets time pass in the formula: whoever is said to be passed is
@@ -272,10 +296,12 @@ func TestTheExplanationAgreesWithTheDecision(t *testing.T) {
 	for share := range shares {
 		t.Run(fmt.Sprintf("share %d of %d", share+1, shares), func(t *testing.T) {
 			t.Parallel()
-			next := 0
+			next, claimed, yielded := 0, 0, 0
 			for seed := share; seed < states; seed += shares {
-				next += newPuzzle(t, uint64(seed)).check()
+				n, c, y := newPuzzle(t, uint64(seed)).check()
+				next, claimed, yielded = next+n, claimed+c, yielded+y
 			}
+			require.Greater(t, yielded, states/shares/16, "reserved slots that a request took over, of %d", claimed)
 			require.Greater(t, next, states/shares/4, "states in which something starts")
 		})
 	}

@@ -23,34 +23,35 @@ const noSlot slotindex.Ref = -1
 // job is one job in the dispatcher's hands. Candidates that merely wait in
 // Postgres are not jobs here, only keys in a lane.
 type job struct {
-	id       dispatcherd.JobID
-	key      dispatcherd.Key // queued: its position in the lane
-	arrival  Instant         // on-demand: when it came
-	typ      slotindex.TypeID
-	slot     slotindex.Ref
-	attempt  dispatcherd.Attempt
-	list     uint32 // queued: the fetched list it was taken from
-	priority dispatcherd.Priority
-	mode     dispatcherd.Mode
-	stage    stage
-	cancel   bool // somebody asked for its end
-	again    bool // its row was seen pending elsewhere in its lane
-	late     bool // its timeout has passed
-	dying    bool // its worker was told to stop it; the alarm is the end of the grace
-	revoked  bool // the dispatcher gave it up: how the attempt ends is nobody's fault
-	foreign  bool // queued: it was taken from a foreign lane
-	returned bool // queued: its worker gave it back
-	returns  int8 // on-demand: how often a worker gave it back
-	orphan   bool // on-demand: nobody waits for the answer any more
-	crashes  int32
-	failures int32
-	tries    int32 // failures after which it is failed for good
-	timeout  time.Duration
-	payload  []byte
-	why      Why
-	told     dispatcherd.SessionID // the session it was sent to
-	alarm    int                   // position in the alarm heap plus one; 0 = none
-	deadline Instant
+	id        dispatcherd.JobID
+	key       dispatcherd.Key // queued: its position in the lane
+	arrival   Instant         // on-demand: when it came
+	typ       slotindex.TypeID
+	slot      slotindex.Ref
+	attempt   dispatcherd.Attempt
+	list      uint32 // queued: the fetched list it was taken from
+	priority  dispatcherd.Priority
+	mode      dispatcherd.Mode
+	stage     stage
+	cancel    bool // somebody asked for its end
+	again     bool // its row was seen pending elsewhere in its lane
+	late      bool // its timeout has passed
+	dying     bool // its worker was told to stop it; the alarm is the end of the grace
+	revoked   bool // the dispatcher gave it up: how the attempt ends is nobody's fault
+	foreign   bool // queued: it was taken from a foreign lane
+	returned  bool // queued: its worker gave it back
+	displaced bool // queued: it had to yield its slot while its claim was under way
+	returns   int8 // on-demand: how often a worker gave it back
+	orphan    bool // on-demand: nobody waits for the answer any more
+	crashes   int32
+	failures  int32
+	tries     int32 // failures after which it is failed for good
+	timeout   time.Duration
+	payload   []byte
+	why       Why
+	told      dispatcherd.SessionID // the session it was sent to
+	alarm     int                   // position in the alarm heap plus one; 0 = none
+	deadline  Instant
 
 	next, prev *job // on-demand lane; next also links the free list
 }

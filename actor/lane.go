@@ -21,6 +21,7 @@ type kind struct {
 	read    uint32 // foreign.epoch when a hungry look last began
 	polled  uint32 // foreign.polls when the foreign lanes were last asked
 	dirty   bool
+	urgent  bool          // a request has entered a line since place looked; dirty as well then
 	limit   time.Duration // of an attempt whose row names none
 	held    bool          // Core holds the type in the index
 	jobs    int32         // jobs in hand
@@ -223,8 +224,7 @@ func (c *Core) letGo(t slotindex.TypeID) {
 	if k.foreign != nil {
 		c.fetch.foreign.kinds--
 	}
-	dirty := k.dirty
-	*k = kind{dirty: dirty}
+	*k = kind{dirty: k.dirty, urgent: k.urgent}
 	c.known--
 	c.index.Drop(t)
 }

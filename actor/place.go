@@ -36,10 +36,17 @@ func (h *head) before(o *head) bool {
 }
 
 // place restores the rule that no free slot is compatible with a waiting job.
-// Only types in c.dirty can break it.
+// Only types in c.dirty can break it. Each further pass follows a job that took
+// over a slot, so there are no more of them than jobs that start.
 func (c *Core) place() {
+	for c.pass() || c.seatWon() {
+	}
+}
+
+// pass reports whether somebody had to yield and may be placed elsewhere.
+func (c *Core) pass() (again bool) {
 	if len(c.dirty) == 0 || c.draining {
-		return
+		return false
 	}
 	c.heads = c.heads[:0]
 	open := c.queuedOpen()
@@ -51,6 +58,7 @@ func (c *Core) place() {
 	c.heads.init()
 	c.round(open)
 	c.keepDirty(nil)
+	return c.dropEvicted()
 }
 
 // round places heads until none is left, or until the best one has to wait:
@@ -59,11 +67,16 @@ func (c *Core) place() {
 func (c *Core) round(open bool) {
 	for len(c.heads) > 0 {
 		h := c.heads[0]
-		if !c.index.HasFree(h.typ) {
+		free := c.index.HasFree(h.typ)
+		switch {
+		case !free && c.takeOver(&h):
+			if c.claims.evicted {
+				return // who had to yield may rank before the heads that are left
+			}
+		case !free:
+			c.kinds[h.typ].urgent = false
 			c.heads.pop()
 			continue
-		}
-		switch {
 		case h.mode == dispatcherd.OnDemand:
 			c.placeRequest(h)
 		case h.phantom:
@@ -83,13 +96,13 @@ func (c *Core) round(open bool) {
 }
 
 // keepDirty calls f for every dirty type that still has waiting jobs and a
-// free slot, and clears the others.
+// free slot, or a new request, and clears the others.
 func (c *Core) keepDirty(f func(slotindex.TypeID)) {
 	kept := c.dirty[:0]
 	for _, t := range c.dirty {
 		k := &c.kinds[t]
-		if k.waiting == 0 || !c.index.HasFree(t) {
-			k.dirty = false
+		if k.waiting == 0 || !c.index.HasFree(t) && !k.urgent {
+			k.dirty, k.urgent = false, false
 			continue
 		}
 		kept = append(kept, t)
@@ -188,7 +201,9 @@ func (c *Core) placeCandidate(h head) {
 	j := c.newJob()
 	j.id, j.key, j.list, j.foreign = key.ID, key, l.list, h.foreign
 	j.typ, j.priority, j.mode, j.stage = h.typ, h.priority, dispatcherd.Queued, reserved
-	c.seat(j)
+	ref, ok := c.index.Take(j.typ)
+	mustHave(ok)
+	c.seat(j, ref)
 	c.keep(j)
 	c.claims.next = append(c.claims.next, j)
 }
@@ -196,21 +211,31 @@ func (c *Core) placeCandidate(h head) {
 // placeRequest sends the first request of a line to the most specialised free
 // slot. It has no row, so there is nothing to claim.
 func (c *Core) placeRequest(h head) {
+	ref, ok := c.index.Take(h.typ)
+	mustHave(ok)
+	c.startRequest(h, ref)
+}
+
+// startRequest sends the first request of a line to a slot that is taken for it.
+func (c *Core) startRequest(h head, ref slotindex.Ref) {
 	j := c.kinds[h.typ].demand[h.priority].first
 	c.dequeue(j)
-	c.seat(j)
+	c.seat(j, ref)
 	j.attempt++
 	c.send(j)
 	s := &c.slots[j.slot]
 	c.emit(Effect{Kind: Started, Job: j.id, Slot: c.index.SlotID(j.slot), Reason: s.session.worker})
 }
 
-// seat takes the most specialised free slot for a job and keeps the reason.
-func (c *Core) seat(j *job) {
-	ref, ok := c.index.Take(j.typ)
+// mustHave panics if Take found no slot although one was free.
+func mustHave(ok bool) {
 	if !ok {
 		panic("actor: placed a job of a type without a free slot")
 	}
+}
+
+// seat gives a job a slot that was taken for it, and keeps the reason.
+func (c *Core) seat(j *job, ref slotindex.Ref) {
 	j.slot = ref
 	c.slots[ref].job = j
 	j.why = Why{

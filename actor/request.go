@@ -45,6 +45,7 @@ func (c *Core) refuseRequest(ev Requested) (string, AnswerKind) {
 // enqueued counts a request that was put into its line.
 func (c *Core) enqueued(j *job) {
 	c.requests++
+	c.kinds[j.typ].urgent = true
 	c.mark(j.typ, j.priority)
 }
 

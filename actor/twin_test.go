@@ -16,10 +16,14 @@ import (
 // the table and every waiting request is scored against every free slot, the
 // best pair wins, and again until no pair is left. It shares nothing with Core
 // but the formula.
+//
+// A request of a type that has just got one may also have a slot that is
+// reserved for a queued job of lower score.
 type twin struct {
 	weights scoring.Weights
 	slots   map[dispatcherd.SlotID]*twinSlot
 	waiting map[dispatcherd.JobID]*twinJob
+	turns   int
 }
 
 type twinSlot struct {
@@ -27,6 +31,9 @@ type twinSlot struct {
 	types    []string
 	busy     bool
 	draining bool
+	held     *twinJob // the row it is reserved for
+	sent     bool     // and whether the claim is under way
+	turn     int      // the how-manieth reservation it was
 }
 
 type twinJob struct {
@@ -49,33 +56,80 @@ type placement struct {
 }
 
 // decide places everything that can be placed and marks slots and jobs taken.
-func (tw *twin) decide(now, dbNow int64) []placement {
+// fresh names the types that got a request.
+func (tw *twin) decide(now, dbNow int64, fresh map[string]bool) []placement {
 	placed := []placement{}
 	for {
 		var best *twinJob
-		var bestScore scoring.Milli
+		var slot *twinSlot
 		for _, j := range tw.sorted() {
-			capacity, free := tw.capacity(j.typ)
-			if free == nil || j.id > 0 && j.since > dbNow {
+			if j.id > 0 && j.since > dbNow || best != nil && !tw.before(j, best, now, dbNow) {
 				continue
 			}
-			mode, age := dispatcherd.Queued, dbNow-j.since
-			if j.id < 0 {
-				mode, age = dispatcherd.OnDemand, now-j.since
-			}
-			s := tw.weights.Score(mode, j.priority, age, capacity).Total()
-			if best == nil || s > bestScore || s == bestScore && tw.older(j, best, now, dbNow) {
-				best, bestScore = j, s
+			if s := tw.slotFor(j, now, dbNow, fresh); s != nil {
+				best, slot = j, s
 			}
 		}
 		if best == nil {
 			return placed
 		}
-		_, slot := tw.capacity(best.typ)
-		slot.busy = true
+		if q := slot.held; q != nil && !slot.sent {
+			tw.waiting[q.id] = q
+		}
+		tw.turns++
+		slot.busy, slot.held, slot.sent, slot.turn = true, nil, false, tw.turns
+		if best.id > 0 {
+			slot.held = best
+		}
 		delete(tw.waiting, best.id)
 		placed = append(placed, placement{best.id, slot.id})
 	}
+}
+
+// slotFor is where a job would start now, or nil.
+func (tw *twin) slotFor(j *twinJob, now, dbNow int64, fresh map[string]bool) (best *twinSlot) {
+	if _, free := tw.capacity(j.typ); free != nil || j.id > 0 || !fresh[j.typ] {
+		return free
+	}
+	for _, o := range tw.waiting {
+		if o.typ == j.typ && (o.id < 0 || o.since <= dbNow) && o != j && tw.before(o, j, now, dbNow) {
+			return nil
+		}
+	}
+	for _, s := range tw.slots {
+		if s.held == nil || s.draining || !slices.Contains(s.types, j.typ) || !tw.before(j, s.held, now, dbNow) {
+			continue
+		}
+		if best == nil || s.better(best) {
+			best = s
+		}
+	}
+	return best
+}
+
+// better prefers fewer types, then a claim that is not sent, then the later.
+func (s *twinSlot) better(o *twinSlot) bool {
+	switch {
+	case len(s.types) != len(o.types):
+		return len(s.types) < len(o.types)
+	case s.sent != o.sent:
+		return o.sent
+	}
+	return s.turn > o.turn
+}
+
+func (tw *twin) before(a, b *twinJob, now, dbNow int64) bool {
+	x, y := tw.score(a, now, dbNow), tw.score(b, now, dbNow)
+	return x > y || x == y && tw.older(a, b, now, dbNow)
+}
+
+func (tw *twin) score(j *twinJob, now, dbNow int64) scoring.Milli {
+	mode, age := dispatcherd.Queued, dbNow-j.since
+	if j.id < 0 {
+		mode, age = dispatcherd.OnDemand, now-j.since
+	}
+	capacity, _ := tw.capacity(j.typ)
+	return tw.weights.Score(mode, j.priority, age, capacity).Total()
 }
 
 func (tw *twin) older(a, b *twinJob, now, dbNow int64) bool {
@@ -143,6 +197,7 @@ type history struct {
 	placed   []placement
 	hold     bool // fetches are answered before anything is decided
 	backdate bool
+	wide     bool // every lane and every decision fits into one fetch and one claim
 	log      []string
 }
 
@@ -157,10 +212,14 @@ func newHistory(t *testing.T, seed uint64) *history {
 	cfg.Limits.LaneLength = 1 + rng.IntN(4)
 	cfg.Limits.ClaimBatch = 1 + rng.IntN(6)
 	cfg.Limits.LanesPerFetch = 11 + rng.IntN(40)
+	wide := seed%3 == 0
+	if wide {
+		cfg.Limits.LaneLength, cfg.Limits.ClaimBatch = 1000, 1000
+	}
 	cfg.Outage = Backoff{Base: msDuration(10), Max: msDuration(500)}
 	cfg.Retry = Backoff{Base: msDuration(10), Max: msDuration(40)}
 	return &history{
-		t: t, seed: seed, rng: rng, core: New(cfg), table: newTable(),
+		t: t, seed: seed, rng: rng, wide: wide, core: New(cfg), table: newTable(),
 		twin:    &twin{weights: cfg.Weights, slots: map[dispatcherd.SlotID]*twinSlot{}, waiting: map[dispatcherd.JobID]*twinJob{}},
 		numbers: map[dispatcherd.SessionID]int32{}, owner: map[dispatcherd.SlotID]dispatcherd.SessionID{},
 		number: map[dispatcherd.SlotID]int32{},
@@ -175,7 +234,7 @@ func (h *history) step(events ...Event) {
 	for h.answerOne(Fetch) {
 	}
 	h.hold = false
-	want := h.twin.decide(int64(h.now), h.table.now/1000)
+	want := h.twin.decide(int64(h.now), h.table.now/1000, nil)
 	h.placed = []placement{}
 	h.feed(Tick{})
 	// Small claims and short lanes cut one decision into many; it must come out
@@ -185,6 +244,9 @@ func (h *history) step(events ...Event) {
 	byJob := func(a, b placement) int { return int(a.job - b.job) } // sends come in the order of claims
 	slices.SortFunc(want, byJob)
 	slices.SortFunc(h.placed, byJob)
+	for _, s := range h.twin.slots {
+		s.held = nil // all claims are answered
+	}
 	require.Equal(h.t, want, h.placed, "seed %d: decisions at %d differ; history:\n%v", h.seed, h.now, h.log)
 }
 
@@ -205,6 +267,15 @@ func (h *history) disturbed(events ...Event) {
 		}
 		h.pass(1_000) // outlasts the outage backoff of this test
 		quiet++
+	}
+	h.settleTwin()
+}
+
+// settleTwin tells the twin what the core did, and has it find nothing left to
+// place.
+func (h *history) settleTwin() {
+	for _, s := range h.twin.slots {
+		s.busy, s.held = false, nil
 	}
 	for _, p := range h.placed {
 		if p.job > 0 {
@@ -235,7 +306,7 @@ func (h *history) disturbed(events ...Event) {
 	h.feed(Tick{})
 	for h.answerOne(Fetch) || h.answerOne(Bell) {
 	}
-	require.Empty(h.t, h.twin.decide(int64(h.now), h.table.now/1000), "seed %d: left unplaced; history:\n%v", h.seed, h.log)
+	require.Empty(h.t, h.twin.decide(int64(h.now), h.table.now/1000, nil), "seed %d: left unplaced; history:\n%v", h.seed, h.log)
 }
 
 // answerBadly answers a claim in any way, or resolves one. Rounds without any
@@ -358,9 +429,12 @@ func (h *history) live() {
 		if h.backdate {
 			h.core.fetch.nextPoll = h.now
 		}
-		if h.rng.IntN(5) == 0 {
+		switch k := h.rng.IntN(5); {
+		case k == 0:
 			h.disturbed(h.randomEvents()...)
-		} else {
+		case k < 3 && h.wide && !h.core.outage.failed(claims):
+			h.midway()
+		default:
 			h.step(h.randomEvents()...)
 		}
 		h.recordEnds()

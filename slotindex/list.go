@@ -82,6 +82,16 @@ func (x *Index) Classes(t TypeID, list []Class) []Class {
 	return list
 }
 
+// Fewest returns how many types the most specialised slots that support t
+// have, be they free or taken; 0 if there are none. Slots that drain may be
+// among them.
+func (x *Index) Fewest(t TypeID) int {
+	if ty := &x.types[t]; len(ty.classes) > 0 {
+		return int(ty.classes[0].size)
+	}
+	return 0
+}
+
 // FreeFor returns the number of free slots that support t. It adds up the
 // classes of t; to know whether there is one, use HasFree.
 func (x *Index) FreeFor(t TypeID) int {

@@ -228,6 +228,13 @@ func (h *history) compareType(name string) {
 		i := slices.IndexFunc(classes, func(c Class) bool { return c.Free > 0 })
 		require.Equal(h.t, h.twin.slots[best].id, classes[i].First)
 	}
+	fewest := 0
+	for _, s := range h.twin.slots {
+		if s.state != gone && slices.Contains(s.types, name) && (fewest == 0 || len(s.types) < fewest) {
+			fewest = len(s.types)
+		}
+	}
+	require.Equal(h.t, fewest, h.x.Fewest(t))
 	for _, s := range h.twin.slots {
 		require.Equal(h.t, slices.Contains(s.types, name), h.x.Supports(s.ref, t))
 	}

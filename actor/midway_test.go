@@ -1,0 +1,79 @@
+package actor
+
+import (
+	"slices"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/dispatcherd/dispatcherd"
+)
+
+// midway is a step in which requests come while claims are under way or
+// gathered: they may take over slots that are only reserved. Who has which slot
+// then must be what the twin says. When the claims are answered, the rows that
+// were won and had to yield run elsewhere or are released.
+func (h *history) midway() {
+	h.placed = []placement{}
+	h.decideOnly(h.randomEvents()...)
+	h.backdate = false // only a poll finds such rows
+	for range h.rng.IntN(3) {
+		h.randomInsert()
+		var events []Event
+		if len(h.running) > 0 {
+			events = append(events, h.randomRelease())
+		}
+		h.decideOnly(events...)
+	}
+	ms := int64(h.rng.IntN(3) * h.rng.IntN(200_000))
+	h.now += Instant(ms)
+	h.table.now += ms * 1000
+	var calls []Event
+	for range 1 + h.rng.IntN(4) {
+		calls = append(calls, h.randomRequest())
+	}
+	h.decideOnly(calls...)
+	for h.answerOne(Fetch) || h.answerOne(Bell) || h.answerOne(Claim) {
+	}
+	h.settleTwin()
+}
+
+// decideOnly takes events at one instant, compares what is decided with the
+// twin, and leaves claims under way, or gathered behind the one under way.
+func (h *history) decideOnly(events ...Event) {
+	fresh := map[string]bool{}
+	for _, ev := range events {
+		if call, ok := ev.(Requested); ok {
+			fresh[call.Type] = true
+		}
+	}
+	h.hold = true
+	h.feed(Together{Events: append(events, Listening{On: true})})
+	for h.answerOne(Fetch) {
+	}
+	h.hold = false
+	h.twin.decide(int64(h.now), h.table.now/1000, fresh)
+	h.feed(Tick{})
+	for h.answerOne(Fetch) || h.answerOne(Bell) {
+	}
+	want := map[dispatcherd.SlotID]dispatcherd.JobID{}
+	const runs = 0
+	for id, s := range h.twin.slots {
+		switch {
+		case s.held != nil:
+			want[id] = s.held.id
+			s.sent = slices.ContainsFunc(h.queue, func(e Effect) bool { return e.Kind == Claim && slices.Contains(e.Claim.IDs, s.held.id) })
+		case s.busy:
+			want[id] = runs
+		}
+	}
+	got := map[dispatcherd.SlotID]dispatcherd.JobID{}
+	for _, e := range h.running {
+		got[e.Slot] = runs
+	}
+	for _, j := range h.core.inHand() {
+		if j.stage == reserved && j.slot != noSlot {
+			got[h.core.index.SlotID(j.slot)] = j.id
+		}
+	}
+	require.Equal(h.t, want, got, "seed %d: who has which slot at %d differs; history:\n%v", h.seed, h.now, h.log)
+}
