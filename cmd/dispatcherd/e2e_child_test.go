@@ -76,6 +76,7 @@ type work struct {
 	Error  string          `json:"error,omitempty"`  // of a failure
 	Secret string          `json:"secret,omitempty"` // for nobody's eyes
 	Bytes  int             `json:"bytes,omitempty"`  // big: length of the result
+	Nap    string          `json:"nap,omitempty"`    // nap: how long
 }
 
 // sighting is what a worker tells the test about an execution.
@@ -209,6 +210,17 @@ func (w *e2eWorker) perform(ctx context.Context, job *worker.Job) (any, error) {
 	case "chat":
 		job.Progress(1, 2, p.Secret)
 		return result, job.Partial(p.Secret)
+	case "nap":
+		d, err := time.ParseDuration(p.Nap)
+		if err != nil {
+			return nil, worker.Permanent(err)
+		}
+		select {
+		case <-time.After(d):
+			return result, nil
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
 	case "gate": // until the test opens it, or the dispatcher wants it no more
 		select {
 		case <-w.gate(job.ID):

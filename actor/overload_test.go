@@ -1,0 +1,172 @@
+package actor
+
+import (
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/scoring"
+)
+
+// crowd is a running loop whose callers want three times what its slots can do.
+// Statements take a little, jobs a second, and a worker that is told to stop
+// does not.
+type crowd struct {
+	actor *Actor
+	began time.Time
+	ready chan struct{}
+
+	mu      sync.Mutex
+	table   *table
+	callers map[dispatcherd.JobID]time.Time // deadlines of those who wait
+	rows    map[dispatcherd.JobID]time.Time // arrivals of rows that wait
+	ends    map[AnswerKind]int
+	latest  time.Duration // longest time past his deadline that somebody was told
+	longest time.Duration // a row waited
+	started int           // rows
+}
+
+const (
+	crowdSlots     = 4
+	crowdService   = time.Second
+	crowdStatement = 2 * time.Millisecond
+	crowdLoad      = 3
+)
+
+func gather() *crowd {
+	c := &crowd{
+		began: time.Now(), ready: make(chan struct{}), table: newTable(),
+		callers: map[dispatcherd.JobID]time.Time{}, rows: map[dispatcherd.JobID]time.Time{}, ends: map[AnswerKind]int{},
+	}
+	c.actor = Start(New(DefaultConfig()), c, nil)
+	close(c.ready)
+	ev := Registered{Session: 1, Worker: "w"}
+	for i := range crowdSlots {
+		ev.Slots = append(ev.Slots, dispatcherd.Slot{ID: dispatcherd.SlotID(i + 1), Number: int32(i), Types: []string{"pdf"}})
+	}
+	c.actor.Register(ev)
+	return c
+}
+
+// Perform implements Performer.
+func (c *crowd) Perform(fx []Effect) {
+	<-c.ready
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, e := range fx {
+		switch e.Kind {
+		case Fetch, Claim, Finish, Bell:
+			time.AfterFunc(crowdStatement, func() { c.actor.Result(c.statement(e)) })
+		case Send:
+			if at, row := c.rows[e.Job]; row {
+				delete(c.rows, e.Job)
+				c.started++
+				c.longest = max(c.longest, time.Since(at))
+			}
+			time.AfterFunc(crowdService, func() {
+				c.actor.Release(Released{Session: 1, Results: []Result{{Job: e.Job, Attempt: e.Attempt, OK: true}}})
+			})
+		case Answer:
+			c.answered(e)
+		}
+	}
+}
+
+func (c *crowd) answered(e Effect) {
+	deadline, waits := c.callers[e.Job]
+	if !waits {
+		panic("a caller was answered twice")
+	}
+	delete(c.callers, e.Job)
+	c.ends[e.Answer]++
+	c.latest = max(c.latest, time.Since(deadline))
+	if e.Answer == AnswerLate && time.Until(deadline) > time.Millisecond { // the loop's clock is that coarse
+		panic("a caller was told that his deadline had passed before it had")
+	}
+}
+
+// statement is carried out when it is over.
+func (c *crowd) statement(e Effect) Event {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.table.now = 1_000_000_000_000 + time.Since(c.began).Microseconds()
+	switch e.Kind {
+	case Fetch:
+		return Fetched{Request: e.Fetch, Result: c.table.fetch(e.Fetch)}
+	case Claim:
+		return Claimed{Request: e.Claim, Result: c.table.claim(1, e.Claim)}
+	case Finish:
+		return Finished{Request: e.Finish, Result: c.table.finish(1, e.Finish)}
+	}
+	return BellSet{Armed: e.Armed}
+}
+
+// call submits a request that is answered by its deadline at the latest.
+func (c *crowd) call(id dispatcherd.JobID, priority dispatcherd.Priority, deadline time.Duration) {
+	c.mu.Lock()
+	c.callers[id] = time.Now().Add(deadline)
+	c.mu.Unlock()
+	c.actor.Request(Requested{Job: id, Type: "pdf", Priority: priority, Deadline: deadline})
+}
+
+// insert adds a row of the least priority.
+func (c *crowd) insert(id dispatcherd.JobID) {
+	c.mu.Lock()
+	c.table.insert(row{id: id, typ: "pdf", runAt: 1_000_000_000_000 + time.Since(c.began).Microseconds()})
+	c.rows[id] = time.Now()
+	c.mu.Unlock()
+	c.actor.Notify()
+}
+
+// Requests come at three times the capacity for ten minutes, during which rows
+// come too, and go on coming until the last of those rows has started. The
+// queue moves: each starts within the overtaking window. Whoever is not served
+// hears so at his deadline.
+func TestAtThreeTimesTheCapacityRowsStartInTheWindowAndDeadlinesAreKept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const rush, everyRow = 10 * time.Minute, 30 * time.Second
+		w, bounded := scoring.Default().Window()
+		require.True(t, bounded)
+		c := gather()
+		rng := rand.New(rand.NewPCG(3, 3))
+		calls, rows := 0, 0
+		for since := time.Duration(0); since < rush+w; since = time.Since(c.began) {
+			if since < rush && since >= time.Duration(rows)*everyRow {
+				rows++
+				c.insert(dispatcherd.JobID(rows))
+			}
+			calls++
+			c.call(dispatcherd.JobID(-calls), dispatcherd.Priority(rng.IntN(11)), time.Duration(5000+rng.IntN(30_000))*time.Millisecond)
+			time.Sleep(time.Duration(2 * rng.Float64() * float64(crowdService) / crowdSlots / crowdLoad))
+			if since > rush && c.open() == 0 {
+				break
+			}
+		}
+		require.Zero(t, c.open(), "rows that have not started")
+		time.Sleep(time.Minute) // the last deadlines pass, the last jobs end
+		synctest.Wait()
+		c.actor.Ask(func(core *Core) { require.True(t, core.Idle()) })
+		c.actor.Stop()
+
+		require.Equal(t, rows, c.started)
+		require.LessOrEqual(t, c.longest, w)
+		require.Empty(t, c.callers, "callers without an answer")
+		require.Equal(t, calls, c.ends[AnswerDone]+c.ends[AnswerLate], "%v", c.ends)
+		require.Greater(t, c.ends[AnswerLate], calls/2, "it was an overload")
+		require.Less(t, c.latest, 50*time.Millisecond)
+		t.Logf("%d calls: %v, the latest %v after the deadline; %d rows, the longest wait %v of %v",
+			calls, c.ends, c.latest, rows, c.longest.Round(time.Second), w)
+	})
+}
+
+// open counts the rows that have not started.
+func (c *crowd) open() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.rows)
+}
