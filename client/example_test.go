@@ -6,11 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"log"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/client"
 )
 
@@ -66,6 +69,72 @@ func ExampleClient_Stream() {
 		return nil
 	})
 	log.Printf("%s %v", result, err)
+}
+
+// somebody is a dispatcher that has job 17, which runs, and no other.
+func somebody() (url string, leave func()) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodDelete && r.URL.Path == "/v1/jobs/17" {
+			w.WriteHeader(http.StatusAccepted)
+			fmt.Fprint(w, `{"id":17,"status":"running"}`)
+			return
+		}
+		w.WriteHeader(http.StatusNotFound)
+		fmt.Fprint(w, `{"type":"urn:dispatcherd:problem:not-found","title":"There is no such thing","detail":"no job has that id"}`)
+	}))
+	return server.URL, server.Close
+}
+
+// Tell a job to stop, wherever it is.
+func ExampleClient_Cancel() {
+	url, leave := somebody()
+	c, err := client.New(client.Options{URL: url})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer leave()
+	defer c.Close()
+	for _, id := range []dispatcherd.JobID{17, 18} {
+		status, err := c.Cancel(context.Background(), id)
+		var problem *client.Problem
+		switch {
+		case errors.As(err, &problem) && problem.Type == client.TypeNotFound:
+			fmt.Println(id, "never was")
+		case err != nil:
+			log.Print(err)
+		case status == dispatcherd.Running:
+			fmt.Println(id, "was told to stop")
+		default:
+			fmt.Println(id, "will not run")
+		}
+	}
+	// Output:
+	// 17 was told to stop
+	// 18 never was
+}
+
+// table stands for a *pgx.Conn, a *pgxpool.Pool or a pgx.Tx.
+type table struct{}
+
+// QueryRow implements client.Querier.
+func (table) QueryRow(context.Context, string, ...any) pgx.Row { return seventeen{} }
+
+type seventeen struct{}
+
+// Scan implements pgx.Row.
+func (seventeen) Scan(dest ...any) error {
+	*dest[0].(*int64) = 17
+	return nil
+}
+
+// Nobody waits: the job is a row, and runs when its turn comes.
+func ExampleInsert() {
+	db := table{} // or pgx.Connect(ctx, "postgres:///shop")
+	id, err := client.Insert(context.Background(), db, client.Job{
+		Type: "pdf", Payload: map[string]int{"page": 1}, Priority: 3, RunAt: time.Now().Add(time.Hour), MaxAttempts: 2,
+	})
+	fmt.Println(id, err)
+	// Output: 17 <nil>
 }
 
 // The job exists when, and only when, the order does.

@@ -42,6 +42,16 @@ func TestARequestInMemoryIsExplained(t *testing.T) {
 	for _, unknown := range []string{"-3", "0", "x"} {
 		require.Equal(t, http.StatusNotFound, c.ask(http.MethodGet, "/v1/jobs/"+unknown+"/why", "").StatusCode)
 	}
+	for _, line := range []string{"job why -2 --api-socket " + h.cfg.APISocket, "job why --api-socket " + h.cfg.APISocket + " -- -2"} {
+		shown := onDatabase(t, w.dsn, "", line)
+		require.Equal(t, exitOK, shown.code, shown.err)
+		require.Contains(t, shown.out, "-2 pdf, priority 0, pending")
+		require.Contains(t, shown.out, "busy with job -1 (pdf)")
+	}
+	require.Equal(t, exitNotFound, onDatabase(t, w.dsn, "", "job why -3", "--api-socket", h.cfg.APISocket).code)
+	for _, no := range []string{"0", "x", "-x"} {
+		require.Equal(t, exitUsage, onDatabase(t, w.dsn, "", "job why "+no, "--api-socket", h.cfg.APISocket).code, no)
+	}
 	close(callee.open)
 	calls.Wait()
 	eventually(t, func() bool { return c.ask(http.MethodGet, "/v1/jobs/-1/why", "").StatusCode == http.StatusNotFound },

@@ -2,6 +2,8 @@ package main
 
 import (
 	"fmt"
+	"slices"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -17,8 +19,9 @@ func (a *app) jobWhyCommand() *cobra.Command {
 		Use: "why ID", Short: "Say why a job does not run yet, or where it runs",
 		Long: `Asks a running dispatcher where a job stands: its score by term, its place among the waiting
 jobs, the slots that could take it and what they do, who is ahead and when this job passes them, every
-reason it waits, and until when newcomers can still go before it.`,
-		Example: "  dispatcherd job why 17\n  dispatcherd job why 17 -o json | jq .why.reasons",
+reason it waits, and until when newcomers can still go before it. On-demand requests in memory have
+ids below 0, which "slot list" shows.`,
+		Example: "  dispatcherd job why 17\n  dispatcherd job why -3\n  dispatcherd job why 17 -o json | jq .why.reasons",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) != 1 {
 				return fmt.Errorf("%q needs the id of one job", cmd.CommandPath())
@@ -26,13 +29,12 @@ reason it waits, and until when newcomers can still go before it.`,
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			ids, err := jobIDs(args)
-			if err != nil {
-				return err
+			id, err := strconv.ParseInt(args[0], 10, 64)
+			if err != nil || id == 0 {
+				return failure(exitUsage, "%q is not the id of a job: ids are numbers from 1, those of requests in memory from -1 down", args[0])
 			}
 			var why api.Why
-			err = askDaemon(cmd.Context(), socket, fmt.Sprintf("/v1/jobs/%d/why", ids[0]), &why)
-			if err != nil {
+			if err := askDaemon(cmd.Context(), socket, fmt.Sprintf("/v1/jobs/%d/why", id), &why); err != nil {
 				return err
 			}
 			if a.format.json {
@@ -43,6 +45,27 @@ reason it waits, and until when newcomers can still go before it.`,
 	}
 	cmd.Flags().StringVar(&socket, "api-socket", a.findSocket("api.sock"), "the dispatcher's API socket")
 	return cmd
+}
+
+// requestIDsLast moves ids of requests in memory behind all flags: they begin
+// with a minus, and would be taken for some.
+func requestIDsLast(args []string) []string {
+	at := slices.Index(args, "why")
+	if at < 1 || args[at-1] != "job" || slices.Contains(args, "--") {
+		return args
+	}
+	rest, ids := slices.Clone(args[:at+1]), []string{"--"}
+	for _, arg := range args[at+1:] {
+		if n, err := strconv.ParseInt(arg, 10, 64); err == nil && n < 0 {
+			ids = append(ids, arg)
+		} else {
+			rest = append(rest, arg)
+		}
+	}
+	if len(ids) == 1 {
+		return args
+	}
+	return append(rest, ids...)
 }
 
 // reasonTexts say in words what the reasons mean.
