@@ -193,8 +193,9 @@ func TestAServerThatCannotBeReachedIsRefusedAtThePaceOfTheBackoff(t *testing.T) 
 	require.Equal(t, dispatcherd.Refused, s.Fetch(t.Context(), dispatcherd.FetchRequest{}).Verdict)
 }
 
-// What Postgres cannot store costs that job its result and nobody else anything.
-func TestAnUnstorableResultHarmsNobodyElse(t *testing.T) {
+// What Postgres cannot store costs that job its result and nobody else anything:
+// one row that cannot be processed does not keep the others from being.
+func TestPeer_B29_AnUnstorableResultHarmsNobodyElse(t *testing.T) {
 	dsn := pgtest.New(t)
 	db := connect(t, dsn)
 	s := open(t, claim.Config{DSN: dsn})

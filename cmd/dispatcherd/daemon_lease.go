@@ -94,13 +94,29 @@ func (d *daemon) upkeep(ctx context.Context) {
 				d.log.Error("jobs of lost dispatchers were found that no claim had noted", zap.Int("jobs", strays))
 			}
 		case <-leaves.C:
-			made, dropped, blocked, err := d.store.KeepLeaves(ctx, d.retention())
-			if err != nil && ctx.Err() == nil {
-				d.log.Warn("making and dropping the leaves of finished jobs failed", zap.Error(err))
-			} else if made+dropped+blocked > 0 {
-				d.log.Info("leaves of finished jobs", zap.Int("made", made), zap.Int("dropped", dropped), zap.Int("blocked", blocked))
-			}
-			leaves.Reset(time.Hour)
+			leaves.Reset(d.keepLeaves(ctx))
 		}
 	}
+}
+
+// Between two looks at the leaves of finished jobs, and after one that failed.
+const (
+	leavesEvery = time.Hour
+	leavesAgain = 30 * time.Second
+)
+
+// keepLeaves makes and drops the leaves of finished jobs, and returns when to do
+// so again.
+func (d *daemon) keepLeaves(ctx context.Context) time.Duration {
+	made, dropped, blocked, err := d.store.KeepLeaves(ctx, d.retention())
+	if err != nil {
+		if ctx.Err() == nil {
+			d.log.Warn("making and dropping the leaves of finished jobs failed", zap.Error(err))
+		}
+		return leavesAgain
+	}
+	if made+dropped+blocked > 0 {
+		d.log.Info("leaves of finished jobs", zap.Int("made", made), zap.Int("dropped", dropped), zap.Int("blocked", blocked))
+	}
+	return leavesEvery
 }

@@ -7,7 +7,7 @@ import (
 )
 
 // The tests of this file are named for faults that broke other job queues; the
-// letter and number are those of reliability.md, section 4. Each runs worlds
+// letter and number are those of docs/reliability-peers.md. Each runs worlds
 // full of that fault and no other, and every world is held to all rules.
 
 // through lives through worlds with the given faults, all of them in each.

@@ -1,0 +1,182 @@
+package actor
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/dispatcherd/dispatcherd"
+)
+
+// The tests of this file are named for faults that broke other job queues; see
+// docs/reliability-peers.md.
+
+// states are ways to bring a dispatcher into every state in which an event may
+// meet it. Slot 1 does pdf, slot 2 pdf and excel; row 1 and request -1 are pdf.
+var states = map[string]func(c *Core){
+	"fresh": func(*Core) {},
+	"free":  stateFree,
+	"reserved": func(c *Core) {
+		stateFree(c)
+		stateReserved(c)
+	},
+	"busy": func(c *Core) {
+		stateFree(c)
+		stateBusy(c)
+	},
+	"ending": func(c *Core) {
+		stateFree(c)
+		stateBusy(c)
+		c.Step(1002, Released{Session: 7, Results: []Result{{Job: 1, Attempt: 1, OK: true}}}, nil)
+	},
+	"draining": func(c *Core) {
+		stateFree(c)
+		stateBusy(c)
+		c.Step(1002, Drained{}, nil)
+	},
+	"disowned": func(c *Core) {
+		stateFree(c)
+		stateBusy(c)
+		c.Step(1002, Disowned{}, nil)
+	},
+	"outage": func(c *Core) {
+		stateFree(c)
+		r := stateReserved(c)
+		c.Step(1002, Claimed{Request: r, Result: dispatcherd.ClaimResult{Verdict: dispatcherd.Unknown}}, nil)
+	},
+	"deaf": func(c *Core) {
+		stateFree(c)
+		c.Step(1002, Listening{}, nil)
+	},
+	"request waits": func(c *Core) { c.Step(1000, Requested{Job: -1, Type: "pdf", Wait: true, Deadline: time.Second}, nil) },
+	"request runs": func(c *Core) {
+		stateFree(c)
+		c.Step(1001, Requested{Job: -1, Type: "pdf"}, nil)
+	},
+	"worker gone": func(c *Core) {
+		stateFree(c)
+		stateBusy(c)
+		c.Step(1002, Unregistered{Session: 7}, nil)
+	},
+}
+
+func stateFree(c *Core) {
+	c.Step(1000, Registered{Session: 7, Worker: "w", Slots: []dispatcherd.Slot{
+		{ID: 1, Types: []string{"pdf"}}, {ID: 2, Number: 1, Types: []string{"excel", "pdf"}},
+	}}, nil)
+}
+
+// stateReserved answers the fetch under way with row 1, and returns the claim.
+func stateReserved(c *Core) *dispatcherd.ClaimRequest {
+	f := c.fetch.request
+	lane := 0
+	for f.Lanes[lane].Type != "pdf" {
+		lane++
+	}
+	fx := c.Step(1001, Fetched{Request: f, Result: dispatcherd.FetchResult{
+		DBNow: 1_001_000, Candidates: []dispatcherd.Candidate{{Lane: lane, Key: dispatcherd.Key{RunAt: 1, ID: 1}}},
+	}}, nil)
+	for _, e := range fx {
+		if e.Kind == Claim {
+			return e.Claim
+		}
+	}
+	panic("no claim")
+}
+
+func stateBusy(c *Core) {
+	r := stateReserved(c)
+	c.Step(1001, Claimed{Request: r, Result: dispatcherd.ClaimResult{Won: []dispatcherd.Won{{ID: 1, Attempt: 1, MaxAttempts: 3}}}}, nil)
+}
+
+// happenings are the events that a shell may send at any moment; answers to
+// statements come only when they were asked for, or once more.
+func happenings() map[string]Event {
+	return map[string]Event{
+		"registered":        Registered{Session: 8, Worker: "v", Slots: []dispatcherd.Slot{{ID: 9, Types: []string{"pdf"}}}},
+		"unregistered":      Unregistered{Session: 7},
+		"unknown hangs up":  Unregistered{Session: 99},
+		"withdrew one":      Withdrew{Session: 7, Numbers: []int32{0}},
+		"withdrew all":      Withdrew{Session: 7},
+		"done":              Released{Session: 7, Results: []Result{{Job: 1, Attempt: 1, OK: true}}},
+		"failed":            Released{Session: 7, Results: []Result{{Job: 1, Attempt: 1, Error: "x"}}},
+		"returned":          Released{Session: 7, Results: []Result{{Job: -1, Attempt: 1, Returned: true}}},
+		"reported":          Reported{Session: 7, Reports: []Report{{Job: 1, Attempt: 1}}},
+		"requested":         Requested{Job: -2, Type: "pdf"},
+		"abandoned":         Abandoned{Job: -1},
+		"impatient":         Impatient{Job: -1},
+		"notified":          Notified{},
+		"deaf":              Listening{},
+		"hearing":           Listening{On: true},
+		"cancel":            CancelRequested{Jobs: []dispatcherd.JobID{1, -1, 77}},
+		"bell set":          BellSet{Armed: true},
+		"bell refused":      BellSet{Verdict: dispatcherd.Refused},
+		"disowned":          Disowned{},
+		"owned":             Owned{},
+		"elsewhere":         Elsewhere{Capacity: map[string]int{"pdf": 2}},
+		"reweighed":         Reweighed{Config: DefaultConfig()},
+		"drained":           Drained{},
+		"interrupted":       Interrupted{},
+		"tick":              Tick{},
+		"claimed by nobody": Claimed{Request: &dispatcherd.ClaimRequest{Token: dispatcherd.Token{1}}},
+	}
+}
+
+// Every event is handled in every state, and in every state after any other
+// event: none is lost because it came while something else was under way.
+func TestPeer_B07_EveryEventIsHandledInEveryState(t *testing.T) {
+	for state, prepare := range states {
+		for first, a := range happenings() {
+			for second, b := range happenings() {
+				c := New(DefaultConfig())
+				prepare(c)
+				name := fmt.Sprintf("%s, %s, %s", state, first, second)
+				for n, ev := range []Event{a, b, Tick{}} {
+					switch r := ev.(type) { // ids are never used twice
+					case Registered:
+						r.Slots = []dispatcherd.Slot{{ID: dispatcherd.SlotID(10 + n), Types: []string{"pdf"}}}
+						ev = r
+					case Requested:
+						r.Job -= dispatcherd.JobID(n)
+						ev = r
+					}
+					require.NotPanics(t, func() { c.Step(Instant(1010+n), ev, nil) }, name)
+					if err := c.Check(); err != nil {
+						require.NoError(t, err, name)
+					}
+				}
+			}
+		}
+	}
+}
+
+// A cancel that meets a claim under way stops the job before it is sent.
+func TestPeer_B07_ACancelIsNotLostWhileAClaimIsUnderWay(t *testing.T) {
+	c := New(DefaultConfig())
+	stateFree(c)
+	r := stateReserved(c)
+	c.Step(1002, CancelRequested{Jobs: []dispatcherd.JobID{1}}, nil)
+	fx := c.Step(1003, Claimed{Request: r, Result: dispatcherd.ClaimResult{Won: []dispatcherd.Won{{ID: 1, Attempt: 1, MaxAttempts: 3}}}}, nil)
+	require.Equal(t, dispatcherd.CancelledBy, one(t, fx, Finish).Finish.Items[0].Outcome)
+}
+
+// Whatever the number of a repetition, its wait lies inside the bounds.
+func TestPeer_B11_NoAttemptOverflowsTheBackoff(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 1))
+	b := DefaultConfig().Retry
+	check := func(n int) {
+		d := b.Delay(n, rng)
+		require.True(t, d >= b.Base/2 && d <= b.Max, "repetition %d waits %v", n, d)
+	}
+	for n := range 2000 {
+		check(n)
+	}
+	for range 100_000 {
+		check(rng.IntN(math.MaxInt32))
+	}
+	check(math.MaxInt32)
+}

@@ -1,0 +1,325 @@
+package claim_test
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/claim"
+	"github.com/dispatcherd/dispatcherd/internal/pgtest"
+)
+
+// The tests of this file are named for faults that broke other job queues; see
+// docs/reliability-peers.md.
+
+// expire lets a dispatcher's lease run out.
+func expire(t *testing.T, db *pgx.Conn, run int32) {
+	t.Helper()
+	exec(t, db, `UPDATE dispatcherd.dispatchers SET beat_at = now() - 2 * lease WHERE id = $1`, run)
+}
+
+// Rows that cannot be rescued right now, however many and however early in the
+// order, do not keep the others from being rescued.
+func TestPeer_B03_RowsThatCannotBeRescuedStarveNobody(t *testing.T) {
+	const stuck, jobs = 1200, 1500
+	dsn := pgtest.New(t)
+	db, holder := connect(t, dsn), connect(t, dsn)
+	dead, other := open(t, claim.Config{DSN: dsn}), open(t, claim.Config{DSN: dsn})
+	run, err := dead.Join(t.Context())
+	require.NoError(t, err)
+	_, err = other.Join(t.Context())
+	require.NoError(t, err)
+	fill(t, db, jobs, 1, 1)
+	var ids []dispatcherd.JobID
+	for id := dispatcherd.JobID(1); id <= jobs; id++ {
+		ids = append(ids, id)
+	}
+	require.Len(t, dead.Claim(t.Context(), claimOf(ids...)).Won, jobs)
+	expire(t, db, run)
+	exec(t, holder, `BEGIN`)
+	exec(t, holder, `SELECT FROM dispatcherd.jobs_live WHERE id <= $1 FOR UPDATE`, stuck)
+	res, err := other.Beat(t.Context(), nil)
+	require.NoError(t, err)
+	require.Equal(t, jobs-stuck, res.Released)
+	exec(t, holder, `ROLLBACK`)
+	res, err = other.Beat(t.Context(), nil)
+	require.NoError(t, err)
+	require.Equal(t, stuck, res.Released)
+}
+
+// hole is a network that may lose everything in both directions, without a word.
+type hole struct {
+	mu    sync.Mutex
+	dark  chan struct{} // not nil while nothing gets through; closed when it does again
+	dials int
+}
+
+func (h *hole) open() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.dark = make(chan struct{})
+}
+
+func (h *hole) close() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	close(h.dark)
+	h.dark = nil
+}
+
+func (h *hole) state() chan struct{} {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.dark
+}
+
+func (h *hole) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	h.mu.Lock()
+	h.dials++
+	dark := h.dark
+	h.mu.Unlock()
+	if dark != nil {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	conn, err := new(net.Dialer).DialContext(ctx, network, address)
+	return &holeConn{Conn: conn, hole: h, ended: make(chan struct{})}, err
+}
+
+// holeConn keeps what comes in the dark from its reader, until the reader's
+// deadline or the end.
+type holeConn struct {
+	net.Conn
+
+	hole  *hole
+	once  sync.Once
+	ended chan struct{}
+}
+
+func (c *holeConn) Write(b []byte) (int, error) {
+	if c.hole.state() != nil {
+		return len(b), nil // into the kernel's buffer, and no further
+	}
+	return c.Conn.Write(b)
+}
+
+func (c *holeConn) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	if err == nil && c.hole.state() != nil {
+		<-c.ended
+		return 0, net.ErrClosed
+	}
+	return n, err
+}
+
+func (c *holeConn) Close() error {
+	c.once.Do(func() { close(c.ended) })
+	return c.Conn.Close()
+}
+
+// A server that falls silent in the middle of anything, without closing a
+// connection, costs each statement its deadline and not a second more; once it
+// can be reached again new connections are made.
+func TestPeer_B08_B38_EveryStatementHasADeadline(t *testing.T) {
+	const timeout = 300 * time.Millisecond
+	dsn := pgtest.New(t)
+	db := connect(t, dsn)
+	net := &hole{}
+	s := open(t, claim.Config{DSN: dsn, Timeout: timeout, Dial: net.dial})
+	_, err := s.Join(t.Context())
+	require.NoError(t, err)
+	fill(t, db, 20, 1, 1)
+	for id := dispatcherd.JobID(1); id <= 3; id++ {
+		take(t, s, id) // the connections are up
+	}
+	require.Empty(t, finish(t, s, dispatcherd.Finish{ID: 1, Attempt: 1}))
+	lane := dispatcherd.FetchRequest{Lanes: lanes(1, 1, 5)}
+	require.Equal(t, dispatcherd.OK, s.Fetch(t.Context(), lane).Verdict)
+	unsure := claimOf(4)
+	item := dispatcherd.FinishRequest{Items: []dispatcherd.Finish{{ID: 2, Attempt: 1}}}
+	silent := map[string]func(){
+		"fetch":   func() { require.Equal(t, dispatcherd.Refused, s.Fetch(t.Context(), lane).Verdict) },
+		"claim":   func() { require.NotEqual(t, dispatcherd.OK, s.Claim(t.Context(), unsure).Verdict) },
+		"finish":  func() { require.NotEqual(t, dispatcherd.OK, s.Finish(t.Context(), item).Verdict) },
+		"beat":    func() { _, err := s.Beat(t.Context(), nil); require.Error(t, err) },
+		"bell":    func() { require.Error(t, s.SetBell(t.Context(), true)) },
+		"resolve": func() { require.NotEqual(t, dispatcherd.OK, s.Resolve(t.Context(), unsure).Verdict) },
+	}
+	net.open()
+	for what, do := range silent {
+		began := time.Now()
+		do()
+		require.Less(t, time.Since(began), 20*timeout, what)
+	}
+	before := net.dials
+	net.close()
+	require.Eventually(t, func() bool {
+		return s.Fetch(t.Context(), lane).Verdict == dispatcherd.OK && s.Resolve(t.Context(), unsure).Verdict == dispatcherd.OK &&
+			s.Finish(t.Context(), dispatcherd.FinishRequest{Items: item.Items, Again: true}).Verdict == dispatcherd.OK
+	}, 20*time.Second, 10*time.Millisecond)
+	require.Greater(t, net.dials, before, "a connection that went silent is not used again")
+}
+
+// files counts the descriptors of this process.
+func files(t *testing.T) int {
+	list, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Logf("descriptors are not counted here: %v", err)
+	}
+	return len(list)
+}
+
+// Connections that end, again and again, leave no connection, no goroutine and no
+// descriptor behind, listeners included.
+func TestPeer_B09_ReconnectsLeakNothing(t *testing.T) {
+	const rounds = 20 // each ends a handful of connections, and waits for the backoff of them
+	dsn := pgtest.New(t)
+	db := connect(t, dsn)
+	seen := newReports()
+	s := open(t, claim.Config{DSN: dsn, Observer: seen})
+	_, err := s.Join(t.Context())
+	require.NoError(t, err)
+	l := s.Listen()
+	t.Cleanup(l.Close)
+	require.True(t, <-seen.listening)
+	work := func() {
+		for range 3 { // the first one finds the connection dead
+			s.Fetch(t.Context(), dispatcherd.FetchRequest{Lanes: lanes(1, 1, 1)})
+			s.Claim(t.Context(), claimOf(1))
+			s.Finish(t.Context(), dispatcherd.FinishRequest{Items: []dispatcherd.Finish{{ID: 1, Attempt: 1}}})
+			_, _ = s.Beat(t.Context(), nil)
+		}
+	}
+	sessions := func() (n int) {
+		require.NoError(t, db.QueryRow(t.Context(), `SELECT count(*) FROM pg_stat_activity
+			WHERE datname = current_database() AND application_name LIKE 'dispatcherd %'`).Scan(&n))
+		return n
+	}
+	work()
+	goroutines, descriptors, connections := runtime.NumGoroutine(), files(t), sessions()
+	for range rounds {
+		exec(t, db, `SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE datname = current_database()
+			AND application_name LIKE 'dispatcherd %' AND application_name NOT LIKE 'dispatcherd listen%'`)
+		work()
+	}
+	for range 3 {
+		exec(t, db, `SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE datname = current_database()
+			AND application_name LIKE 'dispatcherd listen%'`)
+		require.False(t, <-seen.listening)
+		require.True(t, <-seen.listening)
+	}
+	require.Eventually(t, func() bool {
+		work()
+		return runtime.NumGoroutine() <= goroutines+2 && files(t) <= descriptors+2 && sessions() <= connections
+	}, 20*time.Second, 50*time.Millisecond, "%d goroutines of %d, %d descriptors of %d, %d sessions of %d",
+		runtime.NumGoroutine(), goroutines, files(t), descriptors, sessions(), connections)
+}
+
+// Behind a pooler a client speaks without prepared statements, or in the simple
+// protocol. Payloads are JSON all the same.
+func TestPeer_B10_ProducersNeedNoPreparedStatements(t *testing.T) {
+	dsn := pgtest.New(t)
+	payload := `{"text": "it's \"quoted\" \\ é", "n": [1, 2.5, null]}`
+	for _, mode := range []pgx.QueryExecMode{pgx.QueryExecModeExec, pgx.QueryExecModeSimpleProtocol, pgx.QueryExecModeCacheDescribe, pgx.QueryExecModeDescribeExec} {
+		config, err := pgx.ParseConfig(dsn)
+		require.NoError(t, err)
+		config.DefaultQueryExecMode = mode
+		db, err := pgx.ConnectConfig(t.Context(), config)
+		require.NoError(t, err)
+		jobs := claim.Jobs{DB: db}
+		id, err := jobs.Insert(t.Context(), claim.New{Type: "pdf", Payload: []byte(payload), Priority: 3, Timeout: time.Second})
+		require.NoError(t, err, "%v", mode)
+		job, err := jobs.Get(t.Context(), id)
+		require.NoError(t, err, "%v", mode)
+		require.JSONEq(t, payload, string(job.Payload), "%v", mode)
+		status, err := jobs.Cancel(t.Context(), id)
+		require.NoError(t, err, "%v", mode)
+		require.Equal(t, dispatcherd.Cancelled, status)
+		_, err = jobs.Counts(t.Context())
+		require.NoError(t, err, "%v", mode)
+		require.NoError(t, db.Close(t.Context()))
+	}
+}
+
+// A lost dispatcher is forgotten only after the last of its rows is released,
+// also of those that no note of it names: no row ever runs under nobody.
+func TestPeer_B14_ADispatcherIsForgottenAfterItsRows(t *testing.T) {
+	dsn := pgtest.New(t)
+	db, holder := connect(t, dsn), connect(t, dsn)
+	s, dead := open(t, claim.Config{DSN: dsn}), open(t, claim.Config{DSN: dsn})
+	_, err := s.Join(t.Context())
+	require.NoError(t, err)
+	run, err := dead.Join(t.Context())
+	require.NoError(t, err)
+	fill(t, db, 4, 1, 1)
+	require.Len(t, dead.Claim(t.Context(), claimOf(1, 2)).Won, 2)
+	require.Len(t, dead.Claim(t.Context(), claimOf(3, 4)).Won, 2)
+	exec(t, db, `DELETE FROM dispatcherd.claims WHERE 3 = ANY (ids)`)
+	expire(t, db, run)
+	exec(t, holder, `BEGIN`)
+	exec(t, holder, `SELECT FROM dispatcherd.jobs_live WHERE id = 1 FOR UPDATE`)
+	look := func() (running, orphans int) {
+		require.NoError(t, db.QueryRow(t.Context(), `SELECT count(*), count(*) FILTER (WHERE dispatcher NOT IN (SELECT id FROM dispatcherd.dispatchers))
+			FROM dispatcherd.jobs_live WHERE status = 'running'`).Scan(&running, &orphans))
+		return running, orphans
+	}
+	for round := 0; ; round++ {
+		require.Less(t, round, 10, "the rows of the dead are never released")
+		if round == 3 {
+			exec(t, holder, `ROLLBACK`)
+		}
+		_, err := s.Beat(t.Context(), nil)
+		require.NoError(t, err)
+		running, orphans := look()
+		require.Zero(t, orphans)
+		_, err = s.Sweep(t.Context())
+		require.NoError(t, err)
+		_, orphans = look()
+		require.Zero(t, orphans, "forgotten while something ran under it")
+		if running == 0 {
+			break
+		}
+	}
+	res, err := s.Beat(t.Context(), nil)
+	require.NoError(t, err)
+	require.False(t, res.Lost)
+}
+
+// A dispatcher that is cut off from its session of Postgres loses nothing that a
+// lock of that session kept: there is none. And claims of SERIALIZABLE clients
+// meet rows like everybody's.
+func TestPeer_B22_NoCorrectnessRestsOnASessionsLocks(t *testing.T) {
+	for name, sql := range claim.Statements() {
+		require.NotContains(t, strings.ToLower(sql), "advisory", name)
+	}
+	dsn := pgtest.New(t)
+	db := connect(t, dsn)
+	s := open(t, claim.Config{DSN: dsn})
+	_, err := s.Join(t.Context())
+	require.NoError(t, err)
+	fill(t, db, 1, 1, 1)
+	won := take(t, s, 1)
+	exec(t, db, `SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE 'dispatcherd %'`)
+	other := open(t, claim.Config{DSN: dsn})
+	_, err = other.Join(t.Context())
+	require.NoError(t, err)
+	res := other.Claim(t.Context(), claimOf(1))
+	require.Equal(t, dispatcherd.OK, res.Verdict)
+	require.Empty(t, res.Won, "the row says who has it, not a session")
+	item := []dispatcherd.Finish{{ID: 1, Attempt: won.Attempt}}
+	require.Eventually(t, func() bool {
+		r := s.Finish(t.Context(), dispatcherd.FinishRequest{Items: item, Again: true})
+		return r.Verdict == dispatcherd.OK && len(r.Stale) == 0
+	}, 10*time.Second, 10*time.Millisecond)
+	require.Equal(t, dispatcherd.Done, row(t, db, 1).Status, fmt.Sprint(won))
+}

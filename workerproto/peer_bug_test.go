@@ -1,0 +1,58 @@
+package workerproto
+
+import (
+	"net"
+	"path/filepath"
+	"sync/atomic"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// exhausted is a listener of a process that has no descriptors left, a number
+// of times.
+type exhausted struct {
+	net.Listener
+
+	left atomic.Int32
+}
+
+func (l *exhausted) Accept() (net.Conn, error) {
+	if l.left.Add(-1) >= 0 {
+		return nil, &net.OpError{Op: "accept", Err: syscall.EMFILE}
+	}
+	return l.Listener.Accept()
+}
+
+// acceptFailures counts what could not be accepted.
+type acceptFailures struct {
+	NoObserver
+
+	n atomic.Int32
+}
+
+func (a *acceptFailures) AcceptFailed(error) { a.n.Add(1) }
+
+// A storm of reconnects that uses up all descriptors neither ends the server nor
+// makes it spin: it pauses, counts, and takes whoever comes when there is room.
+// See docs/reliability-peers.md.
+func TestPeer_B23_NoDescriptorsLeftIsNoEnd(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "w.sock")
+	inner, err := Listen(path, 0o600)
+	require.NoError(t, err)
+	l := &exhausted{Listener: inner}
+	l.left.Store(6)
+	failures := &acceptFailures{}
+	rec := newRecorder()
+	serveOn(t, l, Limits{}, rec, failures)
+	conn, err := net.Dial("unix", path)
+	require.NoError(t, err)
+	_, err = conn.Write([]byte(`{"op":"hello","versions":[1,1],"worker":"w","slots":[{"slot":0,"types":["pdf"]}]}` + "\n"))
+	require.NoError(t, err)
+	s := <-rec.opened
+	require.Equal(t, "w", s.Worker())
+	require.EqualValues(t, 6, failures.n.Load(), "as often as it failed, and no more: pauses double from 5 ms")
+	require.NoError(t, conn.Close())
+	<-rec.closed
+}
