@@ -15,7 +15,7 @@ const (
 	Released                   // → pending at once, order kept, nobody's fault: the attempt never started, or was interrupted by a shutdown
 	Crashed                    // → pending at once, order kept, one more crash
 	Quarantined                // → failed, with one more crash: it brought down too many workers
-	Parted                     // → pending, run_at = now + Delay: its worker died, and other jobs there were as suspect as this one
+	Parted                     // → pending, run_at = now + Delay, one more crash: its worker died, and other jobs there were as suspect as this one
 )
 
 // String returns the outcome's name as used in logs and metrics.

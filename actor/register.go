@@ -131,6 +131,9 @@ func (c *Core) suspects(refs []slotindex.Ref) (n int) {
 	return n
 }
 
+// mostParted is how often a job gets the benefit of the doubt.
+const mostParted = 10
+
 func (c *Core) atTheBrink(j *job) bool { return int(j.crashes)+1 >= c.cfg.Limits.Crashes }
 
 // bereave deals with a job whose slot died under it. A reserved job stays: the
@@ -158,7 +161,9 @@ func (c *Core) bereave(j *job, leaving bool, suspects int) {
 // crashed blames a job for the death of its worker. All jobs of the worker get
 // the blame alike, and those that one more death would quarantine are only
 // sentenced when they were the sole suspect: otherwise each comes back after a
-// delay of its own, so that the next time they hardly run side by side.
+// delay of its own, which grows, so that the next time they hardly run side by
+// side. Where they do again and again, as jobs do that take longer to kill than
+// any delay, the number of deaths is evidence enough in the end.
 func (c *Core) crashed(j *job, suspects int) {
 	c.stats.Crashed++
 	switch {
@@ -166,7 +171,7 @@ func (c *Core) crashed(j *job, suspects int) {
 		c.end(j, dispatcherd.Finish{Outcome: dispatcherd.CancelledBy})
 	case !c.atTheBrink(j):
 		c.end(j, dispatcherd.Finish{Outcome: dispatcherd.Crashed, Error: "the worker died while it ran the job"})
-	case suspects > 1:
+	case suspects > 1 && int(j.crashes)+1 < c.cfg.Limits.Crashes+mostParted:
 		c.end(j, dispatcherd.Finish{
 			Outcome: dispatcherd.Parted, Delay: c.cfg.Retry.Delay(int(j.crashes), c.rng),
 			Error: fmt.Sprintf("the worker died while it ran this job and %d more that are as suspect: it will run apart from them", suspects-1),

@@ -143,6 +143,7 @@ func (t *table) finish(dispatcher int, req *dispatcherd.FinishRequest) (res disp
 			t.delay(r, t.now+f.Delay.Microseconds())
 		case dispatcherd.Parted:
 			r.status = dispatcherd.Pending
+			r.crashes++
 			t.delay(r, t.now+f.Delay.Microseconds())
 		case dispatcherd.FailedFinal:
 			r.status = dispatcherd.Failed

@@ -282,7 +282,7 @@ func TestEveryOutcomeLeavesTheRowAsItShould(t *testing.T) {
 				dispatcherd.CancelledBy: {Status: dispatcherd.Cancelled, Errors: []string{"cancelled"}},
 				dispatcherd.Released:    {Status: dispatcherd.Pending},
 				dispatcherd.Crashed:     {Status: dispatcherd.Pending, Crashes: 1, Errors: []string{"crashed"}},
-				dispatcherd.Parted:      {Status: dispatcherd.Pending, Errors: []string{"parted"}},
+				dispatcherd.Parted:      {Status: dispatcherd.Pending, Crashes: 1, Errors: []string{"parted"}},
 				dispatcherd.Quarantined: {Status: dispatcherd.Failed, Crashes: 1, Errors: []string{"quarantined"}},
 			}[o]
 			got := w.get(t, items[i].ID)

@@ -85,7 +85,7 @@ WITH item AS MATERIALIZED (
 	SET status = 'pending', dispatcher = NULL, token = NULL, started_at = NULL, progress = NULL,
 		run_at = CASE WHEN i.code IN (4, 7) THEN now() + i.delay * interval '1 microsecond' ELSE j.run_at END,
 		failures = least(j.failures + (i.code = 4)::int, 32767),
-		crashes = least(j.crashes + (i.code = 6)::int, 32767),
+		crashes = least(j.crashes + (i.code IN (6, 7))::int, 32767),
 		errors = ` + appendError + `
 	FROM item i
 	WHERE j.id = i.id AND j.attempt = i.attempt AND j.dispatcher = $6::int AND j.status = 'running'

@@ -131,7 +131,7 @@ func TestAServerErrorIsRefusedAndTheConnectionLives(t *testing.T) {
 	dsn := pgtest.New(t)
 	db, holder := connect(t, dsn), connect(t, dsn)
 	seen := newReports()
-	s := open(t, claim.Config{DSN: dsn, Timeout: 500 * time.Millisecond, Observer: seen})
+	s := open(t, claim.Config{DSN: dsn, Timeout: 3 * time.Second, Observer: seen})
 	_, err := s.Join(t.Context())
 	require.NoError(t, err)
 	fill(t, db, 1, 1, 1)

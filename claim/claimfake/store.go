@@ -161,6 +161,7 @@ func (r *Row) end(item dispatcherd.Finish, now time.Time) {
 		r.Failures++
 	case dispatcherd.Parted:
 		r.back()
+		r.Crashes++
 		r.RunAt = now.Add(max(item.Delay, 0))
 	case dispatcherd.Released:
 		r.back()

@@ -113,6 +113,7 @@ func (w *world) end(f *dispatcherd.Finish, r *row) {
 		r.runAt = w.dbNow() + f.Delay.Microseconds()
 		w.giveBack(f.ID, r)
 	case dispatcherd.Parted:
+		r.crashes++
 		r.runAt = w.dbNow() + f.Delay.Microseconds()
 		w.giveBack(f.ID, r)
 	case dispatcherd.Crashed:

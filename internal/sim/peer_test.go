@@ -99,7 +99,8 @@ func TestPeer_B19_B30_B40_ACrashUsesUpNoTry(t *testing.T) {
 	})
 }
 
-// A poison job, which kills whoever runs it, is quarantined after its limit.
+// A poison job, which kills whoever runs it, is quarantined after its limit, or
+// some deaths later if it never ran apart from others as suspect.
 func TestPeer_B19_APoisonJobIsQuarantined(t *testing.T) {
 	quarantined := 0
 	through(t, Kill, 8, func(w *world) {
@@ -109,8 +110,8 @@ func TestPeer_B19_APoisonJobIsQuarantined(t *testing.T) {
 			if r.status == failed {
 				quarantined++
 			}
-			if r.crashes > 1 {
-				w.violate("a job has %d crashes, the limit is 1", r.crashes)
+			if r.crashes > 11 { // ten of them beside others that were as suspect
+				w.violate("a job has %d crashes, the limit is 1 and 10 more in company", r.crashes)
 			}
 		}
 	})

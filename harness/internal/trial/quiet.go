@@ -92,7 +92,7 @@ const maxCrashes = 3
 
 var poison = Trial{
 	Name:  "poison",
-	About: "a few jobs kill every worker that touches them: each is quarantined after three, with the evidence, and the others go on",
+	About: "a few jobs kill every worker that touches them: each is quarantined after three or, beside other suspects, a few more, with the evidence, and the others go on",
 	// A process that runs several jobs dies with all of them; the innocent ones
 	// must come out of it alive.
 	Setup: stage.Setup{Daemons: 2, Workers: 5, Offers: []stage.Offer{{Slots: 8, Types: types}}, Mix: toxic, Types: types, Rate: 300},
@@ -109,7 +109,7 @@ var poison = Trial{
 				continue
 			}
 			quarantined++
-			if row.Status != "failed" || row.Crashes != maxCrashes || len(row.Errors) < maxCrashes || row.Failures != 0 {
+			if row.Status != "failed" || row.Crashes < maxCrashes || len(row.Errors) < maxCrashes || row.Failures != 0 {
 				failures = append(failures, fmt.Sprintf("poison job %d is %s after %d crashes and %d failures, with %d entries of evidence",
 					row.Job, row.Status, row.Crashes, row.Failures, len(row.Errors)))
 			}

@@ -1,0 +1,25 @@
+package actor
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Two jobs each bring their worker down after a minute's work. Whatever delays
+// set them apart at first, a minute is long: they run side by side again. That
+// must come to an end, too.
+func TestSuspectsThatNeverRunApartAreQuarantinedInTheEnd(t *testing.T) {
+	w := newWorld(t)
+	w.command("insert", []string{"a type=pdf tries=25", "b type=pdf tries=25"})
+	var out strings.Builder
+	for death := 1; death <= 40 && strings.Count(out.String(), "quarantined:") < 2; death++ {
+		worker := fmt.Sprintf("w%d", death)
+		w.command("register worker="+worker+" types=(pdf) slots=2", nil)
+		out.WriteString(w.command("advance 700s", nil))
+		out.WriteString(w.command("kill "+worker, nil))
+	}
+	require.Equal(t, 2, strings.Count(out.String(), "quarantined:"), "%s", out.String())
+}
