@@ -180,9 +180,10 @@ func (w *world) cmdRegister(ws words, _ []string) {
 	ev := Registered{Session: id, Worker: worker, Mark: d.mark(id)}
 	for _, types := range sets(ws.args["types"]) {
 		for range ws.int("slots", 1) {
-			ev.Slots = append(ev.Slots, dispatcherd.Slot{ID: d.nextSlot, Number: int32(d.types[id]), Types: types})
+			number := ws.int("number", d.types[id])
+			ev.Slots = append(ev.Slots, dispatcherd.Slot{ID: d.nextSlot, Number: int32(number), Types: types})
 			d.nextSlot++
-			d.types[id]++
+			d.types[id] = max(d.types[id], number+1)
 		}
 	}
 	w.step(ev)
@@ -386,7 +387,7 @@ func (w *world) cmdRequest(ws words, _ []string) {
 	w.jobs[name], w.names[id] = id, name
 	w.step(Requested{
 		Job: id, Type: ws.args["type"], Priority: dispatcherd.Priority(ws.int("prio", 0)),
-		Deadline: ws.duration("deadline"), Wait: ws.args["wait"] != "",
+		Deadline: ws.duration("deadline"), Wait: ws.args["wait"] != "", Patience: ws.duration("patience"),
 	})
 }
 

@@ -58,6 +58,7 @@ type slot struct {
 	session *session
 	job     *job // reserved for it or running on it
 	number  int32
+	next    *dispatcherd.Slot // of a draining slot: what takes its number afterwards
 }
 
 // session is one connection of a worker.
@@ -66,6 +67,7 @@ type session struct {
 	worker    string
 	slots     []slotindex.Ref  // in order of registration
 	draining  bool             // slots it may still add take no jobs
+	leaving   bool             // some slot may be off line and still at work
 	mark      dispatcherd.Mark // fingerprint of its nonce
 	undecided int              // executions it presented of which it is not known whether they go on
 }

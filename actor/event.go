@@ -66,6 +66,11 @@ type Requested struct {
 	Deadline time.Duration
 	// Wait allows the request to stay although no slot supports its type.
 	Wait bool
+	// Patience is how long it stays while no slot supports its type: one that may
+	// wait, from now on or from the end of the last slot; 0 = as long as its
+	// caller. Any other has a few seconds from the end of the last slot, so that a
+	// worker can come back.
+	Patience time.Duration
 }
 
 // Abandoned tells that the caller of an on-demand request hung up.

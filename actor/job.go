@@ -50,6 +50,8 @@ type job struct {
 	payload   []byte
 	why       Why
 	told      dispatcherd.SessionID // the session it was sent to
+	patience  time.Duration         // on-demand: how long it waits while no slot supports its type; 0 = for ever
+	bereft    Instant               // on-demand: when that is over; 0 = some slot supports it
 	alarm     int                   // position in the alarm heap plus one; 0 = none
 	deadline  Instant
 
@@ -119,7 +121,9 @@ func (c *Core) freeSlot(j *job) {
 	s := &c.slots[ref]
 	s.job = nil
 	if c.index.IsDraining(ref) {
+		owner, next := s.session, s.next
 		c.removeSlot(ref)
+		c.succeed(owner, next)
 		return
 	}
 	c.index.Release(ref)

@@ -21,7 +21,12 @@ func (ev Registered) apply(c *Core) {
 		c.emit(Effect{Kind: RefuseSlots, Session: ev.Session, Reason: reason})
 		return
 	}
+	leaving := c.leavingSlots(s)
 	for _, d := range ev.Slots {
+		if ref, taken := leaving[d.Number]; taken {
+			c.slots[ref].next = &d
+			continue
+		}
 		c.addSlot(s, d)
 	}
 	c.present(s, ev.Running)
@@ -48,6 +53,35 @@ func (c *Core) roomFor(slots []dispatcherd.Slot) string {
 		return fmt.Sprintf("%d new types are too many: the dispatcher knows %d, its limit is %d", len(unknown), c.known, l.Types)
 	}
 	return ""
+}
+
+// leavingSlots finds the slots that were taken off line and are still at work, by
+// their numbers. Frames name slots by number, so a number that is announced
+// anew is used again when that work has ended.
+func (c *Core) leavingSlots(s *session) map[int32]slotindex.Ref {
+	if !s.leaving {
+		return nil
+	}
+	found := map[int32]slotindex.Ref{}
+	for _, ref := range s.slots {
+		if c.index.IsDraining(ref) {
+			found[c.slots[ref].number] = ref
+		}
+	}
+	s.leaving = len(found) > 0
+	return found
+}
+
+// succeed registers the slot that waited for the number of one that is gone.
+func (c *Core) succeed(s *session, next *dispatcherd.Slot) {
+	if next == nil {
+		return
+	}
+	if reason := c.roomFor([]dispatcherd.Slot{*next}); reason != "" {
+		c.emit(Effect{Kind: RefuseSlots, Session: s.id, Reason: reason})
+		return
+	}
+	c.addSlot(s, *next)
 }
 
 // addSlot registers a free slot.
@@ -77,6 +111,7 @@ func (c *Core) addTaken(s *session, d dispatcherd.Slot) slotindex.Ref {
 		t := c.hold(name)
 		if c.index.Capacity(t) == 1 {
 			c.fetch.discover(&c.kinds[t])
+			c.watchAll(t)
 		}
 	}
 	if s.draining {
@@ -95,7 +130,15 @@ func (c *Core) removeSlot(ref slotindex.Ref) {
 	c.slots[ref] = slot{}
 	c.index.Remove(ref)
 	for _, t := range c.fetch.scratch {
+		c.lessOf(t)
 		c.letGo(t)
+	}
+}
+
+// lessOf notes that a type has one slot less.
+func (c *Core) lessOf(t slotindex.TypeID) {
+	if c.index.Capacity(t) == 0 {
+		c.watchAll(t)
 	}
 }
 
@@ -194,12 +237,15 @@ func (ev Withdrew) apply(c *Core) {
 		if len(ev.Numbers) > 0 && !slices.Contains(ev.Numbers, c.slots[ref].number) {
 			continue
 		}
+		c.slots[ref].next = nil
 		c.index.Drain(ref)
 		if c.slots[ref].job == nil {
 			c.removeSlot(ref)
 			continue
 		}
+		s.leaving = true
 		for _, t := range c.index.TypesOf(ref) {
+			c.lessOf(t)
 			c.letGo(t)
 		}
 	}

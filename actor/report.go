@@ -49,7 +49,5 @@ func (ev Impatient) apply(c *Core) {
 	if j == nil || j.stage != waiting || c.index.Capacity(j.typ) > 0 {
 		return
 	}
-	c.stats.Unsupported++
-	c.dequeue(j)
-	c.answer(j, AnswerUnsupported, nil, "no slot supports type \""+c.index.Name(j.typ)+"\", and none came in time")
+	c.unsupported(j)
 }

@@ -2,8 +2,10 @@ package actor
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/slotindex"
 )
 
 func (ev Requested) apply(c *Core) {
@@ -14,12 +16,51 @@ func (ev Requested) apply(c *Core) {
 	j := c.newJob()
 	j.id, j.mode, j.stage, j.priority = ev.Job, dispatcherd.OnDemand, waiting, ev.Priority
 	j.arrival, j.payload, j.timeout = c.now, ev.Payload, ev.Deadline
+	j.patience = ev.Patience
+	if !ev.Wait {
+		j.patience = max(j.patience, comeback)
+	}
 	j.typ = c.hold(ev.Type)
 	c.keep(j)
 	c.kinds[j.typ].demand[j.priority].push(j)
 	c.enqueued(j)
-	if ev.Deadline > 0 {
-		c.arm(j, c.now.after(ev.Deadline))
+}
+
+// comeback is the time that a worker has to connect anew before requests that
+// it alone could serve are turned away: the longest pause between two tries of
+// the SDK.
+const comeback = 5 * time.Second
+
+// watch sets the alarm of a waiting request: its deadline, or the end of its
+// patience without any slot, whichever comes first.
+func (c *Core) watch(j *job) {
+	at := Never
+	if j.timeout > 0 {
+		at = j.arrival.after(j.timeout)
+	}
+	switch {
+	case c.index.Capacity(j.typ) > 0:
+		j.bereft = 0
+	case j.bereft == 0 && j.patience > 0:
+		j.bereft = c.now.after(j.patience)
+	}
+	if j.bereft != 0 {
+		at = min(at, j.bereft)
+	}
+	if at == Never {
+		c.disarm(j)
+		return
+	}
+	c.arm(j, at)
+}
+
+// watchAll does so for all waiting requests of a type that has lost its last
+// slot, or has its first.
+func (c *Core) watchAll(t slotindex.TypeID) {
+	for p := range c.kinds[t].demand {
+		for j := c.kinds[t].demand[p].first; j != nil; j = j.next {
+			c.watch(j)
+		}
 	}
 }
 
@@ -42,11 +83,12 @@ func (c *Core) refuseRequest(ev Requested) (string, AnswerKind) {
 	return "", 0
 }
 
-// enqueued counts a request that was put into its line.
+// enqueued counts a request that was put into its line, and watches it there.
 func (c *Core) enqueued(j *job) {
 	c.requests++
 	c.kinds[j.typ].urgent = true
 	c.mark(j.typ, j.priority)
+	c.watch(j)
 }
 
 // dequeue takes a waiting request out of its line.
@@ -79,9 +121,6 @@ func (c *Core) requeue(j *job) {
 	j.stage = waiting
 	c.kinds[j.typ].demand[j.priority].putBack(j)
 	c.enqueued(j)
-	if j.timeout > 0 {
-		c.arm(j, j.arrival.after(j.timeout))
-	}
 }
 
 func (c *Core) resultOfRequest(j *job, r *Result) {
@@ -110,10 +149,21 @@ func (c *Core) answer(j *job, kind AnswerKind, value []byte, reason string) {
 }
 
 func (c *Core) overdueRequest(j *job) {
+	if j.stage == waiting && j.bereft != 0 && (j.timeout == 0 || c.now < j.arrival.after(j.timeout)) {
+		c.unsupported(j)
+		return
+	}
 	c.stats.Late++
 	c.abandon(j, "timeout")
 	c.emit(Effect{Kind: Answer, Job: j.id, Answer: AnswerLate, Reason: "the deadline passed"})
 	c.forgetWaiting(j)
+}
+
+// unsupported answers a request that has waited for a slot in vain.
+func (c *Core) unsupported(j *job) {
+	c.stats.Unsupported++
+	c.dequeue(j)
+	c.answer(j, AnswerUnsupported, nil, "no slot supports type \""+c.index.Name(j.typ)+"\", and none came in time")
 }
 
 func (ev Abandoned) apply(c *Core) {

@@ -86,6 +86,7 @@ type Request struct {
 	Payload  []byte        // JSON on one line, or nil
 	Deadline time.Duration // after which it is answered Late; 0 = none
 	Wait     bool          // stay although no slot supports the type
+	Patience time.Duration // how long, also when the last slot goes away; 0 = until Impatient
 	Durable  bool          // a row in Postgres instead of an entry in memory
 }
 

@@ -142,7 +142,9 @@ func (h *Handler) request(q *requestBody) (Request, error) {
 	if q.Timeout != nil {
 		r.Deadline = time.Duration(*q.Timeout)
 	}
-	r.Wait = q.WaitForWorker != nil && *q.WaitForWorker > 0
+	if q.WaitForWorker != nil {
+		r.Wait, r.Patience = *q.WaitForWorker > 0, time.Duration(*q.WaitForWorker)
+	}
 	if bytes.ContainsAny(r.Payload, "\r\n") { // a payload travels on one line
 		var line bytes.Buffer
 		if err := json.Compact(&line, r.Payload); err != nil {

@@ -39,7 +39,7 @@ func (c *callers) submit(r api.Request, caller api.Caller) dispatcherd.JobID {
 	c.waiting[id] = me
 	c.mu.Unlock()
 	taken := c.loop.Request(actor.Requested{
-		Job: id, Type: r.Type, Priority: r.Priority, Payload: r.Payload, Deadline: r.Deadline, Wait: r.Wait,
+		Job: id, Type: r.Type, Priority: r.Priority, Payload: r.Payload, Deadline: r.Deadline, Wait: r.Wait, Patience: r.Patience,
 	})
 	if !taken {
 		c.end(id, stopped)
