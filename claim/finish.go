@@ -16,12 +16,11 @@ import (
 // running) and answer with the ids they changed.
 
 // doneSQL: $1 ids, $2 attempts, $3 results, $4 this dispatcher. Final rows leave
-// the hot table in the same statement.
+// the hot table in the same statement. Every row is copied where one part of the
+// statement hands it to the next, so each is handed over once.
 const doneSQL = `
-WITH item AS MATERIALIZED (
-	SELECT * FROM unnest($1::bigint[], $2::int[], $3::json[]) AS i (id, attempt, result)
-), gone AS (
-	DELETE FROM dispatcherd.jobs_live j USING item i
+WITH gone AS (
+	DELETE FROM dispatcherd.jobs_live j USING unnest($1::bigint[], $2::int[], $3::json[]) AS i (id, attempt, result)
 	WHERE j.id = i.id AND j.attempt = i.attempt AND j.dispatcher = $4::int AND j.status = 'running'
 	RETURNING j.id, j.run_at, j.created_at, j.attempt, j.timeout_ms, j.priority, j.max_attempts, j.failures, j.crashes,
 		j.type, j.payload, j.started_at, j.errors, i.result AS outcome
@@ -31,8 +30,9 @@ WITH item AS MATERIALIZED (
 	SELECT id, run_at, created_at, attempt, 'done', $4, timeout_ms, priority,
 		max_attempts, failures, crashes, type, payload, started_at, now(), outcome, errors
 	FROM gone
+	RETURNING id
 )
-SELECT array_agg(id::bigint) FROM gone`
+SELECT array_agg(id::bigint) FROM kept`
 
 // Codes of outcomes in SQL.
 const (

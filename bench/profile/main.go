@@ -3,7 +3,7 @@
 // Postgres says of the statements, how much log was written, and, where perf
 // is installed and permitted, the hottest functions of each process.
 //
-//	go run ./profile [-n 500000] [-slots 1000] [-perf] [-daemon FILE] [-worker FILE] [-- FLAGS-OF-SERVE…]
+//	go run ./profile [-n 500000] [-slots 1000] [-types 1] [-perf] [-daemon FILE] [-worker FILE] [-- FLAGS-OF-SERVE…]
 package main
 
 import (
@@ -25,6 +25,7 @@ import (
 func main() {
 	n := flag.Int("n", 500_000, "jobs")
 	slots := flag.Int("slots", 1000, "slots of the four workers together")
+	types := flag.Int("types", 1, "types of the jobs; every slot can do all")
 	usePerf := flag.Bool("perf", false, "sample with perf (Linux; root, or kernel.perf_event_paranoid at -1)")
 	var built rig.Options
 	flag.StringVar(&built.Daemon, "daemon", "", "a dispatcherd built before, instead of the checkout's")
@@ -32,7 +33,7 @@ func main() {
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
-	if err := run(ctx, load{*n, *slots, *usePerf, flag.Args()}, built); err != nil {
+	if err := run(ctx, load{*n, *slots, *types, *usePerf, flag.Args()}, built); err != nil {
 		fmt.Fprintln(os.Stderr, "profile:", err)
 		os.Exit(1)
 	}
@@ -42,9 +43,9 @@ const database = "profile"
 
 // load is what was asked for.
 type load struct {
-	jobs, slots int
-	perf        bool
-	flags       []string // of the daemon
+	jobs, slots, types int
+	perf               bool
+	flags              []string // of the daemon
 }
 
 func run(ctx context.Context, l load, built rig.Options) (err error) {
@@ -62,7 +63,7 @@ func run(ctx context.Context, l load, built rig.Options) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := rig.Fill(ctx, dsn, l.jobs, 1); err != nil {
+	if err := rig.Fill(ctx, dsn, l.jobs, l.types); err != nil {
 		return err
 	}
 	if statements {
@@ -99,7 +100,7 @@ func drain(ctx context.Context, r *rig.Rig, dsn string, l load, statements bool)
 	}
 	sampler := startPerf(l.perf)
 	cpu := r.PostgresCPU()
-	crew, err := r.Crew(d.Workers, 4, l.slots/4, 1)
+	crew, err := r.Crew(d.Workers, 4, l.slots/4, l.types)
 	if err != nil {
 		return err
 	}
