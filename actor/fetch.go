@@ -57,6 +57,23 @@ type fetching struct {
 	deaf     bool    // NOTIFY does not work
 	scratch  []slotindex.TypeID
 	foreign  foreign
+	looking  bool              // the fetch in flight reads some lane from the very beginning
+	gone     []dispatcherd.Key // then: places that rows have left since it was sent
+}
+
+// leave notes the place of a row that is not pending there any more: a look
+// under way may have seen it before it was claimed, and bring it when the job is
+// done and forgotten. What does not fit costs a lost claim.
+func (f *fetching) leave(c *Core, k dispatcherd.Key) {
+	if f.looking && len(f.gone) < c.cfg.Limits.Unfinished {
+		f.gone = append(f.gone, k)
+	}
+}
+
+// hasLeft reports whether the row of a key was noted by leave.
+func (f *fetching) hasLeft(k dispatcherd.Key) bool {
+	_, found := slices.BinarySearchFunc(f.gone, k, compareKeys)
+	return found
 }
 
 func (f *fetching) inFlight() bool { return len(f.asked) > 0 }
@@ -168,6 +185,10 @@ func (f *fetching) alert(c *Core) {
 // longestPause is the number of polls that an expensive look may cost.
 const longestPause = 20
 
+// mostOwed bounds the pause that several looks cost together: with many lanes
+// one round of them takes many fetches. A hung one may cost more alone.
+const mostOwed = 10_000 // ms
+
 // lookPause is the shortest time between two full looks for notifications.
 const lookPause = 50 // ms
 
@@ -260,6 +281,7 @@ func (c *Core) flushFetch() {
 	c.askForeign()
 	if f.inFlight() {
 		f.sentAt = c.now
+		f.looking = slices.ContainsFunc(f.asked, func(a asking) bool { return a.look })
 		c.emit(Effect{Kind: Fetch, Fetch: f.request})
 	}
 }
@@ -356,10 +378,12 @@ func (ev Fetched) apply(c *Core) {
 	if !f.inFlight() || len(ev.Request.Lanes) != len(f.asked) {
 		return // an answer that was given before
 	}
-	if slices.ContainsFunc(f.asked, func(a asking) bool { return a.look }) {
-		rest := c.now + min(50*(c.now-f.sentAt), Instant(longestPause*c.cfg.Poll.Milliseconds()))
+	if f.looking {
+		took := c.now - f.sentAt
+		rest := min(max(f.nextLook, c.now)+50*took, c.now+max(50*took, mostOwed), c.now+Instant(longestPause*c.cfg.Poll.Milliseconds()))
 		f.nextPoll, f.nextLook = max(f.nextPoll, rest), max(f.nextLook, rest)
 	}
+	slices.SortFunc(f.gone, compareKeys)
 	if ev.Result.Verdict == dispatcherd.OK {
 		c.outage.over(fetches)
 		c.offset, c.clock = floorMS(ev.Result.DBNow)-int64(c.now), true
@@ -376,7 +400,7 @@ func (ev Fetched) apply(c *Core) {
 		c.fill(a, &ev.Request.Lanes[i], rest[:n], ev.Result)
 		rest = rest[n:]
 	}
-	f.asked = f.asked[:0]
+	f.asked, f.gone, f.looking = f.asked[:0], f.gone[:0], false
 }
 
 // expect notes when a row that is not yet due will be.

@@ -113,14 +113,15 @@ func (c *Core) merge(l *lane, rows []dispatcherd.Candidate, first dispatcherd.Ke
 	}
 }
 
-// isInHand reports whether a row that was fetched as pending is still in hand. At
+// isInHand reports whether a row that was fetched as pending is still in hand, or
+// was until just now. At
 // the very position it was taken from, the fetch saw it as it was before. At
 // another one it is pending again while an attempt is still being recorded
 // here; then the lane is looked at again once that is over.
 func (c *Core) isInHand(k dispatcherd.Key) bool {
 	j := c.jobs.get(k.ID)
 	if j == nil {
-		return false
+		return c.fetch.hasLeft(k)
 	}
 	j.again = j.again || j.key != k
 	return true
