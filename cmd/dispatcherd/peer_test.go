@@ -58,6 +58,6 @@ func TestPeer_B15_RecoveryNeedsNoSlot(t *testing.T) {
 	require.Len(t, won.Won, 1)
 	w.exec(`UPDATE dispatcherd.dispatchers SET beat_at = now() - 2 * lease WHERE id = $1`, run)
 	job := w.await(id, dispatcherd.Pending)
-	require.Equal(t, 1, int(job.Crashes))
+	require.Equal(t, 1, job.Crashes)
 	require.Zero(t, h.gauges().Free)
 }
