@@ -49,7 +49,7 @@ type Actor struct {
 	requests        chan Requested
 	hangups         chan Abandoned
 	notifications   chan struct{} // capacity 1: any number of them are one
-	orders          chan Event    // of the operator: drain, interrupt, weights, cancels, listener state
+	orders          chan Event    // of operator and listener: drain, interrupt, weights, cancels, announced rows
 	results         chan Event    // of statements
 	questions       chan func(*Core)
 	stop            chan struct{}
@@ -192,8 +192,8 @@ func (a *Actor) Notify() {
 	}
 }
 
-// Order passes on what an operator or the listener wants: Drained,
-// Interrupted, Reweighed, CancelRequested, Listening, or a caller's Impatient.
+// Order passes on what an operator or the listener wants or knows: Drained,
+// Interrupted, Reweighed, CancelRequested, Listening, Announced, or a caller's Impatient.
 func (a *Actor) Order(ev Event) { send(a, a.orders, ev) }
 
 // Result answers a statement: Fetched, Claimed, Adopted, Finished or BellSet.

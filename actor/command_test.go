@@ -228,7 +228,10 @@ func (w *world) cmdWithdraw(ws words, _ []string) {
 	w.step(ev)
 }
 
-func (w *world) cmdInsert(_ words, body []string) {
+// cmdInsert commits rows; "insert alone" those of a transaction that is seen to
+// insert one, so that the notification names it.
+func (w *world) cmdInsert(how words, body []string) {
+	var news Event = Notified{}
 	for _, line := range body {
 		ws := parse(line)
 		for i := range ws.int("count", 1) {
@@ -248,6 +251,9 @@ func (w *world) cmdInsert(_ words, body []string) {
 				runAt: w.table.now - ws.duration("age").Microseconds() + ws.duration("in").Microseconds(),
 				tries: int32(ws.int("tries", 3)), timeout: ws.duration("timeout"),
 			})
+			if r := w.table.rows[w.nextRow]; len(how.bare) > 0 && how.bare[0] == "alone" {
+				news = Announced{dispatcherd.Announcement{Type: r.typ, Priority: r.priority, Key: dispatcherd.Key{RunAt: r.runAt, ID: r.id}}}
+			}
 		}
 	}
 	for _, name := range w.dispatcherNames() {
@@ -255,7 +261,7 @@ func (w *world) cmdInsert(_ words, body []string) {
 		if d.core.bell.armed && !d.deaf {
 			at := w.at
 			w.at = d
-			w.step(Notified{})
+			w.step(news)
 			w.at = at
 		}
 	}

@@ -225,7 +225,12 @@ func (w *whirl) insert() {
 	lane := tableLane{whirlTypes[w.rng.IntN(len(whirlTypes))], dispatcherd.Priority(w.rng.IntN(11))}
 	w.lanes[w.nextJob] = lane
 	w.known(w.nextJob, lane.typ)
-	w.park(dispatcherd.Key{RunAt: int64(w.now) * 1000, ID: w.nextJob})
+	key := dispatcherd.Key{RunAt: int64(w.now) * 1000, ID: w.nextJob}
+	w.park(key)
+	if w.nextJob%2 == 0 {
+		w.feed(Announced{dispatcherd.Announcement{Type: lane.typ, Priority: lane.priority, Key: key}})
+		return
+	}
 	w.feed(Notified{})
 }
 

@@ -15,7 +15,7 @@ import (
 
 // Channels of NOTIFY.
 const (
-	JobsChannel   = "dispatcherd_jobs"   // something became pending; no payload
+	JobsChannel   = "dispatcherd_jobs"   // something became pending; payload: empty, or the only row, see readAnnouncement
 	CancelChannel = "dispatcherd_cancel" // payload: id of a running job that is wanted cancelled
 )
 
@@ -36,7 +36,7 @@ var errDeaf = errors.New("LISTEN was accepted, but a NOTIFY from another connect
 // are dropped (every beat lists them anyway).
 type Listener struct {
 	store   *Store
-	jobs    chan struct{}
+	jobs    chan *dispatcherd.Announcement
 	cancels chan dispatcherd.JobID
 	stop    context.CancelFunc
 	done    sync.WaitGroup
@@ -46,14 +46,15 @@ type Listener struct {
 // the observer is told when it hears and when it does not.
 func (s *Store) Listen() *Listener {
 	ctx, stop := context.WithCancel(context.Background())
-	l := &Listener{store: s, jobs: make(chan struct{}, 1), cancels: make(chan dispatcherd.JobID, cancelsKept), stop: stop}
+	l := &Listener{store: s, jobs: make(chan *dispatcherd.Announcement, 1), cancels: make(chan dispatcherd.JobID, cancelsKept), stop: stop}
 	l.done.Go(func() { l.loop(ctx) })
 	return l
 }
 
 // Jobs receives a value when something may have become pending: a notification
 // came, or the connection was (re)established and some may have been missed.
-func (l *Listener) Jobs() <-chan struct{} { return l.jobs }
+// The value is the row if that is all that became pending, else nil.
+func (l *Listener) Jobs() <-chan *dispatcherd.Announcement { return l.jobs }
 
 // Cancels receives the ids of running jobs, of any dispatcher, that are wanted cancelled.
 func (l *Listener) Cancels() <-chan dispatcherd.JobID { return l.cancels }
@@ -101,7 +102,7 @@ func (l *Listener) session(ctx context.Context) (heard bool, err error) {
 		return false, err
 	}
 	l.store.config.Observer.Listening(true, nil)
-	l.ring() // what came while nobody listened
+	l.ring(nil) // what came while nobody listened
 	for {
 		if err := l.hear(ctx, conn, time.Now().Add(pingEvery), nil); err != nil {
 			return true, err
@@ -144,7 +145,7 @@ func (l *Listener) begin(ctx context.Context, conn *pgx.Conn, self string) error
 func (l *Listener) hear(ctx context.Context, conn *pgx.Conn, until time.Time, enough func(channel string) bool) error {
 	ctx, cancel := context.WithDeadline(ctx, until)
 	defer cancel()
-	for {
+	for crowd := false; ; {
 		note, err := conn.WaitForNotification(ctx)
 		if err != nil {
 			if ctx.Err() != nil && !conn.IsClosed() {
@@ -152,9 +153,17 @@ func (l *Listener) hear(ctx context.Context, conn *pgx.Conn, until time.Time, en
 			}
 			return err
 		}
+		// What a transaction notifies of arrives together.
+		more := conn.PgConn().Frontend().ReadBufferLen() > 0
+		alone := !crowd && !more
+		crowd = more
 		switch note.Channel {
 		case JobsChannel:
-			l.ring()
+			if row, ok := readAnnouncement(note.Payload); ok && alone {
+				l.ring(&row)
+			} else {
+				l.ring(nil)
+			}
 		case CancelChannel:
 			l.cancel(note.Payload)
 		}
@@ -173,11 +182,18 @@ func (l *Listener) ping(ctx context.Context, conn *pgx.Conn, self string) error 
 	return err
 }
 
-func (l *Listener) ring() {
+// ring passes on news. What is not yet taken is more than one row with them.
+func (l *Listener) ring(row *dispatcherd.Announcement) {
 	select {
-	case l.jobs <- struct{}{}:
-	default: // one signal is waiting already
+	case l.jobs <- row:
+		return
+	default:
 	}
+	select {
+	case <-l.jobs:
+	default: // taken meanwhile: then nil says a little less than is known
+	}
+	l.jobs <- nil // there is room: nobody else sends
 }
 
 func (l *Listener) cancel(payload string) {

@@ -243,7 +243,13 @@ func TestTheListenerHearsAndComesBackWhenItIsKilled(t *testing.T) {
 	<-l.Jobs() // every (re)connection asks for a look
 	require.NoError(t, s.SetBell(t.Context(), true))
 	fill(t, db, 10, 1, 1)
-	<-l.Jobs()
+	require.Nil(t, <-l.Jobs(), "many rows: to be fetched")
+	var want dispatcherd.Announcement
+	require.NoError(t, db.QueryRow(t.Context(), `INSERT INTO dispatcherd.jobs (type, priority) VALUES ('one', 3)
+		RETURNING id, type, priority, (extract(epoch FROM run_at) * 1000000)::bigint`).Scan(&want.Key.ID, &want.Type, &want.Priority, &want.Key.RunAt))
+	require.Equal(t, &want, <-l.Jobs(), "one row: named")
+	exec(t, db, `BEGIN; INSERT INTO dispatcherd.jobs (type) VALUES ('one'); INSERT INTO dispatcherd.jobs (type) VALUES ('two'); COMMIT`)
+	require.Nil(t, <-l.Jobs(), "two statements: to be fetched, although the first names its row")
 
 	require.Len(t, s.Claim(t.Context(), claimOf(5)).Won, 1)
 	status, err := claim.Jobs{DB: db}.Cancel(t.Context(), 5)

@@ -92,6 +92,39 @@ func TestOnlyAnArmedDispatcherMakesProducersRing(t *testing.T) {
 	require.Equal(t, 0, rings())
 }
 
+func TestATransactionThatInsertsOneRowNamesIt(t *testing.T) {
+	conn := connect(t, pgtest.New(t))
+	exec(t, conn, `INSERT INTO dispatcherd.dispatchers (name, lease, armed) VALUES ('a', '10s', true)`)
+	exec(t, conn, `LISTEN dispatcherd_jobs`)
+	heard := func(statements ...string) (payloads []string) {
+		for _, s := range append(statements, `NOTIFY dispatcherd_jobs, 'end'`) {
+			exec(t, conn, s)
+		}
+		for {
+			note, err := conn.WaitForNotification(t.Context())
+			require.NoError(t, err)
+			if note.Payload == "end" {
+				return payloads
+			}
+			payloads = append(payloads, note.Payload)
+		}
+	}
+	insert := func(values string) string {
+		return `INSERT INTO dispatcherd.jobs (type, priority, run_at) VALUES ` + values
+	}
+	require.Equal(t, []string{""}, heard(`INSERT INTO dispatcherd.jobs (id, type) VALUES (1000, 'pdf')`), "an id by hand, before the sequence was used")
+	require.Equal(t, []string{"1 7 1772539200123456 p d f"}, heard(insert(`('p d f', 7, '2026-03-03 12:00:00.123456Z')`)))
+	require.Equal(t, []string{""}, heard(insert(`('pdf', 1, now()), ('pdf', 2, now())`)), "two rows")
+	require.Equal(t, []string{""}, heard(insert(`('pdf', 1, now() + interval '1 hour')`)), "not yet due")
+	require.Equal(t, []string{"5 1 1000000 pdf", ""},
+		heard("BEGIN", insert(`('pdf', 1, 'epoch'::timestamptz + interval '1 s')`), insert(`('pdf', 2, now())`), insert(`('pdf', 3, now())`), "COMMIT"),
+		"however many statements, the second payload says that there is more")
+	require.Equal(t, []string{"9 1 1000000 pdf"},
+		heard("BEGIN", "SAVEPOINT s", insert(`('pdf', 1, now())`), "ROLLBACK TO s", insert(`('pdf', 1, 'epoch'::timestamptz + interval '1 s')`), "COMMIT"),
+		"what was undone does not count")
+	require.Equal(t, []string{"10 0 1000000 pdf"}, heard(insert(`('pdf', 0, 'epoch'::timestamptz + interval '1 s')`)), "each transaction anew")
+}
+
 func TestLeavesAreMadeAheadAndDroppedWhenOld(t *testing.T) {
 	conn := connect(t, pgtest.New(t))
 	old := `SELECT count(*) FROM pg_class WHERE relname = 'jobs_done_20200101'`

@@ -35,7 +35,7 @@ const (
 	undefined    = "42P01" // undefined_table
 	duplicate    = "23505" // two CREATE SCHEMA at once, seen from the slower one
 	exists       = "42P06" // duplicate_schema
-	latest       = 4       // the highest number in sql/
+	latest       = 5       // the highest number in sql/
 )
 
 // Migration is one step and whether the database has taken it.

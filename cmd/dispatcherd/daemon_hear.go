@@ -20,8 +20,12 @@ func (d *daemon) hear(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-l.Jobs():
-			d.loop.Notify()
+		case row := <-l.Jobs():
+			if row == nil {
+				d.loop.Notify()
+			} else {
+				d.loop.Order(actor.Announced{Row: *row})
+			}
 		case id := <-l.Cancels():
 			d.loop.Order(actor.CancelRequested{Jobs: []dispatcherd.JobID{id}})
 		case up := <-d.hearing.changed:

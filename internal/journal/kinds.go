@@ -38,6 +38,7 @@ func events(c *freeze.Codec) []kind {
 		event[actor.Adopted](c, "adopted"),
 		event[actor.HandedOver](c, "handed-over"),
 		event[actor.HandedOver](c, "handed-over"),
+		event[actor.Announced](c, "announced"),
 	}
 }
 
@@ -58,7 +59,7 @@ func newLanguage() language {
 	c := freeze.New(freeze.Options{
 		Strings: []string{
 			"actor.Config.Timeouts", "actor.Core.elsewhere", "actor.Core.shares", "actor.Effect.Type", "actor.Elsewhere.Capacity", "actor.Elsewhere.Shares", "actor.Registered.Worker",
-			"actor.Requested.Type", "actor.session.worker", "dispatcherd.Adopted.Type", "dispatcherd.ClaimRequest.Types", "dispatcherd.Lane.Type",
+			"actor.Requested.Type", "actor.session.worker", "dispatcherd.Adopted.Type", "dispatcherd.Announcement.Type", "dispatcherd.ClaimRequest.Types", "dispatcherd.Lane.Type",
 			"dispatcherd.Slot.Types", "slotindex.Index.byName", "slotindex.Index.byTypes", "slotindex.typeEntry.name",
 		},
 		Silent: []string{"actor.Effect.Reason", "actor.Result.Error", "dispatcherd.Finish.Error"},

@@ -175,7 +175,7 @@ func fill(v reflect.Value, canary string, depth int) {
 func TestEveryEventComesBackWithoutPayloads(t *testing.T) {
 	const canary = "canary-7f3a9"
 	texts := map[string]bool{} // where the names of types, workers and the like are
-	for _, name := range []string{"Registered", "Requested", "Fetched", "Claimed", "Adopted", "Elsewhere", "Reweighed"} {
+	for _, name := range []string{"Registered", "Requested", "Fetched", "Claimed", "Adopted", "Elsewhere", "Reweighed", "Announced"} {
 		texts[name] = true
 	}
 	for _, k := range files.kinds {

@@ -68,7 +68,11 @@ func (w *world) commitBatch(i int32) {
 		id := b.first + dispatcherd.JobID(n)
 		w.enqueue(id, w.table.row(id))
 	}
-	if b.rings || w.table.armed(0) {
+	switch {
+	case !b.rings && !w.table.armed(0):
+	case b.count == 1 && w.table.row(b.first).runAt <= w.dbNow():
+		w.bring(announced - int32(b.first-1))
+	default:
 		w.notify()
 	}
 }

@@ -182,13 +182,17 @@ func (m *marks) remove(id dispatcherd.JobID) {
 
 // What hostNews may bring, besides the id of a job to cancel.
 const (
-	newJobs  = 0
-	deafened = -1 // the listener's connection broke
-	hearing  = -2 // it is there again
+	newJobs   = 0
+	deafened  = -1 // the listener's connection broke
+	hearing   = -2 // it is there again
+	announced = -3 // the row 1 became pending, alone; the next lower is row 2, and so on
 )
 
 // notify rings for every dispatcher that listens.
-func (w *world) notify() {
+func (w *world) notify() { w.bring(newJobs) }
+
+// bring notifies every dispatcher that listens of new rows.
+func (w *world) bring(news int32) {
 	w.stats.Notified++
 	for _, h := range w.hosts {
 		if !h.up || h.core == nil || w.table.cut {
@@ -206,22 +210,28 @@ func (w *world) notify() {
 			case 2:
 				at += w.dice.span(0, second)
 			case 3:
-				h.plan(hostNews, at+w.dice.span(0, second/10), newJobs)
+				h.plan(hostNews, at+w.dice.span(0, second/10), news)
 			}
 		}
-		h.plan(hostNews, at, newJobs)
+		h.plan(hostNews, at, news)
 	}
 }
 
 func (h *host) hear(news int32) {
 	w := h.world
-	switch news {
-	case newJobs:
+	switch {
+	case news == newJobs:
 		h.step(actor.Notified{})
-	case deafened:
+	case news <= announced:
+		id := dispatcherd.JobID(announced - news + 1)
+		r := w.table.row(id) // as it was inserted, whatever became of it
+		h.step(actor.Announced{Row: dispatcherd.Announcement{
+			Type: w.typeNames[r.typ], Priority: r.priority, Key: dispatcherd.Key{RunAt: r.first, ID: id},
+		}})
+	case news == deafened:
 		h.step(actor.Listening{On: false})
 		h.plan(hostNews, w.now+w.dice.span(second/10, 2*second), hearing)
-	case hearing:
+	case news == hearing:
 		h.step(actor.Listening{On: true})
 	default:
 		h.step(actor.CancelRequested{Jobs: []dispatcherd.JobID{dispatcherd.JobID(news)}})
