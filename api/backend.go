@@ -199,6 +199,17 @@ func (e *InvalidError) Error() string { return e.Reason.Error() }
 // Unwrap returns the reason.
 func (e *InvalidError) Unwrap() error { return e.Reason }
 
+// LongLineError says that a line of an upload is longer than one job may be.
+type LongLineError struct {
+	Line  int // from 1
+	Limit int // bytes
+}
+
+// Error names the line and the limit.
+func (e *LongLineError) Error() string {
+	return fmt.Sprintf("line %d has more than %d bytes; nothing was inserted", e.Line, e.Limit)
+}
+
 // ConflictError says that a job's status forbids what was asked for.
 type ConflictError struct {
 	Status dispatcherd.Status

@@ -93,6 +93,46 @@ func TestIdleConnectionsMakeRoom(t *testing.T) {
 	require.ErrorIs(t, err, io.EOF, "the longest idle one went first")
 }
 
+func TestAnIdleConnectionEnds(t *testing.T) {
+	address, h, _, _ := served(t, func(c *Config) { c.IdleTimeout = 30 * time.Millisecond })
+	conn, err := net.Dial("tcp", address)
+	require.NoError(t, err)
+	defer conn.Close()
+	_, err = io.WriteString(conn, livez)
+	require.NoError(t, err)
+	began := time.Now()
+	text, err := io.ReadAll(conn)
+	require.NoError(t, err, "the server hangs up in order")
+	require.Contains(t, string(text), "200 OK")
+	require.Less(t, time.Since(began), DefaultConfig().IdleTimeout/2)
+	require.Eventually(t, func() bool { return h.Gauges().Connections == 0 }, 10*time.Second, time.Millisecond)
+}
+
+// A reader who stops reading holds his stream up no longer than one write may
+// take; the run that nobody else follows is given up.
+func TestWhoDoesNotReadLosesHisStream(t *testing.T) {
+	address, h, f, _ := served(t, func(c *Config) { c.WriteTimeout = 100 * time.Millisecond })
+	conn, err := net.Dial("tcp", address)
+	require.NoError(t, err)
+	defer conn.Close()
+	const body = `{"type":"pdf"}`
+	_, err = fmt.Fprintf(conn, "POST /v1/requests HTTP/1.1\r\nHost: d\r\nAccept: text/event-stream\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
+	require.NoError(t, err)
+	id := <-f.submitted
+	big := []byte(`"` + strings.Repeat("x", 1<<20) + `"`)
+	for left := 1000; ; left-- { // until no socket takes more
+		require.Positive(t, left, "the stream goes on although nobody reads")
+		f.with(id, func(c Caller) { c.Reported(Report{Attempt: 1, Partial: true, JSON: big}) })
+		select {
+		case gone := <-f.abandoned:
+			require.Equal(t, id, gone)
+			require.Eventually(t, func() bool { return h.Gauges().Followers == 0 }, 10*time.Second, time.Millisecond)
+			return
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+}
+
 func TestAFloodOfBadTokensIsCountedAndRefused(t *testing.T) {
 	h, _, seen := house(t, nil)
 	tokens, err := ReadTokens(strings.NewReader("# who\n\nben 2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b\n"))

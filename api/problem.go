@@ -106,8 +106,13 @@ func problemOf(err error) *Problem {
 	var invalid *InvalidError
 	var clash *ConflictError
 	var long *http.MaxBytesError
+	var line *LongLineError
 	switch {
 	case errors.As(err, &p):
+		return p
+	case errors.As(err, &line):
+		p = tooLarge.of(line.Error())
+		p.Line = line.Line
 		return p
 	case errors.As(err, &invalid):
 		return invalidJob.of(invalid.Error())

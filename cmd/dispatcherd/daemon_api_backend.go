@@ -101,7 +101,7 @@ var errBadLines = errors.New("bad lines")
 
 // InsertLines implements api.Backend.
 func (b *backend) InsertLines(ctx context.Context, lines io.Reader, strict bool, bad func(int, error)) (count int64, err error) {
-	upload := &upload{lines: newJobLines(lines), strict: strict, tell: bad}
+	upload := &upload{lines: newJobLines(lines, b.cfg.API.MaxPayload), strict: strict, tell: bad}
 	err = pgx.BeginFunc(ctx, b.pool, func(tx pgx.Tx) error { // one now() for the whole stream
 		count, err = claim.Jobs{DB: tx}.InsertMany(ctx, upload.jobs)
 		return err
@@ -110,12 +110,19 @@ func (b *backend) InsertLines(ctx context.Context, lines io.Reader, strict bool,
 	case upload.bad:
 		return 0, nil
 	case upload.broken != nil:
-		return 0, &api.InvalidError{Reason: upload.broken}
+		return 0, brokenUpload(upload.broken)
 	case err != nil:
 		return 0, backendError(err)
 	}
 	b.loop.Notify()
 	return count, nil
+}
+
+func brokenUpload(err error) error {
+	if long, ok := errors.AsType[*longLineError](err); ok {
+		return &api.LongLineError{Line: long.line, Limit: long.longest}
+	}
+	return &api.InvalidError{Reason: err}
 }
 
 // upload turns JSON lines into rows, and goes on to the last line even when

@@ -210,7 +210,7 @@ func (a *app) insertStream(ctx context.Context, name string, skipBad bool) error
 	}
 	defer done()
 
-	stream := &jobStream{lines: newJobLines(r), skipBad: skipBad, complain: a.say}
+	stream := &jobStream{lines: newJobLines(r, maxJobLine), skipBad: skipBad, complain: a.say}
 	if a.isTerminal(a.err) {
 		stream.progress = newProgress(a.err, "jobs", size, time.Now)
 	}

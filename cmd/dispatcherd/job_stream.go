@@ -61,6 +61,9 @@ func (s *jobStream) explain(err error) error {
 	if bad, ok := errors.AsType[*lineError](s.bad); ok {
 		return failure(exitNegative, "%w; nothing was inserted (--skip-bad leaves bad lines out)", bad)
 	}
+	if long, ok := errors.AsType[*longLineError](s.bad); ok {
+		return failure(exitUsage, "%w", long)
+	}
 	if s.bad != nil {
 		return s.bad
 	}

@@ -19,7 +19,8 @@ import (
 
 const jobFields = "type, priority, payload, run_at, max_attempts, timeout_ms"
 
-// maxJobLine bounds one line of input, in bytes.
+// maxJobLine bounds one line of a command's input, in bytes. A dispatcher has
+// --max-payload for what callers send.
 const maxJobLine = 16 << 20
 
 // The table takes no run_at outside [earliestRun, latestRun).
@@ -170,12 +171,20 @@ type jobLines struct {
 	scanner *bufio.Scanner
 	read    int64 // bytes of input consumed
 	number  int   // of the current line, from 1
+	longest int   // bytes that one may have
 	job     newJob
 }
 
-func newJobLines(r io.Reader) *jobLines {
-	l := &jobLines{scanner: bufio.NewScanner(r)}
-	l.scanner.Buffer(make([]byte, 0, 64<<10), maxJobLine)
+// longLineError ends a stream: nobody knows where the next line begins.
+type longLineError struct{ line, longest int }
+
+func (e *longLineError) Error() string {
+	return fmt.Sprintf("line %d is longer than %d bytes: split the input, or keep large data elsewhere and refer to it", e.line, e.longest)
+}
+
+func newJobLines(r io.Reader, longest int) *jobLines {
+	l := &jobLines{scanner: bufio.NewScanner(r), longest: longest}
+	l.scanner.Buffer(make([]byte, 0, min(longest+1, 64<<10)), longest+1) // with the line's end
 	return l
 }
 
@@ -210,8 +219,7 @@ func (l *jobLines) next() error {
 	}
 	switch err := l.scanner.Err(); {
 	case errors.Is(err, bufio.ErrTooLong):
-		return failure(exitUsage, "line %d is longer than %d bytes: split the input, or keep large data elsewhere and refer to it",
-			l.number+1, maxJobLine)
+		return &longLineError{line: l.number + 1, longest: l.longest}
 	case err != nil:
 		return fmt.Errorf("reading line %d: %w", l.number+1, err)
 	}

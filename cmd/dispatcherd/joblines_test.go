@@ -18,7 +18,7 @@ import (
 // readAll returns the types of all good lines and the messages of the bad ones.
 func readAll(t *testing.T, r io.Reader) (types, complaints []string, end error) {
 	t.Helper()
-	lines := newJobLines(r)
+	lines := newJobLines(r, maxJobLine)
 	for {
 		var bad *lineError
 		switch err := lines.next(); {
@@ -91,7 +91,7 @@ func TestGoodLinesInEveryDress(t *testing.T) {
 	require.Empty(t, complaints)
 	require.Equal(t, []string{"bom", "spaces", "full", "nulls", "no newline at the end"}, types)
 
-	lines := newJobLines(strings.NewReader(input))
+	lines := newJobLines(strings.NewReader(input), maxJobLine)
 	for range 3 {
 		require.NoError(t, lines.next())
 	}

@@ -1,0 +1,157 @@
+package main
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/spf13/pflag"
+	"github.com/stretchr/testify/require"
+)
+
+var ndjson = []string{"Content-Type", "application/x-ndjson"}
+
+func TestALongLineOfAnUploadIsRefused(t *testing.T) {
+	w := newWorld(t)
+	cfg := w.config("d")
+	cfg.API = defaultAPIConfig()
+	cfg.API.MaxPayload = 1000
+	h := w.start(cfg)
+	c := h.caller()
+	line := func(bytes int) string {
+		const frame = `{"type":"x","payload":""}`
+		return frame[:len(frame)-2] + strings.Repeat("x", bytes-len(frame)) + frame[len(frame)-2:]
+	}
+	for _, query := range []string{"", "?on_error=skip"} {
+		got := c.ask(http.MethodPost, "/v1/jobs"+query, line(1000)+"\n"+line(1001)+"\n"+line(30)+"\n", ndjson...)
+		require.Equal(t, http.StatusRequestEntityTooLarge, got.StatusCode, got.body)
+		p := got.problem(t)
+		require.Equal(t, 2, p.Line)
+		require.NotContains(t, p.Detail, "xx")
+	}
+	require.Zero(t, w.number(`SELECT count(*) FROM dispatcherd.jobs`))
+	require.InDelta(t, 2, metricsOn(t, cfg)[`dispatcherd_api_bound_hits_total{bound="payload"}`], 0)
+	got := c.ask(http.MethodPost, "/v1/jobs", line(1000)+"\n"+line(1000), ndjson...)
+	require.Equal(t, http.StatusCreated, got.StatusCode, got.body)
+	require.Equal(t, 2, w.number(`SELECT count(*) FROM dispatcherd.jobs`))
+}
+
+func TestAnUploadIsBoundedAsAWhole(t *testing.T) {
+	w := newWorld(t)
+	cfg := w.config("d")
+	cfg.API = defaultAPIConfig()
+	cfg.API.MaxUpload = 1000
+	h := w.start(cfg)
+	for _, query := range []string{"", "?on_error=skip"} {
+		got := h.caller().ask(http.MethodPost, "/v1/jobs"+query, strings.Repeat("{\"type\":\"x\"}\n", 100), ndjson...)
+		require.Equal(t, http.StatusRequestEntityTooLarge, got.StatusCode, got.body)
+	}
+	require.Zero(t, w.number(`SELECT count(*) FROM dispatcherd.jobs`))
+}
+
+func TestARequestThatNamesNoDeadlineHasOne(t *testing.T) {
+	w := newWorld(t)
+	cfg := w.config("d")
+	cfg.API = defaultAPIConfig()
+	cfg.API.DefaultTimeout = 50 * time.Millisecond
+	h := w.start(cfg)
+	callee := serveCalls(t, h.cfg.WorkerSocket, 1, "pdf")
+	h.awaitSlots(1)
+	got := h.caller().request(`{"type":"pdf","payload":{"do":"gate"}}`)
+	require.Equal(t, http.StatusGatewayTimeout, got.StatusCode, got.body)
+	<-callee.cancelled
+	require.InDelta(t, 1, metricsOn(t, cfg)[`dispatcherd_requests_ended_total{end="late",kind="memory"}`], 0)
+}
+
+func TestCallersShareFewConnectionsToPostgres(t *testing.T) {
+	const few, callers = 2, 50
+	w := newWorld(t)
+	cfg := w.config("d")
+	cfg.API = defaultAPIConfig()
+	cfg.API.Connections = few
+	h := w.start(cfg)
+	id := w.insert("nobody", work{})
+	c := h.caller()
+	var calls sync.WaitGroup
+	for range callers {
+		calls.Go(func() {
+			got, err := c.send(t.Context(), http.MethodGet, fmt.Sprint("/v1/jobs/", id), "")
+			if err != nil || got.StatusCode != http.StatusOK {
+				t.Errorf("%v %s", err, got.body)
+			}
+		})
+	}
+	calls.Wait()
+	open := w.number(`SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'dispatcherd api'`)
+	require.Positive(t, open)
+	require.LessOrEqual(t, open, few)
+}
+
+// The table of bounds in docs/api.md has every flag with its default, and names
+// tests that are there.
+func TestEveryBoundOfTheAPIIsInItsTable(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "api.md"))
+	require.NoError(t, err)
+	_, table, found := strings.Cut(string(text), "## Bounds")
+	require.True(t, found)
+	table, _, _ = strings.Cut(table, "## ")
+	tests := ""
+	for _, pattern := range []string{"*_test.go", "../../api/*_test.go"} {
+		files, err := filepath.Glob(pattern)
+		require.NoError(t, err)
+		for _, f := range files {
+			source, err := os.ReadFile(f)
+			require.NoError(t, err)
+			tests += string(source)
+		}
+	}
+	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
+	new(serveFlags).registerAPI(flags)
+	flags.VisitAll(func(f *pflag.Flag) {
+		if f.Name == "api-listen" || f.Name == "api-tokens" {
+			return // no bounds
+		}
+		row := regexp.MustCompile("(?m)^\\| `--" + f.Name + "` \\| ([^|]+) \\|.*\\|$").FindStringSubmatch(table)
+		require.NotNil(t, row, "--%s is not in the table", f.Name)
+		require.Equal(t, plainDefault(f), row[1], f.Name)
+	})
+	named := regexp.MustCompile("`((?:Test|Fuzz)\\w+)`").FindAllStringSubmatch(table, -1)
+	require.Greater(t, len(named), 15)
+	for _, n := range named {
+		require.Contains(t, tests, "func "+n[1]+"(", "named in the table")
+	}
+}
+
+// plainDefault is a flag's default as people write it.
+func plainDefault(f *pflag.Flag) string {
+	switch f.DefValue {
+	case "1073741824":
+		return "1 GiB"
+	case "67108864":
+		return "64 MiB"
+	case "16384":
+		return "16 KiB"
+	}
+	if d, err := time.ParseDuration(f.DefValue); err == nil && f.Value.Type() == "duration" {
+		switch {
+		case d%time.Hour == 0:
+			return fmt.Sprint(int(d.Hours()), " h")
+		case d%time.Minute == 0:
+			return fmt.Sprint(int(d.Minutes()), " min")
+		case d%time.Second == 0:
+			return fmt.Sprint(int(d.Seconds()), " s")
+		}
+		return fmt.Sprint(d.Milliseconds(), " ms")
+	}
+	digits := f.DefValue
+	for at := len(digits) - 3; at > 0; at -= 3 {
+		digits = digits[:at] + "," + digits[at:]
+	}
+	return digits
+}
