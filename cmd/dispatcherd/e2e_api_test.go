@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -58,13 +59,14 @@ func (c *callee) handle(ctx context.Context, job *worker.Job) (any, error) {
 	c.runs.Add(1)
 	var p struct {
 		Do    string
+		Error string // fail: what went wrong
 		Bytes int    // big: length of the result
 		Nap   string // nap: how long
 	}
 	_ = json.Unmarshal(job.Payload, &p)
 	switch p.Do {
 	case "fail":
-		return nil, worker.Permanent(errors.New("the page is torn"))
+		return nil, worker.Permanent(errors.New(cmp.Or(p.Error, "the page is torn")))
 	case "gate":
 		select {
 		case <-c.open:
