@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"time"
 
@@ -200,16 +201,21 @@ func (w *Worker) disconnected(c *workerproto.Conn) {
 	}
 }
 
-// announceLocked tells the dispatcher about free slots it does not know.
+// announceLocked tells the dispatcher about free slots it does not know, as
+// many as it takes: a slot_add that is too long is refused as a whole.
 func (w *Worker) announceLocked() {
 	if w.conn == nil || w.draining {
 		return
 	}
+	room := w.roomLocked()
 	var fresh []workerproto.Slot
 	size := 0
 	for _, sl := range w.sortedLocked() {
 		if sl.announced || sl.removed || sl.run != nil {
 			continue
+		}
+		if room--; room < 0 {
+			break
 		}
 		if size += slotSize(sl); size > frameShare && len(fresh) > 0 {
 			w.conn.Send(&workerproto.SlotAdd{Slots: fresh})
@@ -221,6 +227,21 @@ func (w *Worker) announceLocked() {
 	if len(fresh) > 0 {
 		w.conn.Send(&workerproto.SlotAdd{Slots: fresh})
 	}
+}
+
+// roomLocked is how many more slots the dispatcher takes of this worker. Slots
+// that are removed count until their job has ended.
+func (w *Worker) roomLocked() int {
+	room := w.conn.Welcome().Limits.MaxSlots
+	if room <= 0 {
+		return math.MaxInt
+	}
+	for _, sl := range w.slots {
+		if sl.announced {
+			room--
+		}
+	}
+	return room
 }
 
 // frameShare is how many bytes of slots go into one frame: every dispatcher

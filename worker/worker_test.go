@@ -217,6 +217,26 @@ func TestSlotsComeAndGo(t *testing.T) {
 	require.Equal(t, dispatcherd.JobID(1), expect[*workerproto.Done](d).Job)
 }
 
+// The dispatcher refuses a frame with one slot too many as a whole.
+func TestNoMoreSlotsAreAnnouncedThanTheDispatcherTakes(t *testing.T) {
+	d := startDispatcher(t, workerproto.Limits{MaxSlots: 3})
+	refused := make(chan *workerproto.Error, 10)
+	w := New(Options{Socket: d.path, Complaint: func(e *workerproto.Error) { refused <- e }})
+	w.Handle("x", func(context.Context, *Job) (any, error) { return nil, nil })
+	w.Slots(2, "x")
+	run(t, w)
+	d.greeted()
+	_, err := w.AddSlots(4, "x")
+	require.NoError(t, err)
+	require.Len(t, expect[*workerproto.SlotAdd](d).Slots, 1)
+	w.RemoveSlots(0, 1)
+	require.Len(t, expect[*workerproto.SlotRemove](d).Slots, 2)
+	_, err = w.AddSlots(1, "x")
+	require.NoError(t, err)
+	require.Len(t, expect[*workerproto.SlotAdd](d).Slots, 2)
+	require.Empty(t, refused)
+}
+
 func TestReconnectsAndAnnouncesOnlyFreeSlots(t *testing.T) {
 	d := startDispatcher(t, workerproto.Limits{})
 	connected := make(chan workerproto.Welcome, 10)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"time"
@@ -61,6 +62,9 @@ func saveBundle(ctx context.Context, socket, file string) (n int64, err error) {
 	}
 	defer func() { _ = body.Close() }() // it was read
 	f, err := os.CreateTemp(filepath.Dir(file), ".dispatcherd-*")
+	if path, ok := errors.AsType[*fs.PathError](err); ok {
+		return 0, failure(exitUsage, "--file %s cannot be written: %w", file, path.Err) // without the temporary name
+	}
 	if err != nil {
 		return 0, err
 	}

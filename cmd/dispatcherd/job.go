@@ -63,9 +63,10 @@ func someIDs(cmd *cobra.Command, args []string) error {
 // jobFilter are the flags that select jobs.
 type jobFilter struct{ kind, status string }
 
-func (f *jobFilter) register(cmd *cobra.Command) {
+// register adds the flags; which statuses make sense is told in its help.
+func (f *jobFilter) register(cmd *cobra.Command, which string) {
 	cmd.Flags().StringVar(&f.kind, "type", "", "only jobs of this type")
-	cmd.Flags().StringVar(&f.status, "status", "", "only jobs in this status: pending, running, done, failed or cancelled")
+	cmd.Flags().StringVar(&f.status, "status", "", "only jobs in this status: "+which)
 	onlyOnCommandLine(cmd.Flags(), "type", "status")
 	names := make([]string, len(statuses))
 	for i, s := range statuses {

@@ -7,9 +7,11 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/spf13/cobra"
 
 	"github.com/dispatcherd/dispatcherd"
@@ -89,6 +91,10 @@ func (a *app) insertOne(cmd *cobra.Command, f insertFlags) error {
 	}
 	defer done()
 	id, err := jobs.Insert(cmd.Context(), job.row())
+	var pg *pgconn.PgError
+	if errors.As(err, &pg) && strings.HasPrefix(pg.Code, "22") { // data that Postgres does not take, such as a number of a million digits
+		return failure(exitUsage, "Postgres does not take the job: %s", pg.Message)
+	}
 	if err != nil {
 		return fmt.Errorf("inserting the job: %w", err)
 	}

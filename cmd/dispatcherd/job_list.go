@@ -34,7 +34,7 @@ func (a *app) jobListCommand() *cobra.Command {
 			return a.jobList(cmd, filter)
 		},
 	}
-	f.register(cmd)
+	f.register(cmd, "pending, running, done, failed or cancelled")
 	cmd.Flags().IntVar(&limit, "limit", claim.DefaultLimit, "at most this many")
 	cmd.Flags().Int64Var(&before, "before", 0, "only jobs with a smaller id: the last one of the page before")
 	onlyOnCommandLine(cmd.Flags(), "limit", "before")

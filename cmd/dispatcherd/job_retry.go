@@ -40,7 +40,7 @@ how many there are, until --yes is given.`,
 			})
 		},
 	}
-	f.register(cmd)
+	f.register(cmd, "failed or cancelled")
 	cmd.Flags().BoolVar(&yes, "yes", false, "retry what the filter selects")
 	onlyOnCommandLine(cmd.Flags(), "yes")
 	return cmd

@@ -112,7 +112,7 @@ func (a *app) printWhy(why *api.Why) error {
 	}
 	line("age", "%v", spanOf(why.Age))
 	line("score", "%s", scoreText(why.Score))
-	if why.Rank > 0 {
+	if why.Rank > 0 && why.Waiting > 0 { // a type that nobody offers is not read
 		least := ""
 		if why.AtLeast {
 			least = "at least "

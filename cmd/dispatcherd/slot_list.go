@@ -3,8 +3,10 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net"
 	"net/http"
 	"strconv"
@@ -84,6 +86,9 @@ func getFromDaemon(ctx context.Context, socket, path string) (io.ReadCloser, err
 		return nil, err
 	}
 	res, err := client.Do(req)
+	if errors.Is(err, fs.ErrPermission) {
+		return nil, failure(exitUnavailable, "%s may not be opened by this user: %w; join the group of the dispatcher, or ask as its user", socket, err)
+	}
 	if err != nil {
 		return nil, failure(exitUnavailable, "no dispatcher answers on %s: %w; is it running, and is --api-socket right?", socket, err)
 	}

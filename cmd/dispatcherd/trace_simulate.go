@@ -78,7 +78,7 @@ With several --weights the waits are printed side by side.`,
 // oneTrace is for commands that take the folder of a trace.
 func oneTrace(cmd *cobra.Command, args []string) error {
 	if len(args) != 1 {
-		return fmt.Errorf("%s takes one folder with a trace, got %d arguments", cmd.CommandPath(), len(args))
+		return fmt.Errorf("%q takes one folder with a trace, got %d arguments", cmd.CommandPath(), len(args))
 	}
 	return nil
 }
