@@ -2,8 +2,8 @@ package claim
 
 import (
 	"context"
-	"fmt"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
