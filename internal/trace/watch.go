@@ -17,8 +17,9 @@ import (
 // specialised compatible slot was free from slackMS before it to slackMS after
 // it: what changed in the same moment is given the benefit of the doubt.
 //
-// Slots that were reserved for a claim which was then lost count as free
-// meanwhile. With one dispatcher on the table no claim is lost.
+// A slot that is reserved for a claim looks free until its job is sent to it. One
+// that leaves, or that a request takes over, may have been reserved for a job that
+// never came: it is not held to have been free in the last doubtMS before.
 type Watch struct {
 	ageing   int64 // points a second, of the weights that the core uses
 	slots    map[dispatcherd.SlotID]*watchedSlot
@@ -31,6 +32,9 @@ type Watch struct {
 // slackMS is how much clocks are read apart: the age of a queued job is taken
 // on the database's clock, and all clocks are cut to milliseconds.
 const slackMS = 3
+
+// doubtMS is longer than a claim takes.
+const doubtMS = 1000
 
 type slotName struct {
 	session dispatcherd.SessionID
@@ -143,7 +147,14 @@ func (s *watchedSlot) take(at int64) {
 func (s *watchedSlot) leave(now int64) {
 	s.leaving = true
 	if s.freeSince != never {
-		s.take(now)
+		s.takeInDoubt(now)
+	}
+}
+
+// takeInDoubt ends the time in which the slot is known to be free.
+func (s *watchedSlot) takeInDoubt(now int64) {
+	if s.freeSince != never {
+		s.take(max(s.freeSince, now-doubtMS))
 	}
 }
 
@@ -161,7 +172,11 @@ func (w *Watch) sent(now int64, fx *actor.Effect) {
 	if _, running := w.running[fx.Job]; running || s.job != 0 {
 		w.findings.DoublePlacements++
 	}
-	s.take(at)
+	if fx.Job.OnDemand() {
+		s.takeInDoubt(now)
+	} else {
+		s.take(at)
+	}
 	s.job = fx.Job
 	w.running[fx.Job] = fx.Slot
 	w.placed = append(w.placed, watchedPlacement{at, fx.Type, len(s.types)})

@@ -69,6 +69,12 @@ func TestTheWatchCounts(t *testing.T) {
 				{1050, actor.Withdrew{Session: 1, Numbers: []int32{10}}, nil},
 				{1100, actor.Tick{}, sentTo(1, 7, s+200*time.Millisecond, s)},
 			}, Findings{Placements: 2}},
+		"nothing if it may have been reserved, and left before its claim was answered": {
+			[]seen{{1000, actor.Tick{}, sentTo(2, 8, s, s)}, {1050, actor.Withdrew{Session: 1, Numbers: []int32{10}}, nil}}, Findings{Placements: 1}},
+		"nothing if it may have been reserved, and a request took it over": {
+			[]seen{{1000, actor.Tick{}, sentTo(2, 8, s, s)}, {1050, actor.Tick{}, sentTo(1, -3, 0, 0)}}, Findings{Placements: 2}},
+		"a specialised slot that was free for longer than any claim takes": {
+			[]seen{{1000, actor.Tick{}, sentTo(2, 8, s, s)}, {1000 + 2*doubtMS, actor.Tick{}, sentTo(1, -3, 0, 0)}}, Findings{Placements: 2, Misplaced: 1}},
 		"nothing if it was withdrawn": {
 			[]seen{{900, actor.Withdrew{Session: 1, Numbers: []int32{10}}, nil}, {1000, actor.Tick{}, sentTo(2, 7, s, s)}}, Findings{Placements: 1}},
 		"nothing if it is withdrawn with all others and then released": {
