@@ -131,7 +131,7 @@ func TestTenThousandIdleCallersAndAFloodOfBadTokensAreBounded(t *testing.T) {
 		require.ErrorIs(t, err, io.EOF, "the longest idle one made room")
 		t.Logf("%s: %d connections in %v; a request took %v alone and %v beside them; memory %d MB, then %d MB: %d bytes a connection",
 			crowd.name, most+over, arrived.Round(time.Millisecond), alone, beside, memory>>20, holds>>20, (holds-memory)/int64(most))
-		require.Less(t, holds-memory, int64(most*idleCaller))
+		require.Less(t, holds-memory, int64(most*idleCaller*raceFactor))
 		require.Less(t, beside, alone+50*time.Millisecond, "the noise of a shared machine included")
 		for _, conn := range conns {
 			require.NoError(t, conn.Close())

@@ -283,10 +283,11 @@ func (s *hangUps) whileAnswered(n int) {
 		if len(headers) > 0 && !stream { // kept for whoever comes with the key again
 			headers = nil
 		}
+		further := int64(s.last % 5000)
 		calls.Go(func() {
 			ctx, hangUp := context.WithCancel(s.t.Context())
 			defer hangUp()
-			s.readBeginning(ctx, body, stream, headers)
+			s.readBeginning(ctx, body, stream, headers, further)
 		})
 	}
 	calls.Wait()
@@ -296,8 +297,8 @@ func (s *hangUps) whileAnswered(n int) {
 	}, func() string { return "all of them answered" })
 }
 
-// readBeginning reads until the result has begun.
-func (s *hangUps) readBeginning(ctx context.Context, body string, stream bool, headers []string) {
+// readBeginning reads until the result has begun, and some bytes further.
+func (s *hangUps) readBeginning(ctx context.Context, body string, stream bool, headers []string, further int64) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://dispatcherd/v1/requests", strings.NewReader(body))
 	if err != nil {
 		s.t.Error(err)
@@ -321,7 +322,7 @@ func (s *hangUps) readBeginning(ctx context.Context, body string, stream bool, h
 			return
 		}
 	}
-	if rest, err := io.CopyN(io.Discard, res.Body, int64(s.last%5000)); err != nil {
+	if rest, err := io.CopyN(io.Discard, res.Body, further); err != nil {
 		s.t.Errorf("after %d bytes: %v", rest, err)
 	}
 	if stream {
