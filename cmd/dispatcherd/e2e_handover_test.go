@@ -30,6 +30,7 @@ func TestAPlannedRestartHandsRunningJobsOver(t *testing.T) {
 		w.await(ids[0], dispatcherd.Done)
 		w.requireOnce(ids[:1])
 		ids = ids[1:]
+		eventually(t, func() bool { return slotsOf(cfg) == 6 }, func() string { return "both workers with all their slots" })
 	}
 	for _, id := range ids {
 		w.seen.open(t, w.seen.start(t, id, 1))
