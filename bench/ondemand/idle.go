@@ -3,7 +3,9 @@ package main
 import (
 	"context"
 	"errors"
+	"time"
 
+	"github.com/dispatcherd/dispatcherd/bench/internal/echo"
 	"github.com/dispatcherd/dispatcherd/bench/internal/rig"
 )
 
@@ -26,14 +28,14 @@ func measureIdle(ctx context.Context, r *rig.Rig, p plan, flags []string) (res q
 		return res, err
 	}
 	defer func() { err = errors.Join(err, s.close()) }()
-	e, err := startEcho(ctx)
+	e, err := echo.Start(ctx)
 	if err != nil {
 		return res, err
 	}
-	defer func() { err = errors.Join(err, e.close()) }()
+	defer func() { err = errors.Join(err, e.Close()) }()
 	block := func(n int) bool { return n == blockSize }
 	for i := range warmUp + p.blocks {
-		echoes, err := sample(e.twice, block)
+		echoes, err := sample(func() (time.Duration, error) { return e.Trips(2) }, block)
 		if err != nil {
 			return res, err
 		}

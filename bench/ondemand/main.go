@@ -32,6 +32,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/dispatcherd/dispatcherd/bench/internal/echo"
 	"github.com/dispatcherd/dispatcherd/bench/internal/rig"
 	"github.com/dispatcherd/dispatcherd/bench/internal/stats"
 )
@@ -41,8 +42,8 @@ func main() {
 	defer stop()
 	var err error
 	switch {
-	case len(os.Args) == 3 && os.Args[1] == echoServer:
-		err = serveEcho(os.Args[2])
+	case len(os.Args) == 3 && os.Args[1] == echo.Server:
+		err = echo.Serve(os.Args[2])
 	case len(os.Args) == 4 && os.Args[1] == workerProcess:
 		err = serveJobs(ctx, os.Args[2], os.Args[3])
 	default:

@@ -27,7 +27,7 @@ func open(ctx context.Context, r *rig.Rig, dsn string, slots int, flags []string
 	if s.daemon, err = r.Daemon(ctx, dsn, "daemon", flags...); err != nil {
 		return nil, err
 	}
-	if s.worker, err = again("worker", workerProcess, s.daemon.Workers, strconv.Itoa(slots)); err != nil {
+	if s.worker, err = rig.RunSelf("worker", workerProcess, s.daemon.Workers, strconv.Itoa(slots)); err != nil {
 		return nil, err
 	}
 	if s.caller, err = dial(ctx, s.daemon.API); err != nil {

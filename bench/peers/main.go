@@ -10,11 +10,13 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+
+	"github.com/dispatcherd/dispatcherd/bench/internal/echo"
 )
 
 func main() {
-	if len(os.Args) == 3 && os.Args[1] == echoServer {
-		exit(serveEcho(os.Args[2]))
+	if len(os.Args) == 3 && os.Args[1] == echo.Server {
+		exit(echo.Serve(os.Args[2]))
 	}
 	var o options
 	var only string
@@ -80,11 +82,11 @@ func run(ctx context.Context, o options) (err error) {
 	if err != nil {
 		return err
 	}
-	echo, err := measureEcho(ctx)
+	echoes, err := measureEcho(ctx)
 	if err != nil {
 		return err
 	}
-	return report(ctx, e, all, rounds, echo)
+	return report(ctx, e, all, rounds, echoes)
 }
 
 // choose returns the named contestants, all for no name.

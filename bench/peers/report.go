@@ -9,6 +9,7 @@ import (
 	"strings"
 	"text/tabwriter"
 
+	"github.com/dispatcherd/dispatcherd/bench/internal/echo"
 	"github.com/dispatcherd/dispatcherd/bench/internal/rig"
 	"github.com/dispatcherd/dispatcherd/bench/internal/stats"
 )
@@ -101,7 +102,7 @@ func printTable(doc document) {
 	for _, r := range doc.Results {
 		fmt.Printf("%s: %s\n    %s\n", r.Name, r.Settings, r.Reason)
 	}
-	fmt.Printf("\nbare Unix-socket echo of %d bytes, p50: %.1f µs\n", echoSize, doc.EchoMicros)
+	fmt.Printf("\nbare Unix-socket echo of %d bytes, p50: %.1f µs\n", echo.Size, doc.EchoMicros)
 }
 
 func lastLine(doc document) string {

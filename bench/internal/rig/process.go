@@ -27,6 +27,15 @@ type Process struct {
 // patience bounds every wait for a process to say or do something.
 const patience = time.Minute
 
+// RunSelf starts this very program once more, to be something else.
+func RunSelf(name string, args ...string) (*Process, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	return Run(name, nil, self, args...)
+}
+
 // Run starts a program that dies with this one.
 func Run(name string, env []string, path string, args ...string) (*Process, error) {
 	p := &Process{name: name, cmd: exec.Command(path, args...), said: make(chan string, 1024), done: make(chan struct{})}

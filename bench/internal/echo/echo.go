@@ -1,4 +1,6 @@
-package main
+// Package echo is a process that sends back what it reads: what any hand-over
+// between two processes on one machine costs at least.
+package echo
 
 import (
 	"context"
@@ -12,28 +14,31 @@ import (
 	"github.com/dispatcherd/dispatcherd/bench/internal/rig"
 )
 
-// echoServer is the hidden argument that makes this program the other end.
-const echoServer = "echo-server"
+const (
+	// Server is the hidden first argument that makes a bench the other end; the
+	// second one is the socket. It must call Serve then.
+	Server = "echo-server"
+	// Size is about what a request, its job frame, and their answers take, in bytes.
+	Size = 256
+)
 
-// echoSize is about what a request, its job frame, and their answers take.
-const echoSize = 256 // bytes
-
-// echo is a connection to a process that sends back what it reads.
-type echo struct {
+// Echo is a connection to such a process. It serves one goroutine.
+type Echo struct {
 	conn   net.Conn
 	server *rig.Process
 	dir    string
 	buf    []byte
 }
 
-func startEcho(ctx context.Context) (*echo, error) {
+// Start runs this very program as the other end, and connects to it.
+func Start(ctx context.Context) (*Echo, error) {
 	dir, err := os.MkdirTemp("", "echo-")
 	if err != nil {
 		return nil, err
 	}
-	e := &echo{dir: dir, buf: make([]byte, echoSize)}
+	e := &Echo{dir: dir, buf: make([]byte, Size)}
 	path := filepath.Join(dir, "echo.sock")
-	if e.server, err = again("echo", echoServer, path); err != nil {
+	if e.server, err = rig.RunSelf("echo", Server, path); err != nil {
 		return nil, errors.Join(err, os.RemoveAll(dir))
 	}
 	if _, err = e.server.Expect("ready"); err == nil {
@@ -45,19 +50,11 @@ func startEcho(ctx context.Context) (*echo, error) {
 	return e, nil
 }
 
-// again runs this program as something else.
-func again(name string, args ...string) (*rig.Process, error) {
-	self, err := os.Executable()
-	if err != nil {
-		return nil, err
-	}
-	return rig.Run(name, nil, self, args...)
-}
-
-// twice is two round trips.
-func (e *echo) twice() (time.Duration, error) {
+// Trips makes n round trips, one after the other, and returns how long all of
+// them took.
+func (e *Echo) Trips(n int) (time.Duration, error) {
 	began := time.Now()
-	for range 2 {
+	for range n {
 		if _, err := e.conn.Write(e.buf); err != nil {
 			return 0, err
 		}
@@ -68,12 +65,13 @@ func (e *echo) twice() (time.Duration, error) {
 	return time.Since(began), nil
 }
 
-func (e *echo) close() error {
+// Close ends the process.
+func (e *Echo) Close() error {
 	return errors.Join(e.conn.Close(), e.server.Wait(), os.RemoveAll(e.dir))
 }
 
-// serveEcho answers one connection until it ends.
-func serveEcho(path string) error {
+// Serve answers one connection on the socket until it ends.
+func Serve(path string) error {
 	l, err := net.Listen("unix", path)
 	if err != nil {
 		return err
@@ -83,7 +81,7 @@ func serveEcho(path string) error {
 	if err != nil {
 		return err
 	}
-	buf := make([]byte, echoSize)
+	buf := make([]byte, Size)
 	for {
 		if _, err := io.ReadFull(conn, buf); err != nil {
 			return l.Close()
