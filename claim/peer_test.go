@@ -183,13 +183,7 @@ func TestPeer_B09_ReconnectsLeakNothing(t *testing.T) {
 	const rounds = 20 // each ends a handful of connections, and waits for the backoff of them
 	dsn := pgtest.New(t)
 	db := connect(t, dsn)
-	seen := newReports()
-	s := open(t, claim.Config{DSN: dsn, Observer: seen})
-	_, err := s.Join(t.Context())
-	require.NoError(t, err)
-	l := s.Listen()
-	t.Cleanup(l.Close)
-	require.True(t, <-seen.listening)
+	s, _, seen := listening(t, dsn)
 	work := func() {
 		for range 3 { // the first one finds the connection dead
 			s.Fetch(t.Context(), dispatcherd.FetchRequest{Lanes: lanes(1, 1, 1)})

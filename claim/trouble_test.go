@@ -230,9 +230,9 @@ func TestOpenWithoutASchemaSaysWhatToDo(t *testing.T) {
 	require.ErrorContains(t, err, "run 'dispatcherd migrate up'")
 }
 
-func TestTheListenerHearsAndComesBackWhenItIsKilled(t *testing.T) {
-	dsn := pgtest.New(t)
-	db := connect(t, dsn)
+// listening joins a dispatcher that hears notifications.
+func listening(t *testing.T, dsn string) (*claim.Store, *claim.Listener, *reports) {
+	t.Helper()
 	seen := newReports()
 	s := open(t, claim.Config{DSN: dsn, Observer: seen})
 	_, err := s.Join(t.Context())
@@ -240,6 +240,13 @@ func TestTheListenerHearsAndComesBackWhenItIsKilled(t *testing.T) {
 	l := s.Listen()
 	t.Cleanup(l.Close)
 	require.True(t, <-seen.listening)
+	return s, l, seen
+}
+
+func TestTheListenerHearsAndComesBackWhenItIsKilled(t *testing.T) {
+	dsn := pgtest.New(t)
+	db := connect(t, dsn)
+	s, l, seen := listening(t, dsn)
 	<-l.Jobs() // every (re)connection asks for a look
 	require.NoError(t, s.SetBell(t.Context(), true))
 	fill(t, db, 10, 1, 1)
