@@ -44,7 +44,7 @@ func (w *world) doClaim(i int32) {
 			w.await(i, m.exclusive)
 			return
 		}
-		lives := !m.lost && m.beatAt+int64(w.scale.lease) > s.txNow && m.epoch == s.epoch
+		lives := !m.lost && m.beatAt+int64(m.lease) > s.txNow && m.epoch == s.epoch
 		if w.opt.Break == WithoutLease {
 			lives = true
 		}
@@ -117,13 +117,15 @@ func (w *world) commitClaim(i int32) {
 		if r.status == pending {
 			w.dequeue(id, r)
 		}
-		r.status, r.dispatcher, r.token = running, s.run, s.token
+		r.status, r.dispatcher, r.token, r.begun = running, s.run, s.token, s.txNow
 		r.attempt++
+		at, _ := slices.BinarySearch(s.ids, id)
+		r.holder = s.to[at]
 		s.won = append(s.won, w.won(id, r))
 	}
 	w.stats.Won += len(s.won)
 	if s.allowed {
-		m.notes = append(m.notes, note{s.token, slices.Clone(s.ids)})
+		m.notes = append(m.notes, note{s.token, w.now, slices.Clone(s.ids), slices.Clone(s.to)})
 	}
 	if len(s.over) > 0 {
 		m.notes = slices.DeleteFunc(m.notes, func(n note) bool { return slices.Contains(s.over, n.token) })
@@ -140,7 +142,7 @@ func (w *world) standing(s *statement, m *member) dispatcherd.Verdict {
 	switch {
 	case w.opt.Break == WithoutLease:
 		return dispatcherd.OK
-	case m.lost || m.beatAt+int64(w.scale.lease) <= w.dbNow():
+	case !m.lives(w.dbNow()):
 		return dispatcherd.Refused
 	case m.epoch != s.epoch:
 		s.learnt.epoch, s.learnt.outdated = m.epoch, true

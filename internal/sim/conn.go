@@ -25,16 +25,17 @@ type frame struct {
 type frameKind uint8
 
 const (
-	frameSlots  frameKind = iota // worker: hello or more slots
-	frameRemove                  // worker: a slot goes off line
-	frameDrain                   // worker: all do
-	frameResult                  // worker
-	frameReport                  // worker: partial output
-	frameJob                     // dispatcher
-	frameCancel                  // dispatcher
-	frameStale                   // dispatcher
-	frameOther                   // dispatcher: something that needs no answer
-	frameEnd                     // end of the stream, or a broken connection
+	frameSlots   frameKind = iota // worker: hello or more slots
+	frameRemove                   // worker: a slot goes off line
+	frameDrain                    // worker: all do
+	frameResult                   // worker
+	frameReport                   // worker: partial output
+	frameJob                      // dispatcher
+	frameCancel                   // dispatcher
+	frameStale                    // dispatcher
+	frameOther                    // dispatcher: something that needs no answer
+	frameWelcome                  // dispatcher: what of the work that was brought along goes on
+	frameEnd                      // end of the stream, or a broken connection
 )
 
 // pipe is one direction of a connection: in order, each frame on its way.
@@ -57,6 +58,12 @@ type conn struct {
 	cut      bool
 	draining bool // the worker has said so
 	offers   []offer
+
+	brought   []brought // what the worker has brought along
+	resumed   []int32   // which of it goes on, as positions in brought
+	unwelcome bool      // the worker waits for its welcome
+	opening   bool      // the dispatcher does not know yet what goes on
+	early     []frame   // what is to be said after the welcome
 }
 
 type end struct{ closed bool }
@@ -191,12 +198,11 @@ func (h *host) release(c *conn, results []actor.Result) []actor.Result {
 func (h *host) readFrame(c *conn, f *frame) {
 	switch f.kind {
 	case frameSlots:
-		ev := actor.Registered{Session: c.session(), Worker: "worker"}
-		for _, o := range c.offers[f.number : f.number+f.count] {
-			h.lastSlot++
-			ev.Slots = append(ev.Slots, dispatcherd.Slot{ID: h.lastSlot, Number: o.number, Types: h.world.typeSets[o.set]})
+		if f.ok && len(c.brought) > 0 {
+			h.takeBack(c)
+			return
 		}
-		h.step(&ev)
+		h.register(c, c.offers[f.number:f.number+f.count])
 	case frameRemove:
 		h.step(actor.Withdrew{Session: c.session(), Numbers: []int32{f.number}})
 	case frameDrain:
@@ -208,6 +214,21 @@ func (h *host) readFrame(c *conn, f *frame) {
 		h.conns = slices.DeleteFunc(h.conns, func(o int32) bool { return o == c.number })
 		h.unregister(c)
 	}
+}
+
+// register tells the Core of slots.
+func (h *host) register(c *conn, offers []offer) {
+	ev := actor.Registered{Session: c.session(), Worker: "worker", Mark: c.mark()}
+	for _, o := range offers {
+		ev.Slots = append(ev.Slots, h.slot(o))
+	}
+	h.step(&ev)
+}
+
+// slot gives an offer its id.
+func (h *host) slot(o offer) dispatcherd.Slot {
+	h.lastSlot++
+	return dispatcherd.Slot{ID: h.lastSlot, Number: o.number, Types: h.world.typeSets[o.set]}
 }
 
 // unregister tells the Core that a session has ended.

@@ -21,6 +21,9 @@
 //   - workers with slots that come and go, which execute jobs, answer, answer
 //     twice, answer late, drain, die and stand still; connections that break at
 //     both ends at different times, but never lose a frame in the middle;
+//   - executions that outlive their connection: workers keep them for a while,
+//     connect again soon, late or elsewhere, and present them, now and then what
+//     is not theirs; dispatchers that stop leave them to the next one;
 //   - producers whose inserts commit out of order, callers with deadlines who hang up;
 //   - clocks that run fast or slow and jump, on every host and in the database.
 //
@@ -35,7 +38,11 @@
 // only one. At every few steps: actor.Core.Check. At samples: no slot stays free
 // beside a job it could do, nobody spins, every running row of a lost dispatcher
 // is found by its notes; and no placement passes a job that waited longer than
-// the overtaking window. In the end, when all trouble is over: every job is
+// the overtaking window. An execution is adopted only for the worker that began
+// it, from the session that held it last, under the live attempt; it is not run
+// anew while its dispatcher knows its worker to go on with it; what was handed
+// over is left alone for the whole time to resume, and counts no crash; who is
+// told to stop waits for the grace. In the end, when all trouble is over: every job is
 // final, every request answered, every slot free and none missing.
 //
 // What these checks are worth is shown by worlds in which one safeguard is

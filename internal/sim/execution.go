@@ -13,6 +13,13 @@ type execution struct {
 	seat    int16
 	live    bool
 	hurried bool // it was told to stop
+
+	orphan bool   // its connection is gone, and the worker keeps it to bring it along
+	over   bool   // an orphan that has ended: its report waits
+	tale   uint32 // grows when it loses or gets a connection
+	asked  int32  // the connection it was presented on last plus one; 0 = none yet
+	expiry moment // of an orphan: when the worker gives it up
+	report frame
 }
 
 type executions struct {
@@ -34,7 +41,7 @@ func (k *worker) execute(c *conn, f *frame) {
 			f.job, f.number, k.id, w.executions.all[s.execution].job)
 		return
 	}
-	if !w.judge.begins(w, s, f) {
+	if !w.judge.begins(k, s, f) {
 		return
 	}
 	x := &w.executions
@@ -46,7 +53,7 @@ func (k *worker) execute(c *conn, f *frame) {
 		x.all = append(x.all, execution{})
 	}
 	e := &x.all[i]
-	*e = execution{job: f.job, attempt: f.attempt, gen: e.gen + 1, conn: c.number, worker: k.id, live: true}
+	*e = execution{job: f.job, attempt: f.attempt, gen: e.gen + 1, tale: e.tale + 1, conn: c.number, worker: k.id, live: true}
 	for n := range k.seats {
 		if &k.seats[n] == s {
 			e.seat = int16(n)
@@ -110,6 +117,11 @@ func (w *world) endExecution(i int32, gen uint32) {
 		k.inbox = append(k.inbox, task{kind: executionEnd, arg: i, life: gen})
 		return
 	}
+	if e.orphan {
+		x := &w.executions.all[i]
+		x.over, x.report = true, w.verdict(&e)
+		return
+	}
 	k.seats[e.seat].execution = -1
 	w.dropExecution(i)
 	c := w.conns[e.conn]
@@ -120,7 +132,8 @@ func (w *world) endExecution(i int32, gen uint32) {
 	}
 }
 
-func (w *world) judgeAndAnswer(k *worker, c *conn, e *execution) {
+// verdict is how an execution ends.
+func (w *world) verdict(e *execution) frame {
 	d := &w.dice
 	f := frame{job: e.job, attempt: e.attempt}
 	switch {
@@ -136,6 +149,12 @@ func (w *world) judgeAndAnswer(k *worker, c *conn, e *execution) {
 			r.succeeded = max(r.succeeded, e.attempt)
 		}
 	}
+	return f
+}
+
+func (w *world) judgeAndAnswer(k *worker, c *conn, e *execution) {
+	d := &w.dice
+	f := w.verdict(e)
 	if d.chance(w.scale.careless) { // a word about an attempt of before
 		k.answer(c, frame{job: e.job, attempt: e.attempt - 1, ok: true})
 	}

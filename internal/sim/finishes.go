@@ -69,6 +69,7 @@ func (w *world) commitFinish(i int32) {
 		}
 		r := w.table.row(f.ID)
 		w.judge.finished(w, r, f, s)
+		w.judge.givenBack(w, r, f, s)
 		w.end(f, r)
 		rings = rings || !f.Outcome.Final() && f.Delay == 0
 		f.Outcome |= carriedOut

@@ -19,6 +19,11 @@ type host struct {
 	stopped bool
 	leaving int    // stage of a SIGTERM, 0 = none
 	staged  moment // when the stage began
+	asked   moment // when the SIGTERM came
+	hands   bool   // it leaves what runs on to the next
+	quit    bool   // it beats no more
+	fenced  bool   // it could not prove its lease at some time of this life
+	revoked bool   // it has interrupted what runs
 	inbox   []task // what came while stopped
 	clock   clock
 
@@ -73,6 +78,7 @@ func (h *host) start() {
 	}
 	h.life++
 	h.up, h.stopped, h.leaving, h.core = true, false, 0, nil
+	h.hands, h.quit, h.fenced, h.revoked = false, false, false, false
 	ppm := int64(1_000_000)
 	if w.has(Clocks) {
 		ppm = w.dice.between(900_000, 1_100_000)
@@ -118,7 +124,9 @@ func (h *host) do(t *task) {
 	case hostTimer:
 		h.ring(t.arg)
 	case hostBeat:
-		h.beat()
+		if !h.quit {
+			h.beat()
+		}
 	case hostRead:
 		w.readAtHost(w.conns[t.arg])
 	case hostSilence:
@@ -134,9 +142,15 @@ func (h *host) do(t *task) {
 	case hostHurry:
 		h.hurry(t.arg)
 	case hostGuard:
-		h.guard()
+		if !h.quit {
+			h.guard()
+		}
 	case hostStage:
 		h.stage()
+	case hostWelcome:
+		h.welcome(w.conns[t.arg])
+	case hostImpatient:
+		h.loseHeart(w.conns[t.arg])
 	}
 }
 
@@ -242,8 +256,12 @@ func (h *host) report(s *statement) {
 		h.beaten(s)
 	case opJoin:
 		h.reportJoin(s)
+	case opAdopt:
+		h.reportAdopt(s)
 	case opLeave:
 		h.exit()
+	case opHandOver:
+		h.handedOver(s)
 	}
 }
 

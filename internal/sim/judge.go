@@ -18,6 +18,7 @@ var weights = scoring.Weights{
 type judge struct {
 	sends     int
 	atEnd     func(*row)                 // what a test has to say about every row in the end; nil = nothing
+	handed    map[int32]int64            // runs that left their rows to others: until when, by the database clock
 	freeSince [maxHosts][maxTypes]moment // when a type was first seen with a free slot, without a break; 0 = it has none
 }
 
@@ -27,6 +28,11 @@ func (w *world) note(h *host, e *actor.Effect) {
 	v := mix(w.hash, x)
 	v = mix(v, uint64(e.Job)<<20^uint64(e.Session)<<8^uint64(e.Slot))
 	switch {
+	case e.Adopt != nil:
+		for i := range e.Adopt.Jobs {
+			p := &e.Adopt.Jobs[i]
+			v = mix(mix(v, uint64(p.ID)^uint64(p.Attempt)<<40), uint64(p.From)^uint64(p.To)<<1)
+		}
 	case e.Claim != nil:
 		for i, id := range e.Claim.IDs {
 			v = mix(v, uint64(id)^uint64(e.Claim.Token[i&15])<<40)
@@ -76,8 +82,17 @@ func (j *judge) finished(w *world, r *row, f *dispatcherd.Finish, s *statement) 
 }
 
 // released: only jobs of dispatchers that were declared lost may be taken from
-// them.
-func (j *judge) released(w *world, id dispatcherd.JobID, r *row, s *statement) {
+// them, and what was left to others not before its time, and without blame.
+func (j *judge) released(w *world, id dispatcherd.JobID, r *row, s *statement, crashes int32) {
+	if _, left := j.handed[r.dispatcher]; left {
+		w.stats.Unclaimed++
+		switch {
+		case !w.table.member(r.dispatcher).lost:
+			w.violate("job %d was left to others, and is given back at once", id)
+		case crashes > 0:
+			w.violate("job %d was handed over, and that counts as a crash", id)
+		}
+	}
 	if m := w.table.member(r.dispatcher); r.status != running || !m.lost && r.dispatcher != s.run {
 		w.violate("job %d was taken from dispatcher %d, which is alive", id, r.dispatcher)
 	}
@@ -85,7 +100,8 @@ func (j *judge) released(w *world, id dispatcherd.JobID, r *row, s *statement) {
 
 // begins: the slot can do the type, and no attempt is executed twice or before
 // it was claimed.
-func (j *judge) begins(w *world, s *seat, f *frame) bool {
+func (j *judge) begins(k *worker, s *seat, f *frame) bool {
+	w := k.world
 	if r := w.table.row(f.job); r != nil {
 		switch {
 		case f.typ != r.typ:
@@ -101,7 +117,9 @@ func (j *judge) begins(w *world, s *seat, f *frame) bool {
 				w.violate("attempt %d of job %d is executed twice at a time", f.attempt, f.job)
 			}
 		}
-		r.started = max(r.started, f.attempt)
+		if f.attempt > r.started {
+			r.started, r.ranBy = f.attempt, k.id
+		}
 	}
 	if w.setMasks[s.set]&(1<<f.typ) == 0 {
 		w.violate("job %d of type %d was sent to a slot that does not support it", f.job, f.typ)

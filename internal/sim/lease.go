@@ -24,7 +24,7 @@ func (h *host) trusted() bool {
 // fence tells the Core, once for each loss, that the lease is gone.
 func (h *host) fence() {
 	if !h.lease.fenced {
-		h.lease.fenced = true
+		h.lease.fenced, h.fenced = true, true
 		h.step(actor.Disowned{})
 	}
 }

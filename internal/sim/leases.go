@@ -28,7 +28,7 @@ func (w *world) doBeat(i int32) {
 		}
 		w.later(i, releases)
 	default:
-		s.learnt.released = w.releaseLocked(s, 1)
+		s.learnt.released = w.releaseLocked(s, w.blame)
 		w.stats.TakenOver += s.learnt.released
 		w.finished(i, dispatcherd.OK)
 	}
@@ -45,7 +45,7 @@ func (w *world) renew(s *statement) {
 	var before [maxTypes]int
 	for _, run := range t.present {
 		o := t.member(run)
-		if run == s.run || o.lost || o.beatAt+int64(w.scale.lease) <= w.dbNow() {
+		if run == s.run || !o.lives(w.dbNow()) {
 			continue
 		}
 		for n := range w.scale.types {
@@ -75,8 +75,9 @@ func (w *world) declareLost(s *statement) {
 	t := &w.table
 	for _, run := range t.present {
 		m := t.member(run)
-		if run != s.run && !m.lost && m.shares == 0 && m.exclusive == 0 && m.beatAt+int64(w.scale.lease) < w.dbNow() {
+		if run != s.run && !m.lost && m.shares == 0 && m.exclusive == 0 && m.beatAt+int64(m.lease) < w.dbNow() {
 			m.lost, m.armed = true, false
+			w.judge.declaredLost(w, run)
 		}
 		s.learnt.lost = s.learnt.lost || m.lost
 	}
@@ -128,11 +129,20 @@ func (w *world) lockLost(i int32, whose func(run int32) bool) bool {
 	return len(s.locked) > 0
 }
 
+// blame is how many crashes a job counts whose dispatcher was lost.
+func (*world) blame(m *member) int32 {
+	if m.leaving {
+		return 0
+	}
+	return 1
+}
+
 // releaseLocked gives back the locked rows and returns how many they were.
-func (w *world) releaseLocked(s *statement, crashes int32) int {
+func (w *world) releaseLocked(s *statement, blame func(*member) int32) int {
 	for _, id := range s.locked {
 		r := w.table.row(id)
-		w.judge.released(w, id, r, s)
+		crashes := blame(w.table.member(r.dispatcher))
+		w.judge.released(w, id, r, s, crashes)
 		r.crashes += crashes
 		w.giveBack(id, r)
 	}
@@ -160,7 +170,7 @@ func (w *world) doLeave(i int32) {
 		w.lockLost(i, func(run int32) bool { return run == s.run })
 		w.later(i, releases)
 	default:
-		s.learnt.released = w.releaseLocked(s, 0)
+		s.learnt.released = w.releaseLocked(s, func(*member) int32 { return 0 })
 		w.finished(i, dispatcherd.OK)
 	}
 }
@@ -188,6 +198,9 @@ func (w *world) sweep() {
 		return true
 	})
 }
+
+// lives reports whether a dispatcher's lease holds.
+func (m *member) lives(dbNow int64) bool { return !m.lost && m.beatAt+int64(m.lease) > dbNow }
 
 func (m *member) names(id dispatcherd.JobID) bool {
 	return slices.ContainsFunc(m.notes, func(n note) bool { return holds(n.ids, id) })

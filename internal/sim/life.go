@@ -74,9 +74,19 @@ func (h *host) terminate() {
 		return
 	}
 	h.world.stats.Restarts++
-	h.leaving, h.staged = 1, h.world.now
+	h.leaving, h.staged, h.asked = 1, h.world.now, h.world.now
 	h.step(actor.Drained{})
+	h.turnAway()
 	h.plan(hostStage, h.world.now+millisecond, 0)
+}
+
+// handOver is SIGTERM of a dispatcher whose workers may go on without it.
+func (h *host) handOver() {
+	if !h.up || h.stopped || h.core == nil || h.leaving > 0 {
+		return
+	}
+	h.hands = true
+	h.terminate()
 }
 
 // The stages of an exit after Drained.
@@ -88,6 +98,10 @@ const (
 
 func (h *host) stage() {
 	w := h.world
+	if h.hands {
+		h.handStage()
+		return
+	}
 	limit := w.scale.grace
 	if h.leaving == interrupted {
 		limit = second
@@ -99,6 +113,7 @@ func (h *host) stage() {
 			h.submit(w.statement(opLeave, h))
 			return
 		}
+		h.revoked = true
 		h.step(actor.Interrupted{})
 	}
 	h.plan(hostStage, w.now+10*millisecond, 0)

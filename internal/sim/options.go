@@ -12,22 +12,28 @@ type Faults uint32
 
 // The faults.
 const (
-	Crash   Faults = 1 << iota // kill -9 of dispatchers; statements under way may or may not commit
-	Stop                       // SIGSTOP and SIGCONT of dispatchers
-	Restart                    // SIGTERM of dispatchers: drain, leave, start again
-	Clocks                     // hosts' clocks run fast or slow and jump; the database's jumps
-	Outage                     // Postgres restarts, or nothing reaches it for a while
-	Unknown                    // statements, or their answers, get lost, or arrive long after they were given up
-	Slow                       // statements take a hundred times as long
-	Deaf                       // notifications are lost, late or doubled; the listener's connection breaks
-	Kill                       // kill -9 of workers
-	Freeze                     // SIGSTOP and SIGCONT of workers
-	Cut                        // connections between workers and dispatchers break
-	Shuffle                    // workers take slots off line, bring others, and drain
-	Late                       // inserts commit long after they began; run_at lies in the past
-	Nothing Faults = 0
-	All     Faults = 1<<iota - 1
+	Crash    Faults = 1 << iota // kill -9 of dispatchers; statements under way may or may not commit
+	Stop                        // SIGSTOP and SIGCONT of dispatchers
+	Restart                     // SIGTERM of dispatchers: drain, leave, start again
+	Clocks                      // hosts' clocks run fast or slow and jump; the database's jumps
+	Outage                      // Postgres restarts, or nothing reaches it for a while
+	Unknown                     // statements, or their answers, get lost, or arrive long after they were given up
+	Slow                        // statements take a hundred times as long
+	Deaf                        // notifications are lost, late or doubled; the listener's connection breaks
+	Kill                        // kill -9 of workers
+	Freeze                      // SIGSTOP and SIGCONT of workers
+	Cut                         // connections between workers and dispatchers break
+	Shuffle                     // workers take slots off line, bring others, and drain
+	Late                        // inserts commit long after they began; run_at lies in the past
+	Resume                      // connections and dispatchers break under workers that keep their executions and present them
+	HandOver                    // SIGTERM of dispatchers that leave what runs on to the next
+	Nothing  Faults = 0
+	All      Faults = 1<<(iota-1) - 1
 )
+
+// carried are the faults about work that outlives its connection. They have
+// dice of their own, so that a seed without them is the world it always was.
+const carried = Resume | HandOver
 
 // Break takes one safeguard out, to show that the checks notice: a negative
 // control.
@@ -45,10 +51,16 @@ const (
 	WithoutTakeover       // nobody releases the jobs of lost dispatchers
 	WithoutRelease        // what a dead slot ran is not given back
 	WithoutEnd            // the Core is not told that a session has ended: its slots leak
+	WithoutMark           // an adoption does not ask to whom the job was handed
+	WithoutAttempt        // an adoption does not compare the attempt
+	WithoutStanding       // an adoption does not ask whether its dispatcher was declared lost
+	WithoutHold           // a hand-over gives back what it hands over
+	WithoutGrace          // a dispatcher that is told to stop does not wait for what runs
 )
 
 var breakNames = [...]string{"intact", "without fence", "without status", "without poll", "without lease",
-	"without return", "without epoch", "without takeover", "without release", "without end"}
+	"without return", "without epoch", "without takeover", "without release", "without end",
+	"without mark", "without attempt", "without standing", "without hold", "without grace"}
 
 // String returns the safeguard's name.
 func (b Break) String() string { return breakNames[b] }
@@ -130,6 +142,10 @@ type Stats struct {
 	Wronged                                int // ends that were recorded and yet called stale
 	LockWaits, Ticks                       int // statements that waited for a lock; alarms after which a Core had nothing to do
 	Windows                                int // comparisons of a placement with the jobs it passed
+	Orphaned, Presented                    int // executions whose connection was lost; tries to bring them along
+	Adopted, Resumed                       int // rows taken over by the statement; executions that go on, those included that only changed their connection
+	HandedOver, Unclaimed                  int // rows left to the next dispatcher; of these, those nobody took in time
+	Expired                                int // executions given up by their workers after the time to resume
 }
 
 // Add adds up the stats of several worlds.
@@ -148,4 +164,7 @@ func (s *Stats) Add(o Stats) {
 	s.Notified, s.Deafened = s.Notified+o.Notified, s.Deafened+o.Deafened
 	s.Wronged += o.Wronged
 	s.LockWaits, s.Ticks, s.Windows = s.LockWaits+o.LockWaits, s.Ticks+o.Ticks, s.Windows+o.Windows
+	s.Orphaned, s.Presented, s.Adopted = s.Orphaned+o.Orphaned, s.Presented+o.Presented, s.Adopted+o.Adopted
+	s.Resumed, s.HandedOver, s.Unclaimed = s.Resumed+o.Resumed, s.HandedOver+o.HandedOver, s.Unclaimed+o.Unclaimed
+	s.Expired += o.Expired
 }

@@ -29,17 +29,19 @@ type kind uint8
 // The tasks of a dispatcher's process come first: they wait while it is
 // stopped and are void when it is dead.
 const (
-	hostTimer   kind = iota + 1 // the alarm the Core asked for
-	hostBeat                    // time for a heartbeat
-	hostRead                    // frames of a worker arrive; arg: connection
-	hostSilence                 // a worker has not been heard of for too long; arg: connection
-	hostNews                    // a notification arrives; arg: see news
-	hostAnswer                  // a statement is answered; arg: statement
-	hostCall                    // a caller comes
-	hostHangup                  // a caller goes; arg: call
-	hostHurry                   // a caller will not wait for a slot of its type; arg: call
-	hostGuard                   // time to see whether the lease can still be proved
-	hostStage                   // a stopping dispatcher looks whether it is idle
+	hostTimer     kind = iota + 1 // the alarm the Core asked for
+	hostBeat                      // time for a heartbeat
+	hostRead                      // frames of a worker arrive; arg: connection
+	hostSilence                   // a worker has not been heard of for too long; arg: connection
+	hostNews                      // a notification arrives; arg: see news
+	hostAnswer                    // a statement is answered; arg: statement
+	hostCall                      // a caller comes
+	hostHangup                    // a caller goes; arg: call
+	hostHurry                     // a caller will not wait for a slot of its type; arg: call
+	hostGuard                     // time to see whether the lease can still be proved
+	hostStage                     // a stopping dispatcher looks whether it is idle
+	hostWelcome                   // all that a worker brought along is decided; arg: connection
+	hostImpatient                 // it takes too long to decide it; arg: connection
 	lastOfHost
 
 	hostStart     // a dead dispatcher is started again
@@ -57,7 +59,10 @@ const (
 	faultTurn
 	postgresUp
 	sampleTurn
-	seatTurn // a worker changes its slots
+	seatTurn     // a worker changes its slots
+	workerGiveUp // a worker has waited long enough for its welcome; arg: connection
+	orphanOver   // an execution was without a connection for too long; arg: execution
+	carryTurn    // something happens to work that outlives its connection
 )
 
 // queue is a heap of tasks, the next to happen on top. Four children a node:

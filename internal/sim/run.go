@@ -59,6 +59,10 @@ func (w *world) do(t *task) {
 		w.cancelSome()
 	case faultTurn:
 		w.fault()
+	case orphanOver:
+		w.expire(t.arg, t.life)
+	case carryTurn:
+		w.shakeCarried()
 	case postgresUp:
 		w.restorePostgres(t.life)
 	case sampleTurn:

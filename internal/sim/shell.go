@@ -33,6 +33,13 @@ func (h *host) perform(e *actor.Effect) {
 	case actor.Stale:
 		w.judge.calledStale(w, h, e)
 		h.tell(e, frame{kind: frameStale, job: e.Job, attempt: e.Attempt})
+	case actor.Adopt:
+		h.submitAdopt(e)
+	case actor.Resume:
+		w.judge.resumes(w, e)
+		h.resumes(e)
+	case actor.Welcome:
+		h.plan(hostWelcome, w.now, int32(e.Session-1))
 	case actor.RefuseSlots:
 		w.violate("dispatcher %d refuses slots: %s", h.id, e.Reason)
 	case actor.HangUp:
@@ -43,7 +50,12 @@ func (h *host) perform(e *actor.Effect) {
 }
 
 func (h *host) tell(e *actor.Effect, f frame) {
-	if c := h.world.conns[e.Session-1]; !c.hostEnd.closed && c.hostLife == h.life {
+	c := h.world.conns[e.Session-1]
+	switch {
+	case c.hostEnd.closed || c.hostLife != h.life:
+	case c.opening:
+		c.early = append(c.early, f)
+	default:
 		h.world.write(c, &c.down, f)
 	}
 }
@@ -57,6 +69,7 @@ func (h *host) submitClaim(e *actor.Effect) {
 	i, s := w.statement(o, h)
 	s.claim = e.Claim
 	s.ids = append(s.ids, e.Claim.IDs...)
+	s.to = append(s.to, e.Claim.For...)
 	s.token = readToken(e.Claim.Token)
 	if o == opClaim {
 		s.alone = h.rivalry == 0

@@ -18,11 +18,13 @@ const (
 	opBeat
 	opJoin
 	opLeave
+	opAdopt
+	opHandOver
 )
 
 // linkOf says which connection carries an operation: statements of one
 // connection queue behind each other.
-var linkOf = [...]int{opFetch: 0, opClaim: 1, opResolve: 1, opFinish: 2, opBell: 3, opBeat: 3, opJoin: 3, opLeave: 3}
+var linkOf = [...]int{opFetch: 0, opClaim: 1, opResolve: 1, opFinish: 2, opBell: 3, opBeat: 3, opJoin: 3, opLeave: 3, opAdopt: 2, opHandOver: 3}
 
 const links = 4
 
@@ -58,7 +60,9 @@ type statement struct {
 	fetch  *dispatcherd.FetchRequest
 	claim  *dispatcherd.ClaimRequest
 	finish *dispatcherd.FinishRequest
-	ids    []dispatcherd.JobID  // of a claim
+	ids    []dispatcherd.JobID // of a claim
+	to     []dispatcherd.Mark  // for whom it takes them
+	adopt  *dispatcherd.AdoptRequest
 	items  []dispatcherd.Finish // of a finish
 	over   []uint64             // tokens whose notes a claim removes
 	again  bool
@@ -83,6 +87,7 @@ type statement struct {
 	won      []dispatcherd.Won
 	stale    []dispatcherd.JobID
 	found    []dispatcherd.Candidate
+	taken    []dispatcherd.Adopted
 	dbNow    int64
 	learnt   beatAnswer
 }
@@ -119,8 +124,8 @@ func (w *world) statement(o op, h *host) (int32, *statement) {
 	}
 	s := st.all[i]
 	*s = statement{
-		op: o, host: h.id, gen: s.gen + 1, place: -1, slow: 1, ids: s.ids[:0], items: s.items[:0], over: s.over[:0],
-		picked: s.picked[:0], locked: s.locked[:0], won: s.won[:0], stale: s.stale[:0], found: s.found[:0],
+		op: o, host: h.id, gen: s.gen + 1, place: -1, slow: 1, ids: s.ids[:0], to: s.to[:0], items: s.items[:0], over: s.over[:0],
+		picked: s.picked[:0], locked: s.locked[:0], won: s.won[:0], stale: s.stale[:0], found: s.found[:0], taken: s.taken[:0],
 		learnt: beatAnswer{cancels: s.learnt.cancels[:0]},
 	}
 	return i, s
@@ -235,10 +240,14 @@ func (w *world) proceed(i int32, gen uint32) {
 	case opBeat:
 		w.doBeat(i)
 	case opJoin:
-		s.learnt.run = w.table.join(s.host, w.dbNow())
+		s.learnt.run = w.table.join(s.host, w.dbNow(), w.scale.lease)
 		w.finished(i, dispatcherd.OK)
 	case opLeave:
 		w.doLeave(i)
+	case opAdopt:
+		w.doAdopt(i)
+	case opHandOver:
+		w.doHandOver(i)
 	}
 }
 

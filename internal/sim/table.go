@@ -24,6 +24,7 @@ func (s status) final() bool { return s >= done }
 // when the statement that locked it commits.
 type row struct {
 	runAt      int64 // database clock, microseconds
+	begun      int64 // the same, when the attempt was claimed
 	first      int64 // the run_at it was inserted with
 	token      uint64
 	visible    moment // when it became pending the last time
@@ -41,11 +42,15 @@ type row struct {
 	priority   dispatcherd.Priority
 	status     status
 	cancel     bool // somebody wants it cancelled
+
+	holder dispatcherd.Mark // for the judge: the session to which the live attempt was handed, or that took it along last
+	ranBy  int16            // for the judge: the worker that began the newest attempt
 }
 
 // member is one run of a dispatcher as its row in the table of dispatchers.
 type member struct {
 	beatAt    int64 // database clock
+	lease     moment
 	capacity  [maxTypes]int32
 	notes     []note
 	host      int16
@@ -53,13 +58,17 @@ type member struct {
 	shares    int32 // claims that hold its share lock
 	exclusive int32 // statement that holds its exclusive lock plus one
 	lost      bool
+	leaving   bool // it left its rows to others, who have until the end of its lease
 	armed     bool
 }
 
-// note says which rows one claim took, as the table of claims does.
+// note says which rows one claim took and for which sessions, as the table of
+// claims does.
 type note struct {
-	token uint64
-	ids   []dispatcherd.JobID
+	token    uint64
+	written  moment
+	ids      []dispatcherd.JobID
+	sessions []dispatcherd.Mark
 }
 
 // table is Postgres: rows under READ COMMITTED, lanes as the index over
@@ -176,8 +185,8 @@ func (w *world) close(r *row, s status) {
 func (w *world) dbNow() int64 { return int64(w.now) + w.table.offset }
 
 // join adds a run of a dispatcher.
-func (t *table) join(host int16, dbNow int64) int32 {
-	t.members = append(t.members, member{beatAt: dbNow, host: host})
+func (t *table) join(host int16, dbNow int64, lease moment) int32 {
+	t.members = append(t.members, member{beatAt: dbNow, lease: lease, host: host})
 	run := int32(len(t.members))
 	t.present = append(t.present, run)
 	return run

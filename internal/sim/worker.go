@@ -13,6 +13,7 @@ type worker struct {
 	conn    *conn // nil while there is none
 	seats   []seat
 	number  int32 // last slot number used
+	plain   bool  // it cannot keep executions without a connection
 	inbox   []task
 }
 
@@ -25,7 +26,7 @@ type seat struct {
 
 // addWorker makes a worker and returns how many seats it has.
 func (w *world) addWorker(host int16) int {
-	k := &worker{world: w, id: int16(len(w.workers)), host: host}
+	k := &worker{world: w, id: int16(len(w.workers)), host: host, plain: w.carry.window == 0 || w.carry.dice.chance(w.carry.plain)}
 	w.workers = append(w.workers, k)
 	all := uint32(1)<<w.scale.types - 1
 	for range 1 + w.dice.below(6) {
@@ -67,16 +68,20 @@ func (k *worker) do(t *task) {
 		k.dial()
 	case t.kind == seatTurn:
 		k.shuffle()
+	case t.kind == workerGiveUp:
+		k.giveUpWaiting(k.world.conns[t.arg])
 	}
 }
 
-// dial connects and says hello with the seats that are free.
+// dial connects and says hello with what it still executes and the seats that
+// are free.
 func (k *worker) dial() {
 	w := k.world
-	h := w.hosts[k.host]
 	if k.dead || k.conn != nil {
 		return
 	}
+	k.wander()
+	h := w.hosts[k.host]
 	if !h.up || h.core == nil || h.leaving > 0 {
 		k.plan(workerDial, w.dice.span(second/200, second/5))
 		return
@@ -85,12 +90,16 @@ func (k *worker) dial() {
 	w.conns = append(w.conns, c)
 	h.conns = append(h.conns, c.number)
 	k.conn = c
+	k.bringAlong(c)
 	k.announce(true)
 }
 
 // announce offers every free seat that is not on line yet.
 func (k *worker) announce(hello bool) {
 	w, c := k.world, k.conn
+	if c.unwelcome && !hello {
+		return
+	}
 	first := len(c.offers)
 	for i := range k.seats {
 		if s := &k.seats[i]; s.number == 0 && s.execution < 0 {
@@ -100,7 +109,7 @@ func (k *worker) announce(hello bool) {
 		}
 	}
 	if n := len(c.offers) - first; n > 0 || hello {
-		w.write(c, &c.up, frame{kind: frameSlots, number: int32(first), count: int32(n)})
+		w.write(c, &c.up, frame{kind: frameSlots, number: int32(first), count: int32(n), ok: hello})
 	}
 }
 
@@ -109,7 +118,7 @@ func (k *worker) shuffle() {
 	w := k.world
 	k.plan(seatTurn, w.dice.span(second/20, second))
 	switch {
-	case k.dead || k.conn == nil:
+	case k.dead || k.conn == nil || k.conn.unwelcome:
 	case k.conn.draining:
 		k.hangUp()
 		k.plan(workerDial, w.dice.span(second/100, second/2))
@@ -139,7 +148,10 @@ func (k *worker) hangUp() {
 	for i := range k.seats {
 		k.seats[i].number = 0
 	}
-	if !k.world.scale.zombies {
+	switch {
+	case !k.plain && !k.dead && !c.draining:
+		k.keepExecutions(c)
+	case !k.world.scale.zombies:
 		k.dropExecutions()
 	}
 	k.world.closeWorkEnd(c)
@@ -219,10 +231,12 @@ func (w *world) readAtWorker(c *conn) {
 			k.execute(c, f)
 		case frameCancel, frameStale:
 			w.stopExecution(k, f)
+		case frameWelcome:
+			k.welcomed(c)
 		case frameEnd:
 			c.workEnd.closed = true
 			k.hangUp()
-			k.plan(workerDial, w.dice.span(second/1000, second/10))
+			k.plan(workerDial, w.dice.span(second/1000, second/10)+w.dawdle())
 			return
 		}
 	}

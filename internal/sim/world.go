@@ -16,6 +16,7 @@ type world struct {
 	opt    Options
 	faults Faults // what may happen here
 	scale  scale
+	carry  carrying
 	dice   dice
 	now    moment
 	queue  queue
@@ -82,6 +83,7 @@ func newWorld(opt Options) *world {
 		hosts = 1 + int(w.dice.below(maxHosts))
 	}
 	w.pickScale()
+	w.pickCarrying()
 	seats := 0
 	for i := range hosts {
 		w.hosts = append(w.hosts, &host{world: w, id: int16(i)})
@@ -95,6 +97,9 @@ func newWorld(opt Options) *world {
 	w.plan(task{at: second / 5, kind: producerCancel})
 	w.plan(task{at: second / 2, kind: faultTurn})
 	w.plan(task{at: second, kind: sampleTurn})
+	if w.carry.window > 0 {
+		w.plan(task{at: second / 2, kind: carryTurn})
+	}
 	return w
 }
 
@@ -106,9 +111,9 @@ func (w *world) pickFaults() {
 		return
 	}
 	share := w.dice.between(1, 10)
-	for f := Faults(1); f < All; f <<= 1 {
+	for f := Faults(1); f <= Late<<1; f <<= 1 { // one throw more than there were faults: seeds keep their worlds
 		if w.dice.below(10) >= share {
-			w.faults &^= f
+			w.faults &^= f &^ carried
 		}
 	}
 }

@@ -1,0 +1,159 @@
+package sim
+
+import (
+	"slices"
+	"time"
+
+	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/actor"
+)
+
+func (h *host) submitAdopt(e *actor.Effect) {
+	i, s := h.world.statement(opAdopt, h)
+	s.adopt = e.Adopt
+	s.token = readToken(e.Adopt.Token)
+	for n := range e.Adopt.Jobs {
+		s.ids = append(s.ids, e.Adopt.Jobs[n].ID)
+		s.to = append(s.to, e.Adopt.Jobs[n].To)
+	}
+	h.submit(i, s)
+}
+
+// reportAdopt is what the daemon makes of the answer: one that cannot prove its
+// lease does not believe it.
+func (h *host) reportAdopt(s *statement) {
+	ev := actor.Adopted{Request: s.adopt, Result: dispatcherd.AdoptResult{Verdict: s.verdict}}
+	if s.verdict == dispatcherd.OK {
+		for n := range s.taken {
+			s.won = append(s.won, s.taken[n].Won)
+		}
+		h.marks.add(s.token, s.won)
+		ev.Result.Jobs = slices.Clone(s.taken)
+		if !h.trusted() {
+			ev.Result = dispatcherd.AdoptResult{Verdict: dispatcherd.Unknown}
+		}
+	}
+	h.step(&ev)
+}
+
+// doAdopt follows adoptSQL: the share lock on the own row, a first look at what
+// was presented, the rows' locks in the order of ids, waiting for each, and a
+// second look.
+func (w *world) doAdopt(i int32) {
+	s := w.statements.all[i]
+	switch s.phase {
+	case enters:
+		m := w.table.member(s.run)
+		if m.exclusive != 0 {
+			w.await(i, m.exclusive)
+			return
+		}
+		if w.opt.Break == WithoutStanding || m.lives(s.txNow) && !m.leaving {
+			m.shares++
+			s.shares, s.allowed = true, true
+			for n := range s.adopt.Jobs {
+				if w.presentedRightly(s, n) {
+					s.picked = append(s.picked, int32(n))
+				}
+			}
+		}
+		w.lockAdopted(i)
+	case locks:
+		w.lockAdopted(i)
+	default:
+		w.commitAdopt(i)
+	}
+}
+
+// presentedRightly: the row runs under that attempt, and the claim that took it
+// noted that session, or an earlier copy of the request took it.
+func (w *world) presentedRightly(s *statement, n int) bool {
+	p := &s.adopt.Jobs[n]
+	r := w.table.row(p.ID)
+	if r == nil || r.status != running || r.attempt != p.Attempt && w.opt.Break != WithoutAttempt || p.From == 0 {
+		return false
+	}
+	if w.opt.Break == WithoutMark || r.dispatcher == s.run && r.token == s.token {
+		return true
+	}
+	for _, note := range w.table.member(r.dispatcher).notes {
+		if note.token != r.token || note.written > s.arrived {
+			continue
+		}
+		at, found := slices.BinarySearch(note.ids, p.ID)
+		return found && note.sessions[at] == p.From
+	}
+	return false
+}
+
+func (w *world) lockAdopted(i int32) {
+	s := w.statements.all[i]
+	for ; s.cursor < len(s.picked); s.cursor++ {
+		id := s.ids[s.picked[s.cursor]]
+		r := w.table.row(id)
+		if !w.lock(i, id, r) {
+			s.phase = locks
+			w.await(i, r.lock)
+			return
+		}
+	}
+	w.later(i, commits)
+}
+
+func (w *world) commitAdopt(i int32) {
+	s := w.statements.all[i]
+	m := w.table.member(s.run)
+	for _, n := range s.picked {
+		if !w.presentedRightly(s, int(n)) {
+			continue
+		}
+		p := &s.adopt.Jobs[n]
+		r := w.table.row(p.ID)
+		w.judge.adopted(w, p, r, s)
+		r.dispatcher, r.token, r.holder = s.run, s.token, p.To
+		w.stats.Adopted++
+		s.taken = append(s.taken, dispatcherd.Adopted{
+			Won: w.won(p.ID, r), Type: w.typeNames[r.typ], Priority: r.priority, RunAt: r.runAt,
+			Ran: max(0, moment(w.dbNow()-r.begun)).duration().Truncate(time.Millisecond),
+		})
+	}
+	if s.allowed && !slices.ContainsFunc(m.notes, func(n note) bool { return n.token == s.token }) {
+		m.notes = append(m.notes, note{s.token, w.now, slices.Clone(s.ids), slices.Clone(s.to)})
+	}
+	v := dispatcherd.OK
+	if len(s.taken) == 0 && w.opt.Break != WithoutStanding && (!m.lives(w.dbNow()) || m.leaving) {
+		v = dispatcherd.Refused
+	}
+	w.finished(i, v)
+}
+
+// doHandOver follows claim.Store.HandOver.
+func (w *world) doHandOver(i int32) {
+	s := w.statements.all[i]
+	m := w.table.member(s.run)
+	switch s.phase {
+	case enters:
+		if m.exclusive != 0 || m.shares > 0 {
+			w.await(i, m.exclusive)
+			return
+		}
+		m.exclusive, s.exclusive = i+1, true
+		w.later(i, commits)
+	case commits:
+		if !m.lost {
+			m.leaving, m.armed, m.capacity = true, false, [maxTypes]int32{}
+			m.beatAt, m.lease = w.dbNow(), w.carry.window
+			m.epoch++
+			w.judge.handsOver(w, s.run)
+		}
+		w.unlock(i)
+		if w.opt.Break == WithoutHold && w.lockLost(i, func(run int32) bool { return run == s.run }) {
+			w.later(i, releases)
+			return
+		}
+		w.finished(i, dispatcherd.OK)
+	default:
+		s.learnt.released = w.releaseLocked(s, w.blame)
+		w.finished(i, dispatcherd.OK)
+	}
+}

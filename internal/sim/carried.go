@@ -1,0 +1,119 @@
+package sim
+
+import (
+	"slices"
+
+	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/actor"
+)
+
+// This file holds work that outlives its connection to the rules.
+
+// handsOver notes until when the rows of a run are left to others.
+func (j *judge) handsOver(w *world, run int32) {
+	if j.handed == nil {
+		j.handed = map[int32]int64{}
+	}
+	j.handed[run] = w.dbNow() + int64(w.carry.window)
+	for n := range w.table.rows {
+		if r := &w.table.rows[n]; r.status == running && r.dispatcher == run {
+			w.stats.HandedOver++
+		}
+	}
+}
+
+// declaredLost: what was left to others stays so for the whole window.
+func (j *judge) declaredLost(w *world, run int32) {
+	if until, left := j.handed[run]; left && until > w.dbNow() {
+		w.violate("the jobs of run %d were left to others for %v more, and it is declared lost", run, moment(until-w.dbNow()).duration())
+	}
+}
+
+// adopted: an execution goes from hand to hand. Only the worker that began the
+// live attempt can bring it along, from the session that held it last, to a
+// dispatcher that nobody has declared lost.
+func (j *judge) adopted(w *world, p *dispatcherd.Presented, r *row, s *statement) {
+	m := w.table.member(s.run)
+	again := r.dispatcher == s.run && r.token == s.token
+	switch {
+	case r.status != running || r.attempt != p.Attempt:
+		w.violate("attempt %d of job %d was adopted, while attempt %d in status %d is live", p.Attempt, p.ID, r.attempt, r.status)
+	case m.lost || m.leaving:
+		w.violate("dispatcher %d adopted job %d although it was declared lost or has left", s.run, p.ID)
+	case r.holder != p.From && !again:
+		w.violate("job %d is adopted by dispatcher %d from a session that does not hold it: somebody else has adopted it", p.ID, s.run)
+	case p.To != 0 && w.workerOf(p.To) != r.ranBy:
+		w.violate("job %d is adopted for worker %d, but worker %d runs it", p.ID, w.workerOf(p.To), r.ranBy)
+	}
+}
+
+// workerOf finds the worker of a session by its mark.
+func (w *world) workerOf(mark dispatcherd.Mark) int16 {
+	for _, c := range slices.Backward(w.conns) {
+		if c.mark() == mark {
+			return c.worker
+		}
+	}
+	return -1
+}
+
+// resumes: an execution goes on only where it runs.
+func (j *judge) resumes(w *world, e *actor.Effect) {
+	r := w.table.row(e.Job)
+	if r == nil || r.attempt != e.Attempt || r.status != running {
+		return // over, or taken away meanwhile
+	}
+	if k := w.conns[e.Session-1].worker; r.ranBy != k {
+		w.violate("job %d goes on at worker %d, but worker %d runs it", e.Job, k, r.ranBy)
+	}
+}
+
+// givenBack: no execution is run anew while its worker is known to go on with
+// it. It is not known if the connection broke, if the dispatcher could not prove
+// its lease, or if it has told its workers to stop.
+func (j *judge) givenBack(w *world, r *row, f *dispatcherd.Finish, s *statement) {
+	if o := f.Outcome; o != dispatcherd.Released && o != dispatcherd.Crashed && o != dispatcherd.Parted {
+		return
+	}
+	h := w.hosts[s.host]
+	if h.run != s.run || h.fenced || h.revoked || w.carry.window == 0 {
+		return
+	}
+	for at := r.execution; at != 0; at = w.executions.all[at-1].next {
+		e := &w.executions.all[at-1]
+		if e.attempt != f.Attempt {
+			continue
+		}
+		if !e.orphan && w.workers[e.worker].conn != w.conns[e.conn] {
+			continue // its worker has given it up
+		}
+		if h.reaches(w.conns[e.conn]) && (e.asked == 0 || h.reaches(w.conns[e.asked-1])) {
+			w.violate("attempt %d of job %d is given back (%v) by dispatcher %d, and worker %d goes on with it", f.Attempt, f.ID, f.Outcome, h.id, e.worker)
+		}
+	}
+}
+
+// reaches reports whether a connection is there, as far as a dispatcher knows.
+func (h *host) reaches(c *conn) bool {
+	return c.host == h.id && c.hostLife == h.life && !c.hostEnd.closed
+}
+
+// cutsOff: who is told to stop waits for what runs.
+func (j *judge) cutsOff(w *world, h *host, c *conn) {
+	if w.now-h.asked >= w.scale.grace {
+		return
+	}
+	k := w.workers[c.worker]
+	for n := range k.seats {
+		i := k.seats[n].execution
+		if i < 0 || k.conn != c {
+			continue
+		}
+		e := &w.executions.all[i]
+		if r := w.table.row(e.job); r != nil && e.conn == c.number && r.status == running && r.attempt == e.attempt && r.dispatcher == h.run {
+			w.violate("dispatcher %d cuts worker %d off %v after it was told to stop, in the midst of job %d: the grace is %v",
+				h.id, k.id, (w.now - h.asked).duration(), e.job, w.scale.grace.duration())
+			return
+		}
+	}
+}
