@@ -16,6 +16,7 @@ type metrics struct {
 	registry   *prometheus.Registry
 	statements *prometheus.HistogramVec
 	rows       *prometheus.CounterVec
+	procs      *prometheus.CounterVec
 	workers    *workerMetrics
 }
 
@@ -29,9 +30,10 @@ func newMetrics() *metrics {
 		rows: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "dispatcherd_statement_rows_total", Help: "Jobs that statements fetched, won, ended or released.",
 		}, []string{"operation"}),
+		procs:   newProcsCounter(),
 		workers: newWorkerMetrics(),
 	}
-	m.registry.MustRegister(m.statements, m.rows, m.workers.connections, m.workers.frames, m.workers.bytes,
+	m.registry.MustRegister(m.statements, m.rows, m.procs, m.workers.connections, m.workers.frames, m.workers.bytes,
 		m.workers.complaints, m.workers.acceptFailures, m.workers.denied, collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m

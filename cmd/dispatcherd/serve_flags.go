@@ -59,6 +59,8 @@ func (f *serveFlags) register(a *app, flags *pflag.FlagSet) {
 	flags.StringVar(&f.cfg.Name, "name", host, "name of this dispatcher, shown to people")
 	flags.StringVar(&f.cfg.WorkerSocket, "worker-socket", a.ownSocket("worker.sock"), "Unix socket for workers")
 	flags.StringVar(&f.cfg.APISocket, "api-socket", a.ownSocket("api.sock"), "Unix socket for callers, operators and metrics")
+	f.cfg.Procs = procsAuto
+	flags.Var(&f.cfg.Procs, "procs", "processors to run on at once; auto: one while little is to be done, which answers waiting callers sooner, else all")
 	flags.Var(&f.mode, "socket-mode", "permissions of the sockets")
 	flags.Var(&f.allow, "allow", "who may serve a type: uids, users, @gids and @groups, such as pdf=1001,render,@50; "+
 		"* stands for the types not listed; default: whoever can open the worker socket")
