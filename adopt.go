@@ -12,8 +12,9 @@ type Mark int64
 type Presented struct {
 	ID      JobID
 	Attempt Attempt
-	From    Mark // of the session in which it began, or was adopted last
-	To      Mark // of the session that presents it
+	From    Mark // of the session in which it began
+	To      Mark // noted from now on; as From, unless the job was sent to another session than the one it was claimed for
+	Own     bool // it runs here already, and its note is to be renewed
 }
 
 // AdoptRequest asks to take over rows that still run under the presented

@@ -13,7 +13,7 @@ import (
 type Presentation struct {
 	Job     dispatcherd.JobID
 	Attempt dispatcherd.Attempt
-	From    dispatcherd.Mark // of the session in which it began, or was adopted last
+	From    dispatcherd.Mark // of the session in which it began
 	Slot    dispatcherd.Slot
 }
 
@@ -21,7 +21,8 @@ type Presentation struct {
 type presented struct {
 	Presentation
 
-	session *session // nil once it hung up
+	session *session         // nil once it hung up
+	renews  dispatcherd.Mark // not 0: the job runs here, and its note is to name this session instead
 }
 
 // adopting gathers what workers bring along while a statement is in flight and
@@ -34,54 +35,101 @@ type adopting struct {
 	inFlight bool
 }
 
+// stops is what a worker is told that brings work to a dispatcher about to stop.
+const stops = "the dispatcher is about to stop: keep what runs and present it to the next one"
+
 // present takes what a session brings along. Nothing of it is registered before
 // it is known to be this dispatcher's; Welcome tells when all of it is decided.
-func (c *Core) present(s *session, list []Presentation) {
+// It reports false if the session was turned away instead.
+//
+// A dispatcher that is about to stop takes over nothing: the worker keeps its
+// executions for the next one. Only what runs here already may go on here.
+func (c *Core) present(s *session, list []Presentation) bool {
 	if len(list) == 0 {
-		return
+		return true
 	}
 	s.undecided += len(list)
+	here, replaced, slots := 0, 0, make([]dispatcherd.Slot, len(list))
+	for i := range list {
+		slots[i] = list[i].Slot
+		if j := c.resumable(&list[i]); j != nil {
+			here++
+			if j.slot != noSlot {
+				replaced++
+			}
+		}
+	}
+	if reason := c.roomFor(slots, replaced); reason != "" {
+		c.rebuff(s, RefuseSlots, reason)
+		return false
+	}
+	if c.draining && here < len(list) {
+		c.rebuff(s, TurnAway, stops)
+		return false
+	}
+	c.sort(s, list)
+	return true
+}
+
+// sort tells apart what runs here, what cannot be had, and what Postgres must be
+// asked about.
+func (c *Core) sort(s *session, list []Presentation) {
 	for i := range list {
 		p := &presented{Presentation: list[i], session: s}
 		other := c.adopts.byJob[p.Job]
+		j := c.resumable(&p.Presentation)
 		switch {
-		case c.draining, p.Job.OnDemand() && c.jobs.get(p.Job) == nil:
-			c.decided(p)
-		case c.moveOver(p):
-			c.decided(p)
-		case c.jobs.get(p.Job) != nil:
-			c.decided(p) // in hand, and not this worker's
-		case other != nil && other.session == nil && other.Attempt == p.Attempt && other.From == p.From:
+		case j != nil:
+			c.moveOver(p, j)
+		case p.Job.OnDemand(), c.jobs.get(p.Job) != nil:
+			c.decided(p) // gone, or in hand and not this worker's
+		case other != nil && other.session == nil && other.renews == 0 && other.Attempt == p.Attempt && other.From == p.From:
 			other.session, other.Slot = s, p.Slot // its first try to bring it along broke off
 		case other != nil:
 			c.decided(p)
 		default:
-			if c.adopts.byJob == nil {
-				c.adopts.byJob = map[dispatcherd.JobID]*presented{}
-			}
-			c.adopts.byJob[p.Job] = p
-			c.adopts.next = append(c.adopts.next, p)
+			c.inquire(p)
 		}
 	}
 }
 
-// moveOver lets a job that runs here change to its worker's new connection,
-// whose old one is dead and not yet known to be.
-func (c *Core) moveOver(p *presented) bool {
+func (c *Core) inquire(p *presented) {
+	if c.adopts.byJob == nil {
+		c.adopts.byJob = map[dispatcherd.JobID]*presented{}
+	}
+	c.adopts.byJob[p.Job] = p
+	c.adopts.next = append(c.adopts.next, p)
+}
+
+// renewNote asks to note the session that a job was sent to, because it was
+// claimed for another one. Until that is done its worker cannot bring it along.
+func (c *Core) renewNote(j *job, mark dispatcherd.Mark) {
+	if j.mode == dispatcherd.Queued && c.adopts.byJob[j.id] == nil {
+		c.inquire(&presented{Presentation: Presentation{Job: j.id, Attempt: j.attempt, From: j.mark}, renews: mark})
+	}
+	j.mark = mark
+}
+
+// resumable returns the job that a presentation is about if it runs here: on a
+// connection that is dead and not yet known to be, or stranded.
+func (c *Core) resumable(p *Presentation) *job {
 	j := c.jobs.get(p.Job)
-	if j == nil || j.stage != running || j.attempt != p.Attempt || p.From == 0 || j.revoked {
-		return false
+	if j == nil || j.stage != running || j.attempt != p.Attempt || p.From == 0 || j.mark != p.From || j.revoked ||
+		!slices.Contains(p.Slot.Types, c.index.Name(j.typ)) {
+		return nil
 	}
-	old := c.sessions[j.told]
-	if old == nil || old.mark != p.From || !slices.Contains(p.Slot.Types, c.index.Name(j.typ)) {
-		return false
+	return j
+}
+
+// moveOver lets a job that runs here change to its worker's new connection.
+func (c *Core) moveOver(p *presented, j *job) {
+	if j.slot != noSlot {
+		c.leaveSlot(j)
+	} else {
+		c.goOn(j)
 	}
-	ref := j.slot
-	j.slot, c.slots[ref].job = noSlot, nil
-	c.index.Drain(ref) // nothing more may go to the dead connection
-	c.removeSlot(ref)
 	c.occupy(p, j)
-	return true
+	c.decided(p)
 }
 
 // occupy registers the slot of a job that goes on, and tells the worker.
@@ -94,6 +142,15 @@ func (c *Core) occupy(p *presented, j *job) {
 	if j.cancel || j.late || j.revoked {
 		c.tellToStop(j, "it was told to before")
 	}
+}
+
+// rebuff ends a session before anything that it presented is decided, and
+// leaves all of that as it is: the worker will present it again.
+func (c *Core) rebuff(s *session, kind EffectKind, reason string) {
+	c.desert(s)
+	s.undecided = 0
+	c.strandAll(s, nil) // what had changed over already
+	c.emit(Effect{Kind: kind, Session: s.id, Reason: reason})
 }
 
 // decided counts one presentation off, and welcomes the session after the last.
@@ -131,11 +188,9 @@ func (c *Core) adoptRequest() *dispatcherd.AdoptRequest {
 	slices.SortFunc(a.asked, func(x, y *presented) int { return cmp.Compare(x.Job, y.Job) })
 	r := &dispatcherd.AdoptRequest{Jobs: make([]dispatcherd.Presented, 0, n)}
 	for _, p := range a.asked {
-		to := dispatcherd.Mark(0) // nobody's: it can only be given back
-		if p.session != nil {
-			to = p.session.mark
-		}
-		r.Jobs = append(r.Jobs, dispatcherd.Presented{ID: p.Job, Attempt: p.Attempt, From: p.From, To: to})
+		r.Jobs = append(r.Jobs, dispatcherd.Presented{
+			ID: p.Job, Attempt: p.Attempt, From: p.From, To: cmp.Or(p.renews, p.From), Own: p.renews != 0,
+		})
 	}
 	binary.LittleEndian.PutUint64(r.Token[:8], c.rng.Uint64())
 	binary.LittleEndian.PutUint64(r.Token[8:], c.rng.Uint64())
@@ -175,31 +230,55 @@ func (ev Adopted) apply(c *Core) {
 }
 
 // adopt lets a row that is ours now go on where it runs. One whose worker has
-// gone meanwhile, or that cannot go on for another reason, is given back.
+// gone meanwhile waits for it, or for the next dispatcher; one that cannot go on
+// is given back.
 func (c *Core) adopt(p *presented, row *dispatcherd.Adopted) {
-	if p.session == nil || c.draining || c.jobs.get(row.ID) != nil || !slices.Contains(p.Slot.Types, row.Type) || c.roomFor([]dispatcherd.Slot{p.Slot}) != "" {
+	switch {
+	case p.renews != 0:
+		return
+	case c.jobs.get(row.ID) != nil, p.session != nil && !slices.Contains(p.Slot.Types, row.Type), p.session == nil && c.cfg.Resume <= 0, !c.mayHold(row.Type):
 		c.stats.Freed++
 		c.ends.add(dispatcherd.Finish{ID: row.ID, Attempt: row.Attempt, Outcome: dispatcherd.Released})
 		return
 	}
+	if p.session != nil {
+		if reason := c.roomFor([]dispatcherd.Slot{p.Slot}, 0); reason != "" {
+			c.rebuff(p.session, RefuseSlots, reason) // p among it
+		}
+	}
 	c.stats.Adopted++
+	j := c.adoptedJob(p, row)
+	if p.session == nil {
+		c.strand(j)
+		return
+	}
+	c.occupy(p, j)
+	j.why = Why{Terms: c.score(j.mode, j.priority, c.ageMS(j), j.typ), SlotTypes: len(p.Slot.Types), Capacity: c.capacity(j.typ)}
+}
+
+// mayHold reports whether a type is known or may become so.
+func (c *Core) mayHold(name string) bool {
+	_, known := c.index.Lookup(name)
+	return known || c.known < c.cfg.Limits.Types
+}
+
+// adoptedJob takes a running row into hand, with what is left of its timeout.
+func (c *Core) adoptedJob(p *presented, row *dispatcherd.Adopted) *job {
 	j := c.newJob()
 	j.id, j.key = row.ID, dispatcherd.Key{RunAt: row.RunAt, ID: row.ID}
 	j.priority, j.mode, j.stage = row.Priority, dispatcherd.Queued, running
 	j.attempt, j.tries, j.failures, j.crashes = row.Attempt, row.MaxAttempts, row.Failures, row.Crashes
+	j.mark = p.From
 	j.typ = c.hold(row.Type)
 	c.keep(j)
-	j.timeout = c.limit(j, row.Timeout)
-	c.occupy(p, j)
-	j.why = Why{Terms: c.score(j.mode, j.priority, c.ageMS(j), j.typ), SlotTypes: len(p.Slot.Types), Capacity: c.capacity(j.typ)}
-	if j.timeout > 0 {
+	if j.timeout = c.limit(j, row.Timeout); j.timeout > 0 {
 		c.arm(j, c.now.after(max(j.timeout-row.Ran, 0)))
 	}
+	return j
 }
 
 // desert makes what a session has presented nobody's. What is asked about
-// already is given back when it turns out to be ours, unless its worker
-// presents it anew before.
+// already is stranded when it turns out to be ours.
 func (c *Core) desert(s *session) {
 	if s.undecided == 0 {
 		return

@@ -58,8 +58,8 @@ func (c *Core) checkJobs() error {
 		switch {
 		case holds && c.slots[j.slot].job != j:
 			return fmt.Errorf("job %d believes to hold a slot that holds another", j.id)
-		case j.stage == running && !holds:
-			return fmt.Errorf("job %d runs without a slot", j.id)
+		case j.stage == running && !holds && j.alarm == 0:
+			return fmt.Errorf("job %d runs without a slot, and nobody waits for its worker", j.id)
 		case (j.stage == waiting || j.stage == ended) && holds:
 			return fmt.Errorf("job %d keeps a slot in stage %d", j.id, j.stage)
 		case j.id.OnDemand() != (j.mode == dispatcherd.OnDemand):

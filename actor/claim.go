@@ -92,7 +92,9 @@ func (c *Core) claimRequest(jobs []*job) *dispatcherd.ClaimRequest {
 	slices.Sort(r.IDs)
 	r.For = r.For[:0]
 	for _, id := range r.IDs {
-		r.For = append(r.For, c.slots[c.jobs.get(id).slot].session.mark)
+		j := c.jobs.get(id)
+		j.mark = c.slots[j.slot].session.mark
+		r.For = append(r.For, j.mark)
 	}
 	slices.Sort(cl.types)
 	for _, t := range slices.Compact(cl.types) {

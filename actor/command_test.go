@@ -160,6 +160,7 @@ func (w *world) cmdConfig(ws words, _ []string) {
 	l.Unfinished = ws.int("unfinished", l.Unfinished)
 	l.Finishes = ws.int("finishes", l.Finishes)
 	l.Crashes = ws.int("crashes", l.Crashes)
+	d.cfg.Resume = cmp.Or(ws.duration("resume"), d.cfg.Resume)
 	d.cfg.Weights.OnDemandCap = cmp.Or(ws.duration("cap"), d.cfg.Weights.OnDemandCap)
 	d.cfg.Poll = cmp.Or(ws.duration("poll"), d.cfg.Poll)
 	d.cfg.PollDeaf = cmp.Or(ws.duration("poll-deaf"), d.cfg.PollDeaf)
@@ -177,7 +178,7 @@ func (w *world) cmdRegister(ws words, _ []string) {
 	if !ok || d.workers[id] == "" || d.core.sessions[id] == nil {
 		id = d.newSession(worker)
 	}
-	ev := Registered{Session: id, Worker: worker, Mark: d.mark(id)}
+	ev := Registered{Session: id, Worker: worker, Mark: d.mark(id), Forgetful: ws.args["resumes"] == "no"}
 	for _, types := range sets(ws.args["types"]) {
 		for range ws.int("slots", 1) {
 			number := ws.int("number", d.types[id])

@@ -40,6 +40,9 @@ type Config struct {
 	// CancelGrace is how long a worker has to end a job that it was told to stop,
 	// until its session is ended.
 	CancelGrace time.Duration
+	// Resume is how long a job whose worker was cut off stays as it is, for the
+	// worker to bring it along on its next connection; 0 = not at all.
+	Resume time.Duration
 	// Timeouts limits the attempts of a type whose rows name no limit; types that
 	// are not named have none. It is read only.
 	Timeouts map[string]time.Duration

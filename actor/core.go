@@ -69,6 +69,7 @@ type session struct {
 	draining  bool             // slots it may still add take no jobs
 	leaving   bool             // some slot may be off line and still at work
 	mark      dispatcherd.Mark // fingerprint of its nonce
+	forgetful bool             // what it runs ends with it
 	undecided int              // executions it presented of which it is not known whether they go on
 }
 
@@ -80,6 +81,7 @@ type Stats struct {
 	Cancelled, Freed, Crashed, Quarantine uint64
 	Adopted                               uint64 // executions of another dispatcher that go on here
 	Left                                  uint64 // executions that are left to the next dispatcher
+	Stranded                              uint64 // executions whose session was ended around them
 	TimedOut, HungUp                      uint64 // attempts over their limit; sessions ended because a cancel was ignored
 	Stale                                 uint64 // words of workers about attempts that are not theirs any more
 	Answered, Late, Unsupported, Busy     uint64 // on-demand requests by answer
@@ -146,6 +148,10 @@ func (c *Core) Stats() Stats { return c.stats }
 // Idle reports whether no job is in the dispatcher's hands: none reserved,
 // running or finishing, none about to be adopted, no caller waiting.
 func (c *Core) Idle() bool { return c.jobs.n == 0 && len(c.adopts.byJob) == 0 }
+
+// Adopting reports whether it is not known of some executions that workers
+// brought along whose they are.
+func (c *Core) Adopting() bool { return len(c.adopts.byJob) > 0 }
 
 // Draining reports whether the dispatcher is about to stop.
 func (c *Core) Draining() bool { return c.draining }

@@ -60,12 +60,16 @@ const (
 	// HangUp ends a session whose worker ignored a cancel: Session, Job, Attempt,
 	// Reason. For Core the session is gone already.
 	HangUp
+	// TurnAway tells a session that what it presented is not decided here: the
+	// dispatcher is about to stop. The worker keeps its executions, nothing of
+	// them has changed, and the session must end: Session, Reason.
+	TurnAway
 )
 
 // String returns the effect's name in scenario files.
 func (k EffectKind) String() string {
 	names := [...]string{"", "send", "cancel", "stale", "not-held", "refuse-slots", "go-away",
-		"answer", "started", "fetch", "claim", "resolve", "finish", "bell", "progress", "partial", "adopt", "resume", "welcome", "hang-up"}
+		"answer", "started", "fetch", "claim", "resolve", "finish", "bell", "progress", "partial", "adopt", "resume", "welcome", "hang-up", "turn-away"}
 	if int(k) < len(names) {
 		return names[k]
 	}

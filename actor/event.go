@@ -17,10 +17,13 @@ type Registered struct {
 	Worker  string
 	Slots   []dispatcherd.Slot
 	Mark    dispatcherd.Mark // fingerprint of the session's nonce, the same each time
+	// Forgetful: the worker does not bring along what it runs when its session
+	// ends. Counts with Mark only.
+	Forgetful bool
 	// Running is what the worker still executes from an earlier session, the
 	// first time only. Each is answered with Resume or with nothing, and the
-	// last of them with Welcome. Their slots are registered when they are
-	// adopted.
+	// last of them with Welcome; or all of it with one TurnAway or RefuseSlots.
+	// Their slots are registered when they are adopted.
 	Running []Presentation
 }
 

@@ -13,7 +13,7 @@ type stage uint8
 const (
 	waiting  stage = iota // on-demand only: in its lane
 	reserved              // queued only: chosen, its claim not yet answered; holds a slot unless the slot died
-	running               // sent to a worker; holds a slot
+	running               // sent to a worker; holds a slot, unless it is stranded
 	ended                 // its end not yet in Postgres; holds no slot
 )
 
@@ -50,6 +50,8 @@ type job struct {
 	payload   []byte
 	why       Why
 	told      dispatcherd.SessionID // the session it was sent to
+	mark      dispatcherd.Mark      // of the session in which it began: who presents it must know the nonce behind it
+	due       Instant               // stranded: when its timeout is over; 0 = it has none
 	patience  time.Duration         // on-demand: how long it waits while no slot supports its type; 0 = for ever
 	bereft    Instant               // on-demand: when that is over; 0 = some slot supports it
 	alarm     int                   // position in the alarm heap plus one; 0 = none

@@ -256,6 +256,9 @@ func (c *Core) send(j *job) {
 		Timeout: j.timeout, Age: msDuration(max(0, c.ageMS(j)+c.handicapMS(j.foreign))), Why: j.why,
 	})
 	j.told = s.session.id
+	if j.mark != s.session.mark {
+		c.renewNote(j, s.session.mark)
+	}
 	if j.timeout > 0 && j.mode == dispatcherd.Queued {
 		c.arm(j, c.now.after(j.timeout))
 	}

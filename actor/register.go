@@ -15,9 +15,9 @@ func (ev Registered) apply(c *Core) {
 		c.sessions[ev.Session] = s
 	}
 	if ev.Mark != 0 {
-		s.mark = ev.Mark
+		s.mark, s.forgetful = ev.Mark, ev.Forgetful
 	}
-	if reason := c.roomFor(ev.Slots); reason != "" {
+	if reason := c.roomFor(ev.Slots, 0); reason != "" {
 		c.emit(Effect{Kind: RefuseSlots, Session: ev.Session, Reason: reason})
 		return
 	}
@@ -29,16 +29,17 @@ func (ev Registered) apply(c *Core) {
 		}
 		c.addSlot(s, d)
 	}
-	c.present(s, ev.Running)
-	if c.draining {
+	decided := c.present(s, ev.Running)
+	if c.draining && decided {
 		c.emit(Effect{Kind: GoAway, Session: s.id})
 	}
 }
 
-// roomFor says which limit keeps slots out, or nothing. All come or none does.
-func (c *Core) roomFor(slots []dispatcherd.Slot) string {
+// roomFor says which limit keeps slots out that take the places of some others,
+// or nothing. All come or none does.
+func (c *Core) roomFor(slots []dispatcherd.Slot, replaced int) string {
 	l := c.cfg.Limits
-	if have := c.index.Len(); have+len(slots) > l.Slots {
+	if have := c.index.Len() - replaced; have+len(slots) > l.Slots {
 		return fmt.Sprintf("%d slots are too many: the dispatcher has %d, its limit is %d", len(slots), have, l.Slots)
 	}
 	unknown := map[string]bool{}
@@ -77,7 +78,7 @@ func (c *Core) succeed(s *session, next *dispatcherd.Slot) {
 	if next == nil {
 		return
 	}
-	if reason := c.roomFor([]dispatcherd.Slot{*next}); reason != "" {
+	if reason := c.roomFor([]dispatcherd.Slot{*next}, 0); reason != "" {
 		c.emit(Effect{Kind: RefuseSlots, Session: s.id, Reason: reason})
 		return
 	}
@@ -158,7 +159,7 @@ func (ev Unregistered) apply(c *Core) {
 		c.removeSlot(ref)
 		if j != nil {
 			j.slot = noSlot
-			c.bereave(j, leaving, suspects)
+			c.bereave(s, j, leaving, suspects)
 		}
 	}
 }
@@ -183,17 +184,16 @@ func (c *Core) atTheBrink(j *job) bool { return int(j.crashes)+1 >= c.cfg.Limits
 // claim for it is under way or about to be, and what the claim wins without a
 // slot is released. Its key returns to the lane by then. A worker that had
 // announced its leaving did not crash.
-func (c *Core) bereave(j *job, leaving bool, suspects int) {
+func (c *Core) bereave(s *session, j *job, leaving bool, suspects int) {
 	switch {
 	case j.stage == reserved:
-	case c.leaving && j.mode == dispatcherd.Queued && j.stage == running && !j.cancel && !j.revoked:
-		c.stats.Left++
-		c.forget(j)
+	case c.leaving && j.mode == dispatcherd.Queued && j.stage == running && !j.cancel && !j.revoked && !s.forgetful:
+		c.leaveBehind(j)
 	case j.mode == dispatcherd.OnDemand && (leaving || j.revoked) && !j.orphan && !c.draining:
 		c.requeue(j)
 	case j.mode == dispatcherd.OnDemand:
 		c.bereaveRequest(j)
-	case j.stage == running && !j.cancel && (leaving || j.revoked):
+	case j.stage == running && !j.cancel && (leaving || j.revoked || c.leaving):
 		c.stats.Freed++
 		c.end(j, dispatcherd.Finish{Outcome: dispatcherd.Released})
 	case j.stage == running:

@@ -118,6 +118,10 @@ func (Drained) apply(c *Core) {
 	c.giveBack()
 	c.turnAway()
 	for _, id := range c.sessionIDs() {
+		if s := c.sessions[id]; s.undecided > 0 {
+			c.rebuff(s, TurnAway, stops)
+			continue
+		}
 		c.emit(Effect{Kind: GoAway, Session: id})
 	}
 }
@@ -125,8 +129,12 @@ func (Drained) apply(c *Core) {
 func (HandedOver) apply(c *Core) {
 	c.leaving = true
 	for _, j := range c.inHand() {
-		if j.stage == running && j.mode == dispatcherd.OnDemand {
+		switch {
+		case j.stage != running:
+		case j.mode == dispatcherd.OnDemand:
 			c.interruptRequest(j)
+		case j.slot == noSlot:
+			c.leaveBehind(j)
 		}
 	}
 }

@@ -109,8 +109,7 @@ func (c *Core) takeOver(h *head) bool {
 // lesser job whose claim is not sent. The others are released. It reports
 // whether somebody had to yield and may be placed elsewhere.
 //
-// The note in the row names the session of the first slot. If the dispatcher is
-// gone before the job ends, the next one does not adopt it but starts it anew.
+// The claim's note names the session of the first slot; send sees to it.
 func (c *Core) seatWon() (again bool) {
 	for _, j := range c.claims.standing {
 		if !c.draining && !j.cancel && c.reseat(j) {

@@ -17,7 +17,11 @@ func (c *Core) limit(j *job, own time.Duration) time.Duration {
 }
 
 // tellToStop cancels a job that runs. Its worker has the grace to end it.
+// One that is stranded is told when its worker is back.
 func (c *Core) tellToStop(j *job, reason string) {
+	if j.slot == noSlot {
+		return
+	}
 	c.emit(Effect{Kind: Cancel, Session: j.told, Job: j.id, Attempt: j.attempt, Reason: reason})
 	if !j.dying {
 		j.dying = true
@@ -28,6 +32,8 @@ func (c *Core) tellToStop(j *job, reason string) {
 // overdue handles a job whose deadline has passed.
 func (c *Core) overdue(j *job) {
 	switch {
+	case j.stage == running && j.slot == noSlot:
+		c.notPresented(j)
 	case j.stage == running && j.dying:
 		c.hangUp(j)
 	case j.mode == dispatcherd.OnDemand:
@@ -41,7 +47,8 @@ func (c *Core) overdue(j *job) {
 
 // hangUp ends the session of a worker that goes on with a job although it was
 // told to stop, and the grace is over. The job ends the way it was told to; the
-// others of the session are interrupted by it, nobody's fault.
+// others of the session wait for their worker to come back, or are interrupted
+// if it would not bring them along.
 func (c *Core) hangUp(j *job) {
 	s := c.sessions[j.told]
 	c.stats.HungUp++
@@ -49,6 +56,7 @@ func (c *Core) hangUp(j *job) {
 		Kind: HangUp, Session: s.id, Job: j.id, Attempt: j.attempt,
 		Reason: fmt.Sprintf("the job was told to stop and did not end within %v", c.cfg.CancelGrace),
 	})
+	c.strandAll(s, j)
 	for _, ref := range s.slots {
 		if other := c.slots[ref].job; other != nil && other.stage == running {
 			other.revoked = other != j || j.revoked

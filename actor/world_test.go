@@ -62,6 +62,7 @@ func (w *world) use(name string) {
 	if d == nil {
 		cfg := DefaultConfig()
 		cfg.Seed = [2]uint64{1, uint64(len(w.dispatchers))}
+		cfg.Resume = 30 * time.Second
 		cfg.Poll = time.Hour // scenarios notify; those about polling set it
 		d = &dispatcher{
 			name: name, id: len(w.dispatchers) + 1, cfg: cfg, core: New(cfg),
@@ -203,6 +204,8 @@ func (w *world) tell(e Effect) {
 		w.say("resume %s on %s/%d", w.name(e.Job), worker, e.Number)
 	case Welcome:
 		w.say("welcome to %s", worker)
+	case TurnAway:
+		w.say("turn away %s: %s", worker, e.Reason)
 	case HangUp:
 		w.say("hang up on %s: %s", worker, e.Reason)
 	case Started:

@@ -11,8 +11,8 @@ import (
 )
 
 // adoptSQL takes rows over that still run under the presented attempts: $1 ids,
-// $2 attempts, $3 marks of the sessions that ran them, $4 marks of those that
-// present them, $5 token, $6 this dispatcher. Whose rows they were does not
+// $2 attempts, $3 marks of the sessions in which they began, $4 marks to be noted
+// now, $5 token, $6 this dispatcher. Whose rows they were does not
 // matter: a live owner's next word about them matches no row.
 //
 // The claim that took a row noted for which session it was, and the row says
@@ -61,13 +61,9 @@ func (s *Store) Adopt(ctx context.Context, req dispatcherd.AdoptRequest) dispatc
 	if err != nil {
 		return dispatcherd.AdoptResult{Verdict: verdictOf(err)}
 	}
-	won := make([]dispatcherd.Won, len(taken))
-	for i := range taken {
-		won[i] = taken[i].Won
-	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.marks.add(token, won)
+	s.marks.adopted(token, req.Jobs, taken)
 	return dispatcherd.AdoptResult{Verdict: dispatcherd.OK, Jobs: taken}
 }
 

@@ -32,6 +32,22 @@ func (m *marks) add(token int64, won []dispatcherd.Won) {
 	}
 }
 
+// adopted notes what an adoption took. A job that ran here already may have ended
+// since, and be removed: then its new note is not kept for it.
+func (m *marks) adopted(token int64, asked []dispatcherd.Presented, taken []dispatcherd.Adopted) {
+	won := make([]dispatcherd.Won, 0, len(taken))
+	for i := range taken {
+		for len(asked) > 0 && asked[0].ID < taken[i].ID {
+			asked = asked[1:]
+		}
+		_, runs := m.of[taken[i].ID]
+		if own := len(asked) > 0 && asked[0].ID == taken[i].ID && asked[0].Own; !own || runs {
+			won = append(won, taken[i].Won)
+		}
+	}
+	m.add(token, won)
+}
+
 func (m *marks) remove(id dispatcherd.JobID) {
 	token, ok := m.of[id]
 	if !ok {

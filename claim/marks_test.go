@@ -51,3 +51,18 @@ func TestAJobThatIsClaimedAnewLeavesItsOldClaim(t *testing.T) {
 	m.remove(1)
 	require.Equal(t, []int64{7, 8}, m.over)
 }
+
+// A note that is renewed belongs to a job that runs. One that ended while its
+// note was being renewed leaves none behind.
+func TestTheRenewedNoteOfAJobThatHasEndedIsOver(t *testing.T) {
+	m := newMarks()
+	m.add(1, []dispatcherd.Won{{ID: 7}, {ID: 8}})
+	m.remove(8)
+	asked := []dispatcherd.Presented{{ID: 7, Own: true}, {ID: 8, Own: true}, {ID: 9}}
+	m.adopted(2, asked, []dispatcherd.Adopted{{Won: dispatcherd.Won{ID: 7}}, {Won: dispatcherd.Won{ID: 8}}, {Won: dispatcherd.Won{ID: 9}}})
+	require.Equal(t, map[dispatcherd.JobID]int64{7: 2, 9: 2}, m.of)
+	require.Equal(t, []int64{1}, m.over)
+	m.remove(7)
+	m.remove(9)
+	require.Equal(t, []int64{1, 2}, m.over)
+}

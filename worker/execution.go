@@ -25,7 +25,7 @@ type execution struct {
 	done    workerproto.Done // the report of most; here it needs no memory of its own
 
 	conn    *workerproto.Conn // to report on; nil while orphaned
-	session string            // nonce of the last connection
+	session string            // nonce of the connection on which it began: what proves that it was handed out here
 	lost    bool              // nobody wants the report any more
 	report  workerproto.WorkerFrame
 	expiry  *time.Timer // of an orphan
@@ -186,7 +186,7 @@ func (e *execution) verdict(result any, err error) workerproto.WorkerFrame {
 	return fail
 }
 
-// name is how the execution was last known to a dispatcher.
+// name is how the execution is presented.
 func (e *execution) name() workerproto.Execution {
 	return workerproto.Execution{Job: e.job.ID, Attempt: e.job.Attempt, Session: e.session}
 }
@@ -232,7 +232,7 @@ func (e *execution) resumeLocked(c *workerproto.Conn) {
 		return
 	}
 	e.expiry.Stop()
-	e.conn, e.session = c, c.Session()
+	e.conn = c
 	e.slot.announced = true
 	if e.report != nil {
 		e.w.freeLocked(e)

@@ -25,7 +25,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	undo := context.AfterFunc(ctx, func() { stopped <- w.drain() })
 	for pause := w.opts.MinBackoff; ; pause = min(2*pause, w.opts.MaxBackoff) {
 		began := time.Now()
-		err := w.session(ctx)
+		welcomed, err := w.session(ctx)
 		if ctx.Err() != nil {
 			return <-stopped
 		}
@@ -34,8 +34,8 @@ func (w *Worker) Run(ctx context.Context) error {
 			w.stopTaking()
 			return errors.Join(err, w.settle(w.opts.Abandon))
 		}
-		if time.Since(began) > w.opts.MaxBackoff {
-			pause = w.opts.MinBackoff // it worked for a while
+		if time.Since(began) > w.opts.MaxBackoff || welcomed && ended(err, workerproto.ShuttingDown) {
+			pause = w.opts.MinBackoff // it worked for a while, or the next dispatcher is about to start
 		}
 		w.rest(ctx, pause)
 	}
@@ -64,26 +64,48 @@ func permanent(err error) bool {
 	return false
 }
 
+// ended reports whether the dispatcher's last word had this code.
+func ended(err error, code workerproto.Code) bool {
+	word, ok := errors.AsType[*workerproto.Error](err)
+	return ok && word.Code == code
+}
+
 // session is one connection from hello to its end.
-func (w *Worker) session(ctx context.Context) error {
+func (w *Worker) session(ctx context.Context) (welcomed bool, err error) {
 	hello, presented := w.hello()
 	c, err := workerproto.Dial(ctx, w.opts.Socket, hello)
 	if err != nil {
-		if refusal, ok := errors.AsType[*workerproto.Error](err); ok && refusal.Code == workerproto.FrameTooLong {
+		if ended(err, workerproto.FrameTooLong) {
 			w.room = 0 // another dispatcher takes less than the last one
 		}
 		w.disconnected(nil)
-		return fmt.Errorf("dispatcher at %s: %w", w.opts.Socket, err)
+		return false, fmt.Errorf("dispatcher at %s: %w", w.opts.Socket, err)
 	}
 	if !w.connected(c, hello, presented) {
 		w.disconnected(nil)
-		return errors.Join(context.Cause(ctx), c.Close())
+		return false, errors.Join(context.Cause(ctx), c.Close())
 	}
 	w.room = c.Welcome().Limits.MaxFrame / 4 * 3
 	w.opts.Connected(c.Welcome())
 	err = w.converse(c)
+	if ended(err, workerproto.CancelIgnored) {
+		w.convict(err)
+	}
 	w.disconnected(c)
-	return errors.Join(err, c.Close())
+	return true, errors.Join(err, c.Close())
+}
+
+// convict loses the execution that ignored its cancel: its job is somebody else's
+// now. The others of the session are brought along.
+func (w *Worker) convict(err error) {
+	word, _ := errors.AsType[*workerproto.Error](err)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, sl := range w.slots {
+		if sl.run != nil && sl.run.job.ID == word.Job {
+			sl.run.loseLocked()
+		}
+	}
 }
 
 func (w *Worker) converse(c *workerproto.Conn) error {
@@ -111,7 +133,7 @@ func (w *Worker) converse(c *workerproto.Conn) error {
 func (w *Worker) hello() (*workerproto.Hello, []*execution) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	h := &workerproto.Hello{Worker: w.opts.Name}
+	h := &workerproto.Hello{Worker: w.opts.Name, Resumes: true}
 	var presented []*execution
 	size := 0
 	slots := w.sortedLocked()

@@ -168,7 +168,7 @@ func scripted(c byte) WorkerFrame {
 	session := []string{"right", "wrong"}[v%2]
 	switch c % 8 {
 	case 0:
-		return &Hello{MinVersion: 1 + int(v/8), MaxVersion: 2, Worker: "w", Slots: []Slot{{v, []string{"a"}}}}
+		return &Hello{MinVersion: 1 + int(v/8), MaxVersion: 2, Worker: "w", Resumes: v%2 == 1, Slots: []Slot{{v, []string{"a"}}}}
 	case 1:
 		return &SlotAdd{Slots: []Slot{{v, types}}}
 	case 2:

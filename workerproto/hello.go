@@ -11,6 +11,9 @@ type Hello struct {
 	Worker                 string // 1..dispatcherd.MaxWorkerLength bytes, for people: need not be unique
 	Slots                  []Slot
 	Running                []Running
+	// Resumes: the worker presents in its next hello what it still runs when a
+	// session ends. What others run is given to somebody else at once.
+	Resumes bool
 }
 
 // Running is an execution that the worker began in an earlier session and has
@@ -18,7 +21,7 @@ type Hello struct {
 // ([Session.Resume]) the slot is registered, busy; otherwise the slot does not
 // exist until the worker adds it with a slot_add.
 type Running struct {
-	Execution // Session is the nonce of the earlier session
+	Execution // Session is the nonce of the session in which it began
 	Slot
 }
 
@@ -39,6 +42,9 @@ func (m *Hello) appendTo(dst []byte) []byte {
 		}
 		dst = append(dst, ']')
 	}
+	if m.Resumes {
+		dst = append(dst, `,"resumes":true`...)
+	}
 	return append(dst, '}')
 }
 
@@ -52,6 +58,8 @@ func (m *Hello) field(key []byte, s *scanner) {
 		m.Slots = slotList(s)
 	case "running":
 		m.Running = runningList(s)
+	case "resumes":
+		m.Resumes = s.boolean(false)
 	default:
 		s.unknown(key)
 	}

@@ -137,7 +137,7 @@ func (d *daemon) listen(path string) (net.Listener, error) {
 
 // wire connects the loop with what performs its effects.
 func (d *daemon) wire() {
-	d.workers = newWorkers(d.log, d.ended)
+	d.workers = newWorkers(d.log)
 	d.cfg.Workers.Permit = d.permit
 	d.callers = newCallers()
 	d.rows = newRows(d.pool, d.cfg.API.RowPoll, d.workers.name)
@@ -281,7 +281,11 @@ func (d *daemon) stop() error {
 	d.awaitIdle(settleTime)
 	d.endBeats() // not before the last end is recorded: until then the lease must hold
 	var stats actor.Stats
-	d.loop.Ask(func(c *actor.Core) { stats = c.Stats() })
+	handOver := false
+	d.loop.Ask(func(c *actor.Core) {
+		stats = c.Stats()
+		handOver = stats.Left > 0 || c.Adopting() // a row that may have become ours is not ours to release
+	})
 	d.loop.Stop()
 	d.callers.release()
 	d.statements.stop()
@@ -289,7 +293,7 @@ func (d *daemon) stop() error {
 	d.background.Wait()
 	d.api.Close()
 	d.pool.Close()
-	left, err := d.leave(stats.Left > 0)
+	left, err := d.leave(handOver)
 	if err != nil {
 		err = fmt.Errorf("leaving the dispatchers: %w; whoever notices releases what was running", err)
 	}

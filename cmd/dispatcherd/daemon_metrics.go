@@ -177,7 +177,7 @@ func statEvents(s actor.Stats) []namedCount {
 		{"placed", s.Placed}, {"won", s.Won}, {"lost", s.Lost}, {"unknown", s.Unknown},
 		{"done", s.Done}, {"retried", s.Retried}, {"failed", s.Failed}, {"cancelled", s.Cancelled},
 		{"freed", s.Freed}, {"crashed", s.Crashed}, {"quarantined", s.Quarantine}, {"stale", s.Stale},
-		{"timed_out", s.TimedOut}, {"hung_up", s.HungUp}, {"adopted", s.Adopted}, {"handed_over", s.Left},
+		{"timed_out", s.TimedOut}, {"hung_up", s.HungUp}, {"adopted", s.Adopted}, {"handed_over", s.Left}, {"stranded", s.Stranded},
 		{"answered", s.Answered}, {"late", s.Late}, {"unsupported", s.Unsupported}, {"busy", s.Busy},
 		{"stale_list", s.StaleLists}, {"waited_for_fetch", s.Misses}, {"displaced", s.Displaced},
 	}

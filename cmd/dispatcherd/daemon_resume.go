@@ -19,7 +19,7 @@ const resumePatience = 10 * time.Second
 // it is decided. The loop writes, then closes done.
 type opening struct {
 	resumed []workerproto.Resumed
-	refused string // why its slots cannot be registered
+	refused *workerproto.Error // nothing of it was decided, and why
 	done    chan struct{}
 }
 
@@ -56,11 +56,9 @@ func (w *workers) takeBack(s *workerproto.Session, ev actor.Registered, running 
 	defer timeout.Stop()
 	select {
 	case <-o.done:
-		if o.refused != "" {
-			return workerproto.Complain(workerproto.TooManyConnections, 0, "%s", o.refused)
+		if o.refused != nil {
+			return o.refused
 		}
-	case <-w.stopping:
-		return workerproto.Complain(workerproto.ShuttingDown, 0, "the dispatcher stops; reconnect")
 	case <-timeout.C:
 		return workerproto.Complain(workerproto.Internal, 0, "Postgres did not tell in time whose the running work is; reconnect")
 	}
@@ -84,7 +82,9 @@ func (w *workers) decided(e *actor.Effect) bool {
 		o.resumed = append(o.resumed, workerproto.Resumed{Job: e.Job, Attempt: e.Attempt})
 		return true
 	case actor.RefuseSlots:
-		o.refused = e.Reason
+		o.refused = workerproto.Complain(workerproto.TooManyConnections, 0, "%s", e.Reason)
+	case actor.TurnAway:
+		o.refused = workerproto.Complain(workerproto.ShuttingDown, 0, "%s", e.Reason)
 	}
 	close(o.done)
 	return true

@@ -24,13 +24,11 @@ type workers struct {
 	mu      sync.RWMutex
 	session map[dispatcherd.SessionID]*workerproto.Session
 	opening map[dispatcherd.SessionID]*opening
-
-	stopping <-chan struct{} // closed when the daemon begins to stop
 }
 
-func newWorkers(log *zap.Logger, stopping <-chan struct{}) *workers {
+func newWorkers(log *zap.Logger) *workers {
 	return &workers{
-		log: log, stopping: stopping,
+		log:     log,
 		session: map[dispatcherd.SessionID]*workerproto.Session{}, opening: map[dispatcherd.SessionID]*opening{},
 	}
 }
@@ -43,7 +41,7 @@ func (w *workers) Open(s *workerproto.Session, h *workerproto.Hello) error {
 	w.mu.Lock()
 	w.session[id] = s
 	w.mu.Unlock()
-	ev := actor.Registered{Session: id, Worker: h.Worker, Mark: markOf(s.Nonce())}
+	ev := actor.Registered{Session: id, Worker: h.Worker, Mark: markOf(s.Nonce()), Forgetful: !h.Resumes && len(h.Running) == 0}
 	if len(h.Running) > 0 {
 		if err := w.takeBack(s, ev, h.Running); err != nil {
 			w.forget(id)
@@ -200,7 +198,7 @@ func (w *workers) perform(e *actor.Effect, grace workerproto.GoAway) {
 		}
 	case actor.HangUp:
 		s.Close(workerproto.Complain(workerproto.CancelIgnored, e.Job, "%s", e.Reason))
-	case actor.Resume, actor.Welcome:
+	case actor.Resume, actor.Welcome, actor.TurnAway:
 		w.decided(e)
 	case actor.GoAway:
 		s.Send(&grace)

@@ -140,6 +140,7 @@ func (f *serveFlags) config() (daemonConfig, error) {
 		return cfg, failure(exitUsage, "%w", errNoCredentials)
 	}
 	cfg.Core.Seed = newSeed()
+	cfg.Core.Resume = cfg.Workers.Resume
 	if f.noCap {
 		cfg.Core.Weights.OnDemandCap = scoring.NoCap
 	}

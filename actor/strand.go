@@ -1,0 +1,77 @@
+package actor
+
+import (
+	"slices"
+
+	"github.com/dispatcherd/dispatcherd"
+)
+
+// A job is stranded when its session was ended for no fault of its own and its
+// worker is alive: the session's other job ignored a cancel, or the session
+// ended while it was being found out whose the job is. It runs on without a slot
+// until the worker brings it along on its next connection, which costs no
+// statement since the row is this dispatcher's already. When nobody does so
+// within Config.Resume it is released, nobody's fault.
+
+// strandAll strands what a session runs, except for one job, and takes its slots
+// away. Requests are not stranded: a caller waits, and it is soonest done
+// elsewhere.
+func (c *Core) strandAll(s *session, except *job) {
+	for _, ref := range slices.Clone(s.slots) {
+		j := c.slots[ref].job
+		if j == nil || j == except || j.stage != running || j.mode == dispatcherd.OnDemand || j.revoked || j.mark == 0 || s.forgetful || c.cfg.Resume <= 0 {
+			continue
+		}
+		c.leaveSlot(j)
+		c.strand(j)
+	}
+}
+
+// leaveSlot takes a running job off its slot, which is gone with it.
+func (c *Core) leaveSlot(j *job) {
+	ref := j.slot
+	j.slot, c.slots[ref].job = noSlot, nil
+	c.index.Drain(ref) // nothing more may go to it
+	c.removeSlot(ref)
+}
+
+// strand sets the time within which a running job without a slot is to be
+// brought along. A dispatcher that stops leaves it to the next one.
+func (c *Core) strand(j *job) {
+	if c.leaving {
+		c.leaveBehind(j)
+		return
+	}
+	c.stats.Stranded++
+	if j.due = 0; j.alarm != 0 && !j.dying {
+		j.due = j.deadline
+	}
+	j.dying = false
+	c.arm(j, c.now.after(c.cfg.Resume))
+}
+
+// goOn gives a stranded job its timeout back.
+func (c *Core) goOn(j *job) {
+	c.disarm(j)
+	if j.due != 0 {
+		c.arm(j, j.due)
+		j.due = 0
+	}
+}
+
+// notPresented ends a stranded job that nobody has brought along in time.
+func (c *Core) notPresented(j *job) {
+	if j.cancel || j.late {
+		c.end(j, c.verdict(j, &Result{Error: "it was told to stop, its worker was cut off, and did not bring it along again"}))
+		return
+	}
+	c.stats.Freed++
+	c.end(j, dispatcherd.Finish{Outcome: dispatcherd.Released})
+}
+
+// leaveBehind forgets a job whose row stays as it is: the worker brings it along
+// to the next dispatcher.
+func (c *Core) leaveBehind(j *job) {
+	c.stats.Left++
+	c.forget(j)
+}
