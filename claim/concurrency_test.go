@@ -102,9 +102,9 @@ func hammer(ctx context.Context, t *testing.T, s *claim.Store, book *ledger, see
 
 // A claim that is under way when its dispatcher falls silent must not leave rows
 // behind that nobody runs and nobody releases: whoever declares it lost waits
-// for the claim, whichever of the two statements it is.
+// for the claim, whichever of the statements it is.
 func TestAClaimInFlightIsWaitedForBeforeItsDispatcherIsLost(t *testing.T) {
-	for _, statement := range []string{"alone", "shared"} {
+	for _, statement := range []string{"alone", "dense", "shared"} {
 		t.Run(statement, func(t *testing.T) {
 			dsn := pgtest.New(t)
 			db, inFlight := connect(t, dsn), connect(t, dsn)
@@ -115,7 +115,11 @@ func TestAClaimInFlightIsWaitedForBeforeItsDispatcherIsLost(t *testing.T) {
 			require.NoError(t, err)
 			fill(t, db, 1, 1, 1)
 			exec(t, inFlight, `BEGIN`) // the claim stands still inside the server, with the row taken
-			tag, err := inFlight.Exec(t.Context(), claim.Statements()[statement], []int64{1}, int64(77), run, 0, []int64{}, []int64{5})
+			args := []any{[]int64{1}, int64(77), run, 0, []int64{}, []int64{5}}
+			if statement == "dense" {
+				args = append(args, 1, 1, []byte{1})
+			}
+			tag, err := inFlight.Exec(t.Context(), claim.Statements()[statement], args...)
 			require.NoError(t, err)
 			require.EqualValues(t, 1, tag.RowsAffected())
 			exec(t, db, `UPDATE dispatcherd.dispatchers SET beat_at = now() - 2 * lease WHERE id = $1`, run)

@@ -10,7 +10,7 @@ func Fold(t dispatcherd.Token) int64 { return fold(t) }
 
 // Statements are the ones whose plan matters.
 func Statements() map[string]string {
-	return map[string]string{"fetch": fetchSQL, "alone": aloneSQL, "shared": sharedSQL, "resolve": resolveSQL, "done": doneSQL, "ended": endedSQL,
+	return map[string]string{"fetch": fetchSQL, "alone": aloneSQL, "dense": denseSQL, "shared": sharedSQL, "resolve": resolveSQL, "done": doneSQL, "dense-done": denseDoneSQL, "ended": endedSQL,
 		"back": backSQL, "release": releaseSQL}
 }
 
@@ -19,7 +19,8 @@ func SessionConfig(c Config) (*pgx.ConnConfig, error) { return c.withDefaults().
 
 // Careful is how many claims the store will yet make with row locks.
 func (s *Store) Careful() int {
-	<-s.claim.turn
-	defer func() { s.claim.turn <- struct{}{} }()
-	return s.rivalry
+	l := s.claim.links[len(s.claim.links)-1] // the one that is used first
+	<-l.turn
+	defer func() { l.turn <- struct{}{} }()
+	return int(s.rivalry.Load())
 }

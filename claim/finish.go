@@ -155,21 +155,21 @@ const unstorable = "the result or error message cannot be stored in Postgres and
 // end carries out the request and returns the stale items.
 func (s *Store) end(ctx context.Context, req dispatcherd.FinishRequest) ([]dispatcherd.JobID, error) {
 	var stale []dispatcherd.JobID
-	err := s.finish.do(ctx, OpFinish, func(ctx context.Context, conn *pgx.Conn) (int, error) {
-		ended, err := s.finish.sendEnds(ctx, conn, req.Items, s.me.Load())
+	err := s.finish.do(ctx, OpFinish, func(ctx context.Context, l *link) (int, error) {
+		ended, n, err := l.sendEnds(ctx, l.conn, req.Items, s.me.Load())
 		if err != nil {
 			return 0, err
 		}
-		if len(ended) == len(req.Items) {
-			return len(ended), nil
+		if n == len(req.Items) {
+			return n, nil
 		}
 		open := make(map[dispatcherd.JobID]struct{}, len(req.Items))
 		for i := range req.Items {
 			open[req.Items[i].ID] = struct{}{}
 		}
 		remove(open, ended)
-		if req.Again {
-			before, err := s.finish.endedBefore(ctx, conn, req.Items, s.me.Load())
+		if req.Again || len(ended) < n {
+			before, err := l.endedBefore(ctx, l.conn, req.Items, s.me.Load())
 			if err != nil {
 				return 0, err
 			}
@@ -190,16 +190,26 @@ func remove(set map[dispatcherd.JobID]struct{}, ids []dispatcherd.JobID) {
 }
 
 // sendEnds sends up to three statements as one pipeline, which Postgres treats
-// as one transaction, and returns the ids that were ended.
-func (l *link) sendEnds(ctx context.Context, conn *pgx.Conn, items []dispatcherd.Finish, me int32) ([]dispatcherd.JobID, error) {
+// as one transaction. It returns how many items were ended, and the ids of those
+// that denseDoneSQL did not end.
+func (l *link) sendEnds(ctx context.Context, conn *pgx.Conn, items []dispatcherd.Finish, me int32) (ended []dispatcherd.JobID, n int, err error) {
 	var batch pgconn.Batch
 	add := func(statement string, of func(dispatcherd.Outcome) bool, encode func([]byte, []dispatcherd.Finish, int32) [][]byte) {
 		some := items
 		if !all(items, of) {
 			some = only(items, of)
 		}
-		if len(some) > 0 {
-			params := encode(l.buf[:0], some, me)
+		if len(some) == 0 {
+			return
+		}
+		var params [][]byte
+		if statement == "done" {
+			params = l.encodeDenseDone(some, me)
+		}
+		if params != nil {
+			batch.ExecPrepared("dense-done", params, binary, binary)
+		} else {
+			params = encode(l.buf[:0], some, me)
 			batch.ExecPrepared(statement, params, binary, binary)
 		}
 	}
@@ -207,7 +217,6 @@ func (l *link) sendEnds(ctx context.Context, conn *pgx.Conn, items []dispatcherd
 	add("ended", func(o dispatcherd.Outcome) bool { return o.Final() && o != dispatcherd.Succeeded }, l.encodeEnded)
 	add("back", func(o dispatcherd.Outcome) bool { return !o.Final() }, l.encodeBack)
 	results := conn.PgConn().ExecBatch(ctx, &batch)
-	ended := make([]dispatcherd.JobID, 0, len(items))
 	var bad error
 	for results.NextResult() {
 		rows := results.ResultReader()
@@ -216,11 +225,14 @@ func (l *link) sendEnds(ctx context.Context, conn *pgx.Conn, items []dispatcherd
 				bad = err
 			}
 		}
+		if tag, _ := rows.Close(); tag.Insert() { // its error comes again when all are closed
+			n += int(tag.RowsAffected())
+		}
 	}
 	if err := results.Close(); err != nil {
-		return nil, err
+		return nil, 0, err
 	}
-	return ended, bad
+	return ended, n + len(ended), bad
 }
 
 func all(items []dispatcherd.Finish, of func(dispatcherd.Outcome) bool) bool {

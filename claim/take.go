@@ -74,13 +74,13 @@ func (s *Store) Claim(ctx context.Context, req dispatcherd.ClaimRequest) dispatc
 	token := fold(req.Token)
 	over := s.takeOver()
 	var won []dispatcherd.Won
-	err := s.claim.do(ctx, OpClaim, func(ctx context.Context, conn *pgx.Conn) (int, error) {
+	err := s.claim.do(ctx, OpClaim, func(ctx context.Context, l *link) (int, error) {
 		me, epoch := s.me.Load(), s.epoch.Load()
-		params := s.claim.encodeClaim(req.IDs, req.For, token, me, epoch, over)
+		params := l.encodeClaim(req.IDs, req.For, token, me, epoch, over)
 		var err error
-		won, err = s.take(ctx, conn, params, len(req.IDs))
+		won, err = s.take(ctx, l.conn, params, stretch(req.IDs), len(req.IDs))
 		if err == nil && len(won) == 0 {
-			err = s.standing(ctx, conn, me, epoch)
+			err = s.standing(ctx, l.conn, me, epoch)
 		}
 		return len(won), err
 	})
@@ -99,24 +99,28 @@ func (s *Store) Claim(ctx context.Context, req dispatcherd.ClaimRequest) dispatc
 // but those rows.
 func rivals(asked, won int) bool { return 20*(asked-won) > asked }
 
-// take chooses between the two claims. The holder of the claim link's turn owns
-// s.rivalry.
-func (s *Store) take(ctx context.Context, conn *pgx.Conn, params [][]byte, n int) (won []dispatcherd.Won, err error) {
-	if s.rivalry == 0 {
-		won, err = readWon(execute(ctx, conn, "alone", params...), n)
+// take chooses between the two claims. One that runs beside another may find
+// the count of rivalry a little old: it is a matter of price, not of outcome.
+func (s *Store) take(ctx context.Context, conn *pgx.Conn, params, dense [][]byte, n int) (won []dispatcherd.Won, err error) {
+	if s.rivalry.Load() <= 0 {
+		if dense != nil {
+			won, err = readWon(execute(ctx, conn, "dense", append(slices.Clip(params), dense...)...), n)
+		} else {
+			won, err = readWon(execute(ctx, conn, "alone", params...), n)
+		}
 		if e := serverError(err); e == nil || e.Code != lockNotGranted {
 			if err == nil && rivals(n, len(won)) {
-				s.rivalry = rivalryLasts
+				s.rivalry.Store(rivalryLasts)
 			}
 			return won, err
 		}
-		s.rivalry = rivalryLasts
+		s.rivalry.Store(rivalryLasts)
 	}
 	won, err = readWon(execute(ctx, conn, "shared", params...), n)
 	if err == nil && rivals(n, len(won)) {
-		s.rivalry = rivalryLasts
-	} else if s.rivalry > 0 {
-		s.rivalry--
+		s.rivalry.Store(rivalryLasts)
+	} else if s.rivalry.Load() > 0 {
+		s.rivalry.Add(-1)
 	}
 	return won, err
 }

@@ -1,0 +1,150 @@
+package claim_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/claim"
+	"github.com/dispatcherd/dispatcherd/claim/claimfake"
+	"github.com/dispatcherd/dispatcherd/internal/pgtest"
+	"github.com/stretchr/testify/require"
+)
+
+// Neighbours are claimed and ended by reading the stretch of the index that
+// they lie in. What lies between them is left alone, whatever its state.
+func TestAStretchLeavesAloneWhatLiesBetween(t *testing.T) {
+	contract(t, func(t *testing.T, w world) {
+		s, other := joined(t, w), joined(t, w)
+		var meant, between []dispatcherd.JobID
+		for i := range 90 {
+			id := w.insert(t, claimfake.Row{Type: "pdf", Payload: fmt.Appendf(nil, `{"n": %d}`, i)}, 0)
+			if i%3 == 1 {
+				between = append(between, id)
+			} else {
+				meant = append(meant, id)
+			}
+		}
+		take(t, other, meant[7])
+		res := s.Claim(t.Context(), claimOf(meant...))
+		require.Equal(t, dispatcherd.OK, res.Verdict)
+		require.Len(t, res.Won, len(meant)-1)
+		for _, id := range between {
+			require.Equal(t, dispatcherd.Pending, w.get(t, id).Status)
+		}
+
+		take(t, s, between[3]) // as the dispatcher's own, under the same attempt as those about to end
+		var items []dispatcherd.Finish
+		for i, id := range meant {
+			f := dispatcherd.Finish{ID: id, Attempt: 1, Outcome: dispatcherd.Succeeded}
+			switch i % 3 {
+			case 0:
+				f.Result = fmt.Appendf(nil, `"%s"`, strings.Repeat("ü", i))
+			case 1:
+				f.Result = fmt.Appendf(nil, `%d`, i)
+			}
+			items = append(items, f)
+		}
+		items[20].Attempt = 2
+		fin := s.Finish(t.Context(), dispatcherd.FinishRequest{Items: items})
+		require.Equal(t, dispatcherd.FinishResult{Verdict: dispatcherd.OK, Stale: []dispatcherd.JobID{meant[7], meant[20]}}, fin)
+		for i, id := range meant {
+			r := w.get(t, id)
+			if i == 7 || i == 20 {
+				require.Equal(t, dispatcherd.Running, r.Status, "job %d", id)
+				continue
+			}
+			require.Equal(t, dispatcherd.Done, r.Status, "job %d", id)
+			require.Equal(t, string(items[i].Result), string(r.Result), "job %d", id)
+		}
+		require.Equal(t, dispatcherd.Running, w.get(t, between[3]).Status)
+		require.Equal(t, dispatcherd.Pending, w.get(t, between[4]).Status)
+	})
+}
+
+// Whether ids are a stretch changes what a claim and a finish cost and nothing
+// else: random ids, from dense to scattered, with results of all sizes.
+func TestStretchesAndScatteredIdsEndAlike(t *testing.T) {
+	dsn := pgtest.New(t)
+	db := connect(t, dsn)
+	s := open(t, claim.Config{DSN: dsn})
+	_, err := s.Join(t.Context())
+	require.NoError(t, err)
+	const n, rounds = 200, 40
+	fill(t, db, n*rounds, 1, 1)
+	rng := rand.New(rand.NewPCG(3, 5))
+	for round := range rounds {
+		var ids []dispatcherd.JobID
+		for i := range n {
+			if rng.IntN(rounds) >= round {
+				ids = append(ids, dispatcherd.JobID(round*n+i+1))
+			}
+		}
+		var items []dispatcherd.Finish
+		var stale []dispatcherd.JobID
+		for _, w := range s.Claim(t.Context(), claimOf(ids...)).Won {
+			f := dispatcherd.Finish{ID: w.ID, Attempt: w.Attempt, Outcome: dispatcherd.Succeeded}
+			switch rng.IntN(8) {
+			case 0:
+				f.Attempt += 1 - 2*dispatcherd.Attempt(rng.IntN(2))
+				stale = append(stale, f.ID)
+			case 1, 2, 3:
+				f.Result = fmt.Appendf(nil, `"%s"`, strings.Repeat("é", rng.IntN(1<<rng.IntN(16))))
+			case 4:
+				f.Result = []byte(`null`)
+			}
+			items = append(items, f)
+		}
+		require.Len(t, items, len(ids))
+		slices.SortFunc(items, func(a, b dispatcherd.Finish) int { return int(a.ID - b.ID) })
+		slices.Sort(stale)
+		for _, again := range []bool{false, true} { // the answer is lost, and the request repeated
+			fin := s.Finish(t.Context(), dispatcherd.FinishRequest{Items: items, Again: again})
+			require.Equal(t, dispatcherd.FinishResult{Verdict: dispatcherd.OK, Stale: stale}, fin)
+		}
+		for _, f := range items {
+			if r := row(t, db, f.ID); slices.Contains(stale, f.ID) {
+				require.Equal(t, dispatcherd.Running, r.Status)
+			} else {
+				require.Equal(t, dispatcherd.Done, r.Status)
+				require.Equal(t, string(f.Result), string(r.Result))
+			}
+		}
+	}
+}
+
+// Two claims may be under way, so that one works while the other waits for the
+// disk. Claims that come one after the other need one connection.
+func TestASecondConnectionIsMadeForASecondClaimUnderWayOnly(t *testing.T) {
+	dsn := pgtest.New(t)
+	db, holder := connect(t, dsn), connect(t, dsn)
+	s := open(t, claim.Config{DSN: dsn})
+	_, err := s.Join(t.Context())
+	require.NoError(t, err)
+	fill(t, db, 30, 1, 1)
+	claimers := func() (n int) {
+		require.NoError(t, db.QueryRow(t.Context(), `SELECT count(*) FROM pg_stat_activity
+			WHERE datname = current_database() AND application_name LIKE 'dispatcherd claim %'`).Scan(&n))
+		return n
+	}
+	for id := range dispatcherd.JobID(3) {
+		take(t, s, id+1)
+	}
+	require.Equal(t, 1, claimers())
+
+	exec(t, holder, `BEGIN; SELECT FROM dispatcherd.dispatchers FOR UPDATE`)
+	won := make(chan int)
+	for id := dispatcherd.JobID(4); id <= 6; id++ {
+		go func() { won <- len(s.Claim(t.Context(), claimOf(id)).Won) }()
+	}
+	require.Eventually(t, func() bool { return claimers() == 2 }, 10*time.Second, time.Millisecond)
+	exec(t, holder, `COMMIT`)
+	for range 3 {
+		require.Equal(t, 1, <-won)
+	}
+	require.Equal(t, 2, claimers(), "the third waited for its turn")
+}
