@@ -126,12 +126,14 @@ func (e *execution) end(result any, err error) {
 		w.mu.Unlock()
 	case c.Queue(report):
 		w.hands.unsent = c
-		w.countOutLocked()
+		w.reportedLocked(e)
 		w.mu.Unlock()
 	default:
 		w.mu.Unlock()
 		c.Send(report) // waits while too many wait already
-		w.ended()
+		w.mu.Lock()
+		w.reportedLocked(e)
+		w.mu.Unlock()
 	}
 }
 
@@ -147,10 +149,12 @@ func (w *Worker) freeLocked(e *execution) {
 	w.forgetLocked(e.slot)
 }
 
-// ended counts an execution out, after its report was queued.
-func (w *Worker) ended() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
+// reportedLocked counts an execution out, after its report was queued. A removed
+// slot has counted until now (see roomLocked): another one may take its place.
+func (w *Worker) reportedLocked(e *execution) {
+	if e.slot.removed {
+		w.announceLocked()
+	}
 	w.countOutLocked()
 }
 

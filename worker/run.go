@@ -29,11 +29,11 @@ func (w *Worker) Run(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return <-stopped
 		}
-		w.opts.Disconnected(err)
 		if permanent(err) && undo() {
 			w.stopTaking()
 			return errors.Join(err, w.settle(w.opts.Abandon))
 		}
+		w.opts.Disconnected(err)
 		if time.Since(began) > w.opts.MaxBackoff || welcomed && ended(err, workerproto.ShuttingDown) {
 			pause = w.opts.MinBackoff // it worked for a while, or the next dispatcher is about to start
 		}

@@ -31,7 +31,7 @@ type Options struct {
 	MinBackoff, MaxBackoff time.Duration
 
 	Connected    func(workerproto.Welcome) // may be nil
-	Disconnected func(error)               // may be nil; also called for every failed try to connect
+	Disconnected func(error)               // may be nil; also called for every failed try to connect, but not for what Run returns
 	Complaint    func(*workerproto.Error)  // may be nil; the dispatcher refused something
 }
 
@@ -146,6 +146,7 @@ func (w *Worker) RemoveSlots(numbers ...int32) {
 	}
 	if len(tell) > 0 && w.conn != nil {
 		w.conn.Send(&workerproto.SlotRemove{Slots: tell})
+		w.announceLocked() // there may be room for others now
 	}
 }
 

@@ -231,10 +231,49 @@ func TestNoMoreSlotsAreAnnouncedThanTheDispatcherTakes(t *testing.T) {
 	require.Len(t, expect[*workerproto.SlotAdd](d).Slots, 1)
 	w.RemoveSlots(0, 1)
 	require.Len(t, expect[*workerproto.SlotRemove](d).Slots, 2)
+	require.Len(t, expect[*workerproto.SlotAdd](d).Slots, 2, "others take the place of those that went")
 	_, err = w.AddSlots(1, "x")
 	require.NoError(t, err)
-	require.Len(t, expect[*workerproto.SlotAdd](d).Slots, 2)
+	w.RemoveSlots(2)
+	expect[*workerproto.SlotRemove](d)
+	require.Equal(t, int32(5), expect[*workerproto.SlotAdd](d).Slots[0].Number)
 	require.Empty(t, refused)
+}
+
+// A slot that is removed at work counts until its job has ended.
+func TestAnIdleSlotTakesThePlaceOfARemovedOneWhenItsJobEnds(t *testing.T) {
+	d := startDispatcher(t, workerproto.Limits{MaxSlots: 1})
+	refused := make(chan *workerproto.Error, 10)
+	w := New(Options{Socket: d.path, Complaint: func(e *workerproto.Error) { refused <- e }})
+	started, finish := make(chan bool, 1), make(chan bool)
+	w.Handle("x", func(context.Context, *Job) (any, error) { started <- true; <-finish; return nil, nil })
+	w.Slots(1, "x")
+	run(t, w)
+	s, _ := d.greeted()
+	push(s, 1, 0, "x", `null`)
+	<-started
+	_, err := w.AddSlots(1, "x")
+	require.NoError(t, err)
+	w.RemoveSlots(0)
+	require.Equal(t, []int32{0}, expect[*workerproto.SlotRemove](d).Slots)
+	close(finish)
+	require.Equal(t, dispatcherd.JobID(1), expect[*workerproto.Done](d).Job)
+	require.Equal(t, int32(1), expect[*workerproto.SlotAdd](d).Slots[0].Number)
+	push(s, 2, 1, "x", `null`)
+	require.Equal(t, dispatcherd.JobID(2), expect[*workerproto.Done](d).Job)
+	require.Empty(t, refused)
+}
+
+// An error is returned or told, never both.
+func TestARefusalForGoodIsWhatRunReturnsAndNothingElse(t *testing.T) {
+	d := startDispatcher(t, workerproto.Limits{MaxSlots: 1, Permit: func(workerproto.Peer, string) string { return "never" }})
+	told := make(chan error, 10)
+	w := New(Options{Socket: d.path, Disconnected: func(err error) { told <- err },
+		Complaint: func(e *workerproto.Error) { told <- e }})
+	w.Handle("x", func(context.Context, *Job) (any, error) { return nil, nil })
+	w.Slots(1, "x")
+	require.ErrorContains(t, w.Run(t.Context()), "never")
+	require.Empty(t, told)
 }
 
 func TestReconnectsAndAnnouncesOnlyFreeSlots(t *testing.T) {
