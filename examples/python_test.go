@@ -129,6 +129,17 @@ func TestPythonWorkerReportsAnExceptionAndGoesOn(t *testing.T) {
 	require.Contains(t, await(t, h.frames), `"result":1`)
 }
 
+func TestPythonWorkerSaysWhatItWantsOnItsCommandLine(t *testing.T) {
+	python, err := exec.LookPath("python3")
+	if err != nil {
+		t.Skip("python3 is not installed")
+	}
+	said, err := exec.Command(python, "python/worker.py", "/some/socket").CombinedOutput()
+	require.ErrorContains(t, err, "exit status 1")
+	require.Contains(t, string(said), "python3 worker.py SOCKET TYPE...")
+	require.NotContains(t, string(said), "Traceback")
+}
+
 func TestPythonWorkerAnswersPings(t *testing.T) {
 	h, _ := startPython(t, "python/worker.py", workerproto.Limits{HeartbeatInterval: 20 * time.Millisecond, HeartbeatTimeout: 5 * time.Second})
 	await(t, h.opened)

@@ -49,8 +49,8 @@ func TestBadInputGetsAClearErrorAndHarmsNobodyElse(t *testing.T) {
 		code  Code
 		fatal bool
 	}{
-		"frame over the limit":             {lines: []string{`{"op":"ping","x":"` + strings.Repeat("x", minFrame) + `"}`}, code: FrameTooLong, fatal: true},
-		"endless line":                     {lines: []string{strings.Repeat("[", 3*minFrame)}, code: FrameTooLong, fatal: true},
+		"frame over the limit":             {lines: []string{`{"op":"ping","x":"` + strings.Repeat("x", MinFrame) + `"}`}, code: FrameTooLong, fatal: true},
+		"endless line":                     {lines: []string{strings.Repeat("[", 3*MinFrame)}, code: FrameTooLong, fatal: true},
 		"invalid JSON":                     {lines: []string{`{"op":"done",,}`}, code: BadJSON},
 		"no JSON at all":                   {lines: []string{"GET / HTTP/1.1"}, code: BadJSON},
 		"empty line":                       {lines: []string{""}, code: BadJSON},
@@ -78,7 +78,7 @@ func TestBadInputGetsAClearErrorAndHarmsNobodyElse(t *testing.T) {
 					}
 				}
 			}
-			path := serve(t, Limits{MaxFrame: minFrame}, h, nil)
+			path := serve(t, Limits{MaxFrame: MinFrame}, h, nil)
 			good := newBystander(t, h, path)
 			bad := dial(t, path)
 			nonceNow := ""
@@ -215,10 +215,10 @@ func TestAWriteThatBlocksEndsTheSession(t *testing.T) {
 
 func TestAJobThatDoesNotFitIsNotSent(t *testing.T) {
 	h := newRecorder()
-	p := dial(t, serve(t, Limits{MaxFrame: minFrame}, h, nil))
+	p := dial(t, serve(t, Limits{MaxFrame: MinFrame}, h, nil))
 	p.greet()
 	s := await(t, h.opened)
-	big := &Job{Execution: Execution{Job: 1, Attempt: 1}, Type: "pdf", Payload: []byte(`"` + strings.Repeat("x", minFrame) + `"`)}
+	big := &Job{Execution: Execution{Job: 1, Attempt: 1}, Type: "pdf", Payload: []byte(`"` + strings.Repeat("x", MinFrame) + `"`)}
 	require.False(t, s.Fits(big))
 	require.False(t, s.Send(big))
 	require.False(t, s.Send(&Cancel{Execution: Execution{Job: 1, Attempt: 1, Session: "another"}}), "meant for another session")

@@ -56,7 +56,7 @@ func TestTheDocumentKnowsTheDefaults(t *testing.T) {
 	l := Limits{}.WithDefaults()
 	require.Equal(t, 1048576, l.MaxFrame)
 	require.Contains(t, text, "default 1,048,576")
-	require.Equal(t, 65536, minFrame)
+	require.Equal(t, 65536, MinFrame)
 	require.Contains(t, text, "never less than 65,536")
 	require.Equal(t, 128, maxDepth)
 	require.Contains(t, text, "most 128 arrays and objects")

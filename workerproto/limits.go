@@ -43,7 +43,7 @@ func (l Limits) WithDefaults() Limits {
 		}
 	}
 	count(&l.MaxFrame, 1<<20)
-	l.MaxFrame = max(l.MaxFrame, minFrame)
+	l.MaxFrame = max(l.MaxFrame, MinFrame)
 	count(&l.MaxConnections, 16384)
 	count(&l.MaxSlots, 10000)
 	count(&l.MaxTypesPerSlot, dispatcherd.MaxSlotTypes)
@@ -69,6 +69,6 @@ func (l Limits) parameters() Parameters {
 	}
 }
 
-// minFrame is the smallest limit for frames: whatever carries no raw JSON and
+// MinFrame is the smallest limit for frames: whatever carries no raw JSON and
 // no list of slots fits, with every byte of its text escaped.
-const minFrame = 64 << 10
+const MinFrame = 64 << 10

@@ -16,7 +16,7 @@ var rewrite = flag.Bool("rewrite", false, "write what the server really answers 
 
 // The transcripts are played against a server with these limits.
 var transcriptLimits = Limits{
-	Dispatcher: "d1", MaxFrame: minFrame, MaxSlots: 4, MaxTypesPerSlot: 3, Resume: time.Minute,
+	Dispatcher: "d1", MaxFrame: MinFrame, MaxSlots: 4, MaxTypesPerSlot: 3, Resume: time.Minute,
 	HeartbeatInterval: time.Minute, HeartbeatTimeout: 3 * time.Minute,
 }
 
@@ -132,7 +132,7 @@ func (s *stage) Closed(*Session, error) {}
 func (s *stage) step(line string) string {
 	require.False(s.t, s.over, "the server has hung up: %s", line)
 	text := strings.ReplaceAll(line[2:], "$SESSION", s.nonce)
-	text = strings.ReplaceAll(text, "$LONG", strings.Repeat("x", minFrame))
+	text = strings.ReplaceAll(text, "$LONG", strings.Repeat("x", MinFrame))
 	var r Resumed
 	switch {
 	case strings.HasPrefix(line, "@ resume"):

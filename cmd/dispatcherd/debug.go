@@ -21,6 +21,7 @@ func (a *app) debugCommand() *cobra.Command {
 
 func (a *app) debugBundleCommand() *cobra.Command {
 	var socket, file string
+	var force bool
 	cmd := &cobra.Command{
 		Use: "bundle", Short: "Write the last steps of a running dispatcher to a file", Args: noArguments,
 		Long: `Asks a running dispatcher for what its flight recorder holds: its last events, with a state of its
@@ -31,6 +32,11 @@ result and no error text of a worker is in it. Only root and the user that the d
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if file == "" {
 				file = "dispatcherd-" + time.Now().Format("20060102-150405") + ".journal"
+			}
+			if !force {
+				if err := mustBeNew("--file "+file, file); err != nil {
+					return err
+				}
 			}
 			n, err := saveBundle(cmd.Context(), socket, file)
 			if err != nil {
@@ -45,8 +51,20 @@ result and no error text of a worker is in it. Only root and the user that the d
 	}
 	cmd.Flags().StringVar(&socket, "api-socket", a.findSocket("api.sock"), "the dispatcher's API socket")
 	cmd.Flags().StringVarP(&file, "file", "f", "", "where to write it (default: dispatcherd-DATE-TIME.journal here)")
-	onlyOnCommandLine(cmd.Flags(), "file")
+	cmd.Flags().BoolVar(&force, "force", false, "replace the file if it is there")
+	onlyOnCommandLine(cmd.Flags(), "file", "force")
 	return cmd
+}
+
+// mustBeNew returns an error if one of the paths is there; what says which
+// setting is about them.
+func mustBeNew(what string, paths ...string) error {
+	for _, path := range paths {
+		if _, err := os.Lstat(path); err == nil {
+			return failure(exitConflict, "%s: %s is there already; give another name, or --force to replace it", what, path)
+		}
+	}
+	return nil
 }
 
 // bundleTimeout bounds the whole of a transfer.

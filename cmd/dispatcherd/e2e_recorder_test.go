@@ -69,6 +69,11 @@ func TestABundleOfARunningDaemonIsReplayed(t *testing.T) {
 	got := invocation{args: []string{"debug", "bundle", "--api-socket", cfg.APISocket, "--file", path}}.runs(t)
 	require.Equal(t, exitOK, got.code, got.err)
 	require.Equal(t, path+"\n", got.out)
+	again := []string{"debug", "bundle", "--api-socket", cfg.APISocket, "--file", path}
+	got = invocation{args: again}.runs(t)
+	require.Equal(t, exitConflict, got.code)
+	require.Contains(t, got.err, path+" is there already")
+	require.Equal(t, exitOK, invocation{args: append(again, "--force")}.runs(t).code)
 	replayed := func(args ...string) outcome {
 		return invocation{args: append([]string{"replay", path}, args...)}.runs(t)
 	}

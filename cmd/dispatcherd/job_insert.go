@@ -75,6 +75,8 @@ func (a *app) jobInsertCommand() *cobra.Command {
 	flags.DurationVar(&f.timeout, "timeout", 0, "limit of one attempt (default: none)")
 	flags.BoolVar(&f.skipBad, "skip-bad", false, "leave bad lines of a stream out instead of inserting nothing")
 	onlyOnCommandLine(flags, append(oneJobFlags, "skip-bad")...)
+	atLeast(flags, "1", "max-attempts")
+	atLeast(flags, "1ms", "timeout")
 	return cmd
 }
 
@@ -197,7 +199,11 @@ func (a *app) openInput(name string) (r io.Reader, size int64, closeInput func()
 	if err != nil {
 		return nil, 0, nil, failure(exitUsage, "opening the input: %w", err)
 	}
-	if info, err := f.Stat(); err == nil && info.Mode().IsRegular() {
+	switch info, err := f.Stat(); {
+	case err == nil && info.IsDir():
+		_ = f.Close() // nothing was read
+		return nil, 0, nil, failure(exitUsage, "%s is a folder: name a file in it, or give - for standard input", name)
+	case err == nil && info.Mode().IsRegular():
 		size = info.Size()
 	}
 	return f, size, func() { _ = f.Close() }, nil

@@ -27,8 +27,8 @@ func (a *app) jobListCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if limit < 1 || limit > maxListed {
-				return failure(exitUsage, "--limit %d is outside 1..%d; --before leads to the next page", limit, maxListed)
+			if limit > maxListed {
+				return failure(exitUsage, "--limit is %d, must be at most %d; --before leads to the next page", limit, maxListed)
 			}
 			filter.Limit, filter.Before = limit, dispatcherd.JobID(before)
 			return a.jobList(cmd, filter)
@@ -38,6 +38,7 @@ func (a *app) jobListCommand() *cobra.Command {
 	cmd.Flags().IntVar(&limit, "limit", claim.DefaultLimit, "at most this many")
 	cmd.Flags().Int64Var(&before, "before", 0, "only jobs with a smaller id: the last one of the page before")
 	onlyOnCommandLine(cmd.Flags(), "limit", "before")
+	atLeast(cmd.Flags(), "1", "limit", "before")
 	return cmd
 }
 

@@ -19,6 +19,8 @@ import (
 
 const jobFields = "type, priority, payload, run_at, max_attempts, timeout_ms"
 
+var jobFieldNames = strings.Split(jobFields, ", ")
+
 // maxJobLine bounds one line of a command's input, in bytes. A dispatcher has
 // --max-payload for what callers send.
 const maxJobLine = 16 << 20
@@ -54,6 +56,9 @@ func parseJob(line []byte) (newJob, error) {
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
 		return job, errors.New("something follows the JSON object: one line is one job")
+	}
+	if err := checkNames(line); err != nil {
+		return job, err
 	}
 	return job, job.check()
 }

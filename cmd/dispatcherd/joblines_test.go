@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -55,6 +57,10 @@ func TestEveryBadLineIsNamedWithItsNumberAndReason(t *testing.T) {
 		`{"type":"pdf","run_at":"tomorrow"}`:                                  "line 1: run_at must be a time in RFC 3339, such as 2026-01-31T08:00:00Z",
 		`{"type":"pdf","run_at":5}`:                                           "line 1: a value has the wrong form; run_at must be a time in RFC 3339, such as 2026-01-31T08:00:00Z",
 		`{"type":"pdf","prio":3}`:                                             `line 1: there is no field "prio"; the fields are type, priority, payload, run_at, max_attempts, timeout_ms`,
+		`{"Type":"pdf"}`:                                                      `line 1: there is no field "Type"; the fields are type, priority, payload, run_at, max_attempts, timeout_ms`,
+		`{"type":"pdf","\u0070ayload":1}`:                                     `line 1: there is no field "\\u0070ayload"; the fields are type, priority, payload, run_at, max_attempts, timeout_ms`,
+		`{"type":"a","payload":{},"type":"b"}`:                                "line 1: type is given twice",
+		`{"payload":{"\"":["{"]},"payload":"\\"}`:                             "line 1: payload is given twice",
 		`{"type":"a\u0000b"}`:                                                 "line 1: type holds a control character",
 		`{"type":"pdf","payload":"\u0000"}`:                                   "line 1: payload holds the character \\u0000, which Postgres cannot store",
 		`{"type":"pdf","payload":"\ud83d"}`:                                   "line 1: payload holds half of a surrogate pair (\\ud800…\\udfff), which Postgres cannot store",
@@ -85,11 +91,12 @@ func TestNoReasonQuotesThePayload(t *testing.T) {
 func TestGoodLinesInEveryDress(t *testing.T) {
 	input := "\xef\xbb\xbf{\"type\":\"bom\"}\r\n\n  \t\n{\"type\":\"spaces\"}  \n" +
 		`{"type":"full","priority":10,"payload":{"a":[1,"\ud83d\ude00 \\u0000"]},"run_at":"2026-01-31T08:00:00+01:00","max_attempts":3}` + "\n" +
+		`{"type":"nested","payload":{"type":1,"Type":[{"type":2,"type":"payload"}],"\\\"":3},"priority":1}` + "\n" +
 		`{"type":"nulls","priority":null,"payload":null,"run_at":null,"max_attempts":null}` + "\n" + `{"type":"no newline at the end"}`
 	types, complaints, err := readAll(t, iotest.OneByteReader(strings.NewReader(input)))
 	require.NoError(t, err)
 	require.Empty(t, complaints)
-	require.Equal(t, []string{"bom", "spaces", "full", "nulls", "no newline at the end"}, types)
+	require.Equal(t, []string{"bom", "spaces", "full", "nested", "nulls", "no newline at the end"}, types)
 
 	lines := newJobLines(strings.NewReader(input), maxJobLine)
 	for range 3 {
@@ -100,6 +107,7 @@ func TestGoodLinesInEveryDress(t *testing.T) {
 	require.True(t, lines.job.RunAt.Equal(time.Date(2026, 1, 31, 7, 0, 0, 0, time.UTC)))
 	require.JSONEq(t, `{"a":[1,"😀 \\u0000"]}`, string(lines.job.Payload))
 	require.Equal(t, 5, lines.number)
+	require.NoError(t, lines.next())
 	require.NoError(t, lines.next())
 	require.Nil(t, lines.job.Priority, "null is the table's default")
 	require.NoError(t, lines.next())
@@ -141,6 +149,9 @@ func FuzzParseJob(f *testing.F) {
 			require.NoError(t, job.check(), "what was accepted is acceptable")
 			require.NotEmpty(t, job.Type)
 			require.True(t, len(job.Payload) == 0 || json.Valid(job.Payload))
+			var named map[string]json.RawMessage
+			require.NoError(t, json.Unmarshal(line, &named))
+			require.Subset(t, jobFieldNames, slices.Collect(maps.Keys(named)))
 		}
 	})
 }

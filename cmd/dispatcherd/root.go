@@ -38,6 +38,7 @@ func (a *app) root() *cobra.Command {
 	_ = root.RegisterFlagCompletionFunc("output", // fails for an unknown flag only
 		cobra.FixedCompletions([]string{"table", "json"}, cobra.ShellCompDirectiveNoFileComp))
 
+	a.versionFlag(root)
 	for _, constructor := range commands {
 		root.AddCommand(constructor(a))
 	}

@@ -82,6 +82,7 @@ func (f *serveFlags) registerWeights(flags *pflag.FlagSet) {
 	flags.Int64Var(&w.OnDemandAgeing, "weight-on-demand-ageing", w.OnDemandAgeing, "further points of one second of waiting of a request")
 	flags.DurationVar(&w.OnDemandCap, "on-demand-cap", w.OnDemandCap, "age at which a request ages like any job again")
 	flags.BoolVar(&f.noCap, "no-on-demand-cap", false, "the article's rule without the cap: enough requests starve the queue")
+	atLeast(flags, "1", "weight-ageing")
 }
 
 func (f *serveFlags) registerLimits(flags *pflag.FlagSet) {
@@ -103,6 +104,9 @@ func (f *serveFlags) registerLimits(flags *pflag.FlagSet) {
 	flags.IntVar(&p.MaxSlots, "max-slots-per-worker", p.MaxSlots, "slots of one worker")
 	flags.IntVar(&p.MaxTypesPerSlot, "max-types-per-slot", p.MaxTypesPerSlot, "types of one slot")
 	flags.IntVar(&p.Outbox, "outbox", p.Outbox, "frames that may wait for a worker, beside two for each slot")
+	atLeast(flags, "1", "max-slots", "max-types", "max-requests", "claim-batch", "finish-batch", "max-unrecorded", "lane-length",
+		"lanes-per-fetch", "lost-per-list", "max-crashes", "max-connections", "max-slots-per-worker", "max-types-per-slot", "outbox")
+	atLeast(flags, strconv.Itoa(workerproto.MinFrame), "max-frame")
 }
 
 func (f *serveFlags) registerTimes(flags *pflag.FlagSet) {
@@ -128,6 +132,9 @@ func (f *serveFlags) registerTimes(flags *pflag.FlagSet) {
 	flags.DurationVar(&p.WriteTimeout, "write-timeout", p.WriteTimeout, "for one write to a worker")
 	flags.DurationVar(&p.HeartbeatInterval, "heartbeat", p.HeartbeatInterval, "silence of a worker after which it is pinged")
 	flags.DurationVar(&p.HeartbeatTimeout, "heartbeat-timeout", p.HeartbeatTimeout, "silence of a worker after which it counts as dead")
+	atLeast(flags, "1ms", "poll", "poll-deaf", "patience", "share-handicap", "retry-base", "retry-max", "lease", "beat",
+		"cancel-grace", "hello-timeout", "write-timeout", "heartbeat", "heartbeat-timeout")
+	atLeast(flags, "1h", "keep-done", "keep-failed", "keep-cancelled")
 }
 
 // config checks the settings together and completes them.
@@ -155,12 +162,10 @@ func (f *serveFlags) config() (daemonConfig, error) {
 		return cfg, failure(exitUsage, "--recorder-bytes is %d, must be 0 or at least %d", cfg.Recorder, journal.MinBytes)
 	case cfg.Lease < 2*cfg.Beat:
 		return cfg, failure(exitUsage, "--lease is %v, must be at least twice --beat (%v)", cfg.Lease, cfg.Beat)
-	case min(cfg.Keep.Done, cfg.Keep.Failed, cfg.Keep.Cancelled) < time.Hour:
-		return cfg, failure(exitUsage, "--keep-done, --keep-failed and --keep-cancelled must be at least 1h")
-	case cfg.Workers.Resume < 0 || cfg.Workers.Resume > time.Hour:
-		return cfg, failure(exitUsage, "--resume is %v, must be between 0 and 1h", cfg.Workers.Resume)
-	case cfg.Grace < 0:
-		return cfg, failure(exitUsage, "--grace is %v, must not be negative", cfg.Grace)
+	case cfg.Workers.Resume > time.Hour:
+		return cfg, failure(exitUsage, "--resume is %v, must be at most 1h", cfg.Workers.Resume)
+	case samePath(cfg.WorkerSocket, cfg.APISocket):
+		return cfg, failure(exitUsage, "--worker-socket and --api-socket are both %s: workers and callers speak different protocols, give each a path of its own", cfg.WorkerSocket)
 	case cfg.Workers.HeartbeatTimeout < 2*cfg.Workers.HeartbeatInterval:
 		return cfg, failure(exitUsage, "--heartbeat-timeout is %v, must be at least twice --heartbeat (%v)",
 			cfg.Workers.HeartbeatTimeout, cfg.Workers.HeartbeatInterval)

@@ -79,7 +79,10 @@ func (a *app) resolve(cmd *cobra.Command) error {
 	if err := file.checkKeys(settingNames(cmd.Root())); err != nil {
 		return err
 	}
-	return a.fromFile(cmd.Flags(), file)
+	if err := a.fromFile(cmd.Flags(), file); err != nil {
+		return err
+	}
+	return a.checkBounds(cmd.Flags())
 }
 
 func (a *app) fromEnvironment(flags *pflag.FlagSet) error {

@@ -46,6 +46,13 @@ func socketExists(path string) bool {
 	return err == nil && info.Mode().Type() == os.ModeSocket
 }
 
+// samePath reports whether two names are of one place, as far as names tell.
+func samePath(one, other string) bool {
+	a, errA := filepath.Abs(one)
+	b, errB := filepath.Abs(other)
+	return errA == nil && errB == nil && a == b
+}
+
 // openSockets listens on the daemon's sockets before anything else is begun, so
 // that a path that will not do is found at once. Who connects waits until the
 // daemon is up.

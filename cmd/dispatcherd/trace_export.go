@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/api"
@@ -26,6 +27,7 @@ type exportFlags struct {
 	limit  int
 	socket string
 	slots  string // folder of a trace whose slots to take
+	force  bool
 }
 
 func (a *app) traceExportCommand() *cobra.Command {
@@ -47,15 +49,34 @@ other weights, or other slots, would have done to the waits. On-demand requests 
 	flags.IntVar(&f.limit, "limit", f.limit, "at most this many jobs, else nothing is written")
 	flags.StringVar(&f.slots, "slots-of", "", "take the slots of the trace in this folder instead of those on line")
 	flags.StringVar(&f.socket, "api-socket", a.findSocket("api.sock"), "the dispatcher's API socket")
+	forceFlag(flags, &f.force)
 	onlyOnCommandLine(flags, "since", "until", "limit", "slots-of")
+	atLeast(flags, "1", "limit")
 	return cmd
 }
 
-func (a *app) exportTrace(ctx context.Context, f *exportFlags, dir string) error {
-	if f.limit < 1 || f.limit > maxExported {
-		return failure(exitUsage, "--limit is %d, must be between 1 and %d", f.limit, maxExported)
+// forceFlag lets a command write over a trace.
+func forceFlag(flags *pflag.FlagSet, force *bool) {
+	flags.BoolVar(force, "force", false, "replace the trace that is in the folder")
+	onlyOnCommandLine(flags, "force")
+}
+
+// mayWriteTrace returns an error if a trace is in dir and is to stay.
+func mayWriteTrace(dir string, force bool) error {
+	if force {
+		return nil
 	}
-	if f.until < 0 || f.since <= f.until {
+	return mustBeNew(dir+" holds a trace", trace.Files(dir)...)
+}
+
+func (a *app) exportTrace(ctx context.Context, f *exportFlags, dir string) error {
+	if f.limit > maxExported {
+		return failure(exitUsage, "--limit is %d, must be at most %d", f.limit, maxExported)
+	}
+	if err := mayWriteTrace(dir, f.force); err != nil {
+		return err
+	}
+	if f.since <= f.until {
 		return failure(exitUsage, "--since is %v, must be longer ago than --until (%v)", f.since, f.until)
 	}
 	t := &trace.Trace{}

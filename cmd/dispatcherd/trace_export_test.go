@@ -1,6 +1,7 @@
 package main
 
 import (
+	"os"
 	"path/filepath"
 	"testing"
 
@@ -38,6 +39,7 @@ func TestWhatEndedIsATraceThatCanBeSimulated(t *testing.T) {
 		SELECT 1000 + i, t, 'done', 7, now() - interval '1 hour', now() - interval '20 s', now() - interval '10 s'
 		FROM unnest('{gone,x}'::text[]) WITH ORDINALITY u (t, i)`)
 
+	require.NoError(t, os.Mkdir(dir, 0o755))
 	got = export()
 	require.Equal(t, exitOK, got.code, got.err)
 	require.Equal(t, "3 jobs for 3 slots written to "+dir+"\n1 job left out because no slot supports them: gone\n", got.err)
@@ -52,8 +54,13 @@ func TestWhatEndedIsATraceThatCanBeSimulated(t *testing.T) {
 	require.Equal(t, exitOK, simulated.code, simulated.err)
 	require.Contains(t, simulated.out, "3 jobs, 3 done")
 
-	require.Contains(t, export("--limit", "2").err, "more than 2 jobs ended in that time")
-	require.Contains(t, export("--until", "1s", "--since", "1s").err, "must be longer ago than --until")
+	got = export()
+	require.Equal(t, exitConflict, got.code, "what may have taken a month to come about is not written over")
+	require.Contains(t, got.err, "slots.csv is there already; give another name, or --force to replace it")
+	require.Equal(t, exitOK, export("--force").code)
+	require.Equal(t, exitConflict, invocation{args: []string{"trace", "generate", dir}}.runs(t).code)
+	require.Contains(t, export("--force", "--limit", "2").err, "more than 2 jobs ended in that time")
+	require.Contains(t, export("--force", "--until", "1s", "--since", "1s").err, "must be longer ago than --until")
 	again := invocation{args: []string{"trace", "export", dir + "2", "--slots-of", dir, "--since", "15s", "--until", "5s", "--database-url", w.dsn}}.runs(t)
 	require.Equal(t, exitOK, again.code, again.err)
 	require.Contains(t, again.err, "1 job for 3 slots written to")

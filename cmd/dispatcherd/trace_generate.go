@@ -9,6 +9,7 @@ import (
 
 func (a *app) traceGenerateCommand() *cobra.Command {
 	o := trace.DefaultGenerateOptions()
+	var force bool
 	cmd := &cobra.Command{
 		Use: "generate DIR", Short: "Write a workload on the model of a call centre's day",
 		Long: `Writes a trace to DIR: the calls of a bank's call centre over a day of 17 hours,
@@ -21,6 +22,9 @@ flags give the same files everywhere.`,
 			if err != nil {
 				return failure(exitUsage, "%w", err)
 			}
+			if err := mayWriteTrace(args[0], force); err != nil {
+				return err
+			}
 			if err := t.Write(args[0]); err != nil {
 				return err
 			}
@@ -29,6 +33,7 @@ flags give the same files everywhere.`,
 		},
 	}
 	generateFlags(cmd.Flags(), &o)
+	forceFlag(cmd.Flags(), &force)
 	return cmd
 }
 
@@ -41,4 +46,7 @@ func generateFlags(flags *pflag.FlagSet, o *trace.GenerateOptions) {
 	flags.IntVar(&o.Workers, "workers", o.Workers, "worker processes that share the slots")
 	flags.IntVar(&o.Load, "load", o.Load, "percent of their time on line that the agents are to be busy, 10 to 95")
 	onlyOnCommandLine(flags, "seed", "calls", "batch", "agents", "workers", "load")
+	atLeast(flags, "1", "calls", "workers")
+	atLeast(flags, "27", "agents")
+	atLeast(flags, "10", "load")
 }

@@ -42,11 +42,11 @@ func TestAReplayChecksItsFlagsBeforeItStartsAnything(t *testing.T) {
 	dir := generatedDay(t)
 	for line, says := range map[string]string{
 		"replay " + dir:                                    "speed",
-		"replay " + dir + " --speed 0.5":                   "--speed is 0.5: give 1 or more",
+		"replay " + dir + " --speed 0.5":                   "--speed is 0.5, must be at least 1",
 		"replay " + dir + " --speed 1000000":               "choose a lower speed",
 		"replay " + dir + " --speed 10 --weights ageing=0": "without ageing nothing bounds",
 		"demo /does/not/exist":                             "a trace is a folder with jobs.csv and slots.csv",
-		"demo --agents 5":                                  "agents is 5, allowed: 27 to 100000",
+		"demo --agents 5":                                  "--agents is 5, must be at least 27",
 		"demo one two":                                     "at most 1 arg",
 	} {
 		got := traceCommandLine(append([]string{"trace"}, strings.Fields(line)...)...).runs(t)

@@ -47,6 +47,7 @@ nothing was lost, misplaced or sent to a slot that cannot do it.`,
 	cmd.Flags().Float64Var(&speed, "speed", 0, "how many seconds of the trace pass in one second")
 	cmd.Flags().StringVar(&weights, "weights", "default", weightsSyntax)
 	onlyOnCommandLine(cmd.Flags(), "speed", "weights")
+	atLeast(cmd.Flags(), "1", "speed")
 	return cmd
 }
 
@@ -80,14 +81,12 @@ but at most 8,000.`,
 	cmd.Flags().Float64Var(&speed, "speed", 0, "how many seconds of the trace pass in one second (default: so many that it takes 45 s)")
 	generateFlags(cmd.Flags(), &o)
 	onlyOnCommandLine(cmd.Flags(), "speed")
+	atLeast(cmd.Flags(), "1", "speed")
 	return cmd
 }
 
 // replayTrace runs a trace through the real thing and prints what came of it.
 func (a *app) replayTrace(ctx context.Context, name string, t *trace.Trace, speed float64, weights string) error {
-	if speed < 1 {
-		return failure(exitUsage, "--speed is %g: give 1 or more", speed)
-	}
 	w, err := parseWeights(weights)
 	if err != nil {
 		return err

@@ -94,7 +94,7 @@ func TestTraceUsageErrorsSayWhatToDo(t *testing.T) {
 		{"simulate " + dir + " --weights on-demand-cap=1", exitUsage, "give a duration such as 256s, or none"},
 		{"simulate " + dir + " --weights default --weights article --compare x.csv", exitUsage, "take one --weights, got 2"},
 		{"simulate " + dir + " --compare /does/not/exist.csv", exitUsage, "load schedule"},
-		{"generate " + bad + " --agents 3", exitUsage, "agents is 3, allowed: 27 to 100000"},
+		{"generate " + bad + " --agents 3", exitUsage, "--agents is 3, must be at least 27"},
 	} {
 		got := traceCommandLine(append([]string{"trace"}, strings.Fields(c.line)...)...).runs(t)
 		require.Equal(t, c.code, got.code, "%s: %s", c.line, got.err)

@@ -34,6 +34,13 @@ func TestUsageErrorsSayWhatWasWrongAndExit2(t *testing.T) {
 		"serve --lese 10s",
 		"serve --socket-mode 999",
 		"serve --allow pdf",
+		"serve --worker-socket /tmp/d.sock --api-socket /tmp/../tmp/d.sock",
+		"serve --beat 0s",
+		"worker run --types x --worker-grace -1s -- cat",
+		"job list --before 0",
+		"job insert --type x --payload-file /",
+		"trace replay /tmp/day --speed NaN",
+		"--version extra",
 	} {
 		got := invocation{args: strings.Fields(line)}.runs(t)
 		require.Equal(t, exitUsage, got.code, line)
@@ -80,7 +87,12 @@ func TestVersionAsJSONHasASchemaVersion(t *testing.T) {
 	require.NoError(t, json.Unmarshal([]byte(got.out), &parsed))
 	require.Equal(t, schemaVersion, parsed.SchemaVersion)
 	require.NotEmpty(t, parsed.Version.Version)
-	require.Contains(t, invocation{args: []string{"version"}}.runs(t).out, "dispatcherd "+parsed.Version.Version)
+	text := invocation{args: []string{"version"}}.runs(t)
+	require.Contains(t, text.out, "dispatcherd "+parsed.Version.Version)
+	for _, flag := range []string{"--version", "-v"} {
+		require.Equal(t, text, invocation{args: []string{flag}}.runs(t))
+		require.Equal(t, got, invocation{args: []string{flag, "-o", "json"}}.runs(t))
+	}
 }
 
 func TestEachKindOfErrorHasItsExitCode(t *testing.T) {

@@ -62,12 +62,28 @@ func (a *app) versionCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "version", Short: "Print the version", Args: noArguments,
 		Example: "  dispatcherd version\n  dispatcherd version -o json",
-		RunE: func(*cobra.Command, []string) error {
-			if a.format.json {
-				return a.printJSON("version", readVersion())
-			}
-			_, err := fmt.Fprintln(a.out, readVersion())
-			return err
-		},
+		RunE:    func(*cobra.Command, []string) error { return a.printVersion() },
 	}
+}
+
+// versionFlag gives the root what most programs answer to. Cobra's own flag
+// would print by a template (see writeHelp).
+func (a *app) versionFlag(root *cobra.Command) {
+	show := root.Flags().BoolP("version", "v", false, "print the version, as the command of that name does")
+	onlyOnCommandLine(root.Flags(), "version")
+	help := root.RunE
+	root.RunE = func(cmd *cobra.Command, args []string) error {
+		if *show {
+			return a.printVersion()
+		}
+		return help(cmd, args)
+	}
+}
+
+func (a *app) printVersion() error {
+	if a.format.json {
+		return a.printJSON("version", readVersion())
+	}
+	_, err := fmt.Fprintln(a.out, readVersion())
+	return err
 }

@@ -43,16 +43,13 @@ The job's id, type and attempt are in DISPATCHERD_JOB_ID, DISPATCHERD_TYPE and D
 			if len(types) == 0 {
 				return failure(exitUsage, "--types is missing: name the types of jobs that %s can do", args[0])
 			}
-			if slots < 1 {
-				return failure(exitUsage, "--slots is %d, must be at least 1", slots)
-			}
 			program, err := exec.LookPath(args[0])
 			if err != nil {
 				return failure(exitUsage, "cannot run %s: %w; every job would fail", args[0], err)
 			}
 			missed := false // said so, and not connected since
 			w := worker.New(worker.Options{
-				Socket: socket, Name: name, Grace: grace,
+				Socket: socket, Name: name, Grace: max(grace, 1), // 0 would be the default
 				Connected: func(hello workerproto.Welcome) {
 					missed = false
 					a.say("connected to %s on %s", hello.Dispatcher, socket)
@@ -82,6 +79,7 @@ The job's id, type and attempt are in DISPATCHERD_JOB_ID, DISPATCHERD_TYPE and D
 	flags.StringVar(&name, "worker-name", "", "name shown to people (default: program and process id)")
 	flags.DurationVar(&grace, "worker-grace", 30*time.Second, "how long running programs may go on when the worker stops")
 	onlyOnCommandLine(flags, "types", "slots", "worker-name")
+	atLeast(flags, "1", "slots")
 	return cmd
 }
 

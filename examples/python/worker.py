@@ -10,7 +10,7 @@ def run(job):
     name = {key: job[key] for key in ("job", "attempt", "session")}
     try: say("done", **name, result=work(job))
     except Exception as error: say("fail", **name, error=repr(error))
-
+if len(sys.argv) < 3: sys.exit(__doc__)
 lock, sock = threading.Lock(), socket.socket(socket.AF_UNIX)
 sock.connect(sys.argv[1])
 say("hello", versions=[1, 1], worker=f"python-{os.getpid()}", slots=[{"slot": 0, "types": sys.argv[2:]}])

@@ -10,6 +10,11 @@ import (
 	"strings"
 )
 
+// Files lists the paths of the files that a trace in dir may have.
+func Files(dir string) []string {
+	return []string{filepath.Join(dir, slotsFile), filepath.Join(dir, jobsFile), filepath.Join(dir, eventsFile)}
+}
+
 // Write stores the trace in dir, which is made if need be, in the format that
 // Load reads. Files of an earlier trace there are replaced.
 func (t *Trace) Write(dir string) error {

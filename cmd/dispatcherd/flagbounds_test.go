@@ -1,0 +1,86 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"github.com/stretchr/testify/require"
+)
+
+// numberFlags calls visit for every flag of every command that takes a number
+// or a duration.
+func numberFlags(visit func(path string, f *pflag.Flag)) {
+	var walk func(*cobra.Command)
+	walk = func(cmd *cobra.Command) {
+		cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
+			if _, ok := leastOf(f); ok {
+				visit(cmd.CommandPath(), f)
+			}
+		})
+		for _, child := range cmd.Commands() {
+			walk(child)
+		}
+	}
+	walk((&app{env: nothingSet}).root())
+}
+
+func nothingSet(string) (string, bool) { return "", false }
+
+// tryFlag resolves the settings of a command with one flag given.
+func tryFlag(t *testing.T, path, flag string) error {
+	t.Helper()
+	a := &app{env: nothingSet}
+	cmd, _, err := a.root().Find(strings.Fields(path)[1:])
+	require.NoError(t, err)
+	require.NoError(t, cmd.ParseFlags([]string{"--config", "", flag}))
+	return a.resolve(cmd)
+}
+
+func TestNoNumberAndNoDurationIsNegative(t *testing.T) {
+	negatives := map[string]string{"duration": "-1s"}
+	seen := 0
+	numberFlags(func(path string, f *pflag.Flag) {
+		value := negatives[f.Value.Type()]
+		switch {
+		case f.Value.Type() == "uint64":
+			return // pflag takes no sign
+		case path == "dispatcherd migrate down":
+			value = "-2" // -1 is one below the present version
+		case value == "":
+			value = "-1"
+		}
+		seen++
+		err := tryFlag(t, path, "--"+f.Name+"="+value)
+		require.ErrorContains(t, err, "--"+f.Name+" is "+value+", must be at least ", path)
+		require.Equal(t, exitUsage, (&app{}).exitCode(t.Context(), err))
+	})
+	require.Greater(t, seen, 80)
+}
+
+// Where 0 would mean "the default", or nothing sensible, it is refused.
+func TestZeroIsTakenWhereItHasAMeaning(t *testing.T) {
+	var taken []string
+	numberFlags(func(path string, f *pflag.Flag) {
+		value := "0"
+		if f.Value.Type() == "duration" {
+			value = "0s"
+		}
+		if command := strings.TrimPrefix(path, "dispatcherd "); command != "dev" && tryFlag(t, path, "--"+f.Name+"="+value) == nil {
+			taken = append(taken, command+" "+f.Name)
+		}
+	})
+	require.ElementsMatch(t, []string{
+		"serve grace", "serve on-demand-cap", "serve recorder-bytes", "serve resume",
+		"serve weight-on-demand", "serve weight-on-demand-ageing", "serve weight-priority", "serve weight-rarity",
+		"job insert priority", "migrate down to", "worker run worker-grace",
+		"trace demo batch", "trace demo seed", "trace export since", "trace export until", "trace generate batch", "trace generate seed",
+	}, taken)
+}
+
+func TestABadNumberFromElsewhereNamesItsOrigin(t *testing.T) {
+	got := invocation{args: []string{"config", "show"}, env: map[string]string{"DISPATCHERD_BEAT": "-1s"}}.runs(t)
+	require.Equal(t, exitUsage, got.code)
+	require.Contains(t, got.err, "--beat is -1s (environment DISPATCHERD_BEAT), must be at least 1ms")
+}
