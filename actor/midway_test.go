@@ -47,8 +47,9 @@ func (h *history) decideOnly(events ...Event) {
 		}
 	}
 	h.hold = true
+	h.look()
 	h.feed(Together{Events: append(events, Listening{On: true})})
-	for h.answerOne(Fetch) {
+	for h.answerOne(Fetch) || h.answerOne(Adopt) {
 	}
 	h.hold = false
 	h.twin.decide(int64(h.now), h.table.now/1000, fresh)

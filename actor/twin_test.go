@@ -23,6 +23,8 @@ type twin struct {
 	weights scoring.Weights
 	slots   map[dispatcherd.SlotID]*twinSlot
 	waiting map[dispatcherd.JobID]*twinJob
+	abroad  map[string]int               // slots of other dispatchers, by type
+	shares  map[string]dispatcherd.Share // whose rows are foreign counts as younger
 	turns   int
 }
 
@@ -41,6 +43,7 @@ type twinJob struct {
 	typ      string
 	priority dispatcherd.Priority
 	since    int64 // ms; database clock for rows, Instant for requests
+	yielded  bool  // it had to yield its slot since the last look
 }
 
 func (j *twinJob) number() int64 {
@@ -63,7 +66,7 @@ func (tw *twin) decide(now, dbNow int64, fresh map[string]bool) []placement {
 		var best *twinJob
 		var slot *twinSlot
 		for _, j := range tw.sorted() {
-			if j.id > 0 && j.since > dbNow || best != nil && !tw.before(j, best, now, dbNow) {
+			if !tw.due(j, dbNow) || best != nil && !tw.before(j, best, now, dbNow) {
 				continue
 			}
 			if s := tw.slotFor(j, now, dbNow, fresh); s != nil {
@@ -75,6 +78,7 @@ func (tw *twin) decide(now, dbNow int64, fresh map[string]bool) []placement {
 		}
 		if q := slot.held; q != nil && !slot.sent {
 			tw.waiting[q.id] = q
+			q.yielded = true
 		}
 		tw.turns++
 		slot.busy, slot.held, slot.sent, slot.turn = true, nil, false, tw.turns
@@ -92,7 +96,7 @@ func (tw *twin) slotFor(j *twinJob, now, dbNow int64, fresh map[string]bool) (be
 		return free
 	}
 	for _, o := range tw.waiting {
-		if o.typ == j.typ && (o.id < 0 || o.since <= dbNow) && o != j && tw.before(o, j, now, dbNow) {
+		if o.typ == j.typ && tw.due(o, dbNow) && o != j && tw.before(o, j, now, dbNow) {
 			return nil
 		}
 	}
@@ -124,12 +128,12 @@ func (tw *twin) before(a, b *twinJob, now, dbNow int64) bool {
 }
 
 func (tw *twin) score(j *twinJob, now, dbNow int64) scoring.Milli {
-	mode, age := dispatcherd.Queued, dbNow-j.since
+	mode, age := dispatcherd.Queued, dbNow-j.since-tw.handicap(j)
 	if j.id < 0 {
 		mode, age = dispatcherd.OnDemand, now-j.since
 	}
 	capacity, _ := tw.capacity(j.typ)
-	return tw.weights.Score(mode, j.priority, age, capacity).Total()
+	return tw.weights.Score(mode, j.priority, age, capacity+tw.abroad[j.typ]).Total()
 }
 
 func (tw *twin) older(a, b *twinJob, now, dbNow int64) bool {
@@ -137,7 +141,7 @@ func (tw *twin) older(a, b *twinJob, now, dbNow int64) bool {
 		if j.id < 0 {
 			return j.since
 		}
-		return now - (dbNow - j.since)
+		return now - (dbNow - j.since) + tw.handicap(j)
 	}
 	if at(a) != at(b) {
 		return at(a) < at(b)
@@ -177,28 +181,35 @@ func (tw *twin) capacity(typ string) (n int, best *twinSlot) {
 
 // history is one random life of a dispatcher, with its twin beside it.
 type history struct {
-	t        *testing.T
-	seed     uint64
-	rng      *rand.Rand
-	core     *Core
-	table    *table
-	twin     *twin
-	now      Instant
-	nextJob  dispatcherd.JobID
-	nextReq  dispatcherd.JobID
-	nextSlot dispatcherd.SlotID
-	nextSess dispatcherd.SessionID
-	sessions []dispatcherd.SessionID
-	numbers  map[dispatcherd.SessionID]int32
-	owner    map[dispatcherd.SlotID]dispatcherd.SessionID
-	number   map[dispatcherd.SlotID]int32
-	running  []Effect // Sends not yet answered
-	queue    []Effect // statements under way
-	placed   []placement
-	hold     bool // fetches are answered before anything is decided
-	backdate bool
-	wide     bool // every lane and every decision fits into one fetch and one claim
-	log      []string
+	t         *testing.T
+	seed      uint64
+	rng       *rand.Rand
+	core      *Core
+	table     *table
+	twin      *twin
+	now       Instant
+	nextJob   dispatcherd.JobID
+	nextReq   dispatcherd.JobID
+	nextSlot  dispatcherd.SlotID
+	nextSess  dispatcherd.SessionID
+	sessions  []dispatcherd.SessionID
+	numbers   map[dispatcherd.SessionID]int32
+	owner     map[dispatcherd.SlotID]dispatcherd.SessionID
+	number    map[dispatcherd.SlotID]int32
+	running   []Effect // Sends not yet answered
+	queue     []Effect // statements under way
+	placed    []placement
+	hold      bool // fetches are answered before anything is decided
+	backdate  bool
+	wide      bool // every lane and every decision fits into one fetch and one claim
+	shared    bool // rows are shared with other dispatchers
+	me        int  // the run of the dispatcher
+	offered   map[dispatcherd.SlotID]dispatcherd.Slot
+	returned  bool // some worker has brought work along
+	adopted   int
+	handovers int
+	helped    int // rows of other shares that were placed
+	log       []string
 }
 
 var twinTypes = []string{"a", "b", "c", "d"}
@@ -219,7 +230,7 @@ func newHistory(t *testing.T, seed uint64) *history {
 	cfg.Outage = Backoff{Base: msDuration(10), Max: msDuration(500)}
 	cfg.Retry = Backoff{Base: msDuration(10), Max: msDuration(40)}
 	return &history{
-		t: t, seed: seed, rng: rng, wide: wide, core: New(cfg), table: newTable(),
+		t: t, seed: seed, rng: rng, wide: wide, shared: seed%6 == 0, me: 1, offered: map[dispatcherd.SlotID]dispatcherd.Slot{}, core: New(cfg), table: newTable(),
 		twin:    &twin{weights: cfg.Weights, slots: map[dispatcherd.SlotID]*twinSlot{}, waiting: map[dispatcherd.JobID]*twinJob{}},
 		numbers: map[dispatcherd.SessionID]int32{}, owner: map[dispatcherd.SlotID]dispatcherd.SessionID{},
 		number: map[dispatcherd.SlotID]int32{},
@@ -230,8 +241,9 @@ func newHistory(t *testing.T, seed uint64) *history {
 // before anything is decided, and compares what is then decided with the twin.
 func (h *history) step(events ...Event) {
 	h.hold = true
+	h.look()
 	h.feed(Together{Events: append(events, Listening{On: true})})
-	for h.answerOne(Fetch) {
+	for h.answerOne(Fetch) || h.answerOne(Adopt) {
 	}
 	h.hold = false
 	want := h.twin.decide(int64(h.now), h.table.now/1000, nil)
@@ -245,6 +257,9 @@ func (h *history) step(events ...Event) {
 	slices.SortFunc(want, byJob)
 	slices.SortFunc(h.placed, byJob)
 	for _, s := range h.twin.slots {
+		if s.held != nil && h.twin.foreign(s.held) {
+			h.helped++
+		}
 		s.held = nil // all claims are answered
 	}
 	require.Equal(h.t, want, h.placed, "seed %d: decisions at %d differ; history:\n%v", h.seed, h.now, h.log)
@@ -274,6 +289,10 @@ func (h *history) disturbed(events ...Event) {
 // settleTwin tells the twin what the core did, and has it find nothing left to
 // place.
 func (h *history) settleTwin() {
+	h.lookNow()
+	h.feed(Tick{})
+	for h.answerOne(Fetch) || h.answerOne(Bell) || h.answerOne(Claim) || h.answerOne(Adopt) {
+	}
 	for _, s := range h.twin.slots {
 		s.busy, s.held = false, nil
 	}
@@ -298,13 +317,9 @@ func (h *history) settleTwin() {
 		}
 	}
 	for _, r := range h.table.sorted() {
-		if r.dispatcher == stranger {
+		if r.status == dispatcherd.Running && r.dispatcher != h.me {
 			delete(h.twin.waiting, r.id)
 		}
-	}
-	h.core.fetch.nextPoll = h.now
-	h.feed(Tick{})
-	for h.answerOne(Fetch) || h.answerOne(Bell) {
 	}
 	require.Empty(h.t, h.twin.decide(int64(h.now), h.table.now/1000, nil), "seed %d: left unplaced; history:\n%v", h.seed, h.log)
 }
@@ -312,7 +327,7 @@ func (h *history) settleTwin() {
 // answerBadly answers a claim in any way, or resolves one. Rounds without any
 // are quiet.
 func (h *history) answerBadly(quiet *int) bool {
-	if h.disturbClaim() || h.answerOne(Resolve) {
+	if h.disturbClaim() || h.answerOne(Resolve) || h.disturbAdopt() {
 		*quiet = 0
 		return true
 	}
@@ -340,7 +355,7 @@ func (h *history) disturbClaim() bool {
 	case 0:
 		r := h.table.rows[req.IDs[h.rng.IntN(len(req.IDs))]]
 		if r.status == dispatcherd.Pending {
-			r.status, r.dispatcher = dispatcherd.Running, stranger
+			r.status, r.dispatcher, r.session = dispatcherd.Running, stranger, h.markOf(dispatcherd.SessionID(10_000+r.id))
 			r.attempt++
 			h.note("stolen %d", r.id)
 		}
@@ -351,7 +366,7 @@ func (h *history) disturbClaim() bool {
 		return true
 	case 2:
 		if h.rng.IntN(2) == 0 {
-			h.table.claim(1, req)
+			h.table.claim(h.me, req)
 		}
 		h.note("unknown %v", req.IDs)
 		h.queue = slices.Delete(h.queue, i, i+1)
@@ -370,7 +385,9 @@ func (h *history) feed(ev Event) {
 		case Send:
 			h.running = append(h.running, e)
 			h.placed = append(h.placed, placement{e.Job, e.Slot})
-		case Fetch, Claim, Resolve, Finish, Bell:
+		case Resume:
+			h.resumed(e)
+		case Fetch, Claim, Resolve, Adopt, Finish, Bell:
 			h.queue = append(h.queue, e)
 		}
 	}
@@ -390,11 +407,13 @@ func (h *history) answerOne(kind EffectKind) bool {
 	case Fetch:
 		h.feed(Fetched{Request: e.Fetch, Result: h.table.fetch(e.Fetch)})
 	case Claim:
-		h.feed(Claimed{Request: e.Claim, Result: h.table.claim(1, e.Claim)})
+		h.feed(Claimed{Request: e.Claim, Result: h.table.claim(h.me, e.Claim)})
 	case Resolve:
-		h.feed(Claimed{Request: e.Claim, Result: h.table.resolve(1, e.Claim)})
+		h.feed(Claimed{Request: e.Claim, Result: h.table.resolve(h.me, e.Claim)})
 	case Finish:
-		h.feed(Finished{Request: e.Finish, Result: h.table.finish(1, e.Finish)})
+		h.feed(Finished{Request: e.Finish, Result: h.table.finish(h.me, e.Finish)})
+	case Adopt:
+		h.feed(Adopted{Request: e.Adopt, Result: h.table.adopt(h.me, e.Adopt)})
 	case Bell:
 		h.feed(BellSet{Armed: e.Armed})
 	}
@@ -412,8 +431,16 @@ func TestCoreDecidesAsItsTwin(t *testing.T) {
 	for share := range shares {
 		t.Run(fmt.Sprintf("share %d of %d", share+1, shares), func(t *testing.T) {
 			t.Parallel()
+			var adopted, handovers, helped int
 			for seed := share; seed < histories; seed += shares {
-				newHistory(t, uint64(seed)).live()
+				h := newHistory(t, uint64(seed))
+				h.live()
+				adopted, handovers, helped = adopted+h.adopted, handovers+h.handovers, helped+h.helped
+			}
+			require.Positive(t, adopted, "no execution was adopted")
+			require.Positive(t, handovers, "no dispatcher handed over")
+			if share%2 == 0 { // the others have no history with shares
+				require.Positive(t, helped, "no row of another share was placed")
 			}
 		})
 	}
@@ -429,13 +456,23 @@ func (h *history) live() {
 		if h.backdate {
 			h.core.fetch.nextPoll = h.now
 		}
-		switch k := h.rng.IntN(5); {
+		if h.backdate {
+			h.giveUpWaiting()
+			h.recordEnds()
+		}
+		switch k := h.rng.IntN(6); {
+		case k == 5 && h.rng.IntN(3) == 0 && !h.core.outage.failed(claims):
+			h.restart()
 		case k == 0:
 			h.disturbed(h.randomEvents()...)
 		case k < 3 && h.wide && !h.core.outage.failed(claims):
 			h.midway()
 		default:
-			h.step(h.randomEvents()...)
+			var events []Event
+			if h.shared && h.rng.IntN(2) == 0 {
+				events = append(events, h.randomElsewhere())
+			}
+			h.step(append(events, h.randomEvents()...)...)
 		}
 		h.recordEnds()
 		require.NoError(h.t, h.core.Check())
@@ -467,7 +504,9 @@ func (h *history) randomEvents() []Event {
 }
 
 func (h *history) randomEvent() Event {
-	switch k := h.rng.IntN(10); {
+	switch k := h.rng.IntN(11); {
+	case k == 10:
+		return h.randomReturn()
 	case k < 2 || len(h.sessions) == 0:
 		return h.randomRegistration()
 	case k < 5:
@@ -493,7 +532,7 @@ func (h *history) randomRegistration() Event {
 		h.sessions = append(h.sessions, h.nextSess)
 	}
 	s := h.sessions[h.rng.IntN(len(h.sessions))]
-	ev := Registered{Session: s}
+	ev := Registered{Session: s, Mark: h.markOf(s)}
 	for range 1 + h.rng.IntN(3) {
 		types := slices.Clone(twinTypes)
 		h.rng.Shuffle(len(types), func(i, j int) { types[i], types[j] = types[j], types[i] })
@@ -516,6 +555,9 @@ func (h *history) randomInsert() {
 			id: h.nextJob, typ: twinTypes[h.rng.IntN(len(twinTypes))],
 			priority: dispatcherd.Priority(h.rng.IntN(3) * h.rng.IntN(6)),
 			runAt:    h.table.now, tries: 5,
+		}
+		if h.crowded(r.typ, r.priority) {
+			continue
 		}
 		if h.backdate {
 			r.runAt -= int64(h.rng.IntN(400_000)) * 1000

@@ -1,0 +1,227 @@
+package actor
+
+import (
+	"slices"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/scoring"
+)
+
+// This file gives histories what comes from other dispatchers: shares of the
+// rows, executions that are adopted, and restarts that leave executions to the
+// next one.
+
+// laneRows is how many rows of one lane a history with shares has at most: as
+// many as one look at a foreign lane shows with some left to ask for.
+const laneRows = foreignLength - 1
+
+// foreign reports whether a row belongs to another dispatcher's share.
+func (tw *twin) foreign(j *twinJob) bool { return j.id > 0 && !tw.shares[j.typ].Owns(j.id) }
+
+// handicap is what a job counts as younger, in milliseconds.
+func (tw *twin) handicap(j *twinJob) int64 {
+	if tw.foreign(j) {
+		return scoring.Handicap.Milliseconds()
+	}
+	return 0
+}
+
+// due reports whether a job may be decided about: a row when it is due, and one
+// of another share when its owner had time to take it, unless it was read and
+// had to yield: then it is its owner's again until the next look.
+func (tw *twin) due(j *twinJob, dbNow int64) bool {
+	if tw.foreign(j) {
+		return !j.yielded && j.since <= dbNow-foreignGrace.Milliseconds()
+	}
+	return j.id < 0 || j.since <= dbNow
+}
+
+// look makes the core look at all lanes before it decides, if there is something
+// that only a look finds: foreign rows, and rows that were adopted and given back.
+func (h *history) look() {
+	if h.shared || h.returned {
+		h.lookNow()
+	}
+}
+
+func (h *history) lookNow() {
+	h.core.fetch.nextPoll = h.now
+	for _, j := range h.twin.waiting {
+		j.yielded = false
+	}
+}
+
+// randomElsewhere changes what the other dispatchers can do and whose the rows are.
+func (h *history) randomElsewhere() Event {
+	ev := Elsewhere{Capacity: map[string]int{}, Shares: map[string]dispatcherd.Share{}}
+	for _, typ := range twinTypes {
+		before, behind := h.rng.IntN(4), h.rng.IntN(4)
+		if own, _ := h.twin.capacity(typ); before+behind > 0 {
+			ev.Capacity[typ] = before + behind
+			if share := dispatcherd.ShareOf(before, own, behind); !share.All() {
+				ev.Shares[typ] = share
+			}
+		}
+	}
+	h.twin.abroad, h.twin.shares = ev.Capacity, ev.Shares
+	h.note("elsewhere %v", ev)
+	return ev
+}
+
+// crowded reports whether a lane has as many rows as a history with shares may have.
+func (h *history) crowded(typ string, p dispatcherd.Priority) bool {
+	n := 0
+	for _, r := range h.table.lanes[tableLane{typ, p}] {
+		if !r.status.Final() {
+			n++
+		}
+	}
+	return h.shared && n >= laneRows
+}
+
+// abroad lists the rows that run under other dispatchers, dead or alive.
+func (h *history) abroad() (rows []*row) {
+	for _, r := range h.table.sorted() {
+		if r.status == dispatcherd.Running && r.dispatcher != h.me {
+			rows = append(rows, r)
+		}
+	}
+	return rows
+}
+
+// randomReturn is a worker that brings along what it runs: rightly, under an
+// older attempt, as a session it never was, or on a slot that cannot do it.
+func (h *history) randomReturn() Event {
+	rows := h.abroad()
+	if len(rows) == 0 {
+		return h.randomRegistration()
+	}
+	h.nextSess++
+	h.sessions = append(h.sessions, h.nextSess)
+	ev := Registered{Session: h.nextSess, Mark: h.markOf(h.nextSess)}
+	for range min(len(rows), 1+h.rng.IntN(3)) {
+		i := h.rng.IntN(len(rows))
+		r := rows[i]
+		rows = slices.Delete(rows, i, i+1)
+		p := Presentation{Job: r.id, Attempt: r.attempt, From: r.session, Slot: dispatcherd.Slot{ID: h.nextSlot, Number: h.numbers[h.nextSess]}}
+		types := map[string]bool{r.typ: true, twinTypes[h.rng.IntN(len(twinTypes))]: true}
+		switch h.rng.IntN(10) {
+		case 0:
+			p.Attempt--
+		case 1, 2:
+			p.From++
+		case 3:
+			delete(types, r.typ)
+			types["e"] = true
+		}
+		for typ := range types { // order-free: sorted below
+			p.Slot.Types = append(p.Slot.Types, typ)
+		}
+		slices.Sort(p.Slot.Types)
+		h.offered[h.nextSlot] = p.Slot
+		h.nextSlot++
+		h.numbers[h.nextSess]++
+		ev.Running = append(ev.Running, p)
+	}
+	h.returned = true
+	h.note("return %v", ev)
+	return ev
+}
+
+func (h *history) markOf(s dispatcherd.SessionID) dispatcherd.Mark {
+	return dispatcherd.Mark(1_000_000*int(s) + 1)
+}
+
+// resumed lets an adopted execution run on its slot, for the twin as well.
+func (h *history) resumed(e Effect) {
+	slot := h.offered[e.Slot]
+	r := h.table.rows[e.Job]
+	require.True(h.t, r.dispatcher == h.me && r.attempt == e.Attempt && r.status == dispatcherd.Running,
+		"seed %d: job %d goes on and is not this dispatcher's; history:\n%v", h.seed, e.Job, h.log)
+	e.Kind, e.Type = Send, r.typ
+	h.running = append(h.running, e)
+	h.twin.slots[e.Slot] = &twinSlot{id: e.Slot, types: slot.Types, busy: true}
+	h.owner[e.Slot], h.number[e.Slot] = e.Session, e.Number
+	h.adopted++
+}
+
+// disturbAdopt answers an adoption in one of the bad ways, or well. A dispatcher
+// without a lease is refused; an answer that is lost may have been carried out.
+func (h *history) disturbAdopt() bool {
+	i := slices.IndexFunc(h.queue, func(e Effect) bool { return e.Kind == Adopt })
+	if i < 0 {
+		return false
+	}
+	v := dispatcherd.Refused
+	switch h.rng.IntN(4) {
+	case 0:
+	case 1:
+		v = dispatcherd.Unknown
+		if h.rng.IntN(2) == 0 {
+			h.table.adopt(h.me, h.queue[i].Adopt)
+		}
+	default:
+		return h.answerOne(Adopt)
+	}
+	req := h.queue[i].Adopt
+	h.note("%v adoption %v", v, req.Jobs)
+	h.queue = slices.Delete(h.queue, i, i+1)
+	h.feed(Adopted{Request: req, Result: dispatcherd.AdoptResult{Verdict: v}})
+	return true
+}
+
+// restart is a dispatcher that stops in good order and a new one in its place.
+// What ran on is left exactly as it was; everything else is pending or over.
+func (h *history) restart() {
+	h.note("restart")
+	before := map[dispatcherd.JobID]row{}
+	for _, e := range h.running {
+		if e.Job > 0 {
+			before[e.Job] = *h.table.rows[e.Job]
+		}
+	}
+	h.feed(Drained{})
+	h.answerAll()
+	h.feed(HandedOver{})
+	for _, s := range h.sessions {
+		h.feed(Unregistered{Session: s})
+	}
+	h.answerAll()
+	require.True(h.t, h.core.Idle(), "seed %d: something is in hand after the hand-over; history:\n%v", h.seed, h.log)
+	require.EqualValues(h.t, len(before), h.core.Stats().Left)
+	for _, r := range h.table.sorted() {
+		if left, ok := before[r.id]; ok {
+			require.Equal(h.t, left, *r, "seed %d: job %d was handed over", h.seed, r.id)
+		} else {
+			require.False(h.t, r.status == dispatcherd.Running && r.dispatcher == h.me,
+				"seed %d: job %d runs under a dispatcher that is gone, on no worker; history:\n%v", h.seed, r.id, h.log)
+		}
+	}
+	h.me++
+	cfg := h.core.cfg
+	cfg.Seed[1] = uint64(h.me)
+	h.core = New(cfg)
+	h.sessions, h.running, h.queue = nil, nil, nil
+	clear(h.twin.slots)
+	clear(h.twin.waiting)
+	clear(h.owner)
+	h.twin.abroad, h.twin.shares = nil, nil
+	h.handovers++
+}
+
+func (h *history) answerAll() {
+	for h.answerOne(Fetch) || h.answerOne(Bell) || h.answerOne(Claim) || h.answerOne(Resolve) || h.answerOne(Adopt) || h.answerOne(Finish) {
+	}
+}
+
+// giveUpWaiting lets somebody release rows that nobody brought along in time.
+func (h *history) giveUpWaiting() {
+	for _, r := range h.abroad() {
+		if h.rng.IntN(4) == 0 {
+			r.status, r.dispatcher = dispatcherd.Pending, 0
+			h.note("nobody took %d", r.id)
+		}
+	}
+}
