@@ -24,16 +24,26 @@ func (h *host) submitAdopt(e *actor.Effect) {
 func (h *host) reportAdopt(s *statement) {
 	ev := actor.Adopted{Request: s.adopt, Result: dispatcherd.AdoptResult{Verdict: s.verdict}}
 	if s.verdict == dispatcherd.OK {
-		for n := range s.taken {
-			s.won = append(s.won, s.taken[n].Won)
-		}
-		h.marks.add(s.token, s.won)
+		h.marks.adopted(s)
 		ev.Result.Jobs = slices.Clone(s.taken)
 		if !h.trusted() {
 			ev.Result = dispatcherd.AdoptResult{Verdict: dispatcherd.Unknown}
 		}
 	}
 	h.step(&ev)
+}
+
+// adopted follows claim's marks: the end of a job whose note was to be renewed may
+// have been recorded before.
+func (m *marks) adopted(s *statement) {
+	for n := range s.taken {
+		id := s.taken[n].ID
+		at, _ := slices.BinarySearch(s.ids, id)
+		if !s.adopt.Jobs[at].Own || int(id) <= len(m.of) && m.of[id-1] != 0 {
+			s.won = append(s.won, s.taken[n].Won)
+		}
+	}
+	m.add(s.token, s.won)
 }
 
 // doAdopt follows adoptSQL: the share lock on the own row, a first look at what
@@ -111,7 +121,9 @@ func (w *world) commitAdopt(i int32) {
 		r := w.table.row(p.ID)
 		w.judge.adopted(w, p, r, s)
 		r.dispatcher, r.token, r.holder = s.run, s.token, p.To
-		w.stats.Adopted++
+		if !p.Own {
+			w.stats.Adopted++
+		}
 		s.taken = append(s.taken, dispatcherd.Adopted{
 			Won: w.won(p.ID, r), Type: w.typeNames[r.typ], Priority: r.priority, RunAt: r.runAt,
 			Ran: max(0, moment(w.dbNow()-r.begun)).duration().Truncate(time.Millisecond),

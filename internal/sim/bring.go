@@ -6,7 +6,7 @@ import "github.com/dispatcherd/dispatcherd"
 type brought struct {
 	job       dispatcherd.JobID
 	attempt   dispatcherd.Attempt
-	from      dispatcherd.Mark // of the session in which it was handed out, or taken along last
+	from      dispatcherd.Mark // of the session in which it was handed out
 	execution int32            // -1 = it is not the worker's
 	tale      uint32
 	offer     offer
@@ -26,7 +26,7 @@ func (k *worker) keepExecutions(c *conn) {
 			continue
 		}
 		e := &w.executions.all[i]
-		if e.orphan || e.conn != c.number {
+		if e.orphan || e.conn != c.number || e.job == c.guilty {
 			continue
 		}
 		w.stats.Orphaned++
@@ -100,7 +100,7 @@ func (k *worker) bringAlong(c *conn) {
 		k.number++
 		s.number = k.number
 		e.asked = c.number + 1
-		b := brought{e.job, e.attempt, w.conns[e.conn].mark(), s.execution, e.tale, offer{s.number, s.set, w.now}}
+		b := brought{e.job, e.attempt, w.conns[e.began].mark(), s.execution, e.tale, offer{s.number, s.set, w.now}}
 		if w.has(Resume) && w.carry.dice.chance(w.carry.bold) {
 			b.attempt--
 		}
@@ -121,7 +121,7 @@ func (k *worker) bringAlong(c *conn) {
 }
 
 // bringAnothers lets a worker present what another one executes, with the mark of
-// its own last session.
+// a session of its own.
 func (k *worker) bringAnothers(c *conn) {
 	w := k.world
 	o := w.workers[w.carry.dice.below(int64(len(w.workers)))]
@@ -136,6 +136,21 @@ func (k *worker) bringAnothers(c *conn) {
 			c.brought = append(c.brought, brought{x.job, x.attempt, mine.from, -1, 0, offer{k.number, mine.offer.set, w.now}})
 			return
 		}
+	}
+}
+
+// convict loses the execution that ignored its cancel.
+func (k *worker) convict(job dispatcherd.JobID) {
+	for n := range k.seats {
+		i := k.seats[n].execution
+		if i < 0 || k.world.executions.all[i].job != job {
+			continue
+		}
+		if k.world.scale.zombies {
+			return // its handler takes no notice, and nobody hears of its end
+		}
+		k.seats[n].execution = -1
+		k.world.dropExecution(i)
 	}
 }
 

@@ -29,7 +29,7 @@ var controls = []control{
 	{Options{Break: WithoutTakeover, Faults: Crash, Every: true}, 5, unfinished},
 	{Options{Break: WithoutRelease, Faults: Kill, Every: true}, 5, unfinished},
 	{Options{Break: WithoutEnd, Faults: Kill, Every: true}, 5, unfinished},
-	{Options{Break: WithoutMark, Faults: Resume, Every: true}, 20, "is adopted for worker|does not hold it|goes on at worker"},
+	{Options{Break: WithoutMark, Faults: Resume, Every: true}, 20, "is adopted for worker|was not handed|goes on at worker"},
 	{Options{Break: WithoutAttempt, Faults: Resume, Every: true}, 40, "was adopted, while attempt"},
 	{Options{Break: WithoutStanding, Faults: Resume | HandOver | Stop | Unknown, Every: true, Dispatchers: 3}, 40, "declared lost or has left"},
 	{Options{Break: WithoutHold, Faults: HandOver, Every: true}, 10, "is given back at once"},

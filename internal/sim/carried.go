@@ -30,7 +30,7 @@ func (j *judge) declaredLost(w *world, run int32) {
 }
 
 // adopted: an execution goes from hand to hand. Only the worker that began the
-// live attempt can bring it along, from the session that held it last, to a
+// live attempt can bring it along, from the session in which it began, to a
 // dispatcher that nobody has declared lost.
 func (j *judge) adopted(w *world, p *dispatcherd.Presented, r *row, s *statement) {
 	m := w.table.member(s.run)
@@ -41,9 +41,29 @@ func (j *judge) adopted(w *world, p *dispatcherd.Presented, r *row, s *statement
 	case m.lost || m.leaving:
 		w.violate("dispatcher %d adopted job %d although it was declared lost or has left", s.run, p.ID)
 	case r.holder != p.From && !again:
-		w.violate("job %d is adopted by dispatcher %d from a session that does not hold it: somebody else has adopted it", p.ID, s.run)
-	case p.To != 0 && w.workerOf(p.To) != r.ranBy:
+		w.violate("job %d is adopted by dispatcher %d from a session to which it was not handed", p.ID, s.run)
+	case r.started == r.attempt && w.workerOf(p.To) != r.ranBy:
 		w.violate("job %d is adopted for worker %d, but worker %d runs it", p.ID, w.workerOf(p.To), r.ranBy)
+	default:
+		j.stolen(w, p, r, s)
+	}
+}
+
+// stolen: what goes on at one dispatcher is adopted by no other.
+func (j *judge) stolen(w *world, p *dispatcherd.Presented, r *row, s *statement) {
+	for at := r.execution; at != 0; at = w.executions.all[at-1].next {
+		e := &w.executions.all[at-1]
+		if e.attempt != p.Attempt {
+			continue
+		}
+		c := w.conns[e.conn]
+		if e.orphan && e.asked != 0 {
+			c = w.conns[e.asked-1]
+		}
+		h := w.hosts[c.host]
+		if w.workers[e.worker].conn == c && h.reaches(c) && h.run == r.dispatcher && !h.fenced && h.id != s.host {
+			w.stats.Stolen++ // a copy of an older request that arrives late; the attempt stays one, but its result is lost
+		}
 	}
 }
 
@@ -87,10 +107,35 @@ func (j *judge) givenBack(w *world, r *row, f *dispatcherd.Finish, s *statement)
 		if !e.orphan && w.workers[e.worker].conn != w.conns[e.conn] {
 			continue // its worker has given it up
 		}
-		if h.reaches(w.conns[e.conn]) && (e.asked == 0 || h.reaches(w.conns[e.asked-1])) {
+		if !w.excused(h, e) {
 			w.violate("attempt %d of job %d is given back (%v) by dispatcher %d, and worker %d goes on with it", f.Attempt, f.ID, f.Outcome, h.id, e.worker)
 		}
 	}
+}
+
+// excused reports whether a dispatcher may give an execution up: it saw the
+// connection break on which it was handed out or went on. One that it closed
+// itself, because of another job or before it was known whose the execution is,
+// leaves the worker the time to resume.
+func (w *world) excused(h *host, e *execution) bool {
+	c := w.conns[e.conn]
+	for _, o := range []*conn{c, w.conns[max(e.given, 1)-1]} {
+		if (o == c || e.given != 0) && o.host == h.id && o.hostLife == h.life && o.hostEnd.closed && o.guilty == 0 {
+			return true
+		}
+	}
+	if e.asked != 0 {
+		if a := w.conns[e.asked-1]; !e.orphan || a.host == h.id && a.hostLife == h.life {
+			c = a
+		}
+	}
+	switch {
+	case h.reaches(c):
+		return false
+	case c.host != h.id || c.hostLife != h.life || !e.orphan || w.faults&Clocks != 0:
+		return true
+	}
+	return w.now-c.hostEnd.at > w.carry.window*9/10
 }
 
 // reaches reports whether a connection is there, as far as a dispatcher knows.

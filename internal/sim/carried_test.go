@@ -10,6 +10,7 @@ import (
 func resuming(w *world) {
 	w.carry.window, w.carry.bold, w.carry.late = 30*second, 0, 0
 	w.scale.careless = 0
+	w.carry.plain = 0
 	for _, k := range w.workers {
 		k.plain = false
 	}
@@ -21,11 +22,7 @@ func TestAPlannedRestartRunsNothingTwice(t *testing.T) {
 	s := through(t, HandOver, 16, func(w *world) {
 		resuming(w)
 		w.scale.jobMax = max(w.scale.jobMax, 200*millisecond)
-		w.judge.atEnd = func(r *row) {
-			if r.crashes > 0 {
-				w.violate("a job counts %d crashes, and nothing has crashed", r.crashes)
-			}
-		}
+		blameless(w)
 	})
 	require.Positive(t, s.HandedOver)
 	require.Positive(t, s.Adopted)
@@ -51,20 +48,36 @@ func TestAdoptionAmongAllTroubles(t *testing.T) {
 	require.Positive(t, s.Presented-s.Resumed, "nothing was refused")
 }
 
-// Workers that cannot keep executions leave their rows to the end of the time to
-// resume; then they run again, and that counts as nothing.
+// blameless is said of every job of a world in which nothing crashes.
+func blameless(w *world) {
+	w.judge.atEnd = func(r *row) {
+		if r.crashes > 0 {
+			w.violate("a job counts %d crashes, and nothing has crashed", r.crashes)
+		}
+	}
+}
+
+// Workers that come too late find their rows released: they run again when the
+// time to resume is over, and that counts as nothing.
 func TestWhatNobodyBringsAlongIsReleasedWithoutBlame(t *testing.T) {
 	s := through(t, HandOver, 8, func(w *world) {
-		w.carry.window = second
+		resuming(w)
+		blameless(w)
+		w.carry.window = second / 10
+	})
+	require.Positive(t, s.Unclaimed)
+	require.Positive(t, s.Expired)
+}
+
+// Workers that keep nothing have said so: their rows wait for nobody.
+func TestWhatEndsWithItsConnectionIsReleasedAtOnce(t *testing.T) {
+	s := through(t, HandOver, 8, func(w *world) {
+		blameless(w)
 		for _, k := range w.workers {
 			k.plain = true
 		}
-		w.judge.atEnd = func(r *row) {
-			if r.crashes > 0 {
-				w.violate("a job counts %d crashes, and nothing has crashed", r.crashes)
-			}
-		}
 	})
-	require.Positive(t, s.Unclaimed)
+	require.Zero(t, s.HandedOver)
 	require.Zero(t, s.Adopted)
+	require.Zero(t, s.TakenOver)
 }

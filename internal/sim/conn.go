@@ -59,14 +59,18 @@ type conn struct {
 	draining bool // the worker has said so
 	offers   []offer
 
-	brought   []brought // what the worker has brought along
-	resumed   []int32   // which of it goes on, as positions in brought
-	unwelcome bool      // the worker waits for its welcome
-	opening   bool      // the dispatcher does not know yet what goes on
-	early     []frame   // what is to be said after the welcome
+	brought   []brought         // what the worker has brought along
+	resumed   []int32           // which of it goes on, as positions in brought
+	unwelcome bool              // the worker waits for its welcome
+	opening   bool              // the dispatcher does not know yet what goes on
+	early     []frame           // what is to be said after the welcome
+	guilty    dispatcherd.JobID // the job that ignored its cancel, which ended the session
 }
 
-type end struct{ closed bool }
+type end struct {
+	closed bool
+	at     moment
+}
 
 // offer is a slot as it was announced.
 type offer struct {
@@ -127,7 +131,7 @@ func (w *world) closeHostEnd(c *conn) {
 	if c.hostEnd.closed {
 		return
 	}
-	c.hostEnd.closed = true
+	c.hostEnd = end{true, w.now}
 	if !c.workEnd.closed {
 		w.write(c, &c.down, frame{kind: frameEnd})
 	}
@@ -210,7 +214,7 @@ func (h *host) readFrame(c *conn, f *frame) {
 	case frameReport:
 		h.step(actor.Reported{Session: c.session(), Reports: []actor.Report{{Job: f.job, Attempt: f.attempt, Partial: f.ok}}})
 	case frameEnd:
-		c.hostEnd.closed = true
+		c.hostEnd = end{true, h.world.now}
 		h.conns = slices.DeleteFunc(h.conns, func(o int32) bool { return o == c.number })
 		h.unregister(c)
 	}
@@ -218,7 +222,9 @@ func (h *host) readFrame(c *conn, f *frame) {
 
 // register tells the Core of slots.
 func (h *host) register(c *conn, offers []offer) {
-	ev := actor.Registered{Session: c.session(), Worker: "worker", Mark: c.mark()}
+	ev := actor.Registered{
+		Session: c.session(), Worker: "worker", Mark: c.mark(), Forgetful: h.world.workers[c.worker].plain,
+	}
 	for _, o := range offers {
 		ev.Slots = append(ev.Slots, h.slot(o))
 	}
@@ -233,6 +239,13 @@ func (h *host) slot(o offer) dispatcherd.Slot {
 
 // unregister tells the Core that a session has ended.
 func (h *host) unregister(c *conn) {
+	for _, n := range c.resumed {
+		if b := &c.brought[n]; b.execution >= 0 {
+			if e := &h.world.executions.all[b.execution]; e.live && e.job == b.job && e.attempt == b.attempt {
+				e.given = c.number + 1
+			}
+		}
+	}
 	if h.world.opt.Break != WithoutEnd {
 		h.step(actor.Unregistered{Session: c.session()})
 	}

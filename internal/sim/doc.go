@@ -39,7 +39,7 @@
 // beside a job it could do, nobody spins, every running row of a lost dispatcher
 // is found by its notes; and no placement passes a job that waited longer than
 // the overtaking window. An execution is adopted only for the worker that began
-// it, from the session that held it last, under the live attempt; it is not run
+// it, from the session in which it began, under the live attempt; it is not run
 // anew while its dispatcher knows its worker to go on with it; what was handed
 // over is left alone for the whole time to resume, and counts no crash; who is
 // told to stop waits for the grace. In the end, when all trouble is over: every job is

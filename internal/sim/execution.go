@@ -17,6 +17,8 @@ type execution struct {
 	orphan bool   // its connection is gone, and the worker keeps it to bring it along
 	over   bool   // an orphan that has ended: its report waits
 	tale   uint32 // grows when it loses or gets a connection
+	began  int32  // the connection it was handed out on
+	given  int32  // a connection on which it went on for the dispatcher, and which that saw break, plus one
 	asked  int32  // the connection it was presented on last plus one; 0 = none yet
 	expiry moment // of an orphan: when the worker gives it up
 	report frame
@@ -53,7 +55,7 @@ func (k *worker) execute(c *conn, f *frame) {
 		x.all = append(x.all, execution{})
 	}
 	e := &x.all[i]
-	*e = execution{job: f.job, attempt: f.attempt, gen: e.gen + 1, tale: e.tale + 1, conn: c.number, worker: k.id, live: true}
+	*e = execution{job: f.job, attempt: f.attempt, gen: e.gen + 1, tale: e.tale + 1, conn: c.number, began: c.number, worker: k.id, live: true}
 	for n := range k.seats {
 		if &k.seats[n] == s {
 			e.seat = int16(n)

@@ -76,7 +76,6 @@ func (h *host) terminate() {
 	h.world.stats.Restarts++
 	h.leaving, h.staged, h.asked = 1, h.world.now, h.world.now
 	h.step(actor.Drained{})
-	h.turnAway()
 	h.plan(hostStage, h.world.now+millisecond, 0)
 }
 

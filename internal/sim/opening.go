@@ -8,14 +8,9 @@ import (
 )
 
 // takeBack asks the Core about what a worker brought along. Its free slots are
-// registered when all of it is decided. A dispatcher that is about to stop turns
-// it away: the worker keeps its work and comes again.
+// registered when all of it is decided.
 func (h *host) takeBack(c *conn) {
 	w := h.world
-	if h.leaving > 0 {
-		h.refuse(c)
-		return
-	}
 	ev := actor.Registered{Session: c.session(), Worker: "worker", Mark: c.mark()}
 	for i := range c.brought {
 		b := &c.brought[i]
@@ -53,7 +48,8 @@ func (h *host) welcome(c *conn) {
 	c.early = nil
 }
 
-// loseHeart ends a connection of which it takes too long to decide what goes on.
+// loseHeart ends a connection of which it takes too long to decide what goes on,
+// or that the Core turns away.
 func (h *host) loseHeart(c *conn) {
 	if c.opening && c.hostLife == h.life && !c.hostEnd.closed {
 		h.refuse(c)
@@ -65,15 +61,6 @@ func (h *host) refuse(c *conn) {
 	h.world.closeHostEnd(c)
 	h.conns = slices.DeleteFunc(h.conns, func(o int32) bool { return o == c.number })
 	h.unregister(c)
-}
-
-// turnAway refuses all who wait for their welcome: the dispatcher stops.
-func (h *host) turnAway() {
-	for _, n := range slices.Clone(h.conns) {
-		if c := h.world.conns[n]; c.opening && !c.hostEnd.closed {
-			h.refuse(c)
-		}
-	}
 }
 
 // The stages of a stop that leaves what runs on to others, after draining.
@@ -129,7 +116,7 @@ func (h *host) closeAll() {
 }
 
 func (h *host) depart() {
-	if h.core.Stats().Left > 0 {
+	if h.core.Stats().Left > 0 || h.core.Adopting() {
 		h.submit(h.world.statement(opHandOver, h))
 		return
 	}

@@ -43,13 +43,19 @@ func (h *host) perform(e *actor.Effect) {
 	case actor.RefuseSlots:
 		w.violate("dispatcher %d refuses slots: %s", h.id, e.Reason)
 	case actor.HangUp:
+		w.conns[e.Session-1].guilty = e.Job
 		w.closeHostEnd(w.conns[e.Session-1])
+	case actor.TurnAway:
+		h.plan(hostImpatient, w.now, int32(e.Session-1))
 	case actor.GoAway, actor.NotHeld:
 		h.tell(e, frame{kind: frameOther})
 	}
 }
 
 func (h *host) tell(e *actor.Effect, f frame) {
+	if e.Session == 0 {
+		return // an execution whose worker has not come back yet
+	}
 	c := h.world.conns[e.Session-1]
 	switch {
 	case c.hostEnd.closed || c.hostLife != h.life:

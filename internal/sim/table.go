@@ -43,7 +43,7 @@ type row struct {
 	status     status
 	cancel     bool // somebody wants it cancelled
 
-	holder dispatcherd.Mark // for the judge: the session to which the live attempt was handed, or that took it along last
+	holder dispatcherd.Mark // for the judge: the session to which the live attempt was handed
 	ranBy  int16            // for the judge: the worker that began the newest attempt
 }
 

@@ -235,6 +235,9 @@ func (w *world) readAtWorker(c *conn) {
 			k.welcomed(c)
 		case frameEnd:
 			c.workEnd.closed = true
+			if c.guilty != 0 && !k.plain {
+				k.convict(c.guilty)
+			}
 			k.hangUp()
 			k.plan(workerDial, w.dice.span(second/1000, second/10)+w.dawdle())
 			return

@@ -208,6 +208,7 @@ func (w *world) config(h *host) actor.Config {
 	cfg.Limits.ClaimBatch = 40
 	cfg.Limits.FinishBatch = 40
 	cfg.Limits.Crashes = w.scale.crashes
+	cfg.Resume = w.carry.window.duration()
 	cfg.Seed = [2]uint64{w.dice.pcg.Uint64(), uint64(h.life)<<16 | uint64(h.id)}
 	return cfg
 }
