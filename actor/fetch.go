@@ -182,8 +182,9 @@ func (f *fetching) alert(c *Core) {
 	}
 }
 
-// longestPause is the number of polls that an expensive look may cost.
-const longestPause = 20
+// longestPause is the number of polls that an expensive look may cost: as many
+// as idleness does, so a row that was committed late waits for that long at most.
+const longestPause = idlePolls
 
 // mostOwed bounds the pause that several looks cost together: with many lanes
 // one round of them takes many fetches. A hung one may cost more alone.
