@@ -39,10 +39,11 @@ type asking struct {
 // longestPause polls: one that hung, or a dispatcher that stood still meanwhile,
 // says nothing about the cost of the next.
 type fetching struct {
-	epoch    uint32 // grows when rows may have become pending
-	looks    uint32 // grows when a full look is due
-	left     int    // lanes still to be asked whether they want a fetch
-	from     int    // where that goes on, round and round
+	epoch    uint32  // grows when rows may have become pending
+	looks    uint32  // grows when a full look is due
+	left     int     // lanes still to be asked whether they want a fetch
+	resumeAt Instant // while no slot is free, no lane is asked before
+	from     int     // where that goes on, round and round
 	low      []laneRef
 	asked    []asking
 	request  *dispatcherd.FetchRequest // reused; in flight while asked is not empty
@@ -90,6 +91,24 @@ func (f *fetching) worthWaiting(c *Core) bool {
 func (f *fetching) rescan() { f.left = everyLane }
 
 const everyLane = 1 << 30
+
+// pauseOfRound is how many times as long as a fetch that was full of lanes the
+// next one has to wait while no slot is free. With thousands of lanes, nearly
+// all of them empty, a producer at work would otherwise have them asked round
+// and round, by a quarter of a processor.
+const pauseOfRound = 9
+
+// tire puts off the rest of a round after a fetch that could not hold it.
+func (f *fetching) tire(c *Core) {
+	if len(f.asked) >= c.cfg.Limits.LanesPerFetch {
+		f.resumeAt = c.now + min(pauseOfRound*(c.now-f.sentAt), Instant(c.cfg.Poll.Milliseconds()))
+	}
+}
+
+// underWay reports whether lanes are to be asked now.
+func (f *fetching) underWay(c *Core) bool {
+	return f.left > 0 && (c.now >= f.resumeAt || c.index.Free() > 0)
+}
 
 // discover makes the next fetch look at all lanes of a type that has just got
 // its first slot: what Core remembers of them may be old.
@@ -140,6 +159,9 @@ func (f *fetching) wake(c *Core) Instant {
 	}
 	if f.backAt != 0 {
 		next = min(next, max(f.backAt, f.nextLook))
+	}
+	if f.left > 0 {
+		next = min(next, f.resumeAt)
 	}
 	return min(next, f.foreign.wake(c))
 }
@@ -270,15 +292,18 @@ func (c *Core) flushFetch() {
 		return
 	}
 	f.clockwork(c)
-	if f.inFlight() || (!f.foreign.clockwork(c) && f.left == 0 && len(f.low) == 0) {
+	if f.inFlight() || (!f.foreign.clockwork(c) && !f.underWay(c) && len(f.low) == 0) {
 		return
 	}
 	if f.request == nil {
 		f.request = &dispatcherd.FetchRequest{}
 	}
 	f.request.Lanes = f.request.Lanes[:0]
-	c.askLow()
-	c.scanLanes()
+	round := f.underWay(c)
+	c.askLow(round)
+	if round {
+		c.scanLanes()
+	}
 	c.askForeign()
 	if f.inFlight() {
 		f.sentAt = c.now
@@ -289,10 +314,10 @@ func (c *Core) flushFetch() {
 
 // askLow asks the lanes that were noted, as many as fit; half of the room is
 // kept for the round of all lanes while that is under way.
-func (c *Core) askLow() {
+func (c *Core) askLow(round bool) {
 	f := &c.fetch
 	room := c.cfg.Limits.LanesPerFetch
-	if f.left > 0 {
+	if round {
 		room = max(1, room/2)
 	}
 	n := 0
@@ -384,6 +409,7 @@ func (ev Fetched) apply(c *Core) {
 		rest := min(max(f.nextLook, c.now)+50*took, c.now+max(50*took, mostOwed), c.now+Instant(longestPause*c.cfg.Poll.Milliseconds()))
 		f.nextPoll, f.nextLook = max(f.nextPoll, rest), max(f.nextLook, rest)
 	}
+	f.tire(c)
 	slices.SortFunc(f.gone, compareKeys)
 	if ev.Result.Verdict == dispatcherd.OK {
 		c.outage.over(fetches)
