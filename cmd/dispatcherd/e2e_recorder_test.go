@@ -87,6 +87,7 @@ func TestABundleOfARunningDaemonIsReplayed(t *testing.T) {
 	require.Equal(t, exitOK, one.code, one.err)
 	require.Less(t, strings.Count(one.out, "\n"), strings.Count(all.out, "\n"))
 	require.Contains(t, one.out, "why: Running")
+	require.Contains(t, one.out, "why: it has ended: done")
 	state := replayed("--at", "3")
 	require.Equal(t, exitOK, state.code, state.err)
 	require.Contains(t, state.out, "state: {Slots:")

@@ -70,7 +70,7 @@ func (a *app) replay(path string, flags replayFlags) (err error) {
 		_, err := a.out.Write(text)
 		return err
 	}
-	p := &replayPrinter{app: a, flags: flags, out: bufio.NewWriter(a.out), asked: actor.Inquiry{ID: dispatcherd.JobID(flags.job)}}
+	p := &replayPrinter{app: a, file: file, flags: flags, out: bufio.NewWriter(a.out), asked: actor.Inquiry{ID: dispatcherd.JobID(flags.job)}}
 	if err := file.Replay(p.step); err != nil {
 		return failure(exitUsage, "%s: %w", path, errors.Join(err, p.out.Flush()))
 	}
@@ -88,6 +88,7 @@ func textNames(f *journal.File) []string {
 // replayPrinter prints steps as they are taken.
 type replayPrinter struct {
 	app     *app
+	file    *journal.File
 	flags   replayFlags
 	out     *bufio.Writer
 	segment *journal.Segment
@@ -95,6 +96,7 @@ type replayPrinter struct {
 	shown   int
 	differs int           // number of the first step that does
 	asked   actor.Inquiry // the job, as far as it was seen
+	over    string        // how it has ended; "" = it has not, as far as was seen
 	list    []shownStep   // for JSON
 }
 
@@ -115,6 +117,7 @@ func (p *replayPrinter) step(s *journal.Step) error {
 		p.differs = s.Number
 	}
 	p.learn(s.Event)
+	p.follow(s)
 	if !p.wanted(s) && p.differs != s.Number {
 		return nil
 	}
@@ -128,7 +131,11 @@ func (p *replayPrinter) step(s *journal.Step) error {
 		}
 		one.Effects = append(one.Effects, text)
 	}
-	if p.flags.why && p.flags.job != 0 {
+	switch {
+	case !p.flags.why || p.flags.job == 0:
+	case p.over != "":
+		one.Why = []string{"it has ended: " + p.over}
+	default:
 		one.Why = whyLines(s.Core.Explain(p.asked))
 	}
 	if p.app.format.json {
@@ -162,6 +169,39 @@ func (p *replayPrinter) learn(ev actor.Event) {
 		if int64(c.Key.ID) == p.flags.job && c.Lane < len(f.Request.Lanes) {
 			lane := f.Request.Lanes[c.Lane]
 			p.asked.Type, p.asked.Priority, p.asked.RunAt = lane.Type, lane.Priority, c.Key.RunAt
+		}
+	}
+}
+
+// follow notes the end of the job that is asked about, and that it is there again.
+func (p *replayPrinter) follow(s *journal.Step) {
+	if p.flags.job == 0 {
+		return
+	}
+	id := dispatcherd.JobID(p.flags.job)
+	switch ev := s.Event.(type) {
+	case actor.Finished:
+		for _, f := range ev.Request.Items {
+			switch {
+			case f.ID != id || ev.Result.Verdict != dispatcherd.OK:
+			case slices.Contains(ev.Result.Stale, id):
+				p.over = fmt.Sprintf("attempt %d was somebody else's by then", f.Attempt)
+			case f.Outcome.Final():
+				p.over = f.Outcome.String()
+			}
+		}
+	case actor.Claimed:
+		if slices.ContainsFunc(ev.Result.Won, func(won dispatcherd.Won) bool { return won.ID == id }) {
+			p.over = ""
+		}
+	case actor.Fetched:
+		if slices.ContainsFunc(ev.Result.Candidates, func(c dispatcherd.Candidate) bool { return c.Key.ID == id }) {
+			p.over = ""
+		}
+	}
+	for i := range s.Effects {
+		if e := &s.Effects[i]; e.Kind == actor.Answer && e.Job == id {
+			p.over = e.Answer.String()
 		}
 	}
 }
@@ -234,6 +274,11 @@ func (p *replayPrinter) end(path string) error {
 	}
 	if err := p.out.Flush(); err != nil {
 		return err
+	}
+	for _, t := range p.file.Texts {
+		if t.Name == journal.TextMissing {
+			p.app.say("%s", strings.TrimSpace(string(t.Content)))
+		}
 	}
 	switch {
 	case p.differs != 0:

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
+	"slices"
 	"time"
 
 	"github.com/dispatcherd/dispatcherd/actor"
@@ -39,6 +40,10 @@ const (
 	maxFile    = 2 << 30   // bytes of all sections
 )
 
+// TextMissing is the name of the texts that say which of the last steps a
+// recorder does not hold.
+const TextMissing = "missing"
+
 // Text is something for people that goes with a recording.
 type Text struct {
 	Name    string // such as "configuration"
@@ -55,6 +60,11 @@ func Write(w io.Writer, texts []Text, recorders ...*Recorder) error {
 	zip, err := gzip.NewWriterLevel(w, gzip.BestSpeed)
 	if err != nil {
 		return err
+	}
+	for _, r := range recorders {
+		if gap := r.missing(); gap != "" {
+			texts = append(slices.Clip(texts), Text{TextMissing, []byte(gap)})
+		}
 	}
 	for _, t := range texts {
 		if err := writeSection(zip, sectionText, appendText(nil, t.Name), t.Content); err != nil {

@@ -1,6 +1,7 @@
 package journal
 
 import (
+	"bytes"
 	"fmt"
 	"reflect"
 	"slices"
@@ -31,8 +32,10 @@ const (
 // Memory is bounded: when it is full the oldest segment goes. A segment begins
 // with the state of the core and ends when its events take an eighth of the
 // memory and no less than the state did; so at least half of the memory is
-// history, and the loop spends no more on states than on events. A core whose
-// state takes more than a quarter of the memory is not recorded, which Stats tells.
+// history, and the loop spends no more on states than on events. While the state
+// of the core takes more than a quarter of the memory no segment can begin: what
+// was recorded before stays, and the gap is told by Stats, by the file and by the
+// name of the segment behind it.
 type Recorder struct {
 	name  string
 	limit int
@@ -77,6 +80,8 @@ type Stats struct {
 	Since    time.Time     // when the first of them happened; zero without any
 	Recorded uint64        // steps in all
 	Lost     uint64        // steps that were not recorded, because the state or the step itself was too large
+	Missing  uint64        // of these, the ones since the last that was recorded
+	State    int           // bytes of the last state that was looked at
 	States   uint64        // taken
 	Spent    time.Duration // on taking them, in the loop
 	Longest  time.Duration // time for one of them
@@ -125,8 +130,10 @@ func (r *Recorder) After(fx []actor.Effect) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(r.rec) == 0 || !r.keep() {
-		r.forget()
+		r.full = true // what comes after a step that is missing begins anew
+		r.dropEmpty()
 		r.stats.Lost++
+		r.stats.Missing++
 	}
 	r.rec = modest(r.rec)
 }
@@ -139,6 +146,9 @@ func (r *Recorder) begin(c *actor.Core, now actor.Instant) bool {
 	r.pausing = false
 	began := time.Now()
 	state := freeze.Append(r.states, make([]byte, 0, r.size+r.size/8), files.state, c)
+	if cap(state) > 2*len(state) { // the last one was far larger
+		state = bytes.Clone(state)
+	}
 	took := time.Since(began)
 	r.size = len(state)
 	r.mu.Lock()
@@ -146,12 +156,17 @@ func (r *Recorder) begin(c *actor.Core, now actor.Instant) bool {
 	r.stats.States++
 	r.stats.Spent += took
 	r.stats.Longest = max(r.stats.Longest, took)
-	if r.limit != Unbounded && cap(state) > r.limit/stateShare || !r.makeRoom(cap(state)) {
+	r.stats.State = len(state)
+	if r.limit != Unbounded && cap(state) > r.limit/stateShare || !r.makeRoom(cap(state), 0) {
 		r.pausing, r.retryAt = true, now+retryPause
 		return false
 	}
 	r.held += cap(state)
-	r.segments = append(r.segments, &segment{name: r.name, now: now, wall: began, state: state})
+	name := r.name
+	if r.stats.Missing > 0 && r.stats.Recorded > 0 {
+		name = fmt.Sprintf("%s, after a gap of %d steps that were not recorded", r.name, r.stats.Missing)
+	}
+	r.segments = append(r.segments, &segment{name: name, now: now, wall: began, state: state})
 	r.full = false
 	return true
 }
@@ -162,7 +177,7 @@ func (r *Recorder) keep() bool {
 	n := len(s.chunks)
 	if n == 0 || len(s.chunks[n-1])+len(r.rec) > cap(s.chunks[n-1]) {
 		size := max(len(r.rec), chunkSize)
-		if !r.makeRoom(size) {
+		if !r.makeRoom(size, 1) {
 			return false
 		}
 		r.held += size
@@ -173,30 +188,50 @@ func (r *Recorder) keep() bool {
 	s.bytes += len(r.rec)
 	s.steps++
 	r.stats.Recorded++
+	r.stats.Missing = 0
 	r.full = r.limit != Unbounded && s.bytes >= max(r.limit/eventShare, len(s.state))
 	return true
 }
 
-// makeRoom lets old segments go until so many bytes more fit; the last one stays.
-func (r *Recorder) makeRoom(more int) bool {
+// makeRoom lets old segments go until so many bytes more fit; the last ones stay.
+func (r *Recorder) makeRoom(more, stay int) bool {
 	if r.limit == Unbounded {
 		return true
 	}
-	for r.held+more > r.limit && len(r.segments) > 1 {
-		s := r.segments[0]
-		r.held -= cap(s.state)
-		for _, c := range s.chunks {
-			r.held -= cap(c)
-		}
+	for r.held+more > r.limit && len(r.segments) > stay {
+		r.held -= r.segments[0].size()
 		r.segments[0] = nil
 		r.segments = r.segments[1:]
 	}
 	return r.held+more <= r.limit
 }
 
-// forget drops everything because a step is missing: what comes after it could
-// not be replayed.
-func (r *Recorder) forget() { r.segments, r.held, r.full = nil, 0, true }
+// size is the memory of a segment.
+func (s *segment) size() int {
+	n := cap(s.state)
+	for _, c := range s.chunks {
+		n += cap(c)
+	}
+	return n
+}
+
+// dropEmpty takes back the last segment if its first step did not fit.
+func (r *Recorder) dropEmpty() {
+	if n := len(r.segments); n > 0 && r.segments[n-1].steps == 0 {
+		r.held -= r.segments[n-1].size()
+		r.segments = r.segments[:n-1]
+	}
+}
+
+// missing says what of the last steps a file will not hold, and why.
+func (r *Recorder) missing() string {
+	st := r.Stats()
+	if st.Missing == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%s: the last %d steps are missing: a state of the core takes %d bytes, more than a quarter of the %d that the recorder has; raise --recorder-bytes\n",
+		r.name, st.Missing, st.State, r.limit)
+}
 
 // Stats returns them.
 func (r *Recorder) Stats() Stats {

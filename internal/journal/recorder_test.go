@@ -262,7 +262,7 @@ func TestTheRingIsBounded(t *testing.T) {
 	require.Less(t, uint64(steps), st.Recorded)
 }
 
-// A core that is too large for the memory is not recorded, costs a look every
+// A core that is too large for the memory is not recorded, and costs a look every
 // ten seconds only.
 func TestAStateThatIsTooLargeIsNotRecorded(t *testing.T) {
 	r := NewRecorder("d", MinBytes)
@@ -281,18 +281,59 @@ func TestAStateThatIsTooLargeIsNotRecorded(t *testing.T) {
 	require.Equal(t, uint64(2), r.Stats().States)
 }
 
-// An event that nobody entered is no reason to fall: the recording begins anew
+// A core that grows too large later keeps what was recorded before. The file says
+// what is missing, and when the core is smaller again so does the next segment.
+func TestAStateThatGrowsTooLargeKeepsWhatWasRecorded(t *testing.T) {
+	r := NewRecorder("d", MinBytes)
+	m := newMill(10, 2, r)
+	crowd := &actor.Registered{Session: 77, Worker: "crowd"}
+	for i := range 8000 {
+		crowd.Slots = append(crowd.Slots, dispatcherd.Slot{ID: dispatcherd.SlotID(100_000 + i), Number: int32(i), Types: []string{"rare"}})
+	}
+	m.feed(crowd)
+	for range 100 {
+		m.now++
+		m.feed(actor.Tick{})
+	}
+	st := r.Stats()
+	require.Positive(t, st.Steps, "what was before is still there")
+	require.EqualValues(t, 100, st.Missing)
+	require.LessOrEqual(t, st.Bytes, MinBytes)
+	f := written(t, r)
+	text, told := f.Text(TextMissing)
+	require.True(t, told)
+	require.Contains(t, string(text), "the last 100 steps are missing")
+	require.Contains(t, string(text), "--recorder-bytes")
+
+	m.core, m.running, m.queue = newMill(10, 2, nil).core, nil, nil
+	m.now += retryPause
+	m.feed(actor.Tick{})
+	require.Zero(t, r.Stats().Missing)
+	f = written(t, r)
+	_, told = f.Text(TextMissing)
+	require.False(t, told)
+	names := map[string]bool{}
+	require.NoError(t, f.Replay(func(s *Step) error {
+		names[s.Segment.Name] = true
+		require.False(t, s.Differs(), "step %d", s.Number)
+		return nil
+	}))
+	require.Equal(t, map[string]bool{"d": true, "d, after a gap of 100 steps that were not recorded": true}, names)
+}
+
+// An event that nobody entered is no reason to fall: the recording goes on
 // behind it.
 func TestAnUnknownEventEndsTheRecordingOnly(t *testing.T) {
 	type novel struct{ actor.Event }
 	r := NewRecorder("d", MinBytes)
 	m := newMill(10, 2, r)
-	require.Positive(t, r.Stats().Steps)
+	before := r.Stats().Steps
+	require.Positive(t, before)
 	m.feed(novel{actor.Tick{}})
-	require.Zero(t, r.Stats().Steps)
+	require.Equal(t, before, r.Stats().Steps)
 	require.Equal(t, uint64(1), r.Stats().Lost)
 	m.turn(1)
-	require.Positive(t, r.Stats().Steps)
+	require.Greater(t, r.Stats().Steps, before)
 	require.Panics(t, func() { NewRecorder("d", MinBytes-1) })
 }
 
@@ -332,7 +373,7 @@ func BenchmarkSnapshot(b *testing.B) {
 		b.Run(fmt.Sprintf("slots=%d/types=%d/cached=%d", size.slots, size.types, m.core.Gauges().Cached), func(b *testing.B) {
 			r := NewRecorder("d", Unbounded)
 			for b.Loop() {
-				r.forget()
+				r.segments, r.held, r.full = nil, 0, true
 				r.Before(m.core, m.now, actor.Tick{})
 			}
 			b.ReportMetric(float64(r.size), "bytes")
