@@ -112,7 +112,7 @@ func (s *runs) attachLocked(r *run, wish runWish) {
 // makeRoomLocked drops the oldest ended run when all places are taken.
 func (s *runs) makeRoomLocked() error {
 	if s.closed {
-		return stopping.of("the dispatcher is about to stop")
+		return stopping.of("the dispatcher is about to stop").later()
 	}
 	if len(s.byID) < s.h.cfg.Runs {
 		return nil

@@ -67,7 +67,12 @@ func (b *backend) Abandon(id dispatcherd.JobID, c api.Caller) {
 	b.rows.leave(id, c)
 	ctx, cancel := context.WithTimeout(context.Background(), claim.DefaultTimeout)
 	defer cancel()
-	_, _ = b.Cancel(ctx, id) // it ended just now, or Postgres is away: then it runs, and nobody reads the result
+	if _, err := b.Cancel(ctx, id); err != nil {
+		// It ended just now, or Postgres is away: then what is known of it here is
+		// stopped all the same, and the end is recorded later. Elsewhere it runs,
+		// and nobody reads the result.
+		b.loop.Order(actor.CancelRequested{Jobs: []dispatcherd.JobID{id}})
+	}
 }
 
 // Impatient implements api.Backend.

@@ -87,10 +87,10 @@ func TestCallersWhoHangUpAtEveryPointLeakNothing(t *testing.T) {
 	}
 	s.rng.Shuffle(len(rounds), func(i, j int) { rounds[i], rounds[j] = rounds[j], rounds[i] })
 	w.await(w.insert("pdf", work{}), dispatcherd.Done) // every connection to Postgres is up
-	s.whileRunning(hangUpSlots)
+	s.everyHandAtOnce()
 	s.settle()
 	goroutines := runtime.NumGoroutine()
-	left := map[string]int{"running": hangUpSlots}
+	left := map[string]int{}
 	for _, i := range rounds {
 		stages[i].leave(s, stages[i].round)
 		left[stages[i].name] += stages[i].round
@@ -113,7 +113,15 @@ func (s *hangUps) settle() {
 		own = s.h.api.Gauges()
 		return g.InHand == 1 && g.Free == hangUpSlots && g.Unrecorded == 0 && g.ClaimsUnderWay == 0 &&
 			own.Followers == 0 && own.Runs <= s.keys && own.Connections == 1 && s.h.rows.count.Load() == 0
-	}, func() string { return fmt.Sprintf("everything let go: %+v %+v", s.h.gauges(), own) })
+	}, func() string {
+		var taken []actor.SlotInfo
+		for _, slot := range s.h.slots() {
+			if slot.State != "free" {
+				taken = append(taken, slot)
+			}
+		}
+		return fmt.Sprintf("everything let go: %+v %+v, taken %+v", s.h.gauges(), own, taken)
+	})
 	for len(s.callee.cancelled) > 0 {
 		<-s.callee.cancelled
 	}
@@ -259,6 +267,15 @@ func (s *hangUps) whileReserved(n int) {
 	g.leave(s.rng, release)
 }
 
+// everyHandAtOnce makes the worker bring as many goroutines as it ever needs: all
+// of its slots are at work, not only taken.
+func (s *hangUps) everyHandAtOnce() {
+	runs := s.callee.runs.Load()
+	g := s.call(hangUpSlots, `{"type":"pdf","payload":{"do":"gate"}}`)
+	eventually(s.t, func() bool { return s.callee.runs.Load() == runs+hangUpSlots }, func() string { return fmt.Sprint("all of them begun: ", s.h.gauges()) })
+	g.leave(s.rng, func() {})
+}
+
 func (s *hangUps) whileRunning(n int) {
 	g := s.call(n, `{"type":"pdf","payload":{"do":"gate"}}`)
 	eventually(s.t, func() bool { return s.h.gauges().Free == 0 }, func() string { return fmt.Sprint("all of them at work: ", s.h.gauges()) })
@@ -351,4 +368,27 @@ func (s *hangUps) atRandom(n int) {
 		})
 	}
 	calls.Wait()
+}
+
+// A row cannot be marked as cancelled now. What runs here stops all the same.
+func TestHangingUpStopsADurableRequestAlthoughPostgresRefuses(t *testing.T) {
+	w := newWorld(t)
+	h := w.start(w.config("d"))
+	callee := serveCalls(t, h.cfg.WorkerSocket, 1, "pdf")
+	h.awaitSlots(1)
+	ctx, hangUp := context.WithCancel(t.Context())
+	defer hangUp()
+	answered := make(chan error, 1)
+	go func() {
+		_, err := h.caller().send(ctx, http.MethodPost, "/v1/requests", `{"type":"pdf","durable":true,"payload":{"do":"gate"}}`)
+		answered <- err
+	}()
+	eventually(t, func() bool { return callee.runs.Load() == 1 }, func() string { return "the request at work" })
+	w.exec(`ALTER TABLE dispatcherd.cancels RENAME TO away`)
+	hangUp()
+	require.ErrorIs(t, <-answered, context.Canceled)
+	<-callee.cancelled
+	w.exec(`ALTER TABLE dispatcherd.away RENAME TO cancels`)
+	w.awaitCounts(map[dispatcherd.Status]int64{dispatcherd.Cancelled: 1})
+	h.awaitSlots(1)
 }
