@@ -117,6 +117,10 @@ func (r *runner) experiments(ctx context.Context) error {
 			fmt.Fprintf(os.Stdout, "chaos: experiment=%s left out: only root may mount a small disk\n", t.Name)
 			continue
 		}
+		if t.Standbys && !r.house.Postgres.CanCopy() {
+			fmt.Fprintf(os.Stdout, "chaos: experiment=%s left out: no pg_basebackup beside the server\n", t.Name)
+			continue
+		}
 		o, err := trial.Run(ctx, r.house, t, r.size, r.seed)
 		if err != nil {
 			return err
@@ -133,6 +137,10 @@ func (r *runner) experiments(ctx context.Context) error {
 func (r *runner) controls(ctx context.Context) error {
 	for _, c := range trial.Controls() {
 		if !r.pattern.MatchString(c.Trial.Name) {
+			continue
+		}
+		if c.Trial.Standbys && !r.house.Postgres.CanCopy() {
+			fmt.Fprintf(os.Stdout, "chaos: control=%s left out: no pg_basebackup beside the server\n", c.Trial.Name)
 			continue
 		}
 		line, caught, err := trial.RunControl(ctx, r.house, c, r.seed)

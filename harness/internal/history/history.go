@@ -11,6 +11,15 @@ type History struct {
 	Processes []Process
 	Changes   []Change // in the order of Postgres, which is the order of commits for each job
 	Rows      []Row    // when all was quiet
+	Calls     []Call
+	Troubles  []Trouble
+	Over      int64 // when the last process was told to end
+}
+
+// Trouble is a time in which somebody was kept from working.
+type Trouble struct {
+	From, To int64
+	Who      string // a dispatcher or a worker; "" = everybody
 }
 
 // Fate is what a producer knows about its transaction.
@@ -33,6 +42,7 @@ type Batch struct {
 // Change is a transition of a row in Postgres.
 type Change struct {
 	At         int64
+	Due        int64 // from when the row may be claimed, if it waits
 	Job        int64
 	Kind       ChangeKind
 	Attempt    int32 // after the change

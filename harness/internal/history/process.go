@@ -14,6 +14,9 @@ import (
 type Process struct {
 	Name   string
 	PID    int
+	Keeper string             // the worker whose life this process is
+	Daemon string             // the dispatcher that it works for
+	Began  int64              // when it was started
 	Died   int64              // when it was gone; 0 = unknown
 	Killed int64              // when it was sent kill -9; 0 = never
 	Offers map[int32][]string // types by slot

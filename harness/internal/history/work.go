@@ -12,6 +12,8 @@ type Work struct {
 	Fail int    `json:"fail,omitempty"` // attempts up to this one fail
 	Do   string `json:"do,omitempty"`   // see below
 	Type string `json:"-"`
+
+	Dropped bool `json:"-"` // its caller has given it up: it may be cancelled
 }
 
 // What a job can do besides succeeding.

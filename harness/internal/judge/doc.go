@@ -15,7 +15,14 @@
 //	             a claim by a dispatcher that was declared lost before
 //	disorder     what all three logs say of a job has no order in which it makes sense (Porcupine)
 //
-// Executions of one job at the same time are counted, not judged (Twice): one
-// whose dispatcher or worker was given up may go on for a while. That it
-// cannot end the job is what stale and illegal are about.
+//	stuck        it waited, due, for longer than a bound while a slot of its type idled all that time ([Report.FindStuck])
+//
+//	dishonest    a caller was told what is not so: a result that no worker made, a deadline that had not passed,
+//	             "not now" without saying when; or he was left without an answer by a dispatcher that was there
+//
+// Executions of one job at the same time (Twice), and those that began when
+// their attempt was over already (Late), are counted here: one whose dispatcher
+// or worker was given up may go on for a while. Whoever makes the trouble
+// knows how many were given up, and bounds them. That they cannot end the job is
+// what stale and illegal are about.
 package judge

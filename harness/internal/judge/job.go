@@ -20,6 +20,8 @@ func (r *Report) row(id int64, j *job) {
 	case row.Status == "pending" || row.Status == "running":
 		r.find(&r.Lost, "lost", id, "job %d is still %s after attempt %d", row.N, row.Status, row.Attempt)
 		return
+	case row.Status == "cancelled" && j.work.Dropped:
+		return
 	case row.Status != j.work.Wanted():
 		r.find(&r.Unexpected, "unexpected", id, "it is %s, its work wants %s: %v", row.Status, j.work.Wanted(), row.Errors)
 	case row.Status == "done" && (row.Result == nil || row.Result.N != row.N):
@@ -108,7 +110,16 @@ func (r *Report) transitions(id int64, j *job) {
 // executions checks what workers did with the job.
 func (r *Report) executions(id int64, j *job) {
 	var busy int64 // until when an earlier execution may have been at work
+	over := map[int32]int64{}
+	for _, c := range j.changes {
+		if c.Kind == history.Back || c.Kind == history.Ended {
+			over[c.Attempt] = c.At
+		}
+	}
 	for _, e := range j.runs {
+		if at := over[e.Attempt]; at != 0 && e.Start > at+history.Slack.Nanoseconds() {
+			r.Late++
+		}
 		if e.Start < busy {
 			r.Twice++
 		}

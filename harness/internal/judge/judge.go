@@ -20,8 +20,11 @@ type Report struct {
 	Overlaps   int
 	Illegal    int
 	Disorder   int
+	Stuck      int // only after FindStuck
+	Dishonest  int
 
 	Twice    int // executions that began while an earlier one of the same job was still under way
+	Late     int // executions that began although their attempt was over
 	Unknown  int // batches whose COMMIT was never answered
 	Crashes  int // as the rows count them
 	Failures int
@@ -41,7 +44,7 @@ const findingsPerKind = 10
 
 // Violations is how many promises were broken.
 func (r *Report) Violations() int {
-	return r.Lost + r.Unexpected + r.Stale + r.Affinity + r.Overlaps + r.Illegal + r.Disorder
+	return r.Lost + r.Unexpected + r.Stale + r.Affinity + r.Overlaps + r.Illegal + r.Disorder + r.Stuck + r.Dishonest
 }
 
 func (r *Report) find(count *int, kind string, job int64, format string, args ...any) {
@@ -73,9 +76,17 @@ func (r run) until() int64 {
 	case r.process.Killed != 0:
 		return r.process.Killed
 	case r.process.Died != 0:
-		return r.process.Died
+		return lastWord(r.process) // when exactly it died nobody noted
 	}
 	return forever
+}
+
+// lastWord is when a process last wrote into its log.
+func lastWord(p *history.Process) (at int64) {
+	for i := range p.Runs {
+		at = max(at, p.Runs[i].Start, p.Runs[i].End)
+	}
+	return at
 }
 
 const forever = int64(1) << 62
@@ -94,6 +105,7 @@ func Judge(h *history.History) *Report {
 		r.executions(id, j)
 	}
 	r.order(jobs)
+	r.calls(h)
 	return r
 }
 
@@ -133,6 +145,9 @@ func (r *Report) index(h *history.History) map[int64]*job {
 	for i := range h.Processes {
 		p := &h.Processes[i]
 		for k := range p.Runs {
+			if p.Runs[k].Job < 0 {
+				continue // a request in memory: its caller knows what became of it
+			}
 			j := get(p.Runs[k].Job)
 			j.runs = append(j.runs, run{&p.Runs[k], p})
 		}
@@ -154,10 +169,11 @@ func (r *Report) trail(h *history.History, get func(int64) *job) {
 			lost[c.Dispatcher] = true
 			continue
 		}
-		if lost[c.Dispatcher] && (c.Kind == history.Claimed || c.Kind == history.Adopted) {
-			r.find(&r.Illegal, "illegal", c.Job, "dispatcher %d was lost and took it as attempt %d", c.Dispatcher, c.Attempt)
-		}
 		j := get(c.Job)
+		taken := c.Kind == history.Claimed || c.Kind == history.Adopted
+		if worked := c.Kind == history.Ended && j.row != nil && j.row.Status == "done"; lost[c.Dispatcher] && (taken || worked) {
+			r.find(&r.Illegal, "illegal", c.Job, "dispatcher %d was lost, and then came its change %d of attempt %d", c.Dispatcher, c.Kind, c.Attempt)
+		}
 		j.changes = append(j.changes, c)
 	}
 }

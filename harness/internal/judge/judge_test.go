@@ -84,6 +84,7 @@ func TestEveryViolationIsFound(t *testing.T) {
 		{"an end of a waiting job", illegal, func(h *h) { h.Changes = slices.Delete(h.Changes, 5, 6) }},
 		{"a second end", illegal, func(h *h) { h.Changes = append(h.Changes, h.Changes[6]) }},
 		{"a claim by a dispatcher that is lost", illegal, func(h *h) { h.Changes[5].Dispatcher = 1 }},
+		{"an end by a dispatcher that is lost", illegal, func(h *h) { h.Changes[6].Dispatcher = 1 }},
 		{"an odd transition", illegal, func(h *h) { h.Changes[3].Kind = history.Illegal }},
 		{"a start before the claim", disorder, func(h *h) { h.Processes[1].Runs[0].Start = 5 * second }},
 		{"a claim before the insert", disorder, func(h *h) { h.Batches[0].Begun, h.Batches[0].Ended = 4*second, 5*second }},

@@ -108,3 +108,17 @@ func AfterLosses(h *history.History, killed map[int32]int64) Waits {
 	slices.Sort(waits)
 	return waits
 }
+
+// ClaimsAfter returns the time from each moment to the next claim of any job.
+func ClaimsAfter(h *history.History, moments []int64) (waits Waits) {
+	for _, at := range moments {
+		for i := range h.Changes {
+			if c := &h.Changes[i]; c.Kind == history.Claimed && c.At > at+history.Slack.Nanoseconds() {
+				waits = append(waits, time.Duration(c.At-at))
+				break
+			}
+		}
+	}
+	slices.Sort(waits)
+	return waits
+}

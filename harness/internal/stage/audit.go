@@ -15,7 +15,7 @@ import (
 const auditSQL = `
 CREATE SCHEMA chaos;
 CREATE TABLE chaos.audit (
-	seq bigserial, at timestamptz NOT NULL DEFAULT clock_timestamp(),
+	seq bigserial, at timestamptz NOT NULL DEFAULT clock_timestamp(), due timestamptz,
 	job bigint NOT NULL, kind smallint NOT NULL, attempt int NOT NULL, dispatcher int NOT NULL
 ) WITH (autovacuum_enabled = off);
 CREATE FUNCTION chaos.live() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -23,7 +23,8 @@ DECLARE
 	k smallint;
 BEGIN
 	IF TG_OP = 'INSERT' THEN
-		INSERT INTO chaos.audit (job, kind, attempt, dispatcher) VALUES (NEW.id, CASE WHEN NEW.status = 'pending' THEN 1 ELSE 5 END, NEW.attempt, 0);
+		INSERT INTO chaos.audit (due, job, kind, attempt, dispatcher)
+			VALUES (NEW.run_at, NEW.id, CASE WHEN NEW.status = 'pending' THEN 1 ELSE 5 END, NEW.attempt, 0);
 		RETURN NULL;
 	END IF;
 	IF (OLD.status, OLD.attempt, OLD.dispatcher) IS NOT DISTINCT FROM (NEW.status, NEW.attempt, NEW.dispatcher) THEN
@@ -34,7 +35,8 @@ BEGIN
 		WHEN NEW.status = 'running' THEN 2
 		WHEN OLD.status = 'running' AND NEW.status = 'pending' THEN 3
 		ELSE 5 END;
-	INSERT INTO chaos.audit (job, kind, attempt, dispatcher) VALUES (NEW.id, k, NEW.attempt, coalesce(NEW.dispatcher, OLD.dispatcher, 0));
+	INSERT INTO chaos.audit (due, job, kind, attempt, dispatcher)
+		VALUES (NEW.run_at, NEW.id, k, NEW.attempt, coalesce(NEW.dispatcher, OLD.dispatcher, 0));
 	RETURN NULL;
 END $$;
 CREATE FUNCTION chaos.final() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -68,17 +70,17 @@ func (s *Stage) readPostgres(ctx context.Context, h *history.History) error {
 		return err
 	}
 	shift := wall.UnixNano() - (before+history.Now())/2
-	rows, err := conn.Query(ctx, `SELECT at, job, kind, attempt, dispatcher FROM chaos.audit ORDER BY seq`)
+	rows, err := conn.Query(ctx, `SELECT at, coalesce(due, at), job, kind, attempt, dispatcher FROM chaos.audit ORDER BY seq`)
 	if err != nil {
 		return err
 	}
 	h.Changes, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (history.Change, error) {
 		var (
-			c  history.Change
-			at time.Time
+			c       history.Change
+			at, due time.Time
 		)
-		err := row.Scan(&at, &c.Job, &c.Kind, &c.Attempt, &c.Dispatcher)
-		c.At = at.UnixNano() - shift
+		err := row.Scan(&at, &due, &c.Job, &c.Kind, &c.Attempt, &c.Dispatcher)
+		c.At, c.Due = at.UnixNano()-shift, due.UnixNano()-shift
 		return c, err
 	})
 	if err != nil {

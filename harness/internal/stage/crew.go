@@ -21,18 +21,19 @@ type Offer struct {
 // a log of its own.
 type Worker struct {
 	*Keeper
+	Name   string
 	Daemon *Daemon
-	slots  int
+	Slots  int
 	log    func(life int) string
 }
 
 // startWorker starts the i-th worker, at one daemon's proxy.
 func (s *Stage) startWorker(i int, d *Daemon, offers []Offer) (*Worker, error) {
-	w := &Worker{Daemon: d, log: func(life int) string { return filepath.Join(s.dir, fmt.Sprintf("w%d.%d.log", i, life)) }}
+	w := &Worker{Name: fmt.Sprint("w", i), Daemon: d, log: func(life int) string { return filepath.Join(s.dir, fmt.Sprintf("w%d.%d.log", i, life)) }}
 	groups := make([]string, len(offers))
 	for k, o := range offers {
 		groups[k] = strconv.Itoa(o.Slots) + ":" + strings.Join(o.Types, ",")
-		w.slots += o.Slots
+		w.Slots += o.Slots
 	}
 	out, err := os.Create(filepath.Join(s.dir, fmt.Sprintf("w%d.out", i)))
 	if err != nil {
@@ -62,7 +63,8 @@ func (w *Worker) read() ([]history.Process, error) {
 			return nil, err
 		}
 		l := byPID[p.PID]
-		p.Died, p.Killed = l.Died, l.Killed
+		p.Keeper, p.Daemon = w.Name, w.Daemon.Name
+		p.Began, p.Died, p.Killed = l.Started, l.Died, l.Killed
 		all = append(all, p)
 	}
 	return all, nil

@@ -20,17 +20,18 @@ import (
 // before its Postgres and one before its workers.
 type Daemon struct {
 	*Keeper
-	Name     string
-	Database *fault.Proxy // between it and Postgres
-	Workers  *fault.Proxy // between its workers and it
-	api      *http.Client
-	logFile  string
+	Name      string
+	Database  *fault.Proxy // between it and Postgres
+	Workers   *fault.Proxy // between its workers and it
+	api       *http.Client
+	apiSocket string
+	logFile   string
 }
 
 // startDaemon starts one. Its way to Postgres is TCP or a Unix socket.
 func (s *Stage) startDaemon(name string, tcp bool, flags []string) (*Daemon, error) {
-	d := &Daemon{Name: name, logFile: filepath.Join(s.dir, name+".log")}
-	socket, api, front := filepath.Join(s.dir, name+"-w"), filepath.Join(s.dir, name+"-a"), filepath.Join(s.dir, name+"-p")
+	d := &Daemon{Name: name, logFile: filepath.Join(s.dir, name+".log"), apiSocket: filepath.Join(s.dir, name+"-a")}
+	socket, api, front := filepath.Join(s.dir, name+"-w"), d.apiSocket, filepath.Join(s.dir, name+"-p")
 	dsn, err := d.openDatabase(s, tcp)
 	if err != nil {
 		return nil, err

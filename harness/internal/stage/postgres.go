@@ -26,6 +26,7 @@ var settings = map[string]string{
 	"full_page_writes":   "on",
 	"checkpoint_timeout": "1min",
 	"max_wal_size":       "1GB",
+	"wal_keep_size":      "512MB", // for a standby that is just being made
 	"log_min_messages":   "warning",
 	"log_statement":      "none",
 }
@@ -42,11 +43,14 @@ const (
 
 // Postgres is the private server.
 type Postgres struct {
-	dir string
-	log *serverLog
+	house string // folder that it lives in, and its address
+	log   *serverLog
 
 	mu       sync.Mutex
+	dir      string // of the present server
 	server   *devpg.Server
+	standby  *standby // nil = none
+	replicas int      // made so far
 	restarts int
 }
 
@@ -56,8 +60,11 @@ func startPostgres(ctx context.Context, dir string) (*Postgres, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Postgres{dir: filepath.Join(dir, "pg"), log: &serverLog{f: f}}
-	return p, p.start(ctx)
+	p := &Postgres{house: dir, dir: filepath.Join(dir, "pg"), log: &serverLog{f: f}}
+	if err := p.start(ctx); err != nil {
+		return p, err
+	}
+	return p, p.point()
 }
 
 func (p *Postgres) start(ctx context.Context) error {
@@ -93,8 +100,12 @@ func (p *Postgres) URL(database string) string {
 	return p.server.URL(database)
 }
 
-// Socket is the server's own socket file.
-func (p *Postgres) Socket() string { return filepath.Join(p.dir, "run", ".s.PGSQL.5432") }
+// Socket is the file that leads to the server's socket, whichever server it is.
+func (p *Postgres) Socket() string { return p.address() }
+
+const socketName = ".s.PGSQL.5432"
+
+func (p *Postgres) address() string { return filepath.Join(p.house, socketName) }
 
 // Version is the server's major version.
 func (p *Postgres) Version() string {
@@ -129,7 +140,13 @@ func (p *Postgres) Exec(ctx context.Context, database string, statements ...stri
 	return nil
 }
 
-func (p *Postgres) stop() error { return errors.Join(p.server.Stop(), p.log.f.Close()) }
+func (p *Postgres) stop() error {
+	var left error
+	if p.standby != nil {
+		left = p.standby.server.Stop()
+	}
+	return errors.Join(left, p.server.Stop(), p.log.f.Close())
+}
 
 // serverLog keeps the server's log and counts what must not be in it.
 type serverLog struct {

@@ -73,7 +73,7 @@ func (s *Stage) slotsOf(ctx context.Context, d *Daemon) (int, string) {
 	want := 0
 	for _, w := range s.Workers {
 		if w.Daemon == d {
-			want += w.slots
+			want += w.Slots
 		}
 	}
 	state, err := d.State(ctx)
@@ -89,7 +89,8 @@ func (s *Stage) slotsOf(ctx context.Context, d *Daemon) (int, string) {
 
 // History reads all logs. Call it after Strike, when nobody writes any more.
 func (s *Stage) History(ctx context.Context) (*history.History, error) {
-	h := &history.History{Batches: s.Producer.log}
+	h := &history.History{Batches: s.Producer.log, Calls: s.calls, Over: s.over}
+	h.Batches = append(h.Batches, rowsOf(s.calls)...)
 	for _, w := range s.Workers {
 		lives, err := w.read()
 		if err != nil {

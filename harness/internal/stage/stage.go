@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/dispatcherd/dispatcherd/harness/internal/history"
@@ -124,6 +125,10 @@ type Stage struct {
 	dir      string
 	types    []string
 	disk     *disk
+	over     int64 // when it was struck
+
+	callsMu sync.Mutex
+	calls   []history.Call
 }
 
 // Raise makes an empty database and starts daemons and workers. It returns
@@ -197,6 +202,7 @@ func (s *Stage) Dismantle(ctx context.Context) error {
 
 // Strike ends every process of the experiment.
 func (s *Stage) Strike() {
+	s.over = history.Now()
 	ended := make(chan struct{})
 	for _, w := range s.Workers {
 		go func() {

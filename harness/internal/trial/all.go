@@ -4,6 +4,7 @@ package trial
 func All() []*Trial {
 	return []*Trial{
 		&workerKill, &dispatcherKill, &storm, &partition, &workerNetwork, &lostAnswers, &stoppedDispatcher, &stoppedWorker,
-		&readOnly, &fullDisk, &terminated, &deaf, &blind, &poison, &rolling,
+		&readOnly, &fullDisk, &terminated, &failover, &deaf, &blind, &poison, &rolling,
+		&callers, &crowd, &halfOpen, &bounds, &clockJumps,
 	}
 }

@@ -5,8 +5,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/dispatcherd/dispatcherd/harness/internal/judge"
@@ -21,15 +23,14 @@ import (
 // puts in the place of the file: the product has no switch that could be set by
 // accident. Where a setting does it, the setting is used.
 type Control struct {
-	Trial Trial
-	Cuts  []Cut
+	Trial Trial // with Cuts
 	// Found returns how much of the expected violation was found.
 	Found func(r *judge.Report) int
 }
 
 // Cut is a change of a source file. Old must be there, exactly Times times.
 type Cut struct {
-	File     string // relative to the product's module
+	File     string // relative to the product's module, or GOROOT/ and relative to Go's own folder
 	Old, New string
 	Times    int
 }
@@ -40,11 +41,10 @@ func Controls() []*Control {
 	zombie.Verify = nil
 	return []*Control{
 		{
-			Trial: named(zombie, "fence-out", "a finish names the job and not the attempt or the dispatcher: a zombie ends somebody else's attempt"),
-			Cuts: []Cut{
-				{"claim/finish.go", "j.id = i.id AND j.attempt = i.attempt AND j.dispatcher = $4::int AND j.status", "j.id = i.id AND $4::int IS NOT NULL AND j.status", 1},
-				{"claim/finish.go", "j.id = i.id AND j.attempt = i.attempt AND j.dispatcher = $6::int AND j.status", "j.id = i.id AND $6::int IS NOT NULL AND j.status", 2},
-			},
+			Trial: named(zombie, "fence-out", "a finish names the job and not the attempt or the dispatcher: a zombie ends somebody else's attempt",
+				Cut{"claim/finish.go", "j.id = i.id AND j.attempt = i.attempt AND j.dispatcher = $4::int AND j.status", "j.id = i.id AND $4::int IS NOT NULL AND j.status", 1},
+				Cut{"claim/finish.go", "j.id = i.id AND j.attempt = i.attempt AND j.dispatcher = $6::int AND j.status", "j.id = i.id AND $6::int IS NOT NULL AND j.status", 2},
+			),
 			Found: func(r *judge.Report) int { return r.Stale },
 		},
 		{
@@ -54,10 +54,10 @@ func Controls() []*Control {
 				Setup: stage.Setup{Daemons: 2, Workers: 2, Offers: offers, Mix: plain, Types: types},
 				Jobs:  [3]int{3000, 3000, 3000},
 				Drain: 15 * time.Second,
-			},
-			Cuts: []Cut{
-				{"claim/take.go", "WHERE id = ANY ($1) AND status = 'pending' AND (run_at", "WHERE id = ANY ($1) AND (run_at", 2},
-				{"claim/take.go", "(SELECT ctid FROM free)) AND status = 'pending'`", "(SELECT ctid FROM free))`", 1},
+				Cuts: []Cut{
+					{"claim/take.go", "WHERE id = ANY ($1) AND status = 'pending' AND (run_at", "WHERE id = ANY ($1) AND (run_at", 2},
+					{"claim/take.go", "(SELECT ctid FROM free)) AND status = 'pending'`", "(SELECT ctid FROM free))`", 1},
+				},
 			},
 			Found: func(r *judge.Report) int { return r.Illegal },
 		},
@@ -70,45 +70,61 @@ func Controls() []*Control {
 					Rate: 20, // slots are free and lanes are empty in between
 				},
 				Jobs:  [3]int{100, 100, 100},
-				Drain: 5 * time.Second,
+				Drain: 20 * time.Second, // longer than a job may wait beside an idle slot
 			},
-			Found: func(r *judge.Report) int { return r.Lost },
+			Found: func(r *judge.Report) int { return min(r.Lost, r.Stuck) },
 		},
+		{Trial: laggingFailover, Found: func(r *judge.Report) int { return r.Lost }},
 	}
 }
 
-func named(t Trial, name, about string) Trial {
-	t.Name, t.About = name, about
+func named(t Trial, name, about string, cuts ...Cut) Trial {
+	t.Name, t.About, t.Cuts = name, about, cuts
 	return t
 }
 
 // RunControl carries a control out and tells whether the judge has caught it.
 func RunControl(ctx context.Context, house *stage.House, c *Control, seed uint64) (line string, caught bool, err error) {
 	begun := time.Now()
-	if len(c.Cuts) > 0 {
-		overlay, err := writeOverlay(house.Root, filepath.Join(house.Dir(), c.Trial.Name+"-src"), c.Cuts)
-		if err != nil {
-			return "", false, err
-		}
-		if err := house.Rebuild(ctx, overlay); err != nil {
-			return "", false, err
-		}
-		defer func() {
-			if rerr := house.Rebuild(ctx, ""); err == nil {
-				err = rerr
-			}
-		}()
-	}
 	o, err := Run(ctx, house, &c.Trial, Short, seed)
 	if err != nil {
 		return "", false, err
 	}
 	r := o.Report
 	caught = c.Found(r) > 0 && len(o.Failures) > 0
-	line = fmt.Sprintf("chaos: control=%s caught=%v lost=%d unexpected=%d stale_accepted=%d illegal=%d disorder=%d twice_at_once=%d took=%v",
-		c.Trial.Name, caught, r.Lost, r.Unexpected, r.Stale, r.Illegal, r.Disorder, r.Twice, round(time.Since(begun)))
+	line = fmt.Sprintf("chaos: control=%s caught=%v lost=%d unexpected=%d stale_accepted=%d illegal=%d disorder=%d stuck=%d twice_at_once=%d took=%v",
+		c.Trial.Name, caught, r.Lost, r.Unexpected, r.Stale, r.Illegal, r.Disorder, r.Stuck, r.Twice, round(time.Since(begun)))
 	return line, caught, nil
 }
+
+// alter puts a daemon with the trial's cuts in the place of the true one.
+func alter(ctx context.Context, house *stage.House, t *Trial) (restore func() error, err error) {
+	overlay, err := writeOverlay(house.Root, filepath.Join(house.Dir(), t.Name+"-src"), t.Cuts)
+	if err != nil {
+		return nil, err
+	}
+	if err := house.Rebuild(ctx, overlay); err != nil {
+		return nil, err
+	}
+	return func() error { return house.Rebuild(context.WithoutCancel(ctx), "") }, nil
+}
+
+// sourceFile is where the file of a cut lies.
+func sourceFile(root, file string) string {
+	if rest, ok := strings.CutPrefix(file, "GOROOT/"); ok {
+		return filepath.Join(goRoot(), rest)
+	}
+	return filepath.Join(root, file)
+}
+
+// goRoot is the folder of the Go that builds the daemon.
+var goRoot = sync.OnceValue(func() string {
+	out, err := exec.Command("go", "env", "GOROOT").Output()
+	if err != nil {
+		return "" // the file will not be found there
+	}
+	return strings.TrimSpace(string(out))
+})
 
 // writeOverlay makes the altered copies and the file that names them.
 func writeOverlay(root, dir string, cuts []Cut) (string, error) {
@@ -119,7 +135,7 @@ func writeOverlay(root, dir string, cuts []Cut) (string, error) {
 	for _, c := range cuts {
 		text, ok := texts[c.File]
 		if !ok {
-			source, err := os.ReadFile(filepath.Join(root, c.File))
+			source, err := os.ReadFile(sourceFile(root, c.File))
 			if err != nil {
 				return "", err
 			}
@@ -135,7 +151,7 @@ func writeOverlay(root, dir string, cuts []Cut) (string, error) {
 		if err := os.WriteFile(altered, []byte(text), 0o600); err != nil {
 			return "", err
 		}
-		replace[filepath.Join(root, file)] = altered
+		replace[sourceFile(root, file)] = altered
 	}
 	overlay, err := json.Marshal(map[string]any{"Replace": replace})
 	if err != nil {

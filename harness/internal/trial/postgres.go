@@ -23,6 +23,7 @@ var readOnly = Trial{
 			return s.Exec(context.WithoutCancel(ctx), `ALTER SYSTEM SET default_transaction_read_only = `+how, `SELECT pg_reload_conf()`)
 		}
 		for ctx.Err() == nil {
+			s.giveUp(s.slotsOf(nil)) // it may last as long as the lease
 			if err := turn("on"); err != nil {
 				return err
 			}
@@ -44,6 +45,7 @@ var fullDisk = Trial{
 	Least: [3]time.Duration{7 * time.Second, 15 * time.Second, time.Minute},
 	Trouble: func(ctx context.Context, s *Scene) error {
 		for ctx.Err() == nil {
+			s.giveUp(s.slotsOf(nil)) // it may last as long as the lease
 			free, err := s.FillDisk()
 			if err != nil {
 				return err

@@ -29,7 +29,9 @@ var stoppedDispatcher = Trial{
 		Daemons: 2, Workers: 3, Flags: patientFlags("--lease", "2s", "--beat", "400ms", "--resume", "1s"), Offers: offers, Mix: lasting(2000), Types: types, Rate: 40,
 	},
 	Jobs:  [3]int{300, 700, 8000},
-	Least: [3]time.Duration{9 * time.Second, 18 * time.Second, 4 * time.Minute},
+	Least: [3]time.Duration{9 * time.Second, 18 * time.Second, 200 * time.Second},
+	// The long size keeps the defaults: a lease of 10 s, a beat of 1 s.
+	LongFlags: patientFlags(),
 	Trouble: func(ctx context.Context, s *Scene) error {
 		refused := 0
 		for ctx.Err() == nil {
@@ -62,21 +64,29 @@ var stoppedDispatcher = Trial{
 	},
 }
 
-// freeze stops a dispatcher for a while and returns how many of its words were
-// refused afterwards.
+// freeze stops a dispatcher for as long as the size says.
 func (s *Scene) freeze(ctx context.Context, d *stage.Daemon) (refused int, err error) {
+	return s.freezeFor(ctx, d, stoppedFor(s.Size))
+}
+
+// freezeFor stops a dispatcher for a while and returns how many of its words were
+// refused afterwards.
+func (s *Scene) freezeFor(ctx context.Context, d *stage.Daemon, long time.Duration) (refused int, err error) {
 	before, err := d.Events(context.WithoutCancel(ctx))
 	if err != nil {
 		return 0, fmt.Errorf("before the stop: %w", err)
 	}
+	from := history.Now()
+	s.giveUp(s.slotsOf(d))
 	d.Signal(syscall.SIGSTOP)
-	s.rest(ctx, stoppedFor(s.Size))
+	s.rest(ctx, long)
 	d.Signal(syscall.SIGCONT)
 	s.rest(context.WithoutCancel(ctx), 2*time.Second)
 	after, err := d.Events(context.WithoutCancel(ctx))
 	if err != nil {
 		return 0, fmt.Errorf("after the stop: %w", err)
 	}
+	s.kept(d.Name, from)
 	return after["stale"] - before["stale"], nil
 }
 
@@ -91,11 +101,13 @@ var stoppedWorker = Trial{
 	Least: [3]time.Duration{6 * time.Second, 15 * time.Second, 3 * time.Minute},
 	Trouble: func(ctx context.Context, s *Scene) error {
 		for i := 0; ctx.Err() == nil; i++ {
-			w := s.Workers[i%len(s.Workers)]
+			w, from := s.Workers[i%len(s.Workers)], history.Now()
+			s.giveUp(w.Slots)
 			w.Signal(syscall.SIGSTOP)
 			s.rest(ctx, 2*time.Second)
 			w.Signal(syscall.SIGCONT)
 			s.rest(ctx, 200*time.Millisecond)
+			s.kept(w.Name, from)
 		}
 		return nil
 	},

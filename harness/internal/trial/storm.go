@@ -30,9 +30,16 @@ var storm = Trial{
 			problem error
 		)
 		all.Go(func() { s.every(ctx, 200*time.Millisecond, func(i int) { s.Workers[i%len(s.Workers)].Kill() }) })
-		all.Go(func() { s.every(ctx, time.Second, func(i int) { s.Daemons[i%len(s.Daemons)].Kill() }) })
+		all.Go(func() {
+			s.every(ctx, time.Second, func(i int) {
+				d := s.Daemons[i%len(s.Daemons)]
+				s.giveUp(s.slotsOf(d))
+				d.Kill()
+			})
+		})
 		all.Go(func() {
 			s.every(ctx, 20*time.Second, func(i int) {
+				s.giveUp(s.slotsOf(nil))
 				how := []stage.End{stage.Immediate, stage.Fast, stage.KillNine}[i%3]
 				if err := s.Postgres.Restart(ctx, how, 500*time.Millisecond); err != nil {
 					problem = err

@@ -3,6 +3,7 @@ package trial
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -31,6 +32,12 @@ type Trial struct {
 	Setup stage.Setup
 	Jobs  [3]int           // at least, by Size
 	Least [3]time.Duration // of trouble, by Size
+	// Cuts alter the daemon's sources, those of Go's library included.
+	Cuts []Cut
+	// Standbys says that it needs replicas of the server.
+	Standbys bool
+	// LongFlags are those of the daemons in the long size, if it has others.
+	LongFlags []string
 	// Trouble breaks things until ctx ends, and puts right whatever would stay broken.
 	Trouble func(ctx context.Context, s *Scene) error
 	// Verify says what else must hold, beside what judge checks; it may add figures.
@@ -47,6 +54,9 @@ type Scene struct {
 	figures []string
 	refused int             // words of dispatchers that were stopped
 	killed  map[int32]int64 // dispatchers, by their id in Postgres, and when
+	ledger  ledger
+
+	failovers []int64 // when primaries were killed
 }
 
 // Note adds a figure to the trial's line.
@@ -76,11 +86,21 @@ type Outcome struct {
 }
 
 // Run carries a trial out.
-func Run(ctx context.Context, house *stage.House, t *Trial, size Size, seed uint64) (*Outcome, error) {
+func Run(ctx context.Context, house *stage.House, t *Trial, size Size, seed uint64) (_ *Outcome, err error) {
 	deadlocks := house.Postgres.Deadlocks()
 	begun := time.Now()
+	if len(t.Cuts) > 0 {
+		restore, err := alter(ctx, house, t)
+		if err != nil {
+			return nil, err
+		}
+		defer func() { err = errors.Join(err, restore()) }()
+	}
 	setup := t.Setup
 	setup.Name = t.Name
+	if size == Long && t.LongFlags != nil {
+		setup.Flags = t.LongFlags
+	}
 	st, err := house.Raise(ctx, setup)
 	if err != nil {
 		return nil, err
@@ -93,9 +113,11 @@ func Run(ctx context.Context, house *stage.House, t *Trial, size Size, seed uint
 	}()
 	s := &Scene{Stage: st, Size: size, Dice: rand.New(rand.NewPCG(seed, uint64(len(t.Name)))), killed: map[int32]int64{}}
 	o := &Outcome{}
+	onStage := history.Now()
 	if err := s.act(ctx, t); err != nil {
 		return nil, fmt.Errorf("%s: %w", t.Name, err)
 	}
+	s.ledger.close(t, onStage)
 	rest := time.Now()
 	left, err := s.AwaitDrained(ctx, cmp.Or(t.Drain, time.Minute))
 	if err != nil {
@@ -114,29 +136,45 @@ func Run(ctx context.Context, house *stage.House, t *Trial, size Size, seed uint
 	if err := s.Dismantle(ctx); err != nil {
 		return nil, err
 	}
+	o.judge(s, t, end{
+		left: left, leaked: leaked, deadlocks: house.Postgres.Deadlocks() - deadlocks, drained: drained, patience: patience(setup.Flags),
+	})
+	o.Line += fmt.Sprintf(" took=%v", round(time.Since(begun)))
+	return o, nil
+}
+
+// end is what was seen when the trouble was over.
+type end struct {
+	left, leaked, deadlocks int
+	drained, patience       time.Duration
+}
+
+// judge decides whether the trial held, and writes its line.
+func (o *Outcome) judge(s *Scene, t *Trial, e end) {
+	o.History.Troubles = s.ledger.troubles
 	o.Report = judge.Judge(o.History)
 	r := o.Report
-	deadlocks = house.Postgres.Deadlocks() - deadlocks
-	if deadlocks > 0 {
-		o.Failures = append(o.Failures, fmt.Sprintf("%d deadlocks", deadlocks))
+	r.FindStuck(o.History, e.patience)
+	if e.deadlocks > 0 {
+		o.Failures = append(o.Failures, fmt.Sprintf("%d deadlocks", e.deadlocks))
 	}
-	if left > 0 {
-		o.Failures = append(o.Failures, fmt.Sprintf("%d jobs had not ended %v after the trouble", left, round(drained)))
+	if e.left > 0 {
+		o.Failures = append(o.Failures, fmt.Sprintf("%d jobs had not ended %v after the trouble", e.left, round(e.drained)))
 	}
+	o.Failures = append(o.Failures, s.ledger.judge(r)...)
 	if r.Violations() > 0 {
 		o.Failures = append(o.Failures, fmt.Sprintf("%d violations", r.Violations()))
 	}
-	if r.Jobs < t.Jobs[size] {
-		o.Failures = append(o.Failures, fmt.Sprintf("%d jobs were committed, %d were wanted", r.Jobs, t.Jobs[size]))
+	if r.Jobs < t.Jobs[s.Size] {
+		o.Failures = append(o.Failures, fmt.Sprintf("%d jobs were committed, %d were wanted", r.Jobs, t.Jobs[s.Size]))
 	}
 	if t.Verify != nil {
 		o.Failures = append(o.Failures, t.Verify(s, o.History, r)...)
 	}
 	o.Line = fmt.Sprintf("chaos: experiment=%s jobs=%d lost=%d unexpected=%d stale_accepted=%d affinity_violations=%d slots_leaked=%d deadlocks=%d"+
-		" overlaps=%d illegal=%d disorder=%d executions=%d twice_at_once=%d unknown_commits=%d %s drain=%v took=%v",
-		t.Name, r.Jobs, r.Lost, r.Unexpected, r.Stale, r.Affinity, leaked, deadlocks, r.Overlaps, r.Illegal, r.Disorder,
-		r.Executions, r.Twice, r.Unknown, strings.Join(s.figures, " "), round(drained), round(time.Since(begun)))
-	return o, nil
+		" overlaps=%d illegal=%d disorder=%d stuck=%d executions=%d twice_at_once=%d late_starts=%d unknown_commits=%d %s drain=%v",
+		t.Name, r.Jobs, r.Lost, r.Unexpected, r.Stale, r.Affinity, e.leaked, e.deadlocks, r.Overlaps, r.Illegal, r.Disorder,
+		r.Stuck, r.Executions, r.Twice, r.Late, r.Unknown, strings.Join(s.figures, " "), round(e.drained))
 }
 
 // act produces jobs and breaks things side by side.
@@ -158,14 +196,20 @@ func (s *Scene) act(ctx context.Context, t *Trial) error {
 
 // Tell writes the evidence of a failure.
 func (o *Outcome) Tell(w io.Writer) {
-	for _, f := range o.Failures {
+	const enough = 20
+	for _, f := range o.Failures[:min(enough, len(o.Failures))] {
 		fmt.Fprintln(w, "  failed:", f)
+	}
+	if more := len(o.Failures) - enough; more > 0 {
+		fmt.Fprintf(w, "  failed: %d more\n", more)
 	}
 	for _, f := range o.Report.Findings {
 		fmt.Fprintf(w, "  %s: job %d: %s\n", f.Kind, f.Job, f.Text)
 	}
 	for _, f := range o.Report.Findings[:min(3, len(o.Report.Findings))] {
-		o.biography(w, f.Job)
+		if f.Job != 0 {
+			o.biography(w, f.Job)
+		}
 	}
 }
 

@@ -1,0 +1,78 @@
+package judge
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/dispatcherd/dispatcherd/harness/internal/history"
+)
+
+// lateness is how much later than asked for an answer may come on a busy machine.
+const lateness = 5 * time.Second
+
+// noSlot is the problem of which nobody knows when it will be over.
+const noSlot = ":no-slot-supports-type"
+
+// calls checks what callers were told. Whether somebody was there whose
+// connection broke, only whoever broke it knows.
+func (r *Report) calls(h *history.History) {
+	runs := map[int64][]run{}
+	for i := range h.Processes {
+		p := &h.Processes[i]
+		for k := range p.Runs {
+			if e := &p.Runs[k]; len(h.Calls) > 0 {
+				runs[e.N] = append(runs[e.N], run{e, p})
+			}
+		}
+	}
+	for i := range h.Calls {
+		c := &h.Calls[i]
+		mine := runs[c.Work.N]
+		r.answer(c, mine)
+		if c.Manner == history.InMemory {
+			r.sideBySide(mine)
+		}
+	}
+}
+
+// answer checks one answer.
+func (r *Report) answer(c *history.Call, runs []run) {
+	took := time.Duration(c.Ended - c.Begun)
+	bad := ""
+	switch {
+	case took > c.Timeout+lateness:
+		bad = "was left waiting"
+	case c.Status == 200 && (c.Result == nil || c.Result.N != c.Work.N):
+		bad = "got another one's result"
+	case c.Status == 200 && !slices.ContainsFunc(runs, func(e run) bool {
+		return e.Attempt == c.Result.Attempt && e.Outcome == history.OK && e.End <= c.Ended
+	}):
+		bad = "got a result that no worker had made"
+	case (c.Status == 503 || c.Status == 429) && !c.RetryAfter && !strings.HasSuffix(c.Problem, noSlot):
+		bad = "was not told when to come again"
+	case c.Status == 504 && took < c.Timeout-history.Slack:
+		bad = "was told too early that the time is over"
+	case c.Status == 0, c.Status == 200, c.Status == 503, c.Status == 429, c.Status == 504:
+	case c.Status == 202 && c.Manner == history.Async:
+	default:
+		bad = "got an answer that does not fit"
+	}
+	if bad != "" {
+		r.find(&r.Dishonest, "dishonest", 0, "the caller of %d (%s, at %s) %s: status %d %s after %v, result %v",
+			c.Work.N, c.Manner, c.Daemon, bad, c.Status, c.Problem, took, c.Result)
+	}
+}
+
+// sideBySide counts executions of one request beside each other.
+func (r *Report) sideBySide(runs []run) {
+	slices.SortFunc(runs, func(a, b run) int { return cmp.Compare(a.Start, b.Start) })
+	var busy int64
+	for _, e := range runs {
+		if e.Start < busy {
+			r.Twice++
+		}
+		busy = max(busy, e.until())
+	}
+}

@@ -1,0 +1,169 @@
+package stage
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/dispatcherd/dispatcherd/internal/devpg"
+)
+
+// standby is a streaming replica of the server, and its successor.
+type standby struct {
+	dir    string
+	server *devpg.Server
+}
+
+// AddStandby makes a replica. If it is synchronous, no transaction is
+// committed from then on that it does not have.
+func (p *Postgres) AddStandby(ctx context.Context, synchronous bool) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.replicas++
+	s := &standby{dir: fmt.Sprintf("%s-%d", p.dir, p.replicas)}
+	if err := p.copyTo(ctx, s.dir); err != nil {
+		return errors.Join(err, os.RemoveAll(s.dir))
+	}
+	var err error
+	if s.server, err = devpg.Start(ctx, devpg.Options{Dir: s.dir, Settings: settings, Log: p.log}); err != nil {
+		return errors.Join(err, os.RemoveAll(s.dir))
+	}
+	p.standby = s
+	conn, err := pgx.Connect(ctx, p.server.URL("postgres"))
+	if err != nil {
+		return err
+	}
+	defer conn.Close(context.WithoutCancel(ctx))
+	wanted := "async"
+	if synchronous {
+		wanted = "sync"
+		for _, sql := range []string{`ALTER SYSTEM SET synchronous_standby_names = '*'`, `SELECT pg_reload_conf()`} {
+			if _, err := conn.Exec(ctx, sql); err != nil {
+				return fmt.Errorf("making the standby synchronous: %w", err)
+			}
+		}
+	}
+	for ctx.Err() == nil {
+		var follows bool
+		err := conn.QueryRow(ctx, `SELECT count(*) > 0 FROM pg_stat_replication WHERE state = 'streaming' AND sync_state = $1`, wanted).Scan(&follows)
+		if err != nil || follows {
+			return err
+		}
+		pause(ctx, 20*time.Millisecond)
+	}
+	return ctx.Err()
+}
+
+// copyTo makes a base backup that begins as a standby, in a directory that
+// devpg accepts as one of its own.
+func (p *Postgres) copyTo(ctx context.Context, dir string) error {
+	info, err := os.Stat(filepath.Join(p.dir, "data"))
+	if err != nil {
+		return err
+	}
+	owner := info.Sys().(*syscall.Stat_t)
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(dir, "lock"), nil, 0o600); err != nil {
+		return err
+	}
+	for _, name := range []string{dir, filepath.Join(dir, "lock")} {
+		if err := os.Chown(name, int(owner.Uid), int(owner.Gid)); err != nil {
+			return err
+		}
+	}
+	tool, err := p.backupTool()
+	if err != nil {
+		return err
+	}
+	cmd := exec.CommandContext(ctx, tool,
+		"-D", filepath.Join(dir, "data"), "-d", p.server.URL("postgres"), "-X", "stream", "-c", "fast", "-R", "--no-sync")
+	if os.Geteuid() == 0 {
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: owner.Uid, Gid: owner.Gid}}
+	}
+	var said bytes.Buffer
+	cmd.Dir, cmd.Stderr = dir, &said
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("copying the server: %w: %s", err, said.String())
+	}
+	return nil
+}
+
+// CanCopy reports whether this machine has what a standby is made with.
+func (p *Postgres) CanCopy() bool {
+	_, err := p.backupTool()
+	return err == nil
+}
+
+// backupTool finds pg_basebackup beside the server's program; the folder that
+// was searched may only hold links to some of the programs.
+func (p *Postgres) backupTool() (string, error) {
+	bin := p.server.Install().BinDir
+	if program, err := filepath.EvalSymlinks(filepath.Join(bin, "postgres")); err == nil {
+		bin = filepath.Dir(program)
+	}
+	return exec.LookPath(filepath.Join(bin, "pg_basebackup"))
+}
+
+// FailOver kills the server and puts its standby into its place: at first
+// read-only, as a standby is, then promoted. The old server never comes back.
+func (p *Postgres) FailOver(ctx context.Context, readOnly time.Duration) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if err := syscall.Kill(p.server.PID(), syscall.SIGKILL); err != nil {
+		return fmt.Errorf("ending Postgres: %w", err)
+	}
+	<-p.server.Done()
+	old, oldDir := p.server, p.dir
+	p.server, p.dir, p.standby = p.standby.server, p.standby.dir, nil
+	if err := p.point(); err != nil {
+		return err
+	}
+	pause(ctx, readOnly)
+	ctx = context.WithoutCancel(ctx) // who stops in the middle still needs it to look at the rows
+	conn, err := pgx.Connect(ctx, p.server.URL("postgres"))
+	if err != nil {
+		return err
+	}
+	defer conn.Close(ctx)
+	var promoted bool
+	if err := conn.QueryRow(ctx, `SELECT pg_promote()`).Scan(&promoted); err != nil || !promoted {
+		return fmt.Errorf("promoting the standby (%v): %w", promoted, err)
+	}
+	return errors.Join(old.Stop(), os.RemoveAll(oldDir))
+}
+
+// HoldReplication stops what the standby receives with, until it is called
+// again: the standby falls behind, and knows nothing of it.
+func (p *Postgres) HoldReplication(ctx context.Context) (resume func() error, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	conn, err := pgx.Connect(ctx, p.standby.server.URL("postgres"))
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close(context.WithoutCancel(ctx))
+	var pid int
+	if err := conn.QueryRow(ctx, `SELECT pid FROM pg_stat_wal_receiver`).Scan(&pid); err != nil {
+		return nil, fmt.Errorf("the receiver of the standby: %w", err)
+	}
+	return func() error { return syscall.Kill(pid, syscall.SIGCONT) }, syscall.Kill(pid, syscall.SIGSTOP)
+}
+
+// point lets the one address lead to the present server.
+func (p *Postgres) point() error {
+	next := p.address() + ".next"
+	if err := os.Symlink(filepath.Join(p.dir, "run", socketName), next); err != nil {
+		return err
+	}
+	return os.Rename(next, p.address())
+}

@@ -1,0 +1,71 @@
+package trial
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/dispatcherd/dispatcherd/harness/internal/fault"
+	"github.com/dispatcherd/dispatcherd/harness/internal/history"
+	"github.com/dispatcherd/dispatcherd/harness/internal/judge"
+	"github.com/dispatcherd/dispatcherd/harness/internal/stage"
+)
+
+// tight are bounds that this trial runs into all the time: ends that wait to
+// be recorded, candidates, rows of a statement, frames of a worker, requests.
+var tight = []string{
+	"--max-unrecorded", "8", "--lane-length", "16", "--lanes-per-fetch", "2", "--claim-batch", "4", "--finish-batch", "4",
+	"--outbox", "1", "--max-requests", "2", "--api-database-connections", "1",
+}
+
+var bounds = Trial{
+	Name:  "bounds",
+	About: "every bound is so tight that it is reached all the time, Postgres is slow, and callers come in a crowd: whatever has to wait waits, 429 where it may not, and nothing is dropped",
+	Setup: stage.Setup{Daemons: 2, Workers: 2, Flags: patientFlags(tight...), Offers: offers, Mix: usual, Types: types, Rate: 300},
+	Jobs:  [3]int{1000, 3000, 30_000},
+	Least: [3]time.Duration{5 * time.Second, 12 * time.Second, 2 * time.Minute},
+	Trouble: func(ctx context.Context, s *Scene) error {
+		for _, d := range s.Daemons {
+			d.Database.Set(fault.Rules{Delay: 5 * time.Millisecond})
+		}
+		ended := make(chan struct{})
+		const crowd = 24
+		for i := range crowd {
+			go func() {
+				s.call(ctx, s.Daemons[i%len(s.Daemons)], history.InMemory)
+				ended <- struct{}{}
+			}()
+		}
+		for range crowd {
+			<-ended
+		}
+		for _, d := range s.Daemons {
+			d.Database.Set(fault.Rules{})
+		}
+		return nil
+	},
+	Verify: func(s *Scene, h *history.History, r *judge.Report) (failures []string) {
+		most := 0
+		for _, c := range s.Calls() {
+			if c.Status == 429 {
+				most++
+			}
+		}
+		s.Note("calls", len(s.Calls()))
+		s.Note("answered_429", most)
+		if r.Crashes > 0 {
+			failures = append(failures, fmt.Sprintf("%d crashes were counted and nothing has crashed", r.Crashes))
+		}
+		return append(failures, answered(s.Calls())...)
+	},
+}
+
+// answered is for trials in which every dispatcher is there all the time.
+func answered(calls []history.Call) (failures []string) {
+	for _, c := range calls {
+		if c.Status == 0 {
+			failures = append(failures, fmt.Sprintf("the caller of %d was not answered by %s: %s", c.Work.N, c.Daemon, c.Problem))
+		}
+	}
+	return failures
+}

@@ -1,0 +1,80 @@
+package trial
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/dispatcherd/dispatcherd/harness/internal/history"
+	"github.com/dispatcherd/dispatcherd/harness/internal/judge"
+	"github.com/dispatcherd/dispatcherd/harness/internal/stage"
+)
+
+var failover = Trial{
+	Name:  "failover",
+	About: "the primary is killed and its synchronous standby takes its address, read-only for a second and then promoted, again and again: nothing is lost, nobody is given up",
+	Setup: stage.Setup{Daemons: 2, Workers: 3, Flags: patientFlags(), Offers: offers, Mix: usual, Types: types, Rate: 2000},
+
+	Standbys: true,
+	Jobs:     [3]int{2000, 20_000, 200_000},
+	Least:    [3]time.Duration{12 * time.Second, 25 * time.Second, 4 * time.Minute},
+	Trouble: func(ctx context.Context, s *Scene) error {
+		for ctx.Err() == nil {
+			if err := s.Postgres.AddStandby(context.WithoutCancel(ctx), true); err != nil {
+				return err
+			}
+			s.rest(ctx, time.Second)
+			from := history.Now()
+			if err := s.Postgres.FailOver(ctx, time.Second); err != nil {
+				return err
+			}
+			s.failovers = append(s.failovers, from)
+			s.rest(ctx, 2*time.Second)
+		}
+		return nil
+	},
+	Verify: func(s *Scene, h *history.History, r *judge.Report) (failures []string) {
+		s.Note("failovers", len(s.failovers))
+		again := judge.ClaimsAfter(h, s.failovers)
+		s.Note("claims_again_max", again.At(1))
+		if len(s.failovers) < 2 {
+			failures = append(failures, fmt.Sprintf("only %d failovers", len(s.failovers)))
+		}
+		if worst := again.At(1); worst > lease {
+			failures = append(failures, fmt.Sprintf("the first claim after the end of a primary came %v later, want at most %v", round(worst), lease))
+		}
+		if r.Crashes > 0 {
+			failures = append(failures, fmt.Sprintf("%d crashes were counted and nothing has crashed", r.Crashes))
+		}
+		return failures
+	},
+}
+
+// laggingFailover is what a standby that is not synchronous leads to: Postgres
+// itself forgets what it had committed, and no dispatcher can mend that.
+var laggingFailover = Trial{
+	Name:  "sync-out",
+	About: "the standby that takes over is asynchronous and a second behind: what Postgres had committed is gone",
+	Setup: stage.Setup{Daemons: 2, Workers: 2, Flags: patientFlags(), Offers: offers, Mix: plain, Types: types, Rate: 500},
+	Jobs:  [3]int{1000, 1000, 1000},
+
+	Standbys: true,
+	Least:    [3]time.Duration{4 * time.Second, 4 * time.Second, 4 * time.Second},
+	Trouble: func(ctx context.Context, s *Scene) error {
+		keep := context.WithoutCancel(ctx)
+		if err := s.Postgres.AddStandby(keep, false); err != nil {
+			return err
+		}
+		resume, err := s.Postgres.HoldReplication(keep)
+		if err != nil {
+			return err
+		}
+		s.rest(ctx, time.Second)
+		if err := s.Postgres.FailOver(keep, 0); err != nil {
+			return err
+		}
+		_ = resume() // the receiver ended when its server was promoted
+		return nil
+	},
+	Drain: 20 * time.Second,
+}

@@ -1,0 +1,97 @@
+package trial
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/dispatcherd/dispatcherd/harness/internal/history"
+	"github.com/dispatcherd/dispatcherd/harness/internal/judge"
+	"github.com/dispatcherd/dispatcherd/harness/internal/stage"
+)
+
+// ledger is what whoever makes the trouble writes down about it: who could not
+// work when, which is nobody's fault if a job waits meanwhile, and how many
+// executions may have been given up while they were at work, which is how many
+// may have had a second one beside them. What is not written down is judged.
+type ledger struct {
+	mu       sync.Mutex
+	troubles []history.Trouble
+	told     bool // troubles are complete
+	givenUp  int
+}
+
+// kept notes that somebody was kept from working from a moment until now.
+func (s *Scene) kept(who string, from int64) {
+	s.ledger.mu.Lock()
+	defer s.ledger.mu.Unlock()
+	s.ledger.told = true
+	s.ledger.troubles = append(s.ledger.troubles, history.Trouble{From: from, To: history.Now(), Who: who})
+}
+
+// keptFor notes that somebody is kept from working from now on.
+func (s *Scene) keptFor(who string, d time.Duration) {
+	s.ledger.mu.Lock()
+	defer s.ledger.mu.Unlock()
+	s.ledger.told = true
+	now := history.Now()
+	s.ledger.troubles = append(s.ledger.troubles, history.Trouble{From: now, To: now + d.Nanoseconds(), Who: who})
+}
+
+// giveUp notes that so many slots may be given up with their jobs at work.
+func (s *Scene) giveUp(slots int) {
+	s.ledger.mu.Lock()
+	defer s.ledger.mu.Unlock()
+	s.ledger.givenUp += slots
+}
+
+// slotsOf is how many slots a dispatcher's workers have; all of them for nil.
+func (s *Scene) slotsOf(d *stage.Daemon) (slots int) {
+	for _, w := range s.Workers {
+		if d == nil || w.Daemon == d {
+			slots += w.Slots
+		}
+	}
+	return slots
+}
+
+// close counts all the time on stage as trouble if the trial makes any and does
+// not say when.
+func (l *ledger) close(t *Trial, begun int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if t.Trouble != nil && !l.told {
+		l.troubles = append(l.troubles, history.Trouble{From: begun, To: history.Now()})
+	}
+}
+
+// judge bounds what happened beside those that were given up.
+func (l *ledger) judge(r *judge.Report) (failures []string) {
+	if r.Twice > l.givenUp {
+		failures = append(failures, fmt.Sprintf("%d executions began while an earlier one of the same job was at work, and at most %d were given up", r.Twice, l.givenUp))
+	}
+	if r.Late > l.givenUp {
+		failures = append(failures, fmt.Sprintf("%d executions began although their attempt was over, and at most %d were given up", r.Late, l.givenUp))
+	}
+	return failures
+}
+
+// The longest pause between two looks of an idle dispatcher, and what a busy
+// machine may add.
+const (
+	idlePoll = 5 * time.Second
+	slack    = 2 * time.Second
+)
+
+// patience is how long a job may wait while a slot of its type idles: until its
+// dispatcher is known to be gone, and somebody looks.
+func patience(flags []string) time.Duration {
+	over := lease
+	if i := slices.Index(flags, "--lease"); i >= 0 && i+1 < len(flags) {
+		if d, err := time.ParseDuration(flags[i+1]); err == nil {
+			over = d
+		}
+	}
+	return over + idlePoll + slack
+}
