@@ -124,7 +124,7 @@ bench/profile: deps ## Say where the time of a job goes (with perf where it is i
 	cd bench && go run ./profile $(if $(shell command -v perf),-perf)
 
 .PHONY: chaos
-chaos: deps ## Break everything at once, check that no job is lost and that the check would notice (CHAOS=short|normal|long)
+chaos: deps ## Break everything at once, check that no job is lost and that the check would notice (CHAOS=smoke|short|normal|long)
 	cd harness && go run ./cmd/chaos -size $(CHAOS)
 
 .PHONY: chaos-controls

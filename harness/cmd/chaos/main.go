@@ -22,7 +22,7 @@ import (
 
 func main() {
 	var o options
-	flag.StringVar(&o.size, "size", "normal", "short, normal or long")
+	flag.StringVar(&o.size, "size", "normal", "smoke, short, normal or long")
 	flag.StringVar(&o.only, "only", "", "regular expression of the experiments and controls to run")
 	flag.StringVar(&o.what, "what", "all", "experiments, controls or all")
 	flag.BoolVar(&o.list, "list", false, "tell what the experiments are, and end")
@@ -57,7 +57,7 @@ func chaos(o options) int {
 }
 
 func list() {
-	for _, t := range trial.All() {
+	for _, t := range append(trial.All(), trial.Smoke()...) {
 		fmt.Fprintf(os.Stdout, "%-20s %s\n", t.Name, t.About)
 	}
 	for _, c := range trial.Controls() {
@@ -68,9 +68,9 @@ func list() {
 var errOption = errors.New("no such choice")
 
 func run(ctx context.Context, o options) (held bool, err error) {
-	size, ok := map[string]trial.Size{"short": trial.Short, "normal": trial.Normal, "long": trial.Long}[o.size]
+	size, ok := map[string]trial.Size{"smoke": trial.Short, "short": trial.Short, "normal": trial.Normal, "long": trial.Long}[o.size]
 	if !ok {
-		return false, fmt.Errorf("-size %q: give short, normal or long: %w", o.size, errOption)
+		return false, fmt.Errorf("-size %q: give smoke, short, normal or long: %w", o.size, errOption)
 	}
 	wanted, ok := map[string][2]bool{"experiments": {true, false}, "controls": {false, true}, "all": {true, true}}[o.what]
 	if !ok {
@@ -89,7 +89,13 @@ func run(ctx context.Context, o options) (held bool, err error) {
 	}
 	defer func() { err = errors.Join(err, house.Close()) }()
 	fmt.Fprintf(os.Stdout, "chaos: seed=%d size=%s revision=%s postgres=%s\n", o.seed, o.size, revision(ctx), house.Postgres.Version())
-	r := runner{house: house, pattern: pattern, size: size, seed: o.seed, held: true}
+	r := runner{
+		house: house, pattern: pattern, named: o.only != "", size: size, seed: o.seed, held: true,
+		trials: trial.All(), safeguards: trial.Controls(),
+	}
+	if o.size == "smoke" {
+		r.trials, r.safeguards = trial.Smoke(), trial.SmokeControls()
+	}
 	if wanted[0] {
 		err = r.experiments(ctx)
 	}
@@ -103,14 +109,21 @@ func run(ctx context.Context, o options) (held bool, err error) {
 type runner struct {
 	house   *stage.House
 	pattern *regexp.Regexp
+	named   bool // pattern was given
 	size    trial.Size
 	seed    uint64
 	held    bool
+
+	trials     []*trial.Trial
+	safeguards []*trial.Control
 }
 
 func (r *runner) experiments(ctx context.Context) error {
-	for _, t := range trial.All() {
+	for _, t := range r.trials {
 		if !r.pattern.MatchString(t.Name) {
+			continue
+		}
+		if t.OnlyLong && r.size != trial.Long && !r.named {
 			continue
 		}
 		if t.Setup.Disk > 0 && !stage.CanMount() {
@@ -135,7 +148,7 @@ func (r *runner) experiments(ctx context.Context) error {
 }
 
 func (r *runner) controls(ctx context.Context) error {
-	for _, c := range trial.Controls() {
+	for _, c := range r.safeguards {
 		if !r.pattern.MatchString(c.Trial.Name) {
 			continue
 		}

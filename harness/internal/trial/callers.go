@@ -28,7 +28,7 @@ var callers = Trial{
 		Offers: offers, Mix: usual, Types: types, Rate: 500,
 	},
 	Jobs:  [3]int{2000, 5000, 100_000},
-	Least: [3]time.Duration{12 * time.Second, 24 * time.Second, 4 * time.Minute},
+	Least: [3]time.Duration{12 * time.Second, 18 * time.Second, 4 * time.Minute},
 	Trouble: func(ctx context.Context, s *Scene) error {
 		var all sync.WaitGroup
 		for i := range 6 * len(s.Daemons) {

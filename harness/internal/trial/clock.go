@@ -25,9 +25,10 @@ var clockJumps = Trial{
 		Old:  "func Now() Time {\n\tsec, nsec, mono := runtimeNow()\n",
 		New:  "func Now() Time {\n\tsec, nsec, mono := runtimeNow()\n\tsec += " + jumps + "[uint64(mono)/2e9%8]\n", Times: 1,
 	}},
-	Jobs:  [3]int{1000, 5000, 50_000},
-	Least: [3]time.Duration{8 * time.Second, 20 * time.Second, 3 * time.Minute},
-	// Half of the work comes on demand.
+	Jobs:  [3]int{1000, 5000, 20_000},
+	Least: [3]time.Duration{8 * time.Second, 20 * time.Second, 45 * time.Second},
+	// All of Go's library is built anew for it.
+	OnlyLong: true,
 	Trouble: func(ctx context.Context, s *Scene) error {
 		s.keptFor("nobody", 0)
 		s.call(ctx, s.Daemons[0], history.InMemory)
@@ -41,7 +42,7 @@ var clockJumps = Trial{
 			failures = append(failures, fmt.Sprintf("p99 from the commit to the start is %v, want at most 1s", round(p99)))
 		}
 		for i := range h.Changes {
-			if h.Changes[i].Kind == history.Lost {
+			if h.Changes[i].Kind == history.Lost && h.Changes[i].At < h.Over { // who ends in good order says so himself
 				failures = append(failures, fmt.Sprintf("dispatcher %d was declared lost", h.Changes[i].Dispatcher))
 			}
 		}

@@ -47,7 +47,7 @@ func TestAControlThatDoesNotFitIsAnError(t *testing.T) {
 
 func TestTrialsHaveNamesOfTheirOwn(t *testing.T) {
 	seen := map[string]bool{}
-	all := All()
+	all := append(All(), Smoke()...)
 	for _, c := range Controls() {
 		all = append(all, &c.Trial)
 	}

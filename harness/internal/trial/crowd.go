@@ -15,7 +15,7 @@ var crowd = Trial{
 	About: "four dispatchers with shares of every type; one of them dies every 700 ms and another every 5 s stays away for longer than the lease",
 	Setup: stage.Setup{Daemons: 4, Workers: 1, Flags: patientFlags(quickLease...), Offers: offers, Mix: usual, Types: types},
 	Jobs:  [3]int{5000, 40_000, 400_000},
-	Least: [3]time.Duration{10 * time.Second, 20 * time.Second, 5 * time.Minute},
+	Least: [3]time.Duration{10 * time.Second, 15 * time.Second, 5 * time.Minute},
 	Trouble: func(ctx context.Context, s *Scene) error {
 		s.every(ctx, 700*time.Millisecond, func(i int) {
 			d := s.Daemons[s.Dice.IntN(len(s.Daemons))]

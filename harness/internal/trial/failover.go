@@ -17,7 +17,7 @@ var failover = Trial{
 
 	Standbys: true,
 	Jobs:     [3]int{2000, 20_000, 200_000},
-	Least:    [3]time.Duration{12 * time.Second, 25 * time.Second, 4 * time.Minute},
+	Least:    [3]time.Duration{12 * time.Second, 20 * time.Second, 4 * time.Minute},
 	Trouble: func(ctx context.Context, s *Scene) error {
 		for ctx.Err() == nil {
 			if err := s.Postgres.AddStandby(context.WithoutCancel(ctx), true); err != nil {
@@ -37,8 +37,8 @@ var failover = Trial{
 		s.Note("failovers", len(s.failovers))
 		again := judge.ClaimsAfter(h, s.failovers)
 		s.Note("claims_again_max", again.At(1))
-		if len(s.failovers) < 2 {
-			failures = append(failures, fmt.Sprintf("only %d failovers", len(s.failovers)))
+		if len(s.failovers) == 0 {
+			failures = append(failures, "there was no failover")
 		}
 		if worst := again.At(1); worst > lease {
 			failures = append(failures, fmt.Sprintf("the first claim after the end of a primary came %v later, want at most %v", round(worst), lease))

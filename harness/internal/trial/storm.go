@@ -19,41 +19,44 @@ func patientFlags(more ...string) []string {
 var quickLease = []string{"--lease", "2s", "--beat", "400ms"}
 
 var storm = Trial{
-	Name:  "storm",
-	About: "kill -9 of a dispatcher every second, of a worker every 200 ms, Postgres down every 20 s (fast, immediate, kill -9 in turn), all at once",
-	Setup: stage.Setup{Daemons: 2, Workers: 4, Flags: patientFlags(quickLease...), Offers: offers, Mix: usual, Types: types},
-	Jobs:  [3]int{10_000, 206_000, 1_000_000}, // the last 5,000 may end in the calm after the storm
-	Least: [3]time.Duration{25 * time.Second, 90 * time.Second, 10 * time.Minute},
-	Trouble: func(ctx context.Context, s *Scene) error {
-		var (
-			all     sync.WaitGroup
-			problem error
-		)
-		all.Go(func() { s.every(ctx, 200*time.Millisecond, func(i int) { s.Workers[i%len(s.Workers)].Kill() }) })
-		all.Go(func() {
-			s.every(ctx, time.Second, func(i int) {
-				d := s.Daemons[i%len(s.Daemons)]
-				s.giveUp(s.slotsOf(d))
-				d.Kill()
-			})
-		})
-		all.Go(func() {
-			s.every(ctx, 20*time.Second, func(i int) {
-				s.giveUp(s.slotsOf(nil))
-				how := []stage.End{stage.Immediate, stage.Fast, stage.KillNine}[i%3]
-				if err := s.Postgres.Restart(ctx, how, 500*time.Millisecond); err != nil {
-					problem = err
-				}
-			})
-		})
-		all.Wait()
-		return problem
-	},
+	Name:    "storm",
+	About:   "kill -9 of a dispatcher every second, of a worker every 200 ms, Postgres down every 20 s (fast, immediate, kill -9 in turn), all at once",
+	Setup:   stage.Setup{Daemons: 2, Workers: 4, Flags: patientFlags(quickLease...), Offers: offers, Mix: usual, Types: types},
+	Jobs:    [3]int{10_000, 206_000, 1_000_000}, // the last 5,000 may end in the calm after the storm
+	Least:   [3]time.Duration{25 * time.Second, 90 * time.Second, 10 * time.Minute},
+	Trouble: func(ctx context.Context, s *Scene) error { return s.storm(ctx, 20*time.Second) },
 	Verify: func(s *Scene, h *history.History, _ *judge.Report) []string {
 		s.noteKills(h)
 		s.Note("postgres_restarts", s.Postgres.Restarts())
 		return nil
 	},
+}
+
+// storm kills everything at its own pace until ctx ends.
+func (s *Scene) storm(ctx context.Context, postgres time.Duration) error {
+	var (
+		all     sync.WaitGroup
+		problem error
+	)
+	all.Go(func() { s.every(ctx, 200*time.Millisecond, func(i int) { s.Workers[i%len(s.Workers)].Kill() }) })
+	all.Go(func() {
+		s.every(ctx, time.Second, func(i int) {
+			d := s.Daemons[i%len(s.Daemons)]
+			s.giveUp(s.slotsOf(d))
+			d.Kill()
+		})
+	})
+	all.Go(func() {
+		s.every(ctx, postgres, func(i int) {
+			s.giveUp(s.slotsOf(nil))
+			how := []stage.End{stage.Immediate, stage.Fast, stage.KillNine}[i%3]
+			if err := s.Postgres.Restart(ctx, how, 500*time.Millisecond); err != nil {
+				problem = err
+			}
+		})
+	})
+	all.Wait()
+	return problem
 }
 
 // every does something at a steady pace, the first time after one period.

@@ -18,7 +18,7 @@ import (
 // Size is how much of an experiment is wanted.
 type Size int
 
-// Sizes: for every change, for every release, for a night.
+// Sizes: for a quarter of an hour between two changes, for every release, for a night.
 const (
 	Short Size = iota
 	Normal
@@ -36,6 +36,8 @@ type Trial struct {
 	Cuts []Cut
 	// Standbys says that it needs replicas of the server.
 	Standbys bool
+	// OnlyLong leaves it out of the smaller sizes, unless it is asked for by name.
+	OnlyLong bool
 	// LongFlags are those of the daemons in the long size, if it has others.
 	LongFlags []string
 	// Trouble breaks things until ctx ends, and puts right whatever would stay broken.

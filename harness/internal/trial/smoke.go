@@ -1,0 +1,30 @@
+package trial
+
+import (
+	"context"
+	"time"
+)
+
+// Smoke is what every change can afford: less than a minute.
+func Smoke() []*Trial { return []*Trial{&smoke} }
+
+// SmokeControls are those that come with it.
+func SmokeControls() []*Control {
+	for _, c := range Controls() {
+		if c.Trial.Name == "status-out" {
+			return []*Control{c}
+		}
+	}
+	return nil
+}
+
+// smoke is a storm in a glass of water: Postgres goes down every 5 s.
+var smoke = Trial{
+	Name:    "smoke",
+	About:   "the storm, for ten seconds: kill -9 of a dispatcher every second, of a worker every 200 ms, Postgres down every 5 s",
+	Setup:   storm.Setup,
+	Jobs:    [3]int{4000, 4000, 4000},
+	Least:   [3]time.Duration{10 * time.Second, 10 * time.Second, 10 * time.Second},
+	Trouble: func(ctx context.Context, s *Scene) error { return s.storm(ctx, 5*time.Second) },
+	Verify:  storm.Verify,
+}
