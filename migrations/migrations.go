@@ -15,6 +15,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -35,7 +36,8 @@ const (
 	undefined    = "42P01" // undefined_table
 	duplicate    = "23505" // two CREATE SCHEMA at once, seen from the slower one
 	exists       = "42P06" // duplicate_schema
-	latest       = 5       // the highest number in sql/
+	noFunction   = "42883" // undefined_function
+	latest       = 6       // the highest number in sql/
 )
 
 // Migration is one step and whether the database has taken it.
@@ -151,8 +153,9 @@ func (e *VersionError) Error() string {
 	return fmt.Sprintf("the schema is at version %d, newer than version %d of this build: install a newer dispatcherd", e.Have, e.Want)
 }
 
-// Check returns nil when the database that conn is connected to is at the
-// version of this build, and otherwise a *VersionError.
+// Check returns nil when this build can use the database that conn is connected
+// to, and otherwise a *VersionError. The schema must be at the version of the
+// build, or be a newer one that says in compatible_from() that the build will do.
 func Check(ctx context.Context, conn *pgx.Conn) error {
 	var have int64
 	err := conn.QueryRow(ctx, "SELECT coalesce(max(version_id), -1) FROM "+versionTable+" WHERE is_applied").Scan(&have)
@@ -162,10 +165,29 @@ func Check(ctx context.Context, conn *pgx.Conn) error {
 	case err != nil:
 		return fmt.Errorf("read the schema version: %w", err)
 	}
+	if have > latest {
+		from, err := compatibleFrom(ctx, conn)
+		if err != nil || from <= latest {
+			return err
+		}
+	}
 	if have != latest {
 		return &VersionError{Have: have, Want: latest}
 	}
 	return nil
+}
+
+// compatibleFrom is the lowest version that a build may be made for to use the
+// schema. A schema that does not say has no use for builds of other versions.
+func compatibleFrom(ctx context.Context, conn *pgx.Conn) (from int64, err error) {
+	err = conn.QueryRow(ctx, "SELECT dispatcherd.compatible_from()").Scan(&from)
+	switch {
+	case code(err) == noFunction:
+		return math.MaxInt64, nil
+	case err != nil:
+		return 0, fmt.Errorf("read which versions the schema is compatible with: %w", err)
+	}
+	return from, nil
 }
 
 func open(dsn string) (*sql.DB, error) {

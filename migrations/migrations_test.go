@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 
@@ -93,6 +95,38 @@ func TestCheckSaysWhatToDo(t *testing.T) {
 	_, err = conn.Exec(t.Context(), "INSERT INTO dispatcherd.schema_version (version_id, is_applied) VALUES (99, true)")
 	require.NoError(t, err)
 	require.EqualError(t, migrations.Check(t.Context(), conn), fmt.Sprintf("the schema is at version 99, newer than version %d of this build: install a newer dispatcherd", migrations.Latest()))
+}
+
+// A daemon of the version before may restart while the new one is rolled out.
+func TestANewerSchemaSaysWhichProgramsMayUseIt(t *testing.T) {
+	dsn := pgtest.New(t)
+	conn := connect(t, dsn)
+	exec(t, conn, "INSERT INTO dispatcherd.schema_version (version_id, is_applied) VALUES (99, true)")
+	says := func(version int64) error {
+		exec(t, conn, fmt.Sprintf("CREATE OR REPLACE FUNCTION dispatcherd.compatible_from() RETURNS bigint LANGUAGE sql AS 'SELECT %d::bigint'", version))
+		return migrations.Check(t.Context(), conn)
+	}
+	require.NoError(t, says(1))
+	require.NoError(t, says(migrations.Latest()))
+	require.Error(t, says(migrations.Latest()+1))
+	exec(t, conn, "DROP FUNCTION dispatcherd.compatible_from()")
+	require.ErrorContains(t, migrations.Check(t.Context(), conn), "newer than version")
+	exec(t, conn, "DELETE FROM dispatcherd.schema_version WHERE version_id = 99")
+	require.NoError(t, migrations.Check(t.Context(), conn), "a program's own schema needs no word")
+}
+
+func TestEveryMigrationSaysWhichProgramsMayUseTheSchemaThen(t *testing.T) {
+	files, err := filepath.Glob("sql/*.sql")
+	require.NoError(t, err)
+	require.Len(t, files, int(migrations.Latest()))
+	for _, file := range files[5:] { // the first that does
+		text, err := os.ReadFile(file)
+		require.NoError(t, err)
+		up, down, found := strings.Cut(string(text), "-- +goose Down")
+		require.True(t, found, file)
+		require.Contains(t, up, "dispatcherd.compatible_from()", file)
+		require.Contains(t, down, "dispatcherd.compatible_from()", file)
+	}
 }
 
 func TestStatusChangesNothing(t *testing.T) {

@@ -13,7 +13,9 @@ import (
 // A migration that waits for a table keeps everybody behind it waiting as well:
 // behind a backup that reads for an hour no dispatcher could renew its lease.
 // So it waits for less than anybody's patience, gives up, lets the others
-// through, and tries again.
+// through, and tries again. One that changes two tables holds the first for as
+// long while it waits for the second; two sessions that want them in opposite
+// order end in one that gives way, and that counts as not granted.
 const (
 	lockWait   = "250ms"
 	lockPause  = time.Second
