@@ -147,6 +147,8 @@ func TestAnAffinityViolationIsImpossible(t *testing.T) {
 			require.Greater(t, audit.idle, audit.placed/2, "there must be choices to judge")
 			require.NoError(t, w.core.Check())
 			require.Greater(t, w.deaths, placements/lives/1000)
+			require.Positive(t, w.adopted)
+			require.Positive(t, w.handovers)
 		})
 	}
 }

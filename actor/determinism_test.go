@@ -43,7 +43,10 @@ func printEffect(h hash.Hash, e Effect) {
 	if e.Finish != nil {
 		fmt.Fprintf(h, "%+v ", *e.Finish)
 	}
-	e.Fetch, e.Claim, e.Finish = nil, nil, nil
+	if e.Adopt != nil {
+		fmt.Fprintf(h, "%+v ", *e.Adopt)
+	}
+	e.Fetch, e.Claim, e.Finish, e.Adopt = nil, nil, nil, nil
 	fmt.Fprintf(h, "%+v\n", e)
 }
 

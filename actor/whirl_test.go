@@ -26,8 +26,13 @@ type whirl struct {
 	pending  map[tableLane][]dispatcherd.Key
 	lanes    map[dispatcherd.JobID]tableLane // of rows
 	taken    map[dispatcherd.Token][]dispatcherd.JobID
+	away     []away // executions that may be brought along
+	began    map[dispatcherd.JobID]dispatcherd.Mark
+	offered  map[dispatcherd.SlotID]dispatcherd.Slot
 	turns    int
 	deaths   int
+
+	adopted, handovers int
 }
 
 type whirlSession struct {
@@ -48,6 +53,7 @@ func newWhirl(seed uint64, audit *auditor) *whirl {
 		rng: rand.New(rand.NewPCG(seed, 3)), core: New(cfg), audit: audit,
 		pending: map[tableLane][]dispatcherd.Key{}, lanes: map[dispatcherd.JobID]tableLane{},
 		taken: map[dispatcherd.Token][]dispatcherd.JobID{},
+		began: map[dispatcherd.JobID]dispatcherd.Mark{}, offered: map[dispatcherd.SlotID]dispatcherd.Slot{},
 	}
 }
 
@@ -61,6 +67,10 @@ func (w *whirl) turn() {
 	}
 	slots := w.core.index.Len()
 	switch {
+	case w.turns%2_000 == 0:
+		w.handOver()
+	case k == 7 && slots < 24:
+		w.bringBack()
 	case slots < 4 || slots < 24 && k < 3:
 		w.register()
 	case k < 4 && len(w.sessions) > 1:
@@ -90,7 +100,10 @@ func (w *whirl) feed(ev Event) {
 		switch e := fx[i]; e.Kind {
 		case Send:
 			w.running = append(w.running, e)
-		case Fetch, Claim, Resolve, Finish, Bell:
+			w.began[e.Job] = whirlMark(e.Session)
+		case Resume:
+			w.resumed(e)
+		case Fetch, Claim, Resolve, Adopt, Finish, Bell:
 			w.queue = append(w.queue, e)
 		}
 	}
@@ -160,7 +173,7 @@ func (w *whirl) announce(s *whirlSession, slots []dispatcherd.Slot) {
 		}
 	}
 	s.slots = append(s.slots, slots...)
-	w.feed(Registered{Session: s.id, Worker: "w", Slots: slots})
+	w.feed(Registered{Session: s.id, Worker: "w", Slots: slots, Mark: whirlMark(s.id)})
 }
 
 // die ends a session; half of them come back at once with the same slots.
@@ -281,6 +294,8 @@ func (w *whirl) answer() {
 		w.won(e, v)
 	case Finish:
 		w.finish(e, v)
+	case Adopt:
+		w.adopt(e, v)
 	case Bell:
 		w.feed(BellSet{Armed: e.Armed, Verdict: v})
 	}
@@ -312,8 +327,11 @@ func (w *whirl) claim(e Effect, v dispatcherd.Verdict) {
 	}
 	if v == dispatcherd.OK || unknown && w.rng.IntN(2) == 0 {
 		for _, id := range e.Claim.IDs {
-			if w.take(id) && w.rng.IntN(30) > 0 {
+			switch taken := w.take(id); {
+			case taken && w.rng.IntN(30) > 0:
 				w.taken[e.Claim.Token] = append(w.taken[e.Claim.Token], id)
+			case taken:
+				w.away = append(w.away, away{id, 1, whirlMark(dispatcherd.SessionID(1_000_000 + id))})
 			}
 		}
 	}
@@ -337,6 +355,7 @@ func (w *whirl) finish(e Effect, v dispatcherd.Verdict) {
 			switch {
 			case f.Outcome.Final():
 				delete(w.lanes, f.ID)
+				delete(w.began, f.ID)
 			case f.Outcome == dispatcherd.Retry:
 				w.park(dispatcherd.Key{RunAt: int64(w.now)*1000 + f.Delay.Microseconds(), ID: f.ID})
 			default:

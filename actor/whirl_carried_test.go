@@ -1,0 +1,134 @@
+package actor
+
+import (
+	"slices"
+
+	"github.com/dispatcherd/dispatcherd"
+)
+
+// away is an execution that goes on at a worker of another dispatcher, or of one
+// that is gone.
+type away struct {
+	job     dispatcherd.JobID
+	attempt dispatcherd.Attempt
+	mark    dispatcherd.Mark // of the session in which it began
+}
+
+// whirlMark is the fingerprint of a session's nonce.
+func whirlMark(s dispatcherd.SessionID) dispatcherd.Mark { return dispatcherd.Mark(7*s + 1) }
+
+// bringBack is a worker that connects with executions of before, now and then
+// wrong ones.
+func (w *whirl) bringBack() {
+	if len(w.away) == 0 {
+		w.feed(Tick{})
+		return
+	}
+	w.nextSess++
+	s := whirlSession{id: w.nextSess}
+	ev := Registered{Session: s.id, Worker: "w", Mark: whirlMark(s.id)}
+	for range min(len(w.away), 1+w.rng.IntN(3)) {
+		i := w.rng.IntN(len(w.away))
+		a := w.away[i]
+		if slices.ContainsFunc(ev.Running, func(p Presentation) bool { return p.Job == a.job }) {
+			continue
+		}
+		types := []string{w.lanes[a.job].typ}
+		if other := whirlTypes[w.rng.IntN(len(whirlTypes))]; other != types[0] {
+			types = append(types, other)
+			slices.Sort(types)
+		}
+		p := Presentation{Job: a.job, Attempt: a.attempt, From: a.mark, Slot: dispatcherd.Slot{ID: w.nextSlot, Number: s.next, Types: types}}
+		switch w.rng.IntN(10) {
+		case 0:
+			p.Attempt--
+		case 1:
+			p.From++
+		}
+		w.offered[w.nextSlot] = p.Slot
+		w.nextSlot++
+		s.next++
+		ev.Running = append(ev.Running, p)
+	}
+	w.sessions = append(w.sessions, s)
+	w.feed(ev)
+}
+
+// adopt takes over what runs elsewhere under that attempt and was handed to that
+// session. A dispatcher without a lease takes nothing, and an answer may be lost.
+func (w *whirl) adopt(e Effect, v dispatcherd.Verdict) {
+	unknown := w.rng.IntN(20) == 0
+	if v == dispatcherd.OK && (!unknown || w.rng.IntN(2) == 0) {
+		for _, p := range e.Adopt.Jobs {
+			i := slices.IndexFunc(w.away, func(a away) bool { return a.job == p.ID && a.attempt == p.Attempt && a.mark == p.From })
+			if i >= 0 {
+				w.away = slices.Delete(w.away, i, i+1)
+				w.taken[e.Adopt.Token] = append(w.taken[e.Adopt.Token], p.ID)
+			}
+		}
+	}
+	if unknown {
+		v = dispatcherd.Unknown
+	}
+	res := dispatcherd.AdoptResult{Verdict: v}
+	if v == dispatcherd.OK {
+		for _, id := range w.taken[e.Adopt.Token] {
+			lane := w.lanes[id]
+			res.Jobs = append(res.Jobs, dispatcherd.Adopted{
+				Won: dispatcherd.Won{ID: id, Attempt: 1, MaxAttempts: 3}, Type: lane.typ, Priority: lane.priority, RunAt: int64(w.now) * 1000,
+			})
+		}
+		slices.SortFunc(res.Jobs, func(a, b dispatcherd.Adopted) int { return int(a.ID - b.ID) })
+		delete(w.taken, e.Adopt.Token)
+	}
+	w.feed(Adopted{Request: e.Adopt, Result: res})
+}
+
+// resumed lets an execution go on that was adopted.
+func (w *whirl) resumed(e Effect) {
+	w.adopted++
+	slot := w.offered[e.Slot]
+	delete(w.offered, e.Slot)
+	for i := range w.sessions {
+		if w.sessions[i].id == e.Session {
+			w.sessions[i].slots = append(w.sessions[i].slots, slot)
+		}
+	}
+	if w.audit != nil {
+		w.audit.slots = append(w.audit.slots, auditSlot{id: e.Slot, session: e.Session, number: e.Number, types: slot.Types, holder: e.Job})
+	}
+	e.Kind = Send
+	w.running = append(w.running, e)
+}
+
+// handOver stops the core in good order and goes on with a new one. What runs is
+// left to whoever is brought it.
+func (w *whirl) handOver() {
+	w.handovers++
+	w.feed(Drained{})
+	w.answerAll()
+	for _, e := range w.running {
+		if e.Job > 0 {
+			w.away = append(w.away, away{e.Job, e.Attempt, w.began[e.Job]})
+		}
+	}
+	w.running = w.running[:0]
+	w.feed(HandedOver{})
+	for _, s := range w.sessions {
+		if w.audit != nil {
+			w.audit.gone(s.id)
+		}
+		w.feed(Unregistered{Session: s.id})
+	}
+	w.sessions = nil
+	w.answerAll()
+	cfg := w.core.cfg
+	cfg.Seed[1] += 1 << 32
+	w.core, w.queue = New(cfg), nil
+}
+
+func (w *whirl) answerAll() {
+	for len(w.queue) > 0 {
+		w.answer()
+	}
+}
