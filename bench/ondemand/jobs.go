@@ -32,6 +32,8 @@ func serveJobs(ctx context.Context, socket, slots string) error {
 		return nil, nil
 	})
 	w.Slots(n, jobType)
-	os.Stdout.WriteString("ready\n")
+	if _, err := os.Stdout.WriteString("ready\n"); err != nil {
+		return err
+	}
 	return w.Run(ctx)
 }

@@ -41,7 +41,7 @@ func (s *sampler) report() error {
 	if s == nil {
 		return nil
 	}
-	defer os.RemoveAll(s.dir)
+	defer func() { _ = os.RemoveAll(s.dir) }() // in the folder for temporary files
 	_ = s.cmd.Process.Signal(syscall.SIGINT)
 	_ = s.cmd.Wait() // ends with the signal
 	for _, view := range []struct {

@@ -76,7 +76,9 @@ func Serve(path string) error {
 	if err != nil {
 		return err
 	}
-	os.Stdout.WriteString("ready\n")
+	if _, err := os.Stdout.WriteString("ready\n"); err != nil {
+		return err
+	}
 	conn, err := l.Accept()
 	if err != nil {
 		return err

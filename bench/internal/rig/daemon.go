@@ -68,7 +68,7 @@ func (d *Daemon) get(ctx context.Context, path string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	defer res.Body.Close()
+	defer func() { _ = res.Body.Close() }() // it was read
 	text, err := io.ReadAll(res.Body)
 	if err == nil && res.StatusCode != http.StatusOK {
 		err = fmt.Errorf("%s answers %s", path, res.Status)
@@ -105,10 +105,10 @@ func parseMetrics(text string) Metrics {
 	return m
 }
 
-// Event returns how often something happened to jobs: placed, won, lost, done…
+// Event returns how often something happened to jobs: placed, won, lost, done and so on.
 func (m Metrics) Event(name string) float64 { return m[`dispatcherd_jobs_total{event="`+name+`"}`] }
 
-// State returns a gauge: unrecorded, in_hand, slots…
+// State returns a gauge: unrecorded, in_hand, slots and so on.
 func (m Metrics) State(what string) float64 { return m[`dispatcherd_state{what="`+what+`"}`] }
 
 // Statements says how often a kind of statement was carried out, for how many

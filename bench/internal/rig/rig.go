@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -65,9 +66,7 @@ func Start(ctx context.Context, o Options) (_ *Rig, err error) {
 	}
 	settings := map[string]string{}
 	for _, from := range []map[string]string{Settings, o.Settings} {
-		for k, v := range from {
-			settings[k] = v
-		}
+		maps.Copy(settings, from)
 	}
 	if r.Server, err = devpg.Start(ctx, devpg.Options{Settings: settings}); err != nil {
 		return nil, err
