@@ -2,6 +2,7 @@ package lint
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -36,6 +37,21 @@ func TestTheDaemonLinksAtMost25Modules(t *testing.T) {
 	modules, _ := linked(t)
 	require.NotEmpty(t, modules)
 	require.LessOrEqual(t, len(modules), maxModules, "modules in the daemon: %s", strings.Join(modules, ", "))
+}
+
+// maxBinary bounds the daemon's program, in bytes, built as `make build` does.
+const maxBinary = 20_000_000
+
+func TestTheDaemonsProgramHasAtMost20MB(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "dispatcherd")
+	build := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-ldflags", "-s -w", "-o", path, "./cmd/dispatcherd")
+	build.Dir, build.Env = root, append(os.Environ(), "CGO_ENABLED=0")
+	out, err := build.CombinedOutput()
+	require.NoError(t, err, string(out))
+	program, err := os.Stat(path)
+	require.NoError(t, err)
+	require.LessOrEqual(t, program.Size(), int64(maxBinary), "text/template (cobra's SetHelpTemplate) keeps every exported method alive; `go tool nm -size -sort size` says what is large")
+	require.Greater(t, program.Size(), int64(maxBinary/4), "what was built is the whole program")
 }
 
 // testLibraries have no business in the daemon.
