@@ -101,7 +101,9 @@ if [ "$(id -u)" -eq 0 ]; then
 elif has sudo && sudo -n true 2>/dev/null; then
 	as_root="sudo -n"
 else
-	echo "deps: missing: ${missing[*]}; install with: sudo $install" >&2
+	# The lists of a fresh machine are empty.
+	[ "$update" = true ] && update='' || update="sudo $update && "
+	echo "deps: missing: ${missing[*]}; install with: ${update}sudo $install" >&2
 	exit 1
 fi
 echo "deps: installing what is missing: ${missing[*]}" >&2
