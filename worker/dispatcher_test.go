@@ -30,7 +30,9 @@ type dispatcher struct {
 	t      testing.TB
 	path   string
 	events chan event
-	resume bool // take back whatever is presented
+	resume bool               // take back whatever is presented
+	before func()             // called before that, if there is something
+	refuse *workerproto.Error // the answer to the next hello
 
 	mu   sync.Mutex
 	stop func()
@@ -79,6 +81,13 @@ func (d *dispatcher) shutDown() {
 }
 
 func (d *dispatcher) Open(s *workerproto.Session, h *workerproto.Hello) error {
+	if len(h.Running) > 0 && d.before != nil {
+		d.before()
+	}
+	if err := d.refuse; err != nil {
+		d.refuse = nil
+		return err
+	}
 	if d.resume {
 		for _, r := range h.Running {
 			s.Resume(r.Job, r.Attempt)

@@ -26,6 +26,8 @@ type execution struct {
 
 	conn    *workerproto.Conn // to report on; nil while orphaned
 	session string            // nonce of the connection on which it began: what proves that it was handed out here
+	asked   bool              // it was presented, and the dispatcher has not answered
+	late    bool              // its time as an orphan was over meanwhile
 	lost    bool              // nobody wants the report any more
 	report  workerproto.WorkerFrame
 	expiry  *time.Timer // of an orphan
@@ -225,9 +227,27 @@ func (e *execution) orphanLocked(keep time.Duration) {
 		e.w.mu.Lock()
 		defer e.w.mu.Unlock()
 		if e.resumable() {
-			e.loseLocked()
+			e.expireLocked()
 		}
 	})
+}
+
+// expireLocked ends the time of an orphan. While the dispatcher has not answered
+// it may just be taking the execution back: then the slot is busy for it, and must
+// not be announced as free.
+func (e *execution) expireLocked() {
+	if e.asked {
+		e.late = true
+		return
+	}
+	e.loseLocked()
+}
+
+// unansweredLocked is called when a hello was not answered.
+func (e *execution) unansweredLocked() {
+	if e.asked = false; e.late {
+		e.loseLocked()
+	}
 }
 
 // resumeLocked continues an orphan on a new connection, which knows its slot.

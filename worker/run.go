@@ -146,6 +146,7 @@ func (w *Worker) hello() (*workerproto.Hello, []*execution) {
 		}
 		h.Running = append(h.Running, workerproto.Running{Execution: sl.run.name(), Slot: sl.Slot})
 		presented = append(presented, sl.run)
+		sl.run.asked = true
 	}
 	for _, sl := range slots {
 		if sl.run != nil || sl.removed {
@@ -174,6 +175,7 @@ func (w *Worker) connected(c *workerproto.Conn, hello *workerproto.Hello, presen
 	}
 	w.conn = c
 	for _, e := range presented {
+		e.asked, e.late = false, false
 		if resumed[workerproto.Resumed{Job: e.job.ID, Attempt: e.job.Attempt}] {
 			e.resumeLocked(c)
 		}
@@ -213,6 +215,11 @@ func (w *Worker) disconnected(c *workerproto.Conn) {
 	var keep time.Duration
 	if c != nil && !w.draining {
 		keep = c.Welcome().Limits.Resume
+	}
+	for _, sl := range w.sortedLocked() {
+		if c == nil && sl.run != nil && sl.run.asked {
+			sl.run.unansweredLocked()
+		}
 	}
 	for _, sl := range w.sortedLocked() {
 		sl.announced = false
