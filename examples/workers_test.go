@@ -1,0 +1,175 @@
+package examples
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/workerproto"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const patience = 20 * time.Second
+
+// script is a handler that lets the test speak with one worker.
+type script struct {
+	opened chan *workerproto.Session
+	frames chan string
+	closed chan error
+	hello  *workerproto.Hello
+
+	workerproto.NoObserver
+	received chan int
+}
+
+// Received tells how many frames came in one read, pongs included.
+func (h *script) Received(frames, _ int) { h.received <- frames }
+
+func (h *script) Open(s *workerproto.Session, hello *workerproto.Hello) error {
+	h.hello = hello
+	h.opened <- s
+	return nil
+}
+
+func (h *script) Frames(_ *workerproto.Session, frames []workerproto.WorkerFrame) {
+	for _, f := range frames {
+		h.frames <- strings.TrimSpace(string(workerproto.Append(nil, f)))
+	}
+}
+
+func (h *script) Closed(_ *workerproto.Session, cause error) { h.closed <- cause }
+
+func await[T any](t *testing.T, c <-chan T) T {
+	t.Helper()
+	select {
+	case v := <-c:
+		return v
+	case <-time.After(patience):
+		require.FailNow(t, "nothing happened")
+		panic("unreachable")
+	}
+}
+
+// language is one in which there is an example.
+type language struct {
+	interpreter, program string
+	lines                int    // that the program may have
+	echoes, breaks       string // the part of it that answers, and what fails instead for a payload of 0
+	failure              string // how a failure is told
+}
+
+var languages = []language{
+	{"python3", "python/worker.py", 20, `return {`, `return 1 // job["payload"] or {`, `"error":"ZeroDivisionError(`},
+	{"node", "node/worker.mjs", 21, `return {`, `if (!job.payload) throw new RangeError("zero"); return 1 || {`, `"error":"RangeError: zero"`},
+}
+
+// inEach runs a test for each language that this machine can run.
+func inEach(t *testing.T, test func(*testing.T, language)) {
+	for _, l := range languages {
+		t.Run(l.interpreter, func(t *testing.T) {
+			if _, err := exec.LookPath(l.interpreter); err != nil {
+				t.Skip(l.interpreter + " is not installed")
+			}
+			test(t, l)
+		})
+	}
+}
+
+// start serves on a fresh socket and runs a worker against it.
+func start(t *testing.T, interpreter, program string, limits workerproto.Limits) (*script, *exec.Cmd) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "w.sock")
+	l, err := workerproto.Listen(path, 0o600)
+	require.NoError(t, err)
+	h := &script{make(chan *workerproto.Session, 1), make(chan string, 100), make(chan error, 1), nil, workerproto.NoObserver{}, make(chan int, 1000)}
+	ctx, cancel := context.WithCancel(context.Background())
+	served := make(chan error, 1)
+	go func() { served <- workerproto.Serve(ctx, l, limits, h, h) }()
+
+	var complaints bytes.Buffer
+	cmd := exec.Command(interpreter, program, path, "echo", "upper")
+	cmd.Stderr = &complaints
+	require.NoError(t, cmd.Start())
+	t.Cleanup(func() {
+		cancel()
+		require.NoError(t, <-served)
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+		require.Empty(t, strings.TrimPrefix(complaints.String(), "the dispatcher stops; reconnect\n"), "no trace of a stack")
+	})
+	return h, cmd
+}
+
+func job(id int64, payload string) *workerproto.Job {
+	return &workerproto.Job{Execution: workerproto.Execution{Job: dispatcherd.JobID(id), Attempt: 1}, Type: "echo", Payload: []byte(payload)}
+}
+
+func TestAWorkerDoesJobs(t *testing.T) {
+	inEach(t, func(t *testing.T, l language) {
+		h, cmd := start(t, l.interpreter, l.program, workerproto.Limits{HeartbeatInterval: 50 * time.Millisecond, HeartbeatTimeout: 10 * time.Second})
+		s := await(t, h.opened)
+		require.Equal(t, []workerproto.Slot{{Number: 0, Types: []string{"echo", "upper"}}}, h.hello.Slots)
+		for i := range 3 {
+			require.True(t, s.Send(job(int64(i)+1, `{"text":"Grüße 😀"}`)))
+			frame, err := new(workerproto.WorkerDecoder).Decode([]byte(await(t, h.frames)))
+			require.Nil(t, err)
+			done := frame.(*workerproto.Done)
+			require.Equal(t, s.Nonce(), done.Session)
+			require.JSONEq(t, `{"echo":{"text":"Grüße 😀"},"type":"echo"}`, string(done.Result))
+		}
+		require.True(t, s.Send(&workerproto.GoAway{Reason: "to be ignored"}))
+		require.True(t, s.Send(&workerproto.Stale{Execution: workerproto.Execution{Job: 1, Attempt: 1}}))
+		require.True(t, s.Send(job(9, `null`)), "frames it does not know do not matter")
+		require.Contains(t, await(t, h.frames), `"op":"done"`)
+
+		require.NoError(t, cmd.Process.Kill())
+		require.Equal(t, io.EOF, await(t, h.closed), "kill -9 is seen as the end of the stream")
+	})
+}
+
+func TestAWorkerReportsAnExceptionAndGoesOn(t *testing.T) {
+	inEach(t, func(t *testing.T, l language) {
+		source, err := os.ReadFile(l.program)
+		require.NoError(t, err)
+		require.LessOrEqual(t, bytes.Count(source, []byte("\n")), l.lines)
+		broken := filepath.Join(t.TempDir(), filepath.Base(l.program))
+		require.NoError(t, os.WriteFile(broken, bytes.Replace(source, []byte(l.echoes), []byte(l.breaks), 1), 0o600))
+		h, _ := start(t, l.interpreter, broken, workerproto.Limits{})
+		s := await(t, h.opened)
+		s.Send(job(1, `0`))
+		require.Contains(t, await(t, h.frames), l.failure)
+		s.Send(job(1, `1`))
+		require.Contains(t, await(t, h.frames), `"result":1`)
+	})
+}
+
+func TestAWorkerSaysWhatItWantsOnItsCommandLine(t *testing.T) {
+	inEach(t, func(t *testing.T, l language) {
+		said, err := exec.Command(l.interpreter, l.program, "/some/socket").CombinedOutput()
+		require.ErrorContains(t, err, "exit status 1")
+		require.Contains(t, string(said), filepath.Base(l.program)+" SOCKET TYPE...")
+		require.Equal(t, 1, bytes.Count(said, []byte("\n")), "%s", said)
+	})
+}
+
+func TestAWorkerAnswersPings(t *testing.T) {
+	inEach(t, func(t *testing.T, l language) {
+		h, _ := start(t, l.interpreter, l.program, workerproto.Limits{HeartbeatInterval: 20 * time.Millisecond, HeartbeatTimeout: 5 * time.Second})
+		await(t, h.opened)
+		for range 5 {
+			await(t, h.received) // nothing was asked of it, so it is a pong
+		}
+		require.Empty(t, h.closed)
+	})
+}
