@@ -1,0 +1,79 @@
+package worker
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/dispatcherd/dispatcherd/workerproto"
+)
+
+// The time of an orphan ends while the dispatcher is about to take it back. Its
+// slot is busy there, so the execution goes on; if it were given up, its slot
+// would be announced a second time, for which no dispatcher has an answer but to
+// refuse the worker.
+func TestTimeIsOverWhileTheDispatcherTakesWorkBack(t *testing.T) {
+	limits := workerproto.Limits{Resume: time.Minute}
+	d := startDispatcher(t, limits)
+	d.resume = true
+	w := New(Options{Socket: d.path, MinBackoff: time.Millisecond, MaxBackoff: 5 * time.Millisecond})
+	started, finish := make(chan bool, 1), make(chan bool, 2)
+	w.Handle("x", func(ctx context.Context, _ *Job) (any, error) {
+		started <- true
+		<-finish
+		return nil, ctx.Err()
+	})
+	w.Slots(1, "x")
+	run(t, w)
+	s, _ := d.greeted()
+	require.True(t, push(s, 1, 0, "x", `null`))
+	<-started
+	d.before = func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.slots[0].run.expireLocked()
+	}
+	d.shutDown()
+	d.ended()
+	d.start(limits)
+	s, hello := d.greeted()
+	require.Len(t, hello.Running, 1)
+	finish <- true
+	require.EqualValues(t, 1, expect[*workerproto.Done](d).Job)
+	require.True(t, push(s, 2, 0, "x", `null`))
+	<-started
+	finish <- true
+	require.EqualValues(t, 2, expect[*workerproto.Done](d).Job)
+}
+
+// The same, and the dispatcher hangs up instead: then the execution is given up.
+func TestTimeIsOverWhileTheDispatcherTurnsWorkAway(t *testing.T) {
+	limits := workerproto.Limits{Resume: time.Minute}
+	d := startDispatcher(t, limits)
+	w := New(Options{Socket: d.path, MinBackoff: time.Millisecond, MaxBackoff: 5 * time.Millisecond})
+	started, lost := make(chan bool, 1), make(chan error, 1)
+	w.Handle("x", func(ctx context.Context, _ *Job) (any, error) {
+		started <- true
+		<-ctx.Done()
+		lost <- context.Cause(ctx)
+		return nil, nil
+	})
+	w.Slots(1, "x")
+	run(t, w)
+	s, _ := d.greeted()
+	require.True(t, push(s, 1, 0, "x", `null`))
+	<-started
+	d.before = func() {
+		w.mu.Lock()
+		w.slots[0].run.expireLocked()
+		w.mu.Unlock()
+		d.before = nil
+		d.refuse = workerproto.Complain(workerproto.ShuttingDown, 0, "come again")
+	}
+	d.shutDown()
+	d.ended()
+	d.start(limits)
+	require.ErrorIs(t, <-lost, ErrLost)
+}
