@@ -15,13 +15,12 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/signal"
 	"path/filepath"
-	"syscall"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/dispatcherd/dispatcherd/bench/internal/program"
 	"github.com/dispatcherd/dispatcherd/bench/internal/rig"
 	"github.com/dispatcherd/dispatcherd/bench/internal/stats"
 )
@@ -31,12 +30,7 @@ func main() {
 	rounds := flag.Int("rounds", 5, "how often")
 	daemon := flag.String("daemon", "", "a dispatcherd built before, instead of the checkout's")
 	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
-	defer stop()
-	if err := run(ctx, *n, *rounds, *daemon); err != nil {
-		fmt.Fprintln(os.Stderr, "copyin:", err)
-		os.Exit(1)
-	}
+	program.Main("copyin", func(ctx context.Context) error { return run(ctx, *n, *rounds, *daemon) })
 }
 
 type result struct {

@@ -14,13 +14,12 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"os/signal"
 	"path/filepath"
-	"syscall"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/dispatcherd/dispatcherd/bench/internal/program"
 	"github.com/dispatcherd/dispatcherd/bench/internal/rig"
 	"github.com/dispatcherd/dispatcherd/bench/internal/stats"
 	"github.com/dispatcherd/dispatcherd/worker"
@@ -31,12 +30,7 @@ func main() {
 	idle := flag.Duration("idle", 30*time.Second, "how long to look at the idle daemon")
 	daemon := flag.String("daemon", "", "a dispatcherd built before, instead of the checkout's")
 	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
-	defer stop()
-	if err := run(ctx, *n, *idle, *daemon, flag.Args()); err != nil {
-		fmt.Fprintln(os.Stderr, "latency:", err)
-		os.Exit(1)
-	}
+	program.Main("latency", func(ctx context.Context) error { return run(ctx, *n, *idle, *daemon, flag.Args()) })
 }
 
 // result is what is reported; milliseconds.

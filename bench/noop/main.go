@@ -7,13 +7,11 @@ import (
 	"context"
 	"flag"
 	"fmt"
-	"os"
-	"os/signal"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
+	"github.com/dispatcherd/dispatcherd/bench/internal/program"
 	"github.com/dispatcherd/dispatcherd/worker"
 )
 
@@ -22,12 +20,7 @@ func main() {
 	slots := flag.Int("slots", 250, "slots of this process")
 	types := flag.String("types", "", "types that every slot can do, separated by commas")
 	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
-	defer stop()
-	if err := work(ctx, *socket, *slots, strings.Split(*types, ",")); err != nil {
-		fmt.Fprintln(os.Stderr, "noop:", err)
-		os.Exit(1)
-	}
+	program.Main("noop", func(ctx context.Context) error { return work(ctx, *socket, *slots, strings.Split(*types, ",")) })
 }
 
 func work(ctx context.Context, socket string, slots int, types []string) error {

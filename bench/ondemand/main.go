@@ -28,31 +28,24 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/signal"
-	"syscall"
 	"time"
 
 	"github.com/dispatcherd/dispatcherd/bench/internal/echo"
+	"github.com/dispatcherd/dispatcherd/bench/internal/program"
 	"github.com/dispatcherd/dispatcherd/bench/internal/rig"
 	"github.com/dispatcherd/dispatcherd/bench/internal/stats"
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
-	defer stop()
-	var err error
-	switch {
-	case len(os.Args) == 3 && os.Args[1] == echo.Server:
-		err = echo.Serve(os.Args[2])
-	case len(os.Args) == 4 && os.Args[1] == workerProcess:
-		err = serveJobs(ctx, os.Args[2], os.Args[3])
-	default:
-		err = measure(ctx)
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "ondemand:", err)
-		os.Exit(1)
-	}
+	program.Main("ondemand", func(ctx context.Context) error {
+		switch {
+		case len(os.Args) == 3 && os.Args[1] == echo.Server:
+			return echo.Serve(os.Args[2])
+		case len(os.Args) == 4 && os.Args[1] == workerProcess:
+			return serveJobs(ctx, os.Args[2], os.Args[3])
+		}
+		return measure(ctx)
+	})
 }
 
 // plan is how much is measured.

@@ -6,17 +6,17 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/signal"
 	"slices"
 	"strings"
-	"syscall"
 
 	"github.com/dispatcherd/dispatcherd/bench/internal/echo"
+	"github.com/dispatcherd/dispatcherd/bench/internal/program"
 )
 
 func main() {
 	if len(os.Args) == 3 && os.Args[1] == echo.Server {
-		exit(echo.Serve(os.Args[2]))
+		program.Main("peers", func(context.Context) error { return echo.Serve(os.Args[2]) })
+		return
 	}
 	var o options
 	var only string
@@ -28,17 +28,7 @@ func main() {
 	flag.StringVar(&o.daemon, "daemon", "", "a dispatcherd built before, instead of the checkout's")
 	flag.Parse()
 	o.complete(only)
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
-	defer stop()
-	exit(run(ctx, o))
-}
-
-func exit(err error) {
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "peers:", err)
-		os.Exit(1)
-	}
-	os.Exit(0)
+	program.Main("peers", func(ctx context.Context) error { return run(ctx, o) })
 }
 
 type options struct {

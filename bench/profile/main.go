@@ -11,14 +11,12 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"os"
-	"os/signal"
 	"path/filepath"
-	"syscall"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/dispatcherd/dispatcherd/bench/internal/program"
 	"github.com/dispatcherd/dispatcherd/bench/internal/rig"
 )
 
@@ -31,12 +29,9 @@ func main() {
 	flag.StringVar(&built.Daemon, "daemon", "", "a dispatcherd built before, instead of the checkout's")
 	flag.StringVar(&built.Worker, "worker", "", "a worker (noop) built before, instead of the checkout's")
 	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
-	defer stop()
-	if err := run(ctx, load{*n, *slots, *types, *usePerf, flag.Args()}, built); err != nil {
-		fmt.Fprintln(os.Stderr, "profile:", err)
-		os.Exit(1)
-	}
+	program.Main("profile", func(ctx context.Context) error {
+		return run(ctx, load{*n, *slots, *types, *usePerf, flag.Args()}, built)
+	})
 }
 
 const database = "profile"

@@ -5,13 +5,11 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"os"
-	"os/signal"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
+	"github.com/dispatcherd/dispatcherd/bench/internal/program"
 	"github.com/dispatcherd/dispatcherd/bench/internal/rig"
 )
 
@@ -45,12 +43,7 @@ func main() {
 	flag.StringVar(&daemon, "daemon", "", "a dispatcherd built before, instead of the checkout's")
 	flag.Float64Var(&s.minutes, "minutes", 0, "snapshot: how long it is held (default 10, short 3)")
 	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
-	defer stop()
-	if err := s.run(ctx, daemon, flag.Args()); err != nil {
-		fmt.Fprintln(os.Stderr, "scaling:", err)
-		os.Exit(1)
-	}
+	program.Main("scaling", func(ctx context.Context) error { return s.run(ctx, daemon, flag.Args()) })
 }
 
 func (s *study) run(ctx context.Context, daemon string, names []string) (err error) {
