@@ -114,6 +114,8 @@ func (p *Postgres) backupTool() (string, error) {
 	return exec.LookPath(filepath.Join(bin, "pg_basebackup"))
 }
 
+var errNotPromoted = errors.New("the standby was not promoted within a minute")
+
 // FailOver kills the server and puts its standby into its place: at first
 // read-only, as a standby is, then promoted. The old server never comes back.
 func (p *Postgres) FailOver(ctx context.Context, readOnly time.Duration) error {
@@ -136,27 +138,31 @@ func (p *Postgres) FailOver(ctx context.Context, readOnly time.Duration) error {
 	}
 	defer conn.Close(ctx)
 	var promoted bool
-	if err := conn.QueryRow(ctx, `SELECT pg_promote()`).Scan(&promoted); err != nil || !promoted {
-		return fmt.Errorf("promoting the standby (%v): %w", promoted, err)
+	if err := conn.QueryRow(ctx, `SELECT pg_promote()`).Scan(&promoted); err != nil {
+		return fmt.Errorf("promoting the standby: %w", err)
+	}
+	if !promoted {
+		return errNotPromoted
 	}
 	return errors.Join(old.Stop(), os.RemoveAll(oldDir))
 }
 
-// HoldReplication stops what the standby receives with, until it is called
-// again: the standby falls behind, and knows nothing of it.
-func (p *Postgres) HoldReplication(ctx context.Context) (resume func() error, err error) {
+// CutReplication lets the standby forget where its primary is: it falls behind,
+// and replays no more until it is promoted.
+func (p *Postgres) CutReplication(ctx context.Context) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	conn, err := pgx.Connect(ctx, p.standby.server.URL("postgres"))
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer conn.Close(context.WithoutCancel(ctx))
-	var pid int
-	if err := conn.QueryRow(ctx, `SELECT pid FROM pg_stat_wal_receiver`).Scan(&pid); err != nil {
-		return nil, fmt.Errorf("the receiver of the standby: %w", err)
+	for _, sql := range []string{`ALTER SYSTEM SET primary_conninfo = ''`, `SELECT pg_reload_conf()`} {
+		if _, err := conn.Exec(ctx, sql); err != nil {
+			return fmt.Errorf("cutting the standby off: %w", err)
+		}
 	}
-	return func() error { return syscall.Kill(pid, syscall.SIGCONT) }, syscall.Kill(pid, syscall.SIGSTOP)
+	return nil
 }
 
 // point lets the one address lead to the present server.

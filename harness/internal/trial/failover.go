@@ -65,16 +65,11 @@ var laggingFailover = Trial{
 		if err := s.Postgres.AddStandby(keep, false); err != nil {
 			return err
 		}
-		resume, err := s.Postgres.HoldReplication(keep)
-		if err != nil {
+		if err := s.Postgres.CutReplication(keep); err != nil {
 			return err
 		}
 		s.rest(ctx, time.Second)
-		if err := s.Postgres.FailOver(keep, 0); err != nil {
-			return err
-		}
-		_ = resume() // the receiver ended when its server was promoted
-		return nil
+		return s.Postgres.FailOver(keep, 0)
 	},
 	Drain: 20 * time.Second,
 }
