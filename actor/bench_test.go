@@ -192,14 +192,17 @@ func BenchmarkCore(b *testing.B) {
 }
 
 // TestADecisionAllocatesNothing: what a core needs it has after a while, and
-// then it decides without another allocation.
+// then it decides without another allocation. The second one is large enough to
+// be read ahead.
 func TestADecisionAllocatesNothing(t *testing.T) {
-	m := newTreadmill(1000, 100, 200, 10)
-	for range 2000 {
-		m.turn()
+	for _, slots := range []int{1000, 2 * roomy} {
+		m := newTreadmill(slots, 100, 200, 10)
+		for range 2 * slots {
+			m.turn()
+		}
+		m.placed = 0
+		allocs := testing.AllocsPerRun(200, m.turn)
+		require.Positive(t, m.placed)
+		require.Zero(t, allocs, "%d slots", slots)
 	}
-	m.placed = 0
-	allocs := testing.AllocsPerRun(200, m.turn)
-	require.Positive(t, m.placed)
-	require.Zero(t, allocs)
 }

@@ -28,6 +28,7 @@ type Core struct {
 	spare    *job            // free list, linked by next
 	found    []*job          // scratch of Released
 	refs     []slotindex.Ref // the same
+	warmth   int             // nothing, see warm
 
 	dirty    []slotindex.TypeID // types that may have both a waiting job and a free slot
 	heads    headHeap           // scratch of place

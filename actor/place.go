@@ -55,6 +55,7 @@ func (c *Core) pass() (again bool) {
 			c.heads = append(c.heads, h)
 		}
 	})
+	c.warmPlaces()
 	c.heads.init()
 	c.round(open)
 	c.keepDirty(nil)

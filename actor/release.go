@@ -19,17 +19,6 @@ func (ev Released) apply(c *Core) {
 	}
 }
 
-// warm fetches the slots of the found jobs from memory side by side.
-func (c *Core) warm() {
-	c.refs = c.refs[:0]
-	for _, j := range c.found {
-		if j != nil && j.slot != noSlot {
-			c.refs = append(c.refs, j.slot)
-		}
-	}
-	c.index.Warm(c.refs)
-}
-
 // release ends one attempt by its worker's word. A word about an attempt that
 // is not live any more changes nothing (article 1: the slot's absence from the
 // map makes a late release a no-op; here the attempt does).
