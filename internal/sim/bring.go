@@ -17,10 +17,46 @@ func (c *conn) mark() dispatcherd.Mark {
 	return dispatcherd.Mark(mix(0x6d61726b, uint64(c.number)+1) | 1)
 }
 
+// doubt is the last report that was sent from a seat. Until the next job comes it
+// need not have been read.
+type doubt struct {
+	execution
+	sent bool
+}
+
+// doubts keeps a report.
+func (k *worker) doubts(e *execution, f frame) {
+	if !k.plain && e.job > 0 {
+		d := doubt{*e, true}
+		d.report = f
+		k.seats[e.seat].last = d
+	}
+}
+
+// bringReport puts an execution back on its seat whose report may not have been
+// read on the connection that is gone.
+func (k *worker) bringReport(s *seat, c *conn) {
+	last := s.last
+	s.last = doubt{}
+	if !last.sent || last.conn != c.number || s.execution >= 0 {
+		return
+	}
+	w := k.world
+	w.stats.Doubted++
+	i := w.executions.take()
+	e := &w.executions.all[i]
+	gen, tale := e.gen+1, max(e.tale, last.tale)+1
+	*e = last.execution
+	e.gen, e.tale, e.next, e.live, e.over = gen, tale, 0, true, true
+	w.executions.live++
+	s.execution = i
+}
+
 // keepExecutions lets what ran on a connection that is gone go on without one.
 func (k *worker) keepExecutions(c *conn) {
 	w := k.world
 	for n := range k.seats {
+		k.bringReport(&k.seats[n], c)
 		i := k.seats[n].execution
 		if i < 0 {
 			continue
@@ -187,10 +223,11 @@ func (k *worker) goOn(c *conn, i int32) {
 	if !e.over {
 		return
 	}
-	f := e.report
+	was, f := *e, e.report
 	k.seats[e.seat].execution = -1
 	k.world.dropExecution(i)
 	k.answer(c, f)
+	k.doubts(&was, f)
 }
 
 // giveUpWaiting hangs up on a dispatcher that does not say what goes on.

@@ -22,8 +22,8 @@
 //     twice, answer late, drain, die and stand still; connections that break at
 //     both ends at different times, but never lose a frame in the middle;
 //   - executions that outlive their connection: workers keep them for a while,
-//     connect again soon, late or elsewhere, and present them, now and then what
-//     is not theirs; dispatchers that stop leave them to the next one;
+//     connect again soon, late or elsewhere, and present them, ends whose report
+//     may have been lost included, and now and then what is not theirs; dispatchers that stop leave them to the next one;
 //   - producers whose inserts commit out of order, callers with deadlines who hang up;
 //   - clocks that run fast or slow and jump, on every host and in the database.
 //

@@ -47,13 +47,7 @@ func (k *worker) execute(c *conn, f *frame) {
 		return
 	}
 	x := &w.executions
-	i := x.free
-	if i >= 0 {
-		x.free = x.all[i].next
-	} else {
-		i = int32(len(x.all))
-		x.all = append(x.all, execution{})
-	}
+	i := x.take()
 	e := &x.all[i]
 	*e = execution{job: f.job, attempt: f.attempt, gen: e.gen + 1, tale: e.tale + 1, conn: c.number, began: c.number, worker: k.id, live: true}
 	for n := range k.seats {
@@ -61,7 +55,7 @@ func (k *worker) execute(c *conn, f *frame) {
 			e.seat = int16(n)
 		}
 	}
-	s.execution = i
+	s.execution, s.last = i, doubt{} // its last report was read
 	x.live++
 	w.stats.Executions++
 	if r := w.table.row(f.job); r != nil {
@@ -71,6 +65,17 @@ func (k *worker) execute(c *conn, f *frame) {
 	if w.dice.chance(50) {
 		w.write(c, &c.up, frame{kind: frameReport, job: f.job, attempt: f.attempt, ok: w.dice.below(2) == 0})
 	}
+}
+
+// take returns a record that is not in use.
+func (x *executions) take() int32 {
+	i := x.free
+	if i < 0 {
+		x.all = append(x.all, execution{})
+		return int32(len(x.all) - 1)
+	}
+	x.free = x.all[i].next
+	return i
 }
 
 // stopExecution does as it is told, soon, or not at all.
@@ -161,6 +166,7 @@ func (w *world) judgeAndAnswer(k *worker, c *conn, e *execution) {
 		k.answer(c, frame{job: e.job, attempt: e.attempt - 1, ok: true})
 	}
 	k.answer(c, f)
+	k.doubts(e, f)
 	if d.chance(w.scale.careless) { // and one too many
 		k.answer(c, f)
 	}

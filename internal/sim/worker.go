@@ -22,6 +22,7 @@ type seat struct {
 	set       int16
 	number    int32 // under which it was announced; 0 = it is not
 	execution int32 // -1 = none
+	last      doubt
 }
 
 // addWorker makes a worker and returns how many seats it has.
@@ -131,7 +132,7 @@ func (k *worker) shuffle() {
 		s := &k.seats[w.dice.below(int64(len(k.seats)))]
 		if s.number != 0 {
 			w.write(k.conn, &k.conn.up, frame{kind: frameRemove, number: s.number})
-			s.number = 0
+			s.number, s.last = 0, doubt{}
 			if k.id != 0 && s.execution < 0 {
 				s.set = int16(w.dice.below(int64(len(w.typeSets))))
 			}
