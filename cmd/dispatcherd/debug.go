@@ -34,7 +34,7 @@ result and no error text of a worker is in it. Only root and the user that the d
 				file = "dispatcherd-" + time.Now().Format("20060102-150405") + ".journal"
 			}
 			if !force {
-				if err := mustBeNew("--file "+file, file); err != nil {
+				if err := mustBeNew("--file", file); err != nil {
 					return err
 				}
 			}

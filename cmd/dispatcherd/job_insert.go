@@ -23,7 +23,7 @@ object a line, from a file or standard input ("-"):
 
   {"type": "pdf", "priority": 5, "payload": {"page": 1}, "run_at": "2026-01-31T08:00:00Z"}
 
-Fields: type (needed), priority, payload, run_at, max_attempts, timeout_ms. A stream is
+Fields: type (needed), priority, payload, run_at, max_attempts, timeout_ms, spelled as here and each given once. A stream is
 inserted as a whole or not at all; with --skip-bad, without the bad lines.`
 
 // insertFlags are the flags of `job insert`.
