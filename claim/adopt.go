@@ -50,11 +50,11 @@ RETURNING id::bigint, attempt::int, max_attempts::int, failures::int, crashes::i
 func (s *Store) Adopt(ctx context.Context, req dispatcherd.AdoptRequest) dispatcherd.AdoptResult {
 	token := fold(req.Token)
 	var taken []dispatcherd.Adopted
-	err := s.finish.do(ctx, OpAdopt, func(ctx context.Context, l *link) (int, error) {
+	err := s.finish.do(ctx, OpAdopt, func(ctx context.Context, conn *pgx.Conn) (int, error) {
 		me := s.me.Load()
 		var err error
-		if taken, err = adopt(ctx, l.conn, req.Jobs, token, me); err == nil && len(taken) == 0 {
-			err = s.mayTake(ctx, l.conn, me)
+		if taken, err = adopt(ctx, conn, req.Jobs, token, me); err == nil && len(taken) == 0 {
+			err = s.mayTake(ctx, conn, me)
 		}
 		return len(taken), err
 	})

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/claim"
@@ -115,36 +114,4 @@ func TestStretchesAndScatteredIdsEndAlike(t *testing.T) {
 			}
 		}
 	}
-}
-
-// Two claims may be under way, so that one works while the other waits for the
-// disk. Claims that come one after the other need one connection.
-func TestASecondConnectionIsMadeForASecondClaimUnderWayOnly(t *testing.T) {
-	dsn := pgtest.New(t)
-	db, holder := connect(t, dsn), connect(t, dsn)
-	s := open(t, claim.Config{DSN: dsn})
-	_, err := s.Join(t.Context())
-	require.NoError(t, err)
-	fill(t, db, 30, 1, 1)
-	claimers := func() (n int) {
-		require.NoError(t, db.QueryRow(t.Context(), `SELECT count(*) FROM pg_stat_activity
-			WHERE datname = current_database() AND application_name LIKE 'dispatcherd claim %'`).Scan(&n))
-		return n
-	}
-	for id := range dispatcherd.JobID(3) {
-		take(t, s, id+1)
-	}
-	require.Equal(t, 1, claimers())
-
-	exec(t, holder, `BEGIN; SELECT FROM dispatcherd.dispatchers FOR UPDATE`)
-	won := make(chan int)
-	for id := dispatcherd.JobID(4); id <= 6; id++ {
-		go func() { won <- len(s.Claim(t.Context(), claimOf(id)).Won) }()
-	}
-	require.Eventually(t, func() bool { return claimers() == 2 }, 10*time.Second, time.Millisecond)
-	exec(t, holder, `COMMIT`)
-	for range 3 {
-		require.Equal(t, 1, <-won)
-	}
-	require.Equal(t, 2, claimers(), "the third waited for its turn")
 }

@@ -19,8 +19,7 @@ func SessionConfig(c Config) (*pgx.ConnConfig, error) { return c.withDefaults().
 
 // Careful is how many claims the store will yet make with row locks.
 func (s *Store) Careful() int {
-	l := s.claim.links[len(s.claim.links)-1] // the one that is used first
-	<-l.turn
-	defer func() { l.turn <- struct{}{} }()
-	return int(s.rivalry.Load())
+	<-s.claim.turn
+	defer func() { s.claim.turn <- struct{}{} }()
+	return s.rivalry
 }

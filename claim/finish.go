@@ -155,8 +155,8 @@ const unstorable = "the result or error message cannot be stored in Postgres and
 // end carries out the request and returns the stale items.
 func (s *Store) end(ctx context.Context, req dispatcherd.FinishRequest) ([]dispatcherd.JobID, error) {
 	var stale []dispatcherd.JobID
-	err := s.finish.do(ctx, OpFinish, func(ctx context.Context, l *link) (int, error) {
-		ended, n, err := l.sendEnds(ctx, l.conn, req.Items, s.me.Load())
+	err := s.finish.do(ctx, OpFinish, func(ctx context.Context, conn *pgx.Conn) (int, error) {
+		ended, n, err := s.finish.sendEnds(ctx, conn, req.Items, s.me.Load())
 		if err != nil {
 			return 0, err
 		}
@@ -169,7 +169,7 @@ func (s *Store) end(ctx context.Context, req dispatcherd.FinishRequest) ([]dispa
 		}
 		remove(open, ended)
 		if req.Again || len(ended) < n {
-			before, err := l.endedBefore(ctx, l.conn, req.Items, s.me.Load())
+			before, err := s.finish.endedBefore(ctx, conn, req.Items, s.me.Load())
 			if err != nil {
 				return 0, err
 			}

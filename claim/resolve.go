@@ -23,13 +23,13 @@ WHERE id = ANY ($1::bigint[]) AND status = 'running' AND dispatcher = $3::int AN
 func (s *Store) Resolve(ctx context.Context, req dispatcherd.ClaimRequest) dispatcherd.ClaimResult {
 	token := fold(req.Token)
 	var won []dispatcherd.Won
-	err := s.claim.do(ctx, OpResolve, func(ctx context.Context, l *link) (int, error) {
+	err := s.claim.do(ctx, OpResolve, func(ctx context.Context, conn *pgx.Conn) (int, error) {
 		me := s.me.Load()
-		if err := s.raiseEpoch(ctx, l.conn, me); err != nil {
+		if err := s.raiseEpoch(ctx, conn, me); err != nil {
 			return 0, err
 		}
 		var err error
-		won, err = readWon(execute(ctx, l.conn, "resolve", l.encodeClaim(req.IDs, nil, token, me, 0, nil)...), len(req.IDs))
+		won, err = readWon(execute(ctx, conn, "resolve", s.claim.encodeClaim(req.IDs, nil, token, me, 0, nil)...), len(req.IDs))
 		return len(won), err
 	})
 	if err != nil {

@@ -12,21 +12,20 @@ import (
 )
 
 // Store is one dispatcher's view of the table. Its methods may be called from
-// any goroutine; calls of the same kind run one after the
-// other, claims and finishes two at a time. Before
+// any goroutine; calls of the same kind run one after the other. Before
 // [Store.Join] it can only fetch.
 type Store struct {
 	config Config
 	fetch  *link
-	claim  *pool
-	finish *pool // and adoptions
+	claim  *link
+	finish *link // and adoptions
 	lease  *link // beats, bell, progress
 	sweep  *link // slow work that must not delay a beat
 
 	me    atomic.Int32 // id of this run in dispatcherd.dispatchers, 0 = not joined
 	epoch atomic.Int32 // claims carry it; raised by Resolve
 
-	rivalry atomic.Int32 // claims to make yet with row locks
+	rivalry int // claims to make yet with row locks; owned by the holder of claim's turn
 
 	mu    sync.Mutex
 	marks marks
@@ -39,19 +38,18 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 	s := &Store{config: c, marks: newMarks()}
 	var errs [5]error
 	s.fetch, errs[0] = newLink(c, "fetch", map[string]string{"fetch": fetchSQL, "share": shareSQL})
-	s.claim, errs[1] = newPool(c, "claim", map[string]string{"alone": aloneSQL, "dense": denseSQL, "shared": sharedSQL, "standing": standingSQL, "resolve": resolveSQL})
-	s.finish, errs[2] = newPool(c, "finish", map[string]string{"done": doneSQL, "dense-done": denseDoneSQL, "ended": endedSQL, "back": backSQL, "again": againSQL, "adopt": adoptSQL, "may-take": mayTakeSQL})
+	s.claim, errs[1] = newLink(c, "claim", map[string]string{"alone": aloneSQL, "dense": denseSQL, "shared": sharedSQL,
+		"standing": standingSQL, "resolve": resolveSQL})
+	s.finish, errs[2] = newLink(c, "finish", map[string]string{"done": doneSQL, "dense-done": denseDoneSQL, "ended": endedSQL, "back": backSQL,
+		"again": againSQL, "adopt": adoptSQL, "may-take": mayTakeSQL})
 	s.lease, errs[3] = newLink(c, "lease", map[string]string{"beat": beatSQL})
 	s.sweep, errs[4] = newLink(c, "sweep", nil)
 	if err := errors.Join(errs[:]...); err != nil {
 		return nil, err
 	}
-	setup := fmt.Sprintf("SET lock_timeout = %d", lockPatience.Milliseconds())
+	s.claim.setup = fmt.Sprintf("SET lock_timeout = %d", lockPatience.Milliseconds())
 	if c.AsyncClaims {
-		setup += "; SET synchronous_commit = off"
-	}
-	for _, l := range s.claim.links {
-		l.setup = setup
+		s.claim.setup += "; SET synchronous_commit = off"
 	}
 	s.sweep.timeout = sweepTimeout
 	s.sweep.setup = fmt.Sprintf("SET enable_seqscan = on; SET enable_hashjoin = on; SET plan_cache_mode = auto; SET statement_timeout = %d",
@@ -72,9 +70,7 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 
 // Close ends all connections. Calls in flight end first; later ones are refused.
 func (s *Store) Close() {
-	links := []*link{s.fetch, s.lease, s.sweep}
-	links = append(append(links, s.claim.links...), s.finish.links...)
-	for _, l := range links {
+	for _, l := range []*link{s.fetch, s.claim, s.finish, s.lease, s.sweep} {
 		l.close()
 	}
 }

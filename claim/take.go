@@ -12,7 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// Both claims take what is still pending and due of $1, as token $2, for
+// All claims take what is still pending and due of $1, as token $2, for
 // dispatcher $3 in epoch $4, note where their rows are and for which sessions
 // they are ($6), and forget the notes of the claims $5. The share lock on the own row is what whoever declares this
 // dispatcher lost must wait for. IS TRUE keeps the planner from looking for due
@@ -74,13 +74,13 @@ func (s *Store) Claim(ctx context.Context, req dispatcherd.ClaimRequest) dispatc
 	token := fold(req.Token)
 	over := s.takeOver()
 	var won []dispatcherd.Won
-	err := s.claim.do(ctx, OpClaim, func(ctx context.Context, l *link) (int, error) {
+	err := s.claim.do(ctx, OpClaim, func(ctx context.Context, conn *pgx.Conn) (int, error) {
 		me, epoch := s.me.Load(), s.epoch.Load()
-		params := l.encodeClaim(req.IDs, req.For, token, me, epoch, over)
+		params := s.claim.encodeClaim(req.IDs, req.For, token, me, epoch, over)
 		var err error
-		won, err = s.take(ctx, l.conn, params, stretch(req.IDs), len(req.IDs))
+		won, err = s.take(ctx, conn, params, stretch(req.IDs), len(req.IDs))
 		if err == nil && len(won) == 0 {
-			err = s.standing(ctx, l.conn, me, epoch)
+			err = s.standing(ctx, conn, me, epoch)
 		}
 		return len(won), err
 	})
@@ -99,10 +99,10 @@ func (s *Store) Claim(ctx context.Context, req dispatcherd.ClaimRequest) dispatc
 // but those rows.
 func rivals(asked, won int) bool { return 20*(asked-won) > asked }
 
-// take chooses between the two claims. One that runs beside another may find
-// the count of rivalry a little old: it is a matter of price, not of outcome.
+// take chooses between the claims; dense is what denseSQL wants besides, nil for
+// scattered ids. The holder of the claim link's turn owns s.rivalry.
 func (s *Store) take(ctx context.Context, conn *pgx.Conn, params, dense [][]byte, n int) (won []dispatcherd.Won, err error) {
-	if s.rivalry.Load() <= 0 {
+	if s.rivalry == 0 {
 		if dense != nil {
 			won, err = readWon(execute(ctx, conn, "dense", append(slices.Clip(params), dense...)...), n)
 		} else {
@@ -110,17 +110,17 @@ func (s *Store) take(ctx context.Context, conn *pgx.Conn, params, dense [][]byte
 		}
 		if e := serverError(err); e == nil || e.Code != lockNotGranted {
 			if err == nil && rivals(n, len(won)) {
-				s.rivalry.Store(rivalryLasts)
+				s.rivalry = rivalryLasts
 			}
 			return won, err
 		}
-		s.rivalry.Store(rivalryLasts)
+		s.rivalry = rivalryLasts
 	}
 	won, err = readWon(execute(ctx, conn, "shared", params...), n)
 	if err == nil && rivals(n, len(won)) {
-		s.rivalry.Store(rivalryLasts)
-	} else if s.rivalry.Load() > 0 {
-		s.rivalry.Add(-1)
+		s.rivalry = rivalryLasts
+	} else if s.rivalry > 0 {
+		s.rivalry--
 	}
 	return won, err
 }
