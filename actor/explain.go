@@ -333,6 +333,28 @@ func (c *Core) rival(a *asked, h *head) Rival {
 	return r
 }
 
+// claimsFull reports whether the next claim has no room for a row, or for one
+// that goes before a request: then the request waits with it.
+func (c *Core) claimsFull(a *asked) bool {
+	if len(c.claims.next) < c.claimRoom() {
+		return false
+	}
+	if a.mode == dispatcherd.Queued {
+		return true
+	}
+	open := c.queuedOpen()
+	for t := range c.kinds {
+		id := slotindex.TypeID(t)
+		if c.kinds[t].waiting == 0 || !c.index.HasFree(id) {
+			continue
+		}
+		if h, ok := c.best(id, open); ok && h.mode == dispatcherd.Queued && !h.phantom && h.before(&a.head) {
+			return true
+		}
+	}
+	return false
+}
+
 // reasons lists everything that keeps a waiting job from starting in the next
 // step.
 func (c *Core) reasons(x *Explanation, a *asked, q Inquiry, phantom bool) []Reason {
@@ -363,7 +385,7 @@ func (c *Core) reasons(x *Explanation, a *asked, q Inquiry, phantom bool) []Reas
 		add(ReasonOtherShare, a.foreign)
 	}
 	add(ReasonAwaitsFetch, phantom)
-	add(ReasonClaimsFull, queued && len(c.claims.next) >= c.cfg.Limits.ClaimBatch)
+	add(ReasonClaimsFull, c.claimsFull(a))
 	add(ReasonOutranked, x.Competing > 0)
 	return list
 }

@@ -348,6 +348,32 @@ func TestAnExplanationNamesEveryReasonAndRival(t *testing.T) {
 	require.Equal(t, ReasonDraining, p.core.Explain(p.jobs[0]).Reasons[0])
 }
 
+// One row is being claimed, one fills the next claim, and the third has to wait
+// although a slot is free; so has a request that ranks after it.
+func TestAFullClaimHoldsUpWhoRanksAfterIt(t *testing.T) {
+	cfg := DefaultConfig()
+	cfg.Limits.ClaimBatch = 1
+	p := &puzzle{t: t, core: New(cfg), table: newTable(), now: 1_000}
+	p.table.now = 1_700_000_000_000_000
+	ev := Registered{Session: 1, Worker: "w"}
+	for n := range 4 {
+		ev.Slots = append(ev.Slots, dispatcherd.Slot{ID: dispatcherd.SlotID(n + 1), Number: int32(n), Types: []string{"pdf"}})
+		if id := dispatcherd.JobID(n + 1); n < 3 {
+			p.table.insert(row{id: id, typ: "pdf", priority: 10, runAt: p.table.now, tries: 5})
+		}
+	}
+	p.answer(p.step(ev), true)
+	p.step(Tick{})
+	row := Inquiry{ID: 3, Type: "pdf", Priority: 10, RunAt: p.table.now}
+	require.Equal(t, []Reason{ReasonClaimsFull}, p.core.Explain(row).Reasons)
+	p.step(Requested{Job: -1, Type: "pdf"})
+	require.Equal(t, []Reason{ReasonClaimsFull, ReasonOutranked}, p.core.Explain(Inquiry{ID: -1}).Reasons)
+	require.Equal(t, 2, p.core.Explain(row).Free, "it is not for want of slots")
+	p.step(Requested{Job: -2, Type: "pdf", Priority: 10})
+	require.Equal(t, []Reason{ReasonRunning}, p.core.Explain(Inquiry{ID: -2}).Reasons, "it ranks before the row")
+	require.Equal(t, []Reason{ReasonClaimsFull, ReasonOutranked}, p.core.Explain(Inquiry{ID: -1}).Reasons)
+}
+
 func TestARequestKnowsItsRank(t *testing.T) {
 	p := explained(t)
 	for n := range 3 {

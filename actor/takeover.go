@@ -23,6 +23,12 @@ import (
 //
 // A request looks for a reservation when it enters its line and not again: what
 // is reserved later is reserved in its sight, by jobs that rank before it.
+//
+// It takes over the slot that suits it best, whoever of the lesser jobs has it,
+// and not the one whose job has the lowest score of all: finding that one would
+// cost a look at every reservation. So a job may yield while a lesser one keeps
+// its slot; it is then at the head of its lane, or its claim is under way and
+// seatWon finds it a slot, by the same rule.
 
 // headOf is the place of a job in hand in the order of decisions.
 func (c *Core) headOf(j *job) head {
