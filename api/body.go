@@ -90,13 +90,13 @@ func (s *Span) UnmarshalJSON(text []byte) error {
 
 // requestBody is the body of POST /v1/requests.
 type requestBody struct {
-	Type          string               `doc:"What the request needs a slot to support."                                               json:"type"                      maxLength:"128" minLength:"1"`
-	Payload       json.RawMessage      `doc:"Any JSON; given to the worker as it is."                                                 json:"payload,omitempty"`
-	Priority      dispatcherd.Priority `doc:"The larger the more urgent."                                                             json:"priority,omitempty"        maximum:"10"    minimum:"0"`
-	Timeout       *Span                `doc:"How long the caller waits; the dispatcher's default if not given."                       json:"timeout,omitempty"`
-	WaitForWorker *Span                `doc:"How long to wait for a slot that supports the type; 0: answer at once if there is none." json:"wait_for_worker,omitempty"`
-	Durable       bool                 `doc:"Write it to Postgres first: it survives the dispatcher, and others may serve it."        json:"durable,omitempty"`
-	CoalesceKey   string               `doc:"Callers with the same key, type and payload share one run."                              json:"coalesce_key,omitempty"    maxLength:"256"`
+	Type          string               `doc:"What the request needs a slot to support."                                                          json:"type"                      maxLength:"128" minLength:"1"`
+	Payload       json.RawMessage      `doc:"Any JSON; given to the worker as it is."                                                            json:"payload,omitempty"`
+	Priority      dispatcherd.Priority `doc:"The larger the more urgent."                                                                        json:"priority,omitempty"        maximum:"10"    minimum:"0"`
+	Timeout       *Span                `doc:"How long the caller waits; the dispatcher's default if not given."                                  json:"timeout,omitempty"`
+	WaitForWorker *Span                `doc:"How long it may wait while there is no slot for the type; 0: not at all, 5 s if the last one goes." json:"wait_for_worker,omitempty"`
+	Durable       bool                 `doc:"Write it to Postgres first: it survives the dispatcher, and others may serve it."                   json:"durable,omitempty"`
+	CoalesceKey   string               `doc:"Callers with the same key, type and payload share one run."                                         json:"coalesce_key,omitempty"    maxLength:"256"`
 }
 
 // parseRequest reads and checks a request.
