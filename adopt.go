@@ -36,9 +36,11 @@ type Adopted struct {
 }
 
 // AdoptResult answers an AdoptRequest. With Verdict OK the presented jobs that
-// are not in Jobs are not to be had: the attempt is over, or it was never
-// handed to that session. Otherwise the request must be sent again.
+// are in neither list are not to be had: the attempt is over, or it was never
+// handed to that session. Those in Busy are locked by somebody and may be asked
+// about in another request. With another Verdict this one must be sent again.
 type AdoptResult struct {
 	Verdict Verdict
 	Jobs    []Adopted // ascending by ID
+	Busy    []JobID   // ascending
 }

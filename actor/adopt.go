@@ -33,6 +33,7 @@ type adopting struct {
 	byJob    map[dispatcherd.JobID]*presented
 	request  *dispatcherd.AdoptRequest // nil, or not answered for certain
 	inFlight bool
+	locked   spell // some of it is locked, and asked about again when it ends
 }
 
 // stops is what a worker is told that brings work to a dispatcher about to stop.
@@ -167,7 +168,7 @@ func (c *Core) decided(p *presented) {
 // certain is asked again first, word for word.
 func (c *Core) flushAdopts() {
 	a := &c.adopts
-	if a.inFlight || c.disowned || c.outage.since(adoptions, c.now) {
+	if a.inFlight || c.disowned || c.outage.since(adoptions, c.now) || a.locked.waits(c.now) {
 		return
 	}
 	if a.request == nil {
@@ -216,8 +217,13 @@ func (ev Adopted) apply(c *Core) {
 	}
 	c.outage.over(adoptions)
 	a.request = nil
+	a.pause(c, len(ev.Result.Busy) > 0)
 	rows := ev.Result.Jobs
 	for _, p := range a.asked {
+		if _, busy := slices.BinarySearch(ev.Result.Busy, p.Job); busy && (p.session != nil || p.renews != 0) {
+			a.next = append(a.next, p)
+			continue
+		}
 		delete(a.byJob, p.Job)
 		if len(rows) > 0 && rows[0].ID == p.Job {
 			c.adopt(p, &rows[0])
@@ -227,6 +233,16 @@ func (ev Adopted) apply(c *Core) {
 	}
 	clear(a.asked)
 	a.asked = a.asked[:0]
+}
+
+// pause spaces the questions about rows that are locked.
+func (a *adopting) pause(c *Core, locked bool) {
+	if !locked {
+		a.locked = spell{}
+		return
+	}
+	a.locked.retryAt = c.now.after(c.cfg.Outage.Delay(a.locked.failures, c.rng))
+	a.locked.failures++
 }
 
 // adopt lets a row that is ours now go on where it runs. One whose worker has

@@ -104,6 +104,8 @@ func init() {
 		"lose":     (*world).cmdLose,
 		"read":     (*world).cmdRead,
 		"steal":    (*world).cmdSteal,
+		"lock":     func(w *world, ws words, _ []string) { w.table.rows[w.jobs[ws.bare[0]]].locked = true },
+		"unlock":   func(w *world, ws words, _ []string) { w.table.rows[w.jobs[ws.bare[0]]].locked = false },
 		"done":     func(w *world, ws words, _ []string) { w.result(ws, Result{OK: true, Value: []byte(ws.args["result"])}) },
 		"fail":     (*world).cmdFail,
 		"request":  (*world).cmdRequest,
@@ -160,6 +162,7 @@ func (w *world) cmdConfig(ws words, _ []string) {
 	l.Unfinished = ws.int("unfinished", l.Unfinished)
 	l.Finishes = ws.int("finishes", l.Finishes)
 	l.Crashes = ws.int("crashes", l.Crashes)
+	d.cfg.Comeback = cmp.Or(ws.duration("comeback"), d.cfg.Comeback)
 	d.cfg.Resume = cmp.Or(ws.duration("resume"), d.cfg.Resume)
 	d.cfg.Weights.OnDemandCap = cmp.Or(ws.duration("cap"), d.cfg.Weights.OnDemandCap)
 	d.cfg.Poll = cmp.Or(ws.duration("poll"), d.cfg.Poll)

@@ -43,6 +43,10 @@ type Config struct {
 	// Resume is how long a job whose worker was cut off stays as it is, for the
 	// worker to bring it along on its next connection; 0 = not at all.
 	Resume time.Duration
+	// Comeback is the time that a worker has to connect anew before requests that
+	// it alone could serve, and that do not want to wait for one, are turned away.
+	// Its default is the longest pause between two tries of the SDK.
+	Comeback time.Duration
 	// Timeouts limits the attempts of a type whose rows name no limit; types that
 	// are not named have none. It is read only.
 	Timeouts map[string]time.Duration
@@ -85,6 +89,7 @@ func DefaultConfig() Config {
 		PollDeaf:    200 * time.Millisecond,
 		Patience:    100 * time.Millisecond,
 		CancelGrace: 10 * time.Second,
+		Comeback:    5 * time.Second,
 		Handicap:    scoring.Handicap,
 	}
 }
@@ -102,7 +107,7 @@ func (c Config) Validate() error {
 	for _, d := range []struct {
 		name  string
 		value time.Duration
-	}{{"poll", c.Poll}, {"poll-deaf", c.PollDeaf}, {"patience", c.Patience}, {"handicap", c.Handicap}, {"cancel-grace", c.CancelGrace}} {
+	}{{"poll", c.Poll}, {"poll-deaf", c.PollDeaf}, {"patience", c.Patience}, {"handicap", c.Handicap}, {"cancel-grace", c.CancelGrace}, {"comeback", c.Comeback}} {
 		if d.value < time.Millisecond {
 			return fmt.Errorf("%s is %v, must be at least 1ms", d.name, d.value)
 		}

@@ -140,7 +140,7 @@ func (c *Core) flush() {
 
 // NextWake returns the instant by which a Tick is due, or Never.
 func (c *Core) NextWake() Instant {
-	return min(c.alarms.first(), c.outage.wake(c.now), c.fetch.wake(c), c.bell.wake(c))
+	return min(c.alarms.first(), c.outage.wake(c.now), c.adopts.locked.wake(c.now), c.fetch.wake(c), c.bell.wake(c))
 }
 
 // Stats returns the counters so far.

@@ -204,13 +204,9 @@ func (f *fetching) alert(c *Core) {
 	}
 }
 
-// longestPause is the number of polls that an expensive look may cost: as many
-// as idleness does, so a row that was committed late waits for that long at most.
+// longestPause is the number of polls that expensive looks may cost, one alone or
+// the many of a round together: as many as idleness does, so a row that was committed late waits for that long at most.
 const longestPause = idlePolls
-
-// mostOwed bounds the pause that several looks cost together: with many lanes
-// one round of them takes many fetches. A hung one may cost more alone.
-const mostOwed = 10_000 // ms
 
 // lookPause is the shortest time between two full looks for notifications.
 const lookPause = 50 // ms
@@ -406,7 +402,7 @@ func (ev Fetched) apply(c *Core) {
 	}
 	if f.looking {
 		took := c.now - f.sentAt
-		rest := min(max(f.nextLook, c.now)+50*took, c.now+max(50*took, mostOwed), c.now+Instant(longestPause*c.cfg.Poll.Milliseconds()))
+		rest := min(max(f.nextLook, c.now)+50*took, c.now+Instant(longestPause*c.cfg.Poll.Milliseconds()))
 		f.nextPoll, f.nextLook = max(f.nextPoll, rest), max(f.nextLook, rest)
 	}
 	f.tire(c)

@@ -51,11 +51,17 @@ func (o *outage) failed(w work) bool { return o[w].failures > 0 }
 func (o *outage) wake(now Instant) Instant {
 	first := Never
 	for i := range o {
-		if s := &o[i]; s.waits(now) {
-			first = min(first, s.retryAt)
-		}
+		first = min(first, o[i].wake(now))
 	}
 	return first
+}
+
+// wake is when the wait ends, or Never.
+func (s *spell) wake(now Instant) Instant {
+	if s.waits(now) {
+		return s.retryAt
+	}
+	return Never
 }
 
 // oldFailure is the age, in milliseconds after its retry was due, at which a

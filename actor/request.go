@@ -2,7 +2,6 @@ package actor
 
 import (
 	"fmt"
-	"time"
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/slotindex"
@@ -18,18 +17,13 @@ func (ev Requested) apply(c *Core) {
 	j.arrival, j.payload, j.timeout = c.now, ev.Payload, ev.Deadline
 	j.patience = ev.Patience
 	if !ev.Wait {
-		j.patience = max(j.patience, comeback)
+		j.patience = max(j.patience, c.cfg.Comeback)
 	}
 	j.typ = c.hold(ev.Type)
 	c.keep(j)
 	c.kinds[j.typ].demand[j.priority].push(j)
 	c.enqueued(j)
 }
-
-// comeback is the time that a worker has to connect anew before requests that
-// it alone could serve are turned away: the longest pause between two tries of
-// the SDK.
-const comeback = 5 * time.Second
 
 // watch sets the alarm of a waiting request: its deadline, or the end of its
 // patience without any slot, whichever comes first.

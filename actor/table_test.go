@@ -35,6 +35,7 @@ type row struct {
 	dispatcher int
 	token      dispatcherd.Token
 	session    dispatcherd.Mark
+	locked     bool // by somebody: an adoption passes it over
 }
 
 func newTable() *table {
@@ -113,6 +114,10 @@ func (t *table) adopt(dispatcher int, req *dispatcherd.AdoptRequest) (res dispat
 			continue
 		}
 		if r.session != p.From && (r.dispatcher != dispatcher || r.token != req.Token) {
+			continue
+		}
+		if r.locked {
+			res.Busy = append(res.Busy, p.ID)
 			continue
 		}
 		r.dispatcher, r.token, r.session = dispatcher, req.Token, p.To

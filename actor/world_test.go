@@ -276,6 +276,8 @@ func (w *world) sayAdopt(req *dispatcherd.AdoptRequest, res dispatcherd.AdoptRes
 			result = "not to be had"
 			if slices.ContainsFunc(res.Jobs, func(a dispatcherd.Adopted) bool { return a.ID == p.ID }) {
 				result = "taken"
+			} else if slices.Contains(res.Busy, p.ID) {
+				result = "locked by somebody"
 			}
 		}
 		w.say("adopt %s attempt %d: %s", w.name(p.ID), p.Attempt, result)

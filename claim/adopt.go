@@ -18,31 +18,42 @@ import (
 // The claim that took a row noted for which session it was, and the row says
 // which claim that was. So a worker can bring along only what was handed to a
 // session whose nonce it knows. Rows that bear the token were taken by an
-// earlier copy of the same request. Locks are waited for, in id order: their
-// holders are about to end, release or adopt the row, and it is looked at again
-// when they have.
+// earlier copy of the same request. No lock is waited for: who holds one is about
+// to end, release or adopt the row, or takes his time, and the others do not wait
+// for that. Such rows come back as busy, with null in place of what is in them.
 const adoptSQL = `
 WITH me AS MATERIALIZED (
 	SELECT id FROM dispatcherd.dispatchers
 	WHERE id = $6::int AND lost_at IS NULL AND NOT leaving AND beat_at + lease > now()
 	FOR KEY SHARE
+), wanted AS MATERIALIZED (
+	SELECT j.id::bigint AS id` + presentedRows + `
 ), held AS MATERIALIZED (
-	SELECT j.ctid FROM unnest($1::bigint[], $2::int[], $3::bigint[]) AS i (id, attempt, came)
+	SELECT j.ctid` + presentedRows + `
+	ORDER BY j.id FOR UPDATE OF j SKIP LOCKED
+), note AS (
+	INSERT INTO dispatcherd.claims (dispatcher, token, ids, sessions) SELECT id, $5, $1, $4::bigint[] FROM me
+	ON CONFLICT (dispatcher, token) DO NOTHING
+), taken AS (
+UPDATE dispatcherd.jobs_live SET dispatcher = $6, token = $5
+WHERE ctid = ANY (ARRAY (SELECT ctid FROM held)) AND status = 'running'
+RETURNING id::bigint, attempt::int, max_attempts::int, failures::int, crashes::int, coalesce(timeout_ms::int, 0) AS timeout,
+	type::text, priority::int, (extract(epoch FROM run_at) * 1000000)::bigint AS due,
+	greatest((extract(epoch FROM now() - started_at) * 1000)::bigint, 0) AS ran
+)
+SELECT id, attempt, max_attempts, failures, crashes, timeout, type, priority, due, ran FROM taken
+UNION ALL
+SELECT id, 0, 0, 0, 0, 0, NULL, 0, 0, 0 FROM wanted WHERE id NOT IN (SELECT id FROM taken)`
+
+// presentedRows are the rows that may be taken, by what this statement sees
+// first; whoever locks them looks again at what they have become.
+const presentedRows = `
+	FROM unnest($1::bigint[], $2::int[], $3::bigint[]) AS i (id, attempt, came)
 	JOIN dispatcherd.jobs_live j ON j.id = i.id AND j.attempt = i.attempt
 	WHERE j.status = 'running' AND EXISTS (SELECT FROM me) AND i.came <> 0 AND (
 		(j.dispatcher = $6 AND j.token = $5::bigint) OR EXISTS (
 			SELECT FROM dispatcherd.claims c WHERE c.dispatcher = j.dispatcher AND c.token = j.token
-				AND c.sessions[array_position(c.ids, j.id::bigint)] = i.came))
-	ORDER BY j.id FOR UPDATE OF j
-), note AS (
-	INSERT INTO dispatcherd.claims (dispatcher, token, ids, sessions) SELECT id, $5, $1, $4::bigint[] FROM me
-	ON CONFLICT (dispatcher, token) DO NOTHING
-)
-UPDATE dispatcherd.jobs_live SET dispatcher = $6, token = $5
-WHERE ctid = ANY (ARRAY (SELECT ctid FROM held)) AND status = 'running'
-RETURNING id::bigint, attempt::int, max_attempts::int, failures::int, crashes::int, coalesce(timeout_ms::int, 0),
-	type::text, priority::int, (extract(epoch FROM run_at) * 1000000)::bigint,
-	greatest((extract(epoch FROM now() - started_at) * 1000)::bigint, 0)`
+				AND c.sessions[array_position(c.ids, j.id::bigint)] = i.came))`
 
 // Adopt takes over executions that workers brought along, in one statement.
 // Refused and Unknown both mean: ask again, with the same request. A dispatcher
@@ -50,10 +61,11 @@ RETURNING id::bigint, attempt::int, max_attempts::int, failures::int, crashes::i
 func (s *Store) Adopt(ctx context.Context, req dispatcherd.AdoptRequest) dispatcherd.AdoptResult {
 	token := fold(req.Token)
 	var taken []dispatcherd.Adopted
-	err := s.finish.do(ctx, OpAdopt, func(ctx context.Context, conn *pgx.Conn) (int, error) {
+	var busy []dispatcherd.JobID
+	err := s.adopt.do(ctx, OpAdopt, func(ctx context.Context, conn *pgx.Conn) (int, error) {
 		me := s.me.Load()
 		var err error
-		if taken, err = adopt(ctx, conn, req.Jobs, token, me); err == nil && len(taken) == 0 {
+		if taken, busy, err = adopt(ctx, conn, req.Jobs, token, me); err == nil && len(taken)+len(busy) == 0 {
 			err = s.mayTake(ctx, conn, me)
 		}
 		return len(taken), err
@@ -64,10 +76,10 @@ func (s *Store) Adopt(ctx context.Context, req dispatcherd.AdoptRequest) dispatc
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.marks.adopted(token, req.Jobs, taken)
-	return dispatcherd.AdoptResult{Verdict: dispatcherd.OK, Jobs: taken}
+	return dispatcherd.AdoptResult{Verdict: dispatcherd.OK, Jobs: taken, Busy: busy}
 }
 
-func adopt(ctx context.Context, conn *pgx.Conn, jobs []dispatcherd.Presented, token int64, me int32) ([]dispatcherd.Adopted, error) {
+func adopt(ctx context.Context, conn *pgx.Conn, jobs []dispatcherd.Presented, token int64, me int32) (taken []dispatcherd.Adopted, busy []dispatcherd.JobID, err error) {
 	n := len(jobs)
 	ids, attempts := make([]int64, n), make([]int32, n)
 	from, to := make([]int64, n), make([]int64, n)
@@ -76,16 +88,25 @@ func adopt(ctx context.Context, conn *pgx.Conn, jobs []dispatcherd.Presented, to
 	}
 	rows, err := conn.Query(ctx, "adopt", ids, attempts, from, to, token, me)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	taken, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (a dispatcherd.Adopted, err error) {
-		var timeout, ran int64
-		err = row.Scan(&a.ID, &a.Attempt, &a.MaxAttempts, &a.Failures, &a.Crashes, &timeout, &a.Type, &a.Priority, &a.RunAt, &ran)
-		a.Timeout, a.Ran = time.Duration(timeout)*time.Millisecond, time.Duration(ran)*time.Millisecond
-		return a, err
+	var (
+		a            dispatcherd.Adopted
+		name         *string
+		timeout, ran int64
+	)
+	_, err = pgx.ForEachRow(rows, []any{&a.ID, &a.Attempt, &a.MaxAttempts, &a.Failures, &a.Crashes, &timeout, &name, &a.Priority, &a.RunAt, &ran}, func() error {
+		if name == nil {
+			busy = append(busy, a.ID)
+			return nil
+		}
+		a.Type, a.Timeout, a.Ran = *name, time.Duration(timeout)*time.Millisecond, time.Duration(ran)*time.Millisecond
+		taken = append(taken, a)
+		return nil
 	})
 	slices.SortFunc(taken, func(a, b dispatcherd.Adopted) int { return int(a.ID - b.ID) })
-	return taken, err
+	slices.Sort(busy)
+	return taken, busy, err
 }
 
 // mayTake tells an adoption that found nothing from one that was not allowed to.

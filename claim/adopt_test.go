@@ -5,7 +5,9 @@ import (
 	"time"
 
 	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/claim"
 	"github.com/dispatcherd/dispatcherd/claim/claimfake"
+	"github.com/dispatcherd/dispatcherd/internal/pgtest"
 	"github.com/stretchr/testify/require"
 )
 
@@ -161,4 +163,33 @@ func TestWhatIsHandedOverWaitsAndIsThenReleasedWithoutBlame(t *testing.T) {
 		require.Empty(t, row.Errors)
 		require.Equal(t, dispatcherd.Running, w.get(t, kept).Status)
 	})
+}
+
+// A row that somebody holds locked is neither waited for nor given up, and keeps
+// nobody else's from being taken. No deadlock can come of it.
+func TestALockedRowIsAskedAboutAgain(t *testing.T) {
+	dsn := pgtest.New(t)
+	db, holder := connect(t, dsn), connect(t, dsn)
+	owner, heir := open(t, claim.Config{DSN: dsn}), open(t, claim.Config{DSN: dsn})
+	for _, s := range []*claim.Store{owner, heir} {
+		_, err := s.Join(t.Context())
+		require.NoError(t, err)
+	}
+	fill(t, db, 2, 1, 1)
+	presented := func(id dispatcherd.JobID) dispatcherd.Presented {
+		return dispatcherd.Presented{ID: id, Attempt: 1, From: oldSession, To: oldSession}
+	}
+	handedOut(t, owner, 1)
+	handedOut(t, owner, 2)
+	exec(t, holder, `BEGIN`)
+	exec(t, holder, `SELECT FROM dispatcherd.jobs_live WHERE id = 2 FOR UPDATE`)
+	res := heir.Adopt(t.Context(), adoptionOf(presented(1), presented(2)))
+	require.Equal(t, dispatcherd.OK, res.Verdict)
+	require.Len(t, res.Jobs, 1)
+	require.EqualValues(t, 1, res.Jobs[0].ID)
+	require.Equal(t, []dispatcherd.JobID{2}, res.Busy)
+	res = heir.Adopt(t.Context(), adoptionOf(presented(2)))
+	require.Equal(t, dispatcherd.AdoptResult{Busy: []dispatcherd.JobID{2}}, res, "nothing but that")
+	exec(t, holder, `ROLLBACK`)
+	require.Len(t, adopted(t, heir, adoptionOf(presented(2))), 1)
 }

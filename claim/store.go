@@ -18,7 +18,8 @@ type Store struct {
 	config Config
 	fetch  *link
 	claim  *link
-	finish *link // and adoptions
+	finish *link
+	adopt  *link // comes up with the first adoption
 	lease  *link // beats, bell, progress
 	sweep  *link // slow work that must not delay a beat
 
@@ -36,14 +37,15 @@ type Store struct {
 func Open(ctx context.Context, c Config) (*Store, error) {
 	c = c.withDefaults()
 	s := &Store{config: c, marks: newMarks()}
-	var errs [5]error
+	var errs [6]error
 	s.fetch, errs[0] = newLink(c, "fetch", map[string]string{"fetch": fetchSQL, "share": shareSQL})
 	s.claim, errs[1] = newLink(c, "claim", map[string]string{"alone": aloneSQL, "dense": denseSQL, "shared": sharedSQL,
 		"standing": standingSQL, "resolve": resolveSQL})
 	s.finish, errs[2] = newLink(c, "finish", map[string]string{"done": doneSQL, "dense-done": denseDoneSQL, "ended": endedSQL, "back": backSQL,
-		"again": againSQL, "adopt": adoptSQL, "may-take": mayTakeSQL})
+		"again": againSQL})
 	s.lease, errs[3] = newLink(c, "lease", map[string]string{"beat": beatSQL})
 	s.sweep, errs[4] = newLink(c, "sweep", nil)
+	s.adopt, errs[5] = newLink(c, "adopt", map[string]string{"adopt": adoptSQL, "may-take": mayTakeSQL})
 	if err := errors.Join(errs[:]...); err != nil {
 		return nil, err
 	}
@@ -70,7 +72,7 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 
 // Close ends all connections. Calls in flight end first; later ones are refused.
 func (s *Store) Close() {
-	for _, l := range []*link{s.fetch, s.claim, s.finish, s.lease, s.sweep} {
+	for _, l := range []*link{s.fetch, s.claim, s.finish, s.adopt, s.lease, s.sweep} {
 		l.close()
 	}
 }

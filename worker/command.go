@@ -42,7 +42,9 @@ const (
 // It runs in a process group of its own. When the job's context ends the group
 // gets SIGTERM, and SIGKILL after Grace. What is left of the group when the
 // program has exited is killed. If the worker itself dies by kill -9 the kernel
-// kills the program (on Linux; not what it has started in turn).
+// kills the program (on Linux; not what it has started in turn: for
+// that run the worker as a service or in a container, whose end takes all of it
+// along).
 type Program struct {
 	Path      string
 	Args      []string

@@ -25,7 +25,8 @@
 // The worker reconnects with exponential backoff and jitter, for ever. If the
 // dispatcher said in its welcome that it takes work back, executions go on
 // meanwhile and are presented in the next hello, finished ones with their
-// result kept; otherwise their contexts end at once. A slot is announced again
+// result kept, also those whose result was sent and may not have been read
+// (see [Options].KeptReports); otherwise their contexts end at once. A slot is announced again
 // only when its handler has returned, so it never runs two jobs.
 //
 // Delivery is at least once: a job may be run again after a crash. An execution

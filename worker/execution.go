@@ -30,6 +30,7 @@ type execution struct {
 	late    bool              // its time as an orphan was over meanwhile
 	lost    bool              // nobody wants the report any more
 	report  workerproto.WorkerFrame
+	since   int         // the worker's era in which it was sent
 	expiry  *time.Timer // of an orphan
 }
 
@@ -75,6 +76,7 @@ func (w *Worker) takeLocked(e *execution) (refusal string) {
 		return "the worker has no handler for the type"
 	}
 	e.slot = sl
+	w.dropLocked(sl) // its last report was read
 	sl.run = e
 	w.busy++
 	return ""
@@ -121,6 +123,10 @@ func (e *execution) end(result any, err error) {
 		return
 	}
 	w.freeLocked(e)
+	if !e.lost {
+		sign(report, c.Session())
+		w.keepLocked(e, report)
+	}
 	switch {
 	case e.lost:
 		w.announceLocked()
@@ -259,8 +265,10 @@ func (e *execution) resumeLocked(c *workerproto.Conn) {
 	e.conn = c
 	e.slot.announced = true
 	if e.report != nil {
+		report := under(e.report, c.Session())
 		e.w.freeLocked(e)
-		c.Send(e.report)
+		e.w.keepLocked(e, report)
+		c.Send(report)
 		e.w.countOutLocked()
 	}
 }

@@ -40,3 +40,149 @@ func TestAllRunningWorkIsPresentedByAWorkerOfManySlots(t *testing.T) {
 	_, hello = d.greeted()
 	require.Len(t, hello.Running, busy)
 }
+
+// The dispatcher cut the session off because one job ignored its cancel. That job
+// is over for the worker, the others are brought along.
+func TestTheJobThatIgnoredItsCancelIsNotPresented(t *testing.T) {
+	limits := workerproto.Limits{Resume: time.Minute}
+	d := startDispatcher(t, limits)
+	d.resume = true
+	w := New(Options{Socket: d.path, MinBackoff: time.Millisecond, MaxBackoff: 5 * time.Millisecond})
+	started, finish := make(chan error, 2), make(chan bool)
+	w.Handle("x", func(ctx context.Context, job *Job) (any, error) {
+		started <- nil
+		<-finish
+		return int64(job.ID), context.Cause(ctx)
+	})
+	w.Slots(2, "x")
+	run(t, w)
+	s, hello := d.greeted()
+	require.True(t, hello.Resumes)
+	nonce := s.Nonce()
+	for i := range 2 {
+		require.True(t, push(s, dispatcherd.JobID(i+1), int32(i), "x", `null`))
+		<-started
+	}
+	s.Close(workerproto.Complain(workerproto.CancelIgnored, 1, "it did not end"))
+	d.ended()
+	_, hello = d.greeted()
+	require.Empty(t, hello.Slots, "the stubborn handler still has its slot")
+	require.Len(t, hello.Running, 1)
+	require.EqualValues(t, 2, hello.Running[0].Job)
+	close(finish)
+	done := map[dispatcherd.JobID]bool{}
+	added := 0
+	for len(done)+added < 2 {
+		switch f := d.next().frame.(type) {
+		case *workerproto.Done:
+			done[f.Job] = true
+			require.NotEqual(t, nonce, f.Session, "it is reported under the new session")
+		case *workerproto.SlotAdd:
+			added += len(f.Slots)
+		}
+	}
+	require.Equal(t, map[dispatcherd.JobID]bool{2: true}, done)
+}
+
+// However often the dispatcher is replaced, work is presented with the nonce of
+// the session in which it began: a welcome may have been lost.
+func TestWorkIsPresentedUnderTheSessionInWhichItBegan(t *testing.T) {
+	limits := workerproto.Limits{Resume: time.Minute}
+	d := startDispatcher(t, limits)
+	d.resume = true
+	w := New(Options{Socket: d.path, MinBackoff: time.Millisecond, MaxBackoff: 5 * time.Millisecond})
+	started, finish := make(chan bool), make(chan bool)
+	w.Handle("x", func(context.Context, *Job) (any, error) { close(started); <-finish; return nil, nil })
+	w.Slots(1, "x")
+	run(t, w)
+	first, _ := d.greeted()
+	require.True(t, push(first, 1, 0, "x", `null`))
+	<-started
+	for range 3 {
+		d.shutDown()
+		d.ended()
+		d.start(limits)
+		_, hello := d.greeted()
+		require.Len(t, hello.Running, 1)
+		require.Equal(t, first.Nonce(), hello.Running[0].Session)
+	}
+	close(finish)
+	expect[*workerproto.Done](d)
+}
+
+// interrupted is a worker whose job is done while the dispatcher goes away: the
+// report was sent, and nobody knows whether it was read.
+func interrupted(t *testing.T, opts Options, result any, takesBack bool) *dispatcher {
+	limits := workerproto.Limits{Resume: time.Minute}
+	d := startDispatcher(t, limits)
+	opts.Socket, opts.MinBackoff, opts.MaxBackoff = d.path, time.Millisecond, 5*time.Millisecond
+	w := New(opts)
+	w.Handle("x", func(context.Context, *Job) (any, error) { return result, nil })
+	w.Slots(2, "x")
+	run(t, w)
+	s, _ := d.greeted()
+	require.True(t, push(s, 1, 0, "x", `null`))
+	require.EqualValues(t, 1, expect[*workerproto.Done](d).Job)
+	require.True(t, push(s, 2, 0, "x", `null`), "another job on the slot: the first report was read")
+	require.EqualValues(t, 2, expect[*workerproto.Done](d).Job)
+	require.True(t, push(s, -3, 1, "x", `null`))
+	require.EqualValues(t, -3, expect[*workerproto.Done](d).Job)
+	d.shutDown()
+	d.ended()
+	d.resume = takesBack
+	d.start(limits)
+	return d
+}
+
+func TestAReportThatMayNotHaveBeenReadIsSentAgain(t *testing.T) {
+	d := interrupted(t, Options{}, "fine", true)
+	for range 2 { // the second time it may not have been read either
+		s, hello := d.greeted()
+		require.Len(t, hello.Running, 1, "neither the job before nor a request, which has no row")
+		require.EqualValues(t, 2, hello.Running[0].Job)
+		require.Len(t, hello.Slots, 1)
+		done := expect[*workerproto.Done](d)
+		require.EqualValues(t, 2, done.Job)
+		require.Equal(t, s.Nonce(), done.Session)
+		require.JSONEq(t, `"fine"`, string(done.Result))
+		d.shutDown()
+		d.ended()
+		d.start(workerproto.Limits{Resume: time.Minute})
+	}
+}
+
+func TestAReportThatIsKnownHasNoSecondLife(t *testing.T) {
+	d := interrupted(t, Options{}, nil, false)
+	_, hello := d.greeted()
+	require.Len(t, hello.Running, 1)
+	require.Len(t, expect[*workerproto.SlotAdd](d).Slots, 1)
+	d.shutDown()
+	d.ended()
+	d.start(workerproto.Limits{})
+	_, hello = d.greeted()
+	require.Empty(t, hello.Running)
+	require.Len(t, hello.Slots, 2)
+}
+
+func TestResultsBeyondTheBoundAreNotKept(t *testing.T) {
+	d := interrupted(t, Options{KeptReports: 10}, "more than ten bytes", true)
+	_, hello := d.greeted()
+	require.Empty(t, hello.Running)
+	require.Len(t, hello.Slots, 2)
+}
+
+// A connection that lives on shows that the dispatcher reads.
+func TestAReportGrowsOld(t *testing.T) {
+	w := New(Options{})
+	w.Handle("x", func(context.Context, *Job) (any, error) { return nil, nil })
+	w.Slots(1, "x")
+	w.resume = time.Minute
+	e := &execution{w: w, slot: w.slots[0], job: Job{ID: 1}}
+	w.keepLocked(e, &workerproto.Fail{Error: "boom"})
+	require.Equal(t, 4, w.kept)
+	w.nextEra()
+	require.NotNil(t, w.slots[0].last, "it may have been sent a moment ago")
+	w.nextEra()
+	require.Nil(t, w.slots[0].last)
+	require.Zero(t, w.kept)
+}

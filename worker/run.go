@@ -86,6 +86,9 @@ func (w *Worker) session(ctx context.Context) (welcomed bool, err error) {
 		return false, errors.Join(context.Cause(ctx), c.Close())
 	}
 	w.room = c.Welcome().Limits.MaxFrame / 4 * 3
+	living, end := context.WithCancel(ctx)
+	defer end()
+	go w.growOld(living, c.Welcome().Limits.Timeout)
 	w.opts.Connected(c.Welcome())
 	err = w.converse(c)
 	if ended(err, workerproto.CancelIgnored) {
@@ -173,7 +176,7 @@ func (w *Worker) connected(c *workerproto.Conn, hello *workerproto.Hello, presen
 	if w.draining && w.busy == 0 {
 		return false
 	}
-	w.conn = c
+	w.conn, w.resume = c, welcome.Limits.Resume
 	for _, e := range presented {
 		e.asked, e.late = false, false
 		if resumed[workerproto.Resumed{Job: e.job.ID, Attempt: e.job.Attempt}] {
@@ -223,6 +226,9 @@ func (w *Worker) disconnected(c *workerproto.Conn) {
 	}
 	for _, sl := range w.sortedLocked() {
 		sl.announced = false
+		if keep > 0 {
+			w.doubtLocked(sl, c)
+		}
 		if sl.run != nil && sl.run.conn == c && c != nil {
 			sl.run.orphanLocked(keep)
 		}

@@ -29,6 +29,9 @@ type Options struct {
 	// Reconnecting waits MinBackoff, doubling to MaxBackoff, each with jitter;
 	// defaults 20 ms and 5 s.
 	MinBackoff, MaxBackoff time.Duration
+	// KeptReports bounds the bytes of results that were sent and may not have been
+	// read: if the connection breaks they are sent again. Default 16 MiB.
+	KeptReports int
 
 	Connected    func(workerproto.Welcome) // may be nil
 	Disconnected func(error)               // may be nil; also called for every failed try to connect, but not for what Run returns
@@ -52,6 +55,9 @@ func (o Options) withDefaults() Options {
 	span(&o.Abandon, 10*time.Second)
 	span(&o.MinBackoff, 20*time.Millisecond)
 	span(&o.MaxBackoff, 5*time.Second)
+	if o.KeptReports <= 0 {
+		o.KeptReports = 16 << 20
+	}
 	if o.Connected == nil {
 		o.Connected = func(workerproto.Welcome) {}
 	}
@@ -79,6 +85,9 @@ type Worker struct {
 	busy     int           // executions that have not ended
 	idle     chan struct{} // closed when draining and busy is 0
 	hands    hands
+	resume   time.Duration // how long executions may go on without a connection
+	kept     int           // bytes of reports in slots' last
+	era      int           // grows while a connection lives
 }
 
 // slot is one slot of the worker.
@@ -87,6 +96,7 @@ type slot struct {
 	announced bool       // the dispatcher knows it, on the current connection
 	removed   bool       // no more jobs; forgotten once run is nil
 	run       *execution // nil while free
+	last      *execution // whose report may not have been read, or nil
 }
 
 // New returns a worker without handlers and slots.
@@ -163,6 +173,7 @@ func (w *Worker) addLocked(n int, types []string) []int32 {
 
 func (w *Worker) forgetLocked(sl *slot) {
 	if sl.removed && sl.run == nil {
+		w.dropLocked(sl)
 		delete(w.slots, sl.Number)
 	}
 }

@@ -125,6 +125,7 @@ func (f *serveFlags) registerTimes(flags *pflag.FlagSet) {
 	flags.DurationVar(&f.cfg.Grace, "grace", defaultGrace, "how long running jobs may go on when the dispatcher stops, before they are left to the next one")
 	flags.Var((*timeoutFlags)(&c.Timeouts), "timeout", "limit of one attempt of a type, such as pdf=30s, for jobs that name none; repeatable")
 	flags.DurationVar(&c.CancelGrace, "cancel-grace", c.CancelGrace, "from telling a worker to stop a job to ending its session")
+	flags.DurationVar(&c.Comeback, "comeback", c.Comeback, "how long requests that do not want to wait for a worker wait for the last one that could serve them to connect anew")
 	flags.DurationVar(&p.Resume, "resume", defaultResume, "how long workers keep their jobs going without a dispatcher, and the jobs of one that stopped wait for them; 0 = not at all")
 	flags.BoolVar(&f.cfg.Listen, "listen", true, "be woken by NOTIFY; without it only polling finds jobs")
 	flags.BoolVar(&f.cfg.AsyncClaims, "async-claims", false, "do not wait for the disk when claiming; a crash of Postgres may then run a job twice at once")
