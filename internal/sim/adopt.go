@@ -25,7 +25,8 @@ func (h *host) reportAdopt(s *statement) {
 	ev := actor.Adopted{Request: s.adopt, Result: dispatcherd.AdoptResult{Verdict: s.verdict}}
 	if s.verdict == dispatcherd.OK {
 		h.marks.adopted(s)
-		ev.Result.Jobs = slices.Clone(s.taken)
+		ev.Result.Jobs, ev.Result.Busy = slices.Clone(s.taken), slices.Clone(s.busy)
+		h.world.stats.Busy += len(s.busy)
 		if !h.trusted() {
 			ev.Result = dispatcherd.AdoptResult{Verdict: dispatcherd.Unknown}
 		}
@@ -47,8 +48,8 @@ func (m *marks) adopted(s *statement) {
 }
 
 // doAdopt follows adoptSQL: the share lock on the own row, a first look at what
-// was presented, the rows' locks in the order of ids, waiting for each, and a
-// second look.
+// was presented, and a second one at those whose locks are free. What it found
+// at first and cannot have comes back as busy.
 func (w *world) doAdopt(i int32) {
 	s := w.statements.all[i]
 	switch s.phase {
@@ -67,7 +68,7 @@ func (w *world) doAdopt(i int32) {
 				}
 			}
 		}
-		w.lockAdopted(i)
+		w.later(i, locks)
 	case locks:
 		w.lockAdopted(i)
 	default:
@@ -98,15 +99,14 @@ func (w *world) presentedRightly(s *statement, n int) bool {
 
 func (w *world) lockAdopted(i int32) {
 	s := w.statements.all[i]
-	for ; s.cursor < len(s.picked); s.cursor++ {
-		id := s.ids[s.picked[s.cursor]]
-		r := w.table.row(id)
-		if !w.lock(i, id, r) {
-			s.phase = locks
-			w.await(i, r.lock)
-			return
+	s.picked = slices.DeleteFunc(s.picked, func(n int32) bool {
+		id := s.ids[n]
+		if w.lock(i, id, w.table.row(id)) && w.presentedRightly(s, int(n)) {
+			return false
 		}
-	}
+		s.busy = append(s.busy, id)
+		return true
+	})
 	w.later(i, commits)
 }
 
@@ -114,9 +114,6 @@ func (w *world) commitAdopt(i int32) {
 	s := w.statements.all[i]
 	m := w.table.member(s.run)
 	for _, n := range s.picked {
-		if !w.presentedRightly(s, int(n)) {
-			continue
-		}
 		p := &s.adopt.Jobs[n]
 		r := w.table.row(p.ID)
 		w.judge.adopted(w, p, r, s)
@@ -133,7 +130,7 @@ func (w *world) commitAdopt(i int32) {
 		m.notes = append(m.notes, note{s.token, w.now, slices.Clone(s.ids), slices.Clone(s.to)})
 	}
 	v := dispatcherd.OK
-	if len(s.taken) == 0 && w.opt.Break != WithoutStanding && (!m.lives(w.dbNow()) || m.leaving) {
+	if len(s.taken)+len(s.busy) == 0 && w.opt.Break != WithoutStanding && (!m.lives(w.dbNow()) || m.leaving) {
 		v = dispatcherd.Refused
 	}
 	w.finished(i, v)

@@ -9,12 +9,19 @@ import (
 
 // This file holds work that outlives its connection to the rules.
 
+// handed is when the time is over for which rows are left to others, by the
+// database clock and in truth.
+type handed struct {
+	until int64
+	end   moment
+}
+
 // handsOver notes until when the rows of a run are left to others.
 func (j *judge) handsOver(w *world, run int32) {
 	if j.handed == nil {
-		j.handed = map[int32]int64{}
+		j.handed = map[int32]handed{}
 	}
-	j.handed[run] = w.dbNow() + int64(w.carry.window)
+	j.handed[run] = handed{w.dbNow() + int64(w.carry.window), w.now + w.carry.window}
 	for n := range w.table.rows {
 		if r := &w.table.rows[n]; r.status == running && r.dispatcher == run {
 			w.stats.HandedOver++
@@ -22,10 +29,12 @@ func (j *judge) handsOver(w *world, run int32) {
 	}
 }
 
-// declaredLost: what was left to others stays so for the whole window.
+// declaredLost: what was left to others stays so for the whole window. If the
+// database clock goes back, a beat that arrives late begins it anew by a clock that
+// shows less: then the true time counts.
 func (j *judge) declaredLost(w *world, run int32) {
-	if until, left := j.handed[run]; left && until > w.dbNow() {
-		w.violate("the jobs of run %d were left to others for %v more, and it is declared lost", run, moment(until-w.dbNow()).duration())
+	if until, left := j.handed[run]; left && until.until > w.dbNow() && until.end > w.now {
+		w.violate("the jobs of run %d were left to others for %v more, and it is declared lost", run, (until.end - w.now).duration())
 	}
 }
 

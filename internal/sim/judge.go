@@ -18,7 +18,7 @@ var weights = scoring.Weights{
 type judge struct {
 	sends     int
 	atEnd     func(*row)                 // what a test has to say about every row in the end; nil = nothing
-	handed    map[int32]int64            // runs that left their rows to others: until when, by the database clock
+	handed    map[int32]handed           // runs that left their rows to others
 	freeSince [maxHosts][maxTypes]moment // when a type was first seen with a free slot, without a break; 0 = it has none
 }
 

@@ -94,12 +94,17 @@ func (h *host) handStage() {
 	case h.leaving == settling && (h.core.Idle() || waited):
 		h.stageAt(parting)
 		h.quit = true
-	case h.leaving == parting && len(h.links[0])+len(h.links[1])+len(h.links[2])+len(h.links[3]) == 0:
+	case h.leaving == parting && !h.asks():
 		h.stageAt(departed)
 		h.depart()
 		return
 	}
 	h.plan(hostStage, w.now+10*millisecond, 0)
+}
+
+// asks reports whether statements are under way.
+func (h *host) asks() bool {
+	return slices.ContainsFunc(h.links[:], func(l []int32) bool { return len(l) > 0 })
 }
 
 func (h *host) stageAt(stage int) { h.leaving, h.staged = stage, h.world.now }

@@ -146,6 +146,7 @@ type Stats struct {
 	Adopted, Resumed                       int // rows taken over by the statement; executions that go on, those included that only changed their connection
 	HandedOver, Unclaimed                  int // rows left to the next dispatcher; of these, those nobody took in time
 	Doubted                                int // ends that were reported and presented again
+	Busy                                   int // rows that an adoption found locked or changed meanwhile
 	Expired, Stolen                        int // executions given up by their workers after the time to resume; adopted from the dispatcher that had adopted them since
 }
 
@@ -168,5 +169,6 @@ func (s *Stats) Add(o Stats) {
 	s.Orphaned, s.Presented, s.Adopted = s.Orphaned+o.Orphaned, s.Presented+o.Presented, s.Adopted+o.Adopted
 	s.Resumed, s.HandedOver, s.Unclaimed = s.Resumed+o.Resumed, s.HandedOver+o.HandedOver, s.Unclaimed+o.Unclaimed
 	s.Doubted += o.Doubted
+	s.Busy += o.Busy
 	s.Expired, s.Stolen = s.Expired+o.Expired, s.Stolen+o.Stolen
 }

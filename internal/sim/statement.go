@@ -24,9 +24,9 @@ const (
 
 // linkOf says which connection carries an operation: statements of one
 // connection queue behind each other.
-var linkOf = [...]int{opFetch: 0, opClaim: 1, opResolve: 1, opFinish: 2, opBell: 3, opBeat: 3, opJoin: 3, opLeave: 3, opAdopt: 2, opHandOver: 3}
+var linkOf = [...]int{opFetch: 0, opClaim: 1, opResolve: 1, opFinish: 2, opBell: 3, opBeat: 3, opJoin: 3, opLeave: 3, opAdopt: 4, opHandOver: 3}
 
-const links = 4
+const links = 5
 
 // phase is how far a statement has come on the server.
 type phase uint8
@@ -88,6 +88,7 @@ type statement struct {
 	stale    []dispatcherd.JobID
 	found    []dispatcherd.Candidate
 	taken    []dispatcherd.Adopted
+	busy     []dispatcherd.JobID // rows that an adoption found locked
 	dbNow    int64
 	learnt   beatAnswer
 }
@@ -125,7 +126,7 @@ func (w *world) statement(o op, h *host) (int32, *statement) {
 	s := st.all[i]
 	*s = statement{
 		op: o, host: h.id, gen: s.gen + 1, place: -1, slow: 1, ids: s.ids[:0], to: s.to[:0], items: s.items[:0], over: s.over[:0],
-		picked: s.picked[:0], locked: s.locked[:0], won: s.won[:0], stale: s.stale[:0], found: s.found[:0], taken: s.taken[:0],
+		picked: s.picked[:0], locked: s.locked[:0], won: s.won[:0], stale: s.stale[:0], found: s.found[:0], taken: s.taken[:0], busy: s.busy[:0],
 		learnt: beatAnswer{cancels: s.learnt.cancels[:0]},
 	}
 	return i, s
