@@ -256,9 +256,12 @@ func (e *execution) unansweredLocked() {
 	}
 }
 
-// resumeLocked continues an orphan on a new connection, which knows its slot.
+// resumeLocked continues an orphan on a new connection, which knows its slot. One
+// that was given up meanwhile, as by a worker that stops, is given back: else its
+// job would count as running for as long as the connection holds.
 func (e *execution) resumeLocked(c *workerproto.Conn) {
 	if e.lost {
+		c.Send(&workerproto.Release{Execution: e.job.named(), Reason: "it was given up before the dispatcher took it back"})
 		return
 	}
 	e.expiry.Stop()

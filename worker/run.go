@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/dispatcherd/dispatcherd/workerproto"
@@ -177,11 +178,13 @@ func (w *Worker) connected(c *workerproto.Conn, hello *workerproto.Hello, presen
 		return false
 	}
 	w.conn, w.resume = c, welcome.Limits.Resume
-	for _, e := range presented {
+	presented = slices.DeleteFunc(presented, func(e *execution) bool {
 		e.asked, e.late = false, false
-		if resumed[workerproto.Resumed{Job: e.job.ID, Attempt: e.job.Attempt}] {
-			e.resumeLocked(c)
-		}
+		return !resumed[workerproto.Resumed{Job: e.job.ID, Attempt: e.job.Attempt}]
+	})
+	w.withdrawLocked(hello, presented) // before the reports, which free the slots
+	for _, e := range presented {
+		e.resumeLocked(c)
 	}
 	for _, sl := range w.sortedLocked() { // what was neither resumed nor began here is nobody's any more
 		if e := sl.run; e != nil && e.conn != c {
@@ -192,14 +195,20 @@ func (w *Worker) connected(c *workerproto.Conn, hello *workerproto.Hello, presen
 		c.Send(&workerproto.Drain{})
 		return true
 	}
-	w.withdrawLocked(hello)
 	w.announceLocked()
 	return true
 }
 
-// withdrawLocked takes back slots of the hello that were removed meanwhile.
-func (w *Worker) withdrawLocked(hello *workerproto.Hello) {
+// withdrawLocked takes back slots of the hello that take no jobs: those removed
+// meanwhile; of the resumed ones also those removed before, and those with an
+// execution that was given up while the dispatcher made up its mind.
+func (w *Worker) withdrawLocked(hello *workerproto.Hello, resumed []*execution) {
 	var gone []int32
+	for _, e := range resumed {
+		if e.slot.removed || e.lost {
+			gone = append(gone, e.slot.Number)
+		}
+	}
 	for i := range hello.Slots {
 		if sl := w.slots[hello.Slots[i].Number]; sl == nil || sl.removed {
 			gone = append(gone, hello.Slots[i].Number)
