@@ -44,6 +44,7 @@ func Controls() []*Control {
 			Trial: named(zombie, "fence-out", "a finish names the job and not the attempt or the dispatcher: a zombie ends somebody else's attempt",
 				Cut{"claim/finish.go", "j.id = i.id AND j.attempt = i.attempt AND j.dispatcher = $4::int AND j.status", "j.id = i.id AND $4::int IS NOT NULL AND j.status", 1},
 				Cut{"claim/finish.go", "j.id = i.id AND j.attempt = i.attempt AND j.dispatcher = $6::int AND j.status", "j.id = i.id AND $6::int IS NOT NULL AND j.status", 2},
+				Cut{"claim/dense.go", "j.attempt = ($3::int[])[j.id - $1 + 1]\n\t\tAND j.dispatcher = $4::int AND j.status", "($3::int[])[j.id - $1 + 1] > 0 AND j.status", 1},
 			),
 			Found: func(r *judge.Report) int { return r.Stale },
 		},
@@ -57,6 +58,7 @@ func Controls() []*Control {
 				Cuts: []Cut{
 					{"claim/take.go", "WHERE id = ANY ($1) AND status = 'pending' AND (run_at", "WHERE id = ANY ($1) AND (run_at", 2},
 					{"claim/take.go", "(SELECT ctid FROM free)) AND status = 'pending'`", "(SELECT ctid FROM free))`", 1},
+					{"claim/dense.go", "= 1\n\tAND status = 'pending' AND (run_at", "= 1\n\tAND (run_at", 1},
 				},
 			},
 			Found: func(r *judge.Report) int { return r.Illegal },
