@@ -65,6 +65,9 @@ func (b *backend) Abandon(id dispatcherd.JobID, c api.Caller) {
 		return
 	}
 	b.rows.leave(id, c)
+	if b.stopping() {
+		return // nobody can tell who hung up, the caller or we: the row goes on, as whoever waits is told
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), claim.DefaultTimeout)
 	defer cancel()
 	if _, err := b.Cancel(ctx, id); err != nil {

@@ -27,6 +27,7 @@ type rows struct {
 	watched map[dispatcherd.JobID]*watchedRow
 	ends    [api.Changed]uint64 // durable requests by api.AnswerKind; 0: the caller hung up
 	begun   uint64
+	over    bool // release was called: nobody is told anything any more
 }
 
 // watchedRow is one row with those who wait.
@@ -42,10 +43,16 @@ func newRows(db claim.DB, every time.Duration, worker func(dispatcherd.SessionID
 }
 
 // watch adds somebody who waits. With answered he is told the end once and for
-// all; otherwise of every change, until stop.
+// all, which may be before this returns; otherwise of every change, until stop.
 func (r *rows) watch(id dispatcherd.JobID, c api.Caller, answered bool) (stop func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.over && answered { // its row was being written when the others were told
+		r.begun++
+		r.ends[api.Stopping]++
+		c.Answered(theRowStays)
+		return func() {}
+	}
 	w := r.watched[id]
 	if w == nil {
 		w = &watchedRow{watchers: map[api.Caller]bool{}}
@@ -221,16 +228,21 @@ func (r *rows) ids() []dispatcherd.JobID {
 	return ids
 }
 
-// release tells durable callers that this dispatcher stops; their rows stay.
+// theRowStays is what durable callers are told when their dispatcher stops.
+var theRowStays = api.Answer{Kind: api.Stopping, Reason: "the dispatcher is about to stop; the job goes on, ask for it by its id"}
+
+// release tells durable callers that this dispatcher stops, those to come as
+// well; their rows stay.
 func (r *rows) release() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.over = true
 	for id, w := range r.watched { // order-free: each is told alone
 		for c, answered := range w.watchers {
 			if answered {
 				r.ends[api.Stopping]++
 				r.removeLocked(id, w, c)
-				c.Answered(api.Answer{Kind: api.Stopping, Reason: "the dispatcher is about to stop; the job goes on, ask for it by its id"})
+				c.Answered(theRowStays)
 			}
 		}
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -34,4 +35,25 @@ func TestCallersAreAnsweredWhenTheLoopHasEnded(t *testing.T) {
 	require.EqualValues(t, 2, submitted)
 	require.Zero(t, waiting)
 	require.EqualValues(t, 2, ends[api.Stopping])
+}
+
+// A row that is being written while the dispatcher stops stays, and so does the
+// row of a caller whose connection breaks then: whoever waits is told where to
+// ask, and nothing is cancelled.
+func TestDurableRequestsOutliveTheirDispatcher(t *testing.T) {
+	rows := newRows(nil, time.Second, nil)
+	before, late := make(oneAnswer, 1), make(oneAnswer, 1)
+	rows.watch(1, before, true)
+	rows.release()
+	rows.watch(2, late, true)
+	require.Equal(t, theRowStays, <-before)
+	require.Equal(t, theRowStays, <-late)
+	begun, ends := rows.tally()
+	require.EqualValues(t, 2, begun)
+	require.EqualValues(t, 2, ends[api.Stopping])
+	require.Empty(t, rows.ids())
+
+	d := &daemon{rows: rows, ended: make(chan struct{})}
+	close(d.ended)
+	(*backend)(d).Abandon(2, late) // there is no Postgres that could cancel it
 }
