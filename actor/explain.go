@@ -68,7 +68,8 @@ type Explanation struct {
 	Ahead          []Rival            // the best of Competing, at most explainedRivals
 
 	// Nothing that arrives later than Window after it goes before it; that is
-	// settled in Closes from now, 0 if it is already. Not Bounded without a cap.
+	// settled in Closes from now, 0 if it is already. Not Bounded without a cap,
+	// and once it waits no more.
 	Window, Closes time.Duration
 	Bounded        bool
 }
@@ -101,7 +102,8 @@ type asked struct {
 // Explain says why a job does not run, or where it runs. It changes nothing.
 func (c *Core) Explain(q Inquiry) Explanation {
 	a, j := c.identify(q)
-	x := Explanation{Mode: a.mode, Type: q.Type, Priority: a.priority, Age: msDuration(max(0, int64(c.now)-a.arrival+c.handicapMS(a.foreign)))}
+	age := int64(c.now) - a.arrival + c.handicapMS(a.foreign)
+	x := Explanation{Mode: a.mode, Type: q.Type, Priority: a.priority, Age: msDuration(max(0, age))}
 	if a.known {
 		x.Type = c.index.Name(a.typ)
 		x.Capacity, x.Free = c.index.Capacity(a.typ), c.index.FreeFor(a.typ)
@@ -109,11 +111,6 @@ func (c *Core) Explain(q Inquiry) Explanation {
 	}
 	x.Terms = c.cfg.Weights.Score(a.mode, a.priority, int64(c.now)-a.arrival, c.capacityOf(&a))
 	a.score = x.Terms.Total()
-	x.Window, x.Bounded = c.cfg.Weights.Window()
-	if a.known && c.kinds[a.typ].foreign != nil {
-		x.Window, x.Bounded = c.cfg.Weights.SharedWindow(c.cfg.Handicap)
-	}
-	x.Closes = max(0, x.Window-x.Age)
 	if j != nil && j.stage != waiting {
 		x.Reasons = []Reason{[...]Reason{reserved: ReasonClaimed, running: ReasonRunning, ended: ReasonRecording}[j.stage]}
 		x.Slot = 0
@@ -122,6 +119,11 @@ func (c *Core) Explain(q Inquiry) Explanation {
 		}
 		return x
 	}
+	x.Window, x.Bounded = c.cfg.Weights.Window()
+	if a.known && c.kinds[a.typ].foreign != nil {
+		x.Window, x.Bounded = c.cfg.Weights.SharedWindow(c.cfg.Handicap)
+	}
+	x.Closes = max(0, x.Window-msDuration(age)) // longer than the window before it is due
 	if j != nil && x.Free == 0 && c.kinds[a.typ].urgent && !c.draining {
 		if lesser, _ := c.takeable(&a.head, true); lesser != nil {
 			x.Slot = c.index.SlotID(lesser.slot)

@@ -334,10 +334,13 @@ func TestAnExplanationNamesEveryReasonAndRival(t *testing.T) {
 	x = p.core.Explain(p.jobs[1])
 	require.Equal(t, []Reason{ReasonCapacityBusy}, x.Reasons)
 	require.Equal(t, 1, x.Rank)
-	require.Equal(t, []Reason{ReasonRunning}, p.core.Explain(Inquiry{ID: -1}).Reasons)
+	running := p.core.Explain(Inquiry{ID: -1})
+	require.Equal(t, []Reason{ReasonRunning}, running.Reasons)
+	require.False(t, running.Bounded, "nothing can pass it any more")
 	require.Equal(t, []Reason{ReasonTypeUnknown}, p.core.Explain(Inquiry{ID: 9, Type: "excel", RunAt: p.table.now}).Reasons)
 	late := Inquiry{ID: 9, Type: "pdf", RunAt: p.table.now + 5_000_000}
 	require.Equal(t, []Reason{ReasonScheduled, ReasonCapacityBusy, ReasonOutranked}, p.core.Explain(late).Reasons)
+	require.Equal(t, 1439_250*time.Millisecond+5*time.Second, p.core.Explain(late).Closes, "it is not due for that long")
 	late.Failures = 1
 	require.Equal(t, ReasonBackoff, p.core.Explain(late).Reasons[0])
 	passed := Inquiry{ID: 9, Type: "pdf", RunAt: p.table.now - 1}

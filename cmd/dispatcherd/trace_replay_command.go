@@ -99,7 +99,7 @@ func (a *app) replayTrace(ctx context.Context, name string, t *trace.Trace, spee
 	if err != nil {
 		return err
 	}
-	a.say("%s: %d jobs, %d slots of %d workers, at %g times their speed", t.Name, len(t.Jobs), len(t.Slots), len(t.Workers()), speed)
+	a.say("%s: %d jobs, %d slots of %d workers, at %.4g times their speed", t.Name, len(t.Jobs), len(t.Slots), len(t.Workers()), speed)
 	began := time.Now()
 	report, late, err := a.watchReplay(ctx, host, t, speed)
 	took := time.Since(began)

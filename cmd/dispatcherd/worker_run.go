@@ -76,7 +76,7 @@ The job's id, type and attempt are in DISPATCHERD_JOB_ID, DISPATCHERD_TYPE and D
 	flags.StringSliceVar(&types, "types", nil, "types of jobs the program can do, separated by commas")
 	flags.IntVar(&slots, "slots", 1, "how many copies of the program may run at once")
 	flags.StringVar(&socket, "worker-socket", a.findSocket("worker.sock"), "the dispatcher's socket")
-	flags.StringVar(&name, "worker-name", "", "name shown to people (default: program and process id)")
+	flags.StringVar(&name, "worker-name", "", "name shown to people (default: host and process id)")
 	flags.DurationVar(&grace, "worker-grace", 30*time.Second, "how long running programs may go on when the worker stops")
 	onlyOnCommandLine(flags, "types", "slots", "worker-name")
 	atLeast(flags, "1", "slots")
