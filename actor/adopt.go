@@ -14,6 +14,7 @@ type Presentation struct {
 	Job     dispatcherd.JobID
 	Attempt dispatcherd.Attempt
 	From    dispatcherd.Mark // of the session in which it began
+	To      dispatcherd.Mark // From.Nth of how often it was presented; 0 = From
 	Slot    dispatcherd.Slot
 }
 
@@ -85,7 +86,7 @@ func (c *Core) sort(s *session, list []Presentation) {
 		case p.Job.OnDemand(), c.jobs.get(p.Job) != nil:
 			c.decided(p) // gone, or in hand and not this worker's
 		case other != nil && other.session == nil && other.renews == 0 && other.Attempt == p.Attempt && other.From == p.From:
-			other.session, other.Slot = s, p.Slot // its first try to bring it along broke off
+			other.session, other.Slot, other.To = s, p.Slot, p.To // its first try to bring it along broke off
 		case other != nil:
 			c.decided(p)
 		default:
@@ -190,7 +191,7 @@ func (c *Core) adoptRequest() *dispatcherd.AdoptRequest {
 	r := &dispatcherd.AdoptRequest{Jobs: make([]dispatcherd.Presented, 0, n)}
 	for _, p := range a.asked {
 		r.Jobs = append(r.Jobs, dispatcherd.Presented{
-			ID: p.Job, Attempt: p.Attempt, From: p.From, To: cmp.Or(p.renews, p.From), Own: p.renews != 0,
+			ID: p.Job, Attempt: p.Attempt, From: p.From, To: cmp.Or(p.renews, p.To, p.From), Own: p.renews != 0,
 		})
 	}
 	binary.LittleEndian.PutUint64(r.Token[:8], c.rng.Uint64())
@@ -219,7 +220,7 @@ func (ev Adopted) apply(c *Core) {
 	a.request = nil
 	a.pause(c, len(ev.Result.Busy) > 0)
 	rows := ev.Result.Jobs
-	for _, p := range a.asked {
+	for i, p := range a.asked {
 		if _, busy := slices.BinarySearch(ev.Result.Busy, p.Job); busy && (p.session != nil || p.renews != 0) {
 			a.next = append(a.next, p)
 			continue
@@ -227,12 +228,21 @@ func (ev Adopted) apply(c *Core) {
 		delete(a.byJob, p.Job)
 		if len(rows) > 0 && rows[0].ID == p.Job {
 			c.adopt(p, &rows[0])
+			c.renewOrder(p, ev.Request.Jobs[i].To)
 			rows = rows[1:]
 		}
 		c.decided(p)
 	}
 	clear(a.asked)
 	a.asked = a.asked[:0]
+}
+
+// renewOrder notes the newest presentation of a job that was adopted under an
+// older one: its worker came again while that was in flight.
+func (c *Core) renewOrder(p *presented, noted dispatcherd.Mark) {
+	if j := c.jobs.get(p.Job); j != nil && p.renews == 0 && p.To != 0 && p.To != noted && j.stage == running && j.mark == p.From {
+		c.inquire(&presented{Presentation: Presentation{Job: p.Job, Attempt: p.Attempt, From: p.From}, renews: p.To})
+	}
 }
 
 // pause spaces the questions about rows that are locked.

@@ -107,6 +107,7 @@ func (h *history) randomReturn() Event {
 		rows = slices.Delete(rows, i, i+1)
 		p := Presentation{Job: r.id, Attempt: r.attempt, From: r.session, Slot: dispatcherd.Slot{ID: h.nextSlot, Number: h.numbers[h.nextSess]}}
 		types := map[string]bool{r.typ: true, twinTypes[h.rng.IntN(len(twinTypes))]: true}
+		p.To = p.From.Nth(int(r.id) % 3)
 		switch h.rng.IntN(10) {
 		case 0:
 			p.Attempt--

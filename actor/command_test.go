@@ -215,7 +215,7 @@ func (w *world) cmdPresent(ws words, _ []string) {
 			attempt = int(r.attempt)
 		}
 		ev.Running = append(ev.Running, Presentation{
-			Job: w.jobs[name], Attempt: dispatcherd.Attempt(ws.int("attempt", attempt)), From: from,
+			Job: w.jobs[name], Attempt: dispatcherd.Attempt(ws.int("attempt", attempt)), From: from, To: from.Nth(ws.int("times", 0)),
 			Slot: dispatcherd.Slot{ID: d.nextSlot, Number: int32(d.types[id]), Types: sets(ws.args["types"])[0]},
 		})
 		d.nextSlot++

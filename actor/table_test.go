@@ -113,7 +113,7 @@ func (t *table) adopt(dispatcher int, req *dispatcherd.AdoptRequest) (res dispat
 		if r == nil || r.status != dispatcherd.Running || r.attempt != p.Attempt {
 			continue
 		}
-		if r.session != p.From && (r.dispatcher != dispatcher || r.token != req.Token) {
+		if !p.Follows(r.session) && (r.dispatcher != dispatcher || r.token != req.Token) {
 			continue
 		}
 		if r.locked {

@@ -287,7 +287,7 @@ func (w *world) sayAdopt(req *dispatcherd.AdoptRequest, res dispatcherd.AdoptRes
 // mark is the fingerprint of a session's nonce; every session of the world has
 // another one.
 func (d *dispatcher) mark(id dispatcherd.SessionID) dispatcherd.Mark {
-	return dispatcherd.Mark(1000*d.id + int(id))
+	return dispatcherd.Mark(1000*d.id+int(id)) << 16
 }
 
 func (w *world) sayFinish(req *dispatcherd.FinishRequest, res dispatcherd.FinishResult) {

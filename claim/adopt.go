@@ -46,14 +46,17 @@ UNION ALL
 SELECT id, 0, 0, 0, 0, 0, NULL, 0, 0, 0 FROM wanted WHERE id NOT IN (SELECT id FROM taken)`
 
 // presentedRows are the rows that may be taken, by what this statement sees
-// first; whoever locks them looks again at what they have become.
+// first; whoever locks them looks again at what they have become. The condition on
+// the note is dispatcherd.Presented.Follows.
 const presentedRows = `
-	FROM unnest($1::bigint[], $2::int[], $3::bigint[]) AS i (id, attempt, came)
+	FROM unnest($1::bigint[], $2::int[], $3::bigint[], $4::bigint[]) AS i (id, attempt, came, goes)
 	JOIN dispatcherd.jobs_live j ON j.id = i.id AND j.attempt = i.attempt
 	WHERE j.status = 'running' AND EXISTS (SELECT FROM me) AND i.came <> 0 AND (
 		(j.dispatcher = $6 AND j.token = $5::bigint) OR EXISTS (
-			SELECT FROM dispatcherd.claims c WHERE c.dispatcher = j.dispatcher AND c.token = j.token
-				AND c.sessions[array_position(c.ids, j.id::bigint)] = i.came))`
+			SELECT FROM dispatcherd.claims c, LATERAL (SELECT c.sessions[array_position(c.ids, j.id::bigint)] AS mark) noted
+			WHERE c.dispatcher = j.dispatcher AND c.token = j.token AND (noted.mark = i.came
+				OR i.goes <> i.came AND i.goes >> 16 = i.came >> 16 AND noted.mark >> 16 = i.came >> 16
+				AND noted.mark & 65535 < i.goes & 65535)))`
 
 // Adopt takes over executions that workers brought along, in one statement.
 // Refused and Unknown both mean: ask again, with the same request. A dispatcher

@@ -193,3 +193,22 @@ func TestALockedRowIsAskedAboutAgain(t *testing.T) {
 	exec(t, holder, `ROLLBACK`)
 	require.Len(t, adopted(t, heir, adoptionOf(presented(2))), 1)
 }
+
+// Two presentations of one execution are on their way to two dispatchers. The
+// worker has gone on since: the older one, if it comes last, takes nothing.
+func TestALateAdoptionTakesNothingFromALaterPresentation(t *testing.T) {
+	contract(t, func(t *testing.T, w world) {
+		owner, heir, late := joined(t, w), joined(t, w), joined(t, w)
+		id := w.insert(t, claimfake.Row{Type: "pdf"}, 0)
+		handedOut(t, owner, id)
+		nth := func(n int) dispatcherd.AdoptRequest {
+			return adoptionOf(dispatcherd.Presented{ID: id, Attempt: 1, From: oldSession, To: oldSession.Nth(n)})
+		}
+		require.Len(t, adopted(t, heir, nth(2)), 1)
+		require.Empty(t, adopted(t, late, nth(1)), "an older one")
+		require.Empty(t, adopted(t, late, nth(2)), "one to two dispatchers: the first has it")
+		require.Empty(t, adopted(t, late, nth(0)), "one without a number")
+		require.Len(t, adopted(t, late, nth(3)), 1, "a newer one")
+		require.Empty(t, finish(t, late, dispatcherd.Finish{ID: id, Attempt: 1, Outcome: dispatcherd.Succeeded}))
+	})
+}

@@ -26,6 +26,7 @@ type execution struct {
 
 	conn    *workerproto.Conn // to report on; nil while orphaned
 	session string            // nonce of the connection on which it began: what proves that it was handed out here
+	times   int               // how often it was presented
 	asked   bool              // it was presented, and the dispatcher has not answered
 	late    bool              // its time as an orphan was over meanwhile
 	lost    bool              // nobody wants the report any more

@@ -98,12 +98,15 @@ func TestWorkIsPresentedUnderTheSessionInWhichItBegan(t *testing.T) {
 	first, _ := d.greeted()
 	require.True(t, push(first, 1, 0, "x", `null`))
 	<-started
+	times := 0
 	for range 3 {
 		d.shutDown()
 		d.ended()
 		d.start(limits)
 		_, hello := d.greeted()
 		require.Len(t, hello.Running, 1)
+		require.Greater(t, hello.Running[0].Times, times, "the presentations are counted")
+		times = hello.Running[0].Times
 		require.Equal(t, first.Nonce(), hello.Running[0].Session)
 	}
 	close(finish)

@@ -148,7 +148,8 @@ func (w *Worker) hello() (*workerproto.Hello, []*execution) {
 		if size += slotSize(sl); size > max(frameShare, w.room) {
 			break
 		}
-		h.Running = append(h.Running, workerproto.Running{Execution: sl.run.name(), Slot: sl.Slot})
+		sl.run.times++
+		h.Running = append(h.Running, workerproto.Running{Execution: sl.run.name(), Slot: sl.Slot, Times: sl.run.times})
 		presented = append(presented, sl.run)
 		sl.run.asked = true
 	}

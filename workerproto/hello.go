@@ -23,6 +23,7 @@ type Hello struct {
 type Running struct {
 	Execution // Session is the nonce of the session in which it began
 	Slot
+	Times int // how often it has been presented, this time included; 0 = the worker does not count
 }
 
 func (*Hello) fromWorker() {}
@@ -90,11 +91,18 @@ func (m *Hello) check(s *scanner) {
 func (r *Running) appendTo(dst []byte) []byte {
 	dst = appendInt(append(dst, `{"slot":`...), int64(r.Number))
 	dst = appendStrings(append(dst, `,"types":`...), r.Types)
-	return append(r.appendFields(dst), '}')
+	dst = r.appendFields(dst)
+	if r.Times > 0 {
+		dst = appendInt(append(dst, `,"times":`...), int64(r.Times))
+	}
+	return append(dst, '}')
 }
 
 func (r *Running) field(key []byte, s *scanner) {
-	if !r.Execution.member(key, s) && !r.Slot.member(key, s) {
+	switch {
+	case string(key) == "times":
+		r.Times = int(s.integer(0, maxInt32))
+	case !r.Execution.member(key, s) && !r.Slot.member(key, s):
 		s.skip()
 	}
 }

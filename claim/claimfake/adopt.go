@@ -21,7 +21,7 @@ func (s *Store) Adopt(_ context.Context, req dispatcherd.AdoptRequest) dispatche
 		if r == nil || r.Status != dispatcherd.Running || r.Attempt != p.Attempt {
 			continue
 		}
-		if before := r.Dispatcher == s.me && r.Token == req.Token; !before && (r.Session != p.From || p.From == 0) {
+		if before := r.Dispatcher == s.me && r.Token == req.Token; !before && (!p.Follows(r.Session) || p.From == 0) {
 			continue
 		}
 		r.Dispatcher, r.Token, r.Session = s.me, req.Token, p.To

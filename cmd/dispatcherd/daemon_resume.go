@@ -40,7 +40,8 @@ func (w *workers) takeBack(s *workerproto.Session, ev actor.Registered, running 
 	numbered := w.number(slots)
 	for i := range running {
 		r := &running[i]
-		ev.Running = append(ev.Running, actor.Presentation{Job: r.Job, Attempt: r.Attempt, From: markOf(r.Session), Slot: numbered[i]})
+		from := markOf(r.Session)
+		ev.Running = append(ev.Running, actor.Presentation{Job: r.Job, Attempt: r.Attempt, From: from, To: from.Nth(r.Times), Slot: numbered[i]})
 	}
 	o := &opening{done: make(chan struct{})}
 	w.mu.Lock()

@@ -92,7 +92,7 @@ func (w *world) presentedRightly(s *statement, n int) bool {
 			continue
 		}
 		at, found := slices.BinarySearch(note.ids, p.ID)
-		return found && note.sessions[at] == p.From
+		return found && (p.Follows(note.sessions[at]) || w.opt.Break == WithoutOrder && session(note.sessions[at]) == session(p.From))
 	}
 	return false
 }

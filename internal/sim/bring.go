@@ -7,6 +7,7 @@ type brought struct {
 	job       dispatcherd.JobID
 	attempt   dispatcherd.Attempt
 	from      dispatcherd.Mark // of the session in which it was handed out
+	to        dispatcherd.Mark // the same with the number of the presentation
 	execution int32            // -1 = it is not the worker's
 	tale      uint32
 	offer     offer
@@ -16,6 +17,9 @@ type brought struct {
 func (c *conn) mark() dispatcherd.Mark {
 	return dispatcherd.Mark(mix(0x6d61726b, uint64(c.number)+1) | 1)
 }
+
+// session is what the marks of one session's presentations have in common.
+func session(m dispatcherd.Mark) dispatcherd.Mark { return m >> 16 }
 
 // doubt is the last report that was sent from a seat. Until the next job comes it
 // need not have been read.
@@ -136,7 +140,9 @@ func (k *worker) bringAlong(c *conn) {
 		k.number++
 		s.number = k.number
 		e.asked = c.number + 1
-		b := brought{e.job, e.attempt, w.conns[e.began].mark(), s.execution, e.tale, offer{s.number, s.set, w.now}}
+		e.times++
+		from := w.conns[e.began].mark()
+		b := brought{e.job, e.attempt, from, from.Nth(int(e.times)), s.execution, e.tale, offer{s.number, s.set, w.now}}
 		if w.has(Resume) && w.carry.dice.chance(w.carry.bold) {
 			b.attempt--
 		}
@@ -169,7 +175,7 @@ func (k *worker) bringAnothers(c *conn) {
 			x := &w.executions.all[i]
 			k.number++
 			mine := c.brought[0]
-			c.brought = append(c.brought, brought{x.job, x.attempt, mine.from, -1, 0, offer{k.number, mine.offer.set, w.now}})
+			c.brought = append(c.brought, brought{x.job, x.attempt, mine.from, mine.to, -1, 0, offer{k.number, mine.offer.set, w.now}})
 			return
 		}
 	}

@@ -49,7 +49,7 @@ func (j *judge) adopted(w *world, p *dispatcherd.Presented, r *row, s *statement
 		w.violate("attempt %d of job %d was adopted, while attempt %d in status %d is live", p.Attempt, p.ID, r.attempt, r.status)
 	case m.lost || m.leaving:
 		w.violate("dispatcher %d adopted job %d although it was declared lost or has left", s.run, p.ID)
-	case r.holder != p.From && !again:
+	case session(r.holder) != session(p.From) && !again:
 		w.violate("job %d is adopted by dispatcher %d from a session to which it was not handed", p.ID, s.run)
 	case r.started == r.attempt && w.workerOf(p.To) != r.ranBy:
 		w.violate("job %d is adopted for worker %d, but worker %d runs it", p.ID, w.workerOf(p.To), r.ranBy)
@@ -71,7 +71,10 @@ func (j *judge) stolen(w *world, p *dispatcherd.Presented, r *row, s *statement)
 		}
 		h := w.hosts[c.host]
 		if w.workers[e.worker].conn == c && h.reaches(c) && h.run == r.dispatcher && !h.fenced && h.id != s.host {
-			w.stats.Stolen++ // a copy of an older request that arrives late; the attempt stays one, but its result is lost
+			w.stats.Stolen++
+			if p.To != p.From && session(r.holder) == session(p.To) && r.holder != p.From && r.holder&0xffff >= p.To&0xffff {
+				w.violate("job %d is adopted by dispatcher %d for an earlier presentation than the one by which dispatcher %d has it", p.ID, s.host, h.id)
+			}
 		}
 	}
 }
@@ -79,7 +82,7 @@ func (j *judge) stolen(w *world, p *dispatcherd.Presented, r *row, s *statement)
 // workerOf finds the worker of a session by its mark.
 func (w *world) workerOf(mark dispatcherd.Mark) int16 {
 	for _, c := range slices.Backward(w.conns) {
-		if c.mark() == mark {
+		if session(c.mark()) == session(mark) {
 			return c.worker
 		}
 	}

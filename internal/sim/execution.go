@@ -19,6 +19,7 @@ type execution struct {
 	tale   uint32 // grows when it loses or gets a connection
 	began  int32  // the connection it was handed out on
 	given  int32  // a connection on which it went on for the dispatcher, and which that saw break, plus one
+	times  int32  // how often it was presented
 	asked  int32  // the connection it was presented on last plus one; 0 = none yet
 	expiry moment // of an orphan: when the worker gives it up
 	report frame

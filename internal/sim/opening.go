@@ -14,7 +14,7 @@ func (h *host) takeBack(c *conn) {
 	ev := actor.Registered{Session: c.session(), Worker: "worker", Mark: c.mark()}
 	for i := range c.brought {
 		b := &c.brought[i]
-		ev.Running = append(ev.Running, actor.Presentation{Job: b.job, Attempt: b.attempt, From: b.from, Slot: h.slot(b.offer)})
+		ev.Running = append(ev.Running, actor.Presentation{Job: b.job, Attempt: b.attempt, From: b.from, To: b.to, Slot: h.slot(b.offer)})
 	}
 	c.opening = true
 	h.plan(hostImpatient, w.now+w.carry.patience, c.number)

@@ -53,6 +53,7 @@ const (
 	WithoutEnd            // the Core is not told that a session has ended: its slots leak
 	WithoutMark           // an adoption does not ask to whom the job was handed
 	WithoutAttempt        // an adoption does not compare the attempt
+	WithoutOrder          // an adoption does not ask whether the worker came later to somebody else
 	WithoutStanding       // an adoption does not ask whether its dispatcher was declared lost
 	WithoutHold           // a hand-over gives back what it hands over
 	WithoutGrace          // a dispatcher that is told to stop does not wait for what runs
@@ -60,7 +61,7 @@ const (
 
 var breakNames = [...]string{"intact", "without fence", "without status", "without poll", "without lease",
 	"without return", "without epoch", "without takeover", "without release", "without end",
-	"without mark", "without attempt", "without standing", "without hold", "without grace"}
+	"without mark", "without attempt", "without order", "without standing", "without hold", "without grace"}
 
 // String returns the safeguard's name.
 func (b Break) String() string { return breakNames[b] }
@@ -147,7 +148,7 @@ type Stats struct {
 	HandedOver, Unclaimed                  int // rows left to the next dispatcher; of these, those nobody took in time
 	Doubted                                int // ends that were reported and presented again
 	Busy                                   int // rows that an adoption found locked or changed meanwhile
-	Expired, Stolen                        int // executions given up by their workers after the time to resume; adopted from the dispatcher that had adopted them since
+	Expired, Stolen                        int // executions given up by their workers after the time to resume; taken by a late adoption from a dispatcher to which the worker had come back
 }
 
 // Add adds up the stats of several worlds.

@@ -160,7 +160,7 @@ func (w *world) quiet() bool {
 				return false
 			}
 		}
-		if k.conn.up.head < len(k.conn.up.frames) {
+		if c := k.conn; c.unwelcome || c.up.head < len(c.up.frames) || c.down.head < len(c.down.frames) {
 			return false
 		}
 	}
