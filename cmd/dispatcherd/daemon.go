@@ -36,6 +36,7 @@ type daemonConfig struct {
 	Grace        time.Duration   // from the request to stop until running jobs are taken back
 	AsyncClaims  bool
 	Procs        procsFlag               // processors to run on; 0 = leave them alone
+	Memory       int                     // soft limit in bytes; 0 = leave it alone
 	Listen       bool                    // use NOTIFY
 	Journal      actor.Journal           // instead of the flight recorder
 	Recorder     int                     // bytes of the flight recorder; 0 = none
@@ -229,6 +230,7 @@ func (d *daemon) serveBackground() {
 	d.endBackground = cancel
 	d.background.Go(func() { d.upkeep(ctx) })
 	d.background.Go(func() { d.steerProcs(ctx) })
+	d.background.Go(func() { d.steerMemory(ctx) })
 	d.background.Go(func() { d.rows.poll(ctx) })
 	d.background.Go(func() { d.cfg.Supervisor.watch(ctx, func() bool { return d.loop.Ask(func(*actor.Core) {}) }) })
 	d.background.Go(func() { d.recordProgress(ctx) })

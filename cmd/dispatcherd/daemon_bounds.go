@@ -12,6 +12,7 @@ func boundMetrics(d *daemon) []prometheus.Collector {
 	for name, value := range map[string]int{
 		"slots": core.Slots, "types": core.Types, "requests": core.Requests, "unrecorded": core.Unfinished,
 		"worker_connections": workers.MaxConnections, "slots_per_worker": workers.MaxSlots, "frame_bytes": workers.MaxFrame,
+		"memory_bytes": d.cfg.Memory,
 	} {
 		limits.WithLabelValues(name).Set(float64(value))
 	}
@@ -23,5 +24,5 @@ func boundMetrics(d *daemon) []prometheus.Collector {
 		}
 		return 0
 	})
-	return []prometheus.Collector{limits, notified}
+	return []prometheus.Collector{limits, notified, newMemoryGauge()}
 }

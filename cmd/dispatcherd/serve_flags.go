@@ -98,6 +98,7 @@ func (f *serveFlags) registerLimits(flags *pflag.FlagSet) {
 	flags.IntVar(&l.LostPerList, "lost-per-list", l.LostPerList, "lost claims after which a fetched list is thrown away")
 	flags.IntVar(&l.Crashes, "max-crashes", l.Crashes, "workers that may die under a job before it is quarantined")
 	flags.IntVar(&f.cfg.Recorder, "recorder-bytes", defaultRecorder, "memory of the flight recorder, which 'debug bundle' writes to a file; 0 = none")
+	flags.IntVar(&f.cfg.Memory, "memory-bytes", defaultMemory, "memory to keep to, the recorder's included, the program's own pages not; what must be held may take more; 0 = no bound; GOMEMLIMIT goes first")
 	p := &f.cfg.Workers
 	flags.IntVar(&p.MaxFrame, "max-frame", p.MaxFrame, "bytes of a frame of the worker protocol")
 	flags.IntVar(&p.MaxConnections, "max-connections", p.MaxConnections, "connections on the worker socket")
