@@ -110,11 +110,15 @@ func (*fake) Why(_ context.Context, id dispatcherd.JobID) (Why, error) {
 // counts is an Observer.
 type counts struct {
 	responses atomic.Int64
+	failures  atomic.Int64
 	mu        sync.Mutex
 	bounds    map[Bound]int
 }
 
 func (c *counts) Responded(string, int, time.Duration) { c.responses.Add(1) }
+
+// Failed implements Observer.
+func (c *counts) Failed(string, error) { c.failures.Add(1) }
 
 func (c *counts) Refused(b Bound) {
 	c.mu.Lock()

@@ -15,6 +15,8 @@ type Observer interface {
 	// Responded tells of every response: the route as in the documents, the
 	// status, and how long it took. For event streams that is their whole life.
 	Responded(route string, status int, took time.Duration)
+	// Failed tells of an error that nobody expected and that was answered 500.
+	Failed(route string, err error)
 	// Refused counts what a bound kept out, or cut.
 	Refused(bound Bound)
 }
@@ -102,8 +104,11 @@ func (h *Handler) observed(rt route) http.HandlerFunc {
 		rec := recorder{ResponseWriter: w, status: http.StatusOK}
 		if err := rt.handle(&rec, r); err != nil && !rec.wrote {
 			p := problemOf(err)
-			if p.Status == http.StatusRequestEntityTooLarge {
+			switch p.Status {
+			case http.StatusRequestEntityTooLarge:
 				h.obs.Refused(BoundPayload)
+			case http.StatusInternalServerError:
+				h.obs.Failed(name, err)
 			}
 			p.write(&rec)
 		}

@@ -150,7 +150,7 @@ func (d *daemon) serveAPI(ctx context.Context) {
 // newAPI makes the handler. The daemon is wired.
 func (d *daemon) newAPI() *api.Handler {
 	metrics := promhttp.HandlerFor(d.metrics.registry, promhttp.HandlerOpts{})
-	observer := newAPIMetrics()
+	observer := newAPIMetrics(d.log)
 	h := api.New(d.cfg.API.Config, (*backend)(d), observer, metrics)
 	observer.register(d.metrics.registry, h, d)
 	return h

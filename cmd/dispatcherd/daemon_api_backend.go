@@ -269,6 +269,12 @@ func choose(cond bool, yes, no string) string {
 	return no
 }
 
+// hungUp reports whether Postgres ended the connection without a word, before
+// or while it was used.
+func hungUp(err error) bool {
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || pgconn.SafeToRetry(err)
+}
+
 // backendError translates what claim and pgx say.
 func backendError(err error) error {
 	var status *claim.StatusError
@@ -278,7 +284,7 @@ func backendError(err error) error {
 		return api.ErrNotFound
 	case errors.As(err, &status):
 		return &api.ConflictError{Status: status.Status, Want: status.Want}
-	case unreachable(err), errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+	case unreachable(err), hungUp(err), errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		return fmt.Errorf("%w: %w", api.ErrUnavailable, err)
 	case errors.As(err, &refused) && len(refused.Code) == 5 && (refused.Code[:2] == "22" || refused.Code[:2] == "23"):
 		return &api.InvalidError{Reason: errors.New(refused.Message)}

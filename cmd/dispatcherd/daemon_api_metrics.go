@@ -5,18 +5,22 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
 
 	"github.com/dispatcherd/dispatcherd/api"
 )
 
-// apiMetrics counts what happens on the API. It implements api.Observer.
+// apiMetrics counts what happens on the API, and logs what should not. It implements
+// api.Observer.
 type apiMetrics struct {
+	log       *zap.Logger
 	responses *prometheus.HistogramVec
 	bounds    *prometheus.CounterVec
 }
 
-func newAPIMetrics() *apiMetrics {
+func newAPIMetrics(log *zap.Logger) *apiMetrics {
 	m := &apiMetrics{
+		log: log,
 		responses: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "dispatcherd_api_response_duration_seconds", Help: "Responses of the API by route and status; event streams count their whole life.",
 			Buckets: prometheus.ExponentialBuckets(0.00005, 4, 11),
@@ -34,6 +38,11 @@ func newAPIMetrics() *apiMetrics {
 // Responded implements api.Observer.
 func (m *apiMetrics) Responded(route string, status int, took time.Duration) {
 	m.responses.WithLabelValues(route, statusText(status)).Observe(took.Seconds())
+}
+
+// Failed implements api.Observer.
+func (m *apiMetrics) Failed(route string, err error) {
+	m.log.Error("API answered 500", zap.String("route", route), zap.Error(err))
 }
 
 // statusText spells the usual statuses without making a string.

@@ -53,6 +53,9 @@ type deafObserver struct{}
 // Responded implements api.Observer.
 func (deafObserver) Responded(string, int, time.Duration) {}
 
+// Failed implements api.Observer.
+func (deafObserver) Failed(string, error) {}
+
 // Refused implements api.Observer.
 func (deafObserver) Refused(api.Bound) {}
 
