@@ -20,7 +20,7 @@ import (
 )
 
 // defaultRecorder is some minutes of an ordinary day, and seconds of full load.
-const defaultRecorder = 64 << 20
+const defaultRecorder = 32 << 20
 
 // record makes the flight recorder, if there is to be one.
 func (d *daemon) record() actor.Journal {
