@@ -27,7 +27,7 @@ type Why struct {
 	Ahead    []Rival `doc:"The first of the competing jobs, at most 16." json:"ahead,omitempty"`
 
 	Overtaking *Overtaking `doc:"Absent if the weights set no bound, and once the job waits no more." json:"overtaking,omitempty"`
-	Dispatcher int         `doc:"Who runs it, if it is not this one." json:"dispatcher,omitempty"`
+	Dispatcher int         `doc:"Who runs it, if it is not this one."                                 json:"dispatcher,omitempty"`
 }
 
 // Score is a score by term, in points.
