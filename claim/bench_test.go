@@ -138,6 +138,42 @@ func BenchmarkJob(b *testing.B) {
 	}
 }
 
+// Fetch, claim and finish of one job each by four dispatchers that have a
+// quarter of the rows each, in turn, in batches of 200: what it costs that a
+// dispatcher's rows are not all neighbours.
+func BenchmarkJobOfFour(b *testing.B) {
+	const of, batch = 4, 200
+	dsn := pgtest.New(b)
+	db := connect(b, dsn)
+	turns := b.N/of/batch + 1
+	fill(b, db, of*batch*(turns+10), 1, 1) // shares of a few rows are not quite equal
+	exec(b, db, `VACUUM ANALYZE dispatcherd.jobs_live`)
+	exec(b, db, `CHECKPOINT`)
+	var stores [of]*claim.Store
+	var list [of][]dispatcherd.Lane
+	for i := range stores {
+		stores[i] = open(b, claim.Config{DSN: dsn})
+		_, err := stores[i].Join(b.Context())
+		require.NoError(b, err)
+		list[i] = lanes(1, 1, batch)
+		list[i][0].Share = dispatcherd.ShareOf(i, 1, of-1-i)
+		drain(b, stores[i], batch, batch, list[i])
+	}
+	var before [len(purposes)]time.Duration
+	for i, p := range purposes {
+		before[i] = serverCPU(b, db, "dispatcherd "+p+" %")
+	}
+	b.ResetTimer()
+	for range turns {
+		for i, s := range stores {
+			drain(b, s, batch, batch, list[i])
+		}
+	}
+	for i, p := range purposes {
+		b.ReportMetric(float64((serverCPU(b, db, "dispatcherd "+p+" %")-before[i]).Nanoseconds())/float64(turns*of*batch), p+"-server-ns/op")
+	}
+}
+
 // The least that a queue in Postgres can do: a table with a primary key and an
 // index of pending rows, one UPDATE that takes and one that ends, no fence, no
 // history apart, no result.
