@@ -85,7 +85,7 @@ func (c *Core) sort(s *session, list []Presentation) {
 			c.moveOver(p, j)
 		case p.Job.OnDemand(), c.jobs.get(p.Job) != nil:
 			c.decided(p) // gone, or in hand and not this worker's
-		case other != nil && other.session == nil && other.renews == 0 && other.Attempt == p.Attempt && other.From == p.From:
+		case other != nil && other.session == nil && other.renews == 0 && other.Attempt == p.Attempt && other.From == p.From && !p.outdated(other.To):
 			other.session, other.Slot, other.To = s, p.Slot, p.To // its first try to bring it along broke off
 		case other != nil:
 			c.decided(p)
@@ -116,11 +116,20 @@ func (c *Core) renewNote(j *job, mark dispatcherd.Mark) {
 // connection that is dead and not yet known to be, or stranded.
 func (c *Core) resumable(p *Presentation) *job {
 	j := c.jobs.get(p.Job)
-	if j == nil || j.stage != running || j.attempt != p.Attempt || p.From == 0 || j.mark != p.From || j.revoked ||
+	if j == nil || j.stage != running || j.attempt != p.Attempt || p.From == 0 || j.mark != p.From || j.revoked || p.outdated(j.shown) ||
 		!slices.Contains(p.Slot.Types, c.index.Name(j.typ)) {
 		return nil
 	}
 	return j
+}
+
+// outdated reports whether a presentation is known to be older than, or the same
+// as, another one of the same execution. What a worker said on two connections may
+// be heard in the other order, by a dispatcher that stood still for a while: the
+// older connection is dead, and what has gone on to the newer one stays there.
+func (p *Presentation) outdated(other dispatcherd.Mark) bool {
+	counted := func(m dispatcherd.Mark) bool { return m != 0 && m != p.From }
+	return counted(p.To) && counted(other) && !p.To.Overtakes(other, p.From)
 }
 
 // moveOver lets a job that runs here change to its worker's new connection.
@@ -138,7 +147,7 @@ func (c *Core) moveOver(p *presented, j *job) {
 func (c *Core) occupy(p *presented, j *job) {
 	s := p.session
 	ref := c.addTaken(s, p.Slot)
-	j.slot, j.told = ref, s.id
+	j.slot, j.told, j.shown = ref, s.id, p.To
 	c.slots[ref].job = j
 	c.emit(Effect{Kind: Resume, Session: s.id, Slot: p.Slot.ID, Number: p.Slot.Number, Job: j.id, Attempt: j.attempt})
 	if j.cancel || j.late || j.revoked {

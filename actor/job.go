@@ -51,6 +51,7 @@ type job struct {
 	why       Why
 	told      dispatcherd.SessionID // the session it was sent to
 	mark      dispatcherd.Mark      // of the session in which it began: who presents it must know the nonce behind it
+	shown     dispatcherd.Mark      // of the presentation by which it goes on here; 0 = it did not come by one
 	due       Instant               // stranded: when its timeout is over; 0 = it has none
 	patience  time.Duration         // on-demand: how long it waits while no slot supports its type; 0 = for ever
 	bereft    Instant               // on-demand: when that is over; 0 = some slot supports it

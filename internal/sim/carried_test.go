@@ -48,6 +48,17 @@ func TestAdoptionAmongAllTroubles(t *testing.T) {
 	require.Positive(t, s.Presented-s.Resumed, "nothing was refused")
 }
 
+// A dispatcher that stood still hears what a worker said on several connections in
+// any order. In these worlds the oldest presentation came last and took the
+// execution to a connection that was dead: its slot leaked, and it ran anew.
+func TestPresentationsAreHeardOutOfOrder(t *testing.T) {
+	for _, seed := range []uint64{43, 170} {
+		o := Options{Seed: seed, Faults: Resume | HandOver | Stop | Unknown, Every: true, Dispatchers: 3}
+		r := Run(o)
+		require.Nil(t, r.Violation, "seed %d: %v", seed, r.Violation)
+	}
+}
+
 // blameless is said of every job of a world in which nothing crashes.
 func blameless(w *world) {
 	w.judge.atEnd = func(r *row) {
