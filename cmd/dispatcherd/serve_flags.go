@@ -134,7 +134,7 @@ func (f *serveFlags) registerTimes(flags *pflag.FlagSet) {
 	flags.DurationVar(&p.WriteTimeout, "write-timeout", p.WriteTimeout, "for one write to a worker")
 	flags.DurationVar(&p.HeartbeatInterval, "heartbeat", p.HeartbeatInterval, "silence of a worker after which it is pinged")
 	flags.DurationVar(&p.HeartbeatTimeout, "heartbeat-timeout", p.HeartbeatTimeout, "silence of a worker after which it counts as dead")
-	atLeast(flags, "1ms", "poll", "poll-deaf", "patience", "share-handicap", "retry-base", "retry-max", "lease", "beat",
+	atLeast(flags, "1ms", "poll", "poll-deaf", "patience", "share-handicap", "comeback", "retry-base", "retry-max", "lease", "beat",
 		"cancel-grace", "hello-timeout", "write-timeout", "heartbeat", "heartbeat-timeout")
 	atLeast(flags, "1h", "keep-done", "keep-failed", "keep-cancelled")
 }
