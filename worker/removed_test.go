@@ -11,18 +11,6 @@ import (
 	"github.com/dispatcherd/dispatcherd/workerproto"
 )
 
-// midHello does something between a hello and the dispatcher's answer.
-type midHello struct {
-	*dispatcher
-
-	meanwhile func()
-}
-
-func (d midHello) Open(s *workerproto.Session, h *workerproto.Hello) error {
-	d.meanwhile()
-	return d.dispatcher.Open(s, h)
-}
-
 // cutOff returns a dispatcher that comes back once meanwhile was called, and a
 // worker that runs job 1 on its slot 0 from before.
 func cutOff(t *testing.T, before, meanwhile func(*Worker)) (d *dispatcher, finish chan bool) {
@@ -40,9 +28,8 @@ func cutOff(t *testing.T, before, meanwhile func(*Worker)) (d *dispatcher, finis
 	d.shutDown()
 	d.ended()
 	before(w)
-	l, err := workerproto.Listen(d.path, 0o600)
-	require.NoError(t, err)
-	d.serve(l, limits, midHello{d, func() { meanwhile(w) }})
+	d.before = func() { meanwhile(w) }
+	d.start(limits)
 	_, hello := d.greeted()
 	require.Len(t, hello.Running, 1)
 	return d, finish

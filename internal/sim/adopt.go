@@ -55,8 +55,7 @@ func (w *world) doAdopt(i int32) {
 	switch s.phase {
 	case enters:
 		m := w.table.member(s.run)
-		if m.exclusive != 0 {
-			w.await(i, m.exclusive)
+		if !w.mayShare(i, m) {
 			return
 		}
 		if w.opt.Break == WithoutStanding || m.lives(s.txNow) && !m.leaving {
@@ -142,12 +141,7 @@ func (w *world) doHandOver(i int32) {
 	m := w.table.member(s.run)
 	switch s.phase {
 	case enters:
-		if m.exclusive != 0 || m.shares > 0 {
-			w.await(i, m.exclusive)
-			return
-		}
-		m.exclusive, s.exclusive = i+1, true
-		w.later(i, commits)
+		w.lockAlone(i, m)
 	case commits:
 		if !m.lost {
 			m.leaving, m.armed, m.capacity = true, false, [maxTypes]int32{}

@@ -40,8 +40,7 @@ func (w *world) doClaim(i int32) {
 	switch s.phase {
 	case enters:
 		m := w.table.member(s.run)
-		if m.exclusive != 0 {
-			w.await(i, m.exclusive)
+		if !w.mayShare(i, m) {
 			return
 		}
 		lives := !m.lost && m.beatAt+int64(m.lease) > s.txNow && m.epoch == s.epoch
@@ -170,12 +169,7 @@ func (w *world) doResolve(i int32) {
 			w.later(i, releases)
 			return
 		}
-		if m.exclusive != 0 || m.shares > 0 {
-			w.await(i, m.exclusive)
-			return
-		}
-		m.exclusive, s.exclusive = i+1, true
-		w.later(i, commits)
+		w.lockAlone(i, m)
 	case commits:
 		m.epoch++
 		s.learnt.epoch = m.epoch

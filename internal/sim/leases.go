@@ -13,11 +13,9 @@ func (w *world) doBeat(i int32) {
 	s := w.statements.all[i]
 	switch s.phase {
 	case enters:
-		if m := w.table.member(s.run); m.exclusive != 0 {
-			w.await(i, m.exclusive)
-			return
+		if w.mayShare(i, w.table.member(s.run)) {
+			w.later(i, commits)
 		}
-		w.later(i, commits)
 	case commits:
 		w.renew(s)
 		w.declareLost(s)
@@ -158,12 +156,7 @@ func (w *world) doLeave(i int32) {
 	m := w.table.member(s.run)
 	switch s.phase {
 	case enters:
-		if m.exclusive != 0 || m.shares > 0 {
-			w.await(i, m.exclusive)
-			return
-		}
-		m.exclusive, s.exclusive = i+1, true
-		w.later(i, commits)
+		w.lockAlone(i, m)
 	case commits:
 		m.lost, m.armed = true, false
 		w.unlock(i)

@@ -294,6 +294,27 @@ func (w *world) await(i, holder int32) {
 	w.plan(task{at: w.now + w.scale.limit, kind: statementLate, arg: i, life: s.gen})
 }
 
+// mayShare reports whether a statement may have the share lock on its dispatcher's
+// row, which it waits for otherwise.
+func (w *world) mayShare(i int32, m *member) bool {
+	if m.exclusive != 0 {
+		w.await(i, m.exclusive)
+		return false
+	}
+	return true
+}
+
+// lockAlone takes the exclusive lock on the row of a statement's dispatcher, or
+// waits for it, and goes on to the commit.
+func (w *world) lockAlone(i int32, m *member) {
+	if m.exclusive != 0 || m.shares > 0 {
+		w.await(i, m.exclusive)
+		return
+	}
+	m.exclusive, w.statements.all[i].exclusive = i+1, true
+	w.later(i, commits)
+}
+
 // wake lets those go on that waited for a lock.
 func (w *world) wake() {
 	for _, i := range w.table.waiters {
