@@ -35,15 +35,29 @@ func (b *backend) Submit(ctx context.Context, r api.Request, c api.Caller) (disp
 	if b.stopping() {
 		return 0, errStopping
 	}
-	ctx, cancel := context.WithTimeout(ctx, claim.DefaultTimeout)
-	defer cancel()
-	id, err := b.jobs().Insert(ctx, claim.New{Type: r.Type, Payload: r.Payload, Priority: r.Priority, Timeout: r.Deadline})
+	id, err := b.insertWhole(ctx, claim.New{Type: r.Type, Payload: r.Payload, Priority: r.Priority, Timeout: r.Deadline})
 	if err != nil {
 		return 0, backendError(err)
 	}
 	b.rows.watch(id, c, true)
 	b.loop.Notify()
 	return id, nil
+}
+
+// insertWhole adds a row, unless ctx is done before the statement is sent. From
+// then on ctx does not interrupt it: the row could be there all the same, and
+// nobody would know the id by which to give it up.
+func (b *backend) insertWhole(ctx context.Context, row claim.New) (dispatcherd.JobID, error) {
+	whole, cancel := context.WithTimeout(context.WithoutCancel(ctx), claim.DefaultTimeout)
+	defer cancel()
+	ctx, leave := context.WithTimeout(ctx, claim.DefaultTimeout)
+	defer leave()
+	conn, err := b.pool.Acquire(ctx)
+	if err != nil {
+		return 0, err
+	}
+	defer conn.Release()
+	return claim.Jobs{DB: conn}.Insert(whole, row)
 }
 
 // errStopping keeps rows out that nobody could wait for.

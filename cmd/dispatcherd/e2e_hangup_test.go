@@ -392,3 +392,31 @@ func TestHangingUpStopsADurableRequestAlthoughPostgresRefuses(t *testing.T) {
 	w.awaitCounts(map[dispatcherd.Status]int64{dispatcherd.Cancelled: 1})
 	h.awaitSlots(1)
 }
+
+// The caller hangs up while his row is being written, too late for Postgres to
+// leave it out: it is cancelled all the same, and runs for nobody.
+func TestHangingUpWhileTheRowIsWrittenCancelsIt(t *testing.T) {
+	w := newWorld(t)
+	h := w.start(w.config("d"))
+	w.exec(`CREATE FUNCTION dispatcherd.lingers() RETURNS trigger LANGUAGE plpgsql AS $$
+	BEGIN
+		PERFORM pg_sleep(0.3);
+		RETURN NULL;
+	EXCEPTION WHEN query_canceled THEN
+		RETURN NULL;
+	END $$`)
+	w.exec(`CREATE TRIGGER lingers AFTER INSERT ON dispatcherd.jobs_live FOR EACH ROW EXECUTE FUNCTION dispatcherd.lingers()`)
+	ctx, hangUp := context.WithCancel(t.Context())
+	defer hangUp()
+	answered := make(chan error, 1)
+	go func() {
+		_, err := h.caller().send(ctx, http.MethodPost, "/v1/requests", `{"type":"pdf","durable":true}`)
+		answered <- err
+	}()
+	eventually(t, func() bool {
+		return w.number(`SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep' AND datname = current_database()`) == 1
+	}, func() string { return "the row on its way" })
+	hangUp()
+	require.ErrorIs(t, <-answered, context.Canceled)
+	w.awaitCounts(map[dispatcherd.Status]int64{dispatcherd.Cancelled: 1})
+}
