@@ -119,7 +119,7 @@ func (c *Core) merge(l *lane, rows []dispatcherd.Candidate, first dispatcherd.Ke
 // another one it is pending again while an attempt is still being recorded
 // here; then the lane is looked at again once that is over.
 func (c *Core) isInHand(k dispatcherd.Key) bool {
-	j := c.jobs.get(k.ID)
+	j := c.jobs.getOld(k.ID)
 	if j == nil {
 		return c.fetch.hasLeft(k)
 	}

@@ -18,6 +18,7 @@ type jobTable struct {
 	entries []jobEntry // a power of two of them
 	shift   uint8      // 64 minus the number of bits of a group's number
 	n       int
+	newest  dispatcherd.JobID // no larger id was put since the table was last empty
 }
 
 type jobEntry struct {
@@ -53,13 +54,25 @@ func (t *jobTable) get(id dispatcherd.JobID) *job {
 	return t.entries[t.find(id)].job
 }
 
+// getOld is get for ids most of which are larger than all in the table, as
+// those of rows that are read ahead: for these it looks at no cold memory.
+func (t *jobTable) getOld(id dispatcherd.JobID) *job {
+	if id > t.newest {
+		return nil
+	}
+	return t.get(id)
+}
+
 // put adds a job whose id is not in the table.
 func (t *jobTable) put(j *job) {
 	if 2*(t.n+1) > len(t.entries) {
 		t.grow()
 	}
 	t.entries[t.find(j.id)] = jobEntry{j.id, j}
-	t.n++
+	if t.n++; t.n == 1 {
+		t.newest = j.id
+	}
+	t.newest = max(t.newest, j.id)
 }
 
 func (t *jobTable) grow() {

@@ -29,12 +29,29 @@ func TestTheJobTableEqualsAMap(t *testing.T) {
 			ids = ids[:len(ids)-1]
 		}
 		require.Same(t, want[id], table.get(id))
+		require.Same(t, want[id], table.getOld(id))
 		require.Equal(t, len(want), table.n)
 	}
 	for id, j := range want {
 		require.Same(t, j, table.get(id))
 	}
 	require.LessOrEqual(t, len(table.entries), 1024, "400 jobs")
+}
+
+// TestOneHugeIDDoesNotSlowTheTableForEver: what is larger than all jobs is known
+// to be none of them, also after a row with an id far ahead of the others.
+func TestOneHugeIDDoesNotSlowTheTableForEver(t *testing.T) {
+	var table jobTable
+	require.Nil(t, table.getOld(1), "an empty table")
+	table.put(&job{id: 1 << 40})
+	require.NotNil(t, table.getOld(1<<40))
+	table.remove(1 << 40)
+	table.put(&job{id: -7})
+	require.EqualValues(t, -7, table.newest)
+	table.put(&job{id: 5})
+	table.put(&job{id: 3})
+	require.EqualValues(t, 5, table.newest)
+	require.NotNil(t, table.getOld(3))
 }
 
 // randomJobID draws from runs of neighbours, from requests, and from ids whose
