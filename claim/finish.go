@@ -52,6 +52,8 @@ const appendError = `CASE WHEN i.error = '' THEN j.errors ELSE
 	|| jsonb_build_object('attempt', j.attempt, 'at', now(), 'outcome', i.name, 'error', i.error) END`
 
 // endedSQL: $1 ids, $2 attempts, $3 codes, $4 names of outcomes, $5 errors, $6 this dispatcher.
+// A request to cancel goes with the job: what is left of it would cancel the job
+// again if it is retried before the next beat.
 const endedSQL = `
 WITH item AS MATERIALIZED (
 	SELECT * FROM unnest($1::bigint[], $2::int[], $3::smallint[], $4::text[], $5::text[]) AS i (id, attempt, code, name, error)
@@ -71,6 +73,8 @@ WITH item AS MATERIALIZED (
 	SELECT id, run_at, created_at, attempt, 'cancelled', dispatcher, timeout_ms, priority,
 		max_attempts, failures, crashes, type, payload, started_at, now(), all_errors
 	FROM gone WHERE code = 2
+), settled AS (
+	DELETE FROM dispatcherd.cancels WHERE job_id IN (SELECT id FROM gone)
 )
 SELECT array_agg(id::bigint) FROM gone`
 

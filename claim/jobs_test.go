@@ -142,6 +142,35 @@ func TestRetryStartsOverAndKeepsTheEvidence(t *testing.T) {
 	require.EqualError(t, err, "job 5 is cancelled: only pending and running jobs can be cancelled")
 }
 
+// A job that was cancelled, or failed while somebody wanted it cancelled, and is
+// retried at once stays: the request to cancel was about what ran then.
+func TestARetriedJobIsNotCancelledByAnOldRequest(t *testing.T) {
+	dsn := pgtest.New(t)
+	db := connect(t, dsn)
+	jobs := claim.Jobs{DB: db}
+	s := open(t, claim.Config{DSN: dsn})
+	_, err := s.Join(t.Context())
+	require.NoError(t, err)
+	fill(t, db, 3, 1, 1)
+	for id, o := range map[dispatcherd.JobID]dispatcherd.Outcome{1: dispatcherd.CancelledBy, 2: dispatcherd.FailedFinal, 3: dispatcherd.Quarantined} {
+		take(t, s, id)
+		status, err := jobs.Cancel(t.Context(), id)
+		require.NoError(t, err)
+		require.Equal(t, dispatcherd.Running, status)
+		require.Empty(t, finish(t, s, dispatcherd.Finish{ID: id, Attempt: 1, Outcome: o}))
+		require.NoError(t, jobs.Retry(t.Context(), id))
+		_, err = s.Beat(t.Context(), nil)
+		require.NoError(t, err)
+		job, err := jobs.Get(t.Context(), id)
+		require.NoError(t, err)
+		require.Equal(t, dispatcherd.Pending, job.Status, "%v", o)
+		require.EqualValues(t, 2, take(t, s, id).Attempt)
+		res, err := s.Beat(t.Context(), nil)
+		require.NoError(t, err)
+		require.Empty(t, res.Cancels, "%v", o)
+	}
+}
+
 // A producer that may insert and nothing else can use all of this.
 func TestAProducersRoleSuffices(t *testing.T) {
 	db := connect(t, pgtest.New(t))

@@ -129,6 +129,9 @@ func (s *Store) Finish(_ context.Context, req dispatcherd.FinishRequest) dispatc
 		switch {
 		case r != nil && r.Status == dispatcherd.Running && r.Attempt == item.Attempt && r.Dispatcher == s.me:
 			r.end(item, t.now)
+			if r.Status.Final() {
+				delete(t.cancels, item.ID)
+			}
 		case r != nil && req.Again && r.Attempt == item.Attempt &&
 			(r.Status == dispatcherd.Pending && !item.Outcome.Final() || r.Status.Final() && item.Outcome.Final() && r.Dispatcher == s.me):
 		default:
