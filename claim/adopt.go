@@ -128,6 +128,12 @@ func (s *Store) mayTake(ctx context.Context, conn *pgx.Conn, me int32) error {
 const mayTakeSQL = `SELECT EXISTS (SELECT FROM dispatcherd.dispatchers
 	WHERE id = $1::int AND lost_at IS NULL AND NOT leaving AND beat_at + lease > now())`
 
+// handOverSQL turns the lease of $1 into the time $2 that workers have, and ends
+// its beats: see beatSQL.
+const handOverSQL = `UPDATE dispatcherd.dispatchers
+	SET leaving = true, armed = false, capacity = '{}', beat_at = now(), lease = $2, epoch = epoch + 1
+	WHERE id = $1 AND lost_at IS NULL`
+
 // HandOver ends this run in good order with jobs still running: their rows stay
 // as they are for hold, so that the workers can present them elsewhere. What is
 // left when hold is over is released by whoever notices, without counting a
@@ -141,8 +147,7 @@ func (s *Store) HandOver(ctx context.Context, hold time.Duration) error {
 	err := s.lease.do(ctx, OpBeat, func(ctx context.Context, conn *pgx.Conn) (int, error) {
 		var batch pgx.Batch // one transaction; the lock waits for claims in flight
 		batch.Queue(`SELECT FROM dispatcherd.dispatchers WHERE id = $1 FOR UPDATE`, me)
-		batch.Queue(`UPDATE dispatcherd.dispatchers SET leaving = true, armed = false, capacity = '{}', beat_at = now(), lease = $2, epoch = epoch + 1
-			WHERE id = $1 AND lost_at IS NULL`, me, hold)
+		batch.Queue(handOverSQL, me, hold)
 		return 0, conn.SendBatch(ctx, &batch).Close()
 	})
 	if err != nil {

@@ -165,6 +165,28 @@ func TestWhatIsHandedOverWaitsAndIsThenReleasedWithoutBlame(t *testing.T) {
 	})
 }
 
+// A beat may arrive after the hand-over, on another connection or at a server that
+// was slow. It must not put the slots that are gone beside those of the others,
+// who would leave rows to nobody, nor give the lease its old length again.
+func TestABeatThatArrivesAfterTheHandOverPublishesNothing(t *testing.T) {
+	contract(t, func(t *testing.T, w world) {
+		owner, heir := w.open(t), joined(t, w)
+		run, err := owner.Join(t.Context())
+		require.NoError(t, err)
+		left := w.insert(t, claimfake.Row{Type: "pdf"}, 0)
+		handedOut(t, owner, left)
+		w.depart(t, run)
+		late, err := owner.Beat(t.Context(), map[string]int{"pdf": 8})
+		require.NoError(t, err)
+		require.True(t, late.LeaseLost)
+		res, err := heir.Beat(t.Context(), map[string]int{"pdf": 1})
+		require.NoError(t, err)
+		require.Empty(t, res.Elsewhere)
+		require.Empty(t, res.Shares)
+		require.Equal(t, dispatcherd.Running, w.get(t, left).Status, "it waits for its worker")
+	})
+}
+
 // A row that somebody holds locked is neither waited for nor given up, and keeps
 // nobody else's from being taken. No deadlock can come of it.
 func TestALockedRowIsAskedAboutAgain(t *testing.T) {

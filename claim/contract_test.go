@@ -48,6 +48,7 @@ type world struct {
 	get    func(t testing.TB, id dispatcherd.JobID) claimfake.Row
 	cancel func(t testing.TB, id dispatcherd.JobID) dispatcherd.Status
 	expire func(t testing.TB, dispatcher int32)
+	depart func(t testing.TB, dispatcher int32) // a hand-over for a minute whose answer was lost
 }
 
 // contract runs f on Postgres and on the fake.
@@ -71,6 +72,7 @@ func fakeWorld() world {
 		},
 		cancel: func(_ testing.TB, id dispatcherd.JobID) dispatcherd.Status { return table.Cancel(id) },
 		expire: func(_ testing.TB, id int32) { table.Expire(id) },
+		depart: func(_ testing.TB, id int32) { table.HandOver(id, time.Minute) },
 	}
 }
 
@@ -96,6 +98,7 @@ func realWorld(t testing.TB) world {
 		expire: func(t testing.TB, id int32) {
 			exec(t, db, `UPDATE dispatcherd.dispatchers SET beat_at = now() - 2 * lease WHERE id = $1`, id)
 		},
+		depart: func(t testing.TB, id int32) { exec(t, db, claim.HandOverSQL, id, time.Minute) },
 	}
 }
 

@@ -8,6 +8,9 @@ import (
 // Fold is what the table keeps of a token.
 func Fold(t dispatcherd.Token) int64 { return fold(t) }
 
+// HandOverSQL is the statement of a hand-over: its dispatcher, for how long.
+const HandOverSQL = handOverSQL
+
 // Statements are the ones whose plan matters.
 func Statements() map[string]string {
 	return map[string]string{"fetch": fetchSQL, "alone": aloneSQL, "dense": denseSQL, "shared": sharedSQL, "resolve": resolveSQL, "done": doneSQL, "dense-done": denseDoneSQL, "ended": endedSQL,

@@ -40,9 +40,21 @@ func (s *Store) HandOver(_ context.Context, hold time.Duration) error {
 	t := s.table
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if d := t.dispatchers[s.me]; d != nil && !d.lost {
-		d.leaving, d.armed, d.capacity, d.beatAt, d.lease = true, false, nil, t.now, hold
-	}
+	t.handOver(s.me, hold)
 	s.me = 0
 	return nil
+}
+
+// HandOver carries out the hand-over of a dispatcher whose store does not hear of
+// it.
+func (t *Table) HandOver(id int32, hold time.Duration) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.handOver(id, hold)
+}
+
+func (t *Table) handOver(id int32, hold time.Duration) {
+	if d := t.dispatchers[id]; d != nil && !d.lost {
+		d.leaving, d.armed, d.capacity, d.beatAt, d.lease = true, false, nil, t.now, hold
+	}
 }

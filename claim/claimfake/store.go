@@ -194,7 +194,7 @@ func (s *Store) Beat(_ context.Context, capacity map[string]int) (claim.BeatResu
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	res := claim.BeatResult{DBNow: t.now, LeaseLost: true}
-	if d := t.dispatchers[s.me]; d != nil && !d.lost {
+	if d := t.dispatchers[s.me]; d != nil && !d.lost && !d.leaving {
 		res.LeaseLost, d.beatAt, d.capacity = false, t.now, capacity
 	}
 	before := map[string]int{}

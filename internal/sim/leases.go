@@ -36,8 +36,8 @@ func (w *world) doBeat(i int32) {
 func (w *world) renew(s *statement) {
 	t := &w.table
 	m := t.member(s.run)
-	s.learnt.leaseLost = m.lost
-	if !m.lost {
+	s.learnt.leaseLost = m.lost || m.leaving
+	if !s.learnt.leaseLost {
 		m.beatAt, m.capacity = w.dbNow(), s.offers
 	}
 	var before [maxTypes]int
