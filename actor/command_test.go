@@ -178,7 +178,7 @@ func (w *world) cmdRegister(ws words, _ []string) {
 	d := w.at
 	worker := ws.args["worker"]
 	id, ok := d.sessions[worker]
-	if !ok || d.workers[id] == "" || d.core.sessions[id] == nil {
+	if late := ws.args["late"] != ""; !late && (!ok || d.workers[id] == "" || d.core.sessions[id] == nil) {
 		id = d.newSession(worker)
 	}
 	ev := Registered{Session: id, Worker: worker, Mark: d.mark(id), Forgetful: ws.args["resumes"] == "no"}

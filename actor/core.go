@@ -24,11 +24,12 @@ type Core struct {
 	slots    []slot // by slotindex.Ref
 	kinds    []kind // by slotindex.TypeID
 	sessions map[dispatcherd.SessionID]*session
-	jobs     jobTable        // reserved, running and finishing ones, and waiting requests
-	spare    *job            // free list, linked by next
-	found    []*job          // scratch of Released
-	refs     []slotindex.Ref // the same
-	warmth   int             // nothing, see warm
+	cutOff   map[dispatcherd.SessionID]struct{} // ended by a HangUp; what their workers say before Unregistered brings no slots
+	jobs     jobTable                           // reserved, running and finishing ones, and waiting requests
+	spare    *job                               // free list, linked by next
+	found    []*job                             // scratch of Released
+	refs     []slotindex.Ref                    // the same
+	warmth   int                                // nothing, see warm
 
 	dirty    []slotindex.TypeID // types that may have both a waiting job and a free slot
 	heads    headHeap           // scratch of place
@@ -101,6 +102,7 @@ func New(cfg Config) *Core {
 		rng:      rand.New(rand.NewPCG(cfg.Seed[0], cfg.Seed[1])),
 		index:    slotindex.New(),
 		sessions: make(map[dispatcherd.SessionID]*session),
+		cutOff:   make(map[dispatcherd.SessionID]struct{}),
 		fetch:    fetching{epoch: 1, looks: 1},
 	}
 }

@@ -58,7 +58,8 @@ const (
 	// Welcome tells that everything a session presented is decided: Session.
 	Welcome
 	// HangUp ends a session whose worker ignored a cancel: Session, Job, Attempt,
-	// Reason. For Core the session is gone already.
+	// Reason. For Core the session is gone already, and brings no slots any more;
+	// Unregistered is still expected.
 	HangUp
 	// TurnAway tells a session that what it presented is not decided here: the
 	// dispatcher is about to stop. The worker keeps its executions, nothing of

@@ -9,6 +9,9 @@ import (
 )
 
 func (ev Registered) apply(c *Core) {
+	if _, gone := c.cutOff[ev.Session]; gone {
+		return // it was on its way; a job sent to such a slot would count the hang-up as the death of its worker
+	}
 	s := c.sessions[ev.Session]
 	if s == nil {
 		s = &session{id: ev.Session, worker: ev.Worker}
@@ -144,11 +147,15 @@ func (c *Core) lessOf(t slotindex.TypeID) {
 }
 
 func (ev Unregistered) apply(c *Core) {
-	s := c.sessions[ev.Session]
-	if s == nil {
-		return
+	delete(c.cutOff, ev.Session)
+	if s := c.sessions[ev.Session]; s != nil {
+		c.unregister(s)
 	}
-	delete(c.sessions, ev.Session)
+}
+
+// unregister forgets a session with all its slots.
+func (c *Core) unregister(s *session) {
+	delete(c.sessions, s.id)
 	c.desert(s)
 	refs := s.slots
 	s.slots = nil

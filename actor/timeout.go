@@ -70,5 +70,6 @@ func (c *Core) hangUp(j *job) {
 		c.freeSlot(j)
 		c.end(j, c.verdict(j, &Result{Error: why}))
 	}
-	Unregistered{Session: s.id}.apply(c)
+	c.unregister(s)
+	c.cutOff[s.id] = struct{}{}
 }

@@ -42,7 +42,7 @@ func (k *worker) doubts(e *execution, f frame) {
 func (k *worker) bringReport(s *seat, c *conn) {
 	last := s.last
 	s.last = doubt{}
-	if !last.sent || last.conn != c.number || s.execution >= 0 {
+	if !last.sent || last.conn != c.number || last.job == c.guilty || s.execution >= 0 {
 		return
 	}
 	w := k.world

@@ -152,7 +152,7 @@ func (w *world) excused(h *host, e *execution) bool {
 
 // reaches reports whether a connection is there, as far as a dispatcher knows.
 func (h *host) reaches(c *conn) bool {
-	return c.host == h.id && c.hostLife == h.life && !c.hostEnd.closed
+	return c.host == h.id && c.hostLife == h.life && !c.hostEnd.closed && c.parting == 0
 }
 
 // cutsOff: who is told to stop waits for what runs.

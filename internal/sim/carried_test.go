@@ -68,6 +68,20 @@ func blameless(w *world) {
 	}
 }
 
+// Jobs ignore their cancel all the time, and workers bring slots all the time, also
+// to a dispatcher that has hung up on them and whose word they have not heard. No
+// job goes to such a slot, so nobody's death is made up.
+func TestSlotsThatComeAfterTheHangUp(t *testing.T) {
+	s := through(t, Shuffle, 24, func(w *world) {
+		resuming(w)
+		blameless(w)
+		w.carry.short, w.carry.patience = true, second
+		w.scale.jobMax, w.scale.cancelGap = 400*millisecond, second/100
+	})
+	require.Positive(t, s.HungUp)
+	require.Positive(t, s.Belated, "no slot came late")
+}
+
 // Workers that come too late find their rows released: they run again when the
 // time to resume is over, and that counts as nothing.
 func TestWhatNobodyBringsAlongIsReleasedWithoutBlame(t *testing.T) {

@@ -12,6 +12,7 @@ type carrying struct {
 	late     int64  // tries to connect again, of 10,000, that come late, maybe after the window
 	wander   int64  // of 10,000 that go to another dispatcher
 	bold     int64  // of 10,000 that bring along what is not the worker's
+	short    bool   // the grace after a cancel is shorter than jobs are, so that sessions are hung up
 }
 
 // pickCarrying decides with dice of its own, so that a seed without such work is
@@ -35,6 +36,7 @@ func (w *world) pickCarrying() {
 	c.gap = []moment{second / 10, second / 2, 2 * second}[d.below(3)]
 	c.plain = []int64{0, 0, 3000}[d.below(3)]
 	c.late, c.wander, c.bold = 1000, 2000, 300
+	c.short = w.faults&Shuffle != 0 && mix(w.opt.Seed, 0x73686f7274)&1 == 0
 }
 
 // shakeCarried lets something happen to work that outlives its connection.

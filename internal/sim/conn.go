@@ -65,6 +65,7 @@ type conn struct {
 	opening   bool              // the dispatcher does not know yet what goes on
 	early     []frame           // what is to be said after the welcome
 	guilty    dispatcherd.JobID // the job that ignored its cancel, which ended the session
+	parting   dispatcherd.JobID // the same while the worker has not been told
 }
 
 type end struct {
@@ -227,6 +228,9 @@ func (h *host) register(c *conn, offers []offer) {
 	}
 	for _, o := range offers {
 		ev.Slots = append(ev.Slots, h.slot(o))
+	}
+	if c.parting != 0 {
+		h.world.stats.Belated += len(offers)
 	}
 	h.step(&ev)
 }

@@ -149,6 +149,8 @@ func (h *host) do(t *task) {
 		h.stage()
 	case hostWelcome:
 		h.welcome(w.conns[t.arg])
+	case hostPart:
+		h.parted(w.conns[t.arg])
 	case hostImpatient:
 		h.loseHeart(w.conns[t.arg])
 	}

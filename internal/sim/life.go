@@ -3,6 +3,7 @@ package sim
 import (
 	"slices"
 
+	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/actor"
 )
 
@@ -120,6 +121,29 @@ func (h *host) stage() {
 
 // exit is the end of the process after it has left, or tried to.
 func (h *host) exit() { h.die() }
+
+// longestParting is how long it may take until a hang-up has reached the worker:
+// what was to be said before it is written first.
+const longestParting = 50 * millisecond
+
+// part hangs up because of a job. Until the connection is closed the worker does
+// not know, and what it says is still read. How long that is costs no throw of the
+// dice.
+func (h *host) part(c *conn, guilty dispatcherd.JobID) {
+	w := h.world
+	c.parting = guilty
+	w.stats.HungUp++
+	h.plan(hostPart, w.now+moment(mix(0x70617274, uint64(w.now)^uint64(guilty))%uint64(longestParting)), c.number)
+}
+
+// parted is the end of such a connection.
+func (h *host) parted(c *conn) {
+	if c.hostEnd.closed || c.hostLife != h.life {
+		return
+	}
+	c.guilty = c.parting
+	h.refuse(c)
+}
 
 // hangUpOnSilent ends a session whose worker has not answered for too long.
 func (h *host) hangUpOnSilent(c *conn) {

@@ -146,6 +146,7 @@ type Stats struct {
 	Orphaned, Presented                    int // executions whose connection was lost; tries to bring them along
 	Adopted, Resumed                       int // rows taken over by the statement; executions that go on, those included that only changed their connection
 	HandedOver, Unclaimed                  int // rows left to the next dispatcher; of these, those nobody took in time
+	HungUp, Belated                        int // sessions ended because a cancel was ignored; slots announced on such a session
 	Doubted                                int // ends that were reported and presented again
 	Busy                                   int // rows that an adoption found locked or changed meanwhile
 	Expired, Stolen                        int // executions given up by their workers after the time to resume; taken by a late adoption from a dispatcher to which the worker had come back
@@ -169,6 +170,7 @@ func (s *Stats) Add(o Stats) {
 	s.LockWaits, s.Ticks, s.Windows = s.LockWaits+o.LockWaits, s.Ticks+o.Ticks, s.Windows+o.Windows
 	s.Orphaned, s.Presented, s.Adopted = s.Orphaned+o.Orphaned, s.Presented+o.Presented, s.Adopted+o.Adopted
 	s.Resumed, s.HandedOver, s.Unclaimed = s.Resumed+o.Resumed, s.HandedOver+o.HandedOver, s.Unclaimed+o.Unclaimed
+	s.HungUp, s.Belated = s.HungUp+o.HungUp, s.Belated+o.Belated
 	s.Doubted += o.Doubted
 	s.Busy += o.Busy
 	s.Expired, s.Stolen = s.Expired+o.Expired, s.Stolen+o.Stolen

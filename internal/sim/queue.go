@@ -41,6 +41,7 @@ const (
 	hostGuard                     // time to see whether the lease can still be proved
 	hostStage                     // a stopping dispatcher looks whether it is idle
 	hostWelcome                   // all that a worker brought along is decided; arg: connection
+	hostPart                      // it closes a connection that it hung up on; arg: connection
 	hostImpatient                 // it takes too long to decide it; arg: connection
 	lastOfHost
 

@@ -27,6 +27,9 @@ func (h *host) perform(e *actor.Effect) {
 		h.answer(e)
 	case actor.Send:
 		w.judge.sent(w, h, e)
+		if w.conns[e.Session-1].parting != 0 {
+			w.violate("dispatcher %d hands out job %d on a connection that it has ended", h.id, e.Job)
+		}
 		h.tell(e, frame{kind: frameJob, job: e.Job, attempt: e.Attempt, number: e.Number, typ: uint8(typeNumber(e.Type))})
 	case actor.Cancel:
 		h.tell(e, frame{kind: frameCancel, job: e.Job, attempt: e.Attempt})
@@ -43,8 +46,7 @@ func (h *host) perform(e *actor.Effect) {
 	case actor.RefuseSlots:
 		w.violate("dispatcher %d refuses slots: %s", h.id, e.Reason)
 	case actor.HangUp:
-		w.conns[e.Session-1].guilty = e.Job
-		w.closeHostEnd(w.conns[e.Session-1])
+		h.part(w.conns[e.Session-1], e.Job)
 	case actor.TurnAway:
 		h.plan(hostImpatient, w.now, int32(e.Session-1))
 	case actor.GoAway, actor.NotHeld:
@@ -58,7 +60,7 @@ func (h *host) tell(e *actor.Effect, f frame) {
 	}
 	c := h.world.conns[e.Session-1]
 	switch {
-	case c.hostEnd.closed || c.hostLife != h.life:
+	case c.hostEnd.closed || c.hostLife != h.life || c.parting != 0:
 	case c.opening:
 		c.early = append(c.early, f)
 	default:

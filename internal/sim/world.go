@@ -209,6 +209,9 @@ func (w *world) config(h *host) actor.Config {
 	cfg.Limits.FinishBatch = 40
 	cfg.Limits.Crashes = w.scale.crashes
 	cfg.Resume = w.carry.window.duration()
+	if w.carry.short {
+		cfg.CancelGrace = max(5*millisecond, w.scale.jobMax/8).duration()
+	}
 	cfg.Seed = [2]uint64{w.dice.pcg.Uint64(), uint64(h.life)<<16 | uint64(h.id)}
 	return cfg
 }
