@@ -34,10 +34,11 @@ type asking struct {
 // dead index entries of jobs long finished. Rows that appear before the cursor
 // (a transaction that committed late, a job that came back, a run_at in the
 // past) are found by a full look from the beginning: soon after a notification,
-// and at every poll. The more a look costs the rarer it gets, so that looks
-// take no more than a fiftieth of the time; but never rarer than every
-// longestPause polls: one that hung, or a dispatcher that stood still meanwhile,
-// says nothing about the cost of the next.
+// and at every poll. Between two looks lies fifty times what the last one took,
+// so that looks take a fiftieth of the time, but never more than longestPause
+// polls: one that hung, or a dispatcher that stood still meanwhile, says nothing
+// about the cost of the next. So looks longer than a fiftieth of longestPause
+// polls take a larger part of the time.
 type fetching struct {
 	epoch    uint32  // grows when rows may have become pending
 	looks    uint32  // grows when a full look is due

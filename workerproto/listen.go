@@ -17,6 +17,9 @@ import (
 // macOS.
 const maxPath = len(syscall.RawSockaddrUnix{}.Path) - 1
 
+// ErrInUse says that somebody listens on the path of a socket already.
+var ErrInUse = errors.New("in use")
+
 // Listen creates the workers' socket at path with the given mode (0660 lets
 // the group in). A missing directory is created with mode 0750.
 //
@@ -24,7 +27,8 @@ const maxPath = len(syscall.RawSockaddrUnix{}.Path) - 1
 // step nobody can connect. A lock on path+".lock" is held until Close, so two
 // dispatchers never work on one path; a socket that somebody listens on is
 // never removed, one that a crash left behind is. The listener removes the
-// socket when it is closed. Errors say which path and what to do.
+// socket when it is closed. Errors say which path and what to do; they are
+// ErrInUse where waiting may help.
 func Listen(path string, mode fs.FileMode) (net.Listener, error) {
 	if len(path) > maxPath {
 		return nil, fmt.Errorf("socket path %q has %d bytes, the system allows %d: choose a shorter one", path, len(path), maxPath)
@@ -32,7 +36,7 @@ func Listen(path string, mode fs.FileMode) (net.Listener, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
 		return nil, fmt.Errorf("directory for socket %q: %w", path, err)
 	}
-	lock, err := lockFile(path + ".lock")
+	lock, err := lockFile(path)
 	if err != nil {
 		return nil, err
 	}
@@ -108,7 +112,7 @@ func removeStale(path string) error {
 	}
 	conn, err := net.Dial("unix", path)
 	if err == nil {
-		return errors.Join(fmt.Errorf("somebody listens on %q already: stop it or choose another path", path), conn.Close())
+		return errors.Join(fmt.Errorf("socket %q is %w by a program that listens on it: stop it or choose another path", path, ErrInUse), conn.Close())
 	}
 	if !errors.Is(err, syscall.ECONNREFUSED) {
 		return fmt.Errorf("cannot find out whether somebody listens on %q: %w", path, err)
@@ -119,17 +123,22 @@ func removeStale(path string) error {
 	return nil
 }
 
-// lockFile opens and locks a file. The file stays when the lock is released:
-// removing it would let two holders lock two files of one name.
-func lockFile(path string) (*os.File, error) {
-	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|syscall.O_NOFOLLOW, 0o600)
+// lockFile opens and locks the file beside a socket. The file stays when the lock
+// is released: removing it would let two holders lock two files of one name.
+func lockFile(socket string) (*os.File, error) {
+	file, err := os.OpenFile(socket+".lock", os.O_RDWR|os.O_CREATE|syscall.O_NOFOLLOW, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("lock file: %w", err)
 	}
-	if err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		return nil, errors.Join(fmt.Errorf("another dispatcher holds %q: stop it or choose another socket path (%w)", path, err), file.Close())
+	switch err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); {
+	case err == nil:
+		return file, nil
+	case errors.Is(err, syscall.EWOULDBLOCK):
+		return nil, errors.Join(fmt.Errorf("socket %q is %w by another dispatcher: stop it or choose another path; "+
+			"one that was told to stop lets running jobs end first", socket, ErrInUse), file.Close())
+	default:
+		return nil, errors.Join(fmt.Errorf("lock file %q: %w", file.Name(), err), file.Close())
 	}
-	return file, nil
 }
 
 // listener removes its socket and releases its lock when it is closed.

@@ -3,6 +3,7 @@
 package workerproto
 
 import (
+	"fmt"
 	"io/fs"
 	"net"
 	"os"
@@ -36,7 +37,9 @@ func TestALiveSocketIsNeverStolen(t *testing.T) {
 	l, err := Listen(path, 0o600)
 	require.NoError(t, err)
 	_, err = Listen(path, 0o600)
-	require.ErrorContains(t, err, "another dispatcher holds")
+	require.ErrorIs(t, err, ErrInUse)
+	require.EqualError(t, err, fmt.Sprintf("socket %q is in use by another dispatcher: stop it or choose another path; "+
+		"one that was told to stop lets running jobs end first", path))
 	conn, err := net.Dial("unix", path)
 	require.NoError(t, err, "the first one still listens")
 	require.NoError(t, conn.Close())
@@ -45,7 +48,8 @@ func TestALiveSocketIsNeverStolen(t *testing.T) {
 	foreign, err := net.Listen("unix", path) // knows nothing of our lock
 	require.NoError(t, err)
 	_, err = Listen(path, 0o600)
-	require.ErrorContains(t, err, "somebody listens")
+	require.ErrorIs(t, err, ErrInUse)
+	require.ErrorContains(t, err, "by a program that listens on it")
 	require.NoError(t, foreign.Close())
 }
 

@@ -32,7 +32,7 @@ func (s *study) sweep(ctx context.Context, name string, sizes []int, change func
 		}
 		p.X = x
 		points = append(points, p)
-		fmt.Printf("%-11s %9s  %7.0f jobs/s (%.0f–%.0f)  claim %5.1f ms p99 ≤ %5.1f ms × %4.0f rows  lost %.2f %%  deadlocks %d  CPU/job %4.1f+%4.1f+%4.1f µs  daemon %d MB\n",
+		fmt.Printf("%-11s %9s  %7.0f jobs/s (%.0f–%.0f)  claim %5.1f ms p99 ≤ %5.1f ms × %4.0f rows  lost %.2f %%  deadlocks %d  CPU/job %4.1f+%4.1f+%4.1f µs  daemon %.0f MB\n",
 			name, figure.Short(float64(x)), p.Rate.Median, p.Rate.Min, p.Rate.Max,
 			middle(p.Windows, func(w window) float64 { return w.ClaimMean }),
 			middle(p.Windows, func(w window) float64 { return w.ClaimP99 }),
@@ -40,7 +40,7 @@ func (s *study) sweep(ctx context.Context, name string, sizes []int, change func
 			100*middle(p.Windows, func(w window) float64 { return w.Lost }), p.Deadlocks,
 			middle(p.Windows, func(w window) float64 { return w.PostgresCPU }),
 			middle(p.Windows, func(w window) float64 { return w.DaemonCPU }),
-			middle(p.Windows, func(w window) float64 { return w.WorkersCPU }), p.Memory>>20)
+			middle(p.Windows, func(w window) float64 { return w.WorkersCPU }), float64(p.Memory)/1e6)
 	}
 	return points, nil
 }

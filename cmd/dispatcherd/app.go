@@ -21,6 +21,7 @@ type app struct {
 	origins  origins  // where each setting of the running command comes from
 	running  bool     // a RunE was reached: the command line as such is sound
 	database database // --database-url
+	noHelp   error    // help was asked for with words that are no command
 }
 
 // run carries out one command line and returns the exit code.
@@ -31,6 +32,9 @@ func (a *app) run(ctx context.Context, args []string) int {
 	root.SetOut(a.out)
 	root.SetErr(a.err)
 	cmd, err := root.ExecuteContextC(ctx)
+	if err == nil {
+		err = a.noHelp
+	}
 	if err == nil {
 		return exitOK
 	}

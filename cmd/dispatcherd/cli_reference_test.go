@@ -99,7 +99,7 @@ func unindent(text string) string {
 
 // describeFlags writes a table. Defaults that differ from host to host are left out.
 func describeFlags(b *strings.Builder, flags *pflag.FlagSet) {
-	b.WriteString("| flag | default | meaning |\n|---|---|---|\n")
+	b.WriteString("| flag | default | takes | meaning |\n|---|---|---|---|\n")
 	flags.VisitAll(func(f *pflag.Flag) {
 		if f.Name == "help" || f.Hidden {
 			return
@@ -113,6 +113,10 @@ func describeFlags(b *strings.Builder, flags *pflag.FlagSet) {
 		default:
 			standard = "`" + standard + "`"
 		}
-		fmt.Fprintf(b, "| `--%s` | %s | %s |\n", f.Name, standard, strings.ReplaceAll(f.Usage, "|", `\|`))
+		bounds := ""
+		if least, most := boundsOf(f); isNumber(f) && most != largestID && f.Value.Type() != "uint64" {
+			bounds = least + "–" + most
+		}
+		fmt.Fprintf(b, "| `--%s` | %s | %s | %s |\n", f.Name, standard, bounds, strings.ReplaceAll(f.Usage, "|", `\|`))
 	})
 }

@@ -66,7 +66,7 @@ func (a *app) settingsOf(show *cobra.Command, path []string) ([]shownSetting, er
 	}
 	target, rest, err := show.Root().Find(path)
 	if err != nil || len(rest) > 0 {
-		return nil, failure(exitUsage, "there is no command %q", strings.Join(path, " "))
+		return nil, failure(exitUsage, "there is no command %q whose settings could be shown: 'dispatcherd --help' lists the commands", strings.Join(path, " "))
 	}
 	_ = target.InheritedFlags() // merges the root's flags into target.Flags()
 	if err := a.resolve(target); err != nil {

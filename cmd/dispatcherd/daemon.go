@@ -130,7 +130,7 @@ func (d *daemon) listen(path string) (net.Listener, error) {
 	}
 	l, err := workerproto.Listen(path, d.cfg.SocketMode)
 	if err != nil {
-		return nil, failure(exitUsage, "%w", err)
+		return nil, socketFailure(err)
 	}
 	d.sockets = append(d.sockets, l)
 	return l, nil

@@ -25,8 +25,12 @@ func (f *serveFlags) registerAPI(flags *pflag.FlagSet) {
 	flags.IntVar(&c.EventsOfRun, "max-events", c.EventsOfRun, "events kept for a slow reader of a stream")
 	flags.DurationVar(&c.RowPoll, "answer-poll", c.RowPoll, "between two looks at rows that callers wait for and another dispatcher may run")
 	flags.IntVar(&c.Connections, "api-database-connections", c.Connections, "connections to Postgres for callers")
-	atLeast(flags, "1", "max-payload", "max-upload", "max-api-connections", "max-api-header", "max-runs", "max-run-bytes", "max-events",
-		"api-database-connections")
-	atLeast(flags, "1ms", "request-timeout", "max-request-timeout", "api-header-timeout", "api-body-timeout", "api-write-timeout",
-		"api-idle-timeout", "api-heartbeat", "keep-answers", "answer-poll")
+	between(flags, "1", mostHeld, "max-api-connections", "max-runs", "max-events")
+	between(flags, "1", "1000", "api-database-connections") // Postgres has a hundred for everybody unless told otherwise
+	between(flags, "1", mostInMessage, "max-payload")
+	between(flags, "1", "1048576", "max-api-header")
+	between(flags, "1", mostBytes, "max-upload", "max-run-bytes")
+	between(flags, "1ms", longest, "request-timeout", "max-request-timeout", "keep-answers")
+	between(flags, "1ms", longestWait, "api-header-timeout", "api-body-timeout", "api-write-timeout", "api-idle-timeout", "api-heartbeat",
+		"answer-poll")
 }

@@ -5,9 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"strings"
 
 	"github.com/spf13/cobra"
-	"go.uber.org/zap"
 
 	"github.com/dispatcherd/dispatcherd/internal/devpg"
 	"github.com/dispatcherd/dispatcherd/migrations"
@@ -25,9 +25,10 @@ between runs unless --ephemeral is given, and the server ends with the dispatche
 		Example: `  dispatcherd dev
   dispatcherd dev --ephemeral --worker-socket /tmp/demo/worker.sock --api-socket /tmp/demo/api.sock`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if ephemeral {
-				dir = ""
-			} else if dir == "" {
+			switch {
+			case ephemeral && dir != "":
+				return failure(exitUsage, "--ephemeral would throw away what --data-dir (%s, %s) keeps: give one of the two", dir, a.origins["data-dir"])
+			case !ephemeral && dir == "":
 				var err error
 				if dir, err = a.stateDir(); err != nil {
 					return err
@@ -40,7 +41,6 @@ between runs unless --ephemeral is given, and the server ends with the dispatche
 	f.register(a, cmd.Flags())
 	cmd.Flags().StringVar(&dir, "data-dir", "", "where the data is kept (default: the state directory of the user)")
 	cmd.Flags().BoolVar(&ephemeral, "ephemeral", false, "throw the data away at the end")
-	cmd.MarkFlagsMutuallyExclusive("data-dir", "ephemeral")
 	return cmd
 }
 
@@ -68,6 +68,16 @@ func (a *app) userState() (string, error) {
 	return filepath.Join(home, ".local", "state", "dispatcherd"), nil
 }
 
+// sayHowToConnect prints lines to paste into another terminal, whatever form the
+// log has. The daemon runs as well if nobody reads them.
+func (a *app) sayHowToConnect(cfg *daemonConfig) {
+	fmt.Fprintf(a.out, "export DATABASE_URL=%s\nexport DISPATCHERD_WORKER_SOCKET=%s\nexport DISPATCHERD_API_SOCKET=%s\n",
+		quoted(cfg.DSN), quoted(cfg.WorkerSocket), quoted(cfg.APISocket))
+}
+
+// quoted is a text as a shell takes it, whatever is in it.
+func quoted(text string) string { return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'" }
+
 // dev runs server and daemon until the context ends or one of them does.
 func (a *app) dev(ctx context.Context, f *serveFlags, o devpg.Options) (err error) {
 	cfg, err := f.config()
@@ -91,11 +101,11 @@ func (a *app) dev(ctx context.Context, f *serveFlags, o devpg.Options) (err erro
 	if _, err := migrations.Up(ctx, cfg.DSN); err != nil {
 		return err
 	}
-	log.Info("private Postgres", zap.String("database_url", cfg.DSN), zap.String("psql", "psql '"+cfg.DSN+"'"))
 	d, err := startDaemon(ctx, cfg, log)
 	if err != nil {
 		return err
 	}
+	a.sayHowToConnect(&cfg)
 	go func() {
 		select {
 		case <-pg.Done():

@@ -440,7 +440,11 @@ func TestJobsAreInsertedFollowedExplainedAndCancelled(t *testing.T) {
 	require.Equal(t, exitOK, shown.code, shown.err)
 	require.Contains(t, shown.out, "CapacityBusy: every slot that supports the type is taken")
 	require.Contains(t, shown.out, "busy with job 1 (pdf)")
-	require.Equal(t, exitNotFound, onDatabase(t, w.dsn, "", "job why 77", "--api-socket", h.cfg.APISocket).code)
+	for id, says := range map[string]string{"77": "job 77: no such job: it was never inserted, or is kept no longer", "-77": "request -77 is not in memory: it was answered"} {
+		shown = onDatabase(t, w.dsn, "", "job why "+id, "--api-socket", h.cfg.APISocket)
+		require.Equal(t, exitNotFound, shown.code)
+		require.Contains(t, shown.err, says)
+	}
 
 	stream := make(chan response, 1)
 	go func() { stream <- c.ask(http.MethodGet, "/v1/jobs/1/events", "") }()

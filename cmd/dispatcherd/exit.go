@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strings"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -36,7 +37,7 @@ var exitMeanings = []struct {
 	{exitNegative, "the answer is no: a job failed, a check did not hold"},
 	{exitUsage, "the command line or a setting is wrong"},
 	{exitNotFound, "what was named does not exist"},
-	{exitConflict, "it exists, in a state that forbids the request; a worker was refused"},
+	{exitConflict, "it exists, in a state that forbids the request; a worker was refused; a socket or data folder is in use"},
 	{exitUnavailable, "Postgres, or the dispatcher, or another part that is needed, does not answer"},
 	{exitInterrupted, "stopped by a signal before the end"},
 	{exitInternal, "anything else"},
@@ -108,6 +109,24 @@ func noSchema(err error) bool {
 	return errors.As(err, &pg) && (pg.Code == "42P01" || pg.Code == "3F000") && strings.Contains(pg.Message, "dispatcherd")
 }
 
+// once leaves out lines that repeat an earlier one: a driver that tries an address
+// with TLS and without says twice that nobody is there.
+func once(text string) string {
+	var lines []string
+	for line := range strings.SplitSeq(text, "\n") {
+		if !slices.Contains(lines, line) {
+			lines = append(lines, line)
+		}
+	}
+	if len(lines) == 2 { // what was tried, and the one thing that came of it
+		return lines[0] + " " + strings.TrimSpace(lines[1])
+	}
+	return strings.Join(lines, "\n")
+}
+
+// whatBecameOfIt is what may be the matter with an id.
+const whatBecameOfIt = "it was never inserted, or is kept no longer (--keep-done, --keep-failed and --keep-cancelled of serve)"
+
 // explain is the message of an error, with the next step where it is known.
 func explain(err error) string {
 	var coded *codedError
@@ -116,8 +135,10 @@ func explain(err error) string {
 		return err.Error() // who made it knew what went wrong, and has said what to do
 	case noSchema(err):
 		return err.Error() + ": the database has no dispatcherd schema yet; create it with 'dispatcherd migrate up'"
+	case errors.Is(err, claim.ErrNotFound):
+		return err.Error() + ": " + whatBecameOfIt
 	case unreachable(err):
-		return err.Error() + ": check that Postgres runs and --database-url is right ('dispatcherd config show --origin')"
+		return once(err.Error()) + ": check that Postgres runs and --database-url is right ('dispatcherd config show --origin')"
 	}
 	return err.Error()
 }

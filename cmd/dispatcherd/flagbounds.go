@@ -8,22 +8,32 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// noteLeast is the annotation that holds the least value of a number or
-// duration, as it is written on a command line. Without it that is 0.
-const noteLeast = "dispatcherd-least"
+// noteBounds is the annotation that holds the least and the largest value of a
+// number or duration, as they are written on a command line.
+const noteBounds = "dispatcherd-bounds"
 
-// atLeast sets the least value that flags take. Defaults are not held against
-// it: a default may be a value that stands for "none".
-func atLeast(flags *pflag.FlagSet, least string, names ...string) {
-	annotate(flags, noteLeast, names, least)
+// Bounds that several flags share.
+const (
+	longest       = "87600h" // ten years: sums of such spans overflow nowhere
+	longestWait   = "1h"     // for one peer or one query: who waits longer has hung
+	mostHeld      = "1000000"
+	mostBytes     = "1099511627776" // 1 TiB
+	mostInMessage = "268435456"     // 256 MiB, more than Postgres stores in a jsonb
+	largestID     = "9223372036854775807"
+)
+
+// between sets the values that flags take, both ends included. Defaults are not
+// held against them: a default may be a value that stands for "none".
+func between(flags *pflag.FlagSet, least, most string, names ...string) {
+	annotate(flags, noteBounds, names, least, most)
 }
 
 // checkBounds returns an error for the first number or duration that was given
-// and is less than its flag takes.
+// and that its flag does not take.
 func (a *app) checkBounds(flags *pflag.FlagSet) (err error) {
 	flags.VisitAll(func(f *pflag.Flag) {
-		least, isNumber := leastOf(f)
-		if err != nil || !f.Changed || !isNumber {
+		least, most := boundsOf(f)
+		if err != nil || !f.Changed || !isNumber(f) {
 			return
 		}
 		given := f.Value.String()
@@ -31,34 +41,39 @@ func (a *app) checkBounds(flags *pflag.FlagSet) (err error) {
 			given += " (" + origin + ")"
 		}
 		value := magnitude(f.Value.String())
-		if math.IsNaN(value) || math.IsInf(value, 0) {
+		switch {
+		case math.IsNaN(value) || math.IsInf(value, 0):
 			err = failure(exitUsage, "--%s is %s, give a number", f.Name, given)
-		} else if value < magnitude(least) {
+		case value < magnitude(least):
 			err = failure(exitUsage, "--%s is %s, must be at least %s", f.Name, given, least)
+		case value > magnitude(most):
+			err = failure(exitUsage, "--%s is %s, must be at most %s", f.Name, given, most)
 		}
 	})
 	return err
 }
 
-// leastOf is the least value that a flag takes, if it takes numbers or durations.
-func leastOf(f *pflag.Flag) (least string, isNumber bool) {
+// isNumber reports whether a flag takes numbers or durations.
+func isNumber(f *pflag.Flag) bool {
 	switch f.Value.Type() {
-	case "duration":
-		least = "0s"
-	case "int", "int8", "int16", "int32", "int64", "uint64", "float64":
-		least = "0"
-	default:
-		return "", false
+	case "duration", "int", "int8", "int16", "int32", "int64", "uint64", "float64":
+		return true
 	}
-	if note := f.Annotations[noteLeast]; len(note) > 0 {
-		least = note[0]
+	return false
+}
+
+// boundsOf are the least and the largest value of a flag that takes numbers or
+// durations. A test holds that every such flag has been given them.
+func boundsOf(f *pflag.Flag) (least, most string) {
+	if bounds := f.Annotations[noteBounds]; len(bounds) == 2 {
+		return bounds[0], bounds[1]
 	}
-	return least, true
+	return "0", "Inf"
 }
 
 // magnitude makes the text of a number or a duration comparable with others of
-// its kind: durations are in seconds. Beyond 2⁵³ it is rounded, far above every
-// least value.
+// its kind: durations are in seconds. Beyond 2⁵³ it is rounded, which lets pass
+// what is about as large as the largest id.
 func magnitude(text string) float64 {
 	if d, err := time.ParseDuration(text); err == nil {
 		return d.Seconds()

@@ -15,7 +15,7 @@ func numberFlags(visit func(path string, f *pflag.Flag)) {
 	var walk func(*cobra.Command)
 	walk = func(cmd *cobra.Command) {
 		cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
-			if _, ok := leastOf(f); ok {
+			if isNumber(f) {
 				visit(cmd.CommandPath(), f)
 			}
 		})
@@ -57,6 +57,25 @@ func TestNoNumberAndNoDurationIsNegative(t *testing.T) {
 		require.Equal(t, exitUsage, (&app{}).exitCode(t.Context(), err))
 	})
 	require.Greater(t, seen, 80)
+}
+
+func TestEveryNumberAndDurationHasBothBounds(t *testing.T) {
+	numberFlags(func(path string, f *pflag.Flag) {
+		require.Len(t, f.Annotations[noteBounds], 2, "%s --%s", path, f.Name)
+		least, most := boundsOf(f)
+		require.Less(t, magnitude(least), magnitude(most), "%s --%s", path, f.Name)
+		if kind := f.Value.Type(); most == largestID || kind == "uint64" || kind == "int16" {
+			return // there is nothing beyond
+		}
+		require.NoError(t, tryFlag(t, path, "--"+f.Name+"="+most), "%s --%s", path, f.Name)
+		beyond := most + "0"
+		if f.Value.Type() == "duration" {
+			beyond = "1000000h"
+		}
+		err := tryFlag(t, path, "--"+f.Name+"="+beyond)
+		require.ErrorContains(t, err, ", must be at most "+most, "%s --%s", path, f.Name)
+		require.Equal(t, exitUsage, (&app{}).exitCode(t.Context(), err))
+	})
 }
 
 // Where 0 would mean "the default", or nothing sensible, it is refused.

@@ -17,6 +17,12 @@ func flagError(cmd *cobra.Command, err error) error {
 	switch {
 	case errors.As(err, &invalid):
 		return fmt.Errorf("--%s is %q: %w", invalid.GetFlag().Name, invalid.GetValue(), plainly(invalid.GetFlag(), invalid.Unwrap()))
+	case errors.As(err, &unknown) && isDigits(unknown.GetSpecifiedShortnames()):
+		number := "-" + unknown.GetSpecifiedShortnames()
+		if cmd.HasParent() && cmd.Parent().Name() == "job" {
+			return fmt.Errorf("%q is not the id of a job: ids are numbers from 1; those below 0 are of requests in memory, which job why and slot list know", number)
+		}
+		return fmt.Errorf("%q is taken for a flag: give a flag's value that begins with - as in --name=%s", number, number)
 	case errors.As(err, &unknown) && len(unknown.GetSpecifiedShortnames()) == 0:
 		var names []string
 		cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
@@ -25,6 +31,10 @@ func flagError(cmd *cobra.Command, err error) error {
 		}
 	}
 	return err
+}
+
+func isDigits(s string) bool {
+	return s != "" && !strings.ContainsFunc(s, func(r rune) bool { return r < '0' || r > '9' })
 }
 
 // plainly puts a value's error into words that do not come from a programming language.

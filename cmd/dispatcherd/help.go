@@ -13,6 +13,30 @@ import (
 // methods by name, and a program that holds it keeps every exported method of
 // every type it links, which made the binary an eighth larger.
 
+// help shows the help of a command. Cobra asks for that of the nearest group when
+// the word behind it is no command: then there is none to show.
+func (a *app) help(cmd *cobra.Command) error {
+	if words := cmd.Flags().Args(); cmd.HasSubCommands() && len(words) > 0 {
+		return unknownCommand(cmd, words[0])
+	}
+	writeHelp(cmd.OutOrStdout(), cmd)
+	return nil
+}
+
+// helpFor is the command help: it shows the help of the command that the words name.
+func (a *app) helpFor(root *cobra.Command, words []string) error {
+	cmd, rest, err := root.Find(words)
+	if len(rest) > 0 {
+		return unknownCommand(cmd, rest[0])
+	}
+	if err != nil {
+		return err
+	}
+	cmd.InitDefaultHelpFlag()
+	writeHelp(root.OutOrStdout(), cmd)
+	return nil
+}
+
 // writeHelp shows the examples before the flags: most readers look for the line
 // to copy.
 func writeHelp(w io.Writer, cmd *cobra.Command) {

@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
+	"strconv"
 	"strings"
 	"time"
 
@@ -75,8 +77,9 @@ func (a *app) jobInsertCommand() *cobra.Command {
 	flags.DurationVar(&f.timeout, "timeout", 0, "limit of one attempt (default: none)")
 	flags.BoolVar(&f.skipBad, "skip-bad", false, "leave bad lines of a stream out instead of inserting nothing")
 	onlyOnCommandLine(flags, append(oneJobFlags, "skip-bad")...)
-	atLeast(flags, "1", "max-attempts")
-	atLeast(flags, "1ms", "timeout")
+	between(flags, "0", "10", "priority")
+	between(flags, "1", strconv.Itoa(math.MaxInt16), "max-attempts")
+	between(flags, shortestTimeout.String(), longestTimeout.String(), "timeout")
 	return cmd
 }
 
@@ -124,12 +127,8 @@ func (a *app) jobFromFlags(cmd *cobra.Command, f insertFlags) (newJob, error) {
 		job.MaxAttempts = &f.maxAttempts
 	}
 	if changed("timeout") {
-		ms := f.timeout.Milliseconds()
-		if ms < 1 || ms > 1<<31-1 {
-			return newJob{}, failure(exitUsage, "--timeout %s is not between 1ms and 24 days", f.timeout)
-		}
 		job.TimeoutMS = new(int32)
-		*job.TimeoutMS = int32(ms)
+		*job.TimeoutMS = int32(f.timeout.Milliseconds())
 	}
 	if changed("run-at") {
 		at, err := parseWhen(f.runAt, time.Now())
@@ -163,7 +162,10 @@ func parseWhen(s string, now time.Time) (time.Time, error) {
 		return at, nil
 	}
 	d, err := time.ParseDuration(s)
-	if err != nil || d < 0 {
+	if err == nil && d < 0 {
+		return time.Time{}, failure(exitUsage, "--run-at %s lies in the past: give a duration from now such as 90s; a job without --run-at is due at once", s)
+	}
+	if err != nil {
 		return time.Time{}, failure(exitUsage, "--run-at %q is neither a time such as 2026-01-31T08:00:00Z nor a duration such as 90s", s)
 	}
 	return now.Add(d), nil

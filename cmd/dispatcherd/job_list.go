@@ -27,18 +27,16 @@ func (a *app) jobListCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if limit > maxListed {
-				return failure(exitUsage, "--limit is %d, must be at most %d; --before leads to the next page", limit, maxListed)
-			}
 			filter.Limit, filter.Before = limit, dispatcherd.JobID(before)
 			return a.jobList(cmd, filter)
 		},
 	}
 	f.register(cmd, "pending, running, done, failed or cancelled")
-	cmd.Flags().IntVar(&limit, "limit", claim.DefaultLimit, "at most this many")
+	cmd.Flags().IntVar(&limit, "limit", claim.DefaultLimit, "at most this many; --before leads to the next page")
 	cmd.Flags().Int64Var(&before, "before", 0, "only jobs with a smaller id: the last one of the page before")
 	onlyOnCommandLine(cmd.Flags(), "limit", "before")
-	atLeast(cmd.Flags(), "1", "limit", "before")
+	between(cmd.Flags(), "1", strconv.Itoa(maxListed), "limit")
+	between(cmd.Flags(), "1", largestID, "before")
 	return cmd
 }
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -10,7 +11,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/api"
+	"github.com/dispatcherd/dispatcherd/claim"
 )
 
 func (a *app) jobWhyCommand() *cobra.Command {
@@ -34,7 +37,12 @@ ids below 0, which "slot list" shows.`,
 				return failure(exitUsage, "%q is not the id of a job: ids are numbers from 1, those of requests in memory from -1 down", args[0])
 			}
 			var why api.Why
-			if err := askDaemon(cmd.Context(), socket, fmt.Sprintf("/v1/jobs/%d/why", id), &why); err != nil {
+			err = askDaemon(cmd.Context(), socket, fmt.Sprintf("/v1/jobs/%d/why", id), &why)
+			var coded *codedError
+			if errors.As(err, &coded) && coded.code == exitNotFound {
+				return noSuchJob(id)
+			}
+			if err != nil {
 				return err
 			}
 			if a.format.json {
@@ -45,6 +53,14 @@ ids below 0, which "slot list" shows.`,
 	}
 	cmd.Flags().StringVar(&socket, "api-socket", a.findSocket("api.sock"), "the dispatcher's API socket")
 	return cmd
+}
+
+// noSuchJob tells that there is nothing to explain, and what may have become of it.
+func noSuchJob(id int64) error {
+	if dispatcherd.JobID(id).OnDemand() {
+		return failure(exitNotFound, "request %d is not in memory: it was answered, or this dispatcher never had it", id)
+	}
+	return failure(exitNotFound, "job %d: %w: %s", id, claim.ErrNotFound, whatBecameOfIt)
 }
 
 // requestIDsLast moves ids of requests in memory behind all flags: they begin

@@ -87,15 +87,27 @@ func jsonReason(err error) error {
 	return errors.New("a value has the wrong form; run_at must be a time in RFC 3339, such as 2026-01-31T08:00:00Z")
 }
 
+// checkType holds a type against the constraint of the table.
+func checkType(t string) error {
+	switch {
+	case t == "":
+		return errors.New("type is missing")
+	case len(t) > dispatcherd.MaxTypeLength:
+		return fmt.Errorf("type has %d bytes; at most %d are allowed", len(t), dispatcherd.MaxTypeLength)
+	case !utf8.ValidString(t):
+		return errors.New("type is not UTF-8")
+	case strings.ContainsFunc(t, unicode.IsControl):
+		return errors.New("type holds a control character")
+	}
+	return nil
+}
+
 // check holds a job against the constraints of the table.
 func (j *newJob) check() error {
+	if err := checkType(j.Type); err != nil {
+		return err
+	}
 	switch {
-	case j.Type == "":
-		return errors.New("type is missing")
-	case len(j.Type) > dispatcherd.MaxTypeLength:
-		return fmt.Errorf("type has %d bytes; at most %d are allowed", len(j.Type), dispatcherd.MaxTypeLength)
-	case strings.ContainsFunc(j.Type, unicode.IsControl):
-		return errors.New("type holds a control character")
 	case j.Priority != nil && !j.Priority.Valid():
 		return fmt.Errorf("priority %d is outside %d..%d", *j.Priority, dispatcherd.MinPriority, dispatcherd.MaxPriority)
 	case j.MaxAttempts != nil && *j.MaxAttempts < 1:

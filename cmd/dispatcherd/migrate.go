@@ -51,7 +51,7 @@ every job in it. Without --yes it only says what would be lost.`,
 	cmd.Flags().Int64Var(&to, "to", -1, "version to arrive at; -1 is one below the present one")
 	cmd.Flags().BoolVar(&yes, "yes", false, "do it")
 	onlyOnCommandLine(cmd.Flags(), "to", "yes")
-	atLeast(cmd.Flags(), "-1", "to")
+	between(cmd.Flags(), "-1", largestID, "to")
 	return cmd
 }
 

@@ -48,7 +48,7 @@ same effects, and the first step where they differ is named (exit code 1). Files
 	cmd.Flags().BoolVar(&f.why, "why", false, "show the score of every placement by term; with --job, also why it waits")
 	cmd.Flags().StringVar(&f.show, "show", "", "print a text of the file instead: version, configuration, metrics or goroutines")
 	onlyOnCommandLine(cmd.Flags(), "at", "job", "why", "show")
-	atLeast(cmd.Flags(), "1", "at", "job")
+	between(cmd.Flags(), "1", largestID, "at", "job")
 	return cmd
 }
 

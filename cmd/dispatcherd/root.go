@@ -25,7 +25,7 @@ func (a *app) root() *cobra.Command {
 	root.Long, root.Example = rootLong+exitHelp(), rootExample
 	root.SilenceErrors, root.SilenceUsage = true, true
 	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error { return a.resolve(cmd) }
-	root.SetHelpFunc(func(cmd *cobra.Command, _ []string) { writeHelp(cmd.OutOrStdout(), cmd) })
+	root.SetHelpFunc(func(cmd *cobra.Command, _ []string) { a.noHelp = a.help(cmd) })
 	root.SetUsageFunc(func(cmd *cobra.Command) error { writeUsage(cmd.OutOrStderr(), cmd); return nil })
 	root.SetFlagErrorFunc(flagError)
 
@@ -42,6 +42,11 @@ func (a *app) root() *cobra.Command {
 	for _, constructor := range commands {
 		root.AddCommand(constructor(a))
 	}
+	root.InitDefaultHelpCmd()
+	if help, _, err := root.Find([]string{"help"}); err == nil {
+		help.Run, help.Example = nil, "  dispatcherd help job insert"
+		help.RunE = func(cmd *cobra.Command, args []string) error { return a.helpFor(cmd.Root(), args) }
+	}
 	a.finish(root)
 	return root
 }
@@ -55,17 +60,21 @@ func (a *app) group(use, short string, children ...*cobra.Command) *cobra.Comman
 			if len(args) == 0 {
 				return nil
 			}
-			hint := ""
-			if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
-				hint = fmt.Sprintf(" (did you mean %s?)", strings.Join(near, " or "))
-			}
-			return fmt.Errorf("unknown command %q for %q%s", args[0], cmd.CommandPath(), hint)
+			return unknownCommand(cmd, args[0])
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.SuggestionsMinimumDistance = 2
 	cmd.AddCommand(children...)
 	return cmd
+}
+
+func unknownCommand(group *cobra.Command, word string) error {
+	hint := ""
+	if near := group.SuggestionsFor(word); len(near) > 0 {
+		hint = fmt.Sprintf(" (did you mean %s?)", strings.Join(near, " or "))
+	}
+	return failure(exitUsage, "unknown command %q for %q%s", word, group.CommandPath(), hint)
 }
 
 // noArguments is for commands that take flags only.

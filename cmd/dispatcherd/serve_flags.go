@@ -3,15 +3,18 @@ package main
 import (
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"runtime"
+	"slices"
 	"strconv"
-	"time"
+	"strings"
 
 	"github.com/spf13/pflag"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 
+	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/actor"
 	"github.com/dispatcherd/dispatcherd/internal/journal"
 	"github.com/dispatcherd/dispatcherd/scoring"
@@ -82,7 +85,10 @@ func (f *serveFlags) registerWeights(flags *pflag.FlagSet) {
 	flags.Int64Var(&w.OnDemandAgeing, "weight-on-demand-ageing", w.OnDemandAgeing, "further points of one second of waiting of a request")
 	flags.DurationVar(&w.OnDemandCap, "on-demand-cap", w.OnDemandCap, "age at which a request ages like any job again")
 	flags.BoolVar(&f.noCap, "no-on-demand-cap", false, "the article's rule without the cap: enough requests starve the queue")
-	atLeast(flags, "1", "weight-ageing")
+	between(flags, "0", "1000000000", "weight-priority", "weight-rarity", "weight-on-demand")
+	between(flags, "1", "1000000", "weight-ageing")
+	between(flags, "0", "1000000", "weight-on-demand-ageing")
+	between(flags, "0s", longest, "on-demand-cap")
 }
 
 func (f *serveFlags) registerLimits(flags *pflag.FlagSet) {
@@ -105,9 +111,14 @@ func (f *serveFlags) registerLimits(flags *pflag.FlagSet) {
 	flags.IntVar(&p.MaxSlots, "max-slots-per-worker", p.MaxSlots, "slots of one worker")
 	flags.IntVar(&p.MaxTypesPerSlot, "max-types-per-slot", p.MaxTypesPerSlot, "types of one slot")
 	flags.IntVar(&p.Outbox, "outbox", p.Outbox, "frames that may wait for a worker, beside two for each slot")
-	atLeast(flags, "1", "max-slots", "max-types", "max-requests", "claim-batch", "finish-batch", "max-unrecorded", "lane-length",
-		"lanes-per-fetch", "lost-per-list", "max-crashes", "max-connections", "max-slots-per-worker", "max-types-per-slot", "outbox")
-	atLeast(flags, strconv.Itoa(workerproto.MinFrame), "max-frame")
+	between(flags, "1", "10000000", "max-slots", "max-unrecorded")
+	between(flags, "1", mostHeld, "max-types", "max-requests", "lane-length", "lanes-per-fetch", "lost-per-list", "max-connections",
+		"max-slots-per-worker", "outbox")
+	between(flags, "1", "100000", "claim-batch", "finish-batch")
+	between(flags, "1", strconv.Itoa(math.MaxInt16), "max-crashes") // as the table counts
+	between(flags, "1", strconv.Itoa(dispatcherd.MaxSlotTypes), "max-types-per-slot")
+	between(flags, strconv.Itoa(workerproto.MinFrame), mostInMessage, "max-frame")
+	between(flags, "0", mostBytes, "recorder-bytes", "memory-bytes")
 }
 
 func (f *serveFlags) registerTimes(flags *pflag.FlagSet) {
@@ -115,7 +126,7 @@ func (f *serveFlags) registerTimes(flags *pflag.FlagSet) {
 	flags.DurationVar(&c.Poll, "poll", c.Poll, "between two full looks at the table")
 	flags.DurationVar(&c.PollDeaf, "poll-deaf", c.PollDeaf, "between two looks while NOTIFY does not work")
 	flags.DurationVar(&c.Patience, "patience", c.Patience, "how long a decision waits for a better candidate being fetched")
-	flags.DurationVar(&c.Handicap, "share-handicap", c.Handicap, "what jobs of other dispatchers' shares count as younger, at most 1h; longer than --poll, and added to the time within which a job may be overtaken")
+	flags.DurationVar(&c.Handicap, "share-handicap", c.Handicap, "what jobs of other dispatchers' shares count as younger; longer than --poll, and added to the time within which a job may be overtaken")
 	flags.DurationVar(&c.Retry.Base, "retry-base", c.Retry.Base, "wait before the first retry; doubled for each further one")
 	flags.DurationVar(&c.Retry.Max, "retry-max", c.Retry.Max, "longest wait before a retry")
 	flags.DurationVar(&f.cfg.Keep.Done, "keep-done", defaultKeepDone, "how long done jobs are kept")
@@ -134,9 +145,14 @@ func (f *serveFlags) registerTimes(flags *pflag.FlagSet) {
 	flags.DurationVar(&p.WriteTimeout, "write-timeout", p.WriteTimeout, "for one write to a worker")
 	flags.DurationVar(&p.HeartbeatInterval, "heartbeat", p.HeartbeatInterval, "silence of a worker after which it is pinged")
 	flags.DurationVar(&p.HeartbeatTimeout, "heartbeat-timeout", p.HeartbeatTimeout, "silence of a worker after which it counts as dead")
-	atLeast(flags, "1ms", "poll", "poll-deaf", "patience", "share-handicap", "comeback", "retry-base", "retry-max", "lease", "beat",
-		"cancel-grace", "hello-timeout", "write-timeout", "heartbeat", "heartbeat-timeout")
-	atLeast(flags, "1h", "keep-done", "keep-failed", "keep-cancelled")
+	between(flags, "1ms", "24h", "poll", "poll-deaf")
+	between(flags, "1ms", longestWait, "patience", "share-handicap", "comeback", "lease", "beat",
+		"hello-timeout", "write-timeout", "heartbeat", "heartbeat-timeout")
+	between(flags, "0s", longestWait, "resume")
+	between(flags, "1ms", "24h", "retry-base", "retry-max")
+	between(flags, "1ms", longest, "cancel-grace")
+	between(flags, "0s", longest, "grace")
+	between(flags, "1h", longest, "keep-done", "keep-failed", "keep-cancelled")
 }
 
 // config checks the settings together and completes them.
@@ -164,8 +180,6 @@ func (f *serveFlags) config() (daemonConfig, error) {
 		return cfg, failure(exitUsage, "--recorder-bytes is %d, must be 0 or at least %d", cfg.Recorder, journal.MinBytes)
 	case cfg.Lease < 2*cfg.Beat:
 		return cfg, failure(exitUsage, "--lease is %v, must be at least twice --beat (%v)", cfg.Lease, cfg.Beat)
-	case cfg.Workers.Resume > time.Hour:
-		return cfg, failure(exitUsage, "--resume is %v, must be at most 1h", cfg.Workers.Resume)
 	case samePath(cfg.WorkerSocket, cfg.APISocket):
 		return cfg, failure(exitUsage, "--worker-socket and --api-socket are both %s: workers and callers speak different protocols, give each a path of its own", cfg.WorkerSocket)
 	case cfg.Workers.HeartbeatTimeout < 2*cfg.Workers.HeartbeatInterval:
@@ -177,6 +191,14 @@ func (f *serveFlags) config() (daemonConfig, error) {
 
 // levelFlag is a log level as a flag value.
 type levelFlag struct{ *zapcore.Level }
+
+// Set takes the levels that the help names.
+func (l levelFlag) Set(s string) error {
+	if s = strings.ToLower(s); !slices.Contains([]string{"debug", "info", "warn", "error"}, s) {
+		return errors.New("give debug, info, warn or error")
+	}
+	return l.Level.Set(s)
+}
 
 // Type names the kind of value in help texts.
 func (levelFlag) Type() string { return "level" }

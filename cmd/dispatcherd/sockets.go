@@ -61,11 +61,20 @@ func openSockets(cfg *daemonConfig) error {
 	for _, path := range []string{cfg.WorkerSocket, cfg.APISocket} {
 		l, err := workerproto.Listen(path, cfg.SocketMode)
 		if err != nil {
-			return failure(exitUsage, "%w", errors.Join(err, closeSockets(cfg)))
+			return socketFailure(errors.Join(err, closeSockets(cfg)))
 		}
 		cfg.Inherited[path] = l
 	}
 	return nil
+}
+
+// socketFailure tells a path that another process listens on, perhaps not for
+// long, from one that will not do.
+func socketFailure(err error) error {
+	if errors.Is(err, workerproto.ErrInUse) {
+		return failure(exitConflict, "%w", err)
+	}
+	return failure(exitUsage, "%w", err)
 }
 
 // closeSockets undoes openSockets for those that no daemon has taken.

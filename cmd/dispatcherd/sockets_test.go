@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/dispatcherd/dispatcherd/workerproto"
 )
 
 func TestEverybodyHasADefaultSocketInADirectoryOfTheirOwn(t *testing.T) {
@@ -46,6 +48,19 @@ func TestDevLooksAtItsSocketsBeforeItMakesADatabase(t *testing.T) {
 	require.Contains(t, got.err, "choose a shorter one")
 	require.NoDirExists(t, data)
 	require.NoFileExists(t, filepath.Join(dir, "w"), "the socket that was good is gone again")
+}
+
+func TestASecondDispatcherOnASocketIsToldThatTheFirstMayBeStopping(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "w")
+	held, err := workerproto.Listen(path, 0o600)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, held.Close()) }()
+	got := invocation{args: []string{"dev", "--data-dir", t.TempDir(), "--worker-socket", path, "--api-socket", path + "a"}}.runs(t)
+	require.Equal(t, exitConflict, got.code)
+	require.Contains(t, got.err, "is in use by another dispatcher")
+	require.Contains(t, got.err, "one that was told to stop lets running jobs end first")
+	_, err = (&daemon{cfg: daemonConfig{SocketMode: 0o600}}).listen(path)
+	require.Equal(t, exitConflict, (&app{}).exitCode(t.Context(), err), "serve says the same")
 }
 
 func TestADeadSocketIsNotBlamedOnTheServer(t *testing.T) {

@@ -2,10 +2,15 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
+	"os"
+	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -51,7 +56,8 @@ other weights, or other slots, would have done to the waits. On-demand requests 
 	flags.StringVar(&f.socket, "api-socket", a.findSocket("api.sock"), "the dispatcher's API socket")
 	forceFlag(flags, &f.force)
 	onlyOnCommandLine(flags, "since", "until", "limit", "slots-of")
-	atLeast(flags, "1", "limit")
+	between(flags, "1", strconv.Itoa(maxExported), "limit")
+	between(flags, "0s", longest, "since", "until")
 	return cmd
 }
 
@@ -61,8 +67,32 @@ func forceFlag(flags *pflag.FlagSet, force *bool) {
 	onlyOnCommandLine(flags, "force")
 }
 
-// mayWriteTrace returns an error if a trace is in dir and is to stay.
+// writeTrace stores a trace. What keeps it from dir is mended by another dir; what
+// runs out meanwhile is not.
+func writeTrace(t *trace.Trace, dir string) error {
+	err := t.Write(dir)
+	if err == nil || errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) || errors.Is(err, syscall.EIO) {
+		return err
+	}
+	return failure(exitUsage, "%w; choose another folder than %s", err, dir)
+}
+
+// mayWriteTrace returns an error if dir cannot be a folder, or if a trace is in it
+// and is to stay. It is asked before anything is worked out.
 func mayWriteTrace(dir string, force bool) error {
+	for place := filepath.Clean(dir); ; place = filepath.Dir(place) { // up to what is there
+		info, err := os.Stat(place)
+		if errors.Is(err, os.ErrNotExist) && place != filepath.Dir(place) {
+			continue
+		}
+		if err == nil && !info.IsDir() {
+			err = fmt.Errorf("%s is a file", place)
+		}
+		if err != nil {
+			return failure(exitUsage, "the trace cannot be written to %s: %w; choose another folder", dir, err)
+		}
+		break
+	}
 	if force {
 		return nil
 	}
@@ -70,9 +100,6 @@ func mayWriteTrace(dir string, force bool) error {
 }
 
 func (a *app) exportTrace(ctx context.Context, f *exportFlags, dir string) error {
-	if f.limit > maxExported {
-		return failure(exitUsage, "--limit is %d, must be at most %d", f.limit, maxExported)
-	}
 	if err := mayWriteTrace(dir, f.force); err != nil {
 		return err
 	}
@@ -102,7 +129,7 @@ func (a *app) exportTrace(ctx context.Context, f *exportFlags, dir string) error
 		return failure(exitNotFound, "this makes no trace: %w; %d jobs ended in that time, and %d of them need types that no slot supports (%s)",
 			err, len(past), len(past)-len(t.Jobs), strings.Join(left, ", "))
 	}
-	if err := t.Write(dir); err != nil {
+	if err := writeTrace(t, dir); err != nil {
 		return err
 	}
 	a.say("%s for %s written to %s", counted(int64(len(t.Jobs)), "job"), counted(int64(len(t.Slots)), "slot"), dir)

@@ -1,6 +1,9 @@
 package main
 
 import (
+	"math"
+	"strconv"
+
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
@@ -25,7 +28,7 @@ flags give the same files everywhere.`,
 			if err := mayWriteTrace(args[0], force); err != nil {
 				return err
 			}
-			if err := t.Write(args[0]); err != nil {
+			if err := writeTrace(t, args[0]); err != nil {
 				return err
 			}
 			a.say("%d jobs for %d slots of %d workers written to %s", len(t.Jobs), len(t.Slots), len(t.Workers()), args[0])
@@ -46,7 +49,10 @@ func generateFlags(flags *pflag.FlagSet, o *trace.GenerateOptions) {
 	flags.IntVar(&o.Workers, "workers", o.Workers, "worker processes that share the slots")
 	flags.IntVar(&o.Load, "load", o.Load, "percent of their time on line that the agents are to be busy, 10 to 95")
 	onlyOnCommandLine(flags, "seed", "calls", "batch", "agents", "workers", "load")
-	atLeast(flags, "1", "calls", "workers")
-	atLeast(flags, "27", "agents")
-	atLeast(flags, "10", "load")
+	between(flags, "0", strconv.FormatUint(math.MaxUint64, 10), "seed")
+	between(flags, "1", "5000000", "calls")
+	between(flags, "0", "5000000", "batch")
+	between(flags, "27", "100000", "agents")
+	between(flags, "1", "100000", "workers")
+	between(flags, "10", "95", "load")
 }

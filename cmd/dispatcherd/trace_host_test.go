@@ -47,7 +47,7 @@ func TestAReplayChecksItsFlagsBeforeItStartsAnything(t *testing.T) {
 		"replay " + dir + " --speed 10 --weights ageing=0": "without ageing nothing bounds",
 		"demo /does/not/exist":                             "a trace is a folder with jobs.csv and slots.csv",
 		"demo --agents 5":                                  "--agents is 5, must be at least 27",
-		"demo one two":                                     "at most 1 arg",
+		"demo one two":                                     "takes one folder",
 	} {
 		got := traceCommandLine(append([]string{"trace"}, strings.Fields(line)...)...).runs(t)
 		require.NotEqual(t, exitOK, got.code, line)

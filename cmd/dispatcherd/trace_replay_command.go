@@ -47,7 +47,7 @@ nothing was lost, misplaced or sent to a slot that cannot do it.`,
 	cmd.Flags().Float64Var(&speed, "speed", 0, "how many seconds of the trace pass in one second")
 	cmd.Flags().StringVar(&weights, "weights", "default", weightsSyntax)
 	onlyOnCommandLine(cmd.Flags(), "speed", "weights")
-	atLeast(cmd.Flags(), "1", "speed")
+	between(cmd.Flags(), "1", "1000000", "speed")
 	return cmd
 }
 
@@ -60,7 +60,12 @@ func (a *app) traceDemoCommand() *cobra.Command {
 DIR, like trace replay. Without --speed it is chosen so that the trace takes 45 s,
 but at most 8,000.`,
 		Example: "  dispatcherd trace demo\n  dispatcherd trace demo /tmp/day --speed 8000    # made by: dispatcherd trace generate /tmp/day",
-		Args:    cobra.MaximumNArgs(1),
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 1 {
+				return fmt.Errorf("%q takes one folder, but got %q", cmd.CommandPath(), args)
+			}
+			return nil
+		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			t, err := trace.Generate(o)
 			if err != nil {
@@ -81,7 +86,7 @@ but at most 8,000.`,
 	cmd.Flags().Float64Var(&speed, "speed", 0, "how many seconds of the trace pass in one second (default: so many that it takes 45 s)")
 	generateFlags(cmd.Flags(), &o)
 	onlyOnCommandLine(cmd.Flags(), "speed")
-	atLeast(cmd.Flags(), "1", "speed")
+	between(cmd.Flags(), "1", "1000000", "speed")
 	return cmd
 }
 

@@ -45,6 +45,18 @@ func TestUsageErrorsSayWhatWasWrongAndExit2(t *testing.T) {
 		"job insert --type x --payload-file /",
 		"trace replay /tmp/day --speed NaN",
 		"--version extra",
+		"doctor --help",
+		"job shw -h",
+		"help doctor",
+		"worker run --types a, -- cat",
+		"serve --log-level loud",
+		"dev --ephemeral --data-dir d",
+		"job get -3",
+		"slot list -5",
+		"job insert --type x --run-at -5s",
+		"trace generate /dev/null/x",
+		"trace export /dev/null",
+		"trace demo a b",
 	} {
 		got := invocation{args: strings.Fields(line)}.runs(t)
 		require.Equal(t, exitUsage, got.code, line)
@@ -169,6 +181,18 @@ func TestAnUnreachableDatabaseExits5WithoutGivingThePasswordAway(t *testing.T) {
 	got = invocation{args: []string{"ask"}, extra: asks}.runs(t)
 	require.Equal(t, exitUsage, got.code)
 	require.Contains(t, got.err, "no database is named: give --database-url")
+}
+
+// The driver tries an address with TLS and without, and tells of both.
+func TestARefusalIsToldOnce(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	require.NoError(t, l.Close()) // nobody listens there now
+	got := invocation{args: []string{"job", "list", "--database-url", "postgres://me@" + l.Addr().String() + "/x"}}.runs(t)
+	require.Equal(t, exitUnavailable, got.code)
+	require.Equal(t, 1, strings.Count(got.err, "connection refused"), got.err)
+	require.Equal(t, 1, strings.Count(got.err, "\n"), "one line")
+	require.Equal(t, "tried:\n\ta\n\tb", once("tried:\n\ta\n\tb\n\ta"), "different ones are all told")
 }
 
 func TestTablesKeepTheirShapeWhateverTheCellsHold(t *testing.T) {

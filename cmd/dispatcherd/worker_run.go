@@ -3,10 +3,12 @@ package main
 import (
 	"context"
 	"os/exec"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/worker"
 	"github.com/dispatcherd/dispatcherd/workerproto"
 )
@@ -42,6 +44,9 @@ The job's id, type and attempt are in DISPATCHERD_JOB_ID, DISPATCHERD_TYPE and D
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(types) == 0 {
 				return failure(exitUsage, "--types is missing: name the types of jobs that %s can do", args[0])
+			}
+			if err := checkTypes(types); err != nil {
+				return err
 			}
 			program, err := exec.LookPath(args[0])
 			if err != nil {
@@ -79,8 +84,25 @@ The job's id, type and attempt are in DISPATCHERD_JOB_ID, DISPATCHERD_TYPE and D
 	flags.StringVar(&name, "worker-name", "", "name shown to people (default: host and process id)")
 	flags.DurationVar(&grace, "worker-grace", 30*time.Second, "how long running programs may go on when the worker stops")
 	onlyOnCommandLine(flags, "types", "slots", "worker-name")
-	atLeast(flags, "1", "slots")
+	between(flags, "1", "100000", "slots")
+	between(flags, "0s", longest, "worker-grace")
 	return cmd
+}
+
+// checkTypes finds at the command line what the dispatcher would refuse later.
+func checkTypes(types []string) error {
+	for _, t := range types {
+		if t == "" {
+			return failure(exitUsage, "--types names an empty type in %q: take out the comma too many", strings.Join(types, ","))
+		}
+		if err := checkType(t); err != nil {
+			return failure(exitUsage, "--types names %q: %w", t, err)
+		}
+	}
+	if len(types) > dispatcherd.MaxSlotTypes {
+		return failure(exitUsage, "--types names %d types; a slot takes at most %d", len(types), dispatcherd.MaxSlotTypes)
+	}
+	return nil
 }
 
 // sayWhatIsIdle tells of slots that the dispatcher will not take.

@@ -30,10 +30,14 @@ func (r Report) WriteText(w io.Writer) error {
 			fmt.Sprintf("%.1f", c.OnLine/3600), fmt.Sprintf("%.1f", c.Busy/3600), fmt.Sprintf("%.1f %%", 100*c.Utilisation)})
 	}
 	f := r.Findings
+	again := ""
+	if more := f.Placements - r.Jobs; more > 0 {
+		again = fmt.Sprintf(" (%d more than jobs: what comes back from a slot that is leaving is placed again)", more)
+	}
 	_, err := fmt.Fprintf(w, "%s: %d jobs, %d done, %d failed, %s s from the first arrival to the last end\n\n%s\n%s\n"+
-		"placements %d: misplaced %d, affinity violations %d, placed twice %d; jobs lost %d\n",
+		"placements %d%s: misplaced %d, affinity violations %d, placed twice %d; jobs lost %d\n",
 		r.Trace, r.Jobs, r.Done, r.Failed, decimals(r.Makespan), align(waits), align(classes),
-		f.Placements, f.Misplaced, f.AffinityViolations, f.DoublePlacements, f.Lost)
+		f.Placements, again, f.Misplaced, f.AffinityViolations, f.DoublePlacements, f.Lost)
 	return err
 }
 

@@ -89,6 +89,11 @@ excel|pdf       1     3        0.0     0.0       75.0 %
 placements 4: misplaced 0, affinity violations 0, placed twice 0; jobs lost 0
 `, text.String())
 
+	text.Reset()
+	r.Findings.Placements = 6
+	require.NoError(t, r.WriteText(&text))
+	require.Contains(t, text.String(), "placements 6 (2 more than jobs: ")
+
 	var encoded bytes.Buffer
 	require.NoError(t, r.WriteJSON(&encoded))
 	var back Report
