@@ -252,6 +252,33 @@ func TestNotesOfFinishedClaimsAreForgotten(t *testing.T) {
 	require.LessOrEqual(t, notes, 1)
 }
 
+// Claims of a single row leave the notes of earlier ones alone, but not for ever;
+// any other claim forgets them.
+func TestSingleClaimsLeaveSomeNotes(t *testing.T) {
+	dsn := pgtest.New(t)
+	db := connect(t, dsn)
+	s := open(t, claim.Config{DSN: dsn})
+	_, err := s.Join(t.Context())
+	require.NoError(t, err)
+	const jobs = 2*claim.NotesLeft + 12
+	fill(t, db, jobs+2, 1, 1)
+	notes, most := 0, 0
+	for id := range dispatcherd.JobID(jobs) {
+		won := take(t, s, id+1)
+		fin := s.Finish(t.Context(), dispatcherd.FinishRequest{Items: []dispatcherd.Finish{{ID: won.ID, Attempt: won.Attempt}}})
+		require.Equal(t, dispatcherd.OK, fin.Verdict)
+		require.Empty(t, fin.Stale)
+		require.NoError(t, db.QueryRow(t.Context(), `SELECT count(*) FROM dispatcherd.claims`).Scan(&notes))
+		most = max(most, notes)
+	}
+	require.Equal(t, claim.NotesLeft, most)
+	require.Less(t, notes, claim.NotesLeft, "the last were not enough to be forgotten")
+	require.Greater(t, notes, 1)
+	require.Len(t, s.Claim(t.Context(), claimOf(jobs+1, jobs+2)).Won, 2)
+	require.NoError(t, db.QueryRow(t.Context(), `SELECT count(*) FROM dispatcherd.claims`).Scan(&notes))
+	require.Equal(t, 1, notes)
+}
+
 // Somebody's open transaction must not stop the queue: what it has locked is
 // left out, at once, and the rest goes on.
 func TestALockedRowIsSkipped(t *testing.T) {

@@ -156,7 +156,7 @@ var tokens atomic.Uint64
 
 func claimOf(ids ...dispatcherd.JobID) dispatcherd.ClaimRequest {
 	n := tokens.Add(1)
-	return dispatcherd.ClaimRequest{Token: dispatcherd.Token{0: byte(n), 1: byte(n >> 8), 2: byte(n >> 16), 15: 1}, IDs: ids, Types: []string{"pdf"}}
+	return dispatcherd.ClaimRequest{Token: dispatcherd.Token{0: byte(n), 1: byte(n >> 8), 2: byte(n >> 16), 15: 1}, IDs: ids, For: make([]dispatcherd.Mark, len(ids)), Types: []string{"pdf"}}
 }
 
 // take claims one job that must be won.

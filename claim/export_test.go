@@ -11,9 +11,12 @@ func Fold(t dispatcherd.Token) int64 { return fold(t) }
 // HandOverSQL is the statement of a hand-over: its dispatcher, for how long.
 const HandOverSQL = handOverSQL
 
+// NotesLeft is how many notes claims of single rows leave behind.
+const NotesLeft = notesLeft
+
 // Statements are the ones whose plan matters.
 func Statements() map[string]string {
-	return map[string]string{"fetch": fetchSQL, "alone": aloneSQL, "dense": denseSQL, "shared": sharedSQL, "resolve": resolveSQL, "done": doneSQL, "dense-done": denseDoneSQL, "ended": endedSQL,
+	return map[string]string{"fetch": fetchSQL, "alone": aloneSQL, "single": singleSQL, "dense": denseSQL, "shared": sharedSQL, "resolve": resolveSQL, "done": doneSQL, "dense-done": denseDoneSQL, "ended": endedSQL,
 		"back": backSQL, "release": releaseSQL}
 }
 

@@ -72,13 +72,18 @@ var ErrLeaseLost = errors.New("this dispatcher's lease has run out; it must join
 // nothing: the verdict is Refused, and the observer sees ErrLeaseLost.
 func (s *Store) Claim(ctx context.Context, req dispatcherd.ClaimRequest) dispatcherd.ClaimResult {
 	token := fold(req.Token)
-	over := s.takeOver()
+	over := s.takeOver(len(req.IDs))
 	var won []dispatcherd.Won
 	err := s.claim.do(ctx, OpClaim, func(ctx context.Context, conn *pgx.Conn) (int, error) {
 		me, epoch := s.me.Load(), s.epoch.Load()
-		params := s.claim.encodeClaim(req.IDs, req.For, token, me, epoch, over)
+		t := taking{params: s.claim.encodeClaim(req.IDs, req.For, token, me, epoch, over), n: len(req.IDs)}
+		if isSingle(&req, over) {
+			t.single = singleParams(&req, t.params)
+		} else {
+			t.dense = stretch(req.IDs)
+		}
 		var err error
-		won, err = s.take(ctx, conn, params, stretch(req.IDs), len(req.IDs))
+		won, err = s.take(ctx, conn, &t)
 		if err == nil && len(won) == 0 {
 			err = s.standing(ctx, conn, me, epoch)
 		}
@@ -99,39 +104,45 @@ func (s *Store) Claim(ctx context.Context, req dispatcherd.ClaimRequest) dispatc
 // but those rows.
 func rivals(asked, won int) bool { return 20*(asked-won) > asked }
 
-// take chooses between the claims; dense is what denseSQL wants besides, nil for
-// scattered ids. The holder of the claim link's turn owns s.rivalry.
-func (s *Store) take(ctx context.Context, conn *pgx.Conn, params, dense [][]byte, n int) (won []dispatcherd.Won, err error) {
+// taking is a claim that is about to be sent.
+type taking struct {
+	params [][]byte // of aloneSQL and sharedSQL
+	dense  [][]byte // what denseSQL wants besides; nil for scattered ids
+	single [][]byte // those of singleSQL; nil if it does not suit
+	n      int      // jobs asked for
+}
+
+// ask sends the statement that suits best while there is no rival.
+func (t *taking) ask(ctx context.Context, conn *pgx.Conn) *pgconn.ResultReader {
+	switch {
+	case t.single != nil:
+		return execute(ctx, conn, "single", t.single...)
+	case t.dense != nil:
+		return execute(ctx, conn, "dense", append(slices.Clip(t.params), t.dense...)...)
+	}
+	return execute(ctx, conn, "alone", t.params...)
+}
+
+// take chooses between the claims. The holder of the claim link's turn owns
+// s.rivalry.
+func (s *Store) take(ctx context.Context, conn *pgx.Conn, t *taking) (won []dispatcherd.Won, err error) {
 	if s.rivalry == 0 {
-		if dense != nil {
-			won, err = readWon(execute(ctx, conn, "dense", append(slices.Clip(params), dense...)...), n)
-		} else {
-			won, err = readWon(execute(ctx, conn, "alone", params...), n)
-		}
+		won, err = readWon(t.ask(ctx, conn), t.n)
 		if e := serverError(err); e == nil || e.Code != lockNotGranted {
-			if err == nil && rivals(n, len(won)) {
+			if err == nil && rivals(t.n, len(won)) {
 				s.rivalry = rivalryLasts
 			}
 			return won, err
 		}
 		s.rivalry = rivalryLasts
 	}
-	won, err = readWon(execute(ctx, conn, "shared", params...), n)
-	if err == nil && rivals(n, len(won)) {
+	won, err = readWon(execute(ctx, conn, "shared", t.params...), t.n)
+	if err == nil && rivals(t.n, len(won)) {
 		s.rivalry = rivalryLasts
 	} else if s.rivalry > 0 {
 		s.rivalry--
 	}
 	return won, err
-}
-
-// takeOver hands out the tokens whose rows the next claim may remove.
-func (s *Store) takeOver() []int64 {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	over := s.marks.over
-	s.marks.over = nil
-	return over
 }
 
 // errOldEpoch comes after a Resolve whose own answer was lost.

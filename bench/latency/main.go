@@ -1,7 +1,7 @@
 // Command latency measures an idle system: how long a job inserted by plain SQL
 // takes to reach a worker, and what the daemon costs while there is nothing to do.
 //
-//	go run ./latency [-n 2000] [-idle 30s] [-daemon FILE] [-- FLAGS-OF-SERVE…]
+//	go run ./latency [-n 2000] [-idle 30s] [-daemon FILE] [-against FILE,…] [-rounds 5] [-- FLAGS-OF-SERVE…]
 //
 // It writes results/latency.json.
 package main
@@ -15,6 +15,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -29,8 +30,15 @@ func main() {
 	n := flag.Int("n", 2000, "jobs")
 	idle := flag.Duration("idle", 30*time.Second, "how long to look at the idle daemon")
 	daemon := flag.String("daemon", "", "a dispatcherd built before, instead of the checkout's")
+	against := flag.String("against", "", "other daemons, separated by commas, to compare job by job with that of -daemon; nothing else is measured then")
+	rounds := flag.Int("rounds", 5, "rounds of n jobs each of such a comparison")
 	flag.Parse()
-	program.Main("latency", func(ctx context.Context) error { return run(ctx, *n, *idle, *daemon, flag.Args()) })
+	program.Main("latency", func(ctx context.Context) error {
+		if *against != "" {
+			return compare(ctx, append([]string{*daemon}, strings.Split(*against, ",")...), *n, *rounds, flag.Args())
+		}
+		return run(ctx, *n, *idle, *daemon, flag.Args())
+	})
 }
 
 // result is what is reported; milliseconds.
@@ -49,6 +57,8 @@ type result struct {
 }
 
 const database = "latency"
+
+const insertSQL = `INSERT INTO dispatcherd.jobs (type, payload) VALUES ($1, '{"n": 1}')`
 
 func run(ctx context.Context, n int, idle time.Duration, daemon string, flags []string) (err error) {
 	r, err := rig.Start(ctx, rig.Options{Daemon: daemon})
@@ -115,7 +125,7 @@ func (res *result) insert(ctx context.Context, dsn string, n int, arrived <-chan
 	var sent, committed, itself []float64
 	for range n {
 		began := time.Now()
-		if _, err := conn.Exec(ctx, `INSERT INTO dispatcherd.jobs (type, payload) VALUES ($1, '{"n": 1}')`, rig.TypeName(0)); err != nil {
+		if _, err := conn.Exec(ctx, insertSQL, rig.TypeName(0)); err != nil {
 			return err
 		}
 		acknowledged := time.Now()

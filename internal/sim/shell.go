@@ -68,6 +68,10 @@ func (h *host) tell(e *actor.Effect, f frame) {
 	}
 }
 
+// notesLeft is how many notes claims of a single row leave to be forgotten: fewer
+// than in package claim, so that they are also forgotten.
+const notesLeft = 8
+
 func (h *host) submitClaim(e *actor.Effect) {
 	w := h.world
 	o := opClaim
@@ -81,8 +85,10 @@ func (h *host) submitClaim(e *actor.Effect) {
 	s.token = readToken(e.Claim.Token)
 	if o == opClaim {
 		s.alone = h.rivalry == 0
-		s.over = append(s.over, h.marks.over...)
-		h.marks.over = h.marks.over[:0]
+		if len(s.ids) > 1 || len(h.marks.over) >= notesLeft {
+			s.over = append(s.over, h.marks.over...)
+			h.marks.over = h.marks.over[:0]
+		}
 	}
 	h.submit(i, s)
 }

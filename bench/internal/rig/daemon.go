@@ -23,6 +23,14 @@ type Daemon struct {
 
 // Daemon starts one with the default settings, plus the flags given.
 func (r *Rig) Daemon(ctx context.Context, dsn, name string, flags ...string) (*Daemon, error) {
+	return r.DaemonOf(ctx, r.daemon, dsn, name, flags...)
+}
+
+// DaemonOf is Daemon with the program in file; "" is the rig's own.
+func (r *Rig) DaemonOf(ctx context.Context, file, dsn, name string, flags ...string) (*Daemon, error) {
+	if file == "" {
+		file = r.daemon
+	}
 	d := &Daemon{Workers: filepath.Join(r.dir, name+"-w.sock"), API: filepath.Join(r.dir, name+"-a.sock")}
 	d.api = &http.Client{Timeout: patience, Transport: &http.Transport{
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
@@ -32,7 +40,7 @@ func (r *Rig) Daemon(ctx context.Context, dsn, name string, flags ...string) (*D
 	args := append([]string{"serve", "--database-url", dsn, "--name", name, "--worker-socket", d.Workers,
 		"--api-socket", d.API, "--log-level", "warn", "--grace", "5s"}, flags...)
 	var err error
-	if d.Process, err = Run(name, nil, r.daemon, args...); err != nil {
+	if d.Process, err = Run(name, nil, file, args...); err != nil {
 		return nil, err
 	}
 	if err := d.ready(ctx); err != nil {

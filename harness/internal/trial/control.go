@@ -59,6 +59,7 @@ func Controls() []*Control {
 					{"claim/take.go", "WHERE id = ANY ($1) AND status = 'pending' AND (run_at", "WHERE id = ANY ($1) AND (run_at", 2},
 					{"claim/take.go", "(SELECT ctid FROM free)) AND status = 'pending'`", "(SELECT ctid FROM free))`", 1},
 					{"claim/dense.go", "= 1\n\tAND status = 'pending' AND (run_at", "= 1\n\tAND (run_at", 1},
+					{"claim/single.go", "AND status = 'pending' AND (run_at", "AND (run_at", 1},
 				},
 			},
 			Found: func(r *judge.Report) int { return r.Illegal },
