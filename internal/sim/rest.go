@@ -1,7 +1,7 @@
 package sim
 
-// sampleGap is the time between two samples, and maxIdleTicks how often a Core
-// may ask to be woken for nothing in between. One that spins asks every
+// sampleGap is the time between two samples (the first comes later), and maxIdleTicks
+// how often a Core may ask to be woken for nothing in so long. One that spins asks every
 // millisecond.
 const (
 	sampleGap    = second / 5
@@ -24,11 +24,12 @@ func (w *world) sample() {
 		if h.core != nil {
 			w.idleBesideWaiting(h)
 		}
-		if h.idleTicks > maxIdleTicks {
-			w.violate("dispatcher %d spins: %d alarms for nothing in %v", h.id, h.idleTicks, sampleGap.duration())
+		if gap := w.now - w.sampledAt; int64(h.idleTicks)*int64(sampleGap) > maxIdleTicks*int64(gap) {
+			w.violate("dispatcher %d spins: %d alarms for nothing in %v", h.id, h.idleTicks, gap.duration())
 		}
 		h.idleTicks = 0
 	}
+	w.sampledAt = w.now
 }
 
 // idleBesideWaiting: no slot stays free beside a job that it could do. A slot

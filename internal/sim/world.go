@@ -36,6 +36,7 @@ type world struct {
 
 	healing   bool // no more faults and no new jobs: everything must come to its end
 	healedAt  moment
+	sampledAt moment // when sample last looked
 	progress  moment // when a row ended the last time
 	homeAt    moment // when callers are sent home next
 	typeNames [maxTypes]string
