@@ -8,6 +8,7 @@ import (
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/claim"
 	"github.com/dispatcherd/dispatcherd/internal/pgtest"
+	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 )
 
@@ -100,13 +101,19 @@ func TestListPagesThroughEverythingOnce(t *testing.T) {
 	require.ErrorIs(t, err, claim.ErrNotFound)
 }
 
-func TestRetryStartsOverAndKeepsTheEvidence(t *testing.T) {
+// aDispatcherAndItsJobs is a new database with a dispatcher that has joined.
+func aDispatcherAndItsJobs(t *testing.T) (*pgx.Conn, claim.Jobs, *claim.Store) {
 	dsn := pgtest.New(t)
 	db := connect(t, dsn)
 	jobs := claim.Jobs{DB: db}
 	s := open(t, claim.Config{DSN: dsn})
 	_, err := s.Join(t.Context())
 	require.NoError(t, err)
+	return db, jobs, s
+}
+
+func TestRetryStartsOverAndKeepsTheEvidence(t *testing.T) {
+	db, jobs, s := aDispatcherAndItsJobs(t)
 	fill(t, db, 6, 1, 1)
 	for id := dispatcherd.JobID(1); id <= 4; id++ {
 		take(t, s, id)
@@ -145,12 +152,7 @@ func TestRetryStartsOverAndKeepsTheEvidence(t *testing.T) {
 // A job that was cancelled, or failed while somebody wanted it cancelled, and is
 // retried at once stays: the request to cancel was about what ran then.
 func TestARetriedJobIsNotCancelledByAnOldRequest(t *testing.T) {
-	dsn := pgtest.New(t)
-	db := connect(t, dsn)
-	jobs := claim.Jobs{DB: db}
-	s := open(t, claim.Config{DSN: dsn})
-	_, err := s.Join(t.Context())
-	require.NoError(t, err)
+	db, jobs, s := aDispatcherAndItsJobs(t)
 	fill(t, db, 3, 1, 1)
 	for id, o := range map[dispatcherd.JobID]dispatcherd.Outcome{1: dispatcherd.CancelledBy, 2: dispatcherd.FailedFinal, 3: dispatcherd.Quarantined} {
 		take(t, s, id)

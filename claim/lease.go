@@ -13,8 +13,9 @@ import (
 // beatSQL does a second's housekeeping in one statement: $1 this dispatcher, $2
 // its capacity. It renews the lease (an expired one too, as long as nobody has
 // noticed, but not one that was handed over: that would publish slots which are
-// gone, and a beat may arrive after the hand-over), declares silent dispatchers lost, and reads what this one needs to
-// know. Released rows need a later snapshot, see releaseSQL.
+// gone, and a beat may arrive after the hand-over), declares silent dispatchers
+// lost, and reads what this one needs to know. Released rows need a later
+// snapshot, see releaseSQL.
 const beatSQL = `
 WITH beat AS (
 	UPDATE dispatcherd.dispatchers SET beat_at = now(), capacity = $2::text::jsonb
@@ -82,8 +83,8 @@ SELECT id, run_at, created_at, attempt, 'cancelled', dispatcher, timeout_ms, pri
 // BeatResult is what a beat learned.
 type BeatResult struct {
 	// LeaseLost: somebody has declared this dispatcher lost, or it has handed
-	// over. It must stop sending
-	// before it does anything else, and join again as a new one.
+	// over. It must stop sending before it does anything else, and join again as
+	// a new one.
 	LeaseLost bool
 	// DBNow is the database clock.
 	DBNow time.Time
