@@ -178,6 +178,8 @@ func TestACallerWhoLosesPatienceIsToldThatNoWorkerCame(t *testing.T) {
 	answer := one(t, c.Step(1000, Impatient{Job: -1}, nil), Answer)
 	require.Equal(t, AnswerUnsupported, answer.Answer)
 	require.Equal(t, `no slot supports type "ocr", and none came in time`, answer.Reason)
+	require.Equal(t, uint64(1), c.Stats().Unsupported)
+	require.Zero(t, c.Stats().Answered, "each request counts once")
 	require.False(t, c.Idle())
 	c.Step(1000, Released{Session: 7, Results: []Result{{Job: -2, Attempt: 1, OK: true}}}, nil)
 	require.True(t, c.Idle())

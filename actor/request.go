@@ -155,9 +155,13 @@ func (c *Core) overdueRequest(j *job) {
 
 // unsupported answers a request that has waited for a slot in vain.
 func (c *Core) unsupported(j *job) {
-	c.stats.Unsupported++
+	c.stats.Unsupported++ // and not Answered: each request counts once
 	c.dequeue(j)
-	c.answer(j, AnswerUnsupported, nil, "no slot supports type \""+c.index.Name(j.typ)+"\", and none came in time")
+	c.emit(Effect{
+		Kind: Answer, Job: j.id, Answer: AnswerUnsupported,
+		Reason: "no slot supports type \"" + c.index.Name(j.typ) + "\", and none came in time",
+	})
+	c.forget(j)
 }
 
 func (ev Abandoned) apply(c *Core) {
