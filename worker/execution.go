@@ -299,6 +299,9 @@ func (w *Worker) cancel(name workerproto.Execution, cause error) {
 	defer w.mu.Unlock()
 	for _, sl := range w.slots {
 		if e := sl.run; e != nil && e.job.ID == name.Job && e.job.Attempt == name.Attempt {
+			if errors.Is(cause, ErrTimeout) {
+				cause = e.life.late()
+			}
 			e.life.end(cause)
 			return
 		}

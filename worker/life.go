@@ -57,6 +57,14 @@ func (l *life) cause() error {
 	return l.ended
 }
 
+// late is the cause when the time is up.
+func (l *life) late() error {
+	if l.timeout <= 0 {
+		return ErrTimeout // the limit is one that only the dispatcher knows
+	}
+	return fmt.Errorf("%w: %v", ErrTimeout, l.timeout)
+}
+
 // whole makes the real context.
 func (l *life) whole() context.Context {
 	l.mu.Lock()
@@ -66,7 +74,7 @@ func (l *life) whole() context.Context {
 	}
 	l.full, l.cancel = context.WithCancelCause(context.Background())
 	if l.timeout > 0 {
-		l.full, l.settle = context.WithDeadlineCause(l.full, l.deadline, fmt.Errorf("%w: %v", ErrTimeout, l.timeout))
+		l.full, l.settle = context.WithDeadlineCause(l.full, l.deadline, l.late())
 	}
 	if l.ended != nil {
 		l.cancel(l.ended)

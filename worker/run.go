@@ -112,6 +112,16 @@ func (w *Worker) convict(err error) {
 	}
 }
 
+// whyCancelled is what a handler hears. The dispatcher's clock of an attempt
+// starts before the worker's, so mostly its word that the time is up comes
+// before the execution's own deadline; both mean the same.
+func whyCancelled(reason string) error {
+	if reason == workerproto.ReasonTimeout {
+		return ErrTimeout
+	}
+	return fmt.Errorf("%w: %s", ErrCancelled, reason)
+}
+
 func (w *Worker) converse(c *workerproto.Conn) error {
 	for {
 		frames, err := c.Receive()
@@ -122,7 +132,7 @@ func (w *Worker) converse(c *workerproto.Conn) error {
 		for _, f := range frames {
 			switch f := f.(type) {
 			case *workerproto.Cancel:
-				w.cancel(f.Execution, fmt.Errorf("%w: %s", ErrCancelled, f.Reason))
+				w.cancel(f.Execution, whyCancelled(f.Reason))
 			case *workerproto.Stale:
 				w.cancel(f.Execution, ErrStale)
 			case *workerproto.Error:

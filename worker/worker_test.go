@@ -134,6 +134,26 @@ func TestTimeoutEndsTheContext(t *testing.T) {
 	require.False(t, fail.Permanent)
 }
 
+// The dispatcher's clock starts first: its cancel may come before the deadline.
+func TestWhoeverSaysThatTheTimeIsUpTheCauseIsTheSame(t *testing.T) {
+	d := startDispatcher(t, workerproto.Limits{})
+	w := New(Options{Socket: d.path})
+	started := make(chan *Job, 1)
+	w.Handle("x", waiting(started))
+	w.Slots(1, "x")
+	run(t, w)
+	s, _ := d.greeted()
+	for i, limit := range []time.Duration{time.Hour, 0} {
+		name := workerproto.Execution{Job: dispatcherd.JobID(i + 1), Attempt: 1}
+		s.Send(&workerproto.Job{Execution: name, Type: "x", Timeout: limit})
+		<-started
+		s.Send(&workerproto.Cancel{Execution: name, Reason: workerproto.ReasonTimeout})
+		fail := expect[*workerproto.Fail](d)
+		require.Equal(t, []string{ErrTimeout.Error() + ": 1h0m0s", ErrTimeout.Error()}[i], fail.Error)
+		require.False(t, fail.Permanent)
+	}
+}
+
 func TestStopLetsRunningJobsFinish(t *testing.T) {
 	d := startDispatcher(t, workerproto.Limits{})
 	w := New(Options{Socket: d.path})

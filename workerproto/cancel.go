@@ -1,12 +1,16 @@
 package workerproto
 
+// ReasonTimeout is the reason of a cancel when the time of the attempt is up.
+// Every other reason is text for people alone.
+const ReasonTimeout = "timeout"
+
 // Cancel asks the worker to stop an execution. It still ends with a done, a
 // fail or a release; until then its slot is busy.
 //
 //	{"op":"cancel","job":42,"attempt":1,"session":"9f…","reason":"cancelled by the caller"}
 type Cancel struct {
 	Execution
-	Reason string // for people; cut to MaxMessageLength bytes
+	Reason string // for people, or ReasonTimeout; cut to MaxMessageLength bytes
 }
 
 func (*Cancel) fromDispatcher() {}
