@@ -63,7 +63,8 @@ func TestABundleOfARunningDaemonIsReplayed(t *testing.T) {
 	h.awaitSlots(2)
 	first := w.insert("x", work{})
 	w.await(first, dispatcherd.Done)
-	w.await(w.insert("x", work{Do: "fail", Times: 1, Error: "no"}), dispatcherd.Done)
+	second := w.insert("x", work{Do: "fail", Times: 1, Error: "no"})
+	w.await(second, dispatcherd.Done)
 
 	path := filepath.Join(w.dir, "incident.journal")
 	got := invocation{args: []string{"debug", "bundle", "--api-socket", cfg.APISocket, "--file", path}}.runs(t)
@@ -88,6 +89,10 @@ func TestABundleOfARunningDaemonIsReplayed(t *testing.T) {
 	require.Less(t, strings.Count(one.out, "\n"), strings.Count(all.out, "\n"))
 	require.Contains(t, one.out, "why: Running")
 	require.Contains(t, one.out, "why: it has ended: done")
+	retried := replayed("--job", fmt.Sprint(second), "--why").out
+	require.Contains(t, retried, "why: it is in Postgres: no step so far tells its type", "after the first attempt")
+	require.NotContains(t, retried, "rank 1 of 0")
+	require.NotContains(t, retried, "TypeUnknown")
 	state := replayed("--at", "3")
 	require.Equal(t, exitOK, state.code, state.err)
 	require.Contains(t, state.out, "state: {Slots:")

@@ -136,7 +136,7 @@ func (p *replayPrinter) step(s *journal.Step) error {
 	case p.over != "":
 		one.Why = []string{"it has ended: " + p.over}
 	default:
-		one.Why = whyLines(s.Core.Explain(p.asked))
+		one.Why = p.whyLines(s.Core.Explain(p.asked))
 	}
 	if p.app.format.json {
 		p.list = append(p.list, one)
@@ -159,16 +159,26 @@ func (p *replayPrinter) wanted(s *journal.Step) bool {
 		slices.ContainsFunc(s.Effects, func(e actor.Effect) bool { return journal.Mentions(e, id) })
 }
 
-// learn remembers what a fetch said about the job that is asked about.
+// learn remembers what an event said about the row of the job that is asked
+// about, and forgets it when the row is written anew: a retry has another run_at.
 func (p *replayPrinter) learn(ev actor.Event) {
-	f, ok := ev.(actor.Fetched)
-	if !ok || p.flags.job == 0 {
-		return
-	}
-	for _, c := range f.Result.Candidates {
-		if int64(c.Key.ID) == p.flags.job && c.Lane < len(f.Request.Lanes) {
-			lane := f.Request.Lanes[c.Lane]
-			p.asked.Type, p.asked.Priority, p.asked.RunAt = lane.Type, lane.Priority, c.Key.RunAt
+	id := p.asked.ID
+	switch ev := ev.(type) {
+	case actor.Fetched:
+		for _, c := range ev.Result.Candidates {
+			if c.Key.ID == id && c.Lane < len(ev.Request.Lanes) {
+				lane := ev.Request.Lanes[c.Lane]
+				p.asked.Type, p.asked.Priority, p.asked.RunAt = lane.Type, lane.Priority, c.Key.RunAt
+			}
+		}
+	case actor.Announced:
+		if ev.Row.Key.ID == id {
+			p.asked.Type, p.asked.Priority, p.asked.RunAt = ev.Row.Type, ev.Row.Priority, ev.Row.Key.RunAt
+		}
+	case actor.Finished:
+		ended := func(f dispatcherd.Finish) bool { return f.ID == id }
+		if ev.Result.Verdict == dispatcherd.OK && slices.ContainsFunc(ev.Request.Items, ended) {
+			p.asked = actor.Inquiry{ID: id}
 		}
 	}
 }
@@ -251,16 +261,23 @@ func (p *replayPrinter) printState(c *actor.Core) {
 	}
 }
 
-// whyLines say where a job stands.
-func whyLines(x actor.Explanation) []string {
+// whyLines say where the job stands. Of a row that is in Postgres alone nothing
+// is said but that, until an event tells what is in it.
+func (p *replayPrinter) whyLines(x actor.Explanation) []string {
+	if x.Type == "" && p.asked.ID > 0 {
+		return []string{"it is in Postgres: no step so far tells its type and when it is due"}
+	}
 	var reasons []string
 	for _, r := range x.Reasons {
 		reasons = append(reasons, string(r))
 	}
 	lines := []string{fmt.Sprintf("%s; score %v", strings.Join(reasons, ", "), x.Terms)}
-	if x.Rank > 0 {
-		lines = append(lines, fmt.Sprintf("rank %d of %d of its type, %d of %d in all; capacity %d, free %d",
-			x.Rank, x.Waiting, x.RankAll, x.WaitingAll, x.Capacity, x.Free))
+	capacity := fmt.Sprintf("capacity %d, free %d", x.Capacity, x.Free)
+	switch {
+	case x.Rank > 0 && x.Waiting > 0:
+		lines = append(lines, fmt.Sprintf("rank %d of %d of its type, %d of %d in all; %s", x.Rank, x.Waiting, x.RankAll, x.WaitingAll, capacity))
+	case x.Rank > 0:
+		lines = append(lines, capacity)
 	}
 	return lines
 }
