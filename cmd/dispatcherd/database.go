@@ -38,6 +38,9 @@ var libpqVariables = []string{"PGHOST", "PGDATABASE", "PGSERVICE", "PGUSER", "PG
 // variables stand for it. What a string leaves open, the variables complete.
 func (a *app) databaseURL() (string, error) {
 	if a.database.dsn != "" {
+		if _, err := pgxpool.ParseConfig(a.database.dsn); err != nil {
+			return "", failure(exitUsage, "database-url (%s): %w", a.origins["database-url"], err) // pgx masks the password
+		}
 		return a.database.dsn, nil
 	}
 	for _, name := range libpqVariables {
