@@ -67,7 +67,7 @@ func (s *runs) join(q *requestBody, r *Request, wish runWish, scope string) (_ *
 	s.purgeLocked(time.Now())
 	if old := s.byKey[key]; key != "" && old != nil {
 		if old.mark != mark {
-			return nil, false, keyReused.of("the key was used for another type, payload, priority or coalesce_key")
+			return nil, false, keyReused.of("the key was used for another type, payload, priority, durable or coalesce_key")
 		}
 		s.attachLocked(old, wish)
 		return old, false, nil
