@@ -86,6 +86,7 @@ func TestAnswersAreAsDescribed(t *testing.T) {
 		{"GET", "/livez", "/livez", "", "", "200"},
 		{"GET", "/readyz", "/readyz", "", "", "503"},
 		{"GET", "/readyz?exclude=postgres", "/readyz", "", "", "200"},
+		{"GET", "/readyz?exclude=postgres&exclude=postgers", "/readyz", "", "", "400"},
 		{"GET", "/openapi.json", "/openapi.json", "", "", "200"},
 	} {
 		req := httptest.NewRequest(c.method, c.path, strings.NewReader(c.body))

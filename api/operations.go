@@ -45,20 +45,24 @@ var idOfJob = parameter{in: "path", name: "id", doc: "Id of a job.", example: in
 // allRoutes is everything the API does.
 func (h *Handler) allRoutes(metrics http.Handler) []route {
 	routes := append(h.requestRoutes(), h.jobRoutes()...)
+	verbose := parameter{in: "query", name: "verbose", doc: "List the checks.", example: ""}
+	exclude := parameter{in: "query", name: "exclude", doc: "A check that does not count; repeatable.", example: "notify"}
 	probes := []struct {
 		path, id, what string
 		handle         func(http.ResponseWriter, *http.Request) error
+		parameters     []parameter
+		problems       []kindOfProblem
 	}{
-		{"/livez", "live", "Whether the deciding loop turns", h.live},
-		{"/readyz", "ready", "Whether new work is taken; verbose lists the checks, exclude leaves one out", h.ready},
-		{"/startupz", "startup", "Whether start-up is over", h.live},
+		{"/livez", "live", "Whether the deciding loop turns", h.live, []parameter{verbose}, []kindOfProblem{unavailable}},
+		{"/readyz", "ready", "Whether new work is taken; verbose lists the checks, exclude leaves one out", h.ready, []parameter{verbose, exclude}, []kindOfProblem{invalidRequest, unavailable}},
+		{"/startupz", "startup", "Whether start-up is over", h.live, []parameter{verbose}, []kindOfProblem{unavailable}},
 	}
 	for _, p := range probes {
 		routes = append(routes, route{http.MethodGet, p.path, p.handle, operation{
 			id: p.id, summary: p.what,
-			parameters: []parameter{{in: "query", name: "verbose", doc: "List the checks.", example: ""}, {in: "query", name: "exclude", doc: "A check that does not count.", example: ""}},
+			parameters: p.parameters,
 			answers:    []answerDoc{{http.StatusOK, "It is so.", map[string]reflect.Type{mediaText: nil}}},
-			problems:   []kindOfProblem{unavailable},
+			problems:   p.problems,
 		}})
 	}
 	return append(routes,

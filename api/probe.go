@@ -10,34 +10,37 @@ import (
 // live says whether the loop turns; nothing else may end the process.
 func (h *Handler) live(w http.ResponseWriter, r *http.Request) error {
 	alive, _ := h.backend.Checks()
-	return probe(w, r, alive, []Check{{Name: "loop", OK: alive}})
+	return probe(w, r, []Check{{Name: "loop", OK: alive}}, nil)
 }
 
-// ready says whether new work is taken.
+// ready says whether new work is taken. ?exclude=name leaves a check out, as
+// with Kubernetes' own probes; those only warn of a name that no check has.
+// Here it is refused: somebody who misspells one would find out in an outage.
 func (h *Handler) ready(w http.ResponseWriter, r *http.Request) error {
 	alive, checks := h.backend.Checks()
 	checks = append([]Check{{Name: "loop", OK: alive}}, checks...)
-	ok := true
-	for _, c := range checks {
-		ok = ok && (c.OK || excluded(r, c.Name))
+	names := make([]string, len(checks))
+	for i, c := range checks {
+		names[i] = c.Name
 	}
-	return probe(w, r, ok, checks)
-}
-
-// excluded reads ?exclude=name, as Kubernetes' own probes have it.
-func excluded(r *http.Request, name string) bool {
-	return slices.Contains(r.URL.Query()["exclude"], name)
+	excluded := r.URL.Query()["exclude"]
+	for _, name := range excluded {
+		if !slices.Contains(names, name) {
+			return invalidRequest.of(fmt.Sprintf("there is no check %q to exclude; the checks are %s", name, strings.Join(names, ", ")))
+		}
+	}
+	return probe(w, r, checks, excluded)
 }
 
 // probe answers in words; the status is what counts.
-func probe(w http.ResponseWriter, r *http.Request, ok bool, checks []Check) error {
-	if !ok {
-		var bad []string
-		for _, c := range checks {
-			if !c.OK {
-				bad = append(bad, strings.TrimSpace(c.Name+" "+c.Info))
-			}
+func probe(w http.ResponseWriter, r *http.Request, checks []Check, excluded []string) error {
+	var bad []string
+	for _, c := range checks {
+		if !c.OK && !slices.Contains(excluded, c.Name) {
+			bad = append(bad, strings.TrimSpace(c.Name+" "+c.Info))
 		}
+	}
+	if bad != nil {
 		return unavailable.of("not ok: " + strings.Join(bad, ", "))
 	}
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
