@@ -16,6 +16,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/internal/fields"
 )
 
 // readBody reads a whole body of bounded size. It reads to the end, which is
@@ -99,16 +100,24 @@ type requestBody struct {
 	CoalesceKey   string               `doc:"Callers with the same key, type and payload share one run."                                         json:"coalesce_key,omitempty"    maxLength:"256"`
 }
 
+// requestFields are the names in it.
+var requestFields = []string{"type", "payload", "priority", "timeout", "wait_for_worker", "durable", "coalesce_key"}
+
 // parseRequest reads and checks a request.
 func (h *Handler) parseRequest(body []byte) (requestBody, error) {
 	var q requestBody
+	if !utf8.Valid(body) {
+		return q, invalidRequest.of("it is not UTF-8")
+	}
 	d := json.NewDecoder(bytes.NewReader(body))
-	d.DisallowUnknownFields()
 	if err := d.Decode(&q); err != nil {
 		return q, invalidRequest.of(jsonReason(err))
 	}
-	if d.More() {
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
 		return q, invalidRequest.of("something follows the JSON object")
+	}
+	if err := fields.Check(body, requestFields); err != nil {
+		return q, invalidRequest.of(err.Error())
 	}
 	return q, h.checkRequest(&q)
 }
@@ -159,7 +168,6 @@ func (h *Handler) request(q *requestBody) (Request, error) {
 func jsonReason(err error) string {
 	var kind *json.UnmarshalTypeError
 	var syntax *json.SyntaxError
-	field, unknown := strings.CutPrefix(err.Error(), "json: unknown field ")
 	switch {
 	case errors.As(err, &kind) && kind.Field == "":
 		return "a request is a JSON object, not a JSON " + kind.Value
@@ -169,8 +177,6 @@ func jsonReason(err error) string {
 		return fmt.Sprintf("it is not JSON (byte %d)", syntax.Offset)
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 		return "it is not JSON (it ends too early)"
-	case unknown:
-		return "there is no field " + field
 	}
 	return err.Error()
 }

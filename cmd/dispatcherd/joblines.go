@@ -15,11 +15,10 @@ import (
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/claim"
+	"github.com/dispatcherd/dispatcherd/internal/fields"
 )
 
-const jobFields = "type, priority, payload, run_at, max_attempts, timeout_ms"
-
-var jobFieldNames = strings.Split(jobFields, ", ")
+var jobFields = []string{"type", "priority", "payload", "run_at", "max_attempts", "timeout_ms"}
 
 // maxJobLine bounds one line of a command's input, in bytes. A dispatcher has
 // --max-payload for what callers send.
@@ -50,14 +49,13 @@ func parseJob(line []byte) (newJob, error) {
 		return job, errors.New("it is not UTF-8")
 	}
 	d := json.NewDecoder(bytes.NewReader(line))
-	d.DisallowUnknownFields()
 	if err := d.Decode(&job); err != nil {
 		return job, jsonReason(err)
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
 		return job, errors.New("something follows the JSON object: one line is one job")
 	}
-	if err := checkNames(line); err != nil {
+	if err := fields.Check(line, jobFields); err != nil {
 		return job, err
 	}
 	return job, job.check()
@@ -69,7 +67,6 @@ func jsonReason(err error) error {
 	var kind *json.UnmarshalTypeError
 	var syntax *json.SyntaxError
 	var when *time.ParseError
-	field, unknown := strings.CutPrefix(err.Error(), "json: unknown field ")
 	switch {
 	case errors.As(err, &kind) && kind.Field == "":
 		return fmt.Errorf("a job is a JSON object, not a JSON %s", kind.Value)
@@ -81,8 +78,6 @@ func jsonReason(err error) error {
 		return errors.New("it is not JSON (it ends too early)")
 	case errors.As(err, &when):
 		return errors.New("run_at must be a time in RFC 3339, such as 2026-01-31T08:00:00Z")
-	case unknown:
-		return fmt.Errorf("there is no field %s; the fields are "+jobFields, field)
 	}
 	return errors.New("a value has the wrong form; run_at must be a time in RFC 3339, such as 2026-01-31T08:00:00Z")
 }

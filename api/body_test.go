@@ -1,0 +1,50 @@
+package api
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// A request that is not what its caller means is refused: of a field given twice
+// the last would count, and what follows the object would be for nobody.
+func TestABodyThatMeansTwoThingsIsRefused(t *testing.T) {
+	h, f, _ := house(t, nil)
+	for body, want := range map[string]string{
+		`{"type":"pdf","type":"ocr"}`:                         "type is given twice",
+		`{"type":"pdf","payload":{"payload":1},"payload":[]}`: "payload is given twice",
+		`{"Type":"pdf"}`:                                      `there is no field "Type"; the fields are type, payload, priority, timeout, wait_for_worker, durable, coalesce_key`,
+		`{"type":"pdf","prio":3}`:                             `there is no field "prio"; the fields are type, payload, priority, timeout, wait_for_worker, durable, coalesce_key`,
+		`{"type":"pdf"}}`:                                     "something follows the JSON object",
+		`{"type":"pdf"}]`:                                     "something follows the JSON object",
+		`{"type":"pdf"} x`:                                    "something follows the JSON object",
+		`{"type":"pdf"}{"type":"pdf"}`:                        "something follows the JSON object",
+		`{"type":"pdf"`:                                       "it is not JSON (it ends too early)",
+		``:                                                    "it is not JSON (it ends too early)",
+		`null`:                                                "type is missing",
+		"{\"type\":\"pdf\",\"payload\":\"\xff\"}":                    "it is not UTF-8",
+		`{"type":"pdf","payload":"` + strings.Repeat("x", 9) + `"},`: "something follows the JSON object",
+	} {
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/v1/requests", strings.NewReader(body)))
+		var told Problem
+		require.NoError(t, json.Unmarshal(w.Body.Bytes(), &told))
+		require.Equal(t, http.StatusBadRequest, w.Code, body)
+		require.Equal(t, want, told.Detail, body)
+	}
+	require.Empty(t, f.submitted, "nothing was asked for")
+}
+
+func TestTheFieldsOfARequestAreThoseThatAreRead(t *testing.T) {
+	var read []string
+	for field := range reflect.TypeFor[requestBody]().Fields() {
+		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+		read = append(read, name)
+	}
+	require.Equal(t, read, requestFields)
+}

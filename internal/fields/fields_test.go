@@ -1,0 +1,63 @@
+package fields
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+)
+
+var names = []string{"type", "payload", "in"}
+
+func TestWhatEncodingJSONLetsPassIsFound(t *testing.T) {
+	for object, want := range map[string]string{
+		`null`: "",
+		`{}`:   "",
+		"{ \"type\" : \"type\",\t\"payload\" : {\"type\":1,\"type\":2,\"x\":[{\"in\":\"in\"}]}, \"in\":[\"type\",\"type\"] }": "",
+		`{"type":"\"in\":1,\"in\":2","payload":"\\","in":[]}`:                                                                 "",
+		`{"type":1,"Type":2}`:                `there is no field "Type"; the fields are type, payload, in`,
+		`{"\u0074ype":1}`:                    `there is no field "\\u0074ype"; the fields are type, payload, in`,
+		`{"":1}`:                             `there is no field ""; the fields are type, payload, in`,
+		`{"type":1,"type":1}`:                "type is given twice",
+		`{"in":{"a":[{}]},"type":[],"in":1}`: "in is given twice",
+		`{"payload":"\\","payload":"\\\""}`:  "payload is given twice",
+	} {
+		require.True(t, json.Valid([]byte(object)), object)
+		err := Check([]byte(object), names)
+		if want == "" {
+			require.NoError(t, err, object)
+		} else {
+			require.EqualError(t, err, want, object)
+		}
+	}
+}
+
+// Whatever the values are, the outer names alone count.
+func TestOnlyTheOuterNamesCount(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		given := rapid.SliceOfN(rapid.SampledFrom(names), 0, 4).Draw(rt, "given")
+		value := rapid.OneOf(
+			rapid.Map(rapid.String(), func(s string) any { return s }),
+			rapid.Map(rapid.SliceOf(rapid.String()), func(s []string) any { return s }),
+			rapid.Map(rapid.MapOf(rapid.String(), rapid.String()), func(m map[string]string) any { return m }),
+		)
+		var object strings.Builder
+		seen, twice := map[string]bool{}, false
+		object.WriteByte('{')
+		for i, name := range given {
+			if i > 0 {
+				object.WriteByte(',')
+			}
+			text, err := json.Marshal(value.Draw(rt, name))
+			require.NoError(rt, err)
+			object.WriteString(`"` + name + `":` + string(text))
+			twice = twice || seen[name]
+			seen[name] = true
+		}
+		object.WriteByte('}')
+		err := Check([]byte(object.String()), names)
+		require.Equal(rt, twice, err != nil, "%s: %v", object.String(), err)
+	})
+}
