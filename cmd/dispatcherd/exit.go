@@ -35,7 +35,7 @@ var exitMeanings = []struct {
 }{
 	{exitOK, "done"},
 	{exitNegative, "the answer is no: a job failed, a check did not hold"},
-	{exitUsage, "the command line or a setting is wrong"},
+	{exitUsage, "the command line, a setting or the input is wrong"},
 	{exitNotFound, "what was named does not exist"},
 	{exitConflict, "it exists, in a state that forbids the request; a worker was refused; a socket or data folder is in use"},
 	{exitUnavailable, "Postgres, or the dispatcher, or another part that is needed, does not answer"},

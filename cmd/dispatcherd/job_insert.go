@@ -97,8 +97,8 @@ func (a *app) insertOne(cmd *cobra.Command, f insertFlags) error {
 	defer done()
 	id, err := jobs.Insert(cmd.Context(), job.row())
 	var pg *pgconn.PgError
-	if errors.As(err, &pg) && strings.HasPrefix(pg.Code, "22") { // data that Postgres does not take, such as a number of a million digits
-		return failure(exitUsage, "Postgres does not take the job: %s", pg.Message)
+	if errors.As(err, &pg) && (strings.HasPrefix(pg.Code, "22") || pg.Code == "23514") { // a number of a million digits; a payload over the bound
+		return failure(exitUsage, "%s", refusal(pg))
 	}
 	if err != nil {
 		return fmt.Errorf("inserting the job: %w", err)

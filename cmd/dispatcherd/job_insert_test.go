@@ -71,7 +71,7 @@ func TestABadLineKeepsTheWholeStreamOut(t *testing.T) {
 	require.NoError(t, os.WriteFile(file, []byte("{\"type\":\"pdf\"}\n{\"type\":\"pdf\",\"priority\":11}\n{\"type\":\"\"}\n{\"type\":\"pdf\"}\n"), 0o644))
 
 	got := onDatabase(t, url, "", "job insert", file)
-	require.Equal(t, exitNegative, got.code)
+	require.Equal(t, exitUsage, got.code)
 	require.Contains(t, got.err, "line 2: priority 11 is outside 0..10; nothing was inserted (--skip-bad leaves bad lines out)")
 	require.Empty(t, query(t, url, wholeJob))
 
@@ -95,9 +95,17 @@ func TestWhatOnlyThePostgresCanRefuseIsNamedToo(t *testing.T) {
 	url := pgtest.New(t)
 	big := `{"type":"pdf","payload":"` + strings.Repeat("x", 1_100_000) + `"}`
 	got := onDatabase(t, url, "{\"type\":\"pdf\"}\n\n"+big, "job insert -")
-	require.Equal(t, exitNegative, got.code)
-	require.Contains(t, got.err, "job 2 of the input, blank and skipped lines not counted:")
-	require.Contains(t, got.err, "payload_is_at_most")
+	require.Equal(t, exitUsage, got.code)
+	require.Contains(t, got.err, "line 3: the payload has more than a megabyte as Postgres stores it: keep large data elsewhere and refer to it; nothing was inserted\n")
+	require.Less(t, len(got.err), 500, "the payload is not repeated")
+	require.Empty(t, query(t, url, wholeJob))
+}
+
+func TestAPayloadOverTheBoundIsRefusedAsAMistakeOfTheCaller(t *testing.T) {
+	url := pgtest.New(t)
+	got := onDatabase(t, url, `"`+strings.Repeat("x", 1_000_100)+`"`, "job insert --type pdf --payload-file -")
+	require.Equal(t, exitUsage, got.code)
+	require.Contains(t, got.err, "the payload has more than a megabyte as Postgres stores it: keep large data elsewhere and refer to it\n")
 	require.Less(t, len(got.err), 500, "the payload is not repeated")
 	require.Empty(t, query(t, url, wholeJob))
 }

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io"
 	"regexp"
+	"strconv"
+	"strings"
 
 	"github.com/jackc/pgx/v5/pgconn"
 
@@ -23,6 +25,43 @@ type jobStream struct {
 
 	count, skipped int64
 	bad            error // what ended the stream early
+	leaps          []leap
+}
+
+// leap says that from a job on, lines and jobs differ by more than before:
+// lines in between were blank or skipped.
+type leap struct {
+	job  int64 // counted from 1
+	line int   // where it stands
+}
+
+// maxLeaps bounds what is remembered of the places of blank and skipped lines.
+const maxLeaps = 100_000
+
+// passed notes where the newest job stands, if not on the line after the job before.
+func (s *jobStream) passed() {
+	var last leap
+	if n := len(s.leaps); n > 0 {
+		last = s.leaps[n-1]
+	}
+	if int64(s.lines.number-last.line) != s.count-last.job && len(s.leaps) <= maxLeaps {
+		s.leaps = append(s.leaps, leap{job: s.count, line: s.lines.number})
+	}
+}
+
+// place says where in the input a job stands, as Postgres counts them.
+func (s *jobStream) place(job int64) string {
+	if len(s.leaps) > maxLeaps && job > s.leaps[maxLeaps].job {
+		return fmt.Sprintf("job %d of the input, blank and skipped lines not counted", job)
+	}
+	var last leap
+	for _, l := range s.leaps {
+		if l.job > job {
+			break
+		}
+		last = l
+	}
+	return fmt.Sprintf("line %d", int64(last.line)+job-last.job)
 }
 
 // jobs yields the jobs in the order of the lines, and at most one error, the
@@ -34,6 +73,7 @@ func (s *jobStream) jobs(yield func(claim.New, error) bool) {
 		switch {
 		case err == nil:
 			s.count++
+			s.passed()
 			s.progress.update(s.count, s.lines.read)
 			if !yield(s.lines.job.row(), nil) {
 				return
@@ -59,7 +99,7 @@ var copyLine = regexp.MustCompile(`^COPY \w+, line (\d+)`)
 // explain turns the end of a failed insertion into an error for the user.
 func (s *jobStream) explain(err error) error {
 	if bad, ok := errors.AsType[*lineError](s.bad); ok {
-		return failure(exitNegative, "%w; nothing was inserted (--skip-bad leaves bad lines out)", bad)
+		return failure(exitUsage, "%w; nothing was inserted (--skip-bad leaves bad lines out)", bad)
 	}
 	if long, ok := errors.AsType[*longLineError](s.bad); ok {
 		return failure(exitUsage, "%w", long)
@@ -69,8 +109,17 @@ func (s *jobStream) explain(err error) error {
 	}
 	if pg, ok := errors.AsType[*pgconn.PgError](err); ok {
 		if m := copyLine.FindStringSubmatch(pg.Where); m != nil {
-			return failure(exitNegative, "job %s of the input, blank and skipped lines not counted: %s; nothing was inserted", m[1], pg.Message)
+			job, _ := strconv.ParseInt(m[1], 10, 64) // they are digits
+			return failure(exitUsage, "%s: %s; nothing was inserted", s.place(job), refusal(pg))
 		}
 	}
 	return fmt.Errorf("inserting the jobs: %w", err)
+}
+
+// refusal says why Postgres does not take a job.
+func refusal(pg *pgconn.PgError) string {
+	if strings.HasPrefix(pg.ConstraintName, "payload_is_at_most") {
+		return "the payload has more than a megabyte as Postgres stores it: keep large data elsewhere and refer to it"
+	}
+	return "Postgres does not take the job: " + pg.Message
 }
