@@ -28,6 +28,8 @@ type run struct {
 
 	mu      sync.Mutex
 	kept    bool              // to be fetched later: goes on without callers
+	until   time.Time         // the latest deadline of those who share it; zero = the dispatcher keeps it
+	lapse   *time.Timer       // of a kept run: at until
 	job     dispatcherd.JobID // 0 until submitted
 	ready   bool              // submitted, or known to have failed to be
 	queued  *event            // what a stream begins with
@@ -80,6 +82,9 @@ func (r *run) end(a *Answer, failure error) {
 		return
 	}
 	r.answer, r.failure, r.endedAt = a, failure, time.Now()
+	if r.lapse != nil {
+		r.lapse.Stop()
+	}
 	if a != nil {
 		r.grow(int64(len(a.Payload) + len(a.Reason)))
 	}
@@ -133,30 +138,37 @@ func (r *run) submitted(job dispatcherd.JobID, rank Rank) {
 }
 
 // leave counts a caller out. The last one takes the run with him, unless it is
-// kept or over.
+// kept or over. He takes it out of sight in the same breath, so that nobody joins
+// a run that is being given up.
 func (r *run) leave() {
+	r.owner.mu.Lock()
 	r.mu.Lock()
 	r.callers--
 	last := r.callers == 0 && !r.kept && r.answer == nil && r.failure == nil
 	r.mu.Unlock()
+	if last {
+		r.owner.dropLocked(r)
+	}
+	r.owner.mu.Unlock()
 	r.owner.followers.Add(-1)
 	if last {
 		r.giveUp("every caller hung up")
 	}
 }
 
-// giveUp cancels a run that goes on.
+// giveUp cancels a run that goes on, and forgets one that is over: its row may
+// have been retried since, and is not this caller's any more.
 func (r *run) giveUp(why string) {
 	r.mu.Lock()
 	first := !r.given
 	r.given = true
-	job := r.job
+	job, over := r.job, r.answer != nil
 	r.mu.Unlock()
 	if !first {
 		return
 	}
 	r.owner.forget(r)
-	if job != 0 {
+	if job != 0 && !over {
 		r.owner.h.backend.Abandon(job, r)
 	}
 	r.end(&Answer{Kind: Cancelled, Reason: why}, nil)

@@ -146,6 +146,11 @@ func (s *runs) dropLocked(r *run) {
 	r.mu.Lock()
 	r.grow(-r.bytes)
 	r.mu.Unlock()
+	s.unnameLocked(r)
+}
+
+// unnameLocked lets nobody join a run any more; whoever has its id finds it.
+func (s *runs) unnameLocked(r *run) {
 	for _, key := range r.keys {
 		if s.byKey[key] == r {
 			delete(s.byKey, key)
@@ -156,16 +161,26 @@ func (s *runs) dropLocked(r *run) {
 	}
 }
 
-// forget makes a run unfindable before it has ended.
+// forget makes a run unfindable, whether it has ended or not, and keeps nothing
+// of it.
 func (s *runs) forget(r *run) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.dropLocked(r)
+	r.mu.Lock()
+	over := !r.endedAt.IsZero()
+	r.mu.Unlock()
+	if !over {
+		return
+	}
+	if at := slices.Index(s.over, r); at >= 0 {
+		s.over = slices.Delete(s.over, at, at+1)
+	}
 }
 
 // ended keeps the answer of a run whose callers may ask again, and forgets the
-// others. An answer that says "not now" is not kept: the next try may fare
-// better.
+// others. An answer that says "not now" is kept for none but who has the run's id:
+// the next try with its key may fare better.
 func (s *runs) ended(r *run) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -185,6 +200,9 @@ func (s *runs) ended(r *run) {
 	if !keep || s.closed {
 		s.dropLocked(r)
 		return
+	}
+	if !last {
+		s.unnameLocked(r)
 	}
 	s.over = append(s.over, r)
 	s.purgeLocked(time.Now())
@@ -237,7 +255,7 @@ func (h *Handler) postRun(w http.ResponseWriter, r *http.Request, q *requestBody
 	if len(wish.key) > maxKey {
 		return invalidRequest.of("Idempotency-Key is longer than " + strconv.Itoa(maxKey) + " bytes")
 	}
-	timeout := req.Deadline
+	timeout, began := req.Deadline, time.Now()
 	run, fresh, err := h.runs.join(q, &req, wish, scopeOf(r))
 	if err != nil {
 		return err
@@ -253,9 +271,16 @@ func (h *Handler) postRun(w http.ResponseWriter, r *http.Request, q *requestBody
 		if q.CoalesceKey != "" {
 			req.Deadline = h.cfg.MaxTimeout
 		}
-		if err := h.submit(r.Context(), run, req, wish.stream); err != nil {
+		ctx := r.Context()
+		if wish.key != "" || q.CoalesceKey != "" || wish.kept {
+			ctx = context.WithoutCancel(ctx) // his hanging up is not theirs who share it
+		}
+		if err := h.submit(ctx, run, req, wish.stream); err != nil {
 			return err
 		}
+	}
+	if q.CoalesceKey != "" || req.Durable { // the dispatcher does not keep the callers' deadlines
+		run.lasts(began.Add(timeout))
 	}
 	f := follower{h: h, run: run, own: own}
 	if req.Wait {
@@ -273,12 +298,6 @@ func (h *Handler) postRun(w http.ResponseWriter, r *http.Request, q *requestBody
 // submit hands a fresh run to the dispatcher. Its end may come before this
 // returns.
 func (h *Handler) submit(ctx context.Context, r *run, req Request, ranked bool) error {
-	r.mu.Lock()
-	kept := r.kept // another caller may join just now and want it kept
-	r.mu.Unlock()
-	if kept {
-		ctx = context.WithoutCancel(ctx)
-	}
 	job, err := h.backend.Submit(ctx, req, r)
 	if err != nil {
 		h.runs.forget(r)

@@ -1,0 +1,51 @@
+package api
+
+import "time"
+
+// lasts notes that a run is wanted until a deadline. The dispatcher keeps none of
+// a row, and only the longest possible of a shared run, since callers with longer
+// ones may join. Callers who wait leave at their own deadline and take the run
+// with them; a run that is kept lapses at the latest of all deadlines.
+func (r *run) lasts(until time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if until.After(r.until) {
+		r.until = until
+	}
+	if !r.kept || r.answer != nil || r.failure != nil {
+		return
+	}
+	if r.lapse == nil {
+		r.lapse = time.AfterFunc(time.Until(r.until), r.lapses)
+	} else {
+		r.lapse.Reset(time.Until(r.until))
+	}
+}
+
+// lapses ends a kept run whose time is over. Its answer is kept like any other.
+func (r *run) lapses() {
+	s := r.owner
+	s.mu.Lock()
+	r.mu.Lock()
+	left, job := time.Until(r.until), r.job
+	if job == 0 {
+		left = max(left, submitPatience) // its row is being written
+	}
+	over := r.answer != nil || r.failure != nil
+	if !over && left > 0 {
+		r.lapse.Reset(left)
+	}
+	r.mu.Unlock()
+	if over || left > 0 {
+		s.mu.Unlock()
+		return
+	}
+	s.unnameLocked(r)
+	s.mu.Unlock()
+	s.h.backend.Abandon(job, r)
+	r.end(&Answer{Kind: Late, Reason: "the run was not done in time"}, nil)
+}
+
+// submitPatience lies between two looks whether a run that is over already has
+// an id by which to give it up.
+const submitPatience = 100 * time.Millisecond

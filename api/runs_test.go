@@ -1,0 +1,189 @@
+package api
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/dispatcherd/dispatcherd"
+)
+
+// call sends a request without a body to the handler itself.
+func call(h *Handler, method, path string) *httptest.ResponseRecorder {
+	rec := httptest.NewRecorder()
+	h.ServeHTTP(rec, httptest.NewRequest(method, path, http.NoBody))
+	return rec
+}
+
+func TestAnAnswerThatIsDeletedIsGoneAndMakesRoomForOneOnly(t *testing.T) {
+	h, f, _ := house(t, func(c *Config) { c.Runs = 2 })
+	kept := func() *httptest.ResponseRecorder {
+		return <-post(t.Context(), h, `{"type":"pdf"}`, "Prefer", "respond-async")
+	}
+	for range 5 {
+		accepted := kept()
+		f.answer(<-f.submitted, Answer{Kind: Done, Payload: []byte(`"a large answer"`)})
+		require.Equal(t, http.StatusNoContent, call(h, http.MethodDelete, accepted.Header().Get("Location")).Code)
+		require.Equal(t, http.StatusNotFound, call(h, http.MethodGet, accepted.Header().Get("Location")).Code)
+	}
+	require.Empty(t, h.runs.over, "nothing of them is held")
+	require.Equal(t, http.StatusAccepted, kept().Code)
+	require.Equal(t, http.StatusAccepted, kept().Code)
+	require.Equal(t, http.StatusTooManyRequests, kept().Code)
+}
+
+func TestANotNowIsNotTheAnswerOfAKeyAlsoIfItIsKept(t *testing.T) {
+	h, f, _ := house(t, nil)
+	for _, kind := range []AnswerKind{Busy, Stopping, Unsupported, Cancelled} {
+		accepted := <-post(t.Context(), h, `{"type":"pdf"}`, "Idempotency-Key", "k", "Prefer", "respond-async")
+		require.Equal(t, http.StatusAccepted, accepted.Code, kind)
+		f.answer(<-f.submitted, Answer{Kind: kind, Reason: "not now"})
+		require.GreaterOrEqual(t, call(h, http.MethodGet, accepted.Header().Get("Location")).Code, 409)
+	}
+	accepted := <-post(t.Context(), h, `{"type":"pdf"}`, "Idempotency-Key", "k", "Prefer", "respond-async")
+	f.answer(<-f.submitted, Answer{Kind: Done})
+	again := <-post(t.Context(), h, `{"type":"pdf"}`, "Idempotency-Key", "k", "Prefer", "respond-async")
+	require.Equal(t, accepted.Header().Get("Location"), again.Header().Get("Location"))
+	require.Empty(t, f.submitted)
+}
+
+// rowsOnly is a fake whose requests are rows, and that tells of every Abandon.
+type rowsOnly struct {
+	*fake
+
+	gaveUp chan dispatcherd.JobID
+	enter  chan context.Context // nil: Submit does not wait
+	write  chan struct{}
+}
+
+func (f *rowsOnly) Submit(ctx context.Context, r Request, c Caller) (dispatcherd.JobID, error) {
+	if f.enter != nil {
+		f.enter <- ctx
+		select {
+		case <-f.write:
+		case <-ctx.Done():
+			return 0, ErrUnavailable
+		}
+	}
+	id, err := f.fake.Submit(ctx, r, c)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.callers[-id] = f.callers[id]
+	delete(f.callers, id)
+	return -id, err
+}
+
+func (f *rowsOnly) Abandon(id dispatcherd.JobID, c Caller) {
+	f.fake.Abandon(id, c)
+	f.gaveUp <- id
+}
+
+func houseOfRows(t *testing.T) (*Handler, *rowsOnly) {
+	f := &rowsOnly{fake: newFake(), gaveUp: make(chan dispatcherd.JobID, 1000)}
+	h := New(DefaultConfig(), f, &counts{bounds: map[Bound]int{}}, http.NotFoundHandler())
+	t.Cleanup(h.Close)
+	return h, f
+}
+
+// A row may have been retried by hand after its end.
+func TestForgettingAnAnswerLeavesItsRowAlone(t *testing.T) {
+	h, f := houseOfRows(t)
+	accepted := <-post(t.Context(), h, `{"type":"pdf","durable":true}`, "Prefer", "respond-async")
+	f.answer(-<-f.submitted, Answer{Kind: Failed, Reason: "torn"})
+	require.Equal(t, http.StatusNoContent, call(h, http.MethodDelete, accepted.Header().Get("Location")).Code)
+	require.Empty(t, f.gaveUp)
+}
+
+func TestWhoHangsUpWhileTheRowIsWrittenTakesNothingFromTheOthers(t *testing.T) {
+	for _, headers := range [][]string{{"Accept", "application/json"}, {"Idempotency-Key", "k"}} {
+		h, f := houseOfRows(t)
+		f.enter, f.write = make(chan context.Context, 1), make(chan struct{})
+		body := `{"type":"pdf","durable":true}`
+		if headers[0] == "Accept" {
+			body = `{"type":"pdf","durable":true,"coalesce_key":"k"}`
+		}
+		ctx, hangUp := context.WithCancel(t.Context())
+		first := post(ctx, h, body, headers...)
+		<-f.enter
+		second := post(t.Context(), h, body, headers...)
+		require.Eventually(t, func() bool { return h.Gauges().Followers == 2 }, 10*time.Second, time.Millisecond)
+		hangUp()
+		close(f.write)
+		var id dispatcherd.JobID
+		select {
+		case id = <-f.submitted:
+		case rec := <-second:
+			require.Fail(t, "the second lost the run with the first", rec.Body.String())
+		}
+		<-first
+		f.answer(-id, Answer{Kind: Done, Payload: []byte(`"for the second"`)})
+		require.Equal(t, `"for the second"`, (<-second).Body.String())
+		require.Empty(t, f.gaveUp)
+	}
+}
+
+func TestAKeptRunEndsAtItsDeadlineAlsoIfTheDispatcherKeepsNone(t *testing.T) {
+	for name, body := range map[string]string{
+		"a row":    `{"type":"pdf","timeout":2,"durable":true}`,
+		"shared":   `{"type":"pdf","timeout":2,"coalesce_key":"k"}`,
+		"both":     `{"type":"pdf","timeout":2,"coalesce_key":"k","durable":true}`,
+		"extended": `{"type":"pdf","timeout":1,"coalesce_key":"k"}`,
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			h, f := houseOfRows(t)
+			accepted := <-post(t.Context(), h, body, "Prefer", "respond-async")
+			if name == "extended" {
+				<-post(t.Context(), h, `{"type":"pdf","timeout":2,"coalesce_key":"k"}`, "Prefer", "respond-async")
+			}
+			time.Sleep(2*time.Second - time.Millisecond)
+			synctest.Wait()
+			require.Empty(t, f.gaveUp, name)
+			time.Sleep(time.Millisecond)
+			require.Equal(t, -<-f.submitted, <-f.gaveUp, name)
+			synctest.Wait()
+			require.Equal(t, http.StatusGatewayTimeout, call(h, http.MethodGet, accepted.Header().Get("Location")).Code, name)
+		})
+	}
+}
+
+// Whoever joins a run that the last caller is just leaving gets a run of his own:
+// nobody is told that he hung up.
+func TestNobodyJoinsARunThatIsBeingGivenUp(t *testing.T) {
+	h, f, _ := house(t, nil)
+	go func() {
+		for id := range f.submitted {
+			f.with(id, func(c Caller) { c.Started(1, "w") })
+		}
+	}()
+	var all sync.WaitGroup
+	for n := range 300 {
+		body := `{"type":"pdf","timeout":3600,"coalesce_key":"` + strconv.Itoa(n) + `"}`
+		first, leave := context.WithCancel(t.Context())
+		second, done := context.WithCancel(t.Context())
+		a := post(first, h, body)
+		all.Go(leave)
+		all.Go(func() {
+			b := post(second, h, body)
+			<-a
+			select {
+			case rec := <-b:
+				require.Fail(t, "answered although nothing happened", rec.Body.String())
+			case <-time.After(time.Millisecond):
+			}
+			done()
+			<-b
+		})
+	}
+	all.Wait()
+	close(f.submitted)
+	for len(f.abandoned) > 0 {
+		<-f.abandoned
+	}
+}
