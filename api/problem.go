@@ -44,6 +44,7 @@ var (
 	invalidJob       = kindOfProblem{"invalid-job", http.StatusUnprocessableEntity, "What was sent is no job"}
 	badLines         = kindOfProblem{"bad-lines", http.StatusUnprocessableEntity, "Lines of the upload are no jobs; nothing was inserted"}
 	unauthorized     = kindOfProblem{"unauthorized", http.StatusUnauthorized, "A valid bearer token is needed"}
+	foreignOrigin    = kindOfProblem{"foreign-origin", http.StatusForbidden, "Web pages of other origins are not let in"}
 	notFound         = kindOfProblem{"not-found", http.StatusNotFound, "There is no such thing"}
 	methodNotAllowed = kindOfProblem{"method-not-allowed", http.StatusMethodNotAllowed, "The method does not apply here"}
 	notAcceptable    = kindOfProblem{"not-acceptable", http.StatusNotAcceptable, "None of the accepted media types can be sent"}
@@ -66,7 +67,7 @@ var callerGone = kindOfProblem{"caller-gone", 499, "The caller hung up"}
 
 // problemKinds lists them for docs/api.md, which has a section for each.
 var problemKinds = []kindOfProblem{
-	invalidRequest, invalidJob, badLines, unauthorized, notFound, methodNotAllowed, notAcceptable, conflict, tooLarge,
+	invalidRequest, invalidJob, badLines, unauthorized, foreignOrigin, notFound, methodNotAllowed, notAcceptable, conflict, tooLarge,
 	unsupportedMedia, keyReused, jobFailed, jobCancelled, queueFull, deadlinePassed, noSlot, stopping, unavailable, internal,
 }
 

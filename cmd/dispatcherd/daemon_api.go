@@ -136,8 +136,11 @@ func readTokens(path string) (*api.Tokens, error) {
 func (d *daemon) serveAPI(ctx context.Context) {
 	for _, f := range d.faces {
 		handler := d.withBundle(d.api)
-		if f.tokens != nil {
+		switch {
+		case f.tokens != nil:
 			handler = d.api.Guarded(f.tokens)
+		case f.listener.Addr().Network() != "unix":
+			handler = d.api.Local(handler)
 		}
 		d.background.Go(func() {
 			if err := d.api.Serve(ctx, f.listener, handler, zap.NewStdLog(d.log)); err != nil {

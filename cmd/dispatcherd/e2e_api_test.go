@@ -551,3 +551,20 @@ func TestTCPWantsATokenAndNeverOpensBeyondLoopbackWithoutOne(t *testing.T) {
 	}
 	require.Contains(t, curl(t, "", url+"/livez"), "ok")
 }
+
+func TestTCPWithoutTokensIsForProgramsOfThisHost(t *testing.T) {
+	w := newWorld(t)
+	cfg := w.config("d")
+	cfg.API = defaultAPIConfig()
+	cfg.API.Listen = "127.0.0.1:0"
+	h := w.start(cfg)
+	address := h.faces[1].listener.Addr().String()
+	for header, want := range map[string]string{"X-None: x": "200", "Host: evil.example": "403"} {
+		require.Equal(t, want, curl(t, "", "-o", "/dev/null", "-w", "%{http_code}", "-H", header, "http://"+address+"/v1/slots"), header)
+	}
+	for header, want := range map[string]string{"X-None: x": "201", "Origin: http://evil.example": "403", "Sec-Fetch-Site: cross-site": "403"} {
+		require.Equal(t, want, curl(t, "", "-o", "/dev/null", "-w", "%{http_code}", "-H", header, "-d", `{"type":"nobody"}`, "http://"+address+"/v1/jobs"), header)
+	}
+	require.Equal(t, "201", curl(t, "", "--unix-socket", h.cfg.APISocket, "-o", "/dev/null", "-w", "%{http_code}", "-H", "Host: any", "-H", "Origin: http://any",
+		"-d", `{"type":"nobody"}`, "http://d/v1/jobs"), "on the Unix socket a Host means nothing")
+}

@@ -1,0 +1,40 @@
+package api
+
+import (
+	"net"
+	"net/http"
+)
+
+// Local lets programs in and keeps web pages out. It is for listeners on loopback
+// that want no token: the browser of somebody on this host reaches them too, and
+// would send what any page tells it to (a body that claims to be a form needs
+// nobody's leave), or read what it gets if the page's name is made to point here.
+func (h *Handler) Local(next http.Handler) http.Handler {
+	pages := http.NewCrossOriginProtection()
+	refuse := h.observed(route{path: "guard", handle: func(_ http.ResponseWriter, r *http.Request) error {
+		if !isLocalHost(r.Host) {
+			return foreignOrigin.of("without tokens the Host of a request must be localhost or a loopback address: set it, or use --api-tokens")
+		}
+		return foreignOrigin.of("a page of another origin sent it; without tokens only programs on this host, and same-origin pages, are let in")
+	}})
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !isLocalHost(r.Host) || pages.Check(r) != nil {
+			refuse(w, r)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// isLocalHost reports whether a Host names this machine for itself. None at all is
+// that of HTTP/1.0, which no browser speaks.
+func isLocalHost(host string) bool {
+	name, _, err := net.SplitHostPort(host)
+	if err != nil {
+		name = host
+		if n := len(name); n > 1 && name[0] == '[' && name[n-1] == ']' {
+			name = name[1 : n-1]
+		}
+	}
+	return name == "" || name == "localhost" || net.ParseIP(name).IsLoopback()
+}
