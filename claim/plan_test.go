@@ -172,3 +172,28 @@ func TestAClaimIsAHotUpdate(t *testing.T) {
 	}, 10*time.Second, 20*time.Millisecond)
 	require.GreaterOrEqual(t, hot, int64(n*99/100))
 }
+
+// While a snapshot is held nothing that was deleted leaves an index. A claim that
+// forgot notes by reading all that its dispatcher ever had would take longer and
+// longer.
+func TestForgettingReadsOnlyWhatItForgets(t *testing.T) {
+	dsn := pgtest.New(t)
+	db, holder := connect(t, dsn), connect(t, dsn)
+	exec(t, db, `VACUUM ANALYZE dispatcherd.claims`) // a plan that was made for an empty table
+	s := open(t, claim.Config{DSN: dsn})
+	_, err := s.Join(t.Context())
+	require.NoError(t, err)
+	exec(t, holder, `BEGIN ISOLATION LEVEL REPEATABLE READ`)
+	exec(t, holder, `SELECT count(*) FROM dispatcherd.jobs`)
+	const claims = 400
+	fill(t, db, 2*claims, 1, 1)
+	drain(t, s, 2*claims, 2, lanes(1, 1, 2))
+	s.Close() // a session reports its counters when it ends, at the latest
+	require.Eventually(t, func() bool {
+		var scans, read int64
+		require.NoError(t, db.QueryRow(context.Background(),
+			`SELECT idx_scan, idx_tup_read FROM pg_stat_user_indexes WHERE indexrelname = 'claims_pkey'`).Scan(&scans, &read))
+		require.LessOrEqual(t, read, int64(4*claims))
+		return scans >= claims-1
+	}, 10*time.Second, 20*time.Millisecond)
+}

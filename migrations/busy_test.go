@@ -42,5 +42,6 @@ func TestNobodyWaitsLongBehindAMigrationThatWaits(t *testing.T) {
 	_, err = backup.Exec(t.Context(), "COMMIT")
 	require.NoError(t, err)
 	require.NoError(t, <-migrated)
-	require.Equal(t, []int64{3, 4, 5, 6, 7}, applied)
+	require.Len(t, applied, int(migrations.Latest())-2)
+	require.EqualValues(t, 3, applied[0])
 }
