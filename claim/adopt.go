@@ -30,7 +30,7 @@ WITH me AS MATERIALIZED (
 	SELECT j.id::bigint AS id` + presentedRows + `
 ), held AS MATERIALIZED (
 	SELECT j.ctid` + presentedRows + `
-	ORDER BY j.id FOR UPDATE OF j SKIP LOCKED
+	ORDER BY j.id + 0 FOR UPDATE OF j SKIP LOCKED
 ), note AS (
 	INSERT INTO dispatcherd.claims (dispatcher, token, ids, sessions) SELECT id, $5, $1, $4::bigint[] FROM me
 	ON CONFLICT (dispatcher, token) DO NOTHING
@@ -47,10 +47,11 @@ SELECT id, 0, 0, 0, 0, 0, NULL, 0, 0, 0 FROM wanted WHERE id NOT IN (SELECT id F
 
 // presentedRows are the rows that may be taken, by what this statement sees
 // first; whoever locks them looks again at what they have become. The condition on
-// the note is dispatcherd.Presented.Follows.
+// the note is dispatcherd.Presented.Follows. They are locked in the order of
+// id + 0, lest the whole index is read to spare sorting them.
 const presentedRows = `
 	FROM unnest($1::bigint[], $2::int[], $3::bigint[], $4::bigint[]) AS i (id, attempt, came, goes)
-	JOIN dispatcherd.jobs_live j ON j.id = i.id AND j.attempt = i.attempt
+	JOIN dispatcherd.jobs_live j ON ` + isItem + `
 	WHERE j.status = 'running' AND EXISTS (SELECT FROM me) AND i.came <> 0 AND (
 		(j.dispatcher = $6 AND j.token = $5::bigint) OR EXISTS (
 			SELECT FROM dispatcherd.claims c, LATERAL (SELECT c.sessions[array_position(c.ids, j.id::bigint)] AS mark) noted

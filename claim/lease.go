@@ -10,6 +10,9 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
+// isNamed says that a request to cancel, c, is about job j. See isItem.
+const isNamed = `j.id BETWEEN c.job_id AND c.job_id AND c.job_id > 0`
+
 // beatSQL does a second's housekeeping in one statement: $1 this dispatcher, $2
 // its capacity. It renews the lease (an expired one too, as long as nobody has
 // noticed, but not one that was handed over: that would publish slots which are
@@ -29,10 +32,10 @@ WITH beat AS (
 )
 SELECT EXISTS (SELECT FROM beat), now(),
 	(SELECT array_agg(id) FROM (SELECT id FROM lost UNION SELECT id FROM dispatcherd.dispatchers WHERE lost_at IS NOT NULL) l),
-	(SELECT array_agg(j.id::bigint) FROM dispatcherd.cancels c JOIN dispatcherd.jobs_live j ON j.id = c.job_id
+	(SELECT array_agg(j.id::bigint) FROM dispatcherd.cancels c JOIN dispatcherd.jobs_live j ON ` + isNamed + `
 		WHERE j.status = 'running' AND j.dispatcher = $1),
 	EXISTS (SELECT FROM dispatcherd.cancels c WHERE NOT EXISTS (
-		SELECT FROM dispatcherd.jobs_live j WHERE j.id = c.job_id AND j.status = 'running')),
+		SELECT FROM dispatcherd.jobs_live j WHERE ` + isNamed + ` AND j.status = 'running')),
 	(SELECT jsonb_object_agg(type, jsonb_build_array(before, behind))::text FROM (
 		SELECT key AS type, coalesce(sum(value::bigint) FILTER (WHERE d.id < $1), 0) AS before,
 			coalesce(sum(value::bigint) FILTER (WHERE d.id > $1), 0) AS behind
@@ -70,10 +73,10 @@ SELECT count(*), (SELECT count(*) FROM bell) FROM back`
 // job is claimed at the same moment stays, for the next beat of its dispatcher.
 const settleSQL = `
 WITH gone AS (
-	DELETE FROM dispatcherd.jobs_live j USING dispatcherd.cancels c WHERE j.id = c.job_id AND j.status = 'pending' RETURNING j.*
+	DELETE FROM dispatcherd.jobs_live j USING dispatcherd.cancels c WHERE ` + isNamed + ` AND j.status = 'pending' RETURNING j.*
 ), settled AS (
 	DELETE FROM dispatcherd.cancels c
-	WHERE c.job_id IN (SELECT id FROM gone) OR NOT EXISTS (SELECT FROM dispatcherd.jobs_live j WHERE j.id = c.job_id)
+	WHERE c.job_id IN (SELECT id FROM gone) OR NOT EXISTS (SELECT FROM dispatcherd.jobs_live j WHERE ` + isNamed + `)
 )
 INSERT INTO dispatcherd.jobs_cancelled (id, run_at, created_at, attempt, status, dispatcher, timeout_ms, priority,
 	max_attempts, failures, crashes, type, payload, started_at, finished_at, errors)

@@ -14,6 +14,18 @@ type Progress struct {
 	JSON    []byte
 }
 
+// progressSQL: $1 ids, $2 attempts, $3 values, $4 this dispatcher. See
+// presentedRows for the order.
+const progressSQL = `
+WITH item AS MATERIALIZED (
+	SELECT j.ctid AS at, i.value FROM unnest($1::bigint[], $2::int[], $3::text[]) AS i (id, attempt, value)
+	JOIN dispatcherd.jobs_live j ON ` + isItem + `
+	WHERE j.dispatcher = $4::int AND j.status = 'running'
+	ORDER BY j.id + 0 FOR UPDATE OF j SKIP LOCKED
+)
+UPDATE dispatcherd.jobs_live j SET progress = i.value::json FROM item i
+WHERE j.ctid = i.at AND j.status = 'running'`
+
 // Progress writes down the latest progress of running attempts, fenced like a
 // finish, without a word about those that are stale. The caller keeps only the
 // newest of each job and calls at most once a second or so: every call writes a
@@ -24,15 +36,7 @@ func (s *Store) Progress(ctx context.Context, items []Progress) error {
 		ids[i], attempts[i], values[i] = int64(p.ID), int32(p.Attempt), string(p.JSON)
 	}
 	return s.lease.do(ctx, OpProgress, func(ctx context.Context, conn *pgx.Conn) (int, error) {
-		tag, err := conn.Exec(ctx, `
-			WITH item AS MATERIALIZED (
-				SELECT j.ctid AS at, i.value FROM unnest($1::bigint[], $2::int[], $3::text[]) AS i (id, attempt, value)
-				JOIN dispatcherd.jobs_live j ON j.id = i.id AND j.attempt = i.attempt
-				WHERE j.dispatcher = $4::int AND j.status = 'running'
-				ORDER BY j.id FOR UPDATE OF j SKIP LOCKED
-			)
-			UPDATE dispatcherd.jobs_live j SET progress = i.value::json FROM item i
-			WHERE j.ctid = i.at AND j.status = 'running'`, ids, attempts, values, s.me.Load())
+		tag, err := conn.Exec(ctx, progressSQL, ids, attempts, values, s.me.Load())
 		return int(tag.RowsAffected()), err
 	})
 }
