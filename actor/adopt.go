@@ -24,6 +24,7 @@ type presented struct {
 
 	session *session         // nil once it hung up
 	renews  dispatcherd.Mark // not 0: the job runs here, and its note is to name this session instead
+	later   *presented       // nil, or the newest note of the job, to be renewed once this is answered
 }
 
 // adopting gathers what workers bring along while a statement is in flight and
@@ -106,10 +107,31 @@ func (c *Core) inquire(p *presented) {
 // renewNote asks to note the session that a job was sent to, because it was
 // claimed for another one. Until that is done its worker cannot bring it along.
 func (c *Core) renewNote(j *job, mark dispatcherd.Mark) {
-	if j.mode == dispatcherd.Queued && c.adopts.byJob[j.id] == nil {
-		c.inquire(&presented{Presentation: Presentation{Job: j.id, Attempt: j.attempt, From: j.mark}, renews: mark})
+	if j.mode == dispatcherd.Queued {
+		c.renew(&presented{Presentation: Presentation{Job: j.id, Attempt: j.attempt, From: j.mark}, renews: mark})
 	}
 	j.mark = mark
+}
+
+// renew asks for a note at once, or after what is being asked about the job
+// already, which is about an earlier attempt: only the newest note counts.
+func (c *Core) renew(note *presented) {
+	if open := c.adopts.byJob[note.Job]; open != nil {
+		open.later = note
+		return
+	}
+	c.inquire(note)
+}
+
+// renewLater asks for the note that waited for the end of p, unless its attempt
+// is over.
+func (c *Core) renewLater(p *presented) {
+	if p.later == nil {
+		return
+	}
+	if j := c.jobs.get(p.Job); j != nil && j.stage == running && j.attempt == p.later.Attempt {
+		c.renew(p.later)
+	}
 }
 
 // resumable returns the job that a presentation is about if it runs here: on a
@@ -241,6 +263,7 @@ func (ev Adopted) apply(c *Core) {
 			rows = rows[1:]
 		}
 		c.decided(p)
+		c.renewLater(p)
 	}
 	clear(a.asked)
 	a.asked = a.asked[:0]
@@ -250,7 +273,7 @@ func (ev Adopted) apply(c *Core) {
 // older one: its worker came again while that was in flight.
 func (c *Core) renewOrder(p *presented, noted dispatcherd.Mark) {
 	if j := c.jobs.get(p.Job); j != nil && p.renews == 0 && p.To != 0 && p.To != noted && j.stage == running && j.mark == p.From {
-		c.inquire(&presented{Presentation: Presentation{Job: p.Job, Attempt: p.Attempt, From: p.From}, renews: p.To})
+		c.renew(&presented{Presentation: Presentation{Job: p.Job, Attempt: p.Attempt, From: p.From}, renews: p.To})
 	}
 }
 
@@ -323,11 +346,16 @@ func (c *Core) desert(s *session) {
 			p.session = nil
 		}
 	}
+	var dropped []*presented
 	c.adopts.next = slices.DeleteFunc(c.adopts.next, func(p *presented) bool {
 		if p.session != s {
 			return false
 		}
 		delete(c.adopts.byJob, p.Job)
+		dropped = append(dropped, p)
 		return true
 	})
+	for _, p := range dropped {
+		c.renewLater(p)
+	}
 }
