@@ -153,8 +153,16 @@ func (c *Core) Stats() Stats { return c.stats }
 func (c *Core) Idle() bool { return c.jobs.n == 0 && len(c.adopts.byJob) == 0 }
 
 // Adopting reports whether it is not known of some executions that workers
-// brought along whose they are.
-func (c *Core) Adopting() bool { return len(c.adopts.byJob) > 0 }
+// brought along whose they are. Notes that are being renewed are about rows that
+// are this dispatcher's already, and do not count.
+func (c *Core) Adopting() bool {
+	for _, p := range c.adopts.byJob { // order-free: whether there is any
+		if p.renews == 0 {
+			return true
+		}
+	}
+	return false
+}
 
 // Draining reports whether the dispatcher is about to stop.
 func (c *Core) Draining() bool { return c.draining }

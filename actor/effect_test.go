@@ -269,3 +269,22 @@ func TestListsAndGaugesTellWhatThereIs(t *testing.T) {
 	free := desk().Gauges()
 	require.Equal(t, 2, free.Free)
 }
+
+// A dispatcher that stops leaves behind what may have become its own by an adoption.
+// A note that is being renewed is no such thing.
+func TestANoteThatIsBeingRenewedIsNoAdoption(t *testing.T) {
+	w := newWorld(t)
+	w.command("register worker=ann types=(pdf)", nil)
+	w.command("hold claim", nil)
+	w.command("hold adopt", nil)
+	w.command("insert", []string{"letter type=pdf", "memo type=excel"})
+	w.command("run", nil)
+	w.command("request call type=pdf", nil)
+	w.command("register worker=bob types=(pdf)", nil)
+	w.command("answer claim", nil)
+	require.Len(t, w.at.pending, 1, "the note")
+	require.False(t, w.at.core.Idle())
+	require.False(t, w.at.core.Adopting())
+	w.command("present memo worker=cat types=(zip)", nil)
+	require.True(t, w.at.core.Adopting())
+}
