@@ -182,8 +182,7 @@ func (c *Core) occupy(p *presented, j *job) {
 func (c *Core) rebuff(s *session, kind EffectKind, reason string) {
 	c.desert(s)
 	s.undecided = 0
-	c.strandAll(s, nil) // what had changed over already
-	c.emit(Effect{Kind: kind, Session: s.id, Reason: reason})
+	c.refuse(s, kind, reason) // what had changed over already is stranded
 }
 
 // decided counts one presentation off, and welcomes the session after the last.

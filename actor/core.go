@@ -24,9 +24,10 @@ type Core struct {
 	slots    []slot // by slotindex.Ref
 	kinds    []kind // by slotindex.TypeID
 	sessions map[dispatcherd.SessionID]*session
-	cutOff   map[dispatcherd.SessionID]struct{} // ended by a HangUp; what their workers say before Unregistered brings no slots
+	cutOff   map[dispatcherd.SessionID]struct{} // ended by this dispatcher; what their workers say before Unregistered brings no slots
 	jobs     jobTable                           // reserved, running and finishing ones, and waiting requests
 	spare    *job                               // free list, linked by next
+	turned   []dispatcherd.SessionID            // refused in this step; cut off before anything is placed
 	found    []*job                             // scratch of Released
 	refs     []slotindex.Ref                    // the same
 	warmth   int                                // nothing, see warm
@@ -114,8 +115,13 @@ func (c *Core) Step(now Instant, ev Event, fx []Effect) []Effect {
 	c.now = max(c.now, now)
 	c.fx = fx
 	ev.apply(c)
-	if t, ok := ev.(Together); !ok || !t.Hold {
+	t, ok := ev.(Together)
+	decide := !ok || !t.Hold
+	if decide {
 		c.expire()
+	}
+	c.cutRefused()
+	if decide {
 		c.place()
 	}
 	c.flush()

@@ -25,7 +25,8 @@ const (
 	// Session, Job, Attempt.
 	NotHeld
 	// RefuseSlots tells a worker that a limit keeps its slots out and the
-	// session must end: Session, Reason.
+	// session must end: Session, Reason. For Core it is gone already, as after a
+	// HangUp.
 	RefuseSlots
 	// GoAway tells a worker that the dispatcher is about to stop: Session.
 	GoAway
@@ -63,7 +64,8 @@ const (
 	HangUp
 	// TurnAway tells a session that what it presented is not decided here: the
 	// dispatcher is about to stop. The worker keeps its executions, nothing of
-	// them has changed, and the session must end: Session, Reason.
+	// them has changed, and the session must end, as after a HangUp: Session,
+	// Reason.
 	TurnAway
 )
 

@@ -21,7 +21,7 @@ func (ev Registered) apply(c *Core) {
 		s.mark, s.forgetful = ev.Mark, ev.Forgetful
 	}
 	if reason := c.roomFor(ev.Slots, 0); reason != "" {
-		c.emit(Effect{Kind: RefuseSlots, Session: ev.Session, Reason: reason})
+		c.refuse(s, RefuseSlots, reason)
 		return
 	}
 	leaving := c.leavingSlots(s)
@@ -82,7 +82,7 @@ func (c *Core) succeed(s *session, next *dispatcherd.Slot) {
 		return
 	}
 	if reason := c.roomFor([]dispatcherd.Slot{*next}, 0); reason != "" {
-		c.emit(Effect{Kind: RefuseSlots, Session: s.id, Reason: reason})
+		c.refuse(s, RefuseSlots, reason)
 		return
 	}
 	c.addSlot(s, *next)

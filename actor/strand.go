@@ -7,11 +7,12 @@ import (
 )
 
 // A job is stranded when its session was ended for no fault of its own and its
-// worker is alive: the session's other job ignored a cancel, or the session
-// ended while it was being found out whose the job is. It runs on without a slot
-// until the worker brings it along on its next connection, which costs no
-// statement since the row is this dispatcher's already. When nobody does so
-// within Config.Resume it is released, nobody's fault.
+// worker is alive: the session's other job ignored a cancel, its worker brought
+// more slots than there is room for, or the session ended while it was being
+// found out whose the job is. It runs on without a slot until the worker brings
+// it along on its next connection, which costs no statement since the row is this
+// dispatcher's already. When nobody does so within Config.Resume it is released,
+// nobody's fault.
 
 // strandAll strands what a session runs, except for one job, and takes its slots
 // away. Requests are not stranded: a caller waits, and it is soonest done
@@ -25,6 +26,45 @@ func (c *Core) strandAll(s *session, except *job) {
 		c.leaveSlot(j)
 		c.strand(j)
 	}
+}
+
+// refuse tells a session that it must end though its worker is well. Whoever calls
+// may be going through slots and jobs, so it is cut off at the end of the event.
+func (c *Core) refuse(s *session, kind EffectKind, reason string) {
+	c.emit(Effect{Kind: kind, Session: s.id, Reason: reason})
+	c.turned = append(c.turned, s.id)
+}
+
+// cutRefused cuts off the sessions that were refused: until their connections have
+// ended they have slots, and what went there would count the end as the death of
+// its worker. What they run waits for the worker to come back, or is interrupted
+// if it would not bring it along.
+func (c *Core) cutRefused() {
+	for _, id := range c.turned {
+		if s := c.sessions[id]; s != nil {
+			c.strandAll(s, nil)
+			c.revokeAll(s, nil)
+			c.sever(s)
+		}
+	}
+	c.turned = c.turned[:0]
+}
+
+// revokeAll makes the end of what a session still runs nobody's fault, except for
+// one job.
+func (c *Core) revokeAll(s *session, except *job) {
+	for _, ref := range s.slots {
+		if j := c.slots[ref].job; j != nil && j != except && j.stage == running {
+			j.revoked = true
+		}
+	}
+}
+
+// sever forgets a session that this dispatcher ends, and what its worker still
+// announces on it.
+func (c *Core) sever(s *session) {
+	c.unregister(s)
+	c.cutOff[s.id] = struct{}{}
 }
 
 // leaveSlot takes a running job off its slot, which is gone with it.

@@ -57,11 +57,7 @@ func (c *Core) hangUp(j *job) {
 		Reason: fmt.Sprintf("the job was told to stop and did not end within %v", c.cfg.CancelGrace),
 	})
 	c.strandAll(s, j)
-	for _, ref := range s.slots {
-		if other := c.slots[ref].job; other != nil && other.stage == running {
-			other.revoked = other != j || j.revoked
-		}
-	}
+	c.revokeAll(s, j)
 	if j.mode == dispatcherd.Queued && !j.revoked {
 		why := fmt.Sprintf("it did not end within %v after it was told to", c.cfg.CancelGrace)
 		if !j.cancel {
@@ -70,6 +66,5 @@ func (c *Core) hangUp(j *job) {
 		c.freeSlot(j)
 		c.end(j, c.verdict(j, &Result{Error: why}))
 	}
-	c.unregister(s)
-	c.cutOff[s.id] = struct{}{}
+	c.sever(s)
 }
