@@ -16,7 +16,8 @@ import (
 
 // strandAll strands what a session runs, except for one job, and takes its slots
 // away. Requests are not stranded: a caller waits, and it is soonest done
-// elsewhere.
+// elsewhere. It may go on for a moment at its old worker, which learns at its
+// return that it is over; what that one says of it is stale.
 func (c *Core) strandAll(s *session, except *job) {
 	for _, ref := range slices.Clone(s.slots) {
 		j := c.slots[ref].job
