@@ -36,11 +36,12 @@ func (h *Handler) readBody(w http.ResponseWriter, r *http.Request, limit int64) 
 	} else {
 		b, err = io.ReadAll(body)
 	}
-	return b, bodyError(err)
+	return b, h.bodyError(err)
 }
 
-// bodyError says what broke a body, without its content.
-func bodyError(err error) error {
+// bodyError says what broke a body, without its content, and counts what came
+// too late.
+func (h *Handler) bodyError(err error) error {
 	var long *http.MaxBytesError
 	switch {
 	case err == nil:
@@ -48,6 +49,7 @@ func bodyError(err error) error {
 	case errors.As(err, &long):
 		return err
 	case errors.Is(err, os.ErrDeadlineExceeded):
+		h.obs.Refused(BoundBodyTime)
 		return invalidRequest.of("the body did not arrive in time")
 	}
 	return invalidRequest.of("the body broke off or is not well-formed")

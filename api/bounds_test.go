@@ -19,19 +19,34 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// served is a house on a loopback port.
+// server is a way to serve.
+type server = func(*Handler, context.Context, net.Listener, http.Handler, *log.Logger) error
+
+// servers are both of them: with tokens everything goes through net/http.
+var servers = map[string]server{"net/http": (*Handler).Serve, "plain first": (*Handler).ServeOpen}
+
+// served is a house on a loopback port, where callers need no token.
 func served(t *testing.T, change func(*Config)) (address string, h *Handler, f *fake, seen *counts) {
+	return servedBy(t, (*Handler).ServeOpen, change)
+}
+
+func servedBy(t *testing.T, serve server, change func(*Config)) (address string, h *Handler, f *fake, seen *counts) {
 	h, f, seen = house(t, change)
+	return opened(t, h, serve), h, f, seen
+}
+
+// opened lets a house be served until the test ends.
+func opened(t *testing.T, h *Handler, serve server) (address string) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	go func() { ended <- h.Serve(ctx, l, h, log.New(io.Discard, "", 0)) }()
+	go func() { ended <- serve(h, ctx, l, h, log.New(io.Discard, "", 0)) }()
 	t.Cleanup(func() {
 		cancel()
 		require.NoError(t, <-ended)
 	})
-	return l.Addr().String(), h, f, seen
+	return l.Addr().String()
 }
 
 // says connects, sends text and reads the answer's status, 0 if the server hung
@@ -52,7 +67,13 @@ func says(t *testing.T, address, text string) (status int) {
 const livez = "GET /livez HTTP/1.1\r\nHost: d\r\n\r\n"
 
 func TestBadHTTPHarmsNobodyElse(t *testing.T) {
-	address, _, _, seen := served(t, func(c *Config) {
+	for name, serve := range servers {
+		t.Run(name, func(t *testing.T) { badHTTPHarmsNobodyElse(t, serve) })
+	}
+}
+
+func badHTTPHarmsNobodyElse(t *testing.T, serve server) {
+	address, _, _, seen := servedBy(t, serve, func(c *Config) {
 		c.HeaderTimeout, c.BodyTimeout, c.MaxHeader, c.MaxPayload = 50*time.Millisecond, 100*time.Millisecond, 4096, 1000
 	})
 	for name, c := range map[string]struct {
@@ -67,6 +88,9 @@ func TestBadHTTPHarmsNobodyElse(t *testing.T) {
 		"a long body":     {"POST /v1/requests HTTP/1.1\r\nHost: d\r\nContent-Length: 1000000000\r\n\r\n{", 413},
 		"endless chunks":  {"POST /v1/requests HTTP/1.1\r\nHost: d\r\nTransfer-Encoding: chunked\r\n\r\n7d0\r\n" + strings.Repeat("x", 2000) + "\r\n", 413},
 		"no HTTP":         {"SSH-2.0-OpenSSH\r\n\r\n", 400},
+		"two bodies":      {"POST /v1/requests HTTP/1.1\r\nHost: d\r\nContent-Length: 14\r\nTransfer-Encoding: chunked\r\n\r\n{\"type\":\"pdf\"}", 400},
+		"two hosts":       {"POST /v1/requests HTTP/1.1\r\nHost: d\r\nHost: e\r\nContent-Length: 14\r\n\r\n{\"type\":\"pdf\"}", 400},
+		"no host":         {"POST /v1/requests HTTP/1.1\r\nContent-Length: 14\r\n\r\n{\"type\":\"pdf\"}", 400},
 		"two lengths":     {"POST /v1/requests HTTP/1.1\r\nHost: d\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nab", 400},
 		"a silent upload": {"POST /v1/jobs HTTP/1.1\r\nHost: d\r\nContent-Type: application/x-ndjson\r\nContent-Length: 100\r\n\r\n{}\n", 400},
 	} {
@@ -74,6 +98,8 @@ func TestBadHTTPHarmsNobodyElse(t *testing.T) {
 		require.Equal(t, http.StatusOK, says(t, address, livez), "others after: %s", name)
 	}
 	require.Equal(t, 2, seen.hits(BoundPayload))
+	require.Equal(t, 3, seen.hits(BoundBodyTime), "half a body, half a chunk of two bodies, and a silent upload")
+	require.Equal(t, 2, seen.hits(BoundHeaderTime), "slow headers, and no request")
 }
 
 func TestIdleConnectionsMakeRoom(t *testing.T) {
@@ -94,7 +120,7 @@ func TestIdleConnectionsMakeRoom(t *testing.T) {
 }
 
 func TestAnIdleConnectionEnds(t *testing.T) {
-	address, h, _, _ := served(t, func(c *Config) { c.IdleTimeout = 30 * time.Millisecond })
+	address, h, _, seen := served(t, func(c *Config) { c.IdleTimeout = 30 * time.Millisecond })
 	conn, err := net.Dial("tcp", address)
 	require.NoError(t, err)
 	defer conn.Close()
@@ -105,13 +131,14 @@ func TestAnIdleConnectionEnds(t *testing.T) {
 	require.NoError(t, err, "the server hangs up in order")
 	require.Contains(t, string(text), "200 OK")
 	require.Less(t, time.Since(began), DefaultConfig().IdleTimeout/2)
+	require.Equal(t, 1, seen.hits(BoundIdleTime))
 	require.Eventually(t, func() bool { return h.Gauges().Connections == 0 }, 10*time.Second, time.Millisecond)
 }
 
 // A reader who stops reading holds his stream up no longer than one write may
 // take; the run that nobody else follows is given up.
 func TestWhoDoesNotReadLosesHisStream(t *testing.T) {
-	address, h, f, _ := served(t, func(c *Config) { c.WriteTimeout = 100 * time.Millisecond })
+	address, h, f, seen := served(t, func(c *Config) { c.WriteTimeout = 100 * time.Millisecond })
 	conn, err := net.Dial("tcp", address)
 	require.NoError(t, err)
 	defer conn.Close()
@@ -127,6 +154,7 @@ func TestWhoDoesNotReadLosesHisStream(t *testing.T) {
 		case gone := <-f.abandoned:
 			require.Equal(t, id, gone)
 			require.Eventually(t, func() bool { return h.Gauges().Followers == 0 }, 10*time.Second, time.Millisecond)
+			require.Positive(t, seen.hits(BoundWriteTime))
 			return
 		case <-time.After(10 * time.Millisecond):
 		}

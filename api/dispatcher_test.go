@@ -40,6 +40,13 @@ func (f *fake) Submit(_ context.Context, _ Request, c Caller) (dispatcherd.JobID
 	return f.last, nil
 }
 
+// refuses lets everybody who comes from now on be refused.
+func (f *fake) refuses(err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.refusal = err
+}
+
 func (f *fake) Abandon(id dispatcherd.JobID, _ Caller) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -113,12 +120,18 @@ type counts struct {
 	failures  atomic.Int64
 	mu        sync.Mutex
 	bounds    map[Bound]int
+	failure   error // the latest
 }
 
 func (c *counts) Responded(string, int, time.Duration) { c.responses.Add(1) }
 
 // Failed implements Observer.
-func (c *counts) Failed(string, error) { c.failures.Add(1) }
+func (c *counts) Failed(_ string, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.failure = err
+	c.failures.Add(1)
+}
 
 func (c *counts) Refused(b Bound) {
 	c.mu.Lock()

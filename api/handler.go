@@ -31,10 +31,15 @@ const (
 	BoundRuns        Bound = "runs"        // no room for a further run
 	BoundEvents      Bound = "events"      // a slow reader of a stream missed events
 	BoundToken       Bound = "token"       // a token was missing or wrong
+
+	BoundHeaderTime Bound = "header-timeout" // headers did not arrive in time
+	BoundBodyTime   Bound = "body-timeout"   // a body did not
+	BoundWriteTime  Bound = "write-timeout"  // nobody read a response, or an event
+	BoundIdleTime   Bound = "idle-timeout"   // a connection was not used any more
 )
 
 // Bounds lists them all.
-var Bounds = []Bound{BoundConnections, BoundPayload, BoundRuns, BoundEvents, BoundToken}
+var Bounds = []Bound{BoundConnections, BoundPayload, BoundRuns, BoundEvents, BoundToken, BoundHeaderTime, BoundBodyTime, BoundWriteTime, BoundIdleTime}
 
 // Handler serves the API. Create it with New, and Close it.
 type Handler struct {
@@ -103,17 +108,23 @@ func (h *Handler) observed(rt route) http.HandlerFunc {
 		began := time.Now()
 		rec := recorder{ResponseWriter: w, status: http.StatusOK}
 		if err := rt.handle(&rec, r); err != nil && !rec.wrote {
-			p := problemOf(err)
-			switch p.Status {
-			case http.StatusRequestEntityTooLarge:
-				h.obs.Refused(BoundPayload)
-			case http.StatusInternalServerError:
-				h.obs.Failed(name, err)
-			}
-			p.write(&rec)
+			h.problemOn(name, err).write(&rec)
 		}
 		h.obs.Responded(name, rec.status, time.Since(began))
 	}
+}
+
+// problemOn turns an error into a problem, and tells the observer of those that
+// matter beyond their status.
+func (h *Handler) problemOn(route string, err error) *Problem {
+	p := problemOf(err)
+	switch p.Status {
+	case http.StatusRequestEntityTooLarge:
+		h.obs.Refused(BoundPayload)
+	case http.StatusInternalServerError:
+		h.obs.Failed(route, err)
+	}
+	return p
 }
 
 // recorder remembers the status.

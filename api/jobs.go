@@ -74,7 +74,7 @@ func (h *Handler) uploadJobs(w http.ResponseWriter, r *http.Request) error {
 	h.extendWrite(w)
 	if err != nil {
 		if body.err != nil {
-			return bodyError(body.err)
+			return h.bodyError(body.err)
 		}
 		return err
 	}

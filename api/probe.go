@@ -41,7 +41,7 @@ func probe(w http.ResponseWriter, r *http.Request, checks []Check, excluded []st
 		}
 	}
 	if bad != nil {
-		return unavailable.of("not ok: " + strings.Join(bad, ", "))
+		return unavailable.of("not ok: " + strings.Join(bad, ", ")).later()
 	}
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.Header().Set("Cache-Control", "no-store")

@@ -1,6 +1,8 @@
 package api
 
 import (
+	"net/http"
+	"net/http/httptest"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -17,4 +19,12 @@ func TestEveryProblemHasATypeOfItsOwnAndAnErrorStatus(t *testing.T) {
 		require.NotEmpty(t, p.Title)
 		require.Equal(t, "why", p.Detail)
 	}
+}
+
+func TestWhoeverIsNotReadySaysWhenToAskAgain(t *testing.T) {
+	h, _, _ := house(t, nil)
+	rec := httptest.NewRecorder()
+	h.ServeHTTP(rec, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/readyz", nil))
+	require.Equal(t, http.StatusServiceUnavailable, rec.Code)
+	require.Equal(t, "1", rec.Header().Get("Retry-After"))
 }

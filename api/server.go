@@ -14,7 +14,20 @@ import (
 // Serve answers on a listener until ctx is done: responses under way then have
 // a moment to end. The error is that of the listener; nil when ctx ended it.
 func (h *Handler) Serve(ctx context.Context, l net.Listener, handler http.Handler, errorLog *log.Logger) error {
-	connections := &connections{h: h, open: map[net.Conn]*list.Element{}}
+	return h.serve(ctx, callerListener{l, h.obs}, nil, h.newConnections(), handler, errorLog)
+}
+
+// ServeOpen is Serve for listeners on which handler lets everybody in, without a
+// token and from any Host: the plainest on-demand requests are answered past it,
+// and past net/http, in less time (see plainConn).
+func (h *Handler) ServeOpen(ctx context.Context, l net.Listener, handler http.Handler, errorLog *log.Logger) error {
+	connections := h.newConnections()
+	f := newFront(h, l, connections)
+	return h.serve(ctx, f, f, connections, handler, errorLog)
+}
+
+// serve has net/http serve l; plain, if not nil, is stopped with it.
+func (h *Handler) serve(ctx context.Context, l net.Listener, plain *front, connections *connections, handler http.Handler, errorLog *log.Logger) error {
 	srv := &http.Server{
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			h.serving.Add(1)
@@ -28,7 +41,9 @@ func (h *Handler) Serve(ctx context.Context, l net.Listener, handler http.Handle
 		MaxHeaderBytes:    h.cfg.MaxHeader,
 		ErrorLog:          errorLog,
 		ConnState:         connections.changed,
-		ConnContext:       func(ctx context.Context, c net.Conn) context.Context { return context.WithValue(ctx, connKey{}, c) },
+		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
+			return context.WithValue(ctx, connKey{}, bareConn(c))
+		},
 	}
 	ended := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
@@ -40,6 +55,9 @@ func (h *Handler) Serve(ctx context.Context, l net.Listener, handler http.Handle
 		}
 	})
 	err := srv.Serve(l)
+	if plain != nil {
+		plain.stop()
+	}
 	if !stop() {
 		<-ended
 	}
@@ -73,8 +91,16 @@ type connections struct {
 	idle list.List                  // of net.Conn, the longest idle first
 }
 
+func (h *Handler) newConnections() *connections {
+	return &connections{h: h, open: map[net.Conn]*list.Element{}}
+}
+
 // changed implements http.Server.ConnState.
 func (c *connections) changed(conn net.Conn, state http.ConnState) {
+	if own, ok := conn.(*callerConn); ok {
+		own.changed(state)
+		conn = own.Conn
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	before := len(c.open)

@@ -87,6 +87,8 @@ func measure(ctx context.Context) (err error) {
 	}
 	two, one := steady(idle.echoes), steady(idle.requests)
 	echo2, p50 := stats.Quantile(two, 0.5), stats.Quantile(one, 0.5)
+	fmt.Printf("idle: %d requests, and as many pairs of echoes, whose p99 is %.0f µs: what the machine itself does to both\n",
+		len(idle.requests), stats.Quantile(two, 0.99))
 	fmt.Printf("ondemand: echo2_p50_us=%.1f p50_us=%.1f p99_us=%.1f p50_ratio=%.2f busy_p99_us=%.1f\n",
 		echo2, p50, stats.Quantile(one, 0.99), p50/echo2, stats.Quantile(steady(busy), 0.99))
 	return nil

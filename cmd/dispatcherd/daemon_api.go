@@ -135,15 +135,17 @@ func readTokens(path string) (*api.Tokens, error) {
 // serveAPI answers on all listeners until ctx is done.
 func (d *daemon) serveAPI(ctx context.Context) {
 	for _, f := range d.faces {
-		handler := d.withBundle(d.api)
+		handler, serve := d.withBundle(d.api), d.api.Serve
 		switch {
 		case f.tokens != nil:
 			handler = d.api.Guarded(f.tokens)
 		case f.listener.Addr().Network() != "unix":
 			handler = d.api.Local(handler)
+		default:
+			serve = d.api.ServeOpen
 		}
 		d.background.Go(func() {
-			if err := d.api.Serve(ctx, f.listener, handler, zap.NewStdLog(d.log)); err != nil {
+			if err := serve(ctx, f.listener, handler, zap.NewStdLog(d.log)); err != nil {
 				d.log.Error("API", zap.Stringer("address", f.listener.Addr()), zap.Error(err))
 			}
 		})

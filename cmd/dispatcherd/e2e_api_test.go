@@ -562,6 +562,8 @@ func TestTCPWithoutTokensIsForProgramsOfThisHost(t *testing.T) {
 	for header, want := range map[string]string{"X-None: x": "200", "Host: evil.example": "403"} {
 		require.Equal(t, want, curl(t, "", "-o", "/dev/null", "-w", "%{http_code}", "-H", header, "http://"+address+"/v1/slots"), header)
 	}
+	require.Equal(t, "403", curl(t, "", "-o", "/dev/null", "-w", "%{http_code}", "-H", "Host: evil.example", "-d", `{"type":"nobody"}`, "http://"+address+"/v1/requests"),
+		"in the plainest form too")
 	for header, want := range map[string]string{"X-None: x": "201", "Origin: http://evil.example": "403", "Sec-Fetch-Site: cross-site": "403"} {
 		require.Equal(t, want, curl(t, "", "-o", "/dev/null", "-w", "%{http_code}", "-H", header, "-d", `{"type":"nobody"}`, "http://"+address+"/v1/jobs"), header)
 	}

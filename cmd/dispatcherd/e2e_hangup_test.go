@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"runtime"
+	"runtime/pprof"
 	"strconv"
 	"strings"
 	"sync"
@@ -103,14 +104,20 @@ func TestCallersWhoHangUpAtEveryPointLeakNothing(t *testing.T) {
 	s.addsUp()
 }
 
-// settle waits until nobody but the holder of the full slot is left.
+// settle waits until nobody but the holder of the full slot is left. A caller
+// may have left with his request before his connection was accepted: it will run
+// for a moment, and nothing shows that yet. Connections are accepted in their
+// order, so after the answer to one more there is none of that kind; and as
+// their number is looked at first, what they began is seen by the look at the rest.
 func (s *hangUps) settle() {
 	s.t.Helper()
+	_, err := askAPI(s.h.cfg, "/livez")
+	require.NoError(s.t, err)
 	var own api.Gauges
 	eventually(s.t, func() bool {
 		s.c.client.CloseIdleConnections()
-		g := s.h.gauges()
 		own = s.h.api.Gauges()
+		g := s.h.gauges()
 		return g.InHand == 1 && g.Free == hangUpSlots && g.Unrecorded == 0 && g.ClaimsUnderWay == 0 &&
 			own.Followers == 0 && own.Runs <= s.keys && own.Connections == 1 && s.h.rows.count.Load() == 0
 	}, func() string {
@@ -269,20 +276,35 @@ func (s *hangUps) whileReserved(n int) {
 
 // everyHandAtOnce makes the worker bring as many goroutines as it ever needs: all
 // of its slots are at work, not only taken.
-func (s *hangUps) everyHandAtOnce() {
+func (s *hangUps) everyHandAtOnce() { s.begin(hangUpSlots).leave(s.rng, func() {}) }
+
+// begin sends n requests and waits until all of them are at work. That no slot is
+// free does not say so: one may be reserved for a row that was read ahead and has
+// no caller any more.
+func (s *hangUps) begin(n int) *gone {
 	runs := s.callee.runs.Load()
-	g := s.call(hangUpSlots, `{"type":"pdf","payload":{"do":"gate"}}`)
-	eventually(s.t, func() bool { return s.callee.runs.Load() == runs+hangUpSlots }, func() string { return fmt.Sprint("all of them begun: ", s.h.gauges()) })
-	g.leave(s.rng, func() {})
+	g := s.call(n, `{"type":"pdf","payload":{"do":"gate"}}`)
+	eventually(s.t, func() bool { return s.callee.runs.Load() == runs+int64(n) }, func() string { return fmt.Sprintf("%d begun: %s", n, s.everything()) })
+	return g
+}
+
+// everything is what there is to see when something does not come.
+func (s *hangUps) everything() string {
+	var stacks strings.Builder
+	_ = pprof.Lookup("goroutine").WriteTo(&stacks, 1)
+	return fmt.Sprintf("%+v %+v, slots %+v\n%s", s.h.gauges(), s.h.api.Gauges(), s.h.slots(), stacks.String())
 }
 
 func (s *hangUps) whileRunning(n int) {
-	g := s.call(n, `{"type":"pdf","payload":{"do":"gate"}}`)
-	eventually(s.t, func() bool { return s.h.gauges().Free == 0 }, func() string { return fmt.Sprint("all of them at work: ", s.h.gauges()) })
-	g.leave(s.rng, func() {})
-	for range n {
-		<-s.callee.cancelled
-	}
+	s.begin(n).leave(s.rng, func() {})
+	told := 0
+	eventually(s.t, func() bool {
+		for len(s.callee.cancelled) > 0 {
+			<-s.callee.cancelled
+			told++
+		}
+		return told == n
+	}, func() string { return fmt.Sprintf("%d told to stop; %d were: %s", n, told, s.everything()) })
 }
 
 // answerTooLong is more than a socket takes while nobody reads, in bytes.

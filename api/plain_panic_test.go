@@ -1,0 +1,68 @@
+package api
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/dispatcherd/dispatcherd"
+)
+
+// secret is what a request could hold.
+const secret = "the customer's name"
+
+// breaking is a dispatcher that, once told, panics with what is in a request.
+type breaking struct {
+	*fake
+
+	told atomic.Bool
+}
+
+func (b *breaking) Submit(ctx context.Context, r Request, c Caller) (dispatcherd.JobID, error) {
+	if b.told.Load() {
+		panic(secret)
+	}
+	return b.fake.Submit(ctx, r, c)
+}
+
+// unspeakableError panics in whoever wants to tell it: the writer.
+type unspeakableError struct{}
+
+func (unspeakableError) Error() string {
+	var nothing []string
+	return nothing[len(secret)]
+}
+
+func TestAPanicEndsOneConnectionAndNothingElse(t *testing.T) {
+	for name, c := range map[string]struct {
+		breaks func(*breaking)
+		told   string
+	}{
+		"reader": {func(b *breaking) { b.told.Store(true) }, "panic: a string\n"},
+		"writer": {func(b *breaking) { b.refuses(&InvalidError{unspeakableError{}}) }, "index out of range"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h, f, seen := house(t, nil)
+			b := &breaking{fake: f}
+			h.backend = b
+			address := opened(t, h, (*Handler).ServeOpen)
+			other := connect(t, address)
+			other.asks(1)
+			id := <-f.submitted
+			c.breaks(b)
+			broken := connect(t, address)
+			broken.asks(3) // those behind wait for a turn that never comes
+			broken.ends()
+			f.answer(id, Answer{Kind: Done})
+			require.Equal(t, 200, other.hears().status)
+			require.Eventually(t, func() bool { return h.Gauges().Connections == 1 }, 10*time.Second, time.Millisecond)
+			require.EqualValues(t, 1, seen.failures.Load())
+			require.EqualValues(t, 2, seen.responses.Load(), "each request that was begun is accounted for")
+			require.ErrorContains(t, seen.failure, c.told)
+			require.NotContains(t, seen.failure.Error(), secret)
+		})
+	}
+}

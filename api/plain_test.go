@@ -1,0 +1,235 @@
+package api
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// client is one connection to a server.
+type client struct {
+	t    *testing.T
+	conn net.Conn
+	in   *bufio.Reader
+}
+
+func connect(t *testing.T, address string) *client {
+	conn, err := net.Dial("tcp", address)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = conn.Close() })
+	return &client{t, conn, bufio.NewReader(conn)}
+}
+
+const plainBody = `{"type":"pdf","payload":[1]}`
+
+// asks sends plain requests in one write.
+func (c *client) asks(n int) {
+	one := fmt.Sprintf("POST /v1/requests HTTP/1.1\r\nHost: d\r\nContent-Length: %d\r\n\r\n%s", len(plainBody), plainBody)
+	_, err := io.WriteString(c.conn, strings.Repeat(one, n))
+	require.NoError(c.t, err)
+}
+
+// heard is a response without what differs from time to time.
+type heard struct {
+	status int
+	header http.Header
+	last   bool // of the connection
+	text   string
+}
+
+// hears reads a response.
+func (c *client) hears() heard {
+	res, err := http.ReadResponse(c.in, nil)
+	require.NoError(c.t, err)
+	defer res.Body.Close()
+	text, err := io.ReadAll(res.Body)
+	require.NoError(c.t, err)
+	require.NotEmpty(c.t, res.Header.Get("Date"))
+	res.Header.Del("Date")
+	return heard{res.StatusCode, res.Header, res.Close, string(text)}
+}
+
+// ends waits until the server has hung up.
+func (c *client) ends() {
+	_, err := c.in.ReadByte()
+	require.ErrorIs(c.t, err, io.EOF)
+}
+
+func TestAPlainRequestGetsWhatNetHTTPWouldSend(t *testing.T) {
+	for _, a := range []Answer{
+		{Kind: Done, Payload: []byte(`{"pages": 3}`), Worker: "wörker\r\nX: 1"},
+		{Kind: Done}, {Kind: Done, Payload: []byte(`"` + strings.Repeat("x", 100_000) + `"`)},
+		{Kind: Failed, Reason: "torn"}, {Kind: Late, Reason: "late"}, {Kind: Unsupported, Reason: "nobody"},
+		{Kind: Busy, Reason: "full"}, {Kind: Stopping, Reason: "bye"},
+	} {
+		var got []heard
+		for _, serve := range []server{(*Handler).Serve, (*Handler).ServeOpen} {
+			address, _, f, seen := servedBy(t, serve, nil)
+			c := connect(t, address)
+			c.asks(1)
+			f.answer(<-f.submitted, a)
+			got = append(got, c.hears())
+			require.Eventually(t, func() bool { return seen.responses.Load() == 1 }, 10*time.Second, time.Millisecond)
+		}
+		require.Equal(t, got[0], got[1])
+	}
+}
+
+func TestWhatIsRefusedIsToldToWhoAskedPlainly(t *testing.T) {
+	address, _, f, seen := served(t, nil)
+	f.refusal = &InvalidError{errors.New("it holds a number that is no number")}
+	c := connect(t, address)
+	for range 3 {
+		c.asks(1)
+		answer := c.hears()
+		require.Equal(t, http.StatusUnprocessableEntity, answer.status)
+		require.Contains(t, answer.text, "no number")
+	}
+	f.refusal = errors.New("nobody expected that")
+	c.asks(1)
+	require.Equal(t, http.StatusInternalServerError, c.hears().status)
+	require.EqualValues(t, 1, seen.failures.Load())
+}
+
+func TestPipelinedRequestsAreServedOneAfterTheOther(t *testing.T) {
+	address, h, f, _ := served(t, nil)
+	c := connect(t, address)
+	c.asks(3)
+	for n := range 3 {
+		id := <-f.submitted
+		require.Empty(t, f.submitted, "the next one waits for its turn")
+		f.answer(id, Answer{Kind: Done, Payload: fmt.Appendf(nil, "%d", n)})
+		require.Equal(t, strconv.Itoa(n), c.hears().text)
+	}
+	require.Equal(t, 1, h.Gauges().Connections)
+}
+
+// A connection goes over to net/http with what was read of it.
+func TestAfterPlainRequestsAnythingMayFollow(t *testing.T) {
+	address, h, f, _ := served(t, nil)
+	c := connect(t, address)
+	c.asks(1)
+	_, err := io.WriteString(c.conn, livez)
+	require.NoError(t, err)
+	f.answer(<-f.submitted, Answer{Kind: Done})
+	c.hears()
+	require.Equal(t, http.StatusOK, c.hears().status)
+	for range 2 { // of net/http now
+		c.asks(1)
+		f.answer(<-f.submitted, Answer{Kind: Done})
+		require.Equal(t, "null", c.hears().text)
+	}
+	require.Equal(t, 1, h.Gauges().Connections)
+	require.NoError(t, c.conn.Close())
+	require.Eventually(t, func() bool { return h.Gauges().Connections == 0 }, 10*time.Second, time.Millisecond)
+}
+
+func TestWhoHangsUpOnAPlainRequestTakesItWithHim(t *testing.T) {
+	address, h, f, seen := served(t, nil)
+	const callers = 50
+	for n := range callers {
+		c := connect(t, address)
+		for range n % 3 { // some have had answers before
+			c.asks(1)
+			f.answer(<-f.submitted, Answer{Kind: Done})
+			c.hears()
+		}
+		c.asks(1)
+		id := <-f.submitted
+		require.NoError(t, c.conn.Close())
+		require.Equal(t, id, <-f.abandoned)
+	}
+	require.Eventually(t, func() bool { return h.Gauges().Connections == 0 }, 10*time.Second, time.Millisecond)
+	require.EqualValues(t, -f.last, seen.responses.Load(), "every request is accounted for")
+}
+
+// What was sent ahead hides the end of the stream until its turn comes.
+func TestWhoHangsUpWithRequestsAheadLeavesNothingBehind(t *testing.T) {
+	address, h, f, _ := served(t, nil)
+	for range 20 {
+		c := connect(t, address)
+		c.asks(3)
+		id := <-f.submitted
+		require.NoError(t, c.conn.Close())
+		f.answer(id, Answer{Kind: Done})
+		for h.Gauges().Connections > 0 {
+			select {
+			case id := <-f.submitted:
+				f.answer(id, Answer{Kind: Done})
+			case <-time.After(time.Millisecond):
+			}
+		}
+	}
+}
+
+func TestAPlainRequestMayLastLongerThanAConnectionMayIdle(t *testing.T) {
+	const idle = 40 * time.Millisecond
+	address, h, f, seen := served(t, func(c *Config) { c.IdleTimeout = idle })
+	c := connect(t, address)
+	c.asks(1)
+	id := <-f.submitted
+	select {
+	case <-f.abandoned:
+		require.Fail(t, "given up while it waited")
+	case <-time.After(4 * idle):
+	}
+	f.answer(id, Answer{Kind: Done})
+	c.hears()
+	require.Zero(t, seen.hits(BoundIdleTime))
+	c.ends() // now it idles
+	require.Equal(t, 1, seen.hits(BoundIdleTime))
+	require.Eventually(t, func() bool { return h.Gauges().Connections == 0 }, 10*time.Second, time.Millisecond)
+}
+
+func TestWhoDoesNotReadHisAnswersLosesHisConnection(t *testing.T) {
+	address, h, f, seen := served(t, func(c *Config) { c.WriteTimeout = 50 * time.Millisecond })
+	c := connect(t, address)
+	c.asks(100)
+	big := []byte(`"` + strings.Repeat("x", 1<<20) + `"`)
+	f.answer(<-f.submitted, Answer{Kind: Done, Payload: big}) // now the connection is known
+	for h.Gauges().Connections > 0 {
+		select {
+		case id := <-f.submitted:
+			f.answer(id, Answer{Kind: Done, Payload: big})
+		case <-time.After(time.Millisecond):
+		}
+	}
+	require.Less(t, -int(f.last), 100, "not all of them were served")
+	require.Equal(t, 1, seen.hits(BoundWriteTime))
+}
+
+func TestAServerThatStopsLetsAPlainResponseEnd(t *testing.T) {
+	h, f, _ := house(t, nil)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- h.ServeOpen(ctx, l, h, log.New(io.Discard, "", 0)) }()
+	idle, busy, lost := connect(t, l.Addr().String()), connect(t, l.Addr().String()), connect(t, l.Addr().String())
+	idle.asks(1)
+	f.answer(<-f.submitted, Answer{Kind: Done})
+	idle.hears()
+	busy.asks(1)
+	id := <-f.submitted
+	lost.asks(1)
+	never := <-f.submitted
+	stop()
+	idle.ends()
+	f.answer(id, Answer{Kind: Done})
+	require.True(t, busy.hears().last)
+	busy.ends()
+	require.Equal(t, never, <-f.abandoned, "it had its time")
+	require.NoError(t, <-ended)
+	require.Zero(t, h.Gauges().Connections)
+}
