@@ -43,7 +43,8 @@ type Jobs interface {
 	Insert(ctx context.Context, object []byte) (dispatcherd.JobID, error)
 	// InsertLines adds a stream of such objects, one a line, in one
 	// transaction, and tells every bad line to bad. With strict, one bad line
-	// means that nothing is inserted and the count is 0.
+	// means that nothing is inserted and the count is 0. ErrCrowded: too many
+	// others do the same.
 	InsertLines(ctx context.Context, lines io.Reader, strict bool, bad func(line int, reason error)) (int64, error)
 	// Job reads one job. ErrNotFound if there is none.
 	Job(ctx context.Context, id dispatcherd.JobID) (Job, error)
@@ -188,6 +189,7 @@ type Type struct {
 var (
 	ErrNotFound    = errors.New("no such job")
 	ErrUnavailable = errors.New("the database does not answer")
+	ErrCrowded     = errors.New("as many streams of jobs as may be are being inserted already")
 )
 
 // InvalidError says that what was sent cannot be a job.

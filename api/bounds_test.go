@@ -102,6 +102,39 @@ func badHTTPHarmsNobodyElse(t *testing.T, serve server) {
 	require.Equal(t, 2, seen.hits(BoundHeaderTime), "slow headers, and no request")
 }
 
+// An upload that never falls silent for long ends all the same: a transaction is
+// open all the while.
+func TestAnUploadThatGoesOnAndOnEnds(t *testing.T) {
+	address, h, _, _ := served(t, nil)
+	h.longestUpload = 100 * time.Millisecond
+	conn, err := net.Dial("tcp", address)
+	require.NoError(t, err)
+	defer conn.Close()
+	_, err = io.WriteString(conn, "POST /v1/jobs HTTP/1.1\r\nHost: d\r\nContent-Type: application/x-ndjson\r\nContent-Length: 1000000\r\n\r\n")
+	require.NoError(t, err)
+	answered := make(chan *http.Response, 1)
+	go func() {
+		defer close(answered)
+		if res, err := http.ReadResponse(bufio.NewReader(conn), nil); err == nil {
+			_ = res.Body.Close() // its status is what counts
+			answered <- res
+		}
+	}()
+	drip := time.NewTicker(5 * time.Millisecond)
+	defer drip.Stop()
+	for range 1000 {
+		select {
+		case res := <-answered:
+			require.NotNil(t, res)
+			require.Equal(t, http.StatusBadRequest, res.StatusCode)
+			return
+		case <-drip.C:
+			_, _ = io.WriteString(conn, "\n") // the server may hang up just now
+		}
+	}
+	require.Fail(t, "the upload was not ended")
+}
+
 func TestIdleConnectionsMakeRoom(t *testing.T) {
 	const most = 20
 	address, h, _, seen := served(t, func(c *Config) { c.MaxConnections = most })

@@ -31,6 +31,7 @@ const (
 	BoundRuns        Bound = "runs"        // no room for a further run
 	BoundEvents      Bound = "events"      // a slow reader of a stream missed events
 	BoundToken       Bound = "token"       // a token was missing or wrong
+	BoundUploads     Bound = "uploads"     // as many streams of jobs as may be went on already
 
 	BoundHeaderTime Bound = "header-timeout" // headers did not arrive in time
 	BoundBodyTime   Bound = "body-timeout"   // a body did not
@@ -39,7 +40,7 @@ const (
 )
 
 // Bounds lists them all.
-var Bounds = []Bound{BoundConnections, BoundPayload, BoundRuns, BoundEvents, BoundToken, BoundHeaderTime, BoundBodyTime, BoundWriteTime, BoundIdleTime}
+var Bounds = []Bound{BoundConnections, BoundPayload, BoundRuns, BoundEvents, BoundToken, BoundUploads, BoundHeaderTime, BoundBodyTime, BoundWriteTime, BoundIdleTime}
 
 // Handler serves the API. Create it with New, and Close it.
 type Handler struct {
@@ -52,6 +53,8 @@ type Handler struct {
 	openapi []byte
 	open    atomic.Int64 // connections of all listeners
 	serving sync.WaitGroup
+
+	longestUpload time.Duration
 }
 
 // route is one operation. Its handler's error becomes a problem.
@@ -67,7 +70,7 @@ func New(cfg Config, backend Backend, obs Observer, metrics http.Handler) *Handl
 	if err := cfg.Validate(); err != nil {
 		panic("api: " + err.Error())
 	}
-	h := &Handler{cfg: cfg, backend: backend, obs: obs, mux: http.NewServeMux()}
+	h := &Handler{cfg: cfg, backend: backend, obs: obs, mux: http.NewServeMux(), longestUpload: longestUpload}
 	h.runs = newRuns(h)
 	h.routes = h.allRoutes(metrics)
 	h.openapi = describe(h.routes)

@@ -4,7 +4,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/dispatcherd/dispatcherd"
@@ -16,10 +18,14 @@ import (
 type jobWatch struct {
 	changed chan struct{} // capacity 1
 
+	most   int
+	held   *atomic.Int64 // bytes of all runs and watches
+	budget int64         // of held
+
 	mu      sync.Mutex
 	reports []Report
-	missed  int
-	most    int
+	missed  int  // came after reports; none is taken while there are some
+	over    bool // nobody reads any more
 }
 
 // Started implements Caller.
@@ -31,10 +37,13 @@ func (j *jobWatch) Answered(Answer) { j.wake() }
 // Reported implements Caller.
 func (j *jobWatch) Reported(r Report) {
 	j.mu.Lock()
-	if len(j.reports) < j.most {
-		j.reports = append(j.reports, r)
-	} else {
+	switch {
+	case j.over:
+	case j.missed > 0 || len(j.reports) >= j.most || j.held.Load() > j.budget:
 		j.missed++
+	default:
+		j.reports = append(j.reports, r)
+		j.held.Add(int64(len(r.JSON)))
 	}
 	j.mu.Unlock()
 	j.wake()
@@ -47,12 +56,35 @@ func (j *jobWatch) wake() {
 	}
 }
 
-func (j *jobWatch) take() (reports []Report, missed int) {
+// take returns what waits, as much as a follower of a run takes at a time, and
+// behind the last of it how much was missed.
+func (j *jobWatch) take() (reports []Report, missed int, more bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	reports, missed = j.reports, j.missed
-	j.reports, j.missed = nil, 0
-	return reports, missed
+	n, size := 0, 0
+	for n < len(j.reports) && size < viewBytes {
+		size += len(j.reports[n].JSON)
+		n++
+	}
+	j.held.Add(-int64(size))
+	reports = slices.Clone(j.reports[:n])
+	j.reports = slices.Delete(j.reports, 0, n)
+	if len(j.reports) > 0 {
+		return reports, 0, true
+	}
+	missed, j.missed = j.missed, 0
+	return reports, missed, false
+}
+
+// close drops what nobody will read.
+func (j *jobWatch) close() {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.over = true
+	for i := range j.reports {
+		j.held.Add(-int64(len(j.reports[i].JSON)))
+	}
+	j.reports = nil
 }
 
 // StatusEvent is the data of a "status" event.
@@ -72,7 +104,8 @@ func (h *Handler) getJobEvents(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	watch := &jobWatch{changed: make(chan struct{}, 1), most: h.cfg.EventsOfRun}
+	watch := &jobWatch{changed: make(chan struct{}, 1), most: h.cfg.EventsOfRun, held: &h.runs.bytes, budget: h.cfg.KeepBytes}
+	defer watch.close()
 	stop := h.backend.Watch(id, watch)
 	defer stop()
 	job, err := h.backend.Job(r.Context(), id)
@@ -84,7 +117,9 @@ func (h *Handler) getJobEvents(w http.ResponseWriter, r *http.Request) error {
 	beat := time.NewTicker(h.cfg.Heartbeat)
 	defer beat.Stop()
 	for {
-		h.sendReports(out, watch)
+		if err := h.sendReports(out, watch); err != nil {
+			return err
+		}
 		if told = sendStatus(out, &job, told); job.Status.Final() {
 			sendFinal(out, &job)
 			return out.flush()
@@ -108,18 +143,27 @@ func (h *Handler) getJobEvents(w http.ResponseWriter, r *http.Request) error {
 	}
 }
 
-func (h *Handler) sendReports(out *sse, watch *jobWatch) {
-	reports, missed := watch.take()
-	for _, p := range reports {
-		name := "progress"
-		if p.Partial {
-			name = "partial"
+// sendReports sends what waits, a little at a time; the last of it is queued.
+func (h *Handler) sendReports(out *sse, watch *jobWatch) error {
+	for {
+		reports, missed, more := watch.take()
+		for _, p := range reports {
+			name := "progress"
+			if p.Partial {
+				name = "partial"
+			}
+			out.event("", name, p.JSON)
 		}
-		out.event("", name, p.JSON)
-	}
-	if missed > 0 {
-		h.obs.Refused(BoundEvents)
-		out.event("", "gap", fmt.Appendf(nil, `{"missed":%d}`, missed))
+		if missed > 0 {
+			h.obs.Refused(BoundEvents)
+			out.event("", "gap", fmt.Appendf(nil, `{"missed":%d}`, missed))
+		}
+		if !more {
+			return nil
+		}
+		if err := out.flush(); err != nil {
+			return err
+		}
 	}
 }
 

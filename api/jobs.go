@@ -11,6 +11,10 @@ import (
 	"github.com/dispatcherd/dispatcherd"
 )
 
+// longestUpload bounds a stream of jobs as a whole: its transaction keeps a
+// connection, and Postgres from clearing up.
+const longestUpload = time.Hour
+
 // maxProblems bounds how many bad lines of an upload are named one by one.
 const maxProblems = 100
 
@@ -61,6 +65,7 @@ func (h *Handler) uploadJobs(w http.ResponseWriter, r *http.Request) error {
 	control := http.NewResponseController(w)
 	body := &patientBody{
 		Reader: http.MaxBytesReader(w, r.Body, h.cfg.MaxUpload), control: control, silence: h.cfg.BodyTimeout,
+		until: time.Now().Add(h.longestUpload),
 	}
 	_ = control.SetWriteDeadline(time.Time{}) // the upload may take longer; it is set again for the response
 	var report Uploaded
@@ -76,6 +81,9 @@ func (h *Handler) uploadJobs(w http.ResponseWriter, r *http.Request) error {
 		if body.err != nil {
 			return h.bodyError(body.err)
 		}
+		if errors.Is(err, ErrCrowded) {
+			h.obs.Refused(BoundUploads)
+		}
 		return err
 	}
 	if strict && report.Bad > 0 {
@@ -88,19 +96,24 @@ func (h *Handler) uploadJobs(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// patientBody gives every read of a long body its time anew, and keeps what
-// broke it.
+// patientBody gives every read of a long body its time anew, up to a deadline
+// for all of it (a transaction is open all the while), and keeps what broke it.
 type patientBody struct {
 	io.Reader
 
 	control *http.ResponseController
 	silence time.Duration
+	until   time.Time
 	err     error
 }
 
 // Read implements io.Reader.
 func (b *patientBody) Read(p []byte) (int, error) {
-	_ = b.control.SetReadDeadline(time.Now().Add(b.silence)) // fails on a connection without deadlines only
+	limit := time.Now().Add(b.silence)
+	if limit.After(b.until) {
+		limit = b.until
+	}
+	_ = b.control.SetReadDeadline(limit) // fails on a connection without deadlines only
 	n, err := b.Reader.Read(p)
 	if err != nil && !errors.Is(err, io.EOF) {
 		b.err = err

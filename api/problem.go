@@ -123,6 +123,8 @@ func problemOf(err error) *Problem {
 		return tooLarge.of("at most " + strconv.FormatInt(long.Limit, 10) + " bytes are taken")
 	case errors.Is(err, ErrNotFound):
 		return notFound.of("no job has that id")
+	case errors.Is(err, ErrCrowded):
+		return queueFull.of(ErrCrowded.Error()).later()
 	case errors.Is(err, ErrUnavailable), errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		return unavailable.of("Postgres does not answer").later()
 	}

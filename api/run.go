@@ -177,8 +177,9 @@ func (r *run) giveUp(why string) {
 // view is what a follower sees at a moment.
 type view struct {
 	events  []event
-	next    int // sequence number behind the last of events
-	missed  int // events that are gone already
+	next    int  // sequence number behind the last of events
+	missed  int  // events that are gone already
+	more    bool // there are further ones: look again at once
 	ready   bool
 	started bool
 	job     dispatcherd.JobID
@@ -204,12 +205,20 @@ func (r *run) look(from int) view {
 	if at < 0 {
 		v.missed, at = -at, 0
 	}
-	if at < len(r.events) {
-		v.events = append(v.events, r.events[at:]...)
+	size := 0
+	for at < len(r.events) && size < viewBytes {
+		size += len(r.events[at].data)
+		v.events = append(v.events, r.events[at])
+		at++
 	}
-	v.next = max(from, 1+r.dropped+len(r.events))
+	v.more = at < len(r.events)
+	v.next = max(from, 1+r.dropped+min(at, len(r.events)))
 	return v
 }
+
+// viewBytes is how much a follower takes out at a time, apart from the last event
+// of it. What he holds while he waits for a slow reader counts as nobody's.
+const viewBytes = 64 << 10
 
 // lastEvent reads Last-Event-ID: the sequence number to go on from.
 func (r *run) lastEvent(id string) int {

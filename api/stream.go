@@ -87,6 +87,13 @@ func (f *follower) stream(w http.ResponseWriter, r *http.Request) error {
 	defer beat.Stop()
 	for {
 		f.send(out, &v)
+		if v.more {
+			if err := out.flush(); err != nil {
+				return err
+			}
+			v = f.run.look(v.next)
+			continue
+		}
 		if v.answer != nil {
 			f.sendEnd(out, &v)
 			return out.flush()

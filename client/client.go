@@ -32,13 +32,18 @@ type Client struct {
 	http        *http.Client
 }
 
+// idleTimeout is how long a connection is kept that nobody uses: less than the
+// dispatcher's --api-idle-timeout of 2 min, for a call that goes out over one
+// which the dispatcher is closing fails.
+const idleTimeout = time.Minute
+
 // New returns a client. It connects when it is first used.
 func New(o Options) (*Client, error) {
 	kept := o.Connections
 	if kept <= 0 {
 		kept = 64
 	}
-	transport := &http.Transport{MaxIdleConnsPerHost: kept, DisableCompression: true}
+	transport := &http.Transport{MaxIdleConnsPerHost: kept, DisableCompression: true, IdleConnTimeout: idleTimeout}
 	c := &Client{base: strings.TrimSuffix(o.URL, "/"), token: o.Token, http: &http.Client{Transport: transport}}
 	switch {
 	case o.Socket != "" && o.URL != "":

@@ -81,9 +81,12 @@ func (c *Client) Do(ctx context.Context, r Request) (json.RawMessage, error) {
 		return nil, err
 	}
 	defer func() { _ = res.Body.Close() }() // it was read
-	result, err := io.ReadAll(io.LimitReader(res.Body, maxAnswer))
-	if err != nil {
+	result, err := io.ReadAll(io.LimitReader(res.Body, maxAnswer+1))
+	switch {
+	case err != nil:
 		return nil, fmt.Errorf("the answer broke off: %w", err)
+	case len(result) > maxAnswer:
+		return nil, fmt.Errorf("the answer has more than %d bytes", maxAnswer)
 	}
 	return result, nil
 }
@@ -133,18 +136,31 @@ func (c *Client) Stream(ctx context.Context, r Request, seen func(Event) error) 
 
 var errLongEvent = errors.New("an event is too long")
 
+// readLine reads up to the next line break, at most so many bytes.
+func readLine(r *bufio.Reader, most int) (string, error) {
+	var line []byte
+	for {
+		piece, err := r.ReadSlice('\n')
+		if len(line)+len(piece) > most {
+			return "", errLongEvent
+		}
+		line = append(line, piece...)
+		if !errors.Is(err, bufio.ErrBufferFull) {
+			return string(line), err
+		}
+	}
+}
+
 // readEvent reads up to the next event; comments are skipped.
 func readEvent(r *bufio.Reader) (Event, error) {
 	var e Event
 	size := 0
 	for {
-		line, err := r.ReadString('\n')
+		line, err := readLine(r, maxAnswer-size)
 		if err != nil {
 			return e, err
 		}
-		if size += len(line); size > maxAnswer {
-			return e, errLongEvent
-		}
+		size += len(line)
 		line = strings.TrimRight(line, "\r\n")
 		if line == "" {
 			if e.Name != "" {

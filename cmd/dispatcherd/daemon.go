@@ -59,6 +59,7 @@ type daemon struct {
 	metrics    *metrics
 	hearing    *hearing
 	pool       *pgxpool.Pool // the callers' connections
+	uploads    chan struct{} // holds one for each connection that a stream of jobs has
 	rows       *rows
 	progress   progressNotes
 	api        *api.Handler

@@ -88,6 +88,7 @@ func (d *daemon) openAPI(ctx context.Context) error {
 	if d.pool, err = d.apiPool(ctx); err != nil {
 		return err
 	}
+	d.uploads = make(chan struct{}, max(1, d.cfg.API.Connections-1))
 	socket, err := d.listen(d.cfg.APISocket)
 	if err != nil {
 		return err

@@ -110,6 +110,8 @@ func (b *backend) Insert(ctx context.Context, object []byte) (dispatcherd.JobID,
 	if err != nil {
 		return 0, &api.InvalidError{Reason: err}
 	}
+	ctx, cancel := context.WithTimeout(ctx, claim.DefaultTimeout)
+	defer cancel()
 	id, err := b.jobs().Insert(ctx, job.row())
 	if err != nil {
 		return 0, backendError(err)
@@ -123,6 +125,11 @@ var errBadLines = errors.New("bad lines")
 
 // InsertLines implements api.Backend.
 func (b *backend) InsertLines(ctx context.Context, lines io.Reader, strict bool, bad func(int, error)) (count int64, err error) {
+	leave, err := b.uploadPlace(ctx)
+	if err != nil {
+		return 0, err
+	}
+	defer leave()
 	upload := &upload{lines: newJobLines(lines, b.cfg.API.MaxPayload), strict: strict, tell: bad}
 	err = pgx.BeginFunc(ctx, b.pool, func(tx pgx.Tx) error { // one now() for the whole stream
 		count, err = claim.Jobs{DB: tx}.InsertMany(ctx, upload.jobs)
@@ -138,6 +145,21 @@ func (b *backend) InsertLines(ctx context.Context, lines io.Reader, strict bool,
 	}
 	b.loop.Notify()
 	return count, nil
+}
+
+// uploadPlace waits for a place among the uploads, each of which holds a
+// connection for as long as its caller goes on sending. They never hold all.
+func (b *backend) uploadPlace(ctx context.Context) (leave func(), err error) {
+	patience := time.NewTimer(b.cfg.API.BodyTimeout)
+	defer patience.Stop()
+	select {
+	case b.uploads <- struct{}{}:
+		return func() { <-b.uploads }, nil
+	case <-ctx.Done():
+		return nil, backendError(ctx.Err())
+	case <-patience.C:
+		return nil, api.ErrCrowded
+	}
 }
 
 func brokenUpload(err error) error {
@@ -186,6 +208,8 @@ func (u *upload) jobs(yield func(claim.New, error) bool) {
 
 // Job implements api.Backend.
 func (b *backend) Job(ctx context.Context, id dispatcherd.JobID) (api.Job, error) {
+	ctx, cancel := context.WithTimeout(ctx, claim.DefaultTimeout)
+	defer cancel()
 	j, err := b.jobs().Get(ctx, id)
 	if err != nil {
 		return api.Job{}, backendError(err)
@@ -200,6 +224,8 @@ func (b *backend) Job(ctx context.Context, id dispatcherd.JobID) (api.Job, error
 
 // Cancel implements api.Backend. What runs here is told without the detour.
 func (b *backend) Cancel(ctx context.Context, id dispatcherd.JobID) (dispatcherd.Status, error) {
+	ctx, cancel := context.WithTimeout(ctx, claim.DefaultTimeout)
+	defer cancel()
 	status, err := b.jobs().Cancel(ctx, id)
 	if err != nil {
 		return "", backendError(err)

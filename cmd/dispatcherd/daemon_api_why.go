@@ -7,6 +7,7 @@ import (
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/actor"
 	"github.com/dispatcherd/dispatcherd/api"
+	"github.com/dispatcherd/dispatcherd/claim"
 	"github.com/dispatcherd/dispatcherd/scoring"
 )
 
@@ -22,6 +23,8 @@ func (b *backend) Why(ctx context.Context, id dispatcherd.JobID) (api.Why, error
 	if id.OnDemand() {
 		return b.whyRequest(id)
 	}
+	ctx, cancel := context.WithTimeout(ctx, claim.DefaultTimeout)
+	defer cancel()
 	job, err := b.jobs().Get(ctx, id)
 	if err != nil {
 		return api.Why{}, backendError(err)

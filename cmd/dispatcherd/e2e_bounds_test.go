@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -91,6 +92,58 @@ func TestCallersShareFewConnectionsToPostgres(t *testing.T) {
 	open := w.number(`SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'dispatcherd api'`)
 	require.Positive(t, open)
 	require.LessOrEqual(t, open, few)
+}
+
+// A stream of jobs holds a connection for as long as its caller goes on sending.
+func TestUploadsThatDribbleLeaveAConnectionToOthers(t *testing.T) {
+	const connections = 3
+	w := newWorld(t)
+	cfg := w.config("d")
+	cfg.API = defaultAPIConfig()
+	cfg.API.Connections, cfg.API.BodyTimeout = connections, time.Second
+	h := w.start(cfg)
+	c := h.caller()
+	id := w.insert("nobody", work{})
+	enough := make(chan struct{})
+	var dribbling sync.WaitGroup
+	defer dribbling.Wait()
+	stop := sync.OnceFunc(func() { close(enough) })
+	defer stop()
+	for range connections - 1 {
+		body, lines := io.Pipe()
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://d/v1/jobs", body)
+		require.NoError(t, err)
+		req.Header.Set("Content-Type", "application/x-ndjson")
+		dribbling.Go(func() {
+			tick := time.NewTicker(50 * time.Millisecond)
+			defer tick.Stop()
+			for ; ; <-tick.C {
+				select {
+				case <-enough:
+					_ = lines.Close() // never fails
+					return
+				default:
+					_, _ = io.WriteString(lines, "{\"type\":\"dribble\"}\n") // the answer tells
+				}
+			}
+		})
+		dribbling.Go(func() {
+			res, err := c.client.Do(req)
+			if err != nil || res.StatusCode != http.StatusCreated {
+				t.Error(res, err)
+				return
+			}
+			_ = res.Body.Close() // its status is what counts
+		})
+	}
+	eventually(t, func() bool { return len(h.uploads) == connections-1 }, func() string { return "the uploads go on" })
+	require.Equal(t, http.StatusTooManyRequests, c.ask(http.MethodPost, "/v1/jobs", "{\"type\":\"third\"}\n", ndjson...).StatusCode)
+	require.InDelta(t, 1, metricsOn(t, cfg)[`dispatcherd_api_bound_hits_total{bound="uploads"}`], 0)
+	require.Equal(t, http.StatusOK, c.ask(http.MethodGet, fmt.Sprint("/v1/jobs/", id), "").StatusCode)
+	stop()
+	dribbling.Wait()
+	require.Equal(t, http.StatusCreated, c.ask(http.MethodPost, "/v1/jobs", "{\"type\":\"third\"}\n", ndjson...).StatusCode)
+	require.Empty(t, h.uploads)
 }
 
 // The table of bounds in docs/api.md has every flag with its default, and names
