@@ -82,6 +82,25 @@ func (b *backend) Abandon(id dispatcherd.JobID, c api.Caller) {
 	if b.stopping() {
 		return // nobody can tell who hung up, the caller or we: the row goes on, as whoever waits is told
 	}
+	told := make(chan struct{})
+	go func() {
+		defer close(told)
+		b.cancelRow(id)
+	}()
+	patience := time.NewTimer(cancelPatience)
+	defer patience.Stop()
+	select {
+	case <-told:
+	case <-patience.C:
+	}
+}
+
+// cancelPatience is how long a caller whose deadline has passed waits for Postgres
+// to hear of it. His 504 is due within 50 ms.
+const cancelPatience = 25 * time.Millisecond
+
+// cancelRow cancels the row of a request that nobody waits for any more.
+func (b *backend) cancelRow(id dispatcherd.JobID) {
 	ctx, cancel := context.WithTimeout(context.Background(), claim.DefaultTimeout)
 	defer cancel()
 	if _, err := b.Cancel(ctx, id); err != nil {

@@ -20,6 +20,7 @@ import (
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/actor"
 	"github.com/dispatcherd/dispatcherd/api"
+	"github.com/dispatcherd/dispatcherd/claim"
 )
 
 // hangUps is a house full of callers who leave. One slot of the type "full" is
@@ -413,6 +414,37 @@ func TestHangingUpStopsADurableRequestAlthoughPostgresRefuses(t *testing.T) {
 	w.exec(`ALTER TABLE dispatcherd.away RENAME TO cancels`)
 	w.awaitCounts(map[dispatcherd.Status]int64{dispatcherd.Cancelled: 1})
 	h.awaitSlots(1)
+}
+
+// The deadline of a row is kept here, and its 504 does not wait for Postgres,
+// which hears of it when it can.
+func TestADeadlinePassesAlthoughPostgresIsBusyWithTheRow(t *testing.T) {
+	w := newWorld(t)
+	h := w.start(w.config("d"))
+	for _, headers := range [][]string{nil, {"Idempotency-Key", "k"}} {
+		answered := make(chan response, 1)
+		began := time.Now()
+		c := h.caller()
+		go func() {
+			got, err := c.send(t.Context(), http.MethodPost, "/v1/requests", `{"type":"nobody","durable":true,"timeout":1}`, headers...)
+			if err != nil {
+				t.Error(err)
+			}
+			answered <- got
+		}()
+		eventually(t, func() bool { return w.number(`SELECT count(*) FROM dispatcherd.jobs`) == 1 }, func() string { return "the row" })
+		tx, err := w.db.Begin(t.Context())
+		require.NoError(t, err)
+		_, err = tx.Exec(t.Context(), `SELECT FROM dispatcherd.jobs_live FOR UPDATE`)
+		require.NoError(t, err)
+		got := <-answered
+		took := time.Since(began)
+		require.NoError(t, tx.Rollback(t.Context()))
+		require.Equal(t, http.StatusGatewayTimeout, got.StatusCode, got.body)
+		require.Less(t, took, time.Second+claim.DefaultTimeout/2, "it waited for the row")
+		w.awaitCounts(map[dispatcherd.Status]int64{dispatcherd.Cancelled: 1})
+		w.exec(`DELETE FROM dispatcherd.jobs`)
+	}
 }
 
 // The caller hangs up while his row is being written, too late for Postgres to
