@@ -154,8 +154,13 @@ func (p *Presentation) outdated(other dispatcherd.Mark) bool {
 	return counted(p.To) && counted(other) && !p.To.Overtakes(other, p.From)
 }
 
-// moveOver lets a job that runs here change to its worker's new connection.
+// moveOver lets a job that runs here change to its worker's new connection. That
+// takes no statement, unless the worker may have presented it to another dispatcher
+// meanwhile: what is still under way there must find a greater number in the note.
 func (c *Core) moveOver(p *presented, j *job) {
+	if p.To != 0 && p.To != p.From && p.To != p.From.Nth(1) {
+		c.renew(&presented{Presentation: Presentation{Job: p.Job, Attempt: p.Attempt, From: p.From}, renews: p.To})
+	}
 	if j.slot != noSlot {
 		c.leaveSlot(j)
 	} else {
