@@ -124,6 +124,14 @@ func exec(t testing.TB, db *pgx.Conn, sql string, args ...any) {
 	require.NoError(t, err)
 }
 
+// one reads a single value.
+func one[T any](t testing.TB, db *pgx.Conn, sql string) T {
+	t.Helper()
+	var v T
+	require.NoError(t, db.QueryRow(t.Context(), sql).Scan(&v))
+	return v
+}
+
 // row reads a job in the shape of the fake.
 func row(t testing.TB, db *pgx.Conn, id dispatcherd.JobID) claimfake.Row {
 	t.Helper()

@@ -1,7 +1,6 @@
 package claim_test
 
 import (
-	"context"
 	"testing"
 	"time"
 
@@ -59,29 +58,60 @@ func TestARepetitionIsNotMistakenForAnothersRelease(t *testing.T) {
 	})
 }
 
-// The job is claimed at the moment at which a beat cancels it as pending.
-func TestACancelThatRacesAClaimIsNotLost(t *testing.T) {
+// A job is claimed at the moment at which a beat cancels it as pending, and the
+// request to cancel another one is being taken along. The beat, which renews the
+// lease, waits for neither; what it leaves is found by the next one.
+func TestABeatThatCancelsWaitsForNobody(t *testing.T) {
 	dsn := pgtest.New(t)
-	db, rival, watch := connect(t, dsn), connect(t, dsn), connect(t, dsn)
+	db, rival := connect(t, dsn), connect(t, dsn)
 	s := open(t, claim.Config{DSN: dsn})
 	me, err := s.Join(t.Context())
 	require.NoError(t, err)
-	fill(t, db, 1, 1, 1)
-	exec(t, db, `INSERT INTO dispatcherd.cancels (job_id) VALUES (1)`)
+	fill(t, db, 3, 1, 1)
+	exec(t, db, `INSERT INTO dispatcherd.cancels (job_id) VALUES (1), (2), (3), (99)`)
 	tx, err := rival.Begin(t.Context())
 	require.NoError(t, err)
-	_, err = tx.Exec(t.Context(), `UPDATE dispatcherd.jobs_live SET status = 'running', dispatcher = $1, attempt = 1`, me)
+	_, err = tx.Exec(t.Context(), `UPDATE dispatcherd.jobs_live SET status = 'running', dispatcher = $1, attempt = 1 WHERE id = 2`, me)
 	require.NoError(t, err)
-	beaten := make(chan error, 1)
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-	defer cancel()
-	go func() { _, err := s.Beat(ctx, nil); beaten <- err }()
-	for waits := 0; waits == 0; {
-		require.NoError(t, watch.QueryRow(ctx, `SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()`).Scan(&waits))
+	_, err = tx.Exec(t.Context(), `DELETE FROM dispatcherd.cancels WHERE job_id = 99`)
+	require.NoError(t, err)
+	began := time.Now()
+	_, err = s.Beat(t.Context(), nil)
+	require.NoError(t, err)
+	require.Less(t, time.Since(began), 2*time.Second)
+	for id, status := range map[dispatcherd.JobID]dispatcherd.Status{1: dispatcherd.Cancelled, 2: dispatcherd.Pending, 3: dispatcherd.Cancelled} {
+		require.Equal(t, status, row(t, db, id).Status, "job %d", id)
 	}
 	require.NoError(t, tx.Commit(t.Context()))
-	require.NoError(t, <-beaten)
 	res, err := s.Beat(t.Context(), nil)
 	require.NoError(t, err)
-	require.Equal(t, []dispatcherd.JobID{1}, res.Cancels)
+	require.Equal(t, []dispatcherd.JobID{2}, res.Cancels)
+	require.Equal(t, []int64{2}, one[[]int64](t, db, `SELECT array_agg(job_id) FROM dispatcherd.cancels`))
+}
+
+// Two beats that cancel the same jobs at the same moment share them.
+func TestBeatsThatCancelTheSameJobsDoNotMeet(t *testing.T) {
+	dsn := pgtest.New(t)
+	db := connect(t, dsn)
+	fill(t, db, 2000, 1, 1)
+	stores := make([]*claim.Store, 4)
+	for i := range stores {
+		stores[i] = open(t, claim.Config{DSN: dsn})
+		_, err := stores[i].Join(t.Context())
+		require.NoError(t, err)
+	}
+	for range 5 {
+		exec(t, db, `INSERT INTO dispatcherd.cancels (job_id) SELECT id FROM dispatcherd.jobs_live ORDER BY random() LIMIT 400`)
+		beaten := make(chan error, len(stores))
+		for _, s := range stores {
+			go func() { _, err := s.Beat(t.Context(), nil); beaten <- err }()
+		}
+		for range stores {
+			require.NoError(t, <-beaten)
+		}
+		_, err := stores[0].Beat(t.Context(), nil) // what was being settled when all looked
+		require.NoError(t, err)
+		require.Zero(t, one[int](t, db, `SELECT count(*) FROM dispatcherd.cancels`))
+	}
+	require.Zero(t, one[int](t, db, `SELECT count(*) FROM dispatcherd.jobs_live`))
 }

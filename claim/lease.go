@@ -69,14 +69,21 @@ WITH held AS MATERIALIZED (
 SELECT count(*), (SELECT count(*) FROM bell) FROM back`
 
 // settleSQL carries out cancel requests whose job is not running any more: a
-// pending one is cancelled, and a request whose job is final is over. One whose
-// job is claimed at the same moment stays, for the next beat of its dispatcher.
+// pending one is cancelled, and a request whose job is final is over. It is part of
+// a beat, so it waits for no lock: what somebody is claiming, ending or settling at
+// the same moment stays, for the next beat of anybody.
 const settleSQL = `
-WITH gone AS (
-	DELETE FROM dispatcherd.jobs_live j USING dispatcherd.cancels c WHERE ` + isNamed + ` AND j.status = 'pending' RETURNING j.*
-), settled AS (
-	DELETE FROM dispatcherd.cancels c
+WITH held AS MATERIALIZED (
+	SELECT j.ctid FROM dispatcherd.cancels c JOIN dispatcherd.jobs_live j ON ` + isNamed + `
+	WHERE j.status = 'pending' ORDER BY j.id + 0 FOR UPDATE OF j SKIP LOCKED
+), gone AS (
+	DELETE FROM dispatcherd.jobs_live j WHERE j.ctid = ANY (ARRAY (SELECT ctid FROM held)) AND j.status = 'pending' RETURNING j.*
+), over AS MATERIALIZED (
+	SELECT c.job_id FROM dispatcherd.cancels c
 	WHERE c.job_id IN (SELECT id FROM gone) OR NOT EXISTS (SELECT FROM dispatcherd.jobs_live j WHERE ` + isNamed + `)
+	ORDER BY c.job_id FOR UPDATE OF c SKIP LOCKED
+), settled AS (
+	DELETE FROM dispatcherd.cancels WHERE job_id IN (SELECT job_id FROM over)
 )
 INSERT INTO dispatcherd.jobs_cancelled (id, run_at, created_at, attempt, status, dispatcher, timeout_ms, priority,
 	max_attempts, failures, crashes, type, payload, started_at, finished_at, errors)
