@@ -10,19 +10,6 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// redrive moves final rows back into the hot table through the parent, whose
-// trigger rings. The attempt is kept because it only grows; errors are kept
-// because they are the evidence.
-const redrive = `
-WITH gone AS (
-	DELETE FROM dispatcherd.jobs WHERE id IN (%s) AND status IN ('failed', 'cancelled') RETURNING *
-), back AS (
-	INSERT INTO dispatcherd.jobs (id, created_at, attempt, timeout_ms, priority, max_attempts, type, payload, errors)
-	SELECT id, created_at, attempt, timeout_ms, priority, max_attempts, type, payload, errors FROM gone
-	RETURNING id
-)
-SELECT count(*) FROM back`
-
 // StatusError says that a job's status does not allow what was asked for.
 type StatusError struct {
 	ID     dispatcherd.JobID
@@ -39,7 +26,7 @@ func (e *StatusError) Error() string {
 // failures and crashes forgotten. A *StatusError says that it is neither.
 func (j Jobs) Retry(ctx context.Context, id dispatcherd.JobID) error {
 	var n int
-	if err := j.DB.QueryRow(ctx, fmt.Sprintf(redrive, "$1"), int64(id)).Scan(&n); err != nil || n == 1 {
+	if err := j.DB.QueryRow(ctx, `SELECT dispatcherd.retry_jobs(ARRAY[$1::bigint])`, int64(id)).Scan(&n); err != nil || n == 1 {
 		return err
 	}
 	return j.refuse(ctx, id, "only failed and cancelled jobs can be retried")
@@ -56,8 +43,8 @@ func (j Jobs) RetryMany(ctx context.Context, f Filter) (int, error) {
 	}
 	where, args := f.where([]any{f.Limit})
 	var n int
-	err := j.DB.QueryRow(ctx, fmt.Sprintf(redrive,
-		`SELECT id FROM dispatcherd.jobs WHERE true`+where+` ORDER BY id DESC LIMIT $1 FOR UPDATE SKIP LOCKED`), args...).Scan(&n)
+	err := j.DB.QueryRow(ctx, `SELECT dispatcherd.retry_jobs(ARRAY (
+		SELECT id::bigint FROM dispatcherd.jobs WHERE true`+where+` ORDER BY id DESC LIMIT $1 FOR UPDATE SKIP LOCKED))`, args...).Scan(&n)
 	return n, err
 }
 
@@ -69,17 +56,6 @@ func (j Jobs) CountMatching(ctx context.Context, f Filter) (int64, error) {
 	err := j.DB.QueryRow(ctx, `SELECT count(*) FROM dispatcherd.jobs WHERE true`+where, args...).Scan(&n)
 	return n, err
 }
-
-// cancelSQL cancels a pending job at once. Dispatchers that have read it as a
-// candidate lose the claim.
-const cancelSQL = `
-WITH gone AS (
-	DELETE FROM dispatcherd.jobs_live WHERE id = $1 AND status = 'pending' RETURNING *
-)
-INSERT INTO dispatcherd.jobs_cancelled (id, run_at, created_at, attempt, status, timeout_ms, priority,
-	max_attempts, failures, crashes, type, payload, finished_at, errors)
-SELECT id, run_at, created_at, attempt, 'cancelled', timeout_ms, priority,
-	max_attempts, failures, crashes, type, payload, now(), errors FROM gone`
 
 // askSQL leaves a request for the dispatcher that runs the job. FOR UPDATE, so
 // that a job that is ending right now is not asked for.
@@ -96,11 +72,12 @@ SELECT pg_notify($2, id::text) FROM running`
 // *StatusError says that the job had ended already.
 func (j Jobs) Cancel(ctx context.Context, id dispatcherd.JobID) (dispatcherd.Status, error) {
 	for range 3 { // it may be claimed, or released, between the two looks
-		tag, err := j.DB.Exec(ctx, cancelSQL, int64(id))
-		if err != nil || tag.RowsAffected() == 1 {
+		var cancelled bool
+		err := j.DB.QueryRow(ctx, `SELECT dispatcherd.cancel_pending($1)`, int64(id)).Scan(&cancelled)
+		if err != nil || cancelled {
 			return dispatcherd.Cancelled, err
 		}
-		tag, err = j.DB.Exec(ctx, askSQL, int64(id), CancelChannel)
+		tag, err := j.DB.Exec(ctx, askSQL, int64(id), CancelChannel)
 		if err != nil || tag.RowsAffected() == 1 {
 			return dispatcherd.Running, err
 		}

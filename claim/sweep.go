@@ -83,13 +83,18 @@ func (s *Store) KeepLeaves(ctx context.Context, keep Retention) (made, dropped, 
 			status dispatcherd.Status
 			keep   time.Duration
 		}{{dispatcherd.Done, keep.Done}, {dispatcherd.Failed, keep.Failed}, {dispatcherd.Cancelled, keep.Cancelled}} {
-			var m, d, b int
-			err := conn.QueryRow(ctx, `SELECT made, dropped, blocked FROM dispatcherd.keep_leaves($1::text::dispatcherd.status, $2, $3)`,
-				string(r.status), DaysAhead, r.keep).Scan(&m, &d, &b)
-			if err != nil {
-				return made + dropped, err
+			for again := true; again; {
+				var m, d, b int
+				err := conn.QueryRow(ctx, `SELECT made, dropped, blocked FROM dispatcherd.keep_leaves($1::text::dispatcherd.status, $2, $3)`,
+					string(r.status), DaysAhead, r.keep).Scan(&m, &d, &b)
+				if err != nil {
+					return made + dropped, err
+				}
+				made, dropped = made+m, dropped+d
+				if again = d > 0; !again {
+					blocked += b // those of the last call: every call meets the same ones
+				}
 			}
-			made, dropped, blocked = made+m, dropped+d, blocked+b
 		}
 		return made + dropped, nil
 	})

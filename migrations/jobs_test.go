@@ -146,3 +146,31 @@ func TestLeavesAreMadeAheadAndDroppedWhenOld(t *testing.T) {
 	require.Equal(t, 0, one[int](t, conn, old))
 	require.Equal(t, 1, one[int](t, conn, `SELECT count(*) FROM dispatcherd.jobs`), "what is young stays")
 }
+
+// Who drops a leaf locks the tables above it until its transaction ends, and jobs
+// that end wait behind it: nothing that takes long may come after the drop.
+func TestNothingLongIsDoneWhileALeafIsDropped(t *testing.T) {
+	conn := connect(t, pgtest.New(t))
+	exec(t, conn, `CREATE TABLE dispatcherd.jobs_done_20200101 PARTITION OF dispatcherd.jobs_done FOR VALUES FROM ('2020-01-01 00:00Z') TO ('2020-01-02 00:00Z')`)
+	exec(t, conn, `CREATE TABLE dispatcherd.jobs_done_20200102 PARTITION OF dispatcherd.jobs_done FOR VALUES FROM ('2020-01-02 00:00Z') TO ('2020-01-03 00:00Z')`)
+	exec(t, conn, `INSERT INTO dispatcherd.jobs (type, status, finished_at) SELECT 'pdf', 'done', '2020-01-05 12:00Z' FROM generate_series(1, 10002)`)
+	exec(t, conn, `CREATE FUNCTION unlocked() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+		IF EXISTS (SELECT FROM pg_locks WHERE pid = pg_backend_pid() AND relation = 'dispatcherd.jobs_done'::regclass AND mode = 'AccessExclusiveLock') THEN
+			RAISE EXCEPTION 'rows are deleted while the leaves are locked';
+		END IF;
+		RETURN OLD;
+	END $$`)
+	exec(t, conn, `CREATE TRIGGER unlocked BEFORE DELETE ON dispatcherd.jobs_done_rest FOR EACH STATEMENT EXECUTE FUNCTION unlocked()`)
+	keep := `SELECT dropped FROM dispatcherd.keep_leaves('done', 1, '1 year')`
+	rest := `SELECT count(*) FROM dispatcherd.jobs_done_rest`
+	require.Equal(t, 1, one[int](t, conn, keep), "one leaf a call")
+	require.Equal(t, 2, one[int](t, conn, rest), "10,000 rows a call")
+	reader := connect(t, conn.Config().ConnString())
+	exec(t, reader, `BEGIN; SELECT FROM dispatcherd.jobs_done_rest LIMIT 1 FOR UPDATE`)
+	require.Zero(t, one[int](t, conn, keep), "the rest is locked along with a leaf that is dropped")
+	require.Equal(t, 1, one[int](t, conn, rest), "a row that somebody has locked keeps no other one")
+	exec(t, reader, `COMMIT`)
+	require.Equal(t, 1, one[int](t, conn, keep))
+	require.Zero(t, one[int](t, conn, rest))
+	require.Zero(t, one[int](t, conn, keep))
+}

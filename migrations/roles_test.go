@@ -20,21 +20,21 @@ import (
 var rights = []struct{ who, statement string }{
 	{"P OD", `INSERT INTO dispatcherd.jobs (type) VALUES ('pdf')`},
 	{"P OD", `INSERT INTO dispatcherd.jobs (type, payload, priority, run_at, max_attempts, timeout_ms) VALUES ('pdf', '{}', 1, now(), 2, 5) RETURNING id`},
-	{"  OD", `INSERT INTO dispatcherd.jobs (id, type) VALUES (1, 'pdf')`},
-	{"  OD", `INSERT INTO dispatcherd.jobs (type, status, finished_at) VALUES ('pdf', 'done', now())`},
-	{"  OD", `INSERT INTO dispatcherd.jobs (type, status, dispatcher) VALUES ('pdf', 'running', 1)`},
-	{"  OD", `INSERT INTO dispatcherd.jobs (type, attempt) VALUES ('pdf', 7)`},
-	{"  OD", `INSERT INTO dispatcherd.jobs (type, failures) VALUES ('pdf', 7)`},
-	{"  OD", `INSERT INTO dispatcherd.jobs (type, crashes) VALUES ('pdf', 7)`},
-	{"  OD", `INSERT INTO dispatcherd.jobs (type, token) VALUES ('pdf', 7)`},
-	{"  OD", `INSERT INTO dispatcherd.jobs (type, created_at) VALUES ('pdf', now())`},
-	{"  OD", `INSERT INTO dispatcherd.jobs (type, started_at) VALUES ('pdf', now())`},
-	{"  OD", `INSERT INTO dispatcherd.jobs (type, result) VALUES ('pdf', '1')`},
-	{"  OD", `INSERT INTO dispatcherd.jobs (type, errors) VALUES ('pdf', '[]')`},
-	{"  OD", `INSERT INTO dispatcherd.jobs (type, progress) VALUES ('pdf', '1')`},
-	{"  OD", `INSERT INTO dispatcherd.jobs_live (type) VALUES ('pdf')`},
+	{"   D", `INSERT INTO dispatcherd.jobs (id, type) VALUES (1, 'pdf')`},
+	{"   D", `INSERT INTO dispatcherd.jobs (type, status, finished_at) VALUES ('pdf', 'done', now())`},
+	{"   D", `INSERT INTO dispatcherd.jobs (type, status, dispatcher) VALUES ('pdf', 'running', 1)`},
+	{"   D", `INSERT INTO dispatcherd.jobs (type, attempt) VALUES ('pdf', 7)`},
+	{"   D", `INSERT INTO dispatcherd.jobs (type, failures) VALUES ('pdf', 7)`},
+	{"   D", `INSERT INTO dispatcherd.jobs (type, crashes) VALUES ('pdf', 7)`},
+	{"   D", `INSERT INTO dispatcherd.jobs (type, token) VALUES ('pdf', 7)`},
+	{"   D", `INSERT INTO dispatcherd.jobs (type, created_at) VALUES ('pdf', now())`},
+	{"   D", `INSERT INTO dispatcherd.jobs (type, started_at) VALUES ('pdf', now())`},
+	{"   D", `INSERT INTO dispatcherd.jobs (type, result) VALUES ('pdf', '1')`},
+	{"   D", `INSERT INTO dispatcherd.jobs (type, errors) VALUES ('pdf', '[]')`},
+	{"   D", `INSERT INTO dispatcherd.jobs (type, progress) VALUES ('pdf', '1')`},
+	{"   D", `INSERT INTO dispatcherd.jobs_live (type) VALUES ('pdf')`},
 	{"   D", `INSERT INTO dispatcherd.jobs_done (type, status, finished_at) VALUES ('pdf', 'done', now())`},
-	{"  OD", `INSERT INTO dispatcherd.jobs_cancelled (type, status, finished_at) VALUES ('pdf', 'cancelled', now())`},
+	{"   D", `INSERT INTO dispatcherd.jobs_cancelled (type, status, finished_at) VALUES ('pdf', 'cancelled', now())`},
 	{"    ", `INSERT INTO dispatcherd.jobs_done_rest (type, status) VALUES ('pdf', 'done')`},
 	{"PROD", `SELECT id FROM dispatcherd.jobs`},
 	{" ROD", `SELECT type, status, priority, run_at, attempt, failures, crashes, started_at, finished_at FROM dispatcherd.jobs`},
@@ -55,7 +55,11 @@ var rights = []struct{ who, statement string }{
 	{"  OD", `UPDATE dispatcherd.jobs SET progress = NULL`},
 	{"   D", `UPDATE dispatcherd.jobs_live SET attempt = attempt + 1`},
 	{"  OD", `SELECT id FROM dispatcherd.jobs_live FOR UPDATE`},
-	{"  OD", `DELETE FROM dispatcherd.jobs`},
+	{"   D", `DELETE FROM dispatcherd.jobs`},
+	{"   D", `DELETE FROM dispatcherd.jobs_live WHERE status = 'running'`},
+	{"   D", `DELETE FROM dispatcherd.jobs_cancelled`},
+	{"  OD", `SELECT dispatcherd.cancel_pending(1)`},
+	{"  OD", `SELECT dispatcherd.retry_jobs('{1, 2}')`},
 	{"    ", `TRUNCATE dispatcherd.jobs`},
 	{"    ", `TRUNCATE dispatcherd.jobs_live`},
 	{"  OD", `INSERT INTO dispatcherd.cancels VALUES (1)`},
@@ -159,7 +163,27 @@ func TestFunctionsThatRunAsTheirOwnerFixTheirSearchPath(t *testing.T) {
 		return nil
 	})
 	require.NoError(t, err)
-	require.Equal(t, []string{"keep_leaves", "ring"}, names)
+	require.Equal(t, []string{"cancel_pending", "keep_leaves", "retry_jobs", "ring"}, names)
+}
+
+// Some databases take from PUBLIC what nobody asked for. What a role needs is
+// granted to it, not to everybody.
+func TestRolesDoNotLiveOnWhatEverybodyMay(t *testing.T) {
+	conn := connect(t, pgtest.New(t))
+	exec(t, conn, `REVOKE EXECUTE ON ALL FUNCTIONS IN SCHEMA dispatcherd FROM PUBLIC`)
+	exec(t, conn, `REVOKE USAGE ON SCHEMA dispatcherd FROM PUBLIC`)
+	for role, statements := range map[string][]string{
+		"dispatcherd_producer":   {`SELECT dispatcherd.compatible_from()`, `INSERT INTO dispatcherd.jobs (type) VALUES ('pdf')`},
+		"dispatcherd_reader":     {`SELECT dispatcherd.compatible_from()`},
+		"dispatcherd_operator":   {`SELECT dispatcherd.compatible_from()`, `SELECT dispatcherd.cancel_pending(1)`, `SELECT dispatcherd.retry_jobs('{1}')`},
+		"dispatcherd_dispatcher": {`SELECT dispatcherd.compatible_from()`, `SELECT dispatcherd.cancel_pending(1)`, `SELECT dispatcherd.retry_jobs('{1}')`, `SELECT dispatcherd.keep_leaves('done', 1, '1 year')`},
+	} {
+		for _, statement := range statements {
+			require.NoError(t, attempt(t, conn, role, statement), "%s: %s", role, statement)
+		}
+	}
+	require.Empty(t, one[*string](t, conn, `SELECT string_agg(proname, ', ') FROM pg_proc p WHERE pronamespace = 'dispatcherd'::regnamespace
+		AND proname <> 'ring' AND NOT has_function_privilege('dispatcherd_dispatcher', oid, 'EXECUTE')`), "a trigger's function needs no right to be called")
 }
 
 func TestRolesLoseEveryRightWithTheSchema(t *testing.T) {
