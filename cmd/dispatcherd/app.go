@@ -45,8 +45,12 @@ func (a *app) run(ctx context.Context, args []string) int {
 
 // report says what went wrong and what to do.
 func (a *app) report(cmd *cobra.Command, code int, err error) {
-	fmt.Fprintf(a.err, "dispatcherd: %s\n", explain(err))
-	if code == exitUsage {
+	text := explain(err)
+	if denied(err) {
+		text = err.Error() + ": " + whatToGrant(a.database.dsn, cmd.CommandPath())
+	}
+	fmt.Fprintf(a.err, "dispatcherd: %s\n", text)
+	if code == exitUsage && !denied(err) {
 		fmt.Fprintf(a.err, "See '%s --help'.\n", cmd.CommandPath())
 	}
 }

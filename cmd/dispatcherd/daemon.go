@@ -89,7 +89,7 @@ func startDaemon(ctx context.Context, cfg daemonConfig, log *zap.Logger) (_ *dae
 	}()
 	d.store, err = claim.Open(ctx, claim.Config{
 		DSN: cfg.DSN, Name: cfg.Name, Lease: cfg.Lease, AsyncClaims: cfg.AsyncClaims,
-		Observer: &storeObserver{log: log, metrics: d.metrics, hearing: d.hearing},
+		Observer: &storeObserver{log: log, metrics: d.metrics, hearing: d.hearing, trouble: trouble{log: log, dsn: cfg.DSN}},
 	})
 	if err != nil {
 		return nil, err

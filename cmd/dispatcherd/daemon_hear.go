@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"sync/atomic"
 
 	"go.uber.org/zap"
@@ -59,26 +58,13 @@ type storeObserver struct {
 	log     *zap.Logger
 	metrics *metrics
 	hearing *hearing
-	down    atomic.Bool
+	trouble trouble
 }
 
-// Statement implements claim.Observer. Trouble is logged when it begins and
-// when it ends, not at every repetition.
+// Statement implements claim.Observer.
 func (o *storeObserver) Statement(r claim.Report) {
 	o.metrics.statement(r)
-	if r.Err == nil {
-		if o.down.CompareAndSwap(true, false) {
-			o.log.Info("Postgres answers again", zap.String("operation", string(r.Operation)))
-		}
-		return
-	}
-	if errors.Is(r.Err, context.Canceled) {
-		return // the daemon stops: nothing is wrong with Postgres
-	}
-	if o.down.CompareAndSwap(false, true) {
-		o.log.Warn("Postgres does not answer", zap.String("operation", string(r.Operation)),
-			zap.Stringer("verdict", r.Verdict), zap.Duration("took", r.Took), zap.Error(r.Err))
-	}
+	o.trouble.saw(r)
 }
 
 // Listening implements claim.Observer.

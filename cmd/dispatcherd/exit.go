@@ -71,7 +71,7 @@ func (a *app) exitCode(ctx context.Context, err error) int {
 		return exitUsage // cobra's own: unknown command, flag or argument
 	case ctx.Err() != nil && errors.Is(err, context.Canceled):
 		return exitInterrupted
-	case errors.Is(err, claim.ErrTransactionPool):
+	case errors.Is(err, claim.ErrTransactionPool), denied(err):
 		return exitUsage
 	case errors.Is(err, claim.ErrNotFound):
 		return exitNotFound

@@ -1,0 +1,88 @@
+package main
+
+import (
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/dispatcherd/dispatcherd/claim"
+	"github.com/dispatcherd/dispatcherd/internal/pgtest"
+)
+
+// Each kind of statement has its own connection. When the server ends all of them
+// at once, they fail and succeed in turn for a while: that is one trouble.
+func TestATroubleOfManyConnectionsIsToldOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		core, lines := observer.New(zap.InfoLevel)
+		tr := &trouble{log: zap.New(core)}
+		ok := func(op claim.Operation) { tr.saw(claim.Report{Operation: op}) }
+		gone := func(op claim.Operation) { tr.saw(claim.Report{Operation: op, Err: errors.New("conn closed")}) }
+		ok(claim.OpFetch)
+		for range 2 {
+			for _, op := range []claim.Operation{claim.OpFetch, claim.OpClaim, claim.OpFinish, claim.OpBeat} {
+				gone(op)
+				ok(op)
+				time.Sleep(time.Second)
+			}
+			require.Equal(t, []string{"Postgres does not answer"}, messages(lines.All()))
+			time.Sleep(calm)
+			ok(claim.OpBeat)
+			ok(claim.OpBeat)
+			require.Equal(t, []string{"Postgres does not answer", "Postgres answers again"}, messages(lines.All()))
+			require.Equal(t, 3*time.Second, lines.All()[1].ContextMap()["trouble"])
+			lines.TakeAll()
+		}
+	})
+}
+
+func messages(lines []observer.LoggedEntry) (all []string) {
+	for _, l := range lines {
+		all = append(all, l.Message)
+	}
+	return all
+}
+
+// A right that is missing is no matter of patience, and says what to do.
+func TestAMissingRightIsToldWithWhatToDo(t *testing.T) {
+	core, lines := observer.New(zap.InfoLevel)
+	tr := &trouble{log: zap.New(core), dsn: "postgres://web:secret@db/app"}
+	refused := claim.Report{Operation: claim.OpClaim, Err: &pgconn.PgError{Severity: "ERROR", Code: "42501", Message: "permission denied for table claims"}}
+	tr.saw(refused)
+	tr.saw(refused)
+	tr.saw(claim.Report{Operation: claim.OpFetch})
+	require.Equal(t, 1, lines.Len())
+	require.Contains(t, lines.All()[0].Message, `the role "web" of --database-url lacks this right`)
+	require.Contains(t, lines.All()[0].Message, `GRANT dispatcherd_dispatcher TO "web";`)
+	require.NotContains(t, lines.All()[0].Message, "secret")
+	require.Contains(t, lines.All()[0].ContextMap()["error"], "table claims")
+	tr.saw(claim.Report{Operation: claim.OpClaim})
+	tr.saw(claim.Report{Operation: claim.OpClaim})
+	require.Equal(t, "Postgres carries the statement out again", lines.All()[1].Message)
+	require.Equal(t, 2, lines.Len())
+}
+
+func TestACommandWithoutTheRightSaysWhatToGrant(t *testing.T) {
+	url := pgtest.New(t)
+	as := func(role string) string { return url + "&options=-c%20role%3D" + role }
+	for command, role := range map[string]string{
+		"job list": "dispatcherd_operator", "job cancel 1": "dispatcherd_operator", "job insert --type pdf": "dispatcherd_operator",
+	} {
+		got := onDatabase(t, as("dispatcherd_reader"), "", command)
+		require.Equal(t, exitUsage, got.code, "%s: %s", command, got.err)
+		require.Contains(t, got.err, "permission denied for ", command)
+		require.Contains(t, got.err, "GRANT "+role+" TO ", command)
+		require.NotContains(t, got.err, "--help", "%s: the words are right", command)
+	}
+	got := onDatabase(t, as("dispatcherd_reader"), "", "migrate down --to 8 --yes")
+	require.Equal(t, exitUsage, got.code, got.err)
+	require.Contains(t, got.err, "use the owner of the schema")
+	got = onDatabase(t, as("dispatcherd_producer"), "", "serve")
+	require.Equal(t, exitUsage, got.code, got.err)
+	require.Contains(t, got.err, "GRANT dispatcherd_dispatcher TO ")
+}

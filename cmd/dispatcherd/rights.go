@@ -1,0 +1,38 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// denied reports whether Postgres answered that a role lacks a right.
+func denied(err error) bool {
+	pg, ok := errors.AsType[*pgconn.PgError](err)
+	return ok && pg.Code == "42501"
+}
+
+// rightsOf names the role that a group of commands needs; see docs/security.md.
+var rightsOf = []struct{ command, role string }{
+	{"dispatcherd serve", "dispatcherd_dispatcher"},
+	{"dispatcherd trace", "dispatcherd_reader"},
+	{"dispatcherd job", "dispatcherd_operator"},
+}
+
+// whatToGrant says which role lacks a right that a command needs, and what gives it to it.
+func whatToGrant(dsn, command string) string {
+	user := "…"
+	if c, err := pgx.ParseConfig(dsn); err == nil {
+		user = fmt.Sprintf("%q", c.User)
+	}
+	grant := "use the owner of the schema"
+	for _, r := range rightsOf {
+		if strings.HasPrefix(command, r.command) {
+			grant = fmt.Sprintf("let an administrator run 'GRANT %s TO %s;', or name another role", r.role, user)
+		}
+	}
+	return fmt.Sprintf("the role %s of --database-url lacks this right; %s (docs/security.md, \"The roles in Postgres\")", user, grant)
+}
