@@ -11,12 +11,13 @@ import (
 
 // shape is what runs during a measurement.
 type shape struct {
-	Backlog     int `json:"backlog"`
-	Types       int `json:"types"`
-	Dispatchers int `json:"dispatchers"`
-	Workers     int `json:"worker_processes"` // of all dispatchers
-	Slots       int `json:"slots"`            // of all workers
-	feed        bool
+	Backlog     int    `json:"backlog"`
+	Types       int    `json:"types"`
+	Dispatchers int    `json:"dispatchers"`
+	Workers     int    `json:"worker_processes"` // of all dispatchers
+	Slots       int    `json:"slots"`            // of all workers
+	feed        bool   // a producer keeps the backlog up
+	daemon      string // program file; empty is the rig's own
 }
 
 // usual is the shape that a curve changes one thing of.
@@ -55,7 +56,7 @@ func start(ctx context.Context, r *rig.Rig, s shape) (_ *load, err error) {
 		}
 	}()
 	for i := range s.Dispatchers {
-		d, err := r.Daemon(ctx, l.dsn, fmt.Sprintf("daemon%d", i))
+		d, err := r.DaemonOf(ctx, s.daemon, l.dsn, fmt.Sprintf("daemon%d", i))
 		if err != nil {
 			return nil, err
 		}

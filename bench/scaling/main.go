@@ -21,6 +21,8 @@ type study struct {
 	warm    time.Duration // before the first window
 	window  time.Duration
 	windows int
+	numbers string // of dispatchers to compare; empty is all
+	against string // program file of a dispatcherd to compare with
 }
 
 // curves are the subcommands in the order of "all".
@@ -42,6 +44,8 @@ func main() {
 	flag.BoolVar(&s.short, "short", false, "smaller sizes and shorter windows")
 	flag.StringVar(&daemon, "daemon", "", "a dispatcherd built before, instead of the checkout's")
 	flag.Float64Var(&s.minutes, "minutes", 0, "snapshot: how long it is held (default 10, short 3)")
+	flag.StringVar(&s.numbers, "dispatchers", "", "dispatchers: only these numbers, as in 1,4; nothing is kept")
+	flag.StringVar(&s.against, "against", "", "dispatchers: another dispatcherd built before, in turn with the first; nothing is kept")
 	flag.Parse()
 	program.Main("scaling", func(ctx context.Context) error { return s.run(ctx, daemon, flag.Args()) })
 }

@@ -18,6 +18,7 @@ type point struct {
 	Windows   []window      `json:"windows"`
 	Memory    int64         `json:"daemon_memory_most_bytes"` // of the largest one
 	Deadlocks int64         `json:"deadlocks"`
+	Left      int           `json:"pending_at_the_end,omitempty"` // without a producer
 }
 
 // sweep measures the shapes that change makes of the usual one.
@@ -32,17 +33,22 @@ func (s *study) sweep(ctx context.Context, name string, sizes []int, change func
 		}
 		p.X = x
 		points = append(points, p)
-		fmt.Printf("%-11s %9s  %7.0f jobs/s (%.0f–%.0f)  claim %5.1f ms p99 ≤ %5.1f ms × %4.0f rows  lost %.2f %%  deadlocks %d  CPU/job %4.1f+%4.1f+%4.1f µs  daemon %.0f MB\n",
-			name, figure.Short(float64(x)), p.Rate.Median, p.Rate.Min, p.Rate.Max,
-			middle(p.Windows, func(w window) float64 { return w.ClaimMean }),
-			middle(p.Windows, func(w window) float64 { return w.ClaimP99 }),
-			middle(p.Windows, func(w window) float64 { return w.ClaimRows }),
-			100*middle(p.Windows, func(w window) float64 { return w.Lost }), p.Deadlocks,
-			middle(p.Windows, func(w window) float64 { return w.PostgresCPU }),
-			middle(p.Windows, func(w window) float64 { return w.DaemonCPU }),
-			middle(p.Windows, func(w window) float64 { return w.WorkersCPU }), float64(p.Memory)/1e6)
+		p.print(fmt.Sprintf("%-11s %9s", name, figure.Short(float64(x))))
 	}
 	return points, nil
+}
+
+// print writes a line about the point.
+func (p *point) print(name string) {
+	of := func(what func(window) float64) float64 { return middle(p.Windows, what) }
+	fmt.Printf("%s  %7.0f jobs/s (%.0f–%.0f)  claim %5.1f ms p99 ≤ %5.1f ms × %4.0f rows  finish %5.1f ms × %4.0f  fetch %4.1f ms × %4.0f  lost %.2f %%  deadlocks %d  CPU/job %4.1f+%4.1f+%4.1f µs  daemon %.0f MB\n",
+		name, p.Rate.Median, p.Rate.Min, p.Rate.Max,
+		of(func(w window) float64 { return w.ClaimMean }), of(func(w window) float64 { return w.ClaimP99 }), of(func(w window) float64 { return w.ClaimRows }),
+		of(func(w window) float64 { return w.FinishMean }), of(func(w window) float64 { return w.FinishRows }),
+		of(func(w window) float64 { return w.FetchMean }), of(func(w window) float64 { return w.FetchRows }),
+		100*of(func(w window) float64 { return w.Lost }), p.Deadlocks,
+		of(func(w window) float64 { return w.PostgresCPU }), of(func(w window) float64 { return w.DaemonCPU }),
+		of(func(w window) float64 { return w.WorkersCPU }), float64(p.Memory)/1e6)
 }
 
 func (s *study) measure(ctx context.Context, one shape) (p point, err error) {
@@ -56,6 +62,13 @@ func (s *study) measure(ctx context.Context, one shape) (p point, err error) {
 		return p, err
 	}
 	p.Rate = summary(p.Windows, func(w window) float64 { return w.Rate })
+	if !one.feed {
+		m, err := l.metrics(ctx)
+		if err != nil {
+			return p, err
+		}
+		p.Left = one.Backlog - int(m.Event("won"))
+	}
 	for _, d := range l.daemons {
 		_, most := rig.Memory(d.PID())
 		p.Memory = max(p.Memory, most)
@@ -121,16 +134,4 @@ func (s *study) types(ctx context.Context) error {
 		return err
 	}
 	return show(s.rig.Bench, "types", "number of types", "types, every slot can do all", points)
-}
-
-func (s *study) dispatchers(ctx context.Context) error {
-	points, err := s.sweep(ctx, "dispatchers", s.upTo(4, 1, 2, 4, 8), func(one *shape, x int) { one.Dispatchers = x })
-	if err != nil {
-		return err
-	}
-	lost := line("", points, func(p point) float64 {
-		return 100 * middle(p.Windows, func(w window) float64 { return w.Lost })
-	})
-	return show(s.rig.Bench, "dispatchers", "dispatchers on one table", "dispatchers; 1,000 slots together", points,
-		figure.Panel{Title: "Lost claims", XName: "dispatchers", YName: "% of claimed rows", LogX: true, Lines: []figure.Line{lost}})
 }

@@ -1,0 +1,135 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/dispatcherd/dispatcherd/bench/internal/figure"
+)
+
+// perSecond is how many rows are there for each second of a run without a
+// producer: more than are done.
+const perSecond = 180_000
+
+// settling is how long several dispatchers are left alone before the window.
+// Each publishes its slots with a beat, a second apart, and learns of those of
+// the others with its next one; until then all read the same rows, and what they
+// lose to each other makes their next claims careful.
+const settling = 4 * time.Second
+
+// dispatchers compares several dispatchers on one table with one. All rows are
+// there before: a producer takes processor time from whom it feeds, and one alone
+// does not keep up with four, which then fight for the little that is left. The
+// runs take turns, so that a slow minute is everybody's.
+//
+// Whoever adds a dispatcher may divide the slots there are or bring as many
+// along, so both are measured.
+func (s *study) dispatchers(ctx context.Context) error {
+	numbers := s.upTo(3, 1, 2, 4, 8)
+	if s.numbers != "" {
+		numbers = nil
+		for text := range strings.SplitSeq(s.numbers, ",") {
+			n, err := strconv.Atoi(text)
+			if err != nil || n < 1 {
+				return fmt.Errorf("-dispatchers %q: %q is no number of dispatchers", s.numbers, text)
+			}
+			numbers = append(numbers, n)
+		}
+	}
+	points, err := s.inTurn(ctx, s.companies(numbers))
+	if err != nil || s.numbers != "" || s.against != "" {
+		return err
+	}
+	return s.showDispatchers(points)
+}
+
+// companies are the shapes to compare.
+func (s *study) companies(numbers []int) []point {
+	var points []point
+	for _, times := range []bool{false, true} {
+		for _, n := range numbers {
+			one := usual
+			one.feed, one.Dispatchers, one.Backlog = false, n, perSecond*int((settling+s.window).Seconds())
+			if times {
+				one.Slots, one.Workers = n*usual.Slots, n*usual.Workers
+			}
+			if times && n == 1 {
+				continue // the same as divided
+			}
+			points = append(points, point{Shape: one, X: n})
+			if s.against != "" {
+				one.daemon = s.against
+				points = append(points, point{Shape: one, X: n})
+			}
+		}
+	}
+	return points
+}
+
+// inTurn measures each shape as often as there are windows, one window at a time.
+func (s *study) inTurn(ctx context.Context, points []point) ([]point, error) {
+	single := *s
+	single.windows, single.warm = 1, settling
+	for round := range s.windows {
+		for k := range points {
+			p := &points[(k+round)%len(points)]
+			one, err := single.measure(ctx, p.Shape)
+			if err != nil {
+				return nil, fmt.Errorf("%d dispatchers: %w", p.X, err)
+			}
+			if one.Left < p.Shape.Backlog/20 {
+				return nil, fmt.Errorf("%d dispatchers: %d of %d rows are left, which is too few to divide: raise perSecond", p.X, one.Left, p.Shape.Backlog)
+			}
+			p.add(one)
+		}
+	}
+	for _, p := range points {
+		p.print(fmt.Sprintf("%d × %d slots %s", p.X, p.Shape.Slots/p.X, p.Shape.daemon))
+	}
+	return points, nil
+}
+
+// add takes another run of the same shape in.
+func (p *point) add(one point) {
+	if p.Windows == nil || one.Left < p.Left {
+		p.Left = one.Left
+	}
+	p.Windows = append(p.Windows, one.Windows...)
+	p.Rate = summary(p.Windows, func(w window) float64 { return w.Rate })
+	p.Memory = max(p.Memory, one.Memory)
+	p.Deadlocks += one.Deadlocks
+}
+
+// divided are the points whose slots are those of one dispatcher, times those
+// with as many for each. A dispatcher alone is both.
+func divided(points []point) (divided, times []point) {
+	for _, p := range points {
+		if p.Shape.Slots == usual.Slots {
+			divided = append(divided, p)
+		}
+		if p.Shape.Slots == p.X*usual.Slots {
+			times = append(times, p)
+		}
+	}
+	return divided, times
+}
+
+func (s *study) showDispatchers(points []point) error {
+	together, each := divided(points)
+	panel := func(title, unit string, what func(point) float64) figure.Panel {
+		return figure.Panel{Title: title, XName: "dispatchers on one table", YName: unit, LogX: true, Lines: []figure.Line{
+			line("1,000 slots together", together, what), line("1,000 slots each", each, what),
+		}}
+	}
+	of := func(what func(window) float64) func(point) float64 {
+		return func(p point) float64 { return middle(p.Windows, what) }
+	}
+	return keep(s.rig.Bench, "dispatchers", points, figure.SVG(
+		panel("Rate against dispatchers, no producer at work", "jobs/s", func(p point) float64 { return p.Rate.Median }),
+		panel("Mean claim latency", "milliseconds", of(func(w window) float64 { return w.ClaimMean })),
+		panel("Lost claims", "% of claimed rows", of(func(w window) float64 { return 100 * w.Lost })),
+	))
+}
