@@ -315,7 +315,7 @@ func (c *Core) adopt(p *presented, row *dispatcherd.Adopted) {
 		return
 	}
 	c.occupy(p, j)
-	j.why = Why{Terms: c.score(j.mode, j.priority, c.ageMS(j), j.typ), SlotTypes: len(p.Slot.Types), Capacity: c.capacity(j.typ)}
+	j.why = Why{Terms: c.score(j.mode, j.priority, c.ageMS(j), j.typ), At: c.now, SlotTypes: len(p.Slot.Types), Capacity: c.capacity(j.typ)}
 }
 
 // mayHold reports whether a type is known or may become so.

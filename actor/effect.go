@@ -126,6 +126,7 @@ type Effect struct {
 // decision, and what the slot was chosen from.
 type Why struct {
 	Terms     scoring.Terms
-	SlotTypes int // types the chosen slot supports: no free compatible slot had fewer
-	Capacity  int // slots that support the type, free or busy, here and elsewhere
+	At        Instant // of the decision; a queued job is sent when its claim is answered
+	SlotTypes int     // types the chosen slot supports: no free compatible slot had fewer
+	Capacity  int     // slots that support the type, free or busy, here and elsewhere
 }

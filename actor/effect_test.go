@@ -60,8 +60,8 @@ func TestASentRequestSaysWhatWhereAndWhy(t *testing.T) {
 	require.JSONEq(t, `{"n":1}`, string(send.Payload))
 	require.Equal(t, 2500*time.Millisecond, send.Age)
 	require.Equal(t, Why{
-		Terms:     scoring.Terms{Base: 2_048_000, Age: 40_000, Rarity: 250_000, OnDemand: 4_176_000},
-		SlotTypes: 2, Capacity: 2,
+		Terms: scoring.Terms{Base: 2_048_000, Age: 40_000, Rarity: 250_000, OnDemand: 4_176_000},
+		At:    3500, SlotTypes: 2, Capacity: 2,
 	}, send.Why)
 	started := one(t, fx, Started)
 	require.Equal(t, send.Job, started.Job)

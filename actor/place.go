@@ -241,6 +241,7 @@ func (c *Core) seat(j *job, ref slotindex.Ref) {
 	c.slots[ref].job = j
 	j.why = Why{
 		Terms:     c.score(j.mode, j.priority, c.ageMS(j), j.typ),
+		At:        c.now,
 		SlotTypes: len(c.index.TypesOf(ref)),
 		Capacity:  c.capacity(j.typ),
 	}

@@ -88,7 +88,7 @@ func startPrivateHost(ctx context.Context, w scoring.Weights, log *zap.Logger) (
 // startHost brings the daemon up on a migrated database that holds nothing
 // else. On an error nothing is left running.
 func startHost(ctx context.Context, dsn string, w scoring.Weights, log *zap.Logger) (_ *daemonHost, err error) {
-	h := &daemonHost{watch: &watchJournal{watch: trace.NewWatch(w)}, ended: make(chan struct{})}
+	h := &daemonHost{watch: &watchJournal{watch: trace.NewWatch()}, ended: make(chan struct{})}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, h.close())

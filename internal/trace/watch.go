@@ -7,31 +7,28 @@ import (
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/actor"
-	"github.com/dispatcherd/dispatcherd/scoring"
 )
 
 // Watch judges a live core from the outside, by the events that went in and
 // the effects that came out. A queued job is seen when it is sent, one round
-// trip to Postgres after it was placed; its age at the placement says when that
-// was, to the millisecond. So a placement counts as misplaced if a more
-// specialised compatible slot was free from slackMS before it to slackMS after
-// it: what changed in the same moment is given the benefit of the doubt.
+// trip to Postgres after it was placed; the reason that comes with it says when
+// that was. All instants are those of the core's steps, whose clock stands still
+// during a step: however late a step comes, none of them is off. A placement counts
+// as misplaced if a more specialised compatible slot was free in the millisecond
+// before it and in the one after: within a millisecond the order is not known.
 //
 // A slot that is reserved for a claim looks free until its job is sent to it. One
-// that leaves, or that a request takes over, may have been reserved for a job that
-// never came: it is not held to have been free in the last doubtMS before.
+// that leaves, or that somebody takes over, may have been reserved for a job that
+// never came: it is not held to have been free in the last doubtMS before. Who takes
+// over is a request, or a row whose claim had been sent before it was placed here.
 type Watch struct {
-	ageing   int64 // points a second, of the weights that the core uses
 	slots    map[dispatcherd.SlotID]*watchedSlot
 	numbers  map[slotName]dispatcherd.SlotID
 	running  map[dispatcherd.JobID]dispatcherd.SlotID
+	claimed  map[dispatcherd.JobID]int64 // when the latest claim of a row was sent that has not come yet
 	placed   []watchedPlacement
 	findings Findings
 }
-
-// slackMS is how much clocks are read apart: the age of a queued job is taken
-// on the database's clock, and all clocks are cut to milliseconds.
-const slackMS = 3
 
 // doubtMS is longer than a claim takes.
 const doubtMS = 1000
@@ -60,10 +57,10 @@ type watchedPlacement struct {
 }
 
 // NewWatch returns a Watch of a core that has seen nothing yet.
-func NewWatch(w scoring.Weights) *Watch {
+func NewWatch() *Watch {
 	return &Watch{
-		ageing: w.Ageing, slots: map[dispatcherd.SlotID]*watchedSlot{},
-		numbers: map[slotName]dispatcherd.SlotID{}, running: map[dispatcherd.JobID]dispatcherd.SlotID{},
+		slots: map[dispatcherd.SlotID]*watchedSlot{}, numbers: map[slotName]dispatcherd.SlotID{},
+		running: map[dispatcherd.JobID]dispatcherd.SlotID{}, claimed: map[dispatcherd.JobID]int64{},
 	}
 }
 
@@ -71,8 +68,13 @@ func NewWatch(w scoring.Weights) *Watch {
 func (w *Watch) Step(now actor.Instant, ev actor.Event, fx []actor.Effect) {
 	w.event(int64(now), ev)
 	for i := range fx {
-		if fx[i].Kind == actor.Send {
-			w.sent(int64(now), &fx[i])
+		switch fx[i].Kind {
+		case actor.Send:
+			w.sent(&fx[i])
+		case actor.Claim:
+			for _, id := range fx[i].Claim.IDs {
+				w.claimed[id] = int64(now)
+			}
 		}
 	}
 }
@@ -158,12 +160,11 @@ func (s *watchedSlot) takeInDoubt(now int64) {
 	}
 }
 
-func (w *Watch) sent(now int64, fx *actor.Effect) {
+func (w *Watch) sent(fx *actor.Effect) {
 	w.findings.Placements++
-	at := now
-	if w.ageing > 0 {
-		at -= max(0, fx.Age.Milliseconds()-int64(fx.Why.Terms.Age)/w.ageing)
-	}
+	at := int64(fx.Why.At)
+	claimed, known := w.claimed[fx.Job]
+	delete(w.claimed, fx.Job)
 	s := w.slots[fx.Slot]
 	if s == nil || !s.types[fx.Type] || s.session != fx.Session {
 		w.findings.AffinityViolations++
@@ -172,8 +173,8 @@ func (w *Watch) sent(now int64, fx *actor.Effect) {
 	if _, running := w.running[fx.Job]; running || s.job != 0 {
 		w.findings.DoublePlacements++
 	}
-	if fx.Job.OnDemand() {
-		s.takeInDoubt(now)
+	if fx.Job.OnDemand() || known && claimed < at {
+		s.takeInDoubt(at)
 	} else {
 		s.take(at)
 	}
@@ -200,13 +201,13 @@ func (w *Watch) Findings() Findings {
 	return f
 }
 
-// freeAround reports whether the slot was free from well before an instant to
-// well after it.
+// freeAround reports whether the slot was free from before an instant until
+// after it.
 func (s *watchedSlot) freeAround(at int64) bool {
 	i, _ := slices.BinarySearchFunc(s.free, at, func(f span, at int64) int { return cmp.Compare(f.to, at) })
 	around := span{s.freeSince, math.MaxInt64}
 	if i < len(s.free) {
 		around = s.free[i]
 	}
-	return around.from < at-slackMS && around.to > at+slackMS
+	return around.from < at && around.to > at
 }

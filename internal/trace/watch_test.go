@@ -2,7 +2,6 @@ package trace
 
 import (
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -18,12 +17,14 @@ type seen struct {
 	fx []actor.Effect
 }
 
-func sentTo(slot dispatcherd.SlotID, job dispatcherd.JobID, age, placedAt time.Duration) []actor.Effect {
-	w := scoring.Default()
-	return []actor.Effect{{
-		Kind: actor.Send, Session: 1, Slot: slot, Job: job, Type: "pdf", Age: age,
-		Why: actor.Why{Terms: w.Score(dispatcherd.Queued, 0, placedAt.Milliseconds(), 1)},
-	}}
+// sentTo is a job that was placed at an instant.
+func sentTo(slot dispatcherd.SlotID, job dispatcherd.JobID, at actor.Instant) []actor.Effect {
+	return []actor.Effect{{Kind: actor.Send, Session: 1, Slot: slot, Job: job, Type: "pdf", Why: actor.Why{At: at}}}
+}
+
+// claimOf is a claim that is sent.
+func claimOf(jobs ...dispatcherd.JobID) []actor.Effect {
+	return []actor.Effect{{Kind: actor.Claim, Claim: &dispatcherd.ClaimRequest{IDs: jobs}}}
 }
 
 func TestTheWatchCounts(t *testing.T) {
@@ -35,69 +36,84 @@ func TestTheWatchCounts(t *testing.T) {
 	released := func(job dispatcherd.JobID) actor.Event {
 		return actor.Released{Session: 1, Results: []actor.Result{{Job: job, Attempt: 1, OK: true}}}
 	}
-	const s = time.Second
 	for name, c := range map[string]struct {
 		steps []seen
 		want  Findings
 	}{
 		"a versatile slot used while a specialised one is free": {
-			[]seen{{1000, actor.Tick{}, sentTo(2, 7, s, s)}}, Findings{Placements: 1, Misplaced: 1}},
+			[]seen{{1000, actor.Tick{}, sentTo(2, 7, 1000)}}, Findings{Placements: 1, Misplaced: 1}},
 		"nothing if the specialised one is used": {
-			[]seen{{1000, actor.Tick{}, sentTo(1, 7, s, s)}}, Findings{Placements: 1}},
+			[]seen{{1000, actor.Tick{}, sentTo(1, 7, 1000)}}, Findings{Placements: 1}},
 		"nothing if the specialised one is busy": {
-			[]seen{{1000, actor.Tick{}, sentTo(1, 7, s, s)}, {2000, actor.Tick{}, sentTo(2, 8, s, s)}}, Findings{Placements: 2}},
+			[]seen{{1000, actor.Tick{}, sentTo(1, 7, 1000)}, {2000, actor.Tick{}, sentTo(2, 8, 2000)}}, Findings{Placements: 2}},
 		"nothing if it became free after the placement, before the send": {
 			[]seen{
-				{1000, actor.Tick{}, sentTo(1, 7, s, s)},
+				{1000, actor.Tick{}, sentTo(1, 7, 1000)},
 				{2000, released(7), nil},
-				{2050, actor.Tick{}, sentTo(2, 8, s+100*time.Millisecond, s)}, // placed at 1950
+				{2050, actor.Tick{}, sentTo(2, 8, 1950)},
 			}, Findings{Placements: 2}},
 		"a placement that came long after it became free": {
 			[]seen{
-				{1000, actor.Tick{}, sentTo(1, 7, s, s)},
+				{1000, actor.Tick{}, sentTo(1, 7, 1000)},
 				{2000, released(7), nil},
-				{2050, actor.Tick{}, sentTo(2, 8, s+10*time.Millisecond, s)}, // placed at 2040
+				{2050, actor.Tick{}, sentTo(2, 8, 2040)},
 			}, Findings{Placements: 2, Misplaced: 1}},
 		"nothing if it was reserved and sent later": {
 			[]seen{
-				{1000, actor.Tick{}, sentTo(2, 8, s, s)},
-				{1100, actor.Tick{}, sentTo(1, 7, s+200*time.Millisecond, s)}, // placed at 900
+				{1000, actor.Tick{}, sentTo(2, 8, 1000)},
+				{1100, actor.Tick{}, sentTo(1, 7, 900)},
 			}, Findings{Placements: 2}},
 		"nothing if it was reserved, and withdrawn before it was sent": {
 			[]seen{
-				{1000, actor.Tick{}, sentTo(2, 8, s, s)},
+				{1000, actor.Tick{}, sentTo(2, 8, 1000)},
 				{1050, actor.Withdrew{Session: 1, Numbers: []int32{10}}, nil},
-				{1100, actor.Tick{}, sentTo(1, 7, s+200*time.Millisecond, s)},
+				{1100, actor.Tick{}, sentTo(1, 7, 900)},
 			}, Findings{Placements: 2}},
 		"nothing if it may have been reserved, and left before its claim was answered": {
-			[]seen{{1000, actor.Tick{}, sentTo(2, 8, s, s)}, {1050, actor.Withdrew{Session: 1, Numbers: []int32{10}}, nil}}, Findings{Placements: 1}},
+			[]seen{{1000, actor.Tick{}, sentTo(2, 8, 1000)}, {1050, actor.Withdrew{Session: 1, Numbers: []int32{10}}, nil}}, Findings{Placements: 1}},
 		"nothing if it may have been reserved, and a request took it over": {
-			[]seen{{1000, actor.Tick{}, sentTo(2, 8, s, s)}, {1050, actor.Tick{}, sentTo(1, -3, 0, 0)}}, Findings{Placements: 2}},
+			[]seen{{1000, actor.Tick{}, sentTo(2, 8, 1000)}, {1050, actor.Tick{}, sentTo(1, -3, 1050)}}, Findings{Placements: 2}},
+		"nothing if it was reserved, and a row that was claimed before took it over": {
+			[]seen{{900, actor.Tick{}, claimOf(3)}, {1000, actor.Tick{}, sentTo(2, 8, 1000)}, {1050, actor.Tick{}, sentTo(1, 3, 1050)}}, Findings{Placements: 2}},
+		"a row that is claimed when it is placed takes nothing over": {
+			[]seen{{1000, actor.Tick{}, sentTo(2, 8, 1000)}, {1050, actor.Tick{}, claimOf(3)}, {1060, actor.Tick{}, sentTo(1, 3, 1050)}}, Findings{Placements: 2, Misplaced: 1}},
+		"nothing if it became free in the same millisecond": {
+			[]seen{
+				{1000, actor.Tick{}, sentTo(1, 7, 1000)},
+				{2000, released(7), nil},
+				{2000, actor.Tick{}, sentTo(2, 8, 2000)},
+			}, Findings{Placements: 2}},
+		"a step that comes late changes nothing": {
+			[]seen{
+				{1000, actor.Tick{}, sentTo(1, 7, 1000)},
+				{2000, released(7), nil},
+				{9000, actor.Tick{}, sentTo(2, 8, 2001)},
+			}, Findings{Placements: 2, Misplaced: 1}},
 		"a specialised slot that was free for longer than any claim takes": {
-			[]seen{{1000, actor.Tick{}, sentTo(2, 8, s, s)}, {1000 + 2*doubtMS, actor.Tick{}, sentTo(1, -3, 0, 0)}}, Findings{Placements: 2, Misplaced: 1}},
+			[]seen{{1000, actor.Tick{}, sentTo(2, 8, 1000)}, {1000 + 2*doubtMS, actor.Tick{}, sentTo(1, -3, 1000+2*doubtMS)}}, Findings{Placements: 2, Misplaced: 1}},
 		"nothing if it was withdrawn": {
-			[]seen{{900, actor.Withdrew{Session: 1, Numbers: []int32{10}}, nil}, {1000, actor.Tick{}, sentTo(2, 7, s, s)}}, Findings{Placements: 1}},
+			[]seen{{900, actor.Withdrew{Session: 1, Numbers: []int32{10}}, nil}, {1000, actor.Tick{}, sentTo(2, 7, 1000)}}, Findings{Placements: 1}},
 		"nothing if it is withdrawn with all others and then released": {
 			[]seen{
-				{800, actor.Tick{}, sentTo(1, 7, s, s)}, {850, actor.Tick{}, sentTo(2, 8, s, s)},
+				{800, actor.Tick{}, sentTo(1, 7, 800)}, {850, actor.Tick{}, sentTo(2, 8, 850)},
 				{900, actor.Withdrew{Session: 1}, nil}, {950, released(7), nil}, {960, released(7), nil},
 			}, Findings{Placements: 2}},
 		"a slot without the type": {
-			[]seen{{1000, actor.Tick{}, sentTo(3, 7, s, s)}}, Findings{Placements: 1, AffinityViolations: 1}},
+			[]seen{{1000, actor.Tick{}, sentTo(3, 7, 1000)}}, Findings{Placements: 1, AffinityViolations: 1}},
 		"a slot that is not there": {
-			[]seen{{1000, actor.Tick{}, sentTo(9, 7, s, s)}}, Findings{Placements: 1, AffinityViolations: 1}},
+			[]seen{{1000, actor.Tick{}, sentTo(9, 7, 1000)}}, Findings{Placements: 1, AffinityViolations: 1}},
 		"a job in two places and two jobs on one slot": {
-			[]seen{{1000, actor.Tick{}, sentTo(1, 7, s, s)}, {1001, actor.Tick{}, sentTo(2, 7, s, s)}, {1002, actor.Tick{}, sentTo(1, 8, s, s)}},
+			[]seen{{1000, actor.Tick{}, sentTo(1, 7, 1000)}, {1001, actor.Tick{}, sentTo(2, 7, 1001)}, {1002, actor.Tick{}, sentTo(1, 8, 1002)}},
 			Findings{Placements: 3, DoublePlacements: 2}},
 		"nothing if its session died": {
 			[]seen{
-				{1000, actor.Tick{}, sentTo(1, 7, s, s)},
+				{1000, actor.Tick{}, sentTo(1, 7, 1000)},
 				{1100, actor.Together{Events: []actor.Event{actor.Unregistered{Session: 1}, actor.Registered{Session: 2, Slots: []dispatcherd.Slot{{ID: 4, Types: []string{"pdf"}}}}}}, nil},
-				{1200, actor.Tick{}, func() []actor.Effect { fx := sentTo(4, 7, s, s); fx[0].Session = 2; return fx }()},
+				{1200, actor.Tick{}, func() []actor.Effect { fx := sentTo(4, 7, 1200); fx[0].Session = 2; return fx }()},
 			}, Findings{Placements: 2}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := NewWatch(scoring.Default())
+			w := NewWatch()
 			w.Step(0, slots, nil)
 			for _, step := range c.steps {
 				w.Step(step.at, step.ev, step.fx)
