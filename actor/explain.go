@@ -63,6 +63,7 @@ type Explanation struct {
 	AtLeast             bool
 
 	Capacity, Free int
+	Elsewhere      int                // slots of other dispatchers that support it, as they told last
 	Slot           dispatcherd.SlotID // the slot it would get now, or holds; 0 if none
 	Slots          []SlotInfo         // compatible ones, at most explainedSlots
 	Ahead          []Rival            // the best of Competing, at most explainedRivals
@@ -109,6 +110,7 @@ func (c *Core) Explain(q Inquiry) Explanation {
 		x.Capacity, x.Free = c.index.Capacity(a.typ), c.index.FreeFor(a.typ)
 		c.explainSlots(&x, a.typ)
 	}
+	x.Elsewhere = c.elsewhere[x.Type]
 	x.Terms = c.cfg.Weights.Score(a.mode, a.priority, int64(c.now)-a.arrival, c.capacityOf(&a))
 	a.score = x.Terms.Total()
 	if j != nil && j.stage != waiting {

@@ -20,11 +20,12 @@ type Why struct {
 	AtLeast    bool `doc:"The ranks are lower bounds: Postgres may hold more jobs that go before."                 json:"at_least,omitempty"`
 	Competing  int  `doc:"Jobs ahead that could take a slot it could take."                                        json:"competing,omitempty"`
 
-	Capacity int     `doc:"Slots that support its type, free or busy."   json:"capacity"`
-	Free     int     `json:"free"`
-	Slot     int64   `doc:"The slot it runs on, or would get now."       json:"slot,omitempty"`
-	Slots    []Slot  `doc:"Compatible slots, at most 32."                json:"slots,omitempty"`
-	Ahead    []Rival `doc:"The first of the competing jobs, at most 16." json:"ahead,omitempty"`
+	Capacity  int     `doc:"Slots of this dispatcher that support its type, free or busy." json:"capacity"`
+	Free      int     `json:"free"`
+	Elsewhere int     `doc:"Slots of other dispatchers that support it."                   json:"elsewhere,omitempty"`
+	Slot      int64   `doc:"The slot it runs on, or would get now."                        json:"slot,omitempty"`
+	Slots     []Slot  `doc:"Compatible slots, at most 32."                                 json:"slots,omitempty"`
+	Ahead     []Rival `doc:"The first of the competing jobs, at most 16."                  json:"ahead,omitempty"`
 
 	Overtaking *Overtaking `doc:"Absent if the weights set no bound, and once the job waits no more." json:"overtaking,omitempty"`
 	Dispatcher int         `doc:"Who runs it, if it is not this one."                                 json:"dispatcher,omitempty"`

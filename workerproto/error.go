@@ -2,6 +2,8 @@ package workerproto
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/dispatcherd/dispatcherd"
 )
@@ -47,6 +49,9 @@ const (
 	ShuttingDown       Code = "shutting_down"        // fatal: reconnect
 	Internal           Code = "internal"             // fatal: the dispatcher's own fault
 )
+
+// Codes lists every code, in the order of the alphabet.
+func Codes() []Code { return slices.Sorted(maps.Keys(codes)) }
 
 // codes lists every code with whether it is fatal on an open session.
 var codes = map[Code]bool{

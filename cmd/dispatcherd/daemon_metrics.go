@@ -57,7 +57,7 @@ func newWorkerMetrics() *workerMetrics {
 	byDirection := func(name, help string) *prometheus.CounterVec {
 		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, []string{"direction"})
 	}
-	return &workerMetrics{
+	m := &workerMetrics{
 		connections: prometheus.NewGauge(prometheus.GaugeOpts{Name: "dispatcherd_worker_connections", Help: "Open connections on the worker socket."}),
 		frames:      byDirection("dispatcherd_worker_frames_total", "Frames received from and sent to workers."),
 		bytes:       byDirection("dispatcherd_worker_bytes_total", "Bytes received from and sent to workers."),
@@ -71,6 +71,14 @@ func newWorkerMetrics() *workerMetrics {
 			Name: "dispatcherd_worker_denied_total", Help: "Offers of slots refused because the worker's user may not serve one of their types.",
 		}),
 	}
+	for _, c := range workerproto.Codes() { // a rate needs the 0 before the first
+		m.complaints.WithLabelValues(string(c))
+	}
+	for _, direction := range []string{"in", "out"} {
+		m.frames.WithLabelValues(direction)
+		m.bytes.WithLabelValues(direction)
+	}
+	return m
 }
 
 // Accepted implements workerproto.Observer.

@@ -55,7 +55,7 @@ func (t *trouble) failed(r claim.Report) {
 	t.since = t.last
 	t.some.Store(true)
 	t.log.Warn("Postgres does not answer", zap.String("operation", string(r.Operation)),
-		zap.Stringer("verdict", r.Verdict), zap.Duration("took", r.Took), zap.Error(r.Err))
+		zap.Stringer("verdict", r.Verdict), zap.Duration("took", r.Took), zap.String("error", once(r.Err.Error())))
 }
 
 func (t *trouble) refused(r claim.Report) {

@@ -158,6 +158,9 @@ func (w *workers) Closed(s *workerproto.Session, cause error) {
 	if cause != nil && !stopping && !errors.Is(cause, io.EOF) {
 		log = w.log.Warn
 	}
+	if errors.Is(cause, io.EOF) {
+		cause = nil // the worker hung up, which is how each of them ends
+	}
 	log("worker gone", zap.Int64("session", int64(id)), zap.String("worker", s.Worker()), zap.Error(cause))
 }
 

@@ -109,4 +109,5 @@ func TestNoPayloadReachesLogsOrMetrics(t *testing.T) {
 		require.NotContains(t, lines.Text(), canary)
 	}
 	require.Contains(t, h.log.text(), "worker gone")
+	require.NotContains(t, h.log.text(), "EOF", "that it hung up is no error")
 }

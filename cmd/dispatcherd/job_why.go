@@ -135,7 +135,7 @@ func (a *app) printWhy(why *api.Why) error {
 		}
 		line("rank", "%s%d of %d %s, %s%d of %d in all", least, why.Rank, why.Waiting, why.Type, least, why.RankAll, why.WaitingAll)
 	}
-	line("slots", "%d support the type, %d of them free", why.Capacity, why.Free)
+	line("slots", "%s", slotsText(why))
 	for i := range why.Slots {
 		line("", "%s", slotText(&why.Slots[i], why.Slot))
 	}
@@ -143,7 +143,7 @@ func (a *app) printWhy(why *api.Why) error {
 		line("ahead", "%d could take the same slots", why.Competing)
 	}
 	for i := range why.Ahead {
-		line("", "%s", rivalText(&why.Ahead[i]))
+		line("", "%s", rivalText(&why.Ahead[i], why.Mode))
 	}
 	if o := why.Overtaking; o != nil {
 		line("newcomers", "%s", overtakingText(o))
@@ -153,6 +153,14 @@ func (a *app) printWhy(why *api.Why) error {
 
 func scoreText(s *api.Score) string {
 	return fmt.Sprintf("%.0f = base %.0f + age %.0f + rarity %.0f + on-demand %.0f", s.Total, s.Base, s.Age, s.Rarity, s.OnDemand)
+}
+
+func slotsText(why *api.Why) string {
+	text := fmt.Sprintf("%d support the type, %d of them free", why.Capacity, why.Free)
+	if why.Elsewhere > 0 {
+		text += fmt.Sprintf("; %d more at other dispatchers", why.Elsewhere)
+	}
+	return text
 }
 
 func slotText(s *api.Slot, mine int64) string {
@@ -169,9 +177,12 @@ func slotText(s *api.Slot, mine int64) string {
 	return fmt.Sprintf("slot %d %s/%d [%s] %s", s.Slot, s.Worker, s.Number, strings.Join(s.Types, " "), doing)
 }
 
-func rivalText(r *api.Rival) string {
+// rivalText describes somebody ahead of a job of a mode.
+func rivalText(r *api.Rival, mode string) string {
 	passed := "never passed: both age alike"
 	switch {
+	case r.Passed == nil && r.Mode != mode && mode == dispatcherd.Queued.String():
+		passed = "never passed: on demand it ages no slower"
 	case r.Passed != nil && *r.Passed > 0:
 		passed = fmt.Sprintf("passed in %v", spanOf(*r.Passed))
 	case r.Passed != nil:

@@ -89,9 +89,12 @@ The job's id, type and attempt are in DISPATCHERD_JOB_ID, DISPATCHERD_TYPE and D
 	return cmd
 }
 
-// checkTypes finds at the command line what the dispatcher would refuse later.
+// checkTypes takes the blanks of "a, b" away, and finds at the command line what
+// the dispatcher would refuse later.
 func checkTypes(types []string) error {
-	for _, t := range types {
+	for i, t := range types {
+		t = strings.TrimSpace(t)
+		types[i] = t
 		if t == "" {
 			return failure(exitUsage, "--types names an empty type in %q: take out the comma too many", strings.Join(types, ","))
 		}

@@ -30,3 +30,10 @@ func TestTheExecWorkerTellsOfFailuresAndIdleSlots(t *testing.T) {
 		func() string { return "a word about the limit; it said " + many.errors.text() })
 	many.kill()
 }
+
+func TestBlanksBetweenTypesAreNoPartOfThem(t *testing.T) {
+	types := []string{"a", " b c", "d "}
+	require.NoError(t, checkTypes(types))
+	require.Equal(t, []string{"a", "b c", "d"}, types)
+	require.ErrorContains(t, checkTypes([]string{"a", " "}), "--types names an empty type")
+}

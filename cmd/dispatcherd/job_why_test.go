@@ -1,0 +1,31 @@
+package main
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/dispatcherd/dispatcherd/api"
+)
+
+func TestWhyARivalIsNeverPassedIsTold(t *testing.T) {
+	soon := 2.5
+	for want, c := range map[string]struct {
+		rival api.Rival
+		mode  string
+	}{
+		"job 7 pdf priority 0 queued, score 0: never passed: both age alike":                 {api.Rival{Mode: "queued"}, "queued"},
+		"job 7 pdf priority 0 on_demand, score 0: never passed: on demand it ages no slower": {api.Rival{Mode: "on_demand"}, "queued"},
+		"job 7 pdf priority 0 on_demand, score 0: never passed: both age alike":              {api.Rival{Mode: "on_demand"}, "on_demand"},
+		"job 7 pdf priority 0 queued, score 0: passed in 2.5s":                               {api.Rival{Mode: "queued", Passed: &soon}, "on_demand"},
+		"job 7 pdf priority 0 queued, score 0: passed now":                                   {api.Rival{Mode: "queued", Passed: new(float64)}, "on_demand"},
+	} {
+		c.rival.Job, c.rival.Type = 7, "pdf"
+		require.Equal(t, want, rivalText(&c.rival, c.mode))
+	}
+}
+
+func TestSlotsOfOtherDispatchersAreTold(t *testing.T) {
+	require.Equal(t, "0 support the type, 0 of them free", slotsText(&api.Why{}))
+	require.Equal(t, "2 support the type, 1 of them free; 3 more at other dispatchers", slotsText(&api.Why{Capacity: 2, Free: 1, Elsewhere: 3}))
+}
