@@ -1,12 +1,6 @@
 package claim
 
-import (
-	"github.com/dispatcherd/dispatcherd"
-	"github.com/jackc/pgx/v5"
-)
-
-// Fold is what the table keeps of a token.
-func Fold(t dispatcherd.Token) int64 { return fold(t) }
+import "github.com/jackc/pgx/v5"
 
 // HandOverSQL is the statement of a hand-over: its dispatcher, for how long.
 const HandOverSQL = handOverSQL
