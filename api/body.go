@@ -99,7 +99,7 @@ type requestBody struct {
 	Timeout       *Span                `doc:"How long the caller waits; the dispatcher's default if not given."                                  json:"timeout,omitempty"`
 	WaitForWorker *Span                `doc:"How long it may wait while there is no slot for the type; 0: not at all, 5 s if the last one goes." json:"wait_for_worker,omitempty"`
 	Durable       bool                 `doc:"Write it to Postgres first: it survives the dispatcher, and others may serve it."                   json:"durable,omitempty"`
-	CoalesceKey   string               `doc:"Callers with the same key, type and payload share one run."                                         json:"coalesce_key,omitempty"    maxLength:"256"`
+	CoalesceKey   string               `doc:"Callers with the same key, type, payload, priority and durable share one run."                      json:"coalesce_key,omitempty"    maxLength:"256"`
 }
 
 // requestFields are the names in it.

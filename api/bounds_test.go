@@ -235,6 +235,26 @@ func post(ctx context.Context, h *Handler, body string, headers ...string) <-cha
 	return answer
 }
 
+func TestKeysOfSharedRunsAreBounded(t *testing.T) {
+	h, f, seen := house(t, func(c *Config) { c.Keys = 3 })
+	join := func(key string) *httptest.ResponseRecorder {
+		return <-post(t.Context(), h, `{"type":"pdf","coalesce_key":"k"}`, "Idempotency-Key", key, "Prefer", "respond-async")
+	}
+	first := join("1")
+	for _, key := range []string{"2", "3", "3", "1"} {
+		require.Equal(t, first.Header().Get("Location"), join(key).Header().Get("Location"), key)
+	}
+	require.Equal(t, 3, h.Gauges().Keys)
+	require.Equal(t, http.StatusTooManyRequests, join("4").Code, "it goes on")
+	require.Equal(t, http.StatusTooManyRequests, (<-post(t.Context(), h, `{"type":"pdf"}`, "Idempotency-Key", "5")).Code)
+	require.Equal(t, 2, seen.hits(BoundKeys))
+	f.answer(<-f.submitted, Answer{Kind: Done})
+	require.Equal(t, first.Header().Get("Location"), join("2").Header().Get("Location"), "kept")
+	require.Equal(t, http.StatusAccepted, join("4").Code, "the ended one made room")
+	require.Equal(t, 1, h.Gauges().Keys)
+	require.Equal(t, http.StatusNotFound, call(h, http.MethodGet, first.Header().Get("Location")).Code)
+}
+
 func TestRunsAreBoundedInNumberAndTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, f, seen := house(t, func(c *Config) { c.Runs, c.KeepRuns = 2, time.Minute })

@@ -21,6 +21,7 @@ type Config struct {
 	Heartbeat      time.Duration // silence on an event stream after which a comment is sent
 
 	Runs        int           // runs in memory, current and kept
+	Keys        int           // Idempotency-Keys of all runs; a run that is shared may have many
 	KeepRuns    time.Duration // how long the answer of a run is kept after its end
 	KeepBytes   int64         // bytes of events and answers in all runs
 	EventsOfRun int           // events one run holds; older ones make room, and who misses some is told
@@ -34,7 +35,7 @@ func DefaultConfig() Config {
 		MaxConnections: 10_000, MaxHeader: 16 << 10,
 		HeaderTimeout: 5 * time.Second, BodyTimeout: 30 * time.Second, WriteTimeout: 30 * time.Second,
 		IdleTimeout: 2 * time.Minute, Heartbeat: 15 * time.Second,
-		Runs: 10_000, KeepRuns: 10 * time.Minute, KeepBytes: 64 << 20, EventsOfRun: 256,
+		Runs: 10_000, Keys: 20_000, KeepRuns: 10 * time.Minute, KeepBytes: 64 << 20, EventsOfRun: 256,
 	}
 }
 
@@ -45,7 +46,7 @@ func (c Config) Validate() error {
 		value int64
 	}{
 		{"max payload", int64(c.MaxPayload)}, {"max upload", c.MaxUpload}, {"max connections", int64(c.MaxConnections)},
-		{"max header", int64(c.MaxHeader)}, {"runs", int64(c.Runs)}, {"kept bytes", c.KeepBytes}, {"events of a run", int64(c.EventsOfRun)},
+		{"max header", int64(c.MaxHeader)}, {"runs", int64(c.Runs)}, {"keys", int64(c.Keys)}, {"kept bytes", c.KeepBytes}, {"events of a run", int64(c.EventsOfRun)},
 	} {
 		if b.value < 1 {
 			return fmt.Errorf("API limit %q is %d, must be at least 1", b.name, b.value)

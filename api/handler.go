@@ -29,6 +29,7 @@ const (
 	BoundConnections Bound = "connections" // a connection was closed to make room
 	BoundPayload     Bound = "payload"     // a body was too large
 	BoundRuns        Bound = "runs"        // no room for a further run
+	BoundKeys        Bound = "keys"        // no room for a further Idempotency-Key
 	BoundEvents      Bound = "events"      // a slow reader of a stream missed events
 	BoundToken       Bound = "token"       // a token was missing or wrong
 	BoundUploads     Bound = "uploads"     // as many streams of jobs as may be went on already
@@ -40,7 +41,7 @@ const (
 )
 
 // Bounds lists them all.
-var Bounds = []Bound{BoundConnections, BoundPayload, BoundRuns, BoundEvents, BoundToken, BoundUploads, BoundHeaderTime, BoundBodyTime, BoundWriteTime, BoundIdleTime}
+var Bounds = []Bound{BoundConnections, BoundPayload, BoundRuns, BoundKeys, BoundEvents, BoundToken, BoundUploads, BoundHeaderTime, BoundBodyTime, BoundWriteTime, BoundIdleTime}
 
 // Handler serves the API. Create it with New, and Close it.
 type Handler struct {

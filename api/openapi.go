@@ -157,13 +157,15 @@ type NewJob struct {
 type Gauges struct {
 	Connections int   // open
 	Runs        int   // followed or kept
+	Keys        int   // Idempotency-Keys of runs
 	Followers   int   // callers of runs
 	RunBytes    int64 // held in their events and answers
 }
 
 // Gauges returns them.
 func (h *Handler) Gauges() Gauges {
-	return Gauges{Connections: int(h.open.Load()), Runs: h.runs.count(), Followers: int(h.runs.followers.Load()), RunBytes: h.runs.bytes.Load()}
+	runs, keys := h.runs.count()
+	return Gauges{Connections: int(h.open.Load()), Runs: runs, Keys: keys, Followers: int(h.runs.followers.Load()), RunBytes: h.runs.bytes.Load()}
 }
 
 // Description returns the OpenAPI description as it is served.

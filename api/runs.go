@@ -73,11 +73,17 @@ func (s *runs) join(q *requestBody, r *Request, wish runWish, scope string) (_ *
 		return old, false, nil
 	}
 	if old := s.bySame[same]; same != "" && old != nil {
+		if err := s.makeRoomForKeyLocked(key); err != nil {
+			return nil, false, err
+		}
 		s.name(old, key)
 		s.attachLocked(old, wish)
 		return old, false, nil
 	}
 	if err := s.makeRoomLocked(); err != nil {
+		return nil, false, err
+	}
+	if err := s.makeRoomForKeyLocked(key); err != nil {
 		return nil, false, err
 	}
 	n := &run{
@@ -126,6 +132,22 @@ func (s *runs) makeRoomLocked() error {
 	return nil
 }
 
+// makeRoomForKeyLocked drops the oldest ended run that has keys when all places
+// for keys are taken. A run that goes on may gather as many as callers share it.
+func (s *runs) makeRoomForKeyLocked(key string) error {
+	if key == "" || len(s.byKey) < s.h.cfg.Keys {
+		return nil
+	}
+	s.h.obs.Refused(BoundKeys)
+	at := slices.IndexFunc(s.over, func(r *run) bool { return len(r.keys) > 0 })
+	if at < 0 {
+		return queueFull.of(strconv.Itoa(len(s.byKey)) + " Idempotency-Keys are in use already, the limit").later()
+	}
+	s.dropLocked(s.over[at])
+	s.over = slices.Delete(s.over, at, at+1)
+	return nil
+}
+
 // purgeLocked drops what was kept long enough, and more while too many bytes
 // are held.
 func (s *runs) purgeLocked(now time.Time) {
@@ -156,6 +178,7 @@ func (s *runs) unnameLocked(r *run) {
 			delete(s.byKey, key)
 		}
 	}
+	r.keys = nil
 	if r.same != "" && s.bySame[r.same] == r {
 		delete(s.bySame, r.same)
 	}
@@ -237,11 +260,11 @@ func (s *runs) close() {
 	}
 }
 
-// count returns how many runs can be found.
-func (s *runs) count() int {
+// count returns how many runs can be found, and by how many keys.
+func (s *runs) count() (runs, keys int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return len(s.byID)
+	return len(s.byID), len(s.byKey)
 }
 
 func newID() string {

@@ -28,7 +28,8 @@ type Request struct {
 	// Durable has it written to Postgres first: it survives the dispatcher, and
 	// another one may serve it.
 	Durable bool
-	// CoalesceKey: callers with the same key, type and payload share one run.
+	// CoalesceKey: callers with the same key, type, payload, priority and
+	// Durable share one run.
 	CoalesceKey string
 	// IdempotencyKey: the same key and request get the same answer, once.
 	IdempotencyKey string

@@ -65,6 +65,7 @@ func (m *apiMetrics) register(r *prometheus.Registry, h *api.Handler, d *daemon)
 	r.MustRegister(m.responses, m.bounds, &requestMetrics{d: d},
 		gauge("connections", "Open connections of callers.", func() float64 { return float64(h.Gauges().Connections) }),
 		gauge("runs", "Requests that stream, are kept, or are shared.", func() float64 { return float64(h.Gauges().Runs) }),
+		gauge("keys", "Idempotency-Keys of these requests.", func() float64 { return float64(h.Gauges().Keys) }),
 		gauge("run_bytes", "Bytes of their events and answers.", func() float64 { return float64(h.Gauges().RunBytes) }),
 		gauge("watched_rows", "Rows that callers wait for.", func() float64 { return float64(d.rows.count.Load()) }),
 		limitMetrics(d))
@@ -73,12 +74,12 @@ func (m *apiMetrics) register(r *prometheus.Registry, h *api.Handler, d *daemon)
 // limitMetrics shows the configured bounds.
 func limitMetrics(d *daemon) prometheus.Collector {
 	limits := prometheus.NewGaugeVec(prometheus.GaugeOpts{
-		Name: "dispatcherd_api_limit", Help: "Configured bounds of the API, in connections, requests, bytes or events.",
+		Name: "dispatcherd_api_limit", Help: "Configured bounds of the API, in connections, requests, keys, bytes or events.",
 	}, []string{"limit"})
 	c := &d.cfg.API
 	for name, value := range map[string]float64{
 		"connections": float64(c.MaxConnections), "payload_bytes": float64(c.MaxPayload), "upload_bytes": float64(c.MaxUpload),
-		"runs": float64(c.Runs), "run_bytes": float64(c.KeepBytes), "events_of_run": float64(c.EventsOfRun),
+		"runs": float64(c.Runs), "keys": float64(c.Keys), "run_bytes": float64(c.KeepBytes), "events_of_run": float64(c.EventsOfRun),
 		"requests": float64(d.cfg.Core.Limits.Requests), "database_connections": float64(c.Connections),
 	} {
 		limits.WithLabelValues(name).Set(value)
