@@ -45,9 +45,13 @@ type Impatient struct {
 }
 
 func (ev Impatient) apply(c *Core) {
-	j := c.jobs.get(ev.Job)
-	if j == nil || j.stage != waiting || c.index.Capacity(j.typ) > 0 {
-		return
+	if c.Bereft(ev.Job) {
+		c.unsupported(c.jobs.get(ev.Job))
 	}
-	c.unsupported(j)
+}
+
+// Bereft reports whether a request waits and no slot supports its type.
+func (c *Core) Bereft(id dispatcherd.JobID) bool {
+	j := c.jobs.get(id)
+	return j != nil && j.stage == waiting && c.index.Capacity(j.typ) == 0
 }

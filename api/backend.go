@@ -32,6 +32,9 @@ type Requests interface {
 	// Impatient ends a request that waits because no slot supports its type:
 	// it is answered Unsupported. Any other goes on.
 	Impatient(id dispatcherd.JobID)
+	// Bereft reports whether a request waits and no slot supports its type.
+	// comeback is how long whoever named no patience bears that.
+	Bereft(id dispatcherd.JobID) (comeback time.Duration, bereft bool)
 	// Rank says how many waiting jobs known here go before this one; ok is
 	// false if it does not wait.
 	Rank(id dispatcherd.JobID) (r Rank, ok bool)

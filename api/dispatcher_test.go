@@ -22,6 +22,7 @@ type fake struct {
 	submitted chan dispatcherd.JobID
 	abandoned chan dispatcherd.JobID
 	refusal   error
+	bereft    bool // of slots, all that wait
 }
 
 func newFake() *fake {
@@ -78,6 +79,21 @@ func (f *fake) answer(id dispatcherd.JobID, a Answer) {
 func (f *fake) Impatient(id dispatcherd.JobID) {
 	f.answer(id, Answer{Kind: Unsupported, Reason: "nobody came"})
 }
+
+// Bereft implements Requests; comeback is 5 s.
+func (f *fake) Bereft(id dispatcherd.JobID) (time.Duration, bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return 5 * time.Second, f.bereft && f.callers[id] != nil
+}
+
+// loses takes all slots away, or gives some.
+func (f *fake) loses(all bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.bereft = all
+}
+
 func (*fake) Rank(dispatcherd.JobID) (Rank, bool)                       { return Rank{OfType: 2, Waiting: 5}, true }
 func (*fake) Insert(context.Context, []byte) (dispatcherd.JobID, error) { return 17, nil }
 func (*fake) Watch(dispatcherd.JobID, Caller) func()                    { return func() {} }

@@ -11,7 +11,8 @@ type follower struct {
 	h         *Handler
 	run       *run
 	own       time.Duration // the caller's own deadline; 0 = the run's
-	impatient time.Duration // how long to wait for a worker; 0 = not at all, or for ever
+	impatient time.Duration // how long to wait for a worker of a run that is his alone; 0 = not at all, or for ever
+	need      *need         // of a run that is shared
 }
 
 // clocks are the follower's timers; a nil channel never fires.
@@ -22,7 +23,7 @@ func (f *follower) clocks() clocks {
 	if f.own > 0 {
 		c.deadline = time.NewTimer(f.own)
 	}
-	if f.impatient > 0 {
+	if f.impatient > 0 || f.need != nil {
 		c.impatient = time.NewTimer(f.impatient)
 	}
 	return c
@@ -50,6 +51,14 @@ func (f *follower) next(ctx context.Context, v *view, c *clocks, heartbeat <-cha
 		case <-v.changed:
 			return nil
 		case <-fires(c.impatient):
+			if f.need != nil {
+				again := f.need.look(f.h.backend, v.job)
+				if again == 0 {
+					return noSlot.of("no slot supports the type, and none came in time")
+				}
+				c.impatient.Reset(again)
+				continue
+			}
 			c.impatient = nil
 			if v.job < 0 {
 				f.h.backend.Impatient(v.job)

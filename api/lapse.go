@@ -12,7 +12,7 @@ func (r *run) lasts(until time.Time) {
 	if until.After(r.until) {
 		r.until = until
 	}
-	if !r.kept || r.answer != nil || r.failure != nil {
+	if r.kept == 0 || r.answer != nil || r.failure != nil {
 		return
 	}
 	if r.lapse == nil {

@@ -27,7 +27,7 @@ type run struct {
 	mark  [32]byte // fingerprint of the request
 
 	mu      sync.Mutex
-	kept    bool              // to be fetched later: goes on without callers
+	kept    int               // callers who fetch it later: with one it goes on without callers
 	until   time.Time         // the latest deadline of those who share it; zero = the dispatcher keeps it
 	lapse   *time.Timer       // of a kept run: at until
 	job     dispatcherd.JobID // 0 until submitted
@@ -144,7 +144,7 @@ func (r *run) leave() {
 	r.owner.mu.Lock()
 	r.mu.Lock()
 	r.callers--
-	last := r.callers == 0 && !r.kept && r.answer == nil && r.failure == nil
+	last := r.callers == 0 && r.kept == 0 && r.answer == nil && r.failure == nil
 	r.mu.Unlock()
 	if last {
 		r.owner.dropLocked(r)

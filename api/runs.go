@@ -1,11 +1,9 @@
 package api
 
 import (
-	"context"
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
-	"net/http"
 	"slices"
 	"strconv"
 	"sync"
@@ -38,6 +36,14 @@ type runWish struct {
 	stream bool   // events
 	kept   bool   // fetched later
 	key    string // Idempotency-Key, "" = none
+}
+
+// keeps is what the wish adds to the run's count of those who fetch it later.
+func (w runWish) keeps() int {
+	if w.kept {
+		return 1
+	}
+	return 0
 }
 
 // fingerprint tells requests apart that use the same key.
@@ -87,7 +93,7 @@ func (s *runs) join(q *requestBody, r *Request, wish runWish, scope string) (_ *
 		return nil, false, err
 	}
 	n := &run{
-		owner: s, id: newID(), same: same, mark: mark, kept: wish.kept,
+		owner: s, id: newID(), same: same, mark: mark, kept: wish.keeps(),
 		callers: 1, changed: make(chan struct{}),
 	}
 	s.followers.Add(1)
@@ -112,7 +118,7 @@ func (s *runs) attachLocked(r *run, wish runWish) {
 	defer r.mu.Unlock()
 	r.callers++
 	s.followers.Add(1)
-	r.kept = r.kept || wish.kept
+	r.kept += wish.keeps()
 }
 
 // makeRoomLocked drops the oldest ended run when all places are taken.
@@ -218,7 +224,7 @@ func (s *runs) ended(r *run) {
 	}
 	r.mu.Lock()
 	last := r.answer != nil && (r.answer.Kind == Done || r.answer.Kind == Failed || r.answer.Kind == Late)
-	keep := r.kept || len(r.keys) > 0 && last
+	keep := r.kept > 0 || len(r.keys) > 0 && last
 	r.mu.Unlock()
 	if !keep || s.closed {
 		s.dropLocked(r)
@@ -271,68 +277,4 @@ func newID() string {
 	var b [16]byte
 	_, _ = rand.Read(b[:]) // never fails, as documented
 	return hex.EncodeToString(b[:])
-}
-
-// postRun is the way of requests that stream, are kept, or share.
-func (h *Handler) postRun(w http.ResponseWriter, r *http.Request, q *requestBody, req Request, wish runWish) error {
-	if len(wish.key) > maxKey {
-		return invalidRequest.of("Idempotency-Key is longer than " + strconv.Itoa(maxKey) + " bytes")
-	}
-	timeout, began := req.Deadline, time.Now()
-	run, fresh, err := h.runs.join(q, &req, wish, scopeOf(r))
-	if err != nil {
-		return err
-	}
-	defer run.leave()
-	// Whoever shares a run leaves it at his own deadline; the run goes on for
-	// the others.
-	var own time.Duration
-	if !fresh || q.CoalesceKey != "" || (req.Durable && !wish.kept) {
-		own = timeout
-	}
-	if fresh {
-		if q.CoalesceKey != "" {
-			req.Deadline = h.cfg.MaxTimeout
-		}
-		ctx := r.Context()
-		if wish.key != "" || q.CoalesceKey != "" || wish.kept {
-			ctx = context.WithoutCancel(ctx) // his hanging up is not theirs who share it
-		}
-		if err := h.submit(ctx, run, req, wish.stream); err != nil {
-			return err
-		}
-	}
-	if q.CoalesceKey != "" || req.Durable { // the dispatcher does not keep the callers' deadlines
-		run.lasts(began.Add(timeout))
-	}
-	f := follower{h: h, run: run, own: own}
-	if req.Wait {
-		f.impatient = time.Duration(*q.WaitForWorker)
-	}
-	switch {
-	case wish.stream:
-		return f.stream(w, r)
-	case wish.kept:
-		return f.accepted(w)
-	}
-	return f.answer(w, r)
-}
-
-// submit hands a fresh run to the dispatcher. Its end may come before this
-// returns.
-func (h *Handler) submit(ctx context.Context, r *run, req Request, ranked bool) error {
-	job, err := h.backend.Submit(ctx, req, r)
-	if err != nil {
-		h.runs.forget(r)
-		r.end(nil, err)
-		return err
-	}
-	rank := Rank{OfType: 1, Waiting: 1} // it went at once
-	if ranked {
-		if now, waits := h.backend.Rank(job); waits {
-			rank = now
-		}
-	}
-	r.submitted(job, rank)
-	return nil
 }

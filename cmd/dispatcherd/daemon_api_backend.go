@@ -114,6 +114,12 @@ func (b *backend) cancelRow(id dispatcherd.JobID) {
 // Impatient implements api.Backend.
 func (b *backend) Impatient(id dispatcherd.JobID) { b.loop.Order(actor.Impatient{Job: id}) }
 
+// Bereft implements api.Backend.
+func (b *backend) Bereft(id dispatcherd.JobID) (comeback time.Duration, bereft bool) {
+	b.loop.Ask(func(c *actor.Core) { bereft = c.Bereft(id) })
+	return b.cfg.Core.Comeback, bereft
+}
+
 // Rank implements api.Backend.
 func (b *backend) Rank(id dispatcherd.JobID) (rank api.Rank, ok bool) {
 	if !id.OnDemand() {

@@ -1,0 +1,82 @@
+package api
+
+import (
+	"context"
+	"net/http"
+	"strconv"
+	"time"
+)
+
+// postRun is the way of requests that stream, are kept, or share.
+func (h *Handler) postRun(w http.ResponseWriter, r *http.Request, q *requestBody, req Request, wish runWish) error {
+	if len(wish.key) > maxKey {
+		return invalidRequest.of("Idempotency-Key is longer than " + strconv.Itoa(maxKey) + " bytes")
+	}
+	timeout, patience, began := req.Deadline, req.Patience, time.Now()
+	run, fresh, err := h.runs.join(q, &req, wish, scopeOf(r))
+	if err != nil {
+		return err
+	}
+	defer run.leave()
+	// Whoever shares a run leaves it at his own deadline, and when his own patience
+	// for a worker is over; the run goes on for the others.
+	shared := wish.key != "" || q.CoalesceKey != ""
+	f := follower{h: h, run: run}
+	if !fresh || q.CoalesceKey != "" || (req.Durable && !wish.kept) {
+		f.own = timeout
+	}
+	if fresh {
+		if q.CoalesceKey != "" {
+			req.Deadline = h.cfg.MaxTimeout
+		}
+		if shared && !wish.kept {
+			req.Patience = h.cfg.MaxTimeout
+		}
+		ctx := r.Context()
+		if shared || wish.kept {
+			ctx = context.WithoutCancel(ctx) // his hanging up is not theirs who share it
+		}
+		if err := h.submit(ctx, run, req, wish.stream); err != nil {
+			return err
+		}
+	}
+	switch {
+	case req.Durable: // a row waits for its worker
+	case shared:
+		if err := f.needs(r.Context(), patience, fresh); err != nil {
+			run.keepsNot(wish)
+			return err
+		}
+	default:
+		f.impatient = patience
+	}
+	if q.CoalesceKey != "" || req.Durable { // the dispatcher does not keep the callers' deadlines
+		run.lasts(began.Add(timeout))
+	}
+	switch {
+	case wish.stream:
+		return f.stream(w, r)
+	case wish.kept:
+		return f.accepted(w)
+	}
+	return f.answer(w, r)
+}
+
+// submit hands a fresh run to the dispatcher. Its end may come before this
+// returns.
+func (h *Handler) submit(ctx context.Context, r *run, req Request, ranked bool) error {
+	job, err := h.backend.Submit(ctx, req, r)
+	if err != nil {
+		h.runs.forget(r)
+		r.end(nil, err)
+		return err
+	}
+	rank := Rank{OfType: 1, Waiting: 1} // it went at once
+	if ranked {
+		if now, waits := h.backend.Rank(job); waits {
+			rank = now
+		}
+	}
+	r.submitted(job, rank)
+	return nil
+}
