@@ -18,6 +18,7 @@ type Lane struct {
 	Type     string
 	Priority Priority
 	After    Key // only rows after it; the zero Key looks from the very beginning
+	Before   Key // counts in a request with Look alone: only rows before it
 	Limit    int // at most this many rows, ≥ 1
 	Share    Share
 	Foreign  bool // the rows that do not belong to Share, instead of those that do
@@ -27,6 +28,7 @@ type Lane struct {
 // snapshot. No lane is named twice; its own and its foreign rows count as two.
 type FetchRequest struct {
 	Lanes []Lane
+	Look  bool // it may take long, so it has a connection of its own
 }
 
 // Candidate is one pending row.

@@ -140,7 +140,20 @@ func must[T any](v T, err error) T {
 	return v
 }
 
+// look is what stories call a fetch that may take long.
+const look EffectKind = 255
+
+func kindOf(e Effect) EffectKind {
+	if e.Kind == Fetch && e.Fetch.Look {
+		return look
+	}
+	return e.Kind
+}
+
 func kindNamed(name string) EffectKind {
+	if name == "look" {
+		return look
+	}
 	for k := Send; k <= Welcome; k++ {
 		if k.String() == name {
 			return k
@@ -317,8 +330,8 @@ func (w *world) cmdReweigh(ws words, _ []string) {
 // cmdAnswer answers the oldest statement of a kind that is held.
 func (w *world) cmdAnswer(ws words, _ []string) {
 	kind := kindNamed(ws.bare[0])
-	i := slices.IndexFunc(w.at.pending, func(e Effect) bool { return e.Kind == kind })
-	require.GreaterOrEqual(w.t, i, 0, "no %s is under way", kind)
+	i := slices.IndexFunc(w.at.pending, func(e Effect) bool { return kindOf(e) == kind })
+	require.GreaterOrEqual(w.t, i, 0, "no %s is under way", ws.bare[0])
 	v := dispatcherd.OK
 	if len(ws.bare) > 1 {
 		v = map[string]dispatcherd.Verdict{"ok": 0, "refused": 1, "unknown": 2}[ws.bare[1]]
@@ -343,9 +356,13 @@ func (w *world) cmdLose(ws words, _ []string) {
 }
 
 // cmdRead lets Postgres answer a fetch that is held: what the table looks like
-// now is in the answer, however late it arrives.
-func (w *world) cmdRead(words, []string) {
-	i := slices.IndexFunc(w.at.pending, func(e Effect) bool { return e.Kind == Fetch })
+// now is in the answer, however late it arrives. read look: the same for a look.
+func (w *world) cmdRead(ws words, _ []string) {
+	kind := Fetch
+	if len(ws.bare) > 0 {
+		kind = kindNamed(ws.bare[0])
+	}
+	i := slices.IndexFunc(w.at.pending, func(e Effect) bool { return kindOf(e) == kind })
 	require.GreaterOrEqual(w.t, i, 0, "no fetch is under way")
 	req := w.at.pending[i].Fetch
 	w.at.read[req] = w.table.fetch(req)

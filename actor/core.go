@@ -143,12 +143,13 @@ func (c *Core) flush() {
 	c.flushClaims()
 	c.flushEnds()
 	c.flushFetch()
+	c.flushBehind()
 	c.flushBell()
 }
 
 // NextWake returns the instant by which a Tick is due, or Never.
 func (c *Core) NextWake() Instant {
-	return min(c.alarms.first(), c.outage.wake(c.now), c.adopts.locked.wake(c.now), c.fetch.wake(c), c.bell.wake(c))
+	return min(c.alarms.first(), c.outage.wake(c.now), c.adopts.locked.wake(c.now), c.fetch.wake(c), c.fetch.behind.wake(c), c.bell.wake(c))
 }
 
 // Stats returns the counters so far.

@@ -61,21 +61,23 @@ type fetching struct {
 	foreign  foreign
 	looking  bool              // the fetch in flight reads some lane from the very beginning
 	gone     []dispatcherd.Key // then: places that rows have left since it was sent
+	dear     bool              // full looks are: lanes are looked at by behind
+	behind   behind
+	lookTook Instant // by the last full look, or round of behind
+	lookedAt Instant // when that ended; 0 = never
 }
 
 // leave notes the place of a row that is not pending there any more: a look
 // under way may have seen it before it was claimed, and bring it when the job is
 // done and forgotten. What does not fit costs a lost claim.
-func (f *fetching) leave(c *Core, k dispatcherd.Key) {
+func (f *fetching) leave(c *Core, j *job) {
 	if f.looking && len(f.gone) < c.cfg.Limits.Unfinished {
-		f.gone = append(f.gone, k)
+		f.gone = append(f.gone, j.key)
 	}
-}
-
-// hasLeft reports whether the row of a key was noted by leave.
-func (f *fetching) hasLeft(k dispatcherd.Key) bool {
-	_, found := slices.BinarySearchFunc(f.gone, k, compareKeys)
-	return found
+	b := &f.behind
+	if len(b.asked) > 0 && j.key.Less(c.kinds[j.typ].queued[j.priority].before) && len(b.gone) < c.cfg.Limits.Unfinished {
+		b.gone = append(b.gone, j.key)
+	}
 }
 
 func (f *fetching) inFlight() bool { return len(f.asked) > 0 }
@@ -366,7 +368,7 @@ func (c *Core) scanLanes() {
 func (c *Core) ask(r laneRef) {
 	f := &c.fetch
 	l := &c.kinds[r.typ].queued[r.priority]
-	look := l.looked != f.looks
+	look := l.looked != f.looks && !f.takesBehind(l)
 	if l.seen != f.epoch && l.len() > 0 {
 		l.more = true // for all that is known
 	}
@@ -398,13 +400,21 @@ func (c *Core) ask(r laneRef) {
 
 func (ev Fetched) apply(c *Core) {
 	f := &c.fetch
+	if ev.Request.Look {
+		c.lookedBehind(ev.Request, ev.Result)
+		return
+	}
 	if !f.inFlight() || len(ev.Request.Lanes) != len(f.asked) {
 		return // an answer that was given before
 	}
+	took := c.now - f.sentAt
+	f.behind.slowest = max(f.behind.slowest, took)
 	if f.looking {
-		took := c.now - f.sentAt
 		rest := min(max(f.nextLook, c.now)+50*took, c.now+Instant(longestPause*c.cfg.Poll.Milliseconds()))
 		f.nextPoll, f.nextLook = max(f.nextPoll, rest), max(f.nextLook, rest)
+		if ev.Result.Verdict == dispatcherd.OK {
+			f.measure(c, took)
+		}
 	}
 	f.tire(c)
 	slices.SortFunc(f.gone, compareKeys)

@@ -1,6 +1,8 @@
 package actor
 
 import (
+	"slices"
+
 	"github.com/dispatcherd/dispatcherd"
 )
 
@@ -113,15 +115,19 @@ func (c *Core) merge(l *lane, rows []dispatcherd.Candidate, first dispatcherd.Ke
 	}
 }
 
-// isInHand reports whether a row that was fetched as pending is still in hand, or
-// was until just now. At
+// isInHand is isHeld for a fetch.
+func (c *Core) isInHand(k dispatcherd.Key) bool { return c.isHeld(k, c.fetch.gone) }
+
+// isHeld reports whether a row that was read as pending is still in hand, or was
+// until just now, as gone says. At
 // the very position it was taken from, the fetch saw it as it was before. At
 // another one it is pending again while an attempt is still being recorded
 // here; then the lane is looked at again once that is over.
-func (c *Core) isInHand(k dispatcherd.Key) bool {
+func (c *Core) isHeld(k dispatcherd.Key, gone []dispatcherd.Key) bool {
 	j := c.jobs.getOld(k.ID)
 	if j == nil {
-		return c.fetch.hasLeft(k)
+		_, left := slices.BinarySearchFunc(gone, k, compareKeys)
+		return left
 	}
 	j.again = j.again || j.key != k
 	return true

@@ -114,13 +114,13 @@ func (c *Core) recorded(f *dispatcherd.Finish, stale bool) {
 	case f.Outcome == dispatcherd.Released, f.Outcome == dispatcherd.Crashed:
 		c.comeBack(j)
 	case f.Outcome == dispatcherd.Retry, f.Outcome == dispatcherd.Parted:
-		c.fetch.leave(c, j.key)
+		c.fetch.leave(c, j)
 		c.fetch.expect((c.dbNow() + f.Delay.Milliseconds()) * 1000)
 		if f.Delay < shortDelay {
 			c.fetch.back(c.now.after(f.Delay) + backPause) // its lane may have been read on past its place before it was there
 		}
 	default:
-		c.fetch.leave(c, j.key)
+		c.fetch.leave(c, j)
 	}
 	c.forget(j)
 }

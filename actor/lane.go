@@ -48,6 +48,8 @@ type lane struct {
 	looked uint32          // fetching.looks of the last full look
 	pops   uint32          // keys taken, thrown away or put back so far
 	low    bool            // noted in fetching.low
+	due    bool            // what lies behind the cursor is to be read
+	before dispatcherd.Key // what lies before it is being read; zero = nothing is
 }
 
 func (l *lane) len() int { return len(l.keys) - l.head }

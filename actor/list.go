@@ -110,5 +110,14 @@ func (c *Core) Gauges() Gauges {
 	}
 }
 
+// LastLook returns how long the last full look at the lanes took, all of its
+// parts together, and how long ago it ended; both are 0 before the first.
+func (c *Core) LastLook() (took, age time.Duration) {
+	if c.fetch.lookedAt == 0 {
+		return 0, 0
+	}
+	return msDuration(int64(c.fetch.lookTook)), msDuration(int64(c.now - c.fetch.lookedAt))
+}
+
 // Len returns the number of registered slots.
 func (c *Core) Len() int { return c.index.Len() }

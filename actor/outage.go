@@ -6,6 +6,7 @@ type work uint8
 
 const (
 	fetches work = iota
+	looks        // those on a connection of their own
 	claims       // with what resolves them
 	ends
 	adoptions

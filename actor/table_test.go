@@ -73,7 +73,8 @@ func (t *table) fetch(req *dispatcherd.FetchRequest) dispatcherd.FetchResult {
 	for i, lane := range req.Lanes {
 		n := 0
 		for _, r := range t.lanes[tableLane{lane.Type, lane.Priority}] {
-			if n < lane.Limit && r.status == dispatcherd.Pending && lane.After.Less(r.key()) && lane.Share.Owns(r.id) != lane.Foreign {
+			if n < lane.Limit && r.status == dispatcherd.Pending && lane.After.Less(r.key()) && lane.Share.Owns(r.id) != lane.Foreign &&
+				(!req.Look || r.key().Less(lane.Before)) {
 				res.Candidates = append(res.Candidates, dispatcherd.Candidate{Lane: i, Key: r.key()})
 				n++
 			}

@@ -202,6 +202,7 @@ type history struct {
 	hold      bool // fetches are answered before anything is decided
 	backdate  bool
 	wide      bool // every lane and every decision fits into one fetch and one claim
+	dear      bool // full looks are
 	shared    bool // rows are shared with other dispatchers
 	me        int  // the run of the dispatcher
 	offered   map[dispatcherd.SlotID]dispatcherd.Slot
@@ -230,7 +231,7 @@ func newHistory(t *testing.T, seed uint64) *history {
 	cfg.Outage = Backoff{Base: msDuration(10), Max: msDuration(500)}
 	cfg.Retry = Backoff{Base: msDuration(10), Max: msDuration(40)}
 	return &history{
-		t: t, seed: seed, rng: rng, wide: wide, shared: seed%6 == 0, me: 1, offered: map[dispatcherd.SlotID]dispatcherd.Slot{}, core: New(cfg), table: newTable(),
+		t: t, seed: seed, rng: rng, wide: wide, dear: seed%5 > 2, shared: seed%6 == 0, me: 1, offered: map[dispatcherd.SlotID]dispatcherd.Slot{}, core: New(cfg), table: newTable(),
 		twin:    &twin{weights: cfg.Weights, slots: map[dispatcherd.SlotID]*twinSlot{}, waiting: map[dispatcherd.JobID]*twinJob{}},
 		numbers: map[dispatcherd.SessionID]int32{}, owner: map[dispatcherd.SlotID]dispatcherd.SessionID{},
 		number: map[dispatcherd.SlotID]int32{},
@@ -380,6 +381,7 @@ func (h *history) feed(ev Event) {
 	if h.hold {
 		ev = Together{Events: []Event{ev}, Hold: true}
 	}
+	h.core.fetch.dear = h.dear // whatever looks took
 	for _, e := range h.core.Step(h.now, ev, nil) {
 		switch e.Kind {
 		case Send:

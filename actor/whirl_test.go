@@ -92,6 +92,7 @@ func (w *whirl) turn() {
 }
 
 func (w *whirl) feed(ev Event) {
+	w.core.fetch.dear = w.core.fetch.dear || w.turns/700%2 == 1
 	fx := w.core.Step(w.now, ev, nil)
 	if w.watch != nil {
 		w.watch(ev, fx)
@@ -309,7 +310,7 @@ func (w *whirl) fetch(req *dispatcherd.FetchRequest, v dispatcherd.Verdict) disp
 	for i, lane := range req.Lanes {
 		n := 0
 		for _, k := range w.pending[tableLane{lane.Type, lane.Priority}] {
-			if lane.After.Less(k) && n < lane.Limit {
+			if lane.After.Less(k) && n < lane.Limit && (!req.Look || k.Less(lane.Before)) {
 				res.Candidates = append(res.Candidates, dispatcherd.Candidate{Lane: i, Key: k})
 				n++
 			}

@@ -109,7 +109,7 @@ func (o *overload) fetch(req *dispatcherd.FetchRequest) dispatcherd.FetchResult 
 	res := dispatcherd.FetchResult{DBNow: int64(o.now) * 1000}
 	for i, lane := range req.Lanes {
 		for _, k := range o.rows {
-			if lane.Type == "rare" && lane.Priority == 0 && lane.After.Less(k) {
+			if lane.Type == "rare" && lane.Priority == 0 && lane.After.Less(k) && (!req.Look || k.Less(lane.Before)) {
 				res.Candidates = append(res.Candidates, dispatcherd.Candidate{Lane: i, Key: k})
 			}
 		}

@@ -93,7 +93,7 @@ func (w *world) step(ev Event) {
 // settle answers statements in order until none is left that is not held.
 func (w *world) settle() {
 	for range 10_000 {
-		i := slices.IndexFunc(w.at.pending, func(e Effect) bool { return !w.at.held[e.Kind] })
+		i := slices.IndexFunc(w.at.pending, func(e Effect) bool { return !w.at.held[kindOf(e)] })
 		if i < 0 {
 			return
 		}
@@ -246,7 +246,11 @@ func (w *world) sayFetch(req *dispatcherd.FetchRequest, res dispatcherd.FetchRes
 		result = res.Verdict.String()
 	}
 	if len(res.Candidates) > 0 || res.Verdict != dispatcherd.OK || w.shown[Fetch] {
-		w.say("fetch [%s] limit %d: %s", strings.Join(lanes, ", "), limit, result)
+		what := "fetch"
+		if req.Look {
+			what = "look behind"
+		}
+		w.say(what+" [%s] limit %d: %s", strings.Join(lanes, ", "), limit, result)
 	}
 }
 

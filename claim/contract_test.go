@@ -528,6 +528,47 @@ func TestAFetchOfASharesRowsIsTheExactTopOfThem(t *testing.T) {
 	})
 }
 
+func TestALookEndsBeforeItsBound(t *testing.T) {
+	contract(t, func(t *testing.T, w world) {
+		s := w.open(t)
+		var ids []dispatcherd.JobID
+		for n := range 40 {
+			ids = append(ids, w.insert(t, claimfake.Row{Type: "pdf"}, -time.Duration(1000-n)*time.Second))
+		}
+		keys := map[dispatcherd.JobID]dispatcherd.Key{}
+		read := func(look bool, lane dispatcherd.Lane) (got []dispatcherd.JobID) {
+			lane.Type, lane.Limit = "pdf", max(lane.Limit, 1)
+			res := s.Fetch(t.Context(), dispatcherd.FetchRequest{Lanes: []dispatcherd.Lane{{Type: "excel", Limit: 5}, lane}, Look: look})
+			require.Equal(t, dispatcherd.OK, res.Verdict)
+			require.NotZero(t, res.DBNow)
+			for _, c := range res.Candidates {
+				require.Equal(t, 1, c.Lane)
+				keys[c.Key.ID] = c.Key
+				got = append(got, c.Key.ID)
+			}
+			return got
+		}
+		require.Equal(t, ids, read(false, dispatcherd.Lane{Limit: 100}))
+		bound := keys[ids[10]]
+		require.Equal(t, ids[:10], read(true, dispatcherd.Lane{Limit: 100, Before: bound}))
+		require.Equal(t, ids[:3], read(true, dispatcherd.Lane{Limit: 3, Before: bound}))
+		require.Equal(t, ids[5:10], read(true, dispatcherd.Lane{Limit: 100, After: keys[ids[4]], Before: bound}))
+		require.Empty(t, read(true, dispatcherd.Lane{Limit: 100}))
+		bound.ID++
+		require.Equal(t, ids[:11], read(true, dispatcherd.Lane{Limit: 100, Before: bound}))
+		share := dispatcherd.ShareOf(1, 2, 3)
+		for _, foreign := range []bool{false, true} {
+			var want []dispatcherd.JobID
+			for _, id := range ids[:11] {
+				if share.Owns(id) != foreign {
+					want = append(want, id)
+				}
+			}
+			require.Equal(t, want, read(true, dispatcherd.Lane{Limit: 100, Before: bound, Share: share, Foreign: foreign}))
+		}
+	})
+}
+
 func TestCancelEndsAPendingJobAndAsksForARunningOne(t *testing.T) {
 	contract(t, func(t *testing.T, w world) {
 		s, other := joined(t, w), joined(t, w)

@@ -10,7 +10,7 @@ const NotesLeft = notesLeft
 
 // Statements are the ones whose plan matters.
 func Statements() map[string]string {
-	return map[string]string{"fetch": fetchSQL, "alone": aloneSQL, "single": singleSQL, "dense": denseSQL, "shared": sharedSQL, "resolve": resolveSQL, "done": doneSQL, "dense-done": denseDoneSQL, "ended": endedSQL,
+	return map[string]string{"fetch": fetchSQL, "look": lookSQL, "look-share": lookShareSQL, "alone": aloneSQL, "single": singleSQL, "dense": denseSQL, "shared": sharedSQL, "resolve": resolveSQL, "done": doneSQL, "dense-done": denseDoneSQL, "ended": endedSQL,
 		"back": backSQL, "release": releaseSQL, "adopt": adoptSQL, "beat": beatSQL, "settle": settleSQL, "progress": progressSQL}
 }
 

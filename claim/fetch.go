@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/jackc/pgx/v5"
@@ -16,13 +17,22 @@ import (
 //
 // shareSQL is the same for lanes of which only a share is wanted, or the rest:
 // $6 and $7 are its bounds, $8 says which. See dispatcherd.Share.
+//
+// lookSQL and lookShareSQL read only what lies before a bound, $6 and $7, or $9
+// and $10: with dead index entries in front, which a held snapshot keeps there,
+// they take long, and their range ends where reading on begins.
 const (
 	fetchSQL = lanesOf + `$5::int[])
 	WITH ORDINALITY AS l (type, priority, after_run_at, after_id, most, lane)` + headsOf + upTo
 
 	shareSQL = lanesOf + `$5::int[], $6::int[], $7::int[], $8::boolean[])
-	WITH ORDINALITY AS l (type, priority, after_run_at, after_id, most, low, high, apart, lane)` + headsOf + `
-			AND ((j.id + 0 >> ` + shareBlock + ` & 65535) * 40503 & 65535 BETWEEN l.low AND l.high) <> l.apart` + upTo
+	WITH ORDINALITY AS l (type, priority, after_run_at, after_id, most, low, high, apart, lane)` + headsOf + ofShare + upTo
+
+	lookSQL = lanesOf + `$5::int[], $6::timestamptz[], $7::bigint[])
+	WITH ORDINALITY AS l (type, priority, after_run_at, after_id, most, before_run_at, before_id, lane)` + headsOf + beforeBound + upTo
+
+	lookShareSQL = lanesOf + `$5::int[], $6::int[], $7::int[], $8::boolean[], $9::timestamptz[], $10::bigint[])
+	WITH ORDINALITY AS l (type, priority, after_run_at, after_id, most, low, high, apart, before_run_at, before_id, lane)` + headsOf + ofShare + beforeBound + upTo
 
 	lanesOf = `
 SELECT 0, ARRAY[now()], NULL::bigint[]
@@ -36,6 +46,10 @@ CROSS JOIN LATERAL (
 		SELECT j.run_at, j.id FROM dispatcherd.jobs_live j
 		WHERE j.type = l.type AND j.priority = l.priority AND j.status = 'pending'
 			AND (j.run_at, j.id + 0) > (l.after_run_at, l.after_id)`
+	ofShare = `
+			AND ((j.id + 0 >> ` + shareBlock + ` & 65535) * 40503 & 65535 BETWEEN l.low AND l.high) <> l.apart`
+	beforeBound = `
+			AND (j.run_at, j.id + 0) < (l.before_run_at, l.before_id)`
 	upTo = `
 		ORDER BY j.run_at, j.id + 0 LIMIT l.most
 	) head
@@ -44,13 +58,21 @@ WHERE ids IS NOT NULL`
 	shareBlock = "3"
 )
 
+// lookTimeout bounds a look, which reads over every dead index entry that a held
+// snapshot keeps: a hundred million of them or so.
+const lookTimeout = 2 * time.Minute
+
 // Fetch reads the first rows of the lanes. It changes nothing, so its verdict
-// is never Unknown.
+// is never Unknown. A look runs beside other fetches.
 func (s *Store) Fetch(ctx context.Context, req dispatcherd.FetchRequest) dispatcherd.FetchResult {
+	link, op := s.fetch, OpFetch
+	if req.Look {
+		link, op = s.look, OpLook
+	}
 	var res dispatcherd.FetchResult
-	err := s.fetch.do(ctx, OpFetch, func(ctx context.Context, conn *pgx.Conn) (int, error) {
+	err := link.do(ctx, op, func(ctx context.Context, conn *pgx.Conn) (int, error) {
 		var err error
-		res, err = s.fetch.readLanes(ctx, conn, req)
+		res, err = link.readLanes(ctx, conn, req)
 		return len(res.Candidates), err
 	})
 	if err != nil {
@@ -68,6 +90,9 @@ func (l *link) readLanes(ctx context.Context, conn *pgx.Conn, req dispatcherd.Fe
 	statement, params := "fetch", l.encodeLanes(req)
 	if slices.ContainsFunc(req.Lanes, func(l dispatcherd.Lane) bool { return !l.Share.All() }) {
 		statement, params = "share", append(params, encodeShares(req)...)
+	}
+	if req.Look {
+		statement, params = "look-"+statement, append(params, encodeBounds(req)...)
 	}
 	rows := execute(ctx, conn, statement, params...)
 	var bad error
@@ -146,6 +171,17 @@ func (l *link) encodeLanes(req dispatcherd.FetchRequest) [][]byte {
 	}
 	l.buf = b
 	return [][]byte{b[:p1], b[p1:p2], b[p2:p3], b[p3:p4], b[p4:]}
+}
+
+// encodeBounds makes the keys before which a look ends.
+func encodeBounds(req dispatcherd.FetchRequest) [][]byte {
+	n := len(req.Lanes)
+	dues, ids := appendHeader(nil, oidTimestamptz, n), appendHeader(nil, oidInt8, n)
+	for i := range req.Lanes {
+		dues = appendInt8(dues, req.Lanes[i].Before.RunAt-postgresEpoch)
+		ids = appendInt8(ids, int64(req.Lanes[i].Before.ID))
+	}
+	return [][]byte{dues, ids}
 }
 
 // encodeShares makes the bounds of shares, both included, and which lanes are

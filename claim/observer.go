@@ -13,6 +13,7 @@ type Operation string
 const (
 	OpConnect  Operation = "connect"
 	OpFetch    Operation = "fetch"
+	OpLook     Operation = "look"
 	OpClaim    Operation = "claim"
 	OpResolve  Operation = "resolve"
 	OpFinish   Operation = "finish"

@@ -17,6 +17,7 @@ import (
 type Store struct {
 	config Config
 	fetch  *link
+	look   *link // comes up with the first dear look
 	claim  *link
 	finish *link
 	adopt  *link // comes up with the first adoption
@@ -37,7 +38,7 @@ type Store struct {
 func Open(ctx context.Context, c Config) (*Store, error) {
 	c = c.withDefaults()
 	s := &Store{config: c, marks: newMarks()}
-	var errs [6]error
+	var errs [7]error
 	s.fetch, errs[0] = newLink(c, "fetch", map[string]string{"fetch": fetchSQL, "share": shareSQL})
 	s.claim, errs[1] = newLink(c, "claim", map[string]string{"alone": aloneSQL, "single": singleSQL, "dense": denseSQL, "shared": sharedSQL,
 		"standing": standingSQL, "resolve": resolveSQL})
@@ -46,6 +47,7 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 	s.lease, errs[3] = newLink(c, "lease", map[string]string{"beat": beatSQL})
 	s.sweep, errs[4] = newLink(c, "sweep", nil)
 	s.adopt, errs[5] = newLink(c, "adopt", map[string]string{"adopt": adoptSQL, "may-take": mayTakeSQL})
+	s.look, errs[6] = newLink(c, "look", map[string]string{"look-fetch": lookSQL, "look-share": lookShareSQL})
 	if err := errors.Join(errs[:]...); err != nil {
 		return nil, err
 	}
@@ -53,6 +55,8 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 	if c.AsyncClaims {
 		s.claim.setup += "; SET synchronous_commit = off"
 	}
+	s.look.timeout = lookTimeout
+	s.look.setup = fmt.Sprintf("SET statement_timeout = %d", (lookTimeout * 4 / 5).Milliseconds())
 	s.sweep.timeout = sweepTimeout
 	s.sweep.setup = fmt.Sprintf("SET enable_seqscan = on; SET enable_hashjoin = on; SET plan_cache_mode = auto; SET statement_timeout = %d",
 		(sweepTimeout * 4 / 5).Milliseconds())
@@ -72,7 +76,7 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 
 // Close ends all connections. Calls in flight end first; later ones are refused.
 func (s *Store) Close() {
-	for _, l := range []*link{s.fetch, s.claim, s.finish, s.adopt, s.lease, s.sweep} {
+	for _, l := range []*link{s.fetch, s.look, s.claim, s.finish, s.adopt, s.lease, s.sweep} {
 		l.close()
 	}
 }

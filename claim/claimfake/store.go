@@ -47,6 +47,7 @@ func (s *Store) Fetch(_ context.Context, req dispatcherd.FetchRequest) dispatche
 		for id, r := range t.rows {
 			key := dispatcherd.Key{RunAt: r.RunAt.UnixMicro(), ID: id}
 			if r.Status == dispatcherd.Pending && r.Type == lane.Type && r.Priority == lane.Priority && lane.After.Less(key) &&
+				(!req.Look || key.Less(lane.Before)) &&
 				lane.Share.Owns(id) != lane.Foreign {
 				keys = append(keys, key)
 			}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"strings"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -115,6 +116,8 @@ type loopMetrics struct {
 	capacity *prometheus.Desc
 	waiting  *prometheus.Desc
 	oldest   *prometheus.Desc
+	look     *prometheus.Desc
+	looked   *prometheus.Desc
 }
 
 func newLoopMetrics(loop *actor.Actor) *loopMetrics {
@@ -130,12 +133,14 @@ func newLoopMetrics(loop *actor.Actor) *loopMetrics {
 		capacity: desc("slots", "Slots that support a type.", "type", "state"),
 		waiting:  desc("jobs_waiting", "Jobs known to wait: candidates read ahead, and requests.", "type", "mode"),
 		oldest:   desc("oldest_waiting_job_age_seconds", "Age of the oldest waiting job known.", "type"),
+		look:     desc("look_seconds", "Length of the last full look at the lanes; long while an old snapshot keeps dead index entries."),
+		looked:   desc("look_age_seconds", "Time since the last full look at the lanes: what was committed late since is not known yet."),
 	}
 }
 
 // Describe implements prometheus.Collector.
 func (m *loopMetrics) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{m.busy, m.steps, m.events, m.gauges, m.capacity, m.waiting, m.oldest} {
+	for _, d := range []*prometheus.Desc{m.busy, m.steps, m.events, m.gauges, m.capacity, m.waiting, m.oldest, m.look, m.looked} {
 		ch <- d
 	}
 }
@@ -146,8 +151,10 @@ func (m *loopMetrics) Collect(ch chan<- prometheus.Metric) {
 		stats  actor.Stats
 		gauges actor.Gauges
 		types  []actor.TypeInfo
+		took   time.Duration
+		age    time.Duration
 	)
-	if !m.loop.Ask(func(c *actor.Core) { stats, gauges, types = c.Stats(), c.Gauges(), c.Types() }) {
+	if !m.loop.Ask(func(c *actor.Core) { stats, gauges, types = c.Stats(), c.Gauges(), c.Types(); took, age = c.LastLook() }) {
 		return
 	}
 	load := m.loop.Load()
@@ -159,6 +166,8 @@ func (m *loopMetrics) Collect(ch chan<- prometheus.Metric) {
 	}
 	counter(m.busy, load.Busy.Seconds())
 	counter(m.steps, float64(load.Steps))
+	gauge(m.look, took.Seconds())
+	gauge(m.looked, age.Seconds())
 	for _, s := range statEvents(stats) {
 		counter(m.events, float64(s.n), s.name)
 	}

@@ -22,10 +22,12 @@ type statements struct {
 	trusted func() bool
 
 	fetches  chan *dispatcherd.FetchRequest
+	looks    chan *dispatcherd.FetchRequest
 	claims   chan actor.Effect // Claim and Resolve
 	adopts   chan *dispatcherd.AdoptRequest
 	finishes chan *dispatcherd.FinishRequest
 	bells    chan bool
+	giveUp   context.CancelFunc // ends a look under way, for which nobody needs to wait
 	running  sync.WaitGroup
 }
 
@@ -33,6 +35,7 @@ func newStatements(store *claim.Store, limits actor.Limits) *statements {
 	return &statements{
 		store:    store,
 		fetches:  make(chan *dispatcherd.FetchRequest, 1),
+		looks:    make(chan *dispatcherd.FetchRequest, 1),
 		claims:   make(chan actor.Effect, limits.Claims),
 		adopts:   make(chan *dispatcherd.AdoptRequest, 1),
 		finishes: make(chan *dispatcherd.FinishRequest, limits.Finishes),
@@ -43,11 +46,10 @@ func newStatements(store *claim.Store, limits actor.Limits) *statements {
 // start runs until the channels are closed by stop. ctx ends statements under
 // way; it must outlive the loop.
 func (s *statements) start(ctx context.Context) {
-	s.running.Go(func() {
-		for r := range s.fetches {
-			s.loop.Result(actor.Fetched{Request: r, Result: s.store.Fetch(ctx, *r)})
-		}
-	})
+	s.running.Go(func() { s.fetch(ctx, s.fetches) })
+	looking, giveUp := context.WithCancel(ctx)
+	s.giveUp = giveUp
+	s.running.Go(func() { s.fetch(looking, s.looks) })
 	s.running.Go(func() {
 		for e := range s.claims {
 			take := s.store.Claim
@@ -90,10 +92,21 @@ func (s *statements) start(ctx context.Context) {
 	})
 }
 
+// fetch reads what is asked for.
+func (s *statements) fetch(ctx context.Context, requests <-chan *dispatcherd.FetchRequest) {
+	for r := range requests {
+		s.loop.Result(actor.Fetched{Request: r, Result: s.store.Fetch(ctx, *r)})
+	}
+}
+
 // perform hands a statement over.
 func (s *statements) perform(e *actor.Effect) {
 	switch e.Kind {
 	case actor.Fetch:
+		if e.Fetch.Look {
+			s.looks <- e.Fetch
+			return
+		}
 		s.fetches <- e.Fetch
 	case actor.Claim, actor.Resolve:
 		s.claims <- *e
@@ -108,7 +121,9 @@ func (s *statements) perform(e *actor.Effect) {
 
 // stop waits for the statements under way. The loop has ended.
 func (s *statements) stop() {
+	s.giveUp()
 	close(s.fetches)
+	close(s.looks)
 	close(s.claims)
 	close(s.adopts)
 	close(s.finishes)

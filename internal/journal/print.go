@@ -110,7 +110,7 @@ func lanes(all []dispatcherd.Lane) string {
 	var parts []string
 	for i := 0; i < len(all); {
 		first, n := all[i], 1
-		for i+n < len(all) && all[i+n].Type == first.Type && all[i+n].After == first.After && all[i+n].Limit == first.Limit &&
+		for i+n < len(all) && all[i+n].Type == first.Type && all[i+n].After == first.After && all[i+n].Before == first.Before && all[i+n].Limit == first.Limit &&
 			all[i+n].Priority == first.Priority+dispatcherd.Priority(n) {
 			n++
 		}
@@ -120,6 +120,9 @@ func lanes(all []dispatcherd.Lane) string {
 		}
 		if first.After != (dispatcherd.Key{}) {
 			text += fmt.Sprintf(" after %d", first.After.ID)
+		}
+		if first.Before != (dispatcherd.Key{}) {
+			text += fmt.Sprintf(" before %d", first.Before.ID)
 		}
 		parts = append(parts, fmt.Sprintf("%s: %d", text, first.Limit))
 		i += n

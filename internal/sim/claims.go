@@ -23,7 +23,7 @@ func (w *world) doFetch(i int32) {
 		if lane.After != (dispatcherd.Key{}) {
 			from = l.find(dispatcherd.Key{RunAt: lane.After.RunAt, ID: lane.After.ID + 1})
 		}
-		for found := 0; from < len(l.keys) && found < lane.Limit; from++ {
+		for found := 0; from < len(l.keys) && found < lane.Limit && (!s.fetch.Look || l.keys[from].Less(lane.Before)); from++ {
 			if k := l.keys[from]; lane.Share.Owns(k.ID) != lane.Foreign {
 				s.found = append(s.found, dispatcherd.Candidate{Lane: n, Key: k})
 				found++

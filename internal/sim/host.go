@@ -244,7 +244,7 @@ func (h *host) answered(i int32) {
 // report turns an answer into an event.
 func (h *host) report(s *statement) {
 	switch s.op {
-	case opFetch:
+	case opFetch, opLook:
 		h.fetched.Request = s.fetch
 		h.fetched.Result = dispatcherd.FetchResult{Verdict: s.verdict, DBNow: s.dbNow, Candidates: s.found}
 		h.step(&h.fetched)

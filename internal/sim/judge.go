@@ -46,6 +46,9 @@ func (w *world) note(h *host, e *actor.Effect) {
 		for i := range e.Fetch.Lanes {
 			l := &e.Fetch.Lanes[i]
 			v = mix(v, uint64(l.Priority)|uint64(l.Limit)<<8^uint64(l.After.ID)<<32)
+			if e.Fetch.Look {
+				v = mix(v, uint64(l.Before.RunAt)^uint64(l.Before.ID)<<32)
+			}
 			v = mix(v, uint64(l.Share.From)|uint64(l.Share.To)<<32)
 		}
 	default:

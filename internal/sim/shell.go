@@ -12,7 +12,11 @@ func (h *host) perform(e *actor.Effect) {
 	w := h.world
 	switch e.Kind {
 	case actor.Fetch:
-		i, s := w.statement(opFetch, h)
+		o := opFetch
+		if e.Fetch.Look {
+			o = opLook
+		}
+		i, s := w.statement(o, h)
 		s.fetch = e.Fetch
 		h.submit(i, s)
 	case actor.Claim, actor.Resolve:

@@ -20,13 +20,14 @@ const (
 	opLeave
 	opAdopt
 	opHandOver
+	opLook
 )
 
 // linkOf says which connection carries an operation: statements of one
 // connection queue behind each other.
-var linkOf = [...]int{opFetch: 0, opClaim: 1, opResolve: 1, opFinish: 2, opBell: 3, opBeat: 3, opJoin: 3, opLeave: 3, opAdopt: 4, opHandOver: 3}
+var linkOf = [...]int{opFetch: 0, opClaim: 1, opResolve: 1, opFinish: 2, opBell: 3, opBeat: 3, opJoin: 3, opLeave: 3, opAdopt: 4, opHandOver: 3, opLook: 5}
 
-const links = 5
+const links = 6
 
 // phase is how far a statement has come on the server.
 type phase uint8
@@ -204,7 +205,7 @@ func (w *world) reply(i int32, v dispatcherd.Verdict, at moment) {
 		return
 	}
 	s.answered = true
-	if v != dispatcherd.OK && (s.op == opFetch || s.op == opBell) {
+	if v != dispatcherd.OK && (s.op == opFetch || s.op == opLook || s.op == opBell) {
 		v = dispatcherd.Refused // what may have happened makes no difference to them
 	}
 	s.verdict = v
@@ -225,7 +226,7 @@ func (w *world) proceed(i int32, gen uint32) {
 	}
 	s.waits = 0
 	switch s.op {
-	case opFetch:
+	case opFetch, opLook:
 		w.doFetch(i)
 	case opClaim:
 		w.doClaim(i)

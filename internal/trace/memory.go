@@ -55,6 +55,9 @@ func (m *memoryTable) fetch(r *dispatcherd.FetchRequest, dbNow int64) dispatcher
 		next := lane.After
 		next.ID++ // the first key that is after it
 		keys = keys[position(keys, next):]
+		if r.Look {
+			keys = keys[:position(keys, lane.Before)]
+		}
 		for _, k := range keys[:min(lane.Limit, len(keys))] {
 			res.Candidates = append(res.Candidates, dispatcherd.Candidate{Lane: i, Key: k})
 		}

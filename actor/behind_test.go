@@ -1,0 +1,213 @@
+package actor
+
+import (
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/dispatcherd/dispatcherd"
+)
+
+// longLooks is a life in which looks behind the cursors are answered long after
+// they read the table, and everything else goes on meanwhile.
+type longLooks struct {
+	t       *testing.T
+	rng     *rand.Rand
+	core    *Core
+	table   *table
+	now     Instant
+	next    dispatcherd.JobID
+	running []Effect
+	queue   []Effect
+	look    *dispatcherd.FetchRequest // under way
+	seen    dispatcherd.FetchResult   // what it saw
+	brought int                       // rows that looks brought
+}
+
+func newLongLooks(t *testing.T, seed uint64) *longLooks {
+	cfg := DefaultConfig()
+	cfg.Poll = msDuration(20)
+	cfg.Limits.LaneLength = 1 + int(seed%7)
+	cfg.Limits.LanesPerFetch = 11 + int(seed%3)*11
+	cfg.Retry = Backoff{Base: msDuration(1), Max: msDuration(40)}
+	return &longLooks{t: t, rng: rand.New(rand.NewPCG(seed, 9)), core: New(cfg), table: newTable()}
+}
+
+func (l *longLooks) feed(ev Event) {
+	l.core.fetch.dear = true
+	for _, e := range l.core.Step(l.now, ev, nil) {
+		switch {
+		case e.Kind == Fetch && e.Fetch.Look:
+			require.Nil(l.t, l.look, "one look at a time")
+			l.look, l.seen = e.Fetch, l.table.fetch(e.Fetch)
+			for i := range e.Fetch.Lanes {
+				require.NotZero(l.t, e.Fetch.Lanes[i].Before)
+			}
+		case e.Kind == Send:
+			l.running = append(l.running, e)
+		case e.Kind < Fetch, e.Kind > Adopt:
+		case e.Kind != Progress && e.Kind != Partial:
+			l.queue = append(l.queue, e)
+		}
+	}
+	require.NoError(l.t, l.core.Check())
+}
+
+func (l *longLooks) answer() {
+	e := l.queue[0]
+	l.queue = slices.Delete(l.queue, 0, 1)
+	switch e.Kind {
+	case Fetch:
+		l.feed(Fetched{Request: e.Fetch, Result: l.table.fetch(e.Fetch)})
+	case Claim:
+		l.feed(Claimed{Request: e.Claim, Result: l.table.claim(1, e.Claim)})
+	case Finish:
+		l.feed(Finished{Request: e.Finish, Result: l.table.finish(1, e.Finish)})
+	case Bell:
+		l.feed(BellSet{Armed: e.Armed})
+	}
+}
+
+func (l *longLooks) answerLook() {
+	switch {
+	case l.look == nil:
+	case l.rng.IntN(10) == 0:
+		l.answerLookWith(dispatcherd.Refused)
+	default:
+		l.answerLookWith(dispatcherd.OK)
+	}
+}
+
+func (l *longLooks) answerLookWith(v dispatcherd.Verdict) {
+	req, res := l.look, l.seen
+	l.look = nil
+	if v != dispatcherd.OK {
+		res = dispatcherd.FetchResult{Verdict: v}
+	}
+	l.brought += len(res.Candidates)
+	l.feed(Fetched{Request: req, Result: res})
+}
+
+func (l *longLooks) insert(late bool) {
+	for range 1 + l.rng.IntN(6) {
+		l.next++
+		r := row{id: l.next, typ: twinTypes[l.rng.IntN(2)], priority: dispatcherd.Priority(l.rng.IntN(2)), runAt: l.table.now}
+		if late {
+			r.runAt -= int64(l.rng.IntN(50_000)) * 1000
+		}
+		l.table.insert(r)
+	}
+	l.feed(Notified{})
+}
+
+func (l *longLooks) turn() {
+	ms := l.rng.IntN(8)
+	l.now += Instant(ms)
+	l.table.now += int64(ms) * 1000
+	switch k := l.rng.IntN(10); {
+	case k < 2 && l.next < 400:
+		l.insert(false)
+	case k == 2 && l.next < 400:
+		l.insert(true)
+	case k < 7 && len(l.running) > 0:
+		i := l.rng.IntN(len(l.running))
+		e := l.running[i]
+		l.running = slices.Delete(l.running, i, i+1)
+		n := l.rng.IntN(20)
+		l.feed(Released{Session: e.Session, Results: []Result{{Job: e.Job, Attempt: e.Attempt, OK: n > 1, Returned: n == 1}}})
+	default:
+		l.feed(Tick{})
+	}
+	for len(l.queue) > 0 && l.rng.IntN(8) > 0 {
+		l.answer()
+	}
+	if l.rng.IntN(30) == 0 {
+		l.answerLook()
+	}
+}
+
+// TestALongLookLosesAndDoublesNothing: however long looks are under way, and
+// whatever starts, ends and comes back meanwhile, every row is found, and no row
+// is asked for that somebody has: with one dispatcher no claim is ever lost.
+func TestALongLookLosesAndDoublesNothing(t *testing.T) {
+	lives := 100
+	if testing.Short() || raceEnabled {
+		lives = 15
+	}
+	brought := 0
+	for seed := range lives {
+		l := newLongLooks(t, uint64(seed))
+		l.feed(Registered{Session: 1, Slots: []dispatcherd.Slot{
+			{ID: 1, Number: 0, Types: twinTypes[:1]}, {ID: 2, Number: 1, Types: twinTypes[:2]}, {ID: 3, Number: 2, Types: twinTypes[1:2]},
+		}})
+		l.feed(Listening{On: true})
+		for range 1_500 {
+			l.turn()
+		}
+		open := func() bool {
+			return slices.ContainsFunc(l.table.sorted(), func(r *row) bool { return !r.status.Final() })
+		}
+		for turns := 0; open(); turns++ {
+			require.Less(t, turns, 60_000, "seed %d: rows are never found", seed)
+			l.next = 400
+			l.turn()
+		}
+		require.Zero(t, l.core.Stats().Lost, "seed %d: a claim was lost", seed)
+		brought += l.brought
+	}
+	require.Positive(t, brought)
+}
+
+// TestTheRestAfterDearLooksIsBounded: fifty times the look from the second dear
+// one on, five minutes at most, and no more than five polls if the whole server
+// is slow.
+func TestTheRestAfterDearLooksIsBounded(t *testing.T) {
+	const polls = 5_000
+	for _, c := range []struct {
+		name        string
+		took, reads Instant // a look; a fetch meanwhile
+		want        []Instant
+	}{
+		{"four tenths of a second", 400, 2, []Instant{polls, 20_000, 20_000}},
+		{"ten seconds", 10_000, 2, []Instant{polls, longestRest, longestRest}},
+		{"a slow server", 400, 150, []Instant{polls, polls, polls}},
+		{"a busy machine", 60, 2, []Instant{3_000, 3_000, 3_000}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			l := newLongLooks(t, 1)
+			l.core.cfg.Poll = time.Second
+			settle := func() {
+				for len(l.queue) > 0 {
+					l.answer()
+				}
+			}
+			l.feed(Registered{Session: 1, Slots: []dispatcherd.Slot{{ID: 1, Types: twinTypes[:1]}}})
+			l.table.insert(row{id: 1, typ: twinTypes[0], runAt: l.table.now})
+			l.feed(Notified{})
+			settle()
+			took, _ := l.core.LastLook()
+			require.Zero(t, took)
+			for round, want := range c.want {
+				l.now = max(l.now, l.core.fetch.behind.next) + 10_000
+				l.feed(Tick{})
+				require.NotNil(t, l.look, "round %d", round)
+				settle()
+				l.now += 50
+				l.feed(Notified{})
+				l.now += c.reads
+				settle()
+				l.now = l.core.fetch.behind.sentAt + max(c.took, 50+c.reads)
+				l.answerLookWith(dispatcherd.OK)
+				settle()
+				rest := l.core.fetch.behind.next - l.now
+				require.Equal(t, want, rest, "round %d", round)
+				took, age := l.core.LastLook()
+				require.Equal(t, max(c.took, 50+c.reads), Instant(took.Milliseconds()))
+				require.Zero(t, age)
+			}
+		})
+	}
+}
