@@ -75,6 +75,9 @@ type Options struct {
 	Every       bool   // all of Faults happen
 	Break       Break
 	NoPoll      bool // dispatchers do not look for rows unless they are told of some
+	// LongLooks makes full looks take as long as under a snapshot that was held
+	// for minutes.
+	LongLooks bool
 	// Journal, if there is one, returns what is shown every step of a
 	// dispatcher's Core in one of its lives.
 	Journal func(dispatcher int, life uint32) actor.Journal
@@ -146,6 +149,7 @@ type Stats struct {
 	Orphaned, Presented                    int // executions whose connection was lost; tries to bring them along
 	Adopted, Resumed                       int // rows taken over by the statement; executions that go on, those included that only changed their connection
 	HandedOver, Unclaimed                  int // rows left to the next dispatcher; of these, those nobody took in time
+	Looks                                  int // answers to looks on a connection of their own
 	HungUp, Belated                        int // sessions ended because a cancel was ignored; slots announced on such a session
 	Doubted                                int // ends that were reported and presented again
 	Busy                                   int // rows that an adoption found locked or changed meanwhile
@@ -172,6 +176,7 @@ func (s *Stats) Add(o Stats) {
 	s.Resumed, s.HandedOver, s.Unclaimed = s.Resumed+o.Resumed, s.HandedOver+o.HandedOver, s.Unclaimed+o.Unclaimed
 	s.HungUp, s.Belated = s.HungUp+o.HungUp, s.Belated+o.Belated
 	s.Doubted += o.Doubted
+	s.Looks += o.Looks
 	s.Busy += o.Busy
 	s.Expired, s.Stolen = s.Expired+o.Expired, s.Stolen+o.Stolen
 }

@@ -353,9 +353,22 @@ func (w *world) finished(i int32, v dispatcherd.Verdict) {
 	if s.lose {
 		w.reply(i, dispatcherd.Unknown, max(w.now+millisecond, s.arrived+w.dice.span(0, w.scale.timeout)))
 	} else {
-		w.reply(i, v, w.now+w.latency(s))
+		w.reply(i, v, w.now+w.latency(s)+w.reading(s))
 	}
 	w.drop(i)
+}
+
+// reading is how long a full look reads over dead index entries.
+func (w *world) reading(s *statement) moment {
+	switch {
+	case !w.opt.LongLooks || s.fetch == nil:
+	case s.fetch.Look:
+		w.stats.Looks++
+		return w.dice.span(second/4, 2*second)
+	case s.fetch.Lanes[0].After == (dispatcherd.Key{}) && w.dice.below(4) == 0:
+		return w.dice.span(second/4, second/2)
+	}
+	return 0
 }
 
 func (w *world) unlock(i int32) {

@@ -171,6 +171,18 @@ func TestPollingOffInAStorm(t *testing.T) {
 	}
 }
 
+// TestLongLooksLoseNothing: looks that last as long as under a held snapshot,
+// beside every fault.
+func TestLongLooksLoseNothing(t *testing.T) {
+	looks := 0
+	for seed := range uint64(12) {
+		r := Run(Options{Seed: 5_200 + seed, Faults: All, LongLooks: true, Steps: 30_000})
+		require.Nil(t, r.Violation, "seed %d: %v", 5_200+seed, r.Violation)
+		looks += r.Stats.Looks
+	}
+	require.Greater(t, looks, 100)
+}
+
 // TestALookThatHungIsNoMeasure: a full look rests for fifty times as long as it
 // took, but one that took a minute because its dispatcher stood still does not
 // keep the next one away for an hour.
