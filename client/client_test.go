@@ -7,6 +7,7 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -205,6 +206,47 @@ func TestTheFirstErrorStopsMapLimit(t *testing.T) {
 		_, err = MapLimit(ctx, []int{1}, 1, func(context.Context, int) (int, error) { return 0, nil })
 		require.ErrorIs(t, err, context.Canceled)
 	})
+}
+
+func TestAPanicInMapLimitIsTheCallersOwn(t *testing.T) {
+	torn := errors.New("torn")
+	for name, bad := range map[string]func(context.Context) error{
+		"first":          func(context.Context) error { panic(torn) },
+		"after an error": func(ctx context.Context) error { <-ctx.Done(); panic(torn) },
+	} {
+		var others atomic.Int64
+		var got any
+		func() {
+			defer func() { got = recover() }()
+			_, _ = MapLimit(t.Context(), []int{0, 1, 2}, 3, func(ctx context.Context, n int) (int, error) {
+				if n == 1 {
+					return 0, bad(ctx)
+				}
+				if n == 2 && name != "first" {
+					return 0, errors.New("earlier")
+				}
+				<-ctx.Done()
+				others.Add(1)
+				return 0, nil
+			})
+		}()
+		var p *PanicError
+		require.ErrorAs(t, got.(error), &p, name)
+		require.ErrorIs(t, p, torn, name)
+		require.Contains(t, string(p.Stack), "TestAPanicInMapLimitIsTheCallersOwn", name)
+		require.NotZero(t, others.Load(), "they had returned")
+	}
+}
+
+func TestACallOfMapLimitThatEndsItsGoroutineIsAnError(t *testing.T) {
+	results, err := MapLimit(t.Context(), []int{0, 1, 2}, 2, func(_ context.Context, n int) (int, error) {
+		if n == 1 {
+			runtime.Goexit()
+		}
+		return n, nil
+	})
+	require.ErrorIs(t, err, ErrGoexit)
+	require.Nil(t, results)
 }
 
 func TestTheSemaphoreServesInOrderOfArrival(t *testing.T) {
