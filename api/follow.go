@@ -141,10 +141,14 @@ func (h *Handler) getRequest(w http.ResponseWriter, r *http.Request) error {
 	}
 	defer run.leave()
 	f := follower{h: h, run: run}
-	if stream {
+	v := run.look(1)
+	switch {
+	case stream && r.Method == http.MethodHead && v.failure == nil:
+		h.newSSE(w)
+		return nil
+	case stream:
 		return f.stream(w, r)
 	}
-	v := run.look(1)
 	switch {
 	case v.failure != nil:
 		return v.failure

@@ -104,6 +104,13 @@ func (h *Handler) getJobEvents(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	if r.Method == http.MethodHead {
+		if _, err := h.backend.Job(r.Context(), id); err != nil {
+			return err
+		}
+		h.newSSE(w)
+		return nil
+	}
 	watch := &jobWatch{changed: make(chan struct{}, 1), most: h.cfg.EventsOfRun, held: &h.runs.bytes, budget: h.cfg.KeepBytes}
 	defer watch.close()
 	stop := h.backend.Watch(id, watch)

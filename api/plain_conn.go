@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -37,6 +38,10 @@ type plainConn struct {
 	rested   atomic.Int64     // Unix time in nanoseconds of the end of the latest response
 	answered bool             // there was an answer to the latest request; the writer's until it has ended
 	broken   atomic.Bool      // one of the two panicked, and the latest request is accounted for
+
+	responding atomic.Bool // the latest request is over: its turn comes in a moment
+	ahead      atomic.Bool // the reader waits for its turn in a read
+	waking     sync.Mutex  // held while it ceases to, or is woken
 
 	response plainResponse // the writer's own
 }
@@ -146,6 +151,9 @@ func (c *plainConn) takeTurn() bool {
 	if c.turn == nil {
 		return true
 	}
+	if len(c.turn) == 0 && !c.responding.Load() && !c.readAhead() {
+		return false
+	}
 	select {
 	case <-c.turn:
 		return true
@@ -153,6 +161,41 @@ func (c *plainConn) takeTurn() bool {
 		return false
 	case <-c.front.ended:
 		return false
+	}
+}
+
+// readAhead reads on until the turn comes or the buffer is full, since a caller who
+// has sent the next request already may hang up all the same. False means that he
+// has.
+func (c *plainConn) readAhead() bool {
+	c.ahead.Store(true)
+	defer func() {
+		c.waking.Lock()
+		defer c.waking.Unlock()
+		c.ahead.Store(false)
+	}()
+	c.until = time.Time{}
+	_ = c.conn.SetReadDeadline(c.until) // before the turn and the stop are looked for: both set one that is over
+	for len(c.turn) == 0 && len(c.buf) < plainSize && !c.front.stopping.Load() {
+		n, err := c.conn.Read(c.buf[len(c.buf):plainSize])
+		c.buf = c.buf[:len(c.buf)+n]
+		if err != nil {
+			return errors.Is(err, os.ErrDeadlineExceeded)
+		}
+	}
+	return true
+}
+
+// wake tells a reader who reads ahead that it is his turn. None of his later reads
+// is woken.
+func (c *plainConn) wake() {
+	if !c.ahead.Load() {
+		return
+	}
+	c.waking.Lock()
+	defer c.waking.Unlock()
+	if c.ahead.Load() {
+		_ = c.conn.SetReadDeadline(time.Unix(1, 0)) // fails on a closed connection only, and then the read does too
 	}
 }
 
@@ -165,6 +208,7 @@ func (c *plainConn) submit(req Request) {
 	}
 	c.front.connections.changed(c.conn, http.StateActive)
 	c.began, c.answered, c.id = time.Now(), false, 0
+	c.responding.Store(false)
 	id, err := c.h.backend.Submit(context.Background(), req, c)
 	if err != nil {
 		c.answers <- plainAnswer{refusal: err}

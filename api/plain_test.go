@@ -154,7 +154,36 @@ func TestWhoHangsUpOnAPlainRequestTakesItWithHim(t *testing.T) {
 	require.EqualValues(t, -f.last, seen.responses.Load(), "every request is accounted for")
 }
 
-// What was sent ahead hides the end of the stream until its turn comes.
+func TestWhoHangsUpBehindRequestsSentAheadTakesThemWithHim(t *testing.T) {
+	address, h, f, _ := served(t, nil)
+	for n := range 50 {
+		c := connect(t, address)
+		c.asks(3)
+		id := <-f.submitted
+		if n%2 > 0 { // the second one
+			f.answer(id, Answer{Kind: Done})
+			c.hears()
+			id = <-f.submitted
+		}
+		require.NoError(t, c.conn.Close())
+		require.Equal(t, id, <-f.abandoned)
+		require.Eventually(t, func() bool { return h.Gauges().Connections == 0 }, 10*time.Second, time.Millisecond)
+		require.Empty(t, f.submitted)
+	}
+}
+
+// What is sent ahead is read as far as there is room for it.
+func TestRequestsSentAheadAreServedHoweverManyThereAre(t *testing.T) {
+	address, _, f, _ := served(t, nil)
+	c := connect(t, address)
+	const all = 500
+	c.asks(all) // sockets have room for it
+	for n := range all {
+		f.answer(<-f.submitted, Answer{Kind: Done, Payload: strconv.AppendInt(nil, int64(n), 10)})
+		require.Equal(t, strconv.Itoa(n), c.hears().text)
+	}
+}
+
 func TestWhoHangsUpWithRequestsAheadLeavesNothingBehind(t *testing.T) {
 	address, h, f, _ := served(t, nil)
 	for range 20 {

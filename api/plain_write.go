@@ -25,12 +25,14 @@ func (c *plainConn) write() {
 			}
 		}
 		c.answered = true
+		c.responding.Store(true)
 		c.respond(&a)
 		now := time.Now()
 		c.h.obs.Responded(plainRoute, c.response.status, now.Sub(c.began))
 		c.rested.Store(now.UnixNano())
 		c.front.connections.changed(c.conn, http.StateIdle)
 		c.turn <- struct{}{}
+		c.wake()
 	}
 }
 
