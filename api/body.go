@@ -56,13 +56,16 @@ func (h *Handler) bodyError(err error) error {
 }
 
 // isJSON checks the declared media type. curl's default is let through: nobody
-// means a form.
+// means a form. JSON that says it is anything but UTF-8 is not JSON.
 func isJSON(r *http.Request) bool {
 	t := r.Header.Get("Content-Type")
 	if t == "" || t == "application/json" {
 		return true
 	}
-	t, _, err := mime.ParseMediaType(t)
+	t, parameters, err := mime.ParseMediaType(t)
+	if charset := parameters["charset"]; charset != "" && !strings.EqualFold(charset, "utf-8") && !strings.EqualFold(charset, "us-ascii") {
+		return false // RFC 8259: JSON is UTF-8
+	}
 	return err == nil && (t == "application/json" || strings.HasSuffix(t, "+json") || t == "application/x-www-form-urlencoded")
 }
 

@@ -151,20 +151,6 @@ func headerValue(s string) string {
 
 func jobPath(id dispatcherd.JobID) string { return "/v1/jobs/" + strconv.FormatInt(int64(id), 10) }
 
-// wantsStream reads Accept: JSON unless events are asked for by name.
-func wantsStream(r *http.Request) (bool, error) {
-	accept := r.Header.Get("Accept")
-	switch {
-	case accept == "" || accept == "*/*" || accept == "application/json":
-		return false, nil
-	case strings.Contains(accept, "text/event-stream"):
-		return true, nil
-	case strings.Contains(accept, "json") || strings.Contains(accept, "*/*") || strings.Contains(accept, "application/*"):
-		return false, nil
-	}
-	return false, notAcceptable.of("application/json and text/event-stream can be sent")
-}
-
 // prefersAsync reads Prefer (RFC 7240).
 func prefersAsync(r *http.Request) bool {
 	for _, value := range r.Header.Values("Prefer") {
