@@ -380,6 +380,30 @@ func TestAFullClaimHoldsUpWhoRanksAfterIt(t *testing.T) {
 	require.Equal(t, []Reason{ReasonClaimsFull, ReasonOutranked}, p.core.Explain(Inquiry{ID: -1}).Reasons)
 }
 
+// The lane of the better jobs has run dry, and its refill is on its way.
+func TestUnreadRowsHoldUpWhoRanksAfterThem(t *testing.T) {
+	p := &puzzle{t: t, core: New(DefaultConfig()), table: newTable(), now: 1_000}
+	p.table.now = 1_700_000_000_000_000
+	for id := range dispatcherd.JobID(6) {
+		p.table.insert(row{id: id + 1, typ: "pdf", priority: 10, runAt: p.table.now, tries: 5})
+	}
+	p.table.insert(row{id: 7, typ: "csv", runAt: p.table.now, tries: 5})
+	slot := func(id dispatcherd.SlotID) dispatcherd.Slot {
+		return dispatcherd.Slot{ID: id, Number: int32(id), Types: []string{"csv", "pdf"}}
+	}
+	for _, e := range p.step(Registered{Session: 1, Worker: "w", Slots: []dispatcherd.Slot{slot(1)}}) {
+		if e.Kind == Fetch { // two rows; the next fetch stays under way
+			p.step(Fetched{Request: e.Fetch, Result: p.table.fetch(e.Fetch)})
+		}
+	}
+	p.step(Registered{Session: 2, Worker: "v", Slots: []dispatcherd.Slot{slot(2), slot(3), slot(4)}})
+	x := p.core.Explain(Inquiry{ID: 7, Type: "csv", RunAt: p.table.now})
+	require.Positive(t, x.Free)
+	require.Zero(t, x.Competing, "nobody who is known goes before")
+	require.Equal(t, []Reason{ReasonAwaitsFetch}, x.Reasons)
+	require.True(t, x.AtLeast)
+}
+
 func TestARequestKnowsItsRank(t *testing.T) {
 	p := explained(t)
 	for n := range 3 {
