@@ -42,8 +42,8 @@ func Controls() []*Control {
 	return []*Control{
 		{
 			Trial: named(zombie, "fence-out", "a finish names the job and not the attempt or the dispatcher: a zombie ends somebody else's attempt",
-				Cut{"claim/finish.go", "j.id = i.id AND j.attempt = i.attempt AND j.dispatcher = $4::int AND j.status", "j.id = i.id AND $4::int IS NOT NULL AND j.status", 1},
-				Cut{"claim/finish.go", "j.id = i.id AND j.attempt = i.attempt AND j.dispatcher = $6::int AND j.status", "j.id = i.id AND $6::int IS NOT NULL AND j.status", 2},
+				Cut{"claim/finish.go", "` + isItem + ` AND j.dispatcher = $4::int AND j.status", "j.id BETWEEN i.id AND i.id AND i.id > 0 AND $4::int IS NOT NULL AND j.status", 1},
+				Cut{"claim/finish.go", "` + isItem + ` AND j.dispatcher = $6::int AND j.status", "j.id BETWEEN i.id AND i.id AND i.id > 0 AND $6::int IS NOT NULL AND j.status", 2},
 				Cut{"claim/dense.go", "j.attempt = ($3::int[])[j.id - $1 + 1]\n\t\tAND j.dispatcher = $4::int AND j.status", "($3::int[])[j.id - $1 + 1] > 0 AND j.status", 1},
 			),
 			Found: func(r *judge.Report) int { return r.Stale },
