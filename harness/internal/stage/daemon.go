@@ -104,6 +104,19 @@ func (d *Daemon) Events(ctx context.Context) (map[string]int, error) {
 	return d.metrics(ctx, `dispatcherd_jobs_total{event="`)
 }
 
+// Refused returns how many statements of its present life have certainly changed
+// nothing, by operation.
+func (d *Daemon) Refused(ctx context.Context) (map[string]int, error) {
+	all, err := d.metrics(ctx, `dispatcherd_statement_duration_seconds_count{operation="`)
+	refused := map[string]int{}
+	for labels, n := range all {
+		if operation, ok := strings.CutSuffix(labels, `",verdict="refused`); ok {
+			refused[operation] = n
+		}
+	}
+	return refused, err
+}
+
 // metrics reads the samples of one family by its only label.
 func (d *Daemon) metrics(ctx context.Context, family string) (map[string]int, error) {
 	text, err := d.get(ctx, "/metrics")

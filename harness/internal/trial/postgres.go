@@ -2,6 +2,7 @@ package trial
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -56,7 +57,7 @@ var fullDisk = Trial{
 			}
 			s.rest(ctx, time.Second)
 		}
-		return nil
+		return s.countRefused(context.WithoutCancel(ctx))
 	},
 	Verify: func(_ *Scene, h *history.History, _ *judge.Report) []string {
 		for i := range h.Batches {
@@ -66,6 +67,26 @@ var fullDisk = Trial{
 		}
 		return []string{"the disk was never full for a producer"}
 	},
+}
+
+// countRefused notes how many claims and ends the dispatchers were refused, and wants some.
+func (s *Scene) countRefused(ctx context.Context) error {
+	sum := map[string]int{}
+	for _, d := range s.Daemons {
+		refused, err := d.Refused(ctx)
+		if err != nil {
+			return err
+		}
+		for operation, n := range refused {
+			sum[operation] += n
+		}
+	}
+	s.Note("claims_refused", sum["claim"])
+	s.Note("ends_refused", sum["finish"])
+	if sum["claim"]+sum["finish"] == 0 {
+		return errors.New("the disk was never full for a dispatcher")
+	}
+	return nil
 }
 
 // crowd takes every connection that the server has.
