@@ -102,7 +102,9 @@ func waiting(started chan<- *Job) Handler {
 	}
 }
 
-func TestCancelReachesTheHandlerWithItsReason(t *testing.T) {
+// startWaiting runs a worker with one slot, whose jobs of type x wait to be cancelled.
+func startWaiting(t *testing.T) (*dispatcher, *workerproto.Session, <-chan *Job) {
+	t.Helper()
 	d := startDispatcher(t, workerproto.Limits{})
 	w := New(Options{Socket: d.path})
 	started := make(chan *Job, 1)
@@ -110,6 +112,11 @@ func TestCancelReachesTheHandlerWithItsReason(t *testing.T) {
 	w.Slots(1, "x")
 	run(t, w)
 	s, _ := d.greeted()
+	return d, s, started
+}
+
+func TestCancelReachesTheHandlerWithItsReason(t *testing.T) {
+	d, s, started := startWaiting(t)
 	push(s, 1, 0, "x", `null`)
 	<-started
 	s.Send(&workerproto.Cancel{Execution: workerproto.Execution{Job: 1, Attempt: 2}, Reason: "another attempt"})
@@ -120,13 +127,7 @@ func TestCancelReachesTheHandlerWithItsReason(t *testing.T) {
 }
 
 func TestTimeoutEndsTheContext(t *testing.T) {
-	d := startDispatcher(t, workerproto.Limits{})
-	w := New(Options{Socket: d.path})
-	started := make(chan *Job, 1)
-	w.Handle("x", waiting(started))
-	w.Slots(1, "x")
-	run(t, w)
-	s, _ := d.greeted()
+	d, s, started := startWaiting(t)
 	s.Send(&workerproto.Job{Execution: workerproto.Execution{Job: 1, Attempt: 1}, Type: "x", Timeout: 5 * time.Millisecond})
 	<-started
 	fail := expect[*workerproto.Fail](d)
@@ -136,13 +137,7 @@ func TestTimeoutEndsTheContext(t *testing.T) {
 
 // The dispatcher's clock starts first: its cancel may come before the deadline.
 func TestWhoeverSaysThatTheTimeIsUpTheCauseIsTheSame(t *testing.T) {
-	d := startDispatcher(t, workerproto.Limits{})
-	w := New(Options{Socket: d.path})
-	started := make(chan *Job, 1)
-	w.Handle("x", waiting(started))
-	w.Slots(1, "x")
-	run(t, w)
-	s, _ := d.greeted()
+	d, s, started := startWaiting(t)
 	for i, limit := range []time.Duration{time.Hour, 0} {
 		name := workerproto.Execution{Job: dispatcherd.JobID(i + 1), Attempt: 1}
 		s.Send(&workerproto.Job{Execution: name, Type: "x", Timeout: limit})
