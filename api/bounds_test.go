@@ -198,7 +198,7 @@ func TestAFloodOfBadTokensIsCountedAndRefused(t *testing.T) {
 	h, _, seen := house(t, nil)
 	tokens, err := ReadTokens(strings.NewReader("# who\n\nben 2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b\n"))
 	require.NoError(t, err)
-	guarded := h.Guarded(tokens)
+	guarded := h.Guarded(func() *Tokens { return tokens })
 	status := func(path, header string) int {
 		req := httptest.NewRequest(http.MethodGet, path, http.NoBody)
 		req.Header.Set("Authorization", header)

@@ -56,6 +56,9 @@ func ReadTokens(r io.Reader) (*Tokens, error) {
 	return t, nil
 }
 
+// Len returns how many there are.
+func (t *Tokens) Len() int { return len(t.names) }
+
 // owner returns whose token it is. It looks at all of them whatever it finds.
 func (t *Tokens) owner(token string) (name string, ok bool) {
 	sum := sha256.Sum256([]byte(token))
@@ -78,8 +81,9 @@ func scopeOf(r *http.Request) string {
 	return name
 }
 
-// Guarded lets in whoever has a token. Probes are open to all.
-func (h *Handler) Guarded(t *Tokens) http.Handler {
+// Guarded lets in whoever has one of the tokens that current returns, which every
+// request asks anew. Probes are open to all.
+func (h *Handler) Guarded(current func() *Tokens) http.Handler {
 	refuse := h.observed(route{path: "guard", handle: func(http.ResponseWriter, *http.Request) error {
 		return unauthorized.of("send Authorization: Bearer and a token this dispatcher knows")
 	}})
@@ -90,7 +94,7 @@ func (h *Handler) Guarded(t *Tokens) http.Handler {
 			return
 		}
 		scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
-		name, ok := t.owner(strings.TrimSpace(token))
+		name, ok := current().owner(strings.TrimSpace(token))
 		if !ok || !strings.EqualFold(scheme, "Bearer") {
 			h.obs.Refused(BoundToken)
 			refuse(w, r)

@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -44,6 +45,7 @@ type daemonConfig struct {
 	API          apiConfig               // the zero value stands for the defaults
 	Inherited    map[string]net.Listener // sockets of the service manager, by address
 	Supervisor   supervisor
+	Reload       <-chan os.Signal // read the tokens anew
 }
 
 // daemon is a running dispatcher: loop, sessions and statements wired together.
@@ -64,6 +66,7 @@ type daemon struct {
 	progress   progressNotes
 	api        *api.Handler
 	faces      []face
+	tokens     atomic.Pointer[api.Tokens] // of guarded faces
 
 	endStatements context.CancelFunc
 	endWorkers    context.CancelFunc
@@ -235,6 +238,7 @@ func (d *daemon) serveBackground() {
 	d.background.Go(func() { d.rows.poll(ctx) })
 	d.background.Go(func() { d.cfg.Supervisor.watch(ctx, func() bool { return d.loop.Ask(func(*actor.Core) {}) }) })
 	d.background.Go(func() { d.recordProgress(ctx) })
+	d.background.Go(func() { d.reload(ctx) })
 	d.serveAPI(ctx)
 	if d.cfg.Listen {
 		d.background.Go(func() { d.hear(ctx) })

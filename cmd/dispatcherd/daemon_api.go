@@ -5,9 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net"
-	"os"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -97,11 +95,13 @@ func (d *daemon) openAPI(ctx context.Context) error {
 	if d.cfg.API.Listen == "" {
 		return nil
 	}
-	tcp := face{}
-	if d.cfg.API.TokenFile != "" {
-		if tcp.tokens, err = readTokens(d.cfg.API.TokenFile); err != nil {
+	tcp := face{guarded: d.cfg.API.TokenFile != ""}
+	if tcp.guarded {
+		tokens, err := readTokens(d.cfg.API.TokenFile)
+		if err != nil {
 			return err
 		}
+		d.tokens.Store(tokens)
 	}
 	if tcp.listener = d.inherited(d.cfg.API.Listen); tcp.listener == nil {
 		if tcp.listener, err = net.Listen("tcp", d.cfg.API.Listen); err != nil {
@@ -110,27 +110,14 @@ func (d *daemon) openAPI(ctx context.Context) error {
 		d.sockets = append(d.sockets, tcp.listener)
 	}
 	d.faces = append(d.faces, tcp)
-	d.log.Info("API on TCP", zap.Stringer("address", tcp.listener.Addr()), zap.Bool("tokens", tcp.tokens != nil))
+	d.log.Info("API on TCP", zap.Stringer("address", tcp.listener.Addr()), zap.Bool("tokens", tcp.guarded))
 	return nil
 }
 
 // face is one listener of the API.
 type face struct {
 	listener net.Listener
-	tokens   *api.Tokens // nil: whoever connects is let in
-}
-
-func readTokens(path string) (*api.Tokens, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, fmt.Errorf("--api-tokens: %w", err)
-	}
-	defer func() { _ = f.Close() }() // it was only read
-	tokens, err := api.ReadTokens(io.LimitReader(f, 1<<20))
-	if err != nil {
-		return nil, fmt.Errorf("--api-tokens %s: %w", path, err)
-	}
-	return tokens, nil
+	guarded  bool // by the daemon's tokens; otherwise whoever connects is let in
 }
 
 // serveAPI answers on all listeners until ctx is done.
@@ -138,8 +125,8 @@ func (d *daemon) serveAPI(ctx context.Context) {
 	for _, f := range d.faces {
 		handler, serve := d.withBundle(d.api), d.api.Serve
 		switch {
-		case f.tokens != nil:
-			handler = d.api.Guarded(f.tokens)
+		case f.guarded:
+			handler = d.api.Guarded(d.tokens.Load)
 		case f.listener.Addr().Network() != "unix":
 			handler = d.api.Local(handler)
 		default:

@@ -96,6 +96,8 @@ func TestTheServiceManagersSocketsOutliveTheDaemon(t *testing.T) {
 	d := m.starts(serve...)
 	m.hears("READY=1")
 	m.hears("WATCHDOG=1")
+	d.signal(t, syscall.SIGHUP) // there is nothing to reload, and nothing ends by that
+	eventually(t, func() bool { return strings.Contains(d.errors.text(), "no file of them in use") }, d.errors.text)
 	m.hears("WATCHDOG=1")
 	r := helloRaw(t, workers, "x")
 	job := w.insert("x", work{})

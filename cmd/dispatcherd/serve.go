@@ -3,6 +3,9 @@ package main
 import (
 	"crypto/rand"
 	"encoding/binary"
+	"os"
+	"os/signal"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -29,11 +32,15 @@ func (a *app) serveCommand() *cobra.Command {
 		Long: `Runs the dispatcher until it is told to stop (SIGINT or SIGTERM): it then takes no new
 work, lets running jobs end within --grace, and leaves the rest to their workers, which bring them along to
 the next dispatcher on the socket within --resume. A second signal ends it at once; nothing is lost by that
-either: a dispatcher that is started within the lease goes on with the jobs, later others start them anew.`,
+either: a dispatcher that is started within the lease goes on with the jobs, later others start them anew.
+SIGHUP has it read the file of --api-tokens anew; nothing else is reloaded.`,
 		Example: `  dispatcherd serve --database-url postgres://dispatcherd@db/app --migrate
   DATABASE_URL=postgres://… dispatcherd serve --worker-socket /run/dispatcherd/worker.sock
   dispatcherd serve --weight-ageing 32          # a priority unit is worth 32 s of waiting instead of 64`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			hangups := make(chan os.Signal, 1)
+			signal.Notify(hangups, syscall.SIGHUP) // from the beginning: unheard it would end the process
+			defer signal.Stop(hangups)
 			cfg, err := f.config()
 			if err != nil {
 				return err
@@ -46,7 +53,7 @@ either: a dispatcher that is started within the lease goes on with the jobs, lat
 				return err
 			}
 			cfg.Settings = a.settingsText(cmd.Flags())
-			cfg.Supervisor = supervisorOf(a.env)
+			cfg.Supervisor, cfg.Reload = supervisorOf(a.env), hangups
 			if cfg.Inherited, err = inheritedSockets(a.env); err != nil {
 				return failure(exitUsage, "%w", err)
 			}
@@ -59,7 +66,6 @@ either: a dispatcher that is started within the lease goes on with the jobs, lat
 			if err != nil {
 				return err
 			}
-
 			return d.run(cmd.Context())
 		},
 	}
