@@ -128,6 +128,9 @@ func (c *Core) resultOfRequest(j *job, r *Result) {
 		c.answer(j, AnswerStopping, nil, "the worker gave the request back and the dispatcher is about to stop")
 	case r.Returned:
 		c.answer(j, AnswerFailed, nil, "workers gave the request back again and again")
+	case c.pastDeadline(j) && !j.orphan: // the worker, who keeps the time too, was heard before the alarm
+		c.answerLate(j)
+		c.forget(j)
 	default:
 		c.answer(j, AnswerFailed, nil, r.Error)
 	}
@@ -142,15 +145,26 @@ func (c *Core) answer(j *job, kind AnswerKind, value []byte, reason string) {
 	c.forget(j)
 }
 
+// pastDeadline tells whether a request's deadline has passed.
+func (c *Core) pastDeadline(j *job) bool {
+	return j.timeout > 0 && c.now >= j.arrival.after(j.timeout)
+}
+
 func (c *Core) overdueRequest(j *job) {
-	if j.stage == waiting && j.bereft != 0 && (j.timeout == 0 || c.now < j.arrival.after(j.timeout)) {
+	if j.stage == waiting && j.bereft != 0 && !c.pastDeadline(j) {
 		c.unsupported(j)
 		return
 	}
-	c.stats.Late++
 	c.abandon(j, "timeout")
-	c.emit(Effect{Kind: Answer, Job: j.id, Answer: AnswerLate, Reason: "the deadline passed"})
+	c.answerLate(j)
 	c.forgetWaiting(j)
+}
+
+// answerLate tells the caller that the deadline passed, which counts apart from
+// answers.
+func (c *Core) answerLate(j *job) {
+	c.stats.Late++
+	c.emit(Effect{Kind: Answer, Job: j.id, Answer: AnswerLate, Reason: "the deadline passed"})
 }
 
 // unsupported answers a request that has waited for a slot in vain.

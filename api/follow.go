@@ -10,7 +10,7 @@ import (
 type follower struct {
 	h         *Handler
 	run       *run
-	own       time.Duration // the caller's own deadline; 0 = the run's
+	due       time.Time     // the caller's own deadline; zero = the run's
 	impatient time.Duration // how long to wait for a worker of a run that is his alone; 0 = not at all, or for ever
 	need      *need         // of a run that is shared
 }
@@ -20,8 +20,8 @@ type clocks struct{ deadline, impatient *time.Timer }
 
 func (f *follower) clocks() clocks {
 	var c clocks
-	if f.own > 0 {
-		c.deadline = time.NewTimer(f.own)
+	if !f.due.IsZero() {
+		c.deadline = time.NewTimer(time.Until(f.due))
 	}
 	if f.impatient > 0 || f.need != nil {
 		c.impatient = time.NewTimer(f.impatient)
@@ -84,7 +84,7 @@ func (f *follower) answer(w http.ResponseWriter, r *http.Request) error {
 		}
 		if v.answer != nil {
 			f.h.extendWrite(w)
-			return writeAnswer(w, v.job, v.answer)
+			return writeAnswer(w, v.job, dueAnswer(v.answer, f.due))
 		}
 		if err := f.next(r.Context(), &v, &c, nil); err != nil {
 			f.h.extendWrite(w)

@@ -23,7 +23,7 @@ func (h *Handler) postRun(w http.ResponseWriter, r *http.Request, q *requestBody
 	shared := wish.key != "" || q.CoalesceKey != ""
 	f := follower{h: h, run: run}
 	if !fresh || q.CoalesceKey != "" || (req.Durable && !wish.kept) {
-		f.own = timeout
+		f.due = began.Add(timeout)
 	}
 	if fresh {
 		if q.CoalesceKey != "" {

@@ -66,9 +66,11 @@ func (h *Handler) wait(w http.ResponseWriter, r *http.Request, q *requestBody, r
 	if err != nil {
 		return err
 	}
+	var due time.Time
 	var deadline, impatient <-chan time.Time
 	if req.Durable {
-		t := time.NewTimer(req.Deadline)
+		due = began.Add(req.Deadline)
+		t := time.NewTimer(time.Until(due))
 		defer t.Stop()
 		deadline = t.C
 	}
@@ -84,7 +86,7 @@ func (h *Handler) wait(w http.ResponseWriter, r *http.Request, q *requestBody, r
 			if time.Since(began) > h.cfg.WriteTimeout/2 {
 				h.extendWrite(w)
 			}
-			return writeAnswer(w, id, &a)
+			return writeAnswer(w, id, dueAnswer(&a, due))
 		case <-impatient:
 			impatient = nil
 			h.backend.Impatient(id)
@@ -97,6 +99,16 @@ func (h *Handler) wait(w http.ResponseWriter, r *http.Request, q *requestBody, r
 			return callerGone.of("")
 		}
 	}
+}
+
+// dueAnswer is what a caller is told whose deadline, if he has one of his own,
+// was due. The worker keeps the time of an attempt too, so his word that it is
+// up may be heard first: that is no failure of the job.
+func dueAnswer(a *Answer, due time.Time) *Answer {
+	if a.Kind != Failed || due.IsZero() || time.Now().Before(due) {
+		return a
+	}
+	return &Answer{Kind: Late, Reason: "the job was not done in time", Worker: a.Worker}
 }
 
 // about names the row a problem is about; requests in memory have none.

@@ -187,3 +187,33 @@ func TestNobodyJoinsARunThatIsBeingGivenUp(t *testing.T) {
 		<-f.abandoned
 	}
 }
+
+// failing is a house whose rows take a while to write, and have failed by then.
+type failing struct {
+	*rowsOnly
+
+	writing func()
+}
+
+func (f *failing) Submit(ctx context.Context, r Request, c Caller) (dispatcherd.JobID, error) {
+	f.writing()
+	id, err := f.rowsOnly.Submit(ctx, r, c)
+	c.Answered(Answer{Kind: Failed, Reason: "the job's time is up"})
+	return id, err
+}
+
+// The worker of a row keeps the time too, and his word that it is up may be
+// there before anybody here has looked at the clock.
+func TestAFailureAfterTheDeadlineIsNoFailure(t *testing.T) {
+	for after, code := range map[time.Duration]string{2*time.Second - time.Millisecond: "job-failed", 2 * time.Second: "deadline-passed"} {
+		for _, headers := range [][]string{{"Accept", "text/event-stream"}, {"Idempotency-Key", "k"}} {
+			synctest.Test(t, func(t *testing.T) {
+				f := &failing{rowsOnly: &rowsOnly{fake: newFake(), gaveUp: make(chan dispatcherd.JobID, 1)}, writing: func() { time.Sleep(after) }}
+				h := New(DefaultConfig(), f, &counts{bounds: map[Bound]int{}}, http.NotFoundHandler())
+				defer h.Close()
+				rec := <-post(t.Context(), h, `{"type":"pdf","timeout":2,"durable":true}`, headers...)
+				require.Contains(t, rec.Body.String(), code, headers)
+			})
+		}
+	}
+}

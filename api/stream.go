@@ -77,7 +77,7 @@ func (f *follower) stream(w http.ResponseWriter, r *http.Request) error {
 		return v.failure
 	}
 	if v.answer != nil && !v.started && v.answer.Kind != Done {
-		return problemOfAnswer(v.answer).about(v.job)
+		return problemOfAnswer(dueAnswer(v.answer, f.due)).about(v.job)
 	}
 	if v.job > 0 {
 		w.Header().Set("Dispatcherd-Job", strconv.FormatInt(int64(v.job), 10))
@@ -127,7 +127,7 @@ func (f *follower) send(out *sse, v *view) {
 // sendEnd queues the last event: the result or the problem.
 func (f *follower) sendEnd(out *sse, v *view) {
 	if v.answer.Kind != Done {
-		out.event(strconv.Itoa(v.next), "error", problemJSON(problemOfAnswer(v.answer).about(v.job)))
+		out.event(strconv.Itoa(v.next), "error", problemJSON(problemOfAnswer(dueAnswer(v.answer, f.due)).about(v.job)))
 		return
 	}
 	data := v.answer.Payload
