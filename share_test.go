@@ -1,6 +1,7 @@
 package dispatcherd_test
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -8,17 +9,33 @@ import (
 	"github.com/dispatcherd/dispatcherd"
 )
 
+// sharesOf are the shares of dispatchers with those slots.
+func sharesOf(slots ...int) []dispatcherd.Share {
+	total, before := 0, 0
+	for _, n := range slots {
+		total += n
+	}
+	shares := make([]dispatcherd.Share, len(slots))
+	for i, n := range slots {
+		others := dispatcherd.Others{Before: before, Behind: total - before - n}
+		if rest := slices.Delete(slices.Clone(slots), i, i+1); len(rest) > 0 {
+			others.Least = slices.Min(rest)
+		}
+		shares[i] = dispatcherd.ShareOf(n, others)
+		before += n
+	}
+	return shares
+}
+
 func TestSharesDivideEveryRowAmongTheDispatchers(t *testing.T) {
-	for _, slots := range [][]int{{1}, {5, 5}, {250, 250, 250, 250}, {1, 2, 3, 90}, {7, 1, 1, 1, 1, 1, 1, 13}} {
-		total, before := 0, 0
+	for _, slots := range [][]int{{1}, {5, 5}, {250, 250, 250, 250}, {1, 2, 3, 90}, {7, 1, 1, 1, 1, 1, 1, 13}, {100, 900, 1000}} {
+		total := 0
 		for _, n := range slots {
 			total += n
 		}
 		owners := map[dispatcherd.JobID]int{}
-		for _, n := range slots {
-			s := dispatcherd.ShareOf(before, n, total-before-n)
-			before += n
-			const ids = 80_000
+		for i, s := range sharesOf(slots...) {
+			const ids = 400_000
 			own := 0
 			for id := dispatcherd.JobID(1); id <= ids; id++ {
 				if s.Owns(id) {
@@ -26,7 +43,7 @@ func TestSharesDivideEveryRowAmongTheDispatchers(t *testing.T) {
 					owners[id]++
 				}
 			}
-			require.InDelta(t, float64(n)/float64(total), float64(own)/ids, 0.01, "%v", slots)
+			require.InDelta(t, float64(slots[i])/float64(total), float64(own)/ids, 0.01, "%v", slots)
 		}
 		for id, n := range owners {
 			require.Equal(t, 1, n, "owners of %d among %v", id, slots)
@@ -35,7 +52,7 @@ func TestSharesDivideEveryRowAmongTheDispatchers(t *testing.T) {
 }
 
 func TestAFewNeighboursAreSharedFairly(t *testing.T) {
-	half := dispatcherd.ShareOf(0, 4, 4)
+	half := sharesOf(4, 4)[0]
 	for first := dispatcherd.JobID(0); first < 100_000; first += 997 {
 		own := 0
 		for id := first; id < first+160; id++ {
@@ -47,9 +64,17 @@ func TestAFewNeighboursAreSharedFairly(t *testing.T) {
 	}
 }
 
+// What lies in one block waits for the slots of one dispatcher first.
+func TestABlockIsSmallBesideTheSlotsOfWhoeverHasTheFewest(t *testing.T) {
+	for least, want := range map[int]int{1: 8, 4: 8, 47: 8, 48: 16, 96: 32, 191: 32, 192: 64, 250: 64, 1000: 64, 1 << 40: 64} {
+		for _, s := range append(sharesOf(least, 1<<41, least+1), sharesOf(1<<41, least)...) {
+			require.Equal(t, want, 1<<s.Block, "%d slots", least)
+		}
+	}
+}
+
 func TestATinyShareIsNotEverything(t *testing.T) {
-	s := dispatcherd.ShareOf(0, 1, 1_000_000)
-	require.False(t, s.All())
-	require.True(t, dispatcherd.ShareOf(0, 3, 0).All(), "alone")
+	require.False(t, sharesOf(1, 1_000_000)[0].All())
+	require.True(t, sharesOf(3)[0].All(), "alone")
 	require.True(t, dispatcherd.Share{}.Owns(7))
 }

@@ -60,7 +60,7 @@ func (h *history) randomElsewhere() Event {
 		before, behind := h.rng.IntN(4), h.rng.IntN(4)
 		if own, _ := h.twin.capacity(typ); before+behind > 0 {
 			ev.Capacity[typ] = before + behind
-			if share := dispatcherd.ShareOf(before, own, behind); !share.All() {
+			if share := dispatcherd.ShareOf(own, dispatcherd.Others{Before: before, Behind: behind, Least: 1}); !share.All() {
 				ev.Shares[typ] = share
 			}
 		}

@@ -258,7 +258,7 @@ func (w *world) cmdInsert(how words, body []string) {
 			}
 			w.nextRow++
 			if of := ws.int("of", 0); of > 0 { // the next id of the share of half
-				for half := dispatcherd.ShareOf(of-1, 1, 2-of); !half.Owns(w.nextRow); {
+				for half := dispatcherd.ShareOf(1, dispatcherd.Others{Before: of - 1, Behind: 2 - of, Least: 1}); !half.Owns(w.nextRow); {
 					w.nextRow++
 				}
 			}
@@ -383,7 +383,7 @@ func (w *world) cmdShare(ws words, _ []string) {
 	before, behind := ws.int("before", 0), ws.int("behind", 0)
 	w.step(Elsewhere{
 		Capacity: map[string]int{ws.bare[0]: before + behind},
-		Shares:   map[string]dispatcherd.Share{ws.bare[0]: dispatcherd.ShareOf(before, ws.int("own", 1), behind)},
+		Shares:   map[string]dispatcherd.Share{ws.bare[0]: dispatcherd.ShareOf(ws.int("own", 1), dispatcherd.Others{Before: before, Behind: behind, Least: 1})},
 	})
 }
 

@@ -61,7 +61,7 @@ func (p *puzzle) share() {
 	ev := Elsewhere{Capacity: map[string]int{}, Shares: map[string]dispatcherd.Share{}}
 	for _, name := range puzzleTypes {
 		if before, behind := p.rng.IntN(3), p.rng.IntN(3); before+behind > 0 {
-			ev.Capacity[name], ev.Shares[name] = before+behind, dispatcherd.ShareOf(before, 1, behind)
+			ev.Capacity[name], ev.Shares[name] = before+behind, dispatcherd.ShareOf(1, dispatcherd.Others{Before: before, Behind: behind, Least: 1})
 		}
 	}
 	p.answer(p.step(ev), true)
@@ -425,6 +425,6 @@ func TestTheWindowOfASharedTypeGrowsByTheHandicap(t *testing.T) {
 	p := explained(t)
 	p.core.cfg.Handicap = 7 * time.Second
 	alone := p.core.Explain(p.jobs[0]).Window
-	p.step(Elsewhere{Capacity: map[string]int{"pdf": 1}, Shares: map[string]dispatcherd.Share{"pdf": dispatcherd.ShareOf(1, 1, 0)}})
+	p.step(Elsewhere{Capacity: map[string]int{"pdf": 1}, Shares: map[string]dispatcherd.Share{"pdf": dispatcherd.ShareOf(1, dispatcherd.Others{Before: 1, Least: 1})}})
 	require.Equal(t, alone+7*time.Second, p.core.Explain(p.jobs[0]).Window)
 }

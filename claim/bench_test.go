@@ -156,7 +156,7 @@ func BenchmarkJobOfFour(b *testing.B) {
 		_, err := stores[i].Join(b.Context())
 		require.NoError(b, err)
 		list[i] = lanes(1, 1, batch)
-		list[i][0].Share = dispatcherd.ShareOf(i, 1, of-1-i)
+		list[i][0].Share = dispatcherd.ShareOf(batch, dispatcherd.Others{Before: i * batch, Behind: (of - 1 - i) * batch, Least: batch})
 		drain(b, stores[i], batch, batch, list[i])
 	}
 	var before [len(purposes)]time.Duration

@@ -104,7 +104,7 @@ func hammer(ctx context.Context, t *testing.T, s *claim.Store, book *ledger, see
 // behind that nobody runs and nobody releases: whoever declares it lost waits
 // for the claim, whichever of the statements it is.
 func TestAClaimInFlightIsWaitedForBeforeItsDispatcherIsLost(t *testing.T) {
-	for _, statement := range []string{"alone", "dense", "shared"} {
+	for _, statement := range []string{"alone", "dense", "stretches", "shared"} {
 		t.Run(statement, func(t *testing.T) {
 			dsn := pgtest.New(t)
 			db, inFlight := connect(t, dsn), connect(t, dsn)
@@ -116,8 +116,11 @@ func TestAClaimInFlightIsWaitedForBeforeItsDispatcherIsLost(t *testing.T) {
 			fill(t, db, 1, 1, 1)
 			exec(t, inFlight, `BEGIN`) // the claim stands still inside the server, with the row taken
 			args := []any{[]int64{1}, int64(77), run, 0, []int64{}, []int64{5}}
-			if statement == "dense" {
-				args = append(args, 1, 1, []byte{1})
+			switch statement {
+			case "dense":
+				args = append(args, []byte{1}, 1, 1)
+			case "stretches":
+				args = append(args, []byte{1}, []int64{1}, []int64{1}, []int64{1})
 			}
 			tag, err := inFlight.Exec(t.Context(), claim.Statements()[statement], args...)
 			require.NoError(t, err)

@@ -485,10 +485,10 @@ func TestCapacityOfTheOthersIsSeen(t *testing.T) {
 		res, err := c.Beat(t.Context(), map[string]int{"pdf": 100})
 		require.NoError(t, err)
 		require.Equal(t, map[string]int{"pdf": 5, "excel": 1}, res.Elsewhere)
-		require.Equal(t, map[string]dispatcherd.Share{"pdf": dispatcherd.ShareOf(5, 100, 0)}, res.Shares)
+		require.Equal(t, map[string]dispatcherd.Share{"pdf": dispatcherd.ShareOf(100, dispatcherd.Others{Before: 5, Least: 2})}, res.Shares)
 		res, err = a.Beat(t.Context(), map[string]int{"pdf": 2, "excel": 1})
 		require.NoError(t, err)
-		require.Equal(t, map[string]dispatcherd.Share{"pdf": dispatcherd.ShareOf(0, 2, 103)}, res.Shares, "nobody else can do excel")
+		require.Equal(t, map[string]dispatcherd.Share{"pdf": dispatcherd.ShareOf(2, dispatcherd.Others{Behind: 103, Least: 3})}, res.Shares, "nobody else can do excel")
 	})
 }
 
@@ -499,7 +499,7 @@ func TestAFetchOfASharesRowsIsTheExactTopOfThem(t *testing.T) {
 		for n := range 300 {
 			ids = append(ids, w.insert(t, claimfake.Row{Type: "pdf"}, -time.Duration(1000-n)*time.Second))
 		}
-		share := dispatcherd.ShareOf(2, 3, 4)
+		share := dispatcherd.ShareOf(3, dispatcherd.Others{Before: 2, Behind: 4})
 		read := func(lane dispatcherd.Lane) (got []dispatcherd.JobID, last dispatcherd.Key) {
 			lane.Type = "pdf"
 			res := s.Fetch(t.Context(), dispatcherd.FetchRequest{Lanes: []dispatcherd.Lane{{Type: "excel", Limit: 5}, lane}})
@@ -556,7 +556,7 @@ func TestALookEndsBeforeItsBound(t *testing.T) {
 		require.Empty(t, read(true, dispatcherd.Lane{Limit: 100}))
 		bound.ID++
 		require.Equal(t, ids[:11], read(true, dispatcherd.Lane{Limit: 100, Before: bound}))
-		share := dispatcherd.ShareOf(1, 2, 3)
+		share := dispatcherd.ShareOf(2, dispatcherd.Others{Before: 1, Behind: 3})
 		for _, foreign := range []bool{false, true} {
 			var want []dispatcherd.JobID
 			for _, id := range ids[:11] {

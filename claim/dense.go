@@ -4,132 +4,132 @@ import (
 	"github.com/dispatcherd/dispatcherd"
 )
 
-// Ids that lie close together are found by reading one stretch of the index
-// instead of descending once for each: that halves the price of finding them.
-// Jobs that wait in line are claimed and ended in stretches, unless priorities
-// or many dispatchers scatter them. Rows of the stretch that are not meant are
-// read over, so no more than every other one may be.
+// denseSQL is aloneSQL for one stretch, from $8 to $9: the rows whose bit is set
+// in $7, counted from $8. stretchesSQL is the same for several, given as arrays:
+// the bit is at the place that $10 leads to. See stretches.
 const (
-	minDense = 16 // below, descents cost no more
-	maxGaps  = 2  // ids of the stretch for each one that is meant
+	denseSQL = whoAmI + takeRow + `
+WHERE id BETWEEN $8::bigint AND $9::bigint AND get_bit($7::bytea, id - $8) = 1` + ifPending
+	stretchesSQL = whoAmI + takeRow + `
+FROM unnest($8::bigint[], $9::bigint[], $10::bigint[]) AS s (low, high, base)
+WHERE id BETWEEN s.low AND s.high AND s.low > 0 AND s.high > 0 AND get_bit($7::bytea, id - s.base) = 1` + ifPending
+	ifPending = `
+	AND status = 'pending' AND (run_at <= now()) IS TRUE AND EXISTS (SELECT FROM me)` + wonColumns
 )
 
-// isDense reports whether n ids from low to high are worth reading as a stretch.
-func isDense(n int, low, high int64) bool {
-	return n >= minDense && low > 0 && high >= low && high-low < int64(maxGaps*n)
-}
-
-// denseSQL is aloneSQL for a stretch: from $7 to $8 the rows whose bit is set in
-// $9, counted from $7.
-const denseSQL = whoAmI + takeRow + `
-WHERE id BETWEEN $7::bigint AND $8::bigint AND get_bit($9::bytea, id - $7) = 1
-	AND status = 'pending' AND (run_at <= now()) IS TRUE AND EXISTS (SELECT FROM me)` + wonColumns
-
-// stretch returns what denseSQL wants beside the parameters of the others, or
-// nil if the ids are too scattered.
-func stretch(ids []dispatcherd.JobID) [][]byte {
-	if len(ids) == 0 {
+// encodeDense returns what denseSQL or stretchesSQL wants beside the parameters
+// of the others, or nil if the ids are too scattered.
+func encodeDense(ids []dispatcherd.JobID) [][]byte {
+	var s stretches
+	if !s.cut(len(ids), func(i int) dispatcherd.JobID { return ids[i] }) {
 		return nil
 	}
-	low, high := int64(ids[0]), int64(ids[0])
-	for _, id := range ids {
-		low, high = min(low, int64(id)), max(high, int64(id))
-	}
-	if !isDense(len(ids), low, high) {
-		return nil
-	}
-	bits := make([]byte, (high-low)/8+1)
-	for _, id := range ids {
-		n := int64(id) - low
-		bits[n/8] |= 1 << (n % 8)
-	}
-	return [][]byte{int8b(low), int8b(high), bits}
+	bits := make([]byte, s.places/8+1)
+	s.each(len(ids), func(i int) dispatcherd.JobID { return ids[i] }, func(_ int, place int64) {
+		bits[place/8] |= 1 << (place % 8)
+	})
+	return append([][]byte{bits}, s.bounds()...)
 }
 
-// denseDoneSQL is doneSQL for a stretch: from $1 to $2 the rows whose attempt
-// stands in $3, counted from $1; what is no attempt there is not meant. The
-// results stand one behind the other in $5, that of the nth row from byte $6[n]
-// to $6[n+1]; where nothing is, there is no result. How many rows were ended is
+// denseDoneSQL is doneSQL for one stretch, from $5 to $6: the rows whose attempt
+// stands in $1, counted from $5; what is no attempt there is not meant. The
+// results stand one behind the other in $3, that of the nth place from byte $4[n]
+// to $4[n+1]; where nothing is, there is no result. How many rows were ended is
 // in the command tag: to hand their ids over costs as much as to find them.
-const denseDoneSQL = `
+// stretchesDoneSQL is the same for several, whose places are counted by $7.
+const (
+	denseDoneSQL = `
 WITH gone AS (
 	DELETE FROM dispatcherd.jobs_live j
-	WHERE j.id BETWEEN $1::bigint AND $2::bigint AND j.attempt = ($3::int[])[j.id - $1 + 1]
-		AND j.dispatcher = $4::int AND j.status = 'running'
+	WHERE j.id BETWEEN $5::bigint AND $6::bigint AND j.attempt = ($1::int[])[j.id - $5 + 1]` + endedColumns + `j.id - $5` + endedPlaces
+	stretchesDoneSQL = `
+WITH gone AS (
+	DELETE FROM dispatcherd.jobs_live j USING unnest($5::bigint[], $6::bigint[], $7::bigint[]) AS s (low, high, base)
+	WHERE j.id BETWEEN s.low AND s.high AND s.low > 0 AND s.high > 0 AND j.attempt = ($1::int[])[j.id - s.base + 1]` + endedColumns + `j.id - s.base` + endedPlaces
+	endedColumns = `
+		AND j.dispatcher = $2::int AND j.status = 'running'
 	RETURNING j.id, j.run_at, j.created_at, j.attempt, j.timeout_ms, j.priority, j.max_attempts, j.failures, j.crashes,
-		j.type, j.payload, j.started_at, j.errors
+		j.type, j.payload, j.started_at, j.errors, `
+	endedPlaces = ` + 1 AS n
 )
 INSERT INTO dispatcherd.jobs_done (id, run_at, created_at, attempt, status, dispatcher, timeout_ms, priority,
 	max_attempts, failures, crashes, type, payload, started_at, finished_at, result, errors)
-SELECT id, run_at, created_at, attempt, 'done', $4, timeout_ms, priority,
+SELECT id, run_at, created_at, attempt, 'done', $2, timeout_ms, priority,
 	max_attempts, failures, crashes, type, payload, started_at, now(),
-	CASE WHEN ($6::int[])[id - $1 + 2] > ($6::int[])[id - $1 + 1] THEN convert_from(
-		substring($5::bytea, ($6::int[])[id - $1 + 1] + 1, ($6::int[])[id - $1 + 2] - ($6::int[])[id - $1 + 1]), 'UTF8')::json END,
+	CASE WHEN ($4::int[])[n + 1] > ($4::int[])[n] THEN convert_from(
+		substring($3::bytea, ($4::int[])[n] + 1, ($4::int[])[n + 1] - ($4::int[])[n]), 'UTF8')::json END,
 	errors
 FROM gone`
+)
 
 const (
 	noAttempt       = -1
 	maxDenseResults = 4 << 20 // bytes of all results; the others go through an array
 )
 
-// encodeDenseDone makes the parameters of denseDoneSQL, or nothing if the items
-// do not suit it: they must ascend, lie close together and have results that
+// encodeDenseDone makes the parameters of denseDoneSQL or stretchesDoneSQL, or
+// nothing if the items do not suit them: they must ascend, lie close together and have results that
 // are not too large.
 func (l *link) encodeDenseDone(items []dispatcherd.Finish, me int32) [][]byte {
-	n := len(items)
-	low, high := int64(items[0].ID), int64(items[n-1].ID)
-	if !isDense(n, low, high) {
+	var s stretches
+	if !s.cut(len(items), func(i int) dispatcherd.JobID { return items[i].ID }) {
 		return nil
 	}
 	bytes := 0
 	for i := range items {
 		r := items[i].Result
 		bytes += len(r)
-		if i > 0 && items[i].ID <= items[i-1].ID || r != nil && len(r) == 0 || bytes > maxDenseResults {
+		if r != nil && len(r) == 0 || bytes > maxDenseResults {
 			return nil
 		}
 	}
-	b := appendAttempts(l.buf[:0], items)
+	b := s.appendAttempts(l.buf[:0], items)
 	p := len(b)
 	for i := range items {
 		b = append(b, items[i].Result...)
 	}
 	q := len(b)
-	b = appendEnds(b, items, bytes)
+	b = s.appendEnds(b, items, bytes)
 	l.buf = b
-	return [][]byte{int8b(low), int8b(high), b[:p], int4(me), b[p:q], b[q:]}
+	return append([][]byte{b[:p], int4(me), b[p:q], b[q:]}, s.bounds()...)
 }
 
-// appendAttempts appends the attempt of every id of the stretch.
-func appendAttempts(b []byte, items []dispatcherd.Finish) []byte {
-	next := items[0].ID
-	b = appendHeader(b, oidInt4, int(items[len(items)-1].ID-next)+1)
-	for i := range items {
-		for ; next < items[i].ID; next++ {
+// nameOf tells which of two statements suits parameters that end with the bounds
+// of stretches.
+func nameOf(params [][]byte, fixed int, one, several string) string {
+	if len(params) == fixed+boundsOfOne {
+		return one
+	}
+	return several
+}
+
+// appendAttempts appends the attempt of every place.
+func (s *stretches) appendAttempts(b []byte, items []dispatcherd.Finish) []byte {
+	b = appendHeader(b, oidInt4, int(s.places))
+	next := int64(0)
+	s.each(len(items), func(i int) dispatcherd.JobID { return items[i].ID }, func(i int, place int64) {
+		for ; next < place; next++ {
 			b = appendInt4(b, noAttempt)
 		}
 		b = appendInt4(b, int32(items[i].Attempt))
 		next++
-	}
+	})
 	return b
 }
 
-// appendEnds appends where the result of every id of the stretch begins, and
-// where the last one ends.
-func appendEnds(b []byte, items []dispatcherd.Finish, bytes int) []byte {
+// appendEnds appends where the result of every place begins, and where the last
+// one ends.
+func (s *stretches) appendEnds(b []byte, items []dispatcherd.Finish, bytes int) []byte {
 	if bytes == 0 {
 		return appendHeader(b, oidInt4, 0)
 	}
-	next, at := items[0].ID, int32(0)
-	b = appendHeader(b, oidInt4, int(items[len(items)-1].ID-next)+2)
-	for i := range items {
-		for ; next < items[i].ID; next++ {
+	b = appendHeader(b, oidInt4, int(s.places)+1)
+	next, at := int64(0), int32(0)
+	s.each(len(items), func(i int) dispatcherd.JobID { return items[i].ID }, func(i int, place int64) {
+		for ; next <= place; next++ {
 			b = appendInt4(b, at)
 		}
-		b = appendInt4(b, at)
 		at += int32(len(items[i].Result))
-		next++
-	}
+	})
 	return appendInt4(b, at)
 }

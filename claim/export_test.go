@@ -1,6 +1,10 @@
 package claim
 
-import "github.com/jackc/pgx/v5"
+import (
+	"github.com/jackc/pgx/v5"
+
+	"github.com/dispatcherd/dispatcherd"
+)
 
 // HandOverSQL is the statement of a hand-over: its dispatcher, for how long.
 const HandOverSQL = handOverSQL
@@ -10,12 +14,29 @@ const NotesLeft = notesLeft
 
 // Statements are the ones whose plan matters.
 func Statements() map[string]string {
-	return map[string]string{"fetch": fetchSQL, "look": lookSQL, "look-share": lookShareSQL, "alone": aloneSQL, "single": singleSQL, "dense": denseSQL, "shared": sharedSQL, "resolve": resolveSQL, "done": doneSQL, "dense-done": denseDoneSQL, "ended": endedSQL,
+	return map[string]string{"fetch": fetchSQL, "look": lookSQL, "look-share": lookShareSQL, "alone": aloneSQL, "single": singleSQL, "dense": denseSQL, "stretches": stretchesSQL, "stretches-done": stretchesDoneSQL, "shared": sharedSQL, "resolve": resolveSQL, "done": doneSQL, "dense-done": denseDoneSQL, "ended": endedSQL,
 		"back": backSQL, "release": releaseSQL, "adopt": adoptSQL, "beat": beatSQL, "settle": settleSQL, "progress": progressSQL}
 }
 
 // SessionConfig is that of a store's connection.
 func SessionConfig(c Config) (*pgx.ConnConfig, error) { return c.withDefaults().connConfig("test") }
+
+// Stretch is one of those that ids are cut into; its first id has the place Base
+// leads to.
+type Stretch struct{ Low, High, Base int64 }
+
+// Cut returns the stretches and the number of their places, or nothing if each
+// id is descended for.
+func Cut(ids []dispatcherd.JobID) (list []Stretch, places int64) {
+	var s stretches
+	if !s.cut(len(ids), func(i int) dispatcherd.JobID { return ids[i] }) {
+		return nil, 0
+	}
+	for i := range s.low {
+		list = append(list, Stretch{s.low[i], s.high[i], s.base[i]})
+	}
+	return list, s.places
+}
 
 // Careful is how many claims the store will yet make with row locks.
 func (s *Store) Careful() int {

@@ -16,23 +16,24 @@ import (
 // has id + 0 as its last key, so that no statement reaches a row by id through it.
 //
 // shareSQL is the same for lanes of which only a share is wanted, or the rest:
-// $6 and $7 are its bounds, $8 says which. See dispatcherd.Share.
+// $6 and $7 are its bounds, $8 says which, $9 how large its blocks are. See
+// dispatcherd.Share.
 //
-// lookSQL and lookShareSQL read only what lies before a bound, $6 and $7, or $9
-// and $10: with dead index entries in front, which a held snapshot keeps there,
+// lookSQL and lookShareSQL read only what lies before a bound, $6 and $7, or $10
+// and $11: with dead index entries in front, which a held snapshot keeps there,
 // they take long, and their range ends where reading on begins.
 const (
 	fetchSQL = lanesOf + `$5::int[])
 	WITH ORDINALITY AS l (type, priority, after_run_at, after_id, most, lane)` + headsOf + upTo
 
-	shareSQL = lanesOf + `$5::int[], $6::int[], $7::int[], $8::boolean[])
-	WITH ORDINALITY AS l (type, priority, after_run_at, after_id, most, low, high, apart, lane)` + headsOf + ofShare + upTo
+	shareSQL = lanesOf + `$5::int[], $6::int[], $7::int[], $8::boolean[], $9::int[])
+	WITH ORDINALITY AS l (type, priority, after_run_at, after_id, most, low, high, apart, block, lane)` + headsOf + ofShare + upTo
 
 	lookSQL = lanesOf + `$5::int[], $6::timestamptz[], $7::bigint[])
 	WITH ORDINALITY AS l (type, priority, after_run_at, after_id, most, before_run_at, before_id, lane)` + headsOf + beforeBound + upTo
 
-	lookShareSQL = lanesOf + `$5::int[], $6::int[], $7::int[], $8::boolean[], $9::timestamptz[], $10::bigint[])
-	WITH ORDINALITY AS l (type, priority, after_run_at, after_id, most, low, high, apart, before_run_at, before_id, lane)` + headsOf + ofShare + beforeBound + upTo
+	lookShareSQL = lanesOf + `$5::int[], $6::int[], $7::int[], $8::boolean[], $9::int[], $10::timestamptz[], $11::bigint[])
+	WITH ORDINALITY AS l (type, priority, after_run_at, after_id, most, low, high, apart, block, before_run_at, before_id, lane)` + headsOf + ofShare + beforeBound + upTo
 
 	lanesOf = `
 SELECT 0, ARRAY[now()], NULL::bigint[]
@@ -47,7 +48,7 @@ CROSS JOIN LATERAL (
 		WHERE j.type = l.type AND j.priority = l.priority AND j.status = 'pending'
 			AND (j.run_at, j.id + 0) > (l.after_run_at, l.after_id)`
 	ofShare = `
-			AND ((j.id + 0 >> ` + shareBlock + ` & 65535) * 40503 & 65535 BETWEEN l.low AND l.high) <> l.apart`
+			AND ((j.id + 0 >> l.block & 65535) * 40503 & 65535 BETWEEN l.low AND l.high) <> l.apart`
 	beforeBound = `
 			AND (j.run_at, j.id + 0) < (l.before_run_at, l.before_id)`
 	upTo = `
@@ -55,7 +56,6 @@ CROSS JOIN LATERAL (
 	) head
 ) heads
 WHERE ids IS NOT NULL`
-	shareBlock = "3"
 )
 
 // lookTimeout bounds a look, which reads over every dead index entry that a held
@@ -184,18 +184,19 @@ func encodeBounds(req dispatcherd.FetchRequest) [][]byte {
 	return [][]byte{dues, ids}
 }
 
-// encodeShares makes the bounds of shares, both included, and which lanes are
-// foreign.
+// encodeShares makes the bounds of shares, both included, which lanes are
+// foreign, and the sizes of blocks.
 func encodeShares(req dispatcherd.FetchRequest) [][]byte {
 	n := len(req.Lanes)
-	low, high, apart := appendHeader(nil, oidInt4, n), appendHeader(nil, oidInt4, n), appendHeader(nil, oidBool, n)
+	low, high, block := appendHeader(nil, oidInt4, n), appendHeader(nil, oidInt4, n), appendHeader(nil, oidInt4, n)
+	apart := appendHeader(nil, oidBool, n)
 	for i := range req.Lanes {
 		s := req.Lanes[i].Share
 		if s.All() {
 			s.To = dispatcherd.ShareNumbers
 		}
 		low, high = appendInt4(low, int32(s.From)), appendInt4(high, int32(s.To)-1)
-		apart = appendBool(apart, req.Lanes[i].Foreign)
+		apart, block = appendBool(apart, req.Lanes[i].Foreign), appendInt4(block, int32(s.Block))
 	}
-	return [][]byte{low, high, apart}
+	return [][]byte{low, high, apart, block}
 }

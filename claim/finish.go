@@ -202,7 +202,7 @@ func remove(set map[dispatcherd.JobID]struct{}, ids []dispatcherd.JobID) {
 
 // sendEnds sends up to three statements as one pipeline, which Postgres treats
 // as one transaction. It returns how many items were ended, and the ids of those
-// that denseDoneSQL did not end.
+// that a statement for stretches did not end.
 func (l *link) sendEnds(ctx context.Context, conn *pgx.Conn, items []dispatcherd.Finish, me int32) (ended []dispatcherd.JobID, n int, err error) {
 	var batch pgconn.Batch
 	add := func(statement string, of func(dispatcherd.Outcome) bool, encode func([]byte, []dispatcherd.Finish, int32) [][]byte) {
@@ -218,7 +218,7 @@ func (l *link) sendEnds(ctx context.Context, conn *pgx.Conn, items []dispatcherd
 			params = l.encodeDenseDone(some, me)
 		}
 		if params != nil {
-			batch.ExecPrepared("dense-done", params, binary, binary)
+			batch.ExecPrepared(nameOf(params, 4, "dense-done", "stretches-done"), params, binary, binary)
 		} else {
 			params = encode(l.buf[:0], some, me)
 			batch.ExecPrepared(statement, params, binary, binary)

@@ -36,9 +36,9 @@ SELECT EXISTS (SELECT FROM beat), now(),
 		WHERE j.status = 'running' AND j.dispatcher = $1),
 	EXISTS (SELECT FROM dispatcherd.cancels c WHERE NOT EXISTS (
 		SELECT FROM dispatcherd.jobs_live j WHERE ` + isNamed + ` AND j.status = 'running')),
-	(SELECT jsonb_object_agg(type, jsonb_build_array(before, behind))::text FROM (
+	(SELECT jsonb_object_agg(type, jsonb_build_array(before, behind, least))::text FROM (
 		SELECT key AS type, coalesce(sum(value::bigint) FILTER (WHERE d.id < $1), 0) AS before,
-			coalesce(sum(value::bigint) FILTER (WHERE d.id > $1), 0) AS behind
+			coalesce(sum(value::bigint) FILTER (WHERE d.id > $1), 0) AS behind, min(value::bigint) FILTER (WHERE value::bigint > 0) AS least
 		FROM dispatcherd.dispatchers d, jsonb_each_text(d.capacity)
 		WHERE d.id <> $1 AND d.lost_at IS NULL AND d.beat_at + d.lease > now() GROUP BY key) t)`
 
@@ -172,16 +172,16 @@ func (s *Store) Beat(ctx context.Context, capacity map[string]int) (BeatResult, 
 }
 
 // learn reads what the others can do: by type, the slots of those with smaller
-// ids and of those with larger ones.
+// ids and of those with larger ones, and of the one that has the fewest.
 func (r *BeatResult) learn(elsewhere string, own map[string]int) error {
-	var slots map[string][2]int
+	var slots map[string][3]int
 	if err := json.Unmarshal([]byte(elsewhere), &slots); err != nil {
 		return fmt.Errorf("capacity of the other dispatchers: %w", err)
 	}
 	r.Elsewhere, r.Shares = make(map[string]int, len(slots)), map[string]dispatcherd.Share{}
 	for name, n := range slots {
 		r.Elsewhere[name] = n[0] + n[1]
-		if s := dispatcherd.ShareOf(n[0], own[name], n[1]); !s.All() {
+		if s := dispatcherd.ShareOf(own[name], dispatcherd.Others{Before: n[0], Behind: n[1], Least: n[2]}); !s.All() {
 			r.Shares[name] = s
 		}
 	}

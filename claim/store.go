@@ -40,9 +40,9 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 	s := &Store{config: c, marks: newMarks()}
 	var errs [7]error
 	s.fetch, errs[0] = newLink(c, "fetch", map[string]string{"fetch": fetchSQL, "share": shareSQL})
-	s.claim, errs[1] = newLink(c, "claim", map[string]string{"alone": aloneSQL, "single": singleSQL, "dense": denseSQL, "shared": sharedSQL,
+	s.claim, errs[1] = newLink(c, "claim", map[string]string{"alone": aloneSQL, "single": singleSQL, "dense": denseSQL, "stretches": stretchesSQL, "shared": sharedSQL,
 		"standing": standingSQL, "resolve": resolveSQL})
-	s.finish, errs[2] = newLink(c, "finish", map[string]string{"done": doneSQL, "dense-done": denseDoneSQL, "ended": endedSQL, "back": backSQL,
+	s.finish, errs[2] = newLink(c, "finish", map[string]string{"done": doneSQL, "dense-done": denseDoneSQL, "stretches-done": stretchesDoneSQL, "ended": endedSQL, "back": backSQL,
 		"again": againSQL})
 	s.lease, errs[3] = newLink(c, "lease", map[string]string{"beat": beatSQL})
 	s.sweep, errs[4] = newLink(c, "sweep", nil)

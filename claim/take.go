@@ -80,7 +80,7 @@ func (s *Store) Claim(ctx context.Context, req dispatcherd.ClaimRequest) dispatc
 		if isSingle(&req, over) {
 			t.single = singleParams(&req, t.params)
 		} else {
-			t.dense = stretch(req.IDs)
+			t.dense = encodeDense(req.IDs)
 		}
 		var err error
 		won, err = s.take(ctx, conn, &t)
@@ -107,7 +107,7 @@ func rivals(asked, won int) bool { return 20*(asked-won) > asked }
 // taking is a claim that is about to be sent.
 type taking struct {
 	params [][]byte // of aloneSQL and sharedSQL
-	dense  [][]byte // what denseSQL wants besides; nil for scattered ids
+	dense  [][]byte // what denseSQL or stretchesSQL wants besides; nil for scattered ids
 	single [][]byte // those of singleSQL; nil if it does not suit
 	n      int      // jobs asked for
 }
@@ -118,7 +118,7 @@ func (t *taking) ask(ctx context.Context, conn *pgx.Conn) *pgconn.ResultReader {
 	case t.single != nil:
 		return execute(ctx, conn, "single", t.single...)
 	case t.dense != nil:
-		return execute(ctx, conn, "dense", append(slices.Clip(t.params), t.dense...)...)
+		return execute(ctx, conn, nameOf(t.dense, 1, "dense", "stretches"), append(slices.Clip(t.params), t.dense...)...)
 	}
 	return execute(ctx, conn, "alone", t.params...)
 }

@@ -198,7 +198,7 @@ func (s *Store) Beat(_ context.Context, capacity map[string]int) (claim.BeatResu
 	if d := t.dispatchers[s.me]; d != nil && !d.lost && !d.leaving {
 		res.LeaseLost, d.beatAt, d.capacity = false, t.now, capacity
 	}
-	before := map[string]int{}
+	others := map[string]dispatcherd.Others{}
 	for id, d := range t.dispatchers {
 		if id != s.me && !d.lost && d.beatAt.Add(d.lease).Before(t.now) {
 			d.lost, d.armed = true, false
@@ -210,15 +210,22 @@ func (s *Store) Beat(_ context.Context, capacity map[string]int) (claim.BeatResu
 					res.Elsewhere = map[string]int{}
 				}
 				res.Elsewhere[name] += n
+				o := others[name]
 				if id < s.me {
-					before[name] += n
+					o.Before += n
+				} else {
+					o.Behind += n
 				}
+				if n > 0 && (o.Least == 0 || n < o.Least) {
+					o.Least = n
+				}
+				others[name] = o
 			}
 		}
 	}
 	res.Shares = map[string]dispatcherd.Share{}
-	for name, n := range res.Elsewhere {
-		if s := dispatcherd.ShareOf(before[name], capacity[name], n-before[name]); !s.All() {
+	for name, o := range others {
+		if s := dispatcherd.ShareOf(capacity[name], o); !s.All() {
 			res.Shares[name] = s
 		}
 	}

@@ -49,7 +49,7 @@ func (w *world) note(h *host, e *actor.Effect) {
 			if e.Fetch.Look {
 				v = mix(v, uint64(l.Before.RunAt)^uint64(l.Before.ID)<<32)
 			}
-			v = mix(v, uint64(l.Share.From)|uint64(l.Share.To)<<32)
+			v = mix(v, uint64(l.Share.From)|uint64(l.Share.Block)<<24|uint64(l.Share.To)<<32)
 		}
 	default:
 		v = mix(v, uint64(e.Why.Terms.Total())^uint64(e.Age))

@@ -40,7 +40,7 @@ func (w *world) renew(s *statement) {
 	if !s.learnt.leaseLost {
 		m.beatAt, m.capacity = w.dbNow(), s.offers
 	}
-	var before [maxTypes]int
+	var others [maxTypes]dispatcherd.Others
 	for _, run := range t.present {
 		o := t.member(run)
 		if run == s.run || !o.lives(w.dbNow()) {
@@ -52,8 +52,13 @@ func (w *world) renew(s *statement) {
 					s.learnt.elsewhere = map[string]int{}
 				}
 				s.learnt.elsewhere[w.typeNames[n]] += int(o.capacity[n])
+				if least := &others[n].Least; *least == 0 || int(o.capacity[n]) < *least {
+					*least = int(o.capacity[n])
+				}
 				if run < s.run {
-					before[n] += int(o.capacity[n])
+					others[n].Before += int(o.capacity[n])
+				} else {
+					others[n].Behind += int(o.capacity[n])
 				}
 			}
 		}
@@ -61,7 +66,7 @@ func (w *world) renew(s *statement) {
 	s.learnt.divided = map[string]dispatcherd.Share{}
 	for n := range w.scale.types {
 		name := w.typeNames[n]
-		if share := dispatcherd.ShareOf(before[n], int(s.offers[n]), s.learnt.elsewhere[name]-before[n]); !share.All() {
+		if share := dispatcherd.ShareOf(int(s.offers[n]), others[n]); !share.All() {
 			s.learnt.divided[name] = share
 		}
 	}
