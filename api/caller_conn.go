@@ -5,6 +5,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"slices"
 	"sync/atomic"
 )
 
@@ -13,7 +14,7 @@ import (
 type callerConn struct {
 	net.Conn
 
-	rest  []byte // read already, of a connection that was a plainConn
+	rest  []byte // read ahead, by watch, or when the connection was a plainConn
 	obs   Observer
 	phase atomic.Int32
 }
@@ -27,12 +28,13 @@ const (
 
 // Read implements net.Conn.
 func (c *callerConn) Read(b []byte) (int, error) {
-	if len(c.rest) > 0 {
-		n := copy(b, c.rest)
-		c.rest = c.rest[n:]
-		return n, nil
+	if len(b) == 1 && c.phase.Load() == inRequest {
+		return c.watch(b)
 	}
-	c.rest = nil
+	if len(c.rest) > 0 {
+		c.phase.CompareAndSwap(inPause, inHeaders)
+		return c.take(b), nil
+	}
 	n, err := c.Conn.Read(b)
 	switch late := errors.Is(err, os.ErrDeadlineExceeded); {
 	case n > 0:
@@ -43,6 +45,41 @@ func (c *callerConn) Read(b []byte) (int, error) {
 		c.obs.Refused(BoundIdleTime)
 	}
 	return n, err
+}
+
+// take hands out what was read ahead.
+func (c *callerConn) take(b []byte) (n int) {
+	n = copy(b, c.rest)
+	if c.rest = c.rest[n:]; len(c.rest) == 0 {
+		c.rest = nil
+	}
+	return n
+}
+
+// watch is the read of one byte by which net/http notices that the caller of a
+// request under way hangs up. A byte of a request that was sent ahead would end
+// it, and hide the hanging up from then on; so this reads on as long as there is
+// room, until net/http wakes it by a deadline that is over. No other read is of
+// one byte, but for trailers that leave just so much of net/http's buffer; they
+// count as late.
+func (c *callerConn) watch(b []byte) (int, error) {
+	for len(c.rest) < plainSize {
+		room := b
+		if len(c.rest) > 0 { // nearly nobody sends ahead: only who does costs more
+			c.rest = slices.Grow(c.rest, plainSize-len(c.rest))
+			room = c.rest[len(c.rest):plainSize]
+		}
+		n, err := c.Conn.Read(room)
+		if len(c.rest) == 0 {
+			c.rest = append(c.rest, b[:n]...)
+		} else {
+			c.rest = c.rest[:len(c.rest)+n]
+		}
+		if err != nil {
+			return 0, err
+		}
+	}
+	return c.take(b), nil
 }
 
 // Write implements net.Conn.

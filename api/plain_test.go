@@ -155,11 +155,21 @@ func TestWhoHangsUpOnAPlainRequestTakesItWithHim(t *testing.T) {
 }
 
 func TestWhoHangsUpBehindRequestsSentAheadTakesThemWithHim(t *testing.T) {
-	address, h, f, _ := served(t, nil)
+	for name, serve := range servers {
+		t.Run(name, func(t *testing.T) { whoHangsUpTakesWhatHeSentAhead(t, serve) })
+	}
+}
+
+func whoHangsUpTakesWhatHeSentAhead(t *testing.T, serve server) {
+	address, h, f, _ := servedBy(t, serve, nil)
 	for n := range 50 {
 		c := connect(t, address)
-		c.asks(3)
+		ahead := n % 3 // sent with the first one; the others while it is waited for
+		c.asks(1 + ahead)
 		id := <-f.submitted
+		if ahead < 2 {
+			c.asks(2 - ahead)
+		}
 		if n%2 > 0 { // the second one
 			f.answer(id, Answer{Kind: Done})
 			c.hears()
@@ -174,18 +184,47 @@ func TestWhoHangsUpBehindRequestsSentAheadTakesThemWithHim(t *testing.T) {
 
 // What is sent ahead is read as far as there is room for it.
 func TestRequestsSentAheadAreServedHoweverManyThereAre(t *testing.T) {
-	address, _, f, _ := served(t, nil)
-	c := connect(t, address)
-	const all = 500
-	c.asks(all) // sockets have room for it
-	for n := range all {
-		f.answer(<-f.submitted, Answer{Kind: Done, Payload: strconv.AppendInt(nil, int64(n), 10)})
-		require.Equal(t, strconv.Itoa(n), c.hears().text)
+	for name, serve := range servers {
+		t.Run(name, func(t *testing.T) {
+			address, _, f, _ := servedBy(t, serve, nil)
+			c := connect(t, address)
+			const all = 500
+			c.asks(all) // sockets have room for it
+			for n := range all {
+				f.answer(<-f.submitted, Answer{Kind: Done, Payload: strconv.AppendInt(nil, int64(n), 10)})
+				require.Equal(t, strconv.Itoa(n), c.hears().text)
+			}
+		})
+	}
+}
+
+// Who has said all and closed only his own direction still reads: what needs no
+// waiting for is answered, whatever lies behind it.
+func TestWhoSendsAheadAndClosesHisDirectionGetsWhatNobodyWaitsFor(t *testing.T) {
+	for name, serve := range servers {
+		t.Run(name, func(t *testing.T) {
+			address, _, _, _ := servedBy(t, serve, nil)
+			c := connect(t, address)
+			const all = 200
+			_, err := io.WriteString(c.conn, strings.Repeat(livez, all))
+			require.NoError(t, err)
+			require.NoError(t, c.conn.(*net.TCPConn).CloseWrite())
+			for range all {
+				require.Equal(t, http.StatusOK, c.hears().status)
+			}
+			c.ends()
+		})
 	}
 }
 
 func TestWhoHangsUpWithRequestsAheadLeavesNothingBehind(t *testing.T) {
-	address, h, f, _ := served(t, nil)
+	for name, serve := range servers {
+		t.Run(name, func(t *testing.T) { whoHangsUpLeavesNothingBehind(t, serve) })
+	}
+}
+
+func whoHangsUpLeavesNothingBehind(t *testing.T, serve server) {
+	address, h, f, _ := servedBy(t, serve, nil)
 	for range 20 {
 		c := connect(t, address)
 		c.asks(3)

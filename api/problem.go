@@ -96,6 +96,9 @@ func (p *Problem) write(w http.ResponseWriter) {
 	if p.Status == http.StatusUnauthorized {
 		h.Set("WWW-Authenticate", `Bearer realm="dispatcherd"`)
 	}
+	if p.Status == callerGone.status {
+		h.Set("Connection", "close") // what he has sent ahead goes with him
+	}
 	w.WriteHeader(p.Status)
 	_, _ = w.Write(append(problemJSON(p), '\n')) // the caller is gone; nobody is left to tell
 }
