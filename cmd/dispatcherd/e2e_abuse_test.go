@@ -16,9 +16,8 @@ import (
 // and the jobs of an honest worker go on.
 func TestBadInputGetsAClearErrorAndHarmsNobodyElse(t *testing.T) {
 	w := newWorld(t)
-	cfg := impatient(w.config("d"))
+	cfg := w.config("d")
 	cfg.Workers.MaxFrame = 64 << 10
-	cfg.Workers.HelloTimeout = 500 * time.Millisecond
 	h := w.start(cfg)
 	w.worker("honest", cfg.WorkerSocket, oneSlot("x"))
 	h.awaitSlots(1)
@@ -32,7 +31,7 @@ func TestBadInputGetsAClearErrorAndHarmsNobodyElse(t *testing.T) {
 			return r
 		}
 	}
-	welcomed := func(t *testing.T) *rawWorker { return helloRaw(t, cfg.WorkerSocket, "bad") }
+	welcomed := func(t *testing.T) *rawWorker { return helloRaw(t, cfg.WorkerSocket, "bad").answering() }
 	for _, c := range []struct {
 		name       string
 		open       func(*testing.T) *rawWorker
@@ -42,9 +41,6 @@ func TestBadInputGetsAClearErrorAndHarmsNobodyElse(t *testing.T) {
 	}{
 		{"a frame over the limit", welcomed, `{"op":"log","message":"` + strings.Repeat("x", 65<<10), "frame_too_long", "65536", true},
 		{"a hello over the limit", dial, strings.Repeat("x", 65<<10), "frame_too_long", "65536", true},
-		{"half a hello and silence", dial, `{"op":"hel`, "hello_timeout", "", true},
-		{"silence", dial, ``, "hello_timeout", "", true},
-		{"half a frame and silence", welcomed, `{"op":"do`, "heartbeat_timeout", "", true},
 		{"no JSON", welcomed, "this is no JSON\n", "bad_json", "", false},
 		{"no JSON at first", dial, "GET / HTTP/1.1\n", "bad_json", "", true},
 		{"an array", welcomed, "[1,2]\n", "bad_json", "", false},
@@ -77,6 +73,29 @@ func TestBadInputGetsAClearErrorAndHarmsNobodyElse(t *testing.T) {
 			h.awaitSlots(1)
 		})
 	}
+	require.Equal(t, honest, h.slots()[0].Session, "the honest worker kept its session")
+}
+
+// The same for whoever says nothing, or half of something.
+func TestSilenceEndsASessionAndHarmsNobodyElse(t *testing.T) {
+	w := newWorld(t)
+	cfg := impatient(w.config("d"))
+	cfg.Workers.HelloTimeout = 2 * time.Second
+	h := w.start(cfg)
+	w.worker("honest", cfg.WorkerSocket, oneSlot("x"))
+	h.awaitSlots(1)
+	honest := h.slots()[0].Session
+	silent := map[string]*rawWorker{"hello_timeout": dialRaw(t, cfg.WorkerSocket), "heartbeat_timeout": helloRaw(t, cfg.WorkerSocket, "bad")}
+	half := dialRaw(t, cfg.WorkerSocket)
+	half.send(`{"op":"hel`)
+	silent["heartbeat_timeout"].send(`{"op":"do`)
+	half.refused("hello_timeout", true, "")
+	for code, r := range silent {
+		r.refused(code, true, "")
+		require.NoError(t, r.conn.Close())
+	}
+	w.await(w.insert("x", work{}), dispatcherd.Done)
+	h.awaitSlots(1)
 	require.Equal(t, honest, h.slots()[0].Session, "the honest worker kept its session")
 }
 

@@ -13,9 +13,10 @@ import (
 	"github.com/dispatcherd/dispatcherd/actor"
 )
 
-// impatient lets a silent worker count as dead soon.
+// impatient lets a silent worker count as dead soon, but not one that is slow to
+// answer since its machine stood still for a moment.
 func impatient(cfg daemonConfig) daemonConfig {
-	cfg.Workers.HeartbeatInterval, cfg.Workers.HeartbeatTimeout = 300*time.Millisecond, 1200*time.Millisecond
+	cfg.Workers.HeartbeatInterval, cfg.Workers.HeartbeatTimeout = 500*time.Millisecond, 3*time.Second
 	return cfg
 }
 
@@ -32,7 +33,7 @@ func TestALateAnswerIsStaleAndChangesNothing(t *testing.T) {
 	silent.refused("heartbeat_timeout", true, "") // it answered no ping
 	second := w.seen.start(t, id, 2)
 
-	back := helloRaw(t, h.cfg.WorkerSocket, "y")
+	back := helloRaw(t, h.cfg.WorkerSocket, "y").answering()
 	back.done(id, 1, silent.nonce, `"late"`)
 	back.refused("wrong_session", false, "another session")
 	back.done(id, 1, back.nonce, `"late"`)

@@ -29,6 +29,7 @@ func TestUnderOverloadTheQueueMovesAndDeadlinesAreKeptOverHTTP(t *testing.T) {
 	serveCalls(t, h.cfg.WorkerSocket, slots, "pdf")
 	h.awaitSlots(slots)
 	c := h.caller()
+	machine := listenToNoise(t)
 
 	var mu sync.Mutex
 	statuses := map[int]int{}
@@ -51,30 +52,34 @@ func TestUnderOverloadTheQueueMovesAndDeadlinesAreKeptOverHTTP(t *testing.T) {
 		}
 	}
 	var calls sync.WaitGroup
-	next := time.NewTicker(nap / slots / load)
+	const pace = nap / slots / load
+	next := time.NewTicker(pace)
 	defer next.Stop()
 	n := 0
 	var rows []dispatcherd.JobID
 	for began := time.Now(); time.Since(began) < lasts; <-next.C {
-		number := n
-		calls.Go(func() { call(number) })
-		if n++; n%25 == 0 {
-			rows = append(rows, w.insert("pdf", work{}))
+		for due := int(time.Since(began)/pace) + 1; n < due; { // whoever could not come in time comes now
+			number := n
+			calls.Go(func() { call(number) })
+			if n++; n%25 == 0 {
+				rows = append(rows, w.insert("pdf", work{}))
+			}
 		}
 	}
 	calls.Wait()
 	for _, id := range rows {
 		job := w.await(id, dispatcherd.Done)
-		require.Less(t, job.StartedAt.Sub(job.CreatedAt), window+2*time.Second, "the noise of a shared machine included")
+		require.Less(t, job.StartedAt.Sub(job.CreatedAt), window+2*time.Second+machine.stoodStill())
 	}
 	slices.Sort(late)
 	require.Len(t, statuses, 2, "%v", statuses)
 	require.Equal(t, n, statuses[http.StatusOK]+statuses[http.StatusGatewayTimeout])
 	require.Greater(t, len(late), n/3, "it was an overload")
 	p50, p90 := late[len(late)/2], late[len(late)*9/10]
-	t.Logf("%d calls, %v; past the deadline p50 %v, p90 %v, max %v; %d rows", n, statuses, p50, p90, late[len(late)-1], len(rows))
+	t.Logf("%d calls, %v; past the deadline p50 %v, p90 %v, max %v; %d rows; the machine stood still for %v, a wake is %v late",
+		n, statuses, p50, p90, late[len(late)-1], len(rows), machine.stoodStill(), machine.usual())
 	require.Greater(t, late[0], -2*time.Millisecond)
-	require.Less(t, p50, 50*time.Millisecond)
-	require.Less(t, late[len(late)-1], 2*time.Second, "the noise of a shared machine included")
+	require.Less(t, p50, 50*time.Millisecond+10*machine.usual())
+	require.Less(t, late[len(late)-1], 2*time.Second+machine.stoodStill())
 	h.awaitSlots(slots)
 }

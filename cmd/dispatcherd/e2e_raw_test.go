@@ -2,8 +2,10 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"testing"
@@ -19,6 +21,7 @@ type rawWorker struct {
 	t     *testing.T
 	conn  net.Conn
 	lines *bufio.Reader
+	heard chan []byte // lines without pings once it answers those; closed at the end
 	nonce string
 }
 
@@ -70,11 +73,47 @@ func (r *rawWorker) send(text string) {
 	require.NoError(r.t, err)
 }
 
+// answering lets the worker answer pings, whatever the test does meanwhile.
+func (r *rawWorker) answering() *rawWorker {
+	r.heard = make(chan []byte, 1000)
+	go func() {
+		defer close(r.heard)
+		for {
+			line, err := r.lines.ReadBytes('\n')
+			if err != nil {
+				return
+			}
+			if bytes.Contains(line, []byte(`"op":"ping"`)) {
+				_, _ = r.conn.Write([]byte(`{"op":"pong"}` + "\n")) // reading tells if it has ended
+				continue
+			}
+			r.heard <- line
+		}
+	}()
+	return r
+}
+
+// line returns what comes next, pings included unless they are answered.
+func (r *rawWorker) line() ([]byte, error) {
+	if r.heard == nil {
+		return r.lines.ReadBytes('\n')
+	}
+	select {
+	case line, open := <-r.heard:
+		if !open {
+			return nil, io.EOF
+		}
+		return line, nil
+	case <-time.After(longWait):
+		return nil, os.ErrDeadlineExceeded
+	}
+}
+
 // next returns the next frame that is no ping.
 func (r *rawWorker) next() reply {
 	r.t.Helper()
 	for {
-		line, err := r.lines.ReadBytes('\n')
+		line, err := r.line()
 		require.NoError(r.t, err)
 		var f reply
 		require.NoError(r.t, json.Unmarshal(line, &f), "%s", line)
@@ -107,7 +146,7 @@ func (r *rawWorker) refused(code string, fatal bool, says string) {
 func (r *rawWorker) hungUp() {
 	r.t.Helper()
 	for { // pings may be on their way
-		if _, err := r.lines.ReadBytes('\n'); err != nil {
+		if _, err := r.line(); err != nil {
 			require.NotErrorIs(r.t, err, os.ErrDeadlineExceeded, "the dispatcher did not hang up")
 			return
 		}

@@ -18,7 +18,7 @@ import (
 func TestAStopLetsRunningJobsEndAndGivesBackTheRest(t *testing.T) {
 	w := newWorld(t)
 	cfg := w.config("d")
-	cfg.Grace = 1500 * time.Millisecond
+	cfg.Grace = 5 * time.Second // time for a slow machine to end one job meanwhile; the others take all of it
 	h := w.start(cfg)
 	w.worker("w", cfg.WorkerSocket, scriptSlots{N: 3, Types: []string{"x"}})
 	h.awaitSlots(3)
@@ -34,9 +34,8 @@ func TestAStopLetsRunningJobsEndAndGivesBackTheRest(t *testing.T) {
 	w.seen.open(t, ending)
 	w.await(ends, dispatcherd.Done)
 	after := w.insert("x", work{}) // a slot is free, but nothing new starts
-	require.NoError(t, <-stopped)
+	require.NoError(t, receive(t, stopped, "the daemon ends after the grace"))
 	require.GreaterOrEqual(t, time.Since(began), cfg.Grace)
-	require.Less(t, time.Since(began), cfg.Grace+2*time.Second)
 	require.Equal(t, dispatcherd.Pending, w.get(after).Status)
 	for _, id := range []dispatcherd.JobID{tooLong, deaf} {
 		job := w.get(id)
@@ -73,13 +72,12 @@ func requireAttemptsOnce(t *testing.T, w *world) {
 func TestAStopWithNothingToDoIsQuick(t *testing.T) {
 	w := newWorld(t)
 	cfg := w.config("d")
+	cfg.Grace = time.Hour
 	process := w.serve(cfg)
 	w.worker("w", cfg.WorkerSocket, oneSlot("x"))
 	eventually(t, func() bool { return slotsOf(cfg) == 1 }, func() string { return "a slot" })
-	began := time.Now()
 	process.signal(t, syscall.SIGTERM)
-	process.ends(t, exitOK)
-	require.Less(t, time.Since(began), cfg.Grace, "nothing was running")
+	process.ends(t, exitOK) // nothing was running
 	require.NoFileExists(t, cfg.WorkerSocket)
 	require.NotContains(t, process.errors.text(), `"warn"`, "a stop is nothing to worry about")
 	require.Zero(t, w.number(`SELECT count(*) FROM dispatcherd.dispatchers WHERE lost_at IS NULL`))

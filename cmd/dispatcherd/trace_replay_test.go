@@ -191,7 +191,7 @@ func shortTrace() *trace.Trace {
 func TestAReplayRunsEveryJobOfTheTrace(t *testing.T) {
 	tr := shortTrace()
 	states := 0
-	r := &replay{trace: tr, speed: 10, host: startSimpleHost(t), start: startInProcess, stall: 20 * time.Second, live: func(replayState) { states++ }}
+	r := &replay{trace: tr, speed: 10, host: startSimpleHost(t), start: startInProcess, stall: longWait, live: func(replayState) { states++ }}
 	report, err := r.run(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, 40, report.Done)
@@ -209,7 +209,7 @@ func TestAReplayRunsEveryJobOfTheTrace(t *testing.T) {
 func TestAReplayCountsWhatFails(t *testing.T) {
 	h := startSimpleHost(t)
 	h.refuse = "y" // only on-demand ones
-	r := &replay{trace: shortTrace(), speed: 20, host: h, start: startInProcess, stall: 20 * time.Second}
+	r := &replay{trace: shortTrace(), speed: 20, host: h, start: startInProcess, stall: longWait}
 	report, err := r.run(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, 30, report.Done)
@@ -221,9 +221,9 @@ func TestAReplayCountsWhatFails(t *testing.T) {
 func TestAReplayThatStandsStillIsGivenUp(t *testing.T) {
 	tr := shortTrace()
 	tr.Slots[1].Types = []string{"z"} // nobody does y
-	r := &replay{trace: tr, speed: 40, host: startSimpleHost(t), start: startInProcess, stall: 300 * time.Millisecond}
+	r := &replay{trace: tr, speed: 40, host: startSimpleHost(t), start: startInProcess, stall: 3 * time.Second}
 	report, err := r.run(t.Context())
-	require.ErrorContains(t, err, "nothing has moved for 300ms")
+	require.ErrorContains(t, err, "nothing has moved for 3s")
 	require.Positive(t, report.Done)
 	require.Less(t, report.Done, 40)
 	require.Equal(t, exitNegative, summarize(io.Discard, "demo", report, time.Second))

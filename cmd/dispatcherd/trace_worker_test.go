@@ -72,7 +72,7 @@ func receive[T any](t *testing.T, c <-chan T, what string) T {
 	select {
 	case v := <-c:
 		return v
-	case <-time.After(20 * time.Second):
+	case <-time.After(longWait):
 		require.FailNow(t, "it did not happen that "+what)
 		panic("unreachable")
 	}
