@@ -71,8 +71,8 @@ type Requested struct {
 	Wait bool
 	// Patience is how long it stays while no slot supports its type: one that may
 	// wait, from now on or from the end of the last slot; 0 = as long as its
-	// caller. Any other has Config.Comeback from the end of the last slot, so that a
-	// worker can come back.
+	// caller. Any other has at least Config.Comeback from the end of the last slot, so
+	// that a worker can come back.
 	Patience time.Duration
 }
 

@@ -29,7 +29,7 @@ func (h *Handler) postRun(w http.ResponseWriter, r *http.Request, q *requestBody
 		if q.CoalesceKey != "" {
 			req.Deadline = h.cfg.MaxTimeout
 		}
-		if shared && !wish.kept {
+		if shared {
 			req.Patience = h.cfg.MaxTimeout
 		}
 		ctx := r.Context()
@@ -46,6 +46,9 @@ func (h *Handler) postRun(w http.ResponseWriter, r *http.Request, q *requestBody
 		if err := f.needs(r.Context(), patience, fresh); err != nil {
 			run.keepsNot(wish)
 			return err
+		}
+		if wish.kept {
+			run.bears(patience)
 		}
 	default:
 		f.impatient = patience

@@ -30,6 +30,7 @@ type run struct {
 	kept    int               // callers who fetch it later: with one it goes on without callers
 	until   time.Time         // the latest deadline of those who share it; zero = the dispatcher keeps it
 	lapse   *time.Timer       // of a kept run: at until
+	vigil   vigil             // of a kept run that is shared
 	job     dispatcherd.JobID // 0 until submitted
 	ready   bool              // submitted, or known to have failed to be
 	queued  *event            // what a stream begins with
@@ -82,8 +83,10 @@ func (r *run) end(a *Answer, failure error) {
 		return
 	}
 	r.answer, r.failure, r.endedAt = a, failure, time.Now()
-	if r.lapse != nil {
-		r.lapse.Stop()
+	for _, t := range []*time.Timer{r.lapse, r.vigil.again} {
+		if t != nil {
+			t.Stop()
+		}
 	}
 	if a != nil {
 		r.grow(int64(len(a.Payload) + len(a.Reason)))
