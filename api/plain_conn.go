@@ -26,6 +26,7 @@ type plainConn struct {
 	front *front
 	h     *Handler
 	conn  net.Conn
+	io    net.Conn          // reads and writes conn
 	buf   []byte            // what was read and not served
 	until time.Time         // the deadline of reads
 	began time.Time         // when the latest request was submitted
@@ -120,7 +121,7 @@ func (c *plainConn) read(patience time.Duration) bool {
 		if c.front.stopping.Load() {
 			return false
 		}
-		n, err := c.conn.Read(c.buf[:plainSize])
+		n, err := c.io.Read(c.buf[:plainSize])
 		if n > 0 {
 			c.buf = c.buf[:n]
 			return true
@@ -177,7 +178,7 @@ func (c *plainConn) readAhead() bool {
 	c.until = time.Time{}
 	_ = c.conn.SetReadDeadline(c.until) // before the turn and the stop are looked for: both set one that is over
 	for len(c.turn) == 0 && len(c.buf) < plainSize && !c.front.stopping.Load() {
-		n, err := c.conn.Read(c.buf[len(c.buf):plainSize])
+		n, err := c.io.Read(c.buf[len(c.buf):plainSize])
 		c.buf = c.buf[:len(c.buf)+n]
 		if err != nil {
 			return errors.Is(err, os.ErrDeadlineExceeded)

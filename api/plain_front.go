@@ -7,6 +7,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/dispatcherd/dispatcherd/internal/brief"
 )
 
 // front stands between a listener and net/http. Every connection begins as a
@@ -75,7 +77,7 @@ func (f *front) begin(conn net.Conn) {
 	f.connections.changed(conn, http.StateNew)
 	go func() {
 		defer f.running.Done()
-		c := &plainConn{front: f, h: f.h, conn: conn}
+		c := &plainConn{front: f, h: f.h, conn: conn, io: brief.Conn(conn)}
 		rest := c.serve()
 		f.mu.Lock()
 		delete(f.plain, conn)

@@ -55,7 +55,7 @@ func (c *plainConn) respond(a *plainAnswer) {
 		r.until = wanted
 		_ = c.conn.SetWriteDeadline(wanted) // fails on a closed connection only, and then the write does too
 	}
-	if _, err := c.conn.Write(r.out); err != nil {
+	if _, err := c.io.Write(r.out); err != nil {
 		_ = c.conn.Close() // the caller is gone or does not read
 		if errors.Is(err, os.ErrDeadlineExceeded) {
 			c.h.obs.Refused(BoundWriteTime)

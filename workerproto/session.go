@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/internal/brief"
 )
 
 // Session is one welcomed connection of a worker. Send, Close and the getters
@@ -41,8 +42,9 @@ type Session struct {
 
 func newSession(conn net.Conn, limits Limits, obs Observer) *Session {
 	s := &Session{nonce: newNonce(), peer: peerOf(conn), conn: conn, limits: limits, obs: obs}
-	s.in = lines{conn: conn, max: limits.MaxFrame}
-	s.out = newOutbox(conn, limits.Outbox, limits.WriteTimeout, obs.Sent)
+	quick := brief.Conn(conn)
+	s.in = lines{conn: quick, max: limits.MaxFrame}
+	s.out = newOutbox(quick, limits.Outbox, limits.WriteTimeout, obs.Sent)
 	s.machine = newMachine(s.nonce, limits, s.peer)
 	return s
 }
