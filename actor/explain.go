@@ -215,6 +215,9 @@ func (c *Core) explainRank(x *Explanation, a *asked) (phantom bool) {
 		}
 	}
 	x.Rank, x.RankAll = x.Rank+1, x.RankAll+1
+	if x.Waiting > 0 { // a itself is not counted unless it was read
+		x.Waiting, x.WaitingAll = max(x.Waiting, x.Rank), max(x.WaitingAll, x.RankAll)
+	}
 	slices.SortFunc(ahead, compareHeads)
 	for i := range ahead[:min(len(ahead), explainedRivals)] {
 		x.Ahead = append(x.Ahead, c.rival(a, &ahead[i]))

@@ -218,6 +218,10 @@ func (p *puzzle) check() (startsNext, claimed, yielded int) {
 			require.True(p.t, x.AtLeast || hidden[q.ID] == 0, "seed %d: better rows are unread", p.seed)
 		}
 		require.LessOrEqual(p.t, len(x.Ahead), x.Competing)
+		if x.Waiting > 0 {
+			require.LessOrEqual(p.t, x.Rank, x.Waiting, "seed %d: %d is one of those who wait", p.seed, q.ID)
+			require.LessOrEqual(p.t, x.RankAll, x.WaitingAll, "seed %d: %d is one of those who wait", p.seed, q.ID)
+		}
 		p.checkRivals(&x, q)
 	}
 	p.step(Tick{})
