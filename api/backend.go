@@ -23,8 +23,8 @@ type Backend interface {
 type Requests interface {
 	// Submit hands a request to the dispatcher. Without an error c.Answered is
 	// called exactly once, unless Abandon comes first; it may be called before
-	// Submit returns. An error says that nothing was submitted: an *InvalidError, or
-	// ErrUnavailable.
+	// Submit returns. An error says that nothing was submitted: an *InvalidError,
+	// ErrUnavailable or ErrStopping.
 	Submit(ctx context.Context, r Request, c Caller) (dispatcherd.JobID, error)
 	// Abandon gives a request up: it leaves the queue, or its worker is told to
 	// stop. When it returns c is not called any more.
@@ -192,6 +192,7 @@ type Type struct {
 var (
 	ErrNotFound    = errors.New("no such job")
 	ErrUnavailable = errors.New("the database does not answer")
+	ErrStopping    = errors.New("the dispatcher is about to stop")
 	ErrCrowded     = errors.New("as many streams of jobs as may be are being inserted already")
 )
 

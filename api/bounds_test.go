@@ -351,14 +351,16 @@ func TestAnAnswerThatSaysNotNowIsNotKept(t *testing.T) {
 
 func TestWhatThePostgresSideRefusesIsTold(t *testing.T) {
 	h, f, _ := house(t, nil)
-	f.refusal = ErrUnavailable
-	for _, headers := range [][]string{nil, {"Prefer", "respond-async"}, {"Accept", "text/event-stream"}} {
-		rec := <-post(t.Context(), h, `{"type":"pdf","durable":true}`, headers...)
-		require.Equal(t, http.StatusServiceUnavailable, rec.Code)
-		var p Problem
-		require.NoError(t, json.Unmarshal(rec.Body.Bytes(), &p))
-		require.Equal(t, problemNamespace+"unavailable", p.Type)
-		require.Equal(t, "1", rec.Header().Get("Retry-After"))
+	for kind, refusal := range map[string]error{"unavailable": ErrUnavailable, "stopping": ErrStopping} {
+		f.refusal = refusal
+		for _, headers := range [][]string{nil, {"Prefer", "respond-async"}, {"Accept", "text/event-stream"}} {
+			rec := <-post(t.Context(), h, `{"type":"pdf","durable":true}`, headers...)
+			require.Equal(t, http.StatusServiceUnavailable, rec.Code)
+			var p Problem
+			require.NoError(t, json.Unmarshal(rec.Body.Bytes(), &p))
+			require.Equal(t, problemNamespace+kind, p.Type)
+			require.Equal(t, "1", rec.Header().Get("Retry-After"))
+		}
 	}
 	require.Zero(t, h.Gauges().Runs)
 }

@@ -128,6 +128,8 @@ func problemOf(err error) *Problem {
 		return notFound.of("no job has that id")
 	case errors.Is(err, ErrCrowded):
 		return queueFull.of(ErrCrowded.Error()).later()
+	case errors.Is(err, ErrStopping):
+		return stopping.of(ErrStopping.Error()).later()
 	case errors.Is(err, ErrUnavailable), errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		return unavailable.of("Postgres does not answer").later()
 	}

@@ -32,8 +32,8 @@ func (b *backend) Submit(ctx context.Context, r api.Request, c api.Caller) (disp
 	if !r.Durable {
 		return b.callers.submit(r, c), nil
 	}
-	if b.stopping() {
-		return 0, errStopping
+	if b.stopping() { // keeps rows out that nobody could wait for
+		return 0, api.ErrStopping
 	}
 	id, err := b.insertWhole(ctx, claim.New{Type: r.Type, Payload: r.Payload, Priority: r.Priority, Timeout: r.Deadline})
 	if err != nil {
@@ -59,9 +59,6 @@ func (b *backend) insertWhole(ctx context.Context, row claim.New) (dispatcherd.J
 	defer conn.Release()
 	return claim.Jobs{DB: conn}.Insert(whole, row)
 }
-
-// errStopping keeps rows out that nobody could wait for.
-var errStopping = fmt.Errorf("%w: the dispatcher is about to stop", api.ErrUnavailable)
 
 func (b *backend) stopping() bool {
 	select {
