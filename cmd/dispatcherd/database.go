@@ -38,6 +38,10 @@ var libpqVariables = []string{"PGHOST", "PGDATABASE", "PGSERVICE", "PGUSER", "PG
 // variables stand for it. What a string leaves open, the variables complete.
 func (a *app) databaseURL() (string, error) {
 	if a.database.dsn != "" {
+		if scheme := urlScheme.FindString(a.database.dsn); scheme != "" && !isPostgres(scheme) { // pgx takes "x://…?a=b" for a setting
+			return "", failure(exitUsage, "database-url (%s): %q begins with %s: a connection string begins with postgres:// or postgresql://, "+
+				"or is a list of settings such as host=db dbname=app", a.origins["database-url"], maskDSN(a.database.dsn), scheme)
+		}
 		if _, err := pgxpool.ParseConfig(a.database.dsn); err != nil {
 			return "", failure(exitUsage, "database-url (%s): %w", a.origins["database-url"], err) // pgx masks the password
 		}
@@ -79,12 +83,16 @@ func (a *app) connect(ctx context.Context) (*pgxpool.Pool, error) {
 
 const mask = "xxxxx"
 
+var urlScheme = regexp.MustCompile(`^[a-zA-Z][a-zA-Z0-9+.-]*://`)
+
+func isPostgres(scheme string) bool { return scheme == "postgres://" || scheme == "postgresql://" }
+
 var secretWord = regexp.MustCompile(`(?i)\b(\w*password)(\s*=\s*)('(?:[^'\\]|\\.)*'|(?:[^\s\\]|\\.)*)`)
 
-// maskDSN hides the secrets of a connection string in either of its forms. It
-// is for every place that prints one.
+// maskDSN hides the secrets of a connection string in either of its forms, and
+// of a URL with a mistyped scheme. It is for every place that prints one.
 func maskDSN(dsn string) string {
-	if !strings.HasPrefix(dsn, "postgres://") && !strings.HasPrefix(dsn, "postgresql://") {
+	if !urlScheme.MatchString(dsn) {
 		return secretWord.ReplaceAllString(dsn, "${1}${2}"+mask)
 	}
 	u, err := url.Parse(dsn)

@@ -164,6 +164,7 @@ func TestSecretsOfAConnectionStringAreMasked(t *testing.T) {
 		`host=h PASSWORD = 'hun\' ter2' user=u`: "host=h PASSWORD = xxxxx user=u",
 		`password=hun\ ter2`:                    "password=xxxxx",
 		"sslpassword=hunter2":                   "sslpassword=xxxxx",
+		"mysql://u:hunter2@h/d":                 "mysql://u:xxxxx@h/d",
 	} {
 		require.Equal(t, want, maskDSN(dsn))
 	}
@@ -176,7 +177,7 @@ func TestNoPasswordSurvivesMasking(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		secret := "S3CR" + word.Draw(rt, "secret")
 		dsn := rapid.SampledFrom([]string{
-			"postgres://%[2]s:%[1]s@h/d", "postgres://h/%[2]s?password=%[1]s", "user=%[2]s password=%[1]s",
+			"postgres://%[2]s:%[1]s@h/d", "postgress://%[2]s:%[1]s@h/d?a=b", "postgres://h/%[2]s?password=%[1]s", "user=%[2]s password=%[1]s",
 			"password='%[1]s' user=%[2]s", "password = %[1]s%[2]s", "postgres://h/d?user=%[2]s&sslpassword=%[1]s",
 		}).Draw(rt, "form")
 		dsn = fmt.Sprintf(dsn, secret, word.Draw(rt, "other"))

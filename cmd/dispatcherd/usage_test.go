@@ -178,11 +178,17 @@ func TestAnUnreachableDatabaseExits5WithoutGivingThePasswordAway(t *testing.T) {
 	require.Contains(t, got.err, "database-url (environment DATABASE_URL)")
 	require.NotContains(t, got.err, "hunter2")
 
-	got = invocation{args: []string{"serve"}, env: map[string]string{"DATABASE_URL": "postgres://me:hunter2@h:port/x"}}.runs(t)
-	require.Equal(t, exitUsage, got.code)
-	require.Contains(t, got.err, "database-url (environment DATABASE_URL)")
-	require.Equal(t, 2, strings.Count(got.err, "\n"), "said once, and where help is: %s", got.err)
-	require.NotContains(t, got.err, "hunter2")
+	for url, says := range map[string]string{
+		"postgres://me:hunter2@h:port/x":           "invalid port",
+		"postgress://me:hunter2@h/x?sslmode=allow": "begins with postgres:// or postgresql://",
+	} {
+		got = invocation{args: []string{"serve"}, env: map[string]string{"DATABASE_URL": url}}.runs(t)
+		require.Equal(t, exitUsage, got.code)
+		require.Contains(t, got.err, "database-url (environment DATABASE_URL)")
+		require.Contains(t, got.err, says)
+		require.Equal(t, 2, strings.Count(got.err, "\n"), "said once, and where help is: %s", got.err)
+		require.NotContains(t, got.err, "hunter2")
+	}
 
 	got = invocation{args: []string{"ask"}, extra: asks}.runs(t)
 	require.Equal(t, exitUsage, got.code)
