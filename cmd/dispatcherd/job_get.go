@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"strconv"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -72,7 +73,12 @@ func (a *app) printJob(job *claim.Job) error {
 	line("progress", string(job.Progress))
 	line("result", string(job.Result))
 	for _, end := range badEnds(job) {
-		line(fmt.Sprintf("attempt %d", end.Attempt), fmt.Sprintf("%s %s: %s", stamp(end.At), end.Outcome, end.Error))
+		line(fmt.Sprintf("attempt %d", end.Attempt), stamp(end.At)+" "+end.text())
 	}
 	return w.Flush()
+}
+
+// text says how the attempt ended, and never "quarantined: quarantined: …".
+func (e *badEnd) text() string {
+	return e.Outcome + ": " + strings.TrimPrefix(e.Error, e.Outcome+": ")
 }

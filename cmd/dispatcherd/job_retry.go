@@ -109,6 +109,9 @@ func (a *app) eachJob(ctx context.Context, args []string, did string, do func(cl
 	changed, rows, errs := []changedJob{}, [][]string{}, []error{}
 	for _, id := range ids {
 		status, err := do(jobs, id)
+		if errors.Is(err, claim.ErrNotFound) { // said at its own line, not behind the last one
+			err = failure(exitNotFound, "%w: %s", err, whatBecameOfIt)
+		}
 		if err != nil {
 			errs = append(errs, err)
 			continue

@@ -82,6 +82,7 @@ func TestJobsAreRetriedAndCancelled(t *testing.T) {
 		"job cancel 99 -o json",
 		"job retry",
 		"job retry 5 1 99",
+		"job retry 99 1",
 		"job retry 4",
 		"job retry --status failed 2",
 		"job retry --status done",
@@ -117,6 +118,11 @@ func TestTheJSONOfEveryJobCommandParses(t *testing.T) {
 		require.Contains(t, parsed, key)
 		require.Len(t, parsed, 2)
 	}
+}
+
+func TestAnEndIsNamedOnce(t *testing.T) {
+	require.Equal(t, "retry: the sheet is locked", (&badEnd{Outcome: "retry", Error: "the sheet is locked"}).text())
+	require.Equal(t, "quarantined: 3 workers died", (&badEnd{Outcome: "quarantined", Error: "quarantined: 3 workers died"}).text())
 }
 
 func TestErrorsThatAreNotUnderstoodDoNotHideTheJob(t *testing.T) {
