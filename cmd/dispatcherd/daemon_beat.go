@@ -18,6 +18,7 @@ import (
 func (d *daemon) beat(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
+	failing := false
 	for {
 		select {
 		case <-ctx.Done():
@@ -41,13 +42,16 @@ func (d *daemon) beat(ctx context.Context) {
 		case ctx.Err() != nil:
 			return
 		case err != nil:
-			d.log.Warn("beat failed", zap.Error(err))
+			if !failing { // the first of them: "Postgres answers again" tells the end
+				d.log.Warn("beat failed", zap.Error(err))
+			}
 		case res.LeaseLost:
 			d.rejoin(ctx)
 		default:
 			d.renew(begun)
 			d.beaten(res)
 		}
+		failing = err != nil
 		timer.Reset(pause)
 	}
 }

@@ -59,6 +59,7 @@ type storeObserver struct {
 	metrics *metrics
 	hearing *hearing
 	trouble trouble
+	deaf    bool // that no notifications arrive has been logged; the listener's goroutine alone uses it
 }
 
 // Statement implements claim.Observer.
@@ -67,12 +68,14 @@ func (o *storeObserver) Statement(r claim.Report) {
 	o.trouble.saw(r)
 }
 
-// Listening implements claim.Observer.
+// Listening implements claim.Observer. It is told of every try in vain.
 func (o *storeObserver) Listening(up bool, why error) {
-	if up {
+	switch {
+	case up:
 		o.log.Info("notifications arrive")
-	} else {
+	case !o.deaf:
 		o.log.Warn("no notifications, only polling finds new jobs", zap.Error(why))
 	}
+	o.deaf = !up
 	o.hearing.set(up)
 }

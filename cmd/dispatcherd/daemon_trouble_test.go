@@ -86,3 +86,18 @@ func TestACommandWithoutTheRightSaysWhatToGrant(t *testing.T) {
 	require.Equal(t, exitUsage, got.code, got.err)
 	require.Contains(t, got.err, "GRANT dispatcherd_dispatcher TO ")
 }
+
+// The listener tells every try in vain, at most five seconds apart.
+func TestThatNoNotificationsArriveIsToldOnce(t *testing.T) {
+	core, lines := observer.New(zap.InfoLevel)
+	o := &storeObserver{log: zap.New(core), hearing: newHearing()}
+	for range 2 {
+		for range 3 {
+			o.Listening(false, errors.New("connection refused"))
+			require.False(t, o.hearing.up.Load())
+		}
+		o.Listening(true, nil)
+		require.True(t, o.hearing.up.Load())
+		require.Equal(t, []string{"no notifications, only polling finds new jobs", "notifications arrive"}, messages(lines.TakeAll()))
+	}
+}
