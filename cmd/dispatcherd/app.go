@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -46,7 +47,7 @@ func (a *app) run(ctx context.Context, args []string) int {
 // report says what went wrong and what to do.
 func (a *app) report(cmd *cobra.Command, code int, err error) {
 	text := explain(err)
-	if denied(err) {
+	if _, said := errors.AsType[*codedError](err); denied(err) && !said {
 		text = err.Error() + ": " + whatToGrant(a.database.dsn, cmd.CommandPath())
 	}
 	fmt.Fprintf(a.err, "dispatcherd: %s\n", text)

@@ -85,6 +85,10 @@ func TestACommandWithoutTheRightSaysWhatToGrant(t *testing.T) {
 	got = onDatabase(t, as("dispatcherd_producer"), "", "serve")
 	require.Equal(t, exitUsage, got.code, got.err)
 	require.Contains(t, got.err, "GRANT dispatcherd_dispatcher TO ")
+	got = onDatabase(t, as("dispatcherd_dispatcher"), "", "serve --migrate")
+	require.Equal(t, exitUsage, got.code, got.err)
+	require.Contains(t, got.err, "use the owner of the schema")
+	require.NotContains(t, got.err, "GRANT")
 }
 
 // The listener tells every try in vain, at most five seconds apart.

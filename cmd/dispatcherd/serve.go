@@ -58,7 +58,11 @@ SIGHUP has it read the file of --api-tokens anew; nothing else is reloaded.`,
 				return failure(exitUsage, "%w", err)
 			}
 			if migrate {
-				if _, err := migrations.Up(cmd.Context(), cfg.DSN); err != nil {
+				_, err := migrations.Up(cmd.Context(), cfg.DSN)
+				if denied(err) { // the daemon's own role is not enough for that
+					return failure(exitUsage, "%w: %s", err, whatToGrant(cfg.DSN, "dispatcherd migrate"))
+				}
+				if err != nil {
 					return err
 				}
 			}
