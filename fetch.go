@@ -22,6 +22,7 @@ type Lane struct {
 	Limit    int // at most this many rows, ≥ 1
 	Share    Share
 	Foreign  bool // the rows that do not belong to Share, instead of those that do
+	Crowd    bool // a hint, beside a Share: many rows before After, and so perhaps behind it, have its RunAt
 }
 
 // FetchRequest asks for the first rows of some lanes, all read in one

@@ -391,7 +391,7 @@ func (c *Core) ask(r laneRef) {
 	if a.look {
 		l.looked = f.looks
 	} else {
-		lane.After = l.cursor
+		lane.After, lane.Crowd = l.cursor, l.crowd && !lane.Share.All()
 	}
 	l.seen, l.asked = f.epoch, true
 	f.asked = append(f.asked, a)

@@ -49,6 +49,7 @@ func (c *Core) fillOwn(a asking, l *lane, rows []dispatcherd.Candidate, limit in
 		c.fetch.expect(rows[len(due)].Key.RunAt)
 	}
 	full := len(due) == limit
+	l.crowd = full && due[limit/2].Key.RunAt == due[limit-1].Key.RunAt
 	if !full {
 		c.fetch.foreign.stirred = true // its slots may be hungry now
 	}

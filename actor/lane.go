@@ -42,6 +42,7 @@ type lane struct {
 	list   uint32          // number of the fetched list
 	lost   int32           // claims lost from it
 	length int32           // candidates to ask for next time
+	crowd  bool            // half of what the last fetch brought are of one instant
 	more   bool            // Postgres is known to hold more behind cursor
 	asked  bool            // part of the fetch in flight
 	seen   uint32          // fetching.epoch of the last fetch that covered it

@@ -235,6 +235,9 @@ func (w *world) sayFetch(req *dispatcherd.FetchRequest, res dispatcherd.FetchRes
 		if l.Foreign {
 			name = "foreign " + name
 		}
+		if l.Crowd {
+			name = "crowded " + name
+		}
 		if len(ps) == priorities {
 			lanes = append(lanes, name)
 		} else {

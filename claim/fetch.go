@@ -91,7 +91,10 @@ func (l *link) readLanes(ctx context.Context, conn *pgx.Conn, req dispatcherd.Fe
 	if slices.ContainsFunc(req.Lanes, func(l dispatcherd.Lane) bool { return !l.Share.All() }) {
 		statement, params = "share", append(params, encodeShares(req)...)
 	}
-	if req.Look {
+	switch {
+	case !req.Look && jumps(req.Lanes):
+		statement, params = "jump", append(params, encodeJumps(req)...)
+	case req.Look:
 		statement, params = "look-"+statement, append(params, encodeBounds(req)...)
 	}
 	rows := execute(ctx, conn, statement, params...)

@@ -78,6 +78,7 @@ func TestPlansDoNotDependOnStatistics(t *testing.T) {
 	exec(t, db, `ALTER TABLE dispatcherd.jobs_live SET (autovacuum_enabled = off)`)
 	want := map[string][]string{
 		"fetch":          {"Index Scan jobs_live_lanes"},
+		"jump":           {"Index Scan jobs_live_lanes", "Index Scan jobs_live_lanes"},
 		"look":           {"Index Scan jobs_live_lanes"},
 		"look-share":     {"Index Scan jobs_live_lanes"},
 		"alone":          {"Index Scan jobs_live_id"}, // in id order, whatever the statistics say

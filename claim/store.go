@@ -39,7 +39,7 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 	c = c.withDefaults()
 	s := &Store{config: c, marks: newMarks()}
 	var errs [7]error
-	s.fetch, errs[0] = newLink(c, "fetch", map[string]string{"fetch": fetchSQL, "share": shareSQL})
+	s.fetch, errs[0] = newLink(c, "fetch", map[string]string{"fetch": fetchSQL, "share": shareSQL, "jump": jumpSQL})
 	s.claim, errs[1] = newLink(c, "claim", map[string]string{"alone": aloneSQL, "single": singleSQL, "dense": denseSQL, "stretches": stretchesSQL, "shared": sharedSQL,
 		"standing": standingSQL, "resolve": resolveSQL})
 	s.finish, errs[2] = newLink(c, "finish", map[string]string{"done": doneSQL, "dense-done": denseDoneSQL, "stretches-done": stretchesDoneSQL, "ended": endedSQL, "back": backSQL,
