@@ -114,17 +114,23 @@ func (h *Handler) parseRequest(body []byte) (requestBody, error) {
 	if !utf8.Valid(body) {
 		return q, invalidRequest.of("it is not UTF-8")
 	}
-	d := json.NewDecoder(bytes.NewReader(body))
-	if err := d.Decode(&q); err != nil {
-		return q, invalidRequest.of(jsonReason(err))
-	}
-	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return q, invalidRequest.of("something follows the JSON object")
+	if json.Unmarshal(body, &q) != nil {
+		return q, invalidRequest.of(notARequest(body))
 	}
 	if err := fields.Check(body, requestFields); err != nil {
 		return q, invalidRequest.of(err.Error())
 	}
 	return q, h.checkRequest(&q)
+}
+
+// notARequest says what is wrong with a body that cannot be read: first what is wrong
+// with the object, then what follows it. A Decoder tells one from the other, but
+// copies the body first.
+func notARequest(body []byte) string {
+	if err := json.NewDecoder(bytes.NewReader(body)).Decode(new(requestBody)); err != nil {
+		return jsonReason(err)
+	}
+	return "something follows the JSON object"
 }
 
 func (h *Handler) checkRequest(q *requestBody) error {

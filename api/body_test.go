@@ -40,6 +40,16 @@ func TestABodyThatMeansTwoThingsIsRefused(t *testing.T) {
 	require.Empty(t, f.submitted, "nothing was asked for")
 }
 
+// What a request leaves for the collector makes later ones wait.
+func TestToReadARequestTakesLittleMemory(t *testing.T) {
+	h, _, _ := house(t, nil)
+	body := []byte(`{"type":"pdf","payload":{"text":"x"}}`)
+	require.LessOrEqual(t, testing.AllocsPerRun(100, func() {
+		_, err := h.parseRequest(body)
+		require.NoError(t, err)
+	}), 9.0)
+}
+
 func TestTheFieldsOfARequestAreThoseThatAreRead(t *testing.T) {
 	var read []string
 	for field := range reflect.TypeFor[requestBody]().Fields() {
