@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"strconv"
 	"time"
 
@@ -17,6 +18,9 @@ type scene struct {
 	caller *caller
 }
 
+// oneProcessor is what docs/operations.md advises for a worker like this one.
+var oneProcessor = []string{"GOMAXPROCS=1"}
+
 func open(ctx context.Context, r *rig.Rig, dsn string, slots int, flags []string) (_ *scene, err error) {
 	s := &scene{}
 	defer func() {
@@ -27,7 +31,11 @@ func open(ctx context.Context, r *rig.Rig, dsn string, slots int, flags []string
 	if s.daemon, err = r.Daemon(ctx, dsn, "daemon", flags...); err != nil {
 		return nil, err
 	}
-	if s.worker, err = rig.RunSelf("worker", workerProcess, s.daemon.Workers, strconv.Itoa(slots)); err != nil {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	if s.worker, err = rig.Run("worker", oneProcessor, self, workerProcess, s.daemon.Workers, strconv.Itoa(slots)); err != nil {
 		return nil, err
 	}
 	if s.caller, err = dial(ctx, s.daemon.API); err != nil {
