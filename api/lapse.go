@@ -24,16 +24,25 @@ func (r *run) lasts(until time.Time) {
 
 // lapses ends a kept run whose time is over. Its answer is kept like any other.
 func (r *run) lapses() {
+	r.endsIfOver(&r.lapse, &Answer{Kind: Late, Reason: "the run was not done in time"}, func() time.Duration {
+		left := time.Until(r.until)
+		if r.job == 0 {
+			left = max(left, submitPatience) // its row is being written
+		}
+		return left
+	})
+}
+
+// endsIfOver ends a kept run that goes on although nothing is left of its time.
+// If some is, the timer rings again when it is over. What is left is asked with
+// the run locked.
+func (r *run) endsIfOver(timer **time.Timer, end *Answer, timeLeft func() time.Duration) {
 	s := r.owner
 	s.mu.Lock()
 	r.mu.Lock()
-	left, job := time.Until(r.until), r.job
-	if job == 0 {
-		left = max(left, submitPatience) // its row is being written
-	}
-	over := r.answer != nil || r.failure != nil
+	job, over, left := r.job, r.answer != nil || r.failure != nil, timeLeft()
 	if !over && left > 0 {
-		r.lapse.Reset(left)
+		(*timer).Reset(left)
 	}
 	r.mu.Unlock()
 	if over || left > 0 {
@@ -43,7 +52,7 @@ func (r *run) lapses() {
 	s.unnameLocked(r)
 	s.mu.Unlock()
 	s.h.backend.Abandon(job, r)
-	r.end(&Answer{Kind: Late, Reason: "the run was not done in time"}, nil)
+	r.end(end, nil)
 }
 
 // submitPatience lies between two looks whether a run that is over already has

@@ -58,28 +58,16 @@ func (r *run) bears(patience time.Duration) {
 // wearies looks whether a kept run that had no slot for too long goes on: it does
 // while somebody waits for it, who has his own patience.
 func (r *run) wearies() {
-	s := r.owner
 	r.mu.Lock()
 	job := r.job
 	r.mu.Unlock()
-	_, bereft := s.h.backend.Bereft(job)
-	s.mu.Lock()
-	r.mu.Lock()
-	over := r.answer != nil || r.failure != nil
-	left := r.vigil.look(bereft, time.Now())
-	if left == 0 && r.callers > 0 {
-		left = needPause
-	}
-	if !over && left > 0 {
-		r.vigil.again.Reset(left)
-	}
-	r.mu.Unlock()
-	if over || left > 0 {
-		s.mu.Unlock()
-		return
-	}
-	s.unnameLocked(r)
-	s.mu.Unlock()
-	s.h.backend.Abandon(job, r)
-	r.end(&Answer{Kind: Unsupported, Reason: "no slot supports the type, and none came in time"}, nil)
+	_, bereft := r.owner.h.backend.Bereft(job)
+	nobody := &Answer{Kind: Unsupported, Reason: "no slot supports the type, and none came in time"}
+	r.endsIfOver(&r.vigil.again, nobody, func() time.Duration {
+		left := r.vigil.look(bereft, time.Now())
+		if left == 0 && r.callers > 0 {
+			left = needPause
+		}
+		return left
+	})
 }
