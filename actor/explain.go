@@ -32,7 +32,7 @@ const (
 	ReasonUnread        Reason = "Unread"        // it lies behind everything read ahead so far
 	ReasonOtherShare    Reason = "OtherShare"    // it belongs to another dispatcher's share; here it is read when slots are free or it grows old
 	ReasonAwaitsFetch   Reason = "AwaitsFetch"   // a better job may be on its way from Postgres
-	ReasonClaimsFull    Reason = "ClaimsFull"    // the next claim is full
+	ReasonClaimsFull    Reason = "ClaimsFull"    // the next claim is full, or may be once those who go before it have their places
 	ReasonOutranked     Reason = "Outranked"     // somebody with a higher score could take the same slots
 )
 
@@ -131,8 +131,8 @@ func (c *Core) Explain(q Inquiry) Explanation {
 			x.Slot = c.index.SlotID(lesser.slot)
 		}
 	}
-	phantom := c.explainRank(&x, &a)
-	x.Reasons = c.reasons(&x, &a, q, phantom)
+	phantom, seats := c.explainRank(&x, &a)
+	x.Reasons = c.reasons(&x, &a, q, phantom, c.claimFull(&a, seats))
 	return x
 }
 
@@ -188,8 +188,11 @@ func (c *Core) explainSlots(x *Explanation, t slotindex.TypeID) {
 	slices.SortFunc(x.Slots, func(a, b SlotInfo) int { return cmp.Compare(a.ID, b.ID) })
 }
 
-// explainRank counts who goes before, and tells whether unread jobs may.
-func (c *Core) explainRank(x *Explanation, a *asked) (phantom bool) {
+// explainRank counts who goes before, and tells whether unread jobs may, and how
+// many rows among them have a slot to themselves at most: each takes a place in
+// the next claim.
+func (c *Core) explainRank(x *Explanation, a *asked) (phantom bool, seats int) {
+	open := c.queuedOpen()
 	rivals := c.competitors(a)
 	var ahead []head
 	for t := range c.kinds {
@@ -199,19 +202,25 @@ func (c *Core) explainRank(x *Explanation, a *asked) (phantom bool) {
 			continue
 		}
 		id := slotindex.TypeID(t)
+		rows := 0
 		for p := range k.queued {
 			r := laneRef{typ: id, priority: dispatcherd.Priority(p)}
 			n, unread := c.lanePrefix(a, r, &ahead, rivals[id])
+			rows += n
 			c.countAhead(x, a, id, n, k.queued[p].len(), rivals[id])
 			x.AtLeast = x.AtLeast || unread
 			phantom = phantom || unread && rivals[id]
 			if k.foreign != nil {
 				r.foreign = true
 				n, _ = c.lanePrefix(a, r, &ahead, rivals[id])
+				rows += n
 				c.countAhead(x, a, id, n, k.foreign[p].len(), rivals[id])
 			}
 			n, all := c.linePrefix(a, id, dispatcherd.Priority(p), &ahead, rivals[id])
 			c.countAhead(x, a, id, n, all, rivals[id])
+		}
+		if open {
+			seats += min(rows, c.index.FreeFor(id))
 		}
 	}
 	x.Rank, x.RankAll = x.Rank+1, x.RankAll+1
@@ -222,7 +231,7 @@ func (c *Core) explainRank(x *Explanation, a *asked) (phantom bool) {
 	for i := range ahead[:min(len(ahead), explainedRivals)] {
 		x.Ahead = append(x.Ahead, c.rival(a, &ahead[i]))
 	}
-	return phantom
+	return phantom, seats
 }
 
 func (c *Core) countAhead(x *Explanation, a *asked, t slotindex.TypeID, n, all int, rivals bool) {
@@ -340,31 +349,20 @@ func (c *Core) rival(a *asked, h *head) Rival {
 	return r
 }
 
-// claimsFull reports whether the next claim has no room for a row, or for one
-// that goes before a request: then the request waits with it.
-func (c *Core) claimsFull(a *asked) bool {
-	if len(c.claims.next) < c.claimRoom() {
-		return false
+// claimFull reports whether the next claim may have no room for a row, or for one
+// that goes before a request, which then waits with it. seats is how many places
+// those who go before take at most.
+func (c *Core) claimFull(a *asked, seats int) bool {
+	taken := len(c.claims.next) + seats
+	if a.mode == dispatcherd.OnDemand {
+		return seats > 0 && taken > c.claimRoom()
 	}
-	if a.mode == dispatcherd.Queued {
-		return true
-	}
-	open := c.queuedOpen()
-	for t := range c.kinds {
-		id := slotindex.TypeID(t)
-		if c.kinds[t].waiting == 0 || !c.index.HasFree(id) {
-			continue
-		}
-		if h, ok := c.best(id, open); ok && h.mode == dispatcherd.Queued && !h.phantom && h.before(&a.head) {
-			return true
-		}
-	}
-	return false
+	return taken >= c.claimRoom()
 }
 
 // reasons lists everything that keeps a waiting job from starting in the next
 // step.
-func (c *Core) reasons(x *Explanation, a *asked, q Inquiry, phantom bool) []Reason {
+func (c *Core) reasons(x *Explanation, a *asked, q Inquiry, phantom, full bool) []Reason {
 	var list []Reason
 	add := func(r Reason, holds bool) {
 		if holds {
@@ -392,7 +390,7 @@ func (c *Core) reasons(x *Explanation, a *asked, q Inquiry, phantom bool) []Reas
 		add(ReasonOtherShare, a.foreign)
 	}
 	add(ReasonAwaitsFetch, phantom)
-	add(ReasonClaimsFull, c.claimsFull(a))
+	add(ReasonClaimsFull, full)
 	add(ReasonOutranked, x.Competing > 0)
 	return list
 }

@@ -101,7 +101,7 @@ var reasonTexts = map[string]string{
 	"Unread":        "it lies behind everything read ahead so far",
 	"OtherShare":    "another dispatcher is asked for it first; this one reads it when slots are free or it grows old",
 	"AwaitsFetch":   "a better job may be on its way from Postgres",
-	"ClaimsFull":    "the next claim is full",
+	"ClaimsFull":    "the next claim is full, or may be once those who go before have their places",
 	"Outranked":     "others with a higher score could take the same slots",
 	reasonFinal:     "nothing is left to be done",
 	reasonElsewhere: "another dispatcher runs it",
