@@ -180,15 +180,18 @@ func (c *plainConn) readAhead() bool {
 	for len(c.turn) == 0 && len(c.buf) < plainSize && !c.front.stopping.Load() {
 		n, err := c.io.Read(c.buf[len(c.buf):plainSize])
 		c.buf = c.buf[:len(c.buf)+n]
-		if err != nil {
-			return errors.Is(err, os.ErrDeadlineExceeded)
+		switch {
+		case errors.Is(err, os.ErrDeadlineExceeded):
+			_ = c.conn.SetReadDeadline(c.until) // the writer may have woken this read for the turn before, which is taken
+		case err != nil:
+			return false
 		}
 	}
 	return true
 }
 
-// wake tells a reader who reads ahead that it is his turn. None of his later reads
-// is woken.
+// wake tells a reader who reads ahead that it may be his turn. None of his later
+// reads is woken, but when he reads ahead again.
 func (c *plainConn) wake() {
 	if !c.ahead.Load() {
 		return

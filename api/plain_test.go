@@ -80,7 +80,7 @@ func TestAPlainRequestGetsWhatNetHTTPWouldSend(t *testing.T) {
 			c.asks(1)
 			f.answer(<-f.submitted, a)
 			got = append(got, c.hears())
-			require.Eventually(t, func() bool { return seen.responses.Load() == 1 }, 10*time.Second, time.Millisecond)
+			require.Eventually(t, func() bool { return seen.responses.Load() == 1 }, 30*time.Second, time.Millisecond)
 		}
 		require.Equal(t, got[0], got[1])
 	}
@@ -132,7 +132,7 @@ func TestAfterPlainRequestsAnythingMayFollow(t *testing.T) {
 	}
 	require.Equal(t, 1, h.Gauges().Connections)
 	require.NoError(t, c.conn.Close())
-	require.Eventually(t, func() bool { return h.Gauges().Connections == 0 }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return h.Gauges().Connections == 0 }, 30*time.Second, time.Millisecond)
 }
 
 func TestWhoHangsUpOnAPlainRequestTakesItWithHim(t *testing.T) {
@@ -150,7 +150,7 @@ func TestWhoHangsUpOnAPlainRequestTakesItWithHim(t *testing.T) {
 		require.NoError(t, c.conn.Close())
 		require.Equal(t, id, <-f.abandoned)
 	}
-	require.Eventually(t, func() bool { return h.Gauges().Connections == 0 }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return h.Gauges().Connections == 0 }, 30*time.Second, time.Millisecond)
 	require.EqualValues(t, -f.last, seen.responses.Load(), "every request is accounted for")
 }
 
@@ -177,7 +177,7 @@ func whoHangsUpTakesWhatHeSentAhead(t *testing.T, serve server) {
 		}
 		require.NoError(t, c.conn.Close())
 		require.Equal(t, id, <-f.abandoned)
-		require.Eventually(t, func() bool { return h.Gauges().Connections == 0 }, 10*time.Second, time.Millisecond)
+		require.Eventually(t, func() bool { return h.Gauges().Connections == 0 }, 30*time.Second, time.Millisecond)
 		require.Empty(t, f.submitted)
 	}
 }
@@ -257,7 +257,7 @@ func TestAPlainRequestMayLastLongerThanAConnectionMayIdle(t *testing.T) {
 	require.Zero(t, seen.hits(BoundIdleTime))
 	c.ends() // now it idles
 	require.Equal(t, 1, seen.hits(BoundIdleTime))
-	require.Eventually(t, func() bool { return h.Gauges().Connections == 0 }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return h.Gauges().Connections == 0 }, 30*time.Second, time.Millisecond)
 }
 
 func TestWhoDoesNotReadHisAnswersLosesHisConnection(t *testing.T) {
@@ -300,4 +300,21 @@ func TestAServerThatStopsLetsAPlainResponseEnd(t *testing.T) {
 	require.Equal(t, never, <-f.abandoned, "it had its time")
 	require.NoError(t, <-ended)
 	require.Zero(t, h.Gauges().Connections)
+}
+
+// The writer gives the turn away and then wakes the reader, who may have used it
+// and be waiting for the next one.
+func TestAWakeForTheTurnBeforeDoesNotEndReadingAhead(t *testing.T) {
+	near, far := net.Pipe()
+	c := &plainConn{front: &front{}, conn: near, io: near, turn: make(chan struct{}, 1), buf: make([]byte, 0, plainSize)}
+	stays := make(chan bool, 1)
+	go func() { stays <- c.readAhead() }()
+	require.NoError(t, far.SetDeadline(time.Now().Add(30*time.Second)))
+	_, err := far.Write([]byte("PO")) // it reads
+	require.NoError(t, err)
+	c.wake()
+	_, err = far.Write([]byte("ST"))
+	require.NoError(t, err, "it goes on")
+	require.NoError(t, far.Close())
+	require.False(t, <-stays, "it notices who hangs up")
 }
