@@ -58,10 +58,10 @@ func TestAPanicEndsOneConnectionAndNothingElse(t *testing.T) {
 			broken.ends()
 			f.answer(id, Answer{Kind: Done})
 			require.Equal(t, 200, other.hears().status)
-			require.Eventually(t, func() bool { return h.Gauges().Connections == 1 }, 10*time.Second, time.Millisecond)
+			require.Eventually(t, func() bool { return h.Gauges().Connections == 1 }, 30*time.Second, time.Millisecond)
 			require.EqualValues(t, 1, seen.failures.Load())
 			// Each request that was begun is accounted for, the other one after it was answered.
-			require.Eventually(t, func() bool { return seen.responses.Load() == 2 }, 10*time.Second, time.Millisecond)
+			require.Eventually(t, func() bool { return seen.responses.Load() == 2 }, 30*time.Second, time.Millisecond)
 			require.ErrorContains(t, seen.failure, c.told)
 			require.NotContains(t, seen.failure.Error(), secret)
 		})

@@ -113,7 +113,7 @@ func TestWhoHangsUpWhileTheRowIsWrittenTakesNothingFromTheOthers(t *testing.T) {
 		first := post(ctx, h, body, headers...)
 		<-f.enter
 		second := post(t.Context(), h, body, headers...)
-		require.Eventually(t, func() bool { return h.Gauges().Followers == 2 }, 10*time.Second, time.Millisecond)
+		require.Eventually(t, func() bool { return h.Gauges().Followers == 2 }, 30*time.Second, time.Millisecond)
 		hangUp()
 		close(f.write)
 		var id dispatcherd.JobID

@@ -129,7 +129,7 @@ func (c *holeConn) Close() error {
 // connection, costs each statement its deadline and not a second more; once it
 // can be reached again new connections are made.
 func TestPeer_B08_B38_EveryStatementHasADeadline(t *testing.T) {
-	const timeout = 300 * time.Millisecond
+	const timeout = 3 * time.Second // longer than a shared machine stands still, while all is well
 	dsn := pgtest.New(t)
 	db := connect(t, dsn)
 	net := &hole{}
@@ -145,26 +145,31 @@ func TestPeer_B08_B38_EveryStatementHasADeadline(t *testing.T) {
 	require.Equal(t, dispatcherd.OK, s.Fetch(t.Context(), lane).Verdict)
 	unsure := claimOf(4)
 	item := dispatcherd.FinishRequest{Items: []dispatcherd.Finish{{ID: 2, Attempt: 1}}}
-	silent := map[string]func(){
-		"fetch":   func() { require.Equal(t, dispatcherd.Refused, s.Fetch(t.Context(), lane).Verdict) },
-		"claim":   func() { require.NotEqual(t, dispatcherd.OK, s.Claim(t.Context(), unsure).Verdict) },
-		"finish":  func() { require.NotEqual(t, dispatcherd.OK, s.Finish(t.Context(), item).Verdict) },
-		"beat":    func() { _, err := s.Beat(t.Context(), nil); require.Error(t, err) },
-		"bell":    func() { require.Error(t, s.SetBell(t.Context(), true)) },
-		"resolve": func() { require.NotEqual(t, dispatcherd.OK, s.Resolve(t.Context(), unsure).Verdict) },
+	silent := map[string]func() bool{ // whether it was told that nothing is known
+		"fetch":   func() bool { return s.Fetch(t.Context(), lane).Verdict == dispatcherd.Refused },
+		"claim":   func() bool { return s.Claim(t.Context(), unsure).Verdict != dispatcherd.OK },
+		"finish":  func() bool { return s.Finish(t.Context(), item).Verdict != dispatcherd.OK },
+		"beat":    func() bool { _, err := s.Beat(t.Context(), nil); return err != nil },
+		"bell":    func() bool { return s.SetBell(t.Context(), true) != nil },
+		"resolve": func() bool { return s.Resolve(t.Context(), unsure).Verdict != dispatcherd.OK },
 	}
 	net.open()
+	var all sync.WaitGroup
 	for what, do := range silent {
-		began := time.Now()
-		do()
-		require.Less(t, time.Since(began), 20*timeout, what)
+		all.Go(func() {
+			began := time.Now()
+			if told, took := do(), time.Since(began); !told || took > 20*timeout {
+				t.Errorf("%s: told: %v, after %v", what, told, took)
+			}
+		})
 	}
+	all.Wait()
 	before := net.dials.Load()
 	net.close()
 	require.Eventually(t, func() bool {
 		return s.Fetch(t.Context(), lane).Verdict == dispatcherd.OK && s.Resolve(t.Context(), unsure).Verdict == dispatcherd.OK &&
 			s.Finish(t.Context(), dispatcherd.FinishRequest{Items: item.Items, Again: true}).Verdict == dispatcherd.OK
-	}, 20*time.Second, 10*time.Millisecond)
+	}, 30*time.Second, 10*time.Millisecond)
 	require.Greater(t, net.dials.Load(), before, "a connection that went silent is not used again")
 }
 
@@ -213,7 +218,7 @@ func TestPeer_B09_ReconnectsLeakNothing(t *testing.T) {
 	require.Eventually(t, func() bool {
 		work()
 		return runtime.NumGoroutine() <= goroutines+2 && files(t) <= descriptors+2 && sessions() <= connections
-	}, 20*time.Second, 50*time.Millisecond, "%d goroutines of %d, %d descriptors of %d, %d sessions of %d",
+	}, 30*time.Second, 50*time.Millisecond, "%d goroutines of %d, %d descriptors of %d, %d sessions of %d",
 		runtime.NumGoroutine(), goroutines, files(t), descriptors, sessions(), connections)
 }
 
@@ -312,6 +317,6 @@ func TestPeer_B22_NoCorrectnessRestsOnASessionsLocks(t *testing.T) {
 	require.Eventually(t, func() bool {
 		r := s.Finish(t.Context(), dispatcherd.FinishRequest{Items: item, Again: true})
 		return r.Verdict == dispatcherd.OK && len(r.Stale) == 0
-	}, 10*time.Second, 10*time.Millisecond)
+	}, 30*time.Second, 10*time.Millisecond)
 	require.Equal(t, dispatcherd.Done, row(t, db, 1).Status, fmt.Sprint(won))
 }

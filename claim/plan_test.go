@@ -192,7 +192,7 @@ func TestAClaimIsAHotUpdate(t *testing.T) {
 	require.Eventually(t, func() bool {
 		require.NoError(t, db.QueryRow(context.Background(), `SELECT n_tup_hot_upd, n_tup_upd FROM pg_stat_user_tables WHERE relname = 'jobs_live'`).Scan(&hot, &updates))
 		return updates == n
-	}, 10*time.Second, 20*time.Millisecond)
+	}, 30*time.Second, 20*time.Millisecond)
 	require.GreaterOrEqual(t, hot, int64(n*99/100))
 }
 
@@ -218,5 +218,5 @@ func TestForgettingReadsOnlyWhatItForgets(t *testing.T) {
 			`SELECT idx_scan, idx_tup_read FROM pg_stat_user_indexes WHERE indexrelname = 'claims_pkey'`).Scan(&scans, &read))
 		require.LessOrEqual(t, read, int64(4*claims))
 		return scans >= claims-1
-	}, 10*time.Second, 20*time.Millisecond)
+	}, 30*time.Second, 20*time.Millisecond)
 }

@@ -20,7 +20,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-const patience = 20 * time.Second
+const patience = 30 * time.Second
 
 // script is a handler that lets the test speak with one worker.
 type script struct {

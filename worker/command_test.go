@@ -109,7 +109,7 @@ func gone(t *testing.T, pid string) {
 func TestCancelEndsTheWholeProcessGroup(t *testing.T) {
 	path, lines := fifo(t)
 	ctx, cancel := context.WithCancelCause(t.Context())
-	p := Program{Path: "sh", Grace: 50 * time.Millisecond, Args: []string{"-c",
+	p := Program{Path: "sh", Grace: 3 * time.Second, Args: []string{"-c",
 		`trap 'echo term >"$0"' TERM; sh -c 'trap "" TERM; echo $$ >"$0"; while :; do sleep 1; done' "$0" & echo $$ >"$0"; while :; do wait; done`, path}}
 	done := make(chan error, 1)
 	go func() {

@@ -15,7 +15,7 @@ import (
 )
 
 // patience bounds every wait for something that must happen.
-const patience = 20 * time.Second
+const patience = 30 * time.Second
 
 // event is something that the dispatcher saw.
 type event struct {

@@ -13,7 +13,7 @@ import (
 )
 
 // patience bounds every wait for something that must happen.
-const patience = 20 * time.Second
+const patience = 30 * time.Second
 
 // recorder is a Handler that tells what it sees.
 type recorder struct {

@@ -108,11 +108,11 @@ func startTraced(t *testing.T, plan workerPlan) *tracedProcess {
 func TestATracedSlotThatIsDueBackWhileItWorksComesWhenItHasEnded(t *testing.T) {
 	d := startScripted(t)
 	p := startTraced(t, workerPlan{Socket: d.path, Worker: "team-1", Slots: []slotPlan{
-		{Slot: 7, Types: []string{"pdf"}, Sessions: []sessionPlan{{From: 0, Until: 400 * time.Millisecond}, {From: 401 * time.Millisecond}}},
+		{Slot: 7, Types: []string{"pdf"}, Sessions: []sessionPlan{{From: 0, Until: 3 * time.Second}, {From: 3001 * time.Millisecond}}},
 	}})
 	added := d.next()
 	require.JSONEq(t, `{"op":"slot_add","slots":[{"slot":0,"types":["pdf"]}]}`, added.text)
-	const work = 800 * time.Millisecond
+	const work = 3200 * time.Millisecond // it begins before the slot leaves, and ends after it is due back
 	require.True(t, added.session.Send(&workerproto.Job{
 		Execution: workerproto.Execution{Job: 99, Attempt: 1}, Slot: 0, Type: "pdf", Mode: dispatcherd.Queued,
 		Payload: fmt.Appendf(nil, `{"trace_job":5,"ms":%d}`, work.Milliseconds()),

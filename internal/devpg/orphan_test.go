@@ -93,7 +93,7 @@ func (f *family) kill9(t *testing.T) {
 
 func (f *family) requirePostmasterGone(t *testing.T) {
 	t.Helper()
-	require.Eventually(t, func() bool { return !runsIn(f.postmaster, f.data) }, 20*time.Second, 5*time.Millisecond)
+	require.Eventually(t, func() bool { return !runsIn(f.postmaster, f.data) }, 30*time.Second, 5*time.Millisecond)
 }
 
 func TestKillingTheCallerLeavesNoPostmaster(t *testing.T) {

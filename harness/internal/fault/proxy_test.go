@@ -41,7 +41,7 @@ func echo(t *testing.T, network, address string, silent int64) (string, <-chan s
 // patience bounds what must happen; briefly is how long we watch that
 // something does not.
 const (
-	patience = 10 * time.Second
+	patience = 30 * time.Second
 	briefly  = 100 * time.Millisecond
 )
 

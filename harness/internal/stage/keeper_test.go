@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-const patience = 10 * time.Second
+const patience = 30 * time.Second
 
 func keepSleep(t *testing.T) *Keeper {
 	t.Helper()
