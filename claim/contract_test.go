@@ -477,18 +477,18 @@ func TestALeaseThatNobodyMissedIsRenewed(t *testing.T) {
 
 func TestCapacityOfTheOthersIsSeen(t *testing.T) {
 	contract(t, func(t *testing.T, w world) {
-		a, b, c := joined(t, w), joined(t, w), joined(t, w)
-		for s, slots := range map[store]map[string]int{a: {"pdf": 2, "excel": 1}, b: {"pdf": 3}, c: {"pdf": 100}} {
+		a, b, c, none := joined(t, w), joined(t, w), joined(t, w), joined(t, w)
+		for s, slots := range map[store]map[string]int{a: {"pdf": 200, "excel": 1}, b: {"pdf": 60}, c: {"pdf": 1000}, none: {"pdf": 0}} {
 			_, err := s.Beat(t.Context(), slots)
 			require.NoError(t, err)
 		}
-		res, err := c.Beat(t.Context(), map[string]int{"pdf": 100})
+		res, err := c.Beat(t.Context(), map[string]int{"pdf": 1000})
 		require.NoError(t, err)
-		require.Equal(t, map[string]int{"pdf": 5, "excel": 1}, res.Elsewhere)
-		require.Equal(t, map[string]dispatcherd.Share{"pdf": dispatcherd.ShareOf(100, dispatcherd.Others{Before: 5, Least: 2})}, res.Shares)
-		res, err = a.Beat(t.Context(), map[string]int{"pdf": 2, "excel": 1})
+		require.Equal(t, map[string]int{"pdf": 260, "excel": 1}, res.Elsewhere)
+		require.Equal(t, map[string]dispatcherd.Share{"pdf": dispatcherd.ShareOf(1000, dispatcherd.Others{Before: 260, Least: 60})}, res.Shares)
+		res, err = a.Beat(t.Context(), map[string]int{"pdf": 200, "excel": 1})
 		require.NoError(t, err)
-		require.Equal(t, map[string]dispatcherd.Share{"pdf": dispatcherd.ShareOf(2, dispatcherd.Others{Behind: 103, Least: 3})}, res.Shares, "nobody else can do excel")
+		require.Equal(t, map[string]dispatcherd.Share{"pdf": dispatcherd.ShareOf(200, dispatcherd.Others{Behind: 1060, Least: 60})}, res.Shares, "nobody else can do excel")
 	})
 }
 
@@ -499,7 +499,6 @@ func TestAFetchOfASharesRowsIsTheExactTopOfThem(t *testing.T) {
 		for n := range 300 {
 			ids = append(ids, w.insert(t, claimfake.Row{Type: "pdf"}, -time.Duration(1000-n)*time.Second))
 		}
-		share := dispatcherd.ShareOf(3, dispatcherd.Others{Before: 2, Behind: 4})
 		read := func(lane dispatcherd.Lane) (got []dispatcherd.JobID, last dispatcherd.Key) {
 			lane.Type = "pdf"
 			res := s.Fetch(t.Context(), dispatcherd.FetchRequest{Lanes: []dispatcherd.Lane{{Type: "excel", Limit: 5}, lane}})
@@ -510,7 +509,8 @@ func TestAFetchOfASharesRowsIsTheExactTopOfThem(t *testing.T) {
 			}
 			return got, last
 		}
-		for _, foreign := range []bool{false, true} {
+		for i := range 4 {
+			share, foreign := dispatcherd.Share{From: 15_000, To: 36_000, Block: uint8(3 + i/2*2)}, i%2 == 0
 			var want []dispatcherd.JobID
 			for _, id := range ids {
 				if share.Owns(id) != foreign {
