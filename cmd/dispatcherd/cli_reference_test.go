@@ -22,6 +22,7 @@ func TestTheReferenceOfCommandsIsTrue(t *testing.T) {
 	root.InitDefaultCompletionCmd()
 	b.WriteString("\n**Settings.** Every flag with a variable in brackets is a setting: flag over environment over file over default. In the file\n" +
 		"(`--config`, TOML) its key is the flag's name; a table `[weight]` with the key `priority` sets `weight-priority`.\n" +
+		"The tables `[allow]` and `[timeout]` have a key for each type.\n" +
 		"`dispatcherd config show --origin` prints what holds and where it comes from.\n\n" +
 		"**Output.** Data goes to standard output, messages to the error output. `-o json` prints one document with `schema_version`.\n\n" +
 		"**Shell completion.** `source <(dispatcherd completion bash)`; likewise zsh, fish, powershell.\n")

@@ -29,7 +29,8 @@ func (a *app) configShowCommand() *cobra.Command {
 
 A setting comes from its flag, else from the environment, else from the file,
 else it has its default. In the file, a key is the name of the flag; a table
-[weight] with the key priority sets weight-priority.`,
+[weight] with the key priority sets weight-priority. The tables [allow] and
+[timeout] have a key for each type.`,
 		Example: "  dispatcherd config show --origin\n  dispatcherd config show worker run -o json",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			settings, err := a.settingsOf(cmd, args)

@@ -74,7 +74,9 @@ func (c configFile) flatten(prefix string, table map[string]any) error {
 			if err != nil {
 				return failure(exitUsage, "file %s: table %s: %w", c.path, name, err)
 			}
-			c.values[name] = value
+			if value != "" {
+				c.values[name] = value
+			}
 			continue
 		}
 		if isTable {
@@ -97,9 +99,10 @@ func (c configFile) flatten(prefix string, table map[string]any) error {
 
 // tableSettings are the settings whose value is a whole table, because its keys
 // are names of the user's own.
-var tableSettings = []string{"allow"}
+var tableSettings = []string{"allow", "timeout"}
 
-// tableForm writes a table the way [allowList.Set] reads it: a line for each key.
+// tableForm writes a table the way [allowList.Set] and [timeoutFlags.Set] read it:
+// a line for each key.
 func tableForm(table map[string]any) (string, error) {
 	var b strings.Builder
 	for _, key := range slices.Sorted(maps.Keys(table)) {

@@ -20,12 +20,17 @@ const (
 	maxTimeouts     = 10_000
 )
 
-// Set adds entries such as pdf=30s; several are separated by commas.
+// Set adds entries such as pdf=30s. Several are separated by commas, or, if there
+// is a line break, by line breaks alone: names of types may hold anything else.
 func (f *timeoutFlags) Set(text string) error {
 	if *f == nil {
 		*f = timeoutFlags{}
 	}
-	for entry := range strings.SplitSeq(text, ",") {
+	separator := ","
+	if strings.Contains(text, "\n") {
+		text, separator = strings.TrimSuffix(text, "\n"), "\n"
+	}
+	for entry := range strings.SplitSeq(text, separator) {
 		at := strings.LastIndexByte(entry, '=')
 		if at < 1 || at > dispatcherd.MaxTypeLength {
 			return fmt.Errorf("%q is not TYPE=DURATION, such as pdf=30s", entry)

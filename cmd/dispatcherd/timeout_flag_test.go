@@ -22,6 +22,19 @@ func TestLimitsOfTypesAreParsedAndBounded(t *testing.T) {
 	}
 }
 
+func TestTheLimitsMayStandInTheFileAsATable(t *testing.T) {
+	for text, want := range map[string]string{
+		"[timeout]\npdf = '30s'\n'a,b' = '1m'\nunder_score = '2s'\n": "a,b=1m0s,pdf=30s,under_score=2s",
+		"[timeout]\npdf = '30s'\n":                                   "pdf=30s",
+		"timeout = ['pdf=30s', 'excel=1m']\n":                        "excel=1m0s,pdf=30s",
+		"[timeout]\n":                                                "-",
+	} {
+		got := invocation{args: []string{"config", "show", "--config", configFileWith(t, text)}}.runs(t)
+		require.Equal(t, exitOK, got.code, got.err)
+		require.Regexp(t, `(?m)^timeout +`+want+`$`, got.out, text)
+	}
+}
+
 // The limit of a type, and a worker that does not care for it: the job has
 // failed, its neighbour is interrupted, and both run elsewhere.
 func TestAWorkerThatIgnoresATimeoutLosesItsSession(t *testing.T) {
