@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"syscall"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -99,19 +100,27 @@ func (d *daemon) openAPI(ctx context.Context) error {
 	if tcp.guarded {
 		tokens, err := readTokens(d.cfg.API.TokenFile)
 		if err != nil {
-			return err
+			return failure(exitUsage, "%w", err)
 		}
 		d.tokens.Store(tokens)
 	}
 	if tcp.listener = d.inherited(d.cfg.API.Listen); tcp.listener == nil {
 		if tcp.listener, err = net.Listen("tcp", d.cfg.API.Listen); err != nil {
-			return fmt.Errorf("API: %w", err)
+			return cannotListen(d.cfg.API.Listen, err)
 		}
 		d.sockets = append(d.sockets, tcp.listener)
 	}
 	d.faces = append(d.faces, tcp)
 	d.log.Info("API on TCP", zap.Stringer("address", tcp.listener.Addr()), zap.Bool("tokens", tcp.guarded))
 	return nil
+}
+
+// cannotListen says whose fault it is that nobody can be heard at a TCP address.
+func cannotListen(address string, err error) error {
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return failure(exitConflict, "--api-listen %s: another program listens there: stop it or choose another port (%w)", address, err)
+	}
+	return failure(exitUsage, "--api-listen %s: %w", address, err)
 }
 
 // face is one listener of the API.

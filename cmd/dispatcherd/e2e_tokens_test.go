@@ -3,6 +3,7 @@ package main
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -66,4 +67,31 @@ func TestTokensAreReadAnewAtSIGHUP(t *testing.T) {
 	require.Equal(t, http.StatusUnauthorized, status("third"))
 	d.signal(t, syscall.SIGTERM)
 	d.ends(t, exitOK)
+}
+
+// What is wrong with the TCP side of the API is told as that, not as a trouble with Postgres.
+func TestATCPAddressThatCannotBeServedIsToldAsSuch(t *testing.T) {
+	w := newWorld(t)
+	held, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer held.Close()
+	file := filepath.Join(w.dir, "tokens")
+	require.NoError(t, os.WriteFile(file, []byte("garbage\n"), 0o600))
+	for _, c := range []struct {
+		code  int
+		says  string
+		flags []string
+	}{
+		{exitConflict, "another program listens there", []string{"--api-listen", held.Addr().String()}},
+		{exitUsage, "unknown port", []string{"--api-listen", "127.0.0.1:nix"}},
+		{exitUsage, "line 1 is not a name", []string{"--api-listen", "127.0.0.1:0", "--api-tokens", file}},
+		{exitUsage, "no such file", []string{"--api-listen", "127.0.0.1:0", "--api-tokens", file + ".not"}},
+	} {
+		cfg := w.config("d")
+		p := w.program(append([]string{"serve", "--database-url", w.dsn, "--worker-socket", cfg.WorkerSocket, "--api-socket", cfg.APISocket}, c.flags...)...)
+		p.ends(t, c.code)
+		require.Contains(t, p.errors.text(), c.says)
+		require.NotContains(t, p.errors.text(), "check that Postgres runs")
+		require.NoFileExists(t, cfg.APISocket)
+	}
 }
