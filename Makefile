@@ -19,6 +19,8 @@ SHORT = $(if $(filter short,$(BENCH)),-short)
 # Packages without goroutines: the race detector would find nothing there and
 # slow their many random runs down tenfold.
 SEQUENTIAL := . ./scoring/... ./slotindex/... ./internal/trace/... ./internal/sim/... ./internal/freeze/... ./internal/journal/... ./internal/lint/...
+# Packages tested with it and without: what is compiled differs.
+TWICE      := ./actor/... ./internal/brief/... ./workerproto/...
 # Packages that do no I/O: what is not covered there has no excuse.
 PURE       := ./scoring ./slotindex ./actor
 COVERAGE   := 95
@@ -42,7 +44,7 @@ demo: deps build ## Watch worker processes empty a table; TRACE=DIR SPEED=N repl
 .PHONY: test
 test: deps ## Run every test, with the race detector where there are goroutines (TESTFLAGS=-v …)
 	@status=0; \
-	go test -count=1 $(TESTFLAGS) $(SEQUENTIAL) ./actor/... || status=1; \
+	go test -count=1 $(TESTFLAGS) $(SEQUENTIAL) $(TWICE) || status=1; \
 	go test -count=1 -race -timeout 9m $(TESTFLAGS) $$(go list ./... | grep -vxF "$$(go list $(SEQUENTIAL))") || status=1; \
 	(cd harness && go vet ./... && go test -count=1 $(TESTFLAGS) ./...) || status=1; \
 	exit $$status

@@ -1,5 +1,3 @@
-//go:build linux && !race
-
 package brief
 
 import (
@@ -8,7 +6,6 @@ import (
 	"os"
 	"sync"
 	"syscall"
-	"unsafe"
 )
 
 // Conn returns conn with other Read and Write methods, or conn itself if it has no
@@ -24,8 +21,8 @@ func Conn(conn net.Conn) net.Conn {
 		return conn // closed
 	}
 	c := &quiet{Conn: conn}
-	c.in = transfer{wait: raw.Read, trap: syscall.SYS_READ, name: "read"}
-	c.out = transfer{wait: raw.Write, trap: syscall.SYS_WRITE, name: "write"}
+	c.in = transfer{wait: raw.Read, call: read, name: "read"}
+	c.out = transfer{wait: raw.Write, call: write, name: "write"}
 	c.in.once, c.out.once = c.in.try, c.out.try
 	return c
 }
@@ -66,7 +63,7 @@ func (c *quiet) Write(b []byte) (n int, err error) {
 type transfer struct {
 	mu   sync.Mutex // held by the one who reads, or writes
 	wait func(func(fd uintptr) bool) error
-	trap uintptr // the system call
+	call func(fd uintptr, b []byte) (int, syscall.Errno)
 	name string
 	once func(fd uintptr) bool // try, made once
 
@@ -92,10 +89,10 @@ func (t *transfer) some(b []byte) (int, error) {
 // try reports false if it would have to wait: Go's descriptors never block.
 func (t *transfer) try(fd uintptr) bool {
 	for {
-		n, _, errno := syscall.RawSyscall(t.trap, fd, uintptr(unsafe.Pointer(unsafe.SliceData(t.b))), uintptr(len(t.b))) //nolint:gosec // a slice, as read and write want it
+		n, errno := t.call(fd, t.b)
 		switch errno {
 		case 0:
-			t.n = int(n)
+			t.n = n
 			return true
 		case syscall.EAGAIN:
 			return false

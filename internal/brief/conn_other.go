@@ -1,0 +1,8 @@
+//go:build !linux
+
+package brief
+
+import "net"
+
+// Conn returns conn itself.
+func Conn(conn net.Conn) net.Conn { return conn }
