@@ -77,6 +77,12 @@ func (c *plainConn) serve() (rest []byte) {
 		if len(c.buf) == 0 && !c.read(patience) {
 			return nil
 		}
+		if c.turn != nil { // something that was posted came before: as net/http does
+			c.skipBreaks()
+			if len(c.buf) == 0 {
+				continue
+			}
+		}
 		p, ok := parsePlain(c.buf)
 		var req Request
 		if ok {
@@ -92,6 +98,18 @@ func (c *plainConn) serve() (rest []byte) {
 		c.submit(req)
 		c.buf = c.buf[:copy(c.buf, c.buf[p.head+p.body:])]
 		patience = c.h.cfg.IdleTimeout
+	}
+}
+
+// skipBreaks drops a line break or two that a caller has sent behind a body, which
+// belong to nothing.
+func (c *plainConn) skipBreaks() {
+	n := 0
+	for n < min(len(c.buf), 4) && (c.buf[n] == '\r' || c.buf[n] == '\n') {
+		n++
+	}
+	if n > 0 {
+		c.buf = c.buf[:copy(c.buf, c.buf[n:])]
 	}
 }
 
