@@ -496,7 +496,7 @@ func curl(t *testing.T, stdin string, args ...string) string {
 	if _, err := exec.LookPath("curl"); err != nil {
 		t.Skip("curl is not installed")
 	}
-	cmd := exec.Command("curl", append([]string{"--silent", "--show-error", "--max-time", "20"}, args...)...)
+	cmd := exec.Command("curl", append([]string{"--silent", "--show-error", "--max-time", "60"}, args...)...)
 	cmd.Stdin = strings.NewReader(stdin)
 	var errs bytes.Buffer
 	cmd.Stderr = &errs
