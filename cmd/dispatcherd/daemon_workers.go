@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"slices"
 	"sync"
@@ -208,20 +209,26 @@ func (w *workers) perform(e *actor.Effect, grace workerproto.GoAway) {
 	}
 }
 
-// send hands over a job. One that fits into no frame is failed for good: no
-// worker can ever get it. A session that does not take the frame ends, which
+// send hands over a job. One that fits into no frame, or that no worker could
+// read, is failed for good: nobody can ever get it. A session that does not take the frame ends, which
 // gives the job back.
 func (w *workers) send(s *workerproto.Session, e *actor.Effect) {
 	f := &workerproto.Job{
 		Execution: workerproto.Execution{Job: e.Job, Attempt: e.Attempt},
 		Slot:      e.Number, Type: e.Type, Mode: e.Mode, Payload: e.Payload, Timeout: e.Timeout, Age: e.Age,
 	}
-	if s.Fits(f) {
+	unfit := ""
+	if !s.Fits(f) {
+		unfit = "the payload is larger than a frame may be; raise --max-frame"
+	} else if err := workerproto.CheckCarried(f.Payload); err != nil {
+		unfit = fmt.Sprintf("the payload cannot be handed on: %v", err)
+	}
+	if unfit == "" {
 		s.Send(f)
 		return
 	}
 	ev := actor.Released{Session: e.Session, Results: []actor.Result{{
-		Job: e.Job, Attempt: e.Attempt, Permanent: true, Error: "the payload is larger than a frame may be; raise --max-frame",
+		Job: e.Job, Attempt: e.Attempt, Permanent: true, Error: unfit,
 	}}}
 	go w.loop.Release(ev) // the loop cannot wait for itself
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/claim"
 )
 
 // Whatever somebody sends on the worker socket: the answer says what is wrong,
@@ -127,6 +128,30 @@ func TestAFinishForAJobOneDoesNotHoldChangesNothing(t *testing.T) {
 	w.await(running, dispatcherd.Done)
 	require.NoError(t, thief.conn.Close())
 	h.awaitSlots(1)
+}
+
+// jsonb keeps what no frame may hold. Who inserts that must not bring workers down
+// with all else that they run.
+func TestAPayloadThatNoWorkerCanReadHarmsNobodyElse(t *testing.T) {
+	w := newWorld(t)
+	h := w.start(w.config("d"))
+	w.worker("honest", h.cfg.WorkerSocket, scriptSlots{N: 2, Types: []string{"x"}})
+	h.awaitSlots(2)
+	honest := h.slots()[0].Session
+	held := w.seen.start(t, w.insert("x", work{Do: "gate"}), 1)
+	for _, payload := range []string{`{"x": 1e5000}`, strings.Repeat("[", 200) + strings.Repeat("]", 200)} {
+		id, err := w.jobs.Insert(t.Context(), claim.New{Type: "x", Payload: []byte(payload)})
+		require.NoError(t, err)
+		job := w.await(id, dispatcherd.Failed)
+		require.Contains(t, string(job.Errors), "the payload cannot be handed on")
+		require.Zero(t, job.Crashes)
+		require.EqualValues(t, 1, job.Attempt)
+	}
+	w.seen.open(t, held)
+	w.await(held.Job, dispatcherd.Done)
+	h.awaitSlots(2)
+	require.Equal(t, honest, h.slots()[0].Session, "the worker's session went on")
+	requireAttemptsOnce(t, w)
 }
 
 // A worker that reads nothing loses its session when its frames pile up, and
