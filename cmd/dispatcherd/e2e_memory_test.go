@@ -39,7 +39,7 @@ func TestTheDaemonKeepsToItsMemoryAtFullLoad(t *testing.T) {
 	if _, fixed := os.LookupEnv("GOMEMLIMIT"); fixed {
 		t.Skip("GOMEMLIMIT goes before the setting")
 	}
-	const jobs, slots, recorder, memory = 150_000, 1000, 12 << 20, 40 << 20
+	const jobs, slots, recorder, memory = 250_000, 1000, 12 << 20, 40 << 20
 	w := newWorld(t)
 	cfg := w.config("d")
 	process := w.serve(cfg, "--recorder-bytes", strconv.Itoa(recorder), "--memory-bytes", strconv.Itoa(memory))
