@@ -1,7 +1,6 @@
 package trace
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"slices"
@@ -9,13 +8,6 @@ import (
 	"strings"
 	"unicode/utf8"
 )
-
-// WriteJSON prints the report as one indented JSON object.
-func (r Report) WriteJSON(w io.Writer) error {
-	enc := json.NewEncoder(w)
-	enc.SetIndent("", "  ")
-	return enc.Encode(r)
-}
 
 // WriteText prints the report as aligned tables.
 func (r Report) WriteText(w io.Writer) error {

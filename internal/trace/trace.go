@@ -97,13 +97,6 @@ func (t *Trace) Comings() []SlotEvent {
 	return all
 }
 
-// Head returns the part of the trace whose jobs arrive before untilMS, with
-// every slot and event.
-func (t *Trace) Head(untilMS int64) *Trace {
-	n, _ := slices.BinarySearchFunc(t.Jobs, untilMS, func(j Job, at int64) int { return cmp.Compare(j.ArrivalMS, at) })
-	return &Trace{Name: t.Name, Jobs: t.Jobs[:n:n], Slots: t.Slots, Events: t.Events}
-}
-
 // Placement says when a job started and where.
 type Placement struct {
 	Job     int64

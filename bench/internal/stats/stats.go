@@ -38,11 +38,3 @@ func Quantile(values []float64, q float64) float64 {
 	part := at - float64(below)
 	return sorted[below]*(1-part) + sorted[below+1]*part
 }
-
-// Spread is (max − min) / median: how much the single runs disagree.
-func (s Summary) Spread() float64 {
-	if s.Median == 0 {
-		return 0
-	}
-	return (s.Max - s.Min) / s.Median
-}
