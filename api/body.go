@@ -181,9 +181,9 @@ func jsonReason(err error) string {
 	var syntax *json.SyntaxError
 	switch {
 	case errors.As(err, &kind) && kind.Field == "":
-		return "a request is a JSON object, not a JSON " + kind.Value
+		return "a request is a JSON object, not a JSON " + fields.Short(kind.Value)
 	case errors.As(err, &kind):
-		return kind.Field + " cannot be the JSON " + kind.Value
+		return kind.Field + " cannot be the JSON " + fields.Short(kind.Value)
 	case errors.As(err, &syntax):
 		return fmt.Sprintf("it is not JSON (byte %d)", syntax.Offset)
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):

@@ -58,3 +58,17 @@ func TestTheFieldsOfARequestAreThoseThatAreRead(t *testing.T) {
 	}
 	require.Equal(t, read, requestFields)
 }
+
+func TestReasonsAreShortHoweverLongTheBodyIs(t *testing.T) {
+	h, _, _ := house(t, nil)
+	for _, body := range []string{
+		`{"type":"x","priority":` + strings.Repeat("9", 900_000) + `}`,
+		`{"` + strings.Repeat("x", 900_000) + `":1}`,
+		`{"type":"x","timeout":"` + strings.Repeat("9", 900_000) + `"}`,
+		strings.Repeat("9", 900_000),
+	} {
+		_, err := h.parseRequest([]byte(body))
+		require.Error(t, err)
+		require.Less(t, len(err.Error()), 300)
+	}
+}

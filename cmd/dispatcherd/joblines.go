@@ -69,9 +69,9 @@ func jsonReason(err error) error {
 	var when *time.ParseError
 	switch {
 	case errors.As(err, &kind) && kind.Field == "":
-		return fmt.Errorf("a job is a JSON object, not a JSON %s", kind.Value)
+		return fmt.Errorf("a job is a JSON object, not a JSON %s", fields.Short(kind.Value))
 	case errors.As(err, &kind):
-		return fmt.Errorf("%s cannot be the JSON %s", kind.Field, kind.Value)
+		return fmt.Errorf("%s cannot be the JSON %s", kind.Field, fields.Short(kind.Value))
 	case errors.As(err, &syntax):
 		return fmt.Errorf("it is not JSON (byte %d)", syntax.Offset)
 	case errors.Is(err, io.ErrUnexpectedEOF):

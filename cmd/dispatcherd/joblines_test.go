@@ -208,3 +208,18 @@ func TestWhatIsRememberedOfBlankLinesIsBounded(t *testing.T) {
 	require.Equal(t, fmt.Sprintf("line %d", 2*(maxLeaps+1)), stream.place(maxLeaps+1))
 	require.Equal(t, fmt.Sprintf("job %d of the input, blank and skipped lines not counted", n), stream.place(n))
 }
+
+// Up to a hundred reasons are held and told at once, whatever the lines hold.
+func TestReasonsAreShortHoweverLongTheLineIs(t *testing.T) {
+	for _, line := range []string{
+		`{"type":"x","priority":` + strings.Repeat("9", 1<<20) + `}`,
+		`{"` + strings.Repeat("x", 1<<20) + `":1}`,
+		`{"type":"` + strings.Repeat("x", 1<<20) + `"}`,
+		`{"type":"x","run_at":"` + strings.Repeat("9", 1<<20) + `"}`,
+		strings.Repeat("9", 1<<20),
+	} {
+		_, err := parseJob([]byte(line))
+		require.Error(t, err)
+		require.Less(t, len(err.Error()), 300)
+	}
+}

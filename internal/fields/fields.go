@@ -41,7 +41,7 @@ func Check(object []byte, names []string) error {
 			field := slices.IndexFunc(names, func(name string) bool { return name == string(text) })
 			switch {
 			case field < 0:
-				return fmt.Errorf("there is no field %q; the fields are %s", text, strings.Join(names, ", "))
+				return fmt.Errorf("there is no field %q; the fields are %s", Short(string(text)), strings.Join(names, ", "))
 			case seen[field]:
 				return fmt.Errorf("%s is given twice", text)
 			}
@@ -49,6 +49,18 @@ func Check(object []byte, names []string) error {
 		}
 	}
 	return nil
+}
+
+// shown is how much of what a caller wrote a message repeats, in bytes.
+const shown = 64
+
+// Short cuts what a caller wrote to what a message may repeat: reasons for many bad
+// lines are held at once, and a name or a number may be as long as a whole line.
+func Short(text string) string {
+	if len(text) <= shown {
+		return text
+	}
+	return strings.ToValidUTF8(text[:shown], "") + "…"
 }
 
 // stringEnd is where the quotation mark stands that ends a string, whose

@@ -34,6 +34,14 @@ func TestWhatEncodingJSONLetsPassIsFound(t *testing.T) {
 	}
 }
 
+func TestALongNameIsToldInShort(t *testing.T) {
+	err := Check([]byte(`{"`+strings.Repeat("é", 1<<20)+`":1}`), names)
+	require.ErrorContains(t, err, `there is no field "ééé`)
+	require.Less(t, len(err.Error()), 200)
+	require.Equal(t, strings.Repeat("x", shown), Short(strings.Repeat("x", shown)))
+	require.Equal(t, strings.Repeat("é", 31)+"…", Short("x" + strings.Repeat("é", 100))[1:], "no half a letter")
+}
+
 // Whatever the values are, the outer names alone count.
 func TestOnlyTheOuterNamesCount(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
