@@ -433,6 +433,7 @@ func TestADeadlinePassesAlthoughPostgresIsBusyWithTheRow(t *testing.T) {
 		eventually(t, func() bool { return w.number(`SELECT count(*) FROM dispatcherd.jobs`) == 1 }, func() string { return "the row" })
 		tx, err := w.db.Begin(t.Context())
 		require.NoError(t, err)
+		defer func() { _ = tx.Rollback(context.Background()) }() // if this fails before
 		_, err = tx.Exec(t.Context(), `SELECT FROM dispatcherd.jobs_live FOR UPDATE`)
 		require.NoError(t, err)
 		got := receive(t, answered, "his deadline is kept")
@@ -462,6 +463,7 @@ func TestHangingUpWhileTheRowIsWrittenCancelsIt(t *testing.T) {
 	w.exec(`CREATE TRIGGER lingers AFTER INSERT ON dispatcherd.jobs_live FOR EACH ROW EXECUTE FUNCTION dispatcherd.lingers()`)
 	tx, err := w.db.Begin(t.Context())
 	require.NoError(t, err)
+	defer func() { _ = tx.Rollback(context.Background()) }() // if this fails before
 	_, err = tx.Exec(t.Context(), `SELECT pg_advisory_xact_lock(1)`)
 	require.NoError(t, err)
 	ctx, hangUp := context.WithCancel(t.Context())
