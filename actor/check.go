@@ -107,6 +107,11 @@ func (c *Core) checkLanes() error {
 			if waits := k.waiting&(1<<(demandBit+p)) != 0; waits != (k.demand[p].first != nil) {
 				return fmt.Errorf("line %d/%d is marked %t", t, p, waits)
 			}
+			for j := k.demand[p].first; j != nil && j.next != nil; j = j.next {
+				if !j.cameBefore(j.next) || j.next.prev != j {
+					return fmt.Errorf("line %d/%d is out of order at %d", t, p, j.id)
+				}
+			}
 		}
 		if err := c.checkRest(slotindex.TypeID(t)); err != nil {
 			return err

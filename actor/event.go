@@ -61,7 +61,7 @@ type Result struct {
 
 // Requested brings an on-demand request (article 1, "on-demand").
 type Requested struct {
-	Job      dispatcherd.JobID // negative, each one smaller than all before
+	Job      dispatcherd.JobID // negative, none twice; who comes later has a smaller one, or one drawn at about the same time
 	Type     string
 	Priority dispatcherd.Priority
 	Payload  []byte

@@ -125,34 +125,43 @@ type line struct {
 	first, last *job
 }
 
-func (l *line) push(j *job) {
-	j.prev, j.next = l.last, nil
-	if l.last == nil {
-		l.first = j
-	} else {
-		l.last.next = j
-	}
-	l.last = j
+// cameBefore orders requests. Their ids fall, but are drawn before the loop hears
+// of them, so of two that come at about the same time the larger may come later.
+func (j *job) cameBefore(o *job) bool {
+	return j.arrival < o.arrival || j.arrival == o.arrival && j.id > o.id
 }
 
-// putBack returns a job to its place by id: ids of requests fall, so an older
-// request has the larger one.
+// push puts in who has just come: behind all, but for those of the same instant.
+func (l *line) push(j *job) {
+	var behind *job
+	for at := l.last; at != nil && j.cameBefore(at); at = at.prev {
+		behind = at
+	}
+	l.insert(j, behind)
+}
+
+// putBack returns a job to its place, which is near the front.
 func (l *line) putBack(j *job) {
 	at := l.first
-	for at != nil && at.id > j.id {
+	for at != nil && at.cameBefore(j) {
 		at = at.next
 	}
-	if at == nil {
-		l.push(j)
-		return
-	}
-	j.next, j.prev = at, at.prev
-	if at.prev == nil {
-		l.first = j
+	l.insert(j, at)
+}
+
+// insert puts a job in front of another one; nil = at the end.
+func (l *line) insert(j, behind *job) {
+	j.prev, j.next = l.last, behind
+	if behind != nil {
+		j.prev, behind.prev = behind.prev, j
 	} else {
-		at.prev.next = j
+		l.last = j
 	}
-	at.prev = j
+	if j.prev != nil {
+		j.prev.next = j
+	} else {
+		l.first = j
+	}
 }
 
 func (l *line) remove(j *job) {

@@ -190,6 +190,7 @@ type history struct {
 	now       Instant
 	nextJob   dispatcherd.JobID
 	nextReq   dispatcherd.JobID
+	skipped   dispatcherd.JobID // drawn, and not yet used; 0 = none
 	nextSlot  dispatcherd.SlotID
 	nextSess  dispatcherd.SessionID
 	sessions  []dispatcherd.SessionID
@@ -571,11 +572,24 @@ func (h *history) randomInsert() {
 }
 
 func (h *history) randomRequest() Event {
-	h.nextReq--
-	ev := Requested{Job: h.nextReq, Type: twinTypes[h.rng.IntN(len(twinTypes))], Priority: dispatcherd.Priority(h.rng.IntN(11)), Wait: true}
+	ev := Requested{Job: h.drawRequest(), Type: twinTypes[h.rng.IntN(len(twinTypes))], Priority: dispatcherd.Priority(h.rng.IntN(11)), Wait: true}
 	h.twin.waiting[ev.Job] = &twinJob{id: ev.Job, typ: ev.Type, priority: ev.Priority, since: int64(h.now)}
 	h.note("request %v", ev)
 	return ev
+}
+
+// drawRequest returns the id of a new request. Some are drawn before their turn.
+func (h *history) drawRequest() dispatcherd.JobID {
+	if id := h.skipped; id != 0 && h.rng.IntN(2) == 0 {
+		h.skipped = 0
+		return id
+	}
+	h.nextReq--
+	if h.skipped == 0 && h.rng.IntN(3) == 0 {
+		h.skipped = h.nextReq
+		h.nextReq--
+	}
+	return h.nextReq
 }
 
 func (h *history) randomRelease() Event {
