@@ -21,6 +21,8 @@ SHORT = $(if $(filter short,$(BENCH)),-short)
 SEQUENTIAL := . ./scoring/... ./slotindex/... ./internal/trace/... ./internal/sim/... ./internal/freeze/... ./internal/journal/... ./internal/lint/...
 # Packages tested with it and without: what is compiled differs.
 TWICE      := ./actor/... ./internal/brief/... ./workerproto/...
+# Tests of a daemon as it is built for use.
+AS_BUILT   := TestTheDaemonKeepsToItsMemoryAtFullLoad
 # Packages that do no I/O: what is not covered there has no excuse.
 PURE       := ./scoring ./slotindex ./actor
 COVERAGE   := 95
@@ -45,7 +47,8 @@ demo: deps build ## Watch worker processes empty a table; TRACE=DIR SPEED=N repl
 test: deps ## Run every test, with the race detector where there are goroutines (TESTFLAGS=-v …)
 	@status=0; \
 	go test -count=1 $(TESTFLAGS) $(SEQUENTIAL) $(TWICE) || status=1; \
-	go test -count=1 -race -timeout 9m $(TESTFLAGS) $$(go list ./... | grep -vxF "$$(go list $(SEQUENTIAL))") || status=1; \
+	go test -count=1 -run '$(AS_BUILT)' $(TESTFLAGS) ./cmd/dispatcherd || status=1; \
+	go test -count=1 -race -timeout 20m $(TESTFLAGS) $$(go list ./... | grep -vxF "$$(go list $(SEQUENTIAL))") || status=1; \
 	(cd harness && go vet ./... && go test -count=1 $(TESTFLAGS) ./...) || status=1; \
 	exit $$status
 
