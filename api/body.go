@@ -23,6 +23,7 @@ import (
 // what makes the server watch for the caller's hanging up.
 func (h *Handler) readBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
 	if r.ContentLength > limit {
+		endBody(w)
 		return nil, &http.MaxBytesError{Limit: limit}
 	}
 	body := http.MaxBytesReader(w, r.Body, limit)
@@ -36,7 +37,17 @@ func (h *Handler) readBody(w http.ResponseWriter, r *http.Request, limit int64) 
 	} else {
 		b, err = io.ReadAll(body)
 	}
+	if _, long := errors.AsType[*http.MaxBytesError](err); long {
+		endBody(w)
+	}
 	return b, h.bodyError(err)
+}
+
+// endBody bounds the time for the rest of a body that is not wanted: net/http reads
+// some of it before it answers, until the caller has fallen silent for too long to
+// be answered at all.
+func endBody(w http.ResponseWriter) {
+	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(time.Second)) // fails on a connection without deadlines only
 }
 
 // bodyError says what broke a body, without its content, and counts what came

@@ -128,6 +128,20 @@ func slowHTTPEndsAndHarmsNobodyElse(t *testing.T, serve server) {
 	require.Equal(t, 1, seen.hits(BoundPayload), "endless chunks")
 }
 
+// Who sends too much and falls silent is told so long before his time is over.
+func TestWhoSendsTooMuchIsToldSoAlthoughHeFallsSilent(t *testing.T) {
+	for name, serve := range servers {
+		for _, head := range []string{"Transfer-Encoding: chunked\r\n\r\n7d0", "Content-Length: 100000\r\n\r\n"} {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				address, _, _, _ := servedBy(t, serve, func(c *Config) { c.BodyTimeout, c.MaxPayload = time.Hour, 1000 })
+				text := "POST /v1/requests HTTP/1.1\r\nHost: d\r\n" + head + "\r\n" + strings.Repeat("x", 2000)
+				require.Equal(t, http.StatusRequestEntityTooLarge, says(t, address, text))
+			})
+		}
+	}
+}
+
 // An upload that never falls silent for long ends all the same: a transaction is
 // open all the while.
 func TestAnUploadThatGoesOnAndOnEnds(t *testing.T) {

@@ -77,6 +77,10 @@ func (h *Handler) uploadJobs(w http.ResponseWriter, r *http.Request) error {
 		}
 	})
 	h.extendWrite(w)
+	refused := strict && report.Bad > 0
+	if err != nil || refused {
+		endBody(w)
+	}
 	if err != nil {
 		if body.err != nil {
 			return h.bodyError(body.err)
@@ -86,7 +90,7 @@ func (h *Handler) uploadJobs(w http.ResponseWriter, r *http.Request) error {
 		}
 		return err
 	}
-	if strict && report.Bad > 0 {
+	if refused {
 		p := badLines.of(strconv.Itoa(report.Bad) + " bad lines; on_error=skip leaves them out and inserts the others")
 		p.Bad, p.Problems = report.Bad, report.Problems
 		return p
