@@ -25,6 +25,14 @@ type server = func(*Handler, context.Context, net.Listener, http.Handler, *log.L
 // servers are both of them: with tokens everything goes through net/http.
 var servers = map[string]server{"net/http": (*Handler).Serve, "plain first": (*Handler).ServeOpen}
 
+// onEachServer runs a test once for each.
+func onEachServer(t *testing.T, test func(*testing.T, server)) {
+	t.Helper()
+	for name, serve := range servers {
+		t.Run(name, func(t *testing.T) { test(t, serve) })
+	}
+}
+
 // served is a house on a loopback port, where callers need no token.
 func served(t *testing.T, change func(*Config)) (address string, h *Handler, f *fake, seen *counts) {
 	return servedBy(t, (*Handler).ServeOpen, change)
@@ -67,9 +75,7 @@ func says(t *testing.T, address, text string) (status int) {
 const livez = "GET /livez HTTP/1.1\r\nHost: d\r\n\r\n"
 
 func TestBadHTTPHarmsNobodyElse(t *testing.T) {
-	for name, serve := range servers {
-		t.Run(name, func(t *testing.T) { badHTTPHarmsNobodyElse(t, serve) })
-	}
+	onEachServer(t, badHTTPHarmsNobodyElse)
 }
 
 func badHTTPHarmsNobodyElse(t *testing.T, serve server) {
@@ -93,9 +99,7 @@ func badHTTPHarmsNobodyElse(t *testing.T, serve server) {
 }
 
 func TestSlowHTTPEndsAndHarmsNobodyElse(t *testing.T) {
-	for name, serve := range servers {
-		t.Run(name, func(t *testing.T) { slowHTTPEndsAndHarmsNobodyElse(t, serve) })
-	}
+	onEachServer(t, slowHTTPEndsAndHarmsNobodyElse)
 }
 
 func slowHTTPEndsAndHarmsNobodyElse(t *testing.T, serve server) {

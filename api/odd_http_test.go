@@ -84,22 +84,20 @@ func TestUnusualHTTPGetsUsualAnswers(t *testing.T) {
 
 // Old programs send a line break behind what they post.
 func TestALineBreakBehindABodyBelongsToNothing(t *testing.T) {
-	for name, serve := range servers {
-		t.Run(name, func(t *testing.T) {
-			address, _, f, _ := servedBy(t, serve, nil)
-			c := connect(t, address)
-			for range 3 {
-				c.asks(1)
-				_, err := io.WriteString(c.conn, "\r\n")
-				require.NoError(t, err)
-				f.answer(<-f.submitted, Answer{Kind: Done})
-				require.Equal(t, http.StatusOK, statusOf(t, c.in))
-			}
-			_, err := io.WriteString(c.conn, livez)
+	onEachServer(t, func(t *testing.T, serve server) {
+		address, _, f, _ := servedBy(t, serve, nil)
+		c := connect(t, address)
+		for range 3 {
+			c.asks(1)
+			_, err := io.WriteString(c.conn, "\r\n")
 			require.NoError(t, err)
+			f.answer(<-f.submitted, Answer{Kind: Done})
 			require.Equal(t, http.StatusOK, statusOf(t, c.in))
-		})
-	}
+		}
+		_, err := io.WriteString(c.conn, livez)
+		require.NoError(t, err)
+		require.Equal(t, http.StatusOK, statusOf(t, c.in))
+	})
 }
 
 func statusOf(t *testing.T, in *bufio.Reader) int {

@@ -155,9 +155,7 @@ func TestWhoHangsUpOnAPlainRequestTakesItWithHim(t *testing.T) {
 }
 
 func TestWhoHangsUpBehindRequestsSentAheadTakesThemWithHim(t *testing.T) {
-	for name, serve := range servers {
-		t.Run(name, func(t *testing.T) { whoHangsUpTakesWhatHeSentAhead(t, serve) })
-	}
+	onEachServer(t, whoHangsUpTakesWhatHeSentAhead)
 }
 
 func whoHangsUpTakesWhatHeSentAhead(t *testing.T, serve server) {
@@ -184,43 +182,37 @@ func whoHangsUpTakesWhatHeSentAhead(t *testing.T, serve server) {
 
 // What is sent ahead is read as far as there is room for it.
 func TestRequestsSentAheadAreServedHoweverManyThereAre(t *testing.T) {
-	for name, serve := range servers {
-		t.Run(name, func(t *testing.T) {
-			address, _, f, _ := servedBy(t, serve, nil)
-			c := connect(t, address)
-			const all = 500
-			c.asks(all) // sockets have room for it
-			for n := range all {
-				f.answer(<-f.submitted, Answer{Kind: Done, Payload: strconv.AppendInt(nil, int64(n), 10)})
-				require.Equal(t, strconv.Itoa(n), c.hears().text)
-			}
-		})
-	}
+	onEachServer(t, func(t *testing.T, serve server) {
+		address, _, f, _ := servedBy(t, serve, nil)
+		c := connect(t, address)
+		const all = 500
+		c.asks(all) // sockets have room for it
+		for n := range all {
+			f.answer(<-f.submitted, Answer{Kind: Done, Payload: strconv.AppendInt(nil, int64(n), 10)})
+			require.Equal(t, strconv.Itoa(n), c.hears().text)
+		}
+	})
 }
 
 // Who has said all and closed only his own direction still reads: what needs no
 // waiting for is answered, whatever lies behind it.
 func TestWhoSendsAheadAndClosesHisDirectionGetsWhatNobodyWaitsFor(t *testing.T) {
-	for name, serve := range servers {
-		t.Run(name, func(t *testing.T) {
-			address, _, _, _ := servedBy(t, serve, nil)
-			c := connect(t, address)
-			const all = 200
-			_, err := io.WriteString(c.conn, strings.Repeat(livez, all))
-			require.NoError(t, err)
-			require.NoError(t, c.conn.(*net.TCPConn).CloseWrite())
-			for range all {
-				require.Equal(t, http.StatusOK, c.hears().status)
-			}
-			c.ends()
-		})
-	}
+	onEachServer(t, func(t *testing.T, serve server) {
+		address, _, _, _ := servedBy(t, serve, nil)
+		c := connect(t, address)
+		const all = 200
+		_, err := io.WriteString(c.conn, strings.Repeat(livez, all))
+		require.NoError(t, err)
+		require.NoError(t, c.conn.(*net.TCPConn).CloseWrite())
+		for range all {
+			require.Equal(t, http.StatusOK, c.hears().status)
+		}
+		c.ends()
+	})
 }
 
 func TestWhoHangsUpWithRequestsAheadLeavesNothingBehind(t *testing.T) {
-	for name, serve := range servers {
-		t.Run(name, func(t *testing.T) { whoHangsUpLeavesNothingBehind(t, serve) })
-	}
+	onEachServer(t, whoHangsUpLeavesNothingBehind)
 }
 
 func whoHangsUpLeavesNothingBehind(t *testing.T, serve server) {
