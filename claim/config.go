@@ -74,15 +74,7 @@ func (c Config) connConfig(purpose string) (*pgx.ConnConfig, error) {
 	for _, name := range slices.Sorted(maps.Keys(settings)) {
 		fmt.Fprintf(&set, "SET %s = %s; ", name, settings[name])
 	}
-	theirs := config.AfterConnect
-	config.AfterConnect = func(ctx context.Context, conn *pgconn.PgConn) error {
-		if theirs != nil {
-			if err := theirs(ctx, conn); err != nil {
-				return err
-			}
-		}
-		return conn.Exec(ctx, set.String()).Close()
-	}
+	after(config, set.String()+endless)
 	config.ConnectTimeout = c.Timeout
 	config.ValidateConnect = nil
 	if c.Dial != nil {
@@ -91,6 +83,25 @@ func (c Config) connConfig(purpose string) (*pgx.ConnConfig, error) {
 	}
 	return config, nil
 }
+
+// after runs statements on every new connection, in one round trip, after what is
+// done there already.
+func after(config *pgx.ConnConfig, sql string) {
+	theirs := config.AfterConnect
+	config.AfterConnect = func(ctx context.Context, conn *pgconn.PgConn) error {
+		if theirs != nil {
+			if err := theirs(ctx, conn); err != nil {
+				return err
+			}
+		}
+		return conn.Exec(ctx, sql).Close()
+	}
+}
+
+// endless lifts the limits that a role or database may set for sessions and
+// transactions as a whole, where the server knows them: they end the session,
+// which makes the next claim of an idle dispatcher an unknown one.
+const endless = `SELECT set_config(name, '0', false) FROM pg_settings WHERE name IN ('idle_session_timeout', 'transaction_timeout')`
 
 // session are the settings of every connection, as they stand behind SET. They
 // are set after the connection is made, in one round trip: a pooler (PgBouncer)

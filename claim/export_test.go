@@ -15,7 +15,7 @@ const NotesLeft = notesLeft
 // Statements are the ones whose plan matters.
 func Statements() map[string]string {
 	return map[string]string{"fetch": fetchSQL, "jump": jumpSQL, "look": lookSQL, "look-share": lookShareSQL, "alone": aloneSQL, "single": singleSQL, "dense": denseSQL, "stretches": stretchesSQL, "stretches-done": stretchesDoneSQL, "shared": sharedSQL, "resolve": resolveSQL, "done": doneSQL, "dense-done": denseDoneSQL, "ended": endedSQL,
-		"back": backSQL, "release": releaseSQL, "adopt": adoptSQL, "beat": beatSQL, "settle": settleSQL, "progress": progressSQL}
+		"back": backSQL, "again": againSQL, "release": releaseSQL, "adopt": adoptSQL, "beat": beatSQL, "settle": settleSQL, "progress": progressSQL}
 }
 
 // SessionConfig is that of a store's connection.

@@ -112,7 +112,7 @@ SELECT array_agg(id::bigint), (SELECT count(*) FROM bell) FROM back`
 // or out of the hot table (0): a row that got elsewhere was ended by another.
 const againSQL = `
 SELECT array_agg(j.id::bigint) FROM unnest($1::bigint[], $2::int[], $4::smallint[]) AS i (id, attempt, back)
-JOIN dispatcherd.jobs j ON j.id = i.id AND j.attempt = i.attempt
+JOIN dispatcherd.jobs j ON ` + isItem + `
 WHERE CASE j.status WHEN 'running' THEN false WHEN 'pending' THEN i.back = 1 ELSE i.back = 0 AND j.dispatcher = $3::int END`
 
 // maxDelay bounds a retry's delay, so that run_at stays in its domain.

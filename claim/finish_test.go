@@ -63,7 +63,8 @@ func TestARepetitionIsNotMistakenForAnothersRelease(t *testing.T) {
 func TestABeatThatCancelsWaitsForNobody(t *testing.T) {
 	dsn := pgtest.New(t)
 	db, rival := connect(t, dsn), connect(t, dsn)
-	s := open(t, claim.Config{DSN: dsn})
+	seen := newReports()
+	s := open(t, claim.Config{DSN: dsn, Observer: seen})
 	me, err := s.Join(t.Context())
 	require.NoError(t, err)
 	fill(t, db, 3, 1, 1)
@@ -75,7 +76,8 @@ func TestABeatThatCancelsWaitsForNobody(t *testing.T) {
 	_, err = tx.Exec(t.Context(), `DELETE FROM dispatcherd.cancels WHERE job_id = 99`)
 	require.NoError(t, err)
 	_, err = s.Beat(t.Context(), nil)
-	require.NoError(t, err, "it would wait until its own time is over")
+	require.NoError(t, err)
+	require.NoError(t, seen.of(claim.OpBeat).Err, "it would wait until its own time is over")
 	for id, status := range map[dispatcherd.JobID]dispatcherd.Status{1: dispatcherd.Cancelled, 2: dispatcherd.Pending, 3: dispatcherd.Cancelled} {
 		require.Equal(t, status, row(t, db, id).Status, "job %d", id)
 	}
@@ -92,8 +94,9 @@ func TestBeatsThatCancelTheSameJobsDoNotMeet(t *testing.T) {
 	db := connect(t, dsn)
 	fill(t, db, 2000, 1, 1)
 	stores := make([]*claim.Store, 4)
+	seen := new(failures)
 	for i := range stores {
-		stores[i] = open(t, claim.Config{DSN: dsn})
+		stores[i] = open(t, claim.Config{DSN: dsn, Observer: seen})
 		_, err := stores[i].Join(t.Context())
 		require.NoError(t, err)
 	}
@@ -111,4 +114,39 @@ func TestBeatsThatCancelTheSameJobsDoNotMeet(t *testing.T) {
 		require.Zero(t, one[int](t, db, `SELECT count(*) FROM dispatcherd.cancels`))
 	}
 	require.Zero(t, one[int](t, db, `SELECT count(*) FROM dispatcherd.jobs_live`))
+	require.Empty(t, seen.all())
+}
+
+// Whoever is alive stays so, whatever keeps it from looking after others: all
+// dispatchers would stop at the first row that Postgres does not let go.
+func TestABeatHoldsTheLeaseThoughOthersCannotBeHelped(t *testing.T) {
+	dsn := pgtest.New(t)
+	db := connect(t, dsn)
+	seen := new(failures)
+	dead, s := open(t, claim.Config{DSN: dsn}), open(t, claim.Config{DSN: dsn, Observer: seen})
+	lost, err := dead.Join(t.Context())
+	require.NoError(t, err)
+	_, err = s.Join(t.Context())
+	require.NoError(t, err)
+	fill(t, db, 2, 1, 1)
+	require.Len(t, dead.Claim(t.Context(), claimOf(1)).Won, 1)
+	exec(t, db, `INSERT INTO dispatcherd.cancels (job_id) VALUES (2)`)
+	exec(t, db, `UPDATE dispatcherd.dispatchers SET beat_at = now() - interval '1 hour' WHERE id = $1`, lost)
+	exec(t, db, `ALTER TABLE dispatcherd.jobs_live ADD CONSTRAINT stuck CHECK (crashes = 0) NOT VALID`)
+	res, err := s.Beat(t.Context(), nil)
+	require.NoError(t, err)
+	require.False(t, res.LeaseLost)
+	require.True(t, res.Lost, "Sweep has more time")
+	require.Zero(t, res.Released)
+	require.Len(t, seen.all(), 1)
+	require.Equal(t, dispatcherd.Cancelled, row(t, db, 2).Status, "one does not wait for the other")
+
+	exec(t, db, `ALTER TABLE dispatcherd.jobs_live DROP CONSTRAINT stuck`)
+	exec(t, db, `INSERT INTO dispatcherd.cancels (job_id) VALUES (3)`) // of no job
+	exec(t, db, `CREATE FUNCTION stuck() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'stuck'; END $$`)
+	exec(t, db, `CREATE TRIGGER stuck BEFORE DELETE ON dispatcherd.cancels FOR EACH ROW EXECUTE FUNCTION stuck()`)
+	res, err = s.Beat(t.Context(), nil)
+	require.NoError(t, err)
+	require.Equal(t, 1, res.Released)
+	require.Len(t, seen.all(), 2)
 }

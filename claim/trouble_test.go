@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -13,6 +14,7 @@ import (
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/claim"
 	"github.com/dispatcherd/dispatcherd/internal/pgtest"
+	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 )
 
@@ -125,6 +127,46 @@ func (r *reports) of(op claim.Operation) claim.Report {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.last[op]
+}
+
+// failures keeps the errors of all statements.
+type failures struct {
+	mu   sync.Mutex
+	errs []error
+}
+
+func (f *failures) Statement(s claim.Report) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if s.Err != nil {
+		f.errs = append(f.errs, s.Err)
+	}
+}
+func (f *failures) Listening(bool, error) {}
+
+func (f *failures) all() []error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Clone(f.errs)
+}
+
+// A role or database may end sessions that are idle: those of a dispatcher are
+// whenever there is nothing to do.
+func TestASessionOutlivesTheLimitsOfItsDatabase(t *testing.T) {
+	dsn := pgtest.New(t)
+	exec(t, connect(t, dsn), `DO $$ DECLARE s text; BEGIN
+		FOR s IN SELECT name FROM pg_settings WHERE name IN ('idle_session_timeout', 'transaction_timeout') LOOP
+			EXECUTE format('ALTER DATABASE %I SET %I = %L', current_database(), s, '1h');
+		END LOOP;
+	END $$`)
+	config, err := claim.SessionConfig(claim.Config{DSN: dsn})
+	require.NoError(t, err)
+	conn, err := pgx.ConnectConfig(t.Context(), config)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = conn.Close(context.Background()) })
+	const limits = `SELECT array_agg(DISTINCT setting) FROM pg_settings WHERE name IN ('idle_session_timeout', 'transaction_timeout')`
+	require.Equal(t, []string{"3600000"}, one[[]string](t, connect(t, dsn), limits))
+	require.Equal(t, []string{"0"}, one[[]string](t, conn, limits))
 }
 
 func TestAServerErrorIsRefusedAndTheConnectionLives(t *testing.T) {
