@@ -31,6 +31,15 @@ type DB interface {
 // Jobs is the table as producers and operators see it.
 type Jobs struct{ DB DB }
 
+// Pin makes the connections of a pool find rows by their ids through the index,
+// whatever they were told of the size of the tables: a session keeps a plan that
+// was made while next to nothing was there, and then reads everything for one row.
+// It is for connections that live long and do nothing but what Jobs does to single
+// rows; [Jobs.Counts] and [Jobs.History] are better off without.
+func Pin(config *pgx.ConnConfig) {
+	after(config, "SET enable_seqscan = off; SET enable_bitmapscan = off; SET jit = off")
+}
+
 // DefaultMaxAttempts is the table's default for max_attempts.
 const DefaultMaxAttempts = 5
 

@@ -92,6 +92,7 @@ func TestPlansDoNotDependOnStatistics(t *testing.T) {
 		"dense-done":     {"Index Scan jobs_live_id"},
 		"ended":          {"Index Scan jobs_live_id"},
 		"back":           {"Index Scan jobs_live_id"},
+		"again":          {"Index Scan jobs_live_id"},
 		"release":        {"Index Scan jobs_live_id", "Tid Scan"},
 		"adopt":          {"Index Scan jobs_live_id", "Index Scan jobs_live_id", "Tid Scan"},
 		"progress":       {"Index Scan jobs_live_id", "Tid Scan"},
@@ -104,7 +105,7 @@ func TestPlansDoNotDependOnStatistics(t *testing.T) {
 	}
 	for _, state := range []struct{ name, sql string }{
 		{"empty", `SELECT`},
-		{"analysed empty", `ANALYZE dispatcherd.jobs_live`},
+		{"analysed empty", `ANALYZE dispatcherd.jobs`},
 		{"one row", `INSERT INTO dispatcherd.jobs (type) VALUES ('type0')`},
 		{"one row, analysed", `ANALYZE dispatcherd.jobs_live`},
 		{"some rows", `INSERT INTO dispatcherd.jobs (type) SELECT 'type0' FROM generate_series(1, 40)`},
@@ -126,6 +127,47 @@ func TestPlansDoNotDependOnStatistics(t *testing.T) {
 			slices.Sort(got[name])
 			require.Equal(t, scans, got[name], "%s: %s", state.name, name)
 		}
+	}
+}
+
+// Callers' sessions keep plans as well, and so do functions in anybody's session.
+// What they do is about single rows, and never reads a table for one.
+func TestWhatCallersDoReadsNoWholeTable(t *testing.T) {
+	dsn := pgtest.New(t)
+	db := connect(t, dsn)
+	exec(t, db, `INSERT INTO dispatcherd.jobs (type) SELECT 'pdf' FROM generate_series(1, 9)`)
+	exec(t, db, `INSERT INTO dispatcherd.jobs (type, status, finished_at) SELECT 'pdf', 'failed', now() FROM generate_series(1, 9)`)
+	exec(t, db, `ANALYZE`) // everything fits in a page: nothing is cheaper than to read it
+	for _, pinned := range []bool{true, false} {
+		config, err := pgx.ParseConfig(dsn)
+		require.NoError(t, err)
+		if pinned {
+			claim.Pin(config)
+		}
+		conn, err := pgx.ConnectConfig(t.Context(), config)
+		require.NoError(t, err)
+		reads := func() (plain, byIndex int64) {
+			require.NoError(t, conn.QueryRow(t.Context(), `SELECT sum(seq_scan), sum(idx_scan) FROM pg_stat_xact_user_tables WHERE relname ~ '^jobs_'`).Scan(&plain, &byIndex))
+			return plain, byIndex
+		}
+		tx, err := conn.Begin(t.Context()) // the counters are those of a transaction
+		require.NoError(t, err)
+		jobs := claim.Jobs{DB: conn}
+		require.NoError(t, jobs.Retry(t.Context(), 10))
+		_, err = jobs.Cancel(t.Context(), 10)
+		require.NoError(t, err)
+		if pinned {
+			_, err = jobs.Get(t.Context(), 11)
+			require.NoError(t, err)
+			require.NoError(t, jobs.States(t.Context(), []dispatcherd.JobID{1, 11}, func(claim.State) {}))
+			_, err = jobs.Cancel(t.Context(), 11)
+			require.Error(t, err, "it has ended")
+		}
+		plain, byIndex := reads()
+		require.Zero(t, plain, "pinned: %t", pinned)
+		require.NotZero(t, byIndex)
+		require.NoError(t, tx.Rollback(t.Context()))
+		require.NoError(t, conn.Close(t.Context()))
 	}
 }
 

@@ -78,25 +78,36 @@ const DaysAhead = 3
 // daemons at once are fine. Blocked leaves (somebody reads them) are left for
 // the next call and counted.
 func (s *Store) KeepLeaves(ctx context.Context, keep Retention) (made, dropped, blocked int, err error) {
-	err = s.sweep.do(ctx, OpSweep, func(ctx context.Context, conn *pgx.Conn) (int, error) {
-		for _, r := range []struct {
-			status dispatcherd.Status
-			keep   time.Duration
-		}{{dispatcherd.Done, keep.Done}, {dispatcherd.Failed, keep.Failed}, {dispatcherd.Cancelled, keep.Cancelled}} {
-			for again := true; again; {
-				var m, d, b int
-				err := conn.QueryRow(ctx, `SELECT made, dropped, blocked FROM dispatcherd.keep_leaves($1::text::dispatcherd.status, $2, $3)`,
-					string(r.status), DaysAhead, r.keep).Scan(&m, &d, &b)
-				if err != nil {
-					return made + dropped, err
-				}
-				made, dropped = made+m, dropped+d
-				if again = d > 0; !again {
-					blocked += b // those of the last call: every call meets the same ones
-				}
+	for _, r := range []struct {
+		status dispatcherd.Status
+		keep   time.Duration
+	}{{dispatcherd.Done, keep.Done}, {dispatcherd.Failed, keep.Failed}, {dispatcherd.Cancelled, keep.Cancelled}} {
+		for more := true; more; {
+			var m, d, b int
+			err := s.sweep.do(ctx, OpSweep, func(ctx context.Context, conn *pgx.Conn) (int, error) {
+				err := conn.QueryRow(ctx, `SELECT made, dropped, blocked, more FROM dispatcherd.keep_leaves($1::text::dispatcherd.status, $2, $3)`,
+					string(r.status), DaysAhead, r.keep).Scan(&m, &d, &b, &more)
+				return m + d, err
+			})
+			if err != nil {
+				return made, dropped, blocked, err
+			}
+			made, dropped = made+m, dropped+d
+			if !more {
+				blocked += b // those of the last call: every call meets the same ones
 			}
 		}
-		return made + dropped, nil
-	})
-	return made, dropped, blocked, err
+	}
+	return made, dropped, blocked, nil
 }
+
+// MakeLeaves makes the coming days' leaves alone, and returns how many. Call it
+// before anything ends: a row that ends on a day without a leaf lands in the rest,
+// and while it is there, that day gets none.
+func (s *Store) MakeLeaves(ctx context.Context) (made int, err error) {
+	made, _, _, err = s.KeepLeaves(ctx, Retention{Done: always, Failed: always, Cancelled: always})
+	return made, err
+}
+
+// always is longer than anything has been kept.
+const always = 200 * 365 * 24 * time.Hour

@@ -174,3 +174,31 @@ func TestNothingLongIsDoneWhileALeafIsDropped(t *testing.T) {
 	require.Zero(t, one[int](t, conn, rest))
 	require.Zero(t, one[int](t, conn, keep))
 }
+
+// Whoever replicates a database logically most often publishes all of its tables,
+// and Postgres then forbids deleting rows that nothing identifies.
+func TestAPublicationOfAllTablesDisturbsNobody(t *testing.T) {
+	conn := connect(t, pgtest.New(t))
+	exec(t, conn, `CREATE PUBLICATION everything FOR ALL TABLES`)
+	exec(t, conn, `INSERT INTO dispatcherd.jobs (type, status, finished_at) VALUES ('pdf', 'done', '2020-01-01 12:00Z'), ('pdf', 'failed', now()), ('pdf', 'cancelled', now())`)
+	exec(t, conn, `INSERT INTO dispatcherd.jobs (type, status, finished_at) SELECT 'pdf', 'failed', date_trunc('day', now()) + interval '5 days'`)
+	for _, status := range []string{"done", "failed", "cancelled"} {
+		require.Equal(t, 1, one[int](t, conn, `SELECT made FROM dispatcherd.keep_leaves($1::text::dispatcherd.status, 4, '1 year')`, status))
+	}
+	require.Zero(t, one[int](t, conn, `SELECT count(*) FROM dispatcherd.jobs WHERE status = 'done'`))
+	exec(t, conn, `INSERT INTO dispatcherd.jobs (type, status, finished_at) SELECT 'pdf', 'failed', date_trunc('day', now()) + interval '4 days'`)
+	require.Equal(t, 4, one[int](t, conn, `SELECT dispatcherd.retry_jobs(ARRAY (SELECT id::bigint FROM dispatcherd.jobs))`), "from leaves old and new, and from the rest")
+	require.True(t, one[bool](t, conn, `SELECT bool_and(dispatcherd.cancel_pending(id)) FROM dispatcherd.jobs`))
+}
+
+// A day without a leaf fills the rest, and its rows are many.
+func TestTheRestIsEmptiedHoweverMuchIsInIt(t *testing.T) {
+	conn := connect(t, pgtest.New(t))
+	exec(t, conn, `INSERT INTO dispatcherd.jobs (type, status, finished_at) SELECT 'pdf', 'done', '2020-01-01 12:00Z' FROM generate_series(1, 10001)`)
+	exec(t, conn, `INSERT INTO dispatcherd.jobs (type, status) VALUES ('pdf', 'done')`)
+	keep := `SELECT more FROM dispatcherd.keep_leaves('done', 1, '1 year')`
+	require.True(t, one[bool](t, conn, keep))
+	require.Equal(t, 2, one[int](t, conn, `SELECT count(*) FROM dispatcherd.jobs_done_rest`))
+	require.False(t, one[bool](t, conn, keep))
+	require.Zero(t, one[int](t, conn, `SELECT count(*) FROM dispatcherd.jobs_done_rest`))
+}

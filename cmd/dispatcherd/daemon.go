@@ -112,6 +112,7 @@ func startDaemon(ctx context.Context, cfg daemonConfig, log *zap.Logger) (_ *dae
 	if err = d.checkInherited(); err != nil {
 		return nil, err
 	}
+	d.makeLeaves(ctx)
 	d.wire()
 	d.serveWorkers(worker)
 	d.serveBackground()

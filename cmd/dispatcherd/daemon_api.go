@@ -72,6 +72,7 @@ func (d *daemon) apiPool(ctx context.Context) (*pgxpool.Pool, error) {
 	config.MaxConns = int32(d.cfg.API.Connections)
 	config.ConnConfig.RuntimeParams["application_name"] = "dispatcherd api"
 	config.ConnConfig.ConnectTimeout = claim.DefaultTimeout
+	claim.Pin(config.ConnConfig)
 	return pgxpool.NewWithConfig(ctx, config)
 }
 

@@ -83,16 +83,20 @@ func (d *daemon) retention() claim.Retention {
 func (d *daemon) upkeep(ctx context.Context) {
 	leaves := time.NewTimer(0)
 	defer leaves.Stop()
+	failing := false // the last sweep; every beat asks for another until one succeeds
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-d.sweeps:
-			if strays, err := d.store.Sweep(ctx); err != nil && ctx.Err() == nil {
+			strays, err := d.store.Sweep(ctx)
+			switch {
+			case err != nil && ctx.Err() == nil && !failing:
 				d.log.Warn("sweeping failed", zap.Error(err))
-			} else if strays > 0 {
+			case err == nil && strays > 0:
 				d.log.Error("jobs of lost dispatchers were found that no claim had noted", zap.Int("jobs", strays))
 			}
+			failing = err != nil
 		case <-leaves.C:
 			leaves.Reset(d.keepLeaves(ctx))
 		}
@@ -104,6 +108,20 @@ const (
 	leavesEvery = time.Hour
 	leavesAgain = 30 * time.Second
 )
+
+// makeLeaves makes the leaves of today before the first job ends. Without them the
+// daemon works all the same, so it does not wait for long.
+func (d *daemon) makeLeaves(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, claim.DefaultTimeout)
+	defer cancel()
+	made, err := d.store.MakeLeaves(ctx)
+	if err != nil {
+		d.log.Warn("making the leaves of finished jobs failed", zap.Error(err))
+	}
+	if made > 0 {
+		d.log.Info("leaves of finished jobs", zap.Int("made", made))
+	}
+}
 
 // keepLeaves makes and drops the leaves of finished jobs, and returns when to do
 // so again.
