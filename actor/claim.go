@@ -39,7 +39,12 @@ func (cl *claiming) land(t dispatcherd.Token) *flight {
 	return nil
 }
 
-// flushClaims sends what may be sent.
+// flushClaims sends what may be sent. After a claim that went out full nothing is
+// reserved for the next one in the same step. With one claim in flight, which is
+// what a dispatcher has, that costs no round trip: the next one leaves with the
+// answer to this one at the earliest, and is gathered by then, in the step of the
+// answer at the latest. Until the next event the slots stay free for requests and
+// for jobs that rank higher.
 func (c *Core) flushClaims() {
 	cl := &c.claims
 	if c.outage.since(claims, c.now) {
