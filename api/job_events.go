@@ -87,15 +87,6 @@ func (j *jobWatch) close() {
 	j.reports = nil
 }
 
-// StatusEvent is the data of a "status" event.
-type StatusEvent struct {
-	ID       dispatcherd.JobID   `json:"id"`
-	Status   dispatcherd.Status  `json:"status"`
-	Attempt  dispatcherd.Attempt `json:"attempt"`
-	RunAt    time.Time           `json:"run_at"`
-	Failures int                 `json:"failures"`
-}
-
 // getJobEvents streams what happens to a row until it is final. A status has an
 // id, so that a caller who comes back with Last-Event-ID is told only what is
 // new; output of a worker is handed on while it runs here and not kept.
@@ -120,14 +111,14 @@ func (h *Handler) getJobEvents(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	out := h.newSSE(w)
-	told := r.Header.Get("Last-Event-ID")
+	statuses := statusLine{out: out, told: r.Header.Get("Last-Event-ID")}
 	beat := time.NewTicker(h.cfg.Heartbeat)
 	defer beat.Stop()
 	for {
-		if err := h.sendReports(out, watch); err != nil {
+		if err := h.sendReports(&statuses, &job, watch); err != nil {
 			return err
 		}
-		if told = sendStatus(out, &job, told); job.Status.Final() {
+		if statuses.send(&job); job.Status.Final() {
 			sendFinal(out, &job)
 			return out.flush()
 		}
@@ -150,11 +141,16 @@ func (h *Handler) getJobEvents(w http.ResponseWriter, r *http.Request) error {
 	}
 }
 
-// sendReports sends what waits, a little at a time; the last of it is queued.
-func (h *Handler) sendReports(out *sse, watch *jobWatch) error {
+// sendReports sends what waits, a little at a time; the last of it is queued. The
+// row was read before.
+func (h *Handler) sendReports(statuses *statusLine, job *Job, watch *jobWatch) error {
+	out := statuses.out
 	for {
 		reports, missed, more := watch.take()
 		for _, p := range reports {
+			if !statuses.running(job, p.Attempt) {
+				continue
+			}
 			name := "progress"
 			if p.Partial {
 				name = "partial"
@@ -162,6 +158,9 @@ func (h *Handler) sendReports(out *sse, watch *jobWatch) error {
 			out.event("", name, p.JSON)
 		}
 		if missed > 0 {
+			if job.Status == dispatcherd.Running {
+				statuses.send(job)
+			}
 			h.obs.Refused(BoundEvents)
 			out.event("", "gap", fmt.Appendf(nil, `{"missed":%d}`, missed))
 		}
@@ -172,20 +171,6 @@ func (h *Handler) sendReports(out *sse, watch *jobWatch) error {
 			return err
 		}
 	}
-}
-
-// sendStatus queues a status the caller has not been told and returns its id.
-func sendStatus(out *sse, job *Job, told string) string {
-	id := fmt.Sprintf("%d-%s", job.Attempt, job.Status)
-	if id == told {
-		return told
-	}
-	data, err := json.Marshal(StatusEvent{ID: job.ID, Status: job.Status, Attempt: job.Attempt, RunAt: job.RunAt, Failures: job.Failures})
-	if err != nil {
-		return told // a date beyond what JSON can hold: the table takes none
-	}
-	out.event(id, "status", data)
-	return id
 }
 
 // sendFinal queues the end: the result, or the problem.

@@ -1,0 +1,132 @@
+package api
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"regexp"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/dispatcherd/dispatcherd"
+)
+
+// rowTale is a dispatcher with one row: what each look at it shows, and which
+// attempts of it say something while the row is being read.
+type rowTale struct {
+	*fake
+	looks  []look
+	caller Caller
+}
+
+type look struct {
+	attempt dispatcherd.Attempt
+	status  dispatcherd.Status
+	words   []dispatcherd.Attempt
+}
+
+func (r *rowTale) Watch(_ dispatcherd.JobID, c Caller) func() {
+	r.caller = c
+	return func() {}
+}
+
+// Job implements Jobs. A row that waits has failed as often as it was tried.
+func (r *rowTale) Job(_ context.Context, id dispatcherd.JobID) (Job, error) {
+	l := r.looks[0]
+	r.looks = r.looks[1:]
+	for _, a := range l.words {
+		r.caller.Reported(Report{Attempt: a, JSON: fmt.Appendf(nil, "%d", a)})
+	}
+	r.caller.Answered(Answer{Kind: Changed})
+	failures := int(l.attempt)
+	if l.status == dispatcherd.Running || l.status == dispatcherd.Done {
+		failures--
+	}
+	return Job{ID: id, Status: l.status, Attempt: l.attempt, Failures: failures, RunAt: time.Unix(1000+int64(failures), 0)}, nil
+}
+
+// told is the stream in short: "1-running/0" for a status with its failures,
+// "says 1" for a word of attempt 1.
+func (r *rowTale) told(t *testing.T, lastEventID string) []string {
+	h := New(DefaultConfig(), r, &counts{bounds: map[Bound]int{}}, http.NotFoundHandler())
+	defer h.Close()
+	req := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/v1/jobs/7/events", http.NoBody)
+	if lastEventID != "" {
+		req.Header.Set("Last-Event-ID", lastEventID)
+	}
+	rec := httptest.NewRecorder()
+	h.ServeHTTP(rec, req)
+	var told []string
+	events := regexp.MustCompile(`(?:id: (\S+)\n)?event: (\w+)\ndata: (.*)\n`)
+	for _, e := range events.FindAllStringSubmatch(rec.Body.String(), -1) {
+		switch e[2] {
+		case "status":
+			told = append(told, e[1]+"/"+regexp.MustCompile(`"failures":(\d)`).FindStringSubmatch(e[3])[1])
+		case "progress":
+			told = append(told, "says "+e[3])
+		default:
+			told = append(told, e[2])
+		}
+	}
+	return told
+}
+
+// A row is read now and then, and a worker's words come at once: yet whoever
+// follows hears that an attempt runs before he hears its words, and no status twice.
+func TestAnAttemptIsToldToRunBeforeItsWords(t *testing.T) {
+	const pending, running, done, failed = dispatcherd.Pending, dispatcherd.Running, dispatcherd.Done, dispatcherd.Failed
+	type attempts = []dispatcherd.Attempt
+	for name, c := range map[string]struct {
+		last  string
+		looks []look
+		told  []string
+	}{
+		"it speaks while the row is read that says so": {
+			"", []look{{0, pending, nil}, {1, running, attempts{1, 1}}, {1, done, nil}},
+			[]string{"0-pending/0", "1-running/0", "says 1", "says 1", "1-done/0", "result"},
+		},
+		"it speaks after the row was read that waits": {
+			"", []look{{0, pending, attempts{1}}, {1, running, attempts{1}}, {1, done, nil}},
+			[]string{"0-pending/0", "1-running/0", "says 1", "says 1", "1-done/0", "result"},
+		},
+		"it is over when the row is read": {
+			"", []look{{0, pending, nil}, {1, failed, attempts{1}}},
+			[]string{"0-pending/0", "1-running/0", "says 1", "1-failed/1", "error"},
+		},
+		"it is over and the next one speaks": {
+			"", []look{{0, pending, nil}, {1, pending, attempts{1, 2}}, {2, running, attempts{2}}, {2, done, nil}},
+			[]string{"0-pending/0", "1-running/0", "says 1", "1-pending/1", "2-running/1", "says 2", "says 2", "2-done/1", "result"},
+		},
+		"it was told to run before the connection was lost": {
+			"1-running", []look{{1, running, attempts{1}}, {1, done, attempts{1}}},
+			[]string{"says 1", "says 1", "1-done/0", "result"},
+		},
+		"it began while there was no connection": {
+			"0-pending", []look{{1, running, attempts{1}}, {1, done, nil}},
+			[]string{"1-running/0", "says 1", "1-done/0", "result"},
+		},
+		"an attempt that is past says no more": {
+			"", []look{{1, running, nil}, {2, running, nil}, {2, running, attempts{1, 2}}, {2, done, nil}},
+			[]string{"1-running/0", "2-running/1", "says 2", "2-done/1", "result"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := &rowTale{fake: newFake(), looks: c.looks}
+			require.Equal(t, c.told, r.told(t, c.last))
+			require.Empty(t, r.looks, "not all was read")
+		})
+	}
+}
+
+// What was missed was said while the attempt ran.
+func TestAGapComesAfterTheStatus(t *testing.T) {
+	out := &sse{}
+	h, _, _ := house(t, nil)
+	watch := &jobWatch{changed: make(chan struct{}, 1), held: &h.runs.bytes, missed: 3}
+	line := statusLine{out: out}
+	require.NoError(t, h.sendReports(&line, &Job{ID: 7, Attempt: 1, Status: dispatcherd.Running}, watch))
+	require.Regexp(t, `(?s)^id: 1-running\n.*event: gap\ndata: \{"missed":3\}\n\n$`, string(out.buf))
+}
