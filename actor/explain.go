@@ -133,7 +133,20 @@ func (c *Core) Explain(q Inquiry) Explanation {
 	}
 	phantom, seats := c.explainRank(&x, &a)
 	x.Reasons = c.reasons(&x, &a, q, phantom, c.claimFull(&a, seats))
+	if slices.ContainsFunc(x.Reasons, Reason.holdsOff) {
+		x.Slot = 0
+	}
 	return x
+}
+
+// holdsOff tells whether a job with this reason would get no slot now, whatever
+// is free.
+func (r Reason) holdsOff() bool {
+	switch r {
+	case ReasonBackoff, ReasonScheduled, ReasonDraining, ReasonOutage, ReasonUnrecorded:
+		return true
+	}
+	return false
 }
 
 // identify finds the job in hand, or takes the row's word.

@@ -461,6 +461,22 @@ func TestARequestKnowsItsRank(t *testing.T) {
 	require.False(t, ok, "it runs")
 }
 
+// A slot may be free, but it is not that of a job that would not get it now.
+func TestAJobThatIsNotDueHasNoSlot(t *testing.T) {
+	p := explained(t)
+	p.step(Registered{Session: 2, Worker: "v", Slots: []dispatcherd.Slot{{ID: 9, Types: []string{"csv"}}}})
+	for failures, reason := range []Reason{ReasonScheduled, ReasonBackoff} {
+		x := p.core.Explain(Inquiry{ID: 77, Type: "csv", RunAt: p.table.now + 60_000_000, Failures: int32(failures)})
+		require.Contains(t, x.Reasons, reason)
+		require.Equal(t, 1, x.Free)
+		require.Zero(t, x.Slot)
+	}
+	due := Inquiry{ID: 78, Type: "csv", RunAt: p.table.now}
+	require.EqualValues(t, 9, p.core.Explain(due).Slot)
+	p.step(Drained{})
+	require.Zero(t, p.core.Explain(due).Slot)
+}
+
 // The promise of a type that others support, too, counts with the handicap that
 // this dispatcher runs with.
 func TestTheWindowOfASharedTypeGrowsByTheHandicap(t *testing.T) {
