@@ -263,6 +263,26 @@ func TestAFloodOfBadTokensIsCountedAndRefused(t *testing.T) {
 	}
 }
 
+// A request about no path at all is refused like any other.
+func TestNothingIsAnsweredBeforeTheGuard(t *testing.T) {
+	h, _, seen := house(t, nil)
+	tokens, err := ReadTokens(strings.NewReader("ben 2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b\n"))
+	require.NoError(t, err)
+	guards := map[string]http.Handler{"tokens": h.Guarded(func() *Tokens { return tokens }), "pages": h.Local(h)}
+	for name, want := range map[string]map[string]int{
+		"tokens": {"Host: d": http.StatusUnauthorized, "Host: d\r\nAuthorization: Bearer secret": http.StatusOK},
+		"pages":  {"Host: page.example": http.StatusForbidden, "Host: localhost": http.StatusOK},
+	} {
+		address := opened(t, h, func(h *Handler, ctx context.Context, l net.Listener, _ http.Handler, errorLog *log.Logger) error {
+			return h.Serve(ctx, l, guards[name], errorLog)
+		})
+		for header, status := range want {
+			require.Equal(t, status, says(t, address, "OPTIONS * HTTP/1.1\r\n"+header+"\r\n\r\n"), "%s: %s", name, header)
+		}
+	}
+	require.Equal(t, 1, seen.hits(BoundToken))
+}
+
 // post sends a request to the handler itself and returns the answer when it is
 // complete.
 func post(ctx context.Context, h *Handler, body string, headers ...string) <-chan *httptest.ResponseRecorder {

@@ -96,7 +96,13 @@ func New(cfg Config, backend Backend, obs Observer, metrics http.Handler) *Handl
 func (h *Handler) Close() { h.runs.close() }
 
 // ServeHTTP implements http.Handler.
-func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) { h.mux.ServeHTTP(w, r) }
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.RequestURI == "*" && r.Method == http.MethodOptions { // about no path: whether somebody is there
+		w.Header().Set("Content-Length", "0")
+		return
+	}
+	h.mux.ServeHTTP(w, r)
+}
 
 func refuseMethod(allowed string) func(http.ResponseWriter, *http.Request) error {
 	return func(w http.ResponseWriter, _ *http.Request) error {

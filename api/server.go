@@ -34,6 +34,9 @@ func (h *Handler) serve(ctx context.Context, l net.Listener, plain *front, conne
 			defer h.serving.Done()
 			handler.ServeHTTP(w, r)
 		}),
+		// net/http would answer it before any guard is asked; see ServeHTTP.
+		DisableGeneralOptionsHandler: true,
+
 		ReadHeaderTimeout: h.cfg.HeaderTimeout,
 		ReadTimeout:       h.cfg.BodyTimeout + h.cfg.HeaderTimeout,
 		WriteTimeout:      h.cfg.WriteTimeout,
