@@ -239,19 +239,21 @@ func (w *world) number(sql string, args ...any) (n int) {
 	return n
 }
 
-// holdClaims keeps every claim of a dispatcher in flight until release: a claim
-// waits for its dispatcher's row.
+// holdClaims keeps every claim of a dispatcher in flight until release, or until
+// the test ends: a claim waits for its dispatcher's row.
 func (w *world) holdClaims(h *host) (release func()) {
 	w.t.Helper()
 	tx, err := w.db.Begin(w.t.Context())
 	require.NoError(w.t, err)
 	_, err = tx.Exec(w.t.Context(), `SELECT FROM dispatcherd.dispatchers WHERE id = $1 FOR UPDATE`, h.store.Dispatcher())
 	require.NoError(w.t, err)
-	return func() {
+	release = func() {
 		if err := tx.Rollback(context.Background()); err != nil {
 			require.ErrorIs(w.t, err, pgx.ErrTxClosed)
 		}
 	}
+	w.t.Cleanup(release) // a dispatcher that is stopped would wait for it
+	return release
 }
 
 // child is a process that the test started.
