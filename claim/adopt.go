@@ -1,6 +1,7 @@
 package claim
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -72,7 +73,7 @@ func (s *Store) Adopt(ctx context.Context, req dispatcherd.AdoptRequest) dispatc
 		if taken, busy, err = adopt(ctx, conn, req.Jobs, token, me); err == nil && len(taken)+len(busy) == 0 {
 			err = s.mayTake(ctx, conn, me)
 		}
-		return len(taken), err
+		return goingOn(req.Jobs, taken), err
 	})
 	if err != nil {
 		return dispatcherd.AdoptResult{Verdict: verdictOf(err)}
@@ -81,6 +82,18 @@ func (s *Store) Adopt(ctx context.Context, req dispatcherd.AdoptRequest) dispatc
 	defer s.mu.Unlock()
 	s.marks.adopted(token, req.Jobs, taken)
 	return dispatcherd.AdoptResult{Verdict: dispatcherd.OK, Jobs: taken, Busy: busy}
+}
+
+// goingOn counts the executions that were taken over. Notes that were renewed are
+// about rows that were held before.
+func goingOn(asked []dispatcherd.Presented, taken []dispatcherd.Adopted) (n int) {
+	for i := range asked {
+		_, found := slices.BinarySearchFunc(taken, asked[i].ID, func(a dispatcherd.Adopted, id dispatcherd.JobID) int { return cmp.Compare(a.ID, id) })
+		if found && !asked[i].Own {
+			n++
+		}
+	}
+	return n
 }
 
 func adopt(ctx context.Context, conn *pgx.Conn, jobs []dispatcherd.Presented, token int64, me int32) (taken []dispatcherd.Adopted, busy []dispatcherd.JobID, err error) {

@@ -234,3 +234,24 @@ func TestALateAdoptionTakesNothingFromALaterPresentation(t *testing.T) {
 		require.Empty(t, finish(t, late, dispatcherd.Finish{ID: id, Attempt: 1, Outcome: dispatcherd.Succeeded}))
 	})
 }
+
+// A note that is renewed is about a row that was this dispatcher's before: whoever
+// counts adoptions by what statements report does not count it.
+func TestARenewedNoteIsNoAdoption(t *testing.T) {
+	dsn := pgtest.New(t)
+	fill(t, connect(t, dsn), 2, 1, 1)
+	owner, seen := open(t, claim.Config{DSN: dsn}), newReports()
+	heir := open(t, claim.Config{DSN: dsn, Observer: seen})
+	for _, s := range []*claim.Store{owner, heir} {
+		_, err := s.Join(t.Context())
+		require.NoError(t, err)
+	}
+	handedOut(t, owner, 1)
+	handedOut(t, heir, 2)
+	jobs := adopted(t, heir, adoptionOf(
+		dispatcherd.Presented{ID: 1, Attempt: 1, From: oldSession, To: newSession},
+		dispatcherd.Presented{ID: 2, Attempt: 1, From: oldSession, To: newSession, Own: true},
+	))
+	require.Len(t, jobs, 2)
+	require.Equal(t, 1, seen.of(claim.OpAdopt).Rows)
+}

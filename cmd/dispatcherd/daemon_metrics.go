@@ -29,7 +29,7 @@ func newMetrics() *metrics {
 			Buckets: prometheus.ExponentialBuckets(0.0002, 2, 16),
 		}, []string{"operation", "verdict"}),
 		rows: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "dispatcherd_statement_rows_total", Help: "Jobs that statements fetched, won, ended or released.",
+			Name: "dispatcherd_statement_rows_total", Help: "Jobs that statements fetched, won, ended, released or took over from another dispatcher.",
 		}, []string{"operation"}),
 		procs:   newProcsCounter(),
 		workers: newWorkerMetrics(),
