@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/internal/carry"
 )
 
 // Job is a job to insert. Zero values stand for the table's defaults.
@@ -37,6 +38,9 @@ func (j *Job) row() (row [6]any, err error) {
 		if payload, err = json.Marshal(j.Payload); err != nil {
 			return row, fmt.Errorf("the payload of a job of type %q: %w", j.Type, err)
 		}
+		if err := carry.Check(payload); err != nil {
+			return row, fmt.Errorf("the payload of a job of type %q cannot be handed on: %w", j.Type, err)
+		}
 	}
 	row = [6]any{j.Type, string(payload), int16(j.Priority), int16(defaultMaxAttempts), nil, nil}
 	if j.MaxAttempts != 0 {
@@ -57,7 +61,8 @@ type Querier interface {
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }
 
-// Insert adds one job and returns its id.
+// Insert adds one job and returns its id. A payload that no worker could be sent
+// (nested too deep, a number of more than 1,024 characters) is an error.
 func Insert(ctx context.Context, db Querier, j Job) (dispatcherd.JobID, error) {
 	row, err := j.row()
 	if err != nil {

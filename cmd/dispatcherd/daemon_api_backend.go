@@ -14,6 +14,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/actor"
 	"github.com/dispatcherd/dispatcherd/api"
 	"github.com/dispatcherd/dispatcherd/claim"
+	"github.com/dispatcherd/dispatcherd/internal/carry"
 	"github.com/dispatcherd/dispatcherd/workerproto"
 )
 
@@ -29,11 +30,14 @@ func (b *backend) Submit(ctx context.Context, r api.Request, c api.Caller) (disp
 			return 0, &api.InvalidError{Reason: fmt.Errorf("the payload cannot be handed on: %w", err)}
 		}
 	}
-	if !r.Durable {
+	if !r.Durable { // handed on as it is
 		return b.callers.submit(r, c), nil
 	}
 	if b.stopping() { // keeps rows out that nobody could wait for
 		return 0, api.ErrStopping
+	}
+	if err := carry.Check(r.Payload); err != nil {
+		return 0, &api.InvalidError{Reason: fmt.Errorf("the payload cannot be handed on: %w", err)}
 	}
 	id, err := b.insertWhole(ctx, claim.New{Type: r.Type, Payload: r.Payload, Priority: r.Priority, Timeout: r.Deadline})
 	if err != nil {

@@ -205,6 +205,7 @@ func TestWhatCannotBeServedIsRefusedWithItsReason(t *testing.T) {
 		`{"type":"pdf","payload":"\u0000"}`:       {422, "invalid-job"},
 		`"` + strings.Repeat("x", 2000) + `"`:     {413, "too-large"},
 		`{"type":"excel","durable":true,"timeout":1,"payload":"\ud800"}`: {422, "invalid-job"},
+		`{"type":"excel","durable":true,"timeout":1,"payload":1e5000}`:   {422, "invalid-job"}, // the row would hold 5,001 digits
 	} {
 		got := c.request(body)
 		require.Equal(t, want.status, got.StatusCode, "%s: %s", body, got.body)

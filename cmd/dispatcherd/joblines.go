@@ -15,6 +15,7 @@ import (
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/claim"
+	"github.com/dispatcherd/dispatcherd/internal/carry"
 	"github.com/dispatcherd/dispatcherd/internal/fields"
 )
 
@@ -133,7 +134,8 @@ func (j *newJob) row() claim.New {
 	return n
 }
 
-// checkPayload finds the two things that are JSON but that Postgres cannot store.
+// checkPayload finds what is JSON but cannot be stored by Postgres, or cannot be
+// sent to any worker afterwards.
 func checkPayload(payload []byte) error {
 	if len(payload) == 0 {
 		return nil
@@ -161,6 +163,9 @@ func checkPayload(payload []byte) error {
 		if code >= 0 {
 			i += 4
 		}
+	}
+	if err := carry.Check(payload); err != nil {
+		return fmt.Errorf("payload cannot be handed on: %w", err)
 	}
 	return nil
 }

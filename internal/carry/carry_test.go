@@ -1,0 +1,87 @@
+package carry
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/dispatcherd/dispatcherd/internal/pgtest"
+	"github.com/dispatcherd/dispatcherd/workerproto"
+)
+
+func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }
+
+// What Check passes is what the dispatcher sends on once Postgres has kept it:
+// numbers of every form, on both sides of the bound, at every place.
+func TestWhatPassesCanBeSentOnceItWasKept(t *testing.T) {
+	ctx := context.Background()
+	conn, err := pgx.Connect(ctx, pgtest.New(t))
+	require.NoError(t, err)
+	defer conn.Close(ctx)
+	passed, refused := 0, 0
+	rapid.Check(t, func(rt *rapid.T) {
+		payload := drawPayload(rt)
+		require.True(rt, json.Valid(payload), "%s", payload)
+		var kept []byte
+		require.NoError(rt, conn.QueryRow(ctx, `SELECT $1::text::jsonb::text`, string(payload)).Scan(&kept))
+		sent := workerproto.CheckCarried(kept)
+		require.Equal(rt, sent == nil, Check(payload) == nil, "%s\nkept as %s\n%v, %v", payload, kept, sent, Check(payload))
+		if sent == nil {
+			passed++
+		} else {
+			refused++
+		}
+	})
+	require.Positive(t, passed)
+	require.Positive(t, refused)
+}
+
+func drawPayload(rt *rapid.T) []byte {
+	near := func(bound int, what string) int { return rapid.IntRange(max(0, bound-4), bound+4).Draw(rt, what) }
+	size := rapid.SampledFrom([]int{2, MaxNumber}).Draw(rt, "size")
+	digit := rapid.SampledFrom([]string{"0", "7"})
+	number := rapid.SampledFrom([]string{"", "-"}).Draw(rt, "sign")
+	switch whole := near(size-3, "whole"); {
+	case whole < 2 || rapid.Bool().Draw(rt, "nought"):
+		number += "0"
+	default:
+		number += "7" + strings.Repeat(digit.Draw(rt, "digit"), whole-1)
+	}
+	if rapid.Bool().Draw(rt, "fraction") {
+		number += "." + strings.Repeat(digit.Draw(rt, "behind"), near(rapid.SampledFrom([]int{1, MaxNumber}).Draw(rt, "behinds"), "fraction")+1)
+	}
+	if rapid.Bool().Draw(rt, "power") {
+		number += fmt.Sprintf("%s%s%d", rapid.SampledFrom([]string{"e", "E"}).Draw(rt, "e"),
+			rapid.SampledFrom([]string{"", "+", "-"}).Draw(rt, "way"), near(rapid.SampledFrom([]int{0, MaxNumber, 9995}).Draw(rt, "powers"), "power"))
+	}
+	deep := near(rapid.SampledFrom([]int{0, MaxDepth - 1}).Draw(rt, "deep"), "depth")
+	inner := rapid.SampledFrom([]string{`{"a\"[[":"1e9999\\","b":%s}`, `[[], {}, %s ]`}).Draw(rt, "inner")
+	return []byte(strings.Repeat("[", deep) + fmt.Sprintf(inner, number) + strings.Repeat("]", deep))
+}
+
+// Whatever bytes come, Check ends without a panic.
+func FuzzCheck(f *testing.F) {
+	for _, seed := range []string{`{"a":[1,-2.5e+3]}`, `"\`, `-`, `1e5000`, `]][`, `1.e.-`} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		if err := Check(raw); err != nil {
+			require.Contains(t, []error{ErrDepth, ErrNumber}, err)
+		}
+	})
+}
+
+func BenchmarkCheck(b *testing.B) {
+	raw := []byte(`{"url":"https://example.org/some/page.html","page":17,"sizes":[1,2.5,300],"user":{"name":"somebody","id":123456}}`)
+	b.SetBytes(int64(len(raw)))
+	for b.Loop() {
+		_ = Check(raw)
+	}
+}
