@@ -16,9 +16,11 @@ type app struct {
 	in       io.Reader
 	out, err io.Writer // data; messages
 	env      func(name string) (string, bool)
-	uid      int // of the user
+	environ  func() []string // all of it, NAME=value; nil = nothing is set
+	uid      int             // of the user
 
-	format   format   // --output
+	format   format // --output
+	ignored  []stranger
 	origins  origins  // where each setting of the running command comes from
 	running  bool     // a RunE was reached: the command line as such is sound
 	database database // --database-url

@@ -24,13 +24,16 @@ func (a *app) configCommand() *cobra.Command {
 func (a *app) configShowCommand() *cobra.Command {
 	var origin bool
 	cmd := &cobra.Command{
-		Use: "show [COMMAND…]", Short: "Print the settings of a command and where they come from",
+		Annotations: map[string]string{noteLogs: "it fails instead"},
+		Use:         "show [COMMAND…]", Short: "Print the settings of a command and where they come from",
 		Long: `Prints the settings that a command would run with (by default: serve), secrets masked.
 
 A setting comes from its flag, else from the environment, else from the file,
 else it has its default. In the file, a key is the name of the flag; a table
 [weight] with the key priority sets weight-priority. The tables [allow] and
-[timeout] have a key for each type.`,
+[timeout] have a key for each type. A key that is no setting is an error for every
+command; a variable DISPATCHERD_… that is none is an error here, others say that
+they ignore it.`,
 		Example: "  dispatcherd config show --origin\n  dispatcherd config show worker run -o json",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			settings, err := a.settingsOf(cmd, args)
@@ -68,6 +71,9 @@ func (a *app) settingsOf(show *cobra.Command, path []string) ([]shownSetting, er
 	target, rest, err := show.Root().Find(path)
 	if err != nil || len(rest) > 0 {
 		return nil, failure(exitUsage, "there is no command %q whose settings could be shown: 'dispatcherd --help' lists the commands", strings.Join(path, " "))
+	}
+	for _, s := range a.ignored {
+		return nil, failure(exitUsage, "%v", s)
 	}
 	_ = target.InheritedFlags() // merges the root's flags into target.Flags()
 	if err := a.resolve(target); err != nil {

@@ -18,7 +18,7 @@ func (a *app) devCommand() *cobra.Command {
 	var dir string
 	var ephemeral bool
 	cmd := &cobra.Command{
-		Use: "dev", Short: "Run the dispatcher with a private Postgres of its own", Args: noArguments,
+		Use: "dev", Short: "Run the dispatcher with a private Postgres of its own", Args: noArguments, Annotations: map[string]string{noteLogs: "yes"},
 		Long: `Runs the dispatcher with a Postgres that belongs to it alone: no Docker, no port, no
 password, root allowed. Needs the programs of Postgres 14 or newer on this machine. The data is kept
 between runs unless --ephemeral is given, and the server ends with the dispatcher, also by kill -9.`,
@@ -88,6 +88,7 @@ func (a *app) dev(ctx context.Context, f *serveFlags, o devpg.Options) (err erro
 	if err != nil {
 		return err
 	}
+	a.logStrangers(log)
 	if err := openSockets(&cfg); err != nil {
 		return err
 	}

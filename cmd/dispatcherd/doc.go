@@ -14,6 +14,7 @@
 // Every flag is a setting too, unless its command marks it with onlyOnCommandLine:
 // flag over environment (DISPATCHERD_ and the flag's name) over file over
 // default. Settings are resolved before a command's RunE, in place, so a command
-// just reads its flags. Flags and environment are read nowhere else in the
+// just reads its flags. A variable that only looks like a setting is told
+// (environment.go). Flags and environment are read nowhere else in the
 // module.
 package main

@@ -23,6 +23,6 @@ func main() {
 // run is the whole program: it carries out one command line and returns the
 // exit code. Canceling ctx is the request to stop.
 func run(ctx context.Context, args []string, in io.Reader, out, err io.Writer) int {
-	a := &app{in: in, out: out, err: err, env: os.LookupEnv, uid: os.Geteuid()}
+	a := &app{in: in, out: out, err: err, env: os.LookupEnv, environ: os.Environ, uid: os.Geteuid()}
 	return a.run(ctx, args)
 }

@@ -24,7 +24,10 @@ func (a *app) root() *cobra.Command {
 	root := a.group("dispatcherd", "Give every job to the right slot of the right worker")
 	root.Long, root.Example = rootLong+exitHelp(), rootExample
 	root.SilenceErrors, root.SilenceUsage = true, true
-	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error { return a.resolve(cmd) }
+	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
+		a.sayStrangers(cmd)
+		return a.resolve(cmd)
+	}
 	root.SetHelpFunc(func(cmd *cobra.Command, _ []string) { a.noHelp = a.help(cmd) })
 	root.SetUsageFunc(func(cmd *cobra.Command) error { writeUsage(cmd.OutOrStderr(), cmd); return nil })
 	root.SetFlagErrorFunc(flagError)

@@ -37,6 +37,12 @@ func (i invocation) runs(t *testing.T) outcome {
 	a := &app{
 		in: strings.NewReader(i.stdin), out: &out, err: &errs,
 		env: func(name string) (string, bool) { v, ok := i.env[name]; return v, ok },
+		environ: func() (all []string) {
+			for name, value := range i.env { // order-free: the program sorts
+				all = append(all, name+"="+value)
+			}
+			return all
+		},
 	}
 	if i.extra != nil {
 		before := commands

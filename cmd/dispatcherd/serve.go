@@ -28,7 +28,7 @@ func (a *app) serveCommand() *cobra.Command {
 	var f serveFlags
 	var migrate bool
 	cmd := &cobra.Command{
-		Use: "serve", Short: "Run the dispatcher on your Postgres", Args: noArguments,
+		Use: "serve", Short: "Run the dispatcher on your Postgres", Args: noArguments, Annotations: map[string]string{noteLogs: "yes"},
 		Long: `Runs the dispatcher until it is told to stop (SIGINT or SIGTERM): it then takes no new
 work, lets running jobs end within --grace, and leaves the rest to their workers, which bring them along to
 the next dispatcher on the socket within --resume. A second signal ends it at once; nothing is lost by that
@@ -52,6 +52,7 @@ SIGHUP has it read the file of --api-tokens anew; nothing else is reloaded.`,
 			if err != nil {
 				return err
 			}
+			a.logStrangers(log)
 			cfg.Settings = a.settingsText(cmd.Flags())
 			cfg.Supervisor, cfg.Reload = supervisorOf(a.env), hangups
 			if cfg.Inherited, err = inheritedSockets(a.env); err != nil {

@@ -47,7 +47,7 @@ func isSetting(f *pflag.Flag) bool {
 
 // variables names the environment variables of a flag, the strongest first.
 func variables(f *pflag.Flag) []string {
-	own := "DISPATCHERD_" + strings.ToUpper(strings.ReplaceAll(f.Name, "-", "_"))
+	own := variablePrefix + strings.ToUpper(strings.ReplaceAll(f.Name, "-", "_"))
 	return append([]string{own}, f.Annotations[noteAlsoFrom]...)
 }
 
@@ -127,14 +127,26 @@ func (a *app) set(f *pflag.Flag, value, origin string) error {
 	return nil
 }
 
-// settingNames lists the settings of all commands: one file serves them all.
+// settingNames lists what a file can set, for all commands: one file serves them all.
 func settingNames(root *cobra.Command) []string {
 	var names []string
+	for _, f := range settings(root) {
+		if _, never := f.Annotations[noteNeverFromFile]; !never {
+			names = append(names, f.Name)
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// settings lists the settings of all commands, those of one name one by one.
+func settings(root *cobra.Command) []*pflag.Flag {
+	var found []*pflag.Flag
 	var walk func(*cobra.Command)
 	walk = func(cmd *cobra.Command) {
 		collect := func(f *pflag.Flag) {
-			if _, never := f.Annotations[noteNeverFromFile]; isSetting(f) && !never {
-				names = append(names, f.Name)
+			if isSetting(f) {
+				found = append(found, f)
 			}
 		}
 		cmd.LocalNonPersistentFlags().VisitAll(collect)
@@ -144,6 +156,5 @@ func settingNames(root *cobra.Command) []string {
 		}
 	}
 	walk(root)
-	slices.Sort(names)
-	return slices.Compact(names)
+	return found
 }

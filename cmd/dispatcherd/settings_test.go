@@ -47,7 +47,7 @@ func TestEnvironmentGoesBeforeFileGoesBeforeDefault(t *testing.T) {
 	file := configFileWith(t, "probe_limit = 3\n[probe]\nlease = '5s'\nloud = true\ntypes = ['pdf', 'a,b']\n")
 	got, _ := shown(t, invocation{
 		args: []string{"--config", file},
-		env:  map[string]string{"DISPATCHERD_PROBE_LIMIT": "2", "DISPATCHERD_PROBE_FORCE": "true"},
+		env:  map[string]string{"DISPATCHERD_PROBE_LIMIT": "2"},
 	})
 	require.Equal(t, shownSetting{"probe-limit", "2", "environment DISPATCHERD_PROBE_LIMIT"}, got["probe-limit"])
 	require.Equal(t, shownSetting{"probe-lease", "5s", "file " + file}, got["probe-lease"])

@@ -1,0 +1,95 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"go.uber.org/zap"
+
+	"github.com/dispatcherd/dispatcherd/internal/fields"
+)
+
+const variablePrefix = "DISPATCHERD_"
+
+// otherVariables begin like settings and are none: what `worker run` tells its
+// programs, and what the tests of this project read.
+var otherVariables = []string{"DISPATCHERD_ATTEMPT", "DISPATCHERD_JOB_ID", "DISPATCHERD_TEST_DATABASE_URL", "DISPATCHERD_TRACES", "DISPATCHERD_TYPE"}
+
+// maxStrangers bounds how many variables are told.
+const maxStrangers = 10
+
+// stranger is a variable that looks like a setting, is none, and is ignored.
+type stranger struct{ name, nearest string }
+
+func (s stranger) String() string {
+	return fmt.Sprintf("there is no setting for the environment variable %s; the nearest one is %s", s.name, s.nearest)
+}
+
+// strangers lists the first of them by name. An unknown key in the file is
+// refused; a variable may be somebody else's (Kubernetes sets
+// DISPATCHERD_SERVICE_HOST for a service of that name), so that all but `config
+// show` only say that they ignore it. Values may be secrets and are not told.
+func (a *app) strangers(root *cobra.Command) []stranger {
+	var found []stranger
+	var known []string
+	for _, name := range a.environment() {
+		if !strings.HasPrefix(name, variablePrefix) || slices.Contains(otherVariables, name) {
+			continue
+		}
+		if known == nil {
+			known = settingVariables(root)
+		}
+		if _, ok := slices.BinarySearch(known, name); !ok {
+			found = append(found, stranger{name: oneLine(fields.Short(name)), nearest: nearest(name[:min(len(name), 100)], known)})
+		}
+	}
+	slices.SortFunc(found, func(x, y stranger) int { return strings.Compare(x.name, y.name) })
+	return found[:min(len(found), maxStrangers)]
+}
+
+// environment returns the names of all variables.
+func (a *app) environment() []string {
+	if a.environ == nil {
+		return nil
+	}
+	all := a.environ()
+	names := make([]string, len(all))
+	for i, pair := range all {
+		names[i], _, _ = strings.Cut(pair, "=")
+	}
+	return names
+}
+
+// settingVariables lists what can be set by the environment, for all commands:
+// one environment may serve them all, as one file does.
+func settingVariables(root *cobra.Command) []string {
+	var names []string
+	for _, f := range settings(root) {
+		names = append(names, variables(f)[0])
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// noteLogs marks a command that tells in a way of its own what it ignores.
+const noteLogs = "dispatcherd-logs"
+
+// sayStrangers tells of variables that are ignored, before the command begins.
+func (a *app) sayStrangers(cmd *cobra.Command) {
+	a.ignored = a.strangers(cmd.Root())
+	if cmd.Annotations[noteLogs] != "" {
+		return
+	}
+	for _, s := range a.ignored {
+		a.say("dispatcherd: %v: it is ignored", s)
+	}
+}
+
+// logStrangers does the same for a daemon.
+func (a *app) logStrangers(log *zap.Logger) {
+	for _, s := range a.ignored {
+		log.Warn("an environment variable is no setting and is ignored", zap.String("variable", s.name), zap.String("nearest", s.nearest))
+	}
+}

@@ -1,0 +1,53 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+)
+
+// A misspelt variable must not look as if it held; its value may be a secret.
+func TestAVariableThatIsNoSettingIsTold(t *testing.T) {
+	env := map[string]string{
+		"DISPATCHERD_PROBE_LIMT": "canary", "DISPATCHERD_PROBE_FORCE": "canary", // a flag of one invocation is no setting
+		"DISPATCHERD_PROBE_LIMIT": "2", "DISPATCHERD_CONFIG": "", "DISPATCHERD_JOB_ID": "7", "DISPATCHERD_TYPE": "pdf", "DISPATCHERDX": "1", "PATH": "/bin",
+	}
+	got := invocation{args: []string{"probe"}, env: env, extra: probeCommand}.runs(t)
+	require.Equal(t, exitOK, got.code)
+	require.Empty(t, got.out)
+	require.Equal(t, "dispatcherd: there is no setting for the environment variable DISPATCHERD_PROBE_FORCE; the nearest one is DISPATCHERD_PROBE_LEASE: it is ignored\n"+
+		"dispatcherd: there is no setting for the environment variable DISPATCHERD_PROBE_LIMT; the nearest one is DISPATCHERD_PROBE_LIMIT: it is ignored\n", got.err)
+
+	_, got = shown(t, invocation{env: env})
+	require.Equal(t, exitUsage, got.code, "as for an unknown key in the file")
+	require.Contains(t, got.err, "no setting for the environment variable DISPATCHERD_PROBE_FORCE")
+	require.NotContains(t, got.err, "canary")
+	require.NotContains(t, got.err, "ignored", "it fails instead")
+}
+
+// A daemon says it in its log, each variable once.
+func TestADaemonLogsWhatItIgnores(t *testing.T) {
+	core, seen := observer.New(zap.InfoLevel)
+	a := &app{environ: func() []string { return []string{"DISPATCHERD_LEESE=canary", "DISPATCHERD_LEASE=1s"} }}
+	serve, _, err := a.root().Find([]string{"serve"})
+	require.NoError(t, err)
+	a.sayStrangers(serve) // nothing: a.err is nil
+	a.logStrangers(zap.New(core))
+	require.Equal(t, 1, seen.Len())
+	require.Equal(t, map[string]any{"variable": "DISPATCHERD_LEESE", "nearest": "DISPATCHERD_LEASE"}, seen.All()[0].ContextMap())
+}
+
+func TestWhatIsToldOfVariablesIsBounded(t *testing.T) {
+	env := map[string]string{}
+	for n := range 100 {
+		env[fmt.Sprintf("DISPATCHERD_%03d%s", n, strings.Repeat("\nX", 5000))] = "x"
+	}
+	got := invocation{args: []string{"probe"}, env: env, extra: probeCommand}.runs(t)
+	require.Equal(t, exitOK, got.code)
+	require.Equal(t, maxStrangers, strings.Count(got.err, "\n"))
+	require.Less(t, len(got.err), 3000)
+}
