@@ -71,13 +71,14 @@ type language struct {
 
 var languages = []language{
 	{"python3", "python/worker.py", 20, `return {`, `return 1 // job["payload"] or {`, `"error":"ZeroDivisionError(`},
+	{"python3", "python/resuming.py", 95, `return {`, `return 1 // job["payload"] or {`, `"error":"ZeroDivisionError(`},
 	{"node", "node/worker.mjs", 21, `return {`, `if (!job.payload) throw new RangeError("zero"); return 1 || {`, `"error":"RangeError: zero"`},
 }
 
 // inEach runs a test for each language that this machine can run.
 func inEach(t *testing.T, test func(*testing.T, language)) {
 	for _, l := range languages {
-		t.Run(l.interpreter, func(t *testing.T) {
+		t.Run(l.program, func(t *testing.T) {
 			if _, err := exec.LookPath(l.interpreter); err != nil {
 				t.Skip(l.interpreter + " is not installed")
 			}
