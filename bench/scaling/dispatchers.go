@@ -39,9 +39,15 @@ func (s *study) dispatchers(ctx context.Context) error {
 			numbers = append(numbers, n)
 		}
 	}
-	points, err := s.inTurn(ctx, s.companies(numbers))
-	if err != nil || s.numbers != "" || s.against != "" {
+	points := s.companies(numbers)
+	if err := s.inTurn(ctx, points); err != nil {
 		return err
+	}
+	for _, p := range points {
+		p.print(fmt.Sprintf("%d × %d slots %s", p.X, p.Shape.Slots/p.X, p.Shape.daemon))
+	}
+	if s.numbers != "" || s.against != "" {
+		return nil
 	}
 	return s.showDispatchers(points)
 }
@@ -67,40 +73,6 @@ func (s *study) companies(numbers []int) []point {
 		}
 	}
 	return points
-}
-
-// inTurn measures each shape as often as there are windows, one window at a time.
-func (s *study) inTurn(ctx context.Context, points []point) ([]point, error) {
-	single := *s
-	single.windows, single.warm = 1, settling
-	for round := range s.windows {
-		for k := range points {
-			p := &points[(k+round)%len(points)]
-			one, err := single.measure(ctx, p.Shape)
-			if err != nil {
-				return nil, fmt.Errorf("%d dispatchers: %w", p.X, err)
-			}
-			if one.Left < p.Shape.Backlog/20 {
-				return nil, fmt.Errorf("%d dispatchers: %d of %d rows are left, which is too few to divide: raise perSecond", p.X, one.Left, p.Shape.Backlog)
-			}
-			p.add(one)
-		}
-	}
-	for _, p := range points {
-		p.print(fmt.Sprintf("%d × %d slots %s", p.X, p.Shape.Slots/p.X, p.Shape.daemon))
-	}
-	return points, nil
-}
-
-// add takes another run of the same shape in.
-func (p *point) add(one point) {
-	if p.Windows == nil || one.Left < p.Left {
-		p.Left = one.Left
-	}
-	p.Windows = append(p.Windows, one.Windows...)
-	p.Rate = summary(p.Windows, func(w window) float64 { return w.Rate })
-	p.Memory = max(p.Memory, one.Memory)
-	p.Deadlocks += one.Deadlocks
 }
 
 // divided are the points whose slots are those of one dispatcher, times those

@@ -21,19 +21,19 @@ type point struct {
 	Left      int           `json:"pending_at_the_end,omitempty"` // without a producer
 }
 
-// sweep measures the shapes that change makes of the usual one.
+// sweep measures the shapes that change makes of the usual one, in turn.
 func (s *study) sweep(ctx context.Context, name string, sizes []int, change func(*shape, int)) ([]point, error) {
 	var points []point
 	for _, x := range sizes {
 		one := usual
 		change(&one, x)
-		p, err := s.measure(ctx, one)
-		if err != nil {
-			return nil, fmt.Errorf("%s %d: %w", name, x, err)
-		}
-		p.X = x
-		points = append(points, p)
-		p.print(fmt.Sprintf("%-11s %9s", name, figure.Short(float64(x))))
+		points = append(points, point{Shape: one, X: x})
+	}
+	if err := s.inTurn(ctx, points); err != nil {
+		return nil, fmt.Errorf("%s %w", name, err)
+	}
+	for i := range points {
+		points[i].print(fmt.Sprintf("%-11s %9s", name, figure.Short(float64(points[i].X))))
 	}
 	return points, nil
 }

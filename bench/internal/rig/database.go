@@ -3,6 +3,7 @@ package rig
 import (
 	"context"
 	"fmt"
+	"syscall"
 
 	"github.com/jackc/pgx/v5"
 
@@ -41,11 +42,15 @@ func (r *Rig) Drop(ctx context.Context, name string) error {
 	return Exec(ctx, r.Server.URL("postgres"), "DROP DATABASE IF EXISTS "+pgx.Identifier{name}.Sanitize()+" WITH (FORCE)")
 }
 
-// Settle gives everybody the same start: statistics are there. No checkpoint:
-// it would make the first change of every page write the whole page to the
-// log, which says more about the preparation than about the work.
+// Settle gives everybody the same start: statistics are there, and the disk has
+// written what the preparation left to it, which after ten million rows takes it
+// longer than a window lasts. No checkpoint: it would make the first change of
+// every page write the whole page to the log, which says more about the
+// preparation than about the work.
 func (r *Rig) Settle(ctx context.Context, dsn string) error {
-	return Exec(ctx, dsn, "ANALYZE")
+	err := Exec(ctx, dsn, "ANALYZE")
+	syscall.Sync()
+	return err
 }
 
 // warmLog writes a gigabyte of log that means nothing and lets a checkpoint turn

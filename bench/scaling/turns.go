@@ -1,0 +1,39 @@
+package main
+
+import (
+	"context"
+	"fmt"
+)
+
+// inTurn measures each shape as often as there are windows, one window at a time,
+// and each round begins with another shape, so that a slow minute, and log files
+// that must be made first, are everybody's. It fills in the points.
+func (s *study) inTurn(ctx context.Context, points []point) error {
+	single := *s
+	single.windows, single.warm = 1, settling
+	for round := range s.windows {
+		for k := range points {
+			p := &points[(k+round)%len(points)]
+			one, err := single.measure(ctx, p.Shape)
+			if err != nil {
+				return fmt.Errorf("%d: %w", p.X, err)
+			}
+			if !p.Shape.feed && one.Left < p.Shape.Backlog/20 {
+				return fmt.Errorf("%d: %d of %d rows are left, which is too few to divide: raise perSecond", p.X, one.Left, p.Shape.Backlog)
+			}
+			p.add(one)
+		}
+	}
+	return nil
+}
+
+// add takes another run of the same shape in.
+func (p *point) add(one point) {
+	if p.Windows == nil || one.Left < p.Left {
+		p.Left = one.Left
+	}
+	p.Windows = append(p.Windows, one.Windows...)
+	p.Rate = summary(p.Windows, func(w window) float64 { return w.Rate })
+	p.Memory = max(p.Memory, one.Memory)
+	p.Deadlocks += one.Deadlocks
+}
