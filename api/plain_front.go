@@ -79,6 +79,7 @@ func (f *front) begin(conn net.Conn) {
 		defer f.running.Done()
 		c := &plainConn{front: f, h: f.h, conn: conn, io: brief.Conn(conn)}
 		rest := c.serve()
+		brief.Settle(c.io)
 		f.mu.Lock()
 		delete(f.plain, conn)
 		f.mu.Unlock()

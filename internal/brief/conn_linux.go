@@ -4,13 +4,15 @@ import (
 	"io"
 	"net"
 	"os"
+	"runtime"
 	"sync"
 	"syscall"
 )
 
 // Conn returns conn with other Read and Write methods, or conn itself if it has no
-// descriptor. They may be mixed with those of conn. Errors other than io.EOF are
-// *net.OpError or *os.SyscallError.
+// descriptor. Write may be mixed with that of conn; whoever has called Read calls
+// Settle before conn is read, or is closed in good order. Errors other than io.EOF
+// are *net.OpError or *os.SyscallError.
 func Conn(conn net.Conn) net.Conn {
 	own, ok := conn.(syscall.Conn)
 	if !ok {
@@ -20,10 +22,11 @@ func Conn(conn net.Conn) net.Conn {
 	if err != nil {
 		return conn // closed
 	}
-	c := &quiet{Conn: conn}
-	c.in = transfer{wait: raw.Read, call: read, name: "read"}
+	_, local := conn.(*net.UnixConn)
+	c := &quiet{Conn: conn, local: local, control: raw.Control}
+	c.in = transfer{wait: raw.Read, call: c.look, name: "read"}
 	c.out = transfer{wait: raw.Write, call: write, name: "write"}
-	c.in.once, c.out.once = c.in.try, c.out.try
+	c.in.once, c.out.once, c.drop = c.in.try, c.out.try, c.discard
 	return c
 }
 
@@ -31,7 +34,16 @@ type quiet struct {
 	net.Conn
 
 	in, out transfer
+	local   bool // a Unix socket
+	control func(func(fd uintptr)) error
+	drop    func(fd uintptr) // discard, made once
+	left    int              // bytes that were read and are still in the kernel; with in.mu
 }
+
+// lookMost is for how many bytes a reader has room who only looks at them, and
+// takes them out later. One with more room expects many, whose batches matter more
+// than who is woken.
+const lookMost = 4 << 10
 
 // Read implements net.Conn.
 func (c *quiet) Read(b []byte) (int, error) {
@@ -40,11 +52,60 @@ func (c *quiet) Read(b []byte) (int, error) {
 	}
 	c.in.mu.Lock()
 	defer c.in.mu.Unlock()
+	if c.left > 0 {
+		runtime.Gosched() // whoever has something to do because of them goes first
+		c.takeOut()
+	}
 	n, err := c.in.some(b)
 	if n == 0 && err == nil {
 		err = io.EOF
 	}
 	return n, err
+}
+
+// look reads, and leaves in the kernel what it has read if that may be little.
+func (c *quiet) look(fd uintptr, b []byte) (int, syscall.Errno) {
+	if !c.local || len(b) > lookMost {
+		return read(fd, b)
+	}
+	n, errno := peek(fd, b)
+	if errno == 0 {
+		c.left = n
+	}
+	return n, errno
+}
+
+// takeOut takes what was read out of the kernel.
+func (c *quiet) takeOut() {
+	_ = c.control(c.drop) // fails on a closed connection only, which has nothing left
+	c.left = 0
+}
+
+// discard is what takeOut does with the descriptor.
+func (c *quiet) discard(fd uintptr) {
+	var scrap [1 << 10]byte
+	for c.left > 0 {
+		n, errno := read(fd, scrap[:min(c.left, len(scrap))])
+		if errno != syscall.EINTR && (errno != 0 || n <= 0) {
+			return // somebody else has read it
+		}
+		c.left -= max(n, 0)
+	}
+}
+
+// Settle takes out of the kernel what was read of conn, which Conn has returned.
+// Before the next Read that is left to be done. A connection that is closed without
+// it ends with a reset for the other end, after all that was written.
+func Settle(conn net.Conn) {
+	c, ok := conn.(*quiet)
+	if !ok {
+		return
+	}
+	c.in.mu.Lock()
+	defer c.in.mu.Unlock()
+	if c.left > 0 {
+		c.takeOut()
+	}
 }
 
 // Write implements net.Conn.

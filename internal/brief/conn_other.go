@@ -6,3 +6,6 @@ import "net"
 
 // Conn returns conn itself.
 func Conn(conn net.Conn) net.Conn { return conn }
+
+// Settle has nothing to do.
+func Settle(net.Conn) {}

@@ -19,15 +19,20 @@ import (
 
 // pair is both ends of a connection, near as the package has it.
 func pair(t *testing.T) (near, far net.Conn) {
+	bare, far := barePair(t)
+	return brief.Conn(bare), far
+}
+
+func barePair(t *testing.T) (bare, far net.Conn) {
 	l, err := net.Listen("unix", filepath.Join(t.TempDir(), "s"))
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = l.Close() })
-	bare, err := net.Dial("unix", l.Addr().String())
+	bare, err = net.Dial("unix", l.Addr().String())
 	require.NoError(t, err)
 	far, err = l.Accept()
 	require.NoError(t, err)
 	t.Cleanup(func() { _, _ = bare.Close(), far.Close() })
-	return brief.Conn(bare), far
+	return bare, far
 }
 
 func TestWhatIsWrittenAtOneEndIsReadAtTheOther(t *testing.T) {

@@ -7,6 +7,15 @@
 // to sleep, on the processor that the program at the other end needs just then.
 // A read or write that never waits need not be announced.
 //
+// Nor is the other end woken for nothing. Whoever takes bytes out of a Unix socket
+// makes room for the one who wrote them, and the kernel tells him so: Go's poller
+// wants to hear of that, too. So a program that has asked and fell asleep is woken
+// by the very read of its question, and to wake an idle processor keeps the reader
+// for 10 µs before he can do anything about it. A small read therefore leaves the
+// bytes in the kernel (MSG_PEEK), and the next one first lets all goroutines go on
+// that have something to do, then takes them out. Nobody ever waits with bytes left:
+// the other end would be short of room.
+//
 // The price: until something else wakes the monitor, at the latest the program's
 // next timer, nobody interrupts a goroutine that computes on and on. So this is for
 // a program that has timers, and does little between a read and a write.
