@@ -37,8 +37,26 @@ func softLimit(asked int64, use memoryUse) int64 {
 	return max(asked, use.live+use.live/3+use.other)
 }
 
-// steerMemory keeps Go's soft limit as --memory-bytes says, until ctx is done.
-// The environment variable GOMEMLIMIT, which the runtime has read, goes first.
+const (
+	usualGrowth = 100  // percent, as Go has it
+	mostGrowth  = 1000 // a heap of 5 MB is collected at 55
+)
+
+// heapGrowth is how many percent of what is live the heap may grow by before it is
+// collected: until half of what was asked for is in use. A collection keeps a
+// waiting caller for a millisecond or two, and an idle daemon has little that is
+// live, so it would collect every thousand requests, for memory that it was
+// granted anyway. The other half is left to a burst.
+func heapGrowth(asked int64, use memoryUse) int {
+	if use.live <= 0 {
+		return usualGrowth
+	}
+	return int(min(max(100*(asked/2-use.other-use.live)/use.live, usualGrowth), mostGrowth))
+}
+
+// steerMemory keeps Go's soft limit as --memory-bytes says, and lets the heap grow
+// within it, until ctx is done. The environment variables GOMEMLIMIT and GOGC,
+// which the runtime has read, go first.
 func (d *daemon) steerMemory(ctx context.Context) {
 	asked := int64(d.cfg.Memory)
 	if _, fixed := os.LookupEnv("GOMEMLIMIT"); fixed || asked == 0 {
@@ -50,6 +68,8 @@ func (d *daemon) steerMemory(ctx context.Context) {
 	defer tick.Stop()
 	read := newMemoryReader()
 	limit, told := asked, false
+	growth, stopGrowing := growHeap()
+	defer stopGrowing()
 	for {
 		select {
 		case <-ctx.Done():
@@ -57,6 +77,7 @@ func (d *daemon) steerMemory(ctx context.Context) {
 		case <-tick.C:
 		}
 		use := read.use()
+		growth(heapGrowth(asked, use))
 		want := softLimit(asked, use)
 		if want == limit {
 			continue
@@ -69,6 +90,24 @@ func (d *daemon) steerMemory(ctx context.Context) {
 				zap.Int64("memory_bytes", asked), zap.Int64("live_bytes", use.live), zap.Int64("limit_bytes", limit))
 		}
 	}
+}
+
+// growHeap returns what sets the growth in percent, and what takes it back. Setting
+// it stops the program for a moment, so differences of less than a fifth are left
+// alone.
+func growHeap() (set func(percent int), undo func()) {
+	if _, fixed := os.LookupEnv("GOGC"); fixed {
+		return func(int) {}, func() {}
+	}
+	now := usualGrowth
+	before := debug.SetGCPercent(now)
+	set = func(percent int) {
+		if 5*max(percent-now, now-percent) > now {
+			now = percent
+			debug.SetGCPercent(now)
+		}
+	}
+	return set, func() { debug.SetGCPercent(before) }
 }
 
 // memoryReader asks the runtime. It is not safe for concurrent use.

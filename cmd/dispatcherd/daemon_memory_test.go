@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"os"
 	"runtime"
 	"runtime/debug"
 	"testing"
@@ -19,6 +20,40 @@ func TestTheLimitIsWhatWasAskedForWhileThatLeavesAThirdForGarbage(t *testing.T) 
 func TestTheLimitGivesWayToWhatIsLive(t *testing.T) {
 	require.EqualValues(t, 121, softLimit(120, memoryUse{live: 81, other: 13}))
 	require.EqualValues(t, 410, softLimit(120, memoryUse{live: 300, other: 10}))
+}
+
+func TestALittleHeapGrowsToHalfOfWhatWasAskedFor(t *testing.T) {
+	require.Equal(t, 300, heapGrowth(120, memoryUse{live: 14, other: 4}), "14 + 42 + 4 is half")
+	require.Equal(t, mostGrowth, heapGrowth(120, memoryUse{live: 1}), "by no more than tenfold")
+}
+
+// And never less than Go would let it: the limit sees to the rest.
+func TestALargeHeapGrowsAsEver(t *testing.T) {
+	for _, live := range []int64{0, 30, 60, 1000} {
+		require.Equal(t, usualGrowth, heapGrowth(120, memoryUse{live: live, other: 5}), live)
+	}
+}
+
+// It stops the program, so it is not done for little.
+func TestTheGrowthIsSetIfItDiffersByAFifth(t *testing.T) {
+	if _, fixed := os.LookupEnv("GOGC"); fixed {
+		t.Skip("GOGC goes before the setting")
+	}
+	now := func() int {
+		was := debug.SetGCPercent(usualGrowth)
+		debug.SetGCPercent(was)
+		return was
+	}
+	before := now()
+	set, undo := growHeap()
+	set(300)
+	require.Equal(t, 300, now())
+	set(350)
+	require.Equal(t, 300, now())
+	set(100)
+	require.Equal(t, 100, now())
+	undo()
+	require.Equal(t, before, now())
 }
 
 func TestTheRuntimeTellsWhatIsLive(t *testing.T) {
