@@ -79,28 +79,41 @@ func (d *daemon) retention() claim.Retention {
 }
 
 // upkeep looks after what is left behind: dispatchers that are gone, and
-// finished jobs that were kept long enough.
+// finished jobs that were kept long enough. A sweep reads all jobs that have not
+// ended, and every beat asks for one until one succeeds; so after one that failed
+// there is none for ten times as long as it took.
 func (d *daemon) upkeep(ctx context.Context) {
 	leaves := time.NewTimer(0)
 	defer leaves.Stop()
-	failing := false // the last sweep; every beat asks for another until one succeeds
+	sweeps, failing := d.sweeps, false // the last one
+	var rest <-chan time.Time
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-d.sweeps:
-			strays, err := d.store.Sweep(ctx)
-			switch {
-			case err != nil && ctx.Err() == nil && !failing:
-				d.log.Warn("sweeping failed", zap.Error(err))
-			case err == nil && strays > 0:
-				d.log.Error("jobs of lost dispatchers were found that no claim had noted", zap.Int("jobs", strays))
+		case <-sweeps:
+			begun := time.Now()
+			if failing = !d.sweep(ctx, failing); failing {
+				sweeps, rest = nil, time.After(10*time.Since(begun))
 			}
-			failing = err != nil
+		case <-rest:
+			sweeps = d.sweeps
 		case <-leaves.C:
 			leaves.Reset(d.keepLeaves(ctx))
 		}
 	}
+}
+
+// sweep forgets lost dispatchers, and tells whether that succeeded.
+func (d *daemon) sweep(ctx context.Context, failing bool) bool {
+	strays, err := d.store.Sweep(ctx)
+	if err != nil && ctx.Err() == nil && !failing {
+		d.log.Warn("sweeping failed", zap.Error(err))
+	}
+	if err == nil && strays > 0 {
+		d.log.Error("jobs of lost dispatchers were found that no claim had noted", zap.Int("jobs", strays))
+	}
+	return err == nil
 }
 
 // Between two looks at the leaves of finished jobs, and after one that failed.
