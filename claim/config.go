@@ -114,6 +114,7 @@ const endless = `SELECT set_config(name, '0', false) FROM pg_settings WHERE name
 func (c Config) session() map[string]string {
 	limit := strconv.FormatInt((c.Timeout * 4 / 5).Milliseconds(), 10)
 	return map[string]string{
+		"client_encoding":                     "'UTF8'", // else the database's own, or the role's
 		"statement_timeout":                   limit,
 		"lock_timeout":                        limit,
 		"idle_in_transaction_session_timeout": limit,

@@ -31,12 +31,19 @@ type DB interface {
 // Jobs is the table as producers and operators see it.
 type Jobs struct{ DB DB }
 
+// Encode makes the connections of a pool exchange text as UTF-8, which is what Go
+// and JSON take it for. Postgres uses the encoding of the database otherwise, or
+// what the role has set.
+func Encode(config *pgx.ConnConfig) { config.RuntimeParams["client_encoding"] = "UTF8" }
+
 // Pin makes the connections of a pool find rows by their ids through the index,
 // whatever they were told of the size of the tables: a session keeps a plan that
 // was made while next to nothing was there, and then reads everything for one row.
 // It is for connections that live long and do nothing but what Jobs does to single
-// rows; [Jobs.Counts] and [Jobs.History] are better off without.
+// rows; [Jobs.Counts] and [Jobs.History] are better off without. Text is UTF-8, see
+// [Encode].
 func Pin(config *pgx.ConnConfig) {
+	Encode(config)
 	after(config, "SET enable_seqscan = off; SET enable_bitmapscan = off; SET jit = off")
 }
 

@@ -169,6 +169,31 @@ func TestASessionOutlivesTheLimitsOfItsDatabase(t *testing.T) {
 	require.Equal(t, []string{"0"}, one[[]string](t, conn, limits))
 }
 
+// Without a word Postgres uses the encoding of the database, or of the role.
+func TestTextIsUTF8WhateverTheDatabaseSays(t *testing.T) {
+	dsn := pgtest.New(t)
+	db := connect(t, dsn)
+	exec(t, db, `INSERT INTO dispatcherd.jobs (type, payload) VALUES ('größe', '{"name": "Müller"}')`)
+	exec(t, db, `DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET client_encoding = LATIN1', current_database()); END $$`)
+	s := open(t, claim.Config{DSN: dsn})
+	_, err := s.Join(t.Context())
+	require.NoError(t, err)
+	require.Len(t, s.Fetch(t.Context(), dispatcherd.FetchRequest{Lanes: []dispatcherd.Lane{{Type: "größe", Limit: 1}}}).Candidates, 1)
+	won := s.Claim(t.Context(), claimOf(1)).Won
+	require.Len(t, won, 1)
+	require.JSONEq(t, `{"name": "Müller"}`, string(won[0].Payload))
+	require.Empty(t, finish(t, s, dispatcherd.Finish{ID: 1, Attempt: 1, Result: []byte(`"größer"`)}))
+	config, err := pgx.ParseConfig(dsn)
+	require.NoError(t, err)
+	claim.Encode(config)
+	conn, err := pgx.ConnectConfig(t.Context(), config)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = conn.Close(context.Background()) })
+	job, err := claim.Jobs{DB: conn}.Get(t.Context(), 1)
+	require.NoError(t, err)
+	require.Equal(t, []string{"größe", `{"name": "Müller"}`, `"größer"`}, []string{job.Type, string(job.Payload), string(job.Result)})
+}
+
 func TestAServerErrorIsRefusedAndTheConnectionLives(t *testing.T) {
 	dsn := pgtest.New(t)
 	db, holder := connect(t, dsn), connect(t, dsn)

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/dispatcherd/dispatcherd/claim"
 )
 
 // connectTimeout bounds the wait for a database that does not answer.
@@ -67,6 +69,7 @@ func (a *app) connect(ctx context.Context) (*pgxpool.Pool, error) {
 		return nil, failure(exitUsage, "database-url (%s): %w", a.origins["database-url"], err) // pgx masks the password
 	}
 	config.MaxConns = 2 // commands do one thing at a time
+	claim.Encode(config.ConnConfig)
 	if config.ConnConfig.ConnectTimeout == 0 {
 		config.ConnConfig.ConnectTimeout = connectTimeout
 	}
