@@ -25,17 +25,21 @@ type study struct {
 	against string // program file of a dispatcherd to compare with
 }
 
-// curves are the subcommands in the order of "all".
-var curves = []struct {
-	name string
-	draw func(*study, context.Context) error
-}{
-	{"cpu", (*study).cpu},
-	{"slots", (*study).slots},
-	{"types", (*study).types},
-	{"dispatchers", (*study).dispatchers},
-	{"backlog", (*study).backlog},
-	{"snapshot", (*study).snapshot},
+// curve is a subcommand.
+type curve struct {
+	name     string
+	draw     func(*study, context.Context) error
+	settings map[string]string // of the server, on top of the rig's
+}
+
+// curves are in the order of "all".
+var curves = []curve{
+	{"cpu", (*study).cpu, nil},
+	{"slots", (*study).slots, nil},
+	{"types", (*study).types, nil},
+	{"dispatchers", (*study).dispatchers, nil},
+	{"backlog", (*study).backlog, nil},
+	{"snapshot", (*study).snapshot, everyMinute},
 }
 
 func main() {
@@ -50,7 +54,7 @@ func main() {
 	program.Main("scaling", func(ctx context.Context) error { return s.run(ctx, daemon, flag.Args()) })
 }
 
-func (s *study) run(ctx context.Context, daemon string, names []string) (err error) {
+func (s *study) run(ctx context.Context, daemon string, names []string) error {
 	var known []string
 	for _, c := range curves {
 		known = append(known, c.name)
@@ -68,18 +72,23 @@ func (s *study) run(ctx context.Context, daemon string, names []string) (err err
 	if s.minutes <= 0 {
 		s.minutes = map[bool]float64{false: 10, true: 3}[s.short]
 	}
-	if s.rig, err = rig.Start(ctx, rig.Options{Daemon: daemon}); err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, s.rig.Close()) }()
 	for _, name := range names {
 		i := slices.Index(known, name)
 		if i < 0 {
 			return fmt.Errorf("there is no curve %q; there are %s and all", name, strings.Join(known, ", "))
 		}
-		if err := curves[i].draw(s, ctx); err != nil {
+		if err := s.drawOn(ctx, daemon, curves[i]); err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
 	}
 	return nil
+}
+
+// drawOn draws one curve, on a server of its own.
+func (s *study) drawOn(ctx context.Context, daemon string, c curve) (err error) {
+	if s.rig, err = rig.Start(ctx, rig.Options{Daemon: daemon, Settings: c.settings}); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.rig.Close()) }()
+	return c.draw(s, ctx)
 }
