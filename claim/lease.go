@@ -3,7 +3,6 @@ package claim
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"time"
 
@@ -133,8 +132,8 @@ func (s *Store) Join(ctx context.Context) (int32, error) {
 // Beat renews the lease, publishes capacity (slots by type) and looks after the
 // others. Call it every second or so; the next one after the last has ended.
 // An error leaves it open whether the lease was renewed. What it cannot do for the
-// others is no error of its own: the observer hears of it, the next beat tries
-// again, and [Store.Sweep] has more time.
+// others is no error of its own: the observer hears of it, a later beat tries
+// again, after ten times as long as it took, and [Store.Sweep] has more time.
 func (s *Store) Beat(ctx context.Context, capacity map[string]int) (BeatResult, error) {
 	published, err := json.Marshal(capacity)
 	if err != nil {
@@ -163,25 +162,13 @@ func (s *Store) Beat(ctx context.Context, capacity map[string]int) (BeatResult, 
 			}
 		}
 		renewed = true
-		return res.lookAfter(ctx, conn, settle, lost)
+		res.Released, err = s.rests.lookAfter(ctx, conn, settle, lost)
+		return res.Released, err
 	})
 	if renewed {
 		return res, nil
 	}
 	return res, err
-}
-
-// lookAfter carries out requests to cancel, and releases what lost dispatchers
-// were running. One does not wait for the other to succeed.
-func (r *BeatResult) lookAfter(ctx context.Context, conn *pgx.Conn, settle bool, lost []int32) (int, error) {
-	var errs [2]error
-	if settle {
-		_, errs[0] = conn.Exec(ctx, settleSQL)
-	}
-	if len(lost) > 0 {
-		r.Released, errs[1] = release(ctx, conn, lost, dispatcherd.Crashed, "the dispatcher that ran it was lost")
-	}
-	return r.Released, errors.Join(errs[:]...)
 }
 
 // learn reads what the others can do: by type, the slots of those with smaller

@@ -27,7 +27,8 @@ type Store struct {
 	me    atomic.Int32 // id of this run in dispatcherd.dispatchers, 0 = not joined
 	epoch atomic.Int32 // claims carry it; raised by Resolve
 
-	rivalry int // claims to make yet with row locks; owned by the holder of claim's turn
+	rivalry int   // claims to make yet with row locks; owned by the holder of claim's turn
+	rests   rests // owned by the holder of lease's turn
 
 	mu    sync.Mutex
 	marks marks
@@ -37,7 +38,7 @@ type Store struct {
 // store whose connections come up when they are first used.
 func Open(ctx context.Context, c Config) (*Store, error) {
 	c = c.withDefaults()
-	s := &Store{config: c, marks: newMarks()}
+	s := &Store{config: c, marks: newMarks(), rests: rests{}}
 	var errs [7]error
 	s.fetch, errs[0] = newLink(c, "fetch", map[string]string{"fetch": fetchSQL, "share": shareSQL, "jump": jumpSQL})
 	s.claim, errs[1] = newLink(c, "claim", map[string]string{"alone": aloneSQL, "single": singleSQL, "dense": denseSQL, "stretches": stretchesSQL, "shared": sharedSQL,
