@@ -14,7 +14,7 @@ const NotesLeft = notesLeft
 
 // Statements are the ones whose plan matters.
 func Statements() map[string]string {
-	return map[string]string{"fetch": fetchSQL, "jump": jumpSQL, "look": lookSQL, "look-share": lookShareSQL, "alone": aloneSQL, "single": singleSQL, "dense": denseSQL, "stretches": stretchesSQL, "stretches-done": stretchesDoneSQL, "shared": sharedSQL, "resolve": resolveSQL, "done": doneSQL, "dense-done": denseDoneSQL, "ended": endedSQL,
+	return map[string]string{"fetch": fetchSQL, "jump": jumpSQL, "look": lookSQL, "look-share": lookShareSQL, "alone": aloneSQL, "single": singleSQL, "dense": denseSQL, "stretches": stretchesSQL, "stretches-done": stretchesDoneSQL, "shared": sharedSQL, "resolve": resolveSQL, "done": doneSQL, "dropped": droppedSQL, "dense-done": denseDoneSQL, "ended": endedSQL,
 		"back": backSQL, "again": againSQL, "release": releaseSQL, "adopt": adoptSQL, "beat": beatSQL, "settle": settleSQL, "progress": progressSQL}
 }
 

@@ -119,8 +119,8 @@ WHERE CASE j.status WHEN 'running' THEN false WHEN 'pending' THEN i.back = 1 ELS
 const maxDelay = 365 * 24 * time.Hour
 
 // Finish ends attempts, all in one round trip and one transaction. Values that
-// Postgres cannot store (a NUL inside a result) cost that item its result,
-// never the others their end.
+// Postgres cannot store (a NUL inside a result) cost that item its result, which
+// the row's errors then say, never the others their end.
 func (s *Store) Finish(ctx context.Context, req dispatcherd.FinishRequest) dispatcherd.FinishResult {
 	stale, err := s.end(ctx, req)
 	if err == nil {
@@ -160,8 +160,6 @@ func (s *Store) finishApart(ctx context.Context, req dispatcherd.FinishRequest) 
 	}
 	return dispatcherd.FinishResult{Verdict: dispatcherd.OK, Stale: append(first.Stale, second.Stale...)}
 }
-
-const unstorable = "the result or error message cannot be stored in Postgres and was dropped"
 
 // end carries out the request and returns the stale items.
 func (s *Store) end(ctx context.Context, req dispatcherd.FinishRequest) ([]dispatcherd.JobID, error) {
@@ -223,6 +221,10 @@ func (l *link) sendEnds(ctx context.Context, conn *pgx.Conn, items []dispatcherd
 			params = encode(l.buf[:0], some, me)
 			batch.ExecPrepared(statement, params, binary, binary)
 		}
+	}
+	if len(items) == 1 && dropped(&items[0]) {
+		batch.ExecPrepared("dropped", encodeDropped(&items[0], me), binary, binary)
+		items = nil
 	}
 	add("done", func(o dispatcherd.Outcome) bool { return o == dispatcherd.Succeeded }, l.encodeDone)
 	add("ended", func(o dispatcherd.Outcome) bool { return o.Final() && o != dispatcherd.Succeeded }, l.encodeEnded)

@@ -44,7 +44,7 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 	s.claim, errs[1] = newLink(c, "claim", map[string]string{"alone": aloneSQL, "single": singleSQL, "dense": denseSQL, "stretches": stretchesSQL, "shared": sharedSQL,
 		"standing": standingSQL, "resolve": resolveSQL})
 	s.finish, errs[2] = newLink(c, "finish", map[string]string{"done": doneSQL, "dense-done": denseDoneSQL, "stretches-done": stretchesDoneSQL, "ended": endedSQL, "back": backSQL,
-		"again": againSQL})
+		"dropped": droppedSQL, "again": againSQL})
 	s.lease, errs[3] = newLink(c, "lease", map[string]string{"beat": beatSQL})
 	s.sweep, errs[4] = newLink(c, "sweep", nil)
 	s.adopt, errs[5] = newLink(c, "adopt", map[string]string{"adopt": adoptSQL, "may-take": mayTakeSQL})

@@ -290,8 +290,10 @@ func TestPeer_B29_AnUnstorableResultHarmsNobodyElse(t *testing.T) {
 		require.Equal(t, dispatcherd.Done, got.Status)
 		if bad[id] == "" {
 			require.JSONEq(t, `{"fine":"\u0000"}`, string(got.Result))
+			require.Empty(t, got.Errors)
 		} else {
 			require.Empty(t, got.Result)
+			require.Equal(t, []string{"the result or error message cannot be stored in Postgres and was dropped"}, got.Errors)
 		}
 	}
 	require.Contains(t, row(t, db, 7).Errors[0], "nul \uFFFD and \uFFFD and é")
