@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/internal/carry"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 )
@@ -57,14 +58,17 @@ type New struct {
 	Priority    dispatcherd.Priority
 	RunAt       time.Time     // zero = now, by the database clock
 	MaxAttempts int           // 0 = DefaultMaxAttempts
-	Timeout     time.Duration // 0 = the limit of its type; rounded up to milliseconds
+	Timeout     time.Duration // 0 = the limit of its type; rounded up to milliseconds, at most 596 hours
 }
 
 // Insert adds one job and returns its id.
 func (j Jobs) Insert(ctx context.Context, n New) (dispatcherd.JobID, error) {
 	var id int64
-	v := n.values()
-	err := j.DB.QueryRow(ctx, `
+	v, err := n.values()
+	if err != nil {
+		return 0, err
+	}
+	err = j.DB.QueryRow(ctx, `
 		INSERT INTO dispatcherd.jobs (type, payload, priority, max_attempts, timeout_ms, run_at)
 		VALUES ($1, $2::text::jsonb, $3, $4, $5, coalesce($6, now())) RETURNING id`, v[0], string(v[1].([]byte)), v[2], v[3], v[4], v[5]).Scan(&id)
 	return dispatcherd.JobID(id), explain(err)
@@ -86,7 +90,10 @@ func (j Jobs) InsertMany(ctx context.Context, jobs iter.Seq2[New, error]) (int64
 			if !more || err != nil {
 				return nil, err
 			}
-			v := job.values()
+			v, err := job.values()
+			if err != nil {
+				return nil, err
+			}
 			if v[5] == nil {
 				v[5] = now
 			}
@@ -96,21 +103,24 @@ func (j Jobs) InsertMany(ctx context.Context, jobs iter.Seq2[New, error]) (int64
 }
 
 // values are the columns in the order of the statements above.
-func (n New) values() [6]any {
-	v := [6]any{n.Type, []byte(n.Payload), int16(n.Priority), int16(min(n.MaxAttempts, 32767)), nil, nil}
+func (n New) values() (v [6]any, err error) {
+	v = [6]any{n.Type, []byte(n.Payload), int16(n.Priority), int16(DefaultMaxAttempts), nil, nil}
 	if len(n.Payload) == 0 {
 		v[1] = []byte("{}")
 	}
-	if n.MaxAttempts == 0 {
-		v[3] = int16(DefaultMaxAttempts)
+	if n.MaxAttempts != 0 {
+		v[3], err = carry.Attempts(n.MaxAttempts)
 	}
-	if n.Timeout != 0 {
-		v[4] = int32(min((n.Timeout+time.Millisecond-1)/time.Millisecond, 1<<31-1))
+	if n.Timeout != 0 && err == nil {
+		v[4], err = carry.Timeout(n.Timeout)
+	}
+	if err != nil {
+		return v, fmt.Errorf("the job was refused: %w", err)
 	}
 	if !n.RunAt.IsZero() {
 		v[5] = n.RunAt
 	}
-	return v
+	return v, nil
 }
 
 // explain adds the detail that says which value was wrong, where Postgres' own

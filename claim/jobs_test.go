@@ -2,6 +2,7 @@ package claim_test
 
 import (
 	"errors"
+	"math"
 	"testing"
 	"time"
 
@@ -54,11 +55,15 @@ func TestAnErrorInTheStreamInsertsNothing(t *testing.T) {
 		yield(claim.New{}, broken)
 	})
 	require.ErrorContains(t, err, "line 3 is not JSON")
-	for _, bad := range []claim.New{{}, {Type: "pdf", Priority: 11}, {Type: "pdf", MaxAttempts: -1}, {Type: "pdf", Timeout: -time.Second}} {
+	for _, bad := range []claim.New{{}, {Type: "pdf", Priority: 11}, {Type: "pdf", MaxAttempts: -1}, {Type: "pdf", Timeout: -time.Second},
+		{Type: "pdf", MaxAttempts: -65_535}, {Type: "pdf", MaxAttempts: 32_768}, {Type: "pdf", Timeout: math.MaxInt64}} {
 		_, err := jobs.InsertMany(t.Context(), func(yield func(claim.New, error) bool) { yield(bad, nil) })
 		require.ErrorContains(t, err, "the job was refused: ", "%+v", bad)
 		_, err = jobs.Insert(t.Context(), bad)
 		require.ErrorContains(t, err, "the job was refused: ", "%+v", bad)
+		if bad.MaxAttempts != 0 || bad.Timeout != 0 {
+			require.ErrorContains(t, err, ", must be ", "%+v", bad)
+		}
 	}
 	counts, err := jobs.Counts(t.Context())
 	require.NoError(t, err)

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"encoding/json"
 	"errors"
+	"math"
 	"net/http"
 	"net/http/httptest"
 	"runtime"
@@ -66,6 +67,12 @@ func TestAJobTheTableRefusesIsAnErrorAndNothingIsInserted(t *testing.T) {
 	defer conn.Close(ctx)
 	_, err = Insert(ctx, conn, Job{Type: "pdf", Priority: 11})
 	require.ErrorContains(t, err, "priority_is_0_to_10")
+	for _, timeout := range []time.Duration{-1, math.MaxInt64} {
+		_, err = Insert(ctx, conn, Job{Type: "pdf", Timeout: timeout})
+		require.ErrorContains(t, err, "its timeout is "+timeout.String()+", must be more than 0 and at most 596h31m23.647s")
+	}
+	_, err = Insert(ctx, conn, Job{Type: "pdf", MaxAttempts: -65_535})
+	require.ErrorContains(t, err, "max_attempts is -65535, must be 1 to 32767")
 	_, err = Insert(ctx, conn, Job{Type: "pdf", Payload: func() {}})
 	require.ErrorContains(t, err, `the payload of a job of type "pdf"`)
 	_, err = Insert(ctx, conn, Job{Type: "pdf", Payload: json.RawMessage(`{"n":1e2000}`)})

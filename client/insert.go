@@ -21,7 +21,7 @@ type Job struct {
 	Priority    dispatcherd.Priority
 	RunAt       time.Time     // zero = now, by the database clock
 	MaxAttempts int           // failures after which it is failed for good; 0 = 5
-	Timeout     time.Duration // of one attempt; rounded up to milliseconds; 0 = none of its own
+	Timeout     time.Duration // of one attempt; rounded up to milliseconds, at most 596 hours; 0 = none of its own
 }
 
 // defaultMaxAttempts is the table's default.
@@ -44,10 +44,13 @@ func (j *Job) row() (row [6]any, err error) {
 	}
 	row = [6]any{j.Type, string(payload), int16(j.Priority), int16(defaultMaxAttempts), nil, nil}
 	if j.MaxAttempts != 0 {
-		row[3] = int16(min(max(j.MaxAttempts, -1), 32767)) // what lies outside is for the table to refuse
+		row[3], err = carry.Attempts(j.MaxAttempts)
 	}
-	if j.Timeout != 0 {
-		row[4] = int32(min((j.Timeout+time.Millisecond-1)/time.Millisecond, 1<<31-1))
+	if j.Timeout != 0 && err == nil {
+		row[4], err = carry.Timeout(j.Timeout)
+	}
+	if err != nil {
+		return row, fmt.Errorf("a job of type %q: %w", j.Type, err)
 	}
 	if !j.RunAt.IsZero() {
 		row[5] = j.RunAt
@@ -62,7 +65,8 @@ type Querier interface {
 }
 
 // Insert adds one job and returns its id. A payload that no worker could be sent
-// (nested too deep, a number of more than 1,024 characters) is an error.
+// (nested too deep, a number of more than 1,024 characters) is an error, and so is a
+// value that its column does not hold.
 func Insert(ctx context.Context, db Querier, j Job) (dispatcherd.JobID, error) {
 	row, err := j.row()
 	if err != nil {

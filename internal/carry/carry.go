@@ -1,4 +1,4 @@
-// Package carry says which JSON a row can carry to a worker. The table keeps
+// Package carry says what a row can carry to a worker, and what its columns hold. The table keeps
 // jsonb, which writes every number out in full and nests as deep as one likes; a
 // frame has bounds for both. A job beyond them is inserted like any other and
 // fails for good when its turn comes, so that whoever inserts it had better be

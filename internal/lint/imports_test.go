@@ -19,7 +19,7 @@ var mayImport = map[string][]string{
 	"workerproto":      {"", "internal/brief"},
 	"worker":           {"", "workerproto"},
 	"migrations":       {},
-	"claim":            {"", "migrations"},
+	"claim":            {"", "migrations", "internal/carry"},
 	"claim/claimfake":  {"", "claim"},
 	"claim/contract":   {"", "claim", "migrations", "internal/devpg"},
 	"api":              {"", "internal/brief", "internal/fields"},
