@@ -44,3 +44,6 @@ func (s *Store) Careful() int {
 	defer func() { s.claim.turn <- struct{}{} }()
 	return s.rivalry
 }
+
+// WorthARest lowers the number of dead rows that are worth a rest of autovacuum.
+func (s *Store) WorthARest(n int64) { s.vainFrom = n }

@@ -21,6 +21,7 @@ const (
 	OpProgress Operation = "progress"
 	OpBeat     Operation = "beat"
 	OpSweep    Operation = "sweep"
+	OpVacuum   Operation = "vacuum"
 	OpBell     Operation = "bell"
 	OpListen   Operation = "listen"
 )

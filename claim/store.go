@@ -27,8 +27,10 @@ type Store struct {
 	me    atomic.Int32 // id of this run in dispatcherd.dispatchers, 0 = not joined
 	epoch atomic.Int32 // claims carry it; raised by Resolve
 
-	rivalry int   // claims to make yet with row locks; owned by the holder of claim's turn
-	rests   rests // owned by the holder of lease's turn
+	rivalry  int      // claims to make yet with row locks; owned by the holder of claim's turn
+	rests    rests    // owned by the holder of lease's turn
+	cleaning cleaning // since the oldest snapshot is there, or a vacuum has cleaned; with vainFrom owned by the holder of sweep's turn
+	vainFrom int64
 
 	mu    sync.Mutex
 	marks marks
@@ -38,7 +40,7 @@ type Store struct {
 // store whose connections come up when they are first used.
 func Open(ctx context.Context, c Config) (*Store, error) {
 	c = c.withDefaults()
-	s := &Store{config: c, marks: newMarks(), rests: rests{}}
+	s := &Store{config: c, marks: newMarks(), rests: rests{}, vainFrom: vainFrom}
 	var errs [7]error
 	s.fetch, errs[0] = newLink(c, "fetch", map[string]string{"fetch": fetchSQL, "share": shareSQL, "jump": jumpSQL})
 	s.claim, errs[1] = newLink(c, "claim", map[string]string{"alone": aloneSQL, "single": singleSQL, "dense": denseSQL, "stretches": stretchesSQL, "shared": sharedSQL,

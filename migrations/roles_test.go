@@ -76,6 +76,7 @@ var rights = []struct{ who, statement string }{
 	{"    ", `UPDATE dispatcherd.schema_version SET is_applied = false`},
 	{"    ", `DELETE FROM dispatcherd.schema_version`},
 	{"   D", `SELECT dispatcherd.keep_leaves('done', 1, '1 year')`},
+	{"   D", `SELECT dispatcherd.rest_vacuum(false)`},
 	{"P OD", `SELECT nextval('dispatcherd.job_ids')`},
 	{"    ", `SELECT setval('dispatcherd.job_ids', 1)`},
 	{"    ", `CREATE TABLE dispatcherd.mine ()`},
@@ -163,7 +164,7 @@ func TestFunctionsThatRunAsTheirOwnerFixTheirSearchPath(t *testing.T) {
 		return nil
 	})
 	require.NoError(t, err)
-	require.Equal(t, []string{"cancel_pending", "keep_leaves", "retry_jobs", "ring"}, names)
+	require.Equal(t, []string{"cancel_pending", "keep_leaves", "rest_vacuum", "retry_jobs", "ring"}, names)
 }
 
 // Some databases take from PUBLIC what nobody asked for. What a role needs is
@@ -176,7 +177,7 @@ func TestRolesDoNotLiveOnWhatEverybodyMay(t *testing.T) {
 		"dispatcherd_producer":   {`SELECT dispatcherd.compatible_from()`, `INSERT INTO dispatcherd.jobs (type) VALUES ('pdf')`},
 		"dispatcherd_reader":     {`SELECT dispatcherd.compatible_from()`},
 		"dispatcherd_operator":   {`SELECT dispatcherd.compatible_from()`, `SELECT dispatcherd.cancel_pending(1)`, `SELECT dispatcherd.retry_jobs('{1}')`},
-		"dispatcherd_dispatcher": {`SELECT dispatcherd.compatible_from()`, `SELECT dispatcherd.cancel_pending(1)`, `SELECT dispatcherd.retry_jobs('{1}')`, `SELECT dispatcherd.keep_leaves('done', 1, '1 year')`},
+		"dispatcherd_dispatcher": {`SELECT dispatcherd.compatible_from()`, `SELECT dispatcherd.cancel_pending(1)`, `SELECT dispatcherd.retry_jobs('{1}')`, `SELECT dispatcherd.keep_leaves('done', 1, '1 year')`, `SELECT dispatcherd.rest_vacuum(false)`},
 	} {
 		for _, statement := range statements {
 			require.NoError(t, attempt(t, conn, role, statement), "%s: %s", role, statement)

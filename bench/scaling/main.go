@@ -38,7 +38,7 @@ var curves = []curve{
 	{"slots", (*study).slots, nil},
 	{"types", (*study).types, nil},
 	{"dispatchers", (*study).dispatchers, nil},
-	{"backlog", (*study).backlog, nil},
+	{"backlog", (*study).backlog, aQuarter},
 	{"snapshot", (*study).snapshot, everyMinute},
 }
 

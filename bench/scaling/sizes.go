@@ -110,6 +110,12 @@ func (s *study) upTo(short int, sizes ...int) []int {
 	return sizes
 }
 
+// aQuarter are the server's settings for the backlog: ten million pending jobs and
+// their indexes take 3.3 GB, and a server that holds as much has a shared_buffers of
+// a quarter of its memory, as Postgres's manual advises, not what suits a table of
+// half a million.
+var aQuarter = map[string]string{"shared_buffers": "4GB"}
+
 func (s *study) backlog(ctx context.Context) error {
 	points, err := s.sweep(ctx, "backlog", s.upTo(3, 10_000, 100_000, 1_000_000, 10_000_000), func(one *shape, x int) { one.Backlog = x })
 	if err != nil {

@@ -74,15 +74,13 @@ const snapshotWindow = 10 * time.Second
 // everyMinute are the server's settings for this curve. Where runs last seconds a
 // checkpoint is kept out of them, see rig.Settings; of ten minutes with one in
 // none, one or three of them the first is not measured under the conditions of the
-// last. So each has one, by time, as each has one round of autovacuum: Postgres's
-// own pause, while the rig's server takes ten seconds.
+// last. So each has one, by time.
 var everyMinute = map[string]string{
 	"checkpoint_timeout": "1min", // a minute's log is a quarter of what max_wal_size would wait for
-	"autovacuum_naptime": "1min",
 }
 
 // runIn is the load before the first minute, with nothing held, so that a
-// checkpoint and a round of autovacuum are under way in that, too.
+// checkpoint is under way in that, too.
 const runIn = time.Minute
 
 func (s *study) minutesOf(ctx context.Context, held bool) (r snapshotRun, err error) {

@@ -85,6 +85,8 @@ func (d *daemon) retention() claim.Retention {
 func (d *daemon) upkeep(ctx context.Context) {
 	leaves := time.NewTimer(0)
 	defer leaves.Stop()
+	vacuum := time.NewTicker(vacuumEvery)
+	defer vacuum.Stop()
 	sweeps, failing := d.sweeps, false // the last one
 	var rest <-chan time.Time
 	for {
@@ -100,6 +102,8 @@ func (d *daemon) upkeep(ctx context.Context) {
 			sweeps = d.sweeps
 		case <-leaves.C:
 			leaves.Reset(d.keepLeaves(ctx))
+		case <-vacuum.C:
+			d.paceVacuum(ctx)
 		}
 	}
 }

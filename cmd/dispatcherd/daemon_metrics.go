@@ -18,6 +18,7 @@ type metrics struct {
 	statements *prometheus.HistogramVec
 	rows       *prometheus.CounterVec
 	procs      *prometheus.CounterVec
+	rests      prometheus.Gauge // of autovacuum
 	workers    *workerMetrics
 }
 
@@ -31,10 +32,13 @@ func newMetrics() *metrics {
 		rows: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "dispatcherd_statement_rows_total", Help: "Jobs that statements fetched, won, ended, released or took over from another dispatcher.",
 		}, []string{"operation"}),
-		procs:   newProcsCounter(),
+		procs: newProcsCounter(),
+		rests: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "dispatcherd_vacuum_rests", Help: "1 while autovacuum of the table of jobs rests because of an old snapshot.",
+		}),
 		workers: newWorkerMetrics(),
 	}
-	m.registry.MustRegister(m.statements, m.rows, m.procs, m.workers.connections, m.workers.frames, m.workers.bytes,
+	m.registry.MustRegister(m.statements, m.rows, m.procs, m.rests, m.workers.connections, m.workers.frames, m.workers.bytes,
 		m.workers.complaints, m.workers.acceptFailures, m.workers.denied, collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m

@@ -1,0 +1,128 @@
+package claim_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/dispatcherd/dispatcherd/claim"
+	"github.com/dispatcherd/dispatcherd/internal/pgtest"
+)
+
+// churn lets rows die, until the statistics tell of them; so few that autovacuum
+// does not come.
+func churn(t *testing.T, db *pgx.Conn, n int) {
+	t.Helper()
+	const died = `SELECT n_tup_upd + n_tup_del FROM pg_stat_user_tables WHERE relid = 'dispatcherd.jobs_live'::regclass`
+	before := one[int64](t, db, died)
+	exec(t, db, `INSERT INTO dispatcherd.jobs (type) SELECT 'pdf' FROM generate_series(1, $1)`, n)
+	exec(t, db, `DELETE FROM dispatcherd.jobs_live`)
+	require.Eventually(t, func() bool {
+		return one[int64](t, db, died) >= before+int64(n)
+	}, time.Minute, 20*time.Millisecond)
+}
+
+// vacuumed vacuums, until the statistics tell of it.
+func vacuumed(t *testing.T, db *pgx.Conn) {
+	t.Helper()
+	const ended = `SELECT vacuum_count FROM pg_stat_user_tables WHERE relid = 'dispatcherd.jobs_live'::regclass`
+	before := one[int64](t, db, ended)
+	exec(t, db, `VACUUM dispatcherd.jobs_live`)
+	require.Eventually(t, func() bool { return one[int64](t, db, ended) > before }, time.Minute, 20*time.Millisecond)
+}
+
+const told = `SELECT coalesce(array_to_string(ARRAY (SELECT o FROM unnest(reloptions) o WHERE o ~ 'autovacuum_enabled'), ' '), '')
+	FROM pg_class WHERE oid = 'dispatcherd.jobs_live'::regclass`
+
+func paced(t *testing.T, s *claim.Store) (rests, changed bool) {
+	t.Helper()
+	rests, changed, err := s.PaceVacuum(t.Context())
+	require.NoError(t, err)
+	return rests, changed
+}
+
+func hold(t *testing.T, dsn string) *pgx.Conn {
+	t.Helper()
+	holder := connect(t, dsn)
+	exec(t, holder, `BEGIN ISOLATION LEVEL REPEATABLE READ`)
+	exec(t, holder, `SELECT count(*) FROM dispatcherd.jobs`)
+	return holder
+}
+
+func TestVacuumRestsWhileASnapshotMakesItVain(t *testing.T) {
+	dsn := pgtest.New(t)
+	db := connect(t, dsn)
+	s := open(t, claim.Config{DSN: dsn})
+	s.WorthARest(500)
+	expect := func(rests, changed bool, why string) {
+		t.Helper()
+		r, c := paced(t, s)
+		require.Equal(t, [2]bool{rests, changed}, [2]bool{r, c}, why)
+	}
+	expect(false, false, "nobody holds anything")
+
+	holder := hold(t, dsn)
+	expect(false, false, "seen for the first time")
+	churn(t, db, 1000)
+	expect(false, false, "no vacuum has tried")
+	vacuumed(t, db)
+	expect(true, true, "it has cleaned nothing")
+	require.Equal(t, "autovacuum_enabled=false", one[string](t, db, told))
+	churn(t, db, 1000)
+	expect(true, false, "the snapshot is still there")
+
+	next := hold(t, dsn)
+	exec(t, holder, `ROLLBACK`)
+	expect(false, true, "a younger one is the oldest now: there is something to clean")
+	require.Empty(t, one[string](t, db, told))
+	vacuumed(t, db)
+	expect(false, false, "it has cleaned what died before")
+	churn(t, db, 1000)
+	expect(false, false, "what died since nobody has tried to clean")
+	vacuumed(t, db)
+	expect(true, true, "now somebody has, in vain")
+	exec(t, next, `ROLLBACK`)
+	expect(false, true, "nobody holds anything")
+}
+
+func TestAStoreBeginsByEndingARest(t *testing.T) {
+	dsn := pgtest.New(t)
+	db := connect(t, dsn)
+	exec(t, db, `SELECT dispatcherd.rest_vacuum(true)`)
+	require.Equal(t, "autovacuum_enabled=false", one[string](t, db, told))
+	hold(t, dsn)
+	rests, changed := paced(t, open(t, claim.Config{DSN: dsn}))
+	require.False(t, rests)
+	require.True(t, changed)
+	require.Empty(t, one[string](t, db, told))
+}
+
+// What an operator has said about autovacuum stays.
+func TestAnOperatorsWordStays(t *testing.T) {
+	dsn := pgtest.New(t)
+	db := connect(t, dsn)
+	for _, word := range []string{"off", "on", "true"} {
+		exec(t, db, `ALTER TABLE dispatcherd.jobs_live SET (autovacuum_enabled = `+word+`)`)
+		for _, rest := range []bool{true, false} {
+			var rests bool
+			require.NoError(t, db.QueryRow(t.Context(), `SELECT dispatcherd.rest_vacuum($1)`, rest).Scan(&rests))
+			require.False(t, rests)
+			require.Equal(t, "autovacuum_enabled="+word, one[string](t, db, told))
+		}
+	}
+}
+
+// A vacuum under way gives way: the lock waits no longer than a moment for others.
+func TestARestDoesNotWaitForLong(t *testing.T) {
+	dsn := pgtest.New(t)
+	db, other := connect(t, dsn), connect(t, dsn)
+	exec(t, other, `BEGIN`)
+	exec(t, other, `LOCK TABLE dispatcherd.jobs_live IN SHARE UPDATE EXCLUSIVE MODE`)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	_, err := db.Exec(ctx, `SELECT dispatcherd.rest_vacuum(true)`)
+	require.ErrorContains(t, err, "55P03")
+}
