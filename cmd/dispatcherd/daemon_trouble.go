@@ -10,6 +10,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/dispatcherd/dispatcherd/claim"
+	"github.com/dispatcherd/dispatcherd/migrations"
 )
 
 // calm is how long nothing may have failed until Postgres is said to answer again.
@@ -38,11 +39,19 @@ func (t *trouble) saw(r claim.Report) {
 			t.succeeded(r.Operation)
 		}
 	case errors.Is(r.Err, context.Canceled): // the daemon stops: nothing is wrong with Postgres
+	case unfit(r.Err): // Postgres answered; the daemon does not start, and says why
 	case denied(r.Err):
 		t.refused(r)
 	default:
 		t.failed(r)
 	}
+}
+
+// unfit reports whether start-up refuses the database: another schema, or a
+// pooler in transaction mode.
+func unfit(err error) bool {
+	var version *migrations.VersionError
+	return errors.As(err, &version) || errors.Is(err, claim.ErrTransactionPool)
 }
 
 func (t *trouble) failed(r claim.Report) {

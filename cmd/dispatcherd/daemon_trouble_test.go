@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/dispatcherd/dispatcherd/claim"
 	"github.com/dispatcherd/dispatcherd/internal/pgtest"
+	"github.com/dispatcherd/dispatcherd/migrations"
 )
 
 // Each kind of statement has its own connection. When the server ends all of them
@@ -46,6 +48,19 @@ func messages(lines []observer.LoggedEntry) (all []string) {
 		all = append(all, l.Message)
 	}
 	return all
+}
+
+// A database that start-up refuses has answered: "Postgres does not answer" would
+// send its operator to the wrong place.
+func TestADatabaseThatIsRefusedIsNotCalledSilent(t *testing.T) {
+	core, lines := observer.New(zap.InfoLevel)
+	tr := &trouble{log: zap.New(core)}
+	for _, err := range []error{&migrations.VersionError{Have: -1, Want: 10}, claim.ErrTransactionPool} {
+		tr.saw(claim.Report{Operation: claim.OpConnect, Err: fmt.Errorf("open the store: %w", err)})
+	}
+	require.Empty(t, messages(lines.All()))
+	tr.saw(claim.Report{Operation: claim.OpConnect, Err: errors.New("connection refused")})
+	require.Equal(t, []string{"Postgres does not answer"}, messages(lines.All()))
 }
 
 // A right that is missing is no matter of patience, and says what to do.
