@@ -1,6 +1,7 @@
 package actor
 
 import (
+	"math"
 	"slices"
 
 	"github.com/dispatcherd/dispatcherd"
@@ -108,8 +109,7 @@ func (c *Core) askBehind(t slotindex.TypeID) {
 		if !k.held || c.index.Capacity(t) == 0 {
 			continue // its next slot discovers it
 		}
-		l.before = l.cursor
-		l.before.ID++
+		l.before = justBehind(l.cursor)
 		// What waits here or is in hand may all be in the answer.
 		limit := int(l.length) + l.len() + int(k.jobs)
 		b.asked = append(b.asked, asking{laneRef: laneRef{typ: t, priority: dispatcherd.Priority(p)}})
@@ -117,6 +117,15 @@ func (c *Core) askBehind(t slotindex.TypeID) {
 			Type: c.index.Name(t), Priority: dispatcherd.Priority(p), Before: l.before, Limit: limit, Share: k.share,
 		})
 	}
+}
+
+// justBehind returns the first place behind a row.
+func justBehind(k dispatcherd.Key) dispatcherd.Key {
+	if k.ID == math.MaxInt64 {
+		return dispatcherd.Key{RunAt: k.RunAt + 1}
+	}
+	k.ID++
+	return k
 }
 
 // wake is when the next round may be due.

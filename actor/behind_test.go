@@ -1,6 +1,7 @@
 package actor
 
 import (
+	"math"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -209,5 +210,14 @@ func TestTheRestAfterDearLooksIsBounded(t *testing.T) {
 				require.Zero(t, age)
 			}
 		})
+	}
+}
+
+// A look reads up to the row at a cursor and that row, whatever its id.
+func TestThePlaceBehindARow(t *testing.T) {
+	for _, k := range []dispatcherd.Key{{RunAt: 5, ID: 1}, {RunAt: 5, ID: math.MaxInt64 - 1}, {RunAt: 5, ID: math.MaxInt64}} {
+		behind := justBehind(k)
+		require.True(t, k.Less(behind), "%v", k)
+		require.False(t, dispatcherd.Key{RunAt: 6, ID: 1}.Less(behind), "%v", k)
 	}
 }

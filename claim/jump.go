@@ -1,6 +1,8 @@
 package claim
 
 import (
+	"math"
+
 	"github.com/dispatcherd/dispatcherd"
 )
 
@@ -20,7 +22,7 @@ CROSS JOIN LATERAL (
 		SELECT run_at, id FROM unnest(($10::bigint[])[l.first : l.last]) AS b CROSS JOIN LATERAL (
 			SELECT j.run_at::timestamptz, j.id::bigint FROM dispatcherd.jobs_live j
 			WHERE j.type = l.type AND j.priority = l.priority AND j.status = 'pending' AND j.run_at = l.after_run_at
-				AND j.id + 0 BETWEEN greatest(b, l.after_id + 1) AND b + (1 << l.block) - 1
+				AND j.id + 0 BETWEEN greatest(b, l.after_id + 1) AND b + ((1 << l.block) - 1)
 			ORDER BY j.run_at, j.id + 0
 		) AS within
 		UNION ALL (
@@ -47,7 +49,7 @@ func jumps(lanes []dispatcherd.Lane) bool {
 }
 
 func canJump(l *dispatcherd.Lane) bool {
-	return l.Crowd && !l.Foreign && !l.Share.All() && l.After.ID > 0 && l.Limit >= minJump
+	return l.Crowd && !l.Foreign && !l.Share.All() && l.After.ID > 0 && l.After.ID < math.MaxInt64 && l.Limit >= minJump
 }
 
 // encodeJumps makes the blocks to jump to.
@@ -85,6 +87,9 @@ func appendBlocks(all []int64, l *dispatcherd.Lane) ([]int64, int64) {
 		if l.Share.Owns(dispatcherd.JobID(b)) {
 			all = append(all, b)
 			missing--
+		}
+		if b > math.MaxInt64-size {
+			return all, math.MaxInt64 // the last block
 		}
 		b += size
 	}

@@ -2,6 +2,7 @@ package claim_test
 
 import (
 	"context"
+	"math"
 	"math/rand/v2"
 	"testing"
 	"time"
@@ -102,4 +103,29 @@ func TestReadingOnAmongRowsOfOneInstantReadsOnlyTheOwn(t *testing.T) {
 	}, 10*time.Second, 20*time.Millisecond)
 	// The first fetch reads over the others' rows, and so does what looks for more at the end.
 	require.Less(t, read, int64(own+8*limit))
+}
+
+// Ids that only the owner of the table can have given out are read like any others.
+func TestReadingOnUpToTheLastIDOfAll(t *testing.T) {
+	const rows = 40
+	dsn := pgtest.New(t)
+	db := connect(t, dsn)
+	exec(t, db, `INSERT INTO dispatcherd.jobs (id, type) SELECT 9223372036854775807 - g, 'a' FROM generate_series(0, $1::int - 1) g`, rows)
+	s := open(t, claim.Config{DSN: dsn})
+	all := s.Fetch(t.Context(), dispatcherd.FetchRequest{Lanes: []dispatcherd.Lane{{Type: "a", Limit: rows + 1}}}).Candidates
+	require.Len(t, all, rows)
+	share := dispatcherd.Share{From: 0, To: 40_000, Block: 3}
+	for i := range all {
+		own := 0
+		for _, c := range all[i+1:] {
+			if share.Owns(c.Key.ID) {
+				own++
+			}
+		}
+		res := s.Fetch(t.Context(), dispatcherd.FetchRequest{Lanes: []dispatcherd.Lane{
+			{Type: "a", Limit: rows + 1, After: all[i].Key, Share: share, Crowd: true}}})
+		require.Equal(t, dispatcherd.OK, res.Verdict, "after %d", all[i].Key.ID)
+		require.Len(t, res.Candidates, own, "after %d", all[i].Key.ID)
+	}
+	require.Equal(t, dispatcherd.JobID(math.MaxInt64), all[rows-1].Key.ID)
 }
