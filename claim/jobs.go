@@ -42,10 +42,13 @@ func Encode(config *pgx.ConnConfig) { config.RuntimeParams["client_encoding"] = 
 // was made while next to nothing was there, and then reads everything for one row.
 // It is for connections that live long and do nothing but what Jobs does to single
 // rows; [Jobs.Counts] and [Jobs.History] are better off without. Text is UTF-8, see
-// [Encode].
+// [Encode]. What a role or database sets for other programs' transactions does not
+// hold: they would be told of conflicts that are none, and even a commit that
+// notifies waits for the one before it.
 func Pin(config *pgx.ConnConfig) {
 	Encode(config)
-	after(config, "SET enable_seqscan = off; SET enable_bitmapscan = off; SET jit = off")
+	after(config, fmt.Sprintf("SET enable_seqscan = off; SET enable_bitmapscan = off; SET jit = off; "+
+		"SET default_transaction_isolation = 'read committed'; SET lock_timeout = %d", DefaultTimeout.Milliseconds()*4/5))
 }
 
 // DefaultMaxAttempts is the table's default for max_attempts.

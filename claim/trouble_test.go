@@ -194,6 +194,36 @@ func TestTextIsUTF8WhateverTheDatabaseSays(t *testing.T) {
 	require.Equal(t, []string{"größe", `{"name": "Müller"}`, `"größer"`}, []string{job.Type, string(job.Payload), string(job.Result)})
 }
 
+// Where a role has set limits for other programs, a caller's statement that meets
+// another transaction waits for it, and goes on with what that one left.
+func TestACallersStatementWaitsForOthersWhateverTheDatabaseSays(t *testing.T) {
+	dsn := pgtest.New(t)
+	db, holder := connect(t, dsn), connect(t, dsn)
+	fill(t, db, 1, 1, 1)
+	exec(t, db, `DO $$ BEGIN
+		EXECUTE format('ALTER DATABASE %I SET lock_timeout = 1', current_database());
+		EXECUTE format('ALTER DATABASE %I SET default_transaction_isolation = serializable', current_database());
+	END $$`)
+	config, err := pgx.ParseConfig(dsn)
+	require.NoError(t, err)
+	claim.Pin(config)
+	conn, err := pgx.ConnectConfig(t.Context(), config)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = conn.Close(context.Background()) })
+	exec(t, holder, `BEGIN; UPDATE dispatcherd.jobs_live SET priority = 2 WHERE id = 1`)
+	ended := make(chan error, 1)
+	go func() {
+		_, err := conn.Exec(t.Context(), `UPDATE dispatcherd.jobs_live SET priority = priority + 1 WHERE id = 1`)
+		ended <- err
+	}()
+	require.Eventually(t, func() bool {
+		return len(ended) == 1 || one[int](t, db, `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`) == 1
+	}, time.Minute, time.Millisecond)
+	exec(t, holder, `COMMIT`)
+	require.NoError(t, <-ended)
+	require.Equal(t, 3, one[int](t, db, `SELECT priority FROM dispatcherd.jobs_live WHERE id = 1`))
+}
+
 func TestAServerErrorIsRefusedAndTheConnectionLives(t *testing.T) {
 	dsn := pgtest.New(t)
 	db, holder := connect(t, dsn), connect(t, dsn)
