@@ -4,6 +4,8 @@ import (
 	"net"
 	"sync"
 	"time"
+
+	"github.com/dispatcherd/dispatcherd"
 )
 
 // outbox is the queue in front of a connection. Any goroutine puts frames in;
@@ -12,6 +14,7 @@ type outbox struct {
 	conn    net.Conn
 	timeout time.Duration // for one write
 	wrote   func(frames, bytes int)
+	asked   func() // called when a request was written and nothing else; nil = nobody wants to know
 
 	mu     sync.Mutex
 	ready  sync.Cond // frames wait, or closed; for the writer
@@ -233,6 +236,9 @@ func (o *outbox) flush(batch []frame) error {
 		}
 		o.wrote(frames, len(buf))
 		buf, frames = buf[:0], 0
+	}
+	if j, ok := batch[0].(*Job); ok && len(batch) == 1 && o.asked != nil && j.Mode == dispatcherd.OnDemand {
+		o.asked()
 	}
 	return nil
 }

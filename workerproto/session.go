@@ -45,8 +45,20 @@ func newSession(conn net.Conn, limits Limits, obs Observer) *Session {
 	quick := brief.Conn(conn)
 	s.in = lines{conn: quick, max: limits.MaxFrame}
 	s.out = newOutbox(quick, limits.Outbox, limits.WriteTimeout, obs.Sent)
+	if l := brief.NewLookout(quick, limits.Lookout, limits.Alone); l != nil {
+		s.out.asked = func() { lookOut(l, obs) }
+	}
 	s.machine = newMachine(s.nonce, limits, s.peer)
 	return s
+}
+
+// lookOut stays awake for the answer to a request, which a worker may have in no
+// time. It is called by the writer: whatever else there is to be written comes from
+// others, who go first.
+func lookOut(l *brief.Lookout, obs Observer) {
+	if found, took := l.Look(); took > 0 {
+		obs.LookedOut(found, took)
+	}
 }
 
 // newNonce makes a session's nonce: 128 random bits.

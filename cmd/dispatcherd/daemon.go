@@ -146,6 +146,7 @@ func (d *daemon) wire() {
 	d.workers = newWorkers(d.log)
 	d.cfg.Workers.Permit = d.permit
 	d.callers = newCallers()
+	d.cfg.Workers.Alone = d.callers.solitude.alone
 	d.rows = newRows(d.pool, d.cfg.API.RowPoll, d.workers.name)
 	d.progress.newest = map[dispatcherd.JobID]claim.Progress{}
 	d.statements = newStatements(d.store, d.cfg.Core.Limits)
@@ -187,6 +188,7 @@ func (p performer) Perform(fx []actor.Effect) {
 		default:
 			if e.Kind == actor.Send && !e.Job.OnDemand() {
 				d.rows.sent(e)
+				d.callers.solitude.jobSent()
 			}
 			d.workers.perform(e, workerproto.GoAway{Reason: "the dispatcher is about to stop", Grace: d.cfg.Grace})
 		}

@@ -15,7 +15,8 @@ import (
 // callers knows who waits for which request in memory. Every request that is
 // submitted is counted under exactly one end.
 type callers struct {
-	loop *actor.Actor
+	loop     *actor.Actor
+	solitude solitude
 
 	mu      sync.Mutex
 	last    dispatcherd.JobID
@@ -37,6 +38,8 @@ func (c *callers) submit(r api.Request, caller api.Caller) dispatcherd.JobID {
 	c.last--
 	id := c.last
 	c.waiting[id] = me
+	c.solitude.asks(caller)
+	c.solitude.inHand.Add(1)
 	c.mu.Unlock()
 	taken := c.loop.Request(actor.Requested{
 		Job: id, Type: r.Type, Priority: r.Priority, Payload: r.Payload, Deadline: r.Deadline, Wait: r.Wait, Patience: r.Patience,
@@ -67,6 +70,7 @@ func (c *callers) abandon(id dispatcherd.JobID) {
 	_, waits := c.waiting[id]
 	if waits {
 		delete(c.waiting, id)
+		c.solitude.inHand.Add(-1)
 		c.ends[0]++
 	}
 	c.mu.Unlock()
@@ -112,6 +116,7 @@ func (c *callers) end(id dispatcherd.JobID, a api.Answer) {
 	me := c.waiting[id]
 	if me != nil {
 		delete(c.waiting, id)
+		c.solitude.inHand.Add(-1)
 		c.ends[a.Kind]++
 		a.Worker = me.worker
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -39,7 +40,7 @@ func newMetrics() *metrics {
 		workers: newWorkerMetrics(),
 	}
 	m.registry.MustRegister(m.statements, m.rows, m.procs, m.rests, m.workers.connections, m.workers.frames, m.workers.bytes,
-		m.workers.complaints, m.workers.acceptFailures, m.workers.denied, collectors.NewGoCollector(),
+		m.workers.complaints, m.workers.acceptFailures, m.workers.denied, m.workers.lookouts, m.workers.lookoutSeconds(), collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }
@@ -56,6 +57,8 @@ type workerMetrics struct {
 	complaints     *prometheus.CounterVec
 	acceptFailures prometheus.Counter
 	denied         prometheus.Counter
+	lookouts       *prometheus.CounterVec
+	lookedOut      atomic.Int64 // nanoseconds
 }
 
 func newWorkerMetrics() *workerMetrics {
@@ -72,12 +75,18 @@ func newWorkerMetrics() *workerMetrics {
 		acceptFailures: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "dispatcherd_worker_accept_failures_total", Help: "Connections that could not be accepted.",
 		}),
+		lookouts: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "dispatcherd_lookouts_total", Help: "Looks for a worker's answer to a request before falling asleep (--lookout).",
+		}, []string{"end"}),
 		denied: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "dispatcherd_worker_denied_total", Help: "Offers of slots refused because the worker's user may not serve one of their types.",
 		}),
 	}
 	for _, c := range workerproto.Codes() { // a rate needs the 0 before the first
 		m.complaints.WithLabelValues(string(c))
+	}
+	for _, end := range []string{"found", "vain"} {
+		m.lookouts.WithLabelValues(end)
 	}
 	for _, direction := range []string{"in", "out"} {
 		m.frames.WithLabelValues(direction)
@@ -102,6 +111,23 @@ func (m *workerMetrics) Received(frames, bytes int) {
 func (m *workerMetrics) Sent(frames, bytes int) {
 	m.frames.WithLabelValues("out").Add(float64(frames))
 	m.bytes.WithLabelValues("out").Add(float64(bytes))
+}
+
+// LookedOut implements workerproto.Observer.
+func (m *workerMetrics) LookedOut(found bool, took time.Duration) {
+	end := "vain"
+	if found {
+		end = "found"
+	}
+	m.lookouts.WithLabelValues(end).Inc()
+	m.lookedOut.Add(int64(took))
+}
+
+// lookoutSeconds shows for how long it has looked in all.
+func (m *workerMetrics) lookoutSeconds() prometheus.Collector {
+	return prometheus.NewCounterFunc(prometheus.CounterOpts{
+		Name: "dispatcherd_lookout_seconds_total", Help: "Time spent looking for a worker's answer to a request before falling asleep.",
+	}, func() float64 { return time.Duration(m.lookedOut.Load()).Seconds() })
 }
 
 // Complained implements workerproto.Observer.

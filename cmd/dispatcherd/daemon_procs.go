@@ -118,6 +118,7 @@ func (d *daemon) steerProcs(ctx context.Context) {
 			d.log.Warn("--procs auto cannot tell the load and uses all processors", zap.Error(err))
 			return
 		}
+		used -= time.Duration(d.metrics.workers.lookedOut.Load()) // it could have slept
 		was := g.one
 		switch one := g.look(time.Since(began), used); {
 		case one == was:

@@ -20,6 +20,10 @@ const (
 	defaultGrace  = 30 * time.Second
 	defaultResume = 30 * time.Second
 
+	// defaultLookout is somewhat more than what a worker takes that is woken,
+	// answers at once, and is seen to have done so.
+	defaultLookout = 60 * time.Microsecond
+
 	defaultKeepDone   = 7 * 24 * time.Hour
 	defaultKeepFailed = 30 * 24 * time.Hour
 )

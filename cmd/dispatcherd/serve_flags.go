@@ -139,6 +139,7 @@ func (f *serveFlags) registerTimes(flags *pflag.FlagSet) {
 	flags.DurationVar(&c.CancelGrace, "cancel-grace", c.CancelGrace, "from telling a worker to stop a job to ending its session")
 	flags.DurationVar(&c.Comeback, "comeback", c.Comeback, "how long requests that do not want to wait for a worker wait for the last one that could serve them to connect anew")
 	flags.DurationVar(&p.Resume, "resume", defaultResume, "how long workers keep their jobs going without a dispatcher, and the jobs of one that stopped wait for them; 0 = not at all")
+	flags.DurationVar(&p.Lookout, "lookout", defaultLookout, "how long to stay awake for a worker's answer to a request, while one caller has the daemon to himself, on one processor, and as long as it comes in that time; 0 = not at all")
 	flags.BoolVar(&f.cfg.Listen, "listen", true, "be woken by NOTIFY; without it only polling finds jobs")
 	flags.BoolVar(&f.cfg.AsyncClaims, "async-claims", false, "do not wait for the disk when claiming; a crash of Postgres may then run a job twice at once")
 	flags.DurationVar(&p.HelloTimeout, "hello-timeout", p.HelloTimeout, "from a worker's connect to its hello")
@@ -149,6 +150,7 @@ func (f *serveFlags) registerTimes(flags *pflag.FlagSet) {
 	between(flags, "1ms", longestWait, "patience", "share-handicap", "comeback", "lease", "beat",
 		"hello-timeout", "write-timeout", "heartbeat", "heartbeat-timeout")
 	between(flags, "0s", longestWait, "resume")
+	between(flags, "0s", "1ms", "lookout")
 	between(flags, "1ms", "24h", "retry-base", "retry-max")
 	between(flags, "1ms", longest, "cancel-grace")
 	between(flags, "0s", longest, "grace")
