@@ -62,9 +62,9 @@ func (s *Store) PaceVacuum(ctx context.Context) (rests, changed bool, err error)
 		if rests == now.rests {
 			return 0, nil
 		}
-		was := rests
+		want := rests
 		err := conn.QueryRow(ctx, `SELECT dispatcherd.rest_vacuum($1)`, rests).Scan(&rests)
-		changed = err == nil && rests == was
+		changed = err == nil && rests == want // an operator's word goes first
 		return 0, err
 	})
 	return rests, changed, err

@@ -15,12 +15,12 @@ import (
 
 // metrics is everything /metrics shows.
 type metrics struct {
-	registry   *prometheus.Registry
-	statements *prometheus.HistogramVec
-	rows       *prometheus.CounterVec
-	procs      *prometheus.CounterVec
-	rests      prometheus.Gauge // of autovacuum
-	workers    *workerMetrics
+	registry    *prometheus.Registry
+	statements  *prometheus.HistogramVec
+	rows        *prometheus.CounterVec
+	procs       *prometheus.CounterVec
+	vacuumRests prometheus.Gauge
+	workers     *workerMetrics
 }
 
 func newMetrics() *metrics {
@@ -34,12 +34,12 @@ func newMetrics() *metrics {
 			Name: "dispatcherd_statement_rows_total", Help: "Jobs that statements fetched, won, ended, released or took over from another dispatcher.",
 		}, []string{"operation"}),
 		procs: newProcsCounter(),
-		rests: prometheus.NewGauge(prometheus.GaugeOpts{
+		vacuumRests: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "dispatcherd_vacuum_rests", Help: "1 while autovacuum of the table of jobs rests because of an old snapshot.",
 		}),
 		workers: newWorkerMetrics(),
 	}
-	m.registry.MustRegister(m.statements, m.rows, m.procs, m.rests, m.workers.connections, m.workers.frames, m.workers.bytes,
+	m.registry.MustRegister(m.statements, m.rows, m.procs, m.vacuumRests, m.workers.connections, m.workers.frames, m.workers.bytes,
 		m.workers.complaints, m.workers.acceptFailures, m.workers.denied, m.workers.lookouts, m.workers.lookoutSeconds(), collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
