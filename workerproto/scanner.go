@@ -4,6 +4,8 @@ import (
 	"math"
 	"strconv"
 	"time"
+
+	"github.com/dispatcherd/dispatcherd/internal/carry"
 )
 
 const (
@@ -11,9 +13,9 @@ const (
 	minInt64 = math.MinInt64
 	maxInt64 = math.MaxInt64
 
-	maxDepth  = 128                  // nesting of arrays and objects inside a frame
+	maxDepth  = carry.MaxDepth       // nesting of arrays and objects inside a frame
 	maxDelay  = 366 * 24 * time.Hour // of any duration on the wire
-	maxNumber = 1024                 // bytes of a number in a payload
+	maxNumber = carry.MaxNumber      // bytes of a number in a payload
 	maxNonce  = 64                   // bytes of a session nonce
 	maxSymbol = 32                   // bytes of a code, level or mode
 

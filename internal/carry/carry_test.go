@@ -1,4 +1,4 @@
-package carry
+package carry_test
 
 import (
 	"context"
@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"github.com/dispatcherd/dispatcherd/internal/carry"
 	"github.com/dispatcherd/dispatcherd/internal/pgtest"
 	"github.com/dispatcherd/dispatcherd/workerproto"
 )
@@ -32,7 +33,7 @@ func TestWhatPassesCanBeSentOnceItWasKept(t *testing.T) {
 		var kept []byte
 		require.NoError(rt, conn.QueryRow(ctx, `SELECT $1::text::jsonb::text`, string(payload)).Scan(&kept))
 		sent := workerproto.CheckCarried(kept)
-		require.Equal(rt, sent == nil, Check(payload) == nil, "%s\nkept as %s\n%v, %v", payload, kept, sent, Check(payload))
+		require.Equal(rt, sent == nil, carry.Check(payload) == nil, "%s\nkept as %s\n%v, %v", payload, kept, sent, carry.Check(payload))
 		if sent == nil {
 			passed++
 		} else {
@@ -45,7 +46,7 @@ func TestWhatPassesCanBeSentOnceItWasKept(t *testing.T) {
 
 func drawPayload(rt *rapid.T) []byte {
 	near := func(bound int, what string) int { return rapid.IntRange(max(0, bound-4), bound+4).Draw(rt, what) }
-	size := rapid.SampledFrom([]int{2, MaxNumber}).Draw(rt, "size")
+	size := rapid.SampledFrom([]int{2, carry.MaxNumber}).Draw(rt, "size")
 	digit := rapid.SampledFrom([]string{"0", "7"})
 	number := rapid.SampledFrom([]string{"", "-"}).Draw(rt, "sign")
 	switch whole := near(size-3, "whole"); {
@@ -55,13 +56,13 @@ func drawPayload(rt *rapid.T) []byte {
 		number += "7" + strings.Repeat(digit.Draw(rt, "digit"), whole-1)
 	}
 	if rapid.Bool().Draw(rt, "fraction") {
-		number += "." + strings.Repeat(digit.Draw(rt, "behind"), near(rapid.SampledFrom([]int{1, MaxNumber}).Draw(rt, "behinds"), "fraction")+1)
+		number += "." + strings.Repeat(digit.Draw(rt, "behind"), near(rapid.SampledFrom([]int{1, carry.MaxNumber}).Draw(rt, "behinds"), "fraction")+1)
 	}
 	if rapid.Bool().Draw(rt, "power") {
 		number += fmt.Sprintf("%s%s%d", rapid.SampledFrom([]string{"e", "E"}).Draw(rt, "e"),
-			rapid.SampledFrom([]string{"", "+", "-"}).Draw(rt, "way"), near(rapid.SampledFrom([]int{0, MaxNumber, 9995}).Draw(rt, "powers"), "power"))
+			rapid.SampledFrom([]string{"", "+", "-"}).Draw(rt, "way"), near(rapid.SampledFrom([]int{0, carry.MaxNumber, 9995}).Draw(rt, "powers"), "power"))
 	}
-	deep := near(rapid.SampledFrom([]int{0, MaxDepth - 1}).Draw(rt, "deep"), "depth")
+	deep := near(rapid.SampledFrom([]int{0, carry.MaxDepth - 1}).Draw(rt, "deep"), "depth")
 	inner := rapid.SampledFrom([]string{`{"a\"[[":"1e9999\\","b":%s}`, `[[], {}, %s ]`}).Draw(rt, "inner")
 	return []byte(strings.Repeat("[", deep) + fmt.Sprintf(inner, number) + strings.Repeat("]", deep))
 }
@@ -72,8 +73,8 @@ func FuzzCheck(f *testing.F) {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		if err := Check(raw); err != nil {
-			require.Contains(t, []error{ErrDepth, ErrNumber}, err)
+		if err := carry.Check(raw); err != nil {
+			require.Contains(t, []error{carry.ErrDepth, carry.ErrNumber}, err)
 		}
 	})
 }
@@ -82,6 +83,6 @@ func BenchmarkCheck(b *testing.B) {
 	raw := []byte(`{"url":"https://example.org/some/page.html","page":17,"sizes":[1,2.5,300],"user":{"name":"somebody","id":123456}}`)
 	b.SetBytes(int64(len(raw)))
 	for b.Loop() {
-		_ = Check(raw)
+		_ = carry.Check(raw)
 	}
 }

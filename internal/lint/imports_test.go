@@ -16,7 +16,7 @@ var mayImport = map[string][]string{
 	"scoring":          {""},
 	"slotindex":        {""},
 	"actor":            {"", "scoring", "slotindex"},
-	"workerproto":      {"", "internal/brief"},
+	"workerproto":      {"", "internal/brief", "internal/carry"},
 	"worker":           {"", "workerproto"},
 	"migrations":       {},
 	"claim":            {"", "migrations", "internal/carry"},
