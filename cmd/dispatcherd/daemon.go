@@ -76,6 +76,7 @@ type daemon struct {
 	serving       sync.WaitGroup // worker sessions
 	failed        chan error     // capacity 1: why the daemon cannot go on
 	ended         chan struct{}  // closed by stop
+	gone          chan struct{}  // closed by lose
 	sweeps        chan struct{}  // capacity 1: a lost dispatcher waits to be forgotten
 	lease         *lease
 	recorder      *journal.Recorder
@@ -84,7 +85,7 @@ type daemon struct {
 
 // startDaemon brings everything up. On an error nothing is left running.
 func startDaemon(ctx context.Context, cfg daemonConfig, log *zap.Logger) (_ *daemon, err error) {
-	d := &daemon{cfg: cfg, log: log, failed: make(chan error, 1), metrics: newMetrics(), hearing: newHearing(), ended: make(chan struct{}), sweeps: make(chan struct{}, 1), denials: &seldom{log: log, every: time.Second}}
+	d := &daemon{cfg: cfg, log: log, failed: make(chan error, 1), metrics: newMetrics(), hearing: newHearing(), ended: make(chan struct{}), gone: make(chan struct{}), sweeps: make(chan struct{}, 1), denials: &seldom{log: log, every: time.Second}}
 	defer func() {
 		if err != nil {
 			d.abort()
@@ -258,6 +259,24 @@ func (d *daemon) fail(err error) {
 	}
 }
 
+// lose ends the daemon because its Postgres is gone and will not come back, so
+// that no end can be recorded and nothing is worth a wait. To be called once.
+func (d *daemon) lose(err error) {
+	d.fail(err)
+	close(d.gone)
+	d.endStatements()
+}
+
+// lost reports whether lose was called.
+func (d *daemon) lost() bool {
+	select {
+	case <-d.gone:
+		return true
+	default:
+		return false
+	}
+}
+
 // run waits until ctx asks to stop, or the daemon cannot go on, and stops it.
 func (d *daemon) run(ctx context.Context) error {
 	var why error
@@ -266,7 +285,11 @@ func (d *daemon) run(ctx context.Context) error {
 	case why = <-d.failed:
 		d.log.Error("the dispatcher cannot go on", zap.Error(why))
 	}
-	return errors.Join(why, d.stop())
+	err := d.stop()
+	if why == nil && d.lost() {
+		why = <-d.failed // it was gone before the stop had ended
+	}
+	return errors.Join(why, err)
 }
 
 // stop drains: no new job starts, and running ones have the grace to end. What
@@ -316,6 +339,9 @@ func (d *daemon) stop() error {
 // present the jobs they run to the next dispatcher. The connection may have died since it was last
 // used, which only shows when it is used again, so there is a second try.
 func (d *daemon) leave(handOver bool) (int, error) {
+	if d.lost() {
+		return 0, nil // there is nobody to tell
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), settleTime)
 	defer cancel()
 	if handOver {
@@ -350,6 +376,8 @@ func (d *daemon) awaitIdle(limit time.Duration) {
 		select {
 		case <-look.C:
 		case <-deadline.C:
+			return
+		case <-d.gone:
 			return
 		}
 	}

@@ -107,11 +107,13 @@ func (a *app) dev(ctx context.Context, f *serveFlags, o devpg.Options) (err erro
 		return err
 	}
 	a.sayHowToConnect(&cfg)
+	over := make(chan struct{})
+	defer close(over)
 	go func() {
 		select {
 		case <-pg.Done():
-			d.fail(errors.New("the private Postgres has ended"))
-		case <-d.ended:
+			d.lose(failure(exitUnavailable, "the private Postgres, process %d, has ended, and without it the dispatcher cannot go on: start it again", pg.PID()))
+		case <-over:
 		}
 	}()
 	return d.run(ctx)

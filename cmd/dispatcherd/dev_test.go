@@ -8,44 +8,111 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
+
+	"github.com/dispatcherd/dispatcherd/worker"
 )
 
-// Where the log is JSON and goes elsewhere, the lines are all that a newcomer has.
-func TestDevPrintsWhatAnotherTerminalNeeds(t *testing.T) {
+// dev is a running `dispatcherd dev`.
+type dev struct {
+	socket string // of the workers
+	script string // what it printed
+	log    bytes.Buffer
+	stop   context.CancelFunc
+	ended  chan int // its exit code; the log is complete then
+}
+
+// startDev returns once it has printed what another terminal needs.
+func startDev(t *testing.T, more ...string) *dev {
+	t.Helper()
 	dir, err := os.MkdirTemp("", "dev") // t.TempDir is too long for a socket
 	require.NoError(t, err)
-	defer func() { require.NoError(t, os.RemoveAll(dir)) }()
-	socket := filepath.Join(dir, "it's w")
+	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
+	d := &dev{socket: filepath.Join(dir, "it's w"), ended: make(chan int, 1)}
 	ctx, stop := context.WithCancel(t.Context())
-	defer stop()
+	d.stop = stop
 	out, in := io.Pipe()
-	var log bytes.Buffer
-	a := &app{in: strings.NewReader(""), out: in, err: &log, env: nothingSet}
-	ended := make(chan int, 1)
+	a := &app{in: strings.NewReader(""), out: in, err: &d.log, env: nothingSet}
+	args := append([]string{"--config", "", "dev", "--ephemeral", "--worker-socket", d.socket, "--api-socket", filepath.Join(dir, "a")}, more...)
 	go func() {
-		ended <- a.run(ctx, []string{"--config", "", "dev", "--ephemeral", "--worker-socket", socket, "--api-socket", filepath.Join(dir, "a")})
+		d.ended <- a.run(ctx, args)
 		_ = in.Close() // never fails
 	}()
 	lines := bufio.NewReader(out)
-	var script strings.Builder
 	for range 3 {
 		line, err := lines.ReadString('\n')
-		require.NoError(t, err, "%v", &log)
-		script.WriteString(line)
+		require.NoError(t, err)
+		d.script += line
 	}
-	script.WriteString(`printf '%s\n' "$DATABASE_URL" "$DISPATCHERD_WORKER_SOCKET"`)
-	told, err := exec.Command("sh", "-c", script.String()).Output()
+	return d
+}
+
+// told returns what a shell makes of the printed lines: the database's URL and
+// the workers' socket.
+func (d *dev) told(t *testing.T) []string {
+	t.Helper()
+	told, err := exec.Command("sh", "-c", d.script+`printf '%s\n' "$DATABASE_URL" "$DISPATCHERD_WORKER_SOCKET"`).Output()
 	require.NoError(t, err)
-	words := strings.Split(string(told), "\n")
-	require.Equal(t, socket, words[1])
+	return strings.Split(string(told), "\n")
+}
+
+// Where the log is JSON and goes elsewhere, the lines are all that a newcomer has.
+func TestDevPrintsWhatAnotherTerminalNeeds(t *testing.T) {
+	d := startDev(t)
+	words := d.told(t)
+	require.Equal(t, d.socket, words[1])
 
 	got := invocation{args: []string{"job", "list", "--database-url", words[0]}}.runs(t)
 	require.Equal(t, exitOK, got.code, got.err)
-	stop()
-	require.Equal(t, exitOK, <-ended, "%v", &log)
-	require.True(t, strings.HasPrefix(log.String(), `{"level":`), "the log has the form for machines: %v", &log)
+	d.stop()
+	require.Equal(t, exitOK, <-d.ended, "%v", &d.log)
+	require.True(t, strings.HasPrefix(d.log.String(), `{"level":`), "the log has the form for machines: %v", &d.log)
+}
+
+// What runs could not be recorded, however long one waits for it.
+func TestDevEndsWhenItsPostgresIsKilled(t *testing.T) {
+	for _, asked := range []bool{false, true} {
+		d := startDev(t, "--grace", "10m")
+		url := d.told(t)[0]
+		conn, err := pgx.Connect(t.Context(), url)
+		require.NoError(t, err)
+		var data string
+		require.NoError(t, conn.QueryRow(t.Context(), `SHOW data_directory`).Scan(&data))
+		require.NoError(t, conn.Close(t.Context()))
+		runs, working := make(chan struct{}), make(chan error, 1)
+		w := worker.New(worker.Options{Socket: d.socket, Grace: time.Millisecond})
+		w.Handle("x", func(ctx context.Context, _ *worker.Job) (any, error) {
+			close(runs)
+			<-ctx.Done()
+			return nil, ctx.Err()
+		})
+		w.Slots(1, "x")
+		ctx, dismiss := context.WithCancel(t.Context())
+		go func() { working <- w.Run(ctx) }()
+		got := invocation{args: []string{"job", "insert", "--type", "x", "--database-url", url}}.runs(t)
+		require.Equal(t, exitOK, got.code, got.err)
+		<-runs
+
+		if asked {
+			d.stop() // it waits for the job, then
+		}
+		text, err := os.ReadFile(filepath.Join(data, "postmaster.pid"))
+		require.NoError(t, err)
+		pid, err := strconv.Atoi(strings.SplitN(string(text), "\n", 2)[0])
+		require.NoError(t, err)
+		require.NoError(t, syscall.Kill(pid, syscall.SIGKILL))
+		require.Equal(t, exitUnavailable, <-d.ended, "%v", &d.log)
+		require.Contains(t, d.log.String(), "dispatcherd: the private Postgres, process "+strconv.Itoa(pid)+", has ended")
+		require.NotContains(t, d.log.String(), "leaving the dispatchers")
+		require.NoDirExists(t, filepath.Dir(data))
+		dismiss()
+		require.NoError(t, <-working)
+	}
 }
