@@ -2,8 +2,12 @@ package main
 
 import (
 	"context"
+	"errors"
+	"io/fs"
+	"os"
 	"os/exec"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -33,7 +37,8 @@ func (a *app) workerRunCommand() *cobra.Command {
 what it prints is the result, and its exit code decides: 0 is done, 65 (EX_DATAERR) failed for good, anything
 else failed and to be tried again. More than 512 KiB of output are a failure for good. The end of what it
 writes to standard error is kept with a failure. The job's id, type and attempt are in DISPATCHERD_JOB_ID,
-DISPATCHERD_TYPE and DISPATCHERD_ATTEMPT.`,
+DISPATCHERD_TYPE and DISPATCHERD_ATTEMPT. Without a connection it tries again until it is stopped, and says once why
+there is none, whatever the reason.`,
 		Example: `  dispatcherd worker run --types pdf,excel --slots 4 -- ./convert --fast
   dispatcherd worker run --types echo -- cat`,
 		Args: func(cmd *cobra.Command, args []string) error {
@@ -53,20 +58,19 @@ DISPATCHERD_TYPE and DISPATCHERD_ATTEMPT.`,
 			if err != nil {
 				return failure(exitUsage, "cannot run %s: %w; every job would fail", args[0], err)
 			}
-			missed := false // said so, and not connected since
+			missed := absences{}
 			w := worker.New(worker.Options{
 				Socket: socket, Name: name, Grace: max(grace, 1), // 0 would be the default
 				Connected: func(hello workerproto.Welcome) {
-					missed = false
+					clear(missed)
 					a.say("connected to %s on %s", hello.Dispatcher, socket)
 					a.sayWhatIsIdle(hello, slots)
 				},
 				Complaint: func(e *workerproto.Error) { a.say("refused by the dispatcher: %v", e) },
 				Disconnected: func(err error) {
-					if !missed && cmd.Context().Err() == nil {
-						a.say("not connected: %v", err)
+					if cmd.Context().Err() == nil && missed.fresh(err) {
+						a.say("not connected, trying again: %v%s", err, whatKeepsOut(err, socket))
 					}
-					missed = true
 				},
 			})
 			a.say("offering %s to the dispatcher on %s", counted(int64(slots), "slot"), socket)
@@ -88,6 +92,30 @@ DISPATCHERD_TYPE and DISPATCHERD_ATTEMPT.`,
 	between(flags, "1", "100000", "slots")
 	between(flags, "0s", longest, "worker-grace")
 	return cmd
+}
+
+// absences are the reasons for having no connection that were told since there
+// was one: a dispatcher that was not there may be one that lets nobody in.
+type absences map[syscall.Errno]bool
+
+// fresh reports whether the reason was not told yet, and notes it.
+func (a absences) fresh(err error) bool {
+	var reason syscall.Errno // stays 0 where it is no refusal of the system
+	errors.As(err, &reason)
+	told := a[reason]
+	a[reason] = true
+	return !told
+}
+
+// whatKeepsOut tells what to do where time alone does not help, else nothing.
+func whatKeepsOut(err error, socket string) string {
+	if errors.Is(err, fs.ErrPermission) {
+		return "; this user may not open it: run the worker as root or in the group of the socket and its directory (--socket-mode of serve)"
+	}
+	if info, err := os.Stat(socket); err == nil && info.Mode().Type() != os.ModeSocket {
+		return "; this is no socket: give the dispatcher's as --worker-socket"
+	}
+	return ""
 }
 
 // checkTypes takes the blanks of "a, b" away, and finds at the command line what

@@ -1,7 +1,14 @@
 package main
 
 import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -29,6 +36,41 @@ func TestTheExecWorkerTellsOfFailuresAndIdleSlots(t *testing.T) {
 	eventually(t, func() bool { return strings.Contains(many.errors.text(), "3 slots are more than the limit of 2") },
 		func() string { return "a word about the limit; it said " + many.errors.text() })
 	many.kill()
+}
+
+// A worker that began before its dispatcher has said that nobody is there; what
+// keeps it out afterwards is news.
+func TestTheExecWorkerSaysOnceWhatKeepsItOut(t *testing.T) {
+	socket := filepath.Join(t.TempDir(), "w.sock")
+	c := startChild(t, "program", "worker", "run", "--worker-socket", socket, "--types", "x", "--config", "", "--", "true")
+	says := func(what string) {
+		t.Helper()
+		eventually(t, func() bool { return strings.Contains(c.errors.text(), what) },
+			func() string { return "the line " + what + "; it said " + c.errors.text() })
+	}
+	says("no such file")
+	require.NoError(t, os.WriteFile(socket, nil, 0o600))
+	says("; this is no socket: give the dispatcher's as --worker-socket\n")
+	require.NoError(t, os.Remove(socket))
+	require.NoError(t, os.Symlink(socket, socket))
+	says("too many levels of symbolic links")
+	require.Equal(t, 3, strings.Count(c.errors.text(), "not connected, trying again: dispatcher at "+socket), c.errors.text())
+	c.kill()
+}
+
+func TestEachReasonForHavingNoConnectionIsToldOnce(t *testing.T) {
+	dialed := func(errno syscall.Errno) error {
+		return fmt.Errorf("dispatcher at s: %w", &net.OpError{Op: "dial", Err: os.NewSyscallError("connect", errno)})
+	}
+	told := absences{}
+	require.True(t, told.fresh(dialed(syscall.ENOENT)))
+	require.True(t, told.fresh(dialed(syscall.EACCES)))
+	require.True(t, told.fresh(io.EOF))
+	require.False(t, told.fresh(errors.New("something else that is no refusal of the system")))
+	require.False(t, told.fresh(dialed(syscall.EACCES)))
+	require.False(t, told.fresh(dialed(syscall.ENOENT)))
+	require.Contains(t, whatKeepsOut(dialed(syscall.EACCES), "s"), "this user may not open it")
+	require.Empty(t, whatKeepsOut(dialed(syscall.ENOENT), filepath.Join(t.TempDir(), "s")))
 }
 
 func TestBlanksBetweenTypesAreNoPartOfThem(t *testing.T) {
