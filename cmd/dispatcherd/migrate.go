@@ -70,8 +70,15 @@ func (a *app) migrateDown(ctx context.Context, to int64, yes bool) error {
 			applied = append(applied, s)
 		}
 	}
-	if to < 0 && len(applied) > 0 {
-		to = applied[len(applied)-1].Version - 1
+	var at int64
+	if len(applied) > 0 {
+		at = applied[len(applied)-1].Version
+	}
+	switch {
+	case to > at:
+		return failure(exitUsage, "--to is %d, but the schema is at version %d: name a lower one, or go up with 'dispatcherd migrate up'", to, at)
+	case to < 0:
+		to = max(at-1, 0)
 	}
 	var undo []string
 	for _, s := range applied {
