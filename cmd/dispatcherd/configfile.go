@@ -155,17 +155,22 @@ func commaSeparated(items []string) (string, error) {
 func (c configFile) checkKeys(known []string) error {
 	for _, name := range slices.Sorted(maps.Keys(c.values)) {
 		if _, ok := slices.BinarySearch(known, name); !ok {
-			return failure(exitUsage, "file %s: there is no setting %q; the nearest one is %q", c.path, name, nearest(name, known))
+			if near := nearest(name, known); near != "" {
+				return failure(exitUsage, "file %s: there is no setting %q; the nearest one is %q", c.path, name, near)
+			}
+			return failure(exitUsage, "file %s: there is no setting %q; 'dispatcherd serve --help' lists those of the daemon", c.path, name)
 		}
 	}
 	return nil
 }
 
-// nearest returns the known name that takes the fewest edits, the first of equals.
+// nearest returns the known name that is probably meant: it takes the fewest
+// edits, the first of equals, and no more than a slip of the fingers does. Empty
+// if there is none: a name that has nothing to do with it leads astray.
 func nearest(name string, known []string) string {
-	best, fewest := "", -1
+	best, fewest := "", min(3, (len(name)+1)/2)
 	for _, k := range known {
-		if d := edits(name, k); fewest < 0 || d < fewest {
+		if d := edits(name, k); d < fewest {
 			best, fewest = k, d
 		}
 	}

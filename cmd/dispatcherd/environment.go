@@ -21,9 +21,12 @@ var otherVariables = []string{"DISPATCHERD_ATTEMPT", "DISPATCHERD_JOB_ID", "DISP
 const maxStrangers = 10
 
 // stranger is a variable that looks like a setting, is none, and is ignored.
-type stranger struct{ name, nearest string }
+type stranger struct{ name, nearest string } // nearest may be empty
 
 func (s stranger) String() string {
+	if s.nearest == "" {
+		return "there is no setting for the environment variable " + s.name
+	}
 	return fmt.Sprintf("there is no setting for the environment variable %s; the nearest one is %s", s.name, s.nearest)
 }
 
@@ -90,6 +93,10 @@ func (a *app) sayStrangers(cmd *cobra.Command) {
 // logStrangers does the same for a daemon.
 func (a *app) logStrangers(log *zap.Logger) {
 	for _, s := range a.ignored {
-		log.Warn("an environment variable is no setting and is ignored", zap.String("variable", s.name), zap.String("nearest", s.nearest))
+		near := zap.Skip()
+		if s.nearest != "" {
+			near = zap.String("nearest", s.nearest)
+		}
+		log.Warn("an environment variable is no setting and is ignored", zap.String("variable", s.name), near)
 	}
 }

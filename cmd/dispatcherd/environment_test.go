@@ -19,7 +19,7 @@ func TestAVariableThatIsNoSettingIsTold(t *testing.T) {
 	got := invocation{args: []string{"probe"}, env: env, extra: probeCommand}.runs(t)
 	require.Equal(t, exitOK, got.code)
 	require.Empty(t, got.out)
-	require.Equal(t, "dispatcherd: there is no setting for the environment variable DISPATCHERD_PROBE_FORCE; the nearest one is DISPATCHERD_PROBE_LEASE: it is ignored\n"+
+	require.Equal(t, "dispatcherd: there is no setting for the environment variable DISPATCHERD_PROBE_FORCE: it is ignored\n"+
 		"dispatcherd: there is no setting for the environment variable DISPATCHERD_PROBE_LIMT; the nearest one is DISPATCHERD_PROBE_LIMIT: it is ignored\n", got.err)
 
 	_, got = shown(t, invocation{env: env})
@@ -32,13 +32,16 @@ func TestAVariableThatIsNoSettingIsTold(t *testing.T) {
 // A daemon says it in its log, each variable once.
 func TestADaemonLogsWhatItIgnores(t *testing.T) {
 	core, seen := observer.New(zap.InfoLevel)
-	a := &app{environ: func() []string { return []string{"DISPATCHERD_LEESE=canary", "DISPATCHERD_LEASE=1s"} }}
+	a := &app{environ: func() []string {
+		return []string{"DISPATCHERD_LEESE=canary", "DISPATCHERD_LEASE=1s", "DISPATCHERD_SERVICE_HOST=canary"}
+	}}
 	serve, _, err := a.root().Find([]string{"serve"})
 	require.NoError(t, err)
 	a.sayStrangers(serve) // nothing: a.err is nil
 	a.logStrangers(zap.New(core))
-	require.Equal(t, 1, seen.Len())
+	require.Equal(t, 2, seen.Len())
 	require.Equal(t, map[string]any{"variable": "DISPATCHERD_LEESE", "nearest": "DISPATCHERD_LEASE"}, seen.All()[0].ContextMap())
+	require.Equal(t, map[string]any{"variable": "DISPATCHERD_SERVICE_HOST"}, seen.All()[1].ContextMap())
 }
 
 func TestWhatIsToldOfVariablesIsBounded(t *testing.T) {

@@ -26,7 +26,7 @@ func flagError(cmd *cobra.Command, err error) error {
 	case errors.As(err, &unknown) && len(unknown.GetSpecifiedShortnames()) == 0:
 		var names []string
 		cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
-		if near := nearest(unknown.GetSpecifiedName(), names); edits(near, unknown.GetSpecifiedName()) <= 2 {
+		if near := nearest(unknown.GetSpecifiedName(), names); near != "" {
 			return fmt.Errorf("%w (did you mean --%s?)", err, near)
 		}
 	}

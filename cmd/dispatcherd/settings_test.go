@@ -100,8 +100,8 @@ func TestBadSettingsNameTheirOriginAndTheNearestKnownKey(t *testing.T) {
 	cases := []struct{ file, env, want string }{
 		{"prob-limit = 3", "", `there is no setting "prob-limit"; the nearest one is "probe-limit"`},
 		{"[probe]\nleese = '5s'", "", `there is no setting "probe-leese"; the nearest one is "probe-lease"`},
-		{"probe-force = true", "", `there is no setting "probe-force"`},
-		{"config = 'x'", "", `there is no setting "config"`},
+		{"probe-force = true", "", `there is no setting "probe-force"; 'dispatcherd serve --help' lists`},
+		{"config = 'x'", "", `there is no setting "config"; 'dispatcherd serve --help' lists`},
 		{"probe-limit = 'many'", "", `bad value "many" for probe-limit: give a whole number`},
 		{"probe-limit = 2026-01-02", "", `probe-limit: a toml.LocalDate means nothing here`},
 		{"probe-types = [['a']]", "", `probe-types: a list inside a list means nothing here`},
@@ -196,4 +196,7 @@ func TestEditsIsADistance(t *testing.T) {
 	})
 	require.Equal(t, 3, edits("kitten", "sitting"))
 	require.Equal(t, "worker-socket", nearest("worker-sokcet", strings.Fields("weight-age worker-socket worker-token")))
+	require.Equal(t, "poll", nearest("pol", strings.Fields("beat poll lease")))
+	require.Empty(t, nearest("database", strings.Fields("beat name lease")), "nothing that could be meant")
+	require.Empty(t, nearest("db", strings.Fields("beat o d")), "two letters are not two slips")
 }
