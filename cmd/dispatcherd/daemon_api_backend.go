@@ -39,6 +39,7 @@ func (b *backend) Submit(ctx context.Context, r api.Request, c api.Caller) (disp
 	if err := carry.Check(r.Payload); err != nil {
 		return 0, &api.InvalidError{Reason: fmt.Errorf("the payload cannot be handed on: %w", err)}
 	}
+	defer b.rows.expect()()
 	id, err := b.insertWhole(ctx, claim.New{Type: r.Type, Payload: r.Payload, Priority: r.Priority, Timeout: r.Deadline})
 	if err != nil {
 		return 0, backendError(err)

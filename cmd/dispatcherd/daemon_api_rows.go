@@ -28,6 +28,7 @@ type rows struct {
 	ends    [api.Changed]uint64 // durable requests by api.AnswerKind; 0: the caller hung up
 	begun   uint64
 	over    bool // release was called: nobody is told anything any more
+	starts  starts
 }
 
 // watchedRow is one row with those who wait.
@@ -40,6 +41,13 @@ type watchedRow struct {
 
 func newRows(db claim.DB, every time.Duration, worker func(dispatcherd.SessionID) string) *rows {
 	return &rows{db: db, every: every, worker: worker, more: make(chan struct{}, 1), watched: map[dispatcherd.JobID]*watchedRow{}}
+}
+
+// expect is to be called before a row is written that will be watched, so that
+// nothing is missed between its commit and the watch. Done ends it.
+func (r *rows) expect() (done func()) {
+	r.starts.awaited.Add(1)
+	return func() { r.starts.awaited.Add(-1) }
 }
 
 // watch adds somebody who waits. With answered he is told the end once and for
@@ -62,6 +70,10 @@ func (r *rows) watch(id dispatcherd.JobID, c api.Caller, answered bool) (stop fu
 	w.watchers[c] = answered
 	if answered {
 		r.begun++
+		if s, ok := r.starts.find(id); ok {
+			w.status, w.attempt, w.worker = dispatcherd.Running, s.attempt, r.worker(s.session)
+			c.Started(s.slot, w.worker)
+		}
 	}
 	select {
 	case r.more <- struct{}{}:
@@ -92,11 +104,15 @@ func (r *rows) removeLocked(id dispatcherd.JobID, w *watchedRow, c api.Caller) {
 
 // sent tells that a row's job was handed to a slot here.
 func (r *rows) sent(e *actor.Effect) {
-	if r.count.Load() == 0 {
+	awaited := r.starts.awaited.Load() > 0
+	if r.count.Load() == 0 && !awaited {
 		return
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if awaited {
+		r.starts.note(e)
+	}
 	if w := r.watched[e.Job]; w != nil {
 		w.status, w.attempt, w.worker = dispatcherd.Running, e.Attempt, r.worker(e.Session)
 		for c := range w.watchers {
