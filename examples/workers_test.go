@@ -73,6 +73,7 @@ var languages = []language{
 	{"python3", "python/worker.py", 20, `return {`, `return 1 // job["payload"] or {`, `"error":"ZeroDivisionError(`},
 	{"python3", "python/resuming.py", 95, `return {`, `return 1 // job["payload"] or {`, `"error":"ZeroDivisionError(`},
 	{"node", "node/worker.mjs", 21, `return {`, `if (!job.payload) throw new RangeError("zero"); return 1 || {`, `"error":"RangeError: zero"`},
+	{"node", "node/resuming.mjs", 86, `return {`, `if (!job.payload) throw new RangeError("zero"); return 1 || {`, `"error":"RangeError: zero"`},
 }
 
 // inEach runs a test for each language that this machine can run.

@@ -16,29 +16,61 @@ import (
 	"github.com/dispatcherd/dispatcherd/claim"
 )
 
-// resuming starts the example worker that keeps its job. Its work is changed to
-// wait until the file exists that the payload names.
-func (w *world) resuming(socket string) {
+// keeper is an example worker that keeps its job.
+type keeper struct {
+	program     string
+	interpreter func() (string, error)
+	imports     string
+	wait        string // what it does before its work, until the file exists that the payload names
+}
+
+var keepers = []keeper{
+	{"python/resuming.py", python, "", "    while not os.path.exists(job['payload']): time.sleep(0.01)\n    return {"},
+	{
+		"node/resuming.mjs", func() (string, error) { return exec.LookPath("node") },
+		"import { existsSync } from 'node:fs';\n", "    while (!existsSync(job.payload)) await sleep(10);\n  return {",
+	},
+}
+
+// eachKeeper runs a test with each of them that this machine can run.
+func eachKeeper(t *testing.T, test func(t *testing.T, k keeper)) {
+	for _, k := range keepers {
+		t.Run(k.program, func(t *testing.T) {
+			if _, err := k.interpreter(); err != nil {
+				t.Skipf("%s cannot be run: %v", k.program, err)
+			}
+			test(t, k)
+		})
+	}
+}
+
+func (w *world) resuming(k keeper, socket string) {
 	w.t.Helper()
-	interpreter, err := python()
-	require.NoError(w.t, err, "python3 is needed: install it with 'apt-get install python3' or 'brew install python3'")
-	source, err := os.ReadFile("../../examples/python/resuming.py")
+	interpreter, err := k.interpreter()
 	require.NoError(w.t, err)
-	changed := strings.Replace(string(source), "    return {", "    while not os.path.exists(job['payload']): time.sleep(0.01)\n    return {", 1)
+	source, err := os.ReadFile(filepath.Join("../../examples", k.program))
+	require.NoError(w.t, err)
+	_, begin, found := strings.Cut(k.wait, "\n")
+	require.True(w.t, found)
+	changed := strings.Replace(string(source), begin, k.wait, 1)
 	require.NotEqual(w.t, string(source), changed)
-	path := filepath.Join(w.dir, "resuming.py")
-	require.NoError(w.t, os.WriteFile(path, []byte(changed), 0o600))
+	path := filepath.Join(w.dir, filepath.Base(k.program))
+	require.NoError(w.t, os.WriteFile(path, []byte(k.imports+changed), 0o600))
 	startCommand(w.t, exec.Command(interpreter, path, socket, "x"))
 }
 
-// A worker of thirty lines more keeps its job while the dispatcher is killed and
+// A worker of few lines keeps its job while the dispatcher is killed and
 // started again, whether it ends in the gap or afterwards, and goes on to work.
-func TestAWorkerInPythonKeepsItsJobOverARestart(t *testing.T) {
+func TestAnExampleWorkerKeepsItsJobOverARestart(t *testing.T) {
+	eachKeeper(t, keepsItsJobOverARestart)
+}
+
+func keepsItsJobOverARestart(t *testing.T, k keeper) {
 	w := newWorld(t)
 	cfg := w.config("d")
 	cfg.Lease = time.Minute
 	daemon := w.serve(cfg)
-	w.resuming(cfg.WorkerSocket)
+	w.resuming(k, cfg.WorkerSocket)
 	for n, inTheGap := range []bool{false, true, false} {
 		gate := filepath.Join(w.dir, fmt.Sprint("gate", n))
 		payload, err := json.Marshal(gate)
@@ -65,12 +97,16 @@ func TestAWorkerInPythonKeepsItsJobOverARestart(t *testing.T) {
 
 // What was cancelled meanwhile is not the worker's any more: it is told, and the
 // slot is offered again once the work has ended.
-func TestAWorkerInPythonLetsGoOfWhatIsNotTakenBack(t *testing.T) {
+func TestAnExampleWorkerLetsGoOfWhatIsNotTakenBack(t *testing.T) {
+	eachKeeper(t, letsGoOfWhatIsNotTakenBack)
+}
+
+func letsGoOfWhatIsNotTakenBack(t *testing.T, k keeper) {
 	w := newWorld(t)
 	cfg := w.config("d")
 	cfg.Lease = time.Minute
 	daemon := w.serve(cfg)
-	w.resuming(cfg.WorkerSocket)
+	w.resuming(k, cfg.WorkerSocket)
 	gate := filepath.Join(w.dir, "gate")
 	payload, err := json.Marshal(gate)
 	require.NoError(t, err)

@@ -88,7 +88,7 @@ class Worker:
                 self.sock = None
                 if self.held: self.held["session"] = None
                 if self.held and time.monotonic() - lost > self.keep: self.give_up()
-            pause = 0.05 if time.monotonic() - connected > 5 else min(2 * pause, 5)
+            pause = 0.05 if time.monotonic() - connected > 5 else min(2 * pause, 1)
             time.sleep(pause * random.uniform(0.5, 1))
 
 if len(sys.argv) < 3: sys.exit(__doc__)
