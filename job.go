@@ -12,8 +12,8 @@ func (id JobID) OnDemand() bool { return id < 0 }
 
 // Attempt is the fencing number of one execution of a job: every claim hands
 // out the next one, and everything that is later said about the execution
-// carries it. It starts at 1 and only grows. On-demand requests without a row
-// run once, as attempt 1.
+// carries it. It starts at 1 and only grows. An on-demand request without a row
+// has the next one each time it is handed out, as after the death of its worker.
 type Attempt int32
 
 // Priority is the business priority of a job, MinPriority..MaxPriority, the

@@ -1,6 +1,7 @@
 package actor
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -64,7 +65,7 @@ func (e *finishing) take(limit int) *dispatcherd.FinishRequest {
 	rest := copy(e.queue, e.queue[n:])
 	clear(e.queue[rest:])
 	e.queue = e.queue[:rest]
-	slices.SortFunc(r.Items, func(a, b dispatcherd.Finish) int { return int(a.ID - b.ID) })
+	slices.SortFunc(r.Items, func(a, b dispatcherd.Finish) int { return cmp.Compare(a.ID, b.ID) })
 	return r
 }
 

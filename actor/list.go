@@ -55,7 +55,7 @@ type TypeInfo struct {
 	Capacity int           // registered slots that support it, free or busy
 	Free     int           // of these, free
 	Cached   int           // candidates read ahead
-	Requests int           // on-demand requests in hand
+	Requests int           // on-demand requests that wait
 	Oldest   time.Duration // age of the oldest waiting job known here; 0 if none waits
 }
 

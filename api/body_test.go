@@ -2,6 +2,7 @@ package api
 
 import (
 	"encoding/json"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"reflect"
@@ -48,6 +49,30 @@ func TestToReadARequestTakesLittleMemory(t *testing.T) {
 		_, err := h.parseRequest(body)
 		require.NoError(t, err)
 	}), 9.0)
+}
+
+// greatest notes the most that somebody wanted to read at a time.
+type greatest struct {
+	io.Reader
+
+	room int
+}
+
+func (g *greatest) Read(b []byte) (int, error) {
+	g.room = max(g.room, len(b))
+	return g.Reader.Read(b)
+}
+
+// A caller who announces a megabyte and sends nothing costs a line of text.
+func TestALengthThatIsOnlyAnnouncedTakesNoMemory(t *testing.T) {
+	h, _, _ := house(t, nil)
+	body := &greatest{Reader: strings.NewReader(`{"type":`)}
+	r := httptest.NewRequest(http.MethodPost, "/v1/requests", body)
+	r.ContentLength = int64(h.cfg.MaxPayload)
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	require.Equal(t, http.StatusBadRequest, w.Code)
+	require.LessOrEqual(t, body.room, 2*believedLength)
 }
 
 func TestTheFieldsOfARequestAreThoseThatAreRead(t *testing.T) {

@@ -2,6 +2,7 @@ package api
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -127,17 +128,18 @@ func (h *Handler) getJobEvents(w http.ResponseWriter, r *http.Request) error {
 		}
 		select {
 		case <-watch.changed:
-			if fresh, err := h.backend.Job(r.Context(), id); err == nil {
-				job = fresh
-			} // otherwise the next change, or heartbeat, looks again
 		case <-beat.C:
 			out.heartbeat()
-			if fresh, err := h.backend.Job(r.Context(), id); err == nil {
-				job = fresh
-			}
 		case <-r.Context().Done():
 			return callerGone.of("")
 		}
+		switch fresh, err := h.backend.Job(r.Context(), id); {
+		case err == nil:
+			job = fresh
+		case errors.Is(err, ErrNotFound): // somebody deleted the row
+			out.event("", "error", problemJSON(problemOf(err)))
+			return out.flush()
+		} // otherwise the next change, or heartbeat, looks again
 	}
 }
 
@@ -190,11 +192,11 @@ func sendFinal(out *sse, job *Job) {
 }
 
 // lastError is what the latest bad end says.
-func lastError(errors json.RawMessage) string {
+func lastError(history json.RawMessage) string {
 	var ends []struct {
 		Error string `json:"error"`
 	}
-	if json.Unmarshal(errors, &ends) != nil || len(ends) == 0 {
+	if json.Unmarshal(history, &ends) != nil || len(ends) == 0 {
 		return ""
 	}
 	return ends[len(ends)-1].Error

@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"regexp"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -119,6 +120,32 @@ func TestAnAttemptIsToldToRunBeforeItsWords(t *testing.T) {
 			require.Empty(t, r.looks, "not all was read")
 		})
 	}
+}
+
+// deleted is a house with a row that somebody deletes after the first look at it.
+type deleted struct {
+	*fake
+
+	looks int
+}
+
+func (f *deleted) Job(_ context.Context, id dispatcherd.JobID) (Job, error) {
+	if f.looks++; f.looks > 1 {
+		return Job{}, ErrNotFound
+	}
+	return Job{ID: id, Status: dispatcherd.Running, Attempt: 1}, nil
+}
+
+func TestWhoFollowsARowThatIsDeletedIsToldSo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := New(DefaultConfig(), &deleted{fake: newFake()}, &counts{bounds: map[Bound]int{}}, http.NotFoundHandler())
+		defer h.Close()
+		ctx, giveUp := context.WithTimeout(t.Context(), time.Hour)
+		defer giveUp()
+		rec := httptest.NewRecorder()
+		h.ServeHTTP(rec, httptest.NewRequestWithContext(ctx, http.MethodGet, "/v1/jobs/7/events", http.NoBody))
+		require.Regexp(t, `(?s)^id: 1-running\n.*event: error\ndata: {"type":"urn:dispatcherd:problem:not-found".*}\n\n$`, rec.Body.String())
+	})
 }
 
 // What was missed was said while the attempt ran.

@@ -37,9 +37,10 @@ type delayedError struct {
 
 func (e delayedError) Unwrap() error { return e.error }
 
-// RetryAfter wraps err so that the job is tried again after d (milliseconds
-// count, at most a year) instead of after the dispatcher's own backoff, if it
-// has tries left. RetryAfter(nil, d) is nil.
+// RetryAfter wraps err so that the job is tried again after d, in whole
+// milliseconds, if it has tries left; more than a day counts as a day. With less
+// than a millisecond it is tried after the dispatcher's own backoff, as without.
+// RetryAfter(nil, d) is nil.
 func RetryAfter(err error, d time.Duration) error {
 	if err == nil {
 		return nil

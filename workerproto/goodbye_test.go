@@ -5,6 +5,7 @@ import (
 	"io"
 	"net"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -67,4 +68,23 @@ func TestARevokedSessionGetsNothingButTheReason(t *testing.T) {
 	said, err := io.ReadAll(near)
 	require.NoError(t, err)
 	require.Regexp(t, `^{"op":"error","code":"heartbeat_timeout"[^\n]*}\n$`, string(said))
+}
+
+// The writer may come for the jobs between the two, and finds nothing.
+func TestAWriterThatComesTooLateForWhatWasRevokedStaysForTheReason(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		near, far := net.Pipe()
+		o := newOutbox(far, 10, time.Minute, func(int, int) {})
+		require.Equal(t, putOK, o.put(ping))
+		o.forget()
+		go func() {
+			_ = o.write() // the pipe is read to its end below
+			_ = far.Close()
+		}()
+		synctest.Wait()
+		o.close(Complain(HeartbeatTimeout, 0, "nothing heard"))
+		said, err := io.ReadAll(near)
+		require.NoError(t, err)
+		require.Contains(t, string(said), "heartbeat_timeout")
+	})
 }

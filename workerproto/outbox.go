@@ -149,12 +149,13 @@ func (o *outbox) close(last frame) {
 	o.shut()
 }
 
-// forget drops what waits.
+// forget drops what waits. A writer who was called for it is not needed: one that
+// finds nothing takes the outbox for closed.
 func (o *outbox) forget() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	clear(o.queue)
-	o.queue = o.queue[:0]
+	o.queue, o.rung = o.queue[:0], false
 }
 
 // discard drops what waits and makes the writer end.

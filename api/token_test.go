@@ -1,0 +1,41 @@
+package api
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Two who happen to use the same key for the same request are no callers of one
+// run, and neither is whoever guesses another one's key.
+func TestAnIdempotencyKeyBelongsToOneToken(t *testing.T) {
+	h, f, _ := house(t, nil)
+	var list strings.Builder
+	for _, name := range []string{"anna", "ben"} {
+		fmt.Fprintf(&list, "%s %x\n", name, sha256.Sum256([]byte("token of "+name)))
+	}
+	tokens, err := ReadTokens(strings.NewReader(list.String()))
+	require.NoError(t, err)
+	guarded := h.Guarded(func() *Tokens { return tokens })
+	asks := func(name string) (location string) {
+		r := httptest.NewRequest(http.MethodPost, "/v1/requests", strings.NewReader(`{"type":"pdf"}`))
+		r.Header.Set("Authorization", "Bearer token of "+name)
+		r.Header.Set("Idempotency-Key", "order-1")
+		r.Header.Set("Prefer", "respond-async")
+		w := httptest.NewRecorder()
+		guarded.ServeHTTP(w, r)
+		require.Equal(t, http.StatusAccepted, w.Code, w.Body)
+		return w.Header().Get("Location")
+	}
+	first := asks("anna")
+	f.answer(<-f.submitted, Answer{Kind: Done, Payload: []byte(`"for anna"`)})
+	require.Equal(t, first, asks("anna"))
+	require.Empty(t, f.submitted)
+	require.NotEqual(t, first, asks("ben"))
+	require.Len(t, f.submitted, 1)
+}
