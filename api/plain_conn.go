@@ -132,7 +132,8 @@ func (c *plainConn) request(body []byte) (Request, bool) {
 func (c *plainConn) read(patience time.Duration) bool {
 	for {
 		now := time.Now()
-		if wanted := now.Add(patience); wanted.Sub(c.until) > patience/8 { // not at every request: a deadline is a timer
+		wanted := now.Add(patience)
+		if later := wanted.Sub(c.until); later > patience/8 || later < 0 { // not at every request: a deadline is a timer
 			c.until = wanted
 			_ = c.conn.SetReadDeadline(wanted) // fails on a closed connection only, and then the read does too
 		}

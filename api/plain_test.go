@@ -235,8 +235,9 @@ func whoHangsUpLeavesNothingBehind(t *testing.T, serve server) {
 
 func TestAPlainRequestMayLastLongerThanAConnectionMayIdle(t *testing.T) {
 	const idle = 40 * time.Millisecond
-	address, h, f, seen := served(t, func(c *Config) { c.IdleTimeout = idle })
+	address, h, f, seen := served(t, func(c *Config) { c.IdleTimeout, c.HeaderTimeout = idle, time.Hour })
 	c := connect(t, address)
+	require.NoError(t, c.conn.SetDeadline(time.Now().Add(20*time.Second)))
 	c.asks(1)
 	id := <-f.submitted
 	select {

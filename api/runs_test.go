@@ -135,12 +135,13 @@ func TestAKeptRunEndsAtItsDeadlineAlsoIfTheDispatcherKeepsNone(t *testing.T) {
 		"shared":   `{"type":"pdf","timeout":2,"coalesce_key":"k"}`,
 		"both":     `{"type":"pdf","timeout":2,"coalesce_key":"k","durable":true}`,
 		"extended": `{"type":"pdf","timeout":1,"coalesce_key":"k"}`,
+		"joined":   `{"type":"pdf","timeout":2,"coalesce_key":"k"}`,
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			h, f := houseOfRows(t)
 			accepted := <-post(t.Context(), h, body, "Prefer", "respond-async")
-			if name == "extended" {
-				<-post(t.Context(), h, `{"type":"pdf","timeout":2,"coalesce_key":"k"}`, "Prefer", "respond-async")
+			if joiner := map[string]string{"extended": "2", "joined": "1"}[name]; joiner != "" {
+				<-post(t.Context(), h, `{"type":"pdf","timeout":`+joiner+`,"coalesce_key":"k"}`, "Prefer", "respond-async")
 			}
 			time.Sleep(2*time.Second - time.Millisecond)
 			synctest.Wait()
@@ -216,4 +217,82 @@ func TestAFailureAfterTheDeadlineIsNoFailure(t *testing.T) {
 			})
 		}
 	}
+}
+
+// A key is for one request. What only says how long somebody waits is no part of it.
+func TestAKeyIsRefusedForAnythingElse(t *testing.T) {
+	h, f, _ := house(t, nil)
+	keyed := func(body string) *httptest.ResponseRecorder {
+		return <-post(t.Context(), h, body, "Idempotency-Key", "k", "Prefer", "respond-async")
+	}
+	first := keyed(`{"type":"pdf","payload":[1],"priority":1}`)
+	require.Equal(t, http.StatusAccepted, first.Code)
+	for _, other := range []string{
+		`{"type":"ocr","payload":[1],"priority":1}`,
+		`{"type":"pdf","payload":[2],"priority":1}`,
+		`{"type":"pdf","payload":[1],"priority":2}`,
+		`{"type":"pdf","payload":[1],"priority":1,"durable":true}`,
+		`{"type":"pdf","payload":[1],"priority":1,"coalesce_key":"c"}`,
+	} {
+		rec := keyed(other)
+		require.Equal(t, http.StatusUnprocessableEntity, rec.Code, other)
+		require.Contains(t, rec.Body.String(), keyReused.name)
+	}
+	same := keyed(`{"priority":1,"payload":[1],"type":"pdf","timeout":7,"wait_for_worker":3}`)
+	require.Equal(t, first.Header().Get("Location"), same.Header().Get("Location"))
+	f.answer(<-f.submitted, Answer{Kind: Done})
+	require.Empty(t, f.submitted)
+}
+
+// What is shared is a run, not its answer, also while that is kept for somebody.
+func TestACoalesceKeyFindsNoRunThatIsOver(t *testing.T) {
+	h, f, _ := house(t, nil)
+	const body = `{"type":"pdf","coalesce_key":"c"}`
+	kept := <-post(t.Context(), h, body, "Prefer", "respond-async")
+	f.answer(<-f.submitted, Answer{Kind: Done, Payload: []byte(`"old"`)})
+	fresh := post(t.Context(), h, body)
+	f.answer(<-f.submitted, Answer{Kind: Done, Payload: []byte(`"new"`)})
+	require.Equal(t, `"new"`, (<-fresh).Body.String())
+	require.Equal(t, `"old"`, call(h, http.MethodGet, kept.Header().Get("Location")).Body.String())
+}
+
+// Whoever shares a run knows its id before its row is written.
+func TestARunThatIsDeletedWhileItsRowIsWrittenLeavesNone(t *testing.T) {
+	h, f := houseOfRows(t)
+	f.enter, f.write = make(chan context.Context, 1), make(chan struct{})
+	const body = `{"type":"pdf","durable":true}`
+	first := post(t.Context(), h, body, "Idempotency-Key", "k", "Prefer", "respond-async")
+	<-f.enter
+	second := <-post(t.Context(), h, body, "Idempotency-Key", "k", "Prefer", "respond-async")
+	require.Equal(t, http.StatusNoContent, call(h, http.MethodDelete, second.Header().Get("Location")).Code)
+	require.Empty(t, f.gaveUp, "nobody knows the row yet")
+	close(f.write)
+	require.Equal(t, http.StatusConflict, (<-first).Code)
+	require.Equal(t, -<-f.submitted, <-f.gaveUp)
+}
+
+func TestARowThatIsLateIsGivenUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, f := houseOfRows(t)
+		answer := post(t.Context(), h, `{"type":"pdf","durable":true,"timeout":2}`)
+		time.Sleep(2*time.Second - time.Millisecond)
+		synctest.Wait()
+		require.Empty(t, f.gaveUp)
+		time.Sleep(time.Millisecond)
+		synctest.Wait()
+		require.Equal(t, http.StatusGatewayTimeout, (<-answer).Code)
+		require.Equal(t, -<-f.submitted, <-f.gaveUp)
+	})
+}
+
+// The dispatcher's answer and the end of a caller's patience may cross.
+func TestARunEndsOnce(t *testing.T) {
+	h, f, _ := house(t, nil)
+	accepted := <-post(t.Context(), h, `{"type":"pdf"}`, "Prefer", "respond-async")
+	f.with(<-f.submitted, func(c Caller) {
+		c.Answered(Answer{Kind: Done, Payload: []byte(`"the first"`)})
+		c.Answered(Answer{Kind: Late, Reason: "the second"})
+	})
+	require.Equal(t, `"the first"`, call(h, http.MethodGet, accepted.Header().Get("Location")).Body.String())
+	require.Len(t, h.runs.over, 1)
 }

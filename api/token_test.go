@@ -39,3 +39,19 @@ func TestAnIdempotencyKeyBelongsToOneToken(t *testing.T) {
 	require.NotEqual(t, first, asks("ben"))
 	require.Len(t, f.submitted, 1)
 }
+
+// Only probes are open to those without a token, whatever routes there are.
+func TestOnlyProbesNeedNoToken(t *testing.T) {
+	h, _, _ := house(t, nil)
+	tokens, err := ReadTokens(strings.NewReader("anna " + strings.Repeat("00", sha256.Size)))
+	require.NoError(t, err)
+	guarded := h.Guarded(func() *Tokens { return tokens })
+	open := map[string]bool{"/livez": true, "/readyz": true, "/startupz": true}
+	for _, route := range h.routes {
+		w := httptest.NewRecorder()
+		guarded.ServeHTTP(w, httptest.NewRequest(route.method, strings.ReplaceAll(route.path, "{id}", "7"), http.NoBody))
+		require.Equal(t, open[route.path], w.Code != http.StatusUnauthorized, route.path)
+		delete(open, route.path)
+	}
+	require.Empty(t, open)
+}

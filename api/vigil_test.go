@@ -45,6 +45,15 @@ func TestAKeptRunHasThePatienceOfTheMostPatient(t *testing.T) {
 			pass(time.Millisecond)
 			require.Equal(t, http.StatusServiceUnavailable, fetch(h, first))
 		},
+		"a joiner is less patient, and the slots go later": func(t *testing.T, h *Handler, f *fake, pass func(time.Duration)) {
+			first := later(t, h, "20")
+			later(t, h, "1")
+			f.loses(true)
+			pass(20 * time.Second) // a look at the latest needPause after they have gone
+			require.Equal(t, http.StatusAccepted, fetch(h, first))
+			pass(needPause)
+			require.Equal(t, http.StatusServiceUnavailable, fetch(h, first))
+		},
 		"who begins waits, and leaves": func(t *testing.T, h *Handler, f *fake, pass func(time.Duration)) {
 			f.loses(true)
 			ctx, leave := context.WithCancel(t.Context())
