@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/exit"
 	"github.com/dispatcherd/dispatcherd/workerproto"
 )
 
@@ -64,12 +65,12 @@ func TestNonsenseInAListIsNamed(t *testing.T) {
 func TestTheListMayStandInTheFileAsATable(t *testing.T) {
 	file := configFileWith(t, "[allow]\npdf = [1001, 'root', '@50']\nunder_score = 7\n'semi;colon' = 8\n'*' = []\n")
 	got := invocation{args: []string{"config", "show", "--config", file}}.runs(t)
-	require.Equal(t, exitOK, got.code, got.err)
+	require.Equal(t, exit.OK, got.code, got.err)
 	require.Contains(t, got.out, "*=;pdf=1001,0,@50;semi;colon=8;under_score=7")
 
 	file = configFileWith(t, "[allow]\npdf = ['no-such-user']\n")
 	got = invocation{args: []string{"config", "show", "--config", file}}.runs(t)
-	require.Equal(t, exitUsage, got.code)
+	require.Equal(t, exit.Usage, got.code)
 	require.Contains(t, got.err, `unknown user no-such-user`)
 }
 
@@ -97,7 +98,7 @@ func TestAWorkerOfTheWrongUserIsTurnedAwayAndSaysWhy(t *testing.T) {
 
 	if me == 0 { // only root may become somebody else
 		stranger := w.workerWith(workerScript{Socket: cfg.WorkerSocket, Name: "stranger", UID: 4000, Slots: []scriptSlots{{N: 1, Types: []string{"mine"}}}, Handles: []string{"mine"}})
-		stranger.ends(t, exitInternal)
+		stranger.ends(t, exit.Internal)
 		require.Contains(t, stranger.errors.text(), `uid 4000, gid 4000 may not serve type "mine"`)
 		w.workerWith(workerScript{Socket: cfg.WorkerSocket, Name: "other", UID: 4000, Slots: []scriptSlots{{N: 1, Types: []string{"other"}}}, Handles: []string{"other"}})
 		w.await(w.insert("other", work{}), dispatcherd.Done)

@@ -11,11 +11,14 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"github.com/stretchr/testify/require"
+
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/exit"
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/settings"
 )
 
 // docs/cli.md is made from the commands themselves: run with -update after a change.
 func TestTheReferenceOfCommandsIsTrue(t *testing.T) {
-	a := &app{env: func(string) (string, bool) { return "", false }}
+	a := bare(nothingSet)
 	var b strings.Builder
 	b.WriteString("# Commands\n\nMade from the program by a test (`go test ./cmd/dispatcherd -run Reference -update`); `dispatcherd COMMAND --help` says the same.\n")
 	root := a.root()
@@ -27,8 +30,8 @@ func TestTheReferenceOfCommandsIsTrue(t *testing.T) {
 		"**Output.** Data goes to standard output, messages to the error output. `-o json` prints one document with `schema_version`.\n\n" +
 		"**Shell completion.** `source <(dispatcherd completion bash)`; likewise zsh, fish, powershell.\n")
 	b.WriteString("\n## Exit codes\n\n| code | meaning |\n|---|---|\n")
-	for _, e := range exitMeanings {
-		fmt.Fprintf(&b, "| %d | %s |\n", e.code, e.meaning)
+	for _, e := range exit.Meanings {
+		fmt.Fprintf(&b, "| %d | %s |\n", e.Code, e.Meaning)
 	}
 	describeCommand(&b, root)
 	b.WriteString("\n## Flags of every command\n\n")
@@ -115,7 +118,7 @@ func describeFlags(b *strings.Builder, flags *pflag.FlagSet) {
 			standard = "`" + standard + "`"
 		}
 		bounds := ""
-		if least, most := boundsOf(f); isNumber(f) && most != largestID && f.Value.Type() != "uint64" {
+		if least, most := settings.BoundsOf(f); settings.IsNumber(f) && most != settings.LargestID && f.Value.Type() != "uint64" {
 			bounds = least + "–" + most
 		}
 		fmt.Fprintf(b, "| `--%s` | %s | %s | %s |\n", f.Name, standard, bounds, strings.ReplaceAll(f.Usage, "|", `\|`))

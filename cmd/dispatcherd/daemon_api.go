@@ -15,6 +15,7 @@ import (
 
 	"github.com/dispatcherd/dispatcherd/api"
 	"github.com/dispatcherd/dispatcherd/claim"
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/exit"
 )
 
 // apiConfig is the API's part of daemonConfig.
@@ -101,7 +102,7 @@ func (d *daemon) openAPI(ctx context.Context) error {
 	if tcp.guarded {
 		tokens, err := readTokens(d.cfg.API.TokenFile)
 		if err != nil {
-			return failure(exitUsage, "%w", err)
+			return exit.Errorf(exit.Usage, "%w", err)
 		}
 		d.tokens.Store(tokens)
 	}
@@ -119,9 +120,9 @@ func (d *daemon) openAPI(ctx context.Context) error {
 // cannotListen says whose fault it is that nobody can be heard at a TCP address.
 func cannotListen(address string, err error) error {
 	if errors.Is(err, syscall.EADDRINUSE) {
-		return failure(exitConflict, "--api-listen %s: another program listens there: stop it or choose another port (%w)", address, err)
+		return exit.Errorf(exit.Conflict, "--api-listen %s: another program listens there: stop it or choose another port (%w)", address, err)
 	}
-	return failure(exitUsage, "--api-listen %s: %w", address, err)
+	return exit.Errorf(exit.Usage, "--api-listen %s: %w", address, err)
 }
 
 // face is one listener of the API.

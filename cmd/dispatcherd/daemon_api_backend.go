@@ -14,6 +14,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/actor"
 	"github.com/dispatcherd/dispatcherd/api"
 	"github.com/dispatcherd/dispatcherd/claim"
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/exit"
 	"github.com/dispatcherd/dispatcherd/internal/carry"
 	"github.com/dispatcherd/dispatcherd/workerproto"
 )
@@ -351,7 +352,7 @@ func backendError(err error) error {
 		return api.ErrNotFound
 	case errors.As(err, &status):
 		return &api.ConflictError{Status: status.Status, Want: status.Want}
-	case unreachable(err), hungUp(err), errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+	case exit.Unreachable(err), hungUp(err), errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		return fmt.Errorf("%w: %w", api.ErrUnavailable, err)
 	case errors.As(err, &refused) && len(refused.Code) == 5 && (refused.Code[:2] == "22" || refused.Code[:2] == "23"):
 		return &api.InvalidError{Reason: errors.New(refused.Message)}

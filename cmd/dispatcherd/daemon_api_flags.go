@@ -1,6 +1,10 @@
 package main
 
-import "github.com/spf13/pflag"
+import (
+	"github.com/spf13/pflag"
+
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/settings"
+)
 
 // registerAPI adds the settings of the API.
 func (f *serveFlags) registerAPI(flags *pflag.FlagSet) {
@@ -26,12 +30,12 @@ func (f *serveFlags) registerAPI(flags *pflag.FlagSet) {
 	flags.IntVar(&c.EventsOfRun, "max-events", c.EventsOfRun, "events kept for a slow reader of a stream")
 	flags.DurationVar(&c.RowPoll, "answer-poll", c.RowPoll, "between two looks at rows that callers wait for and another dispatcher may run")
 	flags.IntVar(&c.Connections, "api-database-connections", c.Connections, "connections to Postgres for callers")
-	between(flags, "1", mostHeld, "max-api-connections", "max-runs", "max-keys", "max-events")
-	between(flags, "1", "1000", "api-database-connections") // Postgres has a hundred for everybody unless told otherwise
-	between(flags, "1", mostInMessage, "max-payload")
-	between(flags, "1", "1048576", "max-api-header")
-	between(flags, "1", mostBytes, "max-upload", "max-run-bytes")
-	between(flags, "1ms", longest, "request-timeout", "max-request-timeout", "keep-answers")
-	between(flags, "1ms", longestWait, "api-header-timeout", "api-body-timeout", "api-write-timeout", "api-idle-timeout", "api-heartbeat",
+	settings.Between(flags, "1", settings.MostHeld, "max-api-connections", "max-runs", "max-keys", "max-events")
+	settings.Between(flags, "1", "1000", "api-database-connections") // Postgres has a hundred for everybody unless told otherwise
+	settings.Between(flags, "1", settings.MostInMessage, "max-payload")
+	settings.Between(flags, "1", "1048576", "max-api-header")
+	settings.Between(flags, "1", settings.MostBytes, "max-upload", "max-run-bytes")
+	settings.Between(flags, "1ms", settings.Longest, "request-timeout", "max-request-timeout", "keep-answers")
+	settings.Between(flags, "1ms", settings.LongestWait, "api-header-timeout", "api-body-timeout", "api-write-timeout", "api-idle-timeout", "api-heartbeat",
 		"answer-poll")
 }

@@ -10,6 +10,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/dispatcherd/dispatcherd/claim"
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/exit"
 	"github.com/dispatcherd/dispatcherd/migrations"
 )
 
@@ -40,7 +41,7 @@ func (t *trouble) saw(r claim.Report) {
 		}
 	case errors.Is(r.Err, context.Canceled): // the daemon stops: nothing is wrong with Postgres
 	case unfit(r.Err): // Postgres answered; the daemon does not start, and says why
-	case denied(r.Err):
+	case exit.Denied(r.Err):
 		t.refused(r)
 	default:
 		t.failed(r)
@@ -64,7 +65,7 @@ func (t *trouble) failed(r claim.Report) {
 	t.since = t.last
 	t.some.Store(true)
 	t.log.Warn("Postgres does not answer", zap.String("operation", string(r.Operation)),
-		zap.Stringer("verdict", r.Verdict), zap.Duration("took", r.Took), zap.String("error", once(r.Err.Error())))
+		zap.Stringer("verdict", r.Verdict), zap.Duration("took", r.Took), zap.String("error", exit.Once(r.Err.Error())))
 }
 
 func (t *trouble) refused(r claim.Report) {
@@ -78,7 +79,7 @@ func (t *trouble) refused(r claim.Report) {
 	}
 	t.denied[r.Operation] = true
 	t.some.Store(true)
-	t.log.Error("Postgres refuses a statement: "+whatToGrant(t.dsn, "dispatcherd serve"),
+	t.log.Error("Postgres refuses a statement: "+exit.WhatToGrant(t.dsn, "dispatcherd serve"),
 		zap.String("operation", string(r.Operation)), zap.Error(r.Err))
 }
 

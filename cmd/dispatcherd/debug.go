@@ -11,10 +11,13 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/exit"
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/settings"
 )
 
 func (a *app) debugCommand() *cobra.Command {
-	cmd := a.group("debug", "Take evidence from a running dispatcher", a.debugBundleCommand())
+	cmd := settings.Group("debug", "Take evidence from a running dispatcher", a.debugBundleCommand())
 	cmd.Example = "  dispatcherd debug bundle\n  dispatcherd replay dispatcherd-20261121-060000.journal"
 	return cmd
 }
@@ -23,7 +26,7 @@ func (a *app) debugBundleCommand() *cobra.Command {
 	var socket, file string
 	var force bool
 	cmd := &cobra.Command{
-		Use: "bundle", Short: "Write the last steps of a running dispatcher to a file", Args: noArguments,
+		Use: "bundle", Short: "Write the last steps of a running dispatcher to a file", Args: settings.NoArguments,
 		Long: `Asks a running dispatcher for what its flight recorder holds: its last events, with a state of its
 core to replay them from, its settings (secrets masked), version, metrics and goroutines. No payload, no
 result and no error text of a worker is in it. Only root and the user that the dispatcher runs as may ask.
@@ -42,17 +45,17 @@ result and no error text of a worker is in it. Only root and the user that the d
 			if err != nil {
 				return err
 			}
-			if a.format.json {
-				return a.printJSON("bundle", map[string]any{"file": file, "bytes": n})
+			if a.Format.JSON {
+				return a.PrintJSON("bundle", map[string]any{"file": file, "bytes": n})
 			}
-			_, err = fmt.Fprintln(a.out, file)
+			_, err = fmt.Fprintln(a.Out, file)
 			return err
 		},
 	}
-	cmd.Flags().StringVar(&socket, "api-socket", a.findSocket("api.sock"), "the dispatcher's API socket")
+	cmd.Flags().StringVar(&socket, "api-socket", a.FindSocket("api.sock"), "the dispatcher's API socket")
 	cmd.Flags().StringVarP(&file, "file", "f", "", "where to write it (default: dispatcherd-DATE-TIME.journal here)")
 	cmd.Flags().BoolVar(&force, "force", false, "replace the file if it is there")
-	onlyOnCommandLine(cmd.Flags(), "file", "force")
+	settings.OnlyOnCommandLine(cmd.Flags(), "file", "force")
 	return cmd
 }
 
@@ -61,7 +64,7 @@ result and no error text of a worker is in it. Only root and the user that the d
 func mustBeNew(what string, paths ...string) error {
 	for _, path := range paths {
 		if _, err := os.Lstat(path); err == nil {
-			return failure(exitConflict, "%s: %s is there already; give another name, or --force to replace it", what, path)
+			return exit.Errorf(exit.Conflict, "%s: %s is there already; give another name, or --force to replace it", what, path)
 		}
 	}
 	return nil
@@ -81,7 +84,7 @@ func saveBundle(ctx context.Context, socket, file string) (n int64, err error) {
 	defer func() { _ = body.Close() }() // it was read
 	f, err := os.CreateTemp(filepath.Dir(file), ".dispatcherd-*")
 	if path, ok := errors.AsType[*fs.PathError](err); ok {
-		return 0, failure(exitUsage, "--file %s cannot be written: %w", file, path.Err) // without the temporary name
+		return 0, exit.Errorf(exit.Usage, "--file %s cannot be written: %w", file, path.Err) // without the temporary name
 	}
 	if err != nil {
 		return 0, err

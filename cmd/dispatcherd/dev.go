@@ -9,6 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/exit"
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/settings"
 	"github.com/dispatcherd/dispatcherd/internal/devpg"
 	"github.com/dispatcherd/dispatcherd/migrations"
 )
@@ -18,7 +20,7 @@ func (a *app) devCommand() *cobra.Command {
 	var dir string
 	var ephemeral bool
 	cmd := &cobra.Command{
-		Use: "dev", Short: "Run the dispatcher with a private Postgres of its own", Args: noArguments, Annotations: map[string]string{noteLogs: "yes"},
+		Use: "dev", Short: "Run the dispatcher with a private Postgres of its own", Args: settings.NoArguments, Annotations: map[string]string{settings.NoteLogs: "yes"},
 		Long: `Runs the dispatcher with a Postgres that belongs to it alone: no Docker, no port, no
 password, root allowed. Needs the programs of Postgres 14 or newer on this machine. The data is kept
 between runs unless --ephemeral is given, and the server ends with the dispatcher, also by kill -9.`,
@@ -27,14 +29,14 @@ between runs unless --ephemeral is given, and the server ends with the dispatche
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			switch {
 			case ephemeral && dir != "":
-				return failure(exitUsage, "--ephemeral would throw away what --data-dir (%s, %s) keeps: give one of the two", dir, a.origins["data-dir"])
+				return exit.Errorf(exit.Usage, "--ephemeral would throw away what --data-dir (%s, %s) keeps: give one of the two", dir, a.Origin("data-dir"))
 			case !ephemeral && dir == "":
 				var err error
 				if dir, err = a.stateDir(); err != nil {
 					return err
 				}
 			}
-			f.cfg.Settings = a.settingsText(cmd.Flags())
+			f.cfg.Settings = a.SettingsText(cmd.Flags())
 			return a.dev(cmd.Context(), &f, devpg.Options{Dir: dir, Ephemeral: ephemeral})
 		},
 	}
@@ -46,32 +48,17 @@ between runs unless --ephemeral is given, and the server ends with the dispatche
 
 // stateDir is where the private Postgres keeps its data unless told otherwise.
 func (a *app) stateDir() (string, error) {
-	dir, err := a.userState()
+	dir, err := a.UserState()
 	if err != nil {
 		return "", fmt.Errorf("no place for the data: %w; give --data-dir", err)
 	}
 	return filepath.Join(dir, "postgres"), nil
 }
 
-// userState is where programs keep what should survive them.
-func (a *app) userState() (string, error) {
-	if dir, ok := a.env("XDG_STATE_HOME"); ok && dir != "" {
-		return filepath.Join(dir, "dispatcherd"), nil
-	}
-	if a.uid == 0 {
-		return "/var/lib/dispatcherd", nil
-	}
-	home, ok := a.env("HOME")
-	if !ok || home == "" {
-		return "", errors.New("neither XDG_STATE_HOME nor HOME is set")
-	}
-	return filepath.Join(home, ".local", "state", "dispatcherd"), nil
-}
-
 // sayHowToConnect prints lines to paste into another terminal, whatever form the
 // log has. The daemon runs as well if nobody reads them.
 func (a *app) sayHowToConnect(cfg *daemonConfig) {
-	fmt.Fprintf(a.out, "export DATABASE_URL=%s\nexport DISPATCHERD_WORKER_SOCKET=%s\nexport DISPATCHERD_API_SOCKET=%s\n",
+	fmt.Fprintf(a.Out, "export DATABASE_URL=%s\nexport DISPATCHERD_WORKER_SOCKET=%s\nexport DISPATCHERD_API_SOCKET=%s\n",
 		quoted(cfg.DSN), quoted(cfg.WorkerSocket), quoted(cfg.APISocket))
 }
 
@@ -88,7 +75,7 @@ func (a *app) dev(ctx context.Context, f *serveFlags, o devpg.Options) (err erro
 	if err != nil {
 		return err
 	}
-	a.logStrangers(log)
+	a.LogStrangers(log)
 	if err := openSockets(&cfg); err != nil {
 		return err
 	}
@@ -112,7 +99,7 @@ func (a *app) dev(ctx context.Context, f *serveFlags, o devpg.Options) (err erro
 	go func() {
 		select {
 		case <-pg.Done():
-			d.lose(failure(exitUnavailable, "the private Postgres, process %d, has ended, and without it the dispatcher cannot go on: start it again", pg.PID()))
+			d.lose(exit.Errorf(exit.Unavailable, "the private Postgres, process %d, has ended, and without it the dispatcher cannot go on: start it again", pg.PID()))
 		case <-over:
 		}
 	}()

@@ -17,6 +17,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/console"
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/exit"
 	"github.com/dispatcherd/dispatcherd/worker"
 )
 
@@ -39,7 +41,8 @@ func startDev(t *testing.T, more ...string) *dev {
 	ctx, stop := context.WithCancel(t.Context())
 	d.stop = stop
 	out, in := io.Pipe()
-	a := &app{in: strings.NewReader(""), out: in, err: &d.log, env: nothingSet}
+	a := bare(nothingSet)
+	a.Console = console.Console{In: strings.NewReader(""), Out: in, Err: &d.log}
 	args := append([]string{"--config", "", "dev", "--ephemeral", "--worker-socket", d.socket, "--api-socket", filepath.Join(dir, "a")}, more...)
 	go func() {
 		d.ended <- a.run(ctx, args)
@@ -70,9 +73,9 @@ func TestDevPrintsWhatAnotherTerminalNeeds(t *testing.T) {
 	require.Equal(t, d.socket, words[1])
 
 	got := invocation{args: []string{"job", "list", "--database-url", words[0]}}.runs(t)
-	require.Equal(t, exitOK, got.code, got.err)
+	require.Equal(t, exit.OK, got.code, got.err)
 	d.stop()
-	require.Equal(t, exitOK, <-d.ended, "%v", &d.log)
+	require.Equal(t, exit.OK, <-d.ended, "%v", &d.log)
 	require.True(t, strings.HasPrefix(d.log.String(), `{"level":`), "the log has the form for machines: %v", &d.log)
 }
 
@@ -97,7 +100,7 @@ func TestDevEndsWhenItsPostgresIsKilled(t *testing.T) {
 		ctx, dismiss := context.WithCancel(t.Context())
 		go func() { working <- w.Run(ctx) }()
 		got := invocation{args: []string{"job", "insert", "--type", "x", "--database-url", url}}.runs(t)
-		require.Equal(t, exitOK, got.code, got.err)
+		require.Equal(t, exit.OK, got.code, got.err)
 		<-runs
 
 		if asked {
@@ -108,7 +111,7 @@ func TestDevEndsWhenItsPostgresIsKilled(t *testing.T) {
 		pid, err := strconv.Atoi(strings.SplitN(string(text), "\n", 2)[0])
 		require.NoError(t, err)
 		require.NoError(t, syscall.Kill(pid, syscall.SIGKILL))
-		require.Equal(t, exitUnavailable, <-d.ended, "%v", &d.log)
+		require.Equal(t, exit.Unavailable, <-d.ended, "%v", &d.log)
 		require.Contains(t, d.log.String(), "dispatcherd: the private Postgres, process "+strconv.Itoa(pid)+", has ended")
 		require.NotContains(t, d.log.String(), "leaving the dispatchers")
 		require.NoDirExists(t, filepath.Dir(data))

@@ -6,15 +6,12 @@
 //
 // run builds an app (streams, environment), hangs every constructor of
 // [commands] below the root, and turns the error that comes back into a message
-// and an exit code. No command looks at os.Args, os.Stdout or os.Exit, so tests
+// and an exit code (internal/exit). No command looks at os.Args, os.Stdout or os.Exit, so tests
 // run the whole program in process.
 //
 // # Configuration
 //
-// Every flag is a setting too, unless its command marks it with onlyOnCommandLine:
-// flag over environment (DISPATCHERD_ and the flag's name) over file over
-// default. Settings are resolved before a command's RunE, in place, so a command
-// just reads its flags. A variable that only looks like a setting is told
-// (environment.go). Flags and environment are read nowhere else in the
-// module.
+// Every flag is a setting too, unless its command says that it is not: flag over
+// environment (DISPATCHERD_ and the flag's name) over file over default; see
+// internal/settings. Flags and environment are read nowhere else in the module.
 package main

@@ -11,6 +11,7 @@ import (
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/claim"
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/exit"
 )
 
 // Whatever somebody sends on the worker socket: the answer says what is wrong,
@@ -214,5 +215,5 @@ func TestTenThousandIdleConnectionsHarmNobody(t *testing.T) {
 	}
 	eventually(t, func() bool { return slotsOf(cfg) == 1 }, func() string { return "one slot" })
 	process.signal(t, syscall.SIGTERM)
-	process.ends(t, exitOK)
+	process.ends(t, exit.OK)
 }

@@ -26,6 +26,7 @@ import (
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/api"
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/exit"
 	"github.com/dispatcherd/dispatcherd/worker"
 )
 
@@ -441,12 +442,12 @@ func TestJobsAreInsertedFollowedExplainedAndCancelled(t *testing.T) {
 	require.EqualValues(t, 1, why.Slots[0].Job)
 	require.InDelta(t, 1439.25, why.Overtaking.Window, 0.001)
 	shown := onDatabase(t, w.dsn, "", "job why 2", "--api-socket", h.cfg.APISocket)
-	require.Equal(t, exitOK, shown.code, shown.err)
+	require.Equal(t, exit.OK, shown.code, shown.err)
 	require.Contains(t, shown.out, "CapacityBusy: every slot that supports the type is taken")
 	require.Contains(t, shown.out, "busy with job 1 (pdf)")
 	for id, says := range map[string]string{"77": "job 77: no such job: it was never inserted, or is kept no longer", "-77": "request -77 is not in memory: it was answered"} {
 		shown = onDatabase(t, w.dsn, "", "job why "+id, "--api-socket", h.cfg.APISocket)
-		require.Equal(t, exitNotFound, shown.code)
+		require.Equal(t, exit.NotFound, shown.code)
 		require.Contains(t, shown.err, says)
 	}
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/claim"
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/exit"
 	"github.com/dispatcherd/dispatcherd/internal/journal"
 )
 
@@ -80,7 +81,7 @@ func TestNoPayloadReachesLogsOrMetrics(t *testing.T) {
 			args = append(args, "--api-socket", cfg.APISocket)
 		}
 		got := invocation{args: append(args, "--database-url", w.dsn)}.runs(t)
-		require.Equal(t, exitOK, got.code, "%s: %s", line, got.err)
+		require.Equal(t, exit.OK, got.code, "%s: %s", line, got.err)
 		require.NotContains(t, got.out+got.err, canary, line)
 	}
 	exported, err := os.ReadFile(filepath.Join(dir, "jobs.csv"))

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/exit"
 	"github.com/dispatcherd/dispatcherd/worker"
 )
 
@@ -39,7 +40,7 @@ func init() {
 	_ = os.Unsetenv(e2eRole) // programs that it starts are no children of the test
 	go func() {
 		_, _ = io.Copy(io.Discard, os.Stdin) // any end of it is the end
-		os.Exit(exitInterrupted)
+		os.Exit(exit.Interrupted)
 	}()
 	switch role {
 	case "program":
@@ -48,7 +49,7 @@ func init() {
 		os.Exit(runE2EWorker())
 	}
 	fmt.Fprintln(os.Stderr, "unknown role", role)
-	os.Exit(exitUsage)
+	os.Exit(exit.Usage)
 }
 
 // workerScript says what a Go worker offers. It has a handler for every type in
@@ -106,9 +107,9 @@ func runE2EWorker() int {
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "worker:", err)
-		return exitInternal
+		return exit.Internal
 	}
-	return exitOK
+	return exit.OK
 }
 
 func (w *e2eWorker) run() error {
@@ -199,10 +200,10 @@ func (w *e2eWorker) perform(ctx context.Context, job *worker.Job) (any, error) {
 	case "permanent":
 		return nil, worker.Permanent(errors.New(p.Error))
 	case "die":
-		os.Exit(exitInternal)
+		os.Exit(exit.Internal)
 	case "die-once":
 		if job.Attempt == 1 {
-			os.Exit(exitInternal)
+			os.Exit(exit.Internal)
 		}
 		return result, nil
 	case "big":
@@ -239,5 +240,5 @@ func (w *e2eWorker) perform(ctx context.Context, job *worker.Job) (any, error) {
 // run the tests a second time.
 func TestAChildOfUnknownRoleSaysSo(t *testing.T) {
 	c := startChild(t, "nobody")
-	c.ends(t, exitUsage)
+	c.ends(t, exit.Usage)
 }

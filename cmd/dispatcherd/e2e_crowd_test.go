@@ -18,6 +18,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/exit"
 )
 
 // raiseFiles lets this process, and those it starts, have so many descriptors, as
@@ -147,5 +149,5 @@ func TestTenThousandIdleCallersAndAFloodOfBadTokensAreBounded(t *testing.T) {
 	require.NoError(t, conn.Close())
 	require.Less(t, strings.Count(process.errors.text(), "\n"), 100, "what strangers can bring about is not logged each time")
 	process.signal(t, syscall.SIGTERM)
-	process.ends(t, exitOK)
+	process.ends(t, exit.OK)
 }

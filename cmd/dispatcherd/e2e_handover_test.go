@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/exit"
 )
 
 // Planned restarts, one after the other, at whatever moment: while workers are
@@ -36,7 +37,7 @@ func TestAPlannedRestartHandsRunningJobsOver(t *testing.T) {
 		if i%5 == 1 {
 			w.seen.open(t, w.seen.start(t, ids[i/5], 1))
 		}
-		process.ends(t, exitOK)
+		process.ends(t, exit.OK)
 		took = append(took, time.Since(began))
 		process = w.serve(cfg)
 	}
@@ -59,7 +60,7 @@ func TestWhatNobodyTakesBackIsReleasedWithoutBlame(t *testing.T) {
 	old := w.worker("w", cfg.WorkerSocket, oneSlot("x"))
 	ids := w.gated(1)
 	process.signal(t, syscall.SIGTERM)
-	process.ends(t, exitOK)
+	process.ends(t, exit.OK)
 	require.Equal(t, dispatcherd.Running, w.get(ids[0]).Status)
 	old.kill()
 	other := w.start(w.config("other"))

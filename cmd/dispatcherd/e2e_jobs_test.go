@@ -14,6 +14,7 @@ import (
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/actor"
 	"github.com/dispatcherd/dispatcherd/claim"
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/exit"
 )
 
 // oneSlot is a slot for one type.
@@ -30,12 +31,12 @@ func TestInsertCopyAndTheCommandLineAllReachAWorker(t *testing.T) {
 		pgx.CopyFromRows([][]any{{"pdf", map[string]any{"result": 3}}, {"excel", map[string]any{}}}))
 	require.NoError(t, err)
 	one := invocation{args: []string{"--database-url", w.dsn, "job", "insert", "--type", "pdf", "--payload", `{"result":"five"}`}}.runs(t)
-	require.Equal(t, exitOK, one.code, one.err)
+	require.Equal(t, exit.OK, one.code, one.err)
 	stream := invocation{
 		args:  []string{"--database-url", w.dsn, "job", "insert", "-"},
 		stdin: `{"type":"pdf","payload":{"result":6}}` + "\n" + `{"type":"excel","payload":{"result":7}}` + "\n",
 	}.runs(t)
-	require.Equal(t, exitOK, stream.code, stream.err)
+	require.Equal(t, exit.OK, stream.code, stream.err)
 	w.awaitCounts(map[dispatcherd.Status]int64{dispatcherd.Done: 7})
 
 	job := w.get(1)
@@ -134,7 +135,7 @@ func TestCancelEndsPendingAndRunningJobs(t *testing.T) {
 	pending := w.insert("x", work{})
 	for _, id := range []dispatcherd.JobID{pending, running} {
 		got := invocation{args: []string{"--database-url", w.dsn, "job", "cancel", fmt.Sprint(id)}}.runs(t)
-		require.Equal(t, exitOK, got.code, got.err)
+		require.Equal(t, exit.OK, got.code, got.err)
 		w.await(id, dispatcherd.Cancelled)
 	}
 	require.EqualValues(t, 0, w.get(pending).Attempt)
@@ -151,7 +152,7 @@ func TestACrashingJobIsQuarantinedAndLosesNoTry(t *testing.T) {
 	id := w.insertNew(claim.New{Type: "x", MaxAttempts: 1}, work{Do: "die"})
 	for attempt := 1; attempt <= h.cfg.Core.Limits.Crashes; attempt++ {
 		c := w.worker("w", h.cfg.WorkerSocket, oneSlot("x"))
-		c.ends(t, exitInternal)
+		c.ends(t, exit.Internal)
 	}
 	job := w.await(id, dispatcherd.Failed)
 	require.Zero(t, job.Failures)

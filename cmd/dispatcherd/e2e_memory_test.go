@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/exit"
 	"github.com/dispatcherd/dispatcherd/worker"
 )
 
@@ -66,5 +67,5 @@ func TestTheDaemonKeepsToItsMemoryAtFullLoad(t *testing.T) {
 	require.InDelta(t, memory, limit, memory/5, "it gives way to what is live, by no more")
 	require.Less(t, most, limit+programPages)
 	process.signal(t, syscall.SIGTERM)
-	process.ends(t, exitOK)
+	process.ends(t, exit.OK)
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/exit"
 	"github.com/dispatcherd/dispatcherd/internal/journal"
 	"github.com/dispatcherd/dispatcherd/internal/pgtest"
 )
@@ -68,24 +69,24 @@ func TestABundleOfARunningDaemonIsReplayed(t *testing.T) {
 
 	path := filepath.Join(w.dir, "incident.journal")
 	got := invocation{args: []string{"debug", "bundle", "--api-socket", cfg.APISocket, "--file", path}}.runs(t)
-	require.Equal(t, exitOK, got.code, got.err)
+	require.Equal(t, exit.OK, got.code, got.err)
 	require.Equal(t, path+"\n", got.out)
 	again := []string{"debug", "bundle", "--api-socket", cfg.APISocket, "--file", path}
 	got = invocation{args: again}.runs(t)
-	require.Equal(t, exitConflict, got.code)
+	require.Equal(t, exit.Conflict, got.code)
 	require.Contains(t, got.err, path+" is there already")
-	require.Equal(t, exitOK, invocation{args: append(again, "--force")}.runs(t).code)
+	require.Equal(t, exit.OK, invocation{args: append(again, "--force")}.runs(t).code)
 	replayed := func(args ...string) outcome {
 		return invocation{args: append([]string{"replay", path}, args...)}.runs(t)
 	}
 	all := replayed("--why")
-	require.Equal(t, exitOK, all.code, all.err)
+	require.Equal(t, exit.OK, all.code, all.err)
 	require.Contains(t, all.err, "all with the effects of then")
 	require.Contains(t, all.out, "registered")
 	require.Contains(t, all.out, "worker-of-renown")
 	require.Regexp(t, fmt.Sprintf(`→ send .*job=%d .* because \d+.* = base 0 \+ age`, first), all.out)
 	one := replayed("--job", fmt.Sprint(first), "--why")
-	require.Equal(t, exitOK, one.code, one.err)
+	require.Equal(t, exit.OK, one.code, one.err)
 	require.Less(t, strings.Count(one.out, "\n"), strings.Count(all.out, "\n"))
 	require.Contains(t, one.out, "why: Running")
 	require.Contains(t, one.out, "why: it has ended: done")
@@ -94,22 +95,22 @@ func TestABundleOfARunningDaemonIsReplayed(t *testing.T) {
 	require.NotContains(t, retried, "rank 1 of 0")
 	require.NotContains(t, retried, "TypeUnknown")
 	state := replayed("--at", "3")
-	require.Equal(t, exitOK, state.code, state.err)
+	require.Equal(t, exit.OK, state.code, state.err)
 	require.Contains(t, state.out, "state: {Slots:")
 	require.Equal(t, "poll = 1s (default)\n", replayed("--show", "configuration").out)
 	require.Contains(t, replayed("--show", "metrics").out, "dispatcherd_recorder_states_total")
 	require.Contains(t, replayed("--show", "goroutines").out, "goroutine ")
 	require.Contains(t, replayed("--show", "version").out, "dispatcherd ")
-	require.Equal(t, exitNotFound, replayed("--show", "payloads").code)
-	require.Equal(t, exitNotFound, replayed("--job", "999999").code)
-	require.Equal(t, exitNotFound, replayed("--at", "999999").code)
+	require.Equal(t, exit.NotFound, replayed("--show", "payloads").code)
+	require.Equal(t, exit.NotFound, replayed("--job", "999999").code)
+	require.Equal(t, exit.NotFound, replayed("--at", "999999").code)
 	require.Contains(t, replayed("-o", "json").out, `"event": "registered`)
 
 	text, err := os.ReadFile(path)
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(path, text[:len(text)/2], 0o600))
 	cut := replayed()
-	require.Equal(t, exitUsage, cut.code)
+	require.Equal(t, exit.Usage, cut.code)
 	require.Contains(t, cut.err, "the file is cut off")
 	require.NoError(t, os.WriteFile(path, []byte("x"), 0o600))
 	require.Contains(t, replayed().err, "no file of a flight recorder")

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/exit"
 )
 
 // manager plays systemd: it holds the sockets and listens to what the service tells.
@@ -107,7 +108,7 @@ func TestTheServiceManagersSocketsOutliveTheDaemon(t *testing.T) {
 	require.NoError(t, err)
 	d.signal(t, syscall.SIGTERM)
 	m.hears("STOPPING=1")
-	d.ends(t, exitOK)
+	d.ends(t, exit.OK)
 
 	waiting := dialRaw(t, workers) // nobody is there, and nobody is refused
 	waiting.say(`{"op":"hello","versions":[1,1],"worker":"early","slots":[]}`)
@@ -115,14 +116,14 @@ func TestTheServiceManagersSocketsOutliveTheDaemon(t *testing.T) {
 	m.hears("READY=1")
 	require.NotEmpty(t, waiting.expect("welcome").Session)
 	d.signal(t, syscall.SIGTERM)
-	d.ends(t, exitOK)
+	d.ends(t, exit.OK)
 }
 
 func TestASocketThatNobodyAskedForIsNamed(t *testing.T) {
 	w := newWorld(t)
 	other, api := filepath.Join(w.dir, "other.sock"), filepath.Join(w.dir, "api.sock")
 	d := w.manager(other, api).starts("serve", "--worker-socket", filepath.Join(w.dir, "worker.sock"), "--api-socket", api)
-	d.ends(t, exitUsage)
+	d.ends(t, exit.Usage)
 	require.Contains(t, d.errors.text(), "hands over a socket on "+other)
 }
 
@@ -170,5 +171,5 @@ func TestTheUnitsCommandLineServesOnTheUnitsSockets(t *testing.T) {
 	d := m.starts(line[1:]...)
 	m.hears("READY=1")
 	d.signal(t, syscall.SIGTERM)
-	d.ends(t, exitOK)
+	d.ends(t, exit.OK)
 }

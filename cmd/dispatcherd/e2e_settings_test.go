@@ -14,6 +14,7 @@ import (
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/claim"
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/exit"
 	"github.com/dispatcherd/dispatcherd/internal/pgtest"
 )
 
@@ -47,7 +48,7 @@ func (w *world) says(line string, more ...string) string {
 	var got outcome
 	eventually(w.t, func() bool {
 		got = onDatabase(w.t, w.dsn, "", line, more...)
-		return got.code == exitOK
+		return got.code == exit.OK
 	}, func() string { return fmt.Sprintf("an answer of %q: %s", line, got.err) })
 	return got.out
 }

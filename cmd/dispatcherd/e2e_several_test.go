@@ -19,6 +19,7 @@ import (
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/actor"
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/exit"
 )
 
 func TestTwoDispatchersShareATableAndEveryJobRunsOnce(t *testing.T) {
@@ -143,7 +144,7 @@ func TestTheJobsOfAKilledDispatcherAreTakenOver(t *testing.T) {
 	next := w.start(doomed)
 	next.awaitSlots(3)
 	orphan.signal(t, syscall.SIGTERM)
-	orphan.ends(t, exitOK)
+	orphan.ends(t, exit.OK)
 	left, err := filepath.Glob(filepath.Join(w.dir, "doomed*.sock"))
 	require.NoError(t, err)
 	require.Len(t, left, 2, "the stale sockets were taken over")
@@ -213,5 +214,5 @@ func TestAFrozenDispatcherComesBackAsANewOne(t *testing.T) {
 	// Now the other one is alone and must do what comes.
 	w.await(w.insert("x", work{}), dispatcherd.Done)
 	process.signal(t, syscall.SIGTERM)
-	process.ends(t, exitOK)
+	process.ends(t, exit.OK)
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/exit"
 	"github.com/dispatcherd/dispatcherd/internal/pgtest"
 )
 
@@ -77,7 +78,7 @@ func TestAStopWithNothingToDoIsQuick(t *testing.T) {
 	w.worker("w", cfg.WorkerSocket, oneSlot("x"))
 	eventually(t, func() bool { return slotsOf(cfg) == 1 }, func() string { return "a slot" })
 	process.signal(t, syscall.SIGTERM)
-	process.ends(t, exitOK) // nothing was running
+	process.ends(t, exit.OK) // nothing was running
 	require.NoFileExists(t, cfg.WorkerSocket)
 	require.NotContains(t, process.errors.text(), `"warn"`, "a stop is nothing to worry about")
 	require.Zero(t, w.number(`SELECT count(*) FROM dispatcherd.dispatchers WHERE lost_at IS NULL`))
@@ -113,7 +114,7 @@ func TestAWorkerThatStopsEndsItsJobsOrGivesThemBack(t *testing.T) {
 	w.worker("new", h.cfg.WorkerSocket, slots...)
 	w.seen.open(t, ending)
 	require.JSONEq(t, `{"by":"old","attempt":1}`, string(w.await(ends, dispatcherd.Done).Result))
-	old.ends(t, exitOK)
+	old.ends(t, exit.OK)
 	w.seen.open(t, w.seen.start(t, tooLong, 2))
 	job := w.await(tooLong, dispatcherd.Done)
 	require.JSONEq(t, `{"by":"new","attempt":2}`, string(job.Result))
@@ -131,7 +132,7 @@ func TestTheExecWorkerStopsWithItsProgram(t *testing.T) {
 	id := w.insert("x", work{})
 	eventually(t, func() bool { _, err := os.Stat(w.dir + "/pid"); return err == nil }, func() string { return "a program" })
 	c.signal(t, syscall.SIGTERM)
-	c.ends(t, exitOK)
+	c.ends(t, exit.OK)
 	job := w.await(id, dispatcherd.Pending)
 	require.Zero(t, job.Failures+job.Crashes)
 	h.awaitSlots(0)
@@ -158,7 +159,7 @@ func TestASecondDaemonOnTheSameSocketIsTurnedAway(t *testing.T) {
 func TestADaemonWithoutItsSchemaSaysWhatToDo(t *testing.T) {
 	w := newWorldOn(t, pgtest.Empty(t))
 	c := w.program("serve", "--database-url", w.dsn, "--worker-socket", w.dir+"/w.sock", "--api-socket", w.dir+"/a.sock")
-	c.ends(t, exitUnavailable)
+	c.ends(t, exit.Unavailable)
 	require.Contains(t, c.errors.text(), "migrate up")
 	require.NoFileExists(t, w.dir+"/w.sock")
 }

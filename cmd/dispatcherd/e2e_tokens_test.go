@@ -13,6 +13,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/exit"
 )
 
 // A token is taken away and another one given while the daemon goes on; a file that
@@ -66,7 +68,7 @@ func TestTokensAreReadAnewAtSIGHUP(t *testing.T) {
 	require.Equal(t, http.StatusOK, status("fourth"))
 	require.Equal(t, http.StatusUnauthorized, status("third"))
 	d.signal(t, syscall.SIGTERM)
-	d.ends(t, exitOK)
+	d.ends(t, exit.OK)
 }
 
 // What is wrong with the TCP side of the API is told as that, not as a trouble with Postgres.
@@ -82,10 +84,10 @@ func TestATCPAddressThatCannotBeServedIsToldAsSuch(t *testing.T) {
 		says  string
 		flags []string
 	}{
-		{exitConflict, "another program listens there", []string{"--api-listen", held.Addr().String()}},
-		{exitUsage, "unknown port", []string{"--api-listen", "127.0.0.1:nix"}},
-		{exitUsage, "line 1 is not a name", []string{"--api-listen", "127.0.0.1:0", "--api-tokens", file}},
-		{exitUsage, "no such file", []string{"--api-listen", "127.0.0.1:0", "--api-tokens", file + ".not"}},
+		{exit.Conflict, "another program listens there", []string{"--api-listen", held.Addr().String()}},
+		{exit.Usage, "unknown port", []string{"--api-listen", "127.0.0.1:nix"}},
+		{exit.Usage, "line 1 is not a name", []string{"--api-listen", "127.0.0.1:0", "--api-tokens", file}},
+		{exit.Usage, "no such file", []string{"--api-listen", "127.0.0.1:0", "--api-tokens", file + ".not"}},
 	} {
 		cfg := w.config("d")
 		p := w.program(append([]string{"serve", "--database-url", w.dsn, "--worker-socket", cfg.WorkerSocket, "--api-socket", cfg.APISocket}, c.flags...)...)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/claim"
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/exit"
 )
 
 // hardOfPolling hears of jobs by NOTIFY or, for the length of a test, never.
@@ -99,7 +100,7 @@ func TestARetriedJobIsHeardOf(t *testing.T) {
 	w.await(id, dispatcherd.Failed)
 	h.awaitSlots(1)
 	got := invocation{args: []string{"--database-url", w.dsn, "job", "retry", fmt.Sprint(id)}}.runs(t)
-	require.Equal(t, exitOK, got.code, got.err)
+	require.Equal(t, exit.OK, got.code, got.err)
 	w.await(id, dispatcherd.Done)
 }
 

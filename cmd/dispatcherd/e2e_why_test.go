@@ -10,6 +10,7 @@ import (
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/api"
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/exit"
 )
 
 // Requests in memory are explained like rows, for as long as they are there.
@@ -44,13 +45,13 @@ func TestARequestInMemoryIsExplained(t *testing.T) {
 	}
 	for _, line := range []string{"job why -2 --api-socket " + h.cfg.APISocket, "job why --api-socket " + h.cfg.APISocket + " -- -2"} {
 		shown := onDatabase(t, w.dsn, "", line)
-		require.Equal(t, exitOK, shown.code, shown.err)
+		require.Equal(t, exit.OK, shown.code, shown.err)
 		require.Contains(t, shown.out, "-2 pdf, priority 0, pending")
 		require.Contains(t, shown.out, "busy with job -1 (pdf)")
 	}
-	require.Equal(t, exitNotFound, onDatabase(t, w.dsn, "", "job why -3", "--api-socket", h.cfg.APISocket).code)
+	require.Equal(t, exit.NotFound, onDatabase(t, w.dsn, "", "job why -3", "--api-socket", h.cfg.APISocket).code)
 	for _, no := range []string{"0", "x", "-x"} {
-		require.Equal(t, exitUsage, onDatabase(t, w.dsn, "", "job why "+no, "--api-socket", h.cfg.APISocket).code, no)
+		require.Equal(t, exit.Usage, onDatabase(t, w.dsn, "", "job why "+no, "--api-socket", h.cfg.APISocket).code, no)
 	}
 	close(callee.open)
 	calls.Wait()

@@ -8,6 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/exit"
 )
 
 // A misspelt variable must not look as if it held; its value may be a secret.
@@ -17,13 +19,13 @@ func TestAVariableThatIsNoSettingIsTold(t *testing.T) {
 		"DISPATCHERD_PROBE_LIMIT": "2", "DISPATCHERD_CONFIG": "", "DISPATCHERD_JOB_ID": "7", "DISPATCHERD_TYPE": "pdf", "DISPATCHERDX": "1", "PATH": "/bin",
 	}
 	got := invocation{args: []string{"probe"}, env: env, extra: probeCommand}.runs(t)
-	require.Equal(t, exitOK, got.code)
+	require.Equal(t, exit.OK, got.code)
 	require.Empty(t, got.out)
 	require.Equal(t, "dispatcherd: there is no setting for the environment variable DISPATCHERD_PROBE_FORCE: it is ignored\n"+
 		"dispatcherd: there is no setting for the environment variable DISPATCHERD_PROBE_LIMT; the nearest one is DISPATCHERD_PROBE_LIMIT: it is ignored\n", got.err)
 
 	_, got = shown(t, invocation{env: env})
-	require.Equal(t, exitUsage, got.code, "as for an unknown key in the file")
+	require.Equal(t, exit.Usage, got.code, "as for an unknown key in the file")
 	require.Contains(t, got.err, "no setting for the environment variable DISPATCHERD_PROBE_FORCE")
 	require.NotContains(t, got.err, "canary")
 	require.NotContains(t, got.err, "ignored", "it fails instead")
@@ -32,13 +34,14 @@ func TestAVariableThatIsNoSettingIsTold(t *testing.T) {
 // A daemon says it in its log, each variable once.
 func TestADaemonLogsWhatItIgnores(t *testing.T) {
 	core, seen := observer.New(zap.InfoLevel)
-	a := &app{environ: func() []string {
+	a := bare(nil)
+	a.Environ = func() []string {
 		return []string{"DISPATCHERD_LEESE=canary", "DISPATCHERD_LEASE=1s", "DISPATCHERD_SERVICE_HOST=canary"}
-	}}
+	}
 	serve, _, err := a.root().Find([]string{"serve"})
 	require.NoError(t, err)
-	a.sayStrangers(serve) // nothing: a.err is nil
-	a.logStrangers(zap.New(core))
+	a.SayStrangers(serve) // nothing: a.Err is nil
+	a.LogStrangers(zap.New(core))
 	require.Equal(t, 2, seen.Len())
 	require.Equal(t, map[string]any{"variable": "DISPATCHERD_LEESE", "nearest": "DISPATCHERD_LEASE"}, seen.All()[0].ContextMap())
 	require.Equal(t, map[string]any{"variable": "DISPATCHERD_SERVICE_HOST"}, seen.All()[1].ContextMap())
@@ -50,7 +53,7 @@ func TestWhatIsToldOfVariablesIsBounded(t *testing.T) {
 		env[fmt.Sprintf("DISPATCHERD_%03d%s", n, strings.Repeat("\nX", 5000))] = "x"
 	}
 	got := invocation{args: []string{"probe"}, env: env, extra: probeCommand}.runs(t)
-	require.Equal(t, exitOK, got.code)
-	require.Equal(t, maxStrangers, strings.Count(got.err, "\n"))
+	require.Equal(t, exit.OK, got.code)
+	require.Equal(t, 10, strings.Count(got.err, "\n"))
 	require.Less(t, len(got.err), 3000)
 }

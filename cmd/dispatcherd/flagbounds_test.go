@@ -1,12 +1,17 @@
 package main
 
 import (
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"github.com/stretchr/testify/require"
+
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/exit"
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/settings"
 )
 
 // numberFlags calls visit for every flag of every command that takes a number
@@ -15,7 +20,7 @@ func numberFlags(visit func(path string, f *pflag.Flag)) {
 	var walk func(*cobra.Command)
 	walk = func(cmd *cobra.Command) {
 		cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
-			if isNumber(f) {
+			if settings.IsNumber(f) {
 				visit(cmd.CommandPath(), f)
 			}
 		})
@@ -23,19 +28,17 @@ func numberFlags(visit func(path string, f *pflag.Flag)) {
 			walk(child)
 		}
 	}
-	walk((&app{env: nothingSet}).root())
+	walk(bare(nothingSet).root())
 }
-
-func nothingSet(string) (string, bool) { return "", false }
 
 // tryFlag resolves the settings of a command with one flag given.
 func tryFlag(t *testing.T, path, flag string) error {
 	t.Helper()
-	a := &app{env: nothingSet}
+	a := bare(nothingSet)
 	cmd, _, err := a.root().Find(strings.Fields(path)[1:])
 	require.NoError(t, err)
 	require.NoError(t, cmd.ParseFlags([]string{"--config", "", flag}))
-	return a.resolve(cmd)
+	return a.Resolve(cmd)
 }
 
 func TestNoNumberAndNoDurationIsNegative(t *testing.T) {
@@ -54,17 +57,28 @@ func TestNoNumberAndNoDurationIsNegative(t *testing.T) {
 		seen++
 		err := tryFlag(t, path, "--"+f.Name+"="+value)
 		require.ErrorContains(t, err, "--"+f.Name+" is "+value+", must be at least ", path)
-		require.Equal(t, exitUsage, (&app{}).exitCode(t.Context(), err))
+		require.Equal(t, exit.Usage, (&app{}).exitCode(t.Context(), err))
 	})
 	require.Greater(t, seen, 80)
 }
 
+// size makes the texts of two numbers, or of two durations, comparable.
+func size(t *testing.T, text string) float64 {
+	t.Helper()
+	if d, err := time.ParseDuration(text); err == nil {
+		return d.Seconds()
+	}
+	n, err := strconv.ParseFloat(text, 64)
+	require.NoError(t, err)
+	return n
+}
+
 func TestEveryNumberAndDurationHasBothBounds(t *testing.T) {
 	numberFlags(func(path string, f *pflag.Flag) {
-		require.Len(t, f.Annotations[noteBounds], 2, "%s --%s", path, f.Name)
-		least, most := boundsOf(f)
-		require.Less(t, magnitude(least), magnitude(most), "%s --%s", path, f.Name)
-		if kind := f.Value.Type(); most == largestID || kind == "uint64" || kind == "int16" {
+		least, most := settings.BoundsOf(f)
+		require.NotEqual(t, "Inf", most, "%s --%s has no bounds", path, f.Name)
+		require.Less(t, size(t, least), size(t, most), "%s --%s", path, f.Name)
+		if kind := f.Value.Type(); most == settings.LargestID || kind == "uint64" || kind == "int16" {
 			return // there is nothing beyond
 		}
 		require.NoError(t, tryFlag(t, path, "--"+f.Name+"="+most), "%s --%s", path, f.Name)
@@ -74,7 +88,7 @@ func TestEveryNumberAndDurationHasBothBounds(t *testing.T) {
 		}
 		err := tryFlag(t, path, "--"+f.Name+"="+beyond)
 		require.ErrorContains(t, err, ", must be at most "+most, "%s --%s", path, f.Name)
-		require.Equal(t, exitUsage, (&app{}).exitCode(t.Context(), err))
+		require.Equal(t, exit.Usage, (&app{}).exitCode(t.Context(), err))
 	})
 }
 
@@ -100,6 +114,6 @@ func TestZeroIsTakenWhereItHasAMeaning(t *testing.T) {
 
 func TestABadNumberFromElsewhereNamesItsOrigin(t *testing.T) {
 	got := invocation{args: []string{"config", "show"}, env: map[string]string{"DISPATCHERD_BEAT": "-1s"}}.runs(t)
-	require.Equal(t, exitUsage, got.code)
+	require.Equal(t, exit.Usage, got.code)
 	require.Contains(t, got.err, "--beat is -1s (environment DISPATCHERD_BEAT), must be at least 1ms")
 }

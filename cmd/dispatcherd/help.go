@@ -7,6 +7,9 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/exit"
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/settings"
 )
 
 // Help is written by functions, not by cobra's templates: text/template calls
@@ -17,7 +20,7 @@ import (
 // the word behind it is no command: then there is none to show.
 func (a *app) help(cmd *cobra.Command) error {
 	if words := cmd.Flags().Args(); cmd.HasSubCommands() && len(words) > 0 {
-		return unknownCommand(cmd, words[0])
+		return settings.UnknownCommand(cmd, words[0])
 	}
 	writeHelp(cmd.OutOrStdout(), cmd)
 	return nil
@@ -27,7 +30,7 @@ func (a *app) help(cmd *cobra.Command) error {
 func (a *app) helpFor(root *cobra.Command, words []string) error {
 	cmd, rest, err := root.Find(words)
 	if len(rest) > 0 {
-		return unknownCommand(cmd, rest[0])
+		return settings.UnknownCommand(cmd, rest[0])
 	}
 	if err != nil {
 		return err
@@ -79,8 +82,8 @@ func writeFlags(w io.Writer, title string, flags *pflag.FlagSet) {
 func exitHelp() string {
 	var b strings.Builder
 	b.WriteString("\n\nExit codes:\n")
-	for _, e := range exitMeanings {
-		fmt.Fprintf(&b, "  %-3d  %s\n", e.code, e.meaning)
+	for _, e := range exit.Meanings {
+		fmt.Fprintf(&b, "  %-3d  %s\n", e.Code, e.Meaning)
 	}
 	return strings.TrimSuffix(b.String(), "\n")
 }

@@ -8,6 +8,8 @@ import (
 	"syscall"
 
 	"go.uber.org/zap"
+
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/exit"
 )
 
 // firstInherited is the first descriptor that a service manager hands over, as
@@ -61,7 +63,7 @@ func (d *daemon) inherited(address string) net.Listener {
 func (d *daemon) checkInherited() error {
 	for address, l := range d.cfg.Inherited {
 		d.sockets = append(d.sockets, l)
-		return failure(exitUsage, "the service manager hands over a socket on %s, but --worker-socket is %s, --api-socket %s and --api-listen %q: "+
+		return exit.Errorf(exit.Usage, "the service manager hands over a socket on %s, but --worker-socket is %s, --api-socket %s and --api-listen %q: "+
 			"make ListenStream= and the settings agree", address, d.cfg.WorkerSocket, d.cfg.APISocket, d.cfg.API.Listen)
 	}
 	return nil

@@ -12,10 +12,12 @@ import (
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/claim"
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/exit"
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/settings"
 )
 
 func (a *app) jobCommand() *cobra.Command {
-	cmd := a.group("job", "Insert jobs, look at them, retry or cancel them",
+	cmd := settings.Group("job", "Insert jobs, look at them, retry or cancel them",
 		a.jobInsertCommand(), a.jobListCommand(), a.jobGetCommand(), a.jobWhyCommand(),
 		a.jobRetryCommand(), a.jobCancelCommand())
 	cmd.Example = `  dispatcherd job insert --type pdf --payload '{"page": 1}'
@@ -32,7 +34,7 @@ var statuses = []dispatcherd.Status{
 
 // openJobs connects to the table; done gives the connection back.
 func (a *app) openJobs(ctx context.Context) (jobs claim.Jobs, done func(), err error) {
-	pool, err := a.connect(ctx)
+	pool, err := a.Connect(ctx)
 	if err != nil {
 		return claim.Jobs{}, nil, err
 	}
@@ -45,7 +47,7 @@ func jobIDs(args []string) ([]dispatcherd.JobID, error) {
 	for i, arg := range args {
 		n, err := strconv.ParseInt(arg, 10, 64)
 		if err != nil || n < 1 {
-			return nil, failure(exitUsage, "%q is not the id of a job: ids are numbers from 1", arg)
+			return nil, exit.Errorf(exit.Usage, "%q is not the id of a job: ids are numbers from 1", arg)
 		}
 		ids[i] = dispatcherd.JobID(n)
 	}
@@ -67,7 +69,7 @@ type jobFilter struct{ kind, status string }
 func (f *jobFilter) register(cmd *cobra.Command, which string) {
 	cmd.Flags().StringVar(&f.kind, "type", "", "only jobs of this type")
 	cmd.Flags().StringVar(&f.status, "status", "", "only jobs in this status: "+which)
-	onlyOnCommandLine(cmd.Flags(), "type", "status")
+	settings.OnlyOnCommandLine(cmd.Flags(), "type", "status")
 	names := make([]string, len(statuses))
 	for i, s := range statuses {
 		names[i] = string(s)
@@ -87,7 +89,7 @@ func (f *jobFilter) filter() (claim.Filter, error) {
 			return claim.Filter{Type: f.kind, Status: s}, nil
 		}
 	}
-	return claim.Filter{}, failure(exitUsage, "--status %q is none of pending, running, done, failed, cancelled", f.status)
+	return claim.Filter{}, exit.Errorf(exit.Usage, "--status %q is none of pending, running, done, failed, cancelled", f.status)
 }
 
 // stamp writes a time in a table, to the second, in UTC.

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/dispatcherd/dispatcherd/claim"
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/console"
 )
 
 func (a *app) jobGetCommand() *cobra.Command {
@@ -36,8 +37,8 @@ func (a *app) jobGetCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if a.format.json {
-				return a.printJSON("job", job)
+			if a.Format.JSON {
+				return a.PrintJSON("job", job)
 			}
 			return a.printJob(&job)
 		},
@@ -46,10 +47,10 @@ func (a *app) jobGetCommand() *cobra.Command {
 
 // printJob writes one fact a line, and the bad ends at the bottom.
 func (a *app) printJob(job *claim.Job) error {
-	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
+	w := tabwriter.NewWriter(a.Out, 0, 0, 2, ' ', 0)
 	line := func(name, value string) {
 		if value != "" {
-			fmt.Fprintf(w, "%s\t%s\n", name, oneLine(value))
+			fmt.Fprintf(w, "%s\t%s\n", name, console.OneLine(value))
 		}
 	}
 	line("id", strconv.FormatInt(int64(job.ID), 10))

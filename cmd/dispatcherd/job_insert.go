@@ -18,6 +18,9 @@ import (
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/claim"
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/console"
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/exit"
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/settings"
 )
 
 const jobInsertLong = `Inserts one job described by flags and prints its id, or a stream of jobs, one JSON
@@ -61,7 +64,7 @@ func (a *app) jobInsertCommand() *cobra.Command {
 			}
 			for _, name := range oneJobFlags {
 				if cmd.Flags().Changed(name) {
-					return failure(exitUsage, "--%s describes a single job, but %s is a stream of jobs: give one of the two", name, args[0])
+					return exit.Errorf(exit.Usage, "--%s describes a single job, but %s is a stream of jobs: give one of the two", name, args[0])
 				}
 			}
 			return a.insertStream(cmd.Context(), args[0], f.skipBad)
@@ -76,10 +79,10 @@ func (a *app) jobInsertCommand() *cobra.Command {
 	flags.Int16Var(&f.maxAttempts, "max-attempts", 0, "failures after which the job is failed for good (default: 5)")
 	flags.DurationVar(&f.timeout, "timeout", 0, "limit of one attempt (default: none)")
 	flags.BoolVar(&f.skipBad, "skip-bad", false, "leave bad lines of a stream out instead of inserting nothing")
-	onlyOnCommandLine(flags, append(oneJobFlags, "skip-bad")...)
-	between(flags, "0", "10", "priority")
-	between(flags, "1", strconv.Itoa(math.MaxInt16), "max-attempts")
-	between(flags, shortestTimeout.String(), longestTimeout.String(), "timeout")
+	settings.OnlyOnCommandLine(flags, append(oneJobFlags, "skip-bad")...)
+	settings.Between(flags, "0", "10", "priority")
+	settings.Between(flags, "1", strconv.Itoa(math.MaxInt16), "max-attempts")
+	settings.Between(flags, shortestTimeout.String(), longestTimeout.String(), "timeout")
 	return cmd
 }
 
@@ -98,25 +101,25 @@ func (a *app) insertOne(cmd *cobra.Command, f insertFlags) error {
 	id, err := jobs.Insert(cmd.Context(), job.row())
 	var pg *pgconn.PgError
 	if errors.As(err, &pg) && (strings.HasPrefix(pg.Code, "22") || pg.Code == "23514") { // a number of a million digits; a payload over the bound
-		return failure(exitUsage, "%s", refusal(pg))
+		return exit.Errorf(exit.Usage, "%s", refusal(pg))
 	}
 	if err != nil {
 		return fmt.Errorf("inserting the job: %w", err)
 	}
-	if a.format.json {
-		return a.printJSON("inserted", map[string]any{"count": 1, "ids": []dispatcherd.JobID{id}})
+	if a.Format.JSON {
+		return a.PrintJSON("inserted", map[string]any{"count": 1, "ids": []dispatcherd.JobID{id}})
 	}
-	_, err = fmt.Fprintln(a.out, id)
+	_, err = fmt.Fprintln(a.Out, id)
 	return err
 }
 
 func (a *app) jobFromFlags(cmd *cobra.Command, f insertFlags) (newJob, error) {
 	changed := cmd.Flags().Changed
 	if !changed("type") {
-		return newJob{}, failure(exitUsage, "no job is described: give --type, or a file of JSON lines, or - for standard input")
+		return newJob{}, exit.Errorf(exit.Usage, "no job is described: give --type, or a file of JSON lines, or - for standard input")
 	}
 	if changed("payload") && changed("payload-file") {
-		return newJob{}, failure(exitUsage, "--payload and --payload-file both give the payload: give one of the two")
+		return newJob{}, exit.Errorf(exit.Usage, "--payload and --payload-file both give the payload: give one of the two")
 	}
 	job := newJob{Type: f.kind}
 	if changed("priority") {
@@ -148,10 +151,10 @@ func (a *app) jobFromFlags(cmd *cobra.Command, f insertFlags) (newJob, error) {
 		return newJob{}, err
 	}
 	if job.Payload != nil && !json.Valid(job.Payload) {
-		return newJob{}, failure(exitUsage, "the payload is not JSON; a plain text needs quotation marks inside: '\"text\"'")
+		return newJob{}, exit.Errorf(exit.Usage, "the payload is not JSON; a plain text needs quotation marks inside: '\"text\"'")
 	}
 	if err := job.check(); err != nil {
-		return newJob{}, failure(exitUsage, "%w", err)
+		return newJob{}, exit.Errorf(exit.Usage, "%w", err)
 	}
 	return job, nil
 }
@@ -163,10 +166,10 @@ func parseWhen(s string, now time.Time) (time.Time, error) {
 	}
 	d, err := time.ParseDuration(s)
 	if err == nil && d < 0 {
-		return time.Time{}, failure(exitUsage, "--run-at %s lies in the past: give a duration from now such as 90s; a job without --run-at is due at once", s)
+		return time.Time{}, exit.Errorf(exit.Usage, "--run-at %s lies in the past: give a duration from now such as 90s; a job without --run-at is due at once", s)
 	}
 	if err != nil {
-		return time.Time{}, failure(exitUsage, "--run-at %q is neither a time such as 2026-01-31T08:00:00Z nor a duration such as 90s", s)
+		return time.Time{}, exit.Errorf(exit.Usage, "--run-at %q is neither a time such as 2026-01-31T08:00:00Z nor a duration such as 90s", s)
 	}
 	return now.Add(d), nil
 }
@@ -183,7 +186,7 @@ func (a *app) readInput(name string) ([]byte, error) {
 		return nil, fmt.Errorf("reading %s: %w", name, err)
 	}
 	if len(text) > maxJobLine {
-		return nil, failure(exitUsage, "%s is longer than %d bytes", name, maxJobLine)
+		return nil, exit.Errorf(exit.Usage, "%s is longer than %d bytes", name, maxJobLine)
 	}
 	return text, nil
 }
@@ -192,19 +195,19 @@ func (a *app) readInput(name string) ([]byte, error) {
 // unknown.
 func (a *app) openInput(name string) (r io.Reader, size int64, closeInput func(), err error) {
 	if name == "-" {
-		return a.in, 0, func() {}, nil
+		return a.In, 0, func() {}, nil
 	}
 	f, err := os.Open(name)
 	if errors.Is(err, os.ErrNotExist) {
-		return nil, 0, nil, failure(exitNotFound, "there is no file %s", name)
+		return nil, 0, nil, exit.Errorf(exit.NotFound, "there is no file %s", name)
 	}
 	if err != nil {
-		return nil, 0, nil, failure(exitUsage, "opening the input: %w", err)
+		return nil, 0, nil, exit.Errorf(exit.Usage, "opening the input: %w", err)
 	}
 	switch info, err := f.Stat(); {
 	case err == nil && info.IsDir():
 		_ = f.Close() // nothing was read
-		return nil, 0, nil, failure(exitUsage, "%s is a folder: name a file in it, or give - for standard input", name)
+		return nil, 0, nil, exit.Errorf(exit.Usage, "%s is a folder: name a file in it, or give - for standard input", name)
 	case err == nil && info.Mode().IsRegular():
 		size = info.Size()
 	}
@@ -224,25 +227,25 @@ func (a *app) insertStream(ctx context.Context, name string, skipBad bool) error
 	}
 	defer done()
 
-	stream := &jobStream{lines: newJobLines(r, maxJobLine), skipBad: skipBad, complain: a.say}
-	if a.isTerminal(a.err) {
-		stream.progress = newProgress(a.err, "jobs", size, time.Now)
+	stream := &jobStream{lines: newJobLines(r, maxJobLine), skipBad: skipBad, complain: a.Say}
+	if a.IsTerminal(a.Err) {
+		stream.progress = console.NewProgress(a.Err, "jobs", size, time.Now)
 	}
 	var count int64
 	err = pgx.BeginFunc(ctx, jobs.DB, func(tx pgx.Tx) error { // one now() for the whole stream
 		count, err = claim.Jobs{DB: tx}.InsertMany(ctx, stream.jobs)
 		return err
 	})
-	stream.progress.clear()
+	stream.progress.Clear()
 	if err != nil {
 		return stream.explain(err)
 	}
-	if a.format.json {
-		return a.printJSON("inserted", map[string]any{"count": count, "skipped": stream.skipped})
+	if a.Format.JSON {
+		return a.PrintJSON("inserted", map[string]any{"count": count, "skipped": stream.skipped})
 	}
 	if stream.skipped > 0 {
-		a.say("%s skipped", counted(stream.skipped, "bad line"))
+		a.Say("%s skipped", console.Counted(stream.skipped, "bad line"))
 	}
-	_, err = fmt.Fprintln(a.out, counted(count, "job")+" inserted")
+	_, err = fmt.Fprintln(a.Out, console.Counted(count, "job")+" inserted")
 	return err
 }

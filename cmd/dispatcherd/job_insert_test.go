@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/exit"
 	"github.com/dispatcherd/dispatcherd/internal/pgtest"
 )
 
@@ -35,12 +36,12 @@ const wholeJob = `SELECT concat_ws(' ', type, priority, payload, max_attempts, c
 func TestOneJobIsInsertedWithTheTablesDefaults(t *testing.T) {
 	url := pgtest.New(t)
 	first := onDatabase(t, url, "", "job insert --type pdf")
-	require.Equal(t, exitOK, first.code, first.err)
+	require.Equal(t, exit.OK, first.code, first.err)
 	id, err := strconv.Atoi(strings.TrimSpace(first.out))
 	require.NoError(t, err, "the output is the id and nothing else")
 
 	second := onDatabase(t, url, ` {"page": 2} `, "job insert --type excel --priority 7 --payload-file - --run-at 2030-01-31T08:00:00+01:00 --max-attempts 2 --timeout 90s -o json")
-	require.Equal(t, exitOK, second.code, second.err)
+	require.Equal(t, exit.OK, second.code, second.err)
 	require.JSONEq(t, fmt.Sprintf(`{"schema_version": 1, "inserted": {"count": 1, "ids": [%d]}}`, id+1), second.out)
 
 	require.Equal(t, []string{
@@ -56,7 +57,7 @@ func TestAStreamAndSingleInsertsGiveTheSameDefaults(t *testing.T) {
 
 {"type":"excel","priority":10,"run_at":"2030-01-31T08:00:00Z","max_attempts":1}
 `, "job insert -")
-	require.Equal(t, exitOK, got.code, got.err)
+	require.Equal(t, exit.OK, got.code, got.err)
 	require.Equal(t, "3 jobs inserted\n", got.out)
 	require.Equal(t, []string{
 		"pdf 0 {} 5 none now",
@@ -71,12 +72,12 @@ func TestABadLineKeepsTheWholeStreamOut(t *testing.T) {
 	require.NoError(t, os.WriteFile(file, []byte("{\"type\":\"pdf\"}\n{\"type\":\"pdf\",\"priority\":11}\n{\"type\":\"\"}\n{\"type\":\"pdf\"}\n"), 0o644))
 
 	got := onDatabase(t, url, "", "job insert", file)
-	require.Equal(t, exitUsage, got.code)
+	require.Equal(t, exit.Usage, got.code)
 	require.Contains(t, got.err, "line 2: priority 11 is outside 0..10; nothing was inserted (--skip-bad leaves bad lines out)")
 	require.Empty(t, query(t, url, wholeJob))
 
 	got = onDatabase(t, url, "", "job insert --skip-bad -o json", file)
-	require.Equal(t, exitOK, got.code, got.err)
+	require.Equal(t, exit.OK, got.code, got.err)
 	require.Equal(t, "skipping line 2: priority 11 is outside 0..10\nskipping line 3: type is missing\n", got.err)
 	require.JSONEq(t, `{"schema_version": 1, "inserted": {"count": 2, "skipped": 2}}`, got.out)
 	require.Len(t, query(t, url, wholeJob), 2)
@@ -85,7 +86,7 @@ func TestABadLineKeepsTheWholeStreamOut(t *testing.T) {
 func TestOnlySomeOfVeryManyBadLinesAreNamed(t *testing.T) {
 	url := pgtest.New(t)
 	got := onDatabase(t, url, strings.Repeat("{}\n", 1000)+`{"type":"pdf"}`, "job insert --skip-bad -")
-	require.Equal(t, exitOK, got.code)
+	require.Equal(t, exit.OK, got.code)
 	require.Equal(t, "1 job inserted\n", got.out)
 	require.Equal(t, maxComplaints+1, strings.Count(got.err, "\n"))
 	require.Contains(t, got.err, "1000 bad lines skipped")
@@ -95,7 +96,7 @@ func TestWhatOnlyThePostgresCanRefuseIsNamedToo(t *testing.T) {
 	url := pgtest.New(t)
 	big := `{"type":"pdf","payload":"` + strings.Repeat("x", 1_100_000) + `"}`
 	got := onDatabase(t, url, "{\"type\":\"pdf\"}\n\n"+big, "job insert -")
-	require.Equal(t, exitUsage, got.code)
+	require.Equal(t, exit.Usage, got.code)
 	require.Contains(t, got.err, "line 3: the payload has more than a megabyte as Postgres stores it: keep large data elsewhere and refer to it; nothing was inserted\n")
 	require.Less(t, len(got.err), 500, "the payload is not repeated")
 	require.Empty(t, query(t, url, wholeJob))
@@ -104,7 +105,7 @@ func TestWhatOnlyThePostgresCanRefuseIsNamedToo(t *testing.T) {
 func TestAPayloadOverTheBoundIsRefusedAsAMistakeOfTheCaller(t *testing.T) {
 	url := pgtest.New(t)
 	got := onDatabase(t, url, `"`+strings.Repeat("x", 1_000_100)+`"`, "job insert --type pdf --payload-file -")
-	require.Equal(t, exitUsage, got.code)
+	require.Equal(t, exit.Usage, got.code)
 	require.Contains(t, got.err, "the payload has more than a megabyte as Postgres stores it: keep large data elsewhere and refer to it\n")
 	require.Less(t, len(got.err), 500, "the payload is not repeated")
 	require.Empty(t, query(t, url, wholeJob))
@@ -139,11 +140,11 @@ func TestMistakesOnTheCommandLineOfInsertExit2(t *testing.T) {
 		"job insert --type=",
 	} {
 		got := onDatabase(t, "postgres://nowhere/", "", line)
-		require.Equal(t, exitUsage, got.code, "%s: %s", line, got.err)
+		require.Equal(t, exit.Usage, got.code, "%s: %s", line, got.err)
 		fmt.Fprintf(&report, "$ dispatcherd %s\n%s\n", line, got.err)
 	}
 	requireGolden(t, "job-insert-errors.txt", report.String())
-	require.Equal(t, exitNotFound, onDatabase(t, "postgres://nowhere/", "", "job insert /does/not/exist").code)
+	require.Equal(t, exit.NotFound, onDatabase(t, "postgres://nowhere/", "", "job insert /does/not/exist").code)
 }
 
 func TestRunAtTakesATimeOrADuration(t *testing.T) {

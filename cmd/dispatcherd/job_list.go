@@ -8,6 +8,7 @@ import (
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/claim"
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/settings"
 )
 
 // maxListed bounds a page of `job list`.
@@ -18,7 +19,7 @@ func (a *app) jobListCommand() *cobra.Command {
 	var limit int
 	var before int64
 	cmd := &cobra.Command{
-		Use: "list", Short: "List jobs, the newest first", Args: noArguments,
+		Use: "list", Short: "List jobs, the newest first", Args: settings.NoArguments,
 		Example: `  dispatcherd job list --status failed --type pdf
   dispatcherd job list --before 1200 --limit 50
   dispatcherd job list -o json`,
@@ -34,9 +35,9 @@ func (a *app) jobListCommand() *cobra.Command {
 	f.register(cmd, "pending, running, done, failed or cancelled")
 	cmd.Flags().IntVar(&limit, "limit", claim.DefaultLimit, "at most this many; --before leads to the next page")
 	cmd.Flags().Int64Var(&before, "before", 0, "only jobs with a smaller id: the last one of the page before")
-	onlyOnCommandLine(cmd.Flags(), "limit", "before")
-	between(cmd.Flags(), "1", strconv.Itoa(maxListed), "limit")
-	between(cmd.Flags(), "1", largestID, "before")
+	settings.OnlyOnCommandLine(cmd.Flags(), "limit", "before")
+	settings.Between(cmd.Flags(), "1", strconv.Itoa(maxListed), "limit")
+	settings.Between(cmd.Flags(), "1", settings.LargestID, "before")
 	return cmd
 }
 
@@ -58,11 +59,11 @@ func (a *app) jobList(cmd *cobra.Command, filter claim.Filter) error {
 		rows[i] = listRow(&page[i])
 	}
 	header := []string{"id", "type", "status", "priority", "run at", "finished at", "attempt", "failures", "last error"}
-	if err := a.printRows("jobs", page, header, rows); err != nil {
+	if err := a.PrintRows("jobs", page, header, rows); err != nil {
 		return err
 	}
 	if len(page) == filter.Limit {
-		a.say("There may be more: --before %d shows the next page.", page[len(page)-1].ID)
+		a.Say("There may be more: --before %d shows the next page.", page[len(page)-1].ID)
 	}
 	return nil
 }

@@ -9,6 +9,9 @@ import (
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/claim"
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/console"
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/exit"
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/settings"
 )
 
 // retryBatch is how many jobs one statement makes pending again: short enough
@@ -28,12 +31,12 @@ how many there are, until --yes is given.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			switch byFilter := f.given(cmd.Flags()); {
 			case byFilter && len(args) > 0:
-				return failure(exitUsage, "ids and a filter are two ways to select jobs: give one of the two")
+				return exit.Errorf(exit.Usage, "ids and a filter are two ways to select jobs: give one of the two")
 			case byFilter:
 				return a.retryMatching(cmd.Context(), f, yes)
 			}
 			if err := someIDs(cmd, args); err != nil {
-				return failure(exitUsage, "%w, or --status failed", err)
+				return exit.Errorf(exit.Usage, "%w, or --status failed", err)
 			}
 			return a.eachJob(cmd.Context(), args, "retried", func(jobs claim.Jobs, id dispatcherd.JobID) (dispatcherd.Status, error) {
 				return dispatcherd.Pending, jobs.Retry(cmd.Context(), id)
@@ -42,7 +45,7 @@ how many there are, until --yes is given.`,
 	}
 	f.register(cmd, "failed or cancelled")
 	cmd.Flags().BoolVar(&yes, "yes", false, "retry what the filter selects")
-	onlyOnCommandLine(cmd.Flags(), "yes")
+	settings.OnlyOnCommandLine(cmd.Flags(), "yes")
 	return cmd
 }
 
@@ -54,7 +57,7 @@ func (a *app) retryMatching(ctx context.Context, f jobFilter, yes bool) error {
 		return err
 	}
 	if filter.Status != dispatcherd.Failed && filter.Status != dispatcherd.Cancelled {
-		return failure(exitUsage, "only failed and cancelled jobs can be retried: give --status failed or --status cancelled")
+		return exit.Errorf(exit.Usage, "only failed and cancelled jobs can be retried: give --status failed or --status cancelled")
 	}
 	jobs, done, err := a.openJobs(ctx)
 	if err != nil {
@@ -66,14 +69,14 @@ func (a *app) retryMatching(ctx context.Context, f jobFilter, yes bool) error {
 		return fmt.Errorf("counting the jobs: %w", err)
 	}
 	if !yes && left > 0 {
-		return failure(exitNegative, "nothing was changed. This would retry %s. Add --yes to do it", counted(left, "job"))
+		return exit.Errorf(exit.Negative, "nothing was changed. This would retry %s. Add --yes to do it", console.Counted(left, "job"))
 	}
 	retried := int64(0)
 	for left > 0 {
 		filter.Limit = int(min(left, retryBatch))
 		n, err := jobs.RetryMany(ctx, filter)
 		if err != nil {
-			return fmt.Errorf("after %s retried: %w", counted(retried, "job"), err)
+			return fmt.Errorf("after %s retried: %w", console.Counted(retried, "job"), err)
 		}
 		if n == 0 {
 			break
@@ -81,10 +84,10 @@ func (a *app) retryMatching(ctx context.Context, f jobFilter, yes bool) error {
 		retried += int64(n)
 		left -= int64(n)
 	}
-	if a.format.json {
-		return a.printJSON("retried", map[string]any{"count": retried})
+	if a.Format.JSON {
+		return a.PrintJSON("retried", map[string]any{"count": retried})
 	}
-	_, err = fmt.Fprintln(a.out, counted(retried, "job")+" retried")
+	_, err = fmt.Fprintln(a.Out, console.Counted(retried, "job")+" retried")
 	return err
 }
 
@@ -110,7 +113,7 @@ func (a *app) eachJob(ctx context.Context, args []string, did string, do func(cl
 	for _, id := range ids {
 		status, err := do(jobs, id)
 		if errors.Is(err, claim.ErrNotFound) { // said at its own line, not behind the last one
-			err = failure(exitNotFound, "%w: %s", err, whatBecameOfIt)
+			err = exit.Errorf(exit.NotFound, "%w: %s", err, exit.WhatBecameOfIt)
 		}
 		if err != nil {
 			errs = append(errs, err)
@@ -119,8 +122,8 @@ func (a *app) eachJob(ctx context.Context, args []string, did string, do func(cl
 		changed = append(changed, changedJob{id, status})
 		rows = append(rows, []string{fmt.Sprint(id), string(status)})
 	}
-	if len(changed) > 0 || a.format.json {
-		errs = append([]error{a.printRows(did, changed, []string{"id", "status"}, rows)}, errs...)
+	if len(changed) > 0 || a.Format.JSON {
+		errs = append([]error{a.PrintRows(did, changed, []string{"id", "status"}, rows)}, errs...)
 	}
 	return errors.Join(errs...)
 }

@@ -11,6 +11,8 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/dispatcherd/dispatcherd/claim"
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/console"
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/exit"
 )
 
 // maxComplaints bounds how many skipped lines are named one by one.
@@ -21,7 +23,7 @@ type jobStream struct {
 	lines    *jobLines
 	skipBad  bool
 	complain func(format string, args ...any)
-	progress *progress
+	progress *console.Progress
 
 	count, skipped int64
 	bad            error // what ended the stream early
@@ -74,7 +76,7 @@ func (s *jobStream) jobs(yield func(claim.New, error) bool) {
 		case err == nil:
 			s.count++
 			s.passed()
-			s.progress.update(s.count, s.lines.read)
+			s.progress.Update(s.count, s.lines.read)
 			if !yield(s.lines.job.row(), nil) {
 				return
 			}
@@ -82,7 +84,7 @@ func (s *jobStream) jobs(yield func(claim.New, error) bool) {
 			return
 		case errors.As(err, &bad) && s.skipBad:
 			if s.skipped++; s.skipped <= maxComplaints {
-				s.progress.clear()
+				s.progress.Clear()
 				s.complain("skipping %v", bad)
 			}
 		default:
@@ -99,10 +101,10 @@ var copyLine = regexp.MustCompile(`^COPY \w+, line (\d+)`)
 // explain turns the end of a failed insertion into an error for the user.
 func (s *jobStream) explain(err error) error {
 	if bad, ok := errors.AsType[*lineError](s.bad); ok {
-		return failure(exitUsage, "%w; nothing was inserted (--skip-bad leaves bad lines out)", bad)
+		return exit.Errorf(exit.Usage, "%w; nothing was inserted (--skip-bad leaves bad lines out)", bad)
 	}
 	if long, ok := errors.AsType[*longLineError](s.bad); ok {
-		return failure(exitUsage, "%w", long)
+		return exit.Errorf(exit.Usage, "%w", long)
 	}
 	if s.bad != nil {
 		return s.bad
@@ -110,7 +112,7 @@ func (s *jobStream) explain(err error) error {
 	if pg, ok := errors.AsType[*pgconn.PgError](err); ok {
 		if m := copyLine.FindStringSubmatch(pg.Where); m != nil {
 			job, _ := strconv.ParseInt(m[1], 10, 64) // they are digits
-			return failure(exitUsage, "%s: %s; nothing was inserted", s.place(job), refusal(pg))
+			return exit.Errorf(exit.Usage, "%s: %s; nothing was inserted", s.place(job), refusal(pg))
 		}
 	}
 	return fmt.Errorf("inserting the jobs: %w", err)

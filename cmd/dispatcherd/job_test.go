@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dispatcherd/dispatcherd/claim"
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/exit"
 	"github.com/dispatcherd/dispatcherd/internal/pgtest"
 )
 
@@ -43,7 +44,7 @@ func transcript(t *testing.T, url string, lines ...string) string {
 	for _, line := range lines {
 		got := onDatabase(t, url, "", line)
 		fmt.Fprintf(&b, "$ dispatcherd %s\n%s%s", line, got.out, got.err)
-		if got.code != exitOK {
+		if got.code != exit.OK {
 			fmt.Fprintf(&b, "(exit code %d)\n", got.code)
 		}
 		b.WriteString("\n")
@@ -99,7 +100,7 @@ func TestRetryingManyTakesAllOfThem(t *testing.T) {
 	url := databaseWith(t, fmt.Sprintf(`INSERT INTO dispatcherd.jobs (type, status, finished_at, failures)
 		SELECT CASE WHEN i <= %d THEN 'pdf' ELSE 'excel' END, 'failed', now(), 5 FROM generate_series(1, %d) i`, n, n+3))
 	got := onDatabase(t, url, "", "job retry --status failed --type pdf --yes")
-	require.Equal(t, exitOK, got.code, got.err)
+	require.Equal(t, exit.OK, got.code, got.err)
 	require.Equal(t, fmt.Sprintf("%d jobs retried\n", n), got.out)
 	require.Equal(t, []string{"excel failed 3", fmt.Sprintf("pdf pending %d", n)},
 		query(t, url, `SELECT concat_ws(' ', type, status, count(*)) FROM dispatcherd.jobs GROUP BY type, status ORDER BY type`))
@@ -111,7 +112,7 @@ func TestTheJSONOfEveryJobCommandParses(t *testing.T) {
 		"job list": "jobs", "job get 1": "job", "job cancel 5": "cancelled", "job retry 2": "retried", "job insert --type pdf": "inserted",
 	} {
 		got := onDatabase(t, url, "", line, "-o", "json")
-		require.Equal(t, exitOK, got.code, got.err)
+		require.Equal(t, exit.OK, got.code, got.err)
 		var parsed map[string]json.RawMessage
 		require.NoError(t, json.Unmarshal([]byte(got.out), &parsed), line)
 		require.Equal(t, "1", string(parsed["schema_version"]))

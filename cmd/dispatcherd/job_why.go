@@ -14,6 +14,8 @@ import (
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/api"
 	"github.com/dispatcherd/dispatcherd/claim"
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/console"
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/exit"
 )
 
 func (a *app) jobWhyCommand() *cobra.Command {
@@ -34,33 +36,33 @@ ids below 0, which "slot list" shows.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			id, err := strconv.ParseInt(args[0], 10, 64)
 			if err != nil || id == 0 {
-				return failure(exitUsage, "%q is not the id of a job: ids are numbers from 1, those of requests in memory from -1 down", args[0])
+				return exit.Errorf(exit.Usage, "%q is not the id of a job: ids are numbers from 1, those of requests in memory from -1 down", args[0])
 			}
 			var why api.Why
 			err = askDaemon(cmd.Context(), socket, fmt.Sprintf("/v1/jobs/%d/why", id), &why)
-			var coded *codedError
-			if errors.As(err, &coded) && coded.code == exitNotFound {
+			var coded *exit.Error
+			if errors.As(err, &coded) && coded.Code == exit.NotFound {
 				return noSuchJob(id)
 			}
 			if err != nil {
 				return err
 			}
-			if a.format.json {
-				return a.printJSON("why", why)
+			if a.Format.JSON {
+				return a.PrintJSON("why", why)
 			}
 			return a.printWhy(&why)
 		},
 	}
-	cmd.Flags().StringVar(&socket, "api-socket", a.findSocket("api.sock"), "the dispatcher's API socket")
+	cmd.Flags().StringVar(&socket, "api-socket", a.FindSocket("api.sock"), "the dispatcher's API socket")
 	return cmd
 }
 
 // noSuchJob tells that there is nothing to explain, and what may have become of it.
 func noSuchJob(id int64) error {
 	if dispatcherd.JobID(id).OnDemand() {
-		return failure(exitNotFound, "request %d is not in memory: it was answered, or this dispatcher never had it", id)
+		return exit.Errorf(exit.NotFound, "request %d is not in memory: it was answered, or this dispatcher never had it", id)
 	}
-	return failure(exitNotFound, "job %d: %w: %s", id, claim.ErrNotFound, whatBecameOfIt)
+	return exit.Errorf(exit.NotFound, "job %d: %w: %s", id, claim.ErrNotFound, exit.WhatBecameOfIt)
 }
 
 // requestIDsLast moves ids of requests in memory behind all flags: they begin
@@ -109,9 +111,9 @@ var reasonTexts = map[string]string{
 
 // printWhy writes one fact a line.
 func (a *app) printWhy(why *api.Why) error {
-	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
+	w := tabwriter.NewWriter(a.Out, 0, 0, 2, ' ', 0)
 	line := func(name, format string, args ...any) {
-		fmt.Fprintf(w, "%s\t%s\n", name, oneLine(fmt.Sprintf(format, args...)))
+		fmt.Fprintf(w, "%s\t%s\n", name, console.OneLine(fmt.Sprintf(format, args...)))
 	}
 	line("job", "%d %s, priority %d, %s", why.Job, why.Type, why.Priority, why.Status)
 	for _, r := range why.Reasons {

@@ -16,6 +16,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/console"
 )
 
 // readAll returns the types of all good lines and the messages of the bad ones.
@@ -162,23 +163,23 @@ func FuzzParseJob(f *testing.F) {
 func TestTheProgressLineIsDrawnOverAndRemoved(t *testing.T) {
 	var b strings.Builder
 	clock := time.Unix(0, 0)
-	p := newProgress(&b, "jobs", 200, func() time.Time { return clock })
+	p := console.NewProgress(&b, "jobs", 200, func() time.Time { return clock })
 	clock = clock.Add(time.Second)
-	p.update(10, 50)
+	p.Update(10, 50)
 	clock = clock.Add(time.Millisecond)
-	p.update(11, 55)
+	p.Update(11, 55)
 	require.Equal(t, "\r[#######.......................]  25 %  10 jobs  10/s", b.String(), "too soon to draw again")
 	clock = clock.Add(time.Second)
-	p.update(40, 400)
+	p.Update(40, 400)
 	require.Contains(t, b.String(), "\r[##############################] 100 %  40 jobs  20/s")
 	b.Reset()
-	p.clear()
-	p.clear()
+	p.Clear()
+	p.Clear()
 	require.Equal(t, "\r"+strings.Repeat(" ", 53)+"\r", b.String())
 
-	var none *progress
-	none.update(1, 1)
-	none.clear()
+	var none *console.Progress
+	none.Update(1, 1)
+	none.Clear()
 }
 
 // Postgres counts the jobs it was sent; people count lines.

@@ -6,6 +6,9 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/console"
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/settings"
 )
 
 func main() {
@@ -23,6 +26,9 @@ func main() {
 // run is the whole program: it carries out one command line and returns the
 // exit code. Canceling ctx is the request to stop.
 func run(ctx context.Context, args []string, in io.Reader, out, err io.Writer) int {
-	a := &app{in: in, out: out, err: err, env: os.LookupEnv, environ: os.Environ, uid: os.Geteuid()}
+	a := &app{Invocation: settings.Invocation{
+		Console: console.Console{In: in, Out: out, Err: err},
+		Env:     os.LookupEnv, Environ: os.Environ, UID: os.Geteuid(), Version: readVersion().String(),
+	}}
 	return a.run(ctx, args)
 }

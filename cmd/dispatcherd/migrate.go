@@ -9,11 +9,14 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/console"
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/exit"
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/settings"
 	"github.com/dispatcherd/dispatcherd/migrations"
 )
 
 func (a *app) migrateCommand() *cobra.Command {
-	cmd := a.group("migrate", "Bring the database schema up or down, or look at it",
+	cmd := settings.Group("migrate", "Bring the database schema up or down, or look at it",
 		a.migrateUpCommand(), a.migrateDownCommand(), a.migrateStatusCommand())
 	cmd.Example = "  dispatcherd migrate up\n  dispatcherd migrate status"
 	return cmd
@@ -21,11 +24,11 @@ func (a *app) migrateCommand() *cobra.Command {
 
 func (a *app) migrateUpCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "up", Short: "Apply every migration that is missing", Args: noArguments,
+		Use: "up", Short: "Apply every migration that is missing", Args: settings.NoArguments,
 		Long:    "Applies every migration that is missing. Any number of instances may do so at the same moment.",
 		Example: "  dispatcherd migrate up --database-url postgres://…",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			dsn, err := a.databaseURL()
+			dsn, err := a.DatabaseURL()
 			if err != nil {
 				return err
 			}
@@ -42,7 +45,7 @@ func (a *app) migrateDownCommand() *cobra.Command {
 	var to int64
 	var yes bool
 	cmd := &cobra.Command{
-		Use: "down", Short: "Undo migrations and lose what they hold", Args: noArguments,
+		Use: "down", Short: "Undo migrations and lose what they hold", Args: settings.NoArguments,
 		Long: `Undoes the latest migration, or all above --to; --to 0 removes the schema with
 every job in it. Without --yes it only says what would be lost.`,
 		Example: "  dispatcherd migrate down\n  dispatcherd migrate down --to 0 --yes",
@@ -50,13 +53,13 @@ every job in it. Without --yes it only says what would be lost.`,
 	}
 	cmd.Flags().Int64Var(&to, "to", -1, "version to arrive at; -1 is one below the present one")
 	cmd.Flags().BoolVar(&yes, "yes", false, "do it")
-	onlyOnCommandLine(cmd.Flags(), "to", "yes")
-	between(cmd.Flags(), "-1", largestID, "to")
+	settings.OnlyOnCommandLine(cmd.Flags(), "to", "yes")
+	settings.Between(cmd.Flags(), "-1", settings.LargestID, "to")
 	return cmd
 }
 
 func (a *app) migrateDown(ctx context.Context, to int64, yes bool) error {
-	dsn, err := a.databaseURL()
+	dsn, err := a.DatabaseURL()
 	if err != nil {
 		return err
 	}
@@ -76,7 +79,7 @@ func (a *app) migrateDown(ctx context.Context, to int64, yes bool) error {
 	}
 	switch {
 	case to > at:
-		return failure(exitUsage, "--to is %d, but the schema is at version %d: name a lower one, or go up with 'dispatcherd migrate up'", to, at)
+		return exit.Errorf(exit.Usage, "--to is %d, but the schema is at version %d: name a lower one, or go up with 'dispatcherd migrate up'", to, at)
 	case to < 0:
 		to = max(at-1, 0)
 	}
@@ -109,7 +112,7 @@ func (a *app) sayWhatIsLost(ctx context.Context, undo []string, to int64) error 
 		}
 		lost += " and remove the schema dispatcherd with " + jobs
 	}
-	return failure(exitNegative, "nothing was changed. %s. Add --yes to do it", lost)
+	return exit.Errorf(exit.Negative, "nothing was changed. %s. Add --yes to do it", lost)
 }
 
 // countJobs tells how many jobs there are, by status.
@@ -134,23 +137,23 @@ func (a *app) countJobs(ctx context.Context) (string, error) {
 	if total == 0 {
 		return "no jobs in it", nil
 	}
-	return fmt.Sprintf("%s in it (%s)", counted(total, "job"), strings.Join(parts, ", ")), nil
+	return fmt.Sprintf("%s in it (%s)", console.Counted(total, "job"), strings.Join(parts, ", ")), nil
 }
 
 // printVersions writes which versions were applied or undone.
 func (a *app) printVersions(done string, versions []int64) error {
-	if a.format.json {
+	if a.Format.JSON {
 		if versions == nil {
 			versions = []int64{}
 		}
-		return a.printJSON(done, versions)
+		return a.PrintJSON(done, versions)
 	}
 	if len(versions) == 0 {
-		_, err := fmt.Fprintln(a.out, "nothing to do")
+		_, err := fmt.Fprintln(a.Out, "nothing to do")
 		return err
 	}
 	for _, v := range versions {
-		if _, err := fmt.Fprintf(a.out, "%s version %d\n", done, v); err != nil {
+		if _, err := fmt.Fprintf(a.Out, "%s version %d\n", done, v); err != nil {
 			return err
 		}
 	}
@@ -166,11 +169,11 @@ type shownMigration struct {
 
 func (a *app) migrateStatusCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "status", Short: "List the migrations and which of them are applied", Args: noArguments,
+		Use: "status", Short: "List the migrations and which of them are applied", Args: settings.NoArguments,
 		Long:    "Lists the migrations of this build. Exits 1 if one of them is still to be applied.",
 		Example: "  dispatcherd migrate status\n  dispatcherd migrate status -o json",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			dsn, err := a.databaseURL()
+			dsn, err := a.DatabaseURL()
 			if err != nil {
 				return err
 			}
@@ -199,11 +202,11 @@ func (a *app) printStatus(steps []migrations.Migration) error {
 		}
 		rows[i] = []string{strconv.FormatInt(s.Version, 10), s.Name, when}
 	}
-	if err := a.printRows("migrations", shown, []string{"version", "name", "applied"}, rows); err != nil {
+	if err := a.PrintRows("migrations", shown, []string{"version", "name", "applied"}, rows); err != nil {
 		return err
 	}
 	if missing > 0 {
-		return failure(exitNegative, "%d of %d migrations are still to be applied: run 'dispatcherd migrate up'", missing, len(steps))
+		return exit.Errorf(exit.Negative, "%d of %d migrations are still to be applied: run 'dispatcherd migrate up'", missing, len(steps))
 	}
 	return nil
 }

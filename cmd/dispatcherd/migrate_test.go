@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/exit"
 	"github.com/dispatcherd/dispatcherd/internal/pgtest"
 	"github.com/dispatcherd/dispatcherd/migrations"
 )
@@ -37,23 +38,23 @@ func TestMigrateGoesUpAndDownAndSaysWhatItDid(t *testing.T) {
 		line string
 		code int
 	}{
-		{"migrate status", exitNegative},
-		{"migrate down", exitOK},
-		{"migrate down --to 0 --yes", exitOK},
-		{"migrate down --to 1 --yes", exitUsage},
-		{"job insert --type pdf", exitUnavailable},
-		{"migrate up", exitOK},
-		{"migrate up", exitOK},
-		{"migrate status", exitOK},
-		{"migrate status -o json", exitOK},
-		{"migrate down --to 99 --yes", exitUsage},
-		{"migrate down", exitNegative},
-		{"migrate down --to 0", exitNegative},
-		{"job insert --type pdf", exitOK},
-		{"migrate down --to 0", exitNegative},
-		{"migrate down --yes", exitOK},
-		{"migrate down --to 0 --yes -o json", exitOK},
-		{"migrate status", exitNegative},
+		{"migrate status", exit.Negative},
+		{"migrate down", exit.OK},
+		{"migrate down --to 0 --yes", exit.OK},
+		{"migrate down --to 1 --yes", exit.Usage},
+		{"job insert --type pdf", exit.Unavailable},
+		{"migrate up", exit.OK},
+		{"migrate up", exit.OK},
+		{"migrate status", exit.OK},
+		{"migrate status -o json", exit.OK},
+		{"migrate down --to 99 --yes", exit.Usage},
+		{"migrate down", exit.Negative},
+		{"migrate down --to 0", exit.Negative},
+		{"job insert --type pdf", exit.OK},
+		{"migrate down --to 0", exit.Negative},
+		{"migrate down --yes", exit.OK},
+		{"migrate down --to 0 --yes -o json", exit.OK},
+		{"migrate status", exit.Negative},
 	} {
 		got := onDatabase(t, url, "", step.line)
 		require.Equal(t, step.code, got.code, "%s: %s", step.line, got.err)
@@ -65,6 +66,6 @@ func TestMigrateGoesUpAndDownAndSaysWhatItDid(t *testing.T) {
 func TestAVersionThatDoesNotFitIsUnavailable(t *testing.T) {
 	a := &app{running: true}
 	err := &migrations.VersionError{Have: 1, Want: 2}
-	require.Equal(t, exitUnavailable, a.exitCode(t.Context(), err))
-	require.Contains(t, explain(err), "dispatcherd migrate up")
+	require.Equal(t, exit.Unavailable, a.exitCode(t.Context(), err))
+	require.Contains(t, exit.Explain(err), "dispatcherd migrate up")
 }

@@ -13,6 +13,9 @@ import (
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/actor"
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/console"
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/exit"
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/settings"
 	"github.com/dispatcherd/dispatcherd/internal/journal"
 )
 
@@ -47,32 +50,32 @@ same effects, and the first step where they differ is named (exit code 1). Files
 	cmd.Flags().Int64Var(&f.job, "job", 0, "show only steps about this job")
 	cmd.Flags().BoolVar(&f.why, "why", false, "show the score of every placement by term; with --job, also why it waits")
 	cmd.Flags().StringVar(&f.show, "show", "", "print a text of the file instead: version, configuration, metrics or goroutines")
-	onlyOnCommandLine(cmd.Flags(), "at", "job", "why", "show")
-	between(cmd.Flags(), "1", largestID, "at", "job")
+	settings.OnlyOnCommandLine(cmd.Flags(), "at", "job", "why", "show")
+	settings.Between(cmd.Flags(), "1", settings.LargestID, "at", "job")
 	return cmd
 }
 
 func (a *app) replay(path string, flags replayFlags) (err error) {
 	in, err := os.Open(path)
 	if err != nil {
-		return failure(exitNotFound, "%w", err)
+		return exit.Errorf(exit.NotFound, "%w", err)
 	}
 	defer func() { _ = in.Close() }() // it was only read
 	file, err := journal.Read(in)
 	if err != nil {
-		return failure(exitUsage, "%s: %w", path, err)
+		return exit.Errorf(exit.Usage, "%s: %w", path, err)
 	}
 	if flags.show != "" {
 		text, ok := file.Text(flags.show)
 		if !ok {
-			return failure(exitNotFound, "%s has no text %q; it has: %s", path, flags.show, strings.Join(textNames(file), ", "))
+			return exit.Errorf(exit.NotFound, "%s has no text %q; it has: %s", path, flags.show, strings.Join(textNames(file), ", "))
 		}
-		_, err := a.out.Write(text)
+		_, err := a.Out.Write(text)
 		return err
 	}
-	p := &replayPrinter{app: a, file: file, flags: flags, out: bufio.NewWriter(a.out), asked: actor.Inquiry{ID: dispatcherd.JobID(flags.job)}}
+	p := &replayPrinter{app: a, file: file, flags: flags, out: bufio.NewWriter(a.Out), asked: actor.Inquiry{ID: dispatcherd.JobID(flags.job)}}
 	if err := file.Replay(p.step); err != nil {
-		return failure(exitUsage, "%s: %w", path, errors.Join(err, p.out.Flush()))
+		return exit.Errorf(exit.Usage, "%s: %w", path, errors.Join(err, p.out.Flush()))
 	}
 	return p.end(path)
 }
@@ -138,7 +141,7 @@ func (p *replayPrinter) step(s *journal.Step) error {
 	default:
 		one.Why = p.whyLines(s.Core.Explain(p.asked))
 	}
-	if p.app.format.json {
+	if p.app.Format.JSON {
 		p.list = append(p.list, one)
 		return nil
 	}
@@ -221,12 +224,12 @@ func (p *replayPrinter) print(s *journal.Step, one *shownStep) {
 		fmt.Fprintf(p.out, "# %s, from %s\n", s.Segment.Name, s.Segment.Begin.Format(time.RFC3339))
 	}
 	p.segment = s.Segment
-	fmt.Fprintf(p.out, "%d  %s  %s\n", one.Step, one.At.Format("15:04:05.000"), oneLine(one.Event))
+	fmt.Fprintf(p.out, "%d  %s  %s\n", one.Step, one.At.Format("15:04:05.000"), console.OneLine(one.Event))
 	for _, e := range one.Effects {
-		fmt.Fprintf(p.out, "    → %s\n", oneLine(e))
+		fmt.Fprintf(p.out, "    → %s\n", console.OneLine(e))
 	}
 	for _, w := range one.Why {
-		fmt.Fprintf(p.out, "    why: %s\n", oneLine(w))
+		fmt.Fprintf(p.out, "    why: %s\n", console.OneLine(w))
 	}
 	if s.Differs() {
 		fmt.Fprintf(p.out, "    DIFFERS: then %d effects with hash %08x, now %d with hash %08x\n",
@@ -245,12 +248,12 @@ func (p *replayPrinter) printState(c *actor.Core) {
 	fmt.Fprintf(p.out, "state: %+v\n", c.Gauges())
 	for _, t := range c.Types() {
 		fmt.Fprintf(p.out, "  type %s: capacity %d, free %d, read ahead %d, requests %d, oldest %v\n",
-			oneLine(t.Name), t.Capacity, t.Free, t.Cached, t.Requests, t.Oldest)
+			console.OneLine(t.Name), t.Capacity, t.Free, t.Cached, t.Requests, t.Oldest)
 	}
 	slots := c.Slots()
 	for i := range slots[:min(len(slots), shownSlots)] {
 		s := &slots[i]
-		fmt.Fprintf(p.out, "  slot %d %s/%d [%s] %s", s.ID, oneLine(s.Worker), s.Number, oneLine(strings.Join(s.Types, " ")), s.State)
+		fmt.Fprintf(p.out, "  slot %d %s/%d [%s] %s", s.ID, console.OneLine(s.Worker), s.Number, console.OneLine(strings.Join(s.Types, " ")), s.State)
 		if s.Job != 0 {
 			fmt.Fprintf(p.out, " with job %d attempt %d", s.Job, s.Attempt)
 		}
@@ -284,8 +287,8 @@ func (p *replayPrinter) whyLines(x actor.Explanation) []string {
 
 // end says how it went.
 func (p *replayPrinter) end(path string) error {
-	if p.app.format.json {
-		if err := p.app.printJSON("steps", p.list); err != nil {
+	if p.app.Format.JSON {
+		if err := p.app.PrintJSON("steps", p.list); err != nil {
 			return err
 		}
 	}
@@ -294,19 +297,19 @@ func (p *replayPrinter) end(path string) error {
 	}
 	for _, t := range p.file.Texts {
 		if t.Name == journal.TextMissing {
-			p.app.say("%s", strings.TrimSpace(string(t.Content)))
+			p.app.Say("%s", strings.TrimSpace(string(t.Content)))
 		}
 	}
 	switch {
 	case p.differs != 0:
-		return failure(exitNegative, "%s: step %d does something else than it did when it was recorded", path, p.differs)
+		return exit.Errorf(exit.Negative, "%s: step %d does something else than it did when it was recorded", path, p.differs)
 	case p.steps == 0:
-		return failure(exitNegative, "%s holds no step: the recorder was too small for the state, see --recorder-bytes", path)
+		return exit.Errorf(exit.Negative, "%s holds no step: the recorder was too small for the state, see --recorder-bytes", path)
 	case p.shown == 0 && p.flags.at != 0:
-		return failure(exitNotFound, "%s has %s, and none of them is %d", path, counted(int64(p.steps), "step"), p.flags.at)
+		return exit.Errorf(exit.NotFound, "%s has %s, and none of them is %d", path, console.Counted(int64(p.steps), "step"), p.flags.at)
 	case p.shown == 0:
-		return failure(exitNotFound, "none of the %s in %s is about job %d", counted(int64(p.steps), "step"), path, p.flags.job)
+		return exit.Errorf(exit.NotFound, "none of the %s in %s is about job %d", console.Counted(int64(p.steps), "step"), path, p.flags.job)
 	}
-	p.app.say("%s, all with the effects of then", counted(int64(p.steps), "step"))
+	p.app.Say("%s, all with the effects of then", console.Counted(int64(p.steps), "step"))
 	return nil
 }

@@ -1,11 +1,9 @@
 package main
 
 import (
-	"fmt"
-	"strings"
-
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
+
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/settings"
 )
 
 const rootLong = `Dispatcherd decides, for every free slot of every worker, which job runs there next.
@@ -21,23 +19,18 @@ const rootExample = `  dispatcherd dev                                    # the 
 
 // root builds the tree of commands.
 func (a *app) root() *cobra.Command {
-	root := a.group("dispatcherd", "Give every job to the right slot of the right worker")
+	root := settings.Group("dispatcherd", "Give every job to the right slot of the right worker")
 	root.Long, root.Example = rootLong+exitHelp(), rootExample
 	root.SilenceErrors, root.SilenceUsage = true, true
 	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
-		a.sayStrangers(cmd)
-		return a.resolve(cmd)
+		a.SayStrangers(cmd)
+		return a.Resolve(cmd)
 	}
 	root.SetHelpFunc(func(cmd *cobra.Command, _ []string) { a.noHelp = a.help(cmd) })
 	root.SetUsageFunc(func(cmd *cobra.Command) error { writeUsage(cmd.OutOrStderr(), cmd); return nil })
-	root.SetFlagErrorFunc(flagError)
+	root.SetFlagErrorFunc(settings.FlagError)
 
-	flags := root.PersistentFlags()
-	flags.VarP(&a.format, "output", "o", "form of the output: table or json")
-	flags.String("config", defaultConfigFile, "configuration file (TOML); the default one may be missing")
-	flags.Var(&a.database, "database-url", "Postgres connection string (else DATABASE_URL, else libpq's PG* variables)")
-	alsoFrom(flags, "database-url", "DATABASE_URL")
-	neverFromFile(flags, "config")
+	a.RegisterFlags(root.PersistentFlags())
 	_ = root.RegisterFlagCompletionFunc("output", // fails for an unknown flag only
 		cobra.FixedCompletions([]string{"table", "json"}, cobra.ShellCompDirectiveNoFileComp))
 
@@ -54,40 +47,6 @@ func (a *app) root() *cobra.Command {
 	return root
 }
 
-// group makes a command that only holds others: alone it shows its help, with
-// an unknown word it fails.
-func (a *app) group(use, short string, children ...*cobra.Command) *cobra.Command {
-	cmd := &cobra.Command{
-		Use: use, Short: short,
-		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				return nil
-			}
-			return unknownCommand(cmd, args[0])
-		},
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-	}
-	cmd.SuggestionsMinimumDistance = 2
-	cmd.AddCommand(children...)
-	return cmd
-}
-
-func unknownCommand(group *cobra.Command, word string) error {
-	hint := ""
-	if near := group.SuggestionsFor(word); len(near) > 0 {
-		hint = fmt.Sprintf(" (did you mean %s?)", strings.Join(near, " or "))
-	}
-	return failure(exitUsage, "unknown command %q for %q%s", word, group.CommandPath(), hint)
-}
-
-// noArguments is for commands that take flags only.
-func noArguments(cmd *cobra.Command, args []string) error {
-	if len(args) > 0 {
-		return fmt.Errorf("%q takes no arguments, but got %q", cmd.CommandPath(), args[0])
-	}
-	return nil
-}
-
 // finish goes over the complete tree: it notes when a RunE is reached, and
 // tells in every setting's help by which variable it can be set.
 func (a *app) finish(cmd *cobra.Command) {
@@ -97,13 +56,7 @@ func (a *app) finish(cmd *cobra.Command) {
 			return inner(cmd, args)
 		}
 	}
-	describe := func(f *pflag.Flag) {
-		if isSetting(f) {
-			f.Usage += " [" + variables(f)[0] + "]"
-		}
-	}
-	cmd.LocalNonPersistentFlags().VisitAll(describe)
-	cmd.PersistentFlags().VisitAll(describe)
+	settings.Describe(cmd)
 	for _, child := range cmd.Commands() {
 		a.finish(child)
 	}

@@ -11,6 +11,9 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/require"
+
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/console"
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/settings"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -34,15 +37,13 @@ type outcome struct {
 func (i invocation) runs(t *testing.T) outcome {
 	t.Helper()
 	var out, errs bytes.Buffer
-	a := &app{
-		in: strings.NewReader(i.stdin), out: &out, err: &errs,
-		env: func(name string) (string, bool) { v, ok := i.env[name]; return v, ok },
-		environ: func() (all []string) {
-			for name, value := range i.env { // order-free: the program sorts
-				all = append(all, name+"="+value)
-			}
-			return all
-		},
+	a := bare(func(name string) (string, bool) { v, ok := i.env[name]; return v, ok })
+	a.Console = console.Console{In: strings.NewReader(i.stdin), Out: &out, Err: &errs}
+	a.Environ = func() (all []string) {
+		for name, value := range i.env { // order-free: the program sorts
+			all = append(all, name+"="+value)
+		}
+		return all
 	}
 	if i.extra != nil {
 		before := commands
@@ -56,6 +57,13 @@ func (i invocation) runs(t *testing.T) outcome {
 	code := a.run(t.Context(), args)
 	return outcome{code: code, out: out.String(), err: errs.String()}
 }
+
+// bare is an invocation of the program that reads and writes nothing.
+func bare(env func(name string) (string, bool)) *app {
+	return &app{Invocation: settings.Invocation{Env: env}}
+}
+
+func nothingSet(string) (string, bool) { return "", false }
 
 // requireGolden compares text with a file below testdata.
 func requireGolden(t *testing.T, name, text string) {

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/exit"
 )
 
 // A password reaches no output of any command, whatever is wrong with the
@@ -44,7 +46,7 @@ func TestNoCommandTellsThePassword(t *testing.T) {
 				got := i.runs(t)
 				require.NotContains(t, got.out+got.err, secret, "%s, by %s, with %s", line, name, dsn)
 				if !strings.HasPrefix(line, "config") {
-					require.NotEqual(t, exitOK, got.code, "%s with %s", line, dsn)
+					require.NotEqual(t, exit.OK, got.code, "%s with %s", line, dsn)
 				}
 			}
 		}
@@ -78,12 +80,12 @@ func TestARefusalDoesNotRepeatThePayload(t *testing.T) {
 	} {
 		require.NoError(t, os.WriteFile(file, []byte(line+"\n"), 0o600))
 		got := invocation{args: []string{"job", "insert", file, "--database-url", w.dsn}}.runs(t)
-		require.NotEqual(t, exitOK, got.code, "%.80s", line)
+		require.NotEqual(t, exit.OK, got.code, "%.80s", line)
 		require.NotContains(t, got.out+got.err, canary, "%.80s", line)
 	}
 	for _, payload := range []string{canary, `"` + canary + `\u0000"`, `"` + canary + strings.Repeat("x", 1_000_100) + `"`} {
 		got := invocation{args: []string{"job", "insert", "--type", "x", "--payload", payload, "--database-url", w.dsn}}.runs(t)
-		require.NotEqual(t, exitOK, got.code)
+		require.NotEqual(t, exit.OK, got.code)
 		require.NotContains(t, got.out+got.err, canary)
 	}
 	require.NoError(t, h.stop())

@@ -10,6 +10,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/exit"
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/settings"
 	"github.com/dispatcherd/dispatcherd/migrations"
 )
 
@@ -32,7 +34,7 @@ func (a *app) serveCommand() *cobra.Command {
 	var f serveFlags
 	var migrate bool
 	cmd := &cobra.Command{
-		Use: "serve", Short: "Run the dispatcher on your Postgres", Args: noArguments, Annotations: map[string]string{noteLogs: "yes"},
+		Use: "serve", Short: "Run the dispatcher on your Postgres", Args: settings.NoArguments, Annotations: map[string]string{settings.NoteLogs: "yes"},
 		Long: `Runs the dispatcher until it is told to stop (SIGINT or SIGTERM): it then takes no new
 work, lets running jobs end within --grace, and leaves the rest to their workers, which bring them along to
 the next dispatcher on the socket within --resume. A second signal ends it at once; nothing is lost by that
@@ -49,23 +51,23 @@ SIGHUP has it read the file of --api-tokens anew; nothing else is reloaded.`,
 			if err != nil {
 				return err
 			}
-			if cfg.DSN, err = a.databaseURL(); err != nil {
+			if cfg.DSN, err = a.DatabaseURL(); err != nil {
 				return err
 			}
 			log, err := f.logger(a)
 			if err != nil {
 				return err
 			}
-			a.logStrangers(log)
-			cfg.Settings = a.settingsText(cmd.Flags())
-			cfg.Supervisor, cfg.Reload = supervisorOf(a.env), hangups
-			if cfg.Inherited, err = inheritedSockets(a.env); err != nil {
-				return failure(exitUsage, "%w", err)
+			a.LogStrangers(log)
+			cfg.Settings = a.SettingsText(cmd.Flags())
+			cfg.Supervisor, cfg.Reload = supervisorOf(a.Env), hangups
+			if cfg.Inherited, err = inheritedSockets(a.Env); err != nil {
+				return exit.Errorf(exit.Usage, "%w", err)
 			}
 			if migrate {
 				_, err := migrations.Up(cmd.Context(), cfg.DSN)
-				if denied(err) { // the daemon's own role is not enough for that
-					return failure(exitUsage, "%w: %s", err, whatToGrant(cfg.DSN, "dispatcherd migrate"))
+				if exit.Denied(err) { // the daemon's own role is not enough for that
+					return exit.Errorf(exit.Usage, "%w: %s", err, exit.WhatToGrant(cfg.DSN, "dispatcherd migrate"))
 				}
 				if err != nil {
 					return err

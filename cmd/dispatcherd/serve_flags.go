@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"strconv"
@@ -16,6 +17,8 @@ import (
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/actor"
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/exit"
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/settings"
 	"github.com/dispatcherd/dispatcherd/internal/journal"
 	"github.com/dispatcherd/dispatcherd/scoring"
 	"github.com/dispatcherd/dispatcherd/workerproto"
@@ -60,8 +63,8 @@ func (f *serveFlags) register(a *app, flags *pflag.FlagSet) {
 	f.cfg.Core, f.cfg.Workers = actor.DefaultConfig(), workerproto.Limits{}.WithDefaults()
 	f.mode = 0o660
 	flags.StringVar(&f.cfg.Name, "name", host, "name of this dispatcher, shown to people")
-	flags.StringVar(&f.cfg.WorkerSocket, "worker-socket", a.ownSocket("worker.sock"), "Unix socket for workers")
-	flags.StringVar(&f.cfg.APISocket, "api-socket", a.ownSocket("api.sock"), "Unix socket for callers, operators and metrics")
+	flags.StringVar(&f.cfg.WorkerSocket, "worker-socket", a.OwnSocket("worker.sock"), "Unix socket for workers")
+	flags.StringVar(&f.cfg.APISocket, "api-socket", a.OwnSocket("api.sock"), "Unix socket for callers, operators and metrics")
 	f.cfg.Procs = procsAuto
 	flags.Var(&f.cfg.Procs, "procs", "processors to run on at once; auto: one while little is to be done, which answers waiting callers sooner, else all")
 	flags.Var(&f.mode, "socket-mode", "permissions of the sockets")
@@ -85,10 +88,10 @@ func (f *serveFlags) registerWeights(flags *pflag.FlagSet) {
 	flags.Int64Var(&w.OnDemandAgeing, "weight-on-demand-ageing", w.OnDemandAgeing, "further points of one second of waiting of a request")
 	flags.DurationVar(&w.OnDemandCap, "on-demand-cap", w.OnDemandCap, "age at which a request ages like any job again")
 	flags.BoolVar(&f.noCap, "no-on-demand-cap", false, "the article's rule without the cap: enough requests starve the queue")
-	between(flags, "0", "1000000000", "weight-priority", "weight-rarity", "weight-on-demand")
-	between(flags, "1", "1000000", "weight-ageing")
-	between(flags, "0", "1000000", "weight-on-demand-ageing")
-	between(flags, "0s", longest, "on-demand-cap")
+	settings.Between(flags, "0", "1000000000", "weight-priority", "weight-rarity", "weight-on-demand")
+	settings.Between(flags, "1", "1000000", "weight-ageing")
+	settings.Between(flags, "0", "1000000", "weight-on-demand-ageing")
+	settings.Between(flags, "0s", settings.Longest, "on-demand-cap")
 }
 
 func (f *serveFlags) registerLimits(flags *pflag.FlagSet) {
@@ -111,14 +114,14 @@ func (f *serveFlags) registerLimits(flags *pflag.FlagSet) {
 	flags.IntVar(&p.MaxSlots, "max-slots-per-worker", p.MaxSlots, "slots of one worker")
 	flags.IntVar(&p.MaxTypesPerSlot, "max-types-per-slot", p.MaxTypesPerSlot, "types of one slot")
 	flags.IntVar(&p.Outbox, "outbox", p.Outbox, "frames that may wait for a worker, beside two for each slot")
-	between(flags, "1", "10000000", "max-slots", "max-unrecorded")
-	between(flags, "1", mostHeld, "max-types", "max-requests", "lane-length", "lanes-per-fetch", "lost-per-list", "max-connections",
+	settings.Between(flags, "1", "10000000", "max-slots", "max-unrecorded")
+	settings.Between(flags, "1", settings.MostHeld, "max-types", "max-requests", "lane-length", "lanes-per-fetch", "lost-per-list", "max-connections",
 		"max-slots-per-worker", "outbox")
-	between(flags, "1", "100000", "claim-batch", "finish-batch")
-	between(flags, "1", strconv.Itoa(math.MaxInt16), "max-crashes") // as the table counts
-	between(flags, "1", strconv.Itoa(dispatcherd.MaxSlotTypes), "max-types-per-slot")
-	between(flags, strconv.Itoa(workerproto.MinFrame), mostInMessage, "max-frame")
-	between(flags, "0", mostBytes, "recorder-bytes", "memory-bytes")
+	settings.Between(flags, "1", "100000", "claim-batch", "finish-batch")
+	settings.Between(flags, "1", strconv.Itoa(math.MaxInt16), "max-crashes") // as the table counts
+	settings.Between(flags, "1", strconv.Itoa(dispatcherd.MaxSlotTypes), "max-types-per-slot")
+	settings.Between(flags, strconv.Itoa(workerproto.MinFrame), settings.MostInMessage, "max-frame")
+	settings.Between(flags, "0", settings.MostBytes, "recorder-bytes", "memory-bytes")
 }
 
 func (f *serveFlags) registerTimes(flags *pflag.FlagSet) {
@@ -146,15 +149,15 @@ func (f *serveFlags) registerTimes(flags *pflag.FlagSet) {
 	flags.DurationVar(&p.WriteTimeout, "write-timeout", p.WriteTimeout, "for one write to a worker")
 	flags.DurationVar(&p.HeartbeatInterval, "heartbeat", p.HeartbeatInterval, "silence of a worker after which it is pinged")
 	flags.DurationVar(&p.HeartbeatTimeout, "heartbeat-timeout", p.HeartbeatTimeout, "silence of a worker after which it counts as dead")
-	between(flags, "1ms", "24h", "poll", "poll-deaf")
-	between(flags, "1ms", longestWait, "patience", "share-handicap", "comeback", "lease", "beat",
+	settings.Between(flags, "1ms", "24h", "poll", "poll-deaf")
+	settings.Between(flags, "1ms", settings.LongestWait, "patience", "share-handicap", "comeback", "lease", "beat",
 		"hello-timeout", "write-timeout", "heartbeat", "heartbeat-timeout")
-	between(flags, "0s", longestWait, "resume")
-	between(flags, "0s", "1ms", "lookout")
-	between(flags, "1ms", "24h", "retry-base", "retry-max")
-	between(flags, "1ms", longest, "cancel-grace")
-	between(flags, "0s", longest, "grace")
-	between(flags, "1h", longest, "keep-done", "keep-failed", "keep-cancelled")
+	settings.Between(flags, "0s", settings.LongestWait, "resume")
+	settings.Between(flags, "0s", "1ms", "lookout")
+	settings.Between(flags, "1ms", "24h", "retry-base", "retry-max")
+	settings.Between(flags, "1ms", settings.Longest, "cancel-grace")
+	settings.Between(flags, "0s", settings.Longest, "grace")
+	settings.Between(flags, "1h", settings.Longest, "keep-done", "keep-failed", "keep-cancelled")
 }
 
 // config checks the settings together and completes them.
@@ -164,7 +167,7 @@ func (f *serveFlags) config() (daemonConfig, error) {
 	cfg.Workers.Dispatcher = cfg.Name
 	cfg.Allow = f.allow
 	if len(cfg.Allow.byType) > 0 && runtime.GOOS != "linux" {
-		return cfg, failure(exitUsage, "%w", errNoCredentials)
+		return cfg, exit.Errorf(exit.Usage, "%w", errNoCredentials)
 	}
 	cfg.Core.Seed = newSeed()
 	cfg.Core.Resume = cfg.Workers.Resume
@@ -172,20 +175,20 @@ func (f *serveFlags) config() (daemonConfig, error) {
 		cfg.Core.Weights.OnDemandCap = scoring.NoCap
 	}
 	if err := cfg.Core.Validate(); err != nil {
-		return cfg, failure(exitUsage, "%w", err)
+		return cfg, exit.Errorf(exit.Usage, "%w", err)
 	}
 	if err := cfg.API.check(); err != nil {
-		return cfg, failure(exitUsage, "%w", err)
+		return cfg, exit.Errorf(exit.Usage, "%w", err)
 	}
 	switch {
 	case cfg.Recorder != 0 && cfg.Recorder < journal.MinBytes:
-		return cfg, failure(exitUsage, "--recorder-bytes is %d, must be 0 or at least %d", cfg.Recorder, journal.MinBytes)
+		return cfg, exit.Errorf(exit.Usage, "--recorder-bytes is %d, must be 0 or at least %d", cfg.Recorder, journal.MinBytes)
 	case cfg.Lease < 2*cfg.Beat:
-		return cfg, failure(exitUsage, "--lease is %v, must be at least twice --beat (%v)", cfg.Lease, cfg.Beat)
+		return cfg, exit.Errorf(exit.Usage, "--lease is %v, must be at least twice --beat (%v)", cfg.Lease, cfg.Beat)
 	case samePath(cfg.WorkerSocket, cfg.APISocket):
-		return cfg, failure(exitUsage, "--worker-socket and --api-socket are both %s: workers and callers speak different protocols, give each a path of its own", cfg.WorkerSocket)
+		return cfg, exit.Errorf(exit.Usage, "--worker-socket and --api-socket are both %s: workers and callers speak different protocols, give each a path of its own", cfg.WorkerSocket)
 	case cfg.Workers.HeartbeatTimeout < 2*cfg.Workers.HeartbeatInterval:
-		return cfg, failure(exitUsage, "--heartbeat-timeout is %v, must be at least twice --heartbeat (%v)",
+		return cfg, exit.Errorf(exit.Usage, "--heartbeat-timeout is %v, must be at least twice --heartbeat (%v)",
 			cfg.Workers.HeartbeatTimeout, cfg.Workers.HeartbeatInterval)
 	}
 	return cfg, nil
@@ -210,7 +213,7 @@ func (f *serveFlags) logger(a *app) (*zap.Logger, error) {
 	format := f.format
 	if format == "auto" {
 		format = "json"
-		if a.isTerminal(a.err) {
+		if a.IsTerminal(a.Err) {
 			format = "console"
 		}
 	}
@@ -223,12 +226,19 @@ func (f *serveFlags) logger(a *app) (*zap.Logger, error) {
 	case "console":
 		cfg := zap.NewDevelopmentEncoderConfig()
 		cfg.EncodeTime = zapcore.TimeEncoderOfLayout("15:04:05.000")
-		if no, _ := a.env("NO_COLOR"); no == "" && a.isTerminal(a.err) {
+		if no, _ := a.Env("NO_COLOR"); no == "" && a.IsTerminal(a.Err) {
 			cfg.EncodeLevel = zapcore.CapitalColorLevelEncoder
 		}
 		enc = zapcore.NewConsoleEncoder(cfg)
 	default:
-		return nil, failure(exitUsage, "--log-format is %q, give json, console or auto", f.format)
+		return nil, exit.Errorf(exit.Usage, "--log-format is %q, give json, console or auto", f.format)
 	}
-	return zap.New(zapcore.NewCore(enc, zapcore.Lock(zapcore.AddSync(a.err)), f.level)), nil
+	return zap.New(zapcore.NewCore(enc, zapcore.Lock(zapcore.AddSync(a.Err)), f.level)), nil
+}
+
+// samePath reports whether two names are of one place, as far as names tell.
+func samePath(one, other string) bool {
+	a, errA := filepath.Abs(one)
+	b, errB := filepath.Abs(other)
+	return errA == nil && errB == nil && a == b
 }

@@ -2,14 +2,15 @@ package main
 
 import (
 	"encoding/json"
-	"fmt"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
+
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/exit"
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/settings"
 )
 
 // probeCommand has a setting of each kind and prints nothing.
@@ -20,9 +21,12 @@ func probeCommand(*app) *cobra.Command {
 	cmd.Flags().Bool("probe-loud", false, "")
 	cmd.Flags().StringSlice("probe-types", nil, "")
 	cmd.Flags().Bool("probe-force", false, "")
-	onlyOnCommandLine(cmd.Flags(), "probe-force")
+	settings.OnlyOnCommandLine(cmd.Flags(), "probe-force")
 	return cmd
 }
+
+// shownSetting is one line of `config show`.
+type shownSetting struct{ Name, Value, Origin string }
 
 // shown resolves the probe's settings and returns them by name.
 func shown(t *testing.T, i invocation) (map[string]shownSetting, outcome) {
@@ -34,7 +38,7 @@ func shown(t *testing.T, i invocation) (map[string]shownSetting, outcome) {
 		Settings []shownSetting `json:"settings"`
 	}
 	byName := map[string]shownSetting{}
-	if got.code == exitOK {
+	if got.code == exit.OK {
 		require.NoError(t, json.Unmarshal([]byte(got.out), &parsed))
 		for _, s := range parsed.Settings {
 			byName[s.Name] = s
@@ -116,7 +120,7 @@ func TestBadSettingsNameTheirOriginAndTheNearestKnownKey(t *testing.T) {
 			env["DISPATCHERD_PROBE_LEASE"] = c.env
 		}
 		_, got := shown(t, invocation{args: []string{"--config", file}, env: env})
-		require.Equal(t, exitUsage, got.code, c.want)
+		require.Equal(t, exit.Usage, got.code, c.want)
 		require.Contains(t, got.err, c.want)
 		if c.file != "" {
 			require.Contains(t, got.err, file)
@@ -127,15 +131,7 @@ func TestBadSettingsNameTheirOriginAndTheNearestKnownKey(t *testing.T) {
 func TestOneFileServesEveryCommand(t *testing.T) {
 	file := configFileWith(t, "probe-limit = 3")
 	got := invocation{args: []string{"version", "--config", file}, extra: probeCommand}.runs(t)
-	require.Equal(t, exitOK, got.code, "a setting of another command is no mistake: %s", got.err)
-}
-
-func TestAMissingFileIsAnErrorOnlyIfItWasNamed(t *testing.T) {
-	file, err := readConfig("/does/not/exist.toml", false)
-	require.NoError(t, err)
-	require.Empty(t, file.values)
-	_, err = readConfig("/does/not/exist.toml", true)
-	require.ErrorContains(t, err, "/does/not/exist.toml")
+	require.Equal(t, exit.OK, got.code, "a setting of another command is no mistake: %s", got.err)
 }
 
 func TestARequiredFlagMayComeFromTheEnvironment(t *testing.T) {
@@ -146,57 +142,13 @@ func TestARequiredFlagMayComeFromTheEnvironment(t *testing.T) {
 		return cmd
 	}
 	got := invocation{args: []string{"needy"}, extra: needy}.runs(t)
-	require.Equal(t, exitUsage, got.code)
+	require.Equal(t, exit.Usage, got.code)
 	require.Contains(t, got.err, `required flag(s) "needed" not set`)
 	got = invocation{args: []string{"needy"}, env: map[string]string{"DISPATCHERD_NEEDED": "x"}, extra: needy}.runs(t)
-	require.Equal(t, exitOK, got.code, got.err)
+	require.Equal(t, exit.OK, got.code, got.err)
 }
 
-func TestSecretsOfAConnectionStringAreMasked(t *testing.T) {
-	for dsn, want := range map[string]string{
-		"":                                      "",
-		"postgres://u@h/d":                      "postgres://u@h/d",
-		"postgres://u:hunter2@h:5432/d?a=b":     "postgres://u:xxxxx@h:5432/d?a=b",
-		"postgresql://h/d?password=hunter2":     "postgresql://h/d?password=xxxxx",
-		"postgres://h/d?sslpassword=hunter2":    "postgres://h/d?sslpassword=xxxxx",
-		"postgres://u:hunter2%zz@h/d":           "postgres://(unreadable)",
-		"host=h password=hunter2 user=u":        "host=h password=xxxxx user=u",
-		`host=h PASSWORD = 'hun\' ter2' user=u`: "host=h PASSWORD = xxxxx user=u",
-		`password=hun\ ter2`:                    "password=xxxxx",
-		"sslpassword=hunter2":                   "sslpassword=xxxxx",
-		"mysql://u:hunter2@h/d":                 "mysql://u:xxxxx@h/d",
-	} {
-		require.Equal(t, want, maskDSN(dsn))
-	}
+func TestAConfigurationIsShownWithoutItsSecrets(t *testing.T) {
 	got, _ := shown(t, invocation{env: map[string]string{"DATABASE_URL": "postgres://u:hunter2@h/d"}})
 	require.Equal(t, "postgres://u:xxxxx@h/d", got["database-url"].Value)
-}
-
-func TestNoPasswordSurvivesMasking(t *testing.T) {
-	word := rapid.StringMatching(`[a-zA-Z0-9]{1,8}`)
-	rapid.Check(t, func(rt *rapid.T) {
-		secret := "S3CR" + word.Draw(rt, "secret")
-		dsn := rapid.SampledFrom([]string{
-			"postgres://%[2]s:%[1]s@h/d", "postgress://%[2]s:%[1]s@h/d?a=b", "postgres://h/%[2]s?password=%[1]s", "user=%[2]s password=%[1]s",
-			"password='%[1]s' user=%[2]s", "password = %[1]s%[2]s", "postgres://h/d?user=%[2]s&sslpassword=%[1]s",
-		}).Draw(rt, "form")
-		dsn = fmt.Sprintf(dsn, secret, word.Draw(rt, "other"))
-		require.NotContains(rt, maskDSN(dsn), secret)
-	})
-}
-
-func TestEditsIsADistance(t *testing.T) {
-	word := rapid.StringMatching(`[ab-]{0,6}`)
-	rapid.Check(t, func(rt *rapid.T) {
-		a, b, c := word.Draw(rt, "a"), word.Draw(rt, "b"), word.Draw(rt, "c")
-		require.Equal(rt, a == b, edits(a, b) == 0)
-		require.Equal(rt, edits(a, b), edits(b, a))
-		require.LessOrEqual(rt, edits(a, c), edits(a, b)+edits(b, c))
-		require.LessOrEqual(rt, edits(a, b), max(len(a), len(b)))
-	})
-	require.Equal(t, 3, edits("kitten", "sitting"))
-	require.Equal(t, "worker-socket", nearest("worker-sokcet", strings.Fields("weight-age worker-socket worker-token")))
-	require.Equal(t, "poll", nearest("pol", strings.Fields("beat poll lease")))
-	require.Empty(t, nearest("database", strings.Fields("beat name lease")), "nothing that could be meant")
-	require.Empty(t, nearest("db", strings.Fields("beat o d")), "two letters are not two slips")
 }

@@ -16,10 +16,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/dispatcherd/dispatcherd/api"
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/exit"
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/settings"
 )
 
 func (a *app) slotCommand() *cobra.Command {
-	cmd := a.group("slot", "Look at the slots of a running dispatcher", a.slotListCommand())
+	cmd := settings.Group("slot", "Look at the slots of a running dispatcher", a.slotListCommand())
 	cmd.Example = "  dispatcherd slot list"
 	return cmd
 }
@@ -27,7 +29,7 @@ func (a *app) slotCommand() *cobra.Command {
 func (a *app) slotListCommand() *cobra.Command {
 	var socket string
 	cmd := &cobra.Command{
-		Use: "list", Short: "List every slot with what it is doing", Args: noArguments,
+		Use: "list", Short: "List every slot with what it is doing", Args: settings.NoArguments,
 		Example: "  dispatcherd slot list\n  dispatcherd slot list -o json",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var answer struct {
@@ -36,17 +38,17 @@ func (a *app) slotListCommand() *cobra.Command {
 			if err := askDaemon(cmd.Context(), socket, "/v1/slots", &answer); err != nil {
 				return err
 			}
-			if a.format.json {
-				return a.printJSON("slots", answer.Slots)
+			if a.Format.JSON {
+				return a.PrintJSON("slots", answer.Slots)
 			}
 			rows := make([][]string, len(answer.Slots))
 			for i := range answer.Slots {
 				rows[i] = slotRow(&answer.Slots[i])
 			}
-			return a.printTable([]string{"SLOT", "WORKER", "NUMBER", "STATE", "JOB", "TYPES"}, rows)
+			return a.PrintTable([]string{"SLOT", "WORKER", "NUMBER", "STATE", "JOB", "TYPES"}, rows)
 		},
 	}
-	cmd.Flags().StringVar(&socket, "api-socket", a.findSocket("api.sock"), "the dispatcher's API socket")
+	cmd.Flags().StringVar(&socket, "api-socket", a.FindSocket("api.sock"), "the dispatcher's API socket")
 	return cmd
 }
 
@@ -87,23 +89,23 @@ func getFromDaemon(ctx context.Context, socket, path string) (io.ReadCloser, err
 	}
 	res, err := client.Do(req)
 	if errors.Is(err, fs.ErrPermission) {
-		return nil, failure(exitUnavailable, "%s may not be opened by this user: %w; join the group of the dispatcher, or ask as its user", socket, err)
+		return nil, exit.Errorf(exit.Unavailable, "%s may not be opened by this user: %w; join the group of the dispatcher, or ask as its user", socket, err)
 	}
 	if err != nil {
-		return nil, failure(exitUnavailable, "no dispatcher answers on %s: %w; is it running, and is --api-socket right?", socket, err)
+		return nil, exit.Errorf(exit.Unavailable, "no dispatcher answers on %s: %w; is it running, and is --api-socket right?", socket, err)
 	}
 	if res.StatusCode != http.StatusOK {
 		defer func() { _ = res.Body.Close() }() // it was read
 		var problem api.Problem
 		_ = json.NewDecoder(io.LimitReader(res.Body, 64<<10)).Decode(&problem) // the status says enough if this fails
-		code := exitUnavailable
+		code := exit.Unavailable
 		switch res.StatusCode {
 		case http.StatusNotFound:
-			code = exitNotFound
+			code = exit.NotFound
 		case http.StatusForbidden, http.StatusConflict:
-			code = exitConflict
+			code = exit.Conflict
 		}
-		return nil, failure(code, "the dispatcher on %s answered %s: %s", socket, res.Status, problem.Detail)
+		return nil, exit.Errorf(code, "the dispatcher on %s answered %s: %s", socket, res.Status, problem.Detail)
 	}
 	return res.Body, nil
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/claim"
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/exit"
 )
 
 func TestLimitsOfTypesAreParsedAndBounded(t *testing.T) {
@@ -30,7 +31,7 @@ func TestTheLimitsMayStandInTheFileAsATable(t *testing.T) {
 		"[timeout]\n":                                                "-",
 	} {
 		got := invocation{args: []string{"config", "show", "--config", configFileWith(t, text)}}.runs(t)
-		require.Equal(t, exitOK, got.code, got.err)
+		require.Equal(t, exit.OK, got.code, got.err)
 		require.Regexp(t, `(?m)^timeout +`+want+`$`, got.out, text)
 	}
 }

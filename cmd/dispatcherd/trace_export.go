@@ -19,6 +19,9 @@ import (
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/api"
 	"github.com/dispatcherd/dispatcherd/claim"
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/console"
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/exit"
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/settings"
 	"github.com/dispatcherd/dispatcherd/internal/trace"
 )
 
@@ -53,18 +56,18 @@ other weights, or other slots, would have done to the waits. On-demand requests 
 	flags.DurationVar(&f.until, "until", 0, "how long ago to end")
 	flags.IntVar(&f.limit, "limit", f.limit, "at most this many jobs, else nothing is written")
 	flags.StringVar(&f.slots, "slots-of", "", "take the slots of the trace in this folder instead of those on line")
-	flags.StringVar(&f.socket, "api-socket", a.findSocket("api.sock"), "the dispatcher's API socket")
+	flags.StringVar(&f.socket, "api-socket", a.FindSocket("api.sock"), "the dispatcher's API socket")
 	forceFlag(flags, &f.force)
-	onlyOnCommandLine(flags, "since", "until", "limit", "slots-of")
-	between(flags, "1", strconv.Itoa(maxExported), "limit")
-	between(flags, "0s", longest, "since", "until")
+	settings.OnlyOnCommandLine(flags, "since", "until", "limit", "slots-of")
+	settings.Between(flags, "1", strconv.Itoa(maxExported), "limit")
+	settings.Between(flags, "0s", settings.Longest, "since", "until")
 	return cmd
 }
 
 // forceFlag lets a command write over a trace.
 func forceFlag(flags *pflag.FlagSet, force *bool) {
 	flags.BoolVar(force, "force", false, "replace the trace that is in the folder")
-	onlyOnCommandLine(flags, "force")
+	settings.OnlyOnCommandLine(flags, "force")
 }
 
 // writeTrace stores a trace. What keeps it from dir is mended by another dir; what
@@ -74,7 +77,7 @@ func writeTrace(t *trace.Trace, dir string) error {
 	if err == nil || errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) || errors.Is(err, syscall.EIO) {
 		return err
 	}
-	return failure(exitUsage, "%w; choose another folder than %s", err, dir)
+	return exit.Errorf(exit.Usage, "%w; choose another folder than %s", err, dir)
 }
 
 // mayWriteTrace returns an error if dir cannot be a folder, or if a trace is in it
@@ -89,7 +92,7 @@ func mayWriteTrace(dir string, force bool) error {
 			err = fmt.Errorf("%s is a file", place)
 		}
 		if err != nil {
-			return failure(exitUsage, "the trace cannot be written to %s: %w; choose another folder", dir, err)
+			return exit.Errorf(exit.Usage, "the trace cannot be written to %s: %w; choose another folder", dir, err)
 		}
 		break
 	}
@@ -104,14 +107,14 @@ func (a *app) exportTrace(ctx context.Context, f *exportFlags, dir string) error
 		return err
 	}
 	if f.since <= f.until {
-		return failure(exitUsage, "--since is %v, must be longer ago than --until (%v)", f.since, f.until)
+		return exit.Errorf(exit.Usage, "--since is %v, must be longer ago than --until (%v)", f.since, f.until)
 	}
 	t := &trace.Trace{}
 	var err error
 	if t.Slots, t.Events, err = f.slotsFor(ctx); err != nil {
 		return err
 	}
-	pool, err := a.connect(ctx)
+	pool, err := a.Connect(ctx)
 	if err != nil {
 		return err
 	}
@@ -122,19 +125,19 @@ func (a *app) exportTrace(ctx context.Context, f *exportFlags, dir string) error
 		return err
 	}
 	if len(past) > f.limit {
-		return failure(exitConflict, "more than %d jobs ended in that time: shorten it with --since and --until, or raise --limit", f.limit)
+		return exit.Errorf(exit.Conflict, "more than %d jobs ended in that time: shorten it with --since and --until, or raise --limit", f.limit)
 	}
 	left := fillTrace(t, past)
 	if err := t.Check(); err != nil {
-		return failure(exitNotFound, "this makes no trace: %w; %d jobs ended in that time, and %d of them need types that no slot supports (%s)",
+		return exit.Errorf(exit.NotFound, "this makes no trace: %w; %d jobs ended in that time, and %d of them need types that no slot supports (%s)",
 			err, len(past), len(past)-len(t.Jobs), strings.Join(left, ", "))
 	}
 	if err := writeTrace(t, dir); err != nil {
 		return err
 	}
-	a.say("%s for %s written to %s", counted(int64(len(t.Jobs)), "job"), counted(int64(len(t.Slots)), "slot"), dir)
+	a.Say("%s for %s written to %s", console.Counted(int64(len(t.Jobs)), "job"), console.Counted(int64(len(t.Slots)), "slot"), dir)
 	if len(left) > 0 {
-		a.say("%s left out because no slot supports them: %s", counted(int64(len(past)-len(t.Jobs)), "job"), strings.Join(left, ", "))
+		a.Say("%s left out because no slot supports them: %s", console.Counted(int64(len(past)-len(t.Jobs)), "job"), strings.Join(left, ", "))
 	}
 	return nil
 }
@@ -145,7 +148,7 @@ func (f *exportFlags) slotsFor(ctx context.Context) ([]trace.Slot, []trace.SlotE
 	if f.slots != "" {
 		other, err := trace.Load(f.slots)
 		if err != nil {
-			return nil, nil, failure(exitUsage, "--slots-of: %w", err)
+			return nil, nil, exit.Errorf(exit.Usage, "--slots-of: %w", err)
 		}
 		return other.Slots, other.Events, nil
 	}
@@ -154,12 +157,12 @@ func (f *exportFlags) slotsFor(ctx context.Context) ([]trace.Slot, []trace.SlotE
 		return nil, nil, err
 	}
 	if len(online.Slots) == 0 {
-		return nil, nil, failure(exitNotFound, "no slot is on line at the dispatcher on %s: start the workers, or give --slots-of", f.socket)
+		return nil, nil, exit.Errorf(exit.NotFound, "no slot is on line at the dispatcher on %s: start the workers, or give --slots-of", f.socket)
 	}
 	slots := make([]trace.Slot, len(online.Slots))
 	for i, s := range online.Slots {
 		if j := slices.IndexFunc(s.Types, func(t string) bool { return strings.Contains(t, "|") }); j >= 0 {
-			return nil, nil, failure(exitConflict, "type %q cannot stand in a trace: | separates types there", s.Types[j])
+			return nil, nil, exit.Errorf(exit.Conflict, "type %q cannot stand in a trace: | separates types there", s.Types[j])
 		}
 		slots[i] = trace.Slot{ID: int64(i + 1), Worker: fmt.Sprintf("%s/%d", s.Worker, s.Session), Types: slices.Sorted(slices.Values(s.Types))}
 	}

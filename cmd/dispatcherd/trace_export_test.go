@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/exit"
 	"github.com/dispatcherd/dispatcherd/internal/trace"
 )
 
@@ -21,13 +22,13 @@ func TestWhatEndedIsATraceThatCanBeSimulated(t *testing.T) {
 		return invocation{args: append(line, args...)}.runs(t)
 	}
 	got := export()
-	require.Equal(t, exitNotFound, got.code)
+	require.Equal(t, exit.NotFound, got.code)
 	require.Contains(t, got.err, "no slot is on line")
 
 	w.worker("a", cfg.WorkerSocket, scriptSlots{N: 2, Types: []string{"x", "y"}}, scriptSlots{N: 1, Types: []string{"y"}})
 	h.awaitSlots(3)
 	got = export()
-	require.Equal(t, exitNotFound, got.code)
+	require.Equal(t, exit.NotFound, got.code)
 	require.Contains(t, got.err, "there is no job")
 
 	done := w.insert("x", work{})
@@ -41,7 +42,7 @@ func TestWhatEndedIsATraceThatCanBeSimulated(t *testing.T) {
 
 	require.NoError(t, os.Mkdir(dir, 0o755))
 	got = export()
-	require.Equal(t, exitOK, got.code, got.err)
+	require.Equal(t, exit.OK, got.code, got.err)
 	require.Equal(t, "3 jobs for 3 slots written to "+dir+"\n1 job left out because no slot supports them: gone\n", got.err)
 	month, err := trace.Load(dir)
 	require.NoError(t, err)
@@ -51,17 +52,17 @@ func TestWhatEndedIsATraceThatCanBeSimulated(t *testing.T) {
 	require.Equal(t, []string{"x", "y"}, month.Types())
 	require.Len(t, month.Workers(), 1)
 	simulated := invocation{args: []string{"trace", "simulate", dir}}.runs(t)
-	require.Equal(t, exitOK, simulated.code, simulated.err)
+	require.Equal(t, exit.OK, simulated.code, simulated.err)
 	require.Contains(t, simulated.out, "3 jobs, 3 done")
 
 	got = export()
-	require.Equal(t, exitConflict, got.code, "what may have taken a month to come about is not written over")
+	require.Equal(t, exit.Conflict, got.code, "what may have taken a month to come about is not written over")
 	require.Contains(t, got.err, "slots.csv is there already; give another name, or --force to replace it")
-	require.Equal(t, exitOK, export("--force").code)
-	require.Equal(t, exitConflict, invocation{args: []string{"trace", "generate", dir}}.runs(t).code)
+	require.Equal(t, exit.OK, export("--force").code)
+	require.Equal(t, exit.Conflict, invocation{args: []string{"trace", "generate", dir}}.runs(t).code)
 	require.Contains(t, export("--force", "--limit", "2").err, "more than 2 jobs ended in that time")
 	require.Contains(t, export("--force", "--until", "1s", "--since", "1s").err, "must be longer ago than --until")
 	again := invocation{args: []string{"trace", "export", dir + "2", "--slots-of", dir, "--since", "15s", "--until", "5s", "--database-url", w.dsn}}.runs(t)
-	require.Equal(t, exitOK, again.code, again.err)
+	require.Equal(t, exit.OK, again.code, again.err)
 	require.Contains(t, again.err, "1 job for 3 slots written to")
 }

@@ -7,6 +7,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/exit"
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/settings"
 	"github.com/dispatcherd/dispatcherd/internal/trace"
 )
 
@@ -23,7 +25,7 @@ flags give the same files everywhere.`,
 		RunE: func(_ *cobra.Command, args []string) error {
 			t, err := trace.Generate(o)
 			if err != nil {
-				return failure(exitUsage, "%w", err)
+				return exit.Errorf(exit.Usage, "%w", err)
 			}
 			if err := mayWriteTrace(args[0], force); err != nil {
 				return err
@@ -31,7 +33,7 @@ flags give the same files everywhere.`,
 			if err := writeTrace(t, args[0]); err != nil {
 				return err
 			}
-			a.say("%d jobs for %d slots of %d workers written to %s", len(t.Jobs), len(t.Slots), len(t.Workers()), args[0])
+			a.Say("%d jobs for %d slots of %d workers written to %s", len(t.Jobs), len(t.Slots), len(t.Workers()), args[0])
 			return nil
 		},
 	}
@@ -48,11 +50,11 @@ func generateFlags(flags *pflag.FlagSet, o *trace.GenerateOptions) {
 	flags.IntVar(&o.Agents, "agents", o.Agents, "slots, at least 27")
 	flags.IntVar(&o.Workers, "workers", o.Workers, "worker processes that share the slots")
 	flags.IntVar(&o.Load, "load", o.Load, "percent of their time on line that the agents are to be busy, 10 to 95")
-	onlyOnCommandLine(flags, "seed", "calls", "batch", "agents", "workers", "load")
-	between(flags, "0", strconv.FormatUint(math.MaxUint64, 10), "seed")
-	between(flags, "1", "5000000", "calls")
-	between(flags, "0", "5000000", "batch")
-	between(flags, "27", "100000", "agents")
-	between(flags, "1", "100000", "workers")
-	between(flags, "10", "95", "load")
+	settings.OnlyOnCommandLine(flags, "seed", "calls", "batch", "agents", "workers", "load")
+	settings.Between(flags, "0", strconv.FormatUint(math.MaxUint64, 10), "seed")
+	settings.Between(flags, "1", "5000000", "calls")
+	settings.Between(flags, "0", "5000000", "batch")
+	settings.Between(flags, "27", "100000", "agents")
+	settings.Between(flags, "1", "100000", "workers")
+	settings.Between(flags, "10", "95", "load")
 }

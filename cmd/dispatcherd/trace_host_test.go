@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/zap"
 
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/exit"
 	"github.com/dispatcherd/dispatcherd/internal/pgtest"
 	"github.com/dispatcherd/dispatcherd/internal/trace"
 	"github.com/dispatcherd/dispatcherd/scoring"
@@ -51,7 +52,7 @@ func TestAReplayChecksItsFlagsBeforeItStartsAnything(t *testing.T) {
 		"demo one two":                                     "takes one folder",
 	} {
 		got := traceCommandLine(append([]string{"trace"}, strings.Fields(line)...)...).runs(t)
-		require.NotEqual(t, exitOK, got.code, line)
+		require.NotEqual(t, exit.OK, got.code, line)
 		require.Contains(t, got.err, says, line)
 		require.Empty(t, got.out, line)
 	}

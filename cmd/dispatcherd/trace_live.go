@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/exit"
 	"github.com/dispatcherd/dispatcherd/internal/trace"
 )
 
@@ -16,9 +17,9 @@ func summarize(w io.Writer, name string, r trace.Report, took time.Duration) int
 	fmt.Fprintf(w, "%s: jobs=%d done=%d failed=%d lost=%d misplaced=%d affinity_violations=%d seconds=%.1f\n",
 		name, r.Jobs, r.Done, r.Failed, f.Lost, f.Misplaced, f.AffinityViolations, took.Seconds())
 	if r.Done == r.Jobs && r.Failed == 0 && f.Clean() {
-		return exitOK
+		return exit.OK
 	}
-	return exitNegative
+	return exit.Negative
 }
 
 // liveLine draws the state of a replay over itself.

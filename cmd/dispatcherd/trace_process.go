@@ -31,7 +31,7 @@ func (a *app) startTraceWorker(ctx context.Context, plan workerPlan) (*tracedWor
 		return nil, err
 	}
 	cmd := exec.CommandContext(ctx, self, "trace", "worker", "--config", "")
-	cmd.Stderr = a.err
+	cmd.Stderr = a.Err
 	cmd.WaitDelay = workerLeaveTime
 	in, err := cmd.StdinPipe()
 	if err != nil {

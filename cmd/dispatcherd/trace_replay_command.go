@@ -10,6 +10,8 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/exit"
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/settings"
 	"github.com/dispatcherd/dispatcherd/internal/trace"
 )
 
@@ -35,7 +37,7 @@ nothing was lost, misplaced or sent to a slot that cannot do it.`,
 		Args:    oneTrace,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if !cmd.Flags().Changed("speed") {
-				return failure(exitUsage, "--speed is missing: say how many seconds of the trace are to pass in one second")
+				return exit.Errorf(exit.Usage, "--speed is missing: say how many seconds of the trace are to pass in one second")
 			}
 			t, err := loadTrace(args[0])
 			if err != nil {
@@ -46,8 +48,8 @@ nothing was lost, misplaced or sent to a slot that cannot do it.`,
 	}
 	cmd.Flags().Float64Var(&speed, "speed", 0, "how many seconds of the trace pass in one second")
 	cmd.Flags().StringVar(&weights, "weights", "default", weightsSyntax)
-	onlyOnCommandLine(cmd.Flags(), "speed", "weights")
-	between(cmd.Flags(), "1", "1000000", "speed")
+	settings.OnlyOnCommandLine(cmd.Flags(), "speed", "weights")
+	settings.Between(cmd.Flags(), "1", "1000000", "speed")
 	return cmd
 }
 
@@ -69,7 +71,7 @@ but at most 8,000.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			t, err := trace.Generate(o)
 			if err != nil {
-				return failure(exitUsage, "%w", err)
+				return exit.Errorf(exit.Usage, "%w", err)
 			}
 			if len(args) > 0 {
 				if t, err = loadTrace(args[0]); err != nil {
@@ -85,8 +87,8 @@ but at most 8,000.`,
 	}
 	cmd.Flags().Float64Var(&speed, "speed", 0, "how many seconds of the trace pass in one second (default: so many that it takes 45 s)")
 	generateFlags(cmd.Flags(), &o)
-	onlyOnCommandLine(cmd.Flags(), "speed")
-	between(cmd.Flags(), "1", "1000000", "speed")
+	settings.OnlyOnCommandLine(cmd.Flags(), "speed")
+	settings.Between(cmd.Flags(), "1", "1000000", "speed")
 	return cmd
 }
 
@@ -98,31 +100,31 @@ func (a *app) replayTrace(ctx context.Context, name string, t *trace.Trace, spee
 	}
 	compressed, err := trace.Compress(w.weights, speed)
 	if err != nil {
-		return failure(exitUsage, "%w", err)
+		return exit.Errorf(exit.Usage, "%w", err)
 	}
 	host, err := startPrivateHost(ctx, compressed, a.warnings())
 	if err != nil {
 		return err
 	}
-	a.say("%s: %d jobs, %d slots of %d workers, at %.4g times their speed", t.Name, len(t.Jobs), len(t.Slots), len(t.Workers()), speed)
+	a.Say("%s: %d jobs, %d slots of %d workers, at %.4g times their speed", t.Name, len(t.Jobs), len(t.Slots), len(t.Workers()), speed)
 	began := time.Now()
 	report, late, err := a.watchReplay(ctx, host, t, speed)
 	took := time.Since(began)
 	err = errors.Join(err, host.close())
-	a.say("arrivals were late by at most %v", late.Round(time.Millisecond))
-	last := a.out
-	if a.format.json {
-		err = errors.Join(err, a.printJSON("report", report))
-		last = a.err
+	a.Say("arrivals were late by at most %v", late.Round(time.Millisecond))
+	last := a.Out
+	if a.Format.JSON {
+		err = errors.Join(err, a.PrintJSON("report", report))
+		last = a.Err
 	} else {
-		err = errors.Join(err, report.WriteText(a.out))
+		err = errors.Join(err, report.WriteText(a.Out))
 	}
 	code := summarize(last, name, report, took)
 	switch {
 	case err != nil:
 		return err
-	case code != exitOK:
-		return failure(code, "the %s did not do what it must: see its last line", name)
+	case code != exit.OK:
+		return exit.Errorf(code, "the %s did not do what it must: see its last line", name)
 	}
 	return nil
 }
@@ -140,8 +142,8 @@ func (a *app) watchReplay(ctx context.Context, host *daemonHost, t *trace.Trace,
 		}
 	}()
 	r := &replay{trace: t, speed: speed, host: host, start: a.startTraceWorker, stall: replayStall}
-	if a.isTerminal(a.err) {
-		line := &liveLine{w: a.err}
+	if a.IsTerminal(a.Err) {
+		line := &liveLine{w: a.Err}
 		r.live = line.show
 		defer line.clear()
 	}
@@ -156,5 +158,5 @@ func (a *app) watchReplay(ctx context.Context, host *daemonHost, t *trace.Trace,
 // nothing more.
 func (a *app) warnings() *zap.Logger {
 	encoder := zapcore.NewConsoleEncoder(zap.NewDevelopmentEncoderConfig())
-	return zap.New(zapcore.NewCore(encoder, zapcore.Lock(zapcore.AddSync(a.err)), zapcore.WarnLevel))
+	return zap.New(zapcore.NewCore(encoder, zapcore.Lock(zapcore.AddSync(a.Err)), zapcore.WarnLevel))
 }

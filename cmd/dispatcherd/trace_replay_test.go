@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/exit"
 	"github.com/dispatcherd/dispatcherd/internal/trace"
 	"github.com/dispatcherd/dispatcherd/workerproto"
 )
@@ -202,7 +203,7 @@ func TestAReplayRunsEveryJobOfTheTrace(t *testing.T) {
 	require.Positive(t, states)
 
 	var last bytes.Buffer
-	require.Equal(t, exitOK, summarize(&last, "demo", report, 3*time.Second))
+	require.Equal(t, exit.OK, summarize(&last, "demo", report, 3*time.Second))
 	require.Equal(t, "demo: jobs=40 done=40 failed=0 lost=0 misplaced=0 affinity_violations=0 seconds=3.0\n", last.String())
 }
 
@@ -215,7 +216,7 @@ func TestAReplayCountsWhatFails(t *testing.T) {
 	require.Equal(t, 30, report.Done)
 	require.Equal(t, 10, report.Failed)
 	require.Zero(t, report.Findings.Lost)
-	require.Equal(t, exitNegative, summarize(io.Discard, "demo", report, time.Second))
+	require.Equal(t, exit.Negative, summarize(io.Discard, "demo", report, time.Second))
 }
 
 func TestAReplayThatStandsStillIsGivenUp(t *testing.T) {
@@ -226,7 +227,7 @@ func TestAReplayThatStandsStillIsGivenUp(t *testing.T) {
 	require.ErrorContains(t, err, "nothing has moved for 3s")
 	require.Positive(t, report.Done)
 	require.Less(t, report.Done, 40)
-	require.Equal(t, exitNegative, summarize(io.Discard, "demo", report, time.Second))
+	require.Equal(t, exit.Negative, summarize(io.Discard, "demo", report, time.Second))
 }
 
 func TestAReplayEndsWhenItIsInterrupted(t *testing.T) {

@@ -10,6 +10,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/console"
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/exit"
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/settings"
 	"github.com/dispatcherd/dispatcherd/internal/trace"
 )
 
@@ -23,7 +26,7 @@ type simulateFlags struct {
 // scheduleOutput is the --output of `trace simulate`: the forms that every
 // command knows, or a file for the schedule.
 type scheduleOutput struct {
-	format *format
+	format *console.Format
 	path   string
 }
 
@@ -54,7 +57,7 @@ func (o *scheduleOutput) String() string {
 func (o *scheduleOutput) Type() string { return "format|file.csv" }
 
 func (a *app) traceSimulateCommand() *cobra.Command {
-	f := simulateFlags{schedule: scheduleOutput{format: &a.format}}
+	f := simulateFlags{schedule: scheduleOutput{format: &a.Format}}
 	cmd := &cobra.Command{
 		Use: "simulate DIR", Short: "Run a trace through the deciding core in simulated time",
 		Long: `Runs the trace in DIR through the core that decides in the daemon, in simulated
@@ -71,7 +74,7 @@ With several --weights the waits are printed side by side.`,
 	cmd.Flags().StringArrayVar(&f.weights, "weights", []string{"article"}, weightsSyntax)
 	cmd.Flags().StringVar(&f.compare, "compare", "", "schedule `FILE` that must come out line for line, else exit 1")
 	cmd.Flags().VarP(&f.schedule, "output", "o", "form of the output: table or json; or a .csv file for the schedule (job_id,start_ms,slot_id)")
-	onlyOnCommandLine(cmd.Flags(), "weights", "compare", "output")
+	settings.OnlyOnCommandLine(cmd.Flags(), "weights", "compare", "output")
 	return cmd
 }
 
@@ -88,10 +91,10 @@ func oneTrace(cmd *cobra.Command, args []string) error {
 func loadTrace(dir string) (*trace.Trace, error) {
 	t, err := trace.Load(dir)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, failure(exitNotFound, "%w: a trace is a folder with jobs.csv and slots.csv (docs/traces.md)", err)
+		return nil, exit.Errorf(exit.NotFound, "%w: a trace is a folder with jobs.csv and slots.csv (docs/traces.md)", err)
 	}
 	if err != nil {
-		return nil, failure(exitUsage, "%w", err)
+		return nil, exit.Errorf(exit.Usage, "%w", err)
 	}
 	return t, nil
 }
@@ -113,7 +116,7 @@ func (a *app) simulateTrace(dir string, f simulateFlags) error {
 		policies = append(policies, w)
 	}
 	if len(policies) > 1 && (f.schedule.path != "" || f.compare != "") {
-		return failure(exitUsage, "a schedule file and --compare take one --weights, got %d", len(policies))
+		return exit.Errorf(exit.Usage, "a schedule file and --compare take one --weights, got %d", len(policies))
 	}
 	t, err := loadTrace(dir)
 	if err != nil {
@@ -139,17 +142,17 @@ func (a *app) simulateTrace(dir string, f simulateFlags) error {
 }
 
 func (a *app) printSimulations(runs []simulated) error {
-	if a.format.json {
-		return a.printJSON("simulations", runs)
+	if a.Format.JSON {
+		return a.PrintJSON("simulations", runs)
 	}
 	if len(runs) == 1 {
-		return runs[0].Report.WriteText(a.out)
+		return runs[0].Report.WriteText(a.Out)
 	}
 	names, reports := make([]string, len(runs)), make([]trace.Report, len(runs))
 	for i, r := range runs {
 		names[i], reports[i] = r.Weights, r.Report
 	}
-	return trace.WriteComparison(a.out, names, reports)
+	return trace.WriteComparison(a.Out, names, reports)
 }
 
 func (a *app) saveSchedule(path string, schedule []trace.Placement) error {
@@ -163,7 +166,7 @@ func (a *app) saveSchedule(path string, schedule []trace.Placement) error {
 	if err := errors.Join(trace.WriteSchedule(file, schedule), file.Close()); err != nil {
 		return fmt.Errorf("writing the schedule: %w", err)
 	}
-	a.say("schedule of %d jobs written to %s", len(schedule), path)
+	a.Say("schedule of %d jobs written to %s", len(schedule), path)
 	return nil
 }
 
@@ -175,10 +178,10 @@ func (a *app) compareSchedule(path string, got []trace.Placement) error {
 	}
 	want, err := trace.LoadSchedule(path)
 	if err != nil {
-		return failure(exitUsage, "%w", err)
+		return exit.Errorf(exit.Usage, "%w", err)
 	}
 	if slices.Equal(want, got) {
-		a.say("%d of %d lines as in %s", len(got), len(want), path)
+		a.Say("%d of %d lines as in %s", len(got), len(want), path)
 		return nil
 	}
 	same := 0
@@ -190,5 +193,5 @@ func (a *app) compareSchedule(path string, got []trace.Placement) error {
 		w, g := want[same], got[same]
 		detail = fmt.Sprintf("expected job %d at %d ms on slot %d, got job %d at %d ms on slot %d", w.Job, w.StartMS, w.Slot, g.Job, g.StartMS, g.Slot)
 	}
-	return failure(exitNegative, "the schedule differs from %s after %d lines: %s", path, same, detail)
+	return exit.Errorf(exit.Negative, "the schedule differs from %s after %d lines: %s", path, same, detail)
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/require"
 
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/exit"
 	"github.com/dispatcherd/dispatcherd/internal/trace"
 	"github.com/dispatcherd/dispatcherd/scoring"
 )
@@ -25,7 +26,7 @@ func generatedDay(t *testing.T) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "day")
 	got := traceCommandLine("trace", "generate", dir, "--calls", "300", "--batch", "60", "--agents", "27", "--workers", "4", "--seed", "3").runs(t)
-	require.Equal(t, exitOK, got.code, got.err)
+	require.Equal(t, exit.OK, got.code, got.err)
 	require.Equal(t, "360 jobs for 27 slots of 4 workers written to "+dir+"\n", got.err)
 	return dir
 }
@@ -34,7 +35,7 @@ func TestTheSimulatedScheduleGoesToAFileAndCanBeCompared(t *testing.T) {
 	dir := generatedDay(t)
 	file := filepath.Join(t.TempDir(), "schedule.csv")
 	got := traceCommandLine("trace", "simulate", dir, "-o", file).runs(t)
-	require.Equal(t, exitOK, got.code, got.err)
+	require.Equal(t, exit.OK, got.code, got.err)
 	require.Contains(t, got.out, "misplaced 0, affinity violations 0, placed twice 0; jobs lost 0\n")
 	loaded, err := trace.Load(dir)
 	require.NoError(t, err)
@@ -43,7 +44,7 @@ func TestTheSimulatedScheduleGoesToAFileAndCanBeCompared(t *testing.T) {
 	require.Equal(t, trace.Naive(loaded, scoring.Default()), schedule)
 
 	got = traceCommandLine("trace", "simulate", dir, "--compare", file).runs(t)
-	require.Equal(t, exitOK, got.code, got.err)
+	require.Equal(t, exit.OK, got.code, got.err)
 	require.Equal(t, "360 of 360 lines as in "+file+"\n", got.err)
 
 	text, err := os.ReadFile(file)
@@ -52,19 +53,19 @@ func TestTheSimulatedScheduleGoesToAFileAndCanBeCompared(t *testing.T) {
 	lines[7] = "7,1,1\n"
 	require.NoError(t, os.WriteFile(file, []byte(strings.Join(lines, "")), 0o600))
 	got = traceCommandLine("trace", "simulate", dir, "--compare", file).runs(t)
-	require.Equal(t, exitNegative, got.code)
+	require.Equal(t, exit.Negative, got.code)
 	require.Contains(t, got.err, "after 6 lines: expected job 7 at 1 ms on slot 1, got job 7 at ")
 }
 
 func TestPoliciesAreComparedSideBySide(t *testing.T) {
 	dir := generatedDay(t)
 	got := traceCommandLine("trace", "simulate", dir, "--weights", "default", "--weights", "on-demand=0,on-demand-ageing=0").runs(t)
-	require.Equal(t, exitOK, got.code, got.err)
+	require.Equal(t, exit.OK, got.code, got.err)
 	require.Contains(t, got.out, "[1] default\n[2] on-demand=0,on-demand-ageing=0\n")
 	require.Contains(t, got.out, "mean [1]  mean [2]")
 
 	got = traceCommandLine("trace", "simulate", dir, "-o", "json").runs(t)
-	require.Equal(t, exitOK, got.code, got.err)
+	require.Equal(t, exit.OK, got.code, got.err)
 	var parsed struct {
 		Simulations []simulated `json:"simulations"`
 	}
@@ -83,18 +84,18 @@ func TestTraceUsageErrorsSayWhatToDo(t *testing.T) {
 		code int
 		says string
 	}{
-		{"simulate", exitUsage, "takes one folder with a trace, got 0 arguments"},
-		{"simulate /does/not/exist", exitNotFound, "a trace is a folder with jobs.csv and slots.csv"},
-		{"simulate " + bad, exitUsage, `line 2, column 1: slot_id is "x"`},
-		{"simulate " + dir + " -o yaml", exitUsage, "table, json, or a file ending in .csv"},
-		{"simulate " + dir + " --weights priority", exitUsage, `"priority" is not of the form key=value`},
-		{"simulate " + dir + " --weights speed=1", exitUsage, `unknown weight "speed", give one of ageing, on-demand,`},
-		{"simulate " + dir + " --weights priority=1.5", exitUsage, `weight "priority" is "1.5", give a whole number`},
-		{"simulate " + dir + " --weights ageing=0", exitUsage, "without ageing nothing bounds how long a job waits"},
-		{"simulate " + dir + " --weights on-demand-cap=1", exitUsage, "give a duration such as 256s, or none"},
-		{"simulate " + dir + " --weights default --weights article --compare x.csv", exitUsage, "take one --weights, got 2"},
-		{"simulate " + dir + " --compare /does/not/exist.csv", exitUsage, "load schedule"},
-		{"generate " + bad + " --agents 3", exitUsage, "--agents is 3, must be at least 27"},
+		{"simulate", exit.Usage, "takes one folder with a trace, got 0 arguments"},
+		{"simulate /does/not/exist", exit.NotFound, "a trace is a folder with jobs.csv and slots.csv"},
+		{"simulate " + bad, exit.Usage, `line 2, column 1: slot_id is "x"`},
+		{"simulate " + dir + " -o yaml", exit.Usage, "table, json, or a file ending in .csv"},
+		{"simulate " + dir + " --weights priority", exit.Usage, `"priority" is not of the form key=value`},
+		{"simulate " + dir + " --weights speed=1", exit.Usage, `unknown weight "speed", give one of ageing, on-demand,`},
+		{"simulate " + dir + " --weights priority=1.5", exit.Usage, `weight "priority" is "1.5", give a whole number`},
+		{"simulate " + dir + " --weights ageing=0", exit.Usage, "without ageing nothing bounds how long a job waits"},
+		{"simulate " + dir + " --weights on-demand-cap=1", exit.Usage, "give a duration such as 256s, or none"},
+		{"simulate " + dir + " --weights default --weights article --compare x.csv", exit.Usage, "take one --weights, got 2"},
+		{"simulate " + dir + " --compare /does/not/exist.csv", exit.Usage, "load schedule"},
+		{"generate " + bad + " --agents 3", exit.Usage, "--agents is 3, must be at least 27"},
 	} {
 		got := traceCommandLine(append([]string{"trace"}, strings.Fields(c.line)...)...).runs(t)
 		require.Equal(t, c.code, got.code, "%s: %s", c.line, got.err)

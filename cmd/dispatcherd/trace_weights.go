@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/exit"
 	"github.com/dispatcherd/dispatcherd/scoring"
 )
 
@@ -30,12 +31,12 @@ func parseWeights(text string) (namedWeights, error) {
 	default:
 		for pair := range strings.SplitSeq(text, ",") {
 			if err := setWeight(&w, pair); err != nil {
-				return namedWeights{}, failure(exitUsage, "--weights %s: %w", text, err)
+				return namedWeights{}, exit.Errorf(exit.Usage, "--weights %s: %w", text, err)
 			}
 		}
 	}
 	if err := w.Validate(); err != nil {
-		return namedWeights{}, failure(exitUsage, "--weights %s: %w", text, err)
+		return namedWeights{}, exit.Errorf(exit.Usage, "--weights %s: %w", text, err)
 	}
 	return namedWeights{text, w}, nil
 }

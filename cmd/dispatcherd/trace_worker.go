@@ -11,17 +11,19 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/exit"
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/settings"
 	"github.com/dispatcherd/dispatcherd/worker"
 	"github.com/dispatcherd/dispatcherd/workerproto"
 )
 
 func (a *app) traceWorkerCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "worker", Short: "One worker process of a replay", Hidden: true, Args: noArguments,
+		Use: "worker", Short: "One worker process of a replay", Hidden: true, Args: settings.NoArguments,
 		Long: `One worker process of a replay. It reads its plan from the standard input and ends
 when that is closed; trace replay starts it.`,
 		Example: "  dispatcherd trace worker < plan.jsonl",
-		RunE:    func(cmd *cobra.Command, _ []string) error { return runTraceWorker(cmd.Context(), a.in, a.out) },
+		RunE:    func(cmd *cobra.Command, _ []string) error { return runTraceWorker(cmd.Context(), a.In, a.Out) },
 	}
 }
 
@@ -48,7 +50,7 @@ func runTraceWorker(ctx context.Context, in io.Reader, out io.Writer) error {
 	lines := json.NewDecoder(in)
 	var plan workerPlan
 	if err := lines.Decode(&plan); err != nil {
-		return failure(exitUsage, "reading the worker's plan: %w", err)
+		return exit.Errorf(exit.Usage, "reading the worker's plan: %w", err)
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

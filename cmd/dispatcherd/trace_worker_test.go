@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/exit"
 	"github.com/dispatcherd/dispatcherd/workerproto"
 )
 
@@ -163,6 +164,6 @@ func TestATraceWorkerRefusesAPayloadThatIsNotItsOwn(t *testing.T) {
 
 func TestATraceWorkerWithoutAPlanSaysSo(t *testing.T) {
 	got := traceCommandLine("trace", "worker").runs(t)
-	require.Equal(t, exitUsage, got.code)
+	require.Equal(t, exit.Usage, got.code)
 	require.Contains(t, got.err, "reading the worker's plan")
 }

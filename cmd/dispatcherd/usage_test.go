@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dispatcherd/dispatcherd/api"
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/exit"
 	"github.com/dispatcherd/dispatcherd/internal/devpg"
 )
 
@@ -59,7 +60,7 @@ func TestUsageErrorsSayWhatWasWrongAndExit2(t *testing.T) {
 		"trace demo a b",
 	} {
 		got := invocation{args: strings.Fields(line)}.runs(t)
-		require.Equal(t, exitUsage, got.code, line)
+		require.Equal(t, exit.Usage, got.code, line)
 		require.Empty(t, got.out, "%s: an error leaves the data stream alone", line)
 		fmt.Fprintf(&report, "$ dispatcherd %s\n%s\n", line, got.err)
 	}
@@ -69,7 +70,7 @@ func TestUsageErrorsSayWhatWasWrongAndExit2(t *testing.T) {
 func TestHelpShowsTheExamplesFirst(t *testing.T) {
 	for _, line := range []string{"", "--help", "config", "help version", "config show -h"} {
 		got := invocation{args: strings.Fields(line)}.runs(t)
-		require.Equal(t, exitOK, got.code, line)
+		require.Equal(t, exit.OK, got.code, line)
 		require.Empty(t, got.err, line)
 		usage := strings.Index(got.out, "Usage:")
 		require.Positive(t, usage, line)
@@ -90,18 +91,18 @@ func TestEveryCommandThatDoesSomethingHasAnExampleAndAShortText(t *testing.T) {
 			check(child)
 		}
 	}
-	check((&app{env: os.LookupEnv}).root())
+	check(bare(os.LookupEnv).root())
 }
 
 func TestVersionAsJSONHasASchemaVersion(t *testing.T) {
 	got := invocation{args: []string{"version", "-o", "json"}}.runs(t)
-	require.Equal(t, exitOK, got.code)
+	require.Equal(t, exit.OK, got.code)
 	var parsed struct {
 		SchemaVersion int          `json:"schema_version"`
 		Version       buildVersion `json:"version"`
 	}
 	require.NoError(t, json.Unmarshal([]byte(got.out), &parsed))
-	require.Equal(t, schemaVersion, parsed.SchemaVersion)
+	require.Equal(t, 1, parsed.SchemaVersion)
 	require.NotEmpty(t, parsed.Version.Version)
 	text := invocation{args: []string{"version"}}.runs(t)
 	require.Contains(t, text.out, "dispatcherd "+parsed.Version.Version)
@@ -131,13 +132,13 @@ func TestEachKindOfErrorHasItsExitCode(t *testing.T) {
 		code int
 		says string
 	}{
-		{"coded", failure(exitNotFound, "job 7 does not exist"), exitNotFound, "dispatcherd: job 7 does not exist\n"},
-		{"wrapped", fmt.Errorf("listing: %w", failure(exitConflict, "busy")), exitConflict, "dispatcherd: listing: busy\n"},
-		{"data in use", &devpg.InUseError{Dir: "/d", PID: 7}, exitConflict, "in use by process 7"},
-		{"no Postgres", devpg.ErrMissing, exitUnavailable, "no usable Postgres"},
-		{"not up yet", refused, exitUnavailable, "check that Postgres runs"},
-		{"no schema", noTable, exitUnavailable, "dispatcherd migrate up"},
-		{"anything else", errors.New("a bug"), exitInternal, "dispatcherd: a bug\n"},
+		{"coded", exit.Errorf(exit.NotFound, "job 7 does not exist"), exit.NotFound, "dispatcherd: job 7 does not exist\n"},
+		{"wrapped", fmt.Errorf("listing: %w", exit.Errorf(exit.Conflict, "busy")), exit.Conflict, "dispatcherd: listing: busy\n"},
+		{"data in use", &devpg.InUseError{Dir: "/d", PID: 7}, exit.Conflict, "in use by process 7"},
+		{"no Postgres", devpg.ErrMissing, exit.Unavailable, "no usable Postgres"},
+		{"not up yet", refused, exit.Unavailable, "check that Postgres runs"},
+		{"no schema", noTable, exit.Unavailable, "dispatcherd migrate up"},
+		{"anything else", errors.New("a bug"), exit.Internal, "dispatcherd: a bug\n"},
 	}
 	for _, c := range cases {
 		fails := func(*app) *cobra.Command {
@@ -153,15 +154,15 @@ func TestEachKindOfErrorHasItsExitCode(t *testing.T) {
 func TestASignalBeforeTheEndHasItsOwnExitCode(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	a := &app{running: true}
-	require.Equal(t, exitInternal, a.exitCode(ctx, context.Canceled), "nobody asked to stop")
+	require.Equal(t, exit.Internal, a.exitCode(ctx, context.Canceled), "nobody asked to stop")
 	cancel()
-	require.Equal(t, exitInterrupted, a.exitCode(ctx, fmt.Errorf("inserting: %w", context.Canceled)))
+	require.Equal(t, exit.Interrupted, a.exitCode(ctx, fmt.Errorf("inserting: %w", context.Canceled)))
 }
 
 func TestAnUnreachableDatabaseExits5WithoutGivingThePasswordAway(t *testing.T) {
 	asks := func(a *app) *cobra.Command {
 		return &cobra.Command{Use: "ask", RunE: func(cmd *cobra.Command, _ []string) error {
-			pool, err := a.connect(cmd.Context())
+			pool, err := a.Connect(cmd.Context())
 			if err == nil {
 				pool.Close()
 			}
@@ -169,12 +170,12 @@ func TestAnUnreachableDatabaseExits5WithoutGivingThePasswordAway(t *testing.T) {
 		}}
 	}
 	got := invocation{args: []string{"ask", "--database-url", "postgres://me:hunter2@/x?host=/does/not/exist"}, extra: asks}.runs(t)
-	require.Equal(t, exitUnavailable, got.code)
+	require.Equal(t, exit.Unavailable, got.code)
 	require.Contains(t, got.err, "check that Postgres runs")
 	require.NotContains(t, got.err, "hunter2")
 
 	got = invocation{args: []string{"ask"}, env: map[string]string{"DATABASE_URL": "postgres://me:hunter2@h:port/x"}, extra: asks}.runs(t)
-	require.Equal(t, exitUsage, got.code)
+	require.Equal(t, exit.Usage, got.code)
 	require.Contains(t, got.err, "database-url (environment DATABASE_URL)")
 	require.NotContains(t, got.err, "hunter2")
 
@@ -183,7 +184,7 @@ func TestAnUnreachableDatabaseExits5WithoutGivingThePasswordAway(t *testing.T) {
 		"postgress://me:hunter2@h/x?sslmode=allow": "begins with postgres:// or postgresql://",
 	} {
 		got = invocation{args: []string{"serve"}, env: map[string]string{"DATABASE_URL": url}}.runs(t)
-		require.Equal(t, exitUsage, got.code)
+		require.Equal(t, exit.Usage, got.code)
 		require.Contains(t, got.err, "database-url (environment DATABASE_URL)")
 		require.Contains(t, got.err, says)
 		require.Equal(t, 2, strings.Count(got.err, "\n"), "said once, and where help is: %s", got.err)
@@ -191,7 +192,7 @@ func TestAnUnreachableDatabaseExits5WithoutGivingThePasswordAway(t *testing.T) {
 	}
 
 	got = invocation{args: []string{"ask"}, extra: asks}.runs(t)
-	require.Equal(t, exitUsage, got.code)
+	require.Equal(t, exit.Usage, got.code)
 	require.Contains(t, got.err, "no database is named: give --database-url")
 }
 
@@ -201,16 +202,7 @@ func TestARefusalIsToldOnce(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, l.Close()) // nobody listens there now
 	got := invocation{args: []string{"job", "list", "--database-url", "postgres://me@" + l.Addr().String() + "/x"}}.runs(t)
-	require.Equal(t, exitUnavailable, got.code)
+	require.Equal(t, exit.Unavailable, got.code)
 	require.Equal(t, 1, strings.Count(got.err, "connection refused"), got.err)
 	require.Equal(t, 1, strings.Count(got.err, "\n"), "one line")
-	require.Equal(t, "tried:\n\ta\n\tb", once("tried:\n\ta\n\tb\n\ta"), "different ones are all told")
-}
-
-func TestTablesKeepTheirShapeWhateverTheCellsHold(t *testing.T) {
-	var b strings.Builder
-	require.NoError(t, writeTable(&b, []string{"id", "error"}, [][]string{
-		{"1", "two\nlines\x1b[31m"}, {"22", ""}, {"333", "plain"},
-	}))
-	require.Equal(t, "ID   ERROR\n1    two lines [31m\n22   -\n333  plain\n", b.String())
 }

@@ -6,6 +6,8 @@ import (
 	"runtime/debug"
 
 	"github.com/spf13/cobra"
+
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/settings"
 )
 
 // version is stamped by the linker (Makefile); empty in a plain go build or go
@@ -60,7 +62,7 @@ func (v buildVersion) String() string {
 
 func (a *app) versionCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "version", Short: "Print the version", Args: noArguments,
+		Use: "version", Short: "Print the version", Args: settings.NoArguments,
 		Example: "  dispatcherd version\n  dispatcherd version -o json",
 		RunE:    func(*cobra.Command, []string) error { return a.printVersion() },
 	}
@@ -70,7 +72,7 @@ func (a *app) versionCommand() *cobra.Command {
 // would print by a template (see writeHelp).
 func (a *app) versionFlag(root *cobra.Command) {
 	show := root.Flags().BoolP("version", "v", false, "print the version, as the command of that name does")
-	onlyOnCommandLine(root.Flags(), "version")
+	settings.OnlyOnCommandLine(root.Flags(), "version")
 	help := root.RunE
 	root.RunE = func(cmd *cobra.Command, args []string) error {
 		if *show {
@@ -81,9 +83,9 @@ func (a *app) versionFlag(root *cobra.Command) {
 }
 
 func (a *app) printVersion() error {
-	if a.format.json {
-		return a.printJSON("version", readVersion())
+	if a.Format.JSON {
+		return a.PrintJSON("version", readVersion())
 	}
-	_, err := fmt.Fprintln(a.out, readVersion())
+	_, err := fmt.Fprintln(a.Out, readVersion())
 	return err
 }

@@ -13,12 +13,15 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/console"
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/exit"
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/settings"
 	"github.com/dispatcherd/dispatcherd/worker"
 	"github.com/dispatcherd/dispatcherd/workerproto"
 )
 
 func (a *app) workerCommand() *cobra.Command {
-	cmd := a.group("worker", "Be a worker", a.workerRunCommand())
+	cmd := settings.Group("worker", "Be a worker", a.workerRunCommand())
 	cmd.Example = "  dispatcherd worker run --types pdf,excel --slots 4 -- ./convert --fast"
 	return cmd
 }
@@ -43,37 +46,37 @@ there is none, whatever the reason.`,
   dispatcherd worker run --types echo -- cat`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 || cmd.ArgsLenAtDash() != 0 {
-				return failure(exitUsage, "give the program to run behind --, as in: worker run --types pdf -- ./convert")
+				return exit.Errorf(exit.Usage, "give the program to run behind --, as in: worker run --types pdf -- ./convert")
 			}
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(types) == 0 {
-				return failure(exitUsage, "--types is missing: name the types of jobs that %s can do", args[0])
+				return exit.Errorf(exit.Usage, "--types is missing: name the types of jobs that %s can do", args[0])
 			}
 			if err := checkTypes(types); err != nil {
 				return err
 			}
 			program, err := exec.LookPath(args[0])
 			if err != nil {
-				return failure(exitUsage, "cannot run %s: %w; every job would fail", args[0], err)
+				return exit.Errorf(exit.Usage, "cannot run %s: %w; every job would fail", args[0], err)
 			}
 			missed := absences{}
 			w := worker.New(worker.Options{
 				Socket: socket, Name: name, Grace: max(grace, 1), // 0 would be the default
 				Connected: func(hello workerproto.Welcome) {
 					clear(missed)
-					a.say("connected to %s on %s", hello.Dispatcher, socket)
+					a.Say("connected to %s on %s", hello.Dispatcher, socket)
 					a.sayWhatIsIdle(hello, slots)
 				},
-				Complaint: func(e *workerproto.Error) { a.say("refused by the dispatcher: %v", e) },
+				Complaint: func(e *workerproto.Error) { a.Say("refused by the dispatcher: %v", e) },
 				Disconnected: func(err error) {
 					if cmd.Context().Err() == nil && missed.fresh(err) {
-						a.say("not connected, trying again: %v%s", err, whatKeepsOut(err, socket))
+						a.Say("not connected, trying again: %v%s", err, whatKeepsOut(err, socket))
 					}
 				},
 			})
-			a.say("offering %s to the dispatcher on %s", counted(int64(slots), "slot"), socket)
+			a.Say("offering %s to the dispatcher on %s", console.Counted(int64(slots), "slot"), socket)
 			handler := a.sayingWhatFailed(worker.Command(program, args[1:]...))
 			for _, t := range types {
 				w.Handle(t, handler)
@@ -85,12 +88,12 @@ there is none, whatever the reason.`,
 	flags := cmd.Flags()
 	flags.StringSliceVar(&types, "types", nil, "types of jobs the program can do, separated by commas")
 	flags.IntVar(&slots, "slots", 1, "how many copies of the program may run at once")
-	flags.StringVar(&socket, "worker-socket", a.findSocket("worker.sock"), "the dispatcher's socket")
+	flags.StringVar(&socket, "worker-socket", a.FindSocket("worker.sock"), "the dispatcher's socket")
 	flags.StringVar(&name, "worker-name", "", "name shown to people (default: host and process id)")
 	flags.DurationVar(&grace, "worker-grace", 30*time.Second, "how long running programs may go on when the worker stops")
-	onlyOnCommandLine(flags, "types", "slots", "worker-name")
-	between(flags, "1", "100000", "slots")
-	between(flags, "0s", longest, "worker-grace")
+	settings.OnlyOnCommandLine(flags, "types", "slots", "worker-name")
+	settings.Between(flags, "1", "100000", "slots")
+	settings.Between(flags, "0s", settings.Longest, "worker-grace")
 	return cmd
 }
 
@@ -125,14 +128,14 @@ func checkTypes(types []string) error {
 		t = strings.TrimSpace(t)
 		types[i] = t
 		if t == "" {
-			return failure(exitUsage, "--types names an empty type in %q: take out the comma too many", strings.Join(types, ","))
+			return exit.Errorf(exit.Usage, "--types names an empty type in %q: take out the comma too many", strings.Join(types, ","))
 		}
 		if err := checkType(t); err != nil {
-			return failure(exitUsage, "--types names %q: %w", t, err)
+			return exit.Errorf(exit.Usage, "--types names %q: %w", t, err)
 		}
 	}
 	if len(types) > dispatcherd.MaxSlotTypes {
-		return failure(exitUsage, "--types names %d types; a slot takes at most %d", len(types), dispatcherd.MaxSlotTypes)
+		return exit.Errorf(exit.Usage, "--types names %d types; a slot takes at most %d", len(types), dispatcherd.MaxSlotTypes)
 	}
 	return nil
 }
@@ -140,7 +143,7 @@ func checkTypes(types []string) error {
 // sayWhatIsIdle tells of slots that the dispatcher will not take.
 func (a *app) sayWhatIsIdle(hello workerproto.Welcome, slots int) {
 	if most := hello.Limits.MaxSlots; most > 0 && slots > most {
-		a.say("%s takes %s of one worker, not %d (--max-slots-per-worker): the others stay idle", hello.Dispatcher, counted(int64(most), "slot"), slots)
+		a.Say("%s takes %s of one worker, not %d (--max-slots-per-worker): the others stay idle", hello.Dispatcher, console.Counted(int64(most), "slot"), slots)
 	}
 }
 
@@ -150,7 +153,7 @@ func (a *app) sayingWhatFailed(run worker.Handler) worker.Handler {
 	return func(ctx context.Context, job *worker.Job) (any, error) {
 		result, err := run(ctx, job)
 		if err != nil {
-			a.say("job %d attempt %d (%s) did not succeed", job.ID, job.Attempt, job.Type)
+			a.Say("job %d attempt %d (%s) did not succeed", job.ID, job.Attempt, job.Type)
 		}
 		return result, err
 	}

@@ -38,6 +38,49 @@ var mayImport = map[string][]string{
 
 const command = "cmd"
 
+// parts are the packages of the command. They may import everything outside it, and
+// of each other only what stands here: what many share knows nothing of those that
+// do something with it.
+const parts = "cmd/dispatcherd/internal/"
+
+var mayImportPart = map[string][]string{
+	"console":  {},
+	"exit":     {},
+	"settings": {"console", "exit"},
+}
+
+func checkParts(s source) []string {
+	part, below := strings.CutPrefix(s.dir(), parts)
+	if !below {
+		return nil
+	}
+	allowed, known := mayImportPart[part]
+	if !known {
+		return []string{s.finding(s.file, "package %q is not in the table of the command's parts: decide in internal/lint/imports_test.go whom it may import", s.dir())}
+	}
+	var found []string
+	for _, p := range slices.Sorted(maps.Keys(s.imports())) {
+		other, ours := strings.CutPrefix(p, module+"/"+parts)
+		if ours && !slices.Contains(allowed, other) {
+			found = append(found, s.finding(s.imports()[p], "%q imports %q: of the command's parts it may only import %q; let main bring them together", part, other, allowed))
+		}
+	}
+	return found
+}
+
+func TestThePartsOfTheCommandDependOneWay(t *testing.T) { obey(t, checkParts) }
+
+func TestTheRuleOnPartsCanFail(t *testing.T) {
+	text := func(part string) string { return fmt.Sprintf("package p; import %q", module+"/"+parts+part) }
+	judge(t, checkParts,
+		example{parts + "settings/a.go", text("exit"), nil},
+		example{parts + "exit/a.go", text("settings"), []string{`"exit" imports "settings"`}},
+		example{parts + "exit/a_test.go", text("settings"), []string{`"exit" imports "settings"`}},
+		example{parts + "novel/a.go", text("exit"), []string{"not in the table"}},
+		example{"cmd/dispatcherd/a.go", text("settings"), nil},
+	)
+}
+
 func checkImports(s source) []string {
 	if s.test() || s.in(command) {
 		return nil

@@ -1,4 +1,4 @@
-package main
+package settings
 
 import (
 	"context"
@@ -10,63 +10,64 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/dispatcherd/dispatcherd/claim"
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/exit"
 )
 
 // connectTimeout bounds the wait for a database that does not answer.
 const connectTimeout = 10 * time.Second
 
-// database is the --database-url setting. As a flag value it shows itself
+// Database is the --database-url setting. As a flag value it shows itself
 // masked, so that no help text, error or config listing gives the password away.
-type database struct{ dsn string }
+type Database struct{ DSN string }
 
 // Set takes any string. It is checked when it is used: an error from here would
 // be printed together with the value.
-func (d *database) Set(dsn string) error {
-	d.dsn = dsn
+func (d *Database) Set(dsn string) error {
+	d.DSN = dsn
 	return nil
 }
 
 // String returns the connection string without its secrets.
-func (d *database) String() string { return maskDSN(d.dsn) }
+func (d *Database) String() string { return maskDSN(d.DSN) }
 
 // Type names the kind of value in help texts.
-func (d *database) Type() string { return "url" }
+func (d *Database) Type() string { return "url" }
 
 // libpqVariables are those that say which database is meant; one of them
 // suffices to do without a connection string.
 var libpqVariables = []string{"PGHOST", "PGDATABASE", "PGSERVICE", "PGUSER", "PGPORT"}
 
-// databaseURL returns the connection string, which may be empty when libpq's
+// DatabaseURL returns the connection string, which may be empty when libpq's
 // variables stand for it. What a string leaves open, the variables complete.
-func (a *app) databaseURL() (string, error) {
-	if a.database.dsn != "" {
-		if scheme := urlScheme.FindString(a.database.dsn); scheme != "" && !isPostgres(scheme) { // pgx takes "x://…?a=b" for a setting
-			return "", failure(exitUsage, "database-url (%s): %q begins with %s: a connection string begins with postgres:// or postgresql://, "+
-				"or is a list of settings such as host=db dbname=app", a.origins["database-url"], maskDSN(a.database.dsn), scheme)
+func (a *Invocation) DatabaseURL() (string, error) {
+	if a.Database.DSN != "" {
+		if scheme := urlScheme.FindString(a.Database.DSN); scheme != "" && !isPostgres(scheme) { // pgx takes "x://…?a=b" for a setting
+			return "", exit.Errorf(exit.Usage, "database-url (%s): %q begins with %s: a connection string begins with postgres:// or postgresql://, "+
+				"or is a list of settings such as host=db dbname=app", a.origins["database-url"], maskDSN(a.Database.DSN), scheme)
 		}
-		if _, err := pgxpool.ParseConfig(a.database.dsn); err != nil {
-			return "", failure(exitUsage, "database-url (%s): %w", a.origins["database-url"], err) // pgx masks the password
+		if _, err := pgxpool.ParseConfig(a.Database.DSN); err != nil {
+			return "", exit.Errorf(exit.Usage, "database-url (%s): %w", a.origins["database-url"], err) // pgx masks the password
 		}
-		return a.database.dsn, nil
+		return a.Database.DSN, nil
 	}
 	for _, name := range libpqVariables {
-		if v, ok := a.env(name); ok && v != "" {
+		if v, ok := a.Env(name); ok && v != "" {
 			return "", nil
 		}
 	}
-	return "", failure(exitUsage, "no database is named: give --database-url, or set DATABASE_URL or PGHOST; "+
+	return "", exit.Errorf(exit.Usage, "no database is named: give --database-url, or set DATABASE_URL or PGHOST; "+
 		"'dispatcherd dev' runs one of its own")
 }
 
-// connect opens a small pool on the database and makes sure that it answers.
-func (a *app) connect(ctx context.Context) (*pgxpool.Pool, error) {
-	dsn, err := a.databaseURL()
+// Connect opens a small pool on the database and makes sure that it answers.
+func (a *Invocation) Connect(ctx context.Context) (*pgxpool.Pool, error) {
+	dsn, err := a.DatabaseURL()
 	if err != nil {
 		return nil, err
 	}
 	config, err := pgxpool.ParseConfig(dsn)
 	if err != nil {
-		return nil, failure(exitUsage, "database-url (%s): %w", a.origins["database-url"], err) // pgx masks the password
+		return nil, exit.Errorf(exit.Usage, "database-url (%s): %w", a.origins["database-url"], err) // pgx masks the password
 	}
 	config.MaxConns = 2 // commands do one thing at a time
 	claim.Encode(config.ConnConfig)
@@ -75,7 +76,7 @@ func (a *app) connect(ctx context.Context) (*pgxpool.Pool, error) {
 	}
 	pool, err := pgxpool.NewWithConfig(ctx, config)
 	if err != nil {
-		return nil, failure(exitUnavailable, "database: %w", err)
+		return nil, exit.Errorf(exit.Unavailable, "database: %w", err)
 	}
 	if err := pool.Ping(ctx); err != nil {
 		pool.Close()

@@ -1,4 +1,4 @@
-package main
+package exit
 
 import (
 	"errors"
@@ -9,8 +9,8 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// denied reports whether Postgres answered that a role lacks a right.
-func denied(err error) bool {
+// Denied reports whether Postgres answered that a role lacks a right.
+func Denied(err error) bool {
 	pg, ok := errors.AsType[*pgconn.PgError](err)
 	return ok && pg.Code == "42501"
 }
@@ -22,8 +22,8 @@ var rightsOf = []struct{ command, role string }{
 	{"dispatcherd job", "dispatcherd_operator"},
 }
 
-// whatToGrant says which role lacks a right that a command needs, and what gives it to it.
-func whatToGrant(dsn, command string) string {
+// WhatToGrant says which role lacks a right that a command needs, and what gives it to it.
+func WhatToGrant(dsn, command string) string {
 	user := "…"
 	if c, err := pgx.ParseConfig(dsn); err == nil {
 		user = fmt.Sprintf("%q", c.User)

@@ -1,19 +1,34 @@
-package main
+package settings
 
 import (
 	"errors"
 	"strings"
 	"testing"
 
+	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/require"
+
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/exit"
 )
+
+// tree is a program with some settings of the kinds that a file can hold.
+func tree() *cobra.Command {
+	root := &cobra.Command{Use: "program"}
+	(&Invocation{}).RegisterFlags(root.PersistentFlags())
+	cmd := &cobra.Command{Use: "serve"}
+	cmd.Flags().Duration("poll", 0, "")
+	cmd.Flags().Int("weight-priority", 0, "")
+	cmd.Flags().StringSlice("allow", nil, "")
+	root.AddCommand(cmd)
+	return root
+}
 
 // Whatever stands in a configuration file becomes settings, by names that a flag
 // may have, or an error of the user's.
 func FuzzConfigFile(f *testing.F) {
 	f.Add([]byte("poll = '2s'\n[weight]\npriority = 2048\n[allow]\npdf = [1001, 1002]\n"))
 	f.Add([]byte("a = 1\n'A-b' = [[1]]"))
-	known := settingNames((&app{env: func(string) (string, bool) { return "", false }}).root())
+	known := settingNames(tree())
 	f.Fuzz(func(t *testing.T, text []byte) {
 		file := configFile{path: "config.toml", values: map[string]string{}}
 		err := file.parse(text)
@@ -21,8 +36,8 @@ func FuzzConfigFile(f *testing.F) {
 			err = file.checkKeys(known)
 		}
 		if err != nil {
-			var coded *codedError
-			require.True(t, errors.As(err, &coded) && coded.code == exitUsage, "%v", err)
+			var coded *exit.Error
+			require.True(t, errors.As(err, &coded) && coded.Code == exit.Usage, "%v", err)
 			return
 		}
 		for name := range file.values {

@@ -1,4 +1,4 @@
-package main
+package settings
 
 import (
 	"bytes"
@@ -12,6 +12,8 @@ import (
 	"strings"
 
 	"github.com/pelletier/go-toml/v2"
+
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/exit"
 )
 
 const (
@@ -37,9 +39,9 @@ func readConfig(path string, asked bool) (configFile, error) {
 	case errors.Is(err, fs.ErrNotExist) && !asked:
 		return file, nil
 	case err != nil:
-		return file, failure(exitUsage, "reading the configuration file: %w", err)
+		return file, exit.Errorf(exit.Usage, "reading the configuration file: %w", err)
 	case len(text) > maxConfigSize:
-		return file, failure(exitUsage, "the configuration file %s has %d bytes; at most %d are read", path, len(text), maxConfigSize)
+		return file, exit.Errorf(exit.Usage, "the configuration file %s has %d bytes; at most %d are read", path, len(text), maxConfigSize)
 	}
 	return file, file.parse(text)
 }
@@ -48,7 +50,7 @@ func readConfig(path string, asked bool) (configFile, error) {
 func (c configFile) parse(text []byte) error {
 	var tree map[string]any
 	if err := toml.Unmarshal(text, &tree); err != nil {
-		return failure(exitUsage, "the configuration file %s is not TOML%s: %w", c.path, position(err), err)
+		return exit.Errorf(exit.Usage, "the configuration file %s is not TOML%s: %w", c.path, position(err), err)
 	}
 	return c.flatten("", tree)
 }
@@ -72,7 +74,7 @@ func (c configFile) flatten(prefix string, table map[string]any) error {
 		if isTable && slices.Contains(tableSettings, name) {
 			value, err := tableForm(inner)
 			if err != nil {
-				return failure(exitUsage, "file %s: table %s: %w", c.path, name, err)
+				return exit.Errorf(exit.Usage, "file %s: table %s: %w", c.path, name, err)
 			}
 			if value != "" {
 				c.values[name] = value
@@ -87,10 +89,10 @@ func (c configFile) flatten(prefix string, table map[string]any) error {
 		}
 		value, err := flagForm(table[key])
 		if err != nil {
-			return failure(exitUsage, "file %s: %s: %w", c.path, name, err)
+			return exit.Errorf(exit.Usage, "file %s: %s: %w", c.path, name, err)
 		}
 		if _, twice := c.values[name]; twice {
-			return failure(exitUsage, "file %s: %s is given twice, in two spellings", c.path, name)
+			return exit.Errorf(exit.Usage, "file %s: %s is given twice, in two spellings", c.path, name)
 		}
 		c.values[name] = value
 	}
@@ -156,9 +158,9 @@ func (c configFile) checkKeys(known []string) error {
 	for _, name := range slices.Sorted(maps.Keys(c.values)) {
 		if _, ok := slices.BinarySearch(known, name); !ok {
 			if near := nearest(name, known); near != "" {
-				return failure(exitUsage, "file %s: there is no setting %q; the nearest one is %q", c.path, name, near)
+				return exit.Errorf(exit.Usage, "file %s: there is no setting %q; the nearest one is %q", c.path, name, near)
 			}
-			return failure(exitUsage, "file %s: there is no setting %q; 'dispatcherd serve --help' lists those of the daemon", c.path, name)
+			return exit.Errorf(exit.Usage, "file %s: there is no setting %q; 'dispatcherd serve --help' lists those of the daemon", c.path, name)
 		}
 	}
 	return nil

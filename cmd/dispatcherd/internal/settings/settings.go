@@ -1,4 +1,11 @@
-package main
+// Package settings gives every flag of every command its value: from the command
+// line, else from the environment, else from the file, else its default. It knows
+// the bounds of numbers, tells misspelt names, and finds the database and the
+// sockets that the settings mean.
+//
+// A flag is a setting unless its command marks it with [OnlyOnCommandLine]. Settings
+// are resolved in place before a command's RunE, so a command just reads its flags.
+package settings
 
 import (
 	"slices"
@@ -6,6 +13,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/exit"
 )
 
 // Annotations on flags.
@@ -15,9 +24,9 @@ const (
 	noteAlsoFrom        = "dispatcherd-also-from"
 )
 
-// onlyOnCommandLine says that flags belong to one invocation and are no
+// OnlyOnCommandLine says that flags belong to one invocation and are no
 // settings: neither environment nor file can set them.
-func onlyOnCommandLine(flags *pflag.FlagSet, names ...string) {
+func OnlyOnCommandLine(flags *pflag.FlagSet, names ...string) {
 	annotate(flags, noteOnlyCommandLine, names)
 }
 
@@ -39,6 +48,27 @@ func annotate(flags *pflag.FlagSet, note string, names []string, values ...strin
 	}
 }
 
+// RegisterFlags adds the settings of every command.
+func (a *Invocation) RegisterFlags(flags *pflag.FlagSet) {
+	flags.VarP(&a.Format, "output", "o", "form of the output: table or json")
+	flags.String("config", defaultConfigFile, "configuration file (TOML); the default one may be missing")
+	flags.Var(&a.Database, "database-url", "Postgres connection string (else DATABASE_URL, else libpq's PG* variables)")
+	alsoFrom(flags, "database-url", "DATABASE_URL")
+	neverFromFile(flags, "config")
+}
+
+// Describe tells in the help of a command's settings by which variable each can
+// be set.
+func Describe(cmd *cobra.Command) {
+	one := func(f *pflag.Flag) {
+		if isSetting(f) {
+			f.Usage += " [" + variables(f)[0] + "]"
+		}
+	}
+	cmd.LocalNonPersistentFlags().VisitAll(one)
+	cmd.PersistentFlags().VisitAll(one)
+}
+
 // isSetting reports whether environment or file may set the flag.
 func isSetting(f *pflag.Flag) bool {
 	_, only := f.Annotations[noteOnlyCommandLine]
@@ -54,9 +84,9 @@ func variables(f *pflag.Flag) []string {
 // origins tells where the value of each flag comes from, by the flag's name.
 type origins map[string]string
 
-// resolve gives every flag of the command that the command line left open its
+// Resolve gives every flag of the command that the command line left open its
 // value from the environment, else from the file, else leaves the default.
-func (a *app) resolve(cmd *cobra.Command) error {
+func (a *Invocation) Resolve(cmd *cobra.Command) error {
 	if a.origins == nil {
 		a.origins = origins{}
 	}
@@ -85,10 +115,10 @@ func (a *app) resolve(cmd *cobra.Command) error {
 	return a.checkBounds(cmd.Flags())
 }
 
-func (a *app) fromEnvironment(flags *pflag.FlagSet) error {
+func (a *Invocation) fromEnvironment(flags *pflag.FlagSet) error {
 	return eachOpen(flags, func(f *pflag.Flag) error {
 		for _, name := range variables(f) {
-			if value, ok := a.env(name); ok {
+			if value, ok := a.Env(name); ok {
 				return a.set(f, value, "environment "+name)
 			}
 		}
@@ -96,7 +126,7 @@ func (a *app) fromEnvironment(flags *pflag.FlagSet) error {
 	})
 }
 
-func (a *app) fromFile(flags *pflag.FlagSet, file configFile) error {
+func (a *Invocation) fromFile(flags *pflag.FlagSet, file configFile) error {
 	return eachOpen(flags, func(f *pflag.Flag) error {
 		value, ok := file.values[f.Name]
 		if !ok {
@@ -118,9 +148,9 @@ func eachOpen(flags *pflag.FlagSet, visit func(*pflag.Flag) error) (err error) {
 
 // set gives a flag a value that did not come from the command line. The flag
 // counts as changed, so that cobra's checks of required flags hold.
-func (a *app) set(f *pflag.Flag, value, origin string) error {
+func (a *Invocation) set(f *pflag.Flag, value, origin string) error {
 	if err := f.Value.Set(value); err != nil {
-		return failure(exitUsage, "%s: bad value %q for %s: %w", origin, value, f.Name, plainly(f, err))
+		return exit.Errorf(exit.Usage, "%s: bad value %q for %s: %w", origin, value, f.Name, plainly(f, err))
 	}
 	f.Changed = true
 	a.origins[f.Name] = origin

@@ -1,4 +1,4 @@
-package main
+package settings
 
 import (
 	"errors"
@@ -10,8 +10,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// flagError says in the user's words what is wrong with a flag.
-func flagError(cmd *cobra.Command, err error) error {
+// FlagError says in the user's words what is wrong with a flag.
+func FlagError(cmd *cobra.Command, err error) error {
 	var invalid *pflag.InvalidValueError
 	var unknown *pflag.NotExistError
 	switch {

@@ -1,4 +1,4 @@
-package main
+package settings
 
 import (
 	"math"
@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
+
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/exit"
 )
 
 // noteBounds is the annotation that holds the least and the largest value of a
@@ -14,26 +16,26 @@ const noteBounds = "dispatcherd-bounds"
 
 // Bounds that several flags share.
 const (
-	longest       = "87600h" // ten years: sums of such spans overflow nowhere
-	longestWait   = "1h"     // for one peer or one query: who waits longer has hung
-	mostHeld      = "1000000"
-	mostBytes     = "1099511627776" // 1 TiB
-	mostInMessage = "268435456"     // 256 MiB, more than Postgres stores in a jsonb
-	largestID     = "9223372036854775807"
+	Longest       = "87600h" // ten years: sums of such spans overflow nowhere
+	LongestWait   = "1h"     // for one peer or one query: who waits longer has hung
+	MostHeld      = "1000000"
+	MostBytes     = "1099511627776" // 1 TiB
+	MostInMessage = "268435456"     // 256 MiB, more than Postgres stores in a jsonb
+	LargestID     = "9223372036854775807"
 )
 
-// between sets the values that flags take, both ends included. Defaults are not
+// Between sets the values that flags take, both ends included. Defaults are not
 // held against them: a default may be a value that stands for "none".
-func between(flags *pflag.FlagSet, least, most string, names ...string) {
+func Between(flags *pflag.FlagSet, least, most string, names ...string) {
 	annotate(flags, noteBounds, names, least, most)
 }
 
 // checkBounds returns an error for the first number or duration that was given
 // and that its flag does not take.
-func (a *app) checkBounds(flags *pflag.FlagSet) (err error) {
+func (a *Invocation) checkBounds(flags *pflag.FlagSet) (err error) {
 	flags.VisitAll(func(f *pflag.Flag) {
-		least, most := boundsOf(f)
-		if err != nil || !f.Changed || !isNumber(f) {
+		least, most := BoundsOf(f)
+		if err != nil || !f.Changed || !IsNumber(f) {
 			return
 		}
 		given := f.Value.String()
@@ -43,18 +45,18 @@ func (a *app) checkBounds(flags *pflag.FlagSet) (err error) {
 		value := magnitude(f.Value.String())
 		switch {
 		case math.IsNaN(value) || math.IsInf(value, 0):
-			err = failure(exitUsage, "--%s is %s, give a number", f.Name, given)
+			err = exit.Errorf(exit.Usage, "--%s is %s, give a number", f.Name, given)
 		case value < magnitude(least):
-			err = failure(exitUsage, "--%s is %s, must be at least %s", f.Name, given, least)
+			err = exit.Errorf(exit.Usage, "--%s is %s, must be at least %s", f.Name, given, least)
 		case value > magnitude(most):
-			err = failure(exitUsage, "--%s is %s, must be at most %s", f.Name, given, most)
+			err = exit.Errorf(exit.Usage, "--%s is %s, must be at most %s", f.Name, given, most)
 		}
 	})
 	return err
 }
 
-// isNumber reports whether a flag takes numbers or durations.
-func isNumber(f *pflag.Flag) bool {
+// IsNumber reports whether a flag takes numbers or durations.
+func IsNumber(f *pflag.Flag) bool {
 	switch f.Value.Type() {
 	case "duration", "int", "int8", "int16", "int32", "int64", "uint64", "float64":
 		return true
@@ -62,9 +64,9 @@ func isNumber(f *pflag.Flag) bool {
 	return false
 }
 
-// boundsOf are the least and the largest value of a flag that takes numbers or
+// BoundsOf are the least and the largest value of a flag that takes numbers or
 // durations. A test holds that every such flag has been given them.
-func boundsOf(f *pflag.Flag) (least, most string) {
+func BoundsOf(f *pflag.Flag) (least, most string) {
 	if bounds := f.Annotations[noteBounds]; len(bounds) == 2 {
 		return bounds[0], bounds[1]
 	}

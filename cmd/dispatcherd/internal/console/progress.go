@@ -1,4 +1,4 @@
-package main
+package console
 
 import (
 	"fmt"
@@ -12,10 +12,10 @@ const progressEvery = 100 * time.Millisecond
 
 const progressWidth = 30 // characters of the bar
 
-// progress draws one line over itself while a long input is read. It belongs to
+// Progress draws one line over itself while a long input is read. It belongs to
 // one goroutine. On anything but a terminal, make none: a nil progress draws
 // nothing.
-type progress struct {
+type Progress struct {
 	w     io.Writer
 	what  string // what is counted, in the plural
 	total int64  // size of the whole in bytes; 0 if unknown
@@ -25,12 +25,13 @@ type progress struct {
 	width        int // characters of the line on the screen
 }
 
-func newProgress(w io.Writer, what string, total int64, now func() time.Time) *progress {
-	return &progress{w: w, what: what, total: total, now: now, begun: now()}
+// NewProgress begins now; total is the size of the whole in bytes, 0 if unknown.
+func NewProgress(w io.Writer, what string, total int64, now func() time.Time) *Progress {
+	return &Progress{w: w, what: what, total: total, now: now, begun: now()}
 }
 
-// update draws the state, unless it did so a moment ago.
-func (p *progress) update(count, bytes int64) {
+// Update draws the state, unless it did so a moment ago.
+func (p *Progress) Update(count, bytes int64) {
 	if p == nil {
 		return
 	}
@@ -52,8 +53,8 @@ func (p *progress) update(count, bytes int64) {
 	p.width = len(line)
 }
 
-// clear removes the line from the screen.
-func (p *progress) clear() {
+// Clear removes the line from the screen.
+func (p *Progress) Clear() {
 	if p != nil && p.width > 0 {
 		fmt.Fprintf(p.w, "\r%*s\r", p.width, "")
 		p.width = 0

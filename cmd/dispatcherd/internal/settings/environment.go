@@ -1,4 +1,4 @@
-package main
+package settings
 
 import (
 	"fmt"
@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 	"go.uber.org/zap"
 
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/console"
 	"github.com/dispatcherd/dispatcherd/internal/fields"
 )
 
@@ -34,7 +35,7 @@ func (s stranger) String() string {
 // refused; a variable may be somebody else's (Kubernetes sets
 // DISPATCHERD_SERVICE_HOST for a service of that name), so that all but `config
 // show` only say that they ignore it. Values may be secrets and are not told.
-func (a *app) strangers(root *cobra.Command) []stranger {
+func (a *Invocation) strangers(root *cobra.Command) []stranger {
 	var found []stranger
 	var known []string
 	for _, name := range a.environment() {
@@ -45,7 +46,7 @@ func (a *app) strangers(root *cobra.Command) []stranger {
 			known = settingVariables(root)
 		}
 		if _, ok := slices.BinarySearch(known, name); !ok {
-			found = append(found, stranger{name: oneLine(fields.Short(name)), nearest: nearest(name[:min(len(name), 100)], known)})
+			found = append(found, stranger{name: console.OneLine(fields.Short(name)), nearest: nearest(name[:min(len(name), 100)], known)})
 		}
 	}
 	slices.SortFunc(found, func(x, y stranger) int { return strings.Compare(x.name, y.name) })
@@ -53,11 +54,11 @@ func (a *app) strangers(root *cobra.Command) []stranger {
 }
 
 // environment returns the names of all variables.
-func (a *app) environment() []string {
-	if a.environ == nil {
+func (a *Invocation) environment() []string {
+	if a.Environ == nil {
 		return nil
 	}
-	all := a.environ()
+	all := a.Environ()
 	names := make([]string, len(all))
 	for i, pair := range all {
 		names[i], _, _ = strings.Cut(pair, "=")
@@ -76,22 +77,22 @@ func settingVariables(root *cobra.Command) []string {
 	return slices.Compact(names)
 }
 
-// noteLogs marks a command that tells in a way of its own what it ignores.
-const noteLogs = "dispatcherd-logs"
+// NoteLogs marks a command that tells in a way of its own what it ignores.
+const NoteLogs = "dispatcherd-logs"
 
-// sayStrangers tells of variables that are ignored, before the command begins.
-func (a *app) sayStrangers(cmd *cobra.Command) {
+// SayStrangers tells of variables that are ignored, before the command begins.
+func (a *Invocation) SayStrangers(cmd *cobra.Command) {
 	a.ignored = a.strangers(cmd.Root())
-	if cmd.Annotations[noteLogs] != "" {
+	if cmd.Annotations[NoteLogs] != "" {
 		return
 	}
 	for _, s := range a.ignored {
-		a.say("dispatcherd: %v: it is ignored", s)
+		a.Say("dispatcherd: %v: it is ignored", s)
 	}
 }
 
-// logStrangers does the same for a daemon.
-func (a *app) logStrangers(log *zap.Logger) {
+// LogStrangers does the same for a daemon.
+func (a *Invocation) LogStrangers(log *zap.Logger) {
 	for _, s := range a.ignored {
 		near := zap.Skip()
 		if s.nearest != "" {

@@ -1,4 +1,4 @@
-package main
+package settings
 
 import (
 	"bytes"
@@ -8,6 +8,9 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/console"
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/exit"
 )
 
 // shownSetting is one line of `config show`.
@@ -17,14 +20,15 @@ type shownSetting struct {
 	Origin string `json:"origin"`
 }
 
-func (a *app) configCommand() *cobra.Command {
-	return a.group("config", "Look at the configuration", a.configShowCommand())
+// Command is the group of commands about the settings themselves.
+func Command(a *Invocation) *cobra.Command {
+	return Group("config", "Look at the configuration", a.configShowCommand())
 }
 
-func (a *app) configShowCommand() *cobra.Command {
+func (a *Invocation) configShowCommand() *cobra.Command {
 	var origin bool
 	cmd := &cobra.Command{
-		Annotations: map[string]string{noteLogs: "it fails instead"},
+		Annotations: map[string]string{NoteLogs: "it fails instead"},
 		Use:         "show [COMMAND…]", Short: "Print the settings of a command and where they come from",
 		Long: `Prints the settings that a command would run with (by default: serve), secrets masked.
 
@@ -40,8 +44,8 @@ they ignore it.`,
 			if err != nil {
 				return err
 			}
-			if a.format.json {
-				return a.printJSON("settings", settings)
+			if a.Format.JSON {
+				return a.PrintJSON("settings", settings)
 			}
 			header := []string{"setting", "value", "origin"}
 			rows := make([][]string, len(settings))
@@ -54,36 +58,36 @@ they ignore it.`,
 					rows[i] = rows[i][:2]
 				}
 			}
-			return a.printTable(header, rows)
+			return a.PrintTable(header, rows)
 		},
 	}
 	cmd.Flags().BoolVar(&origin, "origin", false, "tell where each value comes from")
-	onlyOnCommandLine(cmd.Flags(), "origin")
+	OnlyOnCommandLine(cmd.Flags(), "origin")
 	return cmd
 }
 
 // settingsOf resolves the settings of the named command as if it were run with
 // no flags but the root's.
-func (a *app) settingsOf(show *cobra.Command, path []string) ([]shownSetting, error) {
+func (a *Invocation) settingsOf(show *cobra.Command, path []string) ([]shownSetting, error) {
 	if len(path) == 0 {
 		path = []string{"serve"}
 	}
 	target, rest, err := show.Root().Find(path)
 	if err != nil || len(rest) > 0 {
-		return nil, failure(exitUsage, "there is no command %q whose settings could be shown: 'dispatcherd --help' lists the commands", strings.Join(path, " "))
+		return nil, exit.Errorf(exit.Usage, "there is no command %q whose settings could be shown: 'dispatcherd --help' lists the commands", strings.Join(path, " "))
 	}
 	for _, s := range a.ignored {
-		return nil, failure(exitUsage, "%v", s)
+		return nil, exit.Errorf(exit.Usage, "%v", s)
 	}
 	_ = target.InheritedFlags() // merges the root's flags into target.Flags()
-	if err := a.resolve(target); err != nil {
+	if err := a.Resolve(target); err != nil {
 		return nil, err
 	}
 	return a.settingsIn(target.Flags()), nil
 }
 
 // settingsIn lists resolved settings by name, secrets masked.
-func (a *app) settingsIn(flags *pflag.FlagSet) []shownSetting {
+func (a *Invocation) settingsIn(flags *pflag.FlagSet) []shownSetting {
 	var settings []shownSetting
 	flags.VisitAll(func(f *pflag.Flag) {
 		if isSetting(f) {
@@ -94,11 +98,11 @@ func (a *app) settingsIn(flags *pflag.FlagSet) []shownSetting {
 	return settings
 }
 
-// settingsText is what a bundle says of the settings a command runs with.
-func (a *app) settingsText(flags *pflag.FlagSet) []byte {
+// SettingsText is what a bundle says of the settings a command runs with.
+func (a *Invocation) SettingsText(flags *pflag.FlagSet) []byte {
 	var text bytes.Buffer
 	for _, s := range a.settingsIn(flags) {
-		fmt.Fprintf(&text, "%s = %s (%s)\n", s.Name, oneLine(s.Value), s.Origin)
+		fmt.Fprintf(&text, "%s = %s (%s)\n", s.Name, console.OneLine(s.Value), s.Origin)
 	}
 	return text.Bytes()
 }

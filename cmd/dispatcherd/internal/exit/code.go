@@ -1,0 +1,147 @@
+// Package exit says how the program ends: the exit codes, which error has which,
+// and what its message tells the user to do next.
+package exit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/dispatcherd/dispatcherd/claim"
+	"github.com/dispatcherd/dispatcherd/internal/devpg"
+	"github.com/dispatcherd/dispatcherd/migrations"
+	"github.com/dispatcherd/dispatcherd/workerproto"
+)
+
+// The exit codes. They are part of the interface; Meanings explains them.
+const (
+	OK          = 0
+	Negative    = 1
+	Usage       = 2
+	NotFound    = 3
+	Conflict    = 4
+	Unavailable = 5
+	Interrupted = 130
+	Internal    = 255
+)
+
+// Meanings is for help texts and docs/cli.md.
+var Meanings = []struct {
+	Code    int
+	Meaning string
+}{
+	{OK, "done"},
+	{Negative, "the answer is no: a job failed, a check did not hold"},
+	{Usage, "the command line, a setting or the input is wrong"},
+	{NotFound, "what was named does not exist"},
+	{Conflict, "it exists, in a state that forbids the request; a worker was refused; a socket or data folder is in use"},
+	{Unavailable, "Postgres, or the dispatcher, or another part that is needed, does not answer"},
+	{Interrupted, "stopped by a signal before the end"},
+	{Internal, "anything else"},
+}
+
+// Error is an error that knows its exit code.
+type Error struct {
+	Code int
+	err  error
+}
+
+// Error is the message alone.
+func (e *Error) Error() string { return e.err.Error() }
+
+// Unwrap returns the error that the message was made from.
+func (e *Error) Unwrap() error { return e.err }
+
+// Errorf makes an error with an exit code; format is as for fmt.Errorf.
+func Errorf(code int, format string, args ...any) error {
+	return &Error{Code: code, err: fmt.Errorf(format, args...)}
+}
+
+// CodeOf finds the code for an error that ended a command, with ctx.
+func CodeOf(ctx context.Context, err error) int {
+	var coded *Error
+	var inUse *devpg.InUseError
+	var version *migrations.VersionError
+	var status *claim.StatusError
+	var refused *workerproto.Error
+	switch {
+	case errors.As(err, &coded):
+		return coded.Code
+	case ctx.Err() != nil && errors.Is(err, context.Canceled):
+		return Interrupted
+	case errors.Is(err, claim.ErrTransactionPool), Denied(err):
+		return Usage
+	case errors.Is(err, claim.ErrNotFound):
+		return NotFound
+	case errors.As(err, &inUse), errors.As(err, &status), errors.As(err, &refused):
+		return Conflict
+	case errors.Is(err, devpg.ErrMissing), errors.As(err, &version), Unreachable(err), noSchema(err):
+		return Unavailable
+	}
+	return Internal
+}
+
+// Unreachable reports whether Postgres could not be asked, or is not taking
+// requests now.
+func Unreachable(err error) bool {
+	var connect *pgconn.ConnectError
+	var network *net.OpError
+	if errors.As(err, &connect) || errors.As(err, &network) {
+		return true
+	}
+	var pg *pgconn.PgError
+	if !errors.As(err, &pg) {
+		return false
+	}
+	for _, class := range []string{"08", "53", "57P"} { // connection lost, out of resources, shutting down
+		if strings.HasPrefix(pg.Code, class) {
+			return true
+		}
+	}
+	return false
+}
+
+// noSchema reports whether the database lacks the tables.
+func noSchema(err error) bool {
+	var pg *pgconn.PgError
+	return errors.As(err, &pg) && (pg.Code == "42P01" || pg.Code == "3F000") && strings.Contains(pg.Message, "dispatcherd")
+}
+
+// Once leaves out lines that repeat an earlier one: a driver that tries an address
+// with TLS and without says twice that nobody is there.
+func Once(text string) string {
+	var lines []string
+	for line := range strings.SplitSeq(text, "\n") {
+		if !slices.Contains(lines, line) {
+			lines = append(lines, line)
+		}
+	}
+	if len(lines) == 2 { // what was tried, and the one thing that came of it
+		return lines[0] + " " + strings.TrimSpace(lines[1])
+	}
+	return strings.Join(lines, "\n")
+}
+
+// WhatBecameOfIt is what may be the matter with an id.
+const WhatBecameOfIt = "it was never inserted, or is kept no longer (--keep-done, --keep-failed and --keep-cancelled of serve)"
+
+// Explain is the message of an error, with the next step where it is known.
+func Explain(err error) string {
+	var coded *Error
+	switch {
+	case errors.As(err, &coded):
+		return err.Error() // who made it knew what went wrong, and has said what to do
+	case noSchema(err):
+		return err.Error() + ": the database has no dispatcherd schema yet; create it with 'dispatcherd migrate up'"
+	case errors.Is(err, claim.ErrNotFound):
+		return err.Error() + ": " + WhatBecameOfIt
+	case Unreachable(err):
+		return Once(err.Error()) + ": check that Postgres runs and --database-url is right ('dispatcherd config show --origin')"
+	}
+	return err.Error()
+}

@@ -1,0 +1,13 @@
+package exit
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// A driver that tries two ways and fails twice for one reason says so twice.
+func TestALineIsToldOnce(t *testing.T) {
+	require.Equal(t, "tried: a", Once("tried:\n\ta\n\ta"))
+	require.Equal(t, "tried:\n\ta\n\tb", Once("tried:\n\ta\n\tb\n\ta"), "different ones are all told")
+}

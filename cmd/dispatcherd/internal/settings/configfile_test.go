@@ -1,0 +1,33 @@
+package settings
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+)
+
+func TestEditsIsADistance(t *testing.T) {
+	word := rapid.StringMatching(`[ab-]{0,6}`)
+	rapid.Check(t, func(rt *rapid.T) {
+		a, b, c := word.Draw(rt, "a"), word.Draw(rt, "b"), word.Draw(rt, "c")
+		require.Equal(rt, a == b, edits(a, b) == 0)
+		require.Equal(rt, edits(a, b), edits(b, a))
+		require.LessOrEqual(rt, edits(a, c), edits(a, b)+edits(b, c))
+		require.LessOrEqual(rt, edits(a, b), max(len(a), len(b)))
+	})
+	require.Equal(t, 3, edits("kitten", "sitting"))
+	require.Equal(t, "worker-socket", nearest("worker-sokcet", strings.Fields("weight-age worker-socket worker-token")))
+	require.Equal(t, "poll", nearest("pol", strings.Fields("beat poll lease")))
+	require.Empty(t, nearest("database", strings.Fields("beat name lease")), "nothing that could be meant")
+	require.Empty(t, nearest("db", strings.Fields("beat o d")), "two letters are not two slips")
+}
+
+func TestAMissingFileIsAnErrorOnlyIfItWasNamed(t *testing.T) {
+	file, err := readConfig("/does/not/exist.toml", false)
+	require.NoError(t, err)
+	require.Empty(t, file.values)
+	_, err = readConfig("/does/not/exist.toml", true)
+	require.ErrorContains(t, err, "/does/not/exist.toml")
+}

@@ -1,0 +1,45 @@
+package settings
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/exit"
+)
+
+// Group makes a command that only holds others: alone it shows its help, with
+// an unknown word it fails.
+func Group(use, short string, children ...*cobra.Command) *cobra.Command {
+	cmd := &cobra.Command{
+		Use: use, Short: short,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return nil
+			}
+			return UnknownCommand(cmd, args[0])
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.SuggestionsMinimumDistance = 2
+	cmd.AddCommand(children...)
+	return cmd
+}
+
+// UnknownCommand refuses a word below a group, and names the commands it may stand for.
+func UnknownCommand(group *cobra.Command, word string) error {
+	hint := ""
+	if near := group.SuggestionsFor(word); len(near) > 0 {
+		hint = fmt.Sprintf(" (did you mean %s?)", strings.Join(near, " or "))
+	}
+	return exit.Errorf(exit.Usage, "unknown command %q for %q%s", word, group.CommandPath(), hint)
+}
+
+// NoArguments is for commands that take flags only.
+func NoArguments(cmd *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return fmt.Errorf("%q takes no arguments, but got %q", cmd.CommandPath(), args[0])
+	}
+	return nil
+}
