@@ -71,6 +71,47 @@ func TestASilentWorkerIsPingedAndThenGivenUp(t *testing.T) {
 	})
 }
 
+// A stopped process that goes on finds no job that is somebody else's by then.
+func TestWhatWaitedForASilentWorkerDoesNotReachIt(t *testing.T) {
+	bubble(t, Limits{WriteTimeout: time.Hour}, func(h *recorder, conn net.Conn) {
+		_, err := conn.Write([]byte(helloLine + "\n"))
+		require.NoError(t, err)
+		s := <-h.opened
+		_, err = conn.Read(make([]byte, 1000)) // the welcome
+		require.NoError(t, err)
+		time.Sleep(14 * time.Second) // a ping is being written
+		require.True(t, s.Send(&Job{Execution: Execution{Job: 1, Attempt: 1}, Type: "pdf"}))
+		time.Sleep(2 * time.Second)
+		got := readAll(conn)
+		var rule *Error
+		require.ErrorAs(t, <-h.closed, &rule)
+		require.Equal(t, HeartbeatTimeout, rule.Code)
+		require.Regexp(t, `^{"op":"ping"}\n{"op":"error","code":"heartbeat_timeout".*}\n$`, <-got)
+	})
+}
+
+// What a handler sends before it refuses a worker is for nobody.
+func TestARefusedWorkerGetsNothingButTheReason(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(context.Background())
+		l, h := newPipes(), newRecorder()
+		h.open = func(s *Session, _ *Hello) error {
+			s.Send(&Job{Execution: Execution{Job: 1, Attempt: 1}, Type: "pdf"})
+			return Complain(Refused, 0, "not today")
+		}
+		done := make(chan error, 1)
+		go func() { done <- Serve(ctx, l, Limits{}, h, nil) }()
+		near, far := net.Pipe()
+		l.conns <- far
+		got := readAll(near)
+		_, err := near.Write([]byte(helloLine + "\n"))
+		require.NoError(t, err)
+		require.Regexp(t, `^{"op":"error","code":"refused".*}\n$`, <-got)
+		cancel()
+		require.NoError(t, <-done)
+	})
+}
+
 func TestAnsweringPingsKeepsASessionForEver(t *testing.T) {
 	bubble(t, Limits{}, func(h *recorder, conn net.Conn) {
 		c, err := Connect(context.Background(), conn, &Hello{Worker: "w"})
