@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/daemon"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/exit"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/settings"
 )
@@ -77,7 +78,7 @@ const bundleTimeout = time.Minute
 func saveBundle(ctx context.Context, socket, file string) (n int64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, bundleTimeout)
 	defer cancel()
-	body, err := getFromDaemon(ctx, socket, bundlePath)
+	body, err := getFromDaemon(ctx, socket, daemon.BundlePath)
 	if err != nil {
 		return 0, err
 	}

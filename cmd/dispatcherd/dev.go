@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/daemon"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/exit"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/settings"
 	"github.com/dispatcherd/dispatcherd/internal/devpg"
@@ -36,7 +37,7 @@ between runs unless --ephemeral is given, and the server ends with the dispatche
 					return err
 				}
 			}
-			f.cfg.Settings = a.SettingsText(cmd.Flags())
+			f.cfg.Settings, f.cfg.Version = a.SettingsText(cmd.Flags()), a.Version
 			return a.dev(cmd.Context(), &f, devpg.Options{Dir: dir, Ephemeral: ephemeral})
 		},
 	}
@@ -57,7 +58,7 @@ func (a *app) stateDir() (string, error) {
 
 // sayHowToConnect prints lines to paste into another terminal, whatever form the
 // log has. The daemon runs as well if nobody reads them.
-func (a *app) sayHowToConnect(cfg *daemonConfig) {
+func (a *app) sayHowToConnect(cfg *daemon.Config) {
 	fmt.Fprintf(a.Out, "export DATABASE_URL=%s\nexport DISPATCHERD_WORKER_SOCKET=%s\nexport DISPATCHERD_API_SOCKET=%s\n",
 		quoted(cfg.DSN), quoted(cfg.WorkerSocket), quoted(cfg.APISocket))
 }
@@ -76,10 +77,10 @@ func (a *app) dev(ctx context.Context, f *serveFlags, o devpg.Options) (err erro
 		return err
 	}
 	a.LogStrangers(log)
-	if err := openSockets(&cfg); err != nil {
+	if err := daemon.OpenSockets(&cfg); err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, closeSockets(&cfg)) }()
+	defer func() { err = errors.Join(err, daemon.CloseSockets(&cfg)) }()
 	pg, err := devpg.Start(ctx, o)
 	if err != nil {
 		return err
@@ -89,7 +90,7 @@ func (a *app) dev(ctx context.Context, f *serveFlags, o devpg.Options) (err erro
 	if _, err := migrations.Up(ctx, cfg.DSN); err != nil {
 		return err
 	}
-	d, err := startDaemon(ctx, cfg, log)
+	d, err := daemon.Start(ctx, cfg, log)
 	if err != nil {
 		return err
 	}
@@ -99,9 +100,9 @@ func (a *app) dev(ctx context.Context, f *serveFlags, o devpg.Options) (err erro
 	go func() {
 		select {
 		case <-pg.Done():
-			d.lose(exit.Errorf(exit.Unavailable, "the private Postgres, process %d, has ended, and without it the dispatcher cannot go on: start it again", pg.PID()))
+			d.Lose(exit.Errorf(exit.Unavailable, "the private Postgres, process %d, has ended, and without it the dispatcher cannot go on: start it again", pg.PID()))
 		case <-over:
 		}
 	}()
-	return d.run(ctx)
+	return d.Run(ctx)
 }

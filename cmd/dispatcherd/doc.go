@@ -6,8 +6,10 @@
 //
 // run builds an app (streams, environment), hangs every constructor of
 // [commands] below the root, and turns the error that comes back into a message
-// and an exit code (internal/exit). No command looks at os.Args, os.Stdout or os.Exit, so tests
-// run the whole program in process.
+// and an exit code (internal/exit). No command looks at os.Args, os.Stdout or
+// os.Exit, so tests run the whole program in process. What serve, dev and a replay
+// start is internal/daemon; what all commands share (internal/settings,
+// internal/console) knows nothing of it.
 //
 // # Configuration
 //

@@ -26,6 +26,7 @@ import (
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/api"
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/daemon"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/exit"
 	"github.com/dispatcherd/dispatcherd/worker"
 )
@@ -105,7 +106,7 @@ type caller struct {
 
 func (h *host) caller() *caller { return callerOn(h.t, h.cfg) }
 
-func callerOn(t *testing.T, cfg daemonConfig) *caller {
+func callerOn(t *testing.T, cfg daemon.Config) *caller {
 	transport := &http.Transport{
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return new(net.Dialer).DialContext(ctx, "unix", cfg.APISocket)
@@ -185,7 +186,7 @@ func TestWhatCannotBeServedIsRefusedWithItsReason(t *testing.T) {
 	w := newWorld(t)
 	cfg := w.config("d")
 	cfg.Core.Limits.Requests = 1
-	cfg.API = defaultAPIConfig()
+	cfg.API = daemon.DefaultAPIConfig()
 	cfg.API.MaxPayload = 1000
 	h := w.start(cfg)
 	callee := serveCalls(t, h.cfg.WorkerSocket, 1, "pdf")
@@ -363,7 +364,7 @@ func TestCallersWithOneCoalesceKeyShareARunUntilTheLastLeaves(t *testing.T) {
 			}
 		})
 	}
-	followed := func() int64 { return followers(h.api) }
+	followed := func() int64 { return followers(h) }
 	eventually(t, func() bool { return followed() == n }, func() string { return "all callers on one run" })
 	for i := range n / 2 {
 		hangUps[i]()
@@ -380,7 +381,7 @@ func TestCallersWithOneCoalesceKeyShareARunUntilTheLastLeaves(t *testing.T) {
 }
 
 // followers reads the callers of all runs.
-func followers(h *api.Handler) int64 { return int64(h.Gauges().Followers) }
+func followers(h *host) int64 { return int64(h.Books().API.Followers) }
 
 func TestAKeptRequestIsFetchedLaterOrCancelled(t *testing.T) {
 	w := newWorld(t)
@@ -419,7 +420,7 @@ func TestADurableRequestIsServedByTheOtherDispatcher(t *testing.T) {
 	require.Equal(t, http.StatusUnprocessableEntity, got.StatusCode)
 	require.Contains(t, got.problem(t).Detail, "the page is torn")
 	require.EqualValues(t, 2, got.problem(t).Job)
-	eventually(t, func() bool { return here.rows.count.Load() == 0 }, func() string { return "nobody watched" })
+	eventually(t, func() bool { return here.Books().Rows == 0 }, func() string { return "nobody watched" })
 }
 
 func TestJobsAreInsertedFollowedExplainedAndCancelled(t *testing.T) {
@@ -453,7 +454,7 @@ func TestJobsAreInsertedFollowedExplainedAndCancelled(t *testing.T) {
 
 	stream := make(chan response, 1)
 	go func() { stream <- c.ask(http.MethodGet, "/v1/jobs/1/events", "") }()
-	eventually(t, func() bool { return h.rows.count.Load() == 1 }, func() string { return "somebody who follows" })
+	eventually(t, func() bool { return h.Books().Rows == 1 }, func() string { return "somebody who follows" })
 	require.Equal(t, http.StatusAccepted, c.ask(http.MethodDelete, "/v1/jobs/1", "").StatusCode)
 	<-callee.cancelled
 	story := (<-stream).body
@@ -541,16 +542,16 @@ func TestCurlDrivesTheAPI(t *testing.T) {
 func TestTCPWantsATokenAndNeverOpensBeyondLoopbackWithoutOne(t *testing.T) {
 	w := newWorld(t)
 	cfg := w.config("d")
-	cfg.API = defaultAPIConfig()
+	cfg.API = daemon.DefaultAPIConfig()
 	cfg.API.Listen = "0.0.0.0:0"
-	_, err := startDaemon(t.Context(), cfg, zap.NewNop())
-	require.ErrorIs(t, err, errOpenToAll)
+	_, err := daemon.Start(t.Context(), cfg, zap.NewNop())
+	require.ErrorContains(t, err, "beyond loopback only with --api-tokens")
 	cfg.API.Listen = "127.0.0.1:0"
 	cfg.API.TokenFile = filepath.Join(w.dir, "tokens")
 	require.NoError(t, os.WriteFile(cfg.API.TokenFile, []byte("# name sha256\nanna a15f8b81a160b4eebe5c84e9e3b65c87b9b2f18a8bd8a2b4a2d4ac8d1f8a1b7c\nben "+
 		"2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b\n"), 0o600)) // ben's is "secret"
 	h := w.start(cfg)
-	url := "http://" + h.faces[1].listener.Addr().String()
+	url := "http://" + h.Addresses()[1].String()
 	for token, want := range map[string]string{"": "401", "Bearer wrong": "401", "Basic secret": "401", "Bearer secret": "200"} {
 		require.Equal(t, want, curl(t, "", "-o", "/dev/null", "-w", "%{http_code}", "-H", "Authorization: "+token, url+"/v1/slots"), token)
 	}
@@ -560,10 +561,10 @@ func TestTCPWantsATokenAndNeverOpensBeyondLoopbackWithoutOne(t *testing.T) {
 func TestTCPWithoutTokensIsForProgramsOfThisHost(t *testing.T) {
 	w := newWorld(t)
 	cfg := w.config("d")
-	cfg.API = defaultAPIConfig()
+	cfg.API = daemon.DefaultAPIConfig()
 	cfg.API.Listen = "127.0.0.1:0"
 	h := w.start(cfg)
-	address := h.faces[1].listener.Addr().String()
+	address := h.Addresses()[1].String()
 	for header, want := range map[string]string{"X-None: x": "200", "Host: evil.example": "403"} {
 		require.Equal(t, want, curl(t, "", "-o", "/dev/null", "-w", "%{http_code}", "-H", header, "http://"+address+"/v1/slots"), header)
 	}

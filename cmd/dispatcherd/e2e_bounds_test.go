@@ -14,6 +14,8 @@ import (
 
 	"github.com/spf13/pflag"
 	"github.com/stretchr/testify/require"
+
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/daemon"
 )
 
 var ndjson = []string{"Content-Type", "application/x-ndjson"}
@@ -21,7 +23,7 @@ var ndjson = []string{"Content-Type", "application/x-ndjson"}
 func TestALongLineOfAnUploadIsRefused(t *testing.T) {
 	w := newWorld(t)
 	cfg := w.config("d")
-	cfg.API = defaultAPIConfig()
+	cfg.API = daemon.DefaultAPIConfig()
 	cfg.API.MaxPayload = 1000
 	h := w.start(cfg)
 	c := h.caller()
@@ -46,7 +48,7 @@ func TestALongLineOfAnUploadIsRefused(t *testing.T) {
 func TestAnUploadIsBoundedAsAWhole(t *testing.T) {
 	w := newWorld(t)
 	cfg := w.config("d")
-	cfg.API = defaultAPIConfig()
+	cfg.API = daemon.DefaultAPIConfig()
 	cfg.API.MaxUpload = 1000
 	h := w.start(cfg)
 	for _, query := range []string{"", "?on_error=skip"} {
@@ -59,7 +61,7 @@ func TestAnUploadIsBoundedAsAWhole(t *testing.T) {
 func TestARequestThatNamesNoDeadlineHasOne(t *testing.T) {
 	w := newWorld(t)
 	cfg := w.config("d")
-	cfg.API = defaultAPIConfig()
+	cfg.API = daemon.DefaultAPIConfig()
 	cfg.API.DefaultTimeout = 50 * time.Millisecond
 	h := w.start(cfg)
 	callee := serveCalls(t, h.cfg.WorkerSocket, 1, "pdf")
@@ -76,7 +78,7 @@ func TestCallersShareFewConnectionsToPostgres(t *testing.T) {
 	const few, callers = 2, 50
 	w := newWorld(t)
 	cfg := w.config("d")
-	cfg.API = defaultAPIConfig()
+	cfg.API = daemon.DefaultAPIConfig()
 	cfg.API.Connections = few
 	h := w.start(cfg)
 	id := w.insert("nobody", work{})
@@ -101,7 +103,7 @@ func TestUploadsThatDribbleLeaveAConnectionToOthers(t *testing.T) {
 	const connections = 3
 	w := newWorld(t)
 	cfg := w.config("d")
-	cfg.API = defaultAPIConfig()
+	cfg.API = daemon.DefaultAPIConfig()
 	cfg.API.Connections, cfg.API.BodyTimeout = connections, time.Second
 	h := w.start(cfg)
 	c := h.caller()
@@ -138,14 +140,14 @@ func TestUploadsThatDribbleLeaveAConnectionToOthers(t *testing.T) {
 			_ = res.Body.Close() // its status is what counts
 		})
 	}
-	eventually(t, func() bool { return len(h.uploads) == connections-1 }, func() string { return "the uploads go on" })
+	eventually(t, func() bool { return h.Books().Uploads == connections-1 }, func() string { return "the uploads go on" })
 	require.Equal(t, http.StatusTooManyRequests, c.ask(http.MethodPost, "/v1/jobs", "{\"type\":\"third\"}\n", ndjson...).StatusCode)
 	require.InDelta(t, 1, metricsOn(t, cfg)[`dispatcherd_api_bound_hits_total{bound="uploads"}`], 0)
 	require.Equal(t, http.StatusOK, c.ask(http.MethodGet, fmt.Sprint("/v1/jobs/", id), "").StatusCode)
 	stop()
 	dribbling.Wait()
 	require.Equal(t, http.StatusCreated, c.ask(http.MethodPost, "/v1/jobs", "{\"type\":\"third\"}\n", ndjson...).StatusCode)
-	require.Empty(t, h.uploads)
+	require.Zero(t, h.Books().Uploads)
 }
 
 // The table of bounds in docs/api.md has every flag with its default, and names

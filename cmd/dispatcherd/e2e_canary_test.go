@@ -13,6 +13,7 @@ import (
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/claim"
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/daemon"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/exit"
 	"github.com/dispatcherd/dispatcherd/internal/journal"
 )
@@ -54,7 +55,7 @@ func TestNoPayloadReachesLogsOrMetrics(t *testing.T) {
 	launch()
 	h.awaitSlots(2)
 	for _, p := range []string{`{"result":"%s"}`, `{"do":"permanent","error":"%s"}`} {
-		_, err := h.callers.do(ctx, request{Type: "x", Payload: fmt.Appendf(nil, p, canary)})
+		_, err := h.Do(ctx, daemon.Request{Type: "x", Payload: fmt.Appendf(nil, p, canary)})
 		require.NoError(t, err)
 	}
 	// A worker may say what it likes, and break every rule with it.

@@ -14,6 +14,7 @@ import (
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/actor"
 	"github.com/dispatcherd/dispatcherd/claim"
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/daemon"
 )
 
 // The kill -9 of a worker is no failure of an on-demand request either: it runs
@@ -26,12 +27,12 @@ func TestARequestSurvivesItsWorker(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), longWait)
 	defer cancel()
 	type outcome struct {
-		answer answer
+		answer daemon.Answer
 		err    error
 	}
 	answered := make(chan outcome, 1)
 	go func() {
-		a, err := h.callers.do(ctx, request{Type: "x", Payload: []byte(`{"do":"gate"}`)})
+		a, err := h.Do(ctx, daemon.Request{Type: "x", Payload: []byte(`{"do":"gate"}`)})
 		answered <- outcome{a, err}
 	}()
 	w.seen.await(t, "the request start", func(s sighting) bool { return s.What == "start" })
@@ -58,7 +59,7 @@ func TestChaosLosesNothing(t *testing.T) {
 	)
 	w := newWorld(t)
 	dice := rand.New(rand.NewPCG(7, 7))
-	configs := []daemonConfig{w.config("a"), w.config("b")}
+	configs := []daemon.Config{w.config("a"), w.config("b")}
 	hosts := make([]*host, len(configs))
 	var crew []*child
 	launch := func(i int) *child {

@@ -19,6 +19,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/daemon"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/exit"
 )
 
@@ -72,7 +73,7 @@ const strangers = 50
 
 // others are callers of whom each comes by a connection of his own, as if nobody
 // else were there; it returns how long the median had to wait.
-func others(t *testing.T, cfg daemonConfig) time.Duration {
+func others(t *testing.T, cfg daemon.Config) time.Duration {
 	t.Helper()
 	took := make([]time.Duration, strangers)
 	for i := range took {
@@ -97,7 +98,7 @@ const idleCaller = 40 << 10
 // bounded, whoever comes finds room, and is served as fast as before.
 func TestTenThousandIdleCallersAndAFloodOfBadTokensAreBounded(t *testing.T) {
 	const over, spare = 100, 300
-	most := defaultAPIConfig().MaxConnections
+	most := daemon.DefaultAPIConfig().MaxConnections
 	most = raiseFiles(t, most+over+spare) - over - spare
 	w := newWorld(t)
 	cfg := w.config("d")

@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/daemon"
 )
 
 // durableCall is one durable request and what became of it.
@@ -75,14 +76,14 @@ func (c *caller) callDurable(n int, stream bool, nap time.Duration) (got durable
 // that can serve them with the other.
 type pair struct {
 	*world
-	here, there   daemonConfig
+	here, there   daemon.Config
 	caller, other *child
 	told          map[string]int // what became of the callers
 }
 
 func newPair(w *world) *pair {
 	p := &pair{world: w, here: w.config("here"), there: w.config("there"), told: map[string]int{}}
-	for _, cfg := range []*daemonConfig{&p.here, &p.there} {
+	for _, cfg := range []*daemon.Config{&p.here, &p.there} {
 		cfg.Lease = 700 * time.Millisecond
 	}
 	p.caller, p.other = w.serve(p.here), w.serve(p.there)
@@ -173,7 +174,7 @@ func TestNoDurableRequestIsLostWhenEitherDispatcherIsKilled(t *testing.T) {
 		kills = 6
 	}
 	w := newWorld(t)
-	rng := rand.New(rand.NewPCG(newSeed()[0], 2))
+	rng := rand.New(rand.NewPCG(daemon.NewSeed()[0], 2))
 	p := newPair(w)
 	for n := range kills {
 		p.round(1000*(n+1), n%2 == 0, rng)

@@ -20,6 +20,7 @@ import (
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/actor"
 	"github.com/dispatcherd/dispatcherd/api"
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/daemon"
 )
 
 // hangUps is a house full of callers who leave. One slot of the type "full" is
@@ -60,12 +61,12 @@ var stages = []struct {
 func TestCallersWhoHangUpAtEveryPointLeakNothing(t *testing.T) {
 	w := newWorld(t)
 	cfg := w.config("d")
-	cfg.API = defaultAPIConfig()
+	cfg.API = daemon.DefaultAPIConfig()
 	cfg.API.Connections = 1 // rows are committed in their order, so none is passed by and found by a later look only
 	h := w.start(cfg)
 	s := &hangUps{
 		world: w, t: t, h: h, callee: serveCalls(t, h.cfg.WorkerSocket, hangUpSlots, "pdf"), c: h.caller(),
-		rng: rand.New(rand.NewPCG(newSeed()[0], 1)),
+		rng: rand.New(rand.NewPCG(daemon.NewSeed()[0], 1)),
 	}
 	full := serveCalls(t, h.cfg.WorkerSocket, 1, "full")
 	h.awaitSlots(hangUpSlots + 1)
@@ -116,10 +117,10 @@ func (s *hangUps) settle() {
 	var own api.Gauges
 	eventually(s.t, func() bool {
 		s.c.client.CloseIdleConnections()
-		own = s.h.api.Gauges()
+		own = s.h.Books().API
 		g := s.h.gauges()
 		return g.InHand == 1 && g.Free == hangUpSlots && g.Unrecorded == 0 && g.ClaimsUnderWay == 0 &&
-			own.Followers == 0 && own.Runs <= s.keys && own.Connections == 1 && s.h.rows.count.Load() == 0
+			own.Followers == 0 && own.Runs <= s.keys && own.Connections == 1 && s.h.Books().Rows == 0
 	}, func() string {
 		var taken []actor.SlotInfo
 		for _, slot := range s.h.slots() {
@@ -136,12 +137,12 @@ func (s *hangUps) settle() {
 
 // addsUp holds the books together: in memory, in the table, in the metrics.
 func (s *hangUps) addsUp() {
-	submitted, waiting, ends := s.h.callers.tally()
-	begun, rowEnds := s.h.rows.tally()
-	require.Equal(s.t, 1, waiting)
-	require.Equal(s.t, submitted, 1+sumOf(ends), "%v", ends)
-	require.Equal(s.t, begun, sumOf(rowEnds), "%v", rowEnds)
-	require.EqualValues(s.t, s.rows, begun)
+	books := s.h.Books()
+	ends, rowEnds := books.RequestsEnded, books.DurableEnded
+	require.Equal(s.t, 1, books.Waiting)
+	require.Equal(s.t, books.Requests, 1+sumOf(ends), "%v", ends)
+	require.Equal(s.t, books.Durable, sumOf(rowEnds), "%v", rowEnds)
+	require.EqualValues(s.t, s.rows, books.Durable)
 	require.EqualValues(s.t, s.rows, rowEnds[0], "every durable caller left before the end")
 	require.Equal(s.t, s.rows+1, s.number(`SELECT count(*) FROM dispatcherd.jobs`))
 	require.Equal(s.t, s.rows, s.number(`SELECT count(*) FROM dispatcherd.jobs WHERE status = 'cancelled'`))
@@ -166,7 +167,7 @@ func sumOf(ends [api.Changed]uint64) (sum uint64) {
 }
 
 // metricsOn reads every sample of a daemon's metrics.
-func metricsOn(t *testing.T, cfg daemonConfig) map[string]float64 {
+func metricsOn(t *testing.T, cfg daemon.Config) map[string]float64 {
 	t.Helper()
 	text, err := askAPI(cfg, "/metrics")
 	require.NoError(t, err)
@@ -292,7 +293,7 @@ func (s *hangUps) begin(n int) *gone {
 func (s *hangUps) everything() string {
 	var stacks strings.Builder
 	_ = pprof.Lookup("goroutine").WriteTo(&stacks, 1)
-	return fmt.Sprintf("%+v %+v, slots %+v\n%s", s.h.gauges(), s.h.api.Gauges(), s.h.slots(), stacks.String())
+	return fmt.Sprintf("%+v %+v, slots %+v\n%s", s.h.gauges(), s.h.Books().API, s.h.slots(), stacks.String())
 }
 
 func (s *hangUps) whileRunning(n int) {
@@ -313,7 +314,7 @@ const answerTooLong = 512 << 10
 // whileAnswered reads the beginning of an answer whose end cannot have been
 // sent, and leaves.
 func (s *hangUps) whileAnswered(n int) {
-	_, _, before := s.h.callers.tally()
+	before := s.h.Books().RequestsEnded
 	var calls sync.WaitGroup
 	for range n {
 		s.last++
@@ -331,7 +332,7 @@ func (s *hangUps) whileAnswered(n int) {
 	}
 	calls.Wait()
 	eventually(s.t, func() bool {
-		_, _, now := s.h.callers.tally()
+		now := s.h.Books().RequestsEnded
 		return now[api.Done]-before[api.Done] == uint64(n)
 	}, func() string { return "all of them answered" })
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/actor"
 	"github.com/dispatcherd/dispatcherd/claim"
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/daemon"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/exit"
 )
 
@@ -232,11 +233,11 @@ func TestAnOnDemandRequestPassesThroughAWorkerProcess(t *testing.T) {
 	h.awaitSlots(1)
 	ctx, cancel := context.WithTimeout(t.Context(), longWait)
 	defer cancel()
-	got, err := h.callers.do(ctx, request{Type: "x", Payload: []byte(`{"result":{"n":1}}`)})
+	got, err := h.Do(ctx, daemon.Request{Type: "x", Payload: []byte(`{"result":{"n":1}}`)})
 	require.NoError(t, err)
 	require.Equal(t, actor.AnswerDone, got.Kind)
 	require.JSONEq(t, `{"n":1}`, string(got.Payload))
-	got, err = h.callers.do(ctx, request{Type: "nobody-can"})
+	got, err = h.Do(ctx, daemon.Request{Type: "nobody-can"})
 	require.NoError(t, err)
 	require.Equal(t, actor.AnswerUnsupported, got.Kind)
 	h.awaitSlots(1)

@@ -11,11 +11,12 @@ import (
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/actor"
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/daemon"
 )
 
 // impatient lets a silent worker count as dead soon, but not one that is slow to
 // answer since its machine stood still for a moment.
-func impatient(cfg daemonConfig) daemonConfig {
+func impatient(cfg daemon.Config) daemon.Config {
 	cfg.Workers.HeartbeatInterval, cfg.Workers.HeartbeatTimeout = 500*time.Millisecond, 3*time.Second
 	return cfg
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/actor"
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/daemon"
 	"github.com/dispatcherd/dispatcherd/internal/devpg"
 	"github.com/dispatcherd/dispatcherd/migrations"
 )
@@ -40,7 +41,7 @@ func TestCutConnectionsLoseNothingAndRunNothingTwiceAtOnce(t *testing.T) {
 	for _, h := range hosts {
 		h.awaitSlots(8)
 		var s actor.Stats
-		h.loop.Ask(func(c *actor.Core) { s = c.Stats() })
+		h.Ask(func(c *actor.Core) { s = c.Stats() })
 		t.Logf("%s: won %d, lost %d, of unknown fate %d, done %d, stale %d", h.cfg.Name, s.Won, s.Lost, s.Unknown, s.Done, s.Stale)
 	}
 	requireOneAtATime(t, w)
@@ -82,7 +83,7 @@ func TestARestartOfPostgresIsSurvived(t *testing.T) {
 	w.seen.await(t, "its end", func(s sighting) bool { return s.What == "end" && s.Job == running })
 	ctx, cancel := context.WithTimeout(t.Context(), longWait)
 	defer cancel()
-	got, err := h.callers.do(ctx, request{Type: "x", Payload: []byte(`{"result":"without Postgres"}`)})
+	got, err := h.Do(ctx, daemon.Request{Type: "x", Payload: []byte(`{"result":"without Postgres"}`)})
 	require.NoError(t, err)
 	require.Equal(t, actor.AnswerDone, got.Kind, got.Reason)
 	require.Positive(t, h.gauges().Unrecorded)

@@ -45,7 +45,7 @@ func TestNoAnswerHoldsAWordOfAnothersRequest(t *testing.T) {
 		eventually(t, func() bool { return h.gauges().InHand == n+1 }, func() string { return "a request in hand" })
 	}
 
-	submitted, _, _ := h.callers.tally()
+	submitted := h.Books().Requests
 	for _, call := range []struct {
 		method, path, body string
 		headers            []string

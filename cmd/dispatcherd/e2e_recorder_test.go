@@ -5,7 +5,6 @@ import (
 	"compress/gzip"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -15,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/daemon"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/exit"
 	"github.com/dispatcherd/dispatcherd/internal/journal"
 	"github.com/dispatcherd/dispatcherd/internal/pgtest"
@@ -119,21 +119,15 @@ func TestABundleOfARunningDaemonIsReplayed(t *testing.T) {
 // Only root and the daemon's own user are given a bundle, only over the Unix
 // socket, and only if there is a recorder.
 func TestWhoMayTakeABundle(t *testing.T) {
-	require.False(t, isOperator(nil))
-	tcp, other := net.Pipe()
-	require.False(t, isOperator(tcp))
-	require.NoError(t, tcp.Close())
-	require.NoError(t, other.Close())
-
 	w := newWorld(t)
 	cfg := w.config("d")
 	cfg.Recorder = 0
-	cfg.API = defaultAPIConfig()
+	cfg.API = daemon.DefaultAPIConfig()
 	cfg.API.Listen = "127.0.0.1:0"
 	h := w.start(cfg)
 	_, err := saveBundle(t.Context(), cfg.APISocket, filepath.Join(w.dir, "b"))
 	require.ErrorContains(t, err, "--recorder-bytes")
-	res, err := http.Get("http://" + h.faces[1].listener.Addr().String() + bundlePath)
+	res, err := http.Get("http://" + h.Addresses()[1].String() + daemon.BundlePath)
 	require.NoError(t, err)
 	require.Equal(t, http.StatusForbidden, res.StatusCode)
 	require.NoError(t, res.Body.Close())

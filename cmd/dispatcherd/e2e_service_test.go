@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/daemon"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/exit"
 )
 
@@ -104,7 +105,7 @@ func TestTheServiceManagersSocketsOutliveTheDaemon(t *testing.T) {
 	job := w.insert("x", work{})
 	r.say(`{"op":"done","job":%d,"attempt":1,"session":"%s"}`, r.expect("job").Job, r.nonce)
 	w.await(job, dispatcherd.Done)
-	_, err := askAPI(daemonConfig{APISocket: api}, "/livez")
+	_, err := askAPI(daemon.Config{APISocket: api}, "/livez")
 	require.NoError(t, err)
 	d.signal(t, syscall.SIGTERM)
 	m.hears("STOPPING=1")
@@ -125,20 +126,6 @@ func TestASocketThatNobodyAskedForIsNamed(t *testing.T) {
 	d := w.manager(other, api).starts("serve", "--worker-socket", filepath.Join(w.dir, "worker.sock"), "--api-socket", api)
 	d.ends(t, exit.Usage)
 	require.Contains(t, d.errors.text(), "hands over a socket on "+other)
-}
-
-func TestWhatIsMeantForAnotherProcessIsLeftAlone(t *testing.T) {
-	env := func(values map[string]string) func(string) (string, bool) {
-		return func(name string) (string, bool) { v, ok := values[name]; return v, ok }
-	}
-	sockets, err := inheritedSockets(env(map[string]string{"LISTEN_PID": "1", "LISTEN_FDS": "2"}))
-	require.NoError(t, err)
-	require.Empty(t, sockets)
-	require.Equal(t, supervisor{socket: "/n"}, supervisorOf(env(map[string]string{"NOTIFY_SOCKET": "/n", "WATCHDOG_PID": "1", "WATCHDOG_USEC": "9"})))
-	require.Equal(t, supervisor{socket: "/n", every: time.Second}, supervisorOf(env(map[string]string{"NOTIFY_SOCKET": "/n", "WATCHDOG_USEC": "3000000"})))
-	require.Zero(t, supervisorOf(env(map[string]string{"WATCHDOG_USEC": "soon"})))
-	require.NoError(t, supervisor{}.tell("READY=1"))
-	require.Error(t, supervisor{socket: "/does/not/exist"}.tell("READY=1"))
 }
 
 // unitLines returns what a unit file sets a key to, in order.

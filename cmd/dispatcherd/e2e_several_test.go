@@ -19,6 +19,7 @@ import (
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/actor"
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/daemon"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/exit"
 )
 
@@ -63,7 +64,7 @@ func (w *world) deadlocks() int {
 }
 
 // serve runs a daemon as a process of its own and waits until it answers.
-func (w *world) serve(cfg daemonConfig, more ...string) *child {
+func (w *world) serve(cfg daemon.Config, more ...string) *child {
 	w.t.Helper()
 	c := w.program(append([]string{
 		"serve", "--database-url", cfg.DSN, "--name", cfg.Name, "--worker-socket", cfg.WorkerSocket, "--api-socket", cfg.APISocket,
@@ -81,7 +82,7 @@ func (w *world) serve(cfg daemonConfig, more ...string) *child {
 }
 
 // slotsOf counts the slots of a daemon in another process; -1 if it does not answer.
-func slotsOf(cfg daemonConfig) int {
+func slotsOf(cfg daemon.Config) int {
 	text, err := askAPI(cfg, "/v1/slots")
 	var answer struct{ Slots []json.RawMessage }
 	if err != nil || json.Unmarshal([]byte(text), &answer) != nil {
@@ -91,7 +92,7 @@ func slotsOf(cfg daemonConfig) int {
 }
 
 // askAPI reads from a daemon's API socket.
-func askAPI(cfg daemonConfig, path string) (string, error) {
+func askAPI(cfg daemon.Config, path string) (string, error) {
 	client := &http.Client{Timeout: longWait, Transport: &http.Transport{
 		DisableKeepAlives: true,
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
@@ -153,7 +154,7 @@ func TestTheJobsOfAKilledDispatcherAreTakenOver(t *testing.T) {
 // otherShares reports whether rows of a type belong first to another dispatcher,
 // for all that this one knows.
 func (h *host) otherShares(typ string) (others bool) {
-	h.loop.Ask(func(c *actor.Core) {
+	h.Ask(func(c *actor.Core) {
 		for id := range dispatcherd.JobID(256) {
 			x := c.Explain(actor.Inquiry{ID: id + 1, Type: typ, RunAt: 1})
 			others = others || slices.Contains(x.Reasons, actor.ReasonOtherShare)

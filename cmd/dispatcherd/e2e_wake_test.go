@@ -11,11 +11,12 @@ import (
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/claim"
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/daemon"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/exit"
 )
 
 // hardOfPolling hears of jobs by NOTIFY or, for the length of a test, never.
-func hardOfPolling(cfg daemonConfig) daemonConfig {
+func hardOfPolling(cfg daemon.Config) daemon.Config {
 	cfg.Core.Poll, cfg.Core.PollDeaf = time.Hour, time.Hour
 	return cfg
 }

@@ -27,6 +27,7 @@ import (
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/actor"
 	"github.com/dispatcherd/dispatcherd/claim"
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/daemon"
 	"github.com/dispatcherd/dispatcherd/internal/pgtest"
 	"github.com/dispatcherd/dispatcherd/workerproto"
 )
@@ -68,12 +69,12 @@ func newWorldOn(t *testing.T, dsn string) *world {
 }
 
 // config is a daemon that is quicker to retry and to notice than the default.
-func (w *world) config(name string) daemonConfig {
+func (w *world) config(name string) daemon.Config {
 	core := actor.DefaultConfig()
-	core.Seed = newSeed()
+	core.Seed = daemon.NewSeed()
 	core.Retry = actor.Backoff{Base: 20 * time.Millisecond, Max: 100 * time.Millisecond}
-	return daemonConfig{
-		Name: name, DSN: w.dsn,
+	return daemon.Config{
+		Name: name, DSN: w.dsn, Version: readVersion().String(),
 		WorkerSocket: filepath.Join(w.dir, name+".sock"), APISocket: filepath.Join(w.dir, name+"-api.sock"),
 		SocketMode: 0o600, Core: core, Workers: workerproto.Limits{}.WithDefaults(),
 		Lease: 10 * time.Second, Beat: 100 * time.Millisecond, Grace: 5 * time.Second, Listen: true,
@@ -83,23 +84,24 @@ func (w *world) config(name string) daemonConfig {
 
 // host is a daemon in this process.
 type host struct {
-	*daemon
+	*daemon.Daemon
 	t    *testing.T
+	cfg  daemon.Config
 	log  *logBook
 	stop func() error // drains and waits; the second call does nothing
 }
 
 // start runs a daemon until the test ends or stop is called.
-func (w *world) start(cfg daemonConfig) *host {
+func (w *world) start(cfg daemon.Config) *host {
 	w.t.Helper()
-	h := &host{t: w.t, log: &logBook{}}
+	h := &host{t: w.t, cfg: cfg, log: &logBook{}}
 	core := zapcore.NewCore(zapcore.NewJSONEncoder(zap.NewProductionEncoderConfig()), h.log, zapcore.DebugLevel)
-	d, err := startDaemon(w.t.Context(), cfg, zap.New(core))
+	d, err := daemon.Start(w.t.Context(), cfg, zap.New(core))
 	require.NoError(w.t, err)
-	h.daemon = d
+	h.Daemon = d
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
-	go func() { ended <- d.run(ctx) }()
+	go func() { ended <- d.Run(ctx) }()
 	h.stop = sync.OnceValue(func() error {
 		cancel()
 		return <-ended
@@ -135,12 +137,12 @@ func (l *logBook) text() string {
 }
 
 func (h *host) gauges() (g actor.Gauges) {
-	h.loop.Ask(func(c *actor.Core) { g = c.Gauges() })
+	h.Ask(func(c *actor.Core) { g = c.Gauges() })
 	return g
 }
 
 func (h *host) slots() (s []actor.SlotInfo) {
-	h.loop.Ask(func(c *actor.Core) { s = c.Slots() })
+	h.Ask(func(c *actor.Core) { s = c.Slots() })
 	return s
 }
 
@@ -245,7 +247,7 @@ func (w *world) holdClaims(h *host) (release func()) {
 	w.t.Helper()
 	tx, err := w.db.Begin(w.t.Context())
 	require.NoError(w.t, err)
-	_, err = tx.Exec(w.t.Context(), `SELECT FROM dispatcherd.dispatchers WHERE id = $1 FOR UPDATE`, h.store.Dispatcher())
+	_, err = tx.Exec(w.t.Context(), `SELECT FROM dispatcherd.dispatchers WHERE id = $1 FOR UPDATE`, h.ID())
 	require.NoError(w.t, err)
 	release = func() {
 		if err := tx.Rollback(context.Background()); err != nil {

@@ -20,6 +20,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/claim"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/console"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/exit"
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/lines"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/settings"
 )
 
@@ -98,7 +99,7 @@ func (a *app) insertOne(cmd *cobra.Command, f insertFlags) error {
 		return err
 	}
 	defer done()
-	id, err := jobs.Insert(cmd.Context(), job.row())
+	id, err := jobs.Insert(cmd.Context(), job.Row())
 	var pg *pgconn.PgError
 	if errors.As(err, &pg) && (strings.HasPrefix(pg.Code, "22") || pg.Code == "23514") { // a number of a million digits; a payload over the bound
 		return exit.Errorf(exit.Usage, "%s", refusal(pg))
@@ -113,15 +114,15 @@ func (a *app) insertOne(cmd *cobra.Command, f insertFlags) error {
 	return err
 }
 
-func (a *app) jobFromFlags(cmd *cobra.Command, f insertFlags) (newJob, error) {
+func (a *app) jobFromFlags(cmd *cobra.Command, f insertFlags) (lines.Job, error) {
 	changed := cmd.Flags().Changed
 	if !changed("type") {
-		return newJob{}, exit.Errorf(exit.Usage, "no job is described: give --type, or a file of JSON lines, or - for standard input")
+		return lines.Job{}, exit.Errorf(exit.Usage, "no job is described: give --type, or a file of JSON lines, or - for standard input")
 	}
 	if changed("payload") && changed("payload-file") {
-		return newJob{}, exit.Errorf(exit.Usage, "--payload and --payload-file both give the payload: give one of the two")
+		return lines.Job{}, exit.Errorf(exit.Usage, "--payload and --payload-file both give the payload: give one of the two")
 	}
-	job := newJob{Type: f.kind}
+	job := lines.Job{Type: f.kind}
 	if changed("priority") {
 		p := dispatcherd.Priority(f.priority)
 		job.Priority = &p
@@ -136,7 +137,7 @@ func (a *app) jobFromFlags(cmd *cobra.Command, f insertFlags) (newJob, error) {
 	if changed("run-at") {
 		at, err := parseWhen(f.runAt, time.Now())
 		if err != nil {
-			return newJob{}, err
+			return lines.Job{}, err
 		}
 		job.RunAt = &at
 	}
@@ -148,13 +149,13 @@ func (a *app) jobFromFlags(cmd *cobra.Command, f insertFlags) (newJob, error) {
 		job.Payload, err = a.readInput(f.payloadFile)
 	}
 	if err != nil {
-		return newJob{}, err
+		return lines.Job{}, err
 	}
 	if job.Payload != nil && !json.Valid(job.Payload) {
-		return newJob{}, exit.Errorf(exit.Usage, "the payload is not JSON; a plain text needs quotation marks inside: '\"text\"'")
+		return lines.Job{}, exit.Errorf(exit.Usage, "the payload is not JSON; a plain text needs quotation marks inside: '\"text\"'")
 	}
-	if err := job.check(); err != nil {
-		return newJob{}, exit.Errorf(exit.Usage, "%w", err)
+	if err := job.Check(); err != nil {
+		return lines.Job{}, exit.Errorf(exit.Usage, "%w", err)
 	}
 	return job, nil
 }
@@ -181,12 +182,12 @@ func (a *app) readInput(name string) ([]byte, error) {
 		return nil, err
 	}
 	defer closeInput()
-	text, err := io.ReadAll(io.LimitReader(r, maxJobLine+1))
+	text, err := io.ReadAll(io.LimitReader(r, lines.MaxLine+1))
 	if err != nil {
 		return nil, fmt.Errorf("reading %s: %w", name, err)
 	}
-	if len(text) > maxJobLine {
-		return nil, exit.Errorf(exit.Usage, "%s is longer than %d bytes", name, maxJobLine)
+	if len(text) > lines.MaxLine {
+		return nil, exit.Errorf(exit.Usage, "%s is longer than %d bytes", name, lines.MaxLine)
 	}
 	return text, nil
 }
@@ -227,7 +228,7 @@ func (a *app) insertStream(ctx context.Context, name string, skipBad bool) error
 	}
 	defer done()
 
-	stream := &jobStream{lines: newJobLines(r, maxJobLine), skipBad: skipBad, complain: a.Say}
+	stream := &jobStream{lines: lines.NewReader(r, lines.MaxLine), skipBad: skipBad, complain: a.Say}
 	if a.IsTerminal(a.Err) {
 		stream.progress = console.NewProgress(a.Err, "jobs", size, time.Now)
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/claim"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/console"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/exit"
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/lines"
 )
 
 // maxComplaints bounds how many skipped lines are named one by one.
@@ -20,7 +21,7 @@ const maxComplaints = 20
 
 // jobStream turns JSON lines into jobs to insert.
 type jobStream struct {
-	lines    *jobLines
+	lines    *lines.Reader
 	skipBad  bool
 	complain func(format string, args ...any)
 	progress *console.Progress
@@ -46,8 +47,8 @@ func (s *jobStream) passed() {
 	if n := len(s.leaps); n > 0 {
 		last = s.leaps[n-1]
 	}
-	if int64(s.lines.number-last.line) != s.count-last.job && len(s.leaps) <= maxLeaps {
-		s.leaps = append(s.leaps, leap{job: s.count, line: s.lines.number})
+	if int64(s.lines.Number-last.line) != s.count-last.job && len(s.leaps) <= maxLeaps {
+		s.leaps = append(s.leaps, leap{job: s.count, line: s.lines.Number})
 	}
 }
 
@@ -70,14 +71,14 @@ func (s *jobStream) place(job int64) string {
 // last thing it yields.
 func (s *jobStream) jobs(yield func(claim.New, error) bool) {
 	for {
-		err := s.lines.next()
-		var bad *lineError
+		err := s.lines.Next()
+		var bad *lines.Error
 		switch {
 		case err == nil:
 			s.count++
 			s.passed()
-			s.progress.Update(s.count, s.lines.read)
-			if !yield(s.lines.job.row(), nil) {
+			s.progress.Update(s.count, s.lines.Read)
+			if !yield(s.lines.Job.Row(), nil) {
 				return
 			}
 		case errors.Is(err, io.EOF):
@@ -100,10 +101,10 @@ var copyLine = regexp.MustCompile(`^COPY \w+, line (\d+)`)
 
 // explain turns the end of a failed insertion into an error for the user.
 func (s *jobStream) explain(err error) error {
-	if bad, ok := errors.AsType[*lineError](s.bad); ok {
+	if bad, ok := errors.AsType[*lines.Error](s.bad); ok {
 		return exit.Errorf(exit.Usage, "%w; nothing was inserted (--skip-bad leaves bad lines out)", bad)
 	}
-	if long, ok := errors.AsType[*longLineError](s.bad); ok {
+	if long, ok := errors.AsType[*lines.TooLongError](s.bad); ok {
 		return exit.Errorf(exit.Usage, "%w", long)
 	}
 	if s.bad != nil {

@@ -15,6 +15,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/api"
 	"github.com/dispatcherd/dispatcherd/claim"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/console"
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/daemon"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/exit"
 )
 
@@ -88,25 +89,25 @@ func requestIDsLast(args []string) []string {
 
 // reasonTexts say in words what the reasons mean.
 var reasonTexts = map[string]string{
-	"Running":       "it runs",
-	"Recording":     "it has ended; the end is on its way to Postgres",
-	"Claimed":       "a slot is reserved for it, the claim is under way",
-	"Scheduled":     "its run_at lies ahead",
-	"Backoff":       "it failed, and its next attempt lies ahead",
-	"Draining":      "this dispatcher is about to stop",
-	"Outage":        "Postgres does not answer",
-	"Unrecorded":    "too many ended attempts wait to be written down",
-	"TypeUnknown":   "no worker of this dispatcher offers the type",
-	"NoCapacity":    "the slots that offered the type are gone",
-	"CapacityBusy":  "every slot that supports the type is taken",
-	"ClaimRaceLost": "it was passed by: its claim was lost, or it was committed late",
-	"Unread":        "it lies behind everything read ahead so far",
-	"OtherShare":    "another dispatcher is asked for it first; this one reads it when slots are free or it grows old",
-	"AwaitsFetch":   "a better job may be on its way from Postgres",
-	"ClaimsFull":    "the next claim is full, or may be once those who go before have their places",
-	"Outranked":     "others with a higher score could take the same slots",
-	reasonFinal:     "nothing is left to be done",
-	reasonElsewhere: "another dispatcher runs it",
+	"Running":              "it runs",
+	"Recording":            "it has ended; the end is on its way to Postgres",
+	"Claimed":              "a slot is reserved for it, the claim is under way",
+	"Scheduled":            "its run_at lies ahead",
+	"Backoff":              "it failed, and its next attempt lies ahead",
+	"Draining":             "this dispatcher is about to stop",
+	"Outage":               "Postgres does not answer",
+	"Unrecorded":           "too many ended attempts wait to be written down",
+	"TypeUnknown":          "no worker of this dispatcher offers the type",
+	"NoCapacity":           "the slots that offered the type are gone",
+	"CapacityBusy":         "every slot that supports the type is taken",
+	"ClaimRaceLost":        "it was passed by: its claim was lost, or it was committed late",
+	"Unread":               "it lies behind everything read ahead so far",
+	"OtherShare":           "another dispatcher is asked for it first; this one reads it when slots are free or it grows old",
+	"AwaitsFetch":          "a better job may be on its way from Postgres",
+	"ClaimsFull":           "the next claim is full, or may be once those who go before have their places",
+	"Outranked":            "others with a higher score could take the same slots",
+	daemon.ReasonFinal:     "nothing is left to be done",
+	daemon.ReasonElsewhere: "another dispatcher runs it",
 }
 
 // printWhy writes one fact a line.

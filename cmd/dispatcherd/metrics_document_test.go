@@ -44,7 +44,7 @@ func TestEveryMetricIsDocumentedAndEveryDocumentedOneExists(t *testing.T) {
 	_, err := askAPI(cfg, "/livez") // so that responses are there
 	require.NoError(t, err)
 
-	families, err := h.metrics.registry.Gather()
+	families, err := h.Metrics().Gather()
 	require.NoError(t, err)
 	var have []string
 	for _, f := range families {

@@ -12,17 +12,6 @@ import (
 // The tests of this file are named for faults that broke other job queues; see
 // docs/reliability-peers.md.
 
-// Upkeep that fails is tried again soon: it has more than one chance.
-func TestPeer_B06_UpkeepThatFailsIsTriedAgain(t *testing.T) {
-	w := newWorld(t)
-	h := w.start(w.config("d"))
-	w.exec(`ALTER FUNCTION dispatcherd.keep_leaves RENAME TO keep_leaves_gone`)
-	require.Equal(t, leavesAgain, h.keepLeaves(t.Context()))
-	require.Contains(t, h.log.text(), "leaves of finished jobs failed")
-	w.exec(`ALTER FUNCTION dispatcherd.keep_leaves_gone RENAME TO keep_leaves`)
-	require.Equal(t, leavesEvery, h.keepLeaves(t.Context()))
-}
-
 // A dispatcher that cannot listen, or is told not to, cancels running jobs all
 // the same.
 func TestPeer_B07_ACancelArrivesWithoutNotifications(t *testing.T) {

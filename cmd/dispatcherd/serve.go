@@ -1,33 +1,16 @@
 package main
 
 import (
-	"crypto/rand"
-	"encoding/binary"
 	"os"
 	"os/signal"
 	"syscall"
-	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/daemon"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/exit"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/settings"
 	"github.com/dispatcherd/dispatcherd/migrations"
-)
-
-// Defaults of daemonConfig.
-const (
-	defaultLease  = 10 * time.Second
-	defaultBeat   = time.Second
-	defaultGrace  = 30 * time.Second
-	defaultResume = 30 * time.Second
-
-	// defaultLookout is somewhat more than what a worker takes that is woken,
-	// answers at once, and is seen to have done so.
-	defaultLookout = 60 * time.Microsecond
-
-	defaultKeepDone   = 7 * 24 * time.Hour
-	defaultKeepFailed = 30 * 24 * time.Hour
 )
 
 func (a *app) serveCommand() *cobra.Command {
@@ -59,9 +42,9 @@ SIGHUP has it read the file of --api-tokens anew; nothing else is reloaded.`,
 				return err
 			}
 			a.LogStrangers(log)
-			cfg.Settings = a.SettingsText(cmd.Flags())
-			cfg.Supervisor, cfg.Reload = supervisorOf(a.Env), hangups
-			if cfg.Inherited, err = inheritedSockets(a.Env); err != nil {
+			cfg.Settings, cfg.Version = a.SettingsText(cmd.Flags()), a.Version
+			cfg.Supervisor, cfg.Reload = daemon.SupervisorOf(a.Env), hangups
+			if cfg.Inherited, err = daemon.InheritedSockets(a.Env); err != nil {
 				return exit.Errorf(exit.Usage, "%w", err)
 			}
 			if migrate {
@@ -73,22 +56,14 @@ SIGHUP has it read the file of --api-tokens anew; nothing else is reloaded.`,
 					return err
 				}
 			}
-			d, err := startDaemon(cmd.Context(), cfg, log)
+			d, err := daemon.Start(cmd.Context(), cfg, log)
 			if err != nil {
 				return err
 			}
-			return d.run(cmd.Context())
+			return d.Run(cmd.Context())
 		},
 	}
 	f.register(a, cmd.Flags())
 	cmd.Flags().BoolVar(&migrate, "migrate", false, "bring the schema up to date first")
 	return cmd
-}
-
-// newSeed is fresh randomness for tokens and jitter.
-func newSeed() (seed [2]uint64) {
-	var b [16]byte
-	_, _ = rand.Read(b[:]) // never fails, as documented
-	seed[0], seed[1] = binary.LittleEndian.Uint64(b[:8]), binary.LittleEndian.Uint64(b[8:])
-	return seed
 }

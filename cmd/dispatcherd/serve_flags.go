@@ -6,7 +6,6 @@ import (
 	"math"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -17,6 +16,7 @@ import (
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/actor"
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/daemon"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/exit"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/settings"
 	"github.com/dispatcherd/dispatcherd/internal/journal"
@@ -26,9 +26,9 @@ import (
 
 // serveFlags are the settings of serve and dev.
 type serveFlags struct {
-	cfg    daemonConfig
+	cfg    daemon.Config
 	mode   fileMode
-	allow  allowList
+	allow  daemon.AllowList
 	noCap  bool
 	level  zapcore.Level
 	format string
@@ -65,7 +65,7 @@ func (f *serveFlags) register(a *app, flags *pflag.FlagSet) {
 	flags.StringVar(&f.cfg.Name, "name", host, "name of this dispatcher, shown to people")
 	flags.StringVar(&f.cfg.WorkerSocket, "worker-socket", a.OwnSocket("worker.sock"), "Unix socket for workers")
 	flags.StringVar(&f.cfg.APISocket, "api-socket", a.OwnSocket("api.sock"), "Unix socket for callers, operators and metrics")
-	f.cfg.Procs = procsAuto
+	f.cfg.Procs = daemon.ProcsAuto
 	flags.Var(&f.cfg.Procs, "procs", "processors to run on at once; auto: one while little is to be done, which answers waiting callers sooner, else all")
 	flags.Var(&f.mode, "socket-mode", "permissions of the sockets")
 	flags.Var(&f.allow, "allow", "who may serve a type: uids, users, @gids and @groups, such as pdf=1001,render,@50; "+
@@ -106,8 +106,8 @@ func (f *serveFlags) registerLimits(flags *pflag.FlagSet) {
 	flags.IntVar(&l.LanesPerFetch, "lanes-per-fetch", l.LanesPerFetch, "types times priorities read by one statement")
 	flags.IntVar(&l.LostPerList, "lost-per-list", l.LostPerList, "lost claims after which a fetched list is thrown away")
 	flags.IntVar(&l.Crashes, "max-crashes", l.Crashes, "workers that may die under a job before it is quarantined")
-	flags.IntVar(&f.cfg.Recorder, "recorder-bytes", defaultRecorder, "memory of the flight recorder, which 'debug bundle' writes to a file; 0 = none")
-	flags.IntVar(&f.cfg.Memory, "memory-bytes", defaultMemory, "memory to keep to, the recorder's included, the program's own pages not; what must be held may take more; 0 = no bound; GOMEMLIMIT goes first")
+	flags.IntVar(&f.cfg.Recorder, "recorder-bytes", daemon.DefaultRecorder, "memory of the flight recorder, which 'debug bundle' writes to a file; 0 = none")
+	flags.IntVar(&f.cfg.Memory, "memory-bytes", daemon.DefaultMemory, "memory to keep to, the recorder's included, the program's own pages not; what must be held may take more; 0 = no bound; GOMEMLIMIT goes first")
 	p := &f.cfg.Workers
 	flags.IntVar(&p.MaxFrame, "max-frame", p.MaxFrame, "bytes of a frame of the worker protocol")
 	flags.IntVar(&p.MaxConnections, "max-connections", p.MaxConnections, "connections on the worker socket")
@@ -132,17 +132,17 @@ func (f *serveFlags) registerTimes(flags *pflag.FlagSet) {
 	flags.DurationVar(&c.Handicap, "share-handicap", c.Handicap, "what jobs of other dispatchers' shares count as younger; longer than --poll, and added to the time within which a job may be overtaken")
 	flags.DurationVar(&c.Retry.Base, "retry-base", c.Retry.Base, "wait before the first retry; doubled for each further one")
 	flags.DurationVar(&c.Retry.Max, "retry-max", c.Retry.Max, "longest wait before a retry")
-	flags.DurationVar(&f.cfg.Keep.Done, "keep-done", defaultKeepDone, "how long done jobs are kept")
-	flags.DurationVar(&f.cfg.Keep.Failed, "keep-failed", defaultKeepFailed, "how long failed jobs are kept")
-	flags.DurationVar(&f.cfg.Keep.Cancelled, "keep-cancelled", defaultKeepDone, "how long cancelled jobs are kept")
-	flags.DurationVar(&f.cfg.Lease, "lease", defaultLease, "silence after which other dispatchers take the jobs over")
-	flags.DurationVar(&f.cfg.Beat, "beat", defaultBeat, "between two signs of life in Postgres")
-	flags.DurationVar(&f.cfg.Grace, "grace", defaultGrace, "how long running jobs may go on when the dispatcher stops, before they are left to the next one")
+	flags.DurationVar(&f.cfg.Keep.Done, "keep-done", daemon.DefaultKeepDone, "how long done jobs are kept")
+	flags.DurationVar(&f.cfg.Keep.Failed, "keep-failed", daemon.DefaultKeepFailed, "how long failed jobs are kept")
+	flags.DurationVar(&f.cfg.Keep.Cancelled, "keep-cancelled", daemon.DefaultKeepDone, "how long cancelled jobs are kept")
+	flags.DurationVar(&f.cfg.Lease, "lease", daemon.DefaultLease, "silence after which other dispatchers take the jobs over")
+	flags.DurationVar(&f.cfg.Beat, "beat", daemon.DefaultBeat, "between two signs of life in Postgres")
+	flags.DurationVar(&f.cfg.Grace, "grace", daemon.DefaultGrace, "how long running jobs may go on when the dispatcher stops, before they are left to the next one")
 	flags.Var((*timeoutFlags)(&c.Timeouts), "timeout", "limit of one attempt of a type, such as pdf=30s, for jobs that name none; repeatable")
 	flags.DurationVar(&c.CancelGrace, "cancel-grace", c.CancelGrace, "from telling a worker to stop a job to ending its session")
 	flags.DurationVar(&c.Comeback, "comeback", c.Comeback, "how long requests that do not want to wait for a worker wait for the last one that could serve them to connect anew")
-	flags.DurationVar(&p.Resume, "resume", defaultResume, "how long workers keep their jobs going without a dispatcher, and the jobs of one that stopped wait for them; 0 = not at all")
-	flags.DurationVar(&p.Lookout, "lookout", defaultLookout, "how long to stay awake for a worker's answer to a request, while one caller has the daemon to himself, on one processor, and as long as it comes in that time; 0 = not at all")
+	flags.DurationVar(&p.Resume, "resume", daemon.DefaultResume, "how long workers keep their jobs going without a dispatcher, and the jobs of one that stopped wait for them; 0 = not at all")
+	flags.DurationVar(&p.Lookout, "lookout", daemon.DefaultLookout, "how long to stay awake for a worker's answer to a request, while one caller has the daemon to himself, on one processor, and as long as it comes in that time; 0 = not at all")
 	flags.BoolVar(&f.cfg.Listen, "listen", true, "be woken by NOTIFY; without it only polling finds jobs")
 	flags.BoolVar(&f.cfg.AsyncClaims, "async-claims", false, "do not wait for the disk when claiming; a crash of Postgres may then run a job twice at once")
 	flags.DurationVar(&p.HelloTimeout, "hello-timeout", p.HelloTimeout, "from a worker's connect to its hello")
@@ -161,15 +161,15 @@ func (f *serveFlags) registerTimes(flags *pflag.FlagSet) {
 }
 
 // config checks the settings together and completes them.
-func (f *serveFlags) config() (daemonConfig, error) {
+func (f *serveFlags) config() (daemon.Config, error) {
 	cfg := f.cfg
 	cfg.SocketMode = os.FileMode(f.mode)
 	cfg.Workers.Dispatcher = cfg.Name
 	cfg.Allow = f.allow
-	if len(cfg.Allow.byType) > 0 && runtime.GOOS != "linux" {
-		return cfg, exit.Errorf(exit.Usage, "%w", errNoCredentials)
+	if err := cfg.Allow.Check(); err != nil {
+		return cfg, exit.Errorf(exit.Usage, "%w", err)
 	}
-	cfg.Core.Seed = newSeed()
+	cfg.Core.Seed = daemon.NewSeed()
 	cfg.Core.Resume = cfg.Workers.Resume
 	if f.noCap {
 		cfg.Core.Weights.OnDemandCap = scoring.NoCap
@@ -177,7 +177,7 @@ func (f *serveFlags) config() (daemonConfig, error) {
 	if err := cfg.Core.Validate(); err != nil {
 		return cfg, exit.Errorf(exit.Usage, "%w", err)
 	}
-	if err := cfg.API.check(); err != nil {
+	if err := cfg.API.Check(); err != nil {
 		return cfg, exit.Errorf(exit.Usage, "%w", err)
 	}
 	switch {

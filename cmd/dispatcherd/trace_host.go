@@ -16,6 +16,7 @@ import (
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/actor"
 	"github.com/dispatcherd/dispatcherd/claim"
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/daemon"
 	"github.com/dispatcherd/dispatcherd/internal/devpg"
 	"github.com/dispatcherd/dispatcherd/internal/trace"
 	"github.com/dispatcherd/dispatcherd/migrations"
@@ -28,7 +29,7 @@ type daemonHost struct {
 	dir    string        // of the sockets
 	server *devpg.Server // nil: somebody else's
 	pool   *pgxpool.Pool
-	daemon *daemon
+	daemon *daemon.Daemon
 	watch  *watchJournal
 
 	stop  context.CancelFunc // asks the daemon to stop
@@ -100,24 +101,24 @@ func startHost(ctx context.Context, dsn string, w scoring.Weights, log *zap.Logg
 	if h.dir, err = os.MkdirTemp("", "dispatcherd-replay-"); err != nil {
 		return nil, err
 	}
-	if h.daemon, err = startDaemon(ctx, h.config(dsn, w), log); err != nil {
+	if h.daemon, err = daemon.Start(ctx, h.config(dsn, w), log); err != nil {
 		return nil, err
 	}
 	running, stop := context.WithCancel(context.Background())
 	h.stop = stop
 	go func() {
-		h.err = h.daemon.run(running)
+		h.err = h.daemon.Run(running)
 		close(h.ended)
 	}()
 	return h, nil
 }
 
-func (h *daemonHost) config(dsn string, w scoring.Weights) daemonConfig {
+func (h *daemonHost) config(dsn string, w scoring.Weights) daemon.Config {
 	core := actor.DefaultConfig()
-	core.Weights, core.Seed = w, newSeed()
-	return daemonConfig{
+	core.Weights, core.Seed = w, daemon.NewSeed()
+	return daemon.Config{
 		Name: "replay", DSN: dsn, WorkerSocket: h.Socket(), APISocket: filepath.Join(h.dir, "api.sock"), SocketMode: 0o600,
-		Core: core, Lease: defaultLease, Beat: defaultBeat, Grace: replayGrace, Listen: true, Journal: h.watch,
+		Core: core, Lease: daemon.DefaultLease, Beat: daemon.DefaultBeat, Grace: replayGrace, Listen: true, Journal: h.watch,
 	}
 }
 
@@ -162,7 +163,7 @@ func (h *daemonHost) Insert(ctx context.Context, jobs []replayJob) error {
 
 // Request implements replayHost.
 func (h *daemonHost) Request(ctx context.Context, job replayJob) error {
-	a, err := h.daemon.callers.do(ctx, request{Type: job.Type, Priority: job.Priority, Payload: job.Payload, Wait: true})
+	a, err := h.daemon.Do(ctx, daemon.Request{Type: job.Type, Priority: job.Priority, Payload: job.Payload, Wait: true})
 	if err != nil {
 		return err
 	}

@@ -5,18 +5,15 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"os"
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/require"
 
-	"github.com/dispatcherd/dispatcherd/api"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/exit"
 	"github.com/dispatcherd/dispatcherd/internal/devpg"
 )
@@ -110,17 +107,6 @@ func TestVersionAsJSONHasASchemaVersion(t *testing.T) {
 		require.Equal(t, text, invocation{args: []string{flag}}.runs(t))
 		require.Equal(t, got, invocation{args: []string{flag, "-o", "json"}}.runs(t))
 	}
-}
-
-// A caller of the API is told to come again, not that the dispatcher is wrong.
-func TestAConnectionThatEndsWithoutAWordIsAnOutage(t *testing.T) {
-	for _, err := range []error{
-		fmt.Errorf("insert: %w", io.ErrUnexpectedEOF), fmt.Errorf("receive: %w", io.EOF), &net.OpError{Op: "read", Err: syscall.ECONNRESET},
-		&pgconn.PgError{Code: "57P01"}, context.DeadlineExceeded,
-	} {
-		require.ErrorIs(t, backendError(err), api.ErrUnavailable)
-	}
-	require.NotErrorIs(t, backendError(errors.New("a bug")), api.ErrUnavailable)
 }
 
 func TestEachKindOfErrorHasItsExitCode(t *testing.T) {

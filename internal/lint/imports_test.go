@@ -45,7 +45,9 @@ const parts = "cmd/dispatcherd/internal/"
 
 var mayImportPart = map[string][]string{
 	"console":  {},
+	"daemon":   {"exit", "lines"},
 	"exit":     {},
+	"lines":    {},
 	"settings": {"console", "exit"},
 }
 
@@ -76,6 +78,8 @@ func TestTheRuleOnPartsCanFail(t *testing.T) {
 		example{parts + "settings/a.go", text("exit"), nil},
 		example{parts + "exit/a.go", text("settings"), []string{`"exit" imports "settings"`}},
 		example{parts + "exit/a_test.go", text("settings"), []string{`"exit" imports "settings"`}},
+		example{parts + "daemon/a.go", text("settings"), []string{`"daemon" imports "settings"`}},
+		example{parts + "settings/a.go", text("daemon"), []string{`"settings" imports "daemon"`}},
 		example{parts + "novel/a.go", text("exit"), []string{"not in the table"}},
 		example{"cmd/dispatcherd/a.go", text("settings"), nil},
 	)

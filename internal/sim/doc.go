@@ -8,8 +8,8 @@
 // Each dispatcher is a real actor.Core with the daemon's limits. Around it is a
 // model of the daemon's shell (one connection to Postgres for each kind of
 // statement, the beat, the lease that it trusts, claims' notes, sessions,
-// callers, the stages of a stop), which must be kept in step with cmd/dispatcherd
-// and package claim.
+// callers, the stages of a stop), which must be kept in step with
+// cmd/dispatcherd/internal/daemon and package claim.
 //
 // # What is simulated
 //

@@ -8,7 +8,7 @@ import (
 )
 
 // host is a machine with one dispatcher: the shell around a Core, as
-// cmd/dispatcherd has it.
+// cmd/dispatcherd/internal/daemon has it.
 type host struct {
 	world   *world
 	id      int16
@@ -70,7 +70,7 @@ func (c *clock) when(us int64) moment {
 
 func (h *host) instant() actor.Instant { return actor.Instant(h.clock.read(h.world.now) / 1000) }
 
-// start begins a new life: join first, as startDaemon does.
+// start begins a new life: join first, as a daemon does.
 func (h *host) start() {
 	w := h.world
 	if h.up {

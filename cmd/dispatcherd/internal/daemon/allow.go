@@ -1,0 +1,166 @@
+package daemon
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"os/user"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/dispatcherd/dispatcherd/workerproto"
+)
+
+// AllowList says which users may serve which types. The zero value allows
+// everybody everything; of a type that is listed, it allows nobody else.
+type AllowList struct {
+	byType map[string]allowed
+}
+
+// anyOther is the entry for every type that has none of its own.
+const anyOther = "*"
+
+// maxAllowed bounds the types and the users of one type that can be listed.
+const maxAllowed = 10_000
+
+// allowed are the users of one type: uids, and effective gids.
+type allowed struct {
+	uids, gids []int
+}
+
+// Set adds entries such as pdf=1001,@50. Several are separated by semicolons,
+// or, if there is a line break, by line breaks alone: names of types may hold
+// anything else.
+func (l *AllowList) Set(text string) error {
+	separator := ";"
+	if strings.Contains(text, "\n") {
+		separator = "\n"
+	}
+	for entry := range strings.SplitSeq(text, separator) {
+		if entry = strings.TrimSpace(entry); entry == "" {
+			continue
+		}
+		if err := l.add(entry); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (l *AllowList) add(entry string) error {
+	at := strings.LastIndexByte(entry, '=')
+	if at < 1 {
+		return fmt.Errorf("%q is not TYPE=USERS, such as pdf=1001,render,@50", entry)
+	}
+	typ, users := strings.TrimSpace(entry[:at]), entry[at+1:]
+	if _, twice := l.byType[typ]; twice {
+		return fmt.Errorf("type %q is listed twice; give all its users at once", typ)
+	}
+	if len(l.byType) >= maxAllowed {
+		return fmt.Errorf("more than %d types are listed", maxAllowed)
+	}
+	var a allowed
+	for name := range strings.SplitSeq(users, ",") {
+		if err := a.add(strings.TrimSpace(name)); err != nil {
+			return fmt.Errorf("type %q: %w", typ, err)
+		}
+	}
+	if l.byType == nil {
+		l.byType = map[string]allowed{}
+	}
+	l.byType[typ] = a
+	return nil
+}
+
+// add resolves a user (1001, render) or a group (@50, @staff). An empty name is
+// skipped: a list without users allows nobody.
+func (a *allowed) add(name string) error {
+	if name == "" {
+		return nil
+	}
+	if len(a.uids)+len(a.gids) >= maxAllowed {
+		return fmt.Errorf("more than %d users", maxAllowed)
+	}
+	if group, isGroup := strings.CutPrefix(name, "@"); isGroup {
+		id, err := resolveID(group, func(name string) (string, error) {
+			g, err := user.LookupGroup(name)
+			if err != nil {
+				return "", err
+			}
+			return g.Gid, nil
+		})
+		a.gids = append(a.gids, id)
+		return err
+	}
+	id, err := resolveID(name, func(name string) (string, error) {
+		u, err := user.Lookup(name)
+		if err != nil {
+			return "", err
+		}
+		return u.Uid, nil
+	})
+	a.uids = append(a.uids, id)
+	return err
+}
+
+// resolveID reads a number, or looks a name up.
+func resolveID(text string, look func(string) (string, error)) (int, error) {
+	number := text
+	if strings.Trim(text, "0123456789") != "" {
+		var err error
+		if number, err = look(text); err != nil {
+			return 0, fmt.Errorf("%w: give a number, or a name of this machine", err)
+		}
+	}
+	id, err := strconv.ParseUint(number, 10, 32)
+	if err != nil || id == math.MaxUint32 { // the kernel's "nobody in particular"
+		return 0, fmt.Errorf("%q is no id: give a number, or a name of this machine", text)
+	}
+	return int(id), nil
+}
+
+// String returns the entries in the form that Set takes.
+func (l *AllowList) String() string {
+	var entries []string
+	for _, typ := range slices.Sorted(maps.Keys(l.byType)) {
+		var users []string
+		for _, id := range l.byType[typ].uids {
+			users = append(users, strconv.Itoa(id))
+		}
+		for _, id := range l.byType[typ].gids {
+			users = append(users, "@"+strconv.Itoa(id))
+		}
+		entries = append(entries, typ+"="+strings.Join(users, ","))
+	}
+	return strings.Join(entries, ";")
+}
+
+// Type names the kind of value in help texts.
+func (*AllowList) Type() string { return "type=users" }
+
+// objection says why a peer may not serve a type, "" if it may. A peer whom the
+// kernel does not name is on no list.
+func (l *AllowList) objection(p workerproto.Peer, typ string) string {
+	a, listed := l.byType[typ]
+	if !listed {
+		a, listed = l.byType[anyOther]
+	}
+	if !listed || (p.UID >= 0 && slices.Contains(a.uids, p.UID)) || (p.GID >= 0 && slices.Contains(a.gids, p.GID)) {
+		return ""
+	}
+	return fmt.Sprintf("uid %d, gid %d may not serve type %q: the dispatcher allows that to others only; run the worker as one of them, "+
+		"or add the uid to --allow (table [allow]) of the dispatcher and restart it", p.UID, p.GID, typ)
+}
+
+// Check refuses lists where nobody could be on them.
+func (l *AllowList) Check() error {
+	if len(l.byType) > 0 && runtime.GOOS != "linux" {
+		return errNoCredentials
+	}
+	return nil
+}
+
+var errNoCredentials = errors.New("--allow needs to know who connects, which this system does not tell: only Linux does")

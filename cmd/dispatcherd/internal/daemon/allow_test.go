@@ -1,0 +1,59 @@
+package daemon
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/dispatcherd/dispatcherd/workerproto"
+)
+
+func TestWhoIsListedMayServeATypeAndNobodyElse(t *testing.T) {
+	var l AllowList
+	require.Empty(t, l.objection(workerproto.Peer{UID: 7, GID: 7}, "pdf"), "no list, no objection")
+	require.NoError(t, l.Set("pdf=1001, root,@50; a=b=2 ;closed="))
+	require.Equal(t, "a=b=2;closed=;pdf=1001,0,@50", l.String())
+	for who, allowed := range map[workerproto.Peer]string{
+		{UID: 1001, GID: 9}:  "pdf excel",
+		{UID: 0, GID: 0}:     "pdf excel",
+		{UID: 9, GID: 50}:    "pdf excel",
+		{UID: 50, GID: 1001}: "excel",
+		{UID: 2, GID: 9}:     "a=b excel",
+		{UID: -1, GID: -1}:   "excel",
+	} {
+		for _, typ := range []string{"pdf", "a=b", "closed", "excel"} {
+			may := strings.Contains(" "+allowed+" ", " "+typ+" ")
+			require.Equal(t, may, l.objection(who, typ) == "", "%+v %s", who, typ)
+		}
+	}
+	require.NoError(t, l.Set("*=@9"))
+	require.NotEmpty(t, l.objection(workerproto.Peer{UID: 1001, GID: 1001}, "excel"), "the rest is closed as well now")
+	require.Empty(t, l.objection(workerproto.Peer{UID: 5, GID: 9}, "excel"))
+	require.NotEmpty(t, l.objection(workerproto.Peer{UID: 5, GID: 9}, "pdf"), "a line of its own counts alone")
+	require.Equal(t, `uid 5, gid 9 may not serve type "pdf": the dispatcher allows that to others only; run the worker as one of them, `+
+		`or add the uid to --allow (table [allow]) of the dispatcher and restart it`, l.objection(workerproto.Peer{UID: 5, GID: 9}, "pdf"))
+}
+
+func TestAListSurvivesBeingPrintedAndRead(t *testing.T) {
+	var l, again AllowList
+	require.NoError(t, l.Set("pdf=1,@2\na;b=3\n*=\n"))
+	require.Len(t, l.byType, 3)
+	require.NoError(t, again.Set(strings.ReplaceAll(l.String(), "a;b=3;", "")))
+	require.Equal(t, allowed{uids: []int{1}, gids: []int{2}}, again.byType["pdf"])
+}
+
+func TestNonsenseInAListIsNamed(t *testing.T) {
+	for text, says := range map[string]string{
+		"pdf":                `"pdf" is not TYPE=USERS`,
+		"=1":                 `"=1" is not TYPE=USERS`,
+		"pdf=no-such-user":   `type "pdf": user: unknown user no-such-user: give a number`,
+		"pdf=@no-such-group": `type "pdf": group: unknown group no-such-group`,
+		"pdf=4294967295":     `"4294967295" is no id`,
+		"pdf=-1":             `unknown user -1`,
+		"pdf=1;pdf=2":        `type "pdf" is listed twice`,
+	} {
+		require.ErrorContains(t, new(AllowList).Set(text), says, text)
+	}
+	require.ErrorContains(t, new(AllowList).Set("pdf="+strings.Repeat("1,", maxAllowed+1)), "more than 10000 users")
+}

@@ -1,0 +1,27 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"syscall"
+	"testing"
+
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/stretchr/testify/require"
+
+	"github.com/dispatcherd/dispatcherd/api"
+)
+
+// A caller of the API is told to come again, not that the dispatcher is wrong.
+func TestAConnectionThatEndsWithoutAWordIsAnOutage(t *testing.T) {
+	for _, err := range []error{
+		fmt.Errorf("insert: %w", io.ErrUnexpectedEOF), fmt.Errorf("receive: %w", io.EOF), &net.OpError{Op: "read", Err: syscall.ECONNRESET},
+		&pgconn.PgError{Code: "57P01"}, context.DeadlineExceeded,
+	} {
+		require.ErrorIs(t, backendError(err), api.ErrUnavailable)
+	}
+	require.NotErrorIs(t, backendError(errors.New("a bug")), api.ErrUnavailable)
+}

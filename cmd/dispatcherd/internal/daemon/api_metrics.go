@@ -1,0 +1,121 @@
+package daemon
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
+
+	"github.com/dispatcherd/dispatcherd/api"
+)
+
+// apiMetrics counts what happens on the API, and logs what should not. It implements
+// api.Observer.
+type apiMetrics struct {
+	log       *zap.Logger
+	responses *prometheus.HistogramVec
+	bounds    *prometheus.CounterVec
+}
+
+func newAPIMetrics(log *zap.Logger) *apiMetrics {
+	m := &apiMetrics{
+		log: log,
+		responses: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "dispatcherd_api_response_duration_seconds", Help: "Responses of the API by route and status; event streams count their whole life.",
+			Buckets: prometheus.ExponentialBuckets(0.00005, 4, 11),
+		}, []string{"route", "status"}),
+		bounds: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "dispatcherd_api_bound_hits_total", Help: "What a bound of the API kept out or cut.",
+		}, []string{"bound"}),
+	}
+	for _, b := range api.Bounds {
+		m.bounds.WithLabelValues(string(b))
+	}
+	return m
+}
+
+// Responded implements api.Observer.
+func (m *apiMetrics) Responded(route string, status int, took time.Duration) {
+	m.responses.WithLabelValues(route, statusText(status)).Observe(took.Seconds())
+}
+
+// Failed implements api.Observer.
+func (m *apiMetrics) Failed(route string, err error) {
+	m.log.Error("API answered 500", zap.String("route", route), zap.Error(err))
+}
+
+// statusText spells the usual statuses without making a string.
+func statusText(status int) string {
+	if status == 200 {
+		return "200"
+	}
+	return strconv.Itoa(status)
+}
+
+// Refused implements api.Observer.
+func (m *apiMetrics) Refused(b api.Bound) { m.bounds.WithLabelValues(string(b)).Inc() }
+
+// register adds everything the API shows, the bounds themselves included: an
+// alert compares what is held with what may be.
+func (m *apiMetrics) register(r *prometheus.Registry, h *api.Handler, d *Daemon) {
+	gauge := func(name, help string, value func() float64) prometheus.Collector {
+		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "dispatcherd_api_" + name, Help: help}, value)
+	}
+	r.MustRegister(m.responses, m.bounds, &requestMetrics{d: d},
+		gauge("connections", "Open connections of callers.", func() float64 { return float64(h.Gauges().Connections) }),
+		gauge("runs", "Requests that stream, are kept, or are shared.", func() float64 { return float64(h.Gauges().Runs) }),
+		gauge("keys", "Idempotency-Keys of these requests.", func() float64 { return float64(h.Gauges().Keys) }),
+		gauge("run_bytes", "Bytes of their events and answers.", func() float64 { return float64(h.Gauges().RunBytes) }),
+		gauge("watched_rows", "Rows that callers wait for.", func() float64 { return float64(d.rows.count.Load()) }),
+		limitMetrics(d))
+}
+
+// limitMetrics shows the configured bounds.
+func limitMetrics(d *Daemon) prometheus.Collector {
+	limits := prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "dispatcherd_api_limit", Help: "Configured bounds of the API, in connections, requests, keys, bytes or events.",
+	}, []string{"limit"})
+	c := &d.cfg.API
+	for name, value := range map[string]float64{
+		"connections": float64(c.MaxConnections), "payload_bytes": float64(c.MaxPayload), "upload_bytes": float64(c.MaxUpload),
+		"runs": float64(c.Runs), "keys": float64(c.Keys), "run_bytes": float64(c.KeepBytes), "events_of_run": float64(c.EventsOfRun),
+		"requests": float64(d.cfg.Core.Limits.Requests), "database_connections": float64(c.Connections),
+	} {
+		limits.WithLabelValues(name).Set(value)
+	}
+	return limits
+}
+
+// requestMetrics accounts for every on-demand request: submitted = waiting +
+// the sum of the ends, at every scrape.
+type requestMetrics struct{ d *Daemon }
+
+var (
+	requestsBegun = prometheus.NewDesc("dispatcherd_requests_submitted_total", "On-demand requests submitted, by where they wait.", []string{"kind"}, nil)
+	requestsEnded = prometheus.NewDesc("dispatcherd_requests_ended_total", "On-demand requests ended, by how.", []string{"kind", "end"}, nil)
+)
+
+// Describe implements prometheus.Collector.
+func (m *requestMetrics) Describe(ch chan<- *prometheus.Desc) {
+	ch <- requestsBegun
+	ch <- requestsEnded
+}
+
+// Collect implements prometheus.Collector.
+func (m *requestMetrics) Collect(ch chan<- prometheus.Metric) {
+	submitted, _, ends := m.d.callers.tally()
+	begun, rowEnds := m.d.rows.tally()
+	for kind, n := range map[string]uint64{"memory": submitted, "durable": begun} {
+		ch <- prometheus.MustNewConstMetric(requestsBegun, prometheus.CounterValue, float64(n), kind)
+	}
+	for kind, list := range map[string][api.Changed]uint64{"memory": ends, "durable": rowEnds} {
+		for k, n := range list {
+			end := "abandoned"
+			if k > 0 {
+				end = api.AnswerKind(k).String()
+			}
+			ch <- prometheus.MustNewConstMetric(requestsEnded, prometheus.CounterValue, float64(n), kind, end)
+		}
+	}
+}

@@ -1,0 +1,51 @@
+package daemon
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/actor"
+	"github.com/dispatcherd/dispatcherd/api"
+)
+
+// startedAt is a caller who notes where his job runs.
+type startedAt struct {
+	slot   dispatcherd.SlotID
+	worker string
+}
+
+func (s *startedAt) Started(slot dispatcherd.SlotID, worker string) { s.slot, s.worker = slot, worker }
+func (*startedAt) Reported(api.Report)                              {}
+func (*startedAt) Answered(api.Answer)                              {}
+
+func TestAStartBeforeTheIdIsKnownIsHeardOf(t *testing.T) {
+	r := newRows(nil, time.Second, func(s dispatcherd.SessionID) string { return map[dispatcherd.SessionID]string{3: "w3", 4: "w4"}[s] })
+	send := func(job dispatcherd.JobID, attempt dispatcherd.Attempt, session dispatcherd.SessionID) {
+		r.sent(&actor.Effect{Kind: actor.Send, Job: job, Attempt: attempt, Slot: 20 + dispatcherd.SlotID(session), Session: session})
+	}
+	send(7, 1, 3)
+	done := r.expect()
+	send(8, 1, 3)
+	send(8, 2, 4) // its first worker died at once
+	var early, nobodys startedAt
+	r.watch(7, &nobodys, true)
+	require.Zero(t, nobodys, "nobody was expected then")
+	r.watch(8, &early, true)
+	require.Equal(t, startedAt{24, "w4"}, early)
+	require.Equal(t, "w4", r.watched[8].worker, "for the answer")
+	done()
+
+	defer r.expect()()
+	for job := range dispatcherd.JobID(2 * maxStarts) {
+		send(100+job, 1, 3)
+	}
+	require.Len(t, r.starts.latest, maxStarts, "the memory of it is bounded")
+	var last, first startedAt
+	r.watch(100+2*maxStarts-1, &last, true)
+	require.Equal(t, startedAt{23, "w3"}, last)
+	r.watch(100, &first, true)
+	require.Zero(t, first)
+}

@@ -1,0 +1,59 @@
+package daemon
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/dispatcherd/dispatcherd/actor"
+	"github.com/dispatcherd/dispatcherd/api"
+)
+
+// silent is a Performer for whom nothing happens.
+type silent struct{}
+
+// Perform implements actor.Performer.
+func (silent) Perform([]actor.Effect) {}
+
+// Nobody hangs because the loop is over: neither who waits already nor who
+// comes later. Each is counted under one end.
+func TestCallersAreAnsweredWhenTheLoopHasEnded(t *testing.T) {
+	c := newCallers()
+	c.loop = actor.Start(actor.New(actor.DefaultConfig()), silent{}, nil)
+	before := make(oneAnswer, 1)
+	c.submit(api.Request{Type: "x", Wait: true}, before)
+	c.loop.Stop()
+	c.release()
+	require.Equal(t, api.Stopping, (<-before).Kind)
+
+	got, err := c.do(t.Context(), Request{Type: "x", Wait: true})
+	require.NoError(t, err)
+	require.Equal(t, actor.AnswerStopping, got.Kind)
+
+	submitted, waiting, ends := c.tally()
+	require.EqualValues(t, 2, submitted)
+	require.Zero(t, waiting)
+	require.EqualValues(t, 2, ends[api.Stopping])
+}
+
+// A row that is being written while the dispatcher stops stays, and so does the
+// row of a caller whose connection breaks then: whoever waits is told where to
+// ask, and nothing is cancelled.
+func TestDurableRequestsOutliveTheirDispatcher(t *testing.T) {
+	rows := newRows(nil, time.Second, nil)
+	before, late := make(oneAnswer, 1), make(oneAnswer, 1)
+	rows.watch(1, before, true)
+	rows.release()
+	rows.watch(2, late, true)
+	require.Equal(t, theRowStays, <-before)
+	require.Equal(t, theRowStays, <-late)
+	begun, ends := rows.tally()
+	require.EqualValues(t, 2, begun)
+	require.EqualValues(t, 2, ends[api.Stopping])
+	require.Empty(t, rows.ids())
+
+	d := &Daemon{rows: rows, ended: make(chan struct{})}
+	close(d.ended)
+	(*backend)(d).Abandon(2, late) // there is no Postgres that could cancel it
+}

@@ -1,0 +1,64 @@
+package daemon
+
+import (
+	"crypto/rand"
+	"encoding/binary"
+	"net"
+	"os"
+	"time"
+
+	"github.com/dispatcherd/dispatcherd/actor"
+	"github.com/dispatcherd/dispatcherd/claim"
+	"github.com/dispatcherd/dispatcherd/workerproto"
+)
+
+// Defaults of Config.
+const (
+	DefaultLease  = 10 * time.Second
+	DefaultBeat   = time.Second
+	DefaultGrace  = 30 * time.Second
+	DefaultResume = 30 * time.Second
+
+	// DefaultLookout is somewhat more than what a worker takes that is woken,
+	// answers at once, and is seen to have done so.
+	DefaultLookout = 60 * time.Microsecond
+
+	DefaultKeepDone   = 7 * 24 * time.Hour
+	DefaultKeepFailed = 30 * 24 * time.Hour
+)
+
+// Config is what serve and dev make of their flags.
+type Config struct {
+	Version      string // of the program, as a bundle tells it
+	Name         string // shown to people; the host's by default
+	DSN          string
+	WorkerSocket string
+	APISocket    string
+	SocketMode   os.FileMode
+	Allow        AllowList // who may serve which type
+	Core         actor.Config
+	Workers      workerproto.Limits
+	Keep         claim.Retention // how long final rows are kept
+	Lease        time.Duration   // how long the dispatcher counts as alive after a beat
+	Beat         time.Duration   // between two beats
+	Grace        time.Duration   // from the request to stop until running jobs are taken back
+	AsyncClaims  bool
+	Procs        Procs                   // processors to run on; 0 = leave them alone
+	Memory       int                     // soft limit in bytes; 0 = leave it alone
+	Listen       bool                    // use NOTIFY
+	Journal      actor.Journal           // instead of the flight recorder
+	Recorder     int                     // bytes of the flight recorder; 0 = none
+	Settings     []byte                  // what the bundle says of them, secrets masked
+	API          APIConfig               // the zero value stands for the defaults
+	Inherited    map[string]net.Listener // sockets of the service manager, by address
+	Supervisor   Supervisor
+	Reload       <-chan os.Signal // read the tokens anew
+}
+
+// NewSeed is fresh randomness for tokens and jitter.
+func NewSeed() (seed [2]uint64) {
+	var b [16]byte
+	_, _ = rand.Read(b[:]) // never fails, as documented
+	seed[0], seed[1] = binary.LittleEndian.Uint64(b[:8]), binary.LittleEndian.Uint64(b[8:])
+	return seed
+}

@@ -1,0 +1,244 @@
+package daemon
+
+import (
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+
+	"github.com/dispatcherd/dispatcherd/actor"
+	"github.com/dispatcherd/dispatcherd/claim"
+	"github.com/dispatcherd/dispatcherd/workerproto"
+)
+
+// metrics is everything /metrics shows.
+type metrics struct {
+	registry    *prometheus.Registry
+	statements  *prometheus.HistogramVec
+	rows        *prometheus.CounterVec
+	procs       *prometheus.CounterVec
+	vacuumRests prometheus.Gauge
+	workers     *workerMetrics
+}
+
+func newMetrics() *metrics {
+	m := &metrics{
+		registry: prometheus.NewRegistry(),
+		statements: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "dispatcherd_statement_duration_seconds", Help: "Statements sent to Postgres, by operation and verdict.",
+			Buckets: prometheus.ExponentialBuckets(0.0002, 2, 16),
+		}, []string{"operation", "verdict"}),
+		rows: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "dispatcherd_statement_rows_total", Help: "Jobs that statements fetched, won, ended, released or took over from another dispatcher.",
+		}, []string{"operation"}),
+		procs: newProcsCounter(),
+		vacuumRests: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "dispatcherd_vacuum_rests", Help: "1 while autovacuum of the table of jobs rests because of an old snapshot.",
+		}),
+		workers: newWorkerMetrics(),
+	}
+	m.registry.MustRegister(m.statements, m.rows, m.procs, m.vacuumRests, m.workers.connections, m.workers.frames, m.workers.bytes,
+		m.workers.complaints, m.workers.acceptFailures, m.workers.denied, m.workers.lookouts, m.workers.lookoutSeconds(), collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return m
+}
+
+func (m *metrics) statement(r claim.Report) {
+	m.statements.WithLabelValues(string(r.Operation), r.Verdict.String()).Observe(r.Took.Seconds())
+	m.rows.WithLabelValues(string(r.Operation)).Add(float64(r.Rows))
+}
+
+// workerMetrics counts what happens on the worker socket.
+type workerMetrics struct {
+	connections    prometheus.Gauge
+	frames, bytes  *prometheus.CounterVec
+	complaints     *prometheus.CounterVec
+	acceptFailures prometheus.Counter
+	denied         prometheus.Counter
+	lookouts       *prometheus.CounterVec
+	lookedOut      atomic.Int64 // nanoseconds
+}
+
+func newWorkerMetrics() *workerMetrics {
+	byDirection := func(name, help string) *prometheus.CounterVec {
+		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, []string{"direction"})
+	}
+	m := &workerMetrics{
+		connections: prometheus.NewGauge(prometheus.GaugeOpts{Name: "dispatcherd_worker_connections", Help: "Open connections on the worker socket."}),
+		frames:      byDirection("dispatcherd_worker_frames_total", "Frames received from and sent to workers."),
+		bytes:       byDirection("dispatcherd_worker_bytes_total", "Bytes received from and sent to workers."),
+		complaints: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "dispatcherd_worker_errors_total", Help: "Error frames sent to workers, by code.",
+		}, []string{"code"}),
+		acceptFailures: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "dispatcherd_worker_accept_failures_total", Help: "Connections that could not be accepted.",
+		}),
+		lookouts: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "dispatcherd_lookouts_total", Help: "Looks for a worker's answer to a request before falling asleep (--lookout).",
+		}, []string{"end"}),
+		denied: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "dispatcherd_worker_denied_total", Help: "Offers of slots refused because the worker's user may not serve one of their types.",
+		}),
+	}
+	for _, c := range workerproto.Codes() { // a rate needs the 0 before the first
+		m.complaints.WithLabelValues(string(c))
+	}
+	for _, end := range []string{"found", "vain"} {
+		m.lookouts.WithLabelValues(end)
+	}
+	for _, direction := range []string{"in", "out"} {
+		m.frames.WithLabelValues(direction)
+		m.bytes.WithLabelValues(direction)
+	}
+	return m
+}
+
+// Accepted implements workerproto.Observer.
+func (m *workerMetrics) Accepted(open int) { m.connections.Set(float64(open)) }
+
+// Ended implements workerproto.Observer.
+func (m *workerMetrics) Ended(open int, _ error) { m.connections.Set(float64(open)) }
+
+// Received implements workerproto.Observer.
+func (m *workerMetrics) Received(frames, bytes int) {
+	m.frames.WithLabelValues("in").Add(float64(frames))
+	m.bytes.WithLabelValues("in").Add(float64(bytes))
+}
+
+// Sent implements workerproto.Observer.
+func (m *workerMetrics) Sent(frames, bytes int) {
+	m.frames.WithLabelValues("out").Add(float64(frames))
+	m.bytes.WithLabelValues("out").Add(float64(bytes))
+}
+
+// LookedOut implements workerproto.Observer.
+func (m *workerMetrics) LookedOut(found bool, took time.Duration) {
+	end := "vain"
+	if found {
+		end = "found"
+	}
+	m.lookouts.WithLabelValues(end).Inc()
+	m.lookedOut.Add(int64(took))
+}
+
+// lookoutSeconds shows for how long it has looked in all.
+func (m *workerMetrics) lookoutSeconds() prometheus.Collector {
+	return prometheus.NewCounterFunc(prometheus.CounterOpts{
+		Name: "dispatcherd_lookout_seconds_total", Help: "Time spent looking for a worker's answer to a request before falling asleep.",
+	}, func() float64 { return time.Duration(m.lookedOut.Load()).Seconds() })
+}
+
+// Complained implements workerproto.Observer.
+func (m *workerMetrics) Complained(c workerproto.Code) { m.complaints.WithLabelValues(string(c)).Inc() }
+
+// AcceptFailed implements workerproto.Observer.
+func (m *workerMetrics) AcceptFailed(error) { m.acceptFailures.Inc() }
+
+// loopMetrics asks the loop at every scrape.
+type loopMetrics struct {
+	loop     *actor.Actor
+	busy     *prometheus.Desc
+	steps    *prometheus.Desc
+	events   *prometheus.Desc
+	gauges   *prometheus.Desc
+	capacity *prometheus.Desc
+	waiting  *prometheus.Desc
+	oldest   *prometheus.Desc
+	look     *prometheus.Desc
+	looked   *prometheus.Desc
+}
+
+func newLoopMetrics(loop *actor.Actor) *loopMetrics {
+	desc := func(name, help string, labels ...string) *prometheus.Desc {
+		return prometheus.NewDesc("dispatcherd_"+name, help, labels, nil)
+	}
+	return &loopMetrics{
+		loop:     loop,
+		busy:     desc("loop_busy_seconds_total", "Time the deciding goroutine has spent in steps; its growth per second is its load."),
+		steps:    desc("loop_steps_total", "Events the deciding goroutine has taken."),
+		events:   desc("jobs_total", "What happened to jobs and requests.", "event"),
+		gauges:   desc("state", "What the dispatcher holds now.", "what"),
+		capacity: desc("slots", "Slots that support a type.", "type", "state"),
+		waiting:  desc("jobs_waiting", "Jobs known to wait: candidates read ahead, and requests.", "type", "mode"),
+		oldest:   desc("oldest_waiting_job_age_seconds", "Age of the oldest waiting job known.", "type"),
+		look:     desc("look_seconds", "Length of the last full look at the lanes; long while an old snapshot keeps dead index entries."),
+		looked:   desc("look_age_seconds", "Time since the last full look at the lanes: what was committed late since is not known yet."),
+	}
+}
+
+// Describe implements prometheus.Collector.
+func (m *loopMetrics) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{m.busy, m.steps, m.events, m.gauges, m.capacity, m.waiting, m.oldest, m.look, m.looked} {
+		ch <- d
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (m *loopMetrics) Collect(ch chan<- prometheus.Metric) {
+	var (
+		stats  actor.Stats
+		gauges actor.Gauges
+		types  []actor.TypeInfo
+		took   time.Duration
+		age    time.Duration
+	)
+	if !m.loop.Ask(func(c *actor.Core) { stats, gauges, types = c.Stats(), c.Gauges(), c.Types(); took, age = c.LastLook() }) {
+		return
+	}
+	load := m.loop.Load()
+	counter := func(d *prometheus.Desc, v float64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, v, labels...)
+	}
+	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
+	}
+	counter(m.busy, load.Busy.Seconds())
+	counter(m.steps, float64(load.Steps))
+	gauge(m.look, took.Seconds())
+	gauge(m.looked, age.Seconds())
+	for _, s := range statEvents(stats) {
+		counter(m.events, float64(s.n), s.name)
+	}
+	for _, g := range gaugeValues(gauges) {
+		gauge(m.gauges, float64(g.n), g.name)
+	}
+	for _, t := range types {
+		name := strings.ToValidUTF8(t.Name, "?")
+		gauge(m.capacity, float64(t.Free), name, "free")
+		gauge(m.capacity, float64(t.Capacity-t.Free), name, "taken")
+		gauge(m.waiting, float64(t.Cached), name, "queued")
+		gauge(m.waiting, float64(t.Requests), name, "on_demand")
+		gauge(m.oldest, t.Oldest.Seconds(), name)
+	}
+}
+
+type namedCount struct {
+	name string
+	n    uint64
+}
+
+func statEvents(s actor.Stats) []namedCount {
+	return []namedCount{
+		{"placed", s.Placed}, {"won", s.Won}, {"lost", s.Lost}, {"unknown", s.Unknown},
+		{"done", s.Done}, {"retried", s.Retried}, {"failed", s.Failed}, {"cancelled", s.Cancelled},
+		{"freed", s.Freed}, {"crashed", s.Crashed}, {"quarantined", s.Quarantine}, {"stale", s.Stale},
+		{"timed_out", s.TimedOut}, {"hung_up", s.HungUp}, {"adopted", s.Adopted}, {"handed_over", s.Left}, {"stranded", s.Stranded},
+		{"answered", s.Answered}, {"late", s.Late}, {"unsupported", s.Unsupported}, {"busy", s.Busy},
+		{"stale_list", s.StaleLists}, {"waited_for_fetch", s.Misses}, {"displaced", s.Displaced},
+	}
+}
+
+func gaugeValues(g actor.Gauges) []namedCount {
+	outage := 0
+	if g.Outage {
+		outage = 1
+	}
+	count := func(name string, n int) namedCount { return namedCount{name, uint64(max(n, 0))} }
+	return []namedCount{
+		count("slots", g.Slots), count("slots_free", g.Free), count("sessions", g.Sessions), count("requests_waiting", g.Requests),
+		count("candidates", g.Cached), count("in_hand", g.InHand), count("unrecorded", g.Unrecorded),
+		count("claims_under_way", g.ClaimsUnderWay), count("outage", outage),
+	}
+}

@@ -1,0 +1,163 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"os"
+	"runtime"
+	"strconv"
+	"syscall"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
+)
+
+// Procs is on how many processors the daemon's Go code runs at once: a
+// number, ProcsAuto, or 0 to leave it as it is.
+type Procs int
+
+// ProcsAuto is one processor while there is little to do, all of them otherwise.
+const ProcsAuto Procs = -1
+
+// maxProcs is far beyond any machine.
+const maxProcs = 4096
+
+// Set parses auto or a number.
+func (p *Procs) Set(s string) error {
+	if s == "auto" {
+		*p = ProcsAuto
+		return nil
+	}
+	n, err := strconv.Atoi(s)
+	if err != nil || n < 1 || n > maxProcs {
+		return errors.New("give auto or a number of processors, such as 2")
+	}
+	*p = Procs(n)
+	return nil
+}
+
+// String is what Set takes.
+func (p *Procs) String() string {
+	if *p == ProcsAuto {
+		return "auto"
+	}
+	return strconv.Itoa(int(*p))
+}
+
+// Type names the kind of value in help texts.
+func (p *Procs) Type() string { return "auto|N" }
+
+// gear decides between one processor and all.
+//
+// While a goroutine is at work, whatever it wakes has Go's runtime wake another
+// thread too, if a processor is idle. That thread finds nothing, because the work
+// is over in microseconds, but it looks for it on the processor that a worker or
+// a caller needs just then. With one processor there is no such thread. Changing
+// over stops the program for some 20 µs.
+type gear struct {
+	one  bool          // one processor
+	seen bool          // there was a look before
+	at   time.Duration // of the last look
+	used time.Duration // processor time until then
+	calm time.Duration // how long little was used, up to the last look
+}
+
+const (
+	gearLook = 100 * time.Millisecond // between two looks
+	gearUp   = 75                     // percent of one processor between two looks above which one is not enough
+	gearDown = 60                     // percent below which one would be; searching threads count too, so it may lie high
+	gearCalm = time.Second            // how long it must stay so
+)
+
+// look takes the time and the processor time used so far, and reports whether
+// one processor is the right number now.
+func (g *gear) look(now, used time.Duration) (one bool) {
+	span, work := now-g.at, used-g.used
+	first := !g.seen
+	g.at, g.used, g.seen = now, used, true
+	if first || span <= 0 {
+		return g.one
+	}
+	switch percent := 100 * work / span; {
+	case g.one && percent > gearUp:
+		g.one, g.calm = false, 0
+	case !g.one && percent < gearDown:
+		g.calm += span
+		g.one = g.calm >= gearCalm
+	default:
+		g.calm = 0
+	}
+	return g.one
+}
+
+// steerProcs keeps the number of processors as --procs says, until ctx is done.
+func (d *Daemon) steerProcs(ctx context.Context) {
+	all := runtime.GOMAXPROCS(0)
+	switch want := d.cfg.Procs; {
+	case want > 0:
+		runtime.GOMAXPROCS(int(want))
+		return
+	case want == 0 || all == 1:
+		return
+	}
+	defer runtime.GOMAXPROCS(all)
+	_, fixed := os.LookupEnv("GOMAXPROCS")
+	began := time.Now()
+	tick := time.NewTicker(gearLook)
+	defer tick.Stop()
+	var g gear
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		used, err := processorTime()
+		if err != nil {
+			d.log.Warn("--procs auto cannot tell the load and uses all processors", zap.Error(err))
+			return
+		}
+		used -= time.Duration(d.metrics.workers.lookedOut.Load()) // it could have slept
+		was := g.one
+		switch one := g.look(time.Since(began), used); {
+		case one == was:
+		case one:
+			runtime.GOMAXPROCS(1)
+			d.metrics.procs.WithLabelValues("one").Inc()
+		default:
+			useAll(all, fixed)
+			d.metrics.procs.WithLabelValues("all").Inc()
+		}
+	}
+}
+
+// useAll goes back to all processors: those of the environment variable, or
+// those that the machine and the process's quota have now.
+func useAll(all int, fixed bool) {
+	if fixed {
+		runtime.GOMAXPROCS(all)
+		return
+	}
+	runtime.SetDefaultGOMAXPROCS()
+}
+
+// processorTime is what the process has used so far, in its own code and in the
+// kernel.
+func processorTime() (time.Duration, error) {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		return 0, err
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano()), nil
+}
+
+// newProcsCounter counts how often the number of processors was changed.
+func newProcsCounter() *prometheus.CounterVec {
+	c := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "dispatcherd_processors_changed_total", Help: "Changes between one processor and all (--procs auto).",
+	}, []string{"to"})
+	c.WithLabelValues("one")
+	c.WithLabelValues("all")
+	return c
+}

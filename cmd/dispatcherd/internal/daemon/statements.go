@@ -1,0 +1,132 @@
+package daemon
+
+import (
+	"context"
+	"sync"
+
+	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/actor"
+	"github.com/dispatcherd/dispatcherd/claim"
+)
+
+// statements carries out the effects that go to Postgres: one goroutine for
+// each kind, so that none waits behind another, and results come back as
+// events. The core bounds how many are under way, so handing one over never
+// waits.
+type statements struct {
+	store *claim.Store
+	loop  *actor.Actor
+	// finished is told of every recorded end, before the loop is.
+	finished func(*dispatcherd.FinishRequest, *dispatcherd.FinishResult)
+	// trusted tells whether the lease can be proved.
+	trusted func() bool
+
+	fetches  chan *dispatcherd.FetchRequest
+	looks    chan *dispatcherd.FetchRequest
+	claims   chan actor.Effect // Claim and Resolve
+	adopts   chan *dispatcherd.AdoptRequest
+	finishes chan *dispatcherd.FinishRequest
+	bells    chan bool
+	giveUp   context.CancelFunc // ends a look under way, for which nobody needs to wait
+	running  sync.WaitGroup
+}
+
+func newStatements(store *claim.Store, limits actor.Limits) *statements {
+	return &statements{
+		store:    store,
+		fetches:  make(chan *dispatcherd.FetchRequest, 1),
+		looks:    make(chan *dispatcherd.FetchRequest, 1),
+		claims:   make(chan actor.Effect, limits.Claims),
+		adopts:   make(chan *dispatcherd.AdoptRequest, 1),
+		finishes: make(chan *dispatcherd.FinishRequest, limits.Finishes),
+		bells:    make(chan bool, 1),
+	}
+}
+
+// start runs until the channels are closed by stop. ctx ends statements under
+// way; it must outlive the loop.
+func (s *statements) start(ctx context.Context) {
+	s.running.Go(func() { s.fetch(ctx, s.fetches) })
+	looking, giveUp := context.WithCancel(ctx)
+	s.giveUp = giveUp
+	s.running.Go(func() { s.fetch(looking, s.looks) })
+	s.running.Go(func() {
+		for e := range s.claims {
+			take := s.store.Claim
+			if e.Kind == actor.Resolve {
+				take = s.store.Resolve
+			}
+			result := take(ctx, *e.Claim)
+			if result.Verdict == dispatcherd.OK && !s.trusted() {
+				// The process may have stood still since Postgres answered, and others
+				// may have taken the rows over: only Postgres can say.
+				result = dispatcherd.ClaimResult{Verdict: dispatcherd.Unknown}
+			}
+			s.loop.Result(actor.Claimed{Request: e.Claim, Result: result})
+		}
+	})
+	s.running.Go(func() {
+		for r := range s.adopts {
+			result := s.store.Adopt(ctx, *r)
+			if result.Verdict == dispatcherd.OK && !s.trusted() {
+				result = dispatcherd.AdoptResult{Verdict: dispatcherd.Unknown} // as for claims; it is asked again
+			}
+			s.loop.Result(actor.Adopted{Request: r, Result: result})
+		}
+	})
+	s.running.Go(func() {
+		for r := range s.finishes {
+			result := s.store.Finish(ctx, *r)
+			s.finished(r, &result) // afterwards the request is the loop's again
+			s.loop.Result(actor.Finished{Request: r, Result: result})
+		}
+	})
+	s.running.Go(func() {
+		for armed := range s.bells {
+			v := dispatcherd.OK
+			if s.store.SetBell(ctx, armed) != nil {
+				v = dispatcherd.Refused // it is set again; twice is as good as once
+			}
+			s.loop.Result(actor.BellSet{Armed: armed, Verdict: v})
+		}
+	})
+}
+
+// fetch reads what is asked for.
+func (s *statements) fetch(ctx context.Context, requests <-chan *dispatcherd.FetchRequest) {
+	for r := range requests {
+		s.loop.Result(actor.Fetched{Request: r, Result: s.store.Fetch(ctx, *r)})
+	}
+}
+
+// perform hands a statement over.
+func (s *statements) perform(e *actor.Effect) {
+	switch e.Kind {
+	case actor.Fetch:
+		if e.Fetch.Look {
+			s.looks <- e.Fetch
+			return
+		}
+		s.fetches <- e.Fetch
+	case actor.Claim, actor.Resolve:
+		s.claims <- *e
+	case actor.Adopt:
+		s.adopts <- e.Adopt
+	case actor.Finish:
+		s.finishes <- e.Finish
+	case actor.Bell:
+		s.bells <- e.Armed
+	}
+}
+
+// stop waits for the statements under way. The loop has ended.
+func (s *statements) stop() {
+	s.giveUp()
+	close(s.fetches)
+	close(s.looks)
+	close(s.claims)
+	close(s.adopts)
+	close(s.finishes)
+	close(s.bells)
+	s.running.Wait()
+}

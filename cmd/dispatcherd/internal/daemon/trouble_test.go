@@ -1,0 +1,97 @@
+package daemon
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/dispatcherd/dispatcherd/claim"
+	"github.com/dispatcherd/dispatcherd/migrations"
+)
+
+// Each kind of statement has its own connection. When the server ends all of them
+// at once, they fail and succeed in turn for a while: that is one trouble.
+func TestATroubleOfManyConnectionsIsToldOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		core, lines := observer.New(zap.InfoLevel)
+		tr := &trouble{log: zap.New(core)}
+		ok := func(op claim.Operation) { tr.saw(claim.Report{Operation: op}) }
+		gone := func(op claim.Operation) { tr.saw(claim.Report{Operation: op, Err: errors.New("conn closed")}) }
+		ok(claim.OpFetch)
+		for range 2 {
+			for _, op := range []claim.Operation{claim.OpFetch, claim.OpClaim, claim.OpFinish, claim.OpBeat} {
+				gone(op)
+				ok(op)
+				time.Sleep(time.Second)
+			}
+			require.Equal(t, []string{"Postgres does not answer"}, messages(lines.All()))
+			time.Sleep(calm)
+			ok(claim.OpBeat)
+			ok(claim.OpBeat)
+			require.Equal(t, []string{"Postgres does not answer", "Postgres answers again"}, messages(lines.All()))
+			require.Equal(t, 3*time.Second, lines.All()[1].ContextMap()["trouble"])
+			lines.TakeAll()
+		}
+	})
+}
+
+func messages(lines []observer.LoggedEntry) (all []string) {
+	for _, l := range lines {
+		all = append(all, l.Message)
+	}
+	return all
+}
+
+// A database that start-up refuses has answered: "Postgres does not answer" would
+// send its operator to the wrong place.
+func TestADatabaseThatIsRefusedIsNotCalledSilent(t *testing.T) {
+	core, lines := observer.New(zap.InfoLevel)
+	tr := &trouble{log: zap.New(core)}
+	for _, err := range []error{&migrations.VersionError{Have: -1, Want: 10}, claim.ErrTransactionPool} {
+		tr.saw(claim.Report{Operation: claim.OpConnect, Err: fmt.Errorf("open the store: %w", err)})
+	}
+	require.Empty(t, messages(lines.All()))
+	tr.saw(claim.Report{Operation: claim.OpConnect, Err: errors.New("connection refused")})
+	require.Equal(t, []string{"Postgres does not answer"}, messages(lines.All()))
+}
+
+// A right that is missing is no matter of patience, and says what to do.
+func TestAMissingRightIsToldWithWhatToDo(t *testing.T) {
+	core, lines := observer.New(zap.InfoLevel)
+	tr := &trouble{log: zap.New(core), dsn: "postgres://web:secret@db/app"}
+	refused := claim.Report{Operation: claim.OpClaim, Err: &pgconn.PgError{Severity: "ERROR", Code: "42501", Message: "permission denied for table claims"}}
+	tr.saw(refused)
+	tr.saw(refused)
+	tr.saw(claim.Report{Operation: claim.OpFetch})
+	require.Equal(t, 1, lines.Len())
+	require.Contains(t, lines.All()[0].Message, `the role "web" of --database-url lacks this right`)
+	require.Contains(t, lines.All()[0].Message, `GRANT dispatcherd_dispatcher TO "web";`)
+	require.NotContains(t, lines.All()[0].Message, "secret")
+	require.Contains(t, lines.All()[0].ContextMap()["error"], "table claims")
+	tr.saw(claim.Report{Operation: claim.OpClaim})
+	tr.saw(claim.Report{Operation: claim.OpClaim})
+	require.Equal(t, "Postgres carries the statement out again", lines.All()[1].Message)
+	require.Equal(t, 2, lines.Len())
+}
+
+// The listener tells every try in vain, at most five seconds apart.
+func TestThatNoNotificationsArriveIsToldOnce(t *testing.T) {
+	core, lines := observer.New(zap.InfoLevel)
+	o := &storeObserver{log: zap.New(core), hearing: newHearing()}
+	for range 2 {
+		for range 3 {
+			o.Listening(false, errors.New("connection refused"))
+			require.False(t, o.hearing.up.Load())
+		}
+		o.Listening(true, nil)
+		require.True(t, o.hearing.up.Load())
+		require.Equal(t, []string{"no notifications, only polling finds new jobs", "notifications arrive"}, messages(lines.TakeAll()))
+	}
+}

@@ -1,0 +1,88 @@
+package daemon
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/dispatcherd/dispatcherd/actor"
+	"github.com/dispatcherd/dispatcherd/internal/pgtest"
+	"github.com/dispatcherd/dispatcherd/workerproto"
+)
+
+// database is one with the schema.
+func database(t *testing.T) *pgxpool.Pool {
+	t.Helper()
+	db, err := pgxpool.New(t.Context(), pgtest.New(t))
+	require.NoError(t, err)
+	t.Cleanup(db.Close)
+	return db
+}
+
+func statement(t *testing.T, db *pgxpool.Pool, sql string) {
+	t.Helper()
+	_, err := db.Exec(t.Context(), sql)
+	require.NoError(t, err)
+}
+
+// running is a daemon until the test ends, and what it logs.
+func running(t *testing.T, db *pgxpool.Pool) (*Daemon, *observer.ObservedLogs) {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "daemon") // t.TempDir is too long for a socket
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
+	core, lines := observer.New(zap.DebugLevel)
+	d, err := Start(t.Context(), Config{
+		Name: "d", DSN: db.Config().ConnString(), WorkerSocket: filepath.Join(dir, "w"), APISocket: filepath.Join(dir, "a"), SocketMode: 0o600,
+		Core: actor.DefaultConfig(), Workers: workerproto.Limits{}.WithDefaults(), Lease: 10 * time.Second, Beat: time.Second, Listen: true,
+	}, zap.New(core))
+	require.NoError(t, err)
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- d.Run(ctx) }()
+	t.Cleanup(func() {
+		stop()
+		require.NoError(t, <-ended)
+	})
+	return d, lines
+}
+
+// Upkeep that fails is tried again soon: it has more than one chance.
+func TestPeer_B06_UpkeepThatFailsIsTriedAgain(t *testing.T) {
+	db := database(t)
+	d, lines := running(t, db)
+	statement(t, db, `ALTER FUNCTION dispatcherd.keep_leaves RENAME TO keep_leaves_gone`)
+	require.Equal(t, leavesAgain, d.keepLeaves(t.Context()))
+	require.Equal(t, 1, lines.FilterMessageSnippet("leaves of finished jobs failed").Len())
+	statement(t, db, `ALTER FUNCTION dispatcherd.keep_leaves_gone RENAME TO keep_leaves`)
+	require.Equal(t, leavesEvery, d.keepLeaves(t.Context()))
+}
+
+// A daemon that was killed may have left autovacuum at rest; the next one ends that,
+// and says so.
+func TestADaemonEndsARestOfVacuumThatAnotherLeftBehind(t *testing.T) {
+	db := database(t)
+	statement(t, db, `SELECT dispatcherd.rest_vacuum(true)`)
+	d, lines := running(t, db)
+	d.paceVacuum(t.Context())
+	var resting int
+	require.NoError(t, db.QueryRow(t.Context(), `SELECT count(*) FROM pg_class WHERE 'autovacuum_enabled=false' = ANY (reloptions)`).Scan(&resting))
+	require.Zero(t, resting)
+	require.Equal(t, 1, lines.FilterMessageSnippet("autovacuum of the table of jobs works again").Len())
+	families, err := d.Metrics().Gather()
+	require.NoError(t, err)
+	for _, f := range families {
+		if f.GetName() == "dispatcherd_vacuum_rests" {
+			require.Zero(t, f.GetMetric()[0].GetGauge().GetValue())
+			return
+		}
+	}
+	t.Fatal("there is no such metric")
+}

@@ -1,0 +1,115 @@
+package daemon
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/api"
+	"github.com/dispatcherd/dispatcherd/claim"
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/lines"
+)
+
+// linesOnly is a dispatcher that takes uploads and nothing else: what would be
+// copied into the table is kept.
+type linesOnly struct {
+	api.Backend
+
+	longest int
+	kept    []claim.New
+}
+
+// InsertLines implements api.Backend.
+func (l *linesOnly) InsertLines(_ context.Context, body io.Reader, strict bool, bad func(int, error)) (int64, error) {
+	u := &upload{lines: lines.NewReader(body, l.longest), strict: strict, tell: bad}
+	u.jobs(func(n claim.New, err error) bool {
+		if err == nil {
+			l.kept = append(l.kept, n)
+		}
+		return true
+	})
+	switch {
+	case u.bad:
+		l.kept = nil
+		return 0, nil
+	case u.broken != nil:
+		l.kept = nil
+		return 0, brokenUpload(u.broken)
+	}
+	return int64(len(l.kept)), nil
+}
+
+// deafObserver is an api.Observer.
+type deafObserver struct{}
+
+// Responded implements api.Observer.
+func (deafObserver) Responded(string, int, time.Duration) {}
+
+// Failed implements api.Observer.
+func (deafObserver) Failed(string, error) {}
+
+// Refused implements api.Observer.
+func (deafObserver) Refused(api.Bound) {}
+
+// Whatever is uploaded: every line that says something is inserted or told as
+// bad, never both; nothing is inserted when a strict upload has a bad line; what
+// reaches the table keeps its limits; and a refusal is a problem.
+func FuzzUpload(f *testing.F) {
+	f.Add([]byte("{\"type\":\"pdf\"}\n\n{\"type\":\"pdf\",\"payload\":{\"a\":[1]},\"priority\":3}"), true)
+	f.Add([]byte("\xef\xbb\xbf{\"type\":\"pdf\"}\r\nnonsense\n{\"type\":\"\"}\n"), false)
+	f.Add([]byte("{\"type\":\"pdf\",\"payload\":\"\\ud800\"}\n{\"type\":\"\xff\"}\n[]\nnull\n"), false)
+	f.Add([]byte(strings.Repeat("x", 600)+"\n{}\n"), true)
+	f.Add([]byte(strings.Repeat("{\"type\":\"a\"}\n", 300)), true)
+	cfg := api.DefaultConfig()
+	cfg.MaxPayload, cfg.MaxUpload = 500, 3000
+	l := &linesOnly{longest: cfg.MaxPayload}
+	h := api.New(cfg, l, deafObserver{}, http.NotFoundHandler())
+	f.Cleanup(h.Close)
+	f.Fuzz(func(t *testing.T, body []byte, strict bool) {
+		l.kept = nil
+		path := "/v1/jobs?on_error=skip"
+		if strict {
+			path = "/v1/jobs"
+		}
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, path, bytes.NewReader(body))
+		r.Header.Set("Content-Type", "application/x-ndjson")
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		if w.Code != http.StatusCreated {
+			var told api.Problem
+			require.Equal(t, "application/problem+json", w.Header().Get("Content-Type"))
+			require.NoError(t, json.Unmarshal(w.Body.Bytes(), &told))
+			require.Equal(t, w.Code, told.Status)
+			require.Contains(t, []int{http.StatusRequestEntityTooLarge, http.StatusUnprocessableEntity}, w.Code, told.Detail)
+			require.Empty(t, l.kept)
+			return
+		}
+		var told api.Uploaded
+		require.NoError(t, json.Unmarshal(w.Body.Bytes(), &told))
+		lines := 0
+		for line := range bytes.SplitSeq(bytes.TrimPrefix(body, []byte("\xef\xbb\xbf")), []byte("\n")) {
+			require.LessOrEqual(t, len(bytes.TrimSuffix(line, []byte("\r"))), cfg.MaxPayload)
+			if len(bytes.TrimSpace(line)) > 0 {
+				lines++
+			}
+		}
+		require.Equal(t, lines, int(told.Inserted)+told.Bad)
+		require.Len(t, l.kept, int(told.Inserted))
+		require.LessOrEqual(t, len(told.Problems), 100)
+		require.True(t, !strict || told.Bad == 0)
+		require.LessOrEqual(t, int64(len(body)), cfg.MaxUpload)
+		for _, n := range l.kept {
+			require.True(t, n.Type != "" && len(n.Type) <= dispatcherd.MaxTypeLength && n.Priority.Valid())
+			require.True(t, n.Payload == nil || json.Valid(n.Payload))
+		}
+	})
+}

@@ -1,0 +1,234 @@
+package daemon
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"go.uber.org/zap"
+
+	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/actor"
+	"github.com/dispatcherd/dispatcherd/workerproto"
+)
+
+// workers stands between sessions and the loop: what workers say becomes
+// events, and effects find their session.
+type workers struct {
+	loop    *actor.Actor
+	log     *zap.Logger
+	slots   atomic.Int64 // last slot id
+	count   atomic.Int64 // last session id
+	mu      sync.RWMutex
+	session map[dispatcherd.SessionID]*workerproto.Session
+	opening map[dispatcherd.SessionID]*opening
+}
+
+func newWorkers(log *zap.Logger) *workers {
+	return &workers{
+		log:     log,
+		session: map[dispatcherd.SessionID]*workerproto.Session{}, opening: map[dispatcherd.SessionID]*opening{},
+	}
+}
+
+// Open registers a worker with the slots of its hello, after what it still
+// runs: until that is decided nothing is sent to it.
+func (w *workers) Open(s *workerproto.Session, h *workerproto.Hello) error {
+	id := dispatcherd.SessionID(w.count.Add(1))
+	s.Value = id
+	w.mu.Lock()
+	w.session[id] = s
+	w.mu.Unlock()
+	ev := actor.Registered{Session: id, Worker: h.Worker, Mark: markOf(s.Nonce()), Forgetful: !h.Resumes && len(h.Running) == 0}
+	if len(h.Running) > 0 {
+		if err := w.takeBack(s, ev, h.Running); err != nil {
+			w.forget(id)
+			return err
+		}
+	}
+	ev.Slots = w.number(h.Slots)
+	w.loop.Register(ev)
+	w.log.Info("worker connected", zap.Int64("session", int64(id)), zap.String("worker", h.Worker),
+		zap.Int("slots", len(h.Slots)), zap.Int("running", len(h.Running)), zap.Int("pid", s.Peer().PID))
+	return nil
+}
+
+// forget ends a session for the loop, and then for the effects.
+func (w *workers) forget(id dispatcherd.SessionID) {
+	w.loop.Unregister(actor.Unregistered{Session: id})
+	w.mu.Lock()
+	delete(w.session, id)
+	w.mu.Unlock()
+}
+
+// number gives a worker's slots their ids.
+func (w *workers) number(slots []workerproto.Slot) []dispatcherd.Slot {
+	last := w.slots.Add(int64(len(slots)))
+	numbered := make([]dispatcherd.Slot, len(slots))
+	for i, s := range slots {
+		types := slices.Clone(s.Types)
+		slices.Sort(types)
+		numbered[i] = dispatcherd.Slot{ID: dispatcherd.SlotID(last - int64(len(slots)-1-i)), Number: s.Number, Types: types}
+	}
+	return numbered
+}
+
+// Frames turns what a worker says into events, in order.
+func (w *workers) Frames(s *workerproto.Session, frames []workerproto.WorkerFrame) {
+	id := s.Value.(dispatcherd.SessionID)
+	var results []actor.Result
+	var reports []actor.Report
+	flush := func() {
+		if len(reports) > 0 {
+			w.loop.Report(actor.Reported{Session: id, Reports: reports})
+			reports = nil
+		}
+		if len(results) > 0 {
+			w.loop.Release(actor.Released{Session: id, Results: results})
+			results = nil
+		}
+	}
+	for _, f := range frames {
+		if r, ok := resultOf(f); ok {
+			if results == nil {
+				results = make([]actor.Result, 0, len(frames))
+			}
+			results = append(results, r)
+			continue
+		}
+		if r, ok := reportOf(f); ok {
+			if len(results) > 0 {
+				flush()
+			}
+			reports = append(reports, r)
+			continue
+		}
+		flush()
+		switch f := f.(type) {
+		case *workerproto.SlotAdd:
+			w.loop.Register(actor.Registered{Session: id, Worker: s.Worker(), Slots: w.number(f.Slots)})
+		case *workerproto.SlotRemove:
+			w.loop.Withdraw(actor.Withdrew{Session: id, Numbers: slices.Clone(f.Slots)})
+		case *workerproto.Drain:
+			w.loop.Withdraw(actor.Withdrew{Session: id})
+		case *workerproto.Log:
+			// Not what it says: that may be the payload.
+			w.log.Debug("worker says something", zap.String("worker", s.Worker()), zap.Int64("job", int64(f.Job)),
+				zap.String("level", string(f.Level)), zap.Int("bytes", len(f.Message)))
+		}
+	}
+	flush()
+}
+
+// resultOf translates the frames that end an attempt.
+func resultOf(f workerproto.WorkerFrame) (actor.Result, bool) {
+	switch f := f.(type) {
+	case *workerproto.Done:
+		return actor.Result{Job: f.Job, Attempt: f.Attempt, OK: true, Value: f.Result}, true
+	case *workerproto.Fail:
+		return actor.Result{
+			Job: f.Job, Attempt: f.Attempt, Error: f.Error, Permanent: f.Permanent, RetryAfter: f.RetryAfter,
+		}, true
+	case *workerproto.Release:
+		return actor.Result{Job: f.Job, Attempt: f.Attempt, Returned: true, Error: f.Reason}, true
+	}
+	return actor.Result{}, false
+}
+
+// reportOf translates the frames about an attempt that goes on.
+func reportOf(f workerproto.WorkerFrame) (actor.Report, bool) {
+	switch f := f.(type) {
+	case *workerproto.Progress:
+		return actor.Report{Job: f.Job, Attempt: f.Attempt, JSON: reportJSON(f.Done, f.Total, f.Message)}, true
+	case *workerproto.Partial:
+		return actor.Report{Job: f.Job, Attempt: f.Attempt, Partial: true, JSON: f.Data}, true
+	}
+	return actor.Report{}, false
+}
+
+// Closed forgets a session. Its last Frames were taken by the loop before.
+func (w *workers) Closed(s *workerproto.Session, cause error) {
+	id := s.Value.(dispatcherd.SessionID)
+	w.forget(id)
+	log := w.log.Info
+	var rule *workerproto.Error
+	stopping := errors.As(cause, &rule) && rule.Code == workerproto.ShuttingDown
+	if cause != nil && !stopping && !errors.Is(cause, io.EOF) {
+		log = w.log.Warn
+	}
+	if errors.Is(cause, io.EOF) {
+		cause = nil // the worker hung up, which is how each of them ends
+	}
+	log("worker gone", zap.Int64("session", int64(id)), zap.String("worker", s.Worker()), zap.Error(cause))
+}
+
+// find returns the session or nil.
+func (w *workers) find(id dispatcherd.SessionID) *workerproto.Session {
+	w.mu.RLock()
+	defer w.mu.RUnlock()
+	return w.session[id]
+}
+
+// name returns the name of a session's worker, "" if it hung up.
+func (w *workers) name(id dispatcherd.SessionID) string {
+	if s := w.find(id); s != nil {
+		return s.Worker()
+	}
+	return ""
+}
+
+// perform carries out the effects that go to a worker.
+func (w *workers) perform(e *actor.Effect, grace workerproto.GoAway) {
+	s := w.find(e.Session)
+	if s == nil {
+		return // it hung up; its Unregister is on the way
+	}
+	named := workerproto.Execution{Job: e.Job, Attempt: e.Attempt}
+	switch e.Kind {
+	case actor.Send:
+		w.send(s, e)
+	case actor.Cancel:
+		s.Send(&workerproto.Cancel{Execution: named, Reason: e.Reason})
+	case actor.Stale:
+		s.Send(&workerproto.Stale{Execution: named})
+	case actor.NotHeld:
+		s.Send(workerproto.Complain(workerproto.NotHeld, e.Job, "job %d attempt %d runs in another session", e.Job, e.Attempt))
+	case actor.RefuseSlots:
+		if !w.decided(e) {
+			s.Close(workerproto.Complain(workerproto.TooManyConnections, 0, "%s", e.Reason))
+		}
+	case actor.HangUp:
+		s.Close(workerproto.Complain(workerproto.CancelIgnored, e.Job, "%s", e.Reason))
+	case actor.Resume, actor.Welcome, actor.TurnAway:
+		w.decided(e)
+	case actor.GoAway:
+		s.Send(&grace)
+	}
+}
+
+// send hands over a job. One that fits into no frame, or that no worker could
+// read, is failed for good: nobody can ever get it. A session that does not take the frame ends, which
+// gives the job back.
+func (w *workers) send(s *workerproto.Session, e *actor.Effect) {
+	f := &workerproto.Job{
+		Execution: workerproto.Execution{Job: e.Job, Attempt: e.Attempt},
+		Slot:      e.Number, Type: e.Type, Mode: e.Mode, Payload: e.Payload, Timeout: e.Timeout, Age: e.Age,
+	}
+	unfit := ""
+	if !s.Fits(f) {
+		unfit = "the payload is larger than a frame may be; raise --max-frame"
+	} else if err := workerproto.CheckCarried(f.Payload); err != nil {
+		unfit = fmt.Sprintf("the payload cannot be handed on: %v", err)
+	}
+	if unfit == "" {
+		s.Send(f)
+		return
+	}
+	ev := actor.Released{Session: e.Session, Results: []actor.Result{{
+		Job: e.Job, Attempt: e.Attempt, Permanent: true, Error: unfit,
+	}}}
+	go w.loop.Release(ev) // the loop cannot wait for itself
+}

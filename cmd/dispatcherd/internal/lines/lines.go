@@ -1,0 +1,251 @@
+// Package lines reads jobs to be inserted, one JSON object a line, and says which
+// line is bad and why, without quoting it.
+package lines
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/claim"
+	"github.com/dispatcherd/dispatcherd/internal/carry"
+	"github.com/dispatcherd/dispatcherd/internal/fields"
+)
+
+var jobFields = []string{"type", "priority", "payload", "run_at", "max_attempts", "timeout_ms"}
+
+// MaxLine bounds one line of a command's input, in bytes. A dispatcher has
+// --max-payload for what callers send.
+const MaxLine = 16 << 20
+
+// The table takes no run_at outside [earliestRun, latestRun).
+var (
+	earliestRun = time.Date(1970, 1, 1, 0, 0, 0, 0, time.UTC)
+	latestRun   = time.Date(2200, 1, 1, 0, 0, 0, 0, time.UTC)
+)
+
+// Job is a job to be inserted, as one line of JSON describes it. What is nil
+// or empty gets the table's default.
+type Job struct {
+	Type        string                `json:"type"`
+	Priority    *dispatcherd.Priority `json:"priority"`
+	Payload     json.RawMessage       `json:"payload"`
+	RunAt       *time.Time            `json:"run_at"`
+	MaxAttempts *int16                `json:"max_attempts"`
+	TimeoutMS   *int32                `json:"timeout_ms"` // limit of one attempt in milliseconds
+}
+
+// Parse reads one line and checks it as the table would, so that a mistake
+// is found together with its line number.
+func Parse(line []byte) (Job, error) {
+	var job Job
+	if !utf8.Valid(line) {
+		return job, errors.New("it is not UTF-8")
+	}
+	d := json.NewDecoder(bytes.NewReader(line))
+	if err := d.Decode(&job); err != nil {
+		return job, jsonReason(err)
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return job, errors.New("something follows the JSON object: one line is one job")
+	}
+	if err := fields.Check(line, jobFields); err != nil {
+		return job, err
+	}
+	return job, job.Check()
+}
+
+// jsonReason rewords a decoder's error without quoting the input, which may
+// hold what is nobody's business.
+func jsonReason(err error) error {
+	var kind *json.UnmarshalTypeError
+	var syntax *json.SyntaxError
+	var when *time.ParseError
+	switch {
+	case errors.As(err, &kind) && kind.Field == "":
+		return fmt.Errorf("a job is a JSON object, not a JSON %s", fields.Short(kind.Value))
+	case errors.As(err, &kind):
+		return fmt.Errorf("%s cannot be the JSON %s", kind.Field, fields.Short(kind.Value))
+	case errors.As(err, &syntax):
+		return fmt.Errorf("it is not JSON (byte %d)", syntax.Offset)
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		return errors.New("it is not JSON (it ends too early)")
+	case errors.As(err, &when):
+		return errors.New("run_at must be a time in RFC 3339, such as 2026-01-31T08:00:00Z")
+	}
+	return errors.New("a value has the wrong form; run_at must be a time in RFC 3339, such as 2026-01-31T08:00:00Z")
+}
+
+// CheckType holds a type against the constraint of the table.
+func CheckType(t string) error {
+	switch {
+	case t == "":
+		return errors.New("type is missing")
+	case len(t) > dispatcherd.MaxTypeLength:
+		return fmt.Errorf("type has %d bytes; at most %d are allowed", len(t), dispatcherd.MaxTypeLength)
+	case !utf8.ValidString(t):
+		return errors.New("type is not UTF-8")
+	case strings.ContainsFunc(t, unicode.IsControl):
+		return errors.New("type holds a control character")
+	}
+	return nil
+}
+
+// Check holds a job against the constraints of the table.
+func (j *Job) Check() error {
+	if err := CheckType(j.Type); err != nil {
+		return err
+	}
+	switch {
+	case j.Priority != nil && !j.Priority.Valid():
+		return fmt.Errorf("priority %d is outside %d..%d", *j.Priority, dispatcherd.MinPriority, dispatcherd.MaxPriority)
+	case j.MaxAttempts != nil && *j.MaxAttempts < 1:
+		return fmt.Errorf("max_attempts %d is less than 1", *j.MaxAttempts)
+	case j.TimeoutMS != nil && *j.TimeoutMS < 1:
+		return fmt.Errorf("timeout_ms %d is less than 1", *j.TimeoutMS)
+	case j.RunAt != nil && (j.RunAt.Before(earliestRun) || !j.RunAt.Before(latestRun)):
+		return fmt.Errorf("run_at lies outside the years %d to %d", earliestRun.Year(), latestRun.Year()-1)
+	}
+	return checkPayload(j.Payload)
+}
+
+// Row is the job as it is inserted.
+func (j *Job) Row() claim.New {
+	n := claim.New{Type: j.Type, Payload: j.Payload}
+	if j.Priority != nil {
+		n.Priority = *j.Priority
+	}
+	if j.RunAt != nil {
+		n.RunAt = *j.RunAt
+	}
+	if j.MaxAttempts != nil {
+		n.MaxAttempts = int(*j.MaxAttempts)
+	}
+	if j.TimeoutMS != nil {
+		n.Timeout = time.Duration(*j.TimeoutMS) * time.Millisecond
+	}
+	return n
+}
+
+// checkPayload finds what is JSON but cannot be stored by Postgres, or cannot be
+// sent to any worker afterwards.
+func checkPayload(payload []byte) error {
+	if len(payload) == 0 {
+		return nil
+	}
+	if !json.Valid(payload) {
+		return errors.New("payload is not JSON")
+	}
+	var surrogate bool // the last escape opened a pair
+	for i := 0; i < len(payload); i++ {
+		if payload[i] != '\\' {
+			if surrogate {
+				return errors.New("payload holds half of a surrogate pair (\\ud800…\\udfff), which Postgres cannot store")
+			}
+			continue
+		}
+		i++
+		code := escape(payload[i:])
+		switch low := code >= 0xdc00 && code < 0xe000; {
+		case code == 0:
+			return errors.New("payload holds the character \\u0000, which Postgres cannot store")
+		case low != surrogate:
+			return errors.New("payload holds half of a surrogate pair (\\ud800…\\udfff), which Postgres cannot store")
+		}
+		surrogate = code >= 0xd800 && code < 0xdc00
+		if code >= 0 {
+			i += 4
+		}
+	}
+	if err := carry.Check(payload); err != nil {
+		return fmt.Errorf("payload cannot be handed on: %w", err)
+	}
+	return nil
+}
+
+// escape returns the code of a \uXXXX escape whose backslash was read, −1 for
+// the short ones. The JSON is valid, so the digits are there.
+func escape(rest []byte) int {
+	if rest[0] != 'u' {
+		return -1
+	}
+	code, err := strconv.ParseUint(string(rest[1:5]), 16, 32)
+	if err != nil {
+		return -1
+	}
+	return int(code)
+}
+
+// Reader reads a stream of JSON lines.
+type Reader struct {
+	scanner *bufio.Scanner
+	Read    int64 // bytes of input consumed
+	Number  int   // of the current line, from 1
+	longest int   // bytes that one may have
+	Job     Job
+}
+
+// TooLongError ends a stream: nobody knows where the next line begins.
+type TooLongError struct{ Line, Longest int }
+
+// Error names the line, and what to do.
+func (e *TooLongError) Error() string {
+	return fmt.Sprintf("line %d is longer than %d bytes: split the input, or keep large data elsewhere and refer to it", e.Line, e.Longest)
+}
+
+// NewReader reads lines of at most longest bytes from r.
+func NewReader(r io.Reader, longest int) *Reader {
+	l := &Reader{scanner: bufio.NewScanner(r), longest: longest}
+	l.scanner.Buffer(make([]byte, 0, min(longest+1, 64<<10)), longest+1) // with the line's end
+	return l
+}
+
+// Error says which line of the input is bad, and why.
+type Error struct {
+	Line   int
+	Reason error
+}
+
+// Error names the line and the reason.
+func (e *Error) Error() string { return fmt.Sprintf("line %d: %v", e.Line, e.Reason) }
+
+// Unwrap returns the reason.
+func (e *Error) Unwrap() error { return e.Reason }
+
+// Next reads up to the next job, over empty lines. It returns io.EOF at the end
+// and a *Error for a line that is no job, after which it may be called
+// again; any other error is final.
+func (l *Reader) Next() error {
+	for l.scanner.Scan() {
+		l.Number++
+		line := l.scanner.Bytes()
+		l.Read += int64(len(line)) + 1
+		if l.Number == 1 {
+			line = bytes.TrimPrefix(line, []byte("\xef\xbb\xbf"))
+		}
+		if len(bytes.TrimSpace(line)) == 0 {
+			continue
+		}
+		var err error
+		if l.Job, err = Parse(line); err != nil {
+			return &Error{Line: l.Number, Reason: err}
+		}
+		return nil
+	}
+	switch err := l.scanner.Err(); {
+	case errors.Is(err, bufio.ErrTooLong):
+		return &TooLongError{Line: l.Number + 1, Longest: l.longest}
+	case err != nil:
+		return fmt.Errorf("reading line %d: %w", l.Number+1, err)
+	}
+	return io.EOF
+}

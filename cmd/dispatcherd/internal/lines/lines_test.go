@@ -1,0 +1,174 @@
+package lines
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"testing/iotest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/dispatcherd/dispatcherd"
+)
+
+// readAll returns the types of all good lines and the messages of the bad ones.
+func readAll(t *testing.T, r io.Reader) (types, complaints []string, end error) {
+	t.Helper()
+	lines := NewReader(r, MaxLine)
+	for {
+		var bad *Error
+		switch err := lines.Next(); {
+		case err == nil:
+			types = append(types, lines.Job.Type)
+		case errors.As(err, &bad):
+			complaints = append(complaints, err.Error())
+		case errors.Is(err, io.EOF):
+			return types, complaints, nil
+		default:
+			return types, complaints, err
+		}
+	}
+}
+
+func TestEveryBadLineIsNamedWithItsNumberAndReason(t *testing.T) {
+	for line, want := range map[string]string{
+		`{}`:                              "line 1: type is missing",
+		`[]`:                              "line 1: a job is a JSON object, not a JSON array",
+		`"pdf"`:                           "line 1: a job is a JSON object, not a JSON string",
+		`null`:                            "line 1: type is missing",
+		`{"type":"pdf"`:                   "line 1: it is not JSON (it ends too early)",
+		`{"type":"pdf"} {"type":"pdf"}`:   "line 1: something follows the JSON object: one line is one job",
+		`{"type":"pdf"},`:                 "line 1: something follows the JSON object: one line is one job",
+		`{type:"pdf"}`:                    "line 1: it is not JSON (byte 2)",
+		`{"type":7}`:                      "line 1: type cannot be the JSON number",
+		`{"type":"pdf","priority":11}`:    "line 1: priority 11 is outside 0..10",
+		`{"type":"pdf","priority":-1}`:    "line 1: priority -1 is outside 0..10",
+		`{"type":"pdf","priority":1.5}`:   "line 1: priority cannot be the JSON number 1.5",
+		`{"type":"pdf","priority":300}`:   "line 1: priority cannot be the JSON number 300",
+		`{"type":"pdf","max_attempts":0}`: "line 1: max_attempts 0 is less than 1",
+		`{"type":"pdf","timeout_ms":0}`:   "line 1: timeout_ms 0 is less than 1",
+		`{"type":"pdf","run_at":"2200-01-01T00:00:00Z"}`: "line 1: run_at lies outside the years 1970 to 2199",
+		`{"type":"pdf","run_at":"tomorrow"}`:             "line 1: run_at must be a time in RFC 3339, such as 2026-01-31T08:00:00Z",
+		`{"type":"pdf","run_at":5}`:                      "line 1: a value has the wrong form; run_at must be a time in RFC 3339, such as 2026-01-31T08:00:00Z",
+		`{"type":"pdf","prio":3}`:                        `line 1: there is no field "prio"; the fields are type, priority, payload, run_at, max_attempts, timeout_ms`,
+		`{"Type":"pdf"}`:                                 `line 1: there is no field "Type"; the fields are type, priority, payload, run_at, max_attempts, timeout_ms`,
+		`{"type":"pdf","\u0070ayload":1}`:                `line 1: there is no field "\\u0070ayload"; the fields are type, priority, payload, run_at, max_attempts, timeout_ms`,
+		`{"type":"a","payload":{},"type":"b"}`:           "line 1: type is given twice",
+		`{"payload":{"\"":["{"]},"payload":"\\"}`:        "line 1: payload is given twice",
+		`{"type":"a\u0000b"}`:                            "line 1: type holds a control character",
+		`{"type":"pdf","payload":"\u0000"}`:              "line 1: payload holds the character \\u0000, which Postgres cannot store",
+		`{"type":"pdf","payload":"\ud83d"}`:              "line 1: payload holds half of a surrogate pair (\\ud800…\\udfff), which Postgres cannot store",
+		`{"type":"pdf","payload":"\ude00x"}`:             "line 1: payload holds half of a surrogate pair (\\ud800…\\udfff), which Postgres cannot store",
+		`{"type":"pdf","payload":"\ud83d\n"}`:            "line 1: payload holds half of a surrogate pair (\\ud800…\\udfff), which Postgres cannot store",
+		`{"type":"pdf","payload":[1e1024]}`:              "line 1: payload cannot be handed on: it holds a number of more than 1,024 characters, written out, which no worker can be sent",
+		`{"type":"pdf","payload":` + strings.Repeat("[", 129) + strings.Repeat("]", 129) + `}`: "line 1: payload cannot be handed on: it nests more than 128 arrays and objects, which no worker can be sent",
+		"{\"type\":\"\xff\"}": "line 1: it is not UTF-8",
+		`{"type":"` + strings.Repeat("x", dispatcherd.MaxTypeLength+1) + `"}`: "line 1: type has 129 bytes; at most 128 are allowed",
+	} {
+		types, complaints, err := readAll(t, strings.NewReader(line))
+		require.NoError(t, err)
+		require.Empty(t, types, line)
+		require.Equal(t, []string{want}, complaints, line)
+	}
+}
+
+func TestNoReasonQuotesThePayload(t *testing.T) {
+	for _, line := range []string{
+		`{"type":"pdf","payload":{"card":"secret"}`, `{"type":"pdf","payload":secret}`, `{"type":["secret"]}`,
+		`{"type":"pdf","run_at":"secret"}`, `secret`, `{"type":"pdf"} "secret"`,
+	} {
+		_, complaints, err := readAll(t, strings.NewReader(line))
+		require.NoError(t, err)
+		require.Len(t, complaints, 1)
+		require.NotContains(t, complaints[0], "secret")
+	}
+}
+
+func TestGoodLinesInEveryDress(t *testing.T) {
+	input := "\xef\xbb\xbf{\"type\":\"bom\"}\r\n\n  \t\n{\"type\":\"spaces\"}  \n" +
+		`{"type":"full","priority":10,"payload":{"a":[1,"\ud83d\ude00 \\u0000"]},"run_at":"2026-01-31T08:00:00+01:00","max_attempts":3}` + "\n" +
+		`{"type":"nested","payload":{"type":1,"Type":[{"type":2,"type":"payload"}],"\\\"":3},"priority":1}` + "\n" +
+		`{"type":"nulls","priority":null,"payload":null,"run_at":null,"max_attempts":null}` + "\n" + `{"type":"no newline at the end"}`
+	types, complaints, err := readAll(t, iotest.OneByteReader(strings.NewReader(input)))
+	require.NoError(t, err)
+	require.Empty(t, complaints)
+	require.Equal(t, []string{"bom", "spaces", "full", "nested", "nulls", "no newline at the end"}, types)
+
+	lines := NewReader(strings.NewReader(input), MaxLine)
+	for range 3 {
+		require.NoError(t, lines.Next())
+	}
+	require.Equal(t, dispatcherd.Priority(10), *lines.Job.Priority)
+	require.Equal(t, int16(3), *lines.Job.MaxAttempts)
+	require.True(t, lines.Job.RunAt.Equal(time.Date(2026, 1, 31, 7, 0, 0, 0, time.UTC)))
+	require.JSONEq(t, `{"a":[1,"😀 \\u0000"]}`, string(lines.Job.Payload))
+	require.Equal(t, 5, lines.Number)
+	require.NoError(t, lines.Next())
+	require.NoError(t, lines.Next())
+	require.Nil(t, lines.Job.Priority, "null is the table's default")
+	require.NoError(t, lines.Next())
+	require.ErrorIs(t, lines.Next(), io.EOF)
+}
+
+func TestAnEndlessLineEndsTheReading(t *testing.T) {
+	_, _, err := readAll(t, io.MultiReader(strings.NewReader("{\"type\":\"a\"}\n"), strings.NewReader(strings.Repeat("x", MaxLine+1))))
+	require.ErrorContains(t, err, "line 2 is longer than 16777216 bytes")
+	_, _, err = readAll(t, iotest.ErrReader(errors.New("disk on fire")))
+	require.EqualError(t, err, "reading line 1: disk on fire")
+}
+
+// TestWhatIsWrittenAsJSONComesBack: any job that keeps to the limits survives
+// the journey through a line of JSON.
+func TestWhatIsWrittenAsJSONComesBack(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		priority := dispatcherd.Priority(rapid.IntRange(0, 10).Draw(rt, "priority"))
+		text := rapid.String().Filter(func(s string) bool { return !strings.ContainsRune(s, 0) })
+		typ := rapid.StringOfN(rapid.RuneFrom([]rune("abcäö \"\\")), 1, 20, dispatcherd.MaxTypeLength).Draw(rt, "type")
+		payload, err := json.Marshal(map[string]string{"text": text.Draw(rt, "text")})
+		require.NoError(rt, err)
+		line, err := json.Marshal(Job{Type: typ, Priority: &priority, Payload: payload})
+		require.NoError(rt, err)
+		job, err := Parse(line)
+		require.NoError(rt, err)
+		require.Equal(rt, typ, job.Type)
+		require.Equal(rt, priority, *job.Priority)
+		require.JSONEq(rt, string(payload), string(job.Payload))
+	})
+}
+
+func FuzzParseJob(f *testing.F) {
+	f.Add([]byte(`{"type":"pdf","payload":"\ud83d\ude00"}`))
+	f.Add([]byte(`{"type":"pdf","priority":3,"run_at":"2026-01-31T08:00:00Z"}`))
+	f.Fuzz(func(t *testing.T, line []byte) {
+		job, err := Parse(line)
+		if err == nil {
+			require.NoError(t, job.Check(), "what was accepted is acceptable")
+			require.NotEmpty(t, job.Type)
+			require.True(t, len(job.Payload) == 0 || json.Valid(job.Payload))
+			var named map[string]json.RawMessage
+			require.NoError(t, json.Unmarshal(line, &named))
+			require.Subset(t, jobFields, slices.Collect(maps.Keys(named)))
+		}
+	})
+}
+
+// Up to a hundred reasons are held and told at once, whatever the lines hold.
+func TestReasonsAreShortHoweverLongTheLineIs(t *testing.T) {
+	for _, line := range []string{
+		`{"type":"x","priority":` + strings.Repeat("9", 1<<20) + `}`,
+		`{"` + strings.Repeat("x", 1<<20) + `":1}`,
+		`{"type":"` + strings.Repeat("x", 1<<20) + `"}`,
+		`{"type":"x","run_at":"` + strings.Repeat("9", 1<<20) + `"}`,
+		strings.Repeat("9", 1<<20),
+	} {
+		_, err := Parse([]byte(line))
+		require.Error(t, err)
+		require.Less(t, len(err.Error()), 300)
+	}
+}

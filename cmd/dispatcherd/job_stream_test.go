@@ -1,0 +1,42 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/lines"
+)
+
+// Postgres counts the jobs it was sent; people count lines.
+func TestTheLineOfEveryJobIsKnown(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		kinds := rapid.SliceOf(rapid.SampledFrom([]string{`{"type":"pdf"}`, "", "bad"})).Draw(rt, "lines")
+		stream := &jobStream{lines: lines.NewReader(strings.NewReader(strings.Join(kinds, "\n")), 100), skipBad: true, complain: func(string, ...any) {}}
+		for _, err := range stream.jobs {
+			require.NoError(rt, err)
+		}
+		job := int64(0)
+		for i, kind := range kinds {
+			if kind != "" && kind != "bad" {
+				job++
+				require.Equal(rt, fmt.Sprintf("line %d", i+1), stream.place(job))
+			}
+		}
+	})
+}
+
+func TestWhatIsRememberedOfBlankLinesIsBounded(t *testing.T) {
+	const n = maxLeaps + 1000
+	stream := &jobStream{lines: lines.NewReader(strings.NewReader(strings.Repeat("\n{\"type\":\"pdf\"}\n", n)), 100)}
+	for _, err := range stream.jobs {
+		require.NoError(t, err)
+	}
+	require.Len(t, stream.leaps, maxLeaps+1)
+	require.Equal(t, "line 2", stream.place(1))
+	require.Equal(t, fmt.Sprintf("line %d", 2*(maxLeaps+1)), stream.place(maxLeaps+1))
+	require.Equal(t, fmt.Sprintf("job %d of the input, blank and skipped lines not counted", n), stream.place(n))
+}
