@@ -21,14 +21,15 @@ type keeper struct {
 	program     string
 	interpreter func() (string, error)
 	imports     string
-	wait        string // what it does before its work, until the file exists that the payload names
+	wait        string // what it does before its work, in place of its last line: it says that it begins, and waits until the file exists that the payload names
 }
 
 var keepers = []keeper{
-	{"python/resuming.py", python, "", "    while not os.path.exists(job['payload']): time.sleep(0.01)\n    return {"},
+	{"python/resuming.py", python, "", "    open(job['payload'] + '.begun', 'w').close()\n    while not os.path.exists(job['payload']): time.sleep(0.01)\n    return {"},
 	{
 		"node/resuming.mjs", func() (string, error) { return exec.LookPath("node") },
-		"import { existsSync } from 'node:fs';\n", "    while (!existsSync(job.payload)) await sleep(10);\n  return {",
+		"import { existsSync, writeFileSync } from 'node:fs';\n",
+		"    writeFileSync(job.payload + '.begun', '');\n    while (!existsSync(job.payload)) await sleep(10);\n  return {",
 	},
 }
 
@@ -50,13 +51,22 @@ func (w *world) resuming(k keeper, socket string) {
 	require.NoError(w.t, err)
 	source, err := os.ReadFile(filepath.Join("../../examples", k.program))
 	require.NoError(w.t, err)
-	_, begin, found := strings.Cut(k.wait, "\n")
-	require.True(w.t, found)
+	begin := k.wait[strings.LastIndex(k.wait, "\n")+1:]
 	changed := strings.Replace(string(source), begin, k.wait, 1)
 	require.NotEqual(w.t, string(source), changed)
 	path := filepath.Join(w.dir, filepath.Base(k.program))
 	require.NoError(w.t, os.WriteFile(path, []byte(k.imports+changed), 0o600))
 	startCommand(w.t, exec.Command(interpreter, path, socket, "x"))
+}
+
+// begun waits until the worker has a job: the row says that it runs from the
+// claim on, which is before anybody is handed it.
+func begun(t *testing.T, gate string) {
+	t.Helper()
+	eventually(t, func() bool {
+		_, err := os.Stat(gate + ".begun")
+		return err == nil
+	}, func() string { return "the beginning of the work" })
 }
 
 // A worker of few lines keeps its job while the dispatcher is killed and
@@ -77,7 +87,7 @@ func keepsItsJobOverARestart(t *testing.T, k keeper) {
 		require.NoError(t, err)
 		id, err := w.jobs.Insert(t.Context(), claim.New{Type: "x", Payload: payload})
 		require.NoError(t, err)
-		w.await(id, dispatcherd.Running)
+		begun(t, gate)
 		open := func() { require.NoError(t, os.WriteFile(gate, nil, 0o600)) }
 		daemon.kill()
 		if inTheGap {
@@ -112,7 +122,7 @@ func letsGoOfWhatIsNotTakenBack(t *testing.T, k keeper) {
 	require.NoError(t, err)
 	id, err := w.jobs.Insert(t.Context(), claim.New{Type: "x", Payload: payload})
 	require.NoError(t, err)
-	w.await(id, dispatcherd.Running)
+	begun(t, gate)
 	daemon.kill()
 	w.exec(`UPDATE dispatcherd.jobs SET attempt = attempt + 1 WHERE id = $1`, int64(id)) // somebody else has it
 	w.serve(cfg)
