@@ -155,7 +155,8 @@ func ExampleInsertTx() {
 	log.Print(err)
 }
 
-// The same with database/sql.
+// The same with database/sql. The driver "pgx" is there once the program has
+// imported it: _ "github.com/jackc/pgx/v5/stdlib". Any other for Postgres does.
 func ExampleInsertSQLTx() {
 	ctx := context.Background()
 	db, err := sql.Open("pgx", "postgres:///shop")
@@ -166,6 +167,7 @@ func ExampleInsertSQLTx() {
 	if err != nil {
 		log.Fatal(err)
 	}
+	defer func() { _ = tx.Rollback() }() // after a Commit it does nothing
 	if _, err = client.InsertSQLTx(ctx, tx, client.Job{Type: "invoice"}); err == nil {
 		err = tx.Commit()
 	}

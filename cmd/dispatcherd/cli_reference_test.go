@@ -121,6 +121,10 @@ func describeFlags(b *strings.Builder, flags *pflag.FlagSet) {
 		if least, most := settings.BoundsOf(f); settings.IsNumber(f) && most != settings.LargestID && f.Value.Type() != "uint64" {
 			bounds = least + "–" + most
 		}
-		fmt.Fprintf(b, "| `--%s` | %s | %s | %s |\n", f.Name, standard, bounds, strings.ReplaceAll(f.Usage, "|", `\|`))
+		name := "`--" + f.Name + "`"
+		if f.Shorthand != "" {
+			name += ", `-" + f.Shorthand + "`"
+		}
+		fmt.Fprintf(b, "| %s | %s | %s | %s |\n", name, standard, bounds, strings.ReplaceAll(f.Usage, "|", `\|`))
 	})
 }

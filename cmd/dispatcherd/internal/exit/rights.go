@@ -15,10 +15,11 @@ func Denied(err error) bool {
 	return ok && pg.Code == "42501"
 }
 
-// rightsOf names the role that a group of commands needs; see docs/security.md.
+// rightsOf names the least role that a group of commands needs; the first that fits counts. See docs/security.md.
 var rightsOf = []struct{ command, role string }{
 	{"dispatcherd serve", "dispatcherd_dispatcher"},
 	{"dispatcherd trace", "dispatcherd_reader"},
+	{"dispatcherd job insert", "dispatcherd_producer"},
 	{"dispatcherd job", "dispatcherd_operator"},
 }
 
@@ -32,6 +33,7 @@ func WhatToGrant(dsn, command string) string {
 	for _, r := range rightsOf {
 		if strings.HasPrefix(command, r.command) {
 			grant = fmt.Sprintf("let an administrator run 'GRANT %s TO %s;', or name another role", r.role, user)
+			break
 		}
 	}
 	return fmt.Sprintf("the role %s of --database-url lacks this right; %s (docs/security.md, \"The roles in Postgres\")", user, grant)

@@ -1,0 +1,21 @@
+package exit
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Who lacks a right is sent to the least role that has it.
+func TestTheLeastRoleIsNamed(t *testing.T) {
+	for command, role := range map[string]string{
+		"dispatcherd job insert":   "dispatcherd_producer",
+		"dispatcherd job cancel":   "dispatcherd_operator",
+		"dispatcherd trace export": "dispatcherd_reader",
+		"dispatcherd serve":        "dispatcherd_dispatcher",
+		"dispatcherd migrate up":   "use the owner of the schema",
+	} {
+		require.Contains(t, WhatToGrant("postgres://anna@/app", command), role, command)
+	}
+	require.Contains(t, WhatToGrant("postgres://anna@/app", "dispatcherd job insert"), `'GRANT dispatcherd_producer TO "anna";'`)
+}
