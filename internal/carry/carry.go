@@ -6,6 +6,7 @@
 package carry
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 )
@@ -37,8 +38,8 @@ func Check(json []byte) error {
 		case c == '}' || c == ']':
 			depth--
 		case c == '-' || isDigit(c):
-			n := numberEnd(json[i:])
-			if length(json[i:i+n]) > MaxNumber {
+			n, plain := numberEnd(json[i:])
+			if (n > MaxNumber || !plain) && length(json[i:i+n]) > MaxNumber {
 				return ErrNumber
 			}
 			i += n - 1
@@ -49,24 +50,36 @@ func Check(json []byte) error {
 
 // stringEnd is where the quote is that ends a string.
 func stringEnd(text []byte) int {
-	for i := 0; i < len(text); i++ {
-		switch text[i] {
-		case '"':
-			return i
-		case '\\':
-			i++
+	for from := 0; ; {
+		n := bytes.IndexByte(text[from:], '"')
+		if n < 0 {
+			return len(text)
 		}
+		quote := from + n
+		before := quote // of the backslashes in front of it, an odd one makes it part of the string
+		for before > from && text[before-1] == '\\' {
+			before--
+		}
+		if (quote-before)%2 == 0 {
+			return quote
+		}
+		from = quote + 1
 	}
-	return len(text)
 }
 
-func numberEnd(text []byte) int {
+// numberEnd is where a number ends; plain says that it has no exponent.
+func numberEnd(text []byte) (n int, plain bool) {
+	plain = true
 	for i, c := range text {
-		if !isDigit(c) && c != '-' && c != '+' && c != '.' && c != 'e' && c != 'E' {
-			return i
+		switch {
+		case isDigit(c) || c == '.' || c == '-':
+		case c == 'e' || c == 'E' || c == '+':
+			plain = false
+		default:
+			return i, plain
 		}
 	}
-	return len(text)
+	return len(text), plain
 }
 
 // length is how many characters a number has as jsonb writes it: no exponent, and
@@ -129,4 +142,4 @@ func (n *number10) read(text []byte) {
 	}
 }
 
-func isDigit(c byte) bool { return '0' <= c && c <= '9' }
+func isDigit(c byte) bool { return c-'0' <= 9 }

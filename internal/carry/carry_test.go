@@ -67,6 +67,19 @@ func drawPayload(rt *rapid.T) []byte {
 	return []byte(strings.Repeat("[", deep) + fmt.Sprintf(inner, number) + strings.Repeat("]", deep))
 }
 
+// What is in a string, quotes and backslashes above all, neither nests nor counts.
+func TestAStringEndsAtItsQuote(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		text, err := json.Marshal(rapid.StringOf(rapid.SampledFrom([]rune(`\\\"[{1eü`))).Draw(rt, "text"))
+		require.NoError(rt, err)
+		around := func(depth int) []byte {
+			return []byte(strings.Repeat("[", depth) + string(text) + "," + string(text) + strings.Repeat("]", depth))
+		}
+		require.NoError(rt, carry.Check(around(carry.MaxDepth)))
+		require.Equal(rt, carry.ErrDepth, carry.Check(append(append([]byte("["), text...), append([]byte(","), append(around(carry.MaxDepth), ']')...)...)))
+	})
+}
+
 // Whatever bytes come, Check ends without a panic.
 func FuzzCheck(f *testing.F) {
 	for _, seed := range []string{`{"a":[1,-2.5e+3]}`, `"\`, `-`, `1e5000`, `]][`, `1.e.-`} {
@@ -80,9 +93,25 @@ func FuzzCheck(f *testing.F) {
 }
 
 func BenchmarkCheck(b *testing.B) {
-	raw := []byte(`{"url":"https://example.org/some/page.html","page":17,"sizes":[1,2.5,300],"user":{"name":"somebody","id":123456}}`)
-	b.SetBytes(int64(len(raw)))
-	for b.Loop() {
-		_ = carry.Check(raw)
+	row := `{"url":"https://example.org/some/page.html","page":17,"sizes":[1,2.5,300],"user":{"name":"somebody","id":123456}}`
+	for name, text := range map[string]string{
+		"110 B":               row,
+		"10 kB of rows":       "[" + strings.Repeat(row+",", 90) + "1]",
+		"10 kB of text":       `"` + strings.Repeat("Some words, one after the other. ", 310) + `"`,
+		"10 kB of many lines": `"` + strings.Repeat(`Some words, one after the other.\n`, 300) + `"`,
+	} {
+		b.Run(name, func(b *testing.B) {
+			raw := []byte(text)
+			b.SetBytes(int64(len(raw)))
+			for b.Loop() {
+				_ = carry.Check(raw)
+			}
+		})
+		b.Run(name+", encoded", func(b *testing.B) { // what the client does before
+			raw := json.RawMessage(text)
+			for b.Loop() {
+				_, _ = json.Marshal(raw)
+			}
+		})
 	}
 }
