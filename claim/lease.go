@@ -42,32 +42,6 @@ SELECT EXISTS (SELECT FROM beat), now(),
 		FROM dispatcherd.dispatchers d, jsonb_each_text(d.capacity)
 		WHERE d.id <> $1 AND d.lost_at IS NULL AND d.beat_at + d.lease > now() GROUP BY key) t)`
 
-// releaseSQL gives back what lost dispatchers ($1) were running: the attempts
-// count as crashes, unless it had left in good order; the order is kept. Their claims say where to look; the
-// row decides. Rows that are locked wait for the next beat.
-const releaseSQL = `
-WITH held AS MATERIALIZED (
-	SELECT ctid FROM dispatcherd.jobs_live
-	WHERE id = ANY (ARRAY (SELECT unnest(ids) FROM dispatcherd.claims WHERE dispatcher = ANY ($1::int[])))
-		AND status = 'running' AND dispatcher = ANY ($1)
-	ORDER BY id FOR UPDATE SKIP LOCKED
-), item AS (
-	SELECT id AS dispatcher, CASE WHEN leaving THEN 'released' ELSE $2::text END AS name,
-		CASE WHEN leaving THEN '' ELSE $3::text END AS error, CASE WHEN leaving THEN 0 ELSE $4::int END AS crash
-	FROM dispatcherd.dispatchers WHERE id = ANY ($1)
-), back AS (
-	UPDATE dispatcherd.jobs_live j
-	SET status = 'pending', dispatcher = NULL, token = NULL, started_at = NULL, progress = NULL,
-		crashes = least(j.crashes + i.crash, 32767), errors = ` + appendError + `
-	FROM item i
-	WHERE j.ctid = ANY (ARRAY (SELECT ctid FROM held)) AND j.status = 'running' AND j.dispatcher = i.dispatcher
-	RETURNING j.id
-), bell AS MATERIALIZED (
-	SELECT pg_notify('dispatcherd_jobs', '') FROM (SELECT FROM back LIMIT 1) due
-	WHERE EXISTS (SELECT FROM dispatcherd.dispatchers WHERE armed)
-)
-SELECT count(*), (SELECT count(*) FROM bell) FROM back`
-
 // settleSQL carries out cancel requests whose job is not running any more: a
 // pending one is cancelled, and a request whose job is final is over. It is part of
 // a beat, so it waits for no lock: what somebody is claiming, ending or settling at
@@ -188,17 +162,6 @@ func (r *BeatResult) learn(elsewhere string, own map[string]int) error {
 	return nil
 }
 
-// release gives back the running jobs of dispatchers that can claim no more.
-func release(ctx context.Context, conn *pgx.Conn, lost []int32, as dispatcherd.Outcome, why string) (n int, err error) {
-	crashes := 0
-	if as == dispatcherd.Crashed {
-		crashes = 1
-	}
-	var rang int
-	err = conn.QueryRow(ctx, releaseSQL, lost, as.String(), why, crashes).Scan(&n, &rang)
-	return n, err
-}
-
 // Leave gives up the lease and releases what still runs under it, without
 // counting a crash. It returns how many jobs those were. The store may join again.
 func (s *Store) Leave(ctx context.Context) (int, error) {
@@ -215,7 +178,7 @@ func (s *Store) Leave(ctx context.Context) (int, error) {
 			return 0, err
 		}
 		var err error
-		n, err = release(ctx, conn, []int32{me}, dispatcherd.Released, "")
+		n, err = release(ctx, conn, me, dispatcherd.Released, "")
 		return n, err
 	})
 	if err != nil {

@@ -14,8 +14,8 @@ const restFactor = 10
 
 // rests are until when beats leave alone what they could not do for others: by lost
 // dispatcher, or under settling. A lost dispatcher may have run more than can be
-// released in the time of a statement; every beat of every dispatcher would try it
-// in vain until a sweep, which has more time, succeeds. The holder of the turn of
+// released in the time of a beat; every beat of every dispatcher would spend all of
+// it on that until a sweep, which has more time, succeeds. The holder of the turn of
 // the lease's link owns them.
 type rests map[int32]time.Time
 
@@ -58,7 +58,7 @@ func (r rests) lookAfter(ctx context.Context, conn *pgx.Conn, settle bool, lost 
 			break // no time is left; that is no failure of theirs
 		}
 		errs = append(errs, r.try(id, func() error {
-			n, err := release(ctx, conn, []int32{id}, dispatcherd.Crashed, "the dispatcher that ran it was lost")
+			n, err := release(ctx, conn, id, dispatcherd.Crashed, whyReleased)
 			released += n
 			return err
 		}))

@@ -11,6 +11,9 @@ import (
 // sweepTimeout bounds a look at the whole hot table.
 const sweepTimeout = 2 * time.Minute
 
+// whyReleased is the error of the attempts that a lost dispatcher leaves behind.
+const whyReleased = "the dispatcher that ran it was lost"
+
 // Sweep forgets lost dispatchers for good. Before it does it reads the whole
 // hot table once, because their claims only said where to look: rows of theirs
 // that are still running are released, and the next Sweep looks again. It
@@ -27,9 +30,13 @@ func (s *Store) Sweep(ctx context.Context) (int, error) {
 		if err != nil || len(lost) == 0 {
 			return 0, err
 		}
-		released, err := release(ctx, conn, lost, dispatcherd.Crashed, "the dispatcher that ran it was lost")
-		if err != nil {
-			return released, err
+		released := 0
+		for _, id := range lost {
+			n, err := release(ctx, conn, id, dispatcherd.Crashed, whyReleased)
+			released += n
+			if err != nil {
+				return released, err
+			}
 		}
 		strays, err = s.forget(ctx, conn, lost)
 		return released + strays, err
