@@ -49,6 +49,9 @@ func start(ctx context.Context, r *rig.Rig, s shape) (_ *load, err error) {
 	if err = r.Settle(ctx, l.dsn); err != nil {
 		return nil, err
 	}
+	if err = r.CacheLog(ctx); err != nil {
+		return nil, err
+	}
 	l.before = r.PostgresCPU()
 	defer func() {
 		if err != nil {

@@ -30,16 +30,17 @@ type curve struct {
 	name     string
 	draw     func(*study, context.Context) error
 	settings map[string]string // of the server, on top of the rig's
+	log      int               // gigabytes of its log that are there from the beginning; 0 is one
 }
 
 // curves are in the order of "all".
 var curves = []curve{
-	{"cpu", (*study).cpu, nil},
-	{"slots", (*study).slots, nil},
-	{"types", (*study).types, nil},
-	{"dispatchers", (*study).dispatchers, nil},
-	{"backlog", (*study).backlog, aQuarter},
-	{"snapshot", (*study).snapshot, everyMinute},
+	{"cpu", (*study).cpu, nil, 0},
+	{"slots", (*study).slots, nil, 0},
+	{"types", (*study).types, nil, 0},
+	{"dispatchers", (*study).dispatchers, nil, 0},
+	{"backlog", (*study).backlog, aQuarter, 7},
+	{"snapshot", (*study).snapshot, everyMinute, 0},
 }
 
 func main() {
@@ -86,7 +87,7 @@ func (s *study) run(ctx context.Context, daemon string, names []string) error {
 
 // drawOn draws one curve, on a server of its own.
 func (s *study) drawOn(ctx context.Context, daemon string, c curve) (err error) {
-	if s.rig, err = rig.Start(ctx, rig.Options{Daemon: daemon, Settings: c.settings}); err != nil {
+	if s.rig, err = rig.Start(ctx, rig.Options{Daemon: daemon, Settings: c.settings, Log: c.log}); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, s.rig.Close()) }()

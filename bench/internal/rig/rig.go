@@ -45,6 +45,7 @@ type Options struct {
 	Daemon   string            // a dispatcherd that was built before; empty builds this checkout's
 	Worker   string            // the same for the program of noop/
 	Settings map[string]string // on top of the package's own
+	Log      int               // gigabytes of log to be written anew; 0 is one
 }
 
 // Start builds the programs and starts the server.
@@ -71,7 +72,7 @@ func Start(ctx context.Context, o Options) (_ *Rig, err error) {
 	if r.Server, err = devpg.Start(ctx, devpg.Options{Settings: settings}); err != nil {
 		return nil, err
 	}
-	return r, r.warmLog(ctx)
+	return r, r.warmLog(ctx, max(1, o.Log))
 }
 
 // Close stops the server and removes everything.
