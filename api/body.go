@@ -23,14 +23,14 @@ import (
 // what makes the server watch for the caller's hanging up.
 func (h *Handler) readBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
 	if r.ContentLength > limit {
-		endBody(w)
+		endBody(w, r)
 		return nil, &http.MaxBytesError{Limit: limit}
 	}
 	var b bytes.Buffer
 	b.Grow(int(min(max(r.ContentLength, 0), believedLength)) + bytes.MinRead) // so much room that the end is seen
 	_, err := b.ReadFrom(http.MaxBytesReader(w, r.Body, limit))
 	if _, long := errors.AsType[*http.MaxBytesError](err); long {
-		endBody(w)
+		endBody(w, r)
 	}
 	return b.Bytes(), h.bodyError(err)
 }
@@ -40,12 +40,18 @@ func (h *Handler) readBody(w http.ResponseWriter, r *http.Request, limit int64) 
 // cost next to nothing.
 const believedLength = 16 << 10
 
-// endBody bounds the time for the rest of a body that is not wanted: net/http reads
-// some of it before it answers, until the caller has fallen silent for too long to
-// be answered at all.
-func endBody(w http.ResponseWriter) {
+// endBody reads on through a body that is not wanted, within bounds: many clients
+// look for the answer only when they have sent all of it, and find a broken pipe
+// otherwise. Who waits to be told to go on has sent nothing yet.
+func endBody(w http.ResponseWriter, r *http.Request) {
 	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(time.Second)) // fails on a connection without deadlines only
+	if r.Header.Get("Expect") == "" {
+		_, _ = io.CopyN(io.Discard, r.Body, wastedLength) // however it ends, the answer is the same
+	}
 }
+
+// wastedLength is how many bytes of a body are read for nothing.
+const wastedLength = 8 << 20
 
 // bodyError says what broke a body, without its content, and counts what came
 // too late.

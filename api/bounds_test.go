@@ -146,6 +146,32 @@ func TestWhoSendsTooMuchIsToldSoAlthoughHeFallsSilent(t *testing.T) {
 	}
 }
 
+// Who looks for an answer only when all is sent must find one, and no broken pipe.
+func TestWhoSendsTooMuchMaySendAllOfIt(t *testing.T) {
+	onEachServer(t, whoSendsTooMuchMaySendAllOfIt)
+}
+
+func whoSendsTooMuchMaySendAllOfIt(t *testing.T, serve server) {
+	const sent = 4 << 20
+	address, _, _, seen := servedBy(t, serve, func(c *Config) { c.MaxPayload = 1000 })
+	for _, head := range []string{
+		fmt.Sprintf("POST /v1/requests HTTP/1.1\r\nHost: d\r\nContent-Length: %d\r\n\r\n", sent),
+		fmt.Sprintf("POST /v1/requests HTTP/1.1\r\nHost: d\r\nTransfer-Encoding: chunked\r\n\r\n%x\r\n", sent),
+		fmt.Sprintf("POST /v1/jobs HTTP/1.1\r\nHost: d\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n", sent),
+	} {
+		conn, err := net.Dial("tcp", address)
+		require.NoError(t, err)
+		_, err = io.WriteString(conn, head+strings.Repeat("x", sent))
+		require.NoError(t, err, head)
+		res, err := http.ReadResponse(bufio.NewReader(conn), nil)
+		require.NoError(t, err, head)
+		require.Equal(t, http.StatusRequestEntityTooLarge, res.StatusCode, head)
+		require.NoError(t, res.Body.Close())
+		require.NoError(t, conn.Close())
+	}
+	require.Equal(t, 3, seen.hits(BoundPayload))
+}
+
 // An upload that never falls silent for long ends all the same: a transaction is
 // open all the while.
 func TestAnUploadThatGoesOnAndOnEnds(t *testing.T) {

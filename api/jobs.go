@@ -79,7 +79,7 @@ func (h *Handler) uploadJobs(w http.ResponseWriter, r *http.Request) error {
 	h.extendWrite(w)
 	refused := strict && report.Bad > 0
 	if err != nil || refused {
-		endBody(w)
+		endBody(w, r)
 	}
 	if err != nil {
 		if body.err != nil {

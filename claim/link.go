@@ -17,6 +17,11 @@ const (
 	maxBackoff   = 5 * time.Second
 )
 
+// restTrusted is how long a connection may rest and still be used without being
+// asked whether anybody is there: Postgres may have been restarted meanwhile, and a
+// statement on a dead connection fails with an outcome that nobody knows.
+const restTrusted = 20 * time.Second
+
 var errClosed = errors.New("the store is closed")
 
 // A link is one connection for one kind of statement. Calls take turns. The
@@ -30,6 +35,8 @@ type link struct {
 
 	turn    chan struct{} // holds one token
 	conn    *pgx.Conn
+	used    time.Time     // when conn was last used
+	trusted time.Duration // how long it may rest unasked
 	closed  bool
 	buf     []byte        // parameters of the statement being sent
 	backoff time.Duration // before the next attempt to connect, 0 after a success
@@ -41,7 +48,8 @@ func newLink(c Config, purpose string, statements map[string]string) (*link, err
 	if err != nil {
 		return nil, err
 	}
-	l := &link{config: config, timeout: c.Timeout, observer: c.Observer, statements: statements, turn: make(chan struct{}, 1)}
+	l := &link{config: config, timeout: c.Timeout, observer: c.Observer, statements: statements,
+		trusted: restTrusted, turn: make(chan struct{}, 1)}
 	l.turn <- struct{}{}
 	return l, nil
 }
@@ -71,6 +79,7 @@ func (l *link) run(ctx context.Context, f func(context.Context, *pgx.Conn) (int,
 		return 0, notSentError{err}
 	}
 	rows, err := f(ctx, l.conn)
+	l.used = time.Now()
 	if l.conn.IsClosed() || (err != nil && verdictOf(err) != dispatcherd.Refused) {
 		l.drop() // whatever state it is in: nothing of it is used again
 	}
@@ -83,7 +92,7 @@ func (l *link) connect(ctx context.Context) error {
 	if l.closed {
 		return errClosed
 	}
-	if l.conn != nil && !l.conn.IsClosed() {
+	if l.conn != nil && !l.conn.IsClosed() && (time.Since(l.used) < l.trusted || l.conn.Ping(ctx) == nil) {
 		return nil
 	}
 	l.drop()
@@ -104,7 +113,7 @@ func (l *link) connect(ctx context.Context) error {
 		l.observer.Statement(Report{Operation: OpConnect, Took: time.Since(start), Verdict: dispatcherd.Refused, Err: err})
 		return err
 	}
-	l.conn, l.backoff = conn, 0
+	l.conn, l.used, l.backoff = conn, time.Now(), 0
 	return nil
 }
 

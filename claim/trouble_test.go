@@ -83,6 +83,22 @@ func TestAConnectionCutBeforeTheAnswerIsUnknownAndCanBeDecided(t *testing.T) {
 	require.EqualValues(t, 1, row(t, db, 2).Failures)
 }
 
+// Postgres was restarted while a connection rested: its next statement goes out on a
+// new one, instead of failing with an outcome that nobody knows.
+func TestAConnectionThatDiedWhileItRestedIsReplaced(t *testing.T) {
+	dsn := pgtest.New(t)
+	db := connect(t, dsn)
+	s := open(t, claim.Config{DSN: dsn})
+	_, err := s.Join(t.Context())
+	require.NoError(t, err)
+	fill(t, db, 2, 1, 1)
+	require.Len(t, s.Claim(t.Context(), claimOf(1)).Won, 1)
+	s.TrustNoRest()
+	_, err = db.Exec(t.Context(), "SELECT pg_terminate_backend(pid, 60000) FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE 'dispatcherd claim%'")
+	require.NoError(t, err)
+	require.Len(t, s.Claim(t.Context(), claimOf(2)).Won, 1)
+}
+
 // The statement of an unknown claim may still be on its way when it is
 // resolved; it must not take rows afterwards.
 func TestAClaimThatArrivesAfterItsResolutionTakesNothing(t *testing.T) {
