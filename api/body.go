@@ -19,20 +19,30 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/fields"
 )
 
-// readBody reads a whole body of bounded size. It reads to the end, which is
-// what makes the server watch for the caller's hanging up.
-func (h *Handler) readBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
+// readBody reads a whole body of bounded size, and counts it. It reads to the end,
+// which is what makes the server watch for the caller's hanging up.
+func (h *Handler) readBody(w http.ResponseWriter, r *http.Request, limit int64) (_ []byte, held *load, err error) {
 	if r.ContentLength > limit {
 		endBody(w, r)
-		return nil, &http.MaxBytesError{Limit: limit}
+		return nil, nil, &http.MaxBytesError{Limit: limit}
 	}
+	held = &load{of: &h.bodies}
 	var b bytes.Buffer
 	b.Grow(int(min(max(r.ContentLength, 0), believedLength)) + bytes.MinRead) // so much room that the end is seen
-	_, err := b.ReadFrom(http.MaxBytesReader(w, r.Body, limit))
-	if _, long := errors.AsType[*http.MaxBytesError](err); long {
+	_, err = b.ReadFrom(metered{http.MaxBytesReader(w, r.Body, limit), held})
+	if err == nil {
+		return b.Bytes(), held, nil
+	}
+	held.drop()
+	_, long := errors.AsType[*http.MaxBytesError](err)
+	crowded := errors.Is(err, errBodies)
+	if long || crowded {
 		endBody(w, r)
 	}
-	return b.Bytes(), h.bodyError(err)
+	if crowded {
+		return nil, nil, h.refuseBody()
+	}
+	return nil, nil, h.bodyError(err)
 }
 
 // believedLength is for how many bytes of a body there is room before they come.

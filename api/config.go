@@ -8,6 +8,7 @@ import (
 // Config bounds what callers can cost. Take DefaultConfig and change it.
 type Config struct {
 	MaxPayload     int           // bytes of the body of a request or of one job
+	MaxBodies      int64         // bytes of the bodies of all requests and single jobs that are held; one of MaxPayload always may
 	MaxUpload      int64         // bytes of the body of a stream of jobs
 	DefaultTimeout time.Duration // of a request that names none
 	MaxTimeout     time.Duration // longest that a request may ask for
@@ -30,7 +31,7 @@ type Config struct {
 // DefaultConfig returns the documented bounds.
 func DefaultConfig() Config {
 	return Config{
-		MaxPayload: 1_000_000, MaxUpload: 1 << 30,
+		MaxPayload: 1_000_000, MaxBodies: 64 << 20, MaxUpload: 1 << 30,
 		DefaultTimeout: 30 * time.Second, MaxTimeout: time.Hour,
 		MaxConnections: 10_000, MaxHeader: 16 << 10,
 		HeaderTimeout: 5 * time.Second, BodyTimeout: 30 * time.Second, WriteTimeout: 30 * time.Second,
@@ -45,7 +46,7 @@ func (c Config) Validate() error {
 		name  string
 		value int64
 	}{
-		{"max payload", int64(c.MaxPayload)}, {"max upload", c.MaxUpload}, {"max connections", int64(c.MaxConnections)},
+		{"max payload", int64(c.MaxPayload)}, {"max bodies", c.MaxBodies}, {"max upload", c.MaxUpload}, {"max connections", int64(c.MaxConnections)},
 		{"max header", int64(c.MaxHeader)}, {"runs", int64(c.Runs)}, {"keys", int64(c.Keys)}, {"kept bytes", c.KeepBytes}, {"events of a run", int64(c.EventsOfRun)},
 	} {
 		if b.value < 1 {

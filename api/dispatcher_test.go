@@ -172,6 +172,7 @@ func house(t *testing.T, change func(*Config)) (*Handler, *fake, *counts) {
 	t.Cleanup(func() {
 		h.Close()
 		require.Zero(t, h.runs.bytes.Load(), "bytes of runs that are gone")
+		require.Zero(t, h.bodies.held.Load(), "bodies of callers that are gone")
 		require.Zero(t, h.runs.followers.Load(), "callers that are gone")
 	})
 	return h, f, seen

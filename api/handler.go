@@ -28,6 +28,7 @@ type Bound string
 const (
 	BoundConnections Bound = "connections" // a connection was closed to make room
 	BoundPayload     Bound = "payload"     // a body was too large
+	BoundBodies      Bound = "bodies"      // no room for a further body
 	BoundRuns        Bound = "runs"        // no room for a further run
 	BoundKeys        Bound = "keys"        // no room for a further Idempotency-Key
 	BoundEvents      Bound = "events"      // a slow reader of a stream missed events
@@ -41,7 +42,7 @@ const (
 )
 
 // Bounds lists them all.
-var Bounds = []Bound{BoundConnections, BoundPayload, BoundRuns, BoundKeys, BoundEvents, BoundToken, BoundUploads, BoundHeaderTime, BoundBodyTime, BoundWriteTime, BoundIdleTime}
+var Bounds = []Bound{BoundConnections, BoundPayload, BoundBodies, BoundRuns, BoundKeys, BoundEvents, BoundToken, BoundUploads, BoundHeaderTime, BoundBodyTime, BoundWriteTime, BoundIdleTime}
 
 // Handler serves the API. Create it with New, and Close it.
 type Handler struct {
@@ -51,6 +52,7 @@ type Handler struct {
 	mux     *http.ServeMux
 	routes  []route
 	runs    *runs
+	bodies  bodies
 	openapi []byte
 	open    atomic.Int64 // connections of all listeners
 	serving sync.WaitGroup
@@ -73,6 +75,7 @@ func New(cfg Config, backend Backend, obs Observer, metrics http.Handler) *Handl
 	}
 	h := &Handler{cfg: cfg, backend: backend, obs: obs, mux: http.NewServeMux(), longestUpload: longestUpload}
 	h.runs = newRuns(h)
+	h.bodies.limit = max(cfg.MaxBodies, int64(cfg.MaxPayload))
 	h.routes = h.allRoutes(metrics)
 	h.openapi = describe(h.routes)
 	allowed := map[string][]string{}
@@ -117,6 +120,7 @@ func (h *Handler) observed(rt route) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		began := time.Now()
 		rec := recorder{ResponseWriter: w, status: http.StatusOK}
+		defer h.surviveOn(name, began)
 		if err := rt.handle(&rec, r); err != nil && !rec.wrote {
 			h.problemOn(name, err).write(&rec)
 		}

@@ -39,10 +39,11 @@ func (h *Handler) postJobs(w http.ResponseWriter, r *http.Request) error {
 	case !isJSON(r):
 		return unsupportedMedia.of("send application/json for one job, application/x-ndjson for many")
 	}
-	body, err := h.readBody(w, r, int64(h.cfg.MaxPayload))
+	body, held, err := h.readBody(w, r, int64(h.cfg.MaxPayload))
 	if err != nil {
 		return err
 	}
+	defer held.drop()
 	id, err := h.backend.Insert(r.Context(), body)
 	if err != nil {
 		return err

@@ -160,12 +160,16 @@ type Gauges struct {
 	Keys        int   // Idempotency-Keys of runs
 	Followers   int   // callers of runs
 	RunBytes    int64 // held in their events and answers
+	BodyBytes   int64 // of bodies that are held
 }
 
 // Gauges returns them.
 func (h *Handler) Gauges() Gauges {
 	runs, keys := h.runs.count()
-	return Gauges{Connections: int(h.open.Load()), Runs: runs, Keys: keys, Followers: int(h.runs.followers.Load()), RunBytes: h.runs.bytes.Load()}
+	return Gauges{
+		Connections: int(h.open.Load()), Runs: runs, Keys: keys, Followers: int(h.runs.followers.Load()),
+		RunBytes: h.runs.bytes.Load(), BodyBytes: h.bodies.held.Load(),
+	}
 }
 
 // Description returns the OpenAPI description as it is served.

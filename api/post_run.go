@@ -74,6 +74,9 @@ func (h *Handler) submit(ctx context.Context, r *run, req Request, ranked bool) 
 		r.end(nil, err)
 		return err
 	}
+	if req.Durable {
+		r.isRow()
+	}
 	rank := Rank{OfType: 1, Waiting: 1} // it went at once
 	if ranked {
 		if now, waits := h.backend.Rank(job); waits {

@@ -19,10 +19,11 @@ func (h *Handler) postRequest(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	body, err := h.readBody(w, r, int64(h.cfg.MaxPayload))
+	body, held, err := h.readBody(w, r, int64(h.cfg.MaxPayload))
 	if err != nil {
 		return err
 	}
+	defer held.drop()
 	q, err := h.parseRequest(body)
 	if err != nil {
 		return err
@@ -36,9 +37,9 @@ func (h *Handler) postRequest(w http.ResponseWriter, r *http.Request) error {
 	key := r.Header.Get("Idempotency-Key")
 	kept := prefersAsync(r)
 	if stream || kept || key != "" || q.CoalesceKey != "" {
-		return h.postRun(w, r, &q, req, runWish{stream: stream, kept: kept, key: key})
+		return h.postRun(w, r, &q, req, runWish{stream: stream, kept: kept, key: key, held: held})
 	}
-	return h.wait(w, r, &q, req)
+	return h.wait(w, r, &q, req, held)
 }
 
 // waiter is the caller of the short way.
@@ -59,7 +60,7 @@ var waiters = sync.Pool{New: func() any { return &waiter{answer: make(chan Answe
 
 // wait is the short way: submit, wait, answer. The dispatcher keeps the
 // deadline of a request in memory; that of a row is kept here.
-func (h *Handler) wait(w http.ResponseWriter, r *http.Request, q *requestBody, req Request) error {
+func (h *Handler) wait(w http.ResponseWriter, r *http.Request, q *requestBody, req Request, held *load) error {
 	c := waiters.Get().(*waiter)
 	began := time.Now()
 	id, err := h.backend.Submit(r.Context(), req, c)
@@ -69,6 +70,7 @@ func (h *Handler) wait(w http.ResponseWriter, r *http.Request, q *requestBody, r
 	var due time.Time
 	var deadline, impatient <-chan time.Time
 	if req.Durable {
+		held.drop() // the row has it
 		due = began.Add(req.Deadline)
 		t := time.NewTimer(time.Until(due))
 		defer t.Stop()

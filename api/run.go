@@ -37,6 +37,7 @@ type run struct {
 	events  []event
 	dropped int   // events that made room, before events[0]
 	bytes   int64 // held in events and answer
+	held    load  // the body of who began it, until it has ended or is a row
 	changed chan struct{}
 	started bool
 	answer  *Answer
@@ -83,6 +84,7 @@ func (r *run) end(a *Answer, failure error) {
 		return
 	}
 	r.answer, r.failure, r.endedAt = a, failure, time.Now()
+	r.held.drop()
 	for _, t := range []*time.Timer{r.lapse, r.vigil.again} {
 		if t != nil {
 			t.Stop()
@@ -124,6 +126,13 @@ func (r *run) grow(by int64) {
 func (r *run) wakeLocked() {
 	close(r.changed)
 	r.changed = make(chan struct{})
+}
+
+// isRow says that a row has the body now.
+func (r *run) isRow() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.held.drop()
 }
 
 // submitted notes the id and, for streams, the place in the queue.

@@ -36,6 +36,7 @@ type runWish struct {
 	stream bool   // events
 	kept   bool   // fetched later
 	key    string // Idempotency-Key, "" = none
+	held   *load  // his body, which a fresh run takes over
 }
 
 // keeps is what the wish adds to the run's count of those who fetch it later.
@@ -94,7 +95,7 @@ func (s *runs) join(q *requestBody, r *Request, wish runWish, scope string) (_ *
 	}
 	n := &run{
 		owner: s, id: newID(), same: same, mark: mark, kept: wish.keeps(),
-		callers: 1, changed: make(chan struct{}),
+		held: wish.held.move(), callers: 1, changed: make(chan struct{}),
 	}
 	s.followers.Add(1)
 	s.byID[n.id] = n
@@ -173,6 +174,7 @@ func (s *runs) dropLocked(r *run) {
 	}
 	r.mu.Lock()
 	r.grow(-r.bytes)
+	r.held.drop()
 	r.mu.Unlock()
 	s.unnameLocked(r)
 }

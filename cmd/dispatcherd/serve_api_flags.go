@@ -14,6 +14,7 @@ func (f *serveFlags) registerAPI(flags *pflag.FlagSet) {
 	flags.StringVar(&c.Listen, "api-listen", "", "also serve the API on this TCP address, such as 127.0.0.1:8088")
 	flags.StringVar(&c.TokenFile, "api-tokens", "", "file of the bearer tokens TCP callers need: a name and the token's SHA-256 in hex on each line")
 	flags.IntVar(&c.MaxPayload, "max-payload", c.MaxPayload, "bytes of the body of one request or job")
+	flags.Int64Var(&c.MaxBodies, "max-body-bytes", c.MaxBodies, "bytes of the bodies of all requests and single jobs that are held at a time")
 	flags.Int64Var(&c.MaxUpload, "max-upload", c.MaxUpload, "bytes of a stream of jobs")
 	flags.DurationVar(&c.DefaultTimeout, "request-timeout", c.DefaultTimeout, "deadline of a request that names none")
 	flags.DurationVar(&c.MaxTimeout, "max-request-timeout", c.MaxTimeout, "longest deadline a request may ask for")
@@ -35,7 +36,7 @@ func (f *serveFlags) registerAPI(flags *pflag.FlagSet) {
 	settings.Between(flags, "1", "1000", "api-database-connections") // Postgres has a hundred for everybody unless told otherwise
 	settings.Between(flags, "1", settings.MostInMessage, "max-payload")
 	settings.Between(flags, "1", "1048576", "max-api-header")
-	settings.Between(flags, "1", settings.MostBytes, "max-upload", "max-run-bytes")
+	settings.Between(flags, "1", settings.MostBytes, "max-upload", "max-body-bytes", "max-run-bytes")
 	settings.Between(flags, "1ms", settings.Longest, "request-timeout", "max-request-timeout", "keep-answers")
 	settings.Between(flags, "1ms", settings.LongestWait, "api-header-timeout", "api-body-timeout", "api-write-timeout", "api-idle-timeout", "api-heartbeat",
 		"answer-poll")

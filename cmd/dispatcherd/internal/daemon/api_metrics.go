@@ -67,6 +67,7 @@ func (m *apiMetrics) register(r *prometheus.Registry, h *api.Handler, d *Daemon)
 		gauge("runs", "Requests that stream, are kept, or are shared.", func() float64 { return float64(h.Gauges().Runs) }),
 		gauge("keys", "Idempotency-Keys of these requests.", func() float64 { return float64(h.Gauges().Keys) }),
 		gauge("run_bytes", "Bytes of their events and answers.", func() float64 { return float64(h.Gauges().RunBytes) }),
+		gauge("body_bytes", "Bytes of the bodies of callers that are held.", func() float64 { return float64(h.Gauges().BodyBytes) }),
 		gauge("watched_rows", "Rows that callers wait for.", func() float64 { return float64(d.rows.count.Load()) }),
 		limitMetrics(d))
 }
@@ -79,7 +80,8 @@ func limitMetrics(d *Daemon) prometheus.Collector {
 	c := &d.cfg.API
 	for name, value := range map[string]float64{
 		"connections": float64(c.MaxConnections), "payload_bytes": float64(c.MaxPayload), "upload_bytes": float64(c.MaxUpload),
-		"runs": float64(c.Runs), "keys": float64(c.Keys), "run_bytes": float64(c.KeepBytes), "events_of_run": float64(c.EventsOfRun),
+		"body_bytes": float64(max(c.MaxBodies, int64(c.MaxPayload))),
+		"runs":       float64(c.Runs), "keys": float64(c.Keys), "run_bytes": float64(c.KeepBytes), "events_of_run": float64(c.EventsOfRun),
 		"requests": float64(d.cfg.Core.Limits.Requests), "database_connections": float64(c.Connections),
 	} {
 		limits.WithLabelValues(name).Set(value)

@@ -1,7 +1,10 @@
 package api
 
 import (
+	"bytes"
 	"context"
+	"log"
+	"net"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -66,4 +69,27 @@ func TestAPanicEndsOneConnectionAndNothingElse(t *testing.T) {
 			require.NotContains(t, seen.failure.Error(), secret)
 		})
 	}
+}
+
+// What goes by net/http is no different, and net/http's own log has no word of it.
+func TestAPanicBehindNetHTTPIsToldWithoutItsValue(t *testing.T) {
+	h, f, seen := house(t, nil)
+	b := &breaking{fake: f}
+	h.backend = b
+	b.told.Store(true)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	var text bytes.Buffer
+	ended := make(chan error, 1)
+	go func() { ended <- h.Serve(ctx, l, h, log.New(&text, "", 0)) }()
+	require.Zero(t, says(t, l.Addr().String(), "POST /v1/requests HTTP/1.1\r\nHost: d\r\nContent-Length: 14\r\n\r\n{\"type\":\"pdf\"}"))
+	require.Equal(t, 200, says(t, l.Addr().String(), livez))
+	cancel()
+	require.NoError(t, <-ended)
+	require.Empty(t, text.String())
+	require.EqualValues(t, 1, seen.failures.Load())
+	require.ErrorContains(t, seen.failure, "panic: a string\n")
+	require.NotContains(t, seen.failure.Error(), secret)
+	require.EqualValues(t, 2, seen.responses.Load())
 }

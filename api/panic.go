@@ -25,6 +25,20 @@ func (c *plainConn) survive() {
 	c.h.obs.Responded(plainRoute, http.StatusInternalServerError, took)
 }
 
+// surviveOn reports a panic of a handler, and has net/http end the connection without
+// a log of its own, which would hold the panic's value; deferred.
+func (h *Handler) surviveOn(route string, began time.Time) {
+	v := recover()
+	if v == nil {
+		return
+	}
+	if v != http.ErrAbortHandler { //nolint:errorlint // a panic's value, which nobody wraps
+		h.obs.Failed(route, panicked(v))
+		h.obs.Responded(route, http.StatusInternalServerError, time.Since(began))
+	}
+	panic(http.ErrAbortHandler)
+}
+
 // panicked describes a panic without its value, which may hold what is nobody's
 // business, unless the runtime made it.
 func panicked(v any) error {

@@ -1,0 +1,67 @@
+package api
+
+import (
+	"errors"
+	"io"
+	"strconv"
+	"sync/atomic"
+)
+
+// bodies bounds what the bodies of all callers may take together. Plain requests
+// of at most plainSize bytes do not count: connections bound them.
+type bodies struct {
+	limit int64
+	held  atomic.Int64
+}
+
+// load is what the body of one request takes of it. Whoever holds one drops it when
+// nobody needs the body any more.
+type load struct {
+	of    *bodies
+	bytes int64
+}
+
+// add counts n bytes more. False says that there is no room for them.
+func (l *load) add(n int64) bool {
+	l.bytes += n
+	return l.of.held.Add(n) <= l.of.limit
+}
+
+// drop gives everything back; once more changes nothing.
+func (l *load) drop() {
+	if l.bytes != 0 {
+		l.of.held.Add(-l.bytes)
+		l.bytes = 0
+	}
+}
+
+// move hands everything over to whoever outlives the holder.
+func (l *load) move() load {
+	moved := *l
+	l.bytes = 0
+	return moved
+}
+
+var errBodies = errors.New("the bodies of callers take too much")
+
+// metered counts what is read of a body.
+type metered struct {
+	io.Reader
+
+	load *load
+}
+
+// Read implements io.Reader.
+func (m metered) Read(p []byte) (int, error) {
+	n, err := m.Reader.Read(p)
+	if !m.load.add(int64(n)) {
+		return n, errBodies
+	}
+	return n, err
+}
+
+// refuseBody says that there is no room for a body now.
+func (h *Handler) refuseBody() error {
+	h.obs.Refused(BoundBodies)
+	return queueFull.of("the bodies of requests and jobs take " + strconv.FormatInt(h.bodies.limit, 10) + " bytes already, the limit").later()
+}

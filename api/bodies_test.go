@@ -1,0 +1,92 @@
+package api
+
+import (
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// bodyOf is a request of n bytes.
+func bodyOf(n int, more string) string {
+	const frame = `{"type":"pdf","payload":""}`
+	return strings.Replace(frame, `""}`, `"`+strings.Repeat("x", n-len(frame)-len(more))+`"`+more+`}`, 1)
+}
+
+// Callers who send as much as each may do not fill the memory together: whoever
+// comes too late is told to come again, and the others go on.
+func TestTheBodiesOfAllCallersAreBounded(t *testing.T) {
+	const long = 9000
+	for name, headers := range map[string][]string{
+		"who wait":        nil,
+		"who stream":      {"Accept", "text/event-stream"},
+		"who fetch later": {"Prefer", "respond-async"},
+		"with keys":       {"Idempotency-Key", "k%d"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h, f, seen := house(t, func(c *Config) { c.MaxPayload, c.MaxBodies = 10_000, 2*long })
+			ask := func(i int) <-chan *httptest.ResponseRecorder {
+				with := make([]string, len(headers))
+				for j := range headers {
+					with[j] = strings.ReplaceAll(headers[j], "%d", strconv.Itoa(i))
+				}
+				return post(t.Context(), h, bodyOf(long, ""), with...)
+			}
+			first := ask(1)
+			one := <-f.submitted
+			second := ask(2)
+			two := <-f.submitted
+			require.EqualValues(t, 2*long, h.Gauges().BodyBytes)
+			require.Equal(t, http.StatusTooManyRequests, (<-ask(3)).Code)
+			require.Equal(t, 1, seen.hits(BoundBodies))
+			require.EqualValues(t, 2*long, h.Gauges().BodyBytes, "what was refused is not held")
+			f.answer(one, Answer{Kind: Done})
+			require.Less(t, (<-first).Code, 300)
+			require.EqualValues(t, long, h.Gauges().BodyBytes)
+			fourth := ask(4)
+			four := <-f.submitted
+			require.EqualValues(t, 2*long, h.Gauges().BodyBytes, "the ended one made room")
+			f.answer(two, Answer{Kind: Done})
+			f.answer(four, Answer{Kind: Done})
+			require.Less(t, (<-second).Code, 300)
+			require.Less(t, (<-fourth).Code, 300)
+		})
+	}
+}
+
+func TestABodyThatIsARowIsNotHeld(t *testing.T) {
+	for _, headers := range [][]string{nil, {"Prefer", "respond-async"}} {
+		h, f, _ := house(t, nil)
+		answered := post(t.Context(), h, bodyOf(9000, `,"durable":true`), headers...)
+		id := <-f.submitted
+		require.Eventually(t, func() bool { return h.Gauges().BodyBytes == 0 }, time.Minute, time.Millisecond)
+		f.answer(id, Answer{Kind: Done})
+		require.Less(t, (<-answered).Code, 300)
+	}
+}
+
+// The bound may be set below the length of one body; then there is room for one.
+func TestOneBodyAlwaysMayBeHeld(t *testing.T) {
+	h, f, _ := house(t, func(c *Config) { c.MaxBodies = 1 })
+	answered := post(t.Context(), h, bodyOf(9000, ""))
+	f.answer(<-f.submitted, Answer{Kind: Done})
+	require.Equal(t, http.StatusOK, (<-answered).Code)
+}
+
+// A caller who hangs up in the middle of his body leaves nothing behind.
+func TestHalfABodyIsNotHeldForLong(t *testing.T) {
+	address, h, _, _ := served(t, nil)
+	conn, err := net.Dial("tcp", address)
+	require.NoError(t, err)
+	_, err = fmt.Fprintf(conn, "POST /v1/requests HTTP/1.1\r\nHost: d\r\nContent-Length: 100000\r\n\r\n%s", strings.Repeat("x", 50_000))
+	require.NoError(t, err)
+	require.Eventually(t, func() bool { return h.Gauges().BodyBytes == 50_000 }, time.Minute, time.Millisecond)
+	require.NoError(t, conn.Close())
+	require.Eventually(t, func() bool { return h.Gauges().BodyBytes == 0 }, time.Minute, time.Millisecond)
+}
