@@ -26,7 +26,7 @@
 // processor: GOMAXPROCS=1 in its environment. With more of them the runtime has a
 // second thread look for work each time a goroutine is woken, on the processor that
 // the dispatcher or the caller needs just then. A request to such a worker took 96 µs
-// instead of 109 (docs/benchmarks.md). It is not for handlers that compute: they
+// instead of 109 (docs/performance-notes.md). It is not for handlers that compute: they
 // would take turns, and cancels and heartbeats wait 10 ms for theirs.
 //
 // # When the connection is lost
