@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/ask"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/daemon"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/exit"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/settings"
@@ -38,7 +39,7 @@ result and no error text of a worker is in it. Only root and the user that the d
 				file = "dispatcherd-" + time.Now().Format("20060102-150405") + ".journal"
 			}
 			if !force {
-				if err := mustBeNew("--file", file); err != nil {
+				if err := settings.MustBeNew("--file", file); err != nil {
 					return err
 				}
 			}
@@ -60,17 +61,6 @@ result and no error text of a worker is in it. Only root and the user that the d
 	return cmd
 }
 
-// mustBeNew returns an error if one of the paths is there; what says which
-// setting is about them.
-func mustBeNew(what string, paths ...string) error {
-	for _, path := range paths {
-		if _, err := os.Lstat(path); err == nil {
-			return exit.Errorf(exit.Conflict, "%s: %s is there already; give another name, or --force to replace it", what, path)
-		}
-	}
-	return nil
-}
-
 // bundleTimeout bounds the whole of a transfer.
 const bundleTimeout = time.Minute
 
@@ -78,7 +68,7 @@ const bundleTimeout = time.Minute
 func saveBundle(ctx context.Context, socket, file string) (n int64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, bundleTimeout)
 	defer cancel()
-	body, err := getFromDaemon(ctx, socket, daemon.BundlePath)
+	body, err := ask.Body(ctx, socket, daemon.BundlePath)
 	if err != nil {
 		return 0, err
 	}

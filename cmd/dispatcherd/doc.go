@@ -8,8 +8,9 @@
 // [commands] below the root, and turns the error that comes back into a message
 // and an exit code (internal/exit). No command looks at os.Args, os.Stdout or
 // os.Exit, so tests run the whole program in process. What serve, dev and a replay
-// start is internal/daemon; what all commands share (internal/settings,
-// internal/console) knows nothing of it.
+// start is internal/daemon. The commands about traces are internal/traces, which
+// knows an invocation and not the app. What all commands share (internal/settings,
+// internal/console, internal/ask) knows nothing of either.
 //
 // # Configuration
 //

@@ -182,6 +182,17 @@ func eventually(t *testing.T, holds func() bool, wanted func() string) {
 	}
 }
 
+func receive[T any](t *testing.T, c <-chan T, what string) T {
+	t.Helper()
+	select {
+	case v := <-c:
+		return v
+	case <-time.After(longWait):
+		require.FailNow(t, "it did not happen that "+what)
+		panic("unreachable")
+	}
+}
+
 // insert adds a job and returns its id.
 func (w *world) insert(typ string, p work) dispatcherd.JobID {
 	w.t.Helper()

@@ -14,6 +14,7 @@ import (
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/api"
 	"github.com/dispatcherd/dispatcherd/claim"
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/ask"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/console"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/daemon"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/exit"
@@ -40,7 +41,7 @@ ids below 0, which "slot list" shows.`,
 				return exit.Errorf(exit.Usage, "%q is not the id of a job: ids are numbers from 1, those of requests in memory from -1 down", args[0])
 			}
 			var why api.Why
-			err = askDaemon(cmd.Context(), socket, fmt.Sprintf("/v1/jobs/%d/why", id), &why)
+			err = ask.JSON(cmd.Context(), socket, fmt.Sprintf("/v1/jobs/%d/why", id), &why)
 			var coded *exit.Error
 			if errors.As(err, &coded) && coded.Code == exit.NotFound {
 				return noSuchJob(id)

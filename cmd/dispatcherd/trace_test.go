@@ -6,9 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
-	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/require"
 
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/exit"
@@ -16,16 +14,11 @@ import (
 	"github.com/dispatcherd/dispatcherd/scoring"
 )
 
-// traceCommandLine is a command line below `trace`.
-func traceCommandLine(args ...string) invocation {
-	return invocation{args: args, extra: func(a *app) *cobra.Command { return a.traceCommand() }}
-}
-
 // generatedDay writes a small day to a folder.
 func generatedDay(t *testing.T) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "day")
-	got := traceCommandLine("trace", "generate", dir, "--calls", "300", "--batch", "60", "--agents", "27", "--workers", "4", "--seed", "3").runs(t)
+	got := invocation{args: []string{"trace", "generate", dir, "--calls", "300", "--batch", "60", "--agents", "27", "--workers", "4", "--seed", "3"}}.runs(t)
 	require.Equal(t, exit.OK, got.code, got.err)
 	require.Equal(t, "360 jobs for 27 slots of 4 workers written to "+dir+"\n", got.err)
 	return dir
@@ -34,7 +27,7 @@ func generatedDay(t *testing.T) string {
 func TestTheSimulatedScheduleGoesToAFileAndCanBeCompared(t *testing.T) {
 	dir := generatedDay(t)
 	file := filepath.Join(t.TempDir(), "schedule.csv")
-	got := traceCommandLine("trace", "simulate", dir, "-o", file).runs(t)
+	got := invocation{args: []string{"trace", "simulate", dir, "-o", file}}.runs(t)
 	require.Equal(t, exit.OK, got.code, got.err)
 	require.Contains(t, got.out, "misplaced 0, affinity violations 0, placed twice 0; jobs lost 0\n")
 	loaded, err := trace.Load(dir)
@@ -43,7 +36,7 @@ func TestTheSimulatedScheduleGoesToAFileAndCanBeCompared(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, trace.Naive(loaded, scoring.Default()), schedule)
 
-	got = traceCommandLine("trace", "simulate", dir, "--compare", file).runs(t)
+	got = invocation{args: []string{"trace", "simulate", dir, "--compare", file}}.runs(t)
 	require.Equal(t, exit.OK, got.code, got.err)
 	require.Equal(t, "360 of 360 lines as in "+file+"\n", got.err)
 
@@ -52,22 +45,25 @@ func TestTheSimulatedScheduleGoesToAFileAndCanBeCompared(t *testing.T) {
 	lines := strings.SplitAfter(string(text), "\n")
 	lines[7] = "7,1,1\n"
 	require.NoError(t, os.WriteFile(file, []byte(strings.Join(lines, "")), 0o600))
-	got = traceCommandLine("trace", "simulate", dir, "--compare", file).runs(t)
+	got = invocation{args: []string{"trace", "simulate", dir, "--compare", file}}.runs(t)
 	require.Equal(t, exit.Negative, got.code)
 	require.Contains(t, got.err, "after 6 lines: expected job 7 at 1 ms on slot 1, got job 7 at ")
 }
 
 func TestPoliciesAreComparedSideBySide(t *testing.T) {
 	dir := generatedDay(t)
-	got := traceCommandLine("trace", "simulate", dir, "--weights", "default", "--weights", "on-demand=0,on-demand-ageing=0").runs(t)
+	got := invocation{args: []string{"trace", "simulate", dir, "--weights", "default", "--weights", "on-demand=0,on-demand-ageing=0"}}.runs(t)
 	require.Equal(t, exit.OK, got.code, got.err)
 	require.Contains(t, got.out, "[1] default\n[2] on-demand=0,on-demand-ageing=0\n")
 	require.Contains(t, got.out, "mean [1]  mean [2]")
 
-	got = traceCommandLine("trace", "simulate", dir, "-o", "json").runs(t)
+	got = invocation{args: []string{"trace", "simulate", dir, "-o", "json"}}.runs(t)
 	require.Equal(t, exit.OK, got.code, got.err)
 	var parsed struct {
-		Simulations []simulated `json:"simulations"`
+		Simulations []struct {
+			Weights string
+			Report  trace.Report
+		}
 	}
 	require.NoError(t, json.Unmarshal([]byte(got.out), &parsed))
 	require.Len(t, parsed.Simulations, 1)
@@ -97,38 +93,26 @@ func TestTraceUsageErrorsSayWhatToDo(t *testing.T) {
 		{"simulate " + dir + " --compare /does/not/exist.csv", exit.Usage, "load schedule"},
 		{"generate " + bad + " --agents 3", exit.Usage, "--agents is 3, must be at least 27"},
 	} {
-		got := traceCommandLine(append([]string{"trace"}, strings.Fields(c.line)...)...).runs(t)
+		got := invocation{args: append([]string{"trace"}, strings.Fields(c.line)...)}.runs(t)
 		require.Equal(t, c.code, got.code, "%s: %s", c.line, got.err)
 		require.Contains(t, got.err, c.says)
 	}
 }
 
-func TestWeightsAreReadAsWritten(t *testing.T) {
-	w, err := parseWeights("priority=1,ageing=2,rarity=3,on-demand=4,on-demand-ageing=5,on-demand-cap=6s")
-	require.NoError(t, err)
-	require.Equal(t, scoring.Weights{Priority: 1, Ageing: 2, Rarity: 3, OnDemand: 4, OnDemandAgeing: 5, OnDemandCap: 6 * time.Second}, w.weights)
-	w, err = parseWeights("on-demand-cap=none")
-	require.NoError(t, err)
-	article, err := parseWeights("article")
-	require.NoError(t, err)
-	require.Equal(t, article.weights, w.weights)
-	require.Equal(t, scoring.NoCap, w.weights.OnDemandCap)
-}
-
-func TestAPlanSplitsATraceByWorkerOnTheCompressedClock(t *testing.T) {
-	tr := &trace.Trace{
-		Slots: []trace.Slot{{ID: 1, Worker: "b", Types: []string{"x"}}, {ID: 2, Worker: "a", Types: []string{"x"}}, {ID: 3, Worker: "b", Types: []string{"y"}}},
-		Events: []trace.SlotEvent{
-			{AtMS: 0, Slot: 1, Kind: trace.Register}, {AtMS: 5000, Slot: 1, Kind: trace.Drain}, {AtMS: 7000, Slot: 1, Kind: trace.Register},
-			{AtMS: 1000, Slot: 2, Kind: trace.Register},
-		},
+func TestAReplayChecksItsFlagsBeforeItStartsAnything(t *testing.T) {
+	dir := generatedDay(t)
+	for line, says := range map[string]string{
+		"replay " + dir:                                    "speed",
+		"replay " + dir + " --speed 0.5":                   "--speed is 0.5, must be at least 1",
+		"replay " + dir + " --speed 1000000":               "choose a lower speed",
+		"replay " + dir + " --speed 10 --weights ageing=0": "without ageing nothing bounds",
+		"demo /does/not/exist":                             "a trace is a folder with jobs.csv and slots.csv",
+		"demo --agents 5":                                  "--agents is 5, must be at least 27",
+		"demo one two":                                     "takes one folder",
+	} {
+		got := invocation{args: append([]string{"trace"}, strings.Fields(line)...)}.runs(t)
+		require.NotEqual(t, exit.OK, got.code, line)
+		require.Contains(t, got.err, says, line)
+		require.Empty(t, got.out, line)
 	}
-	require.Equal(t, []workerPlan{
-		{Socket: "s", Worker: "a", Slots: []slotPlan{{Slot: 2, Types: []string{"x"}, Sessions: []sessionPlan{{From: 10 * time.Millisecond}}}}},
-		{Socket: "s", Worker: "b", Slots: []slotPlan{
-			{Slot: 1, Types: []string{"x"}, Sessions: []sessionPlan{{0, 50 * time.Millisecond}, {70 * time.Millisecond, 0}}},
-			{Slot: 3, Types: []string{"y"}},
-		}},
-	}, workerPlans(tr, "s", 100))
-	require.EqualValues(t, 5000, stretch(compress(5000, 100), 100))
 }

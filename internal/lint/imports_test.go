@@ -44,11 +44,13 @@ const command = "cmd"
 const parts = "cmd/dispatcherd/internal/"
 
 var mayImportPart = map[string][]string{
+	"ask":      {"exit"},
 	"console":  {},
 	"daemon":   {"exit", "lines"},
 	"exit":     {},
 	"lines":    {},
 	"settings": {"console", "exit"},
+	"traces":   {"ask", "console", "daemon", "exit", "settings"},
 }
 
 func checkParts(s source) []string {
@@ -80,6 +82,11 @@ func TestTheRuleOnPartsCanFail(t *testing.T) {
 		example{parts + "exit/a_test.go", text("settings"), []string{`"exit" imports "settings"`}},
 		example{parts + "daemon/a.go", text("settings"), []string{`"daemon" imports "settings"`}},
 		example{parts + "settings/a.go", text("daemon"), []string{`"settings" imports "daemon"`}},
+		example{parts + "ask/a.go", text("settings"), []string{`"ask" imports "settings"`}},
+		example{parts + "daemon/a.go", text("ask"), []string{`"daemon" imports "ask"`}},
+		example{parts + "traces/a.go", text("daemon"), nil},
+		example{parts + "traces/a.go", text("lines"), []string{`"traces" imports "lines"`}},
+		example{parts + "daemon/a.go", text("traces"), []string{`"daemon" imports "traces"`}},
 		example{parts + "novel/a.go", text("exit"), []string{"not in the table"}},
 		example{"cmd/dispatcherd/a.go", text("settings"), nil},
 	)

@@ -1,4 +1,4 @@
-package main
+package traces
 
 import (
 	"context"
@@ -25,7 +25,7 @@ const workerLeaveTime = 10 * time.Second
 
 // startTraceWorker starts this program again as a worker process. It ends when
 // its input is closed, so also when this process dies in whatever way.
-func (a *app) startTraceWorker(ctx context.Context, plan workerPlan) (*tracedWorker, error) {
+func (a commands) startTraceWorker(ctx context.Context, plan workerPlan) (*tracedWorker, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err

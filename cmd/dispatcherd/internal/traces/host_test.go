@@ -1,16 +1,14 @@
-package main
+package traces
 
 import (
 	"errors"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/zap"
 
-	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/exit"
 	"github.com/dispatcherd/dispatcherd/internal/pgtest"
 	"github.com/dispatcherd/dispatcherd/internal/trace"
 	"github.com/dispatcherd/dispatcherd/scoring"
@@ -38,22 +36,4 @@ func TestAReplayThroughTheDaemonLosesAndMisplacesNothing(t *testing.T) {
 func TestAHostWithoutADatabaseLeavesNothingBehind(t *testing.T) {
 	_, err := startHost(t.Context(), "postgres:///x?host=/does/not/exist", scoring.Default(), zap.NewNop())
 	require.ErrorContains(t, err, "/does/not/exist")
-}
-
-func TestAReplayChecksItsFlagsBeforeItStartsAnything(t *testing.T) {
-	dir := generatedDay(t)
-	for line, says := range map[string]string{
-		"replay " + dir:                                    "speed",
-		"replay " + dir + " --speed 0.5":                   "--speed is 0.5, must be at least 1",
-		"replay " + dir + " --speed 1000000":               "choose a lower speed",
-		"replay " + dir + " --speed 10 --weights ageing=0": "without ageing nothing bounds",
-		"demo /does/not/exist":                             "a trace is a folder with jobs.csv and slots.csv",
-		"demo --agents 5":                                  "--agents is 5, must be at least 27",
-		"demo one two":                                     "takes one folder",
-	} {
-		got := traceCommandLine(append([]string{"trace"}, strings.Fields(line)...)...).runs(t)
-		require.NotEqual(t, exit.OK, got.code, line)
-		require.Contains(t, got.err, says, line)
-		require.Empty(t, got.out, line)
-	}
 }

@@ -1,4 +1,4 @@
-package main
+package traces
 
 import (
 	"context"
@@ -67,6 +67,9 @@ func (d *scriptedDispatcher) next() frameOf {
 	d.t.Helper()
 	return receive(d.t, d.frames, "the worker says something")
 }
+
+// longWait bounds every wait for something that must happen.
+const longWait = 30 * time.Second
 
 func receive[T any](t *testing.T, c <-chan T, what string) T {
 	t.Helper()
@@ -163,7 +166,7 @@ func TestATraceWorkerRefusesAPayloadThatIsNotItsOwn(t *testing.T) {
 }
 
 func TestATraceWorkerWithoutAPlanSaysSo(t *testing.T) {
-	got := traceCommandLine("trace", "worker").runs(t)
-	require.Equal(t, exit.Usage, got.code)
-	require.Contains(t, got.err, "reading the worker's plan")
+	err := runTraceWorker(t.Context(), strings.NewReader(""), io.Discard)
+	require.Equal(t, exit.Usage, exit.CodeOf(t.Context(), err))
+	require.ErrorContains(t, err, "reading the worker's plan")
 }

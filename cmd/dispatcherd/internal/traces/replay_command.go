@@ -1,4 +1,4 @@
-package main
+package traces
 
 import (
 	"context"
@@ -21,7 +21,7 @@ const (
 	replayStall  = 30 * time.Second // without progress: given up
 )
 
-func (a *app) traceReplayCommand() *cobra.Command {
+func (a commands) replayCommand() *cobra.Command {
 	var speed float64
 	var weights string
 	cmd := &cobra.Command{
@@ -53,7 +53,7 @@ nothing was lost, misplaced or sent to a slot that cannot do it.`,
 	return cmd
 }
 
-func (a *app) traceDemoCommand() *cobra.Command {
+func (a commands) demoCommand() *cobra.Command {
 	var speed float64
 	o := trace.DefaultGenerateOptions()
 	cmd := &cobra.Command{
@@ -93,7 +93,7 @@ but at most 8,000.`,
 }
 
 // replayTrace runs a trace through the real thing and prints what came of it.
-func (a *app) replayTrace(ctx context.Context, name string, t *trace.Trace, speed float64, weights string) error {
+func (a commands) replayTrace(ctx context.Context, name string, t *trace.Trace, speed float64, weights string) error {
 	w, err := parseWeights(weights)
 	if err != nil {
 		return err
@@ -131,7 +131,7 @@ func (a *app) replayTrace(ctx context.Context, name string, t *trace.Trace, spee
 
 // watchReplay carries the replay out, with its state on the terminal. It ends
 // early if the daemon does.
-func (a *app) watchReplay(ctx context.Context, host *daemonHost, t *trace.Trace, speed float64) (trace.Report, time.Duration, error) {
+func (a commands) watchReplay(ctx context.Context, host *daemonHost, t *trace.Trace, speed float64) (trace.Report, time.Duration, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	go func() {
@@ -156,7 +156,7 @@ func (a *app) watchReplay(ctx context.Context, host *daemonHost, t *trace.Trace,
 
 // warnings is a log for people who watch something else: what is wrong, and
 // nothing more.
-func (a *app) warnings() *zap.Logger {
+func (a commands) warnings() *zap.Logger {
 	encoder := zapcore.NewConsoleEncoder(zap.NewDevelopmentEncoderConfig())
 	return zap.New(zapcore.NewCore(encoder, zapcore.Lock(zapcore.AddSync(a.Err)), zapcore.WarnLevel))
 }

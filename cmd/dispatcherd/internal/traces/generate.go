@@ -1,4 +1,4 @@
-package main
+package traces
 
 import (
 	"math"
@@ -12,7 +12,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/trace"
 )
 
-func (a *app) traceGenerateCommand() *cobra.Command {
+func (a commands) generateCommand() *cobra.Command {
 	o := trace.DefaultGenerateOptions()
 	var force bool
 	cmd := &cobra.Command{

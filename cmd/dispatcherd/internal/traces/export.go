@@ -1,4 +1,4 @@
-package main
+package traces
 
 import (
 	"context"
@@ -19,6 +19,7 @@ import (
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/api"
 	"github.com/dispatcherd/dispatcherd/claim"
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/ask"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/console"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/exit"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/settings"
@@ -38,7 +39,7 @@ type exportFlags struct {
 	force  bool
 }
 
-func (a *app) traceExportCommand() *cobra.Command {
+func (a commands) exportCommand() *cobra.Command {
 	f := exportFlags{since: 30 * 24 * time.Hour, limit: 1_000_000}
 	cmd := &cobra.Command{
 		Use: "export DIR", Short: "Write what ended lately as a trace",
@@ -99,10 +100,10 @@ func mayWriteTrace(dir string, force bool) error {
 	if force {
 		return nil
 	}
-	return mustBeNew(dir+" holds a trace", trace.Files(dir)...)
+	return settings.MustBeNew(dir+" holds a trace", trace.Files(dir)...)
 }
 
-func (a *app) exportTrace(ctx context.Context, f *exportFlags, dir string) error {
+func (a commands) exportTrace(ctx context.Context, f *exportFlags, dir string) error {
 	if err := mayWriteTrace(dir, f.force); err != nil {
 		return err
 	}
@@ -153,7 +154,7 @@ func (f *exportFlags) slotsFor(ctx context.Context) ([]trace.Slot, []trace.SlotE
 		return other.Slots, other.Events, nil
 	}
 	var online api.SlotList
-	if err := askDaemon(ctx, f.socket, "/v1/slots", &online); err != nil {
+	if err := ask.JSON(ctx, f.socket, "/v1/slots", &online); err != nil {
 		return nil, nil, err
 	}
 	if len(online.Slots) == 0 {

@@ -1,4 +1,4 @@
-package main
+package traces
 
 import (
 	"context"
@@ -17,7 +17,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/workerproto"
 )
 
-func (a *app) traceWorkerCommand() *cobra.Command {
+func (a commands) workerCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "worker", Short: "One worker process of a replay", Hidden: true, Args: settings.NoArguments,
 		Long: `One worker process of a replay. It reads its plan from the standard input and ends

@@ -1,4 +1,4 @@
-package main
+package traces
 
 import (
 	"errors"
@@ -56,7 +56,7 @@ func (o *scheduleOutput) String() string {
 // Type names the kind of value in help texts.
 func (o *scheduleOutput) Type() string { return "format|file.csv" }
 
-func (a *app) traceSimulateCommand() *cobra.Command {
+func (a commands) simulateCommand() *cobra.Command {
 	f := simulateFlags{schedule: scheduleOutput{format: &a.Format}}
 	cmd := &cobra.Command{
 		Use: "simulate DIR", Short: "Run a trace through the deciding core in simulated time",
@@ -106,7 +106,7 @@ type simulated struct {
 	schedule []trace.Placement
 }
 
-func (a *app) simulateTrace(dir string, f simulateFlags) error {
+func (a commands) simulateTrace(dir string, f simulateFlags) error {
 	var policies []namedWeights
 	for _, text := range f.weights {
 		w, err := parseWeights(text)
@@ -141,7 +141,7 @@ func (a *app) simulateTrace(dir string, f simulateFlags) error {
 	return a.compareSchedule(f.compare, runs[0].schedule)
 }
 
-func (a *app) printSimulations(runs []simulated) error {
+func (a commands) printSimulations(runs []simulated) error {
 	if a.Format.JSON {
 		return a.PrintJSON("simulations", runs)
 	}
@@ -155,7 +155,7 @@ func (a *app) printSimulations(runs []simulated) error {
 	return trace.WriteComparison(a.Out, names, reports)
 }
 
-func (a *app) saveSchedule(path string, schedule []trace.Placement) error {
+func (a commands) saveSchedule(path string, schedule []trace.Placement) error {
 	if path == "" {
 		return nil
 	}
@@ -172,7 +172,7 @@ func (a *app) saveSchedule(path string, schedule []trace.Placement) error {
 
 // compareSchedule wants a schedule to be the one in a file. It names the first
 // job that differs.
-func (a *app) compareSchedule(path string, got []trace.Placement) error {
+func (a commands) compareSchedule(path string, got []trace.Placement) error {
 	if path == "" {
 		return nil
 	}

@@ -1,0 +1,70 @@
+// Package ask asks a running dispatcher over its API socket, for the commands that
+// show what only its memory holds, and turns a refusal into an error with its exit
+// code.
+package ask
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"io/fs"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/dispatcherd/dispatcherd/api"
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/exit"
+)
+
+// patience bounds a whole question with its answer, if the answer is JSON.
+const patience = 10 * time.Second
+
+// JSON fetches one answer from the API of the dispatcher behind socket. An error
+// says who does not answer, or what he says instead.
+func JSON(ctx context.Context, socket, path string, into any) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	body, err := Body(ctx, socket, path)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = body.Close() }() // it was read
+	return json.NewDecoder(body).Decode(into)
+}
+
+// Body returns the body of a good answer, of any length. It must be closed; ctx
+// bounds reading it, too.
+func Body(ctx context.Context, socket, path string) (io.ReadCloser, error) {
+	client := &http.Client{Transport: &http.Transport{
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, "unix", socket)
+		},
+		DisableKeepAlives: true,
+	}}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://dispatcherd"+path, http.NoBody)
+	if err != nil {
+		return nil, err
+	}
+	res, err := client.Do(req)
+	if errors.Is(err, fs.ErrPermission) {
+		return nil, exit.Errorf(exit.Unavailable, "%s may not be opened by this user: %w; join the group of the dispatcher, or ask as its user", socket, err)
+	}
+	if err != nil {
+		return nil, exit.Errorf(exit.Unavailable, "no dispatcher answers on %s: %w; is it running, and is --api-socket right?", socket, err)
+	}
+	if res.StatusCode != http.StatusOK {
+		defer func() { _ = res.Body.Close() }() // it was read
+		var problem api.Problem
+		_ = json.NewDecoder(io.LimitReader(res.Body, 64<<10)).Decode(&problem) // the status says enough if this fails
+		code := exit.Unavailable
+		switch res.StatusCode {
+		case http.StatusNotFound:
+			code = exit.NotFound
+		case http.StatusForbidden, http.StatusConflict:
+			code = exit.Conflict
+		}
+		return nil, exit.Errorf(code, "the dispatcher on %s answered %s: %s", socket, res.Status, problem.Detail)
+	}
+	return res.Body, nil
+}

@@ -1,0 +1,54 @@
+package ask
+
+import (
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/exit"
+)
+
+// answering is the socket of a dispatcher that answers everything alike.
+func answering(t *testing.T, status int, body string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "s")
+	l, err := net.Listen("unix", path)
+	require.NoError(t, err)
+	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.WriteHeader(status)
+		fmt.Fprintf(w, body, r.URL.Path)
+	}))
+	require.NoError(t, s.Listener.Close()) // its own one
+	s.Listener = l
+	s.Start()
+	t.Cleanup(s.Close)
+	return path
+}
+
+func TestAGoodAnswerIsRead(t *testing.T) {
+	var answer struct{ Asked string }
+	require.NoError(t, JSON(t.Context(), answering(t, http.StatusOK, `{"asked": %q}`), "/v1/slots", &answer))
+	require.Equal(t, "/v1/slots", answer.Asked)
+}
+
+func TestARefusalHasItsExitCodeAndTheDispatchersWords(t *testing.T) {
+	for status, code := range map[int]int{
+		http.StatusNotFound: exit.NotFound, http.StatusForbidden: exit.Conflict, http.StatusConflict: exit.Conflict,
+		http.StatusServiceUnavailable: exit.Unavailable,
+	} {
+		err := JSON(t.Context(), answering(t, status, `{"detail": "not %s"}`), "/v1/jobs/7/why", nil)
+		require.Equal(t, code, exit.CodeOf(t.Context(), err), status)
+		require.ErrorContains(t, err, "not /v1/jobs/7/why")
+	}
+}
+
+func TestNobodyThereIsSaid(t *testing.T) {
+	err := JSON(t.Context(), filepath.Join(t.TempDir(), "s"), "/v1/slots", nil)
+	require.Equal(t, exit.Unavailable, exit.CodeOf(t.Context(), err))
+	require.ErrorContains(t, err, "is it running, and is --api-socket right?")
+}
