@@ -31,6 +31,13 @@ type Why struct {
 	Dispatcher int         `doc:"Who runs it, if it is not this one."                                 json:"dispatcher,omitempty"`
 }
 
+// Reasons of rows that the dispatcher which was asked has nothing to say about. The
+// others are those of its core.
+const (
+	ReasonFinal     = "Final"     // done, failed or cancelled
+	ReasonElsewhere = "Elsewhere" // another dispatcher runs it
+)
+
 // Score is a score by term, in points.
 type Score struct {
 	Total    float64 `json:"total"`

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/exit"
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/jobs"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/settings"
 )
 
@@ -22,7 +23,7 @@ type app struct {
 // run carries out one command line and returns the exit code.
 func (a *app) run(ctx context.Context, args []string) int {
 	root := a.root()
-	root.SetArgs(requestIDsLast(args))
+	root.SetArgs(jobs.RequestIDsLast(args))
 	root.SetIn(a.In)
 	root.SetOut(a.Out)
 	root.SetErr(a.Err)

@@ -3,6 +3,7 @@ package main
 import (
 	"github.com/spf13/cobra"
 
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/jobs"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/settings"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/traces"
 )
@@ -18,8 +19,8 @@ var commands = []func(*app) *cobra.Command{
 	(*app).devCommand,
 	(*app).serveCommand,
 	(*app).migrateCommand,
-	(*app).jobCommand,
-	(*app).slotCommand,
+	part(jobs.Command),
+	part(jobs.SlotCommand),
 	(*app).workerCommand,
 	part(traces.Command),
 	(*app).debugCommand,

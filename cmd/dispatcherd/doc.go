@@ -8,9 +8,9 @@
 // [commands] below the root, and turns the error that comes back into a message
 // and an exit code (internal/exit). No command looks at os.Args, os.Stdout or
 // os.Exit, so tests run the whole program in process. What serve, dev and a replay
-// start is internal/daemon. The commands about traces are internal/traces, which
-// knows an invocation and not the app. What all commands share (internal/settings,
-// internal/console, internal/ask) knows nothing of either.
+// start is internal/daemon. The commands about jobs and traces are internal/jobs and
+// internal/traces, which know an invocation and not the app. What all commands share
+// (internal/settings, internal/console, internal/ask) knows nothing of these.
 //
 // # Configuration
 //

@@ -7,7 +7,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
@@ -83,15 +82,6 @@ func TestABadLineKeepsTheWholeStreamOut(t *testing.T) {
 	require.Len(t, query(t, url, wholeJob), 2)
 }
 
-func TestOnlySomeOfVeryManyBadLinesAreNamed(t *testing.T) {
-	url := pgtest.New(t)
-	got := onDatabase(t, url, strings.Repeat("{}\n", 1000)+`{"type":"pdf"}`, "job insert --skip-bad -")
-	require.Equal(t, exit.OK, got.code)
-	require.Equal(t, "1 job inserted\n", got.out)
-	require.Equal(t, maxComplaints+1, strings.Count(got.err, "\n"))
-	require.Contains(t, got.err, "1000 bad lines skipped")
-}
-
 func TestWhatOnlyThePostgresCanRefuseIsNamedToo(t *testing.T) {
 	url := pgtest.New(t)
 	big := `{"type":"pdf","payload":"` + strings.Repeat("x", 1_100_000) + `"}`
@@ -145,13 +135,4 @@ func TestMistakesOnTheCommandLineOfInsertExit2(t *testing.T) {
 	}
 	requireGolden(t, "job-insert-errors.txt", report.String())
 	require.Equal(t, exit.NotFound, onDatabase(t, "postgres://nowhere/", "", "job insert /does/not/exist").code)
-}
-
-func TestRunAtTakesATimeOrADuration(t *testing.T) {
-	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	at, err := parseWhen("90s", now)
-	require.NoError(t, err)
-	require.Equal(t, now.Add(90*time.Second), at)
-	_, err = parseWhen("-90s", now)
-	require.Error(t, err)
 }

@@ -9,7 +9,6 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
-	"github.com/dispatcherd/dispatcherd/claim"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/exit"
 	"github.com/dispatcherd/dispatcherd/internal/pgtest"
 )
@@ -95,17 +94,6 @@ func TestJobsAreRetriedAndCancelled(t *testing.T) {
 	))
 }
 
-func TestRetryingManyTakesAllOfThem(t *testing.T) {
-	const n = 2*retryBatch + 7
-	url := databaseWith(t, fmt.Sprintf(`INSERT INTO dispatcherd.jobs (type, status, finished_at, failures)
-		SELECT CASE WHEN i <= %d THEN 'pdf' ELSE 'excel' END, 'failed', now(), 5 FROM generate_series(1, %d) i`, n, n+3))
-	got := onDatabase(t, url, "", "job retry --status failed --type pdf --yes")
-	require.Equal(t, exit.OK, got.code, got.err)
-	require.Equal(t, fmt.Sprintf("%d jobs retried\n", n), got.out)
-	require.Equal(t, []string{"excel failed 3", fmt.Sprintf("pdf pending %d", n)},
-		query(t, url, `SELECT concat_ws(' ', type, status, count(*)) FROM dispatcherd.jobs GROUP BY type, status ORDER BY type`))
-}
-
 func TestTheJSONOfEveryJobCommandParses(t *testing.T) {
 	url := databaseWith(t, oneOfEach)
 	for line, key := range map[string]string{
@@ -119,15 +107,4 @@ func TestTheJSONOfEveryJobCommandParses(t *testing.T) {
 		require.Contains(t, parsed, key)
 		require.Len(t, parsed, 2)
 	}
-}
-
-func TestAnEndIsNamedOnce(t *testing.T) {
-	require.Equal(t, "retry: the sheet is locked", (&badEnd{Outcome: "retry", Error: "the sheet is locked"}).text())
-	require.Equal(t, "quarantined: 3 workers died", (&badEnd{Outcome: "quarantined", Error: "quarantined: 3 workers died"}).text())
-}
-
-func TestErrorsThatAreNotUnderstoodDoNotHideTheJob(t *testing.T) {
-	require.Empty(t, badEnds(&claim.Job{Errors: []byte(`{"old": "form"}`)}))
-	require.Equal(t, "äö…", shorten("äöüß", 3))
-	require.Equal(t, "äöü", shorten("äöü", 3))
 }

@@ -9,8 +9,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/dispatcherd/dispatcherd/claim"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/console"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/exit"
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/jobs"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/settings"
 	"github.com/dispatcherd/dispatcherd/migrations"
 )
@@ -106,29 +108,29 @@ func (a *app) migrateDown(ctx context.Context, to int64, yes bool) error {
 func (a *app) sayWhatIsLost(ctx context.Context, undo []string, to int64) error {
 	lost := "This would undo " + strings.Join(undo, ", ")
 	if to == 0 {
-		jobs, err := a.countJobs(ctx)
+		counted, err := a.countJobs(ctx)
 		if err != nil {
 			return err
 		}
-		lost += " and remove the schema dispatcherd with " + jobs
+		lost += " and remove the schema dispatcherd with " + counted
 	}
 	return exit.Errorf(exit.Negative, "nothing was changed. %s. Add --yes to do it", lost)
 }
 
 // countJobs tells how many jobs there are, by status.
 func (a *app) countJobs(ctx context.Context) (string, error) {
-	jobs, done, err := a.openJobs(ctx)
+	pool, err := a.Connect(ctx)
 	if err != nil {
 		return "", err
 	}
-	defer done()
-	counts, err := jobs.Counts(ctx)
+	defer pool.Close()
+	counts, err := claim.Jobs{DB: pool}.Counts(ctx)
 	if err != nil {
 		return "", fmt.Errorf("counting the jobs: %w", err)
 	}
 	var total int64
 	var parts []string
-	for _, status := range statuses {
+	for _, status := range jobs.Statuses {
 		if n := counts[status]; n > 0 {
 			total += n
 			parts = append(parts, fmt.Sprintf("%d %s", n, status))

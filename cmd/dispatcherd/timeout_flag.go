@@ -8,17 +8,14 @@ import (
 	"time"
 
 	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/settings"
 )
 
 // timeoutFlags are the limits of attempts by type, as flag values.
 type timeoutFlags map[string]time.Duration
 
-// Bounds of the limits: jobs name theirs as a 32-bit number of milliseconds.
-const (
-	shortestTimeout = time.Millisecond
-	longestTimeout  = 24 * 24 * time.Hour
-	maxTimeouts     = 10_000
-)
+// maxTimeouts bounds how many types may have a limit.
+const maxTimeouts = 10_000
 
 // Set adds entries such as pdf=30s. Several are separated by commas, or, if there
 // is a line break, by line breaks alone: names of types may hold anything else.
@@ -36,8 +33,8 @@ func (f *timeoutFlags) Set(text string) error {
 			return fmt.Errorf("%q is not TYPE=DURATION, such as pdf=30s", entry)
 		}
 		d, err := time.ParseDuration(entry[at+1:])
-		if err != nil || d < shortestTimeout || d > longestTimeout {
-			return fmt.Errorf("%q: give a duration between %v and %v, such as 30s", entry, shortestTimeout, longestTimeout)
+		if err != nil || d < settings.ShortestTimeout || d > settings.LongestTimeout {
+			return fmt.Errorf("%q: give a duration between %v and %v, such as 30s", entry, settings.ShortestTimeout, settings.LongestTimeout)
 		}
 		if (*f)[entry[:at]] = d; len(*f) > maxTimeouts {
 			return fmt.Errorf("more than %d types have limits", maxTimeouts)

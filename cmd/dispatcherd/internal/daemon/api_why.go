@@ -11,12 +11,6 @@ import (
 	"github.com/dispatcherd/dispatcherd/scoring"
 )
 
-// Where a row is that this dispatcher has nothing to say about.
-const (
-	ReasonFinal     = "Final"     // done, failed or cancelled
-	ReasonElsewhere = "Elsewhere" // another dispatcher runs it
-)
-
 // Why implements api.Backend: the row says what the job is, the core where it
 // stands.
 func (b *backend) Why(ctx context.Context, id dispatcherd.JobID) (api.Why, error) {
@@ -32,11 +26,11 @@ func (b *backend) Why(ctx context.Context, id dispatcherd.JobID) (api.Why, error
 	me := int(b.store.Dispatcher())
 	switch {
 	case job.Status.Final():
-		return api.Why{Job: id, Type: job.Type, Mode: "queued", Priority: job.Priority, Status: job.Status, Reasons: []string{ReasonFinal}}, nil
+		return api.Why{Job: id, Type: job.Type, Mode: "queued", Priority: job.Priority, Status: job.Status, Reasons: []string{api.ReasonFinal}}, nil
 	case job.Status == dispatcherd.Running && job.Dispatcher != nil && *job.Dispatcher != me:
 		return api.Why{
 			Job: id, Type: job.Type, Mode: "queued", Priority: job.Priority, Status: job.Status,
-			Reasons: []string{ReasonElsewhere}, Dispatcher: *job.Dispatcher,
+			Reasons: []string{api.ReasonElsewhere}, Dispatcher: *job.Dispatcher,
 		}, nil
 	}
 	x := b.explain(actor.Inquiry{

@@ -24,6 +24,13 @@ const (
 	LargestID     = "9223372036854775807"
 )
 
+// Bounds of the limit of an attempt: jobs name theirs as a 32-bit number of
+// milliseconds.
+const (
+	ShortestTimeout = time.Millisecond
+	LongestTimeout  = 24 * 24 * time.Hour
+)
+
 // Between sets the values that flags take, both ends included. Defaults are not
 // held against them: a default may be a value that stands for "none".
 func Between(flags *pflag.FlagSet, least, most string, names ...string) {

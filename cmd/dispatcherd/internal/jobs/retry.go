@@ -1,4 +1,4 @@
-package main
+package jobs
 
 import (
 	"context"
@@ -18,7 +18,7 @@ import (
 // for its locks to disturb nobody.
 const retryBatch = 1000
 
-func (a *app) jobRetryCommand() *cobra.Command {
+func (a commands) retryCommand() *cobra.Command {
 	var f jobFilter
 	var yes bool
 	cmd := &cobra.Command{
@@ -51,7 +51,7 @@ how many there are, until --yes is given.`,
 
 // retryMatching retries at most as many jobs as match at the beginning, so that
 // jobs that fail again at once do not keep it busy for ever.
-func (a *app) retryMatching(ctx context.Context, f jobFilter, yes bool) error {
+func (a commands) retryMatching(ctx context.Context, f jobFilter, yes bool) error {
 	filter, err := f.filter()
 	if err != nil {
 		return err
@@ -99,7 +99,7 @@ type changedJob struct {
 
 // eachJob does one thing to every named job. A job that refuses does not keep
 // the others from being changed; its error is reported at the end.
-func (a *app) eachJob(ctx context.Context, args []string, did string, do func(claim.Jobs, dispatcherd.JobID) (dispatcherd.Status, error)) error {
+func (a commands) eachJob(ctx context.Context, args []string, did string, do func(claim.Jobs, dispatcherd.JobID) (dispatcherd.Status, error)) error {
 	ids, err := jobIDs(args)
 	if err != nil {
 		return err

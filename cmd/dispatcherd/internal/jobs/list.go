@@ -1,4 +1,4 @@
-package main
+package jobs
 
 import (
 	"fmt"
@@ -14,7 +14,7 @@ import (
 // maxListed bounds a page of `job list`.
 const maxListed = 10_000
 
-func (a *app) jobListCommand() *cobra.Command {
+func (a commands) listCommand() *cobra.Command {
 	var f jobFilter
 	var limit int
 	var before int64
@@ -29,7 +29,7 @@ func (a *app) jobListCommand() *cobra.Command {
 				return err
 			}
 			filter.Limit, filter.Before = limit, dispatcherd.JobID(before)
-			return a.jobList(cmd, filter)
+			return a.list(cmd, filter)
 		},
 	}
 	f.register(cmd, "pending, running, done, failed or cancelled")
@@ -41,7 +41,7 @@ func (a *app) jobListCommand() *cobra.Command {
 	return cmd
 }
 
-func (a *app) jobList(cmd *cobra.Command, filter claim.Filter) error {
+func (a commands) list(cmd *cobra.Command, filter claim.Filter) error {
 	jobs, done, err := a.openJobs(cmd.Context())
 	if err != nil {
 		return err

@@ -1,4 +1,4 @@
-package main
+package jobs
 
 import (
 	"github.com/spf13/cobra"
@@ -7,7 +7,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/claim"
 )
 
-func (a *app) jobCancelCommand() *cobra.Command {
+func (a commands) cancelCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "cancel ID…", Short: "Cancel pending or running jobs",
 		Long: `Cancels jobs. A pending one is cancelled at once. A running one is asked to stop: its

@@ -1,4 +1,4 @@
-package main
+package jobs
 
 import (
 	"fmt"
@@ -13,7 +13,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/console"
 )
 
-func (a *app) jobGetCommand() *cobra.Command {
+func (a commands) getCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "get ID", Short: "Print everything about one job",
 		Example: "  dispatcherd job get 17\n  dispatcherd job get 17 -o json | jq .job.result",
@@ -46,7 +46,7 @@ func (a *app) jobGetCommand() *cobra.Command {
 }
 
 // printJob writes one fact a line, and the bad ends at the bottom.
-func (a *app) printJob(job *claim.Job) error {
+func (a commands) printJob(job *claim.Job) error {
 	w := tabwriter.NewWriter(a.Out, 0, 0, 2, ' ', 0)
 	line := func(name, value string) {
 		if value != "" {

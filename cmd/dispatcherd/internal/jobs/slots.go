@@ -1,4 +1,4 @@
-package main
+package jobs
 
 import (
 	"fmt"
@@ -12,13 +12,15 @@ import (
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/settings"
 )
 
-func (a *app) slotCommand() *cobra.Command {
+// SlotCommand is the group of commands about slots.
+func SlotCommand(invocation *settings.Invocation) *cobra.Command {
+	a := commands{invocation}
 	cmd := settings.Group("slot", "Look at the slots of a running dispatcher", a.slotListCommand())
 	cmd.Example = "  dispatcherd slot list"
 	return cmd
 }
 
-func (a *app) slotListCommand() *cobra.Command {
+func (a commands) slotListCommand() *cobra.Command {
 	var socket string
 	cmd := &cobra.Command{
 		Use: "list", Short: "List every slot with what it is doing", Args: settings.NoArguments,

@@ -1,4 +1,10 @@
-package main
+// Package jobs is the commands about jobs and about the slots that wait for them.
+//
+// All but two speak to the table alone, with the statements of package claim: they
+// work while no dispatcher runs, and what they change reaches a running one as any
+// change of a row does. What only the memory of a dispatcher holds (job why, slot
+// list) is asked of it over its API socket.
+package jobs
 
 import (
 	"context"
@@ -16,10 +22,11 @@ import (
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/settings"
 )
 
-func (a *app) jobCommand() *cobra.Command {
+// Command is the group of commands about jobs.
+func Command(invocation *settings.Invocation) *cobra.Command {
+	a := commands{invocation}
 	cmd := settings.Group("job", "Insert jobs, look at them, retry or cancel them",
-		a.jobInsertCommand(), a.jobListCommand(), a.jobGetCommand(), a.jobWhyCommand(),
-		a.jobRetryCommand(), a.jobCancelCommand())
+		a.insertCommand(), a.listCommand(), a.getCommand(), a.whyCommand(), a.retryCommand(), a.cancelCommand())
 	cmd.Example = `  dispatcherd job insert --type pdf --payload '{"page": 1}'
   dispatcherd job list --status failed --type pdf
   dispatcherd job get 17
@@ -27,13 +34,16 @@ func (a *app) jobCommand() *cobra.Command {
 	return cmd
 }
 
-// statuses in the order of a job's life.
-var statuses = []dispatcherd.Status{
+// commands close over one invocation of the program.
+type commands struct{ *settings.Invocation }
+
+// Statuses are all of them, in the order of a job's life.
+var Statuses = []dispatcherd.Status{
 	dispatcherd.Pending, dispatcherd.Running, dispatcherd.Done, dispatcherd.Failed, dispatcherd.Cancelled,
 }
 
 // openJobs connects to the table; done gives the connection back.
-func (a *app) openJobs(ctx context.Context) (jobs claim.Jobs, done func(), err error) {
+func (a commands) openJobs(ctx context.Context) (jobs claim.Jobs, done func(), err error) {
 	pool, err := a.Connect(ctx)
 	if err != nil {
 		return claim.Jobs{}, nil, err
@@ -70,8 +80,8 @@ func (f *jobFilter) register(cmd *cobra.Command, which string) {
 	cmd.Flags().StringVar(&f.kind, "type", "", "only jobs of this type")
 	cmd.Flags().StringVar(&f.status, "status", "", "only jobs in this status: "+which)
 	settings.OnlyOnCommandLine(cmd.Flags(), "type", "status")
-	names := make([]string, len(statuses))
-	for i, s := range statuses {
+	names := make([]string, len(Statuses))
+	for i, s := range Statuses {
 		names[i] = string(s)
 	}
 	_ = cmd.RegisterFlagCompletionFunc("status", // fails for an unknown flag only
@@ -84,7 +94,7 @@ func (f *jobFilter) given(flags *pflag.FlagSet) bool {
 
 // filter checks the flags.
 func (f *jobFilter) filter() (claim.Filter, error) {
-	for _, s := range append([]dispatcherd.Status{""}, statuses...) {
+	for _, s := range append([]dispatcherd.Status{""}, Statuses...) {
 		if string(s) == f.status {
 			return claim.Filter{Type: f.kind, Status: s}, nil
 		}

@@ -1,4 +1,4 @@
-package main
+package jobs
 
 import (
 	"context"
@@ -46,7 +46,7 @@ type insertFlags struct {
 // oneJobFlags describe a single job and make no sense beside a stream.
 var oneJobFlags = []string{"type", "priority", "payload", "payload-file", "run-at", "max-attempts", "timeout"}
 
-func (a *app) jobInsertCommand() *cobra.Command {
+func (a commands) insertCommand() *cobra.Command {
 	var f insertFlags
 	cmd := &cobra.Command{
 		Use: "insert [FILE | -]", Short: "Insert one job, or a stream of JSON lines", Long: jobInsertLong,
@@ -83,13 +83,13 @@ func (a *app) jobInsertCommand() *cobra.Command {
 	settings.OnlyOnCommandLine(flags, append(oneJobFlags, "skip-bad")...)
 	settings.Between(flags, "0", "10", "priority")
 	settings.Between(flags, "1", strconv.Itoa(math.MaxInt16), "max-attempts")
-	settings.Between(flags, shortestTimeout.String(), longestTimeout.String(), "timeout")
+	settings.Between(flags, settings.ShortestTimeout.String(), settings.LongestTimeout.String(), "timeout")
 	return cmd
 }
 
 // insertOne inserts the job that the flags describe. Flags that are not given
 // leave the column to the table's default.
-func (a *app) insertOne(cmd *cobra.Command, f insertFlags) error {
+func (a commands) insertOne(cmd *cobra.Command, f insertFlags) error {
 	job, err := a.jobFromFlags(cmd, f)
 	if err != nil {
 		return err
@@ -114,7 +114,7 @@ func (a *app) insertOne(cmd *cobra.Command, f insertFlags) error {
 	return err
 }
 
-func (a *app) jobFromFlags(cmd *cobra.Command, f insertFlags) (lines.Job, error) {
+func (a commands) jobFromFlags(cmd *cobra.Command, f insertFlags) (lines.Job, error) {
 	changed := cmd.Flags().Changed
 	if !changed("type") {
 		return lines.Job{}, exit.Errorf(exit.Usage, "no job is described: give --type, or a file of JSON lines, or - for standard input")
@@ -176,7 +176,7 @@ func parseWhen(s string, now time.Time) (time.Time, error) {
 }
 
 // readInput reads a whole file, or standard input for "-", within a limit.
-func (a *app) readInput(name string) ([]byte, error) {
+func (a commands) readInput(name string) ([]byte, error) {
 	r, _, closeInput, err := a.openInput(name)
 	if err != nil {
 		return nil, err
@@ -194,7 +194,7 @@ func (a *app) readInput(name string) ([]byte, error) {
 
 // openInput opens a file, or standard input for "-", and tells its size, 0 if
 // unknown.
-func (a *app) openInput(name string) (r io.Reader, size int64, closeInput func(), err error) {
+func (a commands) openInput(name string) (r io.Reader, size int64, closeInput func(), err error) {
 	if name == "-" {
 		return a.In, 0, func() {}, nil
 	}
@@ -216,7 +216,7 @@ func (a *app) openInput(name string) (r io.Reader, size int64, closeInput func()
 }
 
 // insertStream copies a stream of jobs in one transaction.
-func (a *app) insertStream(ctx context.Context, name string, skipBad bool) error {
+func (a commands) insertStream(ctx context.Context, name string, skipBad bool) error {
 	r, size, closeInput, err := a.openInput(name)
 	if err != nil {
 		return err

@@ -1,4 +1,4 @@
-package main
+package jobs
 
 import (
 	"errors"
@@ -16,11 +16,10 @@ import (
 	"github.com/dispatcherd/dispatcherd/claim"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/ask"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/console"
-	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/daemon"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/exit"
 )
 
-func (a *app) jobWhyCommand() *cobra.Command {
+func (a commands) whyCommand() *cobra.Command {
 	var socket string
 	cmd := &cobra.Command{
 		Use: "why ID", Short: "Say why a job does not run yet, or where it runs",
@@ -67,9 +66,9 @@ func noSuchJob(id int64) error {
 	return exit.Errorf(exit.NotFound, "job %d: %w: %s", id, claim.ErrNotFound, exit.WhatBecameOfIt)
 }
 
-// requestIDsLast moves ids of requests in memory behind all flags: they begin
-// with a minus, and would be taken for some.
-func requestIDsLast(args []string) []string {
+// RequestIDsLast moves the ids of requests in memory on the command line of `job
+// why` behind all flags: they begin with a minus, and would be taken for some.
+func RequestIDsLast(args []string) []string {
 	at := slices.Index(args, "why")
 	if at < 1 || args[at-1] != "job" || slices.Contains(args, "--") {
 		return args
@@ -90,29 +89,29 @@ func requestIDsLast(args []string) []string {
 
 // reasonTexts say in words what the reasons mean.
 var reasonTexts = map[string]string{
-	"Running":              "it runs",
-	"Recording":            "it has ended; the end is on its way to Postgres",
-	"Claimed":              "a slot is reserved for it, the claim is under way",
-	"Scheduled":            "its run_at lies ahead",
-	"Backoff":              "it failed, and its next attempt lies ahead",
-	"Draining":             "this dispatcher is about to stop",
-	"Outage":               "Postgres does not answer",
-	"Unrecorded":           "too many ended attempts wait to be written down",
-	"TypeUnknown":          "no worker of this dispatcher offers the type",
-	"NoCapacity":           "the slots that offered the type are gone",
-	"CapacityBusy":         "every slot that supports the type is taken",
-	"ClaimRaceLost":        "it was passed by: its claim was lost, or it was committed late",
-	"Unread":               "it lies behind everything read ahead so far",
-	"OtherShare":           "another dispatcher is asked for it first; this one reads it when slots are free or it grows old",
-	"AwaitsFetch":          "a better job may be on its way from Postgres",
-	"ClaimsFull":           "the next claim is full, or may be once those who go before have their places",
-	"Outranked":            "others with a higher score could take the same slots",
-	daemon.ReasonFinal:     "nothing is left to be done",
-	daemon.ReasonElsewhere: "another dispatcher runs it",
+	"Running":           "it runs",
+	"Recording":         "it has ended; the end is on its way to Postgres",
+	"Claimed":           "a slot is reserved for it, the claim is under way",
+	"Scheduled":         "its run_at lies ahead",
+	"Backoff":           "it failed, and its next attempt lies ahead",
+	"Draining":          "this dispatcher is about to stop",
+	"Outage":            "Postgres does not answer",
+	"Unrecorded":        "too many ended attempts wait to be written down",
+	"TypeUnknown":       "no worker of this dispatcher offers the type",
+	"NoCapacity":        "the slots that offered the type are gone",
+	"CapacityBusy":      "every slot that supports the type is taken",
+	"ClaimRaceLost":     "it was passed by: its claim was lost, or it was committed late",
+	"Unread":            "it lies behind everything read ahead so far",
+	"OtherShare":        "another dispatcher is asked for it first; this one reads it when slots are free or it grows old",
+	"AwaitsFetch":       "a better job may be on its way from Postgres",
+	"ClaimsFull":        "the next claim is full, or may be once those who go before have their places",
+	"Outranked":         "others with a higher score could take the same slots",
+	api.ReasonFinal:     "nothing is left to be done",
+	api.ReasonElsewhere: "another dispatcher runs it",
 }
 
 // printWhy writes one fact a line.
-func (a *app) printWhy(why *api.Why) error {
+func (a commands) printWhy(why *api.Why) error {
 	w := tabwriter.NewWriter(a.Out, 0, 0, 2, ' ', 0)
 	line := func(name, format string, args ...any) {
 		fmt.Fprintf(w, "%s\t%s\n", name, console.OneLine(fmt.Sprintf(format, args...)))

@@ -1,0 +1,28 @@
+package jobs
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/dispatcherd/dispatcherd/internal/pgtest"
+)
+
+func TestOnlySomeOfVeryManyBadLinesAreNamed(t *testing.T) {
+	a, out, errs := on(pgtest.New(t), strings.Repeat("{}\n", 1000)+`{"type":"pdf"}`)
+	require.NoError(t, a.insertStream(t.Context(), "-", true))
+	require.Equal(t, "1 job inserted\n", out.String())
+	require.Equal(t, maxComplaints+1, strings.Count(errs.String(), "\n"))
+	require.Contains(t, errs.String(), "1000 bad lines skipped")
+}
+
+func TestRunAtTakesATimeOrADuration(t *testing.T) {
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	at, err := parseWhen("90s", now)
+	require.NoError(t, err)
+	require.Equal(t, now.Add(90*time.Second), at)
+	_, err = parseWhen("-90s", now)
+	require.Error(t, err)
+}

@@ -1,0 +1,31 @@
+package jobs
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/dispatcherd/dispatcherd/internal/pgtest"
+)
+
+func TestRetryingManyTakesAllOfThem(t *testing.T) {
+	const n = 2*retryBatch + 7
+	url := pgtest.New(t)
+	conn, err := pgx.Connect(t.Context(), url)
+	require.NoError(t, err)
+	defer conn.Close(t.Context())
+	_, err = conn.Exec(t.Context(), `INSERT INTO dispatcherd.jobs (type, status, finished_at, failures)
+		SELECT CASE WHEN i <= $1 THEN 'pdf' ELSE 'excel' END, 'failed', now(), 5 FROM generate_series(1, $1 + 3) i`, n)
+	require.NoError(t, err)
+
+	a, out, _ := on(url, "")
+	require.NoError(t, a.retryMatching(t.Context(), jobFilter{kind: "pdf", status: "failed"}, true))
+	require.Equal(t, fmt.Sprintf("%d jobs retried\n", n), out.String())
+	rows, err := conn.Query(t.Context(), `SELECT concat_ws(' ', type, status, count(*)) FROM dispatcherd.jobs GROUP BY type, status ORDER BY type`)
+	require.NoError(t, err)
+	texts, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	require.NoError(t, err)
+	require.Equal(t, []string{"excel failed 3", fmt.Sprintf("pdf pending %d", n)}, texts)
+}
