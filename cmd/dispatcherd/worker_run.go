@@ -27,6 +27,14 @@ func (a *app) workerCommand() *cobra.Command {
 	return cmd
 }
 
+const workerRunLong = `Offers slots and runs COMMAND once for each job: the payload comes on its standard input,
+what it prints is the result, and its exit code decides: 0 is done, 65 (EX_DATAERR) failed for good, anything
+else failed and to be tried again. More than 512 KiB of output are a failure for good. The end of what it
+writes to standard error is kept with a failure. The job's id, type and attempt are in DISPATCHERD_JOB_ID,
+DISPATCHERD_TYPE and DISPATCHERD_ATTEMPT. Without a connection it tries again until it is stopped, and says once why
+there is none, whatever the reason. SIGKILL to the worker kills COMMAND as well (on
+Linux), but not what COMMAND has started: a systemd unit or a container ends all of it.`
+
 func (a *app) workerRunCommand() *cobra.Command {
 	var (
 		types  []string
@@ -36,14 +44,7 @@ func (a *app) workerRunCommand() *cobra.Command {
 		grace  time.Duration
 	)
 	cmd := &cobra.Command{
-		Use: "run --types TYPE[,TYPE…] -- COMMAND [ARGUMENT…]", Short: "Make any program a worker",
-		Long: `Offers slots and runs COMMAND once for each job: the payload comes on its standard input,
-what it prints is the result, and its exit code decides: 0 is done, 65 (EX_DATAERR) failed for good, anything
-else failed and to be tried again. More than 512 KiB of output are a failure for good. The end of what it
-writes to standard error is kept with a failure. The job's id, type and attempt are in DISPATCHERD_JOB_ID,
-DISPATCHERD_TYPE and DISPATCHERD_ATTEMPT. Without a connection it tries again until it is stopped, and says once why
-there is none, whatever the reason. SIGKILL to the worker kills COMMAND as well (on
-Linux), but not what COMMAND has started: a systemd unit or a container ends all of it.`,
+		Use: "run --types TYPE[,TYPE…] -- COMMAND [ARGUMENT…]", Short: "Make any program a worker", Long: workerRunLong,
 		Example: `  dispatcherd worker run --types pdf,excel --slots 4 -- ./convert --fast
   dispatcherd worker run --types echo -- cat`,
 		Args: func(cmd *cobra.Command, args []string) error {
