@@ -7,8 +7,9 @@ import (
 	"sync/atomic"
 )
 
-// bodies bounds what the bodies of all callers may take together. Plain requests
-// of at most plainSize bytes do not count: connections bound them.
+// bodies bounds what the bodies of all callers may take together, each beyond its
+// first plainSize bytes: connections bound those, so that nobody who sends little is
+// refused because of others who send much.
 type bodies struct {
 	limit int64
 	held  atomic.Int64
@@ -18,13 +19,21 @@ type bodies struct {
 // nobody needs the body any more.
 type load struct {
 	of    *bodies
-	bytes int64
+	read  int64 // so far
+	bytes int64 // that count
 }
 
-// add counts n bytes more. False says that there is no room for them.
+// add counts n bytes more. False says that there is no room for them, and that
+// nothing has changed.
 func (l *load) add(n int64) bool {
-	l.bytes += n
-	return l.of.held.Add(n) <= l.of.limit
+	more := max(0, l.read+n-plainSize) - l.bytes
+	if l.of.held.Add(more) > l.of.limit && more > 0 {
+		l.of.held.Add(-more)
+		return false
+	}
+	l.read += n
+	l.bytes += more
+	return true
 }
 
 // drop gives everything back; once more changes nothing.

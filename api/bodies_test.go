@@ -22,7 +22,7 @@ func bodyOf(n int, more string) string {
 // Callers who send as much as each may do not fill the memory together: whoever
 // comes too late is told to come again, and the others go on.
 func TestTheBodiesOfAllCallersAreBounded(t *testing.T) {
-	const long = 9000
+	const long, counted = 9000, 9000 - plainSize
 	for name, headers := range map[string][]string{
 		"who wait":        nil,
 		"who stream":      {"Accept", "text/event-stream"},
@@ -30,7 +30,7 @@ func TestTheBodiesOfAllCallersAreBounded(t *testing.T) {
 		"with keys":       {"Idempotency-Key", "k%d"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			h, f, seen := house(t, func(c *Config) { c.MaxPayload, c.MaxBodies = 10_000, 2*long })
+			h, f, seen := house(t, func(c *Config) { c.MaxPayload, c.MaxBodies = 10_000, 10_000 })
 			ask := func(i int) <-chan *httptest.ResponseRecorder {
 				with := make([]string, len(headers))
 				for j := range headers {
@@ -42,22 +42,34 @@ func TestTheBodiesOfAllCallersAreBounded(t *testing.T) {
 			one := <-f.submitted
 			second := ask(2)
 			two := <-f.submitted
-			require.EqualValues(t, 2*long, h.Gauges().BodyBytes)
+			require.EqualValues(t, 2*counted, h.Gauges().BodyBytes)
 			require.Equal(t, http.StatusTooManyRequests, (<-ask(3)).Code)
 			require.Equal(t, 1, seen.hits(BoundBodies))
-			require.EqualValues(t, 2*long, h.Gauges().BodyBytes, "what was refused is not held")
+			require.EqualValues(t, 2*counted, h.Gauges().BodyBytes, "what was refused is not held")
 			f.answer(one, Answer{Kind: Done})
 			require.Less(t, (<-first).Code, 300)
-			require.EqualValues(t, long, h.Gauges().BodyBytes)
+			require.EqualValues(t, counted, h.Gauges().BodyBytes)
 			fourth := ask(4)
 			four := <-f.submitted
-			require.EqualValues(t, 2*long, h.Gauges().BodyBytes, "the ended one made room")
+			require.EqualValues(t, 2*counted, h.Gauges().BodyBytes, "the ended one made room")
 			f.answer(two, Answer{Kind: Done})
 			f.answer(four, Answer{Kind: Done})
 			require.Less(t, (<-second).Code, 300)
 			require.Less(t, (<-fourth).Code, 300)
 		})
 	}
+}
+
+// Who joins a run brings a body that nobody needs.
+func TestASharedRunHoldsOneBody(t *testing.T) {
+	h, f, _ := house(t, nil)
+	first := post(t.Context(), h, bodyOf(9000, ""), "Idempotency-Key", "k")
+	id := <-f.submitted
+	second := post(t.Context(), h, bodyOf(9000, ""), "Idempotency-Key", "k")
+	require.Eventually(t, func() bool { return h.Gauges().Followers == 2 && h.Gauges().BodyBytes == 9000-plainSize }, time.Minute, time.Millisecond)
+	f.answer(id, Answer{Kind: Done})
+	require.Equal(t, http.StatusOK, (<-first).Code)
+	require.Equal(t, http.StatusOK, (<-second).Code)
 }
 
 func TestABodyThatIsARowIsNotHeld(t *testing.T) {
@@ -86,7 +98,7 @@ func TestHalfABodyIsNotHeldForLong(t *testing.T) {
 	require.NoError(t, err)
 	_, err = fmt.Fprintf(conn, "POST /v1/requests HTTP/1.1\r\nHost: d\r\nContent-Length: 100000\r\n\r\n%s", strings.Repeat("x", 50_000))
 	require.NoError(t, err)
-	require.Eventually(t, func() bool { return h.Gauges().BodyBytes == 50_000 }, time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { return h.Gauges().BodyBytes == 50_000-plainSize }, time.Minute, time.Millisecond)
 	require.NoError(t, conn.Close())
 	require.Eventually(t, func() bool { return h.Gauges().BodyBytes == 0 }, time.Minute, time.Millisecond)
 }

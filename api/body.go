@@ -23,7 +23,7 @@ import (
 // which is what makes the server watch for the caller's hanging up.
 func (h *Handler) readBody(w http.ResponseWriter, r *http.Request, limit int64) (_ []byte, held *load, err error) {
 	if r.ContentLength > limit {
-		endBody(w, r)
+		endBody(w, r, false)
 		return nil, nil, &http.MaxBytesError{Limit: limit}
 	}
 	held = &load{of: &h.bodies}
@@ -37,7 +37,7 @@ func (h *Handler) readBody(w http.ResponseWriter, r *http.Request, limit int64) 
 	_, long := errors.AsType[*http.MaxBytesError](err)
 	crowded := errors.Is(err, errBodies)
 	if long || crowded {
-		endBody(w, r)
+		endBody(w, r, true)
 	}
 	if crowded {
 		return nil, nil, h.refuseBody()
@@ -48,14 +48,15 @@ func (h *Handler) readBody(w http.ResponseWriter, r *http.Request, limit int64) 
 // believedLength is for how many bytes of a body there is room before they come.
 // Whoever announces more has to send them: thousands of callers who only announce
 // cost next to nothing.
-const believedLength = 16 << 10
+const believedLength = plainSize
 
 // endBody reads on through a body that is not wanted, within bounds: many clients
 // look for the answer only when they have sent all of it, and find a broken pipe
-// otherwise. Who waits to be told to go on has sent nothing yet.
-func endBody(w http.ResponseWriter, r *http.Request) {
+// otherwise. Who waits to be told to go on has sent nothing before it has begun to be
+// read.
+func endBody(w http.ResponseWriter, r *http.Request, begun bool) {
 	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(time.Second)) // fails on a connection without deadlines only
-	if r.Header.Get("Expect") == "" {
+	if begun || r.Header.Get("Expect") == "" {
 		_, _ = io.CopyN(io.Discard, r.Body, wastedLength) // however it ends, the answer is the same
 	}
 }

@@ -80,7 +80,7 @@ func (h *Handler) uploadJobs(w http.ResponseWriter, r *http.Request) error {
 	h.extendWrite(w)
 	refused := strict && report.Bad > 0
 	if err != nil || refused {
-		endBody(w, r)
+		endBody(w, r, !errors.Is(err, ErrCrowded))
 	}
 	if err != nil {
 		if body.err != nil {

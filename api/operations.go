@@ -131,7 +131,7 @@ func (h *Handler) jobRoutes() []route {
 			parameters: []parameter{{in: "query", name: "on_error", doc: "What a bad line of a stream means.", example: "skip", enum: []any{"abort", "skip"}}},
 			body:       map[string]any{mediaJSON: NewJob{}, mediaLines: nil},
 			answers:    []answerDoc{{http.StatusCreated, "Inserted.", map[string]reflect.Type{mediaJSON: reflect.TypeFor[insertedEither]()}}},
-			problems:   []kindOfProblem{invalidRequest, invalidJob, badLines, tooLarge, unsupportedMedia, unavailable},
+			problems:   []kindOfProblem{invalidRequest, invalidJob, badLines, tooLarge, unsupportedMedia, queueFull, unavailable},
 		}},
 		{http.MethodGet, "/v1/jobs/{id}", h.getJob, operation{
 			id: "get-job", summary: "Read a job", parameters: []parameter{idOfJob},

@@ -93,3 +93,15 @@ func TestAPanicBehindNetHTTPIsToldWithoutItsValue(t *testing.T) {
 	require.NotContains(t, seen.failure.Error(), secret)
 	require.EqualValues(t, 2, seen.responses.Load())
 }
+
+// A run that would be fetched later is not kept when it was never submitted.
+func TestAPanicLeavesNoRunBehind(t *testing.T) {
+	h, f, _ := house(t, nil)
+	b := &breaking{fake: f}
+	h.backend = b
+	b.told.Store(true)
+	address := opened(t, h, (*Handler).Serve)
+	require.Zero(t, says(t, address, "POST /v1/requests HTTP/1.1\r\nHost: d\r\nPrefer: respond-async\r\nContent-Length: 9000\r\n\r\n"+bodyOf(9000, "")))
+	require.Zero(t, h.Gauges().Runs)
+	require.Zero(t, h.Gauges().BodyBytes)
+}

@@ -25,6 +25,10 @@ func (h *Handler) postRun(w http.ResponseWriter, r *http.Request, q *requestBody
 	if !fresh || q.CoalesceKey != "" || (req.Durable && !wish.kept) {
 		f.due = began.Add(timeout)
 	}
+	if !fresh { // the other's body is the one that is needed
+		q.Payload, req.Payload = nil, nil
+		wish.held.drop()
+	}
 	if fresh {
 		if q.CoalesceKey != "" {
 			req.Deadline = h.cfg.MaxTimeout
@@ -68,7 +72,15 @@ func (h *Handler) postRun(w http.ResponseWriter, r *http.Request, q *requestBody
 // submit hands a fresh run to the dispatcher. Its end may come before this
 // returns.
 func (h *Handler) submit(ctx context.Context, r *run, req Request, ranked bool) error {
+	returned := false
+	defer func() {
+		if !returned { // a panic: a kept run would stay for ever
+			h.runs.forget(r)
+			r.end(nil, internal.of("the request could not be submitted"))
+		}
+	}()
 	job, err := h.backend.Submit(ctx, req, r)
+	returned = true
 	if err != nil {
 		h.runs.forget(r)
 		r.end(nil, err)

@@ -121,7 +121,7 @@ func adopt(ctx context.Context, conn *pgx.Conn, jobs []dispatcherd.Presented, to
 		taken = append(taken, a)
 		return nil
 	})
-	slices.SortFunc(taken, func(a, b dispatcherd.Adopted) int { return int(a.ID - b.ID) })
+	slices.SortFunc(taken, func(a, b dispatcherd.Adopted) int { return cmp.Compare(a.ID, b.ID) })
 	slices.Sort(busy)
 	return taken, busy, err
 }

@@ -1,6 +1,9 @@
 package claim
 
 import (
+	"context"
+	"time"
+
 	"github.com/jackc/pgx/v5"
 
 	"github.com/dispatcherd/dispatcherd"
@@ -53,4 +56,13 @@ func (s *Store) TrustNoRest() {
 	<-s.claim.turn
 	defer func() { s.claim.turn <- struct{}{} }()
 	s.claim.trusted = 0
+}
+
+// FirstToken is below all tokens.
+const FirstToken = firstToken
+
+// ReleasePart releases what a lost dispatcher was running, as a beat without time
+// does: one portion.
+func ReleasePart(ctx context.Context, conn *pgx.Conn, lost int32, from int64) (released int, next int64, err error) {
+	return releasePart(ctx, conn, left{lost, dispatcherd.Crashed, whyReleased}, from, time.Now().Add(-time.Second))
 }

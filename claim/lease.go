@@ -136,7 +136,7 @@ func (s *Store) Beat(ctx context.Context, capacity map[string]int) (BeatResult, 
 			}
 		}
 		renewed = true
-		res.Released, err = s.rests.lookAfter(ctx, conn, settle, lost)
+		res.Released, err = s.rests.lookAfter(ctx, conn, settle, lost, time.Now().Add(releaseTime))
 		return res.Released, err
 	})
 	if renewed {
@@ -173,12 +173,12 @@ func (s *Store) Leave(ctx context.Context) (int, error) {
 	err := s.lease.do(ctx, OpBeat, func(ctx context.Context, conn *pgx.Conn) (int, error) {
 		var batch pgx.Batch // one transaction; the lock waits for claims in flight
 		batch.Queue(`SELECT FROM dispatcherd.dispatchers WHERE id = $1 FOR UPDATE`, me)
-		batch.Queue(`UPDATE dispatcherd.dispatchers SET lost_at = coalesce(lost_at, now()), armed = false WHERE id = $1`, me)
+		batch.Queue(`UPDATE dispatcherd.dispatchers SET lost_at = coalesce(lost_at, now()), leaving = true, armed = false WHERE id = $1`, me) // leaving: whoever else releases counts no crash
 		if err := conn.SendBatch(ctx, &batch).Close(); err != nil {
 			return 0, err
 		}
 		var err error
-		n, err = release(ctx, conn, me, dispatcherd.Released, "")
+		n, err = release(ctx, conn, left{me, dispatcherd.Released, ""})
 		return n, err
 	})
 	if err != nil {

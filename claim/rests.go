@@ -3,6 +3,8 @@ package claim
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/dispatcherd/dispatcherd"
@@ -12,12 +14,24 @@ import (
 // restFactor is how many times as long as it took what failed is left alone.
 const restFactor = 10
 
-// rests are until when beats leave alone what they could not do for others: by lost
-// dispatcher, or under settling. A lost dispatcher may have run more than can be
-// released in the time of a beat; every beat of every dispatcher would spend all of
-// it on that until a sweep, which has more time, succeeds. The holder of the turn of
-// the lease's link owns them.
-type rests map[int32]time.Time
+// rests are what beats leave for later of what they do for others. The holder of the
+// turn of the lease's link owns them.
+type rests struct {
+	// until when beats leave alone what they could not do: by lost dispatcher, or
+	// under settling. Every beat of every dispatcher would spend all of its time on
+	// that until a sweep, which has more, succeeds.
+	until map[int32]time.Time
+	// from is the token to go on with, by lost dispatcher of which a beat had time
+	// for some portions only.
+	from map[int32]int64
+}
+
+func newRests() rests { return rests{until: map[int32]time.Time{}, from: map[int32]int64{}} }
+
+// releaseTime is after how long a beat leaves the rest of what is to be released to
+// the next one. A beat is the proof that its dispatcher lives, and others' lost
+// ones must not take the time of it.
+const releaseTime = time.Second
 
 // settling stands for requests to cancel; it is no dispatcher's id.
 const settling int32 = 0
@@ -25,27 +39,25 @@ const settling int32 = 0
 // try does something unless it rests, and lets it rest if it fails.
 func (r rests) try(what int32, do func() error) error {
 	begun := time.Now()
-	if begun.Before(r[what]) {
+	if begun.Before(r.until[what]) {
 		return nil
 	}
-	delete(r, what)
+	delete(r.until, what)
 	err := do()
 	if err != nil {
-		r[what] = time.Now().Add(restFactor * time.Since(begun))
+		r.until[what] = time.Now().Add(restFactor * time.Since(begun))
 	}
 	return err
 }
 
 // lookAfter carries out requests to cancel, and releases what lost dispatchers were
 // running, of each alone. None waits for another to succeed: what takes all the time
-// there is rests next time. It returns how many jobs were released.
-func (r rests) lookAfter(ctx context.Context, conn *pgx.Conn, settle bool, lost []int32) (released int, err error) {
+// there is rests next time; what is left to be released at until waits for the next
+// beat. It returns how many jobs were released.
+func (r rests) lookAfter(ctx context.Context, conn *pgx.Conn, settle bool, lost []int32, until time.Time) (released int, err error) {
 	now := time.Now()
-	for what, until := range r {
-		if until.Before(now) {
-			delete(r, what)
-		}
-	}
+	maps.DeleteFunc(r.until, func(_ int32, at time.Time) bool { return at.Before(now) })
+	maps.DeleteFunc(r.from, func(id int32, _ int64) bool { return !slices.Contains(lost, id) })
 	var errs []error
 	if settle {
 		errs = append(errs, r.try(settling, func() error {
@@ -54,11 +66,16 @@ func (r rests) lookAfter(ctx context.Context, conn *pgx.Conn, settle bool, lost 
 		}))
 	}
 	for _, id := range lost {
-		if conn.IsClosed() || ctx.Err() != nil {
+		if conn.IsClosed() || ctx.Err() != nil || time.Now().After(until) {
 			break // no time is left; that is no failure of theirs
 		}
-		errs = append(errs, r.try(id, func() error {
-			n, err := release(ctx, conn, id, dispatcherd.Crashed, whyReleased)
+		errs = append(errs, r.try(id, func() (err error) {
+			from, began := r.from[id]
+			if !began {
+				from = firstToken
+			}
+			var n int
+			n, r.from[id], err = releasePart(ctx, conn, left{id, dispatcherd.Crashed, whyReleased}, from, until)
 			released += n
 			return err
 		}))

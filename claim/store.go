@@ -40,7 +40,7 @@ type Store struct {
 // store whose connections come up when they are first used.
 func Open(ctx context.Context, c Config) (*Store, error) {
 	c = c.withDefaults()
-	s := &Store{config: c, marks: newMarks(), rests: rests{}, vainFrom: vainFrom}
+	s := &Store{config: c, marks: newMarks(), rests: newRests(), vainFrom: vainFrom}
 	var errs [7]error
 	s.fetch, errs[0] = newLink(c, "fetch", map[string]string{"fetch": fetchSQL, "share": shareSQL, "jump": jumpSQL})
 	s.claim, errs[1] = newLink(c, "claim", map[string]string{"alone": aloneSQL, "single": singleSQL, "dense": denseSQL, "stretches": stretchesSQL, "shared": sharedSQL,

@@ -2,6 +2,7 @@ package claim
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/dispatcherd/dispatcherd"
@@ -30,16 +31,22 @@ func (s *Store) Sweep(ctx context.Context) (int, error) {
 		if err != nil || len(lost) == 0 {
 			return 0, err
 		}
-		released := 0
+		released, all := 0, lost[:0]
+		var errs []error
 		for _, id := range lost {
-			n, err := release(ctx, conn, id, dispatcherd.Crashed, whyReleased)
+			n, err := release(ctx, conn, left{id, dispatcherd.Crashed, whyReleased})
 			released += n
 			if err != nil {
-				return released, err
+				errs = append(errs, err) // that keeps none of the others
+				continue
 			}
+			all = append(all, id)
 		}
-		strays, err = s.forget(ctx, conn, lost)
-		return released + strays, err
+		if len(all) > 0 {
+			strays, err = s.forget(ctx, conn, all)
+			errs = append(errs, err)
+		}
+		return released + strays, errors.Join(errs...)
 	})
 	return strays, err
 }

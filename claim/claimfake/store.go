@@ -286,7 +286,7 @@ func (s *Store) Leave(context.Context) (int, error) {
 		}
 	}
 	if d := t.dispatchers[s.me]; d != nil {
-		d.lost, d.armed = true, false
+		d.lost, d.leaving, d.armed = true, true, false
 	}
 	s.me = 0
 	return n, nil

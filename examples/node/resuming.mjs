@@ -63,7 +63,7 @@ function take({ op, ...frame }) {
 
 const connection = () => new Promise((closed) => {
   let text = "";
-  const mine = createConnection(path).setEncoding("utf8");
+  const mine = createConnection(path).setEncoding("utf8").setTimeout(10_000); // until the welcome says how long
   mine.on("connect", () => { socket = mine; hello(); });
   mine.on("data", (more) => {
     const lines = (text + more).split("\n");

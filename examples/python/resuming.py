@@ -70,7 +70,7 @@ class Worker:
 
     def connect(self):
         with socket.socket(socket.AF_UNIX) as sock:
-            sock.connect(self.path)
+            sock.settimeout(10); sock.connect(self.path)  # until the welcome says how long
             with self.lock:
                 self.sock = sock
                 self.hello()

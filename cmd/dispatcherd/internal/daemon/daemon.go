@@ -52,7 +52,7 @@ type Daemon struct {
 	serving       sync.WaitGroup // worker sessions
 	failed        chan error     // capacity 1: why the daemon cannot go on
 	ended         chan struct{}  // closed by stop
-	gone          chan struct{}  // closed by lose
+	gone          chan struct{}  // closed by Lose
 	sweeps        chan struct{}  // capacity 1: a lost dispatcher waits to be forgotten
 	lease         *lease
 	recorder      *journal.Recorder
@@ -243,7 +243,7 @@ func (d *Daemon) Lose(err error) {
 	d.endStatements()
 }
 
-// lost reports whether lose was called.
+// lost reports whether Lose was called.
 func (d *Daemon) lost() bool {
 	select {
 	case <-d.gone:

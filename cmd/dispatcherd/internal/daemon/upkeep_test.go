@@ -60,7 +60,7 @@ func TestPeer_B06_UpkeepThatFailsIsTriedAgain(t *testing.T) {
 	d, lines := running(t, db)
 	statement(t, db, `ALTER FUNCTION dispatcherd.keep_leaves RENAME TO keep_leaves_gone`)
 	require.Equal(t, leavesAgain, d.keepLeaves(t.Context()))
-	require.Equal(t, 1, lines.FilterMessageSnippet("leaves of finished jobs failed").Len())
+	require.NotZero(t, lines.FilterMessageSnippet("leaves of finished jobs failed").Len()) // the daemon's own first upkeep may fail, too
 	statement(t, db, `ALTER FUNCTION dispatcherd.keep_leaves_gone RENAME TO keep_leaves`)
 	require.Equal(t, leavesEvery, d.keepLeaves(t.Context()))
 }
