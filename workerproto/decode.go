@@ -3,6 +3,8 @@ package workerproto
 import (
 	"bytes"
 	"unicode/utf8"
+
+	"github.com/dispatcherd/dispatcherd/internal/grammar"
 )
 
 // arena hands out values that live until the next reset, so that decoding a
@@ -190,8 +192,8 @@ func CheckJSON(raw []byte) error {
 	if !utf8.Valid(raw) {
 		return Complain(BadJSON, 0, "not UTF-8")
 	}
-	s := scanner{line: raw, strict: true}
-	s.value(0)
+	s := scanner{line: raw}
+	s.pass(grammar.Payload(raw, 0))
 	s.end()
 	if s.fault != nil {
 		return s.fault
@@ -230,7 +232,7 @@ func leadingOp(line []byte) []byte {
 		if c == '"' {
 			return rest[:i]
 		}
-		if !plain[c] {
+		if !grammar.Plain(c) {
 			break
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/dispatcherd/dispatcherd/internal/carry"
+	"github.com/dispatcherd/dispatcherd/internal/grammar"
 )
 
 const (
@@ -13,7 +14,7 @@ const (
 	minInt64 = math.MinInt64
 	maxInt64 = math.MaxInt64
 
-	maxDepth  = carry.MaxDepth       // nesting of arrays and objects inside a frame
+	maxDepth  = carry.MaxDepth       // nesting of arrays and objects inside a frame; grammar keeps it
 	maxDelay  = 366 * 24 * time.Hour // of any duration on the wire
 	maxNumber = carry.MaxNumber      // bytes of a number in a payload
 	maxNonce  = 64                   // bytes of a session nonce
@@ -39,7 +40,6 @@ type scanner struct {
 	name     []byte // key of the member being read, for messages
 	ops      int    // members called "op" seen at the top
 	seenSlot bool   // a slot number was given (0 is a number)
-	strict   bool   // inside raw JSON that Postgres must be able to keep
 	names    *names
 }
 
@@ -93,7 +93,19 @@ func (s *scanner) unknown(key []byte) {
 	s.skip()
 }
 
-func (s *scanner) skip() { s.value(0) }
+// skip reads one value of any kind and checks its grammar.
+func (s *scanner) skip() { s.pass(grammar.Value(s.line, s.at)) }
+
+// pass goes on behind a value.
+func (s *scanner) pass(end int, fault grammar.Fault) {
+	s.at = end
+	switch {
+	case fault.Malformed:
+		s.syntax(fault.What)
+	case fault.What != "":
+		s.bad(fault.What)
+	}
+}
 
 // object gives every member of an object to m.
 func (s *scanner) object(m interface{ field([]byte, *scanner) }) {
@@ -150,7 +162,7 @@ func (s *scanner) key() []byte {
 	}
 	s.at++
 	if escaped {
-		return unescape(text)
+		return grammar.Unescape(text)
 	}
 	return text
 }
@@ -177,17 +189,17 @@ func (s *scanner) null() bool {
 	if s.peek() != 'n' {
 		return false
 	}
-	s.literal("null")
+	s.skip()
 	return true
 }
 
 func (s *scanner) boolean(absent bool) bool {
 	switch s.peek() {
 	case 't':
-		s.literal("true")
+		s.skip()
 		return true
 	case 'f':
-		s.literal("false")
+		s.skip()
 		return false
 	}
 	if !s.null() {
@@ -258,11 +270,11 @@ func (s *scanner) millis() time.Duration {
 func (s *scanner) raw() []byte {
 	s.peek()
 	start := s.at
-	s.strict = true
-	s.value(0)
-	s.strict = false
+	s.pass(grammar.Payload(s.line, s.at))
 	if s.broken {
 		return nil
 	}
 	return append(make([]byte, 0, s.at-start), s.line[start:s.at]...)
 }
+
+func isDigit(c byte) bool { return c >= '0' && c <= '9' }
