@@ -87,7 +87,7 @@ type Caller interface {
 type Request struct {
 	Type     string
 	Priority dispatcherd.Priority
-	Payload  []byte        // JSON on one line, or nil
+	Payload  []byte        // JSON on one line that a worker can be sent, or nil
 	Deadline time.Duration // after which it is answered Late; 0 = none
 	Wait     bool          // stay although no slot supports the type
 	Patience time.Duration // how long, also when the last slot goes away; 0 = until Impatient

@@ -17,6 +17,7 @@ import (
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/internal/fields"
+	"github.com/dispatcherd/dispatcherd/internal/grammar"
 )
 
 // readBody reads a whole body of bounded size, and counts it. It reads to the end,
@@ -112,11 +113,21 @@ func (s *Span) UnmarshalJSON(text []byte) error {
 		return nil
 	}
 	var seconds float64
-	if err := json.Unmarshal(text, &seconds); err != nil || math.Abs(seconds) > 1e9 {
+	err := json.Unmarshal(text, &seconds)
+	span, fits := spanOf(seconds)
+	if err != nil || !fits {
 		return errors.New("a duration is a number of seconds or a string such as \"1.5s\"")
 	}
-	*s = Span(seconds * float64(time.Second))
+	*s = span
 	return nil
+}
+
+// spanOf is so many seconds, unless they are too many for anything.
+func spanOf(seconds float64) (Span, bool) {
+	if math.Abs(seconds) > 1e9 {
+		return 0, false
+	}
+	return Span(seconds * float64(time.Second)), true
 }
 
 // requestBody is the body of POST /v1/requests.
@@ -190,7 +201,13 @@ func (h *Handler) request(q *requestBody) (Request, error) {
 	if q.WaitForWorker != nil {
 		r.Wait, r.Patience = *q.WaitForWorker > 0, time.Duration(*q.WaitForWorker)
 	}
-	if bytes.ContainsAny(r.Payload, "\r\n") { // a payload travels on one line
+	if q.Payload == nil {
+		return r, nil
+	}
+	if _, fault := grammar.Payload(q.Payload, 0); fault != (grammar.Fault{}) {
+		return r, &InvalidError{errors.New("the payload cannot be handed on: " + fault.What)}
+	}
+	if !onOneLine(r.Payload) {
 		var line bytes.Buffer
 		if err := json.Compact(&line, r.Payload); err != nil {
 			return r, invalidRequest.of("the payload is not JSON")

@@ -162,7 +162,7 @@ func (c *counts) hits(b Bound) int {
 }
 
 // house is a handler on a fake dispatcher.
-func house(t *testing.T, change func(*Config)) (*Handler, *fake, *counts) {
+func house(t testing.TB, change func(*Config)) (*Handler, *fake, *counts) {
 	cfg := DefaultConfig()
 	if change != nil {
 		change(&cfg)

@@ -31,6 +31,7 @@ type plainConn struct {
 	until time.Time         // the deadline of reads
 	began time.Time         // when the latest request was submitted
 	id    dispatcherd.JobID // of it
+	kind  string            // the latest type that was asked for, likely the next one, too
 
 	answers  chan plainAnswer // capacity 1; nil before the first request. Never closed: an answer may come after all
 	turn     chan struct{}    // capacity 1; holds a token while no request is under way
@@ -114,10 +115,20 @@ func (c *plainConn) skipBreaks() {
 }
 
 // request reads a body. False says that it asks for more than an answer, or
-// for nothing that can be understood: net/http's way deals with both.
+// for nothing that can be understood: net/http's way deals with both. The request
+// holds nothing of the buffer.
 func (c *plainConn) request(body []byte) (Request, bool) {
 	if len(body) > c.h.cfg.MaxPayload {
 		return Request{}, false
+	}
+	var b plainBody
+	if b.parse(body) {
+		if string(b.kind) != c.kind {
+			c.kind = string(b.kind)
+		}
+		if req, fits := b.request(&c.h.cfg, c.kind); fits {
+			return req, true
+		}
 	}
 	q, err := c.h.parseRequest(body)
 	if err != nil || q.Durable || q.WaitForWorker != nil || q.CoalesceKey != "" {

@@ -9,6 +9,7 @@ import (
 	"log"
 	"net"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -31,12 +32,20 @@ func connect(t *testing.T, address string) *client {
 	return &client{t, conn, bufio.NewReader(conn)}
 }
 
-const plainBody = `{"type":"pdf","payload":[1]}`
+const smallBody = `{"type":"pdf","payload":[1]}`
 
 // asks sends plain requests in one write.
 func (c *client) asks(n int) {
-	one := fmt.Sprintf("POST /v1/requests HTTP/1.1\r\nHost: d\r\nContent-Length: %d\r\n\r\n%s", len(plainBody), plainBody)
-	_, err := io.WriteString(c.conn, strings.Repeat(one, n))
+	c.sends(slices.Repeat([]string{smallBody}, n)...)
+}
+
+// sends sends a request with each body, all in one write.
+func (c *client) sends(bodies ...string) {
+	var all []byte
+	for _, body := range bodies {
+		all = fmt.Appendf(all, "POST /v1/requests HTTP/1.1\r\nHost: d\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
+	}
+	_, err := c.conn.Write(all)
 	require.NoError(c.t, err)
 }
 

@@ -22,7 +22,7 @@ var mayImport = map[string][]string{
 	"claim":            {"", "migrations", "internal/carry"},
 	"claim/claimfake":  {"", "claim"},
 	"claim/contract":   {"", "claim", "migrations", "internal/devpg"},
-	"api":              {"", "internal/brief", "internal/fields"},
+	"api":              {"", "internal/brief", "internal/fields", "internal/grammar"},
 	"client":           {"", "internal/carry"},
 	"internal/brief":   {},
 	"internal/carry":   {},

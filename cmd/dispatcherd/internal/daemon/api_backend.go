@@ -17,7 +17,6 @@ import (
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/exit"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/lines"
 	"github.com/dispatcherd/dispatcherd/internal/carry"
-	"github.com/dispatcherd/dispatcherd/workerproto"
 )
 
 // backend is the daemon as the API sees it. It implements api.Backend.
@@ -27,11 +26,6 @@ func (b *backend) jobs() claim.Jobs { return claim.Jobs{DB: b.pool} }
 
 // Submit implements api.Backend.
 func (b *backend) Submit(ctx context.Context, r api.Request, c api.Caller) (dispatcherd.JobID, error) {
-	if r.Payload != nil {
-		if err := workerproto.CheckJSON(r.Payload); err != nil {
-			return 0, &api.InvalidError{Reason: fmt.Errorf("the payload cannot be handed on: %w", err)}
-		}
-	}
 	if !r.Durable { // handed on as it is
 		return b.callers.submit(r, c), nil
 	}
