@@ -3,7 +3,6 @@ package api
 import (
 	"bytes"
 	"strconv"
-	"strings"
 )
 
 // The plainest request is answered without net/http (see plainConn). What
@@ -62,28 +61,28 @@ const (
 // take notes a header, and the length of the body. False means that it is not
 // plain: unknown, there twice, continued, or with a value that says something.
 func (seen *plainHeaders) take(line []byte, length *int) bool {
-	name, value, found := bytes.Cut(line, []byte{':'})
-	if !found || !isPlainText(line) {
+	colon := bytes.IndexByte(line, ':')
+	if colon < 0 || !isPlainText(line) {
 		return false
 	}
-	value = bytes.Trim(value, " \t")
+	name, value := line[:colon], plainValue(line[colon+1:])
 	var header plainHeaders
 	ok := true
-	switch strings.ToLower(string(name)) {
-	case "host":
+	switch {
+	case isPlainName(name, "host"):
 		header, ok = hostHeader, isPlainHost(value)
-	case "content-length":
+	case isPlainName(name, "content-length"):
 		header = lengthHeader
 		*length, ok = plainLength(value)
-	case "content-type":
+	case isPlainName(name, "content-type"):
 		header, ok = typeHeader, string(value) == "application/json" || string(value) == "application/x-www-form-urlencoded"
-	case "accept":
+	case isPlainName(name, "accept"):
 		header, ok = acceptHeader, string(value) == "*/*" || string(value) == "application/json"
-	case "user-agent":
+	case isPlainName(name, "user-agent"):
 		header = agentHeader
-	case "accept-encoding":
+	case isPlainName(name, "accept-encoding"):
 		header = encodingHeader // nothing is ever compressed
-	case "connection":
+	case isPlainName(name, "connection"):
 		header, ok = connectionHeader, string(value) == "keep-alive"
 	default:
 		return false
@@ -91,6 +90,32 @@ func (seen *plainHeaders) take(line []byte, length *int) bool {
 	ok = ok && *seen&header == 0
 	*seen |= header
 	return ok
+}
+
+// plainValue is text without the spaces and tabs around it.
+func plainValue(text []byte) []byte {
+	for len(text) > 0 && (text[0] == ' ' || text[0] == '\t') {
+		text = text[1:]
+	}
+	for len(text) > 0 && (text[len(text)-1] == ' ' || text[len(text)-1] == '\t') {
+		text = text[:len(text)-1]
+	}
+	return text
+}
+
+// isPlainName compares visible ASCII with a name of small letters and hyphens,
+// whatever case its letters have: no other visible character becomes a small letter
+// or a hyphen by that bit.
+func isPlainName(name []byte, want string) bool {
+	if len(name) != len(want) {
+		return false
+	}
+	for i, c := range name {
+		if c|0x20 != want[i] {
+			return false
+		}
+	}
+	return true
 }
 
 // isPlainText reports whether a header line consists of visible ASCII, spaces
