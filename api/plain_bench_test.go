@@ -49,7 +49,7 @@ func (mute) SetWriteDeadline(time.Time) error { return nil }
 func benchConn(b *testing.B) *plainConn {
 	h := New(DefaultConfig(), echoing{newFake()}, ignoring{}, http.NotFoundHandler())
 	b.Cleanup(h.Close)
-	return &plainConn{front: &front{h: h, connections: h.newConnections()}, h: h, conn: mute{}, io: mute{}}
+	return &plainConn{front: &front{h: h, connections: h.newConnections()}, h: h, conn: mute{}, io: mute{}, began: time.Now()}
 }
 
 func BenchmarkPlainRequest(b *testing.B) {

@@ -26,6 +26,7 @@ type plainConn struct {
 	front *front
 	h     *Handler
 	conn  net.Conn
+	place *place
 	io    net.Conn          // reads and writes conn
 	buf   []byte            // what was read and not served
 	until time.Time         // the deadline of reads
@@ -73,14 +74,15 @@ func (c *plainConn) serve() (rest []byte) {
 	}()
 	defer c.survive()
 	c.buf = make([]byte, 0, plainSize)
-	patience := c.h.cfg.HeaderTimeout
+	now, patience := time.Now(), c.h.cfg.HeaderTimeout
 	for {
-		if len(c.buf) == 0 && !c.read(patience) {
+		if len(c.buf) == 0 && !c.read(now, patience) {
 			return nil
 		}
 		if c.turn != nil { // something that was posted came before: as net/http does
 			c.skipBreaks()
 			if len(c.buf) == 0 {
+				now = time.Now()
 				continue
 			}
 		}
@@ -98,7 +100,7 @@ func (c *plainConn) serve() (rest []byte) {
 		holding = false
 		c.submit(req)
 		c.buf = c.buf[:copy(c.buf, c.buf[p.head+p.body:])]
-		patience = c.h.cfg.IdleTimeout
+		now, patience = c.began, c.h.cfg.IdleTimeout // a clock takes as long as all of parsePlain
 	}
 }
 
@@ -140,9 +142,8 @@ func (c *plainConn) request(body []byte) (Request, bool) {
 
 // read waits for the next bytes. False means the end: the caller hung up, said
 // nothing for too long, or the server stops.
-func (c *plainConn) read(patience time.Duration) bool {
-	for {
-		now := time.Now()
+func (c *plainConn) read(now time.Time, patience time.Duration) bool {
+	for ; ; now = time.Now() {
 		wanted := now.Add(patience)
 		if later := wanted.Sub(c.until); later > patience/8 || later < 0 { // not at every request: a deadline is a timer
 			c.until = wanted
@@ -240,7 +241,7 @@ func (c *plainConn) submit(req Request) {
 		c.quit, c.written = make(chan struct{}), make(chan struct{})
 		go c.write()
 	}
-	c.front.connections.changed(c.conn, http.StateActive)
+	c.front.connections.moved(c.place, http.StateActive)
 	c.began, c.answered, c.id = time.Now(), false, 0
 	c.responding.Store(false)
 	id, err := c.h.backend.Submit(context.Background(), req, c)

@@ -74,10 +74,10 @@ func (f *front) begin(conn net.Conn) {
 		_ = conn.Close() // nothing was said
 		return
 	}
-	f.connections.changed(conn, http.StateNew)
+	place := f.connections.begun(conn)
 	go func() {
 		defer f.running.Done()
-		c := &plainConn{front: f, h: f.h, conn: conn, io: brief.Conn(conn)}
+		c := &plainConn{front: f, h: f.h, conn: conn, place: place, io: brief.Conn(conn)}
 		rest := c.serve()
 		brief.Settle(c.io)
 		f.mu.Lock()
@@ -85,7 +85,7 @@ func (f *front) begin(conn net.Conn) {
 		f.mu.Unlock()
 		if rest == nil || !f.handOver(handover{conn: &callerConn{Conn: conn, rest: rest, obs: f.h.obs}}) {
 			_ = conn.Close()
-			f.connections.changed(conn, http.StateClosed)
+			f.connections.moved(place, http.StateClosed)
 		}
 	}()
 }

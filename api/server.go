@@ -1,13 +1,11 @@
 package api
 
 import (
-	"container/list"
 	"context"
 	"errors"
 	"log"
 	"net"
 	"net/http"
-	"sync"
 	"time"
 )
 
@@ -82,52 +80,3 @@ func ConnOf(r *http.Request) net.Conn {
 
 // lastWords is how long responses may take when the server stops.
 const lastWords = 500 * time.Millisecond
-
-// connections keeps at most so many connections. When there is no room for a
-// new one, the one that has been idle the longest is closed, so that whoever
-// holds thousands open and says nothing keeps nobody out.
-type connections struct {
-	h *Handler
-
-	mu   sync.Mutex
-	open map[net.Conn]*list.Element // nil while a request is served
-	idle list.List                  // of net.Conn, the longest idle first
-}
-
-func (h *Handler) newConnections() *connections {
-	return &connections{h: h, open: map[net.Conn]*list.Element{}}
-}
-
-// changed implements http.Server.ConnState.
-func (c *connections) changed(conn net.Conn, state http.ConnState) {
-	if own, ok := conn.(*callerConn); ok {
-		own.changed(state)
-		conn = own.Conn
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	before := len(c.open)
-	defer func() { c.h.open.Add(int64(len(c.open) - before)) }()
-	if at := c.open[conn]; at != nil {
-		c.idle.Remove(at)
-	}
-	switch state {
-	case http.StateNew, http.StateIdle:
-		c.open[conn] = c.idle.PushBack(conn)
-	case http.StateActive:
-		c.open[conn] = nil
-	default:
-		delete(c.open, conn)
-	}
-	if len(c.open) <= c.h.cfg.MaxConnections {
-		return
-	}
-	victim := conn // nobody idles: the newcomer has to go
-	if first := c.idle.Front(); first != nil {
-		victim = first.Value.(net.Conn)
-		c.idle.Remove(first)
-	}
-	delete(c.open, victim)
-	c.h.obs.Refused(BoundConnections)
-	go func() { _ = victim.Close() }() // a close may linger; the server notices by itself
-}
