@@ -18,36 +18,39 @@ type bodies struct {
 // load is what the body of one request takes of it. Whoever holds one drops it when
 // nobody needs the body any more.
 type load struct {
-	of    *bodies
-	read  int64 // so far
-	bytes int64 // that count
+	of   *bodies
+	read int64 // so far
 }
+
+// counts returns how many of the bytes read count.
+func (l *load) counts() int64 { return max(0, l.read-plainSize) }
 
 // add counts n bytes more. False says that there is no room for them, and that
 // nothing has changed.
 func (l *load) add(n int64) bool {
-	more := max(0, l.read+n-plainSize) - l.bytes
+	before := l.counts()
+	l.read += n
+	more := l.counts() - before
 	if l.of.held.Add(more) > l.of.limit && more > 0 {
 		l.of.held.Add(-more)
+		l.read -= n
 		return false
 	}
-	l.read += n
-	l.bytes += more
 	return true
 }
 
 // drop gives everything back; once more changes nothing.
 func (l *load) drop() {
-	if l.bytes != 0 {
-		l.of.held.Add(-l.bytes)
-		l.bytes = 0
+	if n := l.counts(); n != 0 {
+		l.of.held.Add(-n)
 	}
+	l.read = 0
 }
 
 // move hands everything over to whoever outlives the holder.
 func (l *load) move() load {
 	moved := *l
-	l.bytes = 0
+	l.read = 0
 	return moved
 }
 

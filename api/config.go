@@ -40,6 +40,10 @@ func DefaultConfig() Config {
 	}
 }
 
+// BodiesLimit is how many bytes the bodies of all callers may take together, beyond
+// what connections bound. One body of the largest size always has room.
+func (c Config) BodiesLimit() int64 { return max(c.MaxBodies, int64(c.MaxPayload)) }
+
 // Validate names the first value that cannot work.
 func (c Config) Validate() error {
 	for _, b := range []struct {

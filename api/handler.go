@@ -75,7 +75,7 @@ func New(cfg Config, backend Backend, obs Observer, metrics http.Handler) *Handl
 	}
 	h := &Handler{cfg: cfg, backend: backend, obs: obs, mux: http.NewServeMux(), longestUpload: longestUpload}
 	h.runs = newRuns(h)
-	h.bodies.limit = max(cfg.MaxBodies, int64(cfg.MaxPayload))
+	h.bodies.limit = cfg.BodiesLimit()
 	h.routes = h.allRoutes(metrics)
 	h.openapi = describe(h.routes)
 	allowed := map[string][]string{}

@@ -5,6 +5,8 @@ import (
 	"net/http"
 	"strconv"
 	"time"
+
+	"github.com/dispatcherd/dispatcherd"
 )
 
 // postRun is the way of requests that stream, are kept, or share.
@@ -25,10 +27,6 @@ func (h *Handler) postRun(w http.ResponseWriter, r *http.Request, q *requestBody
 	if !fresh || q.CoalesceKey != "" || (req.Durable && !wish.kept) {
 		f.due = began.Add(timeout)
 	}
-	if !fresh { // the other's body is the one that is needed
-		q.Payload, req.Payload = nil, nil
-		wish.held.drop()
-	}
 	if fresh {
 		if q.CoalesceKey != "" {
 			req.Deadline = h.cfg.MaxTimeout
@@ -43,6 +41,9 @@ func (h *Handler) postRun(w http.ResponseWriter, r *http.Request, q *requestBody
 		if err := h.submit(ctx, run, req, wish.stream); err != nil {
 			return err
 		}
+	} else { // the other's body is the one that is needed
+		q.Payload, req.Payload = nil, nil
+		wish.held.drop()
 	}
 	switch {
 	case req.Durable: // a row waits for its worker
@@ -72,19 +73,16 @@ func (h *Handler) postRun(w http.ResponseWriter, r *http.Request, q *requestBody
 // submit hands a fresh run to the dispatcher. Its end may come before this
 // returns.
 func (h *Handler) submit(ctx context.Context, r *run, req Request, ranked bool) error {
-	returned := false
+	var failure error = internal.of("the request could not be submitted") // what a panic leaves: a kept run would stay for ever
 	defer func() {
-		if !returned { // a panic: a kept run would stay for ever
+		if failure != nil {
 			h.runs.forget(r)
-			r.end(nil, internal.of("the request could not be submitted"))
+			r.end(nil, failure)
 		}
 	}()
-	job, err := h.backend.Submit(ctx, req, r)
-	returned = true
-	if err != nil {
-		h.runs.forget(r)
-		r.end(nil, err)
-		return err
+	var job dispatcherd.JobID
+	if job, failure = h.backend.Submit(ctx, req, r); failure != nil {
+		return failure
 	}
 	if req.Durable {
 		r.isRow()

@@ -13,8 +13,7 @@ func TestStatesTellsOfEveryRowThatThereIs(t *testing.T) {
 	db := connect(t, pgtest.New(t))
 	jobs := claim.Jobs{DB: db}
 	const n = 2500 // several statements
-	_, err := db.Exec(t.Context(), `INSERT INTO dispatcherd.jobs (type) SELECT 'pdf' FROM generate_series(1, $1)`, n)
-	require.NoError(t, err)
+	exec(t, db, `INSERT INTO dispatcherd.jobs (type) SELECT 'pdf' FROM generate_series(1, $1)`, n)
 	cancelled, err := jobs.Cancel(t.Context(), 7)
 	require.NoError(t, err)
 	require.Equal(t, dispatcherd.Cancelled, cancelled)

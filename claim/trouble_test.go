@@ -94,8 +94,7 @@ func TestAConnectionThatDiedWhileItRestedIsReplaced(t *testing.T) {
 	fill(t, db, 2, 1, 1)
 	require.Len(t, s.Claim(t.Context(), claimOf(1)).Won, 1)
 	s.TrustNoRest()
-	_, err = db.Exec(t.Context(), "SELECT pg_terminate_backend(pid, 60000) FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE 'dispatcherd claim%'")
-	require.NoError(t, err)
+	exec(t, db, `SELECT pg_terminate_backend(pid, 60000) FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE 'dispatcherd claim%'`)
 	require.Len(t, s.Claim(t.Context(), claimOf(2)).Won, 1)
 }
 

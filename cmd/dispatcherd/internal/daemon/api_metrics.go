@@ -80,7 +80,7 @@ func limitMetrics(d *Daemon) prometheus.Collector {
 	c := &d.cfg.API
 	for name, value := range map[string]float64{
 		"connections": float64(c.MaxConnections), "payload_bytes": float64(c.MaxPayload), "upload_bytes": float64(c.MaxUpload),
-		"body_bytes": float64(max(c.MaxBodies, int64(c.MaxPayload))),
+		"body_bytes": float64(c.BodiesLimit()),
 		"runs":       float64(c.Runs), "keys": float64(c.Keys), "run_bytes": float64(c.KeepBytes), "events_of_run": float64(c.EventsOfRun),
 		"requests": float64(d.cfg.Core.Limits.Requests), "database_connections": float64(c.Connections),
 	} {
