@@ -54,7 +54,7 @@ result and no error text of a worker is in it. Only root and the user that the d
 			return err
 		},
 	}
-	cmd.Flags().StringVar(&socket, "api-socket", a.FindSocket("api.sock"), "the dispatcher's API socket")
+	a.APISocketFlag(cmd.Flags(), &socket)
 	cmd.Flags().StringVarP(&file, "file", "f", "", "where to write it (default: dispatcherd-DATE-TIME.journal here)")
 	cmd.Flags().BoolVar(&force, "force", false, "replace the file if it is there")
 	settings.OnlyOnCommandLine(cmd.Flags(), "file", "force")

@@ -42,7 +42,7 @@ func (a commands) slotListCommand() *cobra.Command {
 			return a.PrintTable([]string{"SLOT", "WORKER", "NUMBER", "STATE", "JOB", "TYPES"}, rows)
 		},
 	}
-	cmd.Flags().StringVar(&socket, "api-socket", a.FindSocket("api.sock"), "the dispatcher's API socket")
+	a.APISocketFlag(cmd.Flags(), &socket)
 	return cmd
 }
 

@@ -54,7 +54,7 @@ ids below 0, which "slot list" shows.`,
 			return a.printWhy(&why)
 		},
 	}
-	cmd.Flags().StringVar(&socket, "api-socket", a.FindSocket("api.sock"), "the dispatcher's API socket")
+	a.APISocketFlag(cmd.Flags(), &socket)
 	return cmd
 }
 

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+
+	"github.com/spf13/pflag"
 )
 
 // systemSockets is where the sockets of the system's dispatcher are.
@@ -29,6 +31,11 @@ func (a *Invocation) OwnSocket(name string) string {
 // otherwise: the user's own one if its socket is there, else the system's.
 func (a *Invocation) FindSocket(name string) string {
 	return firstSocket(a.OwnSocket(name), filepath.Join(systemSockets, name))
+}
+
+// APISocketFlag lets a command ask a running dispatcher.
+func (a *Invocation) APISocketFlag(flags *pflag.FlagSet, socket *string) {
+	flags.StringVar(socket, "api-socket", a.FindSocket("api.sock"), "the dispatcher's API socket")
 }
 
 func firstSocket(own, system string) string {

@@ -57,7 +57,7 @@ other weights, or other slots, would have done to the waits. On-demand requests 
 	flags.DurationVar(&f.until, "until", 0, "how long ago to end")
 	flags.IntVar(&f.limit, "limit", f.limit, "at most this many jobs, else nothing is written")
 	flags.StringVar(&f.slots, "slots-of", "", "take the slots of the trace in this folder instead of those on line")
-	flags.StringVar(&f.socket, "api-socket", a.FindSocket("api.sock"), "the dispatcher's API socket")
+	a.APISocketFlag(flags, &f.socket)
 	forceFlag(flags, &f.force)
 	settings.OnlyOnCommandLine(flags, "since", "until", "limit", "slots-of")
 	settings.Between(flags, "1", strconv.Itoa(maxExported), "limit")
