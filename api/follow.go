@@ -13,6 +13,7 @@ type follower struct {
 	due       time.Time     // the caller's own deadline; zero = the run's
 	impatient time.Duration // how long to wait for a worker of a run that is his alone; 0 = not at all, or for ever
 	need      *need         // of a run that is shared
+	late      bool          // due is over, and he has been told
 }
 
 // clocks are the follower's timers; a nil channel never fires.
@@ -64,6 +65,7 @@ func (f *follower) next(ctx context.Context, v *view, c *clocks, heartbeat <-cha
 				f.h.backend.Impatient(v.job)
 			}
 		case <-fires(c.deadline):
+			f.late = true
 			return deadlinePassed.of("the run was not done in time").about(v.job)
 		case <-heartbeat:
 			return nil
@@ -139,7 +141,7 @@ func (h *Handler) getRequest(w http.ResponseWriter, r *http.Request) error {
 	if run == nil {
 		return notFound.of("no request has that id, or it ended too long ago")
 	}
-	defer run.leave()
+	defer run.leave(false)
 	f := follower{h: h, run: run}
 	v := run.look(1)
 	switch {
@@ -165,8 +167,8 @@ func (h *Handler) deleteRequest(w http.ResponseWriter, r *http.Request) error {
 	if run == nil {
 		return notFound.of("no request has that id, or it ended too long ago")
 	}
-	defer run.leave()
-	run.giveUp("it was cancelled")
+	defer run.leave(false)
+	run.giveUp(Answer{Kind: Cancelled, Reason: "it was cancelled"})
 	w.WriteHeader(http.StatusNoContent)
 	return nil
 }

@@ -24,7 +24,7 @@ func (r *run) lasts(until time.Time) {
 
 // lapses ends a kept run whose time is over. Its answer is kept like any other.
 func (r *run) lapses() {
-	r.endsIfOver(&r.lapse, &Answer{Kind: Late, Reason: "the run was not done in time"}, func() time.Duration {
+	r.endsIfOver(&r.lapse, runLate, func() time.Duration {
 		left := time.Until(r.until)
 		if r.job == 0 {
 			left = max(left, submitPatience) // its row is being written
@@ -36,7 +36,7 @@ func (r *run) lapses() {
 // endsIfOver ends a kept run that goes on although nothing is left of its time.
 // If some is, the timer rings again when it is over. What is left is asked with
 // the run locked.
-func (r *run) endsIfOver(timer **time.Timer, end *Answer, timeLeft func() time.Duration) {
+func (r *run) endsIfOver(timer **time.Timer, end Answer, timeLeft func() time.Duration) {
 	s := r.owner
 	s.mu.Lock()
 	r.mu.Lock()
@@ -49,10 +49,10 @@ func (r *run) endsIfOver(timer **time.Timer, end *Answer, timeLeft func() time.D
 		s.mu.Unlock()
 		return
 	}
-	s.unnameLocked(r)
+	s.hideLocked(r, end.Kind)
 	s.mu.Unlock()
 	s.h.backend.Abandon(job, r)
-	r.end(end, nil)
+	r.end(&end, nil)
 }
 
 // submitPatience lies between two looks whether a run that is over already has

@@ -19,11 +19,11 @@ func (h *Handler) postRun(w http.ResponseWriter, r *http.Request, q *requestBody
 	if err != nil {
 		return err
 	}
-	defer run.leave()
 	// Whoever shares a run leaves it at his own deadline, and when his own patience
 	// for a worker is over; the run goes on for the others.
 	shared := wish.key != "" || q.CoalesceKey != ""
 	f := follower{h: h, run: run}
+	defer func() { run.leave(f.late) }()
 	if !fresh || q.CoalesceKey != "" || (req.Durable && !wish.kept) {
 		f.due = began.Add(timeout)
 	}

@@ -25,6 +25,7 @@ type run struct {
 	keys  []string // its idempotency keys, entries of owner.byKey; guarded by owner.mu
 	same  string   // the coalesce key's entry in owner.bySame; "" = none
 	mark  [32]byte // fingerprint of the request
+	row   bool     // durable: another dispatcher may run it, which nobody here sees
 
 	mu      sync.Mutex
 	kept    int               // callers who fetch it later: with one it goes on without callers
@@ -151,39 +152,50 @@ func (r *run) submitted(job dispatcherd.JobID, rank Rank) {
 
 // leave counts a caller out. The last one takes the run with him, unless it is
 // kept or over. He takes it out of sight in the same breath, so that nobody joins
-// a run that is being given up.
-func (r *run) leave() {
+// a run that is being given up: but if he leaves because he is late, whoever has a
+// key of the run may not start it once more, and shares his end.
+func (r *run) leave(late bool) {
 	r.owner.mu.Lock()
 	r.mu.Lock()
 	r.callers--
 	last := r.callers == 0 && r.kept == 0 && r.answer == nil && r.failure == nil
 	r.mu.Unlock()
-	if last {
+	end := Answer{Kind: Cancelled, Reason: "every caller hung up"}
+	switch {
+	case last && late && len(r.keys) > 0:
+		end = runLate
+		r.owner.hideLocked(r, end.Kind)
+	case last:
 		r.owner.dropLocked(r)
 	}
 	r.owner.mu.Unlock()
 	r.owner.followers.Add(-1)
 	if last {
-		r.giveUp("every caller hung up")
+		r.giveUp(end)
 	}
 }
 
+// runLate is the end of a run at the last deadline of those who share it.
+var runLate = Answer{Kind: Late, Reason: "the run was not done in time"}
+
 // giveUp cancels a run that goes on, and forgets one that is over: its row may
 // have been retried since, and is not this caller's any more.
-func (r *run) giveUp(why string) {
+func (r *run) giveUp(end Answer) {
 	r.mu.Lock()
 	first := !r.given
 	r.given = true
 	job, over := r.job, r.answer != nil
 	r.mu.Unlock()
+	if end.Kind != Late {
+		r.owner.forget(r)
+	}
 	if !first {
 		return
 	}
-	r.owner.forget(r)
 	if job != 0 && !over {
 		r.owner.h.backend.Abandon(job, r)
 	}
-	r.end(&Answer{Kind: Cancelled, Reason: why}, nil)
+	r.end(&end, nil)
 }
 
 // view is what a follower sees at a moment.

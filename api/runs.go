@@ -94,7 +94,7 @@ func (s *runs) join(q *requestBody, r *Request, wish runWish, scope string) (_ *
 		return nil, false, err
 	}
 	n := &run{
-		owner: s, id: newID(), same: same, mark: mark, kept: wish.keeps(),
+		owner: s, id: newID(), same: same, mark: mark, row: r.Durable, kept: wish.keeps(),
 		held: wish.held.move(), callers: 1, changed: make(chan struct{}),
 	}
 	s.followers.Add(1)
@@ -187,8 +187,24 @@ func (s *runs) unnameLocked(r *run) {
 		}
 	}
 	r.keys = nil
+	s.unshareLocked(r)
+}
+
+// unshareLocked lets nobody find a run by its coalesce key any more.
+func (s *runs) unshareLocked(r *run) {
 	if r.same != "" && s.bySame[r.same] == r {
 		delete(s.bySame, r.same)
+	}
+}
+
+// hideLocked takes a run that is about to end out of the sight of those who would
+// join it. One that is late is left to its keys: whether it began is known only
+// when the dispatcher has given it up.
+func (s *runs) hideLocked(r *run, end AnswerKind) {
+	if end == Late {
+		s.unshareLocked(r)
+	} else {
+		s.unnameLocked(r)
 	}
 }
 
@@ -211,13 +227,12 @@ func (s *runs) forget(r *run) {
 
 // ended keeps the answer of a run whose callers may ask again, and forgets the
 // others. An answer that says "not now" is kept for none but who has the run's id:
-// the next try with its key may fare better.
+// the next try with its key may fare better. So it is with one that came too late,
+// unless the run may have begun: then a next try could do the same thing twice.
 func (s *runs) ended(r *run) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if r.same != "" && s.bySame[r.same] == r {
-		delete(s.bySame, r.same)
-	}
+	s.unshareLocked(r)
 	if s.byID[r.id] != r {
 		r.mu.Lock()
 		r.grow(-r.bytes)
@@ -225,7 +240,8 @@ func (s *runs) ended(r *run) {
 		return
 	}
 	r.mu.Lock()
-	last := r.answer != nil && (r.answer.Kind == Done || r.answer.Kind == Failed || r.answer.Kind == Late)
+	last := r.answer != nil &&
+		(r.answer.Kind == Done || r.answer.Kind == Failed || r.answer.Kind == Late && (r.started || r.row))
 	keep := r.kept > 0 || len(r.keys) > 0 && last
 	r.mu.Unlock()
 	if !keep || s.closed {
@@ -264,7 +280,7 @@ func (s *runs) close() {
 	}
 	s.mu.Unlock()
 	for _, r := range open {
-		r.giveUp("the dispatcher stops")
+		r.giveUp(Answer{Kind: Cancelled, Reason: "the dispatcher stops"})
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -52,6 +53,101 @@ func TestANotNowIsNotTheAnswerOfAKeyAlsoIfItIsKept(t *testing.T) {
 	again := <-post(t.Context(), h, `{"type":"pdf"}`, "Idempotency-Key", "k", "Prefer", "respond-async")
 	require.Equal(t, accepted.Header().Get("Location"), again.Header().Get("Location"))
 	require.Empty(t, f.submitted)
+}
+
+// What never began had no effect: whoever repeats it with its key may fare better.
+// What began had some, perhaps, and is not done once more.
+func TestAKeyKeepsTheEndOfALateRunOnlyIfItMayHaveBegun(t *testing.T) {
+	late := Answer{Kind: Late, Reason: "the deadline passed"}
+	for _, headers := range [][]string{nil, {"Accept", "text/event-stream"}, {"Prefer", "respond-async"}} {
+		synctest.Test(t, func(t *testing.T) {
+			h, f, _ := house(t, nil)
+			ask := func() <-chan *httptest.ResponseRecorder {
+				return post(t.Context(), h, `{"type":"pdf"}`, append(headers, "Idempotency-Key", "k")...)
+			}
+			isLate := func(rec *httptest.ResponseRecorder) bool {
+				if location := rec.Header().Get("Location"); location != "" {
+					rec = call(h, http.MethodGet, location)
+				}
+				return strings.Contains(rec.Body.String(), deadlinePassed.name)
+			}
+			first := ask()
+			f.answer(<-f.submitted, late)
+			require.True(t, isLate(<-first))
+			second := ask()
+			id := <-f.submitted // a run of its own
+			f.with(id, func(c Caller) { c.Started(1, "w") })
+			f.answer(id, late)
+			require.True(t, isLate(<-second))
+			require.True(t, isLate(<-ask()))
+			require.Empty(t, f.submitted, "it is not done once more")
+		})
+	}
+}
+
+// The dispatcher keeps no deadline of these runs: their callers do, or they lapse.
+func TestAKeyKeepsTheEndOfALateRunWhoeverKeepsTheDeadline(t *testing.T) {
+	const shared, row = `{"type":"pdf","timeout":2,"coalesce_key":"c"}`, `{"type":"pdf","timeout":2,"durable":true}`
+	for name, c := range map[string]struct {
+		body          string
+		begins, keeps bool
+		headers       []string
+	}{
+		"waiting, it never began":  {shared, false, false, nil},
+		"waiting, it began":        {shared, true, true, nil},
+		"waiting for a row":        {row, false, true, nil}, // it may have begun elsewhere
+		"watching, it never began": {shared, false, false, []string{"Accept", "text/event-stream"}},
+		"watching, it began":       {shared, true, true, []string{"Accept", "text/event-stream"}},
+		"later, it never began":    {shared, false, false, []string{"Prefer", "respond-async"}},
+		"later, it began":          {shared, true, true, []string{"Prefer", "respond-async"}},
+		"later, a row":             {row, false, true, []string{"Prefer", "respond-async"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h, f, _ := house(t, nil)
+				ask := func() <-chan *httptest.ResponseRecorder {
+					return post(t.Context(), h, c.body, append(c.headers, "Idempotency-Key", "k")...)
+				}
+				first := ask()
+				id := <-f.submitted
+				if c.begins {
+					f.with(id, func(c Caller) { c.Started(1, "w") })
+				}
+				time.Sleep(2*time.Second - time.Millisecond)
+				synctest.Wait()
+				require.Empty(t, f.abandoned)
+				time.Sleep(time.Millisecond)
+				synctest.Wait()
+				require.Equal(t, id, <-f.abandoned)
+				<-first
+				second := ask()
+				synctest.Wait()
+				if c.keeps {
+					require.Empty(t, f.submitted, "it is not done once more")
+				} else {
+					f.answer(<-f.submitted, Answer{Kind: Done})
+				}
+				rec := <-second
+				if location := rec.Header().Get("Location"); location != "" {
+					rec = call(h, http.MethodGet, location)
+				}
+				require.Equal(t, c.keeps, strings.Contains(rec.Body.String(), deadlinePassed.name), rec.Body)
+			})
+		})
+	}
+}
+
+// Whoever hangs up gives his run up, key or not, also if he is the last of all.
+func TestWhoHangsUpKeepsNoKey(t *testing.T) {
+	h, f, _ := house(t, nil)
+	ctx, hangUp := context.WithCancel(t.Context())
+	first := post(ctx, h, `{"type":"pdf"}`, "Idempotency-Key", "k")
+	f.with(<-f.submitted, func(c Caller) { c.Started(1, "w") })
+	hangUp()
+	<-first
+	second := post(t.Context(), h, `{"type":"pdf"}`, "Idempotency-Key", "k")
+	f.answer(<-f.submitted, Answer{Kind: Done})
+	require.Equal(t, http.StatusOK, (<-second).Code)
 }
 
 // rowsOnly is a fake whose requests are rows, and that tells of every Abandon.

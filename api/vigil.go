@@ -62,7 +62,7 @@ func (r *run) wearies() {
 	job := r.job
 	r.mu.Unlock()
 	_, bereft := r.owner.h.backend.Bereft(job)
-	nobody := &Answer{Kind: Unsupported, Reason: "no slot supports the type, and none came in time"}
+	nobody := Answer{Kind: Unsupported, Reason: "no slot supports the type, and none came in time"}
 	r.endsIfOver(&r.vigil.again, nobody, func() time.Duration {
 		left := r.vigil.look(bereft, time.Now())
 		if left == 0 && r.callers > 0 {
