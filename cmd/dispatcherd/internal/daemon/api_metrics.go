@@ -1,7 +1,10 @@
 package daemon
 
 import (
+	"maps"
 	"strconv"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -16,6 +19,16 @@ type apiMetrics struct {
 	log       *zap.Logger
 	responses *prometheus.HistogramVec
 	bounds    *prometheus.CounterVec
+
+	known  atomic.Pointer[map[series]prometheus.Observer] // of responses; replaced, never changed
+	adding sync.Mutex                                     // held by who replaces it
+}
+
+// series is what tells responses apart. There are few: routes are those of the
+// documents.
+type series struct {
+	route  string
+	status int
 }
 
 func newAPIMetrics(log *zap.Logger) *apiMetrics {
@@ -29,6 +42,7 @@ func newAPIMetrics(log *zap.Logger) *apiMetrics {
 			Name: "dispatcherd_api_bound_hits_total", Help: "What a bound of the API kept out or cut.",
 		}, []string{"bound"}),
 	}
+	m.known.Store(&map[series]prometheus.Observer{})
 	for _, b := range api.Bounds {
 		m.bounds.WithLabelValues(string(b))
 	}
@@ -37,20 +51,28 @@ func newAPIMetrics(log *zap.Logger) *apiMetrics {
 
 // Responded implements api.Observer.
 func (m *apiMetrics) Responded(route string, status int, took time.Duration) {
-	m.responses.WithLabelValues(route, statusText(status)).Observe(took.Seconds())
+	of, known := (*m.known.Load())[series{route, status}]
+	if !known {
+		of = m.add(series{route, status})
+	}
+	of.Observe(took.Seconds())
+}
+
+// add keeps a series, since to look for it by its labels takes longer than to
+// count.
+func (m *apiMetrics) add(s series) prometheus.Observer {
+	m.adding.Lock()
+	defer m.adding.Unlock()
+	of := m.responses.WithLabelValues(s.route, strconv.Itoa(s.status))
+	all := maps.Clone(*m.known.Load())
+	all[s] = of
+	m.known.Store(&all)
+	return of
 }
 
 // Failed implements api.Observer.
 func (m *apiMetrics) Failed(route string, err error) {
 	m.log.Error("API answered 500", zap.String("route", route), zap.Error(err))
-}
-
-// statusText spells the usual statuses without making a string.
-func statusText(status int) string {
-	if status == 200 {
-		return "200"
-	}
-	return strconv.Itoa(status)
 }
 
 // Refused implements api.Observer.

@@ -20,7 +20,7 @@ type callers struct {
 
 	mu      sync.Mutex
 	last    dispatcherd.JobID
-	waiting map[dispatcherd.JobID]*waitingCaller
+	waiting map[dispatcherd.JobID]waitingCaller
 	ends    [api.Changed]uint64 // by api.AnswerKind; 0: the caller hung up
 }
 
@@ -29,18 +29,22 @@ type waitingCaller struct {
 	worker string // who runs it, or ran it last
 }
 
-func newCallers() *callers { return &callers{waiting: map[dispatcherd.JobID]*waitingCaller{}} }
+func newCallers() *callers { return &callers{waiting: map[dispatcherd.JobID]waitingCaller{}} }
+
+// begin notes who waits for a request.
+func (c *callers) begin(caller api.Caller) dispatcherd.JobID {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.last--
+	c.waiting[c.last] = waitingCaller{caller: caller}
+	c.solitude.asks(caller)
+	c.solitude.inHand.Add(1)
+	return c.last
+}
 
 // submit hands a request to the loop.
 func (c *callers) submit(r api.Request, caller api.Caller) dispatcherd.JobID {
-	me := &waitingCaller{caller: caller}
-	c.mu.Lock()
-	c.last--
-	id := c.last
-	c.waiting[id] = me
-	c.solitude.asks(caller)
-	c.solitude.inHand.Add(1)
-	c.mu.Unlock()
+	id := c.begin(caller)
 	taken := c.loop.Request(actor.Requested{
 		Job: id, Type: r.Type, Priority: r.Priority, Payload: r.Payload, Deadline: r.Deadline, Wait: r.Wait, Patience: r.Patience,
 	})
@@ -80,12 +84,13 @@ func (c *callers) abandon(id dispatcherd.JobID) {
 // started notes who runs a request.
 func (c *callers) started(e *actor.Effect) {
 	c.mu.Lock()
-	me := c.waiting[e.Job]
-	if me != nil {
+	me, waits := c.waiting[e.Job]
+	if waits {
 		me.worker = e.Reason
+		c.waiting[e.Job] = me
 	}
 	c.mu.Unlock()
-	if me != nil {
+	if waits {
 		me.caller.Started(e.Slot, e.Reason)
 	}
 }
@@ -93,15 +98,15 @@ func (c *callers) started(e *actor.Effect) {
 // reported hands on progress and output.
 func (c *callers) reported(e *actor.Effect) {
 	c.mu.Lock()
-	me := c.waiting[e.Job]
+	me, waits := c.waiting[e.Job]
 	c.mu.Unlock()
-	if me != nil {
+	if waits {
 		me.caller.Reported(api.Report{Attempt: e.Attempt, Partial: e.Kind == actor.Partial, JSON: e.Payload})
 	}
 }
 
 // answerKinds translates the core's answers.
-var answerKinds = map[actor.AnswerKind]api.AnswerKind{
+var answerKinds = [...]api.AnswerKind{
 	actor.AnswerDone: api.Done, actor.AnswerFailed: api.Failed, actor.AnswerLate: api.Late,
 	actor.AnswerUnsupported: api.Unsupported, actor.AnswerBusy: api.Busy, actor.AnswerStopping: api.Stopping,
 }
@@ -113,15 +118,15 @@ func (c *callers) answered(e *actor.Effect) {
 
 func (c *callers) end(id dispatcherd.JobID, a api.Answer) {
 	c.mu.Lock()
-	me := c.waiting[id]
-	if me != nil {
+	me, waits := c.waiting[id]
+	if waits {
 		delete(c.waiting, id)
 		c.solitude.inHand.Add(-1)
 		c.ends[a.Kind]++
 		a.Worker = me.worker
 	}
 	c.mu.Unlock()
-	if me != nil {
+	if waits {
 		me.caller.Answered(a)
 	}
 }
@@ -152,12 +157,7 @@ type Answer struct {
 
 // kindOf is answerKinds read backwards.
 func kindOf(k api.AnswerKind) actor.AnswerKind {
-	for core, kind := range answerKinds {
-		if kind == k {
-			return core
-		}
-	}
-	return 0
+	return actor.AnswerKind(max(0, slices.Index(answerKinds[:], k)))
 }
 
 // oneAnswer is a caller who waits for nothing but the end.

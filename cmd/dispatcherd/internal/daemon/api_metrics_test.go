@@ -1,0 +1,41 @@
+package daemon
+
+import (
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
+)
+
+func TestResponsesAreCountedByRouteAndStatus(t *testing.T) {
+	m := newAPIMetrics(zap.NewNop())
+	const all = 50
+	var told sync.WaitGroup
+	for range all {
+		told.Go(func() {
+			m.Responded("POST /v1/requests", 200, time.Second)
+			m.Responded("POST /v1/requests", 504, time.Second)
+			m.Responded("GET /livez", 200, 2*time.Second)
+		})
+	}
+	told.Wait()
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(m.responses)
+	families, err := registry.Gather()
+	require.NoError(t, err)
+	seen := map[string]float64{}
+	for _, one := range families[0].GetMetric() {
+		require.EqualValues(t, all, one.GetHistogram().GetSampleCount())
+		seen[one.GetLabel()[0].GetValue()+" "+one.GetLabel()[1].GetValue()] = one.GetHistogram().GetSampleSum()
+	}
+	require.Equal(t, map[string]float64{"POST /v1/requests 200": all, "POST /v1/requests 504": all, "GET /livez 200": 2 * all}, seen)
+	require.Zero(t, testing.AllocsPerRun(100, func() { m.Responded("GET /livez", 200, time.Second) }))
+}
+
+func TestARequestTakesNoMemoryWhereCallersAreKnown(t *testing.T) {
+	c := newCallers()
+	require.Zero(t, testing.AllocsPerRun(100, func() { c.end(c.begin(indifferent{}), stopped) }))
+}

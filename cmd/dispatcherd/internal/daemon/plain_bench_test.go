@@ -1,0 +1,39 @@
+package daemon
+
+import (
+	"net/http"
+	"testing"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/actor"
+	"github.com/dispatcherd/dispatcherd/api"
+)
+
+// indifferent is a caller whom nothing interests.
+type indifferent struct{}
+
+func (indifferent) Started(dispatcherd.SlotID, string) {}
+func (indifferent) Reported(api.Report)                {}
+func (indifferent) Answered(api.Answer)                {}
+
+// What a request takes in the daemon before and behind the loop.
+func BenchmarkPlainCaller(b *testing.B) {
+	c := newCallers()
+	b.ReportAllocs()
+	for b.Loop() {
+		id := c.begin(indifferent{})
+		c.started(&actor.Effect{Job: id, Reason: "worker-1"})
+		c.answered(&actor.Effect{Job: id, Answer: actor.AnswerDone})
+	}
+}
+
+func BenchmarkPlainResponded(b *testing.B) {
+	m := newAPIMetrics(zap.NewNop())
+	b.ReportAllocs()
+	for b.Loop() {
+		m.Responded("POST /v1/requests", http.StatusOK, 50*time.Microsecond)
+	}
+}
