@@ -14,16 +14,20 @@ import (
 func (w *Worker) drain() error {
 	c := w.stopTaking()
 	if c != nil {
+		w.telling.Lock() // behind the letters of before
 		c.Send(&workerproto.Drain{})
+		w.telling.Unlock()
 	}
 	err := w.settle(w.opts.Grace)
 	if err != nil {
 		w.cancelAll(ErrStopping)
 		err = w.settle(w.opts.Abandon)
 	}
+	w.telling.Lock() // reports of work that was taken up may stand in a letter
 	w.mu.Lock()
 	c = w.conn
 	w.mu.Unlock()
+	w.telling.Unlock()
 	if c != nil {
 		_ = c.Close() // what was reported is written first; the reader ends
 	}

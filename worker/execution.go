@@ -130,19 +130,18 @@ func (e *execution) end(result any, err error) {
 	}
 	switch {
 	case e.lost:
-		w.announceLocked()
-		w.countOutLocked()
-		w.mu.Unlock()
 	case c.Queue(report):
 		w.hands.unsent = c
-		w.reportedLocked(e)
-		w.mu.Unlock()
 	default:
 		w.mu.Unlock()
 		c.Send(report) // waits while too many wait already
 		w.mu.Lock()
-		w.reportedLocked(e)
-		w.mu.Unlock()
+	}
+	room := e.lost || e.slot.removed // which counted until now (see roomLocked): another one may take its place
+	w.countOutLocked()
+	w.mu.Unlock()
+	if room {
+		w.announce()
 	}
 }
 
@@ -158,15 +157,7 @@ func (w *Worker) freeLocked(e *execution) {
 	w.forgetLocked(e.slot)
 }
 
-// reportedLocked counts an execution out, after its report was queued. A removed
-// slot has counted until now (see roomLocked): another one may take its place.
-func (w *Worker) reportedLocked(e *execution) {
-	if e.slot.removed {
-		w.announceLocked()
-	}
-	w.countOutLocked()
-}
-
+// countOutLocked counts an execution out, after its report was queued.
 func (w *Worker) countOutLocked() {
 	if w.busy--; w.busy == 0 && w.draining {
 		w.quietLocked()
@@ -232,9 +223,13 @@ func (e *execution) orphanLocked(keep time.Duration) {
 	}
 	e.expiry = time.AfterFunc(keep, func() {
 		e.w.mu.Lock()
-		defer e.w.mu.Unlock()
-		if e.resumable() {
+		over := e.resumable()
+		if over {
 			e.expireLocked()
+		}
+		e.w.mu.Unlock()
+		if over {
+			e.w.announce()
 		}
 	})
 }
@@ -260,25 +255,26 @@ func (e *execution) unansweredLocked() {
 // resumeLocked continues an orphan on a new connection, which knows its slot. One
 // that was given up meanwhile, as by a worker that stops, is given back: else its
 // job would count as running for as long as the connection holds.
-func (e *execution) resumeLocked(c *workerproto.Conn) {
+func (e *execution) resumeLocked(l *letter) {
 	if e.lost {
-		c.Send(&workerproto.Release{Execution: e.job.named(), Reason: "it was given up before the dispatcher took it back"})
+		l.add(&workerproto.Release{Execution: e.job.named(), Reason: "it was given up before the dispatcher took it back"})
 		return
 	}
 	e.expiry.Stop()
-	e.conn = c
+	e.conn = l.conn
 	e.slot.announced = true
 	if e.report != nil {
-		report := under(e.report, c.Session())
+		report := under(e.report, l.conn.Session())
 		e.w.freeLocked(e)
 		e.w.keepLocked(e, report)
-		c.Send(report)
+		l.add(report)
 		e.w.countOutLocked()
 	}
 }
 
 // loseLocked gives an execution up: its context ends and its report goes
-// nowhere. The slot is announced again when the handler has returned.
+// nowhere. The slot is announced again when the handler has returned; if it has, by
+// the next letter that announces.
 func (e *execution) loseLocked() {
 	if e.lost {
 		return
@@ -288,7 +284,6 @@ func (e *execution) loseLocked() {
 	if e.report != nil {
 		e.report = nil
 		e.w.freeLocked(e)
-		e.w.announceLocked()
 		e.w.countOutLocked()
 	}
 }

@@ -177,43 +177,48 @@ func (w *Worker) hello() (*workerproto.Hello, []*execution) {
 }
 
 // connected takes the connection into use; false if the worker stops already.
-func (w *Worker) connected(c *workerproto.Conn, hello *workerproto.Hello, presented []*execution) bool {
+func (w *Worker) connected(c *workerproto.Conn, hello *workerproto.Hello, presented []*execution) (used bool) {
 	welcome := c.Welcome()
 	resumed := make(map[workerproto.Resumed]bool, len(welcome.Resumed))
 	for _, r := range welcome.Resumed {
 		resumed[r] = true
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.draining && w.busy == 0 {
-		return false
-	}
-	w.conn, w.resume = c, welcome.Limits.Resume
+	w.tell(func(l *letter) {
+		if used = !w.draining || w.busy > 0; !used {
+			return
+		}
+		l.conn, w.conn, w.resume = c, c, welcome.Limits.Resume
+		w.takeUpLocked(l, hello, presented, resumed)
+	})
+	return used
+}
+
+// takeUpLocked goes on with what the dispatcher has taken back, gives up the rest,
+// and says what has changed since the hello.
+func (w *Worker) takeUpLocked(l *letter, hello *workerproto.Hello, presented []*execution, resumed map[workerproto.Resumed]bool) {
 	presented = slices.DeleteFunc(presented, func(e *execution) bool {
 		e.asked, e.late = false, false
 		return !resumed[workerproto.Resumed{Job: e.job.ID, Attempt: e.job.Attempt}]
 	})
-	w.withdrawLocked(hello, presented) // before the reports, which free the slots
+	w.withdrawLocked(l, hello, presented) // before the reports, which free the slots
 	for _, e := range presented {
-		e.resumeLocked(c)
+		e.resumeLocked(l)
 	}
 	for _, sl := range w.sortedLocked() { // what was neither resumed nor began here is nobody's any more
-		if e := sl.run; e != nil && e.conn != c {
+		if e := sl.run; e != nil && e.conn != l.conn {
 			e.loseLocked()
 		}
 	}
 	if w.draining {
-		c.Send(&workerproto.Drain{})
-		return true
+		l.add(&workerproto.Drain{})
 	}
-	w.announceLocked()
-	return true
+	w.announceLocked(l)
 }
 
 // withdrawLocked takes back slots of the hello that take no jobs: those removed
 // meanwhile; of the resumed ones also those removed before, and those with an
 // execution that was given up while the dispatcher made up its mind.
-func (w *Worker) withdrawLocked(hello *workerproto.Hello, resumed []*execution) {
+func (w *Worker) withdrawLocked(l *letter, hello *workerproto.Hello, resumed []*execution) {
 	var gone []int32
 	for _, e := range resumed {
 		if e.slot.removed || e.lost {
@@ -226,7 +231,7 @@ func (w *Worker) withdrawLocked(hello *workerproto.Hello, resumed []*execution) 
 		}
 	}
 	if len(gone) > 0 {
-		w.conn.Send(&workerproto.SlotRemove{Slots: gone})
+		l.add(&workerproto.SlotRemove{Slots: gone})
 	}
 }
 
@@ -256,9 +261,9 @@ func (w *Worker) disconnected(c *workerproto.Conn) {
 	}
 }
 
-// announceLocked tells the dispatcher about free slots it does not know, as
+// announceLocked writes a letter about free slots the dispatcher does not know, as
 // many as it takes: a slot_add that is too long is refused as a whole.
-func (w *Worker) announceLocked() {
+func (w *Worker) announceLocked(l *letter) {
 	if w.conn == nil || w.draining {
 		return
 	}
@@ -273,14 +278,14 @@ func (w *Worker) announceLocked() {
 			break
 		}
 		if size += slotSize(sl); size > frameShare && len(fresh) > 0 {
-			w.conn.Send(&workerproto.SlotAdd{Slots: fresh})
+			l.add(&workerproto.SlotAdd{Slots: fresh})
 			fresh, size = nil, slotSize(sl)
 		}
 		fresh = append(fresh, sl.Slot)
 		sl.announced = true
 	}
 	if len(fresh) > 0 {
-		w.conn.Send(&workerproto.SlotAdd{Slots: fresh})
+		l.add(&workerproto.SlotAdd{Slots: fresh})
 	}
 }
 

@@ -75,6 +75,8 @@ type Worker struct {
 	opts Options
 	room int // bytes for running work in a hello, as the last dispatcher had it; of Run's goroutine
 
+	telling sync.Mutex // held while a letter is written and posted; taken before mu
+
 	mu       sync.Mutex
 	handlers map[string]Handler
 	slots    map[int32]*slot // also removed ones that are still at work
@@ -126,23 +128,24 @@ func (w *Worker) Slots(n int, types ...string) {
 
 // AddSlots is Slots for a running worker, and returns the slots' numbers. The
 // error says which type has no handler; then nothing is added.
-func (w *Worker) AddSlots(n int, types ...string) ([]int32, error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if err := w.checkTypes(types); err != nil {
-		return nil, err
-	}
-	numbers := w.addLocked(n, types)
-	w.announceLocked()
-	return numbers, nil
+func (w *Worker) AddSlots(n int, types ...string) (numbers []int32, err error) {
+	w.tell(func(l *letter) {
+		if err = w.checkTypes(types); err == nil {
+			numbers = w.addLocked(n, types)
+			w.announceLocked(l)
+		}
+	})
+	return numbers, err
 }
 
 // RemoveSlots takes slots off line: they get no more jobs, and a busy one ends
 // its job first. Unknown numbers are ignored.
 func (w *Worker) RemoveSlots(numbers ...int32) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	var tell []int32
+	w.tell(func(l *letter) { w.removeLocked(l, numbers) })
+}
+
+func (w *Worker) removeLocked(l *letter, numbers []int32) {
+	var gone []int32
 	for _, n := range numbers {
 		sl := w.slots[n]
 		if sl == nil || sl.removed {
@@ -150,13 +153,13 @@ func (w *Worker) RemoveSlots(numbers ...int32) {
 		}
 		sl.removed = true
 		if sl.announced {
-			tell = append(tell, n)
+			gone = append(gone, n)
 		}
 		w.forgetLocked(sl)
 	}
-	if len(tell) > 0 && w.conn != nil {
-		w.conn.Send(&workerproto.SlotRemove{Slots: tell})
-		w.announceLocked() // there may be room for others now
+	if len(gone) > 0 && w.conn != nil {
+		l.add(&workerproto.SlotRemove{Slots: gone})
+		w.announceLocked(l) // there may be room for others now
 	}
 }
 
