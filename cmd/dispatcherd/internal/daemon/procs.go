@@ -55,19 +55,25 @@ func (p *Procs) Type() string { return "auto|N" }
 // is over in microseconds, but it looks for it on the processor that a worker or
 // a caller needs just then. With one processor there is no such thread. Changing
 // over stops the program for some 20 µs.
+//
+// How much of the time that is used with all processors goes into such looking
+// cannot be told, so whether one would do is tried. A try that fails has slowed the
+// daemon down for one look, and makes the next one rarer.
 type gear struct {
-	one  bool          // one processor
-	seen bool          // there was a look before
-	at   time.Duration // of the last look
-	used time.Duration // processor time until then
-	calm time.Duration // how long little was used, up to the last look
+	one   bool          // one processor
+	seen  bool          // there was a look before
+	at    time.Duration // of the last look
+	used  time.Duration // processor time until then
+	calm  time.Duration // how long one has sufficed, or might have, up to the last look
+	tries int           // that failed one after the other
 }
 
 const (
 	gearLook = 100 * time.Millisecond // between two looks
 	gearUp   = 75                     // percent of one processor between two looks above which one is not enough
-	gearDown = 60                     // percent below which one would be; searching threads count too, so it may lie high
-	gearCalm = time.Second            // how long it must stay so
+	gearDown = 100                    // percent below which one might be
+	gearCalm = time.Second            // how long it must stay so, and how long one must suffice for the try to have succeeded
+	gearRare = 6                      // doublings of gearCalm at most: a try a minute
 )
 
 // look takes the time and the processor time used so far, and reports whether
@@ -79,12 +85,20 @@ func (g *gear) look(now, used time.Duration) (one bool) {
 	if first || span <= 0 {
 		return g.one
 	}
-	switch percent := 100 * work / span; {
+	percent := 100 * work / span
+	switch {
 	case g.one && percent > gearUp:
+		if g.calm < gearCalm {
+			g.tries = min(g.tries+1, gearRare)
+		} else {
+			g.tries = 0
+		}
 		g.one, g.calm = false, 0
-	case !g.one && percent < gearDown:
+	case g.one || percent < gearDown:
 		g.calm += span
-		g.one = g.calm >= gearCalm
+		if !g.one && g.calm >= gearCalm<<g.tries {
+			g.one, g.calm = true, 0
+		}
 	default:
 		g.calm = 0
 	}
@@ -106,7 +120,8 @@ func (d *Daemon) steerProcs(ctx context.Context) {
 	began := time.Now()
 	tick := time.NewTicker(gearLook)
 	defer tick.Stop()
-	var g gear
+	g := gear{one: true} // a daemon begins with little to do
+	runtime.GOMAXPROCS(1)
 	for {
 		select {
 		case <-ctx.Done():

@@ -18,11 +18,11 @@ func driven(g *gear, n, percent int) (one bool) {
 
 const looksOfCalm = int(gearCalm / gearLook)
 
-func TestADaemonWithLittleToDoRunsOnOneProcessorAfterASecond(t *testing.T) {
+func TestADaemonThatHasLittleToDoAgainTriesOneProcessorAfterASecond(t *testing.T) {
 	var g gear
-	require.False(t, driven(&g, 1, 0), "it begins with all of them")
-	require.False(t, driven(&g, looksOfCalm-1, 10))
-	require.True(t, driven(&g, 1, 10))
+	require.False(t, driven(&g, 1, 0), "the first look has nothing to compare with")
+	require.False(t, driven(&g, looksOfCalm-1, gearDown-1))
+	require.True(t, driven(&g, 1, gearDown-1))
 }
 
 func TestOneLookAtLoadBringsAllProcessorsBack(t *testing.T) {
@@ -41,11 +41,20 @@ func TestABurstBeginsTheSecondOfCalmAnew(t *testing.T) {
 	require.True(t, driven(&g, 1, 0))
 }
 
-func TestBetweenTheTwoThresholdsNothingChanges(t *testing.T) {
-	for _, one := range []bool{true, false} {
-		g := gear{one: one, seen: true}
-		require.Equal(t, one, driven(&g, 100, (gearUp+gearDown)/2))
+// A load that needs 80 % of one processor, and of two, because of the threads that
+// look for work, no more than 95.
+func TestTriesThatFailBecomeRarer(t *testing.T) {
+	g := gear{seen: true}
+	for fails := range gearRare + 2 {
+		calm := looksOfCalm << min(fails, gearRare)
+		require.False(t, driven(&g, calm-1, 95), fails)
+		require.True(t, driven(&g, 1, 95), fails)
+		require.False(t, driven(&g, 1, 80), fails)
 	}
+	require.True(t, driven(&g, looksOfCalm<<gearRare, 0))
+	require.True(t, driven(&g, looksOfCalm, gearUp), "this one succeeds")
+	require.False(t, driven(&g, 1, 80))
+	require.True(t, driven(&g, looksOfCalm, 95), "so the next one comes soon")
 }
 
 func TestProcsTakesAutoOrANumber(t *testing.T) {
