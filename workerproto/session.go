@@ -180,6 +180,7 @@ func (s *Session) writer(done chan<- struct{}) {
 	switch {
 	case err == nil && s.linger():
 	case err == nil:
+		brief.Settle(s.in.conn) // what the worker hears last is the end, not a reset
 		_ = s.conn.Close()
 	case errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, io.ErrClosedPipe):
 	case errors.Is(err, os.ErrDeadlineExceeded):

@@ -6,6 +6,7 @@ import (
 	"os"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"syscall"
 )
 
@@ -22,28 +23,43 @@ func Conn(conn net.Conn) net.Conn {
 	if err != nil {
 		return conn // closed
 	}
-	_, local := conn.(*net.UnixConn)
-	c := &quiet{Conn: conn, local: local, control: raw.Control}
+	c := &quiet{Conn: conn, control: raw.Control}
+	if _, local := conn.(*net.UnixConn); local {
+		c.looks = c.control(func(fd uintptr) {
+			err = syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, soPeekOff, 0)
+		}) == nil && err == nil
+	}
 	c.in = transfer{wait: raw.Read, call: c.look, name: "read"}
 	c.out = transfer{wait: raw.Write, call: write, name: "write"}
 	c.in.once, c.out.once, c.drop = c.in.try, c.out.try, c.discard
 	return c
 }
 
+// soPeekOff is SO_PEEK_OFF: a read that only looks begins behind what was looked at.
+const soPeekOff = 42
+
 type quiet struct {
 	net.Conn
 
 	in, out transfer
-	local   bool // a Unix socket
+	looks   bool // a Unix socket, whose small reads leave the bytes in the kernel
 	control func(func(fd uintptr)) error
 	drop    func(fd uintptr) // discard, made once
-	left    int              // bytes that were read and are still in the kernel; with in.mu
+
+	left   atomic.Int64 // bytes that were read and are still in the kernel; grows with in.mu, shrinks with taking
+	taking sync.Mutex
+	listed atomic.Bool // with those who have something left
 }
 
-// lookMost is for how many bytes a reader has room who only looks at them, and
-// takes them out later. One with more room expects many, whose batches matter more
-// than who is woken.
-const lookMost = 4 << 10
+const (
+	// lookMost is for how many bytes a reader has room who only looks at them, and
+	// takes them out later. One with more room expects many, whose batches matter
+	// more than who is woken.
+	lookMost = 4 << 10
+	// leaveMost is how many bytes are left in the kernel before they are taken out
+	// all at once: several requests, and little beside the 200 KB that a socket holds.
+	leaveMost = 2 << 10
+)
 
 // Read implements net.Conn.
 func (c *quiet) Read(b []byte) (int, error) {
@@ -52,9 +68,11 @@ func (c *quiet) Read(b []byte) (int, error) {
 	}
 	c.in.mu.Lock()
 	defer c.in.mu.Unlock()
-	if c.left > 0 {
+	if left := c.left.Load(); left > 0 {
 		runtime.Gosched() // whoever has something to do because of them goes first
-		c.takeOut()
+		if left >= leaveMost || len(b) > lookMost {
+			c.takeOut()
+		}
 	}
 	n, err := c.in.some(b)
 	if n == 0 && err == nil {
@@ -63,47 +81,51 @@ func (c *quiet) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// look reads, and leaves in the kernel what it has read if that may be little.
+// look reads, and leaves in the kernel what it has read if that may be little: the
+// next one sees what comes after it (SO_PEEK_OFF).
 func (c *quiet) look(fd uintptr, b []byte) (int, syscall.Errno) {
-	if !c.local || len(b) > lookMost {
+	if !c.looks || len(b) > lookMost {
 		return read(fd, b)
 	}
 	n, errno := peek(fd, b)
-	if errno == 0 {
-		c.left = n
+	if errno == 0 && n > 0 {
+		c.left.Add(int64(n))
+		leavers.add(c)
 	}
 	return n, errno
 }
 
-// takeOut takes what was read out of the kernel.
+// takeOut takes what was read out of the kernel. On a closed connection, which has
+// nothing left, it fails.
 func (c *quiet) takeOut() {
-	_ = c.control(c.drop) // fails on a closed connection only, which has nothing left
-	c.left = 0
+	c.taking.Lock()
+	defer c.taking.Unlock()
+	if c.left.Load() > 0 && c.control(c.drop) != nil {
+		c.left.Store(0)
+	}
 }
 
 // discard is what takeOut does with the descriptor.
 func (c *quiet) discard(fd uintptr) {
 	var scrap [1 << 10]byte
-	for c.left > 0 {
-		n, errno := read(fd, scrap[:min(c.left, len(scrap))])
-		if errno != syscall.EINTR && (errno != 0 || n <= 0) {
-			return // somebody else has read it
+	for left := c.left.Load(); left > 0; {
+		n, errno := read(fd, scrap[:min(left, int64(len(scrap)))])
+		switch {
+		case errno == syscall.EINTR:
+			continue
+		case errno != 0 || n <= 0:
+			c.left.Store(0) // somebody else has read it
+			return
 		}
-		c.left -= max(n, 0)
+		left = c.left.Add(-int64(n))
 	}
 }
 
 // Settle takes out of the kernel what was read of conn, which Conn has returned.
-// Before the next Read that is left to be done. A connection that is closed without
+// That is left to be done for some milliseconds. A connection that is closed without
 // it ends with a reset for the other end, after all that was written.
 func Settle(conn net.Conn) {
-	c, ok := conn.(*quiet)
-	if !ok {
-		return
-	}
-	c.in.mu.Lock()
-	defer c.in.mu.Unlock()
-	if c.left > 0 {
+	if c, ok := conn.(*quiet); ok {
 		c.takeOut()
 	}
 }

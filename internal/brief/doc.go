@@ -12,9 +12,10 @@
 // wants to hear of that, too. So a program that has asked and fell asleep is woken
 // by the very read of its question, and to wake an idle processor keeps the reader
 // for 10 µs before he can do anything about it. A small read therefore leaves the
-// bytes in the kernel (MSG_PEEK), and the next one first lets all goroutines go on
-// that have something to do, then takes them out. Nobody ever waits with bytes left:
-// the other end would be short of room.
+// bytes in the kernel (MSG_PEEK), and the next one looks at what is behind them
+// (SO_PEEK_OFF). Several requests are taken out at once, which wakes the other end
+// once for all of them, and what is left is taken out after some milliseconds in any
+// case: nobody is short of room for longer.
 //
 // The price: until something else wakes the monitor, at the latest the program's
 // next timer, nobody interrupts a goroutine that computes on and on. So this is for

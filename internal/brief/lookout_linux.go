@@ -11,16 +11,17 @@ import (
 // Lookout looks for what comes next on a connection, for a moment, instead of
 // letting the program fall asleep: who answers then need not wake a processor, which
 // takes longer than many an answer. It belongs to one goroutine. It helps a program
-// that runs on one processor (GOMAXPROCS) and has nothing else to do; it does
-// nothing where there are more, and none while alone does not say so.
+// that keeps to one processor (GOMAXPROCS) of several and has nothing else to do; it
+// does nothing where it uses more, where there is one only, which the others need for
+// their answer, and while alone does not say so.
 //
 // It watches itself: after each look that was in vain twice as many are left out as
 // after the one before, up to 255.
 type Lookout struct {
-	control func(func(fd uintptr)) error
-	look    func(fd uintptr) // made once
-	most    time.Duration
-	alone   func() bool
+	conn  *quiet
+	look  func(fd uintptr) // made once
+	most  time.Duration
+	alone func() bool
 
 	there  bool
 	vain   int // looks in vain since the last one that was not
@@ -32,10 +33,10 @@ type Lookout struct {
 // which never looks, if most is 0, alone is nil, or conn is no Unix socket.
 func NewLookout(conn net.Conn, most time.Duration, alone func() bool) *Lookout {
 	c, ok := conn.(*quiet)
-	if !ok || !c.local || most <= 0 || alone == nil {
+	if !ok || !c.looks || most <= 0 || alone == nil {
 		return nil
 	}
-	l := &Lookout{control: c.control, most: most, alone: alone}
+	l := &Lookout{conn: c, most: most, alone: alone}
 	l.look = l.ask
 	return l
 }
@@ -48,7 +49,7 @@ const mostVain = 8
 // all goroutines with something to do go first, and so do other programs on the
 // same processor; what comes on other connections waits. Took is 0 if it did not look.
 func (l *Lookout) Look() (found bool, took time.Duration) {
-	if l == nil || !l.alone() || runtime.GOMAXPROCS(0) > 1 {
+	if l == nil || !l.alone() || runtime.GOMAXPROCS(0) > 1 || runtime.NumCPU() == 1 {
 		return false, 0
 	}
 	if l.passes > 0 {
@@ -57,9 +58,9 @@ func (l *Lookout) Look() (found bool, took time.Duration) {
 	}
 	began, alone := time.Now(), true
 	for l.there = false; !l.there && alone && took < l.most; took = time.Since(began) {
-		runtime.Gosched() // also lets the reader take out what it has read: that is not what comes next
+		runtime.Gosched()
 		_, _, _ = syscall.RawSyscall(syscall.SYS_SCHED_YIELD, 0, 0, 0)
-		if l.control(l.look) != nil {
+		if l.conn.control(l.look) != nil {
 			break // closed
 		}
 		alone = l.alone()
@@ -77,9 +78,9 @@ func (l *Lookout) Look() (found bool, took time.Duration) {
 	return false, took
 }
 
-// ask sets there if something can be read.
+// ask sets there if something can be read that was not yet.
 func (l *Lookout) ask(fd uintptr) {
 	var n int32
 	_, _, errno := syscall.RawSyscall(syscall.SYS_IOCTL, fd, syscall.TIOCINQ, uintptr(unsafe.Pointer(&n))) //nolint:gosec // where the kernel writes the number
-	l.there = errno == 0 && n > 0
+	l.there = errno == 0 && int64(n) > l.conn.left.Load()
 }
