@@ -17,6 +17,11 @@ import (
 // Ageing is a thousand times what it is by default, so that the overtaking
 // window, and with it the test, takes seconds. The same with the default weights
 // and in simulated time is in package actor.
+//
+// Within 50 ms of his deadline is asserted of the caller in the middle: callers,
+// dispatcher and Postgres share the processors here with whatever else runs, and who
+// waits for one of them is late for no fault of the dispatcher. Of every single caller
+// package daemon asserts it, in simulated time.
 func TestUnderOverloadTheQueueMovesAndDeadlinesAreKeptOverHTTP(t *testing.T) {
 	const slots, nap, load, lasts = 4, 50 * time.Millisecond, 3, 3 * time.Second
 	w := newWorld(t)

@@ -1,0 +1,136 @@
+package daemon
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/actor"
+	"github.com/dispatcherd/dispatcherd/api"
+)
+
+// unobserved is an api.Observer that looks away.
+type unobserved struct{}
+
+// Responded implements api.Observer.
+func (unobserved) Responded(string, int, time.Duration) {}
+
+// Failed implements api.Observer.
+func (unobserved) Failed(string, error) {}
+
+// Refused implements api.Observer.
+func (unobserved) Refused(api.Bound) {}
+
+// workshop is a Performer with slots that take their time, and an empty table. A
+// slot that is told to stop does not.
+type workshop struct {
+	d       *Daemon
+	ready   chan struct{}
+	service time.Duration
+}
+
+// Perform implements actor.Performer.
+func (w *workshop) Perform(fx []actor.Effect) {
+	<-w.ready
+	for i := range fx {
+		switch e := fx[i]; e.Kind {
+		case actor.Fetch:
+			time.AfterFunc(time.Millisecond, func() {
+				w.d.loop.Result(actor.Fetched{Request: e.Fetch, Result: dispatcherd.FetchResult{Verdict: dispatcherd.OK}})
+			})
+		case actor.Send:
+			time.AfterFunc(w.service, func() {
+				w.d.loop.Release(actor.Released{Session: 1, Results: []actor.Result{{Job: e.Job, Attempt: e.Attempt, OK: true}}})
+			})
+		case actor.Answer:
+			w.d.callers.answered(&e)
+		case actor.Started:
+			w.d.callers.started(&e)
+		}
+	}
+}
+
+// open returns the API of a dispatcher with slots of one type.
+func (w *workshop) open(t *testing.T, slots int) *api.Handler {
+	cfg := Config{Core: actor.DefaultConfig(), API: APIConfig{Config: api.DefaultConfig()}}
+	w.ready = make(chan struct{})
+	w.d = &Daemon{cfg: cfg, callers: newCallers(), ended: make(chan struct{})}
+	w.d.loop = actor.Start(actor.New(cfg.Core), w, nil)
+	w.d.callers.loop = w.d.loop
+	close(w.ready)
+	t.Cleanup(w.d.loop.Stop)
+	ev := actor.Registered{Session: 1, Worker: "w"}
+	for i := range slots {
+		ev.Slots = append(ev.Slots, dispatcherd.Slot{ID: dispatcherd.SlotID(i + 1), Number: int32(i), Types: []string{"pdf"}})
+	}
+	w.d.loop.Register(ev)
+	h := api.New(cfg.API.Config, (*backend)(w.d), unobserved{}, http.NotFoundHandler())
+	t.Cleanup(h.Close)
+	return h
+}
+
+// Three times as many callers as the slots can serve, in every way that a caller can
+// wait. Nobody hears later than 50 ms after his deadline, whoever he is: here, where
+// no machine stands between, each of them is held to it. The same over sockets, as a
+// median, is a test of the command.
+func TestEveryCallerIsAnsweredWithin50msOfHisDeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const slots, service, load, lasts, soon = 4, 500 * time.Millisecond, 3, 5 * time.Minute, 50 * time.Millisecond
+		h := (&workshop{service: service}).open(t, slots)
+		ways := []string{"alone", "with events", "with a key", "in a shared run"}
+		rng := rand.New(rand.NewPCG(5, 5))
+		var mu sync.Mutex
+		ends := map[string]int{}
+		var latest time.Duration
+		var calls sync.WaitGroup
+		for n, began := 0, time.Now(); time.Since(began) < lasts; n++ {
+			way, timeout := ways[n%len(ways)], time.Duration(100+rng.IntN(8000))*time.Millisecond
+			body := fmt.Sprintf(`{"type":"pdf","timeout":"%v","priority":%d}`, timeout, rng.IntN(11))
+			if way == "in a shared run" {
+				body = fmt.Sprintf(`{"type":"pdf","timeout":"%v","priority":8,"coalesce_key":"%d"}`, timeout, n/8) // of two callers
+			}
+			req := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/v1/requests", strings.NewReader(body))
+			switch way {
+			case "with events":
+				req.Header.Set("Accept", "text/event-stream")
+			case "with a key":
+				req.Header.Set("Idempotency-Key", strconv.Itoa(n))
+			}
+			calls.Go(func() {
+				asked, rec := time.Now(), httptest.NewRecorder()
+				h.ServeHTTP(rec, req)
+				past := time.Since(asked) - timeout
+				end := "done"
+				if strings.Contains(rec.Body.String(), "deadline-passed") {
+					end = "late"
+				} else if rec.Code != http.StatusOK {
+					end = rec.Body.String()
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				ends[way+": "+end]++
+				latest = max(latest, past)
+				if past > soon || end == "late" && past < -time.Millisecond { // the loop counts milliseconds
+					t.Errorf("%s: %s %v after the deadline", way, end, past)
+				}
+			})
+			time.Sleep(time.Duration(2 * rng.Float64() * float64(service) / slots / load))
+		}
+		calls.Wait()
+		t.Logf("the latest %v after his deadline; %v", latest, ends)
+		require.Len(t, ends, 2*len(ways), "%v", ends)
+		for _, way := range ways {
+			require.Greater(t, ends[way+": late"], 100, "it was an overload")
+		}
+	})
+}
