@@ -31,18 +31,19 @@ const defaultMaxAttempts = 5
 const insertSQL = `INSERT INTO dispatcherd.jobs (type, payload, priority, max_attempts, timeout_ms, run_at)
 	VALUES ($1, $2::text::jsonb, $3, $4, $5, coalesce($6, now())) RETURNING id`
 
-// row is a job in the order of the columns.
-func (j *Job) row() (row [6]any, err error) {
-	payload := []byte("{}")
+// row is a job in the order of the columns, the payload apart: COPY takes its bytes,
+// and a statement a string, which every driver and protocol sends as text.
+func (j *Job) row() (row [6]any, payload []byte, err error) {
+	payload = []byte("{}")
 	if j.Payload != nil {
 		if payload, err = json.Marshal(j.Payload); err != nil {
-			return row, fmt.Errorf("the payload of a job of type %q: %w", j.Type, err)
+			return row, nil, fmt.Errorf("the payload of a job of type %q: %w", j.Type, err)
 		}
 		if err := carry.Check(payload); err != nil {
-			return row, fmt.Errorf("the payload of a job of type %q cannot be handed on: %w", j.Type, err)
+			return row, nil, fmt.Errorf("the payload of a job of type %q cannot be handed on: %w", j.Type, err)
 		}
 	}
-	row = [6]any{j.Type, string(payload), int16(j.Priority), int16(defaultMaxAttempts), nil, nil}
+	row = [6]any{j.Type, nil, int16(j.Priority), int16(defaultMaxAttempts), nil, nil}
 	if j.MaxAttempts != 0 {
 		row[3], err = carry.Attempts(j.MaxAttempts)
 	}
@@ -50,12 +51,12 @@ func (j *Job) row() (row [6]any, err error) {
 		row[4], err = carry.Timeout(j.Timeout)
 	}
 	if err != nil {
-		return row, fmt.Errorf("a job of type %q: %w", j.Type, err)
+		return row, nil, fmt.Errorf("a job of type %q: %w", j.Type, err)
 	}
 	if !j.RunAt.IsZero() {
 		row[5] = j.RunAt
 	}
-	return row, nil
+	return row, payload, nil
 }
 
 // Querier is a *pgx.Conn, a *pgxpool.Pool or a pgx.Tx.
@@ -68,10 +69,11 @@ type Querier interface {
 // (nested too deep, a number of more than 1,024 characters) is an error, and so is a
 // value that its column does not hold.
 func Insert(ctx context.Context, db Querier, j Job) (dispatcherd.JobID, error) {
-	row, err := j.row()
+	row, payload, err := j.row()
 	if err != nil {
 		return 0, err
 	}
+	row[1] = string(payload)
 	var id int64
 	if err := db.QueryRow(ctx, insertSQL, row[:]...).Scan(&id); err != nil {
 		return 0, fmt.Errorf("inserting a job of type %q: %w", j.Type, err)
@@ -87,10 +89,11 @@ func InsertTx(ctx context.Context, tx pgx.Tx, j Job) (dispatcherd.JobID, error) 
 
 // InsertSQLTx is InsertTx for database/sql, with any Postgres driver.
 func InsertSQLTx(ctx context.Context, tx *sql.Tx, j Job) (dispatcherd.JobID, error) {
-	row, err := j.row()
+	row, payload, err := j.row()
 	if err != nil {
 		return 0, err
 	}
+	row[1] = string(payload)
 	var id int64
 	if err := tx.QueryRowContext(ctx, insertSQL, row[:]...).Scan(&id); err != nil {
 		return 0, fmt.Errorf("inserting a job of type %q: %w", j.Type, err)
@@ -121,11 +124,11 @@ func InsertMany(ctx context.Context, db Copier, jobs iter.Seq[Job]) (int64, erro
 			if !more {
 				return nil, nil
 			}
-			row, err := j.row()
+			row, payload, err := j.row()
 			if err != nil {
 				return nil, err
 			}
-			row[1] = []byte(row[1].(string))
+			row[1] = payload
 			if row[5] == nil {
 				row[5] = now
 			}
