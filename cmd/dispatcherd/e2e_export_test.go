@@ -25,14 +25,14 @@ func TestWhatEndedIsATraceThatCanBeSimulated(t *testing.T) {
 	require.Equal(t, exit.NotFound, got.code)
 	require.Contains(t, got.err, "no slot is on line")
 
-	w.worker("a", cfg.WorkerSocket, scriptSlots{N: 2, Types: []string{"x", "y"}}, scriptSlots{N: 1, Types: []string{"y"}})
+	w.worker("a", cfg.WorkerSocket, scriptSlots{N: 2, Types: []string{"x", "y"}}, scriptSlots{N: 1, Types: []string{"y", "y|z"}})
 	h.awaitSlots(3)
 	got = export()
 	require.Equal(t, exit.NotFound, got.code)
 	require.Contains(t, got.err, "there is no job")
 
 	done := w.insert("x", work{})
-	failed := w.insert("y", work{Do: "permanent", Error: "no"})
+	failed := w.insert("y|z", work{Do: "permanent", Error: "no"})
 	w.await(done, dispatcherd.Done)
 	w.await(failed, dispatcherd.Failed)
 	// Ten seconds of work that was due an hour ago, of a type that nobody does any more, and of one that is done here.
@@ -49,7 +49,7 @@ func TestWhatEndedIsATraceThatCanBeSimulated(t *testing.T) {
 	require.Len(t, month.Jobs, 3)
 	require.Equal(t, trace.Job{ID: 1002, Type: "x", Priority: 7, Mode: dispatcherd.Queued, DurationMS: 10_000}, month.Jobs[0])
 	require.InDelta(t, 3_600_000, month.Jobs[1].ArrivalMS, 60_000)
-	require.Equal(t, []string{"x", "y"}, month.Types())
+	require.Equal(t, []string{"x", "y", "y|z"}, month.Types())
 	require.Len(t, month.Workers(), 1)
 	simulated := invocation{args: []string{"trace", "simulate", dir}}.runs(t)
 	require.Equal(t, exit.OK, simulated.code, simulated.err)

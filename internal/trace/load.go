@@ -54,7 +54,7 @@ func loadSlots(t *Trace, path string) error {
 		s := Slot{
 			ID:     r.integer(0, 1, math.MaxInt64),
 			Worker: r.text(1, dispatcherd.MaxWorkerLength),
-			Types:  strings.Split(strings.Clone(r.fields[2]), "|"),
+			Types:  splitTypes(r.fields[2]),
 		}
 		slices.Sort(s.Types)
 		switch {

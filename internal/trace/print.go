@@ -72,7 +72,7 @@ func decimals(s float64) string {
 // className names a class by its types, cut where a line would get too long.
 func className(types []string) string {
 	const width = 48
-	name := strings.Join(types, "|")
+	name := joinTypes(types)
 	if utf8.RuneCountInString(name) <= width {
 		return name
 	}

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/dispatcherd/dispatcherd"
 )
@@ -194,7 +193,7 @@ func classes(t *Trace, done []Execution, end int64) []ClassReport {
 	at := map[string]int{}
 	var rows []ClassReport
 	for _, s := range t.Slots {
-		name := strings.Join(s.Types, "|")
+		name := joinTypes(s.Types)
 		i, known := at[name]
 		if !known {
 			i = len(rows)

@@ -39,7 +39,7 @@ func (t *Trace) Write(dir string) error {
 // Names are written through quote, so that whatever Load accepted comes back.
 func (t *Trace) writeSlots(w io.Writer) {
 	for _, s := range t.Slots {
-		fmt.Fprintf(w, "%d,%s,%s\n", s.ID, quote(s.Worker), quote(strings.Join(s.Types, "|")))
+		fmt.Fprintf(w, "%d,%s,%s\n", s.ID, quote(s.Worker), quote(joinTypes(s.Types)))
 	}
 }
 

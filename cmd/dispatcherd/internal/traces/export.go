@@ -162,9 +162,6 @@ func (f *exportFlags) slotsFor(ctx context.Context) ([]trace.Slot, []trace.SlotE
 	}
 	slots := make([]trace.Slot, len(online.Slots))
 	for i, s := range online.Slots {
-		if j := slices.IndexFunc(s.Types, func(t string) bool { return strings.Contains(t, "|") }); j >= 0 {
-			return nil, nil, exit.Errorf(exit.Conflict, "type %q cannot stand in a trace: | separates types there", s.Types[j])
-		}
 		slots[i] = trace.Slot{ID: int64(i + 1), Worker: fmt.Sprintf("%s/%d", s.Worker, s.Session), Types: slices.Sorted(slices.Values(s.Types))}
 	}
 	return slots, nil, nil
