@@ -30,6 +30,15 @@ func BenchmarkPlainCaller(b *testing.B) {
 	}
 }
 
+func BenchmarkPlainFramesCounted(b *testing.B) {
+	m := newWorkerMetrics()
+	b.ReportAllocs()
+	for b.Loop() {
+		m.Sent(1, 200)
+		m.Received(1, 200)
+	}
+}
+
 func BenchmarkPlainResponded(b *testing.B) {
 	m := newAPIMetrics(zap.NewNop())
 	b.ReportAllocs()
