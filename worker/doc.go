@@ -27,7 +27,7 @@
 // second thread look for work each time a goroutine is woken, on the processor that
 // the dispatcher or the caller needs just then. A request to such a worker took 96 µs
 // instead of 109 (docs/performance-notes.md). It is not for handlers that compute: they
-// would take turns, and cancels and heartbeats wait 10 ms for theirs.
+// would take turns, and cancels and heartbeats wait 10 to 30 ms for theirs.
 //
 // # When the connection is lost
 //

@@ -7,6 +7,8 @@ import (
 	"net"
 	"os"
 	"time"
+
+	"github.com/dispatcherd/dispatcherd/internal/brief"
 )
 
 // Conn is the worker's end of a session: what an SDK is built on.
@@ -35,7 +37,7 @@ func Dial(ctx context.Context, path string, hello *Hello) (*Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return Connect(ctx, conn, hello)
+	return Connect(ctx, brief.Inward(conn), hello)
 }
 
 // Connect says hello on a fresh connection and waits for the welcome until ctx

@@ -17,7 +17,12 @@
 // once for all of them, and what is left is taken out after some milliseconds in any
 // case: nobody is short of room for longer.
 //
+// Who may choose how his own end is watched has it simpler (Inward): a poller that
+// asks only for what comes is not told of room at all, whatever the other end does.
+// That takes two more descriptors a connection.
+//
 // The price: until something else wakes the monitor, at the latest the program's
 // next timer, nobody interrupts a goroutine that computes on and on. So this is for
-// a program that has timers, and does little between a read and a write.
+// a program that has timers, and does little between a read and a write. Where others'
+// code computes Inward sets the timer itself (see watch).
 package brief
