@@ -217,8 +217,9 @@ func (c *Conn) Queue(f WorkerFrame) bool {
 	return c.out.defers(f)
 }
 
-// Flush lets everything leave that was queued.
-func (c *Conn) Flush() { c.out.flushDeferred() }
+// Flush lets everything leave that was queued. It does not wait for that; a single
+// frame it writes itself if nobody else is writing.
+func (c *Conn) Flush() { c.out.flushAtOnce() }
 
 func (c *Conn) name(f WorkerFrame) {
 	if n, ok := f.(named); ok && n.execution().Session == "" {

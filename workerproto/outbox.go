@@ -25,6 +25,11 @@ type outbox struct {
 	held   bool
 	rung   bool // the writer is to write what waits
 	closed bool
+
+	try     tryWriter // nil if the connection has nothing of the kind
+	writing bool      // the writer has taken what it writes, and may not have written it
+	trying  bool      // somebody else writes a frame
+	scrap   []byte    // that frame; of whoever has set trying
 }
 
 // putResult says what became of a put.
@@ -39,6 +44,7 @@ const (
 func newOutbox(conn net.Conn, limit int, timeout time.Duration, wrote func(frames, bytes int)) *outbox {
 	o := &outbox{conn: conn, limit: limit, timeout: timeout, wrote: wrote}
 	o.ready.L, o.room.L = &o.mu, &o.mu
+	o.try, _ = conn.(tryWriter)
 	return o
 }
 
@@ -85,7 +91,7 @@ func (o *outbox) ring() {
 }
 
 // defers queues f if there is room, without waking the writer: whoever calls it
-// calls flushDeferred soon.
+// calls flushAtOnce soon.
 func (o *outbox) defers(f frame) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -94,15 +100,6 @@ func (o *outbox) defers(f frame) bool {
 	}
 	o.queue = append(o.queue, f)
 	return true
-}
-
-// flushDeferred wakes the writer if anything waits.
-func (o *outbox) flushDeferred() {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if len(o.queue) > 0 {
-		o.ring()
-	}
 }
 
 // grow raises the number of frames that may wait.
@@ -177,13 +174,14 @@ func (o *outbox) shut() {
 func (o *outbox) take(reuse []frame) (batch []frame, ok bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	for (!o.rung || o.held) && !o.closed {
+	o.writing = false
+	for o.trying || (!o.rung || o.held) && !o.closed {
 		if cap(reuse) > smallQueue {
 			reuse = nil // idle: keep no large queue
 		}
 		o.ready.Wait()
 	}
-	batch, o.queue, o.rung = o.queue, reuse, false
+	batch, o.queue, o.rung, o.writing = o.queue, reuse, false, true
 	o.room.Broadcast()
 	return batch, len(batch) > 0
 }
