@@ -45,6 +45,7 @@ type run struct {
 	failure error // instead of an answer: it was not submitted
 	given   bool  // nobody wants it any more
 	callers int
+	late    bool // somebody has left because he was late
 	endedAt time.Time
 }
 
@@ -152,12 +153,15 @@ func (r *run) submitted(job dispatcherd.JobID, rank Rank) {
 
 // leave counts a caller out. The last one takes the run with him, unless it is
 // kept or over. He takes it out of sight in the same breath, so that nobody joins
-// a run that is being given up: but if he leaves because he is late, whoever has a
-// key of the run may not start it once more, and shares his end.
+// a run that is being given up: but if he leaves because he is late, or somebody has
+// before him, whoever has a key of the run may not start it once more, and shares the
+// end of who was late.
 func (r *run) leave(late bool) {
 	r.owner.mu.Lock()
 	r.mu.Lock()
 	r.callers--
+	r.late = r.late || late
+	late = r.late
 	last := r.callers == 0 && r.kept == 0 && r.answer == nil && r.failure == nil
 	r.mu.Unlock()
 	end := Answer{Kind: Cancelled, Reason: "every caller hung up"}

@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strconv"
@@ -135,6 +136,29 @@ func TestAKeyKeepsTheEndOfALateRunWhoeverKeepsTheDeadline(t *testing.T) {
 			})
 		})
 	}
+}
+
+// The 504 of one who shares a run that began is kept for his key whatever becomes of
+// the others: it is not done once more for him when the last of them hangs up.
+func TestAKeyKeepsA504AlsoIfTheOthersHangUpLater(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const body = `{"type":"pdf","timeout":%s,"coalesce_key":"c"}`
+		h, f, _ := house(t, nil)
+		ctx, hangUp := context.WithCancel(t.Context())
+		hurried := func() <-chan *httptest.ResponseRecorder {
+			return post(t.Context(), h, fmt.Sprintf(body, "2"), "Idempotency-Key", "k")
+		}
+		first := hurried()
+		f.with(<-f.submitted, func(c Caller) { c.Started(1, "w") })
+		other := post(ctx, h, fmt.Sprintf(body, "60"))
+		require.Equal(t, http.StatusGatewayTimeout, (<-first).Code)
+		hangUp()
+		<-other
+		second := hurried()
+		synctest.Wait()
+		require.Empty(t, f.submitted, "it is not done once more")
+		require.Equal(t, http.StatusGatewayTimeout, (<-second).Code)
+	})
 }
 
 // Whoever hangs up gives his run up, key or not, also if he is the last of all.
