@@ -68,17 +68,17 @@ func (c *callers) release() {
 }
 
 // abandon withdraws a request. The loop has finished with the caller when it
-// takes the event, so nothing is said to him afterwards.
+// takes the event, so nothing is said to him afterwards. Until then he is told what
+// happens: whether his request began, above all, for that decides what his key keeps.
 func (c *callers) abandon(id dispatcherd.JobID) {
+	c.loop.Abandon(actor.Abandoned{Job: id})
 	c.mu.Lock()
-	_, waits := c.waiting[id]
-	if waits {
+	defer c.mu.Unlock()
+	if _, waits := c.waiting[id]; waits {
 		delete(c.waiting, id)
 		c.solitude.inHand.Add(-1)
 		c.ends[0]++
 	}
-	c.mu.Unlock()
-	c.loop.Abandon(actor.Abandoned{Job: id})
 }
 
 // started notes who runs a request.

@@ -2,10 +2,12 @@ package daemon
 
 import (
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/actor"
 	"github.com/dispatcherd/dispatcherd/api"
 )
@@ -35,6 +37,43 @@ func TestCallersAreAnsweredWhenTheLoopHasEnded(t *testing.T) {
 	require.EqualValues(t, 2, submitted)
 	require.Zero(t, waiting)
 	require.EqualValues(t, 2, ends[api.Stopping])
+}
+
+// begun is a caller who wants to know whether his request began.
+type begun struct {
+	oneAnswer
+
+	slot dispatcherd.SlotID
+}
+
+// Started implements api.Caller.
+func (b *begun) Started(slot dispatcherd.SlotID, _ string) { b.slot = slot }
+
+// The loop may just be starting a request whose caller is late. He hears of it: his
+// key would start it once more if he did not.
+func TestWhoIsLateHearsThatHisRequestHasJustBegun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCallers()
+		c.loop = actor.Start(actor.New(actor.DefaultConfig()), silent{}, nil)
+		defer c.loop.Stop()
+		late := &begun{oneAnswer: make(oneAnswer, 1)}
+		id := c.submit(api.Request{Type: "x", Wait: true}, late)
+		gone := make(chan struct{})
+		c.loop.Ask(func(*actor.Core) { // the loop is at work
+			go func() {
+				defer close(gone)
+				c.abandon(id)
+			}()
+			synctest.Wait()
+			c.started(&actor.Effect{Kind: actor.Started, Job: id, Slot: 7})
+		})
+		<-gone
+		require.EqualValues(t, 7, late.slot)
+		submitted, waiting, ends := c.tally()
+		require.EqualValues(t, 1, submitted)
+		require.Zero(t, waiting)
+		require.EqualValues(t, 1, ends[0])
+	})
 }
 
 // A row that is being written while the dispatcher stops stays, and so does the
