@@ -135,7 +135,7 @@ func hex4(b []byte) (rune, bool) {
 
 // Unescape decodes the escapes of a string that String has found. Lone
 // surrogates and NUL become U+FFFD: what it returns holds nothing
-// what a text column refuses.
+// that a text column refuses.
 func Unescape(text []byte) []byte {
 	out := make([]byte, 0, len(text))
 	for i := 0; i < len(text); {
