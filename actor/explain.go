@@ -236,6 +236,7 @@ func (c *Core) explainRank(x *Explanation, a *asked) (phantom bool, seats int) {
 			seats += min(rows, c.index.FreeFor(id))
 		}
 	}
+	x.AtLeast = x.AtLeast || x.Capacity == 0 // of such a type no row is read
 	x.Rank, x.RankAll = x.Rank+1, x.RankAll+1
 	if x.Waiting > 0 { // a itself is not counted unless it was read
 		x.Waiting, x.WaitingAll = max(x.Waiting, x.Rank), max(x.WaitingAll, x.RankAll)

@@ -380,6 +380,7 @@ func TestAnExplanationNamesEveryReasonAndRival(t *testing.T) {
 	require.Equal(t, []Reason{ReasonRunning}, running.Reasons)
 	require.False(t, running.Bounded, "nothing can pass it any more")
 	require.Equal(t, []Reason{ReasonTypeUnknown}, p.core.Explain(Inquiry{ID: 9, Type: "excel", RunAt: p.table.now}).Reasons)
+	require.True(t, p.core.Explain(Inquiry{ID: 9, Type: "excel", RunAt: p.table.now}).AtLeast, "nobody offers it, so nobody reads what goes before")
 	require.Zero(t, p.core.Explain(Inquiry{ID: 9, Type: "excel", RunAt: p.table.now}).Elsewhere)
 	p.step(Elsewhere{Capacity: map[string]int{"excel": 3}})
 	require.Equal(t, 3, p.core.Explain(Inquiry{ID: 9, Type: "excel", RunAt: p.table.now}).Elsewhere, "somebody else offers it")

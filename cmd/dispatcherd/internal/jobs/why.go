@@ -100,7 +100,7 @@ var reasonTexts = map[string]string{
 	"TypeUnknown":       "no worker of this dispatcher offers the type",
 	"NoCapacity":        "the slots that offered the type are gone",
 	"CapacityBusy":      "every slot that supports the type is taken",
-	"ClaimRaceLost":     "it was passed by: its claim was lost, or it was committed late",
+	"ClaimRaceLost":     "it was passed by: its claim was lost, it was committed late, or it came back",
 	"Unread":            "it lies behind everything read ahead so far",
 	"OtherShare":        "another dispatcher is asked for it first; this one reads it when slots are free or it grows old",
 	"AwaitsFetch":       "a better job may be on its way from Postgres",
