@@ -3,8 +3,8 @@ package worker
 import "github.com/dispatcherd/dispatcherd/workerproto"
 
 // letter is what the dispatcher is told about slots. It is written with the
-// worker's mutex held and posted without it: a socket that is full keeps whoever
-// posts waiting for up to a write's timeout, and nobody else. While there is room the
+// worker's mutex held and posted without it: a socket that is full keeps those waiting
+// who have something to say of slots, for up to a write's timeout, and nobody else. While there is room the
 // frames are in the connection's queue before the mutex is given back, so that no
 // report of a slot overtakes what was said about the slot before.
 //

@@ -6,8 +6,8 @@ import (
 )
 
 // leavers are the connections that may have left something in the kernel. Most of
-// them take it out themselves; one that falls silent is done with after leaveTime, so
-// that nobody at the other end is short of room for longer, however little a socket
+// them take it out themselves; one that falls silent is done with in the next round, so
+// that nobody at the other end is short of room for long, however little a socket
 // holds that he has chosen to be small.
 var leavers leaverList
 
@@ -18,7 +18,7 @@ type leaverList struct {
 	timer *time.Timer
 }
 
-// leaveTime is between two rounds, and the longest that something is left.
+// leaveTime is from the end of one round to the next.
 const leaveTime = 10 * time.Millisecond
 
 // add notes a connection that has just left something.

@@ -120,7 +120,7 @@ func (d *Daemon) steerProcs(ctx context.Context) {
 	began := time.Now()
 	tick := time.NewTicker(gearLook)
 	defer tick.Stop()
-	g := gear{one: true} // a daemon begins with little to do
+	g := gear{one: true, calm: gearCalm} // a daemon begins with little to do, and one that does not has tried nothing
 	runtime.GOMAXPROCS(1)
 	for {
 		select {
