@@ -131,16 +131,7 @@ func Settle(conn net.Conn) {
 }
 
 // Write implements net.Conn.
-func (c *quiet) Write(b []byte) (n int, err error) {
-	c.out.mu.Lock()
-	defer c.out.mu.Unlock()
-	for n < len(b) && err == nil {
-		var more int
-		more, err = c.out.some(b[n:])
-		n += more
-	}
-	return n, err
-}
+func (c *quiet) Write(b []byte) (n int, err error) { return c.out.all(b) }
 
 // transfer is one direction of a connection.
 type transfer struct {
@@ -153,6 +144,18 @@ type transfer struct {
 	b     []byte
 	n     int
 	errno syscall.Errno
+}
+
+// all moves all of b, unless there is an error.
+func (t *transfer) all(b []byte) (n int, err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for n < len(b) && err == nil {
+		var more int
+		more, err = t.some(b[n:])
+		n += more
+	}
+	return n, err
 }
 
 // some waits until the connection has bytes, or takes some, and moves them.

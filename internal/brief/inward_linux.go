@@ -160,14 +160,8 @@ func (c *inward) Read(b []byte) (int, error) {
 }
 
 // Write implements net.Conn.
-func (c *inward) Write(b []byte) (n int, err error) {
-	c.out.mu.Lock()
-	defer c.out.mu.Unlock()
-	for n < len(b) && err == nil {
-		var more int
-		more, err = c.out.some(b[n:])
-		n += more
-	}
+func (c *inward) Write(b []byte) (int, error) {
+	n, err := c.out.all(b)
 	return n, c.reason("write", err)
 }
 
