@@ -60,12 +60,12 @@ func (p *Procs) Type() string { return "auto|N" }
 // cannot be told, so whether one would do is tried. A try that fails has slowed the
 // daemon down for one look, and makes the next one rarer.
 type gear struct {
-	one   bool          // one processor
-	seen  bool          // there was a look before
-	at    time.Duration // of the last look
-	used  time.Duration // processor time until then
-	calm  time.Duration // how long one has sufficed, or might have, up to the last look
-	tries int           // that failed one after the other
+	one    bool          // one processor
+	seen   bool          // there was a look before
+	at     time.Duration // of the last look
+	used   time.Duration // processor time until then
+	calm   time.Duration // how long one has sufficed, or might have, up to the last look
+	failed int           // tries, one after the other
 }
 
 const (
@@ -89,14 +89,14 @@ func (g *gear) look(now, used time.Duration) (one bool) {
 	switch {
 	case g.one && percent > gearUp:
 		if g.calm < gearCalm {
-			g.tries = min(g.tries+1, gearRare)
+			g.failed = min(g.failed+1, gearRare)
 		} else {
-			g.tries = 0
+			g.failed = 0
 		}
 		g.one, g.calm = false, 0
 	case g.one || percent < gearDown:
 		g.calm += span
-		if !g.one && g.calm >= gearCalm<<g.tries {
+		if !g.one && g.calm >= gearCalm<<g.failed {
 			g.one, g.calm = true, 0
 		}
 	default:
