@@ -397,13 +397,14 @@ func (c *Core) reasons(x *Explanation, a *asked, q Inquiry, phantom, full bool) 
 	add(ReasonTypeUnknown, !a.known)
 	add(ReasonNoCapacity, a.known && x.Capacity == 0)
 	add(ReasonCapacityBusy, x.Capacity > 0 && x.Free == 0 && x.Slot == 0)
-	if queued && a.known && !early && !cached {
+	read := x.Capacity > 0 // of a type without a slot no row is, nor waited for
+	if queued && read && !early && !cached {
 		behind := c.kinds[a.typ].queued[a.priority].cursor.Less(a.key)
 		add(ReasonClaimRaceLost, !a.foreign && !behind)
 		add(ReasonUnread, !a.foreign && behind)
 		add(ReasonOtherShare, a.foreign)
 	}
-	add(ReasonAwaitsFetch, phantom)
+	add(ReasonAwaitsFetch, phantom && read)
 	add(ReasonClaimsFull, full)
 	add(ReasonOutranked, x.Competing > 0)
 	return list

@@ -397,6 +397,18 @@ func TestAnExplanationNamesEveryReasonAndRival(t *testing.T) {
 	require.Equal(t, ReasonDraining, p.core.Explain(p.jobs[0]).Reasons[0])
 }
 
+// Of a type without a slot no row is read: where its lane was read to says nothing
+// of a row that is not in it.
+func TestWhereNobodyReadsARowWasNotPassedBy(t *testing.T) {
+	p := explained(t)
+	p.core.kinds[0].queued[0].more = true // as after a fetch that was full
+	p.step(Unregistered{Session: 1})
+	passed := Inquiry{ID: 9, Type: "pdf", RunAt: p.table.now - 1}
+	require.Equal(t, []Reason{ReasonNoCapacity, ReasonOutranked}, p.core.Explain(passed).Reasons)
+	behind := Inquiry{ID: 9, Type: "pdf", RunAt: p.table.now}
+	require.Equal(t, []Reason{ReasonNoCapacity, ReasonOutranked}, p.core.Explain(behind).Reasons)
+}
+
 // One row is being claimed, one fills the next claim, and the third has to wait
 // although a slot is free; so has a request that ranks after it.
 func TestAFullClaimHoldsUpWhoRanksAfterIt(t *testing.T) {
