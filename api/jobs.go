@@ -1,6 +1,8 @@
 package api
 
 import (
+	"bytes"
+	"encoding/json"
 	"errors"
 	"io"
 	"mime"
@@ -40,17 +42,37 @@ func (h *Handler) postJobs(w http.ResponseWriter, r *http.Request) error {
 		return unsupportedMedia.of("send application/json for one job, application/x-ndjson for many")
 	}
 	body, held, err := h.readBody(w, r, int64(h.cfg.MaxPayload))
+	if long, ok := errors.AsType[*http.MaxBytesError](err); ok {
+		return tooLarge.of("at most " + strconv.FormatInt(long.Limit, 10) + " bytes are taken for one job; " + howManyGo)
+	}
 	if err != nil {
 		return err
 	}
 	defer held.drop()
 	id, err := h.backend.Insert(r.Context(), body)
+	if _, invalid := errors.AsType[*InvalidError](err); invalid && areMany(body) {
+		return invalidJob.of("these are more than one; " + howManyGo)
+	}
 	if err != nil {
 		return err
 	}
 	w.Header().Set("Location", jobPath(id))
 	answerJSON(w, http.StatusCreated, Inserted{ID: id})
 	return nil
+}
+
+// howManyGo says what to do with many jobs that were sent as one.
+const howManyGo = "many go one a line, with Content-Type: application/x-ndjson (of curl, --data-binary leaves the lines as they are)"
+
+// areMany reports whether a body that is no job is several, one behind the other
+// or in an array.
+func areMany(body []byte) bool {
+	d := json.NewDecoder(bytes.NewReader(body))
+	var first, second json.RawMessage
+	if d.Decode(&first) != nil {
+		return false
+	}
+	return first[0] == '[' || first[0] == '{' && d.Decode(&second) == nil && second[0] == '{'
 }
 
 // uploadJobs copies a stream of jobs into the table, in one transaction.

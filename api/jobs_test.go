@@ -1,0 +1,62 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/dispatcherd/dispatcherd"
+)
+
+// choosy is a dispatcher that takes no job.
+type choosy struct{ *fake }
+
+// Insert implements Jobs.
+func (choosy) Insert(context.Context, []byte) (dispatcherd.JobID, error) {
+	return 0, &InvalidError{errors.New("it is none")}
+}
+
+// Who sends many jobs as if they were one is told how many are sent.
+func TestManyJobsWithoutTheirMediaTypeAreToldOfIt(t *testing.T) {
+	cfg := DefaultConfig()
+	cfg.MaxPayload = 1000
+	h := New(cfg, choosy{newFake()}, &counts{bounds: map[Bound]int{}}, http.NotFoundHandler())
+	defer h.Close()
+	for body, status := range map[string]int{
+		"{\"type\":\"pdf\"}\n{\"type\":\"pdf\"}\n":                                http.StatusUnprocessableEntity,
+		"\n{\"tpye\":\"pdf\"}\r\n{\"type\":\"pdf\"}":                              http.StatusUnprocessableEntity,
+		`{"type":"pdf"}{"type":"pdf"}`:                                            http.StatusUnprocessableEntity, // as curl -d sends lines
+		`[{"type":"pdf"},{"type":"pdf"}]`:                                         http.StatusUnprocessableEntity,
+		strings.Repeat("{\"type\":\"pdf\"}\n", 100):                               http.StatusRequestEntityTooLarge,
+		"{\"type\":\"pdf\"}\n\x00" + strings.Repeat("{\"type\":\"pdf\"}\n", 1000): http.StatusRequestEntityTooLarge,
+	} {
+		for _, kind := range []string{"", "application/json", "application/x-www-form-urlencoded", "text/plain"} {
+			got := postJobs(h, body, kind)
+			if kind == "text/plain" {
+				status = http.StatusUnsupportedMediaType
+			}
+			require.Equal(t, status, got.Code)
+			require.Contains(t, got.Body.String(), "application/x-ndjson", "%s of %q", body, kind)
+		}
+	}
+	for _, body := range []string{"", `{"type":""}`, `{"type":"pdf"} x`, `{"type":`, `"pdf"`, `1 {}`, `{"type":"pdf"}` + "\n\n"} {
+		got := postJobs(h, body, "")
+		require.Equal(t, http.StatusUnprocessableEntity, got.Code)
+		require.Contains(t, got.Body.String(), "it is none", body)
+	}
+}
+
+func postJobs(h *Handler, body, kind string) *httptest.ResponseRecorder {
+	req := httptest.NewRequest(http.MethodPost, "/v1/jobs", strings.NewReader(body))
+	if kind != "" {
+		req.Header.Set("Content-Type", kind)
+	}
+	rec := httptest.NewRecorder()
+	h.ServeHTTP(rec, req)
+	return rec
+}
