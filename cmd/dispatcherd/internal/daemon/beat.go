@@ -15,6 +15,9 @@ import (
 // so that slow ones never overlap. While nothing is in hand it takes twice as
 // long, if the lease allows. A dispatcher that is about to stop offers nothing,
 // so that its share is divided among the others.
+//
+// A beat comes at once when rows were taken over: whoever wanted them cancelled
+// before notified nobody who ran them, and a beat reads all such requests.
 func (d *Daemon) beat(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -24,6 +27,7 @@ func (d *Daemon) beat(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-timer.C:
+		case <-d.adopted:
 		}
 		capacity, pause := map[string]int{}, d.cfg.Beat
 		d.loop.Ask(func(c *actor.Core) {

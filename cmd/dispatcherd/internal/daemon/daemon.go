@@ -54,6 +54,7 @@ type Daemon struct {
 	ended         chan struct{}  // closed by stop
 	gone          chan struct{}  // closed by Lose
 	sweeps        chan struct{}  // capacity 1: a lost dispatcher waits to be forgotten
+	adopted       chan struct{}  // capacity 1: rows were taken over since the last beat began
 	lease         *lease
 	recorder      *journal.Recorder
 	denials       *seldom // a worker may try as often as it likes
@@ -61,7 +62,7 @@ type Daemon struct {
 
 // Start brings everything up. On an error nothing is left running.
 func Start(ctx context.Context, cfg Config, log *zap.Logger) (_ *Daemon, err error) {
-	d := &Daemon{cfg: cfg, log: log, failed: make(chan error, 1), metrics: newMetrics(), hearing: newHearing(), ended: make(chan struct{}), gone: make(chan struct{}), sweeps: make(chan struct{}, 1), denials: &seldom{log: log, every: time.Second}}
+	d := &Daemon{cfg: cfg, log: log, failed: make(chan error, 1), metrics: newMetrics(), hearing: newHearing(), ended: make(chan struct{}), gone: make(chan struct{}), sweeps: make(chan struct{}, 1), adopted: make(chan struct{}, 1), denials: &seldom{log: log, every: time.Second}}
 	defer func() {
 		if err != nil {
 			d.abort()
@@ -127,7 +128,7 @@ func (d *Daemon) wire() {
 	d.rows = newRows(d.pool, d.cfg.API.RowPoll, d.workers.name)
 	d.progress.newest = map[dispatcherd.JobID]claim.Progress{}
 	d.statements = newStatements(d.store, d.cfg.Core.Limits)
-	d.statements.finished, d.statements.trusted = d.rows.finished, d.lease.trusted
+	d.statements.finished, d.statements.adopted, d.statements.trusted = d.rows.finished, d.adopted, d.lease.trusted
 	ctx, cancel := context.WithCancel(context.Background())
 	d.endStatements = cancel
 	// The loop's first step performs effects, so everything it reaches must be

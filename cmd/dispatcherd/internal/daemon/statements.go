@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"context"
+	"slices"
 	"sync"
 
 	"github.com/dispatcherd/dispatcherd"
@@ -18,6 +19,8 @@ type statements struct {
 	loop  *actor.Actor
 	// finished is told of every recorded end, before the loop is.
 	finished func(*dispatcherd.FinishRequest, *dispatcherd.FinishResult)
+	// adopted takes a value, if it has room, when rows were taken over and the loop knows.
+	adopted chan<- struct{}
 	// trusted tells whether the lease can be proved.
 	trusted func() bool
 
@@ -71,7 +74,14 @@ func (s *statements) start(ctx context.Context) {
 			if result.Verdict == dispatcherd.OK && !s.trusted() {
 				result = dispatcherd.AdoptResult{Verdict: dispatcherd.Unknown} // as for claims; it is asked again
 			}
-			s.loop.Result(actor.Adopted{Request: r, Result: result})
+			took := len(result.Jobs) > 0 && slices.ContainsFunc(r.Jobs, func(p dispatcherd.Presented) bool { return !p.Own })
+			s.loop.Result(actor.Adopted{Request: r, Result: result}) // afterwards the request is the loop's again
+			if took {
+				select {
+				case s.adopted <- struct{}{}:
+				default: // a beat is about to begin
+				}
+			}
 		}
 	})
 	s.running.Go(func() {
