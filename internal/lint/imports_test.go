@@ -45,14 +45,16 @@ const command = "cmd"
 const parts = "cmd/dispatcherd/internal/"
 
 var mayImportPart = map[string][]string{
-	"ask":      {"exit"},
-	"console":  {},
-	"daemon":   {"exit", "lines"},
-	"exit":     {},
-	"jobs":     {"ask", "console", "exit", "lines", "settings"},
-	"lines":    {},
-	"settings": {"console", "exit"},
-	"traces":   {"ask", "console", "daemon", "exit", "settings"},
+	"allow":     {},
+	"ask":       {"exit"},
+	"console":   {},
+	"daemon":    {"allow", "exit", "footprint", "lines"},
+	"exit":      {},
+	"footprint": {},
+	"jobs":      {"ask", "console", "exit", "lines", "settings"},
+	"lines":     {},
+	"settings":  {"console", "exit"},
+	"traces":    {"ask", "console", "daemon", "exit", "settings"},
 }
 
 func checkParts(s source) []string {

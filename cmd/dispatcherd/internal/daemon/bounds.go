@@ -24,5 +24,5 @@ func boundMetrics(d *Daemon) []prometheus.Collector {
 		}
 		return 0
 	})
-	return []prometheus.Collector{limits, notified, newMemoryGauge()}
+	return []prometheus.Collector{limits, notified}
 }

@@ -9,6 +9,8 @@ import (
 
 	"github.com/dispatcherd/dispatcherd/actor"
 	"github.com/dispatcherd/dispatcherd/claim"
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/allow"
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/footprint"
 	"github.com/dispatcherd/dispatcherd/workerproto"
 )
 
@@ -35,7 +37,7 @@ type Config struct {
 	WorkerSocket string
 	APISocket    string
 	SocketMode   os.FileMode
-	Allow        AllowList // who may serve which type
+	Allow        allow.List // who may serve which type
 	Core         actor.Config
 	Workers      workerproto.Limits
 	Keep         claim.Retention // how long final rows are kept
@@ -43,7 +45,7 @@ type Config struct {
 	Beat         time.Duration   // between two beats
 	Grace        time.Duration   // from the request to stop until running jobs are taken back
 	AsyncClaims  bool
-	Procs        Procs                   // processors to run on; 0 = leave them alone
+	Procs        footprint.Procs         // processors to run on
 	Memory       int                     // soft limit in bytes; 0 = leave it alone
 	Listen       bool                    // use NOTIFY
 	Journal      actor.Journal           // instead of the flight recorder

@@ -20,6 +20,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/actor"
 	"github.com/dispatcherd/dispatcherd/api"
 	"github.com/dispatcherd/dispatcherd/claim"
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/footprint"
 	"github.com/dispatcherd/dispatcherd/internal/journal"
 	"github.com/dispatcherd/dispatcherd/workerproto"
 )
@@ -57,6 +58,7 @@ type Daemon struct {
 	adopted       chan struct{}  // capacity 1: rows were taken over since the last beat began
 	lease         *lease
 	recorder      *journal.Recorder
+	footprint     *footprint.Footprint
 	denials       *seldom // a worker may try as often as it likes
 }
 
@@ -139,6 +141,8 @@ func (d *Daemon) wire() {
 	d.statements.start(ctx)
 	d.metrics.registry.MustRegister(newLoopMetrics(d.loop))
 	d.metrics.registry.MustRegister(boundMetrics(d)...)
+	d.footprint = &footprint.Footprint{Procs: d.cfg.Procs, Memory: d.cfg.Memory, Log: d.log, Idle: d.metrics.workers.lookout}
+	d.metrics.registry.MustRegister(d.footprint.Collectors()...)
 	d.api = d.newAPI()
 	close(gate)
 }
@@ -197,7 +201,7 @@ func (d *Daemon) serveWorkers(l net.Listener) {
 
 // permit holds what a worker offers against the list of who may.
 func (d *Daemon) permit(p workerproto.Peer, typ string) string {
-	objection := d.cfg.Allow.objection(p, typ)
+	objection := d.cfg.Allow.Objection(p, typ)
 	if objection != "" {
 		d.metrics.workers.denied.Inc()
 		d.denials.warn("a worker offers a type that its user may not serve", zap.Int("uid", p.UID), zap.Int("gid", p.GID),
@@ -214,8 +218,8 @@ func (d *Daemon) serveBackground() {
 	ctx, cancel := context.WithCancel(context.Background())
 	d.endBackground = cancel
 	d.background.Go(func() { d.upkeep(ctx) })
-	d.background.Go(func() { d.steerProcs(ctx) })
-	d.background.Go(func() { d.steerMemory(ctx) })
+	d.background.Go(func() { d.footprint.SteerProcs(ctx) })
+	d.background.Go(func() { d.footprint.SteerMemory(ctx) })
 	d.background.Go(func() { d.rows.poll(ctx) })
 	d.background.Go(func() { d.cfg.Supervisor.watch(ctx, func() bool { return d.loop.Ask(func(*actor.Core) {}) }) })
 	d.background.Go(func() { d.recordProgress(ctx) })

@@ -18,7 +18,6 @@ type metrics struct {
 	registry    *prometheus.Registry
 	statements  *prometheus.HistogramVec
 	rows        *prometheus.CounterVec
-	procs       *prometheus.CounterVec
 	vacuumRests prometheus.Gauge
 	workers     *workerMetrics
 }
@@ -33,13 +32,12 @@ func newMetrics() *metrics {
 		rows: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "dispatcherd_statement_rows_total", Help: "Jobs that statements fetched, won, ended, released or took over from another dispatcher.",
 		}, []string{"operation"}),
-		procs: newProcsCounter(),
 		vacuumRests: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "dispatcherd_vacuum_rests", Help: "1 while autovacuum of the table of jobs rests because of an old snapshot.",
 		}),
 		workers: newWorkerMetrics(),
 	}
-	m.registry.MustRegister(m.statements, m.rows, m.procs, m.vacuumRests, m.workers.connections, m.workers.frames, m.workers.bytes,
+	m.registry.MustRegister(m.statements, m.rows, m.vacuumRests, m.workers.connections, m.workers.frames, m.workers.bytes,
 		m.workers.complaints, m.workers.acceptFailures, m.workers.denied, m.workers.lookouts, m.workers.lookoutSeconds(), collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
@@ -124,11 +122,14 @@ func (m *workerMetrics) LookedOut(found bool, took time.Duration) {
 	m.lookedOut.Add(int64(took))
 }
 
-// lookoutSeconds shows for how long it has looked in all.
+// lookout is for how long it has looked in all.
+func (m *workerMetrics) lookout() time.Duration { return time.Duration(m.lookedOut.Load()) }
+
+// lookoutSeconds shows it.
 func (m *workerMetrics) lookoutSeconds() prometheus.Collector {
 	return prometheus.NewCounterFunc(prometheus.CounterOpts{
 		Name: "dispatcherd_lookout_seconds_total", Help: "Time spent looking for a worker's answer to a request before falling asleep.",
-	}, func() float64 { return time.Duration(m.lookedOut.Load()).Seconds() })
+	}, func() float64 { return m.lookout().Seconds() })
 }
 
 // Complained implements workerproto.Observer.

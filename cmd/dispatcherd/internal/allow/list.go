@@ -1,4 +1,5 @@
-package daemon
+// Package allow holds which users of the machine may serve which types (--allow).
+package allow
 
 import (
 	"errors"
@@ -14,9 +15,9 @@ import (
 	"github.com/dispatcherd/dispatcherd/workerproto"
 )
 
-// AllowList says which users may serve which types. The zero value allows
+// List says which users may serve which types. The zero value allows
 // everybody everything; of a type that is listed, it allows nobody else.
-type AllowList struct {
+type List struct {
 	byType map[string]allowed
 }
 
@@ -34,7 +35,7 @@ type allowed struct {
 // Set adds entries such as pdf=1001,@50. Several are separated by semicolons,
 // or, if there is a line break, by line breaks alone: names of types may hold
 // anything else.
-func (l *AllowList) Set(text string) error {
+func (l *List) Set(text string) error {
 	separator := ";"
 	if strings.Contains(text, "\n") {
 		separator = "\n"
@@ -50,7 +51,7 @@ func (l *AllowList) Set(text string) error {
 	return nil
 }
 
-func (l *AllowList) add(entry string) error {
+func (l *List) add(entry string) error {
 	at := strings.LastIndexByte(entry, '=')
 	if at < 1 {
 		return fmt.Errorf("%q is not TYPE=USERS, such as pdf=1001,render,@50", entry)
@@ -123,7 +124,7 @@ func resolveID(text string, look func(string) (string, error)) (int, error) {
 }
 
 // String returns the entries in the form that Set takes.
-func (l *AllowList) String() string {
+func (l *List) String() string {
 	var entries []string
 	for _, typ := range slices.Sorted(maps.Keys(l.byType)) {
 		var users []string
@@ -139,11 +140,11 @@ func (l *AllowList) String() string {
 }
 
 // Type names the kind of value in help texts.
-func (*AllowList) Type() string { return "type=users" }
+func (*List) Type() string { return "type=users" }
 
-// objection says why a peer may not serve a type, "" if it may. A peer whom the
+// Objection says why a peer may not serve a type, "" if it may. A peer whom the
 // kernel does not name is on no list.
-func (l *AllowList) objection(p workerproto.Peer, typ string) string {
+func (l *List) Objection(p workerproto.Peer, typ string) string {
 	a, listed := l.byType[typ]
 	if !listed {
 		a, listed = l.byType[anyOther]
@@ -156,7 +157,7 @@ func (l *AllowList) objection(p workerproto.Peer, typ string) string {
 }
 
 // Check refuses lists where nobody could be on them.
-func (l *AllowList) Check() error {
+func (l *List) Check() error {
 	if len(l.byType) > 0 && runtime.GOOS != "linux" {
 		return errNoCredentials
 	}

@@ -1,4 +1,4 @@
-package daemon
+package footprint
 
 import (
 	"context"
@@ -54,11 +54,11 @@ func heapGrowth(asked int64, use memoryUse) int {
 	return int(min(max(100*(asked/2-use.other-use.live)/use.live, usualGrowth), mostGrowth))
 }
 
-// steerMemory keeps Go's soft limit as --memory-bytes says, and lets the heap grow
+// SteerMemory keeps Go's soft limit as --memory-bytes says, and lets the heap grow
 // within it, until ctx is done. The environment variables GOMEMLIMIT and GOGC,
 // which the runtime has read, go first.
-func (d *Daemon) steerMemory(ctx context.Context) {
-	asked := int64(d.cfg.Memory)
+func (f *Footprint) SteerMemory(ctx context.Context) {
+	asked := int64(f.Memory)
 	if _, fixed := os.LookupEnv("GOMEMLIMIT"); fixed || asked == 0 {
 		return
 	}
@@ -86,7 +86,7 @@ func (d *Daemon) steerMemory(ctx context.Context) {
 		debug.SetMemoryLimit(limit)
 		if !told && limit > asked {
 			told = true
-			d.log.Warn("what the dispatcher holds leaves too little of --memory-bytes for garbage: it takes more",
+			f.Log.Warn("what the dispatcher holds leaves too little of --memory-bytes for garbage: it takes more",
 				zap.Int64("memory_bytes", asked), zap.Int64("live_bytes", use.live), zap.Int64("limit_bytes", limit))
 		}
 	}

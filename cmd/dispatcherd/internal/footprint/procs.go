@@ -1,4 +1,4 @@
-package daemon
+package footprint
 
 import (
 	"context"
@@ -14,11 +14,11 @@ import (
 )
 
 // Procs is on how many processors the daemon's Go code runs at once: a
-// number, ProcsAuto, or 0 to leave it as it is.
+// number, Auto, or 0 to leave it as it is.
 type Procs int
 
-// ProcsAuto is one processor while there is little to do, all of them otherwise.
-const ProcsAuto Procs = -1
+// Auto is one processor while there is little to do, all of them otherwise.
+const Auto Procs = -1
 
 // maxProcs is far beyond any machine.
 const maxProcs = 4096
@@ -26,7 +26,7 @@ const maxProcs = 4096
 // Set parses auto or a number.
 func (p *Procs) Set(s string) error {
 	if s == "auto" {
-		*p = ProcsAuto
+		*p = Auto
 		return nil
 	}
 	n, err := strconv.Atoi(s)
@@ -39,7 +39,7 @@ func (p *Procs) Set(s string) error {
 
 // String is what Set takes.
 func (p *Procs) String() string {
-	if *p == ProcsAuto {
+	if *p == Auto {
 		return "auto"
 	}
 	return strconv.Itoa(int(*p))
@@ -105,10 +105,10 @@ func (g *gear) look(now, used time.Duration) (one bool) {
 	return g.one
 }
 
-// steerProcs keeps the number of processors as --procs says, until ctx is done.
-func (d *Daemon) steerProcs(ctx context.Context) {
+// SteerProcs keeps the number of processors as --procs says, until ctx is done.
+func (f *Footprint) SteerProcs(ctx context.Context) {
 	all := runtime.GOMAXPROCS(0)
-	switch want := d.cfg.Procs; {
+	switch want := f.Procs; {
 	case want > 0:
 		runtime.GOMAXPROCS(int(want))
 		return
@@ -130,19 +130,19 @@ func (d *Daemon) steerProcs(ctx context.Context) {
 		}
 		used, err := processorTime()
 		if err != nil {
-			d.log.Warn("--procs auto cannot tell the load and uses all processors", zap.Error(err))
+			f.Log.Warn("--procs auto cannot tell the load and uses all processors", zap.Error(err))
 			return
 		}
-		used -= time.Duration(d.metrics.workers.lookedOut.Load()) // it could have slept
+		used -= f.Idle()
 		was := g.one
 		switch one := g.look(time.Since(began), used); {
 		case one == was:
 		case one:
 			runtime.GOMAXPROCS(1)
-			d.metrics.procs.WithLabelValues("one").Inc()
+			f.changed.WithLabelValues("one").Inc()
 		default:
 			useAll(all, fixed)
-			d.metrics.procs.WithLabelValues("all").Inc()
+			f.changed.WithLabelValues("all").Inc()
 		}
 	}
 }

@@ -1,4 +1,4 @@
-package daemon
+package allow
 
 import (
 	"strings"
@@ -10,8 +10,8 @@ import (
 )
 
 func TestWhoIsListedMayServeATypeAndNobodyElse(t *testing.T) {
-	var l AllowList
-	require.Empty(t, l.objection(workerproto.Peer{UID: 7, GID: 7}, "pdf"), "no list, no objection")
+	var l List
+	require.Empty(t, l.Objection(workerproto.Peer{UID: 7, GID: 7}, "pdf"), "no list, no objection")
 	require.NoError(t, l.Set("pdf=1001, root,@50; a=b=2 ;closed="))
 	require.Equal(t, "a=b=2;closed=;pdf=1001,0,@50", l.String())
 	for who, allowed := range map[workerproto.Peer]string{
@@ -24,19 +24,19 @@ func TestWhoIsListedMayServeATypeAndNobodyElse(t *testing.T) {
 	} {
 		for _, typ := range []string{"pdf", "a=b", "closed", "excel"} {
 			may := strings.Contains(" "+allowed+" ", " "+typ+" ")
-			require.Equal(t, may, l.objection(who, typ) == "", "%+v %s", who, typ)
+			require.Equal(t, may, l.Objection(who, typ) == "", "%+v %s", who, typ)
 		}
 	}
 	require.NoError(t, l.Set("*=@9"))
-	require.NotEmpty(t, l.objection(workerproto.Peer{UID: 1001, GID: 1001}, "excel"), "the rest is closed as well now")
-	require.Empty(t, l.objection(workerproto.Peer{UID: 5, GID: 9}, "excel"))
-	require.NotEmpty(t, l.objection(workerproto.Peer{UID: 5, GID: 9}, "pdf"), "a line of its own counts alone")
+	require.NotEmpty(t, l.Objection(workerproto.Peer{UID: 1001, GID: 1001}, "excel"), "the rest is closed as well now")
+	require.Empty(t, l.Objection(workerproto.Peer{UID: 5, GID: 9}, "excel"))
+	require.NotEmpty(t, l.Objection(workerproto.Peer{UID: 5, GID: 9}, "pdf"), "a line of its own counts alone")
 	require.Equal(t, `uid 5, gid 9 may not serve type "pdf": the dispatcher allows that to others only; run the worker as one of them, `+
-		`or add the uid to --allow (table [allow]) of the dispatcher and restart it`, l.objection(workerproto.Peer{UID: 5, GID: 9}, "pdf"))
+		`or add the uid to --allow (table [allow]) of the dispatcher and restart it`, l.Objection(workerproto.Peer{UID: 5, GID: 9}, "pdf"))
 }
 
 func TestAListSurvivesBeingPrintedAndRead(t *testing.T) {
-	var l, again AllowList
+	var l, again List
 	require.NoError(t, l.Set("pdf=1,@2\na;b=3\n*=\n"))
 	require.Len(t, l.byType, 3)
 	require.NoError(t, again.Set(strings.ReplaceAll(l.String(), "a;b=3;", "")))
@@ -53,7 +53,7 @@ func TestNonsenseInAListIsNamed(t *testing.T) {
 		"pdf=-1":             `unknown user -1`,
 		"pdf=1;pdf=2":        `type "pdf" is listed twice`,
 	} {
-		require.ErrorContains(t, new(AllowList).Set(text), says, text)
+		require.ErrorContains(t, new(List).Set(text), says, text)
 	}
-	require.ErrorContains(t, new(AllowList).Set("pdf="+strings.Repeat("1,", maxAllowed+1)), "more than 10000 users")
+	require.ErrorContains(t, new(List).Set("pdf="+strings.Repeat("1,", maxAllowed+1)), "more than 10000 users")
 }

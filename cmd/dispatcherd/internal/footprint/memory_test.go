@@ -1,4 +1,4 @@
-package daemon
+package footprint
 
 import (
 	"context"
@@ -79,8 +79,8 @@ func TestMemoryIsLeftAloneIfTheEnvironmentOrNobodyBoundsIt(t *testing.T) {
 		if c.env != "" {
 			t.Setenv("GOMEMLIMIT", c.env)
 		}
-		d := &Daemon{cfg: Config{Memory: c.asked}, log: zap.NewNop()}
-		d.steerMemory(context.Background()) // returns at once
+		f := &Footprint{Memory: c.asked, Log: zap.NewNop()}
+		f.SteerMemory(context.Background()) // returns at once
 		require.Equal(t, was, debug.SetMemoryLimit(-1))
 	}
 }

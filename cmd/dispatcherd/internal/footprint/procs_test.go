@@ -1,4 +1,4 @@
-package daemon
+package footprint
 
 import (
 	"testing"
