@@ -3,7 +3,6 @@ package api
 import (
 	"context"
 	"net/http"
-	"strconv"
 	"time"
 
 	"github.com/dispatcherd/dispatcherd"
@@ -11,9 +10,6 @@ import (
 
 // postRun is the way of requests that stream, are kept, or share.
 func (h *Handler) postRun(w http.ResponseWriter, r *http.Request, q *requestBody, req Request, wish runWish) error {
-	if len(wish.key) > maxKey {
-		return invalidRequest.of("Idempotency-Key is longer than " + strconv.Itoa(maxKey) + " bytes")
-	}
 	timeout, patience, began := req.Deadline, req.Patience, time.Now()
 	run, fresh, err := h.runs.join(q, &req, wish, scopeOf(r))
 	if err != nil {

@@ -34,12 +34,33 @@ func (h *Handler) postRequest(w http.ResponseWriter, r *http.Request) error {
 	}
 	control := http.NewResponseController(w)
 	_ = control.SetReadDeadline(time.Time{}) // the wait is bounded by the request's own deadline; a server without deadlines has none to lift
-	key := r.Header.Get("Idempotency-Key")
+	key, err := keyOf(r)
+	if err != nil {
+		return err
+	}
 	kept := prefersAsync(r)
 	if stream || kept || key != "" || q.CoalesceKey != "" {
 		return h.postRun(w, r, &q, req, runWish{stream: stream, kept: kept, key: key, held: held})
 	}
 	return h.wait(w, r, &q, req, held)
+}
+
+// keyOf reads the Idempotency-Key; "" = none was sent. One that is empty is most
+// likely a variable that was never set: to pass over it would run the request
+// twice for somebody who counts on once.
+func keyOf(r *http.Request) (string, error) {
+	keys := r.Header.Values("Idempotency-Key")
+	switch {
+	case len(keys) == 0:
+		return "", nil
+	case len(keys) > 1:
+		return "", invalidRequest.of("there is more than one Idempotency-Key")
+	case keys[0] == "":
+		return "", invalidRequest.of("Idempotency-Key is empty: give each request a value of its own, or leave the header out")
+	case len(keys[0]) > maxKey:
+		return "", invalidRequest.of("Idempotency-Key is longer than " + strconv.Itoa(maxKey) + " bytes")
+	}
+	return keys[0], nil
 }
 
 // waiter is the caller of the short way.

@@ -364,6 +364,29 @@ func TestAKeyIsRefusedForAnythingElse(t *testing.T) {
 	require.Empty(t, f.submitted)
 }
 
+// An empty key is a variable that was not set, and two keys are one too many: to run
+// the request without a key would be to run it twice when it is repeated.
+func TestAKeyThatIsNoneIsRefused(t *testing.T) {
+	onEachServer(t, func(t *testing.T, serve server) {
+		address, _, f, _ := servedBy(t, serve, nil)
+		c := connect(t, address)
+		require.NoError(t, c.conn.SetDeadline(time.Now().Add(20*time.Second)))
+		for headers, what := range map[string]string{
+			"Idempotency-Key:\r\n":                                  "leave the header out",
+			"idempotency-key: \t \r\n":                              "leave the header out",
+			"Idempotency-Key: a\r\nIdempotency-Key: b\r\n":          "more than one",
+			"Idempotency-Key: " + strings.Repeat("k", 257) + "\r\n": "longer than 256 bytes",
+		} {
+			_, err := fmt.Fprintf(c.conn, "POST /v1/requests HTTP/1.1\r\nHost: d\r\n%sContent-Length: %d\r\n\r\n%s", headers, len(smallBody), smallBody)
+			require.NoError(t, err)
+			got := c.hears()
+			require.Equal(t, http.StatusBadRequest, got.status, headers)
+			require.Contains(t, got.text, what)
+		}
+		require.Empty(t, f.submitted)
+	})
+}
+
 // What is shared is a run, not its answer, also while that is kept for somebody.
 func TestACoalesceKeyFindsNoRunThatIsOver(t *testing.T) {
 	h, f, _ := house(t, nil)
