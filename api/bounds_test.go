@@ -154,10 +154,13 @@ func TestWhoSendsTooMuchMaySendAllOfIt(t *testing.T) {
 func whoSendsTooMuchMaySendAllOfIt(t *testing.T, serve server) {
 	const sent = 4 << 20
 	address, _, _, seen := servedBy(t, serve, func(c *Config) { c.MaxPayload = 1000 })
-	for _, head := range []string{
-		fmt.Sprintf("POST /v1/requests HTTP/1.1\r\nHost: d\r\nContent-Length: %d\r\n\r\n", sent),
-		fmt.Sprintf("POST /v1/requests HTTP/1.1\r\nHost: d\r\nTransfer-Encoding: chunked\r\n\r\n%x\r\n", sent),
-		fmt.Sprintf("POST /v1/jobs HTTP/1.1\r\nHost: d\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n", sent),
+	length := fmt.Sprintf("Content-Length: %d\r\n\r\n", sent)
+	for head, status := range map[string]int{
+		"POST /v1/requests HTTP/1.1\r\nHost: d\r\n" + length:                                                   http.StatusRequestEntityTooLarge,
+		fmt.Sprintf("POST /v1/requests HTTP/1.1\r\nHost: d\r\nTransfer-Encoding: chunked\r\n\r\n%x\r\n", sent): http.StatusRequestEntityTooLarge,
+		"POST /v1/jobs HTTP/1.1\r\nHost: d\r\nContent-Type: application/json\r\n" + length:                     http.StatusRequestEntityTooLarge,
+		"POST /v1/jobs HTTP/1.1\r\nHost: d\r\nContent-Type: text/csv\r\n" + length:                             http.StatusUnsupportedMediaType,
+		"POST /v1/jobs?onerror=skip HTTP/1.1\r\nHost: d\r\n" + length:                                          http.StatusBadRequest,
 	} {
 		conn, err := net.Dial("tcp", address)
 		require.NoError(t, err)
@@ -165,7 +168,7 @@ func whoSendsTooMuchMaySendAllOfIt(t *testing.T, serve server) {
 		require.NoError(t, err, head)
 		res, err := http.ReadResponse(bufio.NewReader(conn), nil)
 		require.NoError(t, err, head)
-		require.Equal(t, http.StatusRequestEntityTooLarge, res.StatusCode, head)
+		require.Equal(t, status, res.StatusCode, head)
 		require.NoError(t, res.Body.Close())
 		require.NoError(t, conn.Close())
 	}

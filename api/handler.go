@@ -121,7 +121,11 @@ func (h *Handler) observed(rt route) http.HandlerFunc {
 		began := time.Now()
 		rec := recorder{ResponseWriter: w, status: http.StatusOK}
 		defer h.surviveOn(name, began)
-		if err := rt.handle(&rec, r); err != nil && !rec.wrote {
+		err := rt.checkQuery(&rec, r)
+		if err == nil {
+			err = rt.handle(&rec, r)
+		}
+		if err != nil && !rec.wrote {
 			h.problemOn(name, err).write(&rec)
 		}
 		h.obs.Responded(name, rec.status, time.Since(began))

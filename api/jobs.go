@@ -34,11 +34,15 @@ type Uploaded struct {
 
 // postJobs inserts one job, or a stream of lines.
 func (h *Handler) postJobs(w http.ResponseWriter, r *http.Request) error {
+	onError := r.URL.Query().Get("on_error")
 	kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	switch {
+	case onError != "" && onError != "abort" && onError != "skip":
+		return invalidRequest.of("on_error must be abort or skip")
 	case err == nil && (kind == "application/x-ndjson" || kind == "application/jsonl" || kind == "application/json-lines"):
-		return h.uploadJobs(w, r)
+		return h.uploadJobs(w, r, onError != "skip")
 	case !isJSON(r):
+		endBody(w, r, false)
 		return unsupportedMedia.of("send application/json for one job, application/x-ndjson for many")
 	}
 	body, held, err := h.readBody(w, r, int64(h.cfg.MaxPayload))
@@ -76,15 +80,7 @@ func areMany(body []byte) bool {
 }
 
 // uploadJobs copies a stream of jobs into the table, in one transaction.
-func (h *Handler) uploadJobs(w http.ResponseWriter, r *http.Request) error {
-	strict := true
-	switch r.URL.Query().Get("on_error") {
-	case "", "abort":
-	case "skip":
-		strict = false
-	default:
-		return invalidRequest.of("on_error must be abort or skip")
-	}
+func (h *Handler) uploadJobs(w http.ResponseWriter, r *http.Request, strict bool) error {
 	control := http.NewResponseController(w)
 	body := &patientBody{
 		Reader: http.MaxBytesReader(w, r.Body, h.cfg.MaxUpload), control: control, silence: h.cfg.BodyTimeout,

@@ -73,6 +73,9 @@ func describeRoute(registry huma.Registry, r route) *huma.Operation {
 		op.Responses[strconv.Itoa(a.status)] = res
 	}
 	problems := append(slices.Clone(r.doc.problems), unauthorized, internal)
+	if r.strict() && !slices.Contains(problems, invalidRequest) {
+		problems = append(problems, invalidRequest)
+	}
 	for _, k := range problems {
 		describeProblem(registry, op, k)
 	}

@@ -1,0 +1,57 @@
+package api
+
+import (
+	"fmt"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/dispatcherd/dispatcherd/internal/fields"
+)
+
+// strict reports whether query parameters that the route does not have are refused,
+// so that nobody believes in one that is misspelt. What probes, scrapers and readers
+// of the description ask for is left alone: they may add parameters of their own.
+func (rt *route) strict() bool { return rt.doc.id != "" && strings.HasPrefix(rt.path, "/v1/") }
+
+// checkQuery holds the query against what the documents say about the route.
+func (rt *route) checkQuery(w http.ResponseWriter, r *http.Request) error {
+	if r.URL.RawQuery == "" || !rt.strict() {
+		return nil
+	}
+	wrong := rt.wrongIn(r.URL.RawQuery)
+	if wrong == "" {
+		return nil
+	}
+	if r.ContentLength != 0 {
+		endBody(w, r, false)
+	}
+	return invalidRequest.of(wrong)
+}
+
+// wrongIn says what is wrong with a query; "" = nothing.
+func (rt *route) wrongIn(text string) string {
+	query, err := url.ParseQuery(text)
+	if err != nil {
+		return "the query is not well-formed: parameters are parted by &, and other special characters are written as %XX"
+	}
+	var known []string
+	for _, p := range rt.doc.parameters {
+		if p.in == "query" {
+			known = append(known, p.name)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(query)) {
+		switch {
+		case !slices.Contains(known, name) && known == nil:
+			return fmt.Sprintf("there is no query parameter %q; this call takes none", fields.Short(name))
+		case !slices.Contains(known, name):
+			return fmt.Sprintf("there is no query parameter %q; this call takes %s", fields.Short(name), strings.Join(known, ", "))
+		case len(query[name]) > 1:
+			return fmt.Sprintf("the query parameter %s is there more than once", name)
+		}
+	}
+	return ""
+}
