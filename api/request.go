@@ -150,14 +150,11 @@ func (h *Handler) extendWrite(w http.ResponseWriter) {
 
 // writeAnswer sends a result as it is, or a problem.
 func writeAnswer(w http.ResponseWriter, id dispatcherd.JobID, a *Answer) error {
-	header := w.Header()
-	if id > 0 {
-		header.Set("Dispatcherd-Job", strconv.FormatInt(int64(id), 10))
-		header.Set("Location", jobPath(id))
-	}
 	if a.Kind != Done {
 		return problemOfAnswer(a).about(id)
 	}
+	header := w.Header()
+	nameRow(header, id)
 	result := a.Payload
 	if result == nil {
 		result = []byte("null")
@@ -170,6 +167,15 @@ func writeAnswer(w http.ResponseWriter, id dispatcherd.JobID, a *Answer) error {
 	w.WriteHeader(http.StatusOK)
 	_, _ = w.Write(result) // the caller is gone; nobody is left to tell
 	return nil
+}
+
+// nameRow has the headers of a response name the row that it is about, if there is
+// one.
+func nameRow(h http.Header, id dispatcherd.JobID) {
+	if id > 0 {
+		h.Set("Dispatcherd-Job", strconv.FormatInt(int64(id), 10))
+		h.Set("Location", jobPath(id))
+	}
 }
 
 var jsonType = []string{"application/json"}

@@ -428,6 +428,37 @@ func TestARowThatIsLateIsGivenUp(t *testing.T) {
 	})
 }
 
+// Whoever comes too late for a row's end finds it where every answer says, however he
+// has asked and on whichever way: at first, when he repeats it, and afterwards.
+func TestALateAnswerNamesItsRow(t *testing.T) {
+	onEachServer(t, func(t *testing.T, serve server) {
+		h, f := houseOfRows(t)
+		address := opened(t, h, serve)
+		for headers, body := range map[string]string{
+			"":                             `{"type":"pdf","durable":true,"timeout":0.001}`,
+			"Accept: application/json\r\n": `{"type":"pdf","durable":true,"timeout":0.001,"coalesce_key":"k"}`,
+			"Idempotency-Key: k\r\n":       `{"type":"pdf","durable":true,"timeout":0.001}`,
+			"Idempotency-Key: shared\r\n":  `{"type":"pdf","durable":true,"timeout":0.001,"coalesce_key":"k"}`,
+		} {
+			var answers []heard
+			for len(answers) == 0 || len(answers) == 1 && strings.HasPrefix(headers, "Idem") {
+				c := connect(t, address)
+				require.NoError(t, c.conn.SetDeadline(time.Now().Add(20*time.Second)))
+				_, err := fmt.Fprintf(c.conn, "POST /v1/requests HTTP/1.1\r\nHost: d\r\n%sContent-Length: %d\r\n\r\n%s", headers, len(body), body)
+				require.NoError(t, err)
+				answers = append(answers, c.hears())
+			}
+			row := strconv.Itoa(-int(<-f.submitted))
+			for _, a := range answers {
+				require.Equal(t, http.StatusGatewayTimeout, a.status)
+				require.Equal(t, row, a.header.Get("Dispatcherd-Job"), headers+body)
+				require.Equal(t, "/v1/jobs/"+row, a.header.Get("Location"))
+				require.Contains(t, a.text, `"job":`+row)
+			}
+		}
+	})
+}
+
 // The dispatcher's answer and the end of a caller's patience may cross.
 func TestARunEndsOnce(t *testing.T) {
 	h, f, _ := house(t, nil)
