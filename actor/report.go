@@ -50,6 +50,13 @@ func (ev Impatient) apply(c *Core) {
 	}
 }
 
+// Offered reports whether a slot supports a type, here or, as far as they have told,
+// at another dispatcher.
+func (c *Core) Offered(name string) bool {
+	t, known := c.index.Lookup(name)
+	return known && c.index.Capacity(t) > 0 || c.elsewhere[name] > 0
+}
+
 // Bereft reports whether a request waits and no slot supports its type.
 func (c *Core) Bereft(id dispatcherd.JobID) bool {
 	j := c.jobs.get(id)

@@ -161,10 +161,14 @@ func (c *Core) overdueRequest(j *job) {
 }
 
 // answerLate tells the caller that the deadline passed, which counts apart from
-// answers.
+// answers, and that nobody could have kept it if so.
 func (c *Core) answerLate(j *job) {
 	c.stats.Late++
-	c.emit(Effect{Kind: Answer, Job: j.id, Answer: AnswerLate, Reason: "the deadline passed"})
+	reason := "the deadline passed"
+	if j.stage == waiting && c.index.Capacity(j.typ) == 0 {
+		reason += "; no slot supports type \"" + c.index.Name(j.typ) + "\""
+	}
+	c.emit(Effect{Kind: Answer, Job: j.id, Answer: AnswerLate, Reason: reason})
 }
 
 // unsupported answers a request that has waited for a slot in vain.

@@ -35,6 +35,9 @@ type Requests interface {
 	// Bereft reports whether a request waits and no slot supports its type.
 	// comeback is how long whoever named no patience bears that.
 	Bereft(id dispatcherd.JobID) (comeback time.Duration, bereft bool)
+	// Offered reports whether a slot supports a type, here or, as far as is known,
+	// at another dispatcher.
+	Offered(kind string) bool
 	// Rank says how many waiting jobs known here go before this one; ok is
 	// false if it does not wait.
 	Rank(id dispatcherd.JobID) (r Rank, ok bool)

@@ -87,6 +87,13 @@ func (f *fake) Bereft(id dispatcherd.JobID) (time.Duration, bool) {
 	return 5 * time.Second, f.bereft && f.callers[id] != nil
 }
 
+// Offered implements Requests.
+func (f *fake) Offered(string) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return !f.bereft
+}
+
 // loses takes all slots away, or gives some.
 func (f *fake) loses(all bool) {
 	f.mu.Lock()

@@ -66,7 +66,7 @@ func (f *follower) next(ctx context.Context, v *view, c *clocks, heartbeat <-cha
 			}
 		case <-fires(c.deadline):
 			f.late = true
-			return deadlinePassed.of("the run was not done in time").about(v.job)
+			return deadlinePassed.of(f.run.lateReason(v.job)).about(v.job)
 		case <-heartbeat:
 			return nil
 		case <-ctx.Done():

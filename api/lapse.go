@@ -1,6 +1,10 @@
 package api
 
-import "time"
+import (
+	"time"
+
+	"github.com/dispatcherd/dispatcherd"
+)
 
 // lasts notes that a run is wanted until a deadline. The dispatcher keeps none of
 // a row, and only the longest possible of a shared run, since callers with longer
@@ -24,13 +28,41 @@ func (r *run) lasts(until time.Time) {
 
 // lapses ends a kept run whose time is over. Its answer is kept like any other.
 func (r *run) lapses() {
-	r.endsIfOver(&r.lapse, runLate, func() time.Duration {
+	r.endsIfOver(&r.lapse, r.tooLate(), func() time.Duration {
 		left := time.Until(r.until)
 		if r.job == 0 {
 			left = max(left, submitPatience) // its row is being written
 		}
 		return left
 	})
+}
+
+// tooLate is the end of a run at the last deadline of those who share it. The run is
+// not locked.
+func (r *run) tooLate() Answer {
+	r.mu.Lock()
+	job := r.job
+	r.mu.Unlock()
+	return Answer{Kind: Late, Reason: r.lateReason(job)}
+}
+
+func (r *run) lateReason(job dispatcherd.JobID) string {
+	return r.owner.h.lateReason("the run was not done in time", r.kind, job)
+}
+
+// lateReason says what came too late, and that nobody could have done it if so: a
+// type that is misspelt looks like a worker who takes his time.
+func (h *Handler) lateReason(what, kind string, job dispatcherd.JobID) string {
+	if job > 0 {
+		if !h.backend.Offered(kind) {
+			what += "; no slot supports the type, here or at another dispatcher"
+		}
+		return what
+	}
+	if _, bereft := h.backend.Bereft(job); bereft {
+		what += "; no slot supports the type"
+	}
+	return what
 }
 
 // endsIfOver ends a kept run that goes on although nothing is left of its time.

@@ -116,7 +116,7 @@ func (h *Handler) wait(w http.ResponseWriter, r *http.Request, q *requestBody, r
 		case <-deadline:
 			h.backend.Abandon(id, c)
 			h.extendWrite(w)
-			return deadlinePassed.of("the job was not done in time and is cancelled").about(id)
+			return deadlinePassed.of(h.lateReason("the job was not done in time and is cancelled", req.Type, id)).about(id)
 		case <-r.Context().Done():
 			h.backend.Abandon(id, c)
 			return callerGone.of("")

@@ -25,6 +25,7 @@ type run struct {
 	keys  []string // its idempotency keys, entries of owner.byKey; guarded by owner.mu
 	same  string   // the coalesce key's entry in owner.bySame; "" = none
 	mark  [32]byte // fingerprint of the request
+	kind  string   // the type that it needs
 	row   bool     // durable: another dispatcher may run it, which nobody here sees
 
 	mu      sync.Mutex
@@ -164,23 +165,22 @@ func (r *run) leave(late bool) {
 	late = r.late
 	last := r.callers == 0 && r.kept == 0 && r.answer == nil && r.failure == nil
 	r.mu.Unlock()
-	end := Answer{Kind: Cancelled, Reason: "every caller hung up"}
+	late = late && last && len(r.keys) > 0
 	switch {
-	case last && late && len(r.keys) > 0:
-		end = runLate
-		r.owner.hideLocked(r, end.Kind)
+	case late:
+		r.owner.hideLocked(r, Late)
 	case last:
 		r.owner.dropLocked(r)
 	}
 	r.owner.mu.Unlock()
 	r.owner.followers.Add(-1)
-	if last {
-		r.giveUp(end)
+	switch {
+	case late:
+		r.giveUp(r.tooLate())
+	case last:
+		r.giveUp(Answer{Kind: Cancelled, Reason: "every caller hung up"})
 	}
 }
-
-// runLate is the end of a run at the last deadline of those who share it.
-var runLate = Answer{Kind: Late, Reason: "the run was not done in time"}
 
 // giveUp cancels a run that goes on, and forgets one that is over: its row may
 // have been retried since, and is not this caller's any more.

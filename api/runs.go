@@ -94,7 +94,7 @@ func (s *runs) join(q *requestBody, r *Request, wish runWish, scope string) (_ *
 		return nil, false, err
 	}
 	n := &run{
-		owner: s, id: newID(), same: same, mark: mark, row: r.Durable, kept: wish.keeps(),
+		owner: s, id: newID(), same: same, mark: mark, kind: r.Type, row: r.Durable, kept: wish.keeps(),
 		held: wish.held.move(), callers: 1, changed: make(chan struct{}),
 	}
 	s.followers.Add(1)

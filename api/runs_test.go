@@ -459,6 +459,41 @@ func TestALateAnswerNamesItsRow(t *testing.T) {
 	})
 }
 
+// Whoever waits in vain for a worker of a type that is misspelt hears that there is
+// none, whoever keeps his deadline.
+func TestA504SaysThatNoSlotSupportsTheType(t *testing.T) {
+	const none = "no slot supports the type"
+	for name, ask := range map[string]struct {
+		more    string
+		headers []string
+	}{
+		"a row":           {`,"durable":true`, nil},
+		"a row with key":  {`,"durable":true`, []string{"Idempotency-Key", "k"}},
+		"a row fetched":   {`,"durable":true`, []string{"Prefer", "respond-async"}},
+		"shared":          {`,"coalesce_key":"c","wait_for_worker":60`, nil},
+		"shared with key": {`,"coalesce_key":"c","wait_for_worker":60`, []string{"Idempotency-Key", "k"}},
+		"shared, fetched": {`,"coalesce_key":"c","wait_for_worker":60`, []string{"Prefer", "respond-async"}},
+	} {
+		for _, bereft := range []bool{true, false} {
+			synctest.Test(t, func(t *testing.T) {
+				h, f, _ := house(t, nil)
+				if strings.HasPrefix(name, "a row") {
+					h.backend = &rowsOnly{fake: f, gaveUp: make(chan dispatcherd.JobID, 1)}
+				}
+				f.loses(bereft)
+				got := <-post(t.Context(), h, `{"type":"pfd","timeout":2`+ask.more+`}`, ask.headers...)
+				if got.Code == http.StatusAccepted {
+					time.Sleep(3 * time.Second)
+					got = call(h, http.MethodGet, got.Header().Get("Location"))
+				}
+				require.Equal(t, http.StatusGatewayTimeout, got.Code, name)
+				require.Contains(t, got.Body.String(), deadlinePassed.name)
+				require.Equal(t, bereft, strings.Contains(got.Body.String(), none), "%s: %s", name, got.Body)
+			})
+		}
+	}
+}
+
 // The dispatcher's answer and the end of a caller's patience may cross.
 func TestARunEndsOnce(t *testing.T) {
 	h, f, _ := house(t, nil)

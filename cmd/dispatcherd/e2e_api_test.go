@@ -243,12 +243,18 @@ func TestADeadlineIsKeptAndTheWorkerIsToldToStop(t *testing.T) {
 			runs, began := callee.runs.Load(), time.Now()
 			got := c.request(fmt.Sprintf(`{"type":"pdf","timeout":%q,"payload":{"do":"gate"}%s}`, timeout, extra))
 			require.Equal(t, http.StatusGatewayTimeout, got.StatusCode, got.body)
+			require.NotContains(t, got.body, "no slot", "there is one")
 			require.GreaterOrEqual(t, time.Since(began), timeout-time.Millisecond, "the dispatcher counts milliseconds")
 			eventually(t, func() bool { return h.gauges().Free == 1 }, func() string { return "the slot free again" })
 			if reached = callee.runs.Load() > runs; reached {
 				<-callee.cancelled
 			}
 		}
+	}
+	for _, extra := range []string{`,"wait_for_worker":9`, `,"durable":true`, `,"coalesce_key":"k","wait_for_worker":9`} {
+		got := c.request(`{"type":"pfd","timeout":0.02` + extra + `}`)
+		require.Equal(t, http.StatusGatewayTimeout, got.StatusCode, got.body)
+		require.Contains(t, got.problem(t).Detail, "no slot supports", extra)
 	}
 }
 

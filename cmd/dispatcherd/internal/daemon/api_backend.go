@@ -118,6 +118,13 @@ func (b *backend) Bereft(id dispatcherd.JobID) (comeback time.Duration, bereft b
 	return b.cfg.Core.Comeback, bereft
 }
 
+// Offered implements api.Backend.
+func (b *backend) Offered(kind string) bool {
+	offered := true // for all that is known when the loop has ended
+	b.loop.Ask(func(c *actor.Core) { offered = c.Offered(kind) })
+	return offered
+}
+
 // Rank implements api.Backend.
 func (b *backend) Rank(id dispatcherd.JobID) (rank api.Rank, ok bool) {
 	if !id.OnDemand() {
