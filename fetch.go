@@ -13,6 +13,18 @@ func (k Key) Less(l Key) bool {
 	return k.RunAt < l.RunAt || (k.RunAt == l.RunAt && k.ID < l.ID)
 }
 
+// Compare is negative if k comes before l in a lane, positive if it comes after
+// it, and 0 if they are the same.
+func (k Key) Compare(l Key) int {
+	switch {
+	case k.Less(l):
+		return -1
+	case l.Less(k):
+		return 1
+	}
+	return 0
+}
+
 // Lane asks for the pending jobs of one type and one priority.
 type Lane struct {
 	Type     string

@@ -148,7 +148,7 @@ func (c *Core) lookedBehind(req *dispatcherd.FetchRequest, res dispatcherd.Fetch
 	} else {
 		c.outage.begin(looks, c)
 	}
-	slices.SortFunc(b.gone, compareKeys)
+	slices.SortFunc(b.gone, dispatcherd.Key.Compare)
 	rest := res.Candidates
 	for i, a := range b.asked {
 		n := 0
@@ -222,7 +222,7 @@ func (l *lane) fallBack(to dispatcherd.Key) {
 		return
 	}
 	l.compact()
-	n, _ := slices.BinarySearchFunc(l.keys, to, compareKeys)
+	n, _ := slices.BinarySearchFunc(l.keys, to, dispatcherd.Key.Compare)
 	for n < len(l.keys) && !to.Less(l.keys[n]) {
 		n++
 	}

@@ -417,7 +417,7 @@ func (ev Fetched) apply(c *Core) {
 		}
 	}
 	f.tire(c)
-	slices.SortFunc(f.gone, compareKeys)
+	slices.SortFunc(f.gone, dispatcherd.Key.Compare)
 	if ev.Result.Verdict == dispatcherd.OK {
 		c.outage.over(fetches)
 		c.offset, c.clock = floorMS(ev.Result.DBNow)-int64(c.now), true

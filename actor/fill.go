@@ -127,7 +127,7 @@ func (c *Core) isInHand(k dispatcherd.Key) bool { return c.isHeld(k, c.fetch.gon
 func (c *Core) isHeld(k dispatcherd.Key, gone []dispatcherd.Key) bool {
 	j := c.jobs.getOld(k.ID)
 	if j == nil {
-		_, left := slices.BinarySearchFunc(gone, k, compareKeys)
+		_, left := slices.BinarySearchFunc(gone, k, dispatcherd.Key.Compare)
 		return left
 	}
 	j.again = j.again || j.key != k

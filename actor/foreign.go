@@ -305,6 +305,6 @@ func (c *Core) handicapMS(foreign bool) int64 {
 
 // holds reports whether a lane has a key read ahead.
 func (l *lane) holds(k dispatcherd.Key) bool {
-	_, found := slices.BinarySearchFunc(l.keys[l.head:], k, compareKeys)
+	_, found := slices.BinarySearchFunc(l.keys[l.head:], k, dispatcherd.Key.Compare)
 	return found
 }

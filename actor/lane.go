@@ -72,7 +72,7 @@ func (l *lane) pop() dispatcherd.Key {
 
 // insert puts a key that came back into its place.
 func (l *lane) insert(k dispatcherd.Key) bool {
-	i, found := slices.BinarySearchFunc(l.keys[l.head:], k, compareKeys)
+	i, found := slices.BinarySearchFunc(l.keys[l.head:], k, dispatcherd.Key.Compare)
 	if found {
 		return false
 	}
@@ -106,16 +106,6 @@ func (l *lane) compact() {
 		n := copy(l.keys, l.keys[l.head:])
 		l.keys, l.head = l.keys[:n], 0
 	}
-}
-
-func compareKeys(a, b dispatcherd.Key) int {
-	switch {
-	case a.Less(b):
-		return -1
-	case b.Less(a):
-		return 1
-	}
-	return 0
 }
 
 // line is an on-demand lane: requests of one type and priority in order of

@@ -128,9 +128,14 @@ func (HandedOver) apply(c *Core) {
 	}
 }
 
-func (c *Core) interruptRequest(j *job) {
+// takeBack frees the slot of a job and tells its worker to stop it.
+func (c *Core) takeBack(j *job) {
 	c.freeSlot(j)
 	c.emit(Effect{Kind: Cancel, Session: j.told, Job: j.id, Attempt: j.attempt, Reason: "the dispatcher stops"})
+}
+
+func (c *Core) interruptRequest(j *job) {
+	c.takeBack(j)
 	c.answer(j, AnswerStopping, nil, "the dispatcher stopped before the worker answered")
 }
 
@@ -141,8 +146,7 @@ func (Interrupted) apply(c *Core) {
 		case j.mode == dispatcherd.OnDemand:
 			c.interruptRequest(j)
 		default:
-			c.freeSlot(j)
-			c.emit(Effect{Kind: Cancel, Session: j.told, Job: j.id, Attempt: j.attempt, Reason: "the dispatcher stops"})
+			c.takeBack(j)
 			c.end(j, dispatcherd.Finish{Outcome: dispatcherd.Released})
 		}
 	}

@@ -56,7 +56,7 @@ func (r *row) key() dispatcherd.Key { return dispatcherd.Key{RunAt: r.runAt, ID:
 // queue puts a row into its place.
 func (t *table) queue(r *row) {
 	k := tableLane{r.typ, r.priority}
-	i, _ := slices.BinarySearchFunc(t.lanes[k], r.key(), func(r *row, key dispatcherd.Key) int { return compareKeys(r.key(), key) })
+	i, _ := slices.BinarySearchFunc(t.lanes[k], r.key(), func(r *row, key dispatcherd.Key) int { return r.key().Compare(key) })
 	t.lanes[k] = slices.Insert(t.lanes[k], i, r)
 }
 

@@ -264,7 +264,7 @@ func (w *whirl) request() {
 // park makes a row pending.
 func (w *whirl) park(k dispatcherd.Key) {
 	lane := w.lanes[k.ID]
-	i, _ := slices.BinarySearchFunc(w.pending[lane], k, compareKeys)
+	i, _ := slices.BinarySearchFunc(w.pending[lane], k, dispatcherd.Key.Compare)
 	w.pending[lane] = slices.Insert(w.pending[lane], i, k)
 }
 

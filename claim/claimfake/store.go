@@ -52,12 +52,7 @@ func (s *Store) Fetch(_ context.Context, req dispatcherd.FetchRequest) dispatche
 				keys = append(keys, key)
 			}
 		}
-		slices.SortFunc(keys, func(a, b dispatcherd.Key) int {
-			if a.Less(b) {
-				return -1
-			}
-			return 1
-		})
+		slices.SortFunc(keys, dispatcherd.Key.Compare)
 		for _, key := range keys[:min(len(keys), lane.Limit)] {
 			res.Candidates = append(res.Candidates, dispatcherd.Candidate{Lane: i, Key: key})
 		}

@@ -36,15 +36,7 @@ func (m *memoryTable) insert(typ string, p dispatcherd.Priority, k dispatcherd.K
 
 // position returns the index of the first key that is not before k.
 func position(keys []dispatcherd.Key, k dispatcherd.Key) int {
-	i, _ := slices.BinarySearchFunc(keys, k, func(a, b dispatcherd.Key) int {
-		switch {
-		case a.Less(b):
-			return -1
-		case b.Less(a):
-			return 1
-		}
-		return 0
-	})
+	i, _ := slices.BinarySearchFunc(keys, k, dispatcherd.Key.Compare)
 	return i
 }
 
