@@ -69,13 +69,20 @@ type Querier interface {
 // (nested too deep, a number of more than 1,024 characters) is an error, and so is a
 // value that its column does not hold.
 func Insert(ctx context.Context, db Querier, j Job) (dispatcherd.JobID, error) {
+	return j.insert(func(sql string, args ...any) scanner { return db.QueryRow(ctx, sql, args...) })
+}
+
+// scanner is the row of a query, of pgx or of database/sql.
+type scanner interface{ Scan(dest ...any) error }
+
+func (j *Job) insert(query func(sql string, args ...any) scanner) (dispatcherd.JobID, error) {
 	row, payload, err := j.row()
 	if err != nil {
 		return 0, err
 	}
 	row[1] = string(payload)
 	var id int64
-	if err := db.QueryRow(ctx, insertSQL, row[:]...).Scan(&id); err != nil {
+	if err := query(insertSQL, row[:]...).Scan(&id); err != nil {
 		return 0, fmt.Errorf("inserting a job of type %q: %w", j.Type, err)
 	}
 	return dispatcherd.JobID(id), nil
@@ -89,16 +96,7 @@ func InsertTx(ctx context.Context, tx pgx.Tx, j Job) (dispatcherd.JobID, error) 
 
 // InsertSQLTx is InsertTx for database/sql, with any Postgres driver.
 func InsertSQLTx(ctx context.Context, tx *sql.Tx, j Job) (dispatcherd.JobID, error) {
-	row, payload, err := j.row()
-	if err != nil {
-		return 0, err
-	}
-	row[1] = string(payload)
-	var id int64
-	if err := tx.QueryRowContext(ctx, insertSQL, row[:]...).Scan(&id); err != nil {
-		return 0, fmt.Errorf("inserting a job of type %q: %w", j.Type, err)
-	}
-	return dispatcherd.JobID(id), nil
+	return j.insert(func(sql string, args ...any) scanner { return tx.QueryRowContext(ctx, sql, args...) })
 }
 
 // Copier is a *pgx.Conn, a *pgxpool.Pool or a pgx.Tx.
