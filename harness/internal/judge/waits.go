@@ -18,16 +18,22 @@ func (w Waits) At(q float64) time.Duration {
 	return w[min(int(q*float64(len(w))), len(w)-1)]
 }
 
-// AfterKills returns, for every execution that a kill -9 of its worker cut off,
-// the time from the kill to the start of the job's next attempt.
-func AfterKills(h *history.History) Waits {
-	starts := map[int64][]*history.Execution{}
+// runsByJob returns the executions of each job.
+func runsByJob(h *history.History) map[int64][]*history.Execution {
+	of := map[int64][]*history.Execution{}
 	for i := range h.Processes {
 		for k := range h.Processes[i].Runs {
 			e := &h.Processes[i].Runs[k]
-			starts[e.Job] = append(starts[e.Job], e)
+			of[e.Job] = append(of[e.Job], e)
 		}
 	}
+	return of
+}
+
+// AfterKills returns, for every execution that a kill -9 of its worker cut off,
+// the time from the kill to the start of the job's next attempt.
+func AfterKills(h *history.History) Waits {
+	starts := runsByJob(h)
 	var waits Waits
 	for i := range h.Processes {
 		p := &h.Processes[i]
@@ -85,13 +91,7 @@ func nextStart(runs []*history.Execution, after *history.Execution) int64 {
 // start of the next attempt.
 func AfterLosses(h *history.History, killed map[int32]int64) Waits {
 	lost := map[int64]*history.Change{} // by job: its claim by a killed dispatcher
-	starts := map[int64][]*history.Execution{}
-	for i := range h.Processes {
-		for k := range h.Processes[i].Runs {
-			e := &h.Processes[i].Runs[k]
-			starts[e.Job] = append(starts[e.Job], e)
-		}
-	}
+	starts := runsByJob(h)
 	var waits Waits
 	for i := range h.Changes {
 		c := &h.Changes[i]

@@ -17,12 +17,7 @@ func (a commands) getCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "get ID", Short: "Print everything about one job",
 		Example: "  dispatcherd job get 17\n  dispatcherd job get 17 -o json | jq .job.result",
-		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) != 1 {
-				return fmt.Errorf("%q needs the id of one job", cmd.CommandPath())
-			}
-			return nil
-		},
+		Args:    oneID,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ids, err := jobIDs(args)
 			if err != nil {

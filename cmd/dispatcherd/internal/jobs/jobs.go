@@ -64,6 +64,14 @@ func jobIDs(args []string) ([]dispatcherd.JobID, error) {
 	return ids, nil
 }
 
+// oneID refuses anything but one argument.
+func oneID(cmd *cobra.Command, args []string) error {
+	if len(args) != 1 {
+		return fmt.Errorf("%q needs the id of one job", cmd.CommandPath())
+	}
+	return nil
+}
+
 // someIDs is for commands that take one job or more.
 func someIDs(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {

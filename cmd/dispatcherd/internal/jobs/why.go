@@ -28,12 +28,7 @@ jobs, the slots that could take it and what they do, who is ahead and when this 
 reason it waits, and until when newcomers can still go before it. On-demand requests in memory have
 ids below 0, which "slot list" shows.`,
 		Example: "  dispatcherd job why 17\n  dispatcherd job why -3\n  dispatcherd job why 17 -o json | jq .why.reasons",
-		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) != 1 {
-				return fmt.Errorf("%q needs the id of one job", cmd.CommandPath())
-			}
-			return nil
-		},
+		Args:    oneID,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			id, err := strconv.ParseInt(args[0], 10, 64)
 			if err != nil || id == 0 {
