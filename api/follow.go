@@ -10,6 +10,7 @@ import (
 type follower struct {
 	h         *Handler
 	run       *run
+	key       string        // his Idempotency-Key's entry in the runs; "" = none
 	due       time.Time     // the caller's own deadline; zero = the run's
 	impatient time.Duration // how long to wait for a worker of a run that is his alone; 0 = not at all, or for ever
 	need      *need         // of a run that is shared
@@ -141,7 +142,7 @@ func (h *Handler) getRequest(w http.ResponseWriter, r *http.Request) error {
 	if run == nil {
 		return notFound.of("no request has that id, or it ended too long ago")
 	}
-	defer run.leave(false)
+	defer run.leave(false, "")
 	f := follower{h: h, run: run}
 	v := run.look(1)
 	switch {
@@ -167,7 +168,7 @@ func (h *Handler) deleteRequest(w http.ResponseWriter, r *http.Request) error {
 	if run == nil {
 		return notFound.of("no request has that id, or it ended too long ago")
 	}
-	defer run.leave(false)
+	defer run.leave(false, "")
 	run.giveUp(Answer{Kind: Cancelled, Reason: "it was cancelled"})
 	w.WriteHeader(http.StatusNoContent)
 	return nil

@@ -47,8 +47,11 @@ func (r *run) tooLate() Answer {
 }
 
 func (r *run) lateReason(job dispatcherd.JobID) string {
-	return r.owner.h.lateReason("the run was not done in time", r.kind, job)
+	return r.owner.h.lateReason(runLate, r.kind, job)
 }
+
+// runLate is what those who share a run are told at their deadlines.
+const runLate = "the run was not done in time"
 
 // lateReason says what came too late, and that nobody could have done it if so: a
 // type that is misspelt looks like a worker who takes his time.

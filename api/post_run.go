@@ -11,15 +11,16 @@ import (
 // postRun is the way of requests that stream, are kept, or share.
 func (h *Handler) postRun(w http.ResponseWriter, r *http.Request, q *requestBody, req Request, wish runWish) error {
 	timeout, patience, began := req.Deadline, req.Patience, time.Now()
-	run, fresh, err := h.runs.join(q, &req, wish, scopeOf(r))
+	key := entryOf(wish.key, scopeOf(r))
+	run, fresh, err := h.runs.join(q, &req, wish, key)
 	if err != nil {
 		return err
 	}
 	// Whoever shares a run leaves it at his own deadline, and when his own patience
 	// for a worker is over; the run goes on for the others.
 	shared := wish.key != "" || q.CoalesceKey != ""
-	f := follower{h: h, run: run}
-	defer func() { run.leave(f.late) }()
+	f := follower{h: h, run: run, key: key}
+	defer func() { run.leave(f.late, f.key) }()
 	if !fresh || q.CoalesceKey != "" || (req.Durable && !wish.kept) {
 		f.due = began.Add(timeout)
 	}

@@ -23,6 +23,7 @@ type run struct {
 	owner *runs
 	id    string   // random, so that nobody guesses it
 	keys  []string // its idempotency keys, entries of owner.byKey; guarded by owner.mu
+	lates []string // those of keys by which callers were told that it is late, while it went on; guarded by owner.mu
 	same  string   // the coalesce key's entry in owner.bySame; "" = none
 	mark  [32]byte // fingerprint of the request
 	kind  string   // the type that it needs
@@ -82,7 +83,7 @@ func (r *run) Answered(a Answer) { r.end(&a, nil) }
 // end makes the run's end known, once.
 func (r *run) end(a *Answer, failure error) {
 	r.mu.Lock()
-	if r.answer != nil || r.failure != nil {
+	if r.overLocked() {
 		r.mu.Unlock()
 		return
 	}
@@ -100,6 +101,8 @@ func (r *run) end(a *Answer, failure error) {
 	r.mu.Unlock()
 	r.owner.ended(r)
 }
+
+func (r *run) overLocked() bool { return r.answer != nil || r.failure != nil }
 
 func (r *run) appendLocked(e event) {
 	if r.answer != nil {
@@ -156,16 +159,18 @@ func (r *run) submitted(job dispatcherd.JobID, rank Rank) {
 // kept or over. He takes it out of sight in the same breath, so that nobody joins
 // a run that is being given up: but if he leaves because he is late, or somebody has
 // before him, whoever has a key of the run may not start it once more, and shares the
-// end of who was late.
-func (r *run) leave(late bool) {
+// end of who was late. key is the entry of his own, if he had one.
+func (r *run) leave(late bool, key string) {
 	r.owner.mu.Lock()
+	if late && key != "" {
+		r.owner.lateLocked(r, key)
+	}
 	r.mu.Lock()
 	r.callers--
 	r.late = r.late || late
-	late = r.late
-	last := r.callers == 0 && r.kept == 0 && r.answer == nil && r.failure == nil
+	last := r.callers == 0 && r.kept == 0 && !r.overLocked()
+	late = r.late && last && len(r.keys) > 0
 	r.mu.Unlock()
-	late = late && last && len(r.keys) > 0
 	switch {
 	case late:
 		r.owner.hideLocked(r, Late)

@@ -58,14 +58,20 @@ func fingerprint(q *requestBody, r *Request) [32]byte {
 	return [32]byte(sum.Sum(nil))
 }
 
-// join finds the run that a request belongs to, or makes one: then the caller
-// has to submit it. Either way the caller counts as a follower.
-func (s *runs) join(q *requestBody, r *Request, wish runWish, scope string) (_ *run, fresh bool, err error) {
-	mark := fingerprint(q, r)
-	var key, same string
-	if wish.key != "" {
-		key = scope + "\x00" + wish.key
+// entryOf is what an Idempotency-Key is in byKey, where each scope has its own.
+func entryOf(key, scope string) string {
+	if key == "" {
+		return ""
 	}
+	return scope + "\x00" + key
+}
+
+// join finds the run that a request belongs to, or makes one: then the caller
+// has to submit it. Either way the caller counts as a follower. key is the entry of
+// his Idempotency-Key.
+func (s *runs) join(q *requestBody, r *Request, wish runWish, key string) (_ *run, fresh bool, err error) {
+	mark := fingerprint(q, r)
+	var same string
 	if q.CoalesceKey != "" {
 		same = string(mark[:]) + q.CoalesceKey
 	}
@@ -175,18 +181,24 @@ func (s *runs) dropLocked(r *run) {
 	r.mu.Lock()
 	r.grow(-r.bytes)
 	r.held.drop()
+	over := r.overLocked()
 	r.mu.Unlock()
-	s.unnameLocked(r)
+	s.unnameLocked(r, over)
 }
 
-// unnameLocked lets nobody join a run any more; whoever has its id finds it.
-func (s *runs) unnameLocked(r *run) {
+// unnameLocked lets nobody join a run any more; whoever has its id finds it. One that
+// is not over is left to the keys of those who were late.
+func (s *runs) unnameLocked(r *run, over bool) {
+	var left []string
 	for _, key := range r.keys {
-		if s.byKey[key] == r {
+		switch {
+		case !over && slices.Contains(r.lates, key):
+			left = append(left, key)
+		case s.byKey[key] == r:
 			delete(s.byKey, key)
 		}
 	}
-	r.keys = nil
+	r.keys = left
 	s.unshareLocked(r)
 }
 
@@ -204,8 +216,46 @@ func (s *runs) hideLocked(r *run, end AnswerKind) {
 	if end == Late {
 		s.unshareLocked(r)
 	} else {
-		s.unnameLocked(r)
+		s.unnameLocked(r, false)
 	}
+}
+
+// lateLocked notes that somebody with a key is told that a run is late. If it has
+// ended just now, his word is the last one for his key, too.
+func (s *runs) lateLocked(r *run, key string) {
+	if !slices.Contains(r.lates, key) {
+		r.lates = append(r.lates, key)
+	}
+	r.mu.Lock()
+	over := r.overLocked()
+	r.mu.Unlock()
+	if over {
+		s.stayLateLocked(r, []string{key})
+	}
+}
+
+// stayLateLocked keeps, for keys that nobody uses any more, what those who were late
+// have been told of a run that is over: it had another end for the others, which says
+// "not now", or is forgotten. What has begun is not done once more under a key.
+func (s *runs) stayLateLocked(r *run, keys []string) {
+	keys = slices.DeleteFunc(keys, func(key string) bool { return s.byKey[key] != nil })
+	r.mu.Lock()
+	job, started := r.job, r.started
+	r.mu.Unlock()
+	if len(keys) == 0 || !started && !r.row || s.makeRoomLocked() != nil {
+		return
+	}
+	end := Answer{Kind: Late, Reason: runLate}
+	n := &run{
+		owner: s, id: newID(), mark: r.mark, kind: r.kind, row: r.row, changed: make(chan struct{}),
+		job: job, ready: true, started: started, answer: &end, endedAt: time.Now(),
+	}
+	n.grow(int64(len(end.Reason)))
+	s.byID[n.id] = n
+	for _, key := range keys {
+		s.name(n, key)
+	}
+	s.over = append(s.over, n)
 }
 
 // forget makes a run unfindable, whether it has ended or not, and keeps nothing
@@ -228,30 +278,27 @@ func (s *runs) forget(r *run) {
 // ended keeps the answer of a run whose callers may ask again, and forgets the
 // others. An answer that says "not now" is kept for none but who has the run's id:
 // the next try with its key may fare better. So it is with one that came too late,
-// unless the run may have begun: then a next try could do the same thing twice.
+// unless the run may have begun: then a next try could do the same thing twice. Those
+// who were late while it went on are told so again even if it ended otherwise.
 func (s *runs) ended(r *run) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.unshareLocked(r)
-	if s.byID[r.id] != r {
-		r.mu.Lock()
-		r.grow(-r.bytes)
-		r.mu.Unlock()
-		return
-	}
+	lates := slices.DeleteFunc(slices.Clone(r.keys), func(key string) bool { return !slices.Contains(r.lates, key) })
 	r.mu.Lock()
 	last := r.answer != nil &&
 		(r.answer.Kind == Done || r.answer.Kind == Failed || r.answer.Kind == Late && (r.started || r.row))
 	keep := r.kept > 0 || len(r.keys) > 0 && last
 	r.mu.Unlock()
-	if !keep || s.closed {
+	if s.byID[r.id] != r || !keep || s.closed {
 		s.dropLocked(r)
-		return
+	} else {
+		if !last {
+			s.unnameLocked(r, true)
+		}
+		s.over = append(s.over, r)
 	}
-	if !last {
-		s.unnameLocked(r)
-	}
-	s.over = append(s.over, r)
+	s.stayLateLocked(r, lates)
 	s.purgeLocked(time.Now())
 }
 

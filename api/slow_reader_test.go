@@ -32,7 +32,7 @@ func TestAReaderTakesLittleAtATimeAndGetsEverything(t *testing.T) {
 	for _, e := range v.events {
 		held += len(e.data)
 	}
-	run.leave(false)
+	run.leave(false, "")
 	require.True(t, v.more)
 	require.Less(t, held, viewBytes+len(big)+100)
 

@@ -1,0 +1,133 @@
+package api
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// shares is a caller of one run, who has a key if it is named.
+func shares(ctx context.Context, h *Handler, timeout int, key string, headers ...string) <-chan *httptest.ResponseRecorder {
+	if key != "" {
+		headers = append(headers, "Idempotency-Key", key)
+	}
+	answer := post(ctx, h, fmt.Sprintf(`{"type":"pdf","timeout":%d,"wait_for_worker":9,"coalesce_key":"c"}`, timeout), headers...)
+	synctest.Wait()
+	return answer
+}
+
+// The 504 of one who shares a run that began is the answer of his key whatever the
+// others get later: it is not done once more for him. Who was told "not now" himself
+// may try again, as may all if nothing began.
+func TestAKeyKeepsA504WhateverTheOthersGet(t *testing.T) {
+	ends := map[string]AnswerKind{"unsupported": Unsupported, "busy": Busy, "stopping": Stopping, "cancelled": Cancelled, "deleted": 0, "tired": 0}
+	for name, kind := range ends {
+		for _, begun := range []bool{true, false} {
+			t.Run(fmt.Sprintf("%s, begun %v", name, begun), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					h, f, _ := house(t, nil)
+					first := shares(t.Context(), h, 2, "late")
+					fetched := <-shares(t.Context(), h, 60, "later", "Prefer", "respond-async")
+					require.Equal(t, http.StatusGatewayTimeout, (<-first).Code)
+					if begun {
+						f.with(<-f.submitted, func(c Caller) { c.Started(1, "w") })
+					} else {
+						<-f.submitted
+					}
+					switch name {
+					case "deleted":
+						require.Equal(t, http.StatusNoContent, call(h, http.MethodDelete, fetched.Header().Get("Location")).Code)
+					case "tired": // the run keeps the patience of who fetches it
+						f.loses(true)
+						time.Sleep(9*time.Second + 2*needPause)
+						f.loses(false)
+					default:
+						f.answer(f.last, Answer{Kind: kind, Reason: "not now"})
+					}
+					synctest.Wait()
+					if begun {
+						for range 2 {
+							require.Equal(t, http.StatusGatewayTimeout, (<-shares(t.Context(), h, 60, "late")).Code)
+						}
+						require.Empty(t, f.submitted, "it is not done once more")
+					} else {
+						again := shares(t.Context(), h, 60, "late")
+						f.answer(<-f.submitted, Answer{Kind: Done})
+						require.Equal(t, http.StatusOK, (<-again).Code)
+					}
+					other := shares(t.Context(), h, 60, "later")
+					f.answer(<-f.submitted, Answer{Kind: Done, Payload: []byte(`"done now"`)})
+					require.Equal(t, `"done now"`, (<-other).Body.String())
+				})
+			})
+		}
+	}
+}
+
+// What became of the run is his answer too if it was better than a 504.
+func TestAKeyThatWasLateGetsTheResultOfTheOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, f, _ := house(t, nil)
+		first := shares(t.Context(), h, 2, "late")
+		other := shares(t.Context(), h, 60, "")
+		require.Equal(t, http.StatusGatewayTimeout, (<-first).Code)
+		f.answer(<-f.submitted, Answer{Kind: Done, Payload: []byte(`"done"`)})
+		require.Equal(t, `"done"`, (<-other).Body.String())
+		require.Equal(t, `"done"`, (<-shares(t.Context(), h, 1, "late")).Body.String())
+	})
+}
+
+// The end of the run and his deadline may cross: then he is told of one, and the run
+// knows only of the other.
+func TestWhoIsLateWhenTheRunEndsKeepsHis504(t *testing.T) {
+	for _, begun := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			h, f, _ := house(t, nil)
+			first := shares(t.Context(), h, 60, "late")
+			id := <-f.submitted
+			run := h.runs.byKey[entryOf("late", "")]
+			late := h.runs.find(run.id)
+			if begun {
+				f.with(id, func(c Caller) { c.Started(1, "w") })
+			}
+			f.answer(id, Answer{Kind: Unsupported, Reason: "nobody"})
+			require.Equal(t, http.StatusServiceUnavailable, (<-first).Code)
+			late.leave(true, entryOf("late", ""))
+			again := shares(t.Context(), h, 60, "late")
+			if !begun {
+				f.answer(<-f.submitted, Answer{Kind: Done})
+			}
+			require.Equal(t, begun, (<-again).Code == http.StatusGatewayTimeout)
+			require.Empty(t, f.submitted)
+		})
+	}
+}
+
+// What is kept for them is bounded like everything that is kept.
+func TestThe504OfKeysTakesThePlaceOfARun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, f, _ := house(t, func(c *Config) { c.Runs = 3 })
+		for n := range 10 {
+			first := shares(t.Context(), h, 2, fmt.Sprintf("late %d", n))
+			fetched := <-shares(t.Context(), h, 60, "", "Prefer", "respond-async")
+			id := <-f.submitted
+			f.with(id, func(c Caller) { c.Started(1, "w") })
+			require.Equal(t, http.StatusGatewayTimeout, (<-first).Code)
+			f.answer(id, Answer{Kind: Unsupported, Reason: "nobody"})
+			require.Equal(t, http.StatusServiceUnavailable, call(h, http.MethodGet, fetched.Header().Get("Location")).Code)
+			require.LessOrEqual(t, h.Gauges().Runs, 3)
+			require.LessOrEqual(t, h.Gauges().Keys, 2)
+			require.Equal(t, http.StatusGatewayTimeout, (<-shares(t.Context(), h, 60, fmt.Sprintf("late %d", n))).Code)
+		}
+		time.Sleep(h.cfg.KeepRuns + time.Second)
+		again := shares(t.Context(), h, 60, "late 9")
+		f.answer(<-f.submitted, Answer{Kind: Done})
+		require.Equal(t, http.StatusOK, (<-again).Code, "it was kept for long enough")
+	})
+}
