@@ -24,7 +24,8 @@ type Requests interface {
 	// Submit hands a request to the dispatcher. Without an error c.Answered is
 	// called exactly once, unless Abandon comes first; it may be called before
 	// Submit returns. An error says that nothing was submitted: an *InvalidError,
-	// ErrUnavailable or ErrStopping.
+	// ErrUnavailable or ErrStopping; or, of a request that is Once, that nobody
+	// waits for its row, which may be there: an *UndecidedError.
 	Submit(ctx context.Context, r Request, c Caller) (dispatcherd.JobID, error)
 	// Abandon gives a request up: it leaves the queue, or its worker is told to
 	// stop. When it returns c is not called any more.
@@ -90,11 +91,13 @@ type Caller interface {
 type Request struct {
 	Type     string
 	Priority dispatcherd.Priority
-	Payload  []byte        // JSON on one line that a worker can be sent, or nil
-	Deadline time.Duration // after which it is answered Late; 0 = none
-	Wait     bool          // stay although no slot supports the type
-	Patience time.Duration // how long, also when the last slot goes away; 0 = until Impatient
-	Durable  bool          // a row in Postgres instead of an entry in memory
+	Payload  []byte            // JSON on one line that a worker can be sent, or nil
+	Deadline time.Duration     // after which it is answered Late; 0 = none
+	Wait     bool              // stay although no slot supports the type
+	Patience time.Duration     // how long, also when the last slot goes away; 0 = until Impatient
+	Durable  bool              // a row in Postgres instead of an entry in memory
+	Once     bool              // Durable: should its row's fate not be known, it is to be known by which id
+	Row      dispatcherd.JobID // Once: the row that an earlier Submit may have written; 0 = there was none
 }
 
 // Report is one word of a worker about a running request.
@@ -207,6 +210,19 @@ func (e *InvalidError) Error() string { return e.Reason.Error() }
 
 // Unwrap returns the reason.
 func (e *InvalidError) Unwrap() error { return e.Reason }
+
+// UndecidedError says that nobody knows whether a row was written. Who submits the
+// same again with Row = Job gets the row that is there, or writes it.
+type UndecidedError struct {
+	Job dispatcherd.JobID
+	Err error
+}
+
+// Error is that of Err.
+func (e *UndecidedError) Error() string { return e.Err.Error() }
+
+// Unwrap returns Err.
+func (e *UndecidedError) Unwrap() error { return e.Err }
 
 // LongLineError says that a line of an upload is longer than one job may be.
 type LongLineError struct {

@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"time"
 
@@ -30,6 +31,7 @@ func (h *Handler) postRun(w http.ResponseWriter, r *http.Request, q *requestBody
 		}
 		if shared {
 			req.Patience = h.cfg.MaxTimeout
+			req.Once, req.Row = req.Durable, run.earlier
 		}
 		ctx := r.Context()
 		if shared || wish.kept {
@@ -72,10 +74,15 @@ func (h *Handler) postRun(w http.ResponseWriter, r *http.Request, q *requestBody
 func (h *Handler) submit(ctx context.Context, r *run, req Request, ranked bool) error {
 	var failure error = internal.of("the request could not be submitted") // what a panic leaves: a kept run would stay for ever
 	defer func() {
-		if failure != nil {
-			h.runs.forget(r)
-			r.end(nil, failure)
+		if failure == nil {
+			return
 		}
+		if undecided, ok := errors.AsType[*UndecidedError](failure); ok {
+			h.runs.mayBe(r, undecided.Job)
+		} else {
+			h.runs.forget(r)
+		}
+		r.end(nil, failure)
 	}()
 	var job dispatcherd.JobID
 	if job, failure = h.backend.Submit(ctx, req, r); failure != nil {

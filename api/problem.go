@@ -112,8 +112,13 @@ func problemOf(err error) *Problem {
 	var clash *ConflictError
 	var long *http.MaxBytesError
 	var line *LongLineError
+	var undecided *UndecidedError
 	switch {
 	case errors.As(err, &p):
+		return p
+	case errors.As(err, &undecided):
+		p = problemOf(undecided.Err)
+		p.Detail += "; whether the row was written is not known: who has called with an Idempotency-Key finds out by calling again"
 		return p
 	case errors.As(err, &line):
 		p = tooLarge.of(line.Error())

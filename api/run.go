@@ -20,14 +20,17 @@ type event struct {
 // Lock order: nothing is called with mu held but what is at hand here; the
 // backend above all, since its goroutine comes in through the methods of Caller.
 type run struct {
-	owner *runs
-	id    string   // random, so that nobody guesses it
-	keys  []string // its idempotency keys, entries of owner.byKey; guarded by owner.mu
-	lates []string // those of keys by which callers were told that it is late, while it went on; guarded by owner.mu
-	same  string   // the coalesce key's entry in owner.bySame; "" = none
-	mark  [32]byte // fingerprint of the request
-	kind  string   // the type that it needs
-	row   bool     // durable: another dispatcher may run it, which nobody here sees
+	owner   *runs
+	id      string            // random, so that nobody guesses it
+	keys    []string          // its idempotency keys, entries of owner.byKey; guarded by owner.mu
+	lates   []string          // those of keys by which callers were told that it is late, while it went on; guarded by owner.mu
+	same    string            // the coalesce key's entry in owner.bySame; "" = none
+	mark    [32]byte          // fingerprint of the request
+	kind    string            // the type that it needs
+	row     bool              // durable: another dispatcher may run it, which nobody here sees
+	earlier dispatcherd.JobID // the row that an earlier try with its keys may have written; 0 = none
+
+	undecided dispatcherd.JobID // the row that may have been written for it when it failed; guarded by owner.mu
 
 	mu      sync.Mutex
 	kept    int               // callers who fetch it later: with one it goes on without callers

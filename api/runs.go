@@ -9,6 +9,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/dispatcherd/dispatcherd"
 )
 
 // runs holds the runs that can still be found: by id, by idempotency key and,
@@ -78,14 +80,18 @@ func (s *runs) join(q *requestBody, r *Request, wish runWish, key string) (_ *ru
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.purgeLocked(time.Now())
+	n := &run{owner: s, id: newID(), same: same, mark: mark, kind: r.Type, row: r.Durable, callers: 1, changed: make(chan struct{})}
+	keys := []string{key}
 	if old := s.byKey[key]; key != "" && old != nil {
 		if old.mark != mark {
 			return nil, false, keyReused.of("the key was used for another type, payload, priority, durable or coalesce_key")
 		}
-		s.attachLocked(old, wish)
-		return old, false, nil
-	}
-	if old := s.bySame[same]; same != "" && old != nil {
+		if !s.undecidedLocked(old) {
+			s.attachLocked(old, wish)
+			return old, false, nil
+		}
+		keys = s.inheritLocked(n, old)
+	} else if old := s.bySame[same]; same != "" && old != nil {
 		if err := s.makeRoomForKeyLocked(key); err != nil {
 			return nil, false, err
 		}
@@ -99,17 +105,44 @@ func (s *runs) join(q *requestBody, r *Request, wish runWish, key string) (_ *ru
 	if err := s.makeRoomForKeyLocked(key); err != nil {
 		return nil, false, err
 	}
-	n := &run{
-		owner: s, id: newID(), same: same, mark: mark, kind: r.Type, row: r.Durable, kept: wish.keeps(),
-		held: wish.held.move(), callers: 1, changed: make(chan struct{}),
-	}
+	n.kept, n.held = wish.keeps(), wish.held.move()
 	s.followers.Add(1)
 	s.byID[n.id] = n
-	s.name(n, key)
+	for _, key := range keys {
+		s.name(n, key)
+	}
 	if same != "" {
 		s.bySame[same] = n
 	}
 	return n, true, nil
+}
+
+// mayBe notes that nobody knows whether a run, which is about to end, has got the row
+// that was meant for it.
+func (s *runs) mayBe(r *run, row dispatcherd.JobID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r.undecided = row
+}
+
+// undecidedLocked reports whether a run has ended so.
+func (s *runs) undecidedLocked(r *run) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.undecided != 0 && r.failure != nil
+}
+
+// inheritLocked lets a new run take the place of one that may have got its row: it
+// asks for that row, and whoever has a key of the other will find it. There is room
+// for both then.
+func (s *runs) inheritLocked(n, old *run) (keys []string) {
+	keys = old.keys
+	n.earlier, n.lates = old.undecided, old.lates
+	s.dropLocked(old)
+	if at := slices.Index(s.over, old); at >= 0 {
+		s.over = slices.Delete(s.over, at, at+1)
+	}
+	return keys
 }
 
 // name lets a run be found by an idempotency key, if there is one.
@@ -242,7 +275,8 @@ func (s *runs) stayLateLocked(r *run, keys []string) {
 	r.mu.Lock()
 	job, started := r.job, r.started
 	r.mu.Unlock()
-	if len(keys) == 0 || !started && !r.row || s.makeRoomLocked() != nil {
+	begun := started || r.row && job != 0
+	if len(keys) == 0 || !begun || s.makeRoomLocked() != nil {
 		return
 	}
 	end := Answer{Kind: Late, Reason: runLate}
@@ -288,8 +322,9 @@ func (s *runs) ended(r *run) {
 	r.mu.Lock()
 	last := r.answer != nil &&
 		(r.answer.Kind == Done || r.answer.Kind == Failed || r.answer.Kind == Late && (r.started || r.row))
-	keep := r.kept > 0 || len(r.keys) > 0 && last
 	r.mu.Unlock()
+	last = last || r.undecided != 0 // for its keys: with them it is found out
+	keep := r.kept > 0 || len(r.keys) > 0 && last
 	if s.byID[r.id] != r || !keep || s.closed {
 		s.dropLocked(r)
 	} else {

@@ -77,6 +77,31 @@ func (j Jobs) Insert(ctx context.Context, n New) (dispatcherd.JobID, error) {
 	return dispatcherd.JobID(id), explain(err)
 }
 
+// Draw takes an id that no row has, for [Jobs.InsertAs]. On the same connection it
+// also lets the doorbell name the row.
+func (j Jobs) Draw(ctx context.Context) (dispatcherd.JobID, error) {
+	var id int64
+	err := j.DB.QueryRow(ctx, `SELECT nextval('dispatcherd.job_ids')`).Scan(&id)
+	return dispatcherd.JobID(id), err
+}
+
+// InsertAs adds one job under an id that was drawn for it, unless it is there: so it
+// can be asked again when an answer has not come. A try that is still under way is
+// waited for, and one that comes late finds the row wherever that is by then; two
+// rows would need one to begin, end and be moved between two steps of one statement.
+func (j Jobs) InsertAs(ctx context.Context, id dispatcherd.JobID, n New) error {
+	v, err := n.values()
+	if err != nil {
+		return err
+	}
+	_, err = j.DB.Exec(ctx, `
+		INSERT INTO dispatcherd.jobs (id, type, payload, priority, max_attempts, timeout_ms, run_at)
+		SELECT $7::bigint, $1::text, $2::text::jsonb, $3::smallint, $4::smallint, $5::int, coalesce($6, now())
+		WHERE NOT EXISTS (SELECT FROM dispatcherd.jobs WHERE id = $7::bigint)
+		ON CONFLICT DO NOTHING`, v[0], string(v[1].([]byte)), v[2], v[3], v[4], v[5], int64(id))
+	return explain(err)
+}
+
 // InsertMany adds jobs by COPY, in one transaction, and returns how many. An
 // error from the iterator ends it, and nothing is inserted.
 func (j Jobs) InsertMany(ctx context.Context, jobs iter.Seq2[New, error]) (int64, error) {

@@ -36,29 +36,50 @@ func (b *backend) Submit(ctx context.Context, r api.Request, c api.Caller) (disp
 		return 0, &api.InvalidError{Reason: fmt.Errorf("the payload cannot be handed on: %w", err)}
 	}
 	defer b.rows.expect()()
-	id, err := b.insertWhole(ctx, claim.New{Type: r.Type, Payload: r.Payload, Priority: r.Priority, Timeout: r.Deadline})
+	row := claim.New{Type: r.Type, Payload: r.Payload, Priority: r.Priority, Timeout: r.Deadline}
+	id, err := b.insertWhole(ctx, row, r.Once, r.Row)
 	if err != nil {
-		return 0, backendError(err)
+		return 0, undecided(id, backendError(err))
 	}
 	b.rows.watch(id, c, true)
 	b.loop.Notify()
 	return id, nil
 }
 
+// undecided is an error after which the row with that id may be there; 0 = there is
+// none.
+func undecided(id dispatcherd.JobID, err error) error {
+	if _, invalid := errors.AsType[*api.InvalidError](err); id == 0 || invalid {
+		return err
+	}
+	return &api.UndecidedError{Job: id, Err: err}
+}
+
 // insertWhole adds a row, unless ctx is done before the statement is sent. From
 // then on ctx does not interrupt it: the row could be there all the same, and
-// nobody would know the id by which to give it up.
-func (b *backend) insertWhole(ctx context.Context, row claim.New) (dispatcherd.JobID, error) {
+// nobody would know the id by which to give it up. With once the id is known before;
+// earlier is that of a row which may be there already. An error comes with the id of
+// the row that may be there.
+func (b *backend) insertWhole(ctx context.Context, row claim.New, once bool, earlier dispatcherd.JobID) (id dispatcherd.JobID, err error) {
 	whole, cancel := context.WithTimeout(context.WithoutCancel(ctx), claim.DefaultTimeout)
 	defer cancel()
 	ctx, leave := context.WithTimeout(ctx, claim.DefaultTimeout)
 	defer leave()
 	conn, err := b.pool.Acquire(ctx)
 	if err != nil {
-		return 0, err
+		return earlier, err
 	}
 	defer conn.Release()
-	return claim.Jobs{DB: conn}.Insert(whole, row)
+	jobs := claim.Jobs{DB: conn}
+	if !once {
+		return jobs.Insert(whole, row)
+	}
+	if id = earlier; id == 0 {
+		if id, err = jobs.Draw(whole); err != nil {
+			return 0, err
+		}
+	}
+	return id, jobs.InsertAs(whole, id, row)
 }
 
 func (b *backend) stopping() bool {
@@ -345,6 +366,9 @@ func hungUp(err error) bool {
 	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || pgconn.SafeToRetry(err)
 }
 
+// lockNotAvailable is what Postgres says to who has waited for a row for too long.
+const lockNotAvailable = "55P03"
+
 // backendError translates what claim and pgx say.
 func backendError(err error) error {
 	var status *claim.StatusError
@@ -354,7 +378,8 @@ func backendError(err error) error {
 		return api.ErrNotFound
 	case errors.As(err, &status):
 		return &api.ConflictError{Status: status.Status, Want: status.Want}
-	case exit.Unreachable(err), hungUp(err), errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+	case exit.Unreachable(err), hungUp(err), errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled),
+		errors.As(err, &refused) && refused.Code == lockNotAvailable:
 		return fmt.Errorf("%w: %w", api.ErrUnavailable, err)
 	case errors.As(err, &refused) && len(refused.Code) == 5 && (refused.Code[:2] == "22" || refused.Code[:2] == "23"):
 		return &api.InvalidError{Reason: errors.New(refused.Message)}

@@ -1,0 +1,135 @@
+package api
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/dispatcherd/dispatcherd"
+)
+
+// unsure is a dispatcher to whom Postgres does not say what became of a row: it knows
+// an id, or, if that is 0, that there is none.
+type unsure struct {
+	*rowsOnly
+
+	asked []Request
+	drawn dispatcherd.JobID
+	mute  bool
+}
+
+func (f *unsure) Submit(ctx context.Context, r Request, c Caller) (dispatcherd.JobID, error) {
+	f.asked = append(f.asked, r)
+	switch row := cmp.Or(r.Row, f.drawn); {
+	case f.mute && row > 0:
+		return 0, &UndecidedError{Job: row, Err: ErrUnavailable}
+	case f.mute:
+		return 0, ErrUnavailable
+	}
+	return f.rowsOnly.Submit(ctx, r, c)
+}
+
+func houseOfDoubt(t *testing.T) (*Handler, *unsure) {
+	h, rows := houseOfRows(t)
+	f := &unsure{rowsOnly: rows, drawn: 7, mute: true}
+	h.backend = f
+	return h, f
+}
+
+const durable = `{"type":"pdf","durable":true,"timeout":60,"coalesce_key":"c"}`
+
+// Postgres did not say what became of a row. Who calls again with his key gets that
+// row, whether it was written or not, and no second one.
+func TestAKeyKeepsTheRowThatMayHaveBeenWritten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, f := houseOfDoubt(t)
+		call := func(key string) *httptest.ResponseRecorder {
+			return <-post(t.Context(), h, durable, "Idempotency-Key", key, "Prefer", "respond-async")
+		}
+		for range 3 {
+			got := call("k")
+			require.Equal(t, http.StatusServiceUnavailable, got.Code)
+			require.Contains(t, got.Body.String(), "by calling again")
+			f.drawn = 8 // the next row has another id
+		}
+		reused := <-post(t.Context(), h, `{"type":"other","durable":true}`, "Idempotency-Key", "k")
+		require.Contains(t, reused.Body.String(), keyReused.name)
+		require.Equal(t, 1, h.Gauges().Keys)
+		require.Equal(t, http.StatusServiceUnavailable, call("other").Code)
+		f.mute = false
+		require.Equal(t, http.StatusAccepted, call("k").Code)
+		f.answer(-<-f.submitted, Answer{Kind: Done})
+		require.Equal(t, http.StatusAccepted, call("k").Code)
+		require.Empty(t, f.submitted, "it is kept like any other")
+		require.Equal(t, http.StatusAccepted, call("other").Code)
+		var rows []dispatcherd.JobID
+		for _, r := range f.asked {
+			require.True(t, r.Once)
+			rows = append(rows, r.Row)
+		}
+		require.Equal(t, []dispatcherd.JobID{0, 7, 7, 0, 7, 8}, rows)
+	})
+}
+
+// All who shared the run find its row, each by his key.
+func TestEveryKeyOfARunFindsTheRowThatMayHaveBeenWritten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, f := houseOfDoubt(t)
+		f.enter, f.write = make(chan context.Context, 2), make(chan struct{})
+		f.mute = false
+		first := post(t.Context(), h, durable, "Idempotency-Key", "first")
+		<-f.enter
+		second := post(t.Context(), h, durable, "Idempotency-Key", "second")
+		synctest.Wait()
+		f.refuses(&UndecidedError{Job: 7, Err: errors.New("nobody expected that")})
+		close(f.write)
+		require.Equal(t, http.StatusInternalServerError, (<-first).Code)
+		require.Equal(t, http.StatusInternalServerError, (<-second).Code)
+		f.refuses(nil)
+		f.enter = nil
+		stranger := post(t.Context(), h, durable, "Idempotency-Key", "third")
+		synctest.Wait()
+		require.Zero(t, f.asked[1].Row)
+		second = post(t.Context(), h, durable, "Idempotency-Key", "second")
+		synctest.Wait()
+		require.EqualValues(t, 7, f.asked[2].Row, "not that of the stranger, although they share what begins now")
+		first = post(t.Context(), h, durable, "Idempotency-Key", "first")
+		synctest.Wait()
+		require.Len(t, f.asked, 3, "he shares the second's")
+		f.answer(-<-f.submitted, Answer{Kind: Done})
+		f.answer(-<-f.submitted, Answer{Kind: Done})
+		for _, answer := range []<-chan *httptest.ResponseRecorder{stranger, second, first} {
+			require.Equal(t, http.StatusOK, (<-answer).Code)
+		}
+		require.Empty(t, h.runs.bySame)
+	})
+}
+
+// What is known not to have been written is nobody's, and what nobody asks for again
+// is forgotten.
+func TestARowThatWasNotWrittenIsForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, f := houseOfDoubt(t)
+		call := func() int { return (<-post(t.Context(), h, durable, "Idempotency-Key", "k")).Code }
+		f.drawn = 0
+		require.Equal(t, http.StatusServiceUnavailable, call())
+		require.Zero(t, h.Gauges().Runs)
+		f.drawn = 7
+		require.Equal(t, http.StatusServiceUnavailable, call())
+		require.Equal(t, 1, h.Gauges().Runs)
+		time.Sleep(h.cfg.KeepRuns + time.Second)
+		require.Equal(t, http.StatusServiceUnavailable, call())
+		require.Zero(t, f.asked[2].Row)
+		f.mute = false
+		f.refuses(&InvalidError{errors.New("it is none")})
+		require.Equal(t, http.StatusUnprocessableEntity, call())
+		require.Zero(t, h.Gauges().Runs)
+	})
+}
