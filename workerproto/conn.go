@@ -20,6 +20,7 @@ type Conn struct {
 	decoder DispatcherDecoder
 	batch   []DispatcherFrame
 	fatal   *Error // the dispatcher's last word, once it was received
+	lookout *brief.Lookout
 	written chan struct{}
 }
 
@@ -123,12 +124,23 @@ func (c *Conn) Welcome() Welcome { return c.welcome }
 // Session returns the nonce of the session, which every report carries.
 func (c *Conn) Session() string { return c.welcome.Session }
 
+// LookOut has Receive stay awake for up to most after a request that came alone, since
+// a caller who waits for nothing but its answer may send the next one as soon as he
+// has it. See internal/brief for what it takes: one processor of several, and alone,
+// which reports whether the program has nothing else to do. To be called before Receive.
+func (c *Conn) LookOut(most time.Duration, alone func() bool) {
+	c.lookout = brief.NewLookout(c.conn, brief.Habit{Most: most, Alone: alone, Yields: true})
+}
+
 // Receive waits for more frames and returns all that are there: Job, Cancel,
 // Stale, GoAway and non-fatal Error; heartbeats are dealt with, unknown frames
 // left out. Slice and frames are valid until the next call; strings and byte
 // slices in them stay. The end is an error: the dispatcher's last *Error if
 // it gave one, io.EOF, or that of the connection. Not for several goroutines.
 func (c *Conn) Receive() ([]DispatcherFrame, error) {
+	if len(c.batch) == 1 && c.in.start == c.in.end && aRequest(c.batch[0]) && c.lookout.Due() {
+		c.lookout.Arm()
+	}
 	clear(c.batch)
 	c.batch = c.batch[:0]
 	c.decoder.Reset()

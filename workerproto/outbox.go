@@ -236,8 +236,14 @@ func (o *outbox) flush(batch []frame) error {
 		o.wrote(frames, len(buf))
 		buf, frames = buf[:0], 0
 	}
-	if j, ok := batch[0].(*Job); ok && len(batch) == 1 && o.asked != nil && j.Mode == dispatcherd.OnDemand {
+	if len(batch) == 1 && o.asked != nil && aRequest(batch[0]) {
 		o.asked()
 	}
 	return nil
+}
+
+// aRequest reports whether the frame is a job for which somebody waits.
+func aRequest(f any) bool {
+	j, ok := f.(*Job)
+	return ok && j.Mode == dispatcherd.OnDemand
 }

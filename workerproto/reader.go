@@ -10,7 +10,8 @@ import (
 
 // greet waits for the hello, asks the handler, and welcomes the worker.
 func (srv *server) greet(s *Session) (opened bool, cause error) {
-	s.deadline(srv.limits.HelloTimeout)
+	now := time.Now()
+	s.deadline(now, now.Add(srv.limits.HelloTimeout))
 	line, err := s.firstLine()
 	if err != nil {
 		if errors.Is(err, os.ErrDeadlineExceeded) {
@@ -157,22 +158,45 @@ var (
 // HeartbeatInterval, and gives up after HeartbeatTimeout: a stopped process
 // keeps its connection open, so only silence shows it.
 func (s *Session) listen() error {
-	silent := time.Duration(0)
-	for {
-		wait := min(s.limits.HeartbeatInterval, s.limits.HeartbeatTimeout-silent)
-		if !s.deadline(wait) {
+	heard := time.Now()
+	for now, pinged := heard, heard; ; {
+		until := pinged.Add(s.limits.HeartbeatInterval)
+		if end := heard.Add(s.limits.HeartbeatTimeout); until.After(end) {
+			until = end
+		}
+		if !s.deadline(now, until) {
 			return s.ending()
+		}
+		if s.expects.Swap(false) {
+			s.lookout.Arm()
 		}
 		err := s.in.read()
 		if !errors.Is(err, os.ErrDeadlineExceeded) {
 			return err
 		}
-		if silent += wait; silent >= s.limits.HeartbeatTimeout {
+		now = time.Now()
+		silent := now.Sub(heard)
+		switch {
+		case now.Before(until): // woken by expect
+			continue
+		case silent >= s.limits.HeartbeatTimeout:
 			return Complain(HeartbeatTimeout, 0, "nothing heard for %v", silent)
 		}
+		pinged = now
 		s.in.shrink()
 		s.decoder.shrink()
 		s.send(ping)
+	}
+}
+
+// expect is called by the writer when it has written a request, and nothing else: a
+// worker may have the answer in no time, so the reader stays awake for it. It sits in a
+// read, which ends with its deadline; a read that is only about to begin may miss that,
+// and sees expects, or ends at once and is begun anew.
+func (s *Session) expect() {
+	if s.lookout.Due() {
+		s.expects.Store(true)
+		_ = s.conn.SetReadDeadline(time.Unix(1, 0)) // fails on a closed connection only
 	}
 }
 

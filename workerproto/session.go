@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -32,7 +33,9 @@ type Session struct {
 	out     *outbox
 	decoder WorkerDecoder
 	machine *machine // of the reader goroutine
-	hello   *Hello   // until the welcome
+	lookout *brief.Lookout
+	expects atomic.Bool // the writer has written a request, to which the answer may come in no time
+	hello   *Hello      // until the welcome
 	resumed []Resumed
 
 	mu      sync.Mutex
@@ -45,20 +48,12 @@ func newSession(conn net.Conn, limits Limits, obs Observer) *Session {
 	quick := brief.Conn(conn)
 	s.in = lines{conn: quick, max: limits.MaxFrame}
 	s.out = newOutbox(quick, limits.Outbox, limits.WriteTimeout, obs.Sent)
-	if l := brief.NewLookout(quick, limits.Lookout, limits.Alone); l != nil {
-		s.out.asked = func() { lookOut(l, obs) }
+	s.lookout = brief.NewLookout(quick, brief.Habit{Most: limits.Lookout, Alone: limits.Alone, Told: obs.LookedOut})
+	if s.lookout != nil {
+		s.out.asked = s.expect
 	}
 	s.machine = newMachine(s.nonce, limits, s.peer)
 	return s
-}
-
-// lookOut stays awake for the answer to a request, which a worker may have in no
-// time. It is called by the writer: whatever else there is to be written comes from
-// others, who go first.
-func lookOut(l *brief.Lookout, obs Observer) {
-	if found, took := l.Look(); took > 0 {
-		obs.LookedOut(found, took)
-	}
 }
 
 // newNonce makes a session's nonce: 128 random bits.
@@ -210,13 +205,11 @@ func (s *Session) linger() bool {
 	return s.conn.SetReadDeadline(s.lingers) == nil
 }
 
-// deadline is how long a read may wait before something is to be done. It
+// deadline sets until when a read may wait before something is to be done. It
 // reports false if the session lingers and its time is over.
-func (s *Session) deadline(d time.Duration) bool {
+func (s *Session) deadline(now, until time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	now := time.Now()
-	until := now.Add(d)
 	if !s.lingers.IsZero() && until.After(s.lingers) {
 		until = s.lingers
 	}

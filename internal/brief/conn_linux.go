@@ -29,9 +29,9 @@ func Conn(conn net.Conn) net.Conn {
 			err = syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, soPeekOff, 0)
 		}) == nil && err == nil
 	}
-	c.in = transfer{wait: raw.Read, call: c.look, name: "read"}
-	c.out = transfer{wait: raw.Write, call: write, name: "write"}
-	c.in.once, c.out.once, c.drop = c.in.try, c.out.try, c.discard
+	c.in.begin("read", c.look, raw.Read, raw.Control)
+	c.out.begin("write", write, raw.Write, raw.Control)
+	c.drop = c.discard
 	return c
 }
 
@@ -135,15 +135,26 @@ func (c *quiet) Write(b []byte) (n int, err error) { return c.out.all(b) }
 
 // transfer is one direction of a connection.
 type transfer struct {
-	mu   sync.Mutex // held by the one who reads, or writes
-	wait func(func(fd uintptr) bool) error
-	call func(fd uintptr, b []byte) (int, syscall.Errno)
-	name string
-	once func(fd uintptr) bool // try, made once
+	mu      sync.Mutex // held by the one who reads, or writes
+	wait    func(func(fd uintptr) bool) error
+	control func(func(fd uintptr)) error
+	call    func(fd uintptr, b []byte) (int, syscall.Errno)
+	name    string
+	lookout *Lookout              // nil: it waits at once
+	once    func(fd uintptr) bool // try, made once
+	trial   func(fd uintptr)      // try for attempt, made once
 
 	b     []byte
 	n     int
 	errno syscall.Errno
+	done  bool // trial found that it need not wait
+}
+
+// begin makes it ready. The call is made with the descriptor that wait and control know.
+func (t *transfer) begin(name string, call func(uintptr, []byte) (int, syscall.Errno), wait func(func(uintptr) bool) error, control func(func(uintptr)) error) {
+	t.name, t.call, t.wait, t.control = name, call, wait, control
+	t.once = t.try
+	t.trial = func(fd uintptr) { t.done = t.try(fd) }
 }
 
 // all moves all of b, unless there is an error.
@@ -161,7 +172,10 @@ func (t *transfer) all(b []byte) (n int, err error) {
 // some waits until the connection has bytes, or takes some, and moves them.
 func (t *transfer) some(b []byte) (int, error) {
 	t.b, t.n, t.errno = b, 0, 0
-	err := t.wait(t.once)
+	var err error
+	if !t.lookout.look(t) {
+		err = t.wait(t.once)
+	}
 	t.b = nil
 	switch {
 	case err != nil:
@@ -170,6 +184,14 @@ func (t *transfer) some(b []byte) (int, error) {
 		return 0, os.NewSyscallError(t.name, t.errno)
 	}
 	return t.n, nil
+}
+
+// attempt is one try. It is not done if it would have to wait, and cannot be if the
+// connection is closed.
+func (t *transfer) attempt() (done, open bool) {
+	t.done = false
+	open = t.control(t.trial) == nil
+	return t.done, open
 }
 
 // try reports false if it would have to wait: Go's descriptors never block.

@@ -53,8 +53,7 @@ type inward struct {
 type direction struct {
 	transfer
 
-	set     *os.File
-	control func(func(fd uintptr)) error
+	set *os.File
 }
 
 func adopt(conn *net.UnixConn) (_ *inward, err error) {
@@ -114,8 +113,7 @@ func (d *direction) open(name string, call func(uintptr, []byte) (int, syscall.E
 	if err != nil {
 		return err
 	}
-	d.name, d.call, d.wait, d.control = name, call, raw.Read, raw.Control
-	d.once = d.try
+	d.begin(name, call, raw.Read, raw.Control)
 	return d.set.SetReadDeadline(time.Time{}) // refused if Go's poller did not take it
 }
 

@@ -3,84 +3,113 @@ package brief
 import (
 	"net"
 	"runtime"
+	"sync/atomic"
 	"syscall"
 	"time"
-	"unsafe"
 )
 
-// Lookout looks for what comes next on a connection, for a moment, instead of
-// letting the program fall asleep: who answers then need not wake a processor, which
-// takes longer than many an answer. It belongs to one goroutine. It helps a program
-// that keeps to one processor (GOMAXPROCS) of several and has nothing else to do; it
-// does nothing where it uses more, where there is one only, which the others need for
-// their answer, and while alone does not say so.
+// Lookout has a read look for what comes next, for a moment, instead of letting the
+// program fall asleep: who writes then need not wake a processor, which
+// takes longer than many an answer. It helps a program
+// that keeps to one processor (GOMAXPROCS) of several and has nothing else to do; none
+// is due where it uses more, where there is one only, which the others need for
+// their answer, and while Alone does not say so.
 //
 // It watches itself: after each look that was in vain twice as many are left out as
 // after the one before, up to 255.
 type Lookout struct {
-	conn  *quiet
-	look  func(fd uintptr) // made once
-	most  time.Duration
-	alone func() bool
+	Habit
 
-	there  bool
-	vain   int // looks in vain since the last one that was not
-	passes int // looks to leave out
+	armed  atomic.Bool
+	passes atomic.Int32 // looks to leave out
+	vain   int          // looks in vain since the last one that was not; the reader's
 }
 
-// NewLookout returns a lookout on conn, which Conn has returned, for at most that
-// long, and only as long as alone says that the program has nothing else to do; nil,
-// which never looks, if most is 0, alone is nil, or conn is no Unix socket.
-func NewLookout(conn net.Conn, most time.Duration, alone func() bool) *Lookout {
-	c, ok := conn.(*quiet)
-	if !ok || !c.looks || most <= 0 || alone == nil {
+// Habit is how a Lookout looks.
+type Habit struct {
+	Most  time.Duration // for which it looks
+	Alone func() bool   // reports whether the program has nothing else to do; asked again and again
+	// Yields lets other programs on the same processor go first again and again: for
+	// who waits for one that may have to come to its turn before it writes.
+	Yields bool
+	Told   func(found bool, took time.Duration) // of each look; may be nil
+}
+
+// NewLookout returns a lookout for the reads of conn, which Conn or Inward has returned.
+// It is nil, for which no look is ever due, if Most is not positive, Alone is nil, or
+// conn is no Unix socket. To be called by who reads, or before.
+func NewLookout(conn net.Conn, h Habit) *Lookout {
+	if h.Most <= 0 || h.Alone == nil {
 		return nil
 	}
-	l := &Lookout{conn: c, most: most, alone: alone}
-	l.look = l.ask
+	if h.Told == nil {
+		h.Told = func(bool, time.Duration) {}
+	}
+	l := &Lookout{Habit: h}
+	switch c := conn.(type) {
+	case *quiet:
+		if !c.looks {
+			return nil
+		}
+		c.in.lookout = l
+	case *inward:
+		c.in.lookout = l
+	default:
+		return nil
+	}
 	return l
 }
 
 // mostVain bounds how many looks are left out: 2^8 - 1.
 const mostVain = 8
 
-// Look returns once there is something to read, the time is over, or the program has
-// something else to do, which does not count as in vain. While it looks
-// all goroutines with something to do go first, and so do other programs on the
-// same processor; what comes on other connections waits. Took is 0 if it did not look.
-func (l *Lookout) Look() (found bool, took time.Duration) {
-	if l == nil || !l.alone() || runtime.GOMAXPROCS(0) > 1 || runtime.NumCPU() == 1 {
-		return false, 0
+// Due reports whether the next read should look. Each time that it should if it were
+// not for looks that were in vain counts as one that was left out. It belongs to one
+// goroutine, which need not be the reader's.
+func (l *Lookout) Due() bool {
+	if l == nil || !l.Alone() || runtime.GOMAXPROCS(0) > 1 || runtime.NumCPU() == 1 {
+		return false
 	}
-	if l.passes > 0 {
-		l.passes--
-		return false, 0
+	if l.passes.Load() > 0 {
+		l.passes.Add(-1)
+		return false
 	}
-	began, alone := time.Now(), true
-	for l.there = false; !l.there && alone && took < l.most; took = time.Since(began) {
-		runtime.Gosched()
-		_, _, _ = syscall.RawSyscall(syscall.SYS_SCHED_YIELD, 0, 0, 0)
-		if l.conn.control(l.look) != nil {
-			break // closed
-		}
-		alone = l.alone()
-	}
-	took = max(min(took, l.most), 1) // the rest belonged to other programs
-	if l.there {
-		l.vain = 0
-		return true, took
-	}
-	if !alone {
-		return false, took
-	}
-	l.vain = min(l.vain+1, mostVain)
-	l.passes = 1<<l.vain - 1
-	return false, took
+	return true
 }
 
-// ask sets there if something can be read that was not yet.
-func (l *Lookout) ask(fd uintptr) {
-	var n int32
-	_, _, errno := syscall.RawSyscall(syscall.SYS_IOCTL, fd, syscall.TIOCINQ, uintptr(unsafe.Pointer(&n))) //nolint:gosec // where the kernel writes the number
-	l.there = errno == 0 && int64(n) > l.conn.left.Load()
+// Arm has the next read of the connection look first. A look that ends because the
+// program has something else to do does not count as in vain. While it looks all
+// goroutines with something to do go first; what comes on other connections, and the
+// read's deadline, wait.
+func (l *Lookout) Arm() { l.armed.Store(true) }
+
+// look tries a transfer that was begun until it has come to its end, which it reports.
+func (l *Lookout) look(t *transfer) (done bool) {
+	if l == nil || !l.armed.Load() || !l.armed.Swap(false) {
+		return false
+	}
+	var took time.Duration
+	began, alone, open := time.Now(), l.Alone(), true
+	for alone && open && took < l.Most {
+		runtime.Gosched()
+		if done, open = t.attempt(); done {
+			break
+		}
+		if l.Yields {
+			_, _, _ = syscall.RawSyscall(syscall.SYS_SCHED_YIELD, 0, 0, 0)
+		}
+		took, alone = time.Since(began), l.Alone()
+	}
+	switch {
+	case done:
+		l.vain = 0
+		took = time.Since(began)
+	case alone:
+		l.vain = min(l.vain+1, mostVain)
+		l.passes.Store(1<<l.vain - 1)
+	case took == 0:
+		return false // it did not even begin
+	}
+	l.Told(done, min(took, l.Most)) // the rest belonged to other programs
+	return done
 }

@@ -10,8 +10,19 @@ import (
 // Lookout does nothing.
 type Lookout struct{}
 
-// NewLookout returns nil.
-func NewLookout(net.Conn, time.Duration, func() bool) *Lookout { return nil }
+// Habit is how a Lookout looks where there is one.
+type Habit struct {
+	Most   time.Duration
+	Alone  func() bool
+	Yields bool
+	Told   func(found bool, took time.Duration)
+}
 
-// Look does not look.
-func (*Lookout) Look() (found bool, took time.Duration) { return false, 0 }
+// NewLookout returns nil.
+func NewLookout(net.Conn, Habit) *Lookout { return nil }
+
+// Due reports that no look is.
+func (*Lookout) Due() bool { return false }
+
+// Arm does nothing.
+func (*Lookout) Arm() {}
