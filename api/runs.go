@@ -80,7 +80,7 @@ func (s *runs) join(q *requestBody, r *Request, wish runWish, key string) (_ *ru
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.purgeLocked(time.Now())
-	n := &run{owner: s, id: newID(), same: same, mark: mark, kind: r.Type, row: r.Durable, callers: 1, changed: make(chan struct{})}
+	n := &run{owner: s, same: same, mark: mark, kind: r.Type, row: r.Durable, callers: 1, changed: make(chan struct{})}
 	keys := []string{key}
 	if old := s.byKey[key]; key != "" && old != nil {
 		if old.mark != mark {
@@ -105,7 +105,7 @@ func (s *runs) join(q *requestBody, r *Request, wish runWish, key string) (_ *ru
 	if err := s.makeRoomForKeyLocked(key); err != nil {
 		return nil, false, err
 	}
-	n.kept, n.held = wish.keeps(), wish.held.move()
+	n.id, n.kept, n.held = newID(), wish.keeps(), wish.held.move()
 	s.followers.Add(1)
 	s.byID[n.id] = n
 	for _, key := range keys {
@@ -322,9 +322,10 @@ func (s *runs) ended(r *run) {
 	r.mu.Lock()
 	last := r.answer != nil &&
 		(r.answer.Kind == Done || r.answer.Kind == Failed || r.answer.Kind == Late && (r.started || r.row))
+	keep := r.answer != nil && r.kept > 0
 	r.mu.Unlock()
 	last = last || r.undecided != 0 // for its keys: with them it is found out
-	keep := r.kept > 0 || len(r.keys) > 0 && last
+	keep = keep || len(r.keys) > 0 && last
 	if s.byID[r.id] != r || !keep || s.closed {
 		s.dropLocked(r)
 	} else {
