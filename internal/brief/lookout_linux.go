@@ -90,12 +90,12 @@ func (l *Lookout) look(t *transfer) (done bool) {
 	}
 	var took time.Duration
 	began, alone, open := time.Now(), l.Alone(), true
-	for alone && open && took < l.Most {
+	for tries := 1; alone && open && took < l.Most; tries++ {
 		runtime.Gosched()
 		if done, open = t.attempt(); done {
 			break
 		}
-		if l.Yields {
+		if l.Yields && tries%2 == 0 {
 			_, _, _ = syscall.RawSyscall(syscall.SYS_SCHED_YIELD, 0, 0, 0)
 		}
 		took, alone = time.Since(began), l.Alone()
