@@ -183,7 +183,12 @@ func (c *plainConn) takeTurn() bool {
 	if c.turn == nil {
 		return true
 	}
-	if len(c.turn) == 0 && !c.responding.Load() && !c.readAhead() {
+	select { // alone it takes a fifth of what it takes beside the others
+	case <-c.turn:
+		return true
+	default:
+	}
+	if !c.responding.Load() && !c.readAhead() {
 		return false
 	}
 	select {

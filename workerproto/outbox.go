@@ -13,6 +13,7 @@ import (
 type outbox struct {
 	conn    net.Conn
 	timeout time.Duration // for one write
+	until   time.Time     // the deadline of writes; the writer's own
 	wrote   func(frames, bytes int)
 	asked   func() // called when a request was written and nothing else; nil = nobody wants to know
 
@@ -227,7 +228,7 @@ func (o *outbox) flush(batch []frame) error {
 		if len(buf) < batchBuffer && i < len(batch)-1 {
 			continue
 		}
-		if err := o.conn.SetWriteDeadline(time.Now().Add(o.timeout)); err != nil {
+		if err := o.deadline(); err != nil {
 			return err
 		}
 		if _, err := o.conn.Write(buf); err != nil {
@@ -240,6 +241,17 @@ func (o *outbox) flush(batch []frame) error {
 		o.asked()
 	}
 	return nil
+}
+
+// deadline gives a write at least seven eighths of the timeout: a deadline is a timer,
+// and is not set for every frame.
+func (o *outbox) deadline() error {
+	wanted := time.Now().Add(o.timeout)
+	if wanted.Sub(o.until) <= o.timeout/8 {
+		return nil
+	}
+	o.until = wanted
+	return o.conn.SetWriteDeadline(wanted)
 }
 
 // aRequest reports whether the frame is a job for which somebody waits.

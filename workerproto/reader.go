@@ -174,10 +174,11 @@ func (s *Session) listen() error {
 		if !errors.Is(err, os.ErrDeadlineExceeded) {
 			return err
 		}
+		s.undo()
 		now = time.Now()
 		silent := now.Sub(heard)
 		switch {
-		case now.Before(until): // woken by expect
+		case now.Before(until): // woken by expect, or set for an earlier read
 			continue
 		case silent >= s.limits.HeartbeatTimeout:
 			return Complain(HeartbeatTimeout, 0, "nothing heard for %v", silent)

@@ -41,6 +41,7 @@ type Session struct {
 	mu      sync.Mutex
 	cause   error     // why the session ends; the first one counts
 	lingers time.Time // until then what is on its way is still read; zero = no end in sight
+	until   time.Time // the deadline of reads
 }
 
 func newSession(conn net.Conn, limits Limits, obs Observer) *Session {
@@ -202,10 +203,12 @@ func (s *Session) linger() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.lingers = time.Now().Add(lingering)
+	s.until = s.lingers
 	return s.conn.SetReadDeadline(s.lingers) == nil
 }
 
-// deadline sets until when a read may wait before something is to be done. It
+// deadline sets until when a read may wait before something is to be done, or a little
+// earlier: a deadline is a timer, and is not set for every frame. It
 // reports false if the session lingers and its time is over.
 func (s *Session) deadline(now, until time.Time) bool {
 	s.mu.Lock()
@@ -213,6 +216,16 @@ func (s *Session) deadline(now, until time.Time) bool {
 	if !s.lingers.IsZero() && until.After(s.lingers) {
 		until = s.lingers
 	}
-	_ = s.conn.SetReadDeadline(until) // fails on a closed connection only, and then the read does too
+	if later := until.Sub(s.until); later > s.limits.HeartbeatInterval/8 || later < 0 {
+		s.until = until
+		_ = s.conn.SetReadDeadline(until) // fails on a closed connection only, and then the read does too
+	}
 	return until.After(now)
+}
+
+// undo has the next deadline set one: that of the last is over, or was taken back.
+func (s *Session) undo() {
+	s.mu.Lock()
+	s.until = time.Time{}
+	s.mu.Unlock()
 }
