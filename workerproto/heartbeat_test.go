@@ -2,8 +2,11 @@ package workerproto
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net"
+	"os"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -68,6 +71,50 @@ func TestASilentWorkerIsPingedAndThenGivenUp(t *testing.T) {
 		require.Equal(t, HeartbeatTimeout, rule.Code)
 		require.Equal(t, 15*time.Second, time.Since(began))
 		require.Regexp(t, `^{"op":"welcome".*}\n{"op":"ping"}\n{"op":"ping"}\n{"op":"error","code":"heartbeat_timeout".*}\n$`, <-got)
+	})
+}
+
+// stopped is a connection of a process that stands still for a while, at the end of
+// which a deadline is over that its runtime sees before it sees what came meanwhile.
+type stopped struct {
+	net.Conn
+
+	stands func()
+}
+
+func (c *stopped) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		c.stands()
+	}
+	return n, err
+}
+
+// Of what a worker has said while the dispatcher stood still it has heard nothing, yet.
+func TestADispatcherThatStoodStillListensBeforeItGivesAWorkerUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(context.Background())
+		l, h := newPipes(), newRecorder()
+		done := make(chan error, 1)
+		go func() { done <- Serve(ctx, l, Limits{}, h, nil) }()
+		near, far := net.Pipe()
+		l.conns <- &stopped{far, sync.OnceFunc(func() { time.Sleep(time.Minute) })}
+		_, err := near.Write([]byte(helloLine + "\n"))
+		require.NoError(t, err)
+		<-h.opened
+		readAll(near)
+		time.Sleep(30 * time.Second)
+		_, err = near.Write([]byte(`{"op":"ping"}` + "\n")) // it is read when the dispatcher goes on
+		require.NoError(t, err)
+		time.Sleep(14 * time.Second)
+		require.Empty(t, h.closed)
+		time.Sleep(time.Second)
+		var rule *Error
+		require.ErrorAs(t, <-h.closed, &rule)
+		require.Equal(t, HeartbeatTimeout, rule.Code, "one that is silent is given up as ever")
+		_ = near.Close()
+		cancel()
+		require.NoError(t, <-done)
 	})
 }
 

@@ -156,7 +156,9 @@ var (
 
 // listen waits for more bytes. It pings when the worker has been silent for
 // HeartbeatInterval, and gives up after HeartbeatTimeout: a stopped process
-// keeps its connection open, so only silence shows it.
+// keeps its connection open, so only silence shows it. Time that this process stood
+// still after a read's deadline is not the worker's silence: what it has sent meanwhile
+// is still to be read.
 func (s *Session) listen() error {
 	heard := time.Now()
 	for now, pinged := heard, heard; ; {
@@ -176,11 +178,12 @@ func (s *Session) listen() error {
 		}
 		s.undo()
 		now = time.Now()
-		silent := now.Sub(heard)
-		switch {
-		case now.Before(until): // woken by expect, or set for an earlier read
+		late := now.Sub(until)
+		if late < 0 { // woken by expect, or set for an earlier read
 			continue
-		case silent >= s.limits.HeartbeatTimeout:
+		}
+		heard = heard.Add(late)
+		if silent := now.Sub(heard); silent >= s.limits.HeartbeatTimeout {
 			return Complain(HeartbeatTimeout, 0, "nothing heard for %v", silent)
 		}
 		pinged = now
