@@ -23,6 +23,7 @@ type Lookout struct {
 	armed  atomic.Bool
 	passes atomic.Int32 // looks to leave out
 	vain   int          // looks in vain since the last one that was not; the reader's
+	since  time.Time    // the first look since the reader last waited; zero = there was none; the reader's
 }
 
 // Habit is how a Lookout looks.
@@ -32,7 +33,12 @@ type Habit struct {
 	// Yields lets other programs on the same processor go first again and again: for
 	// who waits for one that may have to come to its turn before it writes.
 	Yields bool
-	Told   func(found bool, took time.Duration) // of each look; may be nil
+	// Rest is for how long what comes is found by looks alone. Then one read waits like
+	// any other: a program that finds the next thing to do each time never falls
+	// asleep, and only then Go asks what has come on all the other connections. 0 = for
+	// a program that also waits for something else in between.
+	Rest time.Duration
+	Told func(found bool, took time.Duration) // of each look; may be nil
 }
 
 // NewLookout returns a lookout for the reads of conn, which Conn or Inward has returned.
@@ -83,6 +89,13 @@ func (l *Lookout) Due() bool {
 // read's deadline, wait.
 func (l *Lookout) Arm() { l.armed.Store(true) }
 
+// waits notes that the reader waits like any other.
+func (l *Lookout) waits() {
+	if l != nil {
+		l.since = time.Time{}
+	}
+}
+
 // look tries a transfer that was begun until it has come to its end, which it reports.
 func (l *Lookout) look(t *transfer) (done bool) {
 	if l == nil || !l.armed.Load() || !l.armed.Swap(false) {
@@ -90,6 +103,12 @@ func (l *Lookout) look(t *transfer) (done bool) {
 	}
 	var took time.Duration
 	began, alone, open := time.Now(), l.Alone(), true
+	if l.since.IsZero() {
+		l.since = began
+	}
+	if l.Rest > 0 && began.Sub(l.since) >= l.Rest {
+		return false
+	}
 	for tries := 1; alone && open && took < l.Most; tries++ {
 		runtime.Gosched()
 		if done, open = t.attempt(); done {

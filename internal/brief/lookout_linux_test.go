@@ -85,6 +85,27 @@ func TestALookoutThatYieldsFindsWhatComes(t *testing.T) {
 	})
 }
 
+// Between looks that find what comes the reader waits now and then, so that others who
+// wait for what comes have their turn.
+func TestALookoutRestsOfWhatItFinds(t *testing.T) {
+	both(t, func(t *testing.T, near, far net.Conn) {
+		var to told
+		l := brief.NewLookout(near, brief.Habit{Most: time.Minute, Alone: yes, Rest: time.Nanosecond, Told: to.add})
+		var looked []int
+		for range 6 {
+			require.True(t, l.Due())
+			l.Arm()
+			_, err := far.Write([]byte("x"))
+			require.NoError(t, err)
+			n, err := near.Read(make([]byte, 2))
+			require.NoError(t, err)
+			require.Equal(t, 1, n)
+			looked = append(looked, len(to.found))
+		}
+		require.Equal(t, []int{1, 1, 2, 2, 3, 3}, looked)
+	})
+}
+
 func TestALookoutInVainLooksLessAndLessOften(t *testing.T) {
 	both(t, func(t *testing.T, near, far net.Conn) {
 		var to told

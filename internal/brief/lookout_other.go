@@ -15,6 +15,7 @@ type Habit struct {
 	Most   time.Duration
 	Alone  func() bool
 	Yields bool
+	Rest   time.Duration
 	Told   func(found bool, took time.Duration)
 }
 
