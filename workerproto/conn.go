@@ -129,7 +129,7 @@ func (c *Conn) Session() string { return c.welcome.Session }
 // has it. See internal/brief for what it takes: one processor of several, and alone,
 // which reports whether the program has nothing else to do. To be called before Receive.
 func (c *Conn) LookOut(most time.Duration, alone func() bool) {
-	c.lookout = brief.NewLookout(c.conn, brief.Habit{Most: most, Alone: alone, Yields: true, Rest: restAfter})
+	c.lookout = brief.NewLookout(c.conn, brief.Habit{Most: most, Alone: alone, Yields: workerYields, Rest: restAfter})
 }
 
 // restAfter is for how long requests that follow each other keep a worker awake before

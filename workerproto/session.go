@@ -44,12 +44,20 @@ type Session struct {
 	until   time.Time // the deadline of reads
 }
 
+// How often a look gives its processor away. The worker that has the request is mostly
+// at work on another one already. Who waits for the next request may well
+// be in the way of whoever is to send it.
+const (
+	sessionYields = 16
+	workerYields  = 2
+)
+
 func newSession(conn net.Conn, limits Limits, obs Observer) *Session {
 	s := &Session{nonce: newNonce(), peer: peerOf(conn), conn: conn, limits: limits, obs: obs}
 	quick := brief.Conn(conn)
 	s.in = lines{conn: quick, max: limits.MaxFrame}
 	s.out = newOutbox(quick, limits.Outbox, limits.WriteTimeout, obs.Sent)
-	s.lookout = brief.NewLookout(quick, brief.Habit{Most: limits.Lookout, Alone: limits.Alone, Told: obs.LookedOut})
+	s.lookout = brief.NewLookout(quick, brief.Habit{Most: limits.Lookout, Alone: limits.Alone, Yields: sessionYields, Told: obs.LookedOut})
 	if s.lookout != nil {
 		s.out.asked = s.expect
 	}

@@ -30,9 +30,10 @@ type Lookout struct {
 type Habit struct {
 	Most  time.Duration // for which it looks
 	Alone func() bool   // reports whether the program has nothing else to do; asked again and again
-	// Yields lets other programs on the same processor go first again and again: for
-	// who waits for one that may have to come to its turn before it writes.
-	Yields bool
+	// Yields lets other programs on the same processor go first after every so many tries; 0
+	// = never. To give it away takes as long as a try; never to do so is in vain if the
+	// program that is to write waits for this very processor.
+	Yields int
 	// Rest is for how long what comes is found by looks alone. Then one read waits like
 	// any other: a program that finds the next thing to do each time never falls
 	// asleep, and only then Go asks what has come on all the other connections. 0 = for
@@ -114,7 +115,7 @@ func (l *Lookout) look(t *transfer) (done bool) {
 		if done, open = t.attempt(); done {
 			break
 		}
-		if l.Yields && tries%2 == 0 {
+		if l.Yields > 0 && tries%l.Yields == 0 {
 			_, _, _ = syscall.RawSyscall(syscall.SYS_SCHED_YIELD, 0, 0, 0)
 		}
 		took, alone = time.Since(began), l.Alone()

@@ -76,7 +76,7 @@ func TestALookoutFindsWhatComes(t *testing.T) {
 
 func TestALookoutThatYieldsFindsWhatComes(t *testing.T) {
 	both(t, func(t *testing.T, near, far net.Conn) {
-		l := brief.NewLookout(near, brief.Habit{Most: time.Minute, Alone: yes, Yields: true})
+		l := brief.NewLookout(near, brief.Habit{Most: time.Minute, Alone: yes, Yields: 2})
 		l.Arm()
 		go func() { _, _ = far.Write([]byte("x")) }()
 		n, err := near.Read(make([]byte, 2))

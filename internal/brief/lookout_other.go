@@ -14,7 +14,7 @@ type Lookout struct{}
 type Habit struct {
 	Most   time.Duration
 	Alone  func() bool
-	Yields bool
+	Yields int
 	Rest   time.Duration
 	Told   func(found bool, took time.Duration)
 }
