@@ -51,6 +51,22 @@ func TestManyJobsWithoutTheirMediaTypeAreToldOfIt(t *testing.T) {
 	}
 }
 
+// A row has no key: whoever counts on one would have his job twice.
+func TestAnInsertWithAnIdempotencyKeyIsRefused(t *testing.T) {
+	h, _, _ := house(t, nil)
+	for _, kind := range []string{"application/json", "application/x-ndjson"} {
+		for _, key := range []string{"order-4711", ""} {
+			req := httptest.NewRequest(http.MethodPost, "/v1/jobs", strings.NewReader(`{"type":"pdf"}`))
+			req.Header.Set("Content-Type", kind)
+			req.Header.Set("Idempotency-Key", key)
+			rec := httptest.NewRecorder()
+			h.ServeHTTP(rec, req)
+			require.Equal(t, http.StatusBadRequest, rec.Code, rec.Body)
+			require.Contains(t, rec.Body.String(), "an insert takes no Idempotency-Key")
+		}
+	}
+}
+
 func postJobs(h *Handler, body, kind string) *httptest.ResponseRecorder {
 	req := httptest.NewRequest(http.MethodPost, "/v1/jobs", strings.NewReader(body))
 	if kind != "" {
