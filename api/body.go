@@ -98,6 +98,9 @@ func isJSON(r *http.Request) bool {
 // Span is a duration in JSON: a number of seconds, or a string such as "1.5s".
 type Span time.Duration
 
+// errNoSpan names the members that are spans: a decoder does not say which it was at.
+var errNoSpan = errors.New("timeout and wait_for_worker are numbers of seconds, or strings with a unit such as \"1.5s\"")
+
 // UnmarshalJSON implements json.Unmarshaler.
 func (s *Span) UnmarshalJSON(text []byte) error {
 	if len(text) > 0 && text[0] == '"' {
@@ -107,7 +110,7 @@ func (s *Span) UnmarshalJSON(text []byte) error {
 		}
 		d, err := time.ParseDuration(word)
 		if err != nil {
-			return errors.New("a duration is a number of seconds or a string such as \"1.5s\"")
+			return errNoSpan
 		}
 		*s = Span(d)
 		return nil
@@ -116,7 +119,7 @@ func (s *Span) UnmarshalJSON(text []byte) error {
 	err := json.Unmarshal(text, &seconds)
 	span, fits := spanOf(seconds)
 	if err != nil || !fits {
-		return errors.New("a duration is a number of seconds or a string such as \"1.5s\"")
+		return errNoSpan
 	}
 	*s = span
 	return nil
@@ -228,7 +231,9 @@ func jsonReason(err error) string {
 		return kind.Field + " cannot be the JSON " + fields.Short(kind.Value)
 	case errors.As(err, &syntax):
 		return fmt.Sprintf("it is not JSON (byte %d)", syntax.Offset)
-	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+	case errors.Is(err, io.EOF):
+		return "the body is empty; a request is a JSON object"
+	case errors.Is(err, io.ErrUnexpectedEOF):
 		return "it is not JSON (it ends too early)"
 	}
 	return err.Error()

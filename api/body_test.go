@@ -26,9 +26,10 @@ func TestABodyThatMeansTwoThingsIsRefused(t *testing.T) {
 		`{"type":"pdf"} x`:                                    "something follows the JSON object",
 		`{"type":"pdf"}{"type":"pdf"}`:                        "something follows the JSON object",
 		`{"type":"pdf"`:                                       "it is not JSON (it ends too early)",
-		``:                                                    "it is not JSON (it ends too early)",
+		``:                                                    "the body is empty; a request is a JSON object",
+		`{"type":"pdf","timeout":"5"}`:                        `timeout and wait_for_worker are numbers of seconds, or strings with a unit such as "1.5s"`,
 		`null`:                                                "type is missing",
-		"{\"type\":\"pdf\",\"payload\":\"\xff\"}":                    "it is not UTF-8",
+		"{\"type\":\"pdf\",\"payload\":\"\xff\"}":             "it is not UTF-8",
 		`{"type":"pdf","payload":"` + strings.Repeat("x", 9) + `"},`: "something follows the JSON object",
 	} {
 		w := httptest.NewRecorder()

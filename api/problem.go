@@ -150,7 +150,7 @@ func problemOfAnswer(a *Answer) *Problem {
 	case Late:
 		return deadlinePassed.of(a.Reason)
 	case Unsupported:
-		return noSlot.of(a.Reason)
+		return noSlot.of(a.Reason + "; wait_for_worker is how long a request waits for one")
 	case Busy:
 		return queueFull.of(a.Reason).later()
 	case Stopping:

@@ -536,6 +536,9 @@ func TestCurlDrivesTheAPI(t *testing.T) {
 	require.Equal(t, 2, refused.Bad)
 	require.Equal(t, 5001, refused.Problems[0].Line)
 	require.Zero(t, w.number(`SELECT count(*) FROM dispatcherd.jobs`))
+	joined := append(slices.Clone(on), "-H", "Content-Type: application/x-ndjson", "-d", "@-", "http://d/v1/jobs")
+	require.Contains(t, curl(t, lines, joined...), "--data-binary keeps them", "-d has made one line of all")
+	require.Contains(t, curl(t, "", append(on, "http://d/v1/jobs", "-d", "")...), "it is empty; a job is a JSON object")
 	var report api.Uploaded
 	require.NoError(t, json.Unmarshal([]byte(curl(t, lines, append(upload, "-H", "Transfer-Encoding: chunked", "http://d/v1/jobs?on_error=skip")...)), &report))
 	require.EqualValues(t, 5000, report.Inserted)

@@ -118,6 +118,9 @@ func whatKeepsOut(err error, socket string) string {
 	if errors.Is(err, fs.ErrPermission) {
 		return "; this user may not open it: run the worker as root or in the group of the socket and its directory (--socket-mode of serve)"
 	}
+	if told, ok := errors.AsType[*workerproto.Error](err); ok && told.Code == workerproto.BadJSON {
+		return "; what answers there does not speak to workers: give the dispatcher's worker socket as --worker-socket"
+	}
 	if info, err := os.Stat(socket); err == nil && info.Mode().Type() != os.ModeSocket {
 		return "; this is no socket: give the dispatcher's as --worker-socket"
 	}

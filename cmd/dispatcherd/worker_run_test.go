@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/workerproto"
 )
 
 // What an operator has to know of a worker made of a program is on its error
@@ -71,6 +72,7 @@ func TestEachReasonForHavingNoConnectionIsToldOnce(t *testing.T) {
 	require.False(t, told.fresh(dialed(syscall.ENOENT)))
 	require.Contains(t, whatKeepsOut(dialed(syscall.EACCES), "s"), "this user may not open it")
 	require.Empty(t, whatKeepsOut(dialed(syscall.ENOENT), filepath.Join(t.TempDir(), "s")))
+	require.Contains(t, whatKeepsOut(fmt.Errorf("waiting for the welcome: %w", workerproto.Complain(workerproto.BadJSON, 0, "HTTP/1.1 400")), "s"), "does not speak to workers")
 }
 
 func TestBlanksBetweenTypesAreNoPartOfThem(t *testing.T) {

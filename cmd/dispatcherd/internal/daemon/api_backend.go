@@ -243,7 +243,7 @@ func (u *upload) jobs(yield func(claim.New, error) bool) {
 			}
 		case errors.As(err, &line):
 			u.bad = u.bad || u.strict
-			u.tell(line.Line, line.Reason)
+			u.tell(line.Line, reasonOf(line))
 		case errors.Is(err, io.EOF):
 			if u.bad {
 				yield(claim.New{}, errBadLines)
@@ -255,6 +255,14 @@ func (u *upload) jobs(yield func(claim.New, error) bool) {
 			return
 		}
 	}
+}
+
+// reasonOf tells more of what curl does with lines when it is not told otherwise.
+func reasonOf(line *lines.Error) error {
+	if errors.Is(line, lines.ErrMore) {
+		return fmt.Errorf("%w (curl -d takes line ends away, --data-binary keeps them)", line.Reason)
+	}
+	return line.Reason
 }
 
 // Job implements api.Backend.

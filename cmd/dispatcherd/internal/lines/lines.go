@@ -44,6 +44,9 @@ type Job struct {
 	TimeoutMS   *int32                `json:"timeout_ms"` // limit of one attempt in milliseconds
 }
 
+// ErrMore says that a line goes on behind its job.
+var ErrMore = errors.New("something follows the JSON object: one line is one job")
+
 // Parse reads one line and checks it as the table would, so that a mistake
 // is found together with its line number.
 func Parse(line []byte) (Job, error) {
@@ -56,7 +59,7 @@ func Parse(line []byte) (Job, error) {
 		return job, jsonReason(err)
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return job, errors.New("something follows the JSON object: one line is one job")
+		return job, ErrMore
 	}
 	if err := fields.Check(line, jobFields); err != nil {
 		return job, err
@@ -77,6 +80,8 @@ func jsonReason(err error) error {
 		return fmt.Errorf("%s cannot be the JSON %s", kind.Field, fields.Short(kind.Value))
 	case errors.As(err, &syntax):
 		return fmt.Errorf("it is not JSON (byte %d)", syntax.Offset)
+	case errors.Is(err, io.EOF):
+		return errors.New("it is empty; a job is a JSON object")
 	case errors.Is(err, io.ErrUnexpectedEOF):
 		return errors.New("it is not JSON (it ends too early)")
 	case errors.As(err, &when):

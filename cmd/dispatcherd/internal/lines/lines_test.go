@@ -142,6 +142,14 @@ func TestWhatIsWrittenAsJSONComesBack(t *testing.T) {
 	})
 }
 
+// Parse alone sees what holds nothing: a reader of lines passes over it.
+func TestWhatIsEmptyIsToldToBe(t *testing.T) {
+	for _, text := range []string{"", " ", "\r\n"} {
+		_, err := Parse([]byte(text))
+		require.EqualError(t, err, "it is empty; a job is a JSON object")
+	}
+}
+
 func FuzzParseJob(f *testing.F) {
 	f.Add([]byte(`{"type":"pdf","payload":"\ud83d\ude00"}`))
 	f.Add([]byte(`{"type":"pdf","priority":3,"run_at":"2026-01-31T08:00:00Z"}`))
