@@ -129,9 +129,11 @@ func (a commands) exportTrace(ctx context.Context, f *exportFlags, dir string) e
 		return exit.Errorf(exit.Conflict, "more than %d jobs ended in that time: shorten it with --since and --until, or raise --limit", f.limit)
 	}
 	left := fillTrace(t, past)
+	if len(t.Jobs) == 0 {
+		return f.noJobs(int64(len(past)), left)
+	}
 	if err := t.Check(); err != nil {
-		return exit.Errorf(exit.NotFound, "this makes no trace: %w; %d jobs ended in that time, and %d of them need types that no slot supports (%s)",
-			err, len(past), len(past)-len(t.Jobs), strings.Join(left, ", "))
+		return exit.Errorf(exit.NotFound, "this makes no trace: %w", err)
 	}
 	if err := writeTrace(t, dir); err != nil {
 		return err
@@ -141,6 +143,20 @@ func (a commands) exportTrace(ctx context.Context, f *exportFlags, dir string) e
 		a.Say("%s left out because no slot supports them: %s", console.Counted(int64(len(past)-len(t.Jobs)), "job"), strings.Join(left, ", "))
 	}
 	return nil
+}
+
+// noJobs says why there is nothing to export: nothing ended, or these slots are
+// not those that ran it.
+func (f *exportFlags) noJobs(ended int64, left []string) error {
+	if ended == 0 {
+		return exit.Errorf(exit.NotFound, "there is no job that ended in that time (--since, --until)")
+	}
+	whose := "the dispatcher on " + f.socket
+	if f.slots != "" {
+		whose = "the trace " + f.slots
+	}
+	return exit.Errorf(exit.NotFound, "%s ended in that time, of types that no slot of %s supports: %s; give another --api-socket, or --slots-of",
+		console.Counted(ended, "job"), whose, strings.Join(left, ", "))
 }
 
 // slotsFor returns the slots of the trace, and when they came and went if that
