@@ -113,7 +113,7 @@ func (h *Handler) uploadJobs(w http.ResponseWriter, r *http.Request, strict bool
 		return err
 	}
 	if refused {
-		p := badLines.of(strconv.Itoa(report.Bad) + " bad lines; on_error=skip leaves them out and inserts the others")
+		p := badLines.of("bad lines: " + strconv.Itoa(report.Bad) + "; on_error=skip leaves them out and inserts the others")
 		p.Bad, p.Problems = report.Bad, report.Problems
 		return p
 	}
