@@ -38,5 +38,5 @@ func TestARowOfUnknownFateIsNotWrittenTwice(t *testing.T) {
 		require.Equal(t, http.StatusOK, got.StatusCode, got.body)
 	}
 	w.awaitCounts(map[dispatcherd.Status]int64{dispatcherd.Done: 1})
-	require.EqualValues(t, 1, w.number(`SELECT count(*) FROM dispatcherd.jobs`))
+	require.Equal(t, 1, w.number(`SELECT count(*) FROM dispatcherd.jobs`))
 }
