@@ -35,8 +35,8 @@ type Options struct {
 	// A worker that keeps to one processor of several (GOMAXPROCS=1) and has done a
 	// request stays awake for the next one for up to Lookout, as long as mostly one
 	// comes in that time: to wake a processor takes longer than many a job. Default
-	// 100 µs; negative: not at all, as where a quota (of a container) leaves the program
-	// and its dispatcher less than two processors: what is spent awake counts against it.
+	// 100 µs; negative: not at all. Nor does one whose control group (of a container) has
+	// less than two processors: what is spent awake counts against the quota.
 	Lookout time.Duration
 
 	Connected    func(workerproto.Welcome) // may be nil

@@ -129,12 +129,8 @@ func (c *Conn) Session() string { return c.welcome.Session }
 // has it. See internal/brief for what it takes: one processor of several, and alone,
 // which reports whether the program has nothing else to do. To be called before Receive.
 func (c *Conn) LookOut(most time.Duration, alone func() bool) {
-	c.lookout = brief.NewLookout(c.conn, brief.Habit{Most: most, Alone: alone, Yields: workerYields, Rest: restAfter})
+	c.lookout = brief.NewLookout(c.conn, brief.Habit{Most: most, Alone: alone, Yields: workerYields, Rest: lookRest})
 }
-
-// restAfter is for how long requests that follow each other keep a worker awake before
-// the rest of its program gets to see what has come for it.
-const restAfter = time.Millisecond
 
 // Receive waits for more frames and returns all that are there: Job, Cancel,
 // Stale, GoAway and non-fatal Error; heartbeats are dealt with, unknown frames

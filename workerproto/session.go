@@ -52,12 +52,16 @@ const (
 	workerYields  = 2
 )
 
+// lookRest is for how long either end finds what comes by looking before the rest of
+// its program gets to see what has come for it.
+const lookRest = time.Millisecond
+
 func newSession(conn net.Conn, limits Limits, obs Observer) *Session {
 	s := &Session{nonce: newNonce(), peer: peerOf(conn), conn: conn, limits: limits, obs: obs}
 	quick := brief.Conn(conn)
 	s.in = lines{conn: quick, max: limits.MaxFrame}
 	s.out = newOutbox(quick, limits.Outbox, limits.WriteTimeout, obs.Sent)
-	s.lookout = brief.NewLookout(quick, brief.Habit{Most: limits.Lookout, Alone: limits.Alone, Yields: sessionYields, Told: obs.LookedOut})
+	s.lookout = brief.NewLookout(quick, brief.Habit{Most: limits.Lookout, Alone: limits.Alone, Yields: sessionYields, Rest: lookRest, Told: obs.LookedOut})
 	if s.lookout != nil {
 		s.out.asked = s.expect
 	}

@@ -174,7 +174,6 @@ func (t *transfer) some(b []byte) (int, error) {
 	t.b, t.n, t.errno = b, 0, 0
 	var err error
 	if !t.lookout.look(t) {
-		t.lookout.waits()
 		err = t.wait(t.once)
 	}
 	t.b = nil

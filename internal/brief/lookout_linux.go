@@ -12,8 +12,9 @@ import (
 // program fall asleep: who writes then need not wake a processor, which
 // takes longer than many an answer. It helps a program
 // that keeps to one processor (GOMAXPROCS) of several and has nothing else to do; none
-// is due where it uses more, where there is one only, which the others need for
-// their answer, and while Alone does not say so.
+// is due where it uses more, where there are not two, since the others need one for
+// their answer, or a quota of them would be used up by looking, and while Alone does not
+// say so.
 //
 // It watches itself: after each look that was in vain twice as many are left out as
 // after the one before, up to 255.
@@ -23,7 +24,7 @@ type Lookout struct {
 	armed  atomic.Bool
 	passes atomic.Int32 // looks to leave out
 	vain   int          // looks in vain since the last one that was not; the reader's
-	since  time.Time    // the first look since the reader last waited; zero = there was none; the reader's
+	since  time.Time    // the first look since the last rest; zero = there was none; the reader's
 }
 
 // Habit is how a Lookout looks.
@@ -34,10 +35,10 @@ type Habit struct {
 	// = never. To give it away takes as long as a try; never to do so is in vain if the
 	// program that is to write waits for this very processor.
 	Yields int
-	// Rest is for how long what comes is found by looks alone. Then one read waits like
-	// any other: a program that finds the next thing to do each time never falls
-	// asleep, and only then Go asks what has come on all the other connections. 0 = for
-	// a program that also waits for something else in between.
+	// Rest is for how long looks follow each other. Then one is left out, and the read
+	// waits like any other: a program that finds the next thing to do each time never
+	// falls asleep, and only then Go asks what has come on all the other connections.
+	// 0 = for ever.
 	Rest time.Duration
 	Told func(found bool, took time.Duration) // of each look; may be nil
 }
@@ -74,7 +75,7 @@ const mostVain = 8
 // not for looks that were in vain counts as one that was left out. It belongs to one
 // goroutine, which need not be the reader's.
 func (l *Lookout) Due() bool {
-	if l == nil || !l.Alone() || runtime.GOMAXPROCS(0) > 1 || runtime.NumCPU() == 1 {
+	if l == nil || !l.Alone() || runtime.GOMAXPROCS(0) > 1 || processors() < 2 {
 		return false
 	}
 	if l.passes.Load() > 0 {
@@ -90,13 +91,6 @@ func (l *Lookout) Due() bool {
 // read's deadline, wait.
 func (l *Lookout) Arm() { l.armed.Store(true) }
 
-// waits notes that the reader waits like any other.
-func (l *Lookout) waits() {
-	if l != nil {
-		l.since = time.Time{}
-	}
-}
-
 // look tries a transfer that was begun until it has come to its end, which it reports.
 func (l *Lookout) look(t *transfer) (done bool) {
 	if l == nil || !l.armed.Load() || !l.armed.Swap(false) {
@@ -108,6 +102,7 @@ func (l *Lookout) look(t *transfer) (done bool) {
 		l.since = began
 	}
 	if l.Rest > 0 && began.Sub(l.since) >= l.Rest {
+		l.since = time.Time{}
 		return false
 	}
 	for tries := 1; alone && open && took < l.Most; tries++ {
