@@ -77,6 +77,7 @@ func (r *Report) transitions(id int64, j *job) {
 		running  bool
 		attempt  int32
 		finished bool
+		owner    int32
 	)
 	for _, c := range j.changes {
 		legal := !finished
@@ -85,15 +86,19 @@ func (r *Report) transitions(id int64, j *job) {
 			legal = legal && attempt == 0 && c.Attempt == 0
 		case history.Claimed:
 			legal = legal && !running && c.Attempt == attempt+1
-			running, attempt = true, c.Attempt
+			running, attempt, owner = true, c.Attempt, c.Dispatcher
 		case history.Back:
 			legal = legal && running && c.Attempt == attempt
 			running = false
 		case history.Ended:
 			legal = legal && running && c.Attempt == attempt
+			if j.row != nil && j.row.Status == "done" { // others are ended by whoever cancels, or gives up
+				legal = legal && c.Dispatcher == owner
+			}
 			running, finished = false, true
 		case history.Adopted:
 			legal = legal && running && c.Attempt == attempt
+			owner = c.Dispatcher
 		case history.Illegal, history.Lost:
 			legal = false
 		}

@@ -160,7 +160,9 @@ func (r *Report) index(h *history.History) map[int64]*job {
 }
 
 // trail hands each change to its job. A dispatcher that was declared lost may
-// take nothing from then on: whoever declares it waits for its claims.
+// take nothing from then on: whoever declares it waits for its claims. What it had
+// taken it may still end until somebody has given the row back, a moment later: it is the
+// attempt that counts, and nobody else has one. An end after that is no transition.
 func (r *Report) trail(h *history.History, get func(int64) *job) {
 	lost := map[int32]bool{}
 	for i := range h.Changes {
@@ -170,8 +172,7 @@ func (r *Report) trail(h *history.History, get func(int64) *job) {
 			continue
 		}
 		j := get(c.Job)
-		taken := c.Kind == history.Claimed || c.Kind == history.Adopted
-		if worked := c.Kind == history.Ended && j.row != nil && j.row.Status == "done"; lost[c.Dispatcher] && (taken || worked) {
+		if taken := c.Kind == history.Claimed || c.Kind == history.Adopted; taken && lost[c.Dispatcher] {
 			r.find(&r.Illegal, "illegal", c.Job, "dispatcher %d was lost, and then came its change %d of attempt %d", c.Dispatcher, c.Kind, c.Attempt)
 		}
 		j.changes = append(j.changes, c)

@@ -84,7 +84,7 @@ func TestEveryViolationIsFound(t *testing.T) {
 		{"an end of a waiting job", illegal, func(h *h) { h.Changes = slices.Delete(h.Changes, 5, 6) }},
 		{"a second end", illegal, func(h *h) { h.Changes = append(h.Changes, h.Changes[6]) }},
 		{"a claim by a dispatcher that is lost", illegal, func(h *h) { h.Changes[5].Dispatcher = 1 }},
-		{"an end by a dispatcher that is lost", illegal, func(h *h) { h.Changes[6].Dispatcher = 1 }},
+		{"an end by a dispatcher that has it no more", illegal, func(h *h) { h.Changes[6].Dispatcher = 1 }},
 		{"an odd transition", illegal, func(h *h) { h.Changes[3].Kind = history.Illegal }},
 		{"a start before the claim", disorder, func(h *h) { h.Processes[1].Runs[0].Start = 5 * second }},
 		{"a claim before the insert", disorder, func(h *h) { h.Batches[0].Begun, h.Batches[0].Ended = 4*second, 5*second }},
@@ -111,6 +111,18 @@ func disorder(r *Report) int   { return r.Disorder }
 func TestAnAdoptedAttemptGoesOn(t *testing.T) {
 	h := clean()
 	h.Changes = slices.Insert(h.Changes, 6, history.Change{At: 8 * second, Job: 1, Kind: history.Adopted, Attempt: 2, Dispatcher: 3})
+	h.Changes[7].Dispatcher = 3 // whose job it is now
+	if r := Judge(h); r.Violations() != 0 {
+		t.Errorf("%+v", r)
+	}
+}
+
+func TestALostDispatcherMayEndWhatNobodyHasGivenBack(t *testing.T) {
+	h := clean()
+	h.Changes = slices.Insert(h.Changes, 6, history.Change{At: 8 * second, Kind: history.Lost, Dispatcher: 2})
+	h.Changes = slices.Delete(h.Changes, 8, 10) // what it claims and ends of the other job after that
+	h.Changes = append(h.Changes, history.Change{At: 9 * second, Job: 2, Kind: history.Claimed, Attempt: 1, Dispatcher: 3},
+		history.Change{At: 11 * second, Job: 2, Kind: history.Ended, Attempt: 1, Dispatcher: 3})
 	if r := Judge(h); r.Violations() != 0 {
 		t.Errorf("%+v", r)
 	}
