@@ -176,7 +176,7 @@ func (s *Session) listen() error {
 		if !errors.Is(err, os.ErrDeadlineExceeded) {
 			return err
 		}
-		s.undo()
+		s.forgetDeadline()
 		now = time.Now()
 		late := now.Sub(until)
 		if late < 0 { // woken by expect, or set for an earlier read

@@ -235,8 +235,9 @@ func (s *Session) deadline(now, until time.Time) bool {
 	return until.After(now)
 }
 
-// undo has the next deadline set one: that of the last is over, or was taken back.
-func (s *Session) undo() {
+// forgetDeadline has the next call of deadline set one: the last is over, or expect has
+// put one that is over in its place.
+func (s *Session) forgetDeadline() {
 	s.mu.Lock()
 	s.until = time.Time{}
 	s.mu.Unlock()
