@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
 // Presentation is an execution that a worker brings along from an earlier
@@ -13,8 +14,8 @@ import (
 type Presentation struct {
 	Job     dispatcherd.JobID
 	Attempt dispatcherd.Attempt
-	From    dispatcherd.Mark // of the session in which it began
-	To      dispatcherd.Mark // From.Nth of how often it was presented; 0 = From
+	From    contract.Fingerprint // of the session in which it began
+	To      contract.Fingerprint // From.Nth of how often it was presented; 0 = From
 	Slot    dispatcherd.Slot
 }
 
@@ -22,9 +23,9 @@ type Presentation struct {
 type presented struct {
 	Presentation
 
-	session *session         // nil once it hung up
-	renews  dispatcherd.Mark // not 0: the job runs here, and its note is to name this session instead
-	later   *presented       // nil, or the newest note of the job, to be renewed once this is answered
+	session *session             // nil once it hung up
+	renews  contract.Fingerprint // not 0: the job runs here, and its note is to name this session instead
+	later   *presented           // nil, or the newest note of the job, to be renewed once this is answered
 }
 
 // adopting gathers what workers bring along while a statement is in flight and
@@ -33,7 +34,7 @@ type adopting struct {
 	next     []*presented
 	asked    []*presented // in the order of request
 	byJob    map[dispatcherd.JobID]*presented
-	request  *dispatcherd.AdoptRequest // nil, or not answered for certain
+	request  *contract.AdoptRequest // nil, or not answered for certain
 	inFlight bool
 	locked   spell // some of it is locked, and asked about again when it ends
 }
@@ -106,7 +107,7 @@ func (c *Core) inquire(p *presented) {
 
 // renewNote asks to note the session that a job was sent to, because it was
 // claimed for another one. Until that is done its worker cannot bring it along.
-func (c *Core) renewNote(j *job, mark dispatcherd.Mark) {
+func (c *Core) renewNote(j *job, mark contract.Fingerprint) {
 	if j.mode == dispatcherd.Queued {
 		c.renew(&presented{Presentation: Presentation{Job: j.id, Attempt: j.attempt, From: j.mark}, renews: mark})
 	}
@@ -149,16 +150,16 @@ func (c *Core) resumable(p *Presentation) *job {
 // as, another one of the same execution. What a worker said on two connections may
 // be heard in the other order, by a dispatcher that stood still for a while: the
 // older connection is dead, and what has gone on to the newer one stays there.
-func (p *Presentation) outdated(other dispatcherd.Mark) bool {
-	counted := func(m dispatcherd.Mark) bool { return m != 0 && m != p.From }
-	return counted(p.To) && counted(other) && !p.To.Overtakes(other, p.From)
+func (p *Presentation) outdated(other contract.Fingerprint) bool {
+	counted := func(m contract.Fingerprint) bool { return m != 0 && m != p.From }
+	return counted(p.To) && counted(other) && !p.To.Supersedes(other, p.From)
 }
 
 // moveOver lets a job that runs here change to its worker's new connection. That
 // takes no statement, unless the worker may have presented it to another dispatcher
 // meanwhile: what is still under way there must find a greater number in the note.
 func (c *Core) moveOver(p *presented, j *job) {
-	if p.To != 0 && p.To != p.From && p.To != p.From.Nth(1) {
+	if p.To != 0 && p.To != p.From && p.To != p.From.WithGeneration(1) {
 		c.renew(&presented{Presentation: Presentation{Job: p.Job, Attempt: p.Attempt, From: p.From}, renews: p.To})
 	}
 	if j.slot != noSlot {
@@ -217,16 +218,16 @@ func (c *Core) flushAdopts() {
 	c.emit(Effect{Kind: Adopt, Adopt: a.request})
 }
 
-func (c *Core) adoptRequest() *dispatcherd.AdoptRequest {
+func (c *Core) adoptRequest() *contract.AdoptRequest {
 	a := &c.adopts
 	n := min(len(a.next), c.cfg.Limits.ClaimBatch)
 	a.asked = slices.Clone(a.next[:n])
 	a.next = slices.Delete(a.next, 0, n)
 	slices.SortFunc(a.asked, func(x, y *presented) int { return cmp.Compare(x.Job, y.Job) })
-	r := &dispatcherd.AdoptRequest{Jobs: make([]dispatcherd.Presented, 0, n)}
+	r := &contract.AdoptRequest{Jobs: make([]contract.ResumeOffer, 0, n)}
 	for _, p := range a.asked {
-		r.Jobs = append(r.Jobs, dispatcherd.Presented{
-			ID: p.Job, Attempt: p.Attempt, From: p.From, To: cmp.Or(p.renews, p.To, p.From), Own: p.renews != 0,
+		r.Jobs = append(r.Jobs, contract.ResumeOffer{
+			ID: p.Job, Attempt: p.Attempt, From: p.From, To: cmp.Or(p.renews, p.To, p.From), Renewal: p.renews != 0,
 		})
 	}
 	binary.LittleEndian.PutUint64(r.Token[:8], c.rng.Uint64())
@@ -236,8 +237,8 @@ func (c *Core) adoptRequest() *dispatcherd.AdoptRequest {
 
 // Adopted answers an Adopt effect.
 type Adopted struct {
-	Request *dispatcherd.AdoptRequest
-	Result  dispatcherd.AdoptResult
+	Request *contract.AdoptRequest
+	Result  contract.AdoptResult
 }
 
 func (ev Adopted) apply(c *Core) {
@@ -247,7 +248,7 @@ func (ev Adopted) apply(c *Core) {
 		return
 	}
 	a.inFlight = false
-	if ev.Result.Verdict != dispatcherd.OK {
+	if ev.Result.Verdict != contract.OK {
 		c.outage.begin(adoptions, c)
 		return
 	}
@@ -275,7 +276,7 @@ func (ev Adopted) apply(c *Core) {
 
 // renewOrder notes the newest presentation of a job that was adopted under an
 // older one: its worker came again while that was in flight.
-func (c *Core) renewOrder(p *presented, noted dispatcherd.Mark) {
+func (c *Core) renewOrder(p *presented, noted contract.Fingerprint) {
 	if j := c.jobs.get(p.Job); j != nil && p.renews == 0 && p.To != 0 && p.To != noted && j.stage == running && j.mark == p.From {
 		c.renew(&presented{Presentation: Presentation{Job: p.Job, Attempt: p.Attempt, From: p.From}, renews: p.To})
 	}
@@ -294,13 +295,13 @@ func (a *adopting) pause(c *Core, locked bool) {
 // adopt lets a row that is ours now go on where it runs. One whose worker has
 // gone meanwhile waits for it, or for the next dispatcher; one that cannot go on
 // is given back.
-func (c *Core) adopt(p *presented, row *dispatcherd.Adopted) {
+func (c *Core) adopt(p *presented, row *contract.Adopted) {
 	switch {
 	case p.renews != 0:
 		return
 	case c.jobs.get(row.ID) != nil, p.session != nil && !slices.Contains(p.Slot.Types, row.Type), p.session == nil && c.cfg.Resume <= 0, !c.mayHold(row.Type):
 		c.stats.Freed++
-		c.ends.add(dispatcherd.Finish{ID: row.ID, Attempt: row.Attempt, Outcome: dispatcherd.Released})
+		c.ends.add(contract.Finish{ID: row.ID, Attempt: row.Attempt, Outcome: contract.Released})
 		return
 	}
 	if p.session != nil {
@@ -325,9 +326,9 @@ func (c *Core) mayHold(name string) bool {
 }
 
 // adoptedJob takes a running row into hand, with what is left of its timeout.
-func (c *Core) adoptedJob(p *presented, row *dispatcherd.Adopted) *job {
+func (c *Core) adoptedJob(p *presented, row *contract.Adopted) *job {
 	j := c.newJob()
-	j.id, j.key = row.ID, dispatcherd.Key{RunAt: row.RunAt, ID: row.ID}
+	j.id, j.key = row.ID, contract.Key{RunAt: row.RunAt, ID: row.ID}
 	j.priority, j.mode, j.stage = row.Priority, dispatcherd.Queued, running
 	j.attempt, j.tries, j.failures, j.crashes = row.Attempt, row.MaxAttempts, row.Failures, row.Crashes
 	j.mark = p.From

@@ -1,14 +1,14 @@
 package actor
 
 import (
-	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/slotindex"
 )
 
 // Announced is Notified that names the row, the only one its transaction made
 // pending. It is as much of a hint.
 type Announced struct {
-	Row dispatcherd.Announcement
+	Row contract.RowNotification
 }
 
 // An idle dispatcher claims an announced row at once, without having read it:
@@ -30,7 +30,7 @@ func (ev Announced) apply(c *Core) {
 // sure to be no worse than to fetch: the row is of the own share, a slot is
 // free for it, and nothing else is known, or about to be known, to wait for
 // that slot's type. It reports whether it did.
-func (c *Core) believe(a *dispatcherd.Announcement) bool {
+func (c *Core) believe(a *contract.RowNotification) bool {
 	t, ok := c.index.Lookup(a.Type)
 	if !ok || !c.clock || c.draining || !c.queuedOpen() || c.jobs.get(a.Key.ID) != nil {
 		return false

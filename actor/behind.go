@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/slotindex"
 )
 
@@ -22,16 +23,16 @@ import (
 // round that hung, or a server that is slow with everything, says nothing about
 // the next.
 type behind struct {
-	due     bool                      // some lane is
-	from    int                       // the type with which the round under way goes on; 0 = with none
-	asked   []asking                  // the look in flight, if it is not empty
-	request *dispatcherd.FetchRequest // reused
+	due     bool                   // some lane is
+	from    int                    // the type with which the round under way goes on; 0 = with none
+	asked   []asking               // the look in flight, if it is not empty
+	request *contract.FetchRequest // reused
 	sentAt  Instant
-	spent   Instant           // by the round under way, or the last one
-	last    Instant           // by the one before
-	slowest Instant           // what a fetch took while the round was under way
-	next    Instant           // no round begins before
-	gone    []dispatcherd.Key // places before a bound of the look in flight that rows have left since it was sent
+	spent   Instant        // by the round under way, or the last one
+	last    Instant        // by the one before
+	slowest Instant        // what a fetch took while the round was under way
+	next    Instant        // no round begins before
+	gone    []contract.Key // places before a bound of the look in flight that rows have left since it was sent
 }
 
 const (
@@ -48,7 +49,7 @@ const (
 // takesBehind notes that what lies behind a lane's cursor is to be read, if that is the
 // way to look at it now, instead of a full look.
 func (f *fetching) takesBehind(l *lane) bool {
-	if !f.dear && l.before == (dispatcherd.Key{}) || l.seen == 0 || l.cursor == (dispatcherd.Key{}) {
+	if !f.dear && l.before == (contract.Key{}) || l.seen == 0 || l.cursor == (contract.Key{}) {
 		return false
 	}
 	l.looked, l.due, f.behind.due = f.looks, true, true
@@ -77,7 +78,7 @@ func (c *Core) flushBehind() {
 		b.due, b.last, b.spent, b.slowest = false, b.spent, 0, 0
 	}
 	if b.request == nil {
-		b.request = &dispatcherd.FetchRequest{Look: true}
+		b.request = &contract.FetchRequest{Backfill: true}
 	}
 	b.request.Lanes, b.gone = b.request.Lanes[:0], b.gone[:0]
 	for b.from < len(c.kinds) && len(b.asked)+priorities <= max(priorities, c.cfg.Limits.LanesPerFetch) {
@@ -113,16 +114,16 @@ func (c *Core) askBehind(t slotindex.TypeID) {
 		// What waits here or is in hand may all be in the answer.
 		limit := int(l.length) + l.len() + int(k.jobs)
 		b.asked = append(b.asked, asking{laneRef: laneRef{typ: t, priority: dispatcherd.Priority(p)}})
-		b.request.Lanes = append(b.request.Lanes, dispatcherd.Lane{
+		b.request.Lanes = append(b.request.Lanes, contract.LaneQuery{
 			Type: c.index.Name(t), Priority: dispatcherd.Priority(p), Before: l.before, Limit: limit, Share: k.share,
 		})
 	}
 }
 
 // justBehind returns the first place behind a row.
-func justBehind(k dispatcherd.Key) dispatcherd.Key {
+func justBehind(k contract.Key) contract.Key {
 	if k.ID == math.MaxInt64 {
-		return dispatcherd.Key{RunAt: k.RunAt + 1}
+		return contract.Key{RunAt: k.RunAt + 1}
 	}
 	k.ID++
 	return k
@@ -137,18 +138,18 @@ func (b *behind) wake(c *Core) Instant {
 }
 
 // lookedBehind takes the answer of a look.
-func (c *Core) lookedBehind(req *dispatcherd.FetchRequest, res dispatcherd.FetchResult) {
+func (c *Core) lookedBehind(req *contract.FetchRequest, res contract.FetchResult) {
 	b := &c.fetch.behind
 	if len(b.asked) == 0 || len(req.Lanes) != len(b.asked) {
 		return // an answer that was given before
 	}
 	b.spent += c.now - b.sentAt
-	if res.Verdict == dispatcherd.OK {
+	if res.Verdict == contract.OK {
 		c.outage.over(looks)
 	} else {
 		c.outage.begin(looks, c)
 	}
-	slices.SortFunc(b.gone, dispatcherd.Key.Compare)
+	slices.SortFunc(b.gone, contract.Key.Compare)
 	rest := res.Candidates
 	for i, a := range b.asked {
 		n := 0
@@ -160,7 +161,7 @@ func (c *Core) lookedBehind(req *dispatcherd.FetchRequest, res dispatcherd.Fetch
 	}
 	b.asked = b.asked[:0]
 	if b.from == 0 {
-		c.fetch.rest(c, res.Verdict == dispatcherd.OK)
+		c.fetch.rest(c, res.Verdict == contract.OK)
 	}
 }
 
@@ -184,14 +185,14 @@ func (f *fetching) rest(c *Core, ok bool) {
 // fillBehind merges what was found behind the cursor of one lane. A row that is
 // not here now, and has not left since the look began, was committed late or
 // became pending again.
-func (c *Core) fillBehind(a asking, lane *dispatcherd.Lane, rows []dispatcherd.Candidate, res dispatcherd.FetchResult) {
+func (c *Core) fillBehind(a asking, lane *contract.LaneQuery, rows []contract.Candidate, res contract.FetchResult) {
 	k := &c.kinds[a.typ]
 	l := &k.queued[a.priority]
 	if !k.held || l.before != lane.Before || c.index.Name(a.typ) != lane.Type {
 		return // the type was forgotten meanwhile
 	}
-	l.before = dispatcherd.Key{}
-	if res.Verdict != dispatcherd.OK || k.share != lane.Share {
+	l.before = contract.Key{}
+	if res.Verdict != contract.OK || k.share != lane.Share {
 		l.due, c.fetch.behind.due = true, true
 		return
 	}
@@ -217,12 +218,12 @@ func (c *Core) fillBehind(a asking, lane *dispatcherd.Lane, rows []dispatcherd.C
 
 // fallBack makes a lane be read on from an earlier place. What was read behind
 // that is read again, in order with what the place was moved back for.
-func (l *lane) fallBack(to dispatcherd.Key) {
+func (l *lane) fallBack(to contract.Key) {
 	if !to.Less(l.cursor) {
 		return
 	}
 	l.compact()
-	n, _ := slices.BinarySearchFunc(l.keys, to, dispatcherd.Key.Compare)
+	n, _ := slices.BinarySearchFunc(l.keys, to, contract.Key.Compare)
 	for n < len(l.keys) && !to.Less(l.keys[n]) {
 		n++
 	}

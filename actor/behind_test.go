@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
 // longLooks is a life in which looks behind the cursors are answered long after
@@ -23,9 +24,9 @@ type longLooks struct {
 	next    dispatcherd.JobID
 	running []Effect
 	queue   []Effect
-	look    *dispatcherd.FetchRequest // under way
-	seen    dispatcherd.FetchResult   // what it saw
-	brought int                       // rows that looks brought
+	look    *contract.FetchRequest // under way
+	seen    contract.FetchResult   // what it saw
+	brought int                    // rows that looks brought
 }
 
 func newLongLooks(t *testing.T, seed uint64) *longLooks {
@@ -41,7 +42,7 @@ func (l *longLooks) feed(ev Event) {
 	l.core.fetch.dear = true
 	for _, e := range l.core.Step(l.now, ev, nil) {
 		switch {
-		case e.Kind == Fetch && e.Fetch.Look:
+		case e.Kind == Fetch && e.Fetch.Backfill:
 			require.Nil(l.t, l.look, "one look at a time")
 			l.look, l.seen = e.Fetch, l.table.fetch(e.Fetch)
 			for i := range e.Fetch.Lanes {
@@ -76,17 +77,17 @@ func (l *longLooks) answerLook() {
 	switch {
 	case l.look == nil:
 	case l.rng.IntN(10) == 0:
-		l.answerLookWith(dispatcherd.Refused)
+		l.answerLookWith(contract.Refused)
 	default:
-		l.answerLookWith(dispatcherd.OK)
+		l.answerLookWith(contract.OK)
 	}
 }
 
-func (l *longLooks) answerLookWith(v dispatcherd.Verdict) {
+func (l *longLooks) answerLookWith(v contract.Verdict) {
 	req, res := l.look, l.seen
 	l.look = nil
-	if v != dispatcherd.OK {
-		res = dispatcherd.FetchResult{Verdict: v}
+	if v != contract.OK {
+		res = contract.FetchResult{Verdict: v}
 	}
 	l.brought += len(res.Candidates)
 	l.feed(Fetched{Request: req, Result: res})
@@ -201,7 +202,7 @@ func TestTheRestAfterDearLooksIsBounded(t *testing.T) {
 				l.now += c.reads
 				settle()
 				l.now = l.core.fetch.behind.sentAt + max(c.took, 50+c.reads)
-				l.answerLookWith(dispatcherd.OK)
+				l.answerLookWith(contract.OK)
 				settle()
 				rest := l.core.fetch.behind.next - l.now
 				require.Equal(t, want, rest, "round %d", round)
@@ -215,9 +216,9 @@ func TestTheRestAfterDearLooksIsBounded(t *testing.T) {
 
 // A look reads up to the row at a cursor and that row, whatever its id.
 func TestThePlaceBehindARow(t *testing.T) {
-	for _, k := range []dispatcherd.Key{{RunAt: 5, ID: 1}, {RunAt: 5, ID: math.MaxInt64 - 1}, {RunAt: 5, ID: math.MaxInt64}} {
+	for _, k := range []contract.Key{{RunAt: 5, ID: 1}, {RunAt: 5, ID: math.MaxInt64 - 1}, {RunAt: 5, ID: math.MaxInt64}} {
 		behind := justBehind(k)
 		require.True(t, k.Less(behind), "%v", k)
-		require.False(t, dispatcherd.Key{RunAt: 6, ID: 1}.Less(behind), "%v", k)
+		require.False(t, contract.Key{RunAt: 6, ID: 1}.Less(behind), "%v", k)
 	}
 }

@@ -1,6 +1,6 @@
 package actor
 
-import "github.com/dispatcherd/dispatcherd"
+import "github.com/dispatcherd/dispatcherd/internal/contract"
 
 // bell decides whether producers should ring, as a network driver decides
 // between interrupts and polling. While it is armed every commit that inserts
@@ -57,7 +57,7 @@ func (b *bell) wake(c *Core) Instant {
 
 func (ev BellSet) apply(c *Core) {
 	c.bell.asked = false
-	if ev.Verdict != dispatcherd.OK {
+	if ev.Verdict != contract.OK {
 		c.outage.begin(bells, c)
 		return
 	}

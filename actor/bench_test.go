@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
 // treadmill keeps a core saturated: every slot is busy, every lane has more
@@ -145,7 +146,7 @@ func (m *treadmill) answer(e Effect) {
 			}
 			for range e.Fetch.Lanes[i].Limit {
 				m.nextID++
-				res.Candidates = append(res.Candidates, dispatcherd.Candidate{Lane: i, Key: dispatcherd.Key{RunAt: res.DBNow, ID: m.nextID}})
+				res.Candidates = append(res.Candidates, contract.Candidate{Lane: i, Key: contract.Key{RunAt: res.DBNow, ID: m.nextID}})
 			}
 		}
 		m.feed(&m.fetched)
@@ -153,7 +154,7 @@ func (m *treadmill) answer(e Effect) {
 		res := &m.claimed.Result
 		m.claimed.Request, res.Won = e.Claim, res.Won[:0]
 		for _, id := range e.Claim.IDs {
-			res.Won = append(res.Won, dispatcherd.Won{ID: id, Attempt: 1, MaxAttempts: 3})
+			res.Won = append(res.Won, contract.Won{ID: id, Attempt: 1, MaxAttempts: 3})
 		}
 		m.feed(&m.claimed)
 	case Finish:

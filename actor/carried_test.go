@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/scoring"
 )
 
@@ -55,12 +56,12 @@ func (h *history) lookNow() {
 
 // randomElsewhere changes what the other dispatchers can do and whose the rows are.
 func (h *history) randomElsewhere() Event {
-	ev := Elsewhere{Capacity: map[string]int{}, Shares: map[string]dispatcherd.Share{}}
+	ev := Elsewhere{Capacity: map[string]int{}, Shares: map[string]contract.Share{}}
 	for _, typ := range twinTypes {
 		before, behind := h.rng.IntN(4), h.rng.IntN(4)
 		if own, _ := h.twin.capacity(typ); before+behind > 0 {
 			ev.Capacity[typ] = before + behind
-			if share := dispatcherd.ShareOf(own, dispatcherd.Others{Before: before, Behind: behind, Least: 1}); !share.All() {
+			if share := contract.ShareOf(own, contract.Others{SmallerIDs: before, LargerIDs: behind, Least: 1}); !share.All() {
 				ev.Shares[typ] = share
 			}
 		}
@@ -107,7 +108,7 @@ func (h *history) randomReturn() Event {
 		rows = slices.Delete(rows, i, i+1)
 		p := Presentation{Job: r.id, Attempt: r.attempt, From: r.session, Slot: dispatcherd.Slot{ID: h.nextSlot, Number: h.numbers[h.nextSess]}}
 		types := map[string]bool{r.typ: true, twinTypes[h.rng.IntN(len(twinTypes))]: true}
-		p.To = p.From.Nth(int(r.id) % 3)
+		p.To = p.From.WithGeneration(int(r.id) % 3)
 		switch h.rng.IntN(10) {
 		case 0:
 			p.Attempt--
@@ -131,8 +132,8 @@ func (h *history) randomReturn() Event {
 	return ev
 }
 
-func (h *history) markOf(s dispatcherd.SessionID) dispatcherd.Mark {
-	return dispatcherd.Mark(1_000_000*int(s) + 1)
+func (h *history) markOf(s dispatcherd.SessionID) contract.Fingerprint {
+	return contract.Fingerprint(1_000_000*int(s) + 1)
 }
 
 // resumed lets an adopted execution run on its slot, for the twin as well.
@@ -155,11 +156,11 @@ func (h *history) disturbAdopt() bool {
 	if i < 0 {
 		return false
 	}
-	v := dispatcherd.Refused
+	v := contract.Refused
 	switch h.rng.IntN(4) {
 	case 0:
 	case 1:
-		v = dispatcherd.Unknown
+		v = contract.Unknown
 		if h.rng.IntN(2) == 0 {
 			h.table.adopt(h.me, h.queue[i].Adopt)
 		}
@@ -169,7 +170,7 @@ func (h *history) disturbAdopt() bool {
 	req := h.queue[i].Adopt
 	h.note("%v adoption %v", v, req.Jobs)
 	h.queue = slices.Delete(h.queue, i, i+1)
-	h.feed(Adopted{Request: req, Result: dispatcherd.AdoptResult{Verdict: v}})
+	h.feed(Adopted{Request: req, Result: contract.AdoptResult{Verdict: v}})
 	return true
 }
 

@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
 // A check that cannot fail is worth nothing: every kind of damage must be seen.
@@ -56,8 +57,8 @@ func smallCore(t *testing.T) *Core {
 	for _, e := range fx {
 		if e.Kind == Fetch {
 			require.Equal(t, "pdf", e.Fetch.Lanes[0].Type)
-			c.Step(1, Fetched{Request: e.Fetch, Result: dispatcherd.FetchResult{DBNow: 1000, Candidates: []dispatcherd.Candidate{
-				{Lane: 0, Key: dispatcherd.Key{RunAt: 1, ID: 1}}, {Lane: 0, Key: dispatcherd.Key{RunAt: 1, ID: 2}},
+			c.Step(1, Fetched{Request: e.Fetch, Result: contract.FetchResult{DBNow: 1000, Candidates: []contract.Candidate{
+				{Lane: 0, Key: contract.Key{RunAt: 1, ID: 1}}, {Lane: 0, Key: contract.Key{RunAt: 1, ID: 2}},
 			}}}, nil)
 		}
 	}

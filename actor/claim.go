@@ -4,7 +4,7 @@ import (
 	"encoding/binary"
 	"slices"
 
-	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/slotindex"
 )
 
@@ -13,24 +13,24 @@ import (
 type claiming struct {
 	next       []*job
 	flying     []flight
-	unresolved []*dispatcherd.ClaimRequest // wait for the end of the outage to be asked about
-	standing   []*job                      // won in this step, without a slot
-	evicted    bool                        // next holds jobs that had to yield their slots
-	spare      []*dispatcherd.ClaimRequest
+	unresolved []*contract.ClaimRequest // wait for the end of the outage to be asked about
+	standing   []*job                   // won in this step, without a slot
+	evicted    bool                     // next holds jobs that had to yield their slots
+	spare      []*contract.ClaimRequest
 	spareJobs  [][]*job
 	types      []slotindex.TypeID // scratch
 }
 
 // flight is a claim whose outcome is not known.
 type flight struct {
-	token dispatcherd.Token
+	token contract.Token
 	jobs  []*job // in the order in which they were reserved
 	doubt bool   // it was answered Unknown; only a Resolve can decide it now
 }
 
 // land returns the flight that an answer belongs to, or nil if that was
 // answered before.
-func (cl *claiming) land(t dispatcherd.Token) *flight {
+func (cl *claiming) land(t contract.Token) *flight {
 	for i := range cl.flying {
 		if cl.flying[i].token == t {
 			return &cl.flying[i]
@@ -81,13 +81,13 @@ func (c *Core) dropSlotless() {
 	})
 }
 
-func (c *Core) claimRequest(jobs []*job) *dispatcherd.ClaimRequest {
+func (c *Core) claimRequest(jobs []*job) *contract.ClaimRequest {
 	cl := &c.claims
-	var r *dispatcherd.ClaimRequest
+	var r *contract.ClaimRequest
 	if n := len(cl.spare); n > 0 {
 		r, cl.spare = cl.spare[n-1], cl.spare[:n-1]
 	} else {
-		r = &dispatcherd.ClaimRequest{}
+		r = &contract.ClaimRequest{}
 	}
 	r.IDs, r.Types, cl.types = r.IDs[:0], r.Types[:0], cl.types[:0]
 	for _, j := range jobs {
@@ -95,11 +95,11 @@ func (c *Core) claimRequest(jobs []*job) *dispatcherd.ClaimRequest {
 		cl.types = append(cl.types, j.typ)
 	}
 	slices.Sort(r.IDs)
-	r.For = r.For[:0]
+	r.Sessions = r.Sessions[:0]
 	for _, id := range r.IDs {
 		j := c.jobs.get(id)
 		j.mark = c.slots[j.slot].session.mark
-		r.For = append(r.For, j.mark)
+		r.Sessions = append(r.Sessions, j.mark)
 	}
 	slices.Sort(cl.types)
 	for _, t := range slices.Compact(cl.types) {
@@ -131,7 +131,7 @@ func (ev Claimed) apply(c *Core) {
 	switch v := ev.Result.Verdict; {
 	case f == nil:
 		return
-	case v == dispatcherd.Unknown, f.doubt && v == dispatcherd.Refused:
+	case v == contract.Unknown, f.doubt && v == contract.Refused:
 		c.stats.Unknown++
 		f.doubt = true
 		c.outage.begin(claims, c)
@@ -142,7 +142,7 @@ func (ev Claimed) apply(c *Core) {
 			}
 		}
 		return
-	case v == dispatcherd.Refused:
+	case v == contract.Refused:
 		c.refused(ev.Request)
 	default:
 		c.outage.over(claims)
@@ -172,7 +172,7 @@ func (cl *claiming) arrived(f *flight) {
 }
 
 // refused handles a claim that certainly took nothing.
-func (c *Core) refused(r *dispatcherd.ClaimRequest) {
+func (c *Core) refused(r *contract.ClaimRequest) {
 	c.outage.begin(claims, c)
 	for _, id := range r.IDs {
 		if j := c.jobs.get(id); j != nil && j.stage == reserved {
@@ -184,12 +184,12 @@ func (c *Core) refused(r *dispatcherd.ClaimRequest) {
 // won starts a job whose row is now ours. One whose slot died is released. One
 // that had to yield its slot, or gave it up in doubt, is seated anew once those
 // who rank before it are served.
-func (c *Core) won(w *dispatcherd.Won, doubt bool) {
+func (c *Core) won(w *contract.Won, doubt bool) {
 	c.stats.Won++
 	j := c.jobs.get(w.ID)
 	if j == nil || j.stage != reserved || j.attempt != 0 {
 		// Not a row that was asked for. It must not stay running under our name.
-		c.ends.add(dispatcherd.Finish{ID: w.ID, Attempt: w.Attempt, Outcome: dispatcherd.Released})
+		c.ends.add(contract.Finish{ID: w.ID, Attempt: w.Attempt, Outcome: contract.Released})
 		return
 	}
 	j.attempt, j.tries, j.failures, j.crashes = w.Attempt, w.MaxAttempts, w.Failures, w.Crashes

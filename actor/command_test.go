@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
 // words is a command line taken apart: bare words, and key=value pairs of
@@ -144,7 +145,7 @@ func must[T any](v T, err error) T {
 const look EffectKind = 255
 
 func kindOf(e Effect) EffectKind {
-	if e.Kind == Fetch && e.Fetch.Look {
+	if e.Kind == Fetch && e.Fetch.Backfill {
 		return look
 	}
 	return e.Kind
@@ -228,7 +229,7 @@ func (w *world) cmdPresent(ws words, _ []string) {
 			attempt = int(r.attempt)
 		}
 		ev.Running = append(ev.Running, Presentation{
-			Job: w.jobs[name], Attempt: dispatcherd.Attempt(ws.int("attempt", attempt)), From: from, To: from.Nth(ws.int("times", 0)),
+			Job: w.jobs[name], Attempt: dispatcherd.Attempt(ws.int("attempt", attempt)), From: from, To: from.WithGeneration(ws.int("times", 0)),
 			Slot: dispatcherd.Slot{ID: d.nextSlot, Number: int32(d.types[id]), Types: sets(ws.args["types"])[0]},
 		})
 		d.nextSlot++
@@ -258,7 +259,7 @@ func (w *world) cmdInsert(how words, body []string) {
 			}
 			w.nextRow++
 			if of := ws.int("of", 0); of > 0 { // the next id of the share of half
-				for half := dispatcherd.ShareOf(1, dispatcherd.Others{Before: of - 1, Behind: 2 - of, Least: 1}); !half.Owns(w.nextRow); {
+				for half := contract.ShareOf(1, contract.Others{SmallerIDs: of - 1, LargerIDs: 2 - of, Least: 1}); !half.Owns(w.nextRow); {
 					w.nextRow++
 				}
 			}
@@ -269,7 +270,7 @@ func (w *world) cmdInsert(how words, body []string) {
 				tries: int32(ws.int("tries", 3)), timeout: ws.duration("timeout"),
 			})
 			if r := w.table.rows[w.nextRow]; len(how.bare) > 0 && how.bare[0] == "alone" {
-				news = Announced{dispatcherd.Announcement{Type: r.typ, Priority: r.priority, Key: dispatcherd.Key{RunAt: r.runAt, ID: r.id}}}
+				news = Announced{contract.RowNotification{Type: r.typ, Priority: r.priority, Key: contract.Key{RunAt: r.runAt, ID: r.id}}}
 			}
 		}
 	}
@@ -332,9 +333,9 @@ func (w *world) cmdAnswer(ws words, _ []string) {
 	kind := kindNamed(ws.bare[0])
 	i := slices.IndexFunc(w.at.pending, func(e Effect) bool { return kindOf(e) == kind })
 	require.GreaterOrEqual(w.t, i, 0, "no %s is under way", ws.bare[0])
-	v := dispatcherd.OK
+	v := contract.OK
 	if len(ws.bare) > 1 {
-		v = map[string]dispatcherd.Verdict{"ok": 0, "refused": 1, "unknown": 2}[ws.bare[1]]
+		v = map[string]contract.Verdict{"ok": 0, "refused": 1, "unknown": 2}[ws.bare[1]]
 	}
 	w.answer(i, v)
 }
@@ -352,7 +353,7 @@ func (w *world) cmdLose(ws words, _ []string) {
 	default:
 		w.table.finish(w.at.id, e.Finish)
 	}
-	w.answer(i, dispatcherd.Unknown)
+	w.answer(i, contract.Unknown)
 }
 
 // cmdRead lets Postgres answer a fetch that is held: what the table looks like
@@ -383,7 +384,7 @@ func (w *world) cmdShare(ws words, _ []string) {
 	before, behind := ws.int("before", 0), ws.int("behind", 0)
 	w.step(Elsewhere{
 		Capacity: map[string]int{ws.bare[0]: before + behind},
-		Shares:   map[string]dispatcherd.Share{ws.bare[0]: dispatcherd.ShareOf(ws.int("own", 1), dispatcherd.Others{Before: before, Behind: behind, Least: 1})},
+		Shares:   map[string]contract.Share{ws.bare[0]: contract.ShareOf(ws.int("own", 1), contract.Others{SmallerIDs: before, LargerIDs: behind, Least: 1})},
 	})
 }
 

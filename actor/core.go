@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/scoring"
 	"github.com/dispatcherd/dispatcherd/slotindex"
 )
@@ -46,8 +47,8 @@ type Core struct {
 	outage outage
 	bell   bell
 
-	elsewhere map[string]int               // capacity of the other dispatchers, by type; read only
-	shares    map[string]dispatcherd.Share // by type; read only
+	elsewhere map[string]int            // capacity of the other dispatchers, by type; read only
+	shares    map[string]contract.Share // by type; read only
 
 	draining bool
 	leaving  bool // running rows outlive their sessions
@@ -68,12 +69,12 @@ type slot struct {
 type session struct {
 	id        dispatcherd.SessionID
 	worker    string
-	slots     []slotindex.Ref  // in order of registration
-	draining  bool             // slots it may still add take no jobs
-	leaving   bool             // some slot may be off line and still at work
-	mark      dispatcherd.Mark // fingerprint of its nonce
-	forgetful bool             // what it runs ends with it
-	undecided int              // executions it presented of which it is not known whether they go on
+	slots     []slotindex.Ref      // in order of registration
+	draining  bool                 // slots it may still add take no jobs
+	leaving   bool                 // some slot may be off line and still at work
+	mark      contract.Fingerprint // fingerprint of its nonce
+	forgetful bool                 // what it runs ends with it
+	undecided int                  // executions it presented of which it is not known whether they go on
 }
 
 // Stats counts what happened since the start. All counters only grow.

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/scoring"
 )
 
@@ -116,10 +117,10 @@ type Effect struct {
 	Timeout time.Duration
 	Age     time.Duration
 	Why     Why
-	Fetch   *dispatcherd.FetchRequest
-	Claim   *dispatcherd.ClaimRequest
-	Finish  *dispatcherd.FinishRequest
-	Adopt   *dispatcherd.AdoptRequest
+	Fetch   *contract.FetchRequest
+	Claim   *contract.ClaimRequest
+	Finish  *contract.FinishRequest
+	Adopt   *contract.AdoptRequest
 }
 
 // Why is the reason of a placement: the score by term at the instant of the

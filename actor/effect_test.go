@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/scoring"
 )
 
@@ -82,7 +83,7 @@ func TestASentRowCarriesItsTimeoutAndPayload(t *testing.T) {
 	claim := w.at.pending[0].Claim
 	require.Equal(t, []string{"pdf"}, claim.Types)
 	require.NotZero(t, claim.Token)
-	fx := w.at.core.Step(w.now, Claimed{Request: claim, Result: dispatcherd.ClaimResult{Won: []dispatcherd.Won{
+	fx := w.at.core.Step(w.now, Claimed{Request: claim, Result: contract.ClaimResult{Won: []contract.Won{
 		{ID: 1, Attempt: 3, MaxAttempts: 4, Failures: 2, Timeout: 30 * time.Second, Payload: []byte(`"x"`)},
 	}}}, nil)
 	send := one(t, fx, Send)
@@ -94,7 +95,7 @@ func TestASentRowCarriesItsTimeoutAndPayload(t *testing.T) {
 	require.Equal(t, w.now+30_000, w.at.core.alarms.first())
 	fx = w.at.core.Step(w.now, Released{Session: 1, Results: []Result{{Job: 1, Attempt: 3, Error: "no"}}}, nil)
 	retry := one(t, fx, Finish).Finish.Items[0]
-	require.Equal(t, dispatcherd.Retry, retry.Outcome)
+	require.Equal(t, contract.Retry, retry.Outcome)
 	require.GreaterOrEqual(t, retry.Delay, 2*time.Second, "the third repetition waits 2 to 4 seconds")
 	require.LessOrEqual(t, retry.Delay, 4*time.Second)
 }
@@ -107,11 +108,11 @@ func TestAWonRowThatWasNotAskedForIsReleased(t *testing.T) {
 	w.command("insert", []string{"letter type=pdf"})
 	w.command("run", nil)
 	claim := w.at.pending[0].Claim
-	fx := w.at.core.Step(w.now, Claimed{Request: claim, Result: dispatcherd.ClaimResult{Won: []dispatcherd.Won{
+	fx := w.at.core.Step(w.now, Claimed{Request: claim, Result: contract.ClaimResult{Won: []contract.Won{
 		{ID: 1, Attempt: 1, MaxAttempts: 1}, {ID: 99, Attempt: 6, MaxAttempts: 1},
 	}}}, nil)
 	one(t, fx, Send)
-	require.Equal(t, []dispatcherd.Finish{{ID: 99, Attempt: 6, Outcome: dispatcherd.Released}}, one(t, fx, Finish).Finish.Items)
+	require.Equal(t, []contract.Finish{{ID: 99, Attempt: 6, Outcome: contract.Released}}, one(t, fx, Finish).Finish.Items)
 	require.Empty(t, w.at.core.Step(w.now, Claimed{Request: claim}, nil), "an answer given twice")
 	require.Len(t, w.at.core.claims.spare, 1, "a request may be used again once")
 }

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
 // Event is something that happened to the dispatcher. The set is closed.
@@ -16,7 +17,7 @@ type Registered struct {
 	Session dispatcherd.SessionID
 	Worker  string
 	Slots   []dispatcherd.Slot
-	Mark    dispatcherd.Mark // fingerprint of the session's nonce, the same each time
+	Mark    contract.Fingerprint // fingerprint of the session's nonce, the same each time
 	// Forgetful: the worker does not bring along what it runs when its session
 	// ends. Counts with Mark only.
 	Forgetful bool
@@ -96,26 +97,26 @@ type CancelRequested struct {
 
 // Fetched answers a Fetch effect.
 type Fetched struct {
-	Request *dispatcherd.FetchRequest
-	Result  dispatcherd.FetchResult
+	Request *contract.FetchRequest
+	Result  contract.FetchResult
 }
 
 // Claimed answers a Claim or a Resolve effect.
 type Claimed struct {
-	Request *dispatcherd.ClaimRequest
-	Result  dispatcherd.ClaimResult
+	Request *contract.ClaimRequest
+	Result  contract.ClaimResult
 }
 
 // Finished answers a Finish effect.
 type Finished struct {
-	Request *dispatcherd.FinishRequest
-	Result  dispatcherd.FinishResult
+	Request *contract.FinishRequest
+	Result  contract.FinishResult
 }
 
 // BellSet answers a Bell effect.
 type BellSet struct {
 	Armed   bool
-	Verdict dispatcherd.Verdict
+	Verdict contract.Verdict
 }
 
 // Disowned tells that this dispatcher cannot prove its lease any more: others
@@ -131,7 +132,7 @@ type Owned struct{}
 // not named have no slot elsewhere. Core keeps the maps.
 type Elsewhere struct {
 	Capacity map[string]int
-	Shares   map[string]dispatcherd.Share // this dispatcher's; not named = everything
+	Shares   map[string]contract.Share // this dispatcher's; not named = everything
 }
 
 // Reweighed changes the weights. They were validated.

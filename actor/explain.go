@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/scoring"
 	"github.com/dispatcherd/dispatcherd/slotindex"
 )
@@ -96,7 +97,7 @@ const (
 type asked struct {
 	head
 
-	key   dispatcherd.Key
+	key   contract.Key
 	known bool // the type is known here
 }
 
@@ -152,7 +153,7 @@ func (r Reason) holdsOff() bool {
 // identify finds the job in hand, or takes the row's word.
 func (c *Core) identify(q Inquiry) (asked, *job) {
 	j := c.jobs.get(q.ID)
-	a := asked{key: dispatcherd.Key{RunAt: q.RunAt, ID: q.ID}}
+	a := asked{key: contract.Key{RunAt: q.RunAt, ID: q.ID}}
 	a.priority, a.mode, a.number = q.Priority, dispatcherd.Queued, int64(q.ID)
 	if j != nil {
 		a.typ, a.known, a.priority, a.mode = j.typ, true, j.priority, j.mode
@@ -304,7 +305,7 @@ func (c *Core) lanePrefix(a *asked, r laneRef, ahead *[]head, note bool) (n int,
 	return n, h.before(&a.head)
 }
 
-func (c *Core) headOfKey(r laneRef, k dispatcherd.Key) head {
+func (c *Core) headOfKey(r laneRef, k contract.Key) head {
 	age := c.keyAgeMS(k) - c.handicapMS(r.foreign)
 	return head{
 		score:   c.score(dispatcherd.Queued, r.priority, age, r.typ).Total(),

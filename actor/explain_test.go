@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/scoring"
 )
 
@@ -61,10 +62,10 @@ func (p *puzzle) share() {
 	if p.rng.IntN(2) == 0 {
 		return
 	}
-	ev := Elsewhere{Capacity: map[string]int{}, Shares: map[string]dispatcherd.Share{}}
+	ev := Elsewhere{Capacity: map[string]int{}, Shares: map[string]contract.Share{}}
 	for _, name := range puzzleTypes {
 		if before, behind := p.rng.IntN(3), p.rng.IntN(3); before+behind > 0 {
-			ev.Capacity[name], ev.Shares[name] = before+behind, dispatcherd.ShareOf(1, dispatcherd.Others{Before: before, Behind: behind, Least: 1})
+			ev.Capacity[name], ev.Shares[name] = before+behind, contract.ShareOf(1, contract.Others{SmallerIDs: before, LargerIDs: behind, Least: 1})
 		}
 	}
 	p.answer(p.step(ev), true)
@@ -192,7 +193,7 @@ func (p *puzzle) expected() (ranks, hidden map[dispatcherd.JobID]int) {
 		h.arrival += p.handicap(q.ID, q.Type)
 		h.score = p.core.cfg.Weights.Score(h.mode, q.Priority, int64(p.now)-h.arrival, p.core.capacity(t)).Total()
 		switch {
-		case q.ID < 0, p.core.lane(laneRef{t, q.Priority, p.foreign(q.ID, q.Type)}).holds(dispatcherd.Key{RunAt: q.RunAt, ID: q.ID}):
+		case q.ID < 0, p.core.lane(laneRef{t, q.Priority, p.foreign(q.ID, q.Type)}).holds(contract.Key{RunAt: q.RunAt, ID: q.ID}):
 			all = append(all, scored{h, q.ID})
 		case p.core.index.Capacity(t) > 0:
 			unread = append(unread, scored{h, q.ID})
@@ -496,6 +497,6 @@ func TestTheWindowOfASharedTypeGrowsByTheHandicap(t *testing.T) {
 	p := explained(t)
 	p.core.cfg.Handicap = 7 * time.Second
 	alone := p.core.Explain(p.jobs[0]).Window
-	p.step(Elsewhere{Capacity: map[string]int{"pdf": 1}, Shares: map[string]dispatcherd.Share{"pdf": dispatcherd.ShareOf(1, dispatcherd.Others{Before: 1, Least: 1})}})
+	p.step(Elsewhere{Capacity: map[string]int{"pdf": 1}, Shares: map[string]contract.Share{"pdf": contract.ShareOf(1, contract.Others{SmallerIDs: 1, Least: 1})}})
 	require.Equal(t, alone+7*time.Second, p.core.Explain(p.jobs[0]).Window)
 }

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/slotindex"
 )
 
@@ -21,11 +22,11 @@ type laneRef struct {
 // asking is what Core remembers of one lane of a fetch in flight.
 type asking struct {
 	laneRef
-	look   bool            // from the very beginning, not from the cursor
-	hungry bool            // foreign: for slots that are free
-	pops   uint32          // lane.pops when it was sent
-	list   uint32          // lane.list when it was sent
-	first  dispatcherd.Key // the lane's first waiting key, or its cursor, when it was sent
+	look   bool         // from the very beginning, not from the cursor
+	hungry bool         // foreign: for slots that are free
+	pops   uint32       // lane.pops when it was sent
+	list   uint32       // lane.list when it was sent
+	first  contract.Key // the lane's first waiting key, or its cursor, when it was sent
 }
 
 // fetching plans what to read ahead. One fetch is in flight at a time.
@@ -47,7 +48,7 @@ type fetching struct {
 	from     int     // where that goes on, round and round
 	low      []laneRef
 	asked    []asking
-	request  *dispatcherd.FetchRequest // reused; in flight while asked is not empty
+	request  *contract.FetchRequest // reused; in flight while asked is not empty
 	sentAt   Instant
 	nextPoll Instant
 	lazy     bool    // nextPoll is further away, as nothing is to be done and notifications arrive
@@ -59,9 +60,9 @@ type fetching struct {
 	deaf     bool    // NOTIFY does not work
 	scratch  []slotindex.TypeID
 	foreign  foreign
-	looking  bool              // the fetch in flight reads some lane from the very beginning
-	gone     []dispatcherd.Key // then: places that rows have left since it was sent
-	dear     bool              // full looks are: lanes are looked at by behind
+	looking  bool           // the fetch in flight reads some lane from the very beginning
+	gone     []contract.Key // then: places that rows have left since it was sent
+	dear     bool           // full looks are: lanes are looked at by behind
 	behind   behind
 	lookTook Instant // by the last full look, or round of behind
 	lookedAt Instant // when that ended; 0 = never
@@ -295,7 +296,7 @@ func (c *Core) flushFetch() {
 		return
 	}
 	if f.request == nil {
-		f.request = &dispatcherd.FetchRequest{}
+		f.request = &contract.FetchRequest{}
 	}
 	f.request.Lanes = f.request.Lanes[:0]
 	round := f.underWay(c)
@@ -387,11 +388,11 @@ func (c *Core) ask(r laneRef) {
 	if l.len() > 0 {
 		a.first = l.first()
 	}
-	lane := dispatcherd.Lane{Type: c.index.Name(r.typ), Priority: r.priority, Limit: int(l.length), Share: c.kinds[r.typ].share}
+	lane := contract.LaneQuery{Type: c.index.Name(r.typ), Priority: r.priority, Limit: int(l.length), Share: c.kinds[r.typ].share}
 	if a.look {
 		l.looked = f.looks
 	} else {
-		lane.After, lane.Crowd = l.cursor, l.crowd && !lane.Share.All()
+		lane.After, lane.EqualTimestamps = l.cursor, l.crowd && !lane.Share.All()
 	}
 	l.seen, l.asked = f.epoch, true
 	f.asked = append(f.asked, a)
@@ -400,7 +401,7 @@ func (c *Core) ask(r laneRef) {
 
 func (ev Fetched) apply(c *Core) {
 	f := &c.fetch
-	if ev.Request.Look {
+	if ev.Request.Backfill {
 		c.lookedBehind(ev.Request, ev.Result)
 		return
 	}
@@ -412,13 +413,13 @@ func (ev Fetched) apply(c *Core) {
 	if f.looking {
 		rest := min(max(f.nextLook, c.now)+50*took, c.now+Instant(longestPause*c.cfg.Poll.Milliseconds()))
 		f.nextPoll, f.nextLook = max(f.nextPoll, rest), max(f.nextLook, rest)
-		if ev.Result.Verdict == dispatcherd.OK {
+		if ev.Result.Verdict == contract.OK {
 			f.measure(c, took)
 		}
 	}
 	f.tire(c)
-	slices.SortFunc(f.gone, dispatcherd.Key.Compare)
-	if ev.Result.Verdict == dispatcherd.OK {
+	slices.SortFunc(f.gone, contract.Key.Compare)
+	if ev.Result.Verdict == contract.OK {
 		c.outage.over(fetches)
 		c.offset, c.clock = floorMS(ev.Result.DBNow)-int64(c.now), true
 	} else {

@@ -3,11 +3,11 @@ package actor
 import (
 	"slices"
 
-	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
 // fill merges what Postgres answered for one lane.
-func (c *Core) fill(a asking, lane *dispatcherd.Lane, rows []dispatcherd.Candidate, res dispatcherd.FetchResult) {
+func (c *Core) fill(a asking, lane *contract.LaneQuery, rows []contract.Candidate, res contract.FetchResult) {
 	k := &c.kinds[a.typ]
 	l := c.noted(a.laneRef)
 	if !k.held || l == nil || !l.asked || c.index.Name(a.typ) != lane.Type {
@@ -15,10 +15,10 @@ func (c *Core) fill(a asking, lane *dispatcherd.Lane, rows []dispatcherd.Candida
 	}
 	l.asked = false
 	switch {
-	case res.Verdict != dispatcherd.OK && a.foreign:
+	case res.Verdict != contract.OK && a.foreign:
 		c.fetch.foreign.again(k)
 		return
-	case res.Verdict != dispatcherd.OK:
+	case res.Verdict != contract.OK:
 		l.seen = c.fetch.epoch - 1
 		if a.look {
 			l.looked = c.fetch.looks - 1
@@ -40,7 +40,7 @@ func (c *Core) fill(a asking, lane *dispatcherd.Lane, rows []dispatcherd.Candida
 }
 
 // fillOwn merges what Postgres answered for a lane of the own share.
-func (c *Core) fillOwn(a asking, l *lane, rows []dispatcherd.Candidate, limit int, dbNow int64) {
+func (c *Core) fillOwn(a asking, l *lane, rows []contract.Candidate, limit int, dbNow int64) {
 	due := rows
 	for len(due) > 0 && due[len(due)-1].Key.RunAt > dbNow {
 		due = due[:len(due)-1]
@@ -69,7 +69,7 @@ func (c *Core) fillOwn(a asking, l *lane, rows []dispatcherd.Candidate, limit in
 
 // extend appends the rows behind the cursor. They count as a list of their own
 // once nothing of the one before is left.
-func (c *Core) extend(l *lane, rows []dispatcherd.Candidate, full bool) {
+func (c *Core) extend(l *lane, rows []contract.Candidate, full bool) {
 	if l.len() == 0 {
 		l.list++
 		l.lost = 0
@@ -87,7 +87,7 @@ func (c *Core) extend(l *lane, rows []dispatcherd.Candidate, full bool) {
 // replace puts a full look in the place of everything the lane held; the lane
 // was not touched since it was asked. What lies behind the last row of a full
 // answer is read again rather than believed.
-func (c *Core) replace(l *lane, rows []dispatcherd.Candidate, full bool) {
+func (c *Core) replace(l *lane, rows []contract.Candidate, full bool) {
 	if n := len(rows); n > 0 && (full || l.cursor.Less(rows[n-1].Key)) {
 		l.cursor = rows[n-1].Key
 	}
@@ -104,7 +104,7 @@ func (c *Core) replace(l *lane, rows []dispatcherd.Candidate, full bool) {
 
 // merge takes from a full look only what lay before the lane's first key when
 // it was asked: of the others some were taken since, and which is not known.
-func (c *Core) merge(l *lane, rows []dispatcherd.Candidate, first dispatcherd.Key) {
+func (c *Core) merge(l *lane, rows []contract.Candidate, first contract.Key) {
 	for _, r := range rows {
 		if !r.Key.Less(first) {
 			l.more = l.more || l.cursor.Less(rows[len(rows)-1].Key)
@@ -117,17 +117,17 @@ func (c *Core) merge(l *lane, rows []dispatcherd.Candidate, first dispatcherd.Ke
 }
 
 // isInHand is isHeld for a fetch.
-func (c *Core) isInHand(k dispatcherd.Key) bool { return c.isHeld(k, c.fetch.gone) }
+func (c *Core) isInHand(k contract.Key) bool { return c.isHeld(k, c.fetch.gone) }
 
 // isHeld reports whether a row that was read as pending is still in hand, or was
 // until just now, as gone says. At
 // the very position it was taken from, the fetch saw it as it was before. At
 // another one it is pending again while an attempt is still being recorded
 // here; then the lane is looked at again once that is over.
-func (c *Core) isHeld(k dispatcherd.Key, gone []dispatcherd.Key) bool {
+func (c *Core) isHeld(k contract.Key, gone []contract.Key) bool {
 	j := c.jobs.getOld(k.ID)
 	if j == nil {
-		_, left := slices.BinarySearchFunc(gone, k, dispatcherd.Key.Compare)
+		_, left := slices.BinarySearchFunc(gone, k, contract.Key.Compare)
 		return left
 	}
 	j.again = j.again || j.key != k

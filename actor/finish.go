@@ -5,21 +5,21 @@ import (
 	"slices"
 	"time"
 
-	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
 // finishing gathers ended attempts and records them together.
 type finishing struct {
-	queue      []dispatcherd.Finish
+	queue      []contract.Finish
 	unrecorded int // items in queue, in flight and to be sent again
 	inFlight   int
-	again      []*dispatcherd.FinishRequest
-	spare      []*dispatcherd.FinishRequest
+	again      []*contract.FinishRequest
+	spare      []*contract.FinishRequest
 }
 
 // end puts the end of an attempt on its way to Postgres. The job holds no slot
 // any more and is forgotten once the end is recorded.
-func (c *Core) end(j *job, f dispatcherd.Finish) {
+func (c *Core) end(j *job, f contract.Finish) {
 	c.disarm(j)
 	j.stage = ended
 	j.payload = nil
@@ -27,7 +27,7 @@ func (c *Core) end(j *job, f dispatcherd.Finish) {
 	c.ends.add(f)
 }
 
-func (e *finishing) add(f dispatcherd.Finish) {
+func (e *finishing) add(f contract.Finish) {
 	e.queue = append(e.queue, f)
 	e.unrecorded++
 }
@@ -39,7 +39,7 @@ func (c *Core) flushEnds() {
 		return
 	}
 	for e.inFlight < c.cfg.Limits.Finishes && len(e.again)+len(e.queue) > 0 {
-		var r *dispatcherd.FinishRequest
+		var r *contract.FinishRequest
 		if len(e.again) > 0 {
 			r = e.again[0]
 			e.again = slices.Delete(e.again, 0, 1)
@@ -52,12 +52,12 @@ func (c *Core) flushEnds() {
 }
 
 // take cuts a batch off the front of the queue.
-func (e *finishing) take(limit int) *dispatcherd.FinishRequest {
-	var r *dispatcherd.FinishRequest
+func (e *finishing) take(limit int) *contract.FinishRequest {
+	var r *contract.FinishRequest
 	if n := len(e.spare); n > 0 {
 		r, e.spare = e.spare[n-1], e.spare[:n-1]
 	} else {
-		r = &dispatcherd.FinishRequest{}
+		r = &contract.FinishRequest{}
 	}
 	n := min(limit, len(e.queue))
 	r.Items = append(r.Items[:0], e.queue[:n]...)
@@ -65,16 +65,16 @@ func (e *finishing) take(limit int) *dispatcherd.FinishRequest {
 	rest := copy(e.queue, e.queue[n:])
 	clear(e.queue[rest:])
 	e.queue = e.queue[:rest]
-	slices.SortFunc(r.Items, func(a, b dispatcherd.Finish) int { return cmp.Compare(a.ID, b.ID) })
+	slices.SortFunc(r.Items, func(a, b contract.Finish) int { return cmp.Compare(a.ID, b.ID) })
 	return r
 }
 
 func (ev Finished) apply(c *Core) {
 	e := &c.ends
 	e.inFlight--
-	if ev.Result.Verdict != dispatcherd.OK {
+	if ev.Result.Verdict != contract.OK {
 		c.outage.begin(ends, c)
-		ev.Request.Again = ev.Request.Again || ev.Result.Verdict == dispatcherd.Unknown
+		ev.Request.Again = ev.Request.Again || ev.Result.Verdict == contract.Unknown
 		e.again = append(e.again, ev.Request)
 		return
 	}
@@ -99,7 +99,7 @@ const shortDelay = 10 * time.Second
 
 // recorded forgets a job whose end is in Postgres, or whose end somebody else
 // has decided. A row that is pending again without delay goes back to its lane.
-func (c *Core) recorded(f *dispatcherd.Finish, stale bool) {
+func (c *Core) recorded(f *contract.Finish, stale bool) {
 	j := c.jobs.get(f.ID)
 	if j == nil || j.stage != ended || j.attempt != f.Attempt {
 		return
@@ -112,9 +112,9 @@ func (c *Core) recorded(f *dispatcherd.Finish, stale bool) {
 		}
 	case j.returned:
 		c.fetch.back(c.now + backPause)
-	case f.Outcome == dispatcherd.Released, f.Outcome == dispatcherd.Crashed:
+	case f.Outcome == contract.Released, f.Outcome == contract.Crashed:
 		c.comeBack(j)
-	case f.Outcome == dispatcherd.Retry, f.Outcome == dispatcherd.Parted:
+	case f.Outcome == contract.Retry, f.Outcome == contract.Isolated:
 		c.fetch.leave(c, j)
 		c.fetch.expect((c.dbNow() + f.Delay.Milliseconds()) * 1000)
 		if f.Delay < shortDelay {

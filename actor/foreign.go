@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/slotindex"
 )
 
@@ -169,7 +170,7 @@ func (c *Core) askLane(r laneRef, look, hungry bool) {
 	if l.asked {
 		return
 	}
-	lane := dispatcherd.Lane{Type: c.index.Name(r.typ), Priority: r.priority, Limit: int(l.length), Share: k.share, Foreign: true}
+	lane := contract.LaneQuery{Type: c.index.Name(r.typ), Priority: r.priority, Limit: int(l.length), Share: k.share, NonLocal: true}
 	if !look {
 		lane.After = l.cursor
 	}
@@ -179,7 +180,7 @@ func (c *Core) askLane(r laneRef, look, hungry bool) {
 }
 
 // fillForeign takes what Postgres answered for a foreign lane.
-func (c *Core) fillForeign(a asking, rows []dispatcherd.Candidate, full bool, dbNow int64) {
+func (c *Core) fillForeign(a asking, rows []contract.Candidate, full bool, dbNow int64) {
 	k := &c.kinds[a.typ]
 	l := &k.foreign[a.priority]
 	o := &c.fetch.foreign
@@ -215,7 +216,7 @@ func (c *Core) fillForeign(a asking, rows []dispatcherd.Candidate, full bool, db
 // leaveToOwner returns how many rows in front a hungry type passes over: its
 // owner, if it works, is about to claim them. None is passed by a row that came
 // later by more than the handicap, so that this adds nothing to the window.
-func (c *Core) leaveToOwner(t slotindex.TypeID, rows []dispatcherd.Candidate) int {
+func (c *Core) leaveToOwner(t slotindex.TypeID, rows []contract.Candidate) int {
 	n := max(0, len(rows)-max(1, c.index.FreeFor(t)))
 	for n > 0 && rows[n].Key.RunAt > rows[0].Key.RunAt+c.cfg.Handicap.Microseconds() {
 		n--
@@ -241,7 +242,7 @@ func (c *Core) dropForeign(r laneRef) {
 // divide changes the share of a type. What was read of its lanes is thrown
 // away; the places of the first candidates are kept as phantoms until the lanes
 // were read anew, so nothing passes them meanwhile.
-func (c *Core) divide(t slotindex.TypeID, share dispatcherd.Share) {
+func (c *Core) divide(t slotindex.TypeID, share contract.Share) {
 	k := &c.kinds[t]
 	if k.share == share {
 		return
@@ -304,7 +305,7 @@ func (c *Core) handicapMS(foreign bool) int64 {
 }
 
 // holds reports whether a lane has a key read ahead.
-func (l *lane) holds(k dispatcherd.Key) bool {
-	_, found := slices.BinarySearchFunc(l.keys[l.head:], k, dispatcherd.Key.Compare)
+func (l *lane) holds(k contract.Key) bool {
+	_, found := slices.BinarySearchFunc(l.keys[l.head:], k, contract.Key.Compare)
 	return found
 }

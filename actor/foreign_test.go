@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
 // A hungry dispatcher leaves the first rows to their owner, who is about to claim
@@ -17,9 +18,9 @@ func TestRowsLeftToTheirOwnerArePassedByNoneThatCameMuchLater(t *testing.T) {
 	c.Step(1, Registered{Session: 1, Worker: "w", Slots: []dispatcherd.Slot{{ID: 1, Types: []string{"pdf"}}}}, nil)
 	pdf, ok := c.index.Lookup("pdf")
 	require.True(t, ok)
-	rows := func(apart time.Duration) (list []dispatcherd.Candidate) {
+	rows := func(apart time.Duration) (list []contract.Candidate) {
 		for n := range 10 {
-			list = append(list, dispatcherd.Candidate{Key: dispatcherd.Key{RunAt: int64(n) * apart.Microseconds(), ID: dispatcherd.JobID(n + 1)}})
+			list = append(list, contract.Candidate{Key: contract.Key{RunAt: int64(n) * apart.Microseconds(), ID: dispatcherd.JobID(n + 1)}})
 		}
 		return list
 	}

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/slotindex"
 )
 
@@ -24,8 +25,8 @@ const noSlot slotindex.Ref = -1
 // Postgres are not jobs here, only keys in a lane.
 type job struct {
 	id        dispatcherd.JobID
-	key       dispatcherd.Key // queued: its position in the lane
-	arrival   Instant         // on-demand: when it came
+	key       contract.Key // queued: its position in the lane
+	arrival   Instant      // on-demand: when it came
 	typ       slotindex.TypeID
 	slot      slotindex.Ref
 	attempt   dispatcherd.Attempt
@@ -50,8 +51,8 @@ type job struct {
 	payload   []byte
 	why       Why
 	told      dispatcherd.SessionID // the session it was sent to
-	mark      dispatcherd.Mark      // of the session in which it began: who presents it must know the nonce behind it
-	shown     dispatcherd.Mark      // of the presentation by which it goes on here; 0 = it did not come by one
+	mark      contract.Fingerprint  // of the session in which it began: who presents it must know the nonce behind it
+	shown     contract.Fingerprint  // of the presentation by which it goes on here; 0 = it did not come by one
 	due       Instant               // stranded: when its timeout is over; 0 = it has none
 	patience  time.Duration         // on-demand: how long it waits while no slot supports its type; 0 = for ever
 	bereft    Instant               // on-demand: when that is over; 0 = some slot supports it
@@ -103,7 +104,7 @@ func (c *Core) ageMS(j *job) int64 {
 }
 
 // keyAgeMS is the age of a queued candidate.
-func (c *Core) keyAgeMS(k dispatcherd.Key) int64 { return c.dbNow() - floorMS(k.RunAt) }
+func (c *Core) keyAgeMS(k contract.Key) int64 { return c.dbNow() - floorMS(k.RunAt) }
 
 // floorMS turns microseconds into whole milliseconds, rounding down.
 func floorMS(us int64) int64 {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/slotindex"
 )
 
@@ -15,7 +16,7 @@ const priorities = int(dispatcherd.MaxPriority) + 1
 type kind struct {
 	queued  [priorities]lane  // of the own share
 	foreign *[priorities]lane // of the other rows; nil while the share is everything
-	share   dispatcherd.Share
+	share   contract.Share
 	demand  [priorities]line
 	waiting uint64 // bit p: queued lane p has candidates or a phantom; 16+p: foreign lane p has candidates; 32+p: demand line p is not empty
 	read    uint32 // foreign.epoch when a hungry look last began
@@ -36,21 +37,21 @@ const (
 
 // lane is a queued lane: the candidates read ahead, oldest first.
 type lane struct {
-	keys   []dispatcherd.Key // waiting ones are keys[head:], ascending
+	keys   []contract.Key // waiting ones are keys[head:], ascending
 	head   int
-	cursor dispatcherd.Key // everything up to it was fetched; the next fetch goes on from here
-	list   uint32          // number of the fetched list
-	lost   int32           // claims lost from it
-	length int32           // candidates to ask for next time
-	crowd  bool            // half of what the last fetch brought are of one instant
-	more   bool            // Postgres is known to hold more behind cursor
-	asked  bool            // part of the fetch in flight
-	seen   uint32          // fetching.epoch of the last fetch that covered it
-	looked uint32          // fetching.looks of the last full look
-	pops   uint32          // keys taken, thrown away or put back so far
-	low    bool            // noted in fetching.low
-	due    bool            // what lies behind the cursor is to be read
-	before dispatcherd.Key // what lies before it is being read; zero = nothing is
+	cursor contract.Key // everything up to it was fetched; the next fetch goes on from here
+	list   uint32       // number of the fetched list
+	lost   int32        // claims lost from it
+	length int32        // candidates to ask for next time
+	crowd  bool         // half of what the last fetch brought are of one instant
+	more   bool         // Postgres is known to hold more behind cursor
+	asked  bool         // part of the fetch in flight
+	seen   uint32       // fetching.epoch of the last fetch that covered it
+	looked uint32       // fetching.looks of the last full look
+	pops   uint32       // keys taken, thrown away or put back so far
+	low    bool         // noted in fetching.low
+	due    bool         // what lies behind the cursor is to be read
+	before contract.Key // what lies before it is being read; zero = nothing is
 }
 
 func (l *lane) len() int { return len(l.keys) - l.head }
@@ -58,9 +59,9 @@ func (l *lane) len() int { return len(l.keys) - l.head }
 // starved reports that the lane's next candidate exists but is not known yet.
 func (l *lane) starved() bool { return l.more && l.len() == 0 }
 
-func (l *lane) first() dispatcherd.Key { return l.keys[l.head] }
+func (l *lane) first() contract.Key { return l.keys[l.head] }
 
-func (l *lane) pop() dispatcherd.Key {
+func (l *lane) pop() contract.Key {
 	k := l.keys[l.head]
 	l.head++
 	l.pops++
@@ -71,8 +72,8 @@ func (l *lane) pop() dispatcherd.Key {
 }
 
 // insert puts a key that came back into its place.
-func (l *lane) insert(k dispatcherd.Key) bool {
-	i, found := slices.BinarySearchFunc(l.keys[l.head:], k, dispatcherd.Key.Compare)
+func (l *lane) insert(k contract.Key) bool {
+	i, found := slices.BinarySearchFunc(l.keys[l.head:], k, contract.Key.Compare)
 	if found {
 		return false
 	}

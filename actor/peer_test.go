@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
 // The tests of this file are named for faults that broke other job queues; see
@@ -46,7 +47,7 @@ var states = map[string]func(c *Core){
 	"outage": func(c *Core) {
 		stateFree(c)
 		r := stateReserved(c)
-		c.Step(1002, Claimed{Request: r, Result: dispatcherd.ClaimResult{Verdict: dispatcherd.Unknown}}, nil)
+		c.Step(1002, Claimed{Request: r, Result: contract.ClaimResult{Verdict: contract.Unknown}}, nil)
 	},
 	"deaf": func(c *Core) {
 		stateFree(c)
@@ -71,14 +72,14 @@ func stateFree(c *Core) {
 }
 
 // stateReserved answers the fetch under way with row 1, and returns the claim.
-func stateReserved(c *Core) *dispatcherd.ClaimRequest {
+func stateReserved(c *Core) *contract.ClaimRequest {
 	f := c.fetch.request
 	lane := 0
 	for f.Lanes[lane].Type != "pdf" {
 		lane++
 	}
-	fx := c.Step(1001, Fetched{Request: f, Result: dispatcherd.FetchResult{
-		DBNow: 1_001_000, Candidates: []dispatcherd.Candidate{{Lane: lane, Key: dispatcherd.Key{RunAt: 1, ID: 1}}},
+	fx := c.Step(1001, Fetched{Request: f, Result: contract.FetchResult{
+		DBNow: 1_001_000, Candidates: []contract.Candidate{{Lane: lane, Key: contract.Key{RunAt: 1, ID: 1}}},
 	}}, nil)
 	for _, e := range fx {
 		if e.Kind == Claim {
@@ -90,7 +91,7 @@ func stateReserved(c *Core) *dispatcherd.ClaimRequest {
 
 func stateBusy(c *Core) {
 	r := stateReserved(c)
-	c.Step(1001, Claimed{Request: r, Result: dispatcherd.ClaimResult{Won: []dispatcherd.Won{{ID: 1, Attempt: 1, MaxAttempts: 3}}}}, nil)
+	c.Step(1001, Claimed{Request: r, Result: contract.ClaimResult{Won: []contract.Won{{ID: 1, Attempt: 1, MaxAttempts: 3}}}}, nil)
 }
 
 // happenings are the events that a shell may send at any moment; answers to
@@ -114,7 +115,7 @@ func happenings() map[string]Event {
 		"hearing":           Listening{On: true},
 		"cancel":            CancelRequested{Jobs: []dispatcherd.JobID{1, -1, 77}},
 		"bell set":          BellSet{Armed: true},
-		"bell refused":      BellSet{Verdict: dispatcherd.Refused},
+		"bell refused":      BellSet{Verdict: contract.Refused},
 		"disowned":          Disowned{},
 		"owned":             Owned{},
 		"elsewhere":         Elsewhere{Capacity: map[string]int{"pdf": 2}},
@@ -122,7 +123,7 @@ func happenings() map[string]Event {
 		"drained":           Drained{},
 		"interrupted":       Interrupted{},
 		"tick":              Tick{},
-		"claimed by nobody": Claimed{Request: &dispatcherd.ClaimRequest{Token: dispatcherd.Token{1}}},
+		"claimed by nobody": Claimed{Request: &contract.ClaimRequest{Token: contract.Token{1}}},
 	}
 }
 
@@ -160,8 +161,8 @@ func TestPeer_B07_ACancelIsNotLostWhileAClaimIsUnderWay(t *testing.T) {
 	stateFree(c)
 	r := stateReserved(c)
 	c.Step(1002, CancelRequested{Jobs: []dispatcherd.JobID{1}}, nil)
-	fx := c.Step(1003, Claimed{Request: r, Result: dispatcherd.ClaimResult{Won: []dispatcherd.Won{{ID: 1, Attempt: 1, MaxAttempts: 3}}}}, nil)
-	require.Equal(t, dispatcherd.CancelledBy, one(t, fx, Finish).Finish.Items[0].Outcome)
+	fx := c.Step(1003, Claimed{Request: r, Result: contract.ClaimResult{Won: []contract.Won{{ID: 1, Attempt: 1, MaxAttempts: 3}}}}, nil)
+	require.Equal(t, contract.Cancelled, one(t, fx, Finish).Finish.Items[0].Outcome)
 }
 
 // Whatever the number of a repetition, its wait lies inside the bounds.

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/slotindex"
 )
 
@@ -202,7 +203,7 @@ func (c *Core) bereave(s *session, j *job, leaving bool, suspects int) {
 		c.bereaveRequest(j)
 	case j.stage == running && !j.cancel && (leaving || j.revoked || c.leaving):
 		c.stats.Freed++
-		c.end(j, dispatcherd.Finish{Outcome: dispatcherd.Released})
+		c.end(j, contract.Finish{Outcome: contract.Released})
 	case j.stage == running:
 		c.crashed(j, suspects)
 	}
@@ -218,17 +219,17 @@ func (c *Core) crashed(j *job, suspects int) {
 	c.stats.Crashed++
 	switch {
 	case j.cancel:
-		c.end(j, dispatcherd.Finish{Outcome: dispatcherd.CancelledBy})
+		c.end(j, contract.Finish{Outcome: contract.Cancelled})
 	case !c.atTheBrink(j):
-		c.end(j, dispatcherd.Finish{Outcome: dispatcherd.Crashed, Error: "the worker died while it ran the job"})
+		c.end(j, contract.Finish{Outcome: contract.Crashed, Error: "the worker died while it ran the job"})
 	case suspects > 1 && int(j.crashes)+1 < c.cfg.Limits.Crashes+mostParted:
-		c.end(j, dispatcherd.Finish{
-			Outcome: dispatcherd.Parted, Delay: c.cfg.Retry.Delay(int(j.crashes), c.rng),
+		c.end(j, contract.Finish{
+			Outcome: contract.Isolated, Delay: c.cfg.Retry.Delay(int(j.crashes), c.rng),
 			Error: fmt.Sprintf("the worker died while it ran this job and %d more that are as suspect: it will run apart from them", suspects-1),
 		})
 	default:
 		c.stats.Quarantine++
-		c.end(j, dispatcherd.Finish{Outcome: dispatcherd.Quarantined, Error: fmt.Sprintf("quarantined: %d workers died while they ran it", j.crashes+1)})
+		c.end(j, contract.Finish{Outcome: contract.Quarantined, Error: fmt.Sprintf("quarantined: %d workers died while they ran it", j.crashes+1)})
 	}
 }
 

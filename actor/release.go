@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
 func (ev Released) apply(c *Core) {
@@ -45,28 +46,28 @@ func (c *Core) release(from dispatcherd.SessionID, j *job, r *Result) {
 }
 
 // verdict turns a worker's word into the job's fate.
-func (c *Core) verdict(j *job, r *Result) dispatcherd.Finish {
+func (c *Core) verdict(j *job, r *Result) contract.Finish {
 	switch {
 	case r.OK:
 		c.stats.Done++
-		return dispatcherd.Finish{Outcome: dispatcherd.Succeeded, Result: r.Value}
+		return contract.Finish{Outcome: contract.Succeeded, Result: r.Value}
 	case j.cancel:
 		c.stats.Cancelled++
-		return dispatcherd.Finish{Outcome: dispatcherd.CancelledBy, Error: r.Error}
+		return contract.Finish{Outcome: contract.Cancelled, Error: r.Error}
 	case r.Returned || j.revoked:
 		c.stats.Freed++
 		j.returned = true
-		return dispatcherd.Finish{Outcome: dispatcherd.Released}
+		return contract.Finish{Outcome: contract.Released}
 	case r.Permanent && !j.late || j.failures+1 >= j.tries:
 		c.stats.Failed++
-		return dispatcherd.Finish{Outcome: dispatcherd.FailedFinal, Error: r.Error}
+		return contract.Finish{Outcome: contract.FailedFinal, Error: r.Error}
 	}
 	c.stats.Retried++
 	delay := r.RetryAfter
 	if delay <= 0 {
 		delay = c.cfg.Retry.Delay(int(j.failures), c.rng)
 	}
-	return dispatcherd.Finish{Outcome: dispatcherd.Retry, Error: r.Error, Delay: min(delay, 24*time.Hour)}
+	return contract.Finish{Outcome: contract.Retry, Error: r.Error, Delay: min(delay, 24*time.Hour)}
 }
 
 func (ev CancelRequested) apply(c *Core) {
@@ -147,7 +148,7 @@ func (Interrupted) apply(c *Core) {
 			c.interruptRequest(j)
 		default:
 			c.takeBack(j)
-			c.end(j, dispatcherd.Finish{Outcome: dispatcherd.Released})
+			c.end(j, contract.Finish{Outcome: contract.Released})
 		}
 	}
 }

@@ -7,10 +7,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
 // fetchOf returns the fetch among effects, nil if there is none.
-func fetchOf(fx []Effect) *dispatcherd.FetchRequest {
+func fetchOf(fx []Effect) *contract.FetchRequest {
 	for _, e := range fx {
 		if e.Kind == Fetch {
 			return e.Fetch
@@ -37,7 +38,7 @@ func TestNotificationsDuringEveryFetchStarveNoType(t *testing.T) {
 			asked[l.Type]++
 		}
 		core.Step(now, Notified{}, nil)
-		fx = core.Step(now, Fetched{Request: request, Result: dispatcherd.FetchResult{DBNow: int64(now) * 1000}}, nil)
+		fx = core.Step(now, Fetched{Request: request, Result: contract.FetchResult{DBNow: int64(now) * 1000}}, nil)
 	}
 	require.Len(t, asked, types)
 	for name, n := range asked {
@@ -57,7 +58,7 @@ func TestLowLanesLeaveRoomForTheRound(t *testing.T) {
 		core.fetch.lookAgain(core, laneRef{typ: 0, priority: dispatcherd.Priority(p)})
 	}
 	core.fetch.from = priorities // where type b begins
-	fx = core.Step(2, Fetched{Request: fetchOf(fx), Result: dispatcherd.FetchResult{DBNow: 1}}, nil)
+	fx = core.Step(2, Fetched{Request: fetchOf(fx), Result: contract.FetchResult{DBNow: 1}}, nil)
 	names := map[string]int{}
 	for _, l := range fetchOf(fx).Lanes {
 		names[l.Type]++
@@ -70,9 +71,9 @@ func TestLowLanesLeaveRoomForTheRound(t *testing.T) {
 func TestALookAtAListThatWasThrownAwayIsNotBelieved(t *testing.T) {
 	c := New(DefaultConfig())
 	request := fetchOf(c.Step(1, Registered{Session: 1, Slots: []dispatcherd.Slot{{ID: 1, Types: []string{"a"}}}}, nil))
-	rows := dispatcherd.FetchResult{DBNow: 1_000_000}
+	rows := contract.FetchResult{DBNow: 1_000_000}
 	for id := range dispatcherd.JobID(3) {
-		rows.Candidates = append(rows.Candidates, dispatcherd.Candidate{Key: dispatcherd.Key{RunAt: int64(id), ID: id + 1}})
+		rows.Candidates = append(rows.Candidates, contract.Candidate{Key: contract.Key{RunAt: int64(id), ID: id + 1}})
 	}
 	l := &c.kinds[0].queued[0]
 	l.discard()

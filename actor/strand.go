@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
 // A job is stranded when its session was ended for no fault of its own and its
@@ -107,7 +108,7 @@ func (c *Core) notPresented(j *job) {
 		return
 	}
 	c.stats.Freed++
-	c.end(j, dispatcherd.Finish{Outcome: dispatcherd.Released})
+	c.end(j, contract.Finish{Outcome: contract.Released})
 }
 
 // leaveBehind forgets a job whose row stays as it is: the worker brings it along

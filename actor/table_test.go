@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
 // table is Postgres as far as Core can tell: rows, and the few statements that
@@ -33,8 +34,8 @@ type row struct {
 	crashes    int32
 	timeout    time.Duration
 	dispatcher int
-	token      dispatcherd.Token
-	session    dispatcherd.Mark
+	token      contract.Token
+	session    contract.Fingerprint
 	locked     bool // by somebody: an adoption passes it over
 }
 
@@ -51,12 +52,12 @@ func (t *table) insert(r row) {
 	t.queue(&r)
 }
 
-func (r *row) key() dispatcherd.Key { return dispatcherd.Key{RunAt: r.runAt, ID: r.id} }
+func (r *row) key() contract.Key { return contract.Key{RunAt: r.runAt, ID: r.id} }
 
 // queue puts a row into its place.
 func (t *table) queue(r *row) {
 	k := tableLane{r.typ, r.priority}
-	i, _ := slices.BinarySearchFunc(t.lanes[k], r.key(), func(r *row, key dispatcherd.Key) int { return r.key().Compare(key) })
+	i, _ := slices.BinarySearchFunc(t.lanes[k], r.key(), func(r *row, key contract.Key) int { return r.key().Compare(key) })
 	t.lanes[k] = slices.Insert(t.lanes[k], i, r)
 }
 
@@ -68,14 +69,14 @@ func (t *table) delay(r *row, runAt int64) {
 	t.queue(r)
 }
 
-func (t *table) fetch(req *dispatcherd.FetchRequest) dispatcherd.FetchResult {
-	res := dispatcherd.FetchResult{DBNow: t.now}
+func (t *table) fetch(req *contract.FetchRequest) contract.FetchResult {
+	res := contract.FetchResult{DBNow: t.now}
 	for i, lane := range req.Lanes {
 		n := 0
 		for _, r := range t.lanes[tableLane{lane.Type, lane.Priority}] {
-			if n < lane.Limit && r.status == dispatcherd.Pending && lane.After.Less(r.key()) && lane.Share.Owns(r.id) != lane.Foreign &&
-				(!req.Look || r.key().Less(lane.Before)) {
-				res.Candidates = append(res.Candidates, dispatcherd.Candidate{Lane: i, Key: r.key()})
+			if n < lane.Limit && r.status == dispatcherd.Pending && lane.After.Less(r.key()) && lane.Share.Owns(r.id) != lane.NonLocal &&
+				(!req.Backfill || r.key().Less(lane.Before)) {
+				res.Candidates = append(res.Candidates, contract.Candidate{Lane: i, Key: r.key()})
 				n++
 			}
 		}
@@ -83,7 +84,7 @@ func (t *table) fetch(req *dispatcherd.FetchRequest) dispatcherd.FetchResult {
 	return res
 }
 
-func (t *table) claim(dispatcher int, req *dispatcherd.ClaimRequest) dispatcherd.ClaimResult {
+func (t *table) claim(dispatcher int, req *contract.ClaimRequest) contract.ClaimResult {
 	for i, id := range req.IDs {
 		r := t.rows[id]
 		if r == nil || r.status != dispatcherd.Pending || r.runAt > t.now || !slices.Contains(req.Types, r.typ) {
@@ -91,15 +92,15 @@ func (t *table) claim(dispatcher int, req *dispatcherd.ClaimRequest) dispatcherd
 		}
 		r.status, r.dispatcher, r.token = dispatcherd.Running, dispatcher, req.Token
 		r.attempt++
-		r.session = req.For[i]
+		r.session = req.Sessions[i]
 	}
 	return t.resolve(dispatcher, req)
 }
 
-func (t *table) resolve(dispatcher int, req *dispatcherd.ClaimRequest) (res dispatcherd.ClaimResult) {
+func (t *table) resolve(dispatcher int, req *contract.ClaimRequest) (res contract.ClaimResult) {
 	for _, id := range req.IDs {
 		if r := t.rows[id]; r != nil && r.status == dispatcherd.Running && r.dispatcher == dispatcher && r.token == req.Token {
-			res.Won = append(res.Won, dispatcherd.Won{
+			res.Won = append(res.Won, contract.Won{
 				ID: id, Attempt: r.attempt, MaxAttempts: r.tries, Failures: r.failures, Crashes: r.crashes,
 				Timeout: r.timeout,
 			})
@@ -108,7 +109,7 @@ func (t *table) resolve(dispatcher int, req *dispatcherd.ClaimRequest) (res disp
 	return res
 }
 
-func (t *table) adopt(dispatcher int, req *dispatcherd.AdoptRequest) (res dispatcherd.AdoptResult) {
+func (t *table) adopt(dispatcher int, req *contract.AdoptRequest) (res contract.AdoptResult) {
 	for _, p := range req.Jobs {
 		r := t.rows[p.ID]
 		if r == nil || r.status != dispatcherd.Running || r.attempt != p.Attempt {
@@ -122,15 +123,15 @@ func (t *table) adopt(dispatcher int, req *dispatcherd.AdoptRequest) (res dispat
 			continue
 		}
 		r.dispatcher, r.token, r.session = dispatcher, req.Token, p.To
-		res.Jobs = append(res.Jobs, dispatcherd.Adopted{
-			Won:  dispatcherd.Won{ID: r.id, Attempt: r.attempt, MaxAttempts: r.tries, Failures: r.failures, Crashes: r.crashes, Timeout: r.timeout},
+		res.Jobs = append(res.Jobs, contract.Adopted{
+			Won:  contract.Won{ID: r.id, Attempt: r.attempt, MaxAttempts: r.tries, Failures: r.failures, Crashes: r.crashes, Timeout: r.timeout},
 			Type: r.typ, Priority: r.priority, RunAt: r.runAt,
 		})
 	}
 	return res
 }
 
-func (t *table) finish(dispatcher int, req *dispatcherd.FinishRequest) (res dispatcherd.FinishResult) {
+func (t *table) finish(dispatcher int, req *contract.FinishRequest) (res contract.FinishResult) {
 	for _, f := range req.Items {
 		r := t.rows[f.ID]
 		if r == nil || r.status != dispatcherd.Running || r.dispatcher != dispatcher || r.attempt != f.Attempt {
@@ -141,27 +142,27 @@ func (t *table) finish(dispatcher int, req *dispatcherd.FinishRequest) (res disp
 			continue
 		}
 		switch f.Outcome {
-		case dispatcherd.Succeeded:
+		case contract.Succeeded:
 			r.status = dispatcherd.Done
-		case dispatcherd.Retry:
+		case contract.Retry:
 			r.status = dispatcherd.Pending
 			r.failures++
 			t.delay(r, t.now+f.Delay.Microseconds())
-		case dispatcherd.Parted:
+		case contract.Isolated:
 			r.status = dispatcherd.Pending
 			r.crashes++
 			t.delay(r, t.now+f.Delay.Microseconds())
-		case dispatcherd.FailedFinal:
+		case contract.FailedFinal:
 			r.status = dispatcherd.Failed
 			r.failures++
-		case dispatcherd.CancelledBy:
+		case contract.Cancelled:
 			r.status = dispatcherd.Cancelled
-		case dispatcherd.Released:
+		case contract.Released:
 			r.status = dispatcherd.Pending
-		case dispatcherd.Crashed:
+		case contract.Crashed:
 			r.status = dispatcherd.Pending
 			r.crashes++
-		case dispatcherd.Quarantined:
+		case contract.Quarantined:
 			r.status = dispatcherd.Failed
 			r.crashes++
 		}

@@ -2,6 +2,7 @@ package actor
 
 import (
 	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/slotindex"
 )
 
@@ -148,11 +149,11 @@ func (c *Core) dismiss(j *job) {
 	c.freeSlot(j)
 	if j.cancel {
 		c.stats.Cancelled++
-		c.end(j, dispatcherd.Finish{Outcome: dispatcherd.CancelledBy})
+		c.end(j, contract.Finish{Outcome: contract.Cancelled})
 		return
 	}
 	c.stats.Freed++
-	c.end(j, dispatcherd.Finish{Outcome: dispatcherd.Released})
+	c.end(j, contract.Finish{Outcome: contract.Released})
 }
 
 // dropEvicted returns the jobs that had to yield before their claim was sent to

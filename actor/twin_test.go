@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/scoring"
 )
 
@@ -23,8 +24,8 @@ type twin struct {
 	weights scoring.Weights
 	slots   map[dispatcherd.SlotID]*twinSlot
 	waiting map[dispatcherd.JobID]*twinJob
-	abroad  map[string]int               // slots of other dispatchers, by type
-	shares  map[string]dispatcherd.Share // whose rows are foreign counts as younger
+	abroad  map[string]int            // slots of other dispatchers, by type
+	shares  map[string]contract.Share // whose rows are foreign counts as younger
 	turns   int
 }
 
@@ -364,7 +365,7 @@ func (h *history) disturbClaim() bool {
 	case 1:
 		h.note("refused %v", req.IDs)
 		h.queue = slices.Delete(h.queue, i, i+1)
-		h.feed(Claimed{Request: req, Result: dispatcherd.ClaimResult{Verdict: dispatcherd.Refused}})
+		h.feed(Claimed{Request: req, Result: contract.ClaimResult{Verdict: contract.Refused}})
 		return true
 	case 2:
 		if h.rng.IntN(2) == 0 {
@@ -372,7 +373,7 @@ func (h *history) disturbClaim() bool {
 		}
 		h.note("unknown %v", req.IDs)
 		h.queue = slices.Delete(h.queue, i, i+1)
-		h.feed(Claimed{Request: req, Result: dispatcherd.ClaimResult{Verdict: dispatcherd.Unknown}})
+		h.feed(Claimed{Request: req, Result: contract.ClaimResult{Verdict: contract.Unknown}})
 		return true
 	}
 	return h.answerOne(Claim)

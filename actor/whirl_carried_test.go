@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
 // away is an execution that goes on at a worker of another dispatcher, or of one
@@ -11,11 +12,11 @@ import (
 type away struct {
 	job     dispatcherd.JobID
 	attempt dispatcherd.Attempt
-	mark    dispatcherd.Mark // of the session in which it began
+	mark    contract.Fingerprint // of the session in which it began
 }
 
 // whirlMark is the fingerprint of a session's nonce.
-func whirlMark(s dispatcherd.SessionID) dispatcherd.Mark { return dispatcherd.Mark(7*s + 1) }
+func whirlMark(s dispatcherd.SessionID) contract.Fingerprint { return contract.Fingerprint(7*s + 1) }
 
 // bringBack is a worker that connects with executions of before, now and then
 // wrong ones.
@@ -56,9 +57,9 @@ func (w *whirl) bringBack() {
 
 // adopt takes over what runs elsewhere under that attempt and was handed to that
 // session. A dispatcher without a lease takes nothing, and an answer may be lost.
-func (w *whirl) adopt(e Effect, v dispatcherd.Verdict) {
+func (w *whirl) adopt(e Effect, v contract.Verdict) {
 	unknown := w.rng.IntN(20) == 0
-	if v == dispatcherd.OK && (!unknown || w.rng.IntN(2) == 0) {
+	if v == contract.OK && (!unknown || w.rng.IntN(2) == 0) {
 		for _, p := range e.Adopt.Jobs {
 			i := slices.IndexFunc(w.away, func(a away) bool { return a.job == p.ID && a.attempt == p.Attempt && a.mark == p.From })
 			if i >= 0 {
@@ -68,17 +69,17 @@ func (w *whirl) adopt(e Effect, v dispatcherd.Verdict) {
 		}
 	}
 	if unknown {
-		v = dispatcherd.Unknown
+		v = contract.Unknown
 	}
-	res := dispatcherd.AdoptResult{Verdict: v}
-	if v == dispatcherd.OK {
+	res := contract.AdoptResult{Verdict: v}
+	if v == contract.OK {
 		for _, id := range w.taken[e.Adopt.Token] {
 			lane := w.lanes[id]
-			res.Jobs = append(res.Jobs, dispatcherd.Adopted{
-				Won: dispatcherd.Won{ID: id, Attempt: 1, MaxAttempts: 3}, Type: lane.typ, Priority: lane.priority, RunAt: int64(w.now) * 1000,
+			res.Jobs = append(res.Jobs, contract.Adopted{
+				Won: contract.Won{ID: id, Attempt: 1, MaxAttempts: 3}, Type: lane.typ, Priority: lane.priority, RunAt: int64(w.now) * 1000,
 			})
 		}
-		slices.SortFunc(res.Jobs, func(a, b dispatcherd.Adopted) int { return int(a.ID - b.ID) })
+		slices.SortFunc(res.Jobs, func(a, b contract.Adopted) int { return int(a.ID - b.ID) })
 		delete(w.taken, e.Adopt.Token)
 	}
 	w.feed(Adopted{Request: e.Adopt, Result: res})

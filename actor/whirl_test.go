@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
 // whirl is an endless random life of a core: workers come and go, jobs and
@@ -23,11 +24,11 @@ type whirl struct {
 	sessions []whirlSession
 	running  []Effect // Sends
 	queue    []Effect // statements under way
-	pending  map[tableLane][]dispatcherd.Key
+	pending  map[tableLane][]contract.Key
 	lanes    map[dispatcherd.JobID]tableLane // of rows
-	taken    map[dispatcherd.Token][]dispatcherd.JobID
+	taken    map[contract.Token][]dispatcherd.JobID
 	away     []away // executions that may be brought along
-	began    map[dispatcherd.JobID]dispatcherd.Mark
+	began    map[dispatcherd.JobID]contract.Fingerprint
 	offered  map[dispatcherd.SlotID]dispatcherd.Slot
 	turns    int
 	deaths   int
@@ -51,9 +52,9 @@ func newWhirl(seed uint64, audit *auditor) *whirl {
 	cfg.Retry = Backoff{Base: msDuration(1), Max: msDuration(100)}
 	return &whirl{
 		rng: rand.New(rand.NewPCG(seed, 3)), core: New(cfg), audit: audit,
-		pending: map[tableLane][]dispatcherd.Key{}, lanes: map[dispatcherd.JobID]tableLane{},
-		taken: map[dispatcherd.Token][]dispatcherd.JobID{},
-		began: map[dispatcherd.JobID]dispatcherd.Mark{}, offered: map[dispatcherd.SlotID]dispatcherd.Slot{},
+		pending: map[tableLane][]contract.Key{}, lanes: map[dispatcherd.JobID]tableLane{},
+		taken: map[contract.Token][]dispatcherd.JobID{},
+		began: map[dispatcherd.JobID]contract.Fingerprint{}, offered: map[dispatcherd.SlotID]dispatcherd.Slot{},
 	}
 }
 
@@ -239,10 +240,10 @@ func (w *whirl) insert() {
 	lane := tableLane{whirlTypes[w.rng.IntN(len(whirlTypes))], dispatcherd.Priority(w.rng.IntN(11))}
 	w.lanes[w.nextJob] = lane
 	w.known(w.nextJob, lane.typ)
-	key := dispatcherd.Key{RunAt: int64(w.now) * 1000, ID: w.nextJob}
+	key := contract.Key{RunAt: int64(w.now) * 1000, ID: w.nextJob}
 	w.park(key)
 	if w.nextJob%2 == 0 {
-		w.feed(Announced{dispatcherd.Announcement{Type: lane.typ, Priority: lane.priority, Key: key}})
+		w.feed(Announced{contract.RowNotification{Type: lane.typ, Priority: lane.priority, Key: key}})
 		return
 	}
 	w.feed(Notified{})
@@ -262,16 +263,16 @@ func (w *whirl) request() {
 }
 
 // park makes a row pending.
-func (w *whirl) park(k dispatcherd.Key) {
+func (w *whirl) park(k contract.Key) {
 	lane := w.lanes[k.ID]
-	i, _ := slices.BinarySearchFunc(w.pending[lane], k, dispatcherd.Key.Compare)
+	i, _ := slices.BinarySearchFunc(w.pending[lane], k, contract.Key.Compare)
 	w.pending[lane] = slices.Insert(w.pending[lane], i, k)
 }
 
 // take makes a row running if it is pending and due.
 func (w *whirl) take(id dispatcherd.JobID) bool {
 	lane := w.lanes[id]
-	i := slices.IndexFunc(w.pending[lane], func(k dispatcherd.Key) bool { return k.ID == id && k.RunAt <= int64(w.now)*1000 })
+	i := slices.IndexFunc(w.pending[lane], func(k contract.Key) bool { return k.ID == id && k.RunAt <= int64(w.now)*1000 })
 	if i >= 0 {
 		w.pending[lane] = slices.Delete(w.pending[lane], i, i+1)
 	}
@@ -282,9 +283,9 @@ func (w *whirl) take(id dispatcherd.JobID) bool {
 func (w *whirl) answer() {
 	e := w.queue[0]
 	w.queue = slices.Delete(w.queue, 0, 1)
-	v := dispatcherd.OK
+	v := contract.OK
 	if w.rng.IntN(40) == 0 {
-		v = dispatcherd.Refused
+		v = contract.Refused
 	}
 	switch e.Kind {
 	case Fetch:
@@ -302,16 +303,16 @@ func (w *whirl) answer() {
 	}
 }
 
-func (w *whirl) fetch(req *dispatcherd.FetchRequest, v dispatcherd.Verdict) dispatcherd.FetchResult {
-	res := dispatcherd.FetchResult{Verdict: v, DBNow: int64(w.now) * 1000}
-	if v != dispatcherd.OK {
+func (w *whirl) fetch(req *contract.FetchRequest, v contract.Verdict) contract.FetchResult {
+	res := contract.FetchResult{Verdict: v, DBNow: int64(w.now) * 1000}
+	if v != contract.OK {
 		return res
 	}
 	for i, lane := range req.Lanes {
 		n := 0
 		for _, k := range w.pending[tableLane{lane.Type, lane.Priority}] {
-			if lane.After.Less(k) && n < lane.Limit && (!req.Look || k.Less(lane.Before)) {
-				res.Candidates = append(res.Candidates, dispatcherd.Candidate{Lane: i, Key: k})
+			if lane.After.Less(k) && n < lane.Limit && (!req.Backfill || k.Less(lane.Before)) {
+				res.Candidates = append(res.Candidates, contract.Candidate{Lane: i, Key: k})
 				n++
 			}
 		}
@@ -321,12 +322,12 @@ func (w *whirl) fetch(req *dispatcherd.FetchRequest, v dispatcherd.Verdict) disp
 
 // claim takes rows; now and then somebody else was faster with one of them,
 // or the answer is lost.
-func (w *whirl) claim(e Effect, v dispatcherd.Verdict) {
+func (w *whirl) claim(e Effect, v contract.Verdict) {
 	unknown := w.rng.IntN(40) == 0
 	if unknown {
-		v = dispatcherd.Unknown
+		v = contract.Unknown
 	}
-	if v == dispatcherd.OK || unknown && w.rng.IntN(2) == 0 {
+	if v == contract.OK || unknown && w.rng.IntN(2) == 0 {
 		for _, id := range e.Claim.IDs {
 			switch taken := w.take(id); {
 			case taken && w.rng.IntN(30) > 0:
@@ -339,30 +340,30 @@ func (w *whirl) claim(e Effect, v dispatcherd.Verdict) {
 	w.won(e, v)
 }
 
-func (w *whirl) won(e Effect, v dispatcherd.Verdict) {
-	res := dispatcherd.ClaimResult{Verdict: v}
-	if v == dispatcherd.OK {
+func (w *whirl) won(e Effect, v contract.Verdict) {
+	res := contract.ClaimResult{Verdict: v}
+	if v == contract.OK {
 		for _, id := range w.taken[e.Claim.Token] {
-			res.Won = append(res.Won, dispatcherd.Won{ID: id, Attempt: 1, MaxAttempts: 3})
+			res.Won = append(res.Won, contract.Won{ID: id, Attempt: 1, MaxAttempts: 3})
 		}
 		delete(w.taken, e.Claim.Token)
 	}
 	w.feed(Claimed{Request: e.Claim, Result: res})
 }
 
-func (w *whirl) finish(e Effect, v dispatcherd.Verdict) {
-	if v == dispatcherd.OK {
+func (w *whirl) finish(e Effect, v contract.Verdict) {
+	if v == contract.OK {
 		for _, f := range e.Finish.Items {
 			switch {
 			case f.Outcome.Final():
 				delete(w.lanes, f.ID)
 				delete(w.began, f.ID)
-			case f.Outcome == dispatcherd.Retry:
-				w.park(dispatcherd.Key{RunAt: int64(w.now)*1000 + f.Delay.Microseconds(), ID: f.ID})
+			case f.Outcome == contract.Retry:
+				w.park(contract.Key{RunAt: int64(w.now)*1000 + f.Delay.Microseconds(), ID: f.ID})
 			default:
-				w.park(dispatcherd.Key{RunAt: int64(w.now) * 1000, ID: f.ID})
+				w.park(contract.Key{RunAt: int64(w.now) * 1000, ID: f.ID})
 			}
 		}
 	}
-	w.feed(Finished{Request: e.Finish, Result: dispatcherd.FinishResult{Verdict: v}})
+	w.feed(Finished{Request: e.Finish, Result: contract.FinishResult{Verdict: v}})
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/scoring"
 )
 
@@ -44,7 +45,7 @@ type overload struct {
 	arrived map[dispatcherd.JobID]Instant
 	running []Effect
 	ends    []Instant // of running
-	rows    []dispatcherd.Key
+	rows    []contract.Key
 	waiting int
 	slots   int
 
@@ -89,9 +90,9 @@ func (o *overload) feed(ev Event) {
 		case Fetch:
 			o.feed(Fetched{Request: e.Fetch, Result: o.fetch(e.Fetch)})
 		case Claim:
-			res := dispatcherd.ClaimResult{}
+			res := contract.ClaimResult{}
 			for _, id := range e.Claim.IDs {
-				res.Won = append(res.Won, dispatcherd.Won{ID: id, Attempt: 1, MaxAttempts: 3})
+				res.Won = append(res.Won, contract.Won{ID: id, Attempt: 1, MaxAttempts: 3})
 			}
 			o.rows = nil
 			o.feed(Claimed{Request: e.Claim, Result: res})
@@ -105,12 +106,12 @@ func (o *overload) feed(ev Event) {
 	}
 }
 
-func (o *overload) fetch(req *dispatcherd.FetchRequest) dispatcherd.FetchResult {
-	res := dispatcherd.FetchResult{DBNow: int64(o.now) * 1000}
+func (o *overload) fetch(req *contract.FetchRequest) contract.FetchResult {
+	res := contract.FetchResult{DBNow: int64(o.now) * 1000}
 	for i, lane := range req.Lanes {
 		for _, k := range o.rows {
-			if lane.Type == "rare" && lane.Priority == 0 && lane.After.Less(k) && (!req.Look || k.Less(lane.Before)) {
-				res.Candidates = append(res.Candidates, dispatcherd.Candidate{Lane: i, Key: k})
+			if lane.Type == "rare" && lane.Priority == 0 && lane.After.Less(k) && (!req.Backfill || k.Less(lane.Before)) {
+				res.Candidates = append(res.Candidates, contract.Candidate{Lane: i, Key: k})
 			}
 		}
 	}
@@ -177,7 +178,7 @@ func (o *overload) request() {
 func (o *overload) insert() {
 	o.straggler++
 	o.since, o.started, o.late, o.overtakers = o.now, false, 0, 0
-	o.rows = []dispatcherd.Key{{RunAt: int64(o.now) * 1000, ID: o.straggler}}
+	o.rows = []contract.Key{{RunAt: int64(o.now) * 1000, ID: o.straggler}}
 	o.feed(Notified{})
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
 // world is everything around the cores of a scenario: one table, some
@@ -40,10 +41,10 @@ type dispatcher struct {
 	workers  map[dispatcherd.SessionID]string
 	types    map[dispatcherd.SessionID]int // next slot number
 	nextSlot dispatcherd.SlotID
-	pending  []Effect                                              // statements not yet answered
-	held     map[EffectKind]bool                                   // kinds that are answered by hand
-	read     map[*dispatcherd.FetchRequest]dispatcherd.FetchResult // answers on their way
-	deaf     bool                                                  // notifications do not reach it
+	pending  []Effect                                        // statements not yet answered
+	held     map[EffectKind]bool                             // kinds that are answered by hand
+	read     map[*contract.FetchRequest]contract.FetchResult // answers on their way
+	deaf     bool                                            // notifications do not reach it
 }
 
 func newWorld(t *testing.T) *world {
@@ -68,7 +69,7 @@ func (w *world) use(name string) {
 			name: name, id: len(w.dispatchers) + 1, cfg: cfg, core: New(cfg),
 			sessions: map[string]dispatcherd.SessionID{}, workers: map[dispatcherd.SessionID]string{},
 			types: map[dispatcherd.SessionID]int{}, held: map[EffectKind]bool{},
-			read: map[*dispatcherd.FetchRequest]dispatcherd.FetchResult{},
+			read: map[*contract.FetchRequest]contract.FetchResult{},
 		}
 		w.dispatchers[name] = d
 	}
@@ -97,9 +98,9 @@ func (w *world) settle() {
 		if i < 0 {
 			return
 		}
-		v := dispatcherd.OK
+		v := contract.OK
 		if w.down {
-			v = dispatcherd.Refused
+			v = contract.Refused
 		}
 		w.answer(i, v)
 	}
@@ -107,40 +108,40 @@ func (w *world) settle() {
 }
 
 // answer carries out the i-th statement under way and gives the verdict.
-func (w *world) answer(i int, v dispatcherd.Verdict) {
+func (w *world) answer(i int, v contract.Verdict) {
 	d := w.at
 	e := d.pending[i]
 	d.pending = slices.Delete(d.pending, i, i+1)
 	switch e.Kind {
 	case Fetch:
-		res := dispatcherd.FetchResult{Verdict: v}
+		res := contract.FetchResult{Verdict: v}
 		if read, ok := d.read[e.Fetch]; ok {
 			res = read
 			delete(d.read, e.Fetch)
-		} else if v == dispatcherd.OK {
+		} else if v == contract.OK {
 			res = w.table.fetch(e.Fetch)
 		}
 		w.sayFetch(e.Fetch, res)
 		w.step(Fetched{Request: e.Fetch, Result: res})
 	case Claim, Resolve:
-		res := dispatcherd.ClaimResult{Verdict: v}
-		if v == dispatcherd.OK && e.Kind == Claim {
+		res := contract.ClaimResult{Verdict: v}
+		if v == contract.OK && e.Kind == Claim {
 			res = w.table.claim(d.id, e.Claim)
-		} else if v == dispatcherd.OK {
+		} else if v == contract.OK {
 			res = w.table.resolve(d.id, e.Claim)
 		}
 		w.sayClaim(e, res)
 		w.step(Claimed{Request: e.Claim, Result: res})
 	case Adopt:
-		res := dispatcherd.AdoptResult{Verdict: v}
-		if v == dispatcherd.OK {
+		res := contract.AdoptResult{Verdict: v}
+		if v == contract.OK {
 			res = w.table.adopt(d.id, e.Adopt)
 		}
 		w.sayAdopt(e.Adopt, res)
 		w.step(Adopted{Request: e.Adopt, Result: res})
 	case Finish:
-		res := dispatcherd.FinishResult{Verdict: v}
-		if v == dispatcherd.OK {
+		res := contract.FinishResult{Verdict: v}
+		if v == contract.OK {
 			res = w.table.finish(d.id, e.Finish)
 		}
 		w.sayFinish(e.Finish, res)
@@ -221,21 +222,21 @@ func prefixed(p, s string) string {
 	return p + s
 }
 
-func (w *world) sayFetch(req *dispatcherd.FetchRequest, res dispatcherd.FetchResult) {
+func (w *world) sayFetch(req *contract.FetchRequest, res contract.FetchResult) {
 	var lanes []string
 	limit := 0
 	for i := 0; i < len(req.Lanes); {
 		l := req.Lanes[i]
 		var ps []string
-		for ; i < len(req.Lanes) && req.Lanes[i].Type == l.Type && req.Lanes[i].Foreign == l.Foreign; i++ {
+		for ; i < len(req.Lanes) && req.Lanes[i].Type == l.Type && req.Lanes[i].NonLocal == l.NonLocal; i++ {
 			ps = append(ps, strconv.Itoa(int(req.Lanes[i].Priority)))
 			limit = max(limit, req.Lanes[i].Limit)
 		}
 		name := l.Type
-		if l.Foreign {
+		if l.NonLocal {
 			name = "foreign " + name
 		}
-		if l.Crowd {
+		if l.EqualTimestamps {
 			name = "crowded " + name
 		}
 		if len(ps) == priorities {
@@ -245,19 +246,19 @@ func (w *world) sayFetch(req *dispatcherd.FetchRequest, res dispatcherd.FetchRes
 		}
 	}
 	result := fmt.Sprintf("%d job(s)", len(res.Candidates))
-	if res.Verdict != dispatcherd.OK {
+	if res.Verdict != contract.OK {
 		result = res.Verdict.String()
 	}
-	if len(res.Candidates) > 0 || res.Verdict != dispatcherd.OK || w.shown[Fetch] {
+	if len(res.Candidates) > 0 || res.Verdict != contract.OK || w.shown[Fetch] {
 		what := "fetch"
-		if req.Look {
+		if req.Backfill {
 			what = "look behind"
 		}
 		w.say(what+" [%s] limit %d: %s", strings.Join(lanes, ", "), limit, result)
 	}
 }
 
-func (w *world) sayClaim(e Effect, res dispatcherd.ClaimResult) {
+func (w *world) sayClaim(e Effect, res contract.ClaimResult) {
 	for _, id := range e.Claim.IDs {
 		j := w.at.core.jobs.get(id)
 		on := "no slot any more"
@@ -266,9 +267,9 @@ func (w *world) sayClaim(e Effect, res dispatcherd.ClaimResult) {
 			on = fmt.Sprintf("%s/%d", s.session.worker, s.number)
 		}
 		result := res.Verdict.String()
-		if res.Verdict == dispatcherd.OK {
+		if res.Verdict == contract.OK {
 			result = "lost"
-			if slices.ContainsFunc(res.Won, func(won dispatcherd.Won) bool { return won.ID == id }) {
+			if slices.ContainsFunc(res.Won, func(won contract.Won) bool { return won.ID == id }) {
 				result = "won"
 			}
 		}
@@ -276,12 +277,12 @@ func (w *world) sayClaim(e Effect, res dispatcherd.ClaimResult) {
 	}
 }
 
-func (w *world) sayAdopt(req *dispatcherd.AdoptRequest, res dispatcherd.AdoptResult) {
+func (w *world) sayAdopt(req *contract.AdoptRequest, res contract.AdoptResult) {
 	for _, p := range req.Jobs {
 		result := res.Verdict.String()
-		if res.Verdict == dispatcherd.OK {
+		if res.Verdict == contract.OK {
 			result = "not to be had"
-			if slices.ContainsFunc(res.Jobs, func(a dispatcherd.Adopted) bool { return a.ID == p.ID }) {
+			if slices.ContainsFunc(res.Jobs, func(a contract.Adopted) bool { return a.ID == p.ID }) {
 				result = "taken"
 			} else if slices.Contains(res.Busy, p.ID) {
 				result = "locked by somebody"
@@ -293,19 +294,19 @@ func (w *world) sayAdopt(req *dispatcherd.AdoptRequest, res dispatcherd.AdoptRes
 
 // mark is the fingerprint of a session's nonce; every session of the world has
 // another one.
-func (d *dispatcher) mark(id dispatcherd.SessionID) dispatcherd.Mark {
-	return dispatcherd.Mark(1000*d.id+int(id)) << 16
+func (d *dispatcher) mark(id dispatcherd.SessionID) contract.Fingerprint {
+	return contract.Fingerprint(1000*d.id+int(id)) << 16
 }
 
-func (w *world) sayFinish(req *dispatcherd.FinishRequest, res dispatcherd.FinishResult) {
+func (w *world) sayFinish(req *contract.FinishRequest, res contract.FinishResult) {
 	for _, f := range req.Items {
 		result := ""
 		switch {
-		case res.Verdict != dispatcherd.OK:
+		case res.Verdict != contract.OK:
 			result = ": " + res.Verdict.String()
 		case slices.Contains(res.Stale, f.ID):
 			result = ": stale"
-		case f.Outcome == dispatcherd.Retry:
+		case f.Outcome == contract.Retry:
 			result = fmt.Sprintf(" in %v", f.Delay)
 		}
 		w.say("record %s attempt %d %v%s%s", w.name(f.ID), f.Attempt, f.Outcome, result, prefixed(" - ", f.Error))

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/jackc/pgx/v5"
 )
 
@@ -48,7 +49,7 @@ SELECT id, 0, 0, 0, 0, 0, NULL, 0, 0, 0 FROM wanted WHERE id NOT IN (SELECT id F
 
 // presentedRows are the rows that may be taken, by what this statement sees
 // first; whoever locks them looks again at what they have become. The condition on
-// the note is dispatcherd.Presented.Follows. They are locked in the order of
+// the note is contract.ResumeOffer.Follows. They are locked in the order of
 // id + 0, lest the whole index is read to spare sorting them.
 const presentedRows = `
 	FROM unnest($1::bigint[], $2::int[], $3::bigint[], $4::bigint[]) AS i (id, attempt, came, goes)
@@ -63,9 +64,9 @@ const presentedRows = `
 // Adopt takes over executions that workers brought along, in one statement.
 // Refused and Unknown both mean: ask again, with the same request. A dispatcher
 // without a lease takes nothing, which is Refused.
-func (s *Store) Adopt(ctx context.Context, req dispatcherd.AdoptRequest) dispatcherd.AdoptResult {
+func (s *Store) Adopt(ctx context.Context, req contract.AdoptRequest) contract.AdoptResult {
 	token := fold(req.Token)
-	var taken []dispatcherd.Adopted
+	var taken []contract.Adopted
 	var busy []dispatcherd.JobID
 	err := s.adopt.do(ctx, OpAdopt, func(ctx context.Context, conn *pgx.Conn) (int, error) {
 		me := s.me.Load()
@@ -76,27 +77,27 @@ func (s *Store) Adopt(ctx context.Context, req dispatcherd.AdoptRequest) dispatc
 		return goingOn(req.Jobs, taken), err
 	})
 	if err != nil {
-		return dispatcherd.AdoptResult{Verdict: verdictOf(err)}
+		return contract.AdoptResult{Verdict: verdictOf(err)}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.marks.adopted(token, req.Jobs, taken)
-	return dispatcherd.AdoptResult{Verdict: dispatcherd.OK, Jobs: taken, Busy: busy}
+	return contract.AdoptResult{Verdict: contract.OK, Jobs: taken, Busy: busy}
 }
 
 // goingOn counts the executions that were taken over. Notes that were renewed are
 // about rows that were held before.
-func goingOn(asked []dispatcherd.Presented, taken []dispatcherd.Adopted) (n int) {
+func goingOn(asked []contract.ResumeOffer, taken []contract.Adopted) (n int) {
 	for i := range asked {
-		_, found := slices.BinarySearchFunc(taken, asked[i].ID, func(a dispatcherd.Adopted, id dispatcherd.JobID) int { return cmp.Compare(a.ID, id) })
-		if found && !asked[i].Own {
+		_, found := slices.BinarySearchFunc(taken, asked[i].ID, func(a contract.Adopted, id dispatcherd.JobID) int { return cmp.Compare(a.ID, id) })
+		if found && !asked[i].Renewal {
 			n++
 		}
 	}
 	return n
 }
 
-func adopt(ctx context.Context, conn *pgx.Conn, jobs []dispatcherd.Presented, token int64, me int32) (taken []dispatcherd.Adopted, busy []dispatcherd.JobID, err error) {
+func adopt(ctx context.Context, conn *pgx.Conn, jobs []contract.ResumeOffer, token int64, me int32) (taken []contract.Adopted, busy []dispatcherd.JobID, err error) {
 	n := len(jobs)
 	ids, attempts := make([]int64, n), make([]int32, n)
 	from, to := make([]int64, n), make([]int64, n)
@@ -108,7 +109,7 @@ func adopt(ctx context.Context, conn *pgx.Conn, jobs []dispatcherd.Presented, to
 		return nil, nil, err
 	}
 	var (
-		a            dispatcherd.Adopted
+		a            contract.Adopted
 		name         *string
 		timeout, ran int64
 	)
@@ -121,7 +122,7 @@ func adopt(ctx context.Context, conn *pgx.Conn, jobs []dispatcherd.Presented, to
 		taken = append(taken, a)
 		return nil
 	})
-	slices.SortFunc(taken, func(a, b dispatcherd.Adopted) int { return cmp.Compare(a.ID, b.ID) })
+	slices.SortFunc(taken, func(a, b contract.Adopted) int { return cmp.Compare(a.ID, b.ID) })
 	slices.Sort(busy)
 	return taken, busy, err
 }

@@ -7,73 +7,74 @@ import (
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/claim"
 	"github.com/dispatcherd/dispatcherd/claim/claimfake"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/pgtest"
 	"github.com/stretchr/testify/require"
 )
 
 // Marks of sessions that run and present jobs.
 const (
-	oldSession dispatcherd.Mark = -77
-	newSession dispatcherd.Mark = 1 << 60
+	oldSession contract.Fingerprint = -77
+	newSession contract.Fingerprint = 1 << 60
 )
 
 // handedOut claims a job for oldSession.
-func handedOut(t *testing.T, s store, id dispatcherd.JobID) dispatcherd.Won {
+func handedOut(t *testing.T, s store, id dispatcherd.JobID) contract.Won {
 	t.Helper()
 	req := claimOf(id)
-	req.For = []dispatcherd.Mark{oldSession}
+	req.Sessions = []contract.Fingerprint{oldSession}
 	res := s.Claim(t.Context(), req)
-	require.Equal(t, dispatcherd.OK, res.Verdict)
+	require.Equal(t, contract.OK, res.Verdict)
 	require.Len(t, res.Won, 1)
 	return res.Won[0]
 }
 
-func adoptionOf(jobs ...dispatcherd.Presented) dispatcherd.AdoptRequest {
-	return dispatcherd.AdoptRequest{Token: claimOf().Token, Jobs: jobs}
+func adoptionOf(jobs ...contract.ResumeOffer) contract.AdoptRequest {
+	return contract.AdoptRequest{Token: claimOf().Token, Jobs: jobs}
 }
 
-func adopted(t *testing.T, s store, req dispatcherd.AdoptRequest) []dispatcherd.Adopted {
+func adopted(t *testing.T, s store, req contract.AdoptRequest) []contract.Adopted {
 	t.Helper()
 	res := s.Adopt(t.Context(), req)
-	require.Equal(t, dispatcherd.OK, res.Verdict)
+	require.Equal(t, contract.OK, res.Verdict)
 	return res.Jobs
 }
 
 // Whether the owner is dead, cut off or alive: the worker decides where its work
 // goes on, and what the owner says afterwards changes nothing.
 func TestAnAdoptedJobKeepsItsAttemptAndItsOwnerIsStale(t *testing.T) {
-	contract(t, func(t *testing.T, w world) {
+	contractSuite(t, func(t *testing.T, w world) {
 		owner, heir := joined(t, w), joined(t, w)
 		id := w.insert(t, claimfake.Row{Type: "pdf", Priority: 3, MaxAttempts: 4, Timeout: time.Minute}, 0)
 		won := handedOut(t, owner, id)
-		jobs := adopted(t, heir, adoptionOf(dispatcherd.Presented{ID: id, Attempt: won.Attempt, From: oldSession, To: newSession}))
+		jobs := adopted(t, heir, adoptionOf(contract.ResumeOffer{ID: id, Attempt: won.Attempt, From: oldSession, To: newSession}))
 		require.Len(t, jobs, 1)
 		a := jobs[0]
 		require.GreaterOrEqual(t, a.Ran, time.Duration(0))
 		a.Ran = 0
-		require.Equal(t, dispatcherd.Adopted{
-			Won:  dispatcherd.Won{ID: id, Attempt: 1, MaxAttempts: 4, Timeout: time.Minute},
+		require.Equal(t, contract.Adopted{
+			Won:  contract.Won{ID: id, Attempt: 1, MaxAttempts: 4, Timeout: time.Minute},
 			Type: "pdf", Priority: 3, RunAt: w.get(t, id).RunAt.UnixMicro(),
 		}, a)
-		done := dispatcherd.Finish{ID: id, Attempt: 1, Outcome: dispatcherd.Succeeded, Result: []byte("1")}
+		done := contract.Finish{ID: id, Attempt: 1, Outcome: contract.Succeeded, Result: []byte("1")}
 		require.Equal(t, []dispatcherd.JobID{id}, finish(t, owner, done))
-		require.Equal(t, []dispatcherd.JobID{id}, finish(t, owner, dispatcherd.Finish{ID: id, Attempt: 1, Outcome: dispatcherd.Crashed}))
+		require.Equal(t, []dispatcherd.JobID{id}, finish(t, owner, contract.Finish{ID: id, Attempt: 1, Outcome: contract.Crashed}))
 		require.Empty(t, finish(t, heir, done))
 		require.Equal(t, dispatcherd.Done, w.get(t, id).Status)
 	})
 }
 
 func TestOnlyWhatWasHandedToTheSessionIsAdopted(t *testing.T) {
-	contract(t, func(t *testing.T, w world) {
+	contractSuite(t, func(t *testing.T, w world) {
 		owner, heir := joined(t, w), joined(t, w)
 		mine, alien := w.insert(t, claimfake.Row{Type: "pdf"}, 0), w.insert(t, claimfake.Row{Type: "pdf"}, 0)
 		pending, over := w.insert(t, claimfake.Row{Type: "pdf"}, 0), w.insert(t, claimfake.Row{Type: "pdf"}, 0)
 		req := claimOf(mine, alien, over)
-		req.For = []dispatcherd.Mark{oldSession, 5, oldSession}
+		req.Sessions = []contract.Fingerprint{oldSession, 5, oldSession}
 		require.Len(t, owner.Claim(t.Context(), req).Won, 3)
-		finish(t, owner, dispatcherd.Finish{ID: over, Attempt: 1, Outcome: dispatcherd.Crashed})
-		presented := func(id dispatcherd.JobID, attempt dispatcherd.Attempt) dispatcherd.Presented {
-			return dispatcherd.Presented{ID: id, Attempt: attempt, From: oldSession, To: newSession}
+		finish(t, owner, contract.Finish{ID: over, Attempt: 1, Outcome: contract.Crashed})
+		presented := func(id dispatcherd.JobID, attempt dispatcherd.Attempt) contract.ResumeOffer {
+			return contract.ResumeOffer{ID: id, Attempt: attempt, From: oldSession, To: newSession}
 		}
 		require.Empty(t, adopted(t, heir, adoptionOf(presented(mine, 2))), "another attempt")
 		jobs := adopted(t, heir, adoptionOf(presented(mine, 1), presented(alien, 1), presented(pending, 1), presented(over, 1), presented(1<<40, 1)))
@@ -81,50 +82,50 @@ func TestOnlyWhatWasHandedToTheSessionIsAdopted(t *testing.T) {
 		require.Equal(t, mine, jobs[0].ID)
 		require.Empty(t, adopted(t, heir, adoptionOf(presented(mine, 1))), "it is another session's by now")
 		third := joined(t, w)
-		next := dispatcherd.Presented{ID: mine, Attempt: 1, From: newSession, To: 3}
+		next := contract.ResumeOffer{ID: mine, Attempt: 1, From: newSession, To: 3}
 		require.Len(t, adopted(t, third, adoptionOf(next)), 1, "and can be presented by that one")
 	})
 }
 
 // The answer may be lost: the same request again tells the same.
 func TestAnAdoptionCanBeAskedForAgain(t *testing.T) {
-	contract(t, func(t *testing.T, w world) {
+	contractSuite(t, func(t *testing.T, w world) {
 		owner, heir := joined(t, w), joined(t, w)
 		id := w.insert(t, claimfake.Row{Type: "pdf"}, 0)
 		handedOut(t, owner, id)
-		req := adoptionOf(dispatcherd.Presented{ID: id, Attempt: 1, From: oldSession, To: newSession})
+		req := adoptionOf(contract.ResumeOffer{ID: id, Attempt: 1, From: oldSession, To: newSession})
 		require.Len(t, adopted(t, heir, req), 1)
 		require.Len(t, adopted(t, heir, req), 1)
-		require.Empty(t, finish(t, heir, dispatcherd.Finish{ID: id, Attempt: 1, Outcome: dispatcherd.Released}))
+		require.Empty(t, finish(t, heir, contract.Finish{ID: id, Attempt: 1, Outcome: contract.Released}))
 		require.Empty(t, adopted(t, heir, req), "its end came between")
 	})
 }
 
 func TestADispatcherWithoutALeaseAdoptsNothing(t *testing.T) {
-	contract(t, func(t *testing.T, w world) {
+	contractSuite(t, func(t *testing.T, w world) {
 		owner, heir := joined(t, w), w.open(t)
 		run, err := heir.Join(t.Context())
 		require.NoError(t, err)
 		id := w.insert(t, claimfake.Row{Type: "pdf"}, 0)
 		handedOut(t, owner, id)
 		w.expire(t, run)
-		req := adoptionOf(dispatcherd.Presented{ID: id, Attempt: 1, From: oldSession, To: newSession})
-		require.Equal(t, dispatcherd.Refused, heir.Adopt(t.Context(), req).Verdict)
-		require.Empty(t, finish(t, owner, dispatcherd.Finish{ID: id, Attempt: 1, Outcome: dispatcherd.Succeeded}))
+		req := adoptionOf(contract.ResumeOffer{ID: id, Attempt: 1, From: oldSession, To: newSession})
+		require.Equal(t, contract.Refused, heir.Adopt(t.Context(), req).Verdict)
+		require.Empty(t, finish(t, owner, contract.Finish{ID: id, Attempt: 1, Outcome: contract.Succeeded}))
 	})
 }
 
 // Jobs of a dispatcher that was lost are released; the adopted ones among them
 // are somebody's.
 func TestOfALostDispatcherOnlyWhatNobodyAdoptedIsReleased(t *testing.T) {
-	contract(t, func(t *testing.T, w world) {
+	contractSuite(t, func(t *testing.T, w world) {
 		owner, heir := w.open(t), joined(t, w)
 		run, err := owner.Join(t.Context())
 		require.NoError(t, err)
 		kept, left := w.insert(t, claimfake.Row{Type: "pdf"}, 0), w.insert(t, claimfake.Row{Type: "pdf"}, 0)
 		handedOut(t, owner, kept)
 		handedOut(t, owner, left)
-		require.Len(t, adopted(t, heir, adoptionOf(dispatcherd.Presented{ID: kept, Attempt: 1, From: oldSession, To: newSession})), 1)
+		require.Len(t, adopted(t, heir, adoptionOf(contract.ResumeOffer{ID: kept, Attempt: 1, From: oldSession, To: newSession})), 1)
 		w.expire(t, run)
 		res, err := heir.Beat(t.Context(), nil)
 		require.NoError(t, err)
@@ -134,14 +135,14 @@ func TestOfALostDispatcherOnlyWhatNobodyAdoptedIsReleased(t *testing.T) {
 		require.EqualValues(t, 1, w.get(t, left).Crashes)
 		_, err = heir.Sweep(t.Context())
 		require.NoError(t, err)
-		require.Empty(t, finish(t, heir, dispatcherd.Finish{ID: kept, Attempt: 1, Outcome: dispatcherd.Succeeded}))
+		require.Empty(t, finish(t, heir, contract.Finish{ID: kept, Attempt: 1, Outcome: contract.Succeeded}))
 	})
 }
 
 // A dispatcher that leaves in good order holds its rows for their workers; what
 // is not fetched in time is nobody's fault.
 func TestWhatIsHandedOverWaitsAndIsThenReleasedWithoutBlame(t *testing.T) {
-	contract(t, func(t *testing.T, w world) {
+	contractSuite(t, func(t *testing.T, w world) {
 		owner, heir := w.open(t), joined(t, w)
 		run, err := owner.Join(t.Context())
 		require.NoError(t, err)
@@ -152,7 +153,7 @@ func TestWhatIsHandedOverWaitsAndIsThenReleasedWithoutBlame(t *testing.T) {
 		res, err := heir.Beat(t.Context(), nil)
 		require.NoError(t, err)
 		require.Zero(t, res.Released)
-		require.Len(t, adopted(t, heir, adoptionOf(dispatcherd.Presented{ID: kept, Attempt: 1, From: oldSession, To: newSession})), 1)
+		require.Len(t, adopted(t, heir, adoptionOf(contract.ResumeOffer{ID: kept, Attempt: 1, From: oldSession, To: newSession})), 1)
 		w.expire(t, run)
 		res, err = heir.Beat(t.Context(), nil)
 		require.NoError(t, err)
@@ -169,7 +170,7 @@ func TestWhatIsHandedOverWaitsAndIsThenReleasedWithoutBlame(t *testing.T) {
 // was slow. It must not put the slots that are gone beside those of the others,
 // who would leave rows to nobody, nor give the lease its old length again.
 func TestABeatThatArrivesAfterTheHandOverPublishesNothing(t *testing.T) {
-	contract(t, func(t *testing.T, w world) {
+	contractSuite(t, func(t *testing.T, w world) {
 		owner, heir := w.open(t), joined(t, w)
 		run, err := owner.Join(t.Context())
 		require.NoError(t, err)
@@ -198,20 +199,20 @@ func TestALockedRowIsAskedAboutAgain(t *testing.T) {
 		require.NoError(t, err)
 	}
 	fill(t, db, 2, 1, 1)
-	presented := func(id dispatcherd.JobID) dispatcherd.Presented {
-		return dispatcherd.Presented{ID: id, Attempt: 1, From: oldSession, To: oldSession}
+	presented := func(id dispatcherd.JobID) contract.ResumeOffer {
+		return contract.ResumeOffer{ID: id, Attempt: 1, From: oldSession, To: oldSession}
 	}
 	handedOut(t, owner, 1)
 	handedOut(t, owner, 2)
 	exec(t, holder, `BEGIN`)
 	exec(t, holder, `SELECT FROM dispatcherd.jobs_live WHERE id = 2 FOR UPDATE`)
 	res := heir.Adopt(t.Context(), adoptionOf(presented(1), presented(2)))
-	require.Equal(t, dispatcherd.OK, res.Verdict)
+	require.Equal(t, contract.OK, res.Verdict)
 	require.Len(t, res.Jobs, 1)
 	require.EqualValues(t, 1, res.Jobs[0].ID)
 	require.Equal(t, []dispatcherd.JobID{2}, res.Busy)
 	res = heir.Adopt(t.Context(), adoptionOf(presented(2)))
-	require.Equal(t, dispatcherd.AdoptResult{Busy: []dispatcherd.JobID{2}}, res, "nothing but that")
+	require.Equal(t, contract.AdoptResult{Busy: []dispatcherd.JobID{2}}, res, "nothing but that")
 	exec(t, holder, `ROLLBACK`)
 	require.Len(t, adopted(t, heir, adoptionOf(presented(2))), 1)
 }
@@ -219,19 +220,19 @@ func TestALockedRowIsAskedAboutAgain(t *testing.T) {
 // Two presentations of one execution are on their way to two dispatchers. The
 // worker has gone on since: the older one, if it comes last, takes nothing.
 func TestALateAdoptionTakesNothingFromALaterPresentation(t *testing.T) {
-	contract(t, func(t *testing.T, w world) {
+	contractSuite(t, func(t *testing.T, w world) {
 		owner, heir, late := joined(t, w), joined(t, w), joined(t, w)
 		id := w.insert(t, claimfake.Row{Type: "pdf"}, 0)
 		handedOut(t, owner, id)
-		nth := func(n int) dispatcherd.AdoptRequest {
-			return adoptionOf(dispatcherd.Presented{ID: id, Attempt: 1, From: oldSession, To: oldSession.Nth(n)})
+		nth := func(n int) contract.AdoptRequest {
+			return adoptionOf(contract.ResumeOffer{ID: id, Attempt: 1, From: oldSession, To: oldSession.WithGeneration(n)})
 		}
 		require.Len(t, adopted(t, heir, nth(2)), 1)
 		require.Empty(t, adopted(t, late, nth(1)), "an older one")
 		require.Empty(t, adopted(t, late, nth(2)), "one to two dispatchers: the first has it")
 		require.Empty(t, adopted(t, late, nth(0)), "one without a number")
 		require.Len(t, adopted(t, late, nth(3)), 1, "a newer one")
-		require.Empty(t, finish(t, late, dispatcherd.Finish{ID: id, Attempt: 1, Outcome: dispatcherd.Succeeded}))
+		require.Empty(t, finish(t, late, contract.Finish{ID: id, Attempt: 1, Outcome: contract.Succeeded}))
 	})
 }
 
@@ -249,8 +250,8 @@ func TestARenewedNoteIsNoAdoption(t *testing.T) {
 	handedOut(t, owner, 1)
 	handedOut(t, heir, 2)
 	jobs := adopted(t, heir, adoptionOf(
-		dispatcherd.Presented{ID: 1, Attempt: 1, From: oldSession, To: newSession},
-		dispatcherd.Presented{ID: 2, Attempt: 1, From: oldSession, To: newSession, Own: true},
+		contract.ResumeOffer{ID: 1, Attempt: 1, From: oldSession, To: newSession},
+		contract.ResumeOffer{ID: 2, Attempt: 1, From: oldSession, To: newSession, Renewal: true},
 	))
 	require.Len(t, jobs, 2)
 	require.Equal(t, 1, seen.of(claim.OpAdopt).Rows)

@@ -6,12 +6,13 @@ import (
 	"strings"
 
 	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
 // readAnnouncement reads "id priority run_at type", run_at in microseconds
 // since 1970. Anybody may NOTIFY, so everything is checked; what is wrong is no
 // announcement.
-func readAnnouncement(payload string) (a dispatcherd.Announcement, ok bool) {
+func readAnnouncement(payload string) (a contract.RowNotification, ok bool) {
 	fields := strings.SplitN(payload, " ", 4)
 	if len(fields) != 4 {
 		return a, false
@@ -24,8 +25,8 @@ func readAnnouncement(payload string) (a dispatcherd.Announcement, ok bool) {
 		fields[3] == "" || len(fields[3]) > dispatcherd.MaxTypeLength {
 		return a, false
 	}
-	return dispatcherd.Announcement{
+	return contract.RowNotification{
 		Type: fields[3], Priority: dispatcherd.Priority(priority),
-		Key: dispatcherd.Key{RunAt: runAt, ID: dispatcherd.JobID(id)},
+		Key: contract.Key{RunAt: runAt, ID: dispatcherd.JobID(id)},
 	}, true
 }

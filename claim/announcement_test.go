@@ -3,14 +3,14 @@ package claim
 import (
 	"testing"
 
-	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/stretchr/testify/require"
 )
 
 func TestAnAnnouncementIsReadOrNone(t *testing.T) {
 	a, ok := readAnnouncement("12 10 1772539200123456 a type")
 	require.True(t, ok)
-	require.Equal(t, dispatcherd.Announcement{Type: "a type", Priority: 10, Key: dispatcherd.Key{RunAt: 1772539200123456, ID: 12}}, a)
+	require.Equal(t, contract.RowNotification{Type: "a type", Priority: 10, Key: contract.Key{RunAt: 1772539200123456, ID: 12}}, a)
 	for _, wrong := range []string{"", "1", "1 2 3", "1 2 3 ", "0 2 3 pdf", "-1 2 3 pdf", "1 11 3 pdf", "1 -1 3 pdf", "1 2 -3 pdf", "1 2 9223372036854775807 pdf", "x 2 3 pdf", "1 2 3 " + string(make([]byte, 129))} {
 		_, ok := readAnnouncement(wrong)
 		require.False(t, ok, wrong)
@@ -19,8 +19,8 @@ func TestAnAnnouncementIsReadOrNone(t *testing.T) {
 
 // What comes together with a row is more than that row.
 func TestNewsThatWereNotTakenMerge(t *testing.T) {
-	l := &Listener{jobs: make(chan *dispatcherd.Announcement, 1)}
-	row := &dispatcherd.Announcement{Type: "pdf"}
+	l := &Listener{jobs: make(chan *contract.RowNotification, 1)}
+	row := &contract.RowNotification{Type: "pdf"}
 	l.ring(row)
 	require.Same(t, row, <-l.Jobs())
 	l.ring(row)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/claim"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/pgtest"
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
@@ -46,22 +47,22 @@ func generated(n, types, priorities int) iter.Seq2[claim.New, error] {
 	}
 }
 
-func lanes(types, priorities, limit int) []dispatcherd.Lane {
-	var list []dispatcherd.Lane
+func lanes(types, priorities, limit int) []contract.LaneQuery {
+	var list []contract.LaneQuery
 	for i := range types {
 		for p := range priorities {
-			list = append(list, dispatcherd.Lane{Type: fmt.Sprintf("type%03d", i), Priority: dispatcherd.Priority(p), Limit: limit})
+			list = append(list, contract.LaneQuery{Type: fmt.Sprintf("type%03d", i), Priority: dispatcherd.Priority(p), Limit: limit})
 		}
 	}
 	return list
 }
 
 // drain fetches, claims and finishes n jobs in batches, one statement at a time.
-func drain(t testing.TB, s *claim.Store, n, batch int, list []dispatcherd.Lane) {
+func drain(t testing.TB, s *claim.Store, n, batch int, list []contract.LaneQuery) {
 	t.Helper()
 	for done := 0; done < n; {
-		res := s.Fetch(t.Context(), dispatcherd.FetchRequest{Lanes: list})
-		require.Equal(t, dispatcherd.OK, res.Verdict)
+		res := s.Fetch(t.Context(), contract.FetchRequest{Lanes: list})
+		require.Equal(t, contract.OK, res.Verdict)
 		require.NotEmpty(t, res.Candidates)
 		ids := make([]dispatcherd.JobID, 0, len(res.Candidates))
 		for _, c := range res.Candidates {
@@ -70,13 +71,13 @@ func drain(t testing.TB, s *claim.Store, n, batch int, list []dispatcherd.Lane) 
 		}
 		slices.Sort(ids)
 		won := s.Claim(t.Context(), claimOf(ids...))
-		require.Equal(t, dispatcherd.OK, won.Verdict)
-		items := make([]dispatcherd.Finish, len(won.Won))
+		require.Equal(t, contract.OK, won.Verdict)
+		items := make([]contract.Finish, len(won.Won))
 		for i, w := range won.Won {
-			items[i] = dispatcherd.Finish{ID: w.ID, Attempt: w.Attempt, Result: []byte(`{"ok":true}`)}
+			items[i] = contract.Finish{ID: w.ID, Attempt: w.Attempt, Result: []byte(`{"ok":true}`)}
 		}
-		fin := s.Finish(t.Context(), dispatcherd.FinishRequest{Items: items})
-		require.Equal(t, dispatcherd.OK, fin.Verdict)
+		fin := s.Finish(t.Context(), contract.FinishRequest{Items: items})
+		require.Equal(t, contract.OK, fin.Verdict)
 		require.Empty(t, fin.Stale)
 		done += len(items)
 	}
@@ -150,13 +151,13 @@ func BenchmarkJobOfFour(b *testing.B) {
 	exec(b, db, `VACUUM ANALYZE dispatcherd.jobs_live`)
 	exec(b, db, `CHECKPOINT`)
 	var stores [of]*claim.Store
-	var list [of][]dispatcherd.Lane
+	var list [of][]contract.LaneQuery
 	for i := range stores {
 		stores[i] = open(b, claim.Config{DSN: dsn})
 		_, err := stores[i].Join(b.Context())
 		require.NoError(b, err)
 		list[i] = lanes(1, 1, batch)
-		list[i][0].Share = dispatcherd.ShareOf(batch, dispatcherd.Others{Before: i * batch, Behind: (of - 1 - i) * batch, Least: batch})
+		list[i][0].Share = contract.ShareOf(batch, contract.Others{SmallerIDs: i * batch, LargerIDs: (of - 1 - i) * batch, Least: batch})
 		drain(b, stores[i], batch, batch, list[i])
 	}
 	var before [len(purposes)]time.Duration
@@ -237,7 +238,7 @@ func BenchmarkFetch(b *testing.B) {
 		list := lanes(10, 11, limit)
 		b.Run(fmt.Sprintf("lanes=110/limit=%d", limit), func(b *testing.B) {
 			for b.Loop() {
-				require.Len(b, s.Fetch(b.Context(), dispatcherd.FetchRequest{Lanes: list}).Candidates, 110*limit)
+				require.Len(b, s.Fetch(b.Context(), contract.FetchRequest{Lanes: list}).Candidates, 110*limit)
 			}
 		})
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/claim"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/pgtest"
 	"github.com/stretchr/testify/require"
 )
@@ -21,7 +22,7 @@ type ledger struct {
 	taken map[string]int
 }
 
-func (l *ledger) write(w dispatcherd.Won) {
+func (l *ledger) write(w contract.Won) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.taken[fmt.Sprintf("%d/%d", w.ID, w.Attempt)]++
@@ -72,7 +73,7 @@ func TestEveryAttemptIsHandedOutOnceAndNothingDeadlocks(t *testing.T) {
 func hammer(ctx context.Context, t *testing.T, s *claim.Store, book *ledger, seed uint64) {
 	rng := rand.New(rand.NewPCG(seed, 7))
 	for ctx.Err() == nil {
-		res := s.Fetch(ctx, dispatcherd.FetchRequest{Lanes: lanes(3, 2, 1+rng.IntN(40))})
+		res := s.Fetch(ctx, contract.FetchRequest{Lanes: lanes(3, 2, 1+rng.IntN(40))})
 		if len(res.Candidates) == 0 {
 			return // what others still run, they end
 		}
@@ -82,14 +83,14 @@ func hammer(ctx context.Context, t *testing.T, s *claim.Store, book *ledger, see
 		}
 		slices.Sort(ids)
 		won := s.Claim(ctx, claimOf(ids...))
-		var items []dispatcherd.Finish
+		var items []contract.Finish
 		for _, w := range won.Won {
 			book.write(w)
-			items = append(items, dispatcherd.Finish{ID: w.ID, Attempt: w.Attempt, Outcome: dispatcherd.Outcome(rng.IntN(7)), Error: "x"})
+			items = append(items, contract.Finish{ID: w.ID, Attempt: w.Attempt, Outcome: contract.Outcome(rng.IntN(7)), Error: "x"})
 		}
-		slices.SortFunc(items, func(a, b dispatcherd.Finish) int { return int(a.ID - b.ID) })
-		fin := s.Finish(ctx, dispatcherd.FinishRequest{Items: items})
-		if fin.Verdict != dispatcherd.OK || len(fin.Stale) > 0 {
+		slices.SortFunc(items, func(a, b contract.Finish) int { return int(a.ID - b.ID) })
+		fin := s.Finish(ctx, contract.FinishRequest{Items: items})
+		if fin.Verdict != contract.OK || len(fin.Stale) > 0 {
 			t.Errorf("finish: %v, stale %v", fin.Verdict, fin.Stale)
 			return
 		}
@@ -268,8 +269,8 @@ func TestSingleClaimsLeaveSomeNotes(t *testing.T) {
 	notes, most := 0, 0
 	for id := range dispatcherd.JobID(jobs) {
 		won := take(t, s, id+1)
-		fin := s.Finish(t.Context(), dispatcherd.FinishRequest{Items: []dispatcherd.Finish{{ID: won.ID, Attempt: won.Attempt}}})
-		require.Equal(t, dispatcherd.OK, fin.Verdict)
+		fin := s.Finish(t.Context(), contract.FinishRequest{Items: []contract.Finish{{ID: won.ID, Attempt: won.Attempt}}})
+		require.Equal(t, contract.OK, fin.Verdict)
 		require.Empty(t, fin.Stale)
 		require.NoError(t, db.QueryRow(t.Context(), `SELECT count(*) FROM dispatcherd.claims`).Scan(&notes))
 		most = max(most, notes)
@@ -293,7 +294,7 @@ func TestALockedRowIsSkipped(t *testing.T) {
 	fill(t, db, 5, 1, 1)
 	exec(t, holder, `BEGIN; UPDATE dispatcherd.jobs_live SET priority = 9 WHERE id = 2`)
 	res := s.Claim(t.Context(), claimOf(1, 2, 3))
-	require.Equal(t, dispatcherd.OK, res.Verdict)
+	require.Equal(t, contract.OK, res.Verdict)
 	require.Equal(t, []dispatcherd.JobID{1, 3}, wonIDs(res.Won))
 	exec(t, holder, `COMMIT`)
 	require.Equal(t, []dispatcherd.JobID{2, 4}, wonIDs(s.Claim(t.Context(), claimOf(2, 4)).Won))

@@ -12,6 +12,7 @@ import (
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/claim"
 	"github.com/dispatcherd/dispatcherd/claim/claimfake"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/pgtest"
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
@@ -26,11 +27,11 @@ type store interface {
 	Leave(context.Context) (int, error)
 	Sweep(context.Context) (int, error)
 	SetBell(context.Context, bool) error
-	Fetch(context.Context, dispatcherd.FetchRequest) dispatcherd.FetchResult
-	Claim(context.Context, dispatcherd.ClaimRequest) dispatcherd.ClaimResult
-	Resolve(context.Context, dispatcherd.ClaimRequest) dispatcherd.ClaimResult
-	Finish(context.Context, dispatcherd.FinishRequest) dispatcherd.FinishResult
-	Adopt(context.Context, dispatcherd.AdoptRequest) dispatcherd.AdoptResult
+	Fetch(context.Context, contract.FetchRequest) contract.FetchResult
+	Claim(context.Context, contract.ClaimRequest) contract.ClaimResult
+	Resolve(context.Context, contract.ClaimRequest) contract.ClaimResult
+	Finish(context.Context, contract.FinishRequest) contract.FinishResult
+	Adopt(context.Context, contract.AdoptRequest) contract.AdoptResult
 	HandOver(context.Context, time.Duration) error
 	Progress(context.Context, []claim.Progress) error
 	Close()
@@ -52,7 +53,7 @@ type world struct {
 }
 
 // contract runs f on Postgres and on the fake.
-func contract(t *testing.T, f func(t *testing.T, w world)) {
+func contractSuite(t *testing.T, f func(t *testing.T, w world)) {
 	t.Run("postgres", func(t *testing.T) { f(t, realWorld(t)) })
 	t.Run("fake", func(t *testing.T) { f(t, fakeWorld()) })
 }
@@ -162,28 +163,28 @@ func joined(t testing.TB, w world) store {
 
 var tokens atomic.Uint64
 
-func claimOf(ids ...dispatcherd.JobID) dispatcherd.ClaimRequest {
+func claimOf(ids ...dispatcherd.JobID) contract.ClaimRequest {
 	n := tokens.Add(1)
-	return dispatcherd.ClaimRequest{Token: dispatcherd.Token{0: byte(n), 1: byte(n >> 8), 2: byte(n >> 16), 15: 1}, IDs: ids, For: make([]dispatcherd.Mark, len(ids)), Types: []string{"pdf"}}
+	return contract.ClaimRequest{Token: contract.Token{0: byte(n), 1: byte(n >> 8), 2: byte(n >> 16), 15: 1}, IDs: ids, Sessions: make([]contract.Fingerprint, len(ids)), Types: []string{"pdf"}}
 }
 
 // take claims one job that must be won.
-func take(t testing.TB, s store, id dispatcherd.JobID) dispatcherd.Won {
+func take(t testing.TB, s store, id dispatcherd.JobID) contract.Won {
 	t.Helper()
 	res := s.Claim(t.Context(), claimOf(id))
-	require.Equal(t, dispatcherd.OK, res.Verdict)
+	require.Equal(t, contract.OK, res.Verdict)
 	require.Len(t, res.Won, 1)
 	return res.Won[0]
 }
 
-func finish(t testing.TB, s store, items ...dispatcherd.Finish) []dispatcherd.JobID {
+func finish(t testing.TB, s store, items ...contract.Finish) []dispatcherd.JobID {
 	t.Helper()
-	res := s.Finish(t.Context(), dispatcherd.FinishRequest{Items: items})
-	require.Equal(t, dispatcherd.OK, res.Verdict)
+	res := s.Finish(t.Context(), contract.FinishRequest{Items: items})
+	require.Equal(t, contract.OK, res.Verdict)
 	return res.Stale
 }
 
-func wonIDs(won []dispatcherd.Won) []dispatcherd.JobID {
+func wonIDs(won []contract.Won) []dispatcherd.JobID {
 	ids := []dispatcherd.JobID{}
 	for _, w := range won {
 		ids = append(ids, w.ID)
@@ -193,39 +194,39 @@ func wonIDs(won []dispatcherd.Won) []dispatcherd.JobID {
 }
 
 func TestClaimHandsOutTheNextAttemptAndAllThatARunNeeds(t *testing.T) {
-	contract(t, func(t *testing.T, w world) {
+	contractSuite(t, func(t *testing.T, w world) {
 		s := joined(t, w)
 		id := w.insert(t, claimfake.Row{Type: "pdf", Payload: []byte(`{"page": 1}`), MaxAttempts: 3, Timeout: 1500 * time.Millisecond}, 0)
 		won := take(t, s, id)
-		require.Equal(t, dispatcherd.Won{ID: id, Attempt: 1, MaxAttempts: 3, Timeout: 1500 * time.Millisecond, Payload: []byte(`{"page": 1}`)}, won)
+		require.Equal(t, contract.Won{ID: id, Attempt: 1, MaxAttempts: 3, Timeout: 1500 * time.Millisecond, Payload: []byte(`{"page": 1}`)}, won)
 		require.Equal(t, dispatcherd.Running, w.get(t, id).Status)
 	})
 }
 
 func TestTwoDispatchersOneJob(t *testing.T) {
-	contract(t, func(t *testing.T, w world) {
+	contractSuite(t, func(t *testing.T, w world) {
 		a, b := joined(t, w), joined(t, w)
 		one, two := w.insert(t, claimfake.Row{Type: "pdf"}, 0), w.insert(t, claimfake.Row{Type: "pdf"}, 0)
 		take(t, a, one)
 		res := b.Claim(t.Context(), claimOf(one, two))
-		require.Equal(t, dispatcherd.OK, res.Verdict)
+		require.Equal(t, contract.OK, res.Verdict)
 		require.Equal(t, []dispatcherd.JobID{two}, wonIDs(res.Won))
 	})
 }
 
 func TestAJobThatIsNotDueIsLost(t *testing.T) {
-	contract(t, func(t *testing.T, w world) {
+	contractSuite(t, func(t *testing.T, w world) {
 		s := joined(t, w)
 		id := w.insert(t, claimfake.Row{Type: "pdf"}, time.Hour)
 		res := s.Claim(t.Context(), claimOf(id))
-		require.Equal(t, dispatcherd.OK, res.Verdict)
+		require.Equal(t, contract.OK, res.Verdict)
 		require.Empty(t, res.Won)
 		require.Equal(t, dispatcherd.Pending, w.get(t, id).Status)
 	})
 }
 
 func TestFetchReturnsLanesInOrderFutureRowsIncluded(t *testing.T) {
-	contract(t, func(t *testing.T, w world) {
+	contractSuite(t, func(t *testing.T, w world) {
 		s := joined(t, w)
 		late := w.insert(t, claimfake.Row{Type: "pdf"}, time.Hour)
 		old := w.insert(t, claimfake.Row{Type: "pdf"}, -time.Hour)
@@ -235,9 +236,9 @@ func TestFetchReturnsLanesInOrderFutureRowsIncluded(t *testing.T) {
 		take(t, s, taken)
 		w.insert(t, claimfake.Row{Type: "excel"}, 0)
 
-		res := s.Fetch(t.Context(), dispatcherd.FetchRequest{Lanes: []dispatcherd.Lane{
+		res := s.Fetch(t.Context(), contract.FetchRequest{Lanes: []contract.LaneQuery{
 			{Type: "pdf", Priority: 7, Limit: 5}, {Type: "none", Limit: 5}, {Type: "pdf", Limit: 5}}})
-		require.Equal(t, dispatcherd.OK, res.Verdict)
+		require.Equal(t, contract.OK, res.Verdict)
 		var ids []dispatcherd.JobID
 		var lanes []int
 		for _, c := range res.Candidates {
@@ -248,36 +249,36 @@ func TestFetchReturnsLanesInOrderFutureRowsIncluded(t *testing.T) {
 		require.Greater(t, res.Candidates[3].Key.RunAt, res.DBNow)
 		require.InDelta(t, res.DBNow, res.Candidates[2].Key.RunAt, float64(3601*time.Second/time.Microsecond))
 
-		res = s.Fetch(t.Context(), dispatcherd.FetchRequest{Lanes: []dispatcherd.Lane{{Type: "pdf", After: res.Candidates[1].Key, Limit: 1}}})
+		res = s.Fetch(t.Context(), contract.FetchRequest{Lanes: []contract.LaneQuery{{Type: "pdf", After: res.Candidates[1].Key, Limit: 1}}})
 		require.Len(t, res.Candidates, 1)
 		require.Equal(t, old, res.Candidates[0].Key.ID)
 
-		res = s.Fetch(t.Context(), dispatcherd.FetchRequest{})
-		require.Equal(t, dispatcherd.OK, res.Verdict)
+		res = s.Fetch(t.Context(), contract.FetchRequest{})
+		require.Equal(t, contract.OK, res.Verdict)
 		require.Empty(t, res.Candidates)
 		require.NotZero(t, res.DBNow)
 	})
 }
 
 func TestEveryOutcomeLeavesTheRowAsItShould(t *testing.T) {
-	contract(t, func(t *testing.T, w world) {
+	contractSuite(t, func(t *testing.T, w world) {
 		s := joined(t, w)
-		outcomes := []dispatcherd.Outcome{dispatcherd.Succeeded, dispatcherd.Retry, dispatcherd.FailedFinal, dispatcherd.CancelledBy,
-			dispatcherd.Released, dispatcherd.Crashed, dispatcherd.Quarantined, dispatcherd.Parted}
-		var items []dispatcherd.Finish
-		before := map[dispatcherd.Outcome]claimfake.Row{}
+		outcomes := []contract.Outcome{contract.Succeeded, contract.Retry, contract.FailedFinal, contract.Cancelled,
+			contract.Released, contract.Crashed, contract.Quarantined, contract.Isolated}
+		var items []contract.Finish
+		before := map[contract.Outcome]claimfake.Row{}
 		for _, o := range outcomes {
 			id := w.insert(t, claimfake.Row{Type: "pdf"}, -time.Minute)
 			before[o] = w.get(t, id)
-			item := dispatcherd.Finish{ID: id, Attempt: take(t, s, id).Attempt, Outcome: o}
+			item := contract.Finish{ID: id, Attempt: take(t, s, id).Attempt, Outcome: o}
 			switch o {
-			case dispatcherd.Succeeded:
+			case contract.Succeeded:
 				item.Result = []byte(`{"pages":7}`)
-			case dispatcherd.Retry:
+			case contract.Retry:
 				item.Delay, item.Error = time.Hour, "no paper"
-			case dispatcherd.Parted:
-				item.Delay, item.Error = time.Hour, "parted"
-			case dispatcherd.Released:
+			case contract.Isolated:
+				item.Delay, item.Error = time.Hour, "isolated"
+			case contract.Released:
 			default:
 				item.Error = o.String()
 			}
@@ -286,15 +287,15 @@ func TestEveryOutcomeLeavesTheRowAsItShould(t *testing.T) {
 		require.Empty(t, finish(t, s, items...), "all in one request")
 		require.Len(t, finish(t, s, items...), len(items), "and never twice")
 		for i, o := range outcomes {
-			want := map[dispatcherd.Outcome]claimfake.Row{
-				dispatcherd.Succeeded:   {Status: dispatcherd.Done, Result: []byte(`{"pages":7}`)},
-				dispatcherd.Retry:       {Status: dispatcherd.Pending, Failures: 1, Errors: []string{"no paper"}},
-				dispatcherd.FailedFinal: {Status: dispatcherd.Failed, Failures: 1, Errors: []string{"failed"}},
-				dispatcherd.CancelledBy: {Status: dispatcherd.Cancelled, Errors: []string{"cancelled"}},
-				dispatcherd.Released:    {Status: dispatcherd.Pending},
-				dispatcherd.Crashed:     {Status: dispatcherd.Pending, Crashes: 1, Errors: []string{"crashed"}},
-				dispatcherd.Parted:      {Status: dispatcherd.Pending, Crashes: 1, Errors: []string{"parted"}},
-				dispatcherd.Quarantined: {Status: dispatcherd.Failed, Crashes: 1, Errors: []string{"quarantined"}},
+			want := map[contract.Outcome]claimfake.Row{
+				contract.Succeeded:   {Status: dispatcherd.Done, Result: []byte(`{"pages":7}`)},
+				contract.Retry:       {Status: dispatcherd.Pending, Failures: 1, Errors: []string{"no paper"}},
+				contract.FailedFinal: {Status: dispatcherd.Failed, Failures: 1, Errors: []string{"failed"}},
+				contract.Cancelled:   {Status: dispatcherd.Cancelled, Errors: []string{"cancelled"}},
+				contract.Released:    {Status: dispatcherd.Pending},
+				contract.Crashed:     {Status: dispatcherd.Pending, Crashes: 1, Errors: []string{"crashed"}},
+				contract.Isolated:    {Status: dispatcherd.Pending, Crashes: 1, Errors: []string{"isolated"}},
+				contract.Quarantined: {Status: dispatcherd.Failed, Crashes: 1, Errors: []string{"quarantined"}},
 			}[o]
 			got := w.get(t, items[i].ID)
 			require.Equal(t, want.Status, got.Status, o)
@@ -303,7 +304,7 @@ func TestEveryOutcomeLeavesTheRowAsItShould(t *testing.T) {
 			require.Equal(t, want.Errors, got.Errors, o)
 			require.Equal(t, string(want.Result), string(got.Result), o)
 			require.EqualValues(t, 1, got.Attempt, o)
-			if o == dispatcherd.Retry || o == dispatcherd.Parted {
+			if o == contract.Retry || o == contract.Isolated {
 				require.InDelta(t, 61*time.Minute, got.RunAt.Sub(before[o].RunAt), float64(30*time.Second))
 			} else {
 				require.Equal(t, before[o].RunAt, got.RunAt, "%s keeps the order", o)
@@ -313,12 +314,12 @@ func TestEveryOutcomeLeavesTheRowAsItShould(t *testing.T) {
 }
 
 func TestOnlyTheLastTenErrorsAreKept(t *testing.T) {
-	contract(t, func(t *testing.T, w world) {
+	contractSuite(t, func(t *testing.T, w world) {
 		s := joined(t, w)
 		id := w.insert(t, claimfake.Row{Type: "pdf"}, 0)
 		for i := range 12 {
 			won := take(t, s, id)
-			require.Empty(t, finish(t, s, dispatcherd.Finish{ID: id, Attempt: won.Attempt, Outcome: dispatcherd.Crashed, Error: string(rune('a' + i))}))
+			require.Empty(t, finish(t, s, contract.Finish{ID: id, Attempt: won.Attempt, Outcome: contract.Crashed, Error: string(rune('a' + i))}))
 		}
 		require.Equal(t, []string{"c", "d", "e", "f", "g", "h", "i", "j", "k", "l"}, w.get(t, id).Errors)
 		require.EqualValues(t, 12, take(t, s, id).Crashes)
@@ -326,34 +327,34 @@ func TestOnlyTheLastTenErrorsAreKept(t *testing.T) {
 }
 
 func TestAZombiesFinishIsStale(t *testing.T) {
-	contract(t, func(t *testing.T, w world) {
+	contractSuite(t, func(t *testing.T, w world) {
 		a, b := joined(t, w), joined(t, w)
 		id := w.insert(t, claimfake.Row{Type: "pdf"}, 0)
 		first := take(t, a, id)
-		require.Empty(t, finish(t, a, dispatcherd.Finish{ID: id, Attempt: first.Attempt, Outcome: dispatcherd.Crashed}))
+		require.Empty(t, finish(t, a, contract.Finish{ID: id, Attempt: first.Attempt, Outcome: contract.Crashed}))
 		second := take(t, b, id)
 		require.EqualValues(t, 2, second.Attempt)
-		for _, o := range []dispatcherd.Outcome{dispatcherd.Succeeded, dispatcherd.Retry, dispatcherd.CancelledBy} {
-			require.Equal(t, []dispatcherd.JobID{id}, finish(t, a, dispatcherd.Finish{ID: id, Attempt: 1, Outcome: o}), "old attempt")
-			require.Equal(t, []dispatcherd.JobID{id}, finish(t, a, dispatcherd.Finish{ID: id, Attempt: 2, Outcome: o}), "not its dispatcher")
-			require.Equal(t, []dispatcherd.JobID{id}, finish(t, b, dispatcherd.Finish{ID: id, Attempt: 1, Outcome: o}), "old attempt on the right dispatcher")
+		for _, o := range []contract.Outcome{contract.Succeeded, contract.Retry, contract.Cancelled} {
+			require.Equal(t, []dispatcherd.JobID{id}, finish(t, a, contract.Finish{ID: id, Attempt: 1, Outcome: o}), "old attempt")
+			require.Equal(t, []dispatcherd.JobID{id}, finish(t, a, contract.Finish{ID: id, Attempt: 2, Outcome: o}), "not its dispatcher")
+			require.Equal(t, []dispatcherd.JobID{id}, finish(t, b, contract.Finish{ID: id, Attempt: 1, Outcome: o}), "old attempt on the right dispatcher")
 		}
 		require.NoError(t, a.Progress(t.Context(), []claim.Progress{{ID: id, Attempt: 1, JSON: []byte(`1`)}}))
 		require.Empty(t, w.get(t, id).Progress)
 		require.NoError(t, b.Progress(t.Context(), []claim.Progress{{ID: id, Attempt: 2, JSON: []byte(`0.5`)}}))
 		require.Equal(t, "0.5", string(w.get(t, id).Progress))
-		require.Empty(t, finish(t, b, dispatcherd.Finish{ID: id, Attempt: 2}))
+		require.Empty(t, finish(t, b, contract.Finish{ID: id, Attempt: 2}))
 		require.Equal(t, dispatcherd.Done, w.get(t, id).Status)
 	})
 }
 
 func TestAStaleItemDoesNotDisturbTheOthers(t *testing.T) {
-	contract(t, func(t *testing.T, w world) {
+	contractSuite(t, func(t *testing.T, w world) {
 		s := joined(t, w)
 		one, two := w.insert(t, claimfake.Row{Type: "pdf"}, 0), w.insert(t, claimfake.Row{Type: "pdf"}, 0)
 		take(t, s, one)
 		take(t, s, two)
-		stale := finish(t, s, dispatcherd.Finish{ID: one, Attempt: 9}, dispatcherd.Finish{ID: two, Attempt: 1}, dispatcherd.Finish{ID: two + 1000, Attempt: 1})
+		stale := finish(t, s, contract.Finish{ID: one, Attempt: 9}, contract.Finish{ID: two, Attempt: 1}, contract.Finish{ID: two + 1000, Attempt: 1})
 		require.Equal(t, []dispatcherd.JobID{one, two + 1000}, stale)
 		require.Equal(t, dispatcherd.Running, w.get(t, one).Status)
 		require.Equal(t, dispatcherd.Done, w.get(t, two).Status)
@@ -361,22 +362,22 @@ func TestAStaleItemDoesNotDisturbTheOthers(t *testing.T) {
 }
 
 func TestAgainCountsWhatThisAttemptHasEndedAsCarriedOut(t *testing.T) {
-	contract(t, func(t *testing.T, w world) {
+	contractSuite(t, func(t *testing.T, w world) {
 		s, other := joined(t, w), joined(t, w)
-		outcomes := []dispatcherd.Outcome{dispatcherd.Succeeded, dispatcherd.Retry, dispatcherd.FailedFinal, dispatcherd.CancelledBy, dispatcherd.Released, dispatcherd.Crashed}
-		var items []dispatcherd.Finish
+		outcomes := []contract.Outcome{contract.Succeeded, contract.Retry, contract.FailedFinal, contract.Cancelled, contract.Released, contract.Crashed}
+		var items []contract.Finish
 		for _, o := range outcomes {
 			id := w.insert(t, claimfake.Row{Type: "pdf"}, 0)
-			items = append(items, dispatcherd.Finish{ID: id, Attempt: take(t, s, id).Attempt, Outcome: o})
+			items = append(items, contract.Finish{ID: id, Attempt: take(t, s, id).Attempt, Outcome: o})
 		}
 		require.Empty(t, finish(t, s, items[:4]...), "the answer is lost, and only some were carried out")
 		foreign := w.insert(t, claimfake.Row{Type: "pdf"}, 0)
 		take(t, other, foreign)
-		require.Empty(t, finish(t, other, dispatcherd.Finish{ID: foreign, Attempt: 1}))
-		items = append(items, dispatcherd.Finish{ID: foreign, Attempt: 1})
+		require.Empty(t, finish(t, other, contract.Finish{ID: foreign, Attempt: 1}))
+		items = append(items, contract.Finish{ID: foreign, Attempt: 1})
 
-		res := s.Finish(t.Context(), dispatcherd.FinishRequest{Items: items, Again: true})
-		require.Equal(t, dispatcherd.OK, res.Verdict)
+		res := s.Finish(t.Context(), contract.FinishRequest{Items: items, Again: true})
+		require.Equal(t, contract.OK, res.Verdict)
 		require.Equal(t, []dispatcherd.JobID{foreign}, res.Stale)
 		require.EqualValues(t, 1, w.get(t, items[1].ID).Failures, "once")
 		require.EqualValues(t, 1, w.get(t, items[5].ID).Crashes)
@@ -384,26 +385,26 @@ func TestAgainCountsWhatThisAttemptHasEndedAsCarriedOut(t *testing.T) {
 }
 
 func TestAnUnknownClaimIsResolvedByItsToken(t *testing.T) {
-	contract(t, func(t *testing.T, w world) {
+	contractSuite(t, func(t *testing.T, w world) {
 		s, rival := joined(t, w), joined(t, w)
 		one, two, three := w.insert(t, claimfake.Row{Type: "pdf"}, 0), w.insert(t, claimfake.Row{Type: "pdf"}, 0), w.insert(t, claimfake.Row{Type: "pdf"}, 0)
 		take(t, rival, one)
 		lost := claimOf(one, two)
-		require.Equal(t, dispatcherd.OK, s.Claim(t.Context(), lost).Verdict, "pretend that this answer never came")
+		require.Equal(t, contract.OK, s.Claim(t.Context(), lost).Verdict, "pretend that this answer never came")
 		take(t, s, three)
 
 		res := s.Resolve(t.Context(), lost)
-		require.Equal(t, dispatcherd.OK, res.Verdict)
+		require.Equal(t, contract.OK, res.Verdict)
 		require.Equal(t, []dispatcherd.JobID{two}, wonIDs(res.Won))
 		require.EqualValues(t, 1, res.Won[0].Attempt)
 		res = s.Resolve(t.Context(), claimOf(three))
-		require.Equal(t, dispatcherd.OK, res.Verdict)
+		require.Equal(t, contract.OK, res.Verdict)
 		require.Empty(t, res.Won, "another token took it")
 	})
 }
 
 func TestLeaveReleasesInOrderAndBlamesNobody(t *testing.T) {
-	contract(t, func(t *testing.T, w world) {
+	contractSuite(t, func(t *testing.T, w world) {
 		s := joined(t, w)
 		id := w.insert(t, claimfake.Row{Type: "pdf"}, -time.Hour)
 		before := w.get(t, id)
@@ -414,8 +415,8 @@ func TestLeaveReleasesInOrderAndBlamesNobody(t *testing.T) {
 		after := w.get(t, id)
 		before.Attempt = 1
 		require.Equal(t, before, after)
-		require.Equal(t, []dispatcherd.JobID{id}, finish(t, s, dispatcherd.Finish{ID: id, Attempt: won.Attempt}))
-		require.Equal(t, dispatcherd.Refused, s.Claim(t.Context(), claimOf(id)).Verdict)
+		require.Equal(t, []dispatcherd.JobID{id}, finish(t, s, contract.Finish{ID: id, Attempt: won.Attempt}))
+		require.Equal(t, contract.Refused, s.Claim(t.Context(), claimOf(id)).Verdict)
 
 		_, err = s.Join(t.Context())
 		require.NoError(t, err)
@@ -424,20 +425,20 @@ func TestLeaveReleasesInOrderAndBlamesNobody(t *testing.T) {
 }
 
 func TestADispatcherSilentPastItsLeaseLosesItsJobs(t *testing.T) {
-	contract(t, func(t *testing.T, w world) {
+	contractSuite(t, func(t *testing.T, w world) {
 		dead, other := w.open(t), joined(t, w)
 		run, err := dead.Join(t.Context())
 		require.NoError(t, err)
 		one, two := w.insert(t, claimfake.Row{Type: "pdf"}, 0), w.insert(t, claimfake.Row{Type: "pdf"}, 0)
 		take(t, dead, one)
 		take(t, dead, two)
-		require.Empty(t, finish(t, dead, dispatcherd.Finish{ID: two, Attempt: 1}))
+		require.Empty(t, finish(t, dead, contract.Finish{ID: two, Attempt: 1}))
 
 		res, err := other.Beat(t.Context(), nil)
 		require.NoError(t, err)
 		require.Zero(t, res.Released, "its lease holds")
 		w.expire(t, run)
-		require.Equal(t, dispatcherd.Refused, dead.Claim(t.Context(), claimOf(one)).Verdict, "no lease, no claim")
+		require.Equal(t, contract.Refused, dead.Claim(t.Context(), claimOf(one)).Verdict, "no lease, no claim")
 		res, err = other.Beat(t.Context(), nil)
 		require.NoError(t, err)
 		require.Equal(t, 1, res.Released)
@@ -449,7 +450,7 @@ func TestADispatcherSilentPastItsLeaseLosesItsJobs(t *testing.T) {
 		zombie, err := dead.Beat(t.Context(), nil)
 		require.NoError(t, err)
 		require.True(t, zombie.LeaseLost)
-		require.Equal(t, []dispatcherd.JobID{one}, finish(t, dead, dispatcherd.Finish{ID: one, Attempt: 1}))
+		require.Equal(t, []dispatcherd.JobID{one}, finish(t, dead, contract.Finish{ID: one, Attempt: 1}))
 		strays, err := other.Sweep(t.Context())
 		require.NoError(t, err)
 		require.Zero(t, strays)
@@ -461,13 +462,13 @@ func TestADispatcherSilentPastItsLeaseLosesItsJobs(t *testing.T) {
 }
 
 func TestALeaseThatNobodyMissedIsRenewed(t *testing.T) {
-	contract(t, func(t *testing.T, w world) {
+	contractSuite(t, func(t *testing.T, w world) {
 		s := w.open(t)
 		run, err := s.Join(t.Context())
 		require.NoError(t, err)
 		id := w.insert(t, claimfake.Row{Type: "pdf"}, 0)
 		w.expire(t, run)
-		require.Equal(t, dispatcherd.Refused, s.Claim(t.Context(), claimOf(id)).Verdict)
+		require.Equal(t, contract.Refused, s.Claim(t.Context(), claimOf(id)).Verdict)
 		res, err := s.Beat(t.Context(), nil)
 		require.NoError(t, err)
 		require.False(t, res.LeaseLost)
@@ -476,7 +477,7 @@ func TestALeaseThatNobodyMissedIsRenewed(t *testing.T) {
 }
 
 func TestCapacityOfTheOthersIsSeen(t *testing.T) {
-	contract(t, func(t *testing.T, w world) {
+	contractSuite(t, func(t *testing.T, w world) {
 		a, b, c, none := joined(t, w), joined(t, w), joined(t, w), joined(t, w)
 		for s, slots := range map[store]map[string]int{a: {"pdf": 200, "excel": 1}, b: {"pdf": 60}, c: {"pdf": 1000}, none: {"pdf": 0}} {
 			_, err := s.Beat(t.Context(), slots)
@@ -485,24 +486,24 @@ func TestCapacityOfTheOthersIsSeen(t *testing.T) {
 		res, err := c.Beat(t.Context(), map[string]int{"pdf": 1000})
 		require.NoError(t, err)
 		require.Equal(t, map[string]int{"pdf": 260, "excel": 1}, res.Elsewhere)
-		require.Equal(t, map[string]dispatcherd.Share{"pdf": dispatcherd.ShareOf(1000, dispatcherd.Others{Before: 260, Least: 60})}, res.Shares)
+		require.Equal(t, map[string]contract.Share{"pdf": contract.ShareOf(1000, contract.Others{SmallerIDs: 260, Least: 60})}, res.Shares)
 		res, err = a.Beat(t.Context(), map[string]int{"pdf": 200, "excel": 1})
 		require.NoError(t, err)
-		require.Equal(t, map[string]dispatcherd.Share{"pdf": dispatcherd.ShareOf(200, dispatcherd.Others{Behind: 1060, Least: 60})}, res.Shares, "nobody else can do excel")
+		require.Equal(t, map[string]contract.Share{"pdf": contract.ShareOf(200, contract.Others{LargerIDs: 1060, Least: 60})}, res.Shares, "nobody else can do excel")
 	})
 }
 
 func TestAFetchOfASharesRowsIsTheExactTopOfThem(t *testing.T) {
-	contract(t, func(t *testing.T, w world) {
+	contractSuite(t, func(t *testing.T, w world) {
 		s := w.open(t)
 		var ids []dispatcherd.JobID
 		for n := range 300 {
 			ids = append(ids, w.insert(t, claimfake.Row{Type: "pdf"}, -time.Duration(1000-n)*time.Second))
 		}
-		read := func(lane dispatcherd.Lane) (got []dispatcherd.JobID, last dispatcherd.Key) {
+		read := func(lane contract.LaneQuery) (got []dispatcherd.JobID, last contract.Key) {
 			lane.Type = "pdf"
-			res := s.Fetch(t.Context(), dispatcherd.FetchRequest{Lanes: []dispatcherd.Lane{{Type: "excel", Limit: 5}, lane}})
-			require.Equal(t, dispatcherd.OK, res.Verdict)
+			res := s.Fetch(t.Context(), contract.FetchRequest{Lanes: []contract.LaneQuery{{Type: "excel", Limit: 5}, lane}})
+			require.Equal(t, contract.OK, res.Verdict)
 			for _, c := range res.Candidates {
 				require.Equal(t, 1, c.Lane)
 				got, last = append(got, c.Key.ID), c.Key
@@ -510,7 +511,7 @@ func TestAFetchOfASharesRowsIsTheExactTopOfThem(t *testing.T) {
 			return got, last
 		}
 		for i := range 4 {
-			share, foreign := dispatcherd.Share{From: 15_000, To: 36_000, Block: uint8(3 + i/2*2)}, i%2 == 0
+			share, foreign := contract.Share{From: 15_000, To: 36_000, Block: uint8(3 + i/2*2)}, i%2 == 0
 			var want []dispatcherd.JobID
 			for _, id := range ids {
 				if share.Owns(id) != foreign {
@@ -518,28 +519,28 @@ func TestAFetchOfASharesRowsIsTheExactTopOfThem(t *testing.T) {
 				}
 			}
 			require.Greater(t, len(want), 50)
-			first, last := read(dispatcherd.Lane{Limit: 20, Share: share, Foreign: foreign})
+			first, last := read(contract.LaneQuery{Limit: 20, Share: share, NonLocal: foreign})
 			require.Equal(t, want[:20], first)
-			next, _ := read(dispatcherd.Lane{Limit: 1000, After: last, Share: share, Foreign: foreign})
+			next, _ := read(contract.LaneQuery{Limit: 1000, After: last, Share: share, NonLocal: foreign})
 			require.Equal(t, want[20:], next)
 		}
-		all, _ := read(dispatcherd.Lane{Limit: 1000})
+		all, _ := read(contract.LaneQuery{Limit: 1000})
 		require.Equal(t, ids, all, "the zero share is everything")
 	})
 }
 
 func TestALookEndsBeforeItsBound(t *testing.T) {
-	contract(t, func(t *testing.T, w world) {
+	contractSuite(t, func(t *testing.T, w world) {
 		s := w.open(t)
 		var ids []dispatcherd.JobID
 		for n := range 40 {
 			ids = append(ids, w.insert(t, claimfake.Row{Type: "pdf"}, -time.Duration(1000-n)*time.Second))
 		}
-		keys := map[dispatcherd.JobID]dispatcherd.Key{}
-		read := func(look bool, lane dispatcherd.Lane) (got []dispatcherd.JobID) {
+		keys := map[dispatcherd.JobID]contract.Key{}
+		read := func(look bool, lane contract.LaneQuery) (got []dispatcherd.JobID) {
 			lane.Type, lane.Limit = "pdf", max(lane.Limit, 1)
-			res := s.Fetch(t.Context(), dispatcherd.FetchRequest{Lanes: []dispatcherd.Lane{{Type: "excel", Limit: 5}, lane}, Look: look})
-			require.Equal(t, dispatcherd.OK, res.Verdict)
+			res := s.Fetch(t.Context(), contract.FetchRequest{Lanes: []contract.LaneQuery{{Type: "excel", Limit: 5}, lane}, Backfill: look})
+			require.Equal(t, contract.OK, res.Verdict)
 			require.NotZero(t, res.DBNow)
 			for _, c := range res.Candidates {
 				require.Equal(t, 1, c.Lane)
@@ -548,15 +549,15 @@ func TestALookEndsBeforeItsBound(t *testing.T) {
 			}
 			return got
 		}
-		require.Equal(t, ids, read(false, dispatcherd.Lane{Limit: 100}))
+		require.Equal(t, ids, read(false, contract.LaneQuery{Limit: 100}))
 		bound := keys[ids[10]]
-		require.Equal(t, ids[:10], read(true, dispatcherd.Lane{Limit: 100, Before: bound}))
-		require.Equal(t, ids[:3], read(true, dispatcherd.Lane{Limit: 3, Before: bound}))
-		require.Equal(t, ids[5:10], read(true, dispatcherd.Lane{Limit: 100, After: keys[ids[4]], Before: bound}))
-		require.Empty(t, read(true, dispatcherd.Lane{Limit: 100}))
+		require.Equal(t, ids[:10], read(true, contract.LaneQuery{Limit: 100, Before: bound}))
+		require.Equal(t, ids[:3], read(true, contract.LaneQuery{Limit: 3, Before: bound}))
+		require.Equal(t, ids[5:10], read(true, contract.LaneQuery{Limit: 100, After: keys[ids[4]], Before: bound}))
+		require.Empty(t, read(true, contract.LaneQuery{Limit: 100}))
 		bound.ID++
-		require.Equal(t, ids[:11], read(true, dispatcherd.Lane{Limit: 100, Before: bound}))
-		share := dispatcherd.ShareOf(2, dispatcherd.Others{Before: 1, Behind: 3})
+		require.Equal(t, ids[:11], read(true, contract.LaneQuery{Limit: 100, Before: bound}))
+		share := contract.ShareOf(2, contract.Others{SmallerIDs: 1, LargerIDs: 3})
 		for _, foreign := range []bool{false, true} {
 			var want []dispatcherd.JobID
 			for _, id := range ids[:11] {
@@ -564,13 +565,13 @@ func TestALookEndsBeforeItsBound(t *testing.T) {
 					want = append(want, id)
 				}
 			}
-			require.Equal(t, want, read(true, dispatcherd.Lane{Limit: 100, Before: bound, Share: share, Foreign: foreign}))
+			require.Equal(t, want, read(true, contract.LaneQuery{Limit: 100, Before: bound, Share: share, NonLocal: foreign}))
 		}
 	})
 }
 
 func TestCancelEndsAPendingJobAndAsksForARunningOne(t *testing.T) {
-	contract(t, func(t *testing.T, w world) {
+	contractSuite(t, func(t *testing.T, w world) {
 		s, other := joined(t, w), joined(t, w)
 		waiting, running := w.insert(t, claimfake.Row{Type: "pdf"}, 0), w.insert(t, claimfake.Row{Type: "pdf"}, 0)
 		take(t, s, running)
@@ -586,7 +587,7 @@ func TestCancelEndsAPendingJobAndAsksForARunningOne(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, []dispatcherd.JobID{running}, res.Cancels, "as long as it runs")
 		}
-		require.Empty(t, finish(t, s, dispatcherd.Finish{ID: running, Attempt: 1, Outcome: dispatcherd.CancelledBy}))
+		require.Empty(t, finish(t, s, contract.Finish{ID: running, Attempt: 1, Outcome: contract.Cancelled}))
 		res, err = s.Beat(t.Context(), nil)
 		require.NoError(t, err)
 		require.Empty(t, res.Cancels)
@@ -594,12 +595,12 @@ func TestCancelEndsAPendingJobAndAsksForARunningOne(t *testing.T) {
 }
 
 func TestACancelRequestOutlivesACrash(t *testing.T) {
-	contract(t, func(t *testing.T, w world) {
+	contractSuite(t, func(t *testing.T, w world) {
 		s := joined(t, w)
 		id := w.insert(t, claimfake.Row{Type: "pdf"}, 0)
 		take(t, s, id)
 		require.Equal(t, dispatcherd.Running, w.cancel(t, id))
-		require.Empty(t, finish(t, s, dispatcherd.Finish{ID: id, Attempt: 1, Outcome: dispatcherd.Crashed}))
+		require.Empty(t, finish(t, s, contract.Finish{ID: id, Attempt: 1, Outcome: contract.Crashed}))
 		_, err := s.Beat(t.Context(), nil)
 		require.NoError(t, err)
 		require.Equal(t, dispatcherd.Cancelled, w.get(t, id).Status)

@@ -2,6 +2,7 @@ package claim
 
 import (
 	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
 // denseSQL is aloneSQL for one stretch, from $8 to $9: the rows whose bit is set
@@ -70,7 +71,7 @@ const (
 // encodeDenseDone makes the parameters of denseDoneSQL or stretchesDoneSQL, or
 // nothing if the items do not suit them: they must ascend, lie close together and have results that
 // are not too large.
-func (l *link) encodeDenseDone(items []dispatcherd.Finish, me int32) [][]byte {
+func (l *link) encodeDenseDone(items []contract.Finish, me int32) [][]byte {
 	var s stretches
 	if !s.cut(len(items), func(i int) dispatcherd.JobID { return items[i].ID }) {
 		return nil
@@ -104,7 +105,7 @@ func nameOf(params [][]byte, fixed int, one, several string) string {
 }
 
 // appendAttempts appends the attempt of every place.
-func (s *stretches) appendAttempts(b []byte, items []dispatcherd.Finish) []byte {
+func (s *stretches) appendAttempts(b []byte, items []contract.Finish) []byte {
 	b = appendHeader(b, oidInt4, int(s.places))
 	next := int64(0)
 	s.each(len(items), func(i int) dispatcherd.JobID { return items[i].ID }, func(i int, place int64) {
@@ -119,7 +120,7 @@ func (s *stretches) appendAttempts(b []byte, items []dispatcherd.Finish) []byte 
 
 // appendEnds appends where the result of every place begins, and where the last
 // one ends.
-func (s *stretches) appendEnds(b []byte, items []dispatcherd.Finish, bytes int) []byte {
+func (s *stretches) appendEnds(b []byte, items []contract.Finish, bytes int) []byte {
 	if bytes == 0 {
 		return appendHeader(b, oidInt4, 0)
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/claim"
 	"github.com/dispatcherd/dispatcherd/claim/claimfake"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/pgtest"
 	"github.com/stretchr/testify/require"
 )
@@ -17,7 +18,7 @@ import (
 // Neighbours are claimed and ended by reading the stretch of the index that
 // they lie in. What lies between them is left alone, whatever its state.
 func TestAStretchLeavesAloneWhatLiesBetween(t *testing.T) {
-	contract(t, func(t *testing.T, w world) {
+	contractSuite(t, func(t *testing.T, w world) {
 		s, other := joined(t, w), joined(t, w)
 		var meant, between []dispatcherd.JobID
 		for i := range 90 {
@@ -30,16 +31,16 @@ func TestAStretchLeavesAloneWhatLiesBetween(t *testing.T) {
 		}
 		take(t, other, meant[7])
 		res := s.Claim(t.Context(), claimOf(meant...))
-		require.Equal(t, dispatcherd.OK, res.Verdict)
+		require.Equal(t, contract.OK, res.Verdict)
 		require.Len(t, res.Won, len(meant)-1)
 		for _, id := range between {
 			require.Equal(t, dispatcherd.Pending, w.get(t, id).Status)
 		}
 
 		take(t, s, between[3]) // as the dispatcher's own, under the same attempt as those about to end
-		var items []dispatcherd.Finish
+		var items []contract.Finish
 		for i, id := range meant {
-			f := dispatcherd.Finish{ID: id, Attempt: 1, Outcome: dispatcherd.Succeeded}
+			f := contract.Finish{ID: id, Attempt: 1, Outcome: contract.Succeeded}
 			switch i % 3 {
 			case 0:
 				f.Result = fmt.Appendf(nil, `"%s"`, strings.Repeat("ü", i))
@@ -49,8 +50,8 @@ func TestAStretchLeavesAloneWhatLiesBetween(t *testing.T) {
 			items = append(items, f)
 		}
 		items[20].Attempt = 2
-		fin := s.Finish(t.Context(), dispatcherd.FinishRequest{Items: items})
-		require.Equal(t, dispatcherd.FinishResult{Verdict: dispatcherd.OK, Stale: []dispatcherd.JobID{meant[7], meant[20]}}, fin)
+		fin := s.Finish(t.Context(), contract.FinishRequest{Items: items})
+		require.Equal(t, contract.FinishResult{Verdict: contract.OK, Stale: []dispatcherd.JobID{meant[7], meant[20]}}, fin)
 		for i, id := range meant {
 			r := w.get(t, id)
 			if i == 7 || i == 20 {
@@ -84,10 +85,10 @@ func TestStretchesAndScatteredIdsEndAlike(t *testing.T) {
 				ids = append(ids, dispatcherd.JobID(round*n+i+1))
 			}
 		}
-		var items []dispatcherd.Finish
+		var items []contract.Finish
 		var stale []dispatcherd.JobID
 		for _, w := range s.Claim(t.Context(), claimOf(ids...)).Won {
-			f := dispatcherd.Finish{ID: w.ID, Attempt: w.Attempt, Outcome: dispatcherd.Succeeded}
+			f := contract.Finish{ID: w.ID, Attempt: w.Attempt, Outcome: contract.Succeeded}
 			switch rng.IntN(8) {
 			case 0:
 				f.Attempt += 1 - 2*dispatcherd.Attempt(rng.IntN(2))
@@ -100,11 +101,11 @@ func TestStretchesAndScatteredIdsEndAlike(t *testing.T) {
 			items = append(items, f)
 		}
 		require.Len(t, items, len(ids))
-		slices.SortFunc(items, func(a, b dispatcherd.Finish) int { return int(a.ID - b.ID) })
+		slices.SortFunc(items, func(a, b contract.Finish) int { return int(a.ID - b.ID) })
 		slices.Sort(stale)
 		for _, again := range []bool{false, true} { // the answer is lost, and the request repeated
-			fin := s.Finish(t.Context(), dispatcherd.FinishRequest{Items: items, Again: again})
-			require.Equal(t, dispatcherd.FinishResult{Verdict: dispatcherd.OK, Stale: stale}, fin)
+			fin := s.Finish(t.Context(), contract.FinishRequest{Items: items, Again: again})
+			require.Equal(t, contract.FinishResult{Verdict: contract.OK, Stale: stale}, fin)
 		}
 		for _, f := range items {
 			if r := row(t, db, f.ID); slices.Contains(stale, f.ID) {

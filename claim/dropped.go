@@ -1,8 +1,6 @@
 package claim
 
-import (
-	"github.com/dispatcherd/dispatcherd"
-)
+import "github.com/dispatcherd/dispatcherd/internal/contract"
 
 // unstorable stands in the row of a job whose result or error Postgres refused.
 const unstorable = "the result or error message cannot be stored in Postgres and was dropped"
@@ -26,11 +24,11 @@ SELECT array_agg(id::bigint) FROM kept`
 
 // dropped reports a job that was done and whose result cannot be stored. Such an
 // item is alone in its request.
-func dropped(item *dispatcherd.Finish) bool {
-	return item.Outcome == dispatcherd.Succeeded && item.Error == unstorable
+func dropped(item *contract.Finish) bool {
+	return item.Outcome == contract.Succeeded && item.Error == unstorable
 }
 
 // encodeDropped makes the parameters of droppedSQL.
-func encodeDropped(item *dispatcherd.Finish, me int32) [][]byte {
+func encodeDropped(item *contract.Finish, me int32) [][]byte {
 	return [][]byte{int8b(int64(item.ID)), int4(int32(item.Attempt)), []byte(item.Outcome.String()), []byte(item.Error), int4(me)}
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
 // HandOverSQL is the statement of a hand-over: its dispatcher, for how long.
@@ -64,5 +65,5 @@ const FirstToken = firstToken
 // ReleasePart releases what a lost dispatcher was running, as a beat without time
 // does: one portion.
 func ReleasePart(ctx context.Context, conn *pgx.Conn, lost int32, from int64) (released int, next int64, err error) {
-	return releasePart(ctx, conn, left{lost, dispatcherd.Crashed, whyReleased}, from, time.Now().Add(-time.Second))
+	return releasePart(ctx, conn, left{lost, contract.Crashed, whyReleased}, from, time.Now().Add(-time.Second))
 }

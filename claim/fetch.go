@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/jackc/pgx/v5"
 )
 
@@ -17,7 +18,7 @@ import (
 //
 // shareSQL is the same for lanes of which only a share is wanted, or the rest:
 // $6 and $7 are its bounds, $8 says which, $9 how large its blocks are. See
-// dispatcherd.Share.
+// contract.Share.
 //
 // lookSQL and lookShareSQL read only what lies before a bound, $6 and $7, or $10
 // and $11: with dead index entries in front, which a held snapshot keeps there,
@@ -64,37 +65,37 @@ const lookTimeout = 2 * time.Minute
 
 // Fetch reads the first rows of the lanes. It changes nothing, so its verdict
 // is never Unknown. A look runs beside other fetches.
-func (s *Store) Fetch(ctx context.Context, req dispatcherd.FetchRequest) dispatcherd.FetchResult {
+func (s *Store) Fetch(ctx context.Context, req contract.FetchRequest) contract.FetchResult {
 	link, op := s.fetch, OpFetch
-	if req.Look {
+	if req.Backfill {
 		link, op = s.look, OpLook
 	}
-	var res dispatcherd.FetchResult
+	var res contract.FetchResult
 	err := link.do(ctx, op, func(ctx context.Context, conn *pgx.Conn) (int, error) {
 		var err error
 		res, err = link.readLanes(ctx, conn, req)
 		return len(res.Candidates), err
 	})
 	if err != nil {
-		return dispatcherd.FetchResult{Verdict: dispatcherd.Refused}
+		return contract.FetchResult{Verdict: contract.Refused}
 	}
 	return res
 }
 
-func (l *link) readLanes(ctx context.Context, conn *pgx.Conn, req dispatcherd.FetchRequest) (dispatcherd.FetchResult, error) {
+func (l *link) readLanes(ctx context.Context, conn *pgx.Conn, req contract.FetchRequest) (contract.FetchResult, error) {
 	most := 0
 	for _, lane := range req.Lanes {
 		most += lane.Limit
 	}
-	res := dispatcherd.FetchResult{Candidates: make([]dispatcherd.Candidate, 0, min(most, 4096))}
+	res := contract.FetchResult{Candidates: make([]contract.Candidate, 0, min(most, 4096))}
 	statement, params := "fetch", l.encodeLanes(req)
-	if slices.ContainsFunc(req.Lanes, func(l dispatcherd.Lane) bool { return !l.Share.All() }) {
+	if slices.ContainsFunc(req.Lanes, func(l contract.LaneQuery) bool { return !l.Share.All() }) {
 		statement, params = "share", append(params, encodeShares(req)...)
 	}
 	switch {
-	case !req.Look && jumps(req.Lanes):
+	case !req.Backfill && jumps(req.Lanes):
 		statement, params = "jump", append(params, encodeJumps(req)...)
-	case req.Look:
+	case req.Backfill:
 		statement, params = "look-"+statement, append(params, encodeBounds(req)...)
 	}
 	rows := execute(ctx, conn, statement, params...)
@@ -112,13 +113,13 @@ func (l *link) readLanes(ctx context.Context, conn *pgx.Conn, req dispatcherd.Fe
 
 // readLane reads a row of a fetch: the lane's number from 1, and the run_at and
 // ids of its candidates; or 0 and the database's clock.
-func readLane(res *dispatcherd.FetchResult, v [][]byte) error {
+func readLane(res *contract.FetchResult, v [][]byte) error {
 	if len(v) != 3 || len(v[0]) != 4 {
 		return fmt.Errorf("postgres sent a lane of %d columns, must be 3", len(v))
 	}
 	lane, first := int(readInt4(v[0]))-1, len(res.Candidates)
 	err := readInt8s(v[1], func(_ int, due int64) {
-		res.Candidates = append(res.Candidates, dispatcherd.Candidate{Lane: lane, Key: dispatcherd.Key{RunAt: due + postgresEpoch}})
+		res.Candidates = append(res.Candidates, contract.Candidate{Lane: lane, Key: contract.Key{RunAt: due + postgresEpoch}})
 	})
 	added := res.Candidates[first:]
 	switch {
@@ -146,7 +147,7 @@ func readLane(res *dispatcherd.FetchResult, v [][]byte) error {
 	return err
 }
 
-func (l *link) encodeLanes(req dispatcherd.FetchRequest) [][]byte {
+func (l *link) encodeLanes(req contract.FetchRequest) [][]byte {
 	n := len(req.Lanes)
 	b := appendHeader(l.buf[:0], oidText, n)
 	for i := range req.Lanes {
@@ -177,7 +178,7 @@ func (l *link) encodeLanes(req dispatcherd.FetchRequest) [][]byte {
 }
 
 // encodeBounds makes the keys before which a look ends.
-func encodeBounds(req dispatcherd.FetchRequest) [][]byte {
+func encodeBounds(req contract.FetchRequest) [][]byte {
 	n := len(req.Lanes)
 	dues, ids := appendHeader(nil, oidTimestamptz, n), appendHeader(nil, oidInt8, n)
 	for i := range req.Lanes {
@@ -189,17 +190,17 @@ func encodeBounds(req dispatcherd.FetchRequest) [][]byte {
 
 // encodeShares makes the bounds of shares, both included, which lanes are
 // foreign, and the sizes of blocks.
-func encodeShares(req dispatcherd.FetchRequest) [][]byte {
+func encodeShares(req contract.FetchRequest) [][]byte {
 	n := len(req.Lanes)
 	low, high, block := appendHeader(nil, oidInt4, n), appendHeader(nil, oidInt4, n), appendHeader(nil, oidInt4, n)
 	apart := appendHeader(nil, oidBool, n)
 	for i := range req.Lanes {
 		s := req.Lanes[i].Share
 		if s.All() {
-			s.To = dispatcherd.ShareNumbers
+			s.To = contract.ShareNumbers
 		}
 		low, high = appendInt4(low, int32(s.From)), appendInt4(high, int32(s.To)-1)
-		apart, block = appendBool(apart, req.Lanes[i].Foreign), appendInt4(block, int32(s.Block))
+		apart, block = appendBool(apart, req.Lanes[i].NonLocal), appendInt4(block, int32(s.Block))
 	}
 	return [][]byte{low, high, apart, block}
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 )
@@ -121,7 +122,7 @@ const maxDelay = 365 * 24 * time.Hour
 // Finish ends attempts, all in one round trip and one transaction. Values that
 // Postgres cannot store (a NUL inside a result) cost that item its result, which
 // the row's errors then say, never the others their end.
-func (s *Store) Finish(ctx context.Context, req dispatcherd.FinishRequest) dispatcherd.FinishResult {
+func (s *Store) Finish(ctx context.Context, req contract.FinishRequest) contract.FinishResult {
 	stale, err := s.end(ctx, req)
 	if err == nil {
 		s.mu.Lock()
@@ -130,39 +131,39 @@ func (s *Store) Finish(ctx context.Context, req dispatcherd.FinishRequest) dispa
 			s.marks.remove(req.Items[i].ID)
 		}
 		slices.Sort(stale)
-		return dispatcherd.FinishResult{Verdict: dispatcherd.OK, Stale: stale}
+		return contract.FinishResult{Verdict: contract.OK, Stale: stale}
 	}
 	if !aboutData(err) {
-		return dispatcherd.FinishResult{Verdict: verdictOf(err)}
+		return contract.FinishResult{Verdict: verdictOf(err)}
 	}
 	return s.finishApart(ctx, req)
 }
 
 // finishApart halves the request until the item is alone whose values Postgres
 // refuses, and ends that one without them.
-func (s *Store) finishApart(ctx context.Context, req dispatcherd.FinishRequest) dispatcherd.FinishResult {
+func (s *Store) finishApart(ctx context.Context, req contract.FinishRequest) contract.FinishResult {
 	if len(req.Items) == 1 {
 		item := req.Items[0]
 		if item.Result == nil && item.Error == unstorable {
 			// Something in the database forbids this very row's end. It must not keep
 			// the others from theirs; its row stays running until this dispatcher leaves.
-			return dispatcherd.FinishResult{Verdict: dispatcherd.OK, Stale: []dispatcherd.JobID{item.ID}}
+			return contract.FinishResult{Verdict: contract.OK, Stale: []dispatcherd.JobID{item.ID}}
 		}
 		item.Result, item.Error = nil, unstorable
-		return s.Finish(ctx, dispatcherd.FinishRequest{Items: []dispatcherd.Finish{item}, Again: req.Again})
+		return s.Finish(ctx, contract.FinishRequest{Items: []contract.Finish{item}, Again: req.Again})
 	}
 	half := len(req.Items) / 2
-	first := s.Finish(ctx, dispatcherd.FinishRequest{Items: req.Items[:half], Again: req.Again})
-	second := s.Finish(ctx, dispatcherd.FinishRequest{Items: req.Items[half:], Again: req.Again})
-	if worst := max(first.Verdict, second.Verdict); worst != dispatcherd.OK {
+	first := s.Finish(ctx, contract.FinishRequest{Items: req.Items[:half], Again: req.Again})
+	second := s.Finish(ctx, contract.FinishRequest{Items: req.Items[half:], Again: req.Again})
+	if worst := max(first.Verdict, second.Verdict); worst != contract.OK {
 		// One half may be carried out, so only Again makes the next try right.
-		return dispatcherd.FinishResult{Verdict: dispatcherd.Unknown}
+		return contract.FinishResult{Verdict: contract.Unknown}
 	}
-	return dispatcherd.FinishResult{Verdict: dispatcherd.OK, Stale: append(first.Stale, second.Stale...)}
+	return contract.FinishResult{Verdict: contract.OK, Stale: append(first.Stale, second.Stale...)}
 }
 
 // end carries out the request and returns the stale items.
-func (s *Store) end(ctx context.Context, req dispatcherd.FinishRequest) ([]dispatcherd.JobID, error) {
+func (s *Store) end(ctx context.Context, req contract.FinishRequest) ([]dispatcherd.JobID, error) {
 	var stale []dispatcherd.JobID
 	err := s.finish.do(ctx, OpFinish, func(ctx context.Context, conn *pgx.Conn) (int, error) {
 		ended, n, err := s.finish.sendEnds(ctx, conn, req.Items, s.me.Load())
@@ -201,9 +202,9 @@ func remove(set map[dispatcherd.JobID]struct{}, ids []dispatcherd.JobID) {
 // sendEnds sends up to three statements as one pipeline, which Postgres treats
 // as one transaction. It returns how many items were ended, and the ids of those
 // that a statement for stretches did not end.
-func (l *link) sendEnds(ctx context.Context, conn *pgx.Conn, items []dispatcherd.Finish, me int32) (ended []dispatcherd.JobID, n int, err error) {
+func (l *link) sendEnds(ctx context.Context, conn *pgx.Conn, items []contract.Finish, me int32) (ended []dispatcherd.JobID, n int, err error) {
 	var batch pgconn.Batch
-	add := func(statement string, of func(dispatcherd.Outcome) bool, encode func([]byte, []dispatcherd.Finish, int32) [][]byte) {
+	add := func(statement string, of func(contract.Outcome) bool, encode func([]byte, []contract.Finish, int32) [][]byte) {
 		some := items
 		if !all(items, of) {
 			some = only(items, of)
@@ -226,9 +227,9 @@ func (l *link) sendEnds(ctx context.Context, conn *pgx.Conn, items []dispatcherd
 		batch.ExecPrepared("dropped", encodeDropped(&items[0], me), binary, binary)
 		items = nil
 	}
-	add("done", func(o dispatcherd.Outcome) bool { return o == dispatcherd.Succeeded }, l.encodeDone)
-	add("ended", func(o dispatcherd.Outcome) bool { return o.Final() && o != dispatcherd.Succeeded }, l.encodeEnded)
-	add("back", func(o dispatcherd.Outcome) bool { return !o.Final() }, l.encodeBack)
+	add("done", func(o contract.Outcome) bool { return o == contract.Succeeded }, l.encodeDone)
+	add("ended", func(o contract.Outcome) bool { return o.Final() && o != contract.Succeeded }, l.encodeEnded)
+	add("back", func(o contract.Outcome) bool { return !o.Final() }, l.encodeBack)
 	results := conn.PgConn().ExecBatch(ctx, &batch)
 	var bad error
 	for results.NextResult() {
@@ -248,7 +249,7 @@ func (l *link) sendEnds(ctx context.Context, conn *pgx.Conn, items []dispatcherd
 	return ended, n + len(ended), bad
 }
 
-func all(items []dispatcherd.Finish, of func(dispatcherd.Outcome) bool) bool {
+func all(items []contract.Finish, of func(contract.Outcome) bool) bool {
 	for i := range items {
 		if !of(items[i].Outcome) {
 			return false
@@ -257,8 +258,8 @@ func all(items []dispatcherd.Finish, of func(dispatcherd.Outcome) bool) bool {
 	return true
 }
 
-func only(items []dispatcherd.Finish, of func(dispatcherd.Outcome) bool) []dispatcherd.Finish {
-	var some []dispatcherd.Finish
+func only(items []contract.Finish, of func(contract.Outcome) bool) []contract.Finish {
+	var some []contract.Finish
 	for i := range items {
 		if of(items[i].Outcome) {
 			some = append(some, items[i])
@@ -267,7 +268,7 @@ func only(items []dispatcherd.Finish, of func(dispatcherd.Outcome) bool) []dispa
 	return some
 }
 
-func (l *link) endedBefore(ctx context.Context, conn *pgx.Conn, items []dispatcherd.Finish, me int32) ([]dispatcherd.JobID, error) {
+func (l *link) endedBefore(ctx context.Context, conn *pgx.Conn, items []contract.Finish, me int32) ([]dispatcherd.JobID, error) {
 	b, p := appendKeys(nil, items)
 	q := len(b)
 	b = appendHeader(b, oidInt2, len(items))

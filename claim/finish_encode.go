@@ -1,11 +1,9 @@
 package claim
 
-import (
-	"github.com/dispatcherd/dispatcherd"
-)
+import "github.com/dispatcherd/dispatcherd/internal/contract"
 
 // appendKeys appends the ids and the attempts; the second array starts at p.
-func appendKeys(b []byte, items []dispatcherd.Finish) (_ []byte, p int) {
+func appendKeys(b []byte, items []contract.Finish) (_ []byte, p int) {
 	b = appendHeader(b, oidInt8, len(items))
 	for i := range items {
 		b = appendInt8(b, int64(items[i].ID))
@@ -20,7 +18,7 @@ func appendKeys(b []byte, items []dispatcherd.Finish) (_ []byte, p int) {
 
 // encodeDone makes the parameters of doneSQL. The statement is encoded into the
 // batch before the next one reuses the buffer.
-func (l *link) encodeDone(b []byte, items []dispatcherd.Finish, me int32) [][]byte {
+func (l *link) encodeDone(b []byte, items []contract.Finish, me int32) [][]byte {
 	b, p := appendKeys(b, items)
 	q := len(b)
 	b = appendHeader(b, oidJSON, len(items))
@@ -35,12 +33,12 @@ func (l *link) encodeDone(b []byte, items []dispatcherd.Finish, me int32) [][]by
 	return [][]byte{b[:p], b[p:q], b[q:], int4(me)}
 }
 
-func codeOf(o dispatcherd.Outcome) int16 {
+func codeOf(o contract.Outcome) int16 {
 	return [...]int16{0, codeRetry, codeFailed, codeCancelled, codeReleased, codeCrashed, codeQuarantined, codeParted}[o]
 }
 
 // encodeEnded makes the parameters of endedSQL.
-func (l *link) encodeEnded(b []byte, items []dispatcherd.Finish, me int32) [][]byte {
+func (l *link) encodeEnded(b []byte, items []contract.Finish, me int32) [][]byte {
 	b, p := appendKeys(b, items)
 	q := len(b)
 	b = appendHeader(b, oidInt2, len(items))
@@ -62,7 +60,7 @@ func (l *link) encodeEnded(b []byte, items []dispatcherd.Finish, me int32) [][]b
 }
 
 // encodeBack makes the parameters of backSQL.
-func (l *link) encodeBack(b []byte, items []dispatcherd.Finish, me int32) [][]byte {
+func (l *link) encodeBack(b []byte, items []contract.Finish, me int32) [][]byte {
 	params := l.encodeEnded(b, items, me)
 	delays := appendHeader(nil, oidInt8, len(items))
 	for i := range items {

@@ -7,6 +7,7 @@ import (
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/claim"
 	"github.com/dispatcherd/dispatcherd/claim/claimfake"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/pgtest"
 	"github.com/stretchr/testify/require"
 )
@@ -23,12 +24,12 @@ func TestOnePoisonedRowDoesNotKeepTheOthersFromTheirEnd(t *testing.T) {
 	exec(t, db, `ALTER TABLE dispatcherd.jobs_done ADD CONSTRAINT not_three CHECK (id <> 3)`)
 	ids := []dispatcherd.JobID{1, 2, 3, 4, 5}
 	require.Len(t, s.Claim(t.Context(), claimOf(ids...)).Won, 5)
-	var items []dispatcherd.Finish
+	var items []contract.Finish
 	for _, id := range ids {
-		items = append(items, dispatcherd.Finish{ID: id, Attempt: 1, Outcome: dispatcherd.Succeeded, Result: []byte("1")})
+		items = append(items, contract.Finish{ID: id, Attempt: 1, Outcome: contract.Succeeded, Result: []byte("1")})
 	}
-	res := s.Finish(t.Context(), dispatcherd.FinishRequest{Items: items})
-	require.Equal(t, dispatcherd.FinishResult{Verdict: dispatcherd.OK, Stale: []dispatcherd.JobID{3}}, res)
+	res := s.Finish(t.Context(), contract.FinishRequest{Items: items})
+	require.Equal(t, contract.FinishResult{Verdict: contract.OK, Stale: []dispatcherd.JobID{3}}, res)
 	require.Equal(t, dispatcherd.Done, row(t, db, 5).Status)
 	require.Equal(t, dispatcherd.Running, row(t, db, 3).Status)
 }
@@ -36,7 +37,7 @@ func TestOnePoisonedRowDoesNotKeepTheOthersFromTheirEnd(t *testing.T) {
 // A repetition counts what leads where the row is: a row that was released by
 // somebody else was not finished by an earlier copy.
 func TestARepetitionIsNotMistakenForAnothersRelease(t *testing.T) {
-	contract(t, func(t *testing.T, w world) {
+	contractSuite(t, func(t *testing.T, w world) {
 		s, other := w.open(t), joined(t, w)
 		run, err := s.Join(t.Context())
 		require.NoError(t, err)
@@ -46,14 +47,14 @@ func TestARepetitionIsNotMistakenForAnothersRelease(t *testing.T) {
 		res, err := other.Beat(t.Context(), nil)
 		require.NoError(t, err)
 		require.Equal(t, 1, res.Released)
-		again := func(o dispatcherd.Outcome) []dispatcherd.JobID {
-			res := s.Finish(t.Context(), dispatcherd.FinishRequest{Again: true, Items: []dispatcherd.Finish{{ID: id, Attempt: 1, Outcome: o}}})
-			require.Equal(t, dispatcherd.OK, res.Verdict)
+		again := func(o contract.Outcome) []dispatcherd.JobID {
+			res := s.Finish(t.Context(), contract.FinishRequest{Again: true, Items: []contract.Finish{{ID: id, Attempt: 1, Outcome: o}}})
+			require.Equal(t, contract.OK, res.Verdict)
 			return res.Stale
 		}
-		require.Equal(t, []dispatcherd.JobID{id}, again(dispatcherd.Succeeded))
-		require.Equal(t, []dispatcherd.JobID{id}, again(dispatcherd.CancelledBy))
-		require.Empty(t, again(dispatcherd.Released))
+		require.Equal(t, []dispatcherd.JobID{id}, again(contract.Succeeded))
+		require.Equal(t, []dispatcherd.JobID{id}, again(contract.Cancelled))
+		require.Empty(t, again(contract.Released))
 		require.ErrorIs(t, s.SetBell(t.Context(), true), claim.ErrLeaseLost, "nobody rings for a dispatcher that is lost")
 	})
 }

@@ -3,9 +3,8 @@ package claim
 import (
 	"testing"
 
+	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/stretchr/testify/require"
-
-	"github.com/dispatcherd/dispatcherd"
 )
 
 func int8s(values ...int64) []byte {
@@ -23,7 +22,7 @@ func FuzzRows(f *testing.F) {
 	f.Add(int4(0), int8s(5), []byte(nil), int8b(7), []byte(nil))
 	f.Add(int4(-1), int8s(), int8s(1), int4(1), []byte("x"))
 	f.Fuzz(func(t *testing.T, lane, due, ids, id, payload []byte) {
-		before := dispatcherd.FetchResult{Candidates: make([]dispatcherd.Candidate, 1)}
+		before := contract.FetchResult{Candidates: make([]contract.Candidate, 1)}
 		res := before
 		switch err := readLane(&res, [][]byte{lane, due, ids}); {
 		case err != nil:

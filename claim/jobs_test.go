@@ -8,6 +8,7 @@ import (
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/claim"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/pgtest"
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
@@ -80,7 +81,7 @@ func TestListPagesThroughEverythingOnce(t *testing.T) {
 	require.NoError(t, err)
 	take(t, s, 3)
 	take(t, s, 7)
-	require.Empty(t, finish(t, s, dispatcherd.Finish{ID: 3, Attempt: 1}, dispatcherd.Finish{ID: 7, Attempt: 1, Outcome: dispatcherd.FailedFinal, Error: "no"}))
+	require.Empty(t, finish(t, s, contract.Finish{ID: 3, Attempt: 1}, contract.Finish{ID: 7, Attempt: 1, Outcome: contract.FailedFinal, Error: "no"}))
 	var ids []dispatcherd.JobID
 	for before := dispatcherd.JobID(0); ; {
 		page, err := jobs.List(t.Context(), claim.Filter{Before: before, Limit: 10})
@@ -122,7 +123,7 @@ func TestRetryStartsOverAndKeepsTheEvidence(t *testing.T) {
 	fill(t, db, 6, 1, 1)
 	for id := dispatcherd.JobID(1); id <= 4; id++ {
 		take(t, s, id)
-		require.Empty(t, finish(t, s, dispatcherd.Finish{ID: id, Attempt: 1, Outcome: dispatcherd.FailedFinal, Error: "no paper"}))
+		require.Empty(t, finish(t, s, contract.Finish{ID: id, Attempt: 1, Outcome: contract.FailedFinal, Error: "no paper"}))
 	}
 	require.NoError(t, jobs.Retry(t.Context(), 1))
 	job, err := jobs.Get(t.Context(), 1)
@@ -159,12 +160,12 @@ func TestRetryStartsOverAndKeepsTheEvidence(t *testing.T) {
 func TestARetriedJobIsNotCancelledByAnOldRequest(t *testing.T) {
 	db, jobs, s := aDispatcherAndItsJobs(t)
 	fill(t, db, 3, 1, 1)
-	for id, o := range map[dispatcherd.JobID]dispatcherd.Outcome{1: dispatcherd.CancelledBy, 2: dispatcherd.FailedFinal, 3: dispatcherd.Quarantined} {
+	for id, o := range map[dispatcherd.JobID]contract.Outcome{1: contract.Cancelled, 2: contract.FailedFinal, 3: contract.Quarantined} {
 		take(t, s, id)
 		status, err := jobs.Cancel(t.Context(), id)
 		require.NoError(t, err)
 		require.Equal(t, dispatcherd.Running, status)
-		require.Empty(t, finish(t, s, dispatcherd.Finish{ID: id, Attempt: 1, Outcome: o}))
+		require.Empty(t, finish(t, s, contract.Finish{ID: id, Attempt: 1, Outcome: o}))
 		require.NoError(t, jobs.Retry(t.Context(), id))
 		_, err = s.Beat(t.Context(), nil)
 		require.NoError(t, err)
@@ -197,9 +198,9 @@ func TestTheDispatchersRoleSuffices(t *testing.T) {
 	s := open(t, claim.Config{DSN: dsn + "&options=-c%20role%3Ddispatcherd_dispatcher"})
 	_, err := s.Join(t.Context())
 	require.NoError(t, err)
-	for id, o := range map[dispatcherd.JobID]dispatcherd.Outcome{1: dispatcherd.Succeeded, 2: dispatcherd.FailedFinal, 3: dispatcherd.CancelledBy, 4: dispatcherd.Retry} {
+	for id, o := range map[dispatcherd.JobID]contract.Outcome{1: contract.Succeeded, 2: contract.FailedFinal, 3: contract.Cancelled, 4: contract.Retry} {
 		take(t, s, id)
-		require.Empty(t, finish(t, s, dispatcherd.Finish{ID: id, Attempt: 1, Outcome: o}))
+		require.Empty(t, finish(t, s, contract.Finish{ID: id, Attempt: 1, Outcome: o}))
 	}
 	require.NoError(t, s.SetBell(t.Context(), true))
 	made, _, _, err := s.KeepLeaves(t.Context(), claim.Retention{Done: time.Hour, Failed: time.Hour, Cancelled: time.Hour})

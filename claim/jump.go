@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
 // jumpSQL is shareSQL for lanes that are read on among rows of one instant, as
@@ -39,7 +40,7 @@ WHERE ids IS NOT NULL`
 const minJump = 16
 
 // jumps reports whether some lane is better read by jumpSQL.
-func jumps(lanes []dispatcherd.Lane) bool {
+func jumps(lanes []contract.LaneQuery) bool {
 	for i := range lanes {
 		if canJump(&lanes[i]) {
 			return true
@@ -48,12 +49,12 @@ func jumps(lanes []dispatcherd.Lane) bool {
 	return false
 }
 
-func canJump(l *dispatcherd.Lane) bool {
-	return l.Crowd && !l.Foreign && !l.Share.All() && l.After.ID > 0 && l.After.ID < math.MaxInt64 && l.Limit >= minJump
+func canJump(l *contract.LaneQuery) bool {
+	return l.EqualTimestamps && !l.NonLocal && !l.Share.All() && l.After.ID > 0 && l.After.ID < math.MaxInt64 && l.Limit >= minJump
 }
 
 // encodeJumps makes the blocks to jump to.
-func encodeJumps(req dispatcherd.FetchRequest) [][]byte {
+func encodeJumps(req contract.FetchRequest) [][]byte {
 	n := len(req.Lanes)
 	var all []int64
 	first, last, beyond := appendHeader(nil, oidInt4, n), appendHeader(nil, oidInt4, n), appendHeader(nil, oidInt8, n)
@@ -76,7 +77,7 @@ func encodeJumps(req dispatcherd.FetchRequest) [][]byte {
 // appendBlocks appends where those blocks of a share begin that hold as many ids
 // as a lane wants, from its cursor on, and returns the id up to which there are
 // no others. Where a share is tiny, it looks for them for a while only.
-func appendBlocks(all []int64, l *dispatcherd.Lane) ([]int64, int64) {
+func appendBlocks(all []int64, l *contract.LaneQuery) ([]int64, int64) {
 	size := int64(1) << l.Share.Block
 	missing := int64(l.Limit)/size + 2
 	b := int64(l.After.ID) &^ (size - 1)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/claim"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/pgtest"
 )
 
@@ -28,11 +29,11 @@ func TestReadingOnAmongRowsOfOneInstantIsExact(t *testing.T) {
 				+ (g % 5000 / 4800) * g * interval '1 microsecond'
 		FROM generate_series(1, 30000) g WHERE random() < 0.9 AND g % 1000 > 40`)
 	s := open(t, claim.Config{DSN: dsn})
-	read := func(lane dispatcherd.Lane) (keys []dispatcherd.Key) {
+	read := func(lane contract.LaneQuery) (keys []contract.Key) {
 		// Beside it one that is foreign, and one without a share.
-		lanes := []dispatcherd.Lane{{Type: "b", Limit: 3, Share: lane.Share, Foreign: true}, lane, {Type: "b", Priority: 1, Limit: 2}}
-		res := s.Fetch(t.Context(), dispatcherd.FetchRequest{Lanes: lanes})
-		require.Equal(t, dispatcherd.OK, res.Verdict)
+		lanes := []contract.LaneQuery{{Type: "b", Limit: 3, Share: lane.Share, NonLocal: true}, lane, {Type: "b", Priority: 1, Limit: 2}}
+		res := s.Fetch(t.Context(), contract.FetchRequest{Lanes: lanes})
+		require.Equal(t, contract.OK, res.Verdict)
 		of := [3]int{}
 		for _, c := range res.Candidates {
 			if of[c.Lane]++; c.Lane == 1 {
@@ -42,12 +43,12 @@ func TestReadingOnAmongRowsOfOneInstantIsExact(t *testing.T) {
 		require.Equal(t, [2]int{3, 2}, [2]int{of[0], of[2]})
 		return keys
 	}
-	for _, share := range []dispatcherd.Share{
+	for _, share := range []contract.Share{
 		{From: 0, To: 16_384, Block: 3}, {From: 30_000, To: 65_536, Block: 6}, {From: 20_000, To: 30_000, Block: 5}, {From: 7, To: 600, Block: 4},
 	} {
 		for p := range dispatcherd.Priority(2) {
-			var own []dispatcherd.Key
-			for _, k := range read(dispatcherd.Lane{Type: "a", Priority: p, Limit: 20_000}) {
+			var own []contract.Key
+			for _, k := range read(contract.LaneQuery{Type: "a", Priority: p, Limit: 20_000}) {
 				if share.Owns(k.ID) {
 					own = append(own, k)
 				}
@@ -63,7 +64,7 @@ func TestReadingOnAmongRowsOfOneInstantIsExact(t *testing.T) {
 					i++
 				}
 				want := own[i:min(len(own), i+limit)]
-				got := read(dispatcherd.Lane{Type: "a", Priority: p, Limit: limit, After: after, Share: share, Crowd: true})
+				got := read(contract.LaneQuery{Type: "a", Priority: p, Limit: limit, After: after, Share: share, EqualTimestamps: true})
 				require.Len(t, got, len(want), "%v after %v", share, after)
 				if len(want) > 0 {
 					require.Equal(t, want, got)
@@ -80,17 +81,17 @@ func TestReadingOnAmongRowsOfOneInstantReadsOnlyTheOwn(t *testing.T) {
 	db := connect(t, dsn)
 	exec(t, db, `INSERT INTO dispatcherd.jobs (type) SELECT 'a' FROM generate_series(1, $1::int)`, rows)
 	s := open(t, claim.Config{DSN: dsn})
-	lane := dispatcherd.Lane{Type: "a", Limit: limit, Share: dispatcherd.ShareOf(250, dispatcherd.Others{Before: 500, Behind: 250, Least: 250})}
+	lane := contract.LaneQuery{Type: "a", Limit: limit, Share: contract.ShareOf(250, contract.Others{SmallerIDs: 500, LargerIDs: 250, Least: 250})}
 	fetches, own := 0, 0
 	for {
-		res := s.Fetch(t.Context(), dispatcherd.FetchRequest{Lanes: []dispatcherd.Lane{lane}})
-		require.Equal(t, dispatcherd.OK, res.Verdict)
+		res := s.Fetch(t.Context(), contract.FetchRequest{Lanes: []contract.LaneQuery{lane}})
+		require.Equal(t, contract.OK, res.Verdict)
 		fetches++
 		own += len(res.Candidates)
 		if len(res.Candidates) < limit {
 			break
 		}
-		lane.After, lane.Crowd = res.Candidates[limit-1].Key, true
+		lane.After, lane.EqualTimestamps = res.Candidates[limit-1].Key, true
 	}
 	require.InDelta(t, rows/4, own, rows/20)
 	s.Close() // a session reports its counters when it ends, at the latest
@@ -112,9 +113,9 @@ func TestReadingOnUpToTheLastIDOfAll(t *testing.T) {
 	db := connect(t, dsn)
 	exec(t, db, `INSERT INTO dispatcherd.jobs (id, type) SELECT 9223372036854775807 - g, 'a' FROM generate_series(0, $1::int - 1) g`, rows)
 	s := open(t, claim.Config{DSN: dsn})
-	all := s.Fetch(t.Context(), dispatcherd.FetchRequest{Lanes: []dispatcherd.Lane{{Type: "a", Limit: rows + 1}}}).Candidates
+	all := s.Fetch(t.Context(), contract.FetchRequest{Lanes: []contract.LaneQuery{{Type: "a", Limit: rows + 1}}}).Candidates
 	require.Len(t, all, rows)
-	share := dispatcherd.Share{From: 0, To: 40_000, Block: 3}
+	share := contract.Share{From: 0, To: 40_000, Block: 3}
 	for i := range all {
 		own := 0
 		for _, c := range all[i+1:] {
@@ -122,9 +123,9 @@ func TestReadingOnUpToTheLastIDOfAll(t *testing.T) {
 				own++
 			}
 		}
-		res := s.Fetch(t.Context(), dispatcherd.FetchRequest{Lanes: []dispatcherd.Lane{
-			{Type: "a", Limit: rows + 1, After: all[i].Key, Share: share, Crowd: true}}})
-		require.Equal(t, dispatcherd.OK, res.Verdict, "after %d", all[i].Key.ID)
+		res := s.Fetch(t.Context(), contract.FetchRequest{Lanes: []contract.LaneQuery{
+			{Type: "a", Limit: rows + 1, After: all[i].Key, Share: share, EqualTimestamps: true}}})
+		require.Equal(t, contract.OK, res.Verdict, "after %d", all[i].Key.ID)
 		require.Len(t, res.Candidates, own, "after %d", all[i].Key.ID)
 	}
 	require.Equal(t, dispatcherd.JobID(math.MaxInt64), all[rows-1].Key.ID)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/jackc/pgx/v5"
 )
 
@@ -81,7 +82,7 @@ type BeatResult struct {
 	// Elsewhere is the capacity of the other living dispatchers, by type.
 	Elsewhere map[string]int
 	// Shares are this dispatcher's parts of the types that others support, too.
-	Shares map[string]dispatcherd.Share
+	Shares map[string]contract.Share
 }
 
 // Join registers a new run of a dispatcher and gives this store its id. Claims
@@ -152,10 +153,10 @@ func (r *BeatResult) learn(elsewhere string, own map[string]int) error {
 	if err := json.Unmarshal([]byte(elsewhere), &slots); err != nil {
 		return fmt.Errorf("capacity of the other dispatchers: %w", err)
 	}
-	r.Elsewhere, r.Shares = make(map[string]int, len(slots)), map[string]dispatcherd.Share{}
+	r.Elsewhere, r.Shares = make(map[string]int, len(slots)), map[string]contract.Share{}
 	for name, n := range slots {
 		r.Elsewhere[name] = n[0] + n[1]
-		if s := dispatcherd.ShareOf(own[name], dispatcherd.Others{Before: n[0], Behind: n[1], Least: n[2]}); !s.All() {
+		if s := contract.ShareOf(own[name], contract.Others{SmallerIDs: n[0], LargerIDs: n[1], Least: n[2]}); !s.All() {
 			r.Shares[name] = s
 		}
 	}
@@ -178,7 +179,7 @@ func (s *Store) Leave(ctx context.Context) (int, error) {
 			return 0, err
 		}
 		var err error
-		n, err = release(ctx, conn, left{me, dispatcherd.Released, ""})
+		n, err = release(ctx, conn, left{me, contract.Released, ""})
 		return n, err
 	})
 	if err != nil {

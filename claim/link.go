@@ -6,7 +6,7 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 )
@@ -80,7 +80,7 @@ func (l *link) run(ctx context.Context, f func(context.Context, *pgx.Conn) (int,
 	}
 	rows, err := f(ctx, l.conn)
 	l.used = time.Now()
-	if l.conn.IsClosed() || (err != nil && verdictOf(err) != dispatcherd.Refused) {
+	if l.conn.IsClosed() || (err != nil && verdictOf(err) != contract.Refused) {
 		l.drop() // whatever state it is in: nothing of it is used again
 	}
 	return rows, err
@@ -110,7 +110,7 @@ func (l *link) connect(ctx context.Context) error {
 	if err != nil {
 		l.backoff = min(max(2*l.backoff, firstBackoff), maxBackoff)
 		l.retryAt = time.Now().Add(l.backoff/2 + rand.N(l.backoff/2))
-		l.observer.Statement(Report{Operation: OpConnect, Took: time.Since(start), Verdict: dispatcherd.Refused, Err: err})
+		l.observer.Statement(Report{Operation: OpConnect, Took: time.Since(start), Verdict: contract.Refused, Err: err})
 		return err
 	}
 	l.conn, l.used, l.backoff = conn, time.Now(), 0

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/jackc/pgx/v5"
 )
 
@@ -36,7 +37,7 @@ var errDeaf = errors.New("LISTEN was accepted, but a NOTIFY from another connect
 // are dropped (every beat lists them anyway).
 type Listener struct {
 	store   *Store
-	jobs    chan *dispatcherd.Announcement
+	jobs    chan *contract.RowNotification
 	cancels chan dispatcherd.JobID
 	stop    context.CancelFunc
 	done    sync.WaitGroup
@@ -46,7 +47,7 @@ type Listener struct {
 // the observer is told when it hears and when it does not.
 func (s *Store) Listen() *Listener {
 	ctx, stop := context.WithCancel(context.Background())
-	l := &Listener{store: s, jobs: make(chan *dispatcherd.Announcement, 1), cancels: make(chan dispatcherd.JobID, cancelsKept), stop: stop}
+	l := &Listener{store: s, jobs: make(chan *contract.RowNotification, 1), cancels: make(chan dispatcherd.JobID, cancelsKept), stop: stop}
 	l.done.Go(func() { l.loop(ctx) })
 	return l
 }
@@ -54,7 +55,7 @@ func (s *Store) Listen() *Listener {
 // Jobs receives a value when something may have become pending: a notification
 // came, or the connection was (re)established and some may have been missed.
 // The value is the row if that is all that became pending, else nil.
-func (l *Listener) Jobs() <-chan *dispatcherd.Announcement { return l.jobs }
+func (l *Listener) Jobs() <-chan *contract.RowNotification { return l.jobs }
 
 // Cancels receives the ids of running jobs, of any dispatcher, that are wanted cancelled.
 func (l *Listener) Cancels() <-chan dispatcherd.JobID { return l.cancels }
@@ -183,7 +184,7 @@ func (l *Listener) ping(ctx context.Context, conn *pgx.Conn, self string) error 
 }
 
 // ring passes on news. What is not yet taken is more than one row with them.
-func (l *Listener) ring(row *dispatcherd.Announcement) {
+func (l *Listener) ring(row *contract.RowNotification) {
 	select {
 	case l.jobs <- row:
 		return

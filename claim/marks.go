@@ -1,6 +1,9 @@
 package claim
 
-import "github.com/dispatcherd/dispatcherd"
+import (
+	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
+)
 
 // marks remember which claim each running job came from, so that a claim's row
 // in dispatcherd.claims is removed once none of its jobs runs any more. They
@@ -17,7 +20,7 @@ func newMarks() marks {
 
 // add notes what a claim won. It may be told twice: an answer that arrived in
 // doubt is resolved, and says the same again.
-func (m *marks) add(token int64, won []dispatcherd.Won) {
+func (m *marks) add(token int64, won []contract.Won) {
 	for i := range won {
 		if of, ok := m.of[won[i].ID]; ok && of == token {
 			continue
@@ -34,14 +37,14 @@ func (m *marks) add(token int64, won []dispatcherd.Won) {
 
 // adopted notes what an adoption took. A job that ran here already may have ended
 // since, and be removed: then its new note is not kept for it.
-func (m *marks) adopted(token int64, asked []dispatcherd.Presented, taken []dispatcherd.Adopted) {
-	won := make([]dispatcherd.Won, 0, len(taken))
+func (m *marks) adopted(token int64, asked []contract.ResumeOffer, taken []contract.Adopted) {
+	won := make([]contract.Won, 0, len(taken))
 	for i := range taken {
 		for len(asked) > 0 && asked[0].ID < taken[i].ID {
 			asked = asked[1:]
 		}
 		_, runs := m.of[taken[i].ID]
-		if own := len(asked) > 0 && asked[0].ID == taken[i].ID && asked[0].Own; !own || runs {
+		if own := len(asked) > 0 && asked[0].ID == taken[i].ID && asked[0].Renewal; !own || runs {
 			won = append(won, taken[i].Won)
 		}
 	}
@@ -64,4 +67,4 @@ func (m *marks) remove(id dispatcherd.JobID) {
 // fold makes the 64 bits that the table keeps of a token. Within one run of a
 // dispatcher tokens stay distinct as long as they are random or a nonce beside
 // a counter.
-func fold(t dispatcherd.Token) int64 { return readInt8(t[:8]) ^ readInt8(t[8:]) }
+func fold(t contract.Token) int64 { return readInt8(t[:8]) ^ readInt8(t[8:]) }

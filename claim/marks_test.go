@@ -6,11 +6,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
-func wonJobs(ids ...dispatcherd.JobID) (won []dispatcherd.Won) {
+func wonJobs(ids ...dispatcherd.JobID) (won []contract.Won) {
 	for _, id := range ids {
-		won = append(won, dispatcherd.Won{ID: id})
+		won = append(won, contract.Won{ID: id})
 	}
 	return won
 }
@@ -56,10 +57,10 @@ func TestAJobThatIsClaimedAnewLeavesItsOldClaim(t *testing.T) {
 // note was being renewed leaves none behind.
 func TestTheRenewedNoteOfAJobThatHasEndedIsOver(t *testing.T) {
 	m := newMarks()
-	m.add(1, []dispatcherd.Won{{ID: 7}, {ID: 8}})
+	m.add(1, []contract.Won{{ID: 7}, {ID: 8}})
 	m.remove(8)
-	asked := []dispatcherd.Presented{{ID: 7, Own: true}, {ID: 8, Own: true}, {ID: 9}}
-	m.adopted(2, asked, []dispatcherd.Adopted{{Won: dispatcherd.Won{ID: 7}}, {Won: dispatcherd.Won{ID: 8}}, {Won: dispatcherd.Won{ID: 9}}})
+	asked := []contract.ResumeOffer{{ID: 7, Renewal: true}, {ID: 8, Renewal: true}, {ID: 9}}
+	m.adopted(2, asked, []contract.Adopted{{Won: contract.Won{ID: 7}}, {Won: contract.Won{ID: 8}}, {Won: contract.Won{ID: 9}}})
 	require.Equal(t, map[dispatcherd.JobID]int64{7: 2, 9: 2}, m.of)
 	require.Equal(t, []int64{1}, m.over)
 	m.remove(7)

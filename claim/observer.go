@@ -3,7 +3,7 @@ package claim
 import (
 	"time"
 
-	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
 // Operation names a kind of statement in metrics and logs.
@@ -32,7 +32,7 @@ type Report struct {
 	Operation Operation
 	Took      time.Duration // waiting for the connection included
 	Rows      int           // jobs fetched, won, ended, released
-	Verdict   dispatcherd.Verdict
+	Verdict   contract.Verdict
 	Err       error // nil with verdict OK
 }
 

@@ -17,6 +17,7 @@ import (
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/claim"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/pgtest"
 )
 
@@ -140,18 +141,18 @@ func TestPeer_B08_B38_EveryStatementHasADeadline(t *testing.T) {
 	for id := dispatcherd.JobID(1); id <= 3; id++ {
 		take(t, s, id) // the connections are up
 	}
-	require.Empty(t, finish(t, s, dispatcherd.Finish{ID: 1, Attempt: 1}))
-	lane := dispatcherd.FetchRequest{Lanes: lanes(1, 1, 5)}
-	require.Equal(t, dispatcherd.OK, s.Fetch(t.Context(), lane).Verdict)
+	require.Empty(t, finish(t, s, contract.Finish{ID: 1, Attempt: 1}))
+	lane := contract.FetchRequest{Lanes: lanes(1, 1, 5)}
+	require.Equal(t, contract.OK, s.Fetch(t.Context(), lane).Verdict)
 	unsure := claimOf(4)
-	item := dispatcherd.FinishRequest{Items: []dispatcherd.Finish{{ID: 2, Attempt: 1}}}
+	item := contract.FinishRequest{Items: []contract.Finish{{ID: 2, Attempt: 1}}}
 	silent := map[string]func() bool{ // whether it was told that nothing is known
-		"fetch":   func() bool { return s.Fetch(t.Context(), lane).Verdict == dispatcherd.Refused },
-		"claim":   func() bool { return s.Claim(t.Context(), unsure).Verdict != dispatcherd.OK },
-		"finish":  func() bool { return s.Finish(t.Context(), item).Verdict != dispatcherd.OK },
+		"fetch":   func() bool { return s.Fetch(t.Context(), lane).Verdict == contract.Refused },
+		"claim":   func() bool { return s.Claim(t.Context(), unsure).Verdict != contract.OK },
+		"finish":  func() bool { return s.Finish(t.Context(), item).Verdict != contract.OK },
 		"beat":    func() bool { _, err := s.Beat(t.Context(), nil); return err != nil },
 		"bell":    func() bool { return s.SetBell(t.Context(), true) != nil },
-		"resolve": func() bool { return s.Resolve(t.Context(), unsure).Verdict != dispatcherd.OK },
+		"resolve": func() bool { return s.Resolve(t.Context(), unsure).Verdict != contract.OK },
 	}
 	net.open()
 	var all sync.WaitGroup
@@ -167,8 +168,8 @@ func TestPeer_B08_B38_EveryStatementHasADeadline(t *testing.T) {
 	before := net.dials.Load()
 	net.close()
 	require.Eventually(t, func() bool {
-		return s.Fetch(t.Context(), lane).Verdict == dispatcherd.OK && s.Resolve(t.Context(), unsure).Verdict == dispatcherd.OK &&
-			s.Finish(t.Context(), dispatcherd.FinishRequest{Items: item.Items, Again: true}).Verdict == dispatcherd.OK
+		return s.Fetch(t.Context(), lane).Verdict == contract.OK && s.Resolve(t.Context(), unsure).Verdict == contract.OK &&
+			s.Finish(t.Context(), contract.FinishRequest{Items: item.Items, Again: true}).Verdict == contract.OK
 	}, 30*time.Second, 10*time.Millisecond)
 	require.Greater(t, net.dials.Load(), before, "a connection that went silent is not used again")
 }
@@ -191,9 +192,9 @@ func TestPeer_B09_ReconnectsLeakNothing(t *testing.T) {
 	s, _, seen := listening(t, dsn)
 	work := func() {
 		for range 3 { // the first one finds the connection dead
-			s.Fetch(t.Context(), dispatcherd.FetchRequest{Lanes: lanes(1, 1, 1)})
+			s.Fetch(t.Context(), contract.FetchRequest{Lanes: lanes(1, 1, 1)})
 			s.Claim(t.Context(), claimOf(1))
-			s.Finish(t.Context(), dispatcherd.FinishRequest{Items: []dispatcherd.Finish{{ID: 1, Attempt: 1}}})
+			s.Finish(t.Context(), contract.FinishRequest{Items: []contract.Finish{{ID: 1, Attempt: 1}}})
 			_, _ = s.Beat(t.Context(), nil)
 		}
 	}
@@ -311,12 +312,12 @@ func TestPeer_B22_NoCorrectnessRestsOnASessionsLocks(t *testing.T) {
 	_, err = other.Join(t.Context())
 	require.NoError(t, err)
 	res := other.Claim(t.Context(), claimOf(1))
-	require.Equal(t, dispatcherd.OK, res.Verdict)
+	require.Equal(t, contract.OK, res.Verdict)
 	require.Empty(t, res.Won, "the row says who has it, not a session")
-	item := []dispatcherd.Finish{{ID: 1, Attempt: won.Attempt}}
+	item := []contract.Finish{{ID: 1, Attempt: won.Attempt}}
 	require.Eventually(t, func() bool {
-		r := s.Finish(t.Context(), dispatcherd.FinishRequest{Items: item, Again: true})
-		return r.Verdict == dispatcherd.OK && len(r.Stale) == 0
+		r := s.Finish(t.Context(), contract.FinishRequest{Items: item, Again: true})
+		return r.Verdict == contract.OK && len(r.Stale) == 0
 	}, 30*time.Second, 10*time.Millisecond)
 	require.Equal(t, dispatcherd.Done, row(t, db, 1).Status, fmt.Sprint(won))
 }

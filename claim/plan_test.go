@@ -12,6 +12,7 @@ import (
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/claim"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/pgtest"
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
@@ -200,12 +201,12 @@ func TestFetchedLanesHoldTheExactTopKUnderAnyWeights(t *testing.T) {
 			return cmp.Or(cmp.Compare(score(b), score(a)), cmp.Compare(a.runAt, b.runAt), cmp.Compare(a.id, b.id))
 		}
 		for _, kind := range []string{"a", "b", "c", "d"} {
-			var list []dispatcherd.Lane
+			var list []contract.LaneQuery
 			for p := dispatcherd.MinPriority; p <= dispatcherd.MaxPriority; p++ {
-				list = append(list, dispatcherd.Lane{Type: kind, Priority: p, Limit: k})
+				list = append(list, contract.LaneQuery{Type: kind, Priority: p, Limit: k})
 			}
 			var fetched, wanted []job
-			for _, c := range s.Fetch(t.Context(), dispatcherd.FetchRequest{Lanes: list}).Candidates {
+			for _, c := range s.Fetch(t.Context(), contract.FetchRequest{Lanes: list}).Candidates {
 				fetched = append(fetched, job{c.Key.ID, kind, list[c.Lane].Priority, c.Key.RunAt})
 			}
 			for _, j := range jobs {

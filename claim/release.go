@@ -5,7 +5,7 @@ import (
 	"math"
 	"time"
 
-	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/jackc/pgx/v5"
 )
 
@@ -60,7 +60,7 @@ const firstToken = math.MinInt64
 // left is what a dispatcher that can claim no more was running, and how that counts.
 type left struct {
 	by  int32
-	as  dispatcherd.Outcome
+	as  contract.Outcome
 	why string
 }
 
@@ -78,7 +78,7 @@ func release(ctx context.Context, conn *pgx.Conn, what left) (released int, err 
 // might never come to the last.
 func releasePart(ctx context.Context, conn *pgx.Conn, what left, from int64, until time.Time) (released int, next int64, err error) {
 	crashes := 0
-	if what.as == dispatcherd.Crashed {
+	if what.as == contract.Crashed {
 		crashes = 1
 	}
 	rows, err := conn.Query(ctx, portionsSQL, what.by, portionSize, from)

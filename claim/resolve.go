@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/jackc/pgx/v5"
 )
 
@@ -20,9 +20,9 @@ WHERE id = ANY ($1::bigint[]) AND status = 'running' AND dispatcher = $3::int AN
 // epoch first, under a lock that waits until claims in flight have ended, so
 // that the answer is final: a copy of the statement that arrives later takes
 // nothing. Refused and Unknown both mean: ask again.
-func (s *Store) Resolve(ctx context.Context, req dispatcherd.ClaimRequest) dispatcherd.ClaimResult {
+func (s *Store) Resolve(ctx context.Context, req contract.ClaimRequest) contract.ClaimResult {
 	token := fold(req.Token)
-	var won []dispatcherd.Won
+	var won []contract.Won
 	err := s.claim.do(ctx, OpResolve, func(ctx context.Context, conn *pgx.Conn) (int, error) {
 		me := s.me.Load()
 		if err := s.raiseEpoch(ctx, conn, me); err != nil {
@@ -33,12 +33,12 @@ func (s *Store) Resolve(ctx context.Context, req dispatcherd.ClaimRequest) dispa
 		return len(won), err
 	})
 	if err != nil {
-		return dispatcherd.ClaimResult{Verdict: verdictOf(err)}
+		return contract.ClaimResult{Verdict: verdictOf(err)}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.marks.add(token, won)
-	return dispatcherd.ClaimResult{Verdict: dispatcherd.OK, Won: won}
+	return contract.ClaimResult{Verdict: contract.OK, Won: won}
 }
 
 // raiseEpoch ends the validity of every claim sent so far. FOR UPDATE waits for

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/jackc/pgx/v5"
 )
 
@@ -75,7 +75,7 @@ func (r rests) lookAfter(ctx context.Context, conn *pgx.Conn, settle bool, lost 
 				from = firstToken
 			}
 			var n int
-			n, r.from[id], err = releasePart(ctx, conn, left{id, dispatcherd.Crashed, whyReleased}, from, until)
+			n, r.from[id], err = releasePart(ctx, conn, left{id, contract.Crashed, whyReleased}, from, until)
 			released += n
 			return err
 		}))

@@ -1,6 +1,6 @@
 package claim
 
-import "github.com/dispatcherd/dispatcherd"
+import "github.com/dispatcherd/dispatcherd/internal/contract"
 
 // singleSQL is aloneSQL for one row, $1, and its session, $5: what an idle system
 // claims. Somebody waits for its answer, so it leaves out what can wait: notes
@@ -35,11 +35,11 @@ func (s *Store) takeOver(jobs int) []int64 {
 }
 
 // isSingle reports whether singleSQL does what the claim is to do.
-func isSingle(req *dispatcherd.ClaimRequest, over []int64) bool {
-	return len(req.IDs) == 1 && len(req.For) == 1 && len(over) == 0
+func isSingle(req *contract.ClaimRequest, over []int64) bool {
+	return len(req.IDs) == 1 && len(req.Sessions) == 1 && len(over) == 0
 }
 
 // singleParams are those of singleSQL, given those of the others.
-func singleParams(req *dispatcherd.ClaimRequest, params [][]byte) [][]byte {
-	return [][]byte{int8b(int64(req.IDs[0])), params[1], params[2], params[3], int8b(int64(req.For[0]))}
+func singleParams(req *contract.ClaimRequest, params [][]byte) [][]byte {
+	return [][]byte{int8b(int64(req.IDs[0])), params[1], params[2], params[3], int8b(int64(req.Sessions[0]))}
 }

@@ -7,7 +7,7 @@ import (
 // Ids that lie close together are found by reading a stretch of the index
 // instead of descending once for each: that halves the price of finding them.
 // Jobs that wait in line are claimed and ended in stretches, one with a
-// dispatcher alone, one for each block with several (see dispatcherd.Share),
+// dispatcher alone, one for each block with several (see contract.Share),
 // unless priorities scatter them. Rows of a stretch that are not meant are read
 // over; three of four, and no more, are cheaper to read than to descend for the
 // fourth.

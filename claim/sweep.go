@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/jackc/pgx/v5"
 )
 
@@ -34,7 +35,7 @@ func (s *Store) Sweep(ctx context.Context) (int, error) {
 		released, all := 0, lost[:0]
 		var errs []error
 		for _, id := range lost {
-			n, err := release(ctx, conn, left{id, dispatcherd.Crashed, whyReleased})
+			n, err := release(ctx, conn, left{id, contract.Crashed, whyReleased})
 			released += n
 			if err != nil {
 				errs = append(errs, err) // that keeps none of the others

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 )
@@ -70,13 +71,13 @@ var ErrLeaseLost = errors.New("this dispatcher's lease has run out; it must join
 
 // Claim takes rows in one statement. A dispatcher without a lease takes
 // nothing: the verdict is Refused, and the observer sees ErrLeaseLost.
-func (s *Store) Claim(ctx context.Context, req dispatcherd.ClaimRequest) dispatcherd.ClaimResult {
+func (s *Store) Claim(ctx context.Context, req contract.ClaimRequest) contract.ClaimResult {
 	token := fold(req.Token)
 	over := s.takeOver(len(req.IDs))
-	var won []dispatcherd.Won
+	var won []contract.Won
 	err := s.claim.do(ctx, OpClaim, func(ctx context.Context, conn *pgx.Conn) (int, error) {
 		me, epoch := s.me.Load(), s.epoch.Load()
-		t := taking{params: s.claim.encodeClaim(req.IDs, req.For, token, me, epoch, over), n: len(req.IDs)}
+		t := taking{params: s.claim.encodeClaim(req.IDs, req.Sessions, token, me, epoch, over), n: len(req.IDs)}
 		if isSingle(&req, over) {
 			t.single = singleParams(&req, t.params)
 		} else {
@@ -93,10 +94,10 @@ func (s *Store) Claim(ctx context.Context, req dispatcherd.ClaimRequest) dispatc
 	defer s.mu.Unlock()
 	if err != nil {
 		s.marks.over = append(s.marks.over, over...)
-		return dispatcherd.ClaimResult{Verdict: verdictOf(err)}
+		return contract.ClaimResult{Verdict: verdictOf(err)}
 	}
 	s.marks.add(token, won)
-	return dispatcherd.ClaimResult{Verdict: dispatcherd.OK, Won: won}
+	return contract.ClaimResult{Verdict: contract.OK, Won: won}
 }
 
 // rivals reports whether a claim lost so much that locks are worth their price:
@@ -125,7 +126,7 @@ func (t *taking) ask(ctx context.Context, conn *pgx.Conn) *pgconn.ResultReader {
 
 // take chooses between the claims. The holder of the claim link's turn owns
 // s.rivalry.
-func (s *Store) take(ctx context.Context, conn *pgx.Conn, t *taking) (won []dispatcherd.Won, err error) {
+func (s *Store) take(ctx context.Context, conn *pgx.Conn, t *taking) (won []contract.Won, err error) {
 	if s.rivalry == 0 {
 		won, err = readWon(t.ask(ctx, conn), t.n)
 		if e := serverError(err); e == nil || e.Code != lockNotGranted {
@@ -168,7 +169,7 @@ func (s *Store) standing(ctx context.Context, conn *pgx.Conn, me, sent int32) er
 	return nil
 }
 
-func (l *link) encodeClaim(ids []dispatcherd.JobID, sessions []dispatcherd.Mark, token int64, me, epoch int32, over []int64) [][]byte {
+func (l *link) encodeClaim(ids []dispatcherd.JobID, sessions []contract.Fingerprint, token int64, me, epoch int32, over []int64) [][]byte {
 	b := appendHeader(l.buf[:0], oidInt8, len(ids))
 	for _, id := range ids {
 		b = appendInt8(b, int64(id))
@@ -189,8 +190,8 @@ func (l *link) encodeClaim(ids []dispatcherd.JobID, sessions []dispatcherd.Mark,
 
 // readWon reads rows of id, attempt, max_attempts, failures, crashes,
 // timeout_ms and payload. Payloads share one growing buffer.
-func readWon(rows *pgconn.ResultReader, most int) ([]dispatcherd.Won, error) {
-	won := make([]dispatcherd.Won, 0, most)
+func readWon(rows *pgconn.ResultReader, most int) ([]contract.Won, error) {
+	won := make([]contract.Won, 0, most)
 	var chunk []byte
 	var bad error
 	for rows.NextRow() {
@@ -213,7 +214,7 @@ func readWon(rows *pgconn.ResultReader, most int) ([]dispatcherd.Won, error) {
 var wonSizes = [...]int{8, 4, 2, 2, 2}
 
 // wonOf reads a row without its payload.
-func wonOf(v [][]byte) (w dispatcherd.Won, err error) {
+func wonOf(v [][]byte) (w contract.Won, err error) {
 	if len(v) != len(wonSizes)+2 || len(v[6]) < 1 || v[5] != nil && len(v[5]) != 4 {
 		return w, fmt.Errorf("postgres sent a claimed job of %d columns, must be %d", len(v), len(wonSizes)+2)
 	}
@@ -222,7 +223,7 @@ func wonOf(v [][]byte) (w dispatcherd.Won, err error) {
 			return w, fmt.Errorf("postgres sent %d bytes in column %d of a claimed job, must be %d", len(v[i]), i+1, size)
 		}
 	}
-	w = dispatcherd.Won{
+	w = contract.Won{
 		ID:          dispatcherd.JobID(readInt8(v[0])),
 		Attempt:     dispatcherd.Attempt(readInt4(v[1])),
 		MaxAttempts: int32(readInt2(v[2])),

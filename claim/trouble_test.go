@@ -13,6 +13,7 @@ import (
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/claim"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/pgtest"
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
@@ -60,24 +61,24 @@ func TestAConnectionCutBeforeTheAnswerIsUnknownAndCanBeDecided(t *testing.T) {
 	require.NoError(t, err)
 	fill(t, db, 3, 1, 1)
 	require.Len(t, s.Claim(t.Context(), claimOf(3)).Won, 1, "the connection is up")
-	require.Empty(t, finish(t, s, dispatcherd.Finish{ID: 3, Attempt: 1}))
+	require.Empty(t, finish(t, s, contract.Finish{ID: 3, Attempt: 1}))
 
 	cut.deaf.Store(true)
 	lost := claimOf(1, 2)
-	require.Equal(t, dispatcherd.Unknown, s.Claim(t.Context(), lost).Verdict, "%v", seen.of(claim.OpClaim).Err)
+	require.Equal(t, contract.Unknown, s.Claim(t.Context(), lost).Verdict, "%v", seen.of(claim.OpClaim).Err)
 	<-cut.seen
 	cut.deaf.Store(false)
 	res := s.Resolve(t.Context(), lost)
-	require.Equal(t, dispatcherd.OK, res.Verdict)
+	require.Equal(t, contract.OK, res.Verdict)
 	require.Equal(t, []dispatcherd.JobID{1, 2}, wonIDs(res.Won))
 
-	items := []dispatcherd.Finish{{ID: 1, Attempt: 1, Result: []byte(`1`)}, {ID: 2, Attempt: 1, Outcome: dispatcherd.Retry, Error: "x"}}
+	items := []contract.Finish{{ID: 1, Attempt: 1, Result: []byte(`1`)}, {ID: 2, Attempt: 1, Outcome: contract.Retry, Error: "x"}}
 	cut.deaf.Store(true)
-	require.Equal(t, dispatcherd.Unknown, s.Finish(t.Context(), dispatcherd.FinishRequest{Items: items}).Verdict, "%#v", seen.of(claim.OpFinish).Err)
+	require.Equal(t, contract.Unknown, s.Finish(t.Context(), contract.FinishRequest{Items: items}).Verdict, "%#v", seen.of(claim.OpFinish).Err)
 	<-cut.seen
 	cut.deaf.Store(false)
-	again := s.Finish(t.Context(), dispatcherd.FinishRequest{Items: items, Again: true})
-	require.Equal(t, dispatcherd.OK, again.Verdict)
+	again := s.Finish(t.Context(), contract.FinishRequest{Items: items, Again: true})
+	require.Equal(t, contract.OK, again.Verdict)
 	require.Empty(t, again.Stale)
 	require.Equal(t, dispatcherd.Done, row(t, db, 1).Status)
 	require.EqualValues(t, 1, row(t, db, 2).Failures)
@@ -108,7 +109,7 @@ func TestAClaimThatArrivesAfterItsResolutionTakesNothing(t *testing.T) {
 	require.NoError(t, err)
 	fill(t, db, 2, 1, 1)
 	res := s.Resolve(t.Context(), claimOf(1))
-	require.Equal(t, dispatcherd.OK, res.Verdict)
+	require.Equal(t, contract.OK, res.Verdict)
 	require.Empty(t, res.Won)
 
 	late := connect(t, dsn) // the claim of the epoch before, word for word
@@ -193,11 +194,11 @@ func TestTextIsUTF8WhateverTheDatabaseSays(t *testing.T) {
 	s := open(t, claim.Config{DSN: dsn})
 	_, err := s.Join(t.Context())
 	require.NoError(t, err)
-	require.Len(t, s.Fetch(t.Context(), dispatcherd.FetchRequest{Lanes: []dispatcherd.Lane{{Type: "größe", Limit: 1}}}).Candidates, 1)
+	require.Len(t, s.Fetch(t.Context(), contract.FetchRequest{Lanes: []contract.LaneQuery{{Type: "größe", Limit: 1}}}).Candidates, 1)
 	won := s.Claim(t.Context(), claimOf(1)).Won
 	require.Len(t, won, 1)
 	require.JSONEq(t, `{"name": "Müller"}`, string(won[0].Payload))
-	require.Empty(t, finish(t, s, dispatcherd.Finish{ID: 1, Attempt: 1, Result: []byte(`"größer"`)}))
+	require.Empty(t, finish(t, s, contract.Finish{ID: 1, Attempt: 1, Result: []byte(`"größer"`)}))
 	config, err := pgx.ParseConfig(dsn)
 	require.NoError(t, err)
 	claim.Encode(config)
@@ -249,16 +250,16 @@ func TestAServerErrorIsRefusedAndTheConnectionLives(t *testing.T) {
 	fill(t, db, 1, 1, 1)
 	require.Len(t, s.Claim(t.Context(), claimOf(1)).Won, 1)
 	exec(t, holder, `BEGIN; SELECT FROM dispatcherd.jobs_live FOR UPDATE`)
-	verdict := dispatcherd.Unknown
+	verdict := contract.Unknown
 	for range 4 { // a machine that stands still takes the server's lead away
-		if verdict == dispatcherd.Unknown {
-			verdict = s.Finish(t.Context(), dispatcherd.FinishRequest{Items: []dispatcherd.Finish{{ID: 1, Attempt: 1}}}).Verdict
+		if verdict == contract.Unknown {
+			verdict = s.Finish(t.Context(), contract.FinishRequest{Items: []contract.Finish{{ID: 1, Attempt: 1}}}).Verdict
 		}
 	}
-	require.Equal(t, dispatcherd.Refused, verdict, "the server gives up before the client does")
+	require.Equal(t, contract.Refused, verdict, "the server gives up before the client does")
 	require.ErrorContains(t, seen.of(claim.OpFinish).Err, "timeout")
 	exec(t, holder, `ROLLBACK`)
-	require.Empty(t, finish(t, s, dispatcherd.Finish{ID: 1, Attempt: 1}))
+	require.Empty(t, finish(t, s, contract.Finish{ID: 1, Attempt: 1}))
 }
 
 func TestTerminatedConnectionsComeBack(t *testing.T) {
@@ -272,20 +273,20 @@ func TestTerminatedConnectionsComeBack(t *testing.T) {
 		exec(t, db, `SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE 'dispatcherd %'`)
 		req := claimOf(id)
 		res := s.Claim(t.Context(), req)
-		if res.Verdict == dispatcherd.Unknown {
+		if res.Verdict == contract.Unknown {
 			res = s.Resolve(t.Context(), req)
-			require.Equal(t, dispatcherd.OK, res.Verdict)
+			require.Equal(t, contract.OK, res.Verdict)
 		}
 		if len(res.Won) == 0 {
 			res = s.Claim(t.Context(), claimOf(id))
 		}
 		require.Len(t, res.Won, 1)
-		item := []dispatcherd.Finish{{ID: id, Attempt: res.Won[0].Attempt}}
-		fin := s.Finish(t.Context(), dispatcherd.FinishRequest{Items: item})
-		if fin.Verdict != dispatcherd.OK {
-			fin = s.Finish(t.Context(), dispatcherd.FinishRequest{Items: item, Again: true})
+		item := []contract.Finish{{ID: id, Attempt: res.Won[0].Attempt}}
+		fin := s.Finish(t.Context(), contract.FinishRequest{Items: item})
+		if fin.Verdict != contract.OK {
+			fin = s.Finish(t.Context(), contract.FinishRequest{Items: item, Again: true})
 		}
-		require.Equal(t, dispatcherd.OK, fin.Verdict)
+		require.Equal(t, contract.OK, fin.Verdict)
 		require.Empty(t, fin.Stale)
 	}
 }
@@ -303,11 +304,11 @@ func TestAServerThatCannotBeReachedIsRefusedAtThePaceOfTheBackoff(t *testing.T) 
 	}})
 	down.Store(true)
 	for range 20 {
-		require.Equal(t, dispatcherd.Refused, s.Claim(t.Context(), claimOf(1)).Verdict)
+		require.Equal(t, contract.Refused, s.Claim(t.Context(), claimOf(1)).Verdict)
 	}
 	require.Less(t, dials.Load(), int32(15), "calls wait their turn instead of dialling")
-	require.Equal(t, dispatcherd.Refused, s.Finish(t.Context(), dispatcherd.FinishRequest{}).Verdict)
-	require.Equal(t, dispatcherd.Refused, s.Fetch(t.Context(), dispatcherd.FetchRequest{}).Verdict)
+	require.Equal(t, contract.Refused, s.Finish(t.Context(), contract.FinishRequest{}).Verdict)
+	require.Equal(t, contract.Refused, s.Fetch(t.Context(), contract.FetchRequest{}).Verdict)
 }
 
 // What Postgres cannot store costs that job its result and nobody else anything:
@@ -320,14 +321,14 @@ func TestPeer_B29_AnUnstorableResultHarmsNobodyElse(t *testing.T) {
 	require.NoError(t, err)
 	fill(t, db, 8, 1, 1)
 	bad := map[dispatcherd.JobID]string{2: `{"broken`, 3: "\"\xff\"", 6: strings.Repeat("[", 100_000)}
-	var items []dispatcherd.Finish
+	var items []contract.Finish
 	for id := dispatcherd.JobID(1); id <= 8; id++ {
-		items = append(items, dispatcherd.Finish{ID: id, Attempt: take(t, s, id).Attempt, Result: []byte(`{"fine":"\u0000"}`)})
+		items = append(items, contract.Finish{ID: id, Attempt: take(t, s, id).Attempt, Result: []byte(`{"fine":"\u0000"}`)})
 		if b := bad[id]; b != "" {
 			items[id-1].Result = []byte(b)
 		}
 	}
-	items[6].Outcome, items[6].Result, items[6].Error = dispatcherd.FailedFinal, nil, "nul \x00 and \xff and "+strings.Repeat("é", dispatcherd.MaxErrorLength)
+	items[6].Outcome, items[6].Result, items[6].Error = contract.FailedFinal, nil, "nul \x00 and \xff and "+strings.Repeat("é", dispatcherd.MaxErrorLength)
 	items[7].Attempt = 9
 	require.Equal(t, []dispatcherd.JobID{8}, finish(t, s, items...))
 	for id := dispatcherd.JobID(1); id <= 6; id++ {
@@ -370,7 +371,7 @@ func TestTheListenerHearsAndComesBackWhenItIsKilled(t *testing.T) {
 	require.NoError(t, s.SetBell(t.Context(), true))
 	fill(t, db, 10, 1, 1)
 	require.Nil(t, <-l.Jobs(), "many rows: to be fetched")
-	var want dispatcherd.Announcement
+	var want contract.RowNotification
 	require.NoError(t, db.QueryRow(t.Context(), `INSERT INTO dispatcherd.jobs (type, priority) VALUES ('one', 3)
 		RETURNING id, type, priority, (extract(epoch FROM run_at) * 1000000)::bigint`).Scan(&want.Key.ID, &want.Type, &want.Priority, &want.Key.RunAt))
 	require.Equal(t, &want, <-l.Jobs(), "one row: named")
@@ -408,7 +409,7 @@ func TestAReleasedJobRingsForOtherIdleDispatchers(t *testing.T) {
 	<-l.Jobs()
 	require.NoError(t, idle.SetBell(t.Context(), true))
 	require.Len(t, busy.Claim(t.Context(), claimOf(1, 2)).Won, 2)
-	require.Empty(t, finish(t, busy, dispatcherd.Finish{ID: 1, Attempt: 1, Outcome: dispatcherd.Crashed}))
+	require.Empty(t, finish(t, busy, contract.Finish{ID: 1, Attempt: 1, Outcome: contract.Crashed}))
 	<-l.Jobs()
 	_, err := busy.Leave(t.Context())
 	require.NoError(t, err)

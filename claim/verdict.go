@@ -4,7 +4,7 @@ import (
 	"errors"
 	"strings"
 
-	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
@@ -17,17 +17,17 @@ func (e notSentError) Unwrap() error { return e.error }
 // message of severity ERROR proves the rollback: FATAL may also come between
 // the commit and its acknowledgement. pgconn.SafeToRetry proves nothing here: a
 // batch whose answer was cut off also ends with "conn closed", which counts as safe.
-func verdictOf(err error) dispatcherd.Verdict {
+func verdictOf(err error) contract.Verdict {
 	if err == nil {
-		return dispatcherd.OK
+		return contract.OK
 	}
 	if never := (notSentError{}); errors.As(err, &never) {
-		return dispatcherd.Refused
+		return contract.Refused
 	}
 	if e := serverError(err); e != nil && e.SeverityUnlocalized == "ERROR" {
-		return dispatcherd.Refused
+		return contract.Refused
 	}
-	return dispatcherd.Unknown
+	return contract.Unknown
 }
 
 // serverError returns what Postgres answered, nil if the error is not from there.

@@ -5,17 +5,18 @@ import (
 	"time"
 
 	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
 // Adopt is claim.Store.Adopt.
-func (s *Store) Adopt(_ context.Context, req dispatcherd.AdoptRequest) dispatcherd.AdoptResult {
+func (s *Store) Adopt(_ context.Context, req contract.AdoptRequest) contract.AdoptResult {
 	t := s.table
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if !t.alive(s.me) {
-		return dispatcherd.AdoptResult{Verdict: dispatcherd.Refused}
+		return contract.AdoptResult{Verdict: contract.Refused}
 	}
-	var taken []dispatcherd.Adopted
+	var taken []contract.Adopted
 	for _, p := range req.Jobs {
 		r := t.rows[p.ID]
 		if r == nil || r.Status != dispatcherd.Running || r.Attempt != p.Attempt {
@@ -27,12 +28,12 @@ func (s *Store) Adopt(_ context.Context, req dispatcherd.AdoptRequest) dispatche
 		r.Dispatcher, r.Token, r.Session = s.me, req.Token, p.To
 		won := r.won()
 		won.Payload = nil
-		taken = append(taken, dispatcherd.Adopted{Won: won, Type: r.Type, Priority: r.Priority, RunAt: r.RunAt.UnixMicro()})
+		taken = append(taken, contract.Adopted{Won: won, Type: r.Type, Priority: r.Priority, RunAt: r.RunAt.UnixMicro()})
 	}
 	if s.loseAnswer() {
-		return dispatcherd.AdoptResult{Verdict: dispatcherd.Unknown}
+		return contract.AdoptResult{Verdict: contract.Unknown}
 	}
-	return dispatcherd.AdoptResult{Jobs: taken}
+	return contract.AdoptResult{Jobs: taken}
 }
 
 // HandOver is claim.Store.HandOver.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/claim"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
 // Store is one dispatcher's view of a Table, like a claim.Store.
@@ -37,38 +38,38 @@ func (s *Store) Join(context.Context) (int32, error) {
 }
 
 // Fetch is claim.Store.Fetch.
-func (s *Store) Fetch(_ context.Context, req dispatcherd.FetchRequest) dispatcherd.FetchResult {
+func (s *Store) Fetch(_ context.Context, req contract.FetchRequest) contract.FetchResult {
 	t := s.table
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	res := dispatcherd.FetchResult{DBNow: t.now.UnixMicro()}
+	res := contract.FetchResult{DBNow: t.now.UnixMicro()}
 	for i, lane := range req.Lanes {
-		var keys []dispatcherd.Key
+		var keys []contract.Key
 		for id, r := range t.rows {
-			key := dispatcherd.Key{RunAt: r.RunAt.UnixMicro(), ID: id}
+			key := contract.Key{RunAt: r.RunAt.UnixMicro(), ID: id}
 			if r.Status == dispatcherd.Pending && r.Type == lane.Type && r.Priority == lane.Priority && lane.After.Less(key) &&
-				(!req.Look || key.Less(lane.Before)) &&
-				lane.Share.Owns(id) != lane.Foreign {
+				(!req.Backfill || key.Less(lane.Before)) &&
+				lane.Share.Owns(id) != lane.NonLocal {
 				keys = append(keys, key)
 			}
 		}
-		slices.SortFunc(keys, dispatcherd.Key.Compare)
+		slices.SortFunc(keys, contract.Key.Compare)
 		for _, key := range keys[:min(len(keys), lane.Limit)] {
-			res.Candidates = append(res.Candidates, dispatcherd.Candidate{Lane: i, Key: key})
+			res.Candidates = append(res.Candidates, contract.Candidate{Lane: i, Key: key})
 		}
 	}
 	return res
 }
 
 // Claim is claim.Store.Claim.
-func (s *Store) Claim(_ context.Context, req dispatcherd.ClaimRequest) dispatcherd.ClaimResult {
+func (s *Store) Claim(_ context.Context, req contract.ClaimRequest) contract.ClaimResult {
 	t := s.table
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if !t.alive(s.me) {
-		return dispatcherd.ClaimResult{Verdict: dispatcherd.Refused}
+		return contract.ClaimResult{Verdict: contract.Refused}
 	}
-	var won []dispatcherd.Won
+	var won []contract.Won
 	for i, id := range req.IDs {
 		r := t.rows[id]
 		if r == nil || r.Status != dispatcherd.Pending || r.RunAt.After(t.now) {
@@ -76,19 +77,19 @@ func (s *Store) Claim(_ context.Context, req dispatcherd.ClaimRequest) dispatche
 		}
 		r.Status, r.Dispatcher, r.Token = dispatcherd.Running, s.me, req.Token
 		r.Attempt++
-		if i < len(req.For) {
-			r.Session = req.For[i]
+		if i < len(req.Sessions) {
+			r.Session = req.Sessions[i]
 		}
 		won = append(won, r.won())
 	}
 	if s.loseAnswer() {
-		return dispatcherd.ClaimResult{Verdict: dispatcherd.Unknown}
+		return contract.ClaimResult{Verdict: contract.Unknown}
 	}
-	return dispatcherd.ClaimResult{Won: won}
+	return contract.ClaimResult{Won: won}
 }
 
-func (r *Row) won() dispatcherd.Won {
-	return dispatcherd.Won{ID: r.ID, Attempt: r.Attempt, MaxAttempts: r.MaxAttempts, Failures: r.Failures,
+func (r *Row) won() contract.Won {
+	return contract.Won{ID: r.ID, Attempt: r.Attempt, MaxAttempts: r.MaxAttempts, Failures: r.Failures,
 		Crashes: r.Crashes, Timeout: r.Timeout, Payload: slices.Clone(r.Payload)}
 }
 
@@ -101,21 +102,21 @@ func (s *Store) loseAnswer() bool {
 }
 
 // Resolve is claim.Store.Resolve.
-func (s *Store) Resolve(_ context.Context, req dispatcherd.ClaimRequest) dispatcherd.ClaimResult {
+func (s *Store) Resolve(_ context.Context, req contract.ClaimRequest) contract.ClaimResult {
 	t := s.table
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	var won []dispatcherd.Won
+	var won []contract.Won
 	for _, id := range req.IDs {
 		if r := t.rows[id]; r != nil && r.Status == dispatcherd.Running && r.Dispatcher == s.me && r.Token == req.Token {
 			won = append(won, r.won())
 		}
 	}
-	return dispatcherd.ClaimResult{Won: won}
+	return contract.ClaimResult{Won: won}
 }
 
 // Finish is claim.Store.Finish.
-func (s *Store) Finish(_ context.Context, req dispatcherd.FinishRequest) dispatcherd.FinishResult {
+func (s *Store) Finish(_ context.Context, req contract.FinishRequest) contract.FinishResult {
 	t := s.table
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -135,36 +136,36 @@ func (s *Store) Finish(_ context.Context, req dispatcherd.FinishRequest) dispatc
 		}
 	}
 	if s.loseAnswer() {
-		return dispatcherd.FinishResult{Verdict: dispatcherd.Unknown}
+		return contract.FinishResult{Verdict: contract.Unknown}
 	}
-	return dispatcherd.FinishResult{Stale: stale}
+	return contract.FinishResult{Stale: stale}
 }
 
 // end carries out one outcome.
-func (r *Row) end(item dispatcherd.Finish, now time.Time) {
+func (r *Row) end(item contract.Finish, now time.Time) {
 	switch item.Outcome {
-	case dispatcherd.Succeeded:
+	case contract.Succeeded:
 		r.Status, r.Result = dispatcherd.Done, slices.Clone(item.Result)
 		return
-	case dispatcherd.FailedFinal:
+	case contract.FailedFinal:
 		r.Status = dispatcherd.Failed
 		r.Failures++
-	case dispatcherd.CancelledBy:
+	case contract.Cancelled:
 		r.Status = dispatcherd.Cancelled
-	case dispatcherd.Quarantined:
+	case contract.Quarantined:
 		r.Status = dispatcherd.Failed
 		r.Crashes++
-	case dispatcherd.Retry:
+	case contract.Retry:
 		r.back()
 		r.RunAt = now.Add(max(item.Delay, 0))
 		r.Failures++
-	case dispatcherd.Parted:
+	case contract.Isolated:
 		r.back()
 		r.Crashes++
 		r.RunAt = now.Add(max(item.Delay, 0))
-	case dispatcherd.Released:
+	case contract.Released:
 		r.back()
-	case dispatcherd.Crashed:
+	case contract.Crashed:
 		r.back()
 		r.Crashes++
 	}
@@ -193,7 +194,7 @@ func (s *Store) Beat(_ context.Context, capacity map[string]int) (claim.BeatResu
 	if d := t.dispatchers[s.me]; d != nil && !d.lost && !d.leaving {
 		res.LeaseLost, d.beatAt, d.capacity = false, t.now, capacity
 	}
-	others := map[string]dispatcherd.Others{}
+	others := map[string]contract.Others{}
 	for id, d := range t.dispatchers {
 		if id != s.me && !d.lost && d.beatAt.Add(d.lease).Before(t.now) {
 			d.lost, d.armed = true, false
@@ -207,9 +208,9 @@ func (s *Store) Beat(_ context.Context, capacity map[string]int) (claim.BeatResu
 				res.Elsewhere[name] += n
 				o := others[name]
 				if id < s.me {
-					o.Before += n
+					o.SmallerIDs += n
 				} else {
-					o.Behind += n
+					o.LargerIDs += n
 				}
 				if n > 0 && (o.Least == 0 || n < o.Least) {
 					o.Least = n
@@ -218,9 +219,9 @@ func (s *Store) Beat(_ context.Context, capacity map[string]int) (claim.BeatResu
 			}
 		}
 	}
-	res.Shares = map[string]dispatcherd.Share{}
+	res.Shares = map[string]contract.Share{}
 	for name, o := range others {
-		if s := dispatcherd.ShareOf(capacity[name], o); !s.All() {
+		if s := contract.ShareOf(capacity[name], o); !s.All() {
 			res.Shares[name] = s
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
 // Start is the time that a new table's clock shows.
@@ -27,8 +28,8 @@ type Row struct {
 	Failures    int32
 	Crashes     int32
 	Dispatcher  int32 // 0 = none
-	Token       dispatcherd.Token
-	Session     dispatcherd.Mark // whom it was claimed for
+	Token       contract.Token
+	Session     contract.Fingerprint // whom it was claimed for
 	Timeout     time.Duration
 	Payload     []byte
 	Result      []byte
@@ -146,7 +147,7 @@ func (t *Table) alive(id int32) bool {
 
 // back makes a running row pending again.
 func (r *Row) back() {
-	r.Status, r.Dispatcher, r.Token, r.Session, r.Progress = dispatcherd.Pending, 0, dispatcherd.Token{}, 0, nil
+	r.Status, r.Dispatcher, r.Token, r.Session, r.Progress = dispatcherd.Pending, 0, contract.Token{}, 0, nil
 }
 
 func (r *Row) note(message string) {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/claim"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
 // The tests of this file are named for faults that broke other job queues; see
@@ -43,7 +44,7 @@ func TestPeer_B15_RecoveryNeedsNoSlot(t *testing.T) {
 	run, err := lost.Join(t.Context())
 	require.NoError(t, err)
 	id := w.insert("y", work{})
-	won := lost.Claim(t.Context(), dispatcherd.ClaimRequest{Token: dispatcherd.Token{1}, IDs: []dispatcherd.JobID{id}, Types: []string{"y"}})
+	won := lost.Claim(t.Context(), contract.ClaimRequest{Token: contract.Token{1}, IDs: []dispatcherd.JobID{id}, Types: []string{"y"}})
 	require.Len(t, won.Won, 1)
 	w.exec(`UPDATE dispatcherd.dispatchers SET beat_at = now() - 2 * lease WHERE id = $1`, run)
 	job := w.await(id, dispatcherd.Pending)

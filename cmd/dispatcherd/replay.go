@@ -16,6 +16,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/console"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/exit"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/settings"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/journal"
 )
 
@@ -179,8 +180,8 @@ func (p *replayPrinter) learn(ev actor.Event) {
 			p.asked.Type, p.asked.Priority, p.asked.RunAt = ev.Row.Type, ev.Row.Priority, ev.Row.Key.RunAt
 		}
 	case actor.Finished:
-		ended := func(f dispatcherd.Finish) bool { return f.ID == id }
-		if ev.Result.Verdict == dispatcherd.OK && slices.ContainsFunc(ev.Request.Items, ended) {
+		ended := func(f contract.Finish) bool { return f.ID == id }
+		if ev.Result.Verdict == contract.OK && slices.ContainsFunc(ev.Request.Items, ended) {
 			p.asked = actor.Inquiry{ID: id}
 		}
 	}
@@ -196,7 +197,7 @@ func (p *replayPrinter) follow(s *journal.Step) {
 	case actor.Finished:
 		for _, f := range ev.Request.Items {
 			switch {
-			case f.ID != id || ev.Result.Verdict != dispatcherd.OK:
+			case f.ID != id || ev.Result.Verdict != contract.OK:
 			case slices.Contains(ev.Result.Stale, id):
 				p.over = fmt.Sprintf("attempt %d was somebody else's by then", f.Attempt)
 			case f.Outcome.Final():
@@ -204,11 +205,11 @@ func (p *replayPrinter) follow(s *journal.Step) {
 			}
 		}
 	case actor.Claimed:
-		if slices.ContainsFunc(ev.Result.Won, func(won dispatcherd.Won) bool { return won.ID == id }) {
+		if slices.ContainsFunc(ev.Result.Won, func(won contract.Won) bool { return won.ID == id }) {
 			p.over = ""
 		}
 	case actor.Fetched:
-		if slices.ContainsFunc(ev.Result.Candidates, func(c dispatcherd.Candidate) bool { return c.Key.ID == id }) {
+		if slices.ContainsFunc(ev.Result.Candidates, func(c contract.Candidate) bool { return c.Key.ID == id }) {
 			p.over = ""
 		}
 	}

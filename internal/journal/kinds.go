@@ -59,10 +59,10 @@ func newLanguage() language {
 	c := freeze.New(freeze.Options{
 		Strings: []string{
 			"actor.Config.Timeouts", "actor.Core.elsewhere", "actor.Core.shares", "actor.Effect.Type", "actor.Elsewhere.Capacity", "actor.Elsewhere.Shares", "actor.Registered.Worker",
-			"actor.Requested.Type", "actor.session.worker", "dispatcherd.Adopted.Type", "dispatcherd.Announcement.Type", "dispatcherd.ClaimRequest.Types", "dispatcherd.Lane.Type",
+			"actor.Requested.Type", "actor.session.worker", "contract.Adopted.Type", "contract.RowNotification.Type", "contract.ClaimRequest.Types", "contract.LaneQuery.Type",
 			"dispatcherd.Slot.Types", "slotindex.Index.byName", "slotindex.Index.byTypes", "slotindex.typeEntry.name",
 		},
-		Silent: []string{"actor.Effect.Reason", "actor.Result.Error", "dispatcherd.Finish.Error"},
+		Silent: []string{"actor.Effect.Reason", "actor.Result.Error", "contract.Finish.Error"},
 		Drop: []string{ // memory that is kept for use, and means nothing
 			"actor.Core.found", "actor.Core.fx", "actor.Core.heads", "actor.Core.spare", "actor.claiming.spare",
 			"actor.claiming.types", "actor.fetching.scratch", "actor.finishing.spare", "slotindex.Index.key",

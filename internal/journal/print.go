@@ -11,6 +11,7 @@ import (
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/actor"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
 // maxShown is how many elements of a list are written out.
@@ -68,15 +69,15 @@ func kebab(name string) string {
 // word writes a value without spaces around it.
 func word(v reflect.Value) string {
 	switch x := v.Interface().(type) {
-	case dispatcherd.Token:
+	case contract.Token:
 		return hex.EncodeToString(x[:4])
-	case dispatcherd.Candidate:
+	case contract.Candidate:
 		return strconv.FormatInt(int64(x.Key.ID), 10)
-	case dispatcherd.Won:
+	case contract.Won:
 		return fmt.Sprintf("%d/%d", x.ID, x.Attempt)
-	case dispatcherd.Finish:
+	case contract.Finish:
 		return fmt.Sprintf("%d/%d:%v", x.ID, x.Attempt, x.Outcome)
-	case []dispatcherd.Lane:
+	case []contract.LaneQuery:
 		return lanes(x)
 	case dispatcherd.Slot:
 		return fmt.Sprintf("%d(%s)", x.ID, strings.Join(x.Types, ","))
@@ -106,7 +107,7 @@ func word(v reflect.Value) string {
 }
 
 // lanes writes neighbours that are asked for alike as one.
-func lanes(all []dispatcherd.Lane) string {
+func lanes(all []contract.LaneQuery) string {
 	var parts []string
 	for i := 0; i < len(all); {
 		first, n := all[i], 1
@@ -118,10 +119,10 @@ func lanes(all []dispatcherd.Lane) string {
 		if n > 1 {
 			text += fmt.Sprintf("-%d", int(first.Priority)+n-1)
 		}
-		if first.After != (dispatcherd.Key{}) {
+		if first.After != (contract.Key{}) {
 			text += fmt.Sprintf(" after %d", first.After.ID)
 		}
-		if first.Before != (dispatcherd.Key{}) {
+		if first.Before != (contract.Key{}) {
 			text += fmt.Sprintf(" before %d", first.Before.ID)
 		}
 		parts = append(parts, fmt.Sprintf("%s: %d", text, first.Limit))
@@ -181,7 +182,7 @@ func mentions(v reflect.Value, id dispatcherd.JobID) bool {
 	case reflect.Struct:
 		for f, value := range v.Fields() {
 			// A lane's cursor is no word about the job that stands there.
-			if f.Type != reflect.TypeFor[dispatcherd.Lane]() && f.Name != "After" && mentions(value, id) {
+			if f.Type != reflect.TypeFor[contract.LaneQuery]() && f.Name != "After" && mentions(value, id) {
 				return true
 			}
 		}

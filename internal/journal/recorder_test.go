@@ -11,6 +11,7 @@ import (
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/actor"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
 // mill keeps a core busy: every slot has a job, every lane has more of them than
@@ -112,7 +113,7 @@ func (m *mill) answer(e *actor.Effect) {
 					break
 				}
 				m.next++
-				res.Candidates = append(res.Candidates, dispatcherd.Candidate{Lane: i, Key: dispatcherd.Key{RunAt: res.DBNow, ID: m.next}})
+				res.Candidates = append(res.Candidates, contract.Candidate{Lane: i, Key: contract.Key{RunAt: res.DBNow, ID: m.next}})
 			}
 		}
 		m.feed(&m.fetched)
@@ -120,7 +121,7 @@ func (m *mill) answer(e *actor.Effect) {
 		m.claimed.Request = e.Claim
 		m.claimed.Result.Won = m.claimed.Result.Won[:0]
 		for _, id := range e.Claim.IDs {
-			m.claimed.Result.Won = append(m.claimed.Result.Won, dispatcherd.Won{ID: id, Attempt: 1, MaxAttempts: 3})
+			m.claimed.Result.Won = append(m.claimed.Result.Won, contract.Won{ID: id, Attempt: 1, MaxAttempts: 3})
 		}
 		m.feed(&m.claimed)
 	case actor.Finish:
@@ -211,8 +212,8 @@ func TestAnAdoptionIsMadeAgain(t *testing.T) {
 	}})
 	i := slices.IndexFunc(fx, func(e actor.Effect) bool { return e.Kind == actor.Adopt })
 	require.NotEqual(t, -1, i, "%v", fx)
-	won := dispatcherd.Won{ID: 17, Attempt: 1, MaxAttempts: 3}
-	fx = step(&actor.Adopted{Request: fx[i].Adopt, Result: dispatcherd.AdoptResult{Jobs: []dispatcherd.Adopted{{Won: won, Type: "pdf"}}}})
+	won := contract.Won{ID: 17, Attempt: 1, MaxAttempts: 3}
+	fx = step(&actor.Adopted{Request: fx[i].Adopt, Result: contract.AdoptResult{Jobs: []contract.Adopted{{Won: won, Type: "pdf"}}}})
 	require.True(t, slices.ContainsFunc(fx, func(e actor.Effect) bool { return e.Kind == actor.Resume && e.Job == 17 }), "%v", fx)
 	step(&actor.Released{Session: 3, Results: []actor.Result{{Job: 17, Attempt: 1, OK: true}}})
 	steps := 0

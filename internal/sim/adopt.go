@@ -4,8 +4,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/actor"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
 func (h *host) submitAdopt(e *actor.Effect) {
@@ -22,13 +22,13 @@ func (h *host) submitAdopt(e *actor.Effect) {
 // reportAdopt is what the daemon makes of the answer: one that cannot prove its
 // lease does not believe it.
 func (h *host) reportAdopt(s *statement) {
-	ev := actor.Adopted{Request: s.adopt, Result: dispatcherd.AdoptResult{Verdict: s.verdict}}
-	if s.verdict == dispatcherd.OK {
+	ev := actor.Adopted{Request: s.adopt, Result: contract.AdoptResult{Verdict: s.verdict}}
+	if s.verdict == contract.OK {
 		h.marks.adopted(s)
 		ev.Result.Jobs, ev.Result.Busy = slices.Clone(s.taken), slices.Clone(s.busy)
 		h.world.stats.Busy += len(s.busy)
 		if !h.trusted() {
-			ev.Result = dispatcherd.AdoptResult{Verdict: dispatcherd.Unknown}
+			ev.Result = contract.AdoptResult{Verdict: contract.Unknown}
 		}
 	}
 	h.step(&ev)
@@ -40,7 +40,7 @@ func (m *marks) adopted(s *statement) {
 	for n := range s.taken {
 		id := s.taken[n].ID
 		at, _ := slices.BinarySearch(s.ids, id)
-		if !s.adopt.Jobs[at].Own || int(id) <= len(m.of) && m.of[id-1] != 0 {
+		if !s.adopt.Jobs[at].Renewal || int(id) <= len(m.of) && m.of[id-1] != 0 {
 			s.won = append(s.won, s.taken[n].Won)
 		}
 	}
@@ -117,10 +117,10 @@ func (w *world) commitAdopt(i int32) {
 		r := w.table.row(p.ID)
 		w.judge.adopted(w, p, r, s)
 		r.dispatcher, r.token, r.holder = s.run, s.token, p.To
-		if !p.Own {
+		if !p.Renewal {
 			w.stats.Adopted++
 		}
-		s.taken = append(s.taken, dispatcherd.Adopted{
+		s.taken = append(s.taken, contract.Adopted{
 			Won: w.won(p.ID, r), Type: w.typeNames[r.typ], Priority: r.priority, RunAt: r.runAt,
 			Ran: max(0, moment(w.dbNow()-r.begun)).duration().Truncate(time.Millisecond),
 		})
@@ -128,9 +128,9 @@ func (w *world) commitAdopt(i int32) {
 	if s.allowed && !slices.ContainsFunc(m.notes, func(n note) bool { return n.token == s.token }) {
 		m.notes = append(m.notes, note{s.token, w.now, slices.Clone(s.ids), slices.Clone(s.to)})
 	}
-	v := dispatcherd.OK
+	v := contract.OK
 	if len(s.taken)+len(s.busy) == 0 && w.opt.Break != WithoutStanding && (!m.lives(w.dbNow()) || m.leaving) {
-		v = dispatcherd.Refused
+		v = contract.Refused
 	}
 	w.finished(i, v)
 }
@@ -154,9 +154,9 @@ func (w *world) doHandOver(i int32) {
 			w.later(i, releases)
 			return
 		}
-		w.finished(i, dispatcherd.OK)
+		w.finished(i, contract.OK)
 	default:
 		s.learnt.released = w.releaseLocked(s, w.blame)
-		w.finished(i, dispatcherd.OK)
+		w.finished(i, contract.OK)
 	}
 }

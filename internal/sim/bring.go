@@ -1,25 +1,28 @@
 package sim
 
-import "github.com/dispatcherd/dispatcherd"
+import (
+	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
+)
 
 // brought is an execution as a worker presents it to a dispatcher.
 type brought struct {
 	job       dispatcherd.JobID
 	attempt   dispatcherd.Attempt
-	from      dispatcherd.Mark // of the session in which it was handed out
-	to        dispatcherd.Mark // the same with the number of the presentation
-	execution int32            // -1 = it is not the worker's
+	from      contract.Fingerprint // of the session in which it was handed out
+	to        contract.Fingerprint // the same with the number of the presentation
+	execution int32                // -1 = it is not the worker's
 	tale      uint32
 	offer     offer
 }
 
 // mark is the fingerprint of a session's nonce.
-func (c *conn) mark() dispatcherd.Mark {
-	return dispatcherd.Mark(mix(0x6d61726b, uint64(c.number)+1) | 1)
+func (c *conn) mark() contract.Fingerprint {
+	return contract.Fingerprint(mix(0x6d61726b, uint64(c.number)+1) | 1)
 }
 
 // session is what the marks of one session's presentations have in common.
-func session(m dispatcherd.Mark) dispatcherd.Mark { return m >> 16 }
+func session(m contract.Fingerprint) contract.Fingerprint { return m >> 16 }
 
 // doubt is the last report that was sent from a seat. Until the next job comes it
 // need not have been read.
@@ -142,7 +145,7 @@ func (k *worker) bringAlong(c *conn) {
 		e.asked = c.number + 1
 		e.times++
 		from := w.conns[e.began].mark()
-		b := brought{e.job, e.attempt, from, from.Nth(int(e.times)), s.execution, e.tale, offer{s.number, s.set, w.now}}
+		b := brought{e.job, e.attempt, from, from.WithGeneration(int(e.times)), s.execution, e.tale, offer{s.number, s.set, w.now}}
 		if w.has(Resume) && w.carry.dice.chance(w.carry.bold) {
 			b.attempt--
 		}

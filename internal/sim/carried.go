@@ -3,8 +3,8 @@ package sim
 import (
 	"slices"
 
-	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/actor"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
 // This file holds work that outlives its connection to the rules.
@@ -41,7 +41,7 @@ func (j *judge) declaredLost(w *world, run int32) {
 // adopted: an execution goes from hand to hand. Only the worker that began the
 // live attempt can bring it along, from the session in which it began, to a
 // dispatcher that nobody has declared lost.
-func (j *judge) adopted(w *world, p *dispatcherd.Presented, r *row, s *statement) {
+func (j *judge) adopted(w *world, p *contract.ResumeOffer, r *row, s *statement) {
 	m := w.table.member(s.run)
 	again := r.dispatcher == s.run && r.token == s.token
 	switch {
@@ -59,7 +59,7 @@ func (j *judge) adopted(w *world, p *dispatcherd.Presented, r *row, s *statement
 }
 
 // stolen: what goes on at one dispatcher is adopted by no other.
-func (j *judge) stolen(w *world, p *dispatcherd.Presented, r *row, s *statement) {
+func (j *judge) stolen(w *world, p *contract.ResumeOffer, r *row, s *statement) {
 	for at := r.execution; at != 0; at = w.executions.all[at-1].next {
 		e := &w.executions.all[at-1]
 		if e.attempt != p.Attempt {
@@ -80,7 +80,7 @@ func (j *judge) stolen(w *world, p *dispatcherd.Presented, r *row, s *statement)
 }
 
 // workerOf finds the worker of a session by its mark.
-func (w *world) workerOf(mark dispatcherd.Mark) int16 {
+func (w *world) workerOf(mark contract.Fingerprint) int16 {
 	for _, c := range slices.Backward(w.conns) {
 		if session(c.mark()) == session(mark) {
 			return c.worker
@@ -103,8 +103,8 @@ func (j *judge) resumes(w *world, e *actor.Effect) {
 // givenBack: no execution is run anew while its worker is known to go on with
 // it. It is not known if the connection broke, if the dispatcher could not prove
 // its lease, or if it has told its workers to stop.
-func (j *judge) givenBack(w *world, r *row, f *dispatcherd.Finish, s *statement) {
-	if o := f.Outcome; o != dispatcherd.Released && o != dispatcherd.Crashed && o != dispatcherd.Parted {
+func (j *judge) givenBack(w *world, r *row, f *contract.Finish, s *statement) {
+	if o := f.Outcome; o != contract.Released && o != contract.Crashed && o != contract.Isolated {
 		return
 	}
 	h := w.hosts[s.host]

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
 // doFetch reads the heads of lanes in one snapshot.
@@ -12,7 +13,7 @@ func (w *world) doFetch(i int32) {
 	s := w.statements.all[i]
 	s.dbNow = s.txNow
 	if s.client || s.answered {
-		w.finished(i, dispatcherd.OK) // nobody will look at it
+		w.finished(i, contract.OK) // nobody will look at it
 		return
 	}
 	for n := range s.fetch.Lanes {
@@ -20,17 +21,17 @@ func (w *world) doFetch(i int32) {
 		t := int(lane.Type[len(lane.Type)-1] - '0')
 		l := &w.table.lanes[t][lane.Priority]
 		from := l.head
-		if lane.After != (dispatcherd.Key{}) {
-			from = l.find(dispatcherd.Key{RunAt: lane.After.RunAt, ID: lane.After.ID + 1})
+		if lane.After != (contract.Key{}) {
+			from = l.find(contract.Key{RunAt: lane.After.RunAt, ID: lane.After.ID + 1})
 		}
-		for found := 0; from < len(l.keys) && found < lane.Limit && (!s.fetch.Look || l.keys[from].Less(lane.Before)); from++ {
-			if k := l.keys[from]; lane.Share.Owns(k.ID) != lane.Foreign {
-				s.found = append(s.found, dispatcherd.Candidate{Lane: n, Key: k})
+		for found := 0; from < len(l.keys) && found < lane.Limit && (!s.fetch.Backfill || l.keys[from].Less(lane.Before)); from++ {
+			if k := l.keys[from]; lane.Share.Owns(k.ID) != lane.NonLocal {
+				s.found = append(s.found, contract.Candidate{Lane: n, Key: k})
 				found++
 			}
 		}
 	}
-	w.finished(i, dispatcherd.OK)
+	w.finished(i, contract.OK)
 }
 
 // doClaim follows claimSQL: the share lock on the own row, then the rows in id
@@ -129,7 +130,7 @@ func (w *world) commitClaim(i int32) {
 	if len(s.over) > 0 {
 		m.notes = slices.DeleteFunc(m.notes, func(n note) bool { return slices.Contains(s.over, n.token) })
 	}
-	v := dispatcherd.OK
+	v := contract.OK
 	if len(s.won) == 0 {
 		v = w.standing(s, m)
 	}
@@ -137,21 +138,21 @@ func (w *world) commitClaim(i int32) {
 }
 
 // standing tells a claim that won nothing from one that was not allowed to.
-func (w *world) standing(s *statement, m *member) dispatcherd.Verdict {
+func (w *world) standing(s *statement, m *member) contract.Verdict {
 	switch {
 	case w.opt.Break == WithoutLease:
-		return dispatcherd.OK
+		return contract.OK
 	case !m.lives(w.dbNow()):
-		return dispatcherd.Refused
+		return contract.Refused
 	case m.epoch != s.epoch:
 		s.learnt.epoch, s.learnt.outdated = m.epoch, true
-		return dispatcherd.Refused
+		return contract.Refused
 	}
-	return dispatcherd.OK
+	return contract.OK
 }
 
-func (w *world) won(id dispatcherd.JobID, r *row) dispatcherd.Won {
-	return dispatcherd.Won{
+func (w *world) won(id dispatcherd.JobID, r *row) contract.Won {
+	return contract.Won{
 		ID: id, Attempt: r.attempt, MaxAttempts: r.tries, Failures: r.failures, Crashes: r.crashes,
 		Timeout: time.Duration(r.timeoutMS) * time.Millisecond,
 	}
@@ -181,6 +182,6 @@ func (w *world) doResolve(i int32) {
 				s.won = append(s.won, w.won(id, r))
 			}
 		}
-		w.finished(i, dispatcherd.OK)
+		w.finished(i, contract.OK)
 	}
 }

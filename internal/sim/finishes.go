@@ -1,6 +1,9 @@
 package sim
 
-import "github.com/dispatcherd/dispatcherd"
+import (
+	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
+)
 
 // doFinish follows the three statements that end attempts: a first look in the
 // snapshot, then the rows' locks, waiting for each, then a second look at what
@@ -25,9 +28,9 @@ func (w *world) doFinish(i int32) {
 }
 
 // classOf numbers the statements of a finish in the order they are sent.
-func classOf(o dispatcherd.Outcome) int {
+func classOf(o contract.Outcome) int {
 	switch {
-	case o == dispatcherd.Succeeded:
+	case o == contract.Succeeded:
 		return 0
 	case o.Final():
 		return 1
@@ -36,7 +39,7 @@ func classOf(o dispatcherd.Outcome) int {
 }
 
 // fits is the fence.
-func (w *world) fits(s *statement, f *dispatcherd.Finish) bool {
+func (w *world) fits(s *statement, f *contract.Finish) bool {
 	r := w.table.row(f.ID)
 	if w.opt.Break == WithoutFence {
 		return r.status == running
@@ -84,43 +87,43 @@ func (w *world) commitFinish(i int32) {
 	if rings && w.table.armed(s.run) {
 		w.notify()
 	}
-	w.finished(i, dispatcherd.OK)
+	w.finished(i, contract.OK)
 }
 
 // carriedOut marks the items of a statement that changed their row.
-const carriedOut dispatcherd.Outcome = 0x80
+const carriedOut contract.Outcome = 0x80
 
 // endedBefore is againSQL: an earlier copy of the request may have ended it.
-func (w *world) endedBefore(s *statement, f *dispatcherd.Finish) bool {
+func (w *world) endedBefore(s *statement, f *contract.Finish) bool {
 	r := w.table.row(f.ID)
 	return r.attempt == f.Attempt && (r.status == pending || r.status.final() && r.dispatcher == s.run)
 }
 
 // end carries out one outcome.
-func (w *world) end(f *dispatcherd.Finish, r *row) {
+func (w *world) end(f *contract.Finish, r *row) {
 	switch f.Outcome {
-	case dispatcherd.Succeeded:
+	case contract.Succeeded:
 		w.close(r, done)
-	case dispatcherd.FailedFinal:
+	case contract.FailedFinal:
 		r.failures++
 		w.close(r, failed)
-	case dispatcherd.CancelledBy:
+	case contract.Cancelled:
 		w.close(r, cancelled)
-	case dispatcherd.Quarantined:
+	case contract.Quarantined:
 		r.crashes++
 		w.close(r, failed)
-	case dispatcherd.Retry:
+	case contract.Retry:
 		r.failures++
 		r.runAt = w.dbNow() + f.Delay.Microseconds()
 		w.giveBack(f.ID, r)
-	case dispatcherd.Parted:
+	case contract.Isolated:
 		r.crashes++
 		r.runAt = w.dbNow() + f.Delay.Microseconds()
 		w.giveBack(f.ID, r)
-	case dispatcherd.Crashed:
+	case contract.Crashed:
 		r.crashes++
 		w.giveBack(f.ID, r)
-	case dispatcherd.Released:
+	case contract.Released:
 		w.giveBack(f.ID, r)
 	}
 }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/actor"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
 // host is a machine with one dispatcher: the shell around a Core, as
@@ -230,7 +231,7 @@ func (h *host) answered(i int32) {
 	s := w.statements.all[i]
 	l := linkOf[s.op]
 	h.links[l] = slices.Delete(h.links[l], 0, 1)
-	if s.verdict != dispatcherd.OK && s.op == opClaim {
+	if s.verdict != contract.OK && s.op == opClaim {
 		h.marks.over = append(h.marks.over, s.over...)
 	}
 	if len(h.links[l]) > 0 {
@@ -246,7 +247,7 @@ func (h *host) report(s *statement) {
 	switch s.op {
 	case opFetch, opLook:
 		h.fetched.Request = s.fetch
-		h.fetched.Result = dispatcherd.FetchResult{Verdict: s.verdict, DBNow: s.dbNow, Candidates: s.found}
+		h.fetched.Result = contract.FetchResult{Verdict: s.verdict, DBNow: s.dbNow, Candidates: s.found}
 		h.step(&h.fetched)
 	case opClaim, opResolve:
 		h.reportClaim(s)
@@ -272,21 +273,21 @@ func (h *host) reportClaim(s *statement) {
 	if s.op == opClaim {
 		h.meetRivals(s)
 	}
-	h.claimed.Result = dispatcherd.ClaimResult{Verdict: s.verdict}
+	h.claimed.Result = contract.ClaimResult{Verdict: s.verdict}
 	switch s.verdict {
-	case dispatcherd.OK:
+	case contract.OK:
 		h.claimed.Result.Won = s.won
 		h.marks.add(s.token, s.won)
 		if s.op == opResolve {
 			h.epoch = s.learnt.epoch
 		}
-	case dispatcherd.Refused:
+	case contract.Refused:
 		if s.learnt.outdated {
 			h.epoch = s.learnt.epoch
 		}
 	}
-	if s.verdict == dispatcherd.OK && !h.trusted() {
-		h.claimed.Result = dispatcherd.ClaimResult{Verdict: dispatcherd.Unknown} // as the daemon does
+	if s.verdict == contract.OK && !h.trusted() {
+		h.claimed.Result = contract.ClaimResult{Verdict: contract.Unknown} // as the daemon does
 	}
 	h.step(&h.claimed)
 }
@@ -296,7 +297,7 @@ const rivalryLasts = 100
 
 func (h *host) meetRivals(s *statement) {
 	switch {
-	case !s.alone && s.rival || s.verdict == dispatcherd.OK && len(s.won) < len(s.ids):
+	case !s.alone && s.rival || s.verdict == contract.OK && len(s.won) < len(s.ids):
 		h.rivalry = rivalryLasts
 	case !s.alone && h.rivalry > 0:
 		h.rivalry--
@@ -305,22 +306,22 @@ func (h *host) meetRivals(s *statement) {
 
 func (h *host) reportFinish(s *statement) {
 	stale := s.stale
-	if h.world.opt.Break == WithoutReturn && s.verdict == dispatcherd.OK {
+	if h.world.opt.Break == WithoutReturn && s.verdict == contract.OK {
 		for n := range s.items {
-			if o := s.items[n].Outcome &^ carriedOut; o == dispatcherd.Released || o == dispatcherd.Crashed {
+			if o := s.items[n].Outcome &^ carriedOut; o == contract.Released || o == contract.Crashed {
 				stale = append(stale, s.items[n].ID)
 			}
 		}
 		slices.Sort(stale)
 		stale = slices.Compact(stale)
 	}
-	if s.verdict == dispatcherd.OK {
+	if s.verdict == contract.OK {
 		for n := range s.items {
 			h.marks.remove(s.items[n].ID)
 		}
 	}
 	h.ended.Request = s.finish
-	h.ended.Result = dispatcherd.FinishResult{Verdict: s.verdict, Stale: stale}
+	h.ended.Result = contract.FinishResult{Verdict: s.verdict, Stale: stale}
 	h.step(&h.ended)
 }
 
@@ -328,7 +329,7 @@ func (h *host) reportFinish(s *statement) {
 // found gone.
 func (h *host) reportJoin(s *statement) {
 	w := h.world
-	ok := s.verdict == dispatcherd.OK
+	ok := s.verdict == contract.OK
 	if h.core == nil {
 		if ok {
 			h.joined(s.learnt.run)

@@ -3,6 +3,7 @@ package sim
 import (
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/actor"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/scoring"
 )
 
@@ -46,7 +47,7 @@ func (w *world) note(h *host, e *actor.Effect) {
 		for i := range e.Fetch.Lanes {
 			l := &e.Fetch.Lanes[i]
 			v = mix(v, uint64(l.Priority)|uint64(l.Limit)<<8^uint64(l.After.ID)<<32)
-			if e.Fetch.Look {
+			if e.Fetch.Backfill {
 				v = mix(v, uint64(l.Before.RunAt)^uint64(l.Before.ID)<<32)
 			}
 			v = mix(v, uint64(l.Share.From)|uint64(l.Share.Block)<<24|uint64(l.Share.To)<<32)
@@ -74,12 +75,12 @@ func (j *judge) claimed(w *world, id dispatcherd.JobID, r *row, s *statement) {
 
 // finished: an end is accepted only from the live attempt's own dispatcher, and
 // success only after a worker really came to a good end.
-func (j *judge) finished(w *world, r *row, f *dispatcherd.Finish, s *statement) {
+func (j *judge) finished(w *world, r *row, f *contract.Finish, s *statement) {
 	switch {
 	case r.status != running || r.attempt != f.Attempt || r.dispatcher != s.run:
 		w.violate("a stale end of job %d was accepted: attempt %d of dispatcher %d, while attempt %d of dispatcher %d is live",
 			f.ID, f.Attempt, s.run, r.attempt, r.dispatcher)
-	case f.Outcome == dispatcherd.Succeeded && r.succeeded < f.Attempt:
+	case f.Outcome == contract.Succeeded && r.succeeded < f.Attempt:
 		w.violate("attempt %d of job %d is recorded as done, but no worker brought it to a good end", f.Attempt, f.ID)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
 // doBeat follows claim.Store.Beat: renew the own lease, declare the silent
@@ -21,14 +22,14 @@ func (w *world) doBeat(i int32) {
 		w.declareLost(s)
 		w.settleCancels(s)
 		if !w.lockLost(i, func(run int32) bool { return w.table.member(run).lost }) {
-			w.finished(i, dispatcherd.OK)
+			w.finished(i, contract.OK)
 			return
 		}
 		w.later(i, releases)
 	default:
 		s.learnt.released = w.releaseLocked(s, w.blame)
 		w.stats.TakenOver += s.learnt.released
-		w.finished(i, dispatcherd.OK)
+		w.finished(i, contract.OK)
 	}
 }
 
@@ -40,7 +41,7 @@ func (w *world) renew(s *statement) {
 	if !s.learnt.leaseLost {
 		m.beatAt, m.capacity = w.dbNow(), s.offers
 	}
-	var others [maxTypes]dispatcherd.Others
+	var others [maxTypes]contract.Others
 	for _, run := range t.present {
 		o := t.member(run)
 		if run == s.run || !o.lives(w.dbNow()) {
@@ -56,17 +57,17 @@ func (w *world) renew(s *statement) {
 					*least = int(o.capacity[n])
 				}
 				if run < s.run {
-					others[n].Before += int(o.capacity[n])
+					others[n].SmallerIDs += int(o.capacity[n])
 				} else {
-					others[n].Behind += int(o.capacity[n])
+					others[n].LargerIDs += int(o.capacity[n])
 				}
 			}
 		}
 	}
-	s.learnt.divided = map[string]dispatcherd.Share{}
+	s.learnt.divided = map[string]contract.Share{}
 	for n := range w.scale.types {
 		name := w.typeNames[n]
-		if share := dispatcherd.ShareOf(int(s.offers[n]), others[n]); !share.All() {
+		if share := contract.ShareOf(int(s.offers[n]), others[n]); !share.All() {
 			s.learnt.divided[name] = share
 		}
 	}
@@ -169,7 +170,7 @@ func (w *world) doLeave(i int32) {
 		w.later(i, releases)
 	default:
 		s.learnt.released = w.releaseLocked(s, func(*member) int32 { return 0 })
-		w.finished(i, dispatcherd.OK)
+		w.finished(i, contract.OK)
 	}
 }
 

@@ -3,8 +3,8 @@ package sim
 import (
 	"slices"
 
-	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/actor"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
 // takeBack asks the Core about what a worker brought along. Its free slots are
@@ -131,7 +131,7 @@ func (h *host) depart() {
 // handedOver is the end of the process. A hand-over that failed is tried again,
 // once: its connection may have died long before.
 func (h *host) handedOver(s *statement) {
-	if s.verdict == dispatcherd.OK || h.leaving > departed {
+	if s.verdict == contract.OK || h.leaving > departed {
 		h.exit()
 		return
 	}

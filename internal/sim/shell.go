@@ -5,6 +5,7 @@ import (
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/actor"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
 // perform carries out one effect, as the daemon's performer does.
@@ -13,7 +14,7 @@ func (h *host) perform(e *actor.Effect) {
 	switch e.Kind {
 	case actor.Fetch:
 		o := opFetch
-		if e.Fetch.Look {
+		if e.Fetch.Backfill {
 			o = opLook
 		}
 		i, s := w.statement(o, h)
@@ -85,7 +86,7 @@ func (h *host) submitClaim(e *actor.Effect) {
 	i, s := w.statement(o, h)
 	s.claim = e.Claim
 	s.ids = append(s.ids, e.Claim.IDs...)
-	s.to = append(s.to, e.Claim.For...)
+	s.to = append(s.to, e.Claim.Sessions...)
 	s.token = readToken(e.Claim.Token)
 	if o == opClaim {
 		s.alone = h.rivalry == 0
@@ -97,7 +98,7 @@ func (h *host) submitClaim(e *actor.Effect) {
 	h.submit(i, s)
 }
 
-func readToken(t dispatcherd.Token) (v uint64) {
+func readToken(t contract.Token) (v uint64) {
 	for i, b := range t {
 		v ^= uint64(b) << (i % 8 * 8)
 	}
@@ -110,7 +111,7 @@ func (h *host) submitFinish(e *actor.Effect) {
 	s.finish, s.again = e.Finish, e.Finish.Again
 	for n := range e.Finish.Items {
 		f := &e.Finish.Items[n]
-		if w.opt.Break == WithoutRelease && f.Outcome == dispatcherd.Crashed {
+		if w.opt.Break == WithoutRelease && f.Outcome == contract.Crashed {
 			continue
 		}
 		s.items = append(s.items, *f)
@@ -134,7 +135,7 @@ func typeNumber(name string) int { return int(name[len(name)-1] - '0') }
 func (h *host) beaten(s *statement) {
 	w := h.world
 	switch {
-	case s.verdict != dispatcherd.OK:
+	case s.verdict != contract.OK:
 	case s.learnt.leaseLost:
 		w.stats.Rejoined++
 		h.fence()
@@ -169,7 +170,7 @@ type mark struct {
 
 func (m *marks) reset() { m.of, m.list, m.over = m.of[:0], m.list[:0], m.over[:0] }
 
-func (m *marks) add(token uint64, won []dispatcherd.Won) {
+func (m *marks) add(token uint64, won []contract.Won) {
 	if len(won) == 0 {
 		m.over = append(m.over, token)
 		return
@@ -256,8 +257,8 @@ func (h *host) hear(news int32) {
 	case news <= announced:
 		id := dispatcherd.JobID(announced - news + 1)
 		r := w.table.row(id) // as it was inserted, whatever became of it
-		h.step(actor.Announced{Row: dispatcherd.Announcement{
-			Type: w.typeNames[r.typ], Priority: r.priority, Key: dispatcherd.Key{RunAt: r.first, ID: id},
+		h.step(actor.Announced{Row: contract.RowNotification{
+			Type: w.typeNames[r.typ], Priority: r.priority, Key: contract.Key{RunAt: r.first, ID: id},
 		}})
 	case news == deafened:
 		h.step(actor.Listening{On: false})

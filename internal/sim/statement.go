@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
 // op is what a statement does; the names are those of package claim.
@@ -58,14 +59,14 @@ type statement struct {
 	arrived moment
 	txNow   int64 // the database clock when its transaction began
 
-	fetch  *dispatcherd.FetchRequest
-	claim  *dispatcherd.ClaimRequest
-	finish *dispatcherd.FinishRequest
-	ids    []dispatcherd.JobID // of a claim
-	to     []dispatcherd.Mark  // for whom it takes them
-	adopt  *dispatcherd.AdoptRequest
-	items  []dispatcherd.Finish // of a finish
-	over   []uint64             // tokens whose notes a claim removes
+	fetch  *contract.FetchRequest
+	claim  *contract.ClaimRequest
+	finish *contract.FinishRequest
+	ids    []dispatcherd.JobID    // of a claim
+	to     []contract.Fingerprint // for whom it takes them
+	adopt  *contract.AdoptRequest
+	items  []contract.Finish // of a finish
+	over   []uint64          // tokens whose notes a claim removes
 	again  bool
 	armed  bool
 	offers [maxTypes]int32 // capacity that a beat publishes
@@ -84,11 +85,11 @@ type statement struct {
 	lose     bool // the answer will get lost
 	client   bool // the client has done with it
 	server   bool // the server has
-	verdict  dispatcherd.Verdict
-	won      []dispatcherd.Won
+	verdict  contract.Verdict
+	won      []contract.Won
 	stale    []dispatcherd.JobID
-	found    []dispatcherd.Candidate
-	taken    []dispatcherd.Adopted
+	found    []contract.Candidate
+	taken    []contract.Adopted
 	busy     []dispatcherd.JobID // rows that an adoption found locked
 	dbNow    int64
 	learnt   beatAnswer
@@ -101,7 +102,7 @@ type beatAnswer struct {
 	released  int
 	cancels   []dispatcherd.JobID
 	elsewhere map[string]int
-	divided   map[string]dispatcherd.Share
+	divided   map[string]contract.Share
 	run       int32
 	epoch     int32
 	outdated  bool // the claim was of an earlier epoch
@@ -153,7 +154,7 @@ func (w *world) send(i int32) {
 	switch {
 	case t.down:
 		s.server = true
-		w.reply(i, dispatcherd.Refused, w.now+millisecond)
+		w.reply(i, contract.Refused, w.now+millisecond)
 		return
 	case t.cut:
 		w.strand(i)
@@ -163,7 +164,7 @@ func (w *world) send(i int32) {
 		switch w.dice.below(3) {
 		case 0: // it never arrives
 			s.server = true
-			w.reply(i, dispatcherd.Unknown, w.now+w.dice.span(millisecond, w.scale.timeout))
+			w.reply(i, contract.Unknown, w.now+w.dice.span(millisecond, w.scale.timeout))
 			return
 		case 1: // its answer never does
 			s.lose = true
@@ -171,7 +172,7 @@ func (w *world) send(i int32) {
 			w.stats.LateStatement++
 			s.lose = true
 			arrival = w.now + w.dice.span(millisecond, 3*second)
-			w.reply(i, dispatcherd.Unknown, w.now+w.dice.span(millisecond/2, 20*millisecond))
+			w.reply(i, contract.Unknown, w.now+w.dice.span(millisecond/2, 20*millisecond))
 		}
 	case w.has(Slow) && w.dice.chance(100):
 		w.stats.Slow++
@@ -186,7 +187,7 @@ func (w *world) send(i int32) {
 func (w *world) strand(i int32) {
 	s := w.statements.all[i]
 	s.lose = true
-	w.reply(i, dispatcherd.Unknown, w.now+w.scale.timeout)
+	w.reply(i, contract.Unknown, w.now+w.scale.timeout)
 	if w.dice.below(2) == 0 {
 		s.server = true
 		return
@@ -199,14 +200,14 @@ func (w *world) latency(s *statement) moment {
 }
 
 // reply tells the client how it ended, once.
-func (w *world) reply(i int32, v dispatcherd.Verdict, at moment) {
+func (w *world) reply(i int32, v contract.Verdict, at moment) {
 	s := w.statements.all[i]
 	if s.answered {
 		return
 	}
 	s.answered = true
-	if v != dispatcherd.OK && (s.op == opFetch || s.op == opLook || s.op == opBell) {
-		v = dispatcherd.Refused // what may have happened makes no difference to them
+	if v != contract.OK && (s.op == opFetch || s.op == opLook || s.op == opBell) {
+		v = contract.Refused // what may have happened makes no difference to them
 	}
 	s.verdict = v
 	h := w.hosts[s.host]
@@ -238,12 +239,12 @@ func (w *world) proceed(i int32, gen uint32) {
 		if m := w.table.member(s.run); !m.lost {
 			m.armed = s.armed
 		}
-		w.finished(i, dispatcherd.OK)
+		w.finished(i, contract.OK)
 	case opBeat:
 		w.doBeat(i)
 	case opJoin:
 		s.learnt.run = w.table.join(s.host, w.dbNow(), w.scale.lease)
-		w.finished(i, dispatcherd.OK)
+		w.finished(i, contract.OK)
 	case opLeave:
 		w.doLeave(i)
 	case opAdopt:
@@ -259,7 +260,7 @@ func (w *world) arrive(i int32) bool {
 	t := &w.table
 	if t.down || t.cut && !s.answered {
 		s.server = true // whoever sent it sees its connection break
-		w.reply(i, dispatcherd.Unknown, w.now+millisecond)
+		w.reply(i, contract.Unknown, w.now+millisecond)
 		w.drop(i)
 		return false
 	}
@@ -332,12 +333,12 @@ func (w *world) tooLate(i int32, gen uint32) {
 	if s.gen != gen || s.server || w.now-s.arrived < w.scale.limit {
 		return
 	}
-	w.finished(i, dispatcherd.Refused)
+	w.finished(i, contract.Refused)
 }
 
 // finished ends the server's part: locks are released, and the answer sets
 // out, or gets lost.
-func (w *world) finished(i int32, v dispatcherd.Verdict) {
+func (w *world) finished(i int32, v contract.Verdict) {
 	s := w.statements.all[i]
 	w.unlock(i)
 	s.server = true
@@ -351,7 +352,7 @@ func (w *world) finished(i int32, v dispatcherd.Verdict) {
 		s.lose = true
 	}
 	if s.lose {
-		w.reply(i, dispatcherd.Unknown, max(w.now+millisecond, s.arrived+w.dice.span(0, w.scale.timeout)))
+		w.reply(i, contract.Unknown, max(w.now+millisecond, s.arrived+w.dice.span(0, w.scale.timeout)))
 	} else {
 		w.reply(i, v, w.now+w.latency(s)+w.reading(s))
 	}
@@ -362,10 +363,10 @@ func (w *world) finished(i int32, v dispatcherd.Verdict) {
 func (w *world) reading(s *statement) moment {
 	switch {
 	case !w.opt.LongLooks || s.fetch == nil:
-	case s.fetch.Look:
+	case s.fetch.Backfill:
 		w.stats.Looks++
 		return w.dice.span(second/4, 2*second)
-	case s.fetch.Lanes[0].After == (dispatcherd.Key{}) && w.dice.below(4) == 0:
+	case s.fetch.Lanes[0].After == (contract.Key{}) && w.dice.below(4) == 0:
 		return w.dice.span(second/4, second/2)
 	}
 	return 0
@@ -409,7 +410,7 @@ func (w *world) breakConnections() {
 		i := w.statements.active[0]
 		s := w.statements.all[i]
 		s.lose = true
-		w.finished(i, dispatcherd.Unknown)
+		w.finished(i, contract.Unknown)
 	}
 	w.table.waiters = w.table.waiters[:0]
 }

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
 // status is dispatcherd.Status in one byte.
@@ -43,8 +44,8 @@ type row struct {
 	status     status
 	cancel     bool // somebody wants it cancelled
 
-	holder dispatcherd.Mark // for the judge: the session to which the live attempt was handed
-	ranBy  int16            // for the judge: the worker that began the newest attempt
+	holder contract.Fingerprint // for the judge: the session to which the live attempt was handed
+	ranBy  int16                // for the judge: the worker that began the newest attempt
 }
 
 // member is one run of a dispatcher as its row in the table of dispatchers.
@@ -68,7 +69,7 @@ type note struct {
 	token    uint64
 	written  moment
 	ids      []dispatcherd.JobID
-	sessions []dispatcherd.Mark
+	sessions []contract.Fingerprint
 }
 
 // table is Postgres: rows under READ COMMITTED, lanes as the index over
@@ -104,14 +105,14 @@ func (t *table) member(run int32) *member { return &t.members[run-1] }
 // laneIndex holds the keys of the pending rows of one type and priority in
 // order.
 type laneIndex struct {
-	keys []dispatcherd.Key
+	keys []contract.Key
 	head int
 }
 
-func (l *laneIndex) all() []dispatcherd.Key { return l.keys[l.head:] }
+func (l *laneIndex) all() []contract.Key { return l.keys[l.head:] }
 
 // find returns the position in keys of the first key that is not before k.
-func (l *laneIndex) find(k dispatcherd.Key) int {
+func (l *laneIndex) find(k contract.Key) int {
 	low, high := l.head, len(l.keys)
 	for low < high {
 		m := int(uint(low+high) / 2)
@@ -124,7 +125,7 @@ func (l *laneIndex) find(k dispatcherd.Key) int {
 	return low
 }
 
-func (l *laneIndex) add(k dispatcherd.Key) {
+func (l *laneIndex) add(k contract.Key) {
 	if n := len(l.keys); n == l.head || l.keys[n-1].Less(k) {
 		l.keys = append(l.keys, k)
 		return
@@ -139,7 +140,7 @@ func (l *laneIndex) add(k dispatcherd.Key) {
 	l.keys = slices.Insert(l.keys, i, k)
 }
 
-func (l *laneIndex) remove(k dispatcherd.Key) {
+func (l *laneIndex) remove(k contract.Key) {
 	i := l.find(k)
 	if i == len(l.keys) || l.keys[i] != k {
 		panic("sim: a pending row is missing in its lane")
@@ -158,12 +159,12 @@ func (l *laneIndex) remove(k dispatcherd.Key) {
 // enqueue makes a row pending.
 func (w *world) enqueue(id dispatcherd.JobID, r *row) {
 	r.status, r.visible = pending, w.now
-	w.table.lanes[r.typ][r.priority].add(dispatcherd.Key{RunAt: r.runAt, ID: id})
+	w.table.lanes[r.typ][r.priority].add(contract.Key{RunAt: r.runAt, ID: id})
 }
 
 // dequeue takes a pending row out of its lane; the caller says what it is now.
 func (w *world) dequeue(id dispatcherd.JobID, r *row) {
-	w.table.lanes[r.typ][r.priority].remove(dispatcherd.Key{RunAt: r.runAt, ID: id})
+	w.table.lanes[r.typ][r.priority].remove(contract.Key{RunAt: r.runAt, ID: id})
 }
 
 // close counts a row that has ended for good.

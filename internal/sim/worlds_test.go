@@ -14,6 +14,7 @@ import (
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/actor"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/journal"
 	"github.com/stretchr/testify/require"
 )
@@ -189,9 +190,9 @@ func TestLongLooksLoseNothing(t *testing.T) {
 func TestALookThatHungIsNoMeasure(t *testing.T) {
 	cfg := actor.DefaultConfig()
 	core := actor.New(cfg)
-	look := func(fx []actor.Effect) *dispatcherd.FetchRequest {
+	look := func(fx []actor.Effect) *contract.FetchRequest {
 		for _, e := range fx {
-			if e.Kind == actor.Fetch && e.Fetch.Lanes[0].After == (dispatcherd.Key{}) {
+			if e.Kind == actor.Fetch && e.Fetch.Lanes[0].After == (contract.Key{}) {
 				return e.Fetch
 			}
 		}

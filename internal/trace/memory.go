@@ -4,12 +4,13 @@ import (
 	"slices"
 
 	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
 // memoryTable stands in for the table of jobs: pending rows by lane. Every
 // statement succeeds, and every row that is asked for is won.
 type memoryTable struct {
-	lanes map[tableLane][]dispatcherd.Key // ascending
+	lanes map[tableLane][]contract.Key // ascending
 	where map[dispatcherd.JobID]tableRow
 }
 
@@ -20,45 +21,45 @@ type tableLane struct {
 
 type tableRow struct {
 	tableLane
-	key dispatcherd.Key
+	key contract.Key
 }
 
 func newMemoryTable() *memoryTable {
-	return &memoryTable{lanes: map[tableLane][]dispatcherd.Key{}, where: map[dispatcherd.JobID]tableRow{}}
+	return &memoryTable{lanes: map[tableLane][]contract.Key{}, where: map[dispatcherd.JobID]tableRow{}}
 }
 
 // insert adds a pending row; rows of one lane come in ascending order.
-func (m *memoryTable) insert(typ string, p dispatcherd.Priority, k dispatcherd.Key) {
+func (m *memoryTable) insert(typ string, p dispatcherd.Priority, k contract.Key) {
 	l := tableLane{typ, p}
 	m.lanes[l] = append(m.lanes[l], k)
 	m.where[k.ID] = tableRow{l, k}
 }
 
 // position returns the index of the first key that is not before k.
-func position(keys []dispatcherd.Key, k dispatcherd.Key) int {
-	i, _ := slices.BinarySearchFunc(keys, k, dispatcherd.Key.Compare)
+func position(keys []contract.Key, k contract.Key) int {
+	i, _ := slices.BinarySearchFunc(keys, k, contract.Key.Compare)
 	return i
 }
 
-func (m *memoryTable) fetch(r *dispatcherd.FetchRequest, dbNow int64) dispatcherd.FetchResult {
-	res := dispatcherd.FetchResult{DBNow: dbNow}
+func (m *memoryTable) fetch(r *contract.FetchRequest, dbNow int64) contract.FetchResult {
+	res := contract.FetchResult{DBNow: dbNow}
 	for i, lane := range r.Lanes {
 		keys := m.lanes[tableLane{lane.Type, lane.Priority}]
 		next := lane.After
 		next.ID++ // the first key that is after it
 		keys = keys[position(keys, next):]
-		if r.Look {
+		if r.Backfill {
 			keys = keys[:position(keys, lane.Before)]
 		}
 		for _, k := range keys[:min(lane.Limit, len(keys))] {
-			res.Candidates = append(res.Candidates, dispatcherd.Candidate{Lane: i, Key: k})
+			res.Candidates = append(res.Candidates, contract.Candidate{Lane: i, Key: k})
 		}
 	}
 	return res
 }
 
-func (m *memoryTable) claim(r *dispatcherd.ClaimRequest) dispatcherd.ClaimResult {
-	var res dispatcherd.ClaimResult
+func (m *memoryTable) claim(r *contract.ClaimRequest) contract.ClaimResult {
+	var res contract.ClaimResult
 	for _, id := range r.IDs {
 		row, pending := m.where[id]
 		if !pending {
@@ -68,7 +69,7 @@ func (m *memoryTable) claim(r *dispatcherd.ClaimRequest) dispatcherd.ClaimResult
 		i := position(keys, row.key)
 		m.lanes[row.tableLane] = slices.Delete(keys, i, i+1)
 		delete(m.where, id)
-		res.Won = append(res.Won, dispatcherd.Won{ID: id, Attempt: 1, MaxAttempts: 1})
+		res.Won = append(res.Won, contract.Won{ID: id, Attempt: 1, MaxAttempts: 1})
 	}
 	return res
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/actor"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/scoring"
 )
 
@@ -142,7 +143,7 @@ func (s *simulation) arrivals(jobs []Job) {
 			s.tell(actor.Requested{Job: id, Type: j.Type, Priority: j.Priority, Wait: true})
 			continue
 		}
-		s.table.insert(j.Type, j.Priority, dispatcherd.Key{RunAt: int64(s.now()) * 1000, ID: id})
+		s.table.insert(j.Type, j.Priority, contract.Key{RunAt: int64(s.now()) * 1000, ID: id})
 		notify = true
 	}
 	if notify {

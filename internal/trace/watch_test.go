@@ -7,6 +7,7 @@ import (
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/actor"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/scoring"
 )
 
@@ -24,7 +25,7 @@ func sentTo(slot dispatcherd.SlotID, job dispatcherd.JobID, at actor.Instant) []
 
 // claimOf is a claim that is sent.
 func claimOf(jobs ...dispatcherd.JobID) []actor.Effect {
-	return []actor.Effect{{Kind: actor.Claim, Claim: &dispatcherd.ClaimRequest{IDs: jobs}}}
+	return []actor.Effect{{Kind: actor.Claim, Claim: &contract.ClaimRequest{IDs: jobs}}}
 }
 
 func TestTheWatchCounts(t *testing.T) {

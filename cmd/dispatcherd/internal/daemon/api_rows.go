@@ -10,6 +10,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/actor"
 	"github.com/dispatcherd/dispatcherd/api"
 	"github.com/dispatcherd/dispatcherd/claim"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
 // rows tells those who wait for rows of the table what becomes of them. What
@@ -136,8 +137,8 @@ func (r *rows) reported(e *actor.Effect) {
 }
 
 // finished tells the ends that were recorded. items is sorted, stale too.
-func (r *rows) finished(req *dispatcherd.FinishRequest, res *dispatcherd.FinishResult) {
-	if r.count.Load() == 0 || res.Verdict != dispatcherd.OK {
+func (r *rows) finished(req *contract.FinishRequest, res *contract.FinishResult) {
+	if r.count.Load() == 0 || res.Verdict != contract.OK {
 		return
 	}
 	stale := res.Stale
@@ -149,11 +150,11 @@ func (r *rows) finished(req *dispatcherd.FinishRequest, res *dispatcherd.FinishR
 		}
 		state := rowState{id: f.ID, attempt: f.Attempt, status: dispatcherd.Pending, result: f.Result, failure: f.Error}
 		switch f.Outcome {
-		case dispatcherd.Succeeded:
+		case contract.Succeeded:
 			state.status = dispatcherd.Done
-		case dispatcherd.FailedFinal, dispatcherd.Quarantined:
+		case contract.FailedFinal, contract.Quarantined:
 			state.status = dispatcherd.Failed
-		case dispatcherd.CancelledBy:
+		case contract.Cancelled:
 			state.status = dispatcherd.Cancelled
 		}
 		r.heard(&state)

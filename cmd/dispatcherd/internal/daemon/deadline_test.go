@@ -17,6 +17,7 @@ import (
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/actor"
 	"github.com/dispatcherd/dispatcherd/api"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
 // unobserved is an api.Observer that looks away.
@@ -46,7 +47,7 @@ func (w *workshop) Perform(fx []actor.Effect) {
 		switch e := fx[i]; e.Kind {
 		case actor.Fetch:
 			time.AfterFunc(time.Millisecond, func() {
-				w.d.loop.Result(actor.Fetched{Request: e.Fetch, Result: dispatcherd.FetchResult{Verdict: dispatcherd.OK}})
+				w.d.loop.Result(actor.Fetched{Request: e.Fetch, Result: contract.FetchResult{Verdict: contract.OK}})
 			})
 		case actor.Send:
 			time.AfterFunc(w.service, func() {

@@ -5,8 +5,8 @@ import (
 	"encoding/binary"
 	"time"
 
-	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/actor"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/workerproto"
 )
 
@@ -25,9 +25,9 @@ type opening struct {
 
 // markOf is the fingerprint of a session's nonce: it proves that somebody knows
 // the nonce, and does not tell it to who reads the table.
-func markOf(nonce string) dispatcherd.Mark {
+func markOf(nonce string) contract.Fingerprint {
 	sum := sha256.Sum256([]byte(nonce))
-	return dispatcherd.Mark(binary.BigEndian.Uint64(sum[:8]))
+	return contract.Fingerprint(binary.BigEndian.Uint64(sum[:8]))
 }
 
 // takeBack asks the loop about the executions of a hello and waits for the
@@ -41,7 +41,7 @@ func (w *workers) takeBack(s *workerproto.Session, ev actor.Registered, running 
 	for i := range running {
 		r := &running[i]
 		from := markOf(r.Session)
-		ev.Running = append(ev.Running, actor.Presentation{Job: r.Job, Attempt: r.Attempt, From: from, To: from.Nth(r.Times), Slot: numbered[i]})
+		ev.Running = append(ev.Running, actor.Presentation{Job: r.Job, Attempt: r.Attempt, From: from, To: from.WithGeneration(r.Times), Slot: numbered[i]})
 	}
 	o := &opening{done: make(chan struct{})}
 	w.mu.Lock()

@@ -5,9 +5,9 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/actor"
 	"github.com/dispatcherd/dispatcherd/claim"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
 // statements carries out the effects that go to Postgres: one goroutine for
@@ -18,17 +18,17 @@ type statements struct {
 	store *claim.Store
 	loop  *actor.Actor
 	// finished is told of every recorded end, before the loop is.
-	finished func(*dispatcherd.FinishRequest, *dispatcherd.FinishResult)
+	finished func(*contract.FinishRequest, *contract.FinishResult)
 	// adopted takes a value, if it has room, when rows were taken over and the loop knows.
 	adopted chan<- struct{}
 	// trusted tells whether the lease can be proved.
 	trusted func() bool
 
-	fetches  chan *dispatcherd.FetchRequest
-	looks    chan *dispatcherd.FetchRequest
+	fetches  chan *contract.FetchRequest
+	looks    chan *contract.FetchRequest
 	claims   chan actor.Effect // Claim and Resolve
-	adopts   chan *dispatcherd.AdoptRequest
-	finishes chan *dispatcherd.FinishRequest
+	adopts   chan *contract.AdoptRequest
+	finishes chan *contract.FinishRequest
 	bells    chan bool
 	giveUp   context.CancelFunc // ends a look under way, for which nobody needs to wait
 	running  sync.WaitGroup
@@ -37,11 +37,11 @@ type statements struct {
 func newStatements(store *claim.Store, limits actor.Limits) *statements {
 	return &statements{
 		store:    store,
-		fetches:  make(chan *dispatcherd.FetchRequest, 1),
-		looks:    make(chan *dispatcherd.FetchRequest, 1),
+		fetches:  make(chan *contract.FetchRequest, 1),
+		looks:    make(chan *contract.FetchRequest, 1),
 		claims:   make(chan actor.Effect, limits.Claims),
-		adopts:   make(chan *dispatcherd.AdoptRequest, 1),
-		finishes: make(chan *dispatcherd.FinishRequest, limits.Finishes),
+		adopts:   make(chan *contract.AdoptRequest, 1),
+		finishes: make(chan *contract.FinishRequest, limits.Finishes),
 		bells:    make(chan bool, 1),
 	}
 }
@@ -60,10 +60,10 @@ func (s *statements) start(ctx context.Context) {
 				take = s.store.Resolve
 			}
 			result := take(ctx, *e.Claim)
-			if result.Verdict == dispatcherd.OK && !s.trusted() {
+			if result.Verdict == contract.OK && !s.trusted() {
 				// The process may have stood still since Postgres answered, and others
 				// may have taken the rows over: only Postgres can say.
-				result = dispatcherd.ClaimResult{Verdict: dispatcherd.Unknown}
+				result = contract.ClaimResult{Verdict: contract.Unknown}
 			}
 			s.loop.Result(actor.Claimed{Request: e.Claim, Result: result})
 		}
@@ -71,10 +71,10 @@ func (s *statements) start(ctx context.Context) {
 	s.running.Go(func() {
 		for r := range s.adopts {
 			result := s.store.Adopt(ctx, *r)
-			if result.Verdict == dispatcherd.OK && !s.trusted() {
-				result = dispatcherd.AdoptResult{Verdict: dispatcherd.Unknown} // as for claims; it is asked again
+			if result.Verdict == contract.OK && !s.trusted() {
+				result = contract.AdoptResult{Verdict: contract.Unknown} // as for claims; it is asked again
 			}
-			took := len(result.Jobs) > 0 && slices.ContainsFunc(r.Jobs, func(p dispatcherd.Presented) bool { return !p.Own })
+			took := len(result.Jobs) > 0 && slices.ContainsFunc(r.Jobs, func(p contract.ResumeOffer) bool { return !p.Renewal })
 			s.loop.Result(actor.Adopted{Request: r, Result: result}) // afterwards the request is the loop's again
 			if took {
 				select {
@@ -93,9 +93,9 @@ func (s *statements) start(ctx context.Context) {
 	})
 	s.running.Go(func() {
 		for armed := range s.bells {
-			v := dispatcherd.OK
+			v := contract.OK
 			if s.store.SetBell(ctx, armed) != nil {
-				v = dispatcherd.Refused // it is set again; twice is as good as once
+				v = contract.Refused // it is set again; twice is as good as once
 			}
 			s.loop.Result(actor.BellSet{Armed: armed, Verdict: v})
 		}
@@ -103,7 +103,7 @@ func (s *statements) start(ctx context.Context) {
 }
 
 // fetch reads what is asked for.
-func (s *statements) fetch(ctx context.Context, requests <-chan *dispatcherd.FetchRequest) {
+func (s *statements) fetch(ctx context.Context, requests <-chan *contract.FetchRequest) {
 	for r := range requests {
 		s.loop.Result(actor.Fetched{Request: r, Result: s.store.Fetch(ctx, *r)})
 	}
@@ -113,7 +113,7 @@ func (s *statements) fetch(ctx context.Context, requests <-chan *dispatcherd.Fet
 func (s *statements) perform(e *actor.Effect) {
 	switch e.Kind {
 	case actor.Fetch:
-		if e.Fetch.Look {
+		if e.Fetch.Backfill {
 			s.looks <- e.Fetch
 			return
 		}

@@ -1,4 +1,4 @@
-package dispatcherd_test
+package contract_test
 
 import (
 	"slices"
@@ -7,27 +7,28 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
-// sharesOf are the shares of dispatchers with those slots.
-func sharesOf(slots ...int) []dispatcherd.Share {
+// sharesOf returns the shares of dispatchers with the given numbers of slots.
+func sharesOf(slots ...int) []contract.Share {
 	total, before := 0, 0
 	for _, n := range slots {
 		total += n
 	}
-	shares := make([]dispatcherd.Share, len(slots))
+	shares := make([]contract.Share, len(slots))
 	for i, n := range slots {
-		others := dispatcherd.Others{Before: before, Behind: total - before - n}
+		others := contract.Others{SmallerIDs: before, LargerIDs: total - before - n}
 		if rest := slices.Delete(slices.Clone(slots), i, i+1); len(rest) > 0 {
 			others.Least = slices.Min(rest)
 		}
-		shares[i] = dispatcherd.ShareOf(n, others)
+		shares[i] = contract.ShareOf(n, others)
 		before += n
 	}
 	return shares
 }
 
-func TestSharesDivideEveryRowAmongTheDispatchers(t *testing.T) {
+func TestEveryRowBelongsToExactlyOneShare(t *testing.T) {
 	for _, slots := range [][]int{{1}, {5, 5}, {250, 250, 250, 250}, {1, 2, 3, 90}, {7, 1, 1, 1, 1, 1, 1, 13}, {100, 900, 1000}} {
 		total := 0
 		for _, n := range slots {
@@ -51,7 +52,7 @@ func TestSharesDivideEveryRowAmongTheDispatchers(t *testing.T) {
 	}
 }
 
-func TestAFewNeighboursAreSharedFairly(t *testing.T) {
+func TestFewConsecutiveIDsAreSharedProportionally(t *testing.T) {
 	half := sharesOf(4, 4)[0]
 	for first := dispatcherd.JobID(0); first < 100_000; first += 997 {
 		own := 0
@@ -64,8 +65,7 @@ func TestAFewNeighboursAreSharedFairly(t *testing.T) {
 	}
 }
 
-// What lies in one block waits for the slots of one dispatcher first.
-func TestABlockIsSmallBesideTheSlotsOfWhoeverHasTheFewest(t *testing.T) {
+func TestBlockSizeFollowsTheSmallestDispatcher(t *testing.T) {
 	for least, want := range map[int]int{1: 8, 4: 8, 47: 8, 48: 16, 96: 32, 191: 32, 192: 64, 250: 64, 1000: 64, 1 << 40: 64} {
 		for _, s := range append(sharesOf(least, 1<<41, least+1), sharesOf(1<<41, least)...) {
 			require.Equal(t, want, 1<<s.Block, "%d slots", least)
@@ -73,8 +73,8 @@ func TestABlockIsSmallBesideTheSlotsOfWhoeverHasTheFewest(t *testing.T) {
 	}
 }
 
-func TestATinyShareIsNotEverything(t *testing.T) {
+func TestSmallestShareIsNotEverything(t *testing.T) {
 	require.False(t, sharesOf(1, 1_000_000)[0].All())
-	require.True(t, sharesOf(3)[0].All(), "alone")
-	require.True(t, dispatcherd.Share{}.Owns(7))
+	require.True(t, sharesOf(3)[0].All(), "a single dispatcher owns every row")
+	require.True(t, contract.Share{}.Owns(7))
 }

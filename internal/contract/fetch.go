@@ -1,0 +1,63 @@
+package contract
+
+import "github.com/dispatcherd/dispatcherd"
+
+// Key is the position of a queued job in its lane. Lanes are ordered by RunAt,
+// then by ID, both ascending: the oldest job goes first. The zero Key lies before
+// every row.
+type Key struct {
+	RunAt int64 // microseconds since the Unix epoch, database clock
+	ID    dispatcherd.JobID
+}
+
+// Less reports whether k comes before l in a lane.
+func (k Key) Less(l Key) bool {
+	return k.RunAt < l.RunAt || (k.RunAt == l.RunAt && k.ID < l.ID)
+}
+
+// Compare is negative if k comes before l in a lane, positive if it comes after
+// l, and 0 if both are equal.
+func (k Key) Compare(l Key) int {
+	switch {
+	case k.Less(l):
+		return -1
+	case l.Less(k):
+		return 1
+	}
+	return 0
+}
+
+// LaneQuery asks for the pending jobs of one type and one priority.
+type LaneQuery struct {
+	Type            string
+	Priority        dispatcherd.Priority
+	After           Key // only rows after it; the zero Key reads from the beginning
+	Before          Key // only rows before it; used by requests with Backfill only
+	Limit           int // at most this many rows, ≥ 1
+	Share           Share
+	NonLocal        bool // the rows outside Share instead of those inside
+	EqualTimestamps bool // a hint for queries with a Share: many rows before After, and therefore perhaps after it, have its RunAt
+}
+
+// FetchRequest asks for the first rows of some lanes, all read in one snapshot.
+// No lane occurs twice; its local and its non-local rows count as two lanes.
+type FetchRequest struct {
+	Lanes    []LaneQuery
+	Backfill bool // a backfill scan: it may take long and has a connection of its own
+}
+
+// Candidate is one pending row.
+type Candidate struct {
+	Lane int // index into FetchRequest.Lanes
+	Key  Key
+}
+
+// FetchResult answers a FetchRequest. Candidates are grouped by lane, in request
+// order, and in key order within a lane. A lane returns all of its rows up to its
+// Limit, including rows whose RunAt lies after DBNow. A lane with fewer rows than
+// its Limit is therefore known to be exhausted.
+type FetchResult struct {
+	Verdict    Verdict // OK or Refused; a read never has an unknown outcome
+	DBNow      int64   // the database clock at the snapshot, microseconds since the Unix epoch
+	Candidates []Candidate
+}

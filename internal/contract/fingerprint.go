@@ -1,0 +1,42 @@
+package contract
+
+// Fingerprint identifies a session without revealing its nonce. A claim records
+// for each job the fingerprint of the session that the job is for. A worker that
+// offers to resume the job, to this dispatcher or to another one, must know the
+// nonce. Zero means no session.
+//
+// A fingerprint also carries the generation of a resume offer: the lowest 16 bits
+// are replaced by it (see [Fingerprint.WithGeneration]).
+type Fingerprint int64
+
+// MaxGeneration is the largest generation of a resume offer that can be told
+// apart from earlier ones.
+const MaxGeneration = 1<<generationBits - 2
+
+const (
+	generationBits = 16
+	generationMask = 1<<generationBits - 1
+)
+
+// WithGeneration returns the fingerprint that the n-th resume offer of an
+// execution records. It never equals f itself, which is what the claim records
+// and what offers without a generation (n = 0) record. Larger n, up to
+// MaxGeneration, give larger values.
+func (f Fingerprint) WithGeneration(n int) Fingerprint {
+	if n <= 0 {
+		return f
+	}
+	generation := Fingerprint(min(n, MaxGeneration))
+	if generation >= f&generationMask {
+		generation++
+	}
+	return f&^generationMask | generation
+}
+
+// Supersedes reports whether f was recorded by a later resume offer of the same
+// session than old. The session's own fingerprint is origin. An offer without a
+// generation supersedes nothing.
+func (f Fingerprint) Supersedes(old, origin Fingerprint) bool {
+	sameSession := f>>generationBits == origin>>generationBits && old>>generationBits == origin>>generationBits
+	return f != origin && sameSession && old&generationMask < f&generationMask
+}

@@ -1,0 +1,60 @@
+package contract
+
+import (
+	"time"
+
+	"github.com/dispatcherd/dispatcherd"
+)
+
+// Outcome is the way in which an attempt ended.
+type Outcome uint8
+
+// The outcomes. All transitions are fenced: they apply only while the row is
+// running under the same dispatcher and attempt.
+const (
+	Succeeded   Outcome = iota // → done, with a result
+	Retry                      // → pending, run_at = now + Delay, one more failure
+	FailedFinal                // → failed, with one more failure
+	Cancelled                  // → cancelled, on request
+	Released                   // → pending at once, order kept, no failure: the attempt never started, or a shutdown interrupted it
+	Crashed                    // → pending at once, order kept, one more crash
+	Quarantined                // → failed, with one more crash: the job crashed too many workers
+	Isolated                   // → pending, run_at = now + Delay, one more crash: other jobs of the dead worker are equally likely to be the cause
+)
+
+// String returns the outcome's name as used in logs and metrics.
+func (o Outcome) String() string {
+	return [...]string{"done", "retry", "failed", "cancelled", "released", "crashed", "quarantined", "isolated"}[o]
+}
+
+// Final reports whether the job leaves the table of live jobs with this outcome.
+func (o Outcome) Final() bool {
+	return o == Succeeded || o == FailedFinal || o == Cancelled || o == Quarantined
+}
+
+// Finish ends one attempt of one row.
+type Finish struct {
+	ID      dispatcherd.JobID
+	Attempt dispatcherd.Attempt
+	Outcome Outcome
+	Result  []byte        // JSON or nil; Succeeded only
+	Error   string        // at most MaxErrorLength bytes: the worker's or the dispatcher's reason
+	Delay   time.Duration // Retry and Isolated only, ≥ 0
+}
+
+// FinishRequest ends many attempts in one statement. The items are independent: a
+// stale item does not affect the others. Again means that the same items were
+// sent before with an unknown outcome. Then an item whose row this very attempt
+// has already ended counts as executed.
+type FinishRequest struct {
+	Items []Finish // ascending by ID, no duplicates
+	Again bool
+}
+
+// FinishResult answers a FinishRequest. With Verdict OK the items in Stale
+// changed nothing: the row no longer runs under that attempt and dispatcher. With
+// Refused and Unknown the whole request must be sent again.
+type FinishResult struct {
+	Verdict Verdict
+	Stale   []dispatcherd.JobID // ascending
+}

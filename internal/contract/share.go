@@ -1,0 +1,75 @@
+package contract
+
+import (
+	"math/bits"
+
+	"github.com/dispatcherd/dispatcherd"
+)
+
+// Share is the part of the rows of a type that one dispatcher reads first, so
+// that several dispatchers on one table do not contend for the same heads of
+// lanes. Shares are proportional to capacity. They are hints: a share never
+// decides who may run a row, and the dispatchers' views of them may differ for a
+// while.
+//
+// A row belongs to the share that contains the number of its block. Consecutive
+// ids form a block, so that a claim finds its rows in few ranges of the index and
+// on few pages. Block numbers are multiples of the golden ratio, so that every
+// share owns its part of any few consecutive blocks. The zero Share contains
+// everything.
+//
+// All rows of a small burst may lie in one block, and then wait for the slots of
+// its owner before other dispatchers take them. Therefore a block is at most a
+// third of the slots of the dispatcher that has the fewest, but at least eight
+// rows. Blocks are large only where every dispatcher has many slots and claims as
+// many rows at a time.
+type Share struct {
+	From, To uint32 // numbers From ≤ n < To, out of ShareNumbers
+	Block    uint8  // a block is 1 << Block ids
+}
+
+// Constants of the partitioning. The fetch statement contains the first two as
+// well.
+const (
+	ShareNumbers = 1 << 16
+	ShareStep    = 40_503 // ShareNumbers divided by the golden ratio, odd
+
+	smallestBlock = 3
+	largestBlock  = 6
+	blockPart     = 3 // a block is at most this part of a dispatcher's slots
+)
+
+// All reports whether every row belongs to the share.
+func (s Share) All() bool { return s == Share{} }
+
+// Owns reports whether a row belongs to the share.
+func (s Share) Owns(id dispatcherd.JobID) bool {
+	n := uint32(id>>s.Block) % ShareNumbers * ShareStep % ShareNumbers
+	return s.All() || s.From <= n && n < s.To
+}
+
+// Others are the slots that other dispatchers have of a type.
+type Others struct {
+	SmallerIDs, LargerIDs int // slots of the dispatchers with smaller and with larger ids
+	Least                 int // slots of the dispatcher that has the fewest, but at least one
+}
+
+// ShareOf returns the share of a dispatcher with that many slots of a type
+// beside others. Without other dispatchers the share contains everything.
+func ShareOf(own int, others Others) Share {
+	remote := others.SmallerIDs + others.LargerIDs
+	if remote <= 0 || own <= 0 {
+		return Share{}
+	}
+	total := own + remote
+	from := uint32(others.SmallerIDs * ShareNumbers / total)
+	return Share{
+		From: from, To: max(from+1, uint32((others.SmallerIDs+own)*ShareNumbers/total)),
+		Block: blockOf(min(own, others.Least)),
+	}
+}
+
+// blockOf returns the block size if every dispatcher has at least that many slots.
+func blockOf(slots int) uint8 {
+	return uint8(min(max(bits.Len(uint(slots/blockPart))-1, smallestBlock), largestBlock))
+}
