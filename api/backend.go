@@ -2,13 +2,13 @@ package api
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"time"
 
 	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
 // Backend is the dispatcher behind the API. Its methods may be called from any
@@ -54,7 +54,7 @@ type Jobs interface {
 	// others do the same.
 	InsertLines(ctx context.Context, lines io.Reader, strict bool, bad func(line int, reason error)) (int64, error)
 	// Job reads one job. ErrNotFound if there is none.
-	Job(ctx context.Context, id dispatcherd.JobID) (Job, error)
+	Job(ctx context.Context, id dispatcherd.JobID) (contract.Job, error)
 	// Cancel cancels a job, or asks for the end of a running one; the status
 	// tells which. ErrNotFound, or *ConflictError if the job had ended.
 	Cancel(ctx context.Context, id dispatcherd.JobID) (dispatcherd.Status, error)
@@ -146,28 +146,6 @@ type Check struct {
 	Name string `json:"name"`
 	OK   bool   `json:"ok"`
 	Info string `json:"info,omitempty"`
-}
-
-// Job is one row as it is shown.
-type Job struct {
-	ID          dispatcherd.JobID    `json:"id"`
-	Type        string               `json:"type"`
-	Status      dispatcherd.Status   `enum:"pending,running,done,failed,cancelled"                json:"status"`
-	Priority    dispatcherd.Priority `json:"priority"`
-	RunAt       time.Time            `json:"run_at"`
-	CreatedAt   time.Time            `json:"created_at"`
-	StartedAt   *time.Time           `json:"started_at,omitempty"`
-	FinishedAt  *time.Time           `json:"finished_at,omitempty"`
-	Attempt     dispatcherd.Attempt  `doc:"Fencing number of the latest execution; 0 = none yet." json:"attempt"`
-	MaxAttempts int                  `json:"max_attempts"`
-	Failures    int                  `json:"failures"`
-	Crashes     int                  `json:"crashes"`
-	TimeoutMS   *int                 `doc:"Limit of one attempt."                                 json:"timeout_ms,omitempty"`
-	Dispatcher  *int                 `json:"dispatcher,omitempty"`
-	Payload     json.RawMessage      `json:"payload,omitempty"`
-	Result      json.RawMessage      `json:"result,omitempty"`
-	Progress    json.RawMessage      `json:"progress,omitempty"`
-	Errors      json.RawMessage      `doc:"The last ten bad ends, the latest last."               json:"errors,omitempty"`
 }
 
 // Slot is one slot as it is shown.

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
 // fake is a dispatcher whose requests end when the test says so.
@@ -121,11 +122,11 @@ func (*fake) InsertLines(_ context.Context, lines io.Reader, _ bool, bad func(in
 	return 1, nil
 }
 
-func (*fake) Job(_ context.Context, id dispatcherd.JobID) (Job, error) {
+func (*fake) Job(_ context.Context, id dispatcherd.JobID) (contract.Job, error) {
 	if id == 404 {
-		return Job{}, ErrNotFound
+		return contract.Job{}, ErrNotFound
 	}
-	return Job{ID: id, Type: "pdf", Status: dispatcherd.Done, Result: []byte(`{"ok":true}`), RunAt: time.Unix(1_700_000_000, 0).UTC()}, nil
+	return contract.Job{ID: id, Type: "pdf", Status: dispatcherd.Done, Result: []byte(`{"ok":true}`), RunAt: time.Unix(1_700_000_000, 0).UTC()}, nil
 }
 
 func (*fake) Why(_ context.Context, id dispatcherd.JobID) (Why, error) {

@@ -10,12 +10,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
 // neverFinal is a fake whose rows never end.
 type neverFinal struct{ *fake }
 
-func (f neverFinal) Job(ctx context.Context, id dispatcherd.JobID) (Job, error) {
+func (f neverFinal) Job(ctx context.Context, id dispatcherd.JobID) (contract.Job, error) {
 	job, err := f.fake.Job(ctx, id)
 	job.Status = dispatcherd.Running
 	return job, err

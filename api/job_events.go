@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
 // jobWatch implements Caller for somebody who follows a row. Pieces of output
@@ -145,7 +146,7 @@ func (h *Handler) getJobEvents(w http.ResponseWriter, r *http.Request) error {
 
 // sendReports sends what waits, a little at a time; the last of it is queued. The
 // row was read before.
-func (h *Handler) sendReports(statuses *statusLine, job *Job, watch *jobWatch) error {
+func (h *Handler) sendReports(statuses *statusLine, job *contract.Job, watch *jobWatch) error {
 	out := statuses.out
 	for {
 		reports, missed, more := watch.take()
@@ -176,7 +177,7 @@ func (h *Handler) sendReports(statuses *statusLine, job *Job, watch *jobWatch) e
 }
 
 // sendFinal queues the end: the result, or the problem.
-func sendFinal(out *sse, job *Job) {
+func sendFinal(out *sse, job *contract.Job) {
 	switch job.Status {
 	case dispatcherd.Done:
 		result := job.Result

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
 // StatusEvent is the data of a "status" event.
@@ -25,12 +26,12 @@ type statusLine struct {
 	told string              // id of the last status event, perhaps of an earlier stream
 	last dispatcherd.Attempt // the highest one told in this stream
 
-	waiting Job // as it was last read before an attempt
+	waiting contract.Job // as it was last read before an attempt
 }
 
 // send queues the status of a row that was just read, unless the caller knows it
 // or has been told something newer.
-func (s *statusLine) send(job *Job) {
+func (s *statusLine) send(job *contract.Job) {
 	if job.Status == dispatcherd.Pending {
 		s.waiting = *job
 	}
@@ -44,7 +45,7 @@ func (s *statusLine) send(job *Job) {
 // what its worker says. It reports false for an attempt that the stream is past.
 // The row may have been read before the attempt began, or after it ended: what a
 // claim does not change is then told as it was before it.
-func (s *statusLine) running(job *Job, attempt dispatcherd.Attempt) bool {
+func (s *statusLine) running(job *contract.Job, attempt dispatcherd.Attempt) bool {
 	switch {
 	case s.told == statusID(attempt, dispatcherd.Running):
 		return true

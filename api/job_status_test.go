@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
 // rowTale is a dispatcher with one row: what each look at it shows, and which
@@ -35,7 +36,7 @@ func (r *rowTale) Watch(_ dispatcherd.JobID, c Caller) func() {
 }
 
 // Job implements Jobs. A row that waits has failed as often as it was tried.
-func (r *rowTale) Job(_ context.Context, id dispatcherd.JobID) (Job, error) {
+func (r *rowTale) Job(_ context.Context, id dispatcherd.JobID) (contract.Job, error) {
 	l := r.looks[0]
 	r.looks = r.looks[1:]
 	for _, a := range l.words {
@@ -46,7 +47,7 @@ func (r *rowTale) Job(_ context.Context, id dispatcherd.JobID) (Job, error) {
 	if l.status == dispatcherd.Running || l.status == dispatcherd.Done {
 		failures--
 	}
-	return Job{ID: id, Status: l.status, Attempt: l.attempt, Failures: failures, RunAt: time.Unix(1000+int64(failures), 0)}, nil
+	return contract.Job{ID: id, Status: l.status, Attempt: l.attempt, Failures: failures, RunAt: time.Unix(1000+int64(failures), 0)}, nil
 }
 
 // told is the stream in short: "1-running/0" for a status with its failures,
@@ -129,11 +130,11 @@ type deleted struct {
 	looks int
 }
 
-func (f *deleted) Job(_ context.Context, id dispatcherd.JobID) (Job, error) {
+func (f *deleted) Job(_ context.Context, id dispatcherd.JobID) (contract.Job, error) {
 	if f.looks++; f.looks > 1 {
-		return Job{}, ErrNotFound
+		return contract.Job{}, ErrNotFound
 	}
-	return Job{ID: id, Status: dispatcherd.Running, Attempt: 1}, nil
+	return contract.Job{ID: id, Status: dispatcherd.Running, Attempt: 1}, nil
 }
 
 func TestWhoFollowsARowThatIsDeletedIsToldSo(t *testing.T) {
@@ -154,6 +155,6 @@ func TestAGapComesAfterTheStatus(t *testing.T) {
 	h, _, _ := house(t, nil)
 	watch := &jobWatch{changed: make(chan struct{}, 1), held: &h.runs.bytes, missed: 3}
 	line := statusLine{out: out}
-	require.NoError(t, h.sendReports(&line, &Job{ID: 7, Attempt: 1, Status: dispatcherd.Running}, watch))
+	require.NoError(t, h.sendReports(&line, &contract.Job{ID: 7, Attempt: 1, Status: dispatcherd.Running}, watch))
 	require.Regexp(t, `(?s)^id: 1-running\n.*event: gap\ndata: \{"missed":3\}\n\n$`, string(out.buf))
 }

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"net/http"
 	"reflect"
 )
@@ -135,7 +136,7 @@ func (h *Handler) jobRoutes() []route {
 		}},
 		{http.MethodGet, "/v1/jobs/{id}", h.getJob, operation{
 			id: "get-job", summary: "Read a job", parameters: []parameter{idOfJob},
-			answers:  []answerDoc{{http.StatusOK, "The job.", jsonOf[Job]()}},
+			answers:  []answerDoc{{http.StatusOK, "The job.", jsonOf[contract.Job]()}},
 			problems: []kindOfProblem{notFound, unavailable},
 		}},
 		{http.MethodDelete, "/v1/jobs/{id}", h.deleteJob, operation{

@@ -10,6 +10,7 @@ import (
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/internal/carry"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 )
@@ -160,48 +161,27 @@ func explain(err error) error {
 	return err
 }
 
-// Job is one row as people see it.
-type Job struct {
-	ID          dispatcherd.JobID    `json:"id"`
-	Type        string               `json:"type"`
-	Status      dispatcherd.Status   `json:"status"`
-	Priority    dispatcherd.Priority `json:"priority"`
-	RunAt       time.Time            `json:"run_at"`
-	CreatedAt   time.Time            `json:"created_at"`
-	StartedAt   *time.Time           `json:"started_at,omitempty"`
-	FinishedAt  *time.Time           `json:"finished_at,omitempty"`
-	Attempt     dispatcherd.Attempt  `json:"attempt"`
-	MaxAttempts int                  `json:"max_attempts"`
-	Failures    int                  `json:"failures"`
-	Crashes     int                  `json:"crashes"`
-	Timeout     *int                 `json:"timeout_ms,omitempty"`
-	Dispatcher  *int                 `json:"dispatcher,omitempty"`
-	Payload     json.RawMessage      `json:"payload,omitempty"`
-	Result      json.RawMessage      `json:"result,omitempty"`
-	Progress    json.RawMessage      `json:"progress,omitempty"`
-	Errors      json.RawMessage      `json:"errors,omitempty"`
-}
-
+// jobColumns are the columns that targets scans, without the large ones.
 const jobColumns = `id, type, status::text, priority, run_at, created_at, started_at, finished_at, attempt, max_attempts,
 	failures, crashes, timeout_ms, dispatcher, `
 
-func (j *Job) targets() []any {
+func targets(j *contract.Job) []any {
 	return []any{&j.ID, &j.Type, &j.Status, &j.Priority, &j.RunAt, &j.CreatedAt, &j.StartedAt, &j.FinishedAt, &j.Attempt, &j.MaxAttempts,
-		&j.Failures, &j.Crashes, &j.Timeout, &j.Dispatcher}
+		&j.Failures, &j.Crashes, &j.TimeoutMS, &j.Dispatcher}
 }
 
 // ErrNotFound says that no row has that id (any more).
 var ErrNotFound = errors.New("no such job")
 
 // Get reads one job with payload, result and errors.
-func (j Jobs) Get(ctx context.Context, id dispatcherd.JobID) (Job, error) {
-	var job Job
+func (j Jobs) Get(ctx context.Context, id dispatcherd.JobID) (contract.Job, error) {
+	var job contract.Job
 	var payload, result, progress, history *string
 	err := j.DB.QueryRow(ctx, `SELECT `+jobColumns+`payload::text, result::text, progress::text, errors::text
 		FROM dispatcherd.jobs WHERE id = $1`, int64(id)).
-		Scan(append(job.targets(), &payload, &result, &progress, &history)...)
+		Scan(append(targets(&job), &payload, &result, &progress, &history)...)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return Job{}, fmt.Errorf("job %d: %w", id, ErrNotFound)
+		return contract.Job{}, fmt.Errorf("job %d: %w", id, ErrNotFound)
 	}
 	job.Payload, job.Result, job.Progress, job.Errors = raw(payload), raw(result), raw(progress), raw(history)
 	return job, err
@@ -226,7 +206,7 @@ type Filter struct {
 const DefaultLimit = 100
 
 // List returns a page of jobs, the newest id first, without payload and result.
-func (j Jobs) List(ctx context.Context, f Filter) ([]Job, error) {
+func (j Jobs) List(ctx context.Context, f Filter) ([]contract.Job, error) {
 	if f.Limit <= 0 {
 		f.Limit = DefaultLimit
 	}
@@ -240,12 +220,12 @@ func (j Jobs) List(ctx context.Context, f Filter) ([]Job, error) {
 	if err != nil {
 		return nil, err
 	}
-	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (Job, error) {
+	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (contract.Job, error) {
 		var (
-			job     Job
+			job     contract.Job
 			history *string
 		)
-		err := row.Scan(append(job.targets(), &history)...)
+		err := row.Scan(append(targets(&job), &history)...)
 		job.Errors = raw(history)
 		return job, err
 	})

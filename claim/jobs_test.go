@@ -36,7 +36,7 @@ func TestInsertedAndCopiedJobsAreTheSame(t *testing.T) {
 			one.RunAt = two.RunAt
 		} else {
 			require.True(t, due.Equal(one.RunAt))
-			require.Equal(t, 2, *one.Timeout, "rounded up")
+			require.Equal(t, 2, *one.TimeoutMS, "rounded up")
 		}
 		one.ID, one.CreatedAt = two.ID, two.CreatedAt
 		require.Equal(t, one, two)

@@ -16,6 +16,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/claim"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/daemon"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/exit"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
 // oneSlot is a slot for one type.
@@ -92,7 +93,7 @@ func TestPrioritiesOrderTheWaitingJobsOfOneSlot(t *testing.T) {
 }
 
 // history is the column errors.
-func history(t *testing.T, job claim.Job) (entries []struct{ Outcome, Error string }) {
+func history(t *testing.T, job contract.Job) (entries []struct{ Outcome, Error string }) {
 	t.Helper()
 	require.NoError(t, json.Unmarshal(job.Errors, &entries), "%s", job.Errors)
 	return entries
@@ -195,7 +196,7 @@ func TestJobsAreFoundByNotificationsAlone(t *testing.T) {
 // between and each has to be noticed on its own.
 func (w *world) livesOn(rounds int) {
 	w.t.Helper()
-	var last claim.Job
+	var last contract.Job
 	for i := range rounds {
 		id := w.insert([]string{"x", "y"}[i%2], work{})
 		last = w.await(id, dispatcherd.Done)

@@ -28,6 +28,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/actor"
 	"github.com/dispatcherd/dispatcherd/claim"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/daemon"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/pgtest"
 	"github.com/dispatcherd/dispatcherd/workerproto"
 )
@@ -209,7 +210,7 @@ func (w *world) insertNew(n claim.New, p work) dispatcherd.JobID {
 	return id
 }
 
-func (w *world) get(id dispatcherd.JobID) claim.Job {
+func (w *world) get(id dispatcherd.JobID) contract.Job {
 	w.t.Helper()
 	job, err := w.jobs.Get(w.t.Context(), id)
 	require.NoError(w.t, err)
@@ -217,9 +218,9 @@ func (w *world) get(id dispatcherd.JobID) claim.Job {
 }
 
 // await waits until a job has a status and returns it.
-func (w *world) await(id dispatcherd.JobID, want dispatcherd.Status) claim.Job {
+func (w *world) await(id dispatcherd.JobID, want dispatcherd.Status) contract.Job {
 	w.t.Helper()
-	var job claim.Job
+	var job contract.Job
 	eventually(w.t, func() bool {
 		job = w.get(id)
 		return job.Status == want

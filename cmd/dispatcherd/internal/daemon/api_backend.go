@@ -17,6 +17,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/exit"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/lines"
 	"github.com/dispatcherd/dispatcherd/internal/carry"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
 // backend is the daemon as the API sees it. It implements api.Backend.
@@ -266,19 +267,14 @@ func reasonOf(line *lines.Error) error {
 }
 
 // Job implements api.Backend.
-func (b *backend) Job(ctx context.Context, id dispatcherd.JobID) (api.Job, error) {
+func (b *backend) Job(ctx context.Context, id dispatcherd.JobID) (contract.Job, error) {
 	ctx, cancel := context.WithTimeout(ctx, claim.DefaultTimeout)
 	defer cancel()
-	j, err := b.jobs().Get(ctx, id)
+	job, err := b.jobs().Get(ctx, id)
 	if err != nil {
-		return api.Job{}, backendError(err)
+		return contract.Job{}, backendError(err)
 	}
-	return api.Job{
-		ID: j.ID, Type: j.Type, Status: j.Status, Priority: j.Priority, RunAt: j.RunAt, CreatedAt: j.CreatedAt,
-		StartedAt: j.StartedAt, FinishedAt: j.FinishedAt, Attempt: j.Attempt, MaxAttempts: j.MaxAttempts,
-		Failures: j.Failures, Crashes: j.Crashes, TimeoutMS: j.Timeout, Dispatcher: j.Dispatcher,
-		Payload: j.Payload, Result: j.Result, Progress: j.Progress, Errors: j.Errors,
-	}, nil
+	return job, nil
 }
 
 // Cancel implements api.Backend. What runs here is told without the detour.

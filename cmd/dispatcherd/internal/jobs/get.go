@@ -9,8 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/dispatcherd/dispatcherd/claim"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/console"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
 func (a commands) getCommand() *cobra.Command {
@@ -41,7 +41,7 @@ func (a commands) getCommand() *cobra.Command {
 }
 
 // printJob writes one fact a line, and the bad ends at the bottom.
-func (a commands) printJob(job *claim.Job) error {
+func (a commands) printJob(job *contract.Job) error {
 	w := tabwriter.NewWriter(a.Out, 0, 0, 2, ' ', 0)
 	line := func(name, value string) {
 		if value != "" {
@@ -59,8 +59,8 @@ func (a commands) printJob(job *claim.Job) error {
 	line("attempt", strconv.Itoa(int(job.Attempt)))
 	line("failures", fmt.Sprintf("%d of at most %d", job.Failures, job.MaxAttempts))
 	line("crashes", strconv.Itoa(job.Crashes))
-	if job.Timeout != nil {
-		line("timeout", (time.Duration(*job.Timeout) * time.Millisecond).String())
+	if job.TimeoutMS != nil {
+		line("timeout", (time.Duration(*job.TimeoutMS) * time.Millisecond).String())
 	}
 	if job.Dispatcher != nil {
 		line("dispatcher", strconv.Itoa(*job.Dispatcher))

@@ -20,6 +20,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/claim"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/exit"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/settings"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
 // Command is the group of commands about jobs.
@@ -131,7 +132,7 @@ type badEnd struct {
 
 // badEnds reads a job's errors, the latest last. What is not understood is left
 // out: it is shown to people only.
-func badEnds(job *claim.Job) []badEnd {
+func badEnds(job *contract.Job) []badEnd {
 	var ends []badEnd
 	_ = json.Unmarshal(job.Errors, &ends)
 	return ends

@@ -5,7 +5,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/dispatcherd/dispatcherd/claim"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
 func TestAnEndIsNamedOnce(t *testing.T) {
@@ -14,7 +14,7 @@ func TestAnEndIsNamedOnce(t *testing.T) {
 }
 
 func TestErrorsThatAreNotUnderstoodDoNotHideTheJob(t *testing.T) {
-	require.Empty(t, badEnds(&claim.Job{Errors: []byte(`{"old": "form"}`)}))
+	require.Empty(t, badEnds(&contract.Job{Errors: []byte(`{"old": "form"}`)}))
 	require.Equal(t, "äö…", shorten("äöüß", 3))
 	require.Equal(t, "äöü", shorten("äöü", 3))
 }

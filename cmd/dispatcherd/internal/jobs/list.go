@@ -9,6 +9,7 @@ import (
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/claim"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/settings"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
 // maxListed bounds a page of `job list`.
@@ -52,7 +53,7 @@ func (a commands) list(cmd *cobra.Command, filter claim.Filter) error {
 		return fmt.Errorf("listing jobs: %w", err)
 	}
 	if page == nil {
-		page = []claim.Job{}
+		page = []contract.Job{}
 	}
 	rows := make([][]string, len(page))
 	for i := range page {
@@ -69,7 +70,7 @@ func (a commands) list(cmd *cobra.Command, filter claim.Filter) error {
 }
 
 // listRow is a job's line in the table.
-func listRow(job *claim.Job) []string {
+func listRow(job *contract.Job) []string {
 	last := ""
 	if ends := badEnds(job); len(ends) > 0 {
 		last = ends[len(ends)-1].Error
