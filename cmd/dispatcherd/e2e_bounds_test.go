@@ -15,7 +15,7 @@ import (
 	"github.com/spf13/pflag"
 	"github.com/stretchr/testify/require"
 
-	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/daemon"
+	"github.com/dispatcherd/dispatcherd/internal/daemon"
 )
 
 var ndjson = []string{"Content-Type", "application/x-ndjson"}

@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dispatcherd/dispatcherd"
-	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/daemon"
+	"github.com/dispatcherd/dispatcherd/internal/daemon"
 )
 
 // durableCall is one durable request and what became of it.

@@ -20,7 +20,7 @@ import (
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/actor"
 	"github.com/dispatcherd/dispatcherd/api"
-	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/daemon"
+	"github.com/dispatcherd/dispatcherd/internal/daemon"
 )
 
 // hangUps is a house full of callers who leave. One slot of the type "full" is

@@ -14,9 +14,9 @@ import (
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/actor"
 	"github.com/dispatcherd/dispatcherd/claim"
-	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/daemon"
-	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/exit"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
+	"github.com/dispatcherd/dispatcherd/internal/daemon"
+	"github.com/dispatcherd/dispatcherd/internal/exit"
 )
 
 // oneSlot is a slot for one type.

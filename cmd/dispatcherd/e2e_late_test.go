@@ -11,7 +11,7 @@ import (
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/actor"
-	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/daemon"
+	"github.com/dispatcherd/dispatcherd/internal/daemon"
 )
 
 // impatient lets a silent worker count as dead soon, but not one that is slow to

@@ -3,8 +3,8 @@ package main
 import (
 	"github.com/spf13/pflag"
 
-	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/daemon"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/settings"
+	"github.com/dispatcherd/dispatcherd/internal/daemon"
 )
 
 // registerAPI adds the settings of the API.

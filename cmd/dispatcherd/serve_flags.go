@@ -16,12 +16,12 @@ import (
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/actor"
-	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/allow"
-	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/daemon"
-	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/exit"
-	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/footprint"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/settings"
+	"github.com/dispatcherd/dispatcherd/internal/allow"
+	"github.com/dispatcherd/dispatcherd/internal/daemon"
+	"github.com/dispatcherd/dispatcherd/internal/exit"
 	"github.com/dispatcherd/dispatcherd/internal/journal"
+	"github.com/dispatcherd/dispatcherd/internal/resources"
 	"github.com/dispatcherd/dispatcherd/scoring"
 	"github.com/dispatcherd/dispatcherd/workerproto"
 )
@@ -67,7 +67,7 @@ func (f *serveFlags) register(a *app, flags *pflag.FlagSet) {
 	flags.StringVar(&f.cfg.Name, "name", host, "name of this dispatcher, shown to people")
 	flags.StringVar(&f.cfg.WorkerSocket, "worker-socket", a.OwnSocket("worker.sock"), "Unix socket for workers")
 	flags.StringVar(&f.cfg.APISocket, "api-socket", a.OwnSocket("api.sock"), "Unix socket for callers, operators and metrics")
-	f.cfg.Procs = footprint.Auto
+	f.cfg.Procs = resources.Auto
 	flags.Var(&f.cfg.Procs, "procs", "processors to run on at once; auto: one while little is to be done, which answers waiting callers sooner, else all")
 	flags.Var(&f.mode, "socket-mode", "permissions of the sockets")
 	flags.Var(&f.allow, "allow", "who may serve a type: uids, users, @gids and @groups, such as pdf=1001,render,@50; "+
@@ -109,7 +109,7 @@ func (f *serveFlags) registerLimits(flags *pflag.FlagSet) {
 	flags.IntVar(&l.LostPerList, "lost-per-list", l.LostPerList, "lost claims after which a fetched list is thrown away")
 	flags.IntVar(&l.Crashes, "max-crashes", l.Crashes, "workers that may die under a job before it is quarantined")
 	flags.IntVar(&f.cfg.Recorder, "recorder-bytes", daemon.DefaultRecorder, "memory of the flight recorder, which 'debug bundle' writes to a file; 0 = none")
-	flags.IntVar(&f.cfg.Memory, "memory-bytes", footprint.DefaultMemory, "memory to keep to, the recorder's included, the program's own pages not; what must be held may take more; 0 = no bound; GOMEMLIMIT goes first")
+	flags.IntVar(&f.cfg.Memory, "memory-bytes", resources.DefaultMemory, "memory to keep to, the recorder's included, the program's own pages not; what must be held may take more; 0 = no bound; GOMEMLIMIT goes first")
 	p := &f.cfg.Workers
 	flags.IntVar(&p.MaxFrame, "max-frame", p.MaxFrame, "bytes of a frame of the worker protocol")
 	flags.IntVar(&p.MaxConnections, "max-connections", p.MaxConnections, "connections on the worker socket")

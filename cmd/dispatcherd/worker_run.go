@@ -14,9 +14,9 @@ import (
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/console"
-	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/exit"
-	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/lines"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/settings"
+	"github.com/dispatcherd/dispatcherd/internal/exit"
+	"github.com/dispatcherd/dispatcherd/internal/joblines"
 	"github.com/dispatcherd/dispatcherd/worker"
 	"github.com/dispatcherd/dispatcherd/workerproto"
 )
@@ -136,7 +136,7 @@ func checkTypes(types []string) error {
 		if t == "" {
 			return exit.Errorf(exit.Usage, "--types names an empty type in %q: take out the comma too many", strings.Join(types, ","))
 		}
-		if err := lines.CheckType(t); err != nil {
+		if err := joblines.CheckType(t); err != nil {
 			return exit.Errorf(exit.Usage, "--types names %q: %w", t, err)
 		}
 	}

@@ -107,7 +107,7 @@ var environment = []string{"os.Getenv", "os.LookupEnv", "os.ExpandEnv"}
 // checkEnvironment: only the command looks at the environment, and the private
 // Postgres at where programs and data are kept.
 func checkEnvironment(s source) []string {
-	if s.test() || testSupport(s) || s.in(command, "examples") {
+	if s.test() || testSupport(s) || s.in(logging...) || s.in("examples") {
 		return nil
 	}
 	var found []string
@@ -165,7 +165,7 @@ func speaks(s source, call *ast.CallExpr) bool {
 		return true
 	}
 	sel, ok := call.Fun.(*ast.SelectorExpr)
-	if !ok || !s.in(command) {
+	if !ok || !s.in(logging...) {
 		return false
 	}
 	method := strings.TrimSuffix(strings.TrimSuffix(strings.TrimSuffix(sel.Sel.Name, "ln"), "w"), "f")

@@ -9,7 +9,7 @@
 // model of the daemon's shell (one connection to Postgres for each kind of
 // statement, the beat, the lease that it trusts, claims' notes, sessions,
 // callers, the stages of a stop), which must be kept in step with
-// cmd/dispatcherd/internal/daemon and package claim.
+// internal/daemon and package claim.
 //
 // # What is simulated
 //

@@ -9,7 +9,7 @@ import (
 )
 
 // host is a machine with one dispatcher: the shell around a Core, as
-// cmd/dispatcherd/internal/daemon has it.
+// internal/daemon has it.
 type host struct {
 	world   *world
 	id      int16

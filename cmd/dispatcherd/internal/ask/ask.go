@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/dispatcherd/dispatcherd/api"
-	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/exit"
+	"github.com/dispatcherd/dispatcherd/internal/exit"
 )
 
 // patience bounds a whole question with its answer, if the answer is JSON.

@@ -19,9 +19,9 @@ import (
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/claim"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/console"
-	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/exit"
-	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/lines"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/settings"
+	"github.com/dispatcherd/dispatcherd/internal/exit"
+	"github.com/dispatcherd/dispatcherd/internal/joblines"
 )
 
 const jobInsertLong = `Inserts one job described by flags and prints its id, or a stream of jobs, one JSON
@@ -114,15 +114,15 @@ func (a commands) insertOne(cmd *cobra.Command, f insertFlags) error {
 	return err
 }
 
-func (a commands) jobFromFlags(cmd *cobra.Command, f insertFlags) (lines.Job, error) {
+func (a commands) jobFromFlags(cmd *cobra.Command, f insertFlags) (joblines.Job, error) {
 	changed := cmd.Flags().Changed
 	if !changed("type") {
-		return lines.Job{}, exit.Errorf(exit.Usage, "no job is described: give --type, or a file of JSON lines, or - for standard input")
+		return joblines.Job{}, exit.Errorf(exit.Usage, "no job is described: give --type, or a file of JSON lines, or - for standard input")
 	}
 	if changed("payload") && changed("payload-file") {
-		return lines.Job{}, exit.Errorf(exit.Usage, "--payload and --payload-file both give the payload: give one of the two")
+		return joblines.Job{}, exit.Errorf(exit.Usage, "--payload and --payload-file both give the payload: give one of the two")
 	}
-	job := lines.Job{Type: f.kind}
+	job := joblines.Job{Type: f.kind}
 	if changed("priority") {
 		p := dispatcherd.Priority(f.priority)
 		job.Priority = &p
@@ -137,7 +137,7 @@ func (a commands) jobFromFlags(cmd *cobra.Command, f insertFlags) (lines.Job, er
 	if changed("run-at") {
 		at, err := parseWhen(f.runAt, time.Now())
 		if err != nil {
-			return lines.Job{}, err
+			return joblines.Job{}, err
 		}
 		job.RunAt = &at
 	}
@@ -149,13 +149,13 @@ func (a commands) jobFromFlags(cmd *cobra.Command, f insertFlags) (lines.Job, er
 		job.Payload, err = a.readInput(f.payloadFile)
 	}
 	if err != nil {
-		return lines.Job{}, err
+		return joblines.Job{}, err
 	}
 	if job.Payload != nil && !json.Valid(job.Payload) {
-		return lines.Job{}, exit.Errorf(exit.Usage, "the payload is not JSON; a plain text needs quotation marks inside: '\"text\"'")
+		return joblines.Job{}, exit.Errorf(exit.Usage, "the payload is not JSON; a plain text needs quotation marks inside: '\"text\"'")
 	}
 	if err := job.Check(); err != nil {
-		return lines.Job{}, exit.Errorf(exit.Usage, "%w", err)
+		return joblines.Job{}, exit.Errorf(exit.Usage, "%w", err)
 	}
 	return job, nil
 }
@@ -182,12 +182,12 @@ func (a commands) readInput(name string) ([]byte, error) {
 		return nil, err
 	}
 	defer closeInput()
-	text, err := io.ReadAll(io.LimitReader(r, lines.MaxLine+1))
+	text, err := io.ReadAll(io.LimitReader(r, joblines.MaxLine+1))
 	if err != nil {
 		return nil, fmt.Errorf("reading %s: %w", name, err)
 	}
-	if len(text) > lines.MaxLine {
-		return nil, exit.Errorf(exit.Usage, "%s is longer than %d bytes", name, lines.MaxLine)
+	if len(text) > joblines.MaxLine {
+		return nil, exit.Errorf(exit.Usage, "%s is longer than %d bytes", name, joblines.MaxLine)
 	}
 	return text, nil
 }
@@ -228,7 +228,7 @@ func (a commands) insertStream(ctx context.Context, name string, skipBad bool) e
 	}
 	defer done()
 
-	stream := &jobStream{lines: lines.NewReader(r, lines.MaxLine), skipBad: skipBad, complain: a.Say}
+	stream := &jobStream{lines: joblines.NewReader(r, joblines.MaxLine), skipBad: skipBad, complain: a.Say}
 	if a.IsTerminal(a.Err) {
 		stream.progress = console.NewProgress(a.Err, "jobs", size, time.Now)
 	}

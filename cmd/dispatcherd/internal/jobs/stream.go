@@ -12,8 +12,8 @@ import (
 
 	"github.com/dispatcherd/dispatcherd/claim"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/console"
-	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/exit"
-	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/lines"
+	"github.com/dispatcherd/dispatcherd/internal/exit"
+	"github.com/dispatcherd/dispatcherd/internal/joblines"
 )
 
 // maxComplaints bounds how many skipped lines are named one by one.
@@ -21,7 +21,7 @@ const maxComplaints = 20
 
 // jobStream turns JSON lines into jobs to insert.
 type jobStream struct {
-	lines    *lines.Reader
+	lines    *joblines.Reader
 	skipBad  bool
 	complain func(format string, args ...any)
 	progress *console.Progress
@@ -72,7 +72,7 @@ func (s *jobStream) place(job int64) string {
 func (s *jobStream) jobs(yield func(claim.New, error) bool) {
 	for {
 		err := s.lines.Next()
-		var bad *lines.Error
+		var bad *joblines.Error
 		switch {
 		case err == nil:
 			s.count++
@@ -101,10 +101,10 @@ var copyLine = regexp.MustCompile(`^COPY \w+, line (\d+)`)
 
 // explain turns the end of a failed insertion into an error for the user.
 func (s *jobStream) explain(err error) error {
-	if bad, ok := errors.AsType[*lines.Error](s.bad); ok {
+	if bad, ok := errors.AsType[*joblines.Error](s.bad); ok {
 		return exit.Errorf(exit.Usage, "%w; nothing was inserted (--skip-bad leaves bad lines out)", bad)
 	}
-	if long, ok := errors.AsType[*lines.TooLongError](s.bad); ok {
+	if long, ok := errors.AsType[*joblines.TooLongError](s.bad); ok {
 		return exit.Errorf(exit.Usage, "%w", long)
 	}
 	if s.bad != nil {

@@ -8,14 +8,14 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
-	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/lines"
+	"github.com/dispatcherd/dispatcherd/internal/joblines"
 )
 
 // Postgres counts the jobs it was sent; people count lines.
 func TestTheLineOfEveryJobIsKnown(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		kinds := rapid.SliceOf(rapid.SampledFrom([]string{`{"type":"pdf"}`, "", "bad"})).Draw(rt, "lines")
-		stream := &jobStream{lines: lines.NewReader(strings.NewReader(strings.Join(kinds, "\n")), 100), skipBad: true, complain: func(string, ...any) {}}
+		stream := &jobStream{lines: joblines.NewReader(strings.NewReader(strings.Join(kinds, "\n")), 100), skipBad: true, complain: func(string, ...any) {}}
 		for _, err := range stream.jobs {
 			require.NoError(rt, err)
 		}
@@ -31,7 +31,7 @@ func TestTheLineOfEveryJobIsKnown(t *testing.T) {
 
 func TestWhatIsRememberedOfBlankLinesIsBounded(t *testing.T) {
 	const n = maxLeaps + 1000
-	stream := &jobStream{lines: lines.NewReader(strings.NewReader(strings.Repeat("\n{\"type\":\"pdf\"}\n", n)), 100)}
+	stream := &jobStream{lines: joblines.NewReader(strings.NewReader(strings.Repeat("\n{\"type\":\"pdf\"}\n", n)), 100)}
 	for _, err := range stream.jobs {
 		require.NoError(t, err)
 	}

@@ -3,7 +3,7 @@ package settings
 import (
 	"os"
 
-	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/exit"
+	"github.com/dispatcherd/dispatcherd/internal/exit"
 )
 
 // MustBeNew is for commands that replace a file only with --force: it returns an

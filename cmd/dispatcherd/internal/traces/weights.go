@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/exit"
+	"github.com/dispatcherd/dispatcherd/internal/exit"
 	"github.com/dispatcherd/dispatcherd/scoring"
 )
 

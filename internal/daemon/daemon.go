@@ -20,8 +20,8 @@ import (
 	"github.com/dispatcherd/dispatcherd/actor"
 	"github.com/dispatcherd/dispatcherd/api"
 	"github.com/dispatcherd/dispatcherd/claim"
-	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/footprint"
 	"github.com/dispatcherd/dispatcherd/internal/journal"
+	"github.com/dispatcherd/dispatcherd/internal/resources"
 	"github.com/dispatcherd/dispatcherd/workerproto"
 )
 
@@ -58,7 +58,7 @@ type Daemon struct {
 	adopted       chan struct{}  // capacity 1: rows were taken over since the last beat began
 	lease         *lease
 	recorder      *journal.Recorder
-	footprint     *footprint.Footprint
+	footprint     *resources.Footprint
 	denials       *seldom // a worker may try as often as it likes
 }
 
@@ -141,7 +141,7 @@ func (d *Daemon) wire() {
 	d.statements.start(ctx)
 	d.metrics.registry.MustRegister(newLoopMetrics(d.loop))
 	d.metrics.registry.MustRegister(boundMetrics(d)...)
-	d.footprint = &footprint.Footprint{Procs: d.cfg.Procs, Memory: d.cfg.Memory, Log: d.log, Idle: d.metrics.workers.lookout}
+	d.footprint = &resources.Footprint{Procs: d.cfg.Procs, Memory: d.cfg.Memory, Log: d.log, Idle: d.metrics.workers.lookout}
 	d.metrics.registry.MustRegister(d.footprint.Collectors()...)
 	d.api = d.newAPI()
 	close(gate)

@@ -1,4 +1,4 @@
-package lines
+package joblines
 
 import (
 	"encoding/json"

@@ -14,10 +14,10 @@ import (
 	"github.com/dispatcherd/dispatcherd/actor"
 	"github.com/dispatcherd/dispatcherd/api"
 	"github.com/dispatcherd/dispatcherd/claim"
-	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/exit"
-	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/lines"
 	"github.com/dispatcherd/dispatcherd/internal/carry"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
+	"github.com/dispatcherd/dispatcherd/internal/exit"
+	"github.com/dispatcherd/dispatcherd/internal/joblines"
 )
 
 // backend is the daemon as the API sees it. It implements api.Backend.
@@ -158,7 +158,7 @@ func (b *backend) Rank(id dispatcherd.JobID) (rank api.Rank, ok bool) {
 
 // Insert implements api.Backend.
 func (b *backend) Insert(ctx context.Context, object []byte) (dispatcherd.JobID, error) {
-	job, err := lines.Parse(object)
+	job, err := joblines.Parse(object)
 	if err != nil {
 		return 0, &api.InvalidError{Reason: err}
 	}
@@ -182,7 +182,7 @@ func (b *backend) InsertLines(ctx context.Context, body io.Reader, strict bool, 
 		return 0, err
 	}
 	defer leave()
-	upload := &upload{lines: lines.NewReader(body, b.cfg.API.MaxPayload), strict: strict, tell: bad}
+	upload := &upload{lines: joblines.NewReader(body, b.cfg.API.MaxPayload), strict: strict, tell: bad}
 	err = pgx.BeginFunc(ctx, b.pool, func(tx pgx.Tx) error { // one now() for the whole stream
 		count, err = claim.Jobs{DB: tx}.InsertMany(ctx, upload.jobs)
 		return err
@@ -215,7 +215,7 @@ func (b *backend) uploadPlace(ctx context.Context) (leave func(), err error) {
 }
 
 func brokenUpload(err error) error {
-	if long, ok := errors.AsType[*lines.TooLongError](err); ok {
+	if long, ok := errors.AsType[*joblines.TooLongError](err); ok {
 		return &api.LongLineError{Line: long.Line, Limit: long.Longest}
 	}
 	return &api.InvalidError{Reason: err}
@@ -224,7 +224,7 @@ func brokenUpload(err error) error {
 // upload turns JSON lines into rows, and goes on to the last line even when
 // nothing will be inserted any more: all bad lines are to be told.
 type upload struct {
-	lines  *lines.Reader
+	lines  *joblines.Reader
 	strict bool
 	tell   func(int, error)
 
@@ -235,7 +235,7 @@ type upload struct {
 func (u *upload) jobs(yield func(claim.New, error) bool) {
 	for {
 		err := u.lines.Next()
-		var line *lines.Error
+		var line *joblines.Error
 		switch {
 		case err == nil && u.bad:
 		case err == nil:
@@ -259,8 +259,8 @@ func (u *upload) jobs(yield func(claim.New, error) bool) {
 }
 
 // reasonOf tells more of what curl does with lines when it is not told otherwise.
-func reasonOf(line *lines.Error) error {
-	if errors.Is(line, lines.ErrMore) {
+func reasonOf(line *joblines.Error) error {
+	if errors.Is(line, joblines.ErrMore) {
 		return fmt.Errorf("%w (curl -d takes line ends away, --data-binary keeps them)", line.Reason)
 	}
 	return line.Reason

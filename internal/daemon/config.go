@@ -9,8 +9,8 @@ import (
 
 	"github.com/dispatcherd/dispatcherd/actor"
 	"github.com/dispatcherd/dispatcherd/claim"
-	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/allow"
-	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/footprint"
+	"github.com/dispatcherd/dispatcherd/internal/allow"
+	"github.com/dispatcherd/dispatcherd/internal/resources"
 	"github.com/dispatcherd/dispatcherd/workerproto"
 )
 
@@ -45,7 +45,7 @@ type Config struct {
 	Beat         time.Duration   // between two beats
 	Grace        time.Duration   // from the request to stop until running jobs are taken back
 	AsyncClaims  bool
-	Procs        footprint.Procs         // processors to run on
+	Procs        resources.Procs         // processors to run on
 	Memory       int                     // soft limit in bytes; 0 = leave it alone
 	Listen       bool                    // use NOTIFY
 	Journal      actor.Journal           // instead of the flight recorder

@@ -16,7 +16,7 @@ import (
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/api"
 	"github.com/dispatcherd/dispatcherd/claim"
-	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/lines"
+	"github.com/dispatcherd/dispatcherd/internal/joblines"
 )
 
 // linesOnly is a dispatcher that takes uploads and nothing else: what would be
@@ -30,7 +30,7 @@ type linesOnly struct {
 
 // InsertLines implements api.Backend.
 func (l *linesOnly) InsertLines(_ context.Context, body io.Reader, strict bool, bad func(int, error)) (int64, error) {
-	u := &upload{lines: lines.NewReader(body, l.longest), strict: strict, tell: bad}
+	u := &upload{lines: joblines.NewReader(body, l.longest), strict: strict, tell: bad}
 	u.jobs(func(n claim.New, err error) bool {
 		if err == nil {
 			l.kept = append(l.kept, n)

@@ -1,7 +1,7 @@
-// Package footprint keeps small what a daemon takes of its machine: on how many
+// Package resources keeps small what a daemon takes of its machine: on how many
 // processors it runs at once (--procs), and its memory (--memory-bytes). Both belong to
 // the whole process, so only one Footprint may steer at a time.
-package footprint
+package resources
 
 import (
 	"time"

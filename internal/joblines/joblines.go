@@ -1,6 +1,6 @@
-// Package lines reads jobs to be inserted, one JSON object a line, and says which
+// Package joblines reads jobs to be inserted, one JSON object a line, and says which
 // line is bad and why, without quoting it.
-package lines
+package joblines
 
 import (
 	"bufio"
