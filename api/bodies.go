@@ -7,8 +7,11 @@ import (
 	"sync/atomic"
 )
 
+// freeBody is the number of bytes of each body that do not count against the bound.
+const freeBody = 4 << 10
+
 // bodies bounds what the bodies of all callers may take together, each beyond its
-// first plainSize bytes: connections bound those, so that nobody who sends little is
+// first freeBody bytes: connections bound those, so that nobody who sends little is
 // refused because of others who send much.
 type bodies struct {
 	limit int64
@@ -23,7 +26,7 @@ type load struct {
 }
 
 // counts returns how many of the bytes read count.
-func (l *load) counts() int64 { return max(0, l.read-plainSize) }
+func (l *load) counts() int64 { return max(0, l.read-freeBody) }
 
 // add counts n bytes more. False says that there is no room for them, and that
 // nothing has changed.

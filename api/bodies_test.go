@@ -22,7 +22,7 @@ func bodyOf(n int, more string) string {
 // Callers who send as much as each may do not fill the memory together: whoever
 // comes too late is told to come again, and the others go on.
 func TestTheBodiesOfAllCallersAreBounded(t *testing.T) {
-	const long, counted = 9000, 9000 - plainSize
+	const long, counted = 9000, 9000 - freeBody
 	for name, headers := range map[string][]string{
 		"who wait":        nil,
 		"who stream":      {"Accept", "text/event-stream"},
@@ -66,7 +66,7 @@ func TestASharedRunHoldsOneBody(t *testing.T) {
 	first := post(t.Context(), h, bodyOf(9000, ""), "Idempotency-Key", "k")
 	id := <-f.submitted
 	second := post(t.Context(), h, bodyOf(9000, ""), "Idempotency-Key", "k")
-	require.Eventually(t, func() bool { return h.Gauges().Followers == 2 && h.Gauges().BodyBytes == 9000-plainSize }, time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { return h.Gauges().Followers == 2 && h.Gauges().BodyBytes == 9000-freeBody }, time.Minute, time.Millisecond)
 	f.answer(id, Answer{Kind: Done})
 	require.Equal(t, http.StatusOK, (<-first).Code)
 	require.Equal(t, http.StatusOK, (<-second).Code)
@@ -98,7 +98,7 @@ func TestHalfABodyIsNotHeldForLong(t *testing.T) {
 	require.NoError(t, err)
 	_, err = fmt.Fprintf(conn, "POST /v1/requests HTTP/1.1\r\nHost: d\r\nContent-Length: 100000\r\n\r\n%s", strings.Repeat("x", 50_000))
 	require.NoError(t, err)
-	require.Eventually(t, func() bool { return h.Gauges().BodyBytes == 50_000-plainSize }, time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { return h.Gauges().BodyBytes == 50_000-freeBody }, time.Minute, time.Millisecond)
 	require.NoError(t, conn.Close())
 	require.Eventually(t, func() bool { return h.Gauges().BodyBytes == 0 }, time.Minute, time.Millisecond)
 }

@@ -49,7 +49,7 @@ func (h *Handler) readBody(w http.ResponseWriter, r *http.Request, limit int64) 
 // believedLength is for how many bytes of a body there is room before they come.
 // Whoever announces more has to send them: thousands of callers who only announce
 // cost next to nothing.
-const believedLength = plainSize
+const believedLength = freeBody
 
 // endBody reads on through a body that is not wanted, within bounds: many clients
 // look for the answer only when they have sent all of it, and find a broken pipe
@@ -219,6 +219,9 @@ func (h *Handler) request(q *requestBody) (Request, error) {
 	}
 	return r, nil
 }
+
+// onOneLine reports whether a payload has no line break.
+func onOneLine(payload []byte) bool { return !bytes.ContainsAny(payload, "\n\r") }
 
 // jsonReason rewords a decoder's error without quoting the input.
 func jsonReason(err error) string {

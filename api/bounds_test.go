@@ -22,25 +22,10 @@ import (
 // server is a way to serve.
 type server = func(*Handler, context.Context, net.Listener, http.Handler, *log.Logger) error
 
-// servers are both of them: with tokens everything goes through net/http.
-var servers = map[string]server{"net/http": (*Handler).Serve, "plain first": (*Handler).ServeOpen}
-
-// onEachServer runs a test once for each.
-func onEachServer(t *testing.T, test func(*testing.T, server)) {
-	t.Helper()
-	for name, serve := range servers {
-		t.Run(name, func(t *testing.T) { test(t, serve) })
-	}
-}
-
 // served is a house on a loopback port, where callers need no token.
 func served(t *testing.T, change func(*Config)) (address string, h *Handler, f *fake, seen *counts) {
-	return servedBy(t, (*Handler).ServeOpen, change)
-}
-
-func servedBy(t *testing.T, serve server, change func(*Config)) (address string, h *Handler, f *fake, seen *counts) {
 	h, f, seen = house(t, change)
-	return opened(t, h, serve), h, f, seen
+	return opened(t, h, (*Handler).Serve), h, f, seen
 }
 
 // opened lets a house be served until the test ends.
@@ -75,11 +60,7 @@ func says(t *testing.T, address, text string) (status int) {
 const livez = "GET /livez HTTP/1.1\r\nHost: d\r\n\r\n"
 
 func TestBadHTTPHarmsNobodyElse(t *testing.T) {
-	onEachServer(t, badHTTPHarmsNobodyElse)
-}
-
-func badHTTPHarmsNobodyElse(t *testing.T, serve server) {
-	address, _, _, seen := servedBy(t, serve, func(c *Config) { c.MaxHeader, c.MaxPayload = 4096, 1000 })
+	address, _, _, seen := served(t, func(c *Config) { c.MaxHeader, c.MaxPayload = 4096, 1000 })
 	for name, c := range map[string]struct {
 		text string
 		want int
@@ -99,11 +80,7 @@ func badHTTPHarmsNobodyElse(t *testing.T, serve server) {
 }
 
 func TestSlowHTTPEndsAndHarmsNobodyElse(t *testing.T) {
-	onEachServer(t, slowHTTPEndsAndHarmsNobodyElse)
-}
-
-func slowHTTPEndsAndHarmsNobodyElse(t *testing.T, serve server) {
-	address, _, _, seen := servedBy(t, serve, func(c *Config) { // longer than a shared machine takes for what is quick
+	address, _, _, seen := served(t, func(c *Config) { // longer than a shared machine takes for what is quick
 		c.HeaderTimeout, c.BodyTimeout, c.MaxPayload = 2*time.Second, 2*time.Second, 1000
 	})
 	var slow sync.WaitGroup
@@ -134,26 +111,20 @@ func slowHTTPEndsAndHarmsNobodyElse(t *testing.T, serve server) {
 
 // Who sends too much and falls silent is told so long before his time is over.
 func TestWhoSendsTooMuchIsToldSoAlthoughHeFallsSilent(t *testing.T) {
-	for name, serve := range servers {
-		for _, head := range []string{"Transfer-Encoding: chunked\r\n\r\n7d0", "Content-Length: 100000\r\n\r\n"} {
-			t.Run(name, func(t *testing.T) {
-				t.Parallel()
-				address, _, _, _ := servedBy(t, serve, func(c *Config) { c.BodyTimeout, c.MaxPayload = time.Hour, 1000 })
-				text := "POST /v1/requests HTTP/1.1\r\nHost: d\r\n" + head + "\r\n" + strings.Repeat("x", 2000)
-				require.Equal(t, http.StatusRequestEntityTooLarge, says(t, address, text))
-			})
-		}
+	for _, head := range []string{"Transfer-Encoding: chunked\r\n\r\n7d0", "Content-Length: 100000\r\n\r\n"} {
+		t.Run(head, func(t *testing.T) {
+			t.Parallel()
+			address, _, _, _ := served(t, func(c *Config) { c.BodyTimeout, c.MaxPayload = time.Hour, 1000 })
+			text := "POST /v1/requests HTTP/1.1\r\nHost: d\r\n" + head + "\r\n" + strings.Repeat("x", 2000)
+			require.Equal(t, http.StatusRequestEntityTooLarge, says(t, address, text))
+		})
 	}
 }
 
 // Who looks for an answer only when all is sent must find one, and no broken pipe.
 func TestWhoSendsTooMuchMaySendAllOfIt(t *testing.T) {
-	onEachServer(t, whoSendsTooMuchMaySendAllOfIt)
-}
-
-func whoSendsTooMuchMaySendAllOfIt(t *testing.T, serve server) {
 	const sent = 4 << 20
-	address, _, _, seen := servedBy(t, serve, func(c *Config) { c.MaxPayload = 1000 })
+	address, _, _, seen := served(t, func(c *Config) { c.MaxPayload = 1000 })
 	length := fmt.Sprintf("Content-Length: %d\r\n\r\n", sent)
 	for head, status := range map[string]int{
 		"POST /v1/requests HTTP/1.1\r\nHost: d\r\n" + length:                                                   http.StatusRequestEntityTooLarge,

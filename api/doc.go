@@ -13,9 +13,6 @@
 // cancelled when its last caller leaves, unless it was submitted to be fetched
 // later.
 //
-// The plainest requests, which are most, do not go through net/http: see
-// plainConn. Everything else does, on the same connections.
-//
 // # Every answer
 //
 // Whatever goes wrong is told as application/problem+json (RFC 9457) whose type

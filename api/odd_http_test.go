@@ -47,57 +47,53 @@ func TestUnusualHTTPGetsUsualAnswers(t *testing.T) {
 		"a folded header":           {"GET /livez HTTP/1.1\r\nHost: d\r\nX-Long: a\r\n b\r\n\r\n", []int{200}, false},
 		"a space before the colon":  {"GET /livez HTTP/1.1\r\nHost : d\r\n\r\n", []int{400}, true},
 	} {
-		for server, serve := range servers {
-			for _, before := range []int{0, 1} {
-				t.Run(fmt.Sprintf("%s/%s/%d before", name, server, before), func(t *testing.T) {
-					address, h, f, _ := servedBy(t, serve, nil)
-					conn := connect(t, address)
-					require.NoError(t, conn.conn.SetDeadline(time.Now().Add(20*time.Second)))
-					conn.asks(before)
-					_, err := io.WriteString(conn.conn, c.text)
-					require.NoError(t, err)
-					for n := range before {
+		for _, before := range []int{0, 1} {
+			t.Run(fmt.Sprintf("%s/%d before", name, before), func(t *testing.T) {
+				address, h, f, _ := served(t, nil)
+				conn := connect(t, address)
+				require.NoError(t, conn.conn.SetDeadline(time.Now().Add(20*time.Second)))
+				conn.asks(before)
+				_, err := io.WriteString(conn.conn, c.text)
+				require.NoError(t, err)
+				for n := range before {
+					f.answer(<-f.submitted, Answer{Kind: Done})
+					require.Equal(t, 200, conn.hears().status, n)
+				}
+				for _, want := range c.want {
+					if want == 200 && strings.Contains(c.text, body) {
 						f.answer(<-f.submitted, Answer{Kind: Done})
-						require.Equal(t, 200, conn.hears().status, n)
 					}
-					for _, want := range c.want {
-						if want == 200 && strings.Contains(c.text, body) {
-							f.answer(<-f.submitted, Answer{Kind: Done})
-						}
-						require.Equal(t, want, statusOf(t, conn.in))
-					}
-					if c.last {
-						conn.ends()
-					} else {
-						_, err = io.WriteString(conn.conn, livez)
-						require.NoError(t, err)
-						require.Equal(t, 200, statusOf(t, conn.in))
-						require.NoError(t, conn.conn.Close())
-					}
-					require.Eventually(t, func() bool { return h.Gauges().Connections == 0 && h.Gauges().Followers == 0 }, 20*time.Second, time.Millisecond)
-					require.Empty(t, f.submitted)
-				})
-			}
+					require.Equal(t, want, statusOf(t, conn.in))
+				}
+				if c.last {
+					conn.ends()
+				} else {
+					_, err = io.WriteString(conn.conn, livez)
+					require.NoError(t, err)
+					require.Equal(t, 200, statusOf(t, conn.in))
+					require.NoError(t, conn.conn.Close())
+				}
+				require.Eventually(t, func() bool { return h.Gauges().Connections == 0 && h.Gauges().Followers == 0 }, 20*time.Second, time.Millisecond)
+				require.Empty(t, f.submitted)
+			})
 		}
 	}
 }
 
 // Old programs send a line break behind what they post.
 func TestALineBreakBehindABodyBelongsToNothing(t *testing.T) {
-	onEachServer(t, func(t *testing.T, serve server) {
-		address, _, f, _ := servedBy(t, serve, nil)
-		c := connect(t, address)
-		for range 3 {
-			c.asks(1)
-			_, err := io.WriteString(c.conn, "\r\n")
-			require.NoError(t, err)
-			f.answer(<-f.submitted, Answer{Kind: Done})
-			require.Equal(t, http.StatusOK, statusOf(t, c.in))
-		}
-		_, err := io.WriteString(c.conn, livez)
+	address, _, f, _ := served(t, nil)
+	c := connect(t, address)
+	for range 3 {
+		c.asks(1)
+		_, err := io.WriteString(c.conn, "\r\n")
 		require.NoError(t, err)
+		f.answer(<-f.submitted, Answer{Kind: Done})
 		require.Equal(t, http.StatusOK, statusOf(t, c.in))
-	})
+	}
+	_, err := io.WriteString(c.conn, livez)
+	require.NoError(t, err)
+	require.Equal(t, http.StatusOK, statusOf(t, c.in))
 }
 
 func statusOf(t *testing.T, in *bufio.Reader) int {

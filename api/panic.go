@@ -8,23 +8,6 @@ import (
 	"time"
 )
 
-// survive turns a panic of the reader or the writer into the end of this one
-// connection, as net/http does; deferred in both. The request under way counts
-// as answered with 500, which nobody reads.
-func (c *plainConn) survive() {
-	v := recover()
-	if v == nil {
-		return
-	}
-	took := time.Duration(0)
-	if !c.broken.Swap(true) && c.turn != nil {
-		took = time.Since(c.began)
-	}
-	_ = c.conn.Close() // tells the other one
-	c.h.obs.Failed(plainRoute, panicked(v))
-	c.h.obs.Responded(plainRoute, http.StatusInternalServerError, took)
-}
-
 // surviveOn reports a panic of a handler, and has net/http end the connection without
 // a log of its own, which would hold the panic's value; deferred.
 func (h *Handler) surviveOn(route string, began time.Time) {

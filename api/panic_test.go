@@ -51,13 +51,13 @@ func TestAPanicEndsOneConnectionAndNothingElse(t *testing.T) {
 			h, f, seen := house(t, nil)
 			b := &breaking{fake: f}
 			h.backend = b
-			address := opened(t, h, (*Handler).ServeOpen)
+			address := opened(t, h, (*Handler).Serve)
 			other := connect(t, address)
 			other.asks(1)
 			id := <-f.submitted
 			c.breaks(b)
 			broken := connect(t, address)
-			broken.asks(3) // those behind wait for a turn that never comes
+			broken.asks(3) // the two behind the first are never served
 			broken.ends()
 			f.answer(id, Answer{Kind: Done})
 			require.Equal(t, 200, other.hears().status)

@@ -367,24 +367,22 @@ func TestAKeyIsRefusedForAnythingElse(t *testing.T) {
 // An empty key is a variable that was not set, and two keys are one too many: to run
 // the request without a key would be to run it twice when it is repeated.
 func TestAKeyThatIsNoneIsRefused(t *testing.T) {
-	onEachServer(t, func(t *testing.T, serve server) {
-		address, _, f, _ := servedBy(t, serve, nil)
-		c := connect(t, address)
-		require.NoError(t, c.conn.SetDeadline(time.Now().Add(20*time.Second)))
-		for headers, what := range map[string]string{
-			"Idempotency-Key:\r\n":                                  "leave the header out",
-			"idempotency-key: \t \r\n":                              "leave the header out",
-			"Idempotency-Key: a\r\nIdempotency-Key: b\r\n":          "more than one",
-			"Idempotency-Key: " + strings.Repeat("k", 257) + "\r\n": "longer than 256 bytes",
-		} {
-			_, err := fmt.Fprintf(c.conn, "POST /v1/requests HTTP/1.1\r\nHost: d\r\n%sContent-Length: %d\r\n\r\n%s", headers, len(smallBody), smallBody)
-			require.NoError(t, err)
-			got := c.hears()
-			require.Equal(t, http.StatusBadRequest, got.status, headers)
-			require.Contains(t, got.text, what)
-		}
-		require.Empty(t, f.submitted)
-	})
+	address, _, f, _ := served(t, nil)
+	c := connect(t, address)
+	require.NoError(t, c.conn.SetDeadline(time.Now().Add(20*time.Second)))
+	for headers, what := range map[string]string{
+		"Idempotency-Key:\r\n":                                  "leave the header out",
+		"idempotency-key: \t \r\n":                              "leave the header out",
+		"Idempotency-Key: a\r\nIdempotency-Key: b\r\n":          "more than one",
+		"Idempotency-Key: " + strings.Repeat("k", 257) + "\r\n": "longer than 256 bytes",
+	} {
+		_, err := fmt.Fprintf(c.conn, "POST /v1/requests HTTP/1.1\r\nHost: d\r\n%sContent-Length: %d\r\n\r\n%s", headers, len(smallBody), smallBody)
+		require.NoError(t, err)
+		got := c.hears()
+		require.Equal(t, http.StatusBadRequest, got.status, headers)
+		require.Contains(t, got.text, what)
+	}
+	require.Empty(t, f.submitted)
 }
 
 // What is shared is a run, not its answer, also while that is kept for somebody.
@@ -431,32 +429,30 @@ func TestARowThatIsLateIsGivenUp(t *testing.T) {
 // Whoever comes too late for a row's end finds it where every answer says, however he
 // has asked and on whichever way: at first, when he repeats it, and afterwards.
 func TestALateAnswerNamesItsRow(t *testing.T) {
-	onEachServer(t, func(t *testing.T, serve server) {
-		h, f := houseOfRows(t)
-		address := opened(t, h, serve)
-		for headers, body := range map[string]string{
-			"":                             `{"type":"pdf","durable":true,"timeout":0.001}`,
-			"Accept: application/json\r\n": `{"type":"pdf","durable":true,"timeout":0.001,"coalesce_key":"k"}`,
-			"Idempotency-Key: k\r\n":       `{"type":"pdf","durable":true,"timeout":0.001}`,
-			"Idempotency-Key: shared\r\n":  `{"type":"pdf","durable":true,"timeout":0.001,"coalesce_key":"k"}`,
-		} {
-			var answers []heard
-			for len(answers) == 0 || len(answers) == 1 && strings.HasPrefix(headers, "Idem") {
-				c := connect(t, address)
-				require.NoError(t, c.conn.SetDeadline(time.Now().Add(20*time.Second)))
-				_, err := fmt.Fprintf(c.conn, "POST /v1/requests HTTP/1.1\r\nHost: d\r\n%sContent-Length: %d\r\n\r\n%s", headers, len(body), body)
-				require.NoError(t, err)
-				answers = append(answers, c.hears())
-			}
-			row := strconv.Itoa(-int(<-f.submitted))
-			for _, a := range answers {
-				require.Equal(t, http.StatusGatewayTimeout, a.status)
-				require.Equal(t, row, a.header.Get("Dispatcherd-Job"), headers+body)
-				require.Equal(t, "/v1/jobs/"+row, a.header.Get("Location"))
-				require.Contains(t, a.text, `"job":`+row)
-			}
+	h, f := houseOfRows(t)
+	address := opened(t, h, (*Handler).Serve)
+	for headers, body := range map[string]string{
+		"":                             `{"type":"pdf","durable":true,"timeout":0.001}`,
+		"Accept: application/json\r\n": `{"type":"pdf","durable":true,"timeout":0.001,"coalesce_key":"k"}`,
+		"Idempotency-Key: k\r\n":       `{"type":"pdf","durable":true,"timeout":0.001}`,
+		"Idempotency-Key: shared\r\n":  `{"type":"pdf","durable":true,"timeout":0.001,"coalesce_key":"k"}`,
+	} {
+		var answers []heard
+		for len(answers) == 0 || len(answers) == 1 && strings.HasPrefix(headers, "Idem") {
+			c := connect(t, address)
+			require.NoError(t, c.conn.SetDeadline(time.Now().Add(20*time.Second)))
+			_, err := fmt.Fprintf(c.conn, "POST /v1/requests HTTP/1.1\r\nHost: d\r\n%sContent-Length: %d\r\n\r\n%s", headers, len(body), body)
+			require.NoError(t, err)
+			answers = append(answers, c.hears())
 		}
-	})
+		row := strconv.Itoa(-int(<-f.submitted))
+		for _, a := range answers {
+			require.Equal(t, http.StatusGatewayTimeout, a.status)
+			require.Equal(t, row, a.header.Get("Dispatcherd-Job"), headers+body)
+			require.Equal(t, "/v1/jobs/"+row, a.header.Get("Location"))
+			require.Contains(t, a.text, `"job":`+row)
+		}
+	}
 }
 
 // Whoever waits in vain for a worker of a type that is misspelt hears that there is

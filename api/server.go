@@ -9,23 +9,10 @@ import (
 	"time"
 )
 
-// Serve answers on a listener until ctx is done: responses under way then have
-// a moment to end. The error is that of the listener; nil when ctx ended it.
+// Serve answers on a listener until ctx is done. Responses in progress may then take
+// shutdownGrace to end. The error is that of the listener; it is nil when ctx ended Serve.
 func (h *Handler) Serve(ctx context.Context, l net.Listener, handler http.Handler, errorLog *log.Logger) error {
-	return h.serve(ctx, callerListener{l, h.obs}, nil, h.newConnections(), handler, errorLog)
-}
-
-// ServeOpen is Serve for listeners on which handler lets everybody in, without a
-// token and from any Host: the plainest on-demand requests are answered past it,
-// and past net/http, in less time (see plainConn).
-func (h *Handler) ServeOpen(ctx context.Context, l net.Listener, handler http.Handler, errorLog *log.Logger) error {
 	connections := h.newConnections()
-	f := newFront(h, l, connections)
-	return h.serve(ctx, f, f, connections, handler, errorLog)
-}
-
-// serve has net/http serve l; plain, if not nil, is stopped with it.
-func (h *Handler) serve(ctx context.Context, l net.Listener, plain *front, connections *connections, handler http.Handler, errorLog *log.Logger) error {
 	srv := &http.Server{
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			h.serving.Add(1)
@@ -43,22 +30,19 @@ func (h *Handler) serve(ctx context.Context, l net.Listener, plain *front, conne
 		ErrorLog:          errorLog,
 		ConnState:         connections.changed,
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
-			return context.WithValue(ctx, connKey{}, bareConn(c))
+			return context.WithValue(ctx, connKey{}, netConn(c))
 		},
 	}
 	ended := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
 		defer close(ended)
-		last, cancel := context.WithTimeout(context.Background(), lastWords)
+		grace, cancel := context.WithTimeout(context.Background(), shutdownGrace)
 		defer cancel()
-		if srv.Shutdown(last) != nil {
-			_ = srv.Close() // whoever is still connected has had his time
+		if srv.Shutdown(grace) != nil {
+			_ = srv.Close() // closes the connections that are left
 		}
 	})
-	err := srv.Serve(l)
-	if plain != nil {
-		plain.stop()
-	}
+	err := srv.Serve(timedListener{l, h.obs})
 	if !stop() {
 		<-ended
 	}
@@ -78,5 +62,5 @@ func ConnOf(r *http.Request) net.Conn {
 	return c
 }
 
-// lastWords is how long responses may take when the server stops.
-const lastWords = 500 * time.Millisecond
+// shutdownGrace bounds the responses in progress when the server stops.
+const shutdownGrace = 500 * time.Millisecond

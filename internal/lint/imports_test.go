@@ -22,7 +22,7 @@ var mayImport = map[string][]string{
 	"migrations":        {},
 	"claim":             {"", "migrations", "internal/carry", "internal/contract"},
 	"claim/claimfake":   {"", "claim", "internal/contract"},
-	"api":               {"", "internal/contract", "internal/brief", "internal/fields", "internal/grammar"},
+	"api":               {"", "internal/contract", "internal/fields", "internal/grammar"},
 	"client":            {"", "internal/carry"},
 	"internal/brief":    {},
 	"internal/carry":    {},

@@ -75,26 +75,6 @@ func (c *client) ends() {
 	require.ErrorIs(c.t, err, io.EOF)
 }
 
-func TestAPlainRequestGetsWhatNetHTTPWouldSend(t *testing.T) {
-	for _, a := range []Answer{
-		{Kind: Done, Payload: []byte(`{"pages": 3}`), Worker: "wörker\r\nX: 1"},
-		{Kind: Done}, {Kind: Done, Payload: []byte(`"` + strings.Repeat("x", 100_000) + `"`)},
-		{Kind: Failed, Reason: "torn"}, {Kind: Late, Reason: "late"}, {Kind: Unsupported, Reason: "nobody"},
-		{Kind: Busy, Reason: "full"}, {Kind: Stopping, Reason: "bye"},
-	} {
-		var got []heard
-		for _, serve := range []server{(*Handler).Serve, (*Handler).ServeOpen} {
-			address, _, f, seen := servedBy(t, serve, nil)
-			c := connect(t, address)
-			c.asks(1)
-			f.answer(<-f.submitted, a)
-			got = append(got, c.hears())
-			require.Eventually(t, func() bool { return seen.responses.Load() == 1 }, 30*time.Second, time.Millisecond)
-		}
-		require.Equal(t, got[0], got[1])
-	}
-}
-
 func TestWhatIsRefusedIsToldToWhoAskedPlainly(t *testing.T) {
 	address, _, f, seen := served(t, nil)
 	f.refusal = &InvalidError{errors.New("it holds a number that is no number")}
@@ -124,26 +104,6 @@ func TestPipelinedRequestsAreServedOneAfterTheOther(t *testing.T) {
 	require.Equal(t, 1, h.Gauges().Connections)
 }
 
-// A connection goes over to net/http with what was read of it.
-func TestAfterPlainRequestsAnythingMayFollow(t *testing.T) {
-	address, h, f, _ := served(t, nil)
-	c := connect(t, address)
-	c.asks(1)
-	_, err := io.WriteString(c.conn, livez)
-	require.NoError(t, err)
-	f.answer(<-f.submitted, Answer{Kind: Done})
-	c.hears()
-	require.Equal(t, http.StatusOK, c.hears().status)
-	for range 2 { // of net/http now
-		c.asks(1)
-		f.answer(<-f.submitted, Answer{Kind: Done})
-		require.Equal(t, "null", c.hears().text)
-	}
-	require.Equal(t, 1, h.Gauges().Connections)
-	require.NoError(t, c.conn.Close())
-	require.Eventually(t, func() bool { return h.Gauges().Connections == 0 }, 30*time.Second, time.Millisecond)
-}
-
 func TestWhoHangsUpOnAPlainRequestTakesItWithHim(t *testing.T) {
 	address, h, f, seen := served(t, nil)
 	const callers = 50
@@ -163,69 +123,35 @@ func TestWhoHangsUpOnAPlainRequestTakesItWithHim(t *testing.T) {
 	require.EqualValues(t, -f.last, seen.responses.Load(), "every request is accounted for")
 }
 
-func TestWhoHangsUpBehindRequestsSentAheadTakesThemWithHim(t *testing.T) {
-	onEachServer(t, whoHangsUpTakesWhatHeSentAhead)
-}
-
-func whoHangsUpTakesWhatHeSentAhead(t *testing.T, serve server) {
-	address, h, f, _ := servedBy(t, serve, nil)
-	for n := range 50 {
-		c := connect(t, address)
-		ahead := n % 3 // sent with the first one; the others while it is waited for
-		c.asks(1 + ahead)
-		id := <-f.submitted
-		if ahead < 2 {
-			c.asks(2 - ahead)
-		}
-		if n%2 > 0 { // the second one
-			f.answer(id, Answer{Kind: Done})
-			c.hears()
-			id = <-f.submitted
-		}
-		require.NoError(t, c.conn.Close())
-		require.Equal(t, id, <-f.abandoned)
-		require.Eventually(t, func() bool { return h.Gauges().Connections == 0 }, 30*time.Second, time.Millisecond)
-		require.Empty(t, f.submitted)
-	}
-}
-
 // What is sent ahead is read as far as there is room for it.
 func TestRequestsSentAheadAreServedHoweverManyThereAre(t *testing.T) {
-	onEachServer(t, func(t *testing.T, serve server) {
-		address, _, f, _ := servedBy(t, serve, nil)
-		c := connect(t, address)
-		const all = 500
-		c.asks(all) // sockets have room for it
-		for n := range all {
-			f.answer(<-f.submitted, Answer{Kind: Done, Payload: strconv.AppendInt(nil, int64(n), 10)})
-			require.Equal(t, strconv.Itoa(n), c.hears().text)
-		}
-	})
+	address, _, f, _ := served(t, nil)
+	c := connect(t, address)
+	const all = 500
+	c.asks(all) // sockets have room for it
+	for n := range all {
+		f.answer(<-f.submitted, Answer{Kind: Done, Payload: strconv.AppendInt(nil, int64(n), 10)})
+		require.Equal(t, strconv.Itoa(n), c.hears().text)
+	}
 }
 
 // Who has said all and closed only his own direction still reads: what needs no
 // waiting for is answered, whatever lies behind it.
 func TestWhoSendsAheadAndClosesHisDirectionGetsWhatNobodyWaitsFor(t *testing.T) {
-	onEachServer(t, func(t *testing.T, serve server) {
-		address, _, _, _ := servedBy(t, serve, nil)
-		c := connect(t, address)
-		const all = 200
-		_, err := io.WriteString(c.conn, strings.Repeat(livez, all))
-		require.NoError(t, err)
-		require.NoError(t, c.conn.(*net.TCPConn).CloseWrite())
-		for range all {
-			require.Equal(t, http.StatusOK, c.hears().status)
-		}
-		c.ends()
-	})
+	address, _, _, _ := served(t, nil)
+	c := connect(t, address)
+	const all = 200
+	_, err := io.WriteString(c.conn, strings.Repeat(livez, all))
+	require.NoError(t, err)
+	require.NoError(t, c.conn.(*net.TCPConn).CloseWrite())
+	for range all {
+		require.Equal(t, http.StatusOK, c.hears().status)
+	}
+	c.ends()
 }
 
 func TestWhoHangsUpWithRequestsAheadLeavesNothingBehind(t *testing.T) {
-	onEachServer(t, whoHangsUpLeavesNothingBehind)
-}
-
-func whoHangsUpLeavesNothingBehind(t *testing.T, serve server) {
-	address, h, f, _ := servedBy(t, serve, nil)
+	address, h, f, _ := served(t, nil)
 	for range 20 {
 		c := connect(t, address)
 		c.asks(3)
@@ -285,7 +211,7 @@ func TestAServerThatStopsLetsAPlainResponseEnd(t *testing.T) {
 	require.NoError(t, err)
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	go func() { ended <- h.ServeOpen(ctx, l, h, log.New(io.Discard, "", 0)) }()
+	go func() { ended <- h.Serve(ctx, l, h, log.New(io.Discard, "", 0)) }()
 	idle, busy, lost := connect(t, l.Addr().String()), connect(t, l.Addr().String()), connect(t, l.Addr().String())
 	idle.asks(1)
 	f.answer(<-f.submitted, Answer{Kind: Done})
@@ -301,22 +227,5 @@ func TestAServerThatStopsLetsAPlainResponseEnd(t *testing.T) {
 	busy.ends()
 	require.Equal(t, never, <-f.abandoned, "it had its time")
 	require.NoError(t, <-ended)
-	require.Zero(t, h.Gauges().Connections)
-}
-
-// The writer gives the turn away and then wakes the reader, who may have used it
-// and be waiting for the next one.
-func TestAWakeForTheTurnBeforeDoesNotEndReadingAhead(t *testing.T) {
-	near, far := net.Pipe()
-	c := &plainConn{front: &front{}, conn: near, io: near, turn: make(chan struct{}, 1), buf: make([]byte, 0, plainSize)}
-	stays := make(chan bool, 1)
-	go func() { stays <- c.readAhead() }()
-	require.NoError(t, far.SetDeadline(time.Now().Add(30*time.Second)))
-	_, err := far.Write([]byte("PO")) // it reads
-	require.NoError(t, err)
-	c.wake()
-	_, err = far.Write([]byte("ST"))
-	require.NoError(t, err, "it goes on")
-	require.NoError(t, far.Close())
-	require.False(t, <-stays, "it notices who hangs up")
+	require.Eventually(t, func() bool { return h.Gauges().Connections == 0 }, 30*time.Second, time.Millisecond)
 }

@@ -1,0 +1,83 @@
+package api
+
+import (
+	"errors"
+	"net"
+	"net/http"
+	"os"
+	"sync/atomic"
+)
+
+// timedConn counts the timeouts of a connection, which net/http does not report.
+type timedConn struct {
+	net.Conn
+
+	obs   Observer
+	phase atomic.Int32
+}
+
+// The phases of a connection. They say which bound a read timeout has hit.
+const (
+	inHeaders int32 = iota
+	inRequest       // net/http also lets read deadlines pass here to wake its own reader
+	inPause         // between two requests
+)
+
+// Read implements net.Conn.
+func (c *timedConn) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	switch late := errors.Is(err, os.ErrDeadlineExceeded); {
+	case n > 0:
+		c.phase.CompareAndSwap(inPause, inHeaders)
+	case late && c.phase.CompareAndSwap(inHeaders, inRequest): // net/http reads again; count one timeout
+		c.obs.Refused(BoundHeaderTime)
+	case late && c.phase.CompareAndSwap(inPause, inRequest):
+		c.obs.Refused(BoundIdleTime)
+	}
+	return n, err
+}
+
+// Write implements net.Conn.
+func (c *timedConn) Write(b []byte) (int, error) {
+	n, err := c.Conn.Write(b)
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		c.obs.Refused(BoundWriteTime)
+	}
+	return n, err
+}
+
+// setState follows http.Server.ConnState.
+func (c *timedConn) setState(state http.ConnState) {
+	switch state {
+	case http.StateNew:
+		c.phase.Store(inHeaders)
+	case http.StateActive:
+		c.phase.Store(inRequest)
+	case http.StateIdle:
+		c.phase.Store(inPause)
+	}
+}
+
+// netConn returns the connection inside c.
+func netConn(c net.Conn) net.Conn {
+	if timed, ok := c.(*timedConn); ok {
+		return timed.Conn
+	}
+	return c
+}
+
+// timedListener wraps each accepted connection in a timedConn.
+type timedListener struct {
+	net.Listener
+
+	obs Observer
+}
+
+// Accept implements net.Listener.
+func (l timedListener) Accept() (net.Conn, error) {
+	conn, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return &timedConn{Conn: conn, obs: l.obs}, nil
+}
