@@ -62,6 +62,10 @@ lint: bin/golangci-lint units openapi ## Check format, vet (macOS too), golangci
 	@for module in harness bench; do (cd $$module && go vet ./... && ../bin/golangci-lint run ./...) || exit 1; done
 	go test -count=1 ./internal/lint/...
 
+.PHONY: measures
+measures: ## Print the measures of size, vocabulary and structure, and check their targets (V=1: the findings; CHECK=0)
+	@go run ./internal/lint/measures $(if $(filter 0,$(CHECK)),,-check) $(if $(V),-v)
+
 .PHONY: units
 units: ## Check the systemd units: accepted, and confined to an exposure of at most 1.5
 	@tools/units.sh

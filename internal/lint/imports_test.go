@@ -41,6 +41,9 @@ var mayImport = map[string][]string{
 	"internal/daemon": {"", "actor", "api", "claim", "internal/allow", "internal/carry", "internal/contract", "internal/exit",
 		"internal/joblines", "internal/journal", "internal/resources", "migrations", "scoring", "workerproto"},
 	"internal/resources": {},
+
+	"internal/lint/measures":   {"internal/lint/vocabulary"},
+	"internal/lint/vocabulary": {},
 }
 
 const command = "cmd"
@@ -157,7 +160,7 @@ var homes = []struct {
 	{"go.uber.org/goleak", source.test, "use it in tests only"},
 	{"testing", func(s source) bool { return s.test() || testSupport(s) }, "use it in tests only"},
 	{"testing/", func(s source) bool { return s.test() || testSupport(s) }, "use it in tests only"},
-	{"flag", func(s source) bool { return s.test() || s.in(command, "examples") }, "take a parameter; flags belong to cmd"},
+	{"flag", func(s source) bool { return s.test() || s.in(command, "examples", "internal/lint/measures") }, "take a parameter; flags belong to cmd"},
 	{"github.com/spf13/", func(s source) bool { return s.in(command) }, "take a parameter; the command line belongs to cmd"},
 }
 
