@@ -20,7 +20,7 @@ SHORT = $(if $(filter short,$(BENCH)),-short)
 # slow their many random runs down tenfold.
 SEQUENTIAL := . ./scoring/... ./slotindex/... ./internal/trace/... ./internal/sim/... ./internal/freeze/... ./internal/journal/... ./internal/lint/...
 # Packages tested with it and without: what is compiled differs.
-TWICE      := ./actor/... ./internal/brief/... ./workerproto/...
+TWICE      := ./actor/... ./workerproto/...
 # Tests of a daemon as it is built for use.
 AS_BUILT   := TestTheDaemonKeepsToItsMemoryAtFullLoad
 # Packages that do no I/O: what is not covered there has no excuse.
@@ -90,7 +90,7 @@ bench: deps ## Run the benchmarks (BENCH=regexp BENCHTIME=1s)
 
 # The functions that a job passes on its way, and no others: what a run of them
 # takes in time and allocations is committed, so that a change can be compared.
-HOT := ./actor ./slotindex ./scoring ./workerproto ./worker ./api ./internal/daemon
+HOT := ./actor ./slotindex ./scoring ./workerproto ./worker ./api ./cmd/dispatcherd/internal/daemon
 HOT_BENCH := -run '^$$' -bench 'Core|TakeRelease|AddRemove|Score|Encode|Decode(Job|Done)$$|ServeDone|NoopJobs|Plain' -benchmem -count $(COUNT) -benchtime 200ms
 BASELINE  := bench/results/hot.txt
 

@@ -20,17 +20,6 @@
 // and the dispatcher gives the job to somebody else), or [ErrStopping] (Run's
 // context ended and Grace is over: the job is given back and loses no try).
 //
-// # Where somebody waits
-//
-// A Go program whose handlers mostly wait, or take no time, answers soonest on one
-// processor: GOMAXPROCS=1 in its environment. With more of them the runtime has a
-// second thread look for work each time a goroutine is woken, on the processor that
-// the dispatcher or the caller needs just then. A request to such a worker took 96 µs
-// instead of 109 (docs/performance-notes.md). On one processor of several the worker also
-// stays awake for the next request for a moment ([Options].Lookout), which saves the wake: 28 µs
-// instead of 41 on a quicker machine. It is not for handlers that compute: they
-// would take turns, and cancels and heartbeats wait 10 to 30 ms for theirs.
-//
 // # When the connection is lost
 //
 // The worker reconnects with exponential backoff and jitter, for ever. If the

@@ -90,7 +90,6 @@ func (w *Worker) session(ctx context.Context) (welcomed bool, err error) {
 	living, end := context.WithCancel(ctx)
 	defer end()
 	go w.growOld(living, c.Welcome().Limits.Timeout)
-	c.LookOut(w.opts.Lookout, w.quiet)
 	w.opts.Connected(c.Welcome())
 	err = w.converse(c)
 	if ended(err, workerproto.CancelIgnored) {
@@ -121,13 +120,6 @@ func whyCancelled(reason string) error {
 		return ErrTimeout
 	}
 	return fmt.Errorf("%w: %s", ErrCancelled, reason)
-}
-
-// quiet reports whether at most one execution is under way.
-func (w *Worker) quiet() bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.busy <= 1
 }
 
 func (w *Worker) converse(c *workerproto.Conn) error {

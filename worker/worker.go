@@ -32,12 +32,6 @@ type Options struct {
 	// KeptReports bounds the bytes of results that were sent and may not have been
 	// read: if the connection breaks they are sent again. Default 16 MiB.
 	KeptReports int
-	// A worker that keeps to one processor of several (GOMAXPROCS=1) and has done a
-	// request stays awake for the next one for up to Lookout, as long as mostly one
-	// comes in that time: to wake a processor takes longer than many a job. Default
-	// 100 µs; negative: not at all. Nor does one whose control group (of a container) has
-	// less than two processors: what is spent awake counts against the quota.
-	Lookout time.Duration
 
 	Connected    func(workerproto.Welcome) // may be nil
 	Disconnected func(error)               // may be nil; also called for every failed try to connect, but not for what Run returns
@@ -61,9 +55,6 @@ func (o Options) withDefaults() Options {
 	span(&o.Abandon, 10*time.Second)
 	span(&o.MinBackoff, 20*time.Millisecond)
 	span(&o.MaxBackoff, 5*time.Second)
-	if o.Lookout == 0 {
-		o.Lookout = 100 * time.Microsecond
-	}
 	if o.KeptReports <= 0 {
 		o.KeptReports = 16 << 20
 	}

@@ -7,8 +7,6 @@ import (
 	"net"
 	"os"
 	"time"
-
-	"github.com/dispatcherd/dispatcherd/internal/brief"
 )
 
 // Conn is the worker's end of a session: what an SDK is built on.
@@ -20,7 +18,6 @@ type Conn struct {
 	decoder DispatcherDecoder
 	batch   []DispatcherFrame
 	fatal   *Error // the dispatcher's last word, once it was received
-	lookout *brief.Lookout
 	written chan struct{}
 }
 
@@ -38,7 +35,7 @@ func Dial(ctx context.Context, path string, hello *Hello) (*Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return Connect(ctx, brief.Inward(conn), hello)
+	return Connect(ctx, conn, hello)
 }
 
 // Connect says hello on a fresh connection and waits for the welcome until ctx
@@ -124,23 +121,12 @@ func (c *Conn) Welcome() Welcome { return c.welcome }
 // Session returns the nonce of the session, which every report carries.
 func (c *Conn) Session() string { return c.welcome.Session }
 
-// LookOut has Receive stay awake for up to most after a request that came alone, since
-// a caller who waits for nothing but its answer may send the next one as soon as he
-// has it. See internal/brief for what it takes: one processor of several, and alone,
-// which reports whether the program has nothing else to do. To be called before Receive.
-func (c *Conn) LookOut(most time.Duration, alone func() bool) {
-	c.lookout = brief.NewLookout(c.conn, brief.Habit{Most: most, Alone: alone, Yields: workerYields, Rest: lookRest})
-}
-
 // Receive waits for more frames and returns all that are there: Job, Cancel,
 // Stale, GoAway and non-fatal Error; heartbeats are dealt with, unknown frames
 // left out. Slice and frames are valid until the next call; strings and byte
 // slices in them stay. The end is an error: the dispatcher's last *Error if
 // it gave one, io.EOF, or that of the connection. Not for several goroutines.
 func (c *Conn) Receive() ([]DispatcherFrame, error) {
-	if len(c.batch) == 1 && c.in.start == c.in.end && aRequest(c.batch[0]) && c.lookout.Due() {
-		c.lookout.Arm()
-	}
 	clear(c.batch)
 	c.batch = c.batch[:0]
 	c.decoder.Reset()
@@ -229,9 +215,8 @@ func (c *Conn) Queue(f WorkerFrame) bool {
 	return c.out.defers(f)
 }
 
-// Flush lets everything leave that was queued. It does not wait for that; a single
-// frame it writes itself if nobody else is writing.
-func (c *Conn) Flush() { c.out.flushAtOnce() }
+// Flush lets the writer send everything that was queued. It does not wait for that.
+func (c *Conn) Flush() { c.out.flush() }
 
 func (c *Conn) name(f WorkerFrame) {
 	if n, ok := f.(named); ok && n.execution().Session == "" {

@@ -25,16 +25,11 @@ type Limits struct {
 	WriteTimeout      time.Duration // for one write of at most about 64 KiB or one frame; 10 s
 	HeartbeatInterval time.Duration // silence after which a ping is sent; 5 s
 	HeartbeatTimeout  time.Duration // silence after which the session ends; 15 s, at least twice the interval
-	Lookout           time.Duration // how long to stay awake for the answer to a request while Alone; 0 = not at all
 	Resume            time.Duration // how long a worker may keep work going without a connection; 0 = not at all
 	// Permit says whether a peer may serve a type: "" if so, else why not and
 	// what to do, for the worker. It is asked for every type of every slot that
 	// is offered, from many goroutines at once. nil permits everything.
 	Permit func(peer Peer, typ string) (objection string)
-	// Alone reports whether the request that was just written is all there is to
-	// do, and nobody would wait meanwhile. It is asked before each look for the
-	// answer, from many goroutines at once, and must not block. nil = never.
-	Alone func() bool
 }
 
 // WithDefaults returns the limits with every zero field set.

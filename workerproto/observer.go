@@ -1,7 +1,5 @@
 package workerproto
 
-import "time"
-
 // Observer counts what happens on the socket. Its methods are called from many
 // goroutines at once and must not block. Embed [NoObserver] to pick a few.
 type Observer interface {
@@ -14,9 +12,6 @@ type Observer interface {
 	Received(frames, bytes int)
 	// Sent counts one write.
 	Sent(frames, bytes int)
-	// LookedOut counts a look for the answer to a request, which was there in time or
-	// not, and how long it took.
-	LookedOut(found bool, took time.Duration)
 	// Complained counts an error frame to a worker.
 	Complained(code Code)
 	// AcceptFailed counts a failed accept, after which Serve pauses: most
@@ -38,9 +33,6 @@ func (NoObserver) Received(int, int) {}
 
 // Sent does nothing.
 func (NoObserver) Sent(int, int) {}
-
-// LookedOut does nothing.
-func (NoObserver) LookedOut(bool, time.Duration) {}
 
 // Complained does nothing.
 func (NoObserver) Complained(Code) {}

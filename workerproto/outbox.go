@@ -4,8 +4,6 @@ import (
 	"net"
 	"sync"
 	"time"
-
-	"github.com/dispatcherd/dispatcherd"
 )
 
 // outbox is the queue in front of a connection. Any goroutine puts frames in;
@@ -13,9 +11,7 @@ import (
 type outbox struct {
 	conn    net.Conn
 	timeout time.Duration // for one write
-	until   time.Time     // the deadline of writes; the writer's own
 	wrote   func(frames, bytes int)
-	asked   func() // called when a request was written and nothing else; nil = nobody wants to know
 
 	mu     sync.Mutex
 	ready  sync.Cond // frames wait, or closed; for the writer
@@ -26,11 +22,6 @@ type outbox struct {
 	held   bool
 	rung   bool // the writer is to write what waits
 	closed bool
-
-	try     tryWriter // nil if the connection has nothing of the kind
-	writing bool      // the writer has taken what it writes, and may not have written it
-	trying  bool      // somebody else writes a frame
-	scrap   []byte    // that frame; of whoever has set trying
 }
 
 // putResult says what became of a put.
@@ -45,7 +36,6 @@ const (
 func newOutbox(conn net.Conn, limit int, timeout time.Duration, wrote func(frames, bytes int)) *outbox {
 	o := &outbox{conn: conn, limit: limit, timeout: timeout, wrote: wrote}
 	o.ready.L, o.room.L = &o.mu, &o.mu
-	o.try, _ = conn.(tryWriter)
 	return o
 }
 
@@ -92,7 +82,7 @@ func (o *outbox) ring() {
 }
 
 // defers queues f if there is room, without waking the writer: whoever calls it
-// calls flushAtOnce soon.
+// calls flush soon.
 func (o *outbox) defers(f frame) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -101,6 +91,15 @@ func (o *outbox) defers(f frame) bool {
 	}
 	o.queue = append(o.queue, f)
 	return true
+}
+
+// flush wakes the writer if something waits.
+func (o *outbox) flush() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if len(o.queue) > 0 {
+		o.ring()
+	}
 }
 
 // grow raises the number of frames that may wait.
@@ -175,14 +174,13 @@ func (o *outbox) shut() {
 func (o *outbox) take(reuse []frame) (batch []frame, ok bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.writing = false
-	for o.trying || (!o.rung || o.held) && !o.closed {
+	for (!o.rung || o.held) && !o.closed {
 		if cap(reuse) > smallQueue {
 			reuse = nil // idle: keep no large queue
 		}
 		o.ready.Wait()
 	}
-	batch, o.queue, o.rung, o.writing = o.queue, reuse, false, true
+	batch, o.queue, o.rung = o.queue, reuse, false
 	o.room.Broadcast()
 	return batch, len(batch) > 0
 }
@@ -202,7 +200,7 @@ func (o *outbox) write() error {
 		if batch, ok = o.take(batch[:0]); !ok {
 			return nil
 		}
-		if err := o.flush(batch); err != nil {
+		if err := o.encode(batch); err != nil {
 			o.discard()
 			return err
 		}
@@ -210,8 +208,8 @@ func (o *outbox) write() error {
 	}
 }
 
-// flush encodes frames until a buffer is full, writes it, and goes on.
-func (o *outbox) flush(batch []frame) error {
+// encode encodes frames until a buffer is full, writes it, and goes on.
+func (o *outbox) encode(batch []frame) error {
 	lent := buffers.Get().(*[]byte)
 	buf := *lent
 	defer func() {
@@ -228,7 +226,7 @@ func (o *outbox) flush(batch []frame) error {
 		if len(buf) < batchBuffer && i < len(batch)-1 {
 			continue
 		}
-		if err := o.deadline(); err != nil {
+		if err := o.conn.SetWriteDeadline(time.Now().Add(o.timeout)); err != nil {
 			return err
 		}
 		if _, err := o.conn.Write(buf); err != nil {
@@ -237,25 +235,5 @@ func (o *outbox) flush(batch []frame) error {
 		o.wrote(frames, len(buf))
 		buf, frames = buf[:0], 0
 	}
-	if len(batch) == 1 && o.asked != nil && aRequest(batch[0]) {
-		o.asked()
-	}
 	return nil
-}
-
-// deadline gives a write at least seven eighths of the timeout: a deadline is a timer,
-// and is not set for every frame.
-func (o *outbox) deadline() error {
-	wanted := time.Now().Add(o.timeout)
-	if wanted.Sub(o.until) <= o.timeout/8 {
-		return nil
-	}
-	o.until = wanted
-	return o.conn.SetWriteDeadline(wanted)
-}
-
-// aRequest reports whether the frame is a job for which somebody waits.
-func aRequest(f any) bool {
-	j, ok := f.(*Job)
-	return ok && j.Mode == dispatcherd.OnDemand
 }

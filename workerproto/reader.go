@@ -169,20 +169,12 @@ func (s *Session) listen() error {
 		if !s.deadline(now, until) {
 			return s.ending()
 		}
-		if s.expects.Swap(false) {
-			s.lookout.Arm()
-		}
 		err := s.in.read()
 		if !errors.Is(err, os.ErrDeadlineExceeded) {
 			return err
 		}
-		s.forgetDeadline()
 		now = time.Now()
-		late := now.Sub(until)
-		if late < 0 { // woken by expect, or set for an earlier read
-			continue
-		}
-		heard = heard.Add(late)
+		heard = heard.Add(max(now.Sub(until), 0))
 		if silent := now.Sub(heard); silent >= s.limits.HeartbeatTimeout {
 			return Complain(HeartbeatTimeout, 0, "nothing heard for %v", silent)
 		}
@@ -190,17 +182,6 @@ func (s *Session) listen() error {
 		s.in.shrink()
 		s.decoder.shrink()
 		s.send(ping)
-	}
-}
-
-// expect is called by the writer when it has written a request, and nothing else: a
-// worker may have the answer in no time, so the reader stays awake for it. It sits in a
-// read, which ends with its deadline; a read that is only about to begin may miss that,
-// and sees expects, or ends at once and is begun anew.
-func (s *Session) expect() {
-	if s.lookout.Due() {
-		s.expects.Store(true)
-		_ = s.conn.SetReadDeadline(time.Unix(1, 0)) // fails on a closed connection only
 	}
 }
 

@@ -6,8 +6,6 @@ import (
 	"net"
 	"sync"
 	"time"
-
-	"github.com/dispatcherd/dispatcherd/internal/brief"
 )
 
 // Handler is what the dispatcher does with its workers. For one session all
@@ -150,7 +148,6 @@ func (srv *server) run(s *Session) {
 	if cause == nil {
 		cause = srv.converse(s)
 	}
-	brief.Settle(s.in.conn)
 	s.finish(cause)
 	<-written
 	_ = s.conn.Close() // also one that lingered

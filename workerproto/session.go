@@ -8,12 +8,10 @@ import (
 	"net"
 	"os"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"time"
 
 	"github.com/dispatcherd/dispatcherd"
-	"github.com/dispatcherd/dispatcherd/internal/brief"
 )
 
 // Session is one welcomed connection of a worker. Send, Close and the getters
@@ -33,38 +31,18 @@ type Session struct {
 	out     *outbox
 	decoder WorkerDecoder
 	machine *machine // of the reader goroutine
-	lookout *brief.Lookout
-	expects atomic.Bool // the writer has written a request, to which the answer may come in no time
-	hello   *Hello      // until the welcome
+	hello   *Hello   // until the welcome
 	resumed []Resumed
 
 	mu      sync.Mutex
 	cause   error     // why the session ends; the first one counts
 	lingers time.Time // until then what is on its way is still read; zero = no end in sight
-	until   time.Time // the deadline of reads
 }
-
-// How often a look gives its processor away. The worker that has the request is mostly
-// at work on another one already. Who waits for the next request may well
-// be in the way of whoever is to send it.
-const (
-	sessionYields = 16
-	workerYields  = 2
-)
-
-// lookRest is for how long either end finds what comes by looking before the rest of
-// its program gets to see what has come for it.
-const lookRest = time.Millisecond
 
 func newSession(conn net.Conn, limits Limits, obs Observer) *Session {
 	s := &Session{nonce: newNonce(), peer: peerOf(conn), conn: conn, limits: limits, obs: obs}
-	quick := brief.Conn(conn)
-	s.in = lines{conn: quick, max: limits.MaxFrame}
-	s.out = newOutbox(quick, limits.Outbox, limits.WriteTimeout, obs.Sent)
-	s.lookout = brief.NewLookout(quick, brief.Habit{Most: limits.Lookout, Alone: limits.Alone, Yields: sessionYields, Rest: lookRest, Told: obs.LookedOut})
-	if s.lookout != nil {
-		s.out.asked = s.expect
-	}
+	s.in = lines{conn: conn, max: limits.MaxFrame}
+	s.out = newOutbox(conn, limits.Outbox, limits.WriteTimeout, obs.Sent)
 	s.machine = newMachine(s.nonce, limits, s.peer)
 	return s
 }
@@ -188,7 +166,6 @@ func (s *Session) writer(done chan<- struct{}) {
 	switch {
 	case err == nil && s.linger():
 	case err == nil:
-		brief.Settle(s.in.conn) // what the worker hears last is the end, not a reset
 		_ = s.conn.Close()
 	case errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, io.ErrClosedPipe):
 	case errors.Is(err, os.ErrDeadlineExceeded):
@@ -215,30 +192,17 @@ func (s *Session) linger() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.lingers = time.Now().Add(lingering)
-	s.until = s.lingers
 	return s.conn.SetReadDeadline(s.lingers) == nil
 }
 
-// deadline sets until when a read may wait before something is to be done, or a little
-// earlier: a deadline is a timer, and is not set for every frame. It
-// reports false if the session lingers and its time is over.
+// deadline sets until when the next read may wait. It reports false if the session
+// lingers and its time is over.
 func (s *Session) deadline(now, until time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.lingers.IsZero() && until.After(s.lingers) {
 		until = s.lingers
 	}
-	if later := until.Sub(s.until); later > s.limits.HeartbeatInterval/8 || later < 0 {
-		s.until = until
-		_ = s.conn.SetReadDeadline(until) // fails on a closed connection only, and then the read does too
-	}
+	_ = s.conn.SetReadDeadline(until) // fails on a closed connection only, and then the read does too
 	return until.After(now)
-}
-
-// forgetDeadline has the next call of deadline set one: the last is over, or expect has
-// put one that is over in its place.
-func (s *Session) forgetDeadline() {
-	s.mu.Lock()
-	s.until = time.Time{}
-	s.mu.Unlock()
 }

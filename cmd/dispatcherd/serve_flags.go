@@ -67,8 +67,6 @@ func (f *serveFlags) register(a *app, flags *pflag.FlagSet) {
 	flags.StringVar(&f.cfg.Name, "name", host, "name of this dispatcher, shown to people")
 	flags.StringVar(&f.cfg.WorkerSocket, "worker-socket", a.OwnSocket("worker.sock"), "Unix socket for workers")
 	flags.StringVar(&f.cfg.APISocket, "api-socket", a.OwnSocket("api.sock"), "Unix socket for callers, operators and metrics")
-	f.cfg.Procs = resources.Auto
-	flags.Var(&f.cfg.Procs, "procs", "processors to run on at once; auto: one while little is to be done, which answers waiting callers sooner, else all")
 	flags.Var(&f.mode, "socket-mode", "permissions of the sockets")
 	flags.Var(&f.allow, "allow", "who may serve a type: uids, users, @gids and @groups, such as pdf=1001,render,@50; "+
 		"* stands for the types not listed; default: whoever can open the worker socket")
@@ -144,7 +142,6 @@ func (f *serveFlags) registerTimes(flags *pflag.FlagSet) {
 	flags.DurationVar(&c.CancelGrace, "cancel-grace", c.CancelGrace, "from telling a worker to stop a job to ending its session")
 	flags.DurationVar(&c.Comeback, "comeback", c.Comeback, "how long requests that do not want to wait for a worker wait for the last one that could serve them to connect anew")
 	flags.DurationVar(&p.Resume, "resume", daemon.DefaultResume, "how long workers keep their jobs going without a dispatcher, and the jobs of one that stopped wait for them; 0 = not at all")
-	flags.DurationVar(&p.Lookout, "lookout", daemon.DefaultLookout, "how long to stay awake for a worker's answer to a request, while one caller has the daemon to himself, on one processor, and as long as it comes in that time; 0 = not at all")
 	flags.BoolVar(&f.cfg.Listen, "listen", true, "be woken by NOTIFY; without it only polling finds jobs")
 	flags.BoolVar(&f.cfg.AsyncClaims, "async-claims", false, "do not wait for the disk when claiming; a crash of Postgres may then run a job twice at once")
 	flags.DurationVar(&p.HelloTimeout, "hello-timeout", p.HelloTimeout, "from a worker's connect to its hello")
@@ -155,7 +152,6 @@ func (f *serveFlags) registerTimes(flags *pflag.FlagSet) {
 	settings.Between(flags, "1ms", settings.LongestWait, "patience", "share-handicap", "comeback", "lease", "beat",
 		"hello-timeout", "write-timeout", "heartbeat", "heartbeat-timeout")
 	settings.Between(flags, "0s", settings.LongestWait, "resume")
-	settings.Between(flags, "0s", "1ms", "lookout")
 	settings.Between(flags, "1ms", "24h", "retry-base", "retry-max")
 	settings.Between(flags, "1ms", settings.Longest, "cancel-grace")
 	settings.Between(flags, "0s", settings.Longest, "grace")

@@ -15,8 +15,7 @@ import (
 // callers knows who waits for which request in memory. Every request that is
 // submitted is counted under exactly one end.
 type callers struct {
-	loop     *actor.Actor
-	solitude solitude
+	loop *actor.Actor
 
 	mu      sync.Mutex
 	last    dispatcherd.JobID
@@ -37,8 +36,6 @@ func (c *callers) begin(caller api.Caller) dispatcherd.JobID {
 	defer c.mu.Unlock()
 	c.last--
 	c.waiting[c.last] = waitingCaller{caller: caller}
-	c.solitude.asks(caller)
-	c.solitude.inHand.Add(1)
 	return c.last
 }
 
@@ -76,7 +73,6 @@ func (c *callers) abandon(id dispatcherd.JobID) {
 	defer c.mu.Unlock()
 	if _, waits := c.waiting[id]; waits {
 		delete(c.waiting, id)
-		c.solitude.inHand.Add(-1)
 		c.ends[0]++
 	}
 }
@@ -121,7 +117,6 @@ func (c *callers) end(id dispatcherd.JobID, a api.Answer) {
 	me, waits := c.waiting[id]
 	if waits {
 		delete(c.waiting, id)
-		c.solitude.inHand.Add(-1)
 		c.ends[a.Kind]++
 		a.Worker = me.worker
 	}

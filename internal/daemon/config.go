@@ -10,7 +10,6 @@ import (
 	"github.com/dispatcherd/dispatcherd/actor"
 	"github.com/dispatcherd/dispatcherd/claim"
 	"github.com/dispatcherd/dispatcherd/internal/allow"
-	"github.com/dispatcherd/dispatcherd/internal/resources"
 	"github.com/dispatcherd/dispatcherd/workerproto"
 )
 
@@ -20,10 +19,6 @@ const (
 	DefaultBeat   = time.Second
 	DefaultGrace  = 30 * time.Second
 	DefaultResume = 30 * time.Second
-
-	// DefaultLookout is somewhat more than what a worker takes that is woken,
-	// answers at once, and is seen to have done so.
-	DefaultLookout = 60 * time.Microsecond
 
 	DefaultKeepDone   = 7 * 24 * time.Hour
 	DefaultKeepFailed = 30 * 24 * time.Hour
@@ -45,7 +40,6 @@ type Config struct {
 	Beat         time.Duration   // between two beats
 	Grace        time.Duration   // from the request to stop until running jobs are taken back
 	AsyncClaims  bool
-	Procs        resources.Procs         // processors to run on
 	Memory       int                     // soft limit in bytes; 0 = leave it alone
 	Listen       bool                    // use NOTIFY
 	Journal      actor.Journal           // instead of the flight recorder

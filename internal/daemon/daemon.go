@@ -58,7 +58,7 @@ type Daemon struct {
 	adopted       chan struct{}  // capacity 1: rows were taken over since the last beat began
 	lease         *lease
 	recorder      *journal.Recorder
-	footprint     *resources.Footprint
+	resources     *resources.Resources
 	denials       *seldom // a worker may try as often as it likes
 }
 
@@ -126,7 +126,6 @@ func (d *Daemon) wire() {
 	d.workers = newWorkers(d.log)
 	d.cfg.Workers.Permit = d.permit
 	d.callers = newCallers()
-	d.cfg.Workers.Alone = d.callers.solitude.alone
 	d.rows = newRows(d.pool, d.cfg.API.RowPoll, d.workers.name)
 	d.progress.newest = map[dispatcherd.JobID]claim.Progress{}
 	d.statements = newStatements(d.store, d.cfg.Core.Limits)
@@ -141,8 +140,8 @@ func (d *Daemon) wire() {
 	d.statements.start(ctx)
 	d.metrics.registry.MustRegister(newLoopMetrics(d.loop))
 	d.metrics.registry.MustRegister(boundMetrics(d)...)
-	d.footprint = &resources.Footprint{Procs: d.cfg.Procs, Memory: d.cfg.Memory, Log: d.log, Idle: d.metrics.workers.lookout}
-	d.metrics.registry.MustRegister(d.footprint.Collectors()...)
+	d.resources = &resources.Resources{Memory: d.cfg.Memory, Log: d.log}
+	d.metrics.registry.MustRegister(d.resources.Collectors()...)
 	d.api = d.newAPI()
 	close(gate)
 }
@@ -170,7 +169,6 @@ func (p performer) Perform(fx []actor.Effect) {
 		default:
 			if e.Kind == actor.Send && !e.Job.OnDemand() {
 				d.rows.sent(e)
-				d.callers.solitude.jobSent()
 			}
 			d.workers.perform(e, workerproto.GoAway{Reason: "the dispatcher is about to stop", Grace: d.cfg.Grace})
 		}
@@ -218,8 +216,7 @@ func (d *Daemon) serveBackground() {
 	ctx, cancel := context.WithCancel(context.Background())
 	d.endBackground = cancel
 	d.background.Go(func() { d.upkeep(ctx) })
-	d.background.Go(func() { d.footprint.SteerProcs(ctx) })
-	d.background.Go(func() { d.footprint.SteerMemory(ctx) })
+	d.background.Go(func() { d.resources.SteerMemory(ctx) })
 	d.background.Go(func() { d.rows.poll(ctx) })
 	d.background.Go(func() { d.cfg.Supervisor.watch(ctx, func() bool { return d.loop.Ask(func(*actor.Core) {}) }) })
 	d.background.Go(func() { d.recordProgress(ctx) })

@@ -2,7 +2,6 @@ package daemon
 
 import (
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -38,7 +37,7 @@ func newMetrics() *metrics {
 		workers: newWorkerMetrics(),
 	}
 	m.registry.MustRegister(m.statements, m.rows, m.vacuumRests, m.workers.connections, m.workers.frames, m.workers.bytes,
-		m.workers.complaints, m.workers.acceptFailures, m.workers.denied, m.workers.lookouts, m.workers.lookoutSeconds(), collectors.NewGoCollector(),
+		m.workers.complaints, m.workers.acceptFailures, m.workers.denied, collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }
@@ -56,9 +55,6 @@ type workerMetrics struct {
 	complaints     *prometheus.CounterVec
 	acceptFailures prometheus.Counter
 	denied         prometheus.Counter
-	lookouts       *prometheus.CounterVec
-	found, vain    prometheus.Counter // of them
-	lookedOut      atomic.Int64       // nanoseconds
 }
 
 // traffic counts in one direction. Every request counts in both, and to find a
@@ -84,9 +80,6 @@ func newWorkerMetrics() *workerMetrics {
 		acceptFailures: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "dispatcherd_worker_accept_failures_total", Help: "Connections that could not be accepted.",
 		}),
-		lookouts: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "dispatcherd_lookouts_total", Help: "Looks for a worker's answer to a request before falling asleep (--lookout).",
-		}, []string{"end"}),
 		denied: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "dispatcherd_worker_denied_total", Help: "Offers of slots refused because the worker's user may not serve one of their types.",
 		}),
@@ -94,7 +87,6 @@ func newWorkerMetrics() *workerMetrics {
 	for _, c := range workerproto.Codes() { // a rate needs the 0 before the first
 		m.complaints.WithLabelValues(string(c))
 	}
-	m.found, m.vain = m.lookouts.WithLabelValues("found"), m.lookouts.WithLabelValues("vain")
 	m.in = traffic{m.frames.WithLabelValues("in"), m.bytes.WithLabelValues("in")}
 	m.out = traffic{m.frames.WithLabelValues("out"), m.bytes.WithLabelValues("out")}
 	return m
@@ -111,26 +103,6 @@ func (m *workerMetrics) Received(frames, bytes int) { m.in.add(frames, bytes) }
 
 // Sent implements workerproto.Observer.
 func (m *workerMetrics) Sent(frames, bytes int) { m.out.add(frames, bytes) }
-
-// LookedOut implements workerproto.Observer.
-func (m *workerMetrics) LookedOut(found bool, took time.Duration) {
-	end := m.vain
-	if found {
-		end = m.found
-	}
-	end.Inc()
-	m.lookedOut.Add(int64(took))
-}
-
-// lookout is for how long it has looked in all.
-func (m *workerMetrics) lookout() time.Duration { return time.Duration(m.lookedOut.Load()) }
-
-// lookoutSeconds shows it.
-func (m *workerMetrics) lookoutSeconds() prometheus.Collector {
-	return prometheus.NewCounterFunc(prometheus.CounterOpts{
-		Name: "dispatcherd_lookout_seconds_total", Help: "Time spent looking for a worker's answer to a request before falling asleep.",
-	}, func() float64 { return m.lookout().Seconds() })
-}
 
 // Complained implements workerproto.Observer.
 func (m *workerMetrics) Complained(c workerproto.Code) { m.complaints.WithLabelValues(string(c)).Inc() }

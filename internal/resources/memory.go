@@ -57,7 +57,7 @@ func heapGrowth(asked int64, use memoryUse) int {
 // SteerMemory keeps Go's soft limit as --memory-bytes says, and lets the heap grow
 // within it, until ctx is done. The environment variables GOMEMLIMIT and GOGC,
 // which the runtime has read, go first.
-func (f *Footprint) SteerMemory(ctx context.Context) {
+func (f *Resources) SteerMemory(ctx context.Context) {
 	asked := int64(f.Memory)
 	if _, fixed := os.LookupEnv("GOMEMLIMIT"); fixed || asked == 0 {
 		return

@@ -79,7 +79,7 @@ func TestMemoryIsLeftAloneIfTheEnvironmentOrNobodyBoundsIt(t *testing.T) {
 		if c.env != "" {
 			t.Setenv("GOMEMLIMIT", c.env)
 		}
-		f := &Footprint{Memory: c.asked, Log: zap.NewNop()}
+		f := &Resources{Memory: c.asked, Log: zap.NewNop()}
 		f.SteerMemory(context.Background()) // returns at once
 		require.Equal(t, was, debug.SetMemoryLimit(-1))
 	}
