@@ -113,6 +113,10 @@ bench/baseline: bin/hot.txt ## Make what bench/compare measures the new baseline
 bench/peers: deps ## Race River, graphile-worker, pg-boss and bare SQL on one Postgres (BENCH=short: under 6 minutes; OUTPUT=json)
 	cd bench && go run ./peers $(SHORT) -o $(OUTPUT)
 
+.PHONY: bench/noop
+bench/noop: deps ## Compare the rate of no-op jobs and of COPY with another commit: BASE=COMMIT (BENCH=short: three rounds)
+	cd bench && go run ./regression $(SHORT) -base '$(BASE)'
+
 .PHONY: bench/scaling
 bench/scaling: deps ## Draw a curve: CURVE=cpu|slots|types|dispatchers|backlog|snapshot|all (BENCH=short)
 	cd bench && go run ./scaling $(SHORT) $(CURVE)

@@ -83,7 +83,7 @@ func once(ctx context.Context, r *rig.Rig, lines []byte, n int) (rate float64, e
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, crew.Stop()) }()
-	if err := armed(ctx, dsn); err != nil {
+	if err := rig.AwaitSubscribed(ctx, dsn); err != nil {
 		return 0, err
 	}
 	if err := r.Settle(ctx, dsn); err != nil {
@@ -101,16 +101,4 @@ func once(ctx context.Context, r *rig.Rig, lines []byte, n int) (rate float64, e
 		err = fmt.Errorf("%d of %d rows were copied", tag.RowsAffected(), n)
 	}
 	return float64(n) / took.Seconds(), err
-}
-
-// armed waits until the dispatcher asks to be woken.
-func armed(ctx context.Context, dsn string) error {
-	for range 1000 {
-		n, err := rig.Number(ctx, dsn, `SELECT count(*) FROM dispatcherd.dispatchers WHERE armed`)
-		if err != nil || n > 0 {
-			return err
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-	return errors.New("the dispatcher does not arm its doorbell")
 }

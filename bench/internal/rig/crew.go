@@ -17,20 +17,30 @@ type Crew struct {
 // Crew starts worker processes with slots each; all slots can do the first
 // types types.
 func (r *Rig) Crew(socket string, processes, slots, types int) (*Crew, error) {
+	return r.CrewOf(r.worker, socket, processes, slots, types)
+}
+
+// CrewOf is Crew with the program in file.
+func (r *Rig) CrewOf(file, socket string, processes, slots, types int) (*Crew, error) {
 	names := make([]string, types)
 	for i := range names {
 		names[i] = TypeName(i)
 	}
-	return r.crew(socket, processes, slots, strings.Join(names, ","))
+	return crew(file, socket, processes, slots, strings.Join(names, ","))
 }
 
 // IdleCrew starts one worker whose type no job has.
-func (r *Rig) IdleCrew(socket string) (*Crew, error) { return r.crew(socket, 1, 1, "idle") }
+func (r *Rig) IdleCrew(socket string) (*Crew, error) { return r.IdleCrewOf(r.worker, socket) }
 
-func (r *Rig) crew(socket string, processes, slots int, types string) (*Crew, error) {
+// IdleCrewOf is IdleCrew with the program in file.
+func (r *Rig) IdleCrewOf(file, socket string) (*Crew, error) {
+	return crew(file, socket, 1, 1, "idle")
+}
+
+func crew(file, socket string, processes, slots int, types string) (*Crew, error) {
 	c := &Crew{}
 	for i := range processes {
-		p, err := Run(fmt.Sprintf("worker %d", i), nil, r.worker, "-socket", socket,
+		p, err := Run(fmt.Sprintf("worker %d", i), nil, file, "-socket", socket,
 			"-slots", strconv.Itoa(slots), "-types", types)
 		if err != nil {
 			return nil, errors.Join(err, c.Stop())

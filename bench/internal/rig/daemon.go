@@ -38,7 +38,7 @@ func (r *Rig) DaemonOf(ctx context.Context, file, dsn, name string, flags ...str
 		},
 	}}
 	args := append([]string{"serve", "--database-url", dsn, "--name", name, "--worker-socket", d.Workers,
-		"--api-socket", d.API, "--log-level", "warn", "--grace", "5s"}, flags...)
+		"--api-socket", d.API, "--log-level", "warn"}, flags...)
 	var err error
 	if d.Process, err = Run(name, nil, file, args...); err != nil {
 		return nil, err

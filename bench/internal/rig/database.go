@@ -2,8 +2,10 @@ package rig
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"syscall"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -144,4 +146,51 @@ func Verify(ctx context.Context, dsn string, n int) error {
 		err = fmt.Errorf("%d jobs are left over", left)
 	}
 	return err
+}
+
+// AwaitEmpty returns the moment at which the last of n rows has left the table
+// of waiting and running jobs. While ids of the last rows exist it asks for
+// them alone, which costs an index scan.
+func AwaitEmpty(ctx context.Context, dsn string, n int) (time.Time, error) {
+	conn, err := pgx.Connect(ctx, dsn)
+	if err != nil {
+		return time.Time{}, err
+	}
+	defer conn.Close(context.WithoutCancel(ctx))
+	last, moved := 0, time.Now()
+	tail := `SELECT count(*) FROM (SELECT FROM dispatcherd.jobs_live WHERE id > $1 - 2000 LIMIT 1000) rest`
+	rest, every := tail, 20*time.Millisecond
+	for {
+		var left int
+		if err := conn.QueryRow(ctx, rest, n).Scan(&left); err != nil {
+			return time.Time{}, err
+		}
+		now := time.Now()
+		switch {
+		case left == 0 && rest != tail:
+			return now, nil
+		case left == 0:
+			rest, every = `SELECT count(*) FROM dispatcherd.jobs_live WHERE $1 > 0`, 0
+		case left != last:
+			last, moved = left, now
+		case now.Sub(moved) > 10*patience:
+			return now, fmt.Errorf("%d jobs are still waiting or running", left)
+		}
+		pause(ctx, every)
+		if ctx.Err() != nil {
+			return now, ctx.Err()
+		}
+	}
+}
+
+// AwaitSubscribed waits until a dispatcher asks for notifications.
+func AwaitSubscribed(ctx context.Context, dsn string) error {
+	for range 1000 {
+		n, err := Number(ctx, dsn, `SELECT count(*) FROM dispatcherd.dispatchers WHERE armed`)
+		if err != nil || n > 0 {
+			return err
+		}
+		pause(ctx, 10*time.Millisecond)
+	}
+	return errors.New("no dispatcher asks for notifications")
 }

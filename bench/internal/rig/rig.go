@@ -114,10 +114,11 @@ func (r *Rig) program(ctx context.Context, before, name, dir, pkg string) (strin
 		return filepath.Abs(before)
 	}
 	file := filepath.Join(r.dir, name)
-	return file, goBuild(ctx, dir, file, pkg)
+	return file, Build(ctx, dir, file, pkg)
 }
 
-func goBuild(ctx context.Context, dir, out, pkg string) error {
+// Build builds a package of the module in dir into the file out.
+func Build(ctx context.Context, dir, out, pkg string) error {
 	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-o", out, pkg)
 	cmd.Dir, cmd.Env = dir, append(os.Environ(), "CGO_ENABLED=0")
 	var said bytes.Buffer

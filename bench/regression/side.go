@@ -1,0 +1,136 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/dispatcherd/dispatcherd/bench/internal/rig"
+)
+
+// side is one of the two commits.
+type side struct {
+	name           string
+	daemon, worker string // program files
+	rates, copies  []float64
+}
+
+// build checks a commit out, builds its programs into dir, and removes the
+// checkout.
+func build(ctx context.Context, dir, name, commit string) (_ *side, err error) {
+	tree := filepath.Join(dir, "checkout-"+name)
+	if err := git(ctx, "worktree", "add", "--quiet", "--detach", tree, commit); err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, git(context.WithoutCancel(ctx), "worktree", "remove", "--force", tree)) }()
+	s := &side{name: name, daemon: filepath.Join(dir, name+"-dispatcherd"), worker: filepath.Join(dir, name+"-noop")}
+	if err := rig.Build(ctx, tree, s.daemon, "./cmd/dispatcherd"); err != nil {
+		return nil, err
+	}
+	return s, rig.Build(ctx, filepath.Join(tree, "bench"), s.worker, "./noop")
+}
+
+func git(ctx context.Context, args ...string) error {
+	out, err := exec.CommandContext(ctx, "git", args...).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("git %v: %w\n%s", args, err, out)
+	}
+	return nil
+}
+
+const database = "regression"
+
+// fresh returns an empty database with this side's schema.
+func (s *side) fresh(ctx context.Context, r *rig.Rig) (string, error) {
+	dsn, err := r.Fresh(ctx, database)
+	if err != nil {
+		return "", err
+	}
+	migrate := exec.CommandContext(ctx, s.daemon, "migrate", "up", "--database-url", dsn)
+	if out, err := migrate.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("migrate up: %w\n%s", err, out)
+	}
+	return dsn, nil
+}
+
+const (
+	workers = 4   // processes
+	slots   = 250 // of each
+)
+
+// drain returns the rate at which n rows that were there before are done.
+func (s *side) drain(ctx context.Context, r *rig.Rig, n int) (rate float64, err error) {
+	dsn, err := s.fresh(ctx, r)
+	if err != nil {
+		return 0, err
+	}
+	if err := rig.Fill(ctx, dsn, n, 1); err != nil {
+		return 0, err
+	}
+	if err := r.Settle(ctx, dsn); err != nil {
+		return 0, err
+	}
+	d, err := r.DaemonOf(ctx, s.daemon, dsn, "daemon")
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, d.Stop()) }()
+	crew, err := r.CrewOf(s.worker, d.Workers, workers, slots, 1)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, crew.Stop()) }()
+	from, err := crew.Begun()
+	if err != nil {
+		return 0, err
+	}
+	to, err := rig.AwaitEmpty(ctx, dsn, n)
+	if err != nil {
+		return 0, err
+	}
+	return float64(n) / to.Sub(from).Seconds(), rig.Verify(ctx, dsn, n)
+}
+
+// copyIn returns the rate of one COPY of n rows while an idle dispatcher, whose
+// slots support another type, wants to be notified.
+func (s *side) copyIn(ctx context.Context, r *rig.Rig, n int) (rate float64, err error) {
+	dsn, err := s.fresh(ctx, r)
+	if err != nil {
+		return 0, err
+	}
+	d, err := r.DaemonOf(ctx, s.daemon, dsn, "daemon")
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, d.Stop()) }()
+	crew, err := r.IdleCrewOf(s.worker, d.Workers)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, crew.Stop()) }()
+	if err := rig.AwaitSubscribed(ctx, dsn); err != nil {
+		return 0, err
+	}
+	if err := r.Settle(ctx, dsn); err != nil {
+		return 0, err
+	}
+	lines := rig.Lines(n, 1)
+	conn, err := pgx.Connect(ctx, dsn)
+	if err != nil {
+		return 0, err
+	}
+	defer conn.Close(context.WithoutCancel(ctx))
+	began := time.Now()
+	tag, err := conn.PgConn().CopyFrom(ctx, bytes.NewReader(lines), rig.CopyJobs)
+	took := time.Since(began)
+	if err == nil && tag.RowsAffected() != int64(n) {
+		err = fmt.Errorf("%d of %d rows were copied", tag.RowsAffected(), n)
+	}
+	return float64(n) / took.Seconds(), err
+}
