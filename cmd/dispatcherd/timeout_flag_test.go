@@ -7,8 +7,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/dispatcherd/dispatcherd"
-	"github.com/dispatcherd/dispatcherd/claim"
 	"github.com/dispatcherd/dispatcherd/internal/exit"
 )
 
@@ -34,45 +32,4 @@ func TestTheLimitsMayStandInTheFileAsATable(t *testing.T) {
 		require.Equal(t, exit.OK, got.code, got.err)
 		require.Regexp(t, `(?m)^timeout +`+want+`$`, got.out, text)
 	}
-}
-
-// The limit of a type, and a worker that does not care for it: the job has
-// failed, its neighbour is interrupted, and both run elsewhere.
-func TestAWorkerThatIgnoresATimeoutLosesItsSession(t *testing.T) {
-	w := newWorld(t)
-	cfg := w.config("d")
-	cfg.Core.Timeouts = map[string]time.Duration{"x": 200 * time.Millisecond}
-	cfg.Core.CancelGrace = 200 * time.Millisecond
-	h := w.start(cfg)
-	deaf := w.worker("deaf", cfg.WorkerSocket, scriptSlots{N: 2, Types: []string{"x", "y"}})
-	neighbour := w.insert("y", work{Do: "gate"})
-	w.seen.start(t, neighbour, 1)
-	stuck := w.insertNew(claim.New{Type: "x", MaxAttempts: 1}, work{Do: "stubborn"})
-	w.seen.start(t, stuck, 1)
-	job := w.await(stuck, dispatcherd.Failed)
-	require.Equal(t, 1, job.Failures)
-	require.Contains(t, string(job.Errors), "timeout")
-	w.seen.open(t, w.seen.start(t, neighbour, 2)) // by the same worker, on its next connection
-	job = w.await(neighbour, dispatcherd.Done)
-	require.Zero(t, job.Failures+job.Crashes)
-	require.Contains(t, h.log.text(), "cancel_ignored")
-	deaf.kill()
-	h.awaitSlots(0)
-}
-
-// A cancel of a running job has the same grace.
-func TestACancelThatIsIgnoredIsCarriedOut(t *testing.T) {
-	w := newWorld(t)
-	cfg := w.config("d")
-	cfg.Core.CancelGrace = 100 * time.Millisecond
-	h := w.start(cfg)
-	deaf := w.worker("deaf", cfg.WorkerSocket, oneSlot("x"))
-	id := w.insert("x", work{Do: "stubborn"})
-	w.seen.start(t, id, 1)
-	_, err := w.jobs.Cancel(t.Context(), id)
-	require.NoError(t, err)
-	job := w.await(id, dispatcherd.Cancelled)
-	require.Zero(t, job.Failures+job.Crashes)
-	deaf.kill()
-	h.awaitSlots(0)
 }

@@ -1,0 +1,219 @@
+package e2e
+
+import (
+	"fmt"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/claim"
+	"github.com/dispatcherd/dispatcherd/internal/exit"
+)
+
+// Whatever somebody sends on the worker socket: the answer says what is wrong,
+// and the jobs of an honest worker go on.
+func TestBadInputGetsAClearErrorAndHarmsNobodyElse(t *testing.T) {
+	w := newWorld(t)
+	cfg := w.config("d")
+	cfg.Workers.MaxFrame = 64 << 10
+	h := w.start(cfg)
+	w.worker("honest", cfg.WorkerSocket, oneSlot("x"))
+	h.awaitSlots(1)
+	honest := h.slots()[0].Session
+
+	dial := func(t *testing.T) *rawWorker { return dialRaw(t, cfg.WorkerSocket) }
+	hello := func(slots string) func(*testing.T) *rawWorker {
+		return func(t *testing.T) *rawWorker {
+			r := dial(t)
+			r.say(`{"op":"hello","versions":[1,1],"worker":"bad","slots":[%s]}`, slots)
+			return r
+		}
+	}
+	welcomed := func(t *testing.T) *rawWorker { return helloRaw(t, cfg.WorkerSocket, "bad").answering() }
+	for _, c := range []struct {
+		name       string
+		open       func(*testing.T) *rawWorker
+		send       string // NONCE stands for the session's
+		code, says string
+		fatal      bool
+	}{
+		{"a frame over the limit", welcomed, `{"op":"log","message":"` + strings.Repeat("x", 65<<10), "frame_too_long", "65536", true},
+		{"a hello over the limit", dial, strings.Repeat("x", 65<<10), "frame_too_long", "65536", true},
+		{"no JSON", welcomed, "this is no JSON\n", "bad_json", "", false},
+		{"no JSON at first", dial, "GET / HTTP/1.1\n", "bad_json", "", true},
+		{"an array", welcomed, "[1,2]\n", "bad_json", "", false},
+		{"text that is no UTF-8", welcomed, "{\"op\":\"log\",\"message\":\"\xff\"}\n", "bad_json", "", false},
+		{"an unknown frame", welcomed, `{"op":"frobnicate"}` + "\n", "unknown_op", "frobnicate", false},
+		{"another frame at first", dial, `{"op":"drain"}` + "\n", "not_hello", "hello", true},
+		{"a slot without types", hello(`{"slot":0,"types":[]}`), "", "bad_slot", "slot 0 supports no types", true},
+		{"a duplicate slot", hello(`{"slot":3,"types":["a"]},{"slot":3,"types":["b"]}`), "", "bad_slot", "slot number 3 is taken", true},
+		{"an empty type", hello(`{"slot":0,"types":[""]}`), "", "bad_slot", `type ""`, true},
+		{"a duplicate slot later", welcomed, `{"op":"slot_add","slots":[{"slot":0,"types":["b"]}]}` + "\n", "bad_slot", "slot number 0 is taken", false},
+		{"a slot that is not there", welcomed, `{"op":"slot_remove","slots":[77]}` + "\n", "unknown_slot", "slot 77", false},
+		{"a second hello", welcomed, `{"op":"hello","versions":[1,1],"worker":"bad","slots":[]}` + "\n", "second_hello", "slot_add", true},
+		{"a version of the future", dial, `{"op":"hello","versions":[7,9],"worker":"bad","slots":[]}` + "\n", "version", "7 to 9", true},
+		{"somebody else's nonce", welcomed, `{"op":"done","job":1,"attempt":1,"session":"00112233445566778899aabbccddeeff"}` + "\n", "wrong_session", "job 1", false},
+		{"an attempt below one", welcomed, `{"op":"done","job":1,"attempt":0,"session":"NONCE"}` + "\n", "bad_value", "attempt", false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := c.open(t)
+			r.send(strings.ReplaceAll(c.send, "NONCE", r.nonce))
+			r.refused(c.code, c.fatal, c.says)
+			w.await(w.insert("x", work{}), dispatcherd.Done)
+			if !c.fatal { // the session goes on as if nothing had been sent
+				id := w.insert("bad", work{})
+				job := r.expect("job")
+				require.Equal(t, id, job.Job)
+				r.done(id, job.Attempt, r.nonce, `"fine"`)
+				w.await(id, dispatcherd.Done)
+			}
+			require.NoError(t, r.conn.Close())
+			h.awaitSlots(1)
+		})
+	}
+	require.Equal(t, honest, h.slots()[0].Session, "the honest worker kept its session")
+}
+
+// The same for whoever says nothing, or half of something.
+func TestSilenceEndsASessionAndHarmsNobodyElse(t *testing.T) {
+	w := newWorld(t)
+	cfg := impatient(w.config("d"))
+	cfg.Workers.HelloTimeout = 2 * time.Second
+	h := w.start(cfg)
+	w.worker("honest", cfg.WorkerSocket, oneSlot("x"))
+	h.awaitSlots(1)
+	honest := h.slots()[0].Session
+	silent := map[string]*rawWorker{"hello_timeout": dialRaw(t, cfg.WorkerSocket), "heartbeat_timeout": helloRaw(t, cfg.WorkerSocket, "bad")}
+	half := dialRaw(t, cfg.WorkerSocket)
+	half.send(`{"op":"hel`)
+	silent["heartbeat_timeout"].send(`{"op":"do`)
+	half.refused("hello_timeout", true, "")
+	for code, r := range silent {
+		r.refused(code, true, "")
+		require.NoError(t, r.conn.Close())
+	}
+	w.await(w.insert("x", work{}), dispatcherd.Done)
+	h.awaitSlots(1)
+	require.Equal(t, honest, h.slots()[0].Session, "the honest worker kept its session")
+}
+
+// A finish for a job that one does not hold changes nothing, whether nobody
+// runs it, somebody else does, or it is one's own a second time.
+func TestAFinishForAJobOneDoesNotHoldChangesNothing(t *testing.T) {
+	w := newWorld(t)
+	h := w.start(w.config("d"))
+	w.worker("honest", h.cfg.WorkerSocket, oneSlot("x"))
+	running := w.insert("x", work{Do: "gate"})
+	held := w.seen.start(t, running, 1)
+	waiting := w.insert("nobody-can", work{})
+	thief := helloRaw(t, h.cfg.WorkerSocket, "y")
+	thief.done(running, 1, thief.nonce, `"stolen"`)
+	thief.refused("not_held", false, fmt.Sprint("job ", running))
+	for _, id := range []dispatcherd.JobID{waiting, 4711, -1} {
+		thief.done(id, 1, thief.nonce, `"stolen"`)
+		require.Equal(t, id, thief.expect("stale").Job)
+	}
+	own := w.insert("y", work{})
+	thief.expect("job")
+	thief.done(own, 1, thief.nonce, `"first"`)
+	thief.done(own, 1, thief.nonce, `"second"`)
+	require.Equal(t, own, thief.expect("stale").Job)
+	require.JSONEq(t, `"first"`, string(w.await(own, dispatcherd.Done).Result))
+	require.Equal(t, dispatcherd.Pending, w.get(waiting).Status)
+	require.Equal(t, dispatcherd.Running, w.get(running).Status)
+	w.seen.open(t, held)
+	w.await(running, dispatcherd.Done)
+	require.NoError(t, thief.conn.Close())
+	h.awaitSlots(1)
+}
+
+// jsonb keeps what no frame may hold. Who inserts that must not bring workers down
+// with all else that they run.
+func TestAPayloadThatNoWorkerCanReadHarmsNobodyElse(t *testing.T) {
+	w := newWorld(t)
+	h := w.start(w.config("d"))
+	w.worker("honest", h.cfg.WorkerSocket, scriptSlots{N: 2, Types: []string{"x"}})
+	h.awaitSlots(2)
+	honest := h.slots()[0].Session
+	held := w.seen.start(t, w.insert("x", work{Do: "gate"}), 1)
+	for _, payload := range []string{`{"x": 1e5000}`, strings.Repeat("[", 200) + strings.Repeat("]", 200)} {
+		id, err := w.jobs.Insert(t.Context(), claim.New{Type: "x", Payload: []byte(payload)})
+		require.NoError(t, err)
+		job := w.await(id, dispatcherd.Failed)
+		require.Contains(t, string(job.Errors), "the payload cannot be handed on")
+		require.Zero(t, job.Crashes)
+		require.EqualValues(t, 1, job.Attempt)
+	}
+	w.seen.open(t, held)
+	w.await(held.Job, dispatcherd.Done)
+	h.awaitSlots(2)
+	require.Equal(t, honest, h.slots()[0].Session, "the worker's session went on")
+	requireAttemptsOnce(t, w)
+}
+
+// A worker that reads nothing loses its session when its frames pile up, and
+// its jobs go to others.
+func TestAWorkerThatDoesNotReadLosesItsSession(t *testing.T) {
+	w := newWorld(t)
+	cfg := w.config("d")
+	cfg.Workers.WriteTimeout = 500 * time.Millisecond
+	h := w.start(cfg)
+	const slots = 50
+	types := make([]string, slots)
+	for i := range types {
+		types[i] = "x"
+	}
+	deaf := helloRaw(t, cfg.WorkerSocket, types...)
+	h.awaitSlots(slots)
+	payload := work{Secret: strings.Repeat("x", 50<<10)}
+	for range slots {
+		w.insert("x", payload)
+	}
+	eventually(t, func() bool { return h.gauges().Slots == 0 }, func() string { return fmt.Sprint("no slots; ", h.gauges()) })
+	w.worker("honest", cfg.WorkerSocket, scriptSlots{N: 4, Types: []string{"x"}})
+	w.awaitCounts(map[dispatcherd.Status]int64{dispatcherd.Done: slots})
+	require.NoError(t, deaf.conn.Close())
+	h.awaitSlots(4)
+}
+
+// Connections that say hello and nothing more cost others nothing. The daemon is
+// a process of its own: each side needs a descriptor for every connection.
+func TestTenThousandIdleConnectionsHarmNobody(t *testing.T) {
+	const wanted, spare = 10_000, 200
+	var limit syscall.Rlimit
+	require.NoError(t, syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit))
+	limit.Cur = limit.Max // the runtime has done this already, unless somebody lowered it
+	require.NoError(t, syscall.Setrlimit(syscall.RLIMIT_NOFILE, &limit))
+	n := wanted
+	if limit.Cur < wanted+spare {
+		n = int(limit.Cur) - spare
+		t.Logf("RLIMIT_NOFILE is %d: only %d connections instead of %d", limit.Cur, n, wanted)
+	}
+	w := newWorld(t)
+	cfg := w.config("d")
+	process := w.serve(cfg, "--log-level", "warn")
+	w.worker("honest", cfg.WorkerSocket, oneSlot("x"))
+	w.await(w.insert("x", work{}), dispatcherd.Done)
+	began := time.Now()
+	idle := make([]*rawWorker, 0, n)
+	for range n {
+		idle = append(idle, helloRaw(t, cfg.WorkerSocket))
+	}
+	connected := time.Since(began)
+	began = time.Now()
+	const jobs = 50
+	for range jobs {
+		w.await(w.insert("x", work{}), dispatcherd.Done)
+	}
+	t.Logf("%d idle connections opened in %v; beside them a job took %v", n, connected.Round(time.Millisecond), (time.Since(began) / jobs).Round(time.Microsecond))
+	for _, r := range idle {
+		require.NoError(t, r.conn.Close())
+	}
+	eventually(t, func() bool { return slotsOf(cfg) == 1 }, func() string { return "one slot" })
+	process.signal(t, syscall.SIGTERM)
+	process.ends(t, exit.OK)
+}

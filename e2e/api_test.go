@@ -1,0 +1,587 @@
+package e2e
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
+
+	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/api"
+	"github.com/dispatcherd/dispatcherd/internal/daemon"
+	"github.com/dispatcherd/dispatcherd/internal/exit"
+	"github.com/dispatcherd/dispatcherd/worker"
+)
+
+// callee is a worker in this process whose jobs do what their payload says.
+type callee struct {
+	runs      atomic.Int64
+	cancelled chan dispatcherd.JobID // jobs that were told to stop
+	open      chan struct{}          // lets every "gate" go
+}
+
+// serveCalls runs a worker until the test ends.
+func serveCalls(t *testing.T, socket string, slots int, types ...string) *callee {
+	t.Helper()
+	c := &callee{cancelled: make(chan dispatcherd.JobID, 20_000), open: make(chan struct{})}
+	w := worker.New(worker.Options{Socket: socket, Name: "callee"})
+	for _, typ := range types {
+		w.Handle(typ, c.handle)
+	}
+	w.Slots(slots, types...)
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- w.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		<-ended // the daemon may be gone first
+	})
+	return c
+}
+
+func (c *callee) handle(ctx context.Context, job *worker.Job) (any, error) {
+	c.runs.Add(1)
+	var p struct {
+		Do    string
+		Error string // fail: what went wrong
+		Bytes int    // big: length of the result
+		Nap   string // nap: how long
+	}
+	_ = json.Unmarshal(job.Payload, &p)
+	switch p.Do {
+	case "fail":
+		return nil, worker.Permanent(errors.New(cmp.Or(p.Error, "the page is torn")))
+	case "gate":
+		select {
+		case <-c.open:
+		case <-ctx.Done():
+			c.cancelled <- job.ID
+			return nil, ctx.Err()
+		}
+	case "big":
+		return strings.Repeat("x", p.Bytes), nil
+	case "nap":
+		d, err := time.ParseDuration(p.Nap)
+		if err != nil {
+			return nil, worker.Permanent(err)
+		}
+		select {
+		case <-time.After(d):
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	case "talk":
+		job.Progress(1, 2, "half")
+		if err := job.Partial(map[string]int{"line": 1}); err != nil {
+			return nil, err
+		}
+		job.Progress(2, 2, "all")
+	}
+	return job.Payload, nil
+}
+
+// caller speaks HTTP to a daemon's socket.
+type caller struct {
+	t      *testing.T
+	client *http.Client
+}
+
+func (h *host) caller() *caller { return callerOn(h.t, h.cfg) }
+
+func callerOn(t *testing.T, cfg daemon.Config) *caller {
+	transport := &http.Transport{
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, "unix", cfg.APISocket)
+		},
+		MaxIdleConnsPerHost: 100,
+	}
+	t.Cleanup(transport.CloseIdleConnections)
+	return &caller{t: t, client: &http.Client{Transport: transport}}
+}
+
+// response is a response that was read to its end.
+type response struct {
+	*http.Response
+
+	body string
+}
+
+func (r response) problem(t *testing.T) api.Problem {
+	t.Helper()
+	require.Equal(t, "application/problem+json", r.Header.Get("Content-Type"), r.body)
+	var p api.Problem
+	require.NoError(t, json.Unmarshal([]byte(r.body), &p))
+	require.Equal(t, r.StatusCode, p.Status)
+	return p
+}
+
+func (c *caller) send(ctx context.Context, method, path, body string, headers ...string) (response, error) {
+	req, err := http.NewRequestWithContext(ctx, method, "http://dispatcherd"+path, strings.NewReader(body))
+	if err != nil {
+		return response{}, err
+	}
+	for i := 0; i < len(headers); i += 2 {
+		req.Header.Set(headers[i], headers[i+1])
+	}
+	res, err := c.client.Do(req)
+	if err != nil {
+		return response{}, err
+	}
+	defer res.Body.Close()
+	text, err := io.ReadAll(res.Body)
+	return response{Response: res, body: string(text)}, err
+}
+
+func (c *caller) ask(method, path, body string, headers ...string) response {
+	c.t.Helper()
+	r, err := c.send(c.t.Context(), method, path, body, headers...)
+	require.NoError(c.t, err)
+	return r
+}
+
+func (c *caller) request(body string, headers ...string) response {
+	c.t.Helper()
+	return c.ask(http.MethodPost, "/v1/requests", body, headers...)
+}
+
+func TestARequestIsAnsweredByAWorker(t *testing.T) {
+	w := newWorld(t)
+	h := w.start(w.config("d"))
+	serveCalls(t, h.cfg.WorkerSocket, 2, "pdf")
+	h.awaitSlots(2)
+	c := h.caller()
+	got := c.request(`{"type":"pdf","payload":{"page":1}}`)
+	require.Equal(t, http.StatusOK, got.StatusCode, got.body)
+	require.JSONEq(t, `{"page":1}`, got.body)
+	require.Equal(t, "callee", got.Header.Get("Dispatcherd-Worker"))
+	got = c.request("{\"type\":\"pdf\",\"payload\":{\n\"page\":\r\n2}}")
+	require.JSONEq(t, `{"page":2}`, got.body, "a payload over several lines")
+	got = c.request(`{"type":"pdf","payload":{"do":"fail"}}`)
+	require.Equal(t, http.StatusUnprocessableEntity, got.StatusCode)
+	p := got.problem(t)
+	require.Equal(t, "urn:dispatcherd:problem:job-failed", p.Type)
+	require.Contains(t, p.Detail, "the page is torn")
+	require.Zero(t, w.number(`SELECT count(*) FROM dispatcherd.jobs`), "nothing was written to Postgres")
+}
+
+func TestWhatCannotBeServedIsRefusedWithItsReason(t *testing.T) {
+	w := newWorld(t)
+	cfg := w.config("d")
+	cfg.Core.Limits.Requests = 1
+	cfg.API = daemon.DefaultAPIConfig()
+	cfg.API.MaxPayload = 1000
+	h := w.start(cfg)
+	callee := serveCalls(t, h.cfg.WorkerSocket, 1, "pdf")
+	h.awaitSlots(1)
+	c := h.caller()
+	for body, want := range map[string]struct {
+		status int
+		kind   string
+	}{
+		`{"type":"excel"}`:                        {503, "no-slot-supports-type"},
+		`{"type":"excel","wait_for_worker":0.01}`: {503, "no-slot-supports-type"},
+		`{"type":"pdf","priority":11}`:            {400, "invalid-request"},
+		`{"type":"pdf","timeout":"soon"}`:         {400, "invalid-request"},
+		`{"type":"pdf","colour":1}`:               {400, "invalid-request"},
+		`{"type":"pdf"`:                           {400, "invalid-request"},
+		`[]`:                                      {400, "invalid-request"},
+		`{"payload":1}`:                           {400, "invalid-request"},
+		`{"type":"pdf","payload":"\u0000"}`:       {422, "invalid-job"},
+		`"` + strings.Repeat("x", 2000) + `"`:     {413, "too-large"},
+		`{"type":"excel","durable":true,"timeout":1,"payload":"\ud800"}`: {422, "invalid-job"},
+		`{"type":"excel","durable":true,"timeout":1,"payload":1e5000}`:   {422, "invalid-job"}, // the row would hold 5,001 digits
+	} {
+		got := c.request(body)
+		require.Equal(t, want.status, got.StatusCode, "%s: %s", body, got.body)
+		require.Equal(t, "urn:dispatcherd:problem:"+want.kind, got.problem(t).Type)
+	}
+	busy := make(chan response, 2)
+	for n := range 2 { // one runs, one waits
+		go func() {
+			r, _ := c.send(t.Context(), http.MethodPost, "/v1/requests", `{"type":"pdf","payload":{"do":"gate"}}`)
+			busy <- r
+		}()
+		eventually(t, func() bool { return h.gauges().InHand == n+1 }, func() string { return "a request in hand" })
+	}
+	got := c.request(`{"type":"pdf"}`)
+	require.Equal(t, http.StatusTooManyRequests, got.StatusCode)
+	require.Equal(t, "1", got.Header.Get("Retry-After"))
+	close(callee.open)
+	require.Equal(t, 200, (<-busy).StatusCode)
+	require.Equal(t, 200, (<-busy).StatusCode)
+	require.Equal(t, 404, c.ask(http.MethodGet, "/nothing", "").problem(t).Status)
+	require.Equal(t, "GET, HEAD", c.ask(http.MethodPost, "/livez", "").Header.Get("Allow"))
+}
+
+func TestADeadlineIsKeptAndTheWorkerIsToldToStop(t *testing.T) {
+	w := newWorld(t)
+	h := w.start(w.config("d"))
+	callee := serveCalls(t, h.cfg.WorkerSocket, 1, "pdf")
+	h.awaitSlots(1)
+	c := h.caller()
+	for _, extra := range []string{``, `,"durable":true`, `,"coalesce_key":"k"`} {
+		// A slow machine may need longer than the first of these until the worker has the job.
+		for timeout, reached := 100*time.Millisecond, false; !reached; timeout *= 2 {
+			runs, began := callee.runs.Load(), time.Now()
+			got := c.request(fmt.Sprintf(`{"type":"pdf","timeout":%q,"payload":{"do":"gate"}%s}`, timeout, extra))
+			require.Equal(t, http.StatusGatewayTimeout, got.StatusCode, got.body)
+			require.NotContains(t, got.body, "no slot", "there is one")
+			require.GreaterOrEqual(t, time.Since(began), timeout-time.Millisecond, "the dispatcher counts milliseconds")
+			eventually(t, func() bool { return h.gauges().Free == 1 }, func() string { return "the slot free again" })
+			if reached = callee.runs.Load() > runs; reached {
+				<-callee.cancelled
+			}
+		}
+	}
+	for _, extra := range []string{`,"wait_for_worker":9`, `,"durable":true`, `,"coalesce_key":"k","wait_for_worker":9`} {
+		got := c.request(`{"type":"pfd","timeout":0.02` + extra + `}`)
+		require.Equal(t, http.StatusGatewayTimeout, got.StatusCode, got.body)
+		require.Contains(t, got.problem(t).Detail, "no slot supports", extra)
+	}
+}
+
+func TestHangingUpCancels(t *testing.T) {
+	w := newWorld(t)
+	h := w.start(w.config("d"))
+	callee := serveCalls(t, h.cfg.WorkerSocket, 1, "pdf")
+	h.awaitSlots(1)
+	c := h.caller()
+	for _, headers := range [][]string{nil, {"Accept", "text/event-stream"}, {"Idempotency-Key", "k"}} {
+		var calls sync.WaitGroup
+		var hangUps []context.CancelFunc
+		for n := range 3 { // one runs, two wait
+			ctx, hangUp := context.WithCancel(t.Context())
+			hangUps = append(hangUps, hangUp)
+			own := headers
+			if len(headers) > 0 && headers[0] == "Idempotency-Key" {
+				own = []string{headers[0], fmt.Sprintf("%s%d", headers[1], n)}
+			}
+			calls.Go(func() {
+				_, err := c.send(ctx, http.MethodPost, "/v1/requests", `{"type":"pdf","payload":{"do":"gate"}}`, own...)
+				require.ErrorIs(t, err, context.Canceled)
+			})
+			eventually(t, func() bool { return h.gauges().InHand == n+1 }, func() string { return "a request in hand" })
+		}
+		hangUps[2]()
+		eventually(t, func() bool { return h.gauges().Requests == 1 }, func() string { return "the queue without it" })
+		hangUps[0]()
+		<-callee.cancelled
+		eventually(t, func() bool { return callee.runs.Load()%2 == 0 }, func() string { return "the one that waited at work" })
+		hangUps[1]()
+		<-callee.cancelled
+		calls.Wait()
+		eventually(t, func() bool { return h.gauges().InHand == 0 && h.gauges().Free == 1 }, func() string { return "nothing in hand" })
+	}
+}
+
+func TestAStreamTellsTheWholeStory(t *testing.T) {
+	w := newWorld(t)
+	h := w.start(w.config("d"))
+	serveCalls(t, h.cfg.WorkerSocket, 1, "pdf")
+	h.awaitSlots(1)
+	got := h.caller().request(`{"type":"pdf","payload":{"do":"talk"}}`, "Accept", "text/event-stream")
+	require.Equal(t, "text/event-stream", got.Header.Get("Content-Type"))
+	slot := h.slots()[0].ID
+	require.Equal(t, strings.ReplaceAll(fmt.Sprintf(`id: 0
+event: queued
+data: {"rank":1,"waiting":1}
+
+id: 1
+event: started
+data: {"slot":%d,"worker":"callee"}
+
+id: 2
+event: progress
+data: {"done":1,"total":2,"message":"half"}
+
+id: 3
+event: partial
+data: {"line":1}
+
+id: 4
+event: progress
+data: {"done":2,"total":2,"message":"all"}
+
+id: 5
+event: result
+data: {"do":"talk"}
+
+`, slot), "\r", ""), got.body)
+}
+
+func TestAnIdempotencyKeyRunsOnce(t *testing.T) {
+	w := newWorld(t)
+	h := w.start(w.config("d"))
+	callee := serveCalls(t, h.cfg.WorkerSocket, 4, "pdf")
+	h.awaitSlots(4)
+	c := h.caller()
+	const body = `{"type":"pdf","payload":{"do":"gate"}}`
+	replies := make(chan response, 2)
+	go func() { replies <- c.request(body, "Idempotency-Key", "a") }()
+	eventually(t, func() bool { return callee.runs.Load() == 1 }, func() string { return "the first run" })
+	go func() { replies <- c.request(body, "Idempotency-Key", "a") }()
+	got := c.request(`{"type":"pdf","payload":{"other":1}}`, "Idempotency-Key", "a")
+	require.Equal(t, "urn:dispatcherd:problem:idempotency-key-reused", got.problem(t).Type)
+	close(callee.open)
+	for range 2 {
+		require.JSONEq(t, `{"do":"gate"}`, (<-replies).body)
+	}
+	require.JSONEq(t, `{"do":"gate"}`, c.request(body, "Idempotency-Key", "a").body, "kept")
+	require.EqualValues(t, 1, callee.runs.Load())
+	c.request(body, "Idempotency-Key", "b")
+	require.EqualValues(t, 2, callee.runs.Load())
+}
+
+func TestCallersWithOneCoalesceKeyShareARunUntilTheLastLeaves(t *testing.T) {
+	w := newWorld(t)
+	h := w.start(w.config("d"))
+	callee := serveCalls(t, h.cfg.WorkerSocket, 4, "pdf")
+	h.awaitSlots(4)
+	c := h.caller()
+	const body = `{"type":"pdf","coalesce_key":"same","payload":{"do":"gate"}}`
+	const n = 20
+	var calls sync.WaitGroup
+	var answered atomic.Int64
+	hangUps := make([]context.CancelFunc, n)
+	for i := range n {
+		var ctx context.Context
+		ctx, hangUps[i] = context.WithCancel(t.Context())
+		calls.Go(func() {
+			if got, err := c.send(ctx, http.MethodPost, "/v1/requests", body); err == nil && got.StatusCode == http.StatusOK {
+				answered.Add(1)
+			}
+		})
+	}
+	followed := func() int64 { return followers(h) }
+	eventually(t, func() bool { return followed() == n }, func() string { return "all callers on one run" })
+	for i := range n / 2 {
+		hangUps[i]()
+	}
+	eventually(t, func() bool { return followed() == n/2 }, func() string { return "half of them gone" })
+	require.EqualValues(t, 1, callee.runs.Load())
+	require.Empty(t, callee.cancelled)
+	close(callee.open)
+	calls.Wait()
+	require.EqualValues(t, n/2, answered.Load())
+	for _, hangUp := range hangUps {
+		hangUp()
+	}
+}
+
+// followers reads the callers of all runs.
+func followers(h *host) int64 { return int64(h.Books().API.Followers) }
+
+func TestAKeptRequestIsFetchedLaterOrCancelled(t *testing.T) {
+	w := newWorld(t)
+	h := w.start(w.config("d"))
+	callee := serveCalls(t, h.cfg.WorkerSocket, 1, "pdf")
+	h.awaitSlots(1)
+	c := h.caller()
+	taken := c.request(`{"type":"pdf","payload":{"do":"gate"}}`, "Prefer", "respond-async")
+	require.Equal(t, http.StatusAccepted, taken.StatusCode)
+	at := taken.Header.Get("Location")
+	require.Equal(t, http.StatusAccepted, c.ask(http.MethodGet, at, "").StatusCode)
+	second := c.request(`{"type":"pdf","payload":{"do":"gate"}}`, "Prefer", "respond-async").Header.Get("Location")
+	require.Equal(t, http.StatusNoContent, c.ask(http.MethodDelete, second, "").StatusCode)
+	require.Equal(t, http.StatusNotFound, c.ask(http.MethodGet, second, "").StatusCode)
+	close(callee.open)
+	story := c.ask(http.MethodGet, at, "", "Accept", "text/event-stream", "Last-Event-ID", "0")
+	require.NotContains(t, story.body, "event: queued")
+	require.Contains(t, story.body, "event: started")
+	require.Contains(t, story.body, "event: result")
+	require.JSONEq(t, `{"do":"gate"}`, c.ask(http.MethodGet, at, "").body)
+	eventually(t, func() bool { return h.gauges().InHand == 0 }, func() string { return "nothing in hand" })
+}
+
+func TestADurableRequestIsServedByTheOtherDispatcher(t *testing.T) {
+	w := newWorld(t)
+	here, there := w.start(w.config("here")), w.start(w.config("there"))
+	callee := serveCalls(t, there.cfg.WorkerSocket, 1, "pdf")
+	there.awaitSlots(1)
+	c := here.caller()
+	close(callee.open)
+	got := c.request(`{"type":"pdf","durable":true,"payload":{"page":1}}`)
+	require.Equal(t, http.StatusOK, got.StatusCode, got.body)
+	require.JSONEq(t, `{"page":1}`, got.body)
+	require.Equal(t, "1", got.Header.Get("Dispatcherd-Job"))
+	got = c.request(`{"type":"pdf","durable":true,"payload":{"do":"fail"}}`)
+	require.Equal(t, http.StatusUnprocessableEntity, got.StatusCode)
+	require.Contains(t, got.problem(t).Detail, "the page is torn")
+	require.EqualValues(t, 2, got.problem(t).Job)
+	eventually(t, func() bool { return here.Books().Rows == 0 }, func() string { return "nobody watched" })
+}
+
+func TestJobsAreInsertedFollowedExplainedAndCancelled(t *testing.T) {
+	w := newWorld(t)
+	h := w.start(w.config("d"))
+	callee := serveCalls(t, h.cfg.WorkerSocket, 1, "pdf")
+	h.awaitSlots(1)
+	c := h.caller()
+	got := c.ask(http.MethodPost, "/v1/jobs", `{"type":"pdf","payload":{"do":"gate"}}`)
+	require.Equal(t, http.StatusCreated, got.StatusCode, got.body)
+	require.Equal(t, "/v1/jobs/1", got.Header.Get("Location"))
+	w.await(1, dispatcherd.Running)
+	require.Equal(t, http.StatusCreated, c.ask(http.MethodPost, "/v1/jobs", `{"type":"pdf","priority":3}`).StatusCode)
+	var why api.Why
+	eventually(t, func() bool {
+		require.NoError(t, json.Unmarshal([]byte(c.ask(http.MethodGet, "/v1/jobs/2/why", "").body), &why))
+		return why.Rank == 1 && len(why.Reasons) == 1 && why.Reasons[0] == "CapacityBusy"
+	}, func() string { return fmt.Sprintf("job 2 next, but busy: %+v", why) })
+	require.Equal(t, 1, why.Capacity)
+	require.EqualValues(t, 1, why.Slots[0].Job)
+	require.InDelta(t, 1439.25, why.Overtaking.Window, 0.001)
+	shown := onDatabase(t, w.dsn, "", "job why 2", "--api-socket", h.cfg.APISocket)
+	require.Equal(t, exit.OK, shown.code, shown.err)
+	require.Contains(t, shown.out, "CapacityBusy: every slot that supports the type is taken")
+	require.Contains(t, shown.out, "busy with job 1 (pdf)")
+	for id, says := range map[string]string{"77": "job 77: no such job: it was never inserted, or is kept no longer", "-77": "request -77 is not in memory: it was answered"} {
+		shown = onDatabase(t, w.dsn, "", "job why "+id, "--api-socket", h.cfg.APISocket)
+		require.Equal(t, exit.NotFound, shown.code)
+		require.Contains(t, shown.err, says)
+	}
+
+	stream := make(chan response, 1)
+	go func() { stream <- c.ask(http.MethodGet, "/v1/jobs/1/events", "") }()
+	eventually(t, func() bool { return h.Books().Rows == 1 }, func() string { return "somebody who follows" })
+	require.Equal(t, http.StatusAccepted, c.ask(http.MethodDelete, "/v1/jobs/1", "").StatusCode)
+	<-callee.cancelled
+	story := (<-stream).body
+	require.Contains(t, story, "id: 1-running")
+	require.Contains(t, story, "id: 1-cancelled")
+	require.Contains(t, story, "job-cancelled")
+	again := c.ask(http.MethodGet, "/v1/jobs/1/events", "", "Last-Event-ID", "1-cancelled").body
+	require.NotContains(t, again, "event: status")
+	w.await(2, dispatcherd.Done)
+	require.Equal(t, http.StatusConflict, c.ask(http.MethodDelete, "/v1/jobs/2", "").StatusCode)
+	require.Contains(t, c.ask(http.MethodGet, "/v1/jobs/2", "").body, `"status":"done"`)
+}
+
+func TestProgressReachesTheRow(t *testing.T) {
+	w := newWorld(t)
+	h := w.start(w.config("d"))
+	reported := make(chan struct{})
+	release := make(chan struct{})
+	wk := worker.New(worker.Options{Socket: h.cfg.WorkerSocket})
+	wk.Handle("pdf", func(_ context.Context, job *worker.Job) (any, error) {
+		job.Progress(3, 10, "page 3")
+		close(reported)
+		<-release
+		return nil, nil
+	})
+	wk.Slots(1, "pdf")
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- wk.Run(ctx) }()
+	t.Cleanup(func() { cancel(); <-ended })
+	id := w.insert("pdf", work{})
+	<-reported
+	eventually(t, func() bool { return w.get(id).Progress != nil }, func() string { return "progress in the row" })
+	require.JSONEq(t, `{"done":3,"total":10,"message":"page 3"}`, string(w.get(id).Progress))
+	close(release)
+	w.await(id, dispatcherd.Done)
+}
+
+// curl is a client nobody here wrote.
+func curl(t *testing.T, stdin string, args ...string) string {
+	t.Helper()
+	if _, err := exec.LookPath("curl"); err != nil {
+		t.Skip("curl is not installed")
+	}
+	cmd := exec.Command("curl", append([]string{"--silent", "--show-error", "--max-time", "60"}, args...)...)
+	cmd.Stdin = strings.NewReader(stdin)
+	var errs bytes.Buffer
+	cmd.Stderr = &errs
+	out, err := cmd.Output()
+	require.NoError(t, err, errs.String())
+	return string(out)
+}
+
+func TestCurlDrivesTheAPI(t *testing.T) {
+	w := newWorld(t)
+	h := w.start(w.config("d"))
+	serveCalls(t, h.cfg.WorkerSocket, 2, "pdf")
+	h.awaitSlots(2)
+	on := []string{"--unix-socket", h.cfg.APISocket}
+	require.JSONEq(t, `{"page":1}`, curl(t, "", append(on, "http://d/v1/requests", "-d", `{"type":"pdf","payload":{"page":1}}`)...))
+	story := curl(t, "", append(on, "-N", "-H", "Accept: text/event-stream", "http://d/v1/requests", "-d", `{"type":"pdf","payload":{"do":"talk"}}`)...)
+	var names []string
+	for lines := bufio.NewScanner(strings.NewReader(story)); lines.Scan(); {
+		if name, ok := strings.CutPrefix(lines.Text(), "event: "); ok {
+			names = append(names, name)
+		}
+	}
+	require.Equal(t, []string{"queued", "started", "progress", "partial", "progress", "result"}, names)
+	lines := strings.Repeat("{\"type\":\"pdf\"}\n", 5000) + "{\"type\":\"\"}\nnonsense\n"
+	upload := append(slices.Clone(on), "-H", "Content-Type: application/x-ndjson", "--data-binary", "@-")
+	var refused api.Problem
+	require.NoError(t, json.Unmarshal([]byte(curl(t, lines, append(upload, "http://d/v1/jobs")...)), &refused))
+	require.Equal(t, 2, refused.Bad)
+	require.Equal(t, 5001, refused.Problems[0].Line)
+	require.Zero(t, w.number(`SELECT count(*) FROM dispatcherd.jobs`))
+	joined := append(slices.Clone(on), "-H", "Content-Type: application/x-ndjson", "-d", "@-", "http://d/v1/jobs")
+	require.Contains(t, curl(t, lines, joined...), "--data-binary keeps them", "-d has made one line of all")
+	require.Contains(t, curl(t, "", append(on, "http://d/v1/jobs", "-d", "")...), "it is empty; a job is a JSON object")
+	var report api.Uploaded
+	require.NoError(t, json.Unmarshal([]byte(curl(t, lines, append(upload, "-H", "Transfer-Encoding: chunked", "http://d/v1/jobs?on_error=skip")...)), &report))
+	require.EqualValues(t, 5000, report.Inserted)
+	require.Len(t, report.Problems, 2)
+	w.awaitCounts(map[dispatcherd.Status]int64{dispatcherd.Done: 5000})
+	require.Contains(t, curl(t, "", append(on, "http://d/readyz?verbose")...), "[+] postgres")
+	require.Contains(t, curl(t, "", append(on, "http://d/metrics")...), `dispatcherd_requests_ended_total{end="done",kind="memory"} 2`)
+}
+
+func TestTCPWantsATokenAndNeverOpensBeyondLoopbackWithoutOne(t *testing.T) {
+	w := newWorld(t)
+	cfg := w.config("d")
+	cfg.API = daemon.DefaultAPIConfig()
+	cfg.API.Listen = "0.0.0.0:0"
+	_, err := daemon.Start(t.Context(), cfg, zap.NewNop())
+	require.ErrorContains(t, err, "beyond loopback only with --api-tokens")
+	cfg.API.Listen = "127.0.0.1:0"
+	cfg.API.TokenFile = filepath.Join(w.dir, "tokens")
+	require.NoError(t, os.WriteFile(cfg.API.TokenFile, []byte("# name sha256\nanna a15f8b81a160b4eebe5c84e9e3b65c87b9b2f18a8bd8a2b4a2d4ac8d1f8a1b7c\nben "+
+		"2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b\n"), 0o600)) // ben's is "secret"
+	h := w.start(cfg)
+	url := "http://" + h.Addresses()[1].String()
+	for token, want := range map[string]string{"": "401", "Bearer wrong": "401", "Basic secret": "401", "Bearer secret": "200"} {
+		require.Equal(t, want, curl(t, "", "-o", "/dev/null", "-w", "%{http_code}", "-H", "Authorization: "+token, url+"/v1/slots"), token)
+	}
+	require.Contains(t, curl(t, "", url+"/livez"), "ok")
+}
+
+func TestTCPWithoutTokensIsForProgramsOfThisHost(t *testing.T) {
+	w := newWorld(t)
+	cfg := w.config("d")
+	cfg.API = daemon.DefaultAPIConfig()
+	cfg.API.Listen = "127.0.0.1:0"
+	h := w.start(cfg)
+	address := h.Addresses()[1].String()
+	for header, want := range map[string]string{"X-None: x": "200", "Host: evil.example": "403"} {
+		require.Equal(t, want, curl(t, "", "-o", "/dev/null", "-w", "%{http_code}", "-H", header, "http://"+address+"/v1/slots"), header)
+	}
+	require.Equal(t, "403", curl(t, "", "-o", "/dev/null", "-w", "%{http_code}", "-H", "Host: evil.example", "-d", `{"type":"nobody"}`, "http://"+address+"/v1/requests"),
+		"in the plainest form too")
+	for header, want := range map[string]string{"X-None: x": "201", "Origin: http://evil.example": "403", "Sec-Fetch-Site: cross-site": "403"} {
+		require.Equal(t, want, curl(t, "", "-o", "/dev/null", "-w", "%{http_code}", "-H", header, "-d", `{"type":"nobody"}`, "http://"+address+"/v1/jobs"), header)
+	}
+	require.Equal(t, "201", curl(t, "", "--unix-socket", h.cfg.APISocket, "-o", "/dev/null", "-w", "%{http_code}", "-H", "Host: any", "-H", "Origin: http://any",
+		"-d", `{"type":"nobody"}`, "http://d/v1/jobs"), "on the Unix socket a Host means nothing")
+}

@@ -1,0 +1,147 @@
+package e2e
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/dispatcherd/dispatcherd/internal/daemon"
+)
+
+var ndjson = []string{"Content-Type", "application/x-ndjson"}
+
+func TestALongLineOfAnUploadIsRefused(t *testing.T) {
+	w := newWorld(t)
+	cfg := w.config("d")
+	cfg.API = daemon.DefaultAPIConfig()
+	cfg.API.MaxPayload = 1000
+	h := w.start(cfg)
+	c := h.caller()
+	line := func(bytes int) string {
+		const frame = `{"type":"x","payload":""}`
+		return frame[:len(frame)-2] + strings.Repeat("x", bytes-len(frame)) + frame[len(frame)-2:]
+	}
+	for _, query := range []string{"", "?on_error=skip"} {
+		got := c.ask(http.MethodPost, "/v1/jobs"+query, line(1000)+"\n"+line(1001)+"\n"+line(30)+"\n", ndjson...)
+		require.Equal(t, http.StatusRequestEntityTooLarge, got.StatusCode, got.body)
+		p := got.problem(t)
+		require.Equal(t, 2, p.Line)
+		require.NotContains(t, p.Detail, "xx")
+	}
+	require.Zero(t, w.number(`SELECT count(*) FROM dispatcherd.jobs`))
+	require.InDelta(t, 2, metricsOn(t, cfg)[`dispatcherd_api_bound_hits_total{bound="payload"}`], 0)
+	got := c.ask(http.MethodPost, "/v1/jobs", line(1000)+"\n"+line(1000), ndjson...)
+	require.Equal(t, http.StatusCreated, got.StatusCode, got.body)
+	require.Equal(t, 2, w.number(`SELECT count(*) FROM dispatcherd.jobs`))
+}
+
+func TestAnUploadIsBoundedAsAWhole(t *testing.T) {
+	w := newWorld(t)
+	cfg := w.config("d")
+	cfg.API = daemon.DefaultAPIConfig()
+	cfg.API.MaxUpload = 1000
+	h := w.start(cfg)
+	for _, query := range []string{"", "?on_error=skip"} {
+		got := h.caller().ask(http.MethodPost, "/v1/jobs"+query, strings.Repeat("{\"type\":\"x\"}\n", 100), ndjson...)
+		require.Equal(t, http.StatusRequestEntityTooLarge, got.StatusCode, got.body)
+	}
+	require.Zero(t, w.number(`SELECT count(*) FROM dispatcherd.jobs`))
+}
+
+func TestARequestThatNamesNoDeadlineHasOne(t *testing.T) {
+	w := newWorld(t)
+	cfg := w.config("d")
+	cfg.API = daemon.DefaultAPIConfig()
+	cfg.API.DefaultTimeout = 50 * time.Millisecond
+	h := w.start(cfg)
+	callee := serveCalls(t, h.cfg.WorkerSocket, 1, "pdf")
+	h.awaitSlots(1)
+	got := h.caller().request(`{"type":"pdf","payload":{"do":"gate"}}`)
+	require.Equal(t, http.StatusGatewayTimeout, got.StatusCode, got.body)
+	eventually(t, func() bool { // a slow machine may not have reached the worker before
+		return h.gauges().InHand == 0 && h.gauges().Free == 1 && callee.runs.Load() == int64(len(callee.cancelled))
+	}, func() string { return "nothing in hand; there is " + fmt.Sprint(h.gauges()) })
+	require.InDelta(t, 1, metricsOn(t, cfg)[`dispatcherd_requests_ended_total{end="late",kind="memory"}`], 0)
+}
+
+func TestCallersShareFewConnectionsToPostgres(t *testing.T) {
+	const few, callers = 2, 50
+	w := newWorld(t)
+	cfg := w.config("d")
+	cfg.API = daemon.DefaultAPIConfig()
+	cfg.API.Connections = few
+	h := w.start(cfg)
+	id := w.insert("nobody", work{})
+	c := h.caller()
+	var calls sync.WaitGroup
+	for range callers {
+		calls.Go(func() {
+			got, err := c.send(t.Context(), http.MethodGet, fmt.Sprint("/v1/jobs/", id), "")
+			if err != nil || got.StatusCode != http.StatusOK {
+				t.Errorf("%v %s", err, got.body)
+			}
+		})
+	}
+	calls.Wait()
+	open := w.number(`SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'dispatcherd api'`)
+	require.Positive(t, open)
+	require.LessOrEqual(t, open, few)
+}
+
+// A stream of jobs holds a connection for as long as its caller goes on sending.
+func TestUploadsThatDribbleLeaveAConnectionToOthers(t *testing.T) {
+	const connections = 3
+	w := newWorld(t)
+	cfg := w.config("d")
+	cfg.API = daemon.DefaultAPIConfig()
+	cfg.API.Connections, cfg.API.BodyTimeout = connections, time.Second
+	h := w.start(cfg)
+	c := h.caller()
+	id := w.insert("nobody", work{})
+	enough := make(chan struct{})
+	var dribbling sync.WaitGroup
+	defer dribbling.Wait()
+	stop := sync.OnceFunc(func() { close(enough) })
+	defer stop()
+	for range connections - 1 {
+		body, lines := io.Pipe()
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://d/v1/jobs", body)
+		require.NoError(t, err)
+		req.Header.Set("Content-Type", "application/x-ndjson")
+		dribbling.Go(func() {
+			tick := time.NewTicker(50 * time.Millisecond)
+			defer tick.Stop()
+			for ; ; <-tick.C {
+				select {
+				case <-enough:
+					_ = lines.Close() // never fails
+					return
+				default:
+					_, _ = io.WriteString(lines, "{\"type\":\"dribble\"}\n") // the answer tells
+				}
+			}
+		})
+		dribbling.Go(func() {
+			res, err := c.client.Do(req)
+			if err != nil || res.StatusCode != http.StatusCreated {
+				t.Error(res, err)
+				return
+			}
+			_ = res.Body.Close() // its status is what counts
+		})
+	}
+	eventually(t, func() bool { return h.Books().Uploads == connections-1 }, func() string { return "the uploads go on" })
+	require.Equal(t, http.StatusTooManyRequests, c.ask(http.MethodPost, "/v1/jobs", "{\"type\":\"third\"}\n", ndjson...).StatusCode)
+	require.InDelta(t, 1, metricsOn(t, cfg)[`dispatcherd_api_bound_hits_total{bound="uploads"}`], 0)
+	require.Equal(t, http.StatusOK, c.ask(http.MethodGet, fmt.Sprint("/v1/jobs/", id), "").StatusCode)
+	stop()
+	dribbling.Wait()
+	require.Equal(t, http.StatusCreated, c.ask(http.MethodPost, "/v1/jobs", "{\"type\":\"third\"}\n", ndjson...).StatusCode)
+	require.Zero(t, h.Books().Uploads)
+}

@@ -1,0 +1,35 @@
+package e2e
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/dispatcherd/dispatcherd"
+)
+
+// Somebody cancels a job while no dispatcher is there: nobody hears the
+// notification. The one that takes the job over tells the worker at once, and
+// not with its next beat, which is far away here.
+func TestACancelBetweenTwoDispatchersIsToldWithTheAdoption(t *testing.T) {
+	w := newWorld(t)
+	cfg := w.config("d")
+	cfg.Grace = 20 * time.Millisecond
+	cfg.Beat, cfg.Lease = time.Hour, 3*time.Hour
+	cfg.Workers.Resume, cfg.Core.Resume = longWait, longWait
+	first := w.start(cfg)
+	callee := serveCalls(t, cfg.WorkerSocket, 1, "x")
+	first.awaitSlots(1)
+	id := w.insert("x", work{Do: "gate"})
+	first.awaitState("busy", id)
+	require.NoError(t, first.stop())
+	status, err := w.jobs.Cancel(t.Context(), id)
+	require.NoError(t, err)
+	require.Equal(t, dispatcherd.Running, status)
+
+	second := w.start(cfg)
+	require.Equal(t, id, receive(t, callee.cancelled, "the worker is told"))
+	require.EqualValues(t, 1, w.await(id, dispatcherd.Cancelled).Attempt)
+	second.awaitSlots(1)
+}

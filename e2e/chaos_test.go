@@ -1,0 +1,138 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/actor"
+	"github.com/dispatcherd/dispatcherd/claim"
+	"github.com/dispatcherd/dispatcherd/internal/daemon"
+)
+
+// The kill -9 of a worker is no failure of an on-demand request either: it runs
+// elsewhere while its caller waits.
+func TestARequestSurvivesItsWorker(t *testing.T) {
+	w := newWorld(t)
+	h := w.start(w.config("d"))
+	first := w.worker("first", h.cfg.WorkerSocket, oneSlot("x"))
+	h.awaitSlots(1)
+	ctx, cancel := context.WithTimeout(t.Context(), longWait)
+	defer cancel()
+	type outcome struct {
+		answer daemon.Answer
+		err    error
+	}
+	answered := make(chan outcome, 1)
+	go func() {
+		a, err := h.Do(ctx, daemon.Request{Type: "x", Payload: []byte(`{"do":"gate"}`)})
+		answered <- outcome{a, err}
+	}()
+	w.seen.await(t, "the request start", func(s sighting) bool { return s.What == "start" })
+	w.worker("second", h.cfg.WorkerSocket, oneSlot("x"))
+	eventually(t, func() bool { return h.gauges().Free == 1 }, func() string { return "a second worker" })
+	first.kill()
+	w.seen.open(t, w.seen.await(t, "the request start elsewhere", func(s sighting) bool { return s.What == "start" && s.Worker == "second" }))
+	got := <-answered
+	require.NoError(t, got.err)
+	require.Equal(t, actor.AnswerDone, got.answer.Kind, got.answer.Reason)
+	require.JSONEq(t, `{"by":"second","attempt":2}`, string(got.answer.Payload))
+	h.awaitSlots(1)
+}
+
+// Everything at once, for a while: two dispatchers, workers that are killed,
+// stopped and started, cut connections, dispatchers that stop and come back,
+// jobs that fail, time out and are cancelled. In the end every job has come to
+// one of its ends, and no two attempts of a job were at work at the same time
+// unless the first one's worker had been given up.
+func TestChaosLosesNothing(t *testing.T) {
+	const (
+		rounds   = 42
+		perRound = 40
+	)
+	w := newWorld(t)
+	dice := rand.New(rand.NewPCG(7, 7))
+	configs := []daemon.Config{w.config("a"), w.config("b")}
+	hosts := make([]*host, len(configs))
+	var crew []*child
+	launch := func(i int) *child {
+		return w.worker(fmt.Sprint("w", i), configs[i%2].WorkerSocket, scriptSlots{N: 3, Types: []string{"x", "y"}}, scriptSlots{N: 1, Types: []string{"z"}})
+	}
+	for i := range configs {
+		configs[i].Core.Limits.Crashes = 1000
+		configs[i].Grace = 50 * time.Millisecond
+		hosts[i] = w.start(configs[i])
+	}
+	for i := range 4 {
+		crew = append(crew, launch(i))
+	}
+	revive := func() {
+		for i, c := range crew {
+			select {
+			case <-c.ended:
+				crew[i] = launch(i)
+			default:
+			}
+		}
+	}
+	types := []string{"x", "y", "z"}
+	plans := []work{{}, {}, {}, {Do: "fail", Times: 1, Error: "once"}, {Do: "permanent", Error: "never"}, {Do: "die-once"}}
+	for round := range rounds {
+		var last dispatcherd.JobID
+		for range perRound {
+			last = w.insertNew(claim.New{Type: types[dice.IntN(3)], Priority: dispatcherd.Priority(dice.IntN(11))}, plans[dice.IntN(len(plans))])
+		}
+		switch i := dice.IntN(len(crew)); round % 6 {
+		case 0, 1:
+			crew[i].kill()
+			crew[i] = launch(i)
+		case 2:
+			w.exec(`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE 'dispatcherd %'`)
+		case 3:
+			for id := last - perRound/2; id <= last; id += 3 {
+				if _, err := w.jobs.Cancel(t.Context(), id); err != nil {
+					require.ErrorContains(t, err, "only pending and running")
+				}
+			}
+		case 4:
+			require.NoError(t, hosts[i%2].stop())
+			hosts[i%2] = w.start(configs[i%2])
+		case 5:
+			_ = crew[i].cmd.Process.Signal(syscall.SIGTERM) // a job may have killed it
+			<-crew[i].ended
+			crew[i] = launch(i)
+		}
+		revive()
+	}
+	var counts map[dispatcherd.Status]int64
+	eventually(t, func() bool {
+		revive()
+		var err error
+		counts, err = w.jobs.Counts(t.Context())
+		require.NoError(t, err)
+		return counts[dispatcherd.Pending]+counts[dispatcherd.Running] == 0
+	}, func() string {
+		return fmt.Sprint("an end of every job; ", counts, hosts[0].gauges(), hosts[1].gauges())
+	})
+	for _, h := range hosts {
+		h.awaitSlots(8)
+		require.NotContains(t, h.log.text(), "panic")
+		require.NotContains(t, strings.ToLower(h.log.text()), "lease is gone")
+	}
+	t.Log(counts)
+	require.EqualValues(t, rounds*perRound, counts[dispatcherd.Done]+counts[dispatcherd.Failed]+counts[dispatcherd.Cancelled])
+	require.Equal(t, rounds*perRound, w.number(`SELECT count(DISTINCT id) FROM dispatcherd.jobs`), "a row for every job, and one only")
+	require.Empty(t, w.seen.ofJobs("alien"))
+	requireOneAtATime(t, w)
+	// What a row says is what its last attempt did.
+	require.Zero(t, w.number(`SELECT count(*) FROM dispatcherd.jobs WHERE status = 'done' AND (result->>'attempt')::int <> attempt`))
+	require.Zero(t, w.number(`SELECT count(*) FROM dispatcherd.jobs WHERE status = 'failed' AND payload->>'do' <> 'permanent'`))
+	require.Zero(t, w.deadlocks())
+}

@@ -1,0 +1,154 @@
+package e2e
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/dispatcherd/dispatcherd/internal/daemon"
+	"github.com/dispatcherd/dispatcherd/internal/exit"
+)
+
+// raiseFiles lets this process, and those it starts, have so many descriptors, as
+// far as that is possible, and returns how many there may be.
+func raiseFiles(t *testing.T, wanted int) int {
+	t.Helper()
+	var limit syscall.Rlimit
+	require.NoError(t, syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit))
+	limit.Cur = limit.Max // the runtime has done this already, unless somebody lowered it
+	require.NoError(t, syscall.Setrlimit(syscall.RLIMIT_NOFILE, &limit))
+	if limit.Cur < uint64(wanted) {
+		t.Logf("RLIMIT_NOFILE is %d instead of %d", limit.Cur, wanted)
+		return int(limit.Cur)
+	}
+	return wanted
+}
+
+// resident is the memory that a process holds, in bytes; 0 where nobody tells.
+func resident(t *testing.T, pid int) int64 {
+	t.Helper()
+	if runtime.GOOS != "linux" {
+		return 0
+	}
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	require.NoError(t, err)
+	found := regexp.MustCompile(`VmRSS:\s+(\d+) kB`).FindSubmatch(text)
+	require.NotNil(t, found)
+	kb, err := strconv.ParseInt(string(found[1]), 10, 64)
+	require.NoError(t, err)
+	return kb << 10
+}
+
+// visit connects, asks once, reads the answer and stays connected.
+func visit(t *testing.T, network, address, header string) (net.Conn, int) {
+	t.Helper()
+	conn, err := net.Dial(network, address)
+	require.NoError(t, err)
+	_, err = io.WriteString(conn, "GET /v1/types HTTP/1.1\r\nHost: d\r\n"+header+"\r\n")
+	require.NoError(t, err)
+	res, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	require.NoError(t, err)
+	_, err = io.Copy(io.Discard, res.Body)
+	require.NoError(t, err)
+	require.NoError(t, res.Body.Close())
+	return conn, res.StatusCode
+}
+
+// strangers are the others beside a crowd.
+const strangers = 50
+
+// others are callers of whom each comes by a connection of his own, as if nobody
+// else were there; it returns how long the median had to wait.
+func others(t *testing.T, cfg daemon.Config) time.Duration {
+	t.Helper()
+	took := make([]time.Duration, strangers)
+	for i := range took {
+		c := callerOn(t, cfg)
+		began := time.Now()
+		got := c.request(`{"type":"x","payload":{"result":"fine"}}`)
+		took[i] = time.Since(began)
+		require.Equal(t, http.StatusOK, got.StatusCode, got.body)
+		require.JSONEq(t, `"fine"`, got.body)
+		c.client.CloseIdleConnections()
+	}
+	slices.Sort(took)
+	return took[strangers/2]
+}
+
+// idleCaller is what one connection that says nothing may cost, in bytes; what
+// one costs is logged.
+const idleCaller = 40 << 10
+
+// Ten thousand callers who stay connected and say nothing, more than the default
+// bound allows, and then as many with bad tokens: the daemon's memory is
+// bounded, whoever comes finds room, and is served as fast as before.
+func TestTenThousandIdleCallersAndAFloodOfBadTokensAreBounded(t *testing.T) {
+	const over, spare = 100, 300
+	most := daemon.DefaultAPIConfig().MaxConnections
+	most = raiseFiles(t, most+over+spare) - over - spare
+	w := newWorld(t)
+	cfg := w.config("d")
+	tokens := filepath.Join(w.dir, "tokens")
+	require.NoError(t, os.WriteFile(tokens, []byte("ben 2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b\n"), 0o600)) // "secret"
+	process := w.serve(cfg, "--api-listen", "127.0.0.1:0", "--api-tokens", tokens, "--log-format", "json",
+		"--max-api-connections", strconv.Itoa(most), "--api-idle-timeout", "1h")
+	said := regexp.MustCompile(`"address":"(127\.0\.0\.1:\d+)"`).FindStringSubmatch(process.errors.text())
+	require.NotNil(t, said, process.errors.text())
+	w.worker("honest", cfg.WorkerSocket, oneSlot("x"))
+	eventually(t, func() bool { return slotsOf(cfg) == 1 }, func() string { return "a slot" })
+	machine := listenToNoise(t)
+	alone := others(t, cfg)
+	memory := resident(t, process.pid())
+
+	for _, crowd := range []struct {
+		name, network, address, header string
+		status                         int
+	}{
+		{"idle", "unix", cfg.APISocket, "", http.StatusOK},
+		{"bad tokens", "tcp", said[1], "Authorization: Bearer guess\r\n", http.StatusUnauthorized},
+	} {
+		var conns []net.Conn
+		began := time.Now()
+		for range most + over {
+			conn, status := visit(t, crowd.network, crowd.address, crowd.header)
+			require.Equal(t, crowd.status, status)
+			conns = append(conns, conn)
+		}
+		arrived := time.Since(began)
+		beside, holds := others(t, cfg), resident(t, process.pid())
+		shown := metricsOn(t, cfg)
+		require.LessOrEqual(t, shown["dispatcherd_api_connections"], float64(most+2), "with the one that asks, and one of the other listener")
+		require.GreaterOrEqual(t, shown[`dispatcherd_api_bound_hits_total{bound="connections"}`], float64(over))
+		_, err := conns[0].Read(make([]byte, 1))
+		require.ErrorIs(t, err, io.EOF, "the longest idle one made room")
+		t.Logf("%s: %d connections in %v; a request took %v alone and %v beside them; memory %d MB, then %d MB: %d bytes a connection",
+			crowd.name, most+over, arrived.Round(time.Millisecond), alone, beside, memory>>20, holds>>20, (holds-memory)/int64(most))
+		require.Less(t, holds-memory, int64(most*idleCaller*raceFactor))
+		require.Less(t, beside, alone+50*time.Millisecond+10*machine.usual(), "the noise of a shared machine included")
+		for _, conn := range conns {
+			require.NoError(t, conn.Close())
+		}
+		eventually(t, func() bool { return metricsOn(t, cfg)["dispatcherd_api_connections"] <= 2 }, func() string { return "all of them gone" })
+	}
+	require.InDelta(t, most+over, metricsOn(t, cfg)[`dispatcherd_api_bound_hits_total{bound="token"}`], 0)
+	conn, status := visit(t, "tcp", said[1], "Authorization: Bearer secret\r\n")
+	require.Equal(t, http.StatusOK, status)
+	require.NoError(t, conn.Close())
+	require.Less(t, strings.Count(process.errors.text(), "\n"), 100, "what strangers can bring about is not logged each time")
+	process.signal(t, syscall.SIGTERM)
+	process.ends(t, exit.OK)
+}

@@ -1,0 +1,192 @@
+package e2e
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/internal/daemon"
+)
+
+// durableCall is one durable request and what became of it.
+type durableCall struct {
+	n      int
+	job    dispatcherd.JobID // as the caller was told; 0 = not told
+	result string            // "" = his connection broke before
+	failed string            // an answer that is no result
+}
+
+// callDurable sends a durable request and waits for its end. With a stream the
+// caller learns the row's id at once, without one together with the answer.
+func (c *caller) callDurable(n int, stream bool, nap time.Duration) (got durableCall) {
+	got.n = n
+	body := fmt.Sprintf(`{"type":"pdf","durable":true,"timeout":60,"payload":{"do":"nap","nap":"%v","result":{"n":%d}}}`, nap, n)
+	req, err := http.NewRequestWithContext(c.t.Context(), http.MethodPost, "http://dispatcherd/v1/requests", strings.NewReader(body))
+	if err != nil {
+		got.failed = err.Error()
+		return got
+	}
+	if stream {
+		req.Header.Set("Accept", "text/event-stream")
+	}
+	res, err := c.client.Do(req)
+	if err != nil {
+		return got // the dispatcher died
+	}
+	defer res.Body.Close()
+	id, _ := strconv.ParseInt(res.Header.Get("Dispatcherd-Job"), 10, 64)
+	got.job = dispatcherd.JobID(id)
+	if !stream || res.StatusCode != http.StatusOK {
+		text, err := io.ReadAll(res.Body)
+		switch {
+		case err == nil && res.StatusCode == http.StatusOK:
+			got.result = string(text)
+		case err == nil:
+			got.failed = fmt.Sprint(res.StatusCode, string(text))
+		}
+		return got
+	}
+	event := ""
+	for lines := bufio.NewScanner(res.Body); lines.Scan(); {
+		name, data, _ := strings.Cut(lines.Text(), ": ")
+		switch {
+		case name == "event":
+			event = data
+		case name == "data" && event == "result":
+			got.result = data
+		case name == "data" && event == "error":
+			got.failed = data
+		}
+	}
+	return got
+}
+
+// pair is two dispatchers as processes. Callers are with the one, the workers
+// that can serve them with the other.
+type pair struct {
+	*world
+	here, there   daemon.Config
+	caller, other *child
+	told          map[string]int // what became of the callers
+}
+
+func newPair(w *world) *pair {
+	p := &pair{world: w, here: w.config("here"), there: w.config("there"), told: map[string]int{}}
+	for _, cfg := range []*daemon.Config{&p.here, &p.there} {
+		cfg.Lease = 700 * time.Millisecond
+	}
+	p.caller, p.other = w.serve(p.here), w.serve(p.there)
+	w.worker("pdf", p.there.WorkerSocket, scriptSlots{N: 4, Types: []string{"pdf"}})
+	p.awaitWorker()
+	return p
+}
+
+func (p *pair) awaitWorker() {
+	p.t.Helper()
+	eventually(p.t, func() bool { return slotsOf(p.there) == 4 }, func() string { return "four slots" })
+}
+
+// round lets callers wait, kills one of the two at a random moment with -9,
+// starts it again, and looks at what became of everybody.
+func (p *pair) round(first int, killCaller bool, rng *rand.Rand) {
+	const callers = 8
+	c := callerOn(p.t, p.here)
+	var calls sync.WaitGroup
+	got := make([]durableCall, callers)
+	for i := range callers {
+		nap := time.Duration(rng.IntN(40)) * time.Millisecond
+		calls.Go(func() { got[i] = c.callDurable(first+i, i%2 == 0, nap) })
+	}
+	<-time.After(time.Duration(rng.IntN(80)) * time.Millisecond) // the random moment
+	if killCaller {
+		p.caller.kill()
+		p.caller = p.serve(p.here)
+	} else {
+		p.other.kill()
+		p.other = p.serve(p.there)
+		p.awaitWorker()
+	}
+	calls.Wait()
+	c.client.CloseIdleConnections()
+	for _, g := range got {
+		p.settled(g, killCaller)
+	}
+}
+
+// settled looks at the row of a call: it is done, its answer is what the caller
+// got, or would get by asking for it.
+func (p *pair) settled(g durableCall, died bool) {
+	p.t.Helper()
+	require.Empty(p.t, g.failed)
+	require.True(p.t, died || g.result != "", "request %d: its dispatcher lived, so it is answered", g.n)
+	want := fmt.Sprintf(`{"n":%d}`, g.n)
+	rows := p.number(`SELECT count(*) FROM dispatcherd.jobs WHERE (payload->'result'->>'n')::int = $1`, g.n)
+	if rows == 0 { // the dispatcher died before it had written it
+		require.Zero(p.t, g.job, "request %d was written, as its caller had been told", g.n)
+		require.Empty(p.t, g.result)
+		p.told["never written"]++
+		return
+	}
+	require.Equal(p.t, 1, rows)
+	id := dispatcherd.JobID(p.number(`SELECT id FROM dispatcherd.jobs WHERE (payload->'result'->>'n')::int = $1`, g.n))
+	p.await(id, dispatcherd.Done)
+	var shown struct {
+		Status dispatcherd.Status
+		Result json.RawMessage
+	}
+	text, err := askAPI(p.here, fmt.Sprint("/v1/jobs/", id))
+	require.NoError(p.t, err)
+	require.NoError(p.t, json.Unmarshal([]byte(text), &shown))
+	require.Equal(p.t, dispatcherd.Done, shown.Status)
+	require.JSONEq(p.t, want, string(shown.Result))
+	if g.job != 0 {
+		require.Equal(p.t, id, g.job)
+	}
+	switch {
+	case g.result != "":
+		require.JSONEq(p.t, want, g.result)
+		p.told["answered"]++
+	case g.job != 0:
+		p.told["found by the id that was told"]++
+	default:
+		p.told["written, id not told"]++
+	}
+}
+
+// Callers wait at one dispatcher for durable requests that only the other's
+// workers can serve, while one of the two is killed with -9 again and again. No
+// request is lost: while the caller's dispatcher lives he is answered; if it
+// dies, the row goes on, ends once, and holds the answer.
+func TestNoDurableRequestIsLostWhenEitherDispatcherIsKilled(t *testing.T) {
+	kills := 24
+	if testing.Short() {
+		kills = 6
+	}
+	w := newWorld(t)
+	rng := rand.New(rand.NewPCG(daemon.NewSeed()[0], 2))
+	p := newPair(w)
+	for n := range kills {
+		p.round(1000*(n+1), n%2 == 0, rng)
+	}
+	t.Logf("%d kills: %v", kills, p.told)
+	require.Positive(t, p.told["answered"])
+	require.Zero(t, w.number(`SELECT count(*) FROM dispatcherd.jobs WHERE status <> 'done' OR failures > 0`))
+	for id, starts := range w.seen.ofJobs("start") {
+		last := w.get(id).Attempt
+		for i, s := range starts {
+			require.LessOrEqual(t, s.Attempt, last, "job %d ran after its end", id)
+			require.True(t, i == 0 || s.Attempt > starts[i-1].Attempt, "job %d: each attempt once", id)
+		}
+	}
+}

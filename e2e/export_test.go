@@ -1,0 +1,74 @@
+package e2e
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/internal/exit"
+	"github.com/dispatcherd/dispatcherd/internal/trace"
+)
+
+func TestWhatEndedIsATraceThatCanBeSimulated(t *testing.T) {
+	w := newWorld(t)
+	cfg := w.config("d")
+	h := w.start(cfg)
+	dir := filepath.Join(t.TempDir(), "month")
+	export := func(args ...string) outcome {
+		line := []string{"trace", "export", dir, "--api-socket", cfg.APISocket, "--database-url", w.dsn}
+		return invocation{args: append(line, args...)}.runs(t)
+	}
+	got := export()
+	require.Equal(t, exit.NotFound, got.code)
+	require.Contains(t, got.err, "no slot is on line")
+
+	w.worker("a", cfg.WorkerSocket, scriptSlots{N: 2, Types: []string{"x", "y"}}, scriptSlots{N: 1, Types: []string{"y", "y|z"}})
+	h.awaitSlots(3)
+	got = export()
+	require.Equal(t, exit.NotFound, got.code)
+	require.Contains(t, got.err, "there is no job that ended in that time")
+	w.exec(`INSERT INTO dispatcherd.jobs_done (id, type, status, priority, run_at, started_at, finished_at)
+		SELECT 999, 'gone', 'done', 0, now() - interval '1 hour', now() - interval '20 s', now() - interval '10 s'`)
+	got = export()
+	require.Equal(t, exit.NotFound, got.code)
+	require.Contains(t, got.err, "1 job ended in that time, of types that no slot of the dispatcher on "+cfg.APISocket+" supports: gone; give another --api-socket")
+	w.exec(`DELETE FROM dispatcherd.jobs_done WHERE id = 999`)
+
+	done := w.insert("x", work{})
+	failed := w.insert("y|z", work{Do: "permanent", Error: "no"})
+	w.await(done, dispatcherd.Done)
+	w.await(failed, dispatcherd.Failed)
+	// Ten seconds of work that was due an hour ago, of a type that nobody does any more, and of one that is done here.
+	w.exec(`INSERT INTO dispatcherd.jobs_done (id, type, status, priority, run_at, started_at, finished_at)
+		SELECT 1000 + i, t, 'done', 7, now() - interval '1 hour', now() - interval '20 s', now() - interval '10 s'
+		FROM unnest('{gone,x}'::text[]) WITH ORDINALITY u (t, i)`)
+
+	require.NoError(t, os.Mkdir(dir, 0o755))
+	got = export()
+	require.Equal(t, exit.OK, got.code, got.err)
+	require.Equal(t, "3 jobs for 3 slots written to "+dir+"\n1 job left out because no slot supports them: gone\n", got.err)
+	month, err := trace.Load(dir)
+	require.NoError(t, err)
+	require.Len(t, month.Jobs, 3)
+	require.Equal(t, trace.Job{ID: 1002, Type: "x", Priority: 7, Mode: dispatcherd.Queued, DurationMS: 10_000}, month.Jobs[0])
+	require.InDelta(t, 3_600_000, month.Jobs[1].ArrivalMS, 60_000)
+	require.Equal(t, []string{"x", "y", "y|z"}, month.Types())
+	require.Len(t, month.Workers(), 1)
+	simulated := invocation{args: []string{"trace", "simulate", dir}}.runs(t)
+	require.Equal(t, exit.OK, simulated.code, simulated.err)
+	require.Contains(t, simulated.out, "3 jobs, 3 done")
+
+	got = export()
+	require.Equal(t, exit.Conflict, got.code, "what may have taken a month to come about is not written over")
+	require.Contains(t, got.err, "slots.csv is there already; give another name, or --force to replace it")
+	require.Equal(t, exit.OK, export("--force").code)
+	require.Equal(t, exit.Conflict, invocation{args: []string{"trace", "generate", dir}}.runs(t).code)
+	require.Contains(t, export("--force", "--limit", "2").err, "more than 2 jobs ended in that time")
+	require.Contains(t, export("--force", "--until", "1s", "--since", "1s").err, "must be longer ago than --until")
+	again := invocation{args: []string{"trace", "export", dir + "2", "--slots-of", dir, "--since", "15s", "--until", "5s", "--database-url", w.dsn}}.runs(t)
+	require.Equal(t, exit.OK, again.code, again.err)
+	require.Contains(t, again.err, "1 job for 3 slots written to")
+}

@@ -1,0 +1,484 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"runtime"
+	"runtime/pprof"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/actor"
+	"github.com/dispatcherd/dispatcherd/api"
+	"github.com/dispatcherd/dispatcherd/internal/daemon"
+)
+
+// hangUps is a house full of callers who leave. One slot of the type "full" is
+// taken for the whole test, so that whoever asks for it waits; those of "pdf"
+// are free between two rounds.
+type hangUps struct {
+	*world
+	t      *testing.T
+	h      *host
+	callee *callee
+	c      *caller
+	rng    *rand.Rand
+	last   int // numbers keys
+	rows   int // durable requests so far
+	keys   int // answers that may be kept
+}
+
+const hangUpSlots = 32
+
+// stages are the points at which callers leave. Each takes some of the calls
+// that are left, and says how many it made.
+var stages = []struct {
+	name  string
+	calls int
+	round int
+	leave func(s *hangUps, n int)
+}{
+	{name: "queued", calls: 2000, round: 200, leave: (*hangUps).whileQueued},
+	{name: "reserved", calls: 1024, round: hangUpSlots, leave: (*hangUps).whileReserved},
+	{name: "running", calls: 2016, round: hangUpSlots, leave: (*hangUps).whileRunning},
+	{name: "answering", calls: 1024, round: hangUpSlots, leave: (*hangUps).whileAnswered},
+	{name: "any moment", calls: 4000, round: 500, leave: (*hangUps).atRandom},
+}
+
+// Callers hang up at every point, in rounds of random order: after each round
+// every slot is free, at the end no goroutine is left over, and every request
+// has exactly one end.
+func TestCallersWhoHangUpAtEveryPointLeakNothing(t *testing.T) {
+	w := newWorld(t)
+	cfg := w.config("d")
+	cfg.API = daemon.DefaultAPIConfig()
+	cfg.API.Connections = 1 // rows are committed in their order, so none is passed by and found by a later look only
+	h := w.start(cfg)
+	s := &hangUps{
+		world: w, t: t, h: h, callee: serveCalls(t, h.cfg.WorkerSocket, hangUpSlots, "pdf"), c: h.caller(),
+		rng: rand.New(rand.NewPCG(daemon.NewSeed()[0], 1)),
+	}
+	full := serveCalls(t, h.cfg.WorkerSocket, 1, "full")
+	h.awaitSlots(hangUpSlots + 1)
+	var holder sync.WaitGroup
+	holder.Go(func() { s.c.request(`{"type":"full","timeout":600,"payload":{"do":"gate"}}`) })
+	defer holder.Wait()
+	defer close(full.open)
+	h.awaitState("busy", -1)
+	s.c.client.CloseIdleConnections()
+
+	var rounds []int // indexes into stages
+	for i, stage := range stages {
+		calls := stage.calls
+		if testing.Short() {
+			calls /= 10
+		}
+		for range (calls + stage.round - 1) / stage.round {
+			rounds = append(rounds, i)
+		}
+	}
+	s.rng.Shuffle(len(rounds), func(i, j int) { rounds[i], rounds[j] = rounds[j], rounds[i] })
+	w.await(w.insert("pdf", work{}), dispatcherd.Done) // every connection to Postgres is up
+	s.everyHandAtOnce()
+	s.settle()
+	goroutines := runtime.NumGoroutine()
+	left := map[string]int{}
+	for _, i := range rounds {
+		stages[i].leave(s, stages[i].round)
+		left[stages[i].name] += stages[i].round
+		s.settle()
+	}
+	t.Logf("hung up: %v", left)
+	eventually(t, func() bool { return runtime.NumGoroutine() <= goroutines+5 }, func() string { // the runtime has some of its own
+		return fmt.Sprintf("%d goroutines as before; there are %d", goroutines, runtime.NumGoroutine())
+	})
+	s.addsUp()
+}
+
+// settle waits until nobody but the holder of the full slot is left. A caller
+// may have left with his request before his connection was accepted: it will run
+// for a moment, and nothing shows that yet. Connections are accepted in their
+// order, so after the answer to one more there is none of that kind; and as
+// their number is looked at first, what they began is seen by the look at the rest.
+func (s *hangUps) settle() {
+	s.t.Helper()
+	_, err := askAPI(s.h.cfg, "/livez")
+	require.NoError(s.t, err)
+	var own api.Gauges
+	eventually(s.t, func() bool {
+		s.c.client.CloseIdleConnections()
+		own = s.h.Books().API
+		g := s.h.gauges()
+		return g.InHand == 1 && g.Free == hangUpSlots && g.Unrecorded == 0 && g.ClaimsUnderWay == 0 &&
+			own.Followers == 0 && own.Runs <= s.keys && own.Connections == 1 && s.h.Books().Rows == 0
+	}, func() string {
+		var taken []actor.SlotInfo
+		for _, slot := range s.h.slots() {
+			if slot.State != "free" {
+				taken = append(taken, slot)
+			}
+		}
+		return fmt.Sprintf("everything let go: %+v %+v, taken %+v", s.h.gauges(), own, taken)
+	})
+	for len(s.callee.cancelled) > 0 {
+		<-s.callee.cancelled
+	}
+}
+
+// addsUp holds the books together: in memory, in the table, in the metrics.
+func (s *hangUps) addsUp() {
+	books := s.h.Books()
+	ends, rowEnds := books.RequestsEnded, books.DurableEnded
+	require.Equal(s.t, 1, books.Waiting)
+	require.Equal(s.t, books.Requests, 1+sumOf(ends), "%v", ends)
+	require.Equal(s.t, books.Durable, sumOf(rowEnds), "%v", rowEnds)
+	require.EqualValues(s.t, s.rows, books.Durable)
+	require.EqualValues(s.t, s.rows, rowEnds[0], "every durable caller left before the end")
+	require.Equal(s.t, s.rows+1, s.number(`SELECT count(*) FROM dispatcherd.jobs`))
+	require.Equal(s.t, s.rows, s.number(`SELECT count(*) FROM dispatcherd.jobs WHERE status = 'cancelled'`))
+	s.t.Logf("in memory %v, durable %v", ends, rowEnds)
+	shown := metricsOn(s.t, s.h.cfg)
+	for kind, open := range map[string]float64{"memory": 1, "durable": 0} {
+		ended := 0.0
+		for name, value := range shown {
+			if strings.HasPrefix(name, "dispatcherd_requests_ended_total{") && strings.Contains(name, `kind="`+kind+`"`) {
+				ended += value
+			}
+		}
+		require.InDelta(s.t, shown[`dispatcherd_requests_submitted_total{kind="`+kind+`"}`], ended+open, 0, kind)
+	}
+}
+
+func sumOf(ends [api.Changed]uint64) (sum uint64) {
+	for _, n := range ends {
+		sum += n
+	}
+	return sum
+}
+
+// metricsOn reads every sample of a daemon's metrics.
+func metricsOn(t *testing.T, cfg daemon.Config) map[string]float64 {
+	t.Helper()
+	text, err := askAPI(cfg, "/metrics")
+	require.NoError(t, err)
+	samples := map[string]float64{}
+	for line := range strings.Lines(text) {
+		at := strings.LastIndexByte(line, ' ')
+		if strings.HasPrefix(line, "#") || at < 0 {
+			continue
+		}
+		samples[line[:at]], err = strconv.ParseFloat(strings.TrimSpace(line[at:]), 64)
+		require.NoError(t, err, line)
+	}
+	return samples
+}
+
+// gone are callers under way.
+type gone struct {
+	calls sync.WaitGroup
+	hang  []context.CancelFunc
+}
+
+// call sends n requests, each in one of the ways in which one can wait. None of
+// them may be answered.
+func (s *hangUps) call(n int, body string) *gone {
+	g := &gone{}
+	for range n {
+		s.last++
+		headers, body := s.way(body)
+		ctx, hangUp := context.WithCancel(s.t.Context())
+		g.hang = append(g.hang, hangUp)
+		g.calls.Go(func() {
+			got, err := s.c.send(ctx, http.MethodPost, "/v1/requests", body, headers...)
+			if err == nil {
+				s.t.Errorf("it was answered: %d %s", got.StatusCode, got.body)
+			}
+		})
+	}
+	s.rng.Shuffle(n, func(i, j int) { g.hang[i], g.hang[j] = g.hang[j], g.hang[i] })
+	return g
+}
+
+// way picks how a caller waits: alone, with a stream, with a key, or with a run
+// that others could share.
+func (s *hangUps) way(body string) (headers []string, _ string) {
+	switch s.rng.IntN(4) {
+	case 0:
+		return []string{"Accept", "text/event-stream"}, body
+	case 1:
+		return []string{"Idempotency-Key", strconv.Itoa(s.last)}, body
+	case 2:
+		return nil, body[:len(body)-1] + fmt.Sprintf(`,"coalesce_key":"%d"}`, s.last)
+	}
+	return nil, body
+}
+
+// leave lets everybody hang up, and waits until they have. Between two of them,
+// at a random place, meanwhile happens.
+func (g *gone) leave(rng *rand.Rand, meanwhile func()) {
+	at := rng.IntN(len(g.hang))
+	for i, hangUp := range g.hang {
+		if i == at {
+			meanwhile()
+		}
+		hangUp()
+	}
+	g.calls.Wait()
+}
+
+func (s *hangUps) whileQueued(n int) {
+	runs := s.callee.runs.Load()
+	g := s.call(n, `{"type":"full","payload":{"do":"gate"}}`)
+	eventually(s.t, func() bool { return s.h.gauges().Requests == n }, func() string { return fmt.Sprint("all of them in the queue: ", s.h.gauges()) })
+	g.leave(s.rng, func() {})
+	require.Equal(s.t, runs, s.callee.runs.Load())
+}
+
+// stopClaims stops the backend that the dispatcher claims with, between two
+// claims, so that it holds nothing. Until release a claim is under way, and its
+// slots stay reserved.
+func (s *hangUps) stopClaims() (release func()) {
+	pid := s.number(`SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE 'dispatcherd claim%'`)
+	require.NoError(s.t, syscall.Kill(pid, syscall.SIGSTOP))
+	return func() { require.NoError(s.t, syscall.Kill(pid, syscall.SIGCONT)) }
+}
+
+// whileReserved holds claims back. A caller leaves before or after his is won.
+func (s *hangUps) whileReserved(n int) {
+	s.rows += n
+	release := sync.OnceFunc(s.stopClaims())
+	defer release()
+	g := s.call(n, `{"type":"pdf","durable":true,"payload":{"do":"gate"}}`)
+	most, then := 0, actor.Gauges{}
+	eventually(s.t, func() bool {
+		reserved := 0
+		for _, slot := range s.h.slots() {
+			if slot.State == "reserved" {
+				reserved++
+			}
+		}
+		if reserved > most {
+			most, then = reserved, s.h.gauges()
+		}
+		return reserved == n
+	}, func() string { return fmt.Sprintf("%d reserved slots; there were %d at most: %+v", n, most, then) })
+	g.leave(s.rng, release)
+}
+
+// everyHandAtOnce makes the worker bring as many goroutines as it ever needs: all
+// of its slots are at work, not only taken.
+func (s *hangUps) everyHandAtOnce() { s.begin(hangUpSlots).leave(s.rng, func() {}) }
+
+// begin sends n requests and waits until all of them are at work. That no slot is
+// free does not say so: one may be reserved for a row that was read ahead and has
+// no caller any more.
+func (s *hangUps) begin(n int) *gone {
+	runs := s.callee.runs.Load()
+	g := s.call(n, `{"type":"pdf","payload":{"do":"gate"}}`)
+	eventually(s.t, func() bool { return s.callee.runs.Load() == runs+int64(n) }, func() string { return fmt.Sprintf("%d begun: %s", n, s.everything()) })
+	return g
+}
+
+// everything is what there is to see when something does not come.
+func (s *hangUps) everything() string {
+	var stacks strings.Builder
+	_ = pprof.Lookup("goroutine").WriteTo(&stacks, 1)
+	return fmt.Sprintf("%+v %+v, slots %+v\n%s", s.h.gauges(), s.h.Books().API, s.h.slots(), stacks.String())
+}
+
+func (s *hangUps) whileRunning(n int) {
+	s.begin(n).leave(s.rng, func() {})
+	told := 0
+	eventually(s.t, func() bool {
+		for len(s.callee.cancelled) > 0 {
+			<-s.callee.cancelled
+			told++
+		}
+		return told == n
+	}, func() string { return fmt.Sprintf("%d told to stop; %d were: %s", n, told, s.everything()) })
+}
+
+// answerTooLong is more than a socket takes while nobody reads, in bytes.
+const answerTooLong = 512 << 10
+
+// whileAnswered reads the beginning of an answer whose end cannot have been
+// sent, and leaves.
+func (s *hangUps) whileAnswered(n int) {
+	before := s.h.Books().RequestsEnded
+	var calls sync.WaitGroup
+	for range n {
+		s.last++
+		headers, body := s.way(fmt.Sprintf(`{"type":"pdf","payload":{"do":"big","bytes":%d}}`, answerTooLong))
+		stream := len(headers) > 0 && headers[0] == "Accept"
+		if len(headers) > 0 && !stream { // kept for whoever comes with the key again
+			headers = nil
+		}
+		further := int64(s.last % 5000)
+		calls.Go(func() {
+			ctx, hangUp := context.WithCancel(s.t.Context())
+			defer hangUp()
+			s.readBeginning(ctx, body, stream, headers, further)
+		})
+	}
+	calls.Wait()
+	eventually(s.t, func() bool {
+		now := s.h.Books().RequestsEnded
+		return now[api.Done]-before[api.Done] == uint64(n)
+	}, func() string { return "all of them answered" })
+}
+
+// readBeginning reads until the result has begun, and some bytes further.
+func (s *hangUps) readBeginning(ctx context.Context, body string, stream bool, headers []string, further int64) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://dispatcherd/v1/requests", strings.NewReader(body))
+	if err != nil {
+		s.t.Error(err)
+		return
+	}
+	for i := 0; i < len(headers); i += 2 {
+		req.Header.Set(headers[i], headers[i+1])
+	}
+	res, err := s.c.client.Do(req)
+	if err != nil {
+		s.t.Error(err)
+		return
+	}
+	defer res.Body.Close()
+	text, piece := "", make([]byte, 1000)
+	for !strings.Contains(text, "xxx") {
+		n, err := res.Body.Read(piece)
+		text += string(piece[:n])
+		if err != nil {
+			s.t.Errorf("no result began: %v", err)
+			return
+		}
+	}
+	if rest, err := io.CopyN(io.Discard, res.Body, further); err != nil {
+		s.t.Errorf("after %d bytes: %v", rest, err)
+	}
+	if stream {
+		require.Contains(s.t, text, "event: result")
+	}
+}
+
+// atRandom lets callers of short jobs leave at any moment of a request's life,
+// the one at which the answer is on its way among them.
+func (s *hangUps) atRandom(n int) {
+	var calls sync.WaitGroup
+	places := make(chan struct{}, 2*hangUpSlots)
+	for range n {
+		places <- struct{}{}
+		s.last++
+		headers, body := s.way(`{"type":"pdf","payload":{"n":1}}`)
+		if len(headers) > 0 && headers[0] == "Idempotency-Key" {
+			s.keys++
+		}
+		patience := time.Duration(s.rng.IntN(12_000)) * time.Microsecond
+		calls.Go(func() {
+			defer func() { <-places }()
+			ctx, hangUp := context.WithTimeout(s.t.Context(), patience)
+			defer hangUp()
+			_, _ = s.c.send(ctx, http.MethodPost, "/v1/requests", body, headers...) // either end is fine
+		})
+	}
+	calls.Wait()
+}
+
+// A row cannot be marked as cancelled now. What runs here stops all the same.
+func TestHangingUpStopsADurableRequestAlthoughPostgresRefuses(t *testing.T) {
+	w := newWorld(t)
+	h := w.start(w.config("d"))
+	callee := serveCalls(t, h.cfg.WorkerSocket, 1, "pdf")
+	h.awaitSlots(1)
+	ctx, hangUp := context.WithCancel(t.Context())
+	defer hangUp()
+	answered := make(chan error, 1)
+	go func() {
+		_, err := h.caller().send(ctx, http.MethodPost, "/v1/requests", `{"type":"pdf","durable":true,"payload":{"do":"gate"}}`)
+		answered <- err
+	}()
+	eventually(t, func() bool { return callee.runs.Load() == 1 }, func() string { return "the request at work" })
+	w.exec(`ALTER TABLE dispatcherd.cancels RENAME TO away`)
+	hangUp()
+	require.ErrorIs(t, <-answered, context.Canceled)
+	<-callee.cancelled
+	w.exec(`ALTER TABLE dispatcherd.away RENAME TO cancels`)
+	w.awaitCounts(map[dispatcherd.Status]int64{dispatcherd.Cancelled: 1})
+	h.awaitSlots(1)
+}
+
+// The deadline of a row is kept here, and its 504 does not wait for Postgres,
+// which hears of it when it can.
+func TestADeadlinePassesAlthoughPostgresIsBusyWithTheRow(t *testing.T) {
+	w := newWorld(t)
+	h := w.start(w.config("d"))
+	for _, headers := range [][]string{nil, {"Idempotency-Key", "k"}} {
+		answered := make(chan response, 1)
+		c := h.caller()
+		go func() {
+			got, err := c.send(t.Context(), http.MethodPost, "/v1/requests", `{"type":"nobody","durable":true,"timeout":1}`, headers...)
+			if err != nil {
+				t.Error(err)
+			}
+			answered <- got
+		}()
+		eventually(t, func() bool { return w.number(`SELECT count(*) FROM dispatcherd.jobs`) == 1 }, func() string { return "the row" })
+		tx, err := w.db.Begin(t.Context())
+		require.NoError(t, err)
+		defer func() { _ = tx.Rollback(context.Background()) }() // if this fails before
+		_, err = tx.Exec(t.Context(), `SELECT FROM dispatcherd.jobs_live FOR UPDATE`)
+		require.NoError(t, err)
+		got := receive(t, answered, "his deadline is kept")
+		require.Equal(t, http.StatusGatewayTimeout, got.StatusCode, got.body)
+		eventually(t, func() bool { // until claim.DefaultTimeout is over
+			return w.number(`SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`) == 1
+		}, func() string { return "a statement that goes on waiting for the row, which the answer did not" })
+		require.NoError(t, tx.Rollback(t.Context()))
+		w.awaitCounts(map[dispatcherd.Status]int64{dispatcherd.Cancelled: 1})
+		w.exec(`DELETE FROM dispatcherd.jobs`)
+	}
+}
+
+// The caller hangs up while his row is being written, too late for Postgres to
+// leave it out: it is cancelled all the same, and runs for nobody.
+func TestHangingUpWhileTheRowIsWrittenCancelsIt(t *testing.T) {
+	w := newWorld(t)
+	h := w.start(w.config("d"))
+	w.exec(`CREATE FUNCTION dispatcherd.lingers() RETURNS trigger LANGUAGE plpgsql AS $$
+	BEGIN
+		PERFORM pg_advisory_xact_lock(1); -- until the caller has hung up
+		PERFORM pg_sleep(0.3); -- so that it is noticed here
+		RETURN NULL;
+	EXCEPTION WHEN query_canceled THEN
+		RETURN NULL;
+	END $$`)
+	w.exec(`CREATE TRIGGER lingers AFTER INSERT ON dispatcherd.jobs_live FOR EACH ROW EXECUTE FUNCTION dispatcherd.lingers()`)
+	tx, err := w.db.Begin(t.Context())
+	require.NoError(t, err)
+	defer func() { _ = tx.Rollback(context.Background()) }() // if this fails before
+	_, err = tx.Exec(t.Context(), `SELECT pg_advisory_xact_lock(1)`)
+	require.NoError(t, err)
+	ctx, hangUp := context.WithCancel(t.Context())
+	defer hangUp()
+	answered := make(chan error, 1)
+	go func() {
+		_, err := h.caller().send(ctx, http.MethodPost, "/v1/requests", `{"type":"pdf","durable":true}`)
+		answered <- err
+	}()
+	eventually(t, func() bool {
+		return w.number(`SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'advisory' AND datname = current_database()`) == 1
+	}, func() string { return "the row on its way" })
+	hangUp()
+	require.ErrorIs(t, <-answered, context.Canceled)
+	require.NoError(t, tx.Rollback(t.Context()))
+	w.awaitCounts(map[dispatcherd.Status]int64{dispatcherd.Cancelled: 1})
+}

@@ -1,0 +1,62 @@
+package e2e
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/dispatcherd/dispatcherd"
+)
+
+// documentedMetrics reads the tables of docs/metrics.md: "name, kind, labels".
+func documentedMetrics(t *testing.T) (list []string) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("..", "docs", "metrics.md"))
+	require.NoError(t, err)
+	for line := range strings.Lines(string(text)) {
+		cells := strings.Split(line, "|")
+		if len(cells) < 6 || !strings.HasPrefix(strings.TrimSpace(cells[1]), "`dispatcherd_") {
+			continue
+		}
+		list = append(list, metricLine(strings.Trim(cells[1], " `"), strings.TrimSpace(cells[2]), strings.Split(strings.TrimSpace(cells[3]), ", ")))
+	}
+	slices.Sort(list)
+	return list
+}
+
+func metricLine(name, kind string, labels []string) string {
+	slices.Sort(labels)
+	return name + " " + kind + " {" + strings.Join(labels, " ") + "}"
+}
+
+func TestEveryMetricIsDocumentedAndEveryDocumentedOneExists(t *testing.T) {
+	w := newWorld(t)
+	cfg := w.config("d")
+	h := w.start(cfg)
+	r := helloRaw(t, cfg.WorkerSocket, "x")
+	job := w.insert("x", work{})
+	r.say(`{"op":"done","job":%d,"attempt":1,"session":"%s"}`, r.expect("job").Job, r.nonce)
+	w.await(job, dispatcherd.Done)
+	_, err := askAPI(cfg, "/livez") // so that responses are there
+	require.NoError(t, err)
+
+	families, err := h.Metrics().Gather()
+	require.NoError(t, err)
+	var have []string
+	for _, f := range families {
+		if !strings.HasPrefix(f.GetName(), "dispatcherd_") {
+			continue
+		}
+		var labels []string
+		for _, l := range f.GetMetric()[0].GetLabel() {
+			labels = append(labels, l.GetName())
+		}
+		have = append(have, metricLine(f.GetName(), strings.ToLower(f.GetType().String()), labels))
+	}
+	slices.Sort(have)
+	require.Equal(t, have, documentedMetrics(t), "docs/metrics.md (second) must list what there is (first)")
+}

@@ -1,0 +1,104 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/actor"
+	"github.com/dispatcherd/dispatcherd/internal/daemon"
+	"github.com/dispatcherd/dispatcherd/internal/devpg"
+	"github.com/dispatcherd/dispatcherd/migrations"
+)
+
+// Every connection to Postgres is cut again and again, in the middle of claims
+// and finishes. What became of a statement is then found out, not guessed.
+func TestCutConnectionsLoseNothingAndRunNothingTwiceAtOnce(t *testing.T) {
+	const (
+		jobs = 3000
+		cuts = 40
+	)
+	w := newWorld(t)
+	hosts := []*host{w.start(w.config("a")), w.start(w.config("b"))}
+	for _, h := range hosts {
+		w.worker(h.cfg.Name, h.cfg.WorkerSocket, scriptSlots{N: 8, Types: []string{"x"}})
+		h.awaitSlots(8)
+	}
+	for range cuts {
+		w.exec(`INSERT INTO dispatcherd.jobs (type) SELECT 'x' FROM generate_series(1, $1::int)`, jobs/cuts)
+		seen, _ := w.seen.list()
+		w.exec(`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE 'dispatcherd %'`)
+		eventually(t, func() bool { all, _ := w.seen.list(); return len(all) > len(seen)+20 }, func() string {
+			return fmt.Sprint("more work; ", hosts[0].gauges(), hosts[1].gauges())
+		})
+	}
+	w.awaitCounts(map[dispatcherd.Status]int64{dispatcherd.Done: jobs})
+	for _, h := range hosts {
+		h.awaitSlots(8)
+		var s actor.Stats
+		h.Ask(func(c *actor.Core) { s = c.Stats() })
+		t.Logf("%s: won %d, lost %d, of unknown fate %d, done %d, stale %d", h.cfg.Name, s.Won, s.Lost, s.Unknown, s.Done, s.Stale)
+	}
+	requireOneAtATime(t, w)
+	starts := w.seen.ofJobs("start")
+	require.Len(t, starts, jobs)
+	for id, runs := range starts {
+		require.Len(t, runs, 1, "no worker died, so job %d had no reason to run again", id)
+	}
+	require.Zero(t, w.deadlocks())
+}
+
+// The server is stopped and started under load. Meanwhile results wait, and
+// requests that need no row are answered.
+func TestARestartOfPostgresIsSurvived(t *testing.T) {
+	dir, err := os.MkdirTemp("", "e2e-pg")
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
+	require.NoError(t, os.Chmod(dir, 0o755)) // for the server's user
+	options := devpg.Options{Dir: filepath.Join(dir, "pg"), Settings: map[string]string{"fsync": "off"}}
+	server, err := devpg.Start(t.Context(), options)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, server.Stop()) })
+	_, err = migrations.Up(t.Context(), server.URL("postgres"))
+	require.NoError(t, err)
+
+	w := newWorldOn(t, server.URL("postgres"))
+	h := w.start(w.config("d"))
+	w.worker("w", h.cfg.WorkerSocket, scriptSlots{N: 4, Types: []string{"x"}})
+	h.awaitSlots(4)
+	const jobs = 400
+	running := w.insert("x", work{Do: "gate"})
+	held := w.seen.start(t, running, 1)
+	w.exec(`INSERT INTO dispatcherd.jobs (type) SELECT 'x' FROM generate_series(1, $1::int)`, jobs)
+	w.seen.await(t, "some work", func(s sighting) bool { return s.Job > running+10 })
+	w.db.Reset()
+	require.NoError(t, server.Stop())
+
+	w.seen.open(t, held) // its end cannot be recorded now
+	w.seen.await(t, "its end", func(s sighting) bool { return s.What == "end" && s.Job == running })
+	ctx, cancel := context.WithTimeout(t.Context(), longWait)
+	defer cancel()
+	got, err := h.Do(ctx, daemon.Request{Type: "x", Payload: []byte(`{"result":"without Postgres"}`)})
+	require.NoError(t, err)
+	require.Equal(t, actor.AnswerDone, got.Kind, got.Reason)
+	require.Positive(t, h.gauges().Unrecorded)
+
+	again, err := devpg.Start(t.Context(), options)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, again.Stop()) })
+	require.Equal(t, w.dsn, again.URL("postgres"))
+	w.awaitCounts(map[dispatcherd.Status]int64{dispatcherd.Done: jobs + 1})
+	for id, runs := range w.seen.ofJobs("start") {
+		if !id.OnDemand() {
+			require.Len(t, runs, 1, "job %d", id)
+		}
+	}
+	h.awaitSlots(4)
+	require.NoError(t, h.stop()) // before the server
+	w.db.Close()
+}

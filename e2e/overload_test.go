@@ -1,0 +1,90 @@
+package e2e
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/dispatcherd/dispatcherd"
+)
+
+// Three times as many callers as the slots can serve, over HTTP, beside a queue.
+// Ageing is a thousand times what it is by default, so that the overtaking
+// window, and with it the test, takes seconds. The same with the default weights
+// and in simulated time is in package actor.
+//
+// Within 50 ms of his deadline is asserted of the caller in the middle: callers,
+// dispatcher and Postgres share the processors here with whatever else runs, and who
+// waits for one of them is late for no fault of the dispatcher. Of every single caller
+// package daemon asserts it, in simulated time.
+func TestUnderOverloadTheQueueMovesAndDeadlinesAreKeptOverHTTP(t *testing.T) {
+	const slots, nap, load, lasts = 4, 50 * time.Millisecond, 3, 3 * time.Second
+	w := newWorld(t)
+	cfg := w.config("d")
+	cfg.Core.Weights.Ageing *= 1000
+	window, bounded := cfg.Core.Weights.Window()
+	require.True(t, bounded)
+	require.Less(t, window, lasts)
+	h := w.start(cfg)
+	serveCalls(t, h.cfg.WorkerSocket, slots, "pdf")
+	h.awaitSlots(slots)
+	c := h.caller()
+	machine := listenToNoise(t)
+
+	var mu sync.Mutex
+	statuses := map[int]int{}
+	var late []time.Duration // past the deadline
+	call := func(n int) {
+		timeout := time.Duration(200+n*7919%400) * time.Millisecond
+		began := time.Now()
+		got, err := c.send(t.Context(), http.MethodPost, "/v1/requests", fmt.Sprintf(
+			`{"type":"pdf","priority":%d,"timeout":"%v","payload":{"do":"nap","nap":"%v"}}`, n%11, timeout, nap))
+		took := time.Since(began)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		statuses[got.StatusCode]++
+		if got.StatusCode == http.StatusGatewayTimeout {
+			late = append(late, took-timeout)
+		}
+	}
+	var calls sync.WaitGroup
+	const pace = nap / slots / load
+	next := time.NewTicker(pace)
+	defer next.Stop()
+	n := 0
+	var rows []dispatcherd.JobID
+	for began := time.Now(); time.Since(began) < lasts; <-next.C {
+		for due := int(time.Since(began)/pace) + 1; n < due; { // whoever could not come in time comes now
+			number := n
+			calls.Go(func() { call(number) })
+			if n++; n%25 == 0 {
+				rows = append(rows, w.insert("pdf", work{}))
+			}
+		}
+	}
+	calls.Wait()
+	for _, id := range rows {
+		job := w.await(id, dispatcherd.Done)
+		require.Less(t, job.StartedAt.Sub(job.CreatedAt), window+2*time.Second+machine.stoodStill())
+	}
+	slices.Sort(late)
+	require.Len(t, statuses, 2, "%v", statuses)
+	require.Equal(t, n, statuses[http.StatusOK]+statuses[http.StatusGatewayTimeout])
+	require.Greater(t, len(late), n/3, "it was an overload")
+	p50, p90 := late[len(late)/2], late[len(late)*9/10]
+	t.Logf("%d calls, %v; past the deadline p50 %v, p90 %v, max %v; %d rows; the machine stood still for %v, a wake is %v late",
+		n, statuses, p50, p90, late[len(late)-1], len(rows), machine.stoodStill(), machine.usual())
+	require.Greater(t, late[0], -2*time.Millisecond)
+	require.Less(t, p50, 50*time.Millisecond+10*machine.usual())
+	require.Less(t, late[len(late)-1], 2*time.Second+machine.stoodStill())
+	h.awaitSlots(slots)
+}

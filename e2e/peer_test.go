@@ -1,0 +1,53 @@
+package e2e
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/claim"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
+)
+
+// The tests of this file are named for faults that broke other job queues; see
+// docs/reliability-peers.md.
+
+// A dispatcher that cannot listen, or is told not to, cancels running jobs all
+// the same.
+func TestPeer_B07_ACancelArrivesWithoutNotifications(t *testing.T) {
+	w := newWorld(t)
+	cfg := w.config("d")
+	cfg.Listen = false
+	h := w.start(cfg)
+	w.worker("w", cfg.WorkerSocket, oneSlot("x"))
+	id := w.insert("x", work{Do: "gate"})
+	w.seen.start(t, id, 1)
+	status, err := claim.Jobs{DB: w.db}.Cancel(t.Context(), id)
+	require.NoError(t, err)
+	require.Equal(t, dispatcherd.Running, status)
+	w.await(id, dispatcherd.Cancelled)
+	h.awaitSlots(1)
+}
+
+// Recovery is no job: with every slot taken for good, and nothing else that
+// could run, the jobs of a dispatcher that is lost are released.
+func TestPeer_B15_RecoveryNeedsNoSlot(t *testing.T) {
+	w := newWorld(t)
+	cfg := w.config("d")
+	h := w.start(cfg)
+	w.worker("w", cfg.WorkerSocket, oneSlot("x"))
+	w.seen.start(t, w.insert("x", work{Do: "gate"}), 1)
+	lost, err := claim.Open(t.Context(), claim.Config{DSN: w.dsn, Name: "lost"})
+	require.NoError(t, err)
+	defer lost.Close()
+	run, err := lost.Join(t.Context())
+	require.NoError(t, err)
+	id := w.insert("y", work{})
+	won := lost.Claim(t.Context(), contract.ClaimRequest{Token: contract.Token{1}, IDs: []dispatcherd.JobID{id}, Types: []string{"y"}})
+	require.Len(t, won.Won, 1)
+	w.exec(`UPDATE dispatcherd.dispatchers SET beat_at = now() - 2 * lease WHERE id = $1`, run)
+	job := w.await(id, dispatcherd.Pending)
+	require.Equal(t, 1, job.Crashes)
+	require.Zero(t, h.gauges().Free)
+}

@@ -1,0 +1,119 @@
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/stretchr/testify/require"
+
+	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/claim"
+	"github.com/dispatcherd/dispatcherd/internal/exit"
+	"github.com/dispatcherd/dispatcherd/internal/pgtest"
+)
+
+// oddSettings are what roles and databases were given for other programs: here all
+// at once, for every session that begins from now on.
+const oddSettings = `DO $$ DECLARE setting text; BEGIN
+	FOREACH setting IN ARRAY ARRAY[
+		'default_transaction_isolation = serializable', 'DateStyle = German', 'client_encoding = LATIN1', 'IntervalStyle = sql_standard',
+		'TimeZone = ''Pacific/Apia''', 'search_path = junk', 'statement_timeout = ''1s''', 'lock_timeout = ''1ms''',
+		'extra_float_digits = -5', 'standard_conforming_strings = off', 'bytea_output = escape']
+	LOOP EXECUTE format('ALTER DATABASE %I SET ', current_database()) || setting; END LOOP;
+END $$`
+
+// sane is a pool that looks on with settings of its own.
+func (w *world) sane() {
+	w.t.Helper()
+	config, err := pgxpool.ParseConfig(w.dsn)
+	require.NoError(w.t, err)
+	maps.Copy(config.ConnConfig.RuntimeParams, map[string]string{"client_encoding": "UTF8", "search_path": "public", "lock_timeout": "0",
+		"statement_timeout": "0", "default_transaction_isolation": "read committed"})
+	db, err := pgxpool.NewWithConfig(w.t.Context(), config)
+	require.NoError(w.t, err)
+	w.t.Cleanup(db.Close)
+	w.db, w.jobs = db, claim.Jobs{DB: db}
+}
+
+// says runs a command, again if it met a limit of the session, until it succeeds,
+// and returns what it printed.
+func (w *world) says(line string, more ...string) string {
+	w.t.Helper()
+	var got outcome
+	eventually(w.t, func() bool {
+		got = onDatabase(w.t, w.dsn, "", line, more...)
+		return got.code == exit.OK
+	}, func() string { return fmt.Sprintf("an answer of %q: %s", line, got.err) })
+	return got.out
+}
+
+// Whatever sessions are given, jobs end in every way there is, and people see it.
+func TestOddSettingsOfADatabaseChangeNothing(t *testing.T) {
+	w := newWorld(t)
+	w.exec(oddSettings)
+	w.sane()
+	h := w.start(w.config("d"))
+	w.worker("w", h.cfg.WorkerSocket, scriptSlots{N: 2, Types: []string{"größe"}})
+	h.awaitSlots(2)
+	c := h.caller()
+
+	done := w.insert("größe", work{Result: json.RawMessage(`"Müller \\ 'x'"`)})
+	require.JSONEq(t, `"Müller \\ 'x'"`, string(w.await(done, dispatcherd.Done).Result))
+	again := w.insert("größe", work{Do: "fail", Times: 1, Error: `kein Papier \`})
+	job := w.await(again, dispatcherd.Done)
+	require.Equal(t, 1, job.Failures)
+	require.Equal(t, `kein Papier \`, history(t, job)[0].Error)
+	never := w.insertNew(claim.New{Type: "größe", MaxAttempts: 1}, work{Do: "fail", Times: 1, Error: "nie"})
+	w.await(never, dispatcherd.Failed)
+	gate := w.insert("größe", work{Do: "gate"})
+	w.seen.start(t, gate, 1)
+	late := w.insertNew(claim.New{Type: "größe", RunAt: time.Now().Add(time.Hour)}, work{})
+
+	durable := c.request(`{"type":"größe","durable":true,"timeout":60,"payload":{"result":"ß"}}`)
+	require.Equal(t, http.StatusOK, durable.StatusCode, durable.body)
+	require.Contains(t, durable.body, "ß")
+	listed := w.says("job list")
+	for _, id := range []dispatcherd.JobID{done, again, never, gate, late} {
+		require.Contains(t, listed, fmt.Sprint(id))
+	}
+	require.Contains(t, w.says(fmt.Sprintf("job get %d", again)), `kein Papier \`)
+	got := c.ask(http.MethodGet, fmt.Sprintf("/v1/jobs/%d", done), "")
+	require.Equal(t, http.StatusOK, got.StatusCode, got.body)
+	require.Contains(t, got.body, "größe")
+	require.Contains(t, w.says(fmt.Sprintf("job why %d", late), "--api-socket", h.cfg.APISocket), "größe")
+
+	for _, id := range []dispatcherd.JobID{gate, late} {
+		got := c.ask(http.MethodDelete, fmt.Sprintf("/v1/jobs/%d", id), "")
+		require.Less(t, got.StatusCode, 300, got.body)
+		w.await(id, dispatcherd.Cancelled)
+	}
+	w.says(fmt.Sprintf("job retry %d", never))
+	require.EqualValues(t, 2, w.await(never, dispatcherd.Done).Attempt)
+	w.says("migrate status")
+	metrics := c.ask(http.MethodGet, "/metrics", "")
+	require.Equal(t, http.StatusOK, metrics.StatusCode)
+	require.Contains(t, metrics.body, "dispatcherd_statement_duration_seconds")
+	h.awaitSlots(2)
+	require.NoError(t, h.stop())
+	require.NotContains(t, h.log.text(), "SQLSTATE")
+	require.Zero(t, w.number(`SELECT count(*) FROM dispatcherd.dispatchers WHERE lost_at IS NULL`))
+}
+
+// The schema is made and taken down under them, too.
+func TestTheSchemaIsMadeUnderOddSettings(t *testing.T) {
+	dsn := pgtest.Empty(t)
+	conn, err := pgx.Connect(t.Context(), dsn)
+	require.NoError(t, err)
+	_, err = conn.Exec(t.Context(), oddSettings)
+	require.NoError(t, err)
+	require.NoError(t, conn.Close(t.Context()))
+	w := &world{t: t, dsn: dsn}
+	w.says("migrate up")
+	require.NotContains(t, w.says("migrate status"), "pending")
+}

@@ -1,0 +1,22 @@
+package e2e
+
+import (
+	"net/http"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// The row is with its worker within a fraction of a millisecond of its commit.
+func TestADurableRequestAlwaysHearsWhoRanIt(t *testing.T) {
+	w := newWorld(t)
+	h := w.start(w.config("d"))
+	serveCalls(t, h.cfg.WorkerSocket, 2, "pdf")
+	h.awaitSlots(2)
+	c := h.caller()
+	for range 200 {
+		got := c.request(`{"type":"pdf","durable":true}`)
+		require.Equal(t, http.StatusOK, got.StatusCode, got.body)
+		require.Equal(t, "callee", got.Header.Get("Dispatcherd-Worker"))
+	}
+}

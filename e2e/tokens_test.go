@@ -1,0 +1,99 @@
+package e2e
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/dispatcherd/dispatcherd/internal/exit"
+)
+
+// A token is taken away and another one given while the daemon goes on; a file that
+// cannot be used changes nothing and is told without what is in it.
+func TestTokensAreReadAnewAtSIGHUP(t *testing.T) {
+	w := newWorld(t)
+	file := filepath.Join(w.dir, "tokens")
+	holds := func(text string) { // replaces it in one step
+		require.NoError(t, os.WriteFile(file+".new", []byte(text), 0o600))
+		require.NoError(t, os.Rename(file+".new", file))
+	}
+	line := func(name, token string) string {
+		sum := sha256.Sum256([]byte(token))
+		return name + " " + hex.EncodeToString(sum[:]) + "\n"
+	}
+	holds(line("anna", "first"))
+	d := w.serve(w.config("d"), "--api-listen", "127.0.0.1:0", "--api-tokens", file, "--log-format", "json")
+	said := regexp.MustCompile(`"address":"(127\.0\.0\.1:\d+)"`).FindStringSubmatch(d.errors.text())
+	require.NotNil(t, said, d.errors.text())
+	status := func(token string) int {
+		conn, status := visit(t, "tcp", said[1], "Authorization: Bearer "+token+"\r\n")
+		require.NoError(t, conn.Close())
+		return status
+	}
+	hears := func(what string, times int) {
+		d.signal(t, syscall.SIGHUP)
+		eventually(t, func() bool { return strings.Count(d.errors.text(), what) == times }, d.errors.text)
+	}
+	require.Equal(t, http.StatusOK, status("first"))
+
+	holds(line("anna", "second") + line("ben", "third"))
+	hears(`"msg":"tokens read anew"`, 1)
+	require.Contains(t, d.errors.text(), `"tokens":2`)
+	require.Equal(t, http.StatusUnauthorized, status("first"))
+	require.Equal(t, http.StatusOK, status("second"))
+	require.Equal(t, http.StatusOK, status("third"))
+
+	for n, broken := range []string{line("anna", "second") + "carl fourth\n", "", "# nobody\n"} {
+		holds(broken)
+		hears(`"msg":"the tokens of before stay in use"`, n+1)
+		require.Equal(t, http.StatusOK, status("third"))
+	}
+	require.Contains(t, d.errors.text(), "line 2")
+	require.NotContains(t, d.errors.text(), "fourth")
+	require.NoError(t, os.Remove(file))
+	hears(`"msg":"the tokens of before stay in use"`, 4)
+	require.Equal(t, http.StatusOK, status("third"))
+
+	holds(line("carl", "fourth"))
+	hears(`"msg":"tokens read anew"`, 2)
+	require.Equal(t, http.StatusOK, status("fourth"))
+	require.Equal(t, http.StatusUnauthorized, status("third"))
+	d.signal(t, syscall.SIGTERM)
+	d.ends(t, exit.OK)
+}
+
+// What is wrong with the TCP side of the API is told as that, not as a trouble with Postgres.
+func TestATCPAddressThatCannotBeServedIsToldAsSuch(t *testing.T) {
+	w := newWorld(t)
+	held, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer held.Close()
+	file := filepath.Join(w.dir, "tokens")
+	require.NoError(t, os.WriteFile(file, []byte("garbage\n"), 0o600))
+	for _, c := range []struct {
+		code  int
+		says  string
+		flags []string
+	}{
+		{exit.Conflict, "another program listens there", []string{"--api-listen", held.Addr().String()}},
+		{exit.Usage, "unknown port", []string{"--api-listen", "127.0.0.1:nix"}},
+		{exit.Usage, "line 1 is not a name", []string{"--api-listen", "127.0.0.1:0", "--api-tokens", file}},
+		{exit.Usage, "no such file", []string{"--api-listen", "127.0.0.1:0", "--api-tokens", file + ".not"}},
+	} {
+		cfg := w.config("d")
+		p := w.program(append([]string{"serve", "--database-url", w.dsn, "--worker-socket", cfg.WorkerSocket, "--api-socket", cfg.APISocket}, c.flags...)...)
+		p.ends(t, c.code)
+		require.Contains(t, p.errors.text(), c.says)
+		require.NotContains(t, p.errors.text(), "check that Postgres runs")
+		require.NoFileExists(t, cfg.APISocket)
+	}
+}

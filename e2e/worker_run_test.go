@@ -1,0 +1,54 @@
+package e2e
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/dispatcherd/dispatcherd"
+)
+
+// What an operator has to know of a worker made of a program is on its error
+// output: failures, without their text, and slots that nobody will use.
+func TestTheExecWorkerTellsOfFailuresAndIdleSlots(t *testing.T) {
+	w := newWorld(t)
+	cfg := w.config("d")
+	cfg.Workers.MaxSlots = 2
+	h := w.start(cfg)
+	c := w.program("worker", "run", "--worker-socket", cfg.WorkerSocket, "--types", "x", "--slots", "1",
+		"--", "sh", "-c", "echo secret >&2; exit 65")
+	id := w.insert("x", work{})
+	w.await(id, dispatcherd.Failed)
+	eventually(t, func() bool { return strings.Contains(c.errors.text(), "job 1 attempt 1 (x) did not succeed") },
+		func() string { return "a line about the failure; it said " + c.errors.text() })
+	require.NotContains(t, c.errors.text(), "secret")
+	c.kill()
+	h.awaitSlots(0)
+	many := w.program("worker", "run", "--worker-socket", cfg.WorkerSocket, "--types", "x", "--slots", "3", "--", "true")
+	eventually(t, func() bool { return strings.Contains(many.errors.text(), "3 slots are more than the limit of 2") },
+		func() string { return "a word about the limit; it said " + many.errors.text() })
+	many.kill()
+}
+
+// A worker that began before its dispatcher has said that nobody is there; what
+// keeps it out afterwards is news.
+func TestTheExecWorkerSaysOnceWhatKeepsItOut(t *testing.T) {
+	socket := filepath.Join(t.TempDir(), "w.sock")
+	c := startProgram(t, nil, "worker", "run", "--worker-socket", socket, "--types", "x", "--config", "", "--", "true")
+	says := func(what string) {
+		t.Helper()
+		eventually(t, func() bool { return strings.Contains(c.errors.text(), what) },
+			func() string { return "the line " + what + "; it said " + c.errors.text() })
+	}
+	says("no such file")
+	require.NoError(t, os.WriteFile(socket, nil, 0o600))
+	says("; this is no socket: give the dispatcher's as --worker-socket\n")
+	require.NoError(t, os.Remove(socket))
+	require.NoError(t, os.Symlink(socket, socket))
+	says("too many levels of symbolic links")
+	require.Equal(t, 3, strings.Count(c.errors.text(), "not connected, trying again: dispatcher at "+socket), c.errors.text())
+	c.kill()
+}

@@ -1,0 +1,475 @@
+package e2e
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+
+	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/actor"
+	"github.com/dispatcherd/dispatcherd/claim"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
+	"github.com/dispatcherd/dispatcherd/internal/daemon"
+	"github.com/dispatcherd/dispatcherd/internal/pgtest"
+	"github.com/dispatcherd/dispatcherd/workerproto"
+)
+
+// longWait bounds every wait for something that must happen.
+const longWait = 30 * time.Second
+
+// world is a database, a directory for sockets, and what workers were seen to
+// do.
+type world struct {
+	t    *testing.T
+	dsn  string
+	db   *pgxpool.Pool
+	jobs claim.Jobs
+	dir  string
+	seen *sightings
+}
+
+func newWorld(t *testing.T) *world { return newWorldOn(t, pgtest.New(t)) }
+
+func newWorldOn(t *testing.T, dsn string) *world {
+	t.Helper()
+	before := goleak.IgnoreCurrent() // the server of pgtest among them
+	t.Cleanup(func() { goleak.VerifyNone(t, before) })
+	dir, err := os.MkdirTemp("", "e2e") // t.TempDir is too long for a socket
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		left, err := filepath.Glob(filepath.Join(dir, "*.sock"))
+		require.NoError(t, err)
+		require.Empty(t, left, "sockets left behind")
+		require.NoError(t, os.RemoveAll(dir))
+	})
+	db, err := pgxpool.New(t.Context(), dsn)
+	require.NoError(t, err)
+	t.Cleanup(db.Close)
+	w := &world{t: t, dsn: dsn, db: db, jobs: claim.Jobs{DB: db}, dir: dir}
+	w.seen = listenForSightings(t, filepath.Join(dir, "report.sock"))
+	return w
+}
+
+// config is a daemon that is quicker to retry and to notice than the default.
+func (w *world) config(name string) daemon.Config {
+	core := actor.DefaultConfig()
+	core.Seed = daemon.NewSeed()
+	core.Retry = actor.Backoff{Base: 20 * time.Millisecond, Max: 100 * time.Millisecond}
+	return daemon.Config{
+		Name: name, DSN: w.dsn, Version: "e2e",
+		WorkerSocket: filepath.Join(w.dir, name+".sock"), APISocket: filepath.Join(w.dir, name+"-api.sock"),
+		SocketMode: 0o600, Core: core, Workers: workerproto.Limits{}.WithDefaults(),
+		Lease: 10 * time.Second, Beat: 100 * time.Millisecond, Grace: 5 * time.Second, Listen: true,
+		Recorder: 4 << 20,
+	}
+}
+
+// host is a daemon in this process.
+type host struct {
+	*daemon.Daemon
+	t    *testing.T
+	cfg  daemon.Config
+	log  *logBook
+	stop func() error // drains and waits; the second call does nothing
+}
+
+// start runs a daemon until the test ends or stop is called.
+func (w *world) start(cfg daemon.Config) *host {
+	w.t.Helper()
+	h := &host{t: w.t, cfg: cfg, log: &logBook{}}
+	core := zapcore.NewCore(zapcore.NewJSONEncoder(zap.NewProductionEncoderConfig()), h.log, zapcore.DebugLevel)
+	d, err := daemon.Start(w.t.Context(), cfg, zap.New(core))
+	require.NoError(w.t, err)
+	h.Daemon = d
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- d.Run(ctx) }()
+	h.stop = sync.OnceValue(func() error {
+		cancel()
+		return <-ended
+	})
+	w.t.Cleanup(func() {
+		require.NoError(w.t, h.stop())
+		if w.t.Failed() {
+			w.t.Logf("log of %s:\n%s", cfg.Name, h.log.text())
+		}
+	})
+	return h
+}
+
+// logBook keeps what a daemon logged.
+type logBook struct {
+	mu   sync.Mutex
+	kept bytes.Buffer
+}
+
+func (l *logBook) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.kept.Write(p)
+}
+
+// Sync does nothing: it is for zap.
+func (l *logBook) Sync() error { return nil }
+
+func (l *logBook) text() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.kept.String()
+}
+
+func (h *host) gauges() (g actor.Gauges) {
+	h.Ask(func(c *actor.Core) { g = c.Gauges() })
+	return g
+}
+
+func (h *host) slots() (s []actor.SlotInfo) {
+	h.Ask(func(c *actor.Core) { s = c.Slots() })
+	return s
+}
+
+// awaitSlots waits until that many slots are registered and free, and nothing is in hand.
+func (h *host) awaitSlots(n int) {
+	h.t.Helper()
+	var g actor.Gauges
+	eventually(h.t, func() bool {
+		g = h.gauges()
+		return g.Slots == n && g.Free == n && g.InHand == 0 && g.Unrecorded == 0 && g.ClaimsUnderWay == 0
+	}, func() string { return fmt.Sprintf("%d free slots and nothing in hand; there is %+v", n, g) })
+}
+
+// awaitState waits until some slot is in a state with the job.
+func (h *host) awaitState(state string, job dispatcherd.JobID) {
+	h.t.Helper()
+	var list []actor.SlotInfo
+	eventually(h.t, func() bool {
+		list = h.slots()
+		return slices.ContainsFunc(list, func(s actor.SlotInfo) bool { return s.State == state && s.Job == job })
+	}, func() string { return fmt.Sprintf("a slot that is %s with job %d; there are %+v", state, job, list) })
+}
+
+// eventually looks again and again until a condition holds.
+func eventually(t *testing.T, holds func() bool, wanted func() string) {
+	t.Helper()
+	deadline := time.NewTimer(longWait)
+	defer deadline.Stop()
+	look := time.NewTicker(3 * time.Millisecond)
+	defer look.Stop()
+	for !holds() {
+		select {
+		case <-look.C:
+		case <-deadline.C:
+			require.FailNow(t, "it did not come to "+wanted())
+		}
+	}
+}
+
+func receive[T any](t *testing.T, c <-chan T, what string) T {
+	t.Helper()
+	select {
+	case v := <-c:
+		return v
+	case <-time.After(longWait):
+		require.FailNow(t, "it did not happen that "+what)
+		panic("unreachable")
+	}
+}
+
+// insert adds a job and returns its id.
+func (w *world) insert(typ string, p work) dispatcherd.JobID {
+	w.t.Helper()
+	return w.insertNew(claim.New{Type: typ}, p)
+}
+
+func (w *world) insertNew(n claim.New, p work) dispatcherd.JobID {
+	w.t.Helper()
+	payload, err := json.Marshal(p)
+	require.NoError(w.t, err)
+	n.Payload = payload
+	id, err := w.jobs.Insert(w.t.Context(), n)
+	require.NoError(w.t, err)
+	return id
+}
+
+func (w *world) get(id dispatcherd.JobID) contract.Job {
+	w.t.Helper()
+	job, err := w.jobs.Get(w.t.Context(), id)
+	require.NoError(w.t, err)
+	return job
+}
+
+// await waits until a job has a status and returns it.
+func (w *world) await(id dispatcherd.JobID, want dispatcherd.Status) contract.Job {
+	w.t.Helper()
+	var job contract.Job
+	eventually(w.t, func() bool {
+		job = w.get(id)
+		return job.Status == want
+	}, func() string { return fmt.Sprintf("%s for job %d; it is %+v", want, id, job) })
+	return job
+}
+
+// awaitCounts waits until the jobs of the table are these many by status.
+func (w *world) awaitCounts(want map[dispatcherd.Status]int64) {
+	w.t.Helper()
+	var counts map[dispatcherd.Status]int64
+	eventually(w.t, func() bool {
+		var err error
+		counts, err = w.jobs.Counts(w.t.Context())
+		require.NoError(w.t, err)
+		return fmt.Sprint(counts) == fmt.Sprint(want)
+	}, func() string { return fmt.Sprintf("%v; there are %v", want, counts) })
+}
+
+func (w *world) exec(sql string, args ...any) {
+	w.t.Helper()
+	_, err := w.db.Exec(w.t.Context(), sql, args...)
+	require.NoError(w.t, err)
+}
+
+// number reads one number.
+func (w *world) number(sql string, args ...any) (n int) {
+	w.t.Helper()
+	require.NoError(w.t, w.db.QueryRow(w.t.Context(), sql, args...).Scan(&n))
+	return n
+}
+
+// holdClaims keeps every claim of a dispatcher in flight until release, or until
+// the test ends: a claim waits for its dispatcher's row.
+func (w *world) holdClaims(h *host) (release func()) {
+	w.t.Helper()
+	tx, err := w.db.Begin(w.t.Context())
+	require.NoError(w.t, err)
+	_, err = tx.Exec(w.t.Context(), `SELECT FROM dispatcherd.dispatchers WHERE id = $1 FOR UPDATE`, h.ID())
+	require.NoError(w.t, err)
+	release = func() {
+		if err := tx.Rollback(context.Background()); err != nil {
+			require.ErrorIs(w.t, err, pgx.ErrTxClosed)
+		}
+	}
+	w.t.Cleanup(release) // a dispatcher that is stopped would wait for it
+	return release
+}
+
+// child is a process that the test started.
+type child struct {
+	cmd    *exec.Cmd
+	errors *logBook
+	ended  chan struct{}
+}
+
+// start runs a command until it ends or the test does.
+func startCommand(t *testing.T, cmd *exec.Cmd) *child {
+	t.Helper()
+	c := &child{cmd: cmd, errors: &logBook{}, ended: make(chan struct{})}
+	cmd.Stderr = c.errors
+	in, err := cmd.StdinPipe()
+	require.NoError(t, err)
+	require.NoError(t, startProcess(cmd))
+	go func() {
+		defer close(c.ended)
+		_ = cmd.Wait() // how it ended is in ProcessState
+	}()
+	t.Cleanup(func() {
+		c.kill()
+		_ = in.Close() // Wait has closed it
+		if t.Failed() {
+			t.Logf("%v said:\n%s", cmd.Args, c.errors.text())
+		}
+		require.NotContains(t, c.errors.text(), "DATA RACE")
+		require.NotContains(t, c.errors.text(), "panic:")
+	})
+	return c
+}
+
+// startWorker starts this test binary as a worker.
+func startWorker(t *testing.T, env ...string) *child {
+	t.Helper()
+	self, err := os.Executable()
+	require.NoError(t, err)
+	cmd := exec.Command(self)
+	cmd.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0")
+	cmd.Env = append(cmd.Env, env...)
+	return startCommand(t, cmd)
+}
+
+// startProgram starts the command dispatcherd.
+func startProgram(t *testing.T, env []string, args ...string) *child {
+	t.Helper()
+	cmd := exec.Command(programPath(t), args...)
+	cmd.Env = append(programEnv(), env...)
+	return startCommand(t, cmd)
+}
+
+func (c *child) pid() int { return c.cmd.Process.Pid }
+
+// kill is kill -9, and waits for the end.
+func (c *child) kill() {
+	_ = c.cmd.Process.Kill() // it may have ended
+	<-c.ended
+}
+
+func (c *child) signal(t *testing.T, s syscall.Signal) {
+	t.Helper()
+	require.NoError(t, c.cmd.Process.Signal(s))
+}
+
+// ends waits for the process to end with a code.
+func (c *child) ends(t *testing.T, code int) {
+	t.Helper()
+	select {
+	case <-c.ended:
+	case <-time.After(longWait):
+		require.FailNow(t, "the process did not end", "%v", c.cmd.Args)
+	}
+	require.Equal(t, code, c.cmd.ProcessState.ExitCode(), c.errors.text())
+}
+
+// worker starts a Go worker and waits for its slots if h is given.
+func (w *world) worker(name, socket string, slots ...scriptSlots) *child {
+	w.t.Helper()
+	handles := []string{}
+	for _, s := range slots {
+		handles = append(handles, s.Types...)
+	}
+	return w.workerWith(workerScript{Socket: socket, Name: name, Slots: slots, Handles: handles})
+}
+
+func (w *world) workerWith(plan workerScript) *child {
+	w.t.Helper()
+	plan.Reports = w.seen.path
+	text, err := json.Marshal(plan)
+	require.NoError(w.t, err)
+	return startWorker(w.t, e2eRole+"=worker", e2ePlan+"="+string(text))
+}
+
+// program starts a command line of this program as a process.
+func (w *world) program(args ...string) *child {
+	w.t.Helper()
+	return startProgram(w.t, nil, append(args, "--config", "")...)
+}
+
+// sightings collects what workers report.
+type sightings struct {
+	path string
+	mu   sync.Mutex
+	all  []sighting
+	more chan struct{} // closed and replaced with every sighting
+	pipe map[int]net.Conn
+}
+
+func listenForSightings(t *testing.T, path string) *sightings {
+	t.Helper()
+	l, err := net.Listen("unix", path)
+	require.NoError(t, err)
+	s := &sightings{path: path, more: make(chan struct{}), pipe: map[int]net.Conn{}}
+	var readers sync.WaitGroup
+	readers.Go(func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			readers.Go(func() { s.read(t, conn) })
+		}
+	})
+	t.Cleanup(func() {
+		require.NoError(t, l.Close())
+		readers.Wait()
+	})
+	return s
+}
+
+func (s *sightings) read(t *testing.T, conn net.Conn) {
+	defer func() { _ = conn.Close() }()
+	for lines := bufio.NewScanner(conn); lines.Scan(); {
+		var one sighting
+		if err := json.Unmarshal(lines.Bytes(), &one); err != nil {
+			if !strings.Contains(err.Error(), "unexpected end") { // killed in the middle of a line
+				t.Errorf("report %q: %v", lines.Text(), err)
+			}
+			continue
+		}
+		s.mu.Lock()
+		s.all = append(s.all, one)
+		s.pipe[one.PID] = conn
+		close(s.more)
+		s.more = make(chan struct{})
+		s.mu.Unlock()
+	}
+}
+
+// list returns everything so far, and a channel that is closed when there is more.
+func (s *sightings) list() ([]sighting, <-chan struct{}) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clip(s.all), s.more
+}
+
+// await returns the first sighting that is wanted.
+func (s *sightings) await(t *testing.T, what string, wanted func(sighting) bool) sighting {
+	t.Helper()
+	timeout := time.After(longWait)
+	for next := 0; ; {
+		all, more := s.list()
+		for ; next < len(all); next++ {
+			if wanted(all[next]) {
+				return all[next]
+			}
+		}
+		select {
+		case <-more:
+		case <-timeout:
+			require.FailNow(t, "nobody saw "+what, "last: %+v", all[max(0, len(all)-10):])
+		}
+	}
+}
+
+// start returns the start of an attempt.
+func (s *sightings) start(t *testing.T, job dispatcherd.JobID, attempt dispatcherd.Attempt) sighting {
+	t.Helper()
+	return s.await(t, fmt.Sprintf("job %d start attempt %d", job, attempt), func(o sighting) bool {
+		return o.What == "start" && o.Job == job && o.Attempt == attempt
+	})
+}
+
+// open opens the gate of a job in the process that was seen to run it.
+func (s *sightings) open(t *testing.T, at sighting) {
+	t.Helper()
+	s.mu.Lock()
+	conn := s.pipe[at.PID]
+	s.mu.Unlock()
+	_, err := fmt.Fprintln(conn, int64(at.Job))
+	require.NoError(t, err)
+}
+
+// ofJobs returns the sightings of a kind by job.
+func (s *sightings) ofJobs(what string) map[dispatcherd.JobID][]sighting {
+	all, _ := s.list()
+	by := map[dispatcherd.JobID][]sighting{}
+	for _, one := range all {
+		if one.What == what {
+			by[one.Job] = append(by[one.Job], one)
+		}
+	}
+	return by
+}
