@@ -49,7 +49,7 @@ const command = "cmd"
 
 // logging are the packages that may log and read the environment of the Go runtime:
 // the command, and the daemon, which end-to-end tests run in process.
-var logging = []string{command, "internal/daemon", "internal/resources"}
+var logging = []string{command, "internal/daemon", "internal/resources", "e2e"}
 
 // parts are the packages of the command. They may import everything outside it, and
 // of each other only what stands here: what many share knows nothing of those that
