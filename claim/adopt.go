@@ -26,7 +26,7 @@ import (
 const adoptSQL = `
 WITH me AS MATERIALIZED (
 	SELECT id FROM dispatcherd.dispatchers
-	WHERE id = $6::int AND lost_at IS NULL AND NOT leaving AND beat_at + lease > now()
+	WHERE id = $6::int AND incarnation IS NOT NULL AND lost_at IS NULL AND NOT leaving AND beat_at + lease > now()
 	FOR KEY SHARE
 ), wanted AS MATERIALIZED (
 	SELECT j.id::bigint AS id` + presentedRows + `
@@ -141,13 +141,13 @@ func (s *Store) mayTake(ctx context.Context, conn *pgx.Conn, me int32) error {
 }
 
 const mayTakeSQL = `SELECT EXISTS (SELECT FROM dispatcherd.dispatchers
-	WHERE id = $1::int AND lost_at IS NULL AND NOT leaving AND beat_at + lease > now())`
+	WHERE id = $1::int AND incarnation IS NOT NULL AND lost_at IS NULL AND NOT leaving AND beat_at + lease > now())`
 
 // handOverSQL turns the lease of $1 into the time $2 that workers have, and ends
 // its beats: see beatSQL.
 const handOverSQL = `UPDATE dispatcherd.dispatchers
 	SET leaving = true, armed = false, capacity = '{}', beat_at = now(), lease = $2, epoch = epoch + 1
-	WHERE id = $1 AND lost_at IS NULL`
+	WHERE id = $1 AND incarnation IS NOT NULL AND lost_at IS NULL`
 
 // HandOver ends this run in good order with jobs still running: their rows stay
 // as they are for hold, so that the workers can present them elsewhere. What is

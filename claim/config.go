@@ -26,6 +26,9 @@ type Config struct {
 	DSN string
 	// Name is the dispatcher's name as shown to people; ≤ 128 bytes.
 	Name string
+	// Identity lets a successor on this host declare the dispatcher lost. Without
+	// an Incarnation the store generates one.
+	Identity Identity
 	// Timeout bounds every statement, connecting included. 0 = DefaultTimeout.
 	Timeout time.Duration
 	// Lease is how long this dispatcher counts as alive after a beat. 0 = DefaultLease.
@@ -42,6 +45,7 @@ type Config struct {
 
 // withDefaults fills the gaps.
 func (c Config) withDefaults() Config {
+	c.Identity = c.Identity.withDefaults()
 	if c.Timeout <= 0 {
 		c.Timeout = DefaultTimeout
 	}

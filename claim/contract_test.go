@@ -32,6 +32,7 @@ type store interface {
 	Resolve(context.Context, contract.ClaimRequest) contract.ClaimResult
 	Finish(context.Context, contract.FinishRequest) contract.FinishResult
 	Adopt(context.Context, contract.AdoptRequest) contract.AdoptResult
+	DeclareLost(context.Context, claim.Identity, time.Duration) (bool, error)
 	HandOver(context.Context, time.Duration) error
 	Progress(context.Context, []claim.Progress) error
 	Close()
@@ -44,7 +45,7 @@ var (
 
 // world is a table with stores on it, real or fake.
 type world struct {
-	open   func(t testing.TB) store // not joined
+	open   func(t testing.TB, of ...claim.Identity) store // not joined
 	insert func(t testing.TB, r claimfake.Row, dueIn time.Duration) dispatcherd.JobID
 	get    func(t testing.TB, id dispatcherd.JobID) claimfake.Row
 	cancel func(t testing.TB, id dispatcherd.JobID) dispatcherd.Status
@@ -61,7 +62,11 @@ func contractSuite(t *testing.T, f func(t *testing.T, w world)) {
 func fakeWorld() world {
 	table := claimfake.NewTable()
 	return world{
-		open: func(testing.TB) store { return claimfake.NewStore(table) },
+		open: func(_ testing.TB, of ...claim.Identity) store {
+			s := claimfake.NewStore(table)
+			s.Identity = identityOf(of)
+			return s
+		},
 		insert: func(_ testing.TB, r claimfake.Row, dueIn time.Duration) dispatcherd.JobID {
 			r.RunAt = table.Now().Add(dueIn)
 			return table.Insert(r)
@@ -82,7 +87,9 @@ func realWorld(t testing.TB) world {
 	db := connect(t, dsn)
 	jobs := claim.Jobs{DB: db}
 	return world{
-		open: func(t testing.TB) store { return open(t, claim.Config{DSN: dsn}) },
+		open: func(t testing.TB, of ...claim.Identity) store {
+			return open(t, claim.Config{DSN: dsn, Identity: identityOf(of)})
+		},
 		insert: func(t testing.TB, r claimfake.Row, dueIn time.Duration) dispatcherd.JobID {
 			id, err := jobs.Insert(t.Context(), claim.New{Type: r.Type, Priority: r.Priority, Payload: r.Payload,
 				MaxAttempts: int(r.MaxAttempts), Timeout: r.Timeout})
@@ -101,6 +108,13 @@ func realWorld(t testing.TB) world {
 		},
 		depart: func(t testing.TB, id int32) { exec(t, db, claim.HandOverSQL, id, time.Minute) },
 	}
+}
+
+func identityOf(of []claim.Identity) claim.Identity {
+	if len(of) == 0 {
+		return claim.Identity{}
+	}
+	return of[0]
 }
 
 func open(t testing.TB, c claim.Config) *claim.Store {

@@ -15,7 +15,7 @@ import (
 const isNamed = `j.id BETWEEN c.job_id AND c.job_id AND c.job_id > 0`
 
 // beatSQL does a second's housekeeping in one statement: $1 this dispatcher, $2
-// its capacity. It renews the lease (an expired one too, as long as nobody has
+// its capacity, $3 its incarnation. It renews the lease (an expired one too, as long as nobody has
 // noticed, but not one that was handed over: that would publish slots which are
 // gone, and a beat may arrive after the hand-over), declares silent dispatchers
 // lost, and reads what this one needs to know. Released rows need a later
@@ -23,7 +23,7 @@ const isNamed = `j.id BETWEEN c.job_id AND c.job_id AND c.job_id > 0`
 const beatSQL = `
 WITH beat AS (
 	UPDATE dispatcherd.dispatchers SET beat_at = now(), capacity = $2::text::jsonb
-	WHERE id = $1::int AND lost_at IS NULL AND NOT leaving RETURNING id
+	WHERE id = $1::int AND incarnation = $3::uuid AND lost_at IS NULL AND NOT leaving RETURNING id
 ), silent AS MATERIALIZED (
 	SELECT id FROM dispatcherd.dispatchers
 	WHERE id <> $1 AND lost_at IS NULL AND beat_at + lease < now()
@@ -90,8 +90,8 @@ type BeatResult struct {
 func (s *Store) Join(ctx context.Context) (int32, error) {
 	var id int32
 	err := s.lease.do(ctx, OpBeat, func(ctx context.Context, conn *pgx.Conn) (int, error) {
-		return 0, conn.QueryRow(ctx, `INSERT INTO dispatcherd.dispatchers (name, lease) VALUES ($1, $2) RETURNING id`,
-			truncate(s.config.Name, 128), s.config.Lease).Scan(&id)
+		return 0, conn.QueryRow(ctx, `INSERT INTO dispatcherd.dispatchers (name, lease, incarnation, host_lock) VALUES ($1, $2, $3::uuid, $4::text) RETURNING id`,
+			truncate(s.config.Name, 128), s.config.Lease, s.config.Identity.Incarnation, s.config.Identity.lock()).Scan(&id)
 	})
 	if err != nil {
 		return 0, fmt.Errorf("join: %w", err)
@@ -125,7 +125,7 @@ func (s *Store) Beat(ctx context.Context, capacity map[string]int) (BeatResult, 
 			lost          []int32
 			elsewhere     *string
 		)
-		err := conn.QueryRow(ctx, "beat", s.me.Load(), string(published)).
+		err := conn.QueryRow(ctx, "beat", s.me.Load(), string(published), s.config.Identity.Incarnation).
 			Scan(&alive, &res.DBNow, &lost, &res.Cancels, &settle, &elsewhere)
 		if err != nil {
 			return 0, err

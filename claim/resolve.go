@@ -51,11 +51,11 @@ func (s *Store) raiseEpoch(ctx context.Context, conn *pgx.Conn, me int32) error 
 	)
 	batch.Queue(`SELECT set_config('lock_timeout', current_setting('statement_timeout'), true)`)
 	batch.Queue(`SELECT FROM dispatcherd.dispatchers WHERE id = $1 FOR UPDATE`, me)
-	batch.Queue(`UPDATE dispatcherd.dispatchers SET epoch = epoch + 1 WHERE id = $1 RETURNING epoch`, me).
+	batch.Queue(`UPDATE dispatcherd.dispatchers SET epoch = epoch + 1 WHERE id = $1 AND incarnation IS NOT NULL RETURNING epoch`, me).
 		QueryRow(func(row pgx.Row) error { return row.Scan(&epoch) })
 	err := conn.SendBatch(ctx, &batch).Close()
 	if errors.Is(err, pgx.ErrNoRows) {
-		return nil // lost and forgotten: no claim of it can succeed
+		return nil // declared lost: no claim of it can succeed
 	}
 	if err != nil {
 		return fmt.Errorf("raise the epoch: %w", err)

@@ -62,7 +62,7 @@ const (
 
 // standingSQL returns the epoch of a dispatcher that may claim at all.
 const standingSQL = `SELECT epoch FROM dispatcherd.dispatchers
-	WHERE id = $1::int AND lost_at IS NULL AND beat_at + lease > now()`
+	WHERE id = $1::int AND incarnation IS NOT NULL AND lost_at IS NULL AND beat_at + lease > now()`
 
 // ErrLeaseLost says that this dispatcher was silent for too long: its lease ran
 // out, and others may have released its jobs already. It must stop sending and

@@ -55,7 +55,7 @@ func (t *Table) HandOver(id int32, hold time.Duration) {
 }
 
 func (t *Table) handOver(id int32, hold time.Duration) {
-	if d := t.dispatchers[id]; d != nil && !d.lost {
+	if d := t.dispatchers[id]; d != nil && !d.lost && !d.replaced {
 		d.leaving, d.armed, d.capacity, d.beatAt, d.lease = true, false, nil, t.now, hold
 	}
 }

@@ -2,6 +2,7 @@ package claimfake
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -15,6 +16,8 @@ import (
 type Store struct {
 	// Lease is how long a beat lasts.
 	Lease time.Duration
+	// Identity is claim.Config.Identity.
+	Identity claim.Identity
 	// LoseAnswers makes that many of the next claims and finishes be carried out
 	// and answered Unknown.
 	LoseAnswers atomic.Int32
@@ -33,7 +36,7 @@ func (s *Store) Join(context.Context) (int32, error) {
 	defer t.mu.Unlock()
 	t.lastRun++
 	s.me = t.lastRun
-	t.dispatchers[s.me] = &dispatcher{beatAt: t.now, lease: s.Lease}
+	t.dispatchers[s.me] = &dispatcher{identity: s.Identity, beatAt: t.now, lease: s.Lease}
 	return s.me, nil
 }
 
@@ -191,7 +194,7 @@ func (s *Store) Beat(_ context.Context, capacity map[string]int) (claim.BeatResu
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	res := claim.BeatResult{DBNow: t.now, LeaseLost: true}
-	if d := t.dispatchers[s.me]; d != nil && !d.lost && !d.leaving {
+	if d := t.dispatchers[s.me]; d != nil && !d.lost && !d.leaving && !d.replaced {
 		res.LeaseLost, d.beatAt, d.capacity = false, t.now, capacity
 	}
 	others := map[string]contract.Others{}
@@ -250,6 +253,28 @@ func (s *Store) Beat(_ context.Context, capacity map[string]int) (claim.BeatResu
 		}
 	}
 	return res, nil
+}
+
+// DeclareLost is claim.Store.DeclareLost.
+func (s *Store) DeclareLost(_ context.Context, predecessor claim.Identity, hold time.Duration) (bool, error) {
+	if predecessor.Incarnation == (claim.Incarnation{}) || predecessor.Lock == "" {
+		return false, errors.New("claimfake: incarnation or lock is missing")
+	}
+	t := s.table
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	found := false
+	for _, d := range t.dispatchers {
+		if d.identity == predecessor && !d.lost && !d.leaving && !d.replaced {
+			found, d.replaced, d.armed, d.capacity, d.beatAt = true, true, false, nil, t.now
+			if hold > 0 {
+				d.lease = hold
+			} else {
+				d.lost = true
+			}
+		}
+	}
+	return found, nil
 }
 
 // Sweep is claim.Store.Sweep.

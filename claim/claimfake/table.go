@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/claim"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
@@ -38,6 +39,8 @@ type Row struct {
 }
 
 type dispatcher struct {
+	identity claim.Identity
+	replaced bool // its successor has declared it lost
 	beatAt   time.Time
 	lease    time.Duration
 	lost     bool
@@ -142,7 +145,7 @@ func (t *Table) Expire(id int32) {
 // alive reports whether a dispatcher may claim.
 func (t *Table) alive(id int32) bool {
 	d := t.dispatchers[id]
-	return d != nil && !d.lost && !d.leaving && d.beatAt.Add(d.lease).After(t.now)
+	return d != nil && !d.lost && !d.leaving && !d.replaced && d.beatAt.Add(d.lease).After(t.now)
 }
 
 // back makes a running row pending again.

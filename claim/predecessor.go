@@ -1,0 +1,91 @@
+package claim
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// Incarnation is a random number that one process of the dispatcher generates
+// when it starts. The zero value stands for none.
+type Incarnation [16]byte
+
+// Identity tells one process of the dispatcher from all others, so that a later
+// process which holds the same lock can declare it lost.
+//
+// The process writes its Incarnation into a lock file on its host while it holds
+// the lock, and before [Store.Join]. Lock names that file so that two different
+// files never have the same name: the boot id of the host, the device and the
+// inode. A copy of the file contains the same Incarnation and has another name.
+type Identity struct {
+	Incarnation Incarnation
+	Lock        string // at most 256 bytes; "" = there is no lock, and only the lease ends this dispatcher
+}
+
+// withDefaults generates the incarnation that a store without a lock file uses.
+func (i Identity) withDefaults() Identity {
+	if i.Incarnation == (Incarnation{}) {
+		_, _ = rand.Read(i.Incarnation[:]) // never fails
+	}
+	return i
+}
+
+// lock is the value of the column host_lock: NULL if there is none.
+func (i Identity) lock() *string {
+	if i.Lock == "" {
+		return nil
+	}
+	return &i.Lock
+}
+
+// declareLostSQL ends the leases of the dispatchers with incarnation $1 that
+// joined under lock $2. FOR UPDATE waits for their claims in flight, and claims
+// that arrive later have an old epoch. Without an incarnation their heartbeats
+// fail. What they run stays theirs for $3, so that the workers can offer to
+// resume it.
+const declareLostSQL = `
+WITH predecessor AS MATERIALIZED (
+	SELECT id FROM dispatcherd.dispatchers
+	WHERE incarnation = $1::uuid AND host_lock = $2::text AND lost_at IS NULL AND NOT leaving
+	ORDER BY id FOR UPDATE
+)
+UPDATE dispatcherd.dispatchers d
+SET incarnation = NULL, epoch = epoch + 1, armed = false, capacity = '{}', beat_at = now(),
+	lease = CASE WHEN $3::interval > interval '0' THEN $3 ELSE lease END,
+	lost_at = CASE WHEN $3 > interval '0' THEN NULL ELSE now() END
+FROM predecessor p WHERE d.id = p.id`
+
+// errNoIdentity says that an identity cannot belong to a predecessor.
+var errNoIdentity = errors.New("declare the predecessor lost: incarnation or lock is missing")
+
+// DeclareLost ends the lease of the dispatcher that joined with the given
+// identity, and reports whether there was one. From then on it can neither claim
+// nor renew its lease, and its capacity does not count. Its running jobs can be
+// adopted for as long as hold says; the next heartbeat of any dispatcher after
+// that releases the rest and counts a crash for each. With hold 0 the next
+// heartbeat releases all of them.
+//
+// The caller must hold the lock that predecessor.Lock names, and must have read
+// predecessor.Incarnation from its file. Then no living process has that
+// identity: a living one holds its lock. Dispatchers with another incarnation,
+// another lock or none, and those that handed over, are not affected.
+//
+// It may be called before [Store.Join], and again after an error.
+func (s *Store) DeclareLost(ctx context.Context, predecessor Identity, hold time.Duration) (found bool, err error) {
+	if predecessor.Incarnation == (Incarnation{}) || predecessor.Lock == "" {
+		return false, errNoIdentity
+	}
+	err = s.lease.do(ctx, OpBeat, func(ctx context.Context, conn *pgx.Conn) (int, error) {
+		tag, err := conn.Exec(ctx, declareLostSQL, predecessor.Incarnation, predecessor.Lock, hold)
+		found = tag.RowsAffected() > 0
+		return 0, err
+	})
+	if err != nil {
+		return false, fmt.Errorf("declare the predecessor lost: %w", err)
+	}
+	return found, nil
+}

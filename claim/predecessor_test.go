@@ -1,0 +1,150 @@
+package claim_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/claim"
+	"github.com/dispatcherd/dispatcherd/claim/claimfake"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
+	"github.com/dispatcherd/dispatcherd/internal/pgtest"
+	"github.com/stretchr/testify/require"
+)
+
+var predecessorIdentity = claim.Identity{Incarnation: claim.Incarnation{15: 1}, Lock: "boot-1 8:1 4711"}
+
+func TestDeclaredLostDispatcherLosesItsJobsWithTheNextHeartbeat(t *testing.T) {
+	contractSuite(t, func(t *testing.T, w world) {
+		predecessor, successor := w.open(t, predecessorIdentity), joined(t, w)
+		_, err := predecessor.Join(t.Context())
+		require.NoError(t, err)
+		id, other := w.insert(t, claimfake.Row{Type: "pdf"}, 0), w.insert(t, claimfake.Row{Type: "pdf"}, 0)
+		take(t, predecessor, id)
+
+		found, err := successor.DeclareLost(t.Context(), predecessorIdentity, 0)
+		require.NoError(t, err)
+		require.True(t, found)
+		require.Equal(t, contract.Refused, predecessor.Claim(t.Context(), claimOf(other)).Verdict)
+		res, err := predecessor.Beat(t.Context(), nil)
+		require.NoError(t, err)
+		require.True(t, res.LeaseLost)
+
+		res, err = successor.Beat(t.Context(), nil)
+		require.NoError(t, err)
+		require.True(t, res.Lost)
+		job := w.get(t, id)
+		require.Equal(t, dispatcherd.Pending, job.Status)
+		require.EqualValues(t, 1, job.Crashes)
+		require.Equal(t, []dispatcherd.JobID{id}, finish(t, predecessor, contract.Finish{ID: id, Attempt: 1}), "a late report is stale")
+		found, err = successor.DeclareLost(t.Context(), predecessorIdentity, 0)
+		require.NoError(t, err)
+		require.False(t, found, "the second call finds no such dispatcher")
+	})
+}
+
+func TestJobsOfADeclaredLostDispatcherCanBeAdoptedUntilTheHoldEnds(t *testing.T) {
+	contractSuite(t, func(t *testing.T, w world) {
+		predecessor, successor := w.open(t, predecessorIdentity), joined(t, w)
+		run, err := predecessor.Join(t.Context())
+		require.NoError(t, err)
+		_, err = predecessor.Beat(t.Context(), map[string]int{"pdf": 8})
+		require.NoError(t, err)
+		offered, silent := w.insert(t, claimfake.Row{Type: "pdf"}, 0), w.insert(t, claimfake.Row{Type: "pdf"}, 0)
+		req := claimOf(offered, silent)
+		session := contract.Fingerprint(7 << 16)
+		req.Sessions = []contract.Fingerprint{session, session}
+		require.Len(t, predecessor.Claim(t.Context(), req).Won, 2)
+
+		found, err := successor.DeclareLost(t.Context(), predecessorIdentity, time.Minute)
+		require.NoError(t, err)
+		require.True(t, found)
+		res, err := successor.Beat(t.Context(), nil)
+		require.NoError(t, err)
+		require.Zero(t, res.Released, "the hold has not ended")
+		require.Empty(t, res.Elsewhere, "its capacity does not count")
+		for range 2 { // the first refusal must not teach it the new epoch
+			require.Equal(t, contract.Refused, predecessor.Claim(t.Context(), claimOf(w.insert(t, claimfake.Row{Type: "pdf"}, 0))).Verdict)
+		}
+		require.Empty(t, predecessor.Resolve(t.Context(), claimOf(offered)).Won)
+		require.Equal(t, contract.Refused, predecessor.Claim(t.Context(), claimOf(w.insert(t, claimfake.Row{Type: "pdf"}, 0))).Verdict)
+		res, err = predecessor.Beat(t.Context(), map[string]int{"pdf": 8})
+		require.NoError(t, err)
+		require.True(t, res.LeaseLost)
+
+		adopted := successor.Adopt(t.Context(), contract.AdoptRequest{Token: claimOf().Token,
+			Jobs: []contract.ResumeOffer{{ID: offered, Attempt: 1, From: session, To: session}}})
+		require.Equal(t, contract.OK, adopted.Verdict)
+		require.Len(t, adopted.Jobs, 1)
+		w.expire(t, run)
+		res, err = successor.Beat(t.Context(), nil)
+		require.NoError(t, err)
+		require.Equal(t, 1, res.Released)
+		require.EqualValues(t, 1, w.get(t, silent).Crashes)
+		require.Empty(t, finish(t, successor, contract.Finish{ID: offered, Attempt: 1}))
+	})
+}
+
+func TestLivingDispatcherIsNotDeclaredLost(t *testing.T) {
+	contractSuite(t, func(t *testing.T, w world) {
+		alive, successor := w.open(t, predecessorIdentity), joined(t, w)
+		_, err := alive.Join(t.Context())
+		require.NoError(t, err)
+		id := w.insert(t, claimfake.Row{Type: "pdf"}, 0)
+		for name, read := range map[string]claim.Identity{
+			"the lock file was copied":          {Incarnation: predecessorIdentity.Incarnation, Lock: "boot-1 8:1 4712"},
+			"the lock is of another host":       {Incarnation: predecessorIdentity.Incarnation, Lock: "boot-2 8:1 4711"},
+			"the lock has another holder since": {Incarnation: claim.Incarnation{15: 2}, Lock: predecessorIdentity.Lock},
+		} {
+			found, err := successor.DeclareLost(t.Context(), read, 0)
+			require.NoError(t, err, name)
+			require.False(t, found, name)
+		}
+		res, err := alive.Beat(t.Context(), nil)
+		require.NoError(t, err)
+		require.False(t, res.LeaseLost)
+		take(t, alive, id)
+	})
+}
+
+func TestDispatcherThatHandedOverIsNotDeclaredLost(t *testing.T) {
+	contractSuite(t, func(t *testing.T, w world) {
+		predecessor, successor := w.open(t, predecessorIdentity), joined(t, w)
+		_, err := predecessor.Join(t.Context())
+		require.NoError(t, err)
+		id := w.insert(t, claimfake.Row{Type: "pdf"}, 0)
+		take(t, predecessor, id)
+		require.NoError(t, predecessor.HandOver(t.Context(), time.Minute))
+		found, err := successor.DeclareLost(t.Context(), predecessorIdentity, 0)
+		require.NoError(t, err)
+		require.False(t, found)
+		_, err = successor.Beat(t.Context(), nil)
+		require.NoError(t, err)
+		require.Equal(t, dispatcherd.Running, w.get(t, id).Status, "its workers have the time that the hand-over gave them")
+	})
+}
+
+func TestDispatcherWithoutALockIsNeverDeclaredLost(t *testing.T) {
+	contractSuite(t, func(t *testing.T, w world) {
+		s := joined(t, w)
+		for _, incomplete := range []claim.Identity{{}, {Lock: "boot-1 8:1 4711"}, {Incarnation: claim.Incarnation{15: 1}}} {
+			_, err := s.DeclareLost(t.Context(), incomplete, 0)
+			require.Error(t, err)
+		}
+		res, err := s.Beat(t.Context(), nil)
+		require.NoError(t, err)
+		require.False(t, res.LeaseLost)
+	})
+}
+
+func TestHeartbeatOfAnotherIncarnationFails(t *testing.T) {
+	t.Parallel()
+	dsn := pgtest.New(t)
+	s := open(t, claim.Config{DSN: dsn})
+	id, err := s.Join(t.Context())
+	require.NoError(t, err)
+	exec(t, connect(t, dsn), `UPDATE dispatcherd.dispatchers SET incarnation = gen_random_uuid() WHERE id = $1`, id)
+	res, err := s.Beat(t.Context(), nil)
+	require.NoError(t, err)
+	require.True(t, res.LeaseLost, "a restored database may give the same id to two dispatchers")
+}
