@@ -106,7 +106,7 @@ func dataVersion(data string) (int, error) {
 }
 
 // initdb makes the cluster unless it is there. It works beside the final place
-// and renames, so that an interrupted run leaves nothing that looks like data.
+// and renames, so that an interrupted run creates nothing that looks like data.
 func (s *Server) initdb(ctx context.Context, hurry bool) error {
 	if v, err := dataVersion(s.data()); err != nil || v != 0 {
 		return err

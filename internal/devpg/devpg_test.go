@@ -41,7 +41,7 @@ func ask[T any](t *testing.T, url, sql string) T {
 	return v
 }
 
-func TestAnEphemeralServerAnswersAndLeavesNothing(t *testing.T) {
+func TestEphemeralServerAnswersAndRemovesItsData(t *testing.T) {
 	s := start(t, Options{Ephemeral: true, Settings: map[string]string{"shared_buffers": "32MB"}})
 	require.Equal(t, "32MB", ask[string](t, s.URL("postgres"), "SHOW shared_buffers"), "a setting goes before the default")
 	require.Equal(t, "off", ask[string](t, s.URL("postgres"), "SHOW fsync"))

@@ -121,7 +121,7 @@ func (s *Server) openSocketDir() error {
 		}
 		s.socket, s.apart = short, true
 	}
-	if err := os.RemoveAll(s.socket); err != nil { // a killed server leaves its socket, whose lock file Postgres believes
+	if err := os.RemoveAll(s.socket); err != nil { // the socket of a killed server remains, and Postgres believes its lock file
 		return fmt.Errorf("clearing the old socket: %w", err)
 	}
 	if err := os.Mkdir(s.socket, 0o700); err != nil {
@@ -152,7 +152,7 @@ func lockDir(dir string) (*os.File, error) {
 	}
 	inUse := &InUseError{Dir: dir}
 	var socket string
-	_, _ = fmt.Fscanf(f, "%d\n%s\n", &inUse.PID, &socket) // a holder that has not written yet leaves both empty
+	_, _ = fmt.Fscanf(f, "%d\n%s\n", &inUse.PID, &socket) // both are empty while the holder has not written yet
 	inUse.URL = socketURL(socket, superuser)
 	return nil, inUse
 }

@@ -7,9 +7,9 @@
 //   - The server listens on a Unix socket inside a directory that only its
 //     owner can enter, and on nothing else.
 //   - Postgres refuses to run as root, so a root caller's server runs as the
-//     owner of the existing data, else as user postgres, else as nobody.
+//     owner of the existing data, else as user postgres, else as the user nobody.
 //   - No orphan: when the caller dies, by kill -9 included, the server shuts
-//     down. Linux does this with a parent-death signal; elsewhere a shell waits
+//     down. Linux does this with a parent-death signal; on other systems a shell waits
 //     at the end of a pipe that only the caller holds open.
 //   - One server a directory: a second Start on it gets an [InUseError] with the
 //     URL of the first, and changes nothing. It does not attach by itself,

@@ -96,7 +96,7 @@ func (f *family) requirePostmasterGone(t *testing.T) {
 	require.Eventually(t, func() bool { return !runsIn(f.postmaster, f.data) }, 30*time.Second, 5*time.Millisecond)
 }
 
-func TestKillingTheCallerLeavesNoPostmaster(t *testing.T) {
+func TestKillingTheCallerEndsThePostmaster(t *testing.T) {
 	for _, guard := range []struct{ name, watchdog string }{{"native", ""}, {"watchdog", "1"}} {
 		t.Run(guard.name, func(t *testing.T) {
 			dir := reachableDir(t)
@@ -126,7 +126,7 @@ func TestAPostmasterKilledWithItsCallerIsReplaced(t *testing.T) {
 	f := spawnChild(t, "", dir, nil)
 	require.NoError(t, syscall.Kill(f.postmaster, syscall.SIGKILL))
 	f.kill9(t)
-	require.FileExists(t, filepath.Join(f.data, "postmaster.pid"), "nobody could tidy up")
+	require.FileExists(t, filepath.Join(f.data, "postmaster.pid"), "no process could clean up")
 	s := start(t, Options{Dir: dir})
 	require.Equal(t, 1, ask[int](t, s.URL("postgres"), "SELECT 1"))
 }
@@ -197,7 +197,7 @@ func TestRootIsToldWhenTheServersUserCannotGetIn(t *testing.T) {
 	t.Cleanup(func() { _ = os.RemoveAll(closed) })
 	o := owner{uid: 12345, gid: 12345, name: "user nobody", drop: true}
 	require.EqualError(t, o.canReach(closed), "the private Postgres runs as user nobody, who may not enter "+
-		closed+": choose a directory elsewhere, such as /var/lib/dispatcherd")
+		closed+": choose another directory, such as /var/lib/dispatcherd")
 	require.NoError(t, o.canReach("/tmp"))
 	o.drop = false
 	require.NoError(t, o.canReach(closed), "only a caller who gives rights away can lose access")

@@ -51,7 +51,7 @@ func (o owner) credential() *syscall.Credential {
 	return &syscall.Credential{Uid: o.uid, Gid: o.gid}
 }
 
-// give makes dir the owner's own and closes it to everybody else.
+// give makes dir the owner's own and closes it to all other users.
 func (o owner) give(dir string) error {
 	if o.drop {
 		if err := os.Chown(dir, int(o.uid), int(o.gid)); err != nil {
@@ -65,7 +65,7 @@ func (o owner) give(dir string) error {
 }
 
 // canReach checks that the owner may enter every folder on the way to dir:
-// root's home, for one, is closed to everybody else.
+// root's home, for one, is closed to all other users.
 func (o owner) canReach(dir string) error {
 	if !o.drop {
 		return nil
@@ -78,7 +78,7 @@ func (o owner) canReach(dir string) error {
 		st, ok := info.Sys().(*syscall.Stat_t)
 		if ok && info.Mode().Perm()&o.enterBit(st) == 0 {
 			return fmt.Errorf("the private Postgres runs as %s, who may not enter %s: "+
-				"choose a directory elsewhere, such as /var/lib/dispatcherd", o.name, d)
+				"choose another directory, such as /var/lib/dispatcherd", o.name, d)
 		}
 		if d == filepath.Dir(d) {
 			return nil

@@ -102,7 +102,7 @@ func Start(ctx context.Context, o Options) (_ *Server, err error) {
 func (s *Server) data() string { return filepath.Join(s.dir, "data") }
 
 // launch starts the postmaster until it answers. A predecessor that was killed
-// with -9 leaves backends that take a moment to notice, and until then the
+// with -9 has backends that take a moment to notice, and until then the
 // shared memory is not free: that refusal alone is tried again.
 func (s *Server) launch(ctx context.Context, o Options) error {
 	for pause := 10 * time.Millisecond; ; pause = min(2*pause, time.Second) {
@@ -273,7 +273,7 @@ func (s *Server) halt() error {
 		}
 	}
 	if s.guard != nil {
-		_ = s.guard.Close() // a watchdog that is gone already has nobody left to watch
+		_ = s.guard.Close() // a watchdog that has ended has no process to watch
 		s.guard = nil
 	}
 	if !exited {

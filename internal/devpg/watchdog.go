@@ -35,7 +35,7 @@ func (s *Server) watch(pid int) (io.Closer, error) {
 }
 
 // Close ends the watchdog without waking it. The postmaster must have been
-// reaped, so that nobody is left without a guard.
+// reaped, so that no server is without a watchdog.
 func (l *leash) Close() error {
 	_ = l.cmd.Process.Signal(syscall.SIGKILL) // fails only when it is gone
 	_ = l.cmd.Wait()                          // reports our own kill

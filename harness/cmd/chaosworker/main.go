@@ -54,26 +54,26 @@ func run(o options) error {
 		}
 		w.Slots(n, strings.Split(types, ",")...)
 	}
-	journal, err := history.CreateJournal(o.log, o.name, offers)
+	log, err := history.CreateLog(o.log, o.name, offers)
 	if err != nil {
 		return err
 	}
 	for t := range strings.SplitSeq(o.types, ",") {
-		w.Handle(t, func(ctx context.Context, job *worker.Job) (any, error) { return perform(ctx, journal, job) })
+		w.Handle(t, func(ctx context.Context, job *worker.Job) (any, error) { return perform(ctx, log, job) })
 	}
 	return w.Run(ctx)
 }
 
 // perform logs, works, logs, and only then reports.
-func perform(ctx context.Context, journal *history.Journal, job *worker.Job) (any, error) {
+func perform(ctx context.Context, log *history.Log, job *worker.Job) (any, error) {
 	var plan history.Work
 	if err := job.Decode(&plan); err != nil {
 		return nil, err
 	}
 	e := history.Execution{Job: int64(job.ID), Attempt: int32(job.Attempt), Slot: job.Slot, Type: job.Type, N: plan.N}
-	journal.Started(&e)
+	log.Started(&e)
 	how, err := act(ctx, &plan, e.Attempt)
-	journal.Ended(&e, how)
+	log.Ended(&e, how)
 	if err != nil {
 		return nil, err
 	}

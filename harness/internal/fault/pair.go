@@ -10,12 +10,12 @@ import (
 
 // pair is one connection and its continuation to the server.
 type pair struct {
-	proxy          *Proxy
-	client, server net.Conn
-	once           sync.Once
-	done           chan struct{}
-	deaf           atomic.Bool // half-open: nothing reaches the client any more
-	doomed         atomic.Bool // the answer that comes next is lost
+	proxy           *Proxy
+	client, server  net.Conn
+	once            sync.Once
+	done            chan struct{}
+	outboundBlocked atomic.Bool // half-open: no byte reaches the client
+	doomed          atomic.Bool // the answer that comes next is lost
 }
 
 func (c *pair) run() {
@@ -44,7 +44,7 @@ func (c *pair) reset() {
 }
 
 func (c *pair) halfOpen() {
-	c.deaf.Store(true)
+	c.outboundBlocked.Store(true)
 	_ = c.server.Close() // the end is what was wanted
 }
 
@@ -61,7 +61,7 @@ func (c *pair) pump(from, to net.Conn, up bool) {
 			} else if c.swallow(&answers, piece) {
 				continue
 			}
-			if _, werr := to.Write(piece); werr != nil && !c.deaf.Load() {
+			if _, werr := to.Write(piece); werr != nil && !c.outboundBlocked.Load() {
 				err = werr
 			}
 		}
@@ -69,7 +69,7 @@ func (c *pair) pump(from, to net.Conn, up bool) {
 			break
 		}
 	}
-	if c.deaf.Load() && !up {
+	if c.outboundBlocked.Load() && !up {
 		<-c.done // the client hears nothing, not even the end
 	}
 	c.cut()

@@ -136,7 +136,7 @@ func (p *Proxy) accept() {
 func (p *Proxy) serve(client net.Conn) {
 	server, err := p.dial()
 	if err != nil {
-		_ = client.Close() // as if nobody were listening
+		_ = client.Close() // as if no process listened
 		return
 	}
 	c := &pair{proxy: p, client: client, server: server, done: make(chan struct{})}

@@ -173,7 +173,7 @@ func TestHalfOpenEndsTheServerOnly(t *testing.T) {
 	hear(t, c, "x")
 	p.HalfOpen()
 	await(t, ends)
-	say(t, c, "is anybody there?")
+	say(t, c, "are you there?")
 	hearNothing(t, c)
 }
 

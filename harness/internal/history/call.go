@@ -10,7 +10,7 @@ type Call struct {
 	Begun      int64
 	Ended      int64
 	Timeout    time.Duration // that it asked for
-	Refused    bool          // nobody listened: a dispatcher that starts, stops, or is dead
+	Refused    bool          // the dispatcher did not listen: it starts, stops, or is dead
 	Status     int           // of the answer; 0 = refused, the connection broke, or none came for much longer than the timeout
 	RetryAfter bool
 	Problem    string // type of the problem, if it was one

@@ -1,4 +1,4 @@
-// Package history is what an experiment leaves behind: three logs that know
+// Package history holds the result of an experiment: three logs that know
 // nothing of each other, and the notes of the one who made the trouble.
 //
 //   - Producers: which batches of jobs were begun, committed, rolled back, or

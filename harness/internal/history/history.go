@@ -16,10 +16,10 @@ type History struct {
 	Over      int64 // when the last process was told to end
 }
 
-// Trouble is a time in which somebody was kept from working.
+// Trouble is a period in which a dispatcher or a worker could not work.
 type Trouble struct {
 	From, To int64
-	Who      string // a dispatcher or a worker; "" = everybody
+	Who      string // a dispatcher or a worker; "" = all of them
 }
 
 // Fate is what a producer knows about its transaction.
@@ -46,7 +46,7 @@ type Change struct {
 	Job        int64
 	Kind       ChangeKind
 	Attempt    int32 // after the change
-	Dispatcher int32 // who ran it before or runs it after; 0 = nobody
+	Dispatcher int32 // the owner before or after; 0 = none
 }
 
 // ChangeKind says what kind of transition it was.

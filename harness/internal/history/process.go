@@ -46,20 +46,20 @@ const (
 	Stopped Outcome = "stopped" // its context ended first: lost, stale, cancelled or shut down
 )
 
-// Journal appends the log of this process to a file.
-type Journal struct {
+// Log appends the log of this process to a file.
+type Log struct {
 	mu  sync.Mutex
 	f   *os.File
 	buf bytes.Buffer
 }
 
-// CreateJournal begins a log: who writes, and what its slots offer.
-func CreateJournal(path, name string, offers map[int32][]string) (*Journal, error) {
+// CreateLog begins a log: who writes, and what its slots offer.
+func CreateLog(path, name string, offers map[int32][]string) (*Log, error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND|os.O_EXCL, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("the log of the worker: %w", err)
 	}
-	j := &Journal{f: f}
+	j := &Log{f: f}
 	j.line("process %d %s", os.Getpid(), name)
 	for slot, types := range offers {
 		j.line("offer %d %s", slot, strings.Join(types, ","))
@@ -68,18 +68,18 @@ func CreateJournal(path, name string, offers map[int32][]string) (*Journal, erro
 }
 
 // Started notes that e starts; call it before anything is done.
-func (j *Journal) Started(e *Execution) {
+func (j *Log) Started(e *Execution) {
 	j.line("start %d %d %d %d %s %d", Now(), e.Job, e.Attempt, e.Slot, e.Type, e.N)
 }
 
-// Ended notes how e ended; call it before anybody is told.
-func (j *Journal) Ended(e *Execution, how Outcome) {
+// Ended notes how e ended; call it before the result is reported.
+func (j *Log) Ended(e *Execution, how Outcome) {
 	j.line("end %d %d %d %s", Now(), e.Job, e.Attempt, how)
 }
 
 // line appends with a single write, which a kill cannot tear. A worker that
 // cannot keep its log proves nothing, so it ends.
-func (j *Journal) line(format string, args ...any) {
+func (j *Log) line(format string, args ...any) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.buf.Reset()

@@ -11,7 +11,7 @@ import (
 func TestWhatIsWrittenIsRead(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "log")
 	offers := map[int32][]string{0: {"pdf"}, 1: {"excel", "pdf"}}
-	j, err := CreateJournal(path, "w0", offers)
+	j, err := CreateLog(path, "w0", offers)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,10 +41,10 @@ func TestWhatIsWrittenIsRead(t *testing.T) {
 
 func TestALogIsNeverContinued(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "log")
-	if _, err := CreateJournal(path, "w0", nil); err != nil {
+	if _, err := CreateLog(path, "w0", nil); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := CreateJournal(path, "w0", nil); !errors.Is(err, os.ErrExist) {
+	if _, err := CreateLog(path, "w0", nil); !errors.Is(err, os.ErrExist) {
 		t.Errorf("got %v", err)
 	}
 }

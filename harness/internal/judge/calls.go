@@ -12,11 +12,11 @@ import (
 // lateness is how much later than asked for an answer may come on a busy machine.
 const lateness = 5 * time.Second
 
-// noSlot is the problem of which nobody knows when it will be over.
+// noSlot is the problem whose end cannot be predicted.
 const noSlot = ":no-slot-supports-type"
 
-// calls checks what callers were told. Whether somebody was there whose
-// connection broke, only whoever broke it knows.
+// calls checks what callers were told. Whether a dispatcher lived while its
+// connection broke is known only to the trial that broke it.
 func (r *Report) calls(h *history.History) {
 	runs := map[int64][]run{}
 	for i := range h.Processes {

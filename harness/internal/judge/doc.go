@@ -22,7 +22,7 @@
 //
 // Executions of one job at the same time (Twice), and those that began when
 // their attempt was over already (Late), are counted here: one whose dispatcher
-// or worker was given up may go on for a while. Whoever makes the trouble
-// knows how many were given up, and bounds them. That they cannot end the job is
+// or worker was declared lost may go on for a while. The trial
+// knows how many were declared lost, and bounds them. That they cannot end the job is
 // what stale and illegal are about.
 package judge

@@ -9,7 +9,7 @@ import (
 )
 
 // idleness answers whether a slot of a type did nothing all through a span in
-// which nobody kept it, or its dispatcher, from working.
+// which no fault kept it, or its dispatcher, from working.
 type idleness struct {
 	byType map[string][]span // of one slot each, longer than the bound; sorted by from
 }
@@ -98,7 +98,7 @@ func (i *idleness) during(typ string, from, to int64, least time.Duration) (span
 }
 
 // FindStuck finds jobs that waited, due and committed, for longer than the bound
-// while one slot that offers their type idled all that time and nobody was kept
+// while one slot that offers their type idled all that time and no process was kept
 // from working.
 func (r *Report) FindStuck(h *history.History, bound time.Duration) {
 	idle := newIdleness(h, bound)

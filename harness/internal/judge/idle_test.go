@@ -53,7 +53,7 @@ func TestAJobThatWaitsBesideAnIdleSlotIsStuck(t *testing.T) {
 		{"its dispatcher was in trouble", 0, func(h *history.History) {
 			h.Troubles = []history.Trouble{{From: 18 * second, To: 20 * second, Who: "a"}}
 		}},
-		{"everybody was in trouble", 0, func(h *history.History) { h.Troubles = []history.Trouble{{From: 0, To: 28 * second}} }},
+		{"a fault affected all processes", 0, func(h *history.History) { h.Troubles = []history.Trouble{{From: 0, To: 28 * second}} }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			h := waiting()

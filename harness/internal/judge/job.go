@@ -92,7 +92,7 @@ func (r *Report) transitions(id int64, j *job) {
 			running = false
 		case history.Ended:
 			legal = legal && running && c.Attempt == attempt
-			if j.row != nil && j.row.Status == "done" { // others are ended by whoever cancels, or gives up
+			if j.row != nil && j.row.Status == "done" { // other statuses are set by a cancellation or a release
 				legal = legal && c.Dispatcher == owner
 			}
 			running, finished = false, true

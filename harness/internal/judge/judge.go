@@ -76,7 +76,7 @@ func (r run) until() int64 {
 	case r.process.Killed != 0:
 		return r.process.Killed
 	case r.process.Died != 0:
-		return lastWord(r.process) // when exactly it died nobody noted
+		return lastWord(r.process) // the instant of its death is not recorded
 	}
 	return forever
 }
@@ -160,9 +160,9 @@ func (r *Report) index(h *history.History) map[int64]*job {
 }
 
 // trail hands each change to its job. A dispatcher that was declared lost may
-// take nothing from then on: whoever declares it waits for its claims. What it had
-// taken it may still end until somebody has given the row back, a moment later: it is the
-// attempt that counts, and nobody else has one. An end after that is no transition.
+// claim no row from then on: the dispatcher that declares it lost waits for its claims. It
+// may still end the rows it had claimed until they are released a moment later, because its
+// attempt is still the current one. An end after that is no transition.
 func (r *Report) trail(h *history.History, get func(int64) *job) {
 	lost := map[int32]bool{}
 	for i := range h.Changes {

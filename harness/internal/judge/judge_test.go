@@ -63,7 +63,7 @@ func TestEveryViolationIsFound(t *testing.T) {
 		{"a committed job is gone", lost, func(h *h) { h.Rows = h.Rows[:1] }},
 		{"a job waits for ever", lost, func(h *h) { h.Rows[0].Status = "pending" }},
 		{"a job that was rolled back is there", unexpected, func(h *h) { h.Rows = append(h.Rows, history.Row{Job: 3, N: 13, Type: "pdf", Status: "done"}) }},
-		{"a job that nobody made", unexpected, func(h *h) { h.Rows = append(h.Rows, history.Row{Job: 4, N: 99, Type: "pdf", Status: "done"}) }},
+		{"a job without a producer", unexpected, func(h *h) { h.Rows = append(h.Rows, history.Row{Job: 4, N: 99, Type: "pdf", Status: "done"}) }},
 		{"half of a transaction", unexpected, func(h *h) { h.Rows = append(h.Rows, history.Row{Job: 5, N: 14, Type: "pdf", Status: "pending"}) }},
 		{"a job twice", unexpected, func(h *h) { h.Rows = append(h.Rows, h.Rows[0]) }},
 		{"an execution of nothing", unexpected, func(h *h) { h.Processes[1].Runs[0].Job = 77 }},
@@ -117,7 +117,7 @@ func TestAnAdoptedAttemptGoesOn(t *testing.T) {
 	}
 }
 
-func TestALostDispatcherMayEndWhatNobodyHasGivenBack(t *testing.T) {
+func TestLostDispatcherMayEndUnreleasedJob(t *testing.T) {
 	h := clean()
 	h.Changes = slices.Insert(h.Changes, 6, history.Change{At: 8 * second, Kind: history.Lost, Dispatcher: 2})
 	h.Changes = slices.Delete(h.Changes, 8, 10) // what it claims and ends of the other job after that
@@ -161,7 +161,7 @@ func TestWaitsAreMeasuredFromTheKill(t *testing.T) {
 		t.Errorf("after the kill of the dispatcher: %v, want 2s", got)
 	}
 	if got := AfterLosses(h, nil); len(got) != 0 {
-		t.Errorf("nobody was killed: %v", got)
+		t.Errorf("no process was killed: %v", got)
 	}
 	if got := Pickups(h); len(got) != 2 || int64(got[0]) != 1*second || int64(got[1]) != 7*second {
 		t.Errorf("from the commit to the start: %v, want 1s and 7s", got)

@@ -39,7 +39,7 @@ func (s *Stage) Calls() []history.Call {
 }
 
 func (s *Stage) ask(ctx context.Context, d *Daemon, c *history.Call) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.Timeout+time.Minute) // much longer than anybody may let it wait
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.Timeout+time.Minute) // much longer than any answer may take
 	defer cancel()
 	body, err := json.Marshal(map[string]any{
 		"type": c.Work.Type, "payload": c.Work, "timeout": c.Timeout.String(), "durable": c.Manner != history.InMemory,

@@ -152,6 +152,6 @@ func (d *Daemon) AwaitReady(ctx context.Context, limit time.Duration) error {
 
 func (d *Daemon) close() {
 	d.Stop(10 * time.Second)
-	_ = d.Database.Close() // nobody is connected any more
+	_ = d.Database.Close() // no connection is left
 	_ = d.Workers.Close()
 }

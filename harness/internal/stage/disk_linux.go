@@ -44,7 +44,7 @@ func (s *Stage) mountDisk(ctx context.Context, megabytes int) (*disk, error) {
 	return d, nil
 }
 
-// FillDisk leaves no room on the small disk, and returns what makes room again.
+// FillDisk fills the small disk, and returns a function that frees the space.
 func (s *Stage) FillDisk() (free func() error, err error) {
 	name := filepath.Join(s.disk.dir, "ballast")
 	f, err := os.Create(name)

@@ -18,7 +18,7 @@ func CanMount() bool { return false }
 
 func (*Stage) mountDisk(context.Context, int) (*disk, error) { return nil, errNoDisk }
 
-// FillDisk leaves no room on the small disk, and returns what makes room again.
+// FillDisk fills the small disk, and returns a function that frees the space.
 func (*Stage) FillDisk() (func() error, error) { return nil, errNoDisk }
 
 func (*disk) unmount(context.Context, *Postgres) error { return errNoDisk }

@@ -19,12 +19,12 @@ type Keeper struct {
 	command func(life int) *exec.Cmd
 	log     *os.File
 
-	mu     sync.Mutex
-	lives  []Life
-	child  *os.Process // nil between two lives
-	stop   bool
-	ended  chan struct{}
-	parted chan struct{} // closed and renewed whenever a process has ended
+	mu      sync.Mutex
+	lives   []Life
+	child   *os.Process // nil between two lives
+	stop    bool
+	ended   chan struct{}
+	changed chan struct{} // closed and renewed whenever a process has ended
 }
 
 var errStopped = errors.New("stopped")
@@ -39,7 +39,7 @@ type Life struct {
 
 // Keep starts the program; life counts from 0. What it prints goes to log.
 func Keep(log *os.File, command func(life int) *exec.Cmd) *Keeper {
-	k := &Keeper{command: command, log: log, ended: make(chan struct{}), parted: make(chan struct{})}
+	k := &Keeper{command: command, log: log, ended: make(chan struct{}), changed: make(chan struct{})}
 	started := make(chan struct{})
 	go k.run(started)
 	<-started
@@ -95,8 +95,8 @@ func (k *Keeper) buried(err error) bool {
 		k.lives[len(k.lives)-1].Died = history.Now()
 	}
 	k.child = nil
-	close(k.parted)
-	k.parted = make(chan struct{})
+	close(k.changed)
+	k.changed = make(chan struct{})
 	return k.stop
 }
 
@@ -124,7 +124,7 @@ func (k *Keeper) Signal(s syscall.Signal) <-chan struct{} {
 	if k.child != nil {
 		_ = k.child.Signal(s) // it may have ended
 	}
-	return k.parted
+	return k.changed
 }
 
 // Lives returns what has lived so far.

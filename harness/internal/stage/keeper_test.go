@@ -23,10 +23,10 @@ func keepSleep(t *testing.T) *Keeper {
 }
 
 // parts is closed at the next end of a process.
-func parts(t *testing.T, parted <-chan struct{}) {
+func parts(t *testing.T, changed <-chan struct{}) {
 	t.Helper()
 	select {
-	case <-parted:
+	case <-changed:
 	case <-time.After(patience):
 		t.Fatal("the process has not ended")
 	}
@@ -34,9 +34,9 @@ func parts(t *testing.T, parted <-chan struct{}) {
 
 func TestWhatIsKilledComesBackAndIsRemembered(t *testing.T) {
 	k := keepSleep(t)
-	parted := k.Signal(0)
+	changed := k.Signal(0)
 	pid, at := k.Kill()
-	parts(t, parted)
+	parts(t, changed)
 	lives := k.Lives()
 	if lives[0].PID != pid || lives[0].Killed != at || at == 0 || lives[0].Died < at {
 		t.Fatalf("%+v", lives)

@@ -73,7 +73,7 @@ func (p *Postgres) start(ctx context.Context) error {
 	return err
 }
 
-// Restart takes the server down in the given way, leaves it down for a while,
+// Restart takes the server down in the given way, keeps it down for a while,
 // and brings it back.
 func (p *Postgres) Restart(ctx context.Context, how End, down time.Duration) error {
 	p.mu.Lock()

@@ -217,6 +217,6 @@ func (s *Stage) Strike() {
 		d.close()
 	}
 	if s.Producer != nil && s.Producer.Database != nil {
-		_ = s.Producer.Database.Close() // nobody is connected any more
+		_ = s.Producer.Database.Close() // no connection is left
 	}
 }

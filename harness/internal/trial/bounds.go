@@ -20,7 +20,7 @@ var tight = []string{
 
 var bounds = Trial{
 	Name:  "bounds",
-	About: "every bound is so tight that it is reached all the time, Postgres is slow, and callers come in a crowd: whatever has to wait waits, 429 where it may not, and nothing is dropped",
+	About: "every bound is so tight that it is reached all the time, Postgres is slow, and many callers come at once: requests wait or get 429, and none is dropped",
 	Setup: stage.Setup{Daemons: 2, Workers: 2, Flags: patientFlags(tight...), Offers: offers, Mix: usual, Types: types, Rate: 300},
 	Jobs:  [3]int{1000, 3000, 30_000},
 	Least: [3]time.Duration{5 * time.Second, 12 * time.Second, 2 * time.Minute},
@@ -29,14 +29,14 @@ var bounds = Trial{
 			d.Database.Set(fault.Rules{Delay: 5 * time.Millisecond})
 		}
 		ended := make(chan struct{})
-		const crowd = 24
-		for i := range crowd {
+		const concurrentCallers = 24
+		for i := range concurrentCallers {
 			go func() {
 				s.call(ctx, s.Daemons[i%len(s.Daemons)], history.InMemory)
 				ended <- struct{}{}
 			}()
 		}
-		for range crowd {
+		for range concurrentCallers {
 			<-ended
 		}
 		for _, d := range s.Daemons {

@@ -117,7 +117,7 @@ func verifyCallers(s *Scene, _ *history.History, _ *judge.Report) (failures []st
 	s.Note("not_listening", refused)
 	for _, status := range []int{200, 202, 503} {
 		if answers[status] == 0 {
-			failures = append(failures, fmt.Sprintf("nobody was answered %d", status))
+			failures = append(failures, fmt.Sprintf("no caller was answered %d", status))
 		}
 	}
 	return failures

@@ -18,7 +18,7 @@ const jumps = "[...]int64{0, 3600, -3600, 400 * 86400, 0, -400 * 86400, 1, -1}"
 // kernel itself, so no library can come between them.
 var clockJumps = Trial{
 	Name:  "clock-jumps",
-	About: "the wall clock of every dispatcher jumps every two seconds, by a second, an hour or a year, to and fro: nobody is given up, nothing is late",
+	About: "the wall clock of every dispatcher jumps every two seconds, by a second, an hour or a year, in both directions: no process is declared lost, nothing is late",
 	Setup: stage.Setup{Daemons: 2, Workers: 2, Flags: patientFlags("--heartbeat", "300ms", "--heartbeat-timeout", "1s"), Offers: offers, Mix: usual, Types: types, Rate: 500},
 	Cuts: []Cut{{
 		File: "GOROOT/src/time/time.go",
@@ -30,7 +30,7 @@ var clockJumps = Trial{
 	// All of Go's library is built anew for it.
 	OnlyLong: true,
 	Trouble: func(ctx context.Context, s *Scene) error {
-		s.keptFor("nobody", 0)
+		s.keptFor("none", 0)
 		s.call(ctx, s.Daemons[0], history.InMemory)
 		return nil
 	},

@@ -41,7 +41,7 @@ func Controls() []*Control {
 	zombie.Verify = nil
 	return []*Control{
 		{
-			Trial: named(zombie, "fence-out", "a finish names the job and not the attempt or the dispatcher: a zombie ends somebody else's attempt",
+			Trial: named(zombie, "fence-out", "a finish names the job and not the attempt or the dispatcher: a resumed dispatcher ends the attempt of another one",
 				Cut{"claim/finish.go", "` + isItem + ` AND j.dispatcher = $4::int AND j.status", "j.id BETWEEN i.id AND i.id AND i.id > 0 AND $4::int IS NOT NULL AND j.status", 1},
 				Cut{"claim/finish.go", "` + isItem + ` AND j.dispatcher = $6::int AND j.status", "j.id BETWEEN i.id AND i.id AND i.id > 0 AND $6::int IS NOT NULL AND j.status", 2},
 				Cut{"claim/dense.go", "j.attempt = ($1::int[])[j.id - $5 + 1]", "($1::int[])[j.id - $5 + 1] > 0", 1},

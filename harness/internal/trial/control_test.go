@@ -8,7 +8,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/harness/internal/stage"
 )
 
-// Whoever rewrites a statement that a control is about must rewrite the control.
+// A change of a statement that a control alters must change the control as well.
 func TestEveryControlStillFitsTheSource(t *testing.T) {
 	root, err := stage.ProductDir(t.Context())
 	if err != nil {

@@ -25,13 +25,13 @@ var dispatcherKill = Trial{
 	Trouble: func(ctx context.Context, s *Scene) error {
 		s.every(ctx, 3*time.Second, func(i int) {
 			d := s.Daemons[i%2]
-			s.keptFor(d.Name, comeback)
+			s.keptFor(d.Name, restartTime)
 			if err := s.killDispatcher(ctx, d); err != nil {
 				s.Note("unknown_kill", err)
 			}
 			for _, w := range s.Workers {
 				if w.Daemon == d && i%2 == 0 {
-					s.keptFor(w.Name, comeback)
+					s.keptFor(w.Name, restartTime)
 					w.Kill()
 				}
 			}

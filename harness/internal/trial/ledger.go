@@ -11,10 +11,10 @@ import (
 	"github.com/dispatcherd/dispatcherd/harness/internal/stage"
 )
 
-// ledger is what whoever makes the trouble writes down about it: who could not
-// work when, which is nobody's fault if a job waits meanwhile, and how many
-// executions may have been given up while they were at work, which is how many
-// may have had a second one beside them. What is not written down is judged.
+// ledger records the faults that a trial injects: which process could not work
+// when, so that waiting jobs are excused, and how many executions may have been
+// given up while they ran, which bounds how many may overlap with a successor.
+// What is not recorded is judged.
 type ledger struct {
 	mu       sync.Mutex
 	troubles []history.Trouble
@@ -22,7 +22,7 @@ type ledger struct {
 	givenUp  int
 }
 
-// kept notes that somebody was kept from working from a moment until now.
+// kept records that a process could not work from a moment until now.
 func (s *Scene) kept(who string, from int64) {
 	s.ledger.mu.Lock()
 	defer s.ledger.mu.Unlock()
@@ -30,7 +30,7 @@ func (s *Scene) kept(who string, from int64) {
 	s.ledger.troubles = append(s.ledger.troubles, history.Trouble{From: from, To: history.Now(), Who: who})
 }
 
-// keptFor notes that somebody is kept from working from now on.
+// keptFor records that a process cannot work from now on for a while.
 func (s *Scene) keptFor(who string, d time.Duration) {
 	s.ledger.mu.Lock()
 	defer s.ledger.mu.Unlock()
@@ -85,7 +85,7 @@ const (
 )
 
 // patience is how long a job may wait while a slot of its type idles: until its
-// dispatcher is known to be gone, and somebody looks.
+// dispatcher is declared lost, and another one scans.
 func patience(flags []string) time.Duration {
 	over := lease
 	if i := slices.Index(flags, "--lease"); i >= 0 && i+1 < len(flags) {

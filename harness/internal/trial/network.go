@@ -93,7 +93,7 @@ var workerNetwork = Trial{
 
 var halfOpen = Trial{
 	Name:  "half-open",
-	About: "workers whose dispatcher has hung up and who are not told, while their jobs end: what they say is lost, and their jobs run elsewhere",
+	About: "workers whose dispatcher has disconnected without their knowledge, while their jobs end: their reports are lost, and their jobs run on other workers",
 	Setup: stage.Setup{
 		Daemons: 2, Workers: 3, Flags: patientFlags("--heartbeat", "300ms", "--heartbeat-timeout", "1s"),
 		Offers: offers, Mix: lasting(200), Types: types, Rate: 300,

@@ -89,8 +89,8 @@ func (s *Scene) countRefused(ctx context.Context) error {
 	return nil
 }
 
-// crowd takes every connection that the server has.
-func (s *Scene) crowd(ctx context.Context) (disperse func()) {
+// takeConnections takes every connection that the server has.
+func (s *Scene) takeConnections(ctx context.Context) (disperse func()) {
 	var conns []*pgx.Conn
 	for range 200 {
 		c, err := pgx.Connect(ctx, s.URL())
@@ -127,7 +127,7 @@ var terminated = Trial{
 			killed += n
 			switch i % 20 {
 			case 0:
-				disperse = s.crowd(ctx)
+				disperse = s.takeConnections(ctx)
 			case 10:
 				disperse()
 				disperse = func() {}

@@ -11,7 +11,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/harness/internal/stage"
 )
 
-var deaf = Trial{
+var notifyOff = Trial{
 	Name:   "notify-off",
 	About:  "no LISTEN: only looking finds jobs",
 	Setup:  stage.Setup{Daemons: 2, Workers: 2, Flags: []string{"--listen=false"}, Offers: offers, Mix: plain, Types: types, Rate: 500},
@@ -58,7 +58,7 @@ func untroubled(_ *Scene, _ *history.History, r *judge.Report) (failures []strin
 
 var rolling = Trial{
 	Name:  "rolling",
-	About: "SIGTERM to one dispatcher after the other, again and again: nobody's crash, nobody's failure, nothing twice",
+	About: "SIGTERM to one dispatcher after the other, again and again: no crash, no failure, no job twice",
 	Setup: stage.Setup{Daemons: 2, Workers: 3, Flags: []string{"--grace", "10s"}, Offers: offers, Mix: plain, Types: types},
 	Jobs:  [3]int{2000, 20_000, 200_000},
 	Least: [3]time.Duration{8 * time.Second, 25 * time.Second, 3 * time.Minute},
@@ -106,7 +106,7 @@ var poison = Trial{
 			row := &h.Rows[i]
 			if w := toxic(row.N); w.Do != history.Die {
 				if row.Status != "done" {
-					failures = append(failures, fmt.Sprintf("job %d, which harms nobody, is %s after %d crashes", row.Job, row.Status, row.Crashes))
+					failures = append(failures, fmt.Sprintf("job %d, which is harmless, is %s after %d crashes", row.Job, row.Status, row.Crashes))
 				}
 				continue
 			}

@@ -18,13 +18,13 @@ func SmokeControls() []*Control {
 	return nil
 }
 
-// smoke is a storm in a glass of water: Postgres goes down every 5 s.
+// smoke is the all-faults trial at its smallest: Postgres goes down every 5 s.
 var smoke = Trial{
 	Name:    "smoke",
-	About:   "the storm, for ten seconds: kill -9 of a dispatcher every second, of a worker every 200 ms, Postgres down every 5 s",
-	Setup:   storm.Setup,
+	About:   "all faults for ten seconds: kill -9 of a dispatcher every second, of a worker every 200 ms, Postgres down every 5 s",
+	Setup:   allFaults.Setup,
 	Jobs:    [3]int{4000, 4000, 4000},
 	Least:   [3]time.Duration{10 * time.Second, 10 * time.Second, 10 * time.Second},
-	Trouble: func(ctx context.Context, s *Scene) error { return s.storm(ctx, 5*time.Second) },
-	Verify:  storm.Verify,
+	Trouble: func(ctx context.Context, s *Scene) error { return s.allFaults(ctx, 5*time.Second) },
+	Verify:  allFaults.Verify,
 }

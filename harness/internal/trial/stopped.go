@@ -36,7 +36,7 @@ var stoppedDispatcher = Trial{
 		refused := 0
 		for ctx.Err() == nil {
 			s.rest(ctx, 1500*time.Millisecond)
-			n, err := s.freeze(ctx, s.Daemons[0])
+			n, err := s.suspend(ctx, s.Daemons[0])
 			if err != nil {
 				return err
 			}
@@ -64,14 +64,14 @@ var stoppedDispatcher = Trial{
 	},
 }
 
-// freeze stops a dispatcher for as long as the size says.
-func (s *Scene) freeze(ctx context.Context, d *stage.Daemon) (refused int, err error) {
-	return s.freezeFor(ctx, d, stoppedFor(s.Size))
+// suspend stops a dispatcher for as long as the size says.
+func (s *Scene) suspend(ctx context.Context, d *stage.Daemon) (refused int, err error) {
+	return s.suspendFor(ctx, d, stoppedFor(s.Size))
 }
 
-// freezeFor stops a dispatcher for a while and returns how many of its words were
+// suspendFor stops a dispatcher for a while and returns how many of its words were
 // refused afterwards.
-func (s *Scene) freezeFor(ctx context.Context, d *stage.Daemon, long time.Duration) (refused int, err error) {
+func (s *Scene) suspendFor(ctx context.Context, d *stage.Daemon, long time.Duration) (refused int, err error) {
 	before, err := d.Events(context.WithoutCancel(ctx))
 	if err != nil {
 		return 0, fmt.Errorf("before the stop: %w", err)
@@ -92,7 +92,7 @@ func (s *Scene) freezeFor(ctx context.Context, d *stage.Daemon, long time.Durati
 
 var stoppedWorker = Trial{
 	Name:  "stopped-worker",
-	About: "SIGSTOP of a worker past the heartbeat, and SIGCONT: its jobs run elsewhere, and what it says later is refused",
+	About: "SIGSTOP of a worker past the heartbeat, and SIGCONT: its jobs run on other workers, and its late reports are rejected",
 	Setup: stage.Setup{
 		Daemons: 2, Workers: 3, Flags: patientFlags("--heartbeat", "300ms", "--heartbeat-timeout", "1s"),
 		Offers: offers, Mix: lasting(300), Types: types, Rate: 200,
@@ -113,7 +113,7 @@ var stoppedWorker = Trial{
 	},
 	Verify: func(_ *Scene, _ *history.History, r *judge.Report) []string {
 		if r.Twice == 0 {
-			return []string{"no job of a stopped worker was run elsewhere"}
+			return []string{"no job of a stopped worker ran on another worker"}
 		}
 		return nil
 	},

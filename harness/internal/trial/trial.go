@@ -36,7 +36,7 @@ type Trial struct {
 	Cuts []Cut
 	// Standbys says that it needs replicas of the server.
 	Standbys bool
-	// OnlyLong leaves it out of the smaller sizes, unless it is asked for by name.
+	// OnlyLong excludes it from the smaller sizes, unless it is selected by name.
 	OnlyLong bool
 	// LongFlags are those of the daemons in the long size, if it has others.
 	LongFlags []string

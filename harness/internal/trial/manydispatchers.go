@@ -10,8 +10,8 @@ import (
 	"github.com/dispatcherd/dispatcherd/harness/internal/stage"
 )
 
-var crowd = Trial{
-	Name:  "crowd",
+var manyDispatchers = Trial{
+	Name:  "many-dispatchers",
 	About: "four dispatchers with shares of every type; one of them dies every 700 ms and another every 5 s stays away for longer than the lease",
 	Setup: stage.Setup{Daemons: 4, Workers: 1, Flags: patientFlags(quickLease...), Offers: offers, Mix: usual, Types: types},
 	Jobs:  [3]int{5000, 40_000, 400_000},
@@ -24,7 +24,7 @@ var crowd = Trial{
 				d.Kill()
 				return
 			}
-			if _, err := s.freezeFor(ctx, d, 3*time.Second); err != nil {
+			if _, err := s.suspendFor(ctx, d, 3*time.Second); err != nil {
 				s.Note("unknown_refused", err)
 			}
 		})

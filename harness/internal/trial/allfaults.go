@@ -18,13 +18,13 @@ func patientFlags(more ...string) []string {
 // quickLease makes takeovers happen within a short experiment.
 var quickLease = []string{"--lease", "2s", "--beat", "400ms"}
 
-var storm = Trial{
-	Name:    "storm",
+var allFaults = Trial{
+	Name:    "all-faults",
 	About:   "kill -9 of a dispatcher every second, of a worker every 200 ms, Postgres down every 20 s (fast, immediate, kill -9 in turn), all at once",
 	Setup:   stage.Setup{Daemons: 2, Workers: 4, Flags: patientFlags(quickLease...), Offers: offers, Mix: usual, Types: types},
-	Jobs:    [3]int{10_000, 206_000, 1_000_000}, // the last 5,000 may end in the calm after the storm
+	Jobs:    [3]int{10_000, 206_000, 1_000_000}, // the last 5,000 may end after the faults
 	Least:   [3]time.Duration{25 * time.Second, 90 * time.Second, 10 * time.Minute},
-	Trouble: func(ctx context.Context, s *Scene) error { return s.storm(ctx, 20*time.Second) },
+	Trouble: func(ctx context.Context, s *Scene) error { return s.allFaults(ctx, 20*time.Second) },
 	Verify: func(s *Scene, h *history.History, _ *judge.Report) []string {
 		s.noteKills(h)
 		s.Note("postgres_restarts", s.Postgres.Restarts())
@@ -32,8 +32,8 @@ var storm = Trial{
 	},
 }
 
-// storm kills everything at its own pace until ctx ends.
-func (s *Scene) storm(ctx context.Context, postgres time.Duration) error {
+// allFaults injects every kind of fault at its own interval until ctx ends.
+func (s *Scene) allFaults(ctx context.Context, postgres time.Duration) error {
 	var (
 		all     sync.WaitGroup
 		problem error
@@ -74,7 +74,7 @@ func (s *Scene) every(ctx context.Context, period time.Duration, do func(i int))
 }
 
 // noteKills tells how many processes were killed and how soon the jobs of
-// killed workers went on elsewhere.
+// killed workers were restarted on other workers.
 func (s *Scene) noteKills(h *history.History) {
 	dispatchers, workers := 0, 0
 	for _, d := range s.Daemons {
@@ -87,9 +87,9 @@ func (s *Scene) noteKills(h *history.History) {
 	s.Note("dispatchers_killed", dispatchers)
 	s.Note("workers_killed", workers)
 	s.Note("jobs_cut_off", len(waits))
-	s.Note("elsewhere_p50", waits.At(0.5))
-	s.Note("elsewhere_p99", waits.At(0.99))
-	s.Note("elsewhere_max", waits.At(1))
+	s.Note("restarted_p50", waits.At(0.5))
+	s.Note("restarted_p99", waits.At(0.99))
+	s.Note("restarted_max", waits.At(1))
 }
 
 func kills(k *stage.Keeper) int {
