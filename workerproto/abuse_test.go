@@ -78,7 +78,7 @@ func TestBadInputGetsAClearErrorAndHarmsNobodyElse(t *testing.T) {
 					}
 				}
 			}
-			path := serve(t, Limits{MaxFrame: MinFrame}, h, nil)
+			path := startServer(t, Limits{MaxFrame: MinFrame}, h, nil)
 			good := newBystander(t, h, path)
 			bad := dial(t, path)
 			nonceNow := ""
@@ -108,7 +108,7 @@ func TestBadInputGetsAClearErrorAndHarmsNobodyElse(t *testing.T) {
 
 func TestASecondFrameInTheBatchOfABadOneStillCounts(t *testing.T) {
 	h := newRecorder()
-	p := dial(t, serve(t, Limits{}, h, nil))
+	p := dial(t, startServer(t, Limits{}, h, nil))
 	nonce := p.greet().Session
 	good := `{"op":"release","job":1,"attempt":1,"session":"` + nonce + `"}`
 	p.send(`{`, good, `{"op":"x"}`, good)
@@ -120,7 +120,7 @@ func TestASecondFrameInTheBatchOfABadOneStillCounts(t *testing.T) {
 
 func TestWhatWasSentBeforeAFatalErrorCounts(t *testing.T) {
 	h := newRecorder()
-	p := dial(t, serve(t, Limits{}, h, nil))
+	p := dial(t, startServer(t, Limits{}, h, nil))
 	nonce := p.greet().Session
 	good := `{"op":"done","job":1,"attempt":1,"session":"` + nonce + `"}`
 	p.send(good, helloLine, good)
@@ -132,7 +132,7 @@ func TestWhatWasSentBeforeAFatalErrorCounts(t *testing.T) {
 
 func TestHalfAFrameThenTheEndIsAnUnexpectedEnd(t *testing.T) {
 	h := newRecorder()
-	p := dial(t, serve(t, Limits{}, h, nil))
+	p := dial(t, startServer(t, Limits{}, h, nil))
 	p.greet()
 	_, err := p.conn.Write([]byte(`{"op":"done","job`))
 	require.NoError(t, err)
@@ -142,7 +142,7 @@ func TestHalfAFrameThenTheEndIsAnUnexpectedEnd(t *testing.T) {
 
 func TestHangingUpWithoutReadingIsAnEndLikeAnyOther(t *testing.T) {
 	h := newRecorder()
-	p := dial(t, serve(t, Limits{}, h, nil))
+	p := dial(t, startServer(t, Limits{}, h, nil))
 	p.greet()
 	s := await(t, h.opened)
 	s.Send(&Stale{Execution: Execution{Job: 1, Attempt: 1}})
@@ -163,7 +163,7 @@ func TestResultsSentBeforeDyingAreRead(t *testing.T) {
 		first <- true
 		<-goOn
 	}
-	p := dial(t, serve(t, Limits{}, h, nil))
+	p := dial(t, startServer(t, Limits{}, h, nil))
 	nonce := p.greet().Session
 	s := await(t, h.opened)
 	p.send(`{"op":"progress","job":1,"attempt":1,"session":"` + nonce + `"}`)
@@ -182,7 +182,7 @@ func TestResultsSentBeforeDyingAreRead(t *testing.T) {
 func TestASlowReaderLosesItsSessionAlone(t *testing.T) {
 	h := newRecorder()
 	obs := &counter{}
-	path := serve(t, Limits{Outbox: 100}, h, obs)
+	path := startServer(t, Limits{Outbox: 100}, h, obs)
 	good := newBystander(t, h, path)
 	slow := dial(t, path)
 	slow.greet()
@@ -203,7 +203,7 @@ func TestASlowReaderLosesItsSessionAlone(t *testing.T) {
 
 func TestAWriteThatBlocksEndsTheSession(t *testing.T) {
 	h := newRecorder()
-	slow := dial(t, serve(t, Limits{WriteTimeout: 300 * time.Millisecond}, h, nil))
+	slow := dial(t, startServer(t, Limits{WriteTimeout: 300 * time.Millisecond}, h, nil))
 	slow.greet()
 	s := await(t, h.opened)
 	payload := []byte(`"` + strings.Repeat("x", 1000000) + `"`)
@@ -215,7 +215,7 @@ func TestAWriteThatBlocksEndsTheSession(t *testing.T) {
 
 func TestAJobThatDoesNotFitIsNotSent(t *testing.T) {
 	h := newRecorder()
-	p := dial(t, serve(t, Limits{MaxFrame: MinFrame}, h, nil))
+	p := dial(t, startServer(t, Limits{MaxFrame: MinFrame}, h, nil))
 	p.greet()
 	s := await(t, h.opened)
 	big := &Job{Execution: Execution{Job: 1, Attempt: 1}, Type: "pdf", Payload: []byte(`"` + strings.Repeat("x", MinFrame) + `"`)}
@@ -229,7 +229,7 @@ func TestAJobThatDoesNotFitIsNotSent(t *testing.T) {
 func TestConnectionsAreBounded(t *testing.T) {
 	h := newRecorder()
 	obs := &counter{}
-	path := serve(t, Limits{MaxConnections: 2}, h, obs)
+	path := startServer(t, Limits{MaxConnections: 2}, h, obs)
 	good := newBystander(t, h, path)
 	second := dial(t, path) // says nothing, and counts
 	for range 50 {          // a flood
@@ -246,7 +246,7 @@ func TestConnectionsAreBounded(t *testing.T) {
 
 func TestHelloFloodEndsByTimeout(t *testing.T) {
 	h := newRecorder()
-	path := serve(t, Limits{HelloTimeout: 2 * time.Second}, h, nil)
+	path := startServer(t, Limits{HelloTimeout: 2 * time.Second}, h, nil)
 	good := newBystander(t, h, path)
 	var silent []*peer
 	for range 100 {
@@ -266,7 +266,7 @@ func TestTheHandlerMayRefuseAWorker(t *testing.T) {
 	h := newRecorder()
 	refusal := error(Complain(Refused, 0, "uid 1000 may not offer type payments"))
 	h.open = func(*Session, *Hello) error { return refusal }
-	path := serve(t, Limits{}, h, nil)
+	path := startServer(t, Limits{}, h, nil)
 	p := dial(t, path)
 	p.send(helloLine)
 	require.Contains(t, p.complaint(Refused, true).Message, "payments")
@@ -281,7 +281,7 @@ func TestTheHandlerMayRefuseAWorker(t *testing.T) {
 func TestAPanicInTheHandlerEndsItsSessionOnly(t *testing.T) {
 	h := newRecorder()
 	h.onward = func(*Session, []WorkerFrame) { panic("bug") }
-	path := serve(t, Limits{}, h, nil)
+	path := startServer(t, Limits{}, h, nil)
 	good := newBystander(t, h, path)
 	p := dial(t, path)
 	p.greet()
@@ -297,7 +297,7 @@ func TestJobsSentWhileOpeningFollowTheWelcome(t *testing.T) {
 		require.True(t, s.Send(&Job{Execution: Execution{Job: 1, Attempt: 1}, Type: "pdf"}))
 		return nil
 	}
-	p := dial(t, serve(t, Limits{}, h, nil))
+	p := dial(t, startServer(t, Limits{}, h, nil))
 	p.greet()
 	require.IsType(t, &Job{}, p.receive())
 }
@@ -310,7 +310,7 @@ func TestRunningWorkCanBeTakenBack(t *testing.T) {
 		require.Len(t, hello.Running, 2)
 		return nil
 	}
-	p := dial(t, serve(t, Limits{Resume: time.Minute}, h, nil))
+	p := dial(t, startServer(t, Limits{Resume: time.Minute}, h, nil))
 	p.send(`{"op":"hello","versions":[1,1],"worker":"w","slots":[],"running":[` +
 		`{"job":5,"attempt":2,"session":"old","slot":0,"types":["pdf"]},{"job":6,"attempt":1,"session":"old","slot":1,"types":["pdf"]}]}`)
 	w := p.receive().(*Welcome)
@@ -325,7 +325,7 @@ func TestShutDownTellsTheWorkers(t *testing.T) {
 	path := t.TempDir() + "/w.sock"
 	l, err := Listen(path, 0o600)
 	require.NoError(t, err)
-	stop := serveOn(t, l, Limits{}, h, nil)
+	stop := startServerOn(t, l, Limits{}, h, nil)
 	p := dial(t, path)
 	p.greet()
 	s := await(t, h.opened)

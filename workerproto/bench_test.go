@@ -99,7 +99,7 @@ func (NoopHandler) Closed(_ *Session, _ error)     {}
 // from a prepared buffer.
 func BenchmarkServeDoneFrames(b *testing.B) {
 	h := &doneSink{want: b.N, all: make(chan struct{})}
-	path := serve(b, Limits{}, h, nil)
+	path := startServer(b, Limits{}, h, nil)
 	p := dial(b, path)
 	done := benchDone
 	done.Session = p.greet().Session

@@ -48,8 +48,8 @@ func fdOf(t *testing.T, s *Session) (number int) {
 	return number
 }
 
-// client is a worker with one type that reports jobs of another type.
-type client struct {
+// typedWorker is a worker with one type that reports jobs of another type.
+type typedWorker struct {
 	conn  *Conn
 	done  sync.WaitGroup
 	mine  string
@@ -57,10 +57,10 @@ type client struct {
 }
 
 // connect says hello on a connection that was dialled before.
-func connect(t *testing.T, raw net.Conn, mine string, wrong *atomic.Int64) *client {
+func connect(t *testing.T, raw net.Conn, mine string, wrong *atomic.Int64) *typedWorker {
 	conn, err := Connect(context.Background(), raw, &Hello{Worker: mine, Slots: []Slot{{0, []string{mine}}}})
 	require.NoError(t, err)
-	c := &client{conn: conn, mine: mine, wrong: wrong}
+	c := &typedWorker{conn: conn, mine: mine, wrong: wrong}
 	c.done.Go(func() {
 		for {
 			frames, err := conn.Receive()
@@ -79,11 +79,11 @@ func connect(t *testing.T, raw net.Conn, mine string, wrong *atomic.Int64) *clie
 
 // hangUp looks like a crash to the dispatcher, but keeps the worker's own
 // descriptor: only the dispatcher's numbers are to become free.
-func (c *client) hangUp(t *testing.T) {
+func (c *typedWorker) hangUp(t *testing.T) {
 	require.NoError(t, c.conn.conn.(*net.UnixConn).CloseWrite())
 }
 
-func (c *client) end() {
+func (c *typedWorker) end() {
 	c.conn.Abort()
 	c.done.Wait()
 }
@@ -114,14 +114,14 @@ func TestCrossedDescriptorsNeverMisdeliver(t *testing.T) {
 	require.NoError(t, err)
 	h := &crossing{opened: make(chan *Session, 1), noticed: make(chan bool)}
 	g := &gate{l, make(chan bool)}
-	serveOn(t, g, Limits{}, h, nil)
+	startServerOn(t, g, Limits{}, h, nil)
 	queued := func() net.Conn { // connected, not yet accepted
 		raw, err := net.Dial("unix", path)
 		require.NoError(t, err)
 		return raw
 	}
 	var wrong atomic.Int64
-	enter := func(raw net.Conn, mine string) (*client, *Session) {
+	enter := func(raw net.Conn, mine string) (*typedWorker, *Session) {
 		g.permits <- true
 		return connect(t, raw, mine, &wrong), <-h.opened
 	}
@@ -150,10 +150,10 @@ func TestCrossedDescriptorsNeverMisdeliver(t *testing.T) {
 		require.False(t, sa2.Send(&Job{Execution: Execution{Job: job, Attempt: 1, Session: sb.Nonce()}, Type: "b"}))
 		require.True(t, sb2.Send(&Job{Execution: Execution{Job: job, Attempt: 1}, Type: "b"}))
 		require.True(t, sa2.Send(&Job{Execution: Execution{Job: job, Attempt: 1}, Type: "a"}))
-		for _, c := range []*client{a, b} {
+		for _, c := range []*typedWorker{a, b} {
 			c.end()
 		}
-		for _, c := range []*client{a2, b2} {
+		for _, c := range []*typedWorker{a2, b2} {
 			c.hangUp(t)
 			h.noticed <- true
 			c.end()

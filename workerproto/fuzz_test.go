@@ -123,7 +123,7 @@ func FuzzSession(f *testing.F) {
 	f.Add([]byte{0, 0})
 	f.Add([]byte{1, 0, 0, 12, 20, 17, 33, 0xff})
 	f.Fuzz(func(t *testing.T, script []byte) {
-		m := newMachine("right", Limits{MaxSlots: 4, MaxTypesPerSlot: 2}.WithDefaults(), unknownPeer)
+		m := newSessionState("right", Limits{MaxSlots: 4, MaxTypesPerSlot: 2}.WithDefaults(), unknownPeer)
 		greeted, drained, dead := false, false, false
 		slots := map[int32]bool{} // a model
 		for _, c := range script {

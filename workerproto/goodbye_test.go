@@ -59,7 +59,7 @@ func TestARevokedSessionGetsNothingButTheReason(t *testing.T) {
 	for range 3 {
 		require.Equal(t, putOK, o.put(&Job{Execution: Execution{Job: 1, Attempt: 1, Session: "s"}, Type: "pdf"}))
 	}
-	o.forget()
+	o.clear()
 	o.close(Complain(HeartbeatTimeout, 0, "nothing heard"))
 	go func() {
 		_ = o.write() // the pipe is read to its end below
@@ -76,7 +76,7 @@ func TestAWriterThatComesTooLateForWhatWasRevokedStaysForTheReason(t *testing.T)
 		near, far := net.Pipe()
 		o := newOutbox(far, 10, time.Minute, func(int, int) {})
 		require.Equal(t, putOK, o.put(ping))
-		o.forget()
+		o.clear()
 		go func() {
 			_ = o.write() // the pipe is read to its end below
 			_ = far.Close()

@@ -51,17 +51,17 @@ func (r *recorder) Frames(s *Session, frames []WorkerFrame) {
 
 func (r *recorder) Closed(_ *Session, cause error) { r.closed <- cause }
 
-// serve runs a server on a fresh socket until the test ends.
-func serve(t testing.TB, limits Limits, h Handler, obs Observer) (path string) {
+// startServer runs a server on a fresh socket until the test ends.
+func startServer(t testing.TB, limits Limits, h Handler, obs Observer) (path string) {
 	t.Helper()
 	path = filepath.Join(t.TempDir(), "w.sock")
 	l, err := Listen(path, 0o600)
 	require.NoError(t, err)
-	serveOn(t, l, limits, h, obs)
+	startServerOn(t, l, limits, h, obs)
 	return path
 }
 
-func serveOn(t testing.TB, l net.Listener, limits Limits, h Handler, obs Observer) (stop func()) {
+func startServerOn(t testing.TB, l net.Listener, limits Limits, h Handler, obs Observer) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)

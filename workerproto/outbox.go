@@ -6,31 +6,32 @@ import (
 	"time"
 )
 
-// outbox is the queue in front of a connection. Any goroutine puts frames in;
-// one writer takes all there are, encodes them into one buffer and writes once.
+// outbox is the bounded queue of frames in front of a connection. Any goroutine
+// may add frames. One writer takes all queued frames, encodes them into one
+// buffer, and writes the buffer at once.
 type outbox struct {
 	conn    net.Conn
 	timeout time.Duration // for one write
 	wrote   func(frames, bytes int)
 
-	mu     sync.Mutex
-	ready  sync.Cond // frames wait, or closed; for the writer
-	room   sync.Cond // frames were taken, or closed; for blocked senders
-	queue  []frame
-	limit  int
-	usual  int // limit to go back to after a hold
-	held   bool
-	rung   bool // the writer is to write what waits
-	closed bool
+	mu       sync.Mutex
+	ready    sync.Cond // signals the writer: notified or closed
+	room     sync.Cond // signals blocked senders: frames were taken, or closed
+	queue    []frame
+	limit    int
+	usual    int // the limit after a hold
+	held     bool
+	notified bool // the writer is to write what is queued
+	closed   bool
 }
 
-// putResult says what became of a put.
+// putResult is the outcome of a put.
 type putResult uint8
 
 const (
-	putOK   putResult = iota
-	putFull           // limit frames wait already
-	putGone           // the outbox is closed
+	putOK     putResult = iota
+	putFull             // limit frames are queued already
+	putClosed           // the outbox is closed
 )
 
 func newOutbox(conn net.Conn, limit int, timeout time.Duration, wrote func(frames, bytes int)) *outbox {
@@ -45,45 +46,35 @@ func (o *outbox) put(f frame) putResult {
 	defer o.mu.Unlock()
 	switch {
 	case o.closed:
-		return putGone
+		return putClosed
 	case len(o.queue) >= o.limit:
 		return putFull
 	}
-	o.append(f)
+	o.queue = append(o.queue, f)
+	o.notify()
 	return putOK
 }
 
-// wait queues f as soon as there is room; false means closed.
-func (o *outbox) wait(f frame) bool {
+// putWait queues f as soon as there is room. It reports false if the outbox is
+// closed.
+func (o *outbox) putWait(f frame) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for len(o.queue) >= o.limit && !o.closed {
-		o.ring()
+		o.notify()
 		o.room.Wait()
 	}
 	if o.closed {
 		return false
 	}
-	o.append(f)
+	o.queue = append(o.queue, f)
+	o.notify()
 	return true
 }
 
-func (o *outbox) append(f frame) {
-	o.queue = append(o.queue, f)
-	o.ring()
-}
-
-// ring wakes the writer, once for all that waits.
-func (o *outbox) ring() {
-	if !o.rung {
-		o.rung = true
-		o.ready.Signal()
-	}
-}
-
-// defers queues f if there is room, without waking the writer: whoever calls it
+// putDeferred queues f if there is room and does not wake the writer. The caller
 // calls flush soon.
-func (o *outbox) defers(f frame) bool {
+func (o *outbox) putDeferred(f frame) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.closed || len(o.queue) >= o.limit {
@@ -93,23 +84,31 @@ func (o *outbox) defers(f frame) bool {
 	return true
 }
 
-// flush wakes the writer if something waits.
+// flush wakes the writer if frames are queued.
 func (o *outbox) flush() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if len(o.queue) > 0 {
-		o.ring()
+		o.notify()
 	}
 }
 
-// grow raises the number of frames that may wait.
+// notify wakes the writer once for all queued frames.
+func (o *outbox) notify() {
+	if !o.notified {
+		o.notified = true
+		o.ready.Signal()
+	}
+}
+
+// grow raises the number of frames that may be queued.
 func (o *outbox) grow(limit int) {
 	o.mu.Lock()
 	o.limit, o.usual = max(o.limit, limit), max(o.usual, limit)
 	o.mu.Unlock()
 }
 
-// hold keeps back what is put, up to limit frames, until release.
+// hold keeps queued frames from the writer, up to limit frames, until release.
 func (o *outbox) hold(limit int) {
 	o.mu.Lock()
 	o.held = true
@@ -117,20 +116,20 @@ func (o *outbox) hold(limit int) {
 	o.mu.Unlock()
 }
 
-// release puts first in front of what was held back and lets the writer go.
+// release puts first in front of the frames held back and wakes the writer.
 func (o *outbox) release(first frame) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.held, o.limit = false, o.usual
 	if !o.closed {
 		o.queue = append([]frame{first}, o.queue...)
-		o.rung = true
-		o.ready.Signal() // a ring while it was held back was not heard
+		o.notified = true
+		o.ready.Signal() // the writer ignores notifications during a hold
 	}
 }
 
-// close lets the writer write what waits, then last (if not nil), and end. What
-// is held back is dropped. Later calls change nothing.
+// close makes the writer write what is queued, then last (if not nil), and end.
+// Frames held back are dropped. Later calls change nothing.
 func (o *outbox) close(last frame) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -146,16 +145,16 @@ func (o *outbox) close(last frame) {
 	o.shut()
 }
 
-// forget drops what waits. A writer who was called for it is not needed: one that
-// finds nothing takes the outbox for closed.
-func (o *outbox) forget() {
+// clear drops what is queued. It takes back the notification, because a writer
+// that finds an empty queue takes the outbox for closed.
+func (o *outbox) clear() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	clear(o.queue)
-	o.queue, o.rung = o.queue[:0], false
+	o.queue, o.notified = o.queue[:0], false
 }
 
-// discard drops what waits and makes the writer end.
+// discard drops what is queued and makes the writer end.
 func (o *outbox) discard() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -169,23 +168,23 @@ func (o *outbox) shut() {
 	o.room.Broadcast()
 }
 
-// take waits for frames and returns them all; reuse is the empty slice of the
-// batch before. ok is false once the outbox is closed and empty.
+// take waits for frames and returns all of them; reuse is the empty slice of the
+// previous batch. ok is false once the outbox is closed and empty.
 func (o *outbox) take(reuse []frame) (batch []frame, ok bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	for (!o.rung || o.held) && !o.closed {
+	for (!o.notified || o.held) && !o.closed {
 		if cap(reuse) > smallQueue {
 			reuse = nil // idle: keep no large queue
 		}
 		o.ready.Wait()
 	}
-	batch, o.queue, o.rung = o.queue, reuse, false
+	batch, o.queue, o.notified = o.queue, reuse, false
 	o.room.Broadcast()
 	return batch, len(batch) > 0
 }
 
-// smallQueue is the number of places an idle outbox keeps.
+// smallQueue is the largest capacity of the queue that an idle outbox keeps.
 const smallQueue = 512
 
 // buffers lends write buffers, so that an idle connection has none.
@@ -200,7 +199,7 @@ func (o *outbox) write() error {
 		if batch, ok = o.take(batch[:0]); !ok {
 			return nil
 		}
-		if err := o.encode(batch); err != nil {
+		if err := o.writeBatch(batch); err != nil {
 			o.discard()
 			return err
 		}
@@ -208,8 +207,9 @@ func (o *outbox) write() error {
 	}
 }
 
-// encode encodes frames until a buffer is full, writes it, and goes on.
-func (o *outbox) encode(batch []frame) error {
+// writeBatch encodes frames into a buffer. It writes the buffer when it is full
+// and after the last frame.
+func (o *outbox) writeBatch(batch []frame) error {
 	lent := buffers.Get().(*[]byte)
 	buf := *lent
 	defer func() {

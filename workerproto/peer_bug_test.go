@@ -45,7 +45,7 @@ func TestPeer_B23_NoDescriptorsLeftIsNoEnd(t *testing.T) {
 	l.left.Store(6)
 	failures := &acceptFailures{}
 	rec := newRecorder()
-	serveOn(t, l, Limits{}, rec, failures)
+	startServerOn(t, l, Limits{}, rec, failures)
 	conn, err := net.Dial("unix", path)
 	require.NoError(t, err)
 	_, err = conn.Write([]byte(`{"op":"hello","versions":[1,1],"worker":"w","slots":[{"slot":0,"types":["pdf"]}]}` + "\n"))

@@ -14,7 +14,7 @@ func asNetError(err error, target *net.Error) bool { return errors.As(err, targe
 
 func TestAJobGoesToAWorkerAndItsResultComesBack(t *testing.T) {
 	h := newRecorder()
-	path := serve(t, Limits{}, h, nil)
+	path := startServer(t, Limits{}, h, nil)
 	c, err := Dial(context.Background(), path, &Hello{Worker: "w1", Slots: []Slot{{Number: 0, Types: []string{"pdf"}}}})
 	require.NoError(t, err)
 

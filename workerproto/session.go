@@ -1,78 +1,44 @@
 package workerproto
 
 import (
-	"crypto/rand"
-	"encoding/hex"
 	"errors"
-	"io"
-	"net"
-	"os"
-	"sync"
-	"syscall"
-	"time"
 
 	"github.com/dispatcherd/dispatcherd"
 )
 
-// Session is one welcomed connection of a worker. Send, Close and the getters
-// may be called from any goroutine, also after the session has ended.
+// Session is the dispatcher's end of a worker's connection. Send, Close and the
+// getters may be called from any goroutine, also after the session has ended.
 type Session struct {
-	// Value is the handler's own. Set it in Open; the package never looks at
-	// it.
+	// Value belongs to the handler, which sets it in Open.
 	Value any
 
-	nonce   string
+	*serverConn
+	handler Handler
 	worker  string
-	peer    Peer
-	conn    net.Conn
-	limits  Limits
-	obs     Observer
-	in      lines
-	out     *outbox
 	decoder WorkerDecoder
-	machine *machine // of the reader goroutine
-	hello   *Hello   // until the welcome
+	state   *sessionState // of the reader goroutine
+	batch   []WorkerFrame // handed to the handler; empty between two reads
+	hello   *Hello        // until the welcome
 	resumed []Resumed
-
-	mu      sync.Mutex
-	cause   error     // why the session ends; the first one counts
-	lingers time.Time // until then what is on its way is still read; zero = no end in sight
 }
 
-func newSession(conn net.Conn, limits Limits, obs Observer) *Session {
-	s := &Session{nonce: newNonce(), peer: peerOf(conn), conn: conn, limits: limits, obs: obs}
-	s.in = lines{conn: conn, max: limits.MaxFrame}
-	s.out = newOutbox(conn, limits.Outbox, limits.WriteTimeout, obs.Sent)
-	s.machine = newMachine(s.nonce, limits, s.peer)
-	return s
+func newSession(c *serverConn, h Handler) *Session {
+	return &Session{serverConn: c, handler: h, state: newSessionState(c.nonce, c.limits, c.peer)}
 }
 
-// newNonce makes a session's nonce: 128 random bits.
-func newNonce() string {
-	var b [16]byte
-	_, _ = rand.Read(b[:]) // never fails, as documented
-	return hex.EncodeToString(b[:])
-}
-
-// Nonce returns the random name of the session.
-func (s *Session) Nonce() string { return s.nonce }
-
-// Worker returns the name that the worker gave itself.
+// Worker returns the name from the worker's hello.
 func (s *Session) Worker() string { return s.worker }
 
-// Peer returns who connected, as the kernel says.
-func (s *Session) Peer() Peer { return s.peer }
-
 // Fits reports whether the job fits into a frame. One that does not must be
-// failed; Send would refuse it.
+// failed: Send rejects it.
 func (s *Session) Fits(f *Job) bool { return f.size() <= s.limits.MaxFrame }
 
-// Send queues a frame and never blocks; the frame must not be touched
+// Send queues a frame and never blocks; the frame must not be changed
 // afterwards. False means that it will not be delivered: the session has
 // ended, or ends with SlowReader because too many frames wait already, or a
-// job does not fit. True is no promise that the worker reads it. A frame about
-// a job gets the session's nonce; one that carries another nonce was meant for
-// somebody else and is refused.
+// job does not fit. True does not mean that the worker reads it. A frame about
+// a job gets the session's nonce; one that carries another nonce belongs to
+// another session and is rejected.
 func (s *Session) Send(f DispatcherFrame) bool {
 	if n, ok := f.(named); ok {
 		e := n.execution()
@@ -89,36 +55,9 @@ func (s *Session) Send(f DispatcherFrame) bool {
 	return s.send(f)
 }
 
-func (s *Session) send(f DispatcherFrame) bool {
-	switch s.out.put(f) {
-	case putOK:
-		return true
-	case putFull:
-		// Nothing can be said to somebody who does not read.
-		s.abort(Complain(SlowReader, 0, "too many frames wait to be read"))
-		s.obs.Complained(SlowReader)
-	}
-	return false
-}
-
-// Close ends the session: what waits is written, then err (nil for none), then
-// the connection is closed. It does not wait for that. Later calls change
-// nothing.
-func (s *Session) Close(err *Error) {
-	if err == nil {
-		s.fail(net.ErrClosed)
-		s.out.close(nil)
-		return
-	}
-	err.Fatal = true
-	s.fail(err)
-	s.obs.Complained(err.Code)
-	s.out.close(err)
-}
-
-// Resume takes back an execution that the worker presented in its hello: its
-// slot is registered, busy, and the worker reports under this session. To be
-// called by Handler.Open only. False means that the hello presents no such
+// Resume takes back an execution that the worker offered in its hello: its
+// slot is registered, busy, and the worker reports under this session. Only
+// Handler.Open may call it. False means that the hello offers no such
 // execution.
 func (s *Session) Resume(job dispatcherd.JobID, attempt dispatcherd.Attempt) bool {
 	if s.hello == nil {
@@ -127,7 +66,7 @@ func (s *Session) Resume(job dispatcherd.JobID, attempt dispatcherd.Attempt) boo
 	for i := range s.hello.Running {
 		r := &s.hello.Running[i]
 		if r.Job == job && r.Attempt == attempt {
-			s.machine.resume(r.Number)
+			s.state.resume(r.Number)
 			s.resumed = append(s.resumed, Resumed{Job: job, Attempt: attempt})
 			return true
 		}
@@ -135,74 +74,115 @@ func (s *Session) Resume(job dispatcherd.JobID, attempt dispatcherd.Attempt) boo
 	return false
 }
 
-// fail keeps the first cause.
-func (s *Session) fail(cause error) {
-	s.mu.Lock()
-	if s.cause == nil {
-		s.cause = cause
+// handshake decodes the hello, asks the handler, and welcomes the worker.
+func (s *Session) handshake(line []byte) error {
+	f, fault := s.decode(line)
+	if fault != nil {
+		return fault
 	}
-	s.mu.Unlock()
+	hello := f.(*Hello)
+	s.worker, s.hello = hello.Worker, hello
+	return s.open(hello)
 }
 
-func (s *Session) ending() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.cause
+// open runs Handler.Open with the outbox held back, so that the welcome is the
+// first frame that the worker reads.
+func (s *Session) open(hello *Hello) error {
+	w := &Welcome{Version: version(hello), Session: s.nonce, Dispatcher: s.limits.Dispatcher, Limits: s.limits.parameters()}
+	s.out.hold(s.limits.Outbox + 2*s.limits.MaxSlots)
+	if err := s.handler.Open(s, hello); err != nil {
+		var rule *Error
+		if !errors.As(err, &rule) {
+			rule = Complain(Internal, 0, "the dispatcher could not register the worker; try again later")
+		}
+		return rule
+	}
+	w.Resumed = s.resumed
+	s.hello = nil
+	s.resize()
+	s.out.release(w)
+	return nil
 }
 
-// abort ends the session at once: whoever blocks on the connection returns.
-func (s *Session) abort(cause error) {
-	s.fail(cause)
-	s.out.discard()
-	_ = s.conn.Close() // nothing left to be said
+// receive hands everything that was read to the handler.
+func (s *Session) receive() error {
+	err := s.collect()
+	if len(s.batch) > 0 {
+		s.handler.Frames(s, s.batch)
+	}
+	clear(s.batch)
+	s.batch = s.batch[:0]
+	if cap(s.batch) > maxArena {
+		s.batch = nil
+	}
+	s.decoder.Reset()
+	return err
 }
 
-// writer runs the outbox. When it ends by order the connection is closed. When
-// the peer is gone, what it wrote before it went is still to be read: the
-// reader goes on to the end of the stream.
-func (s *Session) writer(done chan<- struct{}) {
-	defer close(done)
-	err := s.out.write()
-	switch {
-	case err == nil && s.linger():
-	case err == nil:
-		_ = s.conn.Close()
-	case errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, io.ErrClosedPipe):
-	case errors.Is(err, os.ErrDeadlineExceeded):
-		s.obs.Complained(SlowReader)
-		s.abort(Complain(SlowReader, 0, "nothing was read for %v", s.limits.WriteTimeout))
-	default:
-		s.abort(err)
+func (s *Session) shrink() { s.decoder.shrink() }
+
+func (s *Session) closed(cause error) { s.handler.Closed(s, cause) }
+
+// collect decodes every complete line into the batch. Errors that are not fatal
+// are answered; a fatal one ends the batch.
+func (s *Session) collect() error {
+	frames, from := 0, s.in.start
+	defer func() {
+		if frames > 0 {
+			s.obs.Received(frames, s.in.start-from)
+		}
+	}()
+	for {
+		line, ok, fault := s.in.next()
+		if fault != nil {
+			return s.state.verdict(fault)
+		}
+		if !ok {
+			return nil
+		}
+		frames++
+		f, fault := s.decode(line)
+		switch {
+		case fault == nil:
+			s.take(f)
+		case fault.Fatal:
+			return fault
+		default:
+			s.obs.Complained(fault.Code)
+			s.send(fault)
+			if end := s.decoder.ending(fault); end != nil && s.state.accept(end) == nil {
+				s.batch = append(s.batch, end)
+			}
+		}
 	}
 }
 
-// lingering bounds how long reports that crossed the dispatcher's goodbye are
-// read.
-const lingering = time.Second
-
-// linger ends a session that nobody is to blame for: the worker's reports that
-// are on their way still count, up to its own end of the stream. It reports
-// false if the connection has to be closed at once.
-func (s *Session) linger() bool {
-	var rule *Error
-	half, ok := s.conn.(interface{ CloseWrite() error })
-	if !ok || !errors.As(s.ending(), &rule) || rule.Code != ShuttingDown || half.CloseWrite() != nil {
-		return false
+// decode decodes a line and checks the frame against the session's state.
+func (s *Session) decode(line []byte) (WorkerFrame, *Error) {
+	f, fault := s.decoder.Decode(line)
+	if fault != nil {
+		return nil, s.state.verdict(fault)
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.lingers = time.Now().Add(lingering)
-	return s.conn.SetReadDeadline(s.lingers) == nil
+	return f, s.state.accept(f)
 }
 
-// deadline sets until when the next read may wait. It reports false if the session
-// lingers and its time is over.
-func (s *Session) deadline(now, until time.Time) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !s.lingers.IsZero() && until.After(s.lingers) {
-		until = s.lingers
+// take adds a valid frame to the batch. Heartbeats are dealt with here.
+func (s *Session) take(f WorkerFrame) {
+	switch f.(type) {
+	case *Ping:
+		s.send(pong)
+		return
+	case *Pong:
+		return
+	case *SlotAdd:
+		s.resize()
 	}
-	_ = s.conn.SetReadDeadline(until) // fails on a closed connection only, and then the read does too
-	return until.After(now)
+	s.batch = append(s.batch, f)
+}
+
+// resize admits two queued frames per slot, a job and its cancel, in addition
+// to the others. The limit never shrinks: frames queued for removed slots may
+// still be waiting.
+func (s *Session) resize() {
+	s.out.grow(s.limits.Outbox + 2*len(s.state.slots))
 }

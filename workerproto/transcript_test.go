@@ -89,7 +89,7 @@ func newStage(t *testing.T) *stage {
 	path := filepath.Join(t.TempDir(), "w.sock")
 	l, err := Listen(path, 0o600)
 	require.NoError(t, err)
-	s.stop = serveOn(t, l, transcriptLimits, s, nil)
+	s.stop = startServerOn(t, l, transcriptLimits, s, nil)
 	s.p = dial(t, path)
 	return s
 }

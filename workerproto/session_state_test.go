@@ -10,20 +10,20 @@ import (
 )
 
 // greeted returns a machine that has accepted a hello with slots 0 and 1.
-func greeted(t *testing.T) *machine {
-	m := newMachine("right", Limits{MaxSlots: 4, MaxTypesPerSlot: 3}.WithDefaults(), unknownPeer)
+func greeted(t *testing.T) *sessionState {
+	m := newSessionState("right", Limits{MaxSlots: 4, MaxTypesPerSlot: 3}.WithDefaults(), unknownPeer)
 	require.Nil(t, m.accept(&Hello{MinVersion: 1, MaxVersion: 1, Worker: "w", Slots: []Slot{{0, []string{"a"}}, {1, []string{"a"}}}}))
-	require.Equal(t, open, m.state)
+	require.Equal(t, open, m.phase)
 	return m
 }
 
 func TestNothingComesBeforeHello(t *testing.T) {
 	for _, f := range everyWorkerFrame()[1:] {
-		m := newMachine("right", Limits{}.WithDefaults(), unknownPeer)
+		m := newSessionState("right", Limits{}.WithDefaults(), unknownPeer)
 		err := m.accept(f)
 		require.Equal(t, NotHello, err.Code)
 		require.True(t, err.Fatal)
-		require.Equal(t, closed, m.state)
+		require.Equal(t, closed, m.phase)
 	}
 }
 
@@ -37,7 +37,7 @@ func TestHelloComesOnce(t *testing.T) {
 
 func TestVersionsMustOverlap(t *testing.T) {
 	for span, ok := range map[[2]int]bool{{1, 1}: true, {1, 99}: true, {2, 3}: false} {
-		m := newMachine("right", Limits{}.WithDefaults(), unknownPeer)
+		m := newSessionState("right", Limits{}.WithDefaults(), unknownPeer)
 		h := &Hello{MinVersion: span[0], MaxVersion: span[1], Worker: "w"}
 		err := m.accept(h)
 		require.Equal(t, ok, err == nil, span)
@@ -76,7 +76,7 @@ func TestSlotsAreCheckedWholeOrNotAtAll(t *testing.T) {
 			require.Contains(t, err.Message, c.says)
 			require.Len(t, m.slots, 2)
 
-			fresh := newMachine("right", m.limits, m.peer)
+			fresh := newSessionState("right", m.limits, m.peer)
 			err = fresh.accept(&Hello{MinVersion: 1, MaxVersion: 1, Worker: "w", Slots: append([]Slot{{0, a}, {1, a}}, c.add...)})
 			require.NotNil(t, err)
 			require.Equal(t, BadSlot, err.Code)
@@ -115,7 +115,7 @@ func TestReportsCarryTheRightNonce(t *testing.T) {
 }
 
 func TestSlotsOfRunningWorkCountOnlyIfItIsResumed(t *testing.T) {
-	m := newMachine("right", Limits{}.WithDefaults(), unknownPeer)
+	m := newSessionState("right", Limits{}.WithDefaults(), unknownPeer)
 	h := &Hello{MinVersion: 1, MaxVersion: 1, Worker: "w", Slots: []Slot{{0, []string{"a"}}},
 		Running: []Running{{Execution: someExecution, Slot: Slot{1, []string{"a"}}}, {Execution: someExecution, Slot: Slot{2, []string{"a"}}}}}
 	require.Nil(t, m.accept(h))
@@ -147,14 +147,14 @@ func TestATypeThatTheUserMayNotServeIsRefused(t *testing.T) {
 		"running": func(h *Hello) { h.Running = []Running{{Slot: Slot{3, []string{"secret"}}}} },
 	}
 	for name, offer := range offers {
-		m := newMachine("right", limits, Peer{UID: 8})
+		m := newSessionState("right", limits, Peer{UID: 8})
 		h := hello()
 		offer(h)
 		err := m.accept(h)
 		require.Equal(t, &Error{Code: BadSlot, Message: "slot 3: only for 7", Fatal: true}, err, name)
-		require.Nil(t, newMachine("right", limits, Peer{UID: 7}).accept(h), name)
+		require.Nil(t, newSessionState("right", limits, Peer{UID: 7}).accept(h), name)
 	}
-	m := newMachine("right", limits, Peer{UID: 8})
+	m := newSessionState("right", limits, Peer{UID: 8})
 	require.Nil(t, m.accept(hello()))
 	err := m.accept(&SlotAdd{Slots: []Slot{{1, []string{"a"}}, {2, []string{"secret"}}}})
 	require.Equal(t, &Error{Code: BadSlot, Message: "slot 2: only for 7"}, err, "the session goes on")

@@ -7,64 +7,64 @@ import (
 	"github.com/dispatcherd/dispatcherd"
 )
 
-// state is how far a connection has come.
+// phase is the phase of a worker's session.
 //
-//	greeting ──hello──► open ──drain──► draining
+//	handshaking ──hello──► open ──drain──► draining
 //	    └─────────┴── fatal error ────────┴──► closed
-type state uint8
+type phase uint8
 
 const (
-	greeting state = iota // nothing but a hello may come
-	open                  // welcomed
-	draining              // the worker wants no more jobs
-	closed                // a fatal error was answered; nothing counts any more
+	handshaking phase = iota // only a hello may come
+	open                     // welcomed
+	draining                 // the worker wants no more jobs
+	closed                   // a fatal error was sent; frames are ignored
 )
 
-// machine holds the rules of one connection: what may come when, which slot
-// numbers are taken, which nonce is the right one. It is pure: no clock, no
-// socket, no goroutine.
-type machine struct {
-	state  state
+// sessionState checks a worker's frames against the rules of the protocol: which
+// frame may come when, which slot numbers are registered, which nonce is valid.
+// It has no clock, socket or goroutine.
+type sessionState struct {
+	phase  phase
 	nonce  string
 	limits Limits
 	peer   Peer
 	slots  map[int32]struct{} // registered numbers
 }
 
-func newMachine(nonce string, limits Limits, peer Peer) *machine {
-	return &machine{nonce: nonce, limits: limits, peer: peer}
+func newSessionState(nonce string, limits Limits, peer Peer) *sessionState {
+	return &sessionState{nonce: nonce, limits: limits, peer: peer}
 }
 
-// accept judges a decoded frame. A nil error means that the frame is good and
-// has taken its effect on the machine; otherwise the error is the answer and
-// nothing has changed, except that a fatal one closes the machine.
-func (m *machine) accept(f WorkerFrame) *Error {
-	return m.verdict(m.judge(f))
+// accept checks a decoded frame and applies it to the state. If it returns an
+// error, the error is the answer to the worker, and the state is unchanged, except
+// that a fatal error closes the session.
+func (m *sessionState) accept(f WorkerFrame) *Error {
+	return m.verdict(m.apply(f))
 }
 
-// verdict closes the machine on a fatal error. Before the welcome every error
-// is one.
-func (m *machine) verdict(err *Error) *Error {
+// verdict closes the session on a fatal error. Before the welcome every error
+// is fatal.
+func (m *sessionState) verdict(err *Error) *Error {
 	if err == nil {
 		return nil
 	}
-	if m.state == greeting {
+	if m.phase == handshaking {
 		err.Fatal = true
 	}
 	if err.Fatal {
-		m.state = closed
+		m.phase = closed
 	}
 	return err
 }
 
-func (m *machine) judge(f WorkerFrame) *Error {
+func (m *sessionState) apply(f WorkerFrame) *Error {
 	hello, isHello := f.(*Hello)
 	switch {
-	case m.state == closed:
+	case m.phase == closed:
 		return Complain(Internal, 0, "the session is closed")
-	case m.state == greeting && !isHello:
+	case m.phase == handshaking && !isHello:
 		return Complain(NotHello, 0, "the first frame must be a hello")
-	case isHello && m.state != greeting:
+	case isHello && m.phase != handshaking:
 		return Complain(SecondHello, 0, "hello comes once on a connection; use slot_add to announce more slots")
 	case isHello:
 		return m.hello(hello)
@@ -75,7 +75,7 @@ func (m *machine) judge(f WorkerFrame) *Error {
 	case *SlotRemove:
 		return m.slotRemove(f)
 	case *Drain:
-		m.state = draining
+		m.phase = draining
 	case named:
 		if e := f.execution(); e.Session != m.nonce {
 			return Complain(WrongSession, e.Job, "job %d belongs to another session; reports carry the session of the welcome", e.Job)
@@ -84,7 +84,7 @@ func (m *machine) judge(f WorkerFrame) *Error {
 	return nil
 }
 
-func (m *machine) hello(h *Hello) *Error {
+func (m *sessionState) hello(h *Hello) *Error {
 	if h.MinVersion > MaxVersion || h.MaxVersion < MinVersion {
 		return Complain(BadVersion, 0, "the worker speaks versions %d to %d, this dispatcher %d to %d",
 			h.MinVersion, h.MaxVersion, MinVersion, MaxVersion)
@@ -104,18 +104,18 @@ func (m *machine) hello(h *Hello) *Error {
 	for _, sl := range h.Slots {
 		m.slots[sl.Number] = struct{}{}
 	}
-	m.state = open
+	m.phase = open
 	return nil
 }
 
-// version is the one to speak with a worker whose hello was accepted.
+// version returns the highest version that both sides speak. The hello was accepted.
 func version(h *Hello) int { return min(h.MaxVersion, MaxVersion) }
 
-// resume registers the slot of a running execution that was taken back.
-func (m *machine) resume(number int32) { m.slots[number] = struct{}{} }
+// resume registers the slot of an execution that is resumed.
+func (m *sessionState) resume(number int32) { m.slots[number] = struct{}{} }
 
-func (m *machine) slotAdd(f *SlotAdd) *Error {
-	if m.state == draining {
+func (m *sessionState) slotAdd(f *SlotAdd) *Error {
+	if m.phase == draining {
 		return Complain(Draining, 0, "slots cannot be added after drain")
 	}
 	if err := m.checkSlots(f.Slots); err != nil {
@@ -127,7 +127,7 @@ func (m *machine) slotAdd(f *SlotAdd) *Error {
 	return nil
 }
 
-func (m *machine) slotRemove(f *SlotRemove) *Error {
+func (m *sessionState) slotRemove(f *SlotRemove) *Error {
 	seen := make(map[int32]struct{}, len(f.Slots))
 	for _, n := range f.Slots {
 		_, twice := seen[n]
@@ -142,8 +142,8 @@ func (m *machine) slotRemove(f *SlotRemove) *Error {
 	return nil
 }
 
-// checkSlots judges slots that are to join the registered ones.
-func (m *machine) checkSlots(slots []Slot) *Error {
+// checkSlots checks slots that are to be added.
+func (m *sessionState) checkSlots(slots []Slot) *Error {
 	if n := len(m.slots) + len(slots); n > m.limits.MaxSlots {
 		return Complain(BadSlot, 0, "%d slots are more than the limit of %d for a session", n, m.limits.MaxSlots)
 	}
@@ -167,7 +167,7 @@ func (m *machine) checkSlots(slots []Slot) *Error {
 	return nil
 }
 
-func (m *machine) checkPermission(sl *Slot) *Error {
+func (m *sessionState) checkPermission(sl *Slot) *Error {
 	if m.limits.Permit == nil {
 		return nil
 	}
@@ -179,7 +179,7 @@ func (m *machine) checkPermission(sl *Slot) *Error {
 	return nil
 }
 
-func (m *machine) checkTypes(sl *Slot) *Error {
+func (m *sessionState) checkTypes(sl *Slot) *Error {
 	if len(sl.Types) == 0 {
 		return Complain(BadSlot, 0, "slot %d supports no types; give at least one", sl.Number)
 	}

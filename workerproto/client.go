@@ -1,0 +1,197 @@
+package workerproto
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"time"
+)
+
+const (
+	clientOutbox  = 4096             // frames that may be queued before Send blocks
+	clientTimeout = 15 * time.Second // for silence and writes, if the welcome names no other
+	welcomeFrame  = 1 << 20          // bytes of a frame before the welcome has named the limit
+)
+
+// client is the end of a connection that says hello. It does not depend on
+// which frames are sent; Conn embeds it.
+type client struct {
+	transport
+	welcome Welcome
+	decoder DispatcherDecoder
+	batch   []DispatcherFrame
+	fatal   *Error        // the dispatcher's fatal error, once it was received
+	written chan struct{} // closed when the writer has ended
+}
+
+// start sends hello, waits for the welcome until ctx is done, and starts the
+// writer. It owns conn: on an error it is closed.
+func (c *client) start(ctx context.Context, conn net.Conn, hello frame) error {
+	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
+	c.conn, c.written = conn, make(chan struct{})
+	c.in = lines{conn: conn, max: welcomeFrame}
+	err := c.handshake(hello)
+	if !stop() && err == nil {
+		err = context.Cause(ctx)
+	}
+	if err != nil {
+		return errors.Join(err, ignoreClosed(conn.Close()))
+	}
+	limits := c.welcome.Limits
+	c.in.max, c.heartbeat, c.timeout = limits.MaxFrame, limits.Heartbeat, limits.Timeout
+	c.out = newOutbox(conn, clientOutbox, limits.Timeout, func(int, int) {})
+	go c.write()
+	return nil
+}
+
+func ignoreClosed(err error) error {
+	if errors.Is(err, net.ErrClosed) {
+		return nil
+	}
+	return err
+}
+
+func (c *client) handshake(hello frame) error {
+	if err := c.conn.SetDeadline(time.Now().Add(clientTimeout)); err != nil {
+		return err
+	}
+	_, sent := c.conn.Write(Append(nil, hello)) // on an error a refusal may still be readable
+	for {
+		line, ok, fault := c.in.next()
+		if fault != nil {
+			return fault
+		}
+		if !ok {
+			if err := c.in.read(); err != nil {
+				return errors.Join(sent, fmt.Errorf("waiting for the welcome: %w", err))
+			}
+			continue
+		}
+		f, fault := c.decoder.Decode(line)
+		if fault != nil {
+			return fmt.Errorf("waiting for the welcome: %w", fault)
+		}
+		switch f := f.(type) {
+		case *Welcome:
+			c.welcome = *f
+			c.welcome.Limits.setDefaults()
+			return c.conn.SetDeadline(time.Time{})
+		case *Error:
+			return f
+		default:
+			return fmt.Errorf("waiting for the welcome: the dispatcher sent %T", f)
+		}
+	}
+}
+
+// setDefaults sets the parameters that the dispatcher left out.
+func (p *Parameters) setDefaults() {
+	if p.MaxFrame <= 0 {
+		p.MaxFrame = welcomeFrame
+	}
+	if p.Timeout <= 0 {
+		p.Timeout = clientTimeout
+	}
+	if p.Heartbeat <= 0 || p.Heartbeat > p.Timeout {
+		p.Heartbeat = p.Timeout / 3
+	}
+}
+
+// Welcome returns the dispatcher's welcome.
+func (c *client) Welcome() Welcome { return c.welcome }
+
+// Session returns the nonce of the session.
+func (c *client) Session() string { return c.welcome.Session }
+
+// Receive waits for frames and returns all that were read. Heartbeats are dealt
+// with, unknown frames are left out. Slice and frames are valid until the next
+// call; strings and byte slices in them stay valid. The end is an error: the
+// dispatcher's fatal *Error if it sent one, io.EOF, or that of the connection.
+// Only one goroutine may call Receive.
+func (c *client) Receive() ([]DispatcherFrame, error) {
+	clear(c.batch)
+	c.batch = c.batch[:0]
+	c.decoder.Reset()
+	for {
+		if err := c.collect(); err != nil {
+			return nil, err
+		}
+		if len(c.batch) > 0 {
+			return c.batch, nil
+		}
+		if c.fatal != nil {
+			return nil, c.fatal
+		}
+		if err := c.read(func() {}); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// collect decodes every complete line into the batch.
+func (c *client) collect() error {
+	for c.fatal == nil {
+		line, ok, fault := c.in.next()
+		if fault != nil {
+			return fault
+		}
+		if !ok {
+			return nil
+		}
+		f, fault := c.decoder.Decode(line)
+		if fault != nil {
+			if fault.Code == UnknownOp {
+				continue // a frame of a later version
+			}
+			return fault
+		}
+		switch f := f.(type) {
+		case *Ping:
+			c.out.put(pong)
+		case *Pong, *Welcome:
+		case *Error:
+			if f.Fatal {
+				c.fatal = f
+				return nil
+			}
+			c.batch = append(c.batch, f)
+		default:
+			c.batch = append(c.batch, f)
+		}
+	}
+	return nil
+}
+
+// Fits reports whether raw JSON fits into a frame of this session, with room
+// for the other fields.
+func (c *client) Fits(raw []byte) bool {
+	return len(raw)+256 <= c.welcome.Limits.MaxFrame
+}
+
+// Flush lets the writer send everything that was queued. It does not wait for
+// that.
+func (c *client) Flush() { c.out.flush() }
+
+func (c *client) write() {
+	defer close(c.written)
+	if err := c.out.write(); err != nil && errors.Is(err, os.ErrDeadlineExceeded) {
+		_ = c.conn.Close() // the dispatcher does not read: Receive returns
+	}
+	// On other errors the dispatcher is gone. What it sent before is still read.
+}
+
+// Close writes what was sent, then closes the connection. Receive returns.
+func (c *client) Close() error {
+	c.out.close(nil)
+	<-c.written
+	return ignoreClosed(c.conn.Close())
+}
+
+// Abort closes the connection at once, as a crash does.
+func (c *client) Abort() {
+	_ = c.conn.Close()
+	c.out.discard()
+	<-c.written
+}

@@ -1,0 +1,192 @@
+package workerproto
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"runtime/debug"
+	"sync"
+	"time"
+)
+
+// server accepts connections and runs a session on each of them. What a session
+// does with frames is decided by its protocol.
+type server struct {
+	limits   Limits
+	obs      Observer
+	protocol func(*serverConn) protocol
+	running  sync.WaitGroup
+
+	mu       sync.Mutex
+	open     map[*serverConn]struct{} // those in the handshake included
+	stopping bool
+}
+
+// protocol handles the frames of one connection. All calls come from the
+// connection's reader goroutine.
+type protocol interface {
+	// handshake judges the first line and welcomes the peer. An *Error is sent
+	// to the peer; every error ends the connection.
+	handshake(line []byte) error
+	// receive handles every complete line that was read. An *Error is sent to
+	// the peer; every error ends the session.
+	receive() error
+	// shrink frees memory while the peer is silent.
+	shrink()
+	// closed is called exactly once if handshake returned nil, after the last
+	// receive.
+	closed(cause error)
+}
+
+// serve accepts connections from l until ctx is done. Then it closes l, ends
+// all sessions with ShuttingDown, and returns when the last one has closed.
+func serve(ctx context.Context, l net.Listener, limits Limits, obs Observer, p func(*serverConn) protocol) error {
+	if obs == nil {
+		obs = NoObserver{}
+	}
+	srv := &server{limits: limits.WithDefaults(), obs: obs, protocol: p, open: make(map[*serverConn]struct{})}
+	released := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(released)
+		_ = l.Close() // makes Accept return
+		srv.shutDown()
+	})
+	err := srv.accept(ctx, l)
+	if !stop() {
+		<-released // path and lock are free when Serve returns
+	}
+	srv.shutDown()
+	srv.running.Wait()
+	if ctx.Err() != nil {
+		err = nil // that of the listener we closed
+	}
+	return err
+}
+
+// accept takes connections until the listener is closed. When the process has
+// no descriptors left it pauses: 5 ms, doubling to 1 s.
+func (srv *server) accept(ctx context.Context, l net.Listener) error {
+	const shortest, longest = 5 * time.Millisecond, time.Second
+	pause := shortest
+	for {
+		conn, err := l.Accept()
+		if err == nil {
+			pause = shortest
+			srv.admit(conn)
+			continue
+		}
+		if ctx.Err() != nil || errors.Is(err, net.ErrClosed) {
+			return err
+		}
+		srv.obs.AcceptFailed(err)
+		timer := time.NewTimer(pause)
+		select {
+		case <-ctx.Done():
+		case <-timer.C:
+		}
+		timer.Stop()
+		pause = min(2*pause, longest)
+	}
+}
+
+// admit starts a session, or rejects the connection in one write.
+func (srv *server) admit(conn net.Conn) {
+	c := newServerConn(conn, srv.limits, srv.obs)
+	srv.mu.Lock()
+	full := len(srv.open) >= srv.limits.MaxConnections
+	stopping := srv.stopping
+	if !full && !stopping {
+		srv.open[c] = struct{}{}
+		srv.running.Add(1)
+	}
+	n := len(srv.open)
+	srv.mu.Unlock()
+	switch {
+	case stopping:
+		srv.reject(conn, Complain(ShuttingDown, 0, "the dispatcher stops"))
+	case full:
+		srv.reject(conn, Complain(TooManyConnections, 0, "%d connections are open already; try again later", n))
+	default:
+		srv.obs.Accepted(n)
+		go srv.run(c)
+	}
+}
+
+func (srv *server) reject(conn net.Conn, err *Error) {
+	srv.obs.Complained(err.Code)
+	_ = conn.SetWriteDeadline(time.Now().Add(time.Second))
+	_, _ = conn.Write(Append(nil, err)) // fits into the buffer of a fresh socket
+	_ = conn.Close()
+}
+
+func (srv *server) shutDown() {
+	srv.mu.Lock()
+	srv.stopping = true
+	all := make([]*serverConn, 0, len(srv.open))
+	for c := range srv.open {
+		all = append(all, c)
+	}
+	srv.mu.Unlock()
+	for _, c := range all {
+		c.Close(Complain(ShuttingDown, 0, "the dispatcher stops; reconnect"))
+	}
+}
+
+// run serves one connection until its end. It is the reader goroutine.
+func (srv *server) run(c *serverConn) {
+	defer srv.running.Done()
+	p := srv.protocol(c)
+	written := make(chan struct{})
+	go c.write(written)
+	opened, cause := c.converse(p)
+	c.finish(cause)
+	<-written
+	_ = c.conn.Close() // also after lingering
+	srv.mu.Lock()
+	delete(srv.open, c)
+	n := len(srv.open)
+	srv.mu.Unlock()
+	if opened {
+		p.closed(c.ending())
+	}
+	srv.obs.Ended(n, c.ending())
+}
+
+// converse performs the handshake and handles batch after batch until the
+// session ends.
+func (c *serverConn) converse(p protocol) (opened bool, cause error) {
+	defer recovered(&cause)
+	line, err := c.firstLine()
+	if err != nil {
+		return false, err
+	}
+	if err := p.handshake(line); err != nil {
+		return false, err
+	}
+	opened = true // also if a handler panics
+	for {
+		if err := p.receive(); err != nil {
+			return opened, err
+		}
+		if err := c.read(p.shrink); err != nil {
+			return opened, err
+		}
+	}
+}
+
+// recovered turns a panic of a handler into the end of its session.
+func recovered(err *error) {
+	if v := recover(); v != nil {
+		*err = &panicError{value: v, stack: debug.Stack()}
+	}
+}
+
+// panicError keeps a handler's panic as the cause of a session's end.
+type panicError struct {
+	value any
+	stack []byte
+}
+
+// Error returns the panic's value and its stack.
+func (e *panicError) Error() string { return fmt.Sprintf("handler panicked: %v\n%s", e.value, e.stack) }
