@@ -12,15 +12,11 @@ type Performer interface {
 	Perform(fx []Effect)
 }
 
-// Journal is shown every step: what goes in, when, and what came out. It is
-// called from the loop, must keep nothing that it is shown, and must not wait.
-type Journal interface {
-	// Before is shown an event, and the Core as it is before it takes it: the
-	// step may use the requests in the event anew.
-	Before(c *Core, now Instant, ev Event)
-	// After is shown what came of it, before it is performed.
-	After(fx []Effect)
-}
+// Observer is called by the loop after each step, before the effects are
+// performed. It must not block and must not keep any argument. The Core reuses
+// the requests of Claimed, Fetched, Finished and Adopted, so their contents are
+// not those that the step was given.
+type Observer func(c *Core, now Instant, ev Event, fx []Effect)
 
 // Actor is one goroutine around one Core (article 1, "Actor Model"): a channel
 // for everybody who has news, one select over all of them. Its methods may be
@@ -38,7 +34,7 @@ type Journal interface {
 type Actor struct {
 	core      *Core
 	performer Performer
-	journal   Journal
+	observe   Observer // may be nil
 	started   time.Time
 	timer     *time.Timer
 	armed     Instant  // when the timer fires
@@ -55,11 +51,10 @@ type Actor struct {
 	done          chan struct{}
 }
 
-// Start runs a Core in its own goroutine until Stop. A nil journal records
-// nothing.
-func Start(core *Core, performer Performer, journal Journal) *Actor {
+// Start runs a Core in its own goroutine until Stop. The observer may be nil.
+func Start(core *Core, performer Performer, observe Observer) *Actor {
 	a := &Actor{
-		core: core, performer: performer, journal: journal,
+		core: core, performer: performer, observe: observe,
 		started: time.Now(), timer: time.NewTimer(0),
 		registrations: make(chan Event),
 		releases:      make(chan Released),
@@ -104,17 +99,14 @@ func (a *Actor) loop() {
 	}
 }
 
-// step is one turn: decide, record, perform, and set the alarm.
+// step is one turn: decide, observe, perform, and set the alarm.
 func (a *Actor) step(ev Event) {
 	began := time.Now()
 	now := Instant(began.Sub(a.started).Milliseconds())
-	if a.journal != nil {
-		a.journal.Before(a.core, now, ev)
-	}
 	a.fx = a.core.Step(now, ev, a.fx[:0])
 	a.verify()
-	if a.journal != nil {
-		a.journal.After(a.fx)
+	if a.observe != nil {
+		a.observe(a.core, now, ev, a.fx)
 	}
 	a.performer.Perform(a.fx)
 	clear(a.fx)

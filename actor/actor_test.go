@@ -190,29 +190,26 @@ func TestAnIdleLoopWakesForItsPollsOnly(t *testing.T) {
 	})
 }
 
-// The journal sees every step with what came out of it, in order.
-func TestTheJournalSeesEveryStep(t *testing.T) {
+func TestObserverSeesEveryStepBeforeItsEffectsArePerformed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		cfg := DefaultConfig()
-		j := &countingJournal{}
-		a := Start(New(cfg), performerFunc(func([]Effect) {}), j)
-		a.Request(Requested{Job: -1, Type: "nobody"})
+		var events []Event
+		var last Effect
+		performed := 0
+		performer := performerFunc(func([]Effect) {
+			performed++
+			require.Len(t, events, performed)
+		})
+		a := Start(New(DefaultConfig()), performer, func(_ *Core, _ Instant, ev Event, fx []Effect) {
+			events = append(events, ev)
+			if len(fx) > 0 {
+				last = fx[len(fx)-1]
+			}
+		})
+		a.Request(Requested{Job: -1, Type: "unknown"})
 		a.Stop()
-		require.NotEmpty(t, j.events)
-		require.IsType(t, Requested{}, j.events[len(j.events)-1])
-		require.Equal(t, Answer, j.last.Kind)
+		require.NotEmpty(t, events)
+		require.Equal(t, len(events), performed)
+		require.IsType(t, Requested{}, events[len(events)-1])
+		require.Equal(t, Answer, last.Kind)
 	})
-}
-
-type countingJournal struct {
-	events []Event
-	last   Effect
-}
-
-func (j *countingJournal) Before(_ *Core, _ Instant, ev Event) { j.events = append(j.events, ev) }
-
-func (j *countingJournal) After(fx []Effect) {
-	if len(fx) > 0 {
-		j.last = fx[len(fx)-1]
-	}
 }

@@ -79,7 +79,6 @@ func (w *world) config(name string) daemon.Config {
 		WorkerSocket: filepath.Join(w.dir, name+".sock"), APISocket: filepath.Join(w.dir, name+"-api.sock"),
 		SocketMode: 0o600, Core: core, Workers: workerproto.Limits{}.WithDefaults(),
 		Lease: 10 * time.Second, Beat: 100 * time.Millisecond, Grace: 5 * time.Second, Listen: true,
-		Recorder: 4 << 20,
 	}
 }
 

@@ -160,7 +160,7 @@ func sayMetrics(ctx context.Context, d *rig.Daemon, n int) error {
 	fmt.Printf("collector: %.0f collections, %.1f MB of heap, %.0f bytes allocated a job\n", m["go_gc_duration_seconds_count"],
 		m["go_memstats_heap_alloc_bytes"]/1e6, m["go_memstats_alloc_bytes_total"]/float64(n))
 	_, most := rig.Memory(d.PID())
-	fmt.Printf("memory of the daemon: %.0f MB at its most; the recorder has %.0f, stacks %.0f, the Go runtime keeps to %.0f\n", float64(most)/1e6,
-		m["dispatcherd_recorder_bytes"]/1e6, m["go_memstats_stack_inuse_bytes"]/1e6, m["dispatcherd_memory_limit_bytes"]/1e6)
+	fmt.Printf("memory of the daemon: %.0f MB at its most; stacks %.0f, the Go runtime keeps to %.0f\n", float64(most)/1e6,
+		m["go_memstats_stack_inuse_bytes"]/1e6, m["dispatcherd_memory_limit_bytes"]/1e6)
 	return nil
 }

@@ -24,7 +24,6 @@ var commands = []func(*app) *cobra.Command{
 	(*app).workerCommand,
 	part(traces.Command),
 	(*app).debugCommand,
-	(*app).replayCommand,
 	part(settings.Command),
 	(*app).versionCommand,
 }

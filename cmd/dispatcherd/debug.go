@@ -19,8 +19,8 @@ import (
 )
 
 func (a *app) debugCommand() *cobra.Command {
-	cmd := settings.Group("debug", "Take evidence from a running dispatcher", a.debugBundleCommand())
-	cmd.Example = "  dispatcherd debug bundle\n  dispatcherd replay dispatcherd-20261121-060000.journal"
+	cmd := settings.Group("debug", "Collect diagnostic data from a running dispatcher", a.debugBundleCommand())
+	cmd.Example = "  dispatcherd debug bundle"
 	return cmd
 }
 
@@ -28,15 +28,14 @@ func (a *app) debugBundleCommand() *cobra.Command {
 	var socket, file string
 	var force bool
 	cmd := &cobra.Command{
-		Use: "bundle", Short: "Write the last steps of a running dispatcher to a file", Args: settings.NoArguments,
-		Long: `Asks a running dispatcher for what its flight recorder holds: its last events, with a state of its
-core to replay them from, its settings (secrets masked), version, metrics and goroutines. No payload, no
-result and no error text of a worker is in it. Only root and the user that the dispatcher runs as may ask.
-"dispatcherd replay" steps through the file.`,
-		Example: "  dispatcherd debug bundle\n  dispatcherd debug bundle --file incident.journal && dispatcherd replay incident.journal --job 17 --why",
+		Use: "bundle", Short: "Write diagnostic data of a running dispatcher to a file", Args: settings.NoArguments,
+		Long: `Writes a compressed tar archive with the version, the configuration (secrets masked), the metrics and the
+stacks of all goroutines of a running dispatcher. It contains no payloads, results or error texts of
+workers. Only root and the user that the dispatcher runs as may request it.`,
+		Example: "  dispatcherd debug bundle\n  dispatcherd debug bundle --file incident.tar.gz && tar -xzf incident.tar.gz",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if file == "" {
-				file = "dispatcherd-" + time.Now().Format("20060102-150405") + ".journal"
+				file = "dispatcherd-" + time.Now().Format("20060102-150405") + ".tar.gz"
 			}
 			if !force {
 				if err := settings.MustBeNew("--file", file); err != nil {
@@ -55,16 +54,17 @@ result and no error text of a worker is in it. Only root and the user that the d
 		},
 	}
 	a.APISocketFlag(cmd.Flags(), &socket)
-	cmd.Flags().StringVarP(&file, "file", "f", "", "where to write it (default: dispatcherd-DATE-TIME.journal here)")
-	cmd.Flags().BoolVar(&force, "force", false, "replace the file if it is there")
+	cmd.Flags().StringVarP(&file, "file", "f", "", "path of the archive (default: dispatcherd-DATE-TIME.tar.gz in the current directory)")
+	cmd.Flags().BoolVar(&force, "force", false, "replace an existing file")
 	settings.OnlyOnCommandLine(cmd.Flags(), "file", "force")
 	return cmd
 }
 
-// bundleTimeout bounds the whole of a transfer.
+// bundleTimeout bounds the transfer of a bundle.
 const bundleTimeout = time.Minute
 
-// saveBundle writes the file, or none: it gets its name when it is complete.
+// saveBundle writes a bundle to a temporary file and renames it when it is
+// complete.
 func saveBundle(ctx context.Context, socket, file string) (n int64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, bundleTimeout)
 	defer cancel()
@@ -72,7 +72,7 @@ func saveBundle(ctx context.Context, socket, file string) (n int64, err error) {
 	if err != nil {
 		return 0, err
 	}
-	defer func() { _ = body.Close() }() // it was read
+	defer func() { _ = body.Close() }() // only read from
 	f, err := os.CreateTemp(filepath.Dir(file), ".dispatcherd-*")
 	if path, ok := errors.AsType[*fs.PathError](err); ok {
 		return 0, exit.Errorf(exit.Usage, "--file %s cannot be written: %w", file, path.Err) // without the temporary name

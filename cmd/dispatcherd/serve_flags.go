@@ -20,7 +20,6 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/allow"
 	"github.com/dispatcherd/dispatcherd/internal/daemon"
 	"github.com/dispatcherd/dispatcherd/internal/exit"
-	"github.com/dispatcherd/dispatcherd/internal/journal"
 	"github.com/dispatcherd/dispatcherd/internal/resources"
 	"github.com/dispatcherd/dispatcherd/scoring"
 	"github.com/dispatcherd/dispatcherd/workerproto"
@@ -106,8 +105,7 @@ func (f *serveFlags) registerLimits(flags *pflag.FlagSet) {
 	flags.IntVar(&l.LanesPerFetch, "lanes-per-fetch", l.LanesPerFetch, "types times priorities read by one statement")
 	flags.IntVar(&l.LostPerList, "lost-per-list", l.LostPerList, "lost claims after which a fetched list is thrown away")
 	flags.IntVar(&l.Crashes, "max-crashes", l.Crashes, "workers that may die under a job before it is quarantined")
-	flags.IntVar(&f.cfg.Recorder, "recorder-bytes", daemon.DefaultRecorder, "memory of the flight recorder, which 'debug bundle' writes to a file; 0 = none")
-	flags.IntVar(&f.cfg.Memory, "memory-bytes", resources.DefaultMemory, "memory to keep to, the recorder's included, the program's own pages not; what must be held may take more; 0 = no bound; GOMEMLIMIT goes first")
+	flags.IntVar(&f.cfg.Memory, "memory-bytes", resources.DefaultMemory, "soft limit of the memory of the Go runtime, without the pages of the program; live data may exceed it; 0 = no limit; GOMEMLIMIT takes precedence")
 	p := &f.cfg.Workers
 	flags.IntVar(&p.MaxFrame, "max-frame", p.MaxFrame, "bytes of a frame of the worker protocol")
 	flags.IntVar(&p.MaxConnections, "max-connections", p.MaxConnections, "connections on the worker socket")
@@ -121,7 +119,7 @@ func (f *serveFlags) registerLimits(flags *pflag.FlagSet) {
 	settings.Between(flags, "1", strconv.Itoa(math.MaxInt16), "max-crashes") // as the table counts
 	settings.Between(flags, "1", strconv.Itoa(dispatcherd.MaxSlotTypes), "max-types-per-slot")
 	settings.Between(flags, strconv.Itoa(workerproto.MinFrame), settings.MostInMessage, "max-frame")
-	settings.Between(flags, "0", settings.MostBytes, "recorder-bytes", "memory-bytes")
+	settings.Between(flags, "0", settings.MostBytes, "memory-bytes")
 }
 
 func (f *serveFlags) registerTimes(flags *pflag.FlagSet) {
@@ -179,8 +177,6 @@ func (f *serveFlags) config() (daemon.Config, error) {
 		return cfg, exit.Errorf(exit.Usage, "%w", err)
 	}
 	switch {
-	case cfg.Recorder != 0 && cfg.Recorder < journal.MinBytes:
-		return cfg, exit.Errorf(exit.Usage, "--recorder-bytes is %d, must be 0 or at least %d", cfg.Recorder, journal.MinBytes)
 	case cfg.Lease < 2*cfg.Beat:
 		return cfg, exit.Errorf(exit.Usage, "--lease is %v, must be at least twice --beat (%v)", cfg.Lease, cfg.Beat)
 	case samePath(cfg.WorkerSocket, cfg.APISocket):

@@ -42,8 +42,7 @@ type Config struct {
 	AsyncClaims  bool
 	Memory       int                     // soft limit in bytes; 0 = leave it alone
 	Listen       bool                    // use NOTIFY
-	Journal      actor.Journal           // instead of the flight recorder
-	Recorder     int                     // bytes of the flight recorder; 0 = none
+	Observe      actor.Observer          // sees every step; may be nil
 	Settings     []byte                  // what the bundle says of them, secrets masked
 	API          APIConfig               // the zero value stands for the defaults
 	Inherited    map[string]net.Listener // sockets of the service manager, by address

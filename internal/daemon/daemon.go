@@ -1,6 +1,5 @@
 // Package daemon is the dispatcher at work: it wires the loop that decides (actor) to
-// the workers' socket (workerproto), the statements (claim), the API (api) and the
-// flight recorder, keeps the lease, the leaves and the vacuum, and logs and counts
+// the workers' socket (workerproto), the statements (claim) and the API (api), keeps the lease, the leaves and the vacuum, and logs and counts
 // what happens. It knows no flag and no environment but what the Go runtime reads.
 package daemon
 
@@ -20,7 +19,6 @@ import (
 	"github.com/dispatcherd/dispatcherd/actor"
 	"github.com/dispatcherd/dispatcherd/api"
 	"github.com/dispatcherd/dispatcherd/claim"
-	"github.com/dispatcherd/dispatcherd/internal/journal"
 	"github.com/dispatcherd/dispatcherd/internal/resources"
 	"github.com/dispatcherd/dispatcherd/workerproto"
 )
@@ -57,7 +55,6 @@ type Daemon struct {
 	sweeps        chan struct{}  // capacity 1: a lost dispatcher waits to be forgotten
 	adopted       chan struct{}  // capacity 1: rows were taken over since the last beat began
 	lease         *lease
-	recorder      *journal.Recorder
 	resources     *resources.Resources
 	denials       *seldom // a worker may try as often as it likes
 }
@@ -135,7 +132,7 @@ func (d *Daemon) wire() {
 	// The loop's first step performs effects, so everything it reaches must be
 	// there; what posts to the loop must know it. Hence the gate.
 	gate := make(chan struct{})
-	d.loop = actor.Start(actor.New(d.cfg.Core), performer{d, gate}, d.record())
+	d.loop = actor.Start(actor.New(d.cfg.Core), performer{d, gate}, d.cfg.Observe)
 	d.workers.loop, d.callers.loop, d.statements.loop = d.loop, d.loop, d.loop
 	d.statements.start(ctx)
 	d.metrics.registry.MustRegister(newLoopMetrics(d.loop))

@@ -27,9 +27,7 @@ var mayImport = map[string][]string{
 	"internal/carry":    {},
 	"internal/devpg":    {},
 	"internal/fields":   {},
-	"internal/freeze":   {},
 	"internal/grammar":  {"internal/carry"},
-	"internal/journal":  {"", "internal/contract", "actor", "internal/freeze"},
 	"internal/pgtest":   {"", "migrations", "internal/devpg"},
 	"internal/lint":     {},
 	"internal/sim":      {"", "internal/contract", "scoring", "actor"},
@@ -38,7 +36,7 @@ var mayImport = map[string][]string{
 	"internal/exit":     {"claim", "internal/devpg", "migrations", "workerproto"},
 	"internal/joblines": {"", "claim", "internal/carry", "internal/fields"},
 	"internal/daemon": {"", "actor", "api", "claim", "internal/allow", "internal/carry", "internal/contract", "internal/exit",
-		"internal/joblines", "internal/journal", "internal/resources", "migrations", "scoring", "workerproto"},
+		"internal/joblines", "internal/resources", "migrations", "scoring", "workerproto"},
 	"internal/resources": {},
 
 	"internal/lint/measures":   {"internal/lint/vocabulary"},

@@ -26,9 +26,7 @@ type memoryUse struct {
 }
 
 // softLimit is the memory that Go's runtime should keep to when so much was asked
-// for. Left alone the collector lets the heap grow to twice of what is live, and
-// the flight recorder alone is live with --recorder-bytes, although its memory
-// holds no pointers and costs the collector nothing. With a limit it runs sooner.
+// for. Without a limit the collector lets the heap grow to twice of what is live.
 //
 // What is live does not shrink for being collected more often: a limit near it
 // would have the collector run without a pause, at up to half of the processors.

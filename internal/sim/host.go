@@ -15,7 +15,6 @@ type host struct {
 	id      int16
 	life    uint32 // grows with every start and every death
 	core    *actor.Core
-	journal actor.Journal // of this life, or nil
 	up      bool
 	stopped bool
 	leaving int    // stage of a SIGTERM, 0 = none
@@ -98,9 +97,6 @@ func (h *host) joined(run int32) {
 	h.run, h.epoch = run, 0
 	h.lease.renewed()
 	h.core = actor.New(w.config(h))
-	if w.opt.Journal != nil {
-		h.journal = w.opt.Journal(int(h.id), h.life)
-	}
 	h.armedAt = actor.Never
 	h.step(actor.Tick{})
 	h.plan(hostBeat, w.now, 0)
@@ -162,13 +158,7 @@ func (h *host) step(ev actor.Event) {
 	w := h.world
 	w.stats.Steps++
 	now := h.instant()
-	if h.journal != nil {
-		h.journal.Before(h.core, now, ev)
-	}
 	h.fx = h.core.Step(now, ev, h.fx[:0])
-	if h.journal != nil {
-		h.journal.After(h.fx)
-	}
 	for i := range h.fx {
 		e := &h.fx[i]
 		w.note(h, e)

@@ -3,8 +3,6 @@ package sim
 import (
 	"fmt"
 	"time"
-
-	"github.com/dispatcherd/dispatcherd/actor"
 )
 
 // Faults is a set of things that may go wrong.
@@ -78,9 +76,6 @@ type Options struct {
 	// LongLooks makes full looks take as long as under a snapshot that was held
 	// for minutes.
 	LongLooks bool
-	// Journal, if there is one, returns what is shown every step of a
-	// dispatcher's Core in one of its lives.
-	Journal func(dispatcher int, life uint32) actor.Journal
 	// CheckEvery is the number of a Core's steps between two full checks of its
 	// state; 0 = DefaultCheckEvery.
 	CheckEvery int

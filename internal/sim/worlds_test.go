@@ -2,11 +2,9 @@ package sim
 
 import (
 	"bufio"
-	"errors"
 	"flag"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -15,7 +13,6 @@ import (
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/actor"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
-	"github.com/dispatcherd/dispatcherd/internal/journal"
 	"github.com/stretchr/testify/require"
 )
 
@@ -48,30 +45,10 @@ func replay(o Options) string {
 		o.Seed, o.withDefaults().Steps)
 }
 
-// record runs a world that failed again and writes what every dispatcher did
-// to a file that "dispatcherd replay" steps through.
-func record(t *testing.T, o Options) {
-	var recorders []*journal.Recorder
-	o.Journal = func(dispatcher int, life uint32) actor.Journal {
-		r := journal.NewRecorder(fmt.Sprintf("dispatcher %d, life %d", dispatcher, life), journal.Unbounded)
-		recorders = append(recorders, r)
-		return r
-	}
-	r := Run(o)
-	//nolint:usetesting // it must outlive the test that failed
-	f, err := os.CreateTemp("", fmt.Sprintf("world-%d-*.journal", o.Seed))
-	require.NoError(t, err)
-	story := fmt.Appendf(nil, "seed %d, %d events, %v\n%v\n", o.Seed, r.Events, r.Lived, r.Violation)
-	err = journal.Write(f, []journal.Text{{Name: "violation", Content: story}}, recorders...)
-	require.NoError(t, errors.Join(err, f.Close()))
-	t.Logf("every decision: dispatcherd replay %s", f.Name())
-}
-
 // upheld fails if a world did not keep its promises, and says how to look into it.
 func upheld(t *testing.T, o Options, r Result) {
 	t.Helper()
 	if r.Violation != nil {
-		record(t, o)
 		require.Fail(t, r.Violation.String(), "replay with\n\t%s", replay(o))
 	}
 }
@@ -208,32 +185,4 @@ func TestALookThatHungIsNoMeasure(t *testing.T) {
 		}
 	}
 	require.Fail(t, "no full look in twenty polls")
-}
-
-// A broken world leaves a file that steps through what its dispatchers did, with
-// the same decisions.
-func TestABrokenWorldIsRecorded(t *testing.T) {
-	dir := t.TempDir()
-	t.Setenv("TMPDIR", dir)
-	o := Options{Break: WithoutStatus, Faults: All, Dispatchers: 3, Steps: 5_000}
-	require.NotNil(t, Run(o).Violation)
-	record(t, o)
-	names, err := filepath.Glob(filepath.Join(dir, "world-0-*.journal"))
-	require.NoError(t, err)
-	require.Len(t, names, 1)
-	in, err := os.Open(names[0])
-	require.NoError(t, err)
-	defer func() { require.NoError(t, in.Close()) }()
-	f, err := journal.Read(in)
-	require.NoError(t, err)
-	story, ok := f.Text("violation")
-	require.True(t, ok)
-	require.Contains(t, string(story), "two leases overlap")
-	steps := 0
-	require.NoError(t, f.Replay(func(s *journal.Step) error {
-		steps++
-		require.False(t, s.Differs(), "step %d", s.Number)
-		return nil
-	}))
-	require.Positive(t, steps)
 }

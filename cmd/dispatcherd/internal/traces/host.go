@@ -30,33 +30,24 @@ type daemonHost struct {
 	server *devpg.Server // nil: somebody else's
 	pool   *pgxpool.Pool
 	daemon *daemon.Daemon
-	watch  *watchJournal
+	watch  *observedWatch
 
 	stop  context.CancelFunc // asks the daemon to stop
 	ended chan struct{}      // closed when it has
 	err   error              // why; set before ended is closed
 }
 
-// watchJournal lets a trace.Watch see every step of the loop.
-type watchJournal struct {
+// observedWatch is a trace.Watch that the loop and the replay share.
+type observedWatch struct {
 	mu    sync.Mutex
 	watch *trace.Watch
-
-	now   actor.Instant // of the step under way
-	event actor.Event
 }
 
-// Before implements actor.Journal.
-func (j *watchJournal) Before(_ *actor.Core, now actor.Instant, ev actor.Event) {
-	j.now, j.event = now, ev
-}
-
-// After implements actor.Journal.
-func (j *watchJournal) After(fx []actor.Effect) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	j.watch.Step(j.now, j.event, fx)
-	j.event = nil
+// observe implements actor.Observer.
+func (o *observedWatch) observe(_ *actor.Core, now actor.Instant, ev actor.Event, fx []actor.Effect) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.watch.Step(now, ev, fx)
 }
 
 // startPrivateHost brings a Postgres of its own up, and a daemon on it. On an
@@ -89,7 +80,7 @@ func startPrivateHost(ctx context.Context, w scoring.Weights, log *zap.Logger) (
 // startHost brings the daemon up on a migrated database that holds nothing
 // else. On an error nothing is left running.
 func startHost(ctx context.Context, dsn string, w scoring.Weights, log *zap.Logger) (_ *daemonHost, err error) {
-	h := &daemonHost{watch: &watchJournal{watch: trace.NewWatch()}, ended: make(chan struct{})}
+	h := &daemonHost{watch: &observedWatch{watch: trace.NewWatch()}, ended: make(chan struct{})}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, h.close())
@@ -118,7 +109,7 @@ func (h *daemonHost) config(dsn string, w scoring.Weights) daemon.Config {
 	core.Weights, core.Seed = w, daemon.NewSeed()
 	return daemon.Config{
 		Name: "replay", DSN: dsn, WorkerSocket: h.Socket(), APISocket: filepath.Join(h.dir, "api.sock"), SocketMode: 0o600,
-		Core: core, Lease: daemon.DefaultLease, Beat: daemon.DefaultBeat, Grace: replayGrace, Listen: true, Journal: h.watch,
+		Core: core, Lease: daemon.DefaultLease, Beat: daemon.DefaultBeat, Grace: replayGrace, Listen: true, Observe: h.watch.observe,
 	}
 }
 

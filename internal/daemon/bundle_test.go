@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestWhoeverIsNotOnTheUnixSocketIsNoOperator(t *testing.T) {
+func TestOnlyPeersOnTheUnixSocketAreOperators(t *testing.T) {
 	require.False(t, isOperator(nil))
 	tcp, other := net.Pipe()
 	require.False(t, isOperator(tcp))

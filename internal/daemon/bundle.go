@@ -1,0 +1,116 @@
+package daemon
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"runtime"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"go.uber.org/zap"
+
+	"github.com/dispatcherd/dispatcherd/api"
+	"github.com/dispatcherd/dispatcherd/workerproto"
+)
+
+// BundlePath is the path of the debug bundle on the Unix socket of the API. It
+// is not part of the public API: only "dispatcherd debug bundle" uses it.
+const BundlePath = "/debug/bundle"
+
+// withBundle serves the debug bundle to operators.
+func (d *Daemon) withBundle(next http.Handler) http.Handler {
+	var busy sync.Mutex // bounds the memory: one bundle at a time
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != BundlePath {
+			next.ServeHTTP(w, r)
+			return
+		}
+		refuse := func(status int, why string) {
+			w.Header().Set("Content-Type", "application/problem+json")
+			w.WriteHeader(status)
+			fmt.Fprintf(w, "{\"title\":%q,\"status\":%d,\"detail\":%q}\n", http.StatusText(status), status, why)
+		}
+		switch {
+		case !isOperator(api.ConnOf(r)):
+			refuse(http.StatusForbidden, "only root and the user that the dispatcher runs as may take a bundle, over its Unix socket")
+		case !busy.TryLock():
+			refuse(http.StatusConflict, "another bundle is being written")
+		default:
+			defer busy.Unlock()
+			w.Header().Set("Content-Type", "application/gzip")
+			if err := d.writeBundle(w); err != nil {
+				d.log.Warn("debug bundle not completely written", zap.Error(err))
+			}
+		}
+	})
+}
+
+// isOperator reports whether the peer of a Unix socket is root or the user of
+// this process. Where the kernel does not name the peer, the permissions of the
+// socket decide.
+func isOperator(conn net.Conn) bool {
+	if _, ok := conn.(*net.UnixConn); !ok {
+		return false
+	}
+	uid := workerproto.PeerOf(conn).UID
+	return uid == 0 || uid == os.Geteuid() || uid < 0 && runtime.GOOS != "linux"
+}
+
+// maxGoroutines bounds the dump of goroutine stacks, in bytes.
+const maxGoroutines = 4 << 20
+
+// writeBundle writes a compressed tar archive with one file per subject.
+func (d *Daemon) writeBundle(w io.Writer) error {
+	stacks := make([]byte, maxGoroutines)
+	stacks = stacks[:runtime.Stack(stacks, true)]
+	var shown page
+	request := &http.Request{Method: http.MethodGet, Header: http.Header{}}
+	promhttp.HandlerFor(d.metrics.registry, promhttp.HandlerOpts{}).ServeHTTP(&shown, request)
+	zip := gzip.NewWriter(w)
+	archive := tar.NewWriter(zip)
+	now := time.Now()
+	for _, f := range []struct {
+		name    string
+		content []byte
+	}{
+		{"version", []byte(d.cfg.Version + "\n")},
+		{"configuration", d.cfg.Settings},
+		{"metrics", shown.Bytes()},
+		{"goroutines", stacks},
+	} {
+		header := &tar.Header{Name: f.name, Mode: 0o600, Size: int64(len(f.content)), ModTime: now}
+		if err := archive.WriteHeader(header); err != nil {
+			return err
+		}
+		if _, err := archive.Write(f.content); err != nil {
+			return err
+		}
+	}
+	return errors.Join(archive.Close(), zip.Close())
+}
+
+// page is an in-memory response.
+type page struct {
+	bytes.Buffer
+
+	header http.Header
+}
+
+// Header implements http.ResponseWriter.
+func (p *page) Header() http.Header {
+	if p.header == nil {
+		p.header = http.Header{}
+	}
+	return p.header
+}
+
+// WriteHeader implements http.ResponseWriter.
+func (p *page) WriteHeader(int) {}
