@@ -33,7 +33,7 @@ type Client struct {
 }
 
 // idleTimeout is how long a connection is kept that nobody uses: less than the
-// dispatcher's --api-idle-timeout of 2 min, for a call that goes out over one
+// dispatcher's idle timeout of 2 min, for a call that goes out over one
 // which the dispatcher is closing fails.
 const idleTimeout = time.Minute
 

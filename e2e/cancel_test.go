@@ -16,7 +16,7 @@ func TestACancelBetweenTwoDispatchersIsToldWithTheAdoption(t *testing.T) {
 	w := newWorld(t)
 	cfg := w.config("d")
 	cfg.Grace = 20 * time.Millisecond
-	cfg.Beat, cfg.Lease = time.Hour, 3*time.Hour
+	cfg.Heartbeat, cfg.Lease = time.Hour, 3*time.Hour
 	cfg.Workers.Resume, cfg.Core.Resume = longWait, longWait
 	first := w.start(cfg)
 	callee := serveCalls(t, cfg.WorkerSocket, 1, "x")

@@ -99,13 +99,14 @@ const idleCaller = 40 << 10
 func TestTenThousandIdleCallersAndAFloodOfBadTokensAreBounded(t *testing.T) {
 	const over, spare = 100, 300
 	most := daemon.DefaultAPIConfig().MaxConnections
-	most = raiseFiles(t, most+over+spare) - over - spare
+	if files := raiseFiles(t, most+over+spare); files < most+over+spare {
+		t.Skipf("the limit of open files is %d, %d are needed", files, most+over+spare)
+	}
 	w := newWorld(t)
 	cfg := w.config("d")
 	tokens := filepath.Join(w.dir, "tokens")
 	require.NoError(t, os.WriteFile(tokens, []byte("ben 2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b\n"), 0o600)) // "secret"
-	process := w.serve(cfg, "--api-listen", "127.0.0.1:0", "--api-tokens", tokens, "--log-format", "json",
-		"--max-api-connections", strconv.Itoa(most), "--api-idle-timeout", "1h")
+	process := w.serve(cfg, "--api-listen", "127.0.0.1:0", "--api-tokens", tokens, "--log-format", "json")
 	said := regexp.MustCompile(`"address":"(127\.0\.0\.1:\d+)"`).FindStringSubmatch(process.errors.text())
 	require.NotNil(t, said, process.errors.text())
 	w.worker("honest", cfg.WorkerSocket, oneSlot("x"))

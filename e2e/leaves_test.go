@@ -29,7 +29,7 @@ func TestASweepThatFailsIsFollowedByARest(t *testing.T) {
 	END $$; CREATE TRIGGER stuck BEFORE DELETE ON dispatcherd.dispatchers FOR EACH ROW EXECUTE FUNCTION stuck()`)
 	w.exec(`INSERT INTO dispatcherd.dispatchers (name, lease, lost_at) VALUES ('lost', '1s', now())`)
 	cfg := w.config("d")
-	cfg.Beat = 10 * time.Millisecond
+	cfg.Heartbeat = 10 * time.Millisecond
 	begun := time.Now()
 	h := w.start(cfg)
 	require.Eventually(t, func() bool { return w.number(`SELECT last_value FROM tried`) >= 3 }, time.Minute, 5*time.Millisecond)

@@ -9,13 +9,24 @@ import (
 	"testing"
 	"time"
 
-	"github.com/spf13/pflag"
+	"github.com/dispatcherd/dispatcherd/internal/daemon"
 	"github.com/stretchr/testify/require"
 )
 
-// The table of bounds in docs/api.md has every flag with its default, and names
-// tests that are there.
-func TestEveryBoundOfTheAPIIsInItsTable(t *testing.T) {
+// constantBounds are the bounds of the API that are no settings, by their former names.
+func constantBounds() map[string]any {
+	c := daemon.DefaultAPIConfig()
+	return map[string]any{
+		"max-body-bytes": c.MaxBodies, "max-upload": c.MaxUpload, "request-timeout": c.DefaultTimeout, "max-request-timeout": c.MaxTimeout,
+		"max-api-connections": c.MaxConnections, "max-api-header": c.MaxHeader, "api-header-timeout": c.HeaderTimeout,
+		"api-body-timeout": c.BodyTimeout, "api-write-timeout": c.WriteTimeout, "api-idle-timeout": c.IdleTimeout, "api-heartbeat": c.Heartbeat,
+		"max-runs": c.Runs, "max-keys": c.Keys, "keep-answers": c.KeepRuns, "max-run-bytes": c.KeepBytes, "max-events": c.EventsOfRun,
+		"api-database-connections": c.Connections, "answer-poll": c.RowPoll,
+	}
+}
+
+// docs/api.md states the default of every bound and names tests that exist.
+func TestTableOfBoundsOfTheAPIIsTrue(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "api.md"))
 	require.NoError(t, err)
 	_, table, found := strings.Cut(string(text), "## Bounds")
@@ -31,16 +42,19 @@ func TestEveryBoundOfTheAPIIsInItsTable(t *testing.T) {
 			tests.Write(source)
 		}
 	}
-	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
-	new(serveFlags).registerAPI(flags)
-	flags.VisitAll(func(f *pflag.Flag) {
-		if f.Name == "api-listen" || f.Name == "api-tokens" {
-			return // no bounds
-		}
-		row := regexp.MustCompile("(?m)^\\| `--" + f.Name + "` \\| ([^|]+) \\|.*\\|$").FindStringSubmatch(table)
-		require.NotNil(t, row, "--%s is not in the table", f.Name)
-		require.Equal(t, plainDefault(f), row[1], f.Name)
-	})
+	row := func(name, value string) {
+		found := regexp.MustCompile("(?m)^\\| `" + name + "` \\| ([^|]+) \\|.*\\|$").FindStringSubmatch(table)
+		require.NotNil(t, found, "%s is not in the table", name)
+		require.Equal(t, readable(value), found[1], name)
+	}
+	serve, _, err := bare(nothingSet).root().Find([]string{"serve"})
+	require.NoError(t, err)
+	for _, name := range []string{"max-requests", "max-payload", "reconnect-grace"} {
+		row("--"+name, serve.Flags().Lookup(name).DefValue)
+	}
+	for name, value := range constantBounds() {
+		row(name, fmt.Sprint(value))
+	}
 	named := regexp.MustCompile("`((?:Test|Fuzz)\\w+)`").FindAllStringSubmatch(table, -1)
 	require.Greater(t, len(named), 15)
 	for _, n := range named {
@@ -48,9 +62,9 @@ func TestEveryBoundOfTheAPIIsInItsTable(t *testing.T) {
 	}
 }
 
-// plainDefault is a flag's default as people write it.
-func plainDefault(f *pflag.Flag) string {
-	switch f.DefValue {
+// readable is a value as documents write it.
+func readable(value string) string {
+	switch value {
 	case "1073741824":
 		return "1 GiB"
 	case "67108864":
@@ -58,7 +72,7 @@ func plainDefault(f *pflag.Flag) string {
 	case "16384":
 		return "16 KiB"
 	}
-	if d, err := time.ParseDuration(f.DefValue); err == nil && f.Value.Type() == "duration" {
+	if d, err := time.ParseDuration(value); err == nil {
 		switch {
 		case d%time.Hour == 0:
 			return fmt.Sprint(int(d.Hours()), " h")
@@ -69,9 +83,8 @@ func plainDefault(f *pflag.Flag) string {
 		}
 		return fmt.Sprint(d.Milliseconds(), " ms")
 	}
-	digits := f.DefValue
-	for at := len(digits) - 3; at > 0; at -= 3 {
-		digits = digits[:at] + "," + digits[at:]
+	for at := len(value) - 3; at > 0; at -= 3 {
+		value = value[:at] + "," + value[at:]
 	}
-	return digits
+	return value
 }

@@ -76,6 +76,7 @@ func describeCommand(b *strings.Builder, cmd *cobra.Command) {
 			fmt.Fprintf(b, "\n```\n%s\n```\n", unindent(child.Example))
 		}
 		flags := child.LocalNonPersistentFlags()
+		flags.SortFlags = child.Flags().SortFlags
 		if child.Name() == "dev" { // and the very same ones in the same words
 			b.WriteString("\nTakes the flags of serve, without --migrate, and:\n")
 			serve, _, _ := child.Root().Find([]string{"serve"})
@@ -87,7 +88,9 @@ func describeCommand(b *strings.Builder, cmd *cobra.Command) {
 			})
 		}
 		if flags.HasAvailableFlags() {
-			b.WriteString("\n")
+			if settings.Groups(flags)[0].Title == "" {
+				b.WriteString("\n")
+			}
 			describeFlags(b, flags)
 		}
 	}
@@ -101,8 +104,26 @@ func unindent(text string) string {
 	return strings.Join(lines, "\n")
 }
 
-// describeFlags writes a table. Defaults that differ from host to host are left out.
+// describeFlags writes a table for each group. Defaults that differ from host to host
+// are left out.
 func describeFlags(b *strings.Builder, flags *pflag.FlagSet) {
+	for _, g := range settings.Groups(flags) {
+		if !g.Flags.HasAvailableFlags() || g.Title == "" && g.Flags.Lookup("help") != nil && countFlags(g.Flags) == 1 {
+			continue
+		}
+		if g.Title != "" {
+			fmt.Fprintf(b, "\n**%s**\n\n", g.Title)
+		}
+		describeGroup(b, g.Flags)
+	}
+}
+
+func countFlags(flags *pflag.FlagSet) (n int) {
+	flags.VisitAll(func(*pflag.Flag) { n++ })
+	return n
+}
+
+func describeGroup(b *strings.Builder, flags *pflag.FlagSet) {
 	b.WriteString("| flag | default | takes | meaning |\n|---|---|---|---|\n")
 	flags.VisitAll(func(f *pflag.Flag) {
 		if f.Name == "help" || f.Hidden {

@@ -73,8 +73,14 @@ func writeUsage(w io.Writer, cmd *cobra.Command) {
 }
 
 func writeFlags(w io.Writer, title string, flags *pflag.FlagSet) {
-	if flags.HasAvailableFlags() {
-		fmt.Fprintf(w, "\n%s:\n%s\n", title, strings.TrimRight(flags.FlagUsages(), "\n"))
+	for _, g := range settings.Groups(flags) {
+		heading := title
+		if g.Title != "" {
+			heading = g.Title
+		}
+		if g.Flags.HasAvailableFlags() {
+			fmt.Fprintf(w, "\n%s:\n%s\n", heading, strings.TrimRight(g.Flags.FlagUsages(), "\n"))
+		}
 	}
 }
 

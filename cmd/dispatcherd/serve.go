@@ -6,6 +6,7 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/settings"
 	"github.com/dispatcherd/dispatcherd/internal/daemon"
@@ -64,6 +65,8 @@ SIGHUP has it read the file of --api-tokens anew; nothing else is reloaded.`,
 		},
 	}
 	f.register(a, cmd.Flags())
-	cmd.Flags().BoolVar(&migrate, "migrate", false, "bring the schema up to date first")
+	settings.Grouped(cmd.Flags(), "Postgres", func(flags *pflag.FlagSet) {
+		flags.BoolVar(&migrate, "migrate", false, "bring the schema up to date first")
+	})
 	return cmd
 }

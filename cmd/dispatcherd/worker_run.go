@@ -149,7 +149,7 @@ func checkTypes(types []string) error {
 // sayWhatIsIdle tells of slots that the dispatcher will not take.
 func (a *app) sayWhatIsIdle(hello workerproto.Welcome, slots int) {
 	if most := hello.Limits.MaxSlots; most > 0 && slots > most {
-		a.Say("%s takes %s of one worker, not %d (--max-slots-per-worker): the others stay idle", hello.Dispatcher, console.Counted(int64(most), "slot"), slots)
+		a.Say("%s takes %s of one worker, not %d: the others stay idle", hello.Dispatcher, console.Counted(int64(most), "slot"), slots)
 	}
 }
 

@@ -48,7 +48,7 @@ func (c *APIConfig) Check() error {
 		return err
 	}
 	if c.RowPoll < time.Millisecond || c.Connections < 1 {
-		return errors.New("--answer-poll must be at least 1ms and --api-database-connections at least 1")
+		return errors.New("RowPoll must be at least 1ms and Connections at least 1")
 	}
 	if c.Listen == "" {
 		return nil

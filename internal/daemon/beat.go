@@ -29,14 +29,14 @@ func (d *Daemon) beat(ctx context.Context) {
 		case <-timer.C:
 		case <-d.adopted:
 		}
-		capacity, pause := map[string]int{}, d.cfg.Beat
+		capacity, pause := map[string]int{}, d.cfg.Heartbeat
 		d.loop.Ask(func(c *actor.Core) {
 			for _, t := range c.Types() {
 				if !c.Draining() {
 					capacity[t.Name] = t.Capacity
 				}
 			}
-			if c.Idle() && 4*d.cfg.Beat <= d.cfg.Lease {
+			if c.Idle() && 4*d.cfg.Heartbeat <= d.cfg.Lease {
 				pause *= 2
 			}
 		})

@@ -16,7 +16,6 @@ import (
 // Defaults of Config.
 const (
 	DefaultLease  = 10 * time.Second
-	DefaultBeat   = time.Second
 	DefaultGrace  = 30 * time.Second
 	DefaultResume = 30 * time.Second
 
@@ -36,8 +35,8 @@ type Config struct {
 	Core         actor.Config
 	Workers      workerproto.Limits
 	Keep         claim.Retention // how long final rows are kept
-	Lease        time.Duration   // how long the dispatcher counts as alive after a beat
-	Beat         time.Duration   // between two beats
+	Lease        time.Duration   // how long the dispatcher counts as alive after a heartbeat
+	Heartbeat    time.Duration   // between two heartbeats
 	Grace        time.Duration   // from the request to stop until running jobs are taken back
 	AsyncClaims  bool
 	Memory       int                     // soft limit in bytes; 0 = leave it alone

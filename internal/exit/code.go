@@ -128,7 +128,7 @@ func Once(text string) string {
 }
 
 // WhatBecameOfIt is what may be the matter with an id.
-const WhatBecameOfIt = "it was never inserted, or is kept no longer (--keep-done, --keep-failed and --keep-cancelled of serve)"
+const WhatBecameOfIt = "it was never inserted, or is kept no longer (--keep-done and --keep-failed of serve)"
 
 // Explain is the message of an error, with the next step where it is known.
 func Explain(err error) string {

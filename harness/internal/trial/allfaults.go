@@ -16,7 +16,7 @@ func patientFlags(more ...string) []string {
 }
 
 // quickLease makes takeovers happen within a short experiment.
-var quickLease = []string{"--lease", "2s", "--beat", "400ms"}
+var quickLease = []string{"--lease", "2s"}
 
 var allFaults = Trial{
 	Name:    "all-faults",

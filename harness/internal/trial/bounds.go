@@ -11,17 +11,22 @@ import (
 	"github.com/dispatcherd/dispatcherd/harness/internal/stage"
 )
 
-// tight are bounds that this trial runs into all the time: ends that wait to
-// be recorded, candidates, rows of a statement, frames of a worker, requests.
-var tight = []string{
-	"--max-unrecorded", "8", "--lane-length", "16", "--lanes-per-fetch", "2", "--claim-batch", "4", "--finish-batch", "4",
-	"--outbox", "1", "--max-requests", "2", "--api-database-connections", "1",
-}
+// tight are the bounds that are settings, and tightCuts those that are constants.
+var (
+	tight     = []string{"--max-requests", "2"}
+	tightCuts = []Cut{
+		{"actor/config.go", "ClaimBatch: 1000, Claims: 1, FinishBatch: 1000, Finishes: 1, Unfinished: 20_000", "ClaimBatch: 4, Claims: 1, FinishBatch: 4, Finishes: 1, Unfinished: 8", 1},
+		{"actor/config.go", "LaneLength: 4096, LanesPerFetch: 1024", "LaneLength: 16, LanesPerFetch: 2", 1},
+		{"workerproto/limits.go", "count(&l.Outbox, 1024)", "count(&l.Outbox, 1)", 1},
+		{"internal/daemon/api.go", "defaultAPIConnections = 4", "defaultAPIConnections = 1", 1},
+	}
+)
 
 var bounds = Trial{
 	Name:  "bounds",
 	About: "every bound is so tight that it is reached all the time, Postgres is slow, and many callers come at once: requests wait or get 429, and none is dropped",
 	Setup: stage.Setup{Daemons: 2, Workers: 2, Flags: patientFlags(tight...), Offers: offers, Mix: usual, Types: types, Rate: 300},
+	Cuts:  tightCuts,
 	Jobs:  [3]int{1000, 3000, 30_000},
 	Least: [3]time.Duration{5 * time.Second, 12 * time.Second, 2 * time.Minute},
 	Trouble: func(ctx context.Context, s *Scene) error {

@@ -24,7 +24,7 @@ var callers = Trial{
 	About: "on-demand callers while Postgres goes down, dispatchers and workers are killed, and the workers of a dispatcher are all frozen: " +
 		"each is answered once and honestly, and what is durable is done in the end",
 	Setup: stage.Setup{
-		Daemons: 2, Workers: 3, Flags: patientFlags("--lease", "2s", "--beat", "400ms", "--heartbeat", "300ms", "--heartbeat-timeout", "1s"),
+		Daemons: 2, Workers: 3, Flags: patientFlags("--lease", "2s", "--heartbeat-timeout", "1s"),
 		Offers: offers, Mix: usual, Types: types, Rate: 500,
 	},
 	Jobs:  [3]int{2000, 5000, 100_000},

@@ -19,7 +19,7 @@ const jumps = "[...]int64{0, 3600, -3600, 400 * 86400, 0, -400 * 86400, 1, -1}"
 var clockJumps = Trial{
 	Name:  "clock-jumps",
 	About: "the wall clock of every dispatcher jumps every two seconds, by a second, an hour or a year, in both directions: no process is declared lost, nothing is late",
-	Setup: stage.Setup{Daemons: 2, Workers: 2, Flags: patientFlags("--heartbeat", "300ms", "--heartbeat-timeout", "1s"), Offers: offers, Mix: usual, Types: types, Rate: 500},
+	Setup: stage.Setup{Daemons: 2, Workers: 2, Flags: patientFlags("--heartbeat-timeout", "1s"), Offers: offers, Mix: usual, Types: types, Rate: 500},
 	Cuts: []Cut{{
 		File: "GOROOT/src/time/time.go",
 		Old:  "func Now() Time {\n\tsec, nsec, mono := runtimeNow()\n",

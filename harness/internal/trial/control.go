@@ -71,9 +71,10 @@ func Controls() []*Control {
 				Name:  "poll-out",
 				About: "no LISTEN and no look at the table: jobs wait for ever",
 				Setup: stage.Setup{
-					Daemons: 2, Workers: 2, Flags: []string{"--listen=false", "--poll", "24h", "--poll-deaf", "24h"}, Offers: offers, Mix: plain, Types: types,
+					Daemons: 2, Workers: 2, Flags: []string{"--listen=false", "--poll", "24h"}, Offers: offers, Mix: plain, Types: types,
 					Rate: 20, // slots are free and lanes are empty in between
 				},
+				Cuts:  []Cut{{"actor/config.go", "200 * time.Millisecond,", "24 * time.Hour,", 1}},
 				Jobs:  [3]int{100, 100, 100},
 				Drain: 20 * time.Second, // longer than a job may wait beside an idle slot
 			},

@@ -80,7 +80,7 @@ var workerNetwork = Trial{
 	Name:  "worker-network",
 	About: "the sockets between workers and dispatchers: held in either direction, cut, half-open, slow, refused",
 	Setup: stage.Setup{
-		Daemons: 2, Workers: 3, Flags: patientFlags("--heartbeat", "300ms", "--heartbeat-timeout", "1s"),
+		Daemons: 2, Workers: 3, Flags: patientFlags("--heartbeat-timeout", "1s"),
 		Offers: offers, Mix: usual, Types: types,
 	},
 	Jobs:  [3]int{2000, 10_000, 100_000},
@@ -95,7 +95,7 @@ var halfOpen = Trial{
 	Name:  "half-open",
 	About: "workers whose dispatcher has disconnected without their knowledge, while their jobs end: their reports are lost, and their jobs run on other workers",
 	Setup: stage.Setup{
-		Daemons: 2, Workers: 3, Flags: patientFlags("--heartbeat", "300ms", "--heartbeat-timeout", "1s"),
+		Daemons: 2, Workers: 3, Flags: patientFlags("--heartbeat-timeout", "1s"),
 		Offers: offers, Mix: lasting(200), Types: types, Rate: 300,
 	},
 	Jobs:  [3]int{1000, 4000, 40_000},

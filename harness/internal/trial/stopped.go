@@ -26,7 +26,7 @@ var stoppedDispatcher = Trial{
 	Name:  "stopped-dispatcher",
 	About: "SIGSTOP of a dispatcher past its lease (60 s in long), and SIGCONT: what it says about jobs that others took over is refused",
 	Setup: stage.Setup{
-		Daemons: 2, Workers: 3, Flags: patientFlags("--lease", "2s", "--beat", "400ms", "--resume", "1s"), Offers: offers, Mix: lasting(2000), Types: types, Rate: 40,
+		Daemons: 2, Workers: 3, Flags: patientFlags("--lease", "2s", "--resume", "1s"), Offers: offers, Mix: lasting(2000), Types: types, Rate: 40,
 	},
 	Jobs:  [3]int{300, 700, 8000},
 	Least: [3]time.Duration{9 * time.Second, 18 * time.Second, 200 * time.Second},
@@ -94,7 +94,7 @@ var stoppedWorker = Trial{
 	Name:  "stopped-worker",
 	About: "SIGSTOP of a worker past the heartbeat, and SIGCONT: its jobs run on other workers, and its late reports are rejected",
 	Setup: stage.Setup{
-		Daemons: 2, Workers: 3, Flags: patientFlags("--heartbeat", "300ms", "--heartbeat-timeout", "1s"),
+		Daemons: 2, Workers: 3, Flags: patientFlags("--heartbeat-timeout", "1s"),
 		Offers: offers, Mix: lasting(300), Types: types, Rate: 200,
 	},
 	Jobs:  [3]int{1000, 4000, 40_000},

@@ -3,6 +3,7 @@ package settings
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -24,6 +25,9 @@ func FlagError(cmd *cobra.Command, err error) error {
 		}
 		return fmt.Errorf("%q is taken for a flag: give a flag's value that begins with - as in --name=%s", number, number)
 	case errors.As(err, &unknown) && len(unknown.GetSpecifiedShortnames()) == 0:
+		if r := findRemoved(unknown.GetSpecifiedName()); r != nil && slices.Contains([]string{"serve", "dev"}, cmd.Name()) {
+			return fmt.Errorf("there is no flag --%s any more; %v", r.name, *r)
+		}
 		var names []string
 		cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
 		if near := nearest(unknown.GetSpecifiedName(), names); near != "" {

@@ -109,7 +109,7 @@ func (h *daemonHost) config(dsn string, w scoring.Weights) daemon.Config {
 	core.Weights, core.Seed = w, daemon.NewSeed()
 	return daemon.Config{
 		Name: "replay", DSN: dsn, WorkerSocket: h.Socket(), APISocket: filepath.Join(h.dir, "api.sock"), SocketMode: 0o600,
-		Core: core, Lease: daemon.DefaultLease, Beat: daemon.DefaultBeat, Grace: replayGrace, Listen: true, Observe: h.watch.observe,
+		Core: core, Lease: daemon.DefaultLease, Heartbeat: daemon.DefaultLease / 10, Grace: replayGrace, Listen: true, Observe: h.watch.observe,
 	}
 }
 

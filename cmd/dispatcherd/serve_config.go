@@ -1,0 +1,52 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+
+	"github.com/dispatcherd/dispatcherd/internal/daemon"
+	"github.com/dispatcherd/dispatcherd/internal/exit"
+)
+
+const (
+	// heartbeatsPerLease is how many heartbeats fit into a lease. The dispatcher stops
+	// after four fifths of the lease, so seven of them may fail before that.
+	heartbeatsPerLease = 10
+	// pingsPerTimeout is how many pings a silent worker gets before it counts as dead,
+	// so that one lost ping does not end a session.
+	pingsPerTimeout = 3
+)
+
+// config checks the settings together and completes them.
+func (f *serveFlags) config() (daemon.Config, error) {
+	cfg := f.cfg
+	cfg.SocketMode = os.FileMode(f.mode)
+	cfg.Workers.Dispatcher = cfg.Name
+	cfg.Allow = f.allow
+	if err := cfg.Allow.Check(); err != nil {
+		return cfg, exit.Errorf(exit.Usage, "%w", err)
+	}
+	cfg.Core.Seed = daemon.NewSeed()
+	cfg.Core.Resume = cfg.Workers.Resume
+	cfg.Heartbeat = cfg.Lease / heartbeatsPerLease
+	cfg.Workers.HeartbeatInterval = cfg.Workers.HeartbeatTimeout / pingsPerTimeout
+	cfg.Keep.Cancelled = cfg.Keep.Done
+	if err := cfg.Core.Validate(); err != nil {
+		return cfg, exit.Errorf(exit.Usage, "%w", err)
+	}
+	if err := cfg.API.Check(); err != nil {
+		return cfg, exit.Errorf(exit.Usage, "%w", err)
+	}
+	switch {
+	case samePath(cfg.WorkerSocket, cfg.APISocket):
+		return cfg, exit.Errorf(exit.Usage, "--worker-socket and --api-socket are both %s: workers and callers speak different protocols, give each a path of its own", cfg.WorkerSocket)
+	}
+	return cfg, nil
+}
+
+// samePath reports whether two names are of one place, as far as names tell.
+func samePath(one, other string) bool {
+	a, errA := filepath.Abs(one)
+	b, errB := filepath.Abs(other)
+	return errA == nil && errB == nil && a == b
+}
