@@ -174,7 +174,7 @@ func (a *Actor) Notify() {
 // Interrupted, Reweighed, CancelRequested, Listening, Announced, or a caller's Impatient.
 func (a *Actor) Order(ev Event) { send(a, a.orders, ev) }
 
-// Result answers a statement: Fetched, Claimed, Adopted, Finished or BellSet.
+// Result answers a statement: Fetched, Claimed, Adopted, Finished or GateSet.
 func (a *Actor) Result(ev Event) { send(a, a.results, ev) }
 
 // Ask runs f on the loop, where it may look at the Core, and waits for it. It

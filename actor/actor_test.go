@@ -16,7 +16,7 @@ type stagehand struct {
 	actor *Actor
 	table *table
 	sent  chan Effect
-	said  []EffectKind // only touched by the loop
+	said  []string // only touched by the loop
 	queue chan Effect
 }
 
@@ -43,9 +43,10 @@ func (f performerFunc) Perform(fx []Effect) { f(fx) }
 
 func (s *stagehand) perform(fx []Effect) {
 	for _, e := range fx {
-		s.said = append(s.said, e.Kind)
-		switch e.Kind {
-		case Fetch, Claim, Resolve, Finish, Bell:
+		s.said = append(s.said, nameOf(e))
+		e = keptOne(e)
+		switch e := e.(type) {
+		case *Fetch, *Claim, *Resolve, *Finish, *SetGate:
 			s.queue <- e
 		default:
 			s.sent <- e
@@ -55,15 +56,15 @@ func (s *stagehand) perform(fx []Effect) {
 
 func (s *stagehand) answer() {
 	for e := range s.queue {
-		switch e.Kind {
-		case Fetch:
-			s.actor.Result(Fetched{Request: e.Fetch, Result: s.table.fetch(e.Fetch)})
-		case Claim:
-			s.actor.Result(Claimed{Request: e.Claim, Result: s.table.claim(1, e.Claim)})
-		case Finish:
-			s.actor.Result(Finished{Request: e.Finish, Result: s.table.finish(1, e.Finish)})
-		case Bell:
-			s.actor.Result(BellSet{Armed: e.Armed})
+		switch e := e.(type) {
+		case *Fetch:
+			s.actor.Result(Fetched{Request: e.Request, Result: s.table.fetch(e.Request)})
+		case *Claim:
+			s.actor.Result(Claimed{Request: e.Request, Result: s.table.claim(1, e.Request)})
+		case *Finish:
+			s.actor.Result(Finished{Request: e.Request, Result: s.table.finish(1, e.Request)})
+		case *SetGate:
+			s.actor.Result(GateSet{Subscribed: e.Subscribed})
 		}
 	}
 }
@@ -84,8 +85,7 @@ func TestTheLoopRunsAJobFromRowToRow(t *testing.T) {
 		defer s.stop()
 		s.table.insert(row{id: 1, typ: "pdf", runAt: s.table.now})
 		s.actor.Register(pdfSlot(1))
-		e := <-s.sent
-		require.Equal(t, Send, e.Kind)
+		e := (<-s.sent).(*Send)
 		require.Equal(t, dispatcherd.JobID(1), e.Job)
 		s.actor.Release(Released{Session: 1, Results: []Result{{Job: 1, Attempt: e.Attempt, OK: true}}})
 		synctest.Wait()
@@ -105,7 +105,7 @@ func TestTheLastWordsOfASessionAreHeardBeforeItsEnd(t *testing.T) {
 			s.actor.Ask(func(*Core) { s.table.insert(row{id: id, typ: "pdf", runAt: s.table.now}) })
 			s.actor.Register(pdfSlot(dispatcherd.SlotID(id)))
 			s.actor.Notify()
-			e := <-s.sent
+			e := (<-s.sent).(*Send)
 			s.actor.Release(Released{Session: e.Session, Results: []Result{{Job: e.Job, Attempt: e.Attempt, OK: true}}})
 			s.actor.Unregister(Unregistered{Session: e.Session})
 			synctest.Wait()
@@ -125,8 +125,7 @@ func TestThePollFindsWhatNobodyRangFor(t *testing.T) {
 		synctest.Wait()
 		s.actor.Ask(func(*Core) { s.table.insert(row{id: 1, typ: "pdf", runAt: s.table.now}) })
 		asked := time.Now()
-		e := <-s.sent
-		require.Equal(t, Send, e.Kind)
+		require.IsType(t, &Send{}, <-s.sent)
 		require.LessOrEqual(t, time.Since(asked), time.Minute+time.Second)
 	})
 }
@@ -137,8 +136,8 @@ func TestARequestPastItsDeadlineIsAnsweredAtTheDeadline(t *testing.T) {
 		defer s.stop()
 		began := time.Now()
 		s.actor.Request(Requested{Job: -1, Type: "pdf", Deadline: 1500 * time.Millisecond, Wait: true})
-		e := <-s.sent
-		require.Equal(t, AnswerLate, e.Answer)
+		e := (<-s.sent).(*Answer)
+		require.Equal(t, AnswerLate, e.Kind)
 		require.InDelta(t, 1500, time.Since(began).Milliseconds(), 2)
 	})
 }
@@ -169,7 +168,7 @@ func TestNothingHangsOnAnEndedLoop(t *testing.T) {
 		s.actor.Request(Requested{Job: -1})
 		s.actor.Abandon(Abandoned{})
 		s.actor.Order(Drained{})
-		s.actor.Result(BellSet{})
+		s.actor.Result(GateSet{})
 		require.False(t, s.actor.Ask(func(*Core) { t.Error("asked an ended loop") }))
 		s.actor.Stop()
 	})
@@ -210,6 +209,6 @@ func TestObserverSeesEveryStepBeforeItsEffectsArePerformed(t *testing.T) {
 		require.NotEmpty(t, events)
 		require.Equal(t, len(events), performed)
 		require.IsType(t, Requested{}, events[len(events)-1])
-		require.Equal(t, Answer, last.Kind)
+		require.IsType(t, &Answer{}, last)
 	})
 }

@@ -64,11 +64,11 @@ func (c *Core) present(s *session, list []Presentation) bool {
 		}
 	}
 	if reason := c.roomFor(slots, replaced); reason != "" {
-		c.rebuff(s, RefuseSlots, reason)
+		c.rebuff(s, &RejectSlots{Session: s.id, Reason: reason})
 		return false
 	}
 	if c.draining && here < len(list) {
-		c.rebuff(s, TurnAway, stops)
+		c.rebuff(s, &TurnAway{Session: s.id, Reason: stops})
 		return false
 	}
 	c.sort(s, list)
@@ -177,7 +177,7 @@ func (c *Core) occupy(p *presented, j *job) {
 	ref := c.addTaken(s, p.Slot)
 	j.slot, j.told, j.shown = ref, s.id, p.To
 	c.slots[ref].job = j
-	c.emit(Effect{Kind: Resume, Session: s.id, Slot: p.Slot.ID, Number: p.Slot.Number, Job: j.id, Attempt: j.attempt})
+	c.emit(&Resume{Session: s.id, Slot: p.Slot.ID, Number: p.Slot.Number, Job: j.id, Attempt: j.attempt})
 	if j.cancel || j.late || j.revoked {
 		c.tellToStop(j, "it was told to before")
 	}
@@ -185,10 +185,10 @@ func (c *Core) occupy(p *presented, j *job) {
 
 // rebuff ends a session before anything that it presented is decided, and
 // leaves all of that as it is: the worker will present it again.
-func (c *Core) rebuff(s *session, kind EffectKind, reason string) {
+func (c *Core) rebuff(s *session, notice Effect) {
 	c.desert(s)
 	s.undecided = 0
-	c.refuse(s, kind, reason) // what had changed over already is stranded
+	c.refuse(s, notice) // what had changed over already is stranded
 }
 
 // decided counts one presentation off, and welcomes the session after the last.
@@ -197,7 +197,7 @@ func (c *Core) decided(p *presented) {
 		return
 	}
 	if p.session.undecided--; p.session.undecided == 0 {
-		c.emit(Effect{Kind: Welcome, Session: p.session.id})
+		c.emit(&Welcome{Session: p.session.id})
 	}
 }
 
@@ -215,7 +215,7 @@ func (c *Core) flushAdopts() {
 		a.request = c.adoptRequest()
 	}
 	a.inFlight = true
-	c.emit(Effect{Kind: Adopt, Adopt: a.request})
+	c.emit(&Adopt{Request: a.request})
 }
 
 func (c *Core) adoptRequest() *contract.AdoptRequest {
@@ -306,7 +306,7 @@ func (c *Core) adopt(p *presented, row *contract.Adopted) {
 	}
 	if p.session != nil {
 		if reason := c.roomFor([]dispatcherd.Slot{p.Slot}, 0); reason != "" {
-			c.rebuff(p.session, RefuseSlots, reason) // p among it
+			c.rebuff(p.session, &RejectSlots{Session: p.session.id, Reason: reason}) // p among it
 		}
 	}
 	c.stats.Adopted++

@@ -90,7 +90,7 @@ const noSlotID = dispatcherd.SlotID(-1)
 func (a *auditor) released(slot dispatcherd.SlotID) { a.slot(slot).holder = 0 }
 
 // sent judges a job on its way to a worker.
-func (a *auditor) sent(e *Effect) {
+func (a *auditor) sent(e *Send) {
 	s := a.slot(e.Slot)
 	a.hold(s.session == e.Session && s.number == e.Number, "%+v is not %d of session %d", s, e.Number, e.Session)
 	a.hold(a.types[e.Job] == e.Type, "job %d has type %q, was sent as %q", e.Job, a.types[e.Job], e.Type)

@@ -91,7 +91,7 @@ func (c *Core) flushBehind() {
 	switch {
 	case len(b.asked) > 0:
 		b.sentAt = c.now
-		c.emit(Effect{Kind: Fetch, Fetch: b.request})
+		c.emit(c.memory.fetch.add(Fetch{Request: b.request}))
 	case b.spent > 0:
 		c.fetch.rest(c, true) // the last part of a round found nothing to ask
 	}

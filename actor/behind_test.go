@@ -22,7 +22,7 @@ type longLooks struct {
 	table   *table
 	now     Instant
 	next    dispatcherd.JobID
-	running []Effect
+	running []*Send
 	queue   []Effect
 	look    *contract.FetchRequest // under way
 	seen    contract.FetchResult   // what it saw
@@ -40,18 +40,21 @@ func newLongLooks(t *testing.T, seed uint64) *longLooks {
 
 func (l *longLooks) feed(ev Event) {
 	l.core.fetch.dear = true
-	for _, e := range l.core.Step(l.now, ev, nil) {
-		switch {
-		case e.Kind == Fetch && e.Fetch.Backfill:
-			require.Nil(l.t, l.look, "one look at a time")
-			l.look, l.seen = e.Fetch, l.table.fetch(e.Fetch)
-			for i := range e.Fetch.Lanes {
-				require.NotZero(l.t, e.Fetch.Lanes[i].Before)
-			}
-		case e.Kind == Send:
+	for _, e := range kept(l.core.Step(l.now, ev, nil)) {
+		switch e := e.(type) {
+		case *Send:
 			l.running = append(l.running, e)
-		case e.Kind < Fetch, e.Kind > Adopt:
-		case e.Kind != Progress && e.Kind != Partial:
+		case *Fetch:
+			if !e.Request.Backfill {
+				l.queue = append(l.queue, e)
+				continue
+			}
+			require.Nil(l.t, l.look, "one look at a time")
+			l.look, l.seen = e.Request, l.table.fetch(e.Request)
+			for i := range e.Request.Lanes {
+				require.NotZero(l.t, e.Request.Lanes[i].Before)
+			}
+		case *Claim, *Resolve, *Adopt, *Finish, *SetGate:
 			l.queue = append(l.queue, e)
 		}
 	}
@@ -61,15 +64,15 @@ func (l *longLooks) feed(ev Event) {
 func (l *longLooks) answer() {
 	e := l.queue[0]
 	l.queue = slices.Delete(l.queue, 0, 1)
-	switch e.Kind {
-	case Fetch:
-		l.feed(Fetched{Request: e.Fetch, Result: l.table.fetch(e.Fetch)})
-	case Claim:
-		l.feed(Claimed{Request: e.Claim, Result: l.table.claim(1, e.Claim)})
-	case Finish:
-		l.feed(Finished{Request: e.Finish, Result: l.table.finish(1, e.Finish)})
-	case Bell:
-		l.feed(BellSet{Armed: e.Armed})
+	switch e := e.(type) {
+	case *Fetch:
+		l.feed(Fetched{Request: e.Request, Result: l.table.fetch(e.Request)})
+	case *Claim:
+		l.feed(Claimed{Request: e.Request, Result: l.table.claim(1, e.Request)})
+	case *Finish:
+		l.feed(Finished{Request: e.Request, Result: l.table.finish(1, e.Request)})
+	case *SetGate:
+		l.feed(GateSet{Subscribed: e.Subscribed})
 	}
 }
 

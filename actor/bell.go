@@ -9,7 +9,7 @@ import "github.com/dispatcherd/dispatcherd/internal/contract"
 // instead, often enough that nobody sees the difference.
 type bell struct {
 	armed  bool
-	asked  bool // a Bell effect is in flight
+	asked  bool // a SetGate effect is in flight
 	rings  int  // since the second began
 	since  Instant
 	set    Instant // when it was armed
@@ -44,7 +44,7 @@ func (c *Core) flushBell() {
 		return
 	}
 	b.asked = true
-	c.emit(Effect{Kind: Bell, Armed: want})
+	c.emit(&SetGate{Subscribed: want})
 }
 
 // wake is the instant at which a storm is taken to be over.
@@ -55,16 +55,16 @@ func (b *bell) wake(c *Core) Instant {
 	return b.silent
 }
 
-func (ev BellSet) apply(c *Core) {
+func (ev GateSet) apply(c *Core) {
 	c.bell.asked = false
 	if ev.Verdict != contract.OK {
 		c.outage.begin(bells, c)
 		return
 	}
 	c.outage.over(bells)
-	c.bell.armed = ev.Armed
+	c.bell.armed = ev.Subscribed
 	c.fetch.alert(c)
-	if ev.Armed {
+	if ev.Subscribed {
 		c.bell.set = c.now
 		c.fetch.missed() // what was inserted before the bell was armed did not ring
 	}

@@ -25,11 +25,20 @@ type treadmill struct {
 	at       int    // whose turn it is
 	placed   int
 	fx       []Effect
-	queue    []Effect // statements to answer
+	queue    []statement
 	released Released
 	fetched  Fetched
 	claimed  Claimed
 	finished Finished
+}
+
+// statement is one that is to be answered: the one request that is not nil, or
+// else a setting of the notification gate.
+type statement struct {
+	fetch      *contract.FetchRequest
+	claim      *contract.ClaimRequest
+	finish     *contract.FinishRequest
+	subscribed bool
 }
 
 // ring is what one session runs, oldest first.
@@ -104,18 +113,23 @@ func (m *treadmill) step(ev Event) {
 func (m *treadmill) feed(ev Event) {
 	m.fx = m.core.Step(m.now, ev, m.fx[:0])
 	for i := range m.fx {
-		e := &m.fx[i]
-		switch e.Kind {
-		case Send:
+		switch e := m.fx[i].(type) {
+		case *Send:
 			m.start(e)
-		case Fetch, Claim, Finish, Bell:
-			m.queue = append(m.queue, *e)
+		case *Fetch:
+			m.queue = append(m.queue, statement{fetch: e.Request})
+		case *Claim:
+			m.queue = append(m.queue, statement{claim: e.Request})
+		case *Finish:
+			m.queue = append(m.queue, statement{finish: e.Request})
+		case *SetGate:
+			m.queue = append(m.queue, statement{subscribed: e.Subscribed})
 		}
 	}
 }
 
 // start notes a job where the one that was released longest ago stood.
-func (m *treadmill) start(e *Effect) {
+func (m *treadmill) start(e *Send) {
 	m.placed++
 	r := &m.running[e.Session]
 	job := Result{Job: e.Job, Attempt: e.Attempt, OK: true}
@@ -134,34 +148,34 @@ func (m *treadmill) start(e *Effect) {
 	r.jobs = append(r.jobs, job) // the first time
 }
 
-func (m *treadmill) answer(e Effect) {
-	switch e.Kind {
-	case Fetch:
+func (m *treadmill) answer(s statement) {
+	switch {
+	case s.fetch != nil:
 		res := &m.fetched.Result
-		m.fetched.Request = e.Fetch
+		m.fetched.Request = s.fetch
 		res.DBNow, res.Candidates = int64(m.now)*1000, res.Candidates[:0]
-		for i := range e.Fetch.Lanes {
-			if e.Fetch.Lanes[i].Priority > 1 {
+		for i := range s.fetch.Lanes {
+			if s.fetch.Lanes[i].Priority > 1 {
 				continue // two priorities of each type have jobs
 			}
-			for range e.Fetch.Lanes[i].Limit {
+			for range s.fetch.Lanes[i].Limit {
 				m.nextID++
 				res.Candidates = append(res.Candidates, contract.Candidate{Lane: i, Key: contract.Key{RunAt: res.DBNow, ID: m.nextID}})
 			}
 		}
 		m.feed(&m.fetched)
-	case Claim:
+	case s.claim != nil:
 		res := &m.claimed.Result
-		m.claimed.Request, res.Won = e.Claim, res.Won[:0]
-		for _, id := range e.Claim.IDs {
+		m.claimed.Request, res.Won = s.claim, res.Won[:0]
+		for _, id := range s.claim.IDs {
 			res.Won = append(res.Won, contract.Won{ID: id, Attempt: 1, MaxAttempts: 3})
 		}
 		m.feed(&m.claimed)
-	case Finish:
-		m.finished.Request = e.Finish
+	case s.finish != nil:
+		m.finished.Request = s.finish
 		m.feed(&m.finished)
-	case Bell:
-		m.feed(&BellSet{Armed: e.Armed})
+	default:
+		m.feed(&GateSet{Subscribed: s.subscribed})
 	}
 }
 

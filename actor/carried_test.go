@@ -137,13 +137,12 @@ func (h *history) markOf(s dispatcherd.SessionID) contract.Fingerprint {
 }
 
 // resumed lets an adopted execution run on its slot, for the twin as well.
-func (h *history) resumed(e Effect) {
+func (h *history) resumed(e *Resume) {
 	slot := h.offered[e.Slot]
 	r := h.table.rows[e.Job]
 	require.True(h.t, r.dispatcher == h.me && r.attempt == e.Attempt && r.status == dispatcherd.Running,
 		"seed %d: job %d goes on and is not this dispatcher's; history:\n%v", h.seed, e.Job, h.log)
-	e.Kind, e.Type = Send, r.typ
-	h.running = append(h.running, e)
+	h.running = append(h.running, &Send{Session: e.Session, Slot: e.Slot, Number: e.Number, Job: e.Job, Attempt: e.Attempt, Type: r.typ})
 	h.twin.slots[e.Slot] = &twinSlot{id: e.Slot, types: slot.Types, busy: true}
 	h.owner[e.Slot], h.number[e.Slot] = e.Session, e.Number
 	h.adopted++
@@ -152,7 +151,7 @@ func (h *history) resumed(e Effect) {
 // disturbAdopt answers an adoption in one of the bad ways, or well. A dispatcher
 // without a lease is refused; an answer that is lost may have been carried out.
 func (h *history) disturbAdopt() bool {
-	i := slices.IndexFunc(h.queue, func(e Effect) bool { return e.Kind == Adopt })
+	i := slices.IndexFunc(h.queue, is[*Adopt])
 	if i < 0 {
 		return false
 	}
@@ -162,12 +161,12 @@ func (h *history) disturbAdopt() bool {
 	case 1:
 		v = contract.Unknown
 		if h.rng.IntN(2) == 0 {
-			h.table.adopt(h.me, h.queue[i].Adopt)
+			h.table.adopt(h.me, h.queue[i].(*Adopt).Request)
 		}
 	default:
-		return h.answerOne(Adopt)
+		return h.answerOne(is[*Adopt])
 	}
-	req := h.queue[i].Adopt
+	req := h.queue[i].(*Adopt).Request
 	h.note("%v adoption %v", v, req.Jobs)
 	h.queue = slices.Delete(h.queue, i, i+1)
 	h.feed(Adopted{Request: req, Result: contract.AdoptResult{Verdict: v}})
@@ -214,7 +213,7 @@ func (h *history) restart() {
 }
 
 func (h *history) answerAll() {
-	for h.answerOne(Fetch) || h.answerOne(Bell) || h.answerOne(Claim) || h.answerOne(Resolve) || h.answerOne(Adopt) || h.answerOne(Finish) {
+	for h.answerOne(is[*Fetch]) || h.answerOne(is[*SetGate]) || h.answerOne(is[*Claim]) || h.answerOne(is[*Resolve]) || h.answerOne(is[*Adopt]) || h.answerOne(is[*Finish]) {
 	}
 }
 

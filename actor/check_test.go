@@ -48,16 +48,16 @@ func lane0(c *Core) *lane { return &c.kinds[0].queued[0] }
 // two deadlines, and two pdf candidates.
 func smallCore(t *testing.T) *Core {
 	c := New(DefaultConfig())
-	fx := c.Step(1, Registered{Session: 1, Worker: "w", Slots: []dispatcherd.Slot{
+	fx := kept(c.Step(1, Registered{Session: 1, Worker: "w", Slots: []dispatcherd.Slot{
 		{ID: 1, Number: 0, Types: []string{"pdf"}}, {ID: 2, Number: 1, Types: []string{"pdf"}}, {ID: 3, Number: 2, Types: []string{"excel"}},
-	}}, nil)
+	}}, nil))
 	for id := range dispatcherd.JobID(3) {
 		c.Step(1, Requested{Job: -1 - id, Type: "pdf", Deadline: msDuration(1000 * int64(3-id))}, nil)
 	}
 	for _, e := range fx {
-		if e.Kind == Fetch {
-			require.Equal(t, "pdf", e.Fetch.Lanes[0].Type)
-			c.Step(1, Fetched{Request: e.Fetch, Result: contract.FetchResult{DBNow: 1000, Candidates: []contract.Candidate{
+		if e, ok := e.(*Fetch); ok {
+			require.Equal(t, "pdf", e.Request.Lanes[0].Type)
+			c.Step(1, Fetched{Request: e.Request, Result: contract.FetchResult{DBNow: 1000, Candidates: []contract.Candidate{
 				{Lane: 0, Key: contract.Key{RunAt: 1, ID: 1}}, {Lane: 0, Key: contract.Key{RunAt: 1, ID: 2}},
 			}}}, nil)
 		}

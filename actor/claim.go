@@ -52,7 +52,7 @@ func (c *Core) flushClaims() {
 		return
 	}
 	for _, r := range cl.unresolved {
-		c.emit(Effect{Kind: Resolve, Claim: r})
+		c.emit(&Resolve{Request: r})
 	}
 	cl.unresolved = cl.unresolved[:0]
 	c.dropSlotless()
@@ -61,7 +61,7 @@ func (c *Core) flushClaims() {
 	}
 	r := c.claimRequest(cl.next)
 	cl.flying = append(cl.flying, flight{token: r.Token, jobs: cl.next})
-	c.emit(Effect{Kind: Claim, Claim: r})
+	c.emit(c.memory.claim.add(Claim{Request: r}))
 	cl.next = nil
 	if n := len(cl.spareJobs); n > 0 {
 		cl.next, cl.spareJobs = cl.spareJobs[n-1], cl.spareJobs[:n-1]

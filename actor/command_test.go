@@ -99,8 +99,8 @@ func init() {
 		"run":      func(w *world, _ words, _ []string) { w.step(Tick{}) },
 		"advance":  func(w *world, ws words, _ []string) { w.advance(must(time.ParseDuration(ws.bare[0]))) },
 		"clock":    (*world).cmdClock,
-		"hold":     func(w *world, ws words, _ []string) { w.at.held[kindNamed(ws.bare[0])] = true },
-		"unhold":   func(w *world, ws words, _ []string) { delete(w.at.held, kindNamed(ws.bare[0])) },
+		"hold":     func(w *world, ws words, _ []string) { w.at.held[effectName(ws.bare[0])] = true },
+		"unhold":   func(w *world, ws words, _ []string) { delete(w.at.held, effectName(ws.bare[0])) },
 		"answer":   (*world).cmdAnswer,
 		"lose":     (*world).cmdLose,
 		"read":     (*world).cmdRead,
@@ -125,7 +125,7 @@ func init() {
 		"listening": (*world).cmdListening,
 		"postgres":  func(w *world, ws words, _ []string) { w.down = ws.bare[0] == "down" },
 		"reweigh":   (*world).cmdReweigh,
-		"show":      func(w *world, ws words, _ []string) { w.shown[kindNamed(ws.bare[0])] = true },
+		"show":      func(w *world, ws words, _ []string) { w.shown[effectName(ws.bare[0])] = true },
 		"slots":     (*world).cmdSlots,
 		"share":     (*world).cmdShare,
 		"stats":     (*world).cmdStats,
@@ -141,26 +141,12 @@ func must[T any](v T, err error) T {
 	return v
 }
 
-// look is what stories call a fetch that may take long.
-const look EffectKind = 255
-
-func kindOf(e Effect) EffectKind {
-	if e.Kind == Fetch && e.Fetch.Backfill {
-		return look
+// effectName checks the name of a statement.
+func effectName(name string) string {
+	if !slices.Contains([]string{"fetch", "look", "claim", "resolve", "adopt", "finish", "set-gate"}, name) {
+		panic("no statement is called " + name)
 	}
-	return e.Kind
-}
-
-func kindNamed(name string) EffectKind {
-	if name == "look" {
-		return look
-	}
-	for k := Send; k <= Welcome; k++ {
-		if k.String() == name {
-			return k
-		}
-	}
-	panic("no effect is called " + name)
+	return name
 }
 
 // cmdConfig starts the dispatcher anew with other limits.
@@ -330,8 +316,8 @@ func (w *world) cmdReweigh(ws words, _ []string) {
 
 // cmdAnswer answers the oldest statement of a kind that is held.
 func (w *world) cmdAnswer(ws words, _ []string) {
-	kind := kindNamed(ws.bare[0])
-	i := slices.IndexFunc(w.at.pending, func(e Effect) bool { return kindOf(e) == kind })
+	kind := effectName(ws.bare[0])
+	i := slices.IndexFunc(w.at.pending, func(e Effect) bool { return nameOf(e) == kind })
 	require.GreaterOrEqual(w.t, i, 0, "no %s is under way", ws.bare[0])
 	v := contract.OK
 	if len(ws.bare) > 1 {
@@ -342,16 +328,16 @@ func (w *world) cmdAnswer(ws words, _ []string) {
 
 // cmdLose carries a statement out but loses its answer.
 func (w *world) cmdLose(ws words, _ []string) {
-	kind := kindNamed(ws.bare[0])
-	i := slices.IndexFunc(w.at.pending, func(e Effect) bool { return e.Kind == kind })
+	kind := effectName(ws.bare[0])
+	i := slices.IndexFunc(w.at.pending, func(e Effect) bool { return nameOf(e) == kind })
 	require.GreaterOrEqual(w.t, i, 0, "no %s is under way", kind)
-	switch e := w.at.pending[i]; kind {
-	case Claim:
-		w.table.claim(w.at.id, e.Claim)
-	case Adopt:
-		w.table.adopt(w.at.id, e.Adopt)
-	default:
-		w.table.finish(w.at.id, e.Finish)
+	switch e := w.at.pending[i].(type) {
+	case *Claim:
+		w.table.claim(w.at.id, e.Request)
+	case *Adopt:
+		w.table.adopt(w.at.id, e.Request)
+	case *Finish:
+		w.table.finish(w.at.id, e.Request)
 	}
 	w.answer(i, contract.Unknown)
 }
@@ -359,13 +345,13 @@ func (w *world) cmdLose(ws words, _ []string) {
 // cmdRead lets Postgres answer a fetch that is held: what the table looks like
 // now is in the answer, however late it arrives. read look: the same for a look.
 func (w *world) cmdRead(ws words, _ []string) {
-	kind := Fetch
+	kind := "fetch"
 	if len(ws.bare) > 0 {
-		kind = kindNamed(ws.bare[0])
+		kind = effectName(ws.bare[0])
 	}
-	i := slices.IndexFunc(w.at.pending, func(e Effect) bool { return kindOf(e) == kind })
+	i := slices.IndexFunc(w.at.pending, func(e Effect) bool { return nameOf(e) == kind })
 	require.GreaterOrEqual(w.t, i, 0, "no fetch is under way")
-	req := w.at.pending[i].Fetch
+	req := w.at.pending[i].(*Fetch).Request
 	w.at.read[req] = w.table.fetch(req)
 }
 

@@ -55,6 +55,7 @@ type Core struct {
 	disowned bool // the lease cannot be proved: no row may be claimed
 	stats    Stats
 	fx       []Effect
+	memory   effectMemory
 }
 
 // slot is what Core adds to a slot of the index.
@@ -109,12 +110,13 @@ func New(cfg Config) *Core {
 	}
 }
 
-// Step takes one event at one instant and appends what is to be done about it
-// to fx. It never waits and never fails. An instant before the last one counts
-// as the last one.
+// Step takes one event at one instant and appends the effects to fx. They are
+// valid until the next Step. It never waits and never fails. An instant before
+// the last one counts as the last one.
 func (c *Core) Step(now Instant, ev Event, fx []Effect) []Effect {
 	c.now = max(c.now, now)
 	c.fx = fx
+	c.memory.reset()
 	ev.apply(c)
 	t, ok := ev.(Together)
 	decide := !ok || !t.Hold

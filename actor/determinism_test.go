@@ -20,8 +20,8 @@ func fingerprint(seed uint64, turns int) string {
 	w := newWhirl(seed, nil)
 	w.watch = func(ev Event, fx []Effect) {
 		fmt.Fprintf(h, "%d %T\n", w.now, ev)
-		for i := range fx {
-			printEffect(h, fx[i])
+		for _, e := range fx {
+			printEffect(h, e)
 		}
 	}
 	for range turns {
@@ -34,20 +34,20 @@ func fingerprint(seed uint64, turns int) string {
 // printEffect writes an effect with the contents of its requests, not their
 // addresses.
 func printEffect(h hash.Hash, e Effect) {
-	if e.Fetch != nil {
-		fmt.Fprintf(h, "%+v ", *e.Fetch)
+	switch e := e.(type) {
+	case *Fetch:
+		fmt.Fprintf(h, "%T %+v\n", e, *e.Request)
+	case *Claim:
+		fmt.Fprintf(h, "%T %+v\n", e, *e.Request)
+	case *Resolve:
+		fmt.Fprintf(h, "%T %+v\n", e, *e.Request)
+	case *Finish:
+		fmt.Fprintf(h, "%T %+v\n", e, *e.Request)
+	case *Adopt:
+		fmt.Fprintf(h, "%T %+v\n", e, *e.Request)
+	default:
+		fmt.Fprintf(h, "%T %+v\n", e, e)
 	}
-	if e.Claim != nil {
-		fmt.Fprintf(h, "%+v ", *e.Claim)
-	}
-	if e.Finish != nil {
-		fmt.Fprintf(h, "%+v ", *e.Finish)
-	}
-	if e.Adopt != nil {
-		fmt.Fprintf(h, "%+v ", *e.Adopt)
-	}
-	e.Fetch, e.Claim, e.Finish, e.Adopt = nil, nil, nil, nil
-	fmt.Fprintf(h, "%+v\n", e)
 }
 
 const (

@@ -1,7 +1,6 @@
 package actor
 
 import (
-	"fmt"
 	"time"
 
 	"github.com/dispatcherd/dispatcherd"
@@ -9,84 +8,176 @@ import (
 	"github.com/dispatcherd/dispatcherd/scoring"
 )
 
-// EffectKind says what an Effect asks for and which of its fields are set.
-type EffectKind uint8
+// Effect is something that Core asks the shell to do. The set of types is
+// closed, and each is used by its pointer. The performer carries effects out in
+// order and must not wait.
+//
+// An effect is valid until the next Step: Core uses the memory of the frequent
+// ones again. The statement that an effect refers to belongs to the performer
+// until the event that answers it, and to Core again from then on.
+type Effect interface{ isEffect() }
 
-// The effects. The performer must carry them out in order, and must not wait.
-const (
-	// Send hands a job to a slot of a session: Session, Number, Slot, Job,
-	// Attempt, Mode, Type, Payload, Timeout, Age, Why.
-	Send EffectKind = iota + 1
-	// Cancel tells a worker to stop a job: Session, Job, Attempt, Reason.
-	Cancel
-	// Stale tells a worker that what it said about a job changed nothing,
-	// because that attempt is no longer its: Session, Job, Attempt.
-	Stale
-	// NotHeld tells a worker that it spoke of a job another session runs:
-	// Session, Job, Attempt.
-	NotHeld
-	// RefuseSlots tells a worker that a limit keeps its slots out and the
-	// session must end: Session, Reason. For Core it is gone already, as after a
-	// HangUp.
-	RefuseSlots
-	// GoAway tells a worker that the dispatcher is about to stop: Session.
-	GoAway
-	// Answer ends an on-demand request: Job, Answer, Payload (the result) or
-	// Reason (what went wrong).
-	Answer
-	// Started tells the caller of an on-demand request that it runs: Job, Slot,
-	// Worker in Reason.
-	Started
-	// Fetch asks Postgres for candidates; answered by Fetched.
-	Fetch
-	// Claim asks Postgres for rows; answered by Claimed.
-	Claim
-	// Resolve asks Postgres what an unknown claim took; answered by Claimed.
-	Resolve
-	// Finish ends attempts in Postgres; answered by Finished.
-	Finish
-	// Bell asks for notifications, or for silence: Armed; answered by BellSet.
-	Bell
-	// Progress tells how far a running job is: Job, Attempt, Payload.
-	Progress
-	// Partial hands on a piece of a running job's output: Job, Attempt, Payload.
-	Partial
-	// Adopt asks Postgres for rows that workers brought along; answered by
-	// Adopted.
-	Adopt
-	// Resume tells a session that an execution it presented goes on: Session,
-	// Number, Slot, Job, Attempt. It comes before the session's Welcome.
-	Resume
-	// Welcome tells that everything a session presented is decided: Session.
-	Welcome
-	// HangUp ends a session whose worker ignored a cancel: Session, Job, Attempt,
-	// Reason. For Core the session is gone already, and brings no slots any more;
-	// Unregistered is still expected.
-	HangUp
-	// TurnAway tells a session that what it presented is not decided here: the
-	// dispatcher is about to stop. The worker keeps its executions, nothing of
-	// them has changed, and the session must end, as after a HangUp: Session,
-	// Reason.
-	TurnAway
-)
-
-// String returns the effect's name in scenario files.
-func (k EffectKind) String() string {
-	names := [...]string{"", "send", "cancel", "stale", "not-held", "refuse-slots", "go-away",
-		"answer", "started", "fetch", "claim", "resolve", "finish", "bell", "progress", "partial", "adopt", "resume", "welcome", "hang-up", "turn-away"}
-	if int(k) < len(names) {
-		return names[k]
-	}
-	return fmt.Sprintf("effect(%d)", uint8(k))
+// Send hands a job to a slot of a session.
+type Send struct {
+	Session dispatcherd.SessionID
+	Slot    dispatcherd.SlotID
+	Number  int32 // the worker's own number of the slot
+	Mode    dispatcherd.Mode
+	Job     dispatcherd.JobID
+	Attempt dispatcherd.Attempt
+	Type    string
+	Payload []byte
+	Timeout time.Duration // of the attempt, or the request's deadline; 0 = none
+	Age     time.Duration // since the job became due
+	Why     Why
 }
+
+// Cancel tells a worker to stop a job.
+type Cancel struct {
+	Session dispatcherd.SessionID
+	Job     dispatcherd.JobID
+	Attempt dispatcherd.Attempt
+	Reason  string
+}
+
+// Stale tells a worker that its report about a job changed nothing, because the
+// attempt is no longer the current one.
+type Stale struct {
+	Session dispatcherd.SessionID
+	Job     dispatcherd.JobID
+	Attempt dispatcherd.Attempt
+}
+
+// NotHeld tells a worker that it reported about a job that another session runs.
+type NotHeld struct {
+	Session dispatcherd.SessionID
+	Job     dispatcherd.JobID
+	Attempt dispatcherd.Attempt
+}
+
+// RejectSlots tells a worker that a limit does not admit its slots, and that the
+// session must end. Core has forgotten the session already, as after HangUp.
+type RejectSlots struct {
+	Session dispatcherd.SessionID
+	Reason  string
+}
+
+// GoAway tells a worker that the dispatcher is about to stop.
+type GoAway struct {
+	Session dispatcherd.SessionID
+}
+
+// HangUp ends a session whose worker ignored a cancel. Core has forgotten the
+// session already and admits no more slots of it. Unregistered is still expected.
+type HangUp struct {
+	Session dispatcherd.SessionID
+	Job     dispatcherd.JobID
+	Attempt dispatcherd.Attempt
+	Reason  string
+}
+
+// Resume tells a session that an execution it offered to resume continues. It
+// precedes the session's Welcome.
+type Resume struct {
+	Session dispatcherd.SessionID
+	Slot    dispatcherd.SlotID
+	Number  int32
+	Job     dispatcherd.JobID
+	Attempt dispatcherd.Attempt
+}
+
+// Welcome tells that all resume offers of a session are decided.
+type Welcome struct {
+	Session dispatcherd.SessionID
+}
+
+// TurnAway tells a session that its resume offers are not decided here, because
+// the dispatcher is about to stop. The executions stay with the worker, their rows
+// are unchanged, and the session must end, as after HangUp.
+type TurnAway struct {
+	Session dispatcherd.SessionID
+	Reason  string
+}
+
+// Started tells the caller of an on-demand request that it runs.
+type Started struct {
+	Job    dispatcherd.JobID
+	Slot   dispatcherd.SlotID
+	Worker string
+}
+
+// Answer ends an on-demand request.
+type Answer struct {
+	Job    dispatcherd.JobID
+	Kind   AnswerKind
+	Result []byte // of AnswerDone
+	Reason string // of the others
+}
+
+// Progress reports how far a running job is.
+type Progress struct {
+	Job     dispatcherd.JobID
+	Attempt dispatcherd.Attempt
+	Mode    dispatcherd.Mode
+	JSON    []byte
+}
+
+// Partial hands on a part of a running job's output.
+type Partial struct {
+	Job     dispatcherd.JobID
+	Attempt dispatcherd.Attempt
+	Mode    dispatcherd.Mode
+	JSON    []byte
+}
+
+// Fetch asks Postgres for candidates. Fetched answers it.
+type Fetch struct{ Request *contract.FetchRequest }
+
+// Claim asks Postgres for rows. Claimed answers it.
+type Claim struct{ Request *contract.ClaimRequest }
+
+// Resolve asks Postgres what a claim with an unknown outcome took. Claimed
+// answers it.
+type Resolve struct{ Request *contract.ClaimRequest }
+
+// Finish ends attempts in Postgres. Finished answers it.
+type Finish struct{ Request *contract.FinishRequest }
+
+// Adopt asks Postgres for rows that workers offered to resume. Adopted answers
+// it.
+type Adopt struct{ Request *contract.AdoptRequest }
+
+// SetGate tells producers whether to send notifications. GateSet answers it.
+type SetGate struct{ Subscribed bool }
+
+func (*Send) isEffect()        {}
+func (*Cancel) isEffect()      {}
+func (*Stale) isEffect()       {}
+func (*NotHeld) isEffect()     {}
+func (*RejectSlots) isEffect() {}
+func (*GoAway) isEffect()      {}
+func (*HangUp) isEffect()      {}
+func (*Resume) isEffect()      {}
+func (*Welcome) isEffect()     {}
+func (*TurnAway) isEffect()    {}
+func (*Started) isEffect()     {}
+func (*Answer) isEffect()      {}
+func (*Progress) isEffect()    {}
+func (*Partial) isEffect()     {}
+func (*Fetch) isEffect()       {}
+func (*Claim) isEffect()       {}
+func (*Resolve) isEffect()     {}
+func (*Finish) isEffect()      {}
+func (*Adopt) isEffect()       {}
+func (*SetGate) isEffect()     {}
 
 // AnswerKind is the way an on-demand request ended.
 type AnswerKind uint8
 
 // The answers.
 const (
-	AnswerDone        AnswerKind = iota + 1 // Payload is the worker's result
-	AnswerFailed                            // Reason is the worker's error, or that its workers died
+	AnswerDone        AnswerKind = iota + 1 // the worker's result
+	AnswerFailed                            // the worker's error, or too many crashes
 	AnswerLate                              // the deadline passed
 	AnswerUnsupported                       // no slot supports the type
 	AnswerBusy                              // too many requests wait already
@@ -98,36 +189,51 @@ func (a AnswerKind) String() string {
 	return [...]string{"", "done", "failed", "late", "unsupported", "busy", "stopping"}[a]
 }
 
-// Effect is something the shell is to do. It is a value: which fields count is
-// said at each EffectKind. The requests it points to belong to the performer
-// until their answering event comes back, and to Core again from then on.
-type Effect struct {
-	Kind    EffectKind
-	Mode    dispatcherd.Mode
-	Answer  AnswerKind
-	Armed   bool
-	Attempt dispatcherd.Attempt
-	Number  int32 // the worker's own number of the slot
-	Session dispatcherd.SessionID
-	Slot    dispatcherd.SlotID
-	Job     dispatcherd.JobID
-	Type    string
-	Reason  string
-	Payload []byte
-	Timeout time.Duration
-	Age     time.Duration
-	Why     Why
-	Fetch   *contract.FetchRequest
-	Claim   *contract.ClaimRequest
-	Finish  *contract.FinishRequest
-	Adopt   *contract.AdoptRequest
-}
-
 // Why is the reason of a placement: the score by term at the instant of the
 // decision, and what the slot was chosen from.
 type Why struct {
 	Terms     scoring.Terms
 	At        Instant // of the decision; a queued job is sent when its claim is answered
-	SlotTypes int     // types the chosen slot supports: no free compatible slot had fewer
-	Capacity  int     // slots that support the type, free or busy, here and elsewhere
+	SlotTypes int     // types that the chosen slot supports: no free compatible slot had fewer
+	Capacity  int     // slots that support the type, free or busy, in the whole cluster
+}
+
+// effectMemory holds the frequent effects of one step.
+type effectMemory struct {
+	send     arena[Send]
+	started  arena[Started]
+	answer   arena[Answer]
+	stale    arena[Stale]
+	progress arena[Progress]
+	partial  arena[Partial]
+	fetch    arena[Fetch]
+	claim    arena[Claim]
+	finish   arena[Finish]
+}
+
+// reset ends the validity of all effects.
+func (e *effectMemory) reset() {
+	e.send.reset()
+	e.started.reset()
+	e.answer.reset()
+	e.stale.reset()
+	e.progress.reset()
+	e.partial.reset()
+	e.fetch.reset()
+	e.claim.reset()
+	e.finish.reset()
+}
+
+// arena holds values of one type until reset. A pointer into it stays valid when
+// the arena grows: then it points into the array before.
+type arena[E any] []E
+
+func (a *arena[E]) add(e E) *E {
+	*a = append(*a, e)
+	return &(*a)[len(*a)-1]
+}
+
+func (a *arena[E]) reset() {
+	clear(*a)
+	*a = (*a)[:0]
 }

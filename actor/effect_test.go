@@ -1,8 +1,11 @@
 package actor
 
 import (
+	"reflect"
+	"strings"
 	"testing"
 	"time"
+	"unicode"
 
 	"github.com/stretchr/testify/require"
 
@@ -11,28 +14,65 @@ import (
 	"github.com/dispatcherd/dispatcherd/scoring"
 )
 
-func TestEffectsAndAnswersHaveNames(t *testing.T) {
-	seen := map[string]bool{}
-	for k := Send; k <= HangUp; k++ {
-		require.NotContains(t, k.String(), "(", "effect %d", k)
-		seen[k.String()] = true
-	}
-	require.Len(t, seen, int(HangUp))
-	require.Equal(t, "effect(200)", EffectKind(200).String())
+func TestAnswersHaveNames(t *testing.T) {
 	require.Equal(t, "unsupported", AnswerUnsupported.String())
 	require.Equal(t, "stopping", AnswerStopping.String())
 }
 
-// one returns the only effect of a kind.
-func one(t *testing.T, fx []Effect, k EffectKind) Effect {
-	var found []Effect
+// is reports whether an effect has a type.
+func is[E Effect](e Effect) bool {
+	_, ok := e.(E)
+	return ok
+}
+
+// only returns the effects of one type.
+func only[E Effect](fx []Effect) (found []E) {
 	for _, e := range fx {
-		if e.Kind == k {
+		if e, ok := e.(E); ok {
 			found = append(found, e)
 		}
 	}
-	require.Len(t, found, 1, "%v of %v", k, fx)
+	return found
+}
+
+// one returns the only effect of a type.
+func one[E Effect](t *testing.T, fx []Effect) E {
+	found := only[E](fx)
+	require.Len(t, found, 1, "%T of %v", found, fx)
 	return found[0]
+}
+
+// kept copies effects, so that they stay valid after the next step.
+func kept(fx []Effect) []Effect {
+	for i, e := range fx {
+		fx[i] = keptOne(e)
+	}
+	return fx
+}
+
+func keptOne[E Effect](e E) E {
+	v := reflect.New(reflect.TypeOf(e).Elem())
+	v.Elem().Set(reflect.ValueOf(e).Elem())
+	return v.Interface().(E)
+}
+
+// nameOf is the name of an effect in scenario files: set-gate for *SetGate.
+func nameOf(e Effect) string {
+	if f, ok := e.(*Fetch); ok && f.Request.Backfill {
+		return "look"
+	}
+	return kebab(reflect.TypeOf(e).Elem().Name())
+}
+
+func kebab(camel string) string {
+	var b strings.Builder
+	for i, r := range camel {
+		if unicode.IsUpper(r) && i > 0 {
+			b.WriteByte('-')
+		}
+		b.WriteRune(unicode.ToLower(r))
+	}
+	return b.String()
 }
 
 // desk is a core with one pdf slot and one that can do pdf and excel.
@@ -50,7 +90,7 @@ func TestASentRequestSaysWhatWhereAndWhy(t *testing.T) {
 	c.Step(1000, Requested{Job: -2, Type: "pdf"}, nil)
 	c.Step(1000, Requested{Job: -3, Type: "pdf", Priority: 2, Payload: []byte(`{"n":1}`), Deadline: time.Minute}, nil)
 	fx := c.Step(3500, Released{Session: 7, Results: []Result{{Job: -2, Attempt: 1, OK: true, Value: []byte("42")}}}, nil)
-	send := one(t, fx, Send)
+	send := one[*Send](t, fx)
 	require.Equal(t, dispatcherd.SessionID(7), send.Session)
 	require.Equal(t, dispatcherd.SlotID(22), send.Slot)
 	require.Equal(t, int32(4), send.Number)
@@ -64,14 +104,14 @@ func TestASentRequestSaysWhatWhereAndWhy(t *testing.T) {
 		Terms: scoring.Terms{Base: 2_048_000, Age: 40_000, Rarity: 250_000, OnDemand: 4_176_000},
 		At:    3500, SlotTypes: 2, Capacity: 2,
 	}, send.Why)
-	started := one(t, fx, Started)
+	started := one[*Started](t, fx)
 	require.Equal(t, send.Job, started.Job)
 	require.Equal(t, send.Slot, started.Slot)
-	require.Equal(t, "ann", started.Reason)
-	answer := one(t, fx, Answer)
+	require.Equal(t, "ann", started.Worker)
+	answer := one[*Answer](t, fx)
 	require.Equal(t, dispatcherd.JobID(-2), answer.Job)
-	require.Equal(t, AnswerDone, answer.Answer)
-	require.Equal(t, "42", string(answer.Payload))
+	require.Equal(t, AnswerDone, answer.Kind)
+	require.Equal(t, "42", string(answer.Result))
 }
 
 func TestASentRowCarriesItsTimeoutAndPayload(t *testing.T) {
@@ -80,13 +120,13 @@ func TestASentRowCarriesItsTimeoutAndPayload(t *testing.T) {
 	w.command("hold claim", nil)
 	w.command("insert", []string{"letter type=pdf timeout=30s tries=4 age=2s"})
 	w.command("run", nil)
-	claim := w.at.pending[0].Claim
+	claim := w.at.pending[0].(*Claim).Request
 	require.Equal(t, []string{"pdf"}, claim.Types)
 	require.NotZero(t, claim.Token)
 	fx := w.at.core.Step(w.now, Claimed{Request: claim, Result: contract.ClaimResult{Won: []contract.Won{
 		{ID: 1, Attempt: 3, MaxAttempts: 4, Failures: 2, Timeout: 30 * time.Second, Payload: []byte(`"x"`)},
 	}}}, nil)
-	send := one(t, fx, Send)
+	send := one[*Send](t, fx)
 	require.Equal(t, 30*time.Second, send.Timeout)
 	require.Equal(t, dispatcherd.Attempt(3), send.Attempt)
 	require.Equal(t, dispatcherd.Queued, send.Mode)
@@ -94,7 +134,7 @@ func TestASentRowCarriesItsTimeoutAndPayload(t *testing.T) {
 	require.Equal(t, 2*time.Second, send.Age)
 	require.Equal(t, w.now+30_000, w.at.core.alarms.first())
 	fx = w.at.core.Step(w.now, Released{Session: 1, Results: []Result{{Job: 1, Attempt: 3, Error: "no"}}}, nil)
-	retry := one(t, fx, Finish).Finish.Items[0]
+	retry := one[*Finish](t, fx).Request.Items[0]
 	require.Equal(t, contract.Retry, retry.Outcome)
 	require.GreaterOrEqual(t, retry.Delay, 2*time.Second, "the third repetition waits 2 to 4 seconds")
 	require.LessOrEqual(t, retry.Delay, 4*time.Second)
@@ -107,12 +147,12 @@ func TestAWonRowThatWasNotAskedForIsReleased(t *testing.T) {
 	w.command("hold claim", nil)
 	w.command("insert", []string{"letter type=pdf"})
 	w.command("run", nil)
-	claim := w.at.pending[0].Claim
+	claim := w.at.pending[0].(*Claim).Request
 	fx := w.at.core.Step(w.now, Claimed{Request: claim, Result: contract.ClaimResult{Won: []contract.Won{
 		{ID: 1, Attempt: 1, MaxAttempts: 1}, {ID: 99, Attempt: 6, MaxAttempts: 1},
 	}}}, nil)
-	one(t, fx, Send)
-	require.Equal(t, []contract.Finish{{ID: 99, Attempt: 6, Outcome: contract.Released}}, one(t, fx, Finish).Finish.Items)
+	one[*Send](t, fx)
+	require.Equal(t, []contract.Finish{{ID: 99, Attempt: 6, Outcome: contract.Released}}, one[*Finish](t, fx).Request.Items)
 	require.Empty(t, w.at.core.Step(w.now, Claimed{Request: claim}, nil), "an answer given twice")
 	require.Len(t, w.at.core.claims.spare, 1, "a request may be used again once")
 }
@@ -123,7 +163,7 @@ func TestAClaimNamesItsRowsAndTypesInOrder(t *testing.T) {
 	w.command("hold claim", nil)
 	w.command("insert", []string{"a type=pdf prio=1", "b type=csv prio=2", "c type=zip prio=3"})
 	w.command("run", nil)
-	claim := w.at.pending[0].Claim
+	claim := w.at.pending[0].(*Claim).Request
 	require.Equal(t, []dispatcherd.JobID{1, 2, 3}, claim.IDs)
 	require.Equal(t, []string{"csv", "pdf", "zip"}, claim.Types)
 }
@@ -137,19 +177,19 @@ func TestOnlyWhatIsSentAgainIsMarkedAsARepetition(t *testing.T) {
 	w.command("run", nil)
 	w.command("hold finish", nil)
 	w.command("done a", nil)
-	require.False(t, w.at.pending[0].Finish.Again)
+	require.False(t, w.at.pending[0].(*Finish).Request.Again)
 	w.command("answer finish refused", nil)
 	w.command("advance 100ms", nil)
-	require.False(t, w.at.pending[0].Finish.Again, "it was certainly not carried out")
+	require.False(t, w.at.pending[0].(*Finish).Request.Again, "it was certainly not carried out")
 	w.command("lose finish", nil)
 	w.command("advance 100ms", nil)
-	require.True(t, w.at.pending[0].Finish.Again)
+	require.True(t, w.at.pending[0].(*Finish).Request.Again)
 	w.command("answer finish refused", nil)
 	w.command("advance 1s", nil)
-	require.True(t, w.at.pending[0].Finish.Again, "it may have been carried out the first time")
+	require.True(t, w.at.pending[0].(*Finish).Request.Again, "it may have been carried out the first time")
 	w.command("answer finish", nil)
 	w.command("done b", nil)
-	require.False(t, w.at.pending[0].Finish.Again)
+	require.False(t, w.at.pending[0].(*Finish).Request.Again)
 }
 
 func TestReportsOfLiveAttemptsAreHandedOn(t *testing.T) {
@@ -162,12 +202,12 @@ func TestReportsOfLiveAttemptsAreHandedOn(t *testing.T) {
 		return fx[0]
 	}
 	e := say(7, Report{Job: -1, Attempt: 1, JSON: []byte("0.5")})
-	require.Equal(t, Effect{Kind: Progress, Job: -1, Attempt: 1, Payload: []byte("0.5")}, e)
+	require.Equal(t, &Progress{Job: -1, Attempt: 1, Mode: dispatcherd.OnDemand, JSON: []byte("0.5")}, e)
 	e = say(7, Report{Job: -1, Attempt: 1, Partial: true, JSON: []byte(`"line"`)})
-	require.Equal(t, Effect{Kind: Partial, Job: -1, Attempt: 1, Payload: []byte(`"line"`)}, e)
-	require.Equal(t, Effect{Kind: NotHeld, Session: 8, Job: -1, Attempt: 1}, say(8, Report{Job: -1, Attempt: 1}))
-	require.Equal(t, Effect{Kind: Stale, Session: 7, Job: -1, Attempt: 2}, say(7, Report{Job: -1, Attempt: 2}))
-	require.Equal(t, Effect{Kind: Stale, Session: 7, Job: -5, Attempt: 1}, say(7, Report{Job: -5, Attempt: 1}))
+	require.Equal(t, &Partial{Job: -1, Attempt: 1, Mode: dispatcherd.OnDemand, JSON: []byte(`"line"`)}, e)
+	require.Equal(t, &NotHeld{Session: 8, Job: -1, Attempt: 1}, say(8, Report{Job: -1, Attempt: 1}))
+	require.Equal(t, &Stale{Session: 7, Job: -1, Attempt: 2}, say(7, Report{Job: -1, Attempt: 2}))
+	require.Equal(t, &Stale{Session: 7, Job: -5, Attempt: 1}, say(7, Report{Job: -5, Attempt: 1}))
 }
 
 func TestACallerWhoLosesPatienceIsToldThatNoWorkerCame(t *testing.T) {
@@ -176,8 +216,8 @@ func TestACallerWhoLosesPatienceIsToldThatNoWorkerCame(t *testing.T) {
 	c.Step(1000, Requested{Job: -2, Type: "pdf"}, nil)
 	require.Empty(t, c.Step(1000, Impatient{Job: -2}, nil), "it runs")
 	require.Empty(t, c.Step(1000, Impatient{Job: -3}, nil), "it does not exist")
-	answer := one(t, c.Step(1000, Impatient{Job: -1}, nil), Answer)
-	require.Equal(t, AnswerUnsupported, answer.Answer)
+	answer := one[*Answer](t, c.Step(1000, Impatient{Job: -1}, nil))
+	require.Equal(t, AnswerUnsupported, answer.Kind)
 	require.Equal(t, `no slot supports type "ocr", and none came in time`, answer.Reason)
 	require.Equal(t, uint64(1), c.Stats().Unsupported)
 	require.Zero(t, c.Stats().Answered, "each request counts once")
@@ -191,8 +231,8 @@ func TestAJobNamedTwiceInOneWordIsReleasedOnce(t *testing.T) {
 	c.Step(1000, Requested{Job: -1, Type: "pdf"}, nil)
 	r := Result{Job: -1, Attempt: 1, OK: true}
 	fx := c.Step(1000, Released{Session: 7, Results: []Result{r, r}}, nil)
-	one(t, fx, Answer)
-	one(t, fx, Stale)
+	one[*Answer](t, fx)
+	one[*Stale](t, fx)
 	require.NoError(t, c.Check())
 	require.Equal(t, uint64(1), c.Stats().Answered)
 }
@@ -201,13 +241,13 @@ func TestARequestThatIsGivenBackAgainAndAgainFails(t *testing.T) {
 	c := desk()
 	fx := c.Step(1000, Requested{Job: -1, Type: "pdf", Deadline: time.Minute}, nil)
 	for range DefaultConfig().Limits.Crashes {
-		send := one(t, fx, Send)
+		send := one[*Send](t, fx)
 		fx = c.Step(1000, Released{Session: 7, Results: []Result{{Job: -1, Attempt: send.Attempt, Returned: true}}}, nil)
 		require.Equal(t, Instant(61_000), c.alarms.first(), "its deadline stays")
 	}
-	send := one(t, fx, Send)
+	send := one[*Send](t, fx)
 	fx = c.Step(1000, Released{Session: 7, Results: []Result{{Job: -1, Attempt: send.Attempt, Returned: true}}}, nil)
-	require.Equal(t, AnswerFailed, one(t, fx, Answer).Answer)
+	require.Equal(t, AnswerFailed, one[*Answer](t, fx).Kind)
 	require.True(t, c.Idle())
 }
 
@@ -217,9 +257,9 @@ func TestWhenStoppingARequestThatComesBackIsAnswered(t *testing.T) {
 	c.Step(1000, Requested{Job: -2, Type: "pdf"}, nil)
 	c.Step(1000, Drained{}, nil)
 	fx := c.Step(1000, Released{Session: 7, Results: []Result{{Job: -1, Attempt: 1, Returned: true}}}, nil)
-	require.Equal(t, AnswerStopping, one(t, fx, Answer).Answer)
+	require.Equal(t, AnswerStopping, one[*Answer](t, fx).Kind)
 	fx = c.Step(1000, Unregistered{Session: 7}, nil)
-	require.Equal(t, AnswerStopping, one(t, fx, Answer).Answer)
+	require.Equal(t, AnswerStopping, one[*Answer](t, fx).Kind)
 	require.True(t, c.Idle())
 }
 
@@ -227,13 +267,13 @@ func TestWhenStoppingARequestThatComesBackIsAnswered(t *testing.T) {
 func TestSlotsElsewhereMakeATypeLessRare(t *testing.T) {
 	c := desk()
 	c.Step(1000, Elsewhere{Capacity: map[string]int{"pdf": 3, "ocr": 9}}, nil)
-	send := one(t, c.Step(1000, Requested{Job: -1, Type: "pdf"}, nil), Send)
+	send := one[*Send](t, c.Step(1000, Requested{Job: -1, Type: "pdf"}, nil))
 	require.Equal(t, scoring.Milli(100_000), send.Why.Terms.Rarity, "500 over 2 here and 3 elsewhere")
 	c.Step(1000, Registered{Session: 9, Worker: "eve", Slots: []dispatcherd.Slot{{ID: 30, Types: []string{"ocr"}}}}, nil)
-	send = one(t, c.Step(1000, Requested{Job: -2, Type: "ocr"}, nil), Send)
+	send = one[*Send](t, c.Step(1000, Requested{Job: -2, Type: "ocr"}, nil))
 	require.Equal(t, scoring.Milli(50_000), send.Why.Terms.Rarity, "a type that was not known here when the others were counted")
 	c.Step(1000, Elsewhere{}, nil)
-	send = one(t, c.Step(1000, Requested{Job: -3, Type: "pdf"}, nil), Send)
+	send = one[*Send](t, c.Step(1000, Requested{Job: -3, Type: "pdf"}, nil))
 	require.Equal(t, scoring.Milli(250_000), send.Why.Terms.Rarity)
 }
 
@@ -246,7 +286,7 @@ func TestEventsThatComeTogetherAreDecidedTogether(t *testing.T) {
 		Requested{Job: -2, Type: "excel", Priority: 9},
 	}
 	require.Empty(t, c.Step(1000, Together{Events: both, Hold: true}, nil))
-	require.Equal(t, dispatcherd.JobID(-2), one(t, c.Step(1000, Tick{}, nil), Send).Job)
+	require.Equal(t, dispatcherd.JobID(-2), one[*Send](t, c.Step(1000, Tick{}, nil)).Job)
 }
 
 func TestListsAndGaugesTellWhatThereIs(t *testing.T) {

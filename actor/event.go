@@ -23,7 +23,7 @@ type Registered struct {
 	Forgetful bool
 	// Running is what the worker still executes from an earlier session, the
 	// first time only. Each is answered with Resume or with nothing, and the
-	// last of them with Welcome; or all of it with one TurnAway or RefuseSlots.
+	// last of them with Welcome; or all of it with one TurnAway or RejectSlots.
 	// Their slots are registered when they are adopted.
 	Running []Presentation
 }
@@ -113,10 +113,10 @@ type Finished struct {
 	Result  contract.FinishResult
 }
 
-// BellSet answers a Bell effect.
-type BellSet struct {
-	Armed   bool
-	Verdict contract.Verdict
+// GateSet answers a SetGate effect.
+type GateSet struct {
+	Subscribed bool
+	Verdict    contract.Verdict
 }
 
 // Disowned tells that this dispatcher cannot prove its lease any more: others

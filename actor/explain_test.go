@@ -149,7 +149,7 @@ func (p *puzzle) pass(ms int64) {
 	p.hold(Tick{})
 }
 
-func (p *puzzle) step(ev Event) []Effect { return p.core.Step(p.now, ev, nil) }
+func (p *puzzle) step(ev Event) []Effect { return kept(p.core.Step(p.now, ev, nil)) }
 
 // hold lets an event in without a decision.
 func (p *puzzle) hold(ev Event) { p.answer(p.step(Together{Events: []Event{ev}, Hold: true}), false) }
@@ -161,11 +161,11 @@ func (p *puzzle) answer(fx []Effect, decide bool) {
 	for len(fx) > 0 {
 		e := fx[0]
 		fx = fx[1:]
-		switch e.Kind {
-		case Fetch:
-			fx = append(fx, p.step(Together{Events: []Event{Fetched{Request: e.Fetch, Result: p.table.fetch(e.Fetch)}}, Hold: !decide})...)
-		case Bell:
-			fx = append(fx, p.step(Together{Events: []Event{BellSet{Armed: e.Armed}}, Hold: !decide})...)
+		switch e := e.(type) {
+		case *Fetch:
+			fx = append(fx, p.step(Together{Events: []Event{Fetched{Request: e.Request, Result: p.table.fetch(e.Request)}}, Hold: !decide})...)
+		case *SetGate:
+			fx = append(fx, p.step(Together{Events: []Event{GateSet{Subscribed: e.Subscribed}}, Hold: !decide})...)
 		}
 	}
 }
@@ -288,7 +288,8 @@ func (p *puzzle) staysFull() bool {
 // had no room left.
 func (p *puzzle) sendsFullClaim() bool {
 	return slices.ContainsFunc(p.step(Tick{}), func(e Effect) bool {
-		return e.Kind == Claim && len(e.Claim.IDs) == p.core.cfg.Limits.ClaimBatch
+		claim, ok := e.(*Claim)
+		return ok && len(claim.Request.IDs) == p.core.cfg.Limits.ClaimBatch
 	})
 }
 
@@ -448,8 +449,8 @@ func TestUnreadRowsHoldUpWhoRanksAfterThem(t *testing.T) {
 		return dispatcherd.Slot{ID: id, Number: int32(id), Types: []string{"csv", "pdf"}}
 	}
 	for _, e := range p.step(Registered{Session: 1, Worker: "w", Slots: []dispatcherd.Slot{slot(1)}}) {
-		if e.Kind == Fetch { // two rows; the next fetch stays under way
-			p.step(Fetched{Request: e.Fetch, Result: p.table.fetch(e.Fetch)})
+		if e, ok := e.(*Fetch); ok { // two rows; the next fetch stays under way
+			p.step(Fetched{Request: e.Request, Result: p.table.fetch(e.Request)})
 		}
 	}
 	p.step(Registered{Session: 2, Worker: "v", Slots: []dispatcherd.Slot{slot(2), slot(3), slot(4)}})

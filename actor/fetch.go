@@ -308,7 +308,7 @@ func (c *Core) flushFetch() {
 	if f.inFlight() {
 		f.sentAt = c.now
 		f.looking = slices.ContainsFunc(f.asked, func(a asking) bool { return a.look })
-		c.emit(Effect{Kind: Fetch, Fetch: f.request})
+		c.emit(c.memory.fetch.add(Fetch{Request: f.request}))
 	}
 }
 

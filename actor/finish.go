@@ -47,7 +47,7 @@ func (c *Core) flushEnds() {
 			r = e.take(c.cfg.Limits.FinishBatch)
 		}
 		e.inFlight++
-		c.emit(Effect{Kind: Finish, Finish: r})
+		c.emit(c.memory.finish.add(Finish{Request: r}))
 	}
 }
 
@@ -108,7 +108,7 @@ func (c *Core) recorded(f *contract.Finish, stale bool) {
 	case stale:
 		c.stats.Stale++
 		if j.told != 0 {
-			c.emit(Effect{Kind: Stale, Session: j.told, Job: j.id, Attempt: j.attempt})
+			c.emit(c.memory.stale.add(Stale{Session: j.told, Job: j.id, Attempt: j.attempt}))
 		}
 	case j.returned:
 		c.fetch.back(c.now + backPause)

@@ -32,7 +32,7 @@ func (h *history) midway() {
 		calls = append(calls, h.randomRequest())
 	}
 	h.decideOnly(calls...)
-	for h.answerOne(Fetch) || h.answerOne(Bell) || h.answerOne(Claim) {
+	for h.answerOne(is[*Fetch]) || h.answerOne(is[*SetGate]) || h.answerOne(is[*Claim]) {
 	}
 	h.settleTwin()
 }
@@ -49,12 +49,12 @@ func (h *history) decideOnly(events ...Event) {
 	h.hold = true
 	h.look()
 	h.feed(Together{Events: append(events, Listening{On: true})})
-	for h.answerOne(Fetch) || h.answerOne(Adopt) {
+	for h.answerOne(is[*Fetch]) || h.answerOne(is[*Adopt]) {
 	}
 	h.hold = false
 	h.twin.decide(int64(h.now), h.table.now/1000, fresh)
 	h.feed(Tick{})
-	for h.answerOne(Fetch) || h.answerOne(Bell) {
+	for h.answerOne(is[*Fetch]) || h.answerOne(is[*SetGate]) {
 	}
 	want := map[dispatcherd.SlotID]dispatcherd.JobID{}
 	const runs = 0
@@ -62,7 +62,10 @@ func (h *history) decideOnly(events ...Event) {
 		switch {
 		case s.held != nil:
 			want[id] = s.held.id
-			s.sent = slices.ContainsFunc(h.queue, func(e Effect) bool { return e.Kind == Claim && slices.Contains(e.Claim.IDs, s.held.id) })
+			s.sent = slices.ContainsFunc(h.queue, func(e Effect) bool {
+				claim, ok := e.(*Claim)
+				return ok && slices.Contains(claim.Request.IDs, s.held.id)
+			})
 		case s.busy:
 			want[id] = runs
 		}

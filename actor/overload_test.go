@@ -58,11 +58,11 @@ func (c *crowd) Perform(fx []Effect) {
 	<-c.ready
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, e := range fx {
-		switch e.Kind {
-		case Fetch, Claim, Finish, Bell:
+	for _, e := range kept(fx) {
+		switch e := e.(type) {
+		case *Fetch, *Claim, *Finish, *SetGate:
 			time.AfterFunc(crowdStatement, func() { c.actor.Result(c.statement(e)) })
-		case Send:
+		case *Send:
 			if at, row := c.rows[e.Job]; row {
 				delete(c.rows, e.Job)
 				c.started++
@@ -71,21 +71,21 @@ func (c *crowd) Perform(fx []Effect) {
 			time.AfterFunc(crowdService, func() {
 				c.actor.Release(Released{Session: 1, Results: []Result{{Job: e.Job, Attempt: e.Attempt, OK: true}}})
 			})
-		case Answer:
+		case *Answer:
 			c.answered(e)
 		}
 	}
 }
 
-func (c *crowd) answered(e Effect) {
+func (c *crowd) answered(e *Answer) {
 	deadline, waits := c.callers[e.Job]
 	if !waits {
 		panic("a caller was answered twice")
 	}
 	delete(c.callers, e.Job)
-	c.ends[e.Answer]++
+	c.ends[e.Kind]++
 	c.latest = max(c.latest, time.Since(deadline))
-	if e.Answer == AnswerLate && time.Until(deadline) > time.Millisecond { // the loop's clock is that coarse
+	if e.Kind == AnswerLate && time.Until(deadline) > time.Millisecond { // the loop's clock is that coarse
 		panic("a caller was told that his deadline had passed before it had")
 	}
 }
@@ -95,15 +95,17 @@ func (c *crowd) statement(e Effect) Event {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.table.now = 1_000_000_000_000 + time.Since(c.began).Microseconds()
-	switch e.Kind {
-	case Fetch:
-		return Fetched{Request: e.Fetch, Result: c.table.fetch(e.Fetch)}
-	case Claim:
-		return Claimed{Request: e.Claim, Result: c.table.claim(1, e.Claim)}
-	case Finish:
-		return Finished{Request: e.Finish, Result: c.table.finish(1, e.Finish)}
+	switch e := e.(type) {
+	case *Fetch:
+		return Fetched{Request: e.Request, Result: c.table.fetch(e.Request)}
+	case *Claim:
+		return Claimed{Request: e.Request, Result: c.table.claim(1, e.Request)}
+	case *Finish:
+		return Finished{Request: e.Request, Result: c.table.finish(1, e.Request)}
+	case *SetGate:
+		return GateSet{Subscribed: e.Subscribed}
 	}
-	return BellSet{Armed: e.Armed}
+	panic("no statement")
 }
 
 // call submits a request that is answered by its deadline at the latest.

@@ -81,12 +81,7 @@ func stateReserved(c *Core) *contract.ClaimRequest {
 	fx := c.Step(1001, Fetched{Request: f, Result: contract.FetchResult{
 		DBNow: 1_001_000, Candidates: []contract.Candidate{{Lane: lane, Key: contract.Key{RunAt: 1, ID: 1}}},
 	}}, nil)
-	for _, e := range fx {
-		if e.Kind == Claim {
-			return e.Claim
-		}
-	}
-	panic("no claim")
+	return only[*Claim](fx)[0].Request
 }
 
 func stateBusy(c *Core) {
@@ -114,8 +109,8 @@ func happenings() map[string]Event {
 		"deaf":              Listening{},
 		"hearing":           Listening{On: true},
 		"cancel":            CancelRequested{Jobs: []dispatcherd.JobID{1, -1, 77}},
-		"bell set":          BellSet{Armed: true},
-		"bell refused":      BellSet{Verdict: contract.Refused},
+		"bell set":          GateSet{Subscribed: true},
+		"bell refused":      GateSet{Verdict: contract.Refused},
 		"disowned":          Disowned{},
 		"owned":             Owned{},
 		"elsewhere":         Elsewhere{Capacity: map[string]int{"pdf": 2}},
@@ -162,7 +157,7 @@ func TestPeer_B07_ACancelIsNotLostWhileAClaimIsUnderWay(t *testing.T) {
 	r := stateReserved(c)
 	c.Step(1002, CancelRequested{Jobs: []dispatcherd.JobID{1}}, nil)
 	fx := c.Step(1003, Claimed{Request: r, Result: contract.ClaimResult{Won: []contract.Won{{ID: 1, Attempt: 1, MaxAttempts: 3}}}}, nil)
-	require.Equal(t, contract.Cancelled, one(t, fx, Finish).Finish.Items[0].Outcome)
+	require.Equal(t, contract.Cancelled, one[*Finish](t, fx).Request.Items[0].Outcome)
 }
 
 // Whatever the number of a repetition, its wait lies inside the bounds.

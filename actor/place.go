@@ -225,7 +225,7 @@ func (c *Core) startRequest(h head, ref slotindex.Ref) {
 	j.attempt++
 	c.send(j)
 	s := &c.slots[j.slot]
-	c.emit(Effect{Kind: Started, Job: j.id, Slot: c.index.SlotID(j.slot), Reason: s.session.worker})
+	c.emit(c.memory.started.add(Started{Job: j.id, Slot: c.index.SlotID(j.slot), Worker: s.session.worker}))
 }
 
 // mustHave panics if Take found no slot although one was free.
@@ -252,11 +252,11 @@ func (c *Core) seat(j *job, ref slotindex.Ref) {
 func (c *Core) send(j *job) {
 	j.stage = running
 	s := &c.slots[j.slot]
-	c.emit(Effect{
-		Kind: Send, Session: s.session.id, Number: s.number, Slot: c.index.SlotID(j.slot),
+	c.emit(c.memory.send.add(Send{
+		Session: s.session.id, Number: s.number, Slot: c.index.SlotID(j.slot),
 		Job: j.id, Attempt: j.attempt, Mode: j.mode, Type: c.index.Name(j.typ), Payload: j.payload,
 		Timeout: j.timeout, Age: msDuration(max(0, c.ageMS(j)+c.handicapMS(j.foreign))), Why: j.why,
-	})
+	}))
 	j.told = s.session.id
 	if j.mark != s.session.mark {
 		c.renewNote(j, s.session.mark)

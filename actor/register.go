@@ -22,7 +22,7 @@ func (ev Registered) apply(c *Core) {
 		s.mark, s.forgetful = ev.Mark, ev.Forgetful
 	}
 	if reason := c.roomFor(ev.Slots, 0); reason != "" {
-		c.refuse(s, RefuseSlots, reason)
+		c.refuse(s, &RejectSlots{Session: s.id, Reason: reason})
 		return
 	}
 	leaving := c.leavingSlots(s)
@@ -35,7 +35,7 @@ func (ev Registered) apply(c *Core) {
 	}
 	decided := c.present(s, ev.Running)
 	if c.draining && decided {
-		c.emit(Effect{Kind: GoAway, Session: s.id})
+		c.emit(&GoAway{Session: s.id})
 	}
 }
 
@@ -83,7 +83,7 @@ func (c *Core) succeed(s *session, next *dispatcherd.Slot) {
 		return
 	}
 	if reason := c.roomFor([]dispatcherd.Slot{*next}, 0); reason != "" {
-		c.refuse(s, RefuseSlots, reason)
+		c.refuse(s, &RejectSlots{Session: s.id, Reason: reason})
 		return
 	}
 	c.addSlot(s, *next)

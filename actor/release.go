@@ -29,11 +29,11 @@ func (ev Released) apply(c *Core) {
 func (c *Core) release(from dispatcherd.SessionID, j *job, r *Result) {
 	if j == nil || j.id != r.Job || j.attempt != r.Attempt || j.stage != running {
 		c.stats.Stale++
-		c.emit(Effect{Kind: Stale, Session: from, Job: r.Job, Attempt: r.Attempt})
+		c.emit(c.memory.stale.add(Stale{Session: from, Job: r.Job, Attempt: r.Attempt}))
 		return
 	}
 	if j.told != from {
-		c.emit(Effect{Kind: NotHeld, Session: from, Job: r.Job, Attempt: r.Attempt})
+		c.emit(&NotHeld{Session: from, Job: r.Job, Attempt: r.Attempt})
 		return
 	}
 	c.freeSlot(j)
@@ -90,7 +90,7 @@ func (Disowned) apply(c *Core) {
 	for _, j := range c.inHand() {
 		if j.mode == dispatcherd.Queued && j.stage == running && !j.revoked {
 			j.revoked = true
-			c.emit(Effect{Kind: Cancel, Session: j.told, Job: j.id, Attempt: j.attempt, Reason: "this dispatcher cannot prove that the job is still its own"})
+			c.emit(&Cancel{Session: j.told, Job: j.id, Attempt: j.attempt, Reason: "this dispatcher cannot prove that the job is still its own"})
 		}
 	}
 }
@@ -109,10 +109,10 @@ func (Drained) apply(c *Core) {
 	c.turnAway()
 	for _, id := range c.sessionIDs() {
 		if s := c.sessions[id]; s.undecided > 0 {
-			c.rebuff(s, TurnAway, stops)
+			c.rebuff(s, &TurnAway{Session: id, Reason: stops})
 			continue
 		}
-		c.emit(Effect{Kind: GoAway, Session: id})
+		c.emit(&GoAway{Session: id})
 	}
 }
 
@@ -132,7 +132,7 @@ func (HandedOver) apply(c *Core) {
 // takeBack frees the slot of a job and tells its worker to stop it.
 func (c *Core) takeBack(j *job) {
 	c.freeSlot(j)
-	c.emit(Effect{Kind: Cancel, Session: j.told, Job: j.id, Attempt: j.attempt, Reason: "the dispatcher stops"})
+	c.emit(&Cancel{Session: j.told, Job: j.id, Attempt: j.attempt, Reason: "the dispatcher stops"})
 }
 
 func (c *Core) interruptRequest(j *job) {

@@ -26,13 +26,13 @@ func (ev Reported) apply(c *Core) {
 		switch {
 		case j == nil || j.attempt != r.Attempt || j.stage != running:
 			c.stats.Stale++
-			c.emit(Effect{Kind: Stale, Session: ev.Session, Job: r.Job, Attempt: r.Attempt})
+			c.emit(c.memory.stale.add(Stale{Session: ev.Session, Job: r.Job, Attempt: r.Attempt}))
 		case j.told != ev.Session:
-			c.emit(Effect{Kind: NotHeld, Session: ev.Session, Job: r.Job, Attempt: r.Attempt})
+			c.emit(&NotHeld{Session: ev.Session, Job: r.Job, Attempt: r.Attempt})
 		case r.Partial:
-			c.emit(Effect{Kind: Partial, Job: r.Job, Attempt: r.Attempt, Payload: r.JSON})
+			c.emit(c.memory.partial.add(Partial{Job: r.Job, Attempt: r.Attempt, Mode: j.mode, JSON: r.JSON}))
 		default:
-			c.emit(Effect{Kind: Progress, Job: r.Job, Attempt: r.Attempt, Payload: r.JSON})
+			c.emit(c.memory.progress.add(Progress{Job: r.Job, Attempt: r.Attempt, Mode: j.mode, JSON: r.JSON}))
 		}
 	}
 }

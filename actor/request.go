@@ -9,7 +9,7 @@ import (
 
 func (ev Requested) apply(c *Core) {
 	if reason, kind := c.refuseRequest(ev); kind != 0 {
-		c.emit(Effect{Kind: Answer, Job: ev.Job, Answer: kind, Reason: reason})
+		c.reply(Answer{Job: ev.Job, Kind: kind, Reason: reason})
 		return
 	}
 	j := c.newJob()
@@ -140,10 +140,12 @@ func (c *Core) resultOfRequest(j *job, r *Result) {
 func (c *Core) answer(j *job, kind AnswerKind, value []byte, reason string) {
 	if !j.orphan {
 		c.stats.Answered++
-		c.emit(Effect{Kind: Answer, Job: j.id, Answer: kind, Payload: value, Reason: reason})
+		c.reply(Answer{Job: j.id, Kind: kind, Result: value, Reason: reason})
 	}
 	c.forget(j)
 }
+
+func (c *Core) reply(a Answer) { c.emit(c.memory.answer.add(a)) }
 
 // pastDeadline tells whether a request's deadline has passed.
 func (c *Core) pastDeadline(j *job) bool {
@@ -168,15 +170,15 @@ func (c *Core) answerLate(j *job) {
 	if j.stage == waiting && c.index.Capacity(j.typ) == 0 {
 		reason += "; no slot supports type \"" + c.index.Name(j.typ) + "\""
 	}
-	c.emit(Effect{Kind: Answer, Job: j.id, Answer: AnswerLate, Reason: reason})
+	c.reply(Answer{Job: j.id, Kind: AnswerLate, Reason: reason})
 }
 
 // unsupported answers a request that has waited for a slot in vain.
 func (c *Core) unsupported(j *job) {
 	c.stats.Unsupported++ // and not Answered: each request counts once
 	c.dequeue(j)
-	c.emit(Effect{
-		Kind: Answer, Job: j.id, Answer: AnswerUnsupported,
+	c.reply(Answer{
+		Job: j.id, Kind: AnswerUnsupported,
 		Reason: "no slot supports type \"" + c.index.Name(j.typ) + "\", and none came in time",
 	})
 	c.forget(j)

@@ -13,8 +13,8 @@ import (
 // fetchOf returns the fetch among effects, nil if there is none.
 func fetchOf(fx []Effect) *contract.FetchRequest {
 	for _, e := range fx {
-		if e.Kind == Fetch {
-			return e.Fetch
+		if e, ok := e.(*Fetch); ok {
+			return e.Request
 		}
 	}
 	return nil

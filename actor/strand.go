@@ -32,8 +32,8 @@ func (c *Core) strandAll(s *session, except *job) {
 
 // refuse tells a session that it must end though its worker is well. Whoever calls
 // may be going through slots and jobs, so it is cut off at the end of the event.
-func (c *Core) refuse(s *session, kind EffectKind, reason string) {
-	c.emit(Effect{Kind: kind, Session: s.id, Reason: reason})
+func (c *Core) refuse(s *session, notice Effect) {
+	c.emit(notice)
 	c.turned = append(c.turned, s.id)
 }
 

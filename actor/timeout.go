@@ -22,7 +22,7 @@ func (c *Core) tellToStop(j *job, reason string) {
 	if j.slot == noSlot {
 		return
 	}
-	c.emit(Effect{Kind: Cancel, Session: j.told, Job: j.id, Attempt: j.attempt, Reason: reason})
+	c.emit(&Cancel{Session: j.told, Job: j.id, Attempt: j.attempt, Reason: reason})
 	if !j.dying {
 		j.dying = true
 		c.arm(j, c.now.after(c.cfg.CancelGrace))
@@ -52,8 +52,8 @@ func (c *Core) overdue(j *job) {
 func (c *Core) hangUp(j *job) {
 	s := c.sessions[j.told]
 	c.stats.HungUp++
-	c.emit(Effect{
-		Kind: HangUp, Session: s.id, Job: j.id, Attempt: j.attempt,
+	c.emit(&HangUp{
+		Session: s.id, Job: j.id, Attempt: j.attempt,
 		Reason: fmt.Sprintf("the job was told to stop and did not end within %v", c.cfg.CancelGrace),
 	})
 	c.strandAll(s, j)

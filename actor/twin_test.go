@@ -198,7 +198,7 @@ type history struct {
 	numbers   map[dispatcherd.SessionID]int32
 	owner     map[dispatcherd.SlotID]dispatcherd.SessionID
 	number    map[dispatcherd.SlotID]int32
-	running   []Effect // Sends not yet answered
+	running   []*Send  // not yet answered
 	queue     []Effect // statements under way
 	placed    []placement
 	hold      bool // fetches are answered before anything is decided
@@ -246,7 +246,7 @@ func (h *history) step(events ...Event) {
 	h.hold = true
 	h.look()
 	h.feed(Together{Events: append(events, Listening{On: true})})
-	for h.answerOne(Fetch) || h.answerOne(Adopt) {
+	for h.answerOne(is[*Fetch]) || h.answerOne(is[*Adopt]) {
 	}
 	h.hold = false
 	want := h.twin.decide(int64(h.now), h.table.now/1000, nil)
@@ -254,7 +254,7 @@ func (h *history) step(events ...Event) {
 	h.feed(Tick{})
 	// Small claims and short lanes cut one decision into many; it must come out
 	// the same once all statements are answered. Claims are won here.
-	for h.answerOne(Fetch) || h.answerOne(Bell) || h.answerOne(Claim) {
+	for h.answerOne(is[*Fetch]) || h.answerOne(is[*SetGate]) || h.answerOne(is[*Claim]) {
 	}
 	byJob := func(a, b placement) int { return int(a.job - b.job) } // sends come in the order of claims
 	slices.SortFunc(want, byJob)
@@ -274,14 +274,14 @@ func (h *history) step(events ...Event) {
 func (h *history) disturbed(events ...Event) {
 	h.placed = []placement{}
 	h.feed(Together{Events: append(events, Listening{On: true})})
-	for h.answerOne(Fetch) {
+	for h.answerOne(is[*Fetch]) {
 	}
 	if len(h.sessions) > 0 && h.rng.IntN(3) == 0 {
 		h.feed(h.randomDeath()) // while its slots are reserved
 	}
 	quiet := 0 // rounds in which nothing bad happened
 	for quiet < 3 {
-		for h.answerOne(Fetch) || h.answerOne(Bell) || h.answerBadly(&quiet) {
+		for h.answerOne(is[*Fetch]) || h.answerOne(is[*SetGate]) || h.answerBadly(&quiet) {
 		}
 		h.pass(1_000) // outlasts the outage backoff of this test
 		quiet++
@@ -294,7 +294,7 @@ func (h *history) disturbed(events ...Event) {
 func (h *history) settleTwin() {
 	h.lookNow()
 	h.feed(Tick{})
-	for h.answerOne(Fetch) || h.answerOne(Bell) || h.answerOne(Claim) || h.answerOne(Adopt) {
+	for h.answerOne(is[*Fetch]) || h.answerOne(is[*SetGate]) || h.answerOne(is[*Claim]) || h.answerOne(is[*Adopt]) {
 	}
 	for _, s := range h.twin.slots {
 		s.busy, s.held = false, nil
@@ -330,7 +330,7 @@ func (h *history) settleTwin() {
 // answerBadly answers a claim in any way, or resolves one. Rounds without any
 // are quiet.
 func (h *history) answerBadly(quiet *int) bool {
-	if h.disturbClaim() || h.answerOne(Resolve) || h.disturbAdopt() {
+	if h.disturbClaim() || h.answerOne(is[*Resolve]) || h.disturbAdopt() {
 		*quiet = 0
 		return true
 	}
@@ -349,11 +349,11 @@ func (h *history) pass(ms int64) {
 
 // disturbClaim answers a claim in one of the bad ways, or well.
 func (h *history) disturbClaim() bool {
-	i := slices.IndexFunc(h.queue, func(e Effect) bool { return e.Kind == Claim })
+	i := slices.IndexFunc(h.queue, is[*Claim])
 	if i < 0 {
 		return false
 	}
-	req := h.queue[i].Claim
+	req := h.queue[i].(*Claim).Request
 	switch h.rng.IntN(4) {
 	case 0:
 		r := h.table.rows[req.IDs[h.rng.IntN(len(req.IDs))]]
@@ -376,7 +376,7 @@ func (h *history) disturbClaim() bool {
 		h.feed(Claimed{Request: req, Result: contract.ClaimResult{Verdict: contract.Unknown}})
 		return true
 	}
-	return h.answerOne(Claim)
+	return h.answerOne(is[*Claim])
 }
 
 func (h *history) feed(ev Event) {
@@ -384,14 +384,14 @@ func (h *history) feed(ev Event) {
 		ev = Together{Events: []Event{ev}, Hold: true}
 	}
 	h.core.fetch.dear = h.dear // whatever looks took
-	for _, e := range h.core.Step(h.now, ev, nil) {
-		switch e.Kind {
-		case Send:
+	for _, e := range kept(h.core.Step(h.now, ev, nil)) {
+		switch e := e.(type) {
+		case *Send:
 			h.running = append(h.running, e)
 			h.placed = append(h.placed, placement{e.Job, e.Slot})
-		case Resume:
+		case *Resume:
 			h.resumed(e)
-		case Fetch, Claim, Resolve, Adopt, Finish, Bell:
+		case *Fetch, *Claim, *Resolve, *Adopt, *Finish, *SetGate:
 			h.queue = append(h.queue, e)
 		}
 	}
@@ -400,26 +400,26 @@ func (h *history) feed(ev Event) {
 	}
 }
 
-func (h *history) answerOne(kind EffectKind) bool {
-	i := slices.IndexFunc(h.queue, func(e Effect) bool { return e.Kind == kind })
+func (h *history) answerOne(is func(Effect) bool) bool {
+	i := slices.IndexFunc(h.queue, is)
 	if i < 0 {
 		return false
 	}
 	e := h.queue[i]
 	h.queue = slices.Delete(h.queue, i, i+1)
-	switch kind {
-	case Fetch:
-		h.feed(Fetched{Request: e.Fetch, Result: h.table.fetch(e.Fetch)})
-	case Claim:
-		h.feed(Claimed{Request: e.Claim, Result: h.table.claim(h.me, e.Claim)})
-	case Resolve:
-		h.feed(Claimed{Request: e.Claim, Result: h.table.resolve(h.me, e.Claim)})
-	case Finish:
-		h.feed(Finished{Request: e.Finish, Result: h.table.finish(h.me, e.Finish)})
-	case Adopt:
-		h.feed(Adopted{Request: e.Adopt, Result: h.table.adopt(h.me, e.Adopt)})
-	case Bell:
-		h.feed(BellSet{Armed: e.Armed})
+	switch e := e.(type) {
+	case *Fetch:
+		h.feed(Fetched{Request: e.Request, Result: h.table.fetch(e.Request)})
+	case *Claim:
+		h.feed(Claimed{Request: e.Request, Result: h.table.claim(h.me, e.Request)})
+	case *Resolve:
+		h.feed(Claimed{Request: e.Request, Result: h.table.resolve(h.me, e.Request)})
+	case *Finish:
+		h.feed(Finished{Request: e.Request, Result: h.table.finish(h.me, e.Request)})
+	case *Adopt:
+		h.feed(Adopted{Request: e.Request, Result: h.table.adopt(h.me, e.Request)})
+	case *SetGate:
+		h.feed(GateSet{Subscribed: e.Subscribed})
 	}
 	return true
 }
@@ -487,7 +487,7 @@ func (h *history) live() {
 // pending again.
 func (h *history) recordEnds() {
 	h.hold = true
-	for h.answerOne(Finish) || h.answerOne(Fetch) {
+	for h.answerOne(is[*Finish]) || h.answerOne(is[*Fetch]) {
 	}
 	h.hold = false
 	for _, r := range h.table.sorted() {
@@ -613,7 +613,7 @@ func (h *history) randomDeath() Event {
 			delete(h.owner, id)
 		}
 	}
-	h.running = slices.DeleteFunc(h.running, func(e Effect) bool {
+	h.running = slices.DeleteFunc(h.running, func(e *Send) bool {
 		if e.Session != s {
 			return false
 		}

@@ -57,14 +57,14 @@ func (w *whirl) bringBack() {
 
 // adopt takes over what runs elsewhere under that attempt and was handed to that
 // session. A dispatcher without a lease takes nothing, and an answer may be lost.
-func (w *whirl) adopt(e Effect, v contract.Verdict) {
+func (w *whirl) adopt(e *Adopt, v contract.Verdict) {
 	unknown := w.rng.IntN(20) == 0
 	if v == contract.OK && (!unknown || w.rng.IntN(2) == 0) {
-		for _, p := range e.Adopt.Jobs {
+		for _, p := range e.Request.Jobs {
 			i := slices.IndexFunc(w.away, func(a away) bool { return a.job == p.ID && a.attempt == p.Attempt && a.mark == p.From })
 			if i >= 0 {
 				w.away = slices.Delete(w.away, i, i+1)
-				w.taken[e.Adopt.Token] = append(w.taken[e.Adopt.Token], p.ID)
+				w.taken[e.Request.Token] = append(w.taken[e.Request.Token], p.ID)
 			}
 		}
 	}
@@ -73,20 +73,20 @@ func (w *whirl) adopt(e Effect, v contract.Verdict) {
 	}
 	res := contract.AdoptResult{Verdict: v}
 	if v == contract.OK {
-		for _, id := range w.taken[e.Adopt.Token] {
+		for _, id := range w.taken[e.Request.Token] {
 			lane := w.lanes[id]
 			res.Jobs = append(res.Jobs, contract.Adopted{
 				Won: contract.Won{ID: id, Attempt: 1, MaxAttempts: 3}, Type: lane.typ, Priority: lane.priority, RunAt: int64(w.now) * 1000,
 			})
 		}
 		slices.SortFunc(res.Jobs, func(a, b contract.Adopted) int { return int(a.ID - b.ID) })
-		delete(w.taken, e.Adopt.Token)
+		delete(w.taken, e.Request.Token)
 	}
-	w.feed(Adopted{Request: e.Adopt, Result: res})
+	w.feed(Adopted{Request: e.Request, Result: res})
 }
 
 // resumed lets an execution go on that was adopted.
-func (w *whirl) resumed(e Effect) {
+func (w *whirl) resumed(e *Resume) {
 	w.adopted++
 	slot := w.offered[e.Slot]
 	delete(w.offered, e.Slot)
@@ -98,8 +98,7 @@ func (w *whirl) resumed(e Effect) {
 	if w.audit != nil {
 		w.audit.slots = append(w.audit.slots, auditSlot{id: e.Slot, session: e.Session, number: e.Number, types: slot.Types, holder: e.Job})
 	}
-	e.Kind = Send
-	w.running = append(w.running, e)
+	w.running = append(w.running, &Send{Session: e.Session, Slot: e.Slot, Number: e.Number, Job: e.Job, Attempt: e.Attempt})
 }
 
 // handOver stops the core in good order and goes on with a new one. What runs is

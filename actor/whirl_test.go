@@ -22,7 +22,7 @@ type whirl struct {
 	nextSlot dispatcherd.SlotID
 	nextSess dispatcherd.SessionID
 	sessions []whirlSession
-	running  []Effect // Sends
+	running  []*Send
 	queue    []Effect // statements under way
 	pending  map[tableLane][]contract.Key
 	lanes    map[dispatcherd.JobID]tableLane // of rows
@@ -94,18 +94,18 @@ func (w *whirl) turn() {
 
 func (w *whirl) feed(ev Event) {
 	w.core.fetch.dear = w.core.fetch.dear || w.turns/700%2 == 1
-	fx := w.core.Step(w.now, ev, nil)
+	fx := kept(w.core.Step(w.now, ev, nil))
 	if w.watch != nil {
 		w.watch(ev, fx)
 	}
 	for i := range fx {
-		switch e := fx[i]; e.Kind {
-		case Send:
+		switch e := fx[i].(type) {
+		case *Send:
 			w.running = append(w.running, e)
 			w.began[e.Job] = whirlMark(e.Session)
-		case Resume:
+		case *Resume:
 			w.resumed(e)
-		case Fetch, Claim, Resolve, Adopt, Finish, Bell:
+		case *Fetch, *Claim, *Resolve, *Adopt, *Finish, *SetGate:
 			w.queue = append(w.queue, e)
 		}
 	}
@@ -124,7 +124,10 @@ func (w *whirl) report(fx []Effect) {
 		return noSlotID
 	}
 	sent := func(id dispatcherd.JobID) bool {
-		return slices.ContainsFunc(fx, func(e Effect) bool { return e.Kind == Send && e.Job == id })
+		return slices.ContainsFunc(fx, func(e Effect) bool {
+			send, ok := e.(*Send)
+			return ok && send.Job == id
+		})
 	}
 	for id, at := range a.reserved { // order-free: frees only
 		if reservation(id) != at && !sent(id) {
@@ -132,11 +135,11 @@ func (w *whirl) report(fx []Effect) {
 		}
 	}
 	for i := range fx {
-		switch e := &fx[i]; e.Kind {
-		case Send:
+		switch e := fx[i].(type) {
+		case *Send:
 			a.sent(e)
-		case Claim:
-			for _, id := range e.Claim.IDs {
+		case *Claim:
+			for _, id := range e.Request.IDs {
 				a.reserve(id, reservation(id))
 			}
 		}
@@ -184,7 +187,7 @@ func (w *whirl) die() {
 	i := w.rng.IntN(len(w.sessions))
 	s := w.sessions[i]
 	w.sessions = slices.Delete(w.sessions, i, i+1)
-	w.running = slices.DeleteFunc(w.running, func(e Effect) bool { return e.Session == s.id })
+	w.running = slices.DeleteFunc(w.running, func(e *Send) bool { return e.Session == s.id })
 	if w.audit != nil {
 		w.audit.gone(s.id)
 	}
@@ -281,25 +284,25 @@ func (w *whirl) take(id dispatcherd.JobID) bool {
 
 // answer answers the oldest statement, now and then badly.
 func (w *whirl) answer() {
-	e := w.queue[0]
+	next := w.queue[0]
 	w.queue = slices.Delete(w.queue, 0, 1)
 	v := contract.OK
 	if w.rng.IntN(40) == 0 {
 		v = contract.Refused
 	}
-	switch e.Kind {
-	case Fetch:
-		w.feed(Fetched{Request: e.Fetch, Result: w.fetch(e.Fetch, v)})
-	case Claim:
-		w.claim(e, v)
-	case Resolve:
-		w.won(e, v)
-	case Finish:
+	switch e := next.(type) {
+	case *Fetch:
+		w.feed(Fetched{Request: e.Request, Result: w.fetch(e.Request, v)})
+	case *Claim:
+		w.claim(e.Request, v)
+	case *Resolve:
+		w.won(e.Request, v)
+	case *Finish:
 		w.finish(e, v)
-	case Adopt:
+	case *Adopt:
 		w.adopt(e, v)
-	case Bell:
-		w.feed(BellSet{Armed: e.Armed, Verdict: v})
+	case *SetGate:
+		w.feed(GateSet{Subscribed: e.Subscribed, Verdict: v})
 	}
 }
 
@@ -322,38 +325,38 @@ func (w *whirl) fetch(req *contract.FetchRequest, v contract.Verdict) contract.F
 
 // claim takes rows; now and then somebody else was faster with one of them,
 // or the answer is lost.
-func (w *whirl) claim(e Effect, v contract.Verdict) {
+func (w *whirl) claim(req *contract.ClaimRequest, v contract.Verdict) {
 	unknown := w.rng.IntN(40) == 0
 	if unknown {
 		v = contract.Unknown
 	}
 	if v == contract.OK || unknown && w.rng.IntN(2) == 0 {
-		for _, id := range e.Claim.IDs {
+		for _, id := range req.IDs {
 			switch taken := w.take(id); {
 			case taken && w.rng.IntN(30) > 0:
-				w.taken[e.Claim.Token] = append(w.taken[e.Claim.Token], id)
+				w.taken[req.Token] = append(w.taken[req.Token], id)
 			case taken:
 				w.away = append(w.away, away{id, 1, whirlMark(dispatcherd.SessionID(1_000_000 + id))})
 			}
 		}
 	}
-	w.won(e, v)
+	w.won(req, v)
 }
 
-func (w *whirl) won(e Effect, v contract.Verdict) {
+func (w *whirl) won(req *contract.ClaimRequest, v contract.Verdict) {
 	res := contract.ClaimResult{Verdict: v}
 	if v == contract.OK {
-		for _, id := range w.taken[e.Claim.Token] {
+		for _, id := range w.taken[req.Token] {
 			res.Won = append(res.Won, contract.Won{ID: id, Attempt: 1, MaxAttempts: 3})
 		}
-		delete(w.taken, e.Claim.Token)
+		delete(w.taken, req.Token)
 	}
-	w.feed(Claimed{Request: e.Claim, Result: res})
+	w.feed(Claimed{Request: req, Result: res})
 }
 
-func (w *whirl) finish(e Effect, v contract.Verdict) {
+func (w *whirl) finish(e *Finish, v contract.Verdict) {
 	if v == contract.OK {
-		for _, f := range e.Finish.Items {
+		for _, f := range e.Request.Items {
 			switch {
 			case f.Outcome.Final():
 				delete(w.lanes, f.ID)
@@ -365,5 +368,5 @@ func (w *whirl) finish(e Effect, v contract.Verdict) {
 			}
 		}
 	}
-	w.feed(Finished{Request: e.Finish, Result: contract.FinishResult{Verdict: v}})
+	w.feed(Finished{Request: e.Request, Result: contract.FinishResult{Verdict: v}})
 }

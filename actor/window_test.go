@@ -43,7 +43,7 @@ type overload struct {
 	now     Instant
 	lastID  int64 // of requests; they fall
 	arrived map[dispatcherd.JobID]Instant
-	running []Effect
+	running []*Send
 	ends    []Instant // of running
 	rows    []contract.Key
 	waiting int
@@ -83,25 +83,25 @@ func newOverload(t *testing.T, limit time.Duration) *overload {
 }
 
 func (o *overload) feed(ev Event) {
-	for _, e := range o.core.Step(o.now, ev, nil) {
-		switch e.Kind {
-		case Send:
+	for _, e := range kept(o.core.Step(o.now, ev, nil)) {
+		switch e := e.(type) {
+		case *Send:
 			o.start(e)
-		case Fetch:
-			o.feed(Fetched{Request: e.Fetch, Result: o.fetch(e.Fetch)})
-		case Claim:
+		case *Fetch:
+			o.feed(Fetched{Request: e.Request, Result: o.fetch(e.Request)})
+		case *Claim:
 			res := contract.ClaimResult{}
-			for _, id := range e.Claim.IDs {
+			for _, id := range e.Request.IDs {
 				res.Won = append(res.Won, contract.Won{ID: id, Attempt: 1, MaxAttempts: 3})
 			}
 			o.rows = nil
-			o.feed(Claimed{Request: e.Claim, Result: res})
-		case Finish:
-			o.feed(Finished{Request: e.Finish})
-		case Bell:
-			o.feed(BellSet{Armed: e.Armed})
-		case Answer:
-			require.Equal(o.t, AnswerDone, e.Answer, "%v", e)
+			o.feed(Claimed{Request: e.Request, Result: res})
+		case *Finish:
+			o.feed(Finished{Request: e.Request})
+		case *SetGate:
+			o.feed(GateSet{Subscribed: e.Subscribed})
+		case *Answer:
+			require.Equal(o.t, AnswerDone, e.Kind, "%v", e)
 		}
 	}
 }
@@ -118,7 +118,7 @@ func (o *overload) fetch(req *contract.FetchRequest) contract.FetchResult {
 	return res
 }
 
-func (o *overload) start(e Effect) {
+func (o *overload) start(e *Send) {
 	o.running, o.ends = append(o.running, e), append(o.ends, o.now+serviceMS)
 	if e.Job == o.straggler {
 		o.started = true

@@ -26,8 +26,8 @@ type world struct {
 	names       map[dispatcherd.JobID]string
 	nextRow     dispatcherd.JobID
 	nextRequest dispatcherd.JobID
-	down        bool                // Postgres refuses every statement
-	shown       map[EffectKind]bool // statements that are printed even when nothing comes of them
+	down        bool            // Postgres refuses every statement
+	shown       map[string]bool // kinds of statements that are printed even when nothing comes of them
 	out         strings.Builder
 }
 
@@ -42,7 +42,7 @@ type dispatcher struct {
 	types    map[dispatcherd.SessionID]int // next slot number
 	nextSlot dispatcherd.SlotID
 	pending  []Effect                                        // statements not yet answered
-	held     map[EffectKind]bool                             // kinds that are answered by hand
+	held     map[string]bool                                 // kinds that are answered by hand
 	read     map[*contract.FetchRequest]contract.FetchResult // answers on their way
 	deaf     bool                                            // notifications do not reach it
 }
@@ -52,7 +52,7 @@ func newWorld(t *testing.T) *world {
 		t: t, table: newTable(), now: 1_000,
 		dispatchers: map[string]*dispatcher{},
 		jobs:        map[string]dispatcherd.JobID{}, names: map[dispatcherd.JobID]string{},
-		shown: map[EffectKind]bool{},
+		shown: map[string]bool{},
 	}
 	w.use("a")
 	return w
@@ -68,7 +68,7 @@ func (w *world) use(name string) {
 		d = &dispatcher{
 			name: name, id: len(w.dispatchers) + 1, cfg: cfg, core: New(cfg),
 			sessions: map[string]dispatcherd.SessionID{}, workers: map[dispatcherd.SessionID]string{},
-			types: map[dispatcherd.SessionID]int{}, held: map[EffectKind]bool{},
+			types: map[dispatcherd.SessionID]int{}, held: map[string]bool{},
 			read: map[*contract.FetchRequest]contract.FetchResult{},
 		}
 		w.dispatchers[name] = d
@@ -80,9 +80,9 @@ func (w *world) use(name string) {
 // what does.
 func (w *world) step(ev Event) {
 	d := w.at
-	for _, e := range d.core.Step(w.now, ev, nil) {
-		switch e.Kind {
-		case Fetch, Claim, Resolve, Adopt, Finish, Bell:
+	for _, e := range kept(d.core.Step(w.now, ev, nil)) {
+		switch e := e.(type) {
+		case *Fetch, *Claim, *Resolve, *Adopt, *Finish, *SetGate:
 			d.pending = append(d.pending, e)
 		default:
 			w.tell(e)
@@ -94,7 +94,7 @@ func (w *world) step(ev Event) {
 // settle answers statements in order until none is left that is not held.
 func (w *world) settle() {
 	for range 10_000 {
-		i := slices.IndexFunc(w.at.pending, func(e Effect) bool { return !w.at.held[kindOf(e)] })
+		i := slices.IndexFunc(w.at.pending, func(e Effect) bool { return !w.at.held[nameOf(e)] })
 		if i < 0 {
 			return
 		}
@@ -110,47 +110,52 @@ func (w *world) settle() {
 // answer carries out the i-th statement under way and gives the verdict.
 func (w *world) answer(i int, v contract.Verdict) {
 	d := w.at
-	e := d.pending[i]
+	next := d.pending[i]
 	d.pending = slices.Delete(d.pending, i, i+1)
-	switch e.Kind {
-	case Fetch:
+	switch e := next.(type) {
+	case *Fetch:
 		res := contract.FetchResult{Verdict: v}
-		if read, ok := d.read[e.Fetch]; ok {
+		if read, ok := d.read[e.Request]; ok {
 			res = read
-			delete(d.read, e.Fetch)
+			delete(d.read, e.Request)
 		} else if v == contract.OK {
-			res = w.table.fetch(e.Fetch)
+			res = w.table.fetch(e.Request)
 		}
-		w.sayFetch(e.Fetch, res)
-		w.step(Fetched{Request: e.Fetch, Result: res})
-	case Claim, Resolve:
+		w.sayFetch(e.Request, res)
+		w.step(Fetched{Request: e.Request, Result: res})
+	case *Claim:
 		res := contract.ClaimResult{Verdict: v}
-		if v == contract.OK && e.Kind == Claim {
-			res = w.table.claim(d.id, e.Claim)
-		} else if v == contract.OK {
-			res = w.table.resolve(d.id, e.Claim)
+		if v == contract.OK {
+			res = w.table.claim(d.id, e.Request)
 		}
-		w.sayClaim(e, res)
-		w.step(Claimed{Request: e.Claim, Result: res})
-	case Adopt:
+		w.sayClaim("claim", e.Request, res)
+		w.step(Claimed{Request: e.Request, Result: res})
+	case *Resolve:
+		res := contract.ClaimResult{Verdict: v}
+		if v == contract.OK {
+			res = w.table.resolve(d.id, e.Request)
+		}
+		w.sayClaim("resolve", e.Request, res)
+		w.step(Claimed{Request: e.Request, Result: res})
+	case *Adopt:
 		res := contract.AdoptResult{Verdict: v}
 		if v == contract.OK {
-			res = w.table.adopt(d.id, e.Adopt)
+			res = w.table.adopt(d.id, e.Request)
 		}
-		w.sayAdopt(e.Adopt, res)
-		w.step(Adopted{Request: e.Adopt, Result: res})
-	case Finish:
+		w.sayAdopt(e.Request, res)
+		w.step(Adopted{Request: e.Request, Result: res})
+	case *Finish:
 		res := contract.FinishResult{Verdict: v}
 		if v == contract.OK {
-			res = w.table.finish(d.id, e.Finish)
+			res = w.table.finish(d.id, e.Request)
 		}
-		w.sayFinish(e.Finish, res)
-		w.step(Finished{Request: e.Finish, Result: res})
-	case Bell:
-		if w.shown[Bell] {
-			w.say("bell armed=%t: %v", e.Armed, v)
+		w.sayFinish(e.Request, res)
+		w.step(Finished{Request: e.Request, Result: res})
+	case *SetGate:
+		if w.shown["set-gate"] {
+			w.say("set gate subscribed=%t: %v", e.Subscribed, v)
 		}
-		w.step(BellSet{Armed: e.Armed, Verdict: v})
+		w.step(GateSet{Subscribed: e.Subscribed, Verdict: v})
 	}
 }
 
@@ -183,35 +188,37 @@ func (w *world) name(id dispatcherd.JobID) string {
 
 // tell prints an effect that needs no answer.
 func (w *world) tell(e Effect) {
-	worker := w.at.workers[e.Session]
-	switch e.Kind {
-	case Send:
+	workers := w.at.workers
+	switch e := e.(type) {
+	case *Send:
 		why := ""
 		if e.Mode == dispatcherd.OnDemand {
 			why = fmt.Sprintf(" (%v)", e.Why.Terms)
 		}
-		w.say("send %s to %s/%d%s", w.name(e.Job), worker, e.Number, why)
-	case Cancel:
-		w.say("cancel %s at %s: %s", w.name(e.Job), worker, e.Reason)
-	case Stale, NotHeld:
-		w.say("%s %s attempt %d to %s", e.Kind, w.name(e.Job), e.Attempt, worker)
-	case RefuseSlots:
-		w.say("refuse slots of %s: %s", worker, e.Reason)
-	case GoAway:
-		w.say("go away to %s", worker)
-	case Answer:
-		w.say("answer %s: %s%s%s", w.name(e.Job), e.Answer, prefixed(" ", string(e.Payload)), prefixed(" - ", e.Reason))
-	case Resume:
-		w.say("resume %s on %s/%d", w.name(e.Job), worker, e.Number)
-	case Welcome:
-		w.say("welcome to %s", worker)
-	case TurnAway:
-		w.say("turn away %s: %s", worker, e.Reason)
-	case HangUp:
-		w.say("hang up on %s: %s", worker, e.Reason)
-	case Started:
+		w.say("send %s to %s/%d%s", w.name(e.Job), workers[e.Session], e.Number, why)
+	case *Cancel:
+		w.say("cancel %s at %s: %s", w.name(e.Job), workers[e.Session], e.Reason)
+	case *Stale:
+		w.say("stale %s attempt %d to %s", w.name(e.Job), e.Attempt, workers[e.Session])
+	case *NotHeld:
+		w.say("not-held %s attempt %d to %s", w.name(e.Job), e.Attempt, workers[e.Session])
+	case *RejectSlots:
+		w.say("reject slots of %s: %s", workers[e.Session], e.Reason)
+	case *GoAway:
+		w.say("go away to %s", workers[e.Session])
+	case *Answer:
+		w.say("answer %s: %s%s%s", w.name(e.Job), e.Kind, prefixed(" ", string(e.Result)), prefixed(" - ", e.Reason))
+	case *Resume:
+		w.say("resume %s on %s/%d", w.name(e.Job), workers[e.Session], e.Number)
+	case *Welcome:
+		w.say("welcome to %s", workers[e.Session])
+	case *TurnAway:
+		w.say("turn away %s: %s", workers[e.Session], e.Reason)
+	case *HangUp:
+		w.say("hang up on %s: %s", workers[e.Session], e.Reason)
+	case *Started:
 	default:
-		w.t.Fatalf("unexpected effect %v", e.Kind)
+		w.t.Fatalf("unexpected effect %T", e)
 	}
 }
 
@@ -249,7 +256,7 @@ func (w *world) sayFetch(req *contract.FetchRequest, res contract.FetchResult) {
 	if res.Verdict != contract.OK {
 		result = res.Verdict.String()
 	}
-	if len(res.Candidates) > 0 || res.Verdict != contract.OK || w.shown[Fetch] {
+	if len(res.Candidates) > 0 || res.Verdict != contract.OK || w.shown["fetch"] {
 		what := "fetch"
 		if req.Backfill {
 			what = "look behind"
@@ -258,8 +265,8 @@ func (w *world) sayFetch(req *contract.FetchRequest, res contract.FetchResult) {
 	}
 }
 
-func (w *world) sayClaim(e Effect, res contract.ClaimResult) {
-	for _, id := range e.Claim.IDs {
+func (w *world) sayClaim(statement string, req *contract.ClaimRequest, res contract.ClaimResult) {
+	for _, id := range req.IDs {
 		j := w.at.core.jobs.get(id)
 		on := "no slot any more"
 		if j.slot != noSlot {
@@ -273,7 +280,7 @@ func (w *world) sayClaim(e Effect, res contract.ClaimResult) {
 				result = "won"
 			}
 		}
-		w.say("%v %s on %s: %s (%v)", e.Kind, w.name(id), on, result, j.why.Terms)
+		w.say("%s %s on %s: %s (%v)", statement, w.name(id), on, result, j.why.Terms)
 	}
 }
 

@@ -22,10 +22,10 @@ type progressNotes struct {
 
 const progressPause = time.Second
 
-func (p *progressNotes) note(e *actor.Effect) {
+func (p *progressNotes) note(e *actor.Progress) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.newest[e.Job] = claim.Progress{ID: e.Job, Attempt: e.Attempt, JSON: e.Payload}
+	p.newest[e.Job] = claim.Progress{ID: e.Job, Attempt: e.Attempt, JSON: e.JSON}
 }
 
 func (p *progressNotes) take() []claim.Progress {

@@ -104,7 +104,7 @@ func (r *rows) removeLocked(id dispatcherd.JobID, w *watchedRow, c api.Caller) {
 }
 
 // sent tells that a row's job was handed to a slot here.
-func (r *rows) sent(e *actor.Effect) {
+func (r *rows) sent(e *actor.Send) {
 	awaited := r.starts.awaited.Load() > 0
 	if r.count.Load() == 0 && !awaited {
 		return
@@ -123,15 +123,15 @@ func (r *rows) sent(e *actor.Effect) {
 }
 
 // reported hands on progress and output of a row's job that runs here.
-func (r *rows) reported(e *actor.Effect) {
+func (r *rows) reported(job dispatcherd.JobID, report api.Report) {
 	if r.count.Load() == 0 {
 		return
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if w := r.watched[e.Job]; w != nil {
+	if w := r.watched[job]; w != nil {
 		for c := range w.watchers {
-			c.Reported(api.Report{Attempt: e.Attempt, Partial: e.Kind == actor.Partial, JSON: e.Payload})
+			c.Reported(report)
 		}
 	}
 }

@@ -28,7 +28,7 @@ type start struct {
 }
 
 // note remembers a job that was sent, in place of the oldest one.
-func (s *starts) note(e *actor.Effect) {
+func (s *starts) note(e *actor.Send) {
 	this := start{e.Job, e.Attempt, e.Slot, e.Session}
 	if len(s.latest) < maxStarts {
 		s.latest = append(s.latest, this)

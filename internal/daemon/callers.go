@@ -78,26 +78,26 @@ func (c *callers) abandon(id dispatcherd.JobID) {
 }
 
 // started notes who runs a request.
-func (c *callers) started(e *actor.Effect) {
+func (c *callers) started(e *actor.Started) {
 	c.mu.Lock()
 	me, waits := c.waiting[e.Job]
 	if waits {
-		me.worker = e.Reason
+		me.worker = e.Worker
 		c.waiting[e.Job] = me
 	}
 	c.mu.Unlock()
 	if waits {
-		me.caller.Started(e.Slot, e.Reason)
+		me.caller.Started(e.Slot, e.Worker)
 	}
 }
 
 // reported hands on progress and output.
-func (c *callers) reported(e *actor.Effect) {
+func (c *callers) reported(job dispatcherd.JobID, report api.Report) {
 	c.mu.Lock()
-	me, waits := c.waiting[e.Job]
+	me, waits := c.waiting[job]
 	c.mu.Unlock()
 	if waits {
-		me.caller.Reported(api.Report{Attempt: e.Attempt, Partial: e.Kind == actor.Partial, JSON: e.Payload})
+		me.caller.Reported(report)
 	}
 }
 
@@ -108,8 +108,8 @@ var answerKinds = [...]api.AnswerKind{
 }
 
 // answered ends a request. It never waits.
-func (c *callers) answered(e *actor.Effect) {
-	c.end(e.Job, api.Answer{Kind: answerKinds[e.Answer], Payload: e.Payload, Reason: e.Reason})
+func (c *callers) answered(e *actor.Answer) {
+	c.end(e.Job, api.Answer{Kind: answerKinds[e.Kind], Payload: e.Result, Reason: e.Reason})
 }
 
 func (c *callers) end(id dispatcherd.JobID, a api.Answer) {

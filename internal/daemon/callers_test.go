@@ -65,7 +65,7 @@ func TestWhoIsLateHearsThatHisRequestHasJustBegun(t *testing.T) {
 				c.abandon(id)
 			}()
 			synctest.Wait()
-			c.started(&actor.Effect{Kind: actor.Started, Job: id, Slot: 7})
+			c.started(&actor.Started{Job: id, Slot: 7})
 		})
 		<-gone
 		require.EqualValues(t, 7, late.slot)

@@ -154,34 +154,40 @@ func (p performer) Perform(fx []actor.Effect) {
 	<-p.gate
 	d := p.d
 	for i := range fx {
-		switch e := &fx[i]; e.Kind {
-		case actor.Fetch, actor.Claim, actor.Resolve, actor.Adopt, actor.Finish, actor.Bell:
+		switch e := fx[i].(type) {
+		case *actor.Fetch, *actor.Claim, *actor.Resolve, *actor.Adopt, *actor.Finish, *actor.SetGate:
 			d.statements.perform(e)
-		case actor.Answer:
+		case *actor.Answer:
 			d.callers.answered(e)
-		case actor.Started:
+		case *actor.Started:
 			d.callers.started(e)
-		case actor.Progress, actor.Partial:
-			d.reported(e)
-		default:
-			if e.Kind == actor.Send && !e.Job.OnDemand() {
+		case *actor.Progress:
+			d.reported(e.Mode, e.Job, api.Report{Attempt: e.Attempt, JSON: e.JSON})
+			if e.Mode == dispatcherd.Queued {
+				d.progress.note(e)
+			}
+		case *actor.Partial:
+			d.reported(e.Mode, e.Job, api.Report{Attempt: e.Attempt, Partial: true, JSON: e.JSON})
+		case *actor.Send:
+			if e.Mode == dispatcherd.Queued {
 				d.rows.sent(e)
 			}
-			d.workers.perform(e, workerproto.GoAway{Reason: "the dispatcher is about to stop", Grace: d.cfg.Grace})
+			d.workers.send(e)
+		case *actor.GoAway:
+			d.workers.goAway(e, workerproto.GoAway{Reason: "the dispatcher is about to stop", Grace: d.cfg.Grace})
+		default:
+			d.workers.perform(e)
 		}
 	}
 }
 
 // reported hands on what a worker says about a job that goes on.
-func (d *Daemon) reported(e *actor.Effect) {
-	if e.Job.OnDemand() {
-		d.callers.reported(e)
+func (d *Daemon) reported(mode dispatcherd.Mode, job dispatcherd.JobID, report api.Report) {
+	if mode == dispatcherd.OnDemand {
+		d.callers.reported(job, report)
 		return
 	}
-	d.rows.reported(e)
-	if e.Kind == actor.Progress {
-		d.progress.note(e)
-	}
+	d.rows.reported(job, report)
 }
 
 func (d *Daemon) serveWorkers(l net.Listener) {

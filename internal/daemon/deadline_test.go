@@ -44,19 +44,21 @@ type workshop struct {
 func (w *workshop) Perform(fx []actor.Effect) {
 	<-w.ready
 	for i := range fx {
-		switch e := fx[i]; e.Kind {
-		case actor.Fetch:
+		switch e := fx[i].(type) {
+		case *actor.Fetch:
+			request := e.Request
 			time.AfterFunc(time.Millisecond, func() {
-				w.d.loop.Result(actor.Fetched{Request: e.Fetch, Result: contract.FetchResult{Verdict: contract.OK}})
+				w.d.loop.Result(actor.Fetched{Request: request, Result: contract.FetchResult{Verdict: contract.OK}})
 			})
-		case actor.Send:
+		case *actor.Send:
+			result := actor.Result{Job: e.Job, Attempt: e.Attempt, OK: true}
 			time.AfterFunc(w.service, func() {
-				w.d.loop.Release(actor.Released{Session: 1, Results: []actor.Result{{Job: e.Job, Attempt: e.Attempt, OK: true}}})
+				w.d.loop.Release(actor.Released{Session: 1, Results: []actor.Result{result}})
 			})
-		case actor.Answer:
-			w.d.callers.answered(&e)
-		case actor.Started:
-			w.d.callers.started(&e)
+		case *actor.Answer:
+			w.d.callers.answered(e)
+		case *actor.Started:
+			w.d.callers.started(e)
 		}
 	}
 }

@@ -25,8 +25,8 @@ func BenchmarkPlainCaller(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		id := c.begin(indifferent{})
-		c.started(&actor.Effect{Job: id, Reason: "worker-1"})
-		c.answered(&actor.Effect{Job: id, Answer: actor.AnswerDone})
+		c.started(&actor.Started{Job: id, Worker: "worker-1"})
+		c.answered(&actor.Answer{Job: id, Kind: actor.AnswerDone})
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"time"
 
+	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/actor"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/workerproto"
@@ -69,24 +70,27 @@ func (w *workers) takeBack(s *workerproto.Session, ev actor.Registered, running 
 	return nil
 }
 
-// decided hands an effect about presented work to the Open that waits for it,
-// and reports whether one does.
-func (w *workers) decided(e *actor.Effect) bool {
-	w.mu.RLock()
-	o := w.opening[e.Session]
-	w.mu.RUnlock()
+// resumes notes for the Open that waits that an execution continues.
+func (w *workers) resumes(e *actor.Resume) {
+	if o := w.openingOf(e.Session); o != nil {
+		o.resumed = append(o.resumed, workerproto.Resumed{Job: e.Job, Attempt: e.Attempt})
+	}
+}
+
+// decided ends the wait of an Open for its resume offers, with a rejection or
+// without. It reports whether one waits.
+func (w *workers) decided(id dispatcherd.SessionID, rejection *workerproto.Error) bool {
+	o := w.openingOf(id)
 	if o == nil {
 		return false
 	}
-	switch e.Kind {
-	case actor.Resume:
-		o.resumed = append(o.resumed, workerproto.Resumed{Job: e.Job, Attempt: e.Attempt})
-		return true
-	case actor.RefuseSlots:
-		o.refused = workerproto.Complain(workerproto.TooManyConnections, 0, "%s", e.Reason)
-	case actor.TurnAway:
-		o.refused = workerproto.Complain(workerproto.ShuttingDown, 0, "%s", e.Reason)
-	}
+	o.refused = rejection
 	close(o.done)
 	return true
+}
+
+func (w *workers) openingOf(id dispatcherd.SessionID) *opening {
+	w.mu.RLock()
+	defer w.mu.RUnlock()
+	return w.opening[id]
 }

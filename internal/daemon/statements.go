@@ -26,7 +26,7 @@ type statements struct {
 
 	fetches  chan *contract.FetchRequest
 	looks    chan *contract.FetchRequest
-	claims   chan actor.Effect // Claim and Resolve
+	claims   chan claimStatement
 	adopts   chan *contract.AdoptRequest
 	finishes chan *contract.FinishRequest
 	bells    chan bool
@@ -34,12 +34,18 @@ type statements struct {
 	running  sync.WaitGroup
 }
 
+// claimStatement is a claim, or asks what an earlier one took.
+type claimStatement struct {
+	request *contract.ClaimRequest
+	resolve bool
+}
+
 func newStatements(store *claim.Store, limits actor.Limits) *statements {
 	return &statements{
 		store:    store,
 		fetches:  make(chan *contract.FetchRequest, 1),
 		looks:    make(chan *contract.FetchRequest, 1),
-		claims:   make(chan actor.Effect, limits.Claims),
+		claims:   make(chan claimStatement, limits.Claims),
 		adopts:   make(chan *contract.AdoptRequest, 1),
 		finishes: make(chan *contract.FinishRequest, limits.Finishes),
 		bells:    make(chan bool, 1),
@@ -54,18 +60,18 @@ func (s *statements) start(ctx context.Context) {
 	s.giveUp = giveUp
 	s.running.Go(func() { s.fetch(looking, s.looks) })
 	s.running.Go(func() {
-		for e := range s.claims {
+		for c := range s.claims {
 			take := s.store.Claim
-			if e.Kind == actor.Resolve {
+			if c.resolve {
 				take = s.store.Resolve
 			}
-			result := take(ctx, *e.Claim)
+			result := take(ctx, *c.request)
 			if result.Verdict == contract.OK && !s.trusted() {
 				// The process may have stood still since Postgres answered, and others
 				// may have taken the rows over: only Postgres can say.
 				result = contract.ClaimResult{Verdict: contract.Unknown}
 			}
-			s.loop.Result(actor.Claimed{Request: e.Claim, Result: result})
+			s.loop.Result(actor.Claimed{Request: c.request, Result: result})
 		}
 	})
 	s.running.Go(func() {
@@ -92,12 +98,12 @@ func (s *statements) start(ctx context.Context) {
 		}
 	})
 	s.running.Go(func() {
-		for armed := range s.bells {
+		for subscribed := range s.bells {
 			v := contract.OK
-			if s.store.SetBell(ctx, armed) != nil {
+			if s.store.SetBell(ctx, subscribed) != nil {
 				v = contract.Refused // it is set again; twice is as good as once
 			}
-			s.loop.Result(actor.BellSet{Armed: armed, Verdict: v})
+			s.loop.Result(actor.GateSet{Subscribed: subscribed, Verdict: v})
 		}
 	})
 }
@@ -110,22 +116,24 @@ func (s *statements) fetch(ctx context.Context, requests <-chan *contract.FetchR
 }
 
 // perform hands a statement over.
-func (s *statements) perform(e *actor.Effect) {
-	switch e.Kind {
-	case actor.Fetch:
-		if e.Fetch.Backfill {
-			s.looks <- e.Fetch
+func (s *statements) perform(e actor.Effect) {
+	switch e := e.(type) {
+	case *actor.Fetch:
+		if e.Request.Backfill {
+			s.looks <- e.Request
 			return
 		}
-		s.fetches <- e.Fetch
-	case actor.Claim, actor.Resolve:
-		s.claims <- *e
-	case actor.Adopt:
-		s.adopts <- e.Adopt
-	case actor.Finish:
-		s.finishes <- e.Finish
-	case actor.Bell:
-		s.bells <- e.Armed
+		s.fetches <- e.Request
+	case *actor.Claim:
+		s.claims <- claimStatement{request: e.Request}
+	case *actor.Resolve:
+		s.claims <- claimStatement{request: e.Request, resolve: true}
+	case *actor.Adopt:
+		s.adopts <- e.Request
+	case *actor.Finish:
+		s.finishes <- e.Request
+	case *actor.SetGate:
+		s.bells <- e.Subscribed
 	}
 }
 

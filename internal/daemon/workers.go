@@ -180,39 +180,55 @@ func (w *workers) name(id dispatcherd.SessionID) string {
 	return ""
 }
 
-// perform carries out the effects that go to a worker.
-func (w *workers) perform(e *actor.Effect, grace workerproto.GoAway) {
-	s := w.find(e.Session)
-	if s == nil {
-		return // it hung up; its Unregister is on the way
-	}
-	named := workerproto.Execution{Job: e.Job, Attempt: e.Attempt}
-	switch e.Kind {
-	case actor.Send:
-		w.send(s, e)
-	case actor.Cancel:
-		s.Send(&workerproto.Cancel{Execution: named, Reason: e.Reason})
-	case actor.Stale:
-		s.Send(&workerproto.Stale{Execution: named})
-	case actor.NotHeld:
-		s.Send(workerproto.Complain(workerproto.NotHeld, e.Job, "job %d attempt %d runs in another session", e.Job, e.Attempt))
-	case actor.RefuseSlots:
-		if !w.decided(e) {
-			s.Close(workerproto.Complain(workerproto.TooManyConnections, 0, "%s", e.Reason))
+// perform carries out the effects that go to a worker, but for Send and GoAway.
+// A session that is not found has ended, and its Unregistered is on the way.
+func (w *workers) perform(e actor.Effect) {
+	switch e := e.(type) {
+	case *actor.Cancel:
+		if s := w.find(e.Session); s != nil {
+			s.Send(&workerproto.Cancel{Execution: workerproto.Execution{Job: e.Job, Attempt: e.Attempt}, Reason: e.Reason})
 		}
-	case actor.HangUp:
-		s.Close(workerproto.Complain(workerproto.CancelIgnored, e.Job, "%s", e.Reason))
-	case actor.Resume, actor.Welcome, actor.TurnAway:
-		w.decided(e)
-	case actor.GoAway:
-		s.Send(&grace)
+	case *actor.Stale:
+		if s := w.find(e.Session); s != nil {
+			s.Send(&workerproto.Stale{Execution: workerproto.Execution{Job: e.Job, Attempt: e.Attempt}})
+		}
+	case *actor.NotHeld:
+		if s := w.find(e.Session); s != nil {
+			s.Send(workerproto.Complain(workerproto.NotHeld, e.Job, "job %d attempt %d runs in another session", e.Job, e.Attempt))
+		}
+	case *actor.RejectSlots:
+		rejection := workerproto.Complain(workerproto.TooManyConnections, 0, "%s", e.Reason)
+		if s := w.find(e.Session); s != nil && !w.decided(e.Session, rejection) {
+			s.Close(rejection)
+		}
+	case *actor.HangUp:
+		if s := w.find(e.Session); s != nil {
+			s.Close(workerproto.Complain(workerproto.CancelIgnored, e.Job, "%s", e.Reason))
+		}
+	case *actor.Resume:
+		w.resumes(e)
+	case *actor.Welcome:
+		w.decided(e.Session, nil)
+	case *actor.TurnAway:
+		w.decided(e.Session, workerproto.Complain(workerproto.ShuttingDown, 0, "%s", e.Reason))
+	}
+}
+
+// goAway tells a worker that the dispatcher is about to stop.
+func (w *workers) goAway(e *actor.GoAway, f workerproto.GoAway) {
+	if s := w.find(e.Session); s != nil {
+		s.Send(&f)
 	}
 }
 
 // send hands over a job. One that fits into no frame, or that no worker could
-// read, is failed for good: nobody can ever get it. A session that does not take the frame ends, which
+// read, fails for good. A session that does not take the frame ends, which
 // gives the job back.
-func (w *workers) send(s *workerproto.Session, e *actor.Effect) {
+func (w *workers) send(e *actor.Send) {
+	s := w.find(e.Session)
+	if s == nil {
+		return
+	}
 	f := &workerproto.Job{
 		Execution: workerproto.Execution{Job: e.Job, Attempt: e.Attempt},
 		Slot:      e.Number, Type: e.Type, Mode: e.Mode, Payload: e.Payload, Timeout: e.Timeout, Age: e.Age,

@@ -8,13 +8,13 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
-func (h *host) submitAdopt(e *actor.Effect) {
+func (h *host) submitAdopt(r *contract.AdoptRequest) {
 	i, s := h.world.statement(opAdopt, h)
-	s.adopt = e.Adopt
-	s.token = readToken(e.Adopt.Token)
-	for n := range e.Adopt.Jobs {
-		s.ids = append(s.ids, e.Adopt.Jobs[n].ID)
-		s.to = append(s.to, e.Adopt.Jobs[n].To)
+	s.adopt = r
+	s.token = readToken(r.Token)
+	for n := range r.Jobs {
+		s.ids = append(s.ids, r.Jobs[n].ID)
+		s.to = append(s.to, r.Jobs[n].To)
 	}
 	h.submit(i, s)
 }

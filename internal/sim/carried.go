@@ -90,7 +90,7 @@ func (w *world) workerOf(mark contract.Fingerprint) int16 {
 }
 
 // resumes: an execution goes on only where it runs.
-func (j *judge) resumes(w *world, e *actor.Effect) {
+func (j *judge) resumes(w *world, e *actor.Resume) {
 	r := w.table.row(e.Job)
 	if r == nil || r.attempt != e.Attempt || r.status != running {
 		return // over, or taken away meanwhile

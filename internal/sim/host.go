@@ -160,7 +160,7 @@ func (h *host) step(ev actor.Event) {
 	now := h.instant()
 	h.fx = h.core.Step(now, ev, h.fx[:0])
 	for i := range h.fx {
-		e := &h.fx[i]
+		e := h.fx[i]
 		w.note(h, e)
 		h.perform(e)
 	}
@@ -244,7 +244,7 @@ func (h *host) report(s *statement) {
 	case opFinish:
 		h.reportFinish(s)
 	case opBell:
-		h.step(&actor.BellSet{Armed: s.armed, Verdict: s.verdict})
+		h.step(&actor.GateSet{Subscribed: s.armed, Verdict: s.verdict})
 	case opBeat:
 		h.beaten(s)
 	case opJoin:

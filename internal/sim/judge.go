@@ -24,38 +24,72 @@ type judge struct {
 }
 
 // note adds an effect to the world's hash.
-func (w *world) note(h *host, e *actor.Effect) {
-	x := uint64(e.Kind) | uint64(e.Answer)<<8 | uint64(h.id)<<16 | uint64(uint32(e.Attempt))<<32
-	v := mix(w.hash, x)
-	v = mix(v, uint64(e.Job)<<20^uint64(e.Session)<<8^uint64(e.Slot))
-	switch {
-	case e.Adopt != nil:
-		for i := range e.Adopt.Jobs {
-			p := &e.Adopt.Jobs[i]
-			v = mix(mix(v, uint64(p.ID)^uint64(p.Attempt)<<40), uint64(p.From)^uint64(p.To)<<1)
-		}
-	case e.Claim != nil:
-		for i, id := range e.Claim.IDs {
-			v = mix(v, uint64(id)^uint64(e.Claim.Token[i&15])<<40)
-		}
-	case e.Finish != nil:
-		for i := range e.Finish.Items {
-			f := &e.Finish.Items[i]
+func (w *world) note(h *host, e actor.Effect) {
+	v := mix(w.hash, uint64(h.id))
+	switch e := e.(type) {
+	case *actor.Fetch:
+		v = mixFetch(v, e.Request)
+	case *actor.Claim:
+		v = mixClaim(mix(v, 1), e.Request)
+	case *actor.Resolve:
+		v = mixClaim(mix(v, 2), e.Request)
+	case *actor.Finish:
+		v = mix(v, 3)
+		for i := range e.Request.Items {
+			f := &e.Request.Items[i]
 			v = mix(v, uint64(f.ID)^uint64(f.Outcome)<<40^uint64(f.Delay)<<3)
 		}
-	case e.Fetch != nil:
-		for i := range e.Fetch.Lanes {
-			l := &e.Fetch.Lanes[i]
-			v = mix(v, uint64(l.Priority)|uint64(l.Limit)<<8^uint64(l.After.ID)<<32)
-			if e.Fetch.Backfill {
-				v = mix(v, uint64(l.Before.RunAt)^uint64(l.Before.ID)<<32)
-			}
-			v = mix(v, uint64(l.Share.From)|uint64(l.Share.Block)<<24|uint64(l.Share.To)<<32)
+	case *actor.Adopt:
+		v = mix(v, 4)
+		for i := range e.Request.Jobs {
+			p := &e.Request.Jobs[i]
+			v = mix(mix(v, uint64(p.ID)^uint64(p.Attempt)<<40), uint64(p.From)^uint64(p.To)<<1)
 		}
-	default:
-		v = mix(v, uint64(e.Why.Terms.Total())^uint64(e.Age))
+	case *actor.Send:
+		v = mix(mixJob(mix(v, 5), e.Session, e.Job, e.Attempt), uint64(e.Why.Terms.Total())^uint64(e.Age)^uint64(e.Slot)<<48)
+	case *actor.Cancel:
+		v = mixJob(mix(v, 6), e.Session, e.Job, e.Attempt)
+	case *actor.Stale:
+		v = mixJob(mix(v, 7), e.Session, e.Job, e.Attempt)
+	case *actor.NotHeld:
+		v = mixJob(mix(v, 8), e.Session, e.Job, e.Attempt)
+	case *actor.HangUp:
+		v = mixJob(mix(v, 9), e.Session, e.Job, e.Attempt)
+	case *actor.Resume:
+		v = mixJob(mix(v, 10), e.Session, e.Job, e.Attempt)
+	case *actor.Answer:
+		v = mixJob(mix(v, 11), 0, e.Job, dispatcherd.Attempt(e.Kind))
+	case *actor.Welcome:
+		v = mix(mix(v, 12), uint64(e.Session))
+	case *actor.TurnAway:
+		v = mix(mix(v, 13), uint64(e.Session))
+	case *actor.GoAway:
+		v = mix(mix(v, 14), uint64(e.Session))
 	}
 	w.hash = v
+}
+
+func mixJob(v uint64, s dispatcherd.SessionID, id dispatcherd.JobID, a dispatcherd.Attempt) uint64 {
+	return mix(mix(v, uint64(id)), uint64(s)^uint64(a)<<40)
+}
+
+func mixClaim(v uint64, r *contract.ClaimRequest) uint64 {
+	for i, id := range r.IDs {
+		v = mix(v, uint64(id)^uint64(r.Token[i&15])<<40)
+	}
+	return v
+}
+
+func mixFetch(v uint64, r *contract.FetchRequest) uint64 {
+	for i := range r.Lanes {
+		l := &r.Lanes[i]
+		v = mix(v, uint64(l.Priority)|uint64(l.Limit)<<8^uint64(l.After.ID)<<32)
+		if r.Backfill {
+			v = mix(v, uint64(l.Before.RunAt)^uint64(l.Before.ID)<<32)
+		}
+		v = mix(v, uint64(l.Share.From)|uint64(l.Share.Block)<<24|uint64(l.Share.To)<<32)
+	}
+	return v
 }
 
 // claimed: only a pending row that is due can be taken, and only by a
@@ -133,9 +167,9 @@ func (j *judge) begins(k *worker, s *seat, f *frame) bool {
 
 // sent: what a dispatcher hands out it has claimed itself, or somebody has
 // taken it away since. Every few placements are held to the window.
-func (j *judge) sent(w *world, h *host, e *actor.Effect) {
+func (j *judge) sent(w *world, h *host, e *actor.Send) {
 	arrival := w.dbNow()
-	if e.Job.OnDemand() {
+	if e.Mode == dispatcherd.OnDemand {
 		c := h.calls.of(e.Job)
 		arrival -= int64(w.now - c.at)
 	} else {
@@ -155,7 +189,7 @@ func (j *judge) sent(w *world, h *host, e *actor.Effect) {
 
 // calledStale counts ends that are called stale although this dispatcher has
 // recorded them: right if the worker says it twice, wrong if it does not.
-func (j *judge) calledStale(w *world, h *host, e *actor.Effect) {
+func (j *judge) calledStale(w *world, h *host, e *actor.Stale) {
 	r := w.table.row(e.Job)
 	if r != nil && r.attempt == e.Attempt && r.status.final() && r.dispatcher > 0 && w.table.member(r.dispatcher).host == h.id {
 		w.stats.Wronged++
@@ -176,7 +210,7 @@ const slack = 5 * second
 
 // window: nothing that arrives later than W after a waiting job may pass it on
 // a slot that could do either.
-func (j *judge) window(w *world, e *actor.Effect, arrival int64) {
+func (j *judge) window(w *world, e *actor.Send, arrival int64) {
 	set := int16(-1)
 	for _, o := range w.conns[e.Session-1].offers {
 		if o.number == e.Number && w.now-o.at > slack {

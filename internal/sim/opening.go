@@ -22,7 +22,7 @@ func (h *host) takeBack(c *conn) {
 }
 
 // resumes notes that an execution goes on.
-func (h *host) resumes(e *actor.Effect) {
+func (h *host) resumes(e *actor.Resume) {
 	w := h.world
 	c := w.conns[e.Session-1]
 	w.stats.Resumed++

@@ -182,11 +182,11 @@ func (h *host) hurry(id int32) {
 
 // answer is the end of a request: there is exactly one, and none for those who
 // hung up.
-func (h *host) answer(e *actor.Effect) {
+func (h *host) answer(e *actor.Answer) {
 	w := h.world
 	c := h.calls.of(e.Job)
 	if c.state != callWaits {
-		w.violate("dispatcher %d answers request %d %q, which was answered already, or whose caller is gone", h.id, e.Job, e.Answer)
+		w.violate("dispatcher %d answers request %d %q, which was answered already, or whose caller is gone", h.id, e.Job, e.Kind)
 		return
 	}
 	c.state = callAnswered

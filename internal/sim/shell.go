@@ -9,61 +9,74 @@ import (
 )
 
 // perform carries out one effect, as the daemon's performer does.
-func (h *host) perform(e *actor.Effect) {
+func (h *host) perform(e actor.Effect) {
 	w := h.world
-	switch e.Kind {
-	case actor.Fetch:
+	switch e := e.(type) {
+	case *actor.Fetch:
 		o := opFetch
-		if e.Fetch.Backfill {
+		if e.Request.Backfill {
 			o = opLook
 		}
 		i, s := w.statement(o, h)
-		s.fetch = e.Fetch
+		s.fetch = e.Request
 		h.submit(i, s)
-	case actor.Claim, actor.Resolve:
-		h.submitClaim(e)
-	case actor.Finish:
-		h.submitFinish(e)
-	case actor.Bell:
+	case *actor.Claim:
+		h.submitClaim(opClaim, e.Request)
+	case *actor.Resolve:
+		h.submitClaim(opResolve, e.Request)
+	case *actor.Finish:
+		h.submitFinish(e.Request)
+	case *actor.SetGate:
 		i, s := w.statement(opBell, h)
-		s.armed = e.Armed
+		s.armed = e.Subscribed
 		h.submit(i, s)
-	case actor.Answer:
+	case *actor.Answer:
 		h.answer(e)
-	case actor.Send:
+	case *actor.Send:
 		w.judge.sent(w, h, e)
 		if w.conns[e.Session-1].parting != 0 {
 			w.violate("dispatcher %d hands out job %d on a connection that it has ended", h.id, e.Job)
 		}
-		h.tell(e, frame{kind: frameJob, job: e.Job, attempt: e.Attempt, number: e.Number, typ: uint8(typeNumber(e.Type))})
-	case actor.Cancel:
-		h.tell(e, frame{kind: frameCancel, job: e.Job, attempt: e.Attempt})
-	case actor.Stale:
-		w.judge.calledStale(w, h, e)
-		h.tell(e, frame{kind: frameStale, job: e.Job, attempt: e.Attempt})
-	case actor.Adopt:
-		h.submitAdopt(e)
-	case actor.Resume:
-		w.judge.resumes(w, e)
-		h.resumes(e)
-	case actor.Welcome:
-		h.plan(hostWelcome, w.now, int32(e.Session-1))
-	case actor.RefuseSlots:
-		w.violate("dispatcher %d refuses slots: %s", h.id, e.Reason)
-	case actor.HangUp:
-		h.part(w.conns[e.Session-1], e.Job)
-	case actor.TurnAway:
-		h.plan(hostImpatient, w.now, int32(e.Session-1))
-	case actor.GoAway, actor.NotHeld:
-		h.tell(e, frame{kind: frameOther})
+		h.tell(e.Session, frame{kind: frameJob, job: e.Job, attempt: e.Attempt, number: e.Number, typ: uint8(typeNumber(e.Type))})
+	case *actor.Adopt:
+		h.submitAdopt(e.Request)
+	default:
+		h.performForSession(e)
 	}
 }
 
-func (h *host) tell(e *actor.Effect, f frame) {
-	if e.Session == 0 {
+// performForSession carries out an effect that goes to a worker.
+func (h *host) performForSession(e actor.Effect) {
+	w := h.world
+	switch e := e.(type) {
+	case *actor.Cancel:
+		h.tell(e.Session, frame{kind: frameCancel, job: e.Job, attempt: e.Attempt})
+	case *actor.Stale:
+		w.judge.calledStale(w, h, e)
+		h.tell(e.Session, frame{kind: frameStale, job: e.Job, attempt: e.Attempt})
+	case *actor.Resume:
+		w.judge.resumes(w, e)
+		h.resumes(e)
+	case *actor.Welcome:
+		h.plan(hostWelcome, w.now, int32(e.Session-1))
+	case *actor.RejectSlots:
+		w.violate("dispatcher %d rejects slots: %s", h.id, e.Reason)
+	case *actor.HangUp:
+		h.part(w.conns[e.Session-1], e.Job)
+	case *actor.TurnAway:
+		h.plan(hostImpatient, w.now, int32(e.Session-1))
+	case *actor.GoAway:
+		h.tell(e.Session, frame{kind: frameOther})
+	case *actor.NotHeld:
+		h.tell(e.Session, frame{kind: frameOther})
+	}
+}
+
+func (h *host) tell(session dispatcherd.SessionID, f frame) {
+	if session == 0 {
 		return // an execution whose worker has not come back yet
 	}
-	c := h.world.conns[e.Session-1]
+	c := h.world.conns[session-1]
 	switch {
 	case c.hostEnd.closed || c.hostLife != h.life || c.parting != 0:
 	case c.opening:
@@ -77,17 +90,13 @@ func (h *host) tell(e *actor.Effect, f frame) {
 // than in package claim, so that they are also forgotten.
 const notesLeft = 8
 
-func (h *host) submitClaim(e *actor.Effect) {
+func (h *host) submitClaim(o op, r *contract.ClaimRequest) {
 	w := h.world
-	o := opClaim
-	if e.Kind == actor.Resolve {
-		o = opResolve
-	}
 	i, s := w.statement(o, h)
-	s.claim = e.Claim
-	s.ids = append(s.ids, e.Claim.IDs...)
-	s.to = append(s.to, e.Claim.Sessions...)
-	s.token = readToken(e.Claim.Token)
+	s.claim = r
+	s.ids = append(s.ids, r.IDs...)
+	s.to = append(s.to, r.Sessions...)
+	s.token = readToken(r.Token)
 	if o == opClaim {
 		s.alone = h.rivalry == 0
 		if len(s.ids) > 1 || len(h.marks.over) >= notesLeft {
@@ -105,12 +114,12 @@ func readToken(t contract.Token) (v uint64) {
 	return v
 }
 
-func (h *host) submitFinish(e *actor.Effect) {
+func (h *host) submitFinish(r *contract.FinishRequest) {
 	w := h.world
 	i, s := w.statement(opFinish, h)
-	s.finish, s.again = e.Finish, e.Finish.Again
-	for n := range e.Finish.Items {
-		f := &e.Finish.Items[n]
+	s.finish, s.again = r, r.Again
+	for n := range r.Items {
+		f := &r.Items[n]
 		if w.opt.Break == WithoutRelease && f.Outcome == contract.Crashed {
 			continue
 		}

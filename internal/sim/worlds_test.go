@@ -169,8 +169,8 @@ func TestALookThatHungIsNoMeasure(t *testing.T) {
 	core := actor.New(cfg)
 	look := func(fx []actor.Effect) *contract.FetchRequest {
 		for _, e := range fx {
-			if e.Kind == actor.Fetch && e.Fetch.Lanes[0].After == (contract.Key{}) {
-				return e.Fetch
+			if e, ok := e.(*actor.Fetch); ok && e.Request.Lanes[0].After == (contract.Key{}) {
+				return e.Request
 			}
 		}
 		return nil

@@ -116,7 +116,7 @@ func (s *seating) withdraw(i int) actor.Event {
 }
 
 // sit notes that a job started on a slot.
-func (s *seating) sit(i int, fx *actor.Effect) {
+func (s *seating) sit(i int, fx *actor.Send) {
 	s.slots[i].busy = true
 	s.slots[i].guests = append(s.slots[i].guests, guest{fx.Job, fx.Attempt})
 }

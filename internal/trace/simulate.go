@@ -185,26 +185,26 @@ func (s *simulation) decide() {
 func (s *simulation) step(ev actor.Event) {
 	s.fx = s.core.Step(s.now(), ev, s.fx[:0])
 	for i := range s.fx {
-		s.perform(&s.fx[i])
+		s.perform(s.fx[i])
 	}
 }
 
 // perform carries out an effect; answers are told in the next step.
-func (s *simulation) perform(fx *actor.Effect) {
-	switch fx.Kind {
-	case actor.Fetch:
-		s.tell(actor.Fetched{Request: fx.Fetch, Result: s.table.fetch(fx.Fetch, int64(s.now())*1000)})
-	case actor.Claim:
-		s.tell(actor.Claimed{Request: fx.Claim, Result: s.table.claim(fx.Claim)})
-	case actor.Finish:
-		s.tell(actor.Finished{Request: fx.Finish})
-	case actor.Bell:
-		s.tell(actor.BellSet{Armed: fx.Armed})
-	case actor.Send:
-		s.start(fx)
-	case actor.Started, actor.Answer:
+func (s *simulation) perform(e actor.Effect) {
+	switch e := e.(type) {
+	case *actor.Fetch:
+		s.tell(actor.Fetched{Request: e.Request, Result: s.table.fetch(e.Request, int64(s.now())*1000)})
+	case *actor.Claim:
+		s.tell(actor.Claimed{Request: e.Request, Result: s.table.claim(e.Request)})
+	case *actor.Finish:
+		s.tell(actor.Finished{Request: e.Request})
+	case *actor.SetGate:
+		s.tell(actor.GateSet{Subscribed: e.Subscribed})
+	case *actor.Send:
+		s.start(e)
+	case *actor.Started, *actor.Answer:
 	default:
-		s.fail("the core asked for %s of job %d: %s", fx.Kind, fx.Job, fx.Reason)
+		s.fail("the core asked for %T: %+v", e, e)
 	}
 }
 
@@ -215,7 +215,7 @@ func (s *simulation) fail(format string, args ...any) {
 }
 
 // start takes note of a job that begins.
-func (s *simulation) start(fx *actor.Effect) {
+func (s *simulation) start(fx *actor.Send) {
 	slot := s.seats.slotOf(fx.Slot)
 	job := int(max(fx.Job, -fx.Job)) - 1 - s.seats.count
 	if steward := job < 0; steward {

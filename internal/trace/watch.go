@@ -68,11 +68,11 @@ func NewWatch() *Watch {
 func (w *Watch) Step(now actor.Instant, ev actor.Event, fx []actor.Effect) {
 	w.event(int64(now), ev)
 	for i := range fx {
-		switch fx[i].Kind {
-		case actor.Send:
-			w.sent(&fx[i])
-		case actor.Claim:
-			for _, id := range fx[i].Claim.IDs {
+		switch e := fx[i].(type) {
+		case *actor.Send:
+			w.sent(e)
+		case *actor.Claim:
+			for _, id := range e.Request.IDs {
 				w.claimed[id] = int64(now)
 			}
 		}
@@ -160,7 +160,7 @@ func (s *watchedSlot) takeInDoubt(now int64) {
 	}
 }
 
-func (w *Watch) sent(fx *actor.Effect) {
+func (w *Watch) sent(fx *actor.Send) {
 	w.findings.Placements++
 	at := int64(fx.Why.At)
 	claimed, known := w.claimed[fx.Job]
@@ -173,7 +173,7 @@ func (w *Watch) sent(fx *actor.Effect) {
 	if _, running := w.running[fx.Job]; running || s.job != 0 {
 		w.findings.DoublePlacements++
 	}
-	if fx.Job.OnDemand() || known && claimed < at {
+	if fx.Mode == dispatcherd.OnDemand || known && claimed < at {
 		s.takeInDoubt(at)
 	} else {
 		s.take(at)

@@ -20,12 +20,19 @@ type seen struct {
 
 // sentTo is a job that was placed at an instant.
 func sentTo(slot dispatcherd.SlotID, job dispatcherd.JobID, at actor.Instant) []actor.Effect {
-	return []actor.Effect{{Kind: actor.Send, Session: 1, Slot: slot, Job: job, Type: "pdf", Why: actor.Why{At: at}}}
+	return []actor.Effect{&actor.Send{Session: 1, Slot: slot, Job: job, Type: "pdf", Why: actor.Why{At: at}}}
+}
+
+// requestTo is a request that was placed at an instant.
+func requestTo(slot dispatcherd.SlotID, job dispatcherd.JobID, at actor.Instant) []actor.Effect {
+	fx := sentTo(slot, job, at)
+	fx[0].(*actor.Send).Mode = dispatcherd.OnDemand
+	return fx
 }
 
 // claimOf is a claim that is sent.
 func claimOf(jobs ...dispatcherd.JobID) []actor.Effect {
-	return []actor.Effect{{Kind: actor.Claim, Claim: &contract.ClaimRequest{IDs: jobs}}}
+	return []actor.Effect{&actor.Claim{Request: &contract.ClaimRequest{IDs: jobs}}}
 }
 
 func TestTheWatchCounts(t *testing.T) {
@@ -73,7 +80,7 @@ func TestTheWatchCounts(t *testing.T) {
 		"nothing if it may have been reserved, and left before its claim was answered": {
 			[]seen{{1000, actor.Tick{}, sentTo(2, 8, 1000)}, {1050, actor.Withdrew{Session: 1, Numbers: []int32{10}}, nil}}, Findings{Placements: 1}},
 		"nothing if it may have been reserved, and a request took it over": {
-			[]seen{{1000, actor.Tick{}, sentTo(2, 8, 1000)}, {1050, actor.Tick{}, sentTo(1, -3, 1050)}}, Findings{Placements: 2}},
+			[]seen{{1000, actor.Tick{}, sentTo(2, 8, 1000)}, {1050, actor.Tick{}, requestTo(1, -3, 1050)}}, Findings{Placements: 2}},
 		"nothing if it was reserved, and a row that was claimed before took it over": {
 			[]seen{{900, actor.Tick{}, claimOf(3)}, {1000, actor.Tick{}, sentTo(2, 8, 1000)}, {1050, actor.Tick{}, sentTo(1, 3, 1050)}}, Findings{Placements: 2}},
 		"a row that is claimed when it is placed takes nothing over": {
@@ -91,7 +98,7 @@ func TestTheWatchCounts(t *testing.T) {
 				{9000, actor.Tick{}, sentTo(2, 8, 2001)},
 			}, Findings{Placements: 2, Misplaced: 1}},
 		"a specialised slot that was free for longer than any claim takes": {
-			[]seen{{1000, actor.Tick{}, sentTo(2, 8, 1000)}, {1000 + 2*doubtMS, actor.Tick{}, sentTo(1, -3, 1000+2*doubtMS)}}, Findings{Placements: 2, Misplaced: 1}},
+			[]seen{{1000, actor.Tick{}, sentTo(2, 8, 1000)}, {1000 + 2*doubtMS, actor.Tick{}, requestTo(1, -3, 1000+2*doubtMS)}}, Findings{Placements: 2, Misplaced: 1}},
 		"nothing if it was withdrawn": {
 			[]seen{{900, actor.Withdrew{Session: 1, Numbers: []int32{10}}, nil}, {1000, actor.Tick{}, sentTo(2, 7, 1000)}}, Findings{Placements: 1}},
 		"nothing if it is withdrawn with all others and then released": {
@@ -110,7 +117,7 @@ func TestTheWatchCounts(t *testing.T) {
 			[]seen{
 				{1000, actor.Tick{}, sentTo(1, 7, 1000)},
 				{1100, actor.Together{Events: []actor.Event{actor.Unregistered{Session: 1}, actor.Registered{Session: 2, Slots: []dispatcherd.Slot{{ID: 4, Types: []string{"pdf"}}}}}}, nil},
-				{1200, actor.Tick{}, func() []actor.Effect { fx := sentTo(4, 7, 1200); fx[0].Session = 2; return fx }()},
+				{1200, actor.Tick{}, func() []actor.Effect { fx := sentTo(4, 7, 1200); fx[0].(*actor.Send).Session = 2; return fx }()},
 			}, Findings{Placements: 2}},
 	} {
 		t.Run(name, func(t *testing.T) {
