@@ -18,13 +18,13 @@ SHORT = $(if $(filter short,$(BENCH)),-short)
 
 # Packages without goroutines: the race detector would find nothing there and
 # slow their many random runs down tenfold.
-SEQUENTIAL := . ./scoring/... ./slotindex/... ./internal/trace/... ./internal/sim/... ./internal/lint/...
+SEQUENTIAL := . ./scoring/... ./slotindex/... ./backlog/... ./internal/timing/... ./internal/trace/... ./internal/sim/... ./internal/lint/...
 # Packages tested with it and without: what is compiled differs.
 TWICE      := ./actor/... ./workerproto/...
 # Tests of a daemon as it is built for use.
 AS_BUILT   := TestTheDaemonKeepsToItsMemoryAtFullLoad
 # Packages that do no I/O: what is not covered there has no excuse.
-PURE       := ./scoring ./slotindex ./actor
+PURE       := ./scoring ./slotindex ./internal/timing ./backlog ./actor
 COVERAGE   := 95
 
 .PHONY: help

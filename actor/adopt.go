@@ -7,6 +7,7 @@ import (
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
+	"github.com/dispatcherd/dispatcherd/internal/timing"
 )
 
 // Presentation is an execution that a worker brings along from an earlier
@@ -36,7 +37,8 @@ type adopting struct {
 	byJob    map[dispatcherd.JobID]*presented
 	request  *contract.AdoptRequest // nil, or not answered for certain
 	inFlight bool
-	locked   spell // some of it is locked, and asked about again when it ends
+	breaker  timing.Breaker
+	locked   timing.Breaker // some of it is locked, and asked about again when it ends
 }
 
 // stops is what a worker is told that brings work to a dispatcher about to stop.
@@ -205,7 +207,7 @@ func (c *Core) decided(p *presented) {
 // certain is asked again first, word for word.
 func (c *Core) flushAdopts() {
 	a := &c.adopts
-	if a.inFlight || c.disowned || c.outage.since(adoptions, c.now) || a.locked.waits(c.now) {
+	if a.inFlight || c.disowned || a.breaker.Open(c.now) || a.locked.Open(c.now) {
 		return
 	}
 	if a.request == nil {
@@ -249,10 +251,10 @@ func (ev Adopted) apply(c *Core) {
 	}
 	a.inFlight = false
 	if ev.Result.Verdict != contract.OK {
-		c.outage.begin(adoptions, c)
+		a.breaker.Fail(c.now, c.cfg.Outage, c.rng)
 		return
 	}
-	c.outage.over(adoptions)
+	a.breaker.Succeed()
 	a.request = nil
 	a.pause(c, len(ev.Result.Busy) > 0)
 	rows := ev.Result.Jobs
@@ -285,11 +287,10 @@ func (c *Core) renewOrder(p *presented, noted contract.Fingerprint) {
 // pause spaces the questions about rows that are locked.
 func (a *adopting) pause(c *Core, locked bool) {
 	if !locked {
-		a.locked = spell{}
+		a.locked = timing.Breaker{}
 		return
 	}
-	a.locked.retryAt = c.now.after(c.cfg.Outage.Delay(a.locked.failures, c.rng))
-	a.locked.failures++
+	a.locked.Fail(c.now, c.cfg.Outage, c.rng)
 }
 
 // adopt lets a row that is ours now go on where it runs. One whose worker has
@@ -335,7 +336,7 @@ func (c *Core) adoptedJob(p *presented, row *contract.Adopted) *job {
 	j.typ = c.hold(row.Type)
 	c.keep(j)
 	if j.timeout = c.limit(j, row.Timeout); j.timeout > 0 {
-		c.arm(j, c.now.after(max(j.timeout-row.Ran, 0)))
+		c.arm(j, c.now.After(max(j.timeout-row.Ran, 0)))
 	}
 	return j
 }

@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/backlog"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/scoring"
 )
@@ -16,7 +17,7 @@ import (
 
 // laneRows is how many rows of one lane a history with shares has at most: as
 // many as one look at a foreign lane shows with some left to ask for.
-const laneRows = foreignLength - 1
+const laneRows = backlog.NonLocalLength - 1
 
 // foreign reports whether a row belongs to another dispatcher's share.
 func (tw *twin) foreign(j *twinJob) bool { return j.id > 0 && !tw.shares[j.typ].Owns(j.id) }
@@ -34,7 +35,7 @@ func (tw *twin) handicap(j *twinJob) int64 {
 // had to yield: then it is its owner's again until the next look.
 func (tw *twin) due(j *twinJob, dbNow int64) bool {
 	if tw.foreign(j) {
-		return !j.yielded && j.since <= dbNow-foreignGrace.Milliseconds()
+		return !j.yielded && j.since <= dbNow-backlog.OwnerGrace.Milliseconds()
 	}
 	return j.id < 0 || j.since <= dbNow
 }
@@ -48,7 +49,7 @@ func (h *history) look() {
 }
 
 func (h *history) lookNow() {
-	h.core.fetch.nextPoll = h.now
+	h.core.backlog.PollNow()
 	for _, j := range h.twin.waiting {
 		j.yielded = false
 	}

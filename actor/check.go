@@ -14,7 +14,7 @@ func (c *Core) Check() error {
 	if err := c.index.Check(); err != nil {
 		return err
 	}
-	for _, check := range []func() error{c.checkSlots, c.checkJobs, c.checkLanes, c.checkAlarms} {
+	for _, check := range []func() error{c.checkSlots, c.checkJobs, c.backlog.Check, c.checkRequests, c.checkAlarms} {
 		if err := check(); err != nil {
 			return err
 		}
@@ -43,7 +43,7 @@ func (c *Core) checkSlots() error {
 }
 
 func (c *Core) checkJobs() error {
-	perKind := make([]int32, len(c.kinds))
+	perKind := make([]int32, len(c.types))
 	waiters := 0
 	for i := range c.claims.flying {
 		for _, j := range c.claims.flying[i].jobs {
@@ -73,62 +73,41 @@ func (c *Core) checkJobs() error {
 		return fmt.Errorf("%d requests wait, counted %d", waiters, c.requests)
 	}
 	for t, n := range perKind {
-		if c.kinds[t].jobs != n {
-			return fmt.Errorf("type %d has %d jobs in hand, counted %d", t, n, c.kinds[t].jobs)
+		if have := c.jobs.OfType(slotindex.TypeID(t)); have != int(n) {
+			return fmt.Errorf("type %d has %d jobs in hand, counted %d", t, n, have)
 		}
 	}
 	return nil
 }
 
-func (c *Core) checkLanes() error {
-	cached := 0
-	for t := range c.kinds {
-		k := &c.kinds[t]
-		if !k.held {
+func (c *Core) checkRequests() error {
+	for t := range c.types {
+		k := &c.types[t]
+		if !k.known {
 			continue
 		}
-		for p := range k.queued {
-			for _, l := range k.lanes(dispatcherd.Priority(p)) {
-				cached += l.len()
-				for i := l.head + 1; i < len(l.keys); i++ {
-					if !l.keys[i-1].Less(l.keys[i]) {
-						return fmt.Errorf("lane %d/%d is out of order at %d", t, p, i)
-					}
-				}
-			}
-			l := &k.queued[p]
-			waits := k.waiting&(1<<p) != 0
-			if waits != (l.len() > 0 || l.starved()) {
-				return fmt.Errorf("lane %d/%d is marked %t with %d candidates", t, p, waits, l.len())
-			}
-			if waits := k.waiting&(1<<(foreignBit+p)) != 0; waits != (k.foreign != nil && k.foreign[p].len() > 0) {
-				return fmt.Errorf("foreign lane %d/%d is marked %t", t, p, waits)
-			}
-			if waits := k.waiting&(1<<(demandBit+p)) != 0; waits != (k.demand[p].first != nil) {
-				return fmt.Errorf("line %d/%d is marked %t", t, p, waits)
+		for p := range k.demand {
+			if marked := k.requests&(1<<p) != 0; marked != (k.demand[p].first != nil) {
+				return fmt.Errorf("request queue %d/%d is marked %t", t, p, marked)
 			}
 			for j := k.demand[p].first; j != nil && j.next != nil; j = j.next {
 				if !j.cameBefore(j.next) || j.next.prev != j {
-					return fmt.Errorf("line %d/%d is out of order at %d", t, p, j.id)
+					return fmt.Errorf("request queue %d/%d is out of order at %d", t, p, j.id)
 				}
 			}
 		}
-		if err := c.checkRest(slotindex.TypeID(t)); err != nil {
+		if err := c.checkDirty(slotindex.TypeID(t)); err != nil {
 			return err
 		}
-	}
-	if cached != c.cached {
-		return fmt.Errorf("%d candidates are cached, counted %d", cached, c.cached)
 	}
 	return nil
 }
 
-// checkRest holds between steps: a type with a waiting job and a free slot is
-// dirty, so that the next step looks at it.
-func (c *Core) checkRest(t slotindex.TypeID) error {
-	k := &c.kinds[t]
-	if k.waiting != 0 && c.index.HasFree(t) && !k.dirty {
-		return fmt.Errorf("type %q has a waiting job and a free slot, and nobody looks", c.index.Name(t))
+// checkDirty returns an error unless a type with a waiting job and a free slot is
+// visited by the next step.
+func (c *Core) checkDirty(t slotindex.TypeID) error {
+	if c.waits(t) && c.index.HasFree(t) && !c.types[t].dirty && !c.backlog.IsChanged(t) {
+		return fmt.Errorf("type %q has a waiting job and a free slot, and is not dirty", c.index.Name(t))
 	}
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/backlog"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
@@ -22,12 +23,10 @@ func TestCheckSeesEveryKindOfDamage(t *testing.T) {
 		"waiting with a slot":    func(c *Core) { c.jobs.get(-1).stage = waiting },
 		"row among the requests": func(c *Core) { c.jobs.get(-1).mode = dispatcherd.Queued },
 		"requests":               func(c *Core) { c.requests++ },
-		"jobs of a type":         func(c *Core) { c.kinds[0].jobs++ },
-		"order of a lane":        func(c *Core) { l := lane0(c); l.keys[l.head], l.keys[l.head+1] = l.keys[l.head+1], l.keys[l.head] },
-		"mark of a lane":         func(c *Core) { c.kinds[0].waiting &^= 1 },
-		"mark of a line":         func(c *Core) { c.kinds[0].waiting &^= 1 << demandBit },
-		"cached":                 func(c *Core) { c.cached-- },
-		"nobody looks":           func(c *Core) { c.kinds[1].waiting |= 1; c.kinds[1].queued[0].more = true },
+		"jobs of a type":         func(c *Core) { c.jobs.perType[0]++ },
+		"order of a lane":        func(c *Core) { k := c.backlog.State(backlog.Lane{}).Keys; k[0], k[1] = k[1], k[0] },
+		"mark of a queue":        func(c *Core) { c.types[0].requests = 0 },
+		"type is not dirty":      func(c *Core) { c.types[1].demand[0].push(&job{id: -9}); c.types[1].requests = 1 },
 		"position of an alarm":   func(c *Core) { c.alarms[0].alarm = 2 },
 		"order of the alarms":    func(c *Core) { c.alarms[0].deadline, c.alarms[1].deadline = 2, 1 },
 		"index":                  func(c *Core) { c.index.Release(0) },
@@ -40,9 +39,6 @@ func TestCheckSeesEveryKindOfDamage(t *testing.T) {
 		})
 	}
 }
-
-// lane0 is the lane that holds candidates in smallCore.
-func lane0(c *Core) *lane { return &c.kinds[0].queued[0] }
 
 // smallCore has two busy pdf slots and a free excel slot, a waiting request,
 // two deadlines, and two pdf candidates.
@@ -62,7 +58,7 @@ func smallCore(t *testing.T) *Core {
 			}}}, nil)
 		}
 	}
-	require.Equal(t, 2, c.cached)
+	require.Equal(t, 2, c.backlog.Cached())
 	require.Equal(t, 1, c.requests)
 	return c
 }

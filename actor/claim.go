@@ -4,7 +4,9 @@ import (
 	"encoding/binary"
 	"slices"
 
+	"github.com/dispatcherd/dispatcherd/backlog"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
+	"github.com/dispatcherd/dispatcherd/internal/timing"
 	"github.com/dispatcherd/dispatcherd/slotindex"
 )
 
@@ -19,6 +21,7 @@ type claiming struct {
 	spare      []*contract.ClaimRequest
 	spareJobs  [][]*job
 	types      []slotindex.TypeID // scratch
+	breaker    timing.Breaker
 }
 
 // flight is a claim whose outcome is not known.
@@ -47,7 +50,7 @@ func (cl *claiming) land(t contract.Token) *flight {
 // for jobs that rank higher.
 func (c *Core) flushClaims() {
 	cl := &c.claims
-	if c.outage.since(claims, c.now) {
+	if cl.breaker.Open(c.now) {
 		c.giveBack()
 		return
 	}
@@ -134,7 +137,7 @@ func (ev Claimed) apply(c *Core) {
 	case v == contract.Unknown, f.doubt && v == contract.Refused:
 		c.stats.Unknown++
 		f.doubt = true
-		c.outage.begin(claims, c)
+		c.claims.breaker.Fail(c.now, c.cfg.Outage, c.rng)
 		c.claims.unresolved = append(c.claims.unresolved, ev.Request)
 		for _, id := range ev.Request.IDs {
 			if j := c.jobs.get(id); j != nil && j.stage == reserved && j.attempt == 0 {
@@ -145,7 +148,7 @@ func (ev Claimed) apply(c *Core) {
 	case v == contract.Refused:
 		c.refused(ev.Request)
 	default:
-		c.outage.over(claims)
+		c.claims.breaker.Succeed()
 		for i := range ev.Result.Won {
 			c.won(&ev.Result.Won[i], f.doubt)
 		}
@@ -173,7 +176,7 @@ func (cl *claiming) arrived(f *flight) {
 
 // refused handles a claim that certainly took nothing.
 func (c *Core) refused(r *contract.ClaimRequest) {
-	c.outage.begin(claims, c)
+	c.claims.breaker.Fail(c.now, c.cfg.Outage, c.rng)
 	for _, id := range r.IDs {
 		if j := c.jobs.get(id); j != nil && j.stage == reserved {
 			c.putBack(j)
@@ -204,29 +207,12 @@ func (c *Core) won(w *contract.Won, doubt bool) {
 	}
 }
 
-// lost frees the slot of a job that somebody else has. Claims run in parallel,
-// so the article's "five failed claims in a row" is counted per fetched list.
+// lost frees the slot of a job whose row another dispatcher has.
 func (c *Core) lost(j *job) {
 	c.stats.Lost++
 	c.freeSlot(j)
-	t, p := j.typ, j.priority
-	if j.foreign {
-		c.forget(j)
-		c.dropForeign(laneRef{t, p, true})
-		return
-	}
-	c.fetch.back(c.now + backPause) // who had it locked may have given it up
-	l := &c.kinds[t].queued[p]
-	if j.list == l.list {
-		l.lost++
+	if c.backlog.Lost(backlog.Lane{Type: j.typ, Priority: j.priority, NonLocal: j.nonLocal}, j.batch) {
+		c.stats.StaleLists++
 	}
 	c.forget(j)
-	if int(l.lost) < c.cfg.Limits.LostPerList {
-		return
-	}
-	c.stats.StaleLists++
-	c.cached -= l.len()
-	l.discard()
-	c.mark(t, p)
-	c.fetch.lookAgain(c, laneRef{typ: t, priority: p})
 }

@@ -262,7 +262,7 @@ func (w *world) cmdInsert(how words, body []string) {
 	}
 	for _, name := range w.dispatcherNames() {
 		d := w.dispatchers[name]
-		if d.core.bell.armed && !d.deaf {
+		if d.core.backlog.Subscribed() && !d.deaf {
 			at := w.at
 			w.at = d
 			w.step(news)
@@ -287,7 +287,7 @@ func (w *world) cmdClock(ws words, _ []string) {
 	case "database":
 		w.table.now += d.Microseconds()
 	case "local":
-		w.now = w.now.after(d)
+		w.now = w.now.After(d)
 	default:
 		w.t.Fatalf("no clock %q", ws.bare[0])
 	}

@@ -4,17 +4,20 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/dispatcherd/dispatcherd/backlog"
+	"github.com/dispatcherd/dispatcherd/internal/timing"
 	"github.com/dispatcherd/dispatcherd/scoring"
 )
 
 // Instant is local monotonic time in milliseconds from an arbitrary zero. Core
 // never sees the wall clock.
-type Instant int64
+type Instant = timing.Instant
 
 // Never is the instant that does not come.
-const Never Instant = 1<<63 - 1
+const Never = timing.Never
 
-func (t Instant) after(d time.Duration) Instant { return t + Instant(d.Milliseconds()) }
+// Backoff spaces repetitions.
+type Backoff = timing.Backoff
 
 // Config holds what an operator may choose. The zero value is not usable; see
 // DefaultConfig.
@@ -115,10 +118,19 @@ func (c Config) Validate() error {
 	if c.Handicap > maxHandicap {
 		return fmt.Errorf("handicap is %v, must be at most %v: nothing that waits may be overtaken for longer", c.Handicap, maxHandicap)
 	}
-	if err := c.Retry.validate("retry"); err != nil {
+	if err := c.Retry.Validate("retry"); err != nil {
 		return err
 	}
-	return c.Outage.validate("outage")
+	return c.Outage.Validate("outage")
+}
+
+// backlog returns the part that concerns the pending rows.
+func (c Config) backlog() backlog.Config {
+	return backlog.Config{
+		Poll: c.Poll, PollUnsubscribed: c.PollDeaf, Patience: c.Patience, Penalty: c.Handicap, Backoff: c.Outage,
+		LaneLength: c.Limits.LaneLength, LanesPerFetch: c.Limits.LanesPerFetch,
+		LostPerBatch: c.Limits.LostPerList, Departures: c.Limits.Unfinished,
+	}
 }
 
 type bound struct {

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/backlog"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/scoring"
 	"github.com/dispatcherd/dispatcherd/slotindex"
@@ -17,13 +18,12 @@ type Core struct {
 	cfg Config
 	rng *rand.Rand
 
-	now    Instant
-	offset int64 // database clock minus Instant, milliseconds; known once offsetKnown
-	clock  bool  // whether the database clock was ever heard of
+	now Instant
 
 	index    *slotindex.Index
-	slots    []slot // by slotindex.Ref
-	kinds    []kind // by slotindex.TypeID
+	backlog  *backlog.Backlog
+	slots    []slot      // by slotindex.Ref
+	types    []typeState // by slotindex.TypeID
 	sessions map[dispatcherd.SessionID]*session
 	cutOff   map[dispatcherd.SessionID]struct{} // ended by this dispatcher; what their workers say before Unregistered brings no slots
 	jobs     jobTable                           // reserved, running and finishing ones, and waiting requests
@@ -31,21 +31,19 @@ type Core struct {
 	turned   []dispatcherd.SessionID            // refused in this step; cut off before anything is placed
 	found    []*job                             // scratch of Released
 	refs     []slotindex.Ref                    // the same
+	gone     []slotindex.TypeID                 // scratch of removeSlot
 	warmth   int                                // nothing, see warm
 
 	dirty    []slotindex.TypeID // types that may have both a waiting job and a free slot
 	heads    headHeap           // scratch of place
 	known    int                // types held
-	cached   int                // candidates in all lanes
 	requests int                // on-demand requests waiting
 	alarms   alarmHeap          // deadlines
 
-	fetch  fetching
 	claims claiming
 	adopts adopting
 	ends   finishing
-	outage outage
-	bell   bell
+	reads  []*contract.FetchRequest // scratch of flushReads
 
 	elsewhere map[string]int            // capacity of the other dispatchers, by type; read only
 	shares    map[string]contract.Share // by type; read only
@@ -100,13 +98,14 @@ func New(cfg Config) *Core {
 	if err := cfg.Validate(); err != nil {
 		panic("actor: " + err.Error())
 	}
+	index, rng := slotindex.New(), rand.New(rand.NewPCG(cfg.Seed[0], cfg.Seed[1]))
 	return &Core{
 		cfg:      cfg,
-		rng:      rand.New(rand.NewPCG(cfg.Seed[0], cfg.Seed[1])),
-		index:    slotindex.New(),
+		rng:      rng,
+		index:    index,
+		backlog:  backlog.New(cfg.backlog(), index, rng),
 		sessions: make(map[dispatcherd.SessionID]*session),
 		cutOff:   make(map[dispatcherd.SessionID]struct{}),
-		fetch:    fetching{epoch: 1, looks: 1},
 	}
 }
 
@@ -115,6 +114,7 @@ func New(cfg Config) *Core {
 // the last one counts as the last one.
 func (c *Core) Step(now Instant, ev Event, fx []Effect) []Effect {
 	c.now = max(c.now, now)
+	c.backlog.Advance(c.now)
 	c.fx = fx
 	c.memory.reset()
 	ev.apply(c)
@@ -145,14 +145,14 @@ func (c *Core) flush() {
 	c.flushAdopts()
 	c.flushClaims()
 	c.flushEnds()
-	c.flushFetch()
-	c.flushBehind()
-	c.flushBell()
+	c.flushReads()
+	c.flushGate()
 }
 
 // NextWake returns the instant by which a Tick is due, or Never.
 func (c *Core) NextWake() Instant {
-	return min(c.alarms.first(), c.outage.wake(c.now), c.adopts.locked.wake(c.now), c.fetch.wake(c), c.fetch.behind.wake(c), c.bell.wake(c))
+	return min(c.alarms.first(), c.claims.breaker.Wake(c.now), c.ends.breaker.Wake(c.now),
+		c.adopts.breaker.Wake(c.now), c.adopts.locked.Wake(c.now), c.backlog.Wake(len(c.dirty) > 0))
 }
 
 // Stats returns the counters so far.
@@ -177,18 +177,7 @@ func (c *Core) Adopting() bool {
 // Draining reports whether the dispatcher is about to stop.
 func (c *Core) Draining() bool { return c.draining }
 
-// dbNow is the database clock as well as Core knows it, in milliseconds.
-func (c *Core) dbNow() int64 { return int64(c.now) + c.offset }
-
 func (c *Core) emit(e Effect) { c.fx = append(c.fx, e) }
-
-// touch notes that a type may have become placeable.
-func (c *Core) touch(t slotindex.TypeID) {
-	if k := &c.kinds[t]; !k.dirty {
-		k.dirty = true
-		c.dirty = append(c.dirty, t)
-	}
-}
 
 // score is the article's formula for one job at this instant.
 func (c *Core) score(mode dispatcherd.Mode, p dispatcherd.Priority, ageMS int64, t slotindex.TypeID) scoring.Terms {
@@ -196,15 +185,15 @@ func (c *Core) score(mode dispatcherd.Mode, p dispatcherd.Priority, ageMS int64,
 }
 
 // capacity is how many slots of the whole cluster support a type.
-func (c *Core) capacity(t slotindex.TypeID) int { return c.index.Capacity(t) + int(c.kinds[t].abroad) }
+func (c *Core) capacity(t slotindex.TypeID) int { return c.index.Capacity(t) + int(c.types[t].abroad) }
 
 func (ev Elsewhere) apply(c *Core) {
 	c.elsewhere, c.shares = ev.Capacity, ev.Shares
-	for t := range c.kinds {
-		if k := &c.kinds[t]; k.held {
+	for t := range c.types {
+		if k := &c.types[t]; k.known {
 			name := c.index.Name(slotindex.TypeID(t))
 			k.abroad = int32(ev.Capacity[name])
-			c.divide(slotindex.TypeID(t), ev.Shares[name])
+			c.backlog.SetShare(slotindex.TypeID(t), ev.Shares[name])
 		}
 	}
 }

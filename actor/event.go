@@ -85,6 +85,12 @@ type Abandoned struct {
 // Notified tells that rows may have become pending. It is a hint.
 type Notified struct{}
 
+// Announced is Notified that names the row, the only one its transaction made
+// pending. It is as much of a hint.
+type Announced struct {
+	Row contract.RowNotification
+}
+
 // Listening tells whether notifications can be expected.
 type Listening struct {
 	On bool

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/backlog"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/scoring"
 	"github.com/dispatcherd/dispatcherd/slotindex"
@@ -104,7 +105,7 @@ type asked struct {
 // Explain says why a job does not run, or where it runs. It changes nothing.
 func (c *Core) Explain(q Inquiry) Explanation {
 	a, j := c.identify(q)
-	age := int64(c.now) - a.arrival + c.handicapMS(a.foreign)
+	age := int64(c.now) - a.arrival + c.penaltyMS(a.nonLocal)
 	x := Explanation{Mode: a.mode, Type: q.Type, Priority: a.priority, Age: msDuration(max(0, age))}
 	if a.known {
 		x.Type = c.index.Name(a.typ)
@@ -123,17 +124,17 @@ func (c *Core) Explain(q Inquiry) Explanation {
 		return x
 	}
 	x.Window, x.Bounded = c.cfg.Weights.Window()
-	if a.known && c.kinds[a.typ].foreign != nil {
+	if a.known && c.backlog.Shared(a.typ) {
 		x.Window, x.Bounded = c.cfg.Weights.SharedWindow(c.cfg.Handicap)
 	}
 	x.Closes = max(0, x.Window-msDuration(age)) // longer than the window before it is due
-	if j != nil && x.Free == 0 && c.kinds[a.typ].urgent && !c.draining {
+	if j != nil && x.Free == 0 && c.types[a.typ].urgent && !c.draining {
 		if lesser, _ := c.takeable(&a.head, true); lesser != nil {
 			x.Slot = c.index.SlotID(lesser.slot)
 		}
 	}
-	phantom, seats := c.explainRank(&x, &a)
-	x.Reasons = c.reasons(&x, &a, q, phantom, c.claimFull(&a, seats))
+	unknown, seats := c.explainRank(&x, &a)
+	x.Reasons = c.reasons(&x, &a, q, unknown, c.claimFull(&a, seats))
 	if slices.ContainsFunc(x.Reasons, Reason.holdsOff) {
 		x.Slot = 0
 	}
@@ -164,12 +165,12 @@ func (c *Core) identify(q Inquiry) (asked, *job) {
 	if a.mode == dispatcherd.OnDemand {
 		a.number, a.arrival = -int64(q.ID), int64(j.arrival)
 	} else {
-		a.arrival = int64(c.now) - c.keyAgeMS(a.key)
-		a.foreign = a.known && c.laneOf(a.typ, a.priority, q.ID).foreign
+		a.arrival = int64(c.now) - c.backlog.AgeMS(a.key)
+		a.nonLocal = a.known && c.backlog.LaneOf(a.typ, a.priority, q.ID).NonLocal
 		if j != nil {
-			a.foreign = j.foreign
+			a.nonLocal = j.nonLocal
 		}
-		a.arrival += c.handicapMS(a.foreign)
+		a.arrival += c.penaltyMS(a.nonLocal)
 	}
 	return a, j
 }
@@ -205,32 +206,27 @@ func (c *Core) explainSlots(x *Explanation, t slotindex.TypeID) {
 // explainRank counts who goes before, and tells whether unread jobs may, and how
 // many rows among them have a slot to themselves at most: each takes a place in
 // the next claim.
-func (c *Core) explainRank(x *Explanation, a *asked) (phantom bool, seats int) {
+func (c *Core) explainRank(x *Explanation, a *asked) (unknown bool, seats int) {
 	open := c.queuedOpen()
 	rivals := c.competitors(a)
 	var ahead []head
-	for t := range c.kinds {
-		k := &c.kinds[t]
-		x.AtLeast = x.AtLeast || k.foreign != nil // of their rows only some are known here
-		if k.waiting == 0 {
+	for t := range c.types {
+		id := slotindex.TypeID(t)
+		x.AtLeast = x.AtLeast || c.backlog.Shared(id) // of their rows only some are known here
+		if !c.waits(id) {
 			continue
 		}
-		id := slotindex.TypeID(t)
 		rows := 0
-		for p := range k.queued {
-			r := laneRef{typ: id, priority: dispatcherd.Priority(p)}
-			n, unread := c.lanePrefix(a, r, &ahead, rivals[id])
-			rows += n
-			c.countAhead(x, a, id, n, k.queued[p].len(), rivals[id])
-			x.AtLeast = x.AtLeast || unread
-			phantom = phantom || unread && rivals[id]
-			if k.foreign != nil {
-				r.foreign = true
-				n, _ = c.lanePrefix(a, r, &ahead, rivals[id])
+		for p := range dispatcherd.MaxPriority + 1 {
+			for _, lane := range c.backlog.Lanes(id, p) {
+				n, unread := c.lanePrefix(a, lane, &ahead, rivals[id])
 				rows += n
-				c.countAhead(x, a, id, n, k.foreign[p].len(), rivals[id])
+				c.countAhead(x, a, id, n, len(c.backlog.State(lane).Keys), rivals[id])
+				unread = unread && !lane.NonLocal
+				x.AtLeast = x.AtLeast || unread
+				unknown = unknown || unread && rivals[id]
 			}
-			n, all := c.linePrefix(a, id, dispatcherd.Priority(p), &ahead, rivals[id])
+			n, all := c.queuePrefix(a, id, p, &ahead, rivals[id])
 			c.countAhead(x, a, id, n, all, rivals[id])
 		}
 		if open {
@@ -246,7 +242,7 @@ func (c *Core) explainRank(x *Explanation, a *asked) (phantom bool, seats int) {
 	for i := range ahead[:min(len(ahead), explainedRivals)] {
 		x.Ahead = append(x.Ahead, c.rival(a, &ahead[i]))
 	}
-	return phantom, seats
+	return unknown, seats
 }
 
 func (c *Core) countAhead(x *Explanation, a *asked, t slotindex.TypeID, n, all int, rivals bool) {
@@ -279,53 +275,46 @@ func (c *Core) competitors(a *asked) map[slotindex.TypeID]bool {
 
 // lanePrefix counts the candidates of a lane that go before a, and notes the
 // best of them. unread tells that the lane may hold more of them in Postgres.
-func (c *Core) lanePrefix(a *asked, r laneRef, ahead *[]head, note bool) (n int, unread bool) {
-	l := c.lane(r)
-	keys := l.keys[l.head:]
-	own := a.known && a.mode == dispatcherd.Queued && r == laneRef{a.typ, a.priority, a.foreign}
+func (c *Core) lanePrefix(a *asked, r backlog.Lane, ahead *[]head, note bool) (n int, unread bool) {
+	l := c.backlog.State(r)
+	keys := l.Keys
+	own := a.known && a.mode == dispatcherd.Queued && r == a.lane()
 	n = sort.Search(len(keys), func(i int) bool {
 		if own {
 			return !keys[i].Less(a.key)
 		}
-		h := c.headOfKey(r, keys[i])
+		h := c.rowHead(r, keys[i])
 		return !h.before(&a.head)
 	})
 	for i := range min(n, explainedRivals) {
 		if note {
-			*ahead = append(*ahead, c.headOfKey(r, keys[i]))
+			*ahead = append(*ahead, c.rowHead(r, keys[i]))
 		}
 	}
-	if !l.more || n < len(keys) {
+	if !l.More || n < len(keys) {
 		return n, false
 	}
 	if own {
-		return n, l.cursor.Less(a.key)
+		return n, l.Cursor.Less(a.key)
 	}
-	h := c.headOfKey(r, l.cursor)
+	h := c.rowHead(r, l.Cursor)
 	return n, h.before(&a.head)
 }
 
-func (c *Core) headOfKey(r laneRef, k contract.Key) head {
-	age := c.keyAgeMS(k) - c.handicapMS(r.foreign)
-	return head{
-		score:   c.score(dispatcherd.Queued, r.priority, age, r.typ).Total(),
-		arrival: int64(c.now) - age, number: int64(k.ID), typ: r.typ, priority: r.priority,
-		mode: dispatcherd.Queued, foreign: r.foreign,
-	}
+// lane names the lane of a queued job.
+func (a *asked) lane() backlog.Lane {
+	return backlog.Lane{Type: a.typ, Priority: a.priority, NonLocal: a.nonLocal}
 }
 
-// linePrefix is lanePrefix for requests, and counts the whole line.
-func (c *Core) linePrefix(a *asked, t slotindex.TypeID, p dispatcherd.Priority, ahead *[]head, note bool) (n, all int) {
+// queuePrefix is lanePrefix for requests, and counts the whole queue.
+func (c *Core) queuePrefix(a *asked, t slotindex.TypeID, p dispatcherd.Priority, ahead *[]head, note bool) (n, all int) {
 	before := true
-	for j := c.kinds[t].demand[p].first; j != nil; j = j.next {
+	for j := c.types[t].demand[p].first; j != nil; j = j.next {
 		all++
 		if !before {
 			continue
 		}
-		h := head{
-			score:   c.score(dispatcherd.OnDemand, p, c.ageMS(j), t).Total(),
-			arrival: int64(j.arrival), number: -int64(j.id), typ: t, priority: p, mode: dispatcherd.OnDemand,
-		}
+		h := c.headOf(j)
 		if before = h.before(&a.head); !before {
 			continue
 		}
@@ -377,7 +366,7 @@ func (c *Core) claimFull(a *asked, seats int) bool {
 
 // reasons lists everything that keeps a waiting job from starting in the next
 // step.
-func (c *Core) reasons(x *Explanation, a *asked, q Inquiry, phantom, full bool) []Reason {
+func (c *Core) reasons(x *Explanation, a *asked, q Inquiry, unknown, full bool) []Reason {
 	var list []Reason
 	add := func(r Reason, holds bool) {
 		if holds {
@@ -385,27 +374,27 @@ func (c *Core) reasons(x *Explanation, a *asked, q Inquiry, phantom, full bool) 
 		}
 	}
 	queued := a.mode == dispatcherd.Queued
-	early := queued && c.clock && c.keyAgeMS(a.key) < 0
+	early := queued && c.backlog.ClockKnown() && c.backlog.AgeMS(a.key) < 0
 	cached := false
 	if queued && a.known && !early {
-		cached = c.lane(laneRef{a.typ, a.priority, a.foreign}).holds(a.key)
+		cached = c.backlog.State(a.lane()).Contains(a.key)
 	}
 	add(ReasonBackoff, early && q.Failures > 0)
 	add(ReasonScheduled, early && q.Failures == 0)
 	add(ReasonDraining, c.draining)
-	add(ReasonOutage, queued && c.outage.since(claims, c.now))
+	add(ReasonOutage, queued && c.claims.breaker.Open(c.now))
 	add(ReasonUnrecorded, queued && c.ends.unrecorded >= c.cfg.Limits.Unfinished)
 	add(ReasonTypeUnknown, !a.known)
 	add(ReasonNoCapacity, a.known && x.Capacity == 0)
 	add(ReasonCapacityBusy, x.Capacity > 0 && x.Free == 0 && x.Slot == 0)
 	read := x.Capacity > 0 // of a type without a slot no row is, nor waited for
 	if queued && read && !early && !cached {
-		behind := c.kinds[a.typ].queued[a.priority].cursor.Less(a.key)
-		add(ReasonClaimRaceLost, !a.foreign && !behind)
-		add(ReasonUnread, !a.foreign && behind)
-		add(ReasonOtherShare, a.foreign)
+		unread := c.backlog.State(backlog.Lane{Type: a.typ, Priority: a.priority}).Cursor.Less(a.key)
+		add(ReasonClaimRaceLost, !a.nonLocal && !unread)
+		add(ReasonUnread, !a.nonLocal && unread)
+		add(ReasonOtherShare, a.nonLocal)
 	}
-	add(ReasonAwaitsFetch, phantom && read)
+	add(ReasonAwaitsFetch, unknown && read)
 	add(ReasonClaimsFull, full)
 	add(ReasonOutranked, x.Competing > 0)
 	return list

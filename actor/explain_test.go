@@ -84,7 +84,7 @@ func (p *puzzle) reserve() {
 			p.table.insert(row{id: q.ID, typ: q.Type, priority: q.Priority, runAt: q.RunAt, tries: 5})
 			p.jobs = append(p.jobs, q)
 		}
-		p.core.fetch.nextPoll = p.now
+		p.core.backlog.PollNow()
 		p.answer(p.step(Notified{}), true)
 	}
 }
@@ -92,7 +92,7 @@ func (p *puzzle) reserve() {
 // foreign reports whether a row belongs to another dispatcher's share.
 func (p *puzzle) foreign(id dispatcherd.JobID, typ string) bool {
 	t, known := p.core.index.Lookup(typ)
-	return id > 0 && known && !p.core.kinds[t].share.Owns(id)
+	return id > 0 && known && p.core.backlog.LaneOf(t, 0, id).NonLocal
 }
 
 // handicap is what a job counts as younger, in milliseconds.
@@ -132,7 +132,7 @@ func (p *puzzle) waiting() {
 		p.pass(int64(p.rng.IntN(2) * p.rng.IntN(200_000)))
 	}
 	p.hold(Notified{})
-	p.core.fetch.nextPoll = p.now
+	p.core.backlog.PollNow()
 	p.settle(false)
 }
 
@@ -193,7 +193,7 @@ func (p *puzzle) expected() (ranks, hidden map[dispatcherd.JobID]int) {
 		h.arrival += p.handicap(q.ID, q.Type)
 		h.score = p.core.cfg.Weights.Score(h.mode, q.Priority, int64(p.now)-h.arrival, p.core.capacity(t)).Total()
 		switch {
-		case q.ID < 0, p.core.lane(laneRef{t, q.Priority, p.foreign(q.ID, q.Type)}).holds(contract.Key{RunAt: q.RunAt, ID: q.ID}):
+		case q.ID < 0, p.core.backlog.State(p.core.backlog.LaneOf(t, q.Priority, q.ID)).Contains(contract.Key{RunAt: q.RunAt, ID: q.ID}):
 			all = append(all, scored{h, q.ID})
 		case p.core.index.Capacity(t) > 0:
 			unread = append(unread, scored{h, q.ID})
@@ -281,7 +281,7 @@ func (p *puzzle) check(sum *tally) {
 // staysFull reports whether the next claim is full, and no request will take a place
 // in it from somebody.
 func (p *puzzle) staysFull() bool {
-	return len(p.core.claims.next) >= p.core.claimRoom() && !slices.ContainsFunc(p.core.kinds, func(k kind) bool { return k.urgent })
+	return len(p.core.claims.next) >= p.core.claimRoom() && !slices.ContainsFunc(p.core.types, func(k typeState) bool { return k.urgent })
 }
 
 // sendsFullClaim lets the core decide, and reports whether it has sent a claim that
@@ -362,7 +362,7 @@ func explained(t *testing.T) *puzzle {
 		p.table.insert(row{id: q.ID, typ: q.Type, priority: q.Priority, runAt: q.RunAt, tries: 5})
 		p.jobs = append(p.jobs, q)
 	}
-	p.core.fetch.nextPoll = p.now
+	p.core.backlog.PollNow()
 	p.answer(p.step(Notified{}), true)
 	return p
 }
@@ -403,7 +403,9 @@ func TestAnExplanationNamesEveryReasonAndRival(t *testing.T) {
 // of a row that is not in it.
 func TestWhereNobodyReadsARowWasNotPassedBy(t *testing.T) {
 	p := explained(t)
-	p.core.kinds[0].queued[0].more = true // as after a fetch that was full
+	p.table.insert(row{id: 3, typ: "pdf", runAt: p.table.now, tries: 5})
+	p.core.backlog.PollNow()
+	p.answer(p.step(Notified{}), true) // the answer is full: the table may contain more
 	p.step(Unregistered{Session: 1})
 	passed := Inquiry{ID: 9, Type: "pdf", RunAt: p.table.now - 1}
 	require.Equal(t, []Reason{ReasonNoCapacity, ReasonOutranked}, p.core.Explain(passed).Reasons)

@@ -3,9 +3,9 @@ package actor
 import (
 	"cmp"
 	"slices"
-	"time"
 
 	"github.com/dispatcherd/dispatcherd/internal/contract"
+	"github.com/dispatcherd/dispatcherd/internal/timing"
 )
 
 // finishing gathers ended attempts and records them together.
@@ -15,6 +15,7 @@ type finishing struct {
 	inFlight   int
 	again      []*contract.FinishRequest
 	spare      []*contract.FinishRequest
+	breaker    timing.Breaker
 }
 
 // end puts the end of an attempt on its way to Postgres. The job holds no slot
@@ -35,7 +36,7 @@ func (e *finishing) add(f contract.Finish) {
 // flushEnds sends what may be sent.
 func (c *Core) flushEnds() {
 	e := &c.ends
-	if c.outage.since(ends, c.now) {
+	if e.breaker.Open(c.now) {
 		return
 	}
 	for e.inFlight < c.cfg.Limits.Finishes && len(e.again)+len(e.queue) > 0 {
@@ -73,12 +74,12 @@ func (ev Finished) apply(c *Core) {
 	e := &c.ends
 	e.inFlight--
 	if ev.Result.Verdict != contract.OK {
-		c.outage.begin(ends, c)
+		e.breaker.Fail(c.now, c.cfg.Outage, c.rng)
 		ev.Request.Again = ev.Request.Again || ev.Result.Verdict == contract.Unknown
 		e.again = append(e.again, ev.Request)
 		return
 	}
-	c.outage.over(ends)
+	e.breaker.Succeed()
 	e.unrecorded -= len(ev.Request.Items)
 	stale := ev.Result.Stale
 	for i := range ev.Request.Items {
@@ -92,10 +93,6 @@ func (ev Finished) apply(c *Core) {
 	clear(ev.Request.Items)
 	e.spare = append(e.spare, ev.Request)
 }
-
-// shortDelay is longer than any finish takes: what is due that much after its
-// end was recorded cannot be before a cursor by then.
-const shortDelay = 10 * time.Second
 
 // recorded forgets a job whose end is in Postgres, or whose end somebody else
 // has decided. A row that is pending again without delay goes back to its lane.
@@ -111,17 +108,14 @@ func (c *Core) recorded(f *contract.Finish, stale bool) {
 			c.emit(c.memory.stale.add(Stale{Session: j.told, Job: j.id, Attempt: j.attempt}))
 		}
 	case j.returned:
-		c.fetch.back(c.now + backPause)
+		c.backlog.GivenBack()
 	case f.Outcome == contract.Released, f.Outcome == contract.Crashed:
 		c.comeBack(j)
 	case f.Outcome == contract.Retry, f.Outcome == contract.Isolated:
-		c.fetch.leave(c, j)
-		c.fetch.expect((c.dbNow() + f.Delay.Milliseconds()) * 1000)
-		if f.Delay < shortDelay {
-			c.fetch.back(c.now.after(f.Delay) + backPause) // its lane may have been read on past its place before it was there
-		}
+		c.backlog.Departed(j.typ, j.priority, j.key)
+		c.backlog.Delayed(f.Delay)
 	default:
-		c.fetch.leave(c, j)
+		c.backlog.Departed(j.typ, j.priority, j.key)
 	}
 	c.forget(j)
 }

@@ -30,7 +30,7 @@ type job struct {
 	typ       slotindex.TypeID
 	slot      slotindex.Ref
 	attempt   dispatcherd.Attempt
-	list      uint32 // queued: the fetched list it was taken from
+	batch     uint32 // queued: the fetched batch it was taken from
 	priority  dispatcherd.Priority
 	mode      dispatcherd.Mode
 	stage     stage
@@ -39,7 +39,7 @@ type job struct {
 	late      bool // its timeout has passed
 	dying     bool // its worker was told to stop it; the alarm is the end of the grace
 	revoked   bool // the dispatcher gave it up: how the attempt ends is nobody's fault
-	foreign   bool // queued: it was taken from a foreign lane
+	nonLocal  bool // queued: it was taken from a non-local lane
 	returned  bool // queued: its worker gave it back
 	displaced bool // queued: it had to yield its slot while its claim was under way
 	returns   int8 // on-demand: how often a worker gave it back
@@ -77,41 +77,36 @@ func (c *Core) newJob() *job {
 func (c *Core) forget(j *job) {
 	c.disarm(j)
 	c.jobs.remove(j.id)
-	t, again := c.laneOf(j.typ, j.priority, j.id), j.again
+	lane, again := c.backlog.LaneOf(j.typ, j.priority, j.id), j.again
 	*j = job{next: c.spare}
 	c.spare = j
-	c.kinds[t.typ].jobs--
 	if again {
-		c.fetch.lookAgain(c, t)
+		c.backlog.Rescan(lane)
 	}
-	c.letGo(t.typ)
+	c.letGo(lane.Type)
 }
 
 // keep takes a job into hand. Its type stays known until forget.
 func (c *Core) keep(j *job) {
 	c.jobs.put(j)
-	c.fetch.alert(c)
-	c.kinds[j.typ].jobs++
+	c.backlog.JobTaken()
 }
 
-// ageMS is the age that counts for the score, in milliseconds, the handicap
+// ageMS is the age that counts for the score, in milliseconds, the penalty
 // deducted; it may be negative while clocks disagree.
 func (c *Core) ageMS(j *job) int64 {
 	if j.mode == dispatcherd.OnDemand {
 		return int64(c.now - j.arrival)
 	}
-	return c.keyAgeMS(j.key) - c.handicapMS(j.foreign)
+	return c.backlog.AgeMS(j.key) - c.penaltyMS(j.nonLocal)
 }
 
-// keyAgeMS is the age of a queued candidate.
-func (c *Core) keyAgeMS(k contract.Key) int64 { return c.dbNow() - floorMS(k.RunAt) }
-
-// floorMS turns microseconds into whole milliseconds, rounding down.
-func floorMS(us int64) int64 {
-	if us < 0 {
-		return -((-us + 999) / 1000)
+// penaltyMS is the age that the rows of a lane lose.
+func (c *Core) penaltyMS(nonLocal bool) int64 {
+	if nonLocal {
+		return c.cfg.Handicap.Milliseconds()
 	}
-	return us / 1000
+	return 0
 }
 
 // freeSlot takes a job off its slot, which is then free again, or gone if it
@@ -131,9 +126,9 @@ func (c *Core) freeSlot(j *job) {
 		return
 	}
 	c.index.Release(ref)
-	c.fetch.foreign.stirred = true // the slot may find nothing of its own
+	c.backlog.SlotFreed()
 	for _, t := range c.index.TypesOf(ref) {
-		if c.kinds[t].waiting != 0 {
+		if c.waits(t) {
 			c.touch(t)
 		}
 	}

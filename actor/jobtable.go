@@ -4,6 +4,8 @@ import (
 	"math/bits"
 
 	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
+	"github.com/dispatcherd/dispatcherd/slotindex"
 )
 
 // jobTable finds the jobs in hand by id. It is a map for keys that come in
@@ -18,6 +20,7 @@ type jobTable struct {
 	entries []jobEntry // a power of two of them
 	shift   uint8      // 64 minus the number of bits of a group's number
 	n       int
+	perType []int32           // by slotindex.TypeID
 	newest  dispatcherd.JobID // no larger id was put since the table was last empty
 }
 
@@ -63,12 +66,40 @@ func (t *jobTable) getOld(id dispatcherd.JobID) *job {
 	return t.get(id)
 }
 
+// Len returns the number of jobs. With OfType and InHand it implements backlog.Jobs.
+func (t *jobTable) Len() int { return t.n }
+
+// OfType returns the number of jobs of one type.
+func (t *jobTable) OfType(typ slotindex.TypeID) int {
+	if int(typ) >= len(t.perType) {
+		return 0
+	}
+	return int(t.perType[typ])
+}
+
+// InHand reports whether a row that was read as pending is in hand. At the place that
+// it was taken from, the read saw it as it was before. At another place it is pending
+// again while an attempt is still being recorded here; its lane is read again once the
+// job is forgotten.
+func (t *jobTable) InHand(k contract.Key) bool {
+	j := t.getOld(k.ID)
+	if j == nil {
+		return false
+	}
+	j.again = j.again || j.key != k
+	return true
+}
+
 // put adds a job whose id is not in the table.
 func (t *jobTable) put(j *job) {
 	if 2*(t.n+1) > len(t.entries) {
 		t.grow()
 	}
 	t.entries[t.find(j.id)] = jobEntry{j.id, j}
+	for int(j.typ) >= len(t.perType) {
+		t.perType = append(t.perType, 0)
+	}
+	t.perType[j.typ]++
 	if t.n++; t.n == 1 {
 		t.newest = j.id
 	}
@@ -91,6 +122,7 @@ func (t *jobTable) grow() {
 func (t *jobTable) remove(id dispatcherd.JobID) {
 	mask := len(t.entries) - 1
 	hole := t.find(id)
+	t.perType[t.entries[hole].job.typ]--
 	for i := (hole + 1) & mask; t.entries[i].id != 0; i = (i + 1) & mask {
 		// An entry may fill the hole unless its home lies behind it.
 		if home := t.home(t.entries[i].id); (i-home)&mask >= (i-hole)&mask {

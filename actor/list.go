@@ -62,21 +62,20 @@ type TypeInfo struct {
 // Types lists the known types in the order of their numbers.
 func (c *Core) Types() []TypeInfo {
 	var list []TypeInfo
-	for t := range c.kinds {
-		k := &c.kinds[t]
-		if !k.held {
+	for t := range c.types {
+		k := &c.types[t]
+		if !k.known {
 			continue
 		}
 		id := slotindex.TypeID(t)
 		info := TypeInfo{Name: c.index.Name(id), Capacity: c.index.Capacity(id), Free: c.index.FreeFor(id)}
 		oldest := int64(0)
-		for p := range k.queued {
-			for _, l := range k.lanes(dispatcherd.Priority(p)) {
-				if l.len() == 0 {
-					continue
+		for p := range k.demand {
+			for _, lane := range c.backlog.Lanes(id, dispatcherd.Priority(p)) {
+				if keys := c.backlog.State(lane).Keys; len(keys) > 0 {
+					info.Cached += len(keys)
+					oldest = max(oldest, c.backlog.AgeMS(keys[0]))
 				}
-				info.Cached += l.len()
-				oldest = max(oldest, c.keyAgeMS(l.first()))
 			}
 			for j := k.demand[p].first; j != nil; j = j.next {
 				info.Requests++
@@ -105,19 +104,20 @@ type Gauges struct {
 func (c *Core) Gauges() Gauges {
 	return Gauges{
 		Slots: c.index.Len(), Free: c.index.Free(), Sessions: len(c.sessions), Requests: c.requests,
-		Cached: c.cached, InHand: c.jobs.n, Unrecorded: c.ends.unrecorded,
-		ClaimsUnderWay: len(c.claims.flying), Outage: c.outage.lasts(c.now),
+		Cached: c.backlog.Cached(), InHand: c.jobs.n, Unrecorded: c.ends.unrecorded,
+		ClaimsUnderWay: len(c.claims.flying), Outage: c.failing(),
 	}
 }
 
-// LastLook returns how long the last full look at the lanes took, all of its
-// parts together, and how long ago it ended; both are 0 before the first.
-func (c *Core) LastLook() (took, age time.Duration) {
-	if c.fetch.lookedAt == 0 {
-		return 0, 0
-	}
-	return msDuration(int64(c.fetch.lookTook)), msDuration(int64(c.now - c.fetch.lookedAt))
+// failing reports whether some kind of statement has failed recently and not succeeded
+// since.
+func (c *Core) failing() bool {
+	return c.backlog.Failing() || c.claims.breaker.Failing(c.now) || c.ends.breaker.Failing(c.now) || c.adopts.breaker.Failing(c.now)
 }
+
+// LastScan returns how long the last full scan of the lanes took, all of its
+// parts together, and how long ago it ended; both are 0 before the first.
+func (c *Core) LastScan() (took, age time.Duration) { return c.backlog.LastScan() }
 
 // Len returns the number of registered slots.
 func (c *Core) Len() int { return c.index.Len() }

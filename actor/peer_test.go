@@ -20,33 +20,27 @@ import (
 // meet it. Slot 1 does pdf, slot 2 pdf and excel; row 1 and request -1 are pdf.
 var states = map[string]func(c *Core){
 	"fresh": func(*Core) {},
-	"free":  stateFree,
+	"free":  func(c *Core) { stateFree(c) },
 	"reserved": func(c *Core) {
-		stateFree(c)
-		stateReserved(c)
+		stateReserved(c, stateFree(c))
 	},
 	"busy": func(c *Core) {
-		stateFree(c)
-		stateBusy(c)
+		stateBusy(c, stateFree(c))
 	},
 	"ending": func(c *Core) {
-		stateFree(c)
-		stateBusy(c)
+		stateBusy(c, stateFree(c))
 		c.Step(1002, Released{Session: 7, Results: []Result{{Job: 1, Attempt: 1, OK: true}}}, nil)
 	},
 	"draining": func(c *Core) {
-		stateFree(c)
-		stateBusy(c)
+		stateBusy(c, stateFree(c))
 		c.Step(1002, Drained{}, nil)
 	},
 	"disowned": func(c *Core) {
-		stateFree(c)
-		stateBusy(c)
+		stateBusy(c, stateFree(c))
 		c.Step(1002, Disowned{}, nil)
 	},
 	"outage": func(c *Core) {
-		stateFree(c)
-		r := stateReserved(c)
+		r := stateReserved(c, stateFree(c))
 		c.Step(1002, Claimed{Request: r, Result: contract.ClaimResult{Verdict: contract.Unknown}}, nil)
 	},
 	"deaf": func(c *Core) {
@@ -59,21 +53,20 @@ var states = map[string]func(c *Core){
 		c.Step(1001, Requested{Job: -1, Type: "pdf"}, nil)
 	},
 	"worker gone": func(c *Core) {
-		stateFree(c)
-		stateBusy(c)
+		stateBusy(c, stateFree(c))
 		c.Step(1002, Unregistered{Session: 7}, nil)
 	},
 }
 
-func stateFree(c *Core) {
-	c.Step(1000, Registered{Session: 7, Worker: "w", Slots: []dispatcherd.Slot{
+// stateFree returns the fetch that it leaves in flight.
+func stateFree(c *Core) *contract.FetchRequest {
+	return fetchOf(c.Step(1000, Registered{Session: 7, Worker: "w", Slots: []dispatcherd.Slot{
 		{ID: 1, Types: []string{"pdf"}}, {ID: 2, Number: 1, Types: []string{"excel", "pdf"}},
-	}}, nil)
+	}}, nil))
 }
 
-// stateReserved answers the fetch under way with row 1, and returns the claim.
-func stateReserved(c *Core) *contract.ClaimRequest {
-	f := c.fetch.request
+// stateReserved answers the fetch with row 1, and returns the claim.
+func stateReserved(c *Core, f *contract.FetchRequest) *contract.ClaimRequest {
 	lane := 0
 	for f.Lanes[lane].Type != "pdf" {
 		lane++
@@ -84,8 +77,8 @@ func stateReserved(c *Core) *contract.ClaimRequest {
 	return only[*Claim](fx)[0].Request
 }
 
-func stateBusy(c *Core) {
-	r := stateReserved(c)
+func stateBusy(c *Core, f *contract.FetchRequest) {
+	r := stateReserved(c, f)
 	c.Step(1001, Claimed{Request: r, Result: contract.ClaimResult{Won: []contract.Won{{ID: 1, Attempt: 1, MaxAttempts: 3}}}}, nil)
 }
 
@@ -153,8 +146,7 @@ func TestPeer_B07_EveryEventIsHandledInEveryState(t *testing.T) {
 // A cancel that meets a claim under way stops the job before it is sent.
 func TestPeer_B07_ACancelIsNotLostWhileAClaimIsUnderWay(t *testing.T) {
 	c := New(DefaultConfig())
-	stateFree(c)
-	r := stateReserved(c)
+	r := stateReserved(c, stateFree(c))
 	c.Step(1002, CancelRequested{Jobs: []dispatcherd.JobID{1}}, nil)
 	fx := c.Step(1003, Claimed{Request: r, Result: contract.ClaimResult{Won: []contract.Won{{ID: 1, Attempt: 1, MaxAttempts: 3}}}}, nil)
 	require.Equal(t, contract.Cancelled, one[*Finish](t, fx).Request.Items[0].Outcome)

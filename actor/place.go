@@ -4,6 +4,8 @@ import (
 	"math/bits"
 
 	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/backlog"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/scoring"
 	"github.com/dispatcherd/dispatcherd/slotindex"
 )
@@ -16,8 +18,8 @@ type head struct {
 	typ      slotindex.TypeID
 	priority dispatcherd.Priority
 	mode     dispatcherd.Mode
-	foreign  bool // its row belongs to another dispatcher's share
-	phantom  bool // the lane's next candidate is not known yet; this is the best it could be
+	nonLocal bool // its row belongs to another dispatcher's share
+	bound    bool // the upper bound of a lane whose next row is not known
 }
 
 // before is the order of decisions: higher score, then older, then smaller id
@@ -45,6 +47,7 @@ func (c *Core) place() {
 
 // pass reports whether somebody had to yield and may be placed elsewhere.
 func (c *Core) pass() (again bool) {
+	c.backlog.TakeChanged(c.touch)
 	if len(c.dirty) == 0 || c.draining {
 		return false
 	}
@@ -75,12 +78,12 @@ func (c *Core) round(open bool) {
 				return // who had to yield may rank before the heads that are left
 			}
 		case !free:
-			c.kinds[h.typ].urgent = false
+			c.types[h.typ].urgent = false
 			c.heads.pop()
 			continue
 		case h.mode == dispatcherd.OnDemand:
 			c.placeRequest(h)
-		case h.phantom:
+		case h.bound:
 			c.stats.Misses++
 			return
 		case len(c.claims.next) >= c.claimRoom():
@@ -101,8 +104,8 @@ func (c *Core) round(open bool) {
 func (c *Core) keepDirty(f func(slotindex.TypeID)) {
 	kept := c.dirty[:0]
 	for _, t := range c.dirty {
-		k := &c.kinds[t]
-		if k.waiting == 0 || !c.index.HasFree(t) && !k.urgent {
+		k := &c.types[t]
+		if !c.waits(t) || !c.index.HasFree(t) && !k.urgent {
 			k.dirty, k.urgent = false, false
 			continue
 		}
@@ -118,89 +121,73 @@ func (c *Core) keepDirty(f func(slotindex.TypeID)) {
 // and not too many ended attempts wait to be recorded. Requests go on alone
 // while they do not.
 func (c *Core) queuedOpen() bool {
-	return !c.disowned && !c.outage.since(claims, c.now) && c.ends.unrecorded < c.cfg.Limits.Unfinished
+	return !c.disowned && !c.claims.breaker.Open(c.now) && c.ends.unrecorded < c.cfg.Limits.Unfinished
 }
 
 // claimRoom is how many rows the next claim may have. After a failure one row
 // is enough to find out whether Postgres answers again: what is reserved for a
 // claim that hangs is lost to requests meanwhile.
 func (c *Core) claimRoom() int {
-	if c.outage.failed(claims) {
+	if c.claims.breaker.Failed() {
 		return 1
 	}
 	return c.cfg.Limits.ClaimBatch
 }
 
-// best finds the best head among the lanes of a type: at most three per
-// priority, whatever waits behind them.
-func (c *Core) best(t slotindex.TypeID, queued bool) (head, bool) {
-	var best head
-	found := false
-	k := &c.kinds[t]
-	for m := k.waiting; m != 0; m &= m - 1 {
-		b := bits.TrailingZeros64(m)
-		var h head
-		ok := true
-		switch {
-		case b >= demandBit:
-			h = c.demandHead(t, dispatcherd.Priority(b-demandBit))
-		case b >= foreignBit:
-			h, ok = c.queuedHead(laneRef{t, dispatcherd.Priority(b - foreignBit), true})
-			ok = ok && queued
-		default:
-			h, ok = c.queuedHead(laneRef{t, dispatcherd.Priority(b), false})
-			ok = ok && queued
+// best finds the best head among the lanes and request queues of a type: at most three
+// per priority, whatever waits behind them.
+func (c *Core) best(t slotindex.TypeID, queued bool) (best head, found bool) {
+	for m := c.types[t].requests; m != 0; m &= m - 1 {
+		h := c.requestHead(t, dispatcherd.Priority(bits.TrailingZeros16(m)))
+		if !found || h.before(&best) {
+			best, found = h, true
 		}
-		if ok && (!found || h.before(&best)) {
+	}
+	if !queued {
+		return best, found
+	}
+	for lanes := c.backlog.Waiting(t); lanes != 0; lanes = lanes.Rest() {
+		lane := lanes.First(t)
+		key, bound, ok := c.backlog.Head(lane)
+		if !ok {
+			continue
+		}
+		h := c.rowHead(lane, key)
+		h.bound = bound
+		if !found || h.before(&best) {
 			best, found = h, true
 		}
 	}
 	return best, found
 }
 
-func (c *Core) demandHead(t slotindex.TypeID, p dispatcherd.Priority) head {
-	j := c.kinds[t].demand[p].first
-	score := c.score(dispatcherd.OnDemand, p, c.ageMS(j), t).Total()
-	return head{score: score, arrival: int64(j.arrival), number: -int64(j.id), typ: t, priority: p, mode: dispatcherd.OnDemand}
+func (c *Core) requestHead(t slotindex.TypeID, p dispatcherd.Priority) head {
+	return c.headOf(c.types[t].demand[p].first)
 }
 
-// queuedHead is the first candidate of a lane, or its phantom. Foreign lanes
-// have none: what they may hold keeps no own job waiting.
-func (c *Core) queuedHead(r laneRef) (head, bool) {
-	l := c.lane(r)
-	h := head{typ: r.typ, priority: r.priority, mode: dispatcherd.Queued, foreign: r.foreign}
-	key := l.cursor
-	if l.len() > 0 {
-		key = l.first()
-	} else {
-		if !l.more || !c.fetch.worthWaiting(c) {
-			return h, false
-		}
-		h.phantom = true
+// rowHead is the head that a row of a lane would be.
+func (c *Core) rowHead(r backlog.Lane, k contract.Key) head {
+	age := c.backlog.AgeMS(k) - c.penaltyMS(r.NonLocal)
+	return head{
+		score:   c.score(dispatcherd.Queued, r.Priority, age, r.Type).Total(),
+		arrival: int64(c.now) - age, number: int64(k.ID), typ: r.Type, priority: r.Priority,
+		mode: dispatcherd.Queued, nonLocal: r.NonLocal,
 	}
-	age := c.keyAgeMS(key) - c.handicapMS(r.foreign)
-	h.score = c.score(dispatcherd.Queued, r.priority, age, r.typ).Total()
-	h.arrival, h.number = int64(c.now)-age, int64(key.ID)
-	return h, true
 }
 
 // placeCandidate reserves the most specialised free slot for the first
 // candidate of a lane and puts it on the next claim.
 func (c *Core) placeCandidate(h head) {
-	r := laneRef{h.typ, h.priority, h.foreign}
-	l := c.lane(r)
-	key := l.pop()
-	c.cached--
-	c.mark(h.typ, h.priority)
-	c.fetch.wantMore(c, r)
+	lane := backlog.Lane{Type: h.typ, Priority: h.priority, NonLocal: h.nonLocal}
+	key, batch := c.backlog.Pop(lane)
 	if c.jobs.get(key.ID) != nil {
-		// An older attempt of the same row is still being recorded: what the
-		// fetch saw is not what this dispatcher believes. Look again.
-		c.fetch.lookAgain(c, r)
+		// An older attempt of the row is still being recorded, so the lane was read
+		// before this dispatcher ended that attempt. It is read again.
+		c.backlog.Rescan(lane)
 		return
 	}
 	j := c.newJob()
-	j.id, j.key, j.list, j.foreign = key.ID, key, l.list, h.foreign
+	j.id, j.key, j.batch, j.nonLocal = key.ID, key, batch, h.nonLocal
 	j.typ, j.priority, j.mode, j.stage = h.typ, h.priority, dispatcherd.Queued, reserved
 	ref, ok := c.index.Take(j.typ)
 	mustHave(ok)
@@ -219,7 +206,7 @@ func (c *Core) placeRequest(h head) {
 
 // startRequest sends the first request of a line to a slot that is taken for it.
 func (c *Core) startRequest(h head, ref slotindex.Ref) {
-	j := c.kinds[h.typ].demand[h.priority].first
+	j := c.types[h.typ].demand[h.priority].first
 	c.dequeue(j)
 	c.seat(j, ref)
 	j.attempt++
@@ -255,13 +242,13 @@ func (c *Core) send(j *job) {
 	c.emit(c.memory.send.add(Send{
 		Session: s.session.id, Number: s.number, Slot: c.index.SlotID(j.slot),
 		Job: j.id, Attempt: j.attempt, Mode: j.mode, Type: c.index.Name(j.typ), Payload: j.payload,
-		Timeout: j.timeout, Age: msDuration(max(0, c.ageMS(j)+c.handicapMS(j.foreign))), Why: j.why,
+		Timeout: j.timeout, Age: msDuration(max(0, c.ageMS(j)+c.penaltyMS(j.nonLocal))), Why: j.why,
 	}))
 	j.told = s.session.id
 	if j.mark != s.session.mark {
 		c.renewNote(j, s.session.mark)
 	}
 	if j.timeout > 0 && j.mode == dispatcherd.Queued {
-		c.arm(j, c.now.after(j.timeout))
+		c.arm(j, c.now.After(j.timeout))
 	}
 }

@@ -11,16 +11,15 @@ func (c *Core) RankOfRequest(id dispatcherd.JobID) (rank, waits int, ok bool) {
 		return 0, 0, false
 	}
 	a.score = c.score(j.mode, j.priority, c.ageMS(j), j.typ).Total()
-	k := &c.kinds[j.typ]
 	rank = 1
 	for p := range dispatcherd.MaxPriority + 1 {
-		m, all := c.linePrefix(&a, j.typ, p, nil, false)
+		m, all := c.queuePrefix(&a, j.typ, p, nil, false)
 		rank += m
 		waits += all
-		for i, l := range k.lanes(p) {
-			n, _ := c.lanePrefix(&a, laneRef{j.typ, p, i > 0}, nil, false)
+		for _, lane := range c.backlog.Lanes(j.typ, p) {
+			n, _ := c.lanePrefix(&a, lane, nil, false)
 			rank += n
-			waits += l.len()
+			waits += len(c.backlog.State(lane).Keys)
 		}
 	}
 	return rank, waits, true

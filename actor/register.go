@@ -98,7 +98,7 @@ func (c *Core) addSlot(s *session, d dispatcherd.Slot) {
 	}
 	c.index.Release(ref)
 	for _, t := range c.index.TypesOf(ref) {
-		if c.kinds[t].waiting != 0 {
+		if c.waits(t) {
 			c.touch(t)
 		}
 	}
@@ -115,7 +115,7 @@ func (c *Core) addTaken(s *session, d dispatcherd.Slot) slotindex.Ref {
 	for _, name := range d.Types {
 		t := c.hold(name)
 		if c.index.Capacity(t) == 1 {
-			c.fetch.discover(&c.kinds[t])
+			c.backlog.CapacityAppeared(t)
 			c.watchAll(t)
 		}
 	}
@@ -131,10 +131,10 @@ func (c *Core) removeSlot(ref slotindex.Ref) {
 	if i := slices.Index(s.slots, ref); i >= 0 {
 		s.slots = slices.Delete(s.slots, i, i+1)
 	}
-	c.fetch.scratch = append(c.fetch.scratch[:0], c.index.TypesOf(ref)...)
+	c.gone = append(c.gone[:0], c.index.TypesOf(ref)...)
 	c.slots[ref] = slot{}
 	c.index.Remove(ref)
-	for _, t := range c.fetch.scratch {
+	for _, t := range c.gone {
 		c.lessOf(t)
 		c.letGo(t)
 	}

@@ -85,7 +85,7 @@ func (ev CancelRequested) apply(c *Core) {
 
 func (Disowned) apply(c *Core) {
 	c.disowned = true
-	c.bell.armed = false // the new row of this dispatcher is silent
+	c.backlog.GateReset()
 	c.giveBack()
 	for _, j := range c.inHand() {
 		if j.mode == dispatcherd.Queued && j.stage == running && !j.revoked {
@@ -97,7 +97,7 @@ func (Disowned) apply(c *Core) {
 
 func (Owned) apply(c *Core) {
 	c.disowned = false
-	c.fetch.mayHaveMore()
+	c.backlog.RowsMayHaveCome()
 }
 
 func (Drained) apply(c *Core) {
@@ -105,6 +105,7 @@ func (Drained) apply(c *Core) {
 		return
 	}
 	c.draining = true
+	c.backlog.Drain()
 	c.giveBack()
 	c.turnAway()
 	for _, id := range c.sessionIDs() {

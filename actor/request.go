@@ -21,7 +21,7 @@ func (ev Requested) apply(c *Core) {
 	}
 	j.typ = c.hold(ev.Type)
 	c.keep(j)
-	c.kinds[j.typ].demand[j.priority].push(j)
+	c.types[j.typ].demand[j.priority].push(j)
 	c.enqueued(j)
 }
 
@@ -30,13 +30,13 @@ func (ev Requested) apply(c *Core) {
 func (c *Core) watch(j *job) {
 	at := Never
 	if j.timeout > 0 {
-		at = j.arrival.after(j.timeout)
+		at = j.arrival.After(j.timeout)
 	}
 	switch {
 	case c.index.Capacity(j.typ) > 0:
 		j.bereft = 0
 	case j.bereft == 0 && j.patience > 0:
-		j.bereft = c.now.after(j.patience)
+		j.bereft = c.now.After(j.patience)
 	}
 	if j.bereft != 0 {
 		at = min(at, j.bereft)
@@ -51,8 +51,8 @@ func (c *Core) watch(j *job) {
 // watchAll does so for all waiting requests of a type that has lost its last
 // slot, or has its first.
 func (c *Core) watchAll(t slotindex.TypeID) {
-	for p := range c.kinds[t].demand {
-		for j := c.kinds[t].demand[p].first; j != nil; j = j.next {
+	for p := range c.types[t].demand {
+		for j := c.types[t].demand[p].first; j != nil; j = j.next {
 			c.watch(j)
 		}
 	}
@@ -80,16 +80,16 @@ func (c *Core) refuseRequest(ev Requested) (string, AnswerKind) {
 // enqueued counts a request that was put into its line, and watches it there.
 func (c *Core) enqueued(j *job) {
 	c.requests++
-	c.kinds[j.typ].urgent = true
-	c.mark(j.typ, j.priority)
+	c.types[j.typ].urgent = true
+	c.requestsChanged(j.typ, j.priority)
 	c.watch(j)
 }
 
 // dequeue takes a waiting request out of its line.
 func (c *Core) dequeue(j *job) {
-	c.kinds[j.typ].demand[j.priority].remove(j)
+	c.types[j.typ].demand[j.priority].remove(j)
 	c.requests--
-	c.mark(j.typ, j.priority)
+	c.requestsChanged(j.typ, j.priority)
 }
 
 // bereaveRequest puts a request whose worker died back into its line, in its
@@ -113,7 +113,7 @@ func (c *Core) bereaveRequest(j *job) {
 // requeue puts a request that was running back into its old place.
 func (c *Core) requeue(j *job) {
 	j.stage = waiting
-	c.kinds[j.typ].demand[j.priority].putBack(j)
+	c.types[j.typ].demand[j.priority].putBack(j)
 	c.enqueued(j)
 }
 
@@ -149,7 +149,7 @@ func (c *Core) reply(a Answer) { c.emit(c.memory.answer.add(a)) }
 
 // pastDeadline tells whether a request's deadline has passed.
 func (c *Core) pastDeadline(j *job) bool {
-	return j.timeout > 0 && c.now >= j.arrival.after(j.timeout)
+	return j.timeout > 0 && c.now >= j.arrival.After(j.timeout)
 }
 
 func (c *Core) overdueRequest(j *job) {

@@ -89,7 +89,7 @@ func (c *Core) strand(j *job) {
 		j.due = j.deadline
 	}
 	j.dying = false
-	c.arm(j, c.now.after(c.cfg.Resume))
+	c.arm(j, c.now.After(c.cfg.Resume))
 }
 
 // goOn gives a stranded job its timeout back.

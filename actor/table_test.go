@@ -178,3 +178,6 @@ func (t *table) sorted() []*row {
 	slices.SortFunc(rows, func(a, b *row) int { return cmp.Compare(a.id, b.id) })
 	return rows
 }
+
+// floorMS converts microseconds to whole milliseconds, rounding down.
+func floorMS(us int64) int64 { return (us - (us%1000+1000)%1000) / 1000 }

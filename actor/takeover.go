@@ -36,7 +36,7 @@ func (c *Core) headOf(j *job) head {
 	age := c.ageMS(j)
 	h := head{
 		score: c.score(j.mode, j.priority, age, j.typ).Total(), arrival: int64(c.now) - age, number: int64(j.id),
-		typ: j.typ, priority: j.priority, mode: j.mode, foreign: j.foreign,
+		typ: j.typ, priority: j.priority, mode: j.mode, nonLocal: j.nonLocal,
 	}
 	if j.mode == dispatcherd.OnDemand {
 		h.number = -h.number
@@ -99,7 +99,7 @@ func (c *Core) evict(j *job, sent bool) slotindex.Ref {
 
 // takeOver starts the request at the head of its line in a reserved slot.
 func (c *Core) takeOver(h *head) bool {
-	k := &c.kinds[h.typ]
+	k := &c.types[h.typ]
 	if h.mode != dispatcherd.OnDemand || !k.urgent {
 		return false
 	}

@@ -13,7 +13,7 @@ func (c *Core) limit(j *job, own time.Duration) time.Duration {
 	if own > 0 {
 		return own
 	}
-	return c.kinds[j.typ].limit
+	return c.types[j.typ].limit
 }
 
 // tellToStop cancels a job that runs. Its worker has the grace to end it.
@@ -25,7 +25,7 @@ func (c *Core) tellToStop(j *job, reason string) {
 	c.emit(&Cancel{Session: j.told, Job: j.id, Attempt: j.attempt, Reason: reason})
 	if !j.dying {
 		j.dying = true
-		c.arm(j, c.now.after(c.cfg.CancelGrace))
+		c.arm(j, c.now.After(c.cfg.CancelGrace))
 	}
 }
 

@@ -383,7 +383,7 @@ func (h *history) feed(ev Event) {
 	if h.hold {
 		ev = Together{Events: []Event{ev}, Hold: true}
 	}
-	h.core.fetch.dear = h.dear // whatever looks took
+	h.core.backlog.SetSlow(h.dear) // whatever looks took
 	for _, e := range kept(h.core.Step(h.now, ev, nil)) {
 		switch e := e.(type) {
 		case *Send:
@@ -458,18 +458,18 @@ func (h *history) live() {
 		// Rows with a run_at in the past are found by the next full look.
 		h.backdate = h.rng.IntN(3) == 0
 		if h.backdate {
-			h.core.fetch.nextPoll = h.now
+			h.core.backlog.PollNow()
 		}
 		if h.backdate {
 			h.giveUpWaiting()
 			h.recordEnds()
 		}
 		switch k := h.rng.IntN(6); {
-		case k == 5 && h.rng.IntN(3) == 0 && !h.core.outage.failed(claims):
+		case k == 5 && h.rng.IntN(3) == 0 && !h.core.claims.breaker.Failed():
 			h.restart()
 		case k == 0:
 			h.disturbed(h.randomEvents()...)
-		case k < 3 && h.wide && !h.core.outage.failed(claims):
+		case k < 3 && h.wide && !h.core.claims.breaker.Failed():
 			h.midway()
 		default:
 			var events []Event

@@ -44,7 +44,7 @@ func (c *Core) warmPlaces() {
 	}
 	n := 0
 	for i := range c.heads {
-		if h := &c.heads[i]; !h.phantom {
+		if h := &c.heads[i]; !h.bound {
 			n += int(c.jobs.entries[c.jobs.home(dispatcherd.JobID(h.number))].id)
 		}
 	}

@@ -93,7 +93,9 @@ func (w *whirl) turn() {
 }
 
 func (w *whirl) feed(ev Event) {
-	w.core.fetch.dear = w.core.fetch.dear || w.turns/700%2 == 1
+	if w.turns/700%2 == 1 {
+		w.core.backlog.SetSlow(true)
+	}
 	fx := kept(w.core.Step(w.now, ev, nil))
 	if w.watch != nil {
 		w.watch(ev, fx)

@@ -158,7 +158,7 @@ func (m *loopMetrics) Collect(ch chan<- prometheus.Metric) {
 		took   time.Duration
 		age    time.Duration
 	)
-	if !m.loop.Ask(func(c *actor.Core) { stats, gauges, types = c.Stats(), c.Gauges(), c.Types(); took, age = c.LastLook() }) {
+	if !m.loop.Ask(func(c *actor.Core) { stats, gauges, types = c.Stats(), c.Gauges(), c.Types(); took, age = c.LastScan() }) {
 		return
 	}
 	load := m.loop.Load()

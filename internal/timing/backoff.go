@@ -1,4 +1,4 @@
-package actor
+package timing
 
 import (
 	"fmt"
@@ -6,15 +6,14 @@ import (
 	"time"
 )
 
-// Backoff spaces repetitions: the n-th waits Base·2ⁿ, at most Max, of which
-// the second half is left to chance so that a crowd spreads out.
+// Backoff spaces repetitions: repetition n waits Base·2ⁿ, at most Max. The second
+// half of each wait is random, so that many waits that began together spread out.
 type Backoff struct {
 	Base, Max time.Duration
 }
 
-// Delay returns the wait before repetition n = 0, 1, 2 …, in whole
-// milliseconds, between half and all of min(Base·2ⁿ, Max). It cannot overflow,
-// whatever n is.
+// Delay returns the wait before repetition n = 0, 1, 2 …, in whole milliseconds,
+// between half and all of min(Base·2ⁿ, Max). It cannot overflow, whatever n is.
 func (b Backoff) Delay(n int, rng *rand.Rand) time.Duration {
 	d := b.Max
 	if n = max(n, 0); n < 32 && b.Base < b.Max>>n {
@@ -24,7 +23,8 @@ func (b Backoff) Delay(n int, rng *rand.Rand) time.Duration {
 	return time.Duration(half+rng.Int64N(half+1)) * time.Millisecond
 }
 
-func (b Backoff) validate(name string) error {
+// Validate returns an error that contains name if the values cannot work.
+func (b Backoff) Validate(name string) error {
 	if b.Base < time.Millisecond || b.Max < b.Base || b.Max > 24*time.Hour {
 		return fmt.Errorf("%s backoff is %v up to %v, must be 1ms ≤ base ≤ max ≤ 24h", name, b.Base, b.Max)
 	}

@@ -1,11 +1,9 @@
 package actor
 
 import (
-	"math"
 	"math/rand/v2"
 	"slices"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -39,7 +37,7 @@ func newLongLooks(t *testing.T, seed uint64) *longLooks {
 }
 
 func (l *longLooks) feed(ev Event) {
-	l.core.fetch.dear = true
+	l.core.backlog.SetSlow(true)
 	for _, e := range kept(l.core.Step(l.now, ev, nil)) {
 		switch e := e.(type) {
 		case *Send:
@@ -164,64 +162,4 @@ func TestALongLookLosesAndDoublesNothing(t *testing.T) {
 		brought += l.brought
 	}
 	require.Positive(t, brought)
-}
-
-// TestTheRestAfterDearLooksIsBounded: fifty times the look from the second dear
-// one on, five minutes at most, and no more than five polls if the whole server
-// is slow.
-func TestTheRestAfterDearLooksIsBounded(t *testing.T) {
-	const polls = 5_000
-	for _, c := range []struct {
-		name        string
-		took, reads Instant // a look; a fetch meanwhile
-		want        []Instant
-	}{
-		{"four tenths of a second", 400, 2, []Instant{polls, 20_000, 20_000}},
-		{"ten seconds", 10_000, 2, []Instant{polls, longestRest, longestRest}},
-		{"a slow server", 400, 150, []Instant{polls, polls, polls}},
-		{"a busy machine", 60, 2, []Instant{3_000, 3_000, 3_000}},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			l := newLongLooks(t, 1)
-			l.core.cfg.Poll = time.Second
-			settle := func() {
-				for len(l.queue) > 0 {
-					l.answer()
-				}
-			}
-			l.feed(Registered{Session: 1, Slots: []dispatcherd.Slot{{ID: 1, Types: twinTypes[:1]}}})
-			l.table.insert(row{id: 1, typ: twinTypes[0], runAt: l.table.now})
-			l.feed(Notified{})
-			settle()
-			took, _ := l.core.LastLook()
-			require.Zero(t, took)
-			for round, want := range c.want {
-				l.now = max(l.now, l.core.fetch.behind.next) + 10_000
-				l.feed(Tick{})
-				require.NotNil(t, l.look, "round %d", round)
-				settle()
-				l.now += 50
-				l.feed(Notified{})
-				l.now += c.reads
-				settle()
-				l.now = l.core.fetch.behind.sentAt + max(c.took, 50+c.reads)
-				l.answerLookWith(contract.OK)
-				settle()
-				rest := l.core.fetch.behind.next - l.now
-				require.Equal(t, want, rest, "round %d", round)
-				took, age := l.core.LastLook()
-				require.Equal(t, max(c.took, 50+c.reads), Instant(took.Milliseconds()))
-				require.Zero(t, age)
-			}
-		})
-	}
-}
-
-// A look reads up to the row at a cursor and that row, whatever its id.
-func TestThePlaceBehindARow(t *testing.T) {
-	for _, k := range []contract.Key{{RunAt: 5, ID: 1}, {RunAt: 5, ID: math.MaxInt64 - 1}, {RunAt: 5, ID: math.MaxInt64}} {
-		behind := justBehind(k)
-		require.True(t, k.Less(behind), "%v", k)
-		require.False(t, contract.Key{RunAt: 6, ID: 1}.Less(behind), "%v", k)
-	}
 }

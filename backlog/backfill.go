@@ -1,0 +1,210 @@
+package backlog
+
+import (
+	"math"
+	"slices"
+	"time"
+
+	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
+	"github.com/dispatcherd/dispatcherd/internal/timing"
+	"github.com/dispatcherd/dispatcherd/slotindex"
+)
+
+// backfill reads the ranges up to the cursors of lanes while full scans are slow. As
+// long as some transaction holds a snapshot, Postgres can neither remove nor skip the
+// index entries of the jobs that have ended since, and each of them costs a scan about
+// a microsecond. A backfill scan meets them on a connection of its own, so that reads
+// after the cursors, which never meet them, wait for none. The two ranges are disjoint.
+// The rows of the scan are merged: all rows are known that were pending when it began
+// and have left their place since.
+//
+// A round asks every lane that is due once. Between two rounds lies 50 times the
+// duration of the last one, at most maxBackfillPause. The pause exceeds maxPausePolls
+// polls only if the round before was as slow and fetches were quick meanwhile: a round
+// that hung, or a server that is slow with everything, says nothing about the next
+// round.
+type backfill struct {
+	due          bool                   // some lane is due
+	from         int                    // the type with which the round goes on; 0 = no round has begun
+	lanes        []laneRead             // of the scan in flight; empty = none
+	request      *contract.FetchRequest // reused
+	sentAt       timing.Instant
+	took         timing.Instant // duration of the round so far, or of the last one
+	tookBefore   timing.Instant // duration of the round before
+	slowestFetch timing.Instant // longest fetch during the round
+	next         timing.Instant // no round begins before
+	left         []contract.Key // places before a bound of the scan in flight that rows have left since it was sent
+	breaker      timing.Breaker
+}
+
+const (
+	// slowScan is how long two full scans in a row may take before backfill scans take
+	// their place. A single one may be slow because the machine was busy.
+	slowScan = 20 * time.Millisecond
+	// verySlowScan is what a busy machine does not explain.
+	verySlowScan = 10 * slowScan
+	// maxBackfillPause is the longest pause between two rounds. A row that was committed
+	// late waits for it, and for the scan itself.
+	maxBackfillPause = 5 * time.Minute
+)
+
+// backfillInstead notes that the range up to a lane's cursor is to be read, if a
+// backfill scan takes the place of the full scan.
+func (b *Backlog) backfillInstead(l *lane) bool {
+	if !b.schedule.slow && l.backfillBound == (contract.Key{}) || l.epoch == 0 || l.cursor == (contract.Key{}) {
+		return false
+	}
+	l.scanned, l.backfillDue, b.backfill.due = b.schedule.scans, true, true
+	return true
+}
+
+// nextBackfill prepares the request of a backfill scan if one is due.
+func (b *Backlog) nextBackfill(jobs Jobs) bool {
+	f := &b.backfill
+	if len(f.lanes) > 0 || f.breaker.Open(b.now) {
+		return false
+	}
+	if f.from == 0 {
+		if !f.due || b.now < f.next {
+			return false
+		}
+		f.due, f.tookBefore, f.took, f.slowestFetch = false, f.took, 0, 0
+	}
+	if f.request == nil {
+		f.request = &contract.FetchRequest{Backfill: true}
+	}
+	f.request.Lanes, f.left = f.request.Lanes[:0], f.left[:0]
+	for f.from < len(b.types) && len(f.lanes)+priorities <= max(priorities, b.cfg.LanesPerFetch) {
+		b.askBackfill(slotindex.TypeID(f.from), jobs)
+		f.from++
+	}
+	if f.from >= len(b.types) {
+		f.from = 0
+	}
+	if len(f.lanes) == 0 {
+		if f.took > 0 {
+			b.backfillRoundEnded(true) // its last part had nothing to ask
+		}
+		return false
+	}
+	f.sentAt = b.now
+	return true
+}
+
+// askBackfill adds the lanes of a type that are due.
+func (b *Backlog) askBackfill(t slotindex.TypeID, jobs Jobs) {
+	k := &b.types[t]
+	for p := range k.local {
+		l := &k.local[p]
+		if !l.backfillDue {
+			continue
+		}
+		l.backfillDue = false
+		if !k.known || b.index.Capacity(t) == 0 {
+			continue // CapacityAppeared makes its lanes be scanned
+		}
+		l.backfillBound = after(l.cursor)
+		// All candidates and all jobs in hand may be in the answer.
+		limit := int(l.length) + l.len() + jobs.OfType(t)
+		r := Lane{Type: t, Priority: dispatcherd.Priority(p)}
+		b.backfill.lanes = append(b.backfill.lanes, laneRead{Lane: r})
+		b.backfill.request.Lanes = append(b.backfill.request.Lanes, contract.LaneQuery{
+			Type: b.index.Name(t), Priority: r.Priority, Before: l.backfillBound, Limit: limit, Share: k.share,
+		})
+	}
+}
+
+// after returns the first key after k.
+func after(k contract.Key) contract.Key {
+	if k.ID == math.MaxInt64 {
+		return contract.Key{RunAt: k.RunAt + 1}
+	}
+	k.ID++
+	return k
+}
+
+// wakeBackfill returns when the next round may be due.
+func (b *Backlog) wakeBackfill() timing.Instant {
+	f := &b.backfill
+	if b.draining || len(f.lanes) > 0 || !f.due || f.breaker.Open(b.now) {
+		return timing.Never
+	}
+	return f.next
+}
+
+// backfillFetched takes the answer of a backfill scan.
+func (b *Backlog) backfillFetched(req *contract.FetchRequest, res contract.FetchResult, jobs Jobs) {
+	f := &b.backfill
+	if len(f.lanes) == 0 || len(req.Lanes) != len(f.lanes) {
+		return
+	}
+	f.took += b.now - f.sentAt
+	if res.Verdict == contract.OK {
+		f.breaker.Succeed()
+	} else {
+		f.breaker.Fail(b.now, b.cfg.Backoff, b.rng)
+	}
+	slices.SortFunc(f.left, contract.Key.Compare)
+	rest := res.Candidates
+	for i, r := range f.lanes {
+		n := rowsOf(rest, i)
+		b.mergeBackfill(r, &req.Lanes[i], answer{rest[:n], res.Verdict, res.DBNow, req.Lanes[i].Limit}, jobs)
+		rest = rest[n:]
+	}
+	f.lanes = f.lanes[:0]
+	if f.from == 0 {
+		b.backfillRoundEnded(res.Verdict == contract.OK)
+	}
+}
+
+// backfillRoundEnded plans the next round.
+func (b *Backlog) backfillRoundEnded(ok bool) {
+	f, s := &b.backfill, &b.schedule
+	if b.fetch.inFlight() {
+		f.slowestFetch = max(f.slowestFetch, b.now-b.fetch.sentAt)
+	}
+	pause := maxPausePolls * millis(b.cfg.Poll)
+	if slow := min(f.took, f.tookBefore); slow > millis(verySlowScan) && f.slowestFetch < slow/4 {
+		pause = max(pause, min(scanFactor*slow, millis(maxBackfillPause)))
+	}
+	f.next = b.now + min(pause, scanFactor*f.took)
+	if ok {
+		s.slow = f.took > millis(slowScan)
+		s.took, s.ended = f.took, b.now
+	}
+}
+
+// mergeBackfill merges the rows up to the cursor of one lane. A row that is not a
+// candidate and has not left its place since the scan began was committed late or
+// became pending again.
+func (b *Backlog) mergeBackfill(r laneRead, query *contract.LaneQuery, a answer, jobs Jobs) {
+	k := &b.types[r.Type]
+	l := &k.local[r.Priority]
+	if !k.known || l.backfillBound != query.Before || b.index.Name(r.Type) != query.Type {
+		return // the type is gone
+	}
+	l.backfillBound = contract.Key{}
+	if a.verdict != contract.OK || k.share != query.Share {
+		l.backfillDue, b.backfill.due = true, true
+		return
+	}
+	before := l.len()
+	for i, row := range a.rows {
+		if row.Key.RunAt > a.dbNow { // the database clock went back
+			b.schedule.expect(row.Key.RunAt)
+			row.Key.ID--
+			l.moveBack(row.Key)
+			break
+		}
+		if !l.cursor.Less(row.Key) && !b.inHand(row.Key, b.backfill.left, jobs) {
+			l.insert(row.Key)
+		}
+		if i == a.limit-1 { // there are more rows than could be read
+			l.moveBack(row.Key)
+		}
+	}
+	b.cached += l.len() - before
+	b.update(r.Type, r.Priority)
+	b.readSoon(r.Lane)
+}

@@ -1,0 +1,129 @@
+package backlog
+
+import (
+	"math/rand/v2"
+	"time"
+
+	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
+	"github.com/dispatcherd/dispatcherd/internal/timing"
+	"github.com/dispatcherd/dispatcherd/slotindex"
+)
+
+const priorities = int(dispatcherd.MaxPriority) + 1
+
+// Config holds the bounds and intervals of a Backlog.
+type Config struct {
+	Poll             time.Duration  // between two polls, which are full scans
+	PollUnsubscribed time.Duration  // between two reads after the cursors while NOTIFY does not work
+	Patience         time.Duration  // how long a decision waits for a fetch
+	Penalty          time.Duration  // age that non-local rows lose in the comparison of heads
+	Backoff          timing.Backoff // of statements that failed
+
+	LaneLength    int // candidates asked for at a time, per lane
+	LanesPerFetch int
+	LostPerBatch  int // lost claims after which the rest of a fetched batch is discarded
+	Departures    int // rows remembered that left their place while a scan was in flight
+}
+
+// Jobs describes the jobs in the dispatcher's hands.
+type Jobs interface {
+	// Len returns their number.
+	Len() int
+	// OfType returns the number of those of one type.
+	OfType(slotindex.TypeID) int
+	// InHand reports whether a row that was read as pending is in hand. If the job in
+	// hand has another key, the row became pending again at a place that may be before
+	// the cursor: the caller calls Rescan when it forgets the job.
+	InHand(contract.Key) bool
+}
+
+// Backlog is what a dispatcher knows about pending rows. It must be used by one
+// goroutine at a time.
+type Backlog struct {
+	cfg      Config
+	rng      *rand.Rand
+	index    *slotindex.Index // read only
+	now      timing.Instant
+	clock    databaseClock
+	draining bool
+
+	types   []typeLanes        // by slotindex.TypeID
+	changed []slotindex.TypeID // types that have waiting lanes, some of which changed
+	cached  int                // candidates in all lanes
+
+	fetch    fetching
+	round    round
+	schedule schedule
+	backfill backfill
+	nonLocal nonLocal
+	gate     gate
+}
+
+// typeLanes is what is known of one type: one lane per priority.
+type typeLanes struct {
+	local    [priorities]lane
+	nonLocal *[priorities]lane // nil while the share contains everything
+	share    contract.Share
+	waiting  LaneSet
+	idleRead uint32 // nonLocal.epoch when a read for idle capacity last began
+	polled   uint32 // nonLocal.polls when the non-local lanes were last read
+	known    bool   // between TypeAppeared and TypeGone
+	changed  bool   // in Backlog.changed
+}
+
+// New returns an empty Backlog. It reads the capacity of types and the state of slots
+// from index, and draws jitter from rng. Both belong to the caller.
+func New(cfg Config, index *slotindex.Index, rng *rand.Rand) *Backlog {
+	return &Backlog{cfg: cfg, rng: rng, index: index, schedule: schedule{epoch: 1, scans: 1}}
+}
+
+// Advance sets the instant to which all following calls refer.
+func (b *Backlog) Advance(now timing.Instant) { b.now = now }
+
+// Drain ends all reading for good.
+func (b *Backlog) Drain() { b.draining = true }
+
+// TypeAppeared makes a type known. The caller holds it in the index until TypeGone.
+func (b *Backlog) TypeAppeared(t slotindex.TypeID, share contract.Share) {
+	for int(t) >= len(b.types) {
+		b.types = append(b.types, typeLanes{})
+	}
+	b.types[t].known = true
+	b.SetShare(t, share)
+}
+
+// TypeGone forgets a type. Its candidates are hints only: the rows stay pending.
+func (b *Backlog) TypeGone(t slotindex.TypeID) {
+	k := &b.types[t]
+	for p := range k.local {
+		b.cached -= k.local[p].len()
+	}
+	b.dropNonLocal(k)
+	*k = typeLanes{changed: k.changed}
+}
+
+// CapacityAppeared makes the next fetches scan all lanes of a type that has just got
+// its first slot. What is known of them may be old.
+func (b *Backlog) CapacityAppeared(t slotindex.TypeID) {
+	k := &b.types[t]
+	for p := range k.local {
+		k.local[p].scanned = b.schedule.scans - 1
+	}
+	b.round.start()
+}
+
+// SlotFreed notes that a slot became free, which may find no local row.
+func (b *Backlog) SlotFreed() { b.nonLocal.pending = true }
+
+// JobTaken notes that a job came into the dispatcher's hands: polls are no longer idle.
+func (b *Backlog) JobTaken() { b.becomeActive() }
+
+// Cached returns the number of candidates in all lanes.
+func (b *Backlog) Cached() int { return b.cached }
+
+// Failing reports whether Postgres has not answered the last fetch, backfill scan or
+// change of the notification gate.
+func (b *Backlog) Failing() bool {
+	return b.fetch.breaker.Failing(b.now) || b.backfill.breaker.Failing(b.now) || b.gate.breaker.Failing(b.now)
+}

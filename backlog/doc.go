@@ -1,0 +1,50 @@
+// Package backlog holds what one dispatcher knows about the pending rows of the jobs
+// table, and decides what to read next and when. It is pure: it starts no goroutine,
+// reads no clock, does no I/O, and its decisions do not depend on map order.
+//
+// # Model
+//
+// The pending rows of one type and priority form a lane, ordered by (run_at, id). All
+// rows of a lane age at the same rate, so this order is the order of their scores. A
+// lane caches its first rows, the candidates, and a cursor: the key of the last row
+// that was read. Rows after the cursor are read when the cache runs low. Such a read
+// never visits the dead index entries of finished jobs.
+//
+// Rows that become pending before the cursor (a late commit, a job that returned) are
+// found by a scan:
+//
+//   - A full scan reads lanes from their beginning. It follows a notification within
+//     50 ms, and happens at every poll.
+//   - While full scans are slow, a backfill scan reads the range up to the cursor
+//     instead, on a connection of its own, and delays no other read.
+//
+// With several dispatchers each type has a share. Rows outside the share are
+// non-local. They have lanes of their own, which are read for slots that have no
+// local row, and at every poll. See contract.Share.
+//
+// # Invariants
+//
+//   - The candidates of a lane are in ascending order, and all at or before its cursor.
+//   - A lane without candidates that may have rows after its cursor has an upper bound:
+//     its cursor. No unread row of the lane ranks before the upper bound. The caller
+//     must not let a lesser job pass an upper bound, see Head.
+//   - A row that is in the dispatcher's hands is never a candidate.
+//   - At most one fetch and one backfill scan are in flight.
+//   - Every row that is pending and due is found by a later scan at the latest, whatever
+//     has been lost, provided that its type has a slot.
+//   - All of this is a hint. The claim decides who runs a row.
+//
+// # Order of calls
+//
+// For every step of its caller:
+//
+//  1. Advance sets the instant.
+//  2. Events: Notified, RowNotified, ListenerChanged, Fetched, GateAnswered; TypeAppeared,
+//     TypeGone, CapacityAppeared, SetShare, SlotFreed; JobTaken, PutBack, Lost, GivenBack,
+//     Delayed, Departed, Rescan.
+//  3. TakeChanged returns the types whose heads may have changed. Waiting, Head and Pop
+//     offer and remove the heads.
+//  4. NextRead returns the fetches to send, NextGate the change of the notification gate.
+//     The requests belong to the caller until it passes them to Fetched.
+//  5. Wake returns when the next step is due if nothing happens.
+package backlog

@@ -1,0 +1,129 @@
+package backlog
+
+import (
+	"slices"
+
+	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
+	"github.com/dispatcherd/dispatcherd/internal/timing"
+	"github.com/dispatcherd/dispatcherd/slotindex"
+)
+
+// laneRead is what is remembered of one lane of a read in flight.
+type laneRead struct {
+	Lane
+	full    bool         // from the beginning of the lane, not from its cursor
+	idle    bool         // non-local: for idle capacity
+	changes uint32       // lane.changes when it was sent
+	batch   uint32       // lane.batch when it was sent
+	first   contract.Key // the lane's first candidate, or its cursor, when it was sent
+}
+
+// fetching is the fetch in flight. There is at most one, beside a backfill scan.
+type fetching struct {
+	lanes   []laneRead             // empty = no fetch is in flight
+	request *contract.FetchRequest // reused
+	sentAt  timing.Instant
+	scan    bool           // it reads some lane from its beginning
+	left    []contract.Key // then: places that rows have left since it was sent
+	breaker timing.Breaker
+}
+
+func (f *fetching) inFlight() bool { return len(f.lanes) > 0 }
+
+// ask adds a lane to the request.
+func (f *fetching) ask(r laneRead, q contract.LaneQuery) {
+	f.lanes = append(f.lanes, r)
+	f.request.Lanes = append(f.request.Lanes, q)
+}
+
+// NextRead appends the reads that are due to requests: a fetch, a backfill scan, or
+// both. Each is answered by Fetched.
+func (b *Backlog) NextRead(jobs Jobs, requests []*contract.FetchRequest) []*contract.FetchRequest {
+	if b.draining {
+		return requests
+	}
+	if b.nextFetch(jobs) {
+		requests = append(requests, b.fetch.request)
+	}
+	if b.nextBackfill(jobs) {
+		requests = append(requests, b.backfill.request)
+	}
+	return requests
+}
+
+// nextFetch prepares the request of a fetch if some lane wants to be read.
+func (b *Backlog) nextFetch(jobs Jobs) bool {
+	f := &b.fetch
+	if f.breaker.Open(b.now) {
+		return false
+	}
+	b.checkTimes(jobs)
+	if f.inFlight() || (!b.nonLocalRound() && !b.roundDue() && len(b.round.low) == 0) {
+		return false
+	}
+	if f.request == nil {
+		f.request = &contract.FetchRequest{}
+	}
+	f.request.Lanes = f.request.Lanes[:0]
+	round := b.roundDue()
+	b.askLow(round)
+	if round {
+		b.askRound()
+	}
+	b.askNonLocal()
+	if !f.inFlight() {
+		return false
+	}
+	f.sentAt = b.now
+	f.scan = slices.ContainsFunc(f.lanes, func(r laneRead) bool { return r.full })
+	return true
+}
+
+// askLocal adds a local lane to the request if it wants to be read: because a full scan
+// of it is due, or because it has run low and the table may contain more.
+func (b *Backlog) askLocal(r Lane) {
+	s := &b.schedule
+	l := b.lane(r)
+	scan := l.scanned != s.scans && !b.backfillInstead(l)
+	if l.epoch != s.epoch && l.len() > 0 {
+		l.more = true // rows may have come since the last read
+	}
+	low := l.half() && (l.more || l.epoch != s.epoch)
+	if l.reading || (!scan && !low) {
+		return
+	}
+	if l.length == 0 {
+		l.length = firstLength
+	}
+	if l.starved() && !scan {
+		l.length *= 2
+	}
+	l.length = int32(min(int(l.length), b.cfg.LaneLength, max(2, 2*b.index.Capacity(r.Type))))
+	read := laneRead{Lane: r, full: scan || l.epoch == 0, changes: l.changes, batch: l.batch, first: l.cursor}
+	if l.len() > 0 {
+		read.first = l.first()
+	}
+	query := contract.LaneQuery{Type: b.index.Name(r.Type), Priority: r.Priority, Limit: int(l.length), Share: b.types[r.Type].share}
+	if read.full {
+		l.scanned = s.scans
+	} else {
+		query.After, query.EqualTimestamps = l.cursor, l.equalTimestamps && !query.Share.All()
+	}
+	l.epoch, l.reading = s.epoch, true
+	b.fetch.ask(read, query)
+}
+
+// Departed notes that a row is not pending any more at its place: a scan in flight may
+// have read it before it was claimed, and be answered after the job has ended and is
+// forgotten. Places beyond the bound are not noted; each costs at most a lost claim.
+func (b *Backlog) Departed(t slotindex.TypeID, p dispatcherd.Priority, k contract.Key) {
+	if f := &b.fetch; f.scan && len(f.left) < b.cfg.Departures {
+		f.left = append(f.left, k)
+	}
+	bf := &b.backfill
+	bound := b.types[t].local[p].backfillBound
+	if len(bf.lanes) > 0 && k.Less(bound) && len(bf.left) < b.cfg.Departures {
+		bf.left = append(bf.left, k)
+	}
+}

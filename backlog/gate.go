@@ -1,0 +1,87 @@
+package backlog
+
+import (
+	"time"
+
+	"github.com/dispatcherd/dispatcherd/internal/contract"
+	"github.com/dispatcherd/dispatcherd/internal/timing"
+)
+
+// gate is the notification gate. It decides whether producers send notifications, as a
+// network driver decides between interrupts and polling. While the gate is subscribed,
+// every transaction that inserts jobs notifies. Too many notifications would reduce the
+// commit rate of the producers: then the gate is throttled for a second, and the lanes
+// are polled every throttledPoll instead.
+type gate struct {
+	subscribed bool
+	asked      bool           // a change is in flight
+	received   int            // notifications since the second began
+	second     timing.Instant // when it began
+	since      timing.Instant // when it was subscribed
+	throttle   timing.Instant // throttled until then
+	breaker    timing.Breaker
+}
+
+const (
+	throttleRate  = 200 // notifications per second
+	throttlePause = time.Second
+	throttledPoll = 10 * time.Millisecond
+)
+
+// count counts a notification.
+func (g *gate) count(now timing.Instant) {
+	if now >= g.second.After(time.Second) {
+		g.second, g.received = now, 0
+	}
+	if g.received++; g.received >= throttleRate {
+		g.throttle = now.After(throttlePause)
+		g.second, g.received = now, 0
+	}
+}
+
+// throttled reports whether polls take the place of notifications.
+func (g *gate) throttled(now timing.Instant) bool { return now < g.throttle }
+
+// NextGate reports whether a change of the gate is to be sent, and to which state. It is
+// answered by GateAnswered.
+func (b *Backlog) NextGate() (subscribe, changed bool) {
+	g := &b.gate
+	subscribe = b.index.Len() > 0 && !b.draining && !g.throttled(b.now)
+	if subscribe == g.subscribed || g.asked || g.breaker.Open(b.now) {
+		return subscribe, false
+	}
+	g.asked = true
+	return subscribe, true
+}
+
+// wake returns the instant at which throttling ends.
+func (g *gate) wake(now timing.Instant) timing.Instant {
+	if g.asked || g.subscribed || !g.throttled(now) || g.breaker.Open(now) {
+		return timing.Never
+	}
+	return g.throttle
+}
+
+// GateAnswered takes the answer of a change of the gate.
+func (b *Backlog) GateAnswered(subscribed bool, v contract.Verdict) {
+	g := &b.gate
+	g.asked = false
+	if v != contract.OK {
+		g.breaker.Fail(b.now, b.cfg.Backoff, b.rng)
+		return
+	}
+	g.breaker.Succeed()
+	g.subscribed = subscribed
+	b.becomeActive()
+	if subscribed {
+		g.since = b.now
+		b.scanSoon() // rows that were inserted before sent no notification
+	}
+}
+
+// GateReset notes that the row of the dispatcher, which holds the state of the gate, is
+// or will be replaced by a new one, whose gate is not subscribed.
+func (b *Backlog) GateReset() { b.gate.subscribed = false }
+
+// Subscribed reports whether producers send notifications.
+func (b *Backlog) Subscribed() bool { return b.gate.subscribed }

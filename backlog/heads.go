@@ -1,0 +1,100 @@
+package backlog
+
+import (
+	"math/bits"
+
+	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
+	"github.com/dispatcherd/dispatcherd/slotindex"
+)
+
+// LaneSet is a set of lanes of one type: bit p is the local lane of priority p, bit
+// 16+p its non-local lane.
+type LaneSet uint32
+
+const (
+	nonLocalBit = 16
+	localLanes  = LaneSet(1<<nonLocalBit - 1)
+)
+
+// First returns the first lane of a set that is not empty; t is the type of the set.
+func (s LaneSet) First(t slotindex.TypeID) Lane {
+	i := bits.TrailingZeros32(uint32(s))
+	if i >= nonLocalBit {
+		return Lane{t, dispatcherd.Priority(i - nonLocalBit), true}
+	}
+	return Lane{t, dispatcherd.Priority(i), false}
+}
+
+// Rest returns the set without its first lane.
+func (s LaneSet) Rest() LaneSet { return s & (s - 1) }
+
+// Waiting returns the lanes of a type that have a candidate or an upper bound.
+func (b *Backlog) Waiting(t slotindex.TypeID) LaneSet { return b.types[t].waiting }
+
+// Head returns the first candidate of a waiting lane. Without a candidate it returns
+// the upper bound, the best key that the next row can have; ok is false if the fetch
+// of that row takes too long to wait for. Non-local lanes have no upper bound: what
+// they may contain delays no local job.
+func (b *Backlog) Head(l Lane) (key contract.Key, upperBound, ok bool) {
+	s := b.lane(l)
+	if s.len() > 0 {
+		return s.first(), false, true
+	}
+	return s.cursor, true, s.more && b.worthWaiting()
+}
+
+// worthWaiting reports whether a fetch may bring a better candidate soon.
+func (b *Backlog) worthWaiting() bool {
+	return !b.fetch.breaker.Open(b.now) && (!b.fetch.inFlight() || b.now < b.fetch.sentAt.After(b.cfg.Patience))
+}
+
+// Pop removes the first candidate of a lane and returns the number of its batch, for
+// Lost.
+func (b *Backlog) Pop(l Lane) (key contract.Key, batch uint32) {
+	s := b.lane(l)
+	key, batch = s.pop(), s.batch
+	b.cached--
+	if s.len() == 0 && (l.NonLocal || !s.more) {
+		b.types[l.Type].waiting &^= l.bit()
+	}
+	b.readSoon(l)
+	return key, batch
+}
+
+func (l Lane) bit() LaneSet {
+	if l.NonLocal {
+		return 1 << (nonLocalBit + l.Priority)
+	}
+	return 1 << l.Priority
+}
+
+// update brings Waiting up to date after a change of the lanes of one priority.
+func (b *Backlog) update(t slotindex.TypeID, p dispatcherd.Priority) {
+	k := &b.types[t]
+	local, remote := Lane{t, p, false}.bit(), Lane{t, p, true}.bit()
+	k.waiting &^= local | remote
+	if l := &k.local[p]; l.len() > 0 || l.starved() {
+		k.waiting |= local
+	}
+	if k.nonLocal != nil && k.nonLocal[p].len() > 0 {
+		k.waiting |= remote
+	}
+	if k.waiting != 0 && !k.changed {
+		k.changed = true
+		b.changed = append(b.changed, t)
+	}
+}
+
+// TakeChanged calls f for every type with waiting lanes that changed since the last
+// call, other than by Pop.
+func (b *Backlog) TakeChanged(f func(slotindex.TypeID)) {
+	for _, t := range b.changed {
+		b.types[t].changed = false
+		f(t)
+	}
+	b.changed = b.changed[:0]
+}
+
+// IsChanged reports whether the next call of TakeChanged names the type.
+func (b *Backlog) IsChanged(t slotindex.TypeID) bool { return b.types[t].changed }

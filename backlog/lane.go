@@ -1,0 +1,149 @@
+package backlog
+
+import (
+	"slices"
+
+	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
+	"github.com/dispatcherd/dispatcherd/slotindex"
+)
+
+// firstLength is the number of rows that a lane asks for before anything is known of
+// its turnover. A lane that runs dry before its next read is answered doubles it.
+const firstLength = 32
+
+// Lane names a lane: the pending rows of one type and priority inside the share, or
+// those outside.
+type Lane struct {
+	Type     slotindex.TypeID
+	Priority dispatcherd.Priority
+	NonLocal bool
+}
+
+// lane is the state of one lane.
+type lane struct {
+	keys   []contract.Key // the candidates are keys[head:], ascending
+	head   int
+	cursor contract.Key // everything up to it was read; the next read continues from here
+
+	batch   uint32 // number of the fetched batch
+	lost    int32  // claims lost from it
+	length  int32  // rows to ask for at the next read
+	changes uint32 // counts candidates taken, discarded or put back
+	epoch   uint32 // schedule.epoch of the last read that covered it; 0 = never read
+	scanned uint32 // schedule.scans of the last full scan
+
+	more            bool // the table may contain rows after cursor
+	equalTimestamps bool // half of the rows of the last read have one run_at
+	reading         bool // part of the fetch in flight
+	low             bool // noted in round.low
+
+	backfillDue   bool         // the range up to the cursor is to be read
+	backfillBound contract.Key // end of the range that is being read; zero = none is
+}
+
+func (l *lane) len() int { return len(l.keys) - l.head }
+
+// starved reports that the next candidate may exist but is not known.
+func (l *lane) starved() bool { return l.more && l.len() == 0 }
+
+// half reports that no more than half of a read's rows are left.
+func (l *lane) half() bool { return l.len() <= int(l.length)/2 }
+
+func (l *lane) first() contract.Key { return l.keys[l.head] }
+
+func (l *lane) pop() contract.Key {
+	k := l.keys[l.head]
+	l.head++
+	l.changes++
+	if l.head == len(l.keys) {
+		l.keys, l.head = l.keys[:0], 0
+	}
+	return k
+}
+
+// insert puts a key into its place. It reports false if the key is there already.
+func (l *lane) insert(k contract.Key) bool {
+	i, found := slices.BinarySearchFunc(l.keys[l.head:], k, contract.Key.Compare)
+	if found {
+		return false
+	}
+	if i == 0 && l.head > 0 {
+		l.head--
+		l.keys[l.head] = k
+		return true
+	}
+	l.keys = slices.Insert(l.keys, l.head+i, k)
+	return true
+}
+
+// newBatch begins a batch: lost claims are counted anew.
+func (l *lane) newBatch() {
+	l.batch++
+	l.lost = 0
+}
+
+// discard drops the candidates. Until the lane is read again its upper bound is the
+// place of the first of them, so that no lesser job passes.
+func (l *lane) discard() {
+	if l.len() > 0 {
+		l.cursor = l.first()
+		l.cursor.ID--
+	}
+	l.keys, l.head = l.keys[:0], 0
+	l.more = true
+	l.changes++
+	l.newBatch()
+}
+
+// moveBack moves the cursor to an earlier place. Candidates after that place are
+// dropped and read again.
+func (l *lane) moveBack(to contract.Key) {
+	if !to.Less(l.cursor) {
+		return
+	}
+	l.compact()
+	n, _ := slices.BinarySearchFunc(l.keys, to, contract.Key.Compare)
+	for n < len(l.keys) && !to.Less(l.keys[n]) {
+		n++
+	}
+	l.keys = l.keys[:n]
+	l.cursor = to
+	l.more = true
+	l.changes++
+	l.newBatch()
+}
+
+// compact moves the candidates to the front of the slice, so that appending does not
+// let it grow without bound.
+func (l *lane) compact() {
+	if l.head > 0 {
+		n := copy(l.keys, l.keys[l.head:])
+		l.keys, l.head = l.keys[:n], 0
+	}
+}
+
+// lane returns the state of a lane. Non-local lanes exist only while the share of the
+// type does not contain everything.
+func (b *Backlog) lane(l Lane) *lane {
+	if l.NonLocal {
+		return &b.types[l.Type].nonLocal[l.Priority]
+	}
+	return &b.types[l.Type].local[l.Priority]
+}
+
+// existing is lane, but returns nil if the type has no non-local lanes any more.
+func (b *Backlog) existing(l Lane) *lane {
+	if l.NonLocal && b.types[l.Type].nonLocal == nil {
+		return nil
+	}
+	return b.lane(l)
+}
+
+// LaneOf names the lane that contains a row by the present share.
+func (b *Backlog) LaneOf(t slotindex.TypeID, p dispatcherd.Priority, id dispatcherd.JobID) Lane {
+	return Lane{t, p, !b.types[t].share.Owns(id)}
+}
+
+// Shared reports whether the type has non-local lanes.
+func (b *Backlog) Shared(t slotindex.TypeID) bool { return b.types[t].nonLocal != nil }

@@ -1,0 +1,175 @@
+package backlog
+
+import (
+	"slices"
+
+	"github.com/dispatcherd/dispatcherd/internal/contract"
+)
+
+// Fetched takes the answer of a read and gives its request back. Answers that are not
+// awaited are ignored.
+func (b *Backlog) Fetched(req *contract.FetchRequest, res contract.FetchResult, jobs Jobs) {
+	if req.Backfill {
+		b.backfillFetched(req, res, jobs)
+		return
+	}
+	f := &b.fetch
+	if !f.inFlight() || len(req.Lanes) != len(f.lanes) {
+		return
+	}
+	ok := res.Verdict == contract.OK
+	took := b.now - f.sentAt
+	b.backfill.slowestFetch = max(b.backfill.slowestFetch, took)
+	if f.scan {
+		b.scanEnded(took, ok)
+	}
+	b.backOff()
+	slices.SortFunc(f.left, contract.Key.Compare)
+	if ok {
+		f.breaker.Succeed()
+		b.clock.set(res.DBNow, b.now)
+	} else {
+		f.breaker.Fail(b.now, b.cfg.Backoff, b.rng)
+		b.round.start()
+	}
+	rest := res.Candidates
+	for i, r := range f.lanes {
+		n := rowsOf(rest, i)
+		b.mergeLane(r, &req.Lanes[i], answer{rest[:n], res.Verdict, res.DBNow, req.Lanes[i].Limit}, jobs)
+		rest = rest[n:]
+	}
+	f.lanes, f.left, f.scan = f.lanes[:0], f.left[:0], false
+}
+
+// rowsOf returns how many of the rows in front belong to a lane of the request.
+func rowsOf(rows []contract.Candidate, lane int) (n int) {
+	for n < len(rows) && rows[n].Lane == lane {
+		n++
+	}
+	return n
+}
+
+// answer is the part of a result that belongs to one lane.
+type answer struct {
+	rows    []contract.Candidate
+	verdict contract.Verdict
+	dbNow   int64
+	limit   int
+}
+
+// mergeLane merges the answer for one lane.
+func (b *Backlog) mergeLane(r laneRead, query *contract.LaneQuery, a answer, jobs Jobs) {
+	k := &b.types[r.Type]
+	l := b.existing(r.Lane)
+	if !k.known || l == nil || !l.reading || b.index.Name(r.Type) != query.Type {
+		return // the type is gone, or its non-local lanes are
+	}
+	l.reading = false
+	switch {
+	case a.verdict != contract.OK && r.NonLocal:
+		b.readNonLocalAgain(r.Type)
+		return
+	case a.verdict != contract.OK:
+		l.epoch = b.schedule.epoch - 1
+		if r.full {
+			l.scanned = b.schedule.scans - 1
+		}
+		return
+	case l.batch != r.batch: // the candidates were discarded since
+		b.Rescan(r.Lane)
+		return
+	}
+	before := l.len()
+	if r.NonLocal {
+		b.mergeNonLocal(r, a, jobs)
+	} else {
+		b.mergeLocal(r, l, a, jobs)
+	}
+	b.cached += l.len() - before
+	b.update(r.Type, r.Priority)
+	b.readSoon(r.Lane) // it may have run dry meanwhile, and the scan brought nothing
+}
+
+// mergeLocal merges the answer for a local lane.
+func (b *Backlog) mergeLocal(r laneRead, l *lane, a answer, jobs Jobs) {
+	due := a.rows
+	for len(due) > 0 && due[len(due)-1].Key.RunAt > a.dbNow {
+		due = due[:len(due)-1]
+	}
+	if len(due) < len(a.rows) {
+		b.schedule.expect(a.rows[len(due)].Key.RunAt)
+	}
+	full := len(due) == a.limit
+	l.equalTimestamps = full && due[a.limit/2].Key.RunAt == due[a.limit-1].Key.RunAt
+	if !full {
+		b.nonLocal.pending = true // slots may have no local row now
+	}
+	switch {
+	case !r.full:
+		b.extend(l, due, full, jobs)
+	case l.changes == r.changes:
+		b.replace(l, due, full, jobs)
+		if len(due) < len(a.rows) && !l.cursor.Less(a.rows[len(due)].Key) {
+			l.cursor = a.rows[len(due)].Key // the database clock went back: continue from here when the row is due again
+			l.cursor.ID--
+		}
+	default:
+		b.mergeScan(l, due, r.first, jobs)
+	}
+}
+
+// extend appends the rows after the cursor. They count as a new batch if nothing of the
+// last one is left.
+func (b *Backlog) extend(l *lane, rows []contract.Candidate, full bool, jobs Jobs) {
+	if l.len() == 0 {
+		l.newBatch()
+	}
+	l.compact()
+	for _, r := range rows {
+		if l.cursor.Less(r.Key) && !b.inHand(r.Key, b.fetch.left, jobs) {
+			l.keys = append(l.keys, r.Key)
+		}
+		l.cursor = r.Key
+	}
+	l.more = full
+}
+
+// replace replaces all candidates by the answer of a full scan. The lane has not changed
+// since the scan was sent. Rows after the last row of a full answer are read again.
+func (b *Backlog) replace(l *lane, rows []contract.Candidate, full bool, jobs Jobs) {
+	if n := len(rows); n > 0 && (full || l.cursor.Less(rows[n-1].Key)) {
+		l.cursor = rows[n-1].Key
+	}
+	l.keys, l.head = l.keys[:0], 0
+	for _, r := range rows {
+		if !b.inHand(r.Key, b.fetch.left, jobs) {
+			l.keys = append(l.keys, r.Key)
+		}
+	}
+	l.more = full
+	l.newBatch()
+}
+
+// mergeScan takes from a full scan only the rows before the lane's first candidate at
+// the time it was sent. Some of the others were taken since, and which is not known.
+func (b *Backlog) mergeScan(l *lane, rows []contract.Candidate, first contract.Key, jobs Jobs) {
+	for _, r := range rows {
+		if !r.Key.Less(first) {
+			l.more = l.more || l.cursor.Less(rows[len(rows)-1].Key)
+			return
+		}
+		if !b.inHand(r.Key, b.fetch.left, jobs) {
+			l.insert(r.Key)
+		}
+	}
+}
+
+// inHand reports whether a row that was read as pending is in hand, or was in hand while
+// the read was in flight, as left says.
+func (b *Backlog) inHand(k contract.Key, left []contract.Key, jobs Jobs) bool {
+	if jobs.InHand(k) {
+		return true
+	}
+	_, found := slices.BinarySearchFunc(left, k, contract.Key.Compare)
+	return found
+}

@@ -1,0 +1,86 @@
+package backlog
+
+import (
+	"time"
+
+	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
+	"github.com/dispatcherd/dispatcherd/slotindex"
+)
+
+// PutBack returns a row that is pending again to its lane, unless no slot supports its
+// type. A row after the cursor is found by the next read.
+func (b *Backlog) PutBack(t slotindex.TypeID, p dispatcherd.Priority, k contract.Key) {
+	if !b.types[t].known || b.index.Capacity(t) == 0 {
+		return
+	}
+	r := b.LaneOf(t, p, k.ID)
+	if r.NonLocal {
+		b.readNonLocalAgain(t)
+		return
+	}
+	l := b.lane(r)
+	if l.cursor.Less(k) {
+		b.rowsMayHaveCome()
+		return
+	}
+	if l.insert(k) {
+		b.cached++
+		l.changes++ // a full scan in flight may not have seen the row: it must not replace the candidates
+	}
+	b.update(t, p)
+}
+
+// Lost notes that the claim of a row was lost: another dispatcher has it, or had it
+// locked. batch is the number that Pop returned. It reports whether too many rows of
+// the batch were lost, so that the rest of it was discarded. Claims run in parallel,
+// so article 1's "five failed claims in a row" is counted per fetched batch. A
+// non-local batch is discarded at the first loss: its owner, or another helper, works
+// on it.
+func (b *Backlog) Lost(r Lane, batch uint32) (discarded bool) {
+	if r.NonLocal {
+		b.discardNonLocal(r)
+		return false
+	}
+	b.GivenBack() // a row that was only locked may be free again
+	l := b.lane(r)
+	if l.batch == batch {
+		l.lost++
+	}
+	if int(l.lost) < b.cfg.LostPerBatch {
+		return false
+	}
+	b.cached -= l.len()
+	l.discard()
+	b.update(r.Type, r.Priority)
+	b.Rescan(r)
+	return true
+}
+
+// discardNonLocal drops the candidates of a non-local lane.
+func (b *Backlog) discardNonLocal(r Lane) {
+	l := b.existing(r)
+	if l == nil {
+		return
+	}
+	b.cached -= l.len()
+	l.keys, l.head, l.more = l.keys[:0], 0, false
+	l.batch++
+	b.update(r.Type, r.Priority)
+	b.readNonLocalAgain(r.Type)
+}
+
+// GivenBack notes that a row is or may be pending again and must not be placed at once.
+// A scan finds it after returnPause.
+func (b *Backlog) GivenBack() { b.schedule.scanAfter(b.now.After(returnPause)) }
+
+// Delayed notes that a row is pending again and due after a delay from now.
+func (b *Backlog) Delayed(delay time.Duration) {
+	b.schedule.expect((b.DBNow() + delay.Milliseconds()) * 1000)
+	if delay < shortDelay { // its lane may have been read past its place before it was there
+		b.schedule.scanAfter(b.now.After(delay).After(returnPause))
+	}
+}
+
+// RowsMayHaveCome notes that rows may have become pending after the cursors.
+func (b *Backlog) RowsMayHaveCome() { b.rowsMayHaveCome() }

@@ -1,0 +1,116 @@
+package backlog
+
+import (
+	"slices"
+	"time"
+
+	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/internal/timing"
+	"github.com/dispatcherd/dispatcherd/slotindex"
+)
+
+// round plans which lanes the next fetch asks: first those that were noted as low, then
+// all lanes in turn, as many as fit into one fetch.
+type round struct {
+	left     int            // lanes that are still to be considered in this round
+	from     int            // the lane with which the round goes on
+	resumeAt timing.Instant // while no slot is free, the round does not go on before
+	low      []Lane         // lanes that ran low
+}
+
+// everyLane is more lanes than there are.
+const everyLane = 1 << 30
+
+// start makes the next fetches consider every lane. It does not begin again at the
+// first lane: if rounds are started faster than one takes, every lane still has its
+// turn.
+func (r *round) start() { r.left = everyLane }
+
+// roundDue reports whether lanes are to be considered now.
+func (b *Backlog) roundDue() bool {
+	return b.round.left > 0 && (b.now >= b.round.resumeAt || b.index.Free() > 0)
+}
+
+// backOffFactor is how many times the duration of a full fetch the next one waits while
+// no slot is free. Without this pause, thousands of lanes that are nearly all empty
+// would be read continuously while a producer is active, which takes a quarter of a
+// CPU.
+const backOffFactor = 9
+
+// backOff delays the rest of a round after a fetch that could not contain all of it.
+func (b *Backlog) backOff() {
+	if len(b.fetch.lanes) >= b.cfg.LanesPerFetch {
+		b.round.resumeAt = b.now + min(backOffFactor*(b.now-b.fetch.sentAt), millis(b.cfg.Poll))
+	}
+}
+
+// readSoon notes a lane that has run low and may have more rows in the table.
+func (b *Backlog) readSoon(r Lane) {
+	l := b.lane(r)
+	if l.more && !l.reading && !l.low && l.half() {
+		l.low = true
+		b.round.low = append(b.round.low, r)
+	}
+}
+
+// Rescan makes the next fetch read one lane from its beginning.
+func (b *Backlog) Rescan(r Lane) {
+	if r.NonLocal {
+		b.readNonLocalAgain(r.Type)
+		return
+	}
+	l := b.lane(r)
+	l.scanned = b.schedule.scans - 1
+	if !l.low {
+		l.low = true
+		b.round.low = append(b.round.low, r)
+	}
+}
+
+// askLow asks the noted lanes, as many as fit. Half of the room is kept for a round
+// that is due.
+func (b *Backlog) askLow(round bool) {
+	room := b.cfg.LanesPerFetch
+	if round {
+		room = max(1, room/2)
+	}
+	low := b.round.low
+	n := 0
+	for n < len(low) && len(b.fetch.lanes) < room {
+		r := low[n]
+		switch l := b.existing(r); {
+		case l == nil || !l.low:
+		case r.NonLocal:
+			l.low = false
+			b.continueNonLocal(r)
+		default:
+			l.low = false
+			b.askLocal(r)
+		}
+		n++
+	}
+	b.round.low = slices.Delete(low, 0, n)
+}
+
+// askRound asks every local lane of every type with capacity, as many as fit.
+func (b *Backlog) askRound() {
+	r := &b.round
+	all := len(b.types) * priorities
+	r.left = min(r.left, all)
+	for r.left > 0 && len(b.fetch.lanes) < b.cfg.LanesPerFetch {
+		if r.from >= all {
+			r.from = 0
+		}
+		t, p := slotindex.TypeID(r.from/priorities), r.from%priorities
+		step := 1
+		if b.types[t].known && b.index.Capacity(t) > 0 {
+			b.askLocal(Lane{Type: t, Priority: dispatcherd.Priority(p)})
+		} else {
+			step = priorities - p // skip the other lanes of the type
+		}
+		r.from += step
+		r.left = max(0, r.left-step)
+	}
+}
+
+func millis(d time.Duration) timing.Instant { return timing.Instant(d.Milliseconds()) }

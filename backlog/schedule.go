@@ -1,0 +1,210 @@
+package backlog
+
+import (
+	"time"
+
+	"github.com/dispatcherd/dispatcherd/internal/timing"
+)
+
+// schedule decides when lanes are read.
+//
+// A full scan is due at every poll, and scanPause after a notification. Between two
+// full scans lies 50 times the duration of the last one, so that scans take 2 % of the
+// time, but never more than maxPausePolls polls: a scan that hung says nothing about the
+// cost of the next one.
+type schedule struct {
+	epoch    uint32 // grows when rows may have become pending
+	scans    uint32 // grows when a full scan is due
+	nextPoll timing.Instant
+	nextScan timing.Instant // no full scan for a notification before
+	owed     bool           // a full scan is due at nextScan, for a notification
+	scanAt   timing.Instant // a full scan is due, for rows that became pending again; 0 = none
+	dueAt    int64          // database clock, milliseconds, of the earliest known row that is not due; 0 = none
+	idle     bool           // nextPoll is further away, because nothing waits and notifications arrive
+	listener listenerState
+
+	slow  bool           // full scans are slow: backfill scans take their place
+	took  timing.Instant // duration of the last full scan, or round of backfill scans
+	ended timing.Instant // when it ended; 0 = never
+}
+
+type listenerState uint8
+
+const (
+	listenerUnknown listenerState = iota
+	subscribed
+	notSubscribed
+)
+
+const (
+	// scanPause is the shortest time between two full scans for notifications.
+	scanPause = 50 * time.Millisecond
+	// returnPause is how long a row waits for a scan if it must not be placed at once: a
+	// row that its worker returned would go to the same slot again and again.
+	returnPause = 500 * time.Millisecond
+	// idlePolls is the time between two polls of an idle dispatcher, in polls.
+	idlePolls = 5
+	// maxPausePolls is the longest pause between two full scans, in polls. A row that was
+	// committed late waits as long as that at most.
+	maxPausePolls = idlePolls
+	// shortDelay is longer than any finish statement takes. A row that is due that much
+	// after its end was recorded cannot lie before a cursor by then.
+	shortDelay = 10 * time.Second
+	// gateSettled is how long the gate must have been subscribed before polls become
+	// idle: hardly any open transaction is older and found the gate closed.
+	gateSettled = 10 * time.Second
+	scanFactor  = 50
+)
+
+// rowsMayHaveCome makes every lane that runs low worth another read.
+func (b *Backlog) rowsMayHaveCome() {
+	b.schedule.epoch++
+	b.round.start()
+	b.nonLocalRowsMayHaveCome()
+}
+
+// scanSoon notes that rows may have become pending anywhere, also before the cursors:
+// transactions do not commit in the order in which they began.
+func (b *Backlog) scanSoon() {
+	b.schedule.owed = true
+	b.rowsMayHaveCome()
+}
+
+// scanAfter plans a full scan for a row that becomes pending again before a cursor.
+func (s *schedule) scanAfter(at timing.Instant) {
+	if s.scanAt == 0 || at < s.scanAt {
+		s.scanAt = at
+	}
+}
+
+// expect notes when a row that is not due yet will be due.
+func (s *schedule) expect(runAt int64) {
+	if ms := floorMS(runAt) + 1; s.dueAt == 0 || ms < s.dueAt {
+		s.dueAt = ms
+	}
+}
+
+// becomeActive ends the longer pauses between idle polls.
+func (b *Backlog) becomeActive() {
+	if s := &b.schedule; s.idle {
+		s.idle, s.nextPoll = false, min(s.nextPoll, b.now.After(b.cfg.Poll))
+	}
+}
+
+// nothingWaits reports whether no job is in hand, no candidate is known, and new rows
+// cause a notification.
+func (b *Backlog) nothingWaits(jobs Jobs) bool {
+	return jobs.Len() == 0 && b.cached == 0 && b.schedule.listener == subscribed &&
+		b.gate.subscribed && b.now >= b.gate.since.After(gateSettled)
+}
+
+// checkTimes turns passed instants into reasons to read.
+func (b *Backlog) checkTimes(jobs Jobs) {
+	s := &b.schedule
+	if b.fetch.inFlight() {
+		return
+	}
+	due := s.dueAt != 0 && b.clock.passed(s.dueAt, b.now)
+	if due {
+		s.dueAt = 0
+	}
+	quick := b.now >= b.nextQuickPoll()
+	if due || quick {
+		b.fetch.sentAt = b.now
+		s.owed = s.owed || quick
+		b.rowsMayHaveCome()
+	}
+	if s.scanAt != 0 && b.now >= s.scanAt {
+		s.owed = true
+	}
+	poll := b.now >= s.nextPoll
+	if poll {
+		s.nextPoll, s.idle = b.now.After(b.cfg.Poll), b.nothingWaits(jobs)
+		if s.idle {
+			s.nextPoll = b.now.After(idlePolls * b.cfg.Poll)
+		}
+		b.pollNonLocal()
+	}
+	if poll || s.owed && b.now >= s.nextScan {
+		s.owed, s.nextScan = false, b.now.After(scanPause)
+		if b.now >= s.scanAt {
+			s.scanAt = 0
+		}
+		s.scans++
+		b.rowsMayHaveCome()
+	}
+}
+
+// nextQuickPoll returns when the lanes are read again in place of notifications.
+func (b *Backlog) nextQuickPoll() timing.Instant {
+	switch {
+	case b.index.Len() == 0:
+		return timing.Never
+	case b.schedule.listener == notSubscribed:
+		return b.fetch.sentAt.After(b.cfg.PollUnsubscribed)
+	case b.gate.throttled(b.now):
+		return b.fetch.sentAt.After(throttledPoll)
+	}
+	return timing.Never
+}
+
+// scanEnded spaces full scans after one that took that long, and learns from it whether
+// backfill scans must take their place.
+func (b *Backlog) scanEnded(took timing.Instant, ok bool) {
+	s := &b.schedule
+	next := min(max(s.nextScan, b.now)+scanFactor*took, b.now+maxPausePolls*millis(b.cfg.Poll))
+	s.nextPoll, s.nextScan = max(s.nextPoll, next), max(s.nextScan, next)
+	if ok && !s.slow { // a full scan while they are slow reads lanes of which nothing was ever read
+		s.slow = took > millis(verySlowScan) || min(took, s.took) > millis(slowScan)
+		s.took, s.ended = took, b.now
+	}
+}
+
+// Wake returns when the next step is due if nothing happens before. pending tells that
+// some type may have both a free slot and a waiting job: a decision may wait for the
+// fetch in flight.
+func (b *Backlog) Wake(pending bool) timing.Instant {
+	return min(b.wakeFetch(pending || len(b.changed) > 0), b.wakeBackfill(), b.gate.wake(b.now),
+		b.fetch.breaker.Wake(b.now), b.backfill.breaker.Wake(b.now), b.gate.breaker.Wake(b.now))
+}
+
+// wakeFetch returns the instant of the next poll, scan or row that becomes due.
+func (b *Backlog) wakeFetch(pending bool) timing.Instant {
+	s, f := &b.schedule, &b.fetch
+	if b.draining || f.inFlight() || f.breaker.Open(b.now) {
+		if end := f.sentAt.After(b.cfg.Patience); f.inFlight() && pending && b.now < end {
+			return end
+		}
+		return timing.Never
+	}
+	next := min(s.nextPoll, b.nextQuickPoll())
+	if s.owed {
+		next = min(next, s.nextScan)
+	}
+	if s.dueAt != 0 {
+		next = min(next, b.clock.instant(s.dueAt))
+	}
+	if s.scanAt != 0 {
+		next = min(next, max(s.scanAt, s.nextScan))
+	}
+	if b.round.left > 0 {
+		next = min(next, b.round.resumeAt)
+	}
+	return min(next, b.wakeNonLocal())
+}
+
+// LastScan returns how long the last full scan of the lanes took, all of its parts
+// together, and how long ago it ended. Both are 0 before the first.
+func (b *Backlog) LastScan() (took, age time.Duration) {
+	if b.schedule.ended == 0 {
+		return 0, 0
+	}
+	return time.Duration(b.schedule.took) * time.Millisecond, time.Duration(b.now-b.schedule.ended) * time.Millisecond
+}
+
+// PollNow makes the next poll due.
+func (b *Backlog) PollNow() { b.schedule.nextPoll = b.now }
+
+// SetSlow overrides what the last scans have shown about their cost: if slow, backfill
+// scans take the place of full scans until a round of them proves to be fast.
+func (b *Backlog) SetSlow(slow bool) { b.schedule.slow = slow }
