@@ -93,7 +93,7 @@ func start(t testing.TB) *server {
 	return shared
 }
 
-// existing uses a server that somebody else runs.
+// existing uses a server that already runs.
 func existing(t testing.TB, given string) *server {
 	t.Helper()
 	u, err := url.Parse(given)

@@ -32,7 +32,7 @@ var services = []service{
 	{name: "legal", batch: 40},
 }
 
-// callback is the one type of call for which nobody holds the line: the
+// callback is the one type of call for which no caller waits: the
 // customer left a message, so the job is queued.
 const callback = "callback"
 
@@ -60,7 +60,7 @@ var skillSets = []struct {
 	{3, []string{"internet", "stock", "prospect", "english", "regular", callback}},
 }
 
-// sessionLength is how long an agent stays on line, in seconds.
+// sessionLength is how long an agent stays online, in seconds.
 var sessionLength = quantiles{364, 883, 1326, 2521, 3323, 4610, 5952, 7468, 9638, 12717, 16566, 19743, 28931, 29457, 29457}
 
 // batchLength is invented: the batch stream is steady work of 20 s to 3 min.

@@ -25,7 +25,7 @@ func (t *Trace) Check() error {
 
 // checkSessions wants register and drain of every slot to alternate. Drains
 // come first at one instant, so an empty session shows up as a drain of a slot
-// that is off line.
+// that is offline.
 func (t *Trace) checkSessions() error {
 	online := map[int64]bool{}
 	for _, e := range t.Events {
@@ -38,13 +38,13 @@ func (t *Trace) checkSessions() error {
 	return nil
 }
 
-// checkCover wants each job to find a slot on line at its arrival or later.
+// checkCover wants each job to find a slot online at its arrival or later.
 func (t *Trace) checkCover() error {
 	leaves := map[int64]int64{} // slot → when it leaves for good
 	for _, s := range t.Slots {
 		leaves[s.ID] = 0
 	}
-	for _, e := range t.Comings() {
+	for _, e := range t.Registrations() {
 		leaves[e.Slot] = e.AtMS
 		if e.Kind == Register {
 			leaves[e.Slot] = maxMS + 1

@@ -1,6 +1,6 @@
 // Package trace reads, writes, generates and judges recorded workloads: jobs
 // with their arrival and length of service, slots with their abilities, and
-// the hours at which slots come on line and leave.
+// the hours at which slots come online and leave.
 //
 // # Time
 //

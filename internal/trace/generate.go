@@ -15,7 +15,7 @@ type GenerateOptions struct {
 	Batch   int // jobs of the batch stream beside them, all queued
 	Agents  int // slots, at least 27
 	Workers int // worker processes that share the slots, 1..Agents
-	Load    int // percent of the time on line that agents are to be busy, 10..95
+	Load    int // percent of the time online that agents are to be busy, 10..95
 }
 
 // DefaultGenerateOptions is the workload of `make demo`: a day of 17 hours that
@@ -42,7 +42,7 @@ func (o GenerateOptions) validate() error {
 	return nil
 }
 
-// Purposes of the dice.
+// Each random source has one purpose.
 const (
 	callDice = iota + 1
 	batchDice
@@ -82,7 +82,7 @@ func Generate(o GenerateOptions) (*Trace, error) {
 // calls draws the calls of the day: the hour by its share, the instant in it
 // uniformly, which makes arrivals within an hour random as callers are.
 func calls(o GenerateOptions) []Job {
-	d := newDice(o.Seed, callDice)
+	d := newRandom(o.Seed, callDice)
 	shares := make([]int64, len(services))
 	for i, s := range services {
 		shares[i] = s.calls
@@ -115,7 +115,7 @@ const batchDrops = 12
 // comes in drops, all jobs of a drop in the same instant. It ends two hours
 // before the day does, so that the agents can work it off.
 func batches(o GenerateOptions) []Job {
-	d := newDice(o.Seed, batchDice)
+	d := newRandom(o.Seed, batchDice)
 	shares := make([]int64, len(services))
 	for i, s := range services {
 		shares[i] = s.batch

@@ -59,8 +59,8 @@ func TestTheGeneratedWorkloadIsWhatItClaims(t *testing.T) {
 	}
 }
 
-// Every job of any generated workload finds a slot: nobody is on line alone
-// with nobody to follow.
+// Every job of any generated workload finds a slot: no agent that is online alone
+// leaves without a successor.
 func TestEveryGeneratedJobRuns(t *testing.T) {
 	for seed := range uint64(20) {
 		o := GenerateOptions{Seed: seed, Calls: 600, Batch: 200, Agents: 27 + int(seed), Workers: 1 + int(seed), Load: 60 + int(seed)}
@@ -79,7 +79,7 @@ func TestEveryGeneratedJobRuns(t *testing.T) {
 			}
 			if e.AtMS > sliceMS && (i+1 == len(g.Events) || g.Events[i+1].AtMS > e.AtMS) {
 				for _, typ := range g.Types() {
-					require.Positive(t, capacity[typ], "seed %d: nobody for %s at %d ms", seed, typ, e.AtMS)
+					require.Positive(t, capacity[typ], "seed %d: no slot for %s at %d ms", seed, typ, e.AtMS)
 				}
 			}
 		}
@@ -100,7 +100,7 @@ func TestGenerateRefusesNonsense(t *testing.T) {
 }
 
 func TestQuantilesStayBetweenTheirPoints(t *testing.T) {
-	d := newDice(1, 2)
+	d := newRandom(1, 2)
 	sum, n := int64(0), int64(200_000)
 	for range n {
 		ms := services[0].length.draw(d)

@@ -18,7 +18,7 @@ func Naive(t *Trace, w scoring.Weights) []Placement {
 	for i, s := range t.Slots {
 		n.slots[i] = naiveSlot{Slot: s, busyUntil: never}
 	}
-	events, jobs := t.Comings(), t.Jobs
+	events, jobs := t.Registrations(), t.Jobs
 	for {
 		at := n.nextCompletion()
 		if len(events) > 0 {
@@ -54,7 +54,7 @@ type naive struct {
 	placed  []Placement
 }
 
-// naiveSlot is on line or not, and busy or not, independently: a drained slot
+// naiveSlot is online or not, and busy or not, independently: a drained slot
 // still works off its job, and may be back before that has ended.
 type naiveSlot struct {
 	Slot

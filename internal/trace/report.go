@@ -154,7 +154,7 @@ func capacityAtArrival(t *Trace) []int {
 		types[s.ID] = s.Types
 	}
 	capacity := map[string]int{}
-	events := t.Comings()
+	events := t.Registrations()
 	at := make([]int, len(t.Jobs))
 	for i, j := range t.Jobs {
 		for len(events) > 0 && events[0].AtMS <= j.ArrivalMS {
@@ -182,7 +182,7 @@ func capacityBand(n int) (order int, label string) {
 	return order, labels[order]
 }
 
-// classes measures each set of slots with the same types. A slot is on line
+// classes measures each set of slots with the same types. A slot is online
 // from its registration to its drain, and further until its last job ends.
 func classes(t *Trace, done []Execution, end int64) []ClassReport {
 	online, busy, jobs := onlineMS(t, done, end), map[int64]int64{}, map[int64]int{}
@@ -221,7 +221,7 @@ func classes(t *Trace, done []Execution, end int64) []ClassReport {
 func onlineMS(t *Trace, done []Execution, end int64) map[int64]int64 {
 	spans := map[int64][]span{}
 	open := map[int64]int64{}
-	for _, e := range t.Comings() {
+	for _, e := range t.Registrations() {
 		if e.Kind == Register {
 			open[e.Slot] = e.AtMS
 			continue

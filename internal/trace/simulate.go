@@ -23,7 +23,7 @@ func Simulate(t *Trace, w scoring.Weights, audit *Auditor) ([]Placement, error) 
 		return nil, fmt.Errorf("simulate trace: %w", err)
 	}
 	s := newSimulation(t, w, audit)
-	events, jobs := t.Comings(), t.Jobs
+	events, jobs := t.Registrations(), t.Jobs
 	for {
 		at := int64(never)
 		if len(events) > 0 {
@@ -63,7 +63,7 @@ type simulation struct {
 	core  *actor.Core
 	audit *Auditor
 	table *memoryTable
-	seats *seating
+	slots *slotMap
 
 	at      int64 // the instant, milliseconds of the trace
 	batch   []actor.Event
@@ -85,13 +85,13 @@ type decision struct {
 func newSimulation(t *Trace, w scoring.Weights, audit *Auditor) *simulation {
 	cfg := actor.DefaultConfig()
 	cfg.Weights = w
-	size := len(t.Jobs) + 2*len(t.Comings()) + 1
+	size := len(t.Jobs) + 2*len(t.Registrations()) + 1
 	cfg.Limits.Slots = max(cfg.Limits.Slots, size)
 	cfg.Limits.Types = max(cfg.Limits.Types, size+len(t.Types()))
 	cfg.Limits.Requests = max(cfg.Limits.Requests, size)
-	s := &simulation{trace: t, core: actor.New(cfg), audit: audit, table: newMemoryTable(), seats: newSeating(t)}
+	s := &simulation{trace: t, core: actor.New(cfg), audit: audit, table: newMemoryTable(), slots: newSlotMap(t)}
 	s.at = -1 // the core's instants are one ahead of the trace, see now
-	s.batch = s.seats.stewards()
+	s.batch = s.slots.placeholders()
 	s.hold()
 	return s
 }
@@ -115,20 +115,20 @@ func (s *simulation) completions() {
 		slot := s.trace.Slots[c.slot].ID
 		s.note(Fact{Kind: SlotFreed, Job: s.trace.Jobs[c.job].ID, Slot: slot})
 		s.note(Fact{Kind: JobEnded, Job: s.trace.Jobs[c.job].ID})
-		s.tell(s.seats.leave(c.slot))
+		s.tell(s.slots.release(c.slot))
 	}
 }
 
 func (s *simulation) slotEvents(events []SlotEvent) {
 	for _, e := range events {
-		i := s.seats.index(e.Slot)
+		i := s.slots.index(e.Slot)
 		if e.Kind == Drain {
 			s.note(Fact{Kind: SlotDrained, Slot: e.Slot})
-			s.tell(s.seats.withdraw(i))
+			s.tell(s.slots.withdraw(i))
 			continue
 		}
 		s.note(Fact{Kind: SlotRegistered, Slot: e.Slot, Types: s.trace.Slots[i].Types})
-		s.batch = append(s.batch, s.seats.register(i)...)
+		s.batch = append(s.batch, s.slots.register(i)...)
 	}
 }
 
@@ -153,7 +153,7 @@ func (s *simulation) arrivals(jobs []Job) {
 
 // jobID is the name of a job, given by its index, in the core.
 func (s *simulation) jobID(job int) dispatcherd.JobID {
-	id := dispatcherd.JobID(job + 1 + s.seats.count)
+	id := dispatcherd.JobID(job + 1 + s.slots.count)
 	if s.trace.Jobs[job].Mode == dispatcherd.OnDemand {
 		return -id
 	}
@@ -216,17 +216,17 @@ func (s *simulation) fail(format string, args ...any) {
 
 // start takes note of a job that begins.
 func (s *simulation) start(fx *actor.Send) {
-	slot := s.seats.slotOf(fx.Slot)
-	job := int(max(fx.Job, -fx.Job)) - 1 - s.seats.count
-	if steward := job < 0; steward {
+	slot := s.slots.slotOf(fx.Slot)
+	job := int(max(fx.Job, -fx.Job)) - 1 - s.slots.count
+	if placeholder := job < 0; placeholder {
 		if int64(fx.Slot) != -int64(fx.Job) {
-			s.fail("the steward %d was placed on slot %d", fx.Job, fx.Slot)
+			s.fail("the placeholder %d was placed on slot %d", fx.Job, fx.Slot)
 		}
 		return
 	}
 	s.started = append(s.started, decision{job: job, slot: slot, score: fx.Why.Terms.Total()})
 	heap.Push(&s.running, completion{endMS: s.at + s.trace.Jobs[job].DurationMS, job: job, slot: slot})
-	s.seats.sit(slot, fx)
+	s.slots.occupy(slot, fx)
 }
 
 // record keeps the placements of this instant in the order in which they were

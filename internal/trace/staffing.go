@@ -2,7 +2,7 @@ package trace
 
 import "slices"
 
-// sliceMS is the grain of the staffing: as many agents come on line every half
+// sliceMS is the grain of the staffing: as many agents come online every half
 // hour as its work needs.
 const sliceMS = 1800 * secondMS
 
@@ -18,11 +18,11 @@ type shift struct {
 }
 
 // sessions lets the agents come and go: in every half hour enough of them come
-// on line to keep the load at what was asked for, they stay as long as agents
+// online to keep the load at what was asked for, they stay as long as agents
 // stayed in the measured records, and no type is ever without an agent on
 // line. Who is there at the end of the day stays until everything is done.
 func sessions(o GenerateOptions, t *Trace) []SlotEvent {
-	d := newDice(o.Seed, sessionDice)
+	d := newRandom(o.Seed, sessionDice)
 	shifts := make([]shift, len(t.Slots))
 	for i, s := range t.Slots {
 		shifts[i] = shift{slot: s, until: -restMS}
@@ -38,7 +38,7 @@ func sessions(o GenerateOptions, t *Trace) []SlotEvent {
 		for online := countOnline(shifts, start); online < need; online++ {
 			rested := pickRested(d, shifts, start, "")
 			if rested == nil {
-				break // everybody is there already or rests
+				break // every agent is online or resting
 			}
 			come(rested, start+d.below(600*secondMS), sessionLength.draw(d))
 		}
@@ -62,7 +62,7 @@ func appendDrain(events []SlotEvent, s *shift) []SlotEvent {
 	return append(events, SlotEvent{AtMS: s.until, Slot: s.slot.ID, Kind: Drain})
 }
 
-// agentsNeeded returns the agents to have on line in each half hour: the work
+// agentsNeeded returns the agents to have online in each half hour: the work
 // that arrives in it, over the load. Batch work is spread evenly, because it
 // can wait.
 func agentsNeeded(o GenerateOptions, t *Trace) []int {
@@ -93,9 +93,9 @@ func countOnline(shifts []shift, at int64) int {
 	return n
 }
 
-// pickRested chooses one of the agents who are off line and rested, who
+// pickRested chooses one of the agents who are offline and rested, who
 // supports the type if one is named, or nil.
-func pickRested(d dice, shifts []shift, at int64, typ string) *shift {
+func pickRested(d random, shifts []shift, at int64, typ string) *shift {
 	var rested []*shift
 	for i := range shifts {
 		s := &shifts[i]
@@ -109,10 +109,10 @@ func pickRested(d dice, shifts []shift, at int64, typ string) *shift {
 	return rested[d.below(int64(len(rested)))]
 }
 
-// cover makes sure that a type has an agent on line for this half hour and the
+// cover makes sure that a type has an agent online for this half hour and the
 // next: the one who stays longest, or one who comes for it, or else the one
 // who stays longest stays on.
-func cover(d dice, shifts []shift, start int64, typ string, come func(*shift, int64, int64)) {
+func cover(d random, shifts []shift, start int64, typ string, come func(*shift, int64, int64)) {
 	var longest *shift
 	for i := range shifts {
 		s := &shifts[i]

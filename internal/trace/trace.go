@@ -13,7 +13,7 @@ type Trace struct {
 	Name   string      // for people: the folder's base name, or what the generator says
 	Jobs   []Job       // by arrival, then id
 	Slots  []Slot      // by id
-	Events []SlotEvent // by time, drains before registrations, then slot; empty: every slot is on line from the start, for good
+	Events []SlotEvent // by time, drains before registrations, then slot; empty: every slot is online from the start, for good
 }
 
 // Job is one piece of work that the trace brings.
@@ -26,7 +26,7 @@ type Job struct {
 	DurationMS int64 // milliseconds of work, ≥ 1, on any slot
 }
 
-// Slot is one slot of the trace. With Events in the trace it begins off line.
+// Slot is one slot of the trace. With Events in the trace it begins offline.
 type Slot struct {
 	ID     int64    // positive, unique in the trace
 	Worker string   // the process that offers it
@@ -39,13 +39,13 @@ type EventKind uint8
 // The two kinds, in the order in which they are applied at one instant.
 const (
 	Drain    EventKind = iota // the slot ends its current job and takes no more
-	Register                  // the slot comes on line
+	Register                  // the slot comes online
 )
 
 // String returns the kind as it is spelled in slot_events.csv.
 func (k EventKind) String() string { return [...]string{"drain", "register"}[k] }
 
-// SlotEvent brings a slot on line or takes it off. The events of one slot
+// SlotEvent brings a slot online or takes it off. The events of one slot
 // alternate, beginning with Register, and each Drain is later than its Register.
 type SlotEvent struct {
 	AtMS int64 // milliseconds since the start of the trace, ≥ 0
@@ -84,9 +84,9 @@ func (t *Trace) Types() []string {
 	return slices.Compact(types)
 }
 
-// Comings returns the events of the trace; for a trace without events it is
+// Registrations returns the events of the trace; for a trace without events it is
 // the registration of every slot at its start.
-func (t *Trace) Comings() []SlotEvent {
+func (t *Trace) Registrations() []SlotEvent {
 	if len(t.Events) > 0 {
 		return t.Events
 	}

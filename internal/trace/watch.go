@@ -13,14 +13,14 @@ import (
 // the effects that came out. A queued job is seen when it is sent, one round
 // trip to Postgres after it was placed; the reason that comes with it says when
 // that was. All instants are those of the core's steps, whose clock stands still
-// during a step: however late a step comes, none of them is off. A placement counts
+// during a step, so the instants are exact even if a step is late. A placement counts
 // as misplaced if a more specialised compatible slot was free in the millisecond
 // before it and in the one after: within a millisecond the order is not known.
 //
-// A slot that is reserved for a claim looks free until its job is sent to it. One
-// that leaves, or that somebody takes over, may have been reserved for a job that
-// never came: it is not held to have been free in the last doubtMS before. Who takes
-// over is a request, or a row whose claim had been sent before it was placed here.
+// A slot that is reserved for a claim looks free until its job is sent to it. A
+// slot that leaves or is preempted may have been reserved for a job that was never
+// sent: it does not count as free in the last uncertainMS before. A slot is
+// preempted by a request, or by a row whose claim was sent before.
 type Watch struct {
 	slots    map[dispatcherd.SlotID]*watchedSlot
 	numbers  map[slotName]dispatcherd.SlotID
@@ -30,8 +30,8 @@ type Watch struct {
 	findings Findings
 }
 
-// doubtMS is longer than a claim takes.
-const doubtMS = 1000
+// uncertainMS is longer than a claim takes.
+const uncertainMS = 1000
 
 type slotName struct {
 	session dispatcherd.SessionID
@@ -145,18 +145,18 @@ func (s *watchedSlot) take(at int64) {
 	}
 }
 
-// leave takes the slot off line.
+// leave takes the slot offline.
 func (s *watchedSlot) leave(now int64) {
 	s.leaving = true
 	if s.freeSince != never {
-		s.takeInDoubt(now)
+		s.endCertainty(now)
 	}
 }
 
-// takeInDoubt ends the time in which the slot is known to be free.
-func (s *watchedSlot) takeInDoubt(now int64) {
+// endCertainty ends the time in which the slot is known to be free.
+func (s *watchedSlot) endCertainty(now int64) {
 	if s.freeSince != never {
-		s.take(max(s.freeSince, now-doubtMS))
+		s.take(max(s.freeSince, now-uncertainMS))
 	}
 }
 
@@ -174,7 +174,7 @@ func (w *Watch) sent(fx *actor.Send) {
 		w.findings.DoublePlacements++
 	}
 	if fx.Mode == dispatcherd.OnDemand || known && claimed < at {
-		s.takeInDoubt(at)
+		s.endCertainty(at)
 	} else {
 		s.take(at)
 	}

@@ -98,7 +98,7 @@ func TestTheWatchCounts(t *testing.T) {
 				{9000, actor.Tick{}, sentTo(2, 8, 2001)},
 			}, Findings{Placements: 2, Misplaced: 1}},
 		"a specialised slot that was free for longer than any claim takes": {
-			[]seen{{1000, actor.Tick{}, sentTo(2, 8, 1000)}, {1000 + 2*doubtMS, actor.Tick{}, requestTo(1, -3, 1000+2*doubtMS)}}, Findings{Placements: 2, Misplaced: 1}},
+			[]seen{{1000, actor.Tick{}, sentTo(2, 8, 1000)}, {1000 + 2*uncertainMS, actor.Tick{}, requestTo(1, -3, 1000+2*uncertainMS)}}, Findings{Placements: 2, Misplaced: 1}},
 		"nothing if it was withdrawn": {
 			[]seen{{900, actor.Withdrew{Session: 1, Numbers: []int32{10}}, nil}, {1000, actor.Tick{}, sentTo(2, 7, 1000)}}, Findings{Placements: 1}},
 		"nothing if it is withdrawn with all others and then released": {

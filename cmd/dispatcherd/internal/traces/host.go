@@ -27,7 +27,7 @@ import (
 // on it, in this process. Workers are other processes.
 type daemonHost struct {
 	dir    string        // of the sockets
-	server *devpg.Server // nil: somebody else's
+	server *devpg.Server // nil: the server is not ours
 	pool   *pgxpool.Pool
 	daemon *daemon.Daemon
 	watch  *observedWatch

@@ -33,7 +33,7 @@ func TestAReplayThroughTheDaemonLosesAndMisplacesNothing(t *testing.T) {
 	require.GreaterOrEqual(t, report.Findings.Placements, len(day.Jobs))
 }
 
-func TestAHostWithoutADatabaseLeavesNothingBehind(t *testing.T) {
+func TestHostWithoutDatabaseIsRemoved(t *testing.T) {
 	_, err := startHost(t.Context(), "postgres:///x?host=/does/not/exist", scoring.Default(), zap.NewNop())
 	require.ErrorContains(t, err, "/does/not/exist")
 }

@@ -18,14 +18,14 @@ type workerPlan struct {
 	Slots  []slotPlan `json:"slots"`
 }
 
-// slotPlan is one slot of the trace and when it is on line.
+// slotPlan is one slot of the trace and when it is online.
 type slotPlan struct {
 	Slot     int64         `json:"slot"`
 	Types    []string      `json:"types"`
 	Sessions []sessionPlan `json:"sessions"`
 }
 
-// sessionPlan is one stay on line, on the compressed clock.
+// sessionPlan is one stay online, on the compressed clock.
 type sessionPlan struct {
 	From  time.Duration `json:"from_ns"`            // since the start
 	Until time.Duration `json:"until_ns,omitempty"` // since the start; 0 = for good
@@ -60,8 +60,8 @@ func compress(ms int64, speed float64) time.Duration {
 	return time.Duration(float64(ms) / speed * float64(time.Millisecond))
 }
 
-// stretch is the inverse of compress.
-func stretch(d time.Duration, speed float64) int64 {
+// decompress is the inverse of compress.
+func decompress(d time.Duration, speed float64) int64 {
 	return int64(float64(d) / float64(time.Millisecond) * speed)
 }
 
@@ -69,7 +69,7 @@ func stretch(d time.Duration, speed float64) int64 {
 // workers' names.
 func workerPlans(t *trace.Trace, socket string, speed float64) []workerPlan {
 	sessions := map[int64][]sessionPlan{}
-	for _, e := range t.Comings() {
+	for _, e := range t.Registrations() {
 		list := sessions[e.Slot]
 		if e.Kind == trace.Register {
 			sessions[e.Slot] = append(list, sessionPlan{From: compress(e.AtMS, speed)})

@@ -24,5 +24,5 @@ func TestAPlanSplitsATraceByWorkerOnTheCompressedClock(t *testing.T) {
 			{Slot: 3, Types: []string{"y"}},
 		}},
 	}, workerPlans(tr, "s", 100))
-	require.EqualValues(t, 5000, stretch(compress(5000, 100), 100))
+	require.EqualValues(t, 5000, decompress(compress(5000, 100), 100))
 }

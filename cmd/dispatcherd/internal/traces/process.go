@@ -78,8 +78,8 @@ func (w *tracedWorker) begin(at time.Time) error {
 	return nil
 }
 
-// listen hands every execution to f until the worker ends. An end that nobody
-// asked for is an error.
+// listen hands every execution to f until the worker ends. An
+// unexpected end is an error.
 func (w *tracedWorker) listen(f func(workerRun)) error {
 	for {
 		var run workerRun

@@ -113,7 +113,7 @@ func (r *replay) play(ctx context.Context, workers []*tracedWorker) error {
 	if err != nil {
 		return err
 	}
-	return r.settle(ctx)
+	return r.awaitEnds(ctx)
 }
 
 // insert makes the queued jobs, in one transaction all that gathered while the
@@ -143,7 +143,7 @@ func (r *replay) feed(ctx context.Context, begin time.Time, queued chan<- []repl
 	for jobs := r.trace.Jobs; len(jobs) > 0; {
 		due := begin.Add(compress(jobs[0].ArrivalMS, r.speed))
 		if !r.waitUntil(ctx, due, ticker.C, begin) {
-			return errors.Join(ctx.Err(), r.trouble())
+			return errors.Join(ctx.Err(), r.failure())
 		}
 		now := time.Since(begin)
 		n := 0
@@ -167,11 +167,11 @@ func (r *replay) waitUntil(ctx context.Context, due time.Time, tick <-chan time.
 	for {
 		select {
 		case <-timer.C:
-			return r.trouble() == nil
+			return r.failure() == nil
 		case <-tick:
-			r.note(func(s *replayState) { s.TraceMS = stretch(time.Since(begin), r.speed) })
+			r.note(func(s *replayState) { s.TraceMS = decompress(time.Since(begin), r.speed) })
 			r.show()
-			if r.trouble() != nil {
+			if r.failure() != nil {
 				return false
 			}
 		case <-ctx.Done():
@@ -207,9 +207,9 @@ func (r *replay) submit(ctx context.Context, jobs []trace.Job, queued chan<- []r
 	}
 }
 
-// settle waits until every job has come to an end, or until nothing has moved
+// awaitEnds waits until every job has come to an end, or until nothing has moved
 // for too long.
-func (r *replay) settle(ctx context.Context) error {
+func (r *replay) awaitEnds(ctx context.Context) error {
 	patience := time.NewTimer(r.stall)
 	defer patience.Stop()
 	ticker := time.NewTicker(100 * time.Millisecond)
@@ -235,7 +235,7 @@ func (r *replay) settle(ctx context.Context) error {
 // over reports whether nothing is left to wait for. What the workers say about
 // the last jobs may be under way still when the jobs have ended.
 func (r *replay) over(ctx context.Context) (bool, error) {
-	if err := r.trouble(); err != nil {
+	if err := r.failure(); err != nil {
 		return false, err
 	}
 	done, failed, err := r.host.Tally(ctx)
@@ -297,7 +297,7 @@ func (r *replay) fail(err error) {
 	}
 }
 
-func (r *replay) trouble() error {
+func (r *replay) failure() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.broken
@@ -312,7 +312,7 @@ func (r *replay) report(cause error) (trace.Report, error) {
 	defer r.mu.Unlock()
 	executions := make([]trace.Execution, len(r.runs))
 	for i, run := range r.runs {
-		executions[i] = trace.Execution{Job: run.Job, Slot: run.Slot, StartMS: stretch(run.Start, r.speed), EndMS: stretch(run.End, r.speed)}
+		executions[i] = trace.Execution{Job: run.Job, Slot: run.Slot, StartMS: decompress(run.Start, r.speed), EndMS: decompress(run.End, r.speed)}
 	}
 	failed += r.failed
 	report := trace.Summarize(r.trace, executions, failed, r.host.Findings())

@@ -221,7 +221,7 @@ func TestAReplayCountsWhatFails(t *testing.T) {
 
 func TestAReplayThatStandsStillIsGivenUp(t *testing.T) {
 	tr := shortTrace()
-	tr.Slots[1].Types = []string{"z"} // nobody does y
+	tr.Slots[1].Types = []string{"z"} // no slot supports y
 	r := &replay{trace: tr, speed: 40, host: startSimpleHost(t), start: startInProcess, stall: 3 * time.Second}
 	report, err := r.run(t.Context())
 	require.ErrorContains(t, err, "nothing has moved for 3s")

@@ -84,8 +84,8 @@ func runTraceWorker(ctx context.Context, in io.Reader, out io.Writer) error {
 var errInputClosed = errors.New("the replay has ended")
 
 // follow carries out the plan once the worker is connected and the start is
-// known, and ends the process when its input is closed, be it because the
-// replay has died. Nobody waits for it: it reads until the input ends.
+// known, and ends the process when its input is closed, also when
+// the replay has died. No goroutine waits for it: it reads until the input ends.
 func (w *traceWorker) follow(ctx context.Context, cancel context.CancelCauseFunc, lines *json.Decoder,
 	connected <-chan struct{}, plan workerPlan) {
 	select {
@@ -110,7 +110,7 @@ func (w *traceWorker) follow(ctx context.Context, cancel context.CancelCauseFunc
 	cancel(errInputClosed)
 }
 
-// offer brings a slot on line and takes it off again, as planned. A slot that
+// offer brings a slot online and takes it off again, as planned. A slot that
 // is still at work when its next session begins comes when the job has ended.
 func (w *traceWorker) offer(ctx context.Context, s *tracedSlot) {
 	for _, session := range s.plan.Sessions {

@@ -5,24 +5,24 @@ import (
 	"math/rand/v2"
 )
 
-// dice is a source of chance with the same throws on every platform and in
-// every release: PCG is fixed by its definition, and everything on top of it
-// is integer arithmetic spelled out here.
-type dice struct{ pcg *rand.PCG }
+// random is a random source with the same output on every platform and in every
+// release: PCG is fixed by its definition, and the rest is integer arithmetic
+// that is written here.
+type random struct{ pcg *rand.PCG }
 
-// newDice returns the dice for one purpose. Purposes have dice of their own, so
+// newRandom returns the random for one purpose. Purposes have random of their own, so
 // that a change of one part of a workload leaves the others as they were.
-func newDice(seed, purpose uint64) dice { return dice{rand.NewPCG(seed, purpose)} }
+func newRandom(seed, purpose uint64) random { return random{rand.NewPCG(seed, purpose)} }
 
 // below returns a number from 0 to n-1. The bias, n in 2^64, is of no
 // consequence here.
-func (d dice) below(n int64) int64 {
+func (d random) below(n int64) int64 {
 	high, _ := bits.Mul64(d.pcg.Uint64(), uint64(n))
 	return int64(high)
 }
 
 // pick returns an index with the given weights.
-func (d dice) pick(weights []int64) int {
+func (d random) pick(weights []int64) int {
 	sum := int64(0)
 	for _, w := range weights {
 		sum += w
@@ -33,7 +33,7 @@ func (d dice) pick(weights []int64) int {
 			return i
 		}
 	}
-	panic("trace: dice beyond the sum of the weights")
+	panic("trace: random beyond the sum of the weights")
 }
 
 // perMille are the points at which quantile tables are measured.
@@ -45,7 +45,7 @@ type quantiles [len(perMille)]int64
 
 // draw returns a length in milliseconds, at least one second: uniformly chosen
 // rank, straight lines between the measured points.
-func (q *quantiles) draw(d dice) int64 {
+func (q *quantiles) draw(d random) int64 {
 	rank := d.below(1_000_000) // millionths
 	i := 0
 	for rank >= perMille[i+1]*1000 {
