@@ -6,6 +6,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/dispatcherd/dispatcherd/bench/internal/distance"
 	"github.com/dispatcherd/dispatcherd/bench/internal/rig"
 )
 
@@ -97,7 +98,7 @@ func (a *arena) fight(ctx context.Context, all []contestant) (map[string][]outco
 	for round := range a.rounds {
 		for i := range all {
 			c := all[(i+round)%len(all)]
-			o, err := a.run(ctx, c)
+			o, err := a.run(ctx, c, nil)
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", c.name, err)
 			}
@@ -111,7 +112,9 @@ func (a *arena) fight(ctx context.Context, all []contestant) (map[string][]outco
 
 const database = "peers"
 
-func (a *arena) run(ctx context.Context, c contestant) (outcome, error) {
+// run prepares a database and drains it; the contestant works through the
+// proxy, if there is one.
+func (a *arena) run(ctx context.Context, c contestant, proxy *distance.Proxy) (outcome, error) {
 	n := a.jobs / max(c.share, 1)
 	dsn, err := a.rig.Fresh(ctx, database)
 	if err != nil {
@@ -122,6 +125,11 @@ func (a *arena) run(ctx context.Context, c contestant) (outcome, error) {
 	}
 	if err := a.rig.Settle(ctx, dsn); err != nil {
 		return outcome{}, err
+	}
+	if proxy != nil {
+		if dsn, err = proxy.DSN(dsn); err != nil {
+			return outcome{}, err
+		}
 	}
 	before := a.rig.PostgresCPU()
 	s, err := c.work(ctx, a, dsn, n)

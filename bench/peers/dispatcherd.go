@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"strings"
 
 	"github.com/dispatcherd/dispatcherd/bench/internal/rig"
 	"github.com/dispatcherd/dispatcherd/migrations"
@@ -21,7 +22,7 @@ func fillDispatcherd(ctx context.Context, _ *arena, dsn string, n int) error {
 }
 
 func drainDispatcherd(ctx context.Context, a *arena, dsn string, n int) (s span, err error) {
-	d, err := a.rig.Daemon(ctx, dsn, "daemon")
+	d, err := a.rig.Daemon(ctx, dsn, "daemon", strings.Fields(a.flags)...)
 	if err != nil {
 		return span{}, err
 	}

@@ -9,13 +9,18 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/dispatcherd/dispatcherd/bench/internal/distance"
 	"github.com/dispatcherd/dispatcherd/bench/internal/echo"
 	"github.com/dispatcherd/dispatcherd/bench/internal/program"
 )
 
 func main() {
-	if len(os.Args) == 3 && os.Args[1] == echo.Server {
+	switch {
+	case len(os.Args) == 3 && os.Args[1] == echo.Server:
 		program.Main("peers", func(context.Context) error { return echo.Serve(os.Args[2]) })
+		return
+	case len(os.Args) == 5 && os.Args[1] == distance.Server:
+		program.Main("peers", func(ctx context.Context) error { return distance.Serve(ctx, os.Args[2], os.Args[3], os.Args[4]) })
 		return
 	}
 	var o options
@@ -26,9 +31,17 @@ func main() {
 	flag.IntVar(&o.rounds, "rounds", 0, "runs of each contestant (default 5, short 4)")
 	flag.StringVar(&only, "only", "", "contestants to run, separated by commas (default all)")
 	flag.StringVar(&o.daemon, "daemon", "", "a dispatcherd built before, instead of the checkout's")
+	var delays string
+	flag.StringVar(&delays, "distance", "", "round-trip delays to Postgres, separated by commas: compare the rates over them")
+	flag.StringVar(&o.flags, "flags", "", "further flags of the daemon, separated by spaces")
 	flag.Parse()
 	o.complete(only)
-	program.Main("peers", func(ctx context.Context) error { return run(ctx, o) })
+	program.Main("peers", func(ctx context.Context) error {
+		if delays != "" {
+			return runDistances(ctx, o, delays)
+		}
+		return run(ctx, o)
+	})
 }
 
 type options struct {
@@ -37,6 +50,7 @@ type options struct {
 	jobs, rounds int
 	only         []string
 	daemon       string
+	flags        string
 }
 
 func (o *options) complete(only string) {
