@@ -14,6 +14,7 @@ OUTPUT    ?= table
 COUNT     ?= 6
 CHAOS     ?= normal
 
+COMMA := ,
 SHORT = $(if $(filter short,$(BENCH)),-short)
 
 # Packages without goroutines: the race detector would find nothing there and
@@ -110,8 +111,8 @@ bench/baseline: bin/hot.txt ## Make what bench/compare measures the new baseline
 	cp bin/hot.txt $(BASELINE)
 
 .PHONY: bench/peers
-bench/peers: deps ## Race River, graphile-worker, pg-boss and bare SQL on one Postgres (BENCH=short: under 6 minutes; OUTPUT=json)
-	cd bench && go run ./peers $(SHORT) -o $(OUTPUT)
+bench/peers: deps ## Race River, graphile-worker, pg-boss and bare SQL (BENCH=short; OUTPUT=json; CURVE=distance: over 0 to 5 ms to Postgres)
+	cd bench && go run ./peers $(SHORT) $(if $(filter distance,$(CURVE)),-distance 0s$(COMMA)500us$(COMMA)1ms$(COMMA)5ms,-o $(OUTPUT))
 
 .PHONY: bench/noop
 bench/noop: deps ## Compare the rate of no-op jobs and of COPY with another commit: BASE=COMMIT (BENCH=short: three rounds)

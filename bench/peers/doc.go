@@ -14,4 +14,9 @@
 //	peers: dispatcherd=… graphile=… river=… pgboss=… floor=… ratio_graphile=… ratio_river=… ratio_floor=…
 //
 // in jobs a second; river is the tuned one.
+//
+// With -distance the contestants reach Postgres through a proxy that delays
+// every byte, at each of the round-trip times given, and one line for each says
+// how dispatcherd compares with its own rate at the first and with the fastest
+// competitor.
 package main
