@@ -16,8 +16,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/dispatcherd/dispatcherd"
-	"github.com/dispatcherd/dispatcherd/internal/fields"
-	"github.com/dispatcherd/dispatcherd/internal/grammar"
+	"github.com/dispatcherd/dispatcherd/internal/jsontext"
 )
 
 // readBody reads a whole body of bounded size, and counts it. It reads to the end,
@@ -156,7 +155,7 @@ func (h *Handler) parseRequest(body []byte) (requestBody, error) {
 	if json.Unmarshal(body, &q) != nil {
 		return q, invalidRequest.of(notARequest(body))
 	}
-	if err := fields.Check(body, requestFields); err != nil {
+	if err := jsontext.CheckNames(body, requestFields); err != nil {
 		return q, invalidRequest.of(err.Error())
 	}
 	return q, h.checkRequest(&q)
@@ -207,8 +206,8 @@ func (h *Handler) request(q *requestBody) (Request, error) {
 	if q.Payload == nil {
 		return r, nil
 	}
-	if _, fault := grammar.Payload(q.Payload, 0); fault != (grammar.Fault{}) {
-		return r, &InvalidError{errors.New("the payload cannot be handed on: " + fault.What)}
+	if err := jsontext.CheckValue(q.Payload); err != nil {
+		return r, &InvalidError{fmt.Errorf("the payload cannot be sent to a worker: %w", err)}
 	}
 	if !onOneLine(r.Payload) {
 		var line bytes.Buffer
@@ -229,9 +228,9 @@ func jsonReason(err error) string {
 	var syntax *json.SyntaxError
 	switch {
 	case errors.As(err, &kind) && kind.Field == "":
-		return "a request is a JSON object, not a JSON " + fields.Short(kind.Value)
+		return "a request is a JSON object, not a JSON " + jsontext.Excerpt(kind.Value)
 	case errors.As(err, &kind):
-		return kind.Field + " cannot be the JSON " + fields.Short(kind.Value)
+		return kind.Field + " cannot be the JSON " + jsontext.Excerpt(kind.Value)
 	case errors.As(err, &syntax):
 		return fmt.Sprintf("it is not JSON (byte %d)", syntax.Offset)
 	case errors.Is(err, io.EOF):

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/dispatcherd/dispatcherd/internal/fields"
+	"github.com/dispatcherd/dispatcherd/internal/jsontext"
 )
 
 // strict reports whether query parameters that the route does not have are refused,
@@ -46,9 +46,9 @@ func (rt *route) wrongIn(text string) string {
 	for _, name := range slices.Sorted(maps.Keys(query)) {
 		switch {
 		case !slices.Contains(known, name) && known == nil:
-			return fmt.Sprintf("there is no query parameter %q; this call takes none", fields.Short(name))
+			return fmt.Sprintf("there is no query parameter %q; this call takes none", jsontext.Excerpt(name))
 		case !slices.Contains(known, name):
-			return fmt.Sprintf("there is no query parameter %q; this call takes %s", fields.Short(name), strings.Join(known, ", "))
+			return fmt.Sprintf("there is no query parameter %q; this call takes %s", jsontext.Excerpt(name), strings.Join(known, ", "))
 		case len(query[name]) > 1:
 			return fmt.Sprintf("the query parameter %s is there more than once", name)
 		}

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/dispatcherd/dispatcherd"
-	"github.com/dispatcherd/dispatcherd/internal/carry"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -138,10 +137,10 @@ func (n New) values() (v [6]any, err error) {
 		v[1] = []byte("{}")
 	}
 	if n.MaxAttempts != 0 {
-		v[3], err = carry.Attempts(n.MaxAttempts)
+		v[3], err = contract.AttemptsColumn(n.MaxAttempts)
 	}
 	if n.Timeout != 0 && err == nil {
-		v[4], err = carry.Timeout(n.Timeout)
+		v[4], err = contract.TimeoutColumn(n.Timeout)
 	}
 	if err != nil {
 		return v, fmt.Errorf("the job was refused: %w", err)

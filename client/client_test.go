@@ -76,9 +76,9 @@ func TestAJobTheTableRefusesIsAnErrorAndNothingIsInserted(t *testing.T) {
 	_, err = Insert(ctx, conn, Job{Type: "pdf", Payload: func() {}})
 	require.ErrorContains(t, err, `the payload of a job of type "pdf"`)
 	_, err = Insert(ctx, conn, Job{Type: "pdf", Payload: json.RawMessage(`{"n":1e2000}`)})
-	require.ErrorContains(t, err, `the payload of a job of type "pdf" cannot be handed on: it holds a number of more than 1,024 characters`)
+	require.ErrorContains(t, err, `the payload of a job of type "pdf" cannot be sent to a worker: it contains a number of more than 1,024 characters`)
 	_, err = InsertMany(ctx, conn, slices.Values([]Job{{Type: "pdf"}, {Type: "pdf", Payload: json.Number("-1e-1022")}}))
-	require.ErrorContains(t, err, "cannot be handed on")
+	require.ErrorContains(t, err, "cannot be sent to a worker")
 	_, err = InsertMany(ctx, conn, slices.Values([]Job{{Type: "pdf"}, {Type: ""}}))
 	require.ErrorContains(t, err, "inserting jobs")
 	var count int

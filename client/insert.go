@@ -11,7 +11,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/dispatcherd/dispatcherd"
-	"github.com/dispatcherd/dispatcherd/internal/carry"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
+	"github.com/dispatcherd/dispatcherd/internal/jsontext"
 )
 
 // Job is a job to insert. Zero values stand for the table's defaults.
@@ -39,16 +40,16 @@ func (j *Job) row() (row [6]any, payload []byte, err error) {
 		if payload, err = json.Marshal(j.Payload); err != nil {
 			return row, nil, fmt.Errorf("the payload of a job of type %q: %w", j.Type, err)
 		}
-		if err := carry.Check(payload); err != nil {
-			return row, nil, fmt.Errorf("the payload of a job of type %q cannot be handed on: %w", j.Type, err)
+		if err := jsontext.CheckPayload(payload); err != nil {
+			return row, nil, fmt.Errorf("the payload of a job of type %q cannot be sent to a worker: %w", j.Type, err)
 		}
 	}
 	row = [6]any{j.Type, nil, int16(j.Priority), int16(defaultMaxAttempts), nil, nil}
 	if j.MaxAttempts != 0 {
-		row[3], err = carry.Attempts(j.MaxAttempts)
+		row[3], err = contract.AttemptsColumn(j.MaxAttempts)
 	}
 	if j.Timeout != 0 && err == nil {
-		row[4], err = carry.Timeout(j.Timeout)
+		row[4], err = contract.TimeoutColumn(j.Timeout)
 	}
 	if err != nil {
 		return row, nil, fmt.Errorf("a job of type %q: %w", j.Type, err)

@@ -144,7 +144,7 @@ func TestAPayloadThatNoWorkerCanReadHarmsNobodyElse(t *testing.T) {
 		id, err := w.jobs.Insert(t.Context(), claim.New{Type: "x", Payload: []byte(payload)})
 		require.NoError(t, err)
 		job := w.await(id, dispatcherd.Failed)
-		require.Contains(t, string(job.Errors), "the payload cannot be handed on")
+		require.Contains(t, string(job.Errors), "the payload cannot be sent to a worker")
 		require.Zero(t, job.Crashes)
 		require.EqualValues(t, 1, job.Attempt)
 	}

@@ -85,7 +85,7 @@ func encode(v any) ([]byte, error) {
 		}
 	}
 	if err := workerproto.CheckJSON(raw); err != nil {
-		return nil, errors.Join(errors.New("the result is no JSON that can be kept"), err)
+		return nil, errors.Join(errors.New("the result is not JSON that can be stored"), err)
 	}
 	return raw, nil
 }

@@ -59,7 +59,7 @@ func TestErrorsDecideAboutTheNextTry(t *testing.T) {
 		"retry after":          {func(context.Context, *Job) (any, error) { return nil, RetryAfter(boom, 3*time.Second) }, "boom", false, 3 * time.Second},
 		"panic":                {func(context.Context, *Job) (any, error) { panic("ouch") }, "panic: ouch", false, 0},
 		"result is no JSON":    {func(context.Context, *Job) (any, error) { return make(chan int), nil }, "unsupported type", true, 0},
-		"NUL in the result":    {func(context.Context, *Job) (any, error) { return "a\x00b", nil }, "cannot be kept", true, 0},
+		"NUL in the result":    {func(context.Context, *Job) (any, error) { return "a\x00b", nil }, "Postgres cannot store", true, 0},
 		"result is too long":   {func(context.Context, *Job) (any, error) { return strings.Repeat("x", 1<<20), nil }, "too long for a frame", true, 0},
 		"payload is malformed": {func(_ context.Context, j *Job) (any, error) { return nil, j.Decode(new([]int)) }, "payload of job 7", true, 0},
 	}

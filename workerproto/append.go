@@ -6,7 +6,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/dispatcherd/dispatcherd/internal/grammar"
+	"github.com/dispatcherd/dispatcherd/internal/jsontext"
 )
 
 func appendInt(dst []byte, n int64) []byte { return strconv.AppendInt(dst, n, 10) }
@@ -67,7 +67,7 @@ func appendString(dst []byte, s string) []byte {
 	start := 0
 	for i := 0; i < len(s); {
 		c := s[i]
-		if grammar.Plain(c) {
+		if jsontext.Plain(c) {
 			i++
 			continue
 		}

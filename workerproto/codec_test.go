@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/internal/jsontext"
 )
 
 var someExecution = Execution{Job: 42, Attempt: 3, Session: "9f86d081884c7d659a2feaa0c55ad015"}
@@ -73,7 +74,7 @@ func TestFieldOrderIsFreeAndUnknownFieldsAreIgnored(t *testing.T) {
 
 func TestDecodeRefusesWithACodeAndSaysWhy(t *testing.T) {
 	done := func(fields string) string { return `{"op":"done","job":9,"attempt":1,"session":"s"` + fields + `}` }
-	deep := strings.Repeat("[", maxDepth+1) + strings.Repeat("]", maxDepth+1)
+	deep := strings.Repeat("[", jsontext.MaxDepth+1) + strings.Repeat("]", jsontext.MaxDepth+1)
 	cases := []struct {
 		line string
 		code Code
@@ -92,7 +93,7 @@ func TestDecodeRefusesWithACodeAndSaysWhy(t *testing.T) {
 		{"{\"op\":\"done\",\"x\":\"\xff\"}", BadJSON, "UTF-8", 0},
 		{done(`,"result":[1,]`), BadJSON, "value is missing", 9},
 		{done(`,"result":1 2`), BadJSON, "comma or the end", 9},
-		{done(`,"result":` + deep), BadJSON, "too deep", 9},
+		{done(`,"result":` + deep), BadJSON, "nested", 9},
 		{`{}`, BadValue, `"op" is missing`, 0},
 		{`{"op":7}`, BadValue, "string", 0},
 		{`{"op":"launch"}`, UnknownOp, `"launch"`, 0},
@@ -105,9 +106,9 @@ func TestDecodeRefusesWithACodeAndSaysWhy(t *testing.T) {
 		{`{"op":"done","job":1.0,"attempt":1,"session":"s"}`, BadValue, "whole number", 0},
 		{`{"op":"done","job":9223372036854775808,"attempt":1,"session":"s"}`, BadValue, "out of range", 0},
 		{`{"op":"done","job":9,"attempt":-1,"session":"s"}`, BadValue, "out of range", 9},
-		{done(`,"result":"\u0000"`), BadValue, "cannot be kept", 9},
+		{done(`,"result":"\u0000"`), BadValue, "Postgres cannot store", 9},
 		{done(`,"result":"\ud800x"`), BadValue, "surrogate", 9},
-		{done(`,"result":1e99999`), BadValue, "too large", 9},
+		{done(`,"result":1e99999`), BadValue, "1,024 characters", 9},
 		{`{"op":"fail","job":9,"attempt":1,"session":"s","retry":"no"}`, BadValue, `"retry" must be true or false`, 9},
 		{`{"op":"fail","job":9,"attempt":1,"session":"s","retry_after_ms":-1}`, BadValue, "out of range", 9},
 		{`{"op":"log","job":9,"attempt":1,"session":"s","level":"loud"}`, BadValue, "level", 9},
@@ -153,7 +154,7 @@ func TestCheckJSON(t *testing.T) {
 	for _, good := range []string{`1`, ` {"a":"\ud83d\ude00"} `, `-0.5E+12`, `""`} {
 		require.NoError(t, CheckJSON([]byte(good)), good)
 	}
-	for _, bad := range []string{``, `1 2`, `"\u0000"`, `"\udc00"`, "\"\xff\"", `.5`, `1e12345`, strings.Repeat("9", maxNumber+1)} {
+	for _, bad := range []string{``, `1 2`, `"\u0000"`, `"\udc00"`, "\"\xff\"", `.5`, `1e12345`, strings.Repeat("9", jsontext.MaxNumber+1)} {
 		require.Error(t, CheckJSON([]byte(bad)), bad)
 	}
 }

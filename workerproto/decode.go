@@ -4,10 +4,10 @@ import (
 	"bytes"
 	"unicode/utf8"
 
-	"github.com/dispatcherd/dispatcherd/internal/grammar"
+	"github.com/dispatcherd/dispatcherd/internal/jsontext"
 )
 
-// arena hands out values that live until the next reset, so that decoding a
+// arena allocates values that are valid until the next reset, so that decoding a
 // batch allocates only what outlives it.
 type arena[T any] struct{ items []T }
 
@@ -24,8 +24,8 @@ func (a *arena[T]) next() *T {
 	return &a.items[len(a.items)-1]
 }
 
-// reset forgets the values. They are zeroed, so that whoever kept a pointer
-// finds no job rather than another one's.
+// reset invalidates the values. They are zeroed, so that a pointer kept by mistake
+// refers to no job rather than to another one.
 func (a *arena[T]) reset() {
 	clear(a.items)
 	if cap(a.items) > maxArena {
@@ -35,17 +35,17 @@ func (a *arena[T]) reset() {
 }
 
 // WorkerDecoder decodes what a worker sends. The frames it returns are valid
-// until Reset; the strings and byte slices in them are copies and stay. The
+// until Reset; the strings and byte slices in them are copies and stay valid. The
 // zero value is ready. Not safe for concurrent use.
 type WorkerDecoder struct {
-	scanner scanner
-	names   names
-	refused Execution // that the last frame was to end, if it was refused; as far as it was read
-	done    arena[Done]
-	fail    arena[Fail]
-	prog    arena[Progress]
-	partial arena[Partial]
-	log     arena[Log]
+	scanner  scanner
+	names    names
+	rejected Execution // that the last frame was to end, as far as it could be read
+	done     arena[Done]
+	fail     arena[Fail]
+	prog     arena[Progress]
+	partial  arena[Partial]
+	log      arena[Log]
 }
 
 // Reset invalidates the frames decoded so far and reuses their memory.
@@ -58,41 +58,33 @@ func (d *WorkerDecoder) Reset() {
 	d.log.reset()
 }
 
-// shrink gives memory back while nothing comes. Frames become invalid.
+// shrink frees memory while no frames arrive. Frames become invalid.
 func (d *WorkerDecoder) shrink() { *d = WorkerDecoder{names: d.names} }
 
 // Decode decodes one line, with or without its newline. The error's code is
 // BadJSON, BadValue or UnknownOp, and its Job is set if the frame named one.
 func (d *WorkerDecoder) Decode(line []byte) (WorkerFrame, *Error) {
-	s := &d.scanner
-	op := s.begin(line, &d.names)
-	if s.fault != nil {
-		return nil, s.fault
+	f, err := decode(&d.scanner, &d.names, line, d.frame)
+	if err == nil {
+		return f, nil
 	}
-	f := d.frame(op)
-	if f == nil {
-		return nil, s.unknownOp(op)
+	switch f := f.(type) {
+	case *Done:
+		d.rejected = f.Execution
+	case *Fail:
+		d.rejected = f.Execution
+	case *Release:
+		d.rejected = f.Execution
 	}
-	if err := s.fill(f); err != nil {
-		switch f := f.(type) {
-		case *Done:
-			d.refused = f.Execution
-		case *Fail:
-			d.refused = f.Execution
-		case *Release:
-			d.refused = f.Execution
-		}
-		return nil, err
-	}
-	return f, nil
+	return nil, err
 }
 
-// ending returns the failure that stands for a refused end of an execution: the
-// worker believes it over, so nothing else would ever end it. Nil if the frame
+// ending returns the failure that replaces a rejected end of an execution: the
+// worker considers it over, so no other frame would ever end it. Nil if the frame
 // was another one, or does not say which execution it was to end.
 func (d *WorkerDecoder) ending(fault *Error) *Fail {
-	e := d.refused
-	d.refused = Execution{}
+	e := d.rejected
+	d.rejected = Execution{}
 	if e.Job == 0 || e.Attempt <= 0 || e.Session == "" {
 		return nil
 	}
@@ -101,38 +93,38 @@ func (d *WorkerDecoder) ending(fault *Error) *Fail {
 	return f
 }
 
-func (d *WorkerDecoder) frame(op []byte) WorkerFrame {
+func (d *WorkerDecoder) frame(op []byte) (WorkerFrame, bool) {
 	switch string(op) {
 	case "done":
-		return d.done.next()
+		return d.done.next(), true
 	case "fail":
-		return d.fail.next()
+		return d.fail.next(), true
 	case "progress":
-		return d.prog.next()
+		return d.prog.next(), true
 	case "partial":
-		return d.partial.next()
+		return d.partial.next(), true
 	case "log":
-		return d.log.next()
+		return d.log.next(), true
 	case "release":
-		return new(Release)
+		return new(Release), true
 	case "hello":
-		return new(Hello)
+		return new(Hello), true
 	case "slot_add":
-		return new(SlotAdd)
+		return new(SlotAdd), true
 	case "slot_remove":
-		return new(SlotRemove)
+		return new(SlotRemove), true
 	case "drain":
-		return new(Drain)
+		return new(Drain), true
 	case "ping":
-		return new(Ping)
+		return new(Ping), true
 	case "pong":
-		return new(Pong)
+		return new(Pong), true
 	}
-	return nil
+	return nil, false
 }
 
-// DispatcherDecoder decodes what a dispatcher sends, with the same rules as
-// WorkerDecoder.
+// DispatcherDecoder decodes what a dispatcher sends. The rules for its frames are
+// those of WorkerDecoder.
 type DispatcherDecoder struct {
 	scanner scanner
 	names   names
@@ -148,80 +140,78 @@ func (d *DispatcherDecoder) Reset() {
 // Decode decodes one line, with or without its newline. The error's code is
 // BadJSON, BadValue or UnknownOp, and its Job is set if the frame named one.
 func (d *DispatcherDecoder) Decode(line []byte) (DispatcherFrame, *Error) {
-	s := &d.scanner
-	op := s.begin(line, &d.names)
-	if s.fault != nil {
-		return nil, s.fault
-	}
-	f := d.frame(op)
-	if f == nil {
-		return nil, s.unknownOp(op)
-	}
-	if err := s.fill(f); err != nil {
+	f, err := decode(&d.scanner, &d.names, line, d.frame)
+	if err != nil {
 		return nil, err
 	}
 	return f, nil
 }
 
-func (d *DispatcherDecoder) frame(op []byte) DispatcherFrame {
+func (d *DispatcherDecoder) frame(op []byte) (DispatcherFrame, bool) {
 	switch string(op) {
 	case "job":
-		return d.job.next()
+		return d.job.next(), true
 	case "cancel":
-		return new(Cancel)
+		return new(Cancel), true
 	case "stale":
-		return new(Stale)
+		return new(Stale), true
 	case "welcome":
-		return new(Welcome)
+		return new(Welcome), true
 	case "goaway":
-		return new(GoAway)
+		return new(GoAway), true
 	case "error":
-		return new(Error)
+		return new(Error), true
 	case "ping":
-		return new(Ping)
+		return new(Ping), true
 	case "pong":
-		return new(Pong)
+		return new(Pong), true
 	}
-	return nil
+	return nil, false
 }
 
 // CheckJSON reports whether raw may be a payload, result or partial: one
 // well-formed JSON value that a Postgres column of type json, jsonb or text
-// can keep (UTF-8, no \u0000, no half surrogate pair, numbers of sane size).
+// can store (UTF-8, no \u0000, no half surrogate pair, no huge number).
 func CheckJSON(raw []byte) error {
 	if !utf8.Valid(raw) {
 		return Complain(BadJSON, 0, "not UTF-8")
 	}
-	s := scanner{line: raw}
-	s.pass(grammar.Payload(raw, 0))
-	s.end()
-	if s.fault != nil {
-		return s.fault
-	}
-	return nil
+	return jsontext.CheckValue(raw)
 }
 
-// begin takes a new line and finds out which frame it is.
-func (s *scanner) begin(line []byte, table *names) (op []byte) {
-	*s = scanner{line: line, names: table}
+// decode decodes one line into the frame that newFrame makes for its op. With an
+// error the frame, which may be nil, is filled as far as the line could be read.
+func decode[F frame](s *scanner, table *names, line []byte, newFrame func(op []byte) (F, bool)) (f F, err *Error) {
+	*s = scanner{Scanner: jsontext.NewScanner(line), names: table}
 	if !utf8.Valid(line) {
-		s.syntax("bytes that are not UTF-8")
-		return nil
+		s.Fail("bytes that are not UTF-8")
+		return f, s.err()
 	}
-	if op = leadingOp(line); op != nil {
-		return op
+	op := leadingOp(line)
+	if op == nil {
+		finder := opFinder{}
+		s.line(&finder)
+		if !finder.found {
+			s.bad("field \"op\" is missing")
+		}
+		if err := s.err(); err != nil {
+			return f, err
+		}
+		op = finder.op
+		*s = scanner{Scanner: jsontext.NewScanner(line), names: table}
 	}
-	finder := opFinder{}
-	s.objectOnly(&finder)
-	if s.fault == nil && !finder.found {
-		s.bad("field \"op\" is missing")
+	f, known := newFrame(op)
+	if !known {
+		s.line(&Drain{}) // malformed JSON is the better error
+		if s.Malformed() {
+			return f, s.err()
+		}
+		return f, Complain(UnknownOp, 0, "no frame %q in this direction", truncate(string(op), maxSymbol))
 	}
-	fault := s.fault
-	*s = scanner{line: line, names: table, fault: fault}
-	return finder.op
+	return f, s.fill(f)
 }
 
-// leadingOp is the short way: a frame that begins with its op.
+// leadingOp returns the op of a frame that begins with it, as almost all do.
 func leadingOp(line []byte) []byte {
 	const prefix = `{"op":"`
 	if !bytes.HasPrefix(line, []byte(prefix)) {
@@ -232,7 +222,7 @@ func leadingOp(line []byte) []byte {
 		if c == '"' {
 			return rest[:i]
 		}
-		if !grammar.Plain(c) {
+		if !jsontext.Plain(c) {
 			break
 		}
 	}
@@ -247,51 +237,37 @@ type opFinder struct {
 
 func (f *opFinder) field(key []byte, s *scanner) {
 	if string(key) != "op" {
-		s.skip()
+		s.Skip()
 		return
 	}
 	f.op, f.found = s.bytes(), true
 }
 
-// objectOnly is object for a whole line: null is no frame.
-func (s *scanner) objectOnly(m interface{ field([]byte, *scanner) }) {
-	if s.peek() != '{' {
-		s.syntax("no object")
+// line reads a whole line, which must be an object.
+func (s *scanner) line(m interface{ field([]byte, *scanner) }) {
+	if s.Peek() != '{' {
+		s.Fail("no object")
 		return
 	}
-	s.object(m)
-	s.end()
-}
-
-// end makes sure that nothing but white space follows.
-func (s *scanner) end() {
-	if c := s.peek(); !s.broken && (c != 0 || s.at < len(s.line)) {
-		s.syntax("something after the end")
-	}
+	s.members(m)
+	s.End()
 }
 
 // fill reads the whole line into f.
 func (s *scanner) fill(f frame) *Error {
-	s.objectOnly(f)
-	if !s.broken {
+	s.line(f)
+	if !s.Malformed() {
 		if s.ops > 1 {
 			s.bad("field \"op\" is given twice")
 		}
 		f.check(s)
 	}
-	if s.fault == nil {
+	err := s.err()
+	if err == nil {
 		return nil
 	}
 	if n, ok := f.(named); ok {
-		s.fault.Job = n.execution().Job
+		err.Job = n.execution().Job
 	}
-	return s.fault
-}
-
-func (s *scanner) unknownOp(op []byte) *Error {
-	_ = s.fill(new(Drain)) // malformed JSON is the better complaint
-	if s.broken {
-		return s.fault
-	}
-	return Complain(UnknownOp, 0, "no frame %q in this direction", truncate(string(op), maxSymbol))
+	return err
 }

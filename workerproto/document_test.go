@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/dispatcherd/dispatcherd/internal/jsontext"
 )
 
 func document(t *testing.T) string {
@@ -58,7 +60,7 @@ func TestTheDocumentKnowsTheDefaults(t *testing.T) {
 	require.Contains(t, text, "default 1,048,576")
 	require.Equal(t, 65536, MinFrame)
 	require.Contains(t, text, "never less than 65,536")
-	require.Equal(t, 128, maxDepth)
+	require.Equal(t, 128, jsontext.MaxDepth)
 	require.Contains(t, text, "most 128 arrays and objects")
 	require.Equal(t, 1024, l.Outbox)
 	require.Contains(t, text, "at most 1,024 frames and two for each slot")

@@ -59,7 +59,7 @@ func compareWithStdlib(t *testing.T, line []byte, frame frame, err *Error) {
 	var members map[string]json.RawMessage
 	wellFormed := utf8.Valid(line) && json.Unmarshal(line, &members) == nil && members != nil
 	if err != nil && err.Code == BadJSON {
-		if wellFormed && !strings.Contains(err.Message, "too deep") {
+		if wellFormed && !strings.Contains(err.Message, "nested") {
 			t.Fatalf("refused well-formed %q: %v", line, err)
 		}
 		return
@@ -107,12 +107,6 @@ func FuzzCheckJSON(f *testing.F) {
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		if CheckJSON(raw) == nil && !json.Valid(raw) {
 			t.Fatalf("accepted malformed %q", raw)
-		}
-		s := scanner{line: raw}
-		s.skip()
-		s.end()
-		if s.fault == nil != json.Valid(raw) && (s.fault == nil || !strings.Contains(s.fault.Message, "too deep")) {
-			t.Fatalf("encoding/json disagrees about %q: %v", raw, s.fault)
 		}
 	})
 }

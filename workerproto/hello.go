@@ -54,7 +54,7 @@ func (m *Hello) field(key []byte, s *scanner) {
 	case "versions":
 		m.versions(s)
 	case "worker":
-		m.Worker = s.text(maxFrameCeiling)
+		m.Worker = s.text(unbounded)
 	case "slots":
 		m.Slots = slotList(s)
 	case "running":
@@ -68,7 +68,7 @@ func (m *Hello) field(key []byte, s *scanner) {
 
 func (m *Hello) versions(s *scanner) {
 	n := 0
-	for more := s.array(); more; more = s.more(']') {
+	for more := s.array(); more; more = s.More(']') {
 		v := int(s.integer(0, maxInt32))
 		switch n {
 		case 0:
@@ -103,7 +103,7 @@ func (r *Running) field(key []byte, s *scanner) {
 	case string(key) == "times":
 		r.Times = int(s.integer(0, maxInt32))
 	case !r.Execution.member(key, s) && !r.Slot.member(key, s):
-		s.skip()
+		s.Skip()
 	}
 }
 
@@ -114,7 +114,7 @@ func (r *Running) check(s *scanner) {
 
 func runningList(s *scanner) []Running {
 	var list []Running
-	for more := s.array(); more; more = s.more(']') {
+	for more := s.array(); more; more = s.More(']') {
 		var r Running
 		s.seenSlot = false
 		s.object(&r)

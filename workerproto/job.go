@@ -41,7 +41,7 @@ func (m *Job) field(key []byte, s *scanner) {
 	case "slot":
 		m.Slot = int32(s.integer(0, maxInt32))
 	case "type":
-		m.Type = s.symbol(maxFrameCeiling)
+		m.Type = s.symbol(unbounded)
 	case "mode":
 		m.mode(s)
 	case "payload":

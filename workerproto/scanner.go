@@ -1,12 +1,12 @@
 package workerproto
 
 import (
+	"errors"
 	"math"
 	"strconv"
 	"time"
 
-	"github.com/dispatcherd/dispatcherd/internal/carry"
-	"github.com/dispatcherd/dispatcherd/internal/grammar"
+	"github.com/dispatcherd/dispatcherd/internal/jsontext"
 )
 
 const (
@@ -14,69 +14,57 @@ const (
 	minInt64 = math.MinInt64
 	maxInt64 = math.MaxInt64
 
-	maxDepth  = carry.MaxDepth       // nesting of arrays and objects inside a frame; grammar keeps it
-	maxDelay  = 366 * 24 * time.Hour // of any duration on the wire
-	maxNumber = carry.MaxNumber      // bytes of a number in a payload
+	maxDelay  = 366 * 24 * time.Hour // of any duration in a frame
 	maxNonce  = 64                   // bytes of a session nonce
 	maxSymbol = 32                   // bytes of a code, level or mode
 
-	// maxFrameCeiling bounds what is bounded elsewhere with a better message.
-	maxFrameCeiling = math.MaxInt32
+	// unbounded is the limit of strings whose length is checked later, with a
+	// better message.
+	unbounded = math.MaxInt32
 )
 
 // MaxMessageLength is the number of bytes kept of a message, reason or other
-// text for people; what is longer is cut.
+// text for people; longer texts are cut.
 const MaxMessageLength = 8 << 10
 
-// scanner reads one frame from front to back. Its first fault sticks. After a
-// fault of syntax it is broken and delivers zero values; after a fault of
-// value it reads on, so that the job the frame is about becomes known.
+// scanner reads the values of one frame. After a fault of syntax it delivers
+// zero values. After a fault of value it continues, so that the job of the frame
+// becomes known.
 type scanner struct {
-	line   []byte
-	at     int
-	fault  *Error
-	broken bool
+	jsontext.Scanner
 
-	name     []byte // key of the member being read, for messages
-	ops      int    // members called "op" seen at the top
+	fault    string // the first fault of value; "" = none
+	name     []byte // of the member being read, for messages
+	ops      int    // members called "op" in the frame
 	seenSlot bool   // a slot number was given (0 is a number)
 	names    *names
 }
 
-// peek skips white space and returns the next byte, 0 at the end.
-func (s *scanner) peek() byte {
-	for s.at < len(s.line) {
-		switch c := s.line[s.at]; c {
-		case ' ', '\t', '\n', '\r':
-			s.at++
-		default:
-			return c
-		}
+// err returns what is wrong with the frame. A fault of syntax takes precedence.
+func (s *scanner) err() *Error {
+	switch {
+	case s.Malformed():
+		return Complain(BadJSON, 0, "%s at byte %d; a frame is one JSON object on one line", s.Fault().What, s.Offset())
+	case s.fault != "":
+		return Complain(BadValue, 0, "%s", s.fault)
 	}
-	return 0
+	return nil
 }
 
-func (s *scanner) syntax(what string) {
-	if s.broken {
-		return
-	}
-	s.broken = true
-	s.fault = Complain(BadJSON, 0, "%s at byte %d; a frame is one JSON object on one line", what, s.at)
-	s.at = len(s.line)
-}
-
-// bad records a fault of value; a fault of syntax that follows replaces it.
+// bad records a fault of value.
 func (s *scanner) bad(message string) {
-	if s.fault == nil {
-		s.fault = Complain(BadValue, 0, "%s", message)
+	if s.fault == "" {
+		s.fault = message
 	}
 }
 
-// mismatch skips a value that is not what the field wants.
+// mismatch skips a value of the wrong JSON type.
 func (s *scanner) mismatch(want string) {
-	s.bad("field " + strconv.Quote(truncate(string(s.name), maxSymbol)) + " must be " + want)
-	s.skip()
+	s.bad("field " + s.quotedName() + " must be " + want)
+	s.Skip()
 }
+
+func (s *scanner) quotedName() string { return strconv.Quote(truncate(string(s.name), maxSymbol)) }
 
 func (s *scanner) require(ok bool, field string) {
 	if !ok {
@@ -85,121 +73,65 @@ func (s *scanner) require(ok bool, field string) {
 }
 
 // unknown skips a member that the frame does not know, and counts the one that
-// named the frame.
+// names the frame.
 func (s *scanner) unknown(key []byte) {
 	if string(key) == "op" {
 		s.ops++
 	}
-	s.skip()
+	s.Skip()
 }
 
-// skip reads one value of any kind and checks its grammar.
-func (s *scanner) skip() { s.pass(grammar.Value(s.line, s.at)) }
-
-// pass goes on behind a value.
-func (s *scanner) pass(end int, fault grammar.Fault) {
-	s.at = end
-	switch {
-	case fault.Malformed:
-		s.syntax(fault.What)
-	case fault.What != "":
-		s.bad(fault.What)
-	}
-}
-
-// object gives every member of an object to m.
+// object passes every member of an object to m.
 func (s *scanner) object(m interface{ field([]byte, *scanner) }) {
-	if s.null() {
-		return
-	}
-	if s.peek() != '{' {
-		s.mismatch("an object")
-		return
-	}
-	s.at++
-	if s.peek() == '}' {
-		s.at++
-		return
-	}
-	for !s.broken {
-		key := s.key()
-		s.name = key
-		if s.broken {
-			return
-		}
-		m.field(key, s)
-		if !s.more('}') {
-			return
-		}
-	}
-}
-
-// more reports whether another member or element follows.
-func (s *scanner) more(end byte) bool {
-	switch s.peek() {
-	case ',':
-		s.at++
-		return true
-	case end:
-		s.at++
+	switch s.Peek() {
+	case '{':
+		s.members(m)
 	default:
-		s.syntax("a comma or the end is missing")
+		if !s.null() {
+			s.mismatch("an object")
+		}
 	}
-	return false
 }
 
-// key reads a member's name and the colon. The bytes are valid until the
-// frame's line is.
-func (s *scanner) key() []byte {
-	if s.peek() != '"' {
-		s.syntax("a member's name is missing")
-		return nil
+// members reads an object, whose opening bracket is the next byte.
+func (s *scanner) members(m interface{ field([]byte, *scanner) }) {
+	for more := s.Begin('{'); more; more = s.More('}') {
+		s.name = s.Name()
+		if s.Malformed() {
+			return
+		}
+		m.field(s.name, s)
 	}
-	text, escaped := s.quoted()
-	if s.peek() != ':' {
-		s.syntax("a colon is missing")
-		return nil
-	}
-	s.at++
-	if escaped {
-		return grammar.Unescape(text)
-	}
-	return text
 }
 
 // array reports whether an array with at least one element begins here; after
-// each element s.more(']') says whether another follows.
+// each element s.More(']') reports whether another one follows.
 func (s *scanner) array() bool {
-	if s.peek() != '[' {
+	if s.Peek() != '[' {
 		if !s.null() {
 			s.mismatch("an array")
 		}
 		return false
 	}
-	s.at++
-	if s.peek() == ']' {
-		s.at++
-		return false
-	}
-	return true
+	return s.Begin('[')
 }
 
 // null skips a null, which counts as an absent member.
 func (s *scanner) null() bool {
-	if s.peek() != 'n' {
+	if s.Peek() != 'n' {
 		return false
 	}
-	s.skip()
+	s.Skip()
 	return true
 }
 
 func (s *scanner) boolean(absent bool) bool {
-	switch s.peek() {
+	switch s.Peek() {
 	case 't':
-		s.skip()
+		s.Skip()
 		return true
 	case 'f':
-		s.skip()
+		s.Skip()
 		return false
 	}
 	if !s.null() {
@@ -210,71 +142,82 @@ func (s *scanner) boolean(absent bool) bool {
 
 // integer reads a whole number without fraction and exponent.
 func (s *scanner) integer(low, high int64) int64 {
-	c := s.peek()
+	c := s.Peek()
 	if c != '-' && (c < '0' || c > '9') {
 		if !s.null() {
 			s.mismatch("a whole number")
 		}
 		return 0
 	}
-	start := s.at
-	n, ok := s.digits()
-	if s.at < len(s.line) {
-		switch s.line[s.at] {
-		case '.', 'e', 'E':
-			s.at = start
-			s.mismatch("a whole number")
-			return 0
-		}
-	}
-	if !s.broken && (!ok || n < low || n > high) {
-		s.bad("field " + strconv.Quote(truncate(string(s.name), maxSymbol)) + " is out of range")
+	text := s.Value()
+	n, err := strconv.ParseInt(string(text), 10, 64)
+	switch {
+	case s.Malformed():
+		return 0
+	case errors.Is(err, strconv.ErrSyntax):
+		s.bad("field " + s.quotedName() + " must be a whole number")
+		return 0
+	case err != nil || n < low || n > high:
+		s.bad("field " + s.quotedName() + " is out of range")
 		return 0
 	}
 	return n
-}
-
-// digits reads the integer part of a number; ok is false if it overflows.
-func (s *scanner) digits() (n int64, ok bool) {
-	negative := s.line[s.at] == '-'
-	if negative {
-		s.at++
-	}
-	start := s.at
-	ok = true
-	for s.at < len(s.line) && isDigit(s.line[s.at]) {
-		d := int64(s.line[s.at] - '0')
-		if n < (minInt64+d)/10 { // counted downwards: the range is larger there
-			ok = false
-		}
-		n = n*10 - d
-		s.at++
-	}
-	if s.at == start || (s.line[start] == '0' && s.at > start+1) {
-		s.syntax("a malformed number")
-		return 0, false
-	}
-	if !negative {
-		ok = ok && n != minInt64
-		n = -n
-	}
-	return n, ok
 }
 
 func (s *scanner) millis() time.Duration {
 	return time.Duration(s.integer(0, maxDelay.Milliseconds())) * time.Millisecond
 }
 
-// raw reads any one value, checks that Postgres can keep it, and returns a copy
-// of its bytes as they are.
-func (s *scanner) raw() []byte {
-	s.peek()
-	start := s.at
-	s.pass(grammar.Payload(s.line, s.at))
-	if s.broken {
+// bytes reads a string. The result is valid as long as the line.
+func (s *scanner) bytes() []byte {
+	if s.Peek() != '"' {
+		if !s.null() {
+			s.mismatch("a string")
+		}
 		return nil
 	}
-	return append(make([]byte, 0, s.at-start), s.line[start:s.at]...)
+	return s.String()
 }
 
-func isDigit(c byte) bool { return c >= '0' && c <= '9' }
+// text reads a string for people and cuts it to limit bytes.
+func (s *scanner) text(limit int) string {
+	b := s.bytes()
+	if len(b) <= limit {
+		return string(b)
+	}
+	return truncate(string(b[:limit+1]), limit)
+}
+
+// symbol reads a string that occurs in many frames: a nonce, a type, a level. A
+// string longer than limit is a fault.
+func (s *scanner) symbol(limit int) string {
+	b := s.bytes()
+	if len(b) > limit {
+		s.bad("field " + s.quotedName() + " is too long")
+		return ""
+	}
+	return s.names.intern(b)
+}
+
+// symbols reads an array of strings.
+func (s *scanner) symbols() []string {
+	var list []string
+	for more := s.array(); more; more = s.More(']') {
+		list = append(list, s.symbol(unbounded))
+	}
+	return list
+}
+
+// raw reads any one value, checks that Postgres can store it, and returns a copy
+// of its text.
+func (s *scanner) raw() []byte {
+	before := s.Fault().What
+	text := s.Payload()
+	if s.Malformed() {
+		return nil
+	}
+	if what := s.Fault().What; what != before {
+		s.bad("field " + s.quotedName() + " contains " + what)
+	}
+	return append(make([]byte, 0, len(text)), text...)
+}

@@ -32,7 +32,7 @@ func (sl *Slot) member(key []byte, s *scanner) bool {
 
 func (sl *Slot) field(key []byte, s *scanner) {
 	if !sl.member(key, s) {
-		s.skip()
+		s.Skip()
 	}
 }
 
@@ -54,7 +54,7 @@ func appendSlots(dst []byte, slots []Slot) []byte {
 // slotList decodes an array of slots.
 func slotList(s *scanner) []Slot {
 	var slots []Slot
-	for more := s.array(); more; more = s.more(']') {
+	for more := s.array(); more; more = s.More(']') {
 		var sl Slot
 		s.seenSlot = false
 		s.object(&sl)

@@ -29,7 +29,7 @@ func (m *SlotRemove) field(key []byte, s *scanner) {
 		return
 	}
 	m.Slots = nil
-	for more := s.array(); more; more = s.more(']') {
+	for more := s.array(); more; more = s.More(']') {
 		m.Slots = append(m.Slots, int32(s.integer(0, maxInt32)))
 	}
 }

@@ -67,7 +67,7 @@ func (m *Welcome) field(key []byte, s *scanner) {
 		s.object(&m.Limits)
 	case "resumed":
 		m.Resumed = nil
-		for more := s.array(); more; more = s.more(']') {
+		for more := s.array(); more; more = s.More(']') {
 			var r Resumed
 			s.object(&r)
 			m.Resumed = append(m.Resumed, r)
@@ -85,7 +85,7 @@ func (m *Welcome) check(s *scanner) {
 func (r *Resumed) field(key []byte, s *scanner) {
 	e := Execution{Job: r.Job, Attempt: r.Attempt}
 	if !e.member(key, s) {
-		s.skip()
+		s.Skip()
 	}
 	r.Job, r.Attempt = e.Job, e.Attempt
 }
@@ -114,6 +114,6 @@ func (p *Parameters) field(key []byte, s *scanner) {
 	case "resume_ms":
 		p.Resume = s.millis()
 	default:
-		s.skip()
+		s.Skip()
 	}
 }

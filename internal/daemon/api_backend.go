@@ -14,10 +14,10 @@ import (
 	"github.com/dispatcherd/dispatcherd/actor"
 	"github.com/dispatcherd/dispatcherd/api"
 	"github.com/dispatcherd/dispatcherd/claim"
-	"github.com/dispatcherd/dispatcherd/internal/carry"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/exit"
 	"github.com/dispatcherd/dispatcherd/internal/joblines"
+	"github.com/dispatcherd/dispatcherd/internal/jsontext"
 )
 
 // backend is the daemon as the API sees it. It implements api.Backend.
@@ -33,8 +33,8 @@ func (b *backend) Submit(ctx context.Context, r api.Request, c api.Caller) (disp
 	if b.stopping() { // keeps rows out that nobody could wait for
 		return 0, api.ErrStopping
 	}
-	if err := carry.Check(r.Payload); err != nil {
-		return 0, &api.InvalidError{Reason: fmt.Errorf("the payload cannot be handed on: %w", err)}
+	if err := jsontext.CheckPayload(r.Payload); err != nil {
+		return 0, &api.InvalidError{Reason: fmt.Errorf("the payload cannot be sent to a worker: %w", err)}
 	}
 	defer b.rows.expect()()
 	row := claim.New{Type: r.Type, Payload: r.Payload, Priority: r.Priority, Timeout: r.Deadline}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/actor"
+	"github.com/dispatcherd/dispatcherd/internal/jsontext"
 	"github.com/dispatcherd/dispatcherd/workerproto"
 )
 
@@ -236,8 +237,8 @@ func (w *workers) send(e *actor.Send) {
 	unfit := ""
 	if !s.Fits(f) {
 		unfit = "the payload is larger than a frame may be; raise --max-frame"
-	} else if err := workerproto.CheckCarried(f.Payload); err != nil {
-		unfit = fmt.Sprintf("the payload cannot be handed on: %v", err)
+	} else if err := jsontext.CheckStored(f.Payload); err != nil {
+		unfit = fmt.Sprintf("the payload cannot be sent to a worker: %v", err)
 	}
 	if unfit == "" {
 		s.Send(f)

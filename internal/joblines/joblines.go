@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strconv"
 	"strings"
 	"time"
 	"unicode"
@@ -17,8 +16,7 @@ import (
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/claim"
-	"github.com/dispatcherd/dispatcherd/internal/carry"
-	"github.com/dispatcherd/dispatcherd/internal/fields"
+	"github.com/dispatcherd/dispatcherd/internal/jsontext"
 )
 
 var jobFields = []string{"type", "priority", "payload", "run_at", "max_attempts", "timeout_ms"}
@@ -61,7 +59,7 @@ func Parse(line []byte) (Job, error) {
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
 		return job, ErrMore
 	}
-	if err := fields.Check(line, jobFields); err != nil {
+	if err := jsontext.CheckNames(line, jobFields); err != nil {
 		return job, err
 	}
 	return job, job.Check()
@@ -75,9 +73,9 @@ func jsonReason(err error) error {
 	var when *time.ParseError
 	switch {
 	case errors.As(err, &kind) && kind.Field == "":
-		return fmt.Errorf("a job is a JSON object, not a JSON %s", fields.Short(kind.Value))
+		return fmt.Errorf("a job is a JSON object, not a JSON %s", jsontext.Excerpt(kind.Value))
 	case errors.As(err, &kind):
-		return fmt.Errorf("%s cannot be the JSON %s", kind.Field, fields.Short(kind.Value))
+		return fmt.Errorf("%s cannot be the JSON %s", kind.Field, jsontext.Excerpt(kind.Value))
 	case errors.As(err, &syntax):
 		return fmt.Errorf("it is not JSON (byte %d)", syntax.Offset)
 	case errors.Is(err, io.EOF):
@@ -141,53 +139,16 @@ func (j *Job) Row() claim.New {
 	return n
 }
 
-// checkPayload finds what is JSON but cannot be stored by Postgres, or cannot be
-// sent to any worker afterwards.
+// checkPayload checks that Postgres can store the payload and that a worker can
+// be sent it afterwards.
 func checkPayload(payload []byte) error {
 	if len(payload) == 0 {
 		return nil
 	}
-	if !json.Valid(payload) {
-		return errors.New("payload is not JSON")
-	}
-	var surrogate bool // the last escape opened a pair
-	for i := 0; i < len(payload); i++ {
-		if payload[i] != '\\' {
-			if surrogate {
-				return errors.New("payload holds half of a surrogate pair (\\ud800…\\udfff), which Postgres cannot store")
-			}
-			continue
-		}
-		i++
-		code := escape(payload[i:])
-		switch low := code >= 0xdc00 && code < 0xe000; {
-		case code == 0:
-			return errors.New("payload holds the character \\u0000, which Postgres cannot store")
-		case low != surrogate:
-			return errors.New("payload holds half of a surrogate pair (\\ud800…\\udfff), which Postgres cannot store")
-		}
-		surrogate = code >= 0xd800 && code < 0xdc00
-		if code >= 0 {
-			i += 4
-		}
-	}
-	if err := carry.Check(payload); err != nil {
-		return fmt.Errorf("payload cannot be handed on: %w", err)
+	if err := jsontext.CheckPayload(payload); err != nil {
+		return fmt.Errorf("payload cannot be sent to a worker: %w", err)
 	}
 	return nil
-}
-
-// escape returns the code of a \uXXXX escape whose backslash was read, −1 for
-// the short ones. The JSON is valid, so the digits are there.
-func escape(rest []byte) int {
-	if rest[0] != 'u' {
-		return -1
-	}
-	code, err := strconv.ParseUint(string(rest[1:5]), 16, 32)
-	if err != nil {
-		return -1
-	}
-	return int(code)
 }
 
 // Reader reads a stream of JSON lines.

@@ -9,7 +9,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/console"
-	"github.com/dispatcherd/dispatcherd/internal/fields"
+	"github.com/dispatcherd/dispatcherd/internal/jsontext"
 )
 
 const variablePrefix = "DISPATCHERD_"
@@ -46,7 +46,7 @@ func (a *Invocation) strangers(root *cobra.Command) []stranger {
 			known = settingVariables(root)
 		}
 		if _, ok := slices.BinarySearch(known, name); !ok {
-			found = append(found, stranger{name: console.OneLine(fields.Short(name)), nearest: nearest(name[:min(len(name), 100)], known)})
+			found = append(found, stranger{name: console.OneLine(jsontext.Excerpt(name)), nearest: nearest(name[:min(len(name), 100)], known)})
 		}
 	}
 	slices.SortFunc(found, func(x, y stranger) int { return strings.Compare(x.name, y.name) })

@@ -1,4 +1,4 @@
-package fields
+package jsontext
 
 import (
 	"encoding/json"
@@ -9,9 +9,9 @@ import (
 	"pgregory.net/rapid"
 )
 
-var names = []string{"type", "payload", "in"}
+var allowed = []string{"type", "payload", "in"}
 
-func TestWhatEncodingJSONLetsPassIsFound(t *testing.T) {
+func TestUnknownAndRepeatedNamesAreRejected(t *testing.T) {
 	for object, want := range map[string]string{
 		`null`: "",
 		`{}`:   "",
@@ -25,7 +25,7 @@ func TestWhatEncodingJSONLetsPassIsFound(t *testing.T) {
 		`{"payload":"\\","payload":"\\\""}`:  "payload is given twice",
 	} {
 		require.True(t, json.Valid([]byte(object)), object)
-		err := Check([]byte(object), names)
+		err := CheckNames([]byte(object), allowed)
 		if want == "" {
 			require.NoError(t, err, object)
 		} else {
@@ -34,18 +34,17 @@ func TestWhatEncodingJSONLetsPassIsFound(t *testing.T) {
 	}
 }
 
-func TestALongNameIsToldInShort(t *testing.T) {
-	err := Check([]byte(`{"`+strings.Repeat("é", 1<<20)+`":1}`), names)
+func TestLongNameIsShortenedInTheError(t *testing.T) {
+	err := CheckNames([]byte(`{"`+strings.Repeat("é", 1<<20)+`":1}`), allowed)
 	require.ErrorContains(t, err, `there is no field "ééé`)
 	require.Less(t, len(err.Error()), 200)
-	require.Equal(t, strings.Repeat("x", shown), Short(strings.Repeat("x", shown)))
-	require.Equal(t, strings.Repeat("é", 31)+"…", Short("x" + strings.Repeat("é", 100))[1:], "no half a letter")
+	require.Equal(t, strings.Repeat("x", excerpt), Excerpt(strings.Repeat("x", excerpt)))
+	require.Equal(t, strings.Repeat("é", 31)+"…", Excerpt("x" + strings.Repeat("é", 100))[1:], "no half character")
 }
 
-// Whatever the values are, the outer names alone count.
-func TestOnlyTheOuterNamesCount(t *testing.T) {
+func TestOnlyNamesOfTheOuterObjectAreChecked(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
-		given := rapid.SliceOfN(rapid.SampledFrom(names), 0, 4).Draw(rt, "given")
+		given := rapid.SliceOfN(rapid.SampledFrom(allowed), 0, 4).Draw(rt, "given")
 		value := rapid.OneOf(
 			rapid.Map(rapid.String(), func(s string) any { return s }),
 			rapid.Map(rapid.SliceOf(rapid.String()), func(s []string) any { return s }),
@@ -65,7 +64,7 @@ func TestOnlyTheOuterNamesCount(t *testing.T) {
 			seen[name] = true
 		}
 		object.WriteByte('}')
-		err := Check([]byte(object.String()), names)
+		err := CheckNames([]byte(object.String()), allowed)
 		require.Equal(rt, twice, err != nil, "%s: %v", object.String(), err)
 	})
 }

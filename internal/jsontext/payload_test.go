@@ -1,4 +1,4 @@
-package carry_test
+package jsontext_test
 
 import (
 	"context"
@@ -12,88 +12,87 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
-	"github.com/dispatcherd/dispatcherd/internal/carry"
+	"github.com/dispatcherd/dispatcherd/internal/jsontext"
 	"github.com/dispatcherd/dispatcherd/internal/pgtest"
-	"github.com/dispatcherd/dispatcherd/workerproto"
 )
 
 func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }
 
-// What Check passes is what the dispatcher sends on once Postgres has kept it:
-// numbers of every form, on both sides of the bound, at every place.
-func TestWhatPassesCanBeSentOnceItWasKept(t *testing.T) {
+// CheckPayload of a payload agrees with CheckStored of the text that Postgres makes
+// of it: for numbers of every form, on both sides of the limit, at every place.
+func TestPayloadIsAcceptedIfItCanBeSentOnceItIsStored(t *testing.T) {
 	ctx := context.Background()
 	conn, err := pgx.Connect(ctx, pgtest.New(t))
 	require.NoError(t, err)
 	defer conn.Close(ctx)
-	passed, refused := 0, 0
+	passed, rejected := 0, 0
 	rapid.Check(t, func(rt *rapid.T) {
 		payload := drawPayload(rt)
 		require.True(rt, json.Valid(payload), "%s", payload)
-		var kept []byte
-		require.NoError(rt, conn.QueryRow(ctx, `SELECT $1::text::jsonb::text`, string(payload)).Scan(&kept))
-		sent := workerproto.CheckCarried(kept)
-		require.Equal(rt, sent == nil, carry.Check(payload) == nil, "%s\nkept as %s\n%v, %v", payload, kept, sent, carry.Check(payload))
+		var stored []byte
+		require.NoError(rt, conn.QueryRow(ctx, `SELECT $1::text::jsonb::text`, string(payload)).Scan(&stored))
+		sent := jsontext.CheckStored(stored)
+		require.Equal(rt, sent == nil, jsontext.CheckPayload(payload) == nil, "%s\nstored as %s\n%v, %v", payload, stored, sent, jsontext.CheckPayload(payload))
 		if sent == nil {
 			passed++
 		} else {
-			refused++
+			rejected++
 		}
 	})
 	require.Positive(t, passed)
-	require.Positive(t, refused)
+	require.Positive(t, rejected)
 }
 
 func drawPayload(rt *rapid.T) []byte {
 	near := func(bound int, what string) int { return rapid.IntRange(max(0, bound-4), bound+4).Draw(rt, what) }
-	size := rapid.SampledFrom([]int{2, carry.MaxNumber}).Draw(rt, "size")
+	size := rapid.SampledFrom([]int{2, jsontext.MaxNumber}).Draw(rt, "size")
 	digit := rapid.SampledFrom([]string{"0", "7"})
 	number := rapid.SampledFrom([]string{"", "-"}).Draw(rt, "sign")
 	switch whole := near(size-3, "whole"); {
-	case whole < 2 || rapid.Bool().Draw(rt, "nought"):
+	case whole < 2 || rapid.Bool().Draw(rt, "zero"):
 		number += "0"
 	default:
 		number += "7" + strings.Repeat(digit.Draw(rt, "digit"), whole-1)
 	}
 	if rapid.Bool().Draw(rt, "fraction") {
-		number += "." + strings.Repeat(digit.Draw(rt, "behind"), near(rapid.SampledFrom([]int{1, carry.MaxNumber}).Draw(rt, "behinds"), "fraction")+1)
+		number += "." + strings.Repeat(digit.Draw(rt, "fraction digit"), near(rapid.SampledFrom([]int{1, jsontext.MaxNumber}).Draw(rt, "fraction length"), "fraction")+1)
 	}
 	if rapid.Bool().Draw(rt, "power") {
 		number += fmt.Sprintf("%s%s%d", rapid.SampledFrom([]string{"e", "E"}).Draw(rt, "e"),
-			rapid.SampledFrom([]string{"", "+", "-"}).Draw(rt, "way"), near(rapid.SampledFrom([]int{0, carry.MaxNumber, 9995}).Draw(rt, "powers"), "power"))
+			rapid.SampledFrom([]string{"", "+", "-"}).Draw(rt, "exponent sign"), near(rapid.SampledFrom([]int{0, jsontext.MaxNumber, 9995}).Draw(rt, "powers"), "power"))
 	}
-	deep := near(rapid.SampledFrom([]int{0, carry.MaxDepth - 1}).Draw(rt, "deep"), "depth")
+	deep := near(rapid.SampledFrom([]int{0, jsontext.MaxDepth - 1}).Draw(rt, "deep"), "depth")
 	inner := rapid.SampledFrom([]string{`{"a\"[[":"1e9999\\","b":%s}`, `[[], {}, %s ]`}).Draw(rt, "inner")
 	return []byte(strings.Repeat("[", deep) + fmt.Sprintf(inner, number) + strings.Repeat("]", deep))
 }
 
-// What is in a string, quotes and backslashes above all, neither nests nor counts.
-func TestAStringEndsAtItsQuote(t *testing.T) {
+// Brackets, quotes and backslashes inside a string do not nest.
+func TestStringEndsAtItsQuote(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		text, err := json.Marshal(rapid.StringOf(rapid.SampledFrom([]rune(`\\\"[{1eü`))).Draw(rt, "text"))
 		require.NoError(rt, err)
 		around := func(depth int) []byte {
 			return []byte(strings.Repeat("[", depth) + string(text) + "," + string(text) + strings.Repeat("]", depth))
 		}
-		require.NoError(rt, carry.Check(around(carry.MaxDepth)))
-		require.Equal(rt, carry.ErrDepth, carry.Check(append(append([]byte("["), text...), append([]byte(","), append(around(carry.MaxDepth), ']')...)...)))
+		require.NoError(rt, jsontext.CheckPayload(around(jsontext.MaxDepth)))
+		require.ErrorContains(rt, jsontext.CheckPayload(append(append([]byte("["), text...), append([]byte(","), append(around(jsontext.MaxDepth), ']')...)...)), "nested")
 	})
 }
 
-// Whatever bytes come, Check ends without a panic.
-func FuzzCheck(f *testing.F) {
+// CheckPayload accepts only JSON, and ends without a panic on any text.
+func FuzzCheckPayload(f *testing.F) {
 	for _, seed := range []string{`{"a":[1,-2.5e+3]}`, `"\`, `-`, `1e5000`, `]][`, `1.e.-`} {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		if err := carry.Check(raw); err != nil {
-			require.Contains(t, []error{carry.ErrDepth, carry.ErrNumber}, err)
+		if jsontext.CheckPayload(raw) == nil {
+			require.True(t, json.Valid(raw))
 		}
 	})
 }
 
-func BenchmarkCheck(b *testing.B) {
-	row := `{"url":"https://example.org/some/page.html","page":17,"sizes":[1,2.5,300],"user":{"name":"somebody","id":123456}}`
+func BenchmarkCheckPayload(b *testing.B) {
+	row := `{"url":"https://example.org/some/page.html","page":17,"sizes":[1,2.5,300],"user":{"name":"a user","id":123456}}`
 	for name, text := range map[string]string{
 		"110 B":               row,
 		"10 kB of rows":       "[" + strings.Repeat(row+",", 90) + "1]",
@@ -104,7 +103,7 @@ func BenchmarkCheck(b *testing.B) {
 			raw := []byte(text)
 			b.SetBytes(int64(len(raw)))
 			for b.Loop() {
-				_ = carry.Check(raw)
+				_ = jsontext.CheckPayload(raw)
 			}
 		})
 		b.Run(name+", encoded", func(b *testing.B) { // what the client does before

@@ -7,29 +7,31 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
+
+	"github.com/dispatcherd/dispatcherd/internal/jsontext"
 )
 
-// What is carried can be read by the worker, at both bounds and around them.
-func TestWhatIsCarriedCanBeRead(t *testing.T) {
+// A worker can decode a job if and only if CheckStored accepts its payload.
+func TestStoredPayloadThatIsAcceptedCanBeDecoded(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		near := func(bound int, what string) int { return rapid.IntRange(bound-3, bound+3).Draw(rt, what) }
-		deep := near(maxDepth, "depth")
+		deep := near(jsontext.MaxDepth, "depth")
 		opening, closing := "[", "]"
 		if rapid.Bool().Draw(rt, "objects") {
 			opening, closing = `{"a":`, "}"
 		}
-		digits := strings.Repeat("7", near(maxNumber, "digits"))
+		digits := strings.Repeat("7", near(jsontext.MaxNumber, "digits"))
 		if rapid.Bool().Draw(rt, "fraction") {
 			digits = digits[:5] + "." + digits[6:]
 		}
-		before := strings.Repeat(" ", rapid.IntRange(0, 2*maxNumber).Draw(rt, "before"))
+		before := strings.Repeat(" ", rapid.IntRange(0, 2*jsontext.MaxNumber).Draw(rt, "before"))
 		payload := rapid.SampledFrom([]string{
 			before + digits, before + `{"x": -` + digits + `}`, `["` + before + digits + digits + `"]`,
 			strings.Repeat(opening, deep) + "1" + strings.Repeat(closing, deep),
-			"[" + strings.Repeat("[],{},", maxDepth) + "1]",
+			"[" + strings.Repeat("[],{},", jsontext.MaxDepth) + "1]",
 		}).Draw(rt, "payload")
 		f := Job{Execution: Execution{Job: 1, Attempt: 1, Session: "s"}, Type: "x", Payload: []byte(payload)}
 		_, err := new(DispatcherDecoder).Decode(bytes.TrimSuffix(Append(nil, &f), []byte("\n")))
-		require.Equal(rt, err == nil, CheckCarried(f.Payload) == nil, "%v, %v", err, CheckCarried(f.Payload))
+		require.Equal(rt, err == nil, jsontext.CheckStored(f.Payload) == nil, "%v, %v", err, jsontext.CheckStored(f.Payload))
 	})
 }

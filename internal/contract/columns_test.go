@@ -1,4 +1,4 @@
-package carry
+package contract
 
 import (
 	"math"
@@ -10,24 +10,24 @@ import (
 
 func TestAColumnHoldsAttemptsUpToItsLimit(t *testing.T) {
 	for _, n := range []int{1, 5, 32_767} {
-		got, err := Attempts(n)
+		got, err := AttemptsColumn(n)
 		require.NoError(t, err)
 		require.Equal(t, int16(n), got)
 	}
 	for _, n := range []int{math.MinInt, -65_535, -1, 32_768, 65_537, math.MaxInt} {
-		_, err := Attempts(n)
+		_, err := AttemptsColumn(n)
 		require.ErrorContains(t, err, "must be 1 to 32767")
 	}
 }
 
 func TestAColumnHoldsTimeoutsUpToItsLimitRoundedUp(t *testing.T) {
 	for d, want := range map[time.Duration]int32{1: 1, time.Millisecond: 1, time.Millisecond + 1: 2, MaxTimeout - 1: math.MaxInt32, MaxTimeout: math.MaxInt32} {
-		got, err := Timeout(d)
+		got, err := TimeoutColumn(d)
 		require.NoError(t, err)
 		require.Equal(t, want, got, "%v", d)
 	}
 	for _, d := range []time.Duration{math.MinInt64, -1, MaxTimeout + 1, math.MaxInt64} {
-		_, err := Timeout(d)
+		_, err := TimeoutColumn(d)
 		require.ErrorContains(t, err, "at most 596h31m23.647s")
 	}
 }

@@ -1,4 +1,4 @@
-package carry
+package contract
 
 import (
 	"fmt"
@@ -6,21 +6,20 @@ import (
 	"time"
 )
 
-// MaxTimeout is the longest limit of an attempt that a row can hold.
+// MaxTimeout is the longest timeout of an attempt that a row can hold.
 const MaxTimeout = math.MaxInt32 * time.Millisecond
 
-// Attempts returns how many failures a job may have as its column holds it, or
-// says why it cannot.
-func Attempts(n int) (int16, error) {
+// AttemptsColumn returns the value of the column max_attempts.
+func AttemptsColumn(n int) (int16, error) {
 	if n < 1 || n > math.MaxInt16 {
 		return 0, fmt.Errorf("max_attempts is %d, must be 1 to %d, or left out for the default", n, math.MaxInt16)
 	}
 	return int16(n), nil
 }
 
-// Timeout returns the limit of an attempt as its column holds it, in milliseconds,
-// rounded up, or says why it cannot.
-func Timeout(d time.Duration) (int32, error) {
+// TimeoutColumn returns the value of the column timeout_ms: milliseconds, rounded
+// up.
+func TimeoutColumn(d time.Duration) (int32, error) {
 	if d <= 0 || d > MaxTimeout {
 		return 0, fmt.Errorf("its timeout is %v, must be more than 0 and at most %v, or left out for the limit of its type", d, MaxTimeout)
 	}

@@ -1,0 +1,49 @@
+package jsontext
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// maxNames is the number of names that CheckNames accepts.
+const maxNames = 64
+
+// CheckNames rejects an object with a member that is not in names, or that is
+// given twice. It ignores nested objects. encoding/json accepts both: it ignores
+// case, and takes the last of several members.
+//
+// The object was decoded before, so it is valid JSON, or null. No name may
+// contain an escape. The error contains no value and can be shown to a caller.
+func CheckNames(object []byte, names []string) error {
+	var given [maxNames]bool // by index in names
+	s := NewScanner(object)
+	for more := s.Begin('{'); more; more = s.More('}') {
+		name, _ := s.rawName()
+		s.Skip()
+		if s.Malformed() {
+			return nil // nested too deep, which is checked for payloads
+		}
+		i := slices.IndexFunc(names, func(n string) bool { return n == string(name) })
+		switch {
+		case i < 0:
+			return fmt.Errorf("there is no field %q; the fields are %s", Excerpt(string(name)), strings.Join(names, ", "))
+		case given[i]:
+			return fmt.Errorf("%s is given twice", name)
+		}
+		given[i] = true
+	}
+	return nil
+}
+
+// excerpt is how many bytes of a caller's text an error message repeats.
+const excerpt = 64
+
+// Excerpt shortens a caller's text for an error message: a name or number may be
+// as long as the whole input, and the errors of many lines are held at once.
+func Excerpt(text string) string {
+	if len(text) <= excerpt {
+		return text
+	}
+	return strings.ToValidUTF8(text[:excerpt], "") + "…"
+}

@@ -1,0 +1,135 @@
+package jsontext
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"strconv"
+)
+
+// The limits of docs/protocol.md for frames.
+const (
+	MaxDepth  = 128  // arrays and objects inside one another
+	MaxNumber = 1024 // characters of a number
+)
+
+// What is wrong with a value that Postgres or a worker rejects.
+var (
+	tooDeep       = "more than " + strconv.Itoa(MaxDepth) + " nested arrays and objects"
+	longNumber    = "a number of more than 1,024 characters, written out"
+	nullCharacter = `a string with \u0000, which Postgres cannot store`
+	halfSurrogate = "a string with half a surrogate pair, which Postgres cannot store"
+)
+
+// CheckPayload reports whether raw is one JSON value that Postgres can store as
+// jsonb and that a worker can be sent afterwards. jsonb writes every number out
+// in full: 1e1024 is JSON, but a row that contains it could never be sent.
+func CheckPayload(raw []byte) error {
+	return check(raw, sendable)
+}
+
+// CheckValue reports whether raw is one JSON value that Postgres can store in a
+// column of type json, jsonb or text.
+func CheckValue(raw []byte) error {
+	return check(raw, storable)
+}
+
+func check(raw []byte, rules rules) error {
+	s := Scanner{text: raw, rules: rules}
+	s.Skip()
+	s.End()
+	switch {
+	case s.fault.What == "":
+		return nil
+	case s.fault.Malformed && s.fault.What != tooDeep:
+		return fmt.Errorf("it is not JSON: %s at byte %d", s.fault.What, s.at)
+	}
+	return errors.New("it contains " + s.fault.What)
+}
+
+// CheckStored reports whether a payload that Postgres stored as jsonb can be
+// sent to a worker. It runs for every job that is sent, so it scans the text only
+// if it may exceed a limit: a number longer than MaxNumber covers a byte of every
+// MaxNumber, and nesting deeper than MaxDepth needs as many brackets.
+func CheckStored(raw []byte) error {
+	suspect := bytes.Count(raw, []byte{'['})+bytes.Count(raw, []byte{'{'}) > MaxDepth
+	for at := MaxNumber - 1; at < len(raw) && !suspect; at += MaxNumber {
+		suspect = raw[at] == '.' || isDigit(raw[at])
+	}
+	if suspect {
+		return CheckValue(raw)
+	}
+	return nil
+}
+
+// checkNumber checks the length of a number whose exponent has that many digits.
+func (s *Scanner) checkNumber(number []byte, exponentDigits int) {
+	switch {
+	case s.rules == sendable:
+		if (len(number) > MaxNumber || exponentDigits > 0) && writtenOut(number) > MaxNumber {
+			s.reject(longNumber)
+		}
+	case len(number) > MaxNumber || exponentDigits > 4:
+		s.reject(longNumber)
+	}
+}
+
+// writtenOut returns the number of characters that jsonb needs for a number. It
+// writes no exponent, and as many digits after the point as were given.
+func writtenOut(number []byte) int {
+	d := readDecimal(number)
+	if !d.hasExponent && len(number) <= MaxNumber {
+		return len(number)
+	}
+	whole := 1
+	if d.first >= 0 {
+		whole = max(1, d.point-d.first+d.exponent)
+	}
+	size := whole
+	if fraction := d.digits - d.point - d.exponent; fraction > 0 {
+		size += 1 + fraction
+	}
+	if d.negative && d.first >= 0 {
+		size++
+	}
+	return size
+}
+
+// decimal describes a number as digits and a power of ten.
+type decimal struct {
+	negative, hasExponent bool
+	digits                int // of the mantissa, before and after the point
+	point                 int // digits before the point
+	first                 int // index of the first digit that is not 0; -1: none
+	exponent              int // at most a million, at least minus a million
+}
+
+func readDecimal(text []byte) decimal {
+	d := decimal{first: -1, point: -1}
+	negative := false // the exponent
+	for _, c := range text {
+		switch {
+		case d.hasExponent && isDigit(c):
+			d.exponent = min(d.exponent*10+int(c-'0'), 1_000_000)
+		case isDigit(c):
+			if c != '0' && d.first < 0 {
+				d.first = d.digits
+			}
+			d.digits++
+		case c == '.':
+			d.point = d.digits
+		case c == '-':
+			negative = d.hasExponent
+			d.negative = d.negative || !d.hasExponent
+		case c == 'e' || c == 'E':
+			d.hasExponent = true
+		}
+	}
+	if d.point < 0 {
+		d.point = d.digits
+	}
+	if negative {
+		d.exponent = -d.exponent
+	}
+	return d
+}

@@ -1,0 +1,254 @@
+package jsontext
+
+// Fault is what is wrong with a value. The zero value means nothing.
+type Fault struct {
+	What      string // for people; never a part of the text
+	Malformed bool   // the text is not JSON, or nested too deep; otherwise Postgres or a worker rejects it
+}
+
+// Scanner reads JSON text from front to back. At the first malformed byte it
+// stops: it stays there, and all methods return zero values. Other faults do not
+// stop it; the first one is kept.
+type Scanner struct {
+	text  []byte
+	at    int
+	fault Fault
+	rules rules
+}
+
+// rules say what values must satisfy besides the grammar.
+type rules uint8
+
+const (
+	anyJSON  rules = iota
+	storable       // Postgres stores it in a column of type json, jsonb or text
+	sendable       // storable, and the text that jsonb makes of it fits a frame
+)
+
+// NewScanner returns a Scanner at the beginning of text.
+func NewScanner(text []byte) Scanner { return Scanner{text: text} }
+
+// Offset returns the position of the next byte.
+func (s *Scanner) Offset() int { return s.at }
+
+// Fault returns what is wrong so far.
+func (s *Scanner) Fault() Fault { return s.fault }
+
+// Malformed reports whether the scanner has stopped at a malformed byte.
+func (s *Scanner) Malformed() bool { return s.fault.Malformed }
+
+// Fail stops the scanner at the current byte.
+func (s *Scanner) Fail(what string) {
+	if !s.fault.Malformed {
+		s.fault = Fault{what, true}
+	}
+}
+
+// reject records a value that is JSON but violates the rules.
+func (s *Scanner) reject(what string) {
+	if s.fault.What == "" {
+		s.fault.What = what
+	}
+}
+
+// Peek skips white space and returns the next byte, 0 at the end.
+func (s *Scanner) Peek() byte {
+	if s.fault.Malformed {
+		return 0
+	}
+	for ; s.at < len(s.text); s.at++ {
+		if c := s.text[s.at]; c > ' ' || c != ' ' && c != '\t' && c != '\n' && c != '\r' {
+			return c
+		}
+	}
+	return 0
+}
+
+// Skip reads one value of any type and checks its grammar.
+func (s *Scanner) Skip() {
+	s.Peek()
+	s.value(0)
+}
+
+// Value is Skip, and returns the value's text, or nil if it is malformed.
+func (s *Scanner) Value() []byte {
+	s.Peek()
+	start := s.at
+	s.value(0)
+	if s.fault.Malformed {
+		return nil
+	}
+	return s.text[start:s.at]
+}
+
+// Payload is Value, and checks that Postgres can store it in a column of
+// type json, jsonb or text: no \u0000, no half surrogate pair, no huge number.
+func (s *Scanner) Payload() []byte {
+	s.rules = storable
+	text := s.Value()
+	s.rules = anyJSON
+	return text
+}
+
+// Begin reports whether the next value begins with open, a bracket, and has a
+// first member or element. It reads the bracket, and the closing one of an empty
+// value. After each member or element, More reports whether another one follows.
+func (s *Scanner) Begin(open byte) bool {
+	if s.Peek() != open {
+		return false
+	}
+	s.at++
+	if s.Peek() == open+2 { // ']' is '[' + 2, '}' is '{' + 2
+		s.at++
+		return false
+	}
+	return !s.fault.Malformed
+}
+
+// More reads a comma and reports true, or reads the closing bracket end and
+// reports false.
+func (s *Scanner) More(end byte) bool {
+	switch c := s.Peek(); {
+	case s.fault.Malformed:
+	case c == ',':
+		s.at++
+		return true
+	case c == end:
+		s.at++
+	default:
+		s.Fail("a comma or the end is missing")
+	}
+	return false
+}
+
+// Name reads a member's name and the colon. The bytes are valid as long as the
+// text is.
+func (s *Scanner) Name() []byte {
+	name, escaped := s.rawName()
+	if escaped {
+		return unescape(name)
+	}
+	return name
+}
+
+// rawName is Name without unescaping.
+func (s *Scanner) rawName() (name []byte, escaped bool) {
+	if s.Peek() != '"' {
+		s.Fail("a member's name is missing")
+		return nil, false
+	}
+	name, escaped = s.rawString()
+	if s.Peek() != ':' {
+		s.Fail("a colon is missing")
+		return nil, false
+	}
+	s.at++
+	return name, escaped
+}
+
+// End fails unless only white space follows.
+func (s *Scanner) End() {
+	if s.Peek() != 0 || s.at < len(s.text) {
+		s.Fail("something after the end")
+	}
+}
+
+// value reads a value that begins at the current byte.
+func (s *Scanner) value(depth int) {
+	switch c := s.Peek(); c {
+	case '"':
+		s.quoted()
+	case '{', '[':
+		if depth >= MaxDepth {
+			s.Fail(tooDeep)
+			return
+		}
+		s.nested(c, depth)
+	case 't':
+		s.literal("true")
+	case 'f':
+		s.literal("false")
+	case 'n':
+		s.literal("null")
+	default:
+		if c != '-' && !isDigit(c) {
+			s.Fail("a value is missing")
+			return
+		}
+		s.number()
+	}
+}
+
+// nested reads an object or array.
+func (s *Scanner) nested(open byte, depth int) {
+	s.at++
+	if s.Peek() == open+2 {
+		s.at++
+		return
+	}
+	for more := true; more; more = s.More(open + 2) {
+		if open == '{' {
+			s.rawName()
+		}
+		s.value(depth + 1)
+	}
+}
+
+func (s *Scanner) literal(word string) {
+	if len(s.text)-s.at < len(word) || string(s.text[s.at:s.at+len(word)]) != word {
+		s.Fail("a malformed word")
+		return
+	}
+	s.at += len(word)
+}
+
+// number reads a number and checks its length.
+func (s *Scanner) number() {
+	start := s.at
+	if s.text[s.at] == '-' {
+		s.at++
+	}
+	first := s.at
+	switch n := s.digits(); {
+	case n == 0:
+		return
+	case n > 1 && s.text[first] == '0':
+		s.Fail(malformedNumber)
+		return
+	}
+	if s.at < len(s.text) && s.text[s.at] == '.' {
+		s.at++
+		if s.digits() == 0 {
+			return
+		}
+	}
+	exponent := 0
+	if s.at < len(s.text) && s.text[s.at]|0x20 == 'e' {
+		s.at++
+		if s.at < len(s.text) && (s.text[s.at] == '+' || s.text[s.at] == '-') {
+			s.at++
+		}
+		if exponent = s.digits(); exponent == 0 {
+			return
+		}
+	}
+	if s.rules != anyJSON {
+		s.checkNumber(s.text[start:s.at], exponent)
+	}
+}
+
+const malformedNumber = "a malformed number"
+
+// digits reads one digit or more and returns how many; 0 is malformed.
+func (s *Scanner) digits() int {
+	start := s.at
+	for s.at < len(s.text) && isDigit(s.text[s.at]) {
+		s.at++
+	}
+	if s.at == start {
+		s.Fail(malformedNumber)
+	}
+	return s.at - start
+}
+
+func isDigit(c byte) bool { return c >= '0' && c <= '9' }

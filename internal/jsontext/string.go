@@ -1,0 +1,180 @@
+package jsontext
+
+import (
+	"unicode/utf16"
+	"unicode/utf8"
+)
+
+// Plain reports whether c is ASCII and stands for itself inside a string.
+func Plain(c byte) bool { return c < utf8.RuneSelf && ordinary[c] }
+
+// ordinary contains the bytes that stand for themselves inside a string.
+var ordinary = func() (table [256]bool) {
+	for c := 0x20; c < len(table); c++ {
+		table[c] = c != '"' && c != '\\'
+	}
+	return table
+}()
+
+// String reads a string that begins at the current byte, and returns it without
+// quotes and escapes. The bytes are valid as long as the text is. Half surrogate
+// pairs and NUL become U+FFFD.
+func (s *Scanner) String() []byte {
+	text, escaped := s.rawString()
+	if escaped {
+		return unescape(text)
+	}
+	return text
+}
+
+// rawString is String without unescaping.
+func (s *Scanner) rawString() (text []byte, escaped bool) {
+	start := s.at + 1
+	escaped = s.quoted()
+	if s.fault.Malformed {
+		return nil, false
+	}
+	return s.text[start : s.at-1], escaped
+}
+
+// quoted reads a string from its opening quote, and reports whether it contains
+// an escape.
+func (s *Scanner) quoted() (escaped bool) {
+	s.at++
+	for {
+		text, at := s.text, s.at
+		for at < len(text) && ordinary[text[at]] {
+			at++
+		}
+		s.at = at
+		if at == len(text) {
+			s.Fail("a string without its end")
+			return escaped
+		}
+		switch text[at] {
+		case '"':
+			s.at++
+			return escaped
+		case '\\':
+			escaped = true
+			s.escape()
+		default:
+			s.Fail("a control character in a string")
+		}
+		if s.fault.Malformed {
+			return escaped
+		}
+	}
+}
+
+// escape reads one escape sequence. Postgres rejects NUL and half surrogate
+// pairs, and with them the statement that finishes a whole batch of jobs.
+func (s *Scanner) escape() {
+	if s.at+1 >= len(s.text) {
+		s.Fail(malformedEscape)
+		return
+	}
+	switch s.text[s.at+1] {
+	case '"', '\\', '/', 'b', 'f', 'n', 'r', 't':
+		s.at += 2
+		return
+	case 'u':
+	default:
+		s.Fail(malformedEscape)
+		return
+	}
+	r, ok := hex4(s.text[s.at:])
+	if !ok {
+		s.Fail(malformedEscape)
+		return
+	}
+	s.at += 6
+	if s.rules == anyJSON {
+		return
+	}
+	if r == 0 {
+		s.reject(nullCharacter)
+	}
+	if utf16.IsSurrogate(r) {
+		low, ok := hex4(s.text[s.at:])
+		if !ok || utf16.DecodeRune(r, low) == utf8.RuneError {
+			s.reject(halfSurrogate)
+			return
+		}
+		s.at += 6
+	}
+}
+
+const malformedEscape = "a malformed escape"
+
+// hex4 decodes \uXXXX at the beginning of b.
+func hex4(b []byte) (rune, bool) {
+	if len(b) < 6 || b[0] != '\\' || b[1] != 'u' {
+		return 0, false
+	}
+	var r rune
+	for _, c := range b[2:6] {
+		switch {
+		case isDigit(c):
+			r = r<<4 | rune(c-'0')
+		case c|0x20 >= 'a' && c|0x20 <= 'f':
+			r = r<<4 | rune(c|0x20-'a'+10)
+		default:
+			return 0, false
+		}
+	}
+	return r, true
+}
+
+// unescape decodes the escapes of a valid string.
+func unescape(text []byte) []byte {
+	out := make([]byte, 0, len(text))
+	for i := 0; i < len(text); {
+		if text[i] != '\\' {
+			out = append(out, text[i])
+			i++
+			continue
+		}
+		if text[i+1] == 'u' {
+			r, n := unescapeRune(text[i:])
+			out = utf8.AppendRune(out, r)
+			i += n
+			continue
+		}
+		out = append(out, unescapeByte(text[i+1]))
+		i += 2
+	}
+	return out
+}
+
+// unescapeRune decodes one or two \uXXXX sequences and returns their length.
+func unescapeRune(text []byte) (r rune, n int) {
+	r, _ = hex4(text)
+	if utf16.IsSurrogate(r) {
+		low, ok := hex4(text[6:])
+		if r = utf16.DecodeRune(r, low); ok && r != utf8.RuneError {
+			return r, 12
+		}
+		return utf8.RuneError, 6
+	}
+	if r == 0 {
+		r = utf8.RuneError
+	}
+	return r, 6
+}
+
+func unescapeByte(c byte) byte {
+	switch c {
+	case 'b':
+		return '\b'
+	case 'f':
+		return '\f'
+	case 'n':
+		return '\n'
+	case 'r':
+		return '\r'
+	case 't':
+		return '\t'
+	}
+	return c
+}
