@@ -74,7 +74,7 @@ units: ## Check the systemd units: accepted, and confined to an exposure of at m
 # The document is held against what the daemon serves by a test of api.
 .PHONY: openapi
 openapi: tools/openapi/node_modules/.package-lock.json ## Lint the description of the HTTP API
-	cd tools/openapi && REDOCLY_TELEMETRY=off REDOCLY_SUPPRESS_UPDATE_NOTICE=true node_modules/.bin/redocly lint --config redocly.yaml ../../docs/openapi.json
+	cd tools/openapi && REDOCLY_TELEMETRY=off REDOCLY_SUPPRESS_UPDATE_NOTICE=true node_modules/.bin/redocly lint --config redocly.yaml ../../api/openapi.json
 
 tools/openapi/node_modules/.package-lock.json: tools/openapi/package-lock.json
 	@tools/deps.sh node

@@ -5,6 +5,8 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+
+	"github.com/dispatcherd/dispatcherd/internal/problem"
 )
 
 // acceptance says which of the media types that can be sent a caller takes.
@@ -24,7 +26,7 @@ func wantsStream(r *http.Request) (bool, error) {
 	case a.json:
 		return false, nil
 	}
-	return false, notAcceptable.of("application/json and text/event-stream can be sent")
+	return false, problem.NotAcceptable.Of("application/json and text/event-stream can be sent")
 }
 
 // accepted goes through what is listed. The most specific range that fits a type

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dispatcherd/dispatcherd/internal/ondemand"
+
 	"github.com/stretchr/testify/require"
 )
 
@@ -22,7 +24,7 @@ func bodyOf(n int, more string) string {
 // Callers who send as much as each may do not fill the memory together: whoever
 // comes too late is told to come again, and the others go on.
 func TestTheBodiesOfAllCallersAreBounded(t *testing.T) {
-	const long, counted = 9000, 9000 - freeBody
+	const long, counted = 9000, 9000 - ondemand.FreeBody
 	for name, headers := range map[string][]string{
 		"who wait":        nil,
 		"who stream":      {"Accept", "text/event-stream"},
@@ -42,18 +44,18 @@ func TestTheBodiesOfAllCallersAreBounded(t *testing.T) {
 			one := <-f.submitted
 			second := ask(2)
 			two := <-f.submitted
-			require.EqualValues(t, 2*counted, h.Gauges().BodyBytes)
+			require.EqualValues(t, 2*counted, h.Gauges().Bodies)
 			require.Equal(t, http.StatusTooManyRequests, (<-ask(3)).Code)
 			require.Equal(t, 1, seen.hits(BoundBodies))
-			require.EqualValues(t, 2*counted, h.Gauges().BodyBytes, "what was refused is not held")
-			f.answer(one, Answer{Kind: Done})
+			require.EqualValues(t, 2*counted, h.Gauges().Bodies, "what was refused is not held")
+			f.answer(one, ondemand.Answer{Kind: ondemand.Done})
 			require.Less(t, (<-first).Code, 300)
-			require.EqualValues(t, counted, h.Gauges().BodyBytes)
+			require.EqualValues(t, counted, h.Gauges().Bodies)
 			fourth := ask(4)
 			four := <-f.submitted
-			require.EqualValues(t, 2*counted, h.Gauges().BodyBytes, "the ended one made room")
-			f.answer(two, Answer{Kind: Done})
-			f.answer(four, Answer{Kind: Done})
+			require.EqualValues(t, 2*counted, h.Gauges().Bodies, "the ended one made room")
+			f.answer(two, ondemand.Answer{Kind: ondemand.Done})
+			f.answer(four, ondemand.Answer{Kind: ondemand.Done})
 			require.Less(t, (<-second).Code, 300)
 			require.Less(t, (<-fourth).Code, 300)
 		})
@@ -66,8 +68,8 @@ func TestASharedRunHoldsOneBody(t *testing.T) {
 	first := post(t.Context(), h, bodyOf(9000, ""), "Idempotency-Key", "k")
 	id := <-f.submitted
 	second := post(t.Context(), h, bodyOf(9000, ""), "Idempotency-Key", "k")
-	require.Eventually(t, func() bool { return h.Gauges().Followers == 2 && h.Gauges().BodyBytes == 9000-freeBody }, time.Minute, time.Millisecond)
-	f.answer(id, Answer{Kind: Done})
+	require.Eventually(t, func() bool { return h.Gauges().Followers == 2 && h.Gauges().Bodies == 9000-ondemand.FreeBody }, time.Minute, time.Millisecond)
+	f.answer(id, ondemand.Answer{Kind: ondemand.Done})
 	require.Equal(t, http.StatusOK, (<-first).Code)
 	require.Equal(t, http.StatusOK, (<-second).Code)
 }
@@ -77,8 +79,8 @@ func TestABodyThatIsARowIsNotHeld(t *testing.T) {
 		h, f, _ := house(t, nil)
 		answered := post(t.Context(), h, bodyOf(9000, `,"durable":true`), headers...)
 		id := <-f.submitted
-		require.Eventually(t, func() bool { return h.Gauges().BodyBytes == 0 }, time.Minute, time.Millisecond)
-		f.answer(id, Answer{Kind: Done})
+		require.Eventually(t, func() bool { return h.Gauges().Bodies == 0 }, time.Minute, time.Millisecond)
+		f.answer(id, ondemand.Answer{Kind: ondemand.Done})
 		require.Less(t, (<-answered).Code, 300)
 	}
 }
@@ -87,7 +89,7 @@ func TestABodyThatIsARowIsNotHeld(t *testing.T) {
 func TestOneBodyAlwaysMayBeHeld(t *testing.T) {
 	h, f, _ := house(t, func(c *Config) { c.MaxBodies = 1 })
 	answered := post(t.Context(), h, bodyOf(9000, ""))
-	f.answer(<-f.submitted, Answer{Kind: Done})
+	f.answer(<-f.submitted, ondemand.Answer{Kind: ondemand.Done})
 	require.Equal(t, http.StatusOK, (<-answered).Code)
 }
 
@@ -98,7 +100,7 @@ func TestHalfABodyIsNotHeldForLong(t *testing.T) {
 	require.NoError(t, err)
 	_, err = fmt.Fprintf(conn, "POST /v1/requests HTTP/1.1\r\nHost: d\r\nContent-Length: 100000\r\n\r\n%s", strings.Repeat("x", 50_000))
 	require.NoError(t, err)
-	require.Eventually(t, func() bool { return h.Gauges().BodyBytes == 50_000-freeBody }, time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { return h.Gauges().Bodies == 50_000-ondemand.FreeBody }, time.Minute, time.Millisecond)
 	require.NoError(t, conn.Close())
-	require.Eventually(t, func() bool { return h.Gauges().BodyBytes == 0 }, time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { return h.Gauges().Bodies == 0 }, time.Minute, time.Millisecond)
 }

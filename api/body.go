@@ -12,43 +12,58 @@ import (
 	"os"
 	"strings"
 	"time"
-	"unicode"
 	"unicode/utf8"
+
+	"github.com/dispatcherd/dispatcherd/internal/ondemand"
+	"github.com/dispatcherd/dispatcherd/internal/problem"
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/internal/jsontext"
 )
 
-// readBody reads a whole body of bounded size, and counts it. It reads to the end,
-// which is what makes the server watch for the caller's hanging up.
-func (h *Handler) readBody(w http.ResponseWriter, r *http.Request, limit int64) (_ []byte, held *load, err error) {
+// readBody reads a whole body of bounded size, and counts it in the budget. It reads to
+// the end: from then on the server notices when the caller disconnects.
+func (h *Handler) readBody(w http.ResponseWriter, r *http.Request, limit int64) (_ []byte, held *ondemand.Body, err error) {
 	if r.ContentLength > limit {
 		endBody(w, r, false)
 		return nil, nil, &http.MaxBytesError{Limit: limit}
 	}
-	held = &load{of: &h.bodies}
+	held = h.requests.NewBody()
 	var b bytes.Buffer
-	b.Grow(int(min(max(r.ContentLength, 0), believedLength)) + bytes.MinRead) // so much room that the end is seen
-	_, err = b.ReadFrom(metered{http.MaxBytesReader(w, r.Body, limit), held})
+	b.Grow(int(min(max(r.ContentLength, 0), ondemand.FreeBody)) + bytes.MinRead) // a large announced body is allocated as it arrives
+	_, err = b.ReadFrom(countedReader{http.MaxBytesReader(w, r.Body, limit), held})
 	if err == nil {
 		return b.Bytes(), held, nil
 	}
-	held.drop()
+	held.Drop()
 	_, long := errors.AsType[*http.MaxBytesError](err)
-	crowded := errors.Is(err, errBodies)
-	if long || crowded {
+	noRoom := errors.Is(err, errNoRoom)
+	if long || noRoom {
 		endBody(w, r, true)
 	}
-	if crowded {
-		return nil, nil, h.refuseBody()
+	if noRoom {
+		return nil, nil, h.requests.RefuseBody()
 	}
 	return nil, nil, h.bodyError(err)
 }
 
-// believedLength is for how many bytes of a body there is room before they come.
-// Whoever announces more has to send them: thousands of callers who only announce
-// cost next to nothing.
-const believedLength = freeBody
+var errNoRoom = errors.New("no room for a further body")
+
+// countedReader counts what is read of a body in the budget.
+type countedReader struct {
+	io.Reader
+
+	held *ondemand.Body
+}
+
+// Read implements io.Reader.
+func (c countedReader) Read(p []byte) (int, error) {
+	n, err := c.Reader.Read(p)
+	if !c.held.Add(int64(n)) {
+		return n, errNoRoom
+	}
+	return n, err
+}
 
 // endBody reads on through a body that is not wanted, within bounds: many clients
 // look for the answer only when they have sent all of it, and find a broken pipe
@@ -75,9 +90,9 @@ func (h *Handler) bodyError(err error) error {
 		return err
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		h.obs.Refused(BoundBodyTime)
-		return invalidRequest.of("the body did not arrive in time")
+		return problem.InvalidRequest.Of("the body did not arrive in time")
 	}
-	return invalidRequest.of("the body broke off or is not well-formed")
+	return problem.InvalidRequest.Of("the body broke off or is not well-formed")
 }
 
 // isJSON checks the declared media type. curl's default is let through: nobody
@@ -134,31 +149,58 @@ func spanOf(seconds float64) (Span, bool) {
 
 // requestBody is the body of POST /v1/requests.
 type requestBody struct {
-	Type          string               `doc:"What the request needs a slot to support."                                                          json:"type"                      maxLength:"128" minLength:"1"`
-	Payload       json.RawMessage      `doc:"Any JSON; given to the worker as it is."                                                            json:"payload,omitempty"`
-	Priority      dispatcherd.Priority `doc:"The larger the more urgent."                                                                        json:"priority,omitempty"        maximum:"10"    minimum:"0"`
-	Timeout       *Span                `doc:"How long the caller waits; the dispatcher's default if not given."                                  json:"timeout,omitempty"`
-	WaitForWorker *Span                `doc:"How long it may wait while there is no slot for the type; 0: not at all, 5 s if the last one goes." json:"wait_for_worker,omitempty"`
-	Durable       bool                 `doc:"Write it to Postgres first: it survives the dispatcher, and others may serve it."                   json:"durable,omitempty"`
-	CoalesceKey   string               `doc:"Callers with the same key, type, payload, priority and durable share one run."                      json:"coalesce_key,omitempty"    maxLength:"256"`
+	Type          string               `json:"type"`
+	Payload       json.RawMessage      `json:"payload,omitempty"`
+	Priority      dispatcherd.Priority `json:"priority,omitempty"`
+	Timeout       *Span                `json:"timeout,omitempty"`
+	WaitForWorker *Span                `json:"wait_for_worker,omitempty"`
+	Durable       bool                 `json:"durable,omitempty"`
+	CoalesceKey   string               `json:"coalesce_key,omitempty"`
 }
 
 // requestFields are the names in it.
 var requestFields = []string{"type", "payload", "priority", "timeout", "wait_for_worker", "durable", "coalesce_key"}
 
 // parseRequest reads and checks a request.
-func (h *Handler) parseRequest(body []byte) (requestBody, error) {
+func (h *Handler) parseRequest(body []byte) (ondemand.Options, error) {
 	var q requestBody
 	if !utf8.Valid(body) {
-		return q, invalidRequest.of("it is not UTF-8")
+		return ondemand.Options{}, problem.InvalidRequest.Of("it is not UTF-8")
 	}
 	if json.Unmarshal(body, &q) != nil {
-		return q, invalidRequest.of(notARequest(body))
+		return ondemand.Options{}, problem.InvalidRequest.Of(notARequest(body))
 	}
 	if err := jsontext.CheckNames(body, requestFields); err != nil {
-		return q, invalidRequest.of(err.Error())
+		return ondemand.Options{}, problem.InvalidRequest.Of(err.Error())
 	}
-	return q, h.checkRequest(&q)
+	o := ondemand.Options{
+		Type: q.Type, Payload: q.Payload, Priority: q.Priority, Timeout: (*time.Duration)(q.Timeout), CapacityWait: (*time.Duration)(q.WaitForWorker),
+		Durable: q.Durable, CoalesceKey: q.CoalesceKey,
+	}
+	if err := h.requests.Check(&o); err != nil {
+		return o, err
+	}
+	var err error
+	o.Payload, err = payloadLine(q.Payload)
+	return o, err
+}
+
+// payloadLine checks that a worker can be sent the payload, and removes its line breaks.
+func payloadLine(payload []byte) ([]byte, error) {
+	if payload == nil {
+		return nil, nil
+	}
+	if err := jsontext.CheckValue(payload); err != nil {
+		return nil, &ondemand.InvalidError{Reason: fmt.Errorf("the payload cannot be sent to a worker: %w", err)}
+	}
+	if !bytes.ContainsAny(payload, "\n\r") {
+		return payload, nil
+	}
+	var line bytes.Buffer
+	if err := json.Compact(&line, payload); err != nil {
+		return nil, problem.InvalidRequest.Of("the payload is not JSON")
+	}
+	return line.Bytes(), nil
 }
 
 // notARequest says what is wrong with a body that cannot be read: first what is wrong
@@ -170,57 +212,6 @@ func notARequest(body []byte) string {
 	}
 	return "something follows the JSON object"
 }
-
-func (h *Handler) checkRequest(q *requestBody) error {
-	switch {
-	case q.Type == "":
-		return invalidRequest.of("type is missing")
-	case len(q.Type) > dispatcherd.MaxTypeLength:
-		return invalidRequest.of(fmt.Sprintf("type has %d bytes; at most %d are allowed", len(q.Type), dispatcherd.MaxTypeLength))
-	case !utf8.ValidString(q.Type) || strings.ContainsFunc(q.Type, unicode.IsControl):
-		return invalidRequest.of("type holds a control character")
-	case !q.Priority.Valid():
-		return invalidRequest.of(fmt.Sprintf("priority %d is outside %d..%d", q.Priority, dispatcherd.MinPriority, dispatcherd.MaxPriority))
-	case q.Timeout != nil && (time.Duration(*q.Timeout) < time.Millisecond || time.Duration(*q.Timeout) > h.cfg.MaxTimeout):
-		return invalidRequest.of(fmt.Sprintf("timeout must lie between 1ms and %v", h.cfg.MaxTimeout))
-	case q.WaitForWorker != nil && (*q.WaitForWorker < 0 || time.Duration(*q.WaitForWorker) > h.cfg.MaxTimeout):
-		return invalidRequest.of(fmt.Sprintf("wait_for_worker must lie between 0 and %v", h.cfg.MaxTimeout))
-	case len(q.CoalesceKey) > maxKey:
-		return invalidRequest.of(fmt.Sprintf("coalesce_key has %d bytes; at most %d are allowed", len(q.CoalesceKey), maxKey))
-	}
-	return nil
-}
-
-// maxKey bounds coalesce keys and idempotency keys, in bytes.
-const maxKey = 256
-
-// request is what the dispatcher is given.
-func (h *Handler) request(q *requestBody) (Request, error) {
-	r := Request{Type: q.Type, Priority: q.Priority, Payload: q.Payload, Deadline: h.cfg.DefaultTimeout, Durable: q.Durable}
-	if q.Timeout != nil {
-		r.Deadline = time.Duration(*q.Timeout)
-	}
-	if q.WaitForWorker != nil {
-		r.Wait, r.Patience = *q.WaitForWorker > 0, time.Duration(*q.WaitForWorker)
-	}
-	if q.Payload == nil {
-		return r, nil
-	}
-	if err := jsontext.CheckValue(q.Payload); err != nil {
-		return r, &InvalidError{fmt.Errorf("the payload cannot be sent to a worker: %w", err)}
-	}
-	if !onOneLine(r.Payload) {
-		var line bytes.Buffer
-		if err := json.Compact(&line, r.Payload); err != nil {
-			return r, invalidRequest.of("the payload is not JSON")
-		}
-		r.Payload = line.Bytes()
-	}
-	return r, nil
-}
-
-// onOneLine reports whether a payload has no line break.
-func onOneLine(payload []byte) bool { return !bytes.ContainsAny(payload, "\n\r") }
 
 // jsonReason rewords a decoder's error without quoting the input.
 func jsonReason(err error) string {

@@ -9,6 +9,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/dispatcherd/dispatcherd/internal/ondemand"
+	"github.com/dispatcherd/dispatcherd/internal/problem"
+
 	"github.com/stretchr/testify/require"
 )
 
@@ -34,7 +37,7 @@ func TestABodyThatMeansTwoThingsIsRefused(t *testing.T) {
 	} {
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/v1/requests", strings.NewReader(body)))
-		var told Problem
+		var told problem.Problem
 		require.NoError(t, json.Unmarshal(w.Body.Bytes(), &told))
 		require.Equal(t, http.StatusBadRequest, w.Code, body)
 		require.Equal(t, want, told.Detail, body)
@@ -73,7 +76,7 @@ func TestALengthThatIsOnlyAnnouncedTakesNoMemory(t *testing.T) {
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, r)
 	require.Equal(t, http.StatusBadRequest, w.Code)
-	require.LessOrEqual(t, body.room, 2*believedLength)
+	require.LessOrEqual(t, body.room, 2*ondemand.FreeBody)
 }
 
 func TestTheFieldsOfARequestAreThoseThatAreRead(t *testing.T) {

@@ -16,6 +16,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/dispatcherd/dispatcherd/internal/ondemand"
+	"github.com/dispatcherd/dispatcherd/internal/problem"
+
 	"github.com/stretchr/testify/require"
 )
 
@@ -226,7 +229,7 @@ func TestWhoDoesNotReadLosesHisStream(t *testing.T) {
 	big := []byte(`"` + strings.Repeat("x", 1<<20) + `"`)
 	for left := 1000; ; left-- { // until no socket takes more
 		require.Positive(t, left, "the stream goes on although nobody reads")
-		f.with(id, func(c Caller) { c.Reported(Report{Attempt: 1, Partial: true, JSON: big}) })
+		f.with(id, func(c ondemand.Caller) { c.Reported(ondemand.Report{Attempt: 1, Partial: true, JSON: big}) })
 		select {
 		case gone := <-f.abandoned:
 			require.Equal(t, id, gone)
@@ -312,7 +315,7 @@ func TestKeysOfSharedRunsAreBounded(t *testing.T) {
 	require.Equal(t, http.StatusTooManyRequests, join("4").Code, "it goes on")
 	require.Equal(t, http.StatusTooManyRequests, (<-post(t.Context(), h, `{"type":"pdf"}`, "Idempotency-Key", "5")).Code)
 	require.Equal(t, 2, seen.hits(BoundKeys))
-	f.answer(<-f.submitted, Answer{Kind: Done})
+	f.answer(<-f.submitted, ondemand.Answer{Kind: ondemand.Done})
 	require.Equal(t, first.Header().Get("Location"), join("2").Header().Get("Location"), "kept")
 	require.Equal(t, http.StatusAccepted, join("4").Code, "the ended one made room")
 	require.Equal(t, 1, h.Gauges().Keys)
@@ -321,15 +324,15 @@ func TestKeysOfSharedRunsAreBounded(t *testing.T) {
 
 func TestRunsAreBoundedInNumberAndTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, f, seen := house(t, func(c *Config) { c.Runs, c.KeepRuns = 2, time.Minute })
+		h, f, seen := house(t, func(c *Config) { c.SharedRequests, c.KeepAnswers = 2, time.Minute })
 		kept := func() *httptest.ResponseRecorder {
 			return <-post(t.Context(), h, `{"type":"pdf"}`, "Prefer", "respond-async")
 		}
 		first, second := kept(), kept()
 		require.Equal(t, http.StatusAccepted, first.Code)
 		require.Equal(t, http.StatusTooManyRequests, kept().Code, "both go on")
-		require.Equal(t, 1, seen.hits(BoundRuns))
-		f.answer(<-f.submitted, Answer{Kind: Done})
+		require.Equal(t, 1, seen.hits(BoundRequests))
+		f.answer(<-f.submitted, ondemand.Answer{Kind: ondemand.Done})
 		require.Equal(t, http.StatusAccepted, kept().Code, "the ended one made room")
 		get := func(of *httptest.ResponseRecorder) int {
 			rec := httptest.NewRecorder()
@@ -337,25 +340,25 @@ func TestRunsAreBoundedInNumberAndTime(t *testing.T) {
 			return rec.Code
 		}
 		require.Equal(t, http.StatusNotFound, get(first))
-		f.answer(<-f.submitted, Answer{Kind: Failed, Reason: "torn"})
+		f.answer(<-f.submitted, ondemand.Answer{Kind: ondemand.Failed, Reason: "torn"})
 		require.Equal(t, http.StatusUnprocessableEntity, get(second))
 		time.Sleep(time.Minute + time.Second)
 		require.Equal(t, http.StatusNotFound, get(second), "kept long enough")
-		require.Equal(t, 1, h.Gauges().Runs)
+		require.Equal(t, 1, h.Gauges().Requests)
 	})
 }
 
 func TestASlowReaderIsToldWhatHeMissed(t *testing.T) {
-	h, f, seen := house(t, func(c *Config) { c.EventsOfRun = 10 })
+	h, f, seen := house(t, func(c *Config) { c.EventsPerRequest = 10 })
 	accepted := <-post(t.Context(), h, `{"type":"pdf"}`, "Prefer", "respond-async")
 	id := <-f.submitted
-	f.with(id, func(c Caller) {
+	f.with(id, func(c ondemand.Caller) {
 		c.Started(7, "w")
 		for n := range 100 {
-			c.Reported(Report{Attempt: 1, Partial: true, JSON: fmt.Appendf(nil, "%d", n)})
+			c.Reported(ondemand.Report{Attempt: 1, Partial: true, JSON: fmt.Appendf(nil, "%d", n)})
 		}
 	})
-	f.answer(id, Answer{Kind: Done, Payload: []byte(`"end"`)})
+	f.answer(id, ondemand.Answer{Kind: ondemand.Done, Payload: []byte(`"end"`)})
 	rec := httptest.NewRecorder()
 	req := httptest.NewRequest(http.MethodGet, accepted.Header().Get("Location"), http.NoBody)
 	req.Header.Set("Accept", "text/event-stream")
@@ -370,20 +373,20 @@ func TestASlowReaderIsToldWhatHeMissed(t *testing.T) {
 
 func TestBytesOfRunsAreBounded(t *testing.T) {
 	const most = 10_000
-	h, f, _ := house(t, func(c *Config) { c.KeepBytes, c.EventsOfRun = most, 1_000_000 })
+	h, f, _ := house(t, func(c *Config) { c.KeepBytes, c.EventsPerRequest = most, 1_000_000 })
 	big := []byte(`"` + strings.Repeat("x", 998) + `"`)
 	for range 20 {
 		<-post(t.Context(), h, `{"type":"pdf"}`, "Prefer", "respond-async")
 		id := <-f.submitted
-		f.with(id, func(c Caller) {
+		f.with(id, func(c ondemand.Caller) {
 			for range 30 {
-				c.Reported(Report{Partial: true, JSON: big})
+				c.Reported(ondemand.Report{Partial: true, JSON: big})
 			}
 		})
-		require.LessOrEqual(t, h.Gauges().RunBytes, int64(most+1000))
-		f.answer(id, Answer{Kind: Done, Payload: big})
+		require.LessOrEqual(t, h.Gauges().Bytes, int64(most+1000))
+		f.answer(id, ondemand.Answer{Kind: ondemand.Done, Payload: big})
 	}
-	require.LessOrEqual(t, h.Gauges().RunBytes, int64(most+1000))
+	require.LessOrEqual(t, h.Gauges().Bytes, int64(most+1000))
 }
 
 func TestHeartbeatsKeepAQuietStreamAliveAndDeadlinesEndIt(t *testing.T) {
@@ -391,7 +394,7 @@ func TestHeartbeatsKeepAQuietStreamAliveAndDeadlinesEndIt(t *testing.T) {
 		h, f, _ := house(t, nil)
 		answer := post(t.Context(), h, `{"type":"pdf","timeout":40,"coalesce_key":"k"}`, "Accept", "text/event-stream")
 		id := <-f.submitted
-		f.with(id, func(c Caller) { c.Started(1, "w") })
+		f.with(id, func(c ondemand.Caller) { c.Started(1, "w") })
 		rec := <-answer
 		require.Equal(t, 2, strings.Count(rec.Body.String(), "\n:\n"), rec.Body)
 		require.Contains(t, rec.Body.String(), "deadline-passed")
@@ -401,13 +404,13 @@ func TestHeartbeatsKeepAQuietStreamAliveAndDeadlinesEndIt(t *testing.T) {
 
 func TestAnAnswerThatSaysNotNowIsNotKept(t *testing.T) {
 	h, f, _ := house(t, nil)
-	for _, kind := range []AnswerKind{Busy, Stopping, Unsupported} {
+	for _, kind := range []ondemand.AnswerKind{ondemand.Busy, ondemand.Stopping, ondemand.Unsupported} {
 		answer := post(t.Context(), h, `{"type":"pdf"}`, "Idempotency-Key", "k")
-		f.answer(<-f.submitted, Answer{Kind: kind, Reason: "not now"})
+		f.answer(<-f.submitted, ondemand.Answer{Kind: kind, Reason: "not now"})
 		require.GreaterOrEqual(t, (<-answer).Code, 429)
 	}
 	answer := post(t.Context(), h, `{"type":"pdf"}`, "Idempotency-Key", "k")
-	f.answer(<-f.submitted, Answer{Kind: Done})
+	f.answer(<-f.submitted, ondemand.Answer{Kind: ondemand.Done})
 	require.Equal(t, http.StatusOK, (<-answer).Code)
 	require.Equal(t, http.StatusOK, (<-post(t.Context(), h, `{"type":"pdf"}`, "Idempotency-Key", "k")).Code)
 	require.Empty(t, f.submitted)
@@ -415,18 +418,18 @@ func TestAnAnswerThatSaysNotNowIsNotKept(t *testing.T) {
 
 func TestWhatThePostgresSideRefusesIsTold(t *testing.T) {
 	h, f, _ := house(t, nil)
-	for kind, refusal := range map[string]error{"unavailable": ErrUnavailable, "stopping": ErrStopping} {
+	for kind, refusal := range map[string]error{"unavailable": ondemand.ErrUnavailable, "stopping": ondemand.ErrStopping} {
 		f.refusal = refusal
 		for _, headers := range [][]string{nil, {"Prefer", "respond-async"}, {"Accept", "text/event-stream"}} {
 			rec := <-post(t.Context(), h, `{"type":"pdf","durable":true}`, headers...)
 			require.Equal(t, http.StatusServiceUnavailable, rec.Code)
-			var p Problem
+			var p problem.Problem
 			require.NoError(t, json.Unmarshal(rec.Body.Bytes(), &p))
-			require.Equal(t, problemNamespace+kind, p.Type)
+			require.Equal(t, problem.Namespace+kind, p.Type)
 			require.Equal(t, "1", rec.Header().Get("Retry-After"))
 		}
 	}
-	require.Zero(t, h.Gauges().Runs)
+	require.Zero(t, h.Gauges().Requests)
 }
 
 // Followers come and go while the run ends: nobody waits for ever, and the run
@@ -441,7 +444,7 @@ func TestFollowersMayLeaveWhileTheRunEnds(t *testing.T) {
 		}
 		id := <-f.submitted
 		all.Go(hangUp)
-		all.Go(func() { f.answer(id, Answer{Kind: Done}) })
+		all.Go(func() { f.answer(id, ondemand.Answer{Kind: ondemand.Done}) })
 		all.Wait()
 		for len(f.submitted) > 0 { // whoever came after the end began anew, and was hung up on
 			<-f.submitted
@@ -450,21 +453,21 @@ func TestFollowersMayLeaveWhileTheRunEnds(t *testing.T) {
 			<-f.abandoned
 		}
 	}
-	require.Zero(t, h.Gauges().Runs)
+	require.Zero(t, h.Gauges().Requests)
 }
 
 func TestLimitsAreValidated(t *testing.T) {
 	require.NoError(t, DefaultConfig().Validate())
 	for want, change := range map[string]func(*Config){
-		`"max payload" is 0`:      func(c *Config) { c.MaxPayload = 0 },
-		`"runs" is -1`:            func(c *Config) { c.Runs = -1 },
-		"heartbeat is 0s":         func(c *Config) { c.Heartbeat = 0 },
-		"must not be below":       func(c *Config) { c.MaxTimeout = time.Second },
-		`"kept bytes" is 0`:       func(c *Config) { c.KeepBytes = 0 },
-		`"max connections" is 0`:  func(c *Config) { c.MaxConnections = 0 },
-		"idle timeout is 1µs":     func(c *Config) { c.IdleTimeout = time.Microsecond },
-		`"events of a run" is 0`:  func(c *Config) { c.EventsOfRun = 0 },
-		"default timeout is -1ns": func(c *Config) { c.DefaultTimeout = -1 },
+		`"max payload" is 0`:        func(c *Config) { c.MaxPayload = 0 },
+		`"shared requests" is -1`:   func(c *Config) { c.SharedRequests = -1 },
+		"heartbeat is 0s":           func(c *Config) { c.Heartbeat = 0 },
+		"must not be below":         func(c *Config) { c.MaxTimeout = time.Second },
+		`"kept bytes" is 0`:         func(c *Config) { c.KeepBytes = 0 },
+		`"max connections" is 0`:    func(c *Config) { c.MaxConnections = 0 },
+		"idle timeout is 1µs":       func(c *Config) { c.IdleTimeout = time.Microsecond },
+		`"events per request" is 0`: func(c *Config) { c.EventsPerRequest = 0 },
+		"default timeout is -1ns":   func(c *Config) { c.DefaultTimeout = -1 },
 	} {
 		c := DefaultConfig()
 		change(&c)

@@ -3,6 +3,8 @@ package api
 import (
 	"fmt"
 	"time"
+
+	"github.com/dispatcherd/dispatcherd/internal/ondemand"
 )
 
 // Config bounds what callers can cost. Take DefaultConfig and change it.
@@ -21,11 +23,11 @@ type Config struct {
 	IdleTimeout    time.Duration // between two requests of a connection
 	Heartbeat      time.Duration // silence on an event stream after which a comment is sent
 
-	Runs        int           // runs in memory, current and kept
-	Keys        int           // Idempotency-Keys of all runs; a run that is shared may have many
-	KeepRuns    time.Duration // how long the answer of a run is kept after its end
-	KeepBytes   int64         // bytes of events and answers in all runs
-	EventsOfRun int           // events one run holds; older ones make room, and who misses some is told
+	SharedRequests   int           // shared requests in memory, current and kept
+	Keys             int           // Idempotency-Keys of all shared requests
+	KeepAnswers      time.Duration // how long the answer of a shared request is kept
+	KeepBytes        int64         // bytes of events and answers of all shared requests
+	EventsPerRequest int           // events that one shared request holds; the oldest make room
 }
 
 // DefaultConfig returns the documented bounds.
@@ -36,13 +38,21 @@ func DefaultConfig() Config {
 		MaxConnections: 10_000, MaxHeader: 16 << 10,
 		HeaderTimeout: 5 * time.Second, BodyTimeout: 30 * time.Second, WriteTimeout: 30 * time.Second,
 		IdleTimeout: 2 * time.Minute, Heartbeat: 15 * time.Second,
-		Runs: 10_000, Keys: 20_000, KeepRuns: 10 * time.Minute, KeepBytes: 64 << 20, EventsOfRun: 256,
+		SharedRequests: 10_000, Keys: 20_000, KeepAnswers: 10 * time.Minute, KeepBytes: 64 << 20, EventsPerRequest: 256,
 	}
 }
 
 // BodiesLimit is how many bytes the bodies of all callers may take together, beyond
 // what connections bound. One body of the largest size always has room.
 func (c Config) BodiesLimit() int64 { return max(c.MaxBodies, int64(c.MaxPayload)) }
+
+// requests is the part of the limits that package ondemand keeps.
+func (c Config) requests() ondemand.Limits {
+	return ondemand.Limits{
+		DefaultTimeout: c.DefaultTimeout, MaxTimeout: c.MaxTimeout, Bodies: c.BodiesLimit(),
+		Requests: c.SharedRequests, Keys: c.Keys, KeepAnswers: c.KeepAnswers, KeepBytes: c.KeepBytes, Events: c.EventsPerRequest,
+	}
+}
 
 // Validate names the first value that cannot work.
 func (c Config) Validate() error {
@@ -51,7 +61,7 @@ func (c Config) Validate() error {
 		value int64
 	}{
 		{"max payload", int64(c.MaxPayload)}, {"max bodies", c.MaxBodies}, {"max upload", c.MaxUpload}, {"max connections", int64(c.MaxConnections)},
-		{"max header", int64(c.MaxHeader)}, {"runs", int64(c.Runs)}, {"keys", int64(c.Keys)}, {"kept bytes", c.KeepBytes}, {"events of a run", int64(c.EventsOfRun)},
+		{"max header", int64(c.MaxHeader)}, {"shared requests", int64(c.SharedRequests)}, {"keys", int64(c.Keys)}, {"kept bytes", c.KeepBytes}, {"events per request", int64(c.EventsPerRequest)},
 	} {
 		if b.value < 1 {
 			return fmt.Errorf("API limit %q is %d, must be at least 1", b.name, b.value)
@@ -62,7 +72,7 @@ func (c Config) Validate() error {
 		value time.Duration
 	}{
 		{"default timeout", c.DefaultTimeout}, {"header timeout", c.HeaderTimeout}, {"body timeout", c.BodyTimeout},
-		{"write timeout", c.WriteTimeout}, {"idle timeout", c.IdleTimeout}, {"heartbeat", c.Heartbeat}, {"keep runs", c.KeepRuns},
+		{"write timeout", c.WriteTimeout}, {"idle timeout", c.IdleTimeout}, {"heartbeat", c.Heartbeat}, {"keep answers", c.KeepAnswers},
 	} {
 		if d.value < time.Millisecond {
 			return fmt.Errorf("API %s is %v, must be at least 1ms", d.name, d.value)

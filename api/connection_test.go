@@ -15,6 +15,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dispatcherd/dispatcherd/internal/ondemand"
+
 	"github.com/stretchr/testify/require"
 )
 
@@ -77,7 +79,7 @@ func (c *client) ends() {
 
 func TestWhatIsRefusedIsToldToWhoAskedPlainly(t *testing.T) {
 	address, _, f, seen := served(t, nil)
-	f.refusal = &InvalidError{errors.New("it holds a number that is no number")}
+	f.refusal = &ondemand.InvalidError{Reason: errors.New("it holds a number that is no number")}
 	c := connect(t, address)
 	for range 3 {
 		c.asks(1)
@@ -98,7 +100,7 @@ func TestPipelinedRequestsAreServedOneAfterTheOther(t *testing.T) {
 	for n := range 3 {
 		id := <-f.submitted
 		require.Empty(t, f.submitted, "the next one waits for its turn")
-		f.answer(id, Answer{Kind: Done, Payload: fmt.Appendf(nil, "%d", n)})
+		f.answer(id, ondemand.Answer{Kind: ondemand.Done, Payload: fmt.Appendf(nil, "%d", n)})
 		require.Equal(t, strconv.Itoa(n), c.hears().text)
 	}
 	require.Equal(t, 1, h.Gauges().Connections)
@@ -111,7 +113,7 @@ func TestWhoHangsUpOnAPlainRequestTakesItWithHim(t *testing.T) {
 		c := connect(t, address)
 		for range n % 3 { // some have had answers before
 			c.asks(1)
-			f.answer(<-f.submitted, Answer{Kind: Done})
+			f.answer(<-f.submitted, ondemand.Answer{Kind: ondemand.Done})
 			c.hears()
 		}
 		c.asks(1)
@@ -130,7 +132,7 @@ func TestRequestsSentAheadAreServedHoweverManyThereAre(t *testing.T) {
 	const all = 500
 	c.asks(all) // sockets have room for it
 	for n := range all {
-		f.answer(<-f.submitted, Answer{Kind: Done, Payload: strconv.AppendInt(nil, int64(n), 10)})
+		f.answer(<-f.submitted, ondemand.Answer{Kind: ondemand.Done, Payload: strconv.AppendInt(nil, int64(n), 10)})
 		require.Equal(t, strconv.Itoa(n), c.hears().text)
 	}
 }
@@ -157,11 +159,11 @@ func TestWhoHangsUpWithRequestsAheadLeavesNothingBehind(t *testing.T) {
 		c.asks(3)
 		id := <-f.submitted
 		require.NoError(t, c.conn.Close())
-		f.answer(id, Answer{Kind: Done})
+		f.answer(id, ondemand.Answer{Kind: ondemand.Done})
 		for h.Gauges().Connections > 0 {
 			select {
 			case id := <-f.submitted:
-				f.answer(id, Answer{Kind: Done})
+				f.answer(id, ondemand.Answer{Kind: ondemand.Done})
 			case <-time.After(time.Millisecond):
 			}
 		}
@@ -180,7 +182,7 @@ func TestAPlainRequestMayLastLongerThanAConnectionMayIdle(t *testing.T) {
 		require.Fail(t, "given up while it waited")
 	case <-time.After(4 * idle):
 	}
-	f.answer(id, Answer{Kind: Done})
+	f.answer(id, ondemand.Answer{Kind: ondemand.Done})
 	c.hears()
 	require.Zero(t, seen.hits(BoundIdleTime))
 	c.ends() // now it idles
@@ -193,11 +195,11 @@ func TestWhoDoesNotReadHisAnswersLosesHisConnection(t *testing.T) {
 	c := connect(t, address)
 	c.asks(100)
 	big := []byte(`"` + strings.Repeat("x", 1<<20) + `"`)
-	f.answer(<-f.submitted, Answer{Kind: Done, Payload: big}) // now the connection is known
+	f.answer(<-f.submitted, ondemand.Answer{Kind: ondemand.Done, Payload: big}) // now the connection is known
 	for h.Gauges().Connections > 0 {
 		select {
 		case id := <-f.submitted:
-			f.answer(id, Answer{Kind: Done, Payload: big})
+			f.answer(id, ondemand.Answer{Kind: ondemand.Done, Payload: big})
 		case <-time.After(time.Millisecond):
 		}
 	}
@@ -214,7 +216,7 @@ func TestAServerThatStopsLetsAPlainResponseEnd(t *testing.T) {
 	go func() { ended <- h.Serve(ctx, l, h, log.New(io.Discard, "", 0)) }()
 	idle, busy, lost := connect(t, l.Addr().String()), connect(t, l.Addr().String()), connect(t, l.Addr().String())
 	idle.asks(1)
-	f.answer(<-f.submitted, Answer{Kind: Done})
+	f.answer(<-f.submitted, ondemand.Answer{Kind: ondemand.Done})
 	idle.hears()
 	busy.asks(1)
 	id := <-f.submitted
@@ -222,7 +224,7 @@ func TestAServerThatStopsLetsAPlainResponseEnd(t *testing.T) {
 	never := <-f.submitted
 	stop()
 	idle.ends()
-	f.answer(id, Answer{Kind: Done})
+	f.answer(id, ondemand.Answer{Kind: ondemand.Done})
 	require.True(t, busy.hears().last)
 	busy.ends()
 	require.Equal(t, never, <-f.abandoned, "it had its time")

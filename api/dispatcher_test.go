@@ -9,17 +9,22 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dispatcherd/dispatcherd/internal/ondemand"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
+// capacityInterval is the time between two checks of the capacity wait.
+const capacityInterval = 2 * time.Second
+
 // fake is a dispatcher whose requests end when the test says so.
 type fake struct {
 	mu        sync.Mutex
 	last      dispatcherd.JobID
-	callers   map[dispatcherd.JobID]Caller
+	callers   map[dispatcherd.JobID]ondemand.Caller
 	submitted chan dispatcherd.JobID
 	abandoned chan dispatcherd.JobID
 	refusal   error
@@ -27,10 +32,10 @@ type fake struct {
 }
 
 func newFake() *fake {
-	return &fake{callers: map[dispatcherd.JobID]Caller{}, submitted: make(chan dispatcherd.JobID, 1000), abandoned: make(chan dispatcherd.JobID, 1000)}
+	return &fake{callers: map[dispatcherd.JobID]ondemand.Caller{}, submitted: make(chan dispatcherd.JobID, 1000), abandoned: make(chan dispatcherd.JobID, 1000)}
 }
 
-func (f *fake) Submit(_ context.Context, _ Request, c Caller) (dispatcherd.JobID, error) {
+func (f *fake) Submit(_ context.Context, _ ondemand.Request, c ondemand.Caller) (dispatcherd.JobID, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.refusal != nil {
@@ -49,7 +54,7 @@ func (f *fake) refuses(err error) {
 	f.refusal = err
 }
 
-func (f *fake) Abandon(id dispatcherd.JobID, _ Caller) {
+func (f *fake) Abandon(id dispatcherd.JobID, _ ondemand.Caller) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.callers[id] != nil {
@@ -59,7 +64,7 @@ func (f *fake) Abandon(id dispatcherd.JobID, _ Caller) {
 }
 
 // with runs f for the caller of a request that was not abandoned.
-func (f *fake) with(id dispatcherd.JobID, do func(Caller)) {
+func (f *fake) with(id dispatcherd.JobID, do func(ondemand.Caller)) {
 	f.mu.Lock()
 	c := f.callers[id]
 	f.mu.Unlock()
@@ -68,8 +73,8 @@ func (f *fake) with(id dispatcherd.JobID, do func(Caller)) {
 	}
 }
 
-func (f *fake) answer(id dispatcherd.JobID, a Answer) {
-	f.with(id, func(c Caller) {
+func (f *fake) answer(id dispatcherd.JobID, a ondemand.Answer) {
+	f.with(id, func(c ondemand.Caller) {
 		f.mu.Lock()
 		delete(f.callers, id)
 		f.mu.Unlock()
@@ -77,12 +82,8 @@ func (f *fake) answer(id dispatcherd.JobID, a Answer) {
 	})
 }
 
-func (f *fake) Impatient(id dispatcherd.JobID) {
-	f.answer(id, Answer{Kind: Unsupported, Reason: "nobody came"})
-}
-
-// Bereft implements Requests; comeback is 5 s.
-func (f *fake) Bereft(id dispatcherd.JobID) (time.Duration, bool) {
+// NoCapacity implements ondemand.Backend; the default wait is 5 s.
+func (f *fake) NoCapacity(id dispatcherd.JobID) (time.Duration, bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return 5 * time.Second, f.bereft && f.callers[id] != nil
@@ -102,9 +103,11 @@ func (f *fake) loses(all bool) {
 	f.bereft = all
 }
 
-func (*fake) Rank(dispatcherd.JobID) (Rank, bool)                       { return Rank{OfType: 2, Waiting: 5}, true }
+func (*fake) Rank(dispatcherd.JobID) (ondemand.Rank, bool) {
+	return ondemand.Rank{OfType: 2, Waiting: 5}, true
+}
 func (*fake) Insert(context.Context, []byte) (dispatcherd.JobID, error) { return 17, nil }
-func (*fake) Watch(dispatcherd.JobID, Caller) func()                    { return func() {} }
+func (*fake) Watch(dispatcherd.JobID, ondemand.Caller) func()           { return func() {} }
 func (*fake) Slots() []Slot {
 	return []Slot{{Slot: 1, Worker: "w", Types: []string{"pdf"}, State: "free"}}
 }
@@ -116,7 +119,7 @@ func (*fake) Cancel(context.Context, dispatcherd.JobID) (dispatcherd.Status, err
 
 func (*fake) InsertLines(_ context.Context, lines io.Reader, _ bool, bad func(int, error)) (int64, error) {
 	if _, err := io.Copy(io.Discard, lines); err != nil {
-		return 0, &InvalidError{err}
+		return 0, &ondemand.InvalidError{Reason: err}
 	}
 	bad(2, ErrNotFound)
 	return 1, nil
@@ -179,9 +182,16 @@ func house(t testing.TB, change func(*Config)) (*Handler, *fake, *counts) {
 	h := New(cfg, f, seen, http.NotFoundHandler())
 	t.Cleanup(func() {
 		h.Close()
-		require.Zero(t, h.runs.bytes.Load(), "bytes of runs that are gone")
-		require.Zero(t, h.bodies.held.Load(), "bodies of callers that are gone")
-		require.Zero(t, h.runs.followers.Load(), "callers that are gone")
+		g := h.Gauges()
+		require.Zero(t, g.Bytes, "bytes of requests that are gone")
+		require.Zero(t, g.Bodies, "bodies of callers that are gone")
+		require.Zero(t, g.Followers, "callers that are gone")
 	})
 	return h, f, seen
+}
+
+// replaceBackend lets a handler use another backend.
+func replaceBackend(h *Handler, b Backend) {
+	h.backend = b
+	h.requests = ondemand.New(h.cfg.requests(), b, func(bound ondemand.Bound) { h.obs.Refused(Bound(bound)) })
 }

@@ -8,6 +8,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/dispatcherd/dispatcherd/internal/ondemand"
+	"github.com/dispatcherd/dispatcherd/internal/problem"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/dispatcherd/dispatcherd"
@@ -17,13 +20,13 @@ import (
 type prompt struct {
 	*fake
 
-	asked []Request
+	asked []ondemand.Request
 }
 
-func (p *prompt) Submit(ctx context.Context, r Request, c Caller) (dispatcherd.JobID, error) {
+func (p *prompt) Submit(ctx context.Context, r ondemand.Request, c ondemand.Caller) (dispatcherd.JobID, error) {
 	id, err := p.fake.Submit(ctx, r, c)
 	p.asked = append(p.asked, r)
-	p.answer(id, Answer{Kind: Done, Payload: r.Payload})
+	p.answer(id, ondemand.Answer{Kind: ondemand.Done, Payload: r.Payload})
 	return id, err
 }
 
@@ -34,16 +37,16 @@ func FuzzRequest(f *testing.F) {
 	f.Add(`{"type":"pdf","coalesce_key":"c","wait_for_worker":2}`, "text/event-stream", "", "key")
 	f.Add(`{"type":"pdf","payload":"\n","durable":true}`, "*/*", "respond-async, wait=3", "key")
 	f.Add(`{"type":"pdf","timeout":1e308}`, "", "", "")
-	f.Add("{\"type\":\"\xff\"}", "image/png", ";;,", strings.Repeat("k", maxKey+1))
+	f.Add("{\"type\":\"\xff\"}", "image/png", ";;,", strings.Repeat("k", ondemand.MaxKey+1))
 	f.Add(`[{"type":"pdf"}] x`, "application/*", "", "")
 	cfg := DefaultConfig()
 	cfg.MaxPayload = 4096
 	p := &prompt{}
-	h := New(cfg, p, &counts{bounds: map[Bound]int{}}, http.NotFoundHandler()) // once: it describes itself, which takes longest
+	h := New(cfg, p, &counts{bounds: map[Bound]int{}}, http.NotFoundHandler())
 	f.Cleanup(h.Close)
 	f.Fuzz(func(t *testing.T, body, accept, prefer, key string) {
 		p.fake, p.asked = newFake(), nil
-		h.runs = newRuns(h) // no answer is kept from the input before
+		h.requests = ondemand.New(cfg.requests(), p, func(ondemand.Bound) {}) // no answer is kept from the input before
 		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/v1/requests", strings.NewReader(body))
 		r.Header = http.Header{"Accept": {accept}, "Prefer": {prefer}}
 		if key != "" {
@@ -51,11 +54,11 @@ func FuzzRequest(f *testing.F) {
 		}
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, r)
-		h.runs.close()
-		require.Zero(t, h.runs.followers.Load())
+		h.Close()
+		require.Zero(t, h.Gauges().Followers)
 
 		if w.Code >= 300 {
-			var told Problem
+			var told problem.Problem
 			require.Equal(t, "application/problem+json", w.Header().Get("Content-Type"))
 			require.NoError(t, json.Unmarshal(w.Body.Bytes(), &told))
 			require.Equal(t, w.Code, told.Status)
@@ -68,6 +71,6 @@ func FuzzRequest(f *testing.F) {
 		require.True(t, got.Type != "" && len(got.Type) <= dispatcherd.MaxTypeLength && got.Priority.Valid())
 		require.True(t, got.Deadline > 0 && got.Deadline <= cfg.MaxTimeout)
 		require.NotContains(t, string(got.Payload), "\n", "a payload travels on one line")
-		require.LessOrEqual(t, len(key), maxKey)
+		require.LessOrEqual(t, len(key), ondemand.MaxKey)
 	})
 }

@@ -7,6 +7,9 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/dispatcherd/dispatcherd/internal/ondemand"
+	"github.com/dispatcherd/dispatcherd/internal/problem"
 )
 
 // Observer is told what the API does, for metrics. Its methods must be fast and
@@ -26,14 +29,14 @@ type Bound string
 
 // The bounds that can be hit.
 const (
-	BoundConnections Bound = "connections" // a connection was closed to make room
-	BoundPayload     Bound = "payload"     // a body was too large
-	BoundBodies      Bound = "bodies"      // no room for a further body
-	BoundRuns        Bound = "runs"        // no room for a further run
-	BoundKeys        Bound = "keys"        // no room for a further Idempotency-Key
-	BoundEvents      Bound = "events"      // a slow reader of a stream missed events
-	BoundToken       Bound = "token"       // a token was missing or wrong
-	BoundUploads     Bound = "uploads"     // as many streams of jobs as may be went on already
+	BoundConnections Bound = "connections"     // a connection was closed to make room
+	BoundPayload     Bound = "payload"         // a body was too large
+	BoundBodies      Bound = "bodies"          // no room for a further body
+	BoundRequests    Bound = "shared-requests" // no room for a further shared request
+	BoundKeys        Bound = "keys"            // no room for a further Idempotency-Key
+	BoundEvents      Bound = "events"          // a slow reader of a stream missed events
+	BoundToken       Bound = "token"           // a token was missing or wrong
+	BoundUploads     Bound = "uploads"         // as many streams of jobs as may be went on already
 
 	BoundHeaderTime Bound = "header-timeout" // headers did not arrive in time
 	BoundBodyTime   Bound = "body-timeout"   // a body did not
@@ -42,29 +45,20 @@ const (
 )
 
 // Bounds lists them all.
-var Bounds = []Bound{BoundConnections, BoundPayload, BoundBodies, BoundRuns, BoundKeys, BoundEvents, BoundToken, BoundUploads, BoundHeaderTime, BoundBodyTime, BoundWriteTime, BoundIdleTime}
+var Bounds = []Bound{BoundConnections, BoundPayload, BoundBodies, BoundRequests, BoundKeys, BoundEvents, BoundToken, BoundUploads, BoundHeaderTime, BoundBodyTime, BoundWriteTime, BoundIdleTime}
 
 // Handler serves the API. Create it with New, and Close it.
 type Handler struct {
-	cfg     Config
-	backend Backend
-	obs     Observer
-	mux     *http.ServeMux
-	routes  []route
-	runs    *runs
-	bodies  bodies
-	openapi []byte
-	open    atomic.Int64 // connections of all listeners
-	serving sync.WaitGroup
+	cfg      Config
+	backend  Backend
+	obs      Observer
+	mux      *http.ServeMux
+	routes   []route
+	requests *ondemand.Service
+	open     atomic.Int64 // connections of all listeners
+	serving  sync.WaitGroup
 
 	longestUpload time.Duration
-}
-
-// route is one operation. Its handler's error becomes a problem.
-type route struct {
-	method, path string
-	handle       func(http.ResponseWriter, *http.Request) error
-	doc          operation
 }
 
 // New returns a handler. metrics serves /metrics. It panics on a configuration
@@ -74,10 +68,8 @@ func New(cfg Config, backend Backend, obs Observer, metrics http.Handler) *Handl
 		panic("api: " + err.Error())
 	}
 	h := &Handler{cfg: cfg, backend: backend, obs: obs, mux: http.NewServeMux(), longestUpload: longestUpload}
-	h.runs = newRuns(h)
-	h.bodies.limit = cfg.BodiesLimit()
+	h.requests = ondemand.New(cfg.requests(), backend, func(b ondemand.Bound) { obs.Refused(Bound(b)) })
 	h.routes = h.allRoutes(metrics)
-	h.openapi = describe(h.routes)
 	allowed := map[string][]string{}
 	for _, r := range h.routes {
 		h.mux.HandleFunc(r.method+" "+r.path, h.observed(r))
@@ -90,13 +82,13 @@ func New(cfg Config, backend Backend, obs Observer, metrics http.Handler) *Handl
 		h.mux.HandleFunc(path, h.observed(route{path: path, handle: refuseMethod(strings.Join(methods, ", "))}))
 	}
 	h.mux.HandleFunc("/", h.observed(route{path: "other", handle: func(http.ResponseWriter, *http.Request) error {
-		return notFound.of("there is nothing at this path; /openapi.json lists what there is")
+		return problem.NotFound.Of("there is nothing at this path; /openapi.json lists what there is")
 	}}))
 	return h
 }
 
-// Close ends all runs. The server must have been closed before.
-func (h *Handler) Close() { h.runs.close() }
+// Close ends all shared requests. The server must have been closed before.
+func (h *Handler) Close() { h.requests.Close() }
 
 // ServeHTTP implements http.Handler.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -110,7 +102,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func refuseMethod(allowed string) func(http.ResponseWriter, *http.Request) error {
 	return func(w http.ResponseWriter, _ *http.Request) error {
 		w.Header().Set("Allow", allowed)
-		return methodNotAllowed.of("this path takes " + allowed)
+		return problem.MethodNotAllowed.Of("this path takes " + allowed)
 	}
 }
 
@@ -126,7 +118,7 @@ func (h *Handler) observed(rt route) http.HandlerFunc {
 			err = rt.handle(&rec, r)
 		}
 		if err != nil && !rec.wrote {
-			h.problemOn(name, err).write(&rec)
+			writeProblem(&rec, h.problemOn(name, err))
 		}
 		h.obs.Responded(name, rec.status, time.Since(began))
 	}
@@ -134,7 +126,7 @@ func (h *Handler) observed(rt route) http.HandlerFunc {
 
 // problemOn turns an error into a problem, and tells the observer of those that
 // matter beyond their status.
-func (h *Handler) problemOn(route string, err error) *Problem {
+func (h *Handler) problemOn(route string, err error) *problem.Problem {
 	p := problemOf(err)
 	switch p.Status {
 	case http.StatusRequestEntityTooLarge:
@@ -172,10 +164,22 @@ func (r *recorder) Unwrap() http.ResponseWriter { return r.ResponseWriter }
 func answerJSON(w http.ResponseWriter, status int, v any) {
 	text, err := json.Marshal(v)
 	if err != nil { // a row with a value that is no JSON: the table takes none
-		internal.of("the answer cannot be written as JSON").write(w)
+		writeProblem(w, problem.Internal.Of("the answer cannot be written as JSON"))
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
 	_, _ = w.Write(append(text, '\n')) // the caller is gone; nobody is left to tell
+}
+
+// Gauges are current numbers.
+type Gauges struct {
+	ondemand.Gauges
+
+	Connections int // open
+}
+
+// Gauges returns them.
+func (h *Handler) Gauges() Gauges {
+	return Gauges{Gauges: h.requests.Gauges(), Connections: int(h.open.Load())}
 }

@@ -7,8 +7,10 @@ import (
 	"net/http"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
+
+	"github.com/dispatcherd/dispatcherd/internal/ondemand"
+	"github.com/dispatcherd/dispatcherd/internal/problem"
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
@@ -20,12 +22,11 @@ import (
 type jobWatch struct {
 	changed chan struct{} // capacity 1
 
-	most   int
-	held   *atomic.Int64 // bytes of all runs and watches
-	budget int64         // of held
+	most     int               // reports that may wait
+	requests *ondemand.Service // counts their bytes
 
 	mu      sync.Mutex
-	reports []Report
+	reports []ondemand.Report
 	missed  int  // came after reports; none is taken while there are some
 	over    bool // nobody reads any more
 }
@@ -34,18 +35,18 @@ type jobWatch struct {
 func (j *jobWatch) Started(dispatcherd.SlotID, string) { j.wake() }
 
 // Answered implements Caller.
-func (j *jobWatch) Answered(Answer) { j.wake() }
+func (j *jobWatch) Answered(ondemand.Answer) { j.wake() }
 
 // Reported implements Caller.
-func (j *jobWatch) Reported(r Report) {
+func (j *jobWatch) Reported(r ondemand.Report) {
 	j.mu.Lock()
 	switch {
 	case j.over:
-	case j.missed > 0 || len(j.reports) >= j.most || j.held.Load() > j.budget:
+	case j.missed > 0 || len(j.reports) >= j.most || j.requests.Full():
 		j.missed++
 	default:
 		j.reports = append(j.reports, r)
-		j.held.Add(int64(len(r.JSON)))
+		j.requests.Hold(int64(len(r.JSON)))
 	}
 	j.mu.Unlock()
 	j.wake()
@@ -60,15 +61,15 @@ func (j *jobWatch) wake() {
 
 // take returns what waits, as much as a follower of a run takes at a time, and
 // behind the last of it how much was missed.
-func (j *jobWatch) take() (reports []Report, missed int, more bool) {
+func (j *jobWatch) take() (reports []ondemand.Report, missed int, more bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	n, size := 0, 0
-	for n < len(j.reports) && size < viewBytes {
+	for n < len(j.reports) && size < ondemand.ViewBytes {
 		size += len(j.reports[n].JSON)
 		n++
 	}
-	j.held.Add(-int64(size))
+	j.requests.Hold(-int64(size))
 	reports = slices.Clone(j.reports[:n])
 	j.reports = slices.Delete(j.reports, 0, n)
 	if len(j.reports) > 0 {
@@ -84,7 +85,7 @@ func (j *jobWatch) close() {
 	defer j.mu.Unlock()
 	j.over = true
 	for i := range j.reports {
-		j.held.Add(-int64(len(j.reports[i].JSON)))
+		j.requests.Hold(-int64(len(j.reports[i].JSON)))
 	}
 	j.reports = nil
 }
@@ -104,7 +105,7 @@ func (h *Handler) getJobEvents(w http.ResponseWriter, r *http.Request) error {
 		h.newSSE(w)
 		return nil
 	}
-	watch := &jobWatch{changed: make(chan struct{}, 1), most: h.cfg.EventsOfRun, held: &h.runs.bytes, budget: h.cfg.KeepBytes}
+	watch := &jobWatch{changed: make(chan struct{}, 1), most: h.cfg.EventsPerRequest, requests: h.requests}
 	defer watch.close()
 	stop := h.backend.Watch(id, watch)
 	defer stop()
@@ -132,7 +133,7 @@ func (h *Handler) getJobEvents(w http.ResponseWriter, r *http.Request) error {
 		case <-beat.C:
 			out.heartbeat()
 		case <-r.Context().Done():
-			return callerGone.of("")
+			return problem.CallerGone.Of("")
 		}
 		switch fresh, err := h.backend.Job(r.Context(), id); {
 		case err == nil:
@@ -186,9 +187,9 @@ func sendFinal(out *sse, job *contract.Job) {
 		}
 		out.event("", "result", result)
 	case dispatcherd.Failed:
-		out.event("", "error", problemJSON(jobFailed.of(lastError(job.Errors)).about(job.ID)))
+		out.event("", "error", problemJSON(problem.JobFailed.Of(lastError(job.Errors)).About(job.ID)))
 	default:
-		out.event("", "error", problemJSON(jobCancelled.of("it was cancelled").about(job.ID)))
+		out.event("", "error", problemJSON(problem.JobCancelled.Of("it was cancelled").About(job.ID)))
 	}
 }
 

@@ -10,6 +10,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/dispatcherd/dispatcherd/internal/ondemand"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/dispatcherd/dispatcherd"
@@ -21,7 +23,7 @@ import (
 type rowTale struct {
 	*fake
 	looks  []look
-	caller Caller
+	caller ondemand.Caller
 }
 
 type look struct {
@@ -30,7 +32,7 @@ type look struct {
 	words   []dispatcherd.Attempt
 }
 
-func (r *rowTale) Watch(_ dispatcherd.JobID, c Caller) func() {
+func (r *rowTale) Watch(_ dispatcherd.JobID, c ondemand.Caller) func() {
 	r.caller = c
 	return func() {}
 }
@@ -40,9 +42,9 @@ func (r *rowTale) Job(_ context.Context, id dispatcherd.JobID) (contract.Job, er
 	l := r.looks[0]
 	r.looks = r.looks[1:]
 	for _, a := range l.words {
-		r.caller.Reported(Report{Attempt: a, JSON: fmt.Appendf(nil, "%d", a)})
+		r.caller.Reported(ondemand.Report{Attempt: a, JSON: fmt.Appendf(nil, "%d", a)})
 	}
-	r.caller.Answered(Answer{Kind: Changed})
+	r.caller.Answered(ondemand.Answer{Kind: ondemand.Changed})
 	failures := int(l.attempt)
 	if l.status == dispatcherd.Running || l.status == dispatcherd.Done {
 		failures--
@@ -153,7 +155,7 @@ func TestWhoFollowsARowThatIsDeletedIsToldSo(t *testing.T) {
 func TestAGapComesAfterTheStatus(t *testing.T) {
 	out := &sse{}
 	h, _, _ := house(t, nil)
-	watch := &jobWatch{changed: make(chan struct{}, 1), held: &h.runs.bytes, missed: 3}
+	watch := &jobWatch{changed: make(chan struct{}, 1), requests: h.requests, missed: 3}
 	line := statusLine{out: out}
 	require.NoError(t, h.sendReports(&line, &contract.Job{ID: 7, Attempt: 1, Status: dispatcherd.Running}, watch))
 	require.Regexp(t, `(?s)^id: 1-running\n.*event: gap\ndata: \{"missed":3\}\n\n$`, string(out.buf))

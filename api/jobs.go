@@ -10,6 +10,9 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/dispatcherd/dispatcherd/internal/ondemand"
+	"github.com/dispatcherd/dispatcherd/internal/problem"
+
 	"github.com/dispatcherd/dispatcherd"
 )
 
@@ -27,9 +30,9 @@ type Inserted struct {
 
 // Uploaded answers a stream of jobs.
 type Uploaded struct {
-	Inserted int64     `json:"inserted"`
-	Bad      int       `doc:"Lines that were left out."                json:"bad"`
-	Problems []Problem `doc:"One for each of the first 100 bad lines." json:"problems,omitempty"`
+	Inserted int64             `json:"inserted"`
+	Bad      int               `json:"bad"`                // lines that were left out
+	Problems []problem.Problem `json:"problems,omitempty"` // one for each of the first 100 bad lines
 }
 
 // postJobs inserts one job, or a stream of lines.
@@ -39,26 +42,26 @@ func (h *Handler) postJobs(w http.ResponseWriter, r *http.Request) error {
 	switch {
 	case len(r.Header.Values("Idempotency-Key")) > 0: // to pass over it would insert twice for somebody who counts on once
 		endBody(w, r, false)
-		return invalidRequest.of("an insert takes no Idempotency-Key: sent again it inserts again; POST /v1/requests takes one")
+		return problem.InvalidRequest.Of("an insert takes no Idempotency-Key: sent again it inserts again; POST /v1/requests takes one")
 	case onError != "" && onError != "abort" && onError != "skip":
-		return invalidRequest.of("on_error must be abort or skip")
+		return problem.InvalidRequest.Of("on_error must be abort or skip")
 	case err == nil && (kind == "application/x-ndjson" || kind == "application/jsonl" || kind == "application/json-lines"):
 		return h.uploadJobs(w, r, onError != "skip")
 	case !isJSON(r):
 		endBody(w, r, false)
-		return unsupportedMedia.of("send application/json for one job, application/x-ndjson for many")
+		return problem.UnsupportedMedia.Of("send application/json for one job, application/x-ndjson for many")
 	}
 	body, held, err := h.readBody(w, r, int64(h.cfg.MaxPayload))
 	if long, ok := errors.AsType[*http.MaxBytesError](err); ok {
-		return tooLarge.of("at most " + strconv.FormatInt(long.Limit, 10) + " bytes are taken for one job; " + howManyGo)
+		return problem.TooLarge.Of("at most " + strconv.FormatInt(long.Limit, 10) + " bytes are taken for one job; " + howManyGo)
 	}
 	if err != nil {
 		return err
 	}
-	defer held.drop()
+	defer held.Drop()
 	id, err := h.backend.Insert(r.Context(), body)
-	if _, invalid := errors.AsType[*InvalidError](err); invalid && areMany(body) {
-		return invalidJob.of("these are more than one; " + howManyGo)
+	if _, invalid := errors.AsType[*ondemand.InvalidError](err); invalid && areMany(body) {
+		return problem.InvalidJob.Of("these are more than one; " + howManyGo)
 	}
 	if err != nil {
 		return err
@@ -93,7 +96,7 @@ func (h *Handler) uploadJobs(w http.ResponseWriter, r *http.Request, strict bool
 	var report Uploaded
 	n, err := h.backend.InsertLines(r.Context(), body, strict, func(line int, reason error) {
 		if report.Bad++; report.Bad <= maxProblems {
-			p := invalidJob.of(reason.Error())
+			p := problem.InvalidJob.Of(reason.Error())
 			p.Line = line
 			report.Problems = append(report.Problems, *p)
 		}
@@ -113,7 +116,7 @@ func (h *Handler) uploadJobs(w http.ResponseWriter, r *http.Request, strict bool
 		return err
 	}
 	if refused {
-		p := badLines.of("bad lines: " + strconv.Itoa(report.Bad) + "; on_error=skip leaves them out and inserts the others")
+		p := problem.BadLines.Of("bad lines: " + strconv.Itoa(report.Bad) + "; on_error=skip leaves them out and inserts the others")
 		p.Bad, p.Problems = report.Bad, report.Problems
 		return p
 	}
@@ -151,7 +154,7 @@ func (b *patientBody) Read(p []byte) (int, error) {
 func jobID(r *http.Request) (dispatcherd.JobID, error) {
 	n, err := strconv.ParseInt(r.PathValue("id"), 10, 64)
 	if err != nil || n < 1 {
-		return 0, notFound.of("ids of jobs are whole numbers from 1")
+		return 0, problem.NotFound.Of("ids of jobs are whole numbers from 1")
 	}
 	return dispatcherd.JobID(n), nil
 }
@@ -172,7 +175,7 @@ func (h *Handler) getJob(w http.ResponseWriter, r *http.Request) error {
 // CancelState answers DELETE of a job.
 type CancelState struct {
 	ID     dispatcherd.JobID  `json:"id"`
-	Status dispatcherd.Status `doc:"running: its worker was asked to stop." enum:"cancelled,running" json:"status"`
+	Status dispatcherd.Status `json:"status"` // running: its worker was asked to stop
 }
 
 // deleteJob cancels a job: a waiting one at once, a running one as soon as its
@@ -199,7 +202,7 @@ func (h *Handler) deleteJob(w http.ResponseWriter, r *http.Request) error {
 func (h *Handler) getWhy(w http.ResponseWriter, r *http.Request) error {
 	n, err := strconv.ParseInt(r.PathValue("id"), 10, 64)
 	if err != nil || n == 0 {
-		return notFound.of("ids of jobs are whole numbers from 1, those of requests in memory from -1 down")
+		return problem.NotFound.Of("ids of jobs are whole numbers from 1, those of requests in memory from -1 down")
 	}
 	id := dispatcherd.JobID(n)
 	why, err := h.backend.Why(r.Context(), id)

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/dispatcherd/dispatcherd/internal/ondemand"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/dispatcherd/dispatcherd"
@@ -18,7 +20,7 @@ type choosy struct{ *fake }
 
 // Insert implements Jobs.
 func (choosy) Insert(context.Context, []byte) (dispatcherd.JobID, error) {
-	return 0, &InvalidError{errors.New("it is none")}
+	return 0, &ondemand.InvalidError{Reason: errors.New("it is none")}
 }
 
 // Who sends many jobs as if they were one is told how many are sent.

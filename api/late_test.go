@@ -9,6 +9,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/dispatcherd/dispatcherd/internal/ondemand"
+
 	"github.com/stretchr/testify/require"
 )
 
@@ -26,7 +28,7 @@ func shares(ctx context.Context, h *Handler, timeout int, key string, headers ..
 // others get later: it is not done once more for him. Who was told "not now" himself
 // may try again, as may all if nothing began.
 func TestAKeyKeepsA504WhateverTheOthersGet(t *testing.T) {
-	ends := map[string]AnswerKind{"unsupported": Unsupported, "busy": Busy, "stopping": Stopping, "cancelled": Cancelled, "deleted": 0, "tired": 0}
+	ends := map[string]ondemand.AnswerKind{"unsupported": ondemand.Unsupported, "busy": ondemand.Busy, "stopping": ondemand.Stopping, "cancelled": ondemand.Cancelled, "deleted": 0, "tired": 0}
 	for name, kind := range ends {
 		for _, begun := range []bool{true, false} {
 			t.Run(fmt.Sprintf("%s, begun %v", name, begun), func(t *testing.T) {
@@ -36,7 +38,7 @@ func TestAKeyKeepsA504WhateverTheOthersGet(t *testing.T) {
 					fetched := <-shares(t.Context(), h, 60, "later", "Prefer", "respond-async")
 					require.Equal(t, http.StatusGatewayTimeout, (<-first).Code)
 					if begun {
-						f.with(<-f.submitted, func(c Caller) { c.Started(1, "w") })
+						f.with(<-f.submitted, func(c ondemand.Caller) { c.Started(1, "w") })
 					} else {
 						<-f.submitted
 					}
@@ -45,10 +47,10 @@ func TestAKeyKeepsA504WhateverTheOthersGet(t *testing.T) {
 						require.Equal(t, http.StatusNoContent, call(h, http.MethodDelete, fetched.Header().Get("Location")).Code)
 					case "tired": // the run keeps the patience of who fetches it
 						f.loses(true)
-						time.Sleep(9*time.Second + 2*needPause)
+						time.Sleep(9*time.Second + 2*capacityInterval)
 						f.loses(false)
 					default:
-						f.answer(f.last, Answer{Kind: kind, Reason: "not now"})
+						f.answer(f.last, ondemand.Answer{Kind: kind, Reason: "not now"})
 					}
 					synctest.Wait()
 					if begun {
@@ -58,11 +60,11 @@ func TestAKeyKeepsA504WhateverTheOthersGet(t *testing.T) {
 						require.Empty(t, f.submitted, "it is not done once more")
 					} else {
 						again := shares(t.Context(), h, 60, "late")
-						f.answer(<-f.submitted, Answer{Kind: Done})
+						f.answer(<-f.submitted, ondemand.Answer{Kind: ondemand.Done})
 						require.Equal(t, http.StatusOK, (<-again).Code)
 					}
 					other := shares(t.Context(), h, 60, "later")
-					f.answer(<-f.submitted, Answer{Kind: Done, Payload: []byte(`"done now"`)})
+					f.answer(<-f.submitted, ondemand.Answer{Kind: ondemand.Done, Payload: []byte(`"done now"`)})
 					require.Equal(t, `"done now"`, (<-other).Body.String())
 				})
 			})
@@ -77,57 +79,31 @@ func TestAKeyThatWasLateGetsTheResultOfTheOthers(t *testing.T) {
 		first := shares(t.Context(), h, 2, "late")
 		other := shares(t.Context(), h, 60, "")
 		require.Equal(t, http.StatusGatewayTimeout, (<-first).Code)
-		f.answer(<-f.submitted, Answer{Kind: Done, Payload: []byte(`"done"`)})
+		f.answer(<-f.submitted, ondemand.Answer{Kind: ondemand.Done, Payload: []byte(`"done"`)})
 		require.Equal(t, `"done"`, (<-other).Body.String())
 		require.Equal(t, `"done"`, (<-shares(t.Context(), h, 1, "late")).Body.String())
 	})
 }
 
-// The end of the run and his deadline may cross: then he is told of one, and the run
-// knows only of the other.
-func TestWhoIsLateWhenTheRunEndsKeepsHis504(t *testing.T) {
-	for _, begun := range []bool{true, false} {
-		synctest.Test(t, func(t *testing.T) {
-			h, f, _ := house(t, nil)
-			first := shares(t.Context(), h, 60, "late")
-			id := <-f.submitted
-			run := h.runs.byKey[entryOf("late", "")]
-			late := h.runs.find(run.id)
-			if begun {
-				f.with(id, func(c Caller) { c.Started(1, "w") })
-			}
-			f.answer(id, Answer{Kind: Unsupported, Reason: "nobody"})
-			require.Equal(t, http.StatusServiceUnavailable, (<-first).Code)
-			late.leave(true, entryOf("late", ""))
-			again := shares(t.Context(), h, 60, "late")
-			if !begun {
-				f.answer(<-f.submitted, Answer{Kind: Done})
-			}
-			require.Equal(t, begun, (<-again).Code == http.StatusGatewayTimeout)
-			require.Empty(t, f.submitted)
-		})
-	}
-}
-
 // What is kept for them is bounded like everything that is kept.
 func TestThe504OfKeysTakesThePlaceOfARun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, f, _ := house(t, func(c *Config) { c.Runs = 3 })
+		h, f, _ := house(t, func(c *Config) { c.SharedRequests = 3 })
 		for n := range 10 {
 			first := shares(t.Context(), h, 2, fmt.Sprintf("late %d", n))
 			fetched := <-shares(t.Context(), h, 60, "", "Prefer", "respond-async")
 			id := <-f.submitted
-			f.with(id, func(c Caller) { c.Started(1, "w") })
+			f.with(id, func(c ondemand.Caller) { c.Started(1, "w") })
 			require.Equal(t, http.StatusGatewayTimeout, (<-first).Code)
-			f.answer(id, Answer{Kind: Unsupported, Reason: "nobody"})
+			f.answer(id, ondemand.Answer{Kind: ondemand.Unsupported, Reason: "nobody"})
 			require.Equal(t, http.StatusServiceUnavailable, call(h, http.MethodGet, fetched.Header().Get("Location")).Code)
-			require.LessOrEqual(t, h.Gauges().Runs, 3)
+			require.LessOrEqual(t, h.Gauges().Requests, 3)
 			require.LessOrEqual(t, h.Gauges().Keys, 2)
 			require.Equal(t, http.StatusGatewayTimeout, (<-shares(t.Context(), h, 60, fmt.Sprintf("late %d", n))).Code)
 		}
-		time.Sleep(h.cfg.KeepRuns + time.Second)
+		time.Sleep(h.cfg.KeepAnswers + time.Second)
 		again := shares(t.Context(), h, 60, "late 9")
-		f.answer(<-f.submitted, Answer{Kind: Done})
+		f.answer(<-f.submitted, ondemand.Answer{Kind: ondemand.Done})
 		require.Equal(t, http.StatusOK, (<-again).Code, "it was kept for long enough")
 	})
 }

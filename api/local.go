@@ -3,6 +3,8 @@ package api
 import (
 	"net"
 	"net/http"
+
+	"github.com/dispatcherd/dispatcherd/internal/problem"
 )
 
 // Local lets programs in and keeps web pages out. It is for listeners on loopback
@@ -13,9 +15,9 @@ func (h *Handler) Local(next http.Handler) http.Handler {
 	pages := http.NewCrossOriginProtection()
 	refuse := h.observed(route{path: "guard", handle: func(_ http.ResponseWriter, r *http.Request) error {
 		if !isLocalHost(r.Host) {
-			return foreignOrigin.of("without tokens the Host of a request must be localhost or a loopback address: set it, or use --api-tokens")
+			return problem.ForeignOrigin.Of("without tokens the Host of a request must be localhost or a loopback address: set it, or use --api-tokens")
 		}
-		return foreignOrigin.of("a page of another origin sent it; without tokens only programs on this host, and same-origin pages, are let in")
+		return problem.ForeignOrigin.Of("a page of another origin sent it; without tokens only programs on this host, and same-origin pages, are let in")
 	}})
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !isLocalHost(r.Host) || pages.Check(r) != nil {

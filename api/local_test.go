@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/dispatcherd/dispatcherd/internal/problem"
+
 	"github.com/stretchr/testify/require"
 )
 
@@ -29,7 +31,7 @@ func TestAWebPageCannotUseTheAPIOfItsReadersHost(t *testing.T) {
 	for _, host := range []string{"evil.example", "evil.example:8088", "localhost.evil.example", "127.0.0.1.evil.example:80", "10.0.0.1:8088", "[", ":x:"} {
 		rec := ask(http.MethodGet, "/v1/slots", host)
 		require.Equal(t, http.StatusForbidden, rec.Code, host)
-		require.Contains(t, rec.Body.String(), problemNamespace+"foreign-origin")
+		require.Contains(t, rec.Body.String(), problem.Namespace+"foreign-origin")
 	}
 	for _, headers := range [][]string{
 		{"Sec-Fetch-Site", "cross-site"}, {"Sec-Fetch-Site", "same-site"}, {"Origin", "https://evil.example"}, {"Origin", "null"},

@@ -7,6 +7,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/dispatcherd/dispatcherd/internal/ondemand"
+
 	"github.com/stretchr/testify/require"
 )
 
@@ -29,17 +31,17 @@ func TestWhoSharesARunHasHisOwnPatienceForAWorker(t *testing.T) {
 			require.Equal(t, http.StatusServiceUnavailable, <-first)
 			require.Equal(t, time.Second, time.Since(began))
 			f.loses(false)
-			time.Sleep(needPause)
+			time.Sleep(capacityInterval)
 			third := ask(t.Context(), "0")
 			time.Sleep(10 * time.Second)
 			f.loses(true)
 			lost := time.Now()
 			require.Equal(t, http.StatusServiceUnavailable, <-third)
-			comeback, _ := f.Bereft(0)
+			comeback, _ := f.NoCapacity(0)
 			require.GreaterOrEqual(t, time.Since(lost), comeback)
-			require.LessOrEqual(t, time.Since(lost), comeback+needPause)
+			require.LessOrEqual(t, time.Since(lost), comeback+capacityInterval)
 			require.Empty(t, f.abandoned)
-			f.answer(<-f.submitted, Answer{Kind: Done})
+			f.answer(<-f.submitted, ondemand.Answer{Kind: ondemand.Done})
 			require.Equal(t, http.StatusOK, <-second)
 			require.Empty(t, f.submitted, "one run for all")
 		})
@@ -57,6 +59,6 @@ func TestTheLastWhoIsTiredOfWaitingForAWorkerTakesTheRunWithHim(t *testing.T) {
 		require.Equal(t, http.StatusServiceUnavailable, refused.Code, "and keeps nothing")
 		require.Equal(t, http.StatusServiceUnavailable, (<-first).Code)
 		require.Equal(t, <-f.submitted, <-f.abandoned)
-		require.Zero(t, h.Gauges().Runs)
+		require.Zero(t, h.Gauges().Requests)
 	})
 }

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dispatcherd/dispatcherd/internal/ondemand"
+
 	"github.com/stretchr/testify/require"
 )
 
@@ -56,12 +58,12 @@ func TestUnusualHTTPGetsUsualAnswers(t *testing.T) {
 				_, err := io.WriteString(conn.conn, c.text)
 				require.NoError(t, err)
 				for n := range before {
-					f.answer(<-f.submitted, Answer{Kind: Done})
+					f.answer(<-f.submitted, ondemand.Answer{Kind: ondemand.Done})
 					require.Equal(t, 200, conn.hears().status, n)
 				}
 				for _, want := range c.want {
 					if want == 200 && strings.Contains(c.text, body) {
-						f.answer(<-f.submitted, Answer{Kind: Done})
+						f.answer(<-f.submitted, ondemand.Answer{Kind: ondemand.Done})
 					}
 					require.Equal(t, want, statusOf(t, conn.in))
 				}
@@ -88,7 +90,7 @@ func TestALineBreakBehindABodyBelongsToNothing(t *testing.T) {
 		c.asks(1)
 		_, err := io.WriteString(c.conn, "\r\n")
 		require.NoError(t, err)
-		f.answer(<-f.submitted, Answer{Kind: Done})
+		f.answer(<-f.submitted, ondemand.Answer{Kind: ondemand.Done})
 		require.Equal(t, http.StatusOK, statusOf(t, c.in))
 	}
 	_, err := io.WriteString(c.conn, livez)

@@ -3,12 +3,17 @@ package api
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http/httptest"
 	"os"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/dispatcherd/dispatcherd/internal/ondemand"
+	"github.com/dispatcherd/dispatcherd/internal/problem"
 
 	"github.com/stretchr/testify/require"
 )
@@ -19,6 +24,7 @@ type description struct {
 	Paths   map[string]map[string]struct {
 		OperationID string
 		Summary     string
+		Parameters  []struct{ Name, In string }
 		Responses   map[string]struct {
 			Description string
 			Content     map[string]struct{ Schema json.RawMessage }
@@ -27,15 +33,15 @@ type description struct {
 	Components struct{ Schemas map[string]json.RawMessage }
 }
 
-func described(t *testing.T, h *Handler) (d description) {
+func described(t *testing.T) (d description) {
 	t.Helper()
-	require.NoError(t, json.Unmarshal(h.Description(), &d))
+	require.NoError(t, json.Unmarshal(openAPI, &d))
 	return d
 }
 
 func TestEveryRouteIsDescribedAndEveryReferenceResolves(t *testing.T) {
 	h, _, _ := house(t, nil)
-	d := described(t, h)
+	d := described(t)
 	require.Equal(t, "3.1.0", d.OpenAPI)
 	seen := map[string]bool{}
 	for _, r := range h.routes {
@@ -45,13 +51,20 @@ func TestEveryRouteIsDescribedAndEveryReferenceResolves(t *testing.T) {
 		require.False(t, seen[op.OperationID], op.OperationID)
 		seen[op.OperationID] = true
 		require.NotEmpty(t, op.Responses)
+		var query []string
+		for _, p := range op.Parameters {
+			if p.In == "query" {
+				query = append(query, p.Name)
+			}
+		}
+		require.Equal(t, r.query, query, "%s %s", r.method, r.path)
 	}
 	operations := 0
 	for _, item := range d.Paths {
 		operations += len(item)
 	}
 	require.Len(t, h.routes, operations, "nothing else is described")
-	for _, ref := range regexp.MustCompile(`"\$ref":"#/components/schemas/(\w+)"`).FindAllSubmatch(h.Description(), -1) {
+	for _, ref := range regexp.MustCompile(`"\$ref":"#/components/schemas/(\w+)"`).FindAllSubmatch(openAPI, -1) {
 		require.Contains(t, d.Components.Schemas, string(ref[1]))
 	}
 }
@@ -62,11 +75,11 @@ func TestAnswersAreAsDescribed(t *testing.T) {
 	h, f, _ := house(t, nil)
 	go func() {
 		for id := range f.submitted {
-			f.answer(id, Answer{Kind: Done, Payload: []byte(`{"ok":true}`), Worker: "w"})
+			f.answer(id, ondemand.Answer{Kind: ondemand.Done, Payload: []byte(`{"ok":true}`), Worker: "w"})
 		}
 	}()
 	defer close(f.submitted)
-	d := described(t, h)
+	d := described(t)
 	for _, c := range []struct{ method, path, template, body, kind, status string }{
 		{"POST", "/v1/requests", "/v1/requests", `{"type":"pdf"}`, "", "200"},
 		{"POST", "/v1/requests", "/v1/requests", `{"type":""}`, "", "400"},
@@ -102,19 +115,19 @@ func TestAnswersAreAsDescribed(t *testing.T) {
 		content, there := res.Content[media]
 		require.True(t, there, "%s %s: %s is not described", c.method, c.path, media)
 		if strings.HasSuffix(media, "json") {
-			holdsSchema(t, h, content.Schema, rec.Body.Bytes())
+			holdsSchema(t, content.Schema, rec.Body.Bytes())
 		}
 	}
 }
 
 // holdsSchema checks names, types and required members of an answer. Schemas
 // are followed by hand: what is checked is the document that was served.
-func holdsSchema(t *testing.T, h *Handler, schema json.RawMessage, body []byte) {
+func holdsSchema(t *testing.T, schema json.RawMessage, body []byte) {
 	t.Helper()
 	var s, all any
 	require.NoError(t, json.Unmarshal(schema, &s))
 	var doc map[string]any
-	require.NoError(t, json.Unmarshal(h.Description(), &doc))
+	require.NoError(t, json.Unmarshal(openAPI, &doc))
 	all = doc["components"].(map[string]any)["schemas"]
 	var v any
 	require.NoError(t, json.Unmarshal(body, &v))
@@ -189,13 +202,45 @@ func fits(kind, v any) bool {
 	return false
 }
 
+// The description names each problem, and each problem that it names exists.
+func TestDescribedProblemsAreThoseOfTheCode(t *testing.T) {
+	kinds := map[string]int{}
+	for _, k := range problem.Kinds {
+		kinds[problem.Namespace+k.Name] = k.Status
+	}
+	named := map[string]bool{}
+	for _, item := range described(t).Paths {
+		for _, op := range item {
+			for status, res := range op.Responses {
+				for _, name := range regexp.MustCompile(problem.Namespace+`[a-z-]+`).FindAllString(res.Description, -1) {
+					require.Equal(t, status, strconv.Itoa(kinds[name]), name)
+					named[name] = true
+				}
+			}
+		}
+	}
+	for _, k := range problem.Kinds {
+		switch k {
+		case problem.MethodNotAllowed, problem.ForeignOrigin: // of every path
+		default:
+			require.True(t, named[problem.Namespace+k.Name], k.Name)
+		}
+	}
+}
+
+func TestDescribedRequestHasTheFieldsThatAreRead(t *testing.T) {
+	var schema struct{ Properties map[string]any }
+	require.NoError(t, json.Unmarshal(described(t).Components.Schemas["RequestBody"], &schema))
+	require.ElementsMatch(t, requestFields, slices.Collect(maps.Keys(schema.Properties)))
+}
+
 func TestEveryProblemIsDocumented(t *testing.T) {
 	text, err := os.ReadFile("../docs/api.md")
 	require.NoError(t, err)
 	names := map[string]bool{}
-	for _, k := range problemKinds {
-		require.False(t, names[k.name])
-		names[k.name] = true
-		require.Regexp(t, fmt.Sprintf("\\| `%s` \\| %d \\|", k.name, k.status), string(text))
+	for _, k := range problem.Kinds {
+		require.False(t, names[k.Name])
+		names[k.Name] = true
+		require.Regexp(t, fmt.Sprintf("\\| `%s` \\| %d \\|", k.Name, k.Status), string(text))
 	}
 }

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dispatcherd/dispatcherd/internal/ondemand"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/dispatcherd/dispatcherd"
@@ -24,7 +26,7 @@ type breaking struct {
 	told atomic.Bool
 }
 
-func (b *breaking) Submit(ctx context.Context, r Request, c Caller) (dispatcherd.JobID, error) {
+func (b *breaking) Submit(ctx context.Context, r ondemand.Request, c ondemand.Caller) (dispatcherd.JobID, error) {
 	if b.told.Load() {
 		panic(secret)
 	}
@@ -45,12 +47,12 @@ func TestAPanicEndsOneConnectionAndNothingElse(t *testing.T) {
 		told   string
 	}{
 		"reader": {func(b *breaking) { b.told.Store(true) }, "panic: a string\n"},
-		"writer": {func(b *breaking) { b.refuses(&InvalidError{unspeakableError{}}) }, "index out of range"},
+		"writer": {func(b *breaking) { b.refuses(&ondemand.InvalidError{Reason: unspeakableError{}}) }, "index out of range"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h, f, seen := house(t, nil)
 			b := &breaking{fake: f}
-			h.backend = b
+			replaceBackend(h, b)
 			address := opened(t, h, (*Handler).Serve)
 			other := connect(t, address)
 			other.asks(1)
@@ -59,7 +61,7 @@ func TestAPanicEndsOneConnectionAndNothingElse(t *testing.T) {
 			broken := connect(t, address)
 			broken.asks(3) // the two behind the first are never served
 			broken.ends()
-			f.answer(id, Answer{Kind: Done})
+			f.answer(id, ondemand.Answer{Kind: ondemand.Done})
 			require.Equal(t, 200, other.hears().status)
 			require.Eventually(t, func() bool { return h.Gauges().Connections == 1 }, 30*time.Second, time.Millisecond)
 			require.EqualValues(t, 1, seen.failures.Load())
@@ -75,7 +77,7 @@ func TestAPanicEndsOneConnectionAndNothingElse(t *testing.T) {
 func TestAPanicBehindNetHTTPIsToldWithoutItsValue(t *testing.T) {
 	h, f, seen := house(t, nil)
 	b := &breaking{fake: f}
-	h.backend = b
+	replaceBackend(h, b)
 	b.told.Store(true)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -98,10 +100,10 @@ func TestAPanicBehindNetHTTPIsToldWithoutItsValue(t *testing.T) {
 func TestAPanicLeavesNoRunBehind(t *testing.T) {
 	h, f, _ := house(t, nil)
 	b := &breaking{fake: f}
-	h.backend = b
+	replaceBackend(h, b)
 	b.told.Store(true)
 	address := opened(t, h, (*Handler).Serve)
 	require.Zero(t, says(t, address, "POST /v1/requests HTTP/1.1\r\nHost: d\r\nPrefer: respond-async\r\nContent-Length: 9000\r\n\r\n"+bodyOf(9000, "")))
-	require.Zero(t, h.Gauges().Runs)
-	require.Zero(t, h.Gauges().BodyBytes)
+	require.Zero(t, h.Gauges().Requests)
+	require.Zero(t, h.Gauges().Bodies)
 }

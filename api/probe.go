@@ -5,6 +5,8 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+
+	"github.com/dispatcherd/dispatcherd/internal/problem"
 )
 
 // live says whether the loop turns; nothing else may end the process.
@@ -26,7 +28,7 @@ func (h *Handler) ready(w http.ResponseWriter, r *http.Request) error {
 	excluded := r.URL.Query()["exclude"]
 	for _, name := range excluded {
 		if !slices.Contains(names, name) {
-			return invalidRequest.of(fmt.Sprintf("there is no check %q to exclude; the checks are %s", name, strings.Join(names, ", ")))
+			return problem.InvalidRequest.Of(fmt.Sprintf("there is no check %q to exclude; the checks are %s", name, strings.Join(names, ", ")))
 		}
 	}
 	return probe(w, r, checks, excluded)
@@ -41,7 +43,7 @@ func probe(w http.ResponseWriter, r *http.Request, checks []Check, excluded []st
 		}
 	}
 	if bad != nil {
-		return unavailable.of("not ok: " + strings.Join(bad, ", ")).later()
+		return problem.Unavailable.Of("not ok: " + strings.Join(bad, ", ")).Retryable()
 	}
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.Header().Set("Cache-Control", "no-store")
@@ -83,11 +85,5 @@ func (h *Handler) getTypes(w http.ResponseWriter, _ *http.Request) error {
 		types = []Type{}
 	}
 	answerJSON(w, http.StatusOK, TypeList{Types: types})
-	return nil
-}
-
-func (h *Handler) getOpenAPI(w http.ResponseWriter, _ *http.Request) error {
-	w.Header().Set("Content-Type", "application/json")
-	_, _ = w.Write(h.openapi) // the caller is gone; nobody is left to tell
 	return nil
 }

@@ -5,14 +5,16 @@ import (
 	"net/http/httptest"
 	"testing"
 
+	"github.com/dispatcherd/dispatcherd/internal/problem"
+
 	"github.com/stretchr/testify/require"
 )
 
 // A client decides by the type of a problem, so no two share one.
 func TestEveryProblemHasATypeOfItsOwnAndAnErrorStatus(t *testing.T) {
 	seen := map[string]bool{}
-	for _, k := range problemKinds {
-		p := k.of("why")
+	for _, k := range problem.Kinds {
+		p := k.Of("why")
 		require.False(t, seen[p.Type], p.Type)
 		seen[p.Type] = true
 		require.GreaterOrEqual(t, p.Status, 400)

@@ -8,13 +8,15 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/dispatcherd/dispatcherd/internal/problem"
+
 	"github.com/dispatcherd/dispatcherd/internal/jsontext"
 )
 
 // strict reports whether query parameters that the route does not have are refused,
 // so that nobody believes in one that is misspelt. What probes, scrapers and readers
 // of the description ask for is left alone: they may add parameters of their own.
-func (rt *route) strict() bool { return rt.doc.id != "" && strings.HasPrefix(rt.path, "/v1/") }
+func (rt *route) strict() bool { return rt.method != "" && strings.HasPrefix(rt.path, "/v1/") }
 
 // checkQuery holds the query against what the documents say about the route.
 func (rt *route) checkQuery(w http.ResponseWriter, r *http.Request) error {
@@ -28,7 +30,7 @@ func (rt *route) checkQuery(w http.ResponseWriter, r *http.Request) error {
 	if r.ContentLength != 0 {
 		endBody(w, r, false)
 	}
-	return invalidRequest.of(wrong)
+	return problem.InvalidRequest.Of(wrong)
 }
 
 // wrongIn says what is wrong with a query; "" = nothing.
@@ -37,18 +39,12 @@ func (rt *route) wrongIn(text string) string {
 	if err != nil {
 		return "the query is not well-formed: parameters are parted by &, and other special characters are written as %XX"
 	}
-	var known []string
-	for _, p := range rt.doc.parameters {
-		if p.in == "query" {
-			known = append(known, p.name)
-		}
-	}
 	for _, name := range slices.Sorted(maps.Keys(query)) {
 		switch {
-		case !slices.Contains(known, name) && known == nil:
+		case !slices.Contains(rt.query, name) && rt.query == nil:
 			return fmt.Sprintf("there is no query parameter %q; this call takes none", jsontext.Excerpt(name))
-		case !slices.Contains(known, name):
-			return fmt.Sprintf("there is no query parameter %q; this call takes %s", jsontext.Excerpt(name), strings.Join(known, ", "))
+		case !slices.Contains(rt.query, name):
+			return fmt.Sprintf("there is no query parameter %q; this call takes %s", jsontext.Excerpt(name), strings.Join(rt.query, ", "))
 		case len(query[name]) > 1:
 			return fmt.Sprintf("the query parameter %s is there more than once", name)
 		}

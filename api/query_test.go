@@ -39,11 +39,9 @@ func TestAQueryParameterThatIsNoneIsRefused(t *testing.T) {
 			require.Contains(t, got.Body.String(), what)
 			require.Less(t, got.Body.Len(), 500)
 		}
-		for _, p := range r.doc.parameters {
-			if p.in == "query" {
-				require.Contains(t, ask(r.method, path+"?x").Body.String(), "this call takes "+p.name)
-				require.Contains(t, ask(r.method, path+"?"+p.name+"=&"+p.name).Body.String(), "more than once")
-			}
+		for _, name := range r.query {
+			require.Contains(t, ask(r.method, path+"?x").Body.String(), "this call takes "+name)
+			require.Contains(t, ask(r.method, path+"?"+name+"=&"+name).Body.String(), "more than once")
 		}
 	}
 	require.Greater(t, calls, 9)

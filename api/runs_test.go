@@ -12,6 +12,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/dispatcherd/dispatcherd/internal/ondemand"
+	"github.com/dispatcherd/dispatcherd/internal/problem"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/dispatcherd/dispatcherd"
@@ -25,17 +28,17 @@ func call(h *Handler, method, path string) *httptest.ResponseRecorder {
 }
 
 func TestAnAnswerThatIsDeletedIsGoneAndMakesRoomForOneOnly(t *testing.T) {
-	h, f, _ := house(t, func(c *Config) { c.Runs = 2 })
+	h, f, _ := house(t, func(c *Config) { c.SharedRequests = 2 })
 	kept := func() *httptest.ResponseRecorder {
 		return <-post(t.Context(), h, `{"type":"pdf"}`, "Prefer", "respond-async")
 	}
 	for range 5 {
 		accepted := kept()
-		f.answer(<-f.submitted, Answer{Kind: Done, Payload: []byte(`"a large answer"`)})
+		f.answer(<-f.submitted, ondemand.Answer{Kind: ondemand.Done, Payload: []byte(`"a large answer"`)})
 		require.Equal(t, http.StatusNoContent, call(h, http.MethodDelete, accepted.Header().Get("Location")).Code)
 		require.Equal(t, http.StatusNotFound, call(h, http.MethodGet, accepted.Header().Get("Location")).Code)
 	}
-	require.Empty(t, h.runs.over, "nothing of them is held")
+	require.Zero(t, h.Gauges().Requests, "nothing of them is held")
 	require.Equal(t, http.StatusAccepted, kept().Code)
 	require.Equal(t, http.StatusAccepted, kept().Code)
 	require.Equal(t, http.StatusTooManyRequests, kept().Code)
@@ -43,14 +46,14 @@ func TestAnAnswerThatIsDeletedIsGoneAndMakesRoomForOneOnly(t *testing.T) {
 
 func TestANotNowIsNotTheAnswerOfAKeyAlsoIfItIsKept(t *testing.T) {
 	h, f, _ := house(t, nil)
-	for _, kind := range []AnswerKind{Busy, Stopping, Unsupported, Cancelled} {
+	for _, kind := range []ondemand.AnswerKind{ondemand.Busy, ondemand.Stopping, ondemand.Unsupported, ondemand.Cancelled} {
 		accepted := <-post(t.Context(), h, `{"type":"pdf"}`, "Idempotency-Key", "k", "Prefer", "respond-async")
 		require.Equal(t, http.StatusAccepted, accepted.Code, kind)
-		f.answer(<-f.submitted, Answer{Kind: kind, Reason: "not now"})
+		f.answer(<-f.submitted, ondemand.Answer{Kind: kind, Reason: "not now"})
 		require.GreaterOrEqual(t, call(h, http.MethodGet, accepted.Header().Get("Location")).Code, 409)
 	}
 	accepted := <-post(t.Context(), h, `{"type":"pdf"}`, "Idempotency-Key", "k", "Prefer", "respond-async")
-	f.answer(<-f.submitted, Answer{Kind: Done})
+	f.answer(<-f.submitted, ondemand.Answer{Kind: ondemand.Done})
 	again := <-post(t.Context(), h, `{"type":"pdf"}`, "Idempotency-Key", "k", "Prefer", "respond-async")
 	require.Equal(t, accepted.Header().Get("Location"), again.Header().Get("Location"))
 	require.Empty(t, f.submitted)
@@ -59,7 +62,7 @@ func TestANotNowIsNotTheAnswerOfAKeyAlsoIfItIsKept(t *testing.T) {
 // What never began had no effect: whoever repeats it with its key may fare better.
 // What began had some, perhaps, and is not done once more.
 func TestAKeyKeepsTheEndOfALateRunOnlyIfItMayHaveBegun(t *testing.T) {
-	late := Answer{Kind: Late, Reason: "the deadline passed"}
+	late := ondemand.Answer{Kind: ondemand.Late, Reason: "the deadline passed"}
 	for _, headers := range [][]string{nil, {"Accept", "text/event-stream"}, {"Prefer", "respond-async"}} {
 		synctest.Test(t, func(t *testing.T) {
 			h, f, _ := house(t, nil)
@@ -70,14 +73,14 @@ func TestAKeyKeepsTheEndOfALateRunOnlyIfItMayHaveBegun(t *testing.T) {
 				if location := rec.Header().Get("Location"); location != "" {
 					rec = call(h, http.MethodGet, location)
 				}
-				return strings.Contains(rec.Body.String(), deadlinePassed.name)
+				return strings.Contains(rec.Body.String(), problem.DeadlinePassed.Name)
 			}
 			first := ask()
 			f.answer(<-f.submitted, late)
 			require.True(t, isLate(<-first))
 			second := ask()
 			id := <-f.submitted // a run of its own
-			f.with(id, func(c Caller) { c.Started(1, "w") })
+			f.with(id, func(c ondemand.Caller) { c.Started(1, "w") })
 			f.answer(id, late)
 			require.True(t, isLate(<-second))
 			require.True(t, isLate(<-ask()))
@@ -112,7 +115,7 @@ func TestAKeyKeepsTheEndOfALateRunWhoeverKeepsTheDeadline(t *testing.T) {
 				first := ask()
 				id := <-f.submitted
 				if c.begins {
-					f.with(id, func(c Caller) { c.Started(1, "w") })
+					f.with(id, func(c ondemand.Caller) { c.Started(1, "w") })
 				}
 				time.Sleep(2*time.Second - time.Millisecond)
 				synctest.Wait()
@@ -126,13 +129,13 @@ func TestAKeyKeepsTheEndOfALateRunWhoeverKeepsTheDeadline(t *testing.T) {
 				if c.keeps {
 					require.Empty(t, f.submitted, "it is not done once more")
 				} else {
-					f.answer(<-f.submitted, Answer{Kind: Done})
+					f.answer(<-f.submitted, ondemand.Answer{Kind: ondemand.Done})
 				}
 				rec := <-second
 				if location := rec.Header().Get("Location"); location != "" {
 					rec = call(h, http.MethodGet, location)
 				}
-				require.Equal(t, c.keeps, strings.Contains(rec.Body.String(), deadlinePassed.name), rec.Body)
+				require.Equal(t, c.keeps, strings.Contains(rec.Body.String(), problem.DeadlinePassed.Name), rec.Body)
 			})
 		})
 	}
@@ -149,7 +152,7 @@ func TestAKeyKeepsA504AlsoIfTheOthersHangUpLater(t *testing.T) {
 			return post(t.Context(), h, fmt.Sprintf(body, "2"), "Idempotency-Key", "k")
 		}
 		first := hurried()
-		f.with(<-f.submitted, func(c Caller) { c.Started(1, "w") })
+		f.with(<-f.submitted, func(c ondemand.Caller) { c.Started(1, "w") })
 		other := post(ctx, h, fmt.Sprintf(body, "60"))
 		require.Equal(t, http.StatusGatewayTimeout, (<-first).Code)
 		hangUp()
@@ -166,11 +169,11 @@ func TestWhoHangsUpKeepsNoKey(t *testing.T) {
 	h, f, _ := house(t, nil)
 	ctx, hangUp := context.WithCancel(t.Context())
 	first := post(ctx, h, `{"type":"pdf"}`, "Idempotency-Key", "k")
-	f.with(<-f.submitted, func(c Caller) { c.Started(1, "w") })
+	f.with(<-f.submitted, func(c ondemand.Caller) { c.Started(1, "w") })
 	hangUp()
 	<-first
 	second := post(t.Context(), h, `{"type":"pdf"}`, "Idempotency-Key", "k")
-	f.answer(<-f.submitted, Answer{Kind: Done})
+	f.answer(<-f.submitted, ondemand.Answer{Kind: ondemand.Done})
 	require.Equal(t, http.StatusOK, (<-second).Code)
 }
 
@@ -183,13 +186,13 @@ type rowsOnly struct {
 	write  chan struct{}
 }
 
-func (f *rowsOnly) Submit(ctx context.Context, r Request, c Caller) (dispatcherd.JobID, error) {
+func (f *rowsOnly) Submit(ctx context.Context, r ondemand.Request, c ondemand.Caller) (dispatcherd.JobID, error) {
 	if f.enter != nil {
 		f.enter <- ctx
 		select {
 		case <-f.write:
 		case <-ctx.Done():
-			return 0, ErrUnavailable
+			return 0, ondemand.ErrUnavailable
 		}
 	}
 	id, err := f.fake.Submit(ctx, r, c)
@@ -200,7 +203,7 @@ func (f *rowsOnly) Submit(ctx context.Context, r Request, c Caller) (dispatcherd
 	return -id, err
 }
 
-func (f *rowsOnly) Abandon(id dispatcherd.JobID, c Caller) {
+func (f *rowsOnly) Abandon(id dispatcherd.JobID, c ondemand.Caller) {
 	f.fake.Abandon(id, c)
 	f.gaveUp <- id
 }
@@ -216,7 +219,7 @@ func houseOfRows(t *testing.T) (*Handler, *rowsOnly) {
 func TestForgettingAnAnswerLeavesItsRowAlone(t *testing.T) {
 	h, f := houseOfRows(t)
 	accepted := <-post(t.Context(), h, `{"type":"pdf","durable":true}`, "Prefer", "respond-async")
-	f.answer(-<-f.submitted, Answer{Kind: Failed, Reason: "torn"})
+	f.answer(-<-f.submitted, ondemand.Answer{Kind: ondemand.Failed, Reason: "torn"})
 	require.Equal(t, http.StatusNoContent, call(h, http.MethodDelete, accepted.Header().Get("Location")).Code)
 	require.Empty(t, f.gaveUp)
 }
@@ -243,7 +246,7 @@ func TestWhoHangsUpWhileTheRowIsWrittenTakesNothingFromTheOthers(t *testing.T) {
 			require.Fail(t, "the second lost the run with the first", rec.Body.String())
 		}
 		<-first
-		f.answer(-id, Answer{Kind: Done, Payload: []byte(`"for the second"`)})
+		f.answer(-id, ondemand.Answer{Kind: ondemand.Done, Payload: []byte(`"for the second"`)})
 		require.Equal(t, `"for the second"`, (<-second).Body.String())
 		require.Empty(t, f.gaveUp)
 	}
@@ -280,7 +283,7 @@ func TestNobodyJoinsARunThatIsBeingGivenUp(t *testing.T) {
 	h, f, _ := house(t, nil)
 	go func() {
 		for id := range f.submitted {
-			f.with(id, func(c Caller) { c.Started(1, "w") })
+			f.with(id, func(c ondemand.Caller) { c.Started(1, "w") })
 		}
 	}()
 	var all sync.WaitGroup
@@ -316,10 +319,10 @@ type failing struct {
 	writing func()
 }
 
-func (f *failing) Submit(ctx context.Context, r Request, c Caller) (dispatcherd.JobID, error) {
+func (f *failing) Submit(ctx context.Context, r ondemand.Request, c ondemand.Caller) (dispatcherd.JobID, error) {
 	f.writing()
 	id, err := f.rowsOnly.Submit(ctx, r, c)
-	c.Answered(Answer{Kind: Failed, Reason: "the job's time is up"})
+	c.Answered(ondemand.Answer{Kind: ondemand.Failed, Reason: "the job's time is up"})
 	return id, err
 }
 
@@ -356,11 +359,11 @@ func TestAKeyIsRefusedForAnythingElse(t *testing.T) {
 	} {
 		rec := keyed(other)
 		require.Equal(t, http.StatusUnprocessableEntity, rec.Code, other)
-		require.Contains(t, rec.Body.String(), keyReused.name)
+		require.Contains(t, rec.Body.String(), problem.KeyReused.Name)
 	}
 	same := keyed(`{"priority":1,"payload":[1],"type":"pdf","timeout":7,"wait_for_worker":3}`)
 	require.Equal(t, first.Header().Get("Location"), same.Header().Get("Location"))
-	f.answer(<-f.submitted, Answer{Kind: Done})
+	f.answer(<-f.submitted, ondemand.Answer{Kind: ondemand.Done})
 	require.Empty(t, f.submitted)
 }
 
@@ -390,9 +393,9 @@ func TestACoalesceKeyFindsNoRunThatIsOver(t *testing.T) {
 	h, f, _ := house(t, nil)
 	const body = `{"type":"pdf","coalesce_key":"c"}`
 	kept := <-post(t.Context(), h, body, "Prefer", "respond-async")
-	f.answer(<-f.submitted, Answer{Kind: Done, Payload: []byte(`"old"`)})
+	f.answer(<-f.submitted, ondemand.Answer{Kind: ondemand.Done, Payload: []byte(`"old"`)})
 	fresh := post(t.Context(), h, body)
-	f.answer(<-f.submitted, Answer{Kind: Done, Payload: []byte(`"new"`)})
+	f.answer(<-f.submitted, ondemand.Answer{Kind: ondemand.Done, Payload: []byte(`"new"`)})
 	require.Equal(t, `"new"`, (<-fresh).Body.String())
 	require.Equal(t, `"old"`, call(h, http.MethodGet, kept.Header().Get("Location")).Body.String())
 }
@@ -474,7 +477,7 @@ func TestA504SaysThatNoSlotSupportsTheType(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				h, f, _ := house(t, nil)
 				if strings.HasPrefix(name, "a row") {
-					h.backend = &rowsOnly{fake: f, gaveUp: make(chan dispatcherd.JobID, 1)}
+					replaceBackend(h, &rowsOnly{fake: f, gaveUp: make(chan dispatcherd.JobID, 1)})
 				}
 				f.loses(bereft)
 				got := <-post(t.Context(), h, `{"type":"pfd","timeout":2`+ask.more+`}`, ask.headers...)
@@ -483,7 +486,7 @@ func TestA504SaysThatNoSlotSupportsTheType(t *testing.T) {
 					got = call(h, http.MethodGet, got.Header().Get("Location"))
 				}
 				require.Equal(t, http.StatusGatewayTimeout, got.Code, name)
-				require.Contains(t, got.Body.String(), deadlinePassed.name)
+				require.Contains(t, got.Body.String(), problem.DeadlinePassed.Name)
 				require.Equal(t, bereft, strings.Contains(got.Body.String(), none), "%s: %s", name, got.Body)
 			})
 		}
@@ -494,10 +497,10 @@ func TestA504SaysThatNoSlotSupportsTheType(t *testing.T) {
 func TestARunEndsOnce(t *testing.T) {
 	h, f, _ := house(t, nil)
 	accepted := <-post(t.Context(), h, `{"type":"pdf"}`, "Prefer", "respond-async")
-	f.with(<-f.submitted, func(c Caller) {
-		c.Answered(Answer{Kind: Done, Payload: []byte(`"the first"`)})
-		c.Answered(Answer{Kind: Late, Reason: "the second"})
+	f.with(<-f.submitted, func(c ondemand.Caller) {
+		c.Answered(ondemand.Answer{Kind: ondemand.Done, Payload: []byte(`"the first"`)})
+		c.Answered(ondemand.Answer{Kind: ondemand.Late, Reason: "the second"})
 	})
 	require.Equal(t, `"the first"`, call(h, http.MethodGet, accepted.Header().Get("Location")).Body.String())
-	require.Len(t, h.runs.over, 1)
+	require.Equal(t, 1, h.Gauges().Requests)
 }

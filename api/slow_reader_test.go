@@ -5,8 +5,9 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
-	"sync/atomic"
 	"testing"
+
+	"github.com/dispatcherd/dispatcherd/internal/ondemand"
 
 	"github.com/stretchr/testify/require"
 )
@@ -19,22 +20,22 @@ func TestAReaderTakesLittleAtATimeAndGetsEverything(t *testing.T) {
 	path := accepted.Header().Get("Location")
 	id := <-f.submitted
 	big := strings.Repeat("x", 10<<10)
-	f.with(id, func(c Caller) {
+	f.with(id, func(c ondemand.Caller) {
 		for n := range 100 {
-			c.Reported(Report{Partial: true, JSON: fmt.Appendf(nil, "%q", fmt.Sprint(n, big))})
+			c.Reported(ondemand.Report{Partial: true, JSON: fmt.Appendf(nil, "%q", fmt.Sprint(n, big))})
 		}
 	})
-	f.answer(id, Answer{Kind: Done, Payload: []byte(`"end"`)})
+	f.answer(id, ondemand.Answer{Kind: ondemand.Done, Payload: []byte(`"end"`)})
 
-	run := h.runs.find(strings.TrimPrefix(path, "/v1/requests/"))
+	run := h.requests.Find(strings.TrimPrefix(path, "/v1/requests/"))
 	held := 0
-	v := run.look(0)
-	for _, e := range v.events {
-		held += len(e.data)
+	v := run.Look(0)
+	for _, e := range v.Events {
+		held += len(e.Data)
 	}
-	run.leave(false, "")
-	require.True(t, v.more)
-	require.Less(t, held, viewBytes+len(big)+100)
+	run.Leave()
+	require.True(t, v.More)
+	require.Less(t, held, ondemand.ViewBytes+len(big)+100)
 
 	req := httptest.NewRequest(http.MethodGet, path, http.NoBody)
 	req.Header.Set("Accept", "text/event-stream")
@@ -58,35 +59,36 @@ func TestAReaderTakesLittleAtATimeAndGetsEverything(t *testing.T) {
 // and no more.
 func TestAWatchIsBoundedInBytes(t *testing.T) {
 	const budget = 1 << 20
-	var held atomic.Int64
-	watch := &jobWatch{changed: make(chan struct{}, 1), most: 1 << 20, held: &held, budget: budget}
-	other := &jobWatch{changed: make(chan struct{}, 1), most: 1 << 20, held: &held, budget: budget}
+	h, _, _ := house(t, func(c *Config) { c.KeepBytes = budget })
+	held := func() int64 { return h.Gauges().Bytes }
+	watch := &jobWatch{changed: make(chan struct{}, 1), most: 1 << 20, requests: h.requests}
+	other := &jobWatch{changed: make(chan struct{}, 1), most: 1 << 20, requests: h.requests}
 	big := make([]byte, 10<<10)
 	for range 1000 {
-		watch.Reported(Report{JSON: big})
-		other.Reported(Report{JSON: big})
+		watch.Reported(ondemand.Report{JSON: big})
+		other.Reported(ondemand.Report{JSON: big})
 	}
-	require.LessOrEqual(t, held.Load(), int64(budget+2*len(big)))
+	require.LessOrEqual(t, held(), int64(budget+2*len(big)))
 	got, missed, more := 0, 0, true
 	for more {
-		var reports []Report
+		var reports []ondemand.Report
 		require.Zero(t, missed, "a gap comes behind what was not missed")
 		reports, missed, more = watch.take()
-		require.LessOrEqual(t, len(reports), viewBytes/len(big)+1)
+		require.LessOrEqual(t, len(reports), ondemand.ViewBytes/len(big)+1)
 		got += len(reports)
 		if more {
-			watch.Reported(Report{JSON: big}) // lost: it would overtake what was missed
+			watch.Reported(ondemand.Report{JSON: big}) // lost: it would overtake what was missed
 		}
 	}
 	require.Positive(t, got)
 	require.Greater(t, got+missed, 1000)
-	watch.Reported(Report{JSON: big})
+	watch.Reported(ondemand.Report{JSON: big})
 	reports, missed, more := watch.take()
 	require.Len(t, reports, 1)
 	require.Zero(t, missed)
 	require.False(t, more)
 	watch.close()
 	other.close()
-	watch.Reported(Report{JSON: big})
-	require.Zero(t, held.Load())
+	watch.Reported(ondemand.Report{JSON: big})
+	require.Zero(t, held())
 }

@@ -11,6 +11,8 @@ import (
 	"io"
 	"net/http"
 	"strings"
+
+	"github.com/dispatcherd/dispatcherd/internal/problem"
 )
 
 // Tokens are the bearer tokens that are let in. Only their SHA-256 is known.
@@ -85,7 +87,7 @@ func scopeOf(r *http.Request) string {
 // request asks anew. Probes are open to all.
 func (h *Handler) Guarded(current func() *Tokens) http.Handler {
 	refuse := h.observed(route{path: "guard", handle: func(http.ResponseWriter, *http.Request) error {
-		return unauthorized.of("send Authorization: Bearer and a token this dispatcher knows")
+		return problem.Unauthorized.Of("send Authorization: Bearer and a token this dispatcher knows")
 	}})
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {

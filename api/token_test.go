@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/dispatcherd/dispatcherd/internal/ondemand"
+
 	"github.com/stretchr/testify/require"
 )
 
@@ -33,7 +35,7 @@ func TestAnIdempotencyKeyBelongsToOneToken(t *testing.T) {
 		return w.Header().Get("Location")
 	}
 	first := asks("anna")
-	f.answer(<-f.submitted, Answer{Kind: Done, Payload: []byte(`"for anna"`)})
+	f.answer(<-f.submitted, ondemand.Answer{Kind: ondemand.Done, Payload: []byte(`"for anna"`)})
 	require.Equal(t, first, asks("anna"))
 	require.Empty(t, f.submitted)
 	require.NotEqual(t, first, asks("ben"))

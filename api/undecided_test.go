@@ -10,6 +10,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/dispatcherd/dispatcherd/internal/ondemand"
+	"github.com/dispatcherd/dispatcherd/internal/problem"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/dispatcherd/dispatcherd"
@@ -20,18 +23,18 @@ import (
 type unsure struct {
 	*rowsOnly
 
-	asked []Request
+	asked []ondemand.Request
 	drawn dispatcherd.JobID
 	mute  bool
 }
 
-func (f *unsure) Submit(ctx context.Context, r Request, c Caller) (dispatcherd.JobID, error) {
+func (f *unsure) Submit(ctx context.Context, r ondemand.Request, c ondemand.Caller) (dispatcherd.JobID, error) {
 	f.asked = append(f.asked, r)
 	switch row := cmp.Or(r.Row, f.drawn); {
 	case f.mute && row > 0:
-		return 0, &UndecidedError{Job: row, Err: ErrUnavailable}
+		return 0, &ondemand.UndecidedError{Job: row, Err: ondemand.ErrUnavailable}
 	case f.mute:
-		return 0, ErrUnavailable
+		return 0, ondemand.ErrUnavailable
 	}
 	return f.rowsOnly.Submit(ctx, r, c)
 }
@@ -39,7 +42,7 @@ func (f *unsure) Submit(ctx context.Context, r Request, c Caller) (dispatcherd.J
 func houseOfDoubt(t *testing.T) (*Handler, *unsure) {
 	h, rows := houseOfRows(t)
 	f := &unsure{rowsOnly: rows, drawn: 7, mute: true}
-	h.backend = f
+	replaceBackend(h, f)
 	return h, f
 }
 
@@ -56,16 +59,16 @@ func TestAKeyKeepsTheRowThatMayHaveBeenWritten(t *testing.T) {
 		for range 3 {
 			got := call("k")
 			require.Equal(t, http.StatusServiceUnavailable, got.Code)
-			require.Contains(t, got.Body.String(), "by calling again")
+			require.Contains(t, got.Body.String(), "finds out")
 			f.drawn = 8 // the next row has another id
 		}
 		reused := <-post(t.Context(), h, `{"type":"other","durable":true}`, "Idempotency-Key", "k")
-		require.Contains(t, reused.Body.String(), keyReused.name)
+		require.Contains(t, reused.Body.String(), problem.KeyReused.Name)
 		require.Equal(t, 1, h.Gauges().Keys)
 		require.Equal(t, http.StatusServiceUnavailable, call("other").Code)
 		f.mute = false
 		require.Equal(t, http.StatusAccepted, call("k").Code)
-		f.answer(-<-f.submitted, Answer{Kind: Done})
+		f.answer(-<-f.submitted, ondemand.Answer{Kind: ondemand.Done})
 		require.Equal(t, http.StatusAccepted, call("k").Code)
 		require.Empty(t, f.submitted, "it is kept like any other")
 		require.Equal(t, http.StatusAccepted, call("other").Code)
@@ -88,7 +91,7 @@ func TestEveryKeyOfARunFindsTheRowThatMayHaveBeenWritten(t *testing.T) {
 		<-f.enter
 		second := post(t.Context(), h, durable, "Idempotency-Key", "second")
 		synctest.Wait()
-		f.refuses(&UndecidedError{Job: 7, Err: errors.New("nobody expected that")})
+		f.refuses(&ondemand.UndecidedError{Job: 7, Err: errors.New("nobody expected that")})
 		close(f.write)
 		require.Equal(t, http.StatusInternalServerError, (<-first).Code)
 		require.Equal(t, http.StatusInternalServerError, (<-second).Code)
@@ -103,12 +106,11 @@ func TestEveryKeyOfARunFindsTheRowThatMayHaveBeenWritten(t *testing.T) {
 		first = post(t.Context(), h, durable, "Idempotency-Key", "first")
 		synctest.Wait()
 		require.Len(t, f.asked, 3, "he shares the second's")
-		f.answer(-<-f.submitted, Answer{Kind: Done})
-		f.answer(-<-f.submitted, Answer{Kind: Done})
+		f.answer(-<-f.submitted, ondemand.Answer{Kind: ondemand.Done})
+		f.answer(-<-f.submitted, ondemand.Answer{Kind: ondemand.Done})
 		for _, answer := range []<-chan *httptest.ResponseRecorder{stranger, second, first} {
 			require.Equal(t, http.StatusOK, (<-answer).Code)
 		}
-		require.Empty(t, h.runs.bySame)
 	})
 }
 
@@ -120,16 +122,16 @@ func TestARowThatWasNotWrittenIsForgotten(t *testing.T) {
 		call := func() int { return (<-post(t.Context(), h, durable, "Idempotency-Key", "k")).Code }
 		f.drawn = 0
 		require.Equal(t, http.StatusServiceUnavailable, call())
-		require.Zero(t, h.Gauges().Runs)
+		require.Zero(t, h.Gauges().Requests)
 		f.drawn = 7
 		require.Equal(t, http.StatusServiceUnavailable, call())
-		require.Equal(t, 1, h.Gauges().Runs)
-		time.Sleep(h.cfg.KeepRuns + time.Second)
+		require.Equal(t, 1, h.Gauges().Requests)
+		time.Sleep(h.cfg.KeepAnswers + time.Second)
 		require.Equal(t, http.StatusServiceUnavailable, call())
 		require.Zero(t, f.asked[2].Row)
 		f.mute = false
-		f.refuses(&InvalidError{errors.New("it is none")})
+		f.refuses(&ondemand.InvalidError{Reason: errors.New("it is none")})
 		require.Equal(t, http.StatusUnprocessableEntity, call())
-		require.Zero(t, h.Gauges().Runs)
+		require.Zero(t, h.Gauges().Requests)
 	})
 }

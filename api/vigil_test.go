@@ -8,6 +8,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/dispatcherd/dispatcherd/internal/ondemand"
+
 	"github.com/stretchr/testify/require"
 )
 
@@ -49,9 +51,9 @@ func TestAKeptRunHasThePatienceOfTheMostPatient(t *testing.T) {
 			first := later(t, h, "20")
 			later(t, h, "1")
 			f.loses(true)
-			pass(20 * time.Second) // a look at the latest needPause after they have gone
+			pass(20 * time.Second) // a look at the latest capacityInterval after they have gone
 			require.Equal(t, http.StatusAccepted, fetch(h, first))
-			pass(needPause)
+			pass(capacityInterval)
 			require.Equal(t, http.StatusServiceUnavailable, fetch(h, first))
 		},
 		"who begins waits, and leaves": func(t *testing.T, h *Handler, f *fake, pass func(time.Duration)) {
@@ -65,7 +67,7 @@ func TestAKeptRunHasThePatienceOfTheMostPatient(t *testing.T) {
 			require.Equal(t, http.StatusAccepted, fetch(h, joiner), "somebody waits")
 			leave()
 			<-waits
-			pass(needPause)
+			pass(capacityInterval)
 			require.Equal(t, http.StatusServiceUnavailable, fetch(h, joiner))
 			require.Len(t, f.abandoned, 1)
 		},
@@ -74,7 +76,7 @@ func TestAKeptRunHasThePatienceOfTheMostPatient(t *testing.T) {
 			later(t, h, "1")
 			waits := post(t.Context(), h, long+"100"+key)
 			pass(50 * time.Second)
-			f.answer(<-f.submitted, Answer{Kind: Done})
+			f.answer(<-f.submitted, ondemand.Answer{Kind: ondemand.Done})
 			require.Equal(t, http.StatusOK, (<-waits).Code)
 		},
 		"slots come and go": func(t *testing.T, h *Handler, f *fake, pass func(time.Duration)) {
@@ -84,11 +86,11 @@ func TestAKeptRunHasThePatienceOfTheMostPatient(t *testing.T) {
 				f.loses(true)
 				pass(4 * time.Second)
 				f.loses(false)
-				pass(2 * needPause)
+				pass(2 * capacityInterval)
 			}
 			require.Equal(t, http.StatusAccepted, fetch(h, first))
 			f.loses(true)
-			pass(5*time.Second + needPause)
+			pass(5*time.Second + capacityInterval)
 			require.Equal(t, http.StatusServiceUnavailable, fetch(h, first))
 		},
 	} {

@@ -6,29 +6,29 @@ import "github.com/dispatcherd/dispatcherd"
 type Why struct {
 	Job      dispatcherd.JobID    `json:"job"`
 	Type     string               `json:"type"`
-	Mode     string               `enum:"queued,on_demand"                                                              json:"mode"`
+	Mode     string               `json:"mode"`
 	Priority dispatcherd.Priority `json:"priority"`
 	Status   dispatcherd.Status   `json:"status"`
-	Reasons  []string             `doc:"Everything that keeps it from starting, or where it is. Empty: it starts next." json:"reasons"         nullable:"false"`
+	Reasons  []string             `json:"reasons"` // everything that keeps it from starting, or where it is. Empty: it starts next
 	Age      float64              `json:"age_seconds"`
-	Score    *Score               `doc:"Absent once it is final, or runs elsewhere."                                    json:"score,omitempty"`
+	Score    *Score               `json:"score,omitempty"` // absent once it is final, or runs elsewhere
 
-	Rank       int  `doc:"Place among the waiting jobs of its type; 1 goes next. Absent if it does not wait here." json:"rank,omitempty"`
-	Waiting    int  `doc:"Waiting jobs of its type known here."                                                    json:"waiting,omitempty"`
+	Rank       int  `json:"rank,omitempty"`    // place among the waiting jobs of its type; 1 goes next. Absent if it does not wait here
+	Waiting    int  `json:"waiting,omitempty"` // waiting jobs of its type known here
 	RankAll    int  `json:"rank_of_all,omitempty"`
 	WaitingAll int  `json:"waiting_of_all,omitempty"`
-	AtLeast    bool `doc:"The ranks are lower bounds: Postgres may hold more jobs that go before."                 json:"at_least,omitempty"`
-	Competing  int  `doc:"Jobs ahead that could take a slot it could take."                                        json:"competing,omitempty"`
+	AtLeast    bool `json:"at_least,omitempty"`  // the ranks are lower bounds: Postgres may hold more jobs that go before
+	Competing  int  `json:"competing,omitempty"` // jobs ahead that could take a slot it could take
 
-	Capacity  int     `doc:"Slots of this dispatcher that support its type, free or busy." json:"capacity"`
+	Capacity  int     `json:"capacity"` // slots of this dispatcher that support its type, free or busy
 	Free      int     `json:"free"`
-	Elsewhere int     `doc:"Slots of other dispatchers that support it."                   json:"elsewhere,omitempty"`
-	Slot      int64   `doc:"The slot it runs on, or would get now."                        json:"slot,omitempty"`
-	Slots     []Slot  `doc:"Compatible slots, at most 32."                                 json:"slots,omitempty"`
-	Ahead     []Rival `doc:"The first of the competing jobs, at most 16."                  json:"ahead,omitempty"`
+	Elsewhere int     `json:"elsewhere,omitempty"` // slots of other dispatchers that support it
+	Slot      int64   `json:"slot,omitempty"`      // the slot it runs on, or would get now
+	Slots     []Slot  `json:"slots,omitempty"`     // compatible slots, at most 32
+	Ahead     []Rival `json:"ahead,omitempty"`     // the first of the competing jobs, at most 16
 
-	Overtaking *Overtaking `doc:"Absent if the weights set no bound, and once the job waits no more." json:"overtaking,omitempty"`
-	Dispatcher int         `doc:"Who runs it, if it is not this one."                                 json:"dispatcher,omitempty"`
+	Overtaking *Overtaking `json:"overtaking,omitempty"` // absent if the weights set no bound, and once the job waits no more
+	Dispatcher int         `json:"dispatcher,omitempty"` // who runs it, if it is not this one
 }
 
 // Reasons of rows that the dispatcher which was asked has nothing to say about. The
@@ -54,11 +54,11 @@ type Rival struct {
 	Type     string               `json:"type"`
 	Priority dispatcherd.Priority `json:"priority"`
 	Score    Score                `json:"score"`
-	Passed   *float64             `doc:"When this job gets ahead of it if both go on waiting; null: never." json:"passed_in_seconds"`
+	Passed   *float64             `json:"passed_in_seconds"` // when this job gets ahead of it if both go on waiting; null: never
 }
 
 // Overtaking is the bound on how long newcomers can pass a job.
 type Overtaking struct {
-	Window float64 `doc:"Nothing that arrives later than this after the job goes before it." json:"window_seconds"`
-	Closes float64 `doc:"From then on no newcomer goes before it; 0: already."               json:"closes_in_seconds"`
+	Window float64 `json:"window_seconds"`    // nothing that arrives later than this after the job goes before it
+	Closes float64 `json:"closes_in_seconds"` // from then on no newcomer goes before it; 0: already
 }

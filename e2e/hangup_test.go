@@ -21,6 +21,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/actor"
 	"github.com/dispatcherd/dispatcherd/api"
 	"github.com/dispatcherd/dispatcherd/internal/daemon"
+	"github.com/dispatcherd/dispatcherd/internal/ondemand"
 )
 
 // hangUps is a house full of callers who leave. One slot of the type "full" is
@@ -120,7 +121,7 @@ func (s *hangUps) settle() {
 		own = s.h.Books().API
 		g := s.h.gauges()
 		return g.InHand == 1 && g.Free == hangUpSlots && g.Unrecorded == 0 && g.ClaimsUnderWay == 0 &&
-			own.Followers == 0 && own.Runs <= s.keys && own.Connections == 1 && s.h.Books().Rows == 0
+			own.Followers == 0 && own.Requests <= s.keys && own.Connections == 1 && s.h.Books().Rows == 0
 	}, func() string {
 		var taken []actor.SlotInfo
 		for _, slot := range s.h.slots() {
@@ -159,7 +160,7 @@ func (s *hangUps) addsUp() {
 	}
 }
 
-func sumOf(ends [api.Changed]uint64) (sum uint64) {
+func sumOf(ends [ondemand.Changed]uint64) (sum uint64) {
 	for _, n := range ends {
 		sum += n
 	}
@@ -333,7 +334,7 @@ func (s *hangUps) whileAnswered(n int) {
 	calls.Wait()
 	eventually(s.t, func() bool {
 		now := s.h.Books().RequestsEnded
-		return now[api.Done]-before[api.Done] == uint64(n)
+		return now[ondemand.Done]-before[ondemand.Done] == uint64(n)
 	}, func() string { return "all of them answered" })
 }
 

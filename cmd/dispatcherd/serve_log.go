@@ -5,9 +5,10 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/dispatcherd/dispatcherd/internal/exit"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
+
+	"github.com/dispatcherd/dispatcherd/internal/exit"
 )
 
 // levelFlag is a log level as a flag value.

@@ -18,6 +18,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/exit"
 	"github.com/dispatcherd/dispatcherd/internal/joblines"
 	"github.com/dispatcherd/dispatcherd/internal/jsontext"
+	"github.com/dispatcherd/dispatcherd/internal/ondemand"
 )
 
 // backend is the daemon as the API sees it. It implements api.Backend.
@@ -26,15 +27,15 @@ type backend Daemon
 func (b *backend) jobs() claim.Jobs { return claim.Jobs{DB: b.pool} }
 
 // Submit implements api.Backend.
-func (b *backend) Submit(ctx context.Context, r api.Request, c api.Caller) (dispatcherd.JobID, error) {
+func (b *backend) Submit(ctx context.Context, r ondemand.Request, c ondemand.Caller) (dispatcherd.JobID, error) {
 	if !r.Durable { // handed on as it is
 		return b.callers.submit(r, c), nil
 	}
 	if b.stopping() { // keeps rows out that nobody could wait for
-		return 0, api.ErrStopping
+		return 0, ondemand.ErrStopping
 	}
 	if err := jsontext.CheckPayload(r.Payload); err != nil {
-		return 0, &api.InvalidError{Reason: fmt.Errorf("the payload cannot be sent to a worker: %w", err)}
+		return 0, &ondemand.InvalidError{Reason: fmt.Errorf("the payload cannot be sent to a worker: %w", err)}
 	}
 	defer b.rows.expect()()
 	row := claim.New{Type: r.Type, Payload: r.Payload, Priority: r.Priority, Timeout: r.Deadline}
@@ -50,10 +51,10 @@ func (b *backend) Submit(ctx context.Context, r api.Request, c api.Caller) (disp
 // undecided is an error after which the row with that id may be there; 0 = there is
 // none.
 func undecided(id dispatcherd.JobID, err error) error {
-	if _, invalid := errors.AsType[*api.InvalidError](err); id == 0 || invalid {
+	if _, invalid := errors.AsType[*ondemand.InvalidError](err); id == 0 || invalid {
 		return err
 	}
-	return &api.UndecidedError{Job: id, Err: err}
+	return &ondemand.UndecidedError{Job: id, Err: err}
 }
 
 // insertWhole adds a row, unless ctx is done before the statement is sent. From
@@ -93,7 +94,7 @@ func (b *backend) stopping() bool {
 }
 
 // Abandon implements api.Backend.
-func (b *backend) Abandon(id dispatcherd.JobID, c api.Caller) {
+func (b *backend) Abandon(id dispatcherd.JobID, c ondemand.Caller) {
 	if id.OnDemand() {
 		b.callers.abandon(id)
 		return
@@ -131,13 +132,10 @@ func (b *backend) cancelRow(id dispatcherd.JobID) {
 	}
 }
 
-// Impatient implements api.Backend.
-func (b *backend) Impatient(id dispatcherd.JobID) { b.loop.Order(actor.Impatient{Job: id}) }
-
-// Bereft implements api.Backend.
-func (b *backend) Bereft(id dispatcherd.JobID) (comeback time.Duration, bereft bool) {
-	b.loop.Ask(func(c *actor.Core) { bereft = c.Bereft(id) })
-	return b.cfg.Core.Comeback, bereft
+// NoCapacity implements api.Backend.
+func (b *backend) NoCapacity(id dispatcherd.JobID) (wait time.Duration, none bool) {
+	b.loop.Ask(func(c *actor.Core) { none = c.Bereft(id) })
+	return b.cfg.Core.Comeback, none
 }
 
 // Offered implements api.Backend.
@@ -148,7 +146,7 @@ func (b *backend) Offered(kind string) bool {
 }
 
 // Rank implements api.Backend.
-func (b *backend) Rank(id dispatcherd.JobID) (rank api.Rank, ok bool) {
+func (b *backend) Rank(id dispatcherd.JobID) (rank ondemand.Rank, ok bool) {
 	if !id.OnDemand() {
 		return rank, false
 	}
@@ -160,7 +158,7 @@ func (b *backend) Rank(id dispatcherd.JobID) (rank api.Rank, ok bool) {
 func (b *backend) Insert(ctx context.Context, object []byte) (dispatcherd.JobID, error) {
 	job, err := joblines.Parse(object)
 	if err != nil {
-		return 0, &api.InvalidError{Reason: err}
+		return 0, &ondemand.InvalidError{Reason: err}
 	}
 	ctx, cancel := context.WithTimeout(ctx, claim.DefaultTimeout)
 	defer cancel()
@@ -218,7 +216,7 @@ func brokenUpload(err error) error {
 	if long, ok := errors.AsType[*joblines.TooLongError](err); ok {
 		return &api.LongLineError{Line: long.Line, Limit: long.Longest}
 	}
-	return &api.InvalidError{Reason: err}
+	return &ondemand.InvalidError{Reason: err}
 }
 
 // upload turns JSON lines into rows, and goes on to the last line even when
@@ -292,7 +290,7 @@ func (b *backend) Cancel(ctx context.Context, id dispatcherd.JobID) (dispatcherd
 }
 
 // Watch implements api.Backend.
-func (b *backend) Watch(id dispatcherd.JobID, c api.Caller) (stop func()) {
+func (b *backend) Watch(id dispatcherd.JobID, c ondemand.Caller) (stop func()) {
 	return b.rows.watch(id, c, false)
 }
 
@@ -384,9 +382,9 @@ func backendError(err error) error {
 		return &api.ConflictError{Status: status.Status, Want: status.Want}
 	case exit.Unreachable(err), hungUp(err), errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled),
 		errors.As(err, &refused) && refused.Code == lockNotAvailable:
-		return fmt.Errorf("%w: %w", api.ErrUnavailable, err)
+		return fmt.Errorf("%w: %w", ondemand.ErrUnavailable, err)
 	case errors.As(err, &refused) && len(refused.Code) == 5 && (refused.Code[:2] == "22" || refused.Code[:2] == "23"):
-		return &api.InvalidError{Reason: errors.New(refused.Message)}
+		return &ondemand.InvalidError{Reason: errors.New(refused.Message)}
 	}
 	return err
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/stretchr/testify/require"
 
-	"github.com/dispatcherd/dispatcherd/api"
+	"github.com/dispatcherd/dispatcherd/internal/ondemand"
 )
 
 // A caller of the API is told to come again, not that the dispatcher is wrong.
@@ -21,7 +21,7 @@ func TestAConnectionThatEndsWithoutAWordIsAnOutage(t *testing.T) {
 		fmt.Errorf("insert: %w", io.ErrUnexpectedEOF), fmt.Errorf("receive: %w", io.EOF), &net.OpError{Op: "read", Err: syscall.ECONNRESET},
 		&pgconn.PgError{Code: "57P01"}, context.DeadlineExceeded,
 	} {
-		require.ErrorIs(t, backendError(err), api.ErrUnavailable)
+		require.ErrorIs(t, backendError(err), ondemand.ErrUnavailable)
 	}
-	require.NotErrorIs(t, backendError(errors.New("a bug")), api.ErrUnavailable)
+	require.NotErrorIs(t, backendError(errors.New("a bug")), ondemand.ErrUnavailable)
 }

@@ -11,6 +11,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/dispatcherd/dispatcherd/api"
+	"github.com/dispatcherd/dispatcherd/internal/ondemand"
 )
 
 // apiMetrics counts what happens on the API, and logs what should not. It implements
@@ -86,10 +87,10 @@ func (m *apiMetrics) register(r *prometheus.Registry, h *api.Handler, d *Daemon)
 	}
 	r.MustRegister(m.responses, m.bounds, &requestMetrics{d: d},
 		gauge("connections", "Open connections of callers.", func() float64 { return float64(h.Gauges().Connections) }),
-		gauge("runs", "Requests that stream, are kept, or are shared.", func() float64 { return float64(h.Gauges().Runs) }),
+		gauge("shared_requests", "Shared requests, current and kept.", func() float64 { return float64(h.Gauges().Requests) }),
 		gauge("keys", "Idempotency-Keys of these requests.", func() float64 { return float64(h.Gauges().Keys) }),
-		gauge("run_bytes", "Bytes of their events and answers.", func() float64 { return float64(h.Gauges().RunBytes) }),
-		gauge("body_bytes", "Bytes of the bodies of callers that are held.", func() float64 { return float64(h.Gauges().BodyBytes) }),
+		gauge("shared_request_bytes", "Bytes of their events and answers.", func() float64 { return float64(h.Gauges().Bytes) }),
+		gauge("body_bytes", "Bytes of the bodies of callers that are held.", func() float64 { return float64(h.Gauges().Bodies) }),
 		gauge("watched_rows", "Rows that callers wait for.", func() float64 { return float64(d.rows.count.Load()) }),
 		limitMetrics(d))
 }
@@ -102,8 +103,8 @@ func limitMetrics(d *Daemon) prometheus.Collector {
 	c := &d.cfg.API
 	for name, value := range map[string]float64{
 		"connections": float64(c.MaxConnections), "payload_bytes": float64(c.MaxPayload), "upload_bytes": float64(c.MaxUpload),
-		"body_bytes": float64(c.BodiesLimit()),
-		"runs":       float64(c.Runs), "keys": float64(c.Keys), "run_bytes": float64(c.KeepBytes), "events_of_run": float64(c.EventsOfRun),
+		"body_bytes":      float64(c.BodiesLimit()),
+		"shared_requests": float64(c.SharedRequests), "keys": float64(c.Keys), "shared_request_bytes": float64(c.KeepBytes), "events_per_request": float64(c.EventsPerRequest),
 		"requests": float64(d.cfg.Core.Limits.Requests), "database_connections": float64(c.Connections),
 	} {
 		limits.WithLabelValues(name).Set(value)
@@ -133,11 +134,11 @@ func (m *requestMetrics) Collect(ch chan<- prometheus.Metric) {
 	for kind, n := range map[string]uint64{"memory": submitted, "durable": begun} {
 		ch <- prometheus.MustNewConstMetric(requestsBegun, prometheus.CounterValue, float64(n), kind)
 	}
-	for kind, list := range map[string][api.Changed]uint64{"memory": ends, "durable": rowEnds} {
+	for kind, list := range map[string][ondemand.Changed]uint64{"memory": ends, "durable": rowEnds} {
 		for k, n := range list {
 			end := "abandoned"
 			if k > 0 {
-				end = api.AnswerKind(k).String()
+				end = ondemand.AnswerKind(k).String()
 			}
 			ch <- prometheus.MustNewConstMetric(requestsEnded, prometheus.CounterValue, float64(n), kind, end)
 		}

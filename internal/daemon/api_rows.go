@@ -8,9 +8,9 @@ import (
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/actor"
-	"github.com/dispatcherd/dispatcherd/api"
 	"github.com/dispatcherd/dispatcherd/claim"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
+	"github.com/dispatcherd/dispatcherd/internal/ondemand"
 )
 
 // rows tells those who wait for rows of the table what becomes of them. What
@@ -26,7 +26,7 @@ type rows struct {
 
 	mu      sync.Mutex
 	watched map[dispatcherd.JobID]*watchedRow
-	ends    [api.Changed]uint64 // durable requests by api.AnswerKind; 0: the caller hung up
+	ends    [ondemand.Changed]uint64 // durable requests by ondemand.AnswerKind; 0: the caller hung up
 	begun   uint64
 	over    bool // release was called: nobody is told anything any more
 	starts  starts
@@ -34,8 +34,8 @@ type rows struct {
 
 // watchedRow is one row with those who wait.
 type watchedRow struct {
-	watchers map[api.Caller]bool // true: a durable request, which is answered once
-	status   dispatcherd.Status  // as last heard of
+	watchers map[ondemand.Caller]bool // true: a durable request, which is answered once
+	status   dispatcherd.Status       // as last heard of
 	attempt  dispatcherd.Attempt
 	worker   string
 }
@@ -53,18 +53,18 @@ func (r *rows) expect() (done func()) {
 
 // watch adds somebody who waits. With answered he is told the end once and for
 // all, which may be before this returns; otherwise of every change, until stop.
-func (r *rows) watch(id dispatcherd.JobID, c api.Caller, answered bool) (stop func()) {
+func (r *rows) watch(id dispatcherd.JobID, c ondemand.Caller, answered bool) (stop func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.over && answered { // its row was being written when the others were told
 		r.begun++
-		r.ends[api.Stopping]++
+		r.ends[ondemand.Stopping]++
 		c.Answered(theRowStays)
 		return func() {}
 	}
 	w := r.watched[id]
 	if w == nil {
-		w = &watchedRow{watchers: map[api.Caller]bool{}}
+		w = &watchedRow{watchers: map[ondemand.Caller]bool{}}
 		r.watched[id] = w
 		r.count.Add(1)
 	}
@@ -84,7 +84,7 @@ func (r *rows) watch(id dispatcherd.JobID, c api.Caller, answered bool) (stop fu
 }
 
 // leave removes somebody; what is being told to him right now he may still hear.
-func (r *rows) leave(id dispatcherd.JobID, c api.Caller) {
+func (r *rows) leave(id dispatcherd.JobID, c ondemand.Caller) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if w := r.watched[id]; w != nil {
@@ -95,7 +95,7 @@ func (r *rows) leave(id dispatcherd.JobID, c api.Caller) {
 	}
 }
 
-func (r *rows) removeLocked(id dispatcherd.JobID, w *watchedRow, c api.Caller) {
+func (r *rows) removeLocked(id dispatcherd.JobID, w *watchedRow, c ondemand.Caller) {
 	delete(w.watchers, c)
 	if len(w.watchers) == 0 {
 		delete(r.watched, id)
@@ -123,7 +123,7 @@ func (r *rows) sent(e *actor.Send) {
 }
 
 // reported hands on progress and output of a row's job that runs here.
-func (r *rows) reported(job dispatcherd.JobID, report api.Report) {
+func (r *rows) reported(job dispatcherd.JobID, report ondemand.Report) {
 	if r.count.Load() == 0 {
 		return
 	}
@@ -170,14 +170,14 @@ type rowState struct {
 	failure string
 }
 
-func (s *rowState) answer(worker string) api.Answer {
+func (s *rowState) answer(worker string) ondemand.Answer {
 	switch s.status {
 	case dispatcherd.Done:
-		return api.Answer{Kind: api.Done, Payload: s.result, Worker: worker}
+		return ondemand.Answer{Kind: ondemand.Done, Payload: s.result, Worker: worker}
 	case dispatcherd.Failed:
-		return api.Answer{Kind: api.Failed, Reason: s.failure, Worker: worker}
+		return ondemand.Answer{Kind: ondemand.Failed, Reason: s.failure, Worker: worker}
 	}
-	return api.Answer{Kind: api.Cancelled, Reason: "it was cancelled", Worker: worker}
+	return ondemand.Answer{Kind: ondemand.Cancelled, Reason: "it was cancelled", Worker: worker}
 }
 
 // heard tells the watchers of a row, if there is anything new.
@@ -192,7 +192,7 @@ func (r *rows) heard(s *rowState) {
 	for c, answered := range w.watchers {
 		switch {
 		case !answered:
-			c.Answered(api.Answer{Kind: api.Changed})
+			c.Answered(ondemand.Answer{Kind: ondemand.Changed})
 		case s.status.Final():
 			a := s.answer(w.worker)
 			r.ends[a.Kind]++
@@ -246,7 +246,7 @@ func (r *rows) ids() []dispatcherd.JobID {
 }
 
 // theRowStays is what durable callers are told when their dispatcher stops.
-var theRowStays = api.Answer{Kind: api.Stopping, Reason: "the dispatcher is about to stop; the job goes on, ask for it by its id"}
+var theRowStays = ondemand.Answer{Kind: ondemand.Stopping, Reason: "the dispatcher is about to stop; the job goes on, ask for it by its id"}
 
 // release tells durable callers that this dispatcher stops, those to come as
 // well; their rows stay.
@@ -257,7 +257,7 @@ func (r *rows) release() {
 	for id, w := range r.watched { // order-free: each is told alone
 		for c, answered := range w.watchers {
 			if answered {
-				r.ends[api.Stopping]++
+				r.ends[ondemand.Stopping]++
 				r.removeLocked(id, w, c)
 				c.Answered(theRowStays)
 			}
@@ -266,7 +266,7 @@ func (r *rows) release() {
 }
 
 // tally returns how many durable requests began to wait here, and how they ended.
-func (r *rows) tally() (begun uint64, ends [api.Changed]uint64) {
+func (r *rows) tally() (begun uint64, ends [ondemand.Changed]uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.begun, r.ends

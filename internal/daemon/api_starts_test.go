@@ -8,7 +8,7 @@ import (
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/actor"
-	"github.com/dispatcherd/dispatcherd/api"
+	"github.com/dispatcherd/dispatcherd/internal/ondemand"
 )
 
 // startedAt is a caller who notes where his job runs.
@@ -18,8 +18,8 @@ type startedAt struct {
 }
 
 func (s *startedAt) Started(slot dispatcherd.SlotID, worker string) { s.slot, s.worker = slot, worker }
-func (*startedAt) Reported(api.Report)                              {}
-func (*startedAt) Answered(api.Answer)                              {}
+func (*startedAt) Reported(ondemand.Report)                         {}
+func (*startedAt) Answered(ondemand.Answer)                         {}
 
 func TestAStartBeforeTheIdIsKnownIsHeardOf(t *testing.T) {
 	r := newRows(nil, time.Second, func(s dispatcherd.SessionID) string { return map[dispatcherd.SessionID]string{3: "w3", 4: "w4"}[s] })

@@ -9,7 +9,7 @@ import (
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/actor"
-	"github.com/dispatcherd/dispatcherd/api"
+	"github.com/dispatcherd/dispatcherd/internal/ondemand"
 )
 
 // callers knows who waits for which request in memory. Every request that is
@@ -20,18 +20,18 @@ type callers struct {
 	mu      sync.Mutex
 	last    dispatcherd.JobID
 	waiting map[dispatcherd.JobID]waitingCaller
-	ends    [api.Changed]uint64 // by api.AnswerKind; 0: the caller hung up
+	ends    [ondemand.Changed]uint64 // by ondemand.AnswerKind; 0: the caller hung up
 }
 
 type waitingCaller struct {
-	caller api.Caller
+	caller ondemand.Caller
 	worker string // who runs it, or ran it last
 }
 
 func newCallers() *callers { return &callers{waiting: map[dispatcherd.JobID]waitingCaller{}} }
 
 // begin notes who waits for a request.
-func (c *callers) begin(caller api.Caller) dispatcherd.JobID {
+func (c *callers) begin(caller ondemand.Caller) dispatcherd.JobID {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.last--
@@ -40,10 +40,10 @@ func (c *callers) begin(caller api.Caller) dispatcherd.JobID {
 }
 
 // submit hands a request to the loop.
-func (c *callers) submit(r api.Request, caller api.Caller) dispatcherd.JobID {
+func (c *callers) submit(r ondemand.Request, caller ondemand.Caller) dispatcherd.JobID {
 	id := c.begin(caller)
 	taken := c.loop.Request(actor.Requested{
-		Job: id, Type: r.Type, Priority: r.Priority, Payload: r.Payload, Deadline: r.Deadline, Wait: r.Wait, Patience: r.Patience,
+		Job: id, Type: r.Type, Priority: r.Priority, Payload: r.Payload, Deadline: r.Deadline, Wait: r.WaitCapacity, Patience: r.CapacityWait,
 	})
 	if !taken {
 		c.end(id, stopped)
@@ -52,7 +52,7 @@ func (c *callers) submit(r api.Request, caller api.Caller) dispatcherd.JobID {
 }
 
 // stopped is the answer to whoever comes, or still waits, when the loop has ended.
-var stopped = api.Answer{Kind: api.Stopping, Reason: "the dispatcher has stopped"}
+var stopped = ondemand.Answer{Kind: ondemand.Stopping, Reason: "the dispatcher has stopped"}
 
 // release answers whoever still waits. The loop has ended.
 func (c *callers) release() {
@@ -92,7 +92,7 @@ func (c *callers) started(e *actor.Started) {
 }
 
 // reported hands on progress and output.
-func (c *callers) reported(job dispatcherd.JobID, report api.Report) {
+func (c *callers) reported(job dispatcherd.JobID, report ondemand.Report) {
 	c.mu.Lock()
 	me, waits := c.waiting[job]
 	c.mu.Unlock()
@@ -102,17 +102,17 @@ func (c *callers) reported(job dispatcherd.JobID, report api.Report) {
 }
 
 // answerKinds translates the core's answers.
-var answerKinds = [...]api.AnswerKind{
-	actor.AnswerDone: api.Done, actor.AnswerFailed: api.Failed, actor.AnswerLate: api.Late,
-	actor.AnswerUnsupported: api.Unsupported, actor.AnswerBusy: api.Busy, actor.AnswerStopping: api.Stopping,
+var answerKinds = [...]ondemand.AnswerKind{
+	actor.AnswerDone: ondemand.Done, actor.AnswerFailed: ondemand.Failed, actor.AnswerLate: ondemand.Late,
+	actor.AnswerUnsupported: ondemand.Unsupported, actor.AnswerBusy: ondemand.Busy, actor.AnswerStopping: ondemand.Stopping,
 }
 
 // answered ends a request. It never waits.
 func (c *callers) answered(e *actor.Answer) {
-	c.end(e.Job, api.Answer{Kind: answerKinds[e.Kind], Payload: e.Result, Reason: e.Reason})
+	c.end(e.Job, ondemand.Answer{Kind: answerKinds[e.Kind], Payload: e.Result, Reason: e.Reason})
 }
 
-func (c *callers) end(id dispatcherd.JobID, a api.Answer) {
+func (c *callers) end(id dispatcherd.JobID, a ondemand.Answer) {
 	c.mu.Lock()
 	me, waits := c.waiting[id]
 	if waits {
@@ -128,7 +128,7 @@ func (c *callers) end(id dispatcherd.JobID, a api.Answer) {
 
 // tally returns how many requests were submitted, how many still wait, and how
 // the others ended.
-func (c *callers) tally() (submitted uint64, waiting int, ends [api.Changed]uint64) {
+func (c *callers) tally() (submitted uint64, waiting int, ends [ondemand.Changed]uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return uint64(-c.last), len(c.waiting), c.ends
@@ -151,27 +151,27 @@ type Answer struct {
 }
 
 // kindOf is answerKinds read backwards.
-func kindOf(k api.AnswerKind) actor.AnswerKind {
+func kindOf(k ondemand.AnswerKind) actor.AnswerKind {
 	return actor.AnswerKind(max(0, slices.Index(answerKinds[:], k)))
 }
 
 // oneAnswer is a caller who waits for nothing but the end.
-type oneAnswer chan api.Answer
+type oneAnswer chan ondemand.Answer
 
-// Started implements api.Caller.
+// Started implements ondemand.Caller.
 func (oneAnswer) Started(dispatcherd.SlotID, string) {}
 
-// Reported implements api.Caller.
-func (oneAnswer) Reported(api.Report) {}
+// Reported implements ondemand.Caller.
+func (oneAnswer) Reported(ondemand.Report) {}
 
-// Answered implements api.Caller.
-func (c oneAnswer) Answered(a api.Answer) { c <- a }
+// Answered implements ondemand.Caller.
+func (c oneAnswer) Answered(a ondemand.Answer) { c <- a }
 
 // do submits a request and waits for its answer. When ctx is done first, the
 // request is withdrawn and ctx's error returned.
 func (c *callers) do(ctx context.Context, r Request) (Answer, error) {
 	me := make(oneAnswer, 1)
-	id := c.submit(api.Request{Type: r.Type, Priority: r.Priority, Payload: r.Payload, Deadline: r.Deadline, Wait: r.Wait}, me)
+	id := c.submit(ondemand.Request{Type: r.Type, Priority: r.Priority, Payload: r.Payload, Deadline: r.Deadline, WaitCapacity: r.Wait}, me)
 	select {
 	case a := <-me:
 		return Answer{Kind: kindOf(a.Kind), Payload: a.Payload, Reason: a.Reason}, nil

@@ -9,7 +9,7 @@ import (
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/actor"
-	"github.com/dispatcherd/dispatcherd/api"
+	"github.com/dispatcherd/dispatcherd/internal/ondemand"
 )
 
 // silent is a Performer for whom nothing happens.
@@ -24,10 +24,10 @@ func TestCallersAreAnsweredWhenTheLoopHasEnded(t *testing.T) {
 	c := newCallers()
 	c.loop = actor.Start(actor.New(actor.DefaultConfig()), silent{}, nil)
 	before := make(oneAnswer, 1)
-	c.submit(api.Request{Type: "x", Wait: true}, before)
+	c.submit(ondemand.Request{Type: "x", WaitCapacity: true}, before)
 	c.loop.Stop()
 	c.release()
-	require.Equal(t, api.Stopping, (<-before).Kind)
+	require.Equal(t, ondemand.Stopping, (<-before).Kind)
 
 	got, err := c.do(t.Context(), Request{Type: "x", Wait: true})
 	require.NoError(t, err)
@@ -36,7 +36,7 @@ func TestCallersAreAnsweredWhenTheLoopHasEnded(t *testing.T) {
 	submitted, waiting, ends := c.tally()
 	require.EqualValues(t, 2, submitted)
 	require.Zero(t, waiting)
-	require.EqualValues(t, 2, ends[api.Stopping])
+	require.EqualValues(t, 2, ends[ondemand.Stopping])
 }
 
 // begun is a caller who wants to know whether his request began.
@@ -46,7 +46,7 @@ type begun struct {
 	slot dispatcherd.SlotID
 }
 
-// Started implements api.Caller.
+// Started implements ondemand.Caller.
 func (b *begun) Started(slot dispatcherd.SlotID, _ string) { b.slot = slot }
 
 // The loop may just be starting a request whose caller is late. He hears of it: his
@@ -57,7 +57,7 @@ func TestWhoIsLateHearsThatHisRequestHasJustBegun(t *testing.T) {
 		c.loop = actor.Start(actor.New(actor.DefaultConfig()), silent{}, nil)
 		defer c.loop.Stop()
 		late := &begun{oneAnswer: make(oneAnswer, 1)}
-		id := c.submit(api.Request{Type: "x", Wait: true}, late)
+		id := c.submit(ondemand.Request{Type: "x", WaitCapacity: true}, late)
 		gone := make(chan struct{})
 		c.loop.Ask(func(*actor.Core) { // the loop is at work
 			go func() {
@@ -89,7 +89,7 @@ func TestDurableRequestsOutliveTheirDispatcher(t *testing.T) {
 	require.Equal(t, theRowStays, <-late)
 	begun, ends := rows.tally()
 	require.EqualValues(t, 2, begun)
-	require.EqualValues(t, 2, ends[api.Stopping])
+	require.EqualValues(t, 2, ends[ondemand.Stopping])
 	require.Empty(t, rows.ids())
 
 	d := &Daemon{rows: rows, ended: make(chan struct{})}

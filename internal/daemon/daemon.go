@@ -19,6 +19,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/actor"
 	"github.com/dispatcherd/dispatcherd/api"
 	"github.com/dispatcherd/dispatcherd/claim"
+	"github.com/dispatcherd/dispatcherd/internal/ondemand"
 	"github.com/dispatcherd/dispatcherd/internal/resources"
 	"github.com/dispatcherd/dispatcherd/workerproto"
 )
@@ -162,12 +163,12 @@ func (p performer) Perform(fx []actor.Effect) {
 		case *actor.Started:
 			d.callers.started(e)
 		case *actor.Progress:
-			d.reported(e.Mode, e.Job, api.Report{Attempt: e.Attempt, JSON: e.JSON})
+			d.reported(e.Mode, e.Job, ondemand.Report{Attempt: e.Attempt, JSON: e.JSON})
 			if e.Mode == dispatcherd.Queued {
 				d.progress.note(e)
 			}
 		case *actor.Partial:
-			d.reported(e.Mode, e.Job, api.Report{Attempt: e.Attempt, Partial: true, JSON: e.JSON})
+			d.reported(e.Mode, e.Job, ondemand.Report{Attempt: e.Attempt, Partial: true, JSON: e.JSON})
 		case *actor.Send:
 			if e.Mode == dispatcherd.Queued {
 				d.rows.sent(e)
@@ -182,7 +183,7 @@ func (p performer) Perform(fx []actor.Effect) {
 }
 
 // reported hands on what a worker says about a job that goes on.
-func (d *Daemon) reported(mode dispatcherd.Mode, job dispatcherd.JobID, report api.Report) {
+func (d *Daemon) reported(mode dispatcherd.Mode, job dispatcherd.JobID, report ondemand.Report) {
 	if mode == dispatcherd.OnDemand {
 		d.callers.reported(job, report)
 		return

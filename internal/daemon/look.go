@@ -8,6 +8,7 @@ import (
 
 	"github.com/dispatcherd/dispatcherd/actor"
 	"github.com/dispatcherd/dispatcherd/api"
+	"github.com/dispatcherd/dispatcherd/internal/ondemand"
 )
 
 // ID is the number of this dispatcher in Postgres.
@@ -39,9 +40,9 @@ type Books struct {
 	Rows    int64 // that callers wait for
 	Uploads int   // that hold a connection to Postgres
 
-	Requests, Durable           uint64              // submitted in memory, and as rows
-	Waiting                     int                 // of the requests in memory
-	RequestsEnded, DurableEnded [api.Changed]uint64 // by api.AnswerKind; 0: the caller hung up
+	Requests, Durable           uint64                   // submitted in memory, and as rows
+	Waiting                     int                      // of the requests in memory
+	RequestsEnded, DurableEnded [ondemand.Changed]uint64 // by ondemand.AnswerKind; 0: the caller hung up
 }
 
 // Books reads them one after the other: they agree while nobody asks for anything.

@@ -9,15 +9,15 @@ import (
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/actor"
-	"github.com/dispatcherd/dispatcherd/api"
+	"github.com/dispatcherd/dispatcherd/internal/ondemand"
 )
 
 // indifferent is a caller whom nothing interests.
 type indifferent struct{}
 
 func (indifferent) Started(dispatcherd.SlotID, string) {}
-func (indifferent) Reported(api.Report)                {}
-func (indifferent) Answered(api.Answer)                {}
+func (indifferent) Reported(ondemand.Report)           {}
+func (indifferent) Answered(ondemand.Answer)           {}
 
 // What a request takes in the daemon before and behind the loop.
 func BenchmarkPlainCaller(b *testing.B) {

@@ -17,6 +17,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/api"
 	"github.com/dispatcherd/dispatcherd/claim"
 	"github.com/dispatcherd/dispatcherd/internal/joblines"
+	"github.com/dispatcherd/dispatcherd/internal/problem"
 )
 
 // linesOnly is a dispatcher that takes uploads and nothing else: what would be
@@ -85,7 +86,7 @@ func FuzzUpload(f *testing.F) {
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, r)
 		if w.Code != http.StatusCreated {
-			var told api.Problem
+			var told problem.Problem
 			require.Equal(t, "application/problem+json", w.Header().Get("Content-Type"))
 			require.NoError(t, json.Unmarshal(w.Body.Bytes(), &told))
 			require.Equal(t, w.Code, told.Status)

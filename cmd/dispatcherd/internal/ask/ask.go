@@ -13,8 +13,8 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/dispatcherd/dispatcherd/api"
 	"github.com/dispatcherd/dispatcherd/internal/exit"
+	"github.com/dispatcherd/dispatcherd/internal/problem"
 )
 
 // patience bounds a whole question with its answer, if the answer is JSON.
@@ -55,7 +55,7 @@ func Body(ctx context.Context, socket, path string) (io.ReadCloser, error) {
 	}
 	if res.StatusCode != http.StatusOK {
 		defer func() { _ = res.Body.Close() }() // it was read
-		var problem api.Problem
+		var problem problem.Problem
 		_ = json.NewDecoder(io.LimitReader(res.Body, 64<<10)).Decode(&problem) // the status says enough if this fails
 		code := exit.Unavailable
 		switch res.StatusCode {

@@ -1,0 +1,236 @@
+package api
+
+import (
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/internal/ondemand"
+	"github.com/dispatcherd/dispatcherd/internal/problem"
+)
+
+// postRequest runs an on-demand request.
+func (h *Handler) postRequest(w http.ResponseWriter, r *http.Request) error {
+	if !isJSON(r) {
+		return problem.UnsupportedMedia.Of("send application/json")
+	}
+	stream, err := wantsStream(r)
+	if err != nil {
+		return err
+	}
+	text, body, err := h.readBody(w, r, int64(h.cfg.MaxPayload))
+	if err != nil {
+		return err
+	}
+	defer body.Drop()
+	o, err := h.parseRequest(text)
+	if err != nil {
+		return err
+	}
+	_ = http.NewResponseController(w).SetReadDeadline(time.Time{}) // the request's own deadline bounds the wait
+	if o.Key, err = keyOf(r); err != nil {
+		return err
+	}
+	o.Scope, o.Events, o.Later = scopeOf(r), stream, prefersAsync(r)
+	if !stream && !o.Shared() {
+		return h.answerDirect(w, r, &o)
+	}
+	f, err := h.requests.Begin(r.Context(), &o, body)
+	if err != nil {
+		return err
+	}
+	defer f.Leave()
+	switch {
+	case stream:
+		return h.streamRequest(w, r, f)
+	case o.Later:
+		return answerLater(w, f)
+	}
+	v, a, err := f.Await(r.Context())
+	h.extendWrite(w)
+	if err != nil {
+		return err
+	}
+	return writeAnswer(w, v.Job, a)
+}
+
+// directCaller waits for the answer of a request that lives in memory.
+type directCaller struct {
+	answer chan ondemand.Answer // capacity 1
+}
+
+// Started implements ondemand.Caller.
+func (*directCaller) Started(dispatcherd.SlotID, string) {}
+
+// Reported implements ondemand.Caller.
+func (*directCaller) Reported(ondemand.Report) {}
+
+// Answered implements ondemand.Caller.
+func (c *directCaller) Answered(a ondemand.Answer) { c.answer <- a }
+
+var directCallers = sync.Pool{New: func() any { return &directCaller{answer: make(chan ondemand.Answer, 1)} }}
+
+// answerDirect submits a request and waits for its answer. The core keeps the deadline.
+func (h *Handler) answerDirect(w http.ResponseWriter, r *http.Request, o *ondemand.Options) error {
+	c := directCallers.Get().(*directCaller)
+	began := time.Now()
+	id, err := h.requests.Submit(r.Context(), o, c)
+	if err != nil {
+		return err
+	}
+	select {
+	case a := <-c.answer:
+		directCallers.Put(c)
+		if time.Since(began) > h.cfg.WriteTimeout/2 {
+			h.extendWrite(w)
+		}
+		return writeAnswer(w, id, &a)
+	case <-r.Context().Done():
+		h.requests.Abandon(id, c)
+		return problem.CallerGone.Of("")
+	}
+}
+
+// keyOf reads the Idempotency-Key; "" = none. An empty key is refused, because it is
+// most likely an unset variable: without a key, a repeated request would run twice.
+func keyOf(r *http.Request) (string, error) {
+	keys := r.Header.Values("Idempotency-Key")
+	switch {
+	case len(keys) == 0:
+		return "", nil
+	case len(keys) > 1:
+		return "", problem.InvalidRequest.Of("there is more than one Idempotency-Key")
+	case keys[0] == "":
+		return "", problem.InvalidRequest.Of("Idempotency-Key is empty: give each request a value of its own, or leave the header out")
+	case len(keys[0]) > ondemand.MaxKey:
+		return "", problem.InvalidRequest.Of("Idempotency-Key is longer than " + strconv.Itoa(ondemand.MaxKey) + " bytes")
+	}
+	return keys[0], nil
+}
+
+// prefersAsync reads Prefer (RFC 7240).
+func prefersAsync(r *http.Request) bool {
+	for _, value := range r.Header.Values("Prefer") {
+		for part := range strings.SplitSeq(value, ",") {
+			if name, _, _ := strings.Cut(part, ";"); strings.EqualFold(strings.TrimSpace(name), "respond-async") {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// extendWrite restarts the time of the response.
+func (h *Handler) extendWrite(w http.ResponseWriter) {
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(h.cfg.WriteTimeout)) // fails on a connection without deadlines only
+}
+
+// writeAnswer sends the result as it is, or a problem.
+func writeAnswer(w http.ResponseWriter, id dispatcherd.JobID, a *ondemand.Answer) error {
+	if a.Kind != ondemand.Done {
+		return ondemand.ExplainAnswer(a).About(id)
+	}
+	header := w.Header()
+	nameRow(header, id)
+	result := a.Result()
+	if a.Worker != "" {
+		header["Dispatcherd-Worker"] = []string{headerValue(a.Worker)}
+	}
+	header["Content-Type"] = jsonType
+	header["Content-Length"] = []string{strconv.Itoa(len(result))}
+	w.WriteHeader(http.StatusOK)
+	_, _ = w.Write(result) // fails only if the caller is gone
+	return nil
+}
+
+var jsonType = []string{"application/json"}
+
+// headerValue replaces the characters of a worker's name that a header cannot have.
+func headerValue(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r < ' ' || r > '~' {
+			return '?'
+		}
+		return r
+	}, s)
+}
+
+// RequestState describes a shared request that has not ended.
+type RequestState struct {
+	ID    string `json:"id"`
+	State string `json:"state"`         // queued, running or ended
+	Job   int64  `json:"job,omitempty"` // the row of a durable request
+}
+
+// answerLater tells the caller where the answer will be.
+func answerLater(w http.ResponseWriter, f *ondemand.Follower) error {
+	v := f.Look(1)
+	if v.Failure != nil {
+		return v.Failure
+	}
+	if v.Refused() {
+		return ondemand.ExplainAnswer(f.Answer(&v)).About(v.Job)
+	}
+	w.Header().Set("Preference-Applied", "respond-async")
+	sendState(w, f, &v)
+	return nil
+}
+
+func sendState(w http.ResponseWriter, f *ondemand.Follower, v *ondemand.View) {
+	state := RequestState{ID: f.ID(), State: "queued", Job: int64(max(v.Job, 0))}
+	if v.Started {
+		state.State = "running"
+	}
+	if f.Answer(v) != nil {
+		state.State = "ended"
+	} else {
+		w.Header().Set("Retry-After", "1")
+	}
+	w.Header().Set("Location", "/v1/requests/"+f.ID())
+	answerJSON(w, http.StatusAccepted, state)
+}
+
+var errNoRequest = problem.NotFound.Of("no request has that id, or it ended too long ago")
+
+// getRequest returns the answer, the events or the state of a kept request.
+func (h *Handler) getRequest(w http.ResponseWriter, r *http.Request) error {
+	stream, err := wantsStream(r)
+	if err != nil {
+		return err
+	}
+	f := h.requests.Find(r.PathValue("id"))
+	if f == nil {
+		return errNoRequest
+	}
+	defer f.Leave()
+	v := f.Look(1)
+	a := f.Answer(&v)
+	switch {
+	case stream && r.Method == http.MethodHead && v.Failure == nil:
+		h.newSSE(w)
+		return nil
+	case stream:
+		return h.streamRequest(w, r, f)
+	case v.Failure != nil:
+		return v.Failure
+	case a != nil:
+		return writeAnswer(w, v.Job, a)
+	}
+	sendState(w, f, &v)
+	return nil
+}
+
+// deleteRequest cancels a kept request, or forgets one that has ended.
+func (h *Handler) deleteRequest(w http.ResponseWriter, r *http.Request) error {
+	f := h.requests.Find(r.PathValue("id"))
+	if f == nil {
+		return errNoRequest
+	}
+	defer f.Leave()
+	f.Cancel()
+	w.WriteHeader(http.StatusNoContent)
+	return nil
+}

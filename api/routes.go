@@ -1,0 +1,56 @@
+package api
+
+import (
+	_ "embed"
+	"net/http"
+)
+
+// openAPI is the OpenAPI 3.1 description as it is served. Tests hold it to the routes,
+// to the answers and to the problems.
+//
+//go:embed openapi.json
+var openAPI []byte
+
+const (
+	mediaJSON   = "application/json"
+	mediaEvents = "text/event-stream"
+	mediaLines  = "application/x-ndjson"
+)
+
+// route is one operation. The error of its handler becomes a problem.
+type route struct {
+	method, path string
+	handle       func(http.ResponseWriter, *http.Request) error
+	query        []string // parameters that it takes
+}
+
+// allRoutes lists everything that the API does.
+func (h *Handler) allRoutes(metrics http.Handler) []route {
+	const get, post, del = http.MethodGet, http.MethodPost, http.MethodDelete
+	return []route{
+		{post, "/v1/requests", h.postRequest, nil},
+		{get, "/v1/requests/{id}", h.getRequest, nil},
+		{del, "/v1/requests/{id}", h.deleteRequest, nil},
+		{post, "/v1/jobs", h.postJobs, []string{"on_error"}},
+		{get, "/v1/jobs/{id}", h.getJob, nil},
+		{del, "/v1/jobs/{id}", h.deleteJob, nil},
+		{get, "/v1/jobs/{id}/events", h.getJobEvents, nil},
+		{get, "/v1/jobs/{id}/why", h.getWhy, nil},
+		{get, "/v1/slots", h.getSlots, nil},
+		{get, "/v1/types", h.getTypes, nil},
+		{get, "/livez", h.live, []string{"verbose"}},
+		{get, "/readyz", h.ready, []string{"verbose", "exclude"}},
+		{get, "/startupz", h.live, []string{"verbose"}},
+		{get, "/metrics", func(w http.ResponseWriter, r *http.Request) error {
+			metrics.ServeHTTP(w, r)
+			return nil
+		}, nil},
+		{get, "/openapi.json", getOpenAPI, nil},
+	}
+}
+
+func getOpenAPI(w http.ResponseWriter, _ *http.Request) error {
+	w.Header().Set("Content-Type", mediaJSON)
+	_, _ = w.Write(openAPI) // fails only if the caller is gone
+	return nil
+}

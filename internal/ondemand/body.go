@@ -1,0 +1,66 @@
+package ondemand
+
+import (
+	"strconv"
+	"sync/atomic"
+
+	"github.com/dispatcherd/dispatcherd/internal/problem"
+)
+
+// FreeBody is the number of bytes of each body that do not count against the budget.
+// The limit of connections bounds these, so that a small request is never refused
+// because of large ones.
+const FreeBody = 4 << 10
+
+// budget bounds the bodies of all callers together.
+type budget struct {
+	limit int64
+	held  atomic.Int64
+}
+
+// Body is the share of one request in the budget. Its holder calls Drop when the body
+// is no longer needed.
+type Body struct {
+	of   *budget
+	read int64 // bytes so far
+}
+
+// NewBody returns an empty share.
+func (s *Service) NewBody() *Body { return &Body{of: &s.bodies} }
+
+// RefuseBody returns the problem of a body for which the budget has no room.
+func (s *Service) RefuseBody() error {
+	s.refused(BoundBodies)
+	return problem.QueueFull.Of("the bodies of requests and jobs take " + strconv.FormatInt(s.bodies.limit, 10) + " bytes already, the limit").Retryable()
+}
+
+// counted returns the bytes that count.
+func (b *Body) counted() int64 { return max(0, b.read-FreeBody) }
+
+// Add counts n more bytes. It returns false, and changes nothing, if there is no room.
+func (b *Body) Add(n int64) bool {
+	before := b.counted()
+	b.read += n
+	more := b.counted() - before
+	if b.of.held.Add(more) > b.of.limit && more > 0 {
+		b.of.held.Add(-more)
+		b.read -= n
+		return false
+	}
+	return true
+}
+
+// Drop gives everything back. Later calls change nothing.
+func (b *Body) Drop() {
+	if n := b.counted(); n != 0 {
+		b.of.held.Add(-n)
+	}
+	b.read = 0
+}
+
+// move returns the share and leaves b empty.
+func (b *Body) move() Body {
+	moved := *b
+	b.read = 0
+	return moved
+}

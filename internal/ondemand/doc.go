@@ -1,0 +1,21 @@
+// Package ondemand implements on-demand requests below the two interfaces of callers:
+// HTTP (package api) and frames (package api, file frames.go). It validates options,
+// submits requests to the dispatcher, and implements idempotency keys, coalescing,
+// durable requests, waiting and the answers that are kept.
+//
+// # Two kinds of requests
+//
+// A request that lives in memory and has one caller goes directly to the dispatcher
+// ([Service.Submit]): the [Caller] gets its events and its answer. Any other request
+// ([Options.Shared]: it has a key, is durable, or its answer is fetched later) is a
+// [Shared] request: one execution with a bounded list of events, which any number of
+// callers follow ([Service.Begin], [Follower]). A shared request is cancelled when its
+// last caller leaves, unless a caller fetches its answer later.
+//
+// # Expiry
+//
+// The core decides the deadline and the capacity wait of each request in memory that
+// has one caller. A row has no deadline in the core, and callers of a shared request
+// have deadlines of their own: expiry.go decides these, and capacity_wait.go decides
+// how long the callers of a shared request wait while no slot supports the type.
+package ondemand

@@ -1,0 +1,76 @@
+package ondemand
+
+import (
+	"fmt"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/internal/problem"
+)
+
+// Options is what a caller asks for.
+type Options struct {
+	Type         string
+	Payload      []byte // JSON without line breaks that a worker can be sent, or nil
+	Priority     dispatcherd.Priority
+	Timeout      *time.Duration // how long the caller waits; nil = the default
+	CapacityWait *time.Duration // how long it waits while no slot supports the type; nil = not at all
+	Durable      bool           // write a row to Postgres first
+	CoalesceKey  string         // callers with the same key and request share one execution
+	Key          string         // idempotency key: the same key and request get the same answer
+	Scope        string         // each scope has its own idempotency keys
+	Events       bool           // the caller follows the events
+	Later        bool           // the caller fetches the answer later
+}
+
+// MaxKey bounds coalesce keys and idempotency keys, in bytes.
+const MaxKey = 256
+
+// Shared reports whether the request needs a [Shared] request.
+func (o *Options) Shared() bool {
+	return o.Durable || o.CoalesceKey != "" || o.Key != "" || o.Later
+}
+
+// keyed reports whether other callers may share the request.
+func (o *Options) keyed() bool { return o.Key != "" || o.CoalesceKey != "" }
+
+// Check returns the first option that is not allowed, as a problem.
+func (s *Service) Check(o *Options) error {
+	reason := ""
+	switch {
+	case o.Type == "":
+		reason = "type is missing"
+	case len(o.Type) > dispatcherd.MaxTypeLength:
+		reason = fmt.Sprintf("type has %d bytes; at most %d are allowed", len(o.Type), dispatcherd.MaxTypeLength)
+	case !utf8.ValidString(o.Type) || strings.ContainsFunc(o.Type, unicode.IsControl):
+		reason = "type holds a control character"
+	case !o.Priority.Valid():
+		reason = fmt.Sprintf("priority %d is outside %d..%d", o.Priority, dispatcherd.MinPriority, dispatcherd.MaxPriority)
+	case o.Timeout != nil && (*o.Timeout < time.Millisecond || *o.Timeout > s.limits.MaxTimeout):
+		reason = fmt.Sprintf("timeout must lie between 1ms and %v", s.limits.MaxTimeout)
+	case o.CapacityWait != nil && (*o.CapacityWait < 0 || *o.CapacityWait > s.limits.MaxTimeout):
+		reason = fmt.Sprintf("wait_for_worker must lie between 0 and %v", s.limits.MaxTimeout)
+	case len(o.CoalesceKey) > MaxKey:
+		reason = fmt.Sprintf("coalesce_key has %d bytes; at most %d are allowed", len(o.CoalesceKey), MaxKey)
+	case len(o.Key) > MaxKey:
+		reason = fmt.Sprintf("Idempotency-Key is longer than %d bytes", MaxKey)
+	default:
+		return nil
+	}
+	return problem.InvalidRequest.Of(reason)
+}
+
+// request is what the dispatcher is given for checked options.
+func (s *Service) request(o *Options) Request {
+	r := Request{Type: o.Type, Priority: o.Priority, Payload: o.Payload, Deadline: s.limits.DefaultTimeout, Durable: o.Durable}
+	if o.Timeout != nil {
+		r.Deadline = *o.Timeout
+	}
+	if o.CapacityWait != nil {
+		r.WaitCapacity, r.CapacityWait = *o.CapacityWait > 0, *o.CapacityWait
+	}
+	return r
+}

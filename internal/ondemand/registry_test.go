@@ -1,0 +1,107 @@
+package ondemand
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/internal/problem"
+)
+
+// backend keeps the last caller and answers when the test says so.
+type backend struct {
+	last   dispatcherd.JobID
+	caller Caller
+}
+
+func (b *backend) Submit(_ context.Context, _ Request, c Caller) (dispatcherd.JobID, error) {
+	b.last--
+	b.caller = c
+	return b.last, nil
+}
+
+func (*backend) Abandon(dispatcherd.JobID, Caller)                  {}
+func (*backend) NoCapacity(dispatcherd.JobID) (time.Duration, bool) { return time.Second, false }
+func (*backend) Offered(string) bool                                { return true }
+func (*backend) Rank(dispatcherd.JobID) (Rank, bool)                { return Rank{OfType: 2, Waiting: 5}, true }
+
+func newService(t *testing.T) (*Service, *backend) {
+	b := &backend{}
+	s := New(Limits{
+		DefaultTimeout: time.Minute, MaxTimeout: time.Hour, Bodies: 1 << 20, Requests: 10, Keys: 10, KeepAnswers: time.Minute, KeepBytes: 1 << 20, Events: 10,
+	}, b, func(Bound) {})
+	t.Cleanup(func() {
+		s.Close()
+		g := s.Gauges()
+		require.Zero(t, g.Followers)
+		require.Zero(t, g.Bytes)
+	})
+	return s, b
+}
+
+func begin(t *testing.T, s *Service, o Options) *Follower {
+	f, err := s.Begin(t.Context(), &o, s.NewBody())
+	require.NoError(t, err)
+	return f
+}
+
+func TestForgottenRequestLeavesNoEntry(t *testing.T) {
+	s, b := newService(t)
+	f := begin(t, s, Options{Type: "pdf", Later: true, Key: "k", CoalesceKey: "c"})
+	b.caller.Answered(Answer{Kind: Done})
+	require.Len(t, s.shared.kept, 1)
+	require.Empty(t, s.shared.byCoalesce, "an ended request is not shared")
+	f.Cancel()
+	f.Leave()
+	require.Empty(t, s.shared.kept)
+	require.Empty(t, s.shared.byKey)
+	require.Empty(t, s.shared.byID)
+}
+
+// The end of a request and a caller's deadline may happen at the same time. A caller
+// that was answered Late gets the same answer again if the request had started.
+func TestLateCallerOfEndedRequestStaysLate(t *testing.T) {
+	for _, started := range []bool{true, false} {
+		s, b := newService(t)
+		o := Options{Type: "pdf", Key: "late"}
+		first := begin(t, s, o)
+		late := s.Find(first.ID())
+		late.key = keyEntry("late", "")
+		if started {
+			b.caller.Started(1, "w")
+		}
+		b.caller.Answered(Answer{Kind: Unsupported, Reason: "none"})
+		first.Leave()
+		late.late = true
+		late.Leave()
+		submitted := b.last
+		again := begin(t, s, o)
+		if started {
+			require.Equal(t, submitted, b.last, "it is not started again")
+			_, a, err := again.Await(t.Context())
+			require.NoError(t, err)
+			require.Equal(t, Late, a.Kind)
+		} else {
+			require.NotEqual(t, submitted, b.last)
+			b.caller.Answered(Answer{Kind: Done})
+		}
+		again.Leave()
+	}
+}
+
+func TestOptionsAreChecked(t *testing.T) {
+	s, _ := newService(t)
+	long, negative := 2*time.Hour, -time.Second
+	for _, o := range []Options{
+		{}, {Type: "a\n"}, {Type: "pdf", Priority: 11}, {Type: "pdf", Timeout: &long}, {Type: "pdf", CapacityWait: &negative},
+		{Type: "pdf", Key: string(make([]byte, MaxKey+1))}, {Type: "pdf", CoalesceKey: string(make([]byte, MaxKey+1))},
+	} {
+		var p *problem.Problem
+		require.ErrorAs(t, s.Check(&o), &p)
+		require.Equal(t, problem.InvalidRequest.Name, p.Name())
+	}
+	require.NoError(t, s.Check(&Options{Type: "pdf"}))
+}

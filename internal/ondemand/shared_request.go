@@ -1,0 +1,259 @@
+package ondemand
+
+import (
+	"encoding/json"
+	"sync"
+	"time"
+
+	"github.com/dispatcherd/dispatcherd"
+)
+
+// Event is one event of a shared request.
+type Event struct {
+	Name string // queued, started, progress or partial
+	Data []byte // JSON
+}
+
+// Shared is one execution that any number of callers follow. It implements Caller.
+//
+// Lock order: registry.mu, then Shared.mu. The backend is never called with mu held,
+// because its loop calls the methods of Caller.
+type Shared struct {
+	owner    *registry
+	id       string            // random, so that it cannot be guessed
+	keys     []string          // its idempotency keys, entries of owner.byKey; guarded by owner.mu
+	lateKeys []string          // those of keys whose callers were answered Late while it went on; guarded by owner.mu
+	coalesce string            // its entry in owner.byCoalesce; "" = none
+	mark     [32]byte          // fingerprint of the request
+	typ      string            // the type that it needs
+	row      bool              // durable: another dispatcher may run it, which is not seen here
+	earlier  dispatcherd.JobID // the row that an earlier request with its keys may have written; 0 = none
+
+	undecided dispatcherd.JobID // the row that may have been written when the submission failed; guarded by owner.mu
+
+	mu       sync.Mutex
+	kept     int               // callers that fetch the answer later; with one it goes on without callers
+	until    time.Time         // the latest deadline of its callers; zero = the core keeps it
+	expiry   *time.Timer       // at until; of a kept request
+	later    laterWait         // of a kept request
+	job      dispatcherd.JobID // 0 until submitted
+	ready    bool              // submitted, or the submission failed
+	queued   *Event            // the first event
+	events   []Event
+	dropped  int   // events that made room, before events[0]
+	bytes    int64 // of events and answer
+	body     Body  // of the caller that began it, until it has ended or is a row
+	changed  chan struct{}
+	started  bool
+	answer   *Answer
+	failure  error // instead of an answer: it was not submitted
+	givenUp  bool
+	callers  int
+	someLate bool // a caller left because it was late
+	endedAt  time.Time
+}
+
+// startedEvent is the data of a "started" event.
+type startedEvent struct {
+	Slot   dispatcherd.SlotID `json:"slot"`
+	Worker string             `json:"worker"`
+}
+
+// Started implements Caller.
+func (r *Shared) Started(slot dispatcherd.SlotID, worker string) {
+	data := eventJSON(startedEvent{Slot: slot, Worker: worker})
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.started = true
+	r.appendLocked(Event{"started", data})
+}
+
+// Reported implements Caller.
+func (r *Shared) Reported(p Report) {
+	name := "progress"
+	if p.Partial {
+		name = "partial"
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.appendLocked(Event{name, p.JSON})
+}
+
+// Answered implements Caller.
+func (r *Shared) Answered(a Answer) { r.end(&a, nil) }
+
+// end ends the request. Only the first call counts.
+func (r *Shared) end(a *Answer, failure error) {
+	r.mu.Lock()
+	if r.endedLocked() {
+		r.mu.Unlock()
+		return
+	}
+	r.answer, r.failure, r.endedAt = a, failure, time.Now()
+	r.body.Drop()
+	for _, t := range []*time.Timer{r.expiry, r.later.check} {
+		if t != nil {
+			t.Stop()
+		}
+	}
+	if a != nil {
+		r.grow(int64(len(a.Payload) + len(a.Reason)))
+	}
+	r.wakeLocked()
+	r.mu.Unlock()
+	r.owner.ended(r)
+}
+
+func (r *Shared) endedLocked() bool { return r.answer != nil || r.failure != nil }
+
+func (r *Shared) jobID() dispatcherd.JobID {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.job
+}
+
+// appendLocked adds an event. The oldest events make room.
+func (r *Shared) appendLocked(e Event) {
+	if r.answer != nil {
+		return
+	}
+	s := r.owner.s
+	for len(r.events) > 0 && (len(r.events) >= s.limits.Events || s.Full()) {
+		r.grow(-int64(len(r.events[0].Data)))
+		r.events[0] = Event{}
+		r.events = r.events[1:]
+		r.dropped++
+	}
+	if s.Full() {
+		r.dropped++ // not even room for this one
+	} else {
+		r.events = append(r.events, e)
+		r.grow(int64(len(e.Data)))
+	}
+	r.wakeLocked()
+}
+
+func (r *Shared) grow(by int64) {
+	r.bytes += by
+	r.owner.bytes.Add(by)
+}
+
+func (r *Shared) wakeLocked() {
+	close(r.changed)
+	r.changed = make(chan struct{})
+}
+
+// dropBody says that a row has the body now.
+func (r *Shared) dropBody() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.body.Drop()
+}
+
+// submitted records the id and the place in the queue.
+func (r *Shared) submitted(job dispatcherd.JobID, rank Rank) {
+	data := eventJSON(rank)
+	r.mu.Lock()
+	r.job, r.ready = job, true
+	r.queued = &Event{"queued", data}
+	r.wakeLocked()
+	givenUp := r.givenUp
+	r.mu.Unlock()
+	if givenUp {
+		r.owner.s.backend.Abandon(job, r)
+	}
+}
+
+// leave removes a caller. The last one cancels the request, unless it is kept or has
+// ended. It is hidden under the same lock, so that no caller joins a request that is
+// being cancelled. If a caller left late, the request keeps its keys: their callers get
+// the answer Late and do not start it again. key is the entry of the caller's own key.
+func (r *Shared) leave(late bool, key string) {
+	r.owner.mu.Lock()
+	if late && key != "" {
+		r.owner.lateLocked(r, key)
+	}
+	r.mu.Lock()
+	r.callers--
+	r.someLate = r.someLate || late
+	last := r.callers == 0 && r.kept == 0 && !r.endedLocked()
+	late = r.someLate && last && len(r.keys) > 0
+	r.mu.Unlock()
+	switch {
+	case late:
+		r.owner.hideLocked(r, Late)
+	case last:
+		r.owner.dropLocked(r)
+	}
+	r.owner.mu.Unlock()
+	r.owner.followers.Add(-1)
+	switch {
+	case late:
+		r.giveUp(r.lateAnswer())
+	case last:
+		r.giveUp(Answer{Kind: Cancelled, Reason: "every caller disconnected"})
+	}
+}
+
+// giveUp cancels a request that goes on, and forgets one that has ended: its row may
+// have been retried since, and is no longer this caller's.
+func (r *Shared) giveUp(end Answer) {
+	r.mu.Lock()
+	first := !r.givenUp
+	r.givenUp = true
+	job, over := r.job, r.answer != nil
+	r.mu.Unlock()
+	if end.Kind != Late {
+		r.owner.forget(r)
+	}
+	if !first {
+		return
+	}
+	if job != 0 && !over {
+		r.owner.s.backend.Abandon(job, r)
+	}
+	r.end(&end, nil)
+}
+
+// dropLater takes back that a caller fetches the answer later.
+func (r *Shared) dropLater(o *Options) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.kept -= keeps(o)
+}
+
+// look returns what happened from sequence number from on. Number 0 is the "queued" event.
+func (r *Shared) look(from int) View {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	v := View{Ready: r.ready, Started: r.started, Job: r.job, answer: r.answer, Failure: r.failure, changed: r.changed, Next: from}
+	if !r.ready {
+		return v
+	}
+	if from == 0 && r.queued != nil {
+		v.Events = append(v.Events, *r.queued)
+		from = 1
+	}
+	at := max(from, 1) - 1 - r.dropped
+	if at < 0 {
+		v.Missed, at = -at, 0
+	}
+	size := 0
+	for at < len(r.events) && size < ViewBytes {
+		size += len(r.events[at].Data)
+		v.Events = append(v.Events, r.events[at])
+		at++
+	}
+	v.More = at < len(r.events)
+	v.Next = max(from, 1+r.dropped+min(at, len(r.events)))
+	return v
+}
+
+// eventJSON encodes numbers and text, which cannot fail.
+func eventJSON(v any) []byte {
+	data, err := json.Marshal(v)
+	if err != nil {
+		return []byte(`{}`)
+	}
+	return data
+}
