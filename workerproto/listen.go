@@ -36,7 +36,7 @@ func Listen(path string, mode fs.FileMode) (net.Listener, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
 		return nil, fmt.Errorf("directory for socket %q: %w", path, err)
 	}
-	lock, err := lockFile(path)
+	lock, err := Lock(path)
 	if err != nil {
 		return nil, err
 	}
@@ -123,9 +123,27 @@ func removeStale(path string) error {
 	return nil
 }
 
-// lockFile opens and locks the file beside a socket. The file stays when the lock
-// is released: removing it would let two holders lock two files of one name.
-func lockFile(socket string) (*os.File, error) {
+// LockOf returns the lock that is held while l listens, or nil if l was not created by
+// Listen. The lock is released when both l and the file are closed.
+func LockOf(l net.Listener) (*os.File, error) {
+	own, ok := l.(*listener)
+	if !ok {
+		return nil, nil
+	}
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
+	fd, err := syscall.Dup(int(own.lock.Fd()))
+	if err != nil {
+		return nil, os.NewSyscallError("dup", err)
+	}
+	syscall.CloseOnExec(fd)
+	return os.NewFile(uintptr(fd), own.lock.Name()), nil
+}
+
+// Lock opens and locks the file beside a socket, for a socket that Listen did not
+// create. Closing the file releases the lock. The file stays: removing it would let two
+// holders lock two files of one name. The error is ErrInUse if another process holds it.
+func Lock(socket string) (*os.File, error) {
 	file, err := os.OpenFile(socket+".lock", os.O_RDWR|os.O_CREATE|syscall.O_NOFOLLOW, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("lock file: %w", err)

@@ -94,3 +94,23 @@ func TestNobodyConnectsBeforeTheModeIsSet(t *testing.T) {
 	require.ErrorIs(t, err, syscall.ECONNREFUSED, "bound, not listening: the state in which Listen sets the mode")
 	require.NoError(t, syscall.Close(fd))
 }
+
+func TestLockOutlivesItsListener(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "w.sock")
+	l, err := Listen(path, 0o600)
+	require.NoError(t, err)
+	lock, err := LockOf(l)
+	require.NoError(t, err)
+	_, err = Lock(path)
+	require.ErrorIs(t, err, ErrInUse)
+	require.NoError(t, l.Close())
+	_, err = Listen(path, 0o600)
+	require.ErrorIs(t, err, ErrInUse, "the file holds the lock")
+	require.NoError(t, lock.Close())
+	again, err := Lock(path)
+	require.NoError(t, err)
+	require.NoError(t, again.Close())
+	lock, err = LockOf(&net.UnixListener{})
+	require.NoError(t, err)
+	require.Nil(t, lock)
+}

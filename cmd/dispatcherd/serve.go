@@ -19,11 +19,11 @@ func (a *app) serveCommand() *cobra.Command {
 	var migrate bool
 	cmd := &cobra.Command{
 		Use: "serve", Short: "Run the dispatcher on your Postgres", Args: settings.NoArguments, Annotations: map[string]string{settings.NoteLogs: "yes"},
-		Long: `Runs the dispatcher until it is told to stop (SIGINT or SIGTERM): it then takes no new
-work, lets running jobs end within --grace, and leaves the rest to their workers, which bring them along to
-the next dispatcher on the socket within --resume. A second signal ends it at once; nothing is lost by that
-either: a dispatcher that is started within the lease goes on with the jobs, later others start them anew.
-SIGHUP has it read the file of --api-tokens anew; nothing else is reloaded.`,
+		Long: `Runs the dispatcher until SIGINT or SIGTERM. It then starts no more jobs and lets running jobs
+end within --grace. Workers keep the jobs that are left for --resume, and resume them with the next
+dispatcher on the socket. A second signal ends the dispatcher at once, as kill -9 does. No job is lost then:
+a dispatcher that starts on the same socket of the same host takes the jobs over at once, others after --lease.
+SIGHUP reads the file of --api-tokens again; nothing else is reloaded.`,
 		Example: `  dispatcherd serve --database-url postgres://dispatcherd@db/app --migrate
   DATABASE_URL=postgres://… dispatcherd serve --worker-socket /run/dispatcherd/worker.sock
   dispatcherd serve --weight-ageing 32          # a priority unit is worth 32 s of waiting instead of 64`,

@@ -56,6 +56,7 @@ type Daemon struct {
 	sweeps        chan struct{}  // capacity 1: a lost dispatcher waits to be forgotten
 	adopted       chan struct{}  // capacity 1: rows were taken over since the last beat began
 	lease         *lease
+	lock          *hostLock
 	resources     *resources.Resources
 	denials       *seldom // a worker may try as often as it likes
 }
@@ -68,11 +69,21 @@ func Start(ctx context.Context, cfg Config, log *zap.Logger) (_ *Daemon, err err
 			d.abort()
 		}
 	}()
+	worker, err := d.listen(cfg.WorkerSocket)
+	if err != nil {
+		return nil, err
+	}
+	if d.lock, err = lockOf(cfg.WorkerSocket, worker); err != nil {
+		return nil, err
+	}
 	d.store, err = claim.Open(ctx, claim.Config{
-		DSN: cfg.DSN, Name: cfg.Name, Lease: cfg.Lease, AsyncClaims: cfg.AsyncClaims,
+		DSN: cfg.DSN, Name: cfg.Name, Lease: cfg.Lease, AsyncClaims: cfg.AsyncClaims, Identity: d.lock.identity(),
 		Observer: &storeObserver{log: log, metrics: d.metrics, hearing: d.hearing, trouble: trouble{log: log, dsn: cfg.DSN}},
 	})
 	if err != nil {
+		return nil, err
+	}
+	if err = d.replacePredecessor(ctx); err != nil {
 		return nil, err
 	}
 	begun := time.Now()
@@ -80,10 +91,6 @@ func Start(ctx context.Context, cfg Config, log *zap.Logger) (_ *Daemon, err err
 		return nil, fmt.Errorf("joining the dispatchers: %w", err)
 	}
 	d.lease = &lease{length: cfg.Lease, beaten: begun}
-	worker, err := d.listen(cfg.WorkerSocket)
-	if err != nil {
-		return nil, err
-	}
 	if err = d.openAPI(ctx); err != nil {
 		return nil, err
 	}
@@ -313,6 +320,7 @@ func (d *Daemon) stop() error {
 		err = fmt.Errorf("leaving the dispatchers: %w; whoever notices releases what was running", err)
 	}
 	d.store.Close()
+	d.lock.release()
 	d.log.Info("stopped", zap.Int("released", left), zap.Uint64("handed_over", stats.Left))
 	return err
 }
@@ -367,6 +375,7 @@ func (d *Daemon) awaitIdle(limit time.Duration) {
 
 // abort undoes a start that failed half-way.
 func (d *Daemon) abort() {
+	defer d.lock.release()
 	for _, l := range d.sockets {
 		_ = l.Close() // it never accepted anybody
 	}

@@ -37,9 +37,10 @@ var mayImport = map[string][]string{
 	"internal/allow":    {"workerproto"},
 	"internal/exit":     {"claim", "internal/devpg", "migrations", "workerproto"},
 	"internal/joblines": {"", "claim", "internal/jsontext"},
-	"internal/daemon": {"", "actor", "api", "claim", "internal/allow", "internal/jsontext", "internal/contract", "internal/exit",
+	"internal/daemon": {"", "actor", "api", "claim", "internal/allow", "internal/jsontext", "internal/contract", "internal/exit", "internal/hostlock",
 		"internal/joblines", "internal/ondemand", "internal/problem", "internal/resources", "migrations", "scoring", "workerproto"},
 	"internal/resources": {},
+	"internal/hostlock":  {},
 
 	"internal/lint/measures":   {"internal/lint/vocabulary"},
 	"internal/lint/vocabulary": {},

@@ -1,0 +1,87 @@
+package daemon
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+
+	"go.uber.org/zap"
+
+	"github.com/dispatcherd/dispatcherd/claim"
+	"github.com/dispatcherd/dispatcherd/internal/hostlock"
+	"github.com/dispatcherd/dispatcherd/workerproto"
+)
+
+// hostLock is the lock beside the worker socket. This process holds it until it has left
+// the dispatchers, also after the socket is closed. So who holds it next knows that the
+// process of the recorded dispatcher has ended.
+type hostLock struct {
+	file *os.File // nil = there is no lock
+	name string   // see hostlock.Name; "" = the host cannot be identified
+	me   hostlock.Incarnation
+}
+
+// lockOf returns the lock of the worker socket. A socket of the service manager has no
+// lock of its own; without the right to create one, only the lease ends a dead
+// dispatcher.
+func lockOf(path string, l net.Listener) (*hostLock, error) {
+	h := &hostLock{}
+	_, _ = rand.Read(h.me[:]) // never fails
+	var err error
+	if h.file, err = workerproto.LockOf(l); err != nil {
+		return nil, err
+	}
+	if h.file == nil {
+		h.file, err = workerproto.Lock(path)
+		if errors.Is(err, workerproto.ErrInUse) {
+			return nil, socketFailure(err)
+		}
+		if err != nil {
+			return h, nil
+		}
+	}
+	if h.name, err = hostlock.Name(h.file); err != nil {
+		return nil, errors.Join(err, h.file.Close())
+	}
+	return h, nil
+}
+
+// identity is how this process is known in Postgres.
+func (h *hostLock) identity() claim.Identity {
+	return claim.Identity{Incarnation: h.me, Lock: h.name}
+}
+
+// release releases the lock, after this dispatcher has left.
+func (h *hostLock) release() {
+	if h != nil && h.file != nil {
+		_ = h.file.Close() // it was not written to since
+	}
+}
+
+// replacePredecessor declares the dispatcher that held the lock before lost, so that its
+// jobs are adopted or released at once, and records this process in the lock file. The
+// order matters: a process that dies in between leaves the record of its predecessor.
+//
+// Jobs of the predecessor wait for their workers as long as they would have waited for
+// its lease.
+func (d *Daemon) replacePredecessor(ctx context.Context) error {
+	if d.lock.name == "" {
+		return nil
+	}
+	if before, known := hostlock.Predecessor(d.lock.file, d.lock.name); known {
+		found, err := d.store.DeclareLost(ctx, claim.Identity{Incarnation: before, Lock: d.lock.name}, min(d.cfg.Workers.Resume, d.cfg.Lease))
+		if err != nil {
+			return fmt.Errorf("declaring the predecessor lost: %w", err)
+		}
+		if found {
+			d.log.Warn("the previous dispatcher on this socket was killed: its jobs are taken over", zap.String("workers", d.cfg.WorkerSocket))
+		}
+	}
+	if err := hostlock.Record(d.lock.file, d.lock.name, d.lock.me); err != nil {
+		return fmt.Errorf("recording this process in the lock file %s: %w", d.lock.file.Name(), err)
+	}
+	return nil
+}

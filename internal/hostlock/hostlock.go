@@ -1,0 +1,106 @@
+// Package hostlock finds out whether the process that held a lock file before has died
+// on this host, and which one it was.
+//
+// A process that holds a lock file (flock) records itself in it: its incarnation, and
+// the name of the file. A process that obtains the lock later reads that record. The
+// kernel releases a lock only when the process that holds it has ended, so if the record
+// is about the very file that is locked, the recorded process is dead.
+//
+// The name of a file is the boot id of the host, the device and the inode. It differs
+// from the recorded one, and the record is ignored, if
+//
+//   - the file was copied, to another directory or to another host: another inode, device
+//     or boot id. The process that wrote the record may live and hold the lock of the
+//     original;
+//   - the file is on a shared file system and another host wrote the record: another boot
+//     id. Locks of other hosts may not be visible;
+//   - the host was restarted: another boot id. The process is dead, but the lease of its
+//     dispatcher ends soon enough.
+//
+// Containers and network namespaces of one host share the kernel, its locks and its boot
+// id, so they need no special treatment.
+package hostlock
+
+import (
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+)
+
+// Incarnation is a random number that one process generates when it starts.
+type Incarnation = [16]byte
+
+// record is the content of a lock file.
+type record struct {
+	Lock        string `json:"lock"`        // name of the file, see Name
+	Incarnation string `json:"incarnation"` // in hex
+}
+
+// maxRecord bounds what is read of a file.
+const maxRecord = 4096
+
+// bootIDFile tells the boot id of a Linux host.
+const bootIDFile = "/proc/sys/kernel/random/boot_id"
+
+// Name identifies an open file on this host since its last start. It is empty where the
+// system has no boot id.
+func Name(file *os.File) (string, error) {
+	boot, err := os.ReadFile(bootIDFile)
+	if errors.Is(err, os.ErrNotExist) {
+		return "", nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("boot id of the host: %w", err)
+	}
+	return nameOn(strings.TrimSpace(string(boot)), file)
+}
+
+// nameOn is Name on the host with the boot id.
+func nameOn(boot string, file *os.File) (string, error) {
+	info, err := file.Stat()
+	if err != nil {
+		return "", err
+	}
+	device, inode, known := place(info)
+	if boot == "" || !known {
+		return "", nil
+	}
+	return fmt.Sprintf("%s %d %d", boot, device, inode), nil
+}
+
+// Predecessor returns the incarnation of the process that held the lock named name
+// before, and false if the file does not prove that there was one. The caller holds the
+// lock.
+func Predecessor(file *os.File, name string) (Incarnation, bool) {
+	if name == "" {
+		return Incarnation{}, false
+	}
+	text, err := io.ReadAll(io.NewSectionReader(file, 0, maxRecord))
+	var r record
+	if err != nil || json.Unmarshal(text, &r) != nil || r.Lock != name {
+		return Incarnation{}, false
+	}
+	raw, err := hex.DecodeString(r.Incarnation)
+	if err != nil || len(raw) != len(Incarnation{}) || Incarnation(raw) == (Incarnation{}) {
+		return Incarnation{}, false
+	}
+	return Incarnation(raw), true
+}
+
+// Record writes this process into the lock file named name. The caller holds the lock. A
+// record that is written halfway is none.
+func Record(file *os.File, name string, me Incarnation) error {
+	text, err := json.Marshal(record{Lock: name, Incarnation: hex.EncodeToString(me[:])})
+	if err != nil {
+		return err
+	}
+	if err := file.Truncate(0); err != nil {
+		return err
+	}
+	_, err = file.WriteAt(append(text, '\n'), 0)
+	return err
+}
