@@ -43,6 +43,7 @@ func adopted(t *testing.T, s store, req contract.AdoptRequest) []contract.Adopte
 // Whether the owner is dead, cut off or alive: the worker decides where its work
 // goes on, and what the owner says afterwards changes nothing.
 func TestAnAdoptedJobKeepsItsAttemptAndItsOwnerIsStale(t *testing.T) {
+	t.Parallel()
 	contractSuite(t, func(t *testing.T, w world) {
 		owner, heir := joined(t, w), joined(t, w)
 		id := w.insert(t, claimfake.Row{Type: "pdf", Priority: 3, MaxAttempts: 4, Timeout: time.Minute}, 0)
@@ -65,6 +66,7 @@ func TestAnAdoptedJobKeepsItsAttemptAndItsOwnerIsStale(t *testing.T) {
 }
 
 func TestOnlyWhatWasHandedToTheSessionIsAdopted(t *testing.T) {
+	t.Parallel()
 	contractSuite(t, func(t *testing.T, w world) {
 		owner, heir := joined(t, w), joined(t, w)
 		mine, alien := w.insert(t, claimfake.Row{Type: "pdf"}, 0), w.insert(t, claimfake.Row{Type: "pdf"}, 0)
@@ -89,6 +91,7 @@ func TestOnlyWhatWasHandedToTheSessionIsAdopted(t *testing.T) {
 
 // The answer may be lost: the same request again tells the same.
 func TestAnAdoptionCanBeAskedForAgain(t *testing.T) {
+	t.Parallel()
 	contractSuite(t, func(t *testing.T, w world) {
 		owner, heir := joined(t, w), joined(t, w)
 		id := w.insert(t, claimfake.Row{Type: "pdf"}, 0)
@@ -102,6 +105,7 @@ func TestAnAdoptionCanBeAskedForAgain(t *testing.T) {
 }
 
 func TestADispatcherWithoutALeaseAdoptsNothing(t *testing.T) {
+	t.Parallel()
 	contractSuite(t, func(t *testing.T, w world) {
 		owner, heir := joined(t, w), w.open(t)
 		run, err := heir.Join(t.Context())
@@ -118,6 +122,7 @@ func TestADispatcherWithoutALeaseAdoptsNothing(t *testing.T) {
 // Jobs of a dispatcher that was lost are released; the adopted ones among them
 // are somebody's.
 func TestOfALostDispatcherOnlyWhatNobodyAdoptedIsReleased(t *testing.T) {
+	t.Parallel()
 	contractSuite(t, func(t *testing.T, w world) {
 		owner, heir := w.open(t), joined(t, w)
 		run, err := owner.Join(t.Context())
@@ -142,6 +147,7 @@ func TestOfALostDispatcherOnlyWhatNobodyAdoptedIsReleased(t *testing.T) {
 // A dispatcher that leaves in good order holds its rows for their workers; what
 // is not fetched in time is nobody's fault.
 func TestWhatIsHandedOverWaitsAndIsThenReleasedWithoutBlame(t *testing.T) {
+	t.Parallel()
 	contractSuite(t, func(t *testing.T, w world) {
 		owner, heir := w.open(t), joined(t, w)
 		run, err := owner.Join(t.Context())
@@ -170,6 +176,7 @@ func TestWhatIsHandedOverWaitsAndIsThenReleasedWithoutBlame(t *testing.T) {
 // was slow. It must not put the slots that are gone beside those of the others,
 // who would leave rows to nobody, nor give the lease its old length again.
 func TestABeatThatArrivesAfterTheHandOverPublishesNothing(t *testing.T) {
+	t.Parallel()
 	contractSuite(t, func(t *testing.T, w world) {
 		owner, heir := w.open(t), joined(t, w)
 		run, err := owner.Join(t.Context())
@@ -191,6 +198,7 @@ func TestABeatThatArrivesAfterTheHandOverPublishesNothing(t *testing.T) {
 // A row that somebody holds locked is neither waited for nor given up, and keeps
 // nobody else's from being taken. No deadlock can come of it.
 func TestALockedRowIsAskedAboutAgain(t *testing.T) {
+	t.Parallel()
 	dsn := pgtest.New(t)
 	db, holder := connect(t, dsn), connect(t, dsn)
 	owner, heir := open(t, claim.Config{DSN: dsn}), open(t, claim.Config{DSN: dsn})
@@ -220,6 +228,7 @@ func TestALockedRowIsAskedAboutAgain(t *testing.T) {
 // Two presentations of one execution are on their way to two dispatchers. The
 // worker has gone on since: the older one, if it comes last, takes nothing.
 func TestALateAdoptionTakesNothingFromALaterPresentation(t *testing.T) {
+	t.Parallel()
 	contractSuite(t, func(t *testing.T, w world) {
 		owner, heir, late := joined(t, w), joined(t, w), joined(t, w)
 		id := w.insert(t, claimfake.Row{Type: "pdf"}, 0)
@@ -239,6 +248,7 @@ func TestALateAdoptionTakesNothingFromALaterPresentation(t *testing.T) {
 // A note that is renewed is about a row that was this dispatcher's before: whoever
 // counts adoptions by what statements report does not count it.
 func TestARenewedNoteIsNoAdoption(t *testing.T) {
+	t.Parallel()
 	dsn := pgtest.New(t)
 	fill(t, connect(t, dsn), 2, 1, 1)
 	owner, seen := open(t, claim.Config{DSN: dsn}), newReports()

@@ -8,6 +8,7 @@ import (
 )
 
 func TestAnAnnouncementIsReadOrNone(t *testing.T) {
+	t.Parallel()
 	a, ok := readAnnouncement("12 10 1772539200123456 a type")
 	require.True(t, ok)
 	require.Equal(t, contract.RowNotification{Type: "a type", Priority: 10, Key: contract.Key{RunAt: 1772539200123456, ID: 12}}, a)
@@ -19,6 +20,7 @@ func TestAnAnnouncementIsReadOrNone(t *testing.T) {
 
 // What comes together with a row is more than that row.
 func TestNewsThatWereNotTakenMerge(t *testing.T) {
+	t.Parallel()
 	l := &Listener{jobs: make(chan *contract.RowNotification, 1)}
 	row := &contract.RowNotification{Type: "pdf"}
 	l.ring(row)

@@ -16,7 +16,6 @@ const (
 	oidInt2        = 21
 	oidInt4        = 23
 	oidText        = 25
-	oidJSON        = 114
 	oidTimestamptz = 1184
 )
 
@@ -51,8 +50,6 @@ func appendBool(b []byte, v bool) []byte {
 	}
 	return append(b, 0, 0, 0, 1, 0)
 }
-
-func appendNull(b []byte) []byte { return append(b, 0xff, 0xff, 0xff, 0xff) }
 
 func appendText[T string | []byte](b []byte, v T) []byte {
 	return append(enc.BigEndian.AppendUint32(b, uint32(len(v))), v...)

@@ -31,6 +31,7 @@ func (l *ledger) write(w contract.Won) {
 // Three dispatchers claim overlapping batches in random order and end them in
 // every way, while operators cancel and others beat and release.
 func TestEveryAttemptIsHandedOutOnceAndNothingDeadlocks(t *testing.T) {
+	t.Parallel()
 	dsn := pgtest.New(t)
 	db := connect(t, dsn)
 	const jobs = 1500
@@ -105,7 +106,8 @@ func hammer(ctx context.Context, t *testing.T, s *claim.Store, book *ledger, see
 // behind that nobody runs and nobody releases: whoever declares it lost waits
 // for the claim, whichever of the statements it is.
 func TestAClaimInFlightIsWaitedForBeforeItsDispatcherIsLost(t *testing.T) {
-	for _, statement := range []string{"alone", "dense", "stretches", "shared"} {
+	t.Parallel()
+	for _, statement := range []string{"claim", "claim-contended"} {
 		t.Run(statement, func(t *testing.T) {
 			dsn := pgtest.New(t)
 			db, inFlight := connect(t, dsn), connect(t, dsn)
@@ -116,14 +118,7 @@ func TestAClaimInFlightIsWaitedForBeforeItsDispatcherIsLost(t *testing.T) {
 			require.NoError(t, err)
 			fill(t, db, 1, 1, 1)
 			exec(t, inFlight, `BEGIN`) // the claim stands still inside the server, with the row taken
-			args := []any{[]int64{1}, int64(77), run, 0, []int64{}, []int64{5}}
-			switch statement {
-			case "dense":
-				args = append(args, []byte{1}, 1, 1)
-			case "stretches":
-				args = append(args, []byte{1}, []int64{1}, []int64{1}, []int64{1})
-			}
-			tag, err := inFlight.Exec(t.Context(), claim.Statements()[statement], args...)
+			tag, err := inFlight.Exec(t.Context(), claim.Statements()[statement], claimArgs(statement, run, 77, 1)...)
 			require.NoError(t, err)
 			require.EqualValues(t, 1, tag.RowsAffected())
 			exec(t, db, `UPDATE dispatcherd.dispatchers SET beat_at = now() - 2 * lease WHERE id = $1`, run)
@@ -140,10 +135,20 @@ func TestAClaimInFlightIsWaitedForBeforeItsDispatcherIsLost(t *testing.T) {
 	}
 }
 
+// claimArgs are the parameters of a claim of neighbours in epoch 0.
+func claimArgs(statement string, dispatcher int32, token int64, ids ...int64) []any {
+	args := []any{ids, token, dispatcher, 0, make([]int64, len(ids))}
+	if statement == "claim" {
+		args = append(args, []byte{1<<len(ids) - 1}, ids[:1], ids[len(ids)-1:], ids[:1])
+	}
+	return args
+}
+
 // A claim that meets a lock gives up after lockPatience and is sent again, with
 // care. In between it holds nothing, so its dispatcher may be declared lost there;
 // the second statement proves the lease anew and takes nothing.
 func TestAClaimThatIsSentAgainWithCareProvesTheLeaseAnew(t *testing.T) {
+	t.Parallel()
 	dsn := pgtest.New(t)
 	db, holder, sender := connect(t, dsn), connect(t, dsn), connect(t, dsn)
 	s, other := open(t, claim.Config{DSN: dsn}), open(t, claim.Config{DSN: dsn})
@@ -155,17 +160,17 @@ func TestAClaimThatIsSentAgainWithCareProvesTheLeaseAnew(t *testing.T) {
 	exec(t, holder, `BEGIN; SELECT FROM dispatcherd.jobs_live WHERE id = 1 FOR UPDATE`)
 	exec(t, sender, `SET lock_timeout = 20`)
 	send := func(statement string) (int64, error) {
-		tag, err := sender.Exec(t.Context(), claim.Statements()[statement], []int64{1, 2}, int64(77), run, 0, []int64{}, []int64{5, 5})
+		tag, err := sender.Exec(t.Context(), claim.Statements()[statement], claimArgs(statement, run, 77, 1, 2)...)
 		return tag.RowsAffected(), err
 	}
-	_, err = send("alone")
+	_, err = send("claim")
 	require.ErrorContains(t, err, "lock timeout")
 	exec(t, db, `UPDATE dispatcherd.dispatchers SET beat_at = now() - 2 * lease WHERE id = $1`, run)
 	res, err := other.Beat(t.Context(), nil)
 	require.NoError(t, err)
 	require.True(t, res.Lost, "nothing of the claim is left")
 	require.Zero(t, res.Released)
-	n, err := send("shared")
+	n, err := send("claim-contended")
 	require.NoError(t, err)
 	require.Zero(t, n)
 	require.Equal(t, dispatcherd.Pending, row(t, db, 2).Status)
@@ -174,6 +179,7 @@ func TestAClaimThatIsSentAgainWithCareProvesTheLeaseAnew(t *testing.T) {
 // Locks cost, so they are taken only after more than a twentieth of a claim was
 // lost, and then for the next hundred claims.
 func TestAClaimThatLosesMoreThanATwentiethMakesAHundredCareful(t *testing.T) {
+	t.Parallel()
 	dsn := pgtest.New(t)
 	db := connect(t, dsn)
 	s := open(t, claim.Config{DSN: dsn})
@@ -213,6 +219,7 @@ func TestAClaimThatLosesMoreThanATwentiethMakesAHundredCareful(t *testing.T) {
 
 // Running rows whose claim left no note are found by the sweep.
 func TestSweepFindsStrays(t *testing.T) {
+	t.Parallel()
 	dsn := pgtest.New(t)
 	db := connect(t, dsn)
 	s := open(t, claim.Config{DSN: dsn})
@@ -242,50 +249,25 @@ func TestSweepFindsStrays(t *testing.T) {
 	require.False(t, beat().Lost)
 }
 
-// The table of notes does not grow with the jobs that are done.
-func TestNotesOfFinishedClaimsAreForgotten(t *testing.T) {
+func TestHeartbeatRemovesTheRecordsOfEndedClaims(t *testing.T) {
+	t.Parallel()
 	dsn := pgtest.New(t)
 	db := connect(t, dsn)
 	s := open(t, claim.Config{DSN: dsn})
 	_, err := s.Join(t.Context())
 	require.NoError(t, err)
-	fill(t, db, 1000, 1, 1)
+	fill(t, db, 1001, 1, 1)
+	take(t, s, 1)
 	drain(t, s, 1000, 10, lanes(1, 1, 10))
-	var notes int
-	require.NoError(t, db.QueryRow(t.Context(), `SELECT count(*) FROM dispatcherd.claims`).Scan(&notes))
-	require.LessOrEqual(t, notes, 1)
-}
-
-// Claims of a single row leave the notes of earlier ones alone, but not for ever;
-// any other claim forgets them.
-func TestSingleClaimsLeaveSomeNotes(t *testing.T) {
-	dsn := pgtest.New(t)
-	db := connect(t, dsn)
-	s := open(t, claim.Config{DSN: dsn})
-	_, err := s.Join(t.Context())
+	_, err = s.Beat(t.Context(), nil)
 	require.NoError(t, err)
-	const jobs = 2*claim.NotesLeft + 12
-	fill(t, db, jobs+2, 1, 1)
-	notes, most := 0, 0
-	for id := range dispatcherd.JobID(jobs) {
-		won := take(t, s, id+1)
-		fin := s.Finish(t.Context(), contract.FinishRequest{Items: []contract.Finish{{ID: won.ID, Attempt: won.Attempt}}})
-		require.Equal(t, contract.OK, fin.Verdict)
-		require.Empty(t, fin.Stale)
-		require.NoError(t, db.QueryRow(t.Context(), `SELECT count(*) FROM dispatcherd.claims`).Scan(&notes))
-		most = max(most, notes)
-	}
-	require.Equal(t, claim.NotesLeft, most)
-	require.Less(t, notes, claim.NotesLeft, "the last were not enough to be forgotten")
-	require.Greater(t, notes, 1)
-	require.Len(t, s.Claim(t.Context(), claimOf(jobs+1, jobs+2)).Won, 2)
-	require.NoError(t, db.QueryRow(t.Context(), `SELECT count(*) FROM dispatcherd.claims`).Scan(&notes))
-	require.Equal(t, 1, notes)
+	require.Equal(t, 1, one[int](t, db, `SELECT count(*)::int FROM dispatcherd.claims`), "the record of the job that runs")
 }
 
 // Somebody's open transaction must not stop the queue: what it has locked is
 // left out, at once, and the rest goes on.
 func TestALockedRowIsSkipped(t *testing.T) {
+	t.Parallel()
 	dsn := pgtest.New(t)
 	db, holder := connect(t, dsn), connect(t, dsn)
 	s := open(t, claim.Config{DSN: dsn})

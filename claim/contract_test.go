@@ -55,8 +55,14 @@ type world struct {
 
 // contract runs f on Postgres and on the fake.
 func contractSuite(t *testing.T, f func(t *testing.T, w world)) {
-	t.Run("postgres", func(t *testing.T) { f(t, realWorld(t)) })
-	t.Run("fake", func(t *testing.T) { f(t, fakeWorld()) })
+	t.Run("postgres", func(t *testing.T) {
+		t.Parallel()
+		f(t, realWorld(t))
+	})
+	t.Run("fake", func(t *testing.T) {
+		t.Parallel()
+		f(t, fakeWorld())
+	})
 }
 
 func fakeWorld() world {
@@ -208,6 +214,7 @@ func wonIDs(won []contract.Won) []dispatcherd.JobID {
 }
 
 func TestClaimHandsOutTheNextAttemptAndAllThatARunNeeds(t *testing.T) {
+	t.Parallel()
 	contractSuite(t, func(t *testing.T, w world) {
 		s := joined(t, w)
 		id := w.insert(t, claimfake.Row{Type: "pdf", Payload: []byte(`{"page": 1}`), MaxAttempts: 3, Timeout: 1500 * time.Millisecond}, 0)
@@ -218,6 +225,7 @@ func TestClaimHandsOutTheNextAttemptAndAllThatARunNeeds(t *testing.T) {
 }
 
 func TestTwoDispatchersOneJob(t *testing.T) {
+	t.Parallel()
 	contractSuite(t, func(t *testing.T, w world) {
 		a, b := joined(t, w), joined(t, w)
 		one, two := w.insert(t, claimfake.Row{Type: "pdf"}, 0), w.insert(t, claimfake.Row{Type: "pdf"}, 0)
@@ -229,6 +237,7 @@ func TestTwoDispatchersOneJob(t *testing.T) {
 }
 
 func TestAJobThatIsNotDueIsLost(t *testing.T) {
+	t.Parallel()
 	contractSuite(t, func(t *testing.T, w world) {
 		s := joined(t, w)
 		id := w.insert(t, claimfake.Row{Type: "pdf"}, time.Hour)
@@ -240,6 +249,7 @@ func TestAJobThatIsNotDueIsLost(t *testing.T) {
 }
 
 func TestFetchReturnsLanesInOrderFutureRowsIncluded(t *testing.T) {
+	t.Parallel()
 	contractSuite(t, func(t *testing.T, w world) {
 		s := joined(t, w)
 		late := w.insert(t, claimfake.Row{Type: "pdf"}, time.Hour)
@@ -275,6 +285,7 @@ func TestFetchReturnsLanesInOrderFutureRowsIncluded(t *testing.T) {
 }
 
 func TestEveryOutcomeLeavesTheRowAsItShould(t *testing.T) {
+	t.Parallel()
 	contractSuite(t, func(t *testing.T, w world) {
 		s := joined(t, w)
 		outcomes := []contract.Outcome{contract.Succeeded, contract.Retry, contract.FailedFinal, contract.Cancelled,
@@ -328,6 +339,7 @@ func TestEveryOutcomeLeavesTheRowAsItShould(t *testing.T) {
 }
 
 func TestOnlyTheLastTenErrorsAreKept(t *testing.T) {
+	t.Parallel()
 	contractSuite(t, func(t *testing.T, w world) {
 		s := joined(t, w)
 		id := w.insert(t, claimfake.Row{Type: "pdf"}, 0)
@@ -341,6 +353,7 @@ func TestOnlyTheLastTenErrorsAreKept(t *testing.T) {
 }
 
 func TestAZombiesFinishIsStale(t *testing.T) {
+	t.Parallel()
 	contractSuite(t, func(t *testing.T, w world) {
 		a, b := joined(t, w), joined(t, w)
 		id := w.insert(t, claimfake.Row{Type: "pdf"}, 0)
@@ -363,6 +376,7 @@ func TestAZombiesFinishIsStale(t *testing.T) {
 }
 
 func TestAStaleItemDoesNotDisturbTheOthers(t *testing.T) {
+	t.Parallel()
 	contractSuite(t, func(t *testing.T, w world) {
 		s := joined(t, w)
 		one, two := w.insert(t, claimfake.Row{Type: "pdf"}, 0), w.insert(t, claimfake.Row{Type: "pdf"}, 0)
@@ -376,6 +390,7 @@ func TestAStaleItemDoesNotDisturbTheOthers(t *testing.T) {
 }
 
 func TestAgainCountsWhatThisAttemptHasEndedAsCarriedOut(t *testing.T) {
+	t.Parallel()
 	contractSuite(t, func(t *testing.T, w world) {
 		s, other := joined(t, w), joined(t, w)
 		outcomes := []contract.Outcome{contract.Succeeded, contract.Retry, contract.FailedFinal, contract.Cancelled, contract.Released, contract.Crashed}
@@ -399,6 +414,7 @@ func TestAgainCountsWhatThisAttemptHasEndedAsCarriedOut(t *testing.T) {
 }
 
 func TestAnUnknownClaimIsResolvedByItsToken(t *testing.T) {
+	t.Parallel()
 	contractSuite(t, func(t *testing.T, w world) {
 		s, rival := joined(t, w), joined(t, w)
 		one, two, three := w.insert(t, claimfake.Row{Type: "pdf"}, 0), w.insert(t, claimfake.Row{Type: "pdf"}, 0), w.insert(t, claimfake.Row{Type: "pdf"}, 0)
@@ -418,6 +434,7 @@ func TestAnUnknownClaimIsResolvedByItsToken(t *testing.T) {
 }
 
 func TestLeaveReleasesInOrderAndBlamesNobody(t *testing.T) {
+	t.Parallel()
 	contractSuite(t, func(t *testing.T, w world) {
 		s := joined(t, w)
 		id := w.insert(t, claimfake.Row{Type: "pdf"}, -time.Hour)
@@ -439,6 +456,7 @@ func TestLeaveReleasesInOrderAndBlamesNobody(t *testing.T) {
 }
 
 func TestADispatcherSilentPastItsLeaseLosesItsJobs(t *testing.T) {
+	t.Parallel()
 	contractSuite(t, func(t *testing.T, w world) {
 		dead, other := w.open(t), joined(t, w)
 		run, err := dead.Join(t.Context())
@@ -476,6 +494,7 @@ func TestADispatcherSilentPastItsLeaseLosesItsJobs(t *testing.T) {
 }
 
 func TestALeaseThatNobodyMissedIsRenewed(t *testing.T) {
+	t.Parallel()
 	contractSuite(t, func(t *testing.T, w world) {
 		s := w.open(t)
 		run, err := s.Join(t.Context())
@@ -491,6 +510,7 @@ func TestALeaseThatNobodyMissedIsRenewed(t *testing.T) {
 }
 
 func TestCapacityOfTheOthersIsSeen(t *testing.T) {
+	t.Parallel()
 	contractSuite(t, func(t *testing.T, w world) {
 		a, b, c, none := joined(t, w), joined(t, w), joined(t, w), joined(t, w)
 		for s, slots := range map[store]map[string]int{a: {"pdf": 200, "excel": 1}, b: {"pdf": 60}, c: {"pdf": 1000}, none: {"pdf": 0}} {
@@ -508,6 +528,7 @@ func TestCapacityOfTheOthersIsSeen(t *testing.T) {
 }
 
 func TestAFetchOfASharesRowsIsTheExactTopOfThem(t *testing.T) {
+	t.Parallel()
 	contractSuite(t, func(t *testing.T, w world) {
 		s := w.open(t)
 		var ids []dispatcherd.JobID
@@ -544,6 +565,7 @@ func TestAFetchOfASharesRowsIsTheExactTopOfThem(t *testing.T) {
 }
 
 func TestALookEndsBeforeItsBound(t *testing.T) {
+	t.Parallel()
 	contractSuite(t, func(t *testing.T, w world) {
 		s := w.open(t)
 		var ids []dispatcherd.JobID
@@ -585,6 +607,7 @@ func TestALookEndsBeforeItsBound(t *testing.T) {
 }
 
 func TestCancelEndsAPendingJobAndAsksForARunningOne(t *testing.T) {
+	t.Parallel()
 	contractSuite(t, func(t *testing.T, w world) {
 		s, other := joined(t, w), joined(t, w)
 		waiting, running := w.insert(t, claimfake.Row{Type: "pdf"}, 0), w.insert(t, claimfake.Row{Type: "pdf"}, 0)
@@ -609,6 +632,7 @@ func TestCancelEndsAPendingJobAndAsksForARunningOne(t *testing.T) {
 }
 
 func TestACancelRequestOutlivesACrash(t *testing.T) {
+	t.Parallel()
 	contractSuite(t, func(t *testing.T, w world) {
 		s := joined(t, w)
 		id := w.insert(t, claimfake.Row{Type: "pdf"}, 0)

@@ -13,33 +13,30 @@ import (
 // HandOverSQL is the statement of a hand-over: its dispatcher, for how long.
 const HandOverSQL = handOverSQL
 
-// NotesLeft is how many notes claims of single rows leave behind.
-const NotesLeft = notesLeft
-
-// Statements are the ones whose plan matters.
+// Statements are the ones whose plan matters, by name.
 func Statements() map[string]string {
-	return map[string]string{"fetch": fetchSQL, "jump": jumpSQL, "look": lookSQL, "look-share": lookShareSQL, "alone": aloneSQL, "single": singleSQL, "dense": denseSQL, "stretches": stretchesSQL, "stretches-done": stretchesDoneSQL, "shared": sharedSQL, "resolve": resolveSQL, "done": doneSQL, "dropped": droppedSQL, "dense-done": denseDoneSQL, "ended": endedSQL,
-		"back": backSQL, "again": againSQL, "release": releaseSQL, "adopt": adoptSQL, "beat": beatSQL, "settle": settleSQL, "progress": progressSQL}
+	all := map[string]string{"release": releaseSQL, "settle": settleSQL, "progress": progressSQL}
+	for _, list := range []statements{claimStatements, finishStatements, fetchStatements, adoptStatements, leaseStatements} {
+		for _, s := range list {
+			all[s.name] = s.sql
+		}
+	}
+	return all
 }
 
 // SessionConfig is that of a store's connection.
 func SessionConfig(c Config) (*pgx.ConnConfig, error) { return c.withDefaults().connConfig("test") }
 
-// Stretch is one of those that ids are cut into; its first id has the place Base
-// leads to.
-type Stretch struct{ Low, High, Base int64 }
+// IDRange is one of the ranges in which ids lie; Base leads to the places.
+type IDRange struct{ Low, High, Base int64 }
 
-// Cut returns the stretches and the number of their places, or nothing if each
-// id is descended for.
-func Cut(ids []dispatcherd.JobID) (list []Stretch, places int64) {
-	var s stretches
-	if !s.cut(len(ids), func(i int) dispatcherd.JobID { return ids[i] }) {
-		return nil, 0
+// IDRanges returns the ranges of ids and the number of their places.
+func IDRanges(ids []dispatcherd.JobID) (list []IDRange, places int64) {
+	r := idRangesOf(len(ids), func(i int) dispatcherd.JobID { return ids[i] })
+	for i := range r.low {
+		list = append(list, IDRange{r.low[i], r.high[i], r.base[i]})
 	}
-	for i := range s.low {
-		list = append(list, Stretch{s.low[i], s.high[i], s.base[i]})
-	}
-	return list, s.places
+	return list, r.places
 }
 
 // Careful is how many claims the store will yet make with row locks.

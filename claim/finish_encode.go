@@ -16,29 +16,12 @@ func appendKeys(b []byte, items []contract.Finish) (_ []byte, p int) {
 	return b, p
 }
 
-// encodeDone makes the parameters of doneSQL. The statement is encoded into the
-// batch before the next one reuses the buffer.
-func (l *link) encodeDone(b []byte, items []contract.Finish, me int32) [][]byte {
-	b, p := appendKeys(b, items)
-	q := len(b)
-	b = appendHeader(b, oidJSON, len(items))
-	for i := range items {
-		if items[i].Result == nil {
-			b = appendNull(b)
-		} else {
-			b = appendText(b, items[i].Result)
-		}
-	}
-	l.buf = b
-	return [][]byte{b[:p], b[p:q], b[q:], int4(me)}
-}
-
 func codeOf(o contract.Outcome) int16 {
-	return [...]int16{0, codeRetry, codeFailed, codeCancelled, codeReleased, codeCrashed, codeQuarantined, codeParted}[o]
+	return [...]int16{codeDone, codeRetry, codeFailed, codeCancelled, codeReleased, codeCrashed, codeQuarantined, codeIsolated}[o]
 }
 
-// encodeEnded makes the parameters of endedSQL.
-func (l *link) encodeEnded(b []byte, items []contract.Finish, me int32) [][]byte {
+// encodeEnded appends the parameters of endedSQL to b.
+func encodeEnded(b []byte, items []contract.Finish, me int32) (_ []byte, params [][]byte) {
 	b, p := appendKeys(b, items)
 	q := len(b)
 	b = appendHeader(b, oidInt2, len(items))
@@ -55,16 +38,15 @@ func (l *link) encodeEnded(b []byte, items []contract.Finish, me int32) [][]byte
 	for i := range items {
 		b = appendText(b, clean(items[i].Error))
 	}
-	l.buf = b
-	return [][]byte{b[:p], b[p:q], b[q:r], b[r:s], b[s:], int4(me)}
+	return b, [][]byte{b[:p], b[p:q], b[q:r], b[r:s], b[s:], int4(me)}
 }
 
-// encodeBack makes the parameters of backSQL.
-func (l *link) encodeBack(b []byte, items []contract.Finish, me int32) [][]byte {
-	params := l.encodeEnded(b, items, me)
+// encodePending appends the parameters of pendingSQL to b.
+func encodePending(b []byte, items []contract.Finish, me int32) (_ []byte, params [][]byte) {
+	b, params = encodeEnded(b, items, me)
 	delays := appendHeader(nil, oidInt8, len(items))
 	for i := range items {
 		delays = appendInt8(delays, min(max(items[i].Delay, 0), maxDelay).Microseconds())
 	}
-	return append(params, delays)
+	return b, append(params, delays)
 }

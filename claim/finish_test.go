@@ -15,6 +15,7 @@ import (
 // A row that the database will not let go, whatever it is given, does not keep
 // the others.
 func TestOnePoisonedRowDoesNotKeepTheOthersFromTheirEnd(t *testing.T) {
+	t.Parallel()
 	dsn := pgtest.New(t)
 	db := connect(t, dsn)
 	s := open(t, claim.Config{DSN: dsn})
@@ -37,6 +38,7 @@ func TestOnePoisonedRowDoesNotKeepTheOthersFromTheirEnd(t *testing.T) {
 // A repetition counts what leads where the row is: a row that was released by
 // somebody else was not finished by an earlier copy.
 func TestARepetitionIsNotMistakenForAnothersRelease(t *testing.T) {
+	t.Parallel()
 	contractSuite(t, func(t *testing.T, w world) {
 		s, other := w.open(t), joined(t, w)
 		run, err := s.Join(t.Context())
@@ -63,6 +65,7 @@ func TestARepetitionIsNotMistakenForAnothersRelease(t *testing.T) {
 // request to cancel another one is being taken along. The beat, which renews the
 // lease, waits for neither; what it leaves is found by the next one.
 func TestABeatThatCancelsWaitsForNobody(t *testing.T) {
+	t.Parallel()
 	dsn := pgtest.New(t)
 	db, rival := connect(t, dsn), connect(t, dsn)
 	seen := newReports()
@@ -92,6 +95,7 @@ func TestABeatThatCancelsWaitsForNobody(t *testing.T) {
 
 // Two beats that cancel the same jobs at the same moment share them.
 func TestBeatsThatCancelTheSameJobsDoNotMeet(t *testing.T) {
+	t.Parallel()
 	dsn := pgtest.New(t)
 	db := connect(t, dsn)
 	fill(t, db, 2000, 1, 1)
@@ -122,6 +126,7 @@ func TestBeatsThatCancelTheSameJobsDoNotMeet(t *testing.T) {
 // Whoever is alive stays so, whatever keeps it from looking after others: all
 // dispatchers would stop at the first row that Postgres does not let go.
 func TestABeatHoldsTheLeaseThoughOthersCannotBeHelped(t *testing.T) {
+	t.Parallel()
 	dsn := pgtest.New(t)
 	db := connect(t, dsn)
 	seen := new(failures)
@@ -158,6 +163,7 @@ func TestABeatHoldsTheLeaseThoughOthersCannotBeHelped(t *testing.T) {
 // What one lost dispatcher was running cannot be released in the time there is. It
 // is not tried by every beat, and those who were lost beside it do not wait for it.
 func TestWhatABeatCannotReleaseRests(t *testing.T) {
+	t.Parallel()
 	const takes = 50 * time.Millisecond
 	dsn := pgtest.New(t)
 	db := connect(t, dsn)

@@ -21,6 +21,7 @@ func wantRows(t *testing.T, db *pgx.Conn, id dispatcherd.JobID, want int) {
 }
 
 func TestARowWithItsIDDrawnIsInsertedOnce(t *testing.T) {
+	t.Parallel()
 	dsn := pgtest.New(t)
 	db, role := connect(t, dsn), as(t, dsn, "dispatcherd_dispatcher")
 	job := claim.New{Type: "pdf", Payload: []byte(`{"a": [1, "ü"]}`), Priority: 10, MaxAttempts: 1, Timeout: 1500 * time.Microsecond}
@@ -55,6 +56,7 @@ func TestARowWithItsIDDrawnIsInsertedOnce(t *testing.T) {
 // A try that is still under way decides: nobody goes by it, and nobody is content
 // with a row that is taken back.
 func TestATryThatIsUnderWayIsWaitedFor(t *testing.T) {
+	t.Parallel()
 	dsn := pgtest.New(t)
 	watch := connect(t, dsn)
 	for _, commits := range []bool{true, false} {

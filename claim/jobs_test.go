@@ -15,6 +15,7 @@ import (
 )
 
 func TestInsertedAndCopiedJobsAreTheSame(t *testing.T) {
+	t.Parallel()
 	db := connect(t, pgtest.New(t))
 	jobs := claim.Jobs{DB: db}
 	due := time.Now().Add(time.Hour).UTC().Truncate(time.Microsecond)
@@ -44,6 +45,7 @@ func TestInsertedAndCopiedJobsAreTheSame(t *testing.T) {
 }
 
 func TestAnErrorInTheStreamInsertsNothing(t *testing.T) {
+	t.Parallel()
 	db := connect(t, pgtest.New(t))
 	jobs := claim.Jobs{DB: db}
 	broken := errors.New("line 3 is not JSON")
@@ -72,6 +74,7 @@ func TestAnErrorInTheStreamInsertsNothing(t *testing.T) {
 }
 
 func TestListPagesThroughEverythingOnce(t *testing.T) {
+	t.Parallel()
 	dsn := pgtest.New(t)
 	db := connect(t, dsn)
 	jobs := claim.Jobs{DB: db}
@@ -119,6 +122,7 @@ func aDispatcherAndItsJobs(t *testing.T) (*pgx.Conn, claim.Jobs, *claim.Store) {
 }
 
 func TestRetryStartsOverAndKeepsTheEvidence(t *testing.T) {
+	t.Parallel()
 	db, jobs, s := aDispatcherAndItsJobs(t)
 	fill(t, db, 6, 1, 1)
 	for id := dispatcherd.JobID(1); id <= 4; id++ {
@@ -158,6 +162,7 @@ func TestRetryStartsOverAndKeepsTheEvidence(t *testing.T) {
 // A job that was cancelled, or failed while somebody wanted it cancelled, and is
 // retried at once stays: the request to cancel was about what ran then.
 func TestARetriedJobIsNotCancelledByAnOldRequest(t *testing.T) {
+	t.Parallel()
 	db, jobs, s := aDispatcherAndItsJobs(t)
 	fill(t, db, 3, 1, 1)
 	for id, o := range map[dispatcherd.JobID]contract.Outcome{1: contract.Cancelled, 2: contract.FailedFinal, 3: contract.Quarantined} {
@@ -181,6 +186,7 @@ func TestARetriedJobIsNotCancelledByAnOldRequest(t *testing.T) {
 
 // A producer that may insert and nothing else can use all of this.
 func TestAProducersRoleSuffices(t *testing.T) {
+	t.Parallel()
 	db := connect(t, pgtest.New(t))
 	exec(t, db, `SET ROLE dispatcherd_producer`)
 	jobs := claim.Jobs{DB: db}
@@ -192,6 +198,7 @@ func TestAProducersRoleSuffices(t *testing.T) {
 
 // The dispatcher's role suffices for a whole life, leaves included.
 func TestTheDispatchersRoleSuffices(t *testing.T) {
+	t.Parallel()
 	dsn := pgtest.New(t)
 	db := connect(t, dsn)
 	fill(t, db, 4, 1, 1)

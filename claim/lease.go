@@ -3,6 +3,7 @@ package claim
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 
@@ -10,6 +11,11 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/jackc/pgx/v5"
 )
+
+var leaseStatements = statements{
+	{"beat", "renews the lease and reads what this dispatcher must know", beatSQL},
+	{"forget", "removes the records of claims whose jobs have ended", forgetSQL},
+}
 
 // isNamed says that a request to cancel, c, is about job j. See isItem.
 const isNamed = `j.id BETWEEN c.job_id AND c.job_id AND c.job_id > 0`
@@ -60,10 +66,8 @@ WITH held AS MATERIALIZED (
 ), settled AS (
 	DELETE FROM dispatcherd.cancels WHERE job_id IN (SELECT job_id FROM over)
 )
-INSERT INTO dispatcherd.jobs_cancelled (id, run_at, created_at, attempt, status, dispatcher, timeout_ms, priority,
-	max_attempts, failures, crashes, type, payload, started_at, finished_at, errors)
-SELECT id, run_at, created_at, attempt, 'cancelled', dispatcher, timeout_ms, priority,
-	max_attempts, failures, crashes, type, payload, started_at, now(), errors FROM gone`
+INSERT INTO dispatcherd.jobs_cancelled (` + keptColumns + `, ` + endColumns + `)
+SELECT ` + keptColumns + `, failures, crashes, errors, 'cancelled', dispatcher, now() FROM gone`
 
 // BeatResult is what a beat learned.
 type BeatResult struct {
@@ -137,8 +141,9 @@ func (s *Store) Beat(ctx context.Context, capacity map[string]int) (BeatResult, 
 			}
 		}
 		renewed = true
+		forgotten := s.forgetEnded(ctx, conn)
 		res.Released, err = s.rests.lookAfter(ctx, conn, settle, lost, time.Now().Add(releaseTime))
-		return res.Released, err
+		return res.Released, errors.Join(forgotten, err)
 	})
 	if renewed {
 		return res, nil

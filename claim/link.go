@@ -30,8 +30,8 @@ type link struct {
 	config     *pgx.ConnConfig
 	timeout    time.Duration
 	observer   Observer
-	statements map[string]string // prepared on every new connection
-	setup      string            // run on every new connection, may be empty
+	statements statements // prepared on every new connection
+	setup      string     // run on every new connection, may be empty
 
 	turn    chan struct{} // holds one token
 	conn    *pgx.Conn
@@ -43,7 +43,7 @@ type link struct {
 	retryAt time.Time
 }
 
-func newLink(c Config, purpose string, statements map[string]string) (*link, error) {
+func newLink(c Config, purpose string, statements statements) (*link, error) {
 	config, err := c.connConfig(purpose)
 	if err != nil {
 		return nil, err
@@ -142,8 +142,8 @@ func (l *link) prepare(ctx context.Context, conn *pgx.Conn) error {
 			return err
 		}
 	}
-	for name, sql := range l.statements {
-		if _, err := conn.Prepare(ctx, name, sql); err != nil {
+	for _, s := range l.statements {
+		if _, err := conn.Prepare(ctx, s.name, s.sql); err != nil {
 			return err
 		}
 	}

@@ -1,8 +1,11 @@
 package claim
 
 import (
+	"context"
+
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
+	"github.com/jackc/pgx/v5"
 )
 
 // marks remember which claim each running job came from, so that a claim's row
@@ -68,3 +71,27 @@ func (m *marks) remove(id dispatcherd.JobID) {
 // dispatcher tokens stay distinct as long as they are random or a nonce beside
 // a counter.
 func fold(t contract.Token) int64 { return readInt8(t[:8]) ^ readInt8(t[8:]) }
+
+// forgetSQL removes the records of claims whose jobs have ended: $1 this
+// dispatcher, $2 tokens.
+const forgetSQL = `DELETE FROM dispatcherd.claims WHERE dispatcher = $1::int AND token = ANY ($2::bigint[])`
+
+// forgetEnded removes the records of claims whose jobs have ended. It is part of a
+// heartbeat: to remove a record would cost the claim of a single job a tenth of
+// its time.
+func (s *Store) forgetEnded(ctx context.Context, conn *pgx.Conn) error {
+	s.mu.Lock()
+	over := s.marks.over
+	s.marks.over = nil
+	s.mu.Unlock()
+	if len(over) == 0 {
+		return nil
+	}
+	_, err := conn.Exec(ctx, "forget", s.me.Load(), over)
+	if err != nil {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.marks.over = append(s.marks.over, over...)
+	}
+	return err
+}

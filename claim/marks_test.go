@@ -17,6 +17,7 @@ func wonJobs(ids ...dispatcherd.JobID) (won []contract.Won) {
 }
 
 func TestANoteGoesWithTheLastJobOfItsClaim(t *testing.T) {
+	t.Parallel()
 	m := newMarks()
 	m.add(7, wonJobs(1, 2))
 	m.remove(1)
@@ -32,6 +33,7 @@ func TestANoteGoesWithTheLastJobOfItsClaim(t *testing.T) {
 // An answer that the lease check turned into Unknown is resolved: the same
 // token comes again, and its note must stay as long as a job of it runs.
 func TestAClaimThatIsToldTwiceKeepsItsNote(t *testing.T) {
+	t.Parallel()
 	m := newMarks()
 	m.add(7, wonJobs(1, 2))
 	m.add(7, wonJobs(1, 2))
@@ -44,6 +46,7 @@ func TestAClaimThatIsToldTwiceKeepsItsNote(t *testing.T) {
 }
 
 func TestAJobThatIsClaimedAnewLeavesItsOldClaim(t *testing.T) {
+	t.Parallel()
 	m := newMarks()
 	m.add(7, wonJobs(1, 2))
 	m.add(8, wonJobs(1))
@@ -56,6 +59,7 @@ func TestAJobThatIsClaimedAnewLeavesItsOldClaim(t *testing.T) {
 // A note that is renewed belongs to a job that runs. One that ended while its
 // note was being renewed leaves none behind.
 func TestTheRenewedNoteOfAJobThatHasEndedIsOver(t *testing.T) {
+	t.Parallel()
 	m := newMarks()
 	m.add(1, []contract.Won{{ID: 7}, {ID: 8}})
 	m.remove(8)

@@ -33,6 +33,7 @@ func expire(t *testing.T, db *pgx.Conn, run int32) {
 // Rows that cannot be rescued right now, however many and however early in the
 // order, do not keep the others from being rescued.
 func TestPeer_B03_RowsThatCannotBeRescuedStarveNobody(t *testing.T) {
+	t.Parallel()
 	const stuck, jobs = 1200, 1500
 	dsn := pgtest.New(t)
 	db, holder := connect(t, dsn), connect(t, dsn)
@@ -130,6 +131,7 @@ func (c *holeConn) Close() error {
 // connection, costs each statement its deadline and not a second more; once it
 // can be reached again new connections are made.
 func TestPeer_B08_B38_EveryStatementHasADeadline(t *testing.T) {
+	t.Parallel()
 	const timeout = 3 * time.Second // longer than a shared machine stands still, while all is well
 	dsn := pgtest.New(t)
 	db := connect(t, dsn)
@@ -186,6 +188,7 @@ func files(t *testing.T) int {
 // Connections that end, again and again, leave no connection, no goroutine and no
 // descriptor behind, listeners included.
 func TestPeer_B09_ReconnectsLeakNothing(t *testing.T) {
+	t.Parallel()
 	const rounds = 20 // each ends a handful of connections, and waits for the backoff of them
 	dsn := pgtest.New(t)
 	db := connect(t, dsn)
@@ -226,6 +229,7 @@ func TestPeer_B09_ReconnectsLeakNothing(t *testing.T) {
 // Behind a pooler a client speaks without prepared statements, or in the simple
 // protocol. Payloads are JSON all the same.
 func TestPeer_B10_ProducersNeedNoPreparedStatements(t *testing.T) {
+	t.Parallel()
 	dsn := pgtest.New(t)
 	payload := `{"text": "it's \"quoted\" \\ é", "n": [1, 2.5, null]}`
 	for _, mode := range []pgx.QueryExecMode{pgx.QueryExecModeExec, pgx.QueryExecModeSimpleProtocol, pgx.QueryExecModeCacheDescribe, pgx.QueryExecModeDescribeExec} {
@@ -252,6 +256,7 @@ func TestPeer_B10_ProducersNeedNoPreparedStatements(t *testing.T) {
 // A lost dispatcher is forgotten only after the last of its rows is released,
 // also of those that no note of it names: no row ever runs under nobody.
 func TestPeer_B14_ADispatcherIsForgottenAfterItsRows(t *testing.T) {
+	t.Parallel()
 	dsn := pgtest.New(t)
 	db, holder := connect(t, dsn), connect(t, dsn)
 	s, dead := open(t, claim.Config{DSN: dsn}), open(t, claim.Config{DSN: dsn})
@@ -297,6 +302,7 @@ func TestPeer_B14_ADispatcherIsForgottenAfterItsRows(t *testing.T) {
 // lock of that session kept: there is none. And claims of SERIALIZABLE clients
 // meet rows like everybody's.
 func TestPeer_B22_NoCorrectnessRestsOnASessionsLocks(t *testing.T) {
+	t.Parallel()
 	for name, sql := range claim.Statements() {
 		require.NotContains(t, strings.ToLower(sql), "advisory", name)
 	}

@@ -15,6 +15,7 @@ import (
 var predecessorIdentity = claim.Identity{Incarnation: claim.Incarnation{15: 1}, Lock: "boot-1 8:1 4711"}
 
 func TestDeclaredLostDispatcherLosesItsJobsWithTheNextHeartbeat(t *testing.T) {
+	t.Parallel()
 	contractSuite(t, func(t *testing.T, w world) {
 		predecessor, successor := w.open(t, predecessorIdentity), joined(t, w)
 		_, err := predecessor.Join(t.Context())
@@ -44,6 +45,7 @@ func TestDeclaredLostDispatcherLosesItsJobsWithTheNextHeartbeat(t *testing.T) {
 }
 
 func TestJobsOfADeclaredLostDispatcherCanBeAdoptedUntilTheHoldEnds(t *testing.T) {
+	t.Parallel()
 	contractSuite(t, func(t *testing.T, w world) {
 		predecessor, successor := w.open(t, predecessorIdentity), joined(t, w)
 		run, err := predecessor.Join(t.Context())
@@ -86,6 +88,7 @@ func TestJobsOfADeclaredLostDispatcherCanBeAdoptedUntilTheHoldEnds(t *testing.T)
 }
 
 func TestLivingDispatcherIsNotDeclaredLost(t *testing.T) {
+	t.Parallel()
 	contractSuite(t, func(t *testing.T, w world) {
 		alive, successor := w.open(t, predecessorIdentity), joined(t, w)
 		_, err := alive.Join(t.Context())
@@ -108,6 +111,7 @@ func TestLivingDispatcherIsNotDeclaredLost(t *testing.T) {
 }
 
 func TestDispatcherThatHandedOverIsNotDeclaredLost(t *testing.T) {
+	t.Parallel()
 	contractSuite(t, func(t *testing.T, w world) {
 		predecessor, successor := w.open(t, predecessorIdentity), joined(t, w)
 		_, err := predecessor.Join(t.Context())
@@ -125,6 +129,7 @@ func TestDispatcherThatHandedOverIsNotDeclaredLost(t *testing.T) {
 }
 
 func TestDispatcherWithoutALockIsNeverDeclaredLost(t *testing.T) {
+	t.Parallel()
 	contractSuite(t, func(t *testing.T, w world) {
 		s := joined(t, w)
 		for _, incomplete := range []claim.Identity{{}, {Lock: "boot-1 8:1 4711"}, {Incarnation: claim.Incarnation{15: 1}}} {

@@ -25,7 +25,7 @@ WITH held AS MATERIALIZED (
 	FROM dispatcherd.dispatchers WHERE id = $1
 ), back AS (
 	UPDATE dispatcherd.jobs_live j
-	SET status = 'pending', dispatcher = NULL, token = NULL, started_at = NULL, progress = NULL,
+	SET ` + pendingAgain + `,
 		crashes = least(j.crashes + i.crash, 32767), errors = ` + appendError + `
 	FROM item i
 	WHERE j.ctid = ANY (ARRAY (SELECT ctid FROM held)) AND j.status = 'running' AND j.dispatcher = i.dispatcher

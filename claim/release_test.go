@@ -30,6 +30,7 @@ func lostWith(t *testing.T, dsn string, db *pgx.Conn, n int) int32 {
 // What was released stays so, and one row that Postgres does not let go keeps no
 // other one.
 func TestALostDispatchersJobsAreReleasedInPortions(t *testing.T) {
+	t.Parallel()
 	dsn := pgtest.New(t)
 	db := connect(t, dsn)
 	s := open(t, claim.Config{DSN: dsn})
@@ -61,6 +62,7 @@ func TestALostDispatchersJobsAreReleasedInPortions(t *testing.T) {
 // A beat is for its own dispatcher first: when its time for others is over, the rest
 // of their jobs waits for the next.
 func TestAReleaseEndsInTimeAndGoesOnLater(t *testing.T) {
+	t.Parallel()
 	dsn := pgtest.New(t)
 	db := connect(t, dsn)
 	fill(t, db, 3, 1, 1)
@@ -81,6 +83,7 @@ func TestAReleaseEndsInTimeAndGoesOnLater(t *testing.T) {
 // Who leaves says so before its jobs are released: what others release of them did
 // not crash.
 func TestWhoLeavesHasNotCrashedWhoeverReleases(t *testing.T) {
+	t.Parallel()
 	dsn := pgtest.New(t)
 	db := connect(t, dsn)
 	s := open(t, claim.Config{DSN: dsn})
@@ -104,6 +107,7 @@ func TestWhoLeavesHasNotCrashedWhoeverReleases(t *testing.T) {
 
 // Whoever notices releases, several at the same moment: each job comes back once.
 func TestSeveralReleaseTheJobsOfALostDispatcher(t *testing.T) {
+	t.Parallel()
 	const n = 60
 	dsn := pgtest.New(t)
 	db := connect(t, dsn)

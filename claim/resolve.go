@@ -9,13 +9,6 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// resolveSQL reads what a claim took. A row that was taken and has gone on
-// since is somebody else's business by now.
-const resolveSQL = `
-SELECT id, attempt, max_attempts, failures, crashes, timeout_ms, payload FROM dispatcherd.jobs_live
-WHERE id = ANY ($1::bigint[]) AND status = 'running' AND dispatcher = $3::int AND token = $2::bigint
-	AND $4::int IS NOT NULL AND $5::bigint[] IS NOT NULL AND $6::bigint[] IS NOT NULL`
-
 // Resolve finds out what an Unknown claim took. It raises the dispatcher's
 // epoch first, under a lock that waits until claims in flight have ended, so
 // that the answer is final: a copy of the statement that arrives later takes
@@ -29,7 +22,7 @@ func (s *Store) Resolve(ctx context.Context, req contract.ClaimRequest) contract
 			return 0, err
 		}
 		var err error
-		won, err = readWon(execute(ctx, conn, "resolve", s.claim.encodeClaim(req.IDs, nil, token, me, 0, nil)...), len(req.IDs))
+		won, err = readWon(execute(ctx, conn, "resolve", s.claim.encodeClaim(req.IDs, nil, token, me, 0)[:3]...), len(req.IDs))
 		return len(won), err
 	})
 	if err != nil {

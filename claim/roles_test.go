@@ -23,6 +23,7 @@ func as(t *testing.T, dsn, role string) claim.Jobs {
 }
 
 func TestEachRoleSufficesForItsWork(t *testing.T) {
+	t.Parallel()
 	dsn := pgtest.New(t)
 	producer, operator, reader := as(t, dsn, "dispatcherd_producer"), as(t, dsn, "dispatcherd_operator"), as(t, dsn, "dispatcherd_reader")
 	id, err := producer.Insert(t.Context(), claim.New{Type: "pdf"})

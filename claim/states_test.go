@@ -10,6 +10,7 @@ import (
 )
 
 func TestStatesTellsOfEveryRowThatThereIs(t *testing.T) {
+	t.Parallel()
 	db := connect(t, pgtest.New(t))
 	jobs := claim.Jobs{DB: db}
 	const n = 2500 // several statements

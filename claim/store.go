@@ -42,15 +42,13 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 	c = c.withDefaults()
 	s := &Store{config: c, marks: newMarks(), rests: newRests(), vainFrom: vainFrom}
 	var errs [7]error
-	s.fetch, errs[0] = newLink(c, "fetch", map[string]string{"fetch": fetchSQL, "share": shareSQL, "jump": jumpSQL})
-	s.claim, errs[1] = newLink(c, "claim", map[string]string{"alone": aloneSQL, "single": singleSQL, "dense": denseSQL, "stretches": stretchesSQL, "shared": sharedSQL,
-		"standing": standingSQL, "resolve": resolveSQL})
-	s.finish, errs[2] = newLink(c, "finish", map[string]string{"done": doneSQL, "dense-done": denseDoneSQL, "stretches-done": stretchesDoneSQL, "ended": endedSQL, "back": backSQL,
-		"dropped": droppedSQL, "again": againSQL})
-	s.lease, errs[3] = newLink(c, "lease", map[string]string{"beat": beatSQL})
-	s.sweep, errs[4] = newLink(c, "sweep", nil)
-	s.adopt, errs[5] = newLink(c, "adopt", map[string]string{"adopt": adoptSQL, "may-take": mayTakeSQL})
-	s.look, errs[6] = newLink(c, "look", map[string]string{"look-fetch": lookSQL, "look-share": lookShareSQL})
+	s.fetch, errs[0] = newLink(c, "fetch", fetchStatements)
+	s.look, errs[1] = newLink(c, "look", fetchStatements)
+	s.claim, errs[2] = newLink(c, "claim", claimStatements)
+	s.finish, errs[3] = newLink(c, "finish", finishStatements)
+	s.adopt, errs[4] = newLink(c, "adopt", adoptStatements)
+	s.lease, errs[5] = newLink(c, "lease", leaseStatements)
+	s.sweep, errs[6] = newLink(c, "sweep", nil)
 	if err := errors.Join(errs[:]...); err != nil {
 		return nil, err
 	}

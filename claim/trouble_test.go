@@ -52,6 +52,7 @@ func (c *cutConn) Read(b []byte) (int, error) {
 // Whoever claims or finishes through a connection that is cut before the answer
 // must say that it does not know, and find out.
 func TestAConnectionCutBeforeTheAnswerIsUnknownAndCanBeDecided(t *testing.T) {
+	t.Parallel()
 	dsn := pgtest.New(t)
 	db := connect(t, dsn)
 	cut := &cutter{seen: make(chan struct{}, 16)}
@@ -87,6 +88,7 @@ func TestAConnectionCutBeforeTheAnswerIsUnknownAndCanBeDecided(t *testing.T) {
 // Postgres was restarted while a connection rested: its next statement goes out on a
 // new one, instead of failing with an outcome that nobody knows.
 func TestAConnectionThatDiedWhileItRestedIsReplaced(t *testing.T) {
+	t.Parallel()
 	dsn := pgtest.New(t)
 	db := connect(t, dsn)
 	s := open(t, claim.Config{DSN: dsn})
@@ -102,6 +104,7 @@ func TestAConnectionThatDiedWhileItRestedIsReplaced(t *testing.T) {
 // The statement of an unknown claim may still be on its way when it is
 // resolved; it must not take rows afterwards.
 func TestAClaimThatArrivesAfterItsResolutionTakesNothing(t *testing.T) {
+	t.Parallel()
 	dsn := pgtest.New(t)
 	db := connect(t, dsn)
 	s := open(t, claim.Config{DSN: dsn})
@@ -113,8 +116,8 @@ func TestAClaimThatArrivesAfterItsResolutionTakesNothing(t *testing.T) {
 	require.Empty(t, res.Won)
 
 	late := connect(t, dsn) // the claim of the epoch before, word for word
-	for _, name := range []string{"alone", "shared"} {
-		tag, err := late.Exec(t.Context(), claim.Statements()[name], []int64{1}, int64(77), me, 0, []int64{}, []int64{5})
+	for _, name := range []string{"claim", "claim-contended"} {
+		tag, err := late.Exec(t.Context(), claim.Statements()[name], claimArgs(name, me, 77, 1)...)
 		require.NoError(t, err)
 		require.Zero(t, tag.RowsAffected())
 	}
@@ -169,6 +172,7 @@ func (f *failures) all() []error {
 // A role or database may end sessions that are idle: those of a dispatcher are
 // whenever there is nothing to do.
 func TestASessionOutlivesTheLimitsOfItsDatabase(t *testing.T) {
+	t.Parallel()
 	dsn := pgtest.New(t)
 	exec(t, connect(t, dsn), `DO $$ DECLARE s text; BEGIN
 		FOR s IN SELECT name FROM pg_settings WHERE name IN ('idle_session_timeout', 'transaction_timeout') LOOP
@@ -187,6 +191,7 @@ func TestASessionOutlivesTheLimitsOfItsDatabase(t *testing.T) {
 
 // Without a word Postgres uses the encoding of the database, or of the role.
 func TestTextIsUTF8WhateverTheDatabaseSays(t *testing.T) {
+	t.Parallel()
 	dsn := pgtest.New(t)
 	db := connect(t, dsn)
 	exec(t, db, `INSERT INTO dispatcherd.jobs (type, payload) VALUES ('größe', '{"name": "Müller"}')`)
@@ -213,6 +218,7 @@ func TestTextIsUTF8WhateverTheDatabaseSays(t *testing.T) {
 // Where a role has set limits for other programs, a caller's statement that meets
 // another transaction waits for it, and goes on with what that one left.
 func TestACallersStatementWaitsForOthersWhateverTheDatabaseSays(t *testing.T) {
+	t.Parallel()
 	dsn := pgtest.New(t)
 	db, holder := connect(t, dsn), connect(t, dsn)
 	fill(t, db, 1, 1, 1)
@@ -241,6 +247,7 @@ func TestACallersStatementWaitsForOthersWhateverTheDatabaseSays(t *testing.T) {
 }
 
 func TestAServerErrorIsRefusedAndTheConnectionLives(t *testing.T) {
+	t.Parallel()
 	dsn := pgtest.New(t)
 	db, holder := connect(t, dsn), connect(t, dsn)
 	seen := newReports()
@@ -263,6 +270,7 @@ func TestAServerErrorIsRefusedAndTheConnectionLives(t *testing.T) {
 }
 
 func TestTerminatedConnectionsComeBack(t *testing.T) {
+	t.Parallel()
 	dsn := pgtest.New(t)
 	db := connect(t, dsn)
 	s := open(t, claim.Config{DSN: dsn})
@@ -292,6 +300,7 @@ func TestTerminatedConnectionsComeBack(t *testing.T) {
 }
 
 func TestAServerThatCannotBeReachedIsRefusedAtThePaceOfTheBackoff(t *testing.T) {
+	t.Parallel()
 	dsn := pgtest.New(t)
 	var down atomic.Bool
 	var dials atomic.Int32
@@ -314,6 +323,7 @@ func TestAServerThatCannotBeReachedIsRefusedAtThePaceOfTheBackoff(t *testing.T) 
 // What Postgres cannot store costs that job its result and nobody else anything:
 // one row that cannot be processed does not keep the others from being.
 func TestPeer_B29_AnUnstorableResultHarmsNobodyElse(t *testing.T) {
+	t.Parallel()
 	dsn := pgtest.New(t)
 	db := connect(t, dsn)
 	s := open(t, claim.Config{DSN: dsn})
@@ -346,6 +356,7 @@ func TestPeer_B29_AnUnstorableResultHarmsNobodyElse(t *testing.T) {
 }
 
 func TestOpenWithoutASchemaSaysWhatToDo(t *testing.T) {
+	t.Parallel()
 	_, err := claim.Open(t.Context(), claim.Config{DSN: pgtest.Empty(t)})
 	require.ErrorContains(t, err, "run 'dispatcherd migrate up'")
 }
@@ -364,6 +375,7 @@ func listening(t *testing.T, dsn string) (*claim.Store, *claim.Listener, *report
 }
 
 func TestTheListenerHearsAndComesBackWhenItIsKilled(t *testing.T) {
+	t.Parallel()
 	dsn := pgtest.New(t)
 	db := connect(t, dsn)
 	s, l, seen := listening(t, dsn)
@@ -394,6 +406,7 @@ func TestTheListenerHearsAndComesBackWhenItIsKilled(t *testing.T) {
 
 // A job that another dispatcher gives back wakes those that sit idle.
 func TestAReleasedJobRingsForOtherIdleDispatchers(t *testing.T) {
+	t.Parallel()
 	dsn := pgtest.New(t)
 	db := connect(t, dsn)
 	seen := newReports()

@@ -53,6 +53,7 @@ func hold(t *testing.T, dsn string) *pgx.Conn {
 }
 
 func TestVacuumRestsWhileASnapshotMakesItVain(t *testing.T) {
+	t.Parallel()
 	dsn := pgtest.New(t)
 	db := connect(t, dsn)
 	s := open(t, claim.Config{DSN: dsn})
@@ -89,6 +90,7 @@ func TestVacuumRestsWhileASnapshotMakesItVain(t *testing.T) {
 }
 
 func TestAStoreBeginsByEndingARest(t *testing.T) {
+	t.Parallel()
 	dsn := pgtest.New(t)
 	db := connect(t, dsn)
 	exec(t, db, `SELECT dispatcherd.rest_vacuum(true)`)
@@ -102,6 +104,7 @@ func TestAStoreBeginsByEndingARest(t *testing.T) {
 
 // What an operator has said about autovacuum stays.
 func TestAnOperatorsWordStays(t *testing.T) {
+	t.Parallel()
 	dsn := pgtest.New(t)
 	db := connect(t, dsn)
 	for _, word := range []string{"off", "on", "true"} {
@@ -117,6 +120,7 @@ func TestAnOperatorsWordStays(t *testing.T) {
 
 // A vacuum under way gives way: the lock waits no longer than a moment for others.
 func TestARestDoesNotWaitForLong(t *testing.T) {
+	t.Parallel()
 	dsn := pgtest.New(t)
 	db, other := connect(t, dsn), connect(t, dsn)
 	exec(t, other, `BEGIN`)

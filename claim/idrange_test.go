@@ -15,9 +15,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Neighbours are claimed and ended by reading the stretch of the index that
-// they lie in. What lies between them is left alone, whatever its state.
-func TestAStretchLeavesAloneWhatLiesBetween(t *testing.T) {
+// Neighbours are claimed and ended by reading a range of the index.
+func TestIDRangeLeavesOtherRowsAlone(t *testing.T) {
+	t.Parallel()
 	contractSuite(t, func(t *testing.T, w world) {
 		s, other := joined(t, w), joined(t, w)
 		var meant, between []dispatcherd.JobID
@@ -66,9 +66,10 @@ func TestAStretchLeavesAloneWhatLiesBetween(t *testing.T) {
 	})
 }
 
-// Whether ids are a stretch changes what a claim and a finish cost and nothing
-// else: random ids, from dense to scattered, whole or in blocks, with results of all sizes.
-func TestStretchesAndScatteredIdsEndAlike(t *testing.T) {
+// Random ids, from contiguous to scattered, whole or in the blocks of a share,
+// with results of all sizes.
+func TestContiguousAndScatteredIDsEndAlike(t *testing.T) {
+	t.Parallel()
 	dsn := pgtest.New(t)
 	db := connect(t, dsn)
 	s := open(t, claim.Config{DSN: dsn})
@@ -80,7 +81,7 @@ func TestStretchesAndScatteredIdsEndAlike(t *testing.T) {
 	for round := range rounds {
 		var ids []dispatcherd.JobID
 		for i := range n {
-			own := round%2 == 0 || i/8%4 == round/2%4 // or as one of four dispatchers would have them
+			own := round%2 == 0 || i/8%4 == round/2%4 // or the share of one of four dispatchers
 			if own && rng.IntN(rounds) >= round {
 				ids = append(ids, dispatcherd.JobID(round*n+i+1))
 			}
@@ -115,5 +116,62 @@ func TestStretchesAndScatteredIdsEndAlike(t *testing.T) {
 				require.Equal(t, string(f.Result), string(r.Result))
 			}
 		}
+	}
+}
+
+// idsOf returns the ids of ranges, both ends included.
+func idsOf(ranges ...[2]int64) (ids []dispatcherd.JobID) {
+	for _, r := range ranges {
+		for id := r[0]; id <= r[1]; id++ {
+			ids = append(ids, dispatcherd.JobID(id))
+		}
+	}
+	return ids
+}
+
+func TestIDRangeEndsWhereMoreThanThreeIDsAreMissing(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		ids  []dispatcherd.JobID
+		want []claim.IDRange
+	}{
+		"neighbours":        {idsOf([2]int64{1, 16}), []claim.IDRange{{1, 16, 1}}},
+		"blocks of a share": {idsOf([2]int64{8, 15}, [2]int64{40, 47}, [2]int64{64, 71}), []claim.IDRange{{8, 15, 8}, {40, 47, 32}, {64, 71, 48}}},
+		"three missing":     {idsOf([2]int64{1, 8}, [2]int64{12, 19}), []claim.IDRange{{1, 19, 1}}},
+		"four missing":      {idsOf([2]int64{1, 8}, [2]int64{13, 20}), []claim.IDRange{{1, 8, 1}, {13, 20, 5}}},
+		"one far away":      {idsOf([2]int64{1, 15}, [2]int64{9e18, 9e18}), []claim.IDRange{{1, 15, 1}, {9e18, 9e18, 9e18 - 15}}},
+		"scattered":         {[]dispatcherd.JobID{3, 33, 44}, []claim.IDRange{{3, 3, 3}, {33, 33, 32}, {44, 44, 42}}},
+		"none":              {nil, nil},
+	} {
+		got, _ := claim.IDRanges(c.ids)
+		require.Equal(t, c.want, got, name)
+	}
+}
+
+func TestEveryIDHasItsOwnPlace(t *testing.T) {
+	t.Parallel()
+	rng := rand.New(rand.NewPCG(11, 13))
+	for range 500 {
+		var ids []dispatcherd.JobID
+		far := 1 + rng.IntN(30)
+		for id, n := int64(1+rng.IntN(100)), 16+rng.IntN(300); len(ids) < n; id++ {
+			if rng.IntN(far) == 0 {
+				id += rng.Int64N(40)
+			}
+			ids = append(ids, dispatcherd.JobID(id))
+		}
+		list, places := claim.IDRanges(ids)
+		require.LessOrEqual(t, places, int64(4*len(ids)))
+		taken := map[int64]bool{}
+		for _, id := range ids {
+			for _, s := range list {
+				if place := int64(id) - s.Base; s.Low <= int64(id) && int64(id) <= s.High {
+					require.False(t, taken[place], "the place of %d", id)
+					require.True(t, 0 <= place && place < places, "the place of %d", id)
+					taken[place] = true
+				}
+			}
+		}
+		require.Len(t, taken, len(ids))
 	}
 }

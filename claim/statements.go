@@ -1,0 +1,278 @@
+package claim
+
+// This file holds every statement that fetches, claims, finishes or adopts jobs.
+// Each is prepared once per connection under its name.
+//
+// The planner must choose the primary key for each lookup by id, whatever the
+// statistics say: a plan is made once per connection, perhaps while the table is
+// empty, and then kept. Hence the BETWEEN conditions with equal bounds, the
+// conditions "> 0" on parameters, and id + 0 as an order (see docs/storage.md).
+//
+// Parameters are arrays of the same length, one element per job, unless the
+// comment says otherwise.
+
+// statement is one prepared statement.
+type statement struct {
+	name string
+	use  string // what it is for
+	sql  string
+}
+
+// statements are the statements of one connection.
+type statements []statement
+
+var (
+	claimStatements = statements{
+		{"claim", "takes rows without waiting for a lock: the usual case", claimSQL},
+		{"claim-contended", "takes rows and skips locked ones: used while other dispatchers win rows of the same claims", claimContendedSQL},
+		ownLeaseStatement,
+		{"resolve", "reads what a claim with an unknown outcome took", resolveSQL},
+	}
+	finishStatements = statements{
+		{"done", "moves succeeded jobs out of the hot table", doneSQL},
+		{"ended", "moves jobs that end in any other way out of the hot table", endedSQL},
+		{"pending", "makes running jobs pending again", pendingSQL},
+		{"ended-before", "finds what an earlier copy of a finish has ended", endedBeforeSQL},
+	}
+	fetchStatements = statements{
+		{"fetch", "reads the heads of lanes", fetchSQL},
+	}
+	adoptStatements = statements{
+		{"adopt", "takes over running rows that workers offer to resume", adoptSQL},
+		ownLeaseStatement,
+	}
+)
+
+// ownLeaseStatement says whether a claim or an adoption that took nothing was
+// allowed to take something.
+var ownLeaseStatement = statement{"own-lease", "returns the epoch of a dispatcher that holds its lease", ownLeaseSQL}
+
+const (
+	ownLeaseSQL = `SELECT epoch FROM dispatcherd.dispatchers WHERE id = $1::int AND ` + holdsLease
+	holdsLease  = `incarnation IS NOT NULL AND lost_at IS NULL AND NOT leaving AND beat_at + lease > now()`
+)
+
+// Columns of a job. Each list exists once.
+const (
+	// keptColumns are copied unchanged when a row leaves the hot table.
+	keptColumns = `id, run_at, created_at, attempt, timeout_ms, priority, max_attempts, type, payload, started_at`
+	// endColumns are the others of a row that has ended, result excluded. The end may change their values.
+	endColumns = `failures, crashes, errors, status, dispatcher, finished_at`
+	// wonColumns are what a claim returns. See readWon.
+	wonColumns = `id, attempt, max_attempts, failures, crashes, timeout_ms, payload`
+	// pendingAgain resets what a claim and progress reports have set.
+	pendingAgain = `status = 'pending', dispatcher = NULL, token = NULL, started_at = NULL, progress = NULL`
+)
+
+// claimSQL takes the pending and due rows among ids: $1 ids, $2 token, $3 this
+// dispatcher, $4 its epoch, $5 session fingerprints. $6 to $9 say where the ids
+// lie, see idRanges: a bit for each place, and low, high and base of each range.
+//
+// The share lock on the own row makes a session that declares this dispatcher
+// lost wait for the claim. IS TRUE keeps the planner from looking for due rows in
+// the index of lanes. A locked row makes the statement fail after lockPatience.
+const claimSQL = claimRecord + claimUpdate + `
+FROM unnest($7::bigint[], $8::bigint[], $9::bigint[]) AS r (low, high, base)
+WHERE id BETWEEN r.low AND r.high AND r.low > 0 AND r.high > 0 AND get_bit($6::bytea, id - r.base) = 1
+	AND status = 'pending' AND (run_at <= now()) IS TRUE AND EXISTS (SELECT FROM me)
+RETURNING ` + wonColumns
+
+// claimContendedSQL does the same with parameters $1 to $5. It locks rows in the
+// order of their ids and skips locked ones, so two dispatchers neither wait for
+// each other nor deadlock. A locked row cannot change, so its address stays valid.
+const claimContendedSQL = claimRecord + `, free AS MATERIALIZED (
+	SELECT ctid FROM dispatcherd.jobs_live
+	WHERE id = ANY ($1) AND status = 'pending' AND (run_at <= now()) IS TRUE AND EXISTS (SELECT FROM me)
+	ORDER BY id FOR UPDATE SKIP LOCKED
+)` + claimUpdate + `
+WHERE ctid = ANY (ARRAY (SELECT ctid FROM free)) AND status = 'pending'
+RETURNING ` + wonColumns
+
+const (
+	claimRecord = `
+WITH me AS MATERIALIZED (
+	SELECT id FROM dispatcherd.dispatchers
+	WHERE id = $3::int AND epoch = $4::int AND ` + holdsLease + `
+	FOR KEY SHARE
+), record AS (
+	INSERT INTO dispatcherd.claims (dispatcher, token, ids, sessions) SELECT id, $2, $1::bigint[], $5::bigint[] FROM me
+)`
+	claimUpdate = `
+UPDATE dispatcherd.jobs_live
+SET status = 'running', attempt = attempt + 1, dispatcher = $3, token = $2::bigint, started_at = now()`
+)
+
+// resolveSQL reads what the claim with token $2 of dispatcher $3 took of ids $1
+// and still runs.
+const resolveSQL = `
+SELECT ` + wonColumns + ` FROM dispatcherd.jobs_live
+WHERE id = ANY ($1::bigint[]) AND status = 'running' AND dispatcher = $3::int AND token = $2::bigint`
+
+// isItem joins row j with item i of a list of (id, attempt).
+const isItem = `j.id BETWEEN i.id AND i.id AND i.id > 0 AND j.attempt = i.attempt`
+
+// doneSQL ends succeeded jobs: $1 the attempt of each place, $2 this dispatcher,
+// $3 all results one after the other, $4 the end of each place's result in $3, $5
+// to $7 low, high and base of each id range. A place whose attempt is noAttempt
+// is not meant, and an empty result is none. The command tag has the number of
+// rows: returning the ids costs as much as finding the rows.
+const doneSQL = `
+WITH gone AS (
+	DELETE FROM dispatcherd.jobs_live j USING unnest($5::bigint[], $6::bigint[], $7::bigint[]) AS r (low, high, base)
+	WHERE j.id BETWEEN r.low AND r.high AND r.low > 0 AND r.high > 0 AND j.attempt = ($1::int[])[j.id - r.base + 1]
+		AND j.dispatcher = $2::int AND j.status = 'running'
+	RETURNING ` + keptColumns + `, failures, crashes, errors, j.id - r.base + 1 AS place
+)
+INSERT INTO dispatcherd.jobs_done (` + keptColumns + `, ` + endColumns + `, result)
+SELECT ` + keptColumns + `, failures, crashes, errors, 'done', $2, now(),
+	CASE WHEN ($4::int[])[place + 1] > ($4::int[])[place] THEN convert_from(
+		substring($3::bytea, ($4::int[])[place] + 1, ($4::int[])[place + 1] - ($4::int[])[place]), 'UTF8')::json END
+FROM gone`
+
+// Codes of outcomes in endedSQL and pendingSQL.
+const (
+	codeDone        = 0 // the result was dropped, see unstorable
+	codeFailed      = 1
+	codeCancelled   = 2
+	codeQuarantined = 3
+	codeRetry       = 4
+	codeReleased    = 5
+	codeCrashed     = 6
+	codeIsolated    = 7
+)
+
+// appendError appends the error of item i to the errors of job j and keeps the
+// last ten.
+const appendError = `CASE WHEN i.error = '' THEN j.errors ELSE
+	CASE WHEN jsonb_array_length(j.errors) >= 10 THEN j.errors - 0 ELSE coalesce(j.errors, '[]') END
+	|| jsonb_build_object('attempt', j.attempt, 'at', now(), 'outcome', i.name, 'error', i.error) END`
+
+// endedSQL ends jobs for good that did not succeed, or whose result cannot be
+// stored: $1 ids, $2 attempts, $3 codes and $4 names of the outcomes, $5 errors,
+// $6 this dispatcher. It removes requests to cancel: one that stays would cancel
+// the job again after a retry.
+const endedSQL = `
+WITH item AS MATERIALIZED (
+	SELECT * FROM unnest($1::bigint[], $2::int[], $3::smallint[], $4::text[], $5::text[]) AS i (id, attempt, code, name, error)
+), gone AS (
+	DELETE FROM dispatcherd.jobs_live j USING item i
+	WHERE ` + isItem + ` AND j.dispatcher = $6::int AND j.status = 'running'
+	RETURNING j.*, i.code, ` + appendError + ` AS all_errors
+), done AS (
+	INSERT INTO dispatcherd.jobs_done (` + keptColumns + `, ` + endColumns + `)
+	SELECT ` + keptColumns + `, failures, crashes, all_errors, 'done', dispatcher, now() FROM gone WHERE code = 0
+), failed AS (
+	INSERT INTO dispatcherd.jobs_failed (` + keptColumns + `, ` + endColumns + `)
+	SELECT ` + keptColumns + `, least(failures + (code = 1)::int, 32767), least(crashes + (code = 3)::int, 32767), all_errors,
+		'failed', dispatcher, now() FROM gone WHERE code IN (1, 3)
+), cancelled AS (
+	INSERT INTO dispatcherd.jobs_cancelled (` + keptColumns + `, ` + endColumns + `)
+	SELECT ` + keptColumns + `, failures, crashes, all_errors, 'cancelled', dispatcher, now() FROM gone WHERE code = 2
+), settled AS (
+	DELETE FROM dispatcherd.cancels WHERE job_id IN (SELECT id FROM gone)
+)
+SELECT array_agg(id::bigint) FROM gone`
+
+// pendingSQL makes jobs pending again: $1 to $6 as endedSQL, $7 delays in
+// microseconds. It notifies other dispatchers if a job may run at once.
+const pendingSQL = `
+WITH item AS MATERIALIZED (
+	SELECT * FROM unnest($1::bigint[], $2::int[], $3::smallint[], $4::text[], $5::text[], $7::bigint[])
+		AS i (id, attempt, code, name, error, delay)
+), back AS (
+	UPDATE dispatcherd.jobs_live j
+	SET ` + pendingAgain + `,
+		run_at = CASE WHEN i.code IN (4, 7) THEN now() + i.delay * interval '1 microsecond' ELSE j.run_at END,
+		failures = least(j.failures + (i.code = 4)::int, 32767),
+		crashes = least(j.crashes + (i.code IN (6, 7))::int, 32767),
+		errors = ` + appendError + `
+	FROM item i
+	WHERE ` + isItem + ` AND j.dispatcher = $6::int AND j.status = 'running'
+	RETURNING j.id, i.delay
+), notification AS MATERIALIZED (
+	SELECT pg_notify('dispatcherd_jobs', '') FROM (SELECT FROM back WHERE delay = 0 LIMIT 1) due
+	WHERE EXISTS (SELECT FROM dispatcherd.dispatchers WHERE armed AND id <> $6)
+)
+SELECT array_agg(id::bigint), (SELECT count(*) FROM notification) FROM back`
+
+// endedBeforeSQL finds what an earlier copy of the same request has ended: $1
+// ids, $2 attempts, $3 this dispatcher, $4 whether the outcome leads back to
+// pending (1) or out of the hot table (0). Another dispatcher ended a row that
+// went the other way.
+const endedBeforeSQL = `
+SELECT array_agg(j.id::bigint) FROM unnest($1::bigint[], $2::int[], $4::smallint[]) AS i (id, attempt, back)
+JOIN dispatcherd.jobs j ON ` + isItem + `
+WHERE CASE j.status WHEN 'running' THEN false WHEN 'pending' THEN i.back = 1 ELSE i.back = 0 AND j.dispatcher = $3::int END`
+
+// fetchSQL reads the heads of lanes, one short index scan each, into one row per
+// lane: $1 types, $2 priorities, $3 and $4 the cursor (run_at, id), $5 limits, $6
+// to $9 shares: lowest and highest number, whether the rows outside are meant,
+// and the block size, negative for all rows; $10 and $11 the key (run_at, id) before which the lane's
+// rows are read. Row 0 is the clock.
+//
+// Within a lane the order of (run_at, id) is the order of the score under any
+// weights, so this is the exact top k. The upper bound ends a backfill scan: while
+// a held snapshot keeps dead index entries, it costs time to read them.
+const fetchSQL = `
+SELECT 0, ARRAY[now()], NULL::bigint[]
+UNION ALL
+SELECT lane::int, due, ids
+FROM unnest($1::text[], $2::smallint[], $3::timestamptz[], $4::bigint[], $5::int[], $6::int[], $7::int[], $8::boolean[], $9::int[], $10::timestamptz[], $11::bigint[])
+	WITH ORDINALITY AS l (type, priority, after_run_at, after_id, most, low, high, outside, block, before_run_at, before_id, lane)
+CROSS JOIN LATERAL (
+	SELECT array_agg(run_at::timestamptz) AS due, array_agg(id::bigint) AS ids
+	FROM (
+		SELECT j.run_at, j.id FROM dispatcherd.jobs_live j
+		WHERE j.type = l.type AND j.priority = l.priority AND j.status = 'pending'
+			AND (j.run_at, j.id + 0) > (l.after_run_at, l.after_id)
+			AND (j.run_at, j.id + 0) < (l.before_run_at, l.before_id)
+			AND (l.block < 0 OR ((j.id + 0 >> l.block & 65535) * 40503 & 65535 BETWEEN l.low AND l.high) <> l.outside)
+		ORDER BY j.run_at, j.id + 0 LIMIT l.most
+	) head
+) heads
+WHERE ids IS NOT NULL`
+
+// adoptSQL takes over rows that still run under the offered attempts: $1 ids, $2
+// attempts, $3 and $4 the fingerprints of the sessions in which they began and of
+// the ones to be recorded, $5 token, $6 this dispatcher. The former dispatcher may
+// be alive: its later reports are stale.
+//
+// A claim records the session of each job, and the row has the token of its
+// claim. So a worker can only resume what was sent to a session whose nonce it
+// knows. Rows that have the token were taken by an earlier copy of the request.
+// The statement waits for no lock. It returns locked rows without values.
+const adoptSQL = `
+WITH me AS MATERIALIZED (
+	SELECT id FROM dispatcherd.dispatchers WHERE id = $6::int AND ` + holdsLease + `
+	FOR KEY SHARE
+), offered AS MATERIALIZED (
+	SELECT j.id::bigint AS id` + offeredRows + `
+), held AS MATERIALIZED (
+	SELECT j.ctid` + offeredRows + `
+	ORDER BY j.id + 0 FOR UPDATE OF j SKIP LOCKED
+), record AS (
+	INSERT INTO dispatcherd.claims (dispatcher, token, ids, sessions) SELECT id, $5, $1, $4::bigint[] FROM me
+	ON CONFLICT (dispatcher, token) DO NOTHING
+), taken AS (
+UPDATE dispatcherd.jobs_live SET dispatcher = $6, token = $5
+WHERE ctid = ANY (ARRAY (SELECT ctid FROM held)) AND status = 'running'
+RETURNING id::bigint, attempt::int, max_attempts::int, failures::int, crashes::int, coalesce(timeout_ms::int, 0) AS timeout,
+	type::text, priority::int, (extract(epoch FROM run_at) * 1000000)::bigint AS due,
+	greatest((extract(epoch FROM now() - started_at) * 1000)::bigint, 0) AS ran
+)
+SELECT id, attempt, max_attempts, failures, crashes, timeout, type, priority, due, ran FROM taken
+UNION ALL
+SELECT id, 0, 0, 0, 0, 0, NULL, 0, 0, 0 FROM offered WHERE id NOT IN (SELECT id FROM taken)`
+
+// offeredRows are the rows that may be taken, as the statement's snapshot shows
+// them; locking them checks the condition again. The condition on the fingerprint
+// is contract.ResumeOffer.Follows.
+const offeredRows = `
+	FROM unnest($1::bigint[], $2::int[], $3::bigint[], $4::bigint[]) AS i (id, attempt, origin, recorded)
+	JOIN dispatcherd.jobs_live j ON ` + isItem + `
+	WHERE j.status = 'running' AND EXISTS (SELECT FROM me) AND i.origin <> 0 AND (
+		(j.dispatcher = $6 AND j.token = $5::bigint) OR EXISTS (
+			SELECT FROM dispatcherd.claims c, LATERAL (SELECT c.sessions[array_position(c.ids, j.id::bigint)] AS session) claimed
+			WHERE c.dispatcher = j.dispatcher AND c.token = j.token AND (claimed.session = i.origin
+				OR i.recorded <> i.origin AND i.recorded >> 16 = i.origin >> 16 AND claimed.session >> 16 = i.origin >> 16
+				AND claimed.session & 65535 < i.recorded & 65535)))`
