@@ -127,7 +127,8 @@ bench/latency: deps ## Measure INSERT to worker, and what an idle daemon costs
 	cd bench && go run ./latency
 
 .PHONY: bench/ondemand
-bench/ondemand: deps ## Measure what a waiting caller gets, beside two bare echoes (BENCH=short: half a minute)
+bench/ondemand: deps ## Measure how long a caller waits, beside NATS and Gearman (BENCH=short: half a minute)
+	@tools/deps.sh gearman
 	cd bench && go run ./ondemand $(SHORT)
 
 .PHONY: bench/copyin

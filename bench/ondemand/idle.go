@@ -3,52 +3,93 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
-	"github.com/dispatcherd/dispatcherd/bench/internal/echo"
 	"github.com/dispatcherd/dispatcherd/bench/internal/rig"
 )
 
 const (
 	idleSlots = 4
-	blockSize = 200 // requests, or pairs of echoes, until it is the others' turn
-	warmUp    = 10  // blocks that do not count
+	blockSize = 200 // requests of a system back to back, until it is the next one's turn
+	gapSize   = 20  // requests with a pause before each
+	gap       = 5 * time.Millisecond
+	warmUp    = 5 // blocks that do not count
 )
 
-// quiet is what was measured with nothing else to do; microseconds.
-type quiet struct{ echoes, requests []float64 }
+// trips are the times of the requests of one system, in microseconds.
+type trips struct{ backToBack, gapped []float64 }
 
-func measureIdle(ctx context.Context, r *rig.Rig, p plan, flags []string) (res quiet, err error) {
+// measureIdle lets all systems answer in turn, block by block, while nothing
+// else is to be done. The result is by the system's name.
+func measureIdle(ctx context.Context, r *rig.Rig, p plan, flags []string) (all map[string]*trips, err error) {
 	dsn, err := r.FreshJobs(ctx, "idle")
 	if err != nil {
-		return res, err
+		return nil, err
 	}
 	s, err := open(ctx, r, dsn, idleSlots, flags)
 	if err != nil {
-		return res, err
+		return nil, err
 	}
 	defer func() { err = errors.Join(err, s.close()) }()
-	e, err := echo.Start(ctx)
+	systems, err := s.systems(ctx)
+	defer func() {
+		for _, sys := range systems {
+			err = errors.Join(err, sys.close())
+		}
+	}()
 	if err != nil {
-		return res, err
+		return nil, err
 	}
-	defer func() { err = errors.Join(err, e.Close()) }()
-	block := func(n int) bool { return n == blockSize }
+	all = map[string]*trips{}
 	for i := range warmUp + p.blocks {
-		echoes, err := sample(func() (time.Duration, error) { return e.Trips(2) }, block)
-		if err != nil {
-			return res, err
-		}
-		requests, err := sample(s.caller.ask, block)
-		if err != nil {
-			return res, err
-		}
-		if i >= warmUp {
-			res.echoes, res.requests = append(res.echoes, echoes...), append(res.requests, requests...)
-		}
-		if err := ctx.Err(); err != nil {
-			return res, err
+		for _, sys := range systems {
+			back, gapped, err := sys.block(ctx)
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", sys.name, err)
+			}
+			if all[sys.name] == nil {
+				all[sys.name] = &trips{}
+			}
+			if t := all[sys.name]; i >= warmUp {
+				t.backToBack, t.gapped = append(t.backToBack, back...), append(t.gapped, gapped...)
+			}
 		}
 	}
-	return res, nil
+	return all, nil
+}
+
+// systems opens the ones to be compared. It returns those that are open if one
+// fails.
+func (s *scene) systems(ctx context.Context) (all []*system, err error) {
+	for _, open := range []func() (*system, error){
+		func() (*system, error) { return s.throughClient(ctx) },
+		func() (*system, error) { return s.throughHTTP(), nil },
+		openNATS,
+		func() (*system, error) { return openGearman(ctx) },
+	} {
+		sys, err := open()
+		if err != nil {
+			return all, err
+		}
+		all = append(all, sys)
+	}
+	return all, nil
+}
+
+// block measures some requests back to back, and some with a pause before each.
+func (s *system) block(ctx context.Context) (back, gapped []float64, err error) {
+	timed := func() (time.Duration, error) {
+		began := time.Now()
+		err := s.ask()
+		return time.Since(began), err
+	}
+	if back, err = sample(timed, func(n int) bool { return n == blockSize }); err != nil {
+		return nil, nil, err
+	}
+	gapped, err = sample(func() (time.Duration, error) {
+		time.Sleep(gap)
+		return timed()
+	}, func(n int) bool { return n == gapSize })
+	return back, gapped, errors.Join(err, ctx.Err())
 }

@@ -1,25 +1,30 @@
-// Command ondemand measures what a caller who waits gets: the time from the
-// first byte of his request to the last byte of his answer, with the daemon, a
-// worker process and the caller on one machine, all over Unix sockets.
+// Command ondemand measures how long a caller waits for an answer from a worker:
+// through dispatcherd, through NATS (request and reply), and through Gearman.
 //
 //	go run ./ondemand [-short] [-idle] [-daemon FILE] [-- FLAGS-OF-SERVE…]
 //
-// # What is compared
+// Caller, server and worker are processes of their own on one machine. Requests
+// are sent back to back, and with 5 ms between them. The systems take turns,
+// block by block, because the speed of the machine varies. Then callers ask
+// dispatcherd while a backlog of jobs keeps every slot busy.
 //
-// A request passes two sockets twice, so the yardstick is two round trips over
-// a bare Unix socket to a process that only sends back what it reads. Blocks
-// of requests and of echoes alternate in one run, because the machine of the
-// next minute is another machine.
+// The last line is for machines:
+//
+//	ondemand: p50_us=… p99_us=… gap_p50_us=… nats_p50_us=… nats_gap_p50_us=… gearman_p50_us=… ratio_nats=… gap_ratio_nats=… http_p50_us=…
+//
+// p50, p99 and gap_p50 are those of package client on the daemon's Unix socket,
+// http is a bare HTTP request on that socket. NATS and Gearman are reached over
+// TCP on the loopback interface, as they come.
 //
 // # Coordinated omission
 //
-// The loop is closed: a caller who is made to wait asks nothing meanwhile, so
-// a stall would count once although it would have met everybody who came while
-// it lasted. Every sample that took longer than the median is therefore
-// counted again for each request that a steady caller, one a median, would
-// have sent during it, with the part of the stall that he would have met
-// (sample − median, sample − 2 medians, …). All quantiles are taken behind
-// this correction, those of the echoes too.
+// A caller that waits for an answer sends nothing meanwhile, so a stall counts
+// once although it would have affected every request sent while it lasted. Each
+// sample that took longer than the median is therefore counted again for each
+// request that a steady caller, one a median, would have sent during it, with
+// the part of the stall that this request would have met (sample − median,
+// sample − 2 medians, …). Quantiles of requests sent back to back are taken after this
+// correction.
 package main
 
 import (
@@ -30,7 +35,6 @@ import (
 	"os"
 	"time"
 
-	"github.com/dispatcherd/dispatcherd/bench/internal/echo"
 	"github.com/dispatcherd/dispatcherd/bench/internal/program"
 	"github.com/dispatcherd/dispatcherd/bench/internal/rig"
 	"github.com/dispatcherd/dispatcherd/bench/internal/stats"
@@ -38,11 +42,15 @@ import (
 
 func main() {
 	program.Main("ondemand", func(ctx context.Context) error {
-		switch {
-		case len(os.Args) == 3 && os.Args[1] == echo.Server:
-			return echo.Serve(os.Args[2])
-		case len(os.Args) == 4 && os.Args[1] == workerProcess:
-			return serveJobs(ctx, os.Args[2], os.Args[3])
+		switch args := os.Args[1:]; {
+		case len(args) == 3 && args[0] == workerProcess:
+			return serveJobs(ctx, args[1], args[2])
+		case len(args) == 1 && args[0] == natsServer:
+			return serveNATS(ctx)
+		case len(args) == 2 && args[0] == natsWorker:
+			return serveNATSWorker(ctx, args[1])
+		case len(args) == 2 && args[0] == gearmanWorker:
+			return serveGearman(ctx, args[1])
 		}
 		return measure(ctx)
 	})
@@ -50,24 +58,24 @@ func main() {
 
 // plan is how much is measured.
 type plan struct {
-	blocks  int           // of requests, and as many of echoes
+	blocks  int           // of each system
 	backlog int           // jobs that keep the slots busy
-	busy    time.Duration // how long is asked meanwhile
+	busy    time.Duration // how long requests are sent meanwhile
 }
 
 var (
-	whole = plan{blocks: 300, backlog: 1_000_000, busy: 30 * time.Second}
-	short = plan{blocks: 60, backlog: 200_000, busy: 8 * time.Second}
+	whole = plan{blocks: 200, backlog: 1_000_000, busy: 30 * time.Second}
+	short = plan{blocks: 30, backlog: 200_000, busy: 8 * time.Second}
 )
 
 func measure(ctx context.Context) (err error) {
-	brief := flag.Bool("short", false, "a fifth of it, in half a minute")
-	alone := flag.Bool("idle", false, "the idle part alone, to look for where the time goes")
+	quick := flag.Bool("short", false, "fewer requests, in half a minute")
+	alone := flag.Bool("idle", false, "leave out the busy part")
 	var built rig.Options
 	flag.StringVar(&built.Daemon, "daemon", "", "a dispatcherd built before, instead of the checkout's")
 	flag.Parse()
 	p := whole
-	if *brief {
+	if *quick {
 		p = short
 	}
 	r, err := rig.Start(ctx, built)
@@ -79,22 +87,29 @@ func measure(ctx context.Context) (err error) {
 	if err != nil {
 		return fmt.Errorf("idle: %w", err)
 	}
-	var busy []float64
 	if !*alone {
-		if busy, err = measureBusy(ctx, r, p, flag.Args()); err != nil {
+		busy, err := measureBusy(ctx, r, p, flag.Args())
+		if err != nil {
 			return fmt.Errorf("busy: %w", err)
 		}
+		fmt.Printf("busy: p99_us=%.0f\n", stats.Quantile(steady(busy), 0.99))
 	}
-	two, one := steady(idle.echoes), steady(idle.requests)
-	echo2, p50 := stats.Quantile(two, 0.5), stats.Quantile(one, 0.5)
-	fmt.Printf("idle: %d requests, and as many pairs of echoes, whose p99 is %.0f µs: what the machine itself does to both\n",
-		len(idle.requests), stats.Quantile(two, 0.99))
-	fmt.Printf("ondemand: echo2_p50_us=%.1f p50_us=%.1f p99_us=%.1f p50_ratio=%.2f busy_p99_us=%.1f\n",
-		echo2, p50, stats.Quantile(one, 0.99), p50/echo2, stats.Quantile(steady(busy), 0.99))
+	printIdle(idle)
 	return nil
 }
 
-// steady corrects for coordinated omission, as the package comment says.
+func printIdle(all map[string]*trips) {
+	p50 := func(name string) float64 { return stats.Quantile(steady(all[name].backToBack), 0.5) }
+	gapped := func(name string) float64 { return stats.Quantile(all[name].gapped, 0.5) }
+	fmt.Printf("idle: %d requests of each system back to back, %d with a pause; gearman_gap_p50_us=%.0f http_gap_p50_us=%.0f\n",
+		len(all["nats"].backToBack), len(all["nats"].gapped), gapped("gearman"), gapped("http"))
+	fmt.Printf("ondemand: p50_us=%.1f p99_us=%.1f gap_p50_us=%.1f nats_p50_us=%.1f nats_gap_p50_us=%.1f gearman_p50_us=%.1f ratio_nats=%.2f gap_ratio_nats=%.2f http_p50_us=%.1f\n",
+		p50("dispatcherd"), stats.Quantile(steady(all["dispatcherd"].backToBack), 0.99), gapped("dispatcherd"),
+		p50("nats"), gapped("nats"), p50("gearman"),
+		p50("dispatcherd")/p50("nats"), gapped("dispatcherd")/gapped("nats"), p50("http"))
+}
+
+// steady corrects for coordinated omission as described in the package comment.
 func steady(samples []float64) []float64 {
 	pace := stats.Quantile(samples, 0.5)
 	all := make([]float64, 0, 2*len(samples))

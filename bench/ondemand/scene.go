@@ -18,9 +18,6 @@ type scene struct {
 	caller *caller
 }
 
-// oneProcessor is what docs/operations.md advises for a worker like this one.
-var oneProcessor = []string{"GOMAXPROCS=1"}
-
 func open(ctx context.Context, r *rig.Rig, dsn string, slots int, flags []string) (_ *scene, err error) {
 	s := &scene{}
 	defer func() {
@@ -35,7 +32,7 @@ func open(ctx context.Context, r *rig.Rig, dsn string, slots int, flags []string
 	if err != nil {
 		return nil, err
 	}
-	if s.worker, err = rig.Run("worker", oneProcessor, self, workerProcess, s.daemon.Workers, strconv.Itoa(slots)); err != nil {
+	if s.worker, err = rig.Run("worker", nil, self, workerProcess, s.daemon.Workers, strconv.Itoa(slots)); err != nil {
 		return nil, err
 	}
 	if s.caller, err = dial(ctx, s.daemon.API); err != nil {
