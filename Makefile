@@ -51,6 +51,7 @@ test: deps ## Run every test, with the race detector where there are goroutines 
 	go test -count=1 -run '$(AS_BUILT)' $(TESTFLAGS) ./cmd/dispatcherd || status=1; \
 	go test -count=1 -race -timeout 20m $(TESTFLAGS) $$(go list ./... | grep -vxF "$$(go list $(SEQUENTIAL))") || status=1; \
 	(cd harness && go vet ./... && go test -count=1 $(TESTFLAGS) ./...) || status=1; \
+	(cd tools && go vet ./licenses && go test -count=1 $(TESTFLAGS) ./licenses) || status=1; \
 	exit $$status
 
 .PHONY: lint
@@ -60,8 +61,13 @@ lint: bin/golangci-lint units openapi ## Check format, vet (macOS too), golangci
 	go vet ./...
 	GOOS=darwin go vet ./...
 	bin/golangci-lint run ./...
+	@$(MAKE) -s licenses >/dev/null
 	@for module in harness bench; do (cd $$module && go vet ./... && ../bin/golangci-lint run ./...) || exit 1; done
 	go test -count=1 ./internal/lint/...
+
+.PHONY: licenses
+licenses: ## List the licenses of all dependencies; fail if one is unknown or incompatible
+	@cd tools && go run ./licenses
 
 .PHONY: measures
 measures: ## Print the measures of size, vocabulary and structure, and check their targets (V=1: the findings; CHECK=0)
