@@ -19,32 +19,31 @@ import (
 	"unicode/utf8"
 )
 
-// Exit codes of a [Program] that say more than "failed" (as in sysexits.h).
+// Exit codes of a [Program] with a meaning besides failure (as in sysexits.h).
 const (
-	// ExitPermanent (EX_DATAERR) fails the job for good.
+	// ExitPermanent (EX_DATAERR) is a permanent failure.
 	ExitPermanent = 65
-	// ExitRetry (EX_TEMPFAIL) is a failure that may be tried again, now and in
-	// all later versions; the other codes mean the same today.
+	// ExitRetry (EX_TEMPFAIL) is a failure that may be retried. Other codes have
+	// the same meaning today, but later versions may change that.
 	ExitRetry = 75
 )
 
 // Program runs a program for each job.
 //
-// The payload is its standard input. What it writes to standard output is the
-// result: JSON if it parses as one value, otherwise a JSON string without the
-// last newline; nothing is no result, and bytes that are no UTF-8 text are a
-// permanent failure. Exit code 0 is success, ExitPermanent
-// fails the job for good, ExitRetry and everything else is a failure that may
-// be tried again, with the last of what it wrote to standard error as its
-// text. DISPATCHERD_JOB_ID, DISPATCHERD_TYPE and DISPATCHERD_ATTEMPT are in its
+// The payload is its standard input. Its standard output is the result: JSON if it
+// parses as one value, otherwise a JSON string without the last newline. Empty
+// output is no result. Output that is not UTF-8 is a permanent failure.
+//
+// Exit code 0 is success, ExitPermanent is a permanent failure, and all other codes
+// are failures that may be retried. The end of standard error is the error text.
+// DISPATCHERD_JOB_ID, DISPATCHERD_TYPE and DISPATCHERD_ATTEMPT are in the
 // environment.
 //
-// It runs in a process group of its own. When the job's context ends the group
-// gets SIGTERM, and SIGKILL after Grace. What is left of the group when the
-// program has exited is killed. If the worker itself dies by kill -9 the kernel
-// kills the program (on Linux; not what it has started in turn: for
-// that run the worker as a service or in a container, whose end takes all of it
-// along).
+// The program runs in its own process group. When the job's context ends, the group
+// gets SIGTERM, and SIGKILL after Grace. Processes of the group that remain when the
+// program has exited are killed. If the worker is killed by SIGKILL, the kernel kills
+// the program (on Linux), but not the processes that the program started. To end
+// those, too, run the worker as a service or in a container.
 type Program struct {
 	Path      string
 	Args      []string
@@ -59,7 +58,7 @@ func Command(name string, args ...string) Handler {
 	return (&Program{Path: name, Args: args}).Handle
 }
 
-// Handle is the Handler.
+// Handle runs the program for one job. It is a Handler.
 func (p *Program) Handle(ctx context.Context, job *Job) (any, error) {
 	output := &limitedBuffer{limit: positive(p.MaxOutput, 512<<10)}
 	errput := &tail{limit: positive(p.MaxStderr, 4<<10)}
@@ -74,18 +73,19 @@ func (p *Program) Handle(ctx context.Context, job *Job) (any, error) {
 	cmd.WaitDelay = positive(p.Grace, 5*time.Second)
 	cmd.Cancel = func() error { return signalGroup(cmd, syscall.SIGTERM) }
 
-	// The kernel's death signal comes when the thread that started the program
-	// ends, so the thread must be nobody else's until the program is over.
+	// The kernel sends the death signal when the thread that started the program
+	// ends, so the thread must not run other goroutines until the program is over.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	err := cmd.Run()
 	if cmd.Process != nil {
-		_ = signalGroup(cmd, syscall.SIGKILL) // mostly nobody is left
+		_ = signalGroup(cmd, syscall.SIGKILL) // in most cases no process is left
 	}
-	return p.verdict(ctx, err, output, errput)
+	return p.result(ctx, err, output, errput)
 }
 
-func (p *Program) verdict(ctx context.Context, err error, output *limitedBuffer, errput *tail) (any, error) {
+// result turns the end of the program into what Handle returns.
+func (p *Program) result(ctx context.Context, err error, output *limitedBuffer, errput *tail) (any, error) {
 	if output.exceeded {
 		return nil, Permanent(fmt.Errorf("%s wrote more than %d bytes of output", p.Path, output.limit))
 	}
@@ -105,7 +105,7 @@ func (p *Program) verdict(ctx context.Context, err error, output *limitedBuffer,
 	return nil, err
 }
 
-// signalGroup signals the program and everything it has started.
+// signalGroup signals the program and the processes that it started.
 func signalGroup(cmd *exec.Cmd, signal syscall.Signal) error {
 	err := syscall.Kill(-cmd.Process.Pid, signal)
 	if errors.Is(err, syscall.ESRCH) {
@@ -121,16 +121,16 @@ func positive[T int | time.Duration](value, otherwise T) T {
 	return otherwise
 }
 
-// limitedBuffer keeps up to limit bytes and then breaks the pipe. It must not
-// embed the buffer: its ReadFrom would go past the limit.
+// limitedBuffer keeps up to limit bytes and then breaks the pipe. It does not embed
+// the buffer, because ReadFrom would exceed the limit.
 type limitedBuffer struct {
 	kept     bytes.Buffer
 	limit    int
 	exceeded bool
 }
 
-// Write fails once the limit is passed, which ends the copying and gives the
-// program a SIGPIPE.
+// Write fails once the limit is exceeded, which ends the copying. The program gets a
+// SIGPIPE.
 func (b *limitedBuffer) Write(p []byte) (int, error) {
 	if b.kept.Len()+len(p) > b.limit {
 		b.exceeded = true
@@ -139,7 +139,7 @@ func (b *limitedBuffer) Write(p []byte) (int, error) {
 	return b.kept.Write(p)
 }
 
-// result is the output as the job's result.
+// result returns the output as the job's result.
 func (b *limitedBuffer) result() (any, error) {
 	raw := bytes.TrimSpace(b.kept.Bytes())
 	if len(raw) == 0 {
@@ -154,7 +154,7 @@ func (b *limitedBuffer) result() (any, error) {
 	return strings.TrimSuffix(b.kept.String(), "\n"), nil
 }
 
-// text makes a string that JSON and a text column can hold.
+// text returns s without bytes that JSON or a text column cannot represent.
 func text(s string) string {
 	return strings.ReplaceAll(strings.ToValidUTF8(s, "\ufffd"), "\x00", "\ufffd")
 }
@@ -178,7 +178,7 @@ func (t *tail) Write(p []byte) (int, error) {
 	return n, nil
 }
 
-// String returns what was kept as text, without a torn first character.
+// String returns the bytes as text, without an incomplete first character.
 func (t *tail) String() string {
 	b := t.kept
 	for i := 0; i < 3 && len(b) > 0 && len(t.kept) == t.limit && b[0]&0xC0 == 0x80; i++ {

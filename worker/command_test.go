@@ -44,13 +44,13 @@ func TestOutputOfAProgramIsTheResult(t *testing.T) {
 	}
 }
 
-func TestOutputThatIsNoTextIsRefusedAndNotChanged(t *testing.T) {
+func TestOutputThatIsNotTextIsAPermanentFailure(t *testing.T) {
 	for _, script := range []string{`printf 'a\377b'`, `printf 'a\000b'`} {
 		_, err := sh(t, Program{}, script, "")
 		require.ErrorContains(t, err, "the output (3 bytes) is neither JSON nor text")
 		e := &execution{}
-		e.life.begin()
-		require.True(t, e.verdict(nil, err).(*workerproto.Fail).Permanent)
+		e.ctx.start()
+		require.True(t, e.newReport(nil, err).(*workerproto.Fail).Permanent)
 	}
 }
 
@@ -59,13 +59,13 @@ func TestExitCodeDecides(t *testing.T) {
 		_, err := sh(t, Program{}, "echo 'no such page' >&2; exit "+strconv.Itoa(code), "")
 		require.EqualError(t, err, "exit status "+strconv.Itoa(code)+": no such page")
 		e := &execution{}
-		require.Equal(t, permanent, e.verdict(nil, err).(*workerproto.Fail).Permanent, code)
+		require.Equal(t, permanent, e.newReport(nil, err).(*workerproto.Fail).Permanent, code)
 	}
 	_, err := Command("/no/such/program")(t.Context(), &Job{})
 	require.ErrorIs(t, err, os.ErrNotExist)
 }
 
-func TestOutputOfAProgramIsBounded(t *testing.T) {
+func TestOutputOfAProgramIsLimited(t *testing.T) {
 	_, err := sh(t, Program{MaxOutput: 1000}, `yes`, "")
 	require.ErrorContains(t, err, "more than 1000 bytes")
 	_, err = sh(t, Program{MaxStderr: 11}, `yes ä | head -1000 >&2; exit 1`, "")
@@ -97,7 +97,7 @@ func fifo(t *testing.T) (path string, lines func() string) {
 	}
 }
 
-// gone waits until a process does not exist any more (a zombie counts as gone).
+// gone waits until a process has ended (a zombie counts as ended).
 func gone(t *testing.T, pid string) {
 	t.Helper()
 	require.Eventually(t, func() bool {
@@ -124,7 +124,7 @@ func TestCancelEndsTheWholeProcessGroup(t *testing.T) {
 	gone(t, second)
 }
 
-func TestWhatAProgramLeavesBehindIsKilled(t *testing.T) {
+func TestProcessesThatAProgramStartedAreKilled(t *testing.T) {
 	path, lines := fifo(t)
 	p := Program{Path: "sh", Args: []string{"-c", `sleep 1000 >/dev/null 2>&1 & echo $! >"$0"; echo 5`, path}}
 	result, err := p.Handle(t.Context(), &Job{})
@@ -135,7 +135,7 @@ func TestWhatAProgramLeavesBehindIsKilled(t *testing.T) {
 	gone(t, lines())
 }
 
-// TestHelperWorker is not a test: it is the worker that the next one kills.
+// TestHelperWorker is not a test: it is the worker that TestNoOrphanWhenTheWorkerIsKilled kills.
 func TestHelperWorker(t *testing.T) {
 	path := os.Getenv("WORKER_TEST_FIFO")
 	if path == "" {

@@ -14,10 +14,10 @@ import (
 	"github.com/dispatcherd/dispatcherd/workerproto"
 )
 
-// patience bounds every wait for something that must happen.
+// patience limits each wait for an expected event.
 const patience = 30 * time.Second
 
-// event is something that the dispatcher saw.
+// event is a call of the Handler.
 type event struct {
 	s     *workerproto.Session
 	frame workerproto.WorkerFrame // a copy
@@ -25,13 +25,13 @@ type event struct {
 	end   error
 }
 
-// dispatcher is the real protocol server with a test in the place of the core.
+// dispatcher is the protocol server, with the test in place of the core.
 type dispatcher struct {
 	t      testing.TB
 	path   string
 	events chan event
-	resume bool               // take back whatever is presented
-	before func()             // called before that, if there is something
+	resume bool               // resume all offers
+	before func()             // called before offers are resumed
 	refuse *workerproto.Error // the answer to the next hello
 
 	mu   sync.Mutex
@@ -107,7 +107,7 @@ func (d *dispatcher) Closed(s *workerproto.Session, cause error) {
 	d.events <- event{s: s, end: cause}
 }
 
-// copyOf outlives the batch.
+// copyOf returns a copy that is valid after the batch.
 func copyOf(t testing.TB, f workerproto.WorkerFrame) workerproto.WorkerFrame {
 	c, err := new(workerproto.WorkerDecoder).Decode(workerproto.Append(nil, f))
 	require.Nil(t, err)
@@ -120,13 +120,13 @@ func (d *dispatcher) next() event {
 	case e := <-d.events:
 		return e
 	case <-time.After(patience):
-		require.FailNow(d.t, "nothing came from the worker")
+		require.FailNow(d.t, "no event from the worker")
 		panic("unreachable")
 	}
 }
 
-// greeted expects a hello.
-func (d *dispatcher) greeted() (*workerproto.Session, *workerproto.Hello) {
+// opened expects a hello.
+func (d *dispatcher) opened() (*workerproto.Session, *workerproto.Hello) {
 	d.t.Helper()
 	e := d.next()
 	require.NotNil(d.t, e.hello, "%+v", e)
@@ -157,7 +157,7 @@ func push(s *workerproto.Session, id dispatcherd.JobID, slot int32, jobType, pay
 	})
 }
 
-// running is a worker at work; its end is checked when the test ends.
+// running is a worker whose Run was called. Its result is checked when the test ends.
 type running struct {
 	t    testing.TB
 	stop context.CancelFunc

@@ -1,4 +1,4 @@
-// Package worker makes a Go program a worker of dispatcherd.
+// Package worker turns a Go program into a worker of dispatcherd.
 //
 //	w := worker.New(worker.Options{Socket: "/run/dispatcherd/worker.sock", Name: "pdf-1"})
 //	w.Handle("pdf", func(ctx context.Context, job *worker.Job) (any, error) {
@@ -7,29 +7,34 @@
 //	w.Slots(4, "pdf")
 //	err := w.Run(ctx) // until ctx is done; then drains
 //
-// A handler is called once for each execution, on a goroutine that does
-// nothing else until it returns, and never twice at a time on one slot. What it returns decides: a nil error ends
-// the job with the result, [Permanent] fails it for good, [RetryAfter] names
-// the delay, any other error leaves the retry to the dispatcher. A panic is a
-// failure with its stack, and the process lives on.
+// A handler is called once for each execution. Its goroutine runs nothing else until
+// it returns, and a slot runs one execution at a time. The handler's error decides:
+// nil ends the job with the result, [Permanent] fails it without a retry,
+// [RetryAfter] sets the delay of the retry, and any other error leaves the retry to
+// the dispatcher. A panic is a failure with its stack; the process continues.
 //
 // # The context of an execution
 //
-// It ends when nobody wants the result any more; [context.Cause] says why:
-// [ErrCancelled], [ErrStale], [ErrTimeout], [ErrLost] (the connection is gone
-// and the dispatcher gives the job to somebody else), or [ErrStopping] (Run's
-// context ended and Grace is over: the job is given back and loses no try).
+// It ends when the result is not wanted any more. [context.Cause] is [ErrCancelled],
+// [ErrStale], [ErrTimeout], [ErrLost] (the connection is gone and the dispatcher
+// retries the job on another worker), or [ErrStopping] (Run's context is done and
+// Grace is over: the job is given back and this attempt does not count).
 //
 // # When the connection is lost
 //
-// The worker reconnects with exponential backoff and jitter, for ever. If the
-// dispatcher said in its welcome that it takes work back, executions go on
-// meanwhile and are presented in the next hello, finished ones with their
-// result kept, also those whose result was sent and may not have been read
-// (see [Options].KeptReports); otherwise their contexts end at once. A slot is announced again
-// only when its handler has returned, so it never runs two jobs.
+// The worker reconnects with exponential backoff and jitter, without limit. If the
+// dispatcher supports it (see Parameters.Resume in package workerproto), executions
+// continue meanwhile, and the next hello offers to resume them. Ended executions are
+// offered, too, with their result kept, including those whose report may not have
+// been read (see [Options].KeptReports). Otherwise their contexts end at once. A slot
+// is announced again only when its handler has returned, so it never runs two jobs.
 //
-// Delivery is at least once: a job may be run again after a crash. An execution
-// whose attempt is no longer the live one cannot change anything (the
-// dispatcher answers stale).
+// Delivery is at least once: a job may run again after a crash. An execution whose
+// attempt is no longer current cannot change anything; the dispatcher answers stale.
+//
+// # Latency
+//
+// If handlers mostly wait or are very short, GOMAXPROCS=1 gives the lowest latency:
+// with more processors the Go runtime wakes a second thread for each goroutine
+// that becomes runnable. A request took 96 µs instead of 109 with it.
 package worker

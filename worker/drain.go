@@ -9,33 +9,34 @@ import (
 	"github.com/dispatcherd/dispatcherd/workerproto"
 )
 
-// drain stops the worker: it says so, lets running jobs end within Grace, then
-// cancels their contexts, and at last hangs up.
+// drain stops the worker: it sends Drain, lets running jobs end within Grace, then
+// cancels their contexts, and finally closes the connection.
 func (w *Worker) drain() error {
 	c := w.stopTaking()
 	if c != nil {
-		w.telling.Lock() // behind the letters of before
+		w.sending.Lock() // after earlier batches
 		c.Send(&workerproto.Drain{})
-		w.telling.Unlock()
+		w.sending.Unlock()
 	}
-	err := w.settle(w.opts.Grace)
+	err := w.awaitIdle(w.opts.Grace)
 	if err != nil {
 		w.cancelAll(ErrStopping)
-		err = w.settle(w.opts.Abandon)
+		err = w.awaitIdle(w.opts.Abandon)
 	}
-	w.telling.Lock() // reports of work that was taken up may stand in a letter
+	w.sending.Lock() // a batch may contain reports of resumed executions
 	w.mu.Lock()
 	c = w.conn
 	w.mu.Unlock()
-	w.telling.Unlock()
+	w.sending.Unlock()
 	if c != nil {
-		_ = c.Close() // what was reported is written first; the reader ends
+		_ = c.Close() // writes queued reports first; the reader ends
 	}
 	return err
 }
 
-// stopTaking refuses jobs from now on and returns the connection, if there is
-// one. Without one nobody will hear the results of what still runs.
+// stopTaking makes the worker give back jobs from now on, and returns the
+// connection, nil without one. Without a connection the results of running
+// executions cannot be reported.
 func (w *Worker) stopTaking() *workerproto.Conn {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -48,13 +49,13 @@ func (w *Worker) stopTaking() *workerproto.Conn {
 		}
 	}
 	if w.busy == 0 {
-		w.quietLocked()
+		w.closeIdleLocked()
 	}
 	return w.conn
 }
 
-// quietLocked says, once, that nothing runs any more.
-func (w *Worker) quietLocked() {
+// closeIdleLocked signals that no execution is left. Later calls change nothing.
+func (w *Worker) closeIdleLocked() {
 	select {
 	case <-w.idle:
 	default:
@@ -62,8 +63,8 @@ func (w *Worker) quietLocked() {
 	}
 }
 
-// settle waits until nothing runs, at most for d.
-func (w *Worker) settle(d time.Duration) error {
+// awaitIdle waits until no execution is left, at most for d.
+func (w *Worker) awaitIdle(d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
@@ -72,21 +73,22 @@ func (w *Worker) settle(d time.Duration) error {
 	case <-timer.C:
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		return fmt.Errorf("worker: %d jobs were still running after %v and are left behind", w.busy, d)
+		return fmt.Errorf("worker: %d jobs were still running after %v and are abandoned", w.busy, d)
 	}
 }
 
-// cancelAll ends the context of everything that runs.
+// cancelAll cancels the contexts of all executions.
 func (w *Worker) cancelAll(cause error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, sl := range w.sortedLocked() {
 		if sl.run != nil {
-			sl.run.life.end(cause)
+			sl.run.ctx.cancel(cause)
 		}
 	}
 }
 
+// sortedLocked returns the slots in the order of their numbers.
 func (w *Worker) sortedLocked() []*slot {
 	all := make([]*slot, 0, len(w.slots))
 	for _, sl := range w.slots {

@@ -13,8 +13,8 @@ import (
 	"github.com/dispatcherd/dispatcherd/worker"
 )
 
-// A worker with four slots for two types and one for a third, which stops
-// cleanly on SIGTERM or Ctrl-C: no new jobs, running ones may finish.
+// A worker with four slots for two types and one for a third. On SIGTERM or Ctrl-C
+// it takes no new jobs and lets running jobs finish.
 func Example() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
 	defer stop()
@@ -26,7 +26,7 @@ func Example() {
 	w.Handle("pdf", func(ctx context.Context, job *worker.Job) (any, error) {
 		var in struct{ Pages int }
 		if err := job.Decode(&in); err != nil {
-			return nil, err // permanent: the payload will not be better next time
+			return nil, err // permanent: the payload is the same at each attempt
 		}
 		for page := range in.Pages {
 			if ctx.Err() != nil {
@@ -47,7 +47,7 @@ func Example() {
 	}
 }
 
-// Slots may come and go while the worker runs.
+// Slots can be added and removed while the worker runs.
 func ExampleWorker_AddSlots() {
 	w := worker.New(worker.Options{Socket: "/run/dispatcherd/worker.sock"})
 	w.Handle("pdf", worker.Command("pdf-tool"))

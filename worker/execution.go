@@ -12,58 +12,58 @@ import (
 
 // execution is one job on one slot, from the job frame to its report.
 //
-//	running ──► ended ──► reported            the usual way
-//	   └─ orphaned ──► resumed on the next connection, or lost
+//	running ──► ended ──► reported            with a connection throughout
+//	   └─ detached ──► resumed on the next connection, or lost
 //
-// Fields below the line are guarded by the worker's mutex.
+// Fields below the empty line are guarded by the worker's mutex.
 type execution struct {
 	w       *Worker
 	slot    *slot
 	job     Job
 	handler Handler
-	life    life
-	done    workerproto.Done // the report of most; here it needs no memory of its own
+	ctx     lazyContext
+	done    workerproto.Done // the report of most executions, without an allocation of its own
 
-	conn    *workerproto.Conn // to report on; nil while orphaned
-	session string            // nonce of the connection on which it began: what proves that it was handed out here
-	times   int               // how often it was presented
-	asked   bool              // it was presented, and the dispatcher has not answered
-	late    bool              // its time as an orphan was over meanwhile
-	lost    bool              // nobody wants the report any more
-	report  workerproto.WorkerFrame
-	since   int         // the worker's era in which it was sent
-	expiry  *time.Timer // of an orphan
+	conn       *workerproto.Conn // to report on; nil while detached
+	session    string            // nonce of the session in which it began: proves that the job was sent to this worker
+	generation int               // how often it was offered
+	offered    bool              // it was offered, and the dispatcher has not answered
+	expired    bool              // its time without a connection ended while it was offered
+	lost       bool              // its report is not wanted any more
+	report     workerproto.WorkerFrame
+	sentIn     int         // the period in which the report was sent
+	expiry     *time.Timer // while detached
 }
 
-// begin starts executions, and gives back jobs whose slot has gone.
+// begin queues executions, and gives back jobs that cannot run.
 func (w *Worker) begin(c *workerproto.Conn, frames []workerproto.DispatcherFrame) {
-	var refused []*workerproto.Release
+	var released []*workerproto.Release
 	w.mu.Lock()
 	for _, f := range frames {
 		f, ok := f.(*workerproto.Job)
 		if !ok {
 			continue
 		}
-		e := &execution{w: w, conn: c, session: c.Session(), life: life{timeout: f.Timeout}, job: Job{
+		e := &execution{w: w, conn: c, session: c.Session(), ctx: lazyContext{timeout: f.Timeout}, job: Job{
 			ID: f.Job, Attempt: f.Attempt, Slot: f.Slot, Type: f.Type, Mode: f.Mode,
 			Payload: f.Payload, Timeout: f.Timeout, Age: f.Age,
 		}}
 		e.job.run = e
-		if reason := w.takeLocked(e); reason != "" {
-			refused = append(refused, &workerproto.Release{Execution: f.Execution, Reason: reason})
+		if reason := w.assignLocked(e); reason != "" {
+			released = append(released, &workerproto.Release{Execution: f.Execution, Reason: reason})
 			continue
 		}
-		w.hands.queue = append(w.hands.queue, e)
-		w.callLocked()
+		w.executors.queue = append(w.executors.queue, e)
+		w.wakeExecutorLocked()
 	}
 	w.mu.Unlock()
-	for _, r := range refused {
+	for _, r := range released {
 		c.Send(r)
 	}
 }
 
-// takeLocked puts e on its slot; otherwise it says why not.
-func (w *Worker) takeLocked(e *execution) (refusal string) {
+// assignLocked puts e on its slot, or returns the reason why it cannot.
+func (w *Worker) assignLocked(e *execution) (reason string) {
 	sl := w.slots[e.job.Slot]
 	e.handler = w.handlers[e.job.Type]
 	switch {
@@ -77,14 +77,14 @@ func (w *Worker) takeLocked(e *execution) (refusal string) {
 		return "the worker has no handler for the type"
 	}
 	e.slot = sl
-	w.dropLocked(sl) // its last report was read
+	w.dropReportLocked(sl) // it was read: the dispatcher considers the slot free
 	sl.run = e
 	w.busy++
 	return ""
 }
 
 // execute runs the handler and reports. The deferred part also runs when the
-// handler panics or ends its goroutine; then another hand takes over.
+// handler panics, or ends its goroutine; then another executor takes over.
 func (e *execution) execute() {
 	var result any
 	returned := false
@@ -96,49 +96,49 @@ func (e *execution) execute() {
 		e.end(result, err)
 		if !returned {
 			e.w.mu.Lock()
-			e.w.callLocked()
+			e.w.wakeExecutorLocked()
 			e.w.mu.Unlock()
 		}
 	}()
-	e.life.begin()
-	result, err = e.handler(&e.life, &e.job)
+	e.ctx.start()
+	result, err = e.handler(&e.ctx, &e.job)
 	returned = true
 	if err == nil {
 		return
 	}
-	if end := e.life.Err(); end != nil && errors.Is(err, end) {
-		err = context.Cause(&e.life) // says more than "context canceled"
+	if end := e.ctx.Err(); end != nil && errors.Is(err, end) {
+		err = context.Cause(&e.ctx) // more precise than "context canceled"
 	}
 }
 
 // end frees the slot, then reports: a dispatcher that has read the report may
 // send the next job at once.
 func (e *execution) end(result any, err error) {
-	report := e.verdict(result, err)
+	report := e.newReport(result, err)
 	w := e.w
 	w.mu.Lock()
 	c := e.conn
 	if c == nil && !e.lost {
-		e.report = report // kept for the next connection; the slot stays taken
+		e.report = report // kept for the next connection; the slot stays busy
 		w.mu.Unlock()
 		return
 	}
 	w.freeLocked(e)
 	if !e.lost {
-		sign(report, c.Session())
-		w.keepLocked(e, report)
+		setSession(report, c.Session())
+		w.keepReportLocked(e, report)
 	}
 	switch {
 	case e.lost:
 	case c.Queue(report):
-		w.hands.unsent = c
+		w.executors.unflushed = c
 	default:
 		w.mu.Unlock()
-		c.Send(report) // waits while too many wait already
+		c.Send(report) // waits while the outbox is full
 		w.mu.Lock()
 	}
-	room := e.lost || e.slot.removed // which counted until now (see roomLocked): another one may take its place
-	w.countOutLocked()
+	room := e.lost || e.slot.removed // it no longer counts in roomLocked: another slot may be announced
+	w.countEndLocked()
 	w.mu.Unlock()
 	if room {
 		w.announce()
@@ -147,41 +147,41 @@ func (e *execution) end(result any, err error) {
 
 // freeLocked takes e off its slot.
 func (w *Worker) freeLocked(e *execution) {
-	e.life.over()
+	e.ctx.free()
 	if e.expiry != nil {
 		e.expiry.Stop()
 	}
 	if e.slot.run == e {
 		e.slot.run = nil
 	}
-	w.forgetLocked(e.slot)
+	w.deleteRemovedLocked(e.slot)
 }
 
-// countOutLocked counts an execution out, after its report was queued.
-func (w *Worker) countOutLocked() {
+// countEndLocked counts the end of an execution, after its report was queued.
+func (w *Worker) countEndLocked() {
 	if w.busy--; w.busy == 0 && w.draining {
-		w.quietLocked()
+		w.closeIdleLocked()
 	}
 }
 
-// verdict is the report that follows from what the handler returned.
-func (e *execution) verdict(result any, err error) workerproto.WorkerFrame {
-	name := e.job.named()
+// newReport makes the report of what the handler returned.
+func (e *execution) newReport(result any, err error) workerproto.WorkerFrame {
+	id := e.job.execution()
 	if err == nil {
 		var raw []byte
 		if raw, err = encode(result); err == nil && raw != nil && !e.fits(raw) {
 			err = fmt.Errorf("a result of %d bytes is too long for a frame", len(raw))
 		}
 		if err == nil {
-			e.done = workerproto.Done{Execution: name, Result: raw}
+			e.done = workerproto.Done{Execution: id, Result: raw}
 			return &e.done
 		}
 		err = Permanent(err)
 	}
-	if cause := e.life.cause(); errors.Is(cause, ErrStopping) {
-		return &workerproto.Release{Execution: name, Reason: cause.Error()}
+	if cause := e.ctx.cause(); errors.Is(cause, ErrStopping) {
+		return &workerproto.Release{Execution: id, Reason: cause.Error()}
 	}
-	fail := &workerproto.Fail{Execution: name, Error: err.Error()}
+	fail := &workerproto.Fail{Execution: id, Error: err.Error()}
 	if delayed, ok := errors.AsType[delayedError](err); ok {
 		fail.RetryAfter = min(max(delayed.delay, 0), 365*24*time.Hour)
 	}
@@ -190,11 +190,7 @@ func (e *execution) verdict(result any, err error) workerproto.WorkerFrame {
 	return fail
 }
 
-// name is how the execution is presented.
-func (e *execution) name() workerproto.Execution {
-	return workerproto.Execution{Job: e.job.ID, Attempt: e.job.Attempt, Session: e.session}
-}
-
+// send sends a frame about the execution. Without a connection it is dropped.
 func (e *execution) send(f workerproto.WorkerFrame) {
 	e.w.mu.Lock()
 	c := e.conn
@@ -211,93 +207,16 @@ func (e *execution) fits(raw []byte) bool {
 	return c == nil || c.Fits(raw)
 }
 
-func (e *execution) resumable() bool { return e.conn == nil && !e.lost }
-
-// orphanLocked is called when the connection is gone: the execution goes on for
-// keep, or not at all.
-func (e *execution) orphanLocked(keep time.Duration) {
-	e.conn = nil
-	if keep <= 0 {
-		e.loseLocked()
-		return
-	}
-	e.expiry = time.AfterFunc(keep, func() {
-		e.w.mu.Lock()
-		over := e.resumable()
-		if over {
-			e.expireLocked()
-		}
-		e.w.mu.Unlock()
-		if over {
-			e.w.announce()
-		}
-	})
-}
-
-// expireLocked ends the time of an orphan. While the dispatcher has not answered
-// it may just be taking the execution back: then the slot is busy for it, and must
-// not be announced as free.
-func (e *execution) expireLocked() {
-	if e.asked {
-		e.late = true
-		return
-	}
-	e.loseLocked()
-}
-
-// unansweredLocked is called when a hello was not answered.
-func (e *execution) unansweredLocked() {
-	if e.asked = false; e.late {
-		e.loseLocked()
-	}
-}
-
-// resumeLocked continues an orphan on a new connection, which knows its slot. One
-// that was given up meanwhile, as by a worker that stops, is given back: else its
-// job would count as running for as long as the connection holds.
-func (e *execution) resumeLocked(l *letter) {
-	if e.lost {
-		l.add(&workerproto.Release{Execution: e.job.named(), Reason: "it was given up before the dispatcher took it back"})
-		return
-	}
-	e.expiry.Stop()
-	e.conn = l.conn
-	e.slot.announced = true
-	if e.report != nil {
-		report := under(e.report, l.conn.Session())
-		e.w.freeLocked(e)
-		e.w.keepLocked(e, report)
-		l.add(report)
-		e.w.countOutLocked()
-	}
-}
-
-// loseLocked gives an execution up: its context ends and its report goes
-// nowhere. The slot is announced again when the handler has returned; if it has, by
-// the next letter that announces.
-func (e *execution) loseLocked() {
-	if e.lost {
-		return
-	}
-	e.lost, e.conn = true, nil
-	e.life.end(ErrLost)
-	if e.report != nil {
-		e.report = nil
-		e.w.freeLocked(e)
-		e.w.countOutLocked()
-	}
-}
-
-// cancel ends the context of an execution, if it is still there.
-func (w *Worker) cancel(name workerproto.Execution, cause error) {
+// cancel cancels the context of an execution, if it is still on its slot.
+func (w *Worker) cancel(id workerproto.Execution, cause error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, sl := range w.slots {
-		if e := sl.run; e != nil && e.job.ID == name.Job && e.job.Attempt == name.Attempt {
+		if e := sl.run; e != nil && e.job.ID == id.Job && e.job.Attempt == id.Attempt {
 			if errors.Is(cause, ErrTimeout) {
-				cause = e.life.late()
+				cause = e.ctx.timeoutCause()
 			}
-			e.life.end(cause)
+			e.ctx.cancel(cause)
 			return
 		}
 	}

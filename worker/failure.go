@@ -5,23 +5,23 @@ import (
 	"time"
 )
 
-// Why the context of an execution ended; compare with errors.Is and
+// The causes of the end of an execution's context. Compare with errors.Is and
 // context.Cause.
 var (
 	ErrCancelled = errors.New("the job was cancelled")
-	ErrStale     = errors.New("somebody else has the job, or it is over")
-	ErrTimeout   = errors.New("the job's time is up")
+	ErrStale     = errors.New("another attempt has the job, or it is over")
+	ErrTimeout   = errors.New("the job's timeout has expired")
 	ErrLost      = errors.New("the connection to the dispatcher is lost")
 	ErrStopping  = errors.New("the worker stops")
 )
 
-// permanentError says that another try is useless.
+// permanentError marks an error after which the job is not retried.
 type permanentError struct{ error }
 
 func (e permanentError) Unwrap() error { return e.error }
 
-// Permanent wraps err so that the job fails for good, whatever tries it has
-// left. Permanent(nil) is nil.
+// Permanent wraps err so that the job fails without further attempts.
+// Permanent(nil) is nil.
 func Permanent(err error) error {
 	if err == nil {
 		return nil
@@ -29,7 +29,7 @@ func Permanent(err error) error {
 	return permanentError{err}
 }
 
-// delayedError names the delay before the next try.
+// delayedError sets the delay before the next attempt.
 type delayedError struct {
 	error
 	delay time.Duration
@@ -37,10 +37,9 @@ type delayedError struct {
 
 func (e delayedError) Unwrap() error { return e.error }
 
-// RetryAfter wraps err so that the job is tried again after d, in whole
-// milliseconds, if it has tries left; more than a day counts as a day. With less
-// than a millisecond it is tried after the dispatcher's own backoff, as without.
-// RetryAfter(nil, d) is nil.
+// RetryAfter wraps err so that the job is retried after d, in whole milliseconds,
+// if it has attempts left; more than a day counts as a day. Less than a millisecond
+// leaves the delay to the dispatcher's backoff. RetryAfter(nil, d) is nil.
 func RetryAfter(err error, d time.Duration) error {
 	if err == nil {
 		return nil

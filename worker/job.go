@@ -11,7 +11,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/workerproto"
 )
 
-// Job is one execution as its handler sees it. The fields are read-only.
+// Job is one execution, as passed to its handler. The fields are read-only.
 type Job struct {
 	ID      dispatcherd.JobID
 	Attempt dispatcherd.Attempt
@@ -20,13 +20,13 @@ type Job struct {
 	Mode    dispatcherd.Mode
 	Payload json.RawMessage // nil if the job has none
 	Timeout time.Duration   // of this attempt; 0 = none
-	Age     time.Duration   // since the job was due, when it was sent
+	Age     time.Duration   // from the time the job was due until it was sent
 
 	run *execution
 }
 
-// Decode unmarshals the payload into v. The error is permanent: the payload
-// will not be better next time.
+// Decode unmarshals the payload into v. The error is permanent, because the
+// payload is the same at each attempt.
 func (j *Job) Decode(v any) error {
 	if err := json.Unmarshal(j.Payload, v); err != nil {
 		return Permanent(fmt.Errorf("payload of job %d: %w", j.ID, err))
@@ -34,20 +34,20 @@ func (j *Job) Decode(v any) error {
 	return nil
 }
 
-// Progress tells how far the job is, in units of the handler's choice; total 0
-// means unknown. Like Log and Partial it waits while the connection is
-// saturated, and is dropped while there is none.
+// Progress reports how much of the job is done, in units of the handler's choice;
+// total 0 means unknown. Like Log and Partial it waits while the outbox is full,
+// and is dropped without a connection.
 func (j *Job) Progress(done, total int64, message string) {
-	j.run.send(&workerproto.Progress{Execution: j.named(), Done: max(done, 0), Total: max(total, 0), Message: message})
+	j.run.send(&workerproto.Progress{Execution: j.execution(), Done: max(done, 0), Total: max(total, 0), Message: message})
 }
 
 // Log appends a line to the job's log.
 func (j *Job) Log(level workerproto.Level, format string, args ...any) {
-	j.run.send(&workerproto.Log{Execution: j.named(), Level: level, Message: fmt.Sprintf(format, args...)})
+	j.run.send(&workerproto.Log{Execution: j.execution(), Level: level, Message: fmt.Sprintf(format, args...)})
 }
 
-// Partial hands a piece of output to a caller who waits for it. The error says
-// that v cannot be sent: it is no JSON, or too long for a frame.
+// Partial sends a piece of output to a waiting caller. The error says that v cannot
+// be sent: it is not JSON, or too long for a frame.
 func (j *Job) Partial(v any) error {
 	raw, err := encode(v)
 	if err != nil {
@@ -59,16 +59,18 @@ func (j *Job) Partial(v any) error {
 	if !j.run.fits(raw) {
 		return fmt.Errorf("a partial output of %d bytes is too long for a frame", len(raw))
 	}
-	j.run.send(&workerproto.Partial{Execution: j.named(), Data: raw})
+	j.run.send(&workerproto.Partial{Execution: j.execution(), Data: raw})
 	return nil
 }
 
-func (j *Job) named() workerproto.Execution {
+// execution returns the identity of the execution; its session is set when a frame
+// is sent.
+func (j *Job) execution() workerproto.Execution {
 	return workerproto.Execution{Job: j.ID, Attempt: j.Attempt}
 }
 
-// encode turns a handler's result into JSON that a frame and the database can
-// hold; nil stays nil.
+// encode encodes a handler's result as JSON that a frame can contain and Postgres
+// can store. nil stays nil.
 func encode(v any) ([]byte, error) {
 	var raw []byte
 	switch v := v.(type) {

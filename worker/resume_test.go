@@ -11,9 +11,9 @@ import (
 	"github.com/dispatcherd/dispatcherd/workerproto"
 )
 
-// What a hello leaves out is lost: a worker of very many slots brings along all
-// that runs, whichever slots it is on, before it offers free ones.
-func TestAllRunningWorkIsPresentedByAWorkerOfManySlots(t *testing.T) {
+// An execution that is missing in the hello is lost, so a worker with many slots
+// offers all executions before it announces free slots.
+func TestAllExecutionsOfManySlotsAreOffered(t *testing.T) {
 	const free, busy = 1000, 1000
 	limits := workerproto.Limits{Resume: time.Minute}
 	d := startDispatcher(t, limits)
@@ -24,7 +24,7 @@ func TestAllRunningWorkIsPresentedByAWorkerOfManySlots(t *testing.T) {
 	w.Slots(free+busy, "x")
 	run(t, w)
 	t.Cleanup(func() { close(finish) })
-	s, hello := d.greeted()
+	s, hello := d.opened()
 	for offered := len(hello.Slots); offered < free+busy; {
 		offered += len(expect[*workerproto.SlotAdd](d).Slots)
 	}
@@ -37,13 +37,12 @@ func TestAllRunningWorkIsPresentedByAWorkerOfManySlots(t *testing.T) {
 	d.shutDown()
 	d.ended()
 	d.start(limits)
-	_, hello = d.greeted()
+	_, hello = d.opened()
 	require.Len(t, hello.Running, busy)
 }
 
-// The dispatcher cut the session off because one job ignored its cancel. That job
-// is over for the worker, the others are brought along.
-func TestTheJobThatIgnoredItsCancelIsNotPresented(t *testing.T) {
+// The dispatcher ends the session because one job ignored its cancel.
+func TestJobThatIgnoredItsCancelIsNotOffered(t *testing.T) {
 	limits := workerproto.Limits{Resume: time.Minute}
 	d := startDispatcher(t, limits)
 	d.resume = true
@@ -56,7 +55,7 @@ func TestTheJobThatIgnoredItsCancelIsNotPresented(t *testing.T) {
 	})
 	w.Slots(2, "x")
 	run(t, w)
-	s, hello := d.greeted()
+	s, hello := d.opened()
 	require.True(t, hello.Resumes)
 	nonce := s.Nonce()
 	for i := range 2 {
@@ -65,8 +64,8 @@ func TestTheJobThatIgnoredItsCancelIsNotPresented(t *testing.T) {
 	}
 	s.Close(workerproto.Complain(workerproto.CancelIgnored, 1, "it did not end"))
 	d.ended()
-	_, hello = d.greeted()
-	require.Empty(t, hello.Slots, "the stubborn handler still has its slot")
+	_, hello = d.opened()
+	require.Empty(t, hello.Slots, "the handler that ignores its context still has its slot")
 	require.Len(t, hello.Running, 1)
 	require.EqualValues(t, 2, hello.Running[0].Job)
 	close(finish)
@@ -84,9 +83,9 @@ func TestTheJobThatIgnoredItsCancelIsNotPresented(t *testing.T) {
 	require.Equal(t, map[dispatcherd.JobID]bool{2: true}, done)
 }
 
-// However often the dispatcher is replaced, work is presented with the nonce of
-// the session in which it began: a welcome may have been lost.
-func TestWorkIsPresentedUnderTheSessionInWhichItBegan(t *testing.T) {
+// Each offer carries the nonce of the session in which the execution began, and a
+// higher generation than the last one.
+func TestOfferCarriesTheFirstSessionAndTheNextGeneration(t *testing.T) {
 	limits := workerproto.Limits{Resume: time.Minute}
 	d := startDispatcher(t, limits)
 	d.resume = true
@@ -95,27 +94,27 @@ func TestWorkIsPresentedUnderTheSessionInWhichItBegan(t *testing.T) {
 	w.Handle("x", func(context.Context, *Job) (any, error) { close(started); <-finish; return nil, nil })
 	w.Slots(1, "x")
 	run(t, w)
-	first, _ := d.greeted()
+	first, _ := d.opened()
 	require.True(t, push(first, 1, 0, "x", `null`))
 	<-started
-	times := 0
+	generation := 0
 	for range 3 {
 		d.shutDown()
 		d.ended()
 		d.start(limits)
-		_, hello := d.greeted()
+		_, hello := d.opened()
 		require.Len(t, hello.Running, 1)
-		require.Greater(t, hello.Running[0].Times, times, "the presentations are counted")
-		times = hello.Running[0].Times
+		require.Greater(t, hello.Running[0].Generation, generation)
+		generation = hello.Running[0].Generation
 		require.Equal(t, first.Nonce(), hello.Running[0].Session)
 	}
 	close(finish)
 	expect[*workerproto.Done](d)
 }
 
-// interrupted is a worker whose job is done while the dispatcher goes away: the
-// report was sent, and nobody knows whether it was read.
-func interrupted(t *testing.T, opts Options, result any, takesBack bool) *dispatcher {
+// interrupted restarts the dispatcher after the worker has sent reports. The worker
+// does not know which of them were read.
+func interrupted(t *testing.T, opts Options, result any, resumes bool) *dispatcher {
 	limits := workerproto.Limits{Resume: time.Minute}
 	d := startDispatcher(t, limits)
 	opts.Socket, opts.MinBackoff, opts.MaxBackoff = d.path, time.Millisecond, 5*time.Millisecond
@@ -123,7 +122,7 @@ func interrupted(t *testing.T, opts Options, result any, takesBack bool) *dispat
 	w.Handle("x", func(context.Context, *Job) (any, error) { return result, nil })
 	w.Slots(2, "x")
 	run(t, w)
-	s, _ := d.greeted()
+	s, _ := d.opened()
 	require.True(t, push(s, 1, 0, "x", `null`))
 	require.EqualValues(t, 1, expect[*workerproto.Done](d).Job)
 	require.True(t, push(s, 2, 0, "x", `null`), "another job on the slot: the first report was read")
@@ -132,15 +131,15 @@ func interrupted(t *testing.T, opts Options, result any, takesBack bool) *dispat
 	require.EqualValues(t, -3, expect[*workerproto.Done](d).Job)
 	d.shutDown()
 	d.ended()
-	d.resume = takesBack
+	d.resume = resumes
 	d.start(limits)
 	return d
 }
 
-func TestAReportThatMayNotHaveBeenReadIsSentAgain(t *testing.T) {
+func TestUnacknowledgedReportIsSentAgain(t *testing.T) {
 	d := interrupted(t, Options{}, "fine", true)
 	for range 2 { // the second time it may not have been read either
-		s, hello := d.greeted()
+		s, hello := d.opened()
 		require.Len(t, hello.Running, 1, "neither the job before nor a request, which has no row")
 		require.EqualValues(t, 2, hello.Running[0].Job)
 		require.Len(t, hello.Slots, 1)
@@ -154,38 +153,38 @@ func TestAReportThatMayNotHaveBeenReadIsSentAgain(t *testing.T) {
 	}
 }
 
-func TestAReportThatIsKnownHasNoSecondLife(t *testing.T) {
+func TestReportThatIsNotResumedIsDropped(t *testing.T) {
 	d := interrupted(t, Options{}, nil, false)
-	_, hello := d.greeted()
+	_, hello := d.opened()
 	require.Len(t, hello.Running, 1)
 	require.Len(t, expect[*workerproto.SlotAdd](d).Slots, 1)
 	d.shutDown()
 	d.ended()
 	d.start(workerproto.Limits{})
-	_, hello = d.greeted()
+	_, hello = d.opened()
 	require.Empty(t, hello.Running)
 	require.Len(t, hello.Slots, 2)
 }
 
-func TestResultsBeyondTheBoundAreNotKept(t *testing.T) {
+func TestReportsBeyondTheLimitAreNotKept(t *testing.T) {
 	d := interrupted(t, Options{KeptReports: 10}, "more than ten bytes", true)
-	_, hello := d.greeted()
+	_, hello := d.opened()
 	require.Empty(t, hello.Running)
 	require.Len(t, hello.Slots, 2)
 }
 
-// A connection that lives on shows that the dispatcher reads.
-func TestAReportGrowsOld(t *testing.T) {
+// A connection that outlasts the heartbeat timeout proves that the dispatcher reads.
+func TestReportIsDroppedAfterTwoPeriods(t *testing.T) {
 	w := New(Options{})
 	w.Handle("x", func(context.Context, *Job) (any, error) { return nil, nil })
 	w.Slots(1, "x")
 	w.resume = time.Minute
 	e := &execution{w: w, slot: w.slots[0], job: Job{ID: 1}}
-	w.keepLocked(e, &workerproto.Fail{Error: "boom"})
+	w.keepReportLocked(e, &workerproto.Fail{Error: "boom"})
 	require.Equal(t, 4, w.kept)
-	w.nextEra()
-	require.NotNil(t, w.slots[0].last, "it may have been sent a moment ago")
-	w.nextEra()
-	require.Nil(t, w.slots[0].last)
+	w.nextPeriod()
+	require.NotNil(t, w.slots[0].unacknowledged, "it may have been sent a moment ago")
+	w.nextPeriod()
+	require.Nil(t, w.slots[0].unacknowledged)
 	require.Zero(t, w.kept)
 }

@@ -13,29 +13,29 @@ import (
 	"github.com/dispatcherd/dispatcherd/workerproto"
 )
 
-// Handler executes one job. The result is encoded as JSON; a json.RawMessage
-// is taken as it is, nil is no result. See the package comment for errors and
-// for the context.
+// Handler executes one job. The result is encoded as JSON; a json.RawMessage is
+// used unchanged, nil is no result. See the package comment for errors and the
+// context.
 type Handler func(ctx context.Context, job *Job) (result any, err error)
 
 // Options configure a Worker. Only Socket is needed.
 type Options struct {
 	Socket string        // path of the dispatcher's socket
-	Name   string        // for people; default host name and process id
+	Name   string        // for people; default: host name and process id
 	Grace  time.Duration // for running jobs once Run's context is done; default 30 s
-	// After Grace contexts are cancelled, and Abandon later Run gives up on
-	// handlers that do not return; default 10 s.
+	// After Grace contexts are cancelled, and Abandon later Run returns although
+	// handlers are running; default 10 s.
 	Abandon time.Duration
 	// Reconnecting waits MinBackoff, doubling to MaxBackoff, each with jitter;
 	// defaults 20 ms and 5 s.
 	MinBackoff, MaxBackoff time.Duration
-	// KeptReports bounds the bytes of results that were sent and may not have been
-	// read: if the connection breaks they are sent again. Default 16 MiB.
+	// KeptReports limits the bytes of unacknowledged results. If the connection
+	// breaks they are sent again. Default 16 MiB.
 	KeptReports int
 
 	Connected    func(workerproto.Welcome) // may be nil
-	Disconnected func(error)               // may be nil; also called for every failed try to connect, but not for what Run returns
-	Complaint    func(*workerproto.Error)  // may be nil; the dispatcher refused something
+	Disconnected func(error)               // may be nil; also called for each failed attempt to connect, but not for the error that Run returns
+	Complaint    func(*workerproto.Error)  // may be nil; called for errors that the dispatcher sends
 }
 
 func (o Options) withDefaults() Options {
@@ -73,32 +73,32 @@ func (o Options) withDefaults() Options {
 // Worker is a process with slots. Make one with New.
 type Worker struct {
 	opts Options
-	room int // bytes for running work in a hello, as the last dispatcher had it; of Run's goroutine
+	room int // bytes for resume offers in a hello, from the last welcome; belongs to Run's goroutine
 
-	telling sync.Mutex // held while a letter is written and posted; taken before mu
+	sending sync.Mutex // held while an outgoing batch is built and sent; locked before mu
 
-	mu       sync.Mutex
-	handlers map[string]Handler
-	slots    map[int32]*slot // also removed ones that are still at work
-	next     int32           // number of the next slot
-	conn     *workerproto.Conn
-	started  bool
-	draining bool
-	busy     int           // executions that have not ended
-	idle     chan struct{} // closed when draining and busy is 0
-	hands    hands
-	resume   time.Duration // how long executions may go on without a connection
-	kept     int           // bytes of reports in slots' last
-	era      int           // grows while a connection lives
+	mu        sync.Mutex
+	handlers  map[string]Handler
+	slots     map[int32]*slot // removed slots that are busy included
+	next      int32           // number of the next slot
+	conn      *workerproto.Conn
+	started   bool
+	draining  bool
+	busy      int           // executions that have not ended
+	idle      chan struct{} // closed when draining and busy is 0
+	executors executors
+	resume    time.Duration // how long executions may continue without a connection
+	kept      int           // bytes of unacknowledged reports
+	period    int           // counts periods in which a silent dispatcher is noticed
 }
 
 // slot is one slot of the worker.
 type slot struct {
 	workerproto.Slot
-	announced bool       // the dispatcher knows it, on the current connection
-	removed   bool       // no more jobs; forgotten once run is nil
-	run       *execution // nil while free
-	last      *execution // whose report may not have been read, or nil
+	announced      bool       // the dispatcher knows it, on the current connection
+	removed        bool       // gets no more jobs; deleted once run is nil
+	run            *execution // nil while free
+	unacknowledged *execution // its report may not have been read; nil: none
 }
 
 // New returns a worker without handlers and slots.
@@ -118,33 +118,33 @@ func (w *Worker) Handle(jobType string, h Handler) {
 	w.handlers[jobType] = h
 }
 
-// Slots adds n slots, each of which can do all the types; before Run, once for
-// each kind of slot.
+// Slots adds n slots that support all the types. Call it before Run, once for each
+// set of types.
 func (w *Worker) Slots(n int, types ...string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.addLocked(n, types)
 }
 
-// AddSlots is Slots for a running worker, and returns the slots' numbers. The
-// error says which type has no handler; then nothing is added.
+// AddSlots is Slots for a running worker. It returns the numbers of the slots. If a
+// type has no handler it returns an error and adds nothing.
 func (w *Worker) AddSlots(n int, types ...string) (numbers []int32, err error) {
-	w.tell(func(l *letter) {
+	w.update(func(o *outgoing) {
 		if err = w.checkTypes(types); err == nil {
 			numbers = w.addLocked(n, types)
-			w.announceLocked(l)
+			w.announceLocked(o)
 		}
 	})
 	return numbers, err
 }
 
-// RemoveSlots takes slots off line: they get no more jobs, and a busy one ends
-// its job first. Unknown numbers are ignored.
+// RemoveSlots removes slots: they get no more jobs, and a busy one ends its job
+// first. Unknown numbers are ignored.
 func (w *Worker) RemoveSlots(numbers ...int32) {
-	w.tell(func(l *letter) { w.removeLocked(l, numbers) })
+	w.update(func(o *outgoing) { w.removeLocked(o, numbers) })
 }
 
-func (w *Worker) removeLocked(l *letter, numbers []int32) {
+func (w *Worker) removeLocked(o *outgoing, numbers []int32) {
 	var gone []int32
 	for _, n := range numbers {
 		sl := w.slots[n]
@@ -155,11 +155,11 @@ func (w *Worker) removeLocked(l *letter, numbers []int32) {
 		if sl.announced {
 			gone = append(gone, n)
 		}
-		w.forgetLocked(sl)
+		w.deleteRemovedLocked(sl)
 	}
 	if len(gone) > 0 && w.conn != nil {
-		l.add(&workerproto.SlotRemove{Slots: gone})
-		w.announceLocked(l) // there may be room for others now
+		o.add(&workerproto.SlotRemove{Slots: gone})
+		w.announceLocked(o) // others may have room now
 	}
 }
 
@@ -174,9 +174,10 @@ func (w *Worker) addLocked(n int, types []string) []int32 {
 	return numbers
 }
 
-func (w *Worker) forgetLocked(sl *slot) {
+// deleteRemovedLocked deletes a removed slot once it is free.
+func (w *Worker) deleteRemovedLocked(sl *slot) {
 	if sl.removed && sl.run == nil {
-		w.dropLocked(sl)
+		w.dropReportLocked(sl)
 		delete(w.slots, sl.Number)
 	}
 }
@@ -193,7 +194,7 @@ func (w *Worker) checkTypes(types []string) error {
 	return nil
 }
 
-// start checks what New, Handle and Slots have built.
+// start checks the configuration.
 func (w *Worker) start() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -31,7 +31,7 @@ func TestHandlerGetsTheJobAndItsResultIsReported(t *testing.T) {
 	})
 	w.Slots(2, "pdf")
 	run(t, w)
-	s, hello := d.greeted()
+	s, hello := d.opened()
 	require.Equal(t, "w1", hello.Worker)
 	require.Equal(t, []workerproto.Slot{{Number: 0, Types: []string{"pdf"}}, {Number: 1, Types: []string{"pdf"}}}, hello.Slots)
 
@@ -46,7 +46,7 @@ func TestHandlerGetsTheJobAndItsResultIsReported(t *testing.T) {
 	require.JSONEq(t, `{"page":3,"slot":1,"mode":"queued","attempt":1}`, string(done.Result))
 }
 
-func TestErrorsDecideAboutTheNextTry(t *testing.T) {
+func TestErrorDecidesAboutTheRetry(t *testing.T) {
 	boom := errors.New("boom")
 	cases := map[string]struct {
 		handler   Handler
@@ -70,25 +70,25 @@ func TestErrorsDecideAboutTheNextTry(t *testing.T) {
 			w.Handle("x", c.handler)
 			w.Slots(1, "x")
 			run(t, w)
-			s, _ := d.greeted()
+			s, _ := d.opened()
 			push(s, 7, 0, "x", `{}`)
 			fail := expect[*workerproto.Fail](d)
 			require.Contains(t, fail.Error, c.want)
 			require.Equal(t, c.permanent, fail.Permanent)
 			require.Equal(t, c.after, fail.RetryAfter)
-			push(s, 8, 0, "x", `{}`) // the worker lives on
+			push(s, 8, 0, "x", `{}`) // the worker continues
 			expect[*workerproto.Fail](d)
 		})
 	}
 }
 
-func TestAPanicKeepsItsStack(t *testing.T) {
+func TestPanicIsReportedWithItsStack(t *testing.T) {
 	d := startDispatcher(t, workerproto.Limits{})
 	w := New(Options{Socket: d.path})
 	w.Handle("x", func(context.Context, *Job) (any, error) { panic("ouch") })
 	w.Slots(1, "x")
 	run(t, w)
-	s, _ := d.greeted()
+	s, _ := d.opened()
 	push(s, 1, 0, "x", `null`)
 	require.Contains(t, expect[*workerproto.Fail](d).Error, "worker_test.go")
 }
@@ -111,7 +111,7 @@ func startWaiting(t *testing.T) (*dispatcher, *workerproto.Session, <-chan *Job)
 	w.Handle("x", waiting(started))
 	w.Slots(1, "x")
 	run(t, w)
-	s, _ := d.greeted()
+	s, _ := d.opened()
 	return d, s, started
 }
 
@@ -135,8 +135,8 @@ func TestTimeoutEndsTheContext(t *testing.T) {
 	require.False(t, fail.Permanent)
 }
 
-// The dispatcher's clock starts first: its cancel may come before the deadline.
-func TestWhoeverSaysThatTheTimeIsUpTheCauseIsTheSame(t *testing.T) {
+// The dispatcher's timeout starts first, so its cancel may come before the deadline.
+func TestCancelForTimeoutHasTheCauseOfTheDeadline(t *testing.T) {
 	d, s, started := startWaiting(t)
 	for i, limit := range []time.Duration{time.Hour, 0} {
 		name := workerproto.Execution{Job: dispatcherd.JobID(i + 1), Attempt: 1}
@@ -156,7 +156,7 @@ func TestStopLetsRunningJobsFinish(t *testing.T) {
 	w.Handle("x", func(context.Context, *Job) (any, error) { started <- true; <-finish; return "late", nil })
 	w.Slots(2, "x")
 	r := run(t, w)
-	s, _ := d.greeted()
+	s, _ := d.opened()
 	push(s, 1, 0, "x", `null`)
 	<-started
 	r.stop()
@@ -176,7 +176,7 @@ func TestAfterGraceJobsAreGivenBack(t *testing.T) {
 	w.Handle("x", waiting(started))
 	w.Slots(1, "x")
 	r := run(t, w)
-	s, _ := d.greeted()
+	s, _ := d.opened()
 	push(s, 1, 0, "x", `null`)
 	<-started
 	r.stop()
@@ -185,7 +185,7 @@ func TestAfterGraceJobsAreGivenBack(t *testing.T) {
 	require.NoError(t, r.wait())
 }
 
-func TestAHandlerThatIgnoresItsContextIsLeftBehind(t *testing.T) {
+func TestHandlerThatIgnoresItsContextIsAbandoned(t *testing.T) {
 	d := startDispatcher(t, workerproto.Limits{})
 	w := New(Options{Socket: d.path, Grace: time.Millisecond, Abandon: time.Millisecond})
 	started, finish, ended := make(chan bool, 1), make(chan bool), make(chan bool)
@@ -197,7 +197,7 @@ func TestAHandlerThatIgnoresItsContextIsLeftBehind(t *testing.T) {
 	})
 	w.Slots(1, "x")
 	r := run(t, w)
-	s, _ := d.greeted()
+	s, _ := d.opened()
 	push(s, 1, 0, "x", `null`)
 	<-started
 	r.stop()
@@ -206,14 +206,14 @@ func TestAHandlerThatIgnoresItsContextIsLeftBehind(t *testing.T) {
 	<-ended
 }
 
-func TestSlotsComeAndGo(t *testing.T) {
+func TestSlotsAreAddedAndRemoved(t *testing.T) {
 	d := startDispatcher(t, workerproto.Limits{})
 	w := New(Options{Socket: d.path})
 	started, finish := make(chan int32, 1), make(chan bool)
 	w.Handle("x", func(_ context.Context, j *Job) (any, error) { started <- j.Slot; <-finish; return nil, nil })
 	w.Slots(1, "x")
 	run(t, w)
-	s, _ := d.greeted()
+	s, _ := d.opened()
 
 	numbers, err := w.AddSlots(2, "x")
 	require.NoError(t, err)
@@ -232,21 +232,21 @@ func TestSlotsComeAndGo(t *testing.T) {
 	require.Equal(t, dispatcherd.JobID(1), expect[*workerproto.Done](d).Job)
 }
 
-// The dispatcher refuses a frame with one slot too many as a whole.
-func TestNoMoreSlotsAreAnnouncedThanTheDispatcherTakes(t *testing.T) {
+// The dispatcher rejects a frame with one slot too many as a whole.
+func TestNoMoreSlotsAreAnnouncedThanTheDispatcherAccepts(t *testing.T) {
 	d := startDispatcher(t, workerproto.Limits{MaxSlots: 3})
 	refused := make(chan *workerproto.Error, 10)
 	w := New(Options{Socket: d.path, Complaint: func(e *workerproto.Error) { refused <- e }})
 	w.Handle("x", func(context.Context, *Job) (any, error) { return nil, nil })
 	w.Slots(2, "x")
 	run(t, w)
-	d.greeted()
+	d.opened()
 	_, err := w.AddSlots(4, "x")
 	require.NoError(t, err)
 	require.Len(t, expect[*workerproto.SlotAdd](d).Slots, 1)
 	w.RemoveSlots(0, 1)
 	require.Len(t, expect[*workerproto.SlotRemove](d).Slots, 2)
-	require.Len(t, expect[*workerproto.SlotAdd](d).Slots, 2, "others take the place of those that went")
+	require.Len(t, expect[*workerproto.SlotAdd](d).Slots, 2, "others replace the removed ones")
 	_, err = w.AddSlots(1, "x")
 	require.NoError(t, err)
 	w.RemoveSlots(2)
@@ -255,8 +255,8 @@ func TestNoMoreSlotsAreAnnouncedThanTheDispatcherTakes(t *testing.T) {
 	require.Empty(t, refused)
 }
 
-// A slot that is removed at work counts until its job has ended.
-func TestAnIdleSlotTakesThePlaceOfARemovedOneWhenItsJobEnds(t *testing.T) {
+// A removed slot counts until its job has ended.
+func TestFreeSlotReplacesARemovedOneWhenItsJobEnds(t *testing.T) {
 	d := startDispatcher(t, workerproto.Limits{MaxSlots: 1})
 	refused := make(chan *workerproto.Error, 10)
 	w := New(Options{Socket: d.path, Complaint: func(e *workerproto.Error) { refused <- e }})
@@ -264,7 +264,7 @@ func TestAnIdleSlotTakesThePlaceOfARemovedOneWhenItsJobEnds(t *testing.T) {
 	w.Handle("x", func(context.Context, *Job) (any, error) { started <- true; <-finish; return nil, nil })
 	w.Slots(1, "x")
 	run(t, w)
-	s, _ := d.greeted()
+	s, _ := d.opened()
 	push(s, 1, 0, "x", `null`)
 	<-started
 	_, err := w.AddSlots(1, "x")
@@ -279,19 +279,19 @@ func TestAnIdleSlotTakesThePlaceOfARemovedOneWhenItsJobEnds(t *testing.T) {
 	require.Empty(t, refused)
 }
 
-// An error is returned or told, never both.
-func TestARefusalForGoodIsWhatRunReturnsAndNothingElse(t *testing.T) {
+// An error is returned or reported to Disconnected, never both.
+func TestPermanentRefusalIsReturnedByRunOnly(t *testing.T) {
 	d := startDispatcher(t, workerproto.Limits{MaxSlots: 1, Permit: func(workerproto.Peer, string) string { return "never" }})
-	told := make(chan error, 10)
-	w := New(Options{Socket: d.path, Disconnected: func(err error) { told <- err },
-		Complaint: func(e *workerproto.Error) { told <- e }})
+	reported := make(chan error, 10)
+	w := New(Options{Socket: d.path, Disconnected: func(err error) { reported <- err },
+		Complaint: func(e *workerproto.Error) { reported <- e }})
 	w.Handle("x", func(context.Context, *Job) (any, error) { return nil, nil })
 	w.Slots(1, "x")
 	require.ErrorContains(t, w.Run(t.Context()), "never")
-	require.Empty(t, told)
+	require.Empty(t, reported)
 }
 
-func TestReconnectsAndAnnouncesOnlyFreeSlots(t *testing.T) {
+func TestReconnectAnnouncesOnlyFreeSlots(t *testing.T) {
 	d := startDispatcher(t, workerproto.Limits{})
 	connected := make(chan workerproto.Welcome, 10)
 	w := New(Options{Socket: d.path, MinBackoff: time.Millisecond, MaxBackoff: 5 * time.Millisecond,
@@ -300,7 +300,7 @@ func TestReconnectsAndAnnouncesOnlyFreeSlots(t *testing.T) {
 	w.Handle("x", func(ctx context.Context, _ *Job) (any, error) { started <- ctx; <-finish; return nil, nil })
 	w.Slots(2, "x")
 	run(t, w)
-	s, _ := d.greeted()
+	s, _ := d.opened()
 	push(s, 1, 0, "x", `null`)
 	ctx := <-started
 	d.shutDown()
@@ -308,7 +308,7 @@ func TestReconnectsAndAnnouncesOnlyFreeSlots(t *testing.T) {
 	<-ctx.Done()
 	require.ErrorIs(t, context.Cause(ctx), ErrLost)
 	d.start(workerproto.Limits{})
-	_, hello := d.greeted()
+	_, hello := d.opened()
 	require.Equal(t, []workerproto.Slot{{Number: 1, Types: []string{"x"}}}, hello.Slots)
 	require.Empty(t, hello.Running)
 	close(finish)
@@ -316,7 +316,7 @@ func TestReconnectsAndAnnouncesOnlyFreeSlots(t *testing.T) {
 	require.NotEqual(t, (<-connected).Session, (<-connected).Session)
 }
 
-func TestRunningWorkIsResumedOnTheNextConnection(t *testing.T) {
+func TestExecutionsAreResumedOnTheNextConnection(t *testing.T) {
 	limits := workerproto.Limits{Resume: time.Minute}
 	d := startDispatcher(t, limits)
 	d.resume = true
@@ -330,7 +330,7 @@ func TestRunningWorkIsResumedOnTheNextConnection(t *testing.T) {
 	w.Slots(1, "slow")
 	w.Slots(1, "quick")
 	run(t, w)
-	s, _ := d.greeted()
+	s, _ := d.opened()
 	push(s, 1, 0, "slow", `null`)
 	slow := <-started
 	push(s, 2, 1, "quick", `null`)
@@ -340,7 +340,7 @@ func TestRunningWorkIsResumedOnTheNextConnection(t *testing.T) {
 	<-lost
 	close(quick) // ends while there is no connection: the report is kept
 	d.start(limits)
-	s2, hello := d.greeted()
+	s2, hello := d.opened()
 	require.Empty(t, hello.Slots)
 	require.Len(t, hello.Running, 2)
 	require.Equal(t, s.Nonce(), hello.Running[0].Session)
@@ -355,7 +355,7 @@ func TestRunningWorkIsResumedOnTheNextConnection(t *testing.T) {
 	require.Equal(t, dispatcherd.JobID(3), expect[*workerproto.Done](d).Job)
 }
 
-func TestWorkThatIsNotTakenBackEnds(t *testing.T) {
+func TestExecutionThatIsNotResumedEnds(t *testing.T) {
 	limits := workerproto.Limits{Resume: time.Minute}
 	d := startDispatcher(t, limits)
 	w := New(Options{Socket: d.path, MinBackoff: time.Millisecond, MaxBackoff: 5 * time.Millisecond})
@@ -363,18 +363,18 @@ func TestWorkThatIsNotTakenBackEnds(t *testing.T) {
 	w.Handle("x", waiting(started))
 	w.Slots(1, "x")
 	run(t, w)
-	s, _ := d.greeted()
+	s, _ := d.opened()
 	push(s, 1, 0, "x", `null`)
 	<-started
 	d.shutDown()
 	d.ended()
 	d.start(limits)
-	_, hello := d.greeted()
+	_, hello := d.opened()
 	require.Len(t, hello.Running, 1)
 	require.Equal(t, int32(0), expect[*workerproto.SlotAdd](d).Slots[0].Number)
 }
 
-func TestARefusalThatDoesNotGoAwayEndsRun(t *testing.T) {
+func TestPermanentRefusalEndsRun(t *testing.T) {
 	d := startDispatcher(t, workerproto.Limits{MaxSlots: 1})
 	w := New(Options{Socket: d.path})
 	w.Handle("x", waiting(nil))

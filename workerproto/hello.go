@@ -23,7 +23,7 @@ type Hello struct {
 type Running struct {
 	Execution // Session is the nonce of the session in which it began
 	Slot
-	Times int // how often it has been presented, this time included; 0 = the worker does not count
+	Generation int // how often it has been offered, this time included; 0 = the worker does not count
 }
 
 func (*Hello) fromWorker() {}
@@ -92,8 +92,8 @@ func (r *Running) appendTo(dst []byte) []byte {
 	dst = appendInt(append(dst, `{"slot":`...), int64(r.Number))
 	dst = appendStrings(append(dst, `,"types":`...), r.Types)
 	dst = r.appendFields(dst)
-	if r.Times > 0 {
-		dst = appendInt(append(dst, `,"times":`...), int64(r.Times))
+	if r.Generation > 0 {
+		dst = appendInt(append(dst, `,"times":`...), int64(r.Generation))
 	}
 	return append(dst, '}')
 }
@@ -101,7 +101,7 @@ func (r *Running) appendTo(dst []byte) []byte {
 func (r *Running) field(key []byte, s *scanner) {
 	switch {
 	case string(key) == "times":
-		r.Times = int(s.integer(0, maxInt32))
+		r.Generation = int(s.integer(0, maxInt32))
 	case !r.Execution.member(key, s) && !r.Slot.member(key, s):
 		s.Skip()
 	}

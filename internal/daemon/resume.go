@@ -42,7 +42,7 @@ func (w *workers) takeBack(s *workerproto.Session, ev actor.Registered, running 
 	for i := range running {
 		r := &running[i]
 		from := markOf(r.Session)
-		ev.Running = append(ev.Running, actor.Presentation{Job: r.Job, Attempt: r.Attempt, From: from, To: from.WithGeneration(r.Times), Slot: numbered[i]})
+		ev.Running = append(ev.Running, actor.Presentation{Job: r.Job, Attempt: r.Attempt, From: from, To: from.WithGeneration(r.Generation), Slot: numbered[i]})
 	}
 	o := &opening{done: make(chan struct{})}
 	w.mu.Lock()

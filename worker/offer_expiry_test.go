@@ -10,11 +10,10 @@ import (
 	"github.com/dispatcherd/dispatcherd/workerproto"
 )
 
-// The time of an orphan ends while the dispatcher is about to take it back. Its
-// slot is busy there, so the execution goes on; if it were given up, its slot
-// would be announced a second time, for which no dispatcher has an answer but to
-// refuse the worker.
-func TestTimeIsOverWhileTheDispatcherTakesWorkBack(t *testing.T) {
+// The time of a detached execution ends while the dispatcher resumes it. The
+// dispatcher considers the slot busy, so the execution continues. If it were lost,
+// the worker would announce the slot a second time, and the dispatcher would refuse it.
+func TestExecutionThatExpiresWhileItIsResumedContinues(t *testing.T) {
 	limits := workerproto.Limits{Resume: time.Minute}
 	d := startDispatcher(t, limits)
 	d.resume = true
@@ -27,7 +26,7 @@ func TestTimeIsOverWhileTheDispatcherTakesWorkBack(t *testing.T) {
 	})
 	w.Slots(1, "x")
 	run(t, w)
-	s, _ := d.greeted()
+	s, _ := d.opened()
 	require.True(t, push(s, 1, 0, "x", `null`))
 	<-started
 	d.before = func() {
@@ -38,7 +37,7 @@ func TestTimeIsOverWhileTheDispatcherTakesWorkBack(t *testing.T) {
 	d.shutDown()
 	d.ended()
 	d.start(limits)
-	s, hello := d.greeted()
+	s, hello := d.opened()
 	require.Len(t, hello.Running, 1)
 	finish <- true
 	require.EqualValues(t, 1, expect[*workerproto.Done](d).Job)
@@ -48,8 +47,7 @@ func TestTimeIsOverWhileTheDispatcherTakesWorkBack(t *testing.T) {
 	require.EqualValues(t, 2, expect[*workerproto.Done](d).Job)
 }
 
-// The same, and the dispatcher hangs up instead: then the execution is given up.
-func TestTimeIsOverWhileTheDispatcherTurnsWorkAway(t *testing.T) {
+func TestExecutionThatExpiresWhileTheWorkerIsRefusedIsLost(t *testing.T) {
 	limits := workerproto.Limits{Resume: time.Minute}
 	d := startDispatcher(t, limits)
 	w := New(Options{Socket: d.path, MinBackoff: time.Millisecond, MaxBackoff: 5 * time.Millisecond})
@@ -62,7 +60,7 @@ func TestTimeIsOverWhileTheDispatcherTurnsWorkAway(t *testing.T) {
 	})
 	w.Slots(1, "x")
 	run(t, w)
-	s, _ := d.greeted()
+	s, _ := d.opened()
 	require.True(t, push(s, 1, 0, "x", `null`))
 	<-started
 	d.before = func() {

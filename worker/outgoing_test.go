@@ -15,13 +15,14 @@ import (
 	"github.com/dispatcherd/dispatcherd/workerproto"
 )
 
-// deafDispatcher welcomes one worker and then reads nothing until it is told to.
-func deafDispatcher(t *testing.T) (path string, reads chan<- func(line []byte)) {
+// stalledDispatcher welcomes one worker and reads nothing until it gets a function
+// for the lines.
+func stalledDispatcher(t *testing.T) (path string, reads chan<- func(line []byte)) {
 	path = filepath.Join(t.TempDir(), "w.sock")
 	l, err := net.Listen("unix", path)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = l.Close() })
-	told := make(chan func([]byte), 1)
+	readers := make(chan func([]byte), 1)
 	go func() {
 		conn, err := l.Accept()
 		if err != nil {
@@ -32,18 +33,18 @@ func deafDispatcher(t *testing.T) (path string, reads chan<- func(line []byte)) 
 		in.Buffer(nil, 1<<20)
 		in.Scan() // the hello
 		_, _ = conn.Write(workerproto.Append(nil, &workerproto.Welcome{Version: 1, Session: "s", Limits: workerproto.Parameters{Timeout: time.Hour}}))
-		for read := range told {
+		for read := range readers {
 			for in.Scan() {
 				read(in.Bytes())
 			}
 		}
 	}()
-	t.Cleanup(func() { close(told) })
-	return path, told
+	t.Cleanup(func() { close(readers) })
+	return path, readers
 }
 
-// fill queues frames until the queue is full and stays so: its writer has taken as
-// many already, which are more than the socket takes.
+// fill queues frames until the outbox stays full: the writer has taken as many
+// already, which are more than the socket holds.
 func fill(t *testing.T, c *workerproto.Conn) {
 	const room = 4096 // frames
 	text := strings.Repeat("x", 1000)
@@ -57,10 +58,10 @@ func fill(t *testing.T, c *workerproto.Conn) {
 	}, patience, time.Millisecond)
 }
 
-// A dispatcher that does not read holds up whoever tells it about slots, and nobody
-// who only needs the worker's state; what was said arrives in the order it was said.
-func TestAFullSocketHoldsUpOnlyWhoTellsOfSlots(t *testing.T) {
-	path, reads := deafDispatcher(t)
+// A dispatcher that does not read blocks goroutines that change slots, but not those
+// that need the worker's mutex. Frames arrive in the order of the changes.
+func TestFullSocketBlocksOnlyChangesOfSlots(t *testing.T) {
+	path, reads := stalledDispatcher(t)
 	connected := make(chan bool, 1)
 	w := New(Options{Socket: path, Connected: func(workerproto.Welcome) { connected <- true }})
 	w.Handle("x", func(context.Context, *Job) (any, error) { return nil, nil })
@@ -81,21 +82,21 @@ func TestAFullSocketHoldsUpOnlyWhoTellsOfSlots(t *testing.T) {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		return len(w.slots) == 2
-	}, patience, time.Millisecond, "nobody gets at the worker's state while it tells of a slot")
+	}, patience, time.Millisecond, "the mutex is held while a batch is sent")
 	require.Empty(t, added, "it waits for room")
 	go func() {
 		w.RemoveSlots(1)
 		close(removed)
 	}()
-	told := make(chan string, 10)
+	ops := make(chan string, 10)
 	reads <- func(line []byte) {
 		var frame struct{ Op string }
 		if json.Unmarshal(line, &frame) == nil && frame.Op != "log" {
-			told <- frame.Op
+			ops <- frame.Op
 		}
 	}
 	require.Equal(t, []int32{1}, <-added)
 	<-removed
-	require.Equal(t, "slot_add", <-told)
-	require.Equal(t, "slot_remove", <-told)
+	require.Equal(t, "slot_add", <-ops)
+	require.Equal(t, "slot_remove", <-ops)
 }

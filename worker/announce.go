@@ -1,0 +1,66 @@
+package worker
+
+import (
+	"math"
+
+	"github.com/dispatcherd/dispatcherd/workerproto"
+)
+
+// announce sends the free slots that the dispatcher does not know.
+func (w *Worker) announce() { w.update(w.announceLocked) }
+
+// announceLocked adds free slots that the dispatcher does not know, as many as it
+// accepts: a slot_add with too many slots is rejected as a whole.
+func (w *Worker) announceLocked(o *outgoing) {
+	if w.conn == nil || w.draining {
+		return
+	}
+	room := w.roomLocked()
+	var fresh []workerproto.Slot
+	size := 0
+	for _, sl := range w.sortedLocked() {
+		if sl.announced || sl.removed || sl.run != nil {
+			continue
+		}
+		if room--; room < 0 {
+			break
+		}
+		if size += slotSize(sl); size > frameShare && len(fresh) > 0 {
+			o.add(&workerproto.SlotAdd{Slots: fresh})
+			fresh, size = nil, slotSize(sl)
+		}
+		fresh = append(fresh, sl.Slot)
+		sl.announced = true
+	}
+	if len(fresh) > 0 {
+		o.add(&workerproto.SlotAdd{Slots: fresh})
+	}
+}
+
+// roomLocked returns how many more slots the dispatcher accepts from this worker.
+// Removed slots count until their job has ended.
+func (w *Worker) roomLocked() int {
+	room := w.conn.Welcome().Limits.MaxSlots
+	if room <= 0 {
+		return math.MaxInt
+	}
+	for _, sl := range w.slots {
+		if sl.announced {
+			room--
+		}
+	}
+	return room
+}
+
+// frameShare is the size of the slots in one frame, in bytes. Every dispatcher
+// accepts frames of 64 KiB.
+const frameShare = 48 << 10
+
+// slotSize is approximately the size of a slot in a frame, busy or free.
+func slotSize(sl *slot) int {
+	n := 128
+	for _, t := range sl.Types {
+		n += len(t) + 3
+	}
+	return n
+}

@@ -1,0 +1,129 @@
+package worker
+
+import (
+	"slices"
+	"time"
+
+	"github.com/dispatcherd/dispatcherd/workerproto"
+)
+
+// hello builds the frame. First it offers detached executions, as many as the
+// dispatcher accepts in a frame: those that are not offered are lost. Then it
+// announces free slots, as many as fit.
+func (w *Worker) hello() (*workerproto.Hello, []*execution) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	h := &workerproto.Hello{Worker: w.opts.Name, Resumes: true}
+	var offered []*execution
+	size := 0
+	slots := w.sortedLocked()
+	for _, sl := range slots {
+		if sl.run == nil || !sl.run.detached() {
+			continue
+		}
+		if size += slotSize(sl); size > max(frameShare, w.room) {
+			break
+		}
+		sl.run.generation++
+		h.Running = append(h.Running, sl.run.offer())
+		offered = append(offered, sl.run)
+		sl.run.offered = true
+	}
+	for _, sl := range slots {
+		if sl.run != nil || sl.removed {
+			continue
+		}
+		if size += slotSize(sl); size > frameShare {
+			break // the rest follows in a slot_add
+		}
+		h.Slots = append(h.Slots, sl.Slot)
+		sl.announced = true
+	}
+	return h, offered
+}
+
+// connected takes the connection into use. It reports false if the worker stops
+// already.
+func (w *Worker) connected(c *workerproto.Conn, hello *workerproto.Hello, offered []*execution) (used bool) {
+	welcome := c.Welcome()
+	resumed := make(map[workerproto.Resumed]bool, len(welcome.Resumed))
+	for _, r := range welcome.Resumed {
+		resumed[r] = true
+	}
+	w.update(func(o *outgoing) {
+		if used = !w.draining || w.busy > 0; !used {
+			return
+		}
+		o.conn, w.conn, w.resume = c, c, welcome.Limits.Resume
+		w.resumeAllLocked(o, hello, offered, resumed)
+	})
+	return used
+}
+
+// resumeAllLocked continues the executions that the dispatcher has resumed, gives up
+// the others, and sends what has changed since the hello.
+func (w *Worker) resumeAllLocked(o *outgoing, hello *workerproto.Hello, offered []*execution, resumed map[workerproto.Resumed]bool) {
+	offered = slices.DeleteFunc(offered, func(e *execution) bool {
+		e.offered, e.expired = false, false
+		return !resumed[workerproto.Resumed{Job: e.job.ID, Attempt: e.job.Attempt}]
+	})
+	w.withdrawLocked(o, hello, offered) // before the reports, which free the slots
+	for _, e := range offered {
+		e.resumeLocked(o)
+	}
+	for _, sl := range w.sortedLocked() { // neither resumed nor begun on this connection
+		if e := sl.run; e != nil && e.conn != o.conn {
+			e.loseLocked()
+		}
+	}
+	if w.draining {
+		o.add(&workerproto.Drain{})
+	}
+	w.announceLocked(o)
+}
+
+// withdrawLocked removes slots of the hello that take no jobs: those removed
+// meanwhile, and the slots of resumed executions that were removed, or whose
+// execution was lost while the dispatcher decided.
+func (w *Worker) withdrawLocked(o *outgoing, hello *workerproto.Hello, resumed []*execution) {
+	var gone []int32
+	for _, e := range resumed {
+		if e.slot.removed || e.lost {
+			gone = append(gone, e.slot.Number)
+		}
+	}
+	for i := range hello.Slots {
+		if sl := w.slots[hello.Slots[i].Number]; sl == nil || sl.removed {
+			gone = append(gone, hello.Slots[i].Number)
+		}
+	}
+	if len(gone) > 0 {
+		o.add(&workerproto.SlotRemove{Slots: gone})
+	}
+}
+
+// disconnected records that the connection c is gone (nil: it was not welcomed).
+func (w *Worker) disconnected(c *workerproto.Conn) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.conn = nil
+	var keep time.Duration
+	if c != nil && !w.draining {
+		keep = c.Welcome().Limits.Resume
+	}
+	for _, sl := range w.sortedLocked() {
+		if c == nil && sl.run != nil && sl.run.offered {
+			sl.run.offerFailedLocked()
+		}
+	}
+	for _, sl := range w.sortedLocked() {
+		sl.announced = false
+		if keep > 0 {
+			w.restoreReportLocked(sl, c)
+		}
+		if sl.run != nil && sl.run.conn == c && c != nil {
+			sl.run.detachLocked(keep)
+		}
+		w.deleteRemovedLocked(sl)
+	}
+}

@@ -1,0 +1,109 @@
+package worker
+
+import "github.com/dispatcherd/dispatcherd/workerproto"
+
+// executors are the goroutines that run handlers: as many as handlers were ever
+// running at once. An executor runs one job after the other, so jobs that take no
+// time need neither a new goroutine nor a switch, and their reports leave in one
+// write.
+//
+// A job never waits for another one to end. Before an executor starts a job while
+// others are queued, or while reports are not flushed, it wakes another executor,
+// which flushes first. If the jobs end before that one runs, it finds no work.
+//
+// All fields are guarded by the worker's mutex.
+type executors struct {
+	queue     []*execution      // on their slots, not started: queue[head:]
+	head      int               // of queue
+	idle      []chan struct{}   // executors without work; each waits on its own channel
+	waking    bool              // an executor was woken and does not run yet
+	unflushed *workerproto.Conn // has queued reports
+	stopped   bool              // executors without work end
+}
+
+// wakeExecutorLocked wakes or starts an executor, unless one was woken already.
+func (w *Worker) wakeExecutorLocked() {
+	x := &w.executors
+	if x.waking {
+		return
+	}
+	x.waking = true
+	n := len(x.idle)
+	if n == 0 {
+		go w.runExecutor()
+		return
+	}
+	wake := x.idle[n-1] // the most recently used stack
+	x.idle = x.idle[:n-1]
+	wake <- struct{}{} // has room: an executor is idle once
+}
+
+// runExecutor runs jobs until the worker has ended.
+func (w *Worker) runExecutor() {
+	x := &w.executors
+	wake := make(chan struct{}, 1)
+	w.mu.Lock()
+	x.waking = false
+	for {
+		w.flushLocked()
+		for e := w.nextLocked(); e != nil; e = w.nextLocked() {
+			w.mu.Unlock()
+			e.execute()
+			w.mu.Lock()
+		}
+		switch {
+		case x.unflushed != nil:
+			continue
+		case x.stopped:
+			w.mu.Unlock()
+			return
+		}
+		x.idle = append(x.idle, wake)
+		w.mu.Unlock()
+		<-wake
+		w.mu.Lock()
+		x.waking = false
+	}
+}
+
+// nextLocked takes the next execution off the queue, nil if there is none. It
+// wakes another executor for what remains.
+func (w *Worker) nextLocked() *execution {
+	x := &w.executors
+	if x.head == len(x.queue) {
+		return nil
+	}
+	e := x.queue[x.head]
+	x.queue[x.head] = nil
+	x.head++
+	if x.head == len(x.queue) {
+		x.queue, x.head = x.queue[:0], 0
+	}
+	if len(x.queue) > 0 || x.unflushed != nil {
+		w.wakeExecutorLocked()
+	}
+	return e
+}
+
+// flushLocked flushes queued reports. It releases the mutex meanwhile.
+func (w *Worker) flushLocked() {
+	c := w.executors.unflushed
+	if c == nil {
+		return
+	}
+	w.executors.unflushed = nil
+	w.mu.Unlock()
+	c.Flush()
+	w.mu.Lock()
+}
+
+// stopExecutors ends idle executors, and the others once they have no work.
+func (w *Worker) stopExecutors() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.executors.stopped = true
+	for _, wake := range w.executors.idle {
+		wake <- struct{}{}
+	}
+	w.executors.idle = nil
+}
