@@ -102,6 +102,45 @@ func TestHeadsAreThoseOfTheTableAsOfTheLastRead(t *testing.T) {
 // step lets some time pass and does something at random; reads go on meanwhile, and
 // read the table long before they are answered.
 func (w *world) step(inserting bool) {
+	known := w.candidates()
+	w.act(inserting)
+	w.send()
+	w.checkKnown(known)
+}
+
+// candidates returns the local candidates by type and priority.
+func (w *world) candidates() map[Lane][]contract.Key {
+	all := map[Lane][]contract.Key{}
+	for _, t := range w.types {
+		for p := range dispatcherd.Priority(3) {
+			r := Lane{Type: t, Priority: p}
+			all[r] = slices.Clone(w.b.State(r).Keys)
+		}
+	}
+	return all
+}
+
+// checkKnown requires that no row passes one that was a candidate: that is still one, or
+// the head of its lane is an upper bound before it.
+func (w *world) checkKnown(known map[Lane][]contract.Key) {
+	for lane, keys := range known {
+		s := w.b.State(lane)
+		for _, k := range keys {
+			r := w.rows[k.ID]
+			if r == nil || !r.pending || r.key != k || w.hands[k.ID] != nil || k.RunAt > w.dbNow() || w.b.LaneOf(lane.Type, lane.Priority, k.ID) != lane {
+				continue
+			}
+			switch {
+			case len(s.Keys) > 0:
+				require.False(w.t, k.Less(s.Keys[0]), "lane %v: %v is passed by %v", lane, k, s.Keys[0])
+			default:
+				require.True(w.t, s.More && s.Cursor.Less(k), "lane %v: %v is forgotten", lane, k)
+			}
+		}
+	}
+}
+
+func (w *world) act(inserting bool) {
 	w.now += 1
 	if w.rng.IntN(4) == 0 {
 		w.now += 15
@@ -126,18 +165,17 @@ func (w *world) step(inserting bool) {
 		w.offset -= int64(w.rng.IntN(30)) * 1000
 	}
 	for i := range w.reads {
-		if r := w.reads[i]; !r.done && w.rng.IntN(3) == 0 {
+		if r := w.reads[i]; !r.done && w.rng.IntN(2) == 0 {
 			r.done, r.result = true, w.fetch(r.request)
 		}
 	}
-	if n := len(w.reads); n > 0 && w.rng.IntN(3) == 0 {
+	if n := len(w.reads); n > 0 && w.rng.IntN(w.latency) == 0 {
 		v := contract.OK
 		if w.rng.IntN(15) == 0 {
 			v = contract.Refused
 		}
 		w.answer(w.rng.IntN(n), v)
 	}
-	w.send()
 }
 
 // checkWake requires that the backlog does not sleep while it wants to read.
@@ -161,6 +199,7 @@ func TestNoRowIsLost(t *testing.T) {
 	for seed := range seeds {
 		w := newWorld(t, uint64(seed)+1000)
 		w.silent = seed%4 == 0
+		w.latency = 2 + seed%5*8
 		w.b.SetSlow(seed%3 == 0)
 		w.b.ListenerChanged(!w.silent)
 		for range 1500 {

@@ -320,3 +320,25 @@ func TestCheckSeesDamage(t *testing.T) {
 		})
 	}
 }
+
+// A backfill scan that cannot return all rows up to the cursor moves the cursor back to
+// the last row that it returned, so that the rest is read without another scan.
+func TestFullBackfillScanMovesTheCursorBack(t *testing.T) {
+	w := small(t, 1, func(c *Config) { c.LaneLength = 2 })
+	w.add("a", contract.Key{RunAt: 100, ID: 1})
+	w.settleNow()
+	for id := range dispatcherd.JobID(9) {
+		w.add("a", contract.Key{RunAt: int64(id) + 1, ID: id + 2})
+	}
+	w.b.SetSlow(true)
+	w.b.PollNow()
+	w.settleNow()
+	lane := Lane{Type: w.types[0]}
+	for n := range 9 {
+		key, _, _ := w.b.Head(lane)
+		require.Equal(t, int64(n)+1, key.RunAt)
+		w.b.Pop(lane)
+		w.rows[key.ID].pending = false
+		w.settleNow()
+	}
+}

@@ -80,22 +80,23 @@ type read struct {
 
 // world is a Backlog with a table, slots, and a dispatcher that takes heads at random.
 type world struct {
-	t      *testing.T
-	rng    *rand.Rand
-	index  *slotindex.Index
-	b      *Backlog
-	types  []slotindex.TypeID
-	slots  []slotindex.Ref
-	taken  []slotindex.Ref
-	now    timing.Instant
-	offset int64 // database clock minus now, microseconds
-	rows   map[dispatcherd.JobID]*row
-	lastID dispatcherd.JobID
-	hands  hands
-	reads  []*read
-	silent bool // the table is not notified of
-	lost   int  // pops of rows that were not pending
-	fed    int  // rows that were popped
+	t       *testing.T
+	rng     *rand.Rand
+	index   *slotindex.Index
+	b       *Backlog
+	types   []slotindex.TypeID
+	slots   []slotindex.Ref
+	taken   []slotindex.Ref
+	now     timing.Instant
+	offset  int64 // database clock minus now, microseconds
+	rows    map[dispatcherd.JobID]*row
+	lastID  dispatcherd.JobID
+	hands   hands
+	reads   []*read
+	latency int  // steps until a read is answered, on average
+	silent  bool // the table is not notified of
+	lost    int  // pops of rows that were not pending
+	fed     int  // rows that were popped
 }
 
 var typeNames = []string{"pdf", "excel", "scan"}
@@ -118,7 +119,7 @@ func newWorld(t *testing.T, seed uint64) *world {
 	cfg.LostPerBatch = 1 + rng.IntN(3)
 	w := &world{
 		t: t, rng: rng, index: slotindex.New(), now: 1000, offset: 1_700_000_000_000_000,
-		rows: map[dispatcherd.JobID]*row{}, hands: hands{},
+		rows: map[dispatcherd.JobID]*row{}, hands: hands{}, latency: 3,
 	}
 	w.b = New(cfg, w.index, rand.New(rand.NewPCG(seed, 8)))
 	w.b.Advance(w.now)
