@@ -171,7 +171,7 @@ func (a *Actor) Notify() {
 }
 
 // Order passes on what an operator or the listener wants or knows: Drained,
-// Interrupted, Reweighed, CancelRequested, Listening, Announced, or a caller's Impatient.
+// Interrupted, CancelRequested, Listening, Announced, or a caller's Impatient.
 func (a *Actor) Order(ev Event) { send(a, a.orders, ev) }
 
 // Result answers a statement: Fetched, Claimed, Adopted, Finished or GateSet.

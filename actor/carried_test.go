@@ -102,12 +102,12 @@ func (h *history) randomReturn() Event {
 	}
 	h.nextSess++
 	h.sessions = append(h.sessions, h.nextSess)
-	ev := Registered{Session: h.nextSess, Mark: h.markOf(h.nextSess)}
+	ev := Registered{Session: h.nextSess, Fingerprint: h.markOf(h.nextSess)}
 	for range min(len(rows), 1+h.rng.IntN(3)) {
 		i := h.rng.IntN(len(rows))
 		r := rows[i]
 		rows = slices.Delete(rows, i, i+1)
-		p := Presentation{Job: r.id, Attempt: r.attempt, From: r.session, Slot: dispatcherd.Slot{ID: h.nextSlot, Number: h.numbers[h.nextSess]}}
+		p := ResumeOffer{Job: r.id, Attempt: r.attempt, From: r.session, Slot: dispatcherd.Slot{ID: h.nextSlot, Number: h.numbers[h.nextSess]}}
 		types := map[string]bool{r.typ: true, twinTypes[h.rng.IntN(len(twinTypes))]: true}
 		p.To = p.From.WithGeneration(int(r.id) % 3)
 		switch h.rng.IntN(10) {
@@ -126,7 +126,7 @@ func (h *history) randomReturn() Event {
 		h.offered[h.nextSlot] = p.Slot
 		h.nextSlot++
 		h.numbers[h.nextSess]++
-		ev.Running = append(ev.Running, p)
+		ev.Offers = append(ev.Offers, p)
 	}
 	h.returned = true
 	h.note("return %v", ev)

@@ -45,10 +45,10 @@ func (c *Core) checkSlots() error {
 func (c *Core) checkJobs() error {
 	perKind := make([]int32, len(c.types))
 	waiters := 0
-	for i := range c.claims.flying {
-		for _, j := range c.claims.flying[i].jobs {
-			if j.stage != reserved || c.jobs.get(j.id) != j {
-				return fmt.Errorf("a claim is under way for job %d, which is not reserved any more", j.id)
+	for i := range c.claims.inFlight {
+		for _, j := range c.claims.inFlight[i].jobs {
+			if !j.claimInFlight() || c.jobs.get(j.id) != j {
+				return fmt.Errorf("a claim is in flight for job %d, which is %v", j.id, j.state)
 			}
 		}
 	}
@@ -57,15 +57,17 @@ func (c *Core) checkJobs() error {
 		holds := j.slot != noSlot
 		switch {
 		case holds && c.slots[j.slot].job != j:
-			return fmt.Errorf("job %d believes to hold a slot that holds another", j.id)
-		case j.stage == running && !holds && j.alarm == 0:
-			return fmt.Errorf("job %d runs without a slot, and nobody waits for its worker", j.id)
-		case (j.stage == waiting || j.stage == ended) && holds:
-			return fmt.Errorf("job %d keeps a slot in stage %d", j.id, j.stage)
-		case j.id.OnDemand() != (j.mode == dispatcherd.OnDemand):
-			return fmt.Errorf("job %d has mode %v", j.id, j.mode)
+			return fmt.Errorf("job %d has a slot that holds another job", j.id)
+		case holds != j.state.holdsSlot():
+			return fmt.Errorf("job %d is %v, and has slot %d", j.id, j.state, j.slot)
+		case j.state.isDetached() && j.alarm == 0:
+			return fmt.Errorf("job %d is detached without a deadline", j.id)
+		case (j.mode == dispatcherd.OnDemand) != (j.state <= abandoned):
+			return fmt.Errorf("job %d has mode %v and is %v", j.id, j.mode, j.state)
+		case j.state == unplaced:
+			return fmt.Errorf("job %d is %v at the end of a step", j.id, j.state)
 		}
-		if j.stage == waiting {
+		if j.state == waiting {
 			waiters++
 		}
 	}
@@ -90,8 +92,8 @@ func (c *Core) checkRequests() error {
 			if marked := k.requests&(1<<p) != 0; marked != (k.demand[p].first != nil) {
 				return fmt.Errorf("request queue %d/%d is marked %t", t, p, marked)
 			}
-			for j := k.demand[p].first; j != nil && j.next != nil; j = j.next {
-				if !j.cameBefore(j.next) || j.next.prev != j {
+			for j := k.demand[p].first; j != nil && j.request.next != nil; j = j.request.next {
+				if !j.cameBefore(j.request.next) || j.request.next.request.prev != j {
 					return fmt.Errorf("request queue %d/%d is out of order at %d", t, p, j.id)
 				}
 			}

@@ -10,78 +10,72 @@ import (
 	"github.com/dispatcherd/dispatcherd/slotindex"
 )
 
-// claiming gathers reserved jobs while a claim is in flight and sends them
-// together when it is answered: the batch grows with the load by itself.
-type claiming struct {
+// claimQueue gathers reserved jobs while a claim is in flight and sends them
+// together when it is answered, so the batch grows with the load.
+type claimQueue struct {
 	next       []*job
-	flying     []flight
-	unresolved []*contract.ClaimRequest // wait for the end of the outage to be asked about
-	standing   []*job                   // won in this step, without a slot
-	evicted    bool                     // next holds jobs that had to yield their slots
+	inFlight   []claimInFlight
+	unresolved []*contract.ClaimRequest // to be resolved when the breaker closes
+	unassigned []*job                   // claimed but unassigned
+	unplaced   bool                     // next holds jobs that were preempted
+	breaker    timing.Breaker
 	spare      []*contract.ClaimRequest
 	spareJobs  [][]*job
 	types      []slotindex.TypeID // scratch
-	breaker    timing.Breaker
 }
 
-// flight is a claim whose outcome is not known.
-type flight struct {
-	token contract.Token
-	jobs  []*job // in the order in which they were reserved
-	doubt bool   // it was answered Unknown; only a Resolve can decide it now
+// claimInFlight is a claim that is not answered for certain.
+type claimInFlight struct {
+	token   contract.Token
+	jobs    []*job // in the order in which they were reserved
+	unknown bool   // its outcome is unknown: only a Resolve decides it now
 }
 
-// land returns the flight that an answer belongs to, or nil if that was
-// answered before.
-func (cl *claiming) land(t contract.Token) *flight {
-	for i := range cl.flying {
-		if cl.flying[i].token == t {
-			return &cl.flying[i]
+// find returns the claim that an answer belongs to, or nil if that was answered
+// before.
+func (cl *claimQueue) find(t contract.Token) *claimInFlight {
+	for i := range cl.inFlight {
+		if cl.inFlight[i].token == t {
+			return &cl.inFlight[i]
 		}
 	}
 	return nil
 }
 
-// flushClaims sends what may be sent. After a claim that went out full nothing is
-// reserved for the next one in the same step. With one claim in flight, which is
-// what a dispatcher has, that costs no round trip: the next one leaves with the
-// answer to this one at the earliest, and is gathered by then, in the step of the
-// answer at the latest. Until the next event the slots stay free for requests and
-// for jobs that rank higher.
+// complete forgets a claim that was answered.
+func (cl *claimQueue) complete(f *claimInFlight) {
+	clear(f.jobs)
+	cl.spareJobs = append(cl.spareJobs, f.jobs[:0])
+	token := f.token
+	cl.inFlight = slices.DeleteFunc(cl.inFlight, func(f claimInFlight) bool { return f.token == token })
+}
+
+// flushClaims sends what may be sent. After a claim that was full nothing is
+// reserved for the next one in the same step. With one claim in flight that costs
+// no round trip: the next one is sent with the answer to this one at the earliest,
+// and is gathered by then. Until the next event the slots stay free for requests
+// and for jobs that rank higher.
 func (c *Core) flushClaims() {
 	cl := &c.claims
 	if cl.breaker.Open(c.now) {
-		c.giveBack()
+		c.giveUpUnsent()
 		return
 	}
 	for _, r := range cl.unresolved {
 		c.emit(&Resolve{Request: r})
 	}
 	cl.unresolved = cl.unresolved[:0]
-	c.dropSlotless()
-	if len(cl.next) == 0 || len(cl.flying) >= c.cfg.Limits.Claims {
+	c.dropUnplaced()
+	if len(cl.next) == 0 || len(cl.inFlight) >= c.cfg.Limits.Claims {
 		return
 	}
 	r := c.claimRequest(cl.next)
-	cl.flying = append(cl.flying, flight{token: r.Token, jobs: cl.next})
+	cl.inFlight = append(cl.inFlight, claimInFlight{token: r.Token, jobs: cl.next})
 	c.emit(c.memory.claim.add(Claim{Request: r}))
 	cl.next = nil
 	if n := len(cl.spareJobs); n > 0 {
 		cl.next, cl.spareJobs = cl.spareJobs[n-1], cl.spareJobs[:n-1]
 	}
-}
-
-// dropSlotless gives up reservations whose slot died, or had to be yielded,
-// before the claim was sent.
-func (c *Core) dropSlotless() {
-	c.claims.next = slices.DeleteFunc(c.claims.next, func(j *job) bool {
-		if j.slot != noSlot {
-			return false
-		}
-		c.comeBack(j)
-		c.forget(j)
-		return true
-	})
 }
 
 func (c *Core) claimRequest(jobs []*job) *contract.ClaimRequest {
@@ -94,6 +88,7 @@ func (c *Core) claimRequest(jobs []*job) *contract.ClaimRequest {
 	}
 	r.IDs, r.Types, cl.types = r.IDs[:0], r.Types[:0], cl.types[:0]
 	for _, j := range jobs {
+		c.move(j, onClaim)
 		r.IDs = append(r.IDs, j.id)
 		cl.types = append(cl.types, j.typ)
 	}
@@ -101,8 +96,8 @@ func (c *Core) claimRequest(jobs []*job) *contract.ClaimRequest {
 	r.Sessions = r.Sessions[:0]
 	for _, id := range r.IDs {
 		j := c.jobs.get(id)
-		j.mark = c.slots[j.slot].session.mark
-		r.Sessions = append(r.Sessions, j.mark)
+		j.fingerprint = c.slots[j.slot].session.fingerprint
+		r.Sessions = append(r.Sessions, j.fingerprint)
 	}
 	slices.Sort(cl.types)
 	for _, t := range slices.Compact(cl.types) {
@@ -114,105 +109,110 @@ func (c *Core) claimRequest(jobs []*job) *contract.ClaimRequest {
 	return r
 }
 
-// giveBack ends all reservations that were not sent.
-func (c *Core) giveBack() {
+// dropUnplaced gives up reservations that lost their slot before the claim was
+// sent.
+func (c *Core) dropUnplaced() {
+	c.claims.next = slices.DeleteFunc(c.claims.next, func(j *job) bool {
+		if j.state != unplaced {
+			return false
+		}
+		c.giveUp(j)
+		return true
+	})
+}
+
+// giveUpUnsent ends all reservations whose claim was not sent.
+func (c *Core) giveUpUnsent() {
 	for _, j := range c.claims.next {
-		c.putBack(j)
+		c.giveUp(j)
 	}
 	c.claims.next = c.claims.next[:0]
 }
 
-// putBack ends a reservation whose row is as pending as it was.
-func (c *Core) putBack(j *job) {
-	c.freeSlot(j)
-	c.comeBack(j)
-	c.forget(j)
+// giveUp ends a reservation whose row is as pending as it was.
+func (c *Core) giveUp(j *job) {
+	c.putBack(j)
+	c.move(j, onGiveUp)
 }
 
+// claimInFlight reports whether a claim that was sent decides about the job.
+func (j *job) claimInFlight() bool { return j != nil && j.state >= claiming && j.state <= unresolved }
+
 func (ev Claimed) apply(c *Core) {
-	f := c.claims.land(ev.Request.Token)
+	f := c.claims.find(ev.Request.Token)
 	switch v := ev.Result.Verdict; {
 	case f == nil:
 		return
-	case v == contract.Unknown, f.doubt && v == contract.Refused:
-		c.stats.Unknown++
-		f.doubt = true
-		c.claims.breaker.Fail(c.now, c.cfg.Outage, c.rng)
-		c.claims.unresolved = append(c.claims.unresolved, ev.Request)
-		for _, id := range ev.Request.IDs {
-			if j := c.jobs.get(id); j != nil && j.stage == reserved && j.attempt == 0 {
-				c.freeSlot(j) // requests can use it until the outcome is known
-			}
-		}
+	case v == contract.Unknown, f.unknown && v == contract.Refused:
+		c.claimUnknown(f, ev.Request)
 		return
 	case v == contract.Refused:
-		c.refused(ev.Request)
+		c.claims.breaker.Fail(c.now, c.cfg.Outage, c.rng)
+		for _, id := range ev.Request.IDs {
+			if j := c.jobs.get(id); j.claimInFlight() {
+				c.giveUp(j)
+			}
+		}
 	default:
 		c.claims.breaker.Succeed()
 		for i := range ev.Result.Won {
-			c.won(&ev.Result.Won[i], f.doubt)
+			c.won(&ev.Result.Won[i])
 		}
 		for _, id := range ev.Request.IDs {
-			switch j := c.jobs.get(id); {
-			case j == nil || j.stage != reserved || j.attempt != 0:
-			case f.doubt:
-				c.putBack(j) // most likely the claim never arrived, and nobody else has it
-			default:
-				c.lost(j)
+			if j := c.jobs.get(id); j.claimInFlight() {
+				c.notWon(j)
 			}
 		}
 	}
-	c.claims.arrived(f)
+	c.claims.complete(f)
 	c.claims.spare = append(c.claims.spare, ev.Request)
 }
 
-// arrived forgets a flight.
-func (cl *claiming) arrived(f *flight) {
-	clear(f.jobs)
-	cl.spareJobs = append(cl.spareJobs, f.jobs[:0])
-	token := f.token
-	cl.flying = slices.DeleteFunc(cl.flying, func(f flight) bool { return f.token == token })
-}
-
-// refused handles a claim that certainly took nothing.
-func (c *Core) refused(r *contract.ClaimRequest) {
+// claimUnknown keeps the jobs of a claim without an outcome. Their slots are free
+// for others until a Resolve is answered.
+func (c *Core) claimUnknown(f *claimInFlight, r *contract.ClaimRequest) {
+	c.stats.Unknown++
+	f.unknown = true
 	c.claims.breaker.Fail(c.now, c.cfg.Outage, c.rng)
+	c.claims.unresolved = append(c.claims.unresolved, r)
 	for _, id := range r.IDs {
-		if j := c.jobs.get(id); j != nil && j.stage == reserved {
-			c.putBack(j)
+		if j := c.jobs.get(id); j.claimInFlight() {
+			c.move(j, onUnknown)
 		}
 	}
 }
 
-// won starts a job whose row is now ours. One whose slot died is released. One
-// that had to yield its slot, or gave it up in doubt, is seated anew once those
-// who rank before it are served.
-func (c *Core) won(w *contract.Won, doubt bool) {
+// won starts a job whose row is now ours. The row of a job whose slot is gone is
+// released. A job that was preempted, or gave its slot up when the outcome was
+// unknown, is assigned a slot after the jobs that rank before it.
+func (c *Core) won(w *contract.Won) {
 	c.stats.Won++
 	j := c.jobs.get(w.ID)
-	if j == nil || j.stage != reserved || j.attempt != 0 {
-		// Not a row that was asked for. It must not stay running under our name.
+	if !j.claimInFlight() {
+		// The row was not asked for. It must not stay running under our name.
 		c.ends.add(contract.Finish{ID: w.ID, Attempt: w.Attempt, Outcome: contract.Released})
 		return
 	}
-	j.attempt, j.tries, j.failures, j.crashes = w.Attempt, w.MaxAttempts, w.Failures, w.Crashes
+	j.attempt, j.crashes = w.Attempt, w.Crashes
+	j.row.maxAttempts, j.row.failures = w.MaxAttempts, w.Failures
 	j.timeout, j.payload = c.limit(j, w.Timeout), w.Payload
-	switch {
-	case j.slot == noSlot && (doubt || j.displaced):
-		c.claims.standing = append(c.claims.standing, j)
-	case j.cancel, j.slot == noSlot, c.draining:
-		c.dismiss(j)
-	default:
-		c.send(j)
+	if c.draining || j.stop == cancelled {
+		c.move(j, onUnwanted)
+		return
 	}
+	c.move(j, onWin)
 }
 
-// lost frees the slot of a job whose row another dispatcher has.
-func (c *Core) lost(j *job) {
-	c.stats.Lost++
-	c.freeSlot(j)
-	if c.backlog.Lost(backlog.Lane{Type: j.typ, Priority: j.priority, NonLocal: j.nonLocal}, j.batch) {
-		c.stats.StaleLists++
+// notWon ends the reservation of a row that another dispatcher has. A claim with
+// an unknown outcome most likely never arrived, and then no other has it.
+func (c *Core) notWon(j *job) {
+	if j.state == unresolved {
+		c.giveUp(j)
+		return
 	}
-	c.forget(j)
+	c.stats.Lost++
+	if c.backlog.Lost(backlog.Lane{Type: j.typ, Priority: j.priority, NonLocal: j.row.nonLocal}, j.row.batch) {
+		c.stats.StaleBatches++
+	}
+	c.move(j, onGiveUp)
 }

@@ -124,7 +124,6 @@ func init() {
 		},
 		"listening": (*world).cmdListening,
 		"postgres":  func(w *world, ws words, _ []string) { w.down = ws.bare[0] == "down" },
-		"reweigh":   (*world).cmdReweigh,
 		"show":      func(w *world, ws words, _ []string) { w.shown[effectName(ws.bare[0])] = true },
 		"slots":     (*world).cmdSlots,
 		"share":     (*world).cmdShare,
@@ -181,7 +180,7 @@ func (w *world) cmdRegister(ws words, _ []string) {
 	if late := ws.args["late"] != ""; !late && (!ok || d.workers[id] == "" || d.core.sessions[id] == nil) {
 		id = d.newSession(worker)
 	}
-	ev := Registered{Session: id, Worker: worker, Mark: d.mark(id), Forgetful: ws.args["resumes"] == "no"}
+	ev := Registered{Session: id, Worker: worker, Fingerprint: d.mark(id), NotResumable: ws.args["resumes"] == "no"}
 	for _, types := range sets(ws.args["types"]) {
 		for range ws.int("slots", 1) {
 			number := ws.int("number", d.types[id])
@@ -207,14 +206,14 @@ func (w *world) cmdPresent(ws words, _ []string) {
 	was := w.dispatchers[cmp.Or(ws.args["from"], d.name)]
 	from := was.mark(was.sessions[cmp.Or(ws.args["of"], worker)])
 	id := d.newSession(worker)
-	ev := Registered{Session: id, Worker: worker, Mark: d.mark(id)}
+	ev := Registered{Session: id, Worker: worker, Fingerprint: d.mark(id)}
 	for _, name := range ws.bare {
 		r := w.table.rows[w.jobs[name]]
 		attempt := 1
 		if r != nil {
 			attempt = int(r.attempt)
 		}
-		ev.Running = append(ev.Running, Presentation{
+		ev.Offers = append(ev.Offers, ResumeOffer{
 			Job: w.jobs[name], Attempt: dispatcherd.Attempt(ws.int("attempt", attempt)), From: from, To: from.WithGeneration(ws.int("times", 0)),
 			Slot: dispatcherd.Slot{ID: d.nextSlot, Number: int32(d.types[id]), Types: sets(ws.args["types"])[0]},
 		})
@@ -304,16 +303,6 @@ func (w *world) cmdListening(ws words, _ []string) {
 	w.step(Listening{On: !w.at.deaf})
 }
 
-func (w *world) cmdReweigh(ws words, _ []string) {
-	weights := &w.at.cfg.Weights
-	weights.Priority = int64(ws.int("priority", int(weights.Priority)))
-	weights.Ageing = int64(ws.int("ageing", int(weights.Ageing)))
-	weights.Rarity = int64(ws.int("rarity", int(weights.Rarity)))
-	weights.OnDemand = int64(ws.int("on-demand", int(weights.OnDemand)))
-	require.NoError(w.t, weights.Validate())
-	w.step(Reweighed{Config: w.at.cfg})
-}
-
 // cmdAnswer answers the oldest statement of a kind that is held.
 func (w *world) cmdAnswer(ws words, _ []string) {
 	kind := effectName(ws.bare[0])
@@ -379,7 +368,7 @@ func (w *world) result(ws words, r Result) {
 	j := w.at.core.jobs.get(r.Job)
 	session := w.at.sessions[ws.args["worker"]]
 	if session == 0 && j != nil {
-		session = j.told
+		session = j.sentTo
 	}
 	attempt := 0
 	if j != nil {
@@ -416,7 +405,10 @@ func (w *world) cmdSlots(words, []string) {
 		}
 		state := "free"
 		if s.job != nil {
-			state = map[stage]string{reserved: "reserved for", running: "busy with"}[s.job.stage] + " " + w.name(s.job.id)
+			state = "busy with " + w.name(s.job.id)
+			if s.job.state.claimPending() {
+				state = "reserved for " + w.name(s.job.id)
+			}
 		}
 		if c.index.IsDraining(ref) {
 			state += ", draining"

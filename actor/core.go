@@ -20,19 +20,16 @@ type Core struct {
 
 	now Instant
 
-	index    *slotindex.Index
-	backlog  *backlog.Backlog
-	slots    []slot      // by slotindex.Ref
-	types    []typeState // by slotindex.TypeID
-	sessions map[dispatcherd.SessionID]*session
-	cutOff   map[dispatcherd.SessionID]struct{} // ended by this dispatcher; what their workers say before Unregistered brings no slots
-	jobs     jobTable                           // reserved, running and finishing ones, and waiting requests
-	spare    *job                               // free list, linked by next
-	turned   []dispatcherd.SessionID            // refused in this step; cut off before anything is placed
-	found    []*job                             // scratch of Released
-	refs     []slotindex.Ref                    // the same
-	gone     []slotindex.TypeID                 // scratch of removeSlot
-	warmth   int                                // nothing, see warm
+	index        *slotindex.Index
+	backlog      *backlog.Backlog
+	slots        []slot      // by slotindex.Ref
+	types        []typeState // by slotindex.TypeID
+	sessions     map[dispatcherd.SessionID]*session
+	disconnected map[dispatcherd.SessionID]struct{} // ended by this dispatcher; slots that arrive before Unregistered are ignored
+	jobs         jobTable                           // reserved, running and finishing ones, and waiting requests
+	spare        *job                               // free list, linked by next
+	rejected     []dispatcherd.SessionID            // in this step; disconnected before anything is placed
+	removed      []slotindex.TypeID                 // scratch of removeSlot
 
 	dirty    []slotindex.TypeID // types that may have both a waiting job and a free slot
 	heads    headHeap           // scratch of place
@@ -40,9 +37,9 @@ type Core struct {
 	requests int                // on-demand requests waiting
 	alarms   alarmHeap          // deadlines
 
-	claims claiming
-	adopts adopting
-	ends   finishing
+	claims claimQueue
+	adopts adoptQueue
+	ends   finishQueue
 	reads  []*contract.FetchRequest // scratch of flushReads
 
 	elsewhere map[string]int            // capacity of the other dispatchers, by type; read only
@@ -56,40 +53,20 @@ type Core struct {
 	memory   effectMemory
 }
 
-// slot is what Core adds to a slot of the index.
-type slot struct {
-	session *session
-	job     *job // reserved for it or running on it
-	number  int32
-	next    *dispatcherd.Slot // of a draining slot: what takes its number afterwards
-}
-
-// session is one connection of a worker.
-type session struct {
-	id        dispatcherd.SessionID
-	worker    string
-	slots     []slotindex.Ref      // in order of registration
-	draining  bool                 // slots it may still add take no jobs
-	leaving   bool                 // some slot may be off line and still at work
-	mark      contract.Fingerprint // fingerprint of its nonce
-	forgetful bool                 // what it runs ends with it
-	undecided int                  // executions it presented of which it is not known whether they go on
-}
-
 // Stats counts what happened since the start. All counters only grow.
 type Stats struct {
-	Placed, Misses                        uint64 // placements; rounds that waited for a fetch
-	Won, Lost, Unknown                    uint64 // rows claimed; rows somebody else had; claims without an answer
-	Done, Retried, Failed                 uint64 // attempts by outcome
-	Cancelled, Freed, Crashed, Quarantine uint64
-	Adopted                               uint64 // executions of another dispatcher that go on here
-	Left                                  uint64 // executions that are left to the next dispatcher
-	Stranded                              uint64 // executions whose session was ended around them
-	TimedOut, HungUp                      uint64 // attempts over their limit; sessions ended because a cancel was ignored
-	Stale                                 uint64 // words of workers about attempts that are not theirs any more
-	Answered, Late, Unsupported, Busy     uint64 // on-demand requests by answer
-	Displaced                             uint64 // queued jobs that had to yield a reserved slot
-	StaleLists                            uint64 // fetched lists thrown away after too many lost claims
+	Placed, Misses                           uint64 // placements; rounds that waited for a fetch
+	Won, Lost, Unknown                       uint64 // rows claimed; rows somebody else had; claims without an answer
+	Done, Retried, Failed                    uint64 // attempts by outcome
+	Cancelled, Released, Crashed, Quarantine uint64
+	Adopted                                  uint64 // executions of another dispatcher that go on here
+	Left                                     uint64 // executions that are left to the next dispatcher
+	Detached                                 uint64 // executions whose session ended for no fault of theirs
+	TimedOut, HungUp                         uint64 // attempts over their limit; sessions ended because a cancel was ignored
+	Stale                                    uint64 // words of workers about attempts that are not theirs any more
+	Answered, Late, Unsupported, Busy        uint64 // on-demand requests by answer
+	Preempted                                uint64 // queued jobs whose reserved slot was given to another job
+	StaleBatches                             uint64 // fetched batches discarded after too many lost claims
 }
 
 // New returns a Core without slots and jobs. It panics on a configuration that
@@ -100,12 +77,12 @@ func New(cfg Config) *Core {
 	}
 	index, rng := slotindex.New(), rand.New(rand.NewPCG(cfg.Seed[0], cfg.Seed[1]))
 	return &Core{
-		cfg:      cfg,
-		rng:      rng,
-		index:    index,
-		backlog:  backlog.New(cfg.backlog(), index, rng),
-		sessions: make(map[dispatcherd.SessionID]*session),
-		cutOff:   make(map[dispatcherd.SessionID]struct{}),
+		cfg:          cfg,
+		rng:          rng,
+		index:        index,
+		backlog:      backlog.New(cfg.backlog(), index, rng),
+		sessions:     make(map[dispatcherd.SessionID]*session),
+		disconnected: make(map[dispatcherd.SessionID]struct{}),
 	}
 }
 
@@ -123,7 +100,7 @@ func (c *Core) Step(now Instant, ev Event, fx []Effect) []Effect {
 	if decide {
 		c.expire()
 	}
-	c.cutRefused()
+	c.disconnectRejected()
 	if decide {
 		c.place()
 	}
@@ -198,8 +175,6 @@ func (ev Elsewhere) apply(c *Core) {
 	}
 }
 
-func (ev Reweighed) apply(c *Core) { c.cfg.Weights = ev.Config.Weights }
-
 // inHand returns the jobs in hand in the order of their ids.
 func (c *Core) inHand() []*job {
 	jobs := make([]*job, 0, c.jobs.n)
@@ -210,14 +185,4 @@ func (c *Core) inHand() []*job {
 	}
 	slices.SortFunc(jobs, func(a, b *job) int { return cmp.Compare(a.id, b.id) })
 	return jobs
-}
-
-// sessionIDs returns the open sessions in order.
-func (c *Core) sessionIDs() []dispatcherd.SessionID {
-	ids := make([]dispatcherd.SessionID, 0, len(c.sessions))
-	for id := range c.sessions { // order-free: sorted below
-		ids = append(ids, id)
-	}
-	slices.Sort(ids)
-	return ids
 }

@@ -17,15 +17,27 @@ type Registered struct {
 	Session dispatcherd.SessionID
 	Worker  string
 	Slots   []dispatcherd.Slot
-	Mark    contract.Fingerprint // fingerprint of the session's nonce, the same each time
-	// Forgetful: the worker does not bring along what it runs when its session
-	// ends. Counts with Mark only.
-	Forgetful bool
-	// Running is what the worker still executes from an earlier session, the
-	// first time only. Each is answered with Resume or with nothing, and the
-	// last of them with Welcome; or all of it with one TurnAway or RejectSlots.
-	// Their slots are registered when they are adopted.
-	Running []Presentation
+	// Fingerprint of the session's nonce, the same each time.
+	Fingerprint contract.Fingerprint
+	// NotResumable tells that the worker does not resume what it runs when its
+	// session ends. It is valid only with a Fingerprint.
+	NotResumable bool
+	// Offers is what the worker still executes from an earlier session, the first
+	// time only. Each is answered with Resume or not at all, and the last one also
+	// with Welcome; or all of them with one TurnAway or RejectSlots. Their slots are
+	// registered when they are resumed.
+	Offers []ResumeOffer
+}
+
+// ResumeOffer is an execution that a worker continues from an earlier session,
+// with the slot that it occupies.
+type ResumeOffer struct {
+	Job     dispatcherd.JobID
+	Mode    dispatcherd.Mode
+	Attempt dispatcherd.Attempt
+	From    contract.Fingerprint // of the session in which the attempt began
+	To      contract.Fingerprint // From with the generation of the offer; 0 = From
+	Slot    dispatcherd.Slot
 }
 
 // Unregistered tells that a session is gone, its worker dead or hung up. All
@@ -60,6 +72,21 @@ type Result struct {
 	RetryAfter time.Duration // not OK only: the worker's own wish; 0 = the usual backoff
 }
 
+// Reported carries what a worker says about jobs that continue to run. It frees no
+// slot. A session's reports reach the loop before its later results.
+type Reported struct {
+	Session dispatcherd.SessionID
+	Reports []Report
+}
+
+// Report is progress or partial output of a running attempt.
+type Report struct {
+	Job     dispatcherd.JobID
+	Attempt dispatcherd.Attempt
+	Partial bool   // part of the output; otherwise progress
+	JSON    []byte // handed on unchanged
+}
+
 // Requested brings an on-demand request (article 1, "on-demand").
 type Requested struct {
 	Job      dispatcherd.JobID // negative, none twice; who comes later has a smaller one, or one drawn at about the same time
@@ -79,6 +106,12 @@ type Requested struct {
 
 // Abandoned tells that the caller of an on-demand request hung up.
 type Abandoned struct {
+	Job dispatcherd.JobID
+}
+
+// Impatient tells that a caller waits no longer for a worker that supports the
+// type. A request that runs, or whose type has slots by now, continues.
+type Impatient struct {
 	Job dispatcherd.JobID
 }
 
@@ -141,9 +174,10 @@ type Elsewhere struct {
 	Shares   map[string]contract.Share // this dispatcher's; not named = everything
 }
 
-// Reweighed changes the weights. They were validated.
-type Reweighed struct {
-	Config Config
+// Adopted answers an Adopt effect.
+type Adopted struct {
+	Request *contract.AdoptRequest
+	Result  contract.AdoptResult
 }
 
 // Drained ends the taking of jobs for good: the dispatcher is about to stop.

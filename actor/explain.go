@@ -115,8 +115,8 @@ func (c *Core) Explain(q Inquiry) Explanation {
 	x.Elsewhere = c.elsewhere[x.Type]
 	x.Terms = c.cfg.Weights.Score(a.mode, a.priority, int64(c.now)-a.arrival, c.capacityOf(&a))
 	a.score = x.Terms.Total()
-	if j != nil && j.stage != waiting {
-		x.Reasons = []Reason{[...]Reason{reserved: ReasonClaimed, running: ReasonRunning, ended: ReasonRecording}[j.stage]}
+	if j != nil && j.state != waiting {
+		x.Reasons = []Reason{reasonInHand(j)}
 		x.Slot = 0
 		if j.slot != noSlot {
 			x.Slot, x.Terms = c.index.SlotID(j.slot), j.why.Terms
@@ -129,7 +129,7 @@ func (c *Core) Explain(q Inquiry) Explanation {
 	}
 	x.Closes = max(0, x.Window-msDuration(age)) // longer than the window before it is due
 	if j != nil && x.Free == 0 && c.types[a.typ].urgent && !c.draining {
-		if lesser, _ := c.takeable(&a.head, true); lesser != nil {
+		if lesser := c.preemptable(&a.head, true); lesser != nil {
 			x.Slot = c.index.SlotID(lesser.slot)
 		}
 	}
@@ -139,6 +139,17 @@ func (c *Core) Explain(q Inquiry) Explanation {
 		x.Slot = 0
 	}
 	return x
+}
+
+// reasonInHand tells what a job that waits no more does.
+func reasonInHand(j *job) Reason {
+	switch {
+	case j.state.executing():
+		return ReasonRunning
+	case j.state == recording:
+		return ReasonRecording
+	}
+	return ReasonClaimed
 }
 
 // holdsOff tells whether a job with this reason would get no slot now, whatever
@@ -158,17 +169,17 @@ func (c *Core) identify(q Inquiry) (asked, *job) {
 	a.priority, a.mode, a.number = q.Priority, dispatcherd.Queued, int64(q.ID)
 	if j != nil {
 		a.typ, a.known, a.priority, a.mode = j.typ, true, j.priority, j.mode
-		a.key = j.key
+		a.key = j.row.key
 	} else {
 		a.typ, a.known = c.index.Lookup(q.Type)
 	}
 	if a.mode == dispatcherd.OnDemand {
-		a.number, a.arrival = -int64(q.ID), int64(j.arrival)
+		a.number, a.arrival = -int64(q.ID), int64(j.request.arrival)
 	} else {
 		a.arrival = int64(c.now) - c.backlog.AgeMS(a.key)
 		a.nonLocal = a.known && c.backlog.LaneOf(a.typ, a.priority, q.ID).NonLocal
 		if j != nil {
-			a.nonLocal = j.nonLocal
+			a.nonLocal = j.row.nonLocal
 		}
 		a.arrival += c.penaltyMS(a.nonLocal)
 	}
@@ -309,7 +320,7 @@ func (a *asked) lane() backlog.Lane {
 // queuePrefix is lanePrefix for requests, and counts the whole queue.
 func (c *Core) queuePrefix(a *asked, t slotindex.TypeID, p dispatcherd.Priority, ahead *[]head, note bool) (n, all int) {
 	before := true
-	for j := c.types[t].demand[p].first; j != nil; j = j.next {
+	for j := c.types[t].demand[p].first; j != nil; j = j.request.next {
 		all++
 		if !before {
 			continue

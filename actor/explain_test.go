@@ -182,11 +182,11 @@ func (p *puzzle) expected() (ranks, hidden map[dispatcherd.JobID]int) {
 	for _, q := range p.jobs {
 		h := head{number: int64(q.ID), mode: dispatcherd.Queued, arrival: int64(p.now) - (p.table.now/1000 - floorMS(q.RunAt))}
 		t, known := p.core.index.Lookup(q.Type)
-		if j := p.core.jobs.get(q.ID); j != nil && j.stage != waiting {
+		if j := p.core.jobs.get(q.ID); j != nil && j.state != waiting {
 			continue
 		}
 		if q.ID < 0 {
-			h.number, h.mode, h.arrival = -int64(q.ID), dispatcherd.OnDemand, int64(p.core.jobs.get(q.ID).arrival)
+			h.number, h.mode, h.arrival = -int64(q.ID), dispatcherd.OnDemand, int64(p.core.jobs.get(q.ID).request.arrival)
 		} else if !known || q.RunAt > p.table.now {
 			continue
 		}
@@ -321,7 +321,7 @@ func (p *puzzle) checkRivals(x *Explanation, q Inquiry) {
 // age is a waiting job's age in milliseconds.
 func (p *puzzle) age(id dispatcherd.JobID) int64 {
 	if id < 0 {
-		return int64(p.now - p.core.jobs.get(id).arrival)
+		return int64(p.now - p.core.jobs.get(id).request.arrival)
 	}
 	i := slices.IndexFunc(p.jobs, func(q Inquiry) bool { return q.ID == id })
 	return p.table.now/1000 - floorMS(p.jobs[i].RunAt)

@@ -8,8 +8,8 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/timing"
 )
 
-// finishing gathers ended attempts and records them together.
-type finishing struct {
+// finishQueue gathers ended attempts and records them together.
+type finishQueue struct {
 	queue      []contract.Finish
 	unrecorded int // items in queue, in flight and to be sent again
 	inFlight   int
@@ -18,17 +18,21 @@ type finishing struct {
 	breaker    timing.Breaker
 }
 
-// end puts the end of an attempt on its way to Postgres. The job holds no slot
-// any more and is forgotten once the end is recorded.
+// end ends the attempt of a running job.
 func (c *Core) end(j *job, f contract.Finish) {
-	c.disarm(j)
-	j.stage = ended
+	c.move(j, onFinish)
+	c.recordEnd(j, f)
+}
+
+// recordEnd puts the end of an attempt on its way to Postgres. The job is
+// forgotten when the end is recorded.
+func (c *Core) recordEnd(j *job, f contract.Finish) {
 	j.payload = nil
 	f.ID, f.Attempt = j.id, j.attempt
 	c.ends.add(f)
 }
 
-func (e *finishing) add(f contract.Finish) {
+func (e *finishQueue) add(f contract.Finish) {
 	e.queue = append(e.queue, f)
 	e.unrecorded++
 }
@@ -53,7 +57,7 @@ func (c *Core) flushEnds() {
 }
 
 // take cuts a batch off the front of the queue.
-func (e *finishing) take(limit int) *contract.FinishRequest {
+func (e *finishQueue) take(limit int) *contract.FinishRequest {
 	var r *contract.FinishRequest
 	if n := len(e.spare); n > 0 {
 		r, e.spare = e.spare[n-1], e.spare[:n-1]
@@ -98,24 +102,24 @@ func (ev Finished) apply(c *Core) {
 // has decided. A row that is pending again without delay goes back to its lane.
 func (c *Core) recorded(f *contract.Finish, stale bool) {
 	j := c.jobs.get(f.ID)
-	if j == nil || j.stage != ended || j.attempt != f.Attempt {
+	if j == nil || j.state != recording || j.attempt != f.Attempt {
 		return
 	}
 	switch {
 	case stale:
 		c.stats.Stale++
-		if j.told != 0 {
-			c.emit(c.memory.stale.add(Stale{Session: j.told, Job: j.id, Attempt: j.attempt}))
+		if j.sentTo != 0 {
+			c.emit(c.memory.stale.add(Stale{Session: j.sentTo, Job: j.id, Attempt: j.attempt}))
 		}
-	case j.returned:
+	case j.row.returned:
 		c.backlog.GivenBack()
 	case f.Outcome == contract.Released, f.Outcome == contract.Crashed:
-		c.comeBack(j)
+		c.putBack(j)
 	case f.Outcome == contract.Retry, f.Outcome == contract.Isolated:
-		c.backlog.Departed(j.typ, j.priority, j.key)
+		c.backlog.Departed(j.typ, j.priority, j.row.key)
 		c.backlog.Delayed(f.Delay)
 	default:
-		c.backlog.Departed(j.typ, j.priority, j.key)
+		c.backlog.Departed(j.typ, j.priority, j.row.key)
 	}
-	c.forget(j)
+	c.move(j, onRecorded)
 }

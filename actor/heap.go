@@ -111,13 +111,4 @@ func (c *Core) disarm(j *job) {
 	}
 }
 
-// expire handles the deadlines that have passed.
-func (c *Core) expire() {
-	for c.alarms.first() <= c.now {
-		j := c.alarms[0]
-		c.disarm(j)
-		c.overdue(j)
-	}
-}
-
 func msDuration(ms int64) time.Duration { return time.Duration(ms) * time.Millisecond }

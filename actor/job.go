@@ -8,82 +8,66 @@ import (
 	"github.com/dispatcherd/dispatcherd/slotindex"
 )
 
-// stage is where a job in the dispatcher's hands stands.
-type stage uint8
-
-const (
-	waiting  stage = iota // on-demand only: in its lane
-	reserved              // queued only: chosen, its claim not yet answered; holds a slot unless the slot died
-	running               // sent to a worker; holds a slot, unless it is stranded
-	ended                 // its end not yet in Postgres; holds no slot
-)
-
 // noSlot marks a job without a slot.
 const noSlot slotindex.Ref = -1
 
-// job is one job in the dispatcher's hands. Candidates that merely wait in
-// Postgres are not jobs here, only keys in a lane.
+// job is one job in the dispatcher's hands. Rows that wait in Postgres are not
+// jobs here, only keys in a lane of the backlog.
 type job struct {
-	id        dispatcherd.JobID
-	key       contract.Key // queued: its position in the lane
-	arrival   Instant      // on-demand: when it came
-	typ       slotindex.TypeID
-	slot      slotindex.Ref
-	attempt   dispatcherd.Attempt
-	batch     uint32 // queued: the fetched batch it was taken from
-	priority  dispatcherd.Priority
-	mode      dispatcherd.Mode
-	stage     stage
-	cancel    bool // somebody asked for its end
-	again     bool // its row was seen pending elsewhere in its lane
-	late      bool // its timeout has passed
-	dying     bool // its worker was told to stop it; the alarm is the end of the grace
-	revoked   bool // the dispatcher gave it up: how the attempt ends is nobody's fault
-	nonLocal  bool // queued: it was taken from a non-local lane
-	returned  bool // queued: its worker gave it back
-	displaced bool // queued: it had to yield its slot while its claim was under way
-	returns   int8 // on-demand: how often a worker gave it back
-	orphan    bool // on-demand: nobody waits for the answer any more
-	crashes   int32
-	failures  int32
-	tries     int32 // failures after which it is failed for good
-	timeout   time.Duration
-	payload   []byte
-	why       Why
-	told      dispatcherd.SessionID // the session it was sent to
-	mark      contract.Fingerprint  // of the session in which it began: who presents it must know the nonce behind it
-	shown     contract.Fingerprint  // of the presentation by which it goes on here; 0 = it did not come by one
-	due       Instant               // stranded: when its timeout is over; 0 = it has none
-	patience  time.Duration         // on-demand: how long it waits while no slot supports its type; 0 = for ever
-	bereft    Instant               // on-demand: when that is over; 0 = some slot supports it
-	alarm     int                   // position in the alarm heap plus one; 0 = none
-	deadline  Instant
+	id          dispatcherd.JobID
+	typ         slotindex.TypeID
+	slot        slotindex.Ref
+	attempt     dispatcherd.Attempt
+	priority    dispatcherd.Priority
+	mode        dispatcherd.Mode
+	state       jobState
+	stop        stopReason
+	crashes     int32
+	timeout     time.Duration // of the attempt, or the request's deadline; 0 = none
+	payload     []byte
+	why         Why
+	sentTo      dispatcherd.SessionID
+	fingerprint contract.Fingerprint // of the session in which the attempt began: a resume offer must know the nonce behind it
+	generation  contract.Fingerprint // of the resume offer by which it continues here; 0 = none
+	alarm       int                  // position in the alarm heap plus one; 0 = none
+	deadline    Instant
 
-	next, prev *job // on-demand lane; next also links the free list
+	row     rowData     // of queued jobs
+	request requestData // of on-demand requests
+}
+
+// rowData is what only queued jobs have.
+type rowData struct {
+	key         contract.Key // its place in the lane
+	batch       uint32       // the fetched batch that it was taken from
+	nonLocal    bool         // it was taken from a non-local lane
+	rescan      bool         // it was read as pending at another place: its lane is read again when it is forgotten
+	returned    bool         // its worker returned it, so it is not placed again at once
+	failures    int32
+	maxAttempts int32   // failures after which it fails for good
+	timeoutAt   Instant // of a detached job: when its timeout passes; 0 = it has none
+}
+
+// requestData is what only on-demand requests have.
+type requestData struct {
+	arrival      Instant
+	returns      int8          // how often workers returned it
+	patience     time.Duration // how long it waits while no slot supports its type; 0 = without a bound
+	noCapacityAt Instant       // when that is over; 0 = some slot supports the type
+
+	next, prev *job // in its queue; next also links the free list
 }
 
 // newJob takes a job from the free list.
 func (c *Core) newJob() *job {
 	j := c.spare
 	if j == nil {
-		return &job{slot: noSlot}
+		j = &job{}
+	} else {
+		c.spare = j.request.next
 	}
-	c.spare = j.next
-	*j = job{slot: noSlot}
+	*j = job{slot: noSlot, state: notInHand}
 	return j
-}
-
-// forget ends Core's interest in a job.
-func (c *Core) forget(j *job) {
-	c.disarm(j)
-	c.jobs.remove(j.id)
-	lane, again := c.backlog.LaneOf(j.typ, j.priority, j.id), j.again
-	*j = job{next: c.spare}
-	c.spare = j
-	if again {
-		c.backlog.Rescan(lane)
-	}
-	c.letGo(lane.Type)
 }
 
 // keep takes a job into hand. Its type stays known until forget.
@@ -92,13 +76,26 @@ func (c *Core) keep(j *job) {
 	c.backlog.JobTaken()
 }
 
+// forget removes a job. j must not be used afterwards.
+func (c *Core) forget(j *job) {
+	c.disarm(j)
+	c.jobs.remove(j.id)
+	lane, rescan := c.backlog.LaneOf(j.typ, j.priority, j.id), j.row.rescan
+	*j = job{request: requestData{next: c.spare}}
+	c.spare = j
+	if rescan {
+		c.backlog.Rescan(lane)
+	}
+	c.letGo(lane.Type)
+}
+
 // ageMS is the age that counts for the score, in milliseconds, the penalty
-// deducted; it may be negative while clocks disagree.
+// deducted. It may be negative while clocks disagree.
 func (c *Core) ageMS(j *job) int64 {
 	if j.mode == dispatcherd.OnDemand {
-		return int64(c.now - j.arrival)
+		return int64(c.now - j.request.arrival)
 	}
-	return c.backlog.AgeMS(j.key) - c.penaltyMS(j.nonLocal)
+	return c.backlog.AgeMS(j.row.key) - c.penaltyMS(j.row.nonLocal)
 }
 
 // penaltyMS is the age that the rows of a lane lose.
@@ -109,7 +106,7 @@ func (c *Core) penaltyMS(nonLocal bool) int64 {
 	return 0
 }
 
-// freeSlot takes a job off its slot, which is then free again, or gone if it
+// freeSlot takes a job off its slot. The slot is free again, or is removed if it
 // was draining.
 func (c *Core) freeSlot(j *job) {
 	ref := j.slot
@@ -132,4 +129,12 @@ func (c *Core) freeSlot(j *job) {
 			c.touch(t)
 		}
 	}
+}
+
+// leaveSlot takes a running job off its slot, which is removed with it.
+func (c *Core) leaveSlot(j *job) {
+	ref := j.slot
+	j.slot, c.slots[ref].job = noSlot, nil
+	c.index.Drain(ref) // it must take no other job
+	c.removeSlot(ref)
 }

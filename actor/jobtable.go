@@ -86,7 +86,7 @@ func (t *jobTable) InHand(k contract.Key) bool {
 	if j == nil {
 		return false
 	}
-	j.again = j.again || j.key != k
+	j.row.rescan = j.row.rescan || j.row.key != k
 	return true
 }
 

@@ -42,7 +42,7 @@ func (c *Core) slotInfo(ref slotindex.Ref) SlotInfo {
 	}
 	if j := s.job; j != nil {
 		info.State, info.Job, info.JobType, info.Attempt = "busy", j.id, c.index.Name(j.typ), j.attempt
-		if j.stage == reserved {
+		if j.state.claimPending() {
 			info.State = "reserved"
 		}
 	}
@@ -77,9 +77,9 @@ func (c *Core) Types() []TypeInfo {
 					oldest = max(oldest, c.backlog.AgeMS(keys[0]))
 				}
 			}
-			for j := k.demand[p].first; j != nil; j = j.next {
+			for j := k.demand[p].first; j != nil; j = j.request.next {
 				info.Requests++
-				oldest = max(oldest, int64(c.now-j.arrival))
+				oldest = max(oldest, int64(c.now-j.request.arrival))
 			}
 		}
 		info.Oldest = msDuration(oldest)
@@ -105,7 +105,7 @@ func (c *Core) Gauges() Gauges {
 	return Gauges{
 		Slots: c.index.Len(), Free: c.index.Free(), Sessions: len(c.sessions), Requests: c.requests,
 		Cached: c.backlog.Cached(), InHand: c.jobs.n, Unrecorded: c.ends.unrecorded,
-		ClaimsUnderWay: len(c.claims.flying), Outage: c.failing(),
+		ClaimsUnderWay: len(c.claims.inFlight), Outage: c.failing(),
 	}
 }
 

@@ -107,7 +107,6 @@ func happenings() map[string]Event {
 		"disowned":          Disowned{},
 		"owned":             Owned{},
 		"elsewhere":         Elsewhere{Capacity: map[string]int{"pdf": 2}},
-		"reweighed":         Reweighed{Config: DefaultConfig()},
 		"drained":           Drained{},
 		"interrupted":       Interrupted{},
 		"tick":              Tick{},

@@ -41,7 +41,7 @@ func (h *head) before(o *head) bool {
 // Only types in c.dirty can break it. Each further pass follows a job that took
 // over a slot, so there are no more of them than jobs that start.
 func (c *Core) place() {
-	for c.pass() || c.seatWon() {
+	for c.pass() || c.assignClaimed() {
 	}
 }
 
@@ -58,11 +58,10 @@ func (c *Core) pass() (again bool) {
 			c.heads = append(c.heads, h)
 		}
 	})
-	c.warmPlaces()
 	c.heads.init()
 	c.round(open)
 	c.keepDirty(nil)
-	return c.dropEvicted()
+	return c.dropPreempted()
 }
 
 // round places heads until none is left, or until the best one has to wait:
@@ -73,8 +72,8 @@ func (c *Core) round(open bool) {
 		h := c.heads[0]
 		free := c.index.HasFree(h.typ)
 		switch {
-		case !free && c.takeOver(&h):
-			if c.claims.evicted {
+		case !free && c.preemptFor(&h):
+			if c.claims.unplaced {
 				return // who had to yield may rank before the heads that are left
 			}
 		case !free:
@@ -82,7 +81,7 @@ func (c *Core) round(open bool) {
 			c.heads.pop()
 			continue
 		case h.mode == dispatcherd.OnDemand:
-			c.placeRequest(h)
+			c.placeRequest(&h)
 		case h.bound:
 			c.stats.Misses++
 			return
@@ -187,30 +186,30 @@ func (c *Core) placeCandidate(h head) {
 		return
 	}
 	j := c.newJob()
-	j.id, j.key, j.batch, j.nonLocal = key.ID, key, batch, h.nonLocal
-	j.typ, j.priority, j.mode, j.stage = h.typ, h.priority, dispatcherd.Queued, reserved
+	j.id, j.typ, j.priority, j.mode = key.ID, h.typ, h.priority, dispatcherd.Queued
+	j.row = rowData{key: key, batch: batch, nonLocal: h.nonLocal}
 	ref, ok := c.index.Take(j.typ)
 	mustHave(ok)
-	c.seat(j, ref)
+	c.assign(j, ref)
 	c.keep(j)
+	c.move(j, onReserve)
 	c.claims.next = append(c.claims.next, j)
 }
 
 // placeRequest sends the first request of a line to the most specialised free
 // slot. It has no row, so there is nothing to claim.
-func (c *Core) placeRequest(h head) {
+func (c *Core) placeRequest(h *head) {
 	ref, ok := c.index.Take(h.typ)
 	mustHave(ok)
 	c.startRequest(h, ref)
 }
 
 // startRequest sends the first request of a line to a slot that is taken for it.
-func (c *Core) startRequest(h head, ref slotindex.Ref) {
+func (c *Core) startRequest(h *head, ref slotindex.Ref) {
 	j := c.types[h.typ].demand[h.priority].first
-	c.dequeue(j)
-	c.seat(j, ref)
+	c.assign(j, ref)
 	j.attempt++
-	c.send(j)
+	c.move(j, onStart)
 	s := &c.slots[j.slot]
 	c.emit(c.memory.started.add(Started{Job: j.id, Slot: c.index.SlotID(j.slot), Worker: s.session.worker}))
 }
@@ -222,8 +221,8 @@ func mustHave(ok bool) {
 	}
 }
 
-// seat gives a job a slot that was taken for it, and keeps the reason.
-func (c *Core) seat(j *job, ref slotindex.Ref) {
+// assign gives a job a slot that was taken for it, and keeps the reason.
+func (c *Core) assign(j *job, ref slotindex.Ref) {
 	j.slot = ref
 	c.slots[ref].job = j
 	j.why = Why{
@@ -237,16 +236,15 @@ func (c *Core) seat(j *job, ref slotindex.Ref) {
 
 // send hands a job to its slot.
 func (c *Core) send(j *job) {
-	j.stage = running
 	s := &c.slots[j.slot]
 	c.emit(c.memory.send.add(Send{
 		Session: s.session.id, Number: s.number, Slot: c.index.SlotID(j.slot),
 		Job: j.id, Attempt: j.attempt, Mode: j.mode, Type: c.index.Name(j.typ), Payload: j.payload,
-		Timeout: j.timeout, Age: msDuration(max(0, c.ageMS(j)+c.penaltyMS(j.nonLocal))), Why: j.why,
+		Timeout: j.timeout, Age: msDuration(max(0, c.ageMS(j)+c.penaltyMS(j.row.nonLocal))), Why: j.why,
 	}))
-	j.told = s.session.id
-	if j.mark != s.session.mark {
-		c.renewNote(j, s.session.mark)
+	j.sentTo = s.session.id
+	if j.fingerprint != s.session.fingerprint {
+		c.renewNote(j, s.session.fingerprint)
 	}
 	if j.timeout > 0 && j.mode == dispatcherd.Queued {
 		c.arm(j, c.now.After(j.timeout))

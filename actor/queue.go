@@ -10,13 +10,13 @@ type requestQueue struct {
 // cameBefore orders requests. Their ids descend, but are drawn before the loop receives
 // them: of two requests that arrive at about the same time, the larger id may come later.
 func (j *job) cameBefore(o *job) bool {
-	return j.arrival < o.arrival || j.arrival == o.arrival && j.id > o.id
+	return j.request.arrival < o.request.arrival || j.request.arrival == o.request.arrival && j.id > o.id
 }
 
 // push adds a new request, behind all others but those of the same instant.
 func (q *requestQueue) push(j *job) {
 	var next *job
-	for at := q.last; at != nil && j.cameBefore(at); at = at.prev {
+	for at := q.last; at != nil && j.cameBefore(at); at = at.request.prev {
 		next = at
 	}
 	q.insert(j, next)
@@ -26,36 +26,36 @@ func (q *requestQueue) push(j *job) {
 func (q *requestQueue) putBack(j *job) {
 	at := q.first
 	for at != nil && at.cameBefore(j) {
-		at = at.next
+		at = at.request.next
 	}
 	q.insert(j, at)
 }
 
 // insert puts a request in front of another one; nil = at the end.
 func (q *requestQueue) insert(j, next *job) {
-	j.prev, j.next = q.last, next
+	j.request.prev, j.request.next = q.last, next
 	if next != nil {
-		j.prev, next.prev = next.prev, j
+		j.request.prev, next.request.prev = next.request.prev, j
 	} else {
 		q.last = j
 	}
-	if j.prev != nil {
-		j.prev.next = j
+	if j.request.prev != nil {
+		j.request.prev.request.next = j
 	} else {
 		q.first = j
 	}
 }
 
 func (q *requestQueue) remove(j *job) {
-	if j.prev == nil {
-		q.first = j.next
+	if j.request.prev == nil {
+		q.first = j.request.next
 	} else {
-		j.prev.next = j.next
+		j.request.prev.request.next = j.request.next
 	}
-	if j.next == nil {
-		q.last = j.prev
+	if j.request.next == nil {
+		q.last = j.request.prev
 	} else {
-		j.next.prev = j.prev
+		j.request.next.request.prev = j.request.prev
 	}
-	j.next, j.prev = nil, nil
+	j.request.next, j.request.prev = nil, nil
 }

@@ -7,7 +7,7 @@ import "github.com/dispatcherd/dispatcherd"
 // if it does not wait.
 func (c *Core) RankOfRequest(id dispatcherd.JobID) (rank, waits int, ok bool) {
 	a, j := c.identify(Inquiry{ID: id})
-	if j == nil || j.stage != waiting {
+	if j == nil || j.state != waiting {
 		return 0, 0, false
 	}
 	a.score = c.score(j.mode, j.priority, c.ageMS(j), j.typ).Total()

@@ -27,5 +27,5 @@ func (ev Announced) apply(c *Core) {
 	c.backlog.RowNotified(&ev.Row, c.queuedOpen() && c.jobs.get(ev.Row.Key.ID) == nil)
 }
 
-// comeBack returns the row of a job to its lane: it is pending again.
-func (c *Core) comeBack(j *job) { c.backlog.PutBack(j.typ, j.priority, j.key) }
+// putBack returns the row of a job to its lane: it is pending again.
+func (c *Core) putBack(j *job) { c.backlog.PutBack(j.typ, j.priority, j.row.key) }

@@ -5,42 +5,31 @@ import (
 	"slices"
 
 	"github.com/dispatcherd/dispatcherd"
-	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/slotindex"
 )
 
-func (ev Registered) apply(c *Core) {
-	if _, gone := c.cutOff[ev.Session]; gone {
-		return // it was on its way; a job sent to such a slot would count the hang-up as the death of its worker
-	}
-	s := c.sessions[ev.Session]
-	if s == nil {
-		s = &session{id: ev.Session, worker: ev.Worker}
-		c.sessions[ev.Session] = s
-	}
-	if ev.Mark != 0 {
-		s.mark, s.forgetful = ev.Mark, ev.Forgetful
-	}
-	if reason := c.roomFor(ev.Slots, 0); reason != "" {
-		c.refuse(s, &RejectSlots{Session: s.id, Reason: reason})
-		return
-	}
-	leaving := c.leavingSlots(s)
-	for _, d := range ev.Slots {
-		if ref, taken := leaving[d.Number]; taken {
+// slot is what Core adds to a slot of the index.
+type slot struct {
+	session *session
+	job     *job // reserved for it or running on it
+	number  int32
+	next    *dispatcherd.Slot // of a draining slot: takes its number afterwards
+}
+
+// register adds slots of a session.
+func (c *Core) register(s *session, slots []dispatcherd.Slot) {
+	withdrawn := c.withdrawnSlots(s)
+	for _, d := range slots {
+		if ref, busy := withdrawn[d.Number]; busy {
 			c.slots[ref].next = &d
 			continue
 		}
 		c.addSlot(s, d)
 	}
-	decided := c.present(s, ev.Running)
-	if c.draining && decided {
-		c.emit(&GoAway{Session: s.id})
-	}
 }
 
-// roomFor says which limit keeps slots out that take the places of some others,
-// or nothing. All come or none does.
+// roomFor says which limit does not admit slots that replace some others, or "".
+// All are admitted or none is.
 func (c *Core) roomFor(slots []dispatcherd.Slot, replaced int) string {
 	l := c.cfg.Limits
 	if have := c.index.Len() - replaced; have+len(slots) > l.Slots {
@@ -60,11 +49,11 @@ func (c *Core) roomFor(slots []dispatcherd.Slot, replaced int) string {
 	return ""
 }
 
-// leavingSlots finds the slots that were taken off line and are still at work, by
-// their numbers. Frames name slots by number, so a number that is announced
-// anew is used again when that work has ended.
-func (c *Core) leavingSlots(s *session) map[int32]slotindex.Ref {
-	if !s.leaving {
+// withdrawnSlots returns the slots that were withdrawn and are still busy, by their
+// numbers. Frames name slots by number, so a number that is registered again is
+// used when the slot before is free.
+func (c *Core) withdrawnSlots(s *session) map[int32]slotindex.Ref {
+	if !s.withdrawn {
 		return nil
 	}
 	found := map[int32]slotindex.Ref{}
@@ -73,17 +62,17 @@ func (c *Core) leavingSlots(s *session) map[int32]slotindex.Ref {
 			found[c.slots[ref].number] = ref
 		}
 	}
-	s.leaving = len(found) > 0
+	s.withdrawn = len(found) > 0
 	return found
 }
 
-// succeed registers the slot that waited for the number of one that is gone.
+// succeed registers the slot that waited for the number of one that is removed.
 func (c *Core) succeed(s *session, next *dispatcherd.Slot) {
 	if next == nil {
 		return
 	}
 	if reason := c.roomFor([]dispatcherd.Slot{*next}, 0); reason != "" {
-		c.refuse(s, &RejectSlots{Session: s.id, Reason: reason})
+		c.rejectSession(s, &RejectSlots{Session: s.id, Reason: reason})
 		return
 	}
 	c.addSlot(s, *next)
@@ -131,106 +120,20 @@ func (c *Core) removeSlot(ref slotindex.Ref) {
 	if i := slices.Index(s.slots, ref); i >= 0 {
 		s.slots = slices.Delete(s.slots, i, i+1)
 	}
-	c.gone = append(c.gone[:0], c.index.TypesOf(ref)...)
+	c.removed = append(c.removed[:0], c.index.TypesOf(ref)...)
 	c.slots[ref] = slot{}
 	c.index.Remove(ref)
-	for _, t := range c.gone {
-		c.lessOf(t)
-		c.letGo(t)
+	for _, t := range c.removed {
+		c.capacityLost(t)
 	}
 }
 
-// lessOf notes that a type has one slot less.
-func (c *Core) lessOf(t slotindex.TypeID) {
+// capacityLost notes that a type has one slot less.
+func (c *Core) capacityLost(t slotindex.TypeID) {
 	if c.index.Capacity(t) == 0 {
 		c.watchAll(t)
 	}
-}
-
-func (ev Unregistered) apply(c *Core) {
-	delete(c.cutOff, ev.Session)
-	if s := c.sessions[ev.Session]; s != nil {
-		c.unregister(s)
-	}
-}
-
-// unregister forgets a session with all its slots.
-func (c *Core) unregister(s *session) {
-	delete(c.sessions, s.id)
-	c.desert(s)
-	refs := s.slots
-	s.slots = nil
-	suspects := c.suspects(refs)
-	for _, ref := range refs {
-		j, leaving := c.slots[ref].job, c.index.IsDraining(ref)
-		c.slots[ref].job = nil
-		c.removeSlot(ref)
-		if j != nil {
-			j.slot = noSlot
-			c.bereave(s, j, leaving, suspects)
-		}
-	}
-}
-
-// suspects counts the jobs in slots of a dead worker that one more crash would
-// quarantine. With more than one of them the death proves nothing against any.
-func (c *Core) suspects(refs []slotindex.Ref) (n int) {
-	for _, ref := range refs {
-		if j := c.slots[ref].job; j != nil && j.stage == running && !j.cancel && !j.revoked && c.atTheBrink(j) {
-			n++
-		}
-	}
-	return n
-}
-
-// mostParted is how often a job gets the benefit of the doubt.
-const mostParted = 10
-
-func (c *Core) atTheBrink(j *job) bool { return int(j.crashes)+1 >= c.cfg.Limits.Crashes }
-
-// bereave deals with a job whose slot died under it. A reserved job stays: the
-// claim for it is under way or about to be, and what the claim wins without a
-// slot is released. Its key returns to the lane by then. A worker that had
-// announced its leaving did not crash.
-func (c *Core) bereave(s *session, j *job, leaving bool, suspects int) {
-	switch {
-	case j.stage == reserved:
-	case c.leaving && j.mode == dispatcherd.Queued && j.stage == running && !j.cancel && !j.revoked && !s.forgetful:
-		c.leaveBehind(j)
-	case j.mode == dispatcherd.OnDemand && (leaving || j.revoked) && !j.orphan && !c.draining:
-		c.requeue(j)
-	case j.mode == dispatcherd.OnDemand:
-		c.bereaveRequest(j)
-	case j.stage == running && !j.cancel && (leaving || j.revoked || c.leaving):
-		c.stats.Freed++
-		c.end(j, contract.Finish{Outcome: contract.Released})
-	case j.stage == running:
-		c.crashed(j, suspects)
-	}
-}
-
-// crashed blames a job for the death of its worker. All jobs of the worker get
-// the blame alike, and those that one more death would quarantine are only
-// sentenced when they were the sole suspect: otherwise each comes back after a
-// delay of its own, which grows, so that the next time they hardly run side by
-// side. Where they do again and again, as jobs do that take longer to kill than
-// any delay, the number of deaths is evidence enough in the end.
-func (c *Core) crashed(j *job, suspects int) {
-	c.stats.Crashed++
-	switch {
-	case j.cancel:
-		c.end(j, contract.Finish{Outcome: contract.Cancelled})
-	case !c.atTheBrink(j):
-		c.end(j, contract.Finish{Outcome: contract.Crashed, Error: "the worker died while it ran the job"})
-	case suspects > 1 && int(j.crashes)+1 < c.cfg.Limits.Crashes+mostParted:
-		c.end(j, contract.Finish{
-			Outcome: contract.Isolated, Delay: c.cfg.Retry.Delay(int(j.crashes), c.rng),
-			Error: fmt.Sprintf("the worker died while it ran this job and %d more that are as suspect: it will run apart from them", suspects-1),
-		})
-	default:
-		c.stats.Quarantine++
-		c.end(j, contract.Finish{Outcome: contract.Quarantined, Error: fmt.Sprintf("quarantined: %d workers died while they ran it", j.crashes+1)})
-	}
+	c.letGo(t)
 }
 
 func (ev Withdrew) apply(c *Core) {
@@ -251,10 +154,9 @@ func (ev Withdrew) apply(c *Core) {
 			c.removeSlot(ref)
 			continue
 		}
-		s.leaving = true
+		s.withdrawn = true
 		for _, t := range c.index.TypesOf(ref) {
-			c.lessOf(t)
-			c.letGo(t)
+			c.capacityLost(t)
 		}
 	}
 }

@@ -4,61 +4,29 @@ import (
 	"fmt"
 
 	"github.com/dispatcherd/dispatcherd"
-	"github.com/dispatcherd/dispatcherd/slotindex"
 )
 
 func (ev Requested) apply(c *Core) {
-	if reason, kind := c.refuseRequest(ev); kind != 0 {
+	if reason, kind := c.rejectRequest(ev); kind != 0 {
 		c.reply(Answer{Job: ev.Job, Kind: kind, Reason: reason})
 		return
 	}
 	j := c.newJob()
-	j.id, j.mode, j.stage, j.priority = ev.Job, dispatcherd.OnDemand, waiting, ev.Priority
-	j.arrival, j.payload, j.timeout = c.now, ev.Payload, ev.Deadline
-	j.patience = ev.Patience
+	j.id, j.mode, j.priority = ev.Job, dispatcherd.OnDemand, ev.Priority
+	j.payload, j.timeout = ev.Payload, ev.Deadline
+	j.request.arrival, j.request.patience = c.now, ev.Patience
 	if !ev.Wait {
-		j.patience = max(j.patience, c.cfg.Comeback)
+		j.request.patience = max(j.request.patience, c.cfg.Comeback)
 	}
 	j.typ = c.hold(ev.Type)
 	c.keep(j)
+	c.move(j, onEnqueue)
 	c.types[j.typ].demand[j.priority].push(j)
 	c.enqueued(j)
 }
 
-// watch sets the alarm of a waiting request: its deadline, or the end of its
-// patience without any slot, whichever comes first.
-func (c *Core) watch(j *job) {
-	at := Never
-	if j.timeout > 0 {
-		at = j.arrival.After(j.timeout)
-	}
-	switch {
-	case c.index.Capacity(j.typ) > 0:
-		j.bereft = 0
-	case j.bereft == 0 && j.patience > 0:
-		j.bereft = c.now.After(j.patience)
-	}
-	if j.bereft != 0 {
-		at = min(at, j.bereft)
-	}
-	if at == Never {
-		c.disarm(j)
-		return
-	}
-	c.arm(j, at)
-}
-
-// watchAll does so for all waiting requests of a type that has lost its last
-// slot, or has its first.
-func (c *Core) watchAll(t slotindex.TypeID) {
-	for p := range c.types[t].demand {
-		for j := c.types[t].demand[p].first; j != nil; j = j.next {
-			c.watch(j)
-		}
-	}
-}
-
-func (c *Core) refuseRequest(ev Requested) (string, AnswerKind) {
+// rejectRequest says why a request is answered at once, and how.
+func (c *Core) rejectRequest(ev Requested) (string, AnswerKind) {
 	t, known := c.index.Lookup(ev.Type)
 	switch {
 	case c.draining:
@@ -77,7 +45,7 @@ func (c *Core) refuseRequest(ev Requested) (string, AnswerKind) {
 	return "", 0
 }
 
-// enqueued counts a request that was put into its line, and watches it there.
+// enqueued counts a request that was put into its queue, and sets its deadline.
 func (c *Core) enqueued(j *job) {
 	c.requests++
 	c.types[j.typ].urgent = true
@@ -85,135 +53,48 @@ func (c *Core) enqueued(j *job) {
 	c.watch(j)
 }
 
-// dequeue takes a waiting request out of its line.
+// dequeue removes a waiting request from its queue.
 func (c *Core) dequeue(j *job) {
 	c.types[j.typ].demand[j.priority].remove(j)
 	c.requests--
 	c.requestsChanged(j.typ, j.priority)
 }
 
-// bereaveRequest puts a request whose worker died back into its line, in its
-// old place, until it has brought down too many.
-func (c *Core) bereaveRequest(j *job) {
-	j.crashes++
-	c.stats.Crashed++
-	switch {
-	case j.orphan:
-		c.forget(j)
-	case int(j.crashes) >= c.cfg.Limits.Crashes:
-		c.stats.Quarantine++
-		c.answer(j, AnswerFailed, nil, fmt.Sprintf("%d workers died while they ran it", j.crashes))
-	case c.draining:
-		c.answer(j, AnswerStopping, nil, "the worker died and the dispatcher is about to stop")
-	default:
-		c.requeue(j)
-	}
-}
-
-// requeue puts a request that was running back into its old place.
+// requeue returns a request that was running to its place in the queue.
 func (c *Core) requeue(j *job) {
-	j.stage = waiting
+	c.move(j, onRequeue)
 	c.types[j.typ].demand[j.priority].putBack(j)
 	c.enqueued(j)
 }
 
-func (c *Core) resultOfRequest(j *job, r *Result) {
+// endRequest ends one execution of a request by its worker's result.
+func (c *Core) endRequest(j *job, r *Result) {
 	switch {
 	case r.OK:
 		c.answer(j, AnswerDone, r.Value, "")
-	case r.Returned && !j.orphan && !c.draining && int(j.returns) < c.cfg.Limits.Crashes:
-		j.returns++
+	case r.Returned && j.state == serving && !c.draining && int(j.request.returns) < c.cfg.Limits.Crashes:
+		j.request.returns++
 		c.requeue(j)
 	case r.Returned && c.draining:
-		c.answer(j, AnswerStopping, nil, "the worker gave the request back and the dispatcher is about to stop")
+		c.answer(j, AnswerStopping, nil, "the worker returned the request and the dispatcher is about to stop")
 	case r.Returned:
-		c.answer(j, AnswerFailed, nil, "workers gave the request back again and again")
-	case c.pastDeadline(j) && !j.orphan: // the worker, who keeps the time too, was heard before the alarm
+		c.answer(j, AnswerFailed, nil, "workers returned the request again and again")
+	case c.pastDeadline(j) && j.state == serving: // the worker, which measures the time too, was faster than the alarm
 		c.answerLate(j)
-		c.forget(j)
+		c.move(j, onAnswer)
 	default:
 		c.answer(j, AnswerFailed, nil, r.Error)
 	}
 }
 
-// answer ends a request. The caller of an orphan is gone already.
-func (c *Core) answer(j *job, kind AnswerKind, value []byte, reason string) {
-	if !j.orphan {
+// answer ends a request. The caller of an abandoned one was answered before, or
+// hung up.
+func (c *Core) answer(j *job, kind AnswerKind, result []byte, reason string) {
+	if j.state != abandoned {
 		c.stats.Answered++
-		c.reply(Answer{Job: j.id, Kind: kind, Result: value, Reason: reason})
+		c.reply(Answer{Job: j.id, Kind: kind, Result: result, Reason: reason})
 	}
-	c.forget(j)
+	c.move(j, onAnswer)
 }
 
 func (c *Core) reply(a Answer) { c.emit(c.memory.answer.add(a)) }
-
-// pastDeadline tells whether a request's deadline has passed.
-func (c *Core) pastDeadline(j *job) bool {
-	return j.timeout > 0 && c.now >= j.arrival.After(j.timeout)
-}
-
-func (c *Core) overdueRequest(j *job) {
-	if j.stage == waiting && j.bereft != 0 && !c.pastDeadline(j) {
-		c.unsupported(j)
-		return
-	}
-	c.abandon(j, "timeout")
-	c.answerLate(j)
-	c.forgetWaiting(j)
-}
-
-// answerLate tells the caller that the deadline passed, which counts apart from
-// answers, and that nobody could have kept it if so.
-func (c *Core) answerLate(j *job) {
-	c.stats.Late++
-	reason := "the deadline passed"
-	if j.stage == waiting && c.index.Capacity(j.typ) == 0 {
-		reason += "; no slot supports type \"" + c.index.Name(j.typ) + "\""
-	}
-	c.reply(Answer{Job: j.id, Kind: AnswerLate, Reason: reason})
-}
-
-// unsupported answers a request that has waited for a slot in vain.
-func (c *Core) unsupported(j *job) {
-	c.stats.Unsupported++ // and not Answered: each request counts once
-	c.dequeue(j)
-	c.reply(Answer{
-		Job: j.id, Kind: AnswerUnsupported,
-		Reason: "no slot supports type \"" + c.index.Name(j.typ) + "\", and none came in time",
-	})
-	c.forget(j)
-}
-
-func (ev Abandoned) apply(c *Core) {
-	if j := c.jobs.get(ev.Job); j != nil && j.mode == dispatcherd.OnDemand && !j.orphan {
-		c.abandon(j, "the caller hung up")
-		c.forgetWaiting(j)
-	}
-}
-
-// abandon makes a request nobody's: a waiting one leaves its line, a running
-// one is cancelled and keeps its slot until the worker has let go of it.
-func (c *Core) abandon(j *job, reason string) {
-	j.orphan = true
-	if j.stage == waiting {
-		c.dequeue(j)
-		return
-	}
-	c.tellToStop(j, reason)
-}
-
-func (c *Core) forgetWaiting(j *job) {
-	if j.stage == waiting {
-		c.forget(j)
-	}
-}
-
-// turnAway answers every waiting request when the dispatcher is about to stop.
-func (c *Core) turnAway() {
-	for _, j := range c.inHand() {
-		if j.mode == dispatcherd.OnDemand && j.stage == waiting {
-			c.dequeue(j)
-			c.answer(j, AnswerStopping, nil, "the dispatcher is about to stop")
-		}
-	}
-}

@@ -308,8 +308,8 @@ func (h *history) settleTwin() {
 		h.twin.slots[e.Slot].busy = true
 	}
 	for _, j := range h.core.inHand() {
-		if j.id < 0 && j.stage == waiting {
-			h.twin.waiting[j.id] = &twinJob{id: j.id, typ: h.core.index.Name(j.typ), priority: j.priority, since: int64(j.arrival)}
+		if j.id < 0 && j.state == waiting {
+			h.twin.waiting[j.id] = &twinJob{id: j.id, typ: h.core.index.Name(j.typ), priority: j.priority, since: int64(j.request.arrival)}
 		} else {
 			delete(h.twin.waiting, j.id)
 		}
@@ -536,7 +536,7 @@ func (h *history) randomRegistration() Event {
 		h.sessions = append(h.sessions, h.nextSess)
 	}
 	s := h.sessions[h.rng.IntN(len(h.sessions))]
-	ev := Registered{Session: s, Mark: h.markOf(s)}
+	ev := Registered{Session: s, Fingerprint: h.markOf(s)}
 	for range 1 + h.rng.IntN(3) {
 		types := slices.Clone(twinTypes)
 		h.rng.Shuffle(len(types), func(i, j int) { types[i], types[j] = types[j], types[i] })
@@ -618,7 +618,7 @@ func (h *history) randomDeath() Event {
 			return false
 		}
 		if j := h.core.jobs.get(e.Job); e.Job < 0 && int(j.crashes)+1 < h.core.cfg.Limits.Crashes {
-			h.twin.waiting[e.Job] = &twinJob{id: e.Job, typ: e.Type, priority: j.priority, since: int64(j.arrival)}
+			h.twin.waiting[e.Job] = &twinJob{id: e.Job, typ: e.Type, priority: j.priority, since: int64(j.request.arrival)}
 		}
 		return true
 	})

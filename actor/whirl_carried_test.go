@@ -27,11 +27,11 @@ func (w *whirl) bringBack() {
 	}
 	w.nextSess++
 	s := whirlSession{id: w.nextSess}
-	ev := Registered{Session: s.id, Worker: "w", Mark: whirlMark(s.id)}
+	ev := Registered{Session: s.id, Worker: "w", Fingerprint: whirlMark(s.id)}
 	for range min(len(w.away), 1+w.rng.IntN(3)) {
 		i := w.rng.IntN(len(w.away))
 		a := w.away[i]
-		if slices.ContainsFunc(ev.Running, func(p Presentation) bool { return p.Job == a.job }) {
+		if slices.ContainsFunc(ev.Offers, func(p ResumeOffer) bool { return p.Job == a.job }) {
 			continue
 		}
 		types := []string{w.lanes[a.job].typ}
@@ -39,7 +39,7 @@ func (w *whirl) bringBack() {
 			types = append(types, other)
 			slices.Sort(types)
 		}
-		p := Presentation{Job: a.job, Attempt: a.attempt, From: a.mark, Slot: dispatcherd.Slot{ID: w.nextSlot, Number: s.next, Types: types}}
+		p := ResumeOffer{Job: a.job, Attempt: a.attempt, From: a.mark, Slot: dispatcherd.Slot{ID: w.nextSlot, Number: s.next, Types: types}}
 		switch w.rng.IntN(10) {
 		case 0:
 			p.Attempt--
@@ -49,7 +49,7 @@ func (w *whirl) bringBack() {
 		w.offered[w.nextSlot] = p.Slot
 		w.nextSlot++
 		s.next++
-		ev.Running = append(ev.Running, p)
+		ev.Offers = append(ev.Offers, p)
 	}
 	w.sessions = append(w.sessions, s)
 	w.feed(ev)

@@ -120,7 +120,7 @@ func (w *whirl) feed(ev Event) {
 func (w *whirl) report(fx []Effect) {
 	a := w.audit
 	reservation := func(id dispatcherd.JobID) dispatcherd.SlotID {
-		if j := w.core.jobs.get(id); j != nil && j.slot != noSlot && j.stage == reserved {
+		if j := w.core.jobs.get(id); j != nil && j.slot != noSlot && j.state.claimPending() {
 			return w.core.index.SlotID(j.slot)
 		}
 		return noSlotID
@@ -180,7 +180,7 @@ func (w *whirl) announce(s *whirlSession, slots []dispatcherd.Slot) {
 		}
 	}
 	s.slots = append(s.slots, slots...)
-	w.feed(Registered{Session: s.id, Worker: "w", Slots: slots, Mark: whirlMark(s.id)})
+	w.feed(Registered{Session: s.id, Worker: "w", Slots: slots, Fingerprint: whirlMark(s.id)})
 }
 
 // die ends a session; half of them come back at once with the same slots.

@@ -27,7 +27,6 @@ type Index struct {
 	key       []byte // scratch for classKey
 	live      int    // registered slots
 	free      int    // slots that Take may return
-	warmth    int    // nothing, see Warm
 }
 
 // slot is one registered slot. In the free and taken states it is a member of

@@ -264,21 +264,6 @@ func TestTheIndexEqualsANaiveScan(t *testing.T) {
 	}
 }
 
-// Warm is for the memory alone: with more slots than it cares about, in every
-// state, the index answers as before.
-func TestWarmingChangesNothing(t *testing.T) {
-	h := newHistory(t, 3, 30, 2*roomy)
-	for h.x.Len() < roomy+100 {
-		h.add()
-	}
-	for range 2000 {
-		h.step()
-	}
-	require.Greater(t, h.x.Len(), roomy/2)
-	h.x.Warm(h.x.Slots())
-	h.compare()
-}
-
 func TestTheSameCallsGiveTheSameAnswers(t *testing.T) {
 	run := func() []string {
 		h := newHistory(t, 7, 10, 80)

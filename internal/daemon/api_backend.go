@@ -134,7 +134,7 @@ func (b *backend) cancelRow(id dispatcherd.JobID) {
 
 // NoCapacity implements api.Backend.
 func (b *backend) NoCapacity(id dispatcherd.JobID) (wait time.Duration, none bool) {
-	b.loop.Ask(func(c *actor.Core) { none = c.Bereft(id) })
+	b.loop.Ask(func(c *actor.Core) { none = c.WaitsForCapacity(id) })
 	return b.cfg.Core.Comeback, none
 }
 

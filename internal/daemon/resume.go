@@ -42,7 +42,13 @@ func (w *workers) takeBack(s *workerproto.Session, ev actor.Registered, running 
 	for i := range running {
 		r := &running[i]
 		from := markOf(r.Session)
-		ev.Running = append(ev.Running, actor.Presentation{Job: r.Job, Attempt: r.Attempt, From: from, To: from.WithGeneration(r.Generation), Slot: numbered[i]})
+		mode := dispatcherd.Queued
+		if r.Job < 0 { // docs/protocol.md: the id of a request is negative
+			mode = dispatcherd.OnDemand
+		}
+		ev.Offers = append(ev.Offers, actor.ResumeOffer{
+			Job: r.Job, Mode: mode, Attempt: r.Attempt, From: from, To: from.WithGeneration(r.Generation), Slot: numbered[i],
+		})
 	}
 	o := &opening{done: make(chan struct{})}
 	w.mu.Lock()

@@ -43,7 +43,7 @@ func (w *workers) Open(s *workerproto.Session, h *workerproto.Hello) error {
 	w.mu.Lock()
 	w.session[id] = s
 	w.mu.Unlock()
-	ev := actor.Registered{Session: id, Worker: h.Worker, Mark: markOf(s.Nonce()), Forgetful: !h.Resumes && len(h.Running) == 0}
+	ev := actor.Registered{Session: id, Worker: h.Worker, Fingerprint: markOf(s.Nonce()), NotResumable: !h.Resumes && len(h.Running) == 0}
 	if len(h.Running) > 0 {
 		if err := w.takeBack(s, ev, h.Running); err != nil {
 			w.forget(id)

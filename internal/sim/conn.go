@@ -224,7 +224,7 @@ func (h *host) readFrame(c *conn, f *frame) {
 // register tells the Core of slots.
 func (h *host) register(c *conn, offers []offer) {
 	ev := actor.Registered{
-		Session: c.session(), Worker: "worker", Mark: c.mark(), Forgetful: h.world.workers[c.worker].plain,
+		Session: c.session(), Worker: "worker", Fingerprint: c.mark(), NotResumable: h.world.workers[c.worker].plain,
 	}
 	for _, o := range offers {
 		ev.Slots = append(ev.Slots, h.slot(o))

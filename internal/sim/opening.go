@@ -3,6 +3,7 @@ package sim
 import (
 	"slices"
 
+	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/actor"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
@@ -11,10 +12,14 @@ import (
 // registered when all of it is decided.
 func (h *host) takeBack(c *conn) {
 	w := h.world
-	ev := actor.Registered{Session: c.session(), Worker: "worker", Mark: c.mark()}
+	ev := actor.Registered{Session: c.session(), Worker: "worker", Fingerprint: c.mark()}
 	for i := range c.brought {
 		b := &c.brought[i]
-		ev.Running = append(ev.Running, actor.Presentation{Job: b.job, Attempt: b.attempt, From: b.from, To: b.to, Slot: h.slot(b.offer)})
+		mode := dispatcherd.Queued
+		if w.table.row(b.job) == nil {
+			mode = dispatcherd.OnDemand
+		}
+		ev.Offers = append(ev.Offers, actor.ResumeOffer{Job: b.job, Mode: mode, Attempt: b.attempt, From: b.from, To: b.to, Slot: h.slot(b.offer)})
 	}
 	c.opening = true
 	h.plan(hostImpatient, w.now+w.carry.patience, c.number)

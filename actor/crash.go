@@ -1,0 +1,99 @@
+package actor
+
+import (
+	"fmt"
+
+	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
+	"github.com/dispatcherd/dispatcherd/slotindex"
+)
+
+// maxIsolated is how often a job is retried in isolation before it is
+// quarantined with other suspects.
+const maxIsolated = 10
+
+// sessionEnd is how the session of a job ended.
+type sessionEnd struct {
+	session      *session
+	disconnected bool // by this dispatcher, for no fault of the job
+	suspects     int
+}
+
+// workerLost handles a job whose session ended. The claim of a job that has only a
+// reserved slot is in flight or about to be sent; a row that it wins is released.
+// The end of a worker that had withdrawn the slot is no crash.
+func (c *Core) workerLost(j *job, end *sessionEnd, withdrawn bool) {
+	faultless := end.disconnected || j.stop == leaseLost
+	switch {
+	case j.state.claimPending():
+		c.move(j, onSlotLost)
+	case j.mode == dispatcherd.OnDemand:
+		c.requestWorkerLost(j, faultless || withdrawn)
+	case c.leaving && !faultless && j.stop != cancelled && !end.session.notResumable:
+		c.leave(j)
+	case j.stop != cancelled && (faultless || withdrawn || c.leaving):
+		c.stats.Released++
+		c.end(j, contract.Finish{Outcome: contract.Released})
+	default:
+		c.crashed(j, end.suspects)
+	}
+}
+
+// requestWorkerLost returns a request to its place in the queue, until it has
+// crashed too many workers.
+func (c *Core) requestWorkerLost(j *job, faultless bool) {
+	if faultless && j.state == serving && !c.draining {
+		c.requeue(j)
+		return
+	}
+	j.crashes++
+	c.stats.Crashed++
+	switch {
+	case j.state == abandoned:
+		c.move(j, onAnswer)
+	case int(j.crashes) >= c.cfg.Limits.Crashes:
+		c.stats.Quarantine++
+		c.answer(j, AnswerFailed, nil, fmt.Sprintf("%d workers died while they ran it", j.crashes))
+	case c.draining:
+		c.answer(j, AnswerStopping, nil, "the worker died and the dispatcher is about to stop")
+	default:
+		c.requeue(j)
+	}
+}
+
+// crashed blames a job for the death of its worker. All jobs of the worker are
+// blamed alike. A job that one more death would quarantine is quarantined only if
+// it was the only such suspect. Otherwise the suspects are retried in isolation:
+// each after a delay of its own, which grows, so that they hardly run side by side
+// again. After maxIsolated such deaths their number is sufficient evidence.
+func (c *Core) crashed(j *job, suspects int) {
+	c.stats.Crashed++
+	switch {
+	case j.stop == cancelled:
+		c.end(j, contract.Finish{Outcome: contract.Cancelled})
+	case !c.isSuspect(j):
+		c.end(j, contract.Finish{Outcome: contract.Crashed, Error: "the worker died while it ran the job"})
+	case suspects > 1 && int(j.crashes)+1 < c.cfg.Limits.Crashes+maxIsolated:
+		c.end(j, contract.Finish{
+			Outcome: contract.Isolated, Delay: c.cfg.Retry.Delay(int(j.crashes), c.rng),
+			Error: fmt.Sprintf("the worker died while it ran this job and %d more that are as suspect: it will run apart from them", suspects-1),
+		})
+	default:
+		c.stats.Quarantine++
+		c.end(j, contract.Finish{Outcome: contract.Quarantined, Error: fmt.Sprintf("quarantined: %d workers died while they ran it", j.crashes+1)})
+	}
+}
+
+// suspects counts the jobs on slots of a dead worker that one more crash would
+// quarantine. With more than one of them the death proves nothing against any.
+func (c *Core) suspects(refs []slotindex.Ref) (n int) {
+	for _, ref := range refs {
+		if j := c.slots[ref].job; j != nil && j.state.executing() && j.stop < leaseLost && c.isSuspect(j) {
+			n++
+		}
+	}
+	return n
+}
+
+// isSuspect reports whether one more crash quarantines a job.
+func (c *Core) isSuspect(j *job) bool { return int(j.crashes)+1 >= c.cfg.Limits.Crashes }

@@ -1,0 +1,248 @@
+package actor
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/dispatcherd/dispatcherd"
+)
+
+// stateSetups are the commands that bring a job into each state. The job is the
+// row "letter" or the request "call".
+var stateSetups = map[jobState]string{
+	waiting:          "request call type=pdf wait=yes",
+	serving:          "register worker=ann types=(pdf); request call type=pdf",
+	abandoned:        "register worker=ann types=(pdf); request call type=pdf; hangup call",
+	reserved:         "register worker=ann types=(pdf) slots=2; hold claim; insert first; run; insert letter; run",
+	unplaced:         "register worker=ann types=(pdf) slots=2; hold claim; insert first; run; insert letter; run; preempt",
+	claiming:         "register worker=ann types=(pdf); hold claim; insert letter; run",
+	slotless:         "register worker=ann types=(pdf); hold claim; insert letter; run; kill ann",
+	preempted:        "register worker=ann types=(pdf); hold claim; insert letter; run; request other type=pdf",
+	unresolved:       "register worker=ann types=(pdf); hold claim; insert letter; run; answer claim unknown",
+	unassigned:       "register worker=ann types=(pdf); hold claim; insert letter; run; request other type=pdf; win",
+	running:          "register worker=ann types=(pdf); insert letter; run",
+	revoked:          "register worker=ann types=(pdf); insert letter; run; disown",
+	stopping:         "register worker=ann types=(pdf); insert letter; run; cancel letter",
+	detached:         "config slots=2; register worker=ann types=(pdf); insert letter; run; register worker=ann types=(pdf) slots=9",
+	detachedStopping: "config slots=2; register worker=ann types=(pdf); insert letter; run; register worker=ann types=(pdf) slots=9; cancel letter",
+	recording:        "register worker=ann types=(pdf); insert letter; run; hold finish; done letter",
+}
+
+// expectedTransitions lists every possible cell: state, event, next state, then
+// the effects, and "frees" if the job's slot is free afterwards. All other cells
+// are impossible.
+const expectedTransitions = `
+waiting           start      serving           send
+waiting           answer     not in hand
+serving           requeue    waiting           frees
+serving           answer     not in hand       frees
+serving           stop       abandoned         cancel
+serving           resume     serving
+abandoned         answer     not in hand       frees
+abandoned         resume     abandoned         cancel
+reserved          claim      claiming
+reserved          slot lost  unplaced
+reserved          preempt    unplaced
+reserved          give up    not in hand       frees
+reserved          stop       reserved
+unplaced          give up    not in hand
+unplaced          stop       unplaced
+claiming          slot lost  slotless
+claiming          preempt    preempted
+claiming          give up    not in hand       frees
+claiming          unknown    unresolved        frees
+claiming          win        running           send
+claiming          unwanted   recording         frees
+claiming          stop       claiming
+slotless          give up    not in hand
+slotless          unknown    unresolved
+slotless          win        recording
+slotless          unwanted   recording
+slotless          stop       slotless
+preempted         give up    not in hand
+preempted         unknown    unresolved
+preempted         win        unassigned
+preempted         unwanted   recording
+preempted         stop       preempted
+unresolved        give up    not in hand
+unresolved        unknown    unresolved
+unresolved        win        unassigned
+unresolved        unwanted   recording
+unresolved        stop       unresolved
+unassigned        assign     running           send
+unassigned        unwanted   recording
+unassigned        stop       unassigned
+running           stop       stopping          cancel
+running           revoke     revoked           cancel
+running           detach     detached
+running           resume     running
+running           finish     recording         frees
+running           leave      not in hand
+revoked           stop       stopping          cancel
+revoked           finish     recording         frees
+stopping          stop       stopping          cancel
+stopping          revoke     stopping          cancel
+stopping          detach     detached stopping
+stopping          resume     stopping          cancel
+stopping          finish     recording         frees
+stopping          leave      not in hand
+detached          stop       detached stopping
+detached          revoke     detached stopping
+detached          resume     running
+detached          finish     recording
+detached          leave      not in hand
+detached stopping stop       detached stopping
+detached stopping revoke     detached stopping
+detached stopping resume     stopping          cancel
+detached stopping finish     recording
+detached stopping leave      not in hand
+recording         stop       recording
+recording         recorded   not in hand
+not in hand       enqueue    waiting
+not in hand       reserve    reserved
+not in hand       adopt      running
+`
+
+// inState returns a core with a job in a state.
+func inState(t *testing.T, s jobState) (*world, *job) {
+	w := newWorld(t)
+	c := w.at.core
+	for command := range strings.SplitSeq(stateSetups[s], "; ") {
+		switch name, rest, _ := strings.Cut(command, " "); {
+		case command == "":
+		case name == "insert":
+			w.command("insert", []string{rest + " type=pdf"})
+		case command == "preempt":
+			c.preempt(c.jobs.get(w.jobs["letter"]))
+		case command == "win":
+			request := w.at.pending[0].(*Claim).Request
+			answer := Claimed{Request: request, Result: w.table.claim(w.at.id, request)}
+			c.Step(w.now, Together{Events: []Event{answer}, Hold: true}, nil)
+		default:
+			w.command(command, nil)
+		}
+		c = w.at.core
+	}
+	if s == notInHand {
+		j := c.newJob()
+		j.typ = c.hold("pdf")
+		return w, j
+	}
+	id, isRow := w.jobs["letter"]
+	if !isRow {
+		id = w.jobs["call"]
+	}
+	j := c.jobs.get(id)
+	require.NotNil(t, j)
+	require.Equal(t, s, j.state)
+	return w, j
+}
+
+// moved makes one transition and describes what it did.
+func moved(t *testing.T, s jobState, ev jobEvent) (line string, possible bool) {
+	w, j := inState(t, s)
+	c := w.at.core
+	if ev == onStart || ev == onAssign {
+		ref := c.addTaken(&session{id: 99}, dispatcherd.Slot{ID: 77, Number: 7, Types: []string{"pdf"}})
+		c.assign(j, ref)
+	}
+	slot, id := j.slot, j.id
+	c.fx = nil
+	c.memory.reset()
+	defer func() {
+		if problem := recover(); problem != nil {
+			require.Contains(t, problem, "impossible transition")
+			require.Equal(t, s, j.state, "an impossible transition changes nothing")
+			line, possible = "", false
+		}
+	}()
+	c.move(j, ev)
+	next, names := j.state, []string{}
+	if c.jobs.get(id) == nil && s != notInHand {
+		next = notInHand
+	}
+	for _, e := range c.fx {
+		names = append(names, nameOf(e))
+	}
+	if slot != noSlot && c.index.IsFree(slot) {
+		names = append(names, "frees")
+	}
+	return fmt.Sprintf("%-17v %-10v %-17v %s", s, ev, next, strings.Join(names, " ")), true
+}
+
+func TestEveryCellOfTheStateMachine(t *testing.T) {
+	expected := map[string]bool{}
+	for line := range strings.SplitSeq(strings.TrimSpace(expectedTransitions), "\n") {
+		expected[strings.TrimRight(line, " ")] = true
+	}
+	cells := 0
+	for s := notInHand; s < jobStates; s++ {
+		for ev := range jobEvents {
+			line, possible := moved(t, s, ev)
+			line = strings.TrimRight(line, " ")
+			if !possible {
+				continue
+			}
+			cells++
+			require.True(t, expected[line], "not expected: %s", line)
+		}
+	}
+	require.Equal(t, len(expected), cells)
+}
+
+func TestStatesEventsAndActionsHaveNames(t *testing.T) {
+	for s := notInHand; s < jobStates; s++ {
+		require.NotEmpty(t, s.String())
+	}
+	for ev := range jobEvents {
+		require.NotEmpty(t, ev.String())
+	}
+	require.Equal(t, []string{"free slot", "forget"}, (freeSlot | forget).names())
+	require.Equal(t, forget, actions(1)<<(len(actionNames)-1))
+}
+
+// documentedStates is the table of ARCHITECTURE.md.
+func documentedStates() string {
+	var b strings.Builder
+	b.WriteString("| state | slot | event → next state (actions) |\n|---|---|---|\n")
+	for s := notInHand; s < jobStates; s++ {
+		slot := ""
+		if s.holdsSlot() {
+			slot = "yes"
+		}
+		var cells []string
+		for ev := range jobEvents {
+			next := transitions[s][ev]
+			if next.next == 0 {
+				continue
+			}
+			cell := fmt.Sprintf("%v → %v", ev, next.next)
+			if next.do != 0 {
+				cell += " (" + strings.Join(next.do.names(), ", ") + ")"
+			}
+			cells = append(cells, cell)
+		}
+		fmt.Fprintf(&b, "| %v | %s | %s |\n", s, slot, strings.Join(cells, "; "))
+	}
+	return b.String()
+}
+
+// -rewrite writes the table into ARCHITECTURE.md.
+func TestArchitectureShowsTheStateMachine(t *testing.T) {
+	const file, begin, end = "../ARCHITECTURE.md", "<!-- states -->\n", "<!-- /states -->\n"
+	text, err := os.ReadFile(file)
+	require.NoError(t, err)
+	before, rest, ok := strings.Cut(string(text), begin)
+	require.True(t, ok)
+	table, after, ok := strings.Cut(rest, end)
+	require.True(t, ok)
+	if *rewrite {
+		require.NoError(t, os.WriteFile(file, []byte(before+begin+documentedStates()+end+after), 0o644))
+		return
+	}
+	require.Equal(t, documentedStates(), table)
+}

@@ -1,0 +1,153 @@
+package actor
+
+import (
+	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/slotindex"
+)
+
+// A request that arrives while every compatible slot is taken may preempt a queued
+// job with a lower score that only has a reserved slot: nothing runs there until
+// Postgres has answered. Otherwise a deep backlog, which reserves every slot the
+// moment it is free, would make each request wait for a sync of the log and then
+// for a job.
+//
+// A preempted job whose claim is not sent returns to its lane. If its claim is in
+// flight and wins the row, the job is assigned another slot in the step of the
+// answer: a free one, or one that it preempts by the same rule. If there is none,
+// the row is released, which costs the job no attempt.
+//
+// Preemption starves no job. Only a job with a higher score preempts, and nothing
+// that arrives later than W after a job has a higher score, ever. So a job is
+// preempted only by jobs that could have been placed before it anyway, each once,
+// and keeps its slot against all others from W on.
+//
+// A request looks for a reservation when it is queued and not again: later
+// reservations are made by jobs that rank before it.
+//
+// It takes the slot that suits it best, not the one whose job has the lowest score:
+// to find that one would take a visit of every reservation. So a job may be
+// preempted while a lesser one keeps its slot. Then it is the head of its lane, or
+// assignClaimed finds it a slot.
+
+// headOf is the place of a job in hand in the order of decisions.
+func (c *Core) headOf(j *job) head {
+	age := c.ageMS(j)
+	h := head{
+		score: c.score(j.mode, j.priority, age, j.typ).Total(), arrival: int64(c.now) - age, number: int64(j.id),
+		typ: j.typ, priority: j.priority, mode: j.mode, nonLocal: j.row.nonLocal,
+	}
+	if j.mode == dispatcherd.OnDemand {
+		h.number = -h.number
+	}
+	return h
+}
+
+// preemptable finds the reservation that the job of a head may preempt: the slot
+// with the fewest types; among equals one whose claim is not sent rather than one
+// in flight, then the latest. With sent, claims in flight are included. It visits
+// no more than the rows of the claims, and stops at the first one where all slots
+// are alike.
+func (c *Core) preemptable(h *head, sent bool) *job {
+	j := c.latestBelow(h, c.claims.next, nil)
+	for i := range c.claims.inFlight {
+		if !sent {
+			break
+		}
+		j = c.latestBelow(h, c.claims.inFlight[i].jobs, j)
+	}
+	return j
+}
+
+// latestBelow returns the last of the reserved jobs that ranks after h in a slot
+// that h can use, of those with the fewest types; best if none has fewer.
+func (c *Core) latestBelow(h *head, jobs []*job, best *job) *job {
+	least, fewest := c.index.Fewest(h.typ), 0
+	if best != nil {
+		fewest = len(c.index.TypesOf(best.slot))
+	}
+	for i := len(jobs) - 1; i >= 0 && (best == nil || fewest > least); i-- {
+		j := jobs[i]
+		if j.slot == noSlot || c.index.IsDraining(j.slot) || !c.index.Supports(j.slot, h.typ) {
+			continue
+		}
+		n := len(c.index.TypesOf(j.slot))
+		if best != nil && n >= fewest {
+			continue
+		}
+		if other := c.headOf(j); h.before(&other) {
+			best, fewest = j, n
+		}
+	}
+	return best
+}
+
+// preempt takes the slot from a reserved job.
+func (c *Core) preempt(j *job) slotindex.Ref {
+	ref := j.slot
+	j.slot, c.slots[ref].job = noSlot, nil
+	c.move(j, onPreempt)
+	if j.state == unplaced {
+		c.claims.unplaced = true
+	}
+	c.stats.Preempted++
+	return ref
+}
+
+// preemptFor starts the request at the head of its queue in a reserved slot.
+func (c *Core) preemptFor(h *head) bool {
+	if h.mode != dispatcherd.OnDemand || !c.types[h.typ].urgent {
+		return false
+	}
+	j := c.preemptable(h, true)
+	if j == nil {
+		return false
+	}
+	c.startRequest(h, c.preempt(j))
+	return true
+}
+
+// assignClaimed assigns slots to the jobs that are claimed but unassigned: slots
+// that are still free after all jobs that rank before them were placed, or slots
+// that they preempt. The others are released. It reports whether a job lost its
+// slot and may be placed elsewhere.
+//
+// The claim's note names the session of the first slot; send corrects it.
+func (c *Core) assignClaimed() (again bool) {
+	for _, j := range c.claims.unassigned {
+		if ref, ok := c.slotForClaimed(j); ok {
+			c.assign(j, ref)
+			c.move(j, onAssign)
+			continue
+		}
+		c.move(j, onUnwanted)
+	}
+	clear(c.claims.unassigned)
+	c.claims.unassigned = c.claims.unassigned[:0]
+	return c.dropPreempted()
+}
+
+func (c *Core) slotForClaimed(j *job) (slotindex.Ref, bool) {
+	if c.draining || j.stop == cancelled {
+		return noSlot, false
+	}
+	if ref, ok := c.index.Take(j.typ); ok {
+		return ref, true
+	}
+	h := c.headOf(j)
+	lesser := c.preemptable(&h, false)
+	if lesser == nil {
+		return noSlot, false
+	}
+	return c.preempt(lesser), true
+}
+
+// dropPreempted returns the jobs that were preempted before their claim was sent
+// to their lanes. It reports whether there were any.
+func (c *Core) dropPreempted() bool {
+	if !c.claims.unplaced {
+		return false
+	}
+	c.claims.unplaced = false
+	c.dropUnplaced()
+	return true
+}
