@@ -23,6 +23,7 @@ type Config struct {
 	IdleTimeout    time.Duration // between two requests of a connection
 	Heartbeat      time.Duration // silence on an event stream after which a comment is sent
 
+	OpenRequests     int           // open requests of one connection with frames
 	SharedRequests   int           // shared requests in memory, current and kept
 	Keys             int           // Idempotency-Keys of all shared requests
 	KeepAnswers      time.Duration // how long the answer of a shared request is kept
@@ -38,7 +39,7 @@ func DefaultConfig() Config {
 		MaxConnections: 10_000, MaxHeader: 16 << 10,
 		HeaderTimeout: 5 * time.Second, BodyTimeout: 30 * time.Second, WriteTimeout: 30 * time.Second,
 		IdleTimeout: 2 * time.Minute, Heartbeat: 15 * time.Second,
-		SharedRequests: 10_000, Keys: 20_000, KeepAnswers: 10 * time.Minute, KeepBytes: 64 << 20, EventsPerRequest: 256,
+		OpenRequests: 4096, SharedRequests: 10_000, Keys: 20_000, KeepAnswers: 10 * time.Minute, KeepBytes: 64 << 20, EventsPerRequest: 256,
 	}
 }
 
@@ -61,7 +62,7 @@ func (c Config) Validate() error {
 		value int64
 	}{
 		{"max payload", int64(c.MaxPayload)}, {"max bodies", c.MaxBodies}, {"max upload", c.MaxUpload}, {"max connections", int64(c.MaxConnections)},
-		{"max header", int64(c.MaxHeader)}, {"shared requests", int64(c.SharedRequests)}, {"keys", int64(c.Keys)}, {"kept bytes", c.KeepBytes}, {"events per request", int64(c.EventsPerRequest)},
+		{"max header", int64(c.MaxHeader)}, {"open requests", int64(c.OpenRequests)}, {"shared requests", int64(c.SharedRequests)}, {"keys", int64(c.Keys)}, {"kept bytes", c.KeepBytes}, {"events per request", int64(c.EventsPerRequest)},
 	} {
 		if b.value < 1 {
 			return fmt.Errorf("API limit %q is %d, must be at least 1", b.name, b.value)

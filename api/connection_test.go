@@ -20,29 +20,29 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// client is one connection to a server.
-type client struct {
+// rawClient is one connection to a server.
+type rawClient struct {
 	t    *testing.T
 	conn net.Conn
 	in   *bufio.Reader
 }
 
-func connect(t *testing.T, address string) *client {
+func connect(t *testing.T, address string) *rawClient {
 	conn, err := net.Dial("tcp", address)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
-	return &client{t, conn, bufio.NewReader(conn)}
+	return &rawClient{t, conn, bufio.NewReader(conn)}
 }
 
 const smallBody = `{"type":"pdf","payload":[1]}`
 
 // asks sends plain requests in one write.
-func (c *client) asks(n int) {
+func (c *rawClient) asks(n int) {
 	c.sends(slices.Repeat([]string{smallBody}, n)...)
 }
 
 // sends sends a request with each body, all in one write.
-func (c *client) sends(bodies ...string) {
+func (c *rawClient) sends(bodies ...string) {
 	var all []byte
 	for _, body := range bodies {
 		all = fmt.Appendf(all, "POST /v1/requests HTTP/1.1\r\nHost: d\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
@@ -60,7 +60,7 @@ type heard struct {
 }
 
 // hears reads a response.
-func (c *client) hears() heard {
+func (c *rawClient) hears() heard {
 	res, err := http.ReadResponse(c.in, nil)
 	require.NoError(c.t, err)
 	defer res.Body.Close()
@@ -72,7 +72,7 @@ func (c *client) hears() heard {
 }
 
 // ends waits until the server has hung up.
-func (c *client) ends() {
+func (c *rawClient) ends() {
 	_, err := c.in.ReadByte()
 	require.ErrorIs(c.t, err, io.EOF)
 }

@@ -29,14 +29,16 @@ type Bound string
 
 // The bounds that can be hit.
 const (
-	BoundConnections Bound = "connections"     // a connection was closed to make room
-	BoundPayload     Bound = "payload"         // a body was too large
-	BoundBodies      Bound = "bodies"          // no room for a further body
-	BoundRequests    Bound = "shared-requests" // no room for a further shared request
-	BoundKeys        Bound = "keys"            // no room for a further Idempotency-Key
-	BoundEvents      Bound = "events"          // a slow reader of a stream missed events
-	BoundToken       Bound = "token"           // a token was missing or wrong
-	BoundUploads     Bound = "uploads"         // as many streams of jobs as may be went on already
+	BoundConnections  Bound = "connections"     // a connection was closed to make room
+	BoundPayload      Bound = "payload"         // a body was too large
+	BoundBodies       Bound = "bodies"          // no room for a further body
+	BoundRequests     Bound = "shared-requests" // no room for a further shared request
+	BoundKeys         Bound = "keys"            // no room for a further Idempotency-Key
+	BoundOpenRequests Bound = "open-requests"   // too many open requests of one connection with frames
+	BoundSlowReader   Bound = "slow-reader"     // a caller did not read its frames
+	BoundEvents       Bound = "events"          // a slow reader of a stream missed events
+	BoundToken        Bound = "token"           // a token was missing or wrong
+	BoundUploads      Bound = "uploads"         // as many streams of jobs as may be went on already
 
 	BoundHeaderTime Bound = "header-timeout" // headers did not arrive in time
 	BoundBodyTime   Bound = "body-timeout"   // a body did not
@@ -45,7 +47,7 @@ const (
 )
 
 // Bounds lists them all.
-var Bounds = []Bound{BoundConnections, BoundPayload, BoundBodies, BoundRequests, BoundKeys, BoundEvents, BoundToken, BoundUploads, BoundHeaderTime, BoundBodyTime, BoundWriteTime, BoundIdleTime}
+var Bounds = []Bound{BoundConnections, BoundPayload, BoundBodies, BoundRequests, BoundKeys, BoundOpenRequests, BoundSlowReader, BoundEvents, BoundToken, BoundUploads, BoundHeaderTime, BoundBodyTime, BoundWriteTime, BoundIdleTime}
 
 // Handler serves the API. Create it with New, and Close it.
 type Handler struct {
@@ -57,6 +59,7 @@ type Handler struct {
 	requests *ondemand.Service
 	open     atomic.Int64 // connections of all listeners
 	serving  sync.WaitGroup
+	frameGauges
 
 	longestUpload time.Duration
 }
@@ -176,10 +179,14 @@ func answerJSON(w http.ResponseWriter, status int, v any) {
 type Gauges struct {
 	ondemand.Gauges
 
-	Connections int // open
+	Connections   int // open
+	FrameSessions int // connections with frames
+	FrameRequests int // their open requests
 }
 
 // Gauges returns them.
 func (h *Handler) Gauges() Gauges {
-	return Gauges{Gauges: h.requests.Gauges(), Connections: int(h.open.Load())}
+	return Gauges{Gauges: h.requests.Gauges(), Connections: int(h.open.Load()),
+		FrameSessions: int(h.frameSessions.Load()), FrameRequests: int(h.frameRequests.Load()),
+	}
 }

@@ -12,7 +12,11 @@ import (
 // Serve answers on a listener until ctx is done. Responses in progress may then take
 // shutdownGrace to end. The error is that of the listener; it is nil when ctx ended Serve.
 func (h *Handler) Serve(ctx context.Context, l net.Listener, handler http.Handler, errorLog *log.Logger) error {
-	connections := h.newConnections()
+	c := h.newConnections()
+	return h.serve(ctx, timedListener{l, h.obs}, c, handler, errorLog)
+}
+
+func (h *Handler) serve(ctx context.Context, l net.Listener, connections *connections, handler http.Handler, errorLog *log.Logger) error {
 	srv := &http.Server{
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			h.serving.Add(1)
@@ -42,7 +46,7 @@ func (h *Handler) Serve(ctx context.Context, l net.Listener, handler http.Handle
 			_ = srv.Close() // closes the connections that are left
 		}
 	})
-	err := srv.Serve(timedListener{l, h.obs})
+	err := srv.Serve(l)
 	if !stop() {
 		<-ended
 	}

@@ -12,8 +12,10 @@ import (
 type timedConn struct {
 	net.Conn
 
-	obs   Observer
-	phase atomic.Int32
+	obs    Observer
+	phase  atomic.Int32
+	first  [1]byte // read ahead
+	unread bool    // first has not been returned
 }
 
 // The phases of a connection. They say which bound a read timeout has hit.
@@ -25,7 +27,7 @@ const (
 
 // Read implements net.Conn.
 func (c *timedConn) Read(b []byte) (int, error) {
-	n, err := c.Conn.Read(b)
+	n, err := c.readFirst(b, c.Conn.Read)
 	switch late := errors.Is(err, os.ErrDeadlineExceeded); {
 	case n > 0:
 		c.phase.CompareAndSwap(inPause, inHeaders)
@@ -35,6 +37,15 @@ func (c *timedConn) Read(b []byte) (int, error) {
 		c.obs.Refused(BoundIdleTime)
 	}
 	return n, err
+}
+
+// readFirst returns the byte that was read ahead, or reads.
+func (c *timedConn) readFirst(b []byte, read func([]byte) (int, error)) (int, error) {
+	if c.unread && len(b) > 0 {
+		b[0], c.unread = c.first[0], false
+		return 1, nil
+	}
+	return read(b)
 }
 
 // Write implements net.Conn.

@@ -25,11 +25,13 @@ type Options struct {
 	Connections int
 }
 
-// Client talks to one dispatcher. It is safe for use by many goroutines; each
-// call that waits holds one connection.
+// Client talks to one dispatcher. It is safe for use by many goroutines. On a Unix
+// socket all requests share one connection and are sent as frames. On TCP they are
+// sent as HTTP, and each call that waits holds one connection.
 type Client struct {
 	base, token string
 	http        *http.Client
+	frames      *frameClient // nil on TCP
 }
 
 // idleTimeout is how long a connection is kept that nobody uses: less than the
@@ -49,7 +51,7 @@ func New(o Options) (*Client, error) {
 	case o.Socket != "" && o.URL != "":
 		return nil, fmt.Errorf("both a socket (%s) and a URL (%s) are given: choose one", o.Socket, o.URL)
 	case o.Socket != "":
-		c.base = "http://dispatcherd"
+		c.base, c.frames = "http://dispatcherd", &frameClient{path: o.Socket}
 		transport.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return new(net.Dialer).DialContext(ctx, "unix", o.Socket)
 		}
@@ -59,8 +61,13 @@ func New(o Options) (*Client, error) {
 	return c, nil
 }
 
-// Close drops idle connections. Calls under way go on.
-func (c *Client) Close() { c.http.CloseIdleConnections() }
+// Close closes idle connections. Calls in progress go on.
+func (c *Client) Close() {
+	c.http.CloseIdleConnections()
+	if c.frames != nil {
+		c.frames.close()
+	}
+}
 
 // Problem is what a dispatcher says went wrong (RFC 9457). Its types are listed
 // in docs/api.md.

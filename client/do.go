@@ -73,6 +73,9 @@ func spanText(d time.Duration) string {
 // first the job is cancelled. What the worker failed with, and why the
 // dispatcher refused, is a *Problem.
 func (c *Client) Do(ctx context.Context, r Request) (json.RawMessage, error) {
+	if c.frames != nil {
+		return c.frames.do(ctx, &r, nil)
+	}
 	body, header, err := r.encode()
 	if err != nil {
 		return nil, err
@@ -102,6 +105,9 @@ type Event struct {
 // Stream is Do with every event on the way. An error of seen ends the request
 // and is returned.
 func (c *Client) Stream(ctx context.Context, r Request, seen func(Event) error) (json.RawMessage, error) {
+	if c.frames != nil {
+		return c.frames.do(ctx, &r, seen)
+	}
 	body, header, err := r.encode()
 	if err != nil {
 		return nil, err

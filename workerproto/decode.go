@@ -126,6 +126,7 @@ func (d *WorkerDecoder) frame(op []byte) (WorkerFrame, bool) {
 // DispatcherDecoder decodes what a dispatcher sends. The rules for its frames are
 // those of WorkerDecoder.
 type DispatcherDecoder struct {
+	callers bool // the frames are for a caller; otherwise for a worker
 	scanner scanner
 	names   names
 	job     arena[Job]
@@ -148,6 +149,9 @@ func (d *DispatcherDecoder) Decode(line []byte) (DispatcherFrame, *Error) {
 }
 
 func (d *DispatcherDecoder) frame(op []byte) (DispatcherFrame, bool) {
+	if d.callers {
+		return callerFrame(op)
+	}
 	switch string(op) {
 	case "job":
 		return d.job.next(), true

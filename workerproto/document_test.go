@@ -19,7 +19,17 @@ func document(t *testing.T) string {
 
 func TestEveryExampleInTheDocumentIsAFrame(t *testing.T) {
 	ops := map[string]bool{}
-	for _, block := range regexp.MustCompile("(?s)```json\n(.*?)```").FindAllStringSubmatch(document(t), -1) {
+	workers, callers, _ := strings.Cut(document(t), "\n## 11. Callers\n")
+	for _, block := range regexp.MustCompile("(?s)```json\n(.*?)```").FindAllStringSubmatch(callers, -1) {
+		for line := range strings.SplitSeq(strings.TrimSpace(block[1]), "\n") {
+			requireCallerFrame(t, line)
+			ops["caller "+string(leadingOp([]byte(line)))] = true
+		}
+	}
+	for _, op := range []string{"hello", "request", "cancel", "welcome", "answer", "queued", "started", "progress", "partial", "gap"} {
+		require.True(t, ops["caller "+op], "no example of %s", op)
+	}
+	for _, block := range regexp.MustCompile("(?s)```json\n(.*?)```").FindAllStringSubmatch(workers, -1) {
 		for line := range strings.SplitSeq(strings.TrimSpace(block[1]), "\n") {
 			fromWorker, err1 := new(WorkerDecoder).Decode([]byte(line))
 			fromDispatcher, err2 := new(DispatcherDecoder).Decode([]byte(line))
@@ -41,6 +51,18 @@ func TestEveryExampleInTheDocumentIsAFrame(t *testing.T) {
 	for _, f := range everyDispatcherFrame() {
 		op := string(leadingOp(Append(nil, f)))
 		require.True(t, ops[op], "no example of %s", op)
+	}
+}
+
+// requireCallerFrame requires that a line is a frame between a caller and a dispatcher.
+func requireCallerFrame(t *testing.T, line string) {
+	fromCaller, err1 := new(CallerDecoder).Decode([]byte(line))
+	toCaller, err2 := (&DispatcherDecoder{callers: true}).Decode([]byte(line))
+	require.True(t, err1 == nil || err2 == nil, "%s: %v, %v", line, err1, err2)
+	if err1 == nil {
+		require.Equal(t, line+"\n", string(Append(nil, fromCaller)))
+	} else {
+		require.Equal(t, line+"\n", string(Append(nil, toCaller)))
 	}
 }
 
@@ -66,6 +88,8 @@ func TestTheDocumentKnowsTheDefaults(t *testing.T) {
 	require.Contains(t, text, "at most 1,024 frames and two for each slot")
 	require.Contains(t, text, `"max_frame":1048576,"heartbeat_ms":5000,"timeout_ms":15000,"max_slots":10000,"max_types":4096`)
 	require.Equal(t, Parameters{MaxFrame: 1048576, Heartbeat: 5e9, Timeout: 15e9, MaxSlots: 10000, MaxTypes: 4096}, l.parameters())
+	require.Equal(t, 4096, l.MaxRequests)
+	require.Contains(t, text, "`max_requests` of the welcome (4,096)")
 	require.EqualValues(t, 31622400000, maxDelay.Milliseconds())
 	require.Contains(t, text, "31,622,400,000")
 	require.Equal(t, 8192, MaxMessageLength)

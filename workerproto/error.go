@@ -34,6 +34,7 @@ const (
 	UnknownSlot  Code = "unknown_slot"  // slot_remove of a number that the session does not have
 	NotHeld      Code = "not_held"      // a report about a job that this session does not run
 	WrongSession Code = "wrong_session" // a report under another session's nonce
+	DuplicateID  Code = "duplicate_id"  // a request with the id of an open request of this session
 	Draining     Code = "draining"      // slot_add after drain
 
 	NotHello           Code = "not_hello"            // fatal: the first frame was another one
@@ -56,7 +57,7 @@ func Codes() []Code { return slices.Sorted(maps.Keys(codes)) }
 // codes lists every code with whether it is fatal on an open session.
 var codes = map[Code]bool{
 	BadJSON: false, BadValue: false, UnknownOp: false, BadSlot: false, UnknownSlot: false, NotHeld: false,
-	WrongSession: false, Draining: false,
+	WrongSession: false, DuplicateID: false, Draining: false,
 	NotHello: true, SecondHello: true, BadVersion: true, FrameTooLong: true, SlowReader: true,
 	HelloTimeout: true, HeartbeatTimeout: true, CancelIgnored: true, TooManyConnections: true, Refused: true,
 	ShuttingDown: true, Internal: true,

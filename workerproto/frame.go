@@ -19,7 +19,8 @@ type WorkerFrame interface {
 }
 
 // DispatcherFrame is a frame that a dispatcher sends: *Welcome, *Job, *Cancel,
-// *Stale, *GoAway, *Error, *Ping or *Pong.
+// *Stale, *GoAway, *Error, *Ping or *Pong to a worker; *Welcome, *Queued, *Started,
+// *RequestProgress, *RequestPartial, *Gap, *Answer, *Error, *Ping or *Pong to a caller.
 type DispatcherFrame interface {
 	frame
 	fromDispatcher()

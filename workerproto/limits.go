@@ -20,6 +20,7 @@ type Limits struct {
 	MaxConnections    int           // open at once; 16,384
 	MaxSlots          int           // of one session; 10,000
 	MaxTypesPerSlot   int           // dispatcherd.MaxSlotTypes
+	MaxRequests       int           // open requests of a caller's session; 4,096
 	Outbox            int           // frames that may wait for a worker, beside two for each of its slots; 1,024
 	HelloTimeout      time.Duration // from accept to a complete hello; 5 s
 	WriteTimeout      time.Duration // for one write of at most about 64 KiB or one frame; 10 s
@@ -47,6 +48,7 @@ func (l Limits) WithDefaults() Limits {
 	count(&l.MaxConnections, 16384)
 	count(&l.MaxSlots, 10000)
 	count(&l.MaxTypesPerSlot, dispatcherd.MaxSlotTypes)
+	count(&l.MaxRequests, 4096)
 	count(&l.Outbox, 1024)
 	span := func(field *time.Duration, value time.Duration) {
 		if *field <= 0 {
@@ -67,6 +69,11 @@ func (l Limits) parameters() Parameters {
 		MaxFrame: l.MaxFrame, Heartbeat: l.HeartbeatInterval, Timeout: l.HeartbeatTimeout,
 		MaxSlots: l.MaxSlots, MaxTypes: l.MaxTypesPerSlot, Resume: l.Resume,
 	}
+}
+
+// callerParameters is the part that a caller is told.
+func (l Limits) callerParameters() Parameters {
+	return Parameters{MaxFrame: l.MaxFrame, Heartbeat: l.HeartbeatInterval, Timeout: l.HeartbeatTimeout, MaxRequests: l.MaxRequests}
 }
 
 // MinFrame is the smallest limit for frames: whatever carries no raw JSON and

@@ -8,6 +8,7 @@ type Ping struct{}
 
 func (*Ping) fromWorker()     {}
 func (*Ping) fromDispatcher() {}
+func (*Ping) fromCaller()     {}
 
 func (*Ping) appendTo(dst []byte) []byte { return append(dst, `{"op":"ping"}`...) }
 

@@ -7,6 +7,7 @@ type Pong struct{}
 
 func (*Pong) fromWorker()     {}
 func (*Pong) fromDispatcher() {}
+func (*Pong) fromCaller()     {}
 
 func (*Pong) appendTo(dst []byte) []byte { return append(dst, `{"op":"pong"}`...) }
 

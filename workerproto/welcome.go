@@ -26,12 +26,13 @@ type Resumed struct {
 
 // Parameters are the limits that the worker has to know.
 type Parameters struct {
-	MaxFrame  int           // bytes of a frame, newline excluded
-	Heartbeat time.Duration // silence after which to ping
-	Timeout   time.Duration // silence after which to hang up
-	MaxSlots  int           // slots of one session
-	MaxTypes  int           // types of one slot
-	Resume    time.Duration // how long running work is worth keeping after the connection is lost; 0 = not at all
+	MaxFrame    int           // bytes of a frame, newline excluded
+	Heartbeat   time.Duration // silence after which to ping
+	Timeout     time.Duration // silence after which to hang up
+	MaxSlots    int           // slots of one session
+	MaxTypes    int           // types of one slot
+	MaxRequests int           // open requests of a caller's session; 0 to a worker
+	Resume      time.Duration // how long running work is worth keeping after the connection is lost; 0 = not at all
 }
 
 func (*Welcome) fromDispatcher() {}
@@ -94,6 +95,9 @@ func (p *Parameters) appendTo(dst []byte) []byte {
 	dst = appendInt(append(dst, `{"max_frame":`...), int64(p.MaxFrame))
 	dst = appendInt(append(dst, `,"heartbeat_ms":`...), p.Heartbeat.Milliseconds())
 	dst = appendInt(append(dst, `,"timeout_ms":`...), p.Timeout.Milliseconds())
+	if p.MaxRequests > 0 { // to a caller
+		return append(appendInt(append(dst, `,"max_requests":`...), int64(p.MaxRequests)), '}')
+	}
 	dst = appendInt(append(dst, `,"max_slots":`...), int64(p.MaxSlots))
 	dst = appendInt(append(dst, `,"max_types":`...), int64(p.MaxTypes))
 	return append(appendMillis(dst, `,"resume_ms":`, p.Resume), '}')
@@ -107,6 +111,8 @@ func (p *Parameters) field(key []byte, s *scanner) {
 		p.Heartbeat = s.millis()
 	case "timeout_ms":
 		p.Timeout = s.millis()
+	case "max_requests":
+		p.MaxRequests = int(s.integer(0, maxInt32))
 	case "max_slots":
 		p.MaxSlots = int(s.integer(0, maxInt32))
 	case "max_types":

@@ -142,7 +142,7 @@ func (d *Daemon) serveAPI(ctx context.Context) {
 		case f.listener.Addr().Network() != "unix":
 			handler = d.api.Local(handler)
 		default:
-			serve = d.api.Serve
+			serve = d.api.ServeUnix
 		}
 		d.background.Go(func() {
 			if err := serve(ctx, f.listener, handler, zap.NewStdLog(d.log)); err != nil {

@@ -87,6 +87,8 @@ func (m *apiMetrics) register(r *prometheus.Registry, h *api.Handler, d *Daemon)
 	}
 	r.MustRegister(m.responses, m.bounds, &requestMetrics{d: d},
 		gauge("connections", "Open connections of callers.", func() float64 { return float64(h.Gauges().Connections) }),
+		gauge("frame_sessions", "Connections of callers with frames.", func() float64 { return float64(h.Gauges().FrameSessions) }),
+		gauge("frame_requests", "Open requests of these.", func() float64 { return float64(h.Gauges().FrameRequests) }),
 		gauge("shared_requests", "Shared requests, current and kept.", func() float64 { return float64(h.Gauges().Requests) }),
 		gauge("keys", "Idempotency-Keys of these requests.", func() float64 { return float64(h.Gauges().Keys) }),
 		gauge("shared_request_bytes", "Bytes of their events and answers.", func() float64 { return float64(h.Gauges().Bytes) }),
@@ -103,8 +105,8 @@ func limitMetrics(d *Daemon) prometheus.Collector {
 	c := &d.cfg.API
 	for name, value := range map[string]float64{
 		"connections": float64(c.MaxConnections), "payload_bytes": float64(c.MaxPayload), "upload_bytes": float64(c.MaxUpload),
-		"body_bytes":      float64(c.BodiesLimit()),
-		"shared_requests": float64(c.SharedRequests), "keys": float64(c.Keys), "shared_request_bytes": float64(c.KeepBytes), "events_per_request": float64(c.EventsPerRequest),
+		"body_bytes":    float64(c.BodiesLimit()),
+		"open_requests": float64(c.OpenRequests), "shared_requests": float64(c.SharedRequests), "keys": float64(c.Keys), "shared_request_bytes": float64(c.KeepBytes), "events_per_request": float64(c.EventsPerRequest),
 		"requests": float64(d.cfg.Core.Limits.Requests), "database_connections": float64(c.Connections),
 	} {
 		limits.WithLabelValues(name).Set(value)

@@ -25,7 +25,7 @@ var mayImport = map[string][]string{
 	"claim":             {"", "migrations", "internal/contract"},
 	"claim/claimfake":   {"", "claim", "internal/contract"},
 	"api":               {"", "internal/contract", "internal/jsontext", "internal/ondemand", "internal/problem", "workerproto"},
-	"client":            {"", "internal/contract", "internal/jsontext", "workerproto"},
+	"client":            {"", "internal/contract", "internal/jsontext", "internal/problem", "workerproto"},
 	"internal/ondemand": {"", "internal/problem"},
 	"internal/problem":  {""},
 	"internal/devpg":    {},

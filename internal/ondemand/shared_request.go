@@ -12,6 +12,10 @@ import (
 type Event struct {
 	Name string // queued, started, progress or partial
 	Data []byte // JSON
+
+	Rank   Rank               // of queued
+	Slot   dispatcherd.SlotID // of started
+	Worker string             // of started
 }
 
 // Shared is one execution that any number of callers follow. It implements Caller.
@@ -65,7 +69,7 @@ func (r *Shared) Started(slot dispatcherd.SlotID, worker string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.started = true
-	r.appendLocked(Event{"started", data})
+	r.appendLocked(Event{Name: "started", Data: data, Slot: slot, Worker: worker})
 }
 
 // Reported implements Caller.
@@ -76,7 +80,7 @@ func (r *Shared) Reported(p Report) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.appendLocked(Event{name, p.JSON})
+	r.appendLocked(Event{Name: name, Data: p.JSON})
 }
 
 // Answered implements Caller.
@@ -155,7 +159,7 @@ func (r *Shared) submitted(job dispatcherd.JobID, rank Rank) {
 	data := eventJSON(rank)
 	r.mu.Lock()
 	r.job, r.ready = job, true
-	r.queued = &Event{"queued", data}
+	r.queued = &Event{Name: "queued", Data: data, Rank: rank}
 	r.wakeLocked()
 	givenUp := r.givenUp
 	r.mu.Unlock()

@@ -86,6 +86,16 @@ var (
 	Internal         = Kind{"internal", http.StatusInternalServerError, "The dispatcher has an internal error"}
 )
 
+// Lookup returns the kind with that name. An unknown name is a kind of its own.
+func Lookup(name string) Kind {
+	for _, k := range Kinds {
+		if k.Name == name {
+			return k
+		}
+	}
+	return Kind{name, http.StatusInternalServerError, name}
+}
+
 // CallerGone is never sent: the caller disconnected. Its status is for metrics.
 var CallerGone = Kind{"caller-gone", 499, "The caller disconnected"}
 

@@ -1,0 +1,346 @@
+package api
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/internal/ondemand"
+	"github.com/dispatcherd/dispatcherd/internal/problem"
+	"github.com/dispatcherd/dispatcherd/workerproto"
+)
+
+// frameRoute names requests in frames in metrics.
+const frameRoute = "frame request"
+
+// frameSlack is the part of a frame that is not payload or result.
+const frameSlack = 64 << 10
+
+// minFrame is the least limit of frames: a result may have the size of a worker's frame.
+const minFrame = 1 << 20
+
+// serveFrames serves the callers on l that speak frames until ctx is done.
+func (h *Handler) serveFrames(ctx context.Context, l net.Listener) error {
+	limits := workerproto.Limits{
+		MaxFrame: max(h.cfg.MaxPayload, minFrame) + frameSlack, MaxConnections: h.cfg.MaxConnections,
+		MaxRequests: h.cfg.OpenRequests, Outbox: 2*h.cfg.OpenRequests + 1024,
+		HelloTimeout: h.cfg.HeaderTimeout, WriteTimeout: h.cfg.WriteTimeout,
+	}
+	return workerproto.ServeCallers(ctx, l, limits, (*frames)(h), frameObserver{obs: h.obs})
+}
+
+// frames is the handler as sessions of callers see it.
+type frames Handler
+
+// Open implements workerproto.CallerHandler.
+func (h *frames) Open(s *workerproto.CallerSession) {
+	s.Value = &frameSession{h: (*Handler)(h), session: s, open: map[int64]*frameRequest{}}
+	h.frameSessions.Add(1)
+}
+
+// Frames implements workerproto.CallerHandler.
+func (*frames) Frames(s *workerproto.CallerSession, list []workerproto.CallerFrame) {
+	session := s.Value.(*frameSession)
+	for _, f := range list {
+		switch f := f.(type) {
+		case *workerproto.Request:
+			session.begin(f)
+		case *workerproto.CancelRequest:
+			session.cancel(f.ID)
+		}
+	}
+}
+
+// Closed implements workerproto.CallerHandler. The requests of the session are
+// cancelled, as when a caller of HTTP disconnects.
+func (h *frames) Closed(s *workerproto.CallerSession, _ error) {
+	session := s.Value.(*frameSession)
+	for _, r := range session.takeAll() {
+		r.abandon()
+		r.finished(problem.CallerGone.Status)
+	}
+	session.following.Wait()
+	h.frameSessions.Add(-1)
+}
+
+// frameSession holds the open requests of one session.
+type frameSession struct {
+	h         *Handler
+	session   *workerproto.CallerSession
+	following sync.WaitGroup // goroutines of shared requests
+
+	mu   sync.Mutex
+	open map[int64]*frameRequest
+}
+
+// frameRequest is one open request. A request that lives in memory and has one caller
+// is answered by the dispatcher's loop: frameRequest is its ondemand.Caller. Any other
+// request has a goroutine that follows it.
+type frameRequest struct {
+	s     *frameSession
+	id    int64
+	began time.Time
+	body  *ondemand.Body
+	job   dispatcherd.JobID  // of a direct request; used by the session's reader only
+	stop  context.CancelFunc // of a followed request
+}
+
+// begin starts a request.
+func (s *frameSession) begin(f *workerproto.Request) {
+	r := &frameRequest{s: s, id: f.ID, began: time.Now(), body: s.h.requests.NewBody()}
+	s.mu.Lock()
+	_, taken := s.open[f.ID]
+	full := len(s.open) >= s.session.MaxRequests()
+	if !taken {
+		s.open[f.ID] = r
+		s.h.frameRequests.Add(1)
+	}
+	s.mu.Unlock()
+	switch {
+	case taken:
+		s.session.Send(workerproto.Complain(workerproto.DuplicateID, 0, "request %d is open already", f.ID))
+		return
+	case full:
+		s.h.obs.Refused(BoundOpenRequests)
+		r.fail(problem.QueueFull.Of(fmt.Sprintf("%d requests of this connection are open already, the limit", s.session.MaxRequests())).Retryable())
+		return
+	}
+	if err := r.submit(f); err != nil {
+		r.fail(s.h.problemOn(frameRoute, err))
+	}
+}
+
+// submit checks a request and hands it to the dispatcher.
+func (r *frameRequest) submit(f *workerproto.Request) (err error) {
+	h := r.s.h
+	defer func() {
+		if v := recover(); v != nil {
+			err = panicked(v)
+		}
+	}()
+	o := optionsOf(f)
+	if err := h.requests.Check(&o); err != nil {
+		return err
+	}
+	if len(f.Payload) > h.cfg.MaxPayload {
+		return &http.MaxBytesError{Limit: int64(h.cfg.MaxPayload)}
+	}
+	if !r.body.Add(int64(len(f.Payload))) {
+		return h.requests.RefuseBody()
+	}
+	if !o.Events && !o.Shared() {
+		r.job, err = h.requests.Submit(context.Background(), &o, r)
+		return err
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	r.stop = stop
+	r.s.following.Go(func() {
+		defer stop()
+		r.follow(ctx, &o)
+	})
+	return nil
+}
+
+func optionsOf(f *workerproto.Request) ondemand.Options {
+	o := ondemand.Options{
+		Type: f.Type, Payload: f.Payload, Priority: f.Priority, Durable: f.Durable, CoalesceKey: f.CoalesceKey, Key: f.Key, Events: f.Events,
+	}
+	if f.Timeout != 0 {
+		timeout := f.Timeout
+		o.Timeout = &timeout
+	}
+	if f.CapacityWait != 0 {
+		wait := f.CapacityWait
+		o.CapacityWait = &wait
+	}
+	return o
+}
+
+// cancel cancels an open request. The request is answered here if the dispatcher has
+// not answered it yet.
+func (s *frameSession) cancel(id int64) {
+	s.mu.Lock()
+	r := s.open[id]
+	s.mu.Unlock()
+	if r == nil {
+		return
+	}
+	r.abandon()
+	if r.stop == nil {
+		r.fail(problem.JobCancelled.Of("the caller cancelled it"))
+	}
+}
+
+// abandon withdraws the request.
+func (r *frameRequest) abandon() {
+	switch {
+	case r.stop != nil:
+		r.stop()
+	case r.job != 0:
+		r.s.h.requests.Abandon(r.job, r)
+	}
+}
+
+// Started implements ondemand.Caller.
+func (*frameRequest) Started(dispatcherd.SlotID, string) {}
+
+// Reported implements ondemand.Caller.
+func (*frameRequest) Reported(ondemand.Report) {}
+
+// Answered implements ondemand.Caller.
+func (r *frameRequest) Answered(a ondemand.Answer) { r.answer(0, &a) }
+
+// answer ends the request with the answer of the dispatcher.
+func (r *frameRequest) answer(job dispatcherd.JobID, a *ondemand.Answer) {
+	if a.Kind != ondemand.Done {
+		r.fail(ondemand.ExplainAnswer(a).About(job))
+		return
+	}
+	f := &workerproto.Answer{ID: r.id, Job: max(job, 0), Worker: a.Worker, Result: a.Result()}
+	if f.Size() > r.s.session.MaxFrame() {
+		r.fail(problem.TooLarge.Of(fmt.Sprintf("the result has %d bytes, which no frame holds; HTTP sends it", len(f.Result))).About(job))
+		return
+	}
+	r.end(f, http.StatusOK)
+}
+
+// fail ends the request with a problem.
+func (r *frameRequest) fail(p *problem.Problem) {
+	r.end(&workerproto.Answer{
+		ID: r.id, Job: p.Job, Code: p.Name(), Message: p.Detail, RetryAfter: time.Duration(p.RetryAfterMS) * time.Millisecond,
+	}, p.Status)
+}
+
+// end sends the one answer of the request. Later calls change nothing.
+func (r *frameRequest) end(f *workerproto.Answer, status int) {
+	r.s.mu.Lock()
+	open := r.s.open[r.id] == r
+	if open {
+		delete(r.s.open, r.id)
+	}
+	r.s.mu.Unlock()
+	if !open {
+		return
+	}
+	r.s.session.Send(f)
+	r.finished(status)
+}
+
+// finished counts the end of a request that was removed from the open ones.
+func (r *frameRequest) finished(status int) {
+	r.body.Drop()
+	r.s.h.frameRequests.Add(-1)
+	r.s.h.obs.Responded(frameRoute, status, time.Since(r.began))
+}
+
+// takeAll removes and returns the open requests.
+func (s *frameSession) takeAll() []*frameRequest {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all := make([]*frameRequest, 0, len(s.open))
+	for _, r := range s.open { // order-free: each is abandoned by itself
+		all = append(all, r)
+	}
+	clear(s.open)
+	return all
+}
+
+// follow sends the events and the answer of a request that is shared or has events.
+func (r *frameRequest) follow(ctx context.Context, o *ondemand.Options) {
+	defer func() {
+		if v := recover(); v != nil {
+			r.fail(r.s.h.problemOn(frameRoute, panicked(v)))
+		}
+	}()
+	f, err := r.s.h.requests.Begin(ctx, o, r.body)
+	if err == nil {
+		defer f.Leave()
+		err = r.followUntilEnd(ctx, f, o.Events)
+	}
+	switch {
+	case err == nil:
+	case ctx.Err() != nil:
+		r.fail(problem.JobCancelled.Of("the caller cancelled it"))
+	default:
+		r.fail(r.s.h.problemOn(frameRoute, err))
+	}
+}
+
+func (r *frameRequest) followUntilEnd(ctx context.Context, f *ondemand.Follower, events bool) error {
+	if !events {
+		v, a, err := f.Await(ctx)
+		if err == nil {
+			r.answer(v.Job, a)
+		}
+		return err
+	}
+	v, err := f.Ready(ctx, 0)
+	if err != nil {
+		return err
+	}
+	for {
+		r.sendEvents(&v)
+		if !v.More {
+			if a := f.Answer(&v); a != nil {
+				r.answer(v.Job, a)
+				return nil
+			}
+			if err := f.Wait(ctx, &v, nil); err != nil {
+				return err
+			}
+		}
+		v = f.Look(v.Next)
+	}
+}
+
+// sendEvents sends the events of a view.
+func (r *frameRequest) sendEvents(v *ondemand.View) {
+	if v.Missed > 0 {
+		r.s.h.obs.Refused(BoundEvents)
+		r.s.session.Send(&workerproto.Gap{ID: r.id, Missed: v.Missed})
+	}
+	for i := range v.Events {
+		switch e := &v.Events[i]; e.Name {
+		case "progress":
+			r.s.session.Send(workerproto.NewRequestProgress(r.id, e.Data))
+		case "partial":
+			r.s.session.Send(workerproto.NewRequestPartial(r.id, e.Data))
+		case "queued":
+			r.s.session.Send(&workerproto.Queued{ID: r.id, Rank: e.Rank.OfType, Waiting: e.Rank.Waiting})
+		case "started":
+			r.s.session.Send(&workerproto.Started{ID: r.id, Slot: e.Slot, Worker: e.Worker})
+		}
+	}
+}
+
+// frameObserver counts what sessions of callers report.
+type frameObserver struct {
+	workerproto.NoObserver
+
+	obs Observer
+}
+
+// Complained implements workerproto.Observer.
+func (o frameObserver) Complained(code workerproto.Code) {
+	switch code {
+	case workerproto.SlowReader:
+		o.obs.Refused(BoundSlowReader)
+	case workerproto.HelloTimeout:
+		o.obs.Refused(BoundHeaderTime)
+	case workerproto.HeartbeatTimeout:
+		o.obs.Refused(BoundIdleTime)
+	case workerproto.FrameTooLong:
+		o.obs.Refused(BoundPayload)
+	}
+}
+
+// frameGauges are the current numbers of frames.
+type frameGauges struct {
+	frameSessions atomic.Int64
+	frameRequests atomic.Int64
+}

@@ -1,0 +1,30 @@
+package workerproto
+
+import (
+	"context"
+	"net"
+)
+
+// CallerConn is the caller's end of a session.
+//
+// Receive returns Queued, Started, RequestProgress, RequestPartial, Gap, Answer and
+// non-fatal Error frames.
+type CallerConn struct {
+	client
+}
+
+// ConnectCaller says hello on a fresh connection and waits for the welcome until ctx is
+// done. It owns conn: on an error it is closed. caller is a name for people.
+func ConnectCaller(ctx context.Context, conn net.Conn, caller string) (*CallerConn, error) {
+	c := &CallerConn{}
+	c.decoder.callers = true
+	hello := &CallerHello{MinVersion: MinVersion, MaxVersion: MaxVersion, Caller: caller}
+	if err := c.start(ctx, conn, hello); err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// Send queues a frame, waits while the outbox is full, and reports false once the
+// connection is gone. The frame must not be changed afterwards. Any goroutine may send.
+func (c *CallerConn) Send(f CallerFrame) bool { return c.out.putWait(f) }

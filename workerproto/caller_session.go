@@ -1,0 +1,146 @@
+package workerproto
+
+import (
+	"context"
+	"net"
+
+	"github.com/dispatcherd/dispatcherd"
+)
+
+// CallerHandler is what the dispatcher does with the frames of callers. For one session
+// all calls come from one goroutine, its reader, in the order Open, Frames…, Closed.
+type CallerHandler interface {
+	// Open is called after a valid hello, before the welcome is sent.
+	Open(s *CallerSession)
+	// Frames takes the *Request and *CancelRequest frames of one read, in the order
+	// of sending. Slice and frames are valid during the call only; strings and byte
+	// slices in them stay valid.
+	Frames(s *CallerSession, frames []CallerFrame)
+	// Closed is called exactly once for each Open, after the last Frames.
+	Closed(s *CallerSession, cause error)
+}
+
+// ServeCallers is Serve for callers.
+func ServeCallers(ctx context.Context, l net.Listener, limits Limits, h CallerHandler, obs Observer) error {
+	return serve(ctx, l, limits, obs, func(c *serverConn) protocol { return &CallerSession{serverConn: c, handler: h} })
+}
+
+// CallerSession is the dispatcher's end of a caller's connection. Send and Close may be
+// called from any goroutine, also after the session has ended.
+type CallerSession struct {
+	// Value belongs to the handler, which sets it in Open.
+	Value any
+
+	*serverConn
+	handler CallerHandler
+	decoder CallerDecoder
+	batch   []CallerFrame // handed to the handler; empty between two reads
+}
+
+// MaxRequests is the limit of open requests.
+func (s *CallerSession) MaxRequests() int { return s.limits.MaxRequests }
+
+// MaxFrame is the limit of a frame in either direction.
+func (s *CallerSession) MaxFrame() int { return s.limits.MaxFrame }
+
+// Send queues a frame and never blocks; the frame must not be changed afterwards. False
+// means that it will not be delivered: the session has ended, or ends with SlowReader.
+func (s *CallerSession) Send(f DispatcherFrame) bool { return s.send(f) }
+
+// handshake implements protocol. Every error is fatal.
+func (s *CallerSession) handshake(line []byte) error {
+	f, fault := s.decoder.Decode(line)
+	if fault == nil {
+		fault = checkCallerHello(f)
+	}
+	if fault != nil {
+		fault.Fatal = true
+		return fault
+	}
+	s.handler.Open(s)
+	s.send(&Welcome{
+		Version: min(f.(*CallerHello).MaxVersion, MaxVersion), Session: s.nonce, Dispatcher: s.limits.Dispatcher,
+		Limits: s.limits.callerParameters(),
+	})
+	return nil
+}
+
+func checkCallerHello(f CallerFrame) *Error {
+	h, ok := f.(*CallerHello)
+	switch {
+	case !ok:
+		return Complain(NotHello, 0, "the first frame must be a hello")
+	case h.MinVersion > MaxVersion || h.MaxVersion < MinVersion:
+		return Complain(BadVersion, 0, "the caller speaks versions %d to %d, this dispatcher %d to %d", h.MinVersion, h.MaxVersion, MinVersion, MaxVersion)
+	case h.Caller != "" && !validName(h.Caller, dispatcherd.MaxWorkerLength):
+		return Complain(BadValue, 0, "field \"caller\" must have at most %d bytes and no control characters", dispatcherd.MaxWorkerLength)
+	}
+	return nil
+}
+
+// receive implements protocol.
+func (s *CallerSession) receive() error {
+	err := s.collect()
+	if len(s.batch) > 0 {
+		s.handler.Frames(s, s.batch)
+	}
+	clear(s.batch)
+	s.batch = s.batch[:0]
+	if cap(s.batch) > maxArena {
+		s.batch = nil
+	}
+	s.decoder.Reset()
+	return err
+}
+
+// collect decodes every complete line into the batch.
+func (s *CallerSession) collect() error {
+	frames, from := 0, s.in.start
+	defer func() {
+		if frames > 0 {
+			s.obs.Received(frames, s.in.start-from)
+		}
+	}()
+	for {
+		line, ok, fault := s.in.next()
+		if fault != nil {
+			return fault
+		}
+		if !ok {
+			return nil
+		}
+		frames++
+		f, fault := s.decoder.Decode(line)
+		if fault != nil {
+			s.reject(f, fault)
+			continue
+		}
+		switch f.(type) {
+		case *CallerHello:
+			return Complain(SecondHello, 0, "hello comes once on a connection")
+		case *Ping:
+			s.send(pong)
+		case *Pong:
+		default:
+			s.batch = append(s.batch, f)
+		}
+	}
+}
+
+// reject answers a frame that cannot be read. A request whose id is known gets its one
+// Answer.
+func (s *CallerSession) reject(f CallerFrame, fault *Error) {
+	s.obs.Complained(fault.Code)
+	if r, ok := f.(*Request); ok && r != nil && r.ID != 0 {
+		s.send(&Answer{ID: r.ID, Code: CodeInvalidRequest, Message: fault.Message})
+		return
+	}
+	s.send(fault)
+}
+
+// CodeInvalidRequest is the code of the Answer to a malformed request.
+const CodeInvalidRequest = "invalid-request"
+
+func (s *CallerSession) shrink() { s.decoder = CallerDecoder{names: s.decoder.names} }
+
+func (s *CallerSession) closed(cause error) { s.handler.Closed(s, cause) }
