@@ -265,6 +265,7 @@ func (c *Core) adoptedJob(o *offered, row *contract.Adopted) *job {
 	j := c.newJob()
 	j.id, j.priority, j.mode = row.ID, row.Priority, dispatcherd.Queued
 	j.attempt, j.crashes, j.fingerprint = row.Attempt, row.Crashes, o.From
+	j.sentAt = c.now - Instant(row.Ran.Milliseconds())
 	j.row.key = contract.Key{RunAt: row.RunAt, ID: row.ID}
 	j.row.maxAttempts, j.row.failures = row.MaxAttempts, row.Failures
 	j.typ = c.hold(row.Type)

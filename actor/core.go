@@ -45,6 +45,8 @@ type Core struct {
 	elsewhere map[string]int            // capacity of the other dispatchers, by type; read only
 	shares    map[string]contract.Share // by type; read only
 
+	decisions []Decision // of the last step
+
 	draining bool
 	leaving  bool // running rows outlive their sessions
 	disowned bool // the lease cannot be proved: no row may be claimed
@@ -92,7 +94,7 @@ func New(cfg Config) *Core {
 func (c *Core) Step(now Instant, ev Event, fx []Effect) []Effect {
 	c.now = max(c.now, now)
 	c.backlog.Advance(c.now)
-	c.fx = fx
+	c.fx, c.decisions = fx, c.decisions[:0]
 	c.memory.reset()
 	ev.apply(c)
 	t, ok := ev.(Together)

@@ -50,6 +50,7 @@ func (c *Core) requestWorkerLost(j *job, faultless bool) {
 	c.stats.Crashed++
 	switch {
 	case j.state == abandoned:
+		c.logEnd(j, 0, AnswerFailed)
 		c.move(j, onAnswer)
 	case int(j.crashes) >= c.cfg.Limits.Crashes:
 		c.stats.Quarantine++

@@ -14,6 +14,7 @@ func (Drained) apply(c *Core) {
 		return
 	}
 	c.draining = true
+	c.logDecision(DecisionWaiting).Reasons = 1 << waitDraining
 	c.backlog.Drain()
 	c.giveUpUnsent()
 	for _, j := range c.inHand() {

@@ -65,6 +65,9 @@ func (c *Core) expireRequest(j *job) {
 // separately, and whether no slot could have kept it.
 func (c *Core) answerLate(j *job) {
 	c.stats.Late++
+	if j.state != abandoned { // an abandoned execution ends later
+		c.logEnd(j, 0, AnswerLate)
+	}
 	reason := "the deadline passed"
 	if j.state == waiting && c.index.Capacity(j.typ) == 0 {
 		reason += "; no slot supports type \"" + c.index.Name(j.typ) + "\""
@@ -74,6 +77,7 @@ func (c *Core) answerLate(j *job) {
 
 // answerUnsupported ends a request that waited for a slot in vain.
 func (c *Core) answerUnsupported(j *job) {
+	c.logEnd(j, 0, AnswerUnsupported)
 	c.stats.Unsupported++ // and not Answered: each request is counted once
 	c.reply(Answer{
 		Job: j.id, Kind: AnswerUnsupported,

@@ -25,6 +25,7 @@ const (
 	ReasonScheduled     Reason = "Scheduled"     // its run_at lies ahead
 	ReasonBackoff       Reason = "Backoff"       // it failed, and its next attempt lies ahead
 	ReasonDraining      Reason = "Draining"      // this dispatcher is about to stop
+	ReasonFenced        Reason = "Fenced"        // the lease is not renewed: this dispatcher claims no row
 	ReasonOutage        Reason = "Outage"        // Postgres does not answer
 	ReasonUnrecorded    Reason = "Unrecorded"    // too many ended attempts wait to be written down
 	ReasonTypeUnknown   Reason = "TypeUnknown"   // nobody here has ever offered the type, or nobody remembers
@@ -156,7 +157,7 @@ func reasonInHand(j *job) Reason {
 // is free.
 func (r Reason) holdsOff() bool {
 	switch r {
-	case ReasonBackoff, ReasonScheduled, ReasonDraining, ReasonOutage, ReasonUnrecorded:
+	case ReasonBackoff, ReasonScheduled, ReasonDraining, ReasonFenced, ReasonOutage, ReasonUnrecorded:
 		return true
 	}
 	return false
@@ -393,6 +394,7 @@ func (c *Core) reasons(x *Explanation, a *asked, q Inquiry, unknown, full bool) 
 	add(ReasonBackoff, early && q.Failures > 0)
 	add(ReasonScheduled, early && q.Failures == 0)
 	add(ReasonDraining, c.draining)
+	add(ReasonFenced, queued && c.disowned)
 	add(ReasonOutage, queued && c.claims.breaker.Open(c.now))
 	add(ReasonUnrecorded, queued && c.ends.unrecorded >= c.cfg.Limits.Unfinished)
 	add(ReasonTypeUnknown, !a.known)

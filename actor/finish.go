@@ -27,6 +27,7 @@ func (c *Core) end(j *job, f contract.Finish) {
 // recordEnd puts the end of an attempt on its way to Postgres. The job is
 // forgotten when the end is recorded.
 func (c *Core) recordEnd(j *job, f contract.Finish) {
+	c.logEnd(j, f.Outcome, 0)
 	j.payload = nil
 	f.ID, f.Attempt = j.id, j.attempt
 	c.ends.add(f)

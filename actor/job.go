@@ -11,6 +11,9 @@ import (
 // noSlot marks a job without a slot.
 const noSlot slotindex.Ref = -1
 
+// notSent is the start of an attempt that has not started.
+const notSent Instant = -Never
+
 // job is one job in the dispatcher's hands. Rows that wait in Postgres are not
 // jobs here, only keys in a lane of the backlog.
 type job struct {
@@ -27,6 +30,7 @@ type job struct {
 	payload     []byte
 	why         Why
 	sentTo      dispatcherd.SessionID
+	sentAt      Instant              // when the attempt started; notSent before
 	fingerprint contract.Fingerprint // of the session in which the attempt began: a resume offer must know the nonce behind it
 	generation  contract.Fingerprint // of the resume offer by which it continues here; 0 = none
 	alarm       int                  // position in the alarm heap plus one; 0 = none
@@ -66,7 +70,7 @@ func (c *Core) newJob() *job {
 	} else {
 		c.spare = j.request.next
 	}
-	*j = job{slot: noSlot, state: notInHand}
+	*j = job{slot: noSlot, state: notInHand, sentAt: notSent}
 	return j
 }
 

@@ -59,22 +59,27 @@ func (c *Core) pass() (again bool) {
 		}
 	})
 	c.heads.init()
-	c.round(open)
-	c.keepDirty(nil)
+	ended := c.round(open)
+	c.keepDirty(func(t slotindex.TypeID) {
+		if reason := c.waitReason(t, ended); reason >= 0 {
+			c.logWait(t, reason)
+		}
+	})
 	return c.dropPreempted()
 }
 
 // round places heads until none is left, or until the best one has to wait:
 // for a fetch that brings its candidate, or for room in a claim. Nothing
-// passes it meanwhile.
-func (c *Core) round(open bool) {
+// passes it meanwhile. It returns the position of that reason in WaitReasons, or
+// -1.
+func (c *Core) round(open bool) int {
 	for len(c.heads) > 0 {
-		h := c.heads[0]
+		h, n := c.heads[0], len(c.decisions)
 		free := c.index.HasFree(h.typ)
 		switch {
 		case !free && c.preemptFor(&h):
 			if c.claims.unplaced {
-				return // who had to yield may rank before the heads that are left
+				return -1 // the preempted job may rank before the heads that are left
 			}
 		case !free:
 			c.types[h.typ].urgent = false
@@ -84,9 +89,9 @@ func (c *Core) round(open bool) {
 			c.placeRequest(&h)
 		case h.bound:
 			c.stats.Misses++
-			return
+			return waitFetch
 		case len(c.claims.next) >= c.claimRoom():
-			return
+			return waitClaims
 		default:
 			c.placeCandidate(h)
 		}
@@ -95,7 +100,11 @@ func (c *Core) round(open bool) {
 		} else {
 			c.heads.pop()
 		}
+		if len(c.heads) > 0 {
+			c.logRunnerUp(n, &c.heads[0])
+		}
 	}
+	return -1
 }
 
 // keepDirty calls f for every dirty type that still has waiting jobs and a
@@ -104,8 +113,12 @@ func (c *Core) keepDirty(f func(slotindex.TypeID)) {
 	kept := c.dirty[:0]
 	for _, t := range c.dirty {
 		k := &c.types[t]
-		if !c.waits(t) || !c.index.HasFree(t) && !k.urgent {
+		waits := c.waits(t)
+		if !waits || !c.index.HasFree(t) && !k.urgent {
 			k.dirty, k.urgent = false, false
+			if waits {
+				c.logWait(t, c.waitReason(t, waitBusy))
+			}
 			continue
 		}
 		kept = append(kept, t)
@@ -232,10 +245,12 @@ func (c *Core) assign(j *job, ref slotindex.Ref) {
 		Capacity:  c.capacity(j.typ),
 	}
 	c.stats.Placed++
+	c.logPlacement(j)
 }
 
 // send hands a job to its slot.
 func (c *Core) send(j *job) {
+	j.sentAt = c.now
 	s := &c.slots[j.slot]
 	c.emit(c.memory.send.add(Send{
 		Session: s.session.id, Number: s.number, Slot: c.index.SlotID(j.slot),

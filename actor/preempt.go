@@ -102,7 +102,9 @@ func (c *Core) preemptFor(h *head) bool {
 	if j == nil {
 		return false
 	}
+	preempted, n := c.headOf(j), len(c.decisions)
 	c.startRequest(h, c.preempt(j))
+	c.logRunnerUp(n, &preempted)
 	return true
 }
 

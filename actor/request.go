@@ -63,6 +63,7 @@ func (c *Core) dequeue(j *job) {
 // requeue returns a request that was running to its place in the queue.
 func (c *Core) requeue(j *job) {
 	c.move(j, onRequeue)
+	j.sentAt = notSent
 	c.types[j.typ].demand[j.priority].putBack(j)
 	c.enqueued(j)
 }
@@ -90,6 +91,11 @@ func (c *Core) endRequest(j *job, r *Result) {
 // answer ends a request. The caller of an abandoned one was answered before, or
 // hung up.
 func (c *Core) answer(j *job, kind AnswerKind, result []byte, reason string) {
+	if j.state == abandoned && c.pastDeadline(j) {
+		c.logEnd(j, 0, AnswerLate)
+	} else {
+		c.logEnd(j, 0, kind)
+	}
 	if j.state != abandoned {
 		c.stats.Answered++
 		c.reply(Answer{Job: j.id, Kind: kind, Result: result, Reason: reason})

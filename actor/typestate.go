@@ -17,6 +17,7 @@ type typeState struct {
 	urgent   bool          // a request was queued since the last pass; dirty as well then
 	limit    time.Duration // of an attempt whose row names none
 	known    bool          // Core holds the type in the index and in the backlog
+	reasons  typeWaits     // why its jobs waited
 	abroad   int32         // slots of other dispatchers that support the type
 }
 

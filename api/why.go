@@ -1,8 +1,12 @@
 package api
 
-import "github.com/dispatcherd/dispatcherd"
+import (
+	"time"
 
-// Why says where a job stands and what keeps it there.
+	"github.com/dispatcherd/dispatcherd"
+)
+
+// Why explains why a job waits, runs or has ended.
 type Why struct {
 	Job      dispatcherd.JobID    `json:"job"`
 	Type     string               `json:"type"`
@@ -29,14 +33,55 @@ type Why struct {
 
 	Overtaking *Overtaking `json:"overtaking,omitempty"` // absent if the weights set no bound, and once the job waits no more
 	Dispatcher int         `json:"dispatcher,omitempty"` // who runs it, if it is not this one
+
+	Placement   *Placement `json:"placement,omitempty"`    // the latest decision that assigned a slot to it
+	End         *End       `json:"end,omitempty"`          // the latest end of one of its attempts here
+	DecisionLog string     `json:"decision_log,omitempty"` // why Placement is nil although the job has started
 }
 
-// Reasons of rows that the dispatcher which was asked has nothing to say about. The
-// others are those of its core.
+// Reasons that do not come from the core.
 const (
 	ReasonFinal     = "Final"     // done, failed or cancelled
 	ReasonElsewhere = "Elsewhere" // another dispatcher runs it
 )
+
+// Values of Why.DecisionLog.
+const (
+	DecisionLogOverwritten = "overwritten"
+	DecisionLogMissing     = "missing"
+	DecisionLogOff         = "off"
+)
+
+// Placement is the decision to run a job on a slot.
+type Placement struct {
+	At        time.Time `json:"at"`
+	Attempt   int       `json:"attempt"` // 0 for a queued job, whose attempt is assigned by the claim that follows
+	Slot      int64     `json:"slot"`
+	Worker    string    `json:"worker"`
+	Score     Score     `json:"score"`
+	Capacity  int       `json:"capacity"`             // slots that supported the type, free or busy, at all dispatchers
+	SlotTypes int       `json:"slot_types"`           // types that the slot supports
+	RunnerUp  *RunnerUp `json:"runner_up,omitempty"`  // nil: no other job was considered
+	Waited    float64   `json:"waited_seconds"`       // since it arrived
+	WaitedFor []string  `json:"waited_for,omitempty"` // reasons why jobs of its type did not start since it arrived
+}
+
+// RunnerUp is the best job that was considered after the one that was placed, or
+// the one that lost the slot to it.
+type RunnerUp struct {
+	Job   int64   `json:"job,omitempty"` // 0: a row that was not read yet; Score is its upper bound
+	Type  string  `json:"type"`
+	Score float64 `json:"score"`
+}
+
+// End is the end of an attempt, or of a request.
+type End struct {
+	At      time.Time `json:"at"`
+	Attempt int       `json:"attempt"`
+	Outcome string    `json:"outcome"`
+	Waited  float64   `json:"waited_seconds"` // before the attempt started
+	Ran     float64   `json:"ran_seconds"`
+}
 
 // Score is a score by term, in points.
 type Score struct {

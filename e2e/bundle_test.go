@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"os"
@@ -53,7 +54,8 @@ func TestDebugBundleContainsWhatIsDocumented(t *testing.T) {
 	h := w.start(cfg)
 	w.worker("worker-of-renown", cfg.WorkerSocket, scriptSlots{N: 2, Types: []string{"x"}})
 	h.awaitSlots(2)
-	w.await(w.insert("x", work{}), dispatcherd.Done)
+	id := w.insert("x", work{})
+	w.await(id, dispatcherd.Done)
 
 	path := filepath.Join(w.dir, "incident.tar.gz")
 	command := []string{"debug", "bundle", "--api-socket", cfg.APISocket, "--file", path}
@@ -69,6 +71,8 @@ func TestDebugBundleContainsWhatIsDocumented(t *testing.T) {
 	require.Equal(t, "poll = 1s (default)\n", files["configuration"])
 	require.Contains(t, files["metrics"], "dispatcherd_jobs_total")
 	require.Contains(t, files["goroutines"], "goroutine ")
+	require.Regexp(t, fmt.Sprintf(`"decision":"placed","job":%d,.*"worker":"worker-of-renown",.*"score":`, id), files["decisions.jsonl"])
+	require.Regexp(t, fmt.Sprintf(`"decision":"ended","job":%d,"attempt":1,.*"outcome":"done"`, id), files["decisions.jsonl"])
 	require.Equal(t, cfg.Version+"\n", files["version"])
 }
 

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"sync"
 	"testing"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/api"
+	"github.com/dispatcherd/dispatcherd/claim"
 	"github.com/dispatcherd/dispatcherd/internal/exit"
 )
 
@@ -55,6 +57,53 @@ func TestARequestInMemoryIsExplained(t *testing.T) {
 	}
 	close(callee.open)
 	calls.Wait()
-	eventually(t, func() bool { return c.ask(http.MethodGet, "/v1/jobs/-1/why", "").StatusCode == http.StatusNotFound },
-		func() string { return "an answered request that is forgotten" })
+	answered := explained("/v1/jobs/-1/why")
+	require.Equal(t, []string{"Final"}, answered.Reasons)
+	require.Equal(t, dispatcherd.Done, answered.Status)
+	require.Equal(t, "done", answered.End.Outcome)
+	require.Equal(t, []string{"CapacityBusy"}, explained("/v1/jobs/-2/why").Placement.WaitedFor)
+}
+
+func TestWhyExplainsThePlacementOfAJobThatHasEnded(t *testing.T) {
+	w := newWorld(t)
+	h := w.start(w.config("d"))
+	jobs := []dispatcherd.JobID{w.insertNew(claim.New{Type: "x", Priority: 5}, work{}), w.insertNew(claim.New{Type: "x", Priority: 1}, work{})}
+	w.worker("worker-of-renown", h.cfg.WorkerSocket, scriptSlots{N: 1, Types: []string{"x"}})
+	for _, id := range jobs {
+		w.await(id, dispatcherd.Done)
+	}
+	explained := func(id dispatcherd.JobID) (why api.Why) {
+		got := h.caller().ask(http.MethodGet, fmt.Sprintf("/v1/jobs/%d/why", id), "")
+		require.Equal(t, http.StatusOK, got.StatusCode, got.body)
+		require.NoError(t, json.Unmarshal([]byte(got.body), &why))
+		return why
+	}
+	first := explained(jobs[0])
+	require.Equal(t, []string{"Final"}, first.Reasons)
+	require.Equal(t, "worker-of-renown", first.Placement.Worker)
+	require.InDelta(t, 5*1024, first.Placement.Score.Base, 1)
+	require.InDelta(t, 500, first.Placement.Score.Rarity, 1)
+	require.NotNil(t, first.Placement.RunnerUp)
+	require.EqualValues(t, jobs[1], first.Placement.RunnerUp.Job)
+	require.Equal(t, "done", first.End.Outcome)
+	require.Empty(t, first.DecisionLog)
+	require.Contains(t, explained(jobs[1]).Placement.WaitedFor, "CapacityBusy")
+	shown := onDatabase(t, w.dsn, "", fmt.Sprintf("job why %d --api-socket %s", jobs[0], h.cfg.APISocket))
+	require.Equal(t, exit.OK, shown.code, shown.err)
+	require.Contains(t, shown.out, "worker-of-renown")
+	require.Contains(t, shown.out, fmt.Sprintf("runner-up: job %d x, score ", jobs[1]))
+}
+
+func TestWhySaysThatAnEntryIsOverwritten(t *testing.T) {
+	w := newWorld(t)
+	cfg := w.config("d")
+	cfg.DecisionLog = 2
+	h := w.start(cfg)
+	w.worker("w", cfg.WorkerSocket, scriptSlots{N: 1, Types: []string{"x"}})
+	first := w.insert("x", work{})
+	w.await(first, dispatcherd.Done)
+	w.await(w.insert("x", work{}), dispatcherd.Done)
+	shown := onDatabase(t, w.dsn, "", fmt.Sprintf("job why %d --api-socket %s", first, h.cfg.APISocket))
+	require.Equal(t, exit.OK, shown.code, shown.err)
+	require.Contains(t, shown.out, "older entries are overwritten")
 }

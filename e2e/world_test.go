@@ -78,7 +78,7 @@ func (w *world) config(name string) daemon.Config {
 		Name: name, DSN: w.dsn, Version: "e2e",
 		WorkerSocket: filepath.Join(w.dir, name+".sock"), APISocket: filepath.Join(w.dir, name+"-api.sock"),
 		SocketMode: 0o600, Core: core, Workers: workerproto.Limits{}.WithDefaults(),
-		Lease: 10 * time.Second, Heartbeat: 100 * time.Millisecond, Grace: 5 * time.Second, Listen: true,
+		Lease: 10 * time.Second, Heartbeat: 100 * time.Millisecond, Grace: 5 * time.Second, Listen: true, DecisionLog: 10_000,
 	}
 }
 

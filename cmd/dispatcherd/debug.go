@@ -29,10 +29,10 @@ func (a *app) debugBundleCommand() *cobra.Command {
 	var force bool
 	cmd := &cobra.Command{
 		Use: "bundle", Short: "Write diagnostic data of a running dispatcher to a file", Args: settings.NoArguments,
-		Long: `Writes a compressed tar archive with the version, the configuration (secrets masked), the metrics and the
-stacks of all goroutines of a running dispatcher. It contains no payloads, results or error texts of
+		Long: `Writes a compressed tar archive with the version, the configuration (secrets masked), the metrics, the
+stacks of all goroutines and the decision log (decisions.jsonl) of a running dispatcher. It contains no payloads, results or error texts of
 workers. Only root and the user that the dispatcher runs as may request it.`,
-		Example: "  dispatcherd debug bundle\n  dispatcherd debug bundle --file incident.tar.gz && tar -xzf incident.tar.gz",
+		Example: "  dispatcherd debug bundle\n  dispatcherd debug bundle --file incident.tar.gz && tar -xzOf incident.tar.gz decisions.jsonl | jq .",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if file == "" {
 				file = "dispatcherd-" + time.Now().Format("20060102-150405") + ".tar.gz"

@@ -105,7 +105,7 @@ func TestZeroIsTakenWhereItHasAMeaning(t *testing.T) {
 		}
 	})
 	require.ElementsMatch(t, []string{
-		"serve grace", "serve memory-bytes", "serve resume",
+		"serve decision-log", "serve grace", "serve memory-bytes", "serve resume",
 		"serve weight-on-demand", "serve weight-on-demand-ageing", "serve weight-priority", "serve weight-rarity",
 		"job insert priority", "migrate down to", "worker run worker-grace",
 		"trace demo batch", "trace demo seed", "trace export since", "trace export until", "trace generate batch", "trace generate seed",

@@ -15,6 +15,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/settings"
 	"github.com/dispatcherd/dispatcherd/internal/allow"
 	"github.com/dispatcherd/dispatcherd/internal/daemon"
+	"github.com/dispatcherd/dispatcherd/internal/decisionlog"
 	"github.com/dispatcherd/dispatcherd/internal/resources"
 	"github.com/dispatcherd/dispatcherd/scoring"
 	"github.com/dispatcherd/dispatcherd/workerproto"
@@ -170,4 +171,6 @@ func (f *serveFlags) registerObservability(flags *pflag.FlagSet) {
 	flags.StringVar(&f.format, "log-format", "auto", "json, console, or auto: console on a terminal")
 	f.level = zapcore.InfoLevel
 	flags.Var(&levelFlag{&f.level}, "log-level", "debug, info, warn or error")
+	flags.IntVar(&f.cfg.DecisionLog, "decision-log", decisionlog.DefaultEntries, "decisions kept in memory for 'job why' and 'debug bundle', about 200 bytes each; 0 = none")
+	settings.Between(flags, "0", "10000000", "decision-log")
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/dispatcherd/dispatcherd/scoring"
 )
 
-// Why implements api.Backend: the row says what the job is, the core where it
-// stands.
+// Why implements api.Backend. The row says what the job is, the core what it waits
+// for now, and the decision log what was decided before.
 func (b *backend) Why(ctx context.Context, id dispatcherd.JobID) (api.Why, error) {
 	if id.OnDemand() {
 		return b.whyRequest(id)
@@ -26,7 +26,9 @@ func (b *backend) Why(ctx context.Context, id dispatcherd.JobID) (api.Why, error
 	me := int(b.store.Dispatcher())
 	switch {
 	case job.Status.Final():
-		return api.Why{Job: id, Type: job.Type, Mode: "queued", Priority: job.Priority, Status: job.Status, Reasons: []string{api.ReasonFinal}}, nil
+		why := api.Why{Job: id, Type: job.Type, Mode: "queued", Priority: job.Priority, Status: job.Status, Reasons: []string{api.ReasonFinal}}
+		b.addDecisions(&why, id)
+		return why, nil
 	case job.Status == dispatcherd.Running && job.Dispatcher != nil && *job.Dispatcher != me:
 		return api.Why{
 			Job: id, Type: job.Type, Mode: "queued", Priority: job.Priority, Status: job.Status,
@@ -37,26 +39,33 @@ func (b *backend) Why(ctx context.Context, id dispatcherd.JobID) (api.Why, error
 		ID: id, Type: job.Type, Priority: job.Priority, RunAt: job.RunAt.UnixMicro(), Failures: int32(job.Failures),
 	})
 	why := whyView(&x)
-	why.Job, why.Type, why.Status = id, job.Type, job.Status
+	b.addDecisions(&why, id)
+	if job.Status == dispatcherd.Pending && why.Placement == nil {
+		why.DecisionLog = "" // no placement is expected
+	}
+	why.Job, why.Type, why.Status, why.Priority = id, job.Type, job.Status, job.Priority
 	return why, nil
 }
 
-// whyRequest explains a request in memory, of which the core alone knows.
+// whyRequest explains a request, which only the core and the decision log know.
 func (b *backend) whyRequest(id dispatcherd.JobID) (api.Why, error) {
 	x := b.explain(actor.Inquiry{ID: id})
 	if x.Mode != dispatcherd.OnDemand {
-		return api.Why{}, api.ErrNotFound // it was answered, or there never was one
+		return b.whyEndedRequest(id)
 	}
 	why := whyView(&x)
 	why.Job, why.Status = id, dispatcherd.Pending
+	b.addDecisions(&why, id)
 	if slices.Contains(x.Reasons, actor.ReasonRunning) {
 		why.Status = dispatcherd.Running
+	} else if why.Placement == nil {
+		why.DecisionLog = ""
 	}
 	return why, nil
 }
 
 func (b *backend) explain(q actor.Inquiry) (x actor.Explanation) {
-	b.loop.Order(actor.Tick{}) // ages are those of now
+	b.loop.Order(actor.Tick{}) // updates the ages
 	b.loop.Ask(func(c *actor.Core) { x = c.Explain(q) })
 	return x
 }

@@ -76,6 +76,12 @@ func (d *Daemon) writeBundle(w io.Writer) error {
 	promhttp.HandlerFor(d.metrics.registry, promhttp.HandlerOpts{}).ServeHTTP(&shown, request)
 	zip := gzip.NewWriter(w)
 	archive := tar.NewWriter(zip)
+	var decisions bytes.Buffer // at most some 600 bytes per entry
+	if d.decisions != nil {
+		if err := d.decisions.Export(&decisions); err != nil {
+			return err
+		}
+	}
 	now := time.Now()
 	for _, f := range []struct {
 		name    string
@@ -85,6 +91,7 @@ func (d *Daemon) writeBundle(w io.Writer) error {
 		{"configuration", d.cfg.Settings},
 		{"metrics", shown.Bytes()},
 		{"goroutines", stacks},
+		{"decisions.jsonl", decisions.Bytes()},
 	} {
 		header := &tar.Header{Name: f.name, Mode: 0o600, Size: int64(len(f.content)), ModTime: now}
 		if err := archive.WriteHeader(header); err != nil {

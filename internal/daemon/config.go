@@ -41,6 +41,7 @@ type Config struct {
 	AsyncClaims  bool
 	Memory       int                     // soft limit in bytes; 0 = leave it alone
 	Listen       bool                    // use NOTIFY
+	DecisionLog  int                     // entries of the decision log; 0 = off
 	Observe      actor.Observer          // sees every step; may be nil
 	Settings     []byte                  // what the bundle says of them, secrets masked
 	API          APIConfig               // the zero value stands for the defaults

@@ -19,6 +19,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/actor"
 	"github.com/dispatcherd/dispatcherd/api"
 	"github.com/dispatcherd/dispatcherd/claim"
+	"github.com/dispatcherd/dispatcherd/internal/decisionlog"
 	"github.com/dispatcherd/dispatcherd/internal/ondemand"
 	"github.com/dispatcherd/dispatcherd/internal/resources"
 	"github.com/dispatcherd/dispatcherd/workerproto"
@@ -57,6 +58,7 @@ type Daemon struct {
 	adopted       chan struct{}  // capacity 1: rows were taken over since the last beat began
 	lease         *lease
 	lock          *hostLock
+	decisions     *decisionlog.Log // nil: off
 	resources     *resources.Resources
 	denials       *seldom // a worker may try as often as it likes
 }
@@ -140,7 +142,7 @@ func (d *Daemon) wire() {
 	// The loop's first step performs effects, so everything it reaches must be
 	// there; what posts to the loop must know it. Hence the gate.
 	gate := make(chan struct{})
-	d.loop = actor.Start(actor.New(d.cfg.Core), performer{d, gate}, d.cfg.Observe)
+	d.loop = actor.Start(actor.New(d.cfg.Core), performer{d, gate}, d.logDecisions())
 	d.workers.loop, d.callers.loop, d.statements.loop = d.loop, d.loop, d.loop
 	d.statements.start(ctx)
 	d.metrics.registry.MustRegister(newLoopMetrics(d.loop))

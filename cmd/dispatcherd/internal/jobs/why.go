@@ -22,11 +22,11 @@ import (
 func (a commands) whyCommand() *cobra.Command {
 	var socket string
 	cmd := &cobra.Command{
-		Use: "why ID", Short: "Say why a job does not run yet, or where it runs",
-		Long: `Asks a running dispatcher where a job stands: its score by term, its place among the waiting
-jobs, the slots that could take it and what they do, who is ahead and when this job passes them, every
-reason it waits, and until when newcomers can still go before it. On-demand requests in memory have
-ids below 0, which "slot list" shows.`,
+		Use: "why ID", Short: "Explain why a job waits, and how it was placed",
+		Long: `Asks a running dispatcher about a job. For a waiting job it prints the score by term, the rank among the
+waiting jobs, the compatible slots, the jobs with a higher score, and every reason why it waits. For a job
+that has started or ended it prints the placement from the decision log: score by term, runner-up, slot and
+worker, how long it waited and for what. On-demand requests have negative ids, which "slot list" shows.`,
 		Example: "  dispatcherd job why 17\n  dispatcherd job why -3\n  dispatcherd job why 17 -o json | jq .why.reasons",
 		Args:    oneID,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -90,6 +90,7 @@ var reasonTexts = map[string]string{
 	"Scheduled":         "its run_at lies ahead",
 	"Backoff":           "it failed, and its next attempt lies ahead",
 	"Draining":          "this dispatcher is about to stop",
+	"Fenced":            "this dispatcher cannot renew its lease, so it claims no rows",
 	"Outage":            "Postgres does not answer",
 	"Unrecorded":        "too many ended attempts wait to be written down",
 	"TypeUnknown":       "no worker of this dispatcher offers the type",
@@ -121,6 +122,7 @@ func (a commands) printWhy(why *api.Why) error {
 	if why.Dispatcher != 0 {
 		line("dispatcher", "%d", why.Dispatcher)
 	}
+	printDecisions(line, why)
 	if why.Score == nil {
 		return w.Flush()
 	}
@@ -147,6 +149,43 @@ func (a commands) printWhy(why *api.Why) error {
 		line("newcomers", "%s", overtakingText(o))
 	}
 	return w.Flush()
+}
+
+// printDecisions writes what the decision log holds about the job.
+func printDecisions(line func(name, format string, args ...any), why *api.Why) {
+	if p := why.Placement; p != nil {
+		line("placed", "%s on slot %d of %s, which supports %d types", p.At.Local().Format(time.DateTime), p.Slot, p.Worker, p.SlotTypes)
+		line("", "score %s, capacity %d", scoreText(&p.Score), p.Capacity)
+		line("", "runner-up: %s", runnerUpText(p.RunnerUp))
+		waitedFor := ""
+		if len(p.WaitedFor) > 0 {
+			waitedFor = "; its type waited for: " + strings.Join(p.WaitedFor, ", ")
+		}
+		line("", "waited %v%s", spanOf(p.Waited), waitedFor)
+	}
+	if e := why.End; e != nil {
+		line("ended", "%s %s after %v, attempt %d", e.At.Local().Format(time.DateTime), e.Outcome, spanOf(e.Ran), e.Attempt)
+	}
+	if text := decisionLogTexts[why.DecisionLog]; text != "" {
+		line("decision log", "%s", text)
+	}
+}
+
+// decisionLogTexts explain why there is no placement.
+var decisionLogTexts = map[string]string{
+	api.DecisionLogOverwritten: "the placement is not in the log; older entries are overwritten (see --decision-log)",
+	api.DecisionLogMissing:     "another dispatcher, or an earlier process, placed it",
+	api.DecisionLogOff:         "this dispatcher keeps no decision log (--decision-log 0)",
+}
+
+func runnerUpText(r *api.RunnerUp) string {
+	switch {
+	case r == nil:
+		return "none"
+	case r.Job == 0:
+		return fmt.Sprintf("a %s job that was not read yet, score at most %.0f", r.Type, r.Score)
+	}
+	return fmt.Sprintf("job %d %s, score %.0f", r.Job, r.Type, r.Score)
 }
 
 func scoreText(s *api.Score) string {

@@ -1,0 +1,202 @@
+package actor
+
+import (
+	"time"
+
+	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
+	"github.com/dispatcherd/dispatcherd/scoring"
+	"github.com/dispatcherd/dispatcherd/slotindex"
+)
+
+// DecisionKind says what was decided, and which fields of a Decision are set.
+type DecisionKind uint8
+
+// The decisions.
+const (
+	// DecisionPlaced assigns a slot to a job: all fields but Ran, Outcome and
+	// Answer. Waited ends with the decision.
+	DecisionPlaced DecisionKind = iota + 1
+	// DecisionWaiting leaves the best job of a type waiting: Type, Reasons (one),
+	// and of that job Job, Mode, Priority and Score.
+	DecisionWaiting
+	// DecisionEnded ends an attempt, or a request that never started: Job,
+	// Attempt, Mode, Type, Priority, Waited, Ran, and Outcome or Answer.
+	DecisionEnded
+)
+
+// String returns the name of the kind in exports.
+func (k DecisionKind) String() string { return [...]string{"", "placed", "waiting", "ended"}[k] }
+
+// Decision is an entry for the decision log. It contains no payload, result or
+// error text. Its strings are shared with the Core, so that an entry allocates
+// nothing.
+type Decision struct {
+	Job       dispatcherd.JobID // 0: the upper bound of a row that is not fetched yet, or no job in particular
+	Slot      dispatcherd.SlotID
+	Type      string
+	Worker    string
+	Terms     scoring.Terms
+	Score     scoring.Milli
+	RunnerUp  RunnerUp
+	Waited    time.Duration // before the attempt started, or until now
+	Ran       time.Duration // 0 if it did not start
+	Attempt   dispatcherd.Attempt
+	Capacity  int32 // slots that support the type, free or busy, here and elsewhere
+	SlotTypes int32 // types that the slot supports
+	Kind      DecisionKind
+	Mode      dispatcherd.Mode
+	Priority  dispatcherd.Priority
+	Reasons   WaitReasons // what the type waited for since the job arrived
+	Outcome   contract.Outcome
+	Answer    AnswerKind // of an on-demand request, which has no Outcome; 0 for rows
+}
+
+// RunnerUp is the best job that was considered after the one that was placed. If
+// the placement took a reserved slot, it is the job that lost the slot.
+type RunnerUp struct {
+	Job   dispatcherd.JobID // 0: a row that is not fetched yet
+	Type  string            // "": there was no other job
+	Score scoring.Milli
+}
+
+// Decisions returns the decisions of the last step, in order. The slice is valid
+// until the next step.
+func (c *Core) Decisions() []Decision { return c.decisions }
+
+// WaitReasons is a set of reasons why the best job of a type did not start.
+type WaitReasons uint8
+
+// The positions of the reasons in WaitReasons.
+const (
+	waitBusy = iota
+	waitNoCapacity
+	waitFetch
+	waitClaims
+	waitOutage
+	waitUnrecorded
+	waitFenced
+	waitDraining
+	waitReasons
+)
+
+var waitReasonNames = [waitReasons]Reason{
+	ReasonCapacityBusy, ReasonNoCapacity, ReasonAwaitsFetch, ReasonClaimsFull, ReasonOutage, ReasonUnrecorded, ReasonFenced, ReasonDraining,
+}
+
+// List returns the reasons in a fixed order.
+func (r WaitReasons) List() (list []Reason) {
+	for i, name := range waitReasonNames {
+		if r&(1<<i) != 0 {
+			list = append(list, name)
+		}
+	}
+	return list
+}
+
+// waitLogPause bounds how often the same reason of a type is logged.
+const waitLogPause Instant = 1000
+
+// typeWaits records why jobs of one type waited.
+type typeWaits struct {
+	last   [waitReasons]Instant // when the reason last held, plus one; 0 = never
+	logged int8                 // position of the reason that was logged last, plus one
+}
+
+// since returns the reasons that held at or after an instant.
+func (w *typeWaits) since(at Instant) (r WaitReasons) {
+	for i, last := range &w.last {
+		if last > at && last != 0 {
+			r |= 1 << i
+		}
+	}
+	return r
+}
+
+// logWait records that the best job of a type does not start in this step. It
+// writes an entry when the reason is new, or did not hold for waitLogPause.
+func (c *Core) logWait(t slotindex.TypeID, reason int) {
+	w := &c.types[t].reasons
+	again := c.now+1-w.last[reason] >= waitLogPause
+	w.last[reason] = c.now + 1
+	if !again && w.logged == int8(reason)+1 {
+		return
+	}
+	w.logged = int8(reason) + 1
+	d := c.logDecision(DecisionWaiting)
+	d.Type, d.Reasons = c.index.Name(t), 1<<reason
+	if h, ok := c.best(t, true); ok {
+		d.Job, d.Mode, d.Priority, d.Score = h.job(), h.mode, h.priority, h.score
+	}
+}
+
+// waitReason returns why the best job of a type with waiting jobs was not placed
+// by a round that ended for the given reason.
+func (c *Core) waitReason(t slotindex.TypeID, round int) int {
+	switch {
+	case c.index.Capacity(t) == 0:
+		return waitNoCapacity
+	case !c.index.HasFree(t):
+		return waitBusy
+	case c.disowned:
+		return waitFenced
+	case c.claims.breaker.Open(c.now):
+		return waitOutage
+	case c.ends.unrecorded >= c.cfg.Limits.Unfinished:
+		return waitUnrecorded
+	}
+	return round
+}
+
+// logDecision appends an entry for the decision log.
+func (c *Core) logDecision(kind DecisionKind) *Decision {
+	c.decisions = append(c.decisions, Decision{Kind: kind})
+	return &c.decisions[len(c.decisions)-1]
+}
+
+// job returns the id of the job of a head, or 0 for an upper bound.
+func (h *head) job() dispatcherd.JobID {
+	switch {
+	case h.bound:
+		return 0
+	case h.mode == dispatcherd.OnDemand:
+		return dispatcherd.JobID(-h.number)
+	}
+	return dispatcherd.JobID(h.number)
+}
+
+// logPlacement writes the entry of a job that has just been assigned to a slot.
+func (c *Core) logPlacement(j *job) {
+	d := c.logDecision(DecisionPlaced)
+	age := c.ageMS(j) + c.penaltyMS(j.row.nonLocal)
+	d.Job, d.Slot, d.Type, d.Worker = j.id, c.index.SlotID(j.slot), c.index.Name(j.typ), c.slots[j.slot].session.worker
+	d.Terms, d.Score = j.why.Terms, j.why.Terms.Total()
+	d.Waited = msDuration(max(0, age))
+	d.Attempt, d.Capacity, d.SlotTypes = j.attempt, int32(j.why.Capacity), int32(j.why.SlotTypes)
+	d.Mode, d.Priority = j.mode, j.priority
+	d.Reasons = c.types[j.typ].reasons.since(c.now - Instant(age))
+}
+
+// logRunnerUp completes the latest placement, if any decision was made since
+// there were n of them.
+func (c *Core) logRunnerUp(n int, h *head) {
+	if len(c.decisions) == n {
+		return
+	}
+	d := &c.decisions[len(c.decisions)-1]
+	if d.Kind == DecisionPlaced && d.RunnerUp.Type == "" {
+		d.RunnerUp = RunnerUp{Job: h.job(), Type: c.index.Name(h.typ), Score: h.score}
+	}
+}
+
+// logEnd writes the entry of an attempt, or of a waiting request, that ends.
+func (c *Core) logEnd(j *job, outcome contract.Outcome, answer AnswerKind) {
+	d := c.logDecision(DecisionEnded)
+	waited := msDuration(c.ageMS(j) + c.penaltyMS(j.row.nonLocal))
+	if j.sentAt != notSent {
+		d.Ran = msDuration(int64(c.now - j.sentAt))
+		waited -= d.Ran
+	}
+	d.Job, d.Type, d.Attempt, d.Mode, d.Priority = j.id, c.index.Name(j.typ), j.attempt, j.mode, j.priority
+	d.Waited, d.Outcome, d.Answer = max(0, waited), outcome, answer
+}

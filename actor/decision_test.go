@@ -1,0 +1,87 @@
+package actor
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
+)
+
+func decisionsOf(c *Core, kind DecisionKind) (list []Decision) {
+	for _, d := range c.Decisions() {
+		if d.Kind == kind {
+			list = append(list, d)
+		}
+	}
+	return list
+}
+
+func TestPlacementNamesScoreAndRunnerUp(t *testing.T) {
+	c := New(DefaultConfig())
+	c.Step(0, Registered{Session: 1, Worker: "w", Slots: []dispatcherd.Slot{{ID: 7, Types: []string{"pdf"}}}}, nil)
+	c.Step(10, Requested{Job: -1, Type: "pdf"}, nil)
+	placed := decisionsOf(c, DecisionPlaced)
+	require.Len(t, placed, 1)
+	require.EqualValues(t, -1, placed[0].Job)
+	require.EqualValues(t, 7, placed[0].Slot)
+	require.Equal(t, "w", placed[0].Worker)
+	require.EqualValues(t, 500_000, placed[0].Terms.Rarity)
+	require.Zero(t, placed[0].RunnerUp)
+	require.Zero(t, placed[0].Reasons)
+
+	c.Step(20, Requested{Job: -2, Type: "pdf"}, nil)
+	waiting := decisionsOf(c, DecisionWaiting)
+	require.Len(t, waiting, 1)
+	require.EqualValues(t, -2, waiting[0].Job)
+	require.Equal(t, []Reason{ReasonCapacityBusy}, waiting[0].Reasons.List())
+	c.Step(30, Requested{Job: -3, Type: "pdf"}, nil)
+	require.Empty(t, decisionsOf(c, DecisionWaiting), "the reason has not changed")
+
+	c.Step(1020, Released{Session: 1, Results: []Result{{Job: -1, Attempt: 1, OK: true}}}, nil)
+	ended := decisionsOf(c, DecisionEnded)
+	require.Len(t, ended, 1)
+	require.Equal(t, AnswerDone, ended[0].Answer)
+	require.Equal(t, 1010*time.Millisecond, ended[0].Ran)
+	require.Zero(t, ended[0].Waited)
+	placed = decisionsOf(c, DecisionPlaced)
+	require.Len(t, placed, 1)
+	require.EqualValues(t, -2, placed[0].Job)
+	require.Equal(t, time.Second, placed[0].Waited)
+	require.Equal(t, []Reason{ReasonCapacityBusy}, placed[0].Reasons.List())
+	require.EqualValues(t, -3, placed[0].RunnerUp.Job)
+	require.Equal(t, "pdf", placed[0].RunnerUp.Type)
+	require.Positive(t, placed[0].RunnerUp.Score)
+}
+
+func TestWaitReasonsEndWhenTheTypeStopsWaiting(t *testing.T) {
+	var w typeWaits
+	require.Zero(t, w.since(-5), "no reason has ever held")
+	w.last[waitBusy] = 101 // at 100
+	require.Equal(t, []Reason{ReasonCapacityBusy}, w.since(100).List())
+	require.Zero(t, w.since(101))
+}
+
+func TestDrainIsADecision(t *testing.T) {
+	c := New(DefaultConfig())
+	c.Step(0, Drained{}, nil)
+	waiting := decisionsOf(c, DecisionWaiting)
+	require.Len(t, waiting, 1)
+	require.Equal(t, []Reason{ReasonDraining}, waiting[0].Reasons.List())
+	c.Step(1, Tick{}, nil)
+	require.Empty(t, c.Decisions())
+}
+
+func TestEndOfAnAttemptNamesItsOutcome(t *testing.T) {
+	m := newTreadmill(10, 1, 1, 1)
+	m.now++
+	r := m.running[0]
+	m.core.Step(m.now, Released{Results: []Result{{Job: r.jobs[r.at].Job, Attempt: 1, Permanent: true}}}, nil)
+	ended := decisionsOf(m.core, DecisionEnded)
+	require.Len(t, ended, 1)
+	require.Equal(t, contract.FailedFinal, ended[0].Outcome)
+	require.Zero(t, ended[0].Answer)
+	require.NotZero(t, ended[0].Ran)
+}

@@ -1,0 +1,112 @@
+package decisionlog
+
+import (
+	"bufio"
+	"encoding/json"
+	"io"
+	"time"
+
+	"github.com/dispatcherd/dispatcherd/actor"
+	"github.com/dispatcherd/dispatcherd/scoring"
+)
+
+// Line is an entry as "debug bundle" exports it: one JSON object per line. Scores
+// are in points, times in seconds.
+type Line struct {
+	At        time.Time `json:"at"`
+	Decision  string    `json:"decision"` // placed, waiting, ended
+	Job       int64     `json:"job,omitempty"`
+	Attempt   int       `json:"attempt,omitempty"`
+	Mode      string    `json:"mode,omitempty"`
+	Type      string    `json:"type,omitempty"`
+	Priority  int       `json:"priority"`
+	Slot      int64     `json:"slot,omitempty"`
+	Worker    string    `json:"worker,omitempty"`
+	Capacity  int32     `json:"capacity,omitempty"`
+	SlotTypes int32     `json:"slot_types,omitempty"`
+	Score     *Score    `json:"score,omitempty"`
+	RunnerUp  *RunnerUp `json:"runner_up,omitempty"`
+	Reasons   []string  `json:"reasons,omitempty"`
+	Outcome   string    `json:"outcome,omitempty"`
+	Waited    *float64  `json:"waited_seconds,omitempty"`
+	Ran       *float64  `json:"ran_seconds,omitempty"`
+}
+
+// Score is a score by term, in points. The terms of a job that waits are not
+// recorded.
+type Score struct {
+	Total    float64 `json:"total"`
+	Base     float64 `json:"base,omitempty"`
+	Age      float64 `json:"age,omitempty"`
+	Rarity   float64 `json:"rarity,omitempty"`
+	OnDemand float64 `json:"on_demand,omitempty"`
+}
+
+// RunnerUp is the best job that was considered after the one that was placed.
+type RunnerUp struct {
+	Job   int64   `json:"job,omitempty"`
+	Type  string  `json:"type"`
+	Score float64 `json:"score"`
+}
+
+// Points converts a score to points.
+func Points(m scoring.Milli) float64 { return float64(m) / 1000 }
+
+// Line returns the entry as it is exported.
+func (e *Entry) Line() Line {
+	l := Line{At: e.At.UTC(), Decision: e.Kind.String(), Job: int64(e.Job), Type: e.Type, Priority: int(e.Priority), Reasons: e.ReasonNames()}
+	if e.Type != "" {
+		l.Mode = e.Mode.String()
+	}
+	seconds := func(d time.Duration) *float64 {
+		s := d.Seconds()
+		return &s
+	}
+	switch e.Kind {
+	case actor.DecisionPlaced:
+		t := e.Terms
+		l.Score = &Score{Points(t.Total()), Points(t.Base), Points(t.Age), Points(t.Rarity), Points(t.OnDemand)}
+		l.Attempt, l.Slot, l.Worker, l.Capacity, l.SlotTypes = int(e.Attempt), int64(e.Slot), e.Worker, e.Capacity, e.SlotTypes
+		l.Waited = seconds(e.Waited)
+		if r := e.RunnerUp; r.Type != "" {
+			l.RunnerUp = &RunnerUp{int64(r.Job), r.Type, Points(r.Score)}
+		}
+	case actor.DecisionWaiting:
+		if e.Type != "" {
+			l.Score = &Score{Total: Points(e.Score)}
+		}
+	case actor.DecisionEnded:
+		l.Attempt, l.Outcome, l.Waited, l.Ran = int(e.Attempt), e.OutcomeName(), seconds(e.Waited), seconds(e.Ran)
+	}
+	return l
+}
+
+// ReasonNames returns the reasons of the entry as text.
+func (e *Entry) ReasonNames() (names []string) {
+	for _, r := range e.Reasons.List() {
+		names = append(names, string(r))
+	}
+	return names
+}
+
+// OutcomeName returns how the attempt, or the request, ended.
+func (e *Entry) OutcomeName() string {
+	if e.Answer != 0 {
+		return e.Answer.String()
+	}
+	return e.Outcome.String()
+}
+
+// Export writes all entries, the oldest first, as JSON lines.
+func (l *Log) Export(w io.Writer) (err error) {
+	out := bufio.NewWriter(w)
+	encode := json.NewEncoder(out)
+	l.Each(func(e *Entry) bool {
+		err = encode.Encode(e.Line())
+		return err == nil
+	})
+	if err != nil {
+		return err
+	}
+	return out.Flush()
+}

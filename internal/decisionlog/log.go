@@ -1,0 +1,124 @@
+// Package decisionlog keeps the most recent decisions of a dispatcher in memory.
+//
+// The loop appends the decisions of each step. Other goroutines read them for
+// "job why" and for the debug bundle. The oldest entry is overwritten when the
+// log is full, so its memory is bounded: EntrySize bytes per entry, and the
+// names of types and workers, which entries share.
+package decisionlog
+
+import (
+	"sync"
+	"time"
+
+	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/actor"
+)
+
+// DefaultEntries is the default capacity of a log.
+const DefaultEntries = 1 << 16
+
+// EntrySize is the memory of one entry in bytes.
+const EntrySize = 184
+
+// chunk is how many entries are allocated, or read under the lock, at once.
+const chunk = 1 << 10
+
+// Entry is one decision and when it was made.
+type Entry struct {
+	actor.Decision
+
+	At time.Time
+}
+
+// Log is a ring buffer of entries. Its methods may be called from any goroutine.
+type Log struct {
+	mu       sync.Mutex
+	blocks   [][]Entry // of chunk entries each, allocated when first used
+	capacity uint64
+	written  uint64 // entries appended so far
+}
+
+// New returns an empty log of at least one entry.
+func New(entries int) *Log {
+	entries = max(entries, 1)
+	return &Log{blocks: make([][]Entry, (entries+chunk-1)/chunk), capacity: uint64(entries)}
+}
+
+// Append copies decisions into the log.
+func (l *Log) Append(at time.Time, decisions []actor.Decision) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for i := range decisions {
+		n := l.written % l.capacity
+		block := &l.blocks[n/chunk]
+		if *block == nil {
+			*block = make([]Entry, min(chunk, l.capacity-n/chunk*chunk))
+		}
+		(*block)[n%chunk] = Entry{decisions[i], at}
+		l.written++
+	}
+}
+
+// Stats are counters of a log.
+type Stats struct {
+	Entries     int    // entries that it holds
+	Written     uint64 // entries appended so far
+	Overwritten uint64 // of these, replaced by newer ones
+}
+
+// Stats returns the counters.
+func (l *Log) Stats() Stats {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	held := min(l.written, l.capacity)
+	return Stats{Entries: int(held), Written: l.written, Overwritten: l.written - held}
+}
+
+// Each calls f for every entry, the oldest first, until f returns false. Entries
+// that are overwritten meanwhile are left out, and so are those appended after
+// the call. f runs without the lock and must not keep the pointer.
+func (l *Log) Each(f func(*Entry) bool) {
+	copied := make([]Entry, 0, chunk)
+	stats := l.Stats()
+	for at := stats.Overwritten; at < stats.Written; {
+		copied, at = l.read(copied[:0], at, stats.Written)
+		for i := range copied {
+			if !f(&copied[i]) {
+				return
+			}
+		}
+	}
+}
+
+// read appends entries from number at on, at most a chunk, and returns the number
+// of the next one.
+func (l *Log) read(to []Entry, at, end uint64) ([]Entry, uint64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.written > l.capacity {
+		at = max(at, l.written-l.capacity)
+	}
+	for end = min(end, at+chunk); at < end; at++ {
+		n := at % l.capacity
+		to = append(to, l.blocks[n/chunk][n%chunk])
+	}
+	return to, at
+}
+
+// Find returns the latest placement of a job, and the latest end of one of its
+// attempts. Both are nil if the log holds neither.
+func (l *Log) Find(id dispatcherd.JobID) (placed, ended *Entry) {
+	l.Each(func(e *Entry) bool {
+		if e.Job != id {
+			return true
+		}
+		switch found := *e; e.Kind {
+		case actor.DecisionPlaced:
+			placed = &found
+		case actor.DecisionEnded:
+			ended = &found
+		}
+		return true
+	})
+	return placed, ended
+}
