@@ -161,7 +161,7 @@ func (b *Backlog) backfillFetched(req *contract.FetchRequest, res contract.Fetch
 // backfillRoundEnded plans the next round.
 func (b *Backlog) backfillRoundEnded(ok bool) {
 	f, s := &b.backfill, &b.schedule
-	if b.fetch.inFlight() {
+	if b.fetch.outstanding() {
 		f.slowestFetch = max(f.slowestFetch, b.now-b.fetch.sentAt)
 	}
 	pause := maxPausePolls * millis(b.cfg.Poll)

@@ -29,7 +29,8 @@ type fetching struct {
 	breaker timing.Breaker
 }
 
-func (f *fetching) inFlight() bool { return len(f.lanes) > 0 }
+// outstanding reports whether a fetch is in flight.
+func (f *fetching) outstanding() bool { return len(f.lanes) > 0 }
 
 // ask adds a lane to the request.
 func (f *fetching) ask(r laneRead, q contract.LaneQuery) {
@@ -59,7 +60,7 @@ func (b *Backlog) nextFetch(jobs Jobs) bool {
 		return false
 	}
 	b.checkTimes(jobs)
-	if f.inFlight() || (!b.nonLocalRound() && !b.roundDue() && len(b.round.low) == 0) {
+	if f.outstanding() || (!b.nonLocalRound() && !b.roundDue() && len(b.round.low) == 0) {
 		return false
 	}
 	if f.request == nil {
@@ -72,7 +73,7 @@ func (b *Backlog) nextFetch(jobs Jobs) bool {
 		b.askRound()
 	}
 	b.askNonLocal()
-	if !f.inFlight() {
+	if !f.outstanding() {
 		return false
 	}
 	f.sentAt = b.now

@@ -46,7 +46,7 @@ func (b *Backlog) Head(l Lane) (key contract.Key, upperBound, ok bool) {
 
 // worthWaiting reports whether a fetch may bring a better candidate soon.
 func (b *Backlog) worthWaiting() bool {
-	return !b.fetch.breaker.Open(b.now) && (!b.fetch.inFlight() || b.now < b.fetch.sentAt.After(b.cfg.Patience))
+	return !b.fetch.breaker.Open(b.now) && (!b.fetch.outstanding() || b.now < b.fetch.sentAt.After(b.cfg.Patience))
 }
 
 // Pop removes the first candidate of a lane and returns the number of its batch, for

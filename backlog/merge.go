@@ -14,7 +14,7 @@ func (b *Backlog) Fetched(req *contract.FetchRequest, res contract.FetchResult, 
 		return
 	}
 	f := &b.fetch
-	if !f.inFlight() || len(req.Lanes) != len(f.lanes) {
+	if !f.outstanding() || len(req.Lanes) != len(f.lanes) {
 		return
 	}
 	ok := res.Verdict == contract.OK

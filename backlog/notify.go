@@ -13,7 +13,7 @@ func (b *Backlog) ListenerChanged(on bool) {
 	b.schedule.listener = notSubscribed
 	if on {
 		b.schedule.listener = subscribed
-		b.schedule.owed = true // notifications were missed meanwhile
+		b.schedule.scanPending = true // notifications were missed meanwhile
 	}
 	b.becomeActive()
 	b.rowsMayHaveCome()
@@ -30,8 +30,8 @@ func (b *Backlog) RowNotified(n *contract.RowNotification, claimable bool) {
 		b.scanSoon()
 		return
 	}
-	if s := &b.schedule; !s.owed {
-		s.owed, s.nextScan = true, max(s.nextScan, b.now.After(scanPause))
+	if s := &b.schedule; !s.scanPending {
+		s.scanPending, s.nextScan = true, max(s.nextScan, b.now.After(scanPause))
 	}
 }
 

@@ -13,15 +13,15 @@ import (
 // time, but never more than maxPausePolls polls: a scan that hung says nothing about the
 // cost of the next one.
 type schedule struct {
-	epoch    uint32 // grows when rows may have become pending
-	scans    uint32 // grows when a full scan is due
-	nextPoll timing.Instant
-	nextScan timing.Instant // no full scan for a notification before
-	owed     bool           // a full scan is due at nextScan, for a notification
-	scanAt   timing.Instant // a full scan is due, for rows that became pending again; 0 = none
-	dueAt    int64          // database clock, milliseconds, of the earliest known row that is not due; 0 = none
-	idle     bool           // nextPoll is further away, because nothing waits and notifications arrive
-	listener listenerState
+	epoch       uint32 // grows when rows may have become pending
+	scans       uint32 // grows when a full scan is due
+	nextPoll    timing.Instant
+	nextScan    timing.Instant // no full scan for a notification before
+	scanPending bool           // a full scan is due at nextScan, for a notification
+	scanAt      timing.Instant // a full scan is due, for rows that became pending again; 0 = none
+	dueAt       int64          // database clock, milliseconds, of the earliest known row that is not due; 0 = none
+	idle        bool           // nextPoll is further away, because nothing waits and notifications arrive
+	listener    listenerState
 
 	slow  bool           // full scans are slow: backfill scans take their place
 	took  timing.Instant // duration of the last full scan, or round of backfill scans
@@ -66,7 +66,7 @@ func (b *Backlog) rowsMayHaveCome() {
 // scanSoon notes that rows may have become pending anywhere, also before the cursors:
 // transactions do not commit in the order in which they began.
 func (b *Backlog) scanSoon() {
-	b.schedule.owed = true
+	b.schedule.scanPending = true
 	b.rowsMayHaveCome()
 }
 
@@ -101,7 +101,7 @@ func (b *Backlog) nothingWaits(jobs Jobs) bool {
 // checkTimes turns passed instants into reasons to read.
 func (b *Backlog) checkTimes(jobs Jobs) {
 	s := &b.schedule
-	if b.fetch.inFlight() {
+	if b.fetch.outstanding() {
 		return
 	}
 	due := s.dueAt != 0 && b.clock.passed(s.dueAt, b.now)
@@ -111,11 +111,11 @@ func (b *Backlog) checkTimes(jobs Jobs) {
 	quick := b.now >= b.nextQuickPoll()
 	if due || quick {
 		b.fetch.sentAt = b.now
-		s.owed = s.owed || quick
+		s.scanPending = s.scanPending || quick
 		b.rowsMayHaveCome()
 	}
 	if s.scanAt != 0 && b.now >= s.scanAt {
-		s.owed = true
+		s.scanPending = true
 	}
 	poll := b.now >= s.nextPoll
 	if poll {
@@ -125,8 +125,8 @@ func (b *Backlog) checkTimes(jobs Jobs) {
 		}
 		b.pollNonLocal()
 	}
-	if poll || s.owed && b.now >= s.nextScan {
-		s.owed, s.nextScan = false, b.now.After(scanPause)
+	if poll || s.scanPending && b.now >= s.nextScan {
+		s.scanPending, s.nextScan = false, b.now.After(scanPause)
 		if b.now >= s.scanAt {
 			s.scanAt = 0
 		}
@@ -171,14 +171,14 @@ func (b *Backlog) Wake(pending bool) timing.Instant {
 // wakeFetch returns the instant of the next poll, scan or row that becomes due.
 func (b *Backlog) wakeFetch(pending bool) timing.Instant {
 	s, f := &b.schedule, &b.fetch
-	if b.draining || f.inFlight() || f.breaker.Open(b.now) {
-		if end := f.sentAt.After(b.cfg.Patience); f.inFlight() && pending && b.now < end {
+	if b.draining || f.outstanding() || f.breaker.Open(b.now) {
+		if end := f.sentAt.After(b.cfg.Patience); f.outstanding() && pending && b.now < end {
 			return end
 		}
 		return timing.Never
 	}
 	next := min(s.nextPoll, b.nextQuickPoll())
-	if s.owed {
+	if s.scanPending {
 		next = min(next, s.nextScan)
 	}
 	if s.dueAt != 0 {

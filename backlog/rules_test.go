@@ -1,0 +1,344 @@
+package backlog
+
+import (
+	"math"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
+	"github.com/dispatcherd/dispatcherd/internal/timing"
+	"github.com/dispatcherd/dispatcherd/slotindex"
+)
+
+// small is a Backlog with one free slot per type, of types "a", "b", …
+func small(t *testing.T, types int, change func(*Config)) *world {
+	cfg := testConfig()
+	if change != nil {
+		change(&cfg)
+	}
+	w := newWorld(t, 1)
+	w.index, w.types = slotindex.New(), nil
+	w.b = New(cfg, w.index, w.rng)
+	w.offset = 0
+	for i := range types {
+		name := string(rune('a' + i))
+		w.index.Add(dispatcherd.SlotID(i+1), []string{name})
+		typ := w.index.Hold(name)
+		w.types = append(w.types, typ)
+		w.b.TypeAppeared(typ, contract.Share{})
+		w.b.CapacityAppeared(typ)
+	}
+	w.at(w.now)
+	return w
+}
+
+func (w *world) at(now timing.Instant) {
+	w.now = now
+	w.b.Advance(now)
+}
+
+func (w *world) settleNow() {
+	for w.send() > 0 {
+		for len(w.reads) > 0 {
+			w.answer(0, contract.OK)
+		}
+	}
+}
+
+func (w *world) add(typ string, key contract.Key) {
+	w.rows[key.ID] = &row{key: key, typ: typ, pending: true}
+}
+
+// The pause after slow backfill scans is 50 times their duration from the second slow
+// one on, at most maxBackfillPause, and at most five polls if fetches are slow as well.
+func TestPauseAfterSlowScansIsBounded(t *testing.T) {
+	const polls = 5_000
+	longest := millis(maxBackfillPause)
+	for _, c := range []struct {
+		name        string
+		took, fetch timing.Instant
+		want        []timing.Instant
+	}{
+		{"four tenths of a second", 400, 2, []timing.Instant{polls, 20_000, 20_000}},
+		{"ten seconds", 10_000, 2, []timing.Instant{polls, longest, longest}},
+		{"a slow server", 400, 150, []timing.Instant{polls, polls, polls}},
+		{"a busy machine", 60, 2, []timing.Instant{3_000, 3_000, 3_000}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w := small(t, 1, nil)
+			w.add("a", contract.Key{RunAt: 1, ID: 1})
+			took, _ := w.b.LastScan()
+			require.Zero(t, took)
+			w.b.Notified()
+			w.settleNow()
+			for round, want := range c.want {
+				w.b.SetSlow(true)
+				w.at(max(w.now, w.b.backfill.next) + 10_000)
+				require.Positive(t, w.send(), "round %d", round)
+				scan := -1
+				for i := 0; i < len(w.reads); i++ {
+					if w.reads[i].request.Backfill {
+						scan = i
+					}
+				}
+				require.GreaterOrEqual(t, scan, 0)
+				for len(w.reads) > 1 {
+					w.answer((scan+1)%2, contract.OK)
+					scan = 0
+				}
+				start := w.now
+				w.at(w.now + 50)
+				w.b.SetSlow(true)
+				w.b.RowsMayHaveCome()
+				w.b.types[0].local[1].scanned = 0 // some lane is read from its cursor meanwhile
+				w.send()
+				w.at(w.now + c.fetch)
+				for len(w.reads) > 1 {
+					w.answer(1, contract.OK)
+				}
+				w.at(start + max(c.took, 50+c.fetch))
+				w.answer(0, contract.OK)
+				require.Equal(t, want, w.b.backfill.next-w.now, "round %d", round)
+				took, age := w.b.LastScan()
+				require.Equal(t, max(c.took, 50+c.fetch), millis(took))
+				require.Zero(t, age)
+			}
+		})
+	}
+}
+
+// A scan reads up to the row at a cursor, that row included, whatever its id is.
+func TestAfterIsTheNextKey(t *testing.T) {
+	for _, k := range []contract.Key{{RunAt: 5, ID: 1}, {RunAt: 5, ID: math.MaxInt64 - 1}, {RunAt: 5, ID: math.MaxInt64}} {
+		require.True(t, k.Less(after(k)), "%v", k)
+		require.False(t, contract.Key{RunAt: 6, ID: 1}.Less(after(k)), "%v", k)
+	}
+}
+
+// A type with idle capacity skips the first non-local rows, which their owner is about
+// to claim, but not a row that would be passed by one that came later by more than the
+// penalty: the overtaking window of a shared type is longer by that, and by nothing else.
+func TestRowsLeftToTheirOwnerAreNotPassedByMuchLaterRows(t *testing.T) {
+	w := small(t, 1, nil)
+	rows := func(apart time.Duration) (list []contract.Candidate) {
+		for n := range 10 {
+			list = append(list, contract.Candidate{Key: contract.Key{RunAt: int64(n) * apart.Microseconds(), ID: dispatcherd.JobID(n + 1)}})
+		}
+		return list
+	}
+	penalty := w.b.cfg.Penalty
+	for apart, left := range map[time.Duration]int{
+		penalty / 100: 9, // all but one, for which there is a slot
+		penalty / 4:   4,
+		penalty:       1,
+		penalty + 1e6: 0,
+	} {
+		require.Equal(t, left, w.b.leftToOwner(w.types[0], rows(apart)), apart)
+	}
+}
+
+// Lanes that always run low leave room for the round of all lanes.
+func TestLowLanesLeaveRoomForTheRound(t *testing.T) {
+	w := small(t, 2, func(c *Config) { c.LanesPerFetch = 4 })
+	for p := range dispatcherd.MaxPriority + 1 {
+		w.b.Rescan(Lane{Type: w.types[0], Priority: p})
+	}
+	w.b.round.from = priorities // the first lane of type b
+	require.Equal(t, 1, w.send())
+	names := map[string]int{}
+	for _, q := range w.reads[0].request.Lanes {
+		names[q.Type]++
+	}
+	require.Equal(t, map[string]int{"a": 2, "b": 2}, names)
+}
+
+// A batch that is discarded while a full scan of its lane is in flight is read anew: the
+// answer is about a batch that does not exist any more.
+func TestScanOfADiscardedBatchIsNotMerged(t *testing.T) {
+	w := small(t, 1, func(c *Config) { c.LostPerBatch = 1 })
+	for id := range dispatcherd.JobID(3) {
+		w.add("a", contract.Key{RunAt: int64(id), ID: id + 1})
+	}
+	w.settleNow()
+	lane := Lane{Type: w.types[0]}
+	_, batch := w.b.Pop(lane)
+	w.b.PollNow()
+	require.Equal(t, 1, w.send())
+	require.True(t, w.b.Lost(lane, batch), "the rest of the batch is discarded")
+	key, bound, ok := w.b.Head(lane)
+	require.Equal(t, contract.Key{RunAt: 1, ID: 1}, key)
+	require.True(t, bound)
+	require.True(t, ok, "the answer is awaited")
+	w.answer(0, contract.OK)
+	require.Zero(t, w.b.Cached(), "the answer is not merged")
+	require.Equal(t, 1, w.send())
+	require.Zero(t, w.reads[0].request.Lanes[0].After, "the lane is read from its beginning")
+}
+
+// A decision waits for a fetch as long as Config.Patience, and not while Postgres does
+// not answer.
+func TestUpperBoundExpires(t *testing.T) {
+	w := small(t, 1, func(c *Config) { c.LaneLength = 1 })
+	w.add("a", contract.Key{RunAt: 1, ID: 1})
+	w.settleNow()
+	lane := Lane{Type: w.types[0]}
+	w.b.Pop(lane)
+	w.b.PollNow()
+	w.send()
+	require.NotZero(t, w.b.Waiting(w.types[0]))
+	_, bound, ok := w.b.Head(lane)
+	require.True(t, bound && ok)
+	require.Equal(t, w.now+100, w.b.Wake(true))
+	w.at(w.now + 100)
+	_, _, ok = w.b.Head(lane)
+	require.False(t, ok)
+	w.answer(0, contract.Refused)
+	require.True(t, w.b.Failing())
+	_, _, ok = w.b.Head(lane)
+	require.False(t, ok)
+	require.Empty(t, w.b.NextRead(w.hands, nil), "the circuit breaker is open")
+	require.LessOrEqual(t, w.b.Wake(true), w.now+50)
+}
+
+// The gate is throttled for a second after 200 notifications within a second, and the
+// lanes are read every 10 ms meanwhile.
+func TestGateIsThrottledByManyNotifications(t *testing.T) {
+	w := small(t, 1, nil)
+	w.settleNow()
+	require.True(t, w.b.Subscribed())
+	for range 200 {
+		w.b.Notified()
+	}
+	subscribe, changed := w.b.NextGate()
+	require.True(t, changed && !subscribe)
+	w.b.GateAnswered(false, contract.OK)
+	w.settleNow()
+	require.Equal(t, w.now+10, w.b.Wake(false))
+	w.at(w.now + 10)
+	require.Equal(t, 1, len(w.b.NextRead(w.hands, nil)))
+	require.LessOrEqual(t, w.b.Wake(false), w.now+990)
+	w.at(w.now + 990)
+	subscribe, changed = w.b.NextGate()
+	require.True(t, changed && subscribe)
+	w.b.GateAnswered(true, contract.Refused)
+	require.False(t, w.b.Subscribed())
+	_, changed = w.b.NextGate()
+	require.False(t, changed, "the circuit breaker is open")
+	w.at(w.now + 100)
+	_, changed = w.b.NextGate()
+	require.True(t, changed)
+	w.b.GateAnswered(true, contract.OK)
+	w.b.GateReset()
+	require.False(t, w.b.Subscribed())
+}
+
+// Polls of an idle dispatcher that receives notifications are five times as far apart,
+// until a job is taken.
+func TestIdlePollsAreRare(t *testing.T) {
+	w := small(t, 1, nil)
+	w.b.ListenerChanged(true)
+	w.settleNow()
+	w.at(w.now + 20_000)
+	w.settleNow()
+	require.Equal(t, w.now+5_000, w.b.Wake(false))
+	w.b.JobTaken()
+	require.Equal(t, w.now+1_000, w.b.Wake(false))
+	w.b.ListenerChanged(false)
+	w.settleNow()
+	require.Equal(t, w.now+200, w.b.Wake(false), "without a listener the lanes are read more often")
+}
+
+// While no slot is free, a fetch that could not contain every lane is followed by a
+// pause of nine times its duration.
+func TestFullFetchesBackOffWithoutAFreeSlot(t *testing.T) {
+	w := small(t, 3, func(c *Config) { c.LanesPerFetch = 11 })
+	for _, typ := range w.types {
+		w.index.Take(typ)
+	}
+	require.Equal(t, 1, w.send())
+	w.at(w.now + 10)
+	w.answer(0, contract.OK)
+	require.Zero(t, w.send())
+	require.Equal(t, w.now+90, w.b.Wake(false))
+	w.at(w.now + 90)
+	require.Equal(t, 1, w.send())
+}
+
+// A type that is gone has no candidates, and an answer about it is ignored.
+func TestTypeGoneForgetsItsLanes(t *testing.T) {
+	w := small(t, 2, nil)
+	w.add("a", contract.Key{RunAt: 1, ID: 1})
+	w.settleNow()
+	require.Equal(t, 1, w.b.Cached())
+	w.b.SetShare(w.types[0], contract.ShareOf(1, contract.Others{LargerIDs: 1, Least: 1}))
+	w.b.SetSlow(true)
+	w.b.PollNow()
+	w.send()
+	w.b.TypeGone(w.types[0])
+	for len(w.reads) > 0 {
+		w.answer(0, contract.OK)
+	}
+	require.Zero(t, w.b.Cached())
+	require.Zero(t, w.b.Waiting(w.types[0]))
+	w.b.PutBack(w.types[0], 0, contract.Key{RunAt: 1, ID: 1})
+	require.Zero(t, w.b.Cached())
+	require.NoError(t, w.b.Check())
+}
+
+// A drained backlog reads nothing and closes the gate.
+func TestDrainEndsReading(t *testing.T) {
+	w := small(t, 1, nil)
+	w.settleNow()
+	w.b.Drain()
+	w.b.Notified()
+	require.Empty(t, w.b.NextRead(w.hands, nil))
+	subscribe, changed := w.b.NextGate()
+	require.True(t, changed && !subscribe)
+	require.Equal(t, timing.Never, w.b.Wake(true))
+}
+
+// Check sees every kind of damage.
+func TestCheckSeesDamage(t *testing.T) {
+	for name, damage := range map[string]func(*Backlog){
+		"order":        func(b *Backlog) { l := &b.types[0].local[0]; l.keys[0], l.keys[1] = l.keys[1], l.keys[0] },
+		"mark":         func(b *Backlog) { b.types[0].waiting = 0 },
+		"cached":       func(b *Backlog) { b.cached++ },
+		"shared types": func(b *Backlog) { b.nonLocal.types++ },
+		"cursor":       func(b *Backlog) { b.types[0].local[0].cursor = contract.Key{} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := small(t, 1, nil)
+			w.add("a", contract.Key{RunAt: 1, ID: 1})
+			w.add("a", contract.Key{RunAt: 2, ID: 2})
+			w.settleNow()
+			require.NoError(t, w.b.Check())
+			damage(w.b)
+			require.Error(t, w.b.Check())
+		})
+	}
+}
+
+// A backfill scan that cannot return all rows up to the cursor moves the cursor back to
+// the last row that it returned, so that the rest is read without another scan.
+func TestFullBackfillScanMovesTheCursorBack(t *testing.T) {
+	w := small(t, 1, func(c *Config) { c.LaneLength = 2 })
+	w.add("a", contract.Key{RunAt: 100, ID: 1})
+	w.settleNow()
+	for id := range dispatcherd.JobID(9) {
+		w.add("a", contract.Key{RunAt: int64(id) + 1, ID: id + 2})
+	}
+	w.b.SetSlow(true)
+	w.b.PollNow()
+	w.settleNow()
+	lane := Lane{Type: w.types[0]}
+	for n := range 9 {
+		key, _, _ := w.b.Head(lane)
+		require.Equal(t, int64(n)+1, key.RunAt)
+		w.b.Pop(lane)
+		w.rows[key.ID].pending = false
+		w.settleNow()
+	}
+}
