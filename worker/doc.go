@@ -10,7 +10,7 @@
 // A handler is called once for each execution. Its goroutine runs nothing else until
 // it returns, and a slot runs one execution at a time. The handler's error decides:
 // nil ends the job with the result, [Permanent] fails it without a retry,
-// [RetryAfter] sets the delay of the retry, and any other error leaves the retry to
+// [RetryAfter] sets the delay of the retry, and any other error uses the backoff of
 // the dispatcher. A panic is a failure with its stack; the process continues.
 //
 // # The context of an execution

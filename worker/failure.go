@@ -39,7 +39,7 @@ func (e delayedError) Unwrap() error { return e.error }
 
 // RetryAfter wraps err so that the job is retried after d, in whole milliseconds,
 // if it has attempts left; more than a day counts as a day. Less than a millisecond
-// leaves the delay to the dispatcher's backoff. RetryAfter(nil, d) is nil.
+// means the dispatcher's backoff. RetryAfter(nil, d) is nil.
 func RetryAfter(err error, d time.Duration) error {
 	if err == nil {
 		return nil

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// bystander is a well-behaved worker; check proves that nobody harmed it.
+// bystander is a well-behaved worker. check fails if its session was affected.
 type bystander struct {
 	*peer
 	s     *Session
@@ -41,7 +41,7 @@ func (c *counter) Complained(Code)  { c.complaints.Add(1) }
 func (c *counter) Accepted(int)     { c.accepted.Add(1) }
 func (c *counter) Ended(int, error) { c.ended.Add(1) }
 
-func TestBadInputGetsAClearErrorAndHarmsNobodyElse(t *testing.T) {
+func TestBadInputGetsAnErrorAndAffectsNoOtherSession(t *testing.T) {
 	const nonce = "$"
 	cases := map[string]struct {
 		lines []string // after the hello, unless raw
@@ -73,7 +73,7 @@ func TestBadInputGetsAClearErrorAndHarmsNobodyElse(t *testing.T) {
 			h := newRecorder()
 			h.onward = func(s *Session, frames []WorkerFrame) {
 				for _, f := range frames {
-					if d, ok := f.(*Done); ok { // whether a job is held is the handler's to know
+					if d, ok := f.(*Done); ok { // the handler knows whether the worker has the job
 						s.Send(Complain(NotHeld, d.Job, "job %d is not held by this session", d.Job))
 					}
 				}
@@ -106,7 +106,7 @@ func TestBadInputGetsAClearErrorAndHarmsNobodyElse(t *testing.T) {
 	}
 }
 
-func TestASecondFrameInTheBatchOfABadOneStillCounts(t *testing.T) {
+func TestFrameAfterARejectedOneCounts(t *testing.T) {
 	h := newRecorder()
 	p := dial(t, startServer(t, Limits{}, h, nil))
 	nonce := p.greet().Session
@@ -118,7 +118,7 @@ func TestASecondFrameInTheBatchOfABadOneStillCounts(t *testing.T) {
 	require.Equal(t, good, await(t, h.frames))
 }
 
-func TestWhatWasSentBeforeAFatalErrorCounts(t *testing.T) {
+func TestFramesBeforeAFatalErrorCount(t *testing.T) {
 	h := newRecorder()
 	p := dial(t, startServer(t, Limits{}, h, nil))
 	nonce := p.greet().Session
@@ -127,10 +127,10 @@ func TestWhatWasSentBeforeAFatalErrorCounts(t *testing.T) {
 	p.complaint(SecondHello, true)
 	require.Equal(t, good, await(t, h.frames))
 	await(t, h.closed)
-	require.Empty(t, h.frames, "what follows does not")
+	require.Empty(t, h.frames, "later frames do not count")
 }
 
-func TestHalfAFrameThenTheEndIsAnUnexpectedEnd(t *testing.T) {
+func TestEndInsideAFrameIsUnexpectedEOF(t *testing.T) {
 	h := newRecorder()
 	p := dial(t, startServer(t, Limits{}, h, nil))
 	p.greet()
@@ -140,7 +140,7 @@ func TestHalfAFrameThenTheEndIsAnUnexpectedEnd(t *testing.T) {
 	require.Equal(t, io.ErrUnexpectedEOF, await(t, h.closed))
 }
 
-func TestHangingUpWithoutReadingIsAnEndLikeAnyOther(t *testing.T) {
+func TestClosingWithoutReadingIsEOF(t *testing.T) {
 	h := newRecorder()
 	p := dial(t, startServer(t, Limits{}, h, nil))
 	p.greet()
@@ -153,7 +153,7 @@ func TestHangingUpWithoutReadingIsAnEndLikeAnyOther(t *testing.T) {
 	require.Equal(t, io.EOF, await(t, h.closed))
 }
 
-func TestResultsSentBeforeDyingAreRead(t *testing.T) {
+func TestResultsSentBeforeAnEndAreRead(t *testing.T) {
 	h := newRecorder()
 	first, goOn := make(chan bool, 10), make(chan bool)
 	h.onward = func(_ *Session, frames []WorkerFrame) {
@@ -179,7 +179,7 @@ func TestResultsSentBeforeDyingAreRead(t *testing.T) {
 	await(t, h.closed)
 }
 
-func TestASlowReaderLosesItsSessionAlone(t *testing.T) {
+func TestSlowReaderLosesOnlyItsOwnSession(t *testing.T) {
 	h := newRecorder()
 	obs := &counter{}
 	path := startServer(t, Limits{Outbox: 100}, h, obs)
@@ -191,7 +191,7 @@ func TestASlowReaderLosesItsSessionAlone(t *testing.T) {
 	sent := 0
 	for s.Send(&Job{Execution: Execution{Job: 1, Attempt: 1}, Type: "pdf", Payload: payload}) {
 		sent++
-		require.Less(t, sent, 10000, "sending to somebody who does not read must end")
+		require.Less(t, sent, 10000, "sending to a peer that does not read must end")
 	}
 	var rule *Error
 	require.ErrorAs(t, await(t, h.closed), &rule)
@@ -201,7 +201,7 @@ func TestASlowReaderLosesItsSessionAlone(t *testing.T) {
 	good.check()
 }
 
-func TestAWriteThatBlocksEndsTheSession(t *testing.T) {
+func TestBlockedWriteEndsTheSession(t *testing.T) {
 	h := newRecorder()
 	slow := dial(t, startServer(t, Limits{WriteTimeout: 300 * time.Millisecond}, h, nil))
 	slow.greet()
@@ -213,7 +213,7 @@ func TestAWriteThatBlocksEndsTheSession(t *testing.T) {
 	require.Equal(t, SlowReader, rule.Code)
 }
 
-func TestAJobThatDoesNotFitIsNotSent(t *testing.T) {
+func TestJobThatExceedsTheFrameLimitIsNotSent(t *testing.T) {
 	h := newRecorder()
 	p := dial(t, startServer(t, Limits{MaxFrame: MinFrame}, h, nil))
 	p.greet()
@@ -226,7 +226,7 @@ func TestAJobThatDoesNotFitIsNotSent(t *testing.T) {
 	require.IsType(t, &Stale{}, p.receive())
 }
 
-func TestConnectionsAreBounded(t *testing.T) {
+func TestConnectionsAreLimited(t *testing.T) {
 	h := newRecorder()
 	obs := &counter{}
 	path := startServer(t, Limits{MaxConnections: 2}, h, obs)
@@ -244,7 +244,7 @@ func TestConnectionsAreBounded(t *testing.T) {
 	third.greet()
 }
 
-func TestHelloFloodEndsByTimeout(t *testing.T) {
+func TestSilentConnectionsEndAfterHelloTimeout(t *testing.T) {
 	h := newRecorder()
 	path := startServer(t, Limits{HelloTimeout: 2 * time.Second}, h, nil)
 	good := newBystander(t, h, path)
@@ -262,7 +262,7 @@ func TestHelloFloodEndsByTimeout(t *testing.T) {
 	good.check()
 }
 
-func TestTheHandlerMayRefuseAWorker(t *testing.T) {
+func TestHandlerCanRefuseAWorker(t *testing.T) {
 	h := newRecorder()
 	refusal := error(Complain(Refused, 0, "uid 1000 may not offer type payments"))
 	h.open = func(*Session, *Hello) error { return refusal }
@@ -275,10 +275,10 @@ func TestTheHandlerMayRefuseAWorker(t *testing.T) {
 	p = dial(t, path)
 	p.send(helloLine)
 	require.NotContains(t, p.complaint(Internal, true).Message, "hunter2")
-	require.Empty(t, h.closed, "what was not opened is not closed")
+	require.Empty(t, h.closed, "Closed is not called without Open")
 }
 
-func TestAPanicInTheHandlerEndsItsSessionOnly(t *testing.T) {
+func TestPanicInTheHandlerEndsOnlyItsSession(t *testing.T) {
 	h := newRecorder()
 	h.onward = func(*Session, []WorkerFrame) { panic("bug") }
 	path := startServer(t, Limits{}, h, nil)
@@ -291,7 +291,7 @@ func TestAPanicInTheHandlerEndsItsSessionOnly(t *testing.T) {
 	good.check()
 }
 
-func TestJobsSentWhileOpeningFollowTheWelcome(t *testing.T) {
+func TestJobsSentFromOpenFollowTheWelcome(t *testing.T) {
 	h := newRecorder()
 	h.open = func(s *Session, _ *Hello) error {
 		require.True(t, s.Send(&Job{Execution: Execution{Job: 1, Attempt: 1}, Type: "pdf"}))
@@ -302,11 +302,11 @@ func TestJobsSentWhileOpeningFollowTheWelcome(t *testing.T) {
 	require.IsType(t, &Job{}, p.receive())
 }
 
-func TestRunningWorkCanBeTakenBack(t *testing.T) {
+func TestOfferedExecutionCanBeResumed(t *testing.T) {
 	h := newRecorder()
 	h.open = func(s *Session, hello *Hello) error {
 		require.True(t, s.Resume(5, 2))
-		require.False(t, s.Resume(5, 3), "another attempt was not presented")
+		require.False(t, s.Resume(5, 3), "another attempt was not offered")
 		require.Len(t, hello.Running, 2)
 		return nil
 	}
@@ -320,7 +320,7 @@ func TestRunningWorkCanBeTakenBack(t *testing.T) {
 	require.Contains(t, p.complaint(BadSlot, false).Message, "slot number 0 is taken")
 }
 
-func TestShutDownTellsTheWorkers(t *testing.T) {
+func TestShutDownIsSentToWorkers(t *testing.T) {
 	h := newRecorder()
 	path := t.TempDir() + "/w.sock"
 	l, err := Listen(path, 0o600)

@@ -27,9 +27,8 @@ func appendText(dst []byte, member, text string) []byte {
 	return appendString(append(dst, member...), truncate(text, MaxMessageLength))
 }
 
-// appendRaw appends the member with raw JSON, unless there is none. A newline
-// would end the frame; in valid JSON it can only stand between tokens, where a
-// space means the same.
+// appendRaw appends the member with raw JSON, unless there is none. A newline would
+// end the frame. In valid JSON it occurs only between tokens, so a space replaces it.
 func appendRaw(dst []byte, member string, raw []byte) []byte {
 	if len(raw) == 0 {
 		return dst

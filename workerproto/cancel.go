@@ -1,11 +1,11 @@
 package workerproto
 
-// ReasonTimeout is the reason of a cancel when the time of the attempt is up.
-// Every other reason is text for people alone.
+// ReasonTimeout is the reason of a cancel when the timeout of the attempt has
+// expired. Every other reason is text for people only.
 const ReasonTimeout = "timeout"
 
-// Cancel asks the worker to stop an execution. It still ends with a done, a
-// fail or a release; until then its slot is busy.
+// Cancel asks the worker to stop an execution. The execution still ends with a done,
+// fail or release; until then its slot is busy.
 //
 //	{"op":"cancel","job":42,"attempt":1,"session":"9f…","reason":"cancelled by the caller"}
 type Cancel struct {

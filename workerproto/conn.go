@@ -45,7 +45,7 @@ func (c *Conn) Send(f WorkerFrame) bool {
 	return c.out.putWait(f)
 }
 
-// Queue is Send for a caller that has more to send soon: the frame leaves with
+// Queue is Send for a caller that has more to send soon: the frame is sent with
 // the next Send or Flush, in one write with the frames queued meanwhile. It
 // never waits; false means that the frame was not queued, because the
 // connection is gone or the outbox is full.

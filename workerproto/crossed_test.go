@@ -20,12 +20,12 @@ import (
 // restart in reverse order, and the kernel gives each the other's descriptor
 // before the scheduler has noticed. These tests play exactly that.
 
-// crossing is a dispatcher that has not noticed the crash yet: it keeps the
-// session of each worker's first life and goes on sending to it.
+// crossing is a dispatcher that has not noticed the crash: it keeps the session
+// of each worker's first connection and sends to it.
 type crossing struct {
 	opened chan *Session
 	closed atomic.Int64
-	// noticed delays Closed, as a scheduler that is busy elsewhere would.
+	// noticed delays Closed, as a busy scheduler would.
 	noticed chan bool
 }
 
@@ -144,7 +144,7 @@ func TestCrossedDescriptorsNeverMisdeliver(t *testing.T) {
 
 		// The dispatcher still believes in the first sessions.
 		job := dispatcherd.JobID(cycle + 1)
-		require.False(t, sa.Send(&Job{Execution: Execution{Job: job, Attempt: 1}, Type: "a"}), "a session that has ended takes nothing, whoever has its descriptor now")
+		require.False(t, sa.Send(&Job{Execution: Execution{Job: job, Attempt: 1}, Type: "a"}), "an ended session takes nothing, also if its descriptor is in use again")
 		require.False(t, sb.Send(&Job{Execution: Execution{Job: job, Attempt: 1}, Type: "b"}))
 		// A frame that was made for an old session does not pass as the new one's either.
 		require.False(t, sa2.Send(&Job{Execution: Execution{Job: job, Attempt: 1, Session: sb.Nonce()}, Type: "b"}))
@@ -193,7 +193,7 @@ func TestRawDescriptorsDoMisdeliver(t *testing.T) {
 		require.NoError(t, syscall.Close(b))
 		b2 := accept(workerB2) // the numbers come back in reverse order
 		a2 := accept(workerA2)
-		if _, err := syscall.Write(a, []byte("job for A")); err == nil { // nobody notices
+		if _, err := syscall.Write(a, []byte("job for A")); err == nil { // the write succeeds
 			buf := make([]byte, 100)
 			n, _, _ := syscall.Recvfrom(workerB2, buf, syscall.MSG_DONTWAIT)
 			if n > 0 && string(buf[:n]) == "job for A" {
@@ -204,6 +204,6 @@ func TestRawDescriptorsDoMisdeliver(t *testing.T) {
 			require.NoError(t, syscall.Close(fd))
 		}
 	}
-	require.Positive(t, misdelivered, "the danger is real")
+	require.Positive(t, misdelivered, "the negative control must misdeliver")
 	t.Logf("%d of %d jobs went to the wrong worker", misdelivered, cycles)
 }

@@ -1,8 +1,8 @@
 package workerproto
 
-// Drain says that the worker wants no more jobs. What it runs it ends and
-// reports; then it hangs up. A job that was on its way may still arrive and is
-// given back with a release.
+// Drain says that the worker takes no more jobs. The worker ends its executions,
+// reports them, and closes the connection. A job that was sent before the frame was
+// read may still arrive and is given back with a release.
 //
 //	{"op":"drain"}
 type Drain struct{}

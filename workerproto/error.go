@@ -8,29 +8,28 @@ import (
 	"github.com/dispatcherd/dispatcherd"
 )
 
-// Error is a complaint: as a frame the dispatcher's to a worker, as a Go error
-// the reason why a frame was refused or a session ended. After a fatal one the
-// dispatcher hangs up; otherwise the session goes on as if the frame had not
-// been sent.
+// Error is both a frame from the dispatcher and the Go error that says why a frame
+// was rejected or a session ended. After a fatal error the dispatcher closes the
+// connection; otherwise the session continues as if the frame had not been sent.
 //
 //	{"op":"error","code":"wrong_session","message":"…","fatal":false,"job":42}
 type Error struct {
 	Code    Code
-	Message string // for people: what was wrong, which value, what to do; never a payload
+	Message string // for people: what is wrong, which value, what to do; never a payload
 	Fatal   bool
 	Job     dispatcherd.JobID // the job that the refused frame was about; 0 = none
 }
 
-// Code says which rule was broken. The list is closed for one version of the
-// protocol.
+// Code is the rule that was broken. A version of the protocol has a fixed list of
+// codes.
 type Code string
 
 // The codes. Before the welcome every error is fatal.
 const (
-	BadJSON      Code = "bad_json"      // the line is no JSON object, or nested too deep, or not UTF-8
+	BadJSON      Code = "bad_json"      // the line is not a JSON object, nested too deep, or not UTF-8
 	BadValue     Code = "bad_value"     // a field is missing, of the wrong kind or out of range
 	UnknownOp    Code = "unknown_op"    // no such frame in this direction
-	BadSlot      Code = "bad_slot"      // no types, a bad or double type, a number taken, too many slots or types, a type that this user may not serve
+	BadSlot      Code = "bad_slot"      // no types, an invalid or repeated type, a number that is taken, too many slots or types, a type that this user may not serve
 	UnknownSlot  Code = "unknown_slot"  // slot_remove of a number that the session does not have
 	NotHeld      Code = "not_held"      // a report about a job that this session does not run
 	WrongSession Code = "wrong_session" // a report under another session's nonce
@@ -44,14 +43,14 @@ const (
 	SlowReader         Code = "slow_reader"          // fatal: too much waits for the worker
 	HelloTimeout       Code = "hello_timeout"        // fatal: no hello in time
 	HeartbeatTimeout   Code = "heartbeat_timeout"    // fatal: silence
-	CancelIgnored      Code = "cancel_ignored"       // fatal: a job went on although it was told to stop
+	CancelIgnored      Code = "cancel_ignored"       // fatal: a job continued after its cancel
 	TooManyConnections Code = "too_many_connections" // fatal: try again later
-	Refused            Code = "refused"              // fatal: this worker may not work here
+	Refused            Code = "refused"              // fatal: this worker is not allowed
 	ShuttingDown       Code = "shutting_down"        // fatal: reconnect
-	Internal           Code = "internal"             // fatal: the dispatcher's own fault
+	Internal           Code = "internal"             // fatal: an error of the dispatcher
 )
 
-// Codes lists every code, in the order of the alphabet.
+// Codes lists every code in alphabetical order.
 func Codes() []Code { return slices.Sorted(maps.Keys(codes)) }
 
 // codes lists every code with whether it is fatal on an open session.
@@ -63,7 +62,7 @@ var codes = map[Code]bool{
 	ShuttingDown: true, Internal: true,
 }
 
-// Complain makes an Error; whether it is fatal follows from its code.
+// Complain returns an Error; its code decides whether it is fatal.
 func Complain(code Code, job dispatcherd.JobID, format string, args ...any) *Error {
 	return &Error{Code: code, Message: fmt.Sprintf(format, args...), Fatal: codes[code], Job: job}
 }

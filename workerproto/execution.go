@@ -2,16 +2,16 @@ package workerproto
 
 import "github.com/dispatcherd/dispatcherd"
 
-// Execution names one execution of one job, on one session. Every frame about
-// a job carries it: the attempt fences the row in Postgres, the session nonce
-// fences the connection. On the wire: "job", "attempt", "session".
+// Execution identifies one execution of a job in one session. Every frame about a
+// job contains it: the attempt fences the row in Postgres, the session nonce fences
+// the connection. On the wire: "job", "attempt", "session".
 type Execution struct {
 	Job     dispatcherd.JobID
 	Attempt dispatcherd.Attempt
 	Session string // nonce of the session, 32 hexadecimal digits
 }
 
-// named is what all frames about a job have in common.
+// named is implemented by all frames about a job.
 type named interface{ execution() *Execution }
 
 func (e *Execution) execution() *Execution { return e }
@@ -22,7 +22,7 @@ func (e *Execution) appendFields(dst []byte) []byte {
 	return appendString(append(dst, `,"session":`...), e.Session)
 }
 
-// member takes one member of the frame if it belongs to the Execution.
+// member reads one member of the frame if it belongs to the Execution.
 func (e *Execution) member(key []byte, s *scanner) bool {
 	switch string(key) {
 	case "job":

@@ -6,9 +6,9 @@ import (
 	"github.com/dispatcherd/dispatcherd"
 )
 
-// Fail ends an execution with a failure of the job. The dispatcher tries again
-// later if the job has tries left, unless the failure is Permanent; a positive
-// RetryAfter replaces the dispatcher's own backoff.
+// Fail ends an execution with a failure of the job. The dispatcher retries the job
+// if it has attempts left and the failure is not Permanent. A positive RetryAfter
+// replaces the dispatcher's backoff.
 //
 //	{"op":"fail","job":42,"attempt":1,"session":"9f…","error":"no such file","retry":false}
 //	{"op":"fail","job":42,"attempt":2,"session":"9f…","error":"busy","retry_after_ms":5000}

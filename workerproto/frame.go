@@ -1,13 +1,12 @@
 package workerproto
 
-// frame is what both directions have in common: it can be appended to a
-// buffer as one line without its newline, and filled from a line.
+// frame is implemented by the frames of both directions.
 type frame interface {
 	// appendTo appends the frame as one JSON object.
 	appendTo(dst []byte) []byte
-	// field takes the value of one member of the object from s.
+	// field reads the value of one member of the object from s.
 	field(key []byte, s *scanner)
-	// check reports what is missing once all members were seen.
+	// check reports missing members after all were read.
 	check(s *scanner)
 }
 

@@ -125,7 +125,7 @@ func FuzzSession(f *testing.F) {
 			before := len(m.slots)
 			err := m.accept(frame)
 			if dead {
-				require.NotNil(t, err, "nothing counts after a fatal error")
+				require.NotNil(t, err, "frames after a fatal error are rejected")
 				continue
 			}
 			_, isHello := frame.(*Hello)

@@ -11,16 +11,15 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A result that crosses the goodbye of a dispatcher that stops is not lost. A
-// machine that stands still just then for as long as it is waited for may lose
-// one, but hardly every time.
+// A result that crosses ShuttingDown is not lost. The dispatcher waits for a limited
+// time, so on a loaded machine one try may lose it, but not each of five.
 func TestReportsThatCrossAShutDownCount(t *testing.T) {
 	for range 5 {
 		if reportCrossesAShutDown(t) {
 			return
 		}
 	}
-	require.Fail(t, "the report was lost again and again")
+	require.Fail(t, "the report was lost each time")
 }
 
 func reportCrossesAShutDown(t *testing.T) (counted bool) {
@@ -39,7 +38,7 @@ func reportCrossesAShutDown(t *testing.T) (counted bool) {
 	_, err = io.WriteString(talks.conn, `{"op":"done","job":7,"attempt":1,"session":"`+session+`"}`+"\n")
 	counted = err == nil
 	require.NoError(t, talks.conn.Close())
-	require.NoError(t, await(t, done), "and who stays is waited for no longer than a second or so")
+	require.NoError(t, await(t, done), "a worker that does not close is waited for about a second")
 	for range 2 {
 		var rule *Error
 		require.ErrorAs(t, await(t, h.closed), &rule)
@@ -51,9 +50,8 @@ func reportCrossesAShutDown(t *testing.T) (counted bool) {
 	return counted
 }
 
-// What a session held is taken from it when its worker has fallen silent, so
-// jobs that wait to be written must not reach it any more.
-func TestARevokedSessionGetsNothingButTheReason(t *testing.T) {
+// The jobs of a silent worker are taken from it, so queued jobs must not reach it.
+func TestClearedOutboxWritesOnlyTheLastFrame(t *testing.T) {
 	near, far := net.Pipe()
 	o := newOutbox(far, 10, time.Minute, func(int, int) {})
 	for range 3 {
@@ -70,8 +68,8 @@ func TestARevokedSessionGetsNothingButTheReason(t *testing.T) {
 	require.Regexp(t, `^{"op":"error","code":"heartbeat_timeout"[^\n]*}\n$`, string(said))
 }
 
-// The writer may come for the jobs between the two, and finds nothing.
-func TestAWriterThatComesTooLateForWhatWasRevokedStaysForTheReason(t *testing.T) {
+// A writer that was notified before clear finds an empty queue and keeps waiting.
+func TestWriterOfAClearedOutboxWaitsForTheLastFrame(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		near, far := net.Pipe()
 		o := newOutbox(far, 10, time.Minute, func(int, int) {})

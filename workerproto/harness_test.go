@@ -12,10 +12,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// patience bounds every wait for something that must happen.
+// patience limits each wait for an expected event.
 const patience = 30 * time.Second
 
-// recorder is a Handler that tells what it sees.
+// recorder is a Handler that sends its calls to channels.
 type recorder struct {
 	opened chan *Session
 	frames chan string // encoded, so that they outlive the call

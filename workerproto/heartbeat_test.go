@@ -59,7 +59,7 @@ func readAll(conn net.Conn) <-chan string {
 	return got
 }
 
-func TestASilentWorkerIsPingedAndThenGivenUp(t *testing.T) {
+func TestSilentWorkerIsPingedAndThenDisconnected(t *testing.T) {
 	bubble(t, Limits{}, func(h *recorder, conn net.Conn) {
 		_, err := conn.Write([]byte(helloLine + "\n"))
 		require.NoError(t, err)
@@ -74,24 +74,23 @@ func TestASilentWorkerIsPingedAndThenGivenUp(t *testing.T) {
 	})
 }
 
-// stopped is a connection of a process that stands still for a while, at the end of
-// which a deadline is over that its runtime sees before it sees what came meanwhile.
+// stopped is a connection of a process that is stopped for a while. When it continues,
+// its runtime sees the expired deadline before it sees bytes that arrived meanwhile.
 type stopped struct {
 	net.Conn
 
-	stands func()
+	pause func()
 }
 
 func (c *stopped) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
 	if errors.Is(err, os.ErrDeadlineExceeded) {
-		c.stands()
+		c.pause()
 	}
 	return n, err
 }
 
-// Of what a worker has said while the dispatcher stood still it has heard nothing, yet.
-func TestADispatcherThatStoodStillListensBeforeItGivesAWorkerUp(t *testing.T) {
+func TestDispatcherThatWasStoppedReadsBeforeItDisconnectsAWorker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(context.Background())
 		l, h := newPipes(), newRecorder()
@@ -104,22 +103,22 @@ func TestADispatcherThatStoodStillListensBeforeItGivesAWorkerUp(t *testing.T) {
 		<-h.opened
 		readAll(near)
 		time.Sleep(30 * time.Second)
-		_, err = near.Write([]byte(`{"op":"ping"}` + "\n")) // it is read when the dispatcher goes on
+		_, err = near.Write([]byte(`{"op":"ping"}` + "\n")) // it is read when the dispatcher continues
 		require.NoError(t, err)
 		time.Sleep(14 * time.Second)
 		require.Empty(t, h.closed)
 		time.Sleep(time.Second)
 		var rule *Error
 		require.ErrorAs(t, <-h.closed, &rule)
-		require.Equal(t, HeartbeatTimeout, rule.Code, "one that is silent is given up as ever")
+		require.Equal(t, HeartbeatTimeout, rule.Code, "a silent worker is still disconnected")
 		_ = near.Close()
 		cancel()
 		require.NoError(t, <-done)
 	})
 }
 
-// A stopped process that goes on finds no job that is somebody else's by then.
-func TestWhatWaitedForASilentWorkerDoesNotReachIt(t *testing.T) {
+// A worker that was stopped must not receive a job that another worker has by then.
+func TestQueuedFramesDoNotReachASilentWorker(t *testing.T) {
 	bubble(t, Limits{WriteTimeout: time.Hour}, func(h *recorder, conn net.Conn) {
 		_, err := conn.Write([]byte(helloLine + "\n"))
 		require.NoError(t, err)
@@ -137,8 +136,8 @@ func TestWhatWaitedForASilentWorkerDoesNotReachIt(t *testing.T) {
 	})
 }
 
-// What a handler sends before it refuses a worker is for nobody.
-func TestARefusedWorkerGetsNothingButTheReason(t *testing.T) {
+// Frames that the handler sent before it refused a worker are dropped.
+func TestRefusedWorkerGetsOnlyTheError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(context.Background())
 		l, h := newPipes(), newRecorder()

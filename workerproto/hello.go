@@ -1,9 +1,9 @@
 package workerproto
 
-// Hello opens a session; nothing may come before it and it comes once. The
-// worker says which versions of the protocol it speaks, how it is called, which
-// free slots it has, and what it still runs from an earlier session. A slot
-// that is still at work is in Running and not in Slots.
+// Hello is the first frame of a connection and is sent once. It contains the
+// versions of the protocol that the worker speaks, its name, its free slots, and
+// the executions of earlier sessions that it offers to resume. A busy slot is in
+// Running and not in Slots.
 //
 //	{"op":"hello","versions":[1,1],"worker":"w1","slots":[{"slot":0,"types":["pdf"]}],"running":[]}
 type Hello struct {
@@ -11,15 +11,15 @@ type Hello struct {
 	Worker                 string // 1..dispatcherd.MaxWorkerLength bytes, for people: need not be unique
 	Slots                  []Slot
 	Running                []Running
-	// Resumes: the worker presents in its next hello what it still runs when a
-	// session ends. What others run is given to somebody else at once.
+	// Resumes: when a session ends, the worker offers its executions in the next
+	// hello. The jobs of other workers are retried at once.
 	Resumes bool
 }
 
-// Running is an execution that the worker began in an earlier session and has
-// not ended, with the slot it occupies. If the dispatcher takes it back
-// ([Session.Resume]) the slot is registered, busy; otherwise the slot does not
-// exist until the worker adds it with a slot_add.
+// Running is a resume offer: an execution that began in an earlier session, with
+// the slot it occupies. If the dispatcher resumes it ([Session.Resume]) the slot is
+// registered, busy; otherwise the slot does not exist until the worker adds it with
+// a slot_add.
 type Running struct {
 	Execution // Session is the nonce of the session in which it began
 	Slot

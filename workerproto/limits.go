@@ -12,24 +12,23 @@ const (
 	MaxVersion = 1
 )
 
-// Limits bound what workers can cost the dispatcher. A zero field takes its
-// default.
+// Limits limits the resources that peers use. A zero field takes its default.
 type Limits struct {
-	Dispatcher        string        // name told to workers; default "dispatcherd"
+	Dispatcher        string        // name in the welcome; default "dispatcherd"
 	MaxFrame          int           // bytes of a frame without its newline; 1 MiB, at least 64 KiB
 	MaxConnections    int           // open at once; 16,384
 	MaxSlots          int           // of one session; 10,000
 	MaxTypesPerSlot   int           // dispatcherd.MaxSlotTypes
 	MaxRequests       int           // open requests of a caller's session; 4,096
-	Outbox            int           // frames that may wait for a worker, beside two for each of its slots; 1,024
+	Outbox            int           // frames queued for a worker, in addition to two for each of its slots; 1,024
 	HelloTimeout      time.Duration // from accept to a complete hello; 5 s
 	WriteTimeout      time.Duration // for one write of at most about 64 KiB or one frame; 10 s
 	HeartbeatInterval time.Duration // silence after which a ping is sent; 5 s
 	HeartbeatTimeout  time.Duration // silence after which the session ends; 15 s, at least twice the interval
-	Resume            time.Duration // how long a worker may keep work going without a connection; 0 = not at all
-	// Permit says whether a peer may serve a type: "" if so, else why not and
-	// what to do, for the worker. It is asked for every type of every slot that
-	// is offered, from many goroutines at once. nil permits everything.
+	Resume            time.Duration // how long executions may continue without a connection; 0 = not at all
+	// Permit returns "" if a peer may serve a type, otherwise the reason and what to
+	// do, for the worker. It is called for every type of every announced slot, from
+	// many goroutines at once. nil permits everything.
 	Permit func(peer Peer, typ string) (objection string)
 }
 
@@ -63,7 +62,7 @@ func (l Limits) WithDefaults() Limits {
 	return l
 }
 
-// parameters is the part that the worker is told.
+// parameters returns the limits that the welcome contains.
 func (l Limits) parameters() Parameters {
 	return Parameters{
 		MaxFrame: l.MaxFrame, Heartbeat: l.HeartbeatInterval, Timeout: l.HeartbeatTimeout,
@@ -76,6 +75,6 @@ func (l Limits) callerParameters() Parameters {
 	return Parameters{MaxFrame: l.MaxFrame, Heartbeat: l.HeartbeatInterval, Timeout: l.HeartbeatTimeout, MaxRequests: l.MaxRequests}
 }
 
-// MinFrame is the smallest limit for frames: whatever carries no raw JSON and
-// no list of slots fits, with every byte of its text escaped.
+// MinFrame is the smallest limit for frames: every frame without raw JSON and
+// without a list of slots fits, even with every byte of its text escaped.
 const MinFrame = 64 << 10

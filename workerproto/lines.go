@@ -9,13 +9,13 @@ import (
 )
 
 const (
-	smallBuffer = 2 << 10  // of a quiet connection
-	batchBuffer = 64 << 10 // as far as a busy one grows for the sake of larger batches
+	smallBuffer = 2 << 10  // bytes of the buffer of an idle connection
+	batchBuffer = 64 << 10 // bytes to which a busy one grows for larger batches
 )
 
-// lines cuts what comes from a connection into lines. Its buffer is small
-// while little comes, grows by doubling while reads fill it, and never beyond
-// what one frame of the largest size needs. Not safe for concurrent use.
+// lines splits the bytes of a connection into lines. Its buffer is small at first,
+// doubles while reads fill it, and never exceeds the size of the largest frame. Not
+// safe for concurrent use.
 type lines struct {
 	conn    net.Conn
 	max     int // bytes of a line without its newline
@@ -46,8 +46,8 @@ func (l *lines) next() (line []byte, ok bool, err *Error) {
 }
 
 // read waits for more bytes. The end of the stream is io.EOF, in the middle of a
-// line io.ErrUnexpectedEOF, also when the peer went without reading what was
-// sent to it (which the kernel calls a reset).
+// line io.ErrUnexpectedEOF. A reset, which the kernel reports if the peer closed
+// without reading everything, is an end, too.
 func (l *lines) read() error {
 	l.makeRoom()
 	n, err := l.conn.Read(l.buf[l.end:])
@@ -64,7 +64,7 @@ func (l *lines) read() error {
 	return err
 }
 
-// makeRoom moves what is left to the front and grows the buffer if the last
+// makeRoom moves the unread bytes to the front and grows the buffer if the last
 // read filled it.
 func (l *lines) makeRoom() {
 	full := l.end == len(l.buf)
@@ -76,10 +76,10 @@ func (l *lines) makeRoom() {
 	case full && size < batchBuffer, left == size:
 		size *= 2
 	case size > batchBuffer && left < batchBuffer/2:
-		size = batchBuffer // a large frame is behind us
+		size = batchBuffer // after a large frame
 	}
 	size = min(size, max(l.max+1, smallBuffer))
-	if left == size { // the limit is reached and next has not complained: cannot be
+	if left == size { // impossible: next would have returned FrameTooLong
 		panic("workerproto: no room for a frame within the limit")
 	}
 	target := l.buf
@@ -94,7 +94,7 @@ func (l *lines) makeRoom() {
 	l.start, l.end = 0, left
 }
 
-// shrink gives a large buffer back while the connection is idle.
+// shrink frees a large buffer while the connection is idle.
 func (l *lines) shrink() {
 	if l.start == l.end && len(l.buf) > smallBuffer {
 		l.buf = nil

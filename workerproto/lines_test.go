@@ -9,9 +9,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A line that is longer than its limit is refused also where the buffer has room
-// for all of it, as that of a worker has which is told the limit only after it has read.
-func TestALineBeyondTheLimitIsRefusedHoweverMuchRoomThereIs(t *testing.T) {
+// The buffer of a worker may have room for a line beyond the limit: the worker learns
+// the limit after the first read.
+func TestLineBeyondTheLimitIsRejectedEvenIfItFitsTheBuffer(t *testing.T) {
 	for length, fits := range map[int]bool{99: true, 100: true, 101: false, 1000: false} {
 		near, far := net.Pipe()
 		l := lines{conn: far, max: 100}

@@ -17,16 +17,16 @@ import (
 // macOS.
 const maxPath = len(syscall.RawSockaddrUnix{}.Path) - 1
 
-// ErrInUse says that somebody listens on the path of a socket already.
+// ErrInUse says that another process listens on the path of a socket.
 var ErrInUse = errors.New("in use")
 
 // Listen creates the workers' socket at path with the given mode (0660 lets
 // the group in). A missing directory is created with mode 0750.
 //
 // The socket is bound, then given its mode, then listened on: before the last
-// step nobody can connect. A lock on path+".lock" is held until Close, so two
-// dispatchers never work on one path; a socket that somebody listens on is
-// never removed, one that a crash left behind is. The listener removes the
+// step no process can connect. A lock on path+".lock" is held until Close, so two
+// dispatchers never use one path. A socket is removed only if no process listens
+// on it, as after a crash. The listener removes the
 // socket when it is closed. Errors say which path and what to do; they are
 // ErrInUse where waiting may help.
 func Listen(path string, mode fs.FileMode) (net.Listener, error) {
@@ -63,7 +63,7 @@ func listenLocked(path string, mode fs.FileMode) (*net.UnixListener, error) {
 	return l.(*net.UnixListener), nil
 }
 
-// bind makes a listening socket. The order is the point: see Listen.
+// bind makes a listening socket. See Listen for the order of the steps.
 func bind(path string, mode fs.FileMode) (int, error) {
 	syscall.ForkLock.RLock()
 	fd, err := syscall.Socket(syscall.AF_UNIX, syscall.SOCK_STREAM, 0)
@@ -94,11 +94,11 @@ func bind(path string, mode fs.FileMode) (int, error) {
 	return -1, errors.Join(err, os.NewSyscallError("close", syscall.Close(fd)))
 }
 
-// backlog is how many workers may wait to be accepted; the kernel may allow
-// fewer.
+// backlog is the number of connections that may wait to be accepted; the kernel may
+// allow fewer.
 const backlog = 4096
 
-// removeStale removes a socket that nobody listens on. Called under the lock.
+// removeStale removes a socket that no process listens on. The lock must be held.
 func removeStale(path string) error {
 	info, err := os.Lstat(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -115,7 +115,7 @@ func removeStale(path string) error {
 		return errors.Join(fmt.Errorf("socket %q is %w by a program that listens on it: stop it or choose another path", path, ErrInUse), conn.Close())
 	}
 	if !errors.Is(err, syscall.ECONNREFUSED) {
-		return fmt.Errorf("cannot find out whether somebody listens on %q: %w", path, err)
+		return fmt.Errorf("cannot find out whether a process listens on %q: %w", path, err)
 	}
 	if err := os.Remove(path); err != nil {
 		return fmt.Errorf("stale socket %q: %w", path, err)

@@ -32,7 +32,7 @@ func TestListenSetsTheModeAndCleansUp(t *testing.T) {
 	require.NoError(t, l.Close())
 }
 
-func TestALiveSocketIsNeverStolen(t *testing.T) {
+func TestSocketInUseIsNotReplaced(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "w.sock")
 	l, err := Listen(path, 0o600)
 	require.NoError(t, err)
@@ -45,20 +45,20 @@ func TestALiveSocketIsNeverStolen(t *testing.T) {
 	require.NoError(t, conn.Close())
 	require.NoError(t, l.Close())
 
-	foreign, err := net.Listen("unix", path) // knows nothing of our lock
+	other, err := net.Listen("unix", path) // does not use the lock
 	require.NoError(t, err)
 	_, err = Listen(path, 0o600)
 	require.ErrorIs(t, err, ErrInUse)
 	require.ErrorContains(t, err, "by a program that listens on it")
-	require.NoError(t, foreign.Close())
+	require.NoError(t, other.Close())
 }
 
-func TestAStaleSocketIsReplaced(t *testing.T) {
+func TestStaleSocketIsReplaced(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "w.sock")
 	old, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
 	require.NoError(t, err)
 	old.SetUnlinkOnClose(false)
-	require.NoError(t, old.Close()) // as a crash leaves it
+	require.NoError(t, old.Close()) // as after a crash
 	require.FileExists(t, path)
 	l, err := Listen(path, 0o600)
 	require.NoError(t, err)
@@ -68,7 +68,7 @@ func TestAStaleSocketIsReplaced(t *testing.T) {
 	require.NoError(t, l.Close())
 }
 
-func TestListenRefusesWhatItMustNotTouch(t *testing.T) {
+func TestListenRefusesFilesAndLinks(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "file")
 	require.NoError(t, os.WriteFile(file, []byte("precious"), 0o600))
@@ -79,13 +79,13 @@ func TestListenRefusesWhatItMustNotTouch(t *testing.T) {
 	link := filepath.Join(dir, "link")
 	require.NoError(t, os.Symlink(file, link+".lock"))
 	_, err = Listen(link, 0o600)
-	require.ErrorIs(t, err, syscall.ELOOP, "the lock is not a link to somewhere else")
+	require.ErrorIs(t, err, syscall.ELOOP, "the lock file must not be a link")
 
 	_, err = Listen(filepath.Join(dir, strings.Repeat("x", 108)), 0o600)
 	require.ErrorContains(t, err, "choose a shorter one")
 }
 
-func TestNobodyConnectsBeforeTheModeIsSet(t *testing.T) {
+func TestNoConnectionBeforeTheModeIsSet(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "w.sock")
 	fd, err := syscall.Socket(syscall.AF_UNIX, syscall.SOCK_STREAM, 0)
 	require.NoError(t, err)

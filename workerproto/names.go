@@ -1,14 +1,14 @@
 package workerproto
 
-// maxNames and maxNameLength bound what one connection's table of names keeps.
+// maxNames and maxNameLength limit the table of names of a connection.
 const (
 	maxNames      = 1024
 	maxNameLength = 128
 )
 
-// names remembers the strings that repeat from frame to frame, so that reading
-// one again allocates nothing. The most recent one is compared first: in most
-// streams it is the session's nonce over and over.
+// names interns strings that occur in many frames, so that reading one again
+// allocates nothing. The most recent one is compared first: in most streams it is
+// the session's nonce each time.
 type names struct {
 	last string
 	all  map[string]string

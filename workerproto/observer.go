@@ -1,7 +1,7 @@
 package workerproto
 
-// Observer counts what happens on the socket. Its methods are called from many
-// goroutines at once and must not block. Embed [NoObserver] to pick a few.
+// Observer counts events of connections. Its methods are called from many
+// goroutines at once and must not block. Embed [NoObserver] to implement only some.
 type Observer interface {
 	// Accepted counts a connection; open is how many there are now.
 	Accepted(open int)
@@ -12,10 +12,10 @@ type Observer interface {
 	Received(frames, bytes int)
 	// Sent counts one write.
 	Sent(frames, bytes int)
-	// Complained counts an error frame to a worker.
+	// Complained counts an error frame that is sent.
 	Complained(code Code)
-	// AcceptFailed counts a failed accept, after which Serve pauses: most
-	// likely the process has no file descriptors left.
+	// AcceptFailed counts a failed accept, after which the server pauses. In most
+	// cases the process has no file descriptors left.
 	AcceptFailed(err error)
 }
 

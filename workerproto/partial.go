@@ -1,7 +1,7 @@
 package workerproto
 
-// Partial is a piece of the output, for a caller who waits for it. It is
-// handed on in order and not kept.
+// Partial is a piece of the output, for a waiting caller. Pieces are forwarded in
+// order and not stored.
 //
 //	{"op":"partial","job":-7,"attempt":1,"session":"9f…","data":{"line":"hello"}}
 type Partial struct {

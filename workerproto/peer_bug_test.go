@@ -34,8 +34,8 @@ type acceptFailures struct {
 
 func (a *acceptFailures) AcceptFailed(error) { a.n.Add(1) }
 
-// A storm of reconnects that uses up all descriptors neither ends the server nor
-// makes it spin: it pauses, counts, and takes whoever comes when there is room.
+// Reconnecting workers that use up all descriptors neither end the server nor make it
+// loop: it pauses, counts, and accepts connections when descriptors are free.
 // See docs/reliability-peers.md.
 func TestPeer_B23_NoDescriptorsLeftIsNoEnd(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "w.sock")

@@ -5,7 +5,7 @@ import (
 	"syscall"
 )
 
-// peerOf asks the kernel (SO_PEERCRED) who connected.
+// peerOf asks the kernel (SO_PEERCRED).
 func peerOf(conn net.Conn) Peer {
 	unix, ok := conn.(*net.UnixConn)
 	if !ok {

@@ -1,7 +1,8 @@
 package workerproto
 
-// Ping asks for a sign of life. Whoever has heard nothing for
-// Parameters.Heartbeat sends one; any frame is an answer, a Pong the least.
+// Ping asks the peer to answer. An end that has received nothing for
+// Parameters.Heartbeat sends one. Any frame is an answer; a Pong has no other
+// meaning.
 //
 //	{"op":"ping"}
 type Ping struct{}

@@ -1,6 +1,7 @@
 package workerproto
 
-// Progress says how far an execution is. Units are the worker's own.
+// Progress reports how much of an execution is done, in units of the worker's
+// choice.
 //
 //	{"op":"progress","job":42,"attempt":1,"session":"9f…","done":3,"total":10,"message":"page 3"}
 type Progress struct {

@@ -2,5 +2,5 @@
 
 package workerproto
 
-// raceEnabled tells tests that memory is not what it costs elsewhere.
+// raceEnabled reports whether the race detector is on, which changes memory sizes.
 const raceEnabled = false

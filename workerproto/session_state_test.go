@@ -9,15 +9,15 @@ import (
 	"github.com/dispatcherd/dispatcherd"
 )
 
-// greeted returns a machine that has accepted a hello with slots 0 and 1.
-func greeted(t *testing.T) *sessionState {
+// welcomed returns the state after a hello with slots 0 and 1.
+func welcomed(t *testing.T) *sessionState {
 	m := newSessionState("right", Limits{MaxSlots: 4, MaxTypesPerSlot: 3}.WithDefaults(), unknownPeer)
 	require.Nil(t, m.accept(&Hello{MinVersion: 1, MaxVersion: 1, Worker: "w", Slots: []Slot{{0, []string{"a"}}, {1, []string{"a"}}}}))
 	require.Equal(t, open, m.phase)
 	return m
 }
 
-func TestNothingComesBeforeHello(t *testing.T) {
+func TestFirstFrameMustBeHello(t *testing.T) {
 	for _, f := range everyWorkerFrame()[1:] {
 		m := newSessionState("right", Limits{}.WithDefaults(), unknownPeer)
 		err := m.accept(f)
@@ -28,11 +28,11 @@ func TestNothingComesBeforeHello(t *testing.T) {
 }
 
 func TestHelloComesOnce(t *testing.T) {
-	m := greeted(t)
+	m := welcomed(t)
 	err := m.accept(&Hello{MinVersion: 1, MaxVersion: 1, Worker: "w"})
 	require.Equal(t, SecondHello, err.Code)
 	require.True(t, err.Fatal)
-	require.NotNil(t, m.accept(&Ping{}), "nothing counts after a fatal error")
+	require.NotNil(t, m.accept(&Ping{}), "frames after a fatal error are rejected")
 }
 
 func TestVersionsMustOverlap(t *testing.T) {
@@ -68,7 +68,7 @@ func TestSlotsAreCheckedWholeOrNotAtAll(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			m := greeted(t)
+			m := welcomed(t)
 			err := m.accept(&SlotAdd{Slots: c.add})
 			require.NotNil(t, err)
 			require.Equal(t, BadSlot, err.Code)
@@ -86,7 +86,7 @@ func TestSlotsAreCheckedWholeOrNotAtAll(t *testing.T) {
 }
 
 func TestRemovedNumbersAreFreeAgainAndUnknownOnesRefused(t *testing.T) {
-	m := greeted(t)
+	m := welcomed(t)
 	for _, bad := range [][]int32{{7}, {0, 7}, {0, 0}} {
 		err := m.accept(&SlotRemove{Slots: bad})
 		require.Equal(t, UnknownSlot, err.Code)
@@ -96,8 +96,8 @@ func TestRemovedNumbersAreFreeAgainAndUnknownOnesRefused(t *testing.T) {
 	require.Nil(t, m.accept(&SlotAdd{Slots: []Slot{{0, []string{"b"}}}}))
 }
 
-func TestReportsCarryTheRightNonce(t *testing.T) {
-	m := greeted(t)
+func TestReportsNeedTheNonceOfTheSession(t *testing.T) {
+	m := welcomed(t)
 	for _, f := range everyWorkerFrame() {
 		n, ok := f.(named)
 		if !ok {
@@ -114,7 +114,7 @@ func TestReportsCarryTheRightNonce(t *testing.T) {
 	}
 }
 
-func TestSlotsOfRunningWorkCountOnlyIfItIsResumed(t *testing.T) {
+func TestSlotOfAnOfferIsRegisteredOnlyIfItIsResumed(t *testing.T) {
 	m := newSessionState("right", Limits{}.WithDefaults(), unknownPeer)
 	h := &Hello{MinVersion: 1, MaxVersion: 1, Worker: "w", Slots: []Slot{{0, []string{"a"}}},
 		Running: []Running{{Execution: someExecution, Slot: Slot{1, []string{"a"}}}, {Execution: someExecution, Slot: Slot{2, []string{"a"}}}}}
@@ -125,14 +125,14 @@ func TestSlotsOfRunningWorkCountOnlyIfItIsResumed(t *testing.T) {
 }
 
 func TestAfterDrainNoSlotsAreAddedButReportsCount(t *testing.T) {
-	m := greeted(t)
+	m := welcomed(t)
 	require.Nil(t, m.accept(&Drain{}))
 	require.Equal(t, Draining, m.accept(&SlotAdd{Slots: []Slot{{2, []string{"a"}}}}).Code)
 	require.Nil(t, m.accept(&Done{Execution: Execution{Job: 1, Attempt: 1, Session: "right"}}))
 	require.Nil(t, m.accept(&Drain{}))
 }
 
-func TestATypeThatTheUserMayNotServeIsRefused(t *testing.T) {
+func TestTypeThatTheUserMayNotServeIsRejected(t *testing.T) {
 	limits := Limits{Permit: func(p Peer, typ string) string {
 		if typ == "secret" && p.UID != 7 {
 			return "only for 7"

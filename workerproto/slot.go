@@ -2,9 +2,9 @@ package workerproto
 
 import "sort"
 
-// Slot is one slot as a worker announces it: its number, chosen by the worker
-// and unique among the session's slots, and the types it supports: at least
-// one, no duplicates; sorted after decoding. On the wire
+// Slot is one slot of a worker. The worker chooses its number, which is unique in
+// the session. It supports at least one type and has no duplicates; the types are
+// sorted after decoding. On the wire
 // {"slot":0,"types":["excel","pdf"]}.
 type Slot struct {
 	Number int32

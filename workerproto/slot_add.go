@@ -1,7 +1,7 @@
 package workerproto
 
-// SlotAdd brings slots on line during a session: all of them, or none if one
-// is refused.
+// SlotAdd registers slots during a session: all of them, or none if one is
+// rejected.
 //
 //	{"op":"slot_add","slots":[{"slot":1,"types":["excel","pdf"]}]}
 type SlotAdd struct {

@@ -1,9 +1,9 @@
 package workerproto
 
-// SlotRemove takes slots off line: they get no more jobs, and a busy one ends
-// its job first. All of them, or none if one is unknown. A job that was on its
-// way when the frame was sent may still arrive; the worker runs it or gives it
-// back with a release.
+// SlotRemove removes slots: they get no more jobs, and a busy one ends its job
+// first. It removes all of them, or none if one is unknown. A job that was sent
+// before the frame was read may still arrive; the worker runs it or gives it back
+// with a release.
 //
 //	{"op":"slot_remove","slots":[1]}
 type SlotRemove struct {

@@ -1,8 +1,8 @@
 package workerproto
 
-// Stale says that a report changed nothing, because the attempt is no longer
-// the live one: somebody else has the job, or it is over. Nothing to be done
-// about it; if the execution still runs, it works for nothing.
+// Stale answers a report that changed nothing, because its attempt is no longer
+// current: another attempt has the job, or the job is over. If the execution still
+// runs, its result is not wanted.
 //
 //	{"op":"stale","job":42,"attempt":1,"session":"9f…"}
 type Stale struct {

@@ -6,7 +6,7 @@ import (
 	"github.com/dispatcherd/dispatcherd"
 )
 
-// Welcome answers a good Hello and begins the session.
+// Welcome answers a valid Hello and begins the session.
 //
 //	{"op":"welcome","version":1,"session":"9f…","dispatcher":"d1","limits":{"max_frame":1048576,"heartbeat_ms":5000,"timeout_ms":15000,"max_slots":10000,"max_types":4096}}
 type Welcome struct {
@@ -14,25 +14,25 @@ type Welcome struct {
 	Session    string // the nonce, 128 random bits as 32 hexadecimal digits
 	Dispatcher string // its name, for people
 	Limits     Parameters
-	Resumed    []Resumed // which of Hello.Running go on; the worker stops the others
+	Resumed    []Resumed // the executions of Hello.Running that continue; the worker stops the others
 }
 
-// Resumed names an execution that the dispatcher took back. From now on it is
-// reported under the new session.
+// Resumed identifies an execution that the dispatcher resumed. From now on it is
+// reported in the new session.
 type Resumed struct {
 	Job     dispatcherd.JobID
 	Attempt dispatcherd.Attempt
 }
 
-// Parameters are the limits that the worker has to know.
+// Parameters are the limits that the peer must know.
 type Parameters struct {
 	MaxFrame    int           // bytes of a frame, newline excluded
 	Heartbeat   time.Duration // silence after which to ping
-	Timeout     time.Duration // silence after which to hang up
+	Timeout     time.Duration // silence after which to close the connection
 	MaxSlots    int           // slots of one session
 	MaxTypes    int           // types of one slot
 	MaxRequests int           // open requests of a caller's session; 0 to a worker
-	Resume      time.Duration // how long running work is worth keeping after the connection is lost; 0 = not at all
+	Resume      time.Duration // how long executions may continue without a connection; 0 = not at all
 }
 
 func (*Welcome) fromDispatcher() {}

@@ -2,7 +2,7 @@
 import { createConnection } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
 
-async function work(job, stop) { // your part, as in worker.mjs; once the signal stop is aborted nobody wants the result
+async function work(job, stop) { // your part, as in worker.mjs; when the signal stop is aborted the result is not wanted any more
   return { echo: job.payload, type: job.type };
 }
 

@@ -1,7 +1,7 @@
 """A worker that keeps its job while the dispatcher restarts: python3 resuming.py SOCKET TYPE..."""
 import json, os, random, socket, sys, threading, time
 
-def work(job, stop):  # your part, as in worker.py; stop is set when nobody wants the result any more
+def work(job, stop):  # your part, as in worker.py; stop is set when the result is not wanted any more
     return {"echo": job.get("payload"), "type": job["type"]}
 
 class Worker:
@@ -15,7 +15,7 @@ class Worker:
 
     def say(self, op, **fields):
         try: self.sock.sendall((json.dumps({"op": op, **fields}) + "\n").encode())
-        except (OSError, AttributeError): pass  # no connection: it is presented on the next one
+        except (OSError, AttributeError): pass  # no connection: the next hello offers to resume it
 
     def report(self, held):
         if held.get("session") and held["report"]:
@@ -82,7 +82,7 @@ class Worker:
         while True:
             connected = time.monotonic()
             try: self.connect()
-            except OSError: pass  # nobody there, or silent for too long
+            except OSError: pass  # no dispatcher, or silent for too long
             with self.lock:
                 if self.held and self.held.get("session"): lost = time.monotonic()
                 self.sock = None

@@ -12,25 +12,24 @@ import (
 	"go.uber.org/zap"
 )
 
-// DefaultMemory keeps the process below 150 MB: the pages of the program itself
-// come on top.
+// DefaultMemory keeps the process below 150 MB, the pages of the program included.
 const DefaultMemory = 120 << 20
 
-// memoryLook is between two looks at what is in use.
-const memoryLook = time.Second
+// memoryInterval is the time between two measurements.
+const memoryInterval = time.Second
 
-// memoryUse is what Go's runtime holds, in bytes.
+// memoryUse is the memory of the Go runtime, in bytes.
 type memoryUse struct {
-	live  int64 // of the heap, as the last collection found it
-	other int64 // stacks, and what the runtime needs for itself
+	live  int64 // heap memory that the last collection found reachable
+	other int64 // stacks and the runtime's own data
 }
 
 // softLimit is the memory that Go's runtime should keep to when so much was asked
 // for. Without a limit the collector lets the heap grow to twice of what is live.
 //
-// What is live does not shrink for being collected more often: a limit near it
-// would have the collector run without a pause, at up to half of the processors.
-// So the limit gives way, and always leaves a third of what is live for garbage.
+// Live memory does not shrink if it is collected more often: a limit near it would
+// make the collector run without a pause, on up to half of the processors. So the
+// limit is always at least a third above the live memory.
 func softLimit(asked int64, use memoryUse) int64 {
 	return max(asked, use.live+use.live/3+use.other)
 }
@@ -40,11 +39,10 @@ const (
 	mostGrowth  = 1000 // a heap of 5 MB is collected at 55
 )
 
-// heapGrowth is how many percent of what is live the heap may grow by before it is
-// collected: until half of what was asked for is in use. A collection keeps a
-// waiting caller for a millisecond or two, and an idle daemon has little that is
-// live, so it would collect every thousand requests, for memory that it was
-// granted anyway. The other half is left to a burst.
+// heapGrowth returns by how many percent of the live memory the heap may grow before
+// it is collected: until half of --memory-bytes is in use. An idle daemon has little
+// live memory and would collect every thousand requests, and each collection delays
+// a waiting caller by one or two milliseconds. The other half is for bursts.
 func heapGrowth(asked int64, use memoryUse) int {
 	if use.live <= 0 {
 		return usualGrowth
@@ -62,10 +60,10 @@ func (f *Resources) SteerMemory(ctx context.Context) {
 	}
 	debug.SetMemoryLimit(asked)
 	defer debug.SetMemoryLimit(math.MaxInt64)
-	tick := time.NewTicker(memoryLook)
+	tick := time.NewTicker(memoryInterval)
 	defer tick.Stop()
 	read := newMemoryReader()
-	limit, told := asked, false
+	limit, logged := asked, false
 	growth, stopGrowing := growHeap()
 	defer stopGrowing()
 	for {
@@ -82,17 +80,16 @@ func (f *Resources) SteerMemory(ctx context.Context) {
 		}
 		limit = want
 		debug.SetMemoryLimit(limit)
-		if !told && limit > asked {
-			told = true
-			f.Log.Warn("what the dispatcher holds leaves too little of --memory-bytes for garbage: it takes more",
+		if !logged && limit > asked {
+			logged = true
+			f.Log.Warn("live memory is close to --memory-bytes: the limit is raised",
 				zap.Int64("memory_bytes", asked), zap.Int64("live_bytes", use.live), zap.Int64("limit_bytes", limit))
 		}
 	}
 }
 
-// growHeap returns what sets the growth in percent, and what takes it back. Setting
-// it stops the program for a moment, so differences of less than a fifth are left
-// alone.
+// growHeap returns functions that set the growth in percent, and restore it. Setting
+// it stops the program for a moment, so differences of less than a fifth are ignored.
 func growHeap() (set func(percent int), undo func()) {
 	if _, fixed := os.LookupEnv("GOGC"); fixed {
 		return func(int) {}, func() {}
@@ -108,7 +105,7 @@ func growHeap() (set func(percent int), undo func()) {
 	return set, func() { debug.SetGCPercent(before) }
 }
 
-// memoryReader asks the runtime. It is not safe for concurrent use.
+// memoryReader reads the memory metrics. It is not safe for concurrent use.
 type memoryReader struct{ samples []runtimemetrics.Sample }
 
 func newMemoryReader() *memoryReader {
@@ -122,22 +119,22 @@ func newMemoryReader() *memoryReader {
 	return r
 }
 
-// use stops nothing and takes microseconds.
+// use returns the current values. It takes microseconds and stops no goroutine.
 func (r *memoryReader) use() memoryUse {
 	runtimemetrics.Read(r.samples)
 	value := func(i int) int64 {
 		if s := r.samples[i].Value; s.Kind() == runtimemetrics.KindUint64 {
 			return int64(min(s.Uint64(), math.MaxInt64/4))
 		}
-		return 0 // a runtime that does not tell
+		return 0 // not supported by this runtime
 	}
 	return memoryUse{live: value(0), other: value(1) - value(2) - value(3) - value(4) - value(5)}
 }
 
-// newMemoryGauge shows the soft limit as it is now.
+// newMemoryGauge exports the current soft limit.
 func newMemoryGauge() prometheus.Collector {
 	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "dispatcherd_memory_limit_bytes",
-		Help: "Memory that Go's runtime keeps to now; above --memory-bytes: what must be held leaves too little of it.",
+		Help: "Current memory limit of the Go runtime; it is above --memory-bytes if live memory is close to that.",
 	}, func() float64 { return float64(debug.SetMemoryLimit(-1)) })
 }

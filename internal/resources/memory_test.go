@@ -11,31 +11,30 @@ import (
 	"go.uber.org/zap"
 )
 
-func TestTheLimitIsWhatWasAskedForWhileThatLeavesAThirdForGarbage(t *testing.T) {
+func TestLimitIsTheSettingWhileAThirdIsFree(t *testing.T) {
 	require.EqualValues(t, 120, softLimit(120, memoryUse{}))
 	require.EqualValues(t, 120, softLimit(120, memoryUse{live: 81, other: 12}), "81 + 27 + 12")
 }
 
-// Otherwise the collector would run without a pause and make nothing smaller.
-func TestTheLimitGivesWayToWhatIsLive(t *testing.T) {
+// Otherwise the collector would run without a pause.
+func TestLimitStaysAThirdAboveLiveMemory(t *testing.T) {
 	require.EqualValues(t, 121, softLimit(120, memoryUse{live: 81, other: 13}))
 	require.EqualValues(t, 410, softLimit(120, memoryUse{live: 300, other: 10}))
 }
 
-func TestALittleHeapGrowsToHalfOfWhatWasAskedFor(t *testing.T) {
+func TestSmallHeapGrowsToHalfOfTheSetting(t *testing.T) {
 	require.Equal(t, 300, heapGrowth(120, memoryUse{live: 14, other: 4}), "14 + 42 + 4 is half")
 	require.Equal(t, mostGrowth, heapGrowth(120, memoryUse{live: 1}), "by no more than tenfold")
 }
 
-// And never less than Go would let it: the limit sees to the rest.
-func TestALargeHeapGrowsAsEver(t *testing.T) {
+func TestLargeHeapGrowsByTheDefaultOfGo(t *testing.T) {
 	for _, live := range []int64{0, 30, 60, 1000} {
 		require.Equal(t, usualGrowth, heapGrowth(120, memoryUse{live: live, other: 5}), live)
 	}
 }
 
-// It stops the program, so it is not done for little.
-func TestTheGrowthIsSetIfItDiffersByAFifth(t *testing.T) {
+// Setting the growth stops the program, so small differences are ignored.
+func TestGrowthIsSetIfItDiffersByAFifth(t *testing.T) {
 	if _, fixed := os.LookupEnv("GOGC"); fixed {
 		t.Skip("GOGC goes before the setting")
 	}
@@ -56,7 +55,7 @@ func TestTheGrowthIsSetIfItDiffersByAFifth(t *testing.T) {
 	require.Equal(t, before, now())
 }
 
-func TestTheRuntimeTellsWhatIsLive(t *testing.T) {
+func TestReaderReturnsLiveMemory(t *testing.T) {
 	const ballast = 64 << 20
 	read := newMemoryReader()
 	runtime.GC()
@@ -67,10 +66,10 @@ func TestTheRuntimeTellsWhatIsLive(t *testing.T) {
 	runtime.KeepAlive(held)
 	require.InDelta(t, ballast, after.live-before.live, ballast/2, "other tests may run")
 	require.Positive(t, after.other)
-	require.Less(t, after.other, int64(ballast), "it is no part of the rest")
+	require.Less(t, after.other, int64(ballast), "the ballast is not counted as other")
 }
 
-func TestMemoryIsLeftAloneIfTheEnvironmentOrNobodyBoundsIt(t *testing.T) {
+func TestLimitIsUnchangedWithoutSettingOrWithGOMEMLIMIT(t *testing.T) {
 	was := debug.SetMemoryLimit(-1)
 	for _, c := range []struct {
 		asked int
