@@ -27,7 +27,7 @@ func TestTenThousandIdleConnectionsAreCheap(t *testing.T) {
 	h := newRecorder()
 	h.opened = make(chan *Session, want+1)
 	h.closed = make(chan error, want+1)
-	path := startServer(t, Limits{MaxConnections: want + 1}, h, nil)
+	path := startServer(t, Limits{MaxConnections: want + 1, HeartbeatInterval: time.Hour}, h, nil)
 
 	runtime.GC()
 	var before, after runtime.MemStats
