@@ -12,9 +12,9 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Adopt takes over executions that workers brought along, in one statement.
-// Refused and Unknown both mean: ask again, with the same request. A dispatcher
-// without a lease takes nothing, which is Refused.
+// Adopt takes over executions that workers offer to resume, in one statement.
+// Refused and Unknown both mean: send the same request again. A dispatcher without a
+// lease takes nothing, which is Refused.
 func (s *Store) Adopt(ctx context.Context, req contract.AdoptRequest) contract.AdoptResult {
 	token := fold(req.Token)
 	var taken []contract.Adopted
@@ -25,20 +25,20 @@ func (s *Store) Adopt(ctx context.Context, req contract.AdoptRequest) contract.A
 		if taken, busy, err = adopt(ctx, conn, req.Jobs, token, me); err == nil && len(taken)+len(busy) == 0 {
 			_, err = ownEpoch(ctx, conn, me)
 		}
-		return goingOn(req.Jobs, taken), err
+		return countResumed(req.Jobs, taken), err
 	})
 	if err != nil {
 		return contract.AdoptResult{Verdict: verdictOf(err)}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.marks.adopted(token, req.Jobs, taken)
+	s.records.adopted(token, req.Jobs, taken)
 	return contract.AdoptResult{Verdict: contract.OK, Jobs: taken, Busy: busy}
 }
 
-// goingOn counts the executions that were taken over. Notes that were renewed are
-// about rows that were held before.
-func goingOn(asked []contract.ResumeOffer, taken []contract.Adopted) (n int) {
+// countResumed counts the executions that were taken over. Renewed offers are about
+// rows that this dispatcher had before.
+func countResumed(asked []contract.ResumeOffer, taken []contract.Adopted) (n int) {
 	for i := range asked {
 		_, found := slices.BinarySearchFunc(taken, asked[i].ID, func(a contract.Adopted, id dispatcherd.JobID) int { return cmp.Compare(a.ID, id) })
 		if found && !asked[i].Renewal {
@@ -78,23 +78,22 @@ func adopt(ctx context.Context, conn *pgx.Conn, jobs []contract.ResumeOffer, tok
 	return taken, busy, err
 }
 
-// handOverSQL turns the lease of $1 into the time $2 that workers have, and ends
-// its beats: see beatSQL.
+// handOverSQL turns the lease of $1 into the time $2 that workers have, and ends its
+// heartbeats: see heartbeatSQL.
 const handOverSQL = `UPDATE dispatcherd.dispatchers
 	SET leaving = true, armed = false, capacity = '{}', beat_at = now(), lease = $2, epoch = epoch + 1
 	WHERE id = $1 AND incarnation IS NOT NULL AND lost_at IS NULL`
 
-// HandOver ends this run in good order with jobs still running: their rows stay
-// as they are for hold, so that the workers can present them elsewhere. What is
-// left when hold is over is released by whoever notices, without counting a
-// crash. Nothing can be claimed or ended under this run any more. The store may
-// join again.
+// HandOver ends this run in order while jobs still run: their rows stay as they are
+// for hold, so that the workers can offer to resume them at another dispatcher. Then
+// any dispatcher releases the rest, without counting a crash. This run can neither
+// claim nor finish any more. The store may join again.
 func (s *Store) HandOver(ctx context.Context, hold time.Duration) error {
 	me := s.me.Load()
 	if me == 0 {
 		return nil
 	}
-	err := s.lease.do(ctx, OpBeat, func(ctx context.Context, conn *pgx.Conn) (int, error) {
+	err := s.lease.do(ctx, OpHeartbeat, func(ctx context.Context, conn *pgx.Conn) (int, error) {
 		var batch pgx.Batch // one transaction; the lock waits for claims in flight
 		batch.Queue(`SELECT FROM dispatcherd.dispatchers WHERE id = $1 FOR UPDATE`, me)
 		batch.Queue(handOverSQL, me, hold)

@@ -75,17 +75,17 @@ func TestOnlyWhatWasHandedToTheSessionIsAdopted(t *testing.T) {
 		req.Sessions = []contract.Fingerprint{oldSession, 5, oldSession}
 		require.Len(t, owner.Claim(t.Context(), req).Won, 3)
 		finish(t, owner, contract.Finish{ID: over, Attempt: 1, Outcome: contract.Crashed})
-		presented := func(id dispatcherd.JobID, attempt dispatcherd.Attempt) contract.ResumeOffer {
+		offerOf := func(id dispatcherd.JobID, attempt dispatcherd.Attempt) contract.ResumeOffer {
 			return contract.ResumeOffer{ID: id, Attempt: attempt, From: oldSession, To: newSession}
 		}
-		require.Empty(t, adopted(t, heir, adoptionOf(presented(mine, 2))), "another attempt")
-		jobs := adopted(t, heir, adoptionOf(presented(mine, 1), presented(alien, 1), presented(pending, 1), presented(over, 1), presented(1<<40, 1)))
+		require.Empty(t, adopted(t, heir, adoptionOf(offerOf(mine, 2))), "another attempt")
+		jobs := adopted(t, heir, adoptionOf(offerOf(mine, 1), offerOf(alien, 1), offerOf(pending, 1), offerOf(over, 1), offerOf(1<<40, 1)))
 		require.Len(t, jobs, 1)
 		require.Equal(t, mine, jobs[0].ID)
-		require.Empty(t, adopted(t, heir, adoptionOf(presented(mine, 1))), "it is another session's by now")
+		require.Empty(t, adopted(t, heir, adoptionOf(offerOf(mine, 1))), "it is another session's by now")
 		third := joined(t, w)
 		next := contract.ResumeOffer{ID: mine, Attempt: 1, From: newSession, To: 3}
-		require.Len(t, adopted(t, third, adoptionOf(next)), 1, "and can be presented by that one")
+		require.Len(t, adopted(t, third, adoptionOf(next)), 1, "and that one can offer it")
 	})
 }
 
@@ -120,7 +120,7 @@ func TestADispatcherWithoutALeaseAdoptsNothing(t *testing.T) {
 }
 
 // Jobs of a dispatcher that was lost are released; the adopted ones among them
-// are somebody's.
+// belong to a session.
 func TestOfALostDispatcherOnlyWhatNobodyAdoptedIsReleased(t *testing.T) {
 	t.Parallel()
 	contractSuite(t, func(t *testing.T, w world) {
@@ -132,7 +132,7 @@ func TestOfALostDispatcherOnlyWhatNobodyAdoptedIsReleased(t *testing.T) {
 		handedOut(t, owner, left)
 		require.Len(t, adopted(t, heir, adoptionOf(contract.ResumeOffer{ID: kept, Attempt: 1, From: oldSession, To: newSession})), 1)
 		w.expire(t, run)
-		res, err := heir.Beat(t.Context(), nil)
+		res, err := heir.Heartbeat(t.Context(), nil)
 		require.NoError(t, err)
 		require.Equal(t, 1, res.Released)
 		require.Equal(t, dispatcherd.Running, w.get(t, kept).Status)
@@ -144,8 +144,8 @@ func TestOfALostDispatcherOnlyWhatNobodyAdoptedIsReleased(t *testing.T) {
 	})
 }
 
-// A dispatcher that leaves in good order holds its rows for their workers; what
-// is not fetched in time is nobody's fault.
+// After a hand-over the rows wait for their workers. Rows that are not adopted in
+// time count no crash.
 func TestWhatIsHandedOverWaitsAndIsThenReleasedWithoutBlame(t *testing.T) {
 	t.Parallel()
 	contractSuite(t, func(t *testing.T, w world) {
@@ -156,12 +156,12 @@ func TestWhatIsHandedOverWaitsAndIsThenReleasedWithoutBlame(t *testing.T) {
 		handedOut(t, owner, kept)
 		handedOut(t, owner, left)
 		require.NoError(t, owner.HandOver(t.Context(), time.Minute))
-		res, err := heir.Beat(t.Context(), nil)
+		res, err := heir.Heartbeat(t.Context(), nil)
 		require.NoError(t, err)
 		require.Zero(t, res.Released)
 		require.Len(t, adopted(t, heir, adoptionOf(contract.ResumeOffer{ID: kept, Attempt: 1, From: oldSession, To: newSession})), 1)
 		w.expire(t, run)
-		res, err = heir.Beat(t.Context(), nil)
+		res, err = heir.Heartbeat(t.Context(), nil)
 		require.NoError(t, err)
 		require.Equal(t, 1, res.Released)
 		row := w.get(t, left)
@@ -174,7 +174,7 @@ func TestWhatIsHandedOverWaitsAndIsThenReleasedWithoutBlame(t *testing.T) {
 
 // A beat may arrive after the hand-over, on another connection or at a server that
 // was slow. It must not put the slots that are gone beside those of the others,
-// who would leave rows to nobody, nor give the lease its old length again.
+// which would leave rows without an owner, nor give the lease its old length again.
 func TestABeatThatArrivesAfterTheHandOverPublishesNothing(t *testing.T) {
 	t.Parallel()
 	contractSuite(t, func(t *testing.T, w world) {
@@ -184,19 +184,19 @@ func TestABeatThatArrivesAfterTheHandOverPublishesNothing(t *testing.T) {
 		left := w.insert(t, claimfake.Row{Type: "pdf"}, 0)
 		handedOut(t, owner, left)
 		w.depart(t, run)
-		late, err := owner.Beat(t.Context(), map[string]int{"pdf": 8})
+		late, err := owner.Heartbeat(t.Context(), map[string]int{"pdf": 8})
 		require.NoError(t, err)
 		require.True(t, late.LeaseLost)
-		res, err := heir.Beat(t.Context(), map[string]int{"pdf": 1})
+		res, err := heir.Heartbeat(t.Context(), map[string]int{"pdf": 1})
 		require.NoError(t, err)
-		require.Empty(t, res.Elsewhere)
+		require.Empty(t, res.OtherCapacity)
 		require.Empty(t, res.Shares)
 		require.Equal(t, dispatcherd.Running, w.get(t, left).Status, "it waits for its worker")
 	})
 }
 
-// A row that somebody holds locked is neither waited for nor given up, and keeps
-// nobody else's from being taken. No deadlock can come of it.
+// The statement skips a locked row and reports it as busy, so it cannot deadlock.
+// The other rows are taken.
 func TestALockedRowIsAskedAboutAgain(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.New(t)
@@ -207,25 +207,25 @@ func TestALockedRowIsAskedAboutAgain(t *testing.T) {
 		require.NoError(t, err)
 	}
 	fill(t, db, 2, 1, 1)
-	presented := func(id dispatcherd.JobID) contract.ResumeOffer {
+	offerOf := func(id dispatcherd.JobID) contract.ResumeOffer {
 		return contract.ResumeOffer{ID: id, Attempt: 1, From: oldSession, To: oldSession}
 	}
 	handedOut(t, owner, 1)
 	handedOut(t, owner, 2)
 	exec(t, holder, `BEGIN`)
 	exec(t, holder, `SELECT FROM dispatcherd.jobs_live WHERE id = 2 FOR UPDATE`)
-	res := heir.Adopt(t.Context(), adoptionOf(presented(1), presented(2)))
+	res := heir.Adopt(t.Context(), adoptionOf(offerOf(1), offerOf(2)))
 	require.Equal(t, contract.OK, res.Verdict)
 	require.Len(t, res.Jobs, 1)
 	require.EqualValues(t, 1, res.Jobs[0].ID)
 	require.Equal(t, []dispatcherd.JobID{2}, res.Busy)
-	res = heir.Adopt(t.Context(), adoptionOf(presented(2)))
+	res = heir.Adopt(t.Context(), adoptionOf(offerOf(2)))
 	require.Equal(t, contract.AdoptResult{Busy: []dispatcherd.JobID{2}}, res, "nothing but that")
 	exec(t, holder, `ROLLBACK`)
-	require.Len(t, adopted(t, heir, adoptionOf(presented(2))), 1)
+	require.Len(t, adopted(t, heir, adoptionOf(offerOf(2))), 1)
 }
 
-// Two presentations of one execution are on their way to two dispatchers. The
+// Two resume offers of one execution are on their way to two dispatchers. The
 // worker has gone on since: the older one, if it comes last, takes nothing.
 func TestALateAdoptionTakesNothingFromALaterPresentation(t *testing.T) {
 	t.Parallel()
@@ -245,7 +245,7 @@ func TestALateAdoptionTakesNothingFromALaterPresentation(t *testing.T) {
 	})
 }
 
-// A note that is renewed is about a row that was this dispatcher's before: whoever
+// A note that is renewed is about a row that was this dispatcher's before: a dispatcher that
 // counts adoptions by what statements report does not count it.
 func TestARenewedNoteIsNoAdoption(t *testing.T) {
 	t.Parallel()

@@ -85,7 +85,7 @@ func drain(t testing.TB, s *claim.Store, n, batch int, list []contract.LaneQuery
 
 // serverCPU returns the processor time that the backends of this database with
 // a matching application name have used. On a machine that others use too it
-// says more than the clock. Linux only; elsewhere it is 0.
+// says more than the clock. It is 0 on systems other than Linux.
 func serverCPU(t testing.TB, db *pgx.Conn, name string) time.Duration {
 	t.Helper()
 	rows, err := db.Query(t.Context(), `SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE $1`, name)
@@ -200,7 +200,7 @@ func BenchmarkFloor(b *testing.B) {
 	b.ReportMetric(float64((serverCPU(b, db, "")-before).Nanoseconds())/float64(b.N), "server-ns/op")
 }
 
-// Work at full load while a transaction that somebody has forgotten keeps every
+// Work at full load while a forgotten transaction keeps every
 // dead row: the last quarter against the first.
 func BenchmarkUnderAHeldSnapshot(b *testing.B) {
 	dsn := pgtest.New(b)

@@ -95,16 +95,15 @@ func hammer(ctx context.Context, t *testing.T, s *claim.Store, book *ledger, see
 			t.Errorf("finish: %v, stale %v", fin.Verdict, fin.Stale)
 			return
 		}
-		if _, err := s.Beat(ctx, nil); err != nil {
+		if _, err := s.Heartbeat(ctx, nil); err != nil {
 			t.Errorf("beat: %v", err)
 			return
 		}
 	}
 }
 
-// A claim that is under way when its dispatcher falls silent must not leave rows
-// behind that nobody runs and nobody releases: whoever declares it lost waits
-// for the claim, whichever of the statements it is.
+// A dispatcher is declared lost only after its claims in flight have ended. Otherwise
+// their rows would run under a dispatcher whose jobs are already released.
 func TestAClaimInFlightIsWaitedForBeforeItsDispatcherIsLost(t *testing.T) {
 	t.Parallel()
 	for _, statement := range []string{"claim", "claim-contended"} {
@@ -122,12 +121,12 @@ func TestAClaimInFlightIsWaitedForBeforeItsDispatcherIsLost(t *testing.T) {
 			require.NoError(t, err)
 			require.EqualValues(t, 1, tag.RowsAffected())
 			exec(t, db, `UPDATE dispatcherd.dispatchers SET beat_at = now() - 2 * lease WHERE id = $1`, run)
-			res, err := other.Beat(t.Context(), nil)
+			res, err := other.Heartbeat(t.Context(), nil)
 			require.NoError(t, err)
 			require.False(t, res.Lost, "not while a claim of its is under way")
 
 			exec(t, inFlight, `COMMIT`)
-			res, err = other.Beat(t.Context(), nil)
+			res, err = other.Heartbeat(t.Context(), nil)
 			require.NoError(t, err)
 			require.True(t, res.Lost)
 			require.Equal(t, 1, res.Released)
@@ -166,7 +165,7 @@ func TestAClaimThatIsSentAgainWithCareProvesTheLeaseAnew(t *testing.T) {
 	_, err = send("claim")
 	require.ErrorContains(t, err, "lock timeout")
 	exec(t, db, `UPDATE dispatcherd.dispatchers SET beat_at = now() - 2 * lease WHERE id = $1`, run)
-	res, err := other.Beat(t.Context(), nil)
+	res, err := other.Heartbeat(t.Context(), nil)
 	require.NoError(t, err)
 	require.True(t, res.Lost, "nothing of the claim is left")
 	require.Zero(t, res.Released)
@@ -187,7 +186,7 @@ func TestAClaimThatLosesMoreThanATwentiethMakesAHundredCareful(t *testing.T) {
 	require.NoError(t, err)
 	fill(t, db, 300, 1, 1)
 	next := dispatcherd.JobID(1)
-	take := func(n, lost int) { // n rows, of which somebody else has some
+	take := func(n, lost int) { // n rows, of which another dispatcher has some
 		t.Helper()
 		var ids []dispatcherd.JobID
 		for range n {
@@ -198,23 +197,23 @@ func TestAClaimThatLosesMoreThanATwentiethMakesAHundredCareful(t *testing.T) {
 		require.Len(t, s.Claim(t.Context(), claimOf(ids...)).Won, n-lost)
 	}
 	take(20, 0)
-	require.Zero(t, s.Careful())
+	require.Zero(t, s.Contention())
 	take(20, 1)
-	require.Zero(t, s.Careful(), "a twentieth is what shares lose now and then")
+	require.Zero(t, s.Contention(), "a twentieth is what shares lose now and then")
 	take(40, 3)
-	require.Equal(t, 100, s.Careful())
+	require.Equal(t, 100, s.Contention())
 	for range 60 {
 		take(1, 0)
 	}
-	require.Equal(t, 40, s.Careful())
+	require.Equal(t, 40, s.Contention())
 	take(20, 1)
-	require.Equal(t, 39, s.Careful())
+	require.Equal(t, 39, s.Contention())
 	take(1, 1)
-	require.Equal(t, 100, s.Careful(), "it begins anew")
+	require.Equal(t, 100, s.Contention(), "it begins anew")
 	for range 100 {
 		take(1, 0)
 	}
-	require.Zero(t, s.Careful())
+	require.Zero(t, s.Contention())
 }
 
 // Running rows whose claim left no note are found by the sweep.
@@ -232,8 +231,8 @@ func TestSweepFindsStrays(t *testing.T) {
 	require.Len(t, dead.Claim(t.Context(), claimOf(1)).Won, 1)
 	exec(t, db, `DELETE FROM dispatcherd.claims`)
 	exec(t, db, `UPDATE dispatcherd.dispatchers SET beat_at = now() - 2 * lease WHERE id = $1`, run)
-	beat := func() claim.BeatResult {
-		res, err := s.Beat(t.Context(), nil)
+	beat := func() claim.HeartbeatResult {
+		res, err := s.Heartbeat(t.Context(), nil)
 		require.NoError(t, err)
 		return res
 	}
@@ -259,13 +258,12 @@ func TestHeartbeatRemovesTheRecordsOfEndedClaims(t *testing.T) {
 	fill(t, db, 1001, 1, 1)
 	take(t, s, 1)
 	drain(t, s, 1000, 10, lanes(1, 1, 10))
-	_, err = s.Beat(t.Context(), nil)
+	_, err = s.Heartbeat(t.Context(), nil)
 	require.NoError(t, err)
 	require.Equal(t, 1, one[int](t, db, `SELECT count(*)::int FROM dispatcherd.claims`), "the record of the job that runs")
 }
 
-// Somebody's open transaction must not stop the queue: what it has locked is
-// left out, at once, and the rest goes on.
+// A claim skips rows that an open transaction has locked.
 func TestALockedRowIsSkipped(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.New(t)

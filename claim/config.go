@@ -22,7 +22,7 @@ const (
 
 // Config says how to reach the database and how long to be patient.
 type Config struct {
-	// DSN is a URL or key/value string; what it leaves open, the PG* variables fill.
+	// DSN is a URL or key/value string; PG* variables supply what it does not say.
 	DSN string
 	// Name is the dispatcher's name as shown to people; ≤ 128 bytes.
 	Name string
@@ -37,7 +37,7 @@ type Config struct {
 	// the wait and safe against a crash of anything but the database server: that
 	// may forget the newest claims, whose attempt numbers are then handed out twice.
 	AsyncClaims bool
-	// Observer is told of every statement; nil tells nobody.
+	// Observer is told of every statement; nil = no observer.
 	Observer Observer
 	// Dial replaces the network, for tests that cut connections.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)

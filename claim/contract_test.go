@@ -23,10 +23,10 @@ func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }
 // store is what a dispatcher needs of a claim.Store.
 type store interface {
 	Join(context.Context) (int32, error)
-	Beat(context.Context, map[string]int) (claim.BeatResult, error)
+	Heartbeat(context.Context, map[string]int) (claim.HeartbeatResult, error)
 	Leave(context.Context) (int, error)
 	Sweep(context.Context) (int, error)
-	SetBell(context.Context, bool) error
+	SetSubscribed(context.Context, bool) error
 	Fetch(context.Context, contract.FetchRequest) contract.FetchResult
 	Claim(context.Context, contract.ClaimRequest) contract.ClaimResult
 	Resolve(context.Context, contract.ClaimRequest) contract.ClaimResult
@@ -213,7 +213,7 @@ func wonIDs(won []contract.Won) []dispatcherd.JobID {
 	return ids
 }
 
-func TestClaimHandsOutTheNextAttemptAndAllThatARunNeeds(t *testing.T) {
+func TestClaimReturnsTheNextAttempt(t *testing.T) {
 	t.Parallel()
 	contractSuite(t, func(t *testing.T, w world) {
 		s := joined(t, w)
@@ -224,7 +224,7 @@ func TestClaimHandsOutTheNextAttemptAndAllThatARunNeeds(t *testing.T) {
 	})
 }
 
-func TestTwoDispatchersOneJob(t *testing.T) {
+func TestOneOfTwoDispatchersWinsAJob(t *testing.T) {
 	t.Parallel()
 	contractSuite(t, func(t *testing.T, w world) {
 		a, b := joined(t, w), joined(t, w)
@@ -236,7 +236,7 @@ func TestTwoDispatchersOneJob(t *testing.T) {
 	})
 }
 
-func TestAJobThatIsNotDueIsLost(t *testing.T) {
+func TestClaimDoesNotTakeAJobBeforeItIsDue(t *testing.T) {
 	t.Parallel()
 	contractSuite(t, func(t *testing.T, w world) {
 		s := joined(t, w)
@@ -284,7 +284,7 @@ func TestFetchReturnsLanesInOrderFutureRowsIncluded(t *testing.T) {
 	})
 }
 
-func TestEveryOutcomeLeavesTheRowAsItShould(t *testing.T) {
+func TestEveryOutcomeSetsStatusCountersAndErrors(t *testing.T) {
 	t.Parallel()
 	contractSuite(t, func(t *testing.T, w world) {
 		s := joined(t, w)
@@ -352,7 +352,7 @@ func TestOnlyTheLastTenErrorsAreKept(t *testing.T) {
 	})
 }
 
-func TestAZombiesFinishIsStale(t *testing.T) {
+func TestFinishOfAFormerOwnerIsStale(t *testing.T) {
 	t.Parallel()
 	contractSuite(t, func(t *testing.T, w world) {
 		a, b := joined(t, w), joined(t, w)
@@ -389,7 +389,7 @@ func TestAStaleItemDoesNotDisturbTheOthers(t *testing.T) {
 	})
 }
 
-func TestAgainCountsWhatThisAttemptHasEndedAsCarriedOut(t *testing.T) {
+func TestRepeatedFinishCountsEndedItemsAsExecuted(t *testing.T) {
 	t.Parallel()
 	contractSuite(t, func(t *testing.T, w world) {
 		s, other := joined(t, w), joined(t, w)
@@ -433,7 +433,7 @@ func TestAnUnknownClaimIsResolvedByItsToken(t *testing.T) {
 	})
 }
 
-func TestLeaveReleasesInOrderAndBlamesNobody(t *testing.T) {
+func TestLeaveReleasesInOrderWithoutCountingACrash(t *testing.T) {
 	t.Parallel()
 	contractSuite(t, func(t *testing.T, w world) {
 		s := joined(t, w)
@@ -466,12 +466,12 @@ func TestADispatcherSilentPastItsLeaseLosesItsJobs(t *testing.T) {
 		take(t, dead, two)
 		require.Empty(t, finish(t, dead, contract.Finish{ID: two, Attempt: 1}))
 
-		res, err := other.Beat(t.Context(), nil)
+		res, err := other.Heartbeat(t.Context(), nil)
 		require.NoError(t, err)
 		require.Zero(t, res.Released, "its lease holds")
 		w.expire(t, run)
 		require.Equal(t, contract.Refused, dead.Claim(t.Context(), claimOf(one)).Verdict, "no lease, no claim")
-		res, err = other.Beat(t.Context(), nil)
+		res, err = other.Heartbeat(t.Context(), nil)
 		require.NoError(t, err)
 		require.Equal(t, 1, res.Released)
 		require.True(t, res.Lost)
@@ -479,21 +479,21 @@ func TestADispatcherSilentPastItsLeaseLosesItsJobs(t *testing.T) {
 		require.Zero(t, w.get(t, one).Failures)
 		require.Equal(t, dispatcherd.Done, w.get(t, two).Status)
 
-		zombie, err := dead.Beat(t.Context(), nil)
+		zombie, err := dead.Heartbeat(t.Context(), nil)
 		require.NoError(t, err)
 		require.True(t, zombie.LeaseLost)
 		require.Equal(t, []dispatcherd.JobID{one}, finish(t, dead, contract.Finish{ID: one, Attempt: 1}))
 		strays, err := other.Sweep(t.Context())
 		require.NoError(t, err)
 		require.Zero(t, strays)
-		res, err = other.Beat(t.Context(), nil)
+		res, err = other.Heartbeat(t.Context(), nil)
 		require.NoError(t, err)
 		require.False(t, res.Lost, "forgotten")
 		require.Zero(t, res.Released)
 	})
 }
 
-func TestALeaseThatNobodyMissedIsRenewed(t *testing.T) {
+func TestExpiredLeaseIsRenewedUnlessDeclaredLost(t *testing.T) {
 	t.Parallel()
 	contractSuite(t, func(t *testing.T, w world) {
 		s := w.open(t)
@@ -502,28 +502,28 @@ func TestALeaseThatNobodyMissedIsRenewed(t *testing.T) {
 		id := w.insert(t, claimfake.Row{Type: "pdf"}, 0)
 		w.expire(t, run)
 		require.Equal(t, contract.Refused, s.Claim(t.Context(), claimOf(id)).Verdict)
-		res, err := s.Beat(t.Context(), nil)
+		res, err := s.Heartbeat(t.Context(), nil)
 		require.NoError(t, err)
 		require.False(t, res.LeaseLost)
 		take(t, s, id)
 	})
 }
 
-func TestCapacityOfTheOthersIsSeen(t *testing.T) {
+func TestHeartbeatReturnsTheCapacityOfOtherDispatchers(t *testing.T) {
 	t.Parallel()
 	contractSuite(t, func(t *testing.T, w world) {
 		a, b, c, none := joined(t, w), joined(t, w), joined(t, w), joined(t, w)
 		for s, slots := range map[store]map[string]int{a: {"pdf": 200, "excel": 1}, b: {"pdf": 60}, c: {"pdf": 1000}, none: {"pdf": 0}} {
-			_, err := s.Beat(t.Context(), slots)
+			_, err := s.Heartbeat(t.Context(), slots)
 			require.NoError(t, err)
 		}
-		res, err := c.Beat(t.Context(), map[string]int{"pdf": 1000})
+		res, err := c.Heartbeat(t.Context(), map[string]int{"pdf": 1000})
 		require.NoError(t, err)
-		require.Equal(t, map[string]int{"pdf": 260, "excel": 1}, res.Elsewhere)
+		require.Equal(t, map[string]int{"pdf": 260, "excel": 1}, res.OtherCapacity)
 		require.Equal(t, map[string]contract.Share{"pdf": contract.ShareOf(1000, contract.Others{SmallerIDs: 260, Least: 60})}, res.Shares)
-		res, err = a.Beat(t.Context(), map[string]int{"pdf": 200, "excel": 1})
+		res, err = a.Heartbeat(t.Context(), map[string]int{"pdf": 200, "excel": 1})
 		require.NoError(t, err)
-		require.Equal(t, map[string]contract.Share{"pdf": contract.ShareOf(200, contract.Others{LargerIDs: 1060, Least: 60})}, res.Shares, "nobody else can do excel")
+		require.Equal(t, map[string]contract.Share{"pdf": contract.ShareOf(200, contract.Others{LargerIDs: 1060, Least: 60})}, res.Shares, "no other dispatcher supports excel")
 	})
 }
 
@@ -564,7 +564,7 @@ func TestAFetchOfASharesRowsIsTheExactTopOfThem(t *testing.T) {
 	})
 }
 
-func TestALookEndsBeforeItsBound(t *testing.T) {
+func TestBackfillScanEndsBeforeItsBound(t *testing.T) {
 	t.Parallel()
 	contractSuite(t, func(t *testing.T, w world) {
 		s := w.open(t)
@@ -616,16 +616,16 @@ func TestCancelEndsAPendingJobAndAsksForARunningOne(t *testing.T) {
 		require.Equal(t, dispatcherd.Running, w.cancel(t, running))
 		require.Empty(t, s.Claim(t.Context(), claimOf(waiting)).Won)
 
-		res, err := other.Beat(t.Context(), nil)
+		res, err := other.Heartbeat(t.Context(), nil)
 		require.NoError(t, err)
-		require.Empty(t, res.Cancels, "somebody else runs it")
+		require.Empty(t, res.Cancels, "another dispatcher runs it")
 		for range 2 {
-			res, err = s.Beat(t.Context(), nil)
+			res, err = s.Heartbeat(t.Context(), nil)
 			require.NoError(t, err)
 			require.Equal(t, []dispatcherd.JobID{running}, res.Cancels, "as long as it runs")
 		}
 		require.Empty(t, finish(t, s, contract.Finish{ID: running, Attempt: 1, Outcome: contract.Cancelled}))
-		res, err = s.Beat(t.Context(), nil)
+		res, err = s.Heartbeat(t.Context(), nil)
 		require.NoError(t, err)
 		require.Empty(t, res.Cancels)
 	})
@@ -639,7 +639,7 @@ func TestACancelRequestOutlivesACrash(t *testing.T) {
 		take(t, s, id)
 		require.Equal(t, dispatcherd.Running, w.cancel(t, id))
 		require.Empty(t, finish(t, s, contract.Finish{ID: id, Attempt: 1, Outcome: contract.Crashed}))
-		_, err := s.Beat(t.Context(), nil)
+		_, err := s.Heartbeat(t.Context(), nil)
 		require.NoError(t, err)
 		require.Equal(t, dispatcherd.Cancelled, w.get(t, id).Status)
 	})

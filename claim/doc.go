@@ -1,45 +1,46 @@
-// Package claim is the door to Postgres: it fetches candidates, claims them,
-// writes down how attempts ended, keeps this dispatcher's lease and listens for
-// news. It decides nothing; what to claim comes from the core as plain values.
+// Package claim executes all statements of a dispatcher in Postgres: it fetches
+// candidates, claims them, records how attempts ended, renews the dispatcher's lease
+// and listens for notifications. It decides nothing; what to claim comes from the
+// core as plain values. File statements.go lists the statements.
 //
 // # Transitions
 //
-// Every transition is one statement with its full predicate, and the rows it
-// changed are looked at:
+// Every transition is one statement with its full predicate, and the store checks
+// which rows it changed:
 //
-//	claim   pending → running   status = 'pending' AND run_at <= now() AND own lease and epoch hold;
-//	                            attempt + 1; in id order, and with SKIP LOCKED as soon as rivals are about
+//	claim   pending → running   status = 'pending' AND run_at <= now(), own lease and epoch hold;
+//	                            attempt + 1; in id order, with SKIP LOCKED under contention
 //	finish  running → …         id, attempt, dispatcher and status = 'running' must all match
 //
-// A finish that matches nothing is stale: the row belongs to somebody else by
-// now, and nothing changes.
+// A finish that matches no row is stale: another dispatcher owns the row, or the
+// attempt has ended. Nothing changes.
 //
 // # Verdicts
 //
-// A statement either was carried out (OK), certainly was not (Refused: it was
-// never sent, or the server answered with an ERROR, which rolls it back), or
-// may have been (Unknown: the connection broke, or a FATAL message came, after
-// it was sent). An unknown finish is sent again with Again set: the fence makes
-// it idempotent. An unknown claim is resolved: the dispatcher's epoch is raised
-// first, under a lock that waits for claims in flight, so that no copy of the
-// statement that is still on its way can take rows later; then the rows are
-// read by their token.
+// A statement was executed (OK), certainly was not (Refused: it was never sent, or
+// the server answered with an ERROR, which rolls it back), or may have been
+// (Unknown: the connection broke after it was sent, or a FATAL message came). A
+// finish with an unknown outcome is sent again with Again set: fencing makes it
+// idempotent. A claim with an unknown outcome is resolved: the dispatcher's epoch is
+// raised first, under a lock that waits for claims in flight, so that a delayed copy
+// of the statement takes nothing; then the rows are read by their token.
 //
 // # Connections
 //
-// A [Store] holds one connection for each kind of work (fetch, claim, finish,
-// lease) and a [Listener] one more, so that a slow finish never delays a
-// heartbeat. Calls of one kind queue behind each other. Every statement has a
-// deadline on both sides; a broken connection is dropped and the next call
-// connects again, no sooner than its backoff allows. Postgres gone for an hour
-// means an hour of Refused answers, paced, in constant memory.
+// A [Store] holds one connection for each kind of work (fetch, claim, finish, lease,
+// …) and a [Listener] one more, so that a slow finish never delays a heartbeat. Calls
+// of one kind wait for each other. Every statement has a deadline on both sides. A
+// broken connection is dropped, and the next call connects again, no sooner than its
+// backoff allows. While Postgres is down, calls are Refused at that pace, in constant
+// memory.
 //
 // # Lost dispatchers
 //
-// Running rows have no index of their own, because an index on status would
-// make every claim write to all indexes. Instead each claim also leaves its
-// ids in dispatcherd.claims in the same transaction. Whoever finds a lease run
-// out marks that dispatcher lost, which its claims in flight must let through
-// first, and releases the rows its claims name; [Store.Sweep] then reads the
-// whole table once before it forgets the dispatcher, because truth is the row.
+// Running rows have no index of their own, because an index on status would make
+// every claim write to all indexes. Instead each claim also records its ids in
+// dispatcherd.claims in the same transaction. A heartbeat that finds an expired lease
+// marks that dispatcher lost, which waits for its claims in flight, and releases the
+// rows that its claims name. [Store.Sweep] then reads the whole table once before it
+// deletes the dispatcher, because only the job's row is authoritative.
+// [Store.DeclareLost] does not wait for the lease.
 package claim

@@ -10,8 +10,8 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/pgtest"
 )
 
-// Whatever the statement, a claim takes nothing once the lease has run out, also if
-// nobody has noticed yet, and no row before it is due.
+// No claim takes a row after the lease has expired, declared lost or not, or before
+// the row is due.
 func TestEveryClaimIsOfDueRowsUnderALease(t *testing.T) {
 	t.Parallel()
 	for _, statement := range []string{"claim", "claim-contended"} {

@@ -15,7 +15,7 @@ const HandOverSQL = handOverSQL
 
 // Statements are the ones whose plan matters, by name.
 func Statements() map[string]string {
-	all := map[string]string{"release": releaseSQL, "settle": settleSQL, "progress": progressSQL}
+	all := map[string]string{"release": releaseSQL, "cancel-pending": cancelPendingSQL, "progress": progressSQL}
 	for _, list := range []statements{claimStatements, finishStatements, fetchStatements, adoptStatements, leaseStatements} {
 		for _, s := range list {
 			all[s.name] = s.sql
@@ -39,18 +39,18 @@ func IDRanges(ids []dispatcherd.JobID) (list []IDRange, places int64) {
 	return list, r.places
 }
 
-// Careful is how many claims the store will yet make with row locks.
-func (s *Store) Careful() int {
+// Contention is how many claims the store will still make with row locks.
+func (s *Store) Contention() int {
 	<-s.claim.turn
 	defer func() { s.claim.turn <- struct{}{} }()
-	return s.rivalry
+	return s.contention
 }
 
-// WorthARest lowers the number of dead rows that are worth a rest of autovacuum.
-func (s *Store) WorthARest(n int64) { s.vainFrom = n }
+// SetFutileFrom sets how many dead rows a vacuum must leave to count as futile.
+func (s *Store) SetFutileFrom(n int64) { s.futileFrom = n }
 
-// TrustNoRest has the connection of claims asked before each use.
-func (s *Store) TrustNoRest() {
+// PingClaims makes the store ping the connection of claims before each use.
+func (s *Store) PingClaims() {
 	<-s.claim.turn
 	defer func() { s.claim.turn <- struct{}{} }()
 	s.claim.trusted = 0
@@ -62,5 +62,5 @@ const FirstToken = firstToken
 // ReleasePart releases what a lost dispatcher was running, as a beat without time
 // does: one portion.
 func ReleasePart(ctx context.Context, conn *pgx.Conn, lost int32, from int64) (released int, next int64, err error) {
-	return releasePart(ctx, conn, left{lost, contract.Crashed, whyReleased}, from, time.Now().Add(-time.Second))
+	return releasePart(ctx, conn, lostJobs{lost, contract.Crashed, whyReleased}, from, time.Now().Add(-time.Second))
 }

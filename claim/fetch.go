@@ -12,21 +12,21 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// lookTimeout bounds a look, which reads over every dead index entry that a held
-// snapshot keeps: a hundred million of them or so.
-const lookTimeout = 2 * time.Minute
+// backfillTimeout bounds a backfill scan, which reads every dead index entry that a
+// held snapshot keeps: in two minutes about a hundred million.
+const backfillTimeout = 2 * time.Minute
 
 // Fetch reads the first rows of the lanes. It changes nothing, so its verdict
-// is never Unknown. A look runs beside other fetches.
+// is never Unknown. A backfill scan runs beside other fetches.
 func (s *Store) Fetch(ctx context.Context, req contract.FetchRequest) contract.FetchResult {
-	link, op := s.fetch, OpFetch
+	connection, op := s.fetch, OpFetch
 	if req.Backfill {
-		link, op = s.look, OpLook
+		connection, op = s.backfill, OpBackfill
 	}
 	var res contract.FetchResult
-	err := link.do(ctx, op, func(ctx context.Context, conn *pgx.Conn) (int, error) {
+	err := connection.do(ctx, op, func(ctx context.Context, conn *pgx.Conn) (int, error) {
 		var err error
-		res, err = link.readLanes(ctx, conn, req)
+		res, err = connection.readLanes(ctx, conn, req)
 		return len(res.Candidates), err
 	})
 	if err != nil {
@@ -35,7 +35,7 @@ func (s *Store) Fetch(ctx context.Context, req contract.FetchRequest) contract.F
 	return res
 }
 
-func (l *link) readLanes(ctx context.Context, conn *pgx.Conn, req contract.FetchRequest) (contract.FetchResult, error) {
+func (l *connection) readLanes(ctx context.Context, conn *pgx.Conn, req contract.FetchRequest) (contract.FetchResult, error) {
 	most := 0
 	for _, lane := range req.Lanes {
 		most += lane.Limit
@@ -91,7 +91,7 @@ func readLane(res *contract.FetchResult, v [][]byte) error {
 	return err
 }
 
-func (l *link) encodeLanes(req contract.FetchRequest) [][]byte {
+func (l *connection) encodeLanes(req contract.FetchRequest) [][]byte {
 	n := len(req.Lanes)
 	b := appendHeader(l.buf[:0], oidText, n)
 	for i := range req.Lanes {

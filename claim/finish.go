@@ -18,16 +18,16 @@ const unstorable = "the result or error message cannot be stored in Postgres and
 // maxDelay bounds a retry's delay, so that run_at stays in its domain.
 const maxDelay = 365 * 24 * time.Hour
 
-// Finish ends attempts, all in one round trip and one transaction. Values that
-// Postgres cannot store (a NUL inside a result) cost that item its result, which
-// the row's errors then say, never the others their end.
+// Finish ends attempts, all in one round trip and one transaction. An item with a
+// value that Postgres cannot store (a NUL inside a result) loses its result, which
+// its errors then say; the others are not affected.
 func (s *Store) Finish(ctx context.Context, req contract.FinishRequest) contract.FinishResult {
 	stale, err := s.end(ctx, req)
 	if err == nil {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		for i := range req.Items {
-			s.marks.remove(req.Items[i].ID)
+			s.records.remove(req.Items[i].ID)
 		}
 		slices.Sort(stale)
 		return contract.FinishResult{Verdict: contract.OK, Stale: stale}
@@ -38,14 +38,14 @@ func (s *Store) Finish(ctx context.Context, req contract.FinishRequest) contract
 	return s.finishApart(ctx, req)
 }
 
-// finishApart halves the request until the item is alone whose values Postgres
-// refuses, and ends that one without them.
+// finishApart halves the request until the item whose values Postgres refuses is
+// alone, and ends that one without them.
 func (s *Store) finishApart(ctx context.Context, req contract.FinishRequest) contract.FinishResult {
 	if len(req.Items) == 1 {
 		item := req.Items[0]
 		if item.Result == nil && item.Error == unstorable {
-			// Something in the database forbids this very row's end. It must not keep
-			// the others from theirs; its row stays running until this dispatcher leaves.
+			// The database forbids the end of this row, which must not affect other rows.
+			// It stays running until this dispatcher stops.
 			return contract.FinishResult{Verdict: contract.OK, Stale: []dispatcherd.JobID{item.ID}}
 		}
 		item.Result, item.Error = nil, unstorable
@@ -55,13 +55,13 @@ func (s *Store) finishApart(ctx context.Context, req contract.FinishRequest) con
 	first := s.Finish(ctx, contract.FinishRequest{Items: req.Items[:half], Again: req.Again})
 	second := s.Finish(ctx, contract.FinishRequest{Items: req.Items[half:], Again: req.Again})
 	if worst := max(first.Verdict, second.Verdict); worst != contract.OK {
-		// One half may be carried out, so only Again makes the next try right.
+		// One half may be executed, so the next request must have Again set.
 		return contract.FinishResult{Verdict: contract.Unknown}
 	}
 	return contract.FinishResult{Verdict: contract.OK, Stale: append(first.Stale, second.Stale...)}
 }
 
-// end carries out the request and returns the stale items.
+// end executes the request and returns the stale items.
 func (s *Store) end(ctx context.Context, req contract.FinishRequest) ([]dispatcherd.JobID, error) {
 	var stale []dispatcherd.JobID
 	err := s.finish.do(ctx, OpFinish, func(ctx context.Context, conn *pgx.Conn) (int, error) {
@@ -101,7 +101,7 @@ func remove(set map[dispatcherd.JobID]struct{}, ids []dispatcherd.JobID) {
 // sendEnds sends up to three statements as one pipeline, which Postgres treats
 // as one transaction. It returns how many items were ended, and the ids of those
 // that doneSQL did not end.
-func (l *link) sendEnds(ctx context.Context, conn *pgx.Conn, items []contract.Finish, me int32) (ended []dispatcherd.JobID, n int, err error) {
+func (l *connection) sendEnds(ctx context.Context, conn *pgx.Conn, items []contract.Finish, me int32) (ended []dispatcherd.JobID, n int, err error) {
 	var batch pgconn.Batch
 	for _, group := range [...]struct {
 		statement string
@@ -163,7 +163,7 @@ func only(items []contract.Finish, f func(*contract.Finish) bool) []contract.Fin
 	return some
 }
 
-func (l *link) endedBefore(ctx context.Context, conn *pgx.Conn, items []contract.Finish, me int32) ([]dispatcherd.JobID, error) {
+func (l *connection) endedBefore(ctx context.Context, conn *pgx.Conn, items []contract.Finish, me int32) ([]dispatcherd.JobID, error) {
 	b, p := appendKeys(nil, items)
 	q := len(b)
 	b = appendHeader(b, oidInt2, len(items))
@@ -188,7 +188,7 @@ func (l *link) endedBefore(ctx context.Context, conn *pgx.Conn, items []contract
 	return before, bad
 }
 
-// clean makes a message that Postgres takes: valid UTF-8 without NUL, bounded.
+// clean returns a message that Postgres can store: valid UTF-8 without NUL, bounded.
 func clean(message string) string {
 	message = truncate(message, dispatcherd.MaxErrorLength)
 	return strings.ReplaceAll(strings.ToValidUTF8(message, "\uFFFD"), "\x00", "\uFFFD")

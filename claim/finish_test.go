@@ -36,7 +36,7 @@ func TestOnePoisonedRowDoesNotKeepTheOthersFromTheirEnd(t *testing.T) {
 }
 
 // A repetition counts what leads where the row is: a row that was released by
-// somebody else was not finished by an earlier copy.
+// another dispatcher was not finished by an earlier copy.
 func TestARepetitionIsNotMistakenForAnothersRelease(t *testing.T) {
 	t.Parallel()
 	contractSuite(t, func(t *testing.T, w world) {
@@ -46,7 +46,7 @@ func TestARepetitionIsNotMistakenForAnothersRelease(t *testing.T) {
 		id := w.insert(t, claimfake.Row{Type: "pdf"}, 0)
 		take(t, s, id)
 		w.expire(t, run)
-		res, err := other.Beat(t.Context(), nil)
+		res, err := other.Heartbeat(t.Context(), nil)
 		require.NoError(t, err)
 		require.Equal(t, 1, res.Released)
 		again := func(o contract.Outcome) []dispatcherd.JobID {
@@ -57,13 +57,13 @@ func TestARepetitionIsNotMistakenForAnothersRelease(t *testing.T) {
 		require.Equal(t, []dispatcherd.JobID{id}, again(contract.Succeeded))
 		require.Equal(t, []dispatcherd.JobID{id}, again(contract.Cancelled))
 		require.Empty(t, again(contract.Released))
-		require.ErrorIs(t, s.SetBell(t.Context(), true), claim.ErrLeaseLost, "nobody rings for a dispatcher that is lost")
+		require.ErrorIs(t, s.SetSubscribed(t.Context(), true), claim.ErrLeaseLost, "producers do not notify a lost dispatcher")
 	})
 }
 
 // A job is claimed at the moment at which a beat cancels it as pending, and the
 // request to cancel another one is being taken along. The beat, which renews the
-// lease, waits for neither; what it leaves is found by the next one.
+// lease, waits for neither; the next one does the rest.
 func TestABeatThatCancelsWaitsForNobody(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.New(t)
@@ -80,14 +80,14 @@ func TestABeatThatCancelsWaitsForNobody(t *testing.T) {
 	require.NoError(t, err)
 	_, err = tx.Exec(t.Context(), `DELETE FROM dispatcherd.cancels WHERE job_id = 99`)
 	require.NoError(t, err)
-	_, err = s.Beat(t.Context(), nil)
+	_, err = s.Heartbeat(t.Context(), nil)
 	require.NoError(t, err)
-	require.NoError(t, seen.of(claim.OpBeat).Err, "it would wait until its own time is over")
+	require.NoError(t, seen.of(claim.OpHeartbeat).Err, "it would wait until its own time is over")
 	for id, status := range map[dispatcherd.JobID]dispatcherd.Status{1: dispatcherd.Cancelled, 2: dispatcherd.Pending, 3: dispatcherd.Cancelled} {
 		require.Equal(t, status, row(t, db, id).Status, "job %d", id)
 	}
 	require.NoError(t, tx.Commit(t.Context()))
-	res, err := s.Beat(t.Context(), nil)
+	res, err := s.Heartbeat(t.Context(), nil)
 	require.NoError(t, err)
 	require.Equal(t, []dispatcherd.JobID{2}, res.Cancels)
 	require.Equal(t, []int64{2}, one[[]int64](t, db, `SELECT array_agg(job_id) FROM dispatcherd.cancels`))
@@ -110,12 +110,12 @@ func TestBeatsThatCancelTheSameJobsDoNotMeet(t *testing.T) {
 		exec(t, db, `INSERT INTO dispatcherd.cancels (job_id) SELECT id FROM dispatcherd.jobs_live ORDER BY random() LIMIT 400`)
 		beaten := make(chan error, len(stores))
 		for _, s := range stores {
-			go func() { _, err := s.Beat(t.Context(), nil); beaten <- err }()
+			go func() { _, err := s.Heartbeat(t.Context(), nil); beaten <- err }()
 		}
 		for range stores {
 			require.NoError(t, <-beaten)
 		}
-		_, err := stores[0].Beat(t.Context(), nil) // what was being settled when all looked
+		_, err := stores[0].Heartbeat(t.Context(), nil) // what was being settled when all looked
 		require.NoError(t, err)
 		require.Zero(t, one[int](t, db, `SELECT count(*) FROM dispatcherd.cancels`))
 	}
@@ -123,7 +123,7 @@ func TestBeatsThatCancelTheSameJobsDoNotMeet(t *testing.T) {
 	require.Empty(t, seen.all())
 }
 
-// Whoever is alive stays so, whatever keeps it from looking after others: all
+// A living dispatcher keeps its lease, whatever keeps it from looking after others: all
 // dispatchers would stop at the first row that Postgres does not let go.
 func TestABeatHoldsTheLeaseThoughOthersCannotBeHelped(t *testing.T) {
 	t.Parallel()
@@ -140,7 +140,7 @@ func TestABeatHoldsTheLeaseThoughOthersCannotBeHelped(t *testing.T) {
 	exec(t, db, `INSERT INTO dispatcherd.cancels (job_id) VALUES (2)`)
 	exec(t, db, `UPDATE dispatcherd.dispatchers SET beat_at = now() - interval '1 hour' WHERE id = $1`, lost)
 	exec(t, db, `ALTER TABLE dispatcherd.jobs_live ADD CONSTRAINT stuck CHECK (crashes = 0) NOT VALID`)
-	res, err := s.Beat(t.Context(), nil)
+	res, err := s.Heartbeat(t.Context(), nil)
 	require.NoError(t, err)
 	require.False(t, res.LeaseLost)
 	require.True(t, res.Lost, "Sweep has more time")
@@ -153,7 +153,7 @@ func TestABeatHoldsTheLeaseThoughOthersCannotBeHelped(t *testing.T) {
 	exec(t, db, `CREATE FUNCTION stuck() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'stuck'; END $$`)
 	exec(t, db, `CREATE TRIGGER stuck BEFORE DELETE ON dispatcherd.cancels FOR EACH ROW EXECUTE FUNCTION stuck()`)
 	require.Eventually(t, func() bool { // what failed before rests for a moment
-		res, err = s.Beat(t.Context(), nil)
+		res, err = s.Heartbeat(t.Context(), nil)
 		require.NoError(t, err)
 		return res.Released == 1
 	}, time.Minute, time.Millisecond)
@@ -186,7 +186,7 @@ func TestWhatABeatCannotReleaseRests(t *testing.T) {
 	exec(t, db, `CREATE TRIGGER stuck BEFORE UPDATE ON dispatcherd.jobs_live FOR EACH ROW WHEN (old.id = 1) EXECUTE FUNCTION public.stuck()`)
 	begun, beats, released := time.Now(), 0, 0
 	for one[int](t, db, `SELECT last_value FROM public.tried`) < 3 {
-		res, err := s.Beat(t.Context(), nil)
+		res, err := s.Heartbeat(t.Context(), nil)
 		require.NoError(t, err)
 		require.True(t, res.Lost)
 		beats, released = beats+1, released+res.Released
@@ -197,7 +197,7 @@ func TestWhatABeatCannotReleaseRests(t *testing.T) {
 	require.GreaterOrEqual(t, time.Since(begun), 2*10*takes)
 	exec(t, db, `DROP TRIGGER stuck ON dispatcherd.jobs_live`)
 	require.Eventually(t, func() bool {
-		res, err := s.Beat(t.Context(), nil)
+		res, err := s.Heartbeat(t.Context(), nil)
 		require.NoError(t, err)
 		released += res.Released
 		return released == 2

@@ -19,7 +19,7 @@ type Past struct {
 	Finished time.Time
 }
 
-// historySQL reads day by day: the leaves are ranges of finished_at.
+// historySQL reads the daily partitions of the range.
 const historySQL = `
 SELECT id, type, priority, run_at, started_at, finished_at FROM dispatcherd.jobs
 WHERE status IN ('done', 'failed') AND finished_at >= $1 AND finished_at < $2 AND started_at IS NOT NULL

@@ -53,7 +53,7 @@ func TestARowWithItsIDDrawnIsInsertedOnce(t *testing.T) {
 	wantRows(t, db, id+2, 0)
 }
 
-// A try that is still under way decides: nobody goes by it, and nobody is content
+// A try that is still under way decides: no caller goes by it, and none is content
 // with a row that is taken back.
 func TestATryThatIsUnderWayIsWaitedFor(t *testing.T) {
 	t.Parallel()

@@ -78,7 +78,7 @@ func (j Jobs) Insert(ctx context.Context, n New) (dispatcherd.JobID, error) {
 }
 
 // Draw takes an id that no row has, for [Jobs.InsertAs]. On the same connection it
-// also lets the doorbell name the row.
+// also lets the notification name the row.
 func (j Jobs) Draw(ctx context.Context) (dispatcherd.JobID, error) {
 	var id int64
 	err := j.DB.QueryRow(ctx, `SELECT nextval('dispatcherd.job_ids')`).Scan(&id)

@@ -159,7 +159,7 @@ func TestRetryStartsOverAndKeepsTheEvidence(t *testing.T) {
 	require.EqualError(t, err, "job 5 is cancelled: only pending and running jobs can be cancelled")
 }
 
-// A job that was cancelled, or failed while somebody wanted it cancelled, and is
+// A job that was cancelled, or failed while a request to cancel existed, and is
 // retried at once stays: the request to cancel was about what ran then.
 func TestARetriedJobIsNotCancelledByAnOldRequest(t *testing.T) {
 	t.Parallel()
@@ -172,13 +172,13 @@ func TestARetriedJobIsNotCancelledByAnOldRequest(t *testing.T) {
 		require.Equal(t, dispatcherd.Running, status)
 		require.Empty(t, finish(t, s, contract.Finish{ID: id, Attempt: 1, Outcome: o}))
 		require.NoError(t, jobs.Retry(t.Context(), id))
-		_, err = s.Beat(t.Context(), nil)
+		_, err = s.Heartbeat(t.Context(), nil)
 		require.NoError(t, err)
 		job, err := jobs.Get(t.Context(), id)
 		require.NoError(t, err)
 		require.Equal(t, dispatcherd.Pending, job.Status, "%v", o)
 		require.EqualValues(t, 2, take(t, s, id).Attempt)
-		res, err := s.Beat(t.Context(), nil)
+		res, err := s.Heartbeat(t.Context(), nil)
 		require.NoError(t, err)
 		require.Empty(t, res.Cancels, "%v", o)
 	}
@@ -196,7 +196,7 @@ func TestAProducersRoleSuffices(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// The dispatcher's role suffices for a whole life, leaves included.
+// The dispatcher's role suffices for a whole run, daily partitions included.
 func TestTheDispatchersRoleSuffices(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.New(t)
@@ -209,11 +209,11 @@ func TestTheDispatchersRoleSuffices(t *testing.T) {
 		take(t, s, id)
 		require.Empty(t, finish(t, s, contract.Finish{ID: id, Attempt: 1, Outcome: o}))
 	}
-	require.NoError(t, s.SetBell(t.Context(), true))
-	made, _, _, err := s.KeepLeaves(t.Context(), claim.Retention{Done: time.Hour, Failed: time.Hour, Cancelled: time.Hour})
+	require.NoError(t, s.SetSubscribed(t.Context(), true))
+	made, _, _, err := s.KeepPartitions(t.Context(), claim.Retention{Done: time.Hour, Failed: time.Hour, Cancelled: time.Hour})
 	require.NoError(t, err)
 	require.Zero(t, made, "the migration has made them")
-	_, err = s.Beat(t.Context(), map[string]int{"pdf": 1})
+	_, err = s.Heartbeat(t.Context(), map[string]int{"pdf": 1})
 	require.NoError(t, err)
 	_, err = s.Leave(t.Context())
 	require.NoError(t, err)

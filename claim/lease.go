@@ -13,21 +13,21 @@ import (
 )
 
 var leaseStatements = statements{
-	{"beat", "renews the lease and reads what this dispatcher must know", beatSQL},
+	{"heartbeat", "renews the lease and reads what this dispatcher must know", heartbeatSQL},
 	{"forget", "removes the records of claims whose jobs have ended", forgetSQL},
 }
 
-// isNamed says that a request to cancel, c, is about job j. See isItem.
+// isNamed joins row j with request to cancel c. See isItem.
 const isNamed = `j.id BETWEEN c.job_id AND c.job_id AND c.job_id > 0`
 
-// beatSQL does a second's housekeeping in one statement: $1 this dispatcher, $2
-// its capacity, $3 its incarnation. It renews the lease (an expired one too, as long as nobody has
-// noticed, but not one that was handed over: that would publish slots which are
-// gone, and a beat may arrive after the hand-over), declares silent dispatchers
-// lost, and reads what this one needs to know. Released rows need a later
-// snapshot, see releaseSQL.
-const beatSQL = `
-WITH beat AS (
+// heartbeatSQL renews the lease of dispatcher $1 with incarnation $3, publishes its
+// capacity $2, declares dispatchers with expired leases lost, and reads what this
+// one needs to know. An expired lease is renewed as long as no other dispatcher has
+// declared it lost. One that was handed over is not, because a heartbeat may arrive
+// after the hand-over and would publish slots that are gone. Rows are released by
+// releaseSQL, which needs a later snapshot.
+const heartbeatSQL = `
+WITH renewed AS (
 	UPDATE dispatcherd.dispatchers SET beat_at = now(), capacity = $2::text::jsonb
 	WHERE id = $1::int AND incarnation = $3::uuid AND lost_at IS NULL AND NOT leaving RETURNING id
 ), silent AS MATERIALIZED (
@@ -37,23 +37,22 @@ WITH beat AS (
 ), lost AS (
 	UPDATE dispatcherd.dispatchers d SET lost_at = now(), armed = false FROM silent s WHERE d.id = s.id RETURNING d.id
 )
-SELECT EXISTS (SELECT FROM beat), now(),
+SELECT EXISTS (SELECT FROM renewed), now(),
 	(SELECT array_agg(id) FROM (SELECT id FROM lost UNION SELECT id FROM dispatcherd.dispatchers WHERE lost_at IS NOT NULL) l),
 	(SELECT array_agg(j.id::bigint) FROM dispatcherd.cancels c JOIN dispatcherd.jobs_live j ON ` + isNamed + `
 		WHERE j.status = 'running' AND j.dispatcher = $1),
 	EXISTS (SELECT FROM dispatcherd.cancels c WHERE NOT EXISTS (
 		SELECT FROM dispatcherd.jobs_live j WHERE ` + isNamed + ` AND j.status = 'running')),
-	(SELECT jsonb_object_agg(type, jsonb_build_array(before, behind, least))::text FROM (
-		SELECT key AS type, coalesce(sum(value::bigint) FILTER (WHERE d.id < $1), 0) AS before,
-			coalesce(sum(value::bigint) FILTER (WHERE d.id > $1), 0) AS behind, min(value::bigint) FILTER (WHERE value::bigint > 0) AS least
+	(SELECT jsonb_object_agg(type, jsonb_build_array(smaller, larger, least))::text FROM (
+		SELECT key AS type, coalesce(sum(value::bigint) FILTER (WHERE d.id < $1), 0) AS smaller,
+			coalesce(sum(value::bigint) FILTER (WHERE d.id > $1), 0) AS larger, min(value::bigint) FILTER (WHERE value::bigint > 0) AS least
 		FROM dispatcherd.dispatchers d, jsonb_each_text(d.capacity)
 		WHERE d.id <> $1 AND d.lost_at IS NULL AND d.beat_at + d.lease > now() GROUP BY key) t)`
 
-// settleSQL carries out cancel requests whose job is not running any more: a
-// pending one is cancelled, and a request whose job is final is over. It is part of
-// a beat, so it waits for no lock: what somebody is claiming, ending or settling at
-// the same moment stays, for the next beat of anybody.
-const settleSQL = `
+// cancelPendingSQL cancels pending jobs for which a request to cancel exists, and
+// deletes the requests of jobs that have ended. It is part of a heartbeat, so it
+// waits for no lock: locked rows wait for the next heartbeat of any dispatcher.
+const cancelPendingSQL = `
 WITH held AS MATERIALIZED (
 	SELECT j.ctid FROM dispatcherd.cancels c JOIN dispatcherd.jobs_live j ON ` + isNamed + `
 	WHERE j.status = 'pending' ORDER BY j.id + 0 FOR UPDATE OF j SKIP LOCKED
@@ -63,37 +62,36 @@ WITH held AS MATERIALIZED (
 	SELECT c.job_id FROM dispatcherd.cancels c
 	WHERE c.job_id IN (SELECT id FROM gone) OR NOT EXISTS (SELECT FROM dispatcherd.jobs_live j WHERE ` + isNamed + `)
 	ORDER BY c.job_id FOR UPDATE OF c SKIP LOCKED
-), settled AS (
+), answered AS (
 	DELETE FROM dispatcherd.cancels WHERE job_id IN (SELECT job_id FROM over)
 )
 INSERT INTO dispatcherd.jobs_cancelled (` + keptColumns + `, ` + endColumns + `)
 SELECT ` + keptColumns + `, failures, crashes, errors, 'cancelled', dispatcher, now() FROM gone`
 
-// BeatResult is what a beat learned.
-type BeatResult struct {
-	// LeaseLost: somebody has declared this dispatcher lost, or it has handed
-	// over. It must stop sending before it does anything else, and join again as
-	// a new one.
+// HeartbeatResult is what a heartbeat read.
+type HeartbeatResult struct {
+	// LeaseLost: this dispatcher was declared lost, or it has handed over. It must
+	// stop sending before it does anything else, and join again as a new one.
 	LeaseLost bool
 	// DBNow is the database clock.
 	DBNow time.Time
-	// Released counts jobs of lost dispatchers that became pending by this beat.
+	// Released counts jobs of lost dispatchers that this heartbeat made pending.
 	Released int
 	// Lost reports dispatchers that wait for a Sweep.
 	Lost bool
-	// Cancels lists jobs that run here and are wanted cancelled.
+	// Cancels lists jobs that run here and shall be cancelled.
 	Cancels []dispatcherd.JobID
-	// Elsewhere is the capacity of the other living dispatchers, by type.
-	Elsewhere map[string]int
-	// Shares are this dispatcher's parts of the types that others support, too.
+	// OtherCapacity is the capacity of the other living dispatchers, by type.
+	OtherCapacity map[string]int
+	// Shares are this dispatcher's shares of the types that others support, too.
 	Shares map[string]contract.Share
 }
 
-// Join registers a new run of a dispatcher and gives this store its id. Claims
-// need a beat at least once a lease from here on.
+// Join registers a new run of a dispatcher and gives this store its id. From then
+// on claims need a heartbeat at least once per lease.
 func (s *Store) Join(ctx context.Context) (int32, error) {
 	var id int32
-	err := s.lease.do(ctx, OpBeat, func(ctx context.Context, conn *pgx.Conn) (int, error) {
+	err := s.lease.do(ctx, OpHeartbeat, func(ctx context.Context, conn *pgx.Conn) (int, error) {
 		return 0, conn.QueryRow(ctx, `INSERT INTO dispatcherd.dispatchers (name, lease, incarnation, host_lock) VALUES ($1, $2, $3::uuid, $4::text) RETURNING id`,
 			truncate(s.config.Name, 128), s.config.Lease, s.config.Identity.Incarnation, s.config.Identity.lock()).Scan(&id)
 	})
@@ -101,48 +99,49 @@ func (s *Store) Join(ctx context.Context) (int32, error) {
 		return 0, fmt.Errorf("join: %w", err)
 	}
 	s.mu.Lock()
-	s.marks = newMarks() // claims of an earlier run are not ours to forget
+	s.records = newRecords() // other dispatchers remove those of an earlier run
 	s.mu.Unlock()
 	s.epoch.Store(0)
 	s.me.Store(id)
 	return id, nil
 }
 
-// Beat renews the lease, publishes capacity (slots by type) and looks after the
-// others. Call it every second or so; the next one after the last has ended.
-// An error leaves it open whether the lease was renewed. What it cannot do for the
-// others is no error of its own: the observer hears of it, a later beat tries
-// again, after ten times as long as it took, and [Store.Sweep] has more time.
-func (s *Store) Beat(ctx context.Context, capacity map[string]int) (BeatResult, error) {
+// Heartbeat renews the lease, publishes capacity (slots by type) and does the work
+// for other dispatchers: it declares silent ones lost, releases their jobs and
+// executes requests to cancel. Call it about once per second, one call at a time. After
+// an error the lease may have been renewed. Failed work for others is not
+// an error: the observer is told, a later heartbeat tries again after ten times as
+// long as it took, and [Store.Sweep] has more time.
+func (s *Store) Heartbeat(ctx context.Context, capacity map[string]int) (HeartbeatResult, error) {
 	published, err := json.Marshal(capacity)
 	if err != nil {
-		return BeatResult{}, err
+		return HeartbeatResult{}, err
 	}
 	if capacity == nil {
 		published = []byte("{}")
 	}
-	var res BeatResult
+	var res HeartbeatResult
 	renewed := false
-	err = s.lease.do(ctx, OpBeat, func(ctx context.Context, conn *pgx.Conn) (int, error) {
+	err = s.lease.do(ctx, OpHeartbeat, func(ctx context.Context, conn *pgx.Conn) (int, error) {
 		var (
-			alive, settle bool
+			alive, cancel bool
 			lost          []int32
-			elsewhere     *string
+			others        *string
 		)
-		err := conn.QueryRow(ctx, "beat", s.me.Load(), string(published), s.config.Identity.Incarnation).
-			Scan(&alive, &res.DBNow, &lost, &res.Cancels, &settle, &elsewhere)
+		err := conn.QueryRow(ctx, "heartbeat", s.me.Load(), string(published), s.config.Identity.Incarnation).
+			Scan(&alive, &res.DBNow, &lost, &res.Cancels, &cancel, &others)
 		if err != nil {
 			return 0, err
 		}
 		res.LeaseLost, res.Lost = !alive, len(lost) > 0
-		if elsewhere != nil {
-			if err := res.learn(*elsewhere, capacity); err != nil {
+		if others != nil {
+			if err := res.learn(*others, capacity); err != nil {
 				return 0, err
 			}
 		}
 		renewed = true
 		forgotten := s.forgetEnded(ctx, conn)
-		res.Released, err = s.rests.lookAfter(ctx, conn, settle, lost, time.Now().Add(releaseTime))
+		res.Released, err = s.deferred.catchUp(ctx, conn, cancel, lost, time.Now().Add(releaseTime))
 		return res.Released, errors.Join(forgotten, err)
 	})
 	if renewed {
@@ -151,16 +150,16 @@ func (s *Store) Beat(ctx context.Context, capacity map[string]int) (BeatResult, 
 	return res, err
 }
 
-// learn reads what the others can do: by type, the slots of those with smaller
-// ids and of those with larger ones, and of the one that has the fewest.
-func (r *BeatResult) learn(elsewhere string, own map[string]int) error {
+// learn reads the capacity of the other dispatchers: by type, the slots of those
+// with smaller ids, of those with larger ids, and of the one that has the fewest.
+func (r *HeartbeatResult) learn(others string, own map[string]int) error {
 	var slots map[string][3]int
-	if err := json.Unmarshal([]byte(elsewhere), &slots); err != nil {
+	if err := json.Unmarshal([]byte(others), &slots); err != nil {
 		return fmt.Errorf("capacity of the other dispatchers: %w", err)
 	}
-	r.Elsewhere, r.Shares = make(map[string]int, len(slots)), map[string]contract.Share{}
+	r.OtherCapacity, r.Shares = make(map[string]int, len(slots)), map[string]contract.Share{}
 	for name, n := range slots {
-		r.Elsewhere[name] = n[0] + n[1]
+		r.OtherCapacity[name] = n[0] + n[1]
 		if s := contract.ShareOf(own[name], contract.Others{SmallerIDs: n[0], LargerIDs: n[1], Least: n[2]}); !s.All() {
 			r.Shares[name] = s
 		}
@@ -176,15 +175,15 @@ func (s *Store) Leave(ctx context.Context) (int, error) {
 		return 0, nil
 	}
 	n := 0
-	err := s.lease.do(ctx, OpBeat, func(ctx context.Context, conn *pgx.Conn) (int, error) {
+	err := s.lease.do(ctx, OpHeartbeat, func(ctx context.Context, conn *pgx.Conn) (int, error) {
 		var batch pgx.Batch // one transaction; the lock waits for claims in flight
 		batch.Queue(`SELECT FROM dispatcherd.dispatchers WHERE id = $1 FOR UPDATE`, me)
-		batch.Queue(`UPDATE dispatcherd.dispatchers SET lost_at = coalesce(lost_at, now()), leaving = true, armed = false WHERE id = $1`, me) // leaving: whoever else releases counts no crash
+		batch.Queue(`UPDATE dispatcherd.dispatchers SET lost_at = coalesce(lost_at, now()), leaving = true, armed = false WHERE id = $1`, me) // leaving: a release by another dispatcher counts no crash
 		if err := conn.SendBatch(ctx, &batch).Close(); err != nil {
 			return 0, err
 		}
 		var err error
-		n, err = release(ctx, conn, left{me, contract.Released, ""})
+		n, err = release(ctx, conn, lostJobs{me, contract.Released, ""})
 		return n, err
 	})
 	if err != nil {
@@ -194,15 +193,16 @@ func (s *Store) Leave(ctx context.Context) (int, error) {
 	return n, nil
 }
 
-// SetBell says whether producers are to ring when they insert. It is armed
-// whenever there are slots, free or not, because even a busy dispatcher wants to
-// know what became due, except while notifications are a storm. Fetch once more
-// after arming it: what was inserted before rang for nobody.
-func (s *Store) SetBell(ctx context.Context, armed bool) error {
-	return s.lease.do(ctx, OpBell, func(ctx context.Context, conn *pgx.Conn) (int, error) {
-		tag, err := conn.Exec(ctx, `UPDATE dispatcherd.dispatchers SET armed = $2 WHERE id = $1 AND lost_at IS NULL`, s.me.Load(), armed)
+// SetSubscribed opens or closes the notification gate: producers notify while a
+// dispatcher is subscribed. A dispatcher subscribes while its workers have slots,
+// free or not, because even a busy one must know what became due; it is throttled
+// while there are too many notifications. Fetch once after subscribing: inserts
+// before it sent no notification.
+func (s *Store) SetSubscribed(ctx context.Context, subscribed bool) error {
+	return s.lease.do(ctx, OpSubscribe, func(ctx context.Context, conn *pgx.Conn) (int, error) {
+		tag, err := conn.Exec(ctx, `UPDATE dispatcherd.dispatchers SET armed = $2 WHERE id = $1 AND lost_at IS NULL`, s.me.Load(), subscribed)
 		if err == nil && tag.RowsAffected() == 0 {
-			err = notSentError{ErrLeaseLost} // nobody would ring
+			err = notSentError{ErrLeaseLost} // no producer would notify
 		}
 		return 0, err
 	})

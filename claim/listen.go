@@ -16,8 +16,8 @@ import (
 
 // Channels of NOTIFY.
 const (
-	JobsChannel   = "dispatcherd_jobs"   // something became pending; payload: empty, or the only row, see readAnnouncement
-	CancelChannel = "dispatcherd_cancel" // payload: id of a running job that is wanted cancelled
+	JobsChannel   = "dispatcherd_jobs"   // something became pending; payload: empty, or the only row, see parseNotification
+	CancelChannel = "dispatcherd_cancel" // payload: id of a running job that shall be cancelled
 )
 
 const (
@@ -26,15 +26,15 @@ const (
 	cancelsKept = 1024
 )
 
-// errDeaf is what a connection pooler in transaction mode looks like: LISTEN
-// succeeds and then nothing ever arrives.
-var errDeaf = errors.New("LISTEN was accepted, but a NOTIFY from another connection did not arrive within 2s: " +
+// errNoNotifications is how a connection pooler in transaction mode shows: LISTEN succeeds
+// and no notification ever arrives.
+var errNoNotifications = errors.New("LISTEN was accepted, but a NOTIFY from another connection did not arrive within 2s: " +
 	"is a pooler in transaction mode (PgBouncer) in between? Give the daemon a direct connection; until then it polls")
 
-// Listener hears of new jobs and of cancel requests on a connection of its own.
-// It never stops reading, because a listener that does holds back vacuum on
-// the whole server: jobs are coalesced into one signal, cancels beyond a bound
-// are dropped (every beat lists them anyway).
+// Listener receives notifications of new jobs and of requests to cancel on a
+// connection of its own. It never stops reading: unread notifications fill a queue
+// of the server. Notifications of jobs are coalesced into one, and requests to
+// cancel beyond a bound are dropped, because every heartbeat lists them.
 type Listener struct {
 	store   *Store
 	jobs    chan *contract.RowNotification
@@ -43,8 +43,8 @@ type Listener struct {
 	done    sync.WaitGroup
 }
 
-// Listen starts a listener. It keeps trying for as long as it is not closed;
-// the observer is told when it hears and when it does not.
+// Listen starts a listener. It reconnects until it is closed, and tells the observer
+// whether notifications arrive.
 func (s *Store) Listen() *Listener {
 	ctx, stop := context.WithCancel(context.Background())
 	l := &Listener{store: s, jobs: make(chan *contract.RowNotification, 1), cancels: make(chan dispatcherd.JobID, cancelsKept), stop: stop}
@@ -57,7 +57,7 @@ func (s *Store) Listen() *Listener {
 // The value is the row if that is all that became pending, else nil.
 func (l *Listener) Jobs() <-chan *contract.RowNotification { return l.jobs }
 
-// Cancels receives the ids of running jobs, of any dispatcher, that are wanted cancelled.
+// Cancels receives the ids of running jobs, of any dispatcher, that shall be cancelled.
 func (l *Listener) Cancels() <-chan dispatcherd.JobID { return l.cancels }
 
 // Close ends the listener and waits until its connection is closed.
@@ -70,12 +70,12 @@ func (l *Listener) Close() {
 func (l *Listener) loop(ctx context.Context) {
 	backoff := time.Duration(0)
 	for ctx.Err() == nil {
-		heard, err := l.session(ctx)
+		received, err := l.session(ctx)
 		if ctx.Err() != nil {
 			return
 		}
 		l.store.config.Observer.Listening(false, err)
-		if backoff = min(max(2*backoff, firstBackoff), maxBackoff); heard {
+		if backoff = min(max(2*backoff, firstBackoff), maxBackoff); received {
 			backoff = firstBackoff
 		}
 		timer := time.NewTimer(backoff)
@@ -87,8 +87,8 @@ func (l *Listener) loop(ctx context.Context) {
 	}
 }
 
-// session is the life of one connection. heard says that it worked for a while.
-func (l *Listener) session(ctx context.Context) (heard bool, err error) {
+// session serves one connection. received says that notifications arrived on it.
+func (l *Listener) session(ctx context.Context) (received bool, err error) {
 	config, err := l.store.config.connConfig("listen")
 	if err != nil {
 		return false, err
@@ -103,9 +103,9 @@ func (l *Listener) session(ctx context.Context) (heard bool, err error) {
 		return false, err
 	}
 	l.store.config.Observer.Listening(true, nil)
-	l.ring(nil) // what came while nobody listened
+	l.publish(nil) // notifications may have been missed
 	for {
-		if err := l.hear(ctx, conn, time.Now().Add(pingEvery), nil); err != nil {
+		if err := l.receive(ctx, conn, time.Now().Add(pingEvery), nil); err != nil {
 			return true, err
 		}
 		if err := l.ping(ctx, conn, self); err != nil {
@@ -132,38 +132,38 @@ func (l *Listener) begin(ctx context.Context, conn *pgx.Conn, self string) error
 		return fmt.Errorf("test of LISTEN: %w", err)
 	}
 	arrived := false
-	err = l.hear(ctx, conn, time.Now().Add(testPatient), func(channel string) bool {
+	err = l.receive(ctx, conn, time.Now().Add(testPatient), func(channel string) bool {
 		arrived = arrived || channel == self
 		return arrived
 	})
 	if err == nil && !arrived {
-		err = errDeaf
+		err = errNoNotifications
 	}
 	return err
 }
 
-// hear reads notifications until the time is over or enough says so.
-func (l *Listener) hear(ctx context.Context, conn *pgx.Conn, until time.Time, enough func(channel string) bool) error {
+// receive reads notifications until the time is over or enough says so.
+func (l *Listener) receive(ctx context.Context, conn *pgx.Conn, until time.Time, enough func(channel string) bool) error {
 	ctx, cancel := context.WithDeadline(ctx, until)
 	defer cancel()
-	for crowd := false; ; {
+	for batched := false; ; {
 		note, err := conn.WaitForNotification(ctx)
 		if err != nil {
 			if ctx.Err() != nil && !conn.IsClosed() {
-				return nil // nothing came, which says nothing about the connection
+				return nil // no notification within the time, which is no error
 			}
 			return err
 		}
-		// What a transaction notifies of arrives together.
+		// The notifications of one transaction arrive together.
 		more := conn.PgConn().Frontend().ReadBufferLen() > 0
-		alone := !crowd && !more
-		crowd = more
+		alone := !batched && !more
+		batched = more
 		switch note.Channel {
 		case JobsChannel:
-			if row, ok := readAnnouncement(note.Payload); ok && alone {
-				l.ring(&row)
+			if row, ok := parseNotification(note.Payload); ok && alone {
+				l.publish(&row)
 			} else {
-				l.ring(nil)
+				l.publish(nil)
 			}
 		case CancelChannel:
 			l.cancel(note.Payload)
@@ -183,8 +183,9 @@ func (l *Listener) ping(ctx context.Context, conn *pgx.Conn, self string) error 
 	return err
 }
 
-// ring passes on news. What is not yet taken is more than one row with them.
-func (l *Listener) ring(row *contract.RowNotification) {
+// publish passes on a notification. Together with one that was not yet received it
+// is about more than one row.
+func (l *Listener) publish(row *contract.RowNotification) {
 	select {
 	case l.jobs <- row:
 		return
@@ -192,18 +193,18 @@ func (l *Listener) ring(row *contract.RowNotification) {
 	}
 	select {
 	case <-l.jobs:
-	default: // taken meanwhile: then nil says a little less than is known
+	default: // received meanwhile: then nil says a little less than is known
 	}
-	l.jobs <- nil // there is room: nobody else sends
+	l.jobs <- nil // there is room: this goroutine is the only sender
 }
 
 func (l *Listener) cancel(payload string) {
 	id, err := strconv.ParseInt(payload, 10, 64)
 	if err != nil || id <= 0 {
-		return // anybody may NOTIFY
+		return // any session may NOTIFY
 	}
 	select {
 	case l.cancels <- dispatcherd.JobID(id):
-	default: // the next beat lists it
+	default: // the next heartbeat lists it
 	}
 }

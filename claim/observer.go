@@ -11,19 +11,19 @@ type Operation string
 
 // The operations.
 const (
-	OpConnect  Operation = "connect"
-	OpFetch    Operation = "fetch"
-	OpLook     Operation = "look"
-	OpClaim    Operation = "claim"
-	OpResolve  Operation = "resolve"
-	OpFinish   Operation = "finish"
-	OpAdopt    Operation = "adopt"
-	OpProgress Operation = "progress"
-	OpBeat     Operation = "beat"
-	OpSweep    Operation = "sweep"
-	OpVacuum   Operation = "vacuum"
-	OpBell     Operation = "bell"
-	OpListen   Operation = "listen"
+	OpConnect   Operation = "connect"
+	OpFetch     Operation = "fetch"
+	OpBackfill  Operation = "backfill"
+	OpClaim     Operation = "claim"
+	OpResolve   Operation = "resolve"
+	OpFinish    Operation = "finish"
+	OpAdopt     Operation = "adopt"
+	OpProgress  Operation = "progress"
+	OpHeartbeat Operation = "heartbeat"
+	OpSweep     Operation = "sweep"
+	OpVacuum    Operation = "vacuum"
+	OpSubscribe Operation = "subscribe"
+	OpListen    Operation = "listen"
 )
 
 // Report describes one finished statement. Err never holds a payload: only

@@ -57,7 +57,7 @@ func (j Jobs) CountMatching(ctx context.Context, f Filter) (int64, error) {
 	return n, err
 }
 
-// askSQL leaves a request for the dispatcher that runs the job. FOR UPDATE, so
+// askSQL records a request for the dispatcher that runs the job. FOR UPDATE, so
 // that a job that is ending right now is not asked for.
 const askSQL = `
 WITH running AS MATERIALIZED (
@@ -68,7 +68,7 @@ WITH running AS MATERIALIZED (
 SELECT pg_notify($2, id::text) FROM running`
 
 // Cancel ends a pending job at once and returns Cancelled. For a running one it
-// leaves a request that its dispatcher carries out, and returns Running. A
+// records a request that its dispatcher executes, and returns Running. A
 // *StatusError says that the job had ended already.
 func (j Jobs) Cancel(ctx context.Context, id dispatcherd.JobID) (dispatcherd.Status, error) {
 	for range 3 { // it may be claimed, or released, between the two looks

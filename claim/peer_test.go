@@ -51,11 +51,11 @@ func TestPeer_B03_RowsThatCannotBeRescuedStarveNobody(t *testing.T) {
 	expire(t, db, run)
 	exec(t, holder, `BEGIN`)
 	exec(t, holder, `SELECT FROM dispatcherd.jobs_live WHERE id <= $1 FOR UPDATE`, stuck)
-	res, err := other.Beat(t.Context(), nil)
+	res, err := other.Heartbeat(t.Context(), nil)
 	require.NoError(t, err)
 	require.Equal(t, jobs-stuck, res.Released)
 	exec(t, holder, `ROLLBACK`)
-	res, err = other.Beat(t.Context(), nil)
+	res, err = other.Heartbeat(t.Context(), nil)
 	require.NoError(t, err)
 	require.Equal(t, stuck, res.Released)
 }
@@ -152,8 +152,8 @@ func TestPeer_B08_B38_EveryStatementHasADeadline(t *testing.T) {
 		"fetch":   func() bool { return s.Fetch(t.Context(), lane).Verdict == contract.Refused },
 		"claim":   func() bool { return s.Claim(t.Context(), unsure).Verdict != contract.OK },
 		"finish":  func() bool { return s.Finish(t.Context(), item).Verdict != contract.OK },
-		"beat":    func() bool { _, err := s.Beat(t.Context(), nil); return err != nil },
-		"bell":    func() bool { return s.SetBell(t.Context(), true) != nil },
+		"beat":    func() bool { _, err := s.Heartbeat(t.Context(), nil); return err != nil },
+		"gate":    func() bool { return s.SetSubscribed(t.Context(), true) != nil },
 		"resolve": func() bool { return s.Resolve(t.Context(), unsure).Verdict != contract.OK },
 	}
 	net.open()
@@ -198,7 +198,7 @@ func TestPeer_B09_ReconnectsLeakNothing(t *testing.T) {
 			s.Fetch(t.Context(), contract.FetchRequest{Lanes: lanes(1, 1, 1)})
 			s.Claim(t.Context(), claimOf(1))
 			s.Finish(t.Context(), contract.FinishRequest{Items: []contract.Finish{{ID: 1, Attempt: 1}}})
-			_, _ = s.Beat(t.Context(), nil)
+			_, _ = s.Heartbeat(t.Context(), nil)
 		}
 	}
 	sessions := func() (n int) {
@@ -254,7 +254,7 @@ func TestPeer_B10_ProducersNeedNoPreparedStatements(t *testing.T) {
 }
 
 // A lost dispatcher is forgotten only after the last of its rows is released,
-// also of those that no note of it names: no row ever runs under nobody.
+// also of those that no note of it names: no row runs without a dispatcher.
 func TestPeer_B14_ADispatcherIsForgottenAfterItsRows(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.New(t)
@@ -281,7 +281,7 @@ func TestPeer_B14_ADispatcherIsForgottenAfterItsRows(t *testing.T) {
 		if round == 3 {
 			exec(t, holder, `ROLLBACK`)
 		}
-		_, err := s.Beat(t.Context(), nil)
+		_, err := s.Heartbeat(t.Context(), nil)
 		require.NoError(t, err)
 		running, orphans := look()
 		require.Zero(t, orphans)
@@ -293,14 +293,14 @@ func TestPeer_B14_ADispatcherIsForgottenAfterItsRows(t *testing.T) {
 			break
 		}
 	}
-	res, err := s.Beat(t.Context(), nil)
+	res, err := s.Heartbeat(t.Context(), nil)
 	require.NoError(t, err)
 	require.False(t, res.Lost)
 }
 
 // A dispatcher that is cut off from its session of Postgres loses nothing that a
 // lock of that session kept: there is none. And claims of SERIALIZABLE clients
-// meet rows like everybody's.
+// meet rows like those of any session.
 func TestPeer_B22_NoCorrectnessRestsOnASessionsLocks(t *testing.T) {
 	t.Parallel()
 	for name, sql := range claim.Statements() {

@@ -90,8 +90,8 @@ func TestPlansDoNotDependOnStatistics(t *testing.T) {
 		"release":         {"Index Scan jobs_live_id", "Tid Scan"},
 		"adopt":           {"Index Scan jobs_live_id", "Index Scan jobs_live_id", "Tid Scan"},
 		"progress":        {"Index Scan jobs_live_id", "Tid Scan"},
-		"beat":            {"Index Scan jobs_live_id", "Index Scan jobs_live_id"},
-		"settle":          {"Index Only Scan jobs_live_id", "Index Scan jobs_live_id", "Tid Scan"},
+		"heartbeat":       {"Index Scan jobs_live_id", "Index Scan jobs_live_id"},
+		"cancel-pending":  {"Index Only Scan jobs_live_id", "Index Scan jobs_live_id", "Tid Scan"},
 	}
 	rows := 1_000_000
 	if testing.Short() {
@@ -124,7 +124,7 @@ func TestPlansDoNotDependOnStatistics(t *testing.T) {
 	}
 }
 
-// Callers' sessions keep plans as well, and so do functions in anybody's session.
+// Callers' sessions keep plans as well, and so do functions in any session.
 // What they do is about single rows, and never reads a table for one.
 func TestWhatCallersDoReadsNoWholeTable(t *testing.T) {
 	t.Parallel()
@@ -252,7 +252,7 @@ func TestRemovingRecordsReadsOnlyTheRemovedOnes(t *testing.T) {
 	list := lanes(1, 1, 2)
 	for range claims / 4 {
 		drain(t, s, 8, 2, list)
-		_, err := s.Beat(t.Context(), nil)
+		_, err := s.Heartbeat(t.Context(), nil)
 		require.NoError(t, err)
 	}
 	s.Close() // a session reports its counters when it ends, at the latest

@@ -79,7 +79,7 @@ func (s *Store) DeclareLost(ctx context.Context, predecessor Identity, hold time
 	if predecessor.Incarnation == (Incarnation{}) || predecessor.Lock == "" {
 		return false, errNoIdentity
 	}
-	err = s.lease.do(ctx, OpBeat, func(ctx context.Context, conn *pgx.Conn) (int, error) {
+	err = s.lease.do(ctx, OpHeartbeat, func(ctx context.Context, conn *pgx.Conn) (int, error) {
 		tag, err := conn.Exec(ctx, declareLostSQL, predecessor.Incarnation, predecessor.Lock, hold)
 		found = tag.RowsAffected() > 0
 		return 0, err

@@ -14,8 +14,8 @@ type Progress struct {
 	JSON    []byte
 }
 
-// progressSQL: $1 ids, $2 attempts, $3 values, $4 this dispatcher. See
-// presentedRows for the order.
+// progressSQL: $1 ids, $2 attempts, $3 values, $4 this dispatcher. It locks
+// in the order of id + 0, see offeredRows.
 const progressSQL = `
 WITH item AS MATERIALIZED (
 	SELECT j.ctid AS at, i.value FROM unnest($1::bigint[], $2::int[], $3::text[]) AS i (id, attempt, value)

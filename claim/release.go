@@ -9,10 +9,11 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// releaseSQL gives back what a lost dispatcher ($1) was running, as far as its
-// notes of a portion ($5 to $6) name it: the attempts count as crashes, unless it
-// had left in good order; the order is kept. The notes say where to look; the
-// row decides. Rows that are locked wait for the next beat.
+// releaseSQL makes the jobs of lost dispatcher $1 pending again, as far as its
+// claims with tokens from $5 to $6 name them. $2 is the outcome, $3 the error, and
+// $4 is 1 if the attempts count as crashes; a dispatcher that handed over has not
+// crashed. The claims only say where to look, and the row decides. Locked rows wait
+// for the next heartbeat.
 const releaseSQL = `
 WITH held AS MATERIALIZED (
 	SELECT ctid FROM dispatcherd.jobs_live
@@ -30,25 +31,25 @@ WITH held AS MATERIALIZED (
 	FROM item i
 	WHERE j.ctid = ANY (ARRAY (SELECT ctid FROM held)) AND j.status = 'running' AND j.dispatcher = i.dispatcher
 	RETURNING j.id
-), bell AS MATERIALIZED (
+), notification AS MATERIALIZED (
 	SELECT pg_notify('dispatcherd_jobs', '') FROM (SELECT FROM back LIMIT 1) due
 	WHERE EXISTS (SELECT FROM dispatcherd.dispatchers WHERE armed)
 )
-SELECT count(*), (SELECT count(*) FROM bell) FROM back`
+SELECT count(*), (SELECT count(*) FROM notification) FROM back`
 
-// portionsSQL cuts the notes of a dispatcher ($1), from a token ($3) on, into portions
-// of $2 bytes or a note more, by token. It reads no array: those are not compressed, so their
-// size tells how much is in them.
+// portionsSQL cuts the claims of dispatcher $1, from token $3 on, into portions of
+// $2 bytes or one claim more, by token. It does not read the arrays: they are not
+// compressed, so their size says how many ids they hold.
 const portionsSQL = `
 SELECT min(token), max(token) FROM (
 	SELECT token, sum(pg_column_size(ids)) OVER (ORDER BY token) / $2::bigint AS portion
 	FROM dispatcherd.claims WHERE dispatcher = $1::int AND token >= $3::bigint
 ) n GROUP BY portion ORDER BY portion`
 
-// portionSize is at most some 10,000 jobs, whose ids take 8 bytes each and some more for
-// each note. They take a tenth of a second. Each portion is a transaction of its own, so that what
-// a dispatcher with millions of jobs leaves behind comes back bit by bit, whatever
-// ends the work on it, and nobody waits for long behind it.
+// portionSize is at most some 10,000 jobs: 8 bytes per id and a header per claim.
+// They take a tenth of a second. Each portion is a transaction of its own, so that
+// millions of jobs come back step by step whatever interrupts the work, and no other
+// session waits long for it.
 const portionSize = 80_000
 
 // portion is a range of tokens, both ends in it.
@@ -57,31 +58,31 @@ type portion struct{ From, To int64 }
 // firstToken is the least of tokens, which are random.
 const firstToken = math.MinInt64
 
-// left is what a dispatcher that can claim no more was running, and how that counts.
-type left struct {
-	by  int32
-	as  contract.Outcome
-	why string
+// lostJobs are the running jobs of a dispatcher that can claim no more.
+type lostJobs struct {
+	of      int32
+	outcome contract.Outcome
+	reason  string
 }
 
-// release gives all of it back. Others may do the same meanwhile: what one of them
-// has locked, the other leaves out. A portion that Postgres refuses does not keep
-// the others.
-func release(ctx context.Context, conn *pgx.Conn, what left) (released int, err error) {
-	released, _, err = releasePart(ctx, conn, what, firstToken, time.Time{})
+// release makes all of them pending. Other dispatchers may do the same meanwhile:
+// each skips the rows that the other has locked. An error in one portion does not
+// stop the others.
+func release(ctx context.Context, conn *pgx.Conn, jobs lostJobs) (released int, err error) {
+	released, _, err = releasePart(ctx, conn, jobs, firstToken, time.Time{})
 	return released, err
 }
 
-// releasePart does so from a token on, and begins no further portion after until,
-// if that is a time. next is the token to go on with, the first if all was gone through: the
-// notes of what was released are still there, so that from the first one on a beat
-// might never come to the last.
-func releasePart(ctx context.Context, conn *pgx.Conn, what left, from int64, until time.Time) (released int, next int64, err error) {
+// releasePart does so from a token on, and begins no further portion after until
+// unless until is zero. next is the token at which to continue, and firstToken if
+// all was done: the claims of released jobs still exist, so a heartbeat that always
+// began with the first would never come to the last.
+func releasePart(ctx context.Context, conn *pgx.Conn, jobs lostJobs, from int64, until time.Time) (released int, next int64, err error) {
 	crashes := 0
-	if what.as == contract.Crashed {
+	if jobs.outcome == contract.Crashed {
 		crashes = 1
 	}
-	rows, err := conn.Query(ctx, portionsSQL, what.by, portionSize, from)
+	rows, err := conn.Query(ctx, portionsSQL, jobs.of, portionSize, from)
 	if err != nil {
 		return 0, from, err
 	}
@@ -93,11 +94,11 @@ func releasePart(ctx context.Context, conn *pgx.Conn, what left, from int64, unt
 		if i > 0 && !until.IsZero() && time.Now().After(until) {
 			return released, p.From, err
 		}
-		var n, rang int
-		failed := conn.QueryRow(ctx, releaseSQL, what.by, what.as.String(), what.why, crashes, p.From, p.To).Scan(&n, &rang)
+		var n, notified int
+		failed := conn.QueryRow(ctx, releaseSQL, jobs.of, jobs.outcome.String(), jobs.reason, crashes, p.From, p.To).Scan(&n, &notified)
 		released += n
 		if err == nil {
-			err = failed // the first says enough
+			err = failed // the first one is reported
 		}
 		if conn.IsClosed() || ctx.Err() != nil {
 			return released, p.From, err

@@ -44,7 +44,7 @@ func TestALostDispatchersJobsAreReleasedInPortions(t *testing.T) {
 	require.NoError(t, err)
 	expire(t, db, gone)
 	for one[int](t, db, `SELECT count(*) FROM dispatcherd.jobs_live WHERE status = 'pending'`) < 2 { // on a slow machine a beat may have time for one
-		_, err := s.Beat(t.Context(), nil)
+		_, err := s.Heartbeat(t.Context(), nil)
 		require.NoError(t, err)
 	}
 	_, err = s.Sweep(t.Context())
@@ -80,7 +80,7 @@ func TestAReleaseEndsInTimeAndGoesOnLater(t *testing.T) {
 	}
 }
 
-// Who leaves says so before its jobs are released: what others release of them did
+// A dispatcher that stops says so before its jobs are released: what others release of them did
 // not crash.
 func TestWhoLeavesHasNotCrashedWhoeverReleases(t *testing.T) {
 	t.Parallel()
@@ -105,7 +105,8 @@ func TestWhoLeavesHasNotCrashedWhoeverReleases(t *testing.T) {
 	require.Zero(t, one[int](t, db, fmt.Sprintf(`SELECT count(*) FROM dispatcherd.dispatchers WHERE id = %d`, me)))
 }
 
-// Whoever notices releases, several at the same moment: each job comes back once.
+// Several dispatchers release the jobs of a lost one at once: each job becomes
+// pending once.
 func TestSeveralReleaseTheJobsOfALostDispatcher(t *testing.T) {
 	t.Parallel()
 	const n = 60
@@ -123,7 +124,7 @@ func TestSeveralReleaseTheJobsOfALostDispatcher(t *testing.T) {
 	released, swept := make(chan int, len(stores)), make(chan error, len(stores))
 	for _, s := range stores {
 		go func() {
-			res, err := s.Beat(t.Context(), nil)
+			res, err := s.Heartbeat(t.Context(), nil)
 			if err != nil {
 				t.Error(err)
 			}
@@ -138,7 +139,7 @@ func TestSeveralReleaseTheJobsOfALostDispatcher(t *testing.T) {
 	}
 	require.LessOrEqual(t, total, n)
 	for one[int](t, db, `SELECT count(*) FROM dispatcherd.dispatchers`) > len(stores) { // what was locked when all looked
-		_, err := stores[0].Beat(t.Context(), nil)
+		_, err := stores[0].Heartbeat(t.Context(), nil)
 		require.NoError(t, err)
 		_, err = stores[0].Sweep(t.Context())
 		require.NoError(t, err)

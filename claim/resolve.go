@@ -9,7 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Resolve finds out what an Unknown claim took. It raises the dispatcher's
+// Resolve finds out what a claim with an unknown outcome took. It raises the dispatcher's
 // epoch first, under a lock that waits until claims in flight have ended, so
 // that the answer is final: a copy of the statement that arrives later takes
 // nothing. Refused and Unknown both mean: ask again.
@@ -30,13 +30,13 @@ func (s *Store) Resolve(ctx context.Context, req contract.ClaimRequest) contract
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.marks.add(token, won)
+	s.records.add(token, won)
 	return contract.ClaimResult{Verdict: contract.OK, Won: won}
 }
 
 // raiseEpoch ends the validity of every claim sent so far. FOR UPDATE waits for
-// the share lock of claims in flight; a plain UPDATE would not. Both statements
-// travel together and are one transaction.
+// the share lock of claims in flight; a plain UPDATE would not. Both statements are
+// sent together and form one transaction.
 func (s *Store) raiseEpoch(ctx context.Context, conn *pgx.Conn, me int32) error {
 	var (
 		batch pgx.Batch

@@ -55,5 +55,5 @@ func TestEachRoleSufficesForItsWork(t *testing.T) {
 	_, err = reader.Counts(t.Context())
 	require.NoError(t, err)
 	_, err = reader.List(t.Context(), claim.Filter{})
-	require.ErrorContains(t, err, "permission denied", "what workers said of their failures is not for everybody")
+	require.ErrorContains(t, err, "permission denied", "readers may not read error messages")
 }

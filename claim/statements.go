@@ -54,7 +54,7 @@ const (
 
 // Columns of a job. Each list exists once.
 const (
-	// keptColumns are copied unchanged when a row leaves the hot table.
+	// keptColumns are copied unchanged when a row moves out of the hot table.
 	keptColumns = `id, run_at, created_at, attempt, timeout_ms, priority, max_attempts, type, payload, started_at`
 	// endColumns are the others of a row that has ended, result excluded. The end may change their values.
 	endColumns = `failures, crashes, errors, status, dispatcher, finished_at`

@@ -8,7 +8,7 @@ import (
 	"github.com/dispatcherd/dispatcherd"
 )
 
-// State is how far a job has come, for somebody who waits for its end.
+// State is what a caller that waits for the end of a job reads.
 type State struct {
 	ID      dispatcherd.JobID
 	Status  dispatcherd.Status
@@ -18,7 +18,7 @@ type State struct {
 }
 
 // rowsPerLook bounds one statement of States.
-const rowsPerLook = 1000
+const rowsPerRead = 1000
 
 // States reads the states of jobs, in no order, and hands each to told. Rows that
 // are gone are left out. Its statement needs no other index than that of the id.
@@ -28,7 +28,7 @@ func (j Jobs) States(ctx context.Context, ids []dispatcherd.JobID, told func(Sta
 		numbers[i] = int64(id)
 	}
 	for len(numbers) > 0 {
-		n := min(len(numbers), rowsPerLook)
+		n := min(len(numbers), rowsPerRead)
 		if err := j.someStates(ctx, numbers[:n], told); err != nil {
 			return err
 		}

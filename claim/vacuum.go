@@ -6,10 +6,9 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// vacuumSQL reads what tells whether a vacuum of the hot table can clean anything:
-// the oldest snapshot that somebody holds, as far as everybody may see it, rows that
-// are dead, rows that died so far, and vacuums that ended. Vacuums show a snapshot,
-// too, that holds nothing back.
+// vacuumSQL reads what says whether a vacuum of the hot table can clean anything:
+// the oldest snapshot that is held, dead rows, rows that died so far, and vacuums
+// that ended. Vacuums show a snapshot, too, which holds nothing back.
 const vacuumSQL = `
 SELECT coalesce((
 		SELECT x::text FROM (
@@ -22,50 +21,50 @@ SELECT coalesce((
 	coalesce('autovacuum_enabled=false' = ANY (c.reloptions), false)
 FROM pg_stat_user_tables t JOIN pg_class c ON c.oid = t.relid WHERE t.relid = 'dispatcherd.jobs_live'::regclass`
 
-// vainFrom is how many dead rows a vacuum may read in vain: it takes a fraction of
+// futileFrom is how many dead rows a futile vacuum may read: it takes a fraction of
 // a second for them.
-const vainFrom = 1_000_000
+const futileFrom = 1_000_000
 
-// cleaning is a reading of vacuumSQL.
-type cleaning struct {
-	horizon string // transaction id of the oldest snapshot; empty: nobody holds one
+// vacuumState is a reading of vacuumSQL.
+type vacuumState struct {
+	horizon string // transaction id of the oldest snapshot; empty: none is held
 	dead    int64
 	died    int64 // ever
 	vacuums int64 // that ended, ever
-	rests   bool
+	paused  bool
 }
 
-// vain reports whether a vacuum that ended since was has left all that has died
-// since then where it is, because of the same snapshot. What dies next nobody can
-// clean either before that is gone, while each vacuum reads the whole table again.
-func (c *cleaning) vain(was *cleaning, from int64) bool {
-	return c.horizon != "" && c.horizon == was.horizon && c.vacuums > was.vacuums &&
-		c.dead >= from && 10*(c.dead-was.dead) >= 9*(c.died-was.died)
+// futile reports whether a vacuum that ended since was has left all rows that have
+// died since then, because of the same snapshot. No vacuum can clean what dies next
+// before that snapshot ends, while each reads the whole table again.
+func (v *vacuumState) futile(was *vacuumState, from int64) bool {
+	return v.horizon != "" && v.horizon == was.horizon && v.vacuums > was.vacuums &&
+		v.dead >= from && 10*(v.dead-was.dead) >= 9*(v.died-was.died)
 }
 
-// PaceVacuum lets autovacuum of the hot table rest while it could clean nothing,
-// and work again once it can. Call it now and then: a vacuum is known to be in vain
-// when one has ended in vain between two calls, and the end of a rest waits for the
-// next call. It returns whether autovacuum rests, and whether this call has changed
-// that. A store begins by ending a rest, which others may have left behind.
-func (s *Store) PaceVacuum(ctx context.Context) (rests, changed bool, err error) {
+// PaceVacuum pauses autovacuum of the hot table while it could clean nothing, and
+// resumes it once it can. Call it now and then: a vacuum counts as futile when one
+// has ended without effect between two calls, and a pause ends with a call. It
+// returns whether autovacuum is paused, and whether this call has changed that. The
+// first call of a store ends a pause that another one has left behind.
+func (s *Store) PaceVacuum(ctx context.Context) (paused, changed bool, err error) {
 	err = s.sweep.do(ctx, OpVacuum, func(ctx context.Context, conn *pgx.Conn) (int, error) {
-		var now cleaning
-		if err := conn.QueryRow(ctx, vacuumSQL).Scan(&now.horizon, &now.dead, &now.died, &now.vacuums, &now.rests); err != nil {
+		var now vacuumState
+		if err := conn.QueryRow(ctx, vacuumSQL).Scan(&now.horizon, &now.dead, &now.died, &now.vacuums, &now.paused); err != nil {
 			return 0, err
 		}
-		stands := now.horizon != "" && now.horizon == s.cleaning.horizon
-		rests = stands && (now.rests || now.vain(&s.cleaning, s.vainFrom))
-		if !stands || !rests && now.vacuums > s.cleaning.vacuums {
-			s.cleaning = now // a vacuum cleaned what there was before the snapshot; the next one is to be judged
+		same := now.horizon != "" && now.horizon == s.vacuum.horizon
+		paused = same && (now.paused || now.futile(&s.vacuum, s.futileFrom))
+		if !same || !paused && now.vacuums > s.vacuum.vacuums {
+			s.vacuum = now // a vacuum cleaned what died before the snapshot; the next one is judged
 		}
-		if rests == now.rests {
+		if paused == now.paused {
 			return 0, nil
 		}
-		want := rests
-		err := conn.QueryRow(ctx, `SELECT dispatcherd.rest_vacuum($1)`, rests).Scan(&rests)
-		changed = err == nil && rests == want // an operator's word goes first
+		want := paused
+		err := conn.QueryRow(ctx, `SELECT dispatcherd.rest_vacuum($1)`, paused).Scan(&paused)
+		changed = err == nil && paused == want // a setting of the operator takes precedence
 		return 0, err
 	})
-	return rests, changed, err
+	return paused, changed, err
 }

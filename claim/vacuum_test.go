@@ -57,13 +57,13 @@ func TestVacuumRestsWhileASnapshotMakesItVain(t *testing.T) {
 	dsn := pgtest.New(t)
 	db := connect(t, dsn)
 	s := open(t, claim.Config{DSN: dsn})
-	s.WorthARest(500)
+	s.SetFutileFrom(500)
 	expect := func(rests, changed bool, why string) {
 		t.Helper()
 		r, c := paced(t, s)
 		require.Equal(t, [2]bool{rests, changed}, [2]bool{r, c}, why)
 	}
-	expect(false, false, "nobody holds anything")
+	expect(false, false, "no snapshot is held")
 
 	holder := hold(t, dsn)
 	expect(false, false, "seen for the first time")
@@ -82,11 +82,11 @@ func TestVacuumRestsWhileASnapshotMakesItVain(t *testing.T) {
 	vacuumed(t, db)
 	expect(false, false, "it has cleaned what died before")
 	churn(t, db, 1000)
-	expect(false, false, "what died since nobody has tried to clean")
+	expect(false, false, "no vacuum has tried to clean what died since")
 	vacuumed(t, db)
-	expect(true, true, "now somebody has, in vain")
+	expect(true, true, "now one has, without effect")
 	exec(t, next, `ROLLBACK`)
-	expect(false, true, "nobody holds anything")
+	expect(false, true, "no snapshot is held")
 }
 
 func TestAStoreBeginsByEndingARest(t *testing.T) {

@@ -10,9 +10,9 @@ import (
 	"github.com/dispatcherd/dispatcherd/migrations"
 )
 
-// A backup reads the tables in one transaction for as long as it takes. Nobody
+// A backup reads the tables in one transaction for as long as it takes. No session
 // may queue behind a migration that waits for it: daemons renew their leases.
-func TestNobodyWaitsLongBehindAMigrationThatWaits(t *testing.T) {
+func TestNoSessionWaitsLongBehindAMigrationThatWaits(t *testing.T) {
 	dsn := pgtest.Empty(t)
 	_, err := migrations.Up(t.Context(), dsn)
 	require.NoError(t, err)

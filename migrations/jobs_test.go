@@ -85,7 +85,7 @@ func TestOnlyAnArmedDispatcherMakesProducersRing(t *testing.T) {
 			n++
 		}
 	}
-	require.Equal(t, 0, rings(), "nobody is idle")
+	require.Equal(t, 0, rings(), "no dispatcher is subscribed")
 	exec(t, conn, `INSERT INTO dispatcherd.dispatchers (name, lease, armed) VALUES ('a', '10s', true)`)
 	require.Equal(t, 2, rings(), "one a statement")
 	exec(t, conn, `UPDATE dispatcherd.dispatchers SET armed = false`)
@@ -130,14 +130,14 @@ func TestLeavesAreMadeAheadAndDroppedWhenOld(t *testing.T) {
 	old := `SELECT count(*) FROM pg_class WHERE relname = 'jobs_done_20200101'`
 	exec(t, conn, `CREATE TABLE dispatcherd.jobs_done_20200101 PARTITION OF dispatcherd.jobs_done FOR VALUES FROM ('2020-01-01 00:00Z') TO ('2020-01-02 00:00Z')`)
 	exec(t, conn, `INSERT INTO dispatcherd.jobs (type, status, finished_at) VALUES ('pdf', 'done', '2020-01-01 12:00Z'), ('pdf', 'done', '2020-01-02 12:00Z'), ('pdf', 'done', now())`)
-	require.Equal(t, 1, one[int](t, conn, `SELECT count(*) FROM dispatcherd.jobs_done_rest`), "a day without a leaf lands in the rest")
+	require.Equal(t, 1, one[int](t, conn, `SELECT count(*) FROM dispatcherd.jobs_done_rest`), "without a daily partition the row goes to the default partition")
 
 	reader := connect(t, conn.Config().ConnString())
 	exec(t, reader, `BEGIN; SELECT count(*) FROM dispatcherd.jobs_done_20200101`)
 	var made, dropped, blocked int
 	keep := `SELECT made, dropped, blocked FROM dispatcherd.keep_leaves('done', 5, '1 year')`
 	require.NoError(t, conn.QueryRow(t.Context(), keep).Scan(&made, &dropped, &blocked))
-	require.Equal(t, []int{2, 0, 1}, []int{made, dropped, blocked}, "a reader keeps its leaf, and nobody waits for it")
+	require.Equal(t, []int{2, 0, 1}, []int{made, dropped, blocked}, "a partition that is read stays, and no session waits for it")
 	require.Equal(t, 1, one[int](t, conn, old))
 
 	exec(t, reader, `COMMIT`)
@@ -147,7 +147,7 @@ func TestLeavesAreMadeAheadAndDroppedWhenOld(t *testing.T) {
 	require.Equal(t, 1, one[int](t, conn, `SELECT count(*) FROM dispatcherd.jobs`), "what is young stays")
 }
 
-// Who drops a leaf locks the tables above it until its transaction ends, and jobs
+// Dropping a daily partition locks the tables above it until the transaction ends, and jobs
 // that end wait behind it: nothing that takes long may come after the drop.
 func TestNothingLongIsDoneWhileALeafIsDropped(t *testing.T) {
 	conn := connect(t, pgtest.New(t))
@@ -156,26 +156,26 @@ func TestNothingLongIsDoneWhileALeafIsDropped(t *testing.T) {
 	exec(t, conn, `INSERT INTO dispatcherd.jobs (type, status, finished_at) SELECT 'pdf', 'done', '2020-01-05 12:00Z' FROM generate_series(1, 10002)`)
 	exec(t, conn, `CREATE FUNCTION unlocked() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
 		IF EXISTS (SELECT FROM pg_locks WHERE pid = pg_backend_pid() AND relation = 'dispatcherd.jobs_done'::regclass AND mode = 'AccessExclusiveLock') THEN
-			RAISE EXCEPTION 'rows are deleted while the leaves are locked';
+			RAISE EXCEPTION 'rows are deleted while the partitions are locked';
 		END IF;
 		RETURN OLD;
 	END $$`)
 	exec(t, conn, `CREATE TRIGGER unlocked BEFORE DELETE ON dispatcherd.jobs_done_rest FOR EACH STATEMENT EXECUTE FUNCTION unlocked()`)
 	keep := `SELECT dropped FROM dispatcherd.keep_leaves('done', 1, '1 year')`
 	rest := `SELECT count(*) FROM dispatcherd.jobs_done_rest`
-	require.Equal(t, 1, one[int](t, conn, keep), "one leaf a call")
+	require.Equal(t, 1, one[int](t, conn, keep), "one partition per call")
 	require.Equal(t, 2, one[int](t, conn, rest), "10,000 rows a call")
 	reader := connect(t, conn.Config().ConnString())
 	exec(t, reader, `BEGIN; SELECT FROM dispatcherd.jobs_done_rest LIMIT 1 FOR UPDATE`)
-	require.Zero(t, one[int](t, conn, keep), "the rest is locked along with a leaf that is dropped")
-	require.Equal(t, 1, one[int](t, conn, rest), "a row that somebody has locked keeps no other one")
+	require.Zero(t, one[int](t, conn, keep), "the rest is locked along with a partition that is dropped")
+	require.Equal(t, 1, one[int](t, conn, rest), "a row that another session has locked does not keep the others")
 	exec(t, reader, `COMMIT`)
 	require.Equal(t, 1, one[int](t, conn, keep))
 	require.Zero(t, one[int](t, conn, rest))
 	require.Zero(t, one[int](t, conn, keep))
 }
 
-// Whoever replicates a database logically most often publishes all of its tables,
+// Logical replication of a database most often publishes all of its tables,
 // and Postgres then forbids deleting rows that nothing identifies.
 func TestAPublicationOfAllTablesDisturbsNobody(t *testing.T) {
 	conn := connect(t, pgtest.New(t))
@@ -187,11 +187,11 @@ func TestAPublicationOfAllTablesDisturbsNobody(t *testing.T) {
 	}
 	require.Zero(t, one[int](t, conn, `SELECT count(*) FROM dispatcherd.jobs WHERE status = 'done'`))
 	exec(t, conn, `INSERT INTO dispatcherd.jobs (type, status, finished_at) SELECT 'pdf', 'failed', date_trunc('day', now()) + interval '4 days'`)
-	require.Equal(t, 4, one[int](t, conn, `SELECT dispatcherd.retry_jobs(ARRAY (SELECT id::bigint FROM dispatcherd.jobs))`), "from leaves old and new, and from the rest")
+	require.Equal(t, 4, one[int](t, conn, `SELECT dispatcherd.retry_jobs(ARRAY (SELECT id::bigint FROM dispatcherd.jobs))`), "from old and new daily partitions, and from the default one")
 	require.True(t, one[bool](t, conn, `SELECT bool_and(dispatcherd.cancel_pending(id)) FROM dispatcherd.jobs`))
 }
 
-// A day without a leaf fills the rest, and its rows are many.
+// A day without a partition fills the default partition with many rows.
 func TestTheRestIsEmptiedHoweverMuchIsInIt(t *testing.T) {
 	conn := connect(t, pgtest.New(t))
 	exec(t, conn, `INSERT INTO dispatcherd.jobs (type, status, finished_at) SELECT 'pdf', 'done', '2020-01-01 12:00Z' FROM generate_series(1, 10001)`)

@@ -51,7 +51,7 @@ type Migration struct {
 func Latest() int64 { return latest }
 
 // Up applies everything that is missing and returns the versions it applied.
-// dsn is a URL or a key/value string; what it leaves open, the PG* variables fill.
+// dsn is a URL or a key/value string; PG* variables supply what it does not say.
 func Up(ctx context.Context, dsn string) ([]int64, error) {
 	db, err := open(dsn)
 	if err != nil {
@@ -65,7 +65,7 @@ func Up(ctx context.Context, dsn string) ([]int64, error) {
 	if err != nil {
 		return nil, err
 	}
-	results, err := patiently(ctx, p.Up)
+	results, err := retryLocked(ctx, p.Up)
 	if err != nil {
 		return versions(results), fmt.Errorf("migrate up: %w", err)
 	}
@@ -73,7 +73,7 @@ func Up(ctx context.Context, dsn string) ([]int64, error) {
 }
 
 // Down takes the schema back to version to. 0 removes the schema dispatcherd
-// with every job in it, and is an error when it holds objects of somebody else.
+// with every job in it, and is an error when it holds objects that are not dispatcherd's.
 func Down(ctx context.Context, dsn string, to int64) ([]int64, error) {
 	db, err := open(dsn)
 	if err != nil {
@@ -87,7 +87,7 @@ func Down(ctx context.Context, dsn string, to int64) ([]int64, error) {
 	if err != nil {
 		return nil, err
 	}
-	results, err := patiently(ctx, func(ctx context.Context) ([]*goose.MigrationResult, error) { return p.DownTo(ctx, to) })
+	results, err := retryLocked(ctx, func(ctx context.Context) ([]*goose.MigrationResult, error) { return p.DownTo(ctx, to) })
 	if err != nil {
 		return versions(results), fmt.Errorf("migrate down: %w", err)
 	}
@@ -195,7 +195,7 @@ func open(dsn string) (*sql.DB, error) {
 	if err != nil {
 		return nil, err
 	}
-	return stdlib.OpenDB(*config, stdlib.OptionAfterConnect(modest)), nil
+	return stdlib.OpenDB(*config, stdlib.OptionAfterConnect(limitLockWait)), nil
 }
 
 func provider(db *sql.DB) (*goose.Provider, error) {

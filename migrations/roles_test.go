@@ -15,7 +15,7 @@ import (
 )
 
 // Who may do what: P the producer, R the reader, O the operator, D the
-// dispatcher. Whoever is not named must be refused; the owner of the schema (the
+// dispatcher. Every other role must be refused; the owner of the schema (the
 // migrator) may do everything.
 var rights = []struct{ who, statement string }{
 	{"P OD", `INSERT INTO dispatcherd.jobs (type) VALUES ('pdf')`},
@@ -167,8 +167,8 @@ func TestFunctionsThatRunAsTheirOwnerFixTheirSearchPath(t *testing.T) {
 	require.Equal(t, []string{"cancel_pending", "keep_leaves", "rest_vacuum", "retry_jobs", "ring"}, names)
 }
 
-// Some databases take from PUBLIC what nobody asked for. What a role needs is
-// granted to it, not to everybody.
+// Some databases revoke from PUBLIC what no role asked for. What a role needs is
+// granted to it, not to PUBLIC.
 func TestRolesDoNotLiveOnWhatEverybodyMay(t *testing.T) {
 	conn := connect(t, pgtest.New(t))
 	exec(t, conn, `REVOKE EXECUTE ON ALL FUNCTIONS IN SCHEMA dispatcherd FROM PUBLIC`)

@@ -188,12 +188,12 @@ func (s *Store) Progress(_ context.Context, items []claim.Progress) error {
 	return nil
 }
 
-// Beat is claim.Store.Beat.
-func (s *Store) Beat(_ context.Context, capacity map[string]int) (claim.BeatResult, error) {
+// Heartbeat is claim.Store.Heartbeat.
+func (s *Store) Heartbeat(_ context.Context, capacity map[string]int) (claim.HeartbeatResult, error) {
 	t := s.table
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	res := claim.BeatResult{DBNow: t.now, LeaseLost: true}
+	res := claim.HeartbeatResult{DBNow: t.now, LeaseLost: true}
 	if d := t.dispatchers[s.me]; d != nil && !d.lost && !d.leaving && !d.replaced {
 		res.LeaseLost, d.beatAt, d.capacity = false, t.now, capacity
 	}
@@ -205,10 +205,10 @@ func (s *Store) Beat(_ context.Context, capacity map[string]int) (claim.BeatResu
 		res.Lost = res.Lost || d.lost
 		if id != s.me && t.alive(id) {
 			for name, n := range d.capacity {
-				if res.Elsewhere == nil {
-					res.Elsewhere = map[string]int{}
+				if res.OtherCapacity == nil {
+					res.OtherCapacity = map[string]int{}
 				}
-				res.Elsewhere[name] += n
+				res.OtherCapacity[name] += n
 				o := others[name]
 				if id < s.me {
 					o.SmallerIDs += n
@@ -313,8 +313,8 @@ func (s *Store) Leave(context.Context) (int, error) {
 	return n, nil
 }
 
-// SetBell is claim.Store.SetBell.
-func (s *Store) SetBell(_ context.Context, armed bool) error {
+// SetSubscribed is claim.Store.SetSubscribed.
+func (s *Store) SetSubscribed(_ context.Context, armed bool) error {
 	t := s.table
 	t.mu.Lock()
 	defer t.mu.Unlock()

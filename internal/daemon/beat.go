@@ -41,7 +41,7 @@ func (d *Daemon) beat(ctx context.Context) {
 			}
 		})
 		begun := time.Now()
-		res, err := d.store.Beat(ctx, capacity)
+		res, err := d.store.Heartbeat(ctx, capacity)
 		switch {
 		case ctx.Err() != nil:
 			return
@@ -83,7 +83,7 @@ func (d *Daemon) renew(begun time.Time) {
 	}
 }
 
-func (d *Daemon) beaten(res claim.BeatResult) {
+func (d *Daemon) beaten(res claim.HeartbeatResult) {
 	if res.Released > 0 {
 		d.log.Warn("released the jobs of dispatchers that fell silent", zap.Int("jobs", res.Released))
 		d.loop.Notify()
@@ -94,7 +94,7 @@ func (d *Daemon) beaten(res claim.BeatResult) {
 		default: // one is under way or about to be
 		}
 	}
-	d.loop.Order(actor.Elsewhere{Capacity: res.Elsewhere, Shares: res.Shares})
+	d.loop.Order(actor.Elsewhere{Capacity: res.OtherCapacity, Shares: res.Shares})
 	if len(res.Cancels) > 0 {
 		d.loop.Order(actor.CancelRequested{Jobs: res.Cancels})
 	}

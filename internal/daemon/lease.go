@@ -131,7 +131,7 @@ const (
 func (d *Daemon) makeLeaves(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, claim.DefaultTimeout)
 	defer cancel()
-	made, err := d.store.MakeLeaves(ctx)
+	made, err := d.store.MakePartitions(ctx)
 	if err != nil {
 		d.log.Warn("making the leaves of finished jobs failed", zap.Error(err))
 	}
@@ -143,7 +143,7 @@ func (d *Daemon) makeLeaves(ctx context.Context) {
 // keepLeaves makes and drops the leaves of finished jobs, and returns when to do
 // so again.
 func (d *Daemon) keepLeaves(ctx context.Context) time.Duration {
-	made, dropped, blocked, err := d.store.KeepLeaves(ctx, d.retention())
+	made, dropped, blocked, err := d.store.KeepPartitions(ctx, d.retention())
 	if err != nil {
 		if ctx.Err() == nil {
 			d.log.Warn("making and dropping the leaves of finished jobs failed", zap.Error(err))

@@ -100,7 +100,7 @@ func (s *statements) start(ctx context.Context) {
 	s.running.Go(func() {
 		for subscribed := range s.bells {
 			v := contract.OK
-			if s.store.SetBell(ctx, subscribed) != nil {
+			if s.store.SetSubscribed(ctx, subscribed) != nil {
 				v = contract.Refused // it is set again; twice is as good as once
 			}
 			s.loop.Result(actor.GateSet{Subscribed: subscribed, Verdict: v})

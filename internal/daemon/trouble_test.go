@@ -26,15 +26,15 @@ func TestATroubleOfManyConnectionsIsToldOnce(t *testing.T) {
 		gone := func(op claim.Operation) { tr.saw(claim.Report{Operation: op, Err: errors.New("conn closed")}) }
 		ok(claim.OpFetch)
 		for range 2 {
-			for _, op := range []claim.Operation{claim.OpFetch, claim.OpClaim, claim.OpFinish, claim.OpBeat} {
+			for _, op := range []claim.Operation{claim.OpFetch, claim.OpClaim, claim.OpFinish, claim.OpHeartbeat} {
 				gone(op)
 				ok(op)
 				time.Sleep(time.Second)
 			}
 			require.Equal(t, []string{"Postgres does not answer"}, messages(lines.All()))
 			time.Sleep(calm)
-			ok(claim.OpBeat)
-			ok(claim.OpBeat)
+			ok(claim.OpHeartbeat)
+			ok(claim.OpHeartbeat)
 			require.Equal(t, []string{"Postgres does not answer", "Postgres answers again"}, messages(lines.All()))
 			require.Equal(t, 3*time.Second, lines.All()[1].ContextMap()["trouble"])
 			lines.TakeAll()

@@ -7,7 +7,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
-// doBeat follows claim.Store.Beat: renew the own lease, declare the silent
+// doBeat follows claim.Store.Heartbeat: renew the own lease, declare the silent
 // lost, read what is new, and then, in a statement of its own, release what
 // the lost were running.
 func (w *world) doBeat(i int32) {

@@ -95,7 +95,7 @@ type statement struct {
 	learnt   beatAnswer
 }
 
-// beatAnswer is claim.BeatResult, and the new id of a join.
+// beatAnswer is claim.HeartbeatResult, and the new id of a join.
 type beatAnswer struct {
 	leaseLost bool
 	lost      bool

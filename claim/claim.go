@@ -14,14 +14,13 @@ import (
 )
 
 const (
-	lockPatience   = 20 * time.Millisecond
-	rivalryLasts   = 100 // claims that stay careful after the last one that lost a good part
-	lockNotGranted = "55P03"
+	lockPatience    = 20 * time.Millisecond // far below the server's deadlock_timeout
+	contentionLasts = 100                   // claims with row locks after one that lost more than a twentieth
+	lockNotGranted  = "55P03"
 )
 
-// ErrLeaseLost says that this dispatcher was silent for too long: its lease ran
-// out, and others may have released its jobs already. It must stop sending and
-// join again.
+// ErrLeaseLost says that the lease of this dispatcher has expired, and others may
+// have released its jobs. It must stop sending and join again.
 var ErrLeaseLost = errors.New("this dispatcher's lease has run out; it must join again")
 
 // Claim takes rows in one statement. A dispatcher without a lease takes
@@ -32,7 +31,7 @@ func (s *Store) Claim(ctx context.Context, req contract.ClaimRequest) contract.C
 	err := s.claim.do(ctx, OpClaim, func(ctx context.Context, conn *pgx.Conn) (int, error) {
 		me, epoch := s.me.Load(), s.epoch.Load()
 		var err error
-		won, err = s.take(ctx, conn, req.IDs, s.claim.encodeClaim(req.IDs, req.Sessions, token, me, epoch))
+		won, err = s.sendClaim(ctx, conn, req.IDs, s.claim.encodeClaim(req.IDs, req.Sessions, token, me, epoch))
 		if err == nil && len(won) == 0 {
 			err = s.refused(ctx, conn, me, epoch)
 		}
@@ -43,33 +42,33 @@ func (s *Store) Claim(ctx context.Context, req contract.ClaimRequest) contract.C
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.marks.add(token, won)
+	s.records.add(token, won)
 	return contract.ClaimResult{Verdict: contract.OK, Won: won}
 }
 
-// rivals reports whether a claim lost so much that locks are worth their price:
-// a row in twenty. With shares a few are lost now and then, which costs nothing
-// but those rows.
-func rivals(asked, won int) bool { return 20*(asked-won) > asked }
+// contended reports whether a claim lost so many rows that row locks are worth
+// their cost: one in twenty. With shares a few are lost now and then, which costs
+// only those rows.
+func contended(asked, won int) bool { return 20*(asked-won) > asked }
 
-// take sends the statement that suits the contention. The holder of the claim
-// connection's turn owns s.rivalry.
-func (s *Store) take(ctx context.Context, conn *pgx.Conn, ids []dispatcherd.JobID, params [][]byte) (won []contract.Won, err error) {
-	if s.rivalry == 0 {
+// sendClaim sends the statement that suits the contention. The holder of the claim
+// connection's turn owns s.contention.
+func (s *Store) sendClaim(ctx context.Context, conn *pgx.Conn, ids []dispatcherd.JobID, params [][]byte) (won []contract.Won, err error) {
+	if s.contention == 0 {
 		won, err = readWon(execute(ctx, conn, "claim", append(slices.Clip(params), encodeClaimed(ids)...)...), len(ids))
 		if e := serverError(err); e == nil || e.Code != lockNotGranted {
-			if err == nil && rivals(len(ids), len(won)) {
-				s.rivalry = rivalryLasts
+			if err == nil && contended(len(ids), len(won)) {
+				s.contention = contentionLasts
 			}
 			return won, err
 		}
-		s.rivalry = rivalryLasts
+		s.contention = contentionLasts
 	}
 	won, err = readWon(execute(ctx, conn, "claim-contended", params...), len(ids))
-	if err == nil && rivals(len(ids), len(won)) {
-		s.rivalry = rivalryLasts
-	} else if s.rivalry > 0 {
-		s.rivalry--
+	if err == nil && contended(len(ids), len(won)) {
+		s.contention = contentionLasts
+	} else if s.contention > 0 {
+		s.contention--
 	}
 	return won, err
 }
@@ -107,7 +106,7 @@ func ownEpoch(ctx context.Context, conn *pgx.Conn, me int32) (epoch int32, err e
 
 // encodeClaim returns the parameters of claimContendedSQL, which claimSQL and
 // resolveSQL have, too.
-func (l *link) encodeClaim(ids []dispatcherd.JobID, sessions []contract.Fingerprint, token int64, me, epoch int32) [][]byte {
+func (l *connection) encodeClaim(ids []dispatcherd.JobID, sessions []contract.Fingerprint, token int64, me, epoch int32) [][]byte {
 	b := appendHeader(l.buf[:0], oidInt8, len(ids))
 	for _, id := range ids {
 		b = appendInt8(b, int64(id))
@@ -169,8 +168,8 @@ func wonOf(v [][]byte) (w contract.Won, err error) {
 	return w, nil
 }
 
-// chunkSize trades allocations against memory that a long-running job's
-// payload keeps alive.
+// chunkSize is a compromise between allocations and the memory that the payload of
+// a long-running job keeps alive.
 const chunkSize = 8 << 10
 
 // carve copies v out of the connection's buffer: small ones side by side.

@@ -9,11 +9,11 @@ import (
 
 func TestAnAnnouncementIsReadOrNone(t *testing.T) {
 	t.Parallel()
-	a, ok := readAnnouncement("12 10 1772539200123456 a type")
+	a, ok := parseNotification("12 10 1772539200123456 a type")
 	require.True(t, ok)
 	require.Equal(t, contract.RowNotification{Type: "a type", Priority: 10, Key: contract.Key{RunAt: 1772539200123456, ID: 12}}, a)
 	for _, wrong := range []string{"", "1", "1 2 3", "1 2 3 ", "0 2 3 pdf", "-1 2 3 pdf", "1 11 3 pdf", "1 -1 3 pdf", "1 2 -3 pdf", "1 2 9223372036854775807 pdf", "x 2 3 pdf", "1 2 3 " + string(make([]byte, 129))} {
-		_, ok := readAnnouncement(wrong)
+		_, ok := parseNotification(wrong)
 		require.False(t, ok, wrong)
 	}
 }
@@ -23,10 +23,10 @@ func TestNewsThatWereNotTakenMerge(t *testing.T) {
 	t.Parallel()
 	l := &Listener{jobs: make(chan *contract.RowNotification, 1)}
 	row := &contract.RowNotification{Type: "pdf"}
-	l.ring(row)
+	l.publish(row)
 	require.Same(t, row, <-l.Jobs())
-	l.ring(row)
-	l.ring(row)
+	l.publish(row)
+	l.publish(row)
 	require.Nil(t, <-l.Jobs())
 	require.Empty(t, l.Jobs())
 }

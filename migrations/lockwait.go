@@ -10,12 +10,11 @@ import (
 	"github.com/pressly/goose/v3"
 )
 
-// A migration that waits for a table keeps everybody behind it waiting as well:
+// A migration that waits for the lock of a table blocks all later statements on it:
 // behind a backup that reads for an hour no dispatcher could renew its lease.
-// So it waits for less than anybody's patience, gives up, lets the others
-// through, and tries again. One that changes two tables holds the first for as
-// long while it waits for the second; two sessions that want them in opposite
-// order end in one that gives way, and that counts as not granted.
+// Therefore it waits for a short time, gives up, and tries again later. One that
+// changes two tables holds the first lock while it waits for the second; a deadlock
+// counts as a lock that was not granted.
 const (
 	lockWait   = "250ms"
 	lockPause  = time.Second
@@ -24,15 +23,15 @@ const (
 	deadlocked = "40P01"
 )
 
-// modest limits how long a session waits for a lock, unless its owner did.
-func modest(ctx context.Context, conn *pgx.Conn) error {
+// limitLockWait sets lock_timeout unless the connection string does.
+func limitLockWait(ctx context.Context, conn *pgx.Conn) error {
 	_, err := conn.Exec(ctx, `SELECT set_config('lock_timeout', '`+lockWait+`', false) WHERE current_setting('lock_timeout') = '0'`)
 	return err
 }
 
-// patiently repeats what stands back for others until it is done. It returns
-// what all tries have applied.
-func patiently(ctx context.Context, try func(context.Context) ([]*goose.MigrationResult, error)) (applied []*goose.MigrationResult, err error) {
+// retryLocked repeats try until no lock is in its way. It returns what all calls
+// have applied.
+func retryLocked(ctx context.Context, try func(context.Context) ([]*goose.MigrationResult, error)) (applied []*goose.MigrationResult, err error) {
 	for round := 1; ; round++ {
 		some, err := try(ctx)
 		if partial, ok := errors.AsType[*goose.PartialError](err); ok {

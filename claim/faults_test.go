@@ -22,8 +22,8 @@ import (
 // cutter passes connections through until it is told to swallow the server's
 // answers and then hang up: the statement arrives, its answer does not.
 type cutter struct {
-	deaf atomic.Bool
-	seen chan struct{} // one value for every swallowed piece
+	active atomic.Bool
+	seen   chan struct{} // one value for every swallowed piece
 }
 
 func (c *cutter) dial(ctx context.Context, network, address string) (net.Conn, error) {
@@ -41,7 +41,7 @@ type cutConn struct {
 
 func (c *cutConn) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
-	if err == nil && c.cutter.deaf.Load() {
+	if err == nil && c.cutter.active.Load() {
 		c.cutter.seen <- struct{}{}
 		_ = c.Close()
 		return 0, io.ErrUnexpectedEOF
@@ -49,7 +49,7 @@ func (c *cutConn) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// Whoever claims or finishes through a connection that is cut before the answer
+// A store that claims or finishes through a connection that is cut before the answer
 // must say that it does not know, and find out.
 func TestAConnectionCutBeforeTheAnswerIsUnknownAndCanBeDecided(t *testing.T) {
 	t.Parallel()
@@ -64,20 +64,20 @@ func TestAConnectionCutBeforeTheAnswerIsUnknownAndCanBeDecided(t *testing.T) {
 	require.Len(t, s.Claim(t.Context(), claimOf(3)).Won, 1, "the connection is up")
 	require.Empty(t, finish(t, s, contract.Finish{ID: 3, Attempt: 1}))
 
-	cut.deaf.Store(true)
+	cut.active.Store(true)
 	lost := claimOf(1, 2)
 	require.Equal(t, contract.Unknown, s.Claim(t.Context(), lost).Verdict, "%v", seen.of(claim.OpClaim).Err)
 	<-cut.seen
-	cut.deaf.Store(false)
+	cut.active.Store(false)
 	res := s.Resolve(t.Context(), lost)
 	require.Equal(t, contract.OK, res.Verdict)
 	require.Equal(t, []dispatcherd.JobID{1, 2}, wonIDs(res.Won))
 
 	items := []contract.Finish{{ID: 1, Attempt: 1, Result: []byte(`1`)}, {ID: 2, Attempt: 1, Outcome: contract.Retry, Error: "x"}}
-	cut.deaf.Store(true)
+	cut.active.Store(true)
 	require.Equal(t, contract.Unknown, s.Finish(t.Context(), contract.FinishRequest{Items: items}).Verdict, "%#v", seen.of(claim.OpFinish).Err)
 	<-cut.seen
-	cut.deaf.Store(false)
+	cut.active.Store(false)
 	again := s.Finish(t.Context(), contract.FinishRequest{Items: items, Again: true})
 	require.Equal(t, contract.OK, again.Verdict)
 	require.Empty(t, again.Stale)
@@ -86,7 +86,7 @@ func TestAConnectionCutBeforeTheAnswerIsUnknownAndCanBeDecided(t *testing.T) {
 }
 
 // Postgres was restarted while a connection rested: its next statement goes out on a
-// new one, instead of failing with an outcome that nobody knows.
+// new one, instead of failing with an unknown outcome.
 func TestAConnectionThatDiedWhileItRestedIsReplaced(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.New(t)
@@ -96,7 +96,7 @@ func TestAConnectionThatDiedWhileItRestedIsReplaced(t *testing.T) {
 	require.NoError(t, err)
 	fill(t, db, 2, 1, 1)
 	require.Len(t, s.Claim(t.Context(), claimOf(1)).Won, 1)
-	s.TrustNoRest()
+	s.PingClaims()
 	exec(t, db, `SELECT pg_terminate_backend(pid, 60000) FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE 'dispatcherd claim%'`)
 	require.Len(t, s.Claim(t.Context(), claimOf(2)).Won, 1)
 }
@@ -320,7 +320,7 @@ func TestAServerThatCannotBeReachedIsRefusedAtThePaceOfTheBackoff(t *testing.T) 
 	require.Equal(t, contract.Refused, s.Fetch(t.Context(), contract.FetchRequest{}).Verdict)
 }
 
-// What Postgres cannot store costs that job its result and nobody else anything:
+// What Postgres cannot store costs only that job its result:
 // one row that cannot be processed does not keep the others from being.
 func TestPeer_B29_AnUnstorableResultHarmsNobodyElse(t *testing.T) {
 	t.Parallel()
@@ -380,7 +380,7 @@ func TestTheListenerHearsAndComesBackWhenItIsKilled(t *testing.T) {
 	db := connect(t, dsn)
 	s, l, seen := listening(t, dsn)
 	<-l.Jobs() // every (re)connection asks for a look
-	require.NoError(t, s.SetBell(t.Context(), true))
+	require.NoError(t, s.SetSubscribed(t.Context(), true))
 	fill(t, db, 10, 1, 1)
 	require.Nil(t, <-l.Jobs(), "many rows: to be fetched")
 	var want contract.RowNotification
@@ -420,7 +420,7 @@ func TestAReleasedJobRingsForOtherIdleDispatchers(t *testing.T) {
 	t.Cleanup(l.Close)
 	require.True(t, <-seen.listening)
 	<-l.Jobs()
-	require.NoError(t, idle.SetBell(t.Context(), true))
+	require.NoError(t, idle.SetSubscribed(t.Context(), true))
 	require.Len(t, busy.Claim(t.Context(), claimOf(1, 2)).Won, 2)
 	require.Empty(t, finish(t, busy, contract.Finish{ID: 1, Attempt: 1, Outcome: contract.Crashed}))
 	<-l.Jobs()

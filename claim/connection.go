@@ -17,16 +17,16 @@ const (
 	maxBackoff   = 5 * time.Second
 )
 
-// restTrusted is how long a connection may rest and still be used without being
-// asked whether anybody is there: Postgres may have been restarted meanwhile, and a
-// statement on a dead connection fails with an outcome that nobody knows.
-const restTrusted = 20 * time.Second
+// idleTrusted is how long a connection may be idle and still be used without a
+// ping: Postgres may have been restarted meanwhile, and a statement on a dead
+// connection has an unknown outcome.
+const idleTrusted = 20 * time.Second
 
 var errClosed = errors.New("the store is closed")
 
-// A link is one connection for one kind of statement. Calls take turns. The
-// holder of the turn owns every other field.
-type link struct {
+// A connection executes one kind of statement. Calls take turns. The holder of
+// the turn owns every other field.
+type connection struct {
 	config     *pgx.ConnConfig
 	timeout    time.Duration
 	observer   Observer
@@ -36,27 +36,27 @@ type link struct {
 	turn    chan struct{} // holds one token
 	conn    *pgx.Conn
 	used    time.Time     // when conn was last used
-	trusted time.Duration // how long it may rest unasked
+	trusted time.Duration // how long it may be idle and be used without a ping
 	closed  bool
 	buf     []byte        // parameters of the statement being sent
 	backoff time.Duration // before the next attempt to connect, 0 after a success
 	retryAt time.Time
 }
 
-func newLink(c Config, purpose string, statements statements) (*link, error) {
+func newConnection(c Config, purpose string, statements statements) (*connection, error) {
 	config, err := c.connConfig(purpose)
 	if err != nil {
 		return nil, err
 	}
-	l := &link{config: config, timeout: c.Timeout, observer: c.Observer, statements: statements,
-		trusted: restTrusted, turn: make(chan struct{}, 1)}
+	l := &connection{config: config, timeout: c.Timeout, observer: c.Observer, statements: statements,
+		trusted: idleTrusted, turn: make(chan struct{}, 1)}
 	l.turn <- struct{}{}
 	return l, nil
 }
 
-// do runs f with the connection, under the link's deadline, and reports it. An
+// do runs f with the connection, under the connection's deadline, and reports it. An
 // error from before f is a notSentError. f returns how many jobs it was about.
-func (l *link) do(ctx context.Context, op Operation, f func(context.Context, *pgx.Conn) (int, error)) error {
+func (l *connection) do(ctx context.Context, op Operation, f func(context.Context, *pgx.Conn) (int, error)) error {
 	start := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, l.timeout)
 	defer cancel()
@@ -65,7 +65,7 @@ func (l *link) do(ctx context.Context, op Operation, f func(context.Context, *pg
 	return err
 }
 
-func (l *link) run(ctx context.Context, f func(context.Context, *pgx.Conn) (int, error)) (int, error) {
+func (l *connection) run(ctx context.Context, f func(context.Context, *pgx.Conn) (int, error)) (int, error) {
 	select {
 	case <-l.turn:
 	case <-ctx.Done():
@@ -81,14 +81,14 @@ func (l *link) run(ctx context.Context, f func(context.Context, *pgx.Conn) (int,
 	rows, err := f(ctx, l.conn)
 	l.used = time.Now()
 	if l.conn.IsClosed() || (err != nil && verdictOf(err) != contract.Refused) {
-		l.drop() // whatever state it is in: nothing of it is used again
+		l.drop() // its state is unknown
 	}
 	return rows, err
 }
 
 // connect makes sure that there is a connection. It waits out the backoff of
 // earlier failures, so that callers in a loop are paced.
-func (l *link) connect(ctx context.Context) error {
+func (l *connection) connect(ctx context.Context) error {
 	if l.closed {
 		return errClosed
 	}
@@ -117,7 +117,7 @@ func (l *link) connect(ctx context.Context) error {
 	return nil
 }
 
-func (l *link) dial(ctx context.Context) (*pgx.Conn, error) {
+func (l *connection) dial(ctx context.Context) (*pgx.Conn, error) {
 	conn, err := pgx.ConnectConfig(ctx, l.config)
 	if err != nil {
 		return nil, err
@@ -133,7 +133,7 @@ func (l *link) dial(ctx context.Context) (*pgx.Conn, error) {
 // that came back as one.
 var errReadOnly = errors.New("the database is read-only (a standby?)")
 
-func (l *link) prepare(ctx context.Context, conn *pgx.Conn) error {
+func (l *connection) prepare(ctx context.Context, conn *pgx.Conn) error {
 	if conn.PgConn().ParameterStatus("in_hot_standby") == "on" || conn.PgConn().ParameterStatus("default_transaction_read_only") == "on" {
 		return errReadOnly
 	}
@@ -150,7 +150,7 @@ func (l *link) prepare(ctx context.Context, conn *pgx.Conn) error {
 	return nil
 }
 
-func (l *link) drop() {
+func (l *connection) drop() {
 	if l.conn != nil {
 		hangUp(l.conn)
 		l.conn = nil
@@ -158,14 +158,14 @@ func (l *link) drop() {
 }
 
 // close waits for the statement in flight, which its deadline bounds.
-func (l *link) close() {
+func (l *connection) close() {
 	<-l.turn
 	l.closed = true
 	l.drop()
 	l.turn <- struct{}{}
 }
 
-// hangUp says goodbye for a moment at most.
+// hangUp closes a connection and waits 200 ms at most.
 func hangUp(conn *pgx.Conn) {
 	ctx, cancel := context.WithTimeout(context.Background(), 200*time.Millisecond)
 	defer cancel()

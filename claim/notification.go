@@ -9,10 +9,9 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
-// readAnnouncement reads "id priority run_at type", run_at in microseconds
-// since 1970. Anybody may NOTIFY, so everything is checked; what is wrong is no
-// announcement.
-func readAnnouncement(payload string) (a contract.RowNotification, ok bool) {
+// parseNotification reads "id priority run_at type", run_at in microseconds since
+// 1970. Any session may NOTIFY, so it checks everything.
+func parseNotification(payload string) (a contract.RowNotification, ok bool) {
 	fields := strings.SplitN(payload, " ", 4)
 	if len(fields) != 4 {
 		return a, false

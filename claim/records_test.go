@@ -18,7 +18,7 @@ func wonJobs(ids ...dispatcherd.JobID) (won []contract.Won) {
 
 func TestANoteGoesWithTheLastJobOfItsClaim(t *testing.T) {
 	t.Parallel()
-	m := newMarks()
+	m := newRecords()
 	m.add(7, wonJobs(1, 2))
 	m.remove(1)
 	require.Empty(t, m.over)
@@ -34,7 +34,7 @@ func TestANoteGoesWithTheLastJobOfItsClaim(t *testing.T) {
 // token comes again, and its note must stay as long as a job of it runs.
 func TestAClaimThatIsToldTwiceKeepsItsNote(t *testing.T) {
 	t.Parallel()
-	m := newMarks()
+	m := newRecords()
 	m.add(7, wonJobs(1, 2))
 	m.add(7, wonJobs(1, 2))
 	require.Empty(t, m.over)
@@ -47,7 +47,7 @@ func TestAClaimThatIsToldTwiceKeepsItsNote(t *testing.T) {
 
 func TestAJobThatIsClaimedAnewLeavesItsOldClaim(t *testing.T) {
 	t.Parallel()
-	m := newMarks()
+	m := newRecords()
 	m.add(7, wonJobs(1, 2))
 	m.add(8, wonJobs(1))
 	m.remove(2)
@@ -57,10 +57,10 @@ func TestAJobThatIsClaimedAnewLeavesItsOldClaim(t *testing.T) {
 }
 
 // A note that is renewed belongs to a job that runs. One that ended while its
-// note was being renewed leaves none behind.
+// note was being renewed has no record.
 func TestTheRenewedNoteOfAJobThatHasEndedIsOver(t *testing.T) {
 	t.Parallel()
-	m := newMarks()
+	m := newRecords()
 	m.add(1, []contract.Won{{ID: 7}, {ID: 8}})
 	m.remove(8)
 	asked := []contract.ResumeOffer{{ID: 7, Renewal: true}, {ID: 8, Renewal: true}, {ID: 9}}

@@ -1,0 +1,86 @@
+package claim
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/dispatcherd/dispatcherd/internal/contract"
+	"github.com/jackc/pgx/v5"
+)
+
+// deferFactor is how many times as long as it took failed work is deferred.
+const deferFactor = 10
+
+// deferred is the work for other dispatchers that heartbeats have put off. The
+// holder of the turn of the lease connection owns it.
+type deferred struct {
+	// until is when work that failed is tried again: by lost dispatcher, or under
+	// cancelRequests. Otherwise every heartbeat of every dispatcher would spend all
+	// of its time on it until a sweep, which has more time, succeeds.
+	until map[int32]time.Time
+	// from is the token at which to continue, by lost dispatcher whose jobs a
+	// heartbeat has released in part.
+	from map[int32]int64
+}
+
+func newDeferred() deferred {
+	return deferred{until: map[int32]time.Time{}, from: map[int32]int64{}}
+}
+
+// releaseTime bounds the time that one heartbeat spends on releasing jobs. The next
+// one continues. A heartbeat proves that its dispatcher is alive, so the jobs of
+// others must not delay it.
+const releaseTime = time.Second
+
+// cancelRequests stands for the requests to cancel; it is no dispatcher's id.
+const cancelRequests int32 = 0
+
+// try does something unless it is deferred, and defers it if it fails.
+func (d deferred) try(what int32, do func() error) error {
+	begun := time.Now()
+	if begun.Before(d.until[what]) {
+		return nil
+	}
+	delete(d.until, what)
+	err := do()
+	if err != nil {
+		d.until[what] = time.Now().Add(deferFactor * time.Since(begun))
+	}
+	return err
+}
+
+// catchUp executes requests to cancel if cancel says that there are any, and
+// releases the jobs of each lost dispatcher. An error of one does not stop the
+// others. Work that is left at until waits for the next heartbeat. It returns how
+// many jobs were released.
+func (d deferred) catchUp(ctx context.Context, conn *pgx.Conn, cancel bool, lost []int32, until time.Time) (released int, err error) {
+	now := time.Now()
+	maps.DeleteFunc(d.until, func(_ int32, at time.Time) bool { return at.Before(now) })
+	maps.DeleteFunc(d.from, func(id int32, _ int64) bool { return !slices.Contains(lost, id) })
+	var errs []error
+	if cancel {
+		errs = append(errs, d.try(cancelRequests, func() error {
+			_, err := conn.Exec(ctx, cancelPendingSQL)
+			return err
+		}))
+	}
+	for _, id := range lost {
+		if conn.IsClosed() || ctx.Err() != nil || time.Now().After(until) {
+			break // out of time, which is no error
+		}
+		errs = append(errs, d.try(id, func() (err error) {
+			from, began := d.from[id]
+			if !began {
+				from = firstToken
+			}
+			var n int
+			n, d.from[id], err = releasePart(ctx, conn, lostJobs{id, contract.Crashed, whyReleased}, from, until)
+			released += n
+			return err
+		}))
+	}
+	return released, errors.Join(errs...)
+}

@@ -1,0 +1,97 @@
+package claim
+
+import (
+	"context"
+
+	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
+	"github.com/jackc/pgx/v5"
+)
+
+// records remember which claim each running job came from, so that the row of a
+// claim in dispatcherd.claims is removed once none of its jobs runs any more.
+// Without them that table would grow; nothing else depends on them.
+type records struct {
+	of      map[dispatcherd.JobID]int64 // job → token
+	running map[int64]int               // token → jobs still running
+	over    []int64                     // tokens whose row can be removed
+}
+
+func newRecords() records {
+	return records{of: map[dispatcherd.JobID]int64{}, running: map[int64]int{}}
+}
+
+// add records what a claim won. A second call with the same token changes nothing:
+// Resolve repeats what an answer may have said already.
+func (r *records) add(token int64, won []contract.Won) {
+	for i := range won {
+		if of, ok := r.of[won[i].ID]; ok && of == token {
+			continue
+		}
+		r.remove(won[i].ID)
+		r.of[won[i].ID] = token
+		r.running[token]++
+	}
+	if r.running[token] == 0 {
+		delete(r.running, token)
+		r.over = append(r.over, token) // its row names jobs that it did not win
+	}
+}
+
+// adopted records what an adoption took. A job that ran here before may have ended
+// since, and been removed; then it is not added again.
+func (r *records) adopted(token int64, asked []contract.ResumeOffer, taken []contract.Adopted) {
+	won := make([]contract.Won, 0, len(taken))
+	for i := range taken {
+		for len(asked) > 0 && asked[0].ID < taken[i].ID {
+			asked = asked[1:]
+		}
+		_, runs := r.of[taken[i].ID]
+		if own := len(asked) > 0 && asked[0].ID == taken[i].ID && asked[0].Renewal; !own || runs {
+			won = append(won, taken[i].Won)
+		}
+	}
+	r.add(token, won)
+}
+
+func (r *records) remove(id dispatcherd.JobID) {
+	token, ok := r.of[id]
+	if !ok {
+		return
+	}
+	delete(r.of, id)
+	r.running[token]--
+	if r.running[token] == 0 {
+		delete(r.running, token)
+		r.over = append(r.over, token)
+	}
+}
+
+// fold returns the 64 bits of a token that the table keeps. Within one run of a
+// dispatcher tokens stay distinct as long as they are random, or a nonce and a
+// counter.
+func fold(t contract.Token) int64 { return readInt8(t[:8]) ^ readInt8(t[8:]) }
+
+// forgetSQL removes the records of claims whose jobs have ended: $1 this
+// dispatcher, $2 tokens.
+const forgetSQL = `DELETE FROM dispatcherd.claims WHERE dispatcher = $1::int AND token = ANY ($2::bigint[])`
+
+// forgetEnded removes the records of claims whose jobs have ended. It is part of a
+// heartbeat: to remove a record would cost the claim of a single job a tenth of
+// its time.
+func (s *Store) forgetEnded(ctx context.Context, conn *pgx.Conn) error {
+	s.mu.Lock()
+	over := s.records.over
+	s.records.over = nil
+	s.mu.Unlock()
+	if len(over) == 0 {
+		return nil
+	}
+	_, err := conn.Exec(ctx, "forget", s.me.Load(), over)
+	if err != nil {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.records.over = append(s.records.over, over...)
+	}
+	return err
+}
