@@ -14,11 +14,11 @@ import (
 
 // metrics is everything /metrics shows.
 type metrics struct {
-	registry    *prometheus.Registry
-	statements  *prometheus.HistogramVec
-	rows        *prometheus.CounterVec
-	vacuumRests prometheus.Gauge
-	workers     *workerMetrics
+	registry     *prometheus.Registry
+	statements   *prometheus.HistogramVec
+	rows         *prometheus.CounterVec
+	vacuumPaused prometheus.Gauge
+	workers      *workerMetrics
 }
 
 func newMetrics() *metrics {
@@ -31,12 +31,12 @@ func newMetrics() *metrics {
 		rows: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "dispatcherd_statement_rows_total", Help: "Jobs that statements fetched, won, ended, released or took over from another dispatcher.",
 		}, []string{"operation"}),
-		vacuumRests: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "dispatcherd_vacuum_rests", Help: "1 while autovacuum of the table of jobs rests because of an old snapshot.",
+		vacuumPaused: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "dispatcherd_vacuum_paused", Help: "1 while autovacuum of the table of jobs is paused because of an old snapshot.",
 		}),
 		workers: newWorkerMetrics(),
 	}
-	m.registry.MustRegister(m.statements, m.rows, m.vacuumRests, m.workers.connections, m.workers.frames, m.workers.bytes,
+	m.registry.MustRegister(m.statements, m.rows, m.vacuumPaused, m.workers.connections, m.workers.frames, m.workers.bytes,
 		m.workers.complaints, m.workers.acceptFailures, m.workers.denied, collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
@@ -120,8 +120,8 @@ type loopMetrics struct {
 	capacity *prometheus.Desc
 	waiting  *prometheus.Desc
 	oldest   *prometheus.Desc
-	look     *prometheus.Desc
-	looked   *prometheus.Desc
+	scan     *prometheus.Desc
+	scanAge  *prometheus.Desc
 }
 
 func newLoopMetrics(loop *actor.Actor) *loopMetrics {
@@ -130,21 +130,21 @@ func newLoopMetrics(loop *actor.Actor) *loopMetrics {
 	}
 	return &loopMetrics{
 		loop:     loop,
-		busy:     desc("loop_busy_seconds_total", "Time the deciding goroutine has spent in steps; its growth per second is its load."),
-		steps:    desc("loop_steps_total", "Events the deciding goroutine has taken."),
-		events:   desc("jobs_total", "What happened to jobs and requests.", "event"),
-		gauges:   desc("state", "What the dispatcher holds now.", "what"),
+		busy:     desc("loop_busy_seconds_total", "Time that the loop spent in steps; its increase per second is the load of the loop."),
+		steps:    desc("loop_steps_total", "Events that the loop processed."),
+		events:   desc("jobs_total", "Events of jobs and requests.", "event"),
+		gauges:   desc("state", "Current numbers of the dispatcher.", "what"),
 		capacity: desc("slots", "Slots that support a type.", "type", "state"),
-		waiting:  desc("jobs_waiting", "Jobs known to wait: candidates read ahead, and requests.", "type", "mode"),
-		oldest:   desc("oldest_waiting_job_age_seconds", "Age of the oldest waiting job known.", "type"),
-		look:     desc("look_seconds", "Length of the last full look at the lanes; long while an old snapshot keeps dead index entries."),
-		looked:   desc("look_age_seconds", "Time since the last full look at the lanes: what was committed late since is not known yet."),
+		waiting:  desc("jobs_waiting", "Known waiting jobs: fetched candidates, and requests.", "type", "mode"),
+		oldest:   desc("oldest_waiting_job_age_seconds", "Age of the oldest known waiting job.", "type"),
+		scan:     desc("full_scan_seconds", "Duration of the last full scan of the lanes; long while an old snapshot keeps dead index entries."),
+		scanAge:  desc("full_scan_age_seconds", "Time since the last full scan of the lanes; rows that were committed late since then are not known yet."),
 	}
 }
 
 // Describe implements prometheus.Collector.
 func (m *loopMetrics) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{m.busy, m.steps, m.events, m.gauges, m.capacity, m.waiting, m.oldest, m.look, m.looked} {
+	for _, d := range []*prometheus.Desc{m.busy, m.steps, m.events, m.gauges, m.capacity, m.waiting, m.oldest, m.scan, m.scanAge} {
 		ch <- d
 	}
 }
@@ -170,8 +170,8 @@ func (m *loopMetrics) Collect(ch chan<- prometheus.Metric) {
 	}
 	counter(m.busy, load.Busy.Seconds())
 	counter(m.steps, float64(load.Steps))
-	gauge(m.look, took.Seconds())
-	gauge(m.looked, age.Seconds())
+	gauge(m.scan, took.Seconds())
+	gauge(m.scanAge, age.Seconds())
 	for _, s := range statEvents(stats) {
 		counter(m.events, float64(s.n), s.name)
 	}
@@ -198,21 +198,21 @@ func statEvents(s actor.Stats) []namedCount {
 		{"placed", s.Placed}, {"won", s.Won}, {"lost", s.Lost}, {"unknown", s.Unknown},
 		{"done", s.Done}, {"retried", s.Retried}, {"failed", s.Failed}, {"cancelled", s.Cancelled},
 		{"released", s.Released}, {"crashed", s.Crashed}, {"quarantined", s.Quarantine}, {"stale", s.Stale},
-		{"timed_out", s.TimedOut}, {"hung_up", s.HungUp}, {"adopted", s.Adopted}, {"handed_over", s.Left}, {"detached", s.Detached},
+		{"timed_out", s.TimedOut}, {"disconnected", s.HungUp}, {"adopted", s.Adopted}, {"handed_over", s.Left}, {"detached", s.Detached},
 		{"answered", s.Answered}, {"late", s.Late}, {"unsupported", s.Unsupported}, {"busy", s.Busy},
 		{"stale_batch", s.StaleBatches}, {"waited_for_fetch", s.Misses}, {"preempted", s.Preempted},
 	}
 }
 
 func gaugeValues(g actor.Gauges) []namedCount {
-	outage := 0
+	open := 0
 	if g.Outage {
-		outage = 1
+		open = 1
 	}
 	count := func(name string, n int) namedCount { return namedCount{name, uint64(max(n, 0))} }
 	return []namedCount{
 		count("slots", g.Slots), count("slots_free", g.Free), count("sessions", g.Sessions), count("requests_waiting", g.Requests),
 		count("candidates", g.Cached), count("in_hand", g.InHand), count("unrecorded", g.Unrecorded),
-		count("claims_under_way", g.ClaimsUnderWay), count("outage", outage),
+		count("claims_in_flight", g.ClaimsUnderWay), count("circuit_open", open),
 	}
 }

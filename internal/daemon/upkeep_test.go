@@ -79,7 +79,7 @@ func TestADaemonEndsARestOfVacuumThatAnotherLeftBehind(t *testing.T) {
 	families, err := d.Metrics().Gather()
 	require.NoError(t, err)
 	for _, f := range families {
-		if f.GetName() == "dispatcherd_vacuum_rests" {
+		if f.GetName() == "dispatcherd_vacuum_paused" {
 			require.Zero(t, f.GetMetric()[0].GetGauge().GetValue())
 			return
 		}

@@ -27,5 +27,5 @@ func (d *Daemon) paceVacuum(ctx context.Context) {
 	case changed:
 		d.log.Info("autovacuum of the table of jobs works again")
 	}
-	d.metrics.vacuumRests.Set(map[bool]float64{true: 1}[rests])
+	d.metrics.vacuumPaused.Set(map[bool]float64{true: 1}[rests])
 }

@@ -3,7 +3,7 @@ package trial
 // All returns the experiments in the order in which they run.
 func All() []*Trial {
 	return []*Trial{
-		&workerKill, &dispatcherKill, &allFaults, &partition, &workerNetwork, &lostAnswers, &stoppedDispatcher, &stoppedWorker,
+		&workerKill, &dispatcherKill, &takeover, &takeoverPair, &allFaults, &partition, &workerNetwork, &lostAnswers, &stoppedDispatcher, &stoppedWorker,
 		&readOnly, &fullDisk, &terminated, &failover, &notifyOff, &blind, &poison, &rolling,
 		&callers, &manyDispatchers, &halfOpen, &bounds, &clockJumps,
 	}
