@@ -51,7 +51,7 @@ func (h *Handler) serve(ctx context.Context, l net.Listener, connections *connec
 		<-ended
 	}
 	h.serving.Wait()
-	if errors.Is(err, http.ErrServerClosed) {
+	if errors.Is(err, http.ErrServerClosed) || ctx.Err() != nil && errors.Is(err, net.ErrClosed) { // the listener may be closed first
 		return nil
 	}
 	return err

@@ -1,0 +1,167 @@
+package workerproto
+
+import (
+	"context"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestCallerTranscripts plays testdata/callers/*.txt, see the README there.
+func TestCallerTranscripts(t *testing.T) {
+	files, err := filepath.Glob("testdata/callers/*.txt")
+	require.NoError(t, err)
+	require.NotEmpty(t, files)
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
+			want, err := os.ReadFile(file)
+			require.NoError(t, err)
+			got := playCaller(t, string(want))
+			if *rewrite {
+				require.NoError(t, os.WriteFile(file, []byte(got), 0o600))
+				return
+			}
+			require.Equal(t, string(want), got, "run with -rewrite and inspect the difference")
+		})
+	}
+}
+
+// callerStage is one connection between a scripted caller and the real server. It is
+// also the handler.
+type callerStage struct {
+	t        *testing.T
+	stop     func()
+	p        *peer
+	session  *CallerSession
+	opened   chan *CallerSession
+	accepted chan string
+	nonce    string
+	over     bool
+}
+
+func (s *callerStage) Open(session *CallerSession) { s.opened <- session }
+
+func (s *callerStage) Frames(_ *CallerSession, frames []CallerFrame) {
+	for _, f := range frames {
+		s.accepted <- strings.TrimSpace(string(Append(nil, f)))
+	}
+}
+
+func (*callerStage) Closed(*CallerSession, error) {}
+
+func newCallerStage(t *testing.T) *callerStage {
+	s := &callerStage{t: t, opened: make(chan *CallerSession, 1), accepted: make(chan string, 100)}
+	path := filepath.Join(t.TempDir(), "s")
+	l, err := net.Listen("unix", path)
+	require.NoError(t, err)
+	limits := Limits{Dispatcher: "d1", MaxFrame: MinFrame, MaxRequests: 4, HeartbeatInterval: time.Minute, HeartbeatTimeout: 3 * time.Minute}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- ServeCallers(ctx, l, limits, s, nil) }()
+	s.stop = func() {
+		cancel()
+		require.NoError(t, <-done)
+	}
+	s.p = dial(t, path)
+	return s
+}
+
+func (s *callerStage) end() {
+	_ = s.p.conn.Close()
+	s.stop()
+}
+
+// playCaller returns the transcript with the server's lines replaced by what it sends.
+func playCaller(t *testing.T, script string) string {
+	var s *callerStage
+	var out strings.Builder
+	for line := range strings.SplitSeq(strings.TrimSuffix(script, "\n"), "\n") {
+		switch {
+		case strings.HasPrefix(line, "< "), strings.HasPrefix(line, "= "):
+			continue
+		case strings.HasPrefix(line, "--"): // a new connection
+			if s != nil {
+				s.end()
+			}
+			s = nil
+		case strings.HasPrefix(line, "> "), strings.HasPrefix(line, "@ "):
+			if s == nil {
+				s = newCallerStage(t)
+			}
+			out.WriteString(line + "\n" + s.step(line))
+			continue
+		}
+		out.WriteString(line + "\n")
+	}
+	if s != nil {
+		s.end()
+	}
+	return out.String()
+}
+
+// step plays one line of the script and returns what the server sends.
+func (s *callerStage) step(line string) string {
+	require.False(s.t, s.over, "the server has closed the connection: %s", line)
+	text := strings.ReplaceAll(line[2:], "$LONG", strings.Repeat("x", MinFrame))
+	if strings.HasPrefix(line, "@ ") {
+		f, err := (&DispatcherDecoder{callers: true}).Decode([]byte(text))
+		require.Nil(s.t, err, "%v: %s", err, line)
+		require.True(s.t, s.session.Send(f))
+	} else {
+		_, _ = s.p.conn.Write([]byte(text + "\n")) // fails when the server closes the connection
+	}
+	var out strings.Builder
+	if s.session == nil {
+		s.first(&out)
+	} else {
+		s.barrier(&out)
+		s.barrier(&out)
+	}
+	for len(s.accepted) > 0 {
+		out.WriteString("= " + <-s.accepted + "\n")
+	}
+	return out.String()
+}
+
+// first reads the answer to the hello.
+func (s *callerStage) first(out *strings.Builder) {
+	line := s.p.line()
+	f, err := (&DispatcherDecoder{callers: true}).Decode([]byte(line))
+	require.Nil(s.t, err)
+	if w, ok := f.(*Welcome); ok {
+		s.nonce = w.Session
+		s.session = await(s.t, s.opened)
+		line = strings.ReplaceAll(line, s.nonce, "$SESSION")
+	}
+	out.WriteString("< " + line + "\n")
+	if s.session == nil {
+		s.p.hangup()
+		s.over = true
+		out.WriteString("< EOF\n")
+	}
+}
+
+// barrier collects the server's lines up to the answer to a ping.
+func (s *callerStage) barrier(out *strings.Builder) {
+	if s.over {
+		return
+	}
+	_, _ = s.p.conn.Write([]byte(`{"op":"ping"}` + "\n"))
+	for {
+		line, err := s.p.in.ReadString('\n')
+		if err != nil {
+			s.over = true
+			out.WriteString("< EOF\n")
+			return
+		}
+		if line == `{"op":"pong"}`+"\n" {
+			return
+		}
+		out.WriteString("< " + line)
+	}
+}
