@@ -34,9 +34,12 @@ func (b *backend) Submit(ctx context.Context, r ondemand.Request, c ondemand.Cal
 	if b.stopping() { // keeps rows out that nobody could wait for
 		return 0, ondemand.ErrStopping
 	}
-	if err := jsontext.CheckPayload(r.Payload); err != nil {
-		return 0, &ondemand.InvalidError{Reason: fmt.Errorf("the payload cannot be sent to a worker: %w", err)}
+	if r.Payload != nil {
+		if err := jsontext.CheckPayload(r.Payload); err != nil {
+			return 0, &ondemand.InvalidError{Reason: fmt.Errorf("the payload cannot be sent to a worker: %w", err)}
+		}
 	}
+
 	defer b.rows.expect()()
 	row := claim.New{Type: r.Type, Payload: r.Payload, Priority: r.Priority, Timeout: r.Deadline}
 	id, err := b.insertWhole(ctx, row, r.Once, r.Row)
