@@ -27,8 +27,8 @@ func TestBestOrderLeavesOneBackwardArrowInACycle(t *testing.T) {
 
 func TestStatementsAreTheEntriesOfATable(t *testing.T) {
 	for text, want := range map[string][]string{
-		`map[string]string{"alone": a, "shared": b}`: {"alone", "shared"},
-		`[]statement{{"done", d}, {name: "ended"}}`:  {"done", "ended"},
+		`map[string]string{"alone": a, "shared": b}`:   {"alone", "shared"},
+		`[]statement{{"done", d}, {name: "ended"}, x}`: {"done", "ended", "x"},
 		`table`: nil,
 	} {
 		e, err := parser.ParseExpr(text)

@@ -20,7 +20,7 @@ var links = []string{"claim", "finish", "fetch", "look", "backfill"}
 
 // reads are statements on these connections that only ask what became of
 // an earlier one.
-var reads = []string{"standing", "lease", "resolve", "again", "ended-before", "endedBefore"}
+var reads = []string{"standing", "own-lease", "ownLeaseStatement", "resolve", "again", "ended-before"}
 
 // statements counts the entries of the tables of statements in package claim,
 // or of the maps given to newLink for a connection of links.
@@ -72,8 +72,11 @@ func keys(e ast.Expr) []string {
 	var names []string
 	for _, element := range lit.Elts {
 		name := ""
-		if kv, ok := element.(*ast.KeyValueExpr); ok {
-			name = literal(kv.Key)
+		switch element := element.(type) {
+		case *ast.KeyValueExpr:
+			name = literal(element.Key)
+		case *ast.Ident:
+			name = element.Name
 		}
 		if inner, ok := element.(*ast.CompositeLit); ok && name == "" && len(inner.Elts) > 0 {
 			name = literal(inner.Elts[0])
