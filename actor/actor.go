@@ -51,10 +51,11 @@ type Actor struct {
 	done          chan struct{}
 }
 
-// Start runs a Core in its own goroutine until Stop. The observer may be nil.
-func Start(core *Core, performer Performer, observe Observer) *Actor {
-	a := &Actor{
-		core: core, performer: performer, observe: observe,
+// NewActor returns an Actor around a Core. It takes no event before Start; who sends one
+// waits. The observer may be nil.
+func NewActor(core *Core, observe Observer) *Actor {
+	return &Actor{
+		core: core, observe: observe,
 		started: time.Now(), timer: time.NewTimer(0),
 		registrations: make(chan Event),
 		releases:      make(chan Released),
@@ -65,8 +66,12 @@ func Start(core *Core, performer Performer, observe Observer) *Actor {
 		questions:     make(chan func(*Core)),
 		done:          make(chan struct{}),
 	}
+}
+
+// Start runs the loop in a goroutine of its own until Stop. It is called once.
+func (a *Actor) Start(performer Performer) {
+	a.performer = performer
 	go a.loop()
-	return a
 }
 
 // loop is the only goroutine that touches the Core.

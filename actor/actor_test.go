@@ -27,12 +27,8 @@ func startStage(t *testing.T, configure func(*Config)) *stagehand {
 		configure(&cfg)
 	}
 	s := &stagehand{table: newTable(), sent: make(chan Effect, 1000), queue: make(chan Effect, 100)}
-	ready := make(chan struct{})
-	s.actor = Start(New(cfg), performerFunc(func(fx []Effect) {
-		<-ready
-		s.perform(fx)
-	}), nil)
-	close(ready)
+	s.actor = NewActor(New(cfg), nil)
+	s.actor.Start(performerFunc(s.perform))
 	go s.answer()
 	return s
 }
@@ -198,12 +194,13 @@ func TestObserverSeesEveryStepBeforeItsEffectsArePerformed(t *testing.T) {
 			performed++
 			require.Len(t, events, performed)
 		})
-		a := Start(New(DefaultConfig()), performer, func(_ *Core, _ Instant, ev Event, fx []Effect) {
+		a := NewActor(New(DefaultConfig()), func(_ *Core, _ Instant, ev Event, fx []Effect) {
 			events = append(events, ev)
 			if len(fx) > 0 {
 				last = fx[len(fx)-1]
 			}
 		})
+		a.Start(performer)
 		a.Request(Requested{Job: -1, Type: "unknown"})
 		a.Stop()
 		require.NotEmpty(t, events)

@@ -19,7 +19,6 @@ import (
 type crowd struct {
 	actor *Actor
 	began time.Time
-	ready chan struct{}
 
 	mu      sync.Mutex
 	table   *table
@@ -40,11 +39,11 @@ const (
 
 func gather() *crowd {
 	c := &crowd{
-		began: time.Now(), ready: make(chan struct{}), table: newTable(),
+		began: time.Now(), table: newTable(),
 		callers: map[dispatcherd.JobID]time.Time{}, rows: map[dispatcherd.JobID]time.Time{}, ends: map[AnswerKind]int{},
 	}
-	c.actor = Start(New(DefaultConfig()), c, nil)
-	close(c.ready)
+	c.actor = NewActor(New(DefaultConfig()), nil)
+	c.actor.Start(c)
 	ev := Registered{Session: 1, Worker: "w"}
 	for i := range crowdSlots {
 		ev.Slots = append(ev.Slots, dispatcherd.Slot{ID: dispatcherd.SlotID(i + 1), Number: int32(i), Types: []string{"pdf"}})
@@ -55,7 +54,6 @@ func gather() *crowd {
 
 // Perform implements Performer.
 func (c *crowd) Perform(fx []Effect) {
-	<-c.ready
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, e := range kept(fx) {

@@ -345,7 +345,7 @@ func (b *backend) Checks() (alive bool, checks []api.Check) {
 	select {
 	case g := <-asked:
 		notify := api.Check{Name: "notify", OK: true, Info: "notifications arrive"}
-		if !b.hearing.up.Load() {
+		if !b.listener.up.Load() {
 			notify.Info = "new jobs are found by polling alone"
 		}
 		return true, []api.Check{

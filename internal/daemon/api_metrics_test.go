@@ -36,6 +36,6 @@ func TestResponsesAreCountedByRouteAndStatus(t *testing.T) {
 }
 
 func TestARequestTakesNoMemoryWhereCallersAreKnown(t *testing.T) {
-	c := newCallers()
+	c := newCallers(nil)
 	require.Zero(t, testing.AllocsPerRun(100, func() { c.end(c.begin(indifferent{}), stopped) }))
 }

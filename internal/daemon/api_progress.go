@@ -50,7 +50,7 @@ func (d *Daemon) recordProgress(ctx context.Context) {
 			return
 		case <-tick.C:
 		}
-		items := d.progress.take()
+		items := d.rows.progress.take()
 		if len(items) == 0 {
 			continue
 		}

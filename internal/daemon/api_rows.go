@@ -30,6 +30,8 @@ type rows struct {
 	begun   uint64
 	over    bool // release was called: nobody is told anything any more
 	starts  starts
+
+	progress progressNotes // of running jobs, to be written to their rows
 }
 
 // watchedRow is one row with those who wait.
@@ -41,7 +43,8 @@ type watchedRow struct {
 }
 
 func newRows(db claim.DB, every time.Duration, worker func(dispatcherd.SessionID) string) *rows {
-	return &rows{db: db, every: every, worker: worker, more: make(chan struct{}, 1), watched: map[dispatcherd.JobID]*watchedRow{}}
+	return &rows{db: db, every: every, worker: worker, more: make(chan struct{}, 1), watched: map[dispatcherd.JobID]*watchedRow{},
+		progress: progressNotes{newest: map[dispatcherd.JobID]claim.Progress{}}}
 }
 
 // expect is to be called before a row is written that will be watched, so that
@@ -103,8 +106,8 @@ func (r *rows) removeLocked(id dispatcherd.JobID, w *watchedRow, c ondemand.Call
 	}
 }
 
-// sent tells that a row's job was handed to a slot here.
-func (r *rows) sent(e *actor.Send) {
+// Sent implements shell.Rows: it tells that a row's job was handed to a slot here.
+func (r *rows) Sent(e *actor.Send) {
 	awaited := r.starts.awaited.Load() > 0
 	if r.count.Load() == 0 && !awaited {
 		return
@@ -120,6 +123,17 @@ func (r *rows) sent(e *actor.Send) {
 			c.Started(e.Slot, w.worker)
 		}
 	}
+}
+
+// Progress implements shell.Rows.
+func (r *rows) Progress(e *actor.Progress) {
+	r.reported(e.Job, ondemand.Report{Attempt: e.Attempt, JSON: e.JSON})
+	r.progress.note(e)
+}
+
+// Partial implements shell.Rows.
+func (r *rows) Partial(e *actor.Partial) {
+	r.reported(e.Job, ondemand.Report{Attempt: e.Attempt, Partial: true, JSON: e.JSON})
 }
 
 // reported hands on progress and output of a row's job that runs here.

@@ -19,7 +19,7 @@ func boundMetrics(d *Daemon) []prometheus.Collector {
 	notified := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "dispatcherd_notifications_arrive", Help: "1 while NOTIFY wakes the dispatcher, 0 while it only polls.",
 	}, func() float64 {
-		if d.hearing.up.Load() {
+		if d.listener.up.Load() {
 			return 1
 		}
 		return 0

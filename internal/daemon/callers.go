@@ -28,7 +28,9 @@ type waitingCaller struct {
 	worker string // who runs it, or ran it last
 }
 
-func newCallers() *callers { return &callers{waiting: map[dispatcherd.JobID]waitingCaller{}} }
+func newCallers(loop *actor.Actor) *callers {
+	return &callers{loop: loop, waiting: map[dispatcherd.JobID]waitingCaller{}}
+}
 
 // begin notes who waits for a request.
 func (c *callers) begin(caller ondemand.Caller) dispatcherd.JobID {
@@ -77,8 +79,8 @@ func (c *callers) abandon(id dispatcherd.JobID) {
 	}
 }
 
-// started notes who runs a request.
-func (c *callers) started(e *actor.Started) {
+// Started implements shell.Callers. It notes which worker runs a request.
+func (c *callers) Started(e *actor.Started) {
 	c.mu.Lock()
 	me, waits := c.waiting[e.Job]
 	if waits {
@@ -89,6 +91,16 @@ func (c *callers) started(e *actor.Started) {
 	if waits {
 		me.caller.Started(e.Slot, e.Worker)
 	}
+}
+
+// Progress implements shell.Callers.
+func (c *callers) Progress(e *actor.Progress) {
+	c.reported(e.Job, ondemand.Report{Attempt: e.Attempt, JSON: e.JSON})
+}
+
+// Partial implements shell.Callers.
+func (c *callers) Partial(e *actor.Partial) {
+	c.reported(e.Job, ondemand.Report{Attempt: e.Attempt, Partial: true, JSON: e.JSON})
 }
 
 // reported hands on progress and output.
@@ -107,8 +119,8 @@ var answerKinds = [...]ondemand.AnswerKind{
 	actor.AnswerUnsupported: ondemand.Unsupported, actor.AnswerBusy: ondemand.Busy, actor.AnswerStopping: ondemand.Stopping,
 }
 
-// answered ends a request. It never waits.
-func (c *callers) answered(e *actor.Answer) {
+// Answer implements shell.Callers. It never waits.
+func (c *callers) Answer(e *actor.Answer) {
 	c.end(e.Job, ondemand.Answer{Kind: answerKinds[e.Kind], Payload: e.Result, Reason: e.Reason})
 }
 

@@ -21,8 +21,8 @@ func (silent) Perform([]actor.Effect) {}
 // Nobody hangs because the loop is over: neither who waits already nor who
 // comes later. Each is counted under one end.
 func TestCallersAreAnsweredWhenTheLoopHasEnded(t *testing.T) {
-	c := newCallers()
-	c.loop = actor.Start(actor.New(actor.DefaultConfig()), silent{}, nil)
+	c := newCallers(actor.NewActor(actor.New(actor.DefaultConfig()), nil))
+	c.loop.Start(silent{})
 	before := make(oneAnswer, 1)
 	c.submit(ondemand.Request{Type: "x", WaitCapacity: true}, before)
 	c.loop.Stop()
@@ -53,8 +53,8 @@ func (b *begun) Started(slot dispatcherd.SlotID, _ string) { b.slot = slot }
 // key would start it once more if he did not.
 func TestWhoIsLateHearsThatHisRequestHasJustBegun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newCallers()
-		c.loop = actor.Start(actor.New(actor.DefaultConfig()), silent{}, nil)
+		c := newCallers(actor.NewActor(actor.New(actor.DefaultConfig()), nil))
+		c.loop.Start(silent{})
 		defer c.loop.Stop()
 		late := &begun{oneAnswer: make(oneAnswer, 1)}
 		id := c.submit(ondemand.Request{Type: "x", WaitCapacity: true}, late)
@@ -65,7 +65,7 @@ func TestWhoIsLateHearsThatHisRequestHasJustBegun(t *testing.T) {
 				c.abandon(id)
 			}()
 			synctest.Wait()
-			c.started(&actor.Started{Job: id, Slot: 7})
+			c.Started(&actor.Started{Job: id, Slot: 7})
 		})
 		<-gone
 		require.EqualValues(t, 7, late.slot)

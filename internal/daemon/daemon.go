@@ -15,13 +15,12 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"go.uber.org/zap"
 
-	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/actor"
 	"github.com/dispatcherd/dispatcherd/api"
 	"github.com/dispatcherd/dispatcherd/claim"
 	"github.com/dispatcherd/dispatcherd/internal/decisionlog"
-	"github.com/dispatcherd/dispatcherd/internal/ondemand"
 	"github.com/dispatcherd/dispatcherd/internal/resources"
+	"github.com/dispatcherd/dispatcherd/internal/shell"
 	"github.com/dispatcherd/dispatcherd/workerproto"
 )
 
@@ -36,11 +35,10 @@ type Daemon struct {
 	statements *statements
 	sockets    []net.Listener
 	metrics    *metrics
-	hearing    *hearing
+	listener   *listenerState
 	pool       *pgxpool.Pool // the callers' connections
 	uploads    chan struct{} // holds one for each connection that a stream of jobs has
 	rows       *rows
-	progress   progressNotes
 	api        *api.Handler
 	faces      []face
 	tokens     atomic.Pointer[api.Tokens] // of guarded faces
@@ -54,8 +52,8 @@ type Daemon struct {
 	failed        chan error     // capacity 1: why the daemon cannot go on
 	ended         chan struct{}  // closed by stop
 	gone          chan struct{}  // closed by Lose
-	sweeps        chan struct{}  // capacity 1: a lost dispatcher waits to be forgotten
-	adopted       chan struct{}  // capacity 1: rows were taken over since the last beat began
+	heartbeats    *heartbeats
+	maintenance   *maintenance
 	lease         *lease
 	lock          *hostLock
 	decisions     *decisionlog.Log // nil: off
@@ -65,7 +63,7 @@ type Daemon struct {
 
 // Start brings everything up. On an error nothing is left running.
 func Start(ctx context.Context, cfg Config, log *zap.Logger) (_ *Daemon, err error) {
-	d := &Daemon{cfg: cfg, log: log, failed: make(chan error, 1), metrics: newMetrics(), hearing: newHearing(), ended: make(chan struct{}), gone: make(chan struct{}), sweeps: make(chan struct{}, 1), adopted: make(chan struct{}, 1), denials: &seldom{log: log, every: time.Second}}
+	d := &Daemon{cfg: cfg, log: log, failed: make(chan error, 1), metrics: newMetrics(), listener: newListenerState(), ended: make(chan struct{}), gone: make(chan struct{}), denials: &seldom{log: log, every: time.Second}}
 	defer func() {
 		if err != nil {
 			d.abort()
@@ -80,7 +78,7 @@ func Start(ctx context.Context, cfg Config, log *zap.Logger) (_ *Daemon, err err
 	}
 	d.store, err = claim.Open(ctx, claim.Config{
 		DSN: cfg.DSN, Name: cfg.Name, Lease: cfg.Lease, AsyncClaims: cfg.AsyncClaims, Identity: d.lock.identity(),
-		Observer: &storeObserver{log: log, metrics: d.metrics, hearing: d.hearing, trouble: trouble{log: log, dsn: cfg.DSN}},
+		Observer: &storeObserver{log: log, metrics: d.metrics, listener: d.listener, trouble: trouble{log: log, dsn: cfg.DSN}},
 	})
 	if err != nil {
 		return nil, err
@@ -92,15 +90,16 @@ func Start(ctx context.Context, cfg Config, log *zap.Logger) (_ *Daemon, err err
 	if _, err = d.store.Join(ctx); err != nil {
 		return nil, fmt.Errorf("joining the dispatchers: %w", err)
 	}
-	d.lease = &lease{length: cfg.Lease, beaten: begun}
+	d.lease = newLease(cfg.Lease, begun)
 	if err = d.openAPI(ctx); err != nil {
 		return nil, err
 	}
 	if err = d.checkInherited(); err != nil {
 		return nil, err
 	}
-	d.makeLeaves(ctx)
-	d.wire()
+	d.construct()
+	d.maintenance.makeLeaves(ctx)
+	d.start()
 	d.serveWorkers(worker)
 	d.serveBackground()
 	d.tell("READY=1")
@@ -128,76 +127,34 @@ func (d *Daemon) listen(path string) (net.Listener, error) {
 	return l, nil
 }
 
-// wire connects the loop with what performs its effects.
-func (d *Daemon) wire() {
-	d.workers = newWorkers(d.log)
+// construct makes all components. Those that send events know the loop; none of them
+// runs before start.
+func (d *Daemon) construct() {
+	d.loop = actor.NewActor(actor.New(d.cfg.Core), d.logDecisions())
 	d.cfg.Workers.Permit = d.permit
-	d.callers = newCallers()
+	d.workers = newWorkers(d.loop, d.log, d.cfg.Grace)
+	d.callers = newCallers(d.loop)
 	d.rows = newRows(d.pool, d.cfg.API.RowPoll, d.workers.name)
-	d.progress.newest = map[dispatcherd.JobID]claim.Progress{}
-	d.statements = newStatements(d.store, d.cfg.Core.Limits)
-	d.statements.finished, d.statements.adopted, d.statements.trusted = d.rows.finished, d.adopted, d.lease.trusted
-	ctx, cancel := context.WithCancel(context.Background())
-	d.endStatements = cancel
-	// The loop's first step performs effects, so everything it reaches must be
-	// there; what posts to the loop must know it. Hence the gate.
-	gate := make(chan struct{})
-	d.loop = actor.Start(actor.New(d.cfg.Core), performer{d, gate}, d.logDecisions())
-	d.workers.loop, d.callers.loop, d.statements.loop = d.loop, d.loop, d.loop
-	d.statements.start(ctx)
+	d.statements = newStatements(d.store, d.loop, d.lease, d.cfg.Core.Limits)
+	d.heartbeats = &heartbeats{
+		store: d.store, loop: d.loop, log: d.log, lease: d.lease, interval: d.cfg.Heartbeat, length: d.cfg.Lease,
+		adopted: make(chan struct{}, 1), sweeps: make(chan struct{}, 1),
+	}
+	d.maintenance = &maintenance{store: d.store, log: d.log, keep: d.cfg.Keep, sweeps: d.heartbeats.sweeps, vacuumPaused: d.metrics.vacuumPaused}
+	d.statements.finished, d.statements.tookOver = d.rows.finished, d.heartbeats.tookOver
+	d.resources = &resources.Resources{Memory: d.cfg.Memory, Log: d.log}
 	d.metrics.registry.MustRegister(newLoopMetrics(d.loop))
 	d.metrics.registry.MustRegister(boundMetrics(d)...)
-	d.resources = &resources.Resources{Memory: d.cfg.Memory, Log: d.log}
 	d.metrics.registry.MustRegister(d.resources.Collectors()...)
 	d.api = d.newAPI()
-	close(gate)
 }
 
-// performer routes effects. The gate is open once the daemon is wired.
-type performer struct {
-	d    *Daemon
-	gate <-chan struct{}
-}
-
-// Perform implements actor.Performer.
-func (p performer) Perform(fx []actor.Effect) {
-	<-p.gate
-	d := p.d
-	for i := range fx {
-		switch e := fx[i].(type) {
-		case *actor.Fetch, *actor.Claim, *actor.Resolve, *actor.Adopt, *actor.Finish, *actor.SetGate:
-			d.statements.perform(e)
-		case *actor.Answer:
-			d.callers.answered(e)
-		case *actor.Started:
-			d.callers.started(e)
-		case *actor.Progress:
-			d.reported(e.Mode, e.Job, ondemand.Report{Attempt: e.Attempt, JSON: e.JSON})
-			if e.Mode == dispatcherd.Queued {
-				d.progress.note(e)
-			}
-		case *actor.Partial:
-			d.reported(e.Mode, e.Job, ondemand.Report{Attempt: e.Attempt, Partial: true, JSON: e.JSON})
-		case *actor.Send:
-			if e.Mode == dispatcherd.Queued {
-				d.rows.sent(e)
-			}
-			d.workers.send(e)
-		case *actor.GoAway:
-			d.workers.goAway(e, workerproto.GoAway{Reason: "the dispatcher is about to stop", Grace: d.cfg.Grace})
-		default:
-			d.workers.perform(e)
-		}
-	}
-}
-
-// reported hands on what a worker says about a job that goes on.
-func (d *Daemon) reported(mode dispatcherd.Mode, job dispatcherd.JobID, report ondemand.Report) {
-	if mode == dispatcherd.OnDemand {
-		d.callers.reported(job, report)
-		return
-	}
-	d.rows.reported(job, report)
+// start starts the loop and what performs its effects.
+func (d *Daemon) start() {
+	ctx, cancel := context.WithCancel(context.Background())
+	d.endStatements = cancel
+	d.statements.start(ctx)
+	d.loop.Start(&shell.Ports{Statements: d.statements, Workers: d.workers, Callers: d.callers, Rows: d.rows})
 }
 
 func (d *Daemon) serveWorkers(l net.Listener) {
@@ -224,11 +181,11 @@ func (d *Daemon) permit(p workerproto.Peer, typ string) string {
 func (d *Daemon) serveBackground() {
 	beats, end := context.WithCancel(context.Background())
 	d.endBeats = end
-	d.background.Go(func() { d.beat(beats) })
-	d.background.Go(func() { d.guard(beats) })
+	d.background.Go(func() { d.heartbeats.run(beats) })
+	d.background.Go(func() { d.heartbeats.guard(beats) })
 	ctx, cancel := context.WithCancel(context.Background())
 	d.endBackground = cancel
-	d.background.Go(func() { d.upkeep(ctx) })
+	d.background.Go(func() { d.maintenance.run(ctx) })
 	d.background.Go(func() { d.resources.SteerMemory(ctx) })
 	d.background.Go(func() { d.rows.poll(ctx) })
 	d.background.Go(func() { d.cfg.Supervisor.watch(ctx, func() bool { return d.loop.Ask(func(*actor.Core) {}) }) })
@@ -236,9 +193,9 @@ func (d *Daemon) serveBackground() {
 	d.background.Go(func() { d.reload(ctx) })
 	d.serveAPI(ctx)
 	if d.cfg.Listen {
-		d.background.Go(func() { d.hear(ctx) })
+		d.background.Go(func() { listen(ctx, d.store, d.loop, d.listener) })
 	} else {
-		d.loop.Order(actor.Listening{On: false})
+		d.loop.Order(shell.ListenerState(false))
 	}
 }
 
@@ -283,26 +240,20 @@ func (d *Daemon) Run(ctx context.Context) error {
 	return errors.Join(why, err)
 }
 
-// stop drains: no new job starts, and running ones have the grace to end. What
-// is left is handed over to the next dispatcher on the socket, or taken back if
-// workers may not go on without one. Then the dispatcher leaves.
+// stop stops in the stages of shell.Stop: drain, hand over or interrupt, end the sessions,
+// leave.
 func (d *Daemon) stop() error {
 	close(d.ended)
 	d.tell("STOPPING=1")
 	d.log.Info("stopping", zap.Duration("grace", d.cfg.Grace))
-	d.loop.Order(actor.Drained{})
-	d.awaitIdle(d.cfg.Grace)
-	if d.cfg.Workers.Resume > 0 && d.lease.trusted() {
-		d.loop.Order(actor.HandedOver{})
-	} else {
-		d.loop.Order(actor.Interrupted{})
-		d.awaitIdle(settleTime)
-	}
+	stages := &shell.Stop{Grace: d.cfg.Grace, Settle: settleTime, Resume: d.cfg.Workers.Resume > 0}
+	d.loop.Order(stages.Begin(d.lease.now()))
+	d.await(stages, shell.Settling)
 	d.rows.release()
 	d.endBackground()
 	d.endWorkers()
 	d.serving.Wait()
-	d.awaitIdle(settleTime)
+	d.await(stages, shell.Leaving)
 	d.endBeats() // not before the last end is recorded: until then the lease must hold
 	var stats actor.Stats
 	handOver := false
@@ -353,24 +304,22 @@ func (d *Daemon) leave(handOver bool) (int, error) {
 // settleTime is how long the last statements may take.
 const settleTime = 5 * time.Second
 
-// awaitIdle waits until no job is in hand, at most d.
-func (d *Daemon) awaitIdle(limit time.Duration) {
-	deadline := time.NewTimer(limit)
-	defer deadline.Stop()
-	look := time.NewTicker(10 * time.Millisecond)
-	defer look.Stop()
+// await waits for a stage of the stop. Nothing is worth a wait if Postgres is lost.
+func (d *Daemon) await(stages *shell.Stop, stage shell.Stage) {
+	check := time.NewTicker(10 * time.Millisecond)
+	defer check.Stop()
 	for {
 		idle := true
 		d.loop.Ask(func(c *actor.Core) { idle = c.Idle() })
-		if idle {
+		if ev := stages.Next(d.lease.now(), idle || d.lost(), d.lease.trusted()); ev != nil {
+			d.loop.Order(ev)
+		}
+		if stages.Stage() >= stage {
 			return
 		}
 		select {
-		case <-look.C:
-		case <-deadline.C:
-			return
+		case <-check.C:
 		case <-d.gone:
-			return
 		}
 	}
 }

@@ -36,13 +36,11 @@ func (unobserved) Refused(api.Bound) {}
 // slot that is told to stop does not.
 type workshop struct {
 	d       *Daemon
-	ready   chan struct{}
 	service time.Duration
 }
 
 // Perform implements actor.Performer.
 func (w *workshop) Perform(fx []actor.Effect) {
-	<-w.ready
 	for i := range fx {
 		switch e := fx[i].(type) {
 		case *actor.Fetch:
@@ -56,9 +54,9 @@ func (w *workshop) Perform(fx []actor.Effect) {
 				w.d.loop.Release(actor.Released{Session: 1, Results: []actor.Result{result}})
 			})
 		case *actor.Answer:
-			w.d.callers.answered(e)
+			w.d.callers.Answer(e)
 		case *actor.Started:
-			w.d.callers.started(e)
+			w.d.callers.Started(e)
 		}
 	}
 }
@@ -66,11 +64,9 @@ func (w *workshop) Perform(fx []actor.Effect) {
 // open returns the API of a dispatcher with slots of one type.
 func (w *workshop) open(t *testing.T, slots int) *api.Handler {
 	cfg := Config{Core: actor.DefaultConfig(), API: APIConfig{Config: api.DefaultConfig()}}
-	w.ready = make(chan struct{})
-	w.d = &Daemon{cfg: cfg, callers: newCallers(), ended: make(chan struct{})}
-	w.d.loop = actor.Start(actor.New(cfg.Core), w, nil)
-	w.d.callers.loop = w.d.loop
-	close(w.ready)
+	loop := actor.NewActor(actor.New(cfg.Core), nil)
+	w.d = &Daemon{cfg: cfg, loop: loop, callers: newCallers(loop), ended: make(chan struct{})}
+	loop.Start(w)
 	t.Cleanup(w.d.loop.Stop)
 	ev := actor.Registered{Session: 1, Worker: "w"}
 	for i := range slots {

@@ -21,12 +21,12 @@ func (indifferent) Answered(ondemand.Answer)           {}
 
 // What a request takes in the daemon before and behind the loop.
 func BenchmarkPlainCaller(b *testing.B) {
-	c := newCallers()
+	c := newCallers(nil)
 	b.ReportAllocs()
 	for b.Loop() {
 		id := c.begin(indifferent{})
-		c.started(&actor.Started{Job: id, Worker: "worker-1"})
-		c.answered(&actor.Answer{Job: id, Kind: actor.AnswerDone})
+		c.Started(&actor.Started{Job: id, Worker: "worker-1"})
+		c.Answer(&actor.Answer{Job: id, Kind: actor.AnswerDone})
 	}
 }
 

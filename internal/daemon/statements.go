@@ -2,12 +2,12 @@ package daemon
 
 import (
 	"context"
-	"slices"
 	"sync"
 
 	"github.com/dispatcherd/dispatcherd/actor"
 	"github.com/dispatcherd/dispatcherd/claim"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
+	"github.com/dispatcherd/dispatcherd/internal/shell"
 )
 
 // statements carries out the effects that go to Postgres: one goroutine for
@@ -19,19 +19,18 @@ type statements struct {
 	loop  *actor.Actor
 	// finished is told of every recorded end, before the loop is.
 	finished func(*contract.FinishRequest, *contract.FinishResult)
-	// adopted takes a value, if it has room, when rows were taken over and the loop knows.
-	adopted chan<- struct{}
-	// trusted tells whether the lease can be proved.
-	trusted func() bool
+	// tookOver is called when rows were taken over and the Core knows.
+	tookOver func()
+	lease    *lease
 
-	fetches  chan *contract.FetchRequest
-	looks    chan *contract.FetchRequest
-	claims   chan claimStatement
-	adopts   chan *contract.AdoptRequest
-	finishes chan *contract.FinishRequest
-	bells    chan bool
-	giveUp   context.CancelFunc // ends a look under way, for which nobody needs to wait
-	running  sync.WaitGroup
+	fetches   chan *contract.FetchRequest
+	backfills chan *contract.FetchRequest
+	claims    chan claimStatement
+	adopts    chan *contract.AdoptRequest
+	finishes  chan *contract.FinishRequest
+	gates     chan bool
+	giveUp    context.CancelFunc // ends a backfill scan in flight, which no stop waits for
+	running   sync.WaitGroup
 }
 
 // claimStatement is a claim, or asks what an earlier one took.
@@ -40,15 +39,15 @@ type claimStatement struct {
 	resolve bool
 }
 
-func newStatements(store *claim.Store, limits actor.Limits) *statements {
+func newStatements(store *claim.Store, loop *actor.Actor, lease *lease, limits actor.Limits) *statements {
 	return &statements{
-		store:    store,
-		fetches:  make(chan *contract.FetchRequest, 1),
-		looks:    make(chan *contract.FetchRequest, 1),
-		claims:   make(chan claimStatement, limits.Claims),
-		adopts:   make(chan *contract.AdoptRequest, 1),
-		finishes: make(chan *contract.FinishRequest, limits.Finishes),
-		bells:    make(chan bool, 1),
+		store: store, loop: loop, lease: lease,
+		fetches:   make(chan *contract.FetchRequest, 1),
+		backfills: make(chan *contract.FetchRequest, 1),
+		claims:    make(chan claimStatement, limits.Claims),
+		adopts:    make(chan *contract.AdoptRequest, 1),
+		finishes:  make(chan *contract.FinishRequest, limits.Finishes),
+		gates:     make(chan bool, 1),
 	}
 }
 
@@ -56,37 +55,25 @@ func newStatements(store *claim.Store, limits actor.Limits) *statements {
 // way; it must outlive the loop.
 func (s *statements) start(ctx context.Context) {
 	s.running.Go(func() { s.fetch(ctx, s.fetches) })
-	looking, giveUp := context.WithCancel(ctx)
+	scanning, giveUp := context.WithCancel(ctx)
 	s.giveUp = giveUp
-	s.running.Go(func() { s.fetch(looking, s.looks) })
+	s.running.Go(func() { s.fetch(scanning, s.backfills) })
 	s.running.Go(func() {
 		for c := range s.claims {
 			take := s.store.Claim
 			if c.resolve {
 				take = s.store.Resolve
 			}
-			result := take(ctx, *c.request)
-			if result.Verdict == contract.OK && !s.trusted() {
-				// The process may have stood still since Postgres answered, and others
-				// may have taken the rows over: only Postgres can say.
-				result = contract.ClaimResult{Verdict: contract.Unknown}
-			}
-			s.loop.Result(actor.Claimed{Request: c.request, Result: result})
+			s.loop.Result(actor.Claimed{Request: c.request, Result: s.lease.claimed(take(ctx, *c.request))})
 		}
 	})
 	s.running.Go(func() {
 		for r := range s.adopts {
-			result := s.store.Adopt(ctx, *r)
-			if result.Verdict == contract.OK && !s.trusted() {
-				result = contract.AdoptResult{Verdict: contract.Unknown} // as for claims; it is asked again
-			}
-			took := len(result.Jobs) > 0 && slices.ContainsFunc(r.Jobs, func(p contract.ResumeOffer) bool { return !p.Renewal })
-			s.loop.Result(actor.Adopted{Request: r, Result: result}) // afterwards the request is the loop's again
+			result := s.lease.adopted(s.store.Adopt(ctx, *r))
+			took := shell.TookOver(r, &result)
+			s.loop.Result(actor.Adopted{Request: r, Result: result}) // afterwards the request is the Core's again
 			if took {
-				select {
-				case s.adopted <- struct{}{}:
-				default: // a beat is about to begin
-				}
+				s.tookOver()
 			}
 		}
 	})
@@ -98,7 +85,7 @@ func (s *statements) start(ctx context.Context) {
 		}
 	})
 	s.running.Go(func() {
-		for subscribed := range s.bells {
+		for subscribed := range s.gates {
 			v := contract.OK
 			if s.store.SetSubscribed(ctx, subscribed) != nil {
 				v = contract.Refused // it is set again; twice is as good as once
@@ -115,36 +102,40 @@ func (s *statements) fetch(ctx context.Context, requests <-chan *contract.FetchR
 	}
 }
 
-// perform hands a statement over.
-func (s *statements) perform(e actor.Effect) {
-	switch e := e.(type) {
-	case *actor.Fetch:
-		if e.Request.Backfill {
-			s.looks <- e.Request
-			return
-		}
-		s.fetches <- e.Request
-	case *actor.Claim:
-		s.claims <- claimStatement{request: e.Request}
-	case *actor.Resolve:
-		s.claims <- claimStatement{request: e.Request, resolve: true}
-	case *actor.Adopt:
-		s.adopts <- e.Request
-	case *actor.Finish:
-		s.finishes <- e.Request
-	case *actor.SetGate:
-		s.bells <- e.Subscribed
+// Fetch implements shell.Statements.
+func (s *statements) Fetch(r *contract.FetchRequest) {
+	if r.Backfill {
+		s.backfills <- r
+		return
 	}
+	s.fetches <- r
 }
+
+// Claim implements shell.Statements.
+func (s *statements) Claim(r *contract.ClaimRequest) { s.claims <- claimStatement{request: r} }
+
+// Resolve implements shell.Statements.
+func (s *statements) Resolve(r *contract.ClaimRequest) {
+	s.claims <- claimStatement{request: r, resolve: true}
+}
+
+// Adopt implements shell.Statements.
+func (s *statements) Adopt(r *contract.AdoptRequest) { s.adopts <- r }
+
+// Finish implements shell.Statements.
+func (s *statements) Finish(r *contract.FinishRequest) { s.finishes <- r }
+
+// SetGate implements shell.Statements.
+func (s *statements) SetGate(subscribed bool) { s.gates <- subscribed }
 
 // stop waits for the statements under way. The loop has ended.
 func (s *statements) stop() {
 	s.giveUp()
 	close(s.fetches)
-	close(s.looks)
+	close(s.backfills)
 	close(s.claims)
 	close(s.adopts)
 	close(s.finishes)
-	close(s.bells)
+	close(s.gates)
 	s.running.Wait()
 }

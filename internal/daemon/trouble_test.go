@@ -84,14 +84,14 @@ func TestAMissingRightIsToldWithWhatToDo(t *testing.T) {
 // The listener tells every try in vain, at most five seconds apart.
 func TestThatNoNotificationsArriveIsToldOnce(t *testing.T) {
 	core, lines := observer.New(zap.InfoLevel)
-	o := &storeObserver{log: zap.New(core), hearing: newHearing()}
+	o := &storeObserver{log: zap.New(core), listener: newListenerState()}
 	for range 2 {
 		for range 3 {
 			o.Listening(false, errors.New("connection refused"))
-			require.False(t, o.hearing.up.Load())
+			require.False(t, o.listener.up.Load())
 		}
 		o.Listening(true, nil)
-		require.True(t, o.hearing.up.Load())
+		require.True(t, o.listener.up.Load())
 		require.Equal(t, []string{"no notifications, only polling finds new jobs", "notifications arrive"}, messages(lines.TakeAll()))
 	}
 }

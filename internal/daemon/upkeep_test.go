@@ -59,10 +59,10 @@ func TestPeer_B06_UpkeepThatFailsIsTriedAgain(t *testing.T) {
 	db := database(t)
 	d, lines := running(t, db)
 	statement(t, db, `ALTER FUNCTION dispatcherd.keep_leaves RENAME TO keep_leaves_gone`)
-	require.Equal(t, leavesAgain, d.keepLeaves(t.Context()))
+	require.Equal(t, leavesAgain, d.maintenance.keepLeaves(t.Context()))
 	require.NotZero(t, lines.FilterMessageSnippet("leaves of finished jobs failed").Len()) // the daemon's own first upkeep may fail, too
 	statement(t, db, `ALTER FUNCTION dispatcherd.keep_leaves_gone RENAME TO keep_leaves`)
-	require.Equal(t, leavesEvery, d.keepLeaves(t.Context()))
+	require.Equal(t, leavesEvery, d.maintenance.keepLeaves(t.Context()))
 }
 
 // A daemon that was killed may have left autovacuum at rest; the next one ends that,
@@ -71,11 +71,11 @@ func TestADaemonEndsARestOfVacuumThatAnotherLeftBehind(t *testing.T) {
 	db := database(t)
 	statement(t, db, `SELECT dispatcherd.rest_vacuum(true)`)
 	d, lines := running(t, db)
-	d.paceVacuum(t.Context())
+	d.maintenance.paceVacuum(t.Context())
 	var resting int
 	require.NoError(t, db.QueryRow(t.Context(), `SELECT count(*) FROM pg_class WHERE 'autovacuum_enabled=false' = ANY (reloptions)`).Scan(&resting))
 	require.Zero(t, resting)
-	require.Equal(t, 1, lines.FilterMessageSnippet("autovacuum of the table of jobs works again").Len())
+	require.Equal(t, 1, lines.FilterMessageSnippet("autovacuum of the table of jobs is enabled again").Len())
 	families, err := d.Metrics().Gather()
 	require.NoError(t, err)
 	for _, f := range families {

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"go.uber.org/zap"
 
@@ -21,16 +22,17 @@ import (
 type workers struct {
 	loop    *actor.Actor
 	log     *zap.Logger
-	slots   atomic.Int64 // last slot id
-	count   atomic.Int64 // last session id
+	grace   time.Duration // that running jobs have to end when the dispatcher stops
+	slots   atomic.Int64  // last slot id
+	count   atomic.Int64  // last session id
 	mu      sync.RWMutex
 	session map[dispatcherd.SessionID]*workerproto.Session
 	opening map[dispatcherd.SessionID]*opening
 }
 
-func newWorkers(log *zap.Logger) *workers {
+func newWorkers(loop *actor.Actor, log *zap.Logger, grace time.Duration) *workers {
 	return &workers{
-		log:     log,
+		loop: loop, log: log, grace: grace,
 		session: map[dispatcherd.SessionID]*workerproto.Session{}, opening: map[dispatcherd.SessionID]*opening{},
 	}
 }
@@ -181,10 +183,13 @@ func (w *workers) name(id dispatcherd.SessionID) string {
 	return ""
 }
 
-// perform carries out the effects that go to a worker, but for Send and GoAway.
-// A session that is not found has ended, and its Unregistered is on the way.
-func (w *workers) perform(e actor.Effect) {
+// Tell implements shell.Workers.
+func (w *workers) Tell(e actor.Effect) {
 	switch e := e.(type) {
+	case *actor.GoAway:
+		if s := w.find(e.Session); s != nil {
+			s.Send(&workerproto.GoAway{Reason: "the dispatcher is about to stop", Grace: w.grace})
+		}
 	case *actor.Cancel:
 		if s := w.find(e.Session); s != nil {
 			s.Send(&workerproto.Cancel{Execution: workerproto.Execution{Job: e.Job, Attempt: e.Attempt}, Reason: e.Reason})
@@ -215,17 +220,10 @@ func (w *workers) perform(e actor.Effect) {
 	}
 }
 
-// goAway tells a worker that the dispatcher is about to stop.
-func (w *workers) goAway(e *actor.GoAway, f workerproto.GoAway) {
-	if s := w.find(e.Session); s != nil {
-		s.Send(&f)
-	}
-}
-
-// send hands over a job. One that fits into no frame, or that no worker could
+// Send implements shell.Workers. A job that fits into no frame, or that no worker could
 // read, fails for good. A session that does not take the frame ends, which
 // gives the job back.
-func (w *workers) send(e *actor.Send) {
+func (w *workers) Send(e *actor.Send) {
 	s := w.find(e.Session)
 	if s == nil {
 		return

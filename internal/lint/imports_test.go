@@ -38,9 +38,10 @@ var mayImport = map[string][]string{
 	"internal/exit":     {"claim", "internal/devpg", "migrations", "workerproto"},
 	"internal/joblines": {"", "claim", "internal/jsontext"},
 	"internal/daemon": {"", "actor", "api", "claim", "internal/allow", "internal/jsontext", "internal/contract", "internal/decisionlog", "internal/exit", "internal/hostlock",
-		"internal/joblines", "internal/ondemand", "internal/problem", "internal/resources", "migrations", "scoring", "workerproto"},
+		"internal/joblines", "internal/ondemand", "internal/problem", "internal/resources", "internal/shell", "migrations", "scoring", "workerproto"},
 	"internal/resources":   {},
 	"internal/hostlock":    {},
+	"internal/shell":       {"", "actor", "internal/contract"},
 	"internal/decisionlog": {"", "actor", "scoring"},
 
 	"internal/lint/measures":   {"internal/lint/vocabulary"},

@@ -1,0 +1,81 @@
+package daemon
+
+import (
+	"context"
+	"sync/atomic"
+
+	"go.uber.org/zap"
+
+	"github.com/dispatcherd/dispatcherd/actor"
+	"github.com/dispatcherd/dispatcherd/claim"
+	"github.com/dispatcherd/dispatcherd/internal/shell"
+)
+
+// listen passes notifications on to the Core until ctx is done.
+func listen(ctx context.Context, store *claim.Store, loop *actor.Actor, state *listenerState) {
+	l := store.Listen()
+	defer l.Close()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case row := <-l.Jobs():
+			if row == nil {
+				loop.Notify() // several of them become one event
+			} else {
+				loop.Order(shell.JobsNotified(row))
+			}
+		case id := <-l.Cancels():
+			loop.Order(shell.CancelNotified(id))
+		case up := <-state.changed:
+			loop.Order(shell.ListenerState(up))
+		}
+	}
+}
+
+// listenerState carries the state of the LISTEN connection from its goroutine to listen.
+type listenerState struct {
+	up      atomic.Bool
+	changed chan bool // capacity 1: the latest state
+}
+
+func newListenerState() *listenerState { return &listenerState{changed: make(chan bool, 1)} }
+
+func (h *listenerState) set(up bool) {
+	h.up.Store(up)
+	select {
+	case <-h.changed: // an older state that was not read
+	default:
+	}
+	select {
+	case h.changed <- up:
+	default:
+	}
+}
+
+// storeObserver logs and counts what happens between the daemon and Postgres.
+type storeObserver struct {
+	log      *zap.Logger
+	metrics  *metrics
+	listener *listenerState
+	trouble  trouble
+	down     bool // that no notifications arrive was logged; used by the goroutine of the listener only
+}
+
+// Statement implements claim.Observer.
+func (o *storeObserver) Statement(r claim.Report) {
+	o.metrics.statement(r)
+	o.trouble.saw(r)
+}
+
+// Listening implements claim.Observer. It is called after every failed try.
+func (o *storeObserver) Listening(up bool, why error) {
+	switch {
+	case up:
+		o.log.Info("notifications arrive")
+	case !o.down:
+		o.log.Warn("no notifications, only polling finds new jobs", zap.Error(why))
+	}
+	o.down = !up
+	o.listener.set(up)
+}

@@ -1,0 +1,105 @@
+package shell
+
+import (
+	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/actor"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
+)
+
+// Statements sends statements to Postgres. Each request is answered by the event that the
+// effect of its name documents. The methods must not wait: the Core bounds how many
+// statements of each kind are in flight.
+type Statements interface {
+	// Fetch reads candidates. A backfill scan must not delay other fetches.
+	Fetch(r *contract.FetchRequest)
+	// Claim claims rows.
+	Claim(r *contract.ClaimRequest)
+	// Resolve reads what a claim with an unknown outcome took.
+	Resolve(r *contract.ClaimRequest)
+	// Adopt takes over rows that workers offered to resume.
+	Adopt(r *contract.AdoptRequest)
+	// Finish ends attempts.
+	Finish(r *contract.FinishRequest)
+	// SetGate tells producers whether to send notifications.
+	SetGate(subscribed bool)
+}
+
+// Workers sends frames to workers. A session that is not known has ended, and the event
+// Unregistered is on its way.
+type Workers interface {
+	// Send hands a job to a worker.
+	Send(e *actor.Send)
+	// Tell carries out every other effect that names a session.
+	Tell(e actor.Effect)
+}
+
+// Callers answers on-demand requests that this dispatcher keeps in memory.
+type Callers interface {
+	// Started reports the start of an attempt.
+	Started(e *actor.Started)
+	// Progress and Partial report what the worker says about a running request.
+	Progress(e *actor.Progress)
+	Partial(e *actor.Partial)
+	// Answer ends the request.
+	Answer(e *actor.Answer)
+}
+
+// Rows reports queued jobs to callers that wait for their rows.
+type Rows interface {
+	// Sent reports the start of an attempt.
+	Sent(e *actor.Send)
+	// Progress and Partial report what the worker says about a running job.
+	Progress(e *actor.Progress)
+	Partial(e *actor.Partial)
+}
+
+// Ports are the components that carry out effects. It implements actor.Performer.
+type Ports struct {
+	Statements Statements
+	Workers    Workers
+	Callers    Callers
+	Rows       Rows
+}
+
+// Perform routes each effect to its component, in order.
+func (p *Ports) Perform(fx []actor.Effect) {
+	for _, e := range fx {
+		switch e := e.(type) {
+		case *actor.Fetch:
+			p.Statements.Fetch(e.Request)
+		case *actor.Claim:
+			p.Statements.Claim(e.Request)
+		case *actor.Resolve:
+			p.Statements.Resolve(e.Request)
+		case *actor.Adopt:
+			p.Statements.Adopt(e.Request)
+		case *actor.Finish:
+			p.Statements.Finish(e.Request)
+		case *actor.SetGate:
+			p.Statements.SetGate(e.Subscribed)
+		case *actor.Answer:
+			p.Callers.Answer(e)
+		case *actor.Started:
+			p.Callers.Started(e)
+		case *actor.Progress:
+			if e.Mode == dispatcherd.OnDemand {
+				p.Callers.Progress(e)
+			} else {
+				p.Rows.Progress(e)
+			}
+		case *actor.Partial:
+			if e.Mode == dispatcherd.OnDemand {
+				p.Callers.Partial(e)
+			} else {
+				p.Rows.Partial(e)
+			}
+		case *actor.Send:
+			if e.Mode == dispatcherd.Queued {
+				p.Rows.Sent(e)
+			}
+			p.Workers.Send(e)
+		default:
+			p.Workers.Tell(e)
+		}
+	}
+}

@@ -1,0 +1,153 @@
+package shell
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/actor"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
+)
+
+const length = 10 * time.Second
+
+func TestLeaseEndsAFifthEarly(t *testing.T) {
+	l := NewLease(length, time.Second)
+	require.True(t, l.Trusted(9*time.Second-1))
+	require.False(t, l.Trusted(9*time.Second))
+}
+
+func TestCoreHearsOfEachLossAndReturnOfTheLeaseOnce(t *testing.T) {
+	l := NewLease(length, 0)
+	require.Nil(t, l.Guard(7*time.Second))
+	require.Equal(t, actor.Disowned{}, l.Guard(8*time.Second))
+	require.Nil(t, l.Guard(9*time.Second))
+	require.Nil(t, l.Fence())
+	require.Equal(t, actor.Owned{}, l.Renew(10*time.Second))
+	require.Nil(t, l.Renew(11*time.Second))
+	require.Equal(t, actor.Disowned{}, l.Fence(), "a heartbeat found it although time has not run out")
+}
+
+func TestAnswerWithoutALeaseIsAnUnknownOutcome(t *testing.T) {
+	l := NewLease(length, 0)
+	won := contract.ClaimResult{Verdict: contract.OK, Won: []contract.Won{{ID: 1}}}
+	adopted := contract.AdoptResult{Verdict: contract.OK}
+	require.Equal(t, won, l.Claimed(time.Second, won))
+	require.Equal(t, adopted, l.Adopted(time.Second, adopted))
+	require.Equal(t, contract.ClaimResult{Verdict: contract.Unknown}, l.Claimed(length, won))
+	require.Equal(t, contract.AdoptResult{Verdict: contract.Unknown}, l.Adopted(length, adopted))
+	refused := contract.ClaimResult{Verdict: contract.Refused}
+	require.Equal(t, refused, l.Claimed(length, refused), "nothing was taken, whatever the lease is")
+}
+
+func TestHeartbeatTellsOfReleasedRowsFirst(t *testing.T) {
+	h := Heartbeat{Capacity: map[string]int{"pdf": 3}}
+	require.Equal(t, []actor.Event{actor.Elsewhere{Capacity: h.Capacity}}, h.Events())
+	h.Released, h.Cancels = 1, []dispatcherd.JobID{7}
+	require.Equal(t, []actor.Event{actor.Notified{}, actor.Elsewhere{Capacity: h.Capacity}, actor.CancelRequested{Jobs: h.Cancels}}, h.Events())
+}
+
+func TestIdleDispatcherSendsHalfOfTheHeartbeatsIfTheLeaseAllows(t *testing.T) {
+	require.Equal(t, time.Second, HeartbeatPause(time.Second, 4*time.Second, false))
+	require.Equal(t, 2*time.Second, HeartbeatPause(time.Second, 4*time.Second, true))
+	require.Equal(t, time.Second, HeartbeatPause(time.Second, 4*time.Second-1, true))
+}
+
+func TestRenewedResumeOfferTakesNothingOver(t *testing.T) {
+	result := &contract.AdoptResult{Jobs: make([]contract.Adopted, 1)}
+	require.False(t, TookOver(&contract.AdoptRequest{Jobs: []contract.ResumeOffer{{Renewal: true}}}, result))
+	require.True(t, TookOver(&contract.AdoptRequest{Jobs: []contract.ResumeOffer{{Renewal: true}, {}}}, result))
+	require.False(t, TookOver(&contract.AdoptRequest{Jobs: []contract.ResumeOffer{{}}}, &contract.AdoptResult{}))
+}
+
+func TestNotificationOfOneRowNamesIt(t *testing.T) {
+	row := contract.RowNotification{Type: "pdf", Key: contract.Key{ID: 3}}
+	require.Equal(t, actor.Announced{Row: row}, JobsNotified(&row))
+	require.Equal(t, actor.Notified{}, JobsNotified(nil))
+	require.Equal(t, actor.CancelRequested{Jobs: []dispatcherd.JobID{3}}, CancelNotified(3))
+	require.Equal(t, actor.Listening{On: true}, ListenerState(true))
+}
+
+func TestStopHandsOverWhatIsLeftAfterTheGrace(t *testing.T) {
+	s := Stop{Grace: 5 * time.Second, Settle: time.Second, Resume: true}
+	require.Equal(t, actor.Drained{}, s.Begin(0))
+	require.Nil(t, s.Next(5*time.Second-1, false, true))
+	require.Equal(t, Draining, s.Stage())
+	require.Equal(t, actor.HandedOver{}, s.Next(5*time.Second, false, true))
+	require.Equal(t, Settling, s.Stage())
+	require.Nil(t, s.Next(6*time.Second-1, false, true))
+	require.Nil(t, s.Next(6*time.Second, false, true))
+	require.Equal(t, Leaving, s.Stage())
+}
+
+func TestStopInterruptsWithoutResumeOrLease(t *testing.T) {
+	for _, s := range []*Stop{{Grace: time.Second, Settle: time.Second}, {Grace: time.Second, Settle: time.Second, Resume: true}} {
+		s.Begin(0)
+		require.Equal(t, actor.Interrupted{}, s.Next(time.Second, false, false))
+		require.Nil(t, s.Next(2*time.Second-1, false, false))
+		require.Equal(t, Interrupting, s.Stage())
+		require.Nil(t, s.Next(2*time.Second-1, true, false))
+		require.Equal(t, Settling, s.Stage())
+		s.Next(2*time.Second-1, true, false)
+		require.Equal(t, Leaving, s.Stage())
+	}
+}
+
+func TestIdleDispatcherStopsAtOnce(t *testing.T) {
+	s := Stop{Grace: time.Minute, Settle: time.Minute, Resume: true}
+	s.Begin(0)
+	require.Equal(t, actor.HandedOver{}, s.Next(0, true, true))
+	require.Nil(t, s.Next(0, true, true))
+	require.Equal(t, Leaving, s.Stage())
+}
+
+// recorder notes which component got an effect.
+type recorder struct{ got []string }
+
+func (r *recorder) note(what string) { r.got = append(r.got, what) }
+
+type statements struct{ *recorder }
+
+func (s statements) Fetch(*contract.FetchRequest)   { s.note("fetch") }
+func (s statements) Claim(*contract.ClaimRequest)   { s.note("claim") }
+func (s statements) Resolve(*contract.ClaimRequest) { s.note("resolve") }
+func (s statements) Adopt(*contract.AdoptRequest)   { s.note("adopt") }
+func (s statements) Finish(*contract.FinishRequest) { s.note("finish") }
+func (s statements) SetGate(bool)                   { s.note("gate") }
+
+type workers struct{ *recorder }
+
+func (w workers) Send(*actor.Send)  { w.note("worker send") }
+func (w workers) Tell(actor.Effect) { w.note("worker") }
+
+type callers struct{ *recorder }
+
+func (c callers) Started(*actor.Started)   { c.note("caller started") }
+func (c callers) Progress(*actor.Progress) { c.note("caller progress") }
+func (c callers) Partial(*actor.Partial)   { c.note("caller partial") }
+func (c callers) Answer(*actor.Answer)     { c.note("caller answer") }
+
+type rows struct{ *recorder }
+
+func (r rows) Sent(*actor.Send)         { r.note("row sent") }
+func (r rows) Progress(*actor.Progress) { r.note("row progress") }
+func (r rows) Partial(*actor.Partial)   { r.note("row partial") }
+
+func TestEffectsGoToTheirComponentsInOrder(t *testing.T) {
+	r := &recorder{}
+	p := Ports{Statements: statements{r}, Workers: workers{r}, Callers: callers{r}, Rows: rows{r}}
+	queued, onDemand := dispatcherd.Queued, dispatcherd.OnDemand
+	p.Perform([]actor.Effect{
+		&actor.Fetch{}, &actor.Claim{}, &actor.Resolve{}, &actor.Adopt{}, &actor.Finish{}, &actor.SetGate{},
+		&actor.Send{Mode: queued}, &actor.Send{Mode: onDemand}, &actor.Cancel{}, &actor.GoAway{}, &actor.Welcome{},
+		&actor.Started{}, &actor.Answer{}, &actor.Progress{Mode: queued}, &actor.Progress{Mode: onDemand},
+		&actor.Partial{Mode: queued}, &actor.Partial{Mode: onDemand},
+	})
+	require.Equal(t, []string{
+		"fetch", "claim", "resolve", "adopt", "finish", "gate",
+		"row sent", "worker send", "worker send", "worker", "worker", "worker",
+		"caller started", "caller answer", "row progress", "caller progress", "row partial", "caller partial",
+	}, r.got)
+}
