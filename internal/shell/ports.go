@@ -37,8 +37,9 @@ type Workers interface {
 type Callers interface {
 	// Started reports the start of an attempt.
 	Started(e *actor.Started)
-	// Progress and Partial report what the worker says about a running request.
+	// Progress reports how far a running request is.
 	Progress(e *actor.Progress)
+	// Partial hands on a part of its output.
 	Partial(e *actor.Partial)
 	// Answer ends the request.
 	Answer(e *actor.Answer)
@@ -48,8 +49,9 @@ type Callers interface {
 type Rows interface {
 	// Sent reports the start of an attempt.
 	Sent(e *actor.Send)
-	// Progress and Partial report what the worker says about a running job.
+	// Progress reports how far a running job is.
 	Progress(e *actor.Progress)
+	// Partial hands on a part of its output.
 	Partial(e *actor.Partial)
 }
 
