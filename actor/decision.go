@@ -1,6 +1,8 @@
 package actor
 
 import (
+	"math/bits"
+	"slices"
 	"time"
 
 	"github.com/dispatcherd/dispatcherd"
@@ -99,15 +101,16 @@ const waitLogPause Instant = 1000
 
 // typeWaits records why jobs of one type waited.
 type typeWaits struct {
-	last   [waitReasons]Instant // when the reason last held, plus one; 0 = never
-	logged int8                 // position of the reason that was logged last, plus one
+	last   [waitReasons]Instant // when the reason last held
+	held   WaitReasons          // the reasons that have ever held: last counts for them
+	logged int8                 // position of the reason that was logged last
 }
 
 // since returns the reasons that held at or after an instant.
 func (w *typeWaits) since(at Instant) (r WaitReasons) {
-	for i, last := range &w.last {
-		if last > at && last != 0 {
-			r |= 1 << i
+	for m := w.held; m != 0; m &= m - 1 {
+		if w.last[bits.TrailingZeros8(uint8(m))] >= at {
+			r |= m & -m
 		}
 	}
 	return r
@@ -117,12 +120,13 @@ func (w *typeWaits) since(at Instant) (r WaitReasons) {
 // writes an entry when the reason is new, or did not hold for waitLogPause.
 func (c *Core) logWait(t slotindex.TypeID, reason int) {
 	w := &c.types[t].reasons
-	again := c.now+1-w.last[reason] >= waitLogPause
-	w.last[reason] = c.now + 1
-	if !again && w.logged == int8(reason)+1 {
+	known := w.held != 0 && w.logged == int8(reason) && c.now-w.last[reason] < waitLogPause
+	w.last[reason] = c.now
+	w.held |= 1 << reason
+	if known {
 		return
 	}
-	w.logged = int8(reason) + 1
+	w.logged = int8(reason)
 	d := c.logDecision(DecisionWaiting)
 	d.Type, d.Reasons = c.index.Name(t), 1<<reason
 	if h, ok := c.best(t, true); ok {
@@ -134,9 +138,10 @@ func (c *Core) logWait(t slotindex.TypeID, reason int) {
 // by a round that ended for the given reason.
 func (c *Core) waitReason(t slotindex.TypeID, round int) int {
 	switch {
-	case c.index.Capacity(t) == 0:
-		return waitNoCapacity
 	case !c.index.HasFree(t):
+		if c.index.Capacity(t) == 0 {
+			return waitNoCapacity
+		}
 		return waitBusy
 	case c.disowned:
 		return waitFenced
@@ -150,8 +155,14 @@ func (c *Core) waitReason(t slotindex.TypeID, round int) int {
 
 // logDecision appends an entry for the decision log.
 func (c *Core) logDecision(kind DecisionKind) *Decision {
-	c.decisions = append(c.decisions, Decision{Kind: kind})
-	return &c.decisions[len(c.decisions)-1]
+	n := len(c.decisions)
+	if n == cap(c.decisions) {
+		c.decisions = slices.Grow(c.decisions, 1)
+	}
+	c.decisions = c.decisions[:n+1]
+	d := &c.decisions[n]
+	*d = Decision{Kind: kind} // in place: append would copy it
+	return d
 }
 
 // job returns the id of the job of a head, or 0 for an upper bound.
