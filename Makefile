@@ -145,6 +145,10 @@ bench/copyin: deps ## Measure how fast a producer can COPY
 bench/profile: deps ## Say where the time of a job goes (with perf where it is installed)
 	cd bench && go run ./profile $(if $(shell command -v perf),-perf)
 
+.PHONY: sim
+sim: ## Simulate dispatchers, workers and faults for SIM_EVENTS events (1e8)
+	SIM_EVENTS=$(or $(SIM_EVENTS),1e8) go test -count=1 -timeout 2h ./internal/sim/
+
 .PHONY: chaos
 chaos: deps ## Break everything at once, check that no job is lost and that the check would notice (CHAOS=smoke|short|normal|long)
 	cd harness && go run ./cmd/chaos -size $(CHAOS)

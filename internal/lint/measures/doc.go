@@ -12,7 +12,8 @@
 //     internal/lint, internal/sim, internal/trace and the trace commands; the
 //     modules harness, bench and tools do not count either.
 //   - old_words: findings of package vocabulary.
-//   - unsafe: lines that use package unsafe, in Go files that are no tests.
+//   - unsafe: lines that use package unsafe, in Go files of the
+//     root module that are no tests.
 //   - flags: flags in the help of serve.
 //   - doc_words: words of Markdown files.
 //   - packages_over_25_files: packages with more than 25 files that are no
