@@ -95,8 +95,8 @@ func (h *Handler) bodyError(err error) error {
 	return problem.InvalidRequest.Of("the body broke off or is not well-formed")
 }
 
-// isJSON checks the declared media type. curl's default is let through: nobody
-// means a form. JSON that says it is anything but UTF-8 is not JSON.
+// isJSON checks the declared media type. curl's default, a form, is accepted. JSON in
+// another character set than UTF-8 is not JSON.
 func isJSON(r *http.Request) bool {
 	t := r.Header.Get("Content-Type")
 	if t == "" || t == "application/json" {

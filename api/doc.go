@@ -1,22 +1,18 @@
-// Package api is the HTTP face of a dispatcher: on-demand requests whose
-// callers wait, jobs, and what an operator wants to see. It knows HTTP and
-// nothing of the loop or of Postgres; both are behind [Backend].
+// Package api serves callers and operators: on-demand requests, jobs, and the state of
+// the dispatcher. It knows HTTP and frames, and neither the loop nor Postgres; both are
+// behind [Backend].
 //
-// # A request
+// # Two interfaces
 //
-//	POST /v1/requests ──► Backend.Submit ──► … ──► Caller.Answered ──► response
+// On a Unix socket the first byte of a connection decides (listener.go): { begins a
+// frame (frames.go; docs/protocol.md, section 11), anything else is HTTP, which net/http
+// serves. On TCP there is only HTTP. Both are thin: package ondemand implements
+// on-demand requests below them.
 //
-// The usual request takes the short way: one caller, one channel, no state kept
-// beyond its connection. A request that streams, is kept for later, carries an
-// Idempotency-Key or a coalesce_key becomes a run: one execution with a bounded
-// list of what happened to it, which any number of callers may follow. A run is
-// cancelled when its last caller leaves, unless it was submitted to be fetched
-// later.
+// # Errors
 //
-// # Every answer
-//
-// Whatever goes wrong is told as application/problem+json (RFC 9457) whose type
-// is one of the constants in problem.go; docs/api.md describes each. Every
-// bound has a field in [Config] and shows in [Handler.Gauges] or in what the
-// [Observer] is told.
+// HTTP sends every error as application/problem+json (RFC 9457), frames send its name
+// as a code; package problem lists the names and docs/api.md describes them. Every
+// limit has a field in [Config] and is visible in [Handler.Gauges] or in calls of the
+// [Observer].
 package api

@@ -12,15 +12,15 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/problem"
 )
 
-// Observer is told what the API does, for metrics. Its methods must be fast and
-// may be called from any goroutine.
+// Observer counts what the API does, for metrics. Its methods must be fast and may be
+// called from any goroutine.
 type Observer interface {
-	// Responded tells of every response: the route as in the documents, the
-	// status, and how long it took. For event streams that is their whole life.
+	// Responded reports every response: the route as in the documents, the
+	// status, and how long it took. An event stream counts its whole duration.
 	Responded(route string, status int, took time.Duration)
-	// Failed tells of an error that nobody expected and that was answered 500.
+	// Failed reports an internal error, which was answered 500.
 	Failed(route string, err error)
-	// Refused counts what a bound kept out, or cut.
+	// Refused counts what a bound refused or dropped.
 	Refused(bound Bound)
 }
 
@@ -42,7 +42,7 @@ const (
 
 	BoundHeaderTime Bound = "header-timeout" // headers did not arrive in time
 	BoundBodyTime   Bound = "body-timeout"   // a body did not
-	BoundWriteTime  Bound = "write-timeout"  // nobody read a response, or an event
+	BoundWriteTime  Bound = "write-timeout"  // a response, or an event, was not read
 	BoundIdleTime   Bound = "idle-timeout"   // a connection was not used any more
 )
 
@@ -95,7 +95,7 @@ func (h *Handler) Close() { h.requests.Close() }
 
 // ServeHTTP implements http.Handler.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if r.RequestURI == "*" && r.Method == http.MethodOptions { // about no path: whether somebody is there
+	if r.RequestURI == "*" && r.Method == http.MethodOptions { // about no path
 		w.Header().Set("Content-Length", "0")
 		return
 	}
@@ -172,7 +172,7 @@ func answerJSON(w http.ResponseWriter, status int, v any) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_, _ = w.Write(append(text, '\n')) // the caller is gone; nobody is left to tell
+	_, _ = w.Write(append(text, '\n')) // fails only if the caller is gone
 }
 
 // Gauges are current numbers.

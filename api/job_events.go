@@ -16,9 +16,8 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
-// jobWatch implements Caller for somebody who follows a row. Pieces of output
-// wait for him up to a bound; everything else only says that the row is worth a
-// look.
+// jobWatch implements ondemand.Caller for a caller that follows a row. Reports wait up
+// to a bound. Everything else only says that the row may have changed.
 type jobWatch struct {
 	changed chan struct{} // capacity 1
 
@@ -28,7 +27,7 @@ type jobWatch struct {
 	mu      sync.Mutex
 	reports []ondemand.Report
 	missed  int  // came after reports; none is taken while there are some
-	over    bool // nobody reads any more
+	over    bool // the caller is gone
 }
 
 // Started implements Caller.
@@ -79,7 +78,7 @@ func (j *jobWatch) take() (reports []ondemand.Report, missed int, more bool) {
 	return reports, missed, false
 }
 
-// close drops what nobody will read.
+// close drops what waits.
 func (j *jobWatch) close() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -138,7 +137,7 @@ func (h *Handler) getJobEvents(w http.ResponseWriter, r *http.Request) error {
 		switch fresh, err := h.backend.Job(r.Context(), id); {
 		case err == nil:
 			job = fresh
-		case errors.Is(err, ErrNotFound): // somebody deleted the row
+		case errors.Is(err, ErrNotFound): // the row was deleted
 			out.event("", "error", problemJSON(problemOf(err)))
 			return out.flush()
 		} // otherwise the next change, or heartbeat, looks again

@@ -18,9 +18,9 @@ type StatusEvent struct {
 	Failures int                 `json:"failures"`
 }
 
-// statusLine is what somebody who follows a row has been told of its status. Rows
-// are read now and then, while words of a worker come at once: what is told must
-// be in order all the same, and nothing twice.
+// statusLine is what a caller that follows a row has been sent of its status. Rows are
+// polled, while reports of a worker arrive at once. The events are in order all the
+// same, and none is sent twice.
 type statusLine struct {
 	out  *sse
 	told string              // id of the last status event, perhaps of an earlier stream

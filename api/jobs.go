@@ -40,7 +40,7 @@ func (h *Handler) postJobs(w http.ResponseWriter, r *http.Request) error {
 	onError := r.URL.Query().Get("on_error")
 	kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	switch {
-	case len(r.Header.Values("Idempotency-Key")) > 0: // to pass over it would insert twice for somebody who counts on once
+	case len(r.Header.Values("Idempotency-Key")) > 0: // ignoring it would insert twice
 		endBody(w, r, false)
 		return problem.InvalidRequest.Of("an insert takes no Idempotency-Key: sent again it inserts again; POST /v1/requests takes one")
 	case onError != "" && onError != "abort" && onError != "skip":

@@ -7,10 +7,10 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/problem"
 )
 
-// Local lets programs in and keeps web pages out. It is for listeners on loopback
-// that want no token: the browser of somebody on this host reaches them too, and
-// would send what any page tells it to (a body that claims to be a form needs
-// nobody's leave), or read what it gets if the page's name is made to point here.
+// Local admits programs and rejects web pages. It is for listeners on loopback without
+// tokens. A browser on this host reaches them, too: any page can make it send a body
+// that is declared as a form, and a page whose name is made to point here can read
+// the answers.
 func (h *Handler) Local(next http.Handler) http.Handler {
 	pages := http.NewCrossOriginProtection()
 	refuse := h.observed(route{path: "guard", handle: func(_ http.ResponseWriter, r *http.Request) error {

@@ -15,15 +15,15 @@ func (h *Handler) surviveOn(route string, began time.Time) {
 	if v == nil {
 		return
 	}
-	if v != http.ErrAbortHandler { //nolint:errorlint // a panic's value, which nobody wraps
+	if v != http.ErrAbortHandler { //nolint:errorlint // a panic's value is not wrapped
 		h.obs.Failed(route, panicked(v))
 		h.obs.Responded(route, http.StatusInternalServerError, time.Since(began))
 	}
 	panic(http.ErrAbortHandler)
 }
 
-// panicked describes a panic without its value, which may hold what is nobody's
-// business, unless the runtime made it.
+// panicked describes a panic. The value is left out, because it may contain payload,
+// unless it is an error of the runtime.
 func panicked(v any) error {
 	what := fmt.Sprintf("a %T", v)
 	if own, ok := v.(runtime.Error); ok {

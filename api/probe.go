@@ -17,7 +17,7 @@ func (h *Handler) live(w http.ResponseWriter, r *http.Request) error {
 
 // ready says whether new work is taken. ?exclude=name leaves a check out, as
 // with Kubernetes' own probes; those only warn of a name that no check has.
-// Here it is refused: somebody who misspells one would find out in an outage.
+// Here it is refused: a misspelt name would be noticed only in an outage.
 func (h *Handler) ready(w http.ResponseWriter, r *http.Request) error {
 	alive, checks := h.backend.Checks()
 	checks = append([]Check{{Name: "loop", OK: alive}}, checks...)

@@ -14,8 +14,8 @@ import (
 )
 
 // strict reports whether query parameters that the route does not have are refused,
-// so that nobody believes in one that is misspelt. What probes, scrapers and readers
-// of the description ask for is left alone: they may add parameters of their own.
+// so that a misspelt one is noticed. Those of probes, scrapers and readers of the
+// description are ignored: they may add parameters of their own.
 func (rt *route) strict() bool { return rt.method != "" && strings.HasPrefix(rt.path, "/v1/") }
 
 // checkQuery holds the query against what the documents say about the route.

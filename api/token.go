@@ -53,7 +53,7 @@ func ReadTokens(r io.Reader) (*Tokens, error) {
 		return nil, err
 	}
 	if len(t.names) == 0 {
-		return nil, errors.New("no token is in it: nobody could get in")
+		return nil, errors.New("it contains no token")
 	}
 	return t, nil
 }
@@ -83,8 +83,8 @@ func scopeOf(r *http.Request) string {
 	return name
 }
 
-// Guarded lets in whoever has one of the tokens that current returns, which every
-// request asks anew. Probes are open to all.
+// Guarded admits requests with one of the tokens that current returns; it is called for
+// every request. Probes need no token.
 func (h *Handler) Guarded(current func() *Tokens) http.Handler {
 	refuse := h.observed(route{path: "guard", handle: func(http.ResponseWriter, *http.Request) error {
 		return problem.Unauthorized.Of("send Authorization: Bearer and a token this dispatcher knows")

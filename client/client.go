@@ -34,7 +34,7 @@ type Client struct {
 	frames      *frameClient // nil on TCP
 }
 
-// idleTimeout is how long a connection is kept that nobody uses: less than the
+// idleTimeout is how long an idle connection is kept: less than the
 // dispatcher's idle timeout of 2 min, for a call that goes out over one
 // which the dispatcher is closing fails.
 const idleTimeout = time.Minute

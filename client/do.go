@@ -14,7 +14,7 @@ import (
 	"github.com/dispatcherd/dispatcherd"
 )
 
-// Request is a job somebody waits for.
+// Request is a job whose caller waits for the result.
 type Request struct {
 	Type     string
 	Payload  any // encoded as JSON; a json.RawMessage as it is

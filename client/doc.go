@@ -2,10 +2,11 @@
 //
 // A batch producer inserts rows, inside its own transaction if it likes, with
 // [Insert], [InsertTx], [InsertSQLTx] and [InsertMany]; that needs Postgres and
-// no dispatcher. A program with somebody waiting asks a dispatcher through its
-// API with a [Client]: [Client.Do] waits for the result, [Client.Stream] shows
-// what happens meanwhile, [Client.Cancel] ends a job. Ending the context of a
-// call hangs up, which cancels.
+// no dispatcher. An interactive program sends requests to a dispatcher with a
+// [Client]: [Client.Do] waits for the result, [Client.Stream] also delivers the
+// events, [Client.Cancel] cancels a job. Cancelling the context of a call cancels
+// its request. On a Unix socket all requests of a Client share one connection and
+// are sent as frames; on TCP they are sent as HTTP.
 //
 // [MapLimit] runs a function over many items, so many at a time: the way to
 // wait for many requests without flooding the dispatcher.

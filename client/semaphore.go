@@ -8,8 +8,8 @@ import (
 )
 
 // Semaphore admits work up to a total weight (article 5, "weighted semaphore").
-// Whoever waits is served in order of arrival, and a release hands the weight
-// over directly: a newcomer never gets what somebody in the queue waits for,
+// Waiting callers are served in order of arrival. A release hands the weight over
+// directly: a new caller never gets the weight that a queued caller waits for,
 // also not by asking for less.
 type Semaphore struct {
 	most int
