@@ -18,13 +18,12 @@ type Performer interface {
 // not those that the step was given.
 type Observer func(c *Core, now Instant, ev Event, fx []Effect)
 
-// Actor is one goroutine around one Core (article 1, "Actor Model"): a channel
-// for everybody who has news, one select over all of them. Its methods may be
-// called from any goroutine. After Stop they do nothing.
+// Actor multiplexes typed event channels onto one goroutine, which owns the Core
+// (article 1, "Actor Model"). Its methods may be called from any goroutine. After
+// Stop they do nothing.
 //
-// A loop with nothing to do stands in the queue of every channel, and leaves all
-// of them when one has something: some 60 ns each, which a caller waits for twice.
-// So what comes seldom shares a channel, and what comes often has a typed one.
+// Frequent events have typed channels. Rare events share one, because each case of
+// the select costs about 60 ns, twice per request.
 //
 // Channels that carry the events of one session, or of one caller, have no
 // buffer: a send returns when the loop has taken the event, so what one

@@ -25,7 +25,7 @@ func (tw *twin) foreign(j *twinJob) bool { return j.id > 0 && !tw.shares[j.typ].
 // handicap is what a job counts as younger, in milliseconds.
 func (tw *twin) handicap(j *twinJob) int64 {
 	if tw.foreign(j) {
-		return scoring.Handicap.Milliseconds()
+		return scoring.Penalty.Milliseconds()
 	}
 	return 0
 }
@@ -57,7 +57,7 @@ func (h *history) lookNow() {
 
 // randomElsewhere changes what the other dispatchers can do and whose the rows are.
 func (h *history) randomElsewhere() Event {
-	ev := Elsewhere{Capacity: map[string]int{}, Shares: map[string]contract.Share{}}
+	ev := ClusterCapacity{Capacity: map[string]int{}, Shares: map[string]contract.Share{}}
 	for _, typ := range twinTypes {
 		before, behind := h.rng.IntN(4), h.rng.IntN(4)
 		if own, _ := h.twin.capacity(typ); before+behind > 0 {

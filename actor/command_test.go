@@ -161,11 +161,11 @@ func (w *world) cmdConfig(ws words, _ []string) {
 	l.Unfinished = ws.int("unfinished", l.Unfinished)
 	l.Finishes = ws.int("finishes", l.Finishes)
 	l.Crashes = ws.int("crashes", l.Crashes)
-	d.cfg.Comeback = cmp.Or(ws.duration("comeback"), d.cfg.Comeback)
+	d.cfg.ReconnectGrace = cmp.Or(ws.duration("comeback"), d.cfg.ReconnectGrace)
 	d.cfg.Resume = cmp.Or(ws.duration("resume"), d.cfg.Resume)
 	d.cfg.Weights.OnDemandCap = cmp.Or(ws.duration("cap"), d.cfg.Weights.OnDemandCap)
 	d.cfg.Poll = cmp.Or(ws.duration("poll"), d.cfg.Poll)
-	d.cfg.PollDeaf = cmp.Or(ws.duration("poll-deaf"), d.cfg.PollDeaf)
+	d.cfg.PollUnsubscribed = cmp.Or(ws.duration("poll-deaf"), d.cfg.PollUnsubscribed)
 	d.cfg.CancelGrace = cmp.Or(ws.duration("cancel-grace"), d.cfg.CancelGrace)
 	if typ := ws.args["timeout-of"]; typ != "" {
 		d.cfg.Timeouts = map[string]time.Duration{typ: ws.duration("timeout")}
@@ -357,7 +357,7 @@ func (w *world) cmdSteal(ws words, _ []string) {
 // for a type, as a beat does: share pdf before=1 own=1 behind=2.
 func (w *world) cmdShare(ws words, _ []string) {
 	before, behind := ws.int("before", 0), ws.int("behind", 0)
-	w.step(Elsewhere{
+	w.step(ClusterCapacity{
 		Capacity: map[string]int{ws.bare[0]: before + behind},
 		Shares:   map[string]contract.Share{ws.bare[0]: contract.ShareOf(ws.int("own", 1), contract.Others{SmallerIDs: before, LargerIDs: behind, Least: 1})},
 	})

@@ -26,30 +26,28 @@ type Config struct {
 	Limits  Limits
 	Retry   Backoff // of failed attempts
 	Outage  Backoff // of statements that Postgres refused or did not answer
-	// Poll is the time between two full looks at the lanes: the truth that
-	// does not need NOTIFY.
+	// Poll is the time between two full scans, which do not depend on NOTIFY.
 	Poll time.Duration
-	// PollDeaf is the time between two looks for new rows while NOTIFY does not
-	// work.
-	PollDeaf time.Duration
+	// PollUnsubscribed is the time between two fetches of new rows while NOTIFY does
+	// not work.
+	PollUnsubscribed time.Duration
 	// Patience bounds how long a decision waits for a fetch that may bring a
 	// better candidate than the ones at hand.
 	Patience time.Duration
-	// Handicap is what rows of other dispatchers' shares count as younger. It
-	// is longer than Poll, so that what a poll read of them has been read again
-	// before it is preferred to the own rows that came after it: meanwhile their
-	// owner has them done. The overtaking window grows by it.
-	Handicap time.Duration
+	// Penalty is the age that non-local rows lose. It is longer than Poll, so that
+	// a non-local row is read again before it is preferred to a younger local row:
+	// by then its owner usually has it done. The overtaking window grows by it.
+	Penalty time.Duration
 	// CancelGrace is how long a worker has to end a job that it was told to stop,
 	// until its session is ended.
 	CancelGrace time.Duration
-	// Resume is how long a job whose worker was cut off stays as it is, for the
-	// worker to bring it along on its next connection; 0 = not at all.
+	// Resume is how long a detached job waits for its worker to resume it; 0 = not
+	// at all.
 	Resume time.Duration
-	// Comeback is the time that a worker has to connect anew before requests that
-	// it alone could serve, and that do not want to wait for one, are turned away.
-	// Its default is the longest pause between two tries of the SDK.
-	Comeback time.Duration
+	// ReconnectGrace is the time that a worker has to reconnect before requests that
+	// only it could serve are rejected. Requests with Wait are not rejected. Its
+	// default is the longest pause between two connections of the SDK.
+	ReconnectGrace time.Duration
 	// Timeouts limits the attempts of a type whose rows name no limit; types that
 	// are not named have none. It is read only.
 	Timeouts map[string]time.Duration
@@ -73,9 +71,9 @@ type Limits struct {
 	Crashes       int // attempts that may end in the death of their worker before the job is quarantined
 }
 
-// maxHandicap bounds what the overtaking window grows by among several
+// maxPenalty bounds what the overtaking window grows by among several
 // dispatchers.
-const maxHandicap = time.Hour
+const maxPenalty = time.Hour
 
 // DefaultConfig returns the article's weights and the documented bounds.
 func DefaultConfig() Config {
@@ -86,14 +84,14 @@ func DefaultConfig() Config {
 			ClaimBatch: 1000, Claims: 1, FinishBatch: 1000, Finishes: 1, Unfinished: 20_000,
 			LaneLength: 4096, LanesPerFetch: 1024, LostPerList: 5, Crashes: 3,
 		},
-		Retry:       Backoff{Base: time.Second, Max: 10 * time.Minute},
-		Outage:      Backoff{Base: 50 * time.Millisecond, Max: 5 * time.Second},
-		Poll:        time.Second,
-		PollDeaf:    200 * time.Millisecond,
-		Patience:    100 * time.Millisecond,
-		CancelGrace: 10 * time.Second,
-		Comeback:    5 * time.Second,
-		Handicap:    scoring.Handicap,
+		Retry:            Backoff{Base: time.Second, Max: 10 * time.Minute},
+		Outage:           Backoff{Base: 50 * time.Millisecond, Max: 5 * time.Second},
+		Poll:             time.Second,
+		PollUnsubscribed: 200 * time.Millisecond,
+		Patience:         100 * time.Millisecond,
+		CancelGrace:      10 * time.Second,
+		ReconnectGrace:   5 * time.Second,
+		Penalty:          scoring.Penalty,
 	}
 }
 
@@ -110,13 +108,13 @@ func (c Config) Validate() error {
 	for _, d := range []struct {
 		name  string
 		value time.Duration
-	}{{"poll", c.Poll}, {"poll-deaf", c.PollDeaf}, {"patience", c.Patience}, {"handicap", c.Handicap}, {"cancel-grace", c.CancelGrace}, {"comeback", c.Comeback}} {
+	}{{"poll", c.Poll}, {"poll-unsubscribed", c.PollUnsubscribed}, {"patience", c.Patience}, {"penalty", c.Penalty}, {"cancel-grace", c.CancelGrace}, {"reconnect-grace", c.ReconnectGrace}} {
 		if d.value < time.Millisecond {
 			return fmt.Errorf("%s is %v, must be at least 1ms", d.name, d.value)
 		}
 	}
-	if c.Handicap > maxHandicap {
-		return fmt.Errorf("handicap is %v, must be at most %v: nothing that waits may be overtaken for longer", c.Handicap, maxHandicap)
+	if c.Penalty > maxPenalty {
+		return fmt.Errorf("penalty is %v, must be at most %v: nothing that waits may be overtaken for longer", c.Penalty, maxPenalty)
 	}
 	if err := c.Retry.Validate("retry"); err != nil {
 		return err
@@ -127,7 +125,7 @@ func (c Config) Validate() error {
 // backlog returns the part that concerns the pending rows.
 func (c Config) backlog() backlog.Config {
 	return backlog.Config{
-		Poll: c.Poll, PollUnsubscribed: c.PollDeaf, Patience: c.Patience, Penalty: c.Handicap, Backoff: c.Outage,
+		Poll: c.Poll, PollUnsubscribed: c.PollUnsubscribed, Patience: c.Patience, Penalty: c.Penalty, Backoff: c.Outage,
 		LaneLength: c.Limits.LaneLength, LanesPerFetch: c.Limits.LanesPerFetch,
 		LostPerBatch: c.Limits.LostPerList, Departures: c.Limits.Unfinished,
 	}

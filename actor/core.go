@@ -42,8 +42,8 @@ type Core struct {
 	ends   finishQueue
 	reads  []*contract.FetchRequest // scratch of flushReads
 
-	elsewhere map[string]int            // capacity of the other dispatchers, by type; read only
-	shares    map[string]contract.Share // by type; read only
+	otherCapacity map[string]int            // capacity of the other dispatchers, by type; read only
+	shares        map[string]contract.Share // by type; read only
 
 	decisions []Decision // of the last step
 
@@ -58,14 +58,14 @@ type Core struct {
 // Stats counts what happened since the start. All counters only grow.
 type Stats struct {
 	Placed, Misses                           uint64 // placements; rounds that waited for a fetch
-	Won, Lost, Unknown                       uint64 // rows claimed; rows somebody else had; claims without an answer
+	Won, Lost, Unknown                       uint64 // rows claimed; rows that another dispatcher had; claims without an answer
 	Done, Retried, Failed                    uint64 // attempts by outcome
 	Cancelled, Released, Crashed, Quarantine uint64
-	Adopted                                  uint64 // executions of another dispatcher that go on here
+	Adopted                                  uint64 // executions of another dispatcher that continue here
 	Left                                     uint64 // executions that are left to the next dispatcher
 	Detached                                 uint64 // executions whose session ended for no fault of theirs
 	TimedOut, HungUp                         uint64 // attempts over their limit; sessions ended because a cancel was ignored
-	Stale                                    uint64 // words of workers about attempts that are not theirs any more
+	Stale                                    uint64 // reports rejected because the attempt is no longer the current one
 	Answered, Late, Unsupported, Busy        uint64 // on-demand requests by answer
 	Preempted                                uint64 // queued jobs whose reserved slot was given to another job
 	StaleBatches                             uint64 // fetched batches discarded after too many lost claims
@@ -164,14 +164,16 @@ func (c *Core) score(mode dispatcherd.Mode, p dispatcherd.Priority, ageMS int64,
 }
 
 // capacity is how many slots of the whole cluster support a type.
-func (c *Core) capacity(t slotindex.TypeID) int { return c.index.Capacity(t) + int(c.types[t].abroad) }
+func (c *Core) capacity(t slotindex.TypeID) int {
+	return c.index.Capacity(t) + int(c.types[t].otherSlots)
+}
 
-func (ev Elsewhere) apply(c *Core) {
-	c.elsewhere, c.shares = ev.Capacity, ev.Shares
+func (ev ClusterCapacity) apply(c *Core) {
+	c.otherCapacity, c.shares = ev.Capacity, ev.Shares
 	for t := range c.types {
 		if k := &c.types[t]; k.known {
 			name := c.index.Name(slotindex.TypeID(t))
-			k.abroad = int32(ev.Capacity[name])
+			k.otherSlots = int32(ev.Capacity[name])
 			c.backlog.SetShare(slotindex.TypeID(t), ev.Shares[name])
 		}
 	}

@@ -22,9 +22,9 @@
 //   - the jobs in its hands: reserved (their claim is under way), running, or
 //     finishing (their end is on its way to Postgres).
 //
-// A slot is free, reserved, or busy. Reserved is where crashes hide: a session
-// that dies while a claim for its slot is in flight leaves a won job without a
-// slot, and that job goes back to pending at once.
+// A slot is free, reserved, or busy. A session that ends while a claim for its
+// slot is in flight gives a won job without a slot: its row is released at once.
+// See jobstate.go for the states of a job in hand.
 //
 // # A decision
 //
@@ -38,8 +38,8 @@
 //
 // # Exactness
 //
-// A lane whose cached candidates ran out while Postgres is known to hold more
-// stands in the comparison with the position of the last one taken, the best
-// its next candidate could be. If that phantom is the best head, the round
-// waits for the fetch instead of letting a lesser job pass.
+// A lane without candidates for which Postgres holds more rows is compared by its
+// upper bound: the position of the last row read, the best that the next row can
+// have. If an upper bound is the best head, the round waits for the fetch instead
+// of letting a lesser job pass.
 package actor

@@ -266,13 +266,13 @@ func TestWhenStoppingARequestThatComesBackIsAnswered(t *testing.T) {
 // Rarity means the cluster's capacity: slots of other dispatchers count.
 func TestSlotsElsewhereMakeATypeLessRare(t *testing.T) {
 	c := desk()
-	c.Step(1000, Elsewhere{Capacity: map[string]int{"pdf": 3, "ocr": 9}}, nil)
+	c.Step(1000, ClusterCapacity{Capacity: map[string]int{"pdf": 3, "ocr": 9}}, nil)
 	send := one[*Send](t, c.Step(1000, Requested{Job: -1, Type: "pdf"}, nil))
 	require.Equal(t, scoring.Milli(100_000), send.Why.Terms.Rarity, "500 over 2 here and 3 elsewhere")
 	c.Step(1000, Registered{Session: 9, Worker: "eve", Slots: []dispatcherd.Slot{{ID: 30, Types: []string{"ocr"}}}}, nil)
 	send = one[*Send](t, c.Step(1000, Requested{Job: -2, Type: "ocr"}, nil))
 	require.Equal(t, scoring.Milli(50_000), send.Why.Terms.Rarity, "a type that was not known here when the others were counted")
-	c.Step(1000, Elsewhere{}, nil)
+	c.Step(1000, ClusterCapacity{}, nil)
 	send = one[*Send](t, c.Step(1000, Requested{Job: -3, Type: "pdf"}, nil))
 	require.Equal(t, scoring.Milli(250_000), send.Why.Terms.Rarity)
 }

@@ -65,7 +65,7 @@ type Result struct {
 	Job        dispatcherd.JobID
 	Attempt    dispatcherd.Attempt
 	OK         bool
-	Returned   bool          // the worker gives the job back unfinished, nobody's fault
+	Returned   bool          // the worker returns the job unfinished; the attempt does not count
 	Value      []byte        // JSON or nil; OK only
 	Error      string        // not OK only
 	Permanent  bool          // not OK only: do not try again
@@ -99,7 +99,7 @@ type Requested struct {
 	Wait bool
 	// Patience is how long it stays while no slot supports its type: one that may
 	// wait, from now on or from the end of the last slot; 0 = as long as its
-	// caller. Any other has at least Config.Comeback from the end of the last slot, so
+	// caller. Any other has at least Config.ReconnectGrace from the end of the last slot, so
 	// that a worker can come back.
 	Patience time.Duration
 }
@@ -159,17 +159,17 @@ type GateSet struct {
 }
 
 // Disowned tells that this dispatcher cannot prove its lease any more: others
-// may have taken its rows over. Its workers are told to stop, how they stop is
-// nobody's fault, and no row is claimed until Owned.
+// may have adopted its rows. Its workers are told to stop, their attempts end as
+// released, and no row is claimed until Owned.
 type Disowned struct{}
 
 // Owned tells that the dispatcher has a lease again, the old or a new one.
 type Owned struct{}
 
-// Elsewhere tells what the other dispatchers' slots can do, so that rarity
+// ClusterCapacity tells what the other dispatchers' slots can do, so that rarity
 // means the cluster's, and how the rows are shared with them. Types that are
-// not named have no slot elsewhere. Core keeps the maps.
-type Elsewhere struct {
+// not named have no slot at other dispatchers. Core keeps the maps.
+type ClusterCapacity struct {
 	Capacity map[string]int
 	Shares   map[string]contract.Share // this dispatcher's; not named = everything
 }
@@ -181,15 +181,15 @@ type Adopted struct {
 }
 
 // Drained ends the taking of jobs for good: the dispatcher is about to stop.
-// Running jobs go on; everything not yet started is given back.
+// Running jobs continue; claims that are not sent are given up.
 type Drained struct{}
 
-// Interrupted ends the jobs that are still running, nobody's fault: the grace
-// after Drained is over. Their rows become pending with their order kept.
+// Interrupted releases the jobs that are still running: the grace period after
+// Drained is over. Their rows become pending with their order kept.
 type Interrupted struct{}
 
 // HandedOver ends this dispatcher's part in the jobs that are still running:
-// the grace after Drained is over, and their workers will present them to the
+// the grace period after Drained is over, and their workers will offer them to the
 // next dispatcher. Results count until a job's session ends; from then on its
 // row is left as it is. Requests have no row and are answered.
 type HandedOver struct{}

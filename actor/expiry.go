@@ -75,7 +75,7 @@ func (c *Core) answerLate(j *job) {
 	c.reply(Answer{Job: j.id, Kind: AnswerLate, Reason: reason})
 }
 
-// answerUnsupported ends a request that waited for a slot in vain.
+// answerUnsupported ends a request for which no slot came in time.
 func (c *Core) answerUnsupported(j *job) {
 	c.logEnd(j, 0, AnswerUnsupported)
 	c.stats.Unsupported++ // and not Answered: each request is counted once
@@ -102,5 +102,5 @@ func (c *Core) WaitsForCapacity(id dispatcherd.JobID) bool {
 // published, at another dispatcher.
 func (c *Core) Offered(name string) bool {
 	t, known := c.index.Lookup(name)
-	return known && c.index.Capacity(t) > 0 || c.elsewhere[name] > 0
+	return known && c.index.Capacity(t) > 0 || c.otherCapacity[name] > 0
 }

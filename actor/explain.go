@@ -21,22 +21,22 @@ type Reason string
 const (
 	ReasonRunning       Reason = "Running"       // it runs on a slot
 	ReasonRecording     Reason = "Recording"     // it has ended; the end is on its way to Postgres
-	ReasonClaimed       Reason = "Claimed"       // a slot is reserved, the claim is under way
+	ReasonClaimed       Reason = "Claimed"       // a slot is reserved, the claim is in flight
 	ReasonScheduled     Reason = "Scheduled"     // its run_at lies ahead
 	ReasonBackoff       Reason = "Backoff"       // it failed, and its next attempt lies ahead
 	ReasonDraining      Reason = "Draining"      // this dispatcher is about to stop
 	ReasonFenced        Reason = "Fenced"        // the lease is not renewed: this dispatcher claims no row
 	ReasonOutage        Reason = "Outage"        // Postgres does not answer
-	ReasonUnrecorded    Reason = "Unrecorded"    // too many ended attempts wait to be written down
-	ReasonTypeUnknown   Reason = "TypeUnknown"   // nobody here has ever offered the type, or nobody remembers
+	ReasonUnrecorded    Reason = "Unrecorded"    // too many ended attempts wait to be recorded
+	ReasonTypeUnknown   Reason = "TypeUnknown"   // no slot here has offered the type, or it is forgotten
 	ReasonNoCapacity    Reason = "NoCapacity"    // the type is known, but no slot in service supports it
-	ReasonCapacityBusy  Reason = "CapacityBusy"  // every slot that supports the type is taken, and none is one that a new request may take over
-	ReasonClaimRaceLost Reason = "ClaimRaceLost" // it was passed by: its claim was lost, or it was committed late; the next full look finds it
+	ReasonCapacityBusy  Reason = "CapacityBusy"  // every slot that supports the type is taken, and a new request may preempt none
+	ReasonClaimRaceLost Reason = "ClaimRaceLost" // it was passed by: its claim was lost, or it was committed late; the next full scan finds it
 	ReasonUnread        Reason = "Unread"        // it lies behind everything read ahead so far
 	ReasonOtherShare    Reason = "OtherShare"    // it belongs to another dispatcher's share; here it is read when slots are free or it grows old
 	ReasonAwaitsFetch   Reason = "AwaitsFetch"   // a better job may be on its way from Postgres
 	ReasonClaimsFull    Reason = "ClaimsFull"    // the next claim is full, or may be once those who go before it have their places
-	ReasonOutranked     Reason = "Outranked"     // somebody with a higher score could take the same slots
+	ReasonOutranked     Reason = "Outranked"     // a job with a higher score could take the same slots
 )
 
 // Inquiry says what job is asked about. For a request in memory the id is
@@ -66,7 +66,7 @@ type Explanation struct {
 	AtLeast             bool
 
 	Capacity, Free int
-	Elsewhere      int                // slots of other dispatchers that support it, as they told last
+	OtherSlots     int                // slots of other dispatchers that support it, as they told last
 	Slot           dispatcherd.SlotID // the slot it would get now, or holds; 0 if none
 	Slots          []SlotInfo         // compatible ones, at most explainedSlots
 	Ahead          []Rival            // the best of Competing, at most explainedRivals
@@ -113,7 +113,7 @@ func (c *Core) Explain(q Inquiry) Explanation {
 		x.Capacity, x.Free = c.index.Capacity(a.typ), c.index.FreeFor(a.typ)
 		c.explainSlots(&x, a.typ)
 	}
-	x.Elsewhere = c.elsewhere[x.Type]
+	x.OtherSlots = c.otherCapacity[x.Type]
 	x.Terms = c.cfg.Weights.Score(a.mode, a.priority, int64(c.now)-a.arrival, c.capacityOf(&a))
 	a.score = x.Terms.Total()
 	if j != nil && j.state != waiting {
@@ -126,7 +126,7 @@ func (c *Core) Explain(q Inquiry) Explanation {
 	}
 	x.Window, x.Bounded = c.cfg.Weights.Window()
 	if a.known && c.backlog.Shared(a.typ) {
-		x.Window, x.Bounded = c.cfg.Weights.SharedWindow(c.cfg.Handicap)
+		x.Window, x.Bounded = c.cfg.Weights.SharedWindow(c.cfg.Penalty)
 	}
 	x.Closes = max(0, x.Window-msDuration(age)) // longer than the window before it is due
 	if j != nil && x.Free == 0 && c.types[a.typ].urgent && !c.draining {
@@ -134,8 +134,8 @@ func (c *Core) Explain(q Inquiry) Explanation {
 			x.Slot = c.index.SlotID(lesser.slot)
 		}
 	}
-	unknown, seats := c.explainRank(&x, &a)
-	x.Reasons = c.reasons(&x, &a, q, unknown, c.claimFull(&a, seats))
+	unknown, claimable := c.explainRank(&x, &a)
+	x.Reasons = c.reasons(&x, &a, q, unknown, c.claimFull(&a, claimable))
 	if slices.ContainsFunc(x.Reasons, Reason.holdsOff) {
 		x.Slot = 0
 	}
@@ -218,7 +218,7 @@ func (c *Core) explainSlots(x *Explanation, t slotindex.TypeID) {
 // explainRank counts who goes before, and tells whether unread jobs may, and how
 // many rows among them have a slot to themselves at most: each takes a place in
 // the next claim.
-func (c *Core) explainRank(x *Explanation, a *asked) (unknown bool, seats int) {
+func (c *Core) explainRank(x *Explanation, a *asked) (unknown bool, claimable int) {
 	open := c.queuedOpen()
 	rivals := c.competitors(a)
 	var ahead []head
@@ -242,7 +242,7 @@ func (c *Core) explainRank(x *Explanation, a *asked) (unknown bool, seats int) {
 			c.countAhead(x, a, id, n, all, rivals[id])
 		}
 		if open {
-			seats += min(rows, c.index.FreeFor(id))
+			claimable += min(rows, c.index.FreeFor(id))
 		}
 	}
 	x.AtLeast = x.AtLeast || x.Capacity == 0 // of such a type no row is read
@@ -254,7 +254,7 @@ func (c *Core) explainRank(x *Explanation, a *asked) (unknown bool, seats int) {
 	for i := range ahead[:min(len(ahead), explainedRivals)] {
 		x.Ahead = append(x.Ahead, c.rival(a, &ahead[i]))
 	}
-	return unknown, seats
+	return unknown, claimable
 }
 
 func (c *Core) countAhead(x *Explanation, a *asked, t slotindex.TypeID, n, all int, rivals bool) {
@@ -347,7 +347,7 @@ func compareHeads(a, b head) int {
 	return 0
 }
 
-// rival describes somebody ahead, and when a passes him, in closed form.
+// rival describes a job that ranks before a, and when a passes it, in closed form.
 func (c *Core) rival(a *asked, h *head) Rival {
 	r := Rival{
 		ID: dispatcherd.JobID(h.number), Mode: h.mode, Type: c.index.Name(h.typ), Priority: h.priority,
@@ -366,12 +366,12 @@ func (c *Core) rival(a *asked, h *head) Rival {
 }
 
 // claimFull reports whether the next claim may have no room for a row, or for one
-// that goes before a request, which then waits with it. seats is how many places
+// that goes before a request, which then waits with it. claimable is how many places
 // those who go before take at most.
-func (c *Core) claimFull(a *asked, seats int) bool {
-	taken := len(c.claims.next) + seats
+func (c *Core) claimFull(a *asked, claimable int) bool {
+	taken := len(c.claims.next) + claimable
 	if a.mode == dispatcherd.OnDemand {
-		return seats > 0 && taken > c.claimRoom()
+		return claimable > 0 && taken > c.claimRoom()
 	}
 	return taken >= c.claimRoom()
 }

@@ -62,7 +62,7 @@ func (p *puzzle) share() {
 	if p.rng.IntN(2) == 0 {
 		return
 	}
-	ev := Elsewhere{Capacity: map[string]int{}, Shares: map[string]contract.Share{}}
+	ev := ClusterCapacity{Capacity: map[string]int{}, Shares: map[string]contract.Share{}}
 	for _, name := range puzzleTypes {
 		if before, behind := p.rng.IntN(3), p.rng.IntN(3); before+behind > 0 {
 			ev.Capacity[name], ev.Shares[name] = before+behind, contract.ShareOf(1, contract.Others{SmallerIDs: before, LargerIDs: behind, Least: 1})
@@ -98,7 +98,7 @@ func (p *puzzle) foreign(id dispatcherd.JobID, typ string) bool {
 // handicap is what a job counts as younger, in milliseconds.
 func (p *puzzle) handicap(id dispatcherd.JobID, typ string) int64 {
 	if p.foreign(id, typ) {
-		return scoring.Handicap.Milliseconds()
+		return scoring.Penalty.Milliseconds()
 	}
 	return 0
 }
@@ -383,9 +383,9 @@ func TestAnExplanationNamesEveryReasonAndRival(t *testing.T) {
 	require.False(t, running.Bounded, "nothing can pass it any more")
 	require.Equal(t, []Reason{ReasonTypeUnknown}, p.core.Explain(Inquiry{ID: 9, Type: "excel", RunAt: p.table.now}).Reasons)
 	require.True(t, p.core.Explain(Inquiry{ID: 9, Type: "excel", RunAt: p.table.now}).AtLeast, "nobody offers it, so nobody reads what goes before")
-	require.Zero(t, p.core.Explain(Inquiry{ID: 9, Type: "excel", RunAt: p.table.now}).Elsewhere)
-	p.step(Elsewhere{Capacity: map[string]int{"excel": 3}})
-	require.Equal(t, 3, p.core.Explain(Inquiry{ID: 9, Type: "excel", RunAt: p.table.now}).Elsewhere, "somebody else offers it")
+	require.Zero(t, p.core.Explain(Inquiry{ID: 9, Type: "excel", RunAt: p.table.now}).OtherSlots)
+	p.step(ClusterCapacity{Capacity: map[string]int{"excel": 3}})
+	require.Equal(t, 3, p.core.Explain(Inquiry{ID: 9, Type: "excel", RunAt: p.table.now}).OtherSlots, "somebody else offers it")
 	late := Inquiry{ID: 9, Type: "pdf", RunAt: p.table.now + 5_000_000}
 	require.Equal(t, []Reason{ReasonScheduled, ReasonCapacityBusy, ReasonOutranked}, p.core.Explain(late).Reasons)
 	require.Equal(t, 1439_250*time.Millisecond+5*time.Second, p.core.Explain(late).Closes, "it is not due for that long")
@@ -498,8 +498,8 @@ func TestAJobThatIsNotDueHasNoSlot(t *testing.T) {
 // this dispatcher runs with.
 func TestTheWindowOfASharedTypeGrowsByTheHandicap(t *testing.T) {
 	p := explained(t)
-	p.core.cfg.Handicap = 7 * time.Second
+	p.core.cfg.Penalty = 7 * time.Second
 	alone := p.core.Explain(p.jobs[0]).Window
-	p.step(Elsewhere{Capacity: map[string]int{"pdf": 1}, Shares: map[string]contract.Share{"pdf": contract.ShareOf(1, contract.Others{SmallerIDs: 1, Least: 1})}})
+	p.step(ClusterCapacity{Capacity: map[string]int{"pdf": 1}, Shares: map[string]contract.Share{"pdf": contract.ShareOf(1, contract.Others{SmallerIDs: 1, Least: 1})}})
 	require.Equal(t, alone+7*time.Second, p.core.Explain(p.jobs[0]).Window)
 }

@@ -99,8 +99,8 @@ func (ev Finished) apply(c *Core) {
 	e.spare = append(e.spare, ev.Request)
 }
 
-// recorded forgets a job whose end is in Postgres, or whose end somebody else
-// has decided. A row that is pending again without delay goes back to its lane.
+// recorded forgets a job whose end is in Postgres, or whose attempt was
+// stale. A row that is pending again without delay goes back to its lane.
 func (c *Core) recorded(f *contract.Finish, stale bool) {
 	j := c.jobs.get(f.ID)
 	if j == nil || j.state != recording || j.attempt != f.Attempt {

@@ -105,7 +105,7 @@ func (c *Core) ageMS(j *job) int64 {
 // penaltyMS is the age that the rows of a lane lose.
 func (c *Core) penaltyMS(nonLocal bool) int64 {
 	if nonLocal {
-		return c.cfg.Handicap.Milliseconds()
+		return c.cfg.Penalty.Milliseconds()
 	}
 	return 0
 }

@@ -15,7 +15,7 @@ import (
 //
 // Open addressing with linear probing, at most half full; a deletion moves the
 // followers up, so there are no tombstones and no order depends on history
-// except that of all, which nobody may rely on.
+// except that of all, which no caller may rely on.
 type jobTable struct {
 	entries []jobEntry // a power of two of them
 	shift   uint8      // 64 minus the number of bits of a group's number
@@ -34,7 +34,7 @@ const (
 	smallestTable = 64
 )
 
-// home is where an id stands if nobody else does.
+// home is the preferred place of an id.
 func (t *jobTable) home(id dispatcherd.JobID) int {
 	group := (uint64(id) >> groupBits) * 0x9e3779b97f4a7c15 >> t.shift
 	return int(group)<<groupBits | int(id)&(1<<groupBits-1)

@@ -106,7 +106,7 @@ func happenings() map[string]Event {
 		"bell refused":      GateSet{Verdict: contract.Refused},
 		"disowned":          Disowned{},
 		"owned":             Owned{},
-		"elsewhere":         Elsewhere{Capacity: map[string]int{"pdf": 2}},
+		"elsewhere":         ClusterCapacity{Capacity: map[string]int{"pdf": 2}},
 		"drained":           Drained{},
 		"interrupted":       Interrupted{},
 		"tick":              Tick{},

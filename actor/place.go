@@ -45,7 +45,7 @@ func (c *Core) place() {
 	}
 }
 
-// pass reports whether somebody had to yield and may be placed elsewhere.
+// pass reports whether a job lost its slot and may be placed on another one.
 func (c *Core) pass() (again bool) {
 	c.backlog.TakeChanged(c.touch)
 	if len(c.dirty) == 0 || c.draining {

@@ -111,7 +111,7 @@ func (c *Core) preemptFor(h *head) bool {
 // assignClaimed assigns slots to the jobs that are claimed but unassigned: slots
 // that are still free after all jobs that rank before them were placed, or slots
 // that they preempt. The others are released. It reports whether a job lost its
-// slot and may be placed elsewhere.
+// slot and may be placed on another one.
 //
 // The claim's note names the session of the first slot; send corrects it.
 func (c *Core) assignClaimed() (again bool) {

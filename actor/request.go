@@ -16,7 +16,7 @@ func (ev Requested) apply(c *Core) {
 	j.payload, j.timeout = ev.Payload, ev.Deadline
 	j.request.arrival, j.request.patience = c.now, ev.Patience
 	if !ev.Wait {
-		j.request.patience = max(j.request.patience, c.cfg.Comeback)
+		j.request.patience = max(j.request.patience, c.cfg.ReconnectGrace)
 	}
 	j.typ = c.hold(ev.Type)
 	c.keep(j)

@@ -11,14 +11,14 @@ const priorities = int(dispatcherd.MaxPriority) + 1
 
 // typeState is what Core knows of one type, beside its slots and its pending rows.
 type typeState struct {
-	demand   [priorities]requestQueue
-	requests uint16 // bit p: demand[p] is not empty
-	dirty    bool
-	urgent   bool          // a request was queued since the last pass; dirty as well then
-	limit    time.Duration // of an attempt whose row names none
-	known    bool          // Core holds the type in the index and in the backlog
-	reasons  typeWaits     // why its jobs waited
-	abroad   int32         // slots of other dispatchers that support the type
+	demand     [priorities]requestQueue
+	requests   uint16 // bit p: demand[p] is not empty
+	dirty      bool
+	urgent     bool          // a request was queued since the last pass; dirty as well then
+	limit      time.Duration // of an attempt whose row names none
+	known      bool          // Core holds the type in the index and in the backlog
+	reasons    typeWaits     // why its jobs waited
+	otherSlots int32         // slots of other dispatchers that support the type
 }
 
 // waits reports whether a job of the type waits: a request, or a row that the backlog
@@ -60,7 +60,7 @@ func (c *Core) hold(name string) slotindex.TypeID {
 		return t
 	}
 	k.known = true
-	k.abroad = int32(c.elsewhere[name])
+	k.otherSlots = int32(c.otherCapacity[name])
 	k.limit = c.cfg.Timeouts[name]
 	c.known++
 	c.backlog.TypeAppeared(t, c.shares[name])

@@ -168,7 +168,7 @@ func TestJobsAreFoundByPollingAlone(t *testing.T) {
 	w := newWorld(t)
 	cfg := w.config("d")
 	cfg.Listen = false
-	cfg.Core.Poll, cfg.Core.PollDeaf = 50*time.Millisecond, 20*time.Millisecond
+	cfg.Core.Poll, cfg.Core.PollUnsubscribed = 50*time.Millisecond, 20*time.Millisecond
 	h := w.start(cfg)
 	w.worker("w", h.cfg.WorkerSocket, scriptSlots{N: 3, Types: []string{"x", "y"}})
 	h.awaitSlots(3)
@@ -179,7 +179,7 @@ func TestJobsAreFoundByPollingAlone(t *testing.T) {
 func TestJobsAreFoundByNotificationsAlone(t *testing.T) {
 	w := newWorld(t)
 	cfg := w.config("d")
-	cfg.Core.Poll, cfg.Core.PollDeaf = time.Hour, time.Hour
+	cfg.Core.Poll, cfg.Core.PollUnsubscribed = time.Hour, time.Hour
 	h := w.start(cfg)
 	w.worker("w", h.cfg.WorkerSocket, scriptSlots{N: 3, Types: []string{"x", "y"}})
 	h.awaitSlots(3)

@@ -17,7 +17,7 @@ import (
 
 // hardOfPolling hears of jobs by NOTIFY or, for the length of a test, never.
 func hardOfPolling(cfg daemon.Config) daemon.Config {
-	cfg.Core.Poll, cfg.Core.PollDeaf = time.Hour, time.Hour
+	cfg.Core.Poll, cfg.Core.PollUnsubscribed = time.Hour, time.Hour
 	return cfg
 }
 

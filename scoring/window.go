@@ -40,21 +40,20 @@ func (w Weights) Window() (window time.Duration, bounded bool) {
 	return time.Duration(ms) * time.Millisecond, true
 }
 
-// Handicap is what a row counts as younger, by default, to a dispatcher that
-// has been allotted other rows of its type.
-const Handicap = 2 * time.Second
+// Penalty is the default age that a row outside a dispatcher's share loses there.
+const Penalty = 2 * time.Second
 
 // SharedWindow returns the overtaking window among several dispatchers, each of
-// which takes the rows of the others' shares as younger by at most handicap. It
-// is Window plus handicap: the proof of Window holds for the times of arrival
-// that count, and those are at most handicap later than the true ones, for
-// either job, so d ≥ W + handicap leaves at least W between them.
-func (w Weights) SharedWindow(handicap time.Duration) (window time.Duration, bounded bool) {
+// which takes at most penalty from the age of the rows of the others' shares. It
+// is Window plus penalty: the proof of Window holds for the times of arrival
+// that count, and those are at most penalty later than the true ones, for
+// either job, so d ≥ W + penalty leaves at least W between them.
+func (w Weights) SharedWindow(penalty time.Duration) (window time.Duration, bounded bool) {
 	window, bounded = w.Window()
-	if !bounded || window+handicap > MaxAge {
+	if !bounded || window+penalty > MaxAge {
 		return 0, false
 	}
-	return window + handicap, true
+	return window + penalty, true
 }
 
 // Job is what the score knows of a waiting job, with its arrival in place of

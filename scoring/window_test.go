@@ -148,12 +148,12 @@ func TestTwoOnDemandRequestsOfDifferentPriorityMayCrossOnceTheCapBends(t *testin
 func TestAmongSeveralDispatchersTheWindowIsLongerByTheHandicap(t *testing.T) {
 	alone, bounded := Default().Window()
 	require.True(t, bounded)
-	shared, bounded := Default().SharedWindow(Handicap)
+	shared, bounded := Default().SharedWindow(Penalty)
 	require.True(t, bounded)
 	require.Equal(t, 2*time.Second, shared-alone)
 	endless := Default()
 	endless.OnDemandCap = NoCap
-	_, bounded = endless.SharedWindow(Handicap)
+	_, bounded = endless.SharedWindow(Penalty)
 	require.False(t, bounded)
 	_, bounded = Default().SharedWindow(MaxAge)
 	require.False(t, bounded, "beyond it ages do not tell jobs apart")

@@ -11,7 +11,7 @@ type blockID int32
 // blockSize makes a block two cache lines long.
 const blockSize = 29
 
-// block is a run of neighbours of one class, sorted by SlotID: a leaf of a
+// block is a run of neighbours of one class, sorted by SlotID: the lower level of a
 // B-tree of two levels whose root is class.order. An insertion moves at most
 // one block's refs and one class's block numbers, whatever the order in which
 // ids come.

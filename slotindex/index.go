@@ -91,7 +91,7 @@ func (x *Index) Capacity(t TypeID) int { return int(x.types[t].capacity) }
 // HasFree reports whether Take would find a slot.
 func (x *Index) HasFree(t TypeID) bool { return x.types[t].open > 0 }
 
-// Peek returns the slot that Take would return, and leaves it free.
+// Peek returns the slot that Take would return, without taking it.
 func (x *Index) Peek(t TypeID) (Ref, bool) {
 	c := x.bestClass(t)
 	if c < 0 {

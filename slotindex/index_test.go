@@ -230,7 +230,7 @@ func TestBrokenPreconditionsPanicAndSayWhat(t *testing.T) {
 		{"drain of a removed slot", "no registered slot", func(x *Index, r Ref) { x.Remove(r); x.Drain(r) }},
 		{"remove twice", "no registered slot", func(x *Index, r Ref) { x.Remove(r); x.Remove(r) }},
 		{"id of a removed slot", "no registered slot", func(x *Index, r Ref) { x.Remove(r); x.SlotID(r) }},
-		{"drop without hold", "nobody holds", func(x *Index, r Ref) { t, _ := x.Lookup("a"); x.Drop(t) }},
+		{"drop without hold", "which is not held", func(x *Index, r Ref) { t, _ := x.Lookup("a"); x.Drop(t) }},
 	} {
 		t.Run(c.why, func(t *testing.T) {
 			x := New()

@@ -3,7 +3,7 @@ package slotindex
 import "fmt"
 
 // TypeID is the dense number of a type, ≥ 0, fit to index an array. A type
-// keeps its number as long as a slot supports it or somebody holds it; then
+// keeps its number as long as a slot supports it or a caller holds it; then
 // the number is reused.
 type TypeID int32
 
@@ -24,8 +24,8 @@ type membership struct {
 	nth   int32 // which of the class's types this type is
 }
 
-// Hold returns the number of a type and counts one more holder. Whoever keeps
-// state by TypeID holds the type meanwhile.
+// Hold returns the number of a type and counts one more holder. A caller that
+// keeps state by TypeID holds the type meanwhile.
 func (x *Index) Hold(name string) TypeID {
 	t := x.intern(name)
 	x.types[t].holders++
@@ -37,7 +37,7 @@ func (x *Index) Hold(name string) TypeID {
 func (x *Index) Drop(t TypeID) {
 	ty := &x.types[t]
 	if ty.holders == 0 {
-		panic(fmt.Sprintf("slotindex: drop of type %q (%d), which nobody holds", ty.name, t))
+		panic(fmt.Sprintf("slotindex: drop of type %q (%d), which is not held", ty.name, t))
 	}
 	ty.holders--
 	x.forgetUnused(t)

@@ -133,7 +133,7 @@ func (f *serveFlags) registerPolicy(flags *pflag.FlagSet) {
 	flags.DurationVar(&c.CancelGrace, "cancel-grace", c.CancelGrace, "time that a worker has to end a cancelled job before its session ends")
 	flags.DurationVar(&f.cfg.Grace, "grace", daemon.DefaultGrace, "time that running jobs have to end when the dispatcher stops")
 	flags.DurationVar(&f.cfg.Workers.Resume, "resume", daemon.DefaultResume, "time that workers continue their jobs without a dispatcher, and that the jobs of a stopped dispatcher wait for them; 0 = none")
-	flags.DurationVar(&c.Comeback, "reconnect-grace", c.Comeback, "time that the last worker of a type has to reconnect before on-demand requests of the type are rejected")
+	flags.DurationVar(&c.ReconnectGrace, "reconnect-grace", c.ReconnectGrace, "time that the last worker of a type has to reconnect before on-demand requests of the type are rejected")
 	settings.Between(flags, "0", "1000000000", "weight-priority", "weight-rarity", "weight-on-demand")
 	settings.Between(flags, "1", "1000000", "weight-ageing")
 	settings.Between(flags, "0", "1000000", "weight-on-demand-ageing")

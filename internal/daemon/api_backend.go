@@ -138,7 +138,7 @@ func (b *backend) cancelRow(id dispatcherd.JobID) {
 // NoCapacity implements api.Backend.
 func (b *backend) NoCapacity(id dispatcherd.JobID) (wait time.Duration, none bool) {
 	b.loop.Ask(func(c *actor.Core) { none = c.WaitsForCapacity(id) })
-	return b.cfg.Core.Comeback, none
+	return b.cfg.Core.ReconnectGrace, none
 }
 
 // Offered implements api.Backend.

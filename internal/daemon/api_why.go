@@ -76,7 +76,7 @@ func whyView(x *actor.Explanation) api.Why {
 		Type: x.Type, Mode: x.Mode.String(), Priority: x.Priority, Reasons: make([]string, len(x.Reasons)),
 		Age: x.Age.Seconds(), Score: &score,
 		Rank: x.Rank, Waiting: x.Waiting, RankAll: x.RankAll, WaitingAll: x.WaitingAll, AtLeast: x.AtLeast, Competing: x.Competing,
-		Capacity: x.Capacity, Free: x.Free, Elsewhere: x.Elsewhere, Slot: int64(x.Slot), Slots: slotViews(x.Slots),
+		Capacity: x.Capacity, Free: x.Free, Elsewhere: x.OtherSlots, Slot: int64(x.Slot), Slots: slotViews(x.Slots),
 	}
 	for i, r := range x.Reasons {
 		why.Reasons[i] = string(r)

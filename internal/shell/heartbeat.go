@@ -22,7 +22,7 @@ func (h Heartbeat) Events() []actor.Event {
 	if h.Released > 0 {
 		events = append(events, actor.Notified{})
 	}
-	events = append(events, actor.Elsewhere{Capacity: h.Capacity, Shares: h.Shares})
+	events = append(events, actor.ClusterCapacity{Capacity: h.Capacity, Shares: h.Shares})
 	if len(h.Cancels) > 0 {
 		events = append(events, actor.CancelRequested{Jobs: h.Cancels})
 	}

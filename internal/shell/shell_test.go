@@ -44,9 +44,9 @@ func TestAnswerWithoutALeaseIsAnUnknownOutcome(t *testing.T) {
 
 func TestHeartbeatTellsOfReleasedRowsFirst(t *testing.T) {
 	h := Heartbeat{Capacity: map[string]int{"pdf": 3}}
-	require.Equal(t, []actor.Event{actor.Elsewhere{Capacity: h.Capacity}}, h.Events())
+	require.Equal(t, []actor.Event{actor.ClusterCapacity{Capacity: h.Capacity}}, h.Events())
 	h.Released, h.Cancels = 1, []dispatcherd.JobID{7}
-	require.Equal(t, []actor.Event{actor.Notified{}, actor.Elsewhere{Capacity: h.Capacity}, actor.CancelRequested{Jobs: h.Cancels}}, h.Events())
+	require.Equal(t, []actor.Event{actor.Notified{}, actor.ClusterCapacity{Capacity: h.Capacity}, actor.CancelRequested{Jobs: h.Cancels}}, h.Events())
 }
 
 func TestIdleDispatcherSendsHalfOfTheHeartbeatsIfTheLeaseAllows(t *testing.T) {

@@ -220,7 +220,7 @@ func (j *judge) window(w *world, e *actor.Send, arrival int64) {
 	if set < 0 {
 		return
 	}
-	bound, _ := weights.SharedWindow(scoring.Handicap)
+	bound, _ := weights.SharedWindow(scoring.Penalty)
 	latest := arrival - bound.Microseconds() - int64(slack)
 	for t := range w.scale.types {
 		if w.setMasks[set]&(1<<t) == 0 {

@@ -156,7 +156,7 @@ func (h *host) beaten(s *statement) {
 		if s.learnt.released > 0 {
 			h.step(actor.Notified{})
 		}
-		h.step(actor.Elsewhere{Capacity: s.learnt.elsewhere, Shares: s.learnt.divided})
+		h.step(actor.ClusterCapacity{Capacity: s.learnt.elsewhere, Shares: s.learnt.divided})
 		if len(s.learnt.cancels) > 0 {
 			h.step(actor.CancelRequested{Jobs: slices.Clone(s.learnt.cancels)})
 		}

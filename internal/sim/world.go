@@ -200,7 +200,7 @@ func (w *world) config(h *host) actor.Config {
 	if w.opt.NoPoll {
 		cfg.Poll = (1_000_000 * second).duration()
 	}
-	cfg.PollDeaf = (second / 10).duration()
+	cfg.PollUnsubscribed = (second / 10).duration()
 	cfg.Patience = (second / 20).duration()
 	cfg.Limits.Claims = w.scale.claims
 	cfg.Limits.LaneLength = 64
