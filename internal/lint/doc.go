@@ -1,11 +1,11 @@
-// Package lint holds the rules of the architecture as tests: who may import
-// whom, what the pure packages must not do, how long functions and files may
-// be, what must be documented, and what may be linked into the daemon.
+// Package lint holds the rules of the architecture as tests: which package may
+// import which, what the pure packages must not do, the length of functions and
+// files, what must be documented, which words are replaced, and what may be
+// linked into the daemon.
 //
-// A rule is a function from a parsed file to findings. It has one test that
-// runs it over the whole module, and one that shows it a small bad source, for
-// a rule that cannot fail is worth nothing. A finding says where, what, and
-// what to do about it.
+// A rule is a function from a parsed file to findings. One test applies it to
+// the whole module. Another one shows that it rejects a small bad source. A
+// finding states the place, the violation and what to do.
 //
-// There is nothing to import here.
+// The package exports nothing.
 package lint

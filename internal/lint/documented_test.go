@@ -83,7 +83,7 @@ func receiver(d *ast.FuncDecl) string {
 
 func TestEveryExportedIdentifierIsDocumented(t *testing.T) { obey(t, checkDocs) }
 
-func TestTheRuleOnDocumentationCanFail(t *testing.T) {
+func TestUndocumentedIdentifiersAreRejected(t *testing.T) {
 	judge(t, checkDocs,
 		example{"a.go", "package p\nfunc F() {}\n", []string{"F has no doc comment"}},
 		example{"a.go", "package p\ntype T struct{}\nfunc (t *T) M() {}\n", []string{"T has no", "M has no"}},
@@ -135,7 +135,7 @@ func TestEveryPackageHasOneComment(t *testing.T) {
 	report(t, checkPackageComments(all))
 }
 
-func TestTheRuleOnPackageCommentsCanFail(t *testing.T) {
+func TestMissingPackageCommentsAreRejected(t *testing.T) {
 	var all []source
 	for name, text := range map[string]string{
 		"a/a.go": "package a", "a/a_test.go": "// Not here.\npackage a",

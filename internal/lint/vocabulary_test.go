@@ -12,7 +12,7 @@ import (
 
 // replacedWordsLeft is how many replaced words the checkout may still
 // contain. It only goes down.
-const replacedWordsLeft = 1400
+const replacedWordsLeft = 1250
 
 func TestNoReplacedWordIsUsed(t *testing.T) {
 	found, err := vocabulary.Tree(root)
