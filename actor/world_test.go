@@ -243,9 +243,6 @@ func (w *world) sayFetch(req *contract.FetchRequest, res contract.FetchResult) {
 		if l.NonLocal {
 			name = "foreign " + name
 		}
-		if l.EqualTimestamps {
-			name = "crowded " + name
-		}
 		if len(ps) == priorities {
 			lanes = append(lanes, name)
 		} else {

@@ -109,7 +109,7 @@ func (b *Backlog) askLocal(r Lane) {
 	if read.full {
 		l.scanned = s.scans
 	} else {
-		query.After, query.EqualTimestamps = l.cursor, l.equalTimestamps && !query.Share.All()
+		query.After = l.cursor
 	}
 	l.epoch, l.reading = s.epoch, true
 	b.fetch.ask(read, query)

@@ -33,10 +33,9 @@ type lane struct {
 	epoch   uint32 // schedule.epoch of the last read that covered it; 0 = never read
 	scanned uint32 // schedule.scans of the last full scan
 
-	more            bool // the table may contain rows after cursor
-	equalTimestamps bool // half of the rows of the last read have one run_at
-	reading         bool // part of the fetch in flight
-	low             bool // noted in round.low
+	more    bool // the table may contain rows after cursor
+	reading bool // part of the fetch in flight
+	low     bool // noted in round.low
 
 	backfillDue   bool         // the range up to the cursor is to be read
 	backfillBound contract.Key // end of the range that is being read; zero = none is

@@ -100,7 +100,6 @@ func (b *Backlog) mergeLocal(r laneRead, l *lane, a answer, jobs Jobs) {
 		b.schedule.expect(a.rows[len(due)].Key.RunAt)
 	}
 	full := len(due) == a.limit
-	l.equalTimestamps = full && due[a.limit/2].Key.RunAt == due[a.limit-1].Key.RunAt
 	if !full {
 		b.nonLocal.pending = true // slots may have no local row now
 	}

@@ -29,14 +29,13 @@ func (k Key) Compare(l Key) int {
 
 // LaneQuery asks for the pending jobs of one type and one priority.
 type LaneQuery struct {
-	Type            string
-	Priority        dispatcherd.Priority
-	After           Key // only rows after it; the zero Key reads from the beginning
-	Before          Key // only rows before it; used by requests with Backfill only
-	Limit           int // at most this many rows, ≥ 1
-	Share           Share
-	NonLocal        bool // the rows outside Share instead of those inside
-	EqualTimestamps bool // a hint for queries with a Share: many rows before After, and therefore perhaps after it, have its RunAt
+	Type     string
+	Priority dispatcherd.Priority
+	After    Key // only rows after it; the zero Key reads from the beginning
+	Before   Key // only rows before it; used by requests with Backfill only
+	Limit    int // at most this many rows, ≥ 1
+	Share    Share
+	NonLocal bool // the rows outside Share instead of those inside
 }
 
 // FetchRequest asks for the first rows of some lanes, all read in one snapshot.
