@@ -14,7 +14,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/daemon"
 )
 
-// constantBounds are the bounds of the API that are no settings, by their former names.
+// constantBounds returns the bounds of the API that are constants, by their names in docs/api.md.
 func constantBounds() map[string]any {
 	c := daemon.DefaultAPIConfig()
 	return map[string]any{

@@ -16,6 +16,7 @@ import (
 
 // removedConstants are the values of the settings that became constants.
 func removedConstants() map[string]any {
+	formerly := map[string]string{"max-shared-requests": "max-runs", "max-shared-request-bytes": "max-run-bytes"}
 	c, l, p := actor.DefaultConfig(), actor.DefaultConfig().Limits, workerproto.Limits{}.WithDefaults()
 	all := map[string]any{
 		"claim-batch": l.ClaimBatch, "finish-batch": l.FinishBatch, "lane-length": l.LaneLength, "lanes-per-fetch": l.LanesPerFetch,
@@ -24,8 +25,12 @@ func removedConstants() map[string]any {
 		"hello-timeout": p.HelloTimeout, "write-timeout": p.WriteTimeout, "patience": c.Patience,
 	}
 	for name, value := range constantBounds() {
+		if flag, renamed := formerly[name]; renamed {
+			name = flag
+		}
 		all[name] = value
 	}
+	delete(all, "max-open-requests") // never was a flag
 	return all
 }
 
