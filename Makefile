@@ -23,7 +23,7 @@ SEQUENTIAL := . ./scoring/... ./slotindex/... ./backlog/... ./internal/timing/..
 # Packages tested with it and without: what is compiled differs.
 TWICE      := ./actor/... ./workerproto/...
 # Tests of a daemon as it is built for use.
-AS_BUILT   := TestTheDaemonKeepsToItsMemoryAtFullLoad
+AS_BUILT   := TestDaemonKeepsWithinItsMemoryAtFullLoad
 # Packages that do no I/O: what is not covered there has no excuse.
 PURE       := ./scoring ./slotindex ./internal/timing ./backlog ./actor
 COVERAGE   := 95

@@ -60,7 +60,7 @@ func TestJobsAreInsertedInEveryWay(t *testing.T) {
 	require.Equal(t, 1, count)
 }
 
-func TestAJobTheTableRefusesIsAnErrorAndNothingIsInserted(t *testing.T) {
+func TestRefusedJobIsAnErrorAndNothingIsInserted(t *testing.T) {
 	ctx := t.Context()
 	conn, err := pgx.Connect(ctx, pgtest.New(t))
 	require.NoError(t, err)
@@ -96,7 +96,7 @@ func dispatcher(t *testing.T, answer http.HandlerFunc) *Client {
 	return c
 }
 
-func TestARequestIsSentAsItWasMeant(t *testing.T) {
+func TestRequestContainsAllOptions(t *testing.T) {
 	var header http.Header
 	var got map[string]any
 	c := dispatcher(t, func(w http.ResponseWriter, r *http.Request) {
@@ -118,7 +118,7 @@ func TestARequestIsSentAsItWasMeant(t *testing.T) {
 	}, got)
 }
 
-func TestAProblemIsAnErrorThatCanBeAsked(t *testing.T) {
+func TestProblemIsAnErrorWithFields(t *testing.T) {
 	c := dispatcher(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodDelete {
 			_, _ = w.Write([]byte(`{"id":7,"status":"running"}`))
@@ -139,7 +139,7 @@ func TestAProblemIsAnErrorThatCanBeAsked(t *testing.T) {
 	require.Equal(t, dispatcherd.Running, status)
 }
 
-func TestAStreamEndsWithItsResultOrItsProblem(t *testing.T) {
+func TestStreamEndsWithResultOrProblem(t *testing.T) {
 	var accept string
 	tail := "event: result\ndata: [1]\n\n"
 	c := dispatcher(t, func(w http.ResponseWriter, r *http.Request) {
@@ -164,14 +164,14 @@ func TestAStreamEndsWithItsResultOrItsProblem(t *testing.T) {
 	require.ErrorIs(t, err, enough)
 }
 
-func TestAClientNeedsOneDispatcher(t *testing.T) {
+func TestClientNeedsExactlyOneAddress(t *testing.T) {
 	_, err := New(Options{})
 	require.ErrorContains(t, err, "give Socket or URL")
 	_, err = New(Options{Socket: "a", URL: "b"})
 	require.ErrorContains(t, err, "choose one")
 }
 
-func TestMapLimitKeepsItsLimitAndTheOrder(t *testing.T) {
+func TestMapLimitKeepsLimitAndOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		items := make([]int, 100)
 		for i := range items {
@@ -195,7 +195,7 @@ func TestMapLimitKeepsItsLimitAndTheOrder(t *testing.T) {
 	})
 }
 
-func TestTheFirstErrorStopsMapLimit(t *testing.T) {
+func TestFirstErrorStopsMapLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		torn := errors.New("torn")
 		var calls atomic.Int64
@@ -219,7 +219,7 @@ func TestTheFirstErrorStopsMapLimit(t *testing.T) {
 	})
 }
 
-func TestAPanicInMapLimitIsTheCallersOwn(t *testing.T) {
+func TestMapLimitPanicsInTheCallersGoroutine(t *testing.T) {
 	torn := errors.New("torn")
 	for name, bad := range map[string]func(context.Context) error{
 		"first":          func(context.Context) error { panic(torn) },
@@ -244,12 +244,12 @@ func TestAPanicInMapLimitIsTheCallersOwn(t *testing.T) {
 		var p *PanicError
 		require.ErrorAs(t, got.(error), &p, name)
 		require.ErrorIs(t, p, torn, name)
-		require.Contains(t, string(p.Stack), "TestAPanicInMapLimitIsTheCallersOwn", name)
+		require.Contains(t, string(p.Stack), "TestMapLimitPanicsInTheCallersGoroutine", name)
 		require.NotZero(t, others.Load(), "they had returned")
 	}
 }
 
-func TestACallOfMapLimitThatEndsItsGoroutineIsAnError(t *testing.T) {
+func TestGoexitInMapLimitIsAnError(t *testing.T) {
 	results, err := MapLimit(t.Context(), []int{0, 1, 2}, 2, func(_ context.Context, n int) (int, error) {
 		if n == 1 {
 			runtime.Goexit()
@@ -260,7 +260,7 @@ func TestACallOfMapLimitThatEndsItsGoroutineIsAnError(t *testing.T) {
 	require.Nil(t, results)
 }
 
-func TestTheSemaphoreServesInOrderOfArrival(t *testing.T) {
+func TestSemaphoreServesInOrderOfArrival(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := NewSemaphore(10)
 		require.NoError(t, s.Acquire(t.Context(), 8))

@@ -12,7 +12,7 @@ import (
 
 // Half a result must not look like one, and a line without an end must not fill
 // the caller's memory.
-func TestAnAnswerThatIsTooLongIsAnError(t *testing.T) {
+func TestTooLongAnswerIsAnError(t *testing.T) {
 	size := maxAnswer
 	var endless int
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

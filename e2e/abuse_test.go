@@ -14,9 +14,9 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/exit"
 )
 
-// Whatever somebody sends on the worker socket: the answer says what is wrong,
-// and the jobs of an honest worker go on.
-func TestBadInputGetsAClearErrorAndHarmsNobodyElse(t *testing.T) {
+// Every invalid frame is answered with an error that names the defect. The jobs of other
+// workers continue.
+func TestInvalidFrameGetsAnErrorAndOtherSessionsContinue(t *testing.T) {
 	w := newWorld(t)
 	cfg := w.config("d")
 	cfg.Workers.MaxFrame = 64 << 10
@@ -56,7 +56,7 @@ func TestBadInputGetsAClearErrorAndHarmsNobodyElse(t *testing.T) {
 		{"a slot that is not there", welcomed, `{"op":"slot_remove","slots":[77]}` + "\n", "unknown_slot", "slot 77", false},
 		{"a second hello", welcomed, `{"op":"hello","versions":[1,1],"worker":"bad","slots":[]}` + "\n", "second_hello", "slot_add", true},
 		{"a version of the future", dial, `{"op":"hello","versions":[7,9],"worker":"bad","slots":[]}` + "\n", "version", "7 to 9", true},
-		{"somebody else's nonce", welcomed, `{"op":"done","job":1,"attempt":1,"session":"00112233445566778899aabbccddeeff"}` + "\n", "wrong_session", "job 1", false},
+		{"the nonce of another session", welcomed, `{"op":"done","job":1,"attempt":1,"session":"00112233445566778899aabbccddeeff"}` + "\n", "wrong_session", "job 1", false},
 		{"an attempt below one", welcomed, `{"op":"done","job":1,"attempt":0,"session":"NONCE"}` + "\n", "bad_value", "attempt", false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -78,10 +78,10 @@ func TestBadInputGetsAClearErrorAndHarmsNobodyElse(t *testing.T) {
 	require.Equal(t, honest, h.slots()[0].Session, "the honest worker kept its session")
 }
 
-// The same for whoever says nothing, or half of something.
-func TestSilenceEndsASessionAndHarmsNobodyElse(t *testing.T) {
+// A session that sends nothing, or half a frame, ends. Other sessions continue.
+func TestSilentSessionEndsAndOtherSessionsContinue(t *testing.T) {
 	w := newWorld(t)
-	cfg := impatient(w.config("d"))
+	cfg := withShortHeartbeatTimeout(w.config("d"))
 	cfg.Workers.HelloTimeout = 2 * time.Second
 	h := w.start(cfg)
 	w.worker("honest", cfg.WorkerSocket, oneSlot("x"))
@@ -101,15 +101,15 @@ func TestSilenceEndsASessionAndHarmsNobodyElse(t *testing.T) {
 	require.Equal(t, honest, h.slots()[0].Session, "the honest worker kept its session")
 }
 
-// A finish for a job that one does not hold changes nothing, whether nobody
-// runs it, somebody else does, or it is one's own a second time.
-func TestAFinishForAJobOneDoesNotHoldChangesNothing(t *testing.T) {
+// A finish changes nothing if the session does not hold the job: because the job is
+// pending, because another session runs it, or because it has ended already.
+func TestFinishOfAJobOfAnotherSessionChangesNothing(t *testing.T) {
 	w := newWorld(t)
 	h := w.start(w.config("d"))
 	w.worker("honest", h.cfg.WorkerSocket, oneSlot("x"))
 	running := w.insert("x", work{Do: "gate"})
 	held := w.seen.start(t, running, 1)
-	waiting := w.insert("nobody-can", work{})
+	waiting := w.insert("unsupported", work{})
 	thief := helloRaw(t, h.cfg.WorkerSocket, "y")
 	thief.done(running, 1, thief.nonce, `"stolen"`)
 	thief.refused("not_held", false, fmt.Sprint("job ", running))
@@ -131,9 +131,9 @@ func TestAFinishForAJobOneDoesNotHoldChangesNothing(t *testing.T) {
 	h.awaitSlots(1)
 }
 
-// jsonb keeps what no frame may hold. Who inserts that must not bring workers down
-// with all else that they run.
-func TestAPayloadThatNoWorkerCanReadHarmsNobodyElse(t *testing.T) {
+// A jsonb value may be larger than a frame allows. Inserting one must not end the sessions
+// of workers that run other jobs.
+func TestUnreadablePayloadDoesNotEndTheSession(t *testing.T) {
 	w := newWorld(t)
 	h := w.start(w.config("d"))
 	w.worker("honest", h.cfg.WorkerSocket, scriptSlots{N: 2, Types: []string{"x"}})
@@ -155,9 +155,9 @@ func TestAPayloadThatNoWorkerCanReadHarmsNobodyElse(t *testing.T) {
 	requireAttemptsOnce(t, w)
 }
 
-// A worker that reads nothing loses its session when its frames pile up, and
-// its jobs go to others.
-func TestAWorkerThatDoesNotReadLosesItsSession(t *testing.T) {
+// A worker that does not read loses its session when its outbox is full. Its jobs run on
+// other workers.
+func TestWorkerThatDoesNotReadLosesItsSession(t *testing.T) {
 	w := newWorld(t)
 	cfg := w.config("d")
 	cfg.Workers.WriteTimeout = 500 * time.Millisecond
@@ -167,7 +167,7 @@ func TestAWorkerThatDoesNotReadLosesItsSession(t *testing.T) {
 	for i := range types {
 		types[i] = "x"
 	}
-	deaf := helloRaw(t, cfg.WorkerSocket, types...)
+	silent := helloRaw(t, cfg.WorkerSocket, types...)
 	h.awaitSlots(slots)
 	payload := work{Secret: strings.Repeat("x", 50<<10)}
 	for range slots {
@@ -176,17 +176,17 @@ func TestAWorkerThatDoesNotReadLosesItsSession(t *testing.T) {
 	eventually(t, func() bool { return h.gauges().Slots == 0 }, func() string { return fmt.Sprint("no slots; ", h.gauges()) })
 	w.worker("honest", cfg.WorkerSocket, scriptSlots{N: 4, Types: []string{"x"}})
 	w.awaitCounts(map[dispatcherd.Status]int64{dispatcherd.Done: slots})
-	require.NoError(t, deaf.conn.Close())
+	require.NoError(t, silent.conn.Close())
 	h.awaitSlots(4)
 }
 
-// Connections that say hello and nothing more cost others nothing. The daemon is
-// a process of its own: each side needs a descriptor for every connection.
-func TestTenThousandIdleConnectionsHarmNobody(t *testing.T) {
+// Connections that send only hello do not slow down others. The daemon is a separate
+// process because each side needs a descriptor for every connection.
+func TestTenThousandIdleConnectionsDoNotSlowWorkers(t *testing.T) {
 	const wanted, spare = 10_000, 200
 	var limit syscall.Rlimit
 	require.NoError(t, syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit))
-	limit.Cur = limit.Max // the runtime has done this already, unless somebody lowered it
+	limit.Cur = limit.Max // the runtime has done this already, unless a program lowered it
 	require.NoError(t, syscall.Setrlimit(syscall.RLIMIT_NOFILE, &limit))
 	n := wanted
 	if limit.Cur < wanted+spare {

@@ -11,8 +11,8 @@ import (
 	"github.com/dispatcherd/dispatcherd"
 )
 
-// gated inserts jobs that run until the test lets them go, and waits for their
-// first attempts.
+// gated inserts jobs that run until the test opens their gates, and waits for their first
+// attempts.
 func (w *world) gated(n int) (ids []dispatcherd.JobID) {
 	w.t.Helper()
 	for range n {
@@ -24,7 +24,7 @@ func (w *world) gated(n int) (ids []dispatcherd.JobID) {
 	return ids
 }
 
-// requireOnce holds that each job was begun once and is done, nobody's fault.
+// requireOnce checks that each job started once and is done, without a failure or crash.
 func (w *world) requireOnce(ids []dispatcherd.JobID) {
 	w.t.Helper()
 	starts := w.seen.ofJobs("start")
@@ -36,10 +36,9 @@ func (w *world) requireOnce(ids []dispatcherd.JobID) {
 	}
 }
 
-// The daemon is killed with -9 and started again within its lease. The jobs of
-// its workers go on as if nothing had happened; results that were ready in the
-// gap are sent afterwards. A job whose worker died in the gap is pending again
-// when the old lease is over.
+// The daemon is killed with kill -9 and started again within its lease. The jobs of its
+// workers continue. Results that were ready while no daemon ran are sent afterwards. A job
+// whose worker died meanwhile is pending again when the old lease has expired.
 func TestRunningJobsSurviveTheirDispatcher(t *testing.T) {
 	w := newWorld(t)
 	cfg := w.config("d")
@@ -52,7 +51,7 @@ func TestRunningJobsSurviveTheirDispatcher(t *testing.T) {
 	first.kill()
 	killed := time.Now()
 	doomed.kill()
-	w.seen.open(t, w.seen.start(t, ids[0], 1)) // ready while nobody listens
+	w.seen.open(t, w.seen.start(t, ids[0], 1)) // ready while no daemon runs
 	w.seen.await(t, "the end of a job in the gap", func(o sighting) bool { return o.What == "end" && o.Job == ids[0] })
 	w.serve(cfg)
 	w.await(ids[0], dispatcherd.Done)
@@ -72,9 +71,9 @@ func TestRunningJobsSurviveTheirDispatcher(t *testing.T) {
 	w.await(w.insert("x", work{}), dispatcherd.Done)
 }
 
-// Jobs that last for moments and a daemon that is killed again and again: each
-// attempt runs once, and nothing is lost.
-func TestADispatcherThatIsKilledAgainAndAgainLosesNothing(t *testing.T) {
+// Short jobs, and a daemon that is killed repeatedly: each attempt runs once, and no job is
+// lost.
+func TestRepeatedlyKilledDispatcherLosesNothing(t *testing.T) {
 	const rounds, jobs = 5, 2000
 	w := newWorld(t)
 	cfg := w.config("d")

@@ -12,7 +12,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/exit"
 )
 
-func TestTheListMayStandInTheFileAsATable(t *testing.T) {
+func TestAllowListMayBeATableOfTheFile(t *testing.T) {
 	file := configFileWith(t, "[allow]\npdf = [1001, 'root', '@50']\nunder_score = 7\n'semi;colon' = 8\n'*' = []\n")
 	got := invocation{args: []string{"config", "show", "--config", file}}.runs(t)
 	require.Equal(t, exit.OK, got.code, got.err)
@@ -24,14 +24,14 @@ func TestTheListMayStandInTheFileAsATable(t *testing.T) {
 	require.Contains(t, got.err, `unknown user no-such-user`)
 }
 
-// Real processes: this one, and where it may become others, one of another user.
-func TestAWorkerOfTheWrongUserIsTurnedAwayAndSaysWhy(t *testing.T) {
+// The test uses real processes. With root rights, one of them runs as another user.
+func TestWorkerOfAnUnlistedUserIsRejectedWithReason(t *testing.T) {
 	w := newWorld(t)
 	require.NoError(t, os.Chmod(w.dir, 0o755))
 	cfg := w.config("d")
 	cfg.SocketMode = 0o666
 	me := os.Getuid()
-	require.NoError(t, cfg.Allow.Set(fmt.Sprintf("mine=%d;other=%d;nobodys=", me, me+4000)))
+	require.NoError(t, cfg.Allow.Set(fmt.Sprintf("mine=%d;other=%d;unlisted=", me, me+4000)))
 	h := w.start(cfg)
 
 	r := helloRaw(t, cfg.WorkerSocket, "mine", "free")
@@ -41,12 +41,12 @@ func TestAWorkerOfTheWrongUserIsTurnedAwayAndSaysWhy(t *testing.T) {
 	require.False(t, refusal.Fatal)
 	require.Contains(t, refusal.Message, fmt.Sprintf(`slot 7: uid %d, gid %d may not serve type "other"`, me, os.Getgid()))
 	hello := dialRaw(t, cfg.WorkerSocket)
-	hello.say(`{"op":"hello","versions":[1,1],"worker":"raw","slots":[{"slot":0,"types":["nobodys"]}]}`)
-	hello.refused("bad_slot", true, `may not serve type "nobodys"`)
+	hello.say(`{"op":"hello","versions":[1,1],"worker":"raw","slots":[{"slot":0,"types":["unlisted"]}]}`)
+	hello.refused("bad_slot", true, `may not serve type "unlisted"`)
 	requireMetric(t, cfg, "dispatcherd_worker_denied_total 2")
 	require.Contains(t, h.log.text(), `"type":"other"`)
 
-	if me == 0 { // only root may become somebody else
+	if me == 0 { // only root may change the user
 		stranger := w.workerWith(workerScript{Socket: cfg.WorkerSocket, Name: "stranger", UID: 4000, Slots: []scriptSlots{{N: 1, Types: []string{"mine"}}}, Handles: []string{"mine"}})
 		stranger.ends(t, exit.Internal)
 		require.Contains(t, stranger.errors.text(), `uid 4000, gid 4000 may not serve type "mine"`)
@@ -58,7 +58,7 @@ func TestAWorkerOfTheWrongUserIsTurnedAwayAndSaysWhy(t *testing.T) {
 	w.await(job, dispatcherd.Done) // the refused offer did not end the session
 }
 
-// requireMetric holds a line against what /metrics shows.
+// requireMetric checks that /metrics contains a line.
 func requireMetric(t *testing.T, cfg daemon.Config, line string) {
 	t.Helper()
 	text, err := askAPI(cfg, "/metrics")

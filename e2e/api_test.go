@@ -32,11 +32,11 @@ import (
 	"github.com/dispatcherd/dispatcherd/worker"
 )
 
-// callee is a worker in this process whose jobs do what their payload says.
+// callee is a worker in this process. The payload of a job says what the job does.
 type callee struct {
 	runs      atomic.Int64
-	cancelled chan dispatcherd.JobID // jobs that were told to stop
-	open      chan struct{}          // lets every "gate" go
+	cancelled chan dispatcherd.JobID // jobs whose context was cancelled
+	open      chan struct{}          // closed to end every "gate"
 }
 
 // serveCalls runs a worker until the test ends.
@@ -62,7 +62,7 @@ func (c *callee) handle(ctx context.Context, job *worker.Job) (any, error) {
 	c.runs.Add(1)
 	var p struct {
 		Do    string
-		Error string // fail: what went wrong
+		Error string // fail: the error
 		Bytes int    // big: length of the result
 		Nap   string // nap: how long
 	}
@@ -118,7 +118,7 @@ func callerOn(t *testing.T, cfg daemon.Config) *caller {
 	return &caller{t: t, client: &http.Client{Transport: transport}}
 }
 
-// response is a response that was read to its end.
+// response is a response with its complete body.
 type response struct {
 	*http.Response
 
@@ -163,7 +163,7 @@ func (c *caller) request(body string, headers ...string) response {
 	return c.ask(http.MethodPost, "/v1/requests", body, headers...)
 }
 
-func TestARequestIsAnsweredByAWorker(t *testing.T) {
+func TestRequestIsAnsweredByAWorker(t *testing.T) {
 	w := newWorld(t)
 	h := w.start(w.config("d"))
 	serveCalls(t, h.cfg.WorkerSocket, 2, "pdf")
@@ -183,7 +183,7 @@ func TestARequestIsAnsweredByAWorker(t *testing.T) {
 	require.Zero(t, w.number(`SELECT count(*) FROM dispatcherd.jobs`), "nothing was written to Postgres")
 }
 
-func TestWhatCannotBeServedIsRefusedWithItsReason(t *testing.T) {
+func TestRefusedRequestGetsProblemWithReason(t *testing.T) {
 	w := newWorld(t)
 	cfg := w.config("d")
 	cfg.Core.Limits.Requests = 1
@@ -232,7 +232,7 @@ func TestWhatCannotBeServedIsRefusedWithItsReason(t *testing.T) {
 	require.Equal(t, "GET, HEAD", c.ask(http.MethodPost, "/livez", "").Header.Get("Allow"))
 }
 
-func TestADeadlineIsKeptAndTheWorkerIsToldToStop(t *testing.T) {
+func TestDeadlineAnswersTheCallerAndCancelsTheJob(t *testing.T) {
 	w := newWorld(t)
 	h := w.start(w.config("d"))
 	callee := serveCalls(t, h.cfg.WorkerSocket, 1, "pdf")
@@ -259,7 +259,7 @@ func TestADeadlineIsKeptAndTheWorkerIsToldToStop(t *testing.T) {
 	}
 }
 
-func TestHangingUpCancels(t *testing.T) {
+func TestHangingUpCancelsTheJob(t *testing.T) {
 	w := newWorld(t)
 	h := w.start(w.config("d"))
 	callee := serveCalls(t, h.cfg.WorkerSocket, 1, "pdf")
@@ -293,7 +293,7 @@ func TestHangingUpCancels(t *testing.T) {
 	}
 }
 
-func TestAStreamTellsTheWholeStory(t *testing.T) {
+func TestStreamContainsAllEventsInOrder(t *testing.T) {
 	w := newWorld(t)
 	h := w.start(w.config("d"))
 	serveCalls(t, h.cfg.WorkerSocket, 1, "pdf")
@@ -328,7 +328,7 @@ data: {"do":"talk"}
 `, slot), "\r", ""), got.body)
 }
 
-func TestAnIdempotencyKeyRunsOnce(t *testing.T) {
+func TestIdempotencyKeyRunsOnce(t *testing.T) {
 	w := newWorld(t)
 	h := w.start(w.config("d"))
 	callee := serveCalls(t, h.cfg.WorkerSocket, 4, "pdf")
@@ -351,7 +351,7 @@ func TestAnIdempotencyKeyRunsOnce(t *testing.T) {
 	require.EqualValues(t, 2, callee.runs.Load())
 }
 
-func TestCallersWithOneCoalesceKeyShareARunUntilTheLastLeaves(t *testing.T) {
+func TestSharedRequestRunsUntilItsLastCallerHangsUp(t *testing.T) {
 	w := newWorld(t)
 	h := w.start(w.config("d"))
 	callee := serveCalls(t, h.cfg.WorkerSocket, 4, "pdf")
@@ -387,10 +387,10 @@ func TestCallersWithOneCoalesceKeyShareARunUntilTheLastLeaves(t *testing.T) {
 	}
 }
 
-// followers reads the callers of all runs.
+// followers returns the number of callers of all shared requests.
 func followers(h *host) int64 { return int64(h.Books().API.Followers) }
 
-func TestAKeptRequestIsFetchedLaterOrCancelled(t *testing.T) {
+func TestKeptRequestIsFetchedLaterOrCancelled(t *testing.T) {
 	w := newWorld(t)
 	h := w.start(w.config("d"))
 	callee := serveCalls(t, h.cfg.WorkerSocket, 1, "pdf")
@@ -412,7 +412,7 @@ func TestAKeptRequestIsFetchedLaterOrCancelled(t *testing.T) {
 	eventually(t, func() bool { return h.gauges().InHand == 0 }, func() string { return "nothing in hand" })
 }
 
-func TestADurableRequestIsServedByTheOtherDispatcher(t *testing.T) {
+func TestDurableRequestIsServedByAnotherDispatcher(t *testing.T) {
 	w := newWorld(t)
 	here, there := w.start(w.config("here")), w.start(w.config("there"))
 	callee := serveCalls(t, there.cfg.WorkerSocket, 1, "pdf")
@@ -427,10 +427,10 @@ func TestADurableRequestIsServedByTheOtherDispatcher(t *testing.T) {
 	require.Equal(t, http.StatusUnprocessableEntity, got.StatusCode)
 	require.Contains(t, got.problem(t).Detail, "the page is torn")
 	require.EqualValues(t, 2, got.problem(t).Job)
-	eventually(t, func() bool { return here.Books().Rows == 0 }, func() string { return "nobody watched" })
+	eventually(t, func() bool { return here.Books().Rows == 0 }, func() string { return "no watched row" })
 }
 
-func TestJobsAreInsertedFollowedExplainedAndCancelled(t *testing.T) {
+func TestJobsAreInsertedFollowedExplainedAndCancelledOverHTTP(t *testing.T) {
 	w := newWorld(t)
 	h := w.start(w.config("d"))
 	callee := serveCalls(t, h.cfg.WorkerSocket, 1, "pdf")
@@ -461,7 +461,7 @@ func TestJobsAreInsertedFollowedExplainedAndCancelled(t *testing.T) {
 
 	stream := make(chan response, 1)
 	go func() { stream <- c.ask(http.MethodGet, "/v1/jobs/1/events", "") }()
-	eventually(t, func() bool { return h.Books().Rows == 1 }, func() string { return "somebody who follows" })
+	eventually(t, func() bool { return h.Books().Rows == 1 }, func() string { return "a caller that follows the job" })
 	require.Equal(t, http.StatusAccepted, c.ask(http.MethodDelete, "/v1/jobs/1", "").StatusCode)
 	<-callee.cancelled
 	story := (<-stream).body
@@ -500,7 +500,7 @@ func TestProgressReachesTheRow(t *testing.T) {
 	w.await(id, dispatcherd.Done)
 }
 
-// curl is a client nobody here wrote.
+// curl runs curl, a client that is independent of this project.
 func curl(t *testing.T, stdin string, args ...string) string {
 	t.Helper()
 	if _, err := exec.LookPath("curl"); err != nil {
@@ -549,7 +549,7 @@ func TestCurlDrivesTheAPI(t *testing.T) {
 	require.Contains(t, curl(t, "", append(on, "http://d/metrics")...), `dispatcherd_requests_ended_total{end="done",kind="memory"} 2`)
 }
 
-func TestTCPWantsATokenAndNeverOpensBeyondLoopbackWithoutOne(t *testing.T) {
+func TestTCPNeedsATokenBeyondLoopback(t *testing.T) {
 	w := newWorld(t)
 	cfg := w.config("d")
 	cfg.API = daemon.DefaultAPIConfig()
@@ -568,7 +568,7 @@ func TestTCPWantsATokenAndNeverOpensBeyondLoopbackWithoutOne(t *testing.T) {
 	require.Contains(t, curl(t, "", url+"/livez"), "ok")
 }
 
-func TestTCPWithoutTokensIsForProgramsOfThisHost(t *testing.T) {
+func TestTCPWithoutTokensRejectsBrowsers(t *testing.T) {
 	w := newWorld(t)
 	cfg := w.config("d")
 	cfg.API = daemon.DefaultAPIConfig()
@@ -578,11 +578,11 @@ func TestTCPWithoutTokensIsForProgramsOfThisHost(t *testing.T) {
 	for header, want := range map[string]string{"X-None: x": "200", "Host: evil.example": "403"} {
 		require.Equal(t, want, curl(t, "", "-o", "/dev/null", "-w", "%{http_code}", "-H", header, "http://"+address+"/v1/slots"), header)
 	}
-	require.Equal(t, "403", curl(t, "", "-o", "/dev/null", "-w", "%{http_code}", "-H", "Host: evil.example", "-d", `{"type":"nobody"}`, "http://"+address+"/v1/requests"),
+	require.Equal(t, "403", curl(t, "", "-o", "/dev/null", "-w", "%{http_code}", "-H", "Host: evil.example", "-d", `{"type":"unsupported"}`, "http://"+address+"/v1/requests"),
 		"in the plainest form too")
 	for header, want := range map[string]string{"X-None: x": "201", "Origin: http://evil.example": "403", "Sec-Fetch-Site: cross-site": "403"} {
-		require.Equal(t, want, curl(t, "", "-o", "/dev/null", "-w", "%{http_code}", "-H", header, "-d", `{"type":"nobody"}`, "http://"+address+"/v1/jobs"), header)
+		require.Equal(t, want, curl(t, "", "-o", "/dev/null", "-w", "%{http_code}", "-H", header, "-d", `{"type":"unsupported"}`, "http://"+address+"/v1/jobs"), header)
 	}
 	require.Equal(t, "201", curl(t, "", "--unix-socket", h.cfg.APISocket, "-o", "/dev/null", "-w", "%{http_code}", "-H", "Host: any", "-H", "Origin: http://any",
-		"-d", `{"type":"nobody"}`, "http://d/v1/jobs"), "on the Unix socket a Host means nothing")
+		"-d", `{"type":"unsupported"}`, "http://d/v1/jobs"), "on the Unix socket a Host means nothing")
 }

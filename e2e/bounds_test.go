@@ -16,7 +16,7 @@ import (
 
 var ndjson = []string{"Content-Type", "application/x-ndjson"}
 
-func TestALongLineOfAnUploadIsRefused(t *testing.T) {
+func TestUploadWithALongLineIsRefused(t *testing.T) {
 	w := newWorld(t)
 	cfg := w.config("d")
 	cfg.API = daemon.DefaultAPIConfig()
@@ -41,7 +41,7 @@ func TestALongLineOfAnUploadIsRefused(t *testing.T) {
 	require.Equal(t, 2, w.number(`SELECT count(*) FROM dispatcherd.jobs`))
 }
 
-func TestAnUploadIsBoundedAsAWhole(t *testing.T) {
+func TestUploadIsBoundedInTotal(t *testing.T) {
 	w := newWorld(t)
 	cfg := w.config("d")
 	cfg.API = daemon.DefaultAPIConfig()
@@ -54,7 +54,7 @@ func TestAnUploadIsBoundedAsAWhole(t *testing.T) {
 	require.Zero(t, w.number(`SELECT count(*) FROM dispatcherd.jobs`))
 }
 
-func TestARequestThatNamesNoDeadlineHasOne(t *testing.T) {
+func TestRequestWithoutDeadlineGetsTheDefault(t *testing.T) {
 	w := newWorld(t)
 	cfg := w.config("d")
 	cfg.API = daemon.DefaultAPIConfig()
@@ -64,7 +64,7 @@ func TestARequestThatNamesNoDeadlineHasOne(t *testing.T) {
 	h.awaitSlots(1)
 	got := h.caller().request(`{"type":"pdf","payload":{"do":"gate"}}`)
 	require.Equal(t, http.StatusGatewayTimeout, got.StatusCode, got.body)
-	eventually(t, func() bool { // a slow machine may not have reached the worker before
+	eventually(t, func() bool { // a slow machine may need longer until the worker has the job
 		return h.gauges().InHand == 0 && h.gauges().Free == 1 && callee.runs.Load() == int64(len(callee.cancelled))
 	}, func() string { return "nothing in hand; there is " + fmt.Sprint(h.gauges()) })
 	require.InDelta(t, 1, metricsOn(t, cfg)[`dispatcherd_requests_ended_total{end="late",kind="memory"}`], 0)
@@ -77,7 +77,7 @@ func TestCallersShareFewConnectionsToPostgres(t *testing.T) {
 	cfg.API = daemon.DefaultAPIConfig()
 	cfg.API.Connections = few
 	h := w.start(cfg)
-	id := w.insert("nobody", work{})
+	id := w.insert("unsupported", work{})
 	c := h.caller()
 	var calls sync.WaitGroup
 	for range callers {
@@ -94,8 +94,8 @@ func TestCallersShareFewConnectionsToPostgres(t *testing.T) {
 	require.LessOrEqual(t, open, few)
 }
 
-// A stream of jobs holds a connection for as long as its caller goes on sending.
-func TestUploadsThatDribbleLeaveAConnectionToOthers(t *testing.T) {
+// A stream of jobs holds a connection to Postgres until its caller has sent everything.
+func TestSlowUploadsLeaveAConnectionForOtherCalls(t *testing.T) {
 	const connections = 3
 	w := newWorld(t)
 	cfg := w.config("d")
@@ -103,7 +103,7 @@ func TestUploadsThatDribbleLeaveAConnectionToOthers(t *testing.T) {
 	cfg.API.Connections, cfg.API.BodyTimeout = connections, time.Second
 	h := w.start(cfg)
 	c := h.caller()
-	id := w.insert("nobody", work{})
+	id := w.insert("unsupported", work{})
 	enough := make(chan struct{})
 	var dribbling sync.WaitGroup
 	defer dribbling.Wait()
@@ -123,7 +123,7 @@ func TestUploadsThatDribbleLeaveAConnectionToOthers(t *testing.T) {
 					_ = lines.Close() // never fails
 					return
 				default:
-					_, _ = io.WriteString(lines, "{\"type\":\"dribble\"}\n") // the answer tells
+					_, _ = io.WriteString(lines, "{\"type\":\"dribble\"}\n") // the response shows an error
 				}
 			}
 		})

@@ -17,8 +17,8 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/exit"
 )
 
-// What users hand over is for workers and for the table, never for a log or a
-// metric, whatever becomes of the job.
+// Payloads reach workers and the table only. They never reach a log or a metric, however the
+// job ends.
 func TestNoPayloadReachesLogsOrMetrics(t *testing.T) {
 	const canary = "canary-7f3a9"
 	w := newWorld(t)
@@ -57,7 +57,7 @@ func TestNoPayloadReachesLogsOrMetrics(t *testing.T) {
 		_, err := h.Do(ctx, daemon.Request{Type: "x", Payload: fmt.Appendf(nil, p, canary)})
 		require.NoError(t, err)
 	}
-	// A worker may say what it likes, and break every rule with it.
+	// A worker may send anything, and break every rule with it.
 	for _, line := range []string{canary, `{"op":"done","job":1,"attempt":1,"result":"` + canary, `{"op":"done","job":"` + canary + `"}`} {
 		raw := helloRaw(t, cfg.WorkerSocket, "y")
 		raw.say("%s", line)
@@ -65,11 +65,11 @@ func TestNoPayloadReachesLogsOrMetrics(t *testing.T) {
 		raw.send(`{"op":"log","message":"` + canary + strings.Repeat("x", 70<<10))
 		raw.refused("frame_too_long", true, "")
 	}
-	// Neither may Postgres' own messages carry it.
+	// The messages of Postgres must not contain it either.
 	w.exec(`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE 'dispatcherd %'`)
 	w.await(w.insert("x", work{Secret: canary, Result: result}), dispatcherd.Done)
 
-	// Nor what operators are shown of many jobs, or what is taken away for a simulation.
+	// Neither may the output of operator commands about many jobs, nor an exported trace.
 	running := w.insert("x", work{Do: "gate", Secret: canary})
 	h.awaitState("busy", running)
 	dir := filepath.Join(t.TempDir(), "month")

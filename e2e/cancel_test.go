@@ -9,10 +9,10 @@ import (
 	"github.com/dispatcherd/dispatcherd"
 )
 
-// Somebody cancels a job while no dispatcher is there: nobody hears the
-// notification. The one that takes the job over tells the worker at once, and
-// not with its next beat, which is far away here.
-func TestACancelBetweenTwoDispatchersIsToldWithTheAdoption(t *testing.T) {
+// A job is cancelled while no dispatcher runs, so no dispatcher receives the notification.
+// The dispatcher that adopts the job cancels it on the worker at once. It does not wait for
+// its next heartbeat, which is far away in this test.
+func TestCancelWithoutDispatcherIsSentAtAdoption(t *testing.T) {
 	w := newWorld(t)
 	cfg := w.config("d")
 	cfg.Grace = 20 * time.Millisecond

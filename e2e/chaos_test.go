@@ -17,9 +17,9 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/daemon"
 )
 
-// The kill -9 of a worker is no failure of an on-demand request either: it runs
-// elsewhere while its caller waits.
-func TestARequestSurvivesItsWorker(t *testing.T) {
+// The kill -9 of a worker does not fail an on-demand request: the request runs on another
+// worker while its caller waits.
+func TestRequestSurvivesTheDeathOfItsWorker(t *testing.T) {
 	w := newWorld(t)
 	h := w.start(w.config("d"))
 	first := w.worker("first", h.cfg.WorkerSocket, oneSlot("x"))
@@ -39,7 +39,7 @@ func TestARequestSurvivesItsWorker(t *testing.T) {
 	w.worker("second", h.cfg.WorkerSocket, oneSlot("x"))
 	eventually(t, func() bool { return h.gauges().Free == 1 }, func() string { return "a second worker" })
 	first.kill()
-	w.seen.open(t, w.seen.await(t, "the request start elsewhere", func(s sighting) bool { return s.What == "start" && s.Worker == "second" }))
+	w.seen.open(t, w.seen.await(t, "the request start on the second worker", func(s sighting) bool { return s.What == "start" && s.Worker == "second" }))
 	got := <-answered
 	require.NoError(t, got.err)
 	require.Equal(t, actor.AnswerDone, got.answer.Kind, got.answer.Reason)
@@ -47,11 +47,10 @@ func TestARequestSurvivesItsWorker(t *testing.T) {
 	h.awaitSlots(1)
 }
 
-// Everything at once, for a while: two dispatchers, workers that are killed,
-// stopped and started, cut connections, dispatchers that stop and come back,
-// jobs that fail, time out and are cancelled. In the end every job has come to
-// one of its ends, and no two attempts of a job were at work at the same time
-// unless the first one's worker had been given up.
+// Two dispatchers are stopped and started; workers are killed, stopped and started;
+// connections are cut; jobs fail, time out and are cancelled. In the end every job has a
+// final status. No two attempts of a job ran at the same time, unless the worker of the
+// first one was declared lost.
 func TestChaosLosesNothing(t *testing.T) {
 	const (
 		rounds   = 42
@@ -131,7 +130,7 @@ func TestChaosLosesNothing(t *testing.T) {
 	require.Equal(t, rounds*perRound, w.number(`SELECT count(DISTINCT id) FROM dispatcherd.jobs`), "a row for every job, and one only")
 	require.Empty(t, w.seen.ofJobs("alien"))
 	requireOneAtATime(t, w)
-	// What a row says is what its last attempt did.
+	// The row contains the outcome of the last attempt.
 	require.Zero(t, w.number(`SELECT count(*) FROM dispatcherd.jobs WHERE status = 'done' AND (result->>'attempt')::int <> attempt`))
 	require.Zero(t, w.number(`SELECT count(*) FROM dispatcherd.jobs WHERE status = 'failed' AND payload->>'do' <> 'permanent'`))
 	require.Zero(t, w.deadlocks())

@@ -28,14 +28,14 @@ const (
 	e2ePlan = "DISPATCHERD_E2E_PLAN"
 )
 
-// A child must not get as far as the tests. It ends when its standard input
-// does, so also when the test is killed.
+// A child process must not run the tests. It ends when its standard input ends, so it also
+// ends when the test is killed.
 func init() {
 	role := os.Getenv(e2eRole)
 	if role == "" {
 		return
 	}
-	_ = os.Unsetenv(e2eRole) // programs that it starts are no children of the test
+	_ = os.Unsetenv(e2eRole) // programs that it starts are not children of the test
 	go func() {
 		_, _ = io.Copy(io.Discard, os.Stdin) // any end of it is the end
 		os.Exit(exit.Interrupted)
@@ -47,8 +47,8 @@ func init() {
 	os.Exit(exit.Usage)
 }
 
-// workerScript says what a Go worker offers. It has a handler for every type in
-// Handles, offered or not, so that it can notice a job that it never offered.
+// workerScript describes a Go worker. It has a handler for every type in Handles, offered or
+// not, so that it can report a job of a type that it did not offer.
 type workerScript struct {
 	Socket  string
 	Name    string
@@ -70,12 +70,12 @@ type work struct {
 	Times  int             `json:"times,omitempty"`  // fail: attempts that fail
 	Result json.RawMessage `json:"result,omitempty"` // of a success
 	Error  string          `json:"error,omitempty"`  // of a failure
-	Secret string          `json:"secret,omitempty"` // for nobody's eyes
+	Secret string          `json:"secret,omitempty"` // must not appear in a log or a metric
 	Bytes  int             `json:"bytes,omitempty"`  // big: length of the result
 	Nap    string          `json:"nap,omitempty"`    // nap: how long
 }
 
-// sighting is what a worker tells the test about an execution.
+// sighting is what a worker reports about an execution.
 type sighting struct {
 	What    string // "start", "end", "alien" (a type it never offered)
 	Worker  string
@@ -154,7 +154,7 @@ func (w *e2eWorker) say(what string, job *worker.Job) {
 	})
 }
 
-// openGates lets jobs go whose ids the test writes.
+// openGates ends the "gate" jobs whose ids the test writes.
 func (w *e2eWorker) openGates(r io.Reader) {
 	for lines := bufio.NewScanner(r); lines.Scan(); {
 		id, err := strconv.ParseInt(lines.Text(), 10, 64)
@@ -217,21 +217,21 @@ func (w *e2eWorker) perform(ctx context.Context, job *worker.Job) (any, error) {
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}
-	case "gate": // until the test opens it, or the dispatcher wants it no more
+	case "gate": // until the test opens it, or the dispatcher cancels it
 		select {
 		case <-w.gate(job.ID):
 			return result, nil
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}
-	case "stubborn": // until the test opens it, whatever the dispatcher says
+	case "stubborn": // until the test opens it, even if the dispatcher cancels it
 		<-w.gate(job.ID)
 		return result, nil
 	}
 	return nil, worker.Permanent(fmt.Errorf("what is %q?", p.Do))
 }
 
-// A typing error in a role must not run the tests a second time.
+// A misspelt role must not run the tests a second time.
 func TestUnknownRoleOfChildProcessIsAnError(t *testing.T) {
 	c := startWorker(t, e2eRole+"=unknown")
 	c.ends(t, exit.Usage)

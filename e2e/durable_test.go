@@ -19,16 +19,16 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/daemon"
 )
 
-// durableCall is one durable request and what became of it.
+// durableCall is one durable request and its outcome.
 type durableCall struct {
 	n      int
-	job    dispatcherd.JobID // as the caller was told; 0 = not told
-	result string            // "" = his connection broke before
-	failed string            // an answer that is no result
+	job    dispatcherd.JobID // as reported to the caller; 0 = not reported
+	result string            // "" = the connection broke before
+	failed string            // an answer without a result
 }
 
-// callDurable sends a durable request and waits for its end. With a stream the
-// caller learns the row's id at once, without one together with the answer.
+// callDurable sends a durable request and waits for its end. With a stream the caller gets
+// the row's id at once; without one it gets the id with the answer.
 func (c *caller) callDurable(n int, stream bool, nap time.Duration) (got durableCall) {
 	got.n = n
 	body := fmt.Sprintf(`{"type":"pdf","durable":true,"timeout":60,"payload":{"do":"nap","nap":"%v","result":{"n":%d}}}`, nap, n)
@@ -72,13 +72,13 @@ func (c *caller) callDurable(n int, stream bool, nap time.Duration) (got durable
 	return got
 }
 
-// pair is two dispatchers as processes. Callers are with the one, the workers
-// that can serve them with the other.
+// pair is two dispatchers in separate processes. The callers use one, and the workers that
+// support their type are connected to the other.
 type pair struct {
 	*world
 	here, there   daemon.Config
 	caller, other *child
-	told          map[string]int // what became of the callers
+	told          map[string]int // outcomes of the calls
 }
 
 func newPair(w *world) *pair {
@@ -97,8 +97,8 @@ func (p *pair) awaitWorker() {
 	eventually(p.t, func() bool { return slotsOf(p.there) == 4 }, func() string { return "four slots" })
 }
 
-// round lets callers wait, kills one of the two at a random moment with -9,
-// starts it again, and looks at what became of everybody.
+// round starts calls, kills one of the two dispatchers at a random moment with kill -9,
+// starts it again, and checks the outcome of every call.
 func (p *pair) round(first int, killCaller bool, rng *rand.Rand) {
 	const callers = 8
 	c := callerOn(p.t, p.here)
@@ -124,8 +124,8 @@ func (p *pair) round(first int, killCaller bool, rng *rand.Rand) {
 	}
 }
 
-// settled looks at the row of a call: it is done, its answer is what the caller
-// got, or would get by asking for it.
+// settled checks the row of a call: it is done, and its result is what the caller received
+// or can fetch.
 func (p *pair) settled(g durableCall, died bool) {
 	p.t.Helper()
 	require.Empty(p.t, g.failed)
@@ -164,10 +164,10 @@ func (p *pair) settled(g durableCall, died bool) {
 	}
 }
 
-// Callers wait at one dispatcher for durable requests that only the other's
-// workers can serve, while one of the two is killed with -9 again and again. No
-// request is lost: while the caller's dispatcher lives he is answered; if it
-// dies, the row goes on, ends once, and holds the answer.
+// Callers wait at one dispatcher for durable requests that only the workers of the other can
+// execute. One of the two is killed with kill -9 repeatedly. No request is lost: while the
+// caller's dispatcher lives, the caller gets the answer; if it dies, the row is executed,
+// ends once, and holds the answer.
 func TestNoDurableRequestIsLostWhenEitherDispatcherIsKilled(t *testing.T) {
 	kills := 24
 	if testing.Short() {

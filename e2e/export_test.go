@@ -12,7 +12,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/trace"
 )
 
-func TestWhatEndedIsATraceThatCanBeSimulated(t *testing.T) {
+func TestEndedJobsExportAsATraceForTheSimulator(t *testing.T) {
 	w := newWorld(t)
 	cfg := w.config("d")
 	h := w.start(cfg)
@@ -41,7 +41,7 @@ func TestWhatEndedIsATraceThatCanBeSimulated(t *testing.T) {
 	failed := w.insert("y|z", work{Do: "permanent", Error: "no"})
 	w.await(done, dispatcherd.Done)
 	w.await(failed, dispatcherd.Failed)
-	// Ten seconds of work that was due an hour ago, of a type that nobody does any more, and of one that is done here.
+	// Ten seconds of work that was due an hour ago, one job of a type that no worker supports any more, and one of a type that is supported here.
 	w.exec(`INSERT INTO dispatcherd.jobs_done (id, type, status, priority, run_at, started_at, finished_at)
 		SELECT 1000 + i, t, 'done', 7, now() - interval '1 hour', now() - interval '20 s', now() - interval '10 s'
 		FROM unnest('{gone,x}'::text[]) WITH ORDINALITY u (t, i)`)

@@ -46,7 +46,7 @@ func TestFramesReachAWorkerAndComeBack(t *testing.T) {
 	_, err = c.Do(t.Context(), client.Request{Type: "pdf", Payload: map[string]string{"do": "fail"}, Durable: true})
 	require.ErrorAs(t, err, &p)
 	require.Positive(t, p.Job, "a durable request is a row")
-	_, err = c.Do(t.Context(), client.Request{Type: "nobody-does-this"})
+	_, err = c.Do(t.Context(), client.Request{Type: "unsupported"})
 	require.ErrorAs(t, err, &p)
 	require.Equal(t, client.TypeNoSlot, p.Type)
 	_, err = c.Do(t.Context(), client.Request{Type: "pdf", Payload: map[string]string{"do": "gate"}, Timeout: 50 * time.Millisecond})

@@ -13,12 +13,12 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/exit"
 )
 
-// Planned restarts, one after the other, at whatever moment: while workers are
-// coming back, while they present what they run, while it is being taken over.
-// What cannot end within the grace is handed over to the next daemon on the
-// socket, as systemd starts it: as soon as the old one has exited. No job runs
-// twice, and what ends in a gap is recorded afterwards.
-func TestAPlannedRestartHandsRunningJobsOver(t *testing.T) {
+// Planned restarts follow one another at random moments: while workers reconnect, while they
+// send resume offers, while their jobs are adopted. Jobs that cannot end within the grace
+// period are handed over to the next daemon on the socket, which starts as soon as the old
+// one has exited, as with systemd. No job runs twice, and the results of jobs that end
+// without a dispatcher are recorded afterwards.
+func TestPlannedRestartHandsRunningJobsOver(t *testing.T) {
 	const restarts, jobs = 25, 6
 	w := newWorld(t)
 	cfg := w.config("d")
@@ -50,9 +50,9 @@ func TestAPlannedRestartHandsRunningJobsOver(t *testing.T) {
 	require.Zero(t, w.number(`SELECT count(*) FROM dispatcherd.jobs WHERE attempt > 1 OR failures + crashes > 0`))
 }
 
-// Nobody comes: when the time to resume is over another dispatcher releases the
-// jobs, and that counts as nothing.
-func TestWhatNobodyTakesBackIsReleasedWithoutBlame(t *testing.T) {
+// No worker resumes the jobs. When the time to resume is over another dispatcher releases
+// them, which counts neither as a failure nor as a crash.
+func TestJobsThatNoWorkerResumesAreReleasedWithoutFailure(t *testing.T) {
 	w := newWorld(t)
 	cfg := w.config("d")
 	cfg.Grace = 50 * time.Millisecond

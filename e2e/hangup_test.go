@@ -24,9 +24,8 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/ondemand"
 )
 
-// hangUps is a house full of callers who leave. One slot of the type "full" is
-// taken for the whole test, so that whoever asks for it waits; those of "pdf"
-// are free between two rounds.
+// hangUps makes callers hang up. One slot of the type "full" is busy for the whole test, so
+// callers that request this type wait. The slots of "pdf" are free between two rounds.
 type hangUps struct {
 	*world
 	t      *testing.T
@@ -41,8 +40,8 @@ type hangUps struct {
 
 const hangUpSlots = 32
 
-// stages are the points at which callers leave. Each takes some of the calls
-// that are left, and says how many it made.
+// stages are the points at which callers hang up. Each stage uses some of the remaining calls
+// and returns how many it made.
 var stages = []struct {
 	name  string
 	calls int
@@ -56,14 +55,13 @@ var stages = []struct {
 	{name: "any moment", calls: 4000, round: 500, leave: (*hangUps).atRandom},
 }
 
-// Callers hang up at every point, in rounds of random order: after each round
-// every slot is free, at the end no goroutine is left over, and every request
-// has exactly one end.
-func TestCallersWhoHangUpAtEveryPointLeakNothing(t *testing.T) {
+// Callers hang up at every point, in rounds of random order. After each round every slot is
+// free. At the end no goroutine remains, and every request has exactly one end.
+func TestCallersHangingUpAtAnyPointLeakNothing(t *testing.T) {
 	w := newWorld(t)
 	cfg := w.config("d")
 	cfg.API = daemon.DefaultAPIConfig()
-	cfg.API.Connections = 1 // rows are committed in their order, so none is passed by and found by a later look only
+	cfg.API.Connections = 1 // rows are committed in their order, so no row is skipped and found by a later scan only
 	h := w.start(cfg)
 	s := &hangUps{
 		world: w, t: t, h: h, callee: serveCalls(t, h.cfg.WorkerSocket, hangUpSlots, "pdf"), c: h.caller(),
@@ -90,7 +88,7 @@ func TestCallersWhoHangUpAtEveryPointLeakNothing(t *testing.T) {
 	}
 	s.rng.Shuffle(len(rounds), func(i, j int) { rounds[i], rounds[j] = rounds[j], rounds[i] })
 	w.await(w.insert("pdf", work{}), dispatcherd.Done) // every connection to Postgres is up
-	s.everyHandAtOnce()
+	s.useAllSlots()
 	s.settle()
 	goroutines := runtime.NumGoroutine()
 	left := map[string]int{}
@@ -106,11 +104,11 @@ func TestCallersWhoHangUpAtEveryPointLeakNothing(t *testing.T) {
 	s.addsUp()
 }
 
-// settle waits until nobody but the holder of the full slot is left. A caller
-// may have left with his request before his connection was accepted: it will run
-// for a moment, and nothing shows that yet. Connections are accepted in their
-// order, so after the answer to one more there is none of that kind; and as
-// their number is looked at first, what they began is seen by the look at the rest.
+// settle waits until only the holder of the full slot is left. A caller may have hung up
+// before its connection was accepted; its request then runs for a moment, and no gauge shows
+// this yet. Connections are accepted in their order, so after the answer to one more request
+// no such connection is left. The number of connections is read first, so the later reads
+// see the requests that these connections began.
 func (s *hangUps) settle() {
 	s.t.Helper()
 	_, err := askAPI(s.h.cfg, "/livez")
@@ -136,7 +134,7 @@ func (s *hangUps) settle() {
 	}
 }
 
-// addsUp holds the books together: in memory, in the table, in the metrics.
+// addsUp checks that the counters in memory, in the table and in the metrics agree.
 func (s *hangUps) addsUp() {
 	books := s.h.Books()
 	ends, rowEnds := books.RequestsEnded, books.DurableEnded
@@ -184,14 +182,14 @@ func metricsOn(t *testing.T, cfg daemon.Config) map[string]float64 {
 	return samples
 }
 
-// gone are callers under way.
+// gone is a group of calls under way.
 type gone struct {
 	calls sync.WaitGroup
 	hang  []context.CancelFunc
 }
 
-// call sends n requests, each in one of the ways in which one can wait. None of
-// them may be answered.
+// call sends n requests, each in one of the ways in which a caller can wait. None of them may
+// be answered.
 func (s *hangUps) call(n int, body string) *gone {
 	g := &gone{}
 	for range n {
@@ -210,8 +208,7 @@ func (s *hangUps) call(n int, body string) *gone {
 	return g
 }
 
-// way picks how a caller waits: alone, with a stream, with a key, or with a run
-// that others could share.
+// way chooses how a caller waits: alone, with a stream, with a key, or with a shared request.
 func (s *hangUps) way(body string) (headers []string, _ string) {
 	switch s.rng.IntN(4) {
 	case 0:
@@ -224,8 +221,8 @@ func (s *hangUps) way(body string) (headers []string, _ string) {
 	return nil, body
 }
 
-// leave lets everybody hang up, and waits until they have. Between two of them,
-// at a random place, meanwhile happens.
+// leave ends all calls and waits until they have returned. It calls meanwhile between two of
+// them, at a random place.
 func (g *gone) leave(rng *rand.Rand, meanwhile func()) {
 	at := rng.IntN(len(g.hang))
 	for i, hangUp := range g.hang {
@@ -245,8 +242,8 @@ func (s *hangUps) whileQueued(n int) {
 	require.Equal(s.t, runs, s.callee.runs.Load())
 }
 
-// stopClaims stops the backend that the dispatcher claims with, between two
-// claims, so that it holds nothing. Until release a claim is under way, and its
+// stopClaims stops the Postgres backend of the dispatcher's claims while it is between two
+// claims, so that it holds no lock. Until release is called a claim is in flight, and its
 // slots stay reserved.
 func (s *hangUps) stopClaims() (release func()) {
 	pid := s.number(`SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE 'dispatcherd claim%'`)
@@ -254,7 +251,7 @@ func (s *hangUps) stopClaims() (release func()) {
 	return func() { require.NoError(s.t, syscall.Kill(pid, syscall.SIGCONT)) }
 }
 
-// whileReserved holds claims back. A caller leaves before or after his is won.
+// whileReserved delays claims. A caller hangs up before or after the claim of its job.
 func (s *hangUps) whileReserved(n int) {
 	s.rows += n
 	release := sync.OnceFunc(s.stopClaims())
@@ -276,13 +273,12 @@ func (s *hangUps) whileReserved(n int) {
 	g.leave(s.rng, release)
 }
 
-// everyHandAtOnce makes the worker bring as many goroutines as it ever needs: all
-// of its slots are at work, not only taken.
-func (s *hangUps) everyHandAtOnce() { s.begin(hangUpSlots).leave(s.rng, func() {}) }
+// useAllSlots makes all slots of the worker execute jobs, so that the worker starts as
+// many goroutines as it can need.
+func (s *hangUps) useAllSlots() { s.begin(hangUpSlots).leave(s.rng, func() {}) }
 
-// begin sends n requests and waits until all of them are at work. That no slot is
-// free does not say so: one may be reserved for a row that was read ahead and has
-// no caller any more.
+// begin sends n requests and waits until all of them execute. That no slot is free is not
+// enough: a slot may be reserved for a row that was read ahead and whose caller has hung up.
 func (s *hangUps) begin(n int) *gone {
 	runs := s.callee.runs.Load()
 	g := s.call(n, `{"type":"pdf","payload":{"do":"gate"}}`)
@@ -290,7 +286,7 @@ func (s *hangUps) begin(n int) *gone {
 	return g
 }
 
-// everything is what there is to see when something does not come.
+// everything describes the state of the dispatcher for a failed wait.
 func (s *hangUps) everything() string {
 	var stacks strings.Builder
 	_ = pprof.Lookup("goroutine").WriteTo(&stacks, 1)
@@ -309,11 +305,12 @@ func (s *hangUps) whileRunning(n int) {
 	}, func() string { return fmt.Sprintf("%d told to stop; %d were: %s", n, told, s.everything()) })
 }
 
-// answerTooLong is more than a socket takes while nobody reads, in bytes.
+// answerTooLong is the size of an answer in bytes that does not fit into the buffers of a
+// socket without a reader.
 const answerTooLong = 512 << 10
 
-// whileAnswered reads the beginning of an answer whose end cannot have been
-// sent, and leaves.
+// whileAnswered reads the beginning of an answer that cannot have been sent completely, and
+// hangs up.
 func (s *hangUps) whileAnswered(n int) {
 	before := s.h.Books().RequestsEnded
 	var calls sync.WaitGroup
@@ -321,7 +318,7 @@ func (s *hangUps) whileAnswered(n int) {
 		s.last++
 		headers, body := s.way(fmt.Sprintf(`{"type":"pdf","payload":{"do":"big","bytes":%d}}`, answerTooLong))
 		stream := len(headers) > 0 && headers[0] == "Accept"
-		if len(headers) > 0 && !stream { // kept for whoever comes with the key again
+		if len(headers) > 0 && !stream { // kept for the next call with the key
 			headers = nil
 		}
 		further := int64(s.last % 5000)
@@ -338,7 +335,7 @@ func (s *hangUps) whileAnswered(n int) {
 	}, func() string { return "all of them answered" })
 }
 
-// readBeginning reads until the result has begun, and some bytes further.
+// readBeginning reads the beginning of the result and some bytes more.
 func (s *hangUps) readBeginning(ctx context.Context, body string, stream bool, headers []string, further int64) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://dispatcherd/v1/requests", strings.NewReader(body))
 	if err != nil {
@@ -371,8 +368,8 @@ func (s *hangUps) readBeginning(ctx context.Context, body string, stream bool, h
 	}
 }
 
-// atRandom lets callers of short jobs leave at any moment of a request's life,
-// the one at which the answer is on its way among them.
+// atRandom makes callers of short jobs hang up at random moments of a request, also while
+// the answer is being sent.
 func (s *hangUps) atRandom(n int) {
 	var calls sync.WaitGroup
 	places := make(chan struct{}, 2*hangUpSlots)
@@ -388,14 +385,14 @@ func (s *hangUps) atRandom(n int) {
 			defer func() { <-places }()
 			ctx, hangUp := context.WithTimeout(s.t.Context(), patience)
 			defer hangUp()
-			_, _ = s.c.send(ctx, http.MethodPost, "/v1/requests", body, headers...) // either end is fine
+			_, _ = s.c.send(ctx, http.MethodPost, "/v1/requests", body, headers...) // both outcomes are valid
 		})
 	}
 	calls.Wait()
 }
 
-// A row cannot be marked as cancelled now. What runs here stops all the same.
-func TestHangingUpStopsADurableRequestAlthoughPostgresRefuses(t *testing.T) {
+// The row cannot be cancelled now. The execution on this dispatcher stops nevertheless.
+func TestHangingUpStopsDurableRequestWhilePostgresRefusesCancel(t *testing.T) {
 	w := newWorld(t)
 	h := w.start(w.config("d"))
 	callee := serveCalls(t, h.cfg.WorkerSocket, 1, "pdf")
@@ -417,16 +414,16 @@ func TestHangingUpStopsADurableRequestAlthoughPostgresRefuses(t *testing.T) {
 	h.awaitSlots(1)
 }
 
-// The deadline of a row is kept here, and its 504 does not wait for Postgres,
-// which hears of it when it can.
-func TestADeadlinePassesAlthoughPostgresIsBusyWithTheRow(t *testing.T) {
+// The dispatcher enforces the deadline of a row in memory. The 504 does not wait for
+// Postgres, which is updated later.
+func TestDeadlineIsAnsweredWhileRowIsLocked(t *testing.T) {
 	w := newWorld(t)
 	h := w.start(w.config("d"))
 	for _, headers := range [][]string{nil, {"Idempotency-Key", "k"}} {
 		answered := make(chan response, 1)
 		c := h.caller()
 		go func() {
-			got, err := c.send(t.Context(), http.MethodPost, "/v1/requests", `{"type":"nobody","durable":true,"timeout":1}`, headers...)
+			got, err := c.send(t.Context(), http.MethodPost, "/v1/requests", `{"type":"unsupported","durable":true,"timeout":1}`, headers...)
 			if err != nil {
 				t.Error(err)
 			}
@@ -449,9 +446,9 @@ func TestADeadlinePassesAlthoughPostgresIsBusyWithTheRow(t *testing.T) {
 	}
 }
 
-// The caller hangs up while his row is being written, too late for Postgres to
-// leave it out: it is cancelled all the same, and runs for nobody.
-func TestHangingUpWhileTheRowIsWrittenCancelsIt(t *testing.T) {
+// The caller hangs up while its row is being written, too late to prevent the commit. The row
+// is cancelled nevertheless, and no worker executes it.
+func TestHangingUpDuringInsertCancelsTheRow(t *testing.T) {
 	w := newWorld(t)
 	h := w.start(w.config("d"))
 	w.exec(`CREATE FUNCTION dispatcherd.lingers() RETURNS trigger LANGUAGE plpgsql AS $$

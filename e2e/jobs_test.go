@@ -22,7 +22,7 @@ import (
 // oneSlot is a slot for one type.
 func oneSlot(types ...string) scriptSlots { return scriptSlots{N: 1, Types: types} }
 
-func TestInsertCopyAndTheCommandLineAllReachAWorker(t *testing.T) {
+func TestJobsOfInsertCopyAndCommandLineReachAWorker(t *testing.T) {
 	w := newWorld(t)
 	h := w.start(w.config("d"))
 	w.worker("w", h.cfg.WorkerSocket, scriptSlots{N: 2, Types: []string{"pdf", "excel"}})
@@ -52,7 +52,7 @@ func TestInsertCopyAndTheCommandLineAllReachAWorker(t *testing.T) {
 	h.awaitSlots(2)
 }
 
-func TestAJobOfTheFutureIsNotRunBefore(t *testing.T) {
+func TestFutureJobDoesNotRunBeforeItsTime(t *testing.T) {
 	w := newWorld(t)
 	h := w.start(w.config("d"))
 	w.worker("w", h.cfg.WorkerSocket, oneSlot("x"))
@@ -99,7 +99,7 @@ func history(t *testing.T, job contract.Job) (entries []struct{ Outcome, Error s
 	return entries
 }
 
-func TestAFailureIsTriedAgainWithBackoffAndItsTextKept(t *testing.T) {
+func TestFailureIsRetriedWithBackoffAndRecorded(t *testing.T) {
 	w := newWorld(t)
 	h := w.start(w.config("d"))
 	w.worker("w", h.cfg.WorkerSocket, scriptSlots{N: 3, Types: []string{"x"}})
@@ -148,7 +148,7 @@ func TestCancelEndsPendingAndRunningJobs(t *testing.T) {
 	require.Empty(t, w.seen.ofJobs("start")[pending])
 }
 
-func TestACrashingJobIsQuarantinedAndLosesNoTry(t *testing.T) {
+func TestCrashingJobIsQuarantinedWithoutUsingAttempts(t *testing.T) {
 	w := newWorld(t)
 	h := w.start(w.config("d"))
 	id := w.insertNew(claim.New{Type: "x", MaxAttempts: 1}, work{Do: "die"})
@@ -163,7 +163,7 @@ func TestACrashingJobIsQuarantinedAndLosesNoTry(t *testing.T) {
 	h.awaitSlots(0)
 }
 
-// Each of the two ways in which the daemon hears of new jobs works alone.
+// Each of the two ways in which the daemon finds new jobs is sufficient alone.
 func TestJobsAreFoundByPollingAlone(t *testing.T) {
 	w := newWorld(t)
 	cfg := w.config("d")
@@ -172,7 +172,7 @@ func TestJobsAreFoundByPollingAlone(t *testing.T) {
 	h := w.start(cfg)
 	w.worker("w", h.cfg.WorkerSocket, scriptSlots{N: 3, Types: []string{"x", "y"}})
 	h.awaitSlots(3)
-	w.livesOn(10)
+	w.insertOneByOne(10)
 	require.NotContains(t, h.log.text(), "notifications arrive")
 }
 
@@ -183,8 +183,8 @@ func TestJobsAreFoundByNotificationsAlone(t *testing.T) {
 	h := w.start(cfg)
 	w.worker("w", h.cfg.WorkerSocket, scriptSlots{N: 3, Types: []string{"x", "y"}})
 	h.awaitSlots(3)
-	w.livesOn(100)
-	// What fails or falls back is found again without anybody ringing.
+	w.insertOneByOne(100)
+	// Retried and future jobs are found without a notification.
 	id := w.insert("x", work{Do: "fail", Times: 3, Error: "again"})
 	w.await(id, dispatcherd.Done)
 	var due time.Time
@@ -192,9 +192,9 @@ func TestJobsAreFoundByNotificationsAlone(t *testing.T) {
 	w.await(w.insertNew(claim.New{Type: "y", RunAt: due}, work{}), dispatcherd.Done)
 }
 
-// livesOn inserts jobs one after the other, so that the daemon is idle in
-// between and each has to be noticed on its own.
-func (w *world) livesOn(rounds int) {
+// insertOneByOne inserts jobs one after the other. The daemon is idle in between, so it has to
+// notice each job separately.
+func (w *world) insertOneByOne(rounds int) {
 	w.t.Helper()
 	var last contract.Job
 	for i := range rounds {
@@ -204,9 +204,9 @@ func (w *world) livesOn(rounds int) {
 	require.EqualValues(w.t, 1, last.Attempt)
 }
 
-// A transaction that commits after its neighbours, with a smaller id and an
-// earlier run_at, is found as well.
-func TestALateCommitIsFound(t *testing.T) {
+// A transaction commits after later ones, with a smaller id and an earlier run_at. Its job is
+// found as well.
+func TestLateCommitOfASmallerIDIsFound(t *testing.T) {
 	w := newWorld(t)
 	h := w.start(w.config("d"))
 	w.worker("w", h.cfg.WorkerSocket, oneSlot("x"))
@@ -227,7 +227,7 @@ func TestALateCommitIsFound(t *testing.T) {
 	w.await(early, dispatcherd.Done)
 }
 
-func TestAnOnDemandRequestPassesThroughAWorkerProcess(t *testing.T) {
+func TestOnDemandRequestIsAnsweredByAWorkerProcess(t *testing.T) {
 	w := newWorld(t)
 	h := w.start(w.config("d"))
 	w.worker("w", h.cfg.WorkerSocket, oneSlot("x"))
@@ -238,7 +238,7 @@ func TestAnOnDemandRequestPassesThroughAWorkerProcess(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, actor.AnswerDone, got.Kind)
 	require.JSONEq(t, `{"n":1}`, string(got.Payload))
-	got, err = h.Do(ctx, daemon.Request{Type: "nobody-can"})
+	got, err = h.Do(ctx, daemon.Request{Type: "unsupported"})
 	require.NoError(t, err)
 	require.Equal(t, actor.AnswerUnsupported, got.Kind)
 	h.awaitSlots(1)

@@ -19,12 +19,12 @@ import (
 	"github.com/dispatcherd/dispatcherd"
 )
 
-// A breed is a kind of worker process. Its jobs last until they are killed if
-// the payload has a "do", and end at once otherwise.
+// A breed is a kind of worker process. Its jobs last until the process is killed if the
+// payload has a "do", and end at once otherwise.
 type breed struct {
 	name  string
 	start func(w *world, socket string) *child
-	// orphan returns the process that does the job, if it is not the worker.
+	// orphan returns the process that executes the job, if it is not the worker itself.
 	orphan func(t *testing.T, job dispatcherd.JobID) int
 }
 
@@ -37,7 +37,7 @@ func breeds(w *world) []breed {
 		{
 			name: "exec",
 			start: func(w *world, socket string) *child {
-				// The program says who it is, and waits for ever if it is told to.
+				// The program reports its pid, and waits for ever if the payload asks for it.
 				const script = `echo $$ >"$0/$DISPATCHERD_JOB_ID.new"; mv "$0/$DISPATCHERD_JOB_ID.new" "$0/$DISPATCHERD_JOB_ID"
 					case $(cat) in *'"do"'*) exec sleep 1000;; esac; echo '{"by": "exec"}'`
 				return w.program("worker", "run", "--worker-socket", socket, "--types", "x", "--", "sh", "-c", script, pids)
@@ -62,7 +62,7 @@ var python = sync.OnceValues(func() (string, error) {
 	return strings.TrimSpace(string(out)), err
 })
 
-// python starts the example worker. Its work is changed to wait when it is told to.
+// python starts the example worker, changed so that it waits if the payload asks for it.
 func (w *world) python(socket string) *child {
 	w.t.Helper()
 	interpreter, err := python()
@@ -77,8 +77,8 @@ func (w *world) python(socket string) *child {
 	return startCommand(w.t, exec.Command(interpreter, path, socket, "x"))
 }
 
-// requireGone waits until a process does not run any more; a zombie that nobody
-// has buried does not. The promise is for Linux only.
+// requireGone waits until a process no longer runs. A zombie counts as ended. Only Linux
+// guarantees that the process ends.
 func requireGone(t *testing.T, pid int) {
 	t.Helper()
 	if runtime.GOOS != "linux" {
@@ -90,9 +90,9 @@ func requireGone(t *testing.T, pid int) {
 	}, func() string { return fmt.Sprintf("the end of process %d", pid) })
 }
 
-// Nothing is lost, no slot leaks, and the job runs elsewhere, whatever the
-// worker was doing when it was killed.
-func TestKillingAWorkerLosesNothing(t *testing.T) {
+// No job is lost, no slot leaks, and the job runs on another worker, in whatever state the
+// worker was killed.
+func TestKilledWorkerLosesNoJobAndNoSlot(t *testing.T) {
 	w := newWorld(t)
 	h := w.start(w.config("d"))
 	for _, b := range breeds(w) {
@@ -101,7 +101,7 @@ func TestKillingAWorkerLosesNothing(t *testing.T) {
 			h.awaitSlots(1)
 			c.kill()
 			h.awaitSlots(0)
-			w.finishesElsewhere(t, h, w.insert("x", work{}), 1, 0)
+			w.finishesOnAnotherWorker(t, h, w.insert("x", work{}), 1, 0)
 		})
 		t.Run(b.name+" while reserved", func(t *testing.T) {
 			c := b.start(w, h.cfg.WorkerSocket)
@@ -113,13 +113,14 @@ func TestKillingAWorkerLosesNothing(t *testing.T) {
 			c.kill()
 			eventually(t, func() bool { return h.gauges().Sessions == 0 }, func() string { return "no session" })
 			release()
-			// The claim wins a job without a slot, which goes back, nobody's fault.
+			// The claim wins a job without a slot. The job is released, which is neither a failure nor
+			// a crash.
 			eventually(t, func() bool { return h.gauges().InHand == 0 }, func() string { return fmt.Sprint(h.gauges()) })
 			job := w.get(id)
 			require.Equal(t, dispatcherd.Pending, job.Status)
-			// On a machine so busy that the claim ran into its deadline it took nothing.
+			// On a busy machine the claim may exceed its deadline and win nothing.
 			require.LessOrEqual(t, int(job.Attempt), 1, "one claim was in flight")
-			w.finishesElsewhere(t, h, id, int(job.Attempt)+1, 0)
+			w.finishesOnAnotherWorker(t, h, id, int(job.Attempt)+1, 0)
 		})
 		t.Run(b.name+" while busy", func(t *testing.T) {
 			c := b.start(w, h.cfg.WorkerSocket)
@@ -147,8 +148,8 @@ func TestKillingAWorkerLosesNothing(t *testing.T) {
 	require.Zero(t, w.number(`SELECT count(*) FROM dispatcherd.jobs WHERE status <> 'done'`))
 }
 
-// finishesElsewhere lets another worker do the job, and looks at the books.
-func (w *world) finishesElsewhere(t *testing.T, h *host, id dispatcherd.JobID, attempt, crashes int) {
+// finishesOnAnotherWorker lets another worker execute the job, and checks the row.
+func (w *world) finishesOnAnotherWorker(t *testing.T, h *host, id dispatcherd.JobID, attempt, crashes int) {
 	t.Helper()
 	other := w.worker("rescuer", h.cfg.WorkerSocket, oneSlot("x"))
 	job := w.await(id, dispatcherd.Done)
@@ -160,10 +161,10 @@ func (w *world) finishesElsewhere(t *testing.T, h *host, id dispatcherd.JobID, a
 	h.awaitSlots(0)
 }
 
-// The time from kill -9 until the job starts on another worker process. The aim
-// is 100 ms for 99 of 100; a test on a busy machine can only assert the order
-// of magnitude, so it prints what it measured.
-func TestAKilledWorkersJobStartsElsewhereAtOnce(t *testing.T) {
+// The test measures the time from kill -9 until the job starts on another worker process. The
+// target is 100 ms for 99 of 100 kills. On a busy machine a test can assert only the order of
+// magnitude, so it logs the measured times.
+func TestJobOfAKilledWorkerRestartsAtOnce(t *testing.T) {
 	const kills = 60
 	w := newWorld(t)
 	cfg := w.config("d")
@@ -191,7 +192,7 @@ func TestAKilledWorkersJobStartsElsewhereAtOnce(t *testing.T) {
 	require.LessOrEqual(t, strings.Count(string(job.Errors), `"attempt"`), 10, "the history is bounded")
 	h.awaitSlots(1)
 	slices.Sort(took)
-	t.Logf("from kill -9 to the start elsewhere, %d kills: p50 %v, p90 %v, p99 %v, max %v",
+	t.Logf("from kill -9 to the start on another worker, %d kills: p50 %v, p90 %v, p99 %v, max %v",
 		kills, took[kills/2], took[kills*9/10], took[kills*99/100], took[kills-1])
 	require.Less(t, took[kills*9/10], 2*time.Second)
 }

@@ -14,19 +14,18 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/daemon"
 )
 
-// impatient lets a silent worker count as dead soon, but not one that is slow to
-// answer since its machine stood still for a moment.
-func impatient(cfg daemon.Config) daemon.Config {
+// withShortHeartbeatTimeout shortens the time after which a silent worker counts as lost. A worker that
+// answers slowly because the machine stood still must not count as lost.
+func withShortHeartbeatTimeout(cfg daemon.Config) daemon.Config {
 	cfg.Workers.HeartbeatInterval, cfg.Workers.HeartbeatTimeout = 500*time.Millisecond, 3*time.Second
 	return cfg
 }
 
-// A worker that falls silent loses its job to another one. When it comes back
-// with a result, on a new session as it must, it is told that the attempt is no
-// longer the live one, before and after the second attempt has ended.
-func TestALateAnswerIsStaleAndChangesNothing(t *testing.T) {
+// A silent worker loses its job to another worker. It reconnects and reports a result in the
+// new session. The dispatcher answers stale, before and after the second attempt has ended.
+func TestLateResultIsStale(t *testing.T) {
 	w := newWorld(t)
-	h := w.start(impatient(w.config("d")))
+	h := w.start(withShortHeartbeatTimeout(w.config("d")))
 	silent := helloRaw(t, h.cfg.WorkerSocket, "x")
 	id := w.insert("x", work{Do: "gate"})
 	require.Equal(t, id, silent.expect("job").Job)
@@ -55,11 +54,11 @@ func TestALateAnswerIsStaleAndChangesNothing(t *testing.T) {
 	h.awaitSlots(1)
 }
 
-// The same with a worker process that is stopped: its connection ends without
-// an end of the stream, and its handler goes on when it wakes up.
-func TestAStoppedWorkersJobRunsElsewhereAndItsResultIsNotKept(t *testing.T) {
+// A worker process is stopped with SIGSTOP: the dispatcher ends its session, and its handler
+// continues when the process does.
+func TestJobOfAStoppedWorkerRunsOnAnotherAndItsLateResultIsDropped(t *testing.T) {
 	w := newWorld(t)
-	h := w.start(impatient(w.config("d")))
+	h := w.start(withShortHeartbeatTimeout(w.config("d")))
 	first := w.worker("first", h.cfg.WorkerSocket, oneSlot("x"))
 	id := w.insert("x", work{Do: "stubborn"})
 	running := w.seen.start(t, id, 1)
@@ -82,10 +81,10 @@ func (h *host) awaitSlotsRegistered(n int) {
 	eventually(h.t, func() bool { g = h.gauges(); return g.Slots == n }, func() string { return fmt.Sprintf("%d slots; %+v", n, g) })
 }
 
-// Workers of different types are killed and started again in random order while
-// jobs of all types flow. Every worker could do every type, and says so if it
-// gets one that it never offered.
-func TestNoWorkerEverGetsATypeItDidNotOffer(t *testing.T) {
+// Workers of different types are killed and started again in random order while jobs of all
+// types run. Every worker has handlers for all types and reports a job of a type that it
+// did not offer.
+func TestWorkersGetOnlyTypesTheyOffer(t *testing.T) {
 	const (
 		jobs    = 2000
 		changes = 30
@@ -122,8 +121,8 @@ func TestNoWorkerEverGetsATypeItDidNotOffer(t *testing.T) {
 	requireOneAtATime(t, w)
 }
 
-// requireOneAtATime checks that no attempt of a job began before the one before
-// it had ended or its worker was dead. Workers that were killed report no end.
+// requireOneAtATime checks that each attempt of a job started after the previous one had
+// ended or its worker had died. Killed workers report no end.
 func requireOneAtATime(t *testing.T, w *world) {
 	t.Helper()
 	ends := map[dispatcherd.JobID]map[dispatcherd.Attempt]int64{}

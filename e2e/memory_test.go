@@ -16,7 +16,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/worker"
 )
 
-// peak is the most that a process has held, in bytes.
+// peak returns the largest resident memory that a process has had, in bytes.
 func peak(t *testing.T, pid int) int64 {
 	t.Helper()
 	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/status")
@@ -28,10 +28,11 @@ func peak(t *testing.T, pid int) int64 {
 	return kb << 10
 }
 
-// The pages of the program, and what the kernel counts beside Go's own sum.
+// programPages is the size of the program's pages and of what the kernel counts in addition
+// to the sum that Go reports.
 const programPages = 26 << 20
 
-func TestTheDaemonKeepsToItsMemoryAtFullLoad(t *testing.T) {
+func TestDaemonKeepsWithinItsMemoryAtFullLoad(t *testing.T) {
 	if runtime.GOOS != "linux" || raceFactor > 1 {
 		t.Skip("what a process holds is read from /proc, and the race detector holds more than the daemon")
 	}

@@ -33,7 +33,7 @@ func metricLine(name, kind string, labels []string) string {
 	return name + " " + kind + " {" + strings.Join(labels, " ") + "}"
 }
 
-func TestEveryMetricIsDocumentedAndEveryDocumentedOneExists(t *testing.T) {
+func TestMetricsMatchTheDocument(t *testing.T) {
 	w := newWorld(t)
 	cfg := w.config("d")
 	h := w.start(cfg)

@@ -16,9 +16,9 @@ import (
 	"github.com/dispatcherd/dispatcherd/migrations"
 )
 
-// Every connection to Postgres is cut again and again, in the middle of claims
-// and finishes. What became of a statement is then found out, not guessed.
-func TestCutConnectionsLoseNothingAndRunNothingTwiceAtOnce(t *testing.T) {
+// Every connection to Postgres is cut repeatedly, in the middle of claims and finishes. The
+// dispatcher resolves unknown outcomes by reading.
+func TestCutPostgresConnectionsLoseAndDuplicateNoJob(t *testing.T) {
 	const (
 		jobs = 3000
 		cuts = 40
@@ -53,9 +53,9 @@ func TestCutConnectionsLoseNothingAndRunNothingTwiceAtOnce(t *testing.T) {
 	require.Zero(t, w.deadlocks())
 }
 
-// The server is stopped and started under load. Meanwhile results wait, and
-// requests that need no row are answered.
-func TestARestartOfPostgresIsSurvived(t *testing.T) {
+// The server is stopped and started under load. Meanwhile results wait, and requests that
+// need no row are answered.
+func TestRestartOfPostgresLosesNothing(t *testing.T) {
 	dir, err := os.MkdirTemp("", "e2e-pg")
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })

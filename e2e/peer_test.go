@@ -10,12 +10,11 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
-// The tests of this file are named for faults that broke other job queues; see
+// The tests of this file reproduce faults of other job queues; see
 // docs/reliability-peers.md.
 
-// A dispatcher that cannot listen, or is told not to, cancels running jobs all
-// the same.
-func TestPeer_B07_ACancelArrivesWithoutNotifications(t *testing.T) {
+// A dispatcher without LISTEN cancels running jobs nevertheless.
+func TestPeer_B07_CancelArrivesWithoutNotifications(t *testing.T) {
 	w := newWorld(t)
 	cfg := w.config("d")
 	cfg.Listen = false
@@ -30,8 +29,8 @@ func TestPeer_B07_ACancelArrivesWithoutNotifications(t *testing.T) {
 	h.awaitSlots(1)
 }
 
-// Recovery is no job: with every slot taken for good, and nothing else that
-// could run, the jobs of a dispatcher that is lost are released.
+// Recovery is not a job: the jobs of a lost dispatcher are released although every slot is
+// busy for good.
 func TestPeer_B15_RecoveryNeedsNoSlot(t *testing.T) {
 	w := newWorld(t)
 	cfg := w.config("d")

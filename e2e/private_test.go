@@ -10,10 +10,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What one caller sent, and what a worker said to it, is told to that caller:
-// no answer to anybody else, problem or not, holds a word of it, nor do metrics
-// or the log. Whoever asks for a row by its id sees the row.
-func TestNoAnswerHoldsAWordOfAnothersRequest(t *testing.T) {
+// Only the caller of a request receives what it sent and what the worker reported about it.
+// No other answer, problem, metric or log line contains a word of it. A caller that asks for
+// a row by its id gets the row.
+func TestAnswersContainNothingOfOtherRequests(t *testing.T) {
 	const canary = "canary-51c0e"
 	w := newWorld(t)
 	cfg := w.config("d")

@@ -16,7 +16,7 @@ import (
 	"github.com/dispatcherd/dispatcherd"
 )
 
-// rawWorker speaks the protocol by hand, also wrongly.
+// rawWorker sends arbitrary lines, valid frames and others.
 type rawWorker struct {
 	t     *testing.T
 	conn  net.Conn
@@ -37,7 +37,7 @@ func dialRaw(t *testing.T, socket string) *rawWorker {
 	t.Helper()
 	conn, err := net.Dial("unix", socket)
 	require.NoError(t, err)
-	t.Cleanup(func() { _ = conn.Close() }) // mostly it is closed already
+	t.Cleanup(func() { _ = conn.Close() }) // usually closed already
 	require.NoError(t, conn.SetDeadline(time.Now().Add(longWait)))
 	return &rawWorker{t: t, conn: conn, lines: bufio.NewReader(conn)}
 }
@@ -67,13 +67,13 @@ func (r *rawWorker) say(format string, args ...any) {
 func (r *rawWorker) send(text string) {
 	r.t.Helper()
 	if text == "" {
-		return // even writing nothing fails once the other end has hung up
+		return // even an empty write fails after the dispatcher has closed the connection
 	}
 	_, err := r.conn.Write([]byte(text))
 	require.NoError(r.t, err)
 }
 
-// answering lets the worker answer pings, whatever the test does meanwhile.
+// answering answers pings in a goroutine.
 func (r *rawWorker) answering() *rawWorker {
 	r.heard = make(chan []byte, 1000)
 	go func() {
@@ -84,7 +84,7 @@ func (r *rawWorker) answering() *rawWorker {
 				return
 			}
 			if bytes.Contains(line, []byte(`"op":"ping"`)) {
-				_, _ = r.conn.Write([]byte(`{"op":"pong"}` + "\n")) // reading tells if it has ended
+				_, _ = r.conn.Write([]byte(`{"op":"pong"}` + "\n")) // a read reports the end of the connection
 				continue
 			}
 			r.heard <- line
@@ -93,7 +93,7 @@ func (r *rawWorker) answering() *rawWorker {
 	return r
 }
 
-// line returns what comes next, pings included unless they are answered.
+// line returns the next line, pings included unless answering was called.
 func (r *rawWorker) line() ([]byte, error) {
 	if r.heard == nil {
 		return r.lines.ReadBytes('\n')
@@ -109,7 +109,7 @@ func (r *rawWorker) line() ([]byte, error) {
 	}
 }
 
-// next returns the next frame that is no ping.
+// next returns the next frame other than a ping.
 func (r *rawWorker) next() reply {
 	r.t.Helper()
 	for {
@@ -130,7 +130,7 @@ func (r *rawWorker) expect(op string) reply {
 	return f
 }
 
-// refused expects an error; a fatal one must be the last word.
+// refused expects an error frame. After a fatal one the connection ends.
 func (r *rawWorker) refused(code string, fatal bool, says string) {
 	r.t.Helper()
 	f := r.expect("error")

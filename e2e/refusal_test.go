@@ -12,8 +12,8 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/exit"
 )
 
-// What callers hand over comes back in no refusal.
-func TestARefusalDoesNotRepeatThePayload(t *testing.T) {
+// No problem contains the payload of the caller.
+func TestProblemDoesNotContainThePayload(t *testing.T) {
 	const canary = "canary-41bd7"
 	w := newWorld(t)
 	cfg := w.config("d")

@@ -16,7 +16,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/claim"
 )
 
-// keeper is an example worker that keeps its job.
+// keeper is an example worker that resumes its job.
 type keeper struct {
 	program     string
 	interpreter func() (string, error)
@@ -33,7 +33,7 @@ var keepers = []keeper{
 	},
 }
 
-// eachKeeper runs a test with each of them that this machine can run.
+// eachKeeper runs a test with each example worker that this machine can run.
 func eachKeeper(t *testing.T, test func(t *testing.T, k keeper)) {
 	for _, k := range keepers {
 		t.Run(k.program, func(t *testing.T) {
@@ -59,8 +59,8 @@ func (w *world) resuming(k keeper, socket string) {
 	startCommand(w.t, exec.Command(interpreter, path, socket, "x"))
 }
 
-// begun waits until the worker has a job: the row says that it runs from the
-// claim on, which is before anybody is handed it.
+// begun waits until the worker has the job. The row is running from the claim on, which is
+// before a worker receives the job.
 func begun(t *testing.T, gate string) {
 	t.Helper()
 	eventually(t, func() bool {
@@ -69,9 +69,9 @@ func begun(t *testing.T, gate string) {
 	}, func() string { return "the beginning of the work" })
 }
 
-// A worker of few lines keeps its job while the dispatcher is killed and
-// started again, whether it ends in the gap or afterwards, and goes on to work.
-func TestAnExampleWorkerKeepsItsJobOverARestart(t *testing.T) {
+// A short example worker keeps its job while the dispatcher is killed and started again,
+// whether the job ends meanwhile or afterwards, and accepts new jobs then.
+func TestExampleWorkerKeepsItsJobAcrossARestart(t *testing.T) {
 	eachKeeper(t, keepsItsJobOverARestart)
 }
 
@@ -105,9 +105,9 @@ func keepsItsJobOverARestart(t *testing.T, k keeper) {
 	}
 }
 
-// What was cancelled meanwhile is not the worker's any more: it is told, and the
-// slot is offered again once the work has ended.
-func TestAnExampleWorkerLetsGoOfWhatIsNotTakenBack(t *testing.T) {
+// A job that was cancelled meanwhile cannot be resumed: the worker is told, and offers the
+// slot again when the execution has ended.
+func TestExampleWorkerDropsJobThatCannotBeResumed(t *testing.T) {
 	eachKeeper(t, letsGoOfWhatIsNotTakenBack)
 }
 
@@ -124,7 +124,7 @@ func letsGoOfWhatIsNotTakenBack(t *testing.T, k keeper) {
 	require.NoError(t, err)
 	begun(t, gate)
 	daemon.kill()
-	w.exec(`UPDATE dispatcherd.jobs SET attempt = attempt + 1 WHERE id = $1`, int64(id)) // somebody else has it
+	w.exec(`UPDATE dispatcherd.jobs SET attempt = attempt + 1 WHERE id = $1`, int64(id)) // another attempt was claimed
 	w.serve(cfg)
 	require.NoError(t, os.WriteFile(gate, nil, 0o600))
 	eventually(t, func() bool { return slotsOf(cfg) == 1 }, func() string { return "the slot, free again" })

@@ -9,7 +9,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/pgtest"
 )
 
-func TestACommandWithoutTheRightSaysWhatToGrant(t *testing.T) {
+func TestCommandWithoutRightSaysWhatToGrant(t *testing.T) {
 	url := pgtest.New(t)
 	as := func(role string) string { return url + "&options=-c%20role%3D" + role }
 	for command, role := range map[string]string{

@@ -17,7 +17,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/exit"
 )
 
-// manager plays systemd: it holds the sockets and listens to what the service tells.
+// manager does what systemd does: it holds the sockets and receives the service's messages.
 type manager struct {
 	w       *world
 	sockets []*os.File
@@ -61,8 +61,8 @@ func (w *world) manager(paths ...string) *manager {
 	return m
 }
 
-// starts runs the program as systemd would. The shell knows the pid that the
-// program will have.
+// starts runs the program as systemd does. The shell knows the pid that the program will
+// have.
 func (m *manager) starts(args ...string) *child {
 	m.w.t.Helper()
 	line := append([]string{"-c", `LISTEN_PID=$$ exec "$0" "$@" --config=`, programPath(m.w.t)}, args...)
@@ -88,7 +88,7 @@ func (m *manager) hears(want string) {
 	}
 }
 
-func TestTheServiceManagersSocketsOutliveTheDaemon(t *testing.T) {
+func TestSystemdSocketsOutliveTheDaemon(t *testing.T) {
 	w := newWorld(t)
 	workers, api := filepath.Join(w.dir, "worker.sock"), filepath.Join(w.dir, "api.sock")
 	m := w.manager(workers, api)
@@ -96,7 +96,7 @@ func TestTheServiceManagersSocketsOutliveTheDaemon(t *testing.T) {
 	d := m.starts(serve...)
 	m.hears("READY=1")
 	m.hears("WATCHDOG=1")
-	d.signal(t, syscall.SIGHUP) // there is nothing to reload, and nothing ends by that
+	d.signal(t, syscall.SIGHUP) // there is nothing to reload, and the daemon does not end
 	eventually(t, func() bool { return strings.Contains(d.errors.text(), "no file of them in use") }, d.errors.text)
 	m.hears("WATCHDOG=1")
 	r := helloRaw(t, workers, "x")
@@ -109,7 +109,7 @@ func TestTheServiceManagersSocketsOutliveTheDaemon(t *testing.T) {
 	m.hears("STOPPING=1")
 	d.ends(t, exit.OK)
 
-	waiting := dialRaw(t, workers) // nobody is there, and nobody is refused
+	waiting := dialRaw(t, workers) // no daemon runs, and the connection is not refused
 	waiting.say(`{"op":"hello","versions":[1,1],"worker":"early","slots":[]}`)
 	d = m.starts(serve...)
 	m.hears("READY=1")
@@ -118,7 +118,7 @@ func TestTheServiceManagersSocketsOutliveTheDaemon(t *testing.T) {
 	d.ends(t, exit.OK)
 }
 
-func TestASocketThatNobodyAskedForIsNamed(t *testing.T) {
+func TestUnexpectedSystemdSocketIsAnError(t *testing.T) {
 	w := newWorld(t)
 	other, api := filepath.Join(w.dir, "other.sock"), filepath.Join(w.dir, "api.sock")
 	d := w.manager(other, api).starts("serve", "--worker-socket", filepath.Join(w.dir, "worker.sock"), "--api-socket", api)
@@ -126,7 +126,7 @@ func TestASocketThatNobodyAskedForIsNamed(t *testing.T) {
 	require.Contains(t, d.errors.text(), "hands over a socket on "+other)
 }
 
-// unitLines returns what a unit file sets a key to, in order.
+// unitLines returns the values of a key in a unit file, in order.
 func unitLines(t *testing.T, name, key string) (values []string) {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("..", "packaging", "systemd", name))
@@ -139,7 +139,7 @@ func unitLines(t *testing.T, name, key string) (values []string) {
 	return values
 }
 
-func TestTheUnitsCommandLineServesOnTheUnitsSockets(t *testing.T) {
+func TestUnitFilesServeOnTheirSockets(t *testing.T) {
 	w := newWorld(t)
 	line := strings.Fields(unitLines(t, "dispatcherd.service", "ExecStart")[0])
 	require.Equal(t, []string{"/usr/bin/dispatcherd", "serve"}, line[:2])

@@ -18,8 +18,8 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/pgtest"
 )
 
-// oddSettings are what roles and databases were given for other programs: here all
-// at once, for every session that begins from now on.
+// oddSettings are settings that other programs may need in roles and databases. All of them
+// apply to every session that begins afterwards.
 const oddSettings = `DO $$ DECLARE setting text; BEGIN
 	FOREACH setting IN ARRAY ARRAY[
 		'default_transaction_isolation = serializable', 'DateStyle = German', 'client_encoding = LATIN1', 'IntervalStyle = sql_standard',
@@ -28,7 +28,7 @@ const oddSettings = `DO $$ DECLARE setting text; BEGIN
 	LOOP EXECUTE format('ALTER DATABASE %I SET ', current_database()) || setting; END LOOP;
 END $$`
 
-// sane is a pool that looks on with settings of its own.
+// sane returns a pool with settings of its own for the checks of the test.
 func (w *world) sane() {
 	w.t.Helper()
 	config, err := pgxpool.ParseConfig(w.dsn)
@@ -41,8 +41,8 @@ func (w *world) sane() {
 	w.db, w.jobs = db, claim.Jobs{DB: db}
 }
 
-// says runs a command, again if it met a limit of the session, until it succeeds,
-// and returns what it printed.
+// says repeats a command until it succeeds, because a command may exceed a limit of the
+// session. It returns the output.
 func (w *world) says(line string, more ...string) string {
 	w.t.Helper()
 	var got outcome
@@ -53,7 +53,7 @@ func (w *world) says(line string, more ...string) string {
 	return got.out
 }
 
-// Whatever sessions are given, jobs end in every way there is, and people see it.
+// Jobs end in every possible way under odd settings, and operators see it.
 func TestOddSettingsOfADatabaseChangeNothing(t *testing.T) {
 	w := newWorld(t)
 	w.exec(oddSettings)
@@ -105,8 +105,8 @@ func TestOddSettingsOfADatabaseChangeNothing(t *testing.T) {
 	require.Zero(t, w.number(`SELECT count(*) FROM dispatcherd.dispatchers WHERE lost_at IS NULL`))
 }
 
-// The schema is made and taken down under them, too.
-func TestTheSchemaIsMadeUnderOddSettings(t *testing.T) {
+// Migrations also work under odd settings.
+func TestMigrationsWorkUnderOddSettings(t *testing.T) {
 	dsn := pgtest.Empty(t)
 	conn, err := pgx.Connect(t.Context(), dsn)
 	require.NoError(t, err)

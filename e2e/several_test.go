@@ -56,8 +56,8 @@ func TestTwoDispatchersShareATableAndEveryJobRunsOnce(t *testing.T) {
 	require.Zero(t, w.deadlocks())
 }
 
-// deadlocks is what Postgres counted in this database. Backends report their
-// figures when they end at the latest, so call it when the daemons are idle.
+// deadlocks returns what Postgres counted in this database. Backends may report their
+// counters as late as at their end, so call it when the daemons are idle.
 func (w *world) deadlocks() int {
 	w.exec(`SELECT pg_stat_clear_snapshot()`)
 	return w.number(`SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()`)
@@ -73,7 +73,7 @@ func (w *world) serve(cfg daemon.Config, more ...string) *child {
 	eventually(w.t, func() bool { return slotsOf(cfg) >= 0 }, func() string {
 		return "a daemon that answers; it said: " + c.errors.text()
 	})
-	w.t.Cleanup(func() { // what kill -9 leaves
+	w.t.Cleanup(func() { // files that remain after kill -9
 		c.kill()
 		_ = os.Remove(cfg.WorkerSocket)
 		_ = os.Remove(cfg.APISocket)
@@ -107,11 +107,10 @@ func askAPI(cfg daemon.Config, path string) (string, error) {
 	return string(text), errors.Join(err, res.Body.Close())
 }
 
-// A daemon that is killed with -9 leaves its jobs running in the table until
-// its lease is over; then whoever is left gives them back, and they count a
-// crash, no failure. The lease is one that a machine that stands still for a
-// moment does not outlast.
-func TestTheJobsOfAKilledDispatcherAreTakenOver(t *testing.T) {
+// The jobs of a daemon that was killed with kill -9 stay running in the table until its lease
+// expires. Then another dispatcher releases them, and they count a crash and no failure. The
+// lease is longer than a short standstill of the machine.
+func TestJobsOfAKilledDispatcherAreReleasedByAnother(t *testing.T) {
 	w := newWorld(t)
 	doomed := w.config("doomed")
 	doomed.Lease = 5 * time.Second
@@ -141,7 +140,7 @@ func TestTheJobsOfAKilledDispatcherAreTakenOver(t *testing.T) {
 		require.Zero(t, job.Failures)
 	}
 	h.awaitSlots(3)
-	// The worker of the dead one goes on trying, and finds its successor.
+	// The worker of the dead daemon continues to connect, and finds its successor.
 	next := w.start(doomed)
 	next.awaitSlots(3)
 	orphan.signal(t, syscall.SIGTERM)
@@ -151,8 +150,8 @@ func TestTheJobsOfAKilledDispatcherAreTakenOver(t *testing.T) {
 	require.Len(t, left, 2, "the stale sockets were taken over")
 }
 
-// otherShares reports whether rows of a type belong first to another dispatcher,
-// for all that this one knows.
+// otherShares reports whether this dispatcher knows of rows of a type that are in the share
+// of another dispatcher.
 func (h *host) otherShares(typ string) (others bool) {
 	h.Ask(func(c *actor.Core) {
 		for id := range dispatcherd.JobID(256) {
@@ -163,10 +162,9 @@ func (h *host) otherShares(typ string) (others bool) {
 	return others
 }
 
-// What is in the share of a dispatcher that was killed is done by the other one
-// long before the lease is over, and without that: nobody has declared it lost
-// yet. Afterwards there are no shares any more.
-func TestTheShareOfADeadDispatcherIsDoneByTheOther(t *testing.T) {
+// The other dispatcher executes the share of a killed one long before the lease expires, and
+// before any dispatcher has declared it lost. Afterwards there are no shares any more.
+func TestShareOfAKilledDispatcherIsServedByAnother(t *testing.T) {
 	const jobs = 400
 	w := newWorld(t)
 	doomed := w.config("doomed")
@@ -188,12 +186,12 @@ func TestTheShareOfADeadDispatcherIsDoneByTheOther(t *testing.T) {
 	eventually(t, func() bool { return !h.otherShares("x") }, func() string { return "one share for all" })
 }
 
-// A dispatcher that was frozen for longer than its lease finds that others have
-// taken over. It must not disturb them, and must work again as a new one.
-func TestAFrozenDispatcherComesBackAsANewOne(t *testing.T) {
+// A dispatcher was stopped for longer than its lease, and others have taken over its jobs. It
+// must not disturb them, and must work again under a new identity.
+func TestStoppedDispatcherContinuesUnderANewIdentity(t *testing.T) {
 	w := newWorld(t)
 	frozen := w.config("frozen")
-	frozen.Lease = 3 * time.Second // it keeps it while the machine stands still for a moment
+	frozen.Lease = 3 * time.Second // longer than a short standstill of the machine
 	process := w.serve(frozen)
 	w.worker("first", frozen.WorkerSocket, oneSlot("x"))
 	eventually(t, func() bool { return slotsOf(frozen) == 1 }, func() string { return "a slot" })
@@ -204,7 +202,7 @@ func TestAFrozenDispatcherComesBackAsANewOne(t *testing.T) {
 	w.worker("second", h.cfg.WorkerSocket, oneSlot("x"))
 	second := w.seen.start(t, id, 2)
 	process.signal(t, syscall.SIGCONT)
-	w.seen.open(t, first) // the word of the first attempt comes too late
+	w.seen.open(t, first) // the result of the first attempt is late
 	w.await(w.insert("x", work{}), dispatcherd.Done)
 	require.Equal(t, dispatcherd.Running, w.get(id).Status)
 	w.seen.open(t, second)
@@ -212,7 +210,7 @@ func TestAFrozenDispatcherComesBackAsANewOne(t *testing.T) {
 	require.JSONEq(t, `{"by":"second","attempt":2}`, string(job.Result))
 	h.awaitSlots(1)
 	require.NoError(t, h.stop())
-	// Now the other one is alone and must do what comes.
+	// The other dispatcher is alone now and must execute new jobs.
 	w.await(w.insert("x", work{}), dispatcherd.Done)
 	process.signal(t, syscall.SIGTERM)
 	process.ends(t, exit.OK)

@@ -11,7 +11,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/workerproto"
 )
 
-func TestDevLooksAtItsSocketsBeforeItMakesADatabase(t *testing.T) {
+func TestDevChecksItsSocketsBeforeItCreatesADatabase(t *testing.T) {
 	dir := t.TempDir()
 	data := filepath.Join(dir, "data")
 	long := filepath.Join(dir, strings.Repeat("x", 120))
@@ -22,7 +22,7 @@ func TestDevLooksAtItsSocketsBeforeItMakesADatabase(t *testing.T) {
 	require.NoFileExists(t, filepath.Join(dir, "w"), "the socket that was good is gone again")
 }
 
-func TestASecondDispatcherOnASocketIsToldThatTheFirstMayBeStopping(t *testing.T) {
+func TestErrorOfASecondDispatcherMentionsAStoppingFirst(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "w")
 	held, err := workerproto.Listen(path, 0o600)
 	require.NoError(t, err)
@@ -33,7 +33,7 @@ func TestASecondDispatcherOnASocketIsToldThatTheFirstMayBeStopping(t *testing.T)
 	require.Contains(t, got.err, "one that was told to stop lets running jobs end first")
 }
 
-func TestADeadSocketIsNotBlamedOnTheServer(t *testing.T) {
+func TestErrorOfADeadSocketNamesTheSocket(t *testing.T) {
 	got := invocation{args: []string{"slot", "list", "--api-socket", filepath.Join(t.TempDir(), "none.sock")}}.runs(t)
 	require.Equal(t, exit.Unavailable, got.code)
 	require.Contains(t, got.err, "no dispatcher answers on ")

@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The row is with its worker within a fraction of a millisecond of its commit.
-func TestADurableRequestAlwaysHearsWhoRanIt(t *testing.T) {
+// The worker has the row within a fraction of a millisecond after the commit.
+func TestAnswerOfADurableRequestNamesItsWorker(t *testing.T) {
 	w := newWorld(t)
 	h := w.start(w.config("d"))
 	serveCalls(t, h.cfg.WorkerSocket, 2, "pdf")

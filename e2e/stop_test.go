@@ -14,19 +14,19 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/pgtest"
 )
 
-// Running jobs have the grace to end; the rest is pending again, nobody's
-// fault; and the workers go over to the next daemon by themselves.
-func TestAStopLetsRunningJobsEndAndGivesBackTheRest(t *testing.T) {
+// Running jobs may end within the grace period. The others are pending again without a
+// failure or crash. The workers connect to the next daemon by themselves.
+func TestStopLetsJobsEndWithinTheGracePeriodAndReleasesOthers(t *testing.T) {
 	w := newWorld(t)
 	cfg := w.config("d")
 	cfg.Grace = 5 * time.Second // time for a slow machine to end one job meanwhile; the others take all of it
 	h := w.start(cfg)
 	w.worker("w", cfg.WorkerSocket, scriptSlots{N: 3, Types: []string{"x"}})
 	h.awaitSlots(3)
-	ends, tooLong, deaf := w.insert("x", work{Do: "gate"}), w.insert("x", work{Do: "gate"}), w.insert("x", work{Do: "stubborn"})
+	ends, tooLong, ignoring := w.insert("x", work{Do: "gate"}), w.insert("x", work{Do: "gate"}), w.insert("x", work{Do: "stubborn"})
 	ending := w.seen.start(t, ends, 1)
 	w.seen.start(t, tooLong, 1)
-	stubborn := w.seen.start(t, deaf, 1)
+	stubborn := w.seen.start(t, ignoring, 1)
 
 	stopped := make(chan error, 1)
 	began := time.Now()
@@ -38,7 +38,7 @@ func TestAStopLetsRunningJobsEndAndGivesBackTheRest(t *testing.T) {
 	require.NoError(t, receive(t, stopped, "the daemon ends after the grace"))
 	require.GreaterOrEqual(t, time.Since(began), cfg.Grace)
 	require.Equal(t, dispatcherd.Pending, w.get(after).Status)
-	for _, id := range []dispatcherd.JobID{tooLong, deaf} {
+	for _, id := range []dispatcherd.JobID{tooLong, ignoring} {
 		job := w.get(id)
 		require.Equal(t, dispatcherd.Pending, job.Status)
 		require.Zero(t, job.Failures+job.Crashes)
@@ -51,9 +51,9 @@ func TestAStopLetsRunningJobsEndAndGivesBackTheRest(t *testing.T) {
 	w.seen.open(t, w.seen.start(t, tooLong, 2))
 	w.await(after, dispatcherd.Done)
 	w.await(tooLong, dispatcherd.Done)
-	w.seen.start(t, deaf, 2)
-	w.seen.open(t, stubborn) // both attempts, one in vain
-	job := w.await(deaf, dispatcherd.Done)
+	w.seen.start(t, ignoring, 2)
+	w.seen.open(t, stubborn) // both attempts; the result of the first is stale
+	job := w.await(ignoring, dispatcherd.Done)
 	require.JSONEq(t, `{"by":"w","attempt":2}`, string(job.Result))
 	next.awaitSlots(3)
 	requireAttemptsOnce(t, w)
@@ -70,7 +70,7 @@ func requireAttemptsOnce(t *testing.T, w *world) {
 	}
 }
 
-func TestAStopWithNothingToDoIsQuick(t *testing.T) {
+func TestIdleDaemonStopsAtOnce(t *testing.T) {
 	w := newWorld(t)
 	cfg := w.config("d")
 	cfg.Grace = time.Hour
@@ -84,8 +84,8 @@ func TestAStopWithNothingToDoIsQuick(t *testing.T) {
 	require.Zero(t, w.number(`SELECT count(*) FROM dispatcherd.dispatchers WHERE lost_at IS NULL`))
 }
 
-// A second signal does not wait for the grace.
-func TestASecondSignalEndsTheDaemonAtOnce(t *testing.T) {
+// A second signal ends the grace period.
+func TestSecondSignalEndsTheDaemonAtOnce(t *testing.T) {
 	w := newWorld(t)
 	cfg := w.config("d")
 	cfg.Grace = time.Hour
@@ -99,9 +99,9 @@ func TestASecondSignalEndsTheDaemonAtOnce(t *testing.T) {
 	require.Equal(t, syscall.SIGTERM, process.cmd.ProcessState.Sys().(syscall.WaitStatus).Signal())
 }
 
-// A worker that is told to stop ends its jobs within its own grace, and gives
-// back the others, nobody's fault.
-func TestAWorkerThatStopsEndsItsJobsOrGivesThemBack(t *testing.T) {
+// A worker that is told to stop ends its jobs within its own grace period and releases the
+// others, without a failure or crash.
+func TestStoppingWorkerEndsOrReleasesItsJobs(t *testing.T) {
 	w := newWorld(t)
 	h := w.start(w.config("d"))
 	slots := []scriptSlots{{N: 2, Types: []string{"x"}}}
@@ -122,8 +122,8 @@ func TestAWorkerThatStopsEndsItsJobsOrGivesThemBack(t *testing.T) {
 	h.awaitSlots(2)
 }
 
-// The exec worker passes SIGTERM on to its program, and says how it ended.
-func TestTheExecWorkerStopsWithItsProgram(t *testing.T) {
+// The exec worker passes SIGTERM on to its program and reports how the program ended.
+func TestExecWorkerStopsWithItsProgram(t *testing.T) {
 	w := newWorld(t)
 	h := w.start(w.config("d"))
 	const script = `echo $$ >"$0.new"; mv "$0.new" "$0"; trap 'echo bye >&2; exit 3' TERM; while :; do sleep 0.01; done`
@@ -138,9 +138,8 @@ func TestTheExecWorkerStopsWithItsProgram(t *testing.T) {
 	h.awaitSlots(0)
 }
 
-// A second daemon on the same socket is told so, and disturbs the first one by
-// nothing.
-func TestASecondDaemonOnTheSameSocketIsTurnedAway(t *testing.T) {
+// A second daemon on the same socket reports an error and does not disturb the first one.
+func TestSecondDaemonOnTheSameSocketFails(t *testing.T) {
 	w := newWorld(t)
 	cfg := w.config("d")
 	h := w.start(cfg)
@@ -155,8 +154,8 @@ func TestASecondDaemonOnTheSameSocketIsTurnedAway(t *testing.T) {
 	h.awaitSlots(1)
 }
 
-// Without a schema the daemon says what to do, and leaves nothing behind.
-func TestADaemonWithoutItsSchemaSaysWhatToDo(t *testing.T) {
+// Without a schema the daemon says what to do, and removes its sockets.
+func TestDaemonWithoutSchemaSaysWhatToDo(t *testing.T) {
 	w := newWorldOn(t, pgtest.Empty(t))
 	c := w.program("serve", "--database-url", w.dsn, "--worker-socket", w.dir+"/w.sock", "--api-socket", w.dir+"/a.sock")
 	c.ends(t, exit.Unavailable)

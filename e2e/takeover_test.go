@@ -151,7 +151,7 @@ func TestRecordOfAnotherHostDoesNotEndADispatcher(t *testing.T) {
 	}
 	foreign := strings.Replace(string(text), strings.TrimSpace(string(boot)), "9b2f6d0c-1c35-4b53-8b0e-7d5a0f0c8e22", 1)
 	require.NotEqual(t, string(text), foreign)
-	require.NoError(t, os.WriteFile(lockFile(cfg), []byte(foreign), 0o600)) // keeps the inode
+	require.NoError(t, os.WriteFile(lockFile(cfg), []byte(foreign), 0o600)) // the inode stays the same
 	second := w.serve(cfg)
 	require.NotContains(t, second.errors.text(), "was killed")
 	require.Equal(t, 2, w.living(), "as far as the second one can know")

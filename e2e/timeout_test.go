@@ -10,15 +10,15 @@ import (
 	"github.com/dispatcherd/dispatcherd/claim"
 )
 
-// The limit of a type, and a worker that does not care for it: the job has
-// failed, its neighbour is interrupted, and both run elsewhere.
-func TestAWorkerThatIgnoresATimeoutLosesItsSession(t *testing.T) {
+// A worker ignores the limit of a type. The job fails, another job of the same worker is
+// interrupted, and both types run again afterwards.
+func TestWorkerThatIgnoresATimeoutLosesItsSession(t *testing.T) {
 	w := newWorld(t)
 	cfg := w.config("d")
 	cfg.Core.Timeouts = map[string]time.Duration{"x": 200 * time.Millisecond}
 	cfg.Core.CancelGrace = 200 * time.Millisecond
 	h := w.start(cfg)
-	deaf := w.worker("deaf", cfg.WorkerSocket, scriptSlots{N: 2, Types: []string{"x", "y"}})
+	ignoring := w.worker("ignoring", cfg.WorkerSocket, scriptSlots{N: 2, Types: []string{"x", "y"}})
 	neighbour := w.insert("y", work{Do: "gate"})
 	w.seen.start(t, neighbour, 1)
 	stuck := w.insertNew(claim.New{Type: "x", MaxAttempts: 1}, work{Do: "stubborn"})
@@ -30,23 +30,23 @@ func TestAWorkerThatIgnoresATimeoutLosesItsSession(t *testing.T) {
 	job = w.await(neighbour, dispatcherd.Done)
 	require.Zero(t, job.Failures+job.Crashes)
 	require.Contains(t, h.log.text(), "cancel_ignored")
-	deaf.kill()
+	ignoring.kill()
 	h.awaitSlots(0)
 }
 
-// A cancel of a running job has the same grace.
-func TestACancelThatIsIgnoredIsCarriedOut(t *testing.T) {
+// A worker ignores the cancellation of a running job for longer than the grace period.
+func TestIgnoredCancelEndsTheSession(t *testing.T) {
 	w := newWorld(t)
 	cfg := w.config("d")
 	cfg.Core.CancelGrace = 100 * time.Millisecond
 	h := w.start(cfg)
-	deaf := w.worker("deaf", cfg.WorkerSocket, oneSlot("x"))
+	ignoring := w.worker("ignoring", cfg.WorkerSocket, oneSlot("x"))
 	id := w.insert("x", work{Do: "stubborn"})
 	w.seen.start(t, id, 1)
 	_, err := w.jobs.Cancel(t.Context(), id)
 	require.NoError(t, err)
 	job := w.await(id, dispatcherd.Cancelled)
 	require.Zero(t, job.Failures+job.Crashes)
-	deaf.kill()
+	ignoring.kill()
 	h.awaitSlots(0)
 }

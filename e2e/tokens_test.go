@@ -17,9 +17,9 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/exit"
 )
 
-// A token is taken away and another one given while the daemon goes on; a file that
-// cannot be used changes nothing and is told without what is in it.
-func TestTokensAreReadAnewAtSIGHUP(t *testing.T) {
+// A token is revoked and another one is added while the daemon runs. An unusable file changes
+// nothing, and the error does not contain the content of the file.
+func TestSIGHUPReloadsTheTokens(t *testing.T) {
 	w := newWorld(t)
 	file := filepath.Join(w.dir, "tokens")
 	holds := func(text string) { // replaces it in one step
@@ -52,7 +52,7 @@ func TestTokensAreReadAnewAtSIGHUP(t *testing.T) {
 	require.Equal(t, http.StatusOK, status("second"))
 	require.Equal(t, http.StatusOK, status("third"))
 
-	for n, broken := range []string{line("anna", "second") + "carl fourth\n", "", "# nobody\n"} {
+	for n, broken := range []string{line("anna", "second") + "carl fourth\n", "", "# no tokens\n"} {
 		holds(broken)
 		hears(`"msg":"the tokens of before stay in use"`, n+1)
 		require.Equal(t, http.StatusOK, status("third"))
@@ -71,8 +71,8 @@ func TestTokensAreReadAnewAtSIGHUP(t *testing.T) {
 	d.ends(t, exit.OK)
 }
 
-// What is wrong with the TCP side of the API is told as that, not as a trouble with Postgres.
-func TestATCPAddressThatCannotBeServedIsToldAsSuch(t *testing.T) {
+// The error names the TCP address, not Postgres.
+func TestUnusableTCPAddressIsNamedInTheError(t *testing.T) {
 	w := newWorld(t)
 	held, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)

@@ -15,8 +15,8 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/exit"
 )
 
-// Requests in memory are explained like rows, for as long as they are there.
-func TestARequestInMemoryIsExplained(t *testing.T) {
+// Requests in memory are explained like rows until they end.
+func TestWhyExplainsARequestInMemory(t *testing.T) {
 	w := newWorld(t)
 	h := w.start(w.config("d"))
 	callee := serveCalls(t, h.cfg.WorkerSocket, 1, "pdf")

@@ -11,9 +11,9 @@ import (
 	"github.com/dispatcherd/dispatcherd"
 )
 
-// What an operator has to know of a worker made of a program is on its error
-// output: failures, without their text, and slots that nobody will use.
-func TestTheExecWorkerTellsOfFailuresAndIdleSlots(t *testing.T) {
+// The exec worker reports on its error output what an operator has to know: failures, without
+// their texts, and slots above the limit of the dispatcher.
+func TestExecWorkerReportsFailuresAndExcessSlots(t *testing.T) {
 	w := newWorld(t)
 	cfg := w.config("d")
 	cfg.Workers.MaxSlots = 2
@@ -33,9 +33,9 @@ func TestTheExecWorkerTellsOfFailuresAndIdleSlots(t *testing.T) {
 	many.kill()
 }
 
-// A worker that began before its dispatcher has said that nobody is there; what
-// keeps it out afterwards is news.
-func TestTheExecWorkerSaysOnceWhatKeepsItOut(t *testing.T) {
+// A worker that started before its dispatcher has reported that no dispatcher answers. A later
+// error of another kind is reported as well.
+func TestExecWorkerReportsEachConnectionErrorOnce(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "w.sock")
 	c := startProgram(t, nil, "worker", "run", "--worker-socket", socket, "--types", "x", "--config", "", "--", "true")
 	says := func(what string) {

@@ -36,8 +36,7 @@ import (
 // longWait bounds every wait for something that must happen.
 const longWait = 30 * time.Second
 
-// world is a database, a directory for sockets, and what workers were seen to
-// do.
+// world is a database, a directory for sockets, and the reports of workers.
 type world struct {
 	t    *testing.T
 	dsn  string
@@ -69,7 +68,7 @@ func newWorldOn(t *testing.T, dsn string) *world {
 	return w
 }
 
-// config is a daemon that is quicker to retry and to notice than the default.
+// config is a daemon with shorter retry and failure detection times than the default.
 func (w *world) config(name string) daemon.Config {
 	core := actor.DefaultConfig()
 	core.Seed = daemon.NewSeed()
@@ -146,7 +145,7 @@ func (h *host) slots() (s []actor.SlotInfo) {
 	return s
 }
 
-// awaitSlots waits until that many slots are registered and free, and nothing is in hand.
+// awaitSlots waits until so many slots are registered and free, and no job is in hand.
 func (h *host) awaitSlots(n int) {
 	h.t.Helper()
 	var g actor.Gauges
@@ -166,7 +165,7 @@ func (h *host) awaitState(state string, job dispatcherd.JobID) {
 	}, func() string { return fmt.Sprintf("a slot that is %s with job %d; there are %+v", state, job, list) })
 }
 
-// eventually looks again and again until a condition holds.
+// eventually repeats a check until it holds.
 func eventually(t *testing.T, holds func() bool, wanted func() string) {
 	t.Helper()
 	deadline := time.NewTimer(longWait)
@@ -227,7 +226,7 @@ func (w *world) await(id dispatcherd.JobID, want dispatcherd.Status) contract.Jo
 	return job
 }
 
-// awaitCounts waits until the jobs of the table are these many by status.
+// awaitCounts waits until the table has these numbers of jobs by status.
 func (w *world) awaitCounts(want map[dispatcherd.Status]int64) {
 	w.t.Helper()
 	var counts map[dispatcherd.Status]int64
@@ -252,8 +251,8 @@ func (w *world) number(sql string, args ...any) (n int) {
 	return n
 }
 
-// holdClaims keeps every claim of a dispatcher in flight until release, or until
-// the test ends: a claim waits for its dispatcher's row.
+// holdClaims keeps every claim of a dispatcher in flight until release is called or the test
+// ends: it locks the dispatcher's row, which every claim needs.
 func (w *world) holdClaims(h *host) (release func()) {
 	w.t.Helper()
 	tx, err := w.db.Begin(w.t.Context())
@@ -265,7 +264,7 @@ func (w *world) holdClaims(h *host) (release func()) {
 			require.ErrorIs(w.t, err, pgx.ErrTxClosed)
 		}
 	}
-	w.t.Cleanup(release) // a dispatcher that is stopped would wait for it
+	w.t.Cleanup(release) // a stopping dispatcher waits for its claims
 	return release
 }
 
@@ -286,7 +285,7 @@ func startCommand(t *testing.T, cmd *exec.Cmd) *child {
 	require.NoError(t, startProcess(cmd))
 	go func() {
 		defer close(c.ended)
-		_ = cmd.Wait() // how it ended is in ProcessState
+		_ = cmd.Wait() // ProcessState has the exit code
 	}()
 	t.Cleanup(func() {
 		c.kill()
@@ -321,7 +320,7 @@ func startProgram(t *testing.T, env []string, args ...string) *child {
 
 func (c *child) pid() int { return c.cmd.Process.Pid }
 
-// kill is kill -9, and waits for the end.
+// kill is kill -9. It waits for the end of the process.
 func (c *child) kill() {
 	_ = c.cmd.Process.Kill() // it may have ended
 	<-c.ended
@@ -438,7 +437,7 @@ func (s *sightings) await(t *testing.T, what string, wanted func(sighting) bool)
 		select {
 		case <-more:
 		case <-timeout:
-			require.FailNow(t, "nobody saw "+what, "last: %+v", all[max(0, len(all)-10):])
+			require.FailNow(t, "not reported: "+what, "last: %+v", all[max(0, len(all)-10):])
 		}
 	}
 }

@@ -117,7 +117,7 @@ func job(id int64, payload string) *workerproto.Job {
 	return &workerproto.Job{Execution: workerproto.Execution{Job: dispatcherd.JobID(id), Attempt: 1}, Type: "echo", Payload: []byte(payload)}
 }
 
-func TestAWorkerDoesJobs(t *testing.T) {
+func TestExampleWorkerExecutesJobs(t *testing.T) {
 	inEach(t, func(t *testing.T, l language) {
 		h, cmd := start(t, l.interpreter, l.program, workerproto.Limits{HeartbeatInterval: 50 * time.Millisecond, HeartbeatTimeout: 10 * time.Second})
 		s := await(t, h.opened)
@@ -140,7 +140,7 @@ func TestAWorkerDoesJobs(t *testing.T) {
 	})
 }
 
-func TestAWorkerReportsAnExceptionAndGoesOn(t *testing.T) {
+func TestExampleWorkerReportsAnExceptionAndContinues(t *testing.T) {
 	inEach(t, func(t *testing.T, l language) {
 		source, err := os.ReadFile(l.program)
 		require.NoError(t, err)
@@ -156,7 +156,7 @@ func TestAWorkerReportsAnExceptionAndGoesOn(t *testing.T) {
 	})
 }
 
-func TestAWorkerSaysWhatItWantsOnItsCommandLine(t *testing.T) {
+func TestExampleWorkerPrintsItsUsage(t *testing.T) {
 	inEach(t, func(t *testing.T, l language) {
 		said, err := exec.Command(l.interpreter, l.program, "/some/socket").CombinedOutput()
 		require.ErrorContains(t, err, "exit status 1")
@@ -165,7 +165,7 @@ func TestAWorkerSaysWhatItWantsOnItsCommandLine(t *testing.T) {
 	})
 }
 
-func TestAWorkerAnswersPings(t *testing.T) {
+func TestExampleWorkerAnswersPings(t *testing.T) {
 	inEach(t, func(t *testing.T, l language) {
 		h, _ := start(t, l.interpreter, l.program, workerproto.Limits{HeartbeatInterval: 20 * time.Millisecond, HeartbeatTimeout: 5 * time.Second})
 		await(t, h.opened)

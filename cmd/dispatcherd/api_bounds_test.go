@@ -27,7 +27,7 @@ func constantBounds() map[string]any {
 }
 
 // docs/api.md states the default of every bound and names tests that exist.
-func TestTableOfBoundsOfTheAPIIsTrue(t *testing.T) {
+func TestBoundsOfTheAPIMatchTheDocument(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "api.md"))
 	require.NoError(t, err)
 	_, table, found := strings.Cut(string(text), "## Bounds")

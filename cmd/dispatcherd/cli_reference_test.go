@@ -17,7 +17,7 @@ import (
 )
 
 // docs/cli.md is made from the commands themselves: run with -update after a change.
-func TestTheReferenceOfCommandsIsTrue(t *testing.T) {
+func TestCommandReferenceIsCurrent(t *testing.T) {
 	a := bare(nothingSet)
 	var b strings.Builder
 	b.WriteString("# Commands\n\nMade from the program by a test (`go test ./cmd/dispatcherd -run Reference -update`); `dispatcherd COMMAND --help` says the same.\n")

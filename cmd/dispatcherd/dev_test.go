@@ -67,7 +67,7 @@ func (d *dev) told(t *testing.T) []string {
 }
 
 // Where the log is JSON and goes elsewhere, the lines are all that a newcomer has.
-func TestDevPrintsWhatAnotherTerminalNeeds(t *testing.T) {
+func TestDevPrintsSettingsForAnotherTerminal(t *testing.T) {
 	d := startDev(t)
 	words := d.told(t)
 	require.Equal(t, d.socket, words[1])

@@ -13,7 +13,7 @@ import (
 )
 
 // A misspelt variable must not look as if it held; its value may be a secret.
-func TestAVariableThatIsNoSettingIsTold(t *testing.T) {
+func TestUnknownVariableIsReported(t *testing.T) {
 	env := map[string]string{
 		"DISPATCHERD_PROBE_LIMT": "canary", "DISPATCHERD_PROBE_FORCE": "canary", // a flag of one invocation is no setting
 		"DISPATCHERD_PROBE_LIMIT": "2", "DISPATCHERD_CONFIG": "", "DISPATCHERD_JOB_ID": "7", "DISPATCHERD_TYPE": "pdf", "DISPATCHERDX": "1", "PATH": "/bin",
@@ -32,7 +32,7 @@ func TestAVariableThatIsNoSettingIsTold(t *testing.T) {
 }
 
 // A daemon says it in its log, each variable once.
-func TestADaemonLogsWhatItIgnores(t *testing.T) {
+func TestDaemonLogsIgnoredVariables(t *testing.T) {
 	core, seen := observer.New(zap.InfoLevel)
 	a := bare(nil)
 	a.Environ = func() []string {
@@ -47,7 +47,7 @@ func TestADaemonLogsWhatItIgnores(t *testing.T) {
 	require.Equal(t, map[string]any{"variable": "DISPATCHERD_SERVICE_HOST"}, seen.All()[1].ContextMap())
 }
 
-func TestWhatIsToldOfVariablesIsBounded(t *testing.T) {
+func TestReportOfUnknownVariablesIsBounded(t *testing.T) {
 	env := map[string]string{}
 	for n := range 100 {
 		env[fmt.Sprintf("DISPATCHERD_%03d%s", n, strings.Repeat("\nX", 5000))] = "x"

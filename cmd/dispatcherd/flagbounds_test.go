@@ -41,7 +41,7 @@ func tryFlag(t *testing.T, path, flag string) error {
 	return a.Resolve(cmd)
 }
 
-func TestNoNumberAndNoDurationIsNegative(t *testing.T) {
+func TestNegativeNumbersAndDurationsAreRefused(t *testing.T) {
 	negatives := map[string]string{"duration": "-1s"}
 	seen := 0
 	numberFlags(func(path string, f *pflag.Flag) {
@@ -93,7 +93,7 @@ func TestEveryNumberAndDurationHasBothBounds(t *testing.T) {
 }
 
 // Where 0 would mean "the default", or nothing sensible, it is refused.
-func TestZeroIsTakenWhereItHasAMeaning(t *testing.T) {
+func TestZeroIsAcceptedOnlyWhereItHasAMeaning(t *testing.T) {
 	var taken []string
 	numberFlags(func(path string, f *pflag.Flag) {
 		value := "0"
@@ -112,7 +112,7 @@ func TestZeroIsTakenWhereItHasAMeaning(t *testing.T) {
 	}, taken)
 }
 
-func TestABadNumberFromElsewhereNamesItsOrigin(t *testing.T) {
+func TestErrorOfABadNumberNamesItsSource(t *testing.T) {
 	got := invocation{args: []string{"config", "show"}, env: map[string]string{"DISPATCHERD_LEASE": "-1s"}}.runs(t)
 	require.Equal(t, exit.Usage, got.code)
 	require.Contains(t, got.err, "--lease is -1s (environment DISPATCHERD_LEASE), must be at least 100ms")

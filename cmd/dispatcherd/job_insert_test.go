@@ -32,7 +32,7 @@ const wholeJob = `SELECT concat_ws(' ', type, priority, payload, max_attempts, c
 	CASE WHEN run_at = created_at THEN 'now' ELSE to_char(run_at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI') END)
 	FROM dispatcherd.jobs ORDER BY id`
 
-func TestOneJobIsInsertedWithTheTablesDefaults(t *testing.T) {
+func TestInsertedJobHasTheDefaultsOfTheTable(t *testing.T) {
 	url := pgtest.New(t)
 	first := onDatabase(t, url, "", "job insert --type pdf")
 	require.Equal(t, exit.OK, first.code, first.err)
@@ -65,7 +65,7 @@ func TestAStreamAndSingleInsertsGiveTheSameDefaults(t *testing.T) {
 	}, query(t, url, wholeJob), "ids follow the lines, so that equal jobs run in the order of the file")
 }
 
-func TestABadLineKeepsTheWholeStreamOut(t *testing.T) {
+func TestInvalidLineRejectsTheWholeStream(t *testing.T) {
 	url := pgtest.New(t)
 	file := filepath.Join(t.TempDir(), "jobs.jsonl")
 	require.NoError(t, os.WriteFile(file, []byte("{\"type\":\"pdf\"}\n{\"type\":\"pdf\",\"priority\":11}\n{\"type\":\"\"}\n{\"type\":\"pdf\"}\n"), 0o644))
@@ -82,7 +82,7 @@ func TestABadLineKeepsTheWholeStreamOut(t *testing.T) {
 	require.Len(t, query(t, url, wholeJob), 2)
 }
 
-func TestWhatOnlyThePostgresCanRefuseIsNamedToo(t *testing.T) {
+func TestLineThatPostgresRefusesIsNamed(t *testing.T) {
 	url := pgtest.New(t)
 	big := `{"type":"pdf","payload":"` + strings.Repeat("x", 1_100_000) + `"}`
 	got := onDatabase(t, url, "{\"type\":\"pdf\"}\n\n"+big, "job insert -")
@@ -92,7 +92,7 @@ func TestWhatOnlyThePostgresCanRefuseIsNamedToo(t *testing.T) {
 	require.Empty(t, query(t, url, wholeJob))
 }
 
-func TestAPayloadOverTheBoundIsRefusedAsAMistakeOfTheCaller(t *testing.T) {
+func TestTooLargePayloadIsAUsageError(t *testing.T) {
 	url := pgtest.New(t)
 	got := onDatabase(t, url, `"`+strings.Repeat("x", 1_000_100)+`"`, "job insert --type pdf --payload-file -")
 	require.Equal(t, exit.Usage, got.code)
@@ -101,7 +101,7 @@ func TestAPayloadOverTheBoundIsRefusedAsAMistakeOfTheCaller(t *testing.T) {
 	require.Empty(t, query(t, url, wholeJob))
 }
 
-func TestMoreThanOneCopyBufferArrives(t *testing.T) {
+func TestStreamLargerThanACopyBufferIsInserted(t *testing.T) {
 	url := pgtest.New(t)
 	const n = 20_000
 	var lines strings.Builder
@@ -113,7 +113,7 @@ func TestMoreThanOneCopyBufferArrives(t *testing.T) {
 	require.Equal(t, []string{strconv.Itoa(n * (n - 1) / 2)}, query(t, url, `SELECT sum(payload::text::bigint)::text FROM dispatcherd.jobs`))
 }
 
-func TestMistakesOnTheCommandLineOfInsertExit2(t *testing.T) {
+func TestUsageErrorsOfInsertExit2(t *testing.T) {
 	var report strings.Builder
 	for _, line := range []string{
 		"job insert",

@@ -94,7 +94,7 @@ func TestJobsAreRetriedAndCancelled(t *testing.T) {
 	))
 }
 
-func TestTheJSONOfEveryJobCommandParses(t *testing.T) {
+func TestJSONOfEveryJobCommandParses(t *testing.T) {
 	url := databaseWith(t, oneOfEach)
 	for line, key := range map[string]string{
 		"job list": "jobs", "job get 1": "job", "job cancel 5": "cancelled", "job retry 2": "retried", "job insert --type pdf": "inserted",

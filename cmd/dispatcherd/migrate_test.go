@@ -31,7 +31,7 @@ func withoutNow(text string) string {
 	})
 }
 
-func TestMigrateGoesUpAndDownAndSaysWhatItDid(t *testing.T) {
+func TestMigrateUpAndDownReportTheirSteps(t *testing.T) {
 	url := pgtest.Empty(t)
 	var report strings.Builder
 	for _, step := range []struct {
@@ -63,7 +63,7 @@ func TestMigrateGoesUpAndDownAndSaysWhatItDid(t *testing.T) {
 	requireGolden(t, "migrate.txt", withoutNow(report.String()))
 }
 
-func TestAVersionThatDoesNotFitIsUnavailable(t *testing.T) {
+func TestUnknownSchemaVersionExitsUnavailable(t *testing.T) {
 	a := &app{running: true}
 	err := &migrations.VersionError{Have: 1, Want: 2}
 	require.Equal(t, exit.Unavailable, a.exitCode(t.Context(), err))

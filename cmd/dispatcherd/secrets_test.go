@@ -13,7 +13,7 @@ import (
 
 // A password reaches no output of any command, whatever is wrong with the
 // connection string or with the server behind it.
-func TestNoCommandTellsThePassword(t *testing.T) {
+func TestNoCommandPrintsThePassword(t *testing.T) {
 	const secret = "hunter2S3CRET"
 	lines := []string{
 		"config show", "config show -o json", "config show job list --origin", "migrate up", "migrate status", "migrate down", "job list", "job get 1",

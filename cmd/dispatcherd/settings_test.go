@@ -47,7 +47,7 @@ func shown(t *testing.T, i invocation) (map[string]shownSetting, outcome) {
 	return byName, got
 }
 
-func TestEnvironmentGoesBeforeFileGoesBeforeDefault(t *testing.T) {
+func TestEnvironmentOverridesFileOverridesDefault(t *testing.T) {
 	file := configFileWith(t, "probe_limit = 3\n[probe]\nlease = '5s'\nloud = true\ntypes = ['pdf', 'a,b']\n")
 	got, _ := shown(t, invocation{
 		args: []string{"--config", file},
@@ -63,8 +63,8 @@ func TestEnvironmentGoesBeforeFileGoesBeforeDefault(t *testing.T) {
 	require.NotContains(t, got, "probe-force", "a flag of one invocation is no setting")
 }
 
-// TestTheStrongestSourceWins holds for every combination of the four sources.
-func TestTheStrongestSourceWins(t *testing.T) {
+// TestFlagOverridesEnvironmentOverridesFile holds for every combination of the four sources.
+func TestFlagOverridesEnvironmentOverridesFile(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		given := map[string]bool{}
 		for _, source := range []string{"flag", "environment", "second variable", "file"} {
@@ -100,7 +100,7 @@ func TestTheStrongestSourceWins(t *testing.T) {
 	})
 }
 
-func TestBadSettingsNameTheirOriginAndTheNearestKnownKey(t *testing.T) {
+func TestErrorOfABadSettingNamesSourceAndNearestKey(t *testing.T) {
 	cases := []struct{ file, env, want string }{
 		{"prob-limit = 3", "", `there is no setting "prob-limit"; the nearest one is "probe-limit"`},
 		{"[probe]\nleese = '5s'", "", `there is no setting "probe-leese"; the nearest one is "probe-lease"`},
@@ -134,7 +134,7 @@ func TestOneFileServesEveryCommand(t *testing.T) {
 	require.Equal(t, exit.OK, got.code, "a setting of another command is no mistake: %s", got.err)
 }
 
-func TestARequiredFlagMayComeFromTheEnvironment(t *testing.T) {
+func TestRequiredFlagMayComeFromTheEnvironment(t *testing.T) {
 	needy := func(*app) *cobra.Command {
 		cmd := &cobra.Command{Use: "needy", RunE: func(*cobra.Command, []string) error { return nil }}
 		cmd.Flags().String("needed", "", "")
@@ -148,7 +148,7 @@ func TestARequiredFlagMayComeFromTheEnvironment(t *testing.T) {
 	require.Equal(t, exit.OK, got.code, got.err)
 }
 
-func TestAConfigurationIsShownWithoutItsSecrets(t *testing.T) {
+func TestConfigShowMasksSecrets(t *testing.T) {
 	got, _ := shown(t, invocation{env: map[string]string{"DATABASE_URL": "postgres://u:hunter2@h/d"}})
 	require.Equal(t, "postgres://u:xxxxx@h/d", got["database-url"].Value)
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/exit"
 )
 
-func TestLimitsOfTypesAreParsedAndBounded(t *testing.T) {
+func TestTimeoutsOfTypesAreParsedAndBounded(t *testing.T) {
 	var f timeoutFlags
 	require.NoError(t, f.Set("pdf=30s,a=b=1m"))
 	require.NoError(t, f.Set("excel=1ms"))
@@ -21,7 +21,7 @@ func TestLimitsOfTypesAreParsedAndBounded(t *testing.T) {
 	}
 }
 
-func TestTheLimitsMayStandInTheFileAsATable(t *testing.T) {
+func TestTimeoutsMayBeATableOfTheFile(t *testing.T) {
 	for text, want := range map[string]string{
 		"[timeout]\npdf = '30s'\n'a,b' = '1m'\nunder_score = '2s'\n": "a,b=1m0s,pdf=30s,under_score=2s",
 		"[timeout]\npdf = '30s'\n":                                   "pdf=30s",

@@ -24,7 +24,7 @@ func generatedDay(t *testing.T) string {
 	return dir
 }
 
-func TestTheSimulatedScheduleGoesToAFileAndCanBeCompared(t *testing.T) {
+func TestSimulatedScheduleIsWrittenAndCompared(t *testing.T) {
 	dir := generatedDay(t)
 	file := filepath.Join(t.TempDir(), "schedule.csv")
 	got := invocation{args: []string{"trace", "simulate", dir, "-o", file}}.runs(t)
@@ -99,7 +99,7 @@ func TestTraceUsageErrorsSayWhatToDo(t *testing.T) {
 	}
 }
 
-func TestAReplayChecksItsFlagsBeforeItStartsAnything(t *testing.T) {
+func TestReplayChecksItsFlagsFirst(t *testing.T) {
 	dir := generatedDay(t)
 	for line, says := range map[string]string{
 		"replay " + dir:                                    "speed",

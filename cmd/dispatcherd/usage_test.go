@@ -18,7 +18,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/exit"
 )
 
-func TestUsageErrorsSayWhatWasWrongAndExit2(t *testing.T) {
+func TestUsageErrorsNameTheMistakeAndExit2(t *testing.T) {
 	var report strings.Builder
 	for _, line := range []string{
 		"bogus",
@@ -82,7 +82,7 @@ func TestHelpShowsTheExamplesFirst(t *testing.T) {
 	}
 }
 
-func TestEveryCommandThatDoesSomethingHasAnExampleAndAShortText(t *testing.T) {
+func TestEveryCommandHasAnExampleAndAShortText(t *testing.T) {
 	var check func(*cobra.Command)
 	check = func(cmd *cobra.Command) {
 		require.NotEmpty(t, cmd.Short, cmd.CommandPath())
@@ -142,7 +142,7 @@ func TestEachKindOfErrorHasItsExitCode(t *testing.T) {
 	}
 }
 
-func TestASignalBeforeTheEndHasItsOwnExitCode(t *testing.T) {
+func TestInterruptedCommandHasItsOwnExitCode(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	a := &app{running: true}
 	require.Equal(t, exit.Internal, a.exitCode(ctx, context.Canceled), "nobody asked to stop")
@@ -150,7 +150,7 @@ func TestASignalBeforeTheEndHasItsOwnExitCode(t *testing.T) {
 	require.Equal(t, exit.Interrupted, a.exitCode(ctx, fmt.Errorf("inserting: %w", context.Canceled)))
 }
 
-func TestAnUnreachableDatabaseExits5WithoutGivingThePasswordAway(t *testing.T) {
+func TestUnreachableDatabaseExits5WithoutThePassword(t *testing.T) {
 	asks := func(a *app) *cobra.Command {
 		return &cobra.Command{Use: "ask", RunE: func(cmd *cobra.Command, _ []string) error {
 			pool, err := a.Connect(cmd.Context())
@@ -188,7 +188,7 @@ func TestAnUnreachableDatabaseExits5WithoutGivingThePasswordAway(t *testing.T) {
 }
 
 // The driver tries an address with TLS and without, and tells of both.
-func TestARefusalIsToldOnce(t *testing.T) {
+func TestConnectionErrorIsReportedOnce(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	require.NoError(t, l.Close()) // nobody listens there now

@@ -15,7 +15,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/workerproto"
 )
 
-func TestEachReasonForHavingNoConnectionIsToldOnce(t *testing.T) {
+func TestEachConnectionErrorIsReportedOnce(t *testing.T) {
 	dialed := func(errno syscall.Errno) error {
 		return fmt.Errorf("dispatcher at s: %w", &net.OpError{Op: "dial", Err: os.NewSyscallError("connect", errno)})
 	}
@@ -31,7 +31,7 @@ func TestEachReasonForHavingNoConnectionIsToldOnce(t *testing.T) {
 	require.Contains(t, whatKeepsOut(fmt.Errorf("waiting for the welcome: %w", workerproto.Complain(workerproto.BadJSON, 0, "HTTP/1.1 400")), "s"), "does not speak to workers")
 }
 
-func TestBlanksBetweenTypesAreNoPartOfThem(t *testing.T) {
+func TestBlanksBetweenTypesAreIgnored(t *testing.T) {
 	types := []string{"a", " b c", "d "}
 	require.NoError(t, checkTypes(types))
 	require.Equal(t, []string{"a", "b c", "d"}, types)

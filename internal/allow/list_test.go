@@ -9,7 +9,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/workerproto"
 )
 
-func TestWhoIsListedMayServeATypeAndNobodyElse(t *testing.T) {
+func TestOnlyListedUsersMayServeAType(t *testing.T) {
 	var l List
 	require.Empty(t, l.Objection(workerproto.Peer{UID: 7, GID: 7}, "pdf"), "no list, no objection")
 	require.NoError(t, l.Set("pdf=1001, root,@50; a=b=2 ;closed="))
@@ -35,7 +35,7 @@ func TestWhoIsListedMayServeATypeAndNobodyElse(t *testing.T) {
 		`or add the uid to --allow (table [allow]) of the dispatcher and restart it`, l.Objection(workerproto.Peer{UID: 5, GID: 9}, "pdf"))
 }
 
-func TestAListSurvivesBeingPrintedAndRead(t *testing.T) {
+func TestListRoundTrip(t *testing.T) {
 	var l, again List
 	require.NoError(t, l.Set("pdf=1,@2\na;b=3\n*=\n"))
 	require.Len(t, l.byType, 3)
@@ -43,7 +43,7 @@ func TestAListSurvivesBeingPrintedAndRead(t *testing.T) {
 	require.Equal(t, allowed{uids: []int{1}, gids: []int{2}}, again.byType["pdf"])
 }
 
-func TestNonsenseInAListIsNamed(t *testing.T) {
+func TestErrorNamesTheInvalidEntry(t *testing.T) {
 	for text, says := range map[string]string{
 		"pdf":                `"pdf" is not TYPE=USERS`,
 		"=1":                 `"=1" is not TYPE=USERS`,

@@ -7,7 +7,7 @@ import (
 )
 
 // A driver that tries two ways and fails twice for one reason says so twice.
-func TestALineIsToldOnce(t *testing.T) {
+func TestRepeatedLineIsRemoved(t *testing.T) {
 	require.Equal(t, "tried: a", Once("tried:\n\ta\n\ta"))
 	require.Equal(t, "tried:\n\ta\n\tb", Once("tried:\n\ta\n\tb\n\ta"), "different ones are all told")
 }

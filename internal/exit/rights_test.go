@@ -7,7 +7,7 @@ import (
 )
 
 // Who lacks a right is sent to the least role that has it.
-func TestTheLeastRoleIsNamed(t *testing.T) {
+func TestErrorNamesTheLeastSufficientRole(t *testing.T) {
 	for command, role := range map[string]string{
 		"dispatcherd job insert":   "dispatcherd_producer",
 		"dispatcherd job cancel":   "dispatcherd_operator",

@@ -30,13 +30,13 @@ func answering(t *testing.T, status int, body string) string {
 	return path
 }
 
-func TestAGoodAnswerIsRead(t *testing.T) {
+func TestAnswerIsDecoded(t *testing.T) {
 	var answer struct{ Asked string }
 	require.NoError(t, JSON(t.Context(), answering(t, http.StatusOK, `{"asked": %q}`), "/v1/slots", &answer))
 	require.Equal(t, "/v1/slots", answer.Asked)
 }
 
-func TestARefusalHasItsExitCodeAndTheDispatchersWords(t *testing.T) {
+func TestRefusalHasExitCodeAndDetail(t *testing.T) {
 	for status, code := range map[int]int{
 		http.StatusNotFound: exit.NotFound, http.StatusForbidden: exit.Conflict, http.StatusConflict: exit.Conflict,
 		http.StatusServiceUnavailable: exit.Unavailable,
@@ -47,7 +47,7 @@ func TestARefusalHasItsExitCodeAndTheDispatchersWords(t *testing.T) {
 	}
 }
 
-func TestNobodyThereIsSaid(t *testing.T) {
+func TestMissingDispatcherIsUnavailable(t *testing.T) {
 	err := JSON(t.Context(), filepath.Join(t.TempDir(), "s"), "/v1/slots", nil)
 	require.Equal(t, exit.Unavailable, exit.CodeOf(t.Context(), err))
 	require.ErrorContains(t, err, "is it running, and is --api-socket right?")

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestTheProgressLineIsDrawnOverAndRemoved(t *testing.T) {
+func TestProgressLineIsRedrawnAndRemoved(t *testing.T) {
 	var b strings.Builder
 	clock := time.Unix(0, 0)
 	p := NewProgress(&b, "jobs", 200, func() time.Time { return clock })

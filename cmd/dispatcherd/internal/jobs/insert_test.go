@@ -10,7 +10,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/pgtest"
 )
 
-func TestOnlySomeOfVeryManyBadLinesAreNamed(t *testing.T) {
+func TestNumberOfNamedBadLinesIsBounded(t *testing.T) {
 	a, out, errs := on(pgtest.New(t), strings.Repeat("{}\n", 1000)+`{"type":"pdf"}`)
 	require.NoError(t, a.insertStream(t.Context(), "-", true))
 	require.Equal(t, "1 job inserted\n", out.String())
@@ -18,7 +18,7 @@ func TestOnlySomeOfVeryManyBadLinesAreNamed(t *testing.T) {
 	require.Contains(t, errs.String(), "1000 bad lines skipped")
 }
 
-func TestRunAtTakesATimeOrADuration(t *testing.T) {
+func TestRunAtAcceptsATimeOrADuration(t *testing.T) {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	at, err := parseWhen("90s", now)
 	require.NoError(t, err)

@@ -10,7 +10,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/pgtest"
 )
 
-func TestRetryingManyTakesAllOfThem(t *testing.T) {
+func TestRetryOfManyJobsRetriesAll(t *testing.T) {
 	const n = 2*retryBatch + 7
 	url := pgtest.New(t)
 	conn, err := pgx.Connect(t.Context(), url)

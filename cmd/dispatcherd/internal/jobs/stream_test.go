@@ -12,7 +12,7 @@ import (
 )
 
 // Postgres counts the jobs it was sent; people count lines.
-func TestTheLineOfEveryJobIsKnown(t *testing.T) {
+func TestStreamKnowsTheLineOfEveryJob(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		kinds := rapid.SliceOf(rapid.SampledFrom([]string{`{"type":"pdf"}`, "", "bad"})).Draw(rt, "lines")
 		stream := &jobStream{lines: joblines.NewReader(strings.NewReader(strings.Join(kinds, "\n")), 100), skipBad: true, complain: func(string, ...any) {}}
@@ -29,7 +29,7 @@ func TestTheLineOfEveryJobIsKnown(t *testing.T) {
 	})
 }
 
-func TestWhatIsRememberedOfBlankLinesIsBounded(t *testing.T) {
+func TestMemoryForBlankLinesIsBounded(t *testing.T) {
 	const n = maxLeaps + 1000
 	stream := &jobStream{lines: joblines.NewReader(strings.NewReader(strings.Repeat("\n{\"type\":\"pdf\"}\n", n)), 100)}
 	for _, err := range stream.jobs {

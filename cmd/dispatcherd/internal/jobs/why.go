@@ -85,7 +85,7 @@ func RequestIDsLast(args []string) []string {
 // reasonTexts say in words what the reasons mean.
 var reasonTexts = map[string]string{
 	"Running":           "it runs",
-	"Recording":         "it has ended; the end is on its way to Postgres",
+	"Recording":         "it has ended; its result is being written to Postgres",
 	"Claimed":           "a slot is reserved for it, the claim is under way",
 	"Scheduled":         "its run_at lies ahead",
 	"Backoff":           "it failed, and its next attempt lies ahead",

@@ -8,7 +8,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/api"
 )
 
-func TestWhyARivalIsNeverPassedIsTold(t *testing.T) {
+func TestWhyExplainsThatAJobIsNeverOvertaken(t *testing.T) {
 	soon := 2.5
 	for want, c := range map[string]struct {
 		rival api.Rival
@@ -25,7 +25,7 @@ func TestWhyARivalIsNeverPassedIsTold(t *testing.T) {
 	}
 }
 
-func TestSlotsOfOtherDispatchersAreTold(t *testing.T) {
+func TestWhyCountsSlotsOfOtherDispatchers(t *testing.T) {
 	require.Equal(t, "0 support the type, 0 of them free", slotsText(&api.Why{}))
 	require.Equal(t, "2 support the type, 1 of them free; 3 more at other dispatchers", slotsText(&api.Why{Capacity: 2, Free: 1, Elsewhere: 3}))
 }

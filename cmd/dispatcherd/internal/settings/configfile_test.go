@@ -24,7 +24,7 @@ func TestEditsIsADistance(t *testing.T) {
 	require.Empty(t, nearest("db", strings.Fields("beat o d")), "two letters are not two slips")
 }
 
-func TestAMissingFileIsAnErrorOnlyIfItWasNamed(t *testing.T) {
+func TestMissingFileIsAnErrorOnlyIfNamed(t *testing.T) {
 	file, err := readConfig("/does/not/exist.toml", false)
 	require.NoError(t, err)
 	require.Empty(t, file.values)

@@ -11,7 +11,7 @@ import (
 )
 
 // A link that leads nowhere would be written through.
-func TestWhatIsThereIsNotWrittenOver(t *testing.T) {
+func TestExistingFileIsNotOverwritten(t *testing.T) {
 	dir := t.TempDir()
 	link := filepath.Join(dir, "link")
 	require.NoError(t, MustBeNew("--file", filepath.Join(dir, "new"), link))

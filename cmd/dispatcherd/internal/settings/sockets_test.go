@@ -9,7 +9,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/workerproto"
 )
 
-func TestEverybodyHasADefaultSocketInADirectoryOfTheirOwn(t *testing.T) {
+func TestDefaultSocketIsInADirectoryOfTheUser(t *testing.T) {
 	for _, c := range []struct {
 		uid  int
 		env  map[string]string
@@ -26,7 +26,7 @@ func TestEverybodyHasADefaultSocketInADirectoryOfTheirOwn(t *testing.T) {
 	}
 }
 
-func TestADispatcherOfOnesOwnIsFoundFirst(t *testing.T) {
+func TestDispatcherOfTheUserIsFoundFirst(t *testing.T) {
 	dir := t.TempDir()
 	own, system := filepath.Join(dir, "own.sock"), filepath.Join(dir, "system.sock")
 	require.Equal(t, own, firstSocket(own, system), "neither is there: name the one that dev would make")

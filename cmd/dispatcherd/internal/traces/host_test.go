@@ -15,7 +15,7 @@ import (
 )
 
 // The whole way: table, claims, core, socket, workers, and back.
-func TestAReplayThroughTheDaemonLosesAndMisplacesNothing(t *testing.T) {
+func TestReplayThroughTheDaemonPlacesEveryJobExactly(t *testing.T) {
 	const speed = 3000
 	day, err := trace.Generate(trace.GenerateOptions{Seed: 5, Calls: 400, Batch: 300, Agents: 27, Workers: 4, Load: 85})
 	require.NoError(t, err)

@@ -9,7 +9,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/trace"
 )
 
-func TestAPlanSplitsATraceByWorkerOnTheCompressedClock(t *testing.T) {
+func TestPlanSplitsATraceByWorkerOnTheCompressedClock(t *testing.T) {
 	tr := &trace.Trace{
 		Slots: []trace.Slot{{ID: 1, Worker: "b", Types: []string{"x"}}, {ID: 2, Worker: "a", Types: []string{"x"}}, {ID: 3, Worker: "b", Types: []string{"y"}}},
 		Events: []trace.SlotEvent{

@@ -189,7 +189,7 @@ func shortTrace() *trace.Trace {
 	return tr
 }
 
-func TestAReplayRunsEveryJobOfTheTrace(t *testing.T) {
+func TestReplayRunsEveryJobOfTheTrace(t *testing.T) {
 	tr := shortTrace()
 	states := 0
 	r := &replay{trace: tr, speed: 10, host: startSimpleHost(t), start: startInProcess, stall: longWait, live: func(replayState) { states++ }}
@@ -207,7 +207,7 @@ func TestAReplayRunsEveryJobOfTheTrace(t *testing.T) {
 	require.Equal(t, "demo: jobs=40 done=40 failed=0 lost=0 misplaced=0 affinity_violations=0 seconds=3.0\n", last.String())
 }
 
-func TestAReplayCountsWhatFails(t *testing.T) {
+func TestReplayCountsFailures(t *testing.T) {
 	h := startSimpleHost(t)
 	h.refuse = "y" // only on-demand ones
 	r := &replay{trace: shortTrace(), speed: 20, host: h, start: startInProcess, stall: longWait}
@@ -219,7 +219,7 @@ func TestAReplayCountsWhatFails(t *testing.T) {
 	require.Equal(t, exit.Negative, summarize(io.Discard, "demo", report, time.Second))
 }
 
-func TestAReplayThatStandsStillIsGivenUp(t *testing.T) {
+func TestReplayWithoutProgressIsAborted(t *testing.T) {
 	tr := shortTrace()
 	tr.Slots[1].Types = []string{"z"} // no slot supports y
 	r := &replay{trace: tr, speed: 40, host: startSimpleHost(t), start: startInProcess, stall: 3 * time.Second}
@@ -230,7 +230,7 @@ func TestAReplayThatStandsStillIsGivenUp(t *testing.T) {
 	require.Equal(t, exit.Negative, summarize(io.Discard, "demo", report, time.Second))
 }
 
-func TestAReplayEndsWhenItIsInterrupted(t *testing.T) {
+func TestInterruptEndsAReplay(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	r := &replay{trace: shortTrace(), speed: 1, host: startSimpleHost(t), start: startInProcess, stall: time.Minute}
 	r.live = func(s replayState) {
@@ -243,7 +243,7 @@ func TestAReplayEndsWhenItIsInterrupted(t *testing.T) {
 	require.Less(t, report.Done, 40)
 }
 
-func TestAReplayWhoseWorkerCannotConnectSaysSo(t *testing.T) {
+func TestReplayReportsWorkerThatCannotConnect(t *testing.T) {
 	r := &replay{trace: shortTrace(), speed: 1, host: startSimpleHost(t), stall: time.Minute}
 	r.start = func(ctx context.Context, plan workerPlan) (*tracedWorker, error) {
 		if plan.Worker == "b" {

@@ -109,7 +109,7 @@ func startTraced(t *testing.T, plan workerPlan) *tracedProcess {
 
 // Slot 7 leaves while its job runs and is due back before it has ended: it
 // comes when it has.
-func TestATracedSlotThatIsDueBackWhileItWorksComesWhenItHasEnded(t *testing.T) {
+func TestBusyTracedSlotReturnsAfterItsJobHasEnded(t *testing.T) {
 	d := startScripted(t)
 	p := startTraced(t, workerPlan{Socket: d.path, Worker: "team-1", Slots: []slotPlan{
 		{Slot: 7, Types: []string{"pdf"}, Sessions: []sessionPlan{{From: 0, Until: 3 * time.Second}, {From: 3001 * time.Millisecond}}},
@@ -149,7 +149,7 @@ func TestATracedSlotThatIsDueBackWhileItWorksComesWhenItHasEnded(t *testing.T) {
 	require.ErrorIs(t, receive(t, d.closed, "the session ends"), io.EOF)
 }
 
-func TestATraceWorkerRefusesAPayloadThatIsNotItsOwn(t *testing.T) {
+func TestTraceWorkerRefusesForeignPayload(t *testing.T) {
 	d := startScripted(t)
 	p := startTraced(t, workerPlan{Socket: d.path, Worker: "w", Slots: []slotPlan{
 		{Slot: 1, Types: []string{"pdf"}, Sessions: []sessionPlan{{}}},
@@ -165,7 +165,7 @@ func TestATraceWorkerRefusesAPayloadThatIsNotItsOwn(t *testing.T) {
 	require.NoError(t, receive(t, p.ended, "the worker ends"))
 }
 
-func TestATraceWorkerWithoutAPlanSaysSo(t *testing.T) {
+func TestTraceWorkerWithoutPlanFails(t *testing.T) {
 	err := runTraceWorker(t.Context(), strings.NewReader(""), io.Discard)
 	require.Equal(t, exit.Usage, exit.CodeOf(t.Context(), err))
 	require.ErrorContains(t, err, "reading the worker's plan")

@@ -7,21 +7,21 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Whoever was away for days has jobs waiting. If the first one ended on a day
-// without a leaf, that day would get none.
-func TestTheLeavesAreThereBeforeAnythingEnds(t *testing.T) {
+// Jobs may wait after the dispatchers were stopped for days. Without this the first of them
+// could end on a day that has no partition.
+func TestPartitionsExistBeforeTheFirstJobEnds(t *testing.T) {
 	w := newWorld(t)
-	w.exec(`DO $$ DECLARE leaf regclass; BEGIN
-		FOR leaf IN SELECT oid FROM pg_class WHERE relname ~ '^jobs_[a-z]+_\d{8}$' LOOP EXECUTE 'DROP TABLE ' || leaf; END LOOP;
+	w.exec(`DO $$ DECLARE part regclass; BEGIN
+		FOR part IN SELECT oid FROM pg_class WHERE relname ~ '^jobs_[a-z]+_\d{8}$' LOOP EXECUTE 'DROP TABLE ' || part; END LOOP;
 	END $$`)
 	w.start(w.config("d"))
 	const tomorrows = `SELECT count(*) FROM pg_class WHERE relname ~ ('^jobs_[a-z]+' || to_char(now() AT TIME ZONE 'UTC' + interval '1 day', '_YYYYMMDD') || '$')`
 	require.Equal(t, 3, w.number(tomorrows))
 }
 
-// A sweep of a table so large that its time is over before the end must not be
-// followed by the next one, and so on for ever.
-func TestASweepThatFailsIsFollowedByARest(t *testing.T) {
+// A sweep of a large table exceeds its time limit. It must not be followed by the next sweep
+// without a pause.
+func TestFailedSweepIsFollowedByAPause(t *testing.T) {
 	w := newWorld(t)
 	w.exec(`CREATE SEQUENCE tried; CREATE FUNCTION stuck() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
 		PERFORM nextval('public.tried'), pg_sleep(0.05);

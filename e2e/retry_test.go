@@ -10,9 +10,9 @@ import (
 	"github.com/dispatcherd/dispatcherd/claim"
 )
 
-// The job's own limit ends an attempt, which is a failure like any other: it is
-// tried again, whoever of worker and dispatcher notices first.
-func TestATimeoutIsAFailureThatIsTriedAgain(t *testing.T) {
+// The limit of a job ends an attempt as a failure. The job is retried, whether the worker or
+// the dispatcher notices the limit first.
+func TestTimeoutIsAFailureAndRetried(t *testing.T) {
 	w := newWorld(t)
 	h := w.start(w.config("d"))
 	w.worker("w", h.cfg.WorkerSocket, oneSlot("x"))
@@ -23,13 +23,13 @@ func TestATimeoutIsAFailureThatIsTriedAgain(t *testing.T) {
 	h.awaitSlots(1)
 }
 
-// A dispatcher that had read a job before another one took it has its cursor
-// behind it. When the job comes back it must still be found, without polling.
-func TestAJobThatComesBackIsHeardOfElsewhere(t *testing.T) {
+// A dispatcher reads a job, and another dispatcher claims it. The cursor of the first one is
+// now past the job. When the job is pending again it must be found without polling.
+func TestRetriedJobIsFoundPastTheCursorOfAnotherDispatcher(t *testing.T) {
 	w := newWorld(t)
-	cfgA := hardOfPolling(w.config("a"))
+	cfgA := withoutPolling(w.config("a"))
 	cfgA.Grace = time.Millisecond
-	a, b := w.start(cfgA), w.start(hardOfPolling(w.config("b")))
+	a, b := w.start(cfgA), w.start(withoutPolling(w.config("b")))
 	there := func(h *host) {
 		w.worker("on-"+h.cfg.Name, h.cfg.WorkerSocket, oneSlot("x"))
 		eventually(t, func() bool { return h.gauges().Slots == 1 }, func() string { return "a slot" })
@@ -37,21 +37,21 @@ func TestAJobThatComesBackIsHeardOfElsewhere(t *testing.T) {
 	there(b)
 	blocked := w.seen.start(t, w.insert("x", work{Do: "gate"}), 1)
 	there(a)
-	id := w.insert("x", work{Do: "gate"}) // both read it, a takes it
+	id := w.insert("x", work{Do: "gate"}) // both read it, a claims it
 	w.seen.start(t, id, 1)
 	stopped := make(chan error, 1)
 	go func() { stopped <- a.stop() }()
-	w.seen.open(t, blocked) // b tries it, and loses
+	w.seen.open(t, blocked) // b tries to claim it, and loses
 	require.NoError(t, <-stopped)
 	w.seen.open(t, w.seen.start(t, id, 2))
 	w.await(id, dispatcherd.Done)
 	b.awaitSlots(1)
 }
 
-// A transaction that commits late, with polling as good as off.
-func TestALateCommitIsHeardOf(t *testing.T) {
+// A transaction commits late, while polling is practically off.
+func TestLateCommitIsFoundWithoutPolling(t *testing.T) {
 	w := newWorld(t)
-	h := w.start(hardOfPolling(w.config("d")))
+	h := w.start(withoutPolling(w.config("d")))
 	w.worker("w", h.cfg.WorkerSocket, oneSlot("x"))
 	h.awaitSlots(1)
 	tx, err := w.db.Begin(t.Context())

@@ -9,10 +9,10 @@ import (
 	"github.com/dispatcherd/dispatcherd"
 )
 
-// Postgres commits a row and its answer does not come in time. The caller gets a 503;
-// when he calls again with his key, he gets the end of that row, and there is no
-// second one: neither while the first is still being written nor afterwards.
-func TestARowOfUnknownFateIsNotWrittenTwice(t *testing.T) {
+// Postgres commits a row and its answer does not arrive in time. The caller gets a 503. When
+// it repeats the request with its key it gets the result of that row. There is no second row,
+// neither while the first is still being written nor afterwards.
+func TestRowOfUnknownOutcomeIsNotInsertedTwice(t *testing.T) {
 	w := newWorld(t)
 	h := w.start(w.config("d"))
 	serveCalls(t, h.cfg.WorkerSocket, 1, "pdf")
@@ -20,7 +20,7 @@ func TestARowOfUnknownFateIsNotWrittenTwice(t *testing.T) {
 	w.exec(`CREATE FUNCTION dispatcherd.lingers() RETURNS trigger LANGUAGE plpgsql AS $$
 	BEGIN
 		IF NEW.priority = 1 THEN
-			PERFORM pg_sleep(5.5); -- longer than anybody waits
+			PERFORM pg_sleep(5.5); -- longer than any deadline
 		END IF;
 		RETURN NULL;
 	EXCEPTION WHEN query_canceled THEN

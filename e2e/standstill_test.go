@@ -6,24 +6,23 @@ import (
 	"time"
 )
 
-// noise is what a shared machine takes away from a test: how late a goroutine is
-// woken that has nothing else to do.
+// noise measures how late an idle goroutine is woken on a shared machine.
 type noise struct{ wakes, late, stood atomic.Int64 }
 
-// standstill is a wake so late that the machine was given to others meanwhile.
+// standstill is the delay from which on the process counts as not running.
 const standstill = 10 * time.Millisecond
 
-// stoodStill is how long the machine was given to others so far, all in all.
+// stoodStill returns the total time for which the process did not run.
 func (n *noise) stoodStill() time.Duration { return time.Duration(n.stood.Load()) }
 
-// usual is the mean by which a wake is late: what every hand-over costs.
+// usual returns the mean delay of a wake-up.
 func (n *noise) usual() time.Duration {
 	return time.Duration(n.late.Load() / max(1, n.wakes.Load()))
 }
 
-// listenToNoise measures until the test ends. A bound on time that is what a test
-// is about is extended by what was measured.
-func listenToNoise(t *testing.T) *noise {
+// measureNoise measures until the test ends. Tests add the measured delays to their time
+// bounds.
+func measureNoise(t *testing.T) *noise {
 	t.Helper()
 	const every = 2 * time.Millisecond
 	n := &noise{}

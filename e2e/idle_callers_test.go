@@ -23,13 +23,13 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/exit"
 )
 
-// raiseFiles lets this process, and those it starts, have so many descriptors, as
-// far as that is possible, and returns how many there may be.
+// raiseFiles raises the limit of open files of this process and its children as far as
+// possible, and returns the resulting limit, at most wanted.
 func raiseFiles(t *testing.T, wanted int) int {
 	t.Helper()
 	var limit syscall.Rlimit
 	require.NoError(t, syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit))
-	limit.Cur = limit.Max // the runtime has done this already, unless somebody lowered it
+	limit.Cur = limit.Max // the runtime has done this already, unless a program lowered it
 	require.NoError(t, syscall.Setrlimit(syscall.RLIMIT_NOFILE, &limit))
 	if limit.Cur < uint64(wanted) {
 		t.Logf("RLIMIT_NOFILE is %d instead of %d", limit.Cur, wanted)
@@ -38,7 +38,8 @@ func raiseFiles(t *testing.T, wanted int) int {
 	return wanted
 }
 
-// resident is the memory that a process holds, in bytes; 0 where nobody tells.
+// resident returns the resident memory of a process in bytes; 0 where the system does not
+// report it.
 func resident(t *testing.T, pid int) int64 {
 	t.Helper()
 	if runtime.GOOS != "linux" {
@@ -53,7 +54,7 @@ func resident(t *testing.T, pid int) int64 {
 	return kb << 10
 }
 
-// visit connects, asks once, reads the answer and stays connected.
+// visit connects, sends one request, reads the response and stays connected.
 func visit(t *testing.T, network, address, header string) (net.Conn, int) {
 	t.Helper()
 	conn, err := net.Dial(network, address)
@@ -68,14 +69,13 @@ func visit(t *testing.T, network, address, header string) (net.Conn, int) {
 	return conn, res.StatusCode
 }
 
-// strangers are the others beside a crowd.
-const strangers = 50
+// measuredCalls is the number of calls that measureCalls makes.
+const measuredCalls = 50
 
-// others are callers of whom each comes by a connection of his own, as if nobody
-// else were there; it returns how long the median had to wait.
-func others(t *testing.T, cfg daemon.Config) time.Duration {
+// measureCalls sends requests, each over a new connection, and returns the median latency.
+func measureCalls(t *testing.T, cfg daemon.Config) time.Duration {
 	t.Helper()
-	took := make([]time.Duration, strangers)
+	took := make([]time.Duration, measuredCalls)
 	for i := range took {
 		c := callerOn(t, cfg)
 		began := time.Now()
@@ -86,17 +86,17 @@ func others(t *testing.T, cfg daemon.Config) time.Duration {
 		c.client.CloseIdleConnections()
 	}
 	slices.Sort(took)
-	return took[strangers/2]
+	return took[measuredCalls/2]
 }
 
-// idleCaller is what one connection that says nothing may cost, in bytes; what
-// one costs is logged.
+// idleCaller bounds the memory of one idle connection in bytes. The test logs the measured
+// value.
 const idleCaller = 40 << 10
 
-// Ten thousand callers who stay connected and say nothing, more than the default
-// bound allows, and then as many with bad tokens: the daemon's memory is
-// bounded, whoever comes finds room, and is served as fast as before.
-func TestTenThousandIdleCallersAndAFloodOfBadTokensAreBounded(t *testing.T) {
+// Ten thousand callers stay connected and send nothing, more than the default bound allows.
+// Then as many connect with bad tokens. The memory of the daemon is bounded, and new callers
+// are served as fast as before.
+func TestIdleCallersAndBadTokensUseBoundedMemory(t *testing.T) {
 	const over, spare = 100, 300
 	most := daemon.DefaultAPIConfig().MaxConnections
 	if files := raiseFiles(t, most+over+spare); files < most+over+spare {
@@ -111,11 +111,11 @@ func TestTenThousandIdleCallersAndAFloodOfBadTokensAreBounded(t *testing.T) {
 	require.NotNil(t, said, process.errors.text())
 	w.worker("honest", cfg.WorkerSocket, oneSlot("x"))
 	eventually(t, func() bool { return slotsOf(cfg) == 1 }, func() string { return "a slot" })
-	machine := listenToNoise(t)
-	alone := others(t, cfg)
+	machine := measureNoise(t)
+	alone := measureCalls(t, cfg)
 	memory := resident(t, process.pid())
 
-	for _, crowd := range []struct {
+	for _, load := range []struct {
 		name, network, address, header string
 		status                         int
 	}{
@@ -125,19 +125,19 @@ func TestTenThousandIdleCallersAndAFloodOfBadTokensAreBounded(t *testing.T) {
 		var conns []net.Conn
 		began := time.Now()
 		for range most + over {
-			conn, status := visit(t, crowd.network, crowd.address, crowd.header)
-			require.Equal(t, crowd.status, status)
+			conn, status := visit(t, load.network, load.address, load.header)
+			require.Equal(t, load.status, status)
 			conns = append(conns, conn)
 		}
 		arrived := time.Since(began)
-		beside, holds := others(t, cfg), resident(t, process.pid())
+		beside, holds := measureCalls(t, cfg), resident(t, process.pid())
 		shown := metricsOn(t, cfg)
 		require.LessOrEqual(t, shown["dispatcherd_api_connections"], float64(most+2), "with the one that asks, and one of the other listener")
 		require.GreaterOrEqual(t, shown[`dispatcherd_api_bound_hits_total{bound="connections"}`], float64(over))
 		_, err := conns[0].Read(make([]byte, 1))
 		require.ErrorIs(t, err, io.EOF, "the longest idle one made room")
 		t.Logf("%s: %d connections in %v; a request took %v alone and %v beside them; memory %d MB, then %d MB: %d bytes a connection",
-			crowd.name, most+over, arrived.Round(time.Millisecond), alone, beside, memory>>20, holds>>20, (holds-memory)/int64(most))
+			load.name, most+over, arrived.Round(time.Millisecond), alone, beside, memory>>20, holds>>20, (holds-memory)/int64(most))
 		require.Less(t, holds-memory, int64(most*idleCaller*raceFactor))
 		require.Less(t, beside, alone+50*time.Millisecond+10*machine.usual(), "the noise of a shared machine included")
 		for _, conn := range conns {
@@ -149,7 +149,7 @@ func TestTenThousandIdleCallersAndAFloodOfBadTokensAreBounded(t *testing.T) {
 	conn, status := visit(t, "tcp", said[1], "Authorization: Bearer secret\r\n")
 	require.Equal(t, http.StatusOK, status)
 	require.NoError(t, conn.Close())
-	require.Less(t, strings.Count(process.errors.text(), "\n"), 100, "what strangers can bring about is not logged each time")
+	require.Less(t, strings.Count(process.errors.text(), "\n"), 100, "events that any caller can cause are not logged each time")
 	process.signal(t, syscall.SIGTERM)
 	process.ends(t, exit.OK)
 }

@@ -15,18 +15,18 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/exit"
 )
 
-// hardOfPolling hears of jobs by NOTIFY or, for the length of a test, never.
-func hardOfPolling(cfg daemon.Config) daemon.Config {
+// withoutPolling polls so rarely that jobs are found by notifications only.
+func withoutPolling(cfg daemon.Config) daemon.Config {
 	cfg.Core.Poll, cfg.Core.PollUnsubscribed = time.Hour, time.Hour
 	return cfg
 }
 
-// So many producers ring at once that the bell is switched off for a while.
-func TestNoJobIsOverheardInAStormOfProducers(t *testing.T) {
+// So many producers notify at once that the notification gate throttles them for a while.
+func TestJobsOfManyProducersAreFoundWhileThrottled(t *testing.T) {
 	const producers, each = 8, 250
 	w := newWorld(t)
 	for _, name := range []string{"a", "b"} {
-		h := w.start(hardOfPolling(w.config(name)))
+		h := w.start(withoutPolling(w.config(name)))
 		w.worker(name, h.cfg.WorkerSocket, scriptSlots{N: 4, Types: []string{"x"}})
 		h.awaitSlots(4)
 	}
@@ -53,9 +53,9 @@ func (w *world) oneByOne(rounds int) {
 	}
 }
 
-// A crash is heard of by another dispatcher, too, if the one whose worker died
-// has no other slot for the job.
-func TestTheJobOfAKilledWorkerStartsOnAnotherDispatcher(t *testing.T) {
+// The dispatcher whose worker died has no other slot for the job. Another dispatcher finds the
+// job without polling.
+func TestJobOfAKilledWorkerStartsOnAnotherDispatcher(t *testing.T) {
 	const kills = 5
 	w := newWorld(t)
 	hosts := []*host{}
@@ -76,7 +76,7 @@ func TestTheJobOfAKilledWorkerStartsOnAnotherDispatcher(t *testing.T) {
 	var took []time.Duration
 	for i := range kills {
 		next := launch(i + 1)
-		w.oneByOne(1) // the other dispatcher is awake, and has read past the job
+		w.oneByOne(1) // the cursor of the other dispatcher is past the job
 		at := time.Now()
 		victim.kill()
 		start := w.seen.start(t, id, dispatcherd.Attempt(i+2))
@@ -92,10 +92,10 @@ func TestTheJobOfAKilledWorkerStartsOnAnotherDispatcher(t *testing.T) {
 	require.Less(t, took[kills-1], 10*time.Second)
 }
 
-// What an operator puts back is heard of as well.
-func TestARetriedJobIsHeardOf(t *testing.T) {
+// A retried job is found without polling.
+func TestRetriedJobIsFoundWithoutPolling(t *testing.T) {
 	w := newWorld(t)
-	h := w.start(hardOfPolling(w.config("d")))
+	h := w.start(withoutPolling(w.config("d")))
 	w.worker("w", h.cfg.WorkerSocket, oneSlot("x"))
 	id := w.insertNew(claim.New{Type: "x", MaxAttempts: 1}, work{Do: "fail", Times: 1, Error: "once"})
 	w.await(id, dispatcherd.Failed)
@@ -105,10 +105,10 @@ func TestARetriedJobIsHeardOf(t *testing.T) {
 	w.await(id, dispatcherd.Done)
 }
 
-// Workers that appear when jobs wait already get them at once.
-func TestANewTypeFindsTheJobsThatWaitForIt(t *testing.T) {
+// Workers that register while jobs wait get them at once.
+func TestRegisteredTypeGetsWaitingJobsAtOnce(t *testing.T) {
 	w := newWorld(t)
-	h := w.start(hardOfPolling(w.config("d")))
+	h := w.start(withoutPolling(w.config("d")))
 	for _, typ := range []string{"a", "b", "c"} {
 		id := w.insert(typ, work{})
 		c := w.worker("w", h.cfg.WorkerSocket, oneSlot(typ))
@@ -116,7 +116,7 @@ func TestANewTypeFindsTheJobsThatWaitForIt(t *testing.T) {
 		c.kill()
 		h.awaitSlots(0)
 	}
-	id := w.insert("a", work{}) // known once, forgotten, known again
+	id := w.insert("a", work{}) // supported, then not, then supported again
 	w.worker("w", h.cfg.WorkerSocket, oneSlot("a"))
 	w.await(id, dispatcherd.Done)
 }
