@@ -35,7 +35,7 @@ func TestRowOfUnknownOutcomeIsNotInsertedTwice(t *testing.T) {
 	c := h.caller()
 	got := c.request(body, "Idempotency-Key", "k")
 	require.Equal(t, http.StatusServiceUnavailable, got.StatusCode, got.body)
-	require.Contains(t, got.problem(t).Detail, "by calling again")
+	require.Contains(t, got.problem(t).Detail, "a repeated request with the same Idempotency-Key finds out")
 	for range 2 {
 		got = c.request(body, "Idempotency-Key", "k")
 		require.Equal(t, http.StatusOK, got.StatusCode, got.body)

@@ -42,11 +42,9 @@ func Controls() []*Control {
 	return []*Control{
 		{
 			Trial: named(zombie, "fence-out", "a finish names the job and not the attempt or the dispatcher: a resumed dispatcher ends the attempt of another one",
-				Cut{"claim/finish.go", "` + isItem + ` AND j.dispatcher = $4::int AND j.status", "j.id BETWEEN i.id AND i.id AND i.id > 0 AND $4::int IS NOT NULL AND j.status", 1},
-				Cut{"claim/finish.go", "` + isItem + ` AND j.dispatcher = $6::int AND j.status", "j.id BETWEEN i.id AND i.id AND i.id > 0 AND $6::int IS NOT NULL AND j.status", 2},
-				Cut{"claim/dense.go", "j.attempt = ($1::int[])[j.id - $5 + 1]", "($1::int[])[j.id - $5 + 1] > 0", 1},
-				Cut{"claim/dense.go", "j.attempt = ($1::int[])[j.id - s.base + 1]", "($1::int[])[j.id - s.base + 1] > 0", 1},
-				Cut{"claim/dense.go", "AND j.dispatcher = $2::int AND j.status", "AND $2::int IS NOT NULL AND j.status", 1},
+				Cut{"claim/statements.go", "` + isItem + ` AND j.dispatcher = $6::int AND j.status", "j.id BETWEEN i.id AND i.id AND i.id > 0 AND $6::int IS NOT NULL AND j.status", 2},
+				Cut{"claim/statements.go", "j.attempt = ($1::int[])[j.id - r.base + 1]", "($1::int[])[j.id - r.base + 1] > 0", 1},
+				Cut{"claim/statements.go", "AND j.dispatcher = $2::int AND j.status", "AND $2::int IS NOT NULL AND j.status", 1},
 			),
 			Found: func(r *judge.Report) int { return r.Stale },
 		},
@@ -58,10 +56,8 @@ func Controls() []*Control {
 				Jobs:  [3]int{3000, 3000, 3000},
 				Drain: 15 * time.Second,
 				Cuts: []Cut{
-					{"claim/take.go", "WHERE id = ANY ($1) AND status = 'pending' AND (run_at", "WHERE id = ANY ($1) AND (run_at", 2},
-					{"claim/take.go", "(SELECT ctid FROM free)) AND status = 'pending'`", "(SELECT ctid FROM free))`", 1},
-					{"claim/dense.go", "AND status = 'pending' AND (run_at", "AND (run_at", 1},
-					{"claim/single.go", "AND status = 'pending' AND (run_at", "AND (run_at", 1},
+					{"claim/statements.go", "AND status = 'pending' AND (run_at", "AND (run_at", 2},
+					{"claim/statements.go", "(SELECT ctid FROM free)) AND status = 'pending'", "(SELECT ctid FROM free))", 1},
 				},
 			},
 			Found: func(r *judge.Report) int { return r.Illegal },
