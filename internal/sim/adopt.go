@@ -24,7 +24,7 @@ func (h *host) submitAdopt(r *contract.AdoptRequest) {
 func (h *host) reportAdopt(s *statement) {
 	ev := actor.Adopted{Request: s.adopt, Result: contract.AdoptResult{Verdict: s.verdict}}
 	if s.verdict == contract.OK {
-		h.marks.adopted(s)
+		h.claimRecords.addAdopted(s)
 		ev.Result.Jobs, ev.Result.Busy = slices.Clone(s.taken), slices.Clone(s.busy)
 		h.world.stats.Busy += len(s.busy)
 		if !h.trusted() {
@@ -36,11 +36,11 @@ func (h *host) reportAdopt(s *statement) {
 
 // adopted follows claim's marks: the end of a job whose note was to be renewed may
 // have been recorded before.
-func (m *marks) adopted(s *statement) {
+func (m *claimRecords) addAdopted(s *statement) {
 	for n := range s.taken {
 		id := s.taken[n].ID
 		at, _ := slices.BinarySearch(s.ids, id)
-		if !s.adopt.Jobs[at].Renewal || int(id) <= len(m.of) && m.of[id-1] != 0 {
+		if !s.adopt.Jobs[at].Renewal || int(id) <= len(m.byJob) && m.byJob[id-1] != 0 {
 			s.won = append(s.won, s.taken[n].Won)
 		}
 	}
@@ -53,16 +53,16 @@ func (m *marks) adopted(s *statement) {
 func (w *world) doAdopt(i int32) {
 	s := w.statements.all[i]
 	switch s.phase {
-	case enters:
+	case started:
 		m := w.table.member(s.run)
 		if !w.mayShare(i, m) {
 			return
 		}
-		if w.opt.Break == WithoutStanding || m.lives(s.txNow) && !m.leaving {
+		if w.opt.Break == WithoutMembership || m.holdsLease(s.txNow) && !m.leaving {
 			m.shares++
 			s.shares, s.allowed = true, true
 			for n := range s.adopt.Jobs {
-				if w.presentedRightly(s, n) {
+				if w.offerValid(s, n) {
 					s.picked = append(s.picked, int32(n))
 				}
 			}
@@ -77,21 +77,21 @@ func (w *world) doAdopt(i int32) {
 
 // presentedRightly: the row runs under that attempt, and the claim that took it
 // noted that session, or an earlier copy of the request took it.
-func (w *world) presentedRightly(s *statement, n int) bool {
+func (w *world) offerValid(s *statement, n int) bool {
 	p := &s.adopt.Jobs[n]
 	r := w.table.row(p.ID)
 	if r == nil || r.status != running || r.attempt != p.Attempt && w.opt.Break != WithoutAttempt || p.From == 0 {
 		return false
 	}
-	if w.opt.Break == WithoutMark || r.dispatcher == s.run && r.token == s.token {
+	if w.opt.Break == WithoutFingerprint || r.dispatcher == s.run && r.token == s.token {
 		return true
 	}
-	for _, note := range w.table.member(r.dispatcher).notes {
-		if note.token != r.token || note.written > s.arrived {
+	for _, claim := range w.table.member(r.dispatcher).claims {
+		if claim.token != r.token || claim.written > s.arrived {
 			continue
 		}
-		at, found := slices.BinarySearch(note.ids, p.ID)
-		return found && (p.Follows(note.sessions[at]) || w.opt.Break == WithoutOrder && session(note.sessions[at]) == session(p.From))
+		at, found := slices.BinarySearch(claim.ids, p.ID)
+		return found && (p.Follows(claim.sessions[at]) || w.opt.Break == WithoutGeneration && session(claim.sessions[at]) == session(p.From))
 	}
 	return false
 }
@@ -100,7 +100,7 @@ func (w *world) lockAdopted(i int32) {
 	s := w.statements.all[i]
 	s.picked = slices.DeleteFunc(s.picked, func(n int32) bool {
 		id := s.ids[n]
-		if w.lock(i, id, w.table.row(id)) && w.presentedRightly(s, int(n)) {
+		if w.lock(i, id, w.table.row(id)) && w.offerValid(s, int(n)) {
 			return false
 		}
 		s.busy = append(s.busy, id)
@@ -116,20 +116,20 @@ func (w *world) commitAdopt(i int32) {
 		p := &s.adopt.Jobs[n]
 		r := w.table.row(p.ID)
 		w.judge.adopted(w, p, r, s)
-		r.dispatcher, r.token, r.holder = s.run, s.token, p.To
+		r.dispatcher, r.token, r.fingerprint = s.run, s.token, p.To
 		if !p.Renewal {
 			w.stats.Adopted++
 		}
 		s.taken = append(s.taken, contract.Adopted{
 			Won: w.won(p.ID, r), Type: w.typeNames[r.typ], Priority: r.priority, RunAt: r.runAt,
-			Ran: max(0, moment(w.dbNow()-r.begun)).duration().Truncate(time.Millisecond),
+			Ran: max(0, moment(w.dbNow()-r.claimedAt)).duration().Truncate(time.Millisecond),
 		})
 	}
-	if s.allowed && !slices.ContainsFunc(m.notes, func(n note) bool { return n.token == s.token }) {
-		m.notes = append(m.notes, note{s.token, w.now, slices.Clone(s.ids), slices.Clone(s.to)})
+	if s.allowed && !slices.ContainsFunc(m.claims, func(n claimRow) bool { return n.token == s.token }) {
+		m.claims = append(m.claims, claimRow{s.token, w.now, slices.Clone(s.ids), slices.Clone(s.to)})
 	}
 	v := contract.OK
-	if len(s.taken)+len(s.busy) == 0 && w.opt.Break != WithoutStanding && (!m.lives(w.dbNow()) || m.leaving) {
+	if len(s.taken)+len(s.busy) == 0 && w.opt.Break != WithoutMembership && (!m.holdsLease(w.dbNow()) || m.leaving) {
 		v = contract.Refused
 	}
 	w.finished(i, v)
@@ -140,12 +140,12 @@ func (w *world) doHandOver(i int32) {
 	s := w.statements.all[i]
 	m := w.table.member(s.run)
 	switch s.phase {
-	case enters:
+	case started:
 		w.lockAlone(i, m)
 	case commits:
 		if !m.lost {
-			m.leaving, m.armed, m.capacity = true, false, [maxTypes]int32{}
-			m.beatAt, m.lease = w.dbNow(), w.carry.window
+			m.leaving, m.subscribed, m.capacity = true, false, [maxTypes]int32{}
+			m.renewedAt, m.lease = w.dbNow(), w.detach.window
 			m.epoch++
 			w.judge.handsOver(w, s.run)
 		}
@@ -156,7 +156,7 @@ func (w *world) doHandOver(i int32) {
 		}
 		w.finished(i, contract.OK)
 	default:
-		s.learnt.released = w.releaseLocked(s, w.blame)
+		s.result.released = w.releaseLocked(s, w.crashesOf)
 		w.finished(i, contract.OK)
 	}
 }

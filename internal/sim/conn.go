@@ -48,24 +48,24 @@ type pipe struct {
 
 // conn is one connection of a worker. Its number is the session's, too.
 type conn struct {
-	number   int32
-	host     int16
-	worker   int16
-	hostLife uint32
-	up, down pipe // to the dispatcher, to the worker
-	hostEnd  end
-	workEnd  end
-	cut      bool
-	draining bool // the worker has said so
-	offers   []offer
+	number          int32
+	host            int16
+	worker          int16
+	hostIncarnation uint32
+	up, down        pipe // to the dispatcher, to the worker
+	hostEnd         end
+	workEnd         end
+	cut             bool
+	draining        bool // the worker has said so
+	slots           []announcedSlot
 
-	brought   []brought         // what the worker has brought along
-	resumed   []int32           // which of it goes on, as positions in brought
-	unwelcome bool              // the worker waits for its welcome
-	opening   bool              // the dispatcher does not know yet what goes on
-	early     []frame           // what is to be said after the welcome
-	guilty    dispatcherd.JobID // the job that ignored its cancel, which ended the session
-	parting   dispatcherd.JobID // the same while the worker has not been told
+	resumeOffers  []resumeOffer     // what the worker has brought along
+	resumed       []int32           // which of it goes on, as positions in brought
+	awaitsWelcome bool              // the worker waits for its welcome
+	handshaking   bool              // the dispatcher does not know yet what goes on
+	afterWelcome  []frame           // what is to be said after the welcome
+	ignoredCancel dispatcherd.JobID // the job that ignored its cancel, which ended the session
+	hangUpFor     dispatcherd.JobID // the same while the worker has not been told
 }
 
 type end struct {
@@ -74,7 +74,7 @@ type end struct {
 }
 
 // offer is a slot as it was announced.
-type offer struct {
+type announcedSlot struct {
 	number int32
 	set    int16
 	at     moment
@@ -87,7 +87,7 @@ func (w *world) write(c *conn, p *pipe, f frame) {
 	if c.cut && f.kind != frameEnd {
 		return
 	}
-	f.at = max(p.last, w.now+w.dice.span(15, 150))
+	f.at = max(p.last, w.now+w.random.span(15, 150))
 	p.last = f.at
 	p.frames = append(p.frames, f)
 	w.planRead(c, p)
@@ -100,7 +100,7 @@ func (w *world) planRead(c *conn, p *pipe) {
 	p.planned = true
 	t := task{at: max(w.now, p.frames[p.head].at), arg: c.number}
 	if p == &c.up {
-		t.kind, t.who, t.life = hostRead, c.host, c.hostLife
+		t.kind, t.who, t.incarnation = hostRead, c.host, c.hostIncarnation
 	} else {
 		t.kind = workerRead
 	}
@@ -156,8 +156,8 @@ func (w *world) cutConn(c *conn) {
 	}
 	c.cut = true
 	for _, p := range []*pipe{&c.up, &c.down} {
-		p.frames = p.frames[:p.head+int(w.dice.below(int64(len(p.frames)-p.head+1)))]
-		p.last = max(p.last, w.now+w.dice.span(0, second/10))
+		p.frames = p.frames[:p.head+int(w.random.below(int64(len(p.frames)-p.head+1)))]
+		p.last = max(p.last, w.now+w.random.span(0, second/10))
 		w.write(c, p, frame{kind: frameEnd})
 	}
 }
@@ -166,11 +166,11 @@ func (w *world) cutConn(c *conn) {
 // came together into one.
 func (w *world) readAtHost(c *conn) {
 	h := w.hosts[c.host]
-	if c.hostEnd.closed || c.hostLife != h.life {
+	if c.hostEnd.closed || c.hostIncarnation != h.incarnation {
 		return
 	}
 	frames := w.arrived(&c.up)
-	results := h.told.Results[:0]
+	results := h.released.Results[:0]
 	for i := range frames {
 		f := &frames[i]
 		if f.kind == frameResult {
@@ -186,7 +186,7 @@ func (w *world) readAtHost(c *conn) {
 			break
 		}
 	}
-	h.told.Results = h.release(c, results)
+	h.released.Results = h.release(c, results)
 	w.readOn(c, &c.up)
 }
 
@@ -195,19 +195,19 @@ func (h *host) release(c *conn, results []actor.Result) []actor.Result {
 	if len(results) == 0 {
 		return results
 	}
-	h.told.Session, h.told.Results = c.session(), results
-	h.step(&h.told)
+	h.released.Session, h.released.Results = c.session(), results
+	h.step(&h.released)
 	return results[:0]
 }
 
 func (h *host) readFrame(c *conn, f *frame) {
 	switch f.kind {
 	case frameSlots:
-		if f.ok && len(c.brought) > 0 {
-			h.takeBack(c)
+		if f.ok && len(c.resumeOffers) > 0 {
+			h.beginHandshake(c)
 			return
 		}
-		h.register(c, c.offers[f.number:f.number+f.count])
+		h.register(c, c.slots[f.number:f.number+f.count])
 	case frameRemove:
 		h.step(actor.Withdrew{Session: c.session(), Numbers: []int32{f.number}})
 	case frameDrain:
@@ -222,21 +222,21 @@ func (h *host) readFrame(c *conn, f *frame) {
 }
 
 // register tells the Core of slots.
-func (h *host) register(c *conn, offers []offer) {
+func (h *host) register(c *conn, slots []announcedSlot) {
 	ev := actor.Registered{
-		Session: c.session(), Worker: "worker", Fingerprint: c.mark(), NotResumable: h.world.workers[c.worker].plain,
+		Session: c.session(), Worker: "worker", Fingerprint: c.fingerprint(), NotResumable: h.world.workers[c.worker].notResumable,
 	}
-	for _, o := range offers {
+	for _, o := range slots {
 		ev.Slots = append(ev.Slots, h.slot(o))
 	}
-	if c.parting != 0 {
-		h.world.stats.Belated += len(offers)
+	if c.hangUpFor != 0 {
+		h.world.stats.LateSlots += len(slots)
 	}
 	h.step(&ev)
 }
 
 // slot gives an offer its id.
-func (h *host) slot(o offer) dispatcherd.Slot {
+func (h *host) slot(o announcedSlot) dispatcherd.Slot {
 	h.lastSlot++
 	return dispatcherd.Slot{ID: h.lastSlot, Number: o.number, Types: h.world.typeSets[o.set]}
 }
@@ -244,13 +244,73 @@ func (h *host) slot(o offer) dispatcherd.Slot {
 // unregister tells the Core that a session has ended.
 func (h *host) unregister(c *conn) {
 	for _, n := range c.resumed {
-		if b := &c.brought[n]; b.execution >= 0 {
+		if b := &c.resumeOffers[n]; b.execution >= 0 {
 			if e := &h.world.executions.all[b.execution]; e.live && e.job == b.job && e.attempt == b.attempt {
-				e.given = c.number + 1
+				e.brokenConn = c.number + 1
 			}
 		}
 	}
 	if h.world.opt.Break != WithoutEnd {
 		h.step(actor.Unregistered{Session: c.session()})
 	}
+}
+
+// takeBack asks the Core about what a worker brought along. Its free slots are
+// registered when all of it is decided.
+func (h *host) beginHandshake(c *conn) {
+	w := h.world
+	ev := actor.Registered{Session: c.session(), Worker: "worker", Fingerprint: c.fingerprint()}
+	for i := range c.resumeOffers {
+		b := &c.resumeOffers[i]
+		mode := dispatcherd.Queued
+		if w.table.row(b.job) == nil {
+			mode = dispatcherd.OnDemand
+		}
+		ev.Offers = append(ev.Offers, actor.ResumeOffer{Job: b.job, Mode: mode, Attempt: b.attempt, From: b.from, To: b.to, Slot: h.slot(b.slot)})
+	}
+	c.handshaking = true
+	h.plan(hostHandshakeTimeout, w.now+w.detach.handshake, c.number)
+	h.step(&ev)
+}
+
+// resumes notes that an execution goes on.
+func (h *host) recordResume(e *actor.Resume) {
+	w := h.world
+	c := w.conns[e.Session-1]
+	w.stats.Resumed++
+	for n := range c.resumeOffers {
+		if b := &c.resumeOffers[n]; b.job == e.Job && b.slot.number == e.Number {
+			c.resumed = append(c.resumed, int32(n))
+		}
+	}
+}
+
+// welcome tells a worker what goes on, and then what else is new.
+func (h *host) finishHandshake(c *conn) {
+	w := h.world
+	if c.hostEnd.closed || c.hostIncarnation != h.incarnation || !c.handshaking {
+		return
+	}
+	h.register(c, c.slots[len(c.resumeOffers):])
+	c.handshaking = false
+	w.write(c, &c.down, frame{kind: frameWelcome})
+	for _, f := range c.afterWelcome {
+		w.write(c, &c.down, f)
+	}
+	c.afterWelcome = nil
+}
+
+// loseHeart ends a connection of which it takes too long to decide what goes on,
+// or that the Core turns away.
+func (h *host) abortHandshake(c *conn) {
+	if c.handshaking && c.hostIncarnation == h.incarnation && !c.hostEnd.closed {
+		h.disconnect(c)
+	}
+}
+
+// refuse closes a connection that was not welcomed.
+func (h *host) disconnect(c *conn) {
+	h.world.closeHostEnd(c)
+	h.conns = slices.DeleteFunc(h.conns, func(o int32) bool { return o == c.number })
+	h.unregister(c)
 }

@@ -4,25 +4,25 @@ import "github.com/dispatcherd/dispatcherd"
 
 // execution is one run of a job by a worker.
 type execution struct {
-	job     dispatcherd.JobID
-	attempt dispatcherd.Attempt
-	gen     uint32 // grows when the end is moved and when the record is used again
-	next    int32  // next live execution of the same row plus one; free list
-	conn    int32
-	worker  int16
-	seat    int16
-	live    bool
-	hurried bool // it was told to stop
+	job      dispatcherd.JobID
+	attempt  dispatcherd.Attempt
+	gen      uint32 // grows when the end is moved and when the record is used again
+	next     int32  // next live execution of the same row plus one; free list
+	conn     int32
+	worker   int16
+	slot     int16
+	live     bool
+	stopping bool // it was told to stop
 
-	orphan bool   // its connection is gone, and the worker keeps it to bring it along
-	over   bool   // an orphan that has ended: its report waits
-	tale   uint32 // grows when it loses or gets a connection
-	began  int32  // the connection it was handed out on
-	given  int32  // a connection on which it went on for the dispatcher, and which that saw break, plus one
-	times  int32  // how often it was presented
-	asked  int32  // the connection it was presented on last plus one; 0 = none yet
-	expiry moment // of an orphan: when the worker gives it up
-	report frame
+	detached    bool   // its connection is gone, and the worker keeps it to bring it along
+	ended       bool   // an orphan that has ended: its report waits
+	binding     uint32 // grows when it loses or gets a connection
+	firstConn   int32  // the connection it was handed out on
+	brokenConn  int32  // a connection on which it went on for the dispatcher, and which that saw break, plus one
+	offerCount  int32  // how often it was presented
+	offeredConn int32  // the connection it was presented on last plus one; 0 = none yet
+	expiry      moment // of an orphan: when the worker gives it up
+	report      frame
 }
 
 type executions struct {
@@ -34,9 +34,9 @@ type executions struct {
 // execute begins a job on the seat it was sent to.
 func (k *worker) execute(c *conn, f *frame) {
 	w := k.world
-	s := k.seatOf(f.number)
+	s := k.slotOf(f.number)
 	if s == nil { // it was taken off line while the job was on its way
-		k.refuse(c, f.job, f.attempt)
+		k.returnJob(c, f.job, f.attempt)
 		return
 	}
 	if s.execution >= 0 {
@@ -44,27 +44,27 @@ func (k *worker) execute(c *conn, f *frame) {
 			f.job, f.number, k.id, w.executions.all[s.execution].job)
 		return
 	}
-	if !w.judge.begins(k, s, f) {
+	if !w.judge.executionStarted(k, s, f) {
 		return
 	}
 	x := &w.executions
 	i := x.take()
 	e := &x.all[i]
-	*e = execution{job: f.job, attempt: f.attempt, gen: e.gen + 1, tale: e.tale + 1, conn: c.number, began: c.number, worker: k.id, live: true}
-	for n := range k.seats {
-		if &k.seats[n] == s {
-			e.seat = int16(n)
+	*e = execution{job: f.job, attempt: f.attempt, gen: e.gen + 1, binding: e.binding + 1, conn: c.number, firstConn: c.number, worker: k.id, live: true}
+	for n := range k.slots {
+		if &k.slots[n] == s {
+			e.slot = int16(n)
 		}
 	}
-	s.execution, s.last = i, doubt{} // its last report was read
+	s.execution, s.lastReport = i, sentReport{} // its last report was read
 	x.live++
 	w.stats.Executions++
 	if r := w.table.row(f.job); r != nil {
 		e.next, r.execution = r.execution, i+1
 	}
-	w.plan(task{at: w.now + w.dice.span(w.scale.jobMin, w.scale.jobMax), kind: executionEnd, arg: i, life: e.gen})
-	if w.dice.chance(50) {
-		w.write(c, &c.up, frame{kind: frameReport, job: f.job, attempt: f.attempt, ok: w.dice.below(2) == 0})
+	w.plan(task{at: w.now + w.random.span(w.scale.jobMin, w.scale.jobMax), kind: executionEnd, arg: i, incarnation: e.gen})
+	if w.random.chance(50) {
+		w.write(c, &c.up, frame{kind: frameReport, job: f.job, attempt: f.attempt, ok: w.random.below(2) == 0})
 	}
 }
 
@@ -81,16 +81,16 @@ func (x *executions) take() int32 {
 
 // stopExecution does as it is told, soon, or not at all.
 func (w *world) stopExecution(k *worker, f *frame) {
-	for n := range k.seats {
-		i := k.seats[n].execution
+	for n := range k.slots {
+		i := k.slots[n].execution
 		if i < 0 {
 			continue
 		}
 		e := &w.executions.all[i]
-		if e.job == f.job && e.attempt == f.attempt && !e.hurried && w.dice.below(5) > 0 {
-			e.hurried = true
+		if e.job == f.job && e.attempt == f.attempt && !e.stopping && w.random.below(5) > 0 {
+			e.stopping = true
 			e.gen++
-			w.plan(task{at: w.now + w.dice.span(100, 20*millisecond), kind: executionEnd, arg: i, life: e.gen})
+			w.plan(task{at: w.now + w.random.span(100, 20*millisecond), kind: executionEnd, arg: i, incarnation: e.gen})
 		}
 	}
 }
@@ -122,19 +122,19 @@ func (w *world) endExecution(i int32, gen uint32) {
 	}
 	k := w.workers[e.worker]
 	if k.stopped {
-		k.inbox = append(k.inbox, task{kind: executionEnd, arg: i, life: gen})
+		k.inbox = append(k.inbox, task{kind: executionEnd, arg: i, incarnation: gen})
 		return
 	}
-	if e.orphan {
+	if e.detached {
 		x := &w.executions.all[i]
-		x.over, x.report = true, w.verdict(&e)
+		x.ended, x.report = true, w.verdict(&e)
 		return
 	}
-	k.seats[e.seat].execution = -1
+	k.slots[e.slot].execution = -1
 	w.dropExecution(i)
 	c := w.conns[e.conn]
 	if k.conn == c && !c.workEnd.closed {
-		w.judgeAndAnswer(k, c, &e)
+		w.reportResult(k, c, &e)
 	} else if k.conn != nil && !k.conn.draining {
 		k.announce(false)
 	}
@@ -142,15 +142,15 @@ func (w *world) endExecution(i int32, gen uint32) {
 
 // verdict is how an execution ends.
 func (w *world) verdict(e *execution) frame {
-	d := &w.dice
+	d := &w.random
 	f := frame{job: e.job, attempt: e.attempt}
 	switch {
-	case e.hurried && d.below(3) > 0:
+	case e.stopping && d.below(3) > 0:
 	case d.chance(w.scale.returning):
 		f.returned = true
 	case d.chance(w.scale.failing):
 		f.permanent = d.chance(500)
-		f.retryAfter = moment(d.below(2)) * w.dice.span(millisecond, second)
+		f.retryAfter = moment(d.below(2)) * w.random.span(millisecond, second)
 	default:
 		f.ok = true
 		if r := w.table.row(e.job); r != nil {
@@ -160,30 +160,30 @@ func (w *world) verdict(e *execution) frame {
 	return f
 }
 
-func (w *world) judgeAndAnswer(k *worker, c *conn, e *execution) {
-	d := &w.dice
+func (w *world) reportResult(k *worker, c *conn, e *execution) {
+	d := &w.random
 	f := w.verdict(e)
-	if d.chance(w.scale.careless) { // a word about an attempt of before
+	if d.chance(w.scale.misreported) { // a word about an attempt of before
 		k.answer(c, frame{job: e.job, attempt: e.attempt - 1, ok: true})
 	}
 	k.answer(c, f)
-	k.doubts(e, f)
-	if d.chance(w.scale.careless) { // and one too many
+	k.keepReport(e, f)
+	if d.chance(w.scale.misreported) { // and one too many
 		k.answer(c, f)
 	}
-	if d.chance(w.scale.careless) { // and one about somebody else's
-		w.meddle(k, c)
+	if d.chance(w.scale.misreported) { // and one about somebody else's
+		w.reportOther(k, c)
 	}
 }
 
 // meddle lets a worker speak of a job that another one executes.
-func (w *world) meddle(k *worker, c *conn) {
-	o := w.workers[w.dice.below(int64(len(w.workers)))]
+func (w *world) reportOther(k *worker, c *conn) {
+	o := w.workers[w.random.below(int64(len(w.workers)))]
 	if o == k || o.host != k.host {
 		return
 	}
-	for i := range o.seats {
-		if e := o.seats[i].execution; e >= 0 {
+	for i := range o.slots {
+		if e := o.slots[i].execution; e >= 0 {
 			x := &w.executions.all[e]
 			k.answer(c, frame{job: x.job, attempt: x.attempt, ok: true})
 			return

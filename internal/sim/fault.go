@@ -1,41 +1,44 @@
 package sim
 
-import "math/bits"
+import (
+	"math/bits"
+	"math/rand/v2"
+)
 
 // fault lets something go wrong that this world knows.
 func (w *world) fault() {
 	if w.healing {
 		return
 	}
-	w.plan(task{at: w.now + 1 + w.dice.span(0, 4*w.scale.faultGap), kind: faultTurn})
-	able := uint32(w.faults & (Crash | Stop | Restart | Clocks | Outage | Kill | Freeze | Cut))
+	w.plan(task{at: w.now + 1 + w.random.span(0, 4*w.scale.faultGap), kind: faultTurn})
+	able := uint32(w.faults & (Crash | Stop | Restart | Clocks | Unreachable | Kill | Suspend | Cut))
 	n := bits.OnesCount32(able)
 	if n == 0 {
 		return
 	}
-	for range w.dice.below(int64(n)) {
+	for range w.random.below(int64(n)) {
 		able &= able - 1
 	}
-	h := w.hosts[w.dice.below(int64(len(w.hosts)))]
-	k := w.workers[w.dice.below(int64(len(w.workers)))]
+	h := w.hosts[w.random.below(int64(len(w.hosts)))]
+	k := w.workers[w.random.below(int64(len(w.workers)))]
 	switch Faults(able & -able) {
 	case Crash:
 		if h.up {
 			w.stats.Crashes++
-			h.die()
+			h.crash()
 		}
 	case Stop:
 		h.pause()
 	case Restart:
 		h.terminate()
 	case Clocks:
-		w.jump(h)
-	case Outage:
-		w.outage()
+		w.jumpClock(h)
+	case Unreachable:
+		w.isolatePostgres()
 	case Kill:
 		k.kill()
-	case Freeze:
-		k.freeze()
+	case Suspend:
+		k.suspend()
 	case Cut:
 		if k.conn != nil {
 			w.stats.Cuts++
@@ -45,35 +48,142 @@ func (w *world) fault() {
 }
 
 // jump moves the clock of a host or of the database.
-func (w *world) jump(h *host) {
-	by := w.dice.between(-int64(5*second), int64(5*second))
+func (w *world) jumpClock(h *host) {
+	by := w.random.between(-int64(5*second), int64(5*second))
 	switch {
-	case w.dice.below(2) == 0:
+	case w.random.below(2) == 0:
 		w.table.offset = min(max(w.table.offset+by, epoch-int64(60*second)), epoch+int64(60*second))
 	case h.up:
-		h.shift(by)
+		h.jumpClock(by)
 	}
 }
 
 // outage takes Postgres away: it restarts, which ends every connection, or
 // nothing gets through to it any more.
-func (w *world) outage() {
+func (w *world) isolatePostgres() {
 	t := &w.table
 	if t.down || t.cut {
 		return
 	}
-	w.stats.Outages++
-	if w.dice.below(2) == 0 {
+	w.stats.Unreachable++
+	if w.random.below(2) == 0 {
 		t.down = true
 		w.breakConnections()
 	} else {
 		t.cut = true
 	}
-	w.plan(task{at: w.now + w.dice.span(second/100, 6*second), kind: postgresUp, life: uint32(w.stats.Outages)})
+	w.plan(task{at: w.now + w.random.span(second/100, 6*second), kind: postgresUp, incarnation: uint32(w.stats.Unreachable)})
 }
 
-func (w *world) restorePostgres(outage uint32) {
-	if int(outage) == w.stats.Outages {
+func (w *world) restorePostgres(number uint32) {
+	if int(number) == w.stats.Unreachable {
 		w.table.down, w.table.cut, w.table.restored = false, false, w.now
 	}
+}
+
+// carrying is what a world knows of work that outlives its connection.
+type detachment struct {
+	random        random
+	window        moment // how long workers keep executions without a connection, and how long they are left to others; 0 = not at all
+	handshake     moment // how long a dispatcher takes at most to say what of the work brought along goes on
+	gap           moment // between two things that happen to such work
+	notResumable  int64  // workers of 10,000 that cannot keep executions
+	reconnectLate int64  // tries to connect again, of 10,000, that come late, maybe after the window
+	otherHost     int64  // of 10,000 that go to another dispatcher
+	forged        int64  // of 10,000 that bring along what is not the worker's
+	shortGrace    bool   // the grace after a cancel is shorter than jobs are, so that sessions are hung up
+}
+
+// pickCarrying decides with dice of its own, so that a seed without such work is
+// the world it always was.
+func (w *world) pickDetachment() {
+	c := &w.detach
+	c.random.pcg = *rand.NewPCG(w.opt.Seed, 0xca44)
+	d := &c.random
+	if !w.opt.Every {
+		for _, f := range []Faults{Resume, HandOver} {
+			if d.below(2) == 0 {
+				w.faults &^= f
+			}
+		}
+	}
+	if w.faults&detachFaults == 0 {
+		return
+	}
+	c.window = []moment{second, 4 * second, 12 * second}[d.below(3)]
+	c.handshake = []moment{second / 4, second}[d.below(2)]
+	c.gap = []moment{second / 10, second / 2, 2 * second}[d.below(3)]
+	c.notResumable = []int64{0, 0, 3000}[d.below(3)]
+	c.reconnectLate, c.otherHost, c.forged = 1000, 2000, 300
+	c.shortGrace = w.faults&Shuffle != 0 && mix(w.opt.Seed, 0x73686f7274)&1 == 0
+}
+
+// shakeCarried lets something happen to work that outlives its connection.
+func (w *world) disturbDetached() {
+	if w.healing {
+		return
+	}
+	d := &w.detach.random
+	w.plan(task{at: w.now + 1 + d.span(0, 4*w.detach.gap), kind: detachedTurn})
+	h := w.hosts[d.below(int64(len(w.hosts)))]
+	k := w.workers[d.below(int64(len(w.workers)))]
+	n := d.below(8)
+	if n < 4 {
+		if w.has(HandOver) {
+			h.handOver()
+		}
+		return
+	}
+	switch {
+	case !w.has(Resume):
+	case n == 4:
+		if h.up {
+			w.stats.Crashes++
+			h.crash()
+		}
+	case n == 5:
+		w.cutWorker(k)
+	default:
+		w.disturbResume(k, n == 6)
+	}
+}
+
+// disturbReturn breaks the connection, or ends the life, of a worker that is
+// bringing something along.
+func (w *world) disturbResume(k *worker, kill bool) {
+	for range w.workers {
+		if k.conn != nil && k.conn.awaitsWelcome || k.conn == nil && k.hasDetached() {
+			break
+		}
+		k = w.workers[(int(k.id)+1)%len(w.workers)]
+	}
+	if kill && w.has(Kill) {
+		k.kill()
+		return
+	}
+	w.cutWorker(k)
+}
+
+func (w *world) cutWorker(k *worker) {
+	if k.conn != nil && !k.conn.cut {
+		w.stats.Cuts++
+		w.cutConn(k.conn)
+	}
+}
+
+// dawdle is how much longer than usual a worker takes to connect again.
+func (w *world) reconnectDelay() moment {
+	if w.detach.window == 0 || !w.has(Resume) || !w.detach.random.chance(w.detach.reconnectLate) {
+		return 0
+	}
+	return w.detach.random.span(0, 2*w.detach.window)
+}
+
+// wander lets a worker that has lost its dispatcher go to another one.
+func (k *worker) changeHost() {
+	w := k.world
+	if w.detach.window == 0 || !w.has(Resume) || !k.hasDetached() || !w.detach.random.chance(w.detach.otherHost) {
+		return
+	}
+	k.host = int16(w.detach.random.below(int64(len(w.hosts))))
 }

@@ -11,34 +11,34 @@ import (
 // host is a machine with one dispatcher: the shell around a Core, as
 // internal/daemon has it.
 type host struct {
-	world   *world
-	id      int16
-	life    uint32 // grows with every start and every death
-	core    *actor.Core
-	up      bool
-	stopped bool
-	leaving int    // stage of a SIGTERM, 0 = none
-	staged  moment // when the stage began
-	asked   moment // when the SIGTERM came
-	hands   bool   // it leaves what runs on to the next
-	quit    bool   // it beats no more
-	fenced  bool   // it could not prove its lease at some time of this life
-	revoked bool   // it has interrupted what runs
-	inbox   []task // what came while stopped
-	clock   clock
+	world        *world
+	id           int16
+	incarnation  uint32 // grows with every start and every death
+	core         *actor.Core
+	up           bool
+	stopped      bool
+	exitStage    int    // stage of a SIGTERM, 0 = none
+	stageBegan   moment // when the stage began
+	terminatedAt moment // when the SIGTERM came
+	handsOver    bool   // it leaves what runs on to the next
+	noHeartbeat  bool   // it beats no more
+	fenced       bool   // it could not prove its lease at some time of this life
+	revoked      bool   // it has interrupted what runs
+	inbox        []task // what came while stopped
+	clock        clock
 
-	run     int32 // id in the table of dispatchers
-	epoch   int32
-	links   [links][]int32 // statements under way; the first is on the wire
-	marks   marks
-	rivalry int // claims to make yet with row locks
-	lease   lease
+	run          int32 // id in the table of dispatchers
+	epoch        int32
+	pgConns      [pgConns][]int32 // statements under way; the first is on the wire
+	claimRecords claimRecords
+	contention   int // claims to make yet with row locks
+	lease        lease
 
 	conns    []int32
 	lastSlot dispatcherd.SlotID
 	calls    calls
 
-	armedAt   actor.Instant // when the alarm is set for
+	alarmAt   actor.Instant // when the alarm is set for
 	alarm     int32         // number of the alarm that counts
 	fx        []actor.Effect
 	steps     int
@@ -46,7 +46,7 @@ type host struct {
 	claimed   actor.Claimed // reused
 	fetched   actor.Fetched
 	ended     actor.Finished
-	told      actor.Released
+	released  actor.Released
 }
 
 // clock is a host's monotonic clock: it runs a little fast or slow, and jumps.
@@ -76,18 +76,18 @@ func (h *host) start() {
 	if h.up {
 		return
 	}
-	h.life++
-	h.up, h.stopped, h.leaving, h.core = true, false, 0, nil
-	h.hands, h.quit, h.fenced, h.revoked = false, false, false, false
+	h.incarnation++
+	h.up, h.stopped, h.exitStage, h.core = true, false, 0, nil
+	h.handsOver, h.noHeartbeat, h.fenced, h.revoked = false, false, false, false
 	ppm := int64(1_000_000)
 	if w.has(Clocks) {
-		ppm = w.dice.between(900_000, 1_100_000)
+		ppm = w.random.between(900_000, 1_100_000)
 	}
 	h.clock.set(w.now, 1_000_000, ppm)
 	h.run, h.epoch, h.lastSlot = 0, 0, 0
-	h.marks.reset()
+	h.claimRecords.reset()
 	h.calls = calls{}
-	h.lease = lease{begun: h.clock.read(w.now)}
+	h.lease = lease{sentAt: h.clock.read(w.now)}
 	h.submit(w.statement(opJoin, h))
 }
 
@@ -97,18 +97,18 @@ func (h *host) joined(run int32) {
 	h.run, h.epoch = run, 0
 	h.lease.renewed()
 	h.core = actor.New(w.config(h))
-	h.armedAt = actor.Never
+	h.alarmAt = actor.Never
 	h.step(actor.Tick{})
-	h.plan(hostBeat, w.now, 0)
+	h.plan(hostHeartbeat, w.now, 0)
 	h.plan(hostGuard, w.now, 0)
 	h.plan(hostCall, w.now+w.scale.callGap, 0)
-	if w.has(Deaf) && w.dice.below(4) == 0 {
-		h.plan(hostNews, w.now+moment(w.dice.below(int64(second))), deafened)
+	if w.has(Notify) && w.random.below(4) == 0 {
+		h.plan(hostNotification, w.now+moment(w.random.below(int64(second))), listenerLost)
 	}
 }
 
 func (h *host) plan(k kind, at moment, arg int32) {
-	h.world.plan(task{at: at, kind: k, who: h.id, life: h.life, arg: arg})
+	h.world.plan(task{at: at, kind: k, who: h.id, incarnation: h.incarnation, arg: arg})
 }
 
 // do is what the process does when it is given time.
@@ -119,37 +119,37 @@ func (h *host) do(t *task) {
 	}
 	switch t.kind {
 	case hostTimer:
-		h.ring(t.arg)
-	case hostBeat:
-		if !h.quit {
-			h.beat()
+		h.fireTimer(t.arg)
+	case hostHeartbeat:
+		if !h.noHeartbeat {
+			h.heartbeat()
 		}
 	case hostRead:
 		w.readAtHost(w.conns[t.arg])
 	case hostSilence:
-		h.hangUpOnSilent(w.conns[t.arg])
-	case hostNews:
-		h.hear(t.arg)
+		h.closeSilent(w.conns[t.arg])
+	case hostNotification:
+		h.notified(t.arg)
 	case hostAnswer:
 		h.answered(t.arg)
 	case hostCall:
-		h.takeCall()
-	case hostHangup:
-		h.hangUp(t.arg)
-	case hostHurry:
-		h.hurry(t.arg)
+		h.request()
+	case hostAbandon:
+		h.abandonRequest(t.arg)
+	case hostNoWait:
+		h.noWait(t.arg)
 	case hostGuard:
-		if !h.quit {
+		if !h.noHeartbeat {
 			h.guard()
 		}
 	case hostStage:
-		h.stage()
+		h.advanceExit()
 	case hostWelcome:
-		h.welcome(w.conns[t.arg])
-	case hostPart:
-		h.parted(w.conns[t.arg])
-	case hostImpatient:
-		h.loseHeart(w.conns[t.arg])
+		h.finishHandshake(w.conns[t.arg])
+	case hostCloseSession:
+		h.closeSession(w.conns[t.arg])
+	case hostHandshakeTimeout:
+		h.abortHandshake(w.conns[t.arg])
 	}
 }
 
@@ -161,7 +161,7 @@ func (h *host) step(ev actor.Event) {
 	h.fx = h.core.Step(now, ev, h.fx[:0])
 	for i := range h.fx {
 		e := h.fx[i]
-		w.note(h, e)
+		w.hashEffect(h, e)
 		h.perform(e)
 	}
 	h.setAlarm()
@@ -181,20 +181,20 @@ func (h *host) check() {
 // be woken.
 func (h *host) setAlarm() {
 	want := h.core.NextWake()
-	if want == actor.Never || want >= h.armedAt {
+	if want == actor.Never || want >= h.alarmAt {
 		return
 	}
-	h.armedAt = max(want, h.instant()+1)
+	h.alarmAt = max(want, h.instant()+1)
 	h.alarm++
-	h.plan(hostTimer, h.clock.when(int64(h.armedAt)*1000), h.alarm)
+	h.plan(hostTimer, h.clock.when(int64(h.alarmAt)*1000), h.alarm)
 }
 
 // ring is the alarm. It may come too early, when the Core has changed its mind.
-func (h *host) ring(alarm int32) {
+func (h *host) fireTimer(alarm int32) {
 	if alarm != h.alarm {
 		return
 	}
-	h.armedAt = actor.Never
+	h.alarmAt = actor.Never
 	if h.core.NextWake() <= h.instant() {
 		h.step(actor.Tick{})
 		if len(h.fx) == 0 {
@@ -208,9 +208,9 @@ func (h *host) ring(alarm int32) {
 
 // submit hands a statement to its connection.
 func (h *host) submit(i int32, s *statement) {
-	l := linkOf[s.op]
-	h.links[l] = append(h.links[l], i)
-	if len(h.links[l]) == 1 {
+	l := pgConnOf[s.op]
+	h.pgConns[l] = append(h.pgConns[l], i)
+	if len(h.pgConns[l]) == 1 {
 		h.world.send(i)
 	}
 }
@@ -219,23 +219,23 @@ func (h *host) submit(i int32, s *statement) {
 func (h *host) answered(i int32) {
 	w := h.world
 	s := w.statements.all[i]
-	l := linkOf[s.op]
-	h.links[l] = slices.Delete(h.links[l], 0, 1)
+	l := pgConnOf[s.op]
+	h.pgConns[l] = slices.Delete(h.pgConns[l], 0, 1)
 	if s.verdict != contract.OK && s.op == opClaim {
-		h.marks.over = append(h.marks.over, s.over...)
+		h.claimRecords.removable = append(h.claimRecords.removable, s.removable...)
 	}
-	if len(h.links[l]) > 0 {
-		w.send(h.links[l][0])
+	if len(h.pgConns[l]) > 0 {
+		w.send(h.pgConns[l][0])
 	}
 	h.report(s)
-	s.client = true
+	s.clientDone = true
 	w.drop(i)
 }
 
 // report turns an answer into an event.
 func (h *host) report(s *statement) {
 	switch s.op {
-	case opFetch, opLook:
+	case opFetch, opBackfill:
 		h.fetched.Request = s.fetch
 		h.fetched.Result = contract.FetchResult{Verdict: s.verdict, DBNow: s.dbNow, Candidates: s.found}
 		h.step(&h.fetched)
@@ -243,10 +243,10 @@ func (h *host) report(s *statement) {
 		h.reportClaim(s)
 	case opFinish:
 		h.reportFinish(s)
-	case opBell:
-		h.step(&actor.GateSet{Subscribed: s.armed, Verdict: s.verdict})
-	case opBeat:
-		h.beaten(s)
+	case opGate:
+		h.step(&actor.GateSet{Subscribed: s.subscribed, Verdict: s.verdict})
+	case opHeartbeat:
+		h.heartbeatDone(s)
 	case opJoin:
 		h.reportJoin(s)
 	case opAdopt:
@@ -261,19 +261,19 @@ func (h *host) report(s *statement) {
 func (h *host) reportClaim(s *statement) {
 	h.claimed.Request = s.claim
 	if s.op == opClaim {
-		h.meetRivals(s)
+		h.trackContention(s)
 	}
 	h.claimed.Result = contract.ClaimResult{Verdict: s.verdict}
 	switch s.verdict {
 	case contract.OK:
 		h.claimed.Result.Won = s.won
-		h.marks.add(s.token, s.won)
+		h.claimRecords.add(s.token, s.won)
 		if s.op == opResolve {
-			h.epoch = s.learnt.epoch
+			h.epoch = s.result.epoch
 		}
 	case contract.Refused:
-		if s.learnt.outdated {
-			h.epoch = s.learnt.epoch
+		if s.result.outdated {
+			h.epoch = s.result.epoch
 		}
 	}
 	if s.verdict == contract.OK && !h.trusted() {
@@ -283,14 +283,14 @@ func (h *host) reportClaim(s *statement) {
 }
 
 // rivalryLasts is how many claims stay careful after one that lost something.
-const rivalryLasts = 100
+const contendedClaims = 100
 
-func (h *host) meetRivals(s *statement) {
+func (h *host) trackContention(s *statement) {
 	switch {
-	case !s.alone && s.rival || s.verdict == contract.OK && len(s.won) < len(s.ids):
-		h.rivalry = rivalryLasts
-	case !s.alone && h.rivalry > 0:
-		h.rivalry--
+	case !s.uncontended && s.contended || s.verdict == contract.OK && len(s.won) < len(s.ids):
+		h.contention = contendedClaims
+	case !s.uncontended && h.contention > 0:
+		h.contention--
 	}
 }
 
@@ -298,7 +298,7 @@ func (h *host) reportFinish(s *statement) {
 	stale := s.stale
 	if h.world.opt.Break == WithoutReturn && s.verdict == contract.OK {
 		for n := range s.items {
-			if o := s.items[n].Outcome &^ carriedOut; o == contract.Released || o == contract.Crashed {
+			if o := s.items[n].Outcome &^ applied; o == contract.Released || o == contract.Crashed {
 				stale = append(stale, s.items[n].ID)
 			}
 		}
@@ -307,7 +307,7 @@ func (h *host) reportFinish(s *statement) {
 	}
 	if s.verdict == contract.OK {
 		for n := range s.items {
-			h.marks.remove(s.items[n].ID)
+			h.claimRecords.remove(s.items[n].ID)
 		}
 	}
 	h.ended.Request = s.finish
@@ -322,16 +322,16 @@ func (h *host) reportJoin(s *statement) {
 	ok := s.verdict == contract.OK
 	if h.core == nil {
 		if ok {
-			h.joined(s.learnt.run)
+			h.joined(s.result.run)
 			return
 		}
-		h.die() // the process exits; somebody starts it again
+		h.crash() // the process exits; somebody starts it again
 		return
 	}
 	if ok {
-		h.run, h.epoch = s.learnt.run, 0
-		h.marks.reset()
+		h.run, h.epoch = s.result.run, 0
+		h.claimRecords.reset()
 		h.renew()
 	}
-	h.plan(hostBeat, w.now+w.scale.beat, 0)
+	h.plan(hostHeartbeat, w.now+w.scale.heartbeat, 0)
 }

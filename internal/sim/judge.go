@@ -19,12 +19,12 @@ var weights = scoring.Weights{
 type judge struct {
 	sends     int
 	atEnd     func(*row)                 // what a test has to say about every row in the end; nil = nothing
-	handed    map[int32]handed           // runs that left their rows to others
+	handOvers map[int32]handOver         // runs that left their rows to others
 	freeSince [maxHosts][maxTypes]moment // when a type was first seen with a free slot, without a break; 0 = it has none
 }
 
 // note adds an effect to the world's hash.
-func (w *world) note(h *host, e actor.Effect) {
+func (w *world) hashEffect(h *host, e actor.Effect) {
 	v := mix(w.hash, uint64(h.id))
 	switch e := e.(type) {
 	case *actor.Fetch:
@@ -122,8 +122,8 @@ func (j *judge) finished(w *world, r *row, f *contract.Finish, s *statement) {
 // released: only jobs of dispatchers that were declared lost may be taken from
 // them, and what was left to others not before its time, and without blame.
 func (j *judge) released(w *world, id dispatcherd.JobID, r *row, s *statement, crashes int32) {
-	if _, left := j.handed[r.dispatcher]; left {
-		w.stats.Unclaimed++
+	if _, left := j.handOvers[r.dispatcher]; left {
+		w.stats.NotAdopted++
 		switch {
 		case !w.table.member(r.dispatcher).lost:
 			w.violate("job %d was left to others, and is given back at once", id)
@@ -138,7 +138,7 @@ func (j *judge) released(w *world, id dispatcherd.JobID, r *row, s *statement, c
 
 // begins: the slot can do the type, and no attempt is executed twice or before
 // it was claimed.
-func (j *judge) begins(k *worker, s *seat, f *frame) bool {
+func (j *judge) executionStarted(k *worker, s *workerSlot, f *frame) bool {
 	w := k.world
 	if r := w.table.row(f.job); r != nil {
 		switch {
@@ -170,7 +170,7 @@ func (j *judge) begins(k *worker, s *seat, f *frame) bool {
 func (j *judge) sent(w *world, h *host, e *actor.Send) {
 	arrival := w.dbNow()
 	if e.Mode == dispatcherd.OnDemand {
-		c := h.calls.of(e.Job)
+		c := h.calls.get(e.Job)
 		arrival -= int64(w.now - c.at)
 	} else {
 		r := w.table.row(e.Job)
@@ -180,9 +180,9 @@ func (j *judge) sent(w *world, h *host, e *actor.Send) {
 		if e.Attempt > r.attempt {
 			w.violate("dispatcher %d hands out attempt %d of job %d, which nobody has claimed", h.id, e.Attempt, e.Job)
 		}
-		arrival = r.first // not runAt: after a retry it may go at the place where it was read before
+		arrival = r.insertedRunAt // not runAt: after a retry it may go at the place where it was read before
 	}
-	if j.sends++; j.sends&7 == 0 && w.calm() {
+	if j.sends++; j.sends&7 == 0 && w.undisturbed() {
 		j.window(w, e, arrival)
 	}
 }
@@ -192,15 +192,15 @@ func (j *judge) sent(w *world, h *host, e *actor.Send) {
 func (j *judge) calledStale(w *world, h *host, e *actor.Stale) {
 	r := w.table.row(e.Job)
 	if r != nil && r.attempt == e.Attempt && r.status.final() && r.dispatcher > 0 && w.table.member(r.dispatcher).host == h.id {
-		w.stats.Wronged++
+		w.stats.WrongStale++
 	}
 }
 
 // calm reports whether this world's database answers at once and its clocks
 // agree, so that waiting has no other reason than other jobs.
-func (w *world) calm() bool {
+func (w *world) undisturbed() bool {
 	t := &w.table
-	return w.faults&(Outage|Slow|Unknown|Clocks|Stop) == 0 &&
+	return w.faults&(Unreachable|Slow|Unknown|Clocks|Stop) == 0 &&
 		!t.down && !t.cut && (t.restored == 0 || w.now-t.restored > 2*slack)
 }
 
@@ -212,7 +212,7 @@ const slack = 5 * second
 // a slot that could do either.
 func (j *judge) window(w *world, e *actor.Send, arrival int64) {
 	set := int16(-1)
-	for _, o := range w.conns[e.Session-1].offers {
+	for _, o := range w.conns[e.Session-1].slots {
 		if o.number == e.Number && w.now-o.at > slack {
 			set = o.set
 		}

@@ -15,12 +15,12 @@ const (
 
 // task is something that will happen.
 type task struct {
-	at   moment
-	seq  uint64 // tasks of one moment happen in the order they were planned
-	life uint32 // of the process or the record it is meant for; an older one's tasks are void
-	arg  int32
-	who  int16
-	kind kind
+	at          moment
+	seq         uint64 // tasks of one moment happen in the order they were planned
+	incarnation uint32 // of the process or the record it is meant for; an older one's tasks are void
+	arg         int32
+	who         int16
+	kind        kind
 }
 
 // kind says what a task does.
@@ -29,20 +29,20 @@ type kind uint8
 // The tasks of a dispatcher's process come first: they wait while it is
 // stopped and are void when it is dead.
 const (
-	hostTimer     kind = iota + 1 // the alarm the Core asked for
-	hostBeat                      // time for a heartbeat
-	hostRead                      // frames of a worker arrive; arg: connection
-	hostSilence                   // a worker has not been heard of for too long; arg: connection
-	hostNews                      // a notification arrives; arg: see news
-	hostAnswer                    // a statement is answered; arg: statement
-	hostCall                      // a caller comes
-	hostHangup                    // a caller goes; arg: call
-	hostHurry                     // a caller will not wait for a slot of its type; arg: call
-	hostGuard                     // time to see whether the lease can still be proved
-	hostStage                     // a stopping dispatcher looks whether it is idle
-	hostWelcome                   // all that a worker brought along is decided; arg: connection
-	hostPart                      // it closes a connection that it hung up on; arg: connection
-	hostImpatient                 // it takes too long to decide it; arg: connection
+	hostTimer            kind = iota + 1 // the alarm the Core asked for
+	hostHeartbeat                        // time for a heartbeat
+	hostRead                             // frames of a worker arrive; arg: connection
+	hostSilence                          // a worker has not been heard of for too long; arg: connection
+	hostNotification                     // a notification arrives; arg: see news
+	hostAnswer                           // a statement is answered; arg: statement
+	hostCall                             // a caller comes
+	hostAbandon                          // a caller goes; arg: call
+	hostNoWait                           // a caller will not wait for a slot of its type; arg: call
+	hostGuard                            // time to see whether the lease can still be proved
+	hostStage                            // a stopping dispatcher looks whether it is idle
+	hostWelcome                          // all that a worker brought along is decided; arg: connection
+	hostCloseSession                     // it closes a connection that it hung up on; arg: connection
+	hostHandshakeTimeout                 // it takes too long to decide it; arg: connection
 	lastOfHost
 
 	hostStart     // a dead dispatcher is started again
@@ -60,10 +60,10 @@ const (
 	faultTurn
 	postgresUp
 	sampleTurn
-	seatTurn     // a worker changes its slots
-	workerGiveUp // a worker has waited long enough for its welcome; arg: connection
-	orphanOver   // an execution was without a connection for too long; arg: execution
-	carryTurn    // something happens to work that outlives its connection
+	slotTurn               // a worker changes its slots
+	workerHandshakeTimeout // a worker has waited long enough for its welcome; arg: connection
+	detachedExpiry         // an execution was without a connection for too long; arg: execution
+	detachedTurn           // something happens to work that outlives its connection
 )
 
 // queue is a heap of tasks, the next to happen on top. Four children a node:

@@ -15,7 +15,7 @@ func (h *host) perform(e actor.Effect) {
 	case *actor.Fetch:
 		o := opFetch
 		if e.Request.Backfill {
-			o = opLook
+			o = opBackfill
 		}
 		i, s := w.statement(o, h)
 		s.fetch = e.Request
@@ -27,17 +27,17 @@ func (h *host) perform(e actor.Effect) {
 	case *actor.Finish:
 		h.submitFinish(e.Request)
 	case *actor.SetGate:
-		i, s := w.statement(opBell, h)
-		s.armed = e.Subscribed
+		i, s := w.statement(opGate, h)
+		s.subscribed = e.Subscribed
 		h.submit(i, s)
 	case *actor.Answer:
 		h.answer(e)
 	case *actor.Send:
 		w.judge.sent(w, h, e)
-		if w.conns[e.Session-1].parting != 0 {
+		if w.conns[e.Session-1].hangUpFor != 0 {
 			w.violate("dispatcher %d hands out job %d on a connection that it has ended", h.id, e.Job)
 		}
-		h.tell(e.Session, frame{kind: frameJob, job: e.Job, attempt: e.Attempt, number: e.Number, typ: uint8(typeNumber(e.Type))})
+		h.sendFrame(e.Session, frame{kind: frameJob, job: e.Job, attempt: e.Attempt, number: e.Number, typ: uint8(typeNumber(e.Type))})
 	case *actor.Adopt:
 		h.submitAdopt(e.Request)
 	default:
@@ -50,37 +50,37 @@ func (h *host) performForSession(e actor.Effect) {
 	w := h.world
 	switch e := e.(type) {
 	case *actor.Cancel:
-		h.tell(e.Session, frame{kind: frameCancel, job: e.Job, attempt: e.Attempt})
+		h.sendFrame(e.Session, frame{kind: frameCancel, job: e.Job, attempt: e.Attempt})
 	case *actor.Stale:
 		w.judge.calledStale(w, h, e)
-		h.tell(e.Session, frame{kind: frameStale, job: e.Job, attempt: e.Attempt})
+		h.sendFrame(e.Session, frame{kind: frameStale, job: e.Job, attempt: e.Attempt})
 	case *actor.Resume:
 		w.judge.resumes(w, e)
-		h.resumes(e)
+		h.recordResume(e)
 	case *actor.Welcome:
 		h.plan(hostWelcome, w.now, int32(e.Session-1))
 	case *actor.RejectSlots:
 		w.violate("dispatcher %d rejects slots: %s", h.id, e.Reason)
 	case *actor.HangUp:
-		h.part(w.conns[e.Session-1], e.Job)
+		h.hangUpSession(w.conns[e.Session-1], e.Job)
 	case *actor.TurnAway:
-		h.plan(hostImpatient, w.now, int32(e.Session-1))
+		h.plan(hostHandshakeTimeout, w.now, int32(e.Session-1))
 	case *actor.GoAway:
-		h.tell(e.Session, frame{kind: frameOther})
+		h.sendFrame(e.Session, frame{kind: frameOther})
 	case *actor.NotHeld:
-		h.tell(e.Session, frame{kind: frameOther})
+		h.sendFrame(e.Session, frame{kind: frameOther})
 	}
 }
 
-func (h *host) tell(session dispatcherd.SessionID, f frame) {
+func (h *host) sendFrame(session dispatcherd.SessionID, f frame) {
 	if session == 0 {
 		return // an execution whose worker has not come back yet
 	}
 	c := h.world.conns[session-1]
 	switch {
-	case c.hostEnd.closed || c.hostLife != h.life || c.parting != 0:
-	case c.opening:
-		c.early = append(c.early, f)
+	case c.hostEnd.closed || c.hostIncarnation != h.incarnation || c.hangUpFor != 0:
+	case c.handshaking:
+		c.afterWelcome = append(c.afterWelcome, f)
 	default:
 		h.world.write(c, &c.down, f)
 	}
@@ -88,7 +88,7 @@ func (h *host) tell(session dispatcherd.SessionID, f frame) {
 
 // notesLeft is how many notes claims of a single row leave to be forgotten: fewer
 // than in package claim, so that they are also forgotten.
-const notesLeft = 8
+const maxRemovable = 8
 
 func (h *host) submitClaim(o op, r *contract.ClaimRequest) {
 	w := h.world
@@ -98,10 +98,10 @@ func (h *host) submitClaim(o op, r *contract.ClaimRequest) {
 	s.to = append(s.to, r.Sessions...)
 	s.token = readToken(r.Token)
 	if o == opClaim {
-		s.alone = h.rivalry == 0
-		if len(s.ids) > 1 || len(h.marks.over) >= notesLeft {
-			s.over = append(s.over, h.marks.over...)
-			h.marks.over = h.marks.over[:0]
+		s.uncontended = h.contention == 0
+		if len(s.ids) > 1 || len(h.claimRecords.removable) >= maxRemovable {
+			s.removable = append(s.removable, h.claimRecords.removable...)
+			h.claimRecords.removable = h.claimRecords.removable[:0]
 		}
 	}
 	h.submit(i, s)
@@ -129,11 +129,11 @@ func (h *host) submitFinish(r *contract.FinishRequest) {
 }
 
 // beat publishes what this dispatcher can do.
-func (h *host) beat() {
-	h.lease.begun = h.clock.read(h.world.now)
-	i, s := h.world.statement(opBeat, h)
+func (h *host) heartbeat() {
+	h.lease.sentAt = h.clock.read(h.world.now)
+	i, s := h.world.statement(opHeartbeat, h)
 	for _, t := range h.core.Types() {
-		s.offers[typeNumber(t.Name)] = int32(t.Capacity)
+		s.capacity[typeNumber(t.Name)] = int32(t.Capacity)
 	}
 	h.submit(i, s)
 }
@@ -141,140 +141,142 @@ func (h *host) beat() {
 func typeNumber(name string) int { return int(name[len(name)-1] - '0') }
 
 // beaten takes what a beat learned to the loop, and plans the next beat.
-func (h *host) beaten(s *statement) {
+func (h *host) heartbeatDone(s *statement) {
 	w := h.world
 	switch {
 	case s.verdict != contract.OK:
-	case s.learnt.leaseLost:
+	case s.result.leaseLost:
 		w.stats.Rejoined++
 		h.fence()
-		h.lease.begun = h.clock.read(w.now)
+		h.lease.sentAt = h.clock.read(w.now)
 		h.submit(w.statement(opJoin, h))
 		return
 	default:
 		h.renew()
-		if s.learnt.released > 0 {
+		if s.result.released > 0 {
 			h.step(actor.Notified{})
 		}
-		h.step(actor.ClusterCapacity{Capacity: s.learnt.elsewhere, Shares: s.learnt.divided})
-		if len(s.learnt.cancels) > 0 {
-			h.step(actor.CancelRequested{Jobs: slices.Clone(s.learnt.cancels)})
+		h.step(actor.ClusterCapacity{Capacity: s.result.otherCapacity, Shares: s.result.shares})
+		if len(s.result.cancels) > 0 {
+			h.step(actor.CancelRequested{Jobs: slices.Clone(s.result.cancels)})
 		}
 	}
-	h.plan(hostBeat, w.now+w.scale.beat, 0)
+	h.plan(hostHeartbeat, w.now+w.scale.heartbeat, 0)
 }
 
 // marks remember which claim each job came from, as package claim does, so
 // that a claim's note is removed once none of its jobs runs any more.
-type marks struct {
-	of   []int32 // by job id - 1: position in tokens plus one
-	list []mark
-	over []uint64
+type claimRecords struct {
+	byJob     []int32 // by job id - 1: position in tokens plus one
+	records   []claimRecord
+	removable []uint64
 }
 
-type mark struct {
-	token uint64
-	left  int32
+type claimRecord struct {
+	token   uint64
+	running int32
 }
 
-func (m *marks) reset() { m.of, m.list, m.over = m.of[:0], m.list[:0], m.over[:0] }
+func (m *claimRecords) reset() {
+	m.byJob, m.records, m.removable = m.byJob[:0], m.records[:0], m.removable[:0]
+}
 
-func (m *marks) add(token uint64, won []contract.Won) {
+func (m *claimRecords) add(token uint64, won []contract.Won) {
 	if len(won) == 0 {
-		m.over = append(m.over, token)
+		m.removable = append(m.removable, token)
 		return
 	}
-	known := slices.IndexFunc(m.list, func(k mark) bool { return k.token == token && k.left > 0 })
+	known := slices.IndexFunc(m.records, func(k claimRecord) bool { return k.token == token && k.running > 0 })
 	for i := range won {
-		if id := won[i].ID; known < 0 || int(id) > len(m.of) || m.of[id-1] != int32(known+1) {
+		if id := won[i].ID; known < 0 || int(id) > len(m.byJob) || m.byJob[id-1] != int32(known+1) {
 			m.remove(id)
 		}
 	}
 	if known >= 0 {
 		return // told twice: the claim was resolved although it had been answered
 	}
-	at := slices.IndexFunc(m.list, func(k mark) bool { return k.token == token })
+	at := slices.IndexFunc(m.records, func(k claimRecord) bool { return k.token == token })
 	if at < 0 {
-		if at = slices.IndexFunc(m.list, func(k mark) bool { return k.left == 0 }); at < 0 {
-			at = len(m.list)
-			m.list = append(m.list, mark{})
+		if at = slices.IndexFunc(m.records, func(k claimRecord) bool { return k.running == 0 }); at < 0 {
+			at = len(m.records)
+			m.records = append(m.records, claimRecord{})
 		}
-		m.list[at] = mark{token: token}
+		m.records[at] = claimRecord{token: token}
 	}
-	m.list[at].left += int32(len(won))
+	m.records[at].running += int32(len(won))
 	for i := range won {
-		for int(won[i].ID) > len(m.of) {
-			m.of = append(m.of, 0)
+		for int(won[i].ID) > len(m.byJob) {
+			m.byJob = append(m.byJob, 0)
 		}
-		m.of[won[i].ID-1] = int32(at + 1)
+		m.byJob[won[i].ID-1] = int32(at + 1)
 	}
 }
 
-func (m *marks) remove(id dispatcherd.JobID) {
-	if int(id) > len(m.of) || m.of[id-1] == 0 {
+func (m *claimRecords) remove(id dispatcherd.JobID) {
+	if int(id) > len(m.byJob) || m.byJob[id-1] == 0 {
 		return
 	}
-	k := &m.list[m.of[id-1]-1]
-	m.of[id-1] = 0
-	if k.left--; k.left == 0 {
-		m.over = append(m.over, k.token)
+	k := &m.records[m.byJob[id-1]-1]
+	m.byJob[id-1] = 0
+	if k.running--; k.running == 0 {
+		m.removable = append(m.removable, k.token)
 	}
 }
 
 // What hostNews may bring, besides the id of a job to cancel.
 const (
-	newJobs   = 0
-	deafened  = -1 // the listener's connection broke
-	hearing   = -2 // it is there again
-	announced = -3 // the row 1 became pending, alone; the next lower is row 2, and so on
+	rowsInserted     = 0
+	listenerLost     = -1 // the listener's connection broke
+	listenerRestored = -2 // it is there again
+	rowInserted      = -3 // the row 1 became pending, alone; the next lower is row 2, and so on
 )
 
 // notify rings for every dispatcher that listens.
-func (w *world) notify() { w.bring(newJobs) }
+func (w *world) notify() { w.notifyRow(rowsInserted) }
 
 // bring notifies every dispatcher that listens of new rows.
-func (w *world) bring(news int32) {
+func (w *world) notifyRow(notification int32) {
 	w.stats.Notified++
 	for _, h := range w.hosts {
 		if !h.up || h.core == nil || w.table.cut {
 			continue
 		}
-		at := w.now + w.dice.span(50, 500)
-		if w.opt.Break == WithoutPoll && w.dice.below(10) > 0 {
+		at := w.now + w.random.span(50, 500)
+		if w.opt.Break == WithoutPoll && w.random.below(10) > 0 {
 			continue
 		}
-		if w.has(Deaf) {
-			switch w.dice.below(8) {
+		if w.has(Notify) {
+			switch w.random.below(8) {
 			case 0, 1:
-				w.stats.Deafened++
+				w.stats.LostNotifications++
 				continue
 			case 2:
-				at += w.dice.span(0, second)
+				at += w.random.span(0, second)
 			case 3:
-				h.plan(hostNews, at+w.dice.span(0, second/10), news)
+				h.plan(hostNotification, at+w.random.span(0, second/10), notification)
 			}
 		}
-		h.plan(hostNews, at, news)
+		h.plan(hostNotification, at, notification)
 	}
 }
 
-func (h *host) hear(news int32) {
+func (h *host) notified(notification int32) {
 	w := h.world
 	switch {
-	case news == newJobs:
+	case notification == rowsInserted:
 		h.step(actor.Notified{})
-	case news <= announced:
-		id := dispatcherd.JobID(announced - news + 1)
+	case notification <= rowInserted:
+		id := dispatcherd.JobID(rowInserted - notification + 1)
 		r := w.table.row(id) // as it was inserted, whatever became of it
 		h.step(actor.Announced{Row: contract.RowNotification{
-			Type: w.typeNames[r.typ], Priority: r.priority, Key: contract.Key{RunAt: r.first, ID: id},
+			Type: w.typeNames[r.typ], Priority: r.priority, Key: contract.Key{RunAt: r.insertedRunAt, ID: id},
 		}})
-	case news == deafened:
+	case notification == listenerLost:
 		h.step(actor.Listening{On: false})
-		h.plan(hostNews, w.now+w.dice.span(second/10, 2*second), hearing)
-	case news == hearing:
+		h.plan(hostNotification, w.now+w.random.span(second/10, 2*second), listenerRestored)
+	case notification == listenerRestored:
 		h.step(actor.Listening{On: true})
 	default:
-		h.step(actor.CancelRequested{Jobs: []dispatcherd.JobID{dispatcherd.JobID(news)}})
+		h.step(actor.CancelRequested{Jobs: []dispatcherd.JobID{dispatcherd.JobID(notification)}})
 	}
 }

@@ -24,48 +24,48 @@ func (s status) final() bool { return s >= done }
 // row is one job. What other transactions see of it changes in one instant,
 // when the statement that locked it commits.
 type row struct {
-	runAt      int64 // database clock, microseconds
-	begun      int64 // the same, when the attempt was claimed
-	first      int64 // the run_at it was inserted with
-	token      uint64
-	visible    moment // when it became pending the last time
-	attempt    dispatcherd.Attempt
-	dispatcher int32 // run that claimed it; stays when it ends
-	lock       int32 // statement that holds its lock plus one; 0 = nobody
-	timeoutMS  int32
-	tries      int32
-	failures   int32
-	crashes    int32
-	execution  int32               // first live execution plus one; they are linked
-	started    dispatcherd.Attempt // newest attempt that a worker began
-	succeeded  dispatcherd.Attempt // newest attempt that a worker brought to a good end
-	typ        uint8
-	priority   dispatcherd.Priority
-	status     status
-	cancel     bool // somebody wants it cancelled
+	runAt         int64 // database clock, microseconds
+	claimedAt     int64 // the same, when the attempt was claimed
+	insertedRunAt int64 // the run_at it was inserted with
+	token         uint64
+	visible       moment // when it became pending the last time
+	attempt       dispatcherd.Attempt
+	dispatcher    int32 // run that claimed it; stays when it ends
+	lock          int32 // statement that holds its lock plus one; 0 = nobody
+	timeoutMS     int32
+	tries         int32
+	failures      int32
+	crashes       int32
+	execution     int32               // first live execution plus one; they are linked
+	started       dispatcherd.Attempt // newest attempt that a worker began
+	succeeded     dispatcherd.Attempt // newest attempt that a worker brought to a good end
+	typ           uint8
+	priority      dispatcherd.Priority
+	status        status
+	cancel        bool // somebody wants it cancelled
 
-	holder contract.Fingerprint // for the judge: the session to which the live attempt was handed
-	ranBy  int16                // for the judge: the worker that began the newest attempt
+	fingerprint contract.Fingerprint // for the judge: the session to which the live attempt was handed
+	ranBy       int16                // for the judge: the worker that began the newest attempt
 }
 
 // member is one run of a dispatcher as its row in the table of dispatchers.
 type member struct {
-	beatAt    int64 // database clock
-	lease     moment
-	capacity  [maxTypes]int32
-	notes     []note
-	host      int16
-	epoch     int32
-	shares    int32 // claims that hold its share lock
-	exclusive int32 // statement that holds its exclusive lock plus one
-	lost      bool
-	leaving   bool // it left its rows to others, who have until the end of its lease
-	armed     bool
+	renewedAt  int64 // database clock
+	lease      moment
+	capacity   [maxTypes]int32
+	claims     []claimRow
+	host       int16
+	epoch      int32
+	shares     int32 // claims that hold its share lock
+	exclusive  int32 // statement that holds its exclusive lock plus one
+	lost       bool
+	leaving    bool // it left its rows to others, who have until the end of its lease
+	subscribed bool
 }
 
 // note says which rows one claim took and for which sessions, as the table of
 // claims does.
-type note struct {
+type claimRow struct {
 	token    uint64
 	written  moment
 	ids      []dispatcherd.JobID
@@ -187,16 +187,16 @@ func (w *world) dbNow() int64 { return int64(w.now) + w.table.offset }
 
 // join adds a run of a dispatcher.
 func (t *table) join(host int16, dbNow int64, lease moment) int32 {
-	t.members = append(t.members, member{beatAt: dbNow, lease: lease, host: host})
+	t.members = append(t.members, member{renewedAt: dbNow, lease: lease, host: host})
 	run := int32(len(t.members))
 	t.present = append(t.present, run)
 	return run
 }
 
 // armed reports whether some dispatcher wants to be rung for.
-func (t *table) armed(except int32) bool {
+func (t *table) subscribed(except int32) bool {
 	for _, run := range t.present {
-		if run != except && t.member(run).armed {
+		if run != except && t.member(run).subscribed {
 			return true
 		}
 	}

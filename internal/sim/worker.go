@@ -4,49 +4,49 @@ import "github.com/dispatcherd/dispatcherd"
 
 // worker is a process with seats, each of which is one slot at a time.
 type worker struct {
-	world   *world
-	id      int16
-	host    int16 // whose socket it dials
-	life    uint32
-	dead    bool
-	stopped bool
-	conn    *conn // nil while there is none
-	seats   []seat
-	number  int32 // last slot number used
-	plain   bool  // it cannot keep executions without a connection
-	inbox   []task
+	world        *world
+	id           int16
+	host         int16 // whose socket it dials
+	incarnation  uint32
+	dead         bool
+	stopped      bool
+	conn         *conn // nil while there is none
+	slots        []workerSlot
+	number       int32 // last slot number used
+	notResumable bool  // it cannot keep executions without a connection
+	inbox        []task
 }
 
 // seat is where a worker executes one job at a time.
-type seat struct {
-	set       int16
-	number    int32 // under which it was announced; 0 = it is not
-	execution int32 // -1 = none
-	last      doubt
+type workerSlot struct {
+	set        int16
+	number     int32 // under which it was announced; 0 = it is not
+	execution  int32 // -1 = none
+	lastReport sentReport
 }
 
 // addWorker makes a worker and returns how many seats it has.
 func (w *world) addWorker(host int16) int {
-	k := &worker{world: w, id: int16(len(w.workers)), host: host, plain: w.carry.window == 0 || w.carry.dice.chance(w.carry.plain)}
+	k := &worker{world: w, id: int16(len(w.workers)), host: host, notResumable: w.detach.window == 0 || w.detach.random.chance(w.detach.notResumable)}
 	w.workers = append(w.workers, k)
 	all := uint32(1)<<w.scale.types - 1
-	for range 1 + w.dice.below(6) {
-		mask := uint32(1) << w.dice.below(int64(w.scale.types))
-		for w.dice.below(3) == 0 {
-			mask |= 1 << w.dice.below(int64(w.scale.types))
+	for range 1 + w.random.below(6) {
+		mask := uint32(1) << w.random.below(int64(w.scale.types))
+		for w.random.below(3) == 0 {
+			mask |= 1 << w.random.below(int64(w.scale.types))
 		}
-		k.seats = append(k.seats, seat{set: w.set(mask), execution: -1})
+		k.slots = append(k.slots, workerSlot{set: w.set(mask), execution: -1})
 	}
 	if k.id == 0 { // some slot of the world can do everything
-		k.seats = append(k.seats, seat{set: w.set(all), execution: -1})
+		k.slots = append(k.slots, workerSlot{set: w.set(all), execution: -1})
 	}
-	k.plan(workerDial, w.dice.span(0, second/5))
-	k.plan(seatTurn, w.dice.span(second/10, second))
-	return len(k.seats)
+	k.plan(workerDial, w.random.span(0, second/5))
+	k.plan(slotTurn, w.random.span(second/10, second))
+	return len(k.slots)
 }
 
 func (k *worker) plan(o kind, after moment) {
-	k.world.plan(task{at: k.world.now + after, kind: o, who: k.id, life: k.life})
+	k.world.plan(task{at: k.world.now + after, kind: o, who: k.id, incarnation: k.incarnation})
 }
 
 // do is what the process does when it is given time.
@@ -59,18 +59,18 @@ func (k *worker) do(t *task) {
 			k.dead = false
 			k.dial()
 		}
-	case t.life != k.life:
-		if t.kind == seatTurn {
-			k.plan(seatTurn, second/2)
+	case t.incarnation != k.incarnation:
+		if t.kind == slotTurn {
+			k.plan(slotTurn, second/2)
 		}
 	case k.stopped:
 		k.inbox = append(k.inbox, *t)
 	case t.kind == workerDial:
 		k.dial()
-	case t.kind == seatTurn:
+	case t.kind == slotTurn:
 		k.shuffle()
-	case t.kind == workerGiveUp:
-		k.giveUpWaiting(k.world.conns[t.arg])
+	case t.kind == workerHandshakeTimeout:
+		k.handshakeTimeout(k.world.conns[t.arg])
 	}
 }
 
@@ -81,35 +81,35 @@ func (k *worker) dial() {
 	if k.dead || k.conn != nil {
 		return
 	}
-	k.wander()
+	k.changeHost()
 	h := w.hosts[k.host]
-	if !h.up || h.core == nil || h.leaving > 0 {
-		k.plan(workerDial, w.dice.span(second/200, second/5))
+	if !h.up || h.core == nil || h.exitStage > 0 {
+		k.plan(workerDial, w.random.span(second/200, second/5))
 		return
 	}
-	c := &conn{number: int32(len(w.conns)), host: h.id, worker: k.id, hostLife: h.life}
+	c := &conn{number: int32(len(w.conns)), host: h.id, worker: k.id, hostIncarnation: h.incarnation}
 	w.conns = append(w.conns, c)
 	h.conns = append(h.conns, c.number)
 	k.conn = c
-	k.bringAlong(c)
+	k.addOffers(c)
 	k.announce(true)
 }
 
 // announce offers every free seat that is not on line yet.
 func (k *worker) announce(hello bool) {
 	w, c := k.world, k.conn
-	if c.unwelcome && !hello {
+	if c.awaitsWelcome && !hello {
 		return
 	}
-	first := len(c.offers)
-	for i := range k.seats {
-		if s := &k.seats[i]; s.number == 0 && s.execution < 0 {
+	first := len(c.slots)
+	for i := range k.slots {
+		if s := &k.slots[i]; s.number == 0 && s.execution < 0 {
 			k.number++
 			s.number = k.number
-			c.offers = append(c.offers, offer{s.number, s.set, w.now})
+			c.slots = append(c.slots, announcedSlot{s.number, s.set, w.now})
 		}
 	}
-	if n := len(c.offers) - first; n > 0 || hello {
+	if n := len(c.slots) - first; n > 0 || hello {
 		w.write(c, &c.up, frame{kind: frameSlots, number: int32(first), count: int32(n), ok: hello})
 	}
 }
@@ -117,24 +117,24 @@ func (k *worker) announce(hello bool) {
 // shuffle changes what is on line, if this world knows that.
 func (k *worker) shuffle() {
 	w := k.world
-	k.plan(seatTurn, w.dice.span(second/20, second))
+	k.plan(slotTurn, w.random.span(second/20, second))
 	switch {
-	case k.dead || k.conn == nil || k.conn.unwelcome:
+	case k.dead || k.conn == nil || k.conn.awaitsWelcome:
 	case k.conn.draining:
 		k.hangUp()
-		k.plan(workerDial, w.dice.span(second/100, second/2))
+		k.plan(workerDial, w.random.span(second/100, second/2))
 	case w.healing || !w.has(Shuffle):
 		k.announce(false)
-	case w.dice.below(10) == 0:
+	case w.random.below(10) == 0:
 		k.conn.draining = true
 		w.write(k.conn, &k.conn.up, frame{kind: frameDrain})
 	default:
-		s := &k.seats[w.dice.below(int64(len(k.seats)))]
+		s := &k.slots[w.random.below(int64(len(k.slots)))]
 		if s.number != 0 {
 			w.write(k.conn, &k.conn.up, frame{kind: frameRemove, number: s.number})
-			s.number, s.last = 0, doubt{}
+			s.number, s.lastReport = 0, sentReport{}
 			if k.id != 0 && s.execution < 0 {
-				s.set = int16(w.dice.below(int64(len(w.typeSets))))
+				s.set = int16(w.random.below(int64(len(w.typeSets))))
 			}
 			return
 		}
@@ -146,13 +146,13 @@ func (k *worker) shuffle() {
 func (k *worker) hangUp() {
 	c := k.conn
 	k.conn = nil
-	for i := range k.seats {
-		k.seats[i].number = 0
+	for i := range k.slots {
+		k.slots[i].number = 0
 	}
 	switch {
-	case !k.plain && !k.dead && !c.draining:
-		k.keepExecutions(c)
-	case !k.world.scale.zombies:
+	case !k.notResumable && !k.dead && !c.draining:
+		k.detachExecutions(c)
+	case !k.world.scale.keepRunning:
 		k.dropExecutions()
 	}
 	k.world.closeWorkEnd(c)
@@ -160,9 +160,9 @@ func (k *worker) hangUp() {
 
 // dropExecutions ends what is being executed without a word.
 func (k *worker) dropExecutions() {
-	for i := range k.seats {
-		if e := k.seats[i].execution; e >= 0 {
-			k.seats[i].execution = -1
+	for i := range k.slots {
+		if e := k.slots[i].execution; e >= 0 {
+			k.slots[i].execution = -1
 			k.world.dropExecution(e)
 		}
 	}
@@ -175,29 +175,29 @@ func (k *worker) kill() {
 		return
 	}
 	w.stats.Kills++
-	k.life++
+	k.incarnation++
 	k.dead, k.stopped = true, false
 	k.inbox = k.inbox[:0]
 	if k.conn != nil {
 		k.hangUp()
 	}
 	k.dropExecutions()
-	w.plan(task{at: w.now + w.dice.span(second/1000, second), kind: workerStart, who: k.id})
-	w.plan(task{at: w.now + second, kind: seatTurn, who: k.id, life: k.life})
+	w.plan(task{at: w.now + w.random.span(second/1000, second), kind: workerStart, who: k.id})
+	w.plan(task{at: w.now + second, kind: slotTurn, who: k.id, incarnation: k.incarnation})
 }
 
 // freeze is SIGSTOP. Its dispatcher will count it as dead if it lasts.
-func (k *worker) freeze() {
+func (k *worker) suspend() {
 	w := k.world
 	if k.dead || k.stopped {
 		return
 	}
-	w.stats.Freezes++
+	w.stats.Suspensions++
 	k.stopped = true
 	if c := k.conn; c != nil && !c.hostEnd.closed {
-		w.plan(task{at: w.now + w.scale.silence, kind: hostSilence, who: c.host, life: c.hostLife, arg: c.number})
+		w.plan(task{at: w.now + w.scale.silenceTimeout, kind: hostSilence, who: c.host, incarnation: c.hostIncarnation, arg: c.number})
 	}
-	w.plan(task{at: w.now + w.dice.span(second/100, 4*w.scale.silence), kind: workerResume, who: k.id})
+	w.plan(task{at: w.now + w.random.span(second/100, 4*w.scale.silenceTimeout), kind: workerResume, who: k.id})
 }
 
 // resume is SIGCONT.
@@ -208,7 +208,7 @@ func (k *worker) resume() {
 	}
 	k.stopped = false
 	for _, t := range k.inbox {
-		t.at = w.now + w.dice.span(0, millisecond)
+		t.at = w.now + w.random.span(0, millisecond)
 		w.plan(t)
 	}
 	k.inbox = k.inbox[:0]
@@ -236,11 +236,11 @@ func (w *world) readAtWorker(c *conn) {
 			k.welcomed(c)
 		case frameEnd:
 			c.workEnd.closed = true
-			if c.guilty != 0 && !k.plain {
-				k.convict(c.guilty)
+			if c.ignoredCancel != 0 && !k.notResumable {
+				k.dropIgnored(c.ignoredCancel)
 			}
 			k.hangUp()
-			k.plan(workerDial, w.dice.span(second/1000, second/10)+w.dawdle())
+			k.plan(workerDial, w.random.span(second/1000, second/10)+w.reconnectDelay())
 			return
 		}
 	}
@@ -248,10 +248,10 @@ func (w *world) readAtWorker(c *conn) {
 }
 
 // seatOf finds the seat with a number, or nil if it is off line by now.
-func (k *worker) seatOf(number int32) *seat {
-	for i := range k.seats {
-		if k.seats[i].number == number {
-			return &k.seats[i]
+func (k *worker) slotOf(number int32) *workerSlot {
+	for i := range k.slots {
+		if k.slots[i].number == number {
+			return &k.slots[i]
 		}
 	}
 	return nil
@@ -263,6 +263,6 @@ func (k *worker) answer(c *conn, f frame) {
 	k.world.write(c, &c.up, f)
 }
 
-func (k *worker) refuse(c *conn, job dispatcherd.JobID, attempt dispatcherd.Attempt) {
+func (k *worker) returnJob(c *conn, job dispatcherd.JobID, attempt dispatcherd.Attempt) {
 	k.answer(c, frame{job: job, attempt: attempt, returned: true})
 }

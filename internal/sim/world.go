@@ -16,8 +16,8 @@ type world struct {
 	opt    Options
 	faults Faults // what may happen here
 	scale  scale
-	carry  carrying
-	dice   dice
+	detach detachment
+	random random
 	now    moment
 	queue  queue
 	events int
@@ -34,72 +34,72 @@ type world struct {
 	batches    []batch
 	judge      judge
 
-	healing   bool // no more faults and no new jobs: everything must come to its end
-	healedAt  moment
-	sampledAt moment // when sample last looked
-	progress  moment // when a row ended the last time
-	homeAt    moment // when callers are sent home next
-	typeNames [maxTypes]string
-	typeSets  [][]string // by set
-	setMasks  []uint32   // types of a set as bits
+	healing         bool // no more faults and no new jobs: everything must come to its end
+	healedAt        moment
+	sampledAt       moment // when sample last looked
+	progress        moment // when a row ended the last time
+	expireCallersAt moment // when callers are sent home next
+	typeNames       [maxTypes]string
+	typeSets        [][]string // by set
+	setMasks        []uint32   // types of a set as bits
 }
 
 // scale is what the seed makes of a world's size and pace.
 type scale struct {
-	types      int
-	priorities []dispatcherd.Priority
-	jobMin     moment // length of an execution
-	jobMax     moment
-	insertGap  moment // between two turns of a producer
-	callGap    moment // between two callers of one dispatcher
-	returning  int64  // executions of 10,000 that are given back unfinished
-	failing    int64  // executions of 10,000 that fail
-	limited    int64  // jobs of 10,000 that have a limit of their own
-	bulk       int64  // inserts of 10,000 that are large
-	future     int64  // inserts of 10,000 that are due later
-	cancelGap  moment
-	faultGap   moment
-	lease      moment
-	beat       moment
-	grace      moment
-	timeout    moment // after which a client gives a statement up
-	limit      moment // after which the server does
-	silence    moment // after which a worker that is stopped counts as dead
-	careless   int64  // answers of 10,000 that come twice, or about what was never asked
-	zombies    bool   // handlers go on when the connection is lost
-	claims     int    // claims in flight
-	crashes    int    // deaths of workers after which a job is quarantined
+	types          int
+	priorities     []dispatcherd.Priority
+	jobMin         moment // length of an execution
+	jobMax         moment
+	insertGap      moment // between two turns of a producer
+	callGap        moment // between two callers of one dispatcher
+	returning      int64  // executions of 10,000 that are given back unfinished
+	failing        int64  // executions of 10,000 that fail
+	limited        int64  // jobs of 10,000 that have a limit of their own
+	bulk           int64  // inserts of 10,000 that are large
+	future         int64  // inserts of 10,000 that are due later
+	cancelGap      moment
+	faultGap       moment
+	lease          moment
+	heartbeat      moment
+	grace          moment
+	timeout        moment // after which a client gives a statement up
+	limit          moment // after which the server does
+	silenceTimeout moment // after which a worker that is stopped counts as dead
+	misreported    int64  // answers of 10,000 that come twice, or about what was never asked
+	keepRunning    bool   // handlers go on when the connection is lost
+	claims         int    // claims in flight
+	crashes        int    // deaths of workers after which a job is quarantined
 }
 
 // newWorld makes a world and plans its first tasks.
 func newWorld(opt Options) *world {
 	w := &world{opt: opt.withDefaults()}
-	w.dice.pcg = *rand.NewPCG(opt.Seed, 0x5eed)
+	w.random.pcg = *rand.NewPCG(opt.Seed, 0x5eed)
 	w.executions.free = -1
 	w.statements.free = -1
 	w.table.offset = epoch
 	w.pickFaults()
 	hosts := opt.Dispatchers
 	if hosts == 0 {
-		hosts = 1 + int(w.dice.below(maxHosts))
+		hosts = 1 + int(w.random.below(maxHosts))
 	}
 	w.pickScale()
-	w.pickCarrying()
-	seats := 0
+	w.pickDetachment()
+	slots := 0
 	for i := range hosts {
 		w.hosts = append(w.hosts, &host{world: w, id: int16(i)})
-		w.plan(task{at: moment(w.dice.below(int64(50 * millisecond))), kind: hostStart, who: int16(i)})
-		for range 1 + w.dice.below(3) {
-			seats += w.addWorker(int16(i))
+		w.plan(task{at: moment(w.random.below(int64(50 * millisecond))), kind: hostStart, who: int16(i)})
+		for range 1 + w.random.below(3) {
+			slots += w.addWorker(int16(i))
 		}
 	}
-	w.pickPace(seats, hosts)
+	w.pickPace(slots, hosts)
 	w.plan(task{at: second / 10, kind: producerTurn})
 	w.plan(task{at: second / 5, kind: producerCancel})
 	w.plan(task{at: second / 2, kind: faultTurn})
 	w.plan(task{at: second, kind: sampleTurn})
-	if w.carry.window > 0 {
-		w.plan(task{at: second / 2, kind: carryTurn})
+	if w.detach.window > 0 {
+		w.plan(task{at: second / 2, kind: detachedTurn})
 	}
 	return w
 }
@@ -111,16 +111,16 @@ func (w *world) pickFaults() {
 	if w.opt.Every {
 		return
 	}
-	share := w.dice.between(1, 10)
+	share := w.random.between(1, 10)
 	for f := Faults(1); f <= Late<<1; f <<= 1 { // one throw more than there were faults: seeds keep their worlds
-		if w.dice.below(10) >= share {
-			w.faults &^= f &^ carried
+		if w.random.below(10) >= share {
+			w.faults &^= f &^ detachFaults
 		}
 	}
 }
 
 func (w *world) pickScale() {
-	d := &w.dice
+	d := &w.random
 	s := &w.scale
 	s.types = int(d.between(1, maxTypes))
 	for t := range s.types {
@@ -134,30 +134,30 @@ func (w *world) pickScale() {
 	s.jobMax = []moment{4, 40, 200, 1600}[d.below(4)] * millisecond
 	s.returning = 100
 	s.failing = []int64{0, 200, 2000}[d.below(3)]
-	s.limited, s.careless = 200, 20
+	s.limited, s.misreported = 200, 20
 	s.bulk = []int64{0, 100, 1000}[d.below(3)]
 	s.future = []int64{0, 500, 5000}[d.below(3)]
 	s.cancelGap = []moment{second / 20, second / 2, 100 * second}[d.below(3)]
 	s.faultGap = []moment{second / 10, second / 2, 2 * second}[d.below(3)]
-	s.lease, s.beat = 2*second, second/4
+	s.lease, s.heartbeat = 2*second, second/4
 	s.grace = []moment{second / 10, 2 * second}[d.below(2)]
 	s.timeout, s.limit = second, second*4/5
-	s.silence = []moment{second / 5, second}[d.below(2)]
-	s.zombies = d.below(2) == 0
+	s.silenceTimeout = []moment{second / 5, second}[d.below(2)]
+	s.keepRunning = d.below(2) == 0
 	s.claims = 1 + int(d.below(2))*int(d.below(3))
 	s.crashes = []int{1, 3, 3, 1000}[d.below(4)]
 }
 
 // pickPace lets producers and callers together bring between a quarter and
 // one and a half times what the slots can do.
-func (w *world) pickPace(seats, hosts int) {
+func (w *world) pickPace(slots, hosts int) {
 	s := &w.scale
 	mean := s.jobMin + (s.jobMax-s.jobMin)/4
-	load := []int64{25, 60, 95, 150}[w.dice.below(4)] // percent
-	perSecond := int64(seats) * int64(second/mean) * load / 100
+	load := []int64{25, 60, 95, 150}[w.random.below(4)] // percent
+	perSecond := int64(slots) * int64(second/mean) * load / 100
 	perTurn := int64(2) + s.bulk*25/10_000
 	s.insertGap = max(millisecond/4, moment(int64(second)*perTurn/max(perSecond, 1)))
-	s.callGap = []moment{s.insertGap * 8, s.insertGap * 2, 10 * second}[w.dice.below(3)] * moment(hosts)
+	s.callGap = []moment{s.insertGap * 8, s.insertGap * 2, 10 * second}[w.random.below(3)] * moment(hosts)
 }
 
 // set returns the number of a set of types.
@@ -209,10 +209,86 @@ func (w *world) config(h *host) actor.Config {
 	cfg.Limits.ClaimBatch = 40
 	cfg.Limits.FinishBatch = 40
 	cfg.Limits.Crashes = w.scale.crashes
-	cfg.Resume = w.carry.window.duration()
-	if w.carry.short {
+	cfg.Resume = w.detach.window.duration()
+	if w.detach.shortGrace {
 		cfg.CancelGrace = max(5*millisecond, w.scale.jobMax/8).duration()
 	}
-	cfg.Seed = [2]uint64{w.dice.pcg.Uint64(), uint64(h.life)<<16 | uint64(h.id)}
+	cfg.Seed = [2]uint64{w.random.pcg.Uint64(), uint64(h.incarnation)<<16 | uint64(h.id)}
 	return cfg
+}
+
+// Run lets a world live: Steps events with faults, then everything is healed
+// and must come to its end. It stops at the first broken promise.
+func Run(opt Options) Result { return newWorld(opt).run() }
+
+// live brings the world to its end.
+func (w *world) run() Result {
+	for w.broken == nil {
+		if !w.healing && w.events >= w.opt.Steps {
+			w.heal()
+		}
+		if w.healing && w.events&127 == 0 && w.complete() {
+			break
+		}
+		w.next()
+	}
+	w.stats.Jobs = len(w.table.rows)
+	return Result{
+		Events: w.events, Elapsed: w.now.duration(), Hash: w.hash, Stats: w.stats, Violation: w.broken,
+	}
+}
+
+// next lets the next thing happen.
+func (w *world) next() {
+	t := w.queue.pop()
+	w.now = t.at
+	w.events++
+	if t.kind < lastOfHost {
+		h := w.hosts[t.who]
+		switch {
+		case h.incarnation != t.incarnation:
+		case h.stopped:
+			h.inbox = append(h.inbox, t)
+		default:
+			h.do(&t)
+		}
+		return
+	}
+	w.do(&t)
+}
+
+// do carries out what does not happen inside a dispatcher's process.
+func (w *world) do(t *task) {
+	switch t.kind {
+	case workerRead:
+		w.readAtWorker(w.conns[t.arg])
+	case executionEnd:
+		w.endExecution(t.arg, t.incarnation)
+	case statementAt:
+		w.proceed(t.arg, t.incarnation)
+	case statementLate:
+		w.statementTimeout(t.arg, t.incarnation)
+	case producerTurn:
+		w.produce()
+	case producerCommit:
+		w.commitBatch(t.arg)
+	case producerCancel:
+		w.cancelSome()
+	case faultTurn:
+		w.fault()
+	case detachedExpiry:
+		w.expireDetached(t.arg, t.incarnation)
+	case detachedTurn:
+		w.disturbDetached()
+	case postgresUp:
+		w.restorePostgres(t.incarnation)
+	case sampleTurn:
+		w.sample()
+	case hostStart:
+		w.hosts[t.who].start()
+	case hostContinue:
+		w.hosts[t.who].resume()
+	default:
+		w.workers[t.who].do(t)
+	}
 }

@@ -33,7 +33,7 @@ func wantedEvents(t *testing.T) int {
 		require.NoError(t, err, eventsVariable)
 		return int(n)
 	}
-	if raced || testing.Short() {
+	if raceDetector || testing.Short() {
 		return 1_000_000
 	}
 	return 10_000_000
@@ -46,7 +46,7 @@ func replay(o Options) string {
 }
 
 // upheld fails if a world did not keep its promises, and says how to look into it.
-func upheld(t *testing.T, o Options, r Result) {
+func requireNoViolation(t *testing.T, o Options, r Result) {
 	t.Helper()
 	if r.Violation != nil {
 		require.Fail(t, r.Violation.String(), "replay with\n\t%s", replay(o))
@@ -59,14 +59,14 @@ func TestSeed(t *testing.T) {
 	if *seedFlag >= 0 {
 		o := Options{Seed: uint64(*seedFlag), Faults: All, Steps: *stepsFlag}
 		r := Run(o)
-		t.Logf("%d events, %v: %+v", r.Events, r.Lived, r.Stats)
-		upheld(t, o, r)
+		t.Logf("%d events, %v: %+v", r.Events, r.Elapsed, r.Stats)
+		requireNoViolation(t, o, r)
 		return
 	}
 	for seed := range uint64(5) {
 		o := Options{Seed: seed, Faults: All}
 		r := Run(o)
-		upheld(t, o, r)
+		requireNoViolation(t, o, r)
 	}
 }
 
@@ -80,7 +80,7 @@ func TestWorlds(t *testing.T) {
 		r := Run(o)
 		events += r.Events
 		sum.Add(r.Stats)
-		upheld(t, o, r)
+		requireNoViolation(t, o, r)
 	}
 	t.Logf("%d worlds, %d events: %+v", worlds, events, sum)
 	require.Equal(t, sum.Jobs, sum.Done+sum.Failed+sum.Cancelled)
@@ -89,11 +89,11 @@ func TestWorlds(t *testing.T) {
 	}
 	for what, n := range map[string]int{
 		"rows of lost dispatchers": sum.TakenOver, "leases lost": sum.Rejoined, "stale ends": sum.Stale,
-		"overlapping executions": sum.Overlaps, "late statements": sum.LateStatement, "outages": sum.Outages,
-		"lost notifications": sum.Deafened, "waits for a lock": sum.LockWaits, "held to the window": sum.Windows,
+		"overlapping executions": sum.Overlaps, "late statements": sum.LateStatement, "outages": sum.Unreachable,
+		"lost notifications": sum.LostNotifications, "waits for a lock": sum.LockWaits, "held to the window": sum.Windows,
 		"cancelled jobs": sum.Cancelled, "abandoned calls": sum.Abandoned, "adopted rows": sum.Adopted,
 		"resumed executions": sum.Resumed, "executions given up": sum.Expired, "rows handed over": sum.HandedOver,
-		"rows handed over that nobody took": sum.Unclaimed,
+		"rows handed over that nobody took": sum.NotAdopted,
 	} {
 		require.Positive(t, n, "%s: these worlds are too peaceful to show anything", what)
 	}
@@ -101,7 +101,7 @@ func TestWorlds(t *testing.T) {
 
 // TestSeedsThatFoundSomething runs the worlds that once failed. A line of
 // testdata/seeds.txt is a seed, its steps and what it found.
-func TestSeedsThatFoundSomething(t *testing.T) {
+func TestSeedsOfPastFailures(t *testing.T) {
 	f, err := os.Open("testdata/seeds.txt")
 	require.NoError(t, err)
 	defer func() { require.NoError(t, f.Close()) }()
@@ -115,7 +115,7 @@ func TestSeedsThatFoundSomething(t *testing.T) {
 		o.Faults = All
 		n, err := fmt.Sscanf(line, "%d %d", &o.Seed, &o.Steps)
 		require.True(t, err == nil && n == 2, "%q: want a seed, the steps and what was found", line)
-		for _, o.Faults = range []Faults{All, All &^ carried} { // old seeds found what they found without work that is carried along
+		for _, o.Faults = range []Faults{All, All &^ detachFaults} { // old seeds found what they found without work that is carried along
 			r := Run(o)
 			require.Nil(t, r.Violation, "%s\n%s: %v", line, replay(o), r.Violation)
 		}
@@ -126,9 +126,9 @@ func TestSeedsThatFoundSomething(t *testing.T) {
 
 // TestPollingOff: as long as every notification arrives, nothing is forgotten
 // by dispatchers that never look on their own.
-func TestPollingOff(t *testing.T) {
+func TestNoRowIsMissedWithoutPolling(t *testing.T) {
 	for seed := range uint64(40) {
-		o := Options{Seed: 3_000 + seed, Steps: 20_000, NoPoll: true, Faults: All &^ (Deaf | Stop | Shuffle)}
+		o := Options{Seed: 3_000 + seed, Steps: 20_000, NoPoll: true, Faults: All &^ (Notify | Stop | Shuffle)}
 		r := Run(o)
 		require.Nil(t, r.Violation, "seed %d: %v", o.Seed, r.Violation)
 		o.Faults, o.Every, o.Dispatchers = Kill, true, 1 // nobody else rings for what comes back
@@ -139,11 +139,11 @@ func TestPollingOff(t *testing.T) {
 
 // TestPollingOffInAStorm: producers are told not to ring while they ring all the
 // time. What they insert meanwhile is found when the bell is armed again.
-func TestPollingOffInAStorm(t *testing.T) {
+func TestNoRowIsMissedWhileThrottled(t *testing.T) {
 	for seed := range uint64(12) {
 		w := newWorld(Options{Seed: 3_100 + seed, Steps: 60_000, NoPoll: true})
 		w.scale.jobMax, w.scale.insertGap = 4*millisecond, millisecond
-		r := w.live()
+		r := w.run()
 		require.Nil(t, r.Violation, "seed %d: %v", 3_100+seed, r.Violation)
 		require.GreaterOrEqual(t, r.Stats.Notified, 200, "that was no storm")
 	}
@@ -151,23 +151,23 @@ func TestPollingOffInAStorm(t *testing.T) {
 
 // TestLongLooksLoseNothing: looks that last as long as under a held snapshot,
 // beside every fault.
-func TestLongLooksLoseNothing(t *testing.T) {
-	looks := 0
+func TestSlowScansLoseNoJob(t *testing.T) {
+	scans := 0
 	for seed := range uint64(12) {
-		r := Run(Options{Seed: 5_200 + seed, Faults: All, LongLooks: true, Steps: 30_000})
+		r := Run(Options{Seed: 5_200 + seed, Faults: All, SlowScans: true, Steps: 30_000})
 		require.Nil(t, r.Violation, "seed %d: %v", 5_200+seed, r.Violation)
-		looks += r.Stats.Looks
+		scans += r.Stats.BackfillScans
 	}
-	require.Greater(t, looks, 100)
+	require.Greater(t, scans, 100)
 }
 
 // TestALookThatHungIsNoMeasure: a full look rests for fifty times as long as it
 // took, but one that took a minute because its dispatcher stood still does not
 // keep the next one away for an hour.
-func TestALookThatHungIsNoMeasure(t *testing.T) {
+func TestStalledScanDoesNotDelayTheNext(t *testing.T) {
 	cfg := actor.DefaultConfig()
 	core := actor.New(cfg)
-	look := func(fx []actor.Effect) *contract.FetchRequest {
+	fullScan := func(fx []actor.Effect) *contract.FetchRequest {
 		for _, e := range fx {
 			if e, ok := e.(*actor.Fetch); ok && e.Request.Lanes[0].After == (contract.Key{}) {
 				return e.Request
@@ -175,12 +175,12 @@ func TestALookThatHungIsNoMeasure(t *testing.T) {
 		}
 		return nil
 	}
-	hung := look(core.Step(0, actor.Registered{Session: 1, Slots: []dispatcherd.Slot{{ID: 1, Types: []string{"pdf"}}}}, nil))
-	require.NotNil(t, hung)
+	slow := fullScan(core.Step(0, actor.Registered{Session: 1, Slots: []dispatcherd.Slot{{ID: 1, Types: []string{"pdf"}}}}, nil))
+	require.NotNil(t, slow)
 	back := actor.Instant(time.Minute.Milliseconds())
-	core.Step(back, actor.Fetched{Request: hung}, nil)
+	core.Step(back, actor.Fetched{Request: slow}, nil)
 	for now := back; now <= back+actor.Instant(20*cfg.Poll.Milliseconds())+1; now = max(now+1, core.NextWake()) {
-		if look(core.Step(now, actor.Tick{}, nil)) != nil {
+		if fullScan(core.Step(now, actor.Tick{}, nil)) != nil {
 			return
 		}
 	}

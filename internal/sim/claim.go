@@ -12,7 +12,7 @@ import (
 func (w *world) doFetch(i int32) {
 	s := w.statements.all[i]
 	s.dbNow = s.txNow
-	if s.client || s.answered {
+	if s.clientDone || s.answered {
 		w.finished(i, contract.OK) // nobody will look at it
 		return
 	}
@@ -39,16 +39,16 @@ func (w *world) doFetch(i int32) {
 func (w *world) doClaim(i int32) {
 	s := w.statements.all[i]
 	switch s.phase {
-	case enters:
+	case started:
 		m := w.table.member(s.run)
 		if !w.mayShare(i, m) {
 			return
 		}
-		lives := !m.lost && m.beatAt+int64(m.lease) > s.txNow && m.epoch == s.epoch
+		allowed := !m.lost && m.renewedAt+int64(m.lease) > s.txNow && m.epoch == s.epoch
 		if w.opt.Break == WithoutLease {
-			lives = true
+			allowed = true
 		}
-		if !lives {
+		if !allowed {
 			w.commitClaim(i)
 			return
 		}
@@ -77,8 +77,8 @@ func (w *world) lockPending(i int32) {
 		if w.opt.Break == WithoutStatus {
 			fits = r.status == pending || r.status == running
 		}
-		if fits && r.lock != 0 && s.alone {
-			w.claimAnew(i)
+		if fits && r.lock != 0 && s.uncontended {
+			w.restartClaim(i)
 			return
 		}
 		if !fits || r.runAt > s.txNow || !w.lock(i, id, r) {
@@ -94,17 +94,17 @@ func (w *world) lockPending(i int32) {
 
 // claimAnew is what becomes of a claim that believed to be alone and found a
 // locked row: it waits, but not for long, and then begins again with care.
-func (w *world) claimAnew(i int32) {
+func (w *world) restartClaim(i int32) {
 	s := w.statements.all[i]
 	if s.retries++; s.retries < 20 {
 		s.phase = locks
-		w.plan(task{at: w.now + millisecond, kind: statementAt, arg: i, life: s.gen})
+		w.plan(task{at: w.now + millisecond, kind: statementAt, arg: i, incarnation: s.gen})
 		return
 	}
 	w.unlock(i)
-	s.alone, s.rival, s.allowed = false, true, false
+	s.uncontended, s.contended, s.allowed = false, true, false
 	s.cursor, s.arrived, s.txNow = 0, w.now, w.dbNow()
-	w.later(i, enters)
+	w.later(i, started)
 }
 
 func (w *world) commitClaim(i int32) {
@@ -117,35 +117,35 @@ func (w *world) commitClaim(i int32) {
 		if r.status == pending {
 			w.dequeue(id, r)
 		}
-		r.status, r.dispatcher, r.token, r.begun = running, s.run, s.token, s.txNow
+		r.status, r.dispatcher, r.token, r.claimedAt = running, s.run, s.token, s.txNow
 		r.attempt++
 		at, _ := slices.BinarySearch(s.ids, id)
-		r.holder = s.to[at]
+		r.fingerprint = s.to[at]
 		s.won = append(s.won, w.won(id, r))
 	}
 	w.stats.Won += len(s.won)
 	if s.allowed {
-		m.notes = append(m.notes, note{s.token, w.now, slices.Clone(s.ids), slices.Clone(s.to)})
+		m.claims = append(m.claims, claimRow{s.token, w.now, slices.Clone(s.ids), slices.Clone(s.to)})
 	}
-	if len(s.over) > 0 {
-		m.notes = slices.DeleteFunc(m.notes, func(n note) bool { return slices.Contains(s.over, n.token) })
+	if len(s.removable) > 0 {
+		m.claims = slices.DeleteFunc(m.claims, func(n claimRow) bool { return slices.Contains(s.removable, n.token) })
 	}
 	v := contract.OK
 	if len(s.won) == 0 {
-		v = w.standing(s, m)
+		v = w.refusal(s, m)
 	}
 	w.finished(i, v)
 }
 
 // standing tells a claim that won nothing from one that was not allowed to.
-func (w *world) standing(s *statement, m *member) contract.Verdict {
+func (w *world) refusal(s *statement, m *member) contract.Verdict {
 	switch {
 	case w.opt.Break == WithoutLease:
 		return contract.OK
-	case !m.lives(w.dbNow()):
+	case !m.holdsLease(w.dbNow()):
 		return contract.Refused
 	case m.epoch != s.epoch:
-		s.learnt.epoch, s.learnt.outdated = m.epoch, true
+		s.result.epoch, s.result.outdated = m.epoch, true
 		return contract.Refused
 	}
 	return contract.OK
@@ -164,16 +164,16 @@ func (w *world) doResolve(i int32) {
 	s := w.statements.all[i]
 	m := w.table.member(s.run)
 	switch s.phase {
-	case enters:
+	case started:
 		if w.opt.Break == WithoutEpoch {
-			s.learnt.epoch = s.epoch
+			s.result.epoch = s.epoch
 			w.later(i, releases)
 			return
 		}
 		w.lockAlone(i, m)
 	case commits:
 		m.epoch++
-		s.learnt.epoch = m.epoch
+		s.result.epoch = m.epoch
 		w.unlock(i)
 		w.later(i, releases)
 	default:

@@ -8,9 +8,9 @@ import (
 // batch is an insert whose transaction has not committed yet. Its ids, and its
 // run_at unless the producer chose one, are from when it began.
 type batch struct {
-	first dispatcherd.JobID
-	count int
-	rings bool
+	first    dispatcherd.JobID
+	count    int
+	notifies bool
 }
 
 // produce inserts some jobs.
@@ -18,12 +18,12 @@ func (w *world) produce() {
 	if w.healing {
 		return
 	}
-	d := &w.dice
+	d := &w.random
 	n := int(d.between(1, 3))
 	if d.chance(w.scale.bulk) {
 		n = int(d.between(5, 45))
 	}
-	b := batch{first: dispatcherd.JobID(len(w.table.rows) + 1), count: n, rings: w.table.armed(0)}
+	b := batch{first: dispatcherd.JobID(len(w.table.rows) + 1), count: n, notifies: w.table.subscribed(0)}
 	for range n {
 		w.table.rows = append(w.table.rows, w.newRow())
 	}
@@ -38,7 +38,7 @@ func (w *world) produce() {
 }
 
 func (w *world) newRow() row {
-	d := &w.dice
+	d := &w.random
 	r := row{
 		runAt: w.dbNow(), typ: uint8(d.below(int64(w.scale.types))), tries: int32(d.between(1, 4)),
 		priority: w.scale.priorities[d.below(int64(len(w.scale.priorities)))],
@@ -52,7 +52,7 @@ func (w *world) newRow() row {
 	if d.chance(w.scale.limited) {
 		r.timeoutMS = int32(d.between(1, 500))
 	}
-	r.first = r.runAt
+	r.insertedRunAt = r.runAt
 	return r
 }
 
@@ -69,9 +69,9 @@ func (w *world) commitBatch(i int32) {
 		w.enqueue(id, w.table.row(id))
 	}
 	switch {
-	case !b.rings && !w.table.armed(0):
+	case !b.notifies && !w.table.subscribed(0):
 	case b.count == 1 && w.table.row(b.first).runAt <= w.dbNow():
-		w.bring(announced - int32(b.first-1))
+		w.notifyRow(rowInserted - int32(b.first-1))
 	default:
 		w.notify()
 	}
@@ -82,12 +82,12 @@ func (w *world) cancelSome() {
 	if w.healing {
 		return
 	}
-	w.plan(task{at: w.now + w.dice.span(0, 4*w.scale.cancelGap), kind: producerCancel})
+	w.plan(task{at: w.now + w.random.span(0, 4*w.scale.cancelGap), kind: producerCancel})
 	n := int64(len(w.table.rows))
 	if n == 0 || w.table.down || w.table.cut {
 		return
 	}
-	id := dispatcherd.JobID(n - w.dice.span64(n))
+	id := dispatcherd.JobID(n - w.random.span64(n))
 	r := w.table.row(id)
 	switch {
 	case r.lock != 0:
@@ -98,15 +98,15 @@ func (w *world) cancelSome() {
 		r.cancel = true
 		w.table.cancels = append(w.table.cancels, id)
 		for _, h := range w.hosts {
-			if h.up && !w.has(Deaf) {
-				h.plan(hostNews, w.now+w.dice.span(50, 500), int32(id))
+			if h.up && !w.has(Notify) {
+				h.plan(hostNotification, w.now+w.random.span(50, 500), int32(id))
 			}
 		}
 	}
 }
 
 // span64 returns a number from 0 to n-1, small ones far more often.
-func (d *dice) span64(n int64) int64 { return d.below(d.below(n) + 1) }
+func (d *random) span64(n int64) int64 { return d.below(d.below(n) + 1) }
 
 // calls are the on-demand requests of one life of a dispatcher.
 type calls struct {
@@ -123,20 +123,20 @@ type call struct {
 type callState uint8
 
 const (
-	callWaits callState = iota
+	callWaiting callState = iota
 	callAnswered
-	callLeft // the caller hung up
+	callAbandoned // the caller hung up
 )
 
-func (c *calls) of(id dispatcherd.JobID) *call { return &c.all[-id-1] }
+func (c *calls) get(id dispatcherd.JobID) *call { return &c.all[-id-1] }
 
 // takeCall submits a request.
-func (h *host) takeCall() {
+func (h *host) request() {
 	w := h.world
 	if w.healing {
 		return
 	}
-	d := &w.dice
+	d := &w.random
 	h.plan(hostCall, w.now+1+d.span(0, 4*w.scale.callGap), 0)
 	w.stats.Calls++
 	c := call{at: w.now, typ: uint8(d.below(int64(w.scale.types)))}
@@ -151,31 +151,31 @@ func (h *host) takeCall() {
 		ev.Deadline = d.span(millisecond, 2*second).duration()
 	}
 	h.step(&ev)
-	if h.calls.of(id).state != callWaits {
+	if h.calls.get(id).state != callWaiting {
 		return
 	}
 	if d.below(8) == 0 {
-		h.plan(hostHangup, w.now+d.span(0, second), int32(id))
+		h.plan(hostAbandon, w.now+d.span(0, second), int32(id))
 	}
 	if ev.Wait && d.below(2) == 0 {
-		h.plan(hostHurry, w.now+d.span(0, second), int32(id))
+		h.plan(hostNoWait, w.now+d.span(0, second), int32(id))
 	}
 }
 
 // hangUp is a caller that goes before the answer comes.
-func (h *host) hangUp(id int32) {
-	c := h.calls.of(dispatcherd.JobID(id))
-	if c.state != callWaits {
+func (h *host) abandonRequest(id int32) {
+	c := h.calls.get(dispatcherd.JobID(id))
+	if c.state != callWaiting {
 		return
 	}
-	c.state = callLeft
+	c.state = callAbandoned
 	h.calls.open--
 	h.world.stats.Abandoned++
 	h.step(actor.Abandoned{Job: dispatcherd.JobID(id)})
 }
 
-func (h *host) hurry(id int32) {
-	if int(-id) <= len(h.calls.all) && h.calls.of(dispatcherd.JobID(id)).state == callWaits {
+func (h *host) noWait(id int32) {
+	if int(-id) <= len(h.calls.all) && h.calls.get(dispatcherd.JobID(id)).state == callWaiting {
 		h.step(actor.Impatient{Job: dispatcherd.JobID(id)})
 	}
 }
@@ -184,8 +184,8 @@ func (h *host) hurry(id int32) {
 // hung up.
 func (h *host) answer(e *actor.Answer) {
 	w := h.world
-	c := h.calls.of(e.Job)
-	if c.state != callWaits {
+	c := h.calls.get(e.Job)
+	if c.state != callWaiting {
 		w.violate("dispatcher %d answers request %d %q, which was answered already, or whose caller is gone", h.id, e.Job, e.Kind)
 		return
 	}

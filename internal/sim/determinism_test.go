@@ -8,20 +8,20 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestTheSameSeedIsTheSameWorld(t *testing.T) {
-	seen := map[uint64]uint64{}
+func TestEqualSeedsGiveEqualWorlds(t *testing.T) {
+	hashes := map[uint64]uint64{}
 	for seed := range uint64(8) {
 		first := Run(Options{Seed: seed, Faults: All, Steps: 20_000})
 		again := Run(Options{Seed: seed, Faults: All, Steps: 20_000})
 		require.Equal(t, first, again)
-		require.NotContains(t, seen, first.Hash, "two seeds make the same world")
-		seen[first.Hash] = seed
+		require.NotContains(t, hashes, first.Hash, "two seeds make the same world")
+		hashes[first.Hash] = seed
 	}
 }
 
 // TestNothingDependsOnTheScheduler: neither the number of processors, nor other
 // worlds that run at the same time, nor the order of maps change an effect.
-func TestNothingDependsOnTheScheduler(t *testing.T) {
+func TestResultIsIndependentOfGOMAXPROCS(t *testing.T) {
 	alone := make([]Result, 6)
 	for i := range alone {
 		alone[i] = Run(Options{Seed: uint64(i), Faults: All, Steps: 10_000})
@@ -30,26 +30,26 @@ func TestNothingDependsOnTheScheduler(t *testing.T) {
 	for _, processors := range []int{1, 2, 16} {
 		runtime.GOMAXPROCS(processors)
 		together := make([]Result, len(alone))
-		var all sync.WaitGroup
+		var group sync.WaitGroup
 		for i := range together {
-			all.Go(func() { together[i] = Run(Options{Seed: uint64(i), Faults: All, Steps: 10_000}) })
+			group.Go(func() { together[i] = Run(Options{Seed: uint64(i), Faults: All, Steps: 10_000}) })
 		}
-		all.Wait()
+		group.Wait()
 		require.Equal(t, alone, together, "GOMAXPROCS=%d", processors)
 	}
 }
 
 // TestCheckingChangesNothing: how often the cores are checked is no part of the
 // world.
-func TestCheckingChangesNothing(t *testing.T) {
-	seldom := Run(Options{Seed: 3, Faults: All, Steps: 20_000, CheckEvery: 1 << 30})
+func TestChecksDoNotChangeTheWorld(t *testing.T) {
+	rarely := Run(Options{Seed: 3, Faults: All, Steps: 20_000, CheckEvery: 1 << 30})
 	always := Run(Options{Seed: 3, Faults: All, Steps: 20_000, CheckEvery: 1})
 	require.Nil(t, always.Violation)
-	require.Equal(t, seldom, always)
+	require.Equal(t, rarely, always)
 }
 
-func TestTheQueueKeepsTimeAndThenOrder(t *testing.T) {
-	var d dice
+func TestQueueOrdersByTimeThenInsertion(t *testing.T) {
+	var d random
 	var q queue
 	for i := range 10_000 {
 		q.push(task{at: moment(d.below(500)), arg: int32(i)})

@@ -11,17 +11,17 @@ import (
 
 // handed is when the time is over for which rows are left to others, by the
 // database clock and in truth.
-type handed struct {
+type handOver struct {
 	until int64
 	end   moment
 }
 
 // handsOver notes until when the rows of a run are left to others.
 func (j *judge) handsOver(w *world, run int32) {
-	if j.handed == nil {
-		j.handed = map[int32]handed{}
+	if j.handOvers == nil {
+		j.handOvers = map[int32]handOver{}
 	}
-	j.handed[run] = handed{w.dbNow() + int64(w.carry.window), w.now + w.carry.window}
+	j.handOvers[run] = handOver{w.dbNow() + int64(w.detach.window), w.now + w.detach.window}
 	for n := range w.table.rows {
 		if r := &w.table.rows[n]; r.status == running && r.dispatcher == run {
 			w.stats.HandedOver++
@@ -33,7 +33,7 @@ func (j *judge) handsOver(w *world, run int32) {
 // database clock goes back, a beat that arrives late begins it anew by a clock that
 // shows less: then the true time counts.
 func (j *judge) declaredLost(w *world, run int32) {
-	if until, left := j.handed[run]; left && until.until > w.dbNow() && until.end > w.now {
+	if until, left := j.handOvers[run]; left && until.until > w.dbNow() && until.end > w.now {
 		w.violate("the jobs of run %d were left to others for %v more, and it is declared lost", run, (until.end - w.now).duration())
 	}
 }
@@ -49,30 +49,30 @@ func (j *judge) adopted(w *world, p *contract.ResumeOffer, r *row, s *statement)
 		w.violate("attempt %d of job %d was adopted, while attempt %d in status %d is live", p.Attempt, p.ID, r.attempt, r.status)
 	case m.lost || m.leaving:
 		w.violate("dispatcher %d adopted job %d although it was declared lost or has left", s.run, p.ID)
-	case session(r.holder) != session(p.From) && !again:
+	case session(r.fingerprint) != session(p.From) && !again:
 		w.violate("job %d is adopted by dispatcher %d from a session to which it was not handed", p.ID, s.run)
 	case r.started == r.attempt && w.workerOf(p.To) != r.ranBy:
 		w.violate("job %d is adopted for worker %d, but worker %d runs it", p.ID, w.workerOf(p.To), r.ranBy)
 	default:
-		j.stolen(w, p, r, s)
+		j.lateAdoption(w, p, r, s)
 	}
 }
 
 // stolen: what goes on at one dispatcher is adopted by no other.
-func (j *judge) stolen(w *world, p *contract.ResumeOffer, r *row, s *statement) {
+func (j *judge) lateAdoption(w *world, p *contract.ResumeOffer, r *row, s *statement) {
 	for at := r.execution; at != 0; at = w.executions.all[at-1].next {
 		e := &w.executions.all[at-1]
 		if e.attempt != p.Attempt {
 			continue
 		}
 		c := w.conns[e.conn]
-		if e.orphan && e.asked != 0 {
-			c = w.conns[e.asked-1]
+		if e.detached && e.offeredConn != 0 {
+			c = w.conns[e.offeredConn-1]
 		}
 		h := w.hosts[c.host]
-		if w.workers[e.worker].conn == c && h.reaches(c) && h.run == r.dispatcher && !h.fenced && h.id != s.host {
-			w.stats.Stolen++
-			if p.To != p.From && session(r.holder) == session(p.To) && r.holder != p.From && r.holder&0xffff >= p.To&0xffff {
+		if w.workers[e.worker].conn == c && h.connected(c) && h.run == r.dispatcher && !h.fenced && h.id != s.host {
+			w.stats.LateAdoptions++
+			if p.To != p.From && session(r.fingerprint) == session(p.To) && r.fingerprint != p.From && r.fingerprint&0xffff >= p.To&0xffff {
 				w.violate("job %d is adopted by dispatcher %d for an earlier presentation than the one by which dispatcher %d has it", p.ID, s.host, h.id)
 			}
 		}
@@ -80,9 +80,9 @@ func (j *judge) stolen(w *world, p *contract.ResumeOffer, r *row, s *statement) 
 }
 
 // workerOf finds the worker of a session by its mark.
-func (w *world) workerOf(mark contract.Fingerprint) int16 {
+func (w *world) workerOf(fp contract.Fingerprint) int16 {
 	for _, c := range slices.Backward(w.conns) {
-		if session(c.mark()) == session(mark) {
+		if session(c.fingerprint()) == session(fp) {
 			return c.worker
 		}
 	}
@@ -103,12 +103,12 @@ func (j *judge) resumes(w *world, e *actor.Resume) {
 // givenBack: no execution is run anew while its worker is known to go on with
 // it. It is not known if the connection broke, if the dispatcher could not prove
 // its lease, or if it has told its workers to stop.
-func (j *judge) givenBack(w *world, r *row, f *contract.Finish, s *statement) {
+func (j *judge) releasedRunning(w *world, r *row, f *contract.Finish, s *statement) {
 	if o := f.Outcome; o != contract.Released && o != contract.Crashed && o != contract.Isolated {
 		return
 	}
 	h := w.hosts[s.host]
-	if h.run != s.run || h.fenced || h.revoked || w.carry.window == 0 {
+	if h.run != s.run || h.fenced || h.revoked || w.detach.window == 0 {
 		return
 	}
 	for at := r.execution; at != 0; at = w.executions.all[at-1].next {
@@ -116,10 +116,10 @@ func (j *judge) givenBack(w *world, r *row, f *contract.Finish, s *statement) {
 		if e.attempt != f.Attempt {
 			continue
 		}
-		if !e.orphan && w.workers[e.worker].conn != w.conns[e.conn] {
+		if !e.detached && w.workers[e.worker].conn != w.conns[e.conn] {
 			continue // its worker has given it up
 		}
-		if !w.excused(h, e) {
+		if !w.mayRelease(h, e) {
 			w.violate("attempt %d of job %d is given back (%v) by dispatcher %d, and worker %d goes on with it", f.Attempt, f.ID, f.Outcome, h.id, e.worker)
 		}
 	}
@@ -129,47 +129,47 @@ func (j *judge) givenBack(w *world, r *row, f *contract.Finish, s *statement) {
 // connection break on which it was handed out or went on. One that it closed
 // itself, because of another job or before it was known whose the execution is,
 // leaves the worker the time to resume.
-func (w *world) excused(h *host, e *execution) bool {
+func (w *world) mayRelease(h *host, e *execution) bool {
 	c := w.conns[e.conn]
-	for _, o := range []*conn{c, w.conns[max(e.given, 1)-1]} {
-		if (o == c || e.given != 0) && o.host == h.id && o.hostLife == h.life && o.hostEnd.closed && o.guilty == 0 {
+	for _, o := range []*conn{c, w.conns[max(e.brokenConn, 1)-1]} {
+		if (o == c || e.brokenConn != 0) && o.host == h.id && o.hostIncarnation == h.incarnation && o.hostEnd.closed && o.ignoredCancel == 0 {
 			return true
 		}
 	}
-	if e.asked != 0 {
-		if a := w.conns[e.asked-1]; !e.orphan || a.host == h.id && a.hostLife == h.life {
+	if e.offeredConn != 0 {
+		if a := w.conns[e.offeredConn-1]; !e.detached || a.host == h.id && a.hostIncarnation == h.incarnation {
 			c = a
 		}
 	}
 	switch {
-	case h.reaches(c):
+	case h.connected(c):
 		return false
-	case c.host != h.id || c.hostLife != h.life || !e.orphan || w.faults&Clocks != 0:
+	case c.host != h.id || c.hostIncarnation != h.incarnation || !e.detached || w.faults&Clocks != 0:
 		return true
 	}
-	return w.now-c.hostEnd.at > w.carry.window*9/10
+	return w.now-c.hostEnd.at > w.detach.window*9/10
 }
 
 // reaches reports whether a connection is there, as far as a dispatcher knows.
-func (h *host) reaches(c *conn) bool {
-	return c.host == h.id && c.hostLife == h.life && !c.hostEnd.closed && c.parting == 0
+func (h *host) connected(c *conn) bool {
+	return c.host == h.id && c.hostIncarnation == h.incarnation && !c.hostEnd.closed && c.hangUpFor == 0
 }
 
 // cutsOff: who is told to stop waits for what runs.
-func (j *judge) cutsOff(w *world, h *host, c *conn) {
-	if w.now-h.asked >= w.scale.grace {
+func (j *judge) disconnects(w *world, h *host, c *conn) {
+	if w.now-h.terminatedAt >= w.scale.grace {
 		return
 	}
 	k := w.workers[c.worker]
-	for n := range k.seats {
-		i := k.seats[n].execution
+	for n := range k.slots {
+		i := k.slots[n].execution
 		if i < 0 || k.conn != c {
 			continue
 		}
 		e := &w.executions.all[i]
 		if r := w.table.row(e.job); r != nil && e.conn == c.number && r.status == running && r.attempt == e.attempt && r.dispatcher == h.run {
 			w.violate("dispatcher %d cuts worker %d off %v after it was told to stop, in the midst of job %d: the grace is %v",
-				h.id, k.id, (w.now - h.asked).duration(), e.job, w.scale.grace.duration())
+				h.id, k.id, (w.now - h.terminatedAt).duration(), e.job, w.scale.grace.duration())
 			return
 		}
 	}

@@ -11,7 +11,7 @@ import (
 func (w *world) doFinish(i int32) {
 	s := w.statements.all[i]
 	switch s.phase {
-	case enters:
+	case started:
 		for class := range 3 {
 			for n := range s.items {
 				if classOf(s.items[n].Outcome) == class && w.fits(s, &s.items[n]) {
@@ -54,7 +54,7 @@ func (w *world) lockEnding(i int32) {
 		r := w.table.row(id)
 		if !w.lock(i, id, r) {
 			s.phase = locks
-			w.await(i, r.lock)
+			w.waitForLock(i, r.lock)
 			return
 		}
 	}
@@ -64,7 +64,7 @@ func (w *world) lockEnding(i int32) {
 func (w *world) commitFinish(i int32) {
 	s := w.statements.all[i]
 	w.stats.Finishes += len(s.items)
-	rings := false
+	notifies := false
 	for _, n := range s.picked {
 		f := &s.items[n]
 		if !w.fits(s, f) {
@@ -72,29 +72,29 @@ func (w *world) commitFinish(i int32) {
 		}
 		r := w.table.row(f.ID)
 		w.judge.finished(w, r, f, s)
-		w.judge.givenBack(w, r, f, s)
+		w.judge.releasedRunning(w, r, f, s)
 		w.end(f, r)
-		rings = rings || !f.Outcome.Final() && f.Delay == 0
-		f.Outcome |= carriedOut
+		notifies = notifies || !f.Outcome.Final() && f.Delay == 0
+		f.Outcome |= applied
 	}
 	for n := range s.items {
 		f := &s.items[n]
-		if f.Outcome&carriedOut == 0 && (!s.again || !w.endedBefore(s, f)) {
+		if f.Outcome&applied == 0 && (!s.again || !w.endedByCopy(s, f)) {
 			s.stale = append(s.stale, f.ID)
 			w.stats.Stale++
 		}
 	}
-	if rings && w.table.armed(s.run) {
+	if notifies && w.table.subscribed(s.run) {
 		w.notify()
 	}
 	w.finished(i, contract.OK)
 }
 
 // carriedOut marks the items of a statement that changed their row.
-const carriedOut contract.Outcome = 0x80
+const applied contract.Outcome = 0x80
 
 // endedBefore is againSQL: an earlier copy of the request may have ended it.
-func (w *world) endedBefore(s *statement, f *contract.Finish) bool {
+func (w *world) endedByCopy(s *statement, f *contract.Finish) bool {
 	r := w.table.row(f.ID)
 	return r.attempt == f.Attempt && (r.status == pending || r.status.final() && r.dispatcher == s.run)
 }
@@ -115,21 +115,21 @@ func (w *world) end(f *contract.Finish, r *row) {
 	case contract.Retry:
 		r.failures++
 		r.runAt = w.dbNow() + f.Delay.Microseconds()
-		w.giveBack(f.ID, r)
+		w.makePending(f.ID, r)
 	case contract.Isolated:
 		r.crashes++
 		r.runAt = w.dbNow() + f.Delay.Microseconds()
-		w.giveBack(f.ID, r)
+		w.makePending(f.ID, r)
 	case contract.Crashed:
 		r.crashes++
-		w.giveBack(f.ID, r)
+		w.makePending(f.ID, r)
 	case contract.Released:
-		w.giveBack(f.ID, r)
+		w.makePending(f.ID, r)
 	}
 }
 
 // giveBack makes a running row pending again.
-func (w *world) giveBack(id dispatcherd.JobID, r *row) {
+func (w *world) makePending(id dispatcherd.JobID, r *row) {
 	r.dispatcher, r.token = 0, 0
 	w.enqueue(id, r)
 }

@@ -22,7 +22,7 @@ func (w *world) sample() {
 	}
 	for _, h := range w.hosts {
 		if h.core != nil {
-			w.idleBesideWaiting(h)
+			w.checkIdleSlots(h)
 		}
 		if gap := w.now - w.sampledAt; int64(h.idleTicks)*int64(sampleGap) > maxIdleTicks*int64(gap) {
 			w.violate("dispatcher %d spins: %d alarms for nothing in %v", h.id, h.idleTicks, gap.duration())
@@ -34,27 +34,27 @@ func (w *world) sample() {
 
 // idleBesideWaiting: no slot stays free beside a job that it could do. A slot
 // may look free at one glance, between two jobs; it must not at every glance.
-func (w *world) idleBesideWaiting(h *host) {
+func (w *world) checkIdleSlots(h *host) {
 	free := &w.judge.freeSince[h.id]
-	seen := [maxTypes]bool{}
-	if !h.stopped && h.leaving == 0 {
+	freeNow := [maxTypes]bool{}
+	if !h.stopped && h.exitStage == 0 {
 		for _, t := range h.core.Types() {
-			seen[typeNumber(t.Name)] = t.Free > 0
+			freeNow[typeNumber(t.Name)] = t.Free > 0
 		}
 	}
 	for t := range free {
 		switch {
-		case !seen[t]:
+		case !freeNow[t]:
 			free[t] = 0
 		case free[t] == 0:
 			free[t] = w.now
-		case w.calm() && w.now-free[t] > slack:
-			w.waitsBeside(h, t)
+		case w.undisturbed() && w.now-free[t] > slack:
+			w.checkWaiting(h, t)
 		}
 	}
 }
 
-func (w *world) waitsBeside(h *host, t int) {
+func (w *world) checkWaiting(h *host, t int) {
 	for _, p := range w.scale.priorities {
 		for _, k := range w.table.lanes[t][p].all() {
 			r := w.table.row(k.ID)
@@ -74,7 +74,7 @@ func (w *world) waitsBeside(h *host, t int) {
 // slow. From here on the world must come to its end.
 func (w *world) heal() {
 	if w.has(Kill) { // what comes back now comes back to a world in which nothing else happens
-		w.workers[w.dice.below(int64(len(w.workers)))].kill()
+		w.workers[w.random.below(int64(len(w.workers)))].kill()
 	}
 	w.healing, w.healedAt = true, w.now
 	w.table.down, w.table.cut = false, false
@@ -100,14 +100,14 @@ func (w *world) heal() {
 // still open. The database's clock may have gone back two minutes, so leases of
 // the dead may last as long, and so may rows wait that were put off by a clock
 // that was ahead.
-const patience = 4 * 60 * second
+const maxHealing = 4 * 60 * second
 
 // over reports whether everything has come to its end, and complains when it
 // takes too long or is no good end.
-func (w *world) over() bool {
-	if w.table.open > 0 || !w.quiet() {
-		w.sendHome()
-		if w.now-max(w.healedAt, w.progress) > patience {
+func (w *world) complete() bool {
+	if w.table.open > 0 || !w.idle() {
+		w.expireCallers()
+		if w.now-max(w.healedAt, w.progress) > maxHealing {
 			w.stuck()
 		}
 		return false
@@ -124,31 +124,31 @@ func (w *world) over() bool {
 	}
 	for _, h := range w.hosts {
 		h.check()
-		w.slotsConserved(h)
+		w.checkSlots(h)
 	}
 	return true
 }
 
 // sendHome lets callers lose patience who wait for a slot of a type that
 // nobody at their dispatcher has.
-func (w *world) sendHome() {
-	if w.now < w.homeAt {
+func (w *world) expireCallers() {
+	if w.now < w.expireCallersAt {
 		return
 	}
-	w.homeAt = w.now + 5*second
+	w.expireCallersAt = w.now + 5*second
 	for _, h := range w.hosts {
 		for i := range h.calls.all {
-			if h.calls.all[i].state == callWaits {
-				h.plan(hostHurry, w.homeAt, int32(-1-i))
+			if h.calls.all[i].state == callWaiting {
+				h.plan(hostNoWait, w.expireCallersAt, int32(-1-i))
 			}
 		}
 	}
 }
 
 // quiet reports whether nobody has anything in hand.
-func (w *world) quiet() bool {
+func (w *world) idle() bool {
 	for _, h := range w.hosts {
-		if h.core == nil || h.stopped || h.leaving > 0 || h.calls.open > 0 || !h.core.Idle() {
+		if h.core == nil || h.stopped || h.exitStage > 0 || h.calls.open > 0 || !h.core.Idle() {
 			return false
 		}
 	}
@@ -156,12 +156,12 @@ func (w *world) quiet() bool {
 		if k.conn == nil || k.dead || k.stopped || k.conn.draining {
 			return false
 		}
-		for i := range k.seats {
-			if k.seats[i].number == 0 || k.seats[i].execution >= 0 {
+		for i := range k.slots {
+			if k.slots[i].number == 0 || k.slots[i].execution >= 0 {
 				return false
 			}
 		}
-		if c := k.conn; c.unwelcome || c.up.head < len(c.up.frames) || c.down.head < len(c.down.frames) {
+		if c := k.conn; c.awaitsWelcome || c.up.head < len(c.up.frames) || c.down.head < len(c.down.frames) {
 			return false
 		}
 	}
@@ -170,11 +170,11 @@ func (w *world) quiet() bool {
 
 // slotsConserved: a dispatcher knows exactly the seats that are on line at it,
 // and all of them are free.
-func (w *world) slotsConserved(h *host) {
+func (w *world) checkSlots(h *host) {
 	want := 0
 	for _, k := range w.workers {
 		if k.host == h.id {
-			want += len(k.seats)
+			want += len(k.slots)
 		}
 	}
 	if g := h.core.Gauges(); g.Slots != want || g.Free != want || g.InHand != 0 || g.Unrecorded != 0 {

@@ -10,25 +10,25 @@ import (
 // doBeat follows claim.Store.Heartbeat: renew the own lease, declare the silent
 // lost, read what is new, and then, in a statement of its own, release what
 // the lost were running.
-func (w *world) doBeat(i int32) {
+func (w *world) doHeartbeat(i int32) {
 	s := w.statements.all[i]
 	switch s.phase {
-	case enters:
+	case started:
 		if w.mayShare(i, w.table.member(s.run)) {
 			w.later(i, commits)
 		}
 	case commits:
 		w.renew(s)
 		w.declareLost(s)
-		w.settleCancels(s)
+		w.processCancels(s)
 		if !w.lockLost(i, func(run int32) bool { return w.table.member(run).lost }) {
 			w.finished(i, contract.OK)
 			return
 		}
 		w.later(i, releases)
 	default:
-		s.learnt.released = w.releaseLocked(s, w.blame)
-		w.stats.TakenOver += s.learnt.released
+		s.result.released = w.releaseLocked(s, w.crashesOf)
+		w.stats.TakenOver += s.result.released
 		w.finished(i, contract.OK)
 	}
 }
@@ -37,22 +37,22 @@ func (w *world) doBeat(i int32) {
 func (w *world) renew(s *statement) {
 	t := &w.table
 	m := t.member(s.run)
-	s.learnt.leaseLost = m.lost || m.leaving
-	if !s.learnt.leaseLost {
-		m.beatAt, m.capacity = w.dbNow(), s.offers
+	s.result.leaseLost = m.lost || m.leaving
+	if !s.result.leaseLost {
+		m.renewedAt, m.capacity = w.dbNow(), s.capacity
 	}
 	var others [maxTypes]contract.Others
 	for _, run := range t.present {
 		o := t.member(run)
-		if run == s.run || !o.lives(w.dbNow()) {
+		if run == s.run || !o.holdsLease(w.dbNow()) {
 			continue
 		}
 		for n := range w.scale.types {
 			if o.capacity[n] > 0 {
-				if s.learnt.elsewhere == nil {
-					s.learnt.elsewhere = map[string]int{}
+				if s.result.otherCapacity == nil {
+					s.result.otherCapacity = map[string]int{}
 				}
-				s.learnt.elsewhere[w.typeNames[n]] += int(o.capacity[n])
+				s.result.otherCapacity[w.typeNames[n]] += int(o.capacity[n])
 				if least := &others[n].Least; *least == 0 || int(o.capacity[n]) < *least {
 					*least = int(o.capacity[n])
 				}
@@ -64,11 +64,11 @@ func (w *world) renew(s *statement) {
 			}
 		}
 	}
-	s.learnt.divided = map[string]contract.Share{}
+	s.result.shares = map[string]contract.Share{}
 	for n := range w.scale.types {
 		name := w.typeNames[n]
-		if share := contract.ShareOf(int(s.offers[n]), others[n]); !share.All() {
-			s.learnt.divided[name] = share
+		if share := contract.ShareOf(int(s.capacity[n]), others[n]); !share.All() {
+			s.result.shares[name] = share
 		}
 	}
 }
@@ -79,24 +79,24 @@ func (w *world) declareLost(s *statement) {
 	t := &w.table
 	for _, run := range t.present {
 		m := t.member(run)
-		if run != s.run && !m.lost && m.shares == 0 && m.exclusive == 0 && m.beatAt+int64(m.lease) < w.dbNow() {
-			m.lost, m.armed = true, false
+		if run != s.run && !m.lost && m.shares == 0 && m.exclusive == 0 && m.renewedAt+int64(m.lease) < w.dbNow() {
+			m.lost, m.subscribed = true, false
 			w.judge.declaredLost(w, run)
 		}
-		s.learnt.lost = s.learnt.lost || m.lost
+		s.result.lost = s.result.lost || m.lost
 	}
 }
 
 // settleCancels tells of cancelled jobs that run here, and cancels those that
 // are pending again.
-func (w *world) settleCancels(s *statement) {
+func (w *world) processCancels(s *statement) {
 	t := &w.table
 	t.cancels = slices.DeleteFunc(t.cancels, func(id dispatcherd.JobID) bool {
 		r := t.row(id)
 		switch {
 		case r.status == running:
 			if r.dispatcher == s.run {
-				s.learnt.cancels = append(s.learnt.cancels, id)
+				s.result.cancels = append(s.result.cancels, id)
 			}
 			return false
 		case r.status == pending && r.lock != 0:
@@ -107,7 +107,7 @@ func (w *world) settleCancels(s *statement) {
 		}
 		return true
 	})
-	slices.Sort(s.learnt.cancels)
+	slices.Sort(s.result.cancels)
 }
 
 // lockLost locks the rows that claims of some dispatchers took and that still
@@ -122,7 +122,7 @@ func (w *world) lockLost(i int32, whose func(run int32) bool) bool {
 		if !whose(run) {
 			continue
 		}
-		for _, n := range t.member(run).notes {
+		for _, n := range t.member(run).claims {
 			for _, id := range n.ids {
 				if r := t.row(id); r.status == running && r.dispatcher == run {
 					w.lock(i, id, r)
@@ -134,7 +134,7 @@ func (w *world) lockLost(i int32, whose func(run int32) bool) bool {
 }
 
 // blame is how many crashes a job counts whose dispatcher was lost.
-func (*world) blame(m *member) int32 {
+func (*world) crashesOf(m *member) int32 {
 	if m.leaving {
 		return 0
 	}
@@ -142,15 +142,15 @@ func (*world) blame(m *member) int32 {
 }
 
 // releaseLocked gives back the locked rows and returns how many they were.
-func (w *world) releaseLocked(s *statement, blame func(*member) int32) int {
+func (w *world) releaseLocked(s *statement, crashesOf func(*member) int32) int {
 	for _, id := range s.locked {
 		r := w.table.row(id)
-		crashes := blame(w.table.member(r.dispatcher))
+		crashes := crashesOf(w.table.member(r.dispatcher))
 		w.judge.released(w, id, r, s, crashes)
 		r.crashes += crashes
-		w.giveBack(id, r)
+		w.makePending(id, r)
 	}
-	if len(s.locked) > 0 && w.table.armed(0) {
+	if len(s.locked) > 0 && w.table.subscribed(0) {
 		w.notify()
 	}
 	return len(s.locked)
@@ -161,15 +161,15 @@ func (w *world) doLeave(i int32) {
 	s := w.statements.all[i]
 	m := w.table.member(s.run)
 	switch s.phase {
-	case enters:
+	case started:
 		w.lockAlone(i, m)
 	case commits:
-		m.lost, m.armed = true, false
+		m.lost, m.subscribed = true, false
 		w.unlock(i)
 		w.lockLost(i, func(run int32) bool { return run == s.run })
 		w.later(i, releases)
 	default:
-		s.learnt.released = w.releaseLocked(s, func(*member) int32 { return 0 })
+		s.result.released = w.releaseLocked(s, func(*member) int32 { return 0 })
 		w.finished(i, contract.OK)
 	}
 }
@@ -179,10 +179,10 @@ func (w *world) doLeave(i int32) {
 // of its notes names would never have been released.
 func (w *world) sweep() {
 	t := &w.table
-	held := make([]bool, len(t.members)+1)
+	owned := make([]bool, len(t.members)+1)
 	for n := range t.rows {
 		if r := &t.rows[n]; r.status == running {
-			held[r.dispatcher] = true
+			owned[r.dispatcher] = true
 			if m := t.member(r.dispatcher); m.lost && !m.names(dispatcherd.JobID(n+1)) {
 				w.violate("job %d runs under lost dispatcher %d, and no claim of it names the job", n+1, r.dispatcher)
 			}
@@ -190,17 +190,17 @@ func (w *world) sweep() {
 	}
 	t.present = slices.DeleteFunc(t.present, func(run int32) bool {
 		m := t.member(run)
-		if !m.lost || held[run] || m.shares > 0 || m.exclusive != 0 {
+		if !m.lost || owned[run] || m.shares > 0 || m.exclusive != 0 {
 			return false
 		}
-		m.notes = nil
+		m.claims = nil
 		return true
 	})
 }
 
 // lives reports whether a dispatcher's lease holds.
-func (m *member) lives(dbNow int64) bool { return !m.lost && m.beatAt+int64(m.lease) > dbNow }
+func (m *member) holdsLease(dbNow int64) bool { return !m.lost && m.renewedAt+int64(m.lease) > dbNow }
 
 func (m *member) names(id dispatcherd.JobID) bool {
-	return slices.ContainsFunc(m.notes, func(n note) bool { return holds(n.ids, id) })
+	return slices.ContainsFunc(m.claims, func(n claimRow) bool { return holds(n.ids, id) })
 }

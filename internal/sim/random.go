@@ -8,23 +8,23 @@ import (
 // dice is the only source of chance of a world. PCG is fixed by its
 // definition and everything on top is integer arithmetic, so a seed means the
 // same world on every platform.
-type dice struct{ pcg rand.PCG }
+type random struct{ pcg rand.PCG }
 
 // below returns a number from 0 to n-1, n ≥ 1.
-func (d *dice) below(n int64) int64 {
+func (d *random) below(n int64) int64 {
 	high, _ := bits.Mul64(d.pcg.Uint64(), uint64(n))
 	return int64(high)
 }
 
 // between returns a number from a to b, both included.
-func (d *dice) between(a, b int64) int64 { return a + d.below(b-a+1) }
+func (d *random) between(a, b int64) int64 { return a + d.below(b-a+1) }
 
 // chance is true n times out of 10,000.
-func (d *dice) chance(n int64) bool { return n > 0 && d.below(10_000) < n }
+func (d *random) chance(n int64) bool { return n > 0 && d.below(10_000) < n }
 
 // span returns a moment between a and b, short ones far more often: the
 // product of two throws.
-func (d *dice) span(a, b moment) moment {
+func (d *random) span(a, b moment) moment {
 	return a + moment(d.below(d.below(int64(b-a)+1)+1))
 }
 

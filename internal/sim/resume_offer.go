@@ -1,0 +1,249 @@
+package sim
+
+import (
+	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
+)
+
+// brought is an execution as a worker presents it to a dispatcher.
+type resumeOffer struct {
+	job       dispatcherd.JobID
+	attempt   dispatcherd.Attempt
+	from      contract.Fingerprint // of the session in which it was handed out
+	to        contract.Fingerprint // the same with the number of the presentation
+	execution int32                // -1 = it is not the worker's
+	binding   uint32
+	slot      announcedSlot
+}
+
+// mark is the fingerprint of a session's nonce.
+func (c *conn) fingerprint() contract.Fingerprint {
+	return contract.Fingerprint(mix(0x6d61726b, uint64(c.number)+1) | 1)
+}
+
+// session is what the marks of one session's presentations have in common.
+func session(m contract.Fingerprint) contract.Fingerprint { return m >> 16 }
+
+// doubt is the last report that was sent from a seat. Until the next job comes it
+// need not have been read.
+type sentReport struct {
+	execution
+	sent bool
+}
+
+// doubts keeps a report.
+func (k *worker) keepReport(e *execution, f frame) {
+	if !k.notResumable && e.job > 0 {
+		d := sentReport{*e, true}
+		d.report = f
+		k.slots[e.slot].lastReport = d
+	}
+}
+
+// bringReport puts an execution back on its seat whose report may not have been
+// read on the connection that is gone.
+func (k *worker) reofferReport(s *workerSlot, c *conn) {
+	last := s.lastReport
+	s.lastReport = sentReport{}
+	if !last.sent || last.conn != c.number || last.job == c.ignoredCancel || s.execution >= 0 {
+		return
+	}
+	w := k.world
+	w.stats.Reoffered++
+	i := w.executions.take()
+	e := &w.executions.all[i]
+	gen, binding := e.gen+1, max(e.binding, last.binding)+1
+	*e = last.execution
+	e.gen, e.binding, e.next, e.live, e.ended = gen, binding, 0, true, true
+	w.executions.live++
+	s.execution = i
+}
+
+// keepExecutions lets what ran on a connection that is gone go on without one.
+func (k *worker) detachExecutions(c *conn) {
+	w := k.world
+	for n := range k.slots {
+		k.reofferReport(&k.slots[n], c)
+		i := k.slots[n].execution
+		if i < 0 {
+			continue
+		}
+		e := &w.executions.all[i]
+		if e.detached || e.conn != c.number || e.job == c.ignoredCancel {
+			continue
+		}
+		w.stats.Detached++
+		e.detached = true
+		e.binding++
+		e.offeredConn = 0
+		e.expiry = w.now + w.detach.window
+		w.plan(task{at: e.expiry, kind: detachedExpiry, arg: i, incarnation: e.binding})
+	}
+}
+
+// keeps reports whether a worker has executions without a connection.
+func (k *worker) hasDetached() bool {
+	for n := range k.slots {
+		if i := k.slots[n].execution; i >= 0 && k.world.executions.all[i].detached {
+			return true
+		}
+	}
+	return false
+}
+
+// expire is the end of an orphan's time. While it is presented that is put off.
+func (w *world) expireDetached(i int32, binding uint32) {
+	e := &w.executions.all[i]
+	if e.binding != binding || !e.live || !e.detached {
+		return
+	}
+	k := w.workers[e.worker]
+	again := task{at: w.now + 10*millisecond, kind: detachedExpiry, arg: i, incarnation: binding}
+	switch {
+	case k.stopped:
+		k.inbox = append(k.inbox, again)
+	case k.conn != nil && k.conn.awaitsWelcome:
+		w.plan(again)
+	default:
+		w.stats.Expired++
+		k.dropDetached(i)
+	}
+}
+
+// lose gives an orphan up: nobody wants to know its end any more.
+func (k *worker) dropDetached(i int32) {
+	w := k.world
+	e := &w.executions.all[i]
+	e.detached = false
+	e.binding++
+	s := &k.slots[e.slot]
+	s.number = 0
+	if !e.ended && w.scale.keepRunning {
+		return // its handler takes no notice
+	}
+	s.execution = -1
+	w.dropExecution(i)
+	if k.conn != nil && !k.conn.draining {
+		k.announce(false)
+	}
+}
+
+// bringAlong puts what goes on without a connection into the hello.
+func (k *worker) addOffers(c *conn) {
+	w := k.world
+	if k.notResumable {
+		return
+	}
+	for n := range k.slots {
+		s := &k.slots[n]
+		if s.execution < 0 || !w.executions.all[s.execution].detached {
+			continue
+		}
+		e := &w.executions.all[s.execution]
+		k.number++
+		s.number = k.number
+		e.offeredConn = c.number + 1
+		e.offerCount++
+		from := w.conns[e.firstConn].fingerprint()
+		b := resumeOffer{e.job, e.attempt, from, from.WithGeneration(int(e.offerCount)), s.execution, e.binding, announcedSlot{s.number, s.set, w.now}}
+		if w.has(Resume) && w.detach.random.chance(w.detach.forged) {
+			b.attempt--
+		}
+		c.resumeOffers = append(c.resumeOffers, b)
+	}
+	if w.has(Resume) && w.detach.random.chance(w.detach.forged) {
+		k.addForgedOffer(c)
+	}
+	if len(c.resumeOffers) == 0 {
+		return
+	}
+	for _, b := range c.resumeOffers {
+		c.slots = append(c.slots, b.slot)
+	}
+	w.stats.Offered += len(c.resumeOffers)
+	c.awaitsWelcome = true
+	w.plan(task{at: w.now + 3*w.detach.handshake/2, kind: workerHandshakeTimeout, who: k.id, incarnation: k.incarnation, arg: c.number})
+}
+
+// bringAnothers lets a worker present what another one executes, with the mark of
+// a session of its own.
+func (k *worker) addForgedOffer(c *conn) {
+	w := k.world
+	o := w.workers[w.detach.random.below(int64(len(w.workers)))]
+	if o == k || len(c.resumeOffers) == 0 {
+		return
+	}
+	for n := range o.slots {
+		if i := o.slots[n].execution; i >= 0 && w.executions.all[i].job > 0 {
+			x := &w.executions.all[i]
+			k.number++
+			mine := c.resumeOffers[0]
+			c.resumeOffers = append(c.resumeOffers, resumeOffer{x.job, x.attempt, mine.from, mine.to, -1, 0, announcedSlot{k.number, mine.slot.set, w.now}})
+			return
+		}
+	}
+}
+
+// convict loses the execution that ignored its cancel.
+func (k *worker) dropIgnored(job dispatcherd.JobID) {
+	for n := range k.slots {
+		i := k.slots[n].execution
+		if i < 0 || k.world.executions.all[i].job != job {
+			continue
+		}
+		if k.world.scale.keepRunning {
+			return // its handler takes no notice, and nobody hears of its end
+		}
+		k.slots[n].execution = -1
+		k.world.dropExecution(i)
+	}
+}
+
+// welcomed goes on with what the dispatcher took back and loses the rest.
+func (k *worker) welcomed(c *conn) {
+	w := k.world
+	c.awaitsWelcome = false
+	resumed := make([]bool, len(c.resumeOffers))
+	for _, n := range c.resumed {
+		resumed[n] = true
+	}
+	for n := range c.resumeOffers {
+		b := &c.resumeOffers[n]
+		if b.execution < 0 {
+			continue
+		}
+		e := &w.executions.all[b.execution]
+		switch {
+		case e.binding != b.binding || !e.live || !e.detached:
+		case resumed[n] && b.attempt == e.attempt:
+			k.continueOn(c, b.execution)
+		default:
+			k.dropDetached(b.execution)
+		}
+	}
+	k.announce(false)
+}
+
+// goOn continues an execution on a new connection, or reports its end.
+func (k *worker) continueOn(c *conn, i int32) {
+	e := &k.world.executions.all[i]
+	e.detached, e.conn = false, c.number
+	e.binding++
+	if !e.ended {
+		return
+	}
+	was, f := *e, e.report
+	k.slots[e.slot].execution = -1
+	k.world.dropExecution(i)
+	k.answer(c, f)
+	k.keepReport(&was, f)
+}
+
+// giveUpWaiting hangs up on a dispatcher that does not say what goes on.
+func (k *worker) handshakeTimeout(c *conn) {
+	if k.conn != c || !c.awaitsWelcome {
+		return
+	}
+	k.hangUp()
+	k.plan(workerDial, k.world.random.span(second/1000, second/10))
+}
