@@ -2,6 +2,6 @@
 
 package sim
 
-// raced: the race detector has nothing to find where there are no goroutines,
+// raceDetector: the race detector has nothing to find where there are no goroutines,
 // and slows worlds down tenfold.
-const raced = true
+const raceDetector = true
