@@ -7,13 +7,13 @@ import (
 	"github.com/dispatcherd/dispatcherd/actor"
 )
 
-// frame is one message between a worker and a dispatcher.
+// A frame is one message between a worker and a dispatcher.
 type frame struct {
-	at         moment // when it arrives
+	at         moment // arrival time
 	job        dispatcherd.JobID
 	attempt    dispatcherd.Attempt
-	number     int32 // of a slot; of the first offer
-	count      int32 // of offers
+	number     int32 // of a slot; of the first new slot
+	count      int32 // of new slots
 	retryAfter moment
 	kind       frameKind
 	typ        uint8 // of a job
@@ -25,28 +25,28 @@ type frame struct {
 type frameKind uint8
 
 const (
-	frameSlots   frameKind = iota // worker: hello or more slots
-	frameRemove                   // worker: a slot goes off line
-	frameDrain                    // worker: all do
+	frameSlots   frameKind = iota // worker: hello or additional slots
+	frameRemove // worker: removes a slot
+	frameDrain // worker: removes all slots
 	frameResult                   // worker
 	frameReport                   // worker: partial output
 	frameJob                      // dispatcher
 	frameCancel                   // dispatcher
 	frameStale                    // dispatcher
-	frameOther                    // dispatcher: something that needs no answer
-	frameWelcome                  // dispatcher: what of the work that was brought along goes on
-	frameEnd                      // end of the stream, or a broken connection
+	frameOther // dispatcher: a frame that needs no reaction
+	frameWelcome // dispatcher: the decided resume offers
+	frameEnd // end of the stream or a broken connection
 )
 
-// pipe is one direction of a connection: in order, each frame on its way.
+// A pipe is one direction of a connection. It keeps the order of frames.
 type pipe struct {
 	frames  []frame
 	head    int
-	last    moment // when the newest frame arrives
-	planned bool   // a read is planned
+	last    moment // arrival time of the newest frame
+	planned bool // a read is planned
 }
 
-// conn is one connection of a worker. Its number is the session's, too.
+// conn is one connection of a worker. Session id = number + 1.
 type conn struct {
 	number          int32
 	host            int16
@@ -56,16 +56,16 @@ type conn struct {
 	hostEnd         end
 	workEnd         end
 	cut             bool
-	draining        bool // the worker has said so
+	draining        bool // the worker drains
 	slots           []announcedSlot
 
-	resumeOffers  []resumeOffer     // what the worker has brought along
-	resumed       []int32           // which of it goes on, as positions in brought
-	awaitsWelcome bool              // the worker waits for its welcome
-	handshaking   bool              // the dispatcher does not know yet what goes on
-	afterWelcome  []frame           // what is to be said after the welcome
-	ignoredCancel dispatcherd.JobID // the job that ignored its cancel, which ended the session
-	hangUpFor     dispatcherd.JobID // the same while the worker has not been told
+	resumeOffers  []resumeOffer // offers in the hello of the worker
+	resumed       []int32 // accepted offers, as positions in resumeOffers
+	awaitsWelcome bool // the worker waits for its welcome
+	handshaking   bool // the dispatcher has not decided the offers
+	afterWelcome  []frame // frames to send after the welcome
+	ignoredCancel dispatcherd.JobID // the job that ignored its cancel, after the session ended
+	hangUpFor     dispatcherd.JobID // the same, before the connection closes
 }
 
 type end struct {
@@ -73,7 +73,7 @@ type end struct {
 	at     moment
 }
 
-// offer is a slot as it was announced.
+// announcedSlot is a slot that a worker registered.
 type announcedSlot struct {
 	number int32
 	set    int16
@@ -82,7 +82,7 @@ type announcedSlot struct {
 
 func (c *conn) session() dispatcherd.SessionID { return dispatcherd.SessionID(c.number + 1) }
 
-// write sends a frame down one direction.
+// write sends a frame in one direction.
 func (w *world) write(c *conn, p *pipe, f frame) {
 	if c.cut && f.kind != frameEnd {
 		return
@@ -107,7 +107,7 @@ func (w *world) planRead(c *conn, p *pipe) {
 	w.plan(t)
 }
 
-// arrived takes the frames out of a pipe that have arrived.
+// arrived removes and returns the frames of a pipe that have arrived.
 func (w *world) arrived(p *pipe) []frame {
 	p.planned = false
 	from := p.head
@@ -117,7 +117,7 @@ func (w *world) arrived(p *pipe) []frame {
 	return p.frames[from:p.head]
 }
 
-// readOn plans the next read and forgets what was read.
+// readOn plans the next read and removes the frames that were read.
 func (w *world) readOn(c *conn, p *pipe) {
 	if p.head == len(p.frames) {
 		p.frames, p.head = p.frames[:0], 0
@@ -148,8 +148,8 @@ func (w *world) closeWorkEnd(c *conn) {
 	}
 }
 
-// cutConn breaks a connection: what is on the way is lost from some point on,
-// in each direction, and each end learns of it in its own time.
+// cutConn breaks a connection. Each direction loses its last frames, and each
+// end notices the break at its own time.
 func (w *world) cutConn(c *conn) {
 	if c.cut {
 		return
@@ -162,8 +162,8 @@ func (w *world) cutConn(c *conn) {
 	}
 }
 
-// readAtHost turns the frames of a worker into events, in order, results that
-// came together into one.
+// readAtHost turns the frames of a worker into events, in order. Results that
+// arrive together become one event.
 func (w *world) readAtHost(c *conn) {
 	h := w.hosts[c.host]
 	if c.hostEnd.closed || c.hostIncarnation != h.incarnation {
@@ -190,7 +190,7 @@ func (w *world) readAtHost(c *conn) {
 	w.readOn(c, &c.up)
 }
 
-// release takes gathered results to the loop and returns the empty list.
+// release passes the collected results to the core and returns the empty list.
 func (h *host) release(c *conn, results []actor.Result) []actor.Result {
 	if len(results) == 0 {
 		return results
@@ -221,7 +221,7 @@ func (h *host) readFrame(c *conn, f *frame) {
 	}
 }
 
-// register tells the Core of slots.
+// register passes new slots to the core.
 func (h *host) register(c *conn, slots []announcedSlot) {
 	ev := actor.Registered{
 		Session: c.session(), Worker: "worker", Fingerprint: c.fingerprint(), NotResumable: h.world.workers[c.worker].notResumable,
@@ -235,13 +235,13 @@ func (h *host) register(c *conn, slots []announcedSlot) {
 	h.step(&ev)
 }
 
-// slot gives an offer its id.
+// slot assigns an id to a new slot.
 func (h *host) slot(o announcedSlot) dispatcherd.Slot {
 	h.lastSlot++
 	return dispatcherd.Slot{ID: h.lastSlot, Number: o.number, Types: h.world.typeSets[o.set]}
 }
 
-// unregister tells the Core that a session has ended.
+// unregister tells the core that a session has ended.
 func (h *host) unregister(c *conn) {
 	for _, n := range c.resumed {
 		if b := &c.resumeOffers[n]; b.execution >= 0 {
@@ -255,8 +255,8 @@ func (h *host) unregister(c *conn) {
 	}
 }
 
-// takeBack asks the Core about what a worker brought along. Its free slots are
-// registered when all of it is decided.
+// beginHandshake passes the resume offers of a worker to the core. The free
+// slots are registered when all offers are decided.
 func (h *host) beginHandshake(c *conn) {
 	w := h.world
 	ev := actor.Registered{Session: c.session(), Worker: "worker", Fingerprint: c.fingerprint()}
@@ -273,7 +273,7 @@ func (h *host) beginHandshake(c *conn) {
 	h.step(&ev)
 }
 
-// resumes notes that an execution goes on.
+// recordResume records an accepted offer.
 func (h *host) recordResume(e *actor.Resume) {
 	w := h.world
 	c := w.conns[e.Session-1]
@@ -285,7 +285,7 @@ func (h *host) recordResume(e *actor.Resume) {
 	}
 }
 
-// welcome tells a worker what goes on, and then what else is new.
+// finishHandshake sends the welcome and then the frames that were deferred.
 func (h *host) finishHandshake(c *conn) {
 	w := h.world
 	if c.hostEnd.closed || c.hostIncarnation != h.incarnation || !c.handshaking {
@@ -300,15 +300,15 @@ func (h *host) finishHandshake(c *conn) {
 	c.afterWelcome = nil
 }
 
-// loseHeart ends a connection of which it takes too long to decide what goes on,
-// or that the Core turns away.
+// abortHandshake closes a connection whose handshake takes too long or which
+// the core turns away.
 func (h *host) abortHandshake(c *conn) {
 	if c.handshaking && c.hostIncarnation == h.incarnation && !c.hostEnd.closed {
 		h.disconnect(c)
 	}
 }
 
-// refuse closes a connection that was not welcomed.
+// disconnect closes a connection and unregisters its session.
 func (h *host) disconnect(c *conn) {
 	h.world.closeHostEnd(c)
 	h.conns = slices.DeleteFunc(h.conns, func(o int32) bool { return o == c.number })

@@ -8,52 +8,51 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
-// host is a machine with one dispatcher: the shell around a Core, as
-// internal/daemon has it.
+// A host is a machine with one dispatcher: a core and a model of its shell.
 type host struct {
 	world        *world
 	id           int16
-	incarnation  uint32 // grows with every start and every death
+	incarnation  uint32 // grows with every start and every crash
 	core         *actor.Core
 	up           bool
 	stopped      bool
-	exitStage    int    // stage of a SIGTERM, 0 = none
+	exitStage    int // stage of the stop after SIGTERM, 0 = none
 	stageBegan   moment // when the stage began
-	terminatedAt moment // when the SIGTERM came
-	handsOver    bool   // it leaves what runs on to the next
-	noHeartbeat  bool   // it beats no more
-	fenced       bool   // it could not prove its lease at some time of this life
-	revoked      bool   // it has interrupted what runs
-	inbox        []task // what came while stopped
+	terminatedAt moment // when SIGTERM arrived
+	handsOver    bool // it hands its running jobs over to the next dispatcher
+	noHeartbeat  bool // it sends no more heartbeats
+	fenced       bool // it could not prove its lease at some time of this incarnation
+	revoked      bool // it told its workers to stop
+	inbox        []task // tasks that arrived while it was suspended
 	clock        clock
 
 	run          int32 // id in the table of dispatchers
 	epoch        int32
-	pgConns      [pgConns][]int32 // statements under way; the first is on the wire
+	pgConns      [pgConns][]int32 // statements by connection; the first one is in flight
 	claimRecords claimRecords
-	contention   int // claims to make yet with row locks
+	contention   int // number of further claims that lock rows first
 	lease        lease
 
 	conns    []int32
 	lastSlot dispatcherd.SlotID
 	calls    calls
 
-	alarmAt   actor.Instant // when the alarm is set for
-	alarm     int32         // number of the alarm that counts
+	alarmAt   actor.Instant // when the timer is set for
+	alarm     int32 // number of the current timer
 	fx        []actor.Effect
 	steps     int
-	idleTicks int           // alarms for nothing since the last sample
+	idleTicks int // timers without work since the last sample
 	claimed   actor.Claimed // reused
 	fetched   actor.Fetched
 	ended     actor.Finished
 	released  actor.Released
 }
 
-// clock is a host's monotonic clock: it runs a little fast or slow, and jumps.
+// clock is the monotonic clock of a host. It runs fast or slow, and jumps.
 type clock struct {
-	base int64 // its microseconds at since
+	base int64 // its microseconds at from
 	from moment
-	ppm  int64 // its microseconds in a true second
+	ppm  int64 // its microseconds per true second
 }
 
 func (c *clock) read(now moment) int64 { return c.base + int64(now-c.from)*c.ppm/1_000_000 }
@@ -70,7 +69,7 @@ func (c *clock) when(us int64) moment {
 
 func (h *host) instant() actor.Instant { return actor.Instant(h.clock.read(h.world.now) / 1000) }
 
-// start begins a new life: join first, as a daemon does.
+// start begins a new incarnation. It joins first, as the daemon does.
 func (h *host) start() {
 	w := h.world
 	if h.up {
@@ -91,7 +90,7 @@ func (h *host) start() {
 	h.submit(w.statement(opJoin, h))
 }
 
-// joined has an id for this life and opens the doors.
+// joined creates the core after a successful join.
 func (h *host) joined(run int32) {
 	w := h.world
 	h.run, h.epoch = run, 0
@@ -111,7 +110,7 @@ func (h *host) plan(k kind, at moment, arg int32) {
 	h.world.plan(task{at: at, kind: k, who: h.id, incarnation: h.incarnation, arg: arg})
 }
 
-// do is what the process does when it is given time.
+// do executes a task of the process.
 func (h *host) do(t *task) {
 	w := h.world
 	if h.core == nil && t.kind != hostAnswer {
@@ -153,7 +152,7 @@ func (h *host) do(t *task) {
 	}
 }
 
-// step is one turn of the loop.
+// step passes one event to the core and performs the effects.
 func (h *host) step(ev actor.Event) {
 	w := h.world
 	w.stats.Steps++
@@ -177,8 +176,7 @@ func (h *host) check() {
 	}
 }
 
-// setAlarm keeps one task under way that comes no later than the Core wants to
-// be woken.
+// setAlarm keeps one timer planned that fires no later than the core asks for.
 func (h *host) setAlarm() {
 	want := h.core.NextWake()
 	if want == actor.Never || want >= h.alarmAt {
@@ -189,7 +187,8 @@ func (h *host) setAlarm() {
 	h.plan(hostTimer, h.clock.when(int64(h.alarmAt)*1000), h.alarm)
 }
 
-// ring is the alarm. It may come too early, when the Core has changed its mind.
+// fireTimer handles the timer. It may be too early if the core changed its wake
+// time.
 func (h *host) fireTimer(alarm int32) {
 	if alarm != h.alarm {
 		return
@@ -206,7 +205,7 @@ func (h *host) fireTimer(alarm int32) {
 	h.setAlarm()
 }
 
-// submit hands a statement to its connection.
+// submit queues a statement on its connection.
 func (h *host) submit(i int32, s *statement) {
 	l := pgConnOf[s.op]
 	h.pgConns[l] = append(h.pgConns[l], i)
@@ -215,7 +214,8 @@ func (h *host) submit(i int32, s *statement) {
 	}
 }
 
-// answered takes a statement's answer to whoever asked, and sends the next one.
+// answered passes an answer to the core and sends the next statement of the
+// connection.
 func (h *host) answered(i int32) {
 	w := h.world
 	s := w.statements.all[i]
@@ -277,12 +277,13 @@ func (h *host) reportClaim(s *statement) {
 		}
 	}
 	if s.verdict == contract.OK && !h.trusted() {
-		h.claimed.Result = contract.ClaimResult{Verdict: contract.Unknown} // as the daemon does
+		h.claimed.Result = contract.ClaimResult{Verdict: contract.Unknown} // the daemon does the same
 	}
 	h.step(&h.claimed)
 }
 
-// rivalryLasts is how many claims stay careful after one that lost something.
+// contendedClaims is the number of claims that lock rows first after a claim
+// that lost a row.
 const contendedClaims = 100
 
 func (h *host) trackContention(s *statement) {
@@ -315,8 +316,7 @@ func (h *host) reportFinish(s *statement) {
 	h.step(&h.ended)
 }
 
-// reportJoin is the end of a start, or of joining anew after the lease was
-// found gone.
+// reportJoin handles the answer to a join, at the start or after a lost lease.
 func (h *host) reportJoin(s *statement) {
 	w := h.world
 	ok := s.verdict == contract.OK
@@ -325,7 +325,7 @@ func (h *host) reportJoin(s *statement) {
 			h.joined(s.result.run)
 			return
 		}
-		h.crash() // the process exits; somebody starts it again
+		h.crash() // the process exits and is started again
 		return
 	}
 	if ok {

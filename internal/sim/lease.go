@@ -2,12 +2,12 @@ package sim
 
 import "github.com/dispatcherd/dispatcherd/actor"
 
-// lease is what a dispatcher believes about its own lease, by its own clock:
-// the daemon's rule, which may only make it stop too soon.
+// lease is what a dispatcher knows about its own lease, by its own clock. As in
+// the daemon, an error of the clock can only end it too early.
 type lease struct {
-	sentAt    int64 // when the beat or join under way was begun
-	renewedAt int64 // when the last one that succeeded was
-	fenced    bool  // the Core was told Disowned and not yet Owned
+	sentAt    int64 // when the heartbeat or join in flight was sent
+	renewedAt int64 // when the last successful one was sent
+	fenced    bool // the core received Disowned and not yet Owned
 }
 
 func (l *lease) renewed() (back bool) {
@@ -21,7 +21,7 @@ func (h *host) trusted() bool {
 	return h.clock.read(h.world.now)-h.lease.renewedAt < int64(h.world.scale.lease)*4/5
 }
 
-// fence tells the Core, once for each loss, that the lease is gone.
+// fence tells the core that the lease is lost, once per loss.
 func (h *host) fence() {
 	if !h.lease.fenced {
 		h.lease.fenced, h.fenced = true, true
@@ -29,7 +29,7 @@ func (h *host) fence() {
 	}
 }
 
-// guard looks whether the lease is gone although nobody has said so.
+// guard fences the dispatcher when its lease has run out without an answer.
 func (h *host) guard() {
 	if !h.trusted() {
 		h.fence()
@@ -37,7 +37,7 @@ func (h *host) guard() {
 	h.plan(hostGuard, h.world.now+h.world.scale.lease/20, 0)
 }
 
-// renew tells the Core that the lease is back.
+// renew tells the core that the lease holds again.
 func (h *host) renew() {
 	if h.lease.renewed() {
 		h.step(actor.Owned{})

@@ -8,8 +8,8 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
-// die is kill -9: the memory is gone, the kernel closes the sockets, what is
-// on the way to Postgres may still arrive.
+// crash is kill -9: memory is lost and sockets close. Statements in flight may
+// still arrive at Postgres.
 func (h *host) crash() {
 	w := h.world
 	h.incarnation++
@@ -41,16 +41,16 @@ func (h *host) pause() {
 	w.plan(task{at: w.now + w.random.span(second/100, 2*w.scale.lease), kind: hostContinue, who: h.id})
 }
 
-// resume is SIGCONT. What came meanwhile is taken in one burst; only what came
-// on one connection keeps its order, and does so by itself: frames are queued
-// at their connection, and a connection to Postgres has one answer at a time.
+// resume is SIGCONT. The tasks that arrived meanwhile run in one burst. Frames
+// keep the order of their connection, because they are queued there, and a
+// connection to Postgres has one answer at a time.
 func (h *host) resume() {
 	w := h.world
 	if !h.stopped {
 		return
 	}
 	h.stopped = false
-	if w.has(Clocks) && w.random.below(2) == 0 { // the monotonic clock stood still in a suspended machine
+	if w.has(Clocks) && w.random.below(2) == 0 { // a monotonic clock does not advance while its machine is suspended
 		h.jumpClock(-w.random.below(int64(second)))
 	}
 	for _, t := range h.inbox {
@@ -60,7 +60,7 @@ func (h *host) resume() {
 	h.inbox = h.inbox[:0]
 }
 
-// shift lets the host's clock jump.
+// jumpClock moves the clock of the host.
 func (h *host) jumpClock(us int64) {
 	w := h.world
 	h.clock.set(w.now, h.clock.read(w.now)+us, h.clock.ppm)
@@ -70,7 +70,8 @@ func (h *host) jumpClock(us int64) {
 	}
 }
 
-// terminate is SIGTERM: drain, interrupt, leave, exit, in the daemon's order.
+// terminate is SIGTERM: drain, interrupt, leave and exit, in the order of the
+// daemon.
 func (h *host) terminate() {
 	if !h.up || h.stopped || h.core == nil || h.exitStage > 0 {
 		return
@@ -81,7 +82,7 @@ func (h *host) terminate() {
 	h.plan(hostStage, h.world.now+millisecond, 0)
 }
 
-// handOver is SIGTERM of a dispatcher whose workers may go on without it.
+// handOver is SIGTERM of a dispatcher that hands its running jobs over.
 func (h *host) handOver() {
 	if !h.up || h.stopped || h.core == nil || h.exitStage > 0 {
 		return
@@ -120,16 +121,16 @@ func (h *host) advanceExit() {
 	h.plan(hostStage, w.now+10*millisecond, 0)
 }
 
-// exit is the end of the process after it has left, or tried to.
+// exit ends the process after it has left.
 func (h *host) exit() { h.crash() }
 
-// longestParting is how long it may take until a hang-up has reached the worker:
-// what was to be said before it is written first.
+// maxHangUpDelay bounds the time between a HangUp effect and the closing of the
+// connection. Frames that were queued before are written first.
 const maxHangUpDelay = 50 * millisecond
 
-// part hangs up because of a job. Until the connection is closed the worker does
-// not know, and what it says is still read. How long that is costs no throw of the
-// dice.
+// hangUpSession handles a HangUp effect for a job. Until the connection closes,
+// the worker does not know of it, and its frames are still read. The delay is a
+// hash and draws no random number.
 func (h *host) hangUpSession(c *conn, job dispatcherd.JobID) {
 	w := h.world
 	c.hangUpFor = job
@@ -137,7 +138,7 @@ func (h *host) hangUpSession(c *conn, job dispatcherd.JobID) {
 	h.plan(hostCloseSession, w.now+moment(mix(0x70617274, uint64(w.now)^uint64(job))%uint64(maxHangUpDelay)), c.number)
 }
 
-// parted is the end of such a connection.
+// closeSession closes the connection of an ended session.
 func (h *host) closeSession(c *conn) {
 	if c.hostEnd.closed || c.hostIncarnation != h.incarnation {
 		return
@@ -146,7 +147,7 @@ func (h *host) closeSession(c *conn) {
 	h.disconnect(c)
 }
 
-// hangUpOnSilent ends a session whose worker has not answered for too long.
+// closeSilent ends a session whose worker was silent for too long.
 func (h *host) closeSilent(c *conn) {
 	if c.hostEnd.closed || c.hostIncarnation != h.incarnation || !h.world.workers[c.worker].stopped {
 		return
@@ -156,14 +157,14 @@ func (h *host) closeSilent(c *conn) {
 	h.unregister(c)
 }
 
-// The stages of a stop that leaves what runs on to others, after draining.
+// The stages of a hand-over after draining.
 const (
-	closing  = interrupted + 10 + iota // connections are closed, ends are recorded
-	flushing                           // statements under way are answered
+	closing  = interrupted + 10 + iota // connections close, ends are recorded
+	flushing // statements in flight are answered
 	exiting
 )
 
-// handStage follows daemon.stop.
+// handOverStage follows the stop of the daemon.
 func (h *host) handOverStage() {
 	w := h.world
 	limit := w.scale.grace
@@ -195,14 +196,14 @@ func (h *host) handOverStage() {
 	h.plan(hostStage, w.now+10*millisecond, 0)
 }
 
-// asks reports whether statements are under way.
+// statementsInFlight reports whether statements are in flight.
 func (h *host) statementsInFlight() bool {
 	return slices.ContainsFunc(h.pgConns[:], func(l []int32) bool { return len(l) > 0 })
 }
 
 func (h *host) stageAt(stage int) { h.exitStage, h.stageBegan = stage, h.world.now }
 
-// closeAll ends all connections.
+// closeAll closes all connections.
 func (h *host) closeAll() {
 	w := h.world
 	for _, n := range slices.Clone(h.conns) {
@@ -221,8 +222,8 @@ func (h *host) leaveTable() {
 	h.submit(h.world.statement(opLeave, h))
 }
 
-// handedOver is the end of the process. A hand-over that failed is tried again,
-// once: its connection may have died long before.
+// handedOver ends the process. A failed hand-over is tried once more, because
+// its connection may have died long before.
 func (h *host) handedOver(s *statement) {
 	if s.verdict == contract.OK || h.exitStage > exiting {
 		h.exit()

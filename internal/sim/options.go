@@ -5,79 +5,79 @@ import (
 	"time"
 )
 
-// Faults is a set of things that may go wrong.
+// Faults is a set of faults.
 type Faults uint32
 
 // The faults.
 const (
-	Crash       Faults = 1 << iota // kill -9 of dispatchers; statements under way may or may not commit
+	Crash       Faults = 1 << iota // kill -9 of dispatchers; statements in flight may or may not commit
 	Stop                           // SIGSTOP and SIGCONT of dispatchers
-	Restart                        // SIGTERM of dispatchers: drain, leave, start again
-	Clocks                         // hosts' clocks run fast or slow and jump; the database's jumps
-	Unreachable                    // Postgres restarts, or nothing reaches it for a while
-	Unknown                        // statements, or their answers, get lost, or arrive long after they were given up
-	Slow                           // statements take a hundred times as long
-	Notify                         // notifications are lost, late or doubled; the listener's connection breaks
+	Restart // SIGTERM of dispatchers: they drain, leave and start again
+	Clocks // clocks of hosts run fast or slow and jump; the database clock jumps
+	Unreachable // Postgres restarts or cannot be reached for a while
+	Unknown // statements or their answers are lost, or arrive long after the client gave up
+	Slow // statements take up to 2,000 times as long
+	Notify // notifications are lost, late or duplicated; the connection of the listener breaks
 	Kill                           // kill -9 of workers
 	Suspend                        // SIGSTOP and SIGCONT of workers
 	Cut                            // connections between workers and dispatchers break
-	Shuffle                        // workers take slots off line, bring others, and drain
-	Late                           // inserts commit long after they began; run_at lies in the past
-	Resume                         // connections and dispatchers break under workers that keep their executions and present them
-	HandOver                       // SIGTERM of dispatchers that leave what runs on to the next
+	Shuffle // workers remove and add slots, and drain
+	Late // inserts commit long after they began; run_at is in the past
+	Resume // connections and dispatchers fail while workers keep their executions and offer to resume them
+	HandOver // SIGTERM of dispatchers that hand their running jobs over to the next one
 	Nothing     Faults = 0
 	All         Faults = 1<<(iota-1) - 1
 )
 
-// carried are the faults about work that outlives its connection. They have
-// dice of their own, so that a seed without them is the world it always was.
+// detachFaults are the faults that concern detached executions. They use a
+// random source of their own, so that a seed without them gives the same world
+// as before.
 const detachFaults = Resume | HandOver
 
-// Break takes one safeguard out, to show that the checks notice: a negative
-// control.
+// A Break removes one safeguard, as a negative control of the checks.
 type Break uint8
 
-// The safeguards that can be taken out.
+// The safeguards that can be removed.
 const (
 	Intact             Break = iota
-	WithoutFence             // a finish compares neither attempt nor dispatcher
-	WithoutStatus            // a claim does not ask whether the row is pending
-	WithoutPoll              // only notifications make dispatchers look for rows
-	WithoutLease             // a claim does not ask whether its dispatcher was declared lost
-	WithoutReturn            // the Core is not told that a row it gave back is pending again
-	WithoutEpoch             // an unknown claim is resolved without shutting out a late copy of it
-	WithoutTakeover          // nobody releases the jobs of lost dispatchers
-	WithoutRelease           // what a dead slot ran is not given back
-	WithoutEnd               // the Core is not told that a session has ended: its slots leak
-	WithoutFingerprint       // an adoption does not ask to whom the job was handed
-	WithoutAttempt           // an adoption does not compare the attempt
-	WithoutGeneration        // an adoption does not ask whether the worker came later to somebody else
-	WithoutMembership        // an adoption does not ask whether its dispatcher was declared lost
-	WithoutHold              // a hand-over gives back what it hands over
-	WithoutGrace             // a dispatcher that is told to stop does not wait for what runs
+	WithoutFence // a finish compares neither attempt nor dispatcher
+	WithoutStatus // a claim does not require that the row is pending
+	WithoutPoll // dispatchers read rows only after a notification
+	WithoutLease // a claim does not require that its dispatcher holds the lease
+	WithoutReturn // the core does not learn that a row that it released is pending again
+	WithoutEpoch // resolving a claim does not exclude a late copy of it
+	WithoutTakeover // jobs of lost dispatchers are not released
+	WithoutRelease // the job of a slot that is gone is not released
+	WithoutEnd // the core does not learn that a session has ended
+	WithoutFingerprint // an adoption does not compare the session fingerprint
+	WithoutAttempt // an adoption does not compare the attempt
+	WithoutGeneration // an adoption does not compare the generation of the resume offer
+	WithoutMembership // an adoption does not require that its dispatcher holds the lease
+	WithoutHold // a hand-over releases the rows that it hands over
+	WithoutGrace // a dispatcher does not wait for running jobs after SIGTERM
 )
 
 var breakNames = [...]string{"intact", "without fence", "without status", "without poll", "without lease",
 	"without return", "without epoch", "without takeover", "without release", "without end",
 	"without mark", "without attempt", "without order", "without standing", "without hold", "without grace"}
 
-// String returns the safeguard's name.
+// String returns the name of the safeguard.
 func (b Break) String() string { return breakNames[b] }
 
-// Options choose a world. Everything that they leave open the seed decides.
+// Options select a world. The seed determines everything that they leave open.
 type Options struct {
 	Seed        uint64
-	Steps       int    // events until everything is healed and brought to an end; 0 = DefaultSteps
-	Dispatchers int    // 1..4; 0 = the seed decides
-	Faults      Faults // what may happen; the seed picks some of it unless Every is set
-	Every       bool   // all of Faults happen
+	Steps       int // events with faults; 0 = DefaultSteps
+	Dispatchers int // 1 to 4; 0 = determined by the seed
+	Faults      Faults // permitted faults; the seed selects some of them unless Every is set
+	Every       bool // all of Faults occur
 	Break       Break
-	NoPoll      bool // dispatchers do not look for rows unless they are told of some
-	// LongLooks makes full looks take as long as under a snapshot that was held
-	// for minutes.
+	NoPoll      bool // dispatchers read rows only after a notification
+	// SlowScans makes full scans and backfill scans take as long as under a
+	// snapshot that was held for minutes.
 	SlowScans bool
-	// CheckEvery is the number of a Core's steps between two full checks of its
-	// state; 0 = DefaultCheckEvery.
+	// CheckEvery is the number of steps of a core between two full checks of
+	// its state; 0 = DefaultCheckEvery.
 	CheckEvery int
 }
 
@@ -103,55 +103,55 @@ func (o Options) withDefaults() Options {
 
 const maxHosts = 4
 
-// Violation is a broken promise.
+// A Violation is the first violated guarantee of a run.
 type Violation struct {
-	Event int           // how many events had happened
-	At    time.Duration // since the world began
+	Event int // number of events before it
+	At    time.Duration // simulated time since the start
 	What  string
 }
 
-// String says what was broken and when.
+// String returns the violation with its event and time.
 func (v *Violation) String() string {
 	return fmt.Sprintf("after %d events, at %v: %s", v.Event, v.At, v.What)
 }
 
-// Result is what became of a world.
+// Result is the outcome of a run.
 type Result struct {
-	Events    int           // Steps of Cores, messages, statements and faults
+	Events    int // steps of cores, messages, statements and faults
 	Elapsed   time.Duration // simulated time
-	Hash      uint64        // of every effect of every Core, in order
+	Hash      uint64 // of all effects of all cores, in order
 	Stats     Stats
 	Violation *Violation // the first one, or nil
 }
 
-// Stats count what happened in a world, so that a test can see that it was not
-// an idle one.
+// Stats count what happened in a run, so that a test can require that a fault
+// occurred.
 type Stats struct {
-	Steps                                      int // of Cores
-	Jobs, Done, Failed, Cancelled              int // rows, by how they ended
-	Claims, Won, Skipped                       int // claim statements; rows they took and could not take
-	Finishes, Stale                            int // items of finishes; those that changed nothing
-	TakenOver, Rejoined                        int // rows of lost dispatchers released; leases found gone
-	Executions, Overlaps                       int // started; while an older attempt was still being executed
+	Steps                                      int // of cores
+	Jobs, Done, Failed, Cancelled              int // rows, by final status
+	Claims, Won, Skipped                       int // claim statements; rows that they won and did not win
+	Finishes, Stale                            int // items of finishes; items that changed nothing
+	TakenOver, Rejoined                        int // rows of lost dispatchers that were released; leases found lost
+	Executions, Overlaps                       int // executions; executions beside an older attempt of the same job
 	Calls, Answered, Abandoned                 int
 	Crashes, Stops, Restarts                   int // of dispatchers
 	Kills, Suspensions, Cuts                   int // of workers and connections
 	Unreachable, Unknowns, Slow, LateStatement int
 	Notified, LostNotifications                int
-	WrongStale                                 int // ends that were recorded and yet called stale
-	LockWaits, Ticks                           int // statements that waited for a lock; alarms after which a Core had nothing to do
-	Windows                                    int // comparisons of a placement with the jobs it passed
-	Detached, Offered                          int // executions whose connection was lost; tries to bring them along
-	Adopted, Resumed                           int // rows taken over by the statement; executions that go on, those included that only changed their connection
-	HandedOver, NotAdopted                     int // rows left to the next dispatcher; of these, those nobody took in time
-	BackfillScans                              int // answers to looks on a connection of their own
-	HungUp, LateSlots                          int // sessions ended because a cancel was ignored; slots announced on such a session
-	Reoffered                                  int // ends that were reported and presented again
-	Busy                                       int // rows that an adoption found locked or changed meanwhile
-	Expired, LateAdoptions                     int // executions given up by their workers after the time to resume; taken by a late adoption from a dispatcher to which the worker had come back
+	WrongStale                                 int // ends that were recorded and reported as stale
+	LockWaits, Ticks                           int // statements that waited for a lock; timers after which a core had nothing to do
+	Windows                                    int // comparisons of a placement with the jobs that it overtook
+	Detached, Offered                          int // executions that lost their connection; resume offers
+	Adopted, Resumed                           int // rows adopted; executions resumed, also under the same dispatcher
+	HandedOver, NotAdopted                     int // rows handed over; of these, rows that were not adopted in time
+	BackfillScans                              int // answers to backfill scans
+	HungUp, LateSlots                          int // sessions ended because a job ignored its cancel; slots added on such a session
+	Reoffered                                  int // ends that were reported and offered again
+	Busy                                       int // rows that an adoption found locked or changed
+	Expired, LateAdoptions                     int // executions whose resume window passed; adoptions that took a job from the dispatcher to which its worker had returned
 }
 
-// Add adds up the stats of several worlds.
+// Add adds the counts of another run.
 func (s *Stats) Add(o Stats) {
 	s.Steps += o.Steps
 	s.Jobs, s.Done, s.Failed, s.Cancelled = s.Jobs+o.Jobs, s.Done+o.Done, s.Failed+o.Failed, s.Cancelled+o.Cancelled

@@ -2,8 +2,8 @@ package sim
 
 import "time"
 
-// moment is true time in microseconds since the world began. No process of the
-// world can see it; what they see are clocks derived from it.
+// moment is the true time in microseconds since the start. Processes do not see
+// it; they see clocks that are derived from it.
 type moment int64
 
 func (m moment) duration() time.Duration { return time.Duration(m) * time.Microsecond }
@@ -13,61 +13,61 @@ const (
 	second      moment = 1000 * millisecond
 )
 
-// task is something that will happen.
+// A task is an event that is planned for a moment.
 type task struct {
 	at          moment
-	seq         uint64 // tasks of one moment happen in the order they were planned
-	incarnation uint32 // of the process or the record it is meant for; an older one's tasks are void
+	seq         uint64 // orders the tasks of one moment
+	incarnation uint32 // of the process or record that the task is for; a task for an earlier one is void
 	arg         int32
 	who         int16
 	kind        kind
 }
 
-// kind says what a task does.
+// kind is the type of a task.
 type kind uint8
 
-// The tasks of a dispatcher's process come first: they wait while it is
-// stopped and are void when it is dead.
+// The tasks of a dispatcher come first. They wait while it is suspended and are
+// void when it is dead.
 const (
-	hostTimer            kind = iota + 1 // the alarm the Core asked for
-	hostHeartbeat                        // time for a heartbeat
-	hostRead                             // frames of a worker arrive; arg: connection
-	hostSilence                          // a worker has not been heard of for too long; arg: connection
-	hostNotification                     // a notification arrives; arg: see news
-	hostAnswer                           // a statement is answered; arg: statement
-	hostCall                             // a caller comes
-	hostAbandon                          // a caller goes; arg: call
-	hostNoWait                           // a caller will not wait for a slot of its type; arg: call
-	hostGuard                            // time to see whether the lease can still be proved
-	hostStage                            // a stopping dispatcher looks whether it is idle
-	hostWelcome                          // all that a worker brought along is decided; arg: connection
-	hostCloseSession                     // it closes a connection that it hung up on; arg: connection
-	hostHandshakeTimeout                 // it takes too long to decide it; arg: connection
+	hostTimer            kind = iota + 1 // the timer that the core asked for
+	hostHeartbeat // the next heartbeat is due
+	hostRead // frames of a worker arrive; arg: connection
+	hostSilence // a worker was silent for too long; arg: connection
+	hostNotification // a notification arrives; arg: see rowsInserted
+	hostAnswer // a statement is answered; arg: statement
+	hostCall // a caller sends a request
+	hostAbandon // a caller disconnects; arg: request
+	hostNoWait // a caller stops waiting for capacity; arg: request
+	hostGuard // check whether the lease still holds
+	hostStage // a stopping dispatcher checks whether it is idle
+	hostWelcome // all resume offers of a connection are decided; arg: connection
+	hostCloseSession // close a session that the core ended; arg: connection
+	hostHandshakeTimeout // deciding the resume offers takes too long; arg: connection
 	lastOfHost
 
-	hostStart     // a dead dispatcher is started again
+	hostStart // a dead dispatcher starts again
 	hostContinue  // SIGCONT
-	workerRead    // frames of a dispatcher arrive; arg: connection
-	workerStart   // a dead worker is started again
-	workerDial    // a worker without a connection tries to get one
+	workerRead // frames of a dispatcher arrive; arg: connection
+	workerStart // a dead worker starts again
+	workerDial // a worker without a connection dials
 	workerResume  // SIGCONT
 	executionEnd  // arg: execution
-	statementAt   // a statement reaches the server, or goes on there; arg: statement
-	statementLate // its limit on the server is over; arg: statement
+	statementAt // a statement arrives at the server or continues there; arg: statement
+	statementLate // a statement reaches the time limit of the server; arg: statement
 	producerTurn
 	producerCommit // arg: batch
 	producerCancel
 	faultTurn
 	postgresUp
 	sampleTurn
-	slotTurn               // a worker changes its slots
-	workerHandshakeTimeout // a worker has waited long enough for its welcome; arg: connection
-	detachedExpiry         // an execution was without a connection for too long; arg: execution
-	detachedTurn           // something happens to work that outlives its connection
+	slotTurn // a worker changes its slots
+	workerHandshakeTimeout // a worker stops waiting for its welcome; arg: connection
+	detachedExpiry // the resume window of a detached execution ends; arg: execution
+	detachedTurn // a fault that concerns detached executions
 )
 
-// queue is a heap of tasks, the next to happen on top. Four children a node:
-// half the levels of a binary heap, and children share a cache line or two.
+// queue is a heap of tasks with four children per node. It has half the levels
+// of a binary heap, and siblings share one or two cache lines.
 type queue struct {
 	heap []task
 	seq  uint64
@@ -90,7 +90,7 @@ func (q *queue) push(t task) {
 	h[i] = t
 }
 
-// pop takes the next task. There must be one.
+// pop removes and returns the next task. The queue must not be empty.
 func (q *queue) pop() task {
 	h := q.heap
 	top := h[0]

@@ -5,9 +5,9 @@ import (
 	"math/rand/v2"
 )
 
-// dice is the only source of chance of a world. PCG is fixed by its
-// definition and everything on top is integer arithmetic, so a seed means the
-// same world on every platform.
+// random is the only source of randomness of a world. PCG is fully specified
+// and the functions use integer arithmetic only, so a seed gives the same world
+// on every platform.
 type random struct{ pcg rand.PCG }
 
 // below returns a number from 0 to n-1, n ≥ 1.
@@ -19,11 +19,11 @@ func (d *random) below(n int64) int64 {
 // between returns a number from a to b, both included.
 func (d *random) between(a, b int64) int64 { return a + d.below(b-a+1) }
 
-// chance is true n times out of 10,000.
+// chance reports true with a probability of n in 10,000.
 func (d *random) chance(n int64) bool { return n > 0 && d.below(10_000) < n }
 
-// span returns a moment between a and b, short ones far more often: the
-// product of two throws.
+// span returns a moment from a to b. It is the product of two draws, so short
+// ones are more frequent.
 func (d *random) span(a, b moment) moment {
 	return a + moment(d.below(d.below(int64(b-a)+1)+1))
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
-// perform carries out one effect, as the daemon's performer does.
+// perform performs one effect, as the shell of the daemon does.
 func (h *host) perform(e actor.Effect) {
 	w := h.world
 	switch e := e.(type) {
@@ -35,7 +35,7 @@ func (h *host) perform(e actor.Effect) {
 	case *actor.Send:
 		w.judge.sent(w, h, e)
 		if w.conns[e.Session-1].hangUpFor != 0 {
-			w.violate("dispatcher %d hands out job %d on a connection that it has ended", h.id, e.Job)
+			w.violate("dispatcher %d sent job %d on a session that it has ended", h.id, e.Job)
 		}
 		h.sendFrame(e.Session, frame{kind: frameJob, job: e.Job, attempt: e.Attempt, number: e.Number, typ: uint8(typeNumber(e.Type))})
 	case *actor.Adopt:
@@ -45,7 +45,7 @@ func (h *host) perform(e actor.Effect) {
 	}
 }
 
-// performForSession carries out an effect that goes to a worker.
+// performForSession performs an effect that concerns a worker.
 func (h *host) performForSession(e actor.Effect) {
 	w := h.world
 	switch e := e.(type) {
@@ -60,7 +60,7 @@ func (h *host) performForSession(e actor.Effect) {
 	case *actor.Welcome:
 		h.plan(hostWelcome, w.now, int32(e.Session-1))
 	case *actor.RejectSlots:
-		w.violate("dispatcher %d rejects slots: %s", h.id, e.Reason)
+		w.violate("dispatcher %d rejected slots: %s", h.id, e.Reason)
 	case *actor.HangUp:
 		h.hangUpSession(w.conns[e.Session-1], e.Job)
 	case *actor.TurnAway:
@@ -74,7 +74,7 @@ func (h *host) performForSession(e actor.Effect) {
 
 func (h *host) sendFrame(session dispatcherd.SessionID, f frame) {
 	if session == 0 {
-		return // an execution whose worker has not come back yet
+		return // the worker of the execution has not reconnected
 	}
 	c := h.world.conns[session-1]
 	switch {
@@ -86,8 +86,9 @@ func (h *host) sendFrame(session dispatcherd.SessionID, f frame) {
 	}
 }
 
-// notesLeft is how many notes claims of a single row leave to be forgotten: fewer
-// than in package claim, so that they are also forgotten.
+// maxRemovable is the number of removable claims that single-row claims leave
+// to later ones. It is smaller than in package claim, so that removal occurs
+// often.
 const maxRemovable = 8
 
 func (h *host) submitClaim(o op, r *contract.ClaimRequest) {
@@ -128,7 +129,7 @@ func (h *host) submitFinish(r *contract.FinishRequest) {
 	h.submit(i, s)
 }
 
-// beat publishes what this dispatcher can do.
+// heartbeat sends a heartbeat with the capacity of this dispatcher.
 func (h *host) heartbeat() {
 	h.lease.sentAt = h.clock.read(h.world.now)
 	i, s := h.world.statement(opHeartbeat, h)
@@ -140,7 +141,8 @@ func (h *host) heartbeat() {
 
 func typeNumber(name string) int { return int(name[len(name)-1] - '0') }
 
-// beaten takes what a beat learned to the loop, and plans the next beat.
+// heartbeatDone passes the result of a heartbeat to the core and plans the next
+// one.
 func (h *host) heartbeatDone(s *statement) {
 	w := h.world
 	switch {
@@ -164,10 +166,10 @@ func (h *host) heartbeatDone(s *statement) {
 	h.plan(hostHeartbeat, w.now+w.scale.heartbeat, 0)
 }
 
-// marks remember which claim each job came from, as package claim does, so
-// that a claim's note is removed once none of its jobs runs any more.
+// claimRecords remember the claim of each job, as package claim does. A claim's
+// row is removable when none of its jobs runs.
 type claimRecords struct {
-	byJob     []int32 // by job id - 1: position in tokens plus one
+	byJob     []int32 // by job id - 1: position in records plus one
 	records   []claimRecord
 	removable []uint64
 }
@@ -193,7 +195,7 @@ func (m *claimRecords) add(token uint64, won []contract.Won) {
 		}
 	}
 	if known >= 0 {
-		return // told twice: the claim was resolved although it had been answered
+		return // the claim was answered and also resolved
 	}
 	at := slices.IndexFunc(m.records, func(k claimRecord) bool { return k.token == token })
 	if at < 0 {
@@ -223,18 +225,18 @@ func (m *claimRecords) remove(id dispatcherd.JobID) {
 	}
 }
 
-// What hostNews may bring, besides the id of a job to cancel.
+// Arguments of hostNotification, besides the id of a job to cancel.
 const (
 	rowsInserted     = 0
-	listenerLost     = -1 // the listener's connection broke
-	listenerRestored = -2 // it is there again
-	rowInserted      = -3 // the row 1 became pending, alone; the next lower is row 2, and so on
+	listenerLost     = -1 // the connection of the listener broke
+	listenerRestored = -2 // the listener has reconnected
+	rowInserted      = -3 // row 1 alone became pending; the next lower number is row 2, and so on
 )
 
-// notify rings for every dispatcher that listens.
+// notify sends a notification without a row to every listening dispatcher.
 func (w *world) notify() { w.notifyRow(rowsInserted) }
 
-// bring notifies every dispatcher that listens of new rows.
+// notifyRow sends a notification to every listening dispatcher.
 func (w *world) notifyRow(notification int32) {
 	w.stats.Notified++
 	for _, h := range w.hosts {
@@ -267,7 +269,7 @@ func (h *host) notified(notification int32) {
 		h.step(actor.Notified{})
 	case notification <= rowInserted:
 		id := dispatcherd.JobID(rowInserted - notification + 1)
-		r := w.table.row(id) // as it was inserted, whatever became of it
+		r := w.table.row(id) // as inserted; its current status does not matter
 		h.step(actor.Announced{Row: contract.RowNotification{
 			Type: w.typeNames[r.typ], Priority: r.priority, Key: contract.Key{RunAt: r.insertedRunAt, ID: id},
 		}})

@@ -10,11 +10,11 @@ import (
 
 const maxTypes = 8
 
-// world is everything there is: one table, some hosts with a dispatcher each,
-// workers, producers and callers, and chance.
+// A world is one simulated cluster: the table, hosts with one dispatcher each,
+// workers, producers, callers, and the random source.
 type world struct {
 	opt    Options
-	faults Faults // what may happen here
+	faults Faults // faults that may occur in this world
 	scale  scale
 	detach detachment
 	random random
@@ -34,44 +34,44 @@ type world struct {
 	batches    []batch
 	judge      judge
 
-	healing         bool // no more faults and no new jobs: everything must come to its end
+	healing         bool // no new faults and no new jobs; every job must end
 	healedAt        moment
-	sampledAt       moment // when sample last looked
-	progress        moment // when a row ended the last time
-	expireCallersAt moment // when callers are sent home next
+	sampledAt       moment // when sample last ran
+	progress        moment // when a row last ended
+	expireCallersAt moment // when expireCallers runs next
 	typeNames       [maxTypes]string
-	typeSets        [][]string // by set
-	setMasks        []uint32   // types of a set as bits
+	typeSets        [][]string // type names, by set number
+	setMasks        []uint32 // types as bits, by set number
 }
 
-// scale is what the seed makes of a world's size and pace.
+// scale holds the sizes and times that the seed determines.
 type scale struct {
 	types          int
 	priorities     []dispatcherd.Priority
-	jobMin         moment // length of an execution
+	jobMin         moment // bounds of the duration of an execution
 	jobMax         moment
-	insertGap      moment // between two turns of a producer
-	callGap        moment // between two callers of one dispatcher
-	returning      int64  // executions of 10,000 that are given back unfinished
-	failing        int64  // executions of 10,000 that fail
-	limited        int64  // jobs of 10,000 that have a limit of their own
-	bulk           int64  // inserts of 10,000 that are large
-	future         int64  // inserts of 10,000 that are due later
+	insertGap      moment // mean time between two inserts of a producer
+	callGap        moment // mean time between two requests to one dispatcher
+	returning      int64 // executions of 10,000 that return their job unfinished
+	failing        int64 // executions of 10,000 that fail
+	limited        int64 // jobs of 10,000 that have their own timeout
+	bulk           int64 // inserts of 10,000 that are large
+	future         int64 // inserts of 10,000 that are due later
 	cancelGap      moment
 	faultGap       moment
 	lease          moment
 	heartbeat      moment
 	grace          moment
-	timeout        moment // after which a client gives a statement up
-	limit          moment // after which the server does
-	silenceTimeout moment // after which a worker that is stopped counts as dead
-	misreported    int64  // answers of 10,000 that come twice, or about what was never asked
-	keepRunning    bool   // handlers go on when the connection is lost
-	claims         int    // claims in flight
-	crashes        int    // deaths of workers after which a job is quarantined
+	timeout        moment // after which a client gives up a statement
+	limit          moment // after which the server cancels a statement
+	silenceTimeout moment // after which a suspended worker counts as dead
+	misreported    int64 // reports of 10,000 that are repeated or concern another attempt
+	keepRunning    bool // handlers continue when the connection is lost
+	claims         int // maximal claims in flight
+	crashes        int // crashes after which a job is quarantined
 }
 
-// newWorld makes a world and plans its first tasks.
+// newWorld returns a world with its first tasks planned.
 func newWorld(opt Options) *world {
 	w := &world{opt: opt.withDefaults()}
 	w.random.pcg = *rand.NewPCG(opt.Seed, 0x5eed)
@@ -104,15 +104,15 @@ func newWorld(opt Options) *world {
 	return w
 }
 
-// pickFaults chooses which of the allowed faults this world knows: some worlds
-// with few of them find what a world with all of them drowns.
+// pickFaults selects the faults of this world from the permitted ones. A world
+// with few faults finds defects that a world with all faults hides.
 func (w *world) pickFaults() {
 	w.faults = w.opt.Faults
 	if w.opt.Every {
 		return
 	}
 	share := w.random.between(1, 10)
-	for f := Faults(1); f <= Late<<1; f <<= 1 { // one throw more than there were faults: seeds keep their worlds
+	for f := Faults(1); f <= Late<<1; f <<= 1 { // one draw more than there are faults, so that existing seeds keep their worlds
 		if w.random.below(10) >= share {
 			w.faults &^= f &^ detachFaults
 		}
@@ -148,8 +148,8 @@ func (w *world) pickScale() {
 	s.crashes = []int{1, 3, 3, 1000}[d.below(4)]
 }
 
-// pickPace lets producers and callers together bring between a quarter and
-// one and a half times what the slots can do.
+// pickPace sets the rates of producers and callers, so that together they offer
+// between 25 % and 150 % of the capacity of the slots.
 func (w *world) pickPace(slots, hosts int) {
 	s := &w.scale
 	mean := s.jobMin + (s.jobMax-s.jobMin)/4
@@ -182,15 +182,15 @@ func (w *world) plan(t task) { w.queue.push(t) }
 
 func (w *world) has(f Faults) bool { return w.faults&f != 0 && !w.healing }
 
-// violate notes the first broken promise; the world ends with it.
+// violate records the first violation. The run ends with it.
 func (w *world) violate(format string, args ...any) {
 	if w.broken == nil {
 		w.broken = &Violation{Event: w.events, At: w.now.duration(), What: fmt.Sprintf(format, args...)}
 	}
 }
 
-// config is what every dispatcher runs with: the real limits, at a pace that
-// suits worlds that last seconds to minutes.
+// config returns the configuration of a dispatcher: the limits of production
+// with short times, because a world lasts seconds to minutes.
 func (w *world) config(h *host) actor.Config {
 	cfg := actor.DefaultConfig()
 	cfg.Weights = weights
@@ -217,11 +217,11 @@ func (w *world) config(h *host) actor.Config {
 	return cfg
 }
 
-// Run lets a world live: Steps events with faults, then everything is healed
-// and must come to its end. It stops at the first broken promise.
+// Run simulates Steps events with faults, then heals the world and waits until
+// every job has ended. It stops at the first violation.
 func Run(opt Options) Result { return newWorld(opt).run() }
 
-// live brings the world to its end.
+// run simulates the world until it ends.
 func (w *world) run() Result {
 	for w.broken == nil {
 		if !w.healing && w.events >= w.opt.Steps {
@@ -238,7 +238,7 @@ func (w *world) run() Result {
 	}
 }
 
-// next lets the next thing happen.
+// next executes the next task.
 func (w *world) next() {
 	t := w.queue.pop()
 	w.now = t.at
@@ -257,7 +257,7 @@ func (w *world) next() {
 	w.do(&t)
 }
 
-// do carries out what does not happen inside a dispatcher's process.
+// do executes a task that does not belong to the process of a dispatcher.
 func (w *world) do(t *task) {
 	switch t.kind {
 	case workerRead:
