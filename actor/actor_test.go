@@ -10,9 +10,9 @@ import (
 	"github.com/dispatcherd/dispatcherd"
 )
 
-// stagehand plays Postgres and the workers for a running Actor: statements are
+// testShell plays Postgres and the workers for a running Actor: statements are
 // answered by another goroutine, as in the daemon, so the loop never waits.
-type stagehand struct {
+type testShell struct {
 	actor *Actor
 	table *table
 	sent  chan Effect
@@ -20,13 +20,13 @@ type stagehand struct {
 	queue chan Effect
 }
 
-func startStage(t *testing.T, configure func(*Config)) *stagehand {
+func startLoop(t *testing.T, configure func(*Config)) *testShell {
 	t.Helper()
 	cfg := DefaultConfig()
 	if configure != nil {
 		configure(&cfg)
 	}
-	s := &stagehand{table: newTable(), sent: make(chan Effect, 1000), queue: make(chan Effect, 100)}
+	s := &testShell{table: newTable(), sent: make(chan Effect, 1000), queue: make(chan Effect, 100)}
 	s.actor = NewActor(New(cfg), nil)
 	s.actor.Start(performerFunc(s.perform))
 	go s.answer()
@@ -37,7 +37,7 @@ type performerFunc func([]Effect)
 
 func (f performerFunc) Perform(fx []Effect) { f(fx) }
 
-func (s *stagehand) perform(fx []Effect) {
+func (s *testShell) perform(fx []Effect) {
 	for _, e := range fx {
 		s.said = append(s.said, nameOf(e))
 		e = keptOne(e)
@@ -50,7 +50,7 @@ func (s *stagehand) perform(fx []Effect) {
 	}
 }
 
-func (s *stagehand) answer() {
+func (s *testShell) answer() {
 	for e := range s.queue {
 		switch e := e.(type) {
 		case *Fetch:
@@ -66,7 +66,7 @@ func (s *stagehand) answer() {
 }
 
 // stop ends the loop, then the goroutine that answers it.
-func (s *stagehand) stop() {
+func (s *testShell) stop() {
 	s.actor.Stop()
 	close(s.queue)
 }
@@ -75,9 +75,9 @@ func pdfSlot(id dispatcherd.SlotID) Registered {
 	return Registered{Session: dispatcherd.SessionID(id), Worker: "w", Slots: []dispatcherd.Slot{{ID: id, Types: []string{"pdf"}}}}
 }
 
-func TestTheLoopRunsAJobFromRowToRow(t *testing.T) {
+func TestLoopRunsAJobFromFetchToFinish(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := startStage(t, nil)
+		s := startLoop(t, nil)
 		defer s.stop()
 		s.table.insert(row{id: 1, typ: "pdf", runAt: s.table.now})
 		s.actor.Register(pdfSlot(1))
@@ -92,9 +92,9 @@ func TestTheLoopRunsAJobFromRowToRow(t *testing.T) {
 
 // A worker that answers and hangs up at once has answered: its end must not
 // overtake its last words, or the job would run again.
-func TestTheLastWordsOfASessionAreHeardBeforeItsEnd(t *testing.T) {
+func TestReportsOfASessionAreHandledBeforeItsEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := startStage(t, nil)
+		s := startLoop(t, nil)
 		defer s.stop()
 		for i := range 200 {
 			id := dispatcherd.JobID(i + 1)
@@ -113,9 +113,9 @@ func TestTheLastWordsOfASessionAreHeardBeforeItsEnd(t *testing.T) {
 	})
 }
 
-func TestThePollFindsWhatNobodyRangFor(t *testing.T) {
+func TestPollFindsRowsWithoutNotification(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := startStage(t, func(c *Config) { c.Poll = time.Minute })
+		s := startLoop(t, func(c *Config) { c.Poll = time.Minute })
 		defer s.stop()
 		s.actor.Register(pdfSlot(1))
 		synctest.Wait()
@@ -126,9 +126,9 @@ func TestThePollFindsWhatNobodyRangFor(t *testing.T) {
 	})
 }
 
-func TestARequestPastItsDeadlineIsAnsweredAtTheDeadline(t *testing.T) {
+func TestLateRequestIsAnsweredAtItsDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := startStage(t, nil)
+		s := startLoop(t, nil)
 		defer s.stop()
 		began := time.Now()
 		s.actor.Request(Requested{Job: -1, Type: "pdf", Deadline: 1500 * time.Millisecond, Wait: true})
@@ -142,7 +142,7 @@ func TestARequestPastItsDeadlineIsAnsweredAtTheDeadline(t *testing.T) {
 // block nobody, also when the loop has ended.
 func TestNotificationsNeverBlock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := startStage(t, nil)
+		s := startLoop(t, nil)
 		for range 10_000 {
 			s.actor.Notify()
 		}
@@ -153,9 +153,9 @@ func TestNotificationsNeverBlock(t *testing.T) {
 	})
 }
 
-func TestNothingHangsOnAnEndedLoop(t *testing.T) {
+func TestNoCallBlocksOnAnEndedLoop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := startStage(t, nil)
+		s := startLoop(t, nil)
 		s.stop()
 		s.actor.Register(pdfSlot(1))
 		s.actor.Unregister(Unregistered{})
@@ -171,9 +171,9 @@ func TestNothingHangsOnAnEndedLoop(t *testing.T) {
 }
 
 // An idle loop sleeps: in an hour it wakes for its polls and for nothing else.
-func TestAnIdleLoopWakesForItsPollsOnly(t *testing.T) {
+func TestIdleLoopWakesForPollsOnly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := startStage(t, nil)
+		s := startLoop(t, nil)
 		defer s.stop()
 		s.actor.Register(pdfSlot(1))
 		time.Sleep(time.Minute) // lets the start settle

@@ -13,16 +13,16 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
-// treadmill keeps a core saturated: every slot is busy, every lane has more
+// saturatedCore keeps a core saturated: every slot is busy, every lane has more
 // jobs than anybody could run, and each slot that is released is placed again
 // at once. It answers all statements in the instant they are sent, out of
 // memory that it made beforehand, so that what is measured is the core.
-type treadmill struct {
+type saturatedCore struct {
 	core     *Core
 	now      Instant
 	nextID   dispatcherd.JobID
-	running  []ring // by session; the oldest job is released first
-	at       int    // whose turn it is
+	running  []sessionJobs // by session; the oldest job is released first
+	at       int           // whose turn it is
 	placed   int
 	fx       []Effect
 	queue    []statement
@@ -41,16 +41,16 @@ type statement struct {
 	subscribed bool
 }
 
-// ring is what one session runs, oldest first.
-type ring struct {
+// sessionJobs is what one session runs, oldest first.
+type sessionJobs struct {
 	jobs []Result
 	at   int
 }
 
-func newTreadmill(slots, types, sets, batch int) *treadmill {
+func newSaturatedCore(slots, types, sets, batch int) *saturatedCore {
 	rng := rand.New(rand.NewPCG(1, 2))
 	cfg := DefaultConfig()
-	m := &treadmill{core: New(cfg)}
+	m := &saturatedCore{core: New(cfg)}
 	m.released.Results = make([]Result, batch)
 	all := make([][]string, sets)
 	for i := range all {
@@ -64,7 +64,7 @@ func newTreadmill(slots, types, sets, batch int) *treadmill {
 				ID: dispatcherd.SlotID(s*perSession + i + 1), Number: int32(i), Types: all[rng.IntN(sets)],
 			})
 		}
-		m.running = append(m.running, ring{})
+		m.running = append(m.running, sessionJobs{})
 		m.step(&ev)
 	}
 	for range 5 * slots / batch { // lanes find their length
@@ -84,7 +84,7 @@ func smallSet(rng *rand.Rand, types int) []string {
 }
 
 // turn releases the oldest jobs of one session, which places as many new ones.
-func (m *treadmill) turn() {
+func (m *saturatedCore) turn() {
 	m.now++
 	r := &m.running[m.at]
 	m.released.Session = dispatcherd.SessionID(m.at)
@@ -100,7 +100,7 @@ func (m *treadmill) turn() {
 	m.step(&m.released)
 }
 
-func (m *treadmill) step(ev Event) {
+func (m *saturatedCore) step(ev Event) {
 	m.feed(ev)
 	answered := 0
 	for answered < len(m.queue) { // answers bring more statements
@@ -110,7 +110,7 @@ func (m *treadmill) step(ev Event) {
 	m.queue = m.queue[:0]
 }
 
-func (m *treadmill) feed(ev Event) {
+func (m *saturatedCore) feed(ev Event) {
 	m.fx = m.core.Step(m.now, ev, m.fx[:0])
 	for i := range m.fx {
 		switch e := m.fx[i].(type) {
@@ -129,7 +129,7 @@ func (m *treadmill) feed(ev Event) {
 }
 
 // start notes a job where the one that was released longest ago stood.
-func (m *treadmill) start(e *Send) {
+func (m *saturatedCore) start(e *Send) {
 	m.placed++
 	r := &m.running[e.Session]
 	job := Result{Job: e.Job, Attempt: e.Attempt, OK: true}
@@ -148,7 +148,7 @@ func (m *treadmill) start(e *Send) {
 	r.jobs = append(r.jobs, job) // the first time
 }
 
-func (m *treadmill) answer(s statement) {
+func (m *saturatedCore) answer(s statement) {
 	switch {
 	case s.fetch != nil:
 		res := &m.fetched.Result
@@ -189,7 +189,7 @@ func BenchmarkCore(b *testing.B) {
 		{100_000, 100_000}, // nearly every slot with a set of its own
 	} {
 		b.Run(fmt.Sprintf("slots=%d/types=%d/sets=%d", f.slots, types, f.sets), func(b *testing.B) {
-			m := newTreadmill(f.slots, types, f.sets, batch)
+			m := newSaturatedCore(f.slots, types, f.sets, batch)
 			var before, after runtime.MemStats
 			runtime.ReadMemStats(&before)
 			m.placed = 0
@@ -206,11 +206,11 @@ func BenchmarkCore(b *testing.B) {
 	}
 }
 
-// TestADecisionAllocatesNothing: what a core needs it has after a while, and
+// TestDecisionsDoNotAllocate: what a core needs it has after a while, and
 // then it decides without another allocation.
-func TestADecisionAllocatesNothing(t *testing.T) {
+func TestDecisionsDoNotAllocate(t *testing.T) {
 	for _, slots := range []int{1000, 4096} {
-		m := newTreadmill(slots, 100, 200, 10)
+		m := newSaturatedCore(slots, 100, 200, 10)
 		for range 2 * slots {
 			m.turn()
 		}

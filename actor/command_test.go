@@ -14,8 +14,8 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
-// words is a command line taken apart: bare words, and key=value pairs of
-// which a value may be (a,b)(c).
+// words is a parsed command line: bare words, and key=value pairs. A value may
+// be (a,b)(c).
 type words struct {
 	bare []string
 	args map[string]string
@@ -63,7 +63,7 @@ func sets(s string) [][]string {
 	return all
 }
 
-// command runs one command and returns what was said.
+// command runs one command and returns its output.
 func (w *world) command(line string, body []string) string {
 	w.out.Reset()
 	ws := parse(line)
@@ -72,18 +72,18 @@ func (w *world) command(line string, body []string) string {
 	require.True(w.t, ok, "no command %q", name)
 	ws.bare = ws.bare[1:]
 	run(w, ws, body)
-	if !slices.Contains(lazy, name) {
-		w.settle()
+	if !slices.Contains(deferred, name) {
+		w.answerAll()
 	}
 	return w.out.String()
 }
 
-// lazy commands leave the statements they cause to the next command.
-var lazy = []string{"insert", "notify", "clock", "hold", "show", "read"}
+// deferred commands leave the statements that they cause to the next command.
+var deferred = []string{"insert", "notify", "clock", "hold", "show", "read"}
 
-// commands is the language of the scenario files. Statements to Postgres are
-// carried out at the end of a command; hold keeps a kind of them under way
-// until answer or lose says what became of it.
+// commands is the language of the scenario files. Each command executes the
+// statements that it causes. hold keeps statements of one name in flight until
+// answer or lose states their outcome.
 var commands map[string]func(*world, words, []string)
 
 func init() {
@@ -91,7 +91,7 @@ func init() {
 		"at":       func(w *world, ws words, _ []string) { w.use(ws.bare[0]) },
 		"config":   (*world).cmdConfig,
 		"register": (*world).cmdRegister,
-		"present":  (*world).cmdPresent,
+		"offer":    (*world).cmdOffer,
 		"withdraw": (*world).cmdWithdraw,
 		"kill":     func(w *world, ws words, _ []string) { w.step(Unregistered{Session: w.at.sessions[ws.bare[0]]}) },
 		"insert":   (*world).cmdInsert,
@@ -110,13 +110,13 @@ func init() {
 		"done":     func(w *world, ws words, _ []string) { w.result(ws, Result{OK: true, Value: []byte(ws.args["result"])}) },
 		"fail":     (*world).cmdFail,
 		"request":  (*world).cmdRequest,
-		"hangup":   func(w *world, ws words, _ []string) { w.step(Abandoned{Job: w.jobs[ws.bare[0]]}) },
+		"abandon":  func(w *world, ws words, _ []string) { w.step(Abandoned{Job: w.jobs[ws.bare[0]]}) },
 		"cancel": func(w *world, ws words, _ []string) {
 			w.step(CancelRequested{Jobs: []dispatcherd.JobID{w.jobs[ws.bare[0]]}})
 		},
-		"giveback": func(w *world, ws words, _ []string) { w.result(ws, Result{Returned: true}) },
+		"return":   func(w *world, ws words, _ []string) { w.result(ws, Result{Returned: true}) },
 		"disown":   func(w *world, _ words, _ []string) { w.step(Disowned{}) },
-		"own":      func(w *world, _ words, _ []string) { w.step(Owned{}); w.settle() },
+		"own":      func(w *world, _ words, _ []string) { w.step(Owned{}); w.answerAll() },
 		"drain":    func(w *world, _ words, _ []string) { w.step(Drained{}) },
 		"handover": func(w *world, _ words, _ []string) { w.step(HandedOver{}) },
 		"interrupt": func(w *world, _ words, _ []string) {
@@ -124,7 +124,7 @@ func init() {
 		},
 		"listening": (*world).cmdListening,
 		"postgres":  func(w *world, ws words, _ []string) { w.down = ws.bare[0] == "down" },
-		"show":      func(w *world, ws words, _ []string) { w.shown[effectName(ws.bare[0])] = true },
+		"show":      func(w *world, ws words, _ []string) { w.printed[effectName(ws.bare[0])] = true },
 		"slots":     (*world).cmdSlots,
 		"share":     (*world).cmdShare,
 		"stats":     (*world).cmdStats,
@@ -142,13 +142,13 @@ func must[T any](v T, err error) T {
 
 // effectName checks the name of a statement.
 func effectName(name string) string {
-	if !slices.Contains([]string{"fetch", "look", "claim", "resolve", "adopt", "finish", "set-gate"}, name) {
-		panic("no statement is called " + name)
+	if !slices.Contains([]string{"fetch", "backfill", "claim", "resolve", "adopt", "finish", "set-gate"}, name) {
+		panic("unknown statement " + name)
 	}
 	return name
 }
 
-// cmdConfig starts the dispatcher anew with other limits.
+// cmdConfig restarts the dispatcher with other limits.
 func (w *world) cmdConfig(ws words, _ []string) {
 	d := w.at
 	l := &d.cfg.Limits
@@ -161,11 +161,11 @@ func (w *world) cmdConfig(ws words, _ []string) {
 	l.Unfinished = ws.int("unfinished", l.Unfinished)
 	l.Finishes = ws.int("finishes", l.Finishes)
 	l.Crashes = ws.int("crashes", l.Crashes)
-	d.cfg.ReconnectGrace = cmp.Or(ws.duration("comeback"), d.cfg.ReconnectGrace)
+	d.cfg.ReconnectGrace = cmp.Or(ws.duration("reconnect-grace"), d.cfg.ReconnectGrace)
 	d.cfg.Resume = cmp.Or(ws.duration("resume"), d.cfg.Resume)
 	d.cfg.Weights.OnDemandCap = cmp.Or(ws.duration("cap"), d.cfg.Weights.OnDemandCap)
 	d.cfg.Poll = cmp.Or(ws.duration("poll"), d.cfg.Poll)
-	d.cfg.PollUnsubscribed = cmp.Or(ws.duration("poll-deaf"), d.cfg.PollUnsubscribed)
+	d.cfg.PollUnsubscribed = cmp.Or(ws.duration("poll-unsubscribed"), d.cfg.PollUnsubscribed)
 	d.cfg.CancelGrace = cmp.Or(ws.duration("cancel-grace"), d.cfg.CancelGrace)
 	if typ := ws.args["timeout-of"]; typ != "" {
 		d.cfg.Timeouts = map[string]time.Duration{typ: ws.duration("timeout")}
@@ -180,7 +180,7 @@ func (w *world) cmdRegister(ws words, _ []string) {
 	if late := ws.args["late"] != ""; !late && (!ok || d.workers[id] == "" || d.core.sessions[id] == nil) {
 		id = d.newSession(worker)
 	}
-	ev := Registered{Session: id, Worker: worker, Fingerprint: d.mark(id), NotResumable: ws.args["resumes"] == "no"}
+	ev := Registered{Session: id, Worker: worker, Fingerprint: d.fingerprint(id), NotResumable: ws.args["resumes"] == "no"}
 	for _, types := range sets(ws.args["types"]) {
 		for range ws.int("slots", 1) {
 			number := ws.int("number", d.types[id])
@@ -198,15 +198,15 @@ func (d *dispatcher) newSession(worker string) dispatcherd.SessionID {
 	return id
 }
 
-// cmdPresent lets a worker connect anew and bring along jobs of its latest
-// session with the dispatcher that from names (this one by default): each in a
-// slot of the given types.
-func (w *world) cmdPresent(ws words, _ []string) {
+// cmdOffer connects a worker anew. The worker offers to resume jobs of its latest
+// session with the dispatcher named by from (by default the current one), each
+// in a slot of the given types.
+func (w *world) cmdOffer(ws words, _ []string) {
 	d, worker := w.at, ws.args["worker"]
 	was := w.dispatchers[cmp.Or(ws.args["from"], d.name)]
-	from := was.mark(was.sessions[cmp.Or(ws.args["of"], worker)])
+	from := was.fingerprint(was.sessions[cmp.Or(ws.args["of"], worker)])
 	id := d.newSession(worker)
-	ev := Registered{Session: id, Worker: worker, Fingerprint: d.mark(id)}
+	ev := Registered{Session: id, Worker: worker, Fingerprint: d.fingerprint(id)}
 	for _, name := range ws.bare {
 		r := w.table.rows[w.jobs[name]]
 		attempt := 1
@@ -214,7 +214,7 @@ func (w *world) cmdPresent(ws words, _ []string) {
 			attempt = int(r.attempt)
 		}
 		ev.Offers = append(ev.Offers, ResumeOffer{
-			Job: w.jobs[name], Attempt: dispatcherd.Attempt(ws.int("attempt", attempt)), From: from, To: from.WithGeneration(ws.int("times", 0)),
+			Job: w.jobs[name], Attempt: dispatcherd.Attempt(ws.int("attempt", attempt)), From: from, To: from.WithGeneration(ws.int("generation", 0)),
 			Slot: dispatcherd.Slot{ID: d.nextSlot, Number: int32(d.types[id]), Types: sets(ws.args["types"])[0]},
 		})
 		d.nextSlot++
@@ -231,10 +231,10 @@ func (w *world) cmdWithdraw(ws words, _ []string) {
 	w.step(ev)
 }
 
-// cmdInsert commits rows; "insert alone" those of a transaction that is seen to
-// insert one, so that the notification names it.
+// cmdInsert commits rows. After "insert alone" the notification names the row,
+// because its transaction inserted no other one.
 func (w *world) cmdInsert(how words, body []string) {
-	var news Event = Notified{}
+	var event Event = Notified{}
 	for _, line := range body {
 		ws := parse(line)
 		for i := range ws.int("count", 1) {
@@ -243,7 +243,7 @@ func (w *world) cmdInsert(how words, body []string) {
 				name = fmt.Sprintf("%s-%d", name, i+1)
 			}
 			w.nextRow++
-			if of := ws.int("of", 0); of > 0 { // the next id of the share of half
+			if of := ws.int("share", 0); of > 0 { // the next id of this half of the ids
 				for half := contract.ShareOf(1, contract.Others{SmallerIDs: of - 1, LargerIDs: 2 - of, Least: 1}); !half.Owns(w.nextRow); {
 					w.nextRow++
 				}
@@ -255,16 +255,16 @@ func (w *world) cmdInsert(how words, body []string) {
 				tries: int32(ws.int("tries", 3)), timeout: ws.duration("timeout"),
 			})
 			if r := w.table.rows[w.nextRow]; len(how.bare) > 0 && how.bare[0] == "alone" {
-				news = Announced{contract.RowNotification{Type: r.typ, Priority: r.priority, Key: contract.Key{RunAt: r.runAt, ID: r.id}}}
+				event = Announced{contract.RowNotification{Type: r.typ, Priority: r.priority, Key: contract.Key{RunAt: r.runAt, ID: r.id}}}
 			}
 		}
 	}
 	for _, name := range w.dispatcherNames() {
 		d := w.dispatchers[name]
-		if d.core.backlog.Subscribed() && !d.deaf {
+		if d.core.backlog.Subscribed() && !d.notListening {
 			at := w.at
 			w.at = d
-			w.step(news)
+			w.step(event)
 			w.at = at
 		}
 	}
@@ -279,7 +279,7 @@ func (w *world) dispatcherNames() []string {
 	return names
 }
 
-// cmdClock moves one of the clocks alone.
+// cmdClock moves one of the two clocks.
 func (w *world) cmdClock(ws words, _ []string) {
 	d := must(time.ParseDuration(ws.bare[1]))
 	switch ws.bare[0] {
@@ -299,15 +299,16 @@ func (w *world) cmdNotify(ws words, _ []string) {
 }
 
 func (w *world) cmdListening(ws words, _ []string) {
-	w.at.deaf = ws.bare[0] == "off"
-	w.step(Listening{On: !w.at.deaf})
+	on := ws.bare[0] == "on"
+	w.at.notListening = !on
+	w.step(Listening{On: on})
 }
 
-// cmdAnswer answers the oldest statement of a kind that is held.
+// cmdAnswer answers the oldest held statement of a name.
 func (w *world) cmdAnswer(ws words, _ []string) {
-	kind := effectName(ws.bare[0])
-	i := slices.IndexFunc(w.at.pending, func(e Effect) bool { return nameOf(e) == kind })
-	require.GreaterOrEqual(w.t, i, 0, "no %s is under way", ws.bare[0])
+	statement := effectName(ws.bare[0])
+	i := slices.IndexFunc(w.at.pending, func(e Effect) bool { return nameOf(e) == statement })
+	require.GreaterOrEqual(w.t, i, 0, "no %s is in flight", ws.bare[0])
 	v := contract.OK
 	if len(ws.bare) > 1 {
 		v = map[string]contract.Verdict{"ok": 0, "refused": 1, "unknown": 2}[ws.bare[1]]
@@ -315,11 +316,11 @@ func (w *world) cmdAnswer(ws words, _ []string) {
 	w.answer(i, v)
 }
 
-// cmdLose carries a statement out but loses its answer.
+// cmdLose executes a statement and loses its answer.
 func (w *world) cmdLose(ws words, _ []string) {
-	kind := effectName(ws.bare[0])
-	i := slices.IndexFunc(w.at.pending, func(e Effect) bool { return nameOf(e) == kind })
-	require.GreaterOrEqual(w.t, i, 0, "no %s is under way", kind)
+	statement := effectName(ws.bare[0])
+	i := slices.IndexFunc(w.at.pending, func(e Effect) bool { return nameOf(e) == statement })
+	require.GreaterOrEqual(w.t, i, 0, "no %s is in flight", statement)
 	switch e := w.at.pending[i].(type) {
 	case *Claim:
 		w.table.claim(w.at.id, e.Request)
@@ -331,20 +332,20 @@ func (w *world) cmdLose(ws words, _ []string) {
 	w.answer(i, contract.Unknown)
 }
 
-// cmdRead lets Postgres answer a fetch that is held: what the table looks like
-// now is in the answer, however late it arrives. read look: the same for a look.
+// cmdRead executes a fetch that is held, or the backfill scan after "read
+// backfill". Its result is that of now, and arrives with the answer.
 func (w *world) cmdRead(ws words, _ []string) {
-	kind := "fetch"
+	statement := "fetch"
 	if len(ws.bare) > 0 {
-		kind = effectName(ws.bare[0])
+		statement = effectName(ws.bare[0])
 	}
-	i := slices.IndexFunc(w.at.pending, func(e Effect) bool { return nameOf(e) == kind })
-	require.GreaterOrEqual(w.t, i, 0, "no fetch is under way")
+	i := slices.IndexFunc(w.at.pending, func(e Effect) bool { return nameOf(e) == statement })
+	require.GreaterOrEqual(w.t, i, 0, "no fetch is in flight")
 	req := w.at.pending[i].(*Fetch).Request
 	w.at.read[req] = w.table.fetch(req)
 }
 
-// cmdSteal lets some other dispatcher take rows.
+// cmdSteal makes another dispatcher claim rows.
 func (w *world) cmdSteal(ws words, _ []string) {
 	for _, name := range ws.bare {
 		r := w.table.rows[w.jobs[name]]
@@ -353,13 +354,13 @@ func (w *world) cmdSteal(ws words, _ []string) {
 	}
 }
 
-// cmdShare tells of the slots that dispatchers before and behind this one have
-// for a type, as a beat does: share pdf before=1 own=1 behind=2.
+// cmdShare states the slots of other dispatchers for a type, as a heartbeat
+// does: share pdf smaller-ids=1 own=1 larger-ids=2.
 func (w *world) cmdShare(ws words, _ []string) {
-	before, behind := ws.int("before", 0), ws.int("behind", 0)
+	smaller, larger := ws.int("smaller-ids", 0), ws.int("larger-ids", 0)
 	w.step(ClusterCapacity{
-		Capacity: map[string]int{ws.bare[0]: before + behind},
-		Shares:   map[string]contract.Share{ws.bare[0]: contract.ShareOf(ws.int("own", 1), contract.Others{SmallerIDs: before, LargerIDs: behind, Least: 1})},
+		Capacity: map[string]int{ws.bare[0]: smaller + larger},
+		Shares:   map[string]contract.Share{ws.bare[0]: contract.ShareOf(ws.int("own", 1), contract.Others{SmallerIDs: smaller, LargerIDs: larger, Least: 1})},
 	})
 }
 
@@ -394,7 +395,7 @@ func (w *world) cmdRequest(ws words, _ []string) {
 	})
 }
 
-// cmdSlots prints every slot with what it does.
+// cmdSlots prints every slot with its state.
 func (w *world) cmdSlots(words, []string) {
 	c := w.at.core
 	for _, ref := range c.index.Slots() {
@@ -413,17 +414,17 @@ func (w *world) cmdSlots(words, []string) {
 		if c.index.IsDraining(ref) {
 			state += ", draining"
 		}
-		w.say("%s/%d (%s) %s", s.session.worker, s.number, strings.Join(types, ","), state)
+		w.printf("%s/%d (%s) %s", s.session.worker, s.number, strings.Join(types, ","), state)
 	}
 	if c.index.Len() == 0 {
-		w.say("none")
+		w.printf("none")
 	}
 }
 
 // cmdTable prints every row.
 func (w *world) cmdTable(words, []string) {
 	for _, r := range w.table.sorted() {
-		w.say("%s %s attempt %d failures %d crashes %d", w.name(r.id), r.status, r.attempt, r.failures, r.crashes)
+		w.printf("%s %s attempt %d failures %d crashes %d", w.name(r.id), r.status, r.attempt, r.failures, r.crashes)
 	}
 }
 
@@ -431,16 +432,16 @@ func (w *world) cmdTable(words, []string) {
 func (w *world) cmdStats(words, []string) {
 	for field := range strings.FieldsSeq(strings.Trim(fmt.Sprintf("%+v", w.at.core.Stats()), "{}")) {
 		if name, n, _ := strings.Cut(field, ":"); n != "0" {
-			w.say("%s %s", strings.ToLower(name), n)
+			w.printf("%s %s", strings.ToLower(name), n)
 		}
 	}
 }
 
-// cmdWakes prints when the dispatcher wants to be woken without an event.
+// cmdWakes prints the next wake-up time of the dispatcher.
 func (w *world) cmdWakes(words, []string) {
 	if at := w.at.core.NextWake(); at == Never {
-		w.say("never")
+		w.printf("never")
 	} else {
-		w.say("in %v", msDuration(int64(at-w.now)))
+		w.printf("in %v", msDuration(int64(at-w.now)))
 	}
 }

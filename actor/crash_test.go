@@ -11,7 +11,7 @@ import (
 // Two jobs each bring their worker down after a minute's work. Whatever delays
 // set them apart at first, a minute is long: they run side by side again. That
 // must come to an end, too.
-func TestSuspectsThatNeverRunApartAreQuarantinedInTheEnd(t *testing.T) {
+func TestJobsThatCrashTogetherAreQuarantinedInTheEnd(t *testing.T) {
 	w := newWorld(t)
 	w.command("insert", []string{"a type=pdf tries=25", "b type=pdf tries=25"})
 	var out strings.Builder

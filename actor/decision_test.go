@@ -75,7 +75,7 @@ func TestDrainIsADecision(t *testing.T) {
 }
 
 func TestEndOfAnAttemptNamesItsOutcome(t *testing.T) {
-	m := newTreadmill(10, 1, 1, 1)
+	m := newSaturatedCore(10, 1, 1, 1)
 	m.now++
 	r := m.running[0]
 	m.core.Step(m.now, Released{Results: []Result{{Job: r.jobs[r.at].Job, Attempt: 1, Permanent: true}}}, nil)

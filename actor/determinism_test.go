@@ -15,9 +15,9 @@ import (
 
 // fingerprint lives a random life and returns a hash of every event, every
 // effect and all that the effects point to.
-func fingerprint(seed uint64, turns int) string {
+func historyHash(seed uint64, turns int) string {
 	h := sha256.New()
-	w := newWhirl(seed, nil)
+	w := newRandomWalk(seed, nil)
 	w.watch = func(ev Event, fx []Effect) {
 		fmt.Fprintf(h, "%d %T\n", w.now, ev)
 		for _, e := range fx {
@@ -51,27 +51,27 @@ func printEffect(h hash.Hash, e Effect) {
 }
 
 const (
-	lifeSeed  = 11
-	lifeTurns = 12_000
-	childMark = "DISPATCHERD_TEST_FINGERPRINT"
+	walkSeed      = 11
+	walkTurns     = 4_000
+	childVariable = "DISPATCHERD_TEST_FINGERPRINT"
 )
 
-// TestTheSameEventsGiveTheSameEffects: byte for byte, however many processors
+// TestSameEventsGiveSameEffects: byte for byte, however many processors
 // there are, and in other processes with other seeds of their maps.
-func TestTheSameEventsGiveTheSameEffects(t *testing.T) {
-	if os.Getenv(childMark) != "" {
-		fmt.Println(childMark, fingerprint(lifeSeed, lifeTurns))
+func TestSameEventsGiveSameEffects(t *testing.T) {
+	if os.Getenv(childVariable) != "" {
+		fmt.Println(childVariable, historyHash(walkSeed, walkTurns))
 		return
 	}
-	want := fingerprint(lifeSeed, lifeTurns)
-	require.NotEqual(t, want, fingerprint(lifeSeed+1, lifeTurns), "a hash that never differs proves nothing")
+	want := historyHash(walkSeed, walkTurns)
+	require.NotEqual(t, want, historyHash(walkSeed+1, walkTurns), "a hash that never differs proves nothing")
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
-	require.Equal(t, want, fingerprint(lifeSeed, lifeTurns))
+	require.Equal(t, want, historyHash(walkSeed, walkTurns))
 	for _, processors := range []string{"1", "2", "7"} {
-		cmd := exec.Command(os.Args[0], "-test.run=^TestTheSameEventsGiveTheSameEffects$")
-		cmd.Env = append(os.Environ(), childMark+"=1", "GOMAXPROCS="+processors, "GORACE=atexit_sleep_ms=0")
+		cmd := exec.Command(os.Args[0], "-test.run=^TestSameEventsGiveSameEffects$")
+		cmd.Env = append(os.Environ(), childVariable+"=1", "GOMAXPROCS="+processors, "GORACE=atexit_sleep_ms=0")
 		out, err := cmd.CombinedOutput()
 		require.NoError(t, err, "%s", out)
-		require.Contains(t, strings.Split(string(out), "\n"), childMark+" "+want)
+		require.Contains(t, strings.Split(string(out), "\n"), childVariable+" "+want)
 	}
 }

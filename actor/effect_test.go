@@ -59,7 +59,7 @@ func keptOne[E Effect](e E) E {
 // nameOf is the name of an effect in scenario files: set-gate for *SetGate.
 func nameOf(e Effect) string {
 	if f, ok := e.(*Fetch); ok && f.Request.Backfill {
-		return "look"
+		return "backfill"
 	}
 	return kebab(reflect.TypeOf(e).Elem().Name())
 }
@@ -76,7 +76,7 @@ func kebab(camel string) string {
 }
 
 // desk is a core with one pdf slot and one that can do pdf and excel.
-func desk() *Core {
+func twoSlotCore() *Core {
 	c := New(DefaultConfig())
 	c.Step(1000, Registered{Session: 7, Worker: "ann", Slots: []dispatcherd.Slot{
 		{ID: 21, Number: 3, Types: []string{"pdf"}}, {ID: 22, Number: 4, Types: []string{"excel", "pdf"}},
@@ -84,8 +84,8 @@ func desk() *Core {
 	return c
 }
 
-func TestASentRequestSaysWhatWhereAndWhy(t *testing.T) {
-	c := desk()
+func TestSendNamesJobSlotAndScore(t *testing.T) {
+	c := twoSlotCore()
 	c.Step(1000, Requested{Job: -1, Type: "pdf"}, nil)
 	c.Step(1000, Requested{Job: -2, Type: "pdf"}, nil)
 	c.Step(1000, Requested{Job: -3, Type: "pdf", Priority: 2, Payload: []byte(`{"n":1}`), Deadline: time.Minute}, nil)
@@ -114,7 +114,7 @@ func TestASentRequestSaysWhatWhereAndWhy(t *testing.T) {
 	require.Equal(t, "42", string(answer.Result))
 }
 
-func TestASentRowCarriesItsTimeoutAndPayload(t *testing.T) {
+func TestSendOfARowContainsTimeoutAndPayload(t *testing.T) {
 	w := newWorld(t)
 	w.command("register worker=ann types=(pdf)", nil)
 	w.command("hold claim", nil)
@@ -141,7 +141,7 @@ func TestASentRowCarriesItsTimeoutAndPayload(t *testing.T) {
 }
 
 // A row that nobody asked for must not stay running under our name.
-func TestAWonRowThatWasNotAskedForIsReleased(t *testing.T) {
+func TestWonRowThatWasNotRequestedIsReleased(t *testing.T) {
 	w := newWorld(t)
 	w.command("register worker=ann types=(pdf)", nil)
 	w.command("hold claim", nil)
@@ -157,7 +157,7 @@ func TestAWonRowThatWasNotAskedForIsReleased(t *testing.T) {
 	require.Len(t, w.at.core.claims.spare, 1, "a request may be used again once")
 }
 
-func TestAClaimNamesItsRowsAndTypesInOrder(t *testing.T) {
+func TestClaimListsRowsAndTypesInOrder(t *testing.T) {
 	w := newWorld(t)
 	w.command("register worker=ann types=(zip)(pdf)(csv)", nil)
 	w.command("hold claim", nil)
@@ -170,7 +170,7 @@ func TestAClaimNamesItsRowsAndTypesInOrder(t *testing.T) {
 
 // A finish is marked as a repetition because its own answer was lost, not
 // because that of an earlier one was.
-func TestOnlyWhatIsSentAgainIsMarkedAsARepetition(t *testing.T) {
+func TestOnlyRepeatedFinishIsMarkedAsRepetition(t *testing.T) {
 	w := newWorld(t)
 	w.command("register worker=ann types=(pdf) slots=2", nil)
 	w.command("insert", []string{"a type=pdf", "b type=pdf"})
@@ -192,8 +192,8 @@ func TestOnlyWhatIsSentAgainIsMarkedAsARepetition(t *testing.T) {
 	require.False(t, w.at.pending[0].(*Finish).Request.Again)
 }
 
-func TestReportsOfLiveAttemptsAreHandedOn(t *testing.T) {
-	c := desk()
+func TestReportsOfCurrentAttemptsAreForwarded(t *testing.T) {
+	c := twoSlotCore()
 	c.Step(1000, Requested{Job: -1, Type: "pdf"}, nil)
 	c.Step(1000, Registered{Session: 8, Worker: "bob"}, nil)
 	say := func(s dispatcherd.SessionID, r Report) Effect {
@@ -210,8 +210,8 @@ func TestReportsOfLiveAttemptsAreHandedOn(t *testing.T) {
 	require.Equal(t, &Stale{Session: 7, Job: -5, Attempt: 1}, say(7, Report{Job: -5, Attempt: 1}))
 }
 
-func TestACallerWhoLosesPatienceIsToldThatNoWorkerCame(t *testing.T) {
-	c := desk()
+func TestExpiredCapacityWaitIsAnsweredUnsupported(t *testing.T) {
+	c := twoSlotCore()
 	c.Step(1000, Requested{Job: -1, Type: "ocr", Wait: true}, nil)
 	c.Step(1000, Requested{Job: -2, Type: "pdf"}, nil)
 	require.Empty(t, c.Step(1000, Impatient{Job: -2}, nil), "it runs")
@@ -226,8 +226,8 @@ func TestACallerWhoLosesPatienceIsToldThatNoWorkerCame(t *testing.T) {
 	require.True(t, c.Idle())
 }
 
-func TestAJobNamedTwiceInOneWordIsReleasedOnce(t *testing.T) {
-	c := desk()
+func TestJobReportedTwiceInOneEventIsReleasedOnce(t *testing.T) {
+	c := twoSlotCore()
 	c.Step(1000, Requested{Job: -1, Type: "pdf"}, nil)
 	r := Result{Job: -1, Attempt: 1, OK: true}
 	fx := c.Step(1000, Released{Session: 7, Results: []Result{r, r}}, nil)
@@ -237,8 +237,8 @@ func TestAJobNamedTwiceInOneWordIsReleasedOnce(t *testing.T) {
 	require.Equal(t, uint64(1), c.Stats().Answered)
 }
 
-func TestARequestThatIsGivenBackAgainAndAgainFails(t *testing.T) {
-	c := desk()
+func TestRequestThatIsReturnedTooOftenFails(t *testing.T) {
+	c := twoSlotCore()
 	fx := c.Step(1000, Requested{Job: -1, Type: "pdf", Deadline: time.Minute}, nil)
 	for range DefaultConfig().Limits.Crashes {
 		send := one[*Send](t, fx)
@@ -251,8 +251,8 @@ func TestARequestThatIsGivenBackAgainAndAgainFails(t *testing.T) {
 	require.True(t, c.Idle())
 }
 
-func TestWhenStoppingARequestThatComesBackIsAnswered(t *testing.T) {
-	c := desk()
+func TestDrainingCoreAnswersReturnedRequests(t *testing.T) {
+	c := twoSlotCore()
 	c.Step(1000, Requested{Job: -1, Type: "pdf"}, nil)
 	c.Step(1000, Requested{Job: -2, Type: "pdf"}, nil)
 	c.Step(1000, Drained{}, nil)
@@ -264,8 +264,8 @@ func TestWhenStoppingARequestThatComesBackIsAnswered(t *testing.T) {
 }
 
 // Rarity means the cluster's capacity: slots of other dispatchers count.
-func TestSlotsElsewhereMakeATypeLessRare(t *testing.T) {
-	c := desk()
+func TestSlotsOfOtherDispatchersReduceRarity(t *testing.T) {
+	c := twoSlotCore()
 	c.Step(1000, ClusterCapacity{Capacity: map[string]int{"pdf": 3, "ocr": 9}}, nil)
 	send := one[*Send](t, c.Step(1000, Requested{Job: -1, Type: "pdf"}, nil))
 	require.Equal(t, scoring.Milli(100_000), send.Why.Terms.Rarity, "500 over 2 here and 3 elsewhere")
@@ -279,8 +279,8 @@ func TestSlotsElsewhereMakeATypeLessRare(t *testing.T) {
 
 // What comes together is decided together: the better job goes first although
 // it came last. With Hold nothing is decided until the next step.
-func TestEventsThatComeTogetherAreDecidedTogether(t *testing.T) {
-	c := desk()
+func TestEventsOfOneStepAreDecidedTogether(t *testing.T) {
+	c := twoSlotCore()
 	both := []Event{
 		Requested{Job: -1, Type: "excel", Priority: 1},
 		Requested{Job: -2, Type: "excel", Priority: 9},
@@ -289,7 +289,7 @@ func TestEventsThatComeTogetherAreDecidedTogether(t *testing.T) {
 	require.Equal(t, dispatcherd.JobID(-2), one[*Send](t, c.Step(1000, Tick{}, nil)).Job)
 }
 
-func TestListsAndGaugesTellWhatThereIs(t *testing.T) {
+func TestListsAndGaugesShowTheState(t *testing.T) {
 	c := smallCore(t)
 	c.Step(5001, Tick{}, nil) // past all deadlines
 	c.Step(5001, Requested{Job: -4, Type: "excel"}, nil)
@@ -307,13 +307,13 @@ func TestListsAndGaugesTellWhatThereIs(t *testing.T) {
 	g := c.Gauges()
 	require.Equal(t, Gauges{Slots: 3, Sessions: 1, Requests: 1, Cached: 2, InHand: 4}, g)
 	require.Equal(t, 3, c.Len())
-	free := desk().Gauges()
+	free := twoSlotCore().Gauges()
 	require.Equal(t, 2, free.Free)
 }
 
 // A dispatcher that stops leaves behind what may have become its own by an adoption.
 // A note that is being renewed is no such thing.
-func TestANoteThatIsBeingRenewedIsNoAdoption(t *testing.T) {
+func TestRenewalOfASessionFingerprintIsNoAdoption(t *testing.T) {
 	w := newWorld(t)
 	w.command("register worker=ann types=(pdf)", nil)
 	w.command("hold claim", nil)
@@ -326,6 +326,6 @@ func TestANoteThatIsBeingRenewedIsNoAdoption(t *testing.T) {
 	require.Len(t, w.at.pending, 1, "the note")
 	require.False(t, w.at.core.Idle())
 	require.False(t, w.at.core.Adopting())
-	w.command("present memo worker=cat types=(zip)", nil)
+	w.command("offer memo worker=cat types=(zip)", nil)
 	require.True(t, w.at.core.Adopting())
 }

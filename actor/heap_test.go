@@ -12,7 +12,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/scoring"
 )
 
-func TestAlarmsGoOffInOrderWhateverWasDisarmedBetween(t *testing.T) {
+func TestAlarmsFireInOrder(t *testing.T) {
 	rng := rand.New(rand.NewPCG(9, 9))
 	for range 200 {
 		c := New(DefaultConfig())
@@ -42,7 +42,7 @@ func TestAlarmsGoOffInOrderWhateverWasDisarmedBetween(t *testing.T) {
 	}
 }
 
-func TestTheBestHeadIsOnTopWhateverIsReplaced(t *testing.T) {
+func TestBestHeadIsOnTopAfterEveryChange(t *testing.T) {
 	rng := rand.New(rand.NewPCG(8, 8))
 	draw := func(n int64) head {
 		return head{score: scoring.Milli(rng.IntN(4)), arrival: int64(rng.IntN(3)), number: n / 2, mode: dispatcherd.Mode(n % 2)}

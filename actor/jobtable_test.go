@@ -9,7 +9,7 @@ import (
 	"github.com/dispatcherd/dispatcherd"
 )
 
-func TestTheJobTableEqualsAMap(t *testing.T) {
+func TestJobTableEqualsAMap(t *testing.T) {
 	rng := rand.New(rand.NewPCG(5, 5))
 	var table jobTable
 	want := map[dispatcherd.JobID]*job{}
@@ -38,9 +38,9 @@ func TestTheJobTableEqualsAMap(t *testing.T) {
 	require.LessOrEqual(t, len(table.entries), 1024, "400 jobs")
 }
 
-// TestOneHugeIDDoesNotSlowTheTableForEver: what is larger than all jobs is known
+// TestHugeIDSlowsTheTableOnlyOnce: what is larger than all jobs is known
 // to be none of them, also after a row with an id far ahead of the others.
-func TestOneHugeIDDoesNotSlowTheTableForEver(t *testing.T) {
+func TestHugeIDSlowsTheTableOnlyOnce(t *testing.T) {
 	var table jobTable
 	require.Nil(t, table.getOld(1), "an empty table")
 	table.put(&job{id: 1 << 40})
@@ -66,7 +66,7 @@ func randomJobID(rng *rand.Rand) dispatcherd.JobID {
 	return dispatcherd.JobID(1+rng.IntN(500)) << 32
 }
 
-func TestNeighboursStandTogetherInTheJobTable(t *testing.T) {
+func TestContiguousIDsAreAdjacentInTheJobTable(t *testing.T) {
 	var table jobTable
 	for id := dispatcherd.JobID(1); id <= 1000; id++ {
 		table.put(&job{id: id})

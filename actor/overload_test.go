@@ -16,7 +16,7 @@ import (
 // crowd is a running loop whose callers want three times what its slots can do.
 // Statements take a little, jobs a second, and a worker that is told to stop
 // does not.
-type crowd struct {
+type overloadedLoop struct {
 	actor *Actor
 	began time.Time
 
@@ -31,21 +31,21 @@ type crowd struct {
 }
 
 const (
-	crowdSlots     = 4
-	crowdService   = time.Second
-	crowdStatement = 2 * time.Millisecond
-	crowdLoad      = 3
+	overloadSlots     = 4
+	overloadService   = time.Second
+	overloadStatement = 2 * time.Millisecond
+	overloadLoad      = 3
 )
 
-func gather() *crowd {
-	c := &crowd{
+func startOverload() *overloadedLoop {
+	c := &overloadedLoop{
 		began: time.Now(), table: newTable(),
 		callers: map[dispatcherd.JobID]time.Time{}, rows: map[dispatcherd.JobID]time.Time{}, ends: map[AnswerKind]int{},
 	}
 	c.actor = NewActor(New(DefaultConfig()), nil)
 	c.actor.Start(c)
 	ev := Registered{Session: 1, Worker: "w"}
-	for i := range crowdSlots {
+	for i := range overloadSlots {
 		ev.Slots = append(ev.Slots, dispatcherd.Slot{ID: dispatcherd.SlotID(i + 1), Number: int32(i), Types: []string{"pdf"}})
 	}
 	c.actor.Register(ev)
@@ -53,20 +53,20 @@ func gather() *crowd {
 }
 
 // Perform implements Performer.
-func (c *crowd) Perform(fx []Effect) {
+func (c *overloadedLoop) Perform(fx []Effect) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, e := range kept(fx) {
 		switch e := e.(type) {
 		case *Fetch, *Claim, *Finish, *SetGate:
-			time.AfterFunc(crowdStatement, func() { c.actor.Result(c.statement(e)) })
+			time.AfterFunc(overloadStatement, func() { c.actor.Result(c.statement(e)) })
 		case *Send:
 			if at, row := c.rows[e.Job]; row {
 				delete(c.rows, e.Job)
 				c.started++
 				c.longest = max(c.longest, time.Since(at))
 			}
-			time.AfterFunc(crowdService, func() {
+			time.AfterFunc(overloadService, func() {
 				c.actor.Release(Released{Session: 1, Results: []Result{{Job: e.Job, Attempt: e.Attempt, OK: true}}})
 			})
 		case *Answer:
@@ -75,7 +75,7 @@ func (c *crowd) Perform(fx []Effect) {
 	}
 }
 
-func (c *crowd) answered(e *Answer) {
+func (c *overloadedLoop) answered(e *Answer) {
 	deadline, waits := c.callers[e.Job]
 	if !waits {
 		panic("a caller was answered twice")
@@ -89,7 +89,7 @@ func (c *crowd) answered(e *Answer) {
 }
 
 // statement is carried out when it is over.
-func (c *crowd) statement(e Effect) Event {
+func (c *overloadedLoop) statement(e Effect) Event {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.table.now = 1_000_000_000_000 + time.Since(c.began).Microseconds()
@@ -107,7 +107,7 @@ func (c *crowd) statement(e Effect) Event {
 }
 
 // call submits a request that is answered by its deadline at the latest.
-func (c *crowd) call(id dispatcherd.JobID, priority dispatcherd.Priority, deadline time.Duration) {
+func (c *overloadedLoop) call(id dispatcherd.JobID, priority dispatcherd.Priority, deadline time.Duration) {
 	c.mu.Lock()
 	c.callers[id] = time.Now().Add(deadline)
 	c.mu.Unlock()
@@ -115,7 +115,7 @@ func (c *crowd) call(id dispatcherd.JobID, priority dispatcherd.Priority, deadli
 }
 
 // insert adds a row of the least priority.
-func (c *crowd) insert(id dispatcherd.JobID) {
+func (c *overloadedLoop) insert(id dispatcherd.JobID) {
 	c.mu.Lock()
 	c.table.insert(row{id: id, typ: "pdf", runAt: 1_000_000_000_000 + time.Since(c.began).Microseconds()})
 	c.rows[id] = time.Now()
@@ -127,12 +127,12 @@ func (c *crowd) insert(id dispatcherd.JobID) {
 // come too, and go on coming until the last of those rows has started. The
 // queue moves: each starts within the overtaking window. Whoever is not served
 // hears so at his deadline.
-func TestAtThreeTimesTheCapacityRowsStartInTheWindowAndDeadlinesAreKept(t *testing.T) {
+func TestOverloadKeepsOvertakingWindowAndDeadlines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const rush, everyRow = 10 * time.Minute, 30 * time.Second
 		w, bounded := scoring.Default().Window()
 		require.True(t, bounded)
-		c := gather()
+		c := startOverload()
 		rng := rand.New(rand.NewPCG(3, 3))
 		calls, rows := 0, 0
 		for since := time.Duration(0); since < rush+w; since = time.Since(c.began) {
@@ -142,7 +142,7 @@ func TestAtThreeTimesTheCapacityRowsStartInTheWindowAndDeadlinesAreKept(t *testi
 			}
 			calls++
 			c.call(dispatcherd.JobID(-calls), dispatcherd.Priority(rng.IntN(11)), time.Duration(5000+rng.IntN(30_000))*time.Millisecond)
-			time.Sleep(time.Duration(2 * rng.Float64() * float64(crowdService) / crowdSlots / crowdLoad))
+			time.Sleep(time.Duration(2 * rng.Float64() * float64(overloadService) / overloadSlots / overloadLoad))
 			if since > rush && c.open() == 0 {
 				break
 			}
@@ -165,7 +165,7 @@ func TestAtThreeTimesTheCapacityRowsStartInTheWindowAndDeadlinesAreKept(t *testi
 }
 
 // open counts the rows that have not started.
-func (c *crowd) open() int {
+func (c *overloadedLoop) open() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return len(c.rows)

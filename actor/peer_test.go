@@ -82,9 +82,9 @@ func stateBusy(c *Core, f *contract.FetchRequest) {
 	c.Step(1001, Claimed{Request: r, Result: contract.ClaimResult{Won: []contract.Won{{ID: 1, Attempt: 1, MaxAttempts: 3}}}}, nil)
 }
 
-// happenings are the events that a shell may send at any moment; answers to
+// shellEvents are the events that a shell may send at any moment; answers to
 // statements come only when they were asked for, or once more.
-func happenings() map[string]Event {
+func shellEvents() map[string]Event {
 	return map[string]Event{
 		"registered":        Registered{Session: 8, Worker: "v", Slots: []dispatcherd.Slot{{ID: 9, Types: []string{"pdf"}}}},
 		"unregistered":      Unregistered{Session: 7},
@@ -118,8 +118,8 @@ func happenings() map[string]Event {
 // event: none is lost because it came while something else was under way.
 func TestPeer_B07_EveryEventIsHandledInEveryState(t *testing.T) {
 	for state, prepare := range states {
-		for first, a := range happenings() {
-			for second, b := range happenings() {
+		for first, a := range shellEvents() {
+			for second, b := range shellEvents() {
 				c := New(DefaultConfig())
 				prepare(c)
 				name := fmt.Sprintf("%s, %s, %s", state, first, second)
@@ -143,7 +143,7 @@ func TestPeer_B07_EveryEventIsHandledInEveryState(t *testing.T) {
 }
 
 // A cancel that meets a claim under way stops the job before it is sent.
-func TestPeer_B07_ACancelIsNotLostWhileAClaimIsUnderWay(t *testing.T) {
+func TestPeer_B07_CancelDuringAClaimIsNotLost(t *testing.T) {
 	c := New(DefaultConfig())
 	r := stateReserved(c, stateFree(c))
 	c.Step(1002, CancelRequested{Jobs: []dispatcherd.JobID{1}}, nil)

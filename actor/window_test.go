@@ -185,7 +185,7 @@ func (o *overload) insert() {
 // every is the time between two requests at a load.
 func (o *overload) every(load float64) float64 { return serviceMS / load / float64(o.slots) }
 
-func TestEveryStragglerStartsWithinTheBound(t *testing.T) {
+func TestStragglerStartsWithinTheBound(t *testing.T) {
 	for _, load := range []float64{0.5, 1, 1.5, 3} {
 		t.Run(fmt.Sprint(load), func(t *testing.T) {
 			t.Parallel()
@@ -209,7 +209,7 @@ func TestEveryStragglerStartsWithinTheBound(t *testing.T) {
 // The negative control: what bounds the wait is the cap. Without it requests
 // gain on the straggler for ever, and those that come much more than a window
 // later still pass it.
-func TestWithoutTheCapAStragglerStarves(t *testing.T) {
+func TestStragglerStarvesWithoutTheCap(t *testing.T) {
 	for _, load := range []float64{1.5, 3} {
 		t.Run(fmt.Sprint(load), func(t *testing.T) {
 			t.Parallel()

@@ -14,37 +14,37 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
-// world is everything around the cores of a scenario: one table, some
-// dispatchers, their workers, and whoever types the commands.
+// world is the environment of the cores of a scenario: one table, the
+// dispatchers and their workers.
 type world struct {
 	t           *testing.T
 	table       *table
 	now         Instant
 	dispatchers map[string]*dispatcher
-	at          *dispatcher // whom the commands address
+	at          *dispatcher // receives the commands
 	jobs        map[string]dispatcherd.JobID
 	names       map[dispatcherd.JobID]string
 	nextRow     dispatcherd.JobID
 	nextRequest dispatcherd.JobID
 	down        bool            // Postgres refuses every statement
-	shown       map[string]bool // kinds of statements that are printed even when nothing comes of them
+	printed     map[string]bool // statements that are printed even without a result
 	out         strings.Builder
 }
 
-// dispatcher is one core with its effects under way.
+// dispatcher is one core with its statements in flight.
 type dispatcher struct {
-	name     string
-	id       int
-	core     *Core
-	cfg      Config
-	sessions map[string]dispatcherd.SessionID
-	workers  map[dispatcherd.SessionID]string
-	types    map[dispatcherd.SessionID]int // next slot number
-	nextSlot dispatcherd.SlotID
-	pending  []Effect                                        // statements not yet answered
-	held     map[string]bool                                 // kinds that are answered by hand
-	read     map[*contract.FetchRequest]contract.FetchResult // answers on their way
-	deaf     bool                                            // notifications do not reach it
+	name         string
+	id           int
+	core         *Core
+	cfg          Config
+	sessions     map[string]dispatcherd.SessionID
+	workers      map[dispatcherd.SessionID]string
+	types        map[dispatcherd.SessionID]int // next slot number
+	nextSlot     dispatcherd.SlotID
+	pending      []Effect                                        // statements not yet answered
+	held         map[string]bool                                 // statements that only answer and lose complete
+	read         map[*contract.FetchRequest]contract.FetchResult // results of read
+	notListening bool                                            // notifications do not reach it
 }
 
 func newWorld(t *testing.T) *world {
@@ -52,7 +52,7 @@ func newWorld(t *testing.T) *world {
 		t: t, table: newTable(), now: 1_000,
 		dispatchers: map[string]*dispatcher{},
 		jobs:        map[string]dispatcherd.JobID{}, names: map[dispatcherd.JobID]string{},
-		shown: map[string]bool{},
+		printed: map[string]bool{},
 	}
 	w.use("a")
 	return w
@@ -76,8 +76,8 @@ func (w *world) use(name string) {
 	w.at = d
 }
 
-// step lets the core take an event, prints what needs no answer and queues
-// what does.
+// step gives the core an event. It queues the statements and prints the other
+// effects.
 func (w *world) step(ev Event) {
 	d := w.at
 	for _, e := range kept(d.core.Step(w.now, ev, nil)) {
@@ -85,14 +85,14 @@ func (w *world) step(ev Event) {
 		case *Fetch, *Claim, *Resolve, *Adopt, *Finish, *SetGate:
 			d.pending = append(d.pending, e)
 		default:
-			w.tell(e)
+			w.printEffect(e)
 		}
 	}
 	require.NoError(w.t, d.core.Check())
 }
 
-// settle answers statements in order until none is left that is not held.
-func (w *world) settle() {
+// answerAll answers statements in order until only held ones remain.
+func (w *world) answerAll() {
 	for range 10_000 {
 		i := slices.IndexFunc(w.at.pending, func(e Effect) bool { return !w.at.held[nameOf(e)] })
 		if i < 0 {
@@ -104,10 +104,10 @@ func (w *world) settle() {
 		}
 		w.answer(i, v)
 	}
-	w.t.Fatal("the dispatcher does not come to rest")
+	w.t.Fatal("the dispatcher does not become idle")
 }
 
-// answer carries out the i-th statement under way and gives the verdict.
+// answer executes the i-th statement in flight and returns the verdict.
 func (w *world) answer(i int, v contract.Verdict) {
 	d := w.at
 	next := d.pending[i]
@@ -121,45 +121,45 @@ func (w *world) answer(i int, v contract.Verdict) {
 		} else if v == contract.OK {
 			res = w.table.fetch(e.Request)
 		}
-		w.sayFetch(e.Request, res)
+		w.printFetch(e.Request, res)
 		w.step(Fetched{Request: e.Request, Result: res})
 	case *Claim:
 		res := contract.ClaimResult{Verdict: v}
 		if v == contract.OK {
 			res = w.table.claim(d.id, e.Request)
 		}
-		w.sayClaim("claim", e.Request, res)
+		w.printClaim("claim", e.Request, res)
 		w.step(Claimed{Request: e.Request, Result: res})
 	case *Resolve:
 		res := contract.ClaimResult{Verdict: v}
 		if v == contract.OK {
 			res = w.table.resolve(d.id, e.Request)
 		}
-		w.sayClaim("resolve", e.Request, res)
+		w.printClaim("resolve", e.Request, res)
 		w.step(Claimed{Request: e.Request, Result: res})
 	case *Adopt:
 		res := contract.AdoptResult{Verdict: v}
 		if v == contract.OK {
 			res = w.table.adopt(d.id, e.Request)
 		}
-		w.sayAdopt(e.Request, res)
+		w.printAdopt(e.Request, res)
 		w.step(Adopted{Request: e.Request, Result: res})
 	case *Finish:
 		res := contract.FinishResult{Verdict: v}
 		if v == contract.OK {
 			res = w.table.finish(d.id, e.Request)
 		}
-		w.sayFinish(e.Request, res)
+		w.printFinish(e.Request, res)
 		w.step(Finished{Request: e.Request, Result: res})
 	case *SetGate:
-		if w.shown["set-gate"] {
-			w.say("set gate subscribed=%t: %v", e.Subscribed, v)
+		if w.printed["set-gate"] {
+			w.printf("set gate subscribed=%t: %v", e.Subscribed, v)
 		}
 		w.step(GateSet{Subscribed: e.Subscribed, Verdict: v})
 	}
 }
 
-// advance moves both clocks, waking the dispatcher when it asked to be woken.
+// advance moves both clocks and wakes the dispatcher at its wake-up times.
 func (w *world) advance(d time.Duration) {
 	end := w.now + Instant(d.Milliseconds())
 	for {
@@ -170,14 +170,14 @@ func (w *world) advance(d time.Duration) {
 		w.table.now += int64(next-w.now) * 1000
 		w.now = next
 		w.step(Tick{})
-		w.settle()
+		w.answerAll()
 		if w.now >= end {
 			return
 		}
 	}
 }
 
-func (w *world) say(format string, args ...any) { fmt.Fprintf(&w.out, format+"\n", args...) }
+func (w *world) printf(format string, args ...any) { fmt.Fprintf(&w.out, format+"\n", args...) }
 
 func (w *world) name(id dispatcherd.JobID) string {
 	if n, ok := w.names[id]; ok {
@@ -186,8 +186,8 @@ func (w *world) name(id dispatcherd.JobID) string {
 	return strconv.FormatInt(int64(id), 10)
 }
 
-// tell prints an effect that needs no answer.
-func (w *world) tell(e Effect) {
+// printEffect prints an effect that is not a statement.
+func (w *world) printEffect(e Effect) {
 	workers := w.at.workers
 	switch e := e.(type) {
 	case *Send:
@@ -195,27 +195,27 @@ func (w *world) tell(e Effect) {
 		if e.Mode == dispatcherd.OnDemand {
 			why = fmt.Sprintf(" (%v)", e.Why.Terms)
 		}
-		w.say("send %s to %s/%d%s", w.name(e.Job), workers[e.Session], e.Number, why)
+		w.printf("send %s to %s/%d%s", w.name(e.Job), workers[e.Session], e.Number, why)
 	case *Cancel:
-		w.say("cancel %s at %s: %s", w.name(e.Job), workers[e.Session], e.Reason)
+		w.printf("cancel %s at %s: %s", w.name(e.Job), workers[e.Session], e.Reason)
 	case *Stale:
-		w.say("stale %s attempt %d to %s", w.name(e.Job), e.Attempt, workers[e.Session])
+		w.printf("stale %s attempt %d to %s", w.name(e.Job), e.Attempt, workers[e.Session])
 	case *NotHeld:
-		w.say("not-held %s attempt %d to %s", w.name(e.Job), e.Attempt, workers[e.Session])
+		w.printf("not-held %s attempt %d to %s", w.name(e.Job), e.Attempt, workers[e.Session])
 	case *RejectSlots:
-		w.say("reject slots of %s: %s", workers[e.Session], e.Reason)
+		w.printf("reject slots of %s: %s", workers[e.Session], e.Reason)
 	case *GoAway:
-		w.say("go away to %s", workers[e.Session])
+		w.printf("go away to %s", workers[e.Session])
 	case *Answer:
-		w.say("answer %s: %s%s%s", w.name(e.Job), e.Kind, prefixed(" ", string(e.Result)), prefixed(" - ", e.Reason))
+		w.printf("answer %s: %s%s%s", w.name(e.Job), e.Kind, prefixed(" ", string(e.Result)), prefixed(" - ", e.Reason))
 	case *Resume:
-		w.say("resume %s on %s/%d", w.name(e.Job), workers[e.Session], e.Number)
+		w.printf("resume %s on %s/%d", w.name(e.Job), workers[e.Session], e.Number)
 	case *Welcome:
-		w.say("welcome to %s", workers[e.Session])
+		w.printf("welcome to %s", workers[e.Session])
 	case *TurnAway:
-		w.say("turn away %s: %s", workers[e.Session], e.Reason)
+		w.printf("turn away %s: %s", workers[e.Session], e.Reason)
 	case *HangUp:
-		w.say("hang up on %s: %s", workers[e.Session], e.Reason)
+		w.printf("hang up on %s: %s", workers[e.Session], e.Reason)
 	case *Started:
 	default:
 		w.t.Fatalf("unexpected effect %T", e)
@@ -229,7 +229,7 @@ func prefixed(p, s string) string {
 	return p + s
 }
 
-func (w *world) sayFetch(req *contract.FetchRequest, res contract.FetchResult) {
+func (w *world) printFetch(req *contract.FetchRequest, res contract.FetchResult) {
 	var lanes []string
 	limit := 0
 	for i := 0; i < len(req.Lanes); {
@@ -241,7 +241,7 @@ func (w *world) sayFetch(req *contract.FetchRequest, res contract.FetchResult) {
 		}
 		name := l.Type
 		if l.NonLocal {
-			name = "foreign " + name
+			name = "non-local " + name
 		}
 		if len(ps) == priorities {
 			lanes = append(lanes, name)
@@ -253,19 +253,19 @@ func (w *world) sayFetch(req *contract.FetchRequest, res contract.FetchResult) {
 	if res.Verdict != contract.OK {
 		result = res.Verdict.String()
 	}
-	if len(res.Candidates) > 0 || res.Verdict != contract.OK || w.shown["fetch"] {
+	if len(res.Candidates) > 0 || res.Verdict != contract.OK || w.printed["fetch"] {
 		what := "fetch"
 		if req.Backfill {
-			what = "look behind"
+			what = "backfill scan"
 		}
-		w.say(what+" [%s] limit %d: %s", strings.Join(lanes, ", "), limit, result)
+		w.printf(what+" [%s] limit %d: %s", strings.Join(lanes, ", "), limit, result)
 	}
 }
 
-func (w *world) sayClaim(statement string, req *contract.ClaimRequest, res contract.ClaimResult) {
+func (w *world) printClaim(statement string, req *contract.ClaimRequest, res contract.ClaimResult) {
 	for _, id := range req.IDs {
 		j := w.at.core.jobs.get(id)
-		on := "no slot any more"
+		on := "no slot"
 		if j.slot != noSlot {
 			s := w.at.core.slots[j.slot]
 			on = fmt.Sprintf("%s/%d", s.session.worker, s.number)
@@ -277,32 +277,32 @@ func (w *world) sayClaim(statement string, req *contract.ClaimRequest, res contr
 				result = "won"
 			}
 		}
-		w.say("%s %s on %s: %s (%v)", statement, w.name(id), on, result, j.why.Terms)
+		w.printf("%s %s on %s: %s (%v)", statement, w.name(id), on, result, j.why.Terms)
 	}
 }
 
-func (w *world) sayAdopt(req *contract.AdoptRequest, res contract.AdoptResult) {
+func (w *world) printAdopt(req *contract.AdoptRequest, res contract.AdoptResult) {
 	for _, p := range req.Jobs {
 		result := res.Verdict.String()
 		if res.Verdict == contract.OK {
-			result = "not to be had"
+			result = "not available"
 			if slices.ContainsFunc(res.Jobs, func(a contract.Adopted) bool { return a.ID == p.ID }) {
 				result = "taken"
 			} else if slices.Contains(res.Busy, p.ID) {
-				result = "locked by somebody"
+				result = "locked"
 			}
 		}
-		w.say("adopt %s attempt %d: %s", w.name(p.ID), p.Attempt, result)
+		w.printf("adopt %s attempt %d: %s", w.name(p.ID), p.Attempt, result)
 	}
 }
 
-// mark is the fingerprint of a session's nonce; every session of the world has
-// another one.
-func (d *dispatcher) mark(id dispatcherd.SessionID) contract.Fingerprint {
+// fingerprint returns the session fingerprint. It differs for every session of
+// the world.
+func (d *dispatcher) fingerprint(id dispatcherd.SessionID) contract.Fingerprint {
 	return contract.Fingerprint(1000*d.id+int(id)) << 16
 }
 
-func (w *world) sayFinish(req *contract.FinishRequest, res contract.FinishResult) {
+func (w *world) printFinish(req *contract.FinishRequest, res contract.FinishResult) {
 	for _, f := range req.Items {
 		result := ""
 		switch {
@@ -313,6 +313,6 @@ func (w *world) sayFinish(req *contract.FinishRequest, res contract.FinishResult
 		case f.Outcome == contract.Retry:
 			result = fmt.Sprintf(" in %v", f.Delay)
 		}
-		w.say("record %s attempt %d %v%s%s", w.name(f.ID), f.Attempt, f.Outcome, result, prefixed(" - ", f.Error))
+		w.printf("record %s attempt %d %v%s%s", w.name(f.ID), f.Attempt, f.Outcome, result, prefixed(" - ", f.Error))
 	}
 }

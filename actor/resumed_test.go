@@ -20,11 +20,13 @@ import (
 const laneRows = backlog.NonLocalLength - 1
 
 // foreign reports whether a row belongs to another dispatcher's share.
-func (tw *twin) foreign(j *twinJob) bool { return j.id > 0 && !tw.shares[j.typ].Owns(j.id) }
+func (ref *reference) nonLocal(j *referenceJob) bool {
+	return j.id > 0 && !ref.shares[j.typ].Owns(j.id)
+}
 
 // handicap is what a job counts as younger, in milliseconds.
-func (tw *twin) handicap(j *twinJob) int64 {
-	if tw.foreign(j) {
+func (ref *reference) penalty(j *referenceJob) int64 {
+	if ref.nonLocal(j) {
 		return scoring.Penalty.Milliseconds()
 	}
 	return 0
@@ -33,47 +35,47 @@ func (tw *twin) handicap(j *twinJob) int64 {
 // due reports whether a job may be decided about: a row when it is due, and one
 // of another share when its owner had time to take it, unless it was read and
 // had to yield: then it is its owner's again until the next look.
-func (tw *twin) due(j *twinJob, dbNow int64) bool {
-	if tw.foreign(j) {
-		return !j.yielded && j.since <= dbNow-backlog.OwnerGrace.Milliseconds()
+func (ref *reference) due(j *referenceJob, dbNow int64) bool {
+	if ref.nonLocal(j) {
+		return !j.preempted && j.since <= dbNow-backlog.OwnerGrace.Milliseconds()
 	}
 	return j.id < 0 || j.since <= dbNow
 }
 
 // look makes the core look at all lanes before it decides, if there is something
 // that only a look finds: foreign rows, and rows that were adopted and given back.
-func (h *history) look() {
-	if h.shared || h.returned {
-		h.lookNow()
+func (h *history) pollForHidden() {
+	if h.shared || h.hasOffers {
+		h.pollNow()
 	}
 }
 
-func (h *history) lookNow() {
+func (h *history) pollNow() {
 	h.core.backlog.PollNow()
-	for _, j := range h.twin.waiting {
-		j.yielded = false
+	for _, j := range h.reference.waiting {
+		j.preempted = false
 	}
 }
 
-// randomElsewhere changes what the other dispatchers can do and whose the rows are.
-func (h *history) randomElsewhere() Event {
+// randomClusterCapacity changes what the other dispatchers can do and whose the rows are.
+func (h *history) randomClusterCapacity() Event {
 	ev := ClusterCapacity{Capacity: map[string]int{}, Shares: map[string]contract.Share{}}
-	for _, typ := range twinTypes {
+	for _, typ := range referenceTypes {
 		before, behind := h.rng.IntN(4), h.rng.IntN(4)
-		if own, _ := h.twin.capacity(typ); before+behind > 0 {
+		if own, _ := h.reference.capacity(typ); before+behind > 0 {
 			ev.Capacity[typ] = before + behind
 			if share := contract.ShareOf(own, contract.Others{SmallerIDs: before, LargerIDs: behind, Least: 1}); !share.All() {
 				ev.Shares[typ] = share
 			}
 		}
 	}
-	h.twin.abroad, h.twin.shares = ev.Capacity, ev.Shares
+	h.reference.otherSlots, h.reference.shares = ev.Capacity, ev.Shares
 	h.note("elsewhere %v", ev)
 	return ev
 }
 
 // crowded reports whether a lane has as many rows as a history with shares may have.
-func (h *history) crowded(typ string, p dispatcherd.Priority) bool {
+func (h *history) laneFull(typ string, p dispatcherd.Priority) bool {
 	n := 0
 	for _, r := range h.table.lanes[tableLane{typ, p}] {
 		if !r.status.Final() {
@@ -84,7 +86,7 @@ func (h *history) crowded(typ string, p dispatcherd.Priority) bool {
 }
 
 // abroad lists the rows that run under other dispatchers, dead or alive.
-func (h *history) abroad() (rows []*row) {
+func (h *history) remoteRows() (rows []*row) {
 	for _, r := range h.table.sorted() {
 		if r.status == dispatcherd.Running && r.dispatcher != h.me {
 			rows = append(rows, r)
@@ -93,22 +95,22 @@ func (h *history) abroad() (rows []*row) {
 	return rows
 }
 
-// randomReturn is a worker that brings along what it runs: rightly, under an
+// randomResumeOffer is a worker that brings along what it runs: rightly, under an
 // older attempt, as a session it never was, or on a slot that cannot do it.
-func (h *history) randomReturn() Event {
-	rows := h.abroad()
+func (h *history) randomResumeOffer() Event {
+	rows := h.remoteRows()
 	if len(rows) == 0 {
 		return h.randomRegistration()
 	}
 	h.nextSess++
 	h.sessions = append(h.sessions, h.nextSess)
-	ev := Registered{Session: h.nextSess, Fingerprint: h.markOf(h.nextSess)}
+	ev := Registered{Session: h.nextSess, Fingerprint: h.fingerprintOf(h.nextSess)}
 	for range min(len(rows), 1+h.rng.IntN(3)) {
 		i := h.rng.IntN(len(rows))
 		r := rows[i]
 		rows = slices.Delete(rows, i, i+1)
 		p := ResumeOffer{Job: r.id, Attempt: r.attempt, From: r.session, Slot: dispatcherd.Slot{ID: h.nextSlot, Number: h.numbers[h.nextSess]}}
-		types := map[string]bool{r.typ: true, twinTypes[h.rng.IntN(len(twinTypes))]: true}
+		types := map[string]bool{r.typ: true, referenceTypes[h.rng.IntN(len(referenceTypes))]: true}
 		p.To = p.From.WithGeneration(int(r.id) % 3)
 		switch h.rng.IntN(10) {
 		case 0:
@@ -128,12 +130,12 @@ func (h *history) randomReturn() Event {
 		h.numbers[h.nextSess]++
 		ev.Offers = append(ev.Offers, p)
 	}
-	h.returned = true
+	h.hasOffers = true
 	h.note("return %v", ev)
 	return ev
 }
 
-func (h *history) markOf(s dispatcherd.SessionID) contract.Fingerprint {
+func (h *history) fingerprintOf(s dispatcherd.SessionID) contract.Fingerprint {
 	return contract.Fingerprint(1_000_000*int(s) + 1)
 }
 
@@ -144,7 +146,7 @@ func (h *history) resumed(e *Resume) {
 	require.True(h.t, r.dispatcher == h.me && r.attempt == e.Attempt && r.status == dispatcherd.Running,
 		"seed %d: job %d goes on and is not this dispatcher's; history:\n%v", h.seed, e.Job, h.log)
 	h.running = append(h.running, &Send{Session: e.Session, Slot: e.Slot, Number: e.Number, Job: e.Job, Attempt: e.Attempt, Type: r.typ})
-	h.twin.slots[e.Slot] = &twinSlot{id: e.Slot, types: slot.Types, busy: true}
+	h.reference.slots[e.Slot] = &referenceSlot{id: e.Slot, types: slot.Types, busy: true}
 	h.owner[e.Slot], h.number[e.Slot] = e.Session, e.Number
 	h.adopted++
 }
@@ -206,10 +208,10 @@ func (h *history) restart() {
 	cfg.Seed[1] = uint64(h.me)
 	h.core = New(cfg)
 	h.sessions, h.running, h.queue = nil, nil, nil
-	clear(h.twin.slots)
-	clear(h.twin.waiting)
+	clear(h.reference.slots)
+	clear(h.reference.waiting)
 	clear(h.owner)
-	h.twin.abroad, h.twin.shares = nil, nil
+	h.reference.otherSlots, h.reference.shares = nil, nil
 	h.handovers++
 }
 
@@ -218,9 +220,9 @@ func (h *history) answerAll() {
 	}
 }
 
-// giveUpWaiting lets somebody release rows that nobody brought along in time.
-func (h *history) giveUpWaiting() {
-	for _, r := range h.abroad() {
+// releaseDetached lets somebody release rows that nobody brought along in time.
+func (h *history) releaseDetached() {
+	for _, r := range h.remoteRows() {
 		if h.rng.IntN(4) == 0 {
 			r.status, r.dispatcher = dispatcherd.Pending, 0
 			h.note("nobody took %d", r.id)

@@ -11,9 +11,9 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
-// longLooks is a life in which looks behind the cursors are answered long after
+// longScans is a life in which looks behind the cursors are answered long after
 // they read the table, and everything else goes on meanwhile.
-type longLooks struct {
+type longScans struct {
 	t       *testing.T
 	rng     *rand.Rand
 	core    *Core
@@ -22,21 +22,21 @@ type longLooks struct {
 	next    dispatcherd.JobID
 	running []*Send
 	queue   []Effect
-	look    *contract.FetchRequest // under way
-	seen    contract.FetchResult   // what it saw
+	scan    *contract.FetchRequest // under way
+	result  contract.FetchResult   // what it saw
 	brought int                    // rows that looks brought
 }
 
-func newLongLooks(t *testing.T, seed uint64) *longLooks {
+func newLongScans(t *testing.T, seed uint64) *longScans {
 	cfg := DefaultConfig()
 	cfg.Poll = msDuration(20)
 	cfg.Limits.LaneLength = 1 + int(seed%7)
 	cfg.Limits.LanesPerFetch = 11 + int(seed%3)*11
 	cfg.Retry = Backoff{Base: msDuration(1), Max: msDuration(40)}
-	return &longLooks{t: t, rng: rand.New(rand.NewPCG(seed, 9)), core: New(cfg), table: newTable()}
+	return &longScans{t: t, rng: rand.New(rand.NewPCG(seed, 9)), core: New(cfg), table: newTable()}
 }
 
-func (l *longLooks) feed(ev Event) {
+func (l *longScans) feed(ev Event) {
 	l.core.backlog.SetSlow(true)
 	for _, e := range kept(l.core.Step(l.now, ev, nil)) {
 		switch e := e.(type) {
@@ -47,8 +47,8 @@ func (l *longLooks) feed(ev Event) {
 				l.queue = append(l.queue, e)
 				continue
 			}
-			require.Nil(l.t, l.look, "one look at a time")
-			l.look, l.seen = e.Request, l.table.fetch(e.Request)
+			require.Nil(l.t, l.scan, "one look at a time")
+			l.scan, l.result = e.Request, l.table.fetch(e.Request)
 			for i := range e.Request.Lanes {
 				require.NotZero(l.t, e.Request.Lanes[i].Before)
 			}
@@ -59,7 +59,7 @@ func (l *longLooks) feed(ev Event) {
 	require.NoError(l.t, l.core.Check())
 }
 
-func (l *longLooks) answer() {
+func (l *longScans) answer() {
 	e := l.queue[0]
 	l.queue = slices.Delete(l.queue, 0, 1)
 	switch e := e.(type) {
@@ -74,19 +74,19 @@ func (l *longLooks) answer() {
 	}
 }
 
-func (l *longLooks) answerLook() {
+func (l *longScans) answerScan() {
 	switch {
-	case l.look == nil:
+	case l.scan == nil:
 	case l.rng.IntN(10) == 0:
-		l.answerLookWith(contract.Refused)
+		l.answerScanWith(contract.Refused)
 	default:
-		l.answerLookWith(contract.OK)
+		l.answerScanWith(contract.OK)
 	}
 }
 
-func (l *longLooks) answerLookWith(v contract.Verdict) {
-	req, res := l.look, l.seen
-	l.look = nil
+func (l *longScans) answerScanWith(v contract.Verdict) {
+	req, res := l.scan, l.result
+	l.scan = nil
 	if v != contract.OK {
 		res = contract.FetchResult{Verdict: v}
 	}
@@ -94,10 +94,10 @@ func (l *longLooks) answerLookWith(v contract.Verdict) {
 	l.feed(Fetched{Request: req, Result: res})
 }
 
-func (l *longLooks) insert(late bool) {
+func (l *longScans) insert(late bool) {
 	for range 1 + l.rng.IntN(6) {
 		l.next++
-		r := row{id: l.next, typ: twinTypes[l.rng.IntN(2)], priority: dispatcherd.Priority(l.rng.IntN(2)), runAt: l.table.now}
+		r := row{id: l.next, typ: referenceTypes[l.rng.IntN(2)], priority: dispatcherd.Priority(l.rng.IntN(2)), runAt: l.table.now}
 		if late {
 			r.runAt -= int64(l.rng.IntN(50_000)) * 1000
 		}
@@ -106,7 +106,7 @@ func (l *longLooks) insert(late bool) {
 	l.feed(Notified{})
 }
 
-func (l *longLooks) turn() {
+func (l *longScans) turn() {
 	ms := l.rng.IntN(8)
 	l.now += Instant(ms)
 	l.table.now += int64(ms) * 1000
@@ -128,23 +128,24 @@ func (l *longLooks) turn() {
 		l.answer()
 	}
 	if l.rng.IntN(30) == 0 {
-		l.answerLook()
+		l.answerScan()
 	}
 }
 
-// TestALongLookLosesAndDoublesNothing: however long looks are under way, and
+// TestSlowBackfillScanLosesAndRepeatsNoRow: however long looks are under way, and
 // whatever starts, ends and comes back meanwhile, every row is found, and no row
 // is asked for that somebody has: with one dispatcher no claim is ever lost.
-func TestALongLookLosesAndDoublesNothing(t *testing.T) {
-	lives := 100
+func TestSlowBackfillScanLosesAndRepeatsNoRow(t *testing.T) {
+	t.Parallel()
+	lives := 50
 	if testing.Short() || raceEnabled {
 		lives = 15
 	}
 	brought := 0
 	for seed := range lives {
-		l := newLongLooks(t, uint64(seed))
+		l := newLongScans(t, uint64(seed))
 		l.feed(Registered{Session: 1, Slots: []dispatcherd.Slot{
-			{ID: 1, Number: 0, Types: twinTypes[:1]}, {ID: 2, Number: 1, Types: twinTypes[:2]}, {ID: 3, Number: 2, Types: twinTypes[1:2]},
+			{ID: 1, Number: 0, Types: referenceTypes[:1]}, {ID: 2, Number: 1, Types: referenceTypes[:2]}, {ID: 3, Number: 2, Types: referenceTypes[1:2]},
 		}})
 		l.feed(Listening{On: true})
 		for range 1_500 {

@@ -15,19 +15,21 @@ type away struct {
 	mark    contract.Fingerprint // of the session in which it began
 }
 
-// whirlMark is the fingerprint of a session's nonce.
-func whirlMark(s dispatcherd.SessionID) contract.Fingerprint { return contract.Fingerprint(7*s + 1) }
+// walkFingerprint is the fingerprint of a session's nonce.
+func walkFingerprint(s dispatcherd.SessionID) contract.Fingerprint {
+	return contract.Fingerprint(7*s + 1)
+}
 
 // bringBack is a worker that connects with executions of before, now and then
 // wrong ones.
-func (w *whirl) bringBack() {
+func (w *randomWalk) bringBack() {
 	if len(w.away) == 0 {
 		w.feed(Tick{})
 		return
 	}
 	w.nextSess++
-	s := whirlSession{id: w.nextSess}
-	ev := Registered{Session: s.id, Worker: "w", Fingerprint: whirlMark(s.id)}
+	s := walkSession{id: w.nextSess}
+	ev := Registered{Session: s.id, Worker: "w", Fingerprint: walkFingerprint(s.id)}
 	for range min(len(w.away), 1+w.rng.IntN(3)) {
 		i := w.rng.IntN(len(w.away))
 		a := w.away[i]
@@ -35,7 +37,7 @@ func (w *whirl) bringBack() {
 			continue
 		}
 		types := []string{w.lanes[a.job].typ}
-		if other := whirlTypes[w.rng.IntN(len(whirlTypes))]; other != types[0] {
+		if other := walkTypes[w.rng.IntN(len(walkTypes))]; other != types[0] {
 			types = append(types, other)
 			slices.Sort(types)
 		}
@@ -57,7 +59,7 @@ func (w *whirl) bringBack() {
 
 // adopt takes over what runs elsewhere under that attempt and was handed to that
 // session. A dispatcher without a lease takes nothing, and an answer may be lost.
-func (w *whirl) adopt(e *Adopt, v contract.Verdict) {
+func (w *randomWalk) adopt(e *Adopt, v contract.Verdict) {
 	unknown := w.rng.IntN(20) == 0
 	if v == contract.OK && (!unknown || w.rng.IntN(2) == 0) {
 		for _, p := range e.Request.Jobs {
@@ -86,7 +88,7 @@ func (w *whirl) adopt(e *Adopt, v contract.Verdict) {
 }
 
 // resumed lets an execution go on that was adopted.
-func (w *whirl) resumed(e *Resume) {
+func (w *randomWalk) resumed(e *Resume) {
 	w.adopted++
 	slot := w.offered[e.Slot]
 	delete(w.offered, e.Slot)
@@ -103,7 +105,7 @@ func (w *whirl) resumed(e *Resume) {
 
 // handOver stops the core in good order and goes on with a new one. What runs is
 // left to whoever is brought it.
-func (w *whirl) handOver() {
+func (w *randomWalk) handOver() {
 	w.handovers++
 	w.feed(Drained{})
 	w.answerAll()
@@ -127,7 +129,7 @@ func (w *whirl) handOver() {
 	w.core, w.queue = New(cfg), nil
 }
 
-func (w *whirl) answerAll() {
+func (w *randomWalk) answerAll() {
 	for len(w.queue) > 0 {
 		w.answer()
 	}

@@ -8,10 +8,10 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
-// whirl is an endless random life of a core: workers come and go, jobs and
+// randomWalk is an endless random life of a core: workers come and go, jobs and
 // requests arrive, statements are answered at once or late, well or badly. The
 // same seed gives the same life.
-type whirl struct {
+type randomWalk struct {
 	rng      *rand.Rand
 	core     *Core
 	audit    *auditor // or nil
@@ -21,7 +21,7 @@ type whirl struct {
 	nextReq  dispatcherd.JobID
 	nextSlot dispatcherd.SlotID
 	nextSess dispatcherd.SessionID
-	sessions []whirlSession
+	sessions []walkSession
 	running  []*Send
 	queue    []Effect // statements under way
 	pending  map[tableLane][]contract.Key
@@ -36,21 +36,21 @@ type whirl struct {
 	adopted, handovers int
 }
 
-type whirlSession struct {
+type walkSession struct {
 	id    dispatcherd.SessionID
 	next  int32
 	slots []dispatcherd.Slot
 }
 
-var whirlTypes = []string{"csv", "excel", "index", "mail", "ocr", "pdf"}
+var walkTypes = []string{"csv", "excel", "index", "mail", "ocr", "pdf"}
 
-func newWhirl(seed uint64, audit *auditor) *whirl {
+func newRandomWalk(seed uint64, audit *auditor) *randomWalk {
 	cfg := DefaultConfig()
 	cfg.Seed = [2]uint64{seed, 2}
 	cfg.Limits.ClaimBatch, cfg.Limits.Claims, cfg.Limits.LaneLength = 5, 2, 6
 	cfg.Outage = Backoff{Base: msDuration(1), Max: msDuration(50)}
 	cfg.Retry = Backoff{Base: msDuration(1), Max: msDuration(100)}
-	return &whirl{
+	return &randomWalk{
 		rng: rand.New(rand.NewPCG(seed, 3)), core: New(cfg), audit: audit,
 		pending: map[tableLane][]contract.Key{}, lanes: map[dispatcherd.JobID]tableLane{},
 		taken: map[contract.Token][]dispatcherd.JobID{},
@@ -59,7 +59,7 @@ func newWhirl(seed uint64, audit *auditor) *whirl {
 }
 
 // turn lets one thing happen, and Postgres answer or not.
-func (w *whirl) turn() {
+func (w *randomWalk) turn() {
 	w.now += Instant(w.rng.IntN(20))
 	w.turns++
 	k := w.rng.IntN(100)
@@ -92,7 +92,7 @@ func (w *whirl) turn() {
 	}
 }
 
-func (w *whirl) feed(ev Event) {
+func (w *randomWalk) feed(ev Event) {
 	if w.turns/700%2 == 1 {
 		w.core.backlog.SetSlow(true)
 	}
@@ -104,7 +104,7 @@ func (w *whirl) feed(ev Event) {
 		switch e := fx[i].(type) {
 		case *Send:
 			w.running = append(w.running, e)
-			w.began[e.Job] = whirlMark(e.Session)
+			w.began[e.Job] = walkFingerprint(e.Session)
 		case *Resume:
 			w.resumed(e)
 		case *Fetch, *Claim, *Resolve, *Adopt, *Finish, *SetGate:
@@ -117,7 +117,7 @@ func (w *whirl) feed(ev Event) {
 }
 
 // report tells the auditor what was decided.
-func (w *whirl) report(fx []Effect) {
+func (w *randomWalk) report(fx []Effect) {
 	a := w.audit
 	reservation := func(id dispatcherd.JobID) dispatcherd.SlotID {
 		if j := w.core.jobs.get(id); j != nil && j.slot != noSlot && j.state.claimPending() {
@@ -152,15 +152,15 @@ func (w *whirl) report(fx []Effect) {
 	a.judge()
 }
 
-func (w *whirl) register() {
+func (w *randomWalk) register() {
 	if len(w.sessions) == 0 || w.rng.IntN(2) == 0 {
 		w.nextSess++
-		w.sessions = append(w.sessions, whirlSession{id: w.nextSess})
+		w.sessions = append(w.sessions, walkSession{id: w.nextSess})
 	}
 	s := &w.sessions[w.rng.IntN(len(w.sessions))]
 	var slots []dispatcherd.Slot
 	for range 1 + w.rng.IntN(3) {
-		types := slices.Clone(whirlTypes)
+		types := slices.Clone(walkTypes)
 		w.rng.Shuffle(len(types), func(i, j int) { types[i], types[j] = types[j], types[i] })
 		types = types[:1+w.rng.IntN(4)]
 		slices.Sort(types)
@@ -170,7 +170,7 @@ func (w *whirl) register() {
 }
 
 // announce registers slots under new ids.
-func (w *whirl) announce(s *whirlSession, slots []dispatcherd.Slot) {
+func (w *randomWalk) announce(s *walkSession, slots []dispatcherd.Slot) {
 	for i := range slots {
 		slots[i].ID, slots[i].Number = w.nextSlot, s.next
 		w.nextSlot++
@@ -180,11 +180,11 @@ func (w *whirl) announce(s *whirlSession, slots []dispatcherd.Slot) {
 		}
 	}
 	s.slots = append(s.slots, slots...)
-	w.feed(Registered{Session: s.id, Worker: "w", Slots: slots, Fingerprint: whirlMark(s.id)})
+	w.feed(Registered{Session: s.id, Worker: "w", Slots: slots, Fingerprint: walkFingerprint(s.id)})
 }
 
 // die ends a session; half of them come back at once with the same slots.
-func (w *whirl) die() {
+func (w *randomWalk) die() {
 	w.deaths++
 	i := w.rng.IntN(len(w.sessions))
 	s := w.sessions[i]
@@ -196,13 +196,13 @@ func (w *whirl) die() {
 	w.feed(Unregistered{Session: s.id})
 	if w.rng.IntN(2) == 0 && len(s.slots) > 0 {
 		w.nextSess++
-		w.sessions = append(w.sessions, whirlSession{id: w.nextSess})
+		w.sessions = append(w.sessions, walkSession{id: w.nextSess})
 		w.announce(&w.sessions[len(w.sessions)-1], slices.Clone(s.slots))
 	}
 }
 
 // withdraw takes one slot off line, in the record as well.
-func (w *whirl) withdraw() {
+func (w *randomWalk) withdraw() {
 	if len(w.sessions) == 0 {
 		return
 	}
@@ -219,7 +219,7 @@ func (w *whirl) withdraw() {
 	w.feed(Withdrew{Session: s.id, Numbers: []int32{slot.Number}})
 }
 
-func (w *whirl) release() {
+func (w *randomWalk) release() {
 	i := w.rng.IntN(len(w.running))
 	e := w.running[i]
 	w.running = slices.Delete(w.running, i, i+1)
@@ -230,9 +230,9 @@ func (w *whirl) release() {
 	w.feed(Released{Session: e.Session, Results: []Result{{Job: e.Job, Attempt: e.Attempt, OK: ok}}})
 }
 
-func (w *whirl) insert() {
+func (w *randomWalk) insert() {
 	waiting := 0
-	for _, typ := range whirlTypes {
+	for _, typ := range walkTypes {
 		for p := range dispatcherd.MaxPriority + 1 {
 			waiting += len(w.pending[tableLane{typ, p}])
 		}
@@ -242,7 +242,7 @@ func (w *whirl) insert() {
 		return
 	}
 	w.nextJob++
-	lane := tableLane{whirlTypes[w.rng.IntN(len(whirlTypes))], dispatcherd.Priority(w.rng.IntN(11))}
+	lane := tableLane{walkTypes[w.rng.IntN(len(walkTypes))], dispatcherd.Priority(w.rng.IntN(11))}
 	w.lanes[w.nextJob] = lane
 	w.known(w.nextJob, lane.typ)
 	key := contract.Key{RunAt: int64(w.now) * 1000, ID: w.nextJob}
@@ -254,28 +254,28 @@ func (w *whirl) insert() {
 	w.feed(Notified{})
 }
 
-func (w *whirl) known(id dispatcherd.JobID, typ string) {
+func (w *randomWalk) known(id dispatcherd.JobID, typ string) {
 	if w.audit != nil {
 		w.audit.types[id] = typ
 	}
 }
 
-func (w *whirl) request() {
+func (w *randomWalk) request() {
 	w.nextReq--
-	typ := whirlTypes[w.rng.IntN(len(whirlTypes))]
+	typ := walkTypes[w.rng.IntN(len(walkTypes))]
 	w.known(w.nextReq, typ)
 	w.feed(Requested{Job: w.nextReq, Type: typ, Priority: dispatcherd.Priority(w.rng.IntN(11)), Wait: true})
 }
 
 // park makes a row pending.
-func (w *whirl) park(k contract.Key) {
+func (w *randomWalk) park(k contract.Key) {
 	lane := w.lanes[k.ID]
 	i, _ := slices.BinarySearchFunc(w.pending[lane], k, contract.Key.Compare)
 	w.pending[lane] = slices.Insert(w.pending[lane], i, k)
 }
 
 // take makes a row running if it is pending and due.
-func (w *whirl) take(id dispatcherd.JobID) bool {
+func (w *randomWalk) take(id dispatcherd.JobID) bool {
 	lane := w.lanes[id]
 	i := slices.IndexFunc(w.pending[lane], func(k contract.Key) bool { return k.ID == id && k.RunAt <= int64(w.now)*1000 })
 	if i >= 0 {
@@ -285,7 +285,7 @@ func (w *whirl) take(id dispatcherd.JobID) bool {
 }
 
 // answer answers the oldest statement, now and then badly.
-func (w *whirl) answer() {
+func (w *randomWalk) answer() {
 	next := w.queue[0]
 	w.queue = slices.Delete(w.queue, 0, 1)
 	v := contract.OK
@@ -308,7 +308,7 @@ func (w *whirl) answer() {
 	}
 }
 
-func (w *whirl) fetch(req *contract.FetchRequest, v contract.Verdict) contract.FetchResult {
+func (w *randomWalk) fetch(req *contract.FetchRequest, v contract.Verdict) contract.FetchResult {
 	res := contract.FetchResult{Verdict: v, DBNow: int64(w.now) * 1000}
 	if v != contract.OK {
 		return res
@@ -327,7 +327,7 @@ func (w *whirl) fetch(req *contract.FetchRequest, v contract.Verdict) contract.F
 
 // claim takes rows; now and then somebody else was faster with one of them,
 // or the answer is lost.
-func (w *whirl) claim(req *contract.ClaimRequest, v contract.Verdict) {
+func (w *randomWalk) claim(req *contract.ClaimRequest, v contract.Verdict) {
 	unknown := w.rng.IntN(40) == 0
 	if unknown {
 		v = contract.Unknown
@@ -338,14 +338,14 @@ func (w *whirl) claim(req *contract.ClaimRequest, v contract.Verdict) {
 			case taken && w.rng.IntN(30) > 0:
 				w.taken[req.Token] = append(w.taken[req.Token], id)
 			case taken:
-				w.away = append(w.away, away{id, 1, whirlMark(dispatcherd.SessionID(1_000_000 + id))})
+				w.away = append(w.away, away{id, 1, walkFingerprint(dispatcherd.SessionID(1_000_000 + id))})
 			}
 		}
 	}
 	w.won(req, v)
 }
 
-func (w *whirl) won(req *contract.ClaimRequest, v contract.Verdict) {
+func (w *randomWalk) won(req *contract.ClaimRequest, v contract.Verdict) {
 	res := contract.ClaimResult{Verdict: v}
 	if v == contract.OK {
 		for _, id := range w.taken[req.Token] {
@@ -356,7 +356,7 @@ func (w *whirl) won(req *contract.ClaimRequest, v contract.Verdict) {
 	w.feed(Claimed{Request: req, Result: res})
 }
 
-func (w *whirl) finish(e *Finish, v contract.Verdict) {
+func (w *randomWalk) finish(e *Finish, v contract.Verdict) {
 	if v == contract.OK {
 		for _, f := range e.Request.Items {
 			switch {

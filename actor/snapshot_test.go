@@ -12,7 +12,7 @@ import (
 // gathered: they may take over slots that are only reserved. Who has which slot
 // then must be what the twin says. When the claims are answered, the rows that
 // were won and had to yield run elsewhere or are released.
-func (h *history) midway() {
+func (h *history) compareMidRun() {
 	h.placed = []placement{}
 	h.decideOnly(h.randomEvents()...)
 	h.backdate = false // only a poll finds such rows
@@ -34,7 +34,7 @@ func (h *history) midway() {
 	h.decideOnly(calls...)
 	for h.answerOne(is[*Fetch]) || h.answerOne(is[*SetGate]) || h.answerOne(is[*Claim]) {
 	}
-	h.settleTwin()
+	h.syncReference()
 }
 
 // decideOnly takes events at one instant, compares what is decided with the
@@ -47,18 +47,18 @@ func (h *history) decideOnly(events ...Event) {
 		}
 	}
 	h.hold = true
-	h.look()
+	h.pollForHidden()
 	h.feed(Together{Events: append(events, Listening{On: true})})
 	for h.answerOne(is[*Fetch]) || h.answerOne(is[*Adopt]) {
 	}
 	h.hold = false
-	h.twin.decide(int64(h.now), h.table.now/1000, fresh)
+	h.reference.decide(int64(h.now), h.table.now/1000, fresh)
 	h.feed(Tick{})
 	for h.answerOne(is[*Fetch]) || h.answerOne(is[*SetGate]) {
 	}
 	want := map[dispatcherd.SlotID]dispatcherd.JobID{}
 	const runs = 0
-	for id, s := range h.twin.slots {
+	for id, s := range h.reference.slots {
 		switch {
 		case s.held != nil:
 			want[id] = s.held.id

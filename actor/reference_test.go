@@ -20,34 +20,34 @@ import (
 //
 // A request of a type that has just got one may also have a slot that is
 // reserved for a queued job of lower score.
-type twin struct {
-	weights scoring.Weights
-	slots   map[dispatcherd.SlotID]*twinSlot
-	waiting map[dispatcherd.JobID]*twinJob
-	abroad  map[string]int            // slots of other dispatchers, by type
-	shares  map[string]contract.Share // whose rows are foreign counts as younger
-	turns   int
+type reference struct {
+	weights    scoring.Weights
+	slots      map[dispatcherd.SlotID]*referenceSlot
+	waiting    map[dispatcherd.JobID]*referenceJob
+	otherSlots map[string]int            // slots of other dispatchers, by type
+	shares     map[string]contract.Share // whose rows are foreign counts as younger
+	turns      int
 }
 
-type twinSlot struct {
+type referenceSlot struct {
 	id       dispatcherd.SlotID
 	types    []string
 	busy     bool
 	draining bool
-	held     *twinJob // the row it is reserved for
-	sent     bool     // and whether the claim is under way
-	turn     int      // the how-manieth reservation it was
+	held     *referenceJob // the row it is reserved for
+	sent     bool          // and whether the claim is under way
+	turn     int           // the how-manieth reservation it was
 }
 
-type twinJob struct {
-	id       dispatcherd.JobID
-	typ      string
-	priority dispatcherd.Priority
-	since    int64 // ms; database clock for rows, Instant for requests
-	yielded  bool  // it had to yield its slot since the last look
+type referenceJob struct {
+	id        dispatcherd.JobID
+	typ       string
+	priority  dispatcherd.Priority
+	since     int64 // ms; database clock for rows, Instant for requests
+	preempted bool  // it had to yield its slot since the last look
 }
 
-func (j *twinJob) number() int64 {
+func (j *referenceJob) number() int64 {
 	if j.id < 0 {
 		return -int64(j.id)
 	}
@@ -61,16 +61,16 @@ type placement struct {
 
 // decide places everything that can be placed and marks slots and jobs taken.
 // fresh names the types that got a request.
-func (tw *twin) decide(now, dbNow int64, fresh map[string]bool) []placement {
+func (ref *reference) decide(now, dbNow int64, fresh map[string]bool) []placement {
 	placed := []placement{}
 	for {
-		var best *twinJob
-		var slot *twinSlot
-		for _, j := range tw.sorted() {
-			if !tw.due(j, dbNow) || best != nil && !tw.before(j, best, now, dbNow) {
+		var best *referenceJob
+		var slot *referenceSlot
+		for _, j := range ref.sorted() {
+			if !ref.due(j, dbNow) || best != nil && !ref.before(j, best, now, dbNow) {
 				continue
 			}
-			if s := tw.slotFor(j, now, dbNow, fresh); s != nil {
+			if s := ref.slotFor(j, now, dbNow, fresh); s != nil {
 				best, slot = j, s
 			}
 		}
@@ -78,31 +78,31 @@ func (tw *twin) decide(now, dbNow int64, fresh map[string]bool) []placement {
 			return placed
 		}
 		if q := slot.held; q != nil && !slot.sent {
-			tw.waiting[q.id] = q
-			q.yielded = true
+			ref.waiting[q.id] = q
+			q.preempted = true
 		}
-		tw.turns++
-		slot.busy, slot.held, slot.sent, slot.turn = true, nil, false, tw.turns
+		ref.turns++
+		slot.busy, slot.held, slot.sent, slot.turn = true, nil, false, ref.turns
 		if best.id > 0 {
 			slot.held = best
 		}
-		delete(tw.waiting, best.id)
+		delete(ref.waiting, best.id)
 		placed = append(placed, placement{best.id, slot.id})
 	}
 }
 
 // slotFor is where a job would start now, or nil.
-func (tw *twin) slotFor(j *twinJob, now, dbNow int64, fresh map[string]bool) (best *twinSlot) {
-	if _, free := tw.capacity(j.typ); free != nil || j.id > 0 || !fresh[j.typ] {
+func (ref *reference) slotFor(j *referenceJob, now, dbNow int64, fresh map[string]bool) (best *referenceSlot) {
+	if _, free := ref.capacity(j.typ); free != nil || j.id > 0 || !fresh[j.typ] {
 		return free
 	}
-	for _, o := range tw.waiting {
-		if o.typ == j.typ && tw.due(o, dbNow) && o != j && tw.before(o, j, now, dbNow) {
+	for _, o := range ref.waiting {
+		if o.typ == j.typ && ref.due(o, dbNow) && o != j && ref.before(o, j, now, dbNow) {
 			return nil
 		}
 	}
-	for _, s := range tw.slots {
-		if s.held == nil || s.draining || !slices.Contains(s.types, j.typ) || !tw.before(j, s.held, now, dbNow) {
+	for _, s := range ref.slots {
+		if s.held == nil || s.draining || !slices.Contains(s.types, j.typ) || !ref.before(j, s.held, now, dbNow) {
 			continue
 		}
 		if best == nil || s.better(best) {
@@ -113,7 +113,7 @@ func (tw *twin) slotFor(j *twinJob, now, dbNow int64, fresh map[string]bool) (be
 }
 
 // better prefers fewer types, then a claim that is not sent, then the later.
-func (s *twinSlot) better(o *twinSlot) bool {
+func (s *referenceSlot) better(o *referenceSlot) bool {
 	switch {
 	case len(s.types) != len(o.types):
 		return len(s.types) < len(o.types)
@@ -123,26 +123,26 @@ func (s *twinSlot) better(o *twinSlot) bool {
 	return s.turn > o.turn
 }
 
-func (tw *twin) before(a, b *twinJob, now, dbNow int64) bool {
-	x, y := tw.score(a, now, dbNow), tw.score(b, now, dbNow)
-	return x > y || x == y && tw.older(a, b, now, dbNow)
+func (ref *reference) before(a, b *referenceJob, now, dbNow int64) bool {
+	x, y := ref.score(a, now, dbNow), ref.score(b, now, dbNow)
+	return x > y || x == y && ref.older(a, b, now, dbNow)
 }
 
-func (tw *twin) score(j *twinJob, now, dbNow int64) scoring.Milli {
-	mode, age := dispatcherd.Queued, dbNow-j.since-tw.handicap(j)
+func (ref *reference) score(j *referenceJob, now, dbNow int64) scoring.Milli {
+	mode, age := dispatcherd.Queued, dbNow-j.since-ref.penalty(j)
 	if j.id < 0 {
 		mode, age = dispatcherd.OnDemand, now-j.since
 	}
-	capacity, _ := tw.capacity(j.typ)
-	return tw.weights.Score(mode, j.priority, age, capacity+tw.abroad[j.typ]).Total()
+	capacity, _ := ref.capacity(j.typ)
+	return ref.weights.Score(mode, j.priority, age, capacity+ref.otherSlots[j.typ]).Total()
 }
 
-func (tw *twin) older(a, b *twinJob, now, dbNow int64) bool {
-	at := func(j *twinJob) int64 {
+func (ref *reference) older(a, b *referenceJob, now, dbNow int64) bool {
+	at := func(j *referenceJob) int64 {
 		if j.id < 0 {
 			return j.since
 		}
-		return now - (dbNow - j.since) + tw.handicap(j)
+		return now - (dbNow - j.since) + ref.penalty(j)
 	}
 	if at(a) != at(b) {
 		return at(a) < at(b)
@@ -153,19 +153,19 @@ func (tw *twin) older(a, b *twinJob, now, dbNow int64) bool {
 	return a.id < b.id
 }
 
-func (tw *twin) sorted() []*twinJob {
-	var all []*twinJob
-	for _, j := range tw.waiting {
+func (ref *reference) sorted() []*referenceJob {
+	var all []*referenceJob
+	for _, j := range ref.waiting {
 		all = append(all, j)
 	}
-	slices.SortFunc(all, func(a, b *twinJob) int { return int(a.id - b.id) })
+	slices.SortFunc(all, func(a, b *referenceJob) int { return int(a.id - b.id) })
 	return all
 }
 
 // capacity counts the slots that support a type and finds the free one with
 // the fewest types.
-func (tw *twin) capacity(typ string) (n int, best *twinSlot) {
-	for _, s := range tw.slots {
+func (ref *reference) capacity(typ string) (n int, best *referenceSlot) {
+	for _, s := range ref.slots {
 		if s.draining || !slices.Contains(s.types, typ) {
 			continue
 		}
@@ -187,7 +187,7 @@ type history struct {
 	rng       *rand.Rand
 	core      *Core
 	table     *table
-	twin      *twin
+	reference *reference
 	now       Instant
 	nextJob   dispatcherd.JobID
 	nextReq   dispatcherd.JobID
@@ -204,18 +204,18 @@ type history struct {
 	hold      bool // fetches are answered before anything is decided
 	backdate  bool
 	wide      bool // every lane and every decision fits into one fetch and one claim
-	dear      bool // full looks are
+	slow      bool // full scans are slow
 	shared    bool // rows are shared with other dispatchers
 	me        int  // the run of the dispatcher
 	offered   map[dispatcherd.SlotID]dispatcherd.Slot
-	returned  bool // some worker has brought work along
+	hasOffers bool // some worker has sent a resume offer
 	adopted   int
 	handovers int
 	helped    int // rows of other shares that were placed
 	log       []string
 }
 
-var twinTypes = []string{"a", "b", "c", "d"}
+var referenceTypes = []string{"a", "b", "c", "d"}
 
 func newHistory(t *testing.T, seed uint64) *history {
 	rng := rand.New(rand.NewPCG(seed, 7))
@@ -233,9 +233,9 @@ func newHistory(t *testing.T, seed uint64) *history {
 	cfg.Outage = Backoff{Base: msDuration(10), Max: msDuration(500)}
 	cfg.Retry = Backoff{Base: msDuration(10), Max: msDuration(40)}
 	return &history{
-		t: t, seed: seed, rng: rng, wide: wide, dear: seed%5 > 2, shared: seed%6 == 0, me: 1, offered: map[dispatcherd.SlotID]dispatcherd.Slot{}, core: New(cfg), table: newTable(),
-		twin:    &twin{weights: cfg.Weights, slots: map[dispatcherd.SlotID]*twinSlot{}, waiting: map[dispatcherd.JobID]*twinJob{}},
-		numbers: map[dispatcherd.SessionID]int32{}, owner: map[dispatcherd.SlotID]dispatcherd.SessionID{},
+		t: t, seed: seed, rng: rng, wide: wide, slow: seed%5 > 2, shared: seed%6 == 0, me: 1, offered: map[dispatcherd.SlotID]dispatcherd.Slot{}, core: New(cfg), table: newTable(),
+		reference: &reference{weights: cfg.Weights, slots: map[dispatcherd.SlotID]*referenceSlot{}, waiting: map[dispatcherd.JobID]*referenceJob{}},
+		numbers:   map[dispatcherd.SessionID]int32{}, owner: map[dispatcherd.SlotID]dispatcherd.SessionID{},
 		number: map[dispatcherd.SlotID]int32{},
 	}
 }
@@ -244,12 +244,12 @@ func newHistory(t *testing.T, seed uint64) *history {
 // before anything is decided, and compares what is then decided with the twin.
 func (h *history) step(events ...Event) {
 	h.hold = true
-	h.look()
+	h.pollForHidden()
 	h.feed(Together{Events: append(events, Listening{On: true})})
 	for h.answerOne(is[*Fetch]) || h.answerOne(is[*Adopt]) {
 	}
 	h.hold = false
-	want := h.twin.decide(int64(h.now), h.table.now/1000, nil)
+	want := h.reference.decide(int64(h.now), h.table.now/1000, nil)
 	h.placed = []placement{}
 	h.feed(Tick{})
 	// Small claims and short lanes cut one decision into many; it must come out
@@ -259,8 +259,8 @@ func (h *history) step(events ...Event) {
 	byJob := func(a, b placement) int { return int(a.job - b.job) } // sends come in the order of claims
 	slices.SortFunc(want, byJob)
 	slices.SortFunc(h.placed, byJob)
-	for _, s := range h.twin.slots {
-		if s.held != nil && h.twin.foreign(s.held) {
+	for _, s := range h.reference.slots {
+		if s.held != nil && h.reference.nonLocal(s.held) {
 			h.helped++
 		}
 		s.held = nil // all claims are answered
@@ -271,13 +271,13 @@ func (h *history) step(events ...Event) {
 // disturbed is a step in which claims are lost, refused or left unknown. What
 // Core then does depends on the order of answers, so the twin cannot foretell
 // it; but when all is settled the twin must find nothing left to place.
-func (h *history) disturbed(events ...Event) {
+func (h *history) disturbedStep(events ...Event) {
 	h.placed = []placement{}
 	h.feed(Together{Events: append(events, Listening{On: true})})
 	for h.answerOne(is[*Fetch]) {
 	}
 	if len(h.sessions) > 0 && h.rng.IntN(3) == 0 {
-		h.feed(h.randomDeath()) // while its slots are reserved
+		h.feed(h.randomDisconnect()) // while its slots are reserved
 	}
 	quiet := 0 // rounds in which nothing bad happened
 	for quiet < 3 {
@@ -286,45 +286,45 @@ func (h *history) disturbed(events ...Event) {
 		h.pass(1_000) // outlasts the outage backoff of this test
 		quiet++
 	}
-	h.settleTwin()
+	h.syncReference()
 }
 
-// settleTwin tells the twin what the core did, and has it find nothing left to
+// syncReference tells the twin what the core did, and has it find nothing left to
 // place.
-func (h *history) settleTwin() {
-	h.lookNow()
+func (h *history) syncReference() {
+	h.pollNow()
 	h.feed(Tick{})
 	for h.answerOne(is[*Fetch]) || h.answerOne(is[*SetGate]) || h.answerOne(is[*Claim]) || h.answerOne(is[*Adopt]) {
 	}
-	for _, s := range h.twin.slots {
+	for _, s := range h.reference.slots {
 		s.busy, s.held = false, nil
 	}
 	for _, p := range h.placed {
 		if p.job > 0 {
-			delete(h.twin.waiting, p.job) // recordEnds brings it back if its worker died
+			delete(h.reference.waiting, p.job) // recordEnds brings it back if its worker died
 		}
 	}
 	for _, e := range h.running {
-		h.twin.slots[e.Slot].busy = true
+		h.reference.slots[e.Slot].busy = true
 	}
 	for _, j := range h.core.inHand() {
 		if j.id < 0 && j.state == waiting {
-			h.twin.waiting[j.id] = &twinJob{id: j.id, typ: h.core.index.Name(j.typ), priority: j.priority, since: int64(j.request.arrival)}
+			h.reference.waiting[j.id] = &referenceJob{id: j.id, typ: h.core.index.Name(j.typ), priority: j.priority, since: int64(j.request.arrival)}
 		} else {
-			delete(h.twin.waiting, j.id)
+			delete(h.reference.waiting, j.id)
 		}
 	}
-	for id := range h.twin.waiting {
+	for id := range h.reference.waiting {
 		if id < 0 && h.core.jobs.get(id) == nil {
-			delete(h.twin.waiting, id) // answered: too many of its workers died
+			delete(h.reference.waiting, id) // answered: too many of its workers died
 		}
 	}
 	for _, r := range h.table.sorted() {
 		if r.status == dispatcherd.Running && r.dispatcher != h.me {
-			delete(h.twin.waiting, r.id)
+			delete(h.reference.waiting, r.id)
 		}
 	}
-	require.Empty(h.t, h.twin.decide(int64(h.now), h.table.now/1000, nil), "seed %d: left unplaced; history:\n%v", h.seed, h.log)
+	require.Empty(h.t, h.reference.decide(int64(h.now), h.table.now/1000, nil), "seed %d: left unplaced; history:\n%v", h.seed, h.log)
 }
 
 // answerBadly answers a claim in any way, or resolves one. Rounds without any
@@ -337,8 +337,8 @@ func (h *history) answerBadly(quiet *int) bool {
 	return false
 }
 
-// stranger is the other dispatcher that takes rows away.
-const stranger = 99
+// otherDispatcher is the other dispatcher that takes rows away.
+const otherDispatcher = 99
 
 // pass lets time go by on both clocks.
 func (h *history) pass(ms int64) {
@@ -358,7 +358,7 @@ func (h *history) disturbClaim() bool {
 	case 0:
 		r := h.table.rows[req.IDs[h.rng.IntN(len(req.IDs))]]
 		if r.status == dispatcherd.Pending {
-			r.status, r.dispatcher, r.session = dispatcherd.Running, stranger, h.markOf(dispatcherd.SessionID(10_000+r.id))
+			r.status, r.dispatcher, r.session = dispatcherd.Running, otherDispatcher, h.fingerprintOf(dispatcherd.SessionID(10_000+r.id))
 			r.attempt++
 			h.note("stolen %d", r.id)
 		}
@@ -383,7 +383,7 @@ func (h *history) feed(ev Event) {
 	if h.hold {
 		ev = Together{Events: []Event{ev}, Hold: true}
 	}
-	h.core.backlog.SetSlow(h.dear) // whatever looks took
+	h.core.backlog.SetSlow(h.slow) // whatever looks took
 	for _, e := range kept(h.core.Step(h.now, ev, nil)) {
 		switch e := e.(type) {
 		case *Send:
@@ -424,9 +424,9 @@ func (h *history) answerOne(is func(Effect) bool) bool {
 	return true
 }
 
-// TestCoreDecidesAsItsTwin is the exactness of the whole decision: index,
+// TestCoreDecidesLikeTheReference is the exactness of the whole decision: index,
 // lanes, fetch limits, claim batches and all, against scoring everything.
-func TestCoreDecidesAsItsTwin(t *testing.T) {
+func TestCoreDecidesLikeTheReference(t *testing.T) {
 	histories := 50_000
 	if testing.Short() || raceEnabled {
 		histories = 3_000
@@ -438,7 +438,7 @@ func TestCoreDecidesAsItsTwin(t *testing.T) {
 			var adopted, handovers, helped int
 			for seed := share; seed < histories; seed += shares {
 				h := newHistory(t, uint64(seed))
-				h.live()
+				h.run()
 				adopted, handovers, helped = adopted+h.adopted, handovers+h.handovers, helped+h.helped
 			}
 			require.Positive(t, adopted, "no execution was adopted")
@@ -451,7 +451,7 @@ func TestCoreDecidesAsItsTwin(t *testing.T) {
 }
 
 // live goes through twelve instants at which something happens.
-func (h *history) live() {
+func (h *history) run() {
 	for range 12 {
 		h.now += Instant(h.rng.IntN(3) * h.rng.IntN(60_000))
 		h.table.now += int64(h.now)*1000 - (h.table.now - 1_000_000_000_000)
@@ -461,20 +461,20 @@ func (h *history) live() {
 			h.core.backlog.PollNow()
 		}
 		if h.backdate {
-			h.giveUpWaiting()
+			h.releaseDetached()
 			h.recordEnds()
 		}
 		switch k := h.rng.IntN(6); {
 		case k == 5 && h.rng.IntN(3) == 0 && !h.core.claims.breaker.Failed():
 			h.restart()
 		case k == 0:
-			h.disturbed(h.randomEvents()...)
+			h.disturbedStep(h.randomEvents()...)
 		case k < 3 && h.wide && !h.core.claims.breaker.Failed():
-			h.midway()
+			h.compareMidRun()
 		default:
 			var events []Event
 			if h.shared && h.rng.IntN(2) == 0 {
-				events = append(events, h.randomElsewhere())
+				events = append(events, h.randomClusterCapacity())
 			}
 			h.step(append(events, h.randomEvents()...)...)
 		}
@@ -491,8 +491,8 @@ func (h *history) recordEnds() {
 	}
 	h.hold = false
 	for _, r := range h.table.sorted() {
-		if r.status == dispatcherd.Pending && h.twin.waiting[r.id] == nil {
-			h.twin.waiting[r.id] = &twinJob{id: r.id, typ: r.typ, priority: r.priority, since: floorMS(r.runAt)}
+		if r.status == dispatcherd.Pending && h.reference.waiting[r.id] == nil {
+			h.reference.waiting[r.id] = &referenceJob{id: r.id, typ: r.typ, priority: r.priority, since: floorMS(r.runAt)}
 		}
 	}
 }
@@ -510,7 +510,7 @@ func (h *history) randomEvents() []Event {
 func (h *history) randomEvent() Event {
 	switch k := h.rng.IntN(11); {
 	case k == 10:
-		return h.randomReturn()
+		return h.randomResumeOffer()
 	case k < 2 || len(h.sessions) == 0:
 		return h.randomRegistration()
 	case k < 5:
@@ -523,7 +523,7 @@ func (h *history) randomEvent() Event {
 	case k < 9:
 		return nil
 	}
-	return h.randomDeath()
+	return h.randomDisconnect()
 }
 
 func (h *history) note(format string, args ...any) {
@@ -536,14 +536,14 @@ func (h *history) randomRegistration() Event {
 		h.sessions = append(h.sessions, h.nextSess)
 	}
 	s := h.sessions[h.rng.IntN(len(h.sessions))]
-	ev := Registered{Session: s, Fingerprint: h.markOf(s)}
+	ev := Registered{Session: s, Fingerprint: h.fingerprintOf(s)}
 	for range 1 + h.rng.IntN(3) {
-		types := slices.Clone(twinTypes)
+		types := slices.Clone(referenceTypes)
 		h.rng.Shuffle(len(types), func(i, j int) { types[i], types[j] = types[j], types[i] })
 		types = types[:1+h.rng.IntN(len(types))]
 		slices.Sort(types)
 		ev.Slots = append(ev.Slots, dispatcherd.Slot{ID: h.nextSlot, Number: h.numbers[s], Types: types})
-		h.twin.slots[h.nextSlot] = &twinSlot{id: h.nextSlot, types: types}
+		h.reference.slots[h.nextSlot] = &referenceSlot{id: h.nextSlot, types: types}
 		h.owner[h.nextSlot], h.number[h.nextSlot] = s, h.numbers[s]
 		h.nextSlot++
 		h.numbers[s]++
@@ -556,25 +556,25 @@ func (h *history) randomInsert() {
 	for range 1 + h.rng.IntN(5) {
 		h.nextJob++
 		r := row{
-			id: h.nextJob, typ: twinTypes[h.rng.IntN(len(twinTypes))],
+			id: h.nextJob, typ: referenceTypes[h.rng.IntN(len(referenceTypes))],
 			priority: dispatcherd.Priority(h.rng.IntN(3) * h.rng.IntN(6)),
 			runAt:    h.table.now, tries: 5,
 		}
-		if h.crowded(r.typ, r.priority) {
+		if h.laneFull(r.typ, r.priority) {
 			continue
 		}
 		if h.backdate {
 			r.runAt -= int64(h.rng.IntN(400_000)) * 1000
 		}
 		h.table.insert(r)
-		h.twin.waiting[r.id] = &twinJob{id: r.id, typ: r.typ, priority: r.priority, since: floorMS(r.runAt)}
+		h.reference.waiting[r.id] = &referenceJob{id: r.id, typ: r.typ, priority: r.priority, since: floorMS(r.runAt)}
 		h.note("insert %d %s prio %d run_at %d", r.id, r.typ, r.priority, r.runAt)
 	}
 }
 
 func (h *history) randomRequest() Event {
-	ev := Requested{Job: h.drawRequest(), Type: twinTypes[h.rng.IntN(len(twinTypes))], Priority: dispatcherd.Priority(h.rng.IntN(11)), Wait: true}
-	h.twin.waiting[ev.Job] = &twinJob{id: ev.Job, typ: ev.Type, priority: ev.Priority, since: int64(h.now)}
+	ev := Requested{Job: h.drawRequest(), Type: referenceTypes[h.rng.IntN(len(referenceTypes))], Priority: dispatcherd.Priority(h.rng.IntN(11)), Wait: true}
+	h.reference.waiting[ev.Job] = &referenceJob{id: ev.Job, typ: ev.Type, priority: ev.Priority, since: int64(h.now)}
 	h.note("request %v", ev)
 	return ev
 }
@@ -597,19 +597,19 @@ func (h *history) randomRelease() Event {
 	i := h.rng.IntN(len(h.running))
 	e := h.running[i]
 	h.running = slices.Delete(h.running, i, i+1)
-	h.twin.slots[e.Slot].busy = false
+	h.reference.slots[e.Slot].busy = false
 	ok := h.rng.IntN(3) > 0
 	h.note("release %d from slot %d ok=%t", e.Job, e.Slot, ok)
 	return Released{Session: e.Session, Results: []Result{{Job: e.Job, Attempt: e.Attempt, OK: ok}}}
 }
 
-func (h *history) randomDeath() Event {
+func (h *history) randomDisconnect() Event {
 	i := h.rng.IntN(len(h.sessions))
 	s := h.sessions[i]
 	h.sessions = slices.Delete(h.sessions, i, i+1)
 	for id, owner := range h.owner {
 		if owner == s {
-			delete(h.twin.slots, id)
+			delete(h.reference.slots, id)
 			delete(h.owner, id)
 		}
 	}
@@ -618,7 +618,7 @@ func (h *history) randomDeath() Event {
 			return false
 		}
 		if j := h.core.jobs.get(e.Job); e.Job < 0 && int(j.crashes)+1 < h.core.cfg.Limits.Crashes {
-			h.twin.waiting[e.Job] = &twinJob{id: e.Job, typ: e.Type, priority: j.priority, since: int64(j.request.arrival)}
+			h.reference.waiting[e.Job] = &referenceJob{id: e.Job, typ: e.Type, priority: j.priority, since: int64(j.request.arrival)}
 		}
 		return true
 	})
