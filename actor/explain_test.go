@@ -336,7 +336,7 @@ func (p *randomState) age(id dispatcherd.JobID) int64 {
 func TestExplanationAgreesWithTheDecision(t *testing.T) {
 	states := 40_000
 	if testing.Short() || raceEnabled {
-		states = 2_000
+		states = 4_000
 	}
 	const shares = 4 // run side by side
 	for share := range shares {

@@ -16,7 +16,7 @@ import (
 var stateSetups = map[jobState]string{
 	waiting:          "request call type=pdf wait=yes",
 	serving:          "register worker=ann types=(pdf); request call type=pdf",
-	abandoned:        "register worker=ann types=(pdf); request call type=pdf; hangup call",
+	abandoned:        "register worker=ann types=(pdf); request call type=pdf; abandon call",
 	reserved:         "register worker=ann types=(pdf) slots=2; hold claim; insert first; run; insert letter; run",
 	unplaced:         "register worker=ann types=(pdf) slots=2; hold claim; insert first; run; insert letter; run; preempt",
 	claiming:         "register worker=ann types=(pdf); hold claim; insert letter; run",
