@@ -140,7 +140,8 @@ func TestRequestsSentAheadAreServedHoweverManyThereAre(t *testing.T) {
 // Who has said all and closed only his own direction still reads: what needs no
 // waiting for is answered, whatever lies behind it.
 func TestWhoSendsAheadAndClosesHisDirectionGetsWhatNobodyWaitsFor(t *testing.T) {
-	address, _, _, _ := served(t, nil)
+	h, _, _ := house(t, nil)
+	address := opened(t, h, (*Handler).Serve)
 	c := connect(t, address)
 	const all = 200
 	_, err := io.WriteString(c.conn, strings.Repeat(livez, all))

@@ -255,7 +255,7 @@ func TestBodiesAreBoundedOnEachFace(t *testing.T) {
 }
 
 func TestDurableRequestIsARowOnEachFace(t *testing.T) {
-	rows := func(t *testing.T) (*Handler, *rowsOnly) { return houseOfRows(t) }
+	rows := houseOfRows
 	test := func(t *testing.T, c *client.Client, f *rowsOnly) {
 		got := do(t.Context(), c, client.Request{Type: "pdf", Durable: true})
 		f.answer(-<-f.submitted, ondemand.Answer{Kind: ondemand.Done, Payload: []byte(`1`)})

@@ -68,7 +68,7 @@ func TestHeadsAreThoseOfTheTableAsOfTheLastRead(t *testing.T) {
 		w := newWorld(t, uint64(seed))
 		for range 300 {
 			w.b.SetSlow(seed%3 == 0)
-			w.now += 1
+			w.now++
 			if w.rng.IntN(3) == 0 {
 				w.now += 40
 			}
@@ -141,7 +141,7 @@ func (w *world) checkKnown(known map[Lane][]contract.Key) {
 }
 
 func (w *world) act(inserting bool) {
-	w.now += 1
+	w.now++
 	if w.rng.IntN(4) == 0 {
 		w.now += 15
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/slotindex"
 )
 
-// small is a Backlog with one free slot per type, of types "a", "b", …
+// small returns a Backlog with one free slot per type. The types are "a", "b" and so on.
 func small(t *testing.T, types int, change func(*Config)) *world {
 	cfg := testConfig()
 	if change != nil {
@@ -79,7 +79,7 @@ func TestPauseAfterSlowScansIsBounded(t *testing.T) {
 				w.at(max(w.now, w.b.backfill.next) + 10_000)
 				require.Positive(t, w.send(), "round %d", round)
 				scan := -1
-				for i := 0; i < len(w.reads); i++ {
+				for i := range w.reads {
 					if w.reads[i].request.Backfill {
 						scan = i
 					}
@@ -218,7 +218,7 @@ func TestGateIsThrottledByManyNotifications(t *testing.T) {
 	w.settleNow()
 	require.Equal(t, w.now+10, w.b.Wake(false))
 	w.at(w.now + 10)
-	require.Equal(t, 1, len(w.b.NextRead(w.hands, nil)))
+	require.Len(t, w.b.NextRead(w.hands, nil), 1)
 	require.LessOrEqual(t, w.b.Wake(false), w.now+990)
 	w.at(w.now + 990)
 	subscribe, changed = w.b.NextGate()

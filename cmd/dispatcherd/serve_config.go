@@ -37,8 +37,7 @@ func (f *serveFlags) config() (daemon.Config, error) {
 	if err := cfg.API.Check(); err != nil {
 		return cfg, exit.Errorf(exit.Usage, "%w", err)
 	}
-	switch {
-	case samePath(cfg.WorkerSocket, cfg.APISocket):
+	if samePath(cfg.WorkerSocket, cfg.APISocket) {
 		return cfg, exit.Errorf(exit.Usage, "--worker-socket and --api-socket are both %s: workers and callers speak different protocols, give each a path of its own", cfg.WorkerSocket)
 	}
 	return cfg, nil

@@ -13,5 +13,5 @@ func place(info fs.FileInfo) (device, inode uint64, known bool) {
 	if !known {
 		return 0, 0, false
 	}
-	return uint64(s.Dev), s.Ino, true
+	return uint64(s.Dev), s.Ino, true //nolint:unconvert // Dev is an int32 on macOS
 }

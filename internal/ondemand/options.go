@@ -39,7 +39,7 @@ func (o *Options) keyed() bool { return o.Key != "" || o.CoalesceKey != "" }
 
 // Check returns the first option that is not allowed, as a problem.
 func (s *Service) Check(o *Options) error {
-	reason := ""
+	var reason string
 	switch {
 	case o.Type == "":
 		reason = "type is missing"

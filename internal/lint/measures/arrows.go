@@ -74,8 +74,10 @@ func (t *tree) actorArrows() (map[arrow]string, error) {
 
 // listed is what the go command says about a package.
 type listed struct {
-	ImportPath, Dir, Export string
-	GoFiles                 []string
+	ImportPath string   `json:"ImportPath"`
+	Dir        string   `json:"Dir"`
+	Export     string   `json:"Export"`
+	GoFiles    []string `json:"GoFiles"`
 }
 
 // list returns a package and the export data files of what it imports.
@@ -136,7 +138,7 @@ func bestOrder(graph map[arrow]string) []string {
 			}
 		}
 	}
-	random := rand.New(rand.NewPCG(1, 1)) //nolint:gosec // the order of a search, not a secret
+	random := rand.New(rand.NewPCG(1, 1))
 	var best []int
 	fewest := len(graph) + 1
 	for range 200 {

@@ -60,12 +60,12 @@ func run(root, only string, check, verbose bool) error {
 		if err != nil {
 			return fmt.Errorf("%s: %w", m.name, err)
 		}
-		line += fmt.Sprintf(" %s=%d", m.name, n)
+		line = fmt.Sprintf("%s %s=%d", line, m.name, n)
 		if n > m.target {
 			missed = append(missed, fmt.Sprintf("%s %d > %d", m.name, n, m.target))
 		}
 	}
-	fmt.Println(line)
+	_, _ = fmt.Fprintln(os.Stdout, line)
 	if check && len(missed) > 0 {
 		return fmt.Errorf("targets missed: %s", strings.Join(missed, ", "))
 	}

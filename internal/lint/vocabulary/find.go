@@ -75,7 +75,7 @@ func applying(file string) (texts, declared map[string]string) {
 		if r.Names {
 			into = declared
 		}
-		for _, w := range strings.Fields(r.Words) {
+		for w := range strings.FieldsSeq(r.Words) {
 			into[w] = r.Use
 		}
 	}
