@@ -27,7 +27,7 @@ func (s *Store) KeepPartitions(ctx context.Context, keep Retention) (made, dropp
 		for more := true; more; {
 			var m, d, b int
 			err := s.sweep.do(ctx, OpSweep, func(ctx context.Context, conn *pgx.Conn) (int, error) {
-				err := conn.QueryRow(ctx, `SELECT made, dropped, blocked, more FROM dispatcherd.keep_leaves($1::text::dispatcherd.status, $2, $3)`,
+				err := conn.QueryRow(ctx, `SELECT made, dropped, blocked, more FROM dispatcherd.keep_partitions($1::text::dispatcherd.status, $2, $3)`,
 					string(r.status), DaysAhead, r.keep).Scan(&m, &d, &b, &more)
 				return m + d, err
 			})
@@ -110,7 +110,7 @@ func (s *Store) PaceVacuum(ctx context.Context) (paused, changed bool, err error
 			return 0, nil
 		}
 		want := paused
-		err := conn.QueryRow(ctx, `SELECT dispatcherd.rest_vacuum($1)`, paused).Scan(&paused)
+		err := conn.QueryRow(ctx, `SELECT dispatcherd.pause_vacuum($1)`, paused).Scan(&paused)
 		changed = err == nil && paused == want // a setting of the operator takes precedence
 		return 0, err
 	})

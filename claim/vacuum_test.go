@@ -52,7 +52,7 @@ func hold(t *testing.T, dsn string) *pgx.Conn {
 	return holder
 }
 
-func TestVacuumRestsWhileASnapshotMakesItVain(t *testing.T) {
+func TestAutovacuumIsPausedWhileASnapshotMakesItFutile(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.New(t)
 	db := connect(t, dsn)
@@ -89,11 +89,11 @@ func TestVacuumRestsWhileASnapshotMakesItVain(t *testing.T) {
 	expect(false, true, "no snapshot is held")
 }
 
-func TestAStoreBeginsByEndingARest(t *testing.T) {
+func TestFirstCallOfAStoreEndsAPause(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.New(t)
 	db := connect(t, dsn)
-	exec(t, db, `SELECT dispatcherd.rest_vacuum(true)`)
+	exec(t, db, `SELECT dispatcherd.pause_vacuum(true)`)
 	require.Equal(t, "autovacuum_enabled=false", one[string](t, db, told))
 	hold(t, dsn)
 	rests, changed := paced(t, open(t, claim.Config{DSN: dsn}))
@@ -103,7 +103,7 @@ func TestAStoreBeginsByEndingARest(t *testing.T) {
 }
 
 // What an operator has said about autovacuum stays.
-func TestAnOperatorsWordStays(t *testing.T) {
+func TestAutovacuumSettingOfAnOperatorIsKept(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.New(t)
 	db := connect(t, dsn)
@@ -111,7 +111,7 @@ func TestAnOperatorsWordStays(t *testing.T) {
 		exec(t, db, `ALTER TABLE dispatcherd.jobs_live SET (autovacuum_enabled = `+word+`)`)
 		for _, rest := range []bool{true, false} {
 			var rests bool
-			require.NoError(t, db.QueryRow(t.Context(), `SELECT dispatcherd.rest_vacuum($1)`, rest).Scan(&rests))
+			require.NoError(t, db.QueryRow(t.Context(), `SELECT dispatcherd.pause_vacuum($1)`, rest).Scan(&rests))
 			require.False(t, rests)
 			require.Equal(t, "autovacuum_enabled="+word, one[string](t, db, told))
 		}
@@ -119,7 +119,7 @@ func TestAnOperatorsWordStays(t *testing.T) {
 }
 
 // A vacuum under way gives way: the lock waits no longer than a moment for others.
-func TestARestDoesNotWaitForLong(t *testing.T) {
+func TestPauseWaitsBrieflyForTheLock(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.New(t)
 	db, other := connect(t, dsn), connect(t, dsn)
@@ -127,6 +127,6 @@ func TestARestDoesNotWaitForLong(t *testing.T) {
 	exec(t, other, `LOCK TABLE dispatcherd.jobs_live IN SHARE UPDATE EXCLUSIVE MODE`)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	_, err := db.Exec(ctx, `SELECT dispatcherd.rest_vacuum(true)`)
+	_, err := db.Exec(ctx, `SELECT dispatcherd.pause_vacuum(true)`)
 	require.ErrorContains(t, err, "55P03")
 }

@@ -12,7 +12,7 @@ import (
 
 // A backup reads the tables in one transaction for as long as it takes. No session
 // may queue behind a migration that waits for it: daemons renew their leases.
-func TestNoSessionWaitsLongBehindAMigrationThatWaits(t *testing.T) {
+func TestMigrationThatWaitsForALockBlocksOtherSessionsBriefly(t *testing.T) {
 	dsn := pgtest.Empty(t)
 	_, err := migrations.Up(t.Context(), dsn)
 	require.NoError(t, err)

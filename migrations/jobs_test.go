@@ -35,7 +35,7 @@ func TestInsertAndCopyNeedNothingButATypeAndAPayload(t *testing.T) {
 	require.Equal(t, `{}`, one[string](t, conn, `SELECT payload::text FROM dispatcherd.jobs WHERE type = 'excel'`))
 }
 
-func TestNonsenseIsRefusedWithAClearMessage(t *testing.T) {
+func TestInvalidColumnsAreRejectedWithAClearMessage(t *testing.T) {
 	conn := connect(t, pgtest.New(t))
 	for _, c := range []struct{ column, value, says string }{
 		{"priority", "11", "priority_is_0_to_10"},
@@ -66,7 +66,7 @@ func TestNonsenseIsRefusedWithAClearMessage(t *testing.T) {
 	require.Zero(t, one[int](t, conn, `SELECT count(*) FROM dispatcherd.jobs`))
 }
 
-func TestOnlyAnArmedDispatcherMakesProducersRing(t *testing.T) {
+func TestInsertsNotifyOnlyWhileADispatcherIsSubscribed(t *testing.T) {
 	conn := connect(t, pgtest.New(t))
 	exec(t, conn, `LISTEN dispatcherd_jobs`)
 	rings := func() (n int) {
@@ -92,7 +92,7 @@ func TestOnlyAnArmedDispatcherMakesProducersRing(t *testing.T) {
 	require.Equal(t, 0, rings())
 }
 
-func TestATransactionThatInsertsOneRowNamesIt(t *testing.T) {
+func TestNotificationOfATransactionWithOneRowNamesIt(t *testing.T) {
 	conn := connect(t, pgtest.New(t))
 	exec(t, conn, `INSERT INTO dispatcherd.dispatchers (name, lease, armed) VALUES ('a', '10s', true)`)
 	exec(t, conn, `LISTEN dispatcherd_jobs`)
@@ -125,7 +125,7 @@ func TestATransactionThatInsertsOneRowNamesIt(t *testing.T) {
 	require.Equal(t, []string{"10 0 1000000 pdf"}, heard(insert(`('pdf', 0, 'epoch'::timestamptz + interval '1 s')`)), "each transaction anew")
 }
 
-func TestLeavesAreMadeAheadAndDroppedWhenOld(t *testing.T) {
+func TestPartitionsAreCreatedAheadAndDroppedWhenOld(t *testing.T) {
 	conn := connect(t, pgtest.New(t))
 	old := `SELECT count(*) FROM pg_class WHERE relname = 'jobs_done_20200101'`
 	exec(t, conn, `CREATE TABLE dispatcherd.jobs_done_20200101 PARTITION OF dispatcherd.jobs_done FOR VALUES FROM ('2020-01-01 00:00Z') TO ('2020-01-02 00:00Z')`)
@@ -135,7 +135,7 @@ func TestLeavesAreMadeAheadAndDroppedWhenOld(t *testing.T) {
 	reader := connect(t, conn.Config().ConnString())
 	exec(t, reader, `BEGIN; SELECT count(*) FROM dispatcherd.jobs_done_20200101`)
 	var made, dropped, blocked int
-	keep := `SELECT made, dropped, blocked FROM dispatcherd.keep_leaves('done', 5, '1 year')`
+	keep := `SELECT made, dropped, blocked FROM dispatcherd.keep_partitions('done', 5, '1 year')`
 	require.NoError(t, conn.QueryRow(t.Context(), keep).Scan(&made, &dropped, &blocked))
 	require.Equal(t, []int{2, 0, 1}, []int{made, dropped, blocked}, "a partition that is read stays, and no session waits for it")
 	require.Equal(t, 1, one[int](t, conn, old))
@@ -149,7 +149,7 @@ func TestLeavesAreMadeAheadAndDroppedWhenOld(t *testing.T) {
 
 // Dropping a daily partition locks the tables above it until the transaction ends, and jobs
 // that end wait behind it: nothing that takes long may come after the drop.
-func TestNothingLongIsDoneWhileALeafIsDropped(t *testing.T) {
+func TestNoSlowWorkFollowsTheDropOfAPartition(t *testing.T) {
 	conn := connect(t, pgtest.New(t))
 	exec(t, conn, `CREATE TABLE dispatcherd.jobs_done_20200101 PARTITION OF dispatcherd.jobs_done FOR VALUES FROM ('2020-01-01 00:00Z') TO ('2020-01-02 00:00Z')`)
 	exec(t, conn, `CREATE TABLE dispatcherd.jobs_done_20200102 PARTITION OF dispatcherd.jobs_done FOR VALUES FROM ('2020-01-02 00:00Z') TO ('2020-01-03 00:00Z')`)
@@ -161,7 +161,7 @@ func TestNothingLongIsDoneWhileALeafIsDropped(t *testing.T) {
 		RETURN OLD;
 	END $$`)
 	exec(t, conn, `CREATE TRIGGER unlocked BEFORE DELETE ON dispatcherd.jobs_done_rest FOR EACH STATEMENT EXECUTE FUNCTION unlocked()`)
-	keep := `SELECT dropped FROM dispatcherd.keep_leaves('done', 1, '1 year')`
+	keep := `SELECT dropped FROM dispatcherd.keep_partitions('done', 1, '1 year')`
 	rest := `SELECT count(*) FROM dispatcherd.jobs_done_rest`
 	require.Equal(t, 1, one[int](t, conn, keep), "one partition per call")
 	require.Equal(t, 2, one[int](t, conn, rest), "10,000 rows a call")
@@ -177,13 +177,13 @@ func TestNothingLongIsDoneWhileALeafIsDropped(t *testing.T) {
 
 // Logical replication of a database most often publishes all of its tables,
 // and Postgres then forbids deleting rows that nothing identifies.
-func TestAPublicationOfAllTablesDisturbsNobody(t *testing.T) {
+func TestRowsCanBeDeletedDespiteAPublicationOfAllTables(t *testing.T) {
 	conn := connect(t, pgtest.New(t))
 	exec(t, conn, `CREATE PUBLICATION everything FOR ALL TABLES`)
 	exec(t, conn, `INSERT INTO dispatcherd.jobs (type, status, finished_at) VALUES ('pdf', 'done', '2020-01-01 12:00Z'), ('pdf', 'failed', now()), ('pdf', 'cancelled', now())`)
 	exec(t, conn, `INSERT INTO dispatcherd.jobs (type, status, finished_at) SELECT 'pdf', 'failed', date_trunc('day', now()) + interval '5 days'`)
 	for _, status := range []string{"done", "failed", "cancelled"} {
-		require.Equal(t, 1, one[int](t, conn, `SELECT made FROM dispatcherd.keep_leaves($1::text::dispatcherd.status, 4, '1 year')`, status))
+		require.Equal(t, 1, one[int](t, conn, `SELECT made FROM dispatcherd.keep_partitions($1::text::dispatcherd.status, 4, '1 year')`, status))
 	}
 	require.Zero(t, one[int](t, conn, `SELECT count(*) FROM dispatcherd.jobs WHERE status = 'done'`))
 	exec(t, conn, `INSERT INTO dispatcherd.jobs (type, status, finished_at) SELECT 'pdf', 'failed', date_trunc('day', now()) + interval '4 days'`)
@@ -192,11 +192,11 @@ func TestAPublicationOfAllTablesDisturbsNobody(t *testing.T) {
 }
 
 // A day without a partition fills the default partition with many rows.
-func TestTheRestIsEmptiedHoweverMuchIsInIt(t *testing.T) {
+func TestDefaultPartitionIsEmptiedInPortions(t *testing.T) {
 	conn := connect(t, pgtest.New(t))
 	exec(t, conn, `INSERT INTO dispatcherd.jobs (type, status, finished_at) SELECT 'pdf', 'done', '2020-01-01 12:00Z' FROM generate_series(1, 10001)`)
 	exec(t, conn, `INSERT INTO dispatcherd.jobs (type, status) VALUES ('pdf', 'done')`)
-	keep := `SELECT more FROM dispatcherd.keep_leaves('done', 1, '1 year')`
+	keep := `SELECT more FROM dispatcherd.keep_partitions('done', 1, '1 year')`
 	require.True(t, one[bool](t, conn, keep))
 	require.Equal(t, 2, one[int](t, conn, `SELECT count(*) FROM dispatcherd.jobs_done_rest`))
 	require.False(t, one[bool](t, conn, keep))

@@ -37,7 +37,7 @@ const (
 	duplicate    = "23505" // two CREATE SCHEMA at once, seen from the slower one
 	exists       = "42P06" // duplicate_schema
 	noFunction   = "42883" // undefined_function
-	latest       = 12      // the highest number in sql/
+	latest       = 13      // the highest number in sql/
 )
 
 // Migration is one step and whether the database has taken it.

@@ -39,7 +39,7 @@ func leftovers(t testing.TB, conn *pgx.Conn) []string {
 	return list
 }
 
-func TestUpDownUpLeavesNothingBehind(t *testing.T) {
+func TestDownRemovesEverythingThatUpCreated(t *testing.T) {
 	dsn := pgtest.Empty(t)
 	conn := connect(t, dsn)
 	require.Empty(t, leftovers(t, conn))
@@ -58,7 +58,7 @@ func TestUpDownUpLeavesNothingBehind(t *testing.T) {
 	require.Empty(t, undone)
 }
 
-func TestUpIsSafeWhenSeveralStartAtOnce(t *testing.T) {
+func TestConcurrentUpsAreSafe(t *testing.T) {
 	dsn := pgtest.Empty(t)
 	const daemons = 4
 	var (
@@ -98,7 +98,7 @@ func TestCheckSaysWhatToDo(t *testing.T) {
 }
 
 // A daemon of the version before may restart while the new one is rolled out.
-func TestANewerSchemaSaysWhichProgramsMayUseIt(t *testing.T) {
+func TestNewerSchemaStatesWhichProgramsCanUseIt(t *testing.T) {
 	dsn := pgtest.New(t)
 	conn := connect(t, dsn)
 	exec(t, conn, "INSERT INTO dispatcherd.schema_version (version_id, is_applied) VALUES (99, true)")
@@ -115,7 +115,7 @@ func TestANewerSchemaSaysWhichProgramsMayUseIt(t *testing.T) {
 	require.NoError(t, migrations.Check(t.Context(), conn), "a program's own schema needs no word")
 }
 
-func TestEveryMigrationSaysWhichProgramsMayUseTheSchemaThen(t *testing.T) {
+func TestEveryMigrationStatesWhichProgramsCanUseTheSchema(t *testing.T) {
 	files, err := filepath.Glob("sql/*.sql")
 	require.NoError(t, err)
 	require.Len(t, files, int(migrations.Latest()))

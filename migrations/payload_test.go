@@ -9,7 +9,7 @@ import (
 
 // Producers fill the table from their own: the bound is about what a dispatcher
 // will read, however small it was stored.
-func TestACompressedPayloadIsMeasuredUnpacked(t *testing.T) {
+func TestPayloadSizeIsMeasuredUncompressed(t *testing.T) {
 	conn := connect(t, pgtest.New(t))
 	exec(t, conn, `CREATE TABLE public.documents (doc jsonb)`)
 	insert := func(doc string) error {

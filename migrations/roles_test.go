@@ -75,16 +75,16 @@ var rights = []struct{ who, statement string }{
 	{" ROD", `SELECT * FROM dispatcherd.schema_version`},
 	{"    ", `UPDATE dispatcherd.schema_version SET is_applied = false`},
 	{"    ", `DELETE FROM dispatcherd.schema_version`},
-	{"   D", `SELECT dispatcherd.keep_leaves('done', 1, '1 year')`},
-	{"   D", `SELECT dispatcherd.rest_vacuum(false)`},
+	{"   D", `SELECT dispatcherd.keep_partitions('done', 1, '1 year')`},
+	{"   D", `SELECT dispatcherd.pause_vacuum(false)`},
 	{"P OD", `SELECT nextval('dispatcherd.job_ids')`},
 	{"    ", `SELECT setval('dispatcherd.job_ids', 1)`},
 	{"    ", `CREATE TABLE dispatcherd.mine ()`},
 	{"    ", `CREATE FUNCTION dispatcherd.mine() RETURNS int LANGUAGE sql AS 'SELECT 1'`},
-	{"    ", `CREATE OR REPLACE FUNCTION dispatcherd.ring() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'`},
+	{"    ", `CREATE OR REPLACE FUNCTION dispatcherd.notify_dispatchers() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'`},
 	{"    ", `ALTER TABLE dispatcherd.jobs ADD x int`},
-	{"    ", `ALTER TABLE dispatcherd.jobs DISABLE TRIGGER ring`},
-	{"    ", `CREATE TRIGGER mine AFTER INSERT ON dispatcherd.jobs FOR EACH STATEMENT EXECUTE FUNCTION dispatcherd.ring()`},
+	{"    ", `ALTER TABLE dispatcherd.jobs DISABLE TRIGGER notify_dispatchers`},
+	{"    ", `CREATE TRIGGER mine AFTER INSERT ON dispatcherd.jobs FOR EACH STATEMENT EXECUTE FUNCTION dispatcherd.notify_dispatchers()`},
 	{"    ", `DROP TABLE dispatcherd.cancels`},
 	{"    ", `DROP SCHEMA dispatcherd CASCADE`},
 	{"    ", `CREATE ROLE mine`},
@@ -104,15 +104,15 @@ func attempt(t testing.TB, conn *pgx.Conn, role, statement string) error {
 
 func TestEachRoleMayDoItsWorkAndNothingElse(t *testing.T) {
 	conn := connect(t, pgtest.New(t))
-	exec(t, conn, `CREATE ROLE dispatcherd_test_nobody`)
+	exec(t, conn, `CREATE ROLE dispatcherd_test_no_rights`)
 	t.Cleanup(func() {
 		other, err := pgx.Connect(context.Background(), conn.Config().ConnString())
 		require.NoError(t, err)
-		_, err = other.Exec(context.Background(), `DROP ROLE dispatcherd_test_nobody`)
+		_, err = other.Exec(context.Background(), `DROP ROLE dispatcherd_test_no_rights`)
 		require.NoError(t, errors.Join(err, other.Close(context.Background())))
 	})
 	roles := map[byte]string{
-		'P': "dispatcherd_producer", 'R': "dispatcherd_reader", 'O': "dispatcherd_operator", 'D': "dispatcherd_dispatcher", '-': "dispatcherd_test_nobody",
+		'P': "dispatcherd_producer", 'R': "dispatcherd_reader", 'O': "dispatcherd_operator", 'D': "dispatcherd_dispatcher", '-': "dispatcherd_test_no_rights",
 	}
 	for letter, role := range roles {
 		for _, r := range rights {
@@ -132,7 +132,7 @@ func TestEachRoleMayDoItsWorkAndNothingElse(t *testing.T) {
 	require.ErrorContains(t, err, "permission denied")
 }
 
-func TestNoColumnOfTheJobsIsForgottenInTheTable(t *testing.T) {
+func TestColumnRightsOfProducersAndReaders(t *testing.T) {
 	conn := connect(t, pgtest.New(t))
 	rows, err := conn.Query(t.Context(), `SELECT attname::text FROM pg_attribute WHERE attrelid = 'dispatcherd.jobs'::regclass AND attnum > 0
 		AND has_column_privilege('dispatcherd_producer', attrelid, attname, 'INSERT') ORDER BY attname`)
@@ -150,7 +150,7 @@ func TestNoColumnOfTheJobsIsForgottenInTheTable(t *testing.T) {
 
 // A function that runs with its owner's rights must not find its names where
 // the caller puts them.
-func TestFunctionsThatRunAsTheirOwnerFixTheirSearchPath(t *testing.T) {
+func TestSecurityDefinerFunctionsSetTheirSearchPath(t *testing.T) {
 	conn := connect(t, pgtest.New(t))
 	rows, err := conn.Query(t.Context(), `SELECT proname::text, coalesce('search_path=pg_catalog, pg_temp' = ANY (proconfig), false)
 		FROM pg_proc WHERE pronamespace = 'dispatcherd'::regnamespace AND prosecdef ORDER BY 1`)
@@ -164,12 +164,12 @@ func TestFunctionsThatRunAsTheirOwnerFixTheirSearchPath(t *testing.T) {
 		return nil
 	})
 	require.NoError(t, err)
-	require.Equal(t, []string{"cancel_pending", "keep_leaves", "rest_vacuum", "retry_jobs", "ring"}, names)
+	require.Equal(t, []string{"cancel_pending", "keep_partitions", "notify_dispatchers", "pause_vacuum", "retry_jobs"}, names)
 }
 
 // Some databases revoke from PUBLIC what no role asked for. What a role needs is
 // granted to it, not to PUBLIC.
-func TestRolesDoNotLiveOnWhatEverybodyMay(t *testing.T) {
+func TestRolesNeedNoRightsOfPublic(t *testing.T) {
 	conn := connect(t, pgtest.New(t))
 	exec(t, conn, `REVOKE EXECUTE ON ALL FUNCTIONS IN SCHEMA dispatcherd FROM PUBLIC`)
 	exec(t, conn, `REVOKE USAGE ON SCHEMA dispatcherd FROM PUBLIC`)
@@ -177,17 +177,17 @@ func TestRolesDoNotLiveOnWhatEverybodyMay(t *testing.T) {
 		"dispatcherd_producer":   {`SELECT dispatcherd.compatible_from()`, `INSERT INTO dispatcherd.jobs (type) VALUES ('pdf')`},
 		"dispatcherd_reader":     {`SELECT dispatcherd.compatible_from()`},
 		"dispatcherd_operator":   {`SELECT dispatcherd.compatible_from()`, `SELECT dispatcherd.cancel_pending(1)`, `SELECT dispatcherd.retry_jobs('{1}')`},
-		"dispatcherd_dispatcher": {`SELECT dispatcherd.compatible_from()`, `SELECT dispatcherd.cancel_pending(1)`, `SELECT dispatcherd.retry_jobs('{1}')`, `SELECT dispatcherd.keep_leaves('done', 1, '1 year')`, `SELECT dispatcherd.rest_vacuum(false)`},
+		"dispatcherd_dispatcher": {`SELECT dispatcherd.compatible_from()`, `SELECT dispatcherd.cancel_pending(1)`, `SELECT dispatcherd.retry_jobs('{1}')`, `SELECT dispatcherd.keep_partitions('done', 1, '1 year')`, `SELECT dispatcherd.pause_vacuum(false)`},
 	} {
 		for _, statement := range statements {
 			require.NoError(t, attempt(t, conn, role, statement), "%s: %s", role, statement)
 		}
 	}
 	require.Empty(t, one[*string](t, conn, `SELECT string_agg(proname, ', ') FROM pg_proc p WHERE pronamespace = 'dispatcherd'::regnamespace
-		AND proname <> 'ring' AND NOT has_function_privilege('dispatcherd_dispatcher', oid, 'EXECUTE')`), "a trigger's function needs no right to be called")
+		AND proname <> 'notify_dispatchers' AND NOT has_function_privilege('dispatcherd_dispatcher', oid, 'EXECUTE')`), "a trigger's function needs no right to be called")
 }
 
-func TestRolesLoseEveryRightWithTheSchema(t *testing.T) {
+func TestDownRevokesAllRightsOfTheRoles(t *testing.T) {
 	dsn := pgtest.New(t)
 	conn := connect(t, dsn)
 	_, err := migrations.Down(t.Context(), dsn, 1)

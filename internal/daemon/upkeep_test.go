@@ -58,10 +58,10 @@ func running(t *testing.T, db *pgxpool.Pool) (*Daemon, *observer.ObservedLogs) {
 func TestPeer_B06_UpkeepThatFailsIsTriedAgain(t *testing.T) {
 	db := database(t)
 	d, lines := running(t, db)
-	statement(t, db, `ALTER FUNCTION dispatcherd.keep_leaves RENAME TO keep_leaves_gone`)
+	statement(t, db, `ALTER FUNCTION dispatcherd.keep_partitions RENAME TO keep_partitions_gone`)
 	require.Equal(t, leavesAgain, d.maintenance.keepLeaves(t.Context()))
 	require.NotZero(t, lines.FilterMessageSnippet("leaves of finished jobs failed").Len()) // the daemon's own first upkeep may fail, too
-	statement(t, db, `ALTER FUNCTION dispatcherd.keep_leaves_gone RENAME TO keep_leaves`)
+	statement(t, db, `ALTER FUNCTION dispatcherd.keep_partitions_gone RENAME TO keep_partitions`)
 	require.Equal(t, leavesEvery, d.maintenance.keepLeaves(t.Context()))
 }
 
@@ -69,7 +69,7 @@ func TestPeer_B06_UpkeepThatFailsIsTriedAgain(t *testing.T) {
 // and says so.
 func TestADaemonEndsARestOfVacuumThatAnotherLeftBehind(t *testing.T) {
 	db := database(t)
-	statement(t, db, `SELECT dispatcherd.rest_vacuum(true)`)
+	statement(t, db, `SELECT dispatcherd.pause_vacuum(true)`)
 	d, lines := running(t, db)
 	d.maintenance.paceVacuum(t.Context())
 	var resting int
