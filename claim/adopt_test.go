@@ -42,7 +42,7 @@ func adopted(t *testing.T, s store, req contract.AdoptRequest) []contract.Adopte
 
 // Whether the owner is dead, cut off or alive: the worker decides where its work
 // goes on, and what the owner says afterwards changes nothing.
-func TestAnAdoptedJobKeepsItsAttemptAndItsOwnerIsStale(t *testing.T) {
+func TestAdoptedJobKeepsItsAttemptAndItsFormerOwnerIsStale(t *testing.T) {
 	t.Parallel()
 	contractSuite(t, func(t *testing.T, w world) {
 		owner, heir := joined(t, w), joined(t, w)
@@ -65,7 +65,7 @@ func TestAnAdoptedJobKeepsItsAttemptAndItsOwnerIsStale(t *testing.T) {
 	})
 }
 
-func TestOnlyWhatWasHandedToTheSessionIsAdopted(t *testing.T) {
+func TestAdoptionNeedsTheSessionThatTheJobWasSentTo(t *testing.T) {
 	t.Parallel()
 	contractSuite(t, func(t *testing.T, w world) {
 		owner, heir := joined(t, w), joined(t, w)
@@ -90,7 +90,7 @@ func TestOnlyWhatWasHandedToTheSessionIsAdopted(t *testing.T) {
 }
 
 // The answer may be lost: the same request again tells the same.
-func TestAnAdoptionCanBeAskedForAgain(t *testing.T) {
+func TestRepeatedAdoptionReturnsTheSameJobs(t *testing.T) {
 	t.Parallel()
 	contractSuite(t, func(t *testing.T, w world) {
 		owner, heir := joined(t, w), joined(t, w)
@@ -104,7 +104,7 @@ func TestAnAdoptionCanBeAskedForAgain(t *testing.T) {
 	})
 }
 
-func TestADispatcherWithoutALeaseAdoptsNothing(t *testing.T) {
+func TestDispatcherWithoutALeaseAdoptsNothing(t *testing.T) {
 	t.Parallel()
 	contractSuite(t, func(t *testing.T, w world) {
 		owner, heir := joined(t, w), w.open(t)
@@ -121,7 +121,7 @@ func TestADispatcherWithoutALeaseAdoptsNothing(t *testing.T) {
 
 // Jobs of a dispatcher that was lost are released; the adopted ones among them
 // belong to a session.
-func TestOfALostDispatcherOnlyWhatNobodyAdoptedIsReleased(t *testing.T) {
+func TestAdoptedJobsOfALostDispatcherAreNotReleased(t *testing.T) {
 	t.Parallel()
 	contractSuite(t, func(t *testing.T, w world) {
 		owner, heir := w.open(t), joined(t, w)
@@ -146,7 +146,7 @@ func TestOfALostDispatcherOnlyWhatNobodyAdoptedIsReleased(t *testing.T) {
 
 // After a hand-over the rows wait for their workers. Rows that are not adopted in
 // time count no crash.
-func TestWhatIsHandedOverWaitsAndIsThenReleasedWithoutBlame(t *testing.T) {
+func TestJobsHandedOverAreReleasedAfterTheHoldWithoutACrash(t *testing.T) {
 	t.Parallel()
 	contractSuite(t, func(t *testing.T, w world) {
 		owner, heir := w.open(t), joined(t, w)
@@ -175,7 +175,7 @@ func TestWhatIsHandedOverWaitsAndIsThenReleasedWithoutBlame(t *testing.T) {
 // A beat may arrive after the hand-over, on another connection or at a server that
 // was slow. It must not put the slots that are gone beside those of the others,
 // which would leave rows without an owner, nor give the lease its old length again.
-func TestABeatThatArrivesAfterTheHandOverPublishesNothing(t *testing.T) {
+func TestHeartbeatAfterTheHandOverPublishesNothing(t *testing.T) {
 	t.Parallel()
 	contractSuite(t, func(t *testing.T, w world) {
 		owner, heir := w.open(t), joined(t, w)
@@ -197,7 +197,7 @@ func TestABeatThatArrivesAfterTheHandOverPublishesNothing(t *testing.T) {
 
 // The statement skips a locked row and reports it as busy, so it cannot deadlock.
 // The other rows are taken.
-func TestALockedRowIsAskedAboutAgain(t *testing.T) {
+func TestAdoptionReportsLockedRowsAsBusy(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.New(t)
 	db, holder := connect(t, dsn), connect(t, dsn)
@@ -227,7 +227,7 @@ func TestALockedRowIsAskedAboutAgain(t *testing.T) {
 
 // Two resume offers of one execution are on their way to two dispatchers. The
 // worker has gone on since: the older one, if it comes last, takes nothing.
-func TestALateAdoptionTakesNothingFromALaterPresentation(t *testing.T) {
+func TestAdoptionWithAnEarlierGenerationTakesNothing(t *testing.T) {
 	t.Parallel()
 	contractSuite(t, func(t *testing.T, w world) {
 		owner, heir, late := joined(t, w), joined(t, w), joined(t, w)
@@ -247,7 +247,7 @@ func TestALateAdoptionTakesNothingFromALaterPresentation(t *testing.T) {
 
 // A note that is renewed is about a row that was this dispatcher's before: a dispatcher that
 // counts adoptions by what statements report does not count it.
-func TestARenewedNoteIsNoAdoption(t *testing.T) {
+func TestRenewedResumeOfferIsNotCountedAsAdoption(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.New(t)
 	fill(t, connect(t, dsn), 2, 1, 1)

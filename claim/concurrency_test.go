@@ -30,7 +30,7 @@ func (l *ledger) write(w contract.Won) {
 
 // Three dispatchers claim overlapping batches in random order and end them in
 // every way, while operators cancel and others beat and release.
-func TestEveryAttemptIsHandedOutOnceAndNothingDeadlocks(t *testing.T) {
+func TestConcurrentDispatchersClaimEachAttemptOnceWithoutDeadlock(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.New(t)
 	db := connect(t, dsn)
@@ -104,7 +104,7 @@ func hammer(ctx context.Context, t *testing.T, s *claim.Store, book *ledger, see
 
 // A dispatcher is declared lost only after its claims in flight have ended. Otherwise
 // their rows would run under a dispatcher whose jobs are already released.
-func TestAClaimInFlightIsWaitedForBeforeItsDispatcherIsLost(t *testing.T) {
+func TestDispatcherIsDeclaredLostAfterItsClaimsInFlight(t *testing.T) {
 	t.Parallel()
 	for _, statement := range []string{"claim", "claim-contended"} {
 		t.Run(statement, func(t *testing.T) {
@@ -146,7 +146,7 @@ func claimArgs(statement string, dispatcher int32, token int64, ids ...int64) []
 // A claim that meets a lock gives up after lockPatience and is sent again, with
 // care. In between it holds nothing, so its dispatcher may be declared lost there;
 // the second statement proves the lease anew and takes nothing.
-func TestAClaimThatIsSentAgainWithCareProvesTheLeaseAnew(t *testing.T) {
+func TestClaimRepeatedUnderContentionChecksTheLeaseAgain(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.New(t)
 	db, holder, sender := connect(t, dsn), connect(t, dsn), connect(t, dsn)
@@ -177,7 +177,7 @@ func TestAClaimThatIsSentAgainWithCareProvesTheLeaseAnew(t *testing.T) {
 
 // Locks cost, so they are taken only after more than a twentieth of a claim was
 // lost, and then for the next hundred claims.
-func TestAClaimThatLosesMoreThanATwentiethMakesAHundredCareful(t *testing.T) {
+func TestRowLocksAreUsedForAHundredClaimsAfterContention(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.New(t)
 	db := connect(t, dsn)
@@ -217,7 +217,7 @@ func TestAClaimThatLosesMoreThanATwentiethMakesAHundredCareful(t *testing.T) {
 }
 
 // Running rows whose claim left no note are found by the sweep.
-func TestSweepFindsStrays(t *testing.T) {
+func TestSweepReleasesRowsWithoutARecord(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.New(t)
 	db := connect(t, dsn)
@@ -264,7 +264,7 @@ func TestHeartbeatRemovesTheRecordsOfEndedClaims(t *testing.T) {
 }
 
 // A claim skips rows that an open transaction has locked.
-func TestALockedRowIsSkipped(t *testing.T) {
+func TestClaimSkipsLockedRows(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.New(t)
 	db, holder := connect(t, dsn), connect(t, dsn)

@@ -375,7 +375,7 @@ func TestFinishOfAFormerOwnerIsStale(t *testing.T) {
 	})
 }
 
-func TestAStaleItemDoesNotDisturbTheOthers(t *testing.T) {
+func TestStaleItemDoesNotAffectOtherItems(t *testing.T) {
 	t.Parallel()
 	contractSuite(t, func(t *testing.T, w world) {
 		s := joined(t, w)
@@ -413,7 +413,7 @@ func TestRepeatedFinishCountsEndedItemsAsExecuted(t *testing.T) {
 	})
 }
 
-func TestAnUnknownClaimIsResolvedByItsToken(t *testing.T) {
+func TestUnknownClaimIsResolvedByItsToken(t *testing.T) {
 	t.Parallel()
 	contractSuite(t, func(t *testing.T, w world) {
 		s, rival := joined(t, w), joined(t, w)
@@ -455,7 +455,7 @@ func TestLeaveReleasesInOrderWithoutCountingACrash(t *testing.T) {
 	})
 }
 
-func TestADispatcherSilentPastItsLeaseLosesItsJobs(t *testing.T) {
+func TestDispatcherWithAnExpiredLeaseLosesItsJobs(t *testing.T) {
 	t.Parallel()
 	contractSuite(t, func(t *testing.T, w world) {
 		dead, other := w.open(t), joined(t, w)
@@ -527,7 +527,7 @@ func TestHeartbeatReturnsTheCapacityOfOtherDispatchers(t *testing.T) {
 	})
 }
 
-func TestAFetchOfASharesRowsIsTheExactTopOfThem(t *testing.T) {
+func TestFetchOfAShareReturnsItsExactTop(t *testing.T) {
 	t.Parallel()
 	contractSuite(t, func(t *testing.T, w world) {
 		s := w.open(t)
@@ -631,7 +631,7 @@ func TestCancelEndsAPendingJobAndAsksForARunningOne(t *testing.T) {
 	})
 }
 
-func TestACancelRequestOutlivesACrash(t *testing.T) {
+func TestCancelRequestSurvivesACrash(t *testing.T) {
 	t.Parallel()
 	contractSuite(t, func(t *testing.T, w world) {
 		s := joined(t, w)

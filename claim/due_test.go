@@ -12,7 +12,7 @@ import (
 
 // No claim takes a row after the lease has expired, declared lost or not, or before
 // the row is due.
-func TestEveryClaimIsOfDueRowsUnderALease(t *testing.T) {
+func TestClaimTakesOnlyDueRowsUnderALease(t *testing.T) {
 	t.Parallel()
 	for _, statement := range []string{"claim", "claim-contended"} {
 		t.Run(statement, func(t *testing.T) {

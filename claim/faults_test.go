@@ -51,7 +51,7 @@ func (c *cutConn) Read(b []byte) (int, error) {
 
 // A store that claims or finishes through a connection that is cut before the answer
 // must say that it does not know, and find out.
-func TestAConnectionCutBeforeTheAnswerIsUnknownAndCanBeDecided(t *testing.T) {
+func TestConnectionLostBeforeTheAnswerIsUnknownAndCanBeResolved(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.New(t)
 	db := connect(t, dsn)
@@ -87,7 +87,7 @@ func TestAConnectionCutBeforeTheAnswerIsUnknownAndCanBeDecided(t *testing.T) {
 
 // Postgres was restarted while a connection rested: its next statement goes out on a
 // new one, instead of failing with an unknown outcome.
-func TestAConnectionThatDiedWhileItRestedIsReplaced(t *testing.T) {
+func TestConnectionThatBrokeWhileIdleIsReplaced(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.New(t)
 	db := connect(t, dsn)
@@ -103,7 +103,7 @@ func TestAConnectionThatDiedWhileItRestedIsReplaced(t *testing.T) {
 
 // The statement of an unknown claim may still be on its way when it is
 // resolved; it must not take rows afterwards.
-func TestAClaimThatArrivesAfterItsResolutionTakesNothing(t *testing.T) {
+func TestClaimThatArrivesAfterItsResolutionTakesNothing(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.New(t)
 	db := connect(t, dsn)
@@ -171,7 +171,7 @@ func (f *failures) all() []error {
 
 // A role or database may end sessions that are idle: those of a dispatcher are
 // whenever there is nothing to do.
-func TestASessionOutlivesTheLimitsOfItsDatabase(t *testing.T) {
+func TestSessionsOverrideIdleTimeoutsOfTheDatabase(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.New(t)
 	exec(t, connect(t, dsn), `DO $$ DECLARE s text; BEGIN
@@ -190,7 +190,7 @@ func TestASessionOutlivesTheLimitsOfItsDatabase(t *testing.T) {
 }
 
 // Without a word Postgres uses the encoding of the database, or of the role.
-func TestTextIsUTF8WhateverTheDatabaseSays(t *testing.T) {
+func TestSessionsUseUTF8InEveryDatabase(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.New(t)
 	db := connect(t, dsn)
@@ -217,7 +217,7 @@ func TestTextIsUTF8WhateverTheDatabaseSays(t *testing.T) {
 
 // Where a role has set limits for other programs, a caller's statement that meets
 // another transaction waits for it, and goes on with what that one left.
-func TestACallersStatementWaitsForOthersWhateverTheDatabaseSays(t *testing.T) {
+func TestCallerSessionsOverrideIsolationAndLockTimeoutOfTheRole(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.New(t)
 	db, holder := connect(t, dsn), connect(t, dsn)
@@ -246,7 +246,7 @@ func TestACallersStatementWaitsForOthersWhateverTheDatabaseSays(t *testing.T) {
 	require.Equal(t, 3, one[int](t, db, `SELECT priority FROM dispatcherd.jobs_live WHERE id = 1`))
 }
 
-func TestAServerErrorIsRefusedAndTheConnectionLives(t *testing.T) {
+func TestServerErrorIsRefusedAndKeepsTheConnection(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.New(t)
 	db, holder := connect(t, dsn), connect(t, dsn)
@@ -269,7 +269,7 @@ func TestAServerErrorIsRefusedAndTheConnectionLives(t *testing.T) {
 	require.Empty(t, finish(t, s, contract.Finish{ID: 1, Attempt: 1}))
 }
 
-func TestTerminatedConnectionsComeBack(t *testing.T) {
+func TestTerminatedConnectionsAreReplaced(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.New(t)
 	db := connect(t, dsn)
@@ -299,7 +299,7 @@ func TestTerminatedConnectionsComeBack(t *testing.T) {
 	}
 }
 
-func TestAServerThatCannotBeReachedIsRefusedAtThePaceOfTheBackoff(t *testing.T) {
+func TestUnreachableServerIsRefusedAtThePaceOfTheBackoff(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.New(t)
 	var down atomic.Bool
@@ -322,7 +322,7 @@ func TestAServerThatCannotBeReachedIsRefusedAtThePaceOfTheBackoff(t *testing.T) 
 
 // What Postgres cannot store costs only that job its result:
 // one row that cannot be processed does not keep the others from being.
-func TestPeer_B29_AnUnstorableResultHarmsNobodyElse(t *testing.T) {
+func TestPeer_B29_UnstorableResultDoesNotAffectOtherJobs(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.New(t)
 	db := connect(t, dsn)
@@ -374,7 +374,7 @@ func listening(t *testing.T, dsn string) (*claim.Store, *claim.Listener, *report
 	return s, l, seen
 }
 
-func TestTheListenerHearsAndComesBackWhenItIsKilled(t *testing.T) {
+func TestListenerReceivesNotificationsAndReconnects(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.New(t)
 	db := connect(t, dsn)
@@ -405,7 +405,7 @@ func TestTheListenerHearsAndComesBackWhenItIsKilled(t *testing.T) {
 }
 
 // A job that another dispatcher gives back wakes those that sit idle.
-func TestAReleasedJobRingsForOtherIdleDispatchers(t *testing.T) {
+func TestReleasedJobNotifiesOtherIdleDispatchers(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.New(t)
 	db := connect(t, dsn)

@@ -14,7 +14,7 @@ import (
 
 // A row that the database will not let go, whatever it is given, does not keep
 // the others.
-func TestOnePoisonedRowDoesNotKeepTheOthersFromTheirEnd(t *testing.T) {
+func TestRowThatCannotEndDoesNotBlockOtherRows(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.New(t)
 	db := connect(t, dsn)
@@ -37,7 +37,7 @@ func TestOnePoisonedRowDoesNotKeepTheOthersFromTheirEnd(t *testing.T) {
 
 // A repetition counts what leads where the row is: a row that was released by
 // another dispatcher was not finished by an earlier copy.
-func TestARepetitionIsNotMistakenForAnothersRelease(t *testing.T) {
+func TestRepeatedFinishIsStaleAfterAReleaseByAnotherDispatcher(t *testing.T) {
 	t.Parallel()
 	contractSuite(t, func(t *testing.T, w world) {
 		s, other := w.open(t), joined(t, w)
@@ -64,7 +64,7 @@ func TestARepetitionIsNotMistakenForAnothersRelease(t *testing.T) {
 // A job is claimed at the moment at which a beat cancels it as pending, and the
 // request to cancel another one is being taken along. The beat, which renews the
 // lease, waits for neither; the next one does the rest.
-func TestABeatThatCancelsWaitsForNobody(t *testing.T) {
+func TestHeartbeatThatCancelsWaitsForNoLock(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.New(t)
 	db, rival := connect(t, dsn), connect(t, dsn)
@@ -94,7 +94,7 @@ func TestABeatThatCancelsWaitsForNobody(t *testing.T) {
 }
 
 // Two beats that cancel the same jobs at the same moment share them.
-func TestBeatsThatCancelTheSameJobsDoNotMeet(t *testing.T) {
+func TestConcurrentHeartbeatsCancelTheSameJobsWithoutConflict(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.New(t)
 	db := connect(t, dsn)
@@ -125,7 +125,7 @@ func TestBeatsThatCancelTheSameJobsDoNotMeet(t *testing.T) {
 
 // A living dispatcher keeps its lease, whatever keeps it from looking after others: all
 // dispatchers would stop at the first row that Postgres does not let go.
-func TestABeatHoldsTheLeaseThoughOthersCannotBeHelped(t *testing.T) {
+func TestHeartbeatRenewsTheLeaseWhenWorkForOthersFails(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.New(t)
 	db := connect(t, dsn)
@@ -162,7 +162,7 @@ func TestABeatHoldsTheLeaseThoughOthersCannotBeHelped(t *testing.T) {
 
 // What one lost dispatcher was running cannot be released in the time there is. It
 // is not tried by every beat, and those who were lost beside it do not wait for it.
-func TestWhatABeatCannotReleaseRests(t *testing.T) {
+func TestFailedReleaseIsDeferred(t *testing.T) {
 	t.Parallel()
 	const takes = 50 * time.Millisecond
 	dsn := pgtest.New(t)

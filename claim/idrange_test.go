@@ -16,7 +16,7 @@ import (
 )
 
 // Neighbours are claimed and ended by reading a range of the index.
-func TestIDRangeLeavesOtherRowsAlone(t *testing.T) {
+func TestIDRangeDoesNotAffectOtherRows(t *testing.T) {
 	t.Parallel()
 	contractSuite(t, func(t *testing.T, w world) {
 		s, other := joined(t, w), joined(t, w)
@@ -148,7 +148,7 @@ func TestIDRangeEndsWhereMoreThanThreeIDsAreMissing(t *testing.T) {
 	}
 }
 
-func TestEveryIDHasItsOwnPlace(t *testing.T) {
+func TestPlaceOfEveryIDIsUnique(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(11, 13))
 	for range 500 {

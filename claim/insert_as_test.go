@@ -20,7 +20,7 @@ func wantRows(t *testing.T, db *pgx.Conn, id dispatcherd.JobID, want int) {
 	require.Equal(t, want, n)
 }
 
-func TestARowWithItsIDDrawnIsInsertedOnce(t *testing.T) {
+func TestRowWithADrawnIDIsInsertedOnce(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.New(t)
 	db, role := connect(t, dsn), as(t, dsn, "dispatcherd_dispatcher")
@@ -55,7 +55,7 @@ func TestARowWithItsIDDrawnIsInsertedOnce(t *testing.T) {
 
 // A try that is still under way decides: no caller goes by it, and none is content
 // with a row that is taken back.
-func TestATryThatIsUnderWayIsWaitedFor(t *testing.T) {
+func TestInsertAsWaitsForAnEarlierTryInFlight(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.New(t)
 	watch := connect(t, dsn)

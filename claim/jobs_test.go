@@ -44,7 +44,7 @@ func TestInsertedAndCopiedJobsAreTheSame(t *testing.T) {
 	}
 }
 
-func TestAnErrorInTheStreamInsertsNothing(t *testing.T) {
+func TestErrorInTheStreamInsertsNothing(t *testing.T) {
 	t.Parallel()
 	db := connect(t, pgtest.New(t))
 	jobs := claim.Jobs{DB: db}
@@ -73,7 +73,7 @@ func TestAnErrorInTheStreamInsertsNothing(t *testing.T) {
 	require.Empty(t, counts)
 }
 
-func TestListPagesThroughEverythingOnce(t *testing.T) {
+func TestListReturnsEachJobOnOnePage(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.New(t)
 	db := connect(t, dsn)
@@ -121,7 +121,7 @@ func aDispatcherAndItsJobs(t *testing.T) (*pgx.Conn, claim.Jobs, *claim.Store) {
 	return db, jobs, s
 }
 
-func TestRetryStartsOverAndKeepsTheEvidence(t *testing.T) {
+func TestRetryResetsCountersAndKeepsErrors(t *testing.T) {
 	t.Parallel()
 	db, jobs, s := aDispatcherAndItsJobs(t)
 	fill(t, db, 6, 1, 1)
@@ -161,7 +161,7 @@ func TestRetryStartsOverAndKeepsTheEvidence(t *testing.T) {
 
 // A job that was cancelled, or failed while a request to cancel existed, and is
 // retried at once stays: the request to cancel was about what ran then.
-func TestARetriedJobIsNotCancelledByAnOldRequest(t *testing.T) {
+func TestRetriedJobIsNotCancelledByAnEarlierRequest(t *testing.T) {
 	t.Parallel()
 	db, jobs, s := aDispatcherAndItsJobs(t)
 	fill(t, db, 3, 1, 1)
@@ -185,7 +185,7 @@ func TestARetriedJobIsNotCancelledByAnOldRequest(t *testing.T) {
 }
 
 // A producer that may insert and nothing else can use all of this.
-func TestAProducersRoleSuffices(t *testing.T) {
+func TestProducerRoleSuffices(t *testing.T) {
 	t.Parallel()
 	db := connect(t, pgtest.New(t))
 	exec(t, db, `SET ROLE dispatcherd_producer`)
@@ -197,7 +197,7 @@ func TestAProducersRoleSuffices(t *testing.T) {
 }
 
 // The dispatcher's role suffices for a whole run, daily partitions included.
-func TestTheDispatchersRoleSuffices(t *testing.T) {
+func TestDispatcherRoleSuffices(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.New(t)
 	db := connect(t, dsn)

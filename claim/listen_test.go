@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestAnAnnouncementIsReadOrNone(t *testing.T) {
+func TestNotificationPayloadIsParsedOrRejected(t *testing.T) {
 	t.Parallel()
 	a, ok := parseNotification("12 10 1772539200123456 a type")
 	require.True(t, ok)
@@ -19,7 +19,7 @@ func TestAnAnnouncementIsReadOrNone(t *testing.T) {
 }
 
 // What comes together with a row is more than that row.
-func TestNewsThatWereNotTakenMerge(t *testing.T) {
+func TestUnreceivedNotificationsMerge(t *testing.T) {
 	t.Parallel()
 	l := &Listener{jobs: make(chan *contract.RowNotification, 1)}
 	row := &contract.RowNotification{Type: "pdf"}

@@ -32,7 +32,7 @@ func expire(t *testing.T, db *pgx.Conn, run int32) {
 
 // Rows that cannot be rescued right now, however many and however early in the
 // order, do not keep the others from being rescued.
-func TestPeer_B03_RowsThatCannotBeRescuedStarveNobody(t *testing.T) {
+func TestPeer_B03_RowsThatCannotBeReleasedDoNotBlockOthers(t *testing.T) {
 	t.Parallel()
 	const stuck, jobs = 1200, 1500
 	dsn := pgtest.New(t)
@@ -255,7 +255,7 @@ func TestPeer_B10_ProducersNeedNoPreparedStatements(t *testing.T) {
 
 // A lost dispatcher is forgotten only after the last of its rows is released,
 // also of those that no note of it names: no row runs without a dispatcher.
-func TestPeer_B14_ADispatcherIsForgottenAfterItsRows(t *testing.T) {
+func TestPeer_B14_DispatcherIsDeletedAfterItsRowsAreReleased(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.New(t)
 	db, holder := connect(t, dsn), connect(t, dsn)
@@ -301,7 +301,7 @@ func TestPeer_B14_ADispatcherIsForgottenAfterItsRows(t *testing.T) {
 // A dispatcher that is cut off from its session of Postgres loses nothing that a
 // lock of that session kept: there is none. And claims of SERIALIZABLE clients
 // meet rows like those of any session.
-func TestPeer_B22_NoCorrectnessRestsOnASessionsLocks(t *testing.T) {
+func TestPeer_B22_CorrectnessNeedsNoSessionLocks(t *testing.T) {
 	t.Parallel()
 	for name, sql := range claim.Statements() {
 		require.NotContains(t, strings.ToLower(sql), "advisory", name)

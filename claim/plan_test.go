@@ -126,7 +126,7 @@ func TestPlansDoNotDependOnStatistics(t *testing.T) {
 
 // Callers' sessions keep plans as well, and so do functions in any session.
 // What they do is about single rows, and never reads a table for one.
-func TestWhatCallersDoReadsNoWholeTable(t *testing.T) {
+func TestStatementsOfCallersScanNoTable(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.New(t)
 	db := connect(t, dsn)
@@ -216,7 +216,7 @@ func TestFetchedLanesHoldTheExactTopKUnderAnyWeights(t *testing.T) {
 	}
 }
 
-func TestAClaimIsAHotUpdate(t *testing.T) {
+func TestClaimIsAHotUpdate(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.New(t)
 	db := connect(t, dsn)

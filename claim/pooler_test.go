@@ -11,7 +11,7 @@ import (
 
 // A pooler refuses connections that begin with settings it does not know.
 // PgBouncer knows application_name.
-func TestSettingsAreMadeAfterTheConnection(t *testing.T) {
+func TestSettingsAreSentAfterTheConnectionIsEstablished(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.New(t) + "&enable_seqscan=on&search_path=public&TimeZone=Asia/Tokyo"
 	config, err := claim.SessionConfig(claim.Config{DSN: dsn})

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestStatesTellsOfEveryRowThatThereIs(t *testing.T) {
+func TestStatesReturnsEveryExistingRow(t *testing.T) {
 	t.Parallel()
 	db := connect(t, pgtest.New(t))
 	jobs := claim.Jobs{DB: db}

@@ -16,7 +16,7 @@ func wonJobs(ids ...dispatcherd.JobID) (won []contract.Won) {
 	return won
 }
 
-func TestANoteGoesWithTheLastJobOfItsClaim(t *testing.T) {
+func TestRecordIsRemovedWithTheLastJobOfItsClaim(t *testing.T) {
 	t.Parallel()
 	m := newRecords()
 	m.add(7, wonJobs(1, 2))
@@ -32,7 +32,7 @@ func TestANoteGoesWithTheLastJobOfItsClaim(t *testing.T) {
 
 // An answer that the lease check turned into Unknown is resolved: the same
 // token comes again, and its note must stay as long as a job of it runs.
-func TestAClaimThatIsToldTwiceKeepsItsNote(t *testing.T) {
+func TestRecordAddedTwiceIsKept(t *testing.T) {
 	t.Parallel()
 	m := newRecords()
 	m.add(7, wonJobs(1, 2))
@@ -45,7 +45,7 @@ func TestAClaimThatIsToldTwiceKeepsItsNote(t *testing.T) {
 	require.Empty(t, m.running)
 }
 
-func TestAJobThatIsClaimedAnewLeavesItsOldClaim(t *testing.T) {
+func TestJobClaimedAgainMovesToTheNewRecord(t *testing.T) {
 	t.Parallel()
 	m := newRecords()
 	m.add(7, wonJobs(1, 2))
@@ -58,7 +58,7 @@ func TestAJobThatIsClaimedAnewLeavesItsOldClaim(t *testing.T) {
 
 // A note that is renewed belongs to a job that runs. One that ended while its
 // note was being renewed has no record.
-func TestTheRenewedNoteOfAJobThatHasEndedIsOver(t *testing.T) {
+func TestRenewedOfferOfAnEndedJobHasNoRecord(t *testing.T) {
 	t.Parallel()
 	m := newRecords()
 	m.add(1, []contract.Won{{ID: 7}, {ID: 8}})

@@ -29,7 +29,7 @@ func lostWith(t *testing.T, dsn string, db *pgx.Conn, n int) int32 {
 
 // What was released stays so, and one row that Postgres does not let go keeps no
 // other one.
-func TestALostDispatchersJobsAreReleasedInPortions(t *testing.T) {
+func TestJobsOfALostDispatcherAreReleasedInPortions(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.New(t)
 	db := connect(t, dsn)
@@ -61,7 +61,7 @@ func TestALostDispatchersJobsAreReleasedInPortions(t *testing.T) {
 
 // A beat is for its own dispatcher first: when its time for others is over, the rest
 // of their jobs waits for the next.
-func TestAReleaseEndsInTimeAndGoesOnLater(t *testing.T) {
+func TestReleaseStopsAtItsDeadlineAndContinuesLater(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.New(t)
 	db := connect(t, dsn)
@@ -82,7 +82,7 @@ func TestAReleaseEndsInTimeAndGoesOnLater(t *testing.T) {
 
 // A dispatcher that stops says so before its jobs are released: what others release of them did
 // not crash.
-func TestWhoLeavesHasNotCrashedWhoeverReleases(t *testing.T) {
+func TestJobsOfALeavingDispatcherCountNoCrash(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.New(t)
 	db := connect(t, dsn)
@@ -107,7 +107,7 @@ func TestWhoLeavesHasNotCrashedWhoeverReleases(t *testing.T) {
 
 // Several dispatchers release the jobs of a lost one at once: each job becomes
 // pending once.
-func TestSeveralReleaseTheJobsOfALostDispatcher(t *testing.T) {
+func TestConcurrentReleasesMakeEachJobPendingOnce(t *testing.T) {
 	t.Parallel()
 	const n = 60
 	dsn := pgtest.New(t)

@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The numbers of article 1, one test each. Many slots (capacity 1000) switch
-// the rarity bonus off where the article leaves it out.
+// The numbers of article 1, one test each. A capacity of 1000 makes the rarity
+// bonus zero where the article does not mention it.
 const many = 1000
 
 func queued(p dispatcherd.Priority, arrival time.Duration) Job {
@@ -57,7 +57,7 @@ func TestOnePriorityUnitIsWorth64Seconds(t *testing.T) {
 func TestAPriority0JobCatchesUpWithAFreshPriority5JobAfter320Seconds(t *testing.T) {
 	require.Less(t, total(queued(0, 0), 320*time.Second-time.Millisecond), total(queued(5, 0), 0))
 	require.Equal(t, total(queued(0, 0), 320*time.Second), total(queued(5, 0), 0))
-	// Seen as a rivalry: the fresh one passes if it arrives before 320 s, and never from then on.
+	// The fresh job overtakes if it arrives before 320 s, and never later.
 	_, passes := Default().Overtakes(queued(5, 320*time.Second-time.Millisecond), queued(0, 0))
 	require.True(t, passes)
 	_, passes = Default().Overtakes(queued(5, 320*time.Second), queued(0, 0))

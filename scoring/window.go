@@ -7,20 +7,19 @@ import (
 )
 
 // Window returns the overtaking window W: a job that arrives W or more after
-// another job never goes before it, as long as that other job could run too
-// and is no older than MaxAge. It is rounded up to a millisecond. bounded is
-// false when there is none: the on-demand extra has no cap, or W would exceed
-// MaxAge, after which ages no longer tell jobs apart.
+// another job never overtakes it, as long as the other job could run, too, and is
+// no older than MaxAge. W is rounded up to a millisecond. bounded is false if there
+// is no window: the additional ageing of on-demand requests has no cap, or W would
+// exceed MaxAge, beyond which all ages count the same.
 //
-// Proof. Let j have arrived d ≥ W before k, both waiting. Ageing is the same
-// for both, so k lacks Ageing·d points of age. All k can have instead is the
-// sum of the largest values of its other terms: 10 units of priority, the
-// whole rarity bonus, the on-demand bonus, and the extra ageing, which the cap
-// holds at OnDemandAgeing·cap for ever. That sum is at most Ageing·W ≤
-// Ageing·d by the choice of W, and no term of j is negative, so k's total is
-// at most j's at every instant, and on a tie the older job goes first. Nothing
-// was assumed about capacities except that the rarity bonus lies between 0 and
-// its maximum, so they may differ and change at any time.
+// Proof. Let j have arrived d ≥ W before k, and let both wait. Both age at the
+// same rate, so k has Ageing·d points of age less than j. The other terms of k are
+// at most 10 units of priority, the maximum rarity bonus, the on-demand bonus, and
+// the additional ageing, which the cap limits to OnDemandAgeing·cap. Their sum is
+// at most Ageing·W ≤ Ageing·d by the choice of W, and no term of j is negative. So
+// the total of k never exceeds the total of j, and on a tie the older job is first.
+// The proof assumes of capacities only that the rarity bonus lies between 0 and its
+// maximum, so they may differ and change at any time.
 //
 // Hence only the jobs that arrived before j's arrival + W, finitely many, can
 // run before j on the slots that j could use.
@@ -40,14 +39,14 @@ func (w Weights) Window() (window time.Duration, bounded bool) {
 	return time.Duration(ms) * time.Millisecond, true
 }
 
-// Penalty is the default age that a row outside a dispatcher's share loses there.
+// Penalty is the default age that a non-local row loses in the comparison of heads.
 const Penalty = 2 * time.Second
 
 // SharedWindow returns the overtaking window among several dispatchers, each of
-// which takes at most penalty from the age of the rows of the others' shares. It
-// is Window plus penalty: the proof of Window holds for the times of arrival
-// that count, and those are at most penalty later than the true ones, for
-// either job, so d ≥ W + penalty leaves at least W between them.
+// which compares non-local rows as if they were younger by at most penalty. It is
+// Window plus penalty: the proof of Window holds for the arrival times that are
+// compared. These are at most penalty later than the true ones, for either job, so
+// d ≥ W + penalty keeps at least W between them.
 func (w Weights) SharedWindow(penalty time.Duration) (window time.Duration, bounded bool) {
 	window, bounded = w.Window()
 	if !bounded || window+penalty > MaxAge {
@@ -68,13 +67,13 @@ type Job struct {
 // Overtakes returns the first instant, in milliseconds since the jobs' epoch,
 // from which a is ahead of b and stays ahead: at that instant both have
 // arrived, and a has the higher total, or the same and the earlier arrival.
-// ok is false if a never gets ahead for good before the older of the two
-// reaches MaxAge. Two jobs equal in total and arrival are ordered by id, which
-// is not known here: neither is ahead.
+// ok is false if that does not happen before the older of the two reaches MaxAge.
+// Two jobs equal in total and arrival are ordered by id, which is not known here:
+// neither is ahead.
 //
-// The lead of a over b only ever moves in one direction: common ageing cancels
-// out, and of two on-demand extras either both still grow, or only that of the
-// younger one, or none. So the ends of the time in which both wait decide
+// The lead of a over b is monotonic: common ageing cancels out, and of the
+// additional ageing of two on-demand requests either both grow, or only that of
+// the younger request, or none. So the ends of the time in which both wait decide
 // whether there is an answer, and one division finds it.
 func (w Weights) Overtakes(a, b Job) (atMS int64, ok bool) {
 	first := max(a.ArrivalMS, b.ArrivalMS)
@@ -85,8 +84,8 @@ func (w Weights) Overtakes(a, b Job) (atMS int64, ok bool) {
 	if w.ahead(a, b, first) {
 		return first, true
 	}
-	// a is behind at first and ahead at last, so its extra ageing is what
-	// carries it, from the moment on when b has none (any more).
+	// a is behind at first and ahead at last, so its additional ageing makes the
+	// difference, once that of b has ended.
 	deficit := int64(w.lead(b, a, first))
 	if a.ArrivalMS >= b.ArrivalMS {
 		deficit++ // a tie is not enough

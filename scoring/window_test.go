@@ -9,20 +9,20 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestTheDefaultWindowIs1439Point25Seconds(t *testing.T) {
+func TestDefaultWindowIs1439Point25Seconds(t *testing.T) {
 	// (1024·10 + 4096 + 32·256 + 500) / 16 = 23028 / 16
 	window, bounded := Default().Window()
 	require.True(t, bounded)
 	require.Equal(t, 1439*time.Second+250*time.Millisecond, window)
 }
 
-func TestTheWindowIsRoundedUp(t *testing.T) {
+func TestWindowIsRoundedUp(t *testing.T) {
 	window, bounded := Weights{Ageing: 3, OnDemand: 1}.Window()
 	require.True(t, bounded)
 	require.Equal(t, 334*time.Millisecond, window)
 }
 
-func TestWithoutCapThereIsNoWindow(t *testing.T) {
+func TestWindowNeedsACap(t *testing.T) {
 	w := Default()
 	w.OnDemandCap = NoCap
 	_, bounded := w.Window()
@@ -32,7 +32,7 @@ func TestWithoutCapThereIsNoWindow(t *testing.T) {
 	require.True(t, bounded, "without extra ageing there is nothing to cap")
 }
 
-func TestAWindowBeyondMaxAgeIsNone(t *testing.T) {
+func TestWindowBeyondMaxAgeIsUnbounded(t *testing.T) {
 	w := Default()
 	w.OnDemandAgeing, w.OnDemandCap = maxSlope, MaxAge
 	_, bounded := w.Window()
@@ -43,7 +43,7 @@ func TestAWindowBeyondMaxAgeIsNone(t *testing.T) {
 
 // The claim of Window against jobs and weights drawn at random, with
 // capacities that change from one instant to the next.
-func TestNothingThatArrivesAWindowLaterPasses(t *testing.T) {
+func TestJobThatArrivesAWindowLaterNeverOvertakes(t *testing.T) {
 	rng := rand.New(rand.NewPCG(11, 1))
 	for range 100_000 {
 		w := randomWeights(rng)
@@ -63,7 +63,7 @@ func TestNothingThatArrivesAWindowLaterPasses(t *testing.T) {
 
 // The bound is not only safe but tight: one millisecond less and the most
 // urgent of all jobs gets level with the least urgent, or past it.
-func TestTheWindowIsTight(t *testing.T) {
+func TestWindowIsTight(t *testing.T) {
 	w := Default()
 	window, _ := w.Window()
 	least := Job{Mode: dispatcherd.Queued, Capacity: 501}
@@ -93,7 +93,7 @@ func bruteOvertakes(w Weights, a, b Job, horizon int64) (int64, bool) {
 	return at, ok
 }
 
-func TestOvertakesEqualsTryingEveryMillisecond(t *testing.T) {
+func TestOvertakesEqualsATrialOfEachMillisecond(t *testing.T) {
 	rng := rand.New(rand.NewPCG(12, 1))
 	found, never, later := 0, 0, 0
 	for range 1_500 {
@@ -134,7 +134,7 @@ func TestOfTwoEqualJobsNeitherOvertakes(t *testing.T) {
 	require.False(t, ok)
 }
 
-func TestTwoOnDemandRequestsOfDifferentPriorityMayCrossOnceTheCapBends(t *testing.T) {
+func TestOnDemandRequestMayOvertakeAnotherOneThatReachedTheCap(t *testing.T) {
 	// Both gain 48/s, so the younger one stays 200·48 − 4·1024 = 5504 points behind. At 256 s the cap bends the
 	// line of the older one; the younger one makes up 32/s and is level 172 s later.
 	older, younger := onDemand(1, 0), onDemand(5, 200*time.Second)
@@ -145,7 +145,8 @@ func TestTwoOnDemandRequestsOfDifferentPriorityMayCrossOnceTheCapBends(t *testin
 	_, ok = Default().Overtakes(onDemand(4, 200*time.Second), older)
 	require.False(t, ok)
 }
-func TestAmongSeveralDispatchersTheWindowIsLongerByTheHandicap(t *testing.T) {
+
+func TestSharedWindowIsLongerByThePenalty(t *testing.T) {
 	alone, bounded := Default().Window()
 	require.True(t, bounded)
 	shared, bounded := Default().SharedWindow(Penalty)

@@ -27,7 +27,7 @@ func (o Outcome) String() string {
 	return [...]string{"done", "retry", "failed", "cancelled", "released", "crashed", "quarantined", "isolated"}[o]
 }
 
-// Final reports whether the job leaves the table of live jobs with this outcome.
+// Final reports whether the outcome removes the job from the table of live jobs.
 func (o Outcome) Final() bool {
 	return o == Succeeded || o == FailedFinal || o == Cancelled || o == Quarantined
 }

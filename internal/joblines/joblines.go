@@ -66,7 +66,7 @@ func Parse(line []byte) (Job, error) {
 }
 
 // jsonReason rewords a decoder's error without quoting the input, which may
-// hold what is nobody's business.
+// contain confidential data.
 func jsonReason(err error) error {
 	var kind *json.UnmarshalTypeError
 	var syntax *json.SyntaxError
@@ -160,12 +160,12 @@ type Reader struct {
 	Job     Job
 }
 
-// TooLongError ends a stream: nobody knows where the next line begins.
+// TooLongError ends a stream: the beginning of the next line is unknown.
 type TooLongError struct{ Line, Longest int }
 
 // Error names the line, and what to do.
 func (e *TooLongError) Error() string {
-	return fmt.Sprintf("line %d is longer than %d bytes: split the input, or keep large data elsewhere and refer to it", e.Line, e.Longest)
+	return fmt.Sprintf("line %d is longer than %d bytes: split the input, or store large data outside the job and refer to it", e.Line, e.Longest)
 }
 
 // NewReader reads lines of at most longest bytes from r.

@@ -122,7 +122,7 @@ func (s *jobStream) explain(err error) error {
 // refusal says why Postgres does not take a job.
 func refusal(pg *pgconn.PgError) string {
 	if strings.HasPrefix(pg.ConstraintName, "payload_is_at_most") {
-		return "the payload has more than a megabyte as Postgres stores it: keep large data elsewhere and refer to it"
+		return "the payload has more than a megabyte as Postgres stores it: store large data outside the job and refer to it"
 	}
 	return "Postgres does not take the job: " + pg.Message
 }
