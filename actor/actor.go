@@ -108,7 +108,7 @@ func (a *Actor) step(ev Event) {
 	began := time.Now()
 	now := Instant(began.Sub(a.started).Milliseconds())
 	a.fx = a.core.Step(now, ev, a.fx[:0])
-	a.verify()
+	verify(a.core)
 	if a.observe != nil {
 		a.observe(a.core, now, ev, a.fx)
 	}

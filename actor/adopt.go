@@ -10,26 +10,9 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/timing"
 )
 
-// offered is a resume offer that is not decided, or a note that is to be renewed.
-type offered struct {
-	ResumeOffer
-
-	session *session             // nil after it ended
-	renews  contract.Fingerprint // not 0: the job runs here, and its note is to name this session instead
-	later   *offered             // nil, or the newest note of the job, to be renewed after this one
-}
-
-// adoptQueue gathers resume offers while a statement is in flight and asks about
-// all of them together: a restart brings every worker at once.
-type adoptQueue struct {
-	next     []*offered
-	asked    []*offered // in the order of request
-	byJob    map[dispatcherd.JobID]*offered
-	request  *contract.AdoptRequest // nil, or not answered for certain
-	inFlight bool
-	breaker  timing.Breaker
-	locked   timing.Breaker // open while some rows are locked
-}
+// aboutToStop is what a worker is told that offers to resume work at a dispatcher
+// that is about to stop.
+const aboutToStop = "the dispatcher is about to stop: keep what runs and offer it to the next one"
 
 // considerOffers decides the resume offers of a session, or asks Postgres about
 // them. A slot is registered when it is known that its execution continues here;
@@ -300,4 +283,40 @@ func (c *Core) dropOffers(s *session) {
 	for _, o := range dropped {
 		c.renewLater(o)
 	}
+}
+
+// resumable returns the job that a resume offer is about if it runs here: on a
+// connection that is dead and not yet known to be, or detached.
+func (c *Core) resumable(o *ResumeOffer) *job {
+	j := c.jobs.get(o.Job)
+	if j == nil || !j.state.executing() || j.attempt != o.Attempt || o.From == 0 || j.fingerprint != o.From ||
+		j.stop == leaseLost || o.outdated(j.generation) || !slices.Contains(o.Slot.Types, c.index.Name(j.typ)) {
+		return nil
+	}
+	return j
+}
+
+// reassign lets a job that runs here continue on its worker's new connection. That
+// takes no statement, unless the worker may have offered it to another dispatcher
+// meanwhile: an adoption that is in flight there must find a later generation in
+// the row's note.
+func (c *Core) reassign(o *offered, j *job) {
+	if o.To != 0 && o.To != o.From && o.To != o.From.WithGeneration(1) {
+		c.renew(&offered{ResumeOffer: ResumeOffer{Job: o.Job, Attempt: o.Attempt, From: o.From}, renews: o.To})
+	}
+	if j.slot != noSlot {
+		c.leaveSlot(j)
+	}
+	c.resume(o, j)
+	c.decided(o)
+}
+
+// resume registers the slot of a job that continues, and tells the worker.
+func (c *Core) resume(o *offered, j *job) {
+	s := o.session
+	ref := c.addTaken(s, o.Slot)
+	j.slot, j.sentTo, j.generation = ref, s.id, o.To
+	c.slots[ref].job = j
+	c.emit(&Resume{Session: s.id, Slot: o.Slot.ID, Number: o.Slot.Number, Job: j.id, Attempt: j.attempt})
+	c.move(j, onResume)
 }

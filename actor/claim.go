@@ -6,30 +6,7 @@ import (
 
 	"github.com/dispatcherd/dispatcherd/backlog"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
-	"github.com/dispatcherd/dispatcherd/internal/timing"
-	"github.com/dispatcherd/dispatcherd/slotindex"
 )
-
-// claimQueue gathers reserved jobs while a claim is in flight and sends them
-// together when it is answered, so the batch grows with the load.
-type claimQueue struct {
-	next       []*job
-	inFlight   []claimInFlight
-	unresolved []*contract.ClaimRequest // to be resolved when the breaker closes
-	unassigned []*job                   // claimed but unassigned
-	unplaced   bool                     // next holds jobs that were preempted
-	breaker    timing.Breaker
-	spare      []*contract.ClaimRequest
-	spareJobs  [][]*job
-	types      []slotindex.TypeID // scratch
-}
-
-// claimInFlight is a claim that is not answered for certain.
-type claimInFlight struct {
-	token   contract.Token
-	jobs    []*job // in the order in which they were reserved
-	unknown bool   // its outcome is unknown: only a Resolve decides it now
-}
 
 // find returns the claim that an answer belongs to, or nil if that was answered
 // before.

@@ -4,10 +4,12 @@ import (
 	"cmp"
 	"math/rand/v2"
 	"slices"
+	"time"
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/backlog"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
+	"github.com/dispatcherd/dispatcherd/internal/timing"
 	"github.com/dispatcherd/dispatcherd/scoring"
 	"github.com/dispatcherd/dispatcherd/slotindex"
 )
@@ -88,52 +90,6 @@ func New(cfg Config) *Core {
 	}
 }
 
-// Step takes one event at one instant and appends the effects to fx. They are
-// valid until the next Step. It never waits and never fails. An instant before
-// the last one counts as the last one.
-func (c *Core) Step(now Instant, ev Event, fx []Effect) []Effect {
-	c.now = max(c.now, now)
-	c.backlog.Advance(c.now)
-	c.fx, c.decisions = fx, c.decisions[:0]
-	c.memory.reset()
-	ev.apply(c)
-	t, ok := ev.(Together)
-	decide := !ok || !t.Hold
-	if decide {
-		c.expire()
-	}
-	c.disconnectRejected()
-	if decide {
-		c.place()
-	}
-	c.flush()
-	fx, c.fx = c.fx, nil
-	return fx
-}
-
-func (ev Together) apply(c *Core) {
-	for _, e := range ev.Events {
-		e.apply(c)
-	}
-}
-
-func (Tick) apply(*Core) {}
-
-// flush sends what has gathered: claims first, since a slot waits for each.
-func (c *Core) flush() {
-	c.flushAdopts()
-	c.flushClaims()
-	c.flushEnds()
-	c.flushReads()
-	c.flushGate()
-}
-
-// NextWake returns the instant by which a Tick is due, or Never.
-func (c *Core) NextWake() Instant {
-	return min(c.alarms.first(), c.claims.breaker.Wake(c.now), c.ends.breaker.Wake(c.now),
-		c.adopts.breaker.Wake(c.now), c.adopts.locked.Wake(c.now), c.backlog.Wake(len(c.dirty) > 0))
-}
-
 // Stats returns the counters so far.
 func (c *Core) Stats() Stats { return c.stats }
 
@@ -168,17 +124,6 @@ func (c *Core) capacity(t slotindex.TypeID) int {
 	return c.index.Capacity(t) + int(c.types[t].otherSlots)
 }
 
-func (ev ClusterCapacity) apply(c *Core) {
-	c.otherCapacity, c.shares = ev.Capacity, ev.Shares
-	for t := range c.types {
-		if k := &c.types[t]; k.known {
-			name := c.index.Name(slotindex.TypeID(t))
-			k.otherSlots = int32(ev.Capacity[name])
-			c.backlog.SetShare(slotindex.TypeID(t), ev.Shares[name])
-		}
-	}
-}
-
 // inHand returns the jobs in hand in the order of their ids.
 func (c *Core) inHand() []*job {
 	jobs := make([]*job, 0, c.jobs.n)
@@ -190,3 +135,320 @@ func (c *Core) inHand() []*job {
 	slices.SortFunc(jobs, func(a, b *job) int { return cmp.Compare(a.id, b.id) })
 	return jobs
 }
+
+// noSlot marks a job without a slot.
+const noSlot slotindex.Ref = -1
+
+// notSent is the start of an attempt that has not started.
+const notSent Instant = -Never
+
+// job is one job in the dispatcher's hands. Rows that wait in Postgres are not
+// jobs here, only keys in a lane of the backlog.
+type job struct {
+	id          dispatcherd.JobID
+	typ         slotindex.TypeID
+	slot        slotindex.Ref
+	attempt     dispatcherd.Attempt
+	priority    dispatcherd.Priority
+	mode        dispatcherd.Mode
+	state       jobState
+	stop        stopReason
+	crashes     int32
+	timeout     time.Duration // of the attempt, or the request's deadline; 0 = none
+	payload     []byte
+	why         Why
+	sentTo      dispatcherd.SessionID
+	sentAt      Instant              // when the attempt started; notSent before
+	fingerprint contract.Fingerprint // of the session in which the attempt began: a resume offer must know the nonce behind it
+	generation  contract.Fingerprint // of the resume offer by which it continues here; 0 = none
+	alarm       int                  // position in the alarm heap plus one; 0 = none
+	deadline    Instant
+
+	row     rowData     // of queued jobs
+	request requestData // of on-demand requests
+}
+
+// rowData is what only queued jobs have.
+type rowData struct {
+	key         contract.Key // its place in the lane
+	batch       uint32       // the fetched batch that it was taken from
+	nonLocal    bool         // it was taken from a non-local lane
+	rescan      bool         // it was read as pending at another place: its lane is read again when it is forgotten
+	returned    bool         // its worker returned it, so it is not placed again at once
+	failures    int32
+	maxAttempts int32   // failures after which it fails for good
+	timeoutAt   Instant // of a detached job: when its timeout passes; 0 = it has none
+}
+
+// requestData is what only on-demand requests have.
+type requestData struct {
+	arrival      Instant
+	returns      int8          // how often workers returned it
+	patience     time.Duration // how long it waits while no slot supports its type; 0 = without a bound
+	noCapacityAt Instant       // when that is over; 0 = some slot supports the type
+
+	next, prev *job // in its queue; next also links the free list
+}
+
+// requestQueue holds the waiting on-demand requests of one type and priority in order
+// of arrival. The cap bends the ageing of all of them alike, so this order is the order
+// of their scores.
+type requestQueue struct {
+	first, last *job
+}
+
+// slot is what Core adds to a slot of the index.
+type slot struct {
+	session *session
+	job     *job // reserved for it or running on it
+	number  int32
+	next    *dispatcherd.Slot // of a draining slot: takes its number afterwards
+}
+
+// session is one connection of a worker.
+type session struct {
+	id           dispatcherd.SessionID
+	worker       string
+	slots        []slotindex.Ref      // in order of registration
+	draining     bool                 // slots that it may still register take no jobs
+	withdrawn    bool                 // some slot may be withdrawn and still busy
+	fingerprint  contract.Fingerprint // of its nonce
+	notResumable bool                 // what it runs ends with it
+	undecided    int                  // its resume offers that are not decided
+}
+
+// sessionIDs returns the open sessions in order.
+func (c *Core) sessionIDs() []dispatcherd.SessionID {
+	ids := make([]dispatcherd.SessionID, 0, len(c.sessions))
+	for id := range c.sessions { // order-free: sorted below
+		ids = append(ids, id)
+	}
+	slices.SortFunc(ids, cmp.Compare)
+	return ids
+}
+
+const priorities = int(dispatcherd.MaxPriority) + 1
+
+// typeState is what Core knows of one type, beside its slots and its pending rows.
+type typeState struct {
+	demand     [priorities]requestQueue
+	requests   uint16 // bit p: demand[p] is not empty
+	dirty      bool
+	urgent     bool          // a request was queued since the last pass; dirty as well then
+	limit      time.Duration // of an attempt whose row names none
+	known      bool          // Core holds the type in the index and in the backlog
+	reasons    typeWaits     // why its jobs waited
+	otherSlots int32         // slots of other dispatchers that support the type
+}
+
+// waits reports whether a job of the type waits: a request, or a row that the backlog
+// knows or expects.
+func (c *Core) waits(t slotindex.TypeID) bool {
+	return c.types[t].requests != 0 || c.backlog.Waiting(t) != 0
+}
+
+// touch makes the next pass look at a type: it may have both a free slot and a waiting
+// job.
+func (c *Core) touch(t slotindex.TypeID) {
+	if k := &c.types[t]; !k.dirty {
+		k.dirty = true
+		c.dirty = append(c.dirty, t)
+	}
+}
+
+// requestsChanged brings typeState.requests up to date after a change of one queue.
+func (c *Core) requestsChanged(t slotindex.TypeID, p dispatcherd.Priority) {
+	k := &c.types[t]
+	k.requests &^= 1 << p
+	if k.demand[p].first != nil {
+		k.requests |= 1 << p
+	}
+	if c.waits(t) {
+		c.touch(t)
+	}
+}
+
+// hold keeps a type known while Core has something to remember of it.
+func (c *Core) hold(name string) slotindex.TypeID {
+	t := c.index.Hold(name)
+	for int(t) >= len(c.types) {
+		c.types = append(c.types, typeState{})
+	}
+	k := &c.types[t]
+	if k.known {
+		c.index.Drop(t)
+		return t
+	}
+	k.known = true
+	k.otherSlots = int32(c.otherCapacity[name])
+	k.limit = c.cfg.Timeouts[name]
+	c.known++
+	c.backlog.TypeAppeared(t, c.shares[name])
+	return t
+}
+
+// letGo forgets a type that has neither slots nor jobs in hand.
+func (c *Core) letGo(t slotindex.TypeID) {
+	k := &c.types[t]
+	if !k.known || c.jobs.OfType(t) > 0 || c.index.Capacity(t) > 0 {
+		return
+	}
+	c.backlog.TypeGone(t)
+	*k = typeState{dirty: k.dirty, urgent: k.urgent}
+	c.known--
+	c.index.Drop(t)
+}
+
+// stopReason is why a job was told to stop. Of several reasons the largest one
+// decides how the attempt ends.
+type stopReason uint8
+
+const (
+	notStopped stopReason = iota
+	hungUp                // on-demand: the caller is gone
+	timedOut              // the time of the attempt, or the request's deadline, has passed
+	leaseLost             // the attempt ends as released: it is not the job's fault
+	cancelled             // the attempt ends as cancelled
+)
+
+// String is what the worker is told.
+func (r stopReason) String() string {
+	return [...]string{
+		"", "the caller hung up", "timeout",
+		"this dispatcher cannot prove that the job is still its own", "cancelled on request",
+	}[r]
+}
+
+// claimQueue gathers reserved jobs while a claim is in flight and sends them
+// together when it is answered, so the batch grows with the load.
+type claimQueue struct {
+	next       []*job
+	inFlight   []claimInFlight
+	unresolved []*contract.ClaimRequest // to be resolved when the breaker closes
+	unassigned []*job                   // claimed but unassigned
+	unplaced   bool                     // next holds jobs that were preempted
+	breaker    timing.Breaker
+	spare      []*contract.ClaimRequest
+	spareJobs  [][]*job
+	types      []slotindex.TypeID // scratch
+}
+
+// claimInFlight is a claim that is not answered for certain.
+type claimInFlight struct {
+	token   contract.Token
+	jobs    []*job // in the order in which they were reserved
+	unknown bool   // its outcome is unknown: only a Resolve decides it now
+}
+
+// finishQueue gathers ended attempts and records them together.
+type finishQueue struct {
+	queue      []contract.Finish
+	unrecorded int // items in queue, in flight and to be sent again
+	inFlight   int
+	again      []*contract.FinishRequest
+	spare      []*contract.FinishRequest
+	breaker    timing.Breaker
+}
+
+// adoptQueue gathers resume offers while a statement is in flight and asks about
+// all of them together: a restart brings every worker at once.
+type adoptQueue struct {
+	next     []*offered
+	asked    []*offered // in the order of request
+	byJob    map[dispatcherd.JobID]*offered
+	request  *contract.AdoptRequest // nil, or not answered for certain
+	inFlight bool
+	breaker  timing.Breaker
+	locked   timing.Breaker // open while some rows are locked
+}
+
+// offered is a resume offer that is not decided, or a note that is to be renewed.
+type offered struct {
+	ResumeOffer
+
+	session *session             // nil after it ended
+	renews  contract.Fingerprint // not 0: the job runs here, and its note is to name this session instead
+	later   *offered             // nil, or the newest note of the job, to be renewed after this one
+}
+
+// head is the best waiting job of one type at the instant of the step.
+type head struct {
+	score    scoring.Milli
+	arrival  int64 // milliseconds on the Instant axis
+	number   int64 // the id without its sign
+	typ      slotindex.TypeID
+	priority dispatcherd.Priority
+	mode     dispatcherd.Mode
+	nonLocal bool // its row belongs to another dispatcher's share
+	bound    bool // the upper bound of a lane whose next row is not known
+}
+
+// before is the order of decisions: higher score, then older, then smaller id
+// without its sign, then the request before the row.
+func (h *head) before(o *head) bool {
+	if h.score != o.score {
+		return h.score > o.score
+	}
+	if h.arrival != o.arrival {
+		return h.arrival < o.arrival
+	}
+	if h.number != o.number {
+		return h.number < o.number
+	}
+	return h.mode > o.mode
+}
+
+// headHeap is a binary heap of heads, the next to place on top.
+type headHeap []head
+
+// alarmHeap orders jobs by deadline, then id. Each job knows its position.
+type alarmHeap []*job
+
+func (h alarmHeap) first() Instant {
+	if len(h) == 0 {
+		return Never
+	}
+	return h[0].deadline
+}
+
+// effectMemory holds the frequent effects of one step.
+type effectMemory struct {
+	send     arena[Send]
+	started  arena[Started]
+	answer   arena[Answer]
+	stale    arena[Stale]
+	progress arena[Progress]
+	partial  arena[Partial]
+	fetch    arena[Fetch]
+	claim    arena[Claim]
+	finish   arena[Finish]
+}
+
+// reset ends the validity of all effects.
+func (e *effectMemory) reset() {
+	e.send.reset()
+	e.started.reset()
+	e.answer.reset()
+	e.stale.reset()
+	e.progress.reset()
+	e.partial.reset()
+	e.fetch.reset()
+	e.claim.reset()
+	e.finish.reset()
+}
+
+// arena holds values of one type until reset. A pointer into it stays valid when
+// the arena grows: then it points into the array before.
+type arena[E any] []E
+
+func (a *arena[E]) add(e E) *E {
+	*a = append(*a, e)
+	return &(*a)[len(*a)-1]
+}
+
+func (a *arena[E]) reset() {
+	clear(*a)
+	*a = (*a)[:0]
+}
+
+func msDuration(ms int64) time.Duration { return time.Duration(ms) * time.Millisecond }

@@ -8,7 +8,32 @@ import (
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/scoring"
-	"github.com/dispatcherd/dispatcherd/slotindex"
+)
+
+// Reason is one thing that keeps a job from starting, or where it is instead.
+// The words are part of the interface.
+type Reason string
+
+// The reasons, in the order in which they are listed.
+const (
+	ReasonRunning       Reason = "Running"       // it runs on a slot
+	ReasonRecording     Reason = "Recording"     // it has ended; the end is on its way to Postgres
+	ReasonClaimed       Reason = "Claimed"       // a slot is reserved, the claim is in flight
+	ReasonScheduled     Reason = "Scheduled"     // its run_at lies ahead
+	ReasonBackoff       Reason = "Backoff"       // it failed, and its next attempt lies ahead
+	ReasonDraining      Reason = "Draining"      // this dispatcher is about to stop
+	ReasonFenced        Reason = "Fenced"        // the lease is not renewed: this dispatcher claims no row
+	ReasonOutage        Reason = "Outage"        // Postgres does not answer
+	ReasonUnrecorded    Reason = "Unrecorded"    // too many ended attempts wait to be recorded
+	ReasonTypeUnknown   Reason = "TypeUnknown"   // no slot here has offered the type, or it is forgotten
+	ReasonNoCapacity    Reason = "NoCapacity"    // the type is known, but no slot in service supports it
+	ReasonCapacityBusy  Reason = "CapacityBusy"  // every slot that supports the type is taken, and a new request may preempt none
+	ReasonClaimRaceLost Reason = "ClaimRaceLost" // it was passed by: its claim was lost, or it was committed late; the next full scan finds it
+	ReasonUnread        Reason = "Unread"        // it lies behind everything read ahead so far
+	ReasonOtherShare    Reason = "OtherShare"    // it belongs to another dispatcher's share; here it is read when slots are free or it grows old
+	ReasonAwaitsFetch   Reason = "AwaitsFetch"   // a better job may be on its way from Postgres
+	ReasonClaimsFull    Reason = "ClaimsFull"    // the next claim is full, or may be once those who go before it have their places
+	ReasonOutranked     Reason = "Outranked"     // a job with a higher score could take the same slots
 )
 
 // DecisionKind says what was decided, and which fields of a Decision are set.
@@ -114,43 +139,6 @@ func (w *typeWaits) since(at Instant) (r WaitReasons) {
 		}
 	}
 	return r
-}
-
-// logWait records that the best job of a type does not start in this step. It
-// writes an entry when the reason is new, or did not hold for waitLogPause.
-func (c *Core) logWait(t slotindex.TypeID, reason int) {
-	w := &c.types[t].reasons
-	known := w.held != 0 && w.logged == int8(reason) && c.now-w.last[reason] < waitLogPause
-	w.last[reason] = c.now
-	w.held |= 1 << reason
-	if known {
-		return
-	}
-	w.logged = int8(reason)
-	d := c.logDecision(DecisionWaiting)
-	d.Type, d.Reasons = c.index.Name(t), 1<<reason
-	if h, ok := c.best(t, true); ok {
-		d.Job, d.Mode, d.Priority, d.Score = h.job(), h.mode, h.priority, h.score
-	}
-}
-
-// waitReason returns why the best job of a type with waiting jobs was not placed
-// by a round that ended for the given reason.
-func (c *Core) waitReason(t slotindex.TypeID, round int) int {
-	switch {
-	case !c.index.HasFree(t):
-		if c.index.Capacity(t) == 0 {
-			return waitNoCapacity
-		}
-		return waitBusy
-	case c.disowned:
-		return waitFenced
-	case c.claims.breaker.Open(c.now):
-		return waitOutage
-	case c.ends.unrecorded >= c.cfg.Limits.Unfinished:
-		return waitUnrecorded
-	}
-	return round
 }
 
 // logDecision appends an entry for the decision log.

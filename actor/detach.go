@@ -87,39 +87,3 @@ func (c *Core) disconnect(s *session) {
 	c.endSession(s, true)
 	c.disconnected[s.id] = struct{}{}
 }
-
-// resumable returns the job that a resume offer is about if it runs here: on a
-// connection that is dead and not yet known to be, or detached.
-func (c *Core) resumable(o *ResumeOffer) *job {
-	j := c.jobs.get(o.Job)
-	if j == nil || !j.state.executing() || j.attempt != o.Attempt || o.From == 0 || j.fingerprint != o.From ||
-		j.stop == leaseLost || o.outdated(j.generation) || !slices.Contains(o.Slot.Types, c.index.Name(j.typ)) {
-		return nil
-	}
-	return j
-}
-
-// reassign lets a job that runs here continue on its worker's new connection. That
-// takes no statement, unless the worker may have offered it to another dispatcher
-// meanwhile: an adoption that is in flight there must find a later generation in
-// the row's note.
-func (c *Core) reassign(o *offered, j *job) {
-	if o.To != 0 && o.To != o.From && o.To != o.From.WithGeneration(1) {
-		c.renew(&offered{ResumeOffer: ResumeOffer{Job: o.Job, Attempt: o.Attempt, From: o.From}, renews: o.To})
-	}
-	if j.slot != noSlot {
-		c.leaveSlot(j)
-	}
-	c.resume(o, j)
-	c.decided(o)
-}
-
-// resume registers the slot of a job that continues, and tells the worker.
-func (c *Core) resume(o *offered, j *job) {
-	s := o.session
-	ref := c.addTaken(s, o.Slot)
-	j.slot, j.sentTo, j.generation = ref, s.id, o.To
-	c.slots[ref].job = j
-	c.emit(&Resume{Session: s.id, Slot: o.Slot.ID, Number: o.Slot.Number, Job: j.id, Attempt: j.attempt})
-	c.move(j, onResume)
-}

@@ -5,10 +5,6 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
-// aboutToStop is what a worker is told that offers to resume work at a dispatcher
-// that is about to stop.
-const aboutToStop = "the dispatcher is about to stop: keep what runs and offer it to the next one"
-
 func (Drained) apply(c *Core) {
 	if c.draining {
 		return

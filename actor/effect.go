@@ -150,26 +150,45 @@ type Adopt struct{ Request *contract.AdoptRequest }
 // SetGate tells producers whether to send notifications. GateSet answers it.
 type SetGate struct{ Subscribed bool }
 
-func (*Send) isEffect()        {}
-func (*Cancel) isEffect()      {}
-func (*Stale) isEffect()       {}
-func (*NotHeld) isEffect()     {}
+func (*Send) isEffect() {}
+
+func (*Cancel) isEffect() {}
+
+func (*Stale) isEffect() {}
+
+func (*NotHeld) isEffect() {}
+
 func (*RejectSlots) isEffect() {}
-func (*GoAway) isEffect()      {}
-func (*HangUp) isEffect()      {}
-func (*Resume) isEffect()      {}
-func (*Welcome) isEffect()     {}
-func (*TurnAway) isEffect()    {}
-func (*Started) isEffect()     {}
-func (*Answer) isEffect()      {}
-func (*Progress) isEffect()    {}
-func (*Partial) isEffect()     {}
-func (*Fetch) isEffect()       {}
-func (*Claim) isEffect()       {}
-func (*Resolve) isEffect()     {}
-func (*Finish) isEffect()      {}
-func (*Adopt) isEffect()       {}
-func (*SetGate) isEffect()     {}
+
+func (*GoAway) isEffect() {}
+
+func (*HangUp) isEffect() {}
+
+func (*Resume) isEffect() {}
+
+func (*Welcome) isEffect() {}
+
+func (*TurnAway) isEffect() {}
+
+func (*Started) isEffect() {}
+
+func (*Answer) isEffect() {}
+
+func (*Progress) isEffect() {}
+
+func (*Partial) isEffect() {}
+
+func (*Fetch) isEffect() {}
+
+func (*Claim) isEffect() {}
+
+func (*Resolve) isEffect() {}
+
+func (*Finish) isEffect() {}
+
+func (*Adopt) isEffect() {}
+
+func (*SetGate) isEffect() {}
 
 // AnswerKind is the way an on-demand request ended.
 type AnswerKind uint8
@@ -196,44 +215,4 @@ type Why struct {
 	At        Instant // of the decision; a queued job is sent when its claim is answered
 	SlotTypes int     // types that the chosen slot supports: no free compatible slot had fewer
 	Capacity  int     // slots that support the type, free or busy, in the whole cluster
-}
-
-// effectMemory holds the frequent effects of one step.
-type effectMemory struct {
-	send     arena[Send]
-	started  arena[Started]
-	answer   arena[Answer]
-	stale    arena[Stale]
-	progress arena[Progress]
-	partial  arena[Partial]
-	fetch    arena[Fetch]
-	claim    arena[Claim]
-	finish   arena[Finish]
-}
-
-// reset ends the validity of all effects.
-func (e *effectMemory) reset() {
-	e.send.reset()
-	e.started.reset()
-	e.answer.reset()
-	e.stale.reset()
-	e.progress.reset()
-	e.partial.reset()
-	e.fetch.reset()
-	e.claim.reset()
-	e.finish.reset()
-}
-
-// arena holds values of one type until reset. A pointer into it stays valid when
-// the arena grows: then it points into the array before.
-type arena[E any] []E
-
-func (a *arena[E]) add(e E) *E {
-	*a = append(*a, e)
-	return &(*a)[len(*a)-1]
-}
-
-func (a *arena[E]) reset() {
-	clear(*a)
-	*a = (*a)[:0]
 }

@@ -13,32 +13,6 @@ import (
 	"github.com/dispatcherd/dispatcherd/slotindex"
 )
 
-// Reason is one thing that keeps a job from starting, or where it is instead.
-// The words are part of the interface.
-type Reason string
-
-// The reasons, in the order in which they are listed.
-const (
-	ReasonRunning       Reason = "Running"       // it runs on a slot
-	ReasonRecording     Reason = "Recording"     // it has ended; the end is on its way to Postgres
-	ReasonClaimed       Reason = "Claimed"       // a slot is reserved, the claim is in flight
-	ReasonScheduled     Reason = "Scheduled"     // its run_at lies ahead
-	ReasonBackoff       Reason = "Backoff"       // it failed, and its next attempt lies ahead
-	ReasonDraining      Reason = "Draining"      // this dispatcher is about to stop
-	ReasonFenced        Reason = "Fenced"        // the lease is not renewed: this dispatcher claims no row
-	ReasonOutage        Reason = "Outage"        // Postgres does not answer
-	ReasonUnrecorded    Reason = "Unrecorded"    // too many ended attempts wait to be recorded
-	ReasonTypeUnknown   Reason = "TypeUnknown"   // no slot here has offered the type, or it is forgotten
-	ReasonNoCapacity    Reason = "NoCapacity"    // the type is known, but no slot in service supports it
-	ReasonCapacityBusy  Reason = "CapacityBusy"  // every slot that supports the type is taken, and a new request may preempt none
-	ReasonClaimRaceLost Reason = "ClaimRaceLost" // it was passed by: its claim was lost, or it was committed late; the next full scan finds it
-	ReasonUnread        Reason = "Unread"        // it lies behind everything read ahead so far
-	ReasonOtherShare    Reason = "OtherShare"    // it belongs to another dispatcher's share; here it is read when slots are free or it grows old
-	ReasonAwaitsFetch   Reason = "AwaitsFetch"   // a better job may be on its way from Postgres
-	ReasonClaimsFull    Reason = "ClaimsFull"    // the next claim is full, or may be once those who go before it have their places
-	ReasonOutranked     Reason = "Outranked"     // a job with a higher score could take the same slots
-)
-
 // Inquiry says what job is asked about. For a request in memory the id is
 // enough; of a row it holds what the row says.
 type Inquiry struct {
@@ -411,4 +385,27 @@ func (c *Core) reasons(x *Explanation, a *asked, q Inquiry, unknown, full bool) 
 	add(ReasonClaimsFull, full)
 	add(ReasonOutranked, x.Competing > 0)
 	return list
+}
+
+// RankOfRequest returns the place of a waiting request among the waiting jobs
+// of its type that are known here, 1 being next, and how many wait. ok is false
+// if it does not wait.
+func (c *Core) RankOfRequest(id dispatcherd.JobID) (rank, waits int, ok bool) {
+	a, j := c.identify(Inquiry{ID: id})
+	if j == nil || j.state != waiting {
+		return 0, 0, false
+	}
+	a.score = c.score(j.mode, j.priority, c.ageMS(j), j.typ).Total()
+	rank = 1
+	for p := range dispatcherd.MaxPriority + 1 {
+		m, all := c.queuePrefix(&a, j.typ, p, nil, false)
+		rank += m
+		waits += all
+		for _, lane := range c.backlog.Lanes(j.typ, p) {
+			n, _ := c.lanePrefix(&a, lane, nil, false)
+			rank += n
+			waits += len(c.backlog.State(lane).Keys)
+		}
+	}
+	return rank, waits, true
 }

@@ -1,66 +1,12 @@
 package actor
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
-	"github.com/dispatcherd/dispatcherd/slotindex"
 )
-
-// noSlot marks a job without a slot.
-const noSlot slotindex.Ref = -1
-
-// notSent is the start of an attempt that has not started.
-const notSent Instant = -Never
-
-// job is one job in the dispatcher's hands. Rows that wait in Postgres are not
-// jobs here, only keys in a lane of the backlog.
-type job struct {
-	id          dispatcherd.JobID
-	typ         slotindex.TypeID
-	slot        slotindex.Ref
-	attempt     dispatcherd.Attempt
-	priority    dispatcherd.Priority
-	mode        dispatcherd.Mode
-	state       jobState
-	stop        stopReason
-	crashes     int32
-	timeout     time.Duration // of the attempt, or the request's deadline; 0 = none
-	payload     []byte
-	why         Why
-	sentTo      dispatcherd.SessionID
-	sentAt      Instant              // when the attempt started; notSent before
-	fingerprint contract.Fingerprint // of the session in which the attempt began: a resume offer must know the nonce behind it
-	generation  contract.Fingerprint // of the resume offer by which it continues here; 0 = none
-	alarm       int                  // position in the alarm heap plus one; 0 = none
-	deadline    Instant
-
-	row     rowData     // of queued jobs
-	request requestData // of on-demand requests
-}
-
-// rowData is what only queued jobs have.
-type rowData struct {
-	key         contract.Key // its place in the lane
-	batch       uint32       // the fetched batch that it was taken from
-	nonLocal    bool         // it was taken from a non-local lane
-	rescan      bool         // it was read as pending at another place: its lane is read again when it is forgotten
-	returned    bool         // its worker returned it, so it is not placed again at once
-	failures    int32
-	maxAttempts int32   // failures after which it fails for good
-	timeoutAt   Instant // of a detached job: when its timeout passes; 0 = it has none
-}
-
-// requestData is what only on-demand requests have.
-type requestData struct {
-	arrival      Instant
-	returns      int8          // how often workers returned it
-	patience     time.Duration // how long it waits while no slot supports its type; 0 = without a bound
-	noCapacityAt Instant       // when that is over; 0 = some slot supports the type
-
-	next, prev *job // in its queue; next also links the free list
-}
 
 // newJob takes a job from the free list.
 func (c *Core) newJob() *job {
@@ -91,6 +37,164 @@ func (c *Core) forget(j *job) {
 		c.backlog.Rescan(lane)
 	}
 	c.letGo(lane.Type)
+}
+
+// move makes a transition. An impossible one is a violated invariant.
+func (c *Core) move(j *job, ev jobEvent) {
+	t := transitions[j.state][ev]
+	if t.next == 0 {
+		panic(fmt.Sprintf("actor: impossible transition: %v of job %d, which is %v", ev, j.id, j.state))
+	}
+	j.state = t.next
+	for rest := t.do; rest != 0; rest &= rest - 1 {
+		c.act(j, rest&-rest)
+	}
+}
+
+func (c *Core) act(j *job, do actions) {
+	switch do {
+	case freeSlot:
+		c.freeSlot(j)
+	case dequeue:
+		c.dequeue(j)
+	case disarm:
+		c.disarm(j)
+	case keepTimeout:
+		j.keepTimeout()
+	case restoreTimeout:
+		c.restoreTimeout(j)
+	case assignLater:
+		c.claims.unassigned = append(c.claims.unassigned, j)
+	case sendJob:
+		c.send(j)
+	case sendCancel:
+		c.sendCancel(j)
+	case armGrace:
+		c.arm(j, c.now.After(c.cfg.CancelGrace))
+	case armResume:
+		c.arm(j, c.now.After(c.cfg.Resume))
+	case release:
+		c.releaseRow(j)
+	case forget:
+		c.forget(j)
+	}
+}
+
+// send hands a job to its slot.
+func (c *Core) send(j *job) {
+	j.sentAt = c.now
+	s := &c.slots[j.slot]
+	c.emit(c.memory.send.add(Send{
+		Session: s.session.id, Number: s.number, Slot: c.index.SlotID(j.slot),
+		Job: j.id, Attempt: j.attempt, Mode: j.mode, Type: c.index.Name(j.typ), Payload: j.payload,
+		Timeout: j.timeout, Age: msDuration(max(0, c.ageMS(j)+c.penaltyMS(j.row.nonLocal))), Why: j.why,
+	}))
+	j.sentTo = s.session.id
+	if j.fingerprint != s.session.fingerprint {
+		c.renewNote(j, s.session.fingerprint)
+	}
+	if j.timeout > 0 && j.mode == dispatcherd.Queued {
+		c.arm(j, c.now.After(j.timeout))
+	}
+}
+
+func (c *Core) sendCancel(j *job) {
+	c.emit(&Cancel{Session: j.sentTo, Job: j.id, Attempt: j.attempt, Reason: j.stop.String()})
+}
+
+// tellToStop stops a job. Its worker has Config.CancelGrace to end it. A job that
+// is detached or whose claim is in flight stops when it would continue.
+func (c *Core) tellToStop(j *job, reason stopReason) {
+	j.stop = max(j.stop, reason)
+	c.move(j, onStop)
+}
+
+// putBack returns the row of a job to its lane: it is pending again.
+func (c *Core) putBack(j *job) { c.backlog.PutBack(j.typ, j.priority, j.row.key) }
+
+// limit is how long an attempt may last: the row's own limit, or else that of
+// its type; 0 = without a limit. Requests have deadlines instead.
+func (c *Core) limit(j *job, own time.Duration) time.Duration {
+	if own > 0 {
+		return own
+	}
+	return c.types[j.typ].limit
+}
+
+// keepTimeout remembers when the timeout of a job passes that is detached.
+func (j *job) keepTimeout() {
+	if j.alarm != 0 {
+		j.row.timeoutAt = j.deadline
+	}
+}
+
+// restoreTimeout makes that the deadline again.
+func (c *Core) restoreTimeout(j *job) {
+	c.disarm(j)
+	if j.row.timeoutAt != 0 {
+		c.arm(j, j.row.timeoutAt)
+		j.row.timeoutAt = 0
+	}
+}
+
+// arm sets a job's deadline; it replaces an earlier one.
+func (c *Core) arm(j *job, at Instant) {
+	c.disarm(j)
+	j.deadline = at
+	c.alarms = append(c.alarms, j)
+	j.alarm = len(c.alarms)
+	c.alarms.up(len(c.alarms) - 1)
+}
+
+// disarm forgets a job's deadline if it has one.
+func (c *Core) disarm(j *job) {
+	if j.alarm == 0 {
+		return
+	}
+	i, n := j.alarm-1, len(c.alarms)-1
+	c.alarms.swap(i, n)
+	c.alarms = c.alarms[:n]
+	j.alarm = 0
+	if i < n {
+		c.alarms.down(i)
+		c.alarms.up(i)
+	}
+}
+
+func (h alarmHeap) less(i, j int) bool {
+	if h[i].deadline != h[j].deadline {
+		return h[i].deadline < h[j].deadline
+	}
+	return h[i].id < h[j].id
+}
+
+func (h alarmHeap) swap(i, j int) {
+	h[i], h[j] = h[j], h[i]
+	h[i].alarm, h[j].alarm = i+1, j+1
+}
+
+func (h alarmHeap) up(i int) {
+	for i > 0 && h.less(i, (i-1)/2) {
+		h.swap(i, (i-1)/2)
+		i = (i - 1) / 2
+	}
+}
+
+func (h alarmHeap) down(i int) {
+	for {
+		child := 2*i + 1
+		if child >= len(h) {
+			return
+		}
+		if r := child + 1; r < len(h) && h.less(r, child) {
+			child = r
+		}
+		if !h.less(child, i) {
+			return
+		}
+		h.swap(i, child)
+		i = child
+	}
 }
 
 // ageMS is the age that counts for the score, in milliseconds, the penalty
@@ -141,4 +245,17 @@ func (c *Core) leaveSlot(j *job) {
 	j.slot, c.slots[ref].job = noSlot, nil
 	c.index.Drain(ref) // it must take no other job
 	c.removeSlot(ref)
+}
+
+// InHand reports whether a row that was read as pending is in hand. At the place that
+// it was taken from, the read saw it as it was before. At another place it is pending
+// again while an attempt is still being recorded here; its lane is read again once the
+// job is forgotten.
+func (t *jobTable) InHand(k contract.Key) bool {
+	j := t.getOld(k.ID)
+	if j == nil {
+		return false
+	}
+	j.row.rescan = j.row.rescan || j.row.key != k
+	return true
 }

@@ -1,9 +1,6 @@
 package actor
 
-import (
-	"fmt"
-	"math/bits"
-)
+import "math/bits"
 
 // jobState is where a job in hand stands. ARCHITECTURE.md draws the states, and a
 // test holds the drawing to the table below.
@@ -198,47 +195,6 @@ var transitions = [jobStates][jobEvents]transition{
 		onStop:     {recording, 0},
 		onRecorded: {notInHand, forget},
 	},
-}
-
-// move makes a transition. An impossible one is a violated invariant.
-func (c *Core) move(j *job, ev jobEvent) {
-	t := transitions[j.state][ev]
-	if t.next == 0 {
-		panic(fmt.Sprintf("actor: impossible transition: %v of job %d, which is %v", ev, j.id, j.state))
-	}
-	j.state = t.next
-	for rest := t.do; rest != 0; rest &= rest - 1 {
-		c.act(j, rest&-rest)
-	}
-}
-
-func (c *Core) act(j *job, do actions) {
-	switch do {
-	case freeSlot:
-		c.freeSlot(j)
-	case dequeue:
-		c.dequeue(j)
-	case disarm:
-		c.disarm(j)
-	case keepTimeout:
-		j.keepTimeout()
-	case restoreTimeout:
-		c.restoreTimeout(j)
-	case assignLater:
-		c.claims.unassigned = append(c.claims.unassigned, j)
-	case sendJob:
-		c.send(j)
-	case sendCancel:
-		c.sendCancel(j)
-	case armGrace:
-		c.arm(j, c.now.After(c.cfg.CancelGrace))
-	case armResume:
-		c.arm(j, c.now.After(c.cfg.Resume))
-	case release:
-		c.releaseRow(j)
-	case forget:
-		c.forget(j)
-	}
 }
 
 // claimPending reports whether the job's row is not known to be ours.

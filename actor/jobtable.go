@@ -4,7 +4,6 @@ import (
 	"math/bits"
 
 	"github.com/dispatcherd/dispatcherd"
-	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/slotindex"
 )
 
@@ -75,19 +74,6 @@ func (t *jobTable) OfType(typ slotindex.TypeID) int {
 		return 0
 	}
 	return int(t.perType[typ])
-}
-
-// InHand reports whether a row that was read as pending is in hand. At the place that
-// it was taken from, the read saw it as it was before. At another place it is pending
-// again while an attempt is still being recorded here; its lane is read again once the
-// job is forgotten.
-func (t *jobTable) InHand(k contract.Key) bool {
-	j := t.getOld(k.ID)
-	if j == nil {
-		return false
-	}
-	j.row.rescan = j.row.rescan || j.row.key != k
-	return true
 }
 
 // put adds a job whose id is not in the table.

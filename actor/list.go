@@ -109,12 +109,6 @@ func (c *Core) Gauges() Gauges {
 	}
 }
 
-// failing reports whether some kind of statement has failed recently and not succeeded
-// since.
-func (c *Core) failing() bool {
-	return c.backlog.Failing() || c.claims.breaker.Failing(c.now) || c.ends.breaker.Failing(c.now) || c.adopts.breaker.Failing(c.now)
-}
-
 // LastScan returns how long the last full scan of the lanes took, all of its
 // parts together, and how long ago it ended; both are 0 before the first.
 func (c *Core) LastScan() (took, age time.Duration) { return c.backlog.LastScan() }

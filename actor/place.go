@@ -6,36 +6,8 @@ import (
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/backlog"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
-	"github.com/dispatcherd/dispatcherd/scoring"
 	"github.com/dispatcherd/dispatcherd/slotindex"
 )
-
-// head is the best waiting job of one type at the instant of the step.
-type head struct {
-	score    scoring.Milli
-	arrival  int64 // milliseconds on the Instant axis
-	number   int64 // the id without its sign
-	typ      slotindex.TypeID
-	priority dispatcherd.Priority
-	mode     dispatcherd.Mode
-	nonLocal bool // its row belongs to another dispatcher's share
-	bound    bool // the upper bound of a lane whose next row is not known
-}
-
-// before is the order of decisions: higher score, then older, then smaller id
-// without its sign, then the request before the row.
-func (h *head) before(o *head) bool {
-	if h.score != o.score {
-		return h.score > o.score
-	}
-	if h.arrival != o.arrival {
-		return h.arrival < o.arrival
-	}
-	if h.number != o.number {
-		return h.number < o.number
-	}
-	return h.mode > o.mode
-}
 
 // place restores the rule that no free slot is compatible with a waiting job.
 // Only types in c.dirty can break it. Each further pass follows a job that took
@@ -248,20 +220,75 @@ func (c *Core) assign(j *job, ref slotindex.Ref) {
 	c.logPlacement(j)
 }
 
-// send hands a job to its slot.
-func (c *Core) send(j *job) {
-	j.sentAt = c.now
-	s := &c.slots[j.slot]
-	c.emit(c.memory.send.add(Send{
-		Session: s.session.id, Number: s.number, Slot: c.index.SlotID(j.slot),
-		Job: j.id, Attempt: j.attempt, Mode: j.mode, Type: c.index.Name(j.typ), Payload: j.payload,
-		Timeout: j.timeout, Age: msDuration(max(0, c.ageMS(j)+c.penaltyMS(j.row.nonLocal))), Why: j.why,
-	}))
-	j.sentTo = s.session.id
-	if j.fingerprint != s.session.fingerprint {
-		c.renewNote(j, s.session.fingerprint)
+func (h headHeap) init() {
+	for i := len(h)/2 - 1; i >= 0; i-- {
+		h.down(i)
 	}
-	if j.timeout > 0 && j.mode == dispatcherd.Queued {
-		c.arm(j, c.now.After(j.timeout))
+}
+
+func (h headHeap) replaceTop(n head) {
+	h[0] = n
+	h.down(0)
+}
+
+func (h *headHeap) pop() {
+	old := *h
+	n := len(old) - 1
+	old[0] = old[n]
+	*h = old[:n]
+	h.down(0)
+}
+
+func (h headHeap) down(i int) {
+	for {
+		child := 2*i + 1
+		if child >= len(h) {
+			return
+		}
+		if r := child + 1; r < len(h) && h[r].before(&h[child]) {
+			child = r
+		}
+		if !h[child].before(&h[i]) {
+			return
+		}
+		h[i], h[child] = h[child], h[i]
+		i = child
 	}
+}
+
+// logWait records that the best job of a type does not start in this step. It
+// writes an entry when the reason is new, or did not hold for waitLogPause.
+func (c *Core) logWait(t slotindex.TypeID, reason int) {
+	w := &c.types[t].reasons
+	known := w.held != 0 && w.logged == int8(reason) && c.now-w.last[reason] < waitLogPause
+	w.last[reason] = c.now
+	w.held |= 1 << reason
+	if known {
+		return
+	}
+	w.logged = int8(reason)
+	d := c.logDecision(DecisionWaiting)
+	d.Type, d.Reasons = c.index.Name(t), 1<<reason
+	if h, ok := c.best(t, true); ok {
+		d.Job, d.Mode, d.Priority, d.Score = h.job(), h.mode, h.priority, h.score
+	}
+}
+
+// waitReason returns why the best job of a type with waiting jobs was not placed
+// by a round that ended for the given reason.
+func (c *Core) waitReason(t slotindex.TypeID, round int) int {
+	switch {
+	case !c.index.HasFree(t):
+		if c.index.Capacity(t) == 0 {
+			return waitNoCapacity
+		}
+		return waitBusy
+	case c.disowned:
+		return waitFenced
+	case c.claims.breaker.Open(c.now):
+		return waitOutage
+	case c.ends.unrecorded >= c.cfg.Limits.Unfinished:
+		return waitUnrecorded
+	}
+	return round
 }

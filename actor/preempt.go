@@ -5,6 +5,19 @@ import (
 	"github.com/dispatcherd/dispatcherd/slotindex"
 )
 
+// headOf is the place of a job in hand in the order of decisions.
+func (c *Core) headOf(j *job) head {
+	age := c.ageMS(j)
+	h := head{
+		score: c.score(j.mode, j.priority, age, j.typ).Total(), arrival: int64(c.now) - age, number: int64(j.id),
+		typ: j.typ, priority: j.priority, mode: j.mode, nonLocal: j.row.nonLocal,
+	}
+	if j.mode == dispatcherd.OnDemand {
+		h.number = -h.number
+	}
+	return h
+}
+
 // A request that arrives while every compatible slot is taken may preempt a queued
 // job with a lower score that only has a reserved slot: nothing runs there until
 // Postgres has answered. Otherwise a deep backlog, which reserves every slot the
@@ -28,19 +41,6 @@ import (
 // to find that one would take a visit of every reservation. So a job may be
 // preempted while a lesser one keeps its slot. Then it is the head of its lane, or
 // assignClaimed finds it a slot.
-
-// headOf is the place of a job in hand in the order of decisions.
-func (c *Core) headOf(j *job) head {
-	age := c.ageMS(j)
-	h := head{
-		score: c.score(j.mode, j.priority, age, j.typ).Total(), arrival: int64(c.now) - age, number: int64(j.id),
-		typ: j.typ, priority: j.priority, mode: j.mode, nonLocal: j.row.nonLocal,
-	}
-	if j.mode == dispatcherd.OnDemand {
-		h.number = -h.number
-	}
-	return h
-}
 
 // preemptable finds the reservation that the job of a head may preempt: the slot
 // with the fewest types; among equals one whose claim is not sent rather than one

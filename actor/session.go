@@ -1,25 +1,12 @@
 package actor
 
 import (
-	"cmp"
+	"fmt"
 	"slices"
 
 	"github.com/dispatcherd/dispatcherd"
-	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/slotindex"
 )
-
-// session is one connection of a worker.
-type session struct {
-	id           dispatcherd.SessionID
-	worker       string
-	slots        []slotindex.Ref      // in order of registration
-	draining     bool                 // slots that it may still register take no jobs
-	withdrawn    bool                 // some slot may be withdrawn and still busy
-	fingerprint  contract.Fingerprint // of its nonce
-	notResumable bool                 // what it runs ends with it
-	undecided    int                  // its resume offers that are not decided
-}
 
 func (ev Registered) apply(c *Core) {
 	if _, ended := c.disconnected[ev.Session]; ended {
@@ -70,12 +57,147 @@ func (c *Core) endSession(s *session, disconnected bool) {
 	}
 }
 
-// sessionIDs returns the open sessions in order.
-func (c *Core) sessionIDs() []dispatcherd.SessionID {
-	ids := make([]dispatcherd.SessionID, 0, len(c.sessions))
-	for id := range c.sessions { // order-free: sorted below
-		ids = append(ids, id)
+// register adds slots of a session.
+func (c *Core) register(s *session, slots []dispatcherd.Slot) {
+	withdrawn := c.withdrawnSlots(s)
+	for _, d := range slots {
+		if ref, busy := withdrawn[d.Number]; busy {
+			c.slots[ref].next = &d
+			continue
+		}
+		c.addSlot(s, d)
 	}
-	slices.SortFunc(ids, cmp.Compare)
-	return ids
+}
+
+// roomFor says which limit does not admit slots that replace some others, or "".
+// All are admitted or none is.
+func (c *Core) roomFor(slots []dispatcherd.Slot, replaced int) string {
+	l := c.cfg.Limits
+	if have := c.index.Len() - replaced; have+len(slots) > l.Slots {
+		return fmt.Sprintf("%d slots are too many: the dispatcher has %d, its limit is %d", len(slots), have, l.Slots)
+	}
+	unknown := map[string]bool{}
+	for i := range slots {
+		for _, name := range slots[i].Types {
+			if _, ok := c.index.Lookup(name); !ok {
+				unknown[name] = true
+			}
+		}
+	}
+	if c.known+len(unknown) > l.Types {
+		return fmt.Sprintf("%d new types are too many: the dispatcher knows %d, its limit is %d", len(unknown), c.known, l.Types)
+	}
+	return ""
+}
+
+// withdrawnSlots returns the slots that were withdrawn and are still busy, by their
+// numbers. Frames name slots by number, so a number that is registered again is
+// used when the slot before is free.
+func (c *Core) withdrawnSlots(s *session) map[int32]slotindex.Ref {
+	if !s.withdrawn {
+		return nil
+	}
+	found := map[int32]slotindex.Ref{}
+	for _, ref := range s.slots {
+		if c.index.IsDraining(ref) {
+			found[c.slots[ref].number] = ref
+		}
+	}
+	s.withdrawn = len(found) > 0
+	return found
+}
+
+// succeed registers the slot that waited for the number of one that is removed.
+func (c *Core) succeed(s *session, next *dispatcherd.Slot) {
+	if next == nil {
+		return
+	}
+	if reason := c.roomFor([]dispatcherd.Slot{*next}, 0); reason != "" {
+		c.rejectSession(s, &RejectSlots{Session: s.id, Reason: reason})
+		return
+	}
+	c.addSlot(s, *next)
+}
+
+// addSlot registers a free slot.
+func (c *Core) addSlot(s *session, d dispatcherd.Slot) {
+	ref := c.addTaken(s, d)
+	if c.index.IsDraining(ref) {
+		c.removeSlot(ref)
+		return
+	}
+	c.index.Release(ref)
+	for _, t := range c.index.TypesOf(ref) {
+		if c.waits(t) {
+			c.touch(t)
+		}
+	}
+}
+
+// addTaken registers a slot that is not free.
+func (c *Core) addTaken(s *session, d dispatcherd.Slot) slotindex.Ref {
+	ref := c.index.AddTaken(d.ID, d.Types)
+	for int(ref) >= len(c.slots) {
+		c.slots = append(c.slots, slot{})
+	}
+	c.slots[ref] = slot{session: s, number: d.Number}
+	s.slots = append(s.slots, ref)
+	for _, name := range d.Types {
+		t := c.hold(name)
+		if c.index.Capacity(t) == 1 {
+			c.backlog.CapacityAppeared(t)
+			c.watchAll(t)
+		}
+	}
+	if s.draining {
+		c.index.Drain(ref)
+	}
+	return ref
+}
+
+// removeSlot forgets a slot that holds no job.
+func (c *Core) removeSlot(ref slotindex.Ref) {
+	s := c.slots[ref].session
+	if i := slices.Index(s.slots, ref); i >= 0 {
+		s.slots = slices.Delete(s.slots, i, i+1)
+	}
+	c.removed = append(c.removed[:0], c.index.TypesOf(ref)...)
+	c.slots[ref] = slot{}
+	c.index.Remove(ref)
+	for _, t := range c.removed {
+		c.capacityLost(t)
+	}
+}
+
+// capacityLost notes that a type has one slot less.
+func (c *Core) capacityLost(t slotindex.TypeID) {
+	if c.index.Capacity(t) == 0 {
+		c.watchAll(t)
+	}
+	c.letGo(t)
+}
+
+func (ev Withdrew) apply(c *Core) {
+	s := c.sessions[ev.Session]
+	if s == nil {
+		return
+	}
+	if len(ev.Numbers) == 0 {
+		s.draining = true
+	}
+	for _, ref := range slices.Clone(s.slots) {
+		if len(ev.Numbers) > 0 && !slices.Contains(ev.Numbers, c.slots[ref].number) {
+			continue
+		}
+		c.slots[ref].next = nil
+		c.index.Drain(ref)
+		if c.slots[ref].job == nil {
+			c.removeSlot(ref)
+			continue
+		}
+		s.withdrawn = true
+		for _, t := range c.index.TypesOf(ref) {
+			c.capacityLost(t)
+		}
+	}
 }

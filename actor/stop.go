@@ -2,32 +2,46 @@ package actor
 
 import (
 	"fmt"
-	"time"
+
+	"github.com/dispatcherd/dispatcherd"
 )
 
-// limit is how long an attempt may last: the row's own limit, or else that of
-// its type; 0 = without a limit. Requests have deadlines instead.
-func (c *Core) limit(j *job, own time.Duration) time.Duration {
-	if own > 0 {
-		return own
-	}
-	return c.types[j.typ].limit
-}
-
-// keepTimeout remembers when the timeout of a job passes that is detached.
-func (j *job) keepTimeout() {
-	if j.alarm != 0 {
-		j.row.timeoutAt = j.deadline
+func (ev CancelRequested) apply(c *Core) {
+	for _, id := range ev.Jobs {
+		if j := c.jobs.get(id); j != nil && j.mode == dispatcherd.Queued && j.stop != cancelled {
+			c.tellToStop(j, cancelled)
+		}
 	}
 }
 
-// restoreTimeout makes that the deadline again.
-func (c *Core) restoreTimeout(j *job) {
-	c.disarm(j)
-	if j.row.timeoutAt != 0 {
-		c.arm(j, j.row.timeoutAt)
-		j.row.timeoutAt = 0
+func (ev Abandoned) apply(c *Core) {
+	j := c.jobs.get(ev.Job)
+	if j == nil || j.mode != dispatcherd.OnDemand {
+		return
 	}
+	switch j.state {
+	case waiting:
+		c.move(j, onAnswer)
+	case serving:
+		c.tellToStop(j, hungUp)
+	}
+}
+
+func (Disowned) apply(c *Core) {
+	c.disowned = true
+	c.backlog.GateReset()
+	c.giveUpUnsent()
+	for _, j := range c.inHand() {
+		if j.mode == dispatcherd.Queued && j.state.executing() && j.stop < leaseLost {
+			j.stop = leaseLost
+			c.move(j, onRevoke)
+		}
+	}
+}
+
+func (Owned) apply(c *Core) {
+	c.disowned = false
+	c.backlog.RowsMayHaveCome()
 }
 
 // expire handles the deadlines that have passed.
