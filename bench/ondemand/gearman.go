@@ -51,7 +51,7 @@ func (g *gearman) send(packet uint32, args ...[]byte) error {
 	data := bytes.Join(args, []byte{0})
 	b := append(make([]byte, 0, 12+len(data)), "\x00REQ"...)
 	b = binary.BigEndian.AppendUint32(b, packet)
-	b = binary.BigEndian.AppendUint32(b, uint32(len(data))) //nolint:gosec // at most some hundred bytes
+	b = binary.BigEndian.AppendUint32(b, uint32(len(data)))
 	_, err := g.conn.Write(append(b, data...))
 	return err
 }
@@ -118,7 +118,7 @@ func serveGearman(ctx context.Context, address string) error {
 // ignoreEnd returns nil for an error that comes from ending the program.
 func ignoreEnd(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
-		return nil
+		return nil //nolint:nilerr // the connection was closed
 	}
 	return err
 }

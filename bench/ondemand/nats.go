@@ -40,7 +40,7 @@ func serveNATSWorker(ctx context.Context, url string) error {
 		return err
 	}
 	defer conn.Close()
-	if _, err := conn.QueueSubscribe(jobType, "workers", func(m *nats.Msg) { _ = m.Respond(m.Data) }); err != nil { //nolint:errcheck // the caller notices
+	if _, err := conn.QueueSubscribe(jobType, "workers", func(m *nats.Msg) { _ = m.Respond(m.Data) }); err != nil {
 		return err
 	}
 	if err := conn.Flush(); err != nil {

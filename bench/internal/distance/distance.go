@@ -89,7 +89,7 @@ func Serve(ctx context.Context, roundTrip, listen, server string) error {
 		client, err := l.Accept()
 		if err != nil {
 			if ctx.Err() != nil {
-				return nil
+				return nil //nolint:nilerr // the listener was closed
 			}
 			return err
 		}
@@ -130,7 +130,7 @@ func pipe(dst io.WriteCloser, src io.ReadCloser, delay time.Duration) {
 			}
 			if _, err := dst.Write(c.data); err != nil {
 				_ = src.Close()
-				for range way { //nolint:revive // the reader ends because its source is closed
+				for range way { // the reader ends because its source is closed
 				}
 				break
 			}
