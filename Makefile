@@ -97,7 +97,7 @@ bench: deps ## Run the benchmarks (BENCH=regexp BENCHTIME=1s)
 
 # The functions that a job passes on its way, and no others: what a run of them
 # takes in time and allocations is committed, so that a change can be compared.
-HOT := ./actor ./slotindex ./scoring ./workerproto ./worker ./api ./cmd/dispatcherd/internal/daemon
+HOT := ./actor ./slotindex ./scoring ./workerproto ./worker ./api ./internal/daemon ./internal/daemon/backend
 HOT_BENCH := -run '^$$' -bench 'Core|TakeRelease|AddRemove|Score|Encode|Decode(Job|Done)$$|ServeDone|NoopJobs|Plain' -benchmem -count $(COUNT) -benchtime 200ms
 BASELINE  := bench/results/hot.txt
 

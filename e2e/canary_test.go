@@ -13,8 +13,8 @@ import (
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/claim"
-	"github.com/dispatcherd/dispatcherd/internal/daemon"
 	"github.com/dispatcherd/dispatcherd/internal/exit"
+	"github.com/dispatcherd/dispatcherd/internal/ondemand"
 )
 
 // Payloads reach workers and the table only. They never reach a log or a metric, however the
@@ -54,7 +54,7 @@ func TestNoPayloadReachesLogsOrMetrics(t *testing.T) {
 	launch()
 	h.awaitSlots(2)
 	for _, p := range []string{`{"result":"%s"}`, `{"do":"permanent","error":"%s"}`} {
-		_, err := h.Do(ctx, daemon.Request{Type: "x", Payload: fmt.Appendf(nil, p, canary)})
+		_, err := h.Do(ctx, ondemand.Request{Type: "x", Payload: fmt.Appendf(nil, p, canary)})
 		require.NoError(t, err)
 	}
 	// A worker may send anything, and break every rule with it.
@@ -102,6 +102,6 @@ func TestNoPayloadReachesLogsOrMetrics(t *testing.T) {
 	for lines := bufio.NewScanner(strings.NewReader(h.log.text())); lines.Scan(); {
 		require.NotContains(t, lines.Text(), canary)
 	}
-	require.Contains(t, h.log.text(), "worker gone")
+	require.Contains(t, h.log.text(), "worker disconnected")
 	require.NotContains(t, h.log.text(), "EOF", "that it hung up is no error")
 }

@@ -12,9 +12,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dispatcherd/dispatcherd"
-	"github.com/dispatcherd/dispatcherd/actor"
 	"github.com/dispatcherd/dispatcherd/claim"
 	"github.com/dispatcherd/dispatcherd/internal/daemon"
+	"github.com/dispatcherd/dispatcherd/internal/ondemand"
 )
 
 // The kill -9 of a worker does not fail an on-demand request: the request runs on another
@@ -27,12 +27,12 @@ func TestRequestSurvivesTheDeathOfItsWorker(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), longWait)
 	defer cancel()
 	type outcome struct {
-		answer daemon.Answer
+		answer ondemand.Answer
 		err    error
 	}
 	answered := make(chan outcome, 1)
 	go func() {
-		a, err := h.Do(ctx, daemon.Request{Type: "x", Payload: []byte(`{"do":"gate"}`)})
+		a, err := h.Do(ctx, ondemand.Request{Type: "x", Payload: []byte(`{"do":"gate"}`)})
 		answered <- outcome{a, err}
 	}()
 	w.seen.await(t, "the request start", func(s sighting) bool { return s.What == "start" })
@@ -42,7 +42,7 @@ func TestRequestSurvivesTheDeathOfItsWorker(t *testing.T) {
 	w.seen.open(t, w.seen.await(t, "the request start on the second worker", func(s sighting) bool { return s.What == "start" && s.Worker == "second" }))
 	got := <-answered
 	require.NoError(t, got.err)
-	require.Equal(t, actor.AnswerDone, got.answer.Kind, got.answer.Reason)
+	require.Equal(t, ondemand.Done, got.answer.Kind, got.answer.Reason)
 	require.JSONEq(t, `{"by":"second","attempt":2}`, string(got.answer.Payload))
 	h.awaitSlots(1)
 }
@@ -123,7 +123,7 @@ func TestChaosLosesNothing(t *testing.T) {
 	for _, h := range hosts {
 		h.awaitSlots(8)
 		require.NotContains(t, h.log.text(), "panic")
-		require.NotContains(t, strings.ToLower(h.log.text()), "lease is gone")
+		require.NotContains(t, strings.ToLower(h.log.text()), "lease is lost")
 	}
 	t.Log(counts)
 	require.EqualValues(t, rounds*perRound, counts[dispatcherd.Done]+counts[dispatcherd.Failed]+counts[dispatcherd.Cancelled])

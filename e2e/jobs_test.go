@@ -12,11 +12,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dispatcherd/dispatcherd"
-	"github.com/dispatcherd/dispatcherd/actor"
 	"github.com/dispatcherd/dispatcherd/claim"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
-	"github.com/dispatcherd/dispatcherd/internal/daemon"
 	"github.com/dispatcherd/dispatcherd/internal/exit"
+	"github.com/dispatcherd/dispatcherd/internal/ondemand"
 )
 
 // oneSlot is a slot for one type.
@@ -234,12 +233,12 @@ func TestOnDemandRequestIsAnsweredByAWorkerProcess(t *testing.T) {
 	h.awaitSlots(1)
 	ctx, cancel := context.WithTimeout(t.Context(), longWait)
 	defer cancel()
-	got, err := h.Do(ctx, daemon.Request{Type: "x", Payload: []byte(`{"result":{"n":1}}`)})
+	got, err := h.Do(ctx, ondemand.Request{Type: "x", Payload: []byte(`{"result":{"n":1}}`)})
 	require.NoError(t, err)
-	require.Equal(t, actor.AnswerDone, got.Kind)
+	require.Equal(t, ondemand.Done, got.Kind)
 	require.JSONEq(t, `{"n":1}`, string(got.Payload))
-	got, err = h.Do(ctx, daemon.Request{Type: "unsupported"})
+	got, err = h.Do(ctx, ondemand.Request{Type: "unsupported"})
 	require.NoError(t, err)
-	require.Equal(t, actor.AnswerUnsupported, got.Kind)
+	require.Equal(t, ondemand.Unsupported, got.Kind)
 	h.awaitSlots(1)
 }

@@ -11,8 +11,8 @@ import (
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/actor"
-	"github.com/dispatcherd/dispatcherd/internal/daemon"
 	"github.com/dispatcherd/dispatcherd/internal/devpg"
+	"github.com/dispatcherd/dispatcherd/internal/ondemand"
 	"github.com/dispatcherd/dispatcherd/migrations"
 )
 
@@ -83,9 +83,9 @@ func TestRestartOfPostgresLosesNothing(t *testing.T) {
 	w.seen.await(t, "its end", func(s sighting) bool { return s.What == "end" && s.Job == running })
 	ctx, cancel := context.WithTimeout(t.Context(), longWait)
 	defer cancel()
-	got, err := h.Do(ctx, daemon.Request{Type: "x", Payload: []byte(`{"result":"without Postgres"}`)})
+	got, err := h.Do(ctx, ondemand.Request{Type: "x", Payload: []byte(`{"result":"without Postgres"}`)})
 	require.NoError(t, err)
-	require.Equal(t, actor.AnswerDone, got.Kind, got.Reason)
+	require.Equal(t, ondemand.Done, got.Kind, got.Reason)
 	require.Positive(t, h.gauges().Unrecorded)
 
 	again, err := devpg.Start(t.Context(), options)

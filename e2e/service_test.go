@@ -123,7 +123,7 @@ func TestUnexpectedSystemdSocketIsAnError(t *testing.T) {
 	other, api := filepath.Join(w.dir, "other.sock"), filepath.Join(w.dir, "api.sock")
 	d := w.manager(other, api).starts("serve", "--worker-socket", filepath.Join(w.dir, "worker.sock"), "--api-socket", api)
 	d.ends(t, exit.Usage)
-	require.Contains(t, d.errors.text(), "hands over a socket on "+other)
+	require.Contains(t, d.errors.text(), "passes a socket on "+other)
 }
 
 // unitLines returns the values of a key in a unit file, in order.

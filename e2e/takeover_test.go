@@ -95,7 +95,7 @@ func (w *world) requireUnharmed(h *host, dispatchers int) {
 	require.Equal(w.t, dispatchers, w.living())
 	require.Equal(w.t, 1, w.number(`SELECT count(*) FROM dispatcherd.dispatchers WHERE id = $1 AND incarnation IS NOT NULL AND lost_at IS NULL`, h.ID()))
 	w.await(w.insert("x", work{}), dispatcherd.Done)
-	require.NotContains(w.t, h.log.text(), "the lease is gone")
+	require.NotContains(w.t, h.log.text(), "the lease is lost")
 }
 
 // The attacker copies the state directory of a living dispatcher and starts another one

@@ -46,7 +46,7 @@ func TestSIGHUPReloadsTheTokens(t *testing.T) {
 	require.Equal(t, http.StatusOK, status("first"))
 
 	holds(line("anna", "second") + line("ben", "third"))
-	hears(`"msg":"tokens read anew"`, 1)
+	hears(`"msg":"tokens reloaded"`, 1)
 	require.Contains(t, d.errors.text(), `"tokens":2`)
 	require.Equal(t, http.StatusUnauthorized, status("first"))
 	require.Equal(t, http.StatusOK, status("second"))
@@ -54,17 +54,17 @@ func TestSIGHUPReloadsTheTokens(t *testing.T) {
 
 	for n, broken := range []string{line("anna", "second") + "carl fourth\n", "", "# no tokens\n"} {
 		holds(broken)
-		hears(`"msg":"the tokens of before stay in use"`, n+1)
+		hears(`"msg":"the token file is invalid: the current tokens remain valid"`, n+1)
 		require.Equal(t, http.StatusOK, status("third"))
 	}
 	require.Contains(t, d.errors.text(), "line 2")
 	require.NotContains(t, d.errors.text(), "fourth")
 	require.NoError(t, os.Remove(file))
-	hears(`"msg":"the tokens of before stay in use"`, 4)
+	hears(`"msg":"the token file is invalid: the current tokens remain valid"`, 4)
 	require.Equal(t, http.StatusOK, status("third"))
 
 	holds(line("carl", "fourth"))
-	hears(`"msg":"tokens read anew"`, 2)
+	hears(`"msg":"tokens reloaded"`, 2)
 	require.Equal(t, http.StatusOK, status("fourth"))
 	require.Equal(t, http.StatusUnauthorized, status("third"))
 	d.signal(t, syscall.SIGTERM)

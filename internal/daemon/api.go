@@ -2,10 +2,11 @@ package daemon
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 
 	"github.com/dispatcherd/dispatcherd/api"
 	"github.com/dispatcherd/dispatcherd/claim"
+	"github.com/dispatcherd/dispatcherd/internal/daemon/backend"
 	"github.com/dispatcherd/dispatcherd/internal/exit"
 )
 
@@ -23,8 +25,8 @@ type APIConfig struct {
 	api.Config
 
 	Listen      string        // TCP address; "" = Unix socket only
-	TokenFile   string        // of the bearer tokens that TCP callers need
-	RowPoll     time.Duration // between two looks at the rows that callers wait for
+	TokenFile   string        // contains the bearer tokens of TCP callers
+	RowPoll     time.Duration // between two reads of the rows that callers wait for
 	Connections int           // to Postgres, for callers
 }
 
@@ -34,15 +36,15 @@ const (
 	defaultAPIConnections = 4
 )
 
-// DefaultAPIConfig has no TCP address, and the bounds that docs/api.md tells.
+// DefaultAPIConfig has no TCP address and the bounds that docs/api.md lists.
 func DefaultAPIConfig() APIConfig {
 	return APIConfig{Config: api.DefaultConfig(), RowPoll: defaultRowPoll, Connections: defaultAPIConnections}
 }
 
-// errOpenToAll says that the API would be open to whoever reaches the host.
+// errOpenToAll rejects an API without tokens on an address that other hosts reach.
 var errOpenToAll = errors.New("the API may listen beyond loopback only with --api-tokens")
 
-// Check holds the settings together before anything is started.
+// Check validates the settings before the daemon starts.
 func (c *APIConfig) Check() error {
 	if err := c.Validate(); err != nil {
 		return err
@@ -64,8 +66,26 @@ func (c *APIConfig) Check() error {
 	return nil
 }
 
-// apiPool is the callers' own connections to Postgres, so that none of them
-// waits for a claim or makes one wait. They come up when they are used.
+// apiServer owns the API: its listeners, its connections to Postgres and its callers.
+type apiServer struct {
+	handler   *api.Handler
+	backend   *backend.Backend
+	requests  *backend.Requests
+	rows      *backend.Rows
+	pool      *pgxpool.Pool // connections for callers
+	listeners []apiListener
+	tokens    atomic.Pointer[api.Tokens] // of the listeners that require tokens
+}
+
+// apiListener is one listener of the API.
+type apiListener struct {
+	net.Listener
+
+	tokens bool // callers must send one of the daemon's tokens
+}
+
+// apiPool returns connections to Postgres for callers, so that callers and claims do not
+// wait for each other. Connections are opened on first use.
 func (d *Daemon) apiPool(ctx context.Context) (*pgxpool.Pool, error) {
 	config, err := pgxpool.ParseConfig(d.cfg.DSN)
 	if err != nil {
@@ -78,7 +98,7 @@ func (d *Daemon) apiPool(ctx context.Context) (*pgxpool.Pool, error) {
 	return pgxpool.NewWithConfig(ctx, config)
 }
 
-// openAPI makes the API ready to serve, and its listeners.
+// openAPI opens the listeners of the API. They do not accept connections yet.
 func (d *Daemon) openAPI(ctx context.Context) error {
 	var err error
 	if d.cfg.API == (APIConfig{}) {
@@ -87,38 +107,37 @@ func (d *Daemon) openAPI(ctx context.Context) error {
 	if err := d.cfg.API.Check(); err != nil {
 		return err
 	}
-	if d.pool, err = d.apiPool(ctx); err != nil {
+	if d.api.pool, err = d.apiPool(ctx); err != nil {
 		return err
 	}
-	d.uploads = make(chan struct{}, max(1, d.cfg.API.Connections-1))
 	socket, err := d.listen(d.cfg.APISocket)
 	if err != nil {
 		return err
 	}
-	d.faces = []face{{listener: socket}}
+	d.api.listeners = []apiListener{{Listener: socket}}
 	if d.cfg.API.Listen == "" {
 		return nil
 	}
-	tcp := face{guarded: d.cfg.API.TokenFile != ""}
-	if tcp.guarded {
+	tcp := apiListener{tokens: d.cfg.API.TokenFile != ""}
+	if tcp.tokens {
 		tokens, err := readTokens(d.cfg.API.TokenFile)
 		if err != nil {
 			return exit.Errorf(exit.Usage, "%w", err)
 		}
-		d.tokens.Store(tokens)
+		d.api.tokens.Store(tokens)
 	}
-	if tcp.listener = d.inherited(d.cfg.API.Listen); tcp.listener == nil {
-		if tcp.listener, err = net.Listen("tcp", d.cfg.API.Listen); err != nil {
+	if tcp.Listener = d.inherited(d.cfg.API.Listen); tcp.Listener == nil {
+		if tcp.Listener, err = net.Listen("tcp", d.cfg.API.Listen); err != nil {
 			return cannotListen(d.cfg.API.Listen, err)
 		}
-		d.sockets = append(d.sockets, tcp.listener)
+		d.sockets = append(d.sockets, tcp.Listener)
 	}
-	d.faces = append(d.faces, tcp)
-	d.log.Info("API on TCP", zap.Stringer("address", tcp.listener.Addr()), zap.Bool("tokens", tcp.guarded))
+	d.api.listeners = append(d.api.listeners, tcp)
+	d.log.Info("API on TCP", zap.Stringer("address", tcp.Addr()), zap.Bool("tokens", tcp.tokens))
 	return nil
 }
 
-// cannotListen says whose fault it is that nobody can be heard at a TCP address.
+// cannotListen returns the error for a TCP address that cannot be used.
 func cannotListen(address string, err error) error {
 	if errors.Is(err, syscall.EADDRINUSE) {
 		return exit.Errorf(exit.Conflict, "--api-listen %s: another program listens there: stop it or choose another port (%w)", address, err)
@@ -126,50 +145,40 @@ func cannotListen(address string, err error) error {
 	return exit.Errorf(exit.Usage, "--api-listen %s: %w", address, err)
 }
 
-// face is one listener of the API.
-type face struct {
-	listener net.Listener
-	guarded  bool // by the daemon's tokens; otherwise whoever connects is let in
+// constructAPI constructs the handler and its backend.
+func (d *Daemon) constructAPI() {
+	a := &d.api
+	a.requests = backend.NewRequests(d.loop)
+	a.rows = backend.NewRows(a.pool, d.cfg.API.RowPoll, d.workers.name)
+	a.backend = backend.New(backend.Config{
+		Loop: d.loop, Pool: a.pool, Requests: a.requests, Rows: a.rows, Decisions: d.decisions,
+		Dispatcher: d.store.Dispatcher, Subscribed: d.listener.up.Load, Stopping: d.stopping,
+		ReconnectGrace: d.cfg.Core.ReconnectGrace, UploadWait: d.cfg.API.BodyTimeout,
+		Uploads: d.cfg.API.Connections - 1, MaxPayload: d.cfg.API.MaxPayload,
+	})
+	metrics := promhttp.HandlerFor(d.metrics.registry, promhttp.HandlerOpts{})
+	observer := newAPIMetrics(d.log)
+	a.handler = api.New(d.cfg.API.Config, a.backend, observer, metrics)
+	observer.register(d.metrics.registry, a, apiLimits(&d.cfg))
 }
 
-// serveAPI answers on all listeners until ctx is done.
+// serveAPI serves on all listeners until ctx is done.
 func (d *Daemon) serveAPI(ctx context.Context) {
-	for _, f := range d.faces {
-		handler, serve := d.withBundle(d.api), d.api.Serve
+	for _, l := range d.api.listeners {
+		var handler http.Handler = d.withBundle(d.api.handler)
+		serve := d.api.handler.Serve
 		switch {
-		case f.guarded:
-			handler = d.api.Guarded(d.tokens.Load)
-		case f.listener.Addr().Network() != "unix":
-			handler = d.api.Local(handler)
+		case l.tokens:
+			handler = d.api.handler.Guarded(d.api.tokens.Load)
+		case l.Addr().Network() != "unix":
+			handler = d.api.handler.Local(handler)
 		default:
-			serve = d.api.ServeUnix
+			serve = d.api.handler.ServeUnix
 		}
 		d.background.Go(func() {
-			if err := serve(ctx, f.listener, handler, zap.NewStdLog(d.log)); err != nil {
-				d.log.Error("API", zap.Stringer("address", f.listener.Addr()), zap.Error(err))
+			if err := serve(ctx, l.Listener, handler, zap.NewStdLog(d.log)); err != nil {
+				d.log.Error("API", zap.Stringer("address", l.Addr()), zap.Error(err))
 			}
 		})
 	}
-}
-
-// newAPI makes the handler. The daemon is wired.
-func (d *Daemon) newAPI() *api.Handler {
-	metrics := promhttp.HandlerFor(d.metrics.registry, promhttp.HandlerOpts{})
-	observer := newAPIMetrics(d.log)
-	h := api.New(d.cfg.API.Config, (*backend)(d), observer, metrics)
-	observer.register(d.metrics.registry, h, d)
-	return h
-}
-
-// reportJSON is what is handed on of a progress frame.
-func reportJSON(done, total int64, message string) []byte {
-	text, err := json.Marshal(struct {
-		Done    int64  `json:"done"`
-		Total   int64  `json:"total"`
-		Message string `json:"message,omitempty"`
-	}{done, total, message})
-	if err != nil {
-		return []byte("null") // numbers and text: cannot happen
-	}
-	return text
 }

@@ -33,16 +33,16 @@ func (d *Daemon) withBundle(next http.Handler) http.Handler {
 			next.ServeHTTP(w, r)
 			return
 		}
-		refuse := func(status int, why string) {
+		reject := func(status int, why string) {
 			w.Header().Set("Content-Type", "application/problem+json")
 			w.WriteHeader(status)
 			fmt.Fprintf(w, "{\"title\":%q,\"status\":%d,\"detail\":%q}\n", http.StatusText(status), status, why)
 		}
 		switch {
 		case !isOperator(api.ConnOf(r)):
-			refuse(http.StatusForbidden, "only root and the user that the dispatcher runs as may take a bundle, over its Unix socket")
+			reject(http.StatusForbidden, "only root and the user that the dispatcher runs as may take a bundle, over its Unix socket")
 		case !busy.TryLock():
-			refuse(http.StatusConflict, "another bundle is being written")
+			reject(http.StatusConflict, "another bundle is being written")
 		default:
 			defer busy.Unlock()
 			w.Header().Set("Content-Type", "application/gzip")
@@ -53,9 +53,8 @@ func (d *Daemon) withBundle(next http.Handler) http.Handler {
 	})
 }
 
-// isOperator reports whether the peer of a Unix socket is root or the user of
-// this process. Where the kernel does not name the peer, the permissions of the
-// socket decide.
+// isOperator reports whether the peer of a Unix socket is root or the user of this process.
+// If the kernel does not identify the peer, the permissions of the socket decide.
 func isOperator(conn net.Conn) bool {
 	if _, ok := conn.(*net.UnixConn); !ok {
 		return false

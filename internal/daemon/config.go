@@ -23,34 +23,34 @@ const (
 	DefaultKeepFailed = 30 * 24 * time.Hour
 )
 
-// Config is what serve and dev make of their flags.
+// Config contains the settings of a daemon.
 type Config struct {
-	Version      string // of the program, as a bundle tells it
-	Name         string // shown to people; the host's by default
+	Version      string // of the program; part of the debug bundle
+	Name         string // for display; the host name by default
 	DSN          string
 	WorkerSocket string
 	APISocket    string
 	SocketMode   os.FileMode
-	Allow        allow.List // who may serve which type
+	Allow        allow.List // which users may serve which types
 	Core         actor.Config
 	Workers      workerproto.Limits
 	Keep         claim.Retention // how long final rows are kept
-	Lease        time.Duration   // how long the dispatcher counts as alive after a heartbeat
+	Lease        time.Duration   // how long a heartbeat is valid
 	Heartbeat    time.Duration   // between two heartbeats
-	Grace        time.Duration   // from the request to stop until running jobs are taken back
+	Grace        time.Duration   // from the begin of a stop until running jobs are released
 	AsyncClaims  bool
-	Memory       int                     // soft limit in bytes; 0 = leave it alone
+	Memory       int                     // soft limit in bytes; 0 = none
 	Listen       bool                    // use NOTIFY
 	DecisionLog  int                     // entries of the decision log; 0 = off
-	Observe      actor.Observer          // sees every step; may be nil
-	Settings     []byte                  // what the bundle says of them, secrets masked
-	API          APIConfig               // the zero value stands for the defaults
-	Inherited    map[string]net.Listener // sockets of the service manager, by address
+	Observe      actor.Observer          // called after each step; may be nil
+	Settings     []byte                  // for the debug bundle; secrets are masked
+	API          APIConfig               // the zero value means the defaults
+	Inherited    map[string]net.Listener // sockets that are already open, by address
 	Supervisor   Supervisor
-	Reload       <-chan os.Signal // read the tokens anew
+	Reload       <-chan os.Signal // each signal reloads the tokens
 }
 
-// NewSeed is fresh randomness for tokens and jitter.
+// NewSeed returns a random seed for tokens and jitter.
 func NewSeed() (seed [2]uint64) {
 	var b [16]byte
 	_, _ = rand.Read(b[:]) // never fails, as documented

@@ -1,6 +1,10 @@
-// Package daemon is the dispatcher at work: it wires the loop that decides (actor) to
-// the workers' socket (workerproto), the statements (claim) and the API (api), keeps the lease, the leaves and the vacuum, and logs and counts
-// what happens. It knows no flag and no environment but what the Go runtime reads.
+// Package daemon runs a dispatcher. It connects the loop (actor) to the worker socket
+// (workerproto), to Postgres (claim) and to the API (api and backend). It renews the lease,
+// maintains the daily partitions, controls autovacuum, and writes logs and metrics. It reads
+// no flags and no environment variables.
+//
+// Start constructs all components, then starts them. Run stops them in the order of
+// shell.Stop.
 package daemon
 
 import (
@@ -9,14 +13,11 @@ import (
 	"fmt"
 	"net"
 	"sync"
-	"sync/atomic"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgxpool"
 	"go.uber.org/zap"
 
 	"github.com/dispatcherd/dispatcherd/actor"
-	"github.com/dispatcherd/dispatcherd/api"
 	"github.com/dispatcherd/dispatcherd/claim"
 	"github.com/dispatcherd/dispatcherd/internal/decisionlog"
 	"github.com/dispatcherd/dispatcherd/internal/resources"
@@ -24,46 +25,43 @@ import (
 	"github.com/dispatcherd/dispatcherd/workerproto"
 )
 
-// Daemon is a running dispatcher: loop, sessions and statements wired together.
+// Daemon is a running dispatcher.
 type Daemon struct {
 	cfg        Config
 	log        *zap.Logger
 	store      *claim.Store
 	loop       *actor.Actor
 	workers    *workers
-	callers    *callers
 	statements *statements
 	sockets    []net.Listener
 	metrics    *metrics
 	listener   *listenerState
-	pool       *pgxpool.Pool // the callers' connections
-	uploads    chan struct{} // holds one for each connection that a stream of jobs has
-	rows       *rows
-	api        *api.Handler
-	faces      []face
-	tokens     atomic.Pointer[api.Tokens] // of guarded faces
+	api        apiServer
 
 	endStatements context.CancelFunc
 	endWorkers    context.CancelFunc
 	endBackground context.CancelFunc
-	endBeats      context.CancelFunc
-	background    sync.WaitGroup // beats, listener, API
+	endHeartbeats context.CancelFunc
+	background    sync.WaitGroup // heartbeats, listener, API
 	serving       sync.WaitGroup // worker sessions
-	failed        chan error     // capacity 1: why the daemon cannot go on
-	ended         chan struct{}  // closed by stop
-	gone          chan struct{}  // closed by Lose
+	failed        chan error     // capacity 1: the error that ends the daemon
+	stopping      chan struct{}  // closed by stop
+	postgresLost  chan struct{}  // closed by Lose
 	heartbeats    *heartbeats
 	maintenance   *maintenance
 	lease         *lease
 	lock          *hostLock
 	decisions     *decisionlog.Log // nil: off
 	resources     *resources.Resources
-	denials       *seldom // a worker may try as often as it likes
+	denials       *rateLimitedLog // of types that a worker may not serve
 }
 
-// Start brings everything up. On an error nothing is left running.
+// Start starts a daemon. If it returns an error, nothing remains running.
 func Start(ctx context.Context, cfg Config, log *zap.Logger) (_ *Daemon, err error) {
-	d := &Daemon{cfg: cfg, log: log, failed: make(chan error, 1), metrics: newMetrics(), listener: newListenerState(), ended: make(chan struct{}), gone: make(chan struct{}), denials: &seldom{log: log, every: time.Second}}
+	d := &Daemon{
+		cfg: cfg, log: log, metrics: newMetrics(), listener: newListenerState(), denials: &rateLimitedLog{log: log, every: time.Second},
+		failed: make(chan error, 1), stopping: make(chan struct{}), postgresLost: make(chan struct{}),
+	}
 	defer func() {
 		if err != nil {
 			d.abort()
@@ -78,7 +76,7 @@ func Start(ctx context.Context, cfg Config, log *zap.Logger) (_ *Daemon, err err
 	}
 	d.store, err = claim.Open(ctx, claim.Config{
 		DSN: cfg.DSN, Name: cfg.Name, Lease: cfg.Lease, AsyncClaims: cfg.AsyncClaims, Identity: d.lock.identity(),
-		Observer: &storeObserver{log: log, metrics: d.metrics, listener: d.listener, trouble: trouble{log: log, dsn: cfg.DSN}},
+		Observer: &storeObserver{log: log, metrics: d.metrics, listener: d.listener, statements: statementLog{log: log, dsn: cfg.DSN}},
 	})
 	if err != nil {
 		return nil, err
@@ -98,23 +96,24 @@ func Start(ctx context.Context, cfg Config, log *zap.Logger) (_ *Daemon, err err
 		return nil, err
 	}
 	d.construct()
-	d.maintenance.makeLeaves(ctx)
+	d.maintenance.createPartitions(ctx)
 	d.start()
 	d.serveWorkers(worker)
 	d.serveBackground()
-	d.tell("READY=1")
+	d.notifySupervisor("READY=1")
 	log.Info("ready", zap.Int32("dispatcher", d.store.Dispatcher()), zap.String("name", cfg.Name),
 		zap.String("workers", cfg.WorkerSocket), zap.String("api", cfg.APISocket))
 	return d, nil
 }
 
-// tell keeps the supervisor informed; that it cannot be is worth a line, no more.
-func (d *Daemon) tell(message string) {
-	if err := d.cfg.Supervisor.tell(message); err != nil {
-		d.log.Warn("the supervisor does not listen", zap.Error(err))
+// notifySupervisor sends a message to the supervisor. A failure is logged only.
+func (d *Daemon) notifySupervisor(message string) {
+	if err := d.cfg.Supervisor.notify(message); err != nil {
+		d.log.Warn("notifying the supervisor failed", zap.Error(err))
 	}
 }
 
+// listen returns the socket that was passed for a path, or opens one.
 func (d *Daemon) listen(path string) (net.Listener, error) {
 	if l := d.inherited(path); l != nil {
 		return l, nil
@@ -127,36 +126,34 @@ func (d *Daemon) listen(path string) (net.Listener, error) {
 	return l, nil
 }
 
-// construct makes all components. Those that send events know the loop; none of them
-// runs before start.
+// construct constructs all components. None of them runs before start.
 func (d *Daemon) construct() {
 	d.loop = actor.NewActor(actor.New(d.cfg.Core), d.logDecisions())
 	d.cfg.Workers.Permit = d.permit
 	d.workers = newWorkers(d.loop, d.log, d.cfg.Grace)
-	d.callers = newCallers(d.loop)
-	d.rows = newRows(d.pool, d.cfg.API.RowPoll, d.workers.name)
+	d.constructAPI()
 	d.statements = newStatements(d.store, d.loop, d.lease, d.cfg.Core.Limits)
 	d.heartbeats = &heartbeats{
 		store: d.store, loop: d.loop, log: d.log, lease: d.lease, interval: d.cfg.Heartbeat, length: d.cfg.Lease,
 		adopted: make(chan struct{}, 1), sweeps: make(chan struct{}, 1),
 	}
 	d.maintenance = &maintenance{store: d.store, log: d.log, keep: d.cfg.Keep, sweeps: d.heartbeats.sweeps, vacuumPaused: d.metrics.vacuumPaused}
-	d.statements.finished, d.statements.tookOver = d.rows.finished, d.heartbeats.tookOver
+	d.statements.finished, d.statements.tookOver = d.api.rows.Finished, d.heartbeats.tookOver
 	d.resources = &resources.Resources{Memory: d.cfg.Memory, Log: d.log}
 	d.metrics.registry.MustRegister(newLoopMetrics(d.loop))
 	d.metrics.registry.MustRegister(boundMetrics(d)...)
 	d.metrics.registry.MustRegister(d.resources.Collectors()...)
-	d.api = d.newAPI()
 }
 
-// start starts the loop and what performs its effects.
+// start starts the loop and the components that execute its effects.
 func (d *Daemon) start() {
 	ctx, cancel := context.WithCancel(context.Background())
 	d.endStatements = cancel
 	d.statements.start(ctx)
-	d.loop.Start(&shell.Ports{Statements: d.statements, Workers: d.workers, Callers: d.callers, Rows: d.rows})
+	d.loop.Start(&shell.Ports{Statements: d.statements, Workers: d.workers, Callers: d.api.requests, Rows: d.api.rows})
 }
 
+// serveWorkers accepts workers.
 func (d *Daemon) serveWorkers(l net.Listener) {
 	ctx, cancel := context.WithCancel(context.Background())
 	d.endWorkers = cancel
@@ -167,7 +164,7 @@ func (d *Daemon) serveWorkers(l net.Listener) {
 	})
 }
 
-// permit holds what a worker offers against the list of who may.
+// permit returns why the user of a worker may not serve a type, or "".
 func (d *Daemon) permit(p workerproto.Peer, typ string) string {
 	objection := d.cfg.Allow.Objection(p, typ)
 	if objection != "" {
@@ -178,18 +175,19 @@ func (d *Daemon) permit(p workerproto.Peer, typ string) string {
 	return objection
 }
 
+// serveBackground starts heartbeats, maintenance, the API and the listener.
 func (d *Daemon) serveBackground() {
-	beats, end := context.WithCancel(context.Background())
-	d.endBeats = end
-	d.background.Go(func() { d.heartbeats.run(beats) })
-	d.background.Go(func() { d.heartbeats.guard(beats) })
+	leased, end := context.WithCancel(context.Background())
+	d.endHeartbeats = end
+	d.background.Go(func() { d.heartbeats.run(leased) })
+	d.background.Go(func() { d.heartbeats.guard(leased) })
 	ctx, cancel := context.WithCancel(context.Background())
 	d.endBackground = cancel
 	d.background.Go(func() { d.maintenance.run(ctx) })
 	d.background.Go(func() { d.resources.SteerMemory(ctx) })
-	d.background.Go(func() { d.rows.poll(ctx) })
+	d.background.Go(func() { d.api.rows.Poll(ctx) })
 	d.background.Go(func() { d.cfg.Supervisor.watch(ctx, func() bool { return d.loop.Ask(func(*actor.Core) {}) }) })
-	d.background.Go(func() { d.recordProgress(ctx) })
+	d.background.Go(func() { d.api.rows.RecordProgress(ctx, d.log, d.store.Progress) })
 	d.background.Go(func() { d.reload(ctx) })
 	d.serveAPI(ctx)
 	if d.cfg.Listen {
@@ -199,7 +197,7 @@ func (d *Daemon) serveBackground() {
 	}
 }
 
-// fail ends the daemon with an error; the first one counts.
+// fail ends the daemon with an error. Only the first error is kept.
 func (d *Daemon) fail(err error) {
 	select {
 	case d.failed <- err:
@@ -207,70 +205,70 @@ func (d *Daemon) fail(err error) {
 	}
 }
 
-// Lose ends the daemon because its Postgres is gone and will not come back, so
-// that no end can be recorded and nothing is worth a wait. To be called once.
+// Lose ends the daemon because its Postgres has ended for good: no end can be recorded, so
+// the stop waits for no statement. Lose must be called at most once.
 func (d *Daemon) Lose(err error) {
 	d.fail(err)
-	close(d.gone)
+	close(d.postgresLost)
 	d.endStatements()
 }
 
 // lost reports whether Lose was called.
 func (d *Daemon) lost() bool {
 	select {
-	case <-d.gone:
+	case <-d.postgresLost:
 		return true
 	default:
 		return false
 	}
 }
 
-// Run waits until ctx asks to stop, or the daemon cannot go on, and stops it.
+// Run waits until ctx is done or the daemon fails, and stops the daemon.
 func (d *Daemon) Run(ctx context.Context) error {
 	var why error
 	select {
 	case <-ctx.Done():
 	case why = <-d.failed:
-		d.log.Error("the dispatcher cannot go on", zap.Error(why))
+		d.log.Error("the dispatcher failed", zap.Error(why))
 	}
 	err := d.stop()
 	if why == nil && d.lost() {
-		why = <-d.failed // it was gone before the stop had ended
+		why = <-d.failed // Lose was called during the stop
 	}
 	return errors.Join(why, err)
 }
 
-// stop stops in the stages of shell.Stop: drain, hand over or interrupt, end the sessions,
-// leave.
+// stop stops the daemon in the stages of shell.Stop: drain, hand over or interrupt, end the
+// sessions, leave.
 func (d *Daemon) stop() error {
-	close(d.ended)
-	d.tell("STOPPING=1")
+	close(d.stopping)
+	d.notifySupervisor("STOPPING=1")
 	d.log.Info("stopping", zap.Duration("grace", d.cfg.Grace))
-	stages := &shell.Stop{Grace: d.cfg.Grace, Settle: settleTime, Resume: d.cfg.Workers.Resume > 0}
+	stages := &shell.Stop{Grace: d.cfg.Grace, Settle: lastStatements, Resume: d.cfg.Workers.Resume > 0}
 	d.loop.Order(stages.Begin(d.lease.now()))
 	d.await(stages, shell.Settling)
-	d.rows.release()
+	d.api.rows.Release()
 	d.endBackground()
 	d.endWorkers()
 	d.serving.Wait()
 	d.await(stages, shell.Leaving)
-	d.endBeats() // not before the last end is recorded: until then the lease must hold
+	d.endHeartbeats() // after the last end is recorded: finishes need the lease
 	var stats actor.Stats
 	handOver := false
 	d.loop.Ask(func(c *actor.Core) {
 		stats = c.Stats()
-		handOver = stats.Left > 0 || c.Adopting() // a row that may have become ours is not ours to release
+		handOver = stats.Left > 0 || c.Adopting() // an adoption with an unknown outcome must not be released
 	})
 	d.loop.Stop()
-	d.callers.release()
+	d.api.requests.Release()
 	d.statements.stop()
 	d.endStatements()
 	d.background.Wait()
-	d.api.Close()
-	d.pool.Close()
+	d.api.handler.Close()
+	d.api.pool.Close()
 	left, err := d.leave(handOver)
 	if err != nil {
-		err = fmt.Errorf("leaving the dispatchers: %w; whoever notices releases what was running", err)
+		err = fmt.Errorf("leaving the dispatchers: %w; another dispatcher releases the running jobs", err)
 	}
 	d.store.Close()
 	d.lock.release()
@@ -278,14 +276,14 @@ func (d *Daemon) stop() error {
 	return err
 }
 
-// leave gives up the lease, or turns it into the time that workers have to
-// present the jobs they run to the next dispatcher. The connection may have died since it was last
-// used, which only shows when it is used again, so there is a second try.
+// leave ends the lease, or replaces it by the time in which workers may offer their jobs to
+// the next dispatcher. A second attempt follows, because a lost connection is noticed only
+// when it is used.
 func (d *Daemon) leave(handOver bool) (int, error) {
 	if d.lost() {
-		return 0, nil // there is nobody to tell
+		return 0, nil // no statement can succeed
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), settleTime)
+	ctx, cancel := context.WithTimeout(context.Background(), lastStatements)
 	defer cancel()
 	if handOver {
 		err := d.store.HandOver(ctx, d.cfg.Workers.Resume)
@@ -301,10 +299,10 @@ func (d *Daemon) leave(handOver bool) (int, error) {
 	return left, err
 }
 
-// settleTime is how long the last statements may take.
-const settleTime = 5 * time.Second
+// lastStatements bounds the duration of the last statements.
+const lastStatements = 5 * time.Second
 
-// await waits for a stage of the stop. Nothing is worth a wait if Postgres is lost.
+// await waits for a stage of the stop. It does not wait for statements after Lose.
 func (d *Daemon) await(stages *shell.Stop, stage shell.Stage) {
 	check := time.NewTicker(10 * time.Millisecond)
 	defer check.Stop()
@@ -319,24 +317,24 @@ func (d *Daemon) await(stages *shell.Stop, stage shell.Stage) {
 		}
 		select {
 		case <-check.C:
-		case <-d.gone:
+		case <-d.postgresLost:
 		}
 	}
 }
 
-// abort undoes a start that failed half-way.
+// abort stops the components of a failed Start.
 func (d *Daemon) abort() {
 	defer d.lock.release()
 	for _, l := range d.sockets {
-		_ = l.Close() // it never accepted anybody
+		_ = l.Close() // it accepted no connection
 	}
-	if d.pool != nil {
-		d.pool.Close()
+	if d.api.pool != nil {
+		d.api.pool.Close()
 	}
 	if d.store != nil {
-		ctx, cancel := context.WithTimeout(context.Background(), settleTime)
+		ctx, cancel := context.WithTimeout(context.Background(), lastStatements)
 		defer cancel()
-		_, _ = d.store.Leave(ctx) // the error that brought us here is the one to tell
+		_, _ = d.store.Leave(ctx) // Start returns the first error
 		d.store.Close()
 	}
 }

@@ -62,11 +62,11 @@ func (h *heartbeats) run(ctx context.Context) {
 	}
 }
 
-// rejoin joins as a new dispatcher after others have declared this one lost. Claims took
-// nothing since then, and what workers still report about the jobs of before is stale: the
-// rows carry the old id or a new owner.
+// rejoin joins as a new dispatcher after others have declared this one lost. Claims have
+// won no rows since then, and reports about earlier jobs are stale: the rows contain the
+// old id or a new owner.
 func (h *heartbeats) rejoin(ctx context.Context) {
-	h.log.Error("the lease is gone: this dispatcher was silent for too long and others have taken over its jobs; joining as a new one")
+	h.log.Error("the lease is lost: this dispatcher sent no heartbeat for too long and others took over its jobs; joining as a new one")
 	h.deliver(h.lease.fence())
 	begun := time.Now()
 	if _, err := h.store.Join(ctx); err != nil {
@@ -79,7 +79,7 @@ func (h *heartbeats) rejoin(ctx context.Context) {
 // found reports what a heartbeat found.
 func (h *heartbeats) found(res claim.HeartbeatResult) {
 	if res.Released > 0 {
-		h.log.Warn("released the jobs of dispatchers that fell silent", zap.Int("jobs", res.Released))
+		h.log.Warn("released the jobs of lost dispatchers", zap.Int("jobs", res.Released))
 	}
 	if res.Lost {
 		select {
@@ -117,7 +117,7 @@ func (h *heartbeats) guard(ctx context.Context) {
 			return
 		case <-check.C:
 			if ev := h.lease.guard(); ev != nil {
-				h.log.Error("no heartbeat for too long: others may take the jobs over, so workers are told to stop and nothing is claimed")
+				h.log.Error("no heartbeat for too long: other dispatchers may take over the jobs, so workers are told to stop them and no rows are claimed")
 				h.loop.Order(ev)
 			}
 		}

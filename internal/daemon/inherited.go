@@ -12,16 +12,16 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/exit"
 )
 
-// firstInherited is the first descriptor that a service manager hands over, as
-// in sd_listen_fds(3).
+// firstInherited is the first descriptor that a service manager passes, see
+// sd_listen_fds(3).
 const firstInherited = 3
 
-// maxInherited bounds how many there may be.
+// maxInherited bounds the number of these descriptors.
 const maxInherited = 64
 
 // InheritedSockets returns the listening sockets that the service manager has
-// opened for this process, by their address. They outlive the process: who
-// connects while it restarts waits instead of failing.
+// opened for this process, by their address. They outlive the process: a connection
+// during a restart waits instead of failing.
 func InheritedSockets(env func(string) (string, bool)) (map[string]net.Listener, error) {
 	pid, _ := env("LISTEN_PID")
 	text, given := env("LISTEN_FDS")
@@ -46,7 +46,7 @@ func InheritedSockets(env func(string) (string, bool)) (map[string]net.Listener,
 	return sockets, nil
 }
 
-// inherited returns the socket that was handed over for an address, nil if none was.
+// inherited returns the socket that was passed for an address, or nil.
 func (d *Daemon) inherited(address string) net.Listener {
 	l := d.cfg.Inherited[address]
 	if l == nil {
@@ -54,16 +54,16 @@ func (d *Daemon) inherited(address string) net.Listener {
 	}
 	delete(d.cfg.Inherited, address)
 	d.sockets = append(d.sockets, l)
-	d.log.Debug("socket handed over", zap.String("address", address))
+	d.log.Debug("inherited socket", zap.String("address", address))
 	return l
 }
 
-// checkInherited refuses sockets that nobody asked for: workers would wait
-// before them for ever.
+// checkInherited rejects sockets that no setting names: connections to them would wait
+// forever.
 func (d *Daemon) checkInherited() error {
 	for address, l := range d.cfg.Inherited {
 		d.sockets = append(d.sockets, l)
-		return exit.Errorf(exit.Usage, "the service manager hands over a socket on %s, but --worker-socket is %s, --api-socket %s and --api-listen %q: "+
+		return exit.Errorf(exit.Usage, "the service manager passes a socket on %s, but --worker-socket is %s, --api-socket %s and --api-listen %q: "+
 			"make ListenStream= and the settings agree", address, d.cfg.WorkerSocket, d.cfg.APISocket, d.cfg.API.Listen)
 	}
 	return nil

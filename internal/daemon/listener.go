@@ -4,8 +4,6 @@ import (
 	"context"
 	"sync/atomic"
 
-	"go.uber.org/zap"
-
 	"github.com/dispatcherd/dispatcherd/actor"
 	"github.com/dispatcherd/dispatcherd/claim"
 	"github.com/dispatcherd/dispatcherd/internal/shell"
@@ -51,31 +49,4 @@ func (h *listenerState) set(up bool) {
 	case h.changed <- up:
 	default:
 	}
-}
-
-// storeObserver logs and counts what happens between the daemon and Postgres.
-type storeObserver struct {
-	log      *zap.Logger
-	metrics  *metrics
-	listener *listenerState
-	trouble  trouble
-	down     bool // that no notifications arrive was logged; used by the goroutine of the listener only
-}
-
-// Statement implements claim.Observer.
-func (o *storeObserver) Statement(r claim.Report) {
-	o.metrics.statement(r)
-	o.trouble.saw(r)
-}
-
-// Listening implements claim.Observer. It is called after every failed try.
-func (o *storeObserver) Listening(up bool, why error) {
-	switch {
-	case up:
-		o.log.Info("notifications arrive")
-	case !o.down:
-		o.log.Warn("no notifications, only polling finds new jobs", zap.Error(why))
-	}
-	o.down = !up
-	o.listener.set(up)
 }

@@ -21,8 +21,7 @@ type maintenance struct {
 	vacuumPaused prometheus.Gauge
 }
 
-// retention is how long final rows are kept; what is not given takes its
-// default.
+// retention returns how long final rows are kept. Zero values mean the defaults.
 func (m *maintenance) retention() claim.Retention {
 	keep := m.keep
 	keep.Done = cmp.Or(keep.Done, DefaultKeepDone)
@@ -31,17 +30,16 @@ func (m *maintenance) retention() claim.Retention {
 	return keep
 }
 
-// run looks after dispatchers that are lost and finished jobs that were kept long
-// enough, until ctx is done. A sweep reads all jobs that have not
-// ended, and every beat asks for one until one succeeds; so after one that failed
-// there is none for ten times as long as it took.
+// run does the maintenance until ctx is done. A sweep reads all jobs that have not ended,
+// and each heartbeat requests one until one succeeds. Therefore, after a failed sweep, run
+// pauses sweeps for ten times its duration.
 func (m *maintenance) run(ctx context.Context) {
-	leaves := time.NewTimer(0)
-	defer leaves.Stop()
+	partitions := time.NewTimer(0)
+	defer partitions.Stop()
 	vacuum := time.NewTicker(vacuumEvery)
 	defer vacuum.Stop()
-	sweeps, failing := m.sweeps, false // the last one
-	var rest <-chan time.Time
+	sweeps, failing := m.sweeps, false // whether the last sweep failed
+	var resume <-chan time.Time
 	for {
 		select {
 		case <-ctx.Done():
@@ -49,85 +47,85 @@ func (m *maintenance) run(ctx context.Context) {
 		case <-sweeps:
 			begun := time.Now()
 			if failing = !m.sweep(ctx, failing); failing {
-				sweeps, rest = nil, time.After(10*time.Since(begun))
+				sweeps, resume = nil, time.After(10*time.Since(begun))
 			}
-		case <-rest:
+		case <-resume:
 			sweeps = m.sweeps
-		case <-leaves.C:
-			leaves.Reset(m.keepLeaves(ctx))
+		case <-partitions.C:
+			partitions.Reset(m.keepPartitions(ctx))
 		case <-vacuum.C:
 			m.paceVacuum(ctx)
 		}
 	}
 }
 
-// sweep forgets lost dispatchers, and tells whether that succeeded.
+// sweep deletes lost dispatchers. It reports whether that succeeded.
 func (m *maintenance) sweep(ctx context.Context, failing bool) bool {
-	strays, err := m.store.Sweep(ctx)
+	unrecorded, err := m.store.Sweep(ctx)
 	if err != nil && ctx.Err() == nil && !failing {
 		m.log.Warn("sweeping failed", zap.Error(err))
 	}
-	if err == nil && strays > 0 {
-		m.log.Error("jobs of lost dispatchers were found that no claim had noted", zap.Int("jobs", strays))
+	if err == nil && unrecorded > 0 {
+		m.log.Error("jobs of lost dispatchers were found that no claim had recorded", zap.Int("jobs", unrecorded))
 	}
 	return err == nil
 }
 
-// Between two looks at the leaves of finished jobs, and after one that failed.
+// Intervals of the maintenance of daily partitions, after a success and after a failure.
 const (
-	leavesEvery = time.Hour
-	leavesAgain = 30 * time.Second
+	partitionInterval = time.Hour
+	partitionRetry    = 30 * time.Second
 )
 
-// makeLeaves makes the leaves of today before the first job ends. Without them the
-// daemon works all the same, so it does not wait for long.
-func (m *maintenance) makeLeaves(ctx context.Context) {
+// createPartitions creates the daily partitions of today before the first job ends. The
+// daemon also works without them, so the time is bounded.
+func (m *maintenance) createPartitions(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, claim.DefaultTimeout)
 	defer cancel()
-	made, err := m.store.MakePartitions(ctx)
+	created, err := m.store.MakePartitions(ctx)
 	if err != nil {
-		m.log.Warn("making the leaves of finished jobs failed", zap.Error(err))
+		m.log.Warn("creating daily partitions failed", zap.Error(err))
 	}
-	if made > 0 {
-		m.log.Info("leaves of finished jobs", zap.Int("made", made))
+	if created > 0 {
+		m.log.Info("daily partitions", zap.Int("created", created))
 	}
 }
 
-// keepLeaves makes and drops the leaves of finished jobs, and returns when to do
-// so again.
-func (m *maintenance) keepLeaves(ctx context.Context) time.Duration {
-	made, dropped, blocked, err := m.store.KeepPartitions(ctx, m.retention())
+// keepPartitions creates and drops daily partitions of finished jobs. It returns the time
+// until the next call.
+func (m *maintenance) keepPartitions(ctx context.Context) time.Duration {
+	created, dropped, blocked, err := m.store.KeepPartitions(ctx, m.retention())
 	if err != nil {
 		if ctx.Err() == nil {
-			m.log.Warn("making and dropping the leaves of finished jobs failed", zap.Error(err))
+			m.log.Warn("creating and dropping daily partitions failed", zap.Error(err))
 		}
-		return leavesAgain
+		return partitionRetry
 	}
-	if made+dropped+blocked > 0 {
-		m.log.Info("leaves of finished jobs", zap.Int("made", made), zap.Int("dropped", dropped), zap.Int("blocked", blocked))
+	if created+dropped+blocked > 0 {
+		m.log.Info("daily partitions", zap.Int("created", created), zap.Int("dropped", dropped), zap.Int("blocked", blocked))
 	}
-	return leavesEvery
+	return partitionInterval
 }
 
-// vacuumEvery is the time between two checks whether vacuum can remove anything: a
-// few rounds of autovacuum, so that one ends between them.
+// vacuumEvery is the time between two checks whether vacuum can remove rows. A round of
+// autovacuum ends within it.
 const vacuumEvery = 30 * time.Second
 
-// paceVacuum keeps vacuum from reading the hot table again and again while an old
-// snapshot keeps it from removing anything.
+// paceVacuum pauses autovacuum of the table of jobs while an old snapshot prevents that it
+// removes rows.
 func (m *maintenance) paceVacuum(ctx context.Context) {
-	rests, changed, err := m.store.PaceVacuum(ctx)
+	paused, changed, err := m.store.PaceVacuum(ctx)
 	switch {
 	case err != nil:
 		if ctx.Err() == nil {
 			m.log.Warn("checking whether vacuum can clean the table of jobs failed", zap.Error(err))
 		}
 		return
-	case changed && rests:
+	case changed && paused:
 		m.log.Warn("an old snapshot keeps vacuum from cleaning the table of jobs, which grows: autovacuum is paused until the snapshot is gone",
 			zap.String("see", "SELECT pid, xact_start, query FROM pg_stat_activity ORDER BY xact_start"))
 	case changed:
 		m.log.Info("autovacuum of the table of jobs is enabled again")
 	}
-	m.vacuumPaused.Set(map[bool]float64{true: 1}[rests])
+	m.vacuumPaused.Set(map[bool]float64{true: 1}[paused])
 }

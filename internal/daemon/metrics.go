@@ -12,7 +12,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/workerproto"
 )
 
-// metrics is everything /metrics shows.
+// metrics contains the metrics of /metrics.
 type metrics struct {
 	registry     *prometheus.Registry
 	statements   *prometheus.HistogramVec
@@ -47,7 +47,7 @@ func (m *metrics) statement(r claim.Report) {
 	m.rows.WithLabelValues(string(r.Operation)).Add(float64(r.Rows))
 }
 
-// workerMetrics counts what happens on the worker socket.
+// workerMetrics counts the traffic of the worker socket. It implements workerproto.Observer.
 type workerMetrics struct {
 	connections    prometheus.Gauge
 	frames, bytes  *prometheus.CounterVec
@@ -57,8 +57,8 @@ type workerMetrics struct {
 	denied         prometheus.Counter
 }
 
-// traffic counts in one direction. Every request counts in both, and to find a
-// counter by its label takes longer than to count.
+// traffic counts frames and bytes in one direction. It caches the counters, because a lookup
+// by label takes longer than the count itself.
 type traffic struct{ frames, bytes prometheus.Counter }
 
 func (t traffic) add(frames, bytes int) {
@@ -84,7 +84,7 @@ func newWorkerMetrics() *workerMetrics {
 			Name: "dispatcherd_worker_denied_total", Help: "Offers of slots refused because the worker's user may not serve one of their types.",
 		}),
 	}
-	for _, c := range workerproto.Codes() { // a rate needs the 0 before the first
+	for _, c := range workerproto.Codes() { // rate() needs a 0 before the first error
 		m.complaints.WithLabelValues(string(c))
 	}
 	m.in = traffic{m.frames.WithLabelValues("in"), m.bytes.WithLabelValues("in")}
@@ -110,7 +110,7 @@ func (m *workerMetrics) Complained(c workerproto.Code) { m.complaints.WithLabelV
 // AcceptFailed implements workerproto.Observer.
 func (m *workerMetrics) AcceptFailed(error) { m.acceptFailures.Inc() }
 
-// loopMetrics asks the loop at every scrape.
+// loopMetrics reads the Core at each scrape.
 type loopMetrics struct {
 	loop     *actor.Actor
 	busy     *prometheus.Desc

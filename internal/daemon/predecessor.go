@@ -16,7 +16,7 @@ import (
 )
 
 // hostLock is the lock beside the worker socket. This process holds it until it has left
-// the dispatchers, also after the socket is closed. So who holds it next knows that the
+// the dispatchers, also after the socket is closed. Therefore the next holder knows that the
 // process of the recorded dispatcher has ended.
 type hostLock struct {
 	file *os.File // nil = there is no lock
@@ -57,7 +57,7 @@ func (h *hostLock) identity() claim.Identity {
 // release releases the lock, after this dispatcher has left.
 func (h *hostLock) release() {
 	if h != nil && h.file != nil {
-		_ = h.file.Close() // it was not written to since
+		_ = h.file.Close() // it was not written since
 	}
 }
 

@@ -11,29 +11,28 @@ import (
 	"github.com/dispatcherd/dispatcherd/workerproto"
 )
 
-// resumePatience is how long a worker that brings running work along waits for
-// its welcome. Workers hang up after 15 s; one that is turned away works on and
-// comes again.
-const resumePatience = 10 * time.Second
+// resumeTimeout is how long a worker with resume offers waits for its welcome. Workers
+// disconnect after 15 s. A rejected worker continues its jobs and reconnects.
+const resumeTimeout = 10 * time.Second
 
-// opening is a session whose worker brought running work along, until all of
-// it is decided. The loop writes, then closes done.
-type opening struct {
+// pendingResume is a session whose resume offers are not all decided. The loop writes its
+// fields and then closes done.
+type pendingResume struct {
 	resumed []workerproto.Resumed
-	refused *workerproto.Error // nothing of it was decided, and why
+	refused *workerproto.Error // the session was rejected, and no offer was decided
 	done    chan struct{}
 }
 
-// markOf is the fingerprint of a session's nonce: it proves that somebody knows
-// the nonce, and does not tell it to who reads the table.
-func markOf(nonce string) contract.Fingerprint {
+// fingerprintOf returns the session fingerprint of a nonce. It proves knowledge of the
+// nonce and does not reveal it to readers of the table.
+func fingerprintOf(nonce string) contract.Fingerprint {
 	sum := sha256.Sum256([]byte(nonce))
 	return contract.Fingerprint(binary.BigEndian.Uint64(sum[:8]))
 }
 
-// takeBack asks the loop about the executions of a hello and waits for the
-// answer: it blocks this worker alone.
-func (w *workers) takeBack(s *workerproto.Session, ev actor.Registered, running []workerproto.Running) error {
+// offerResume passes the resume offers of a hello to the loop and waits for the decision.
+// It blocks this session only.
+func (w *workers) offerResume(s *workerproto.Session, ev actor.Registered, running []workerproto.Running) error {
 	slots := make([]workerproto.Slot, len(running))
 	for i := range running {
 		slots[i] = running[i].Slot
@@ -41,7 +40,7 @@ func (w *workers) takeBack(s *workerproto.Session, ev actor.Registered, running 
 	numbered := w.number(slots)
 	for i := range running {
 		r := &running[i]
-		from := markOf(r.Session)
+		from := fingerprintOf(r.Session)
 		mode := dispatcherd.Queued
 		if r.Job < 0 { // docs/protocol.md: the id of a request is negative
 			mode = dispatcherd.OnDemand
@@ -50,17 +49,17 @@ func (w *workers) takeBack(s *workerproto.Session, ev actor.Registered, running 
 			Job: r.Job, Mode: mode, Attempt: r.Attempt, From: from, To: from.WithGeneration(r.Generation), Slot: numbered[i],
 		})
 	}
-	o := &opening{done: make(chan struct{})}
+	o := &pendingResume{done: make(chan struct{})}
 	w.mu.Lock()
-	w.opening[ev.Session] = o
+	w.pending[ev.Session] = o
 	w.mu.Unlock()
 	defer func() {
 		w.mu.Lock()
-		delete(w.opening, ev.Session)
+		delete(w.pending, ev.Session)
 		w.mu.Unlock()
 	}()
 	w.loop.Register(ev)
-	timeout := time.NewTimer(resumePatience)
+	timeout := time.NewTimer(resumeTimeout)
 	defer timeout.Stop()
 	select {
 	case <-o.done:
@@ -68,7 +67,7 @@ func (w *workers) takeBack(s *workerproto.Session, ev actor.Registered, running 
 			return o.refused
 		}
 	case <-timeout.C:
-		return workerproto.Complain(workerproto.Internal, 0, "Postgres did not tell in time whose the running work is; reconnect")
+		return workerproto.Complain(workerproto.Internal, 0, "Postgres did not answer in time whether the jobs may be resumed; reconnect")
 	}
 	for _, r := range o.resumed {
 		s.Resume(r.Job, r.Attempt)
@@ -76,17 +75,17 @@ func (w *workers) takeBack(s *workerproto.Session, ev actor.Registered, running 
 	return nil
 }
 
-// resumes notes for the Open that waits that an execution continues.
+// resumes records for the waiting Open that an execution continues.
 func (w *workers) resumes(e *actor.Resume) {
-	if o := w.openingOf(e.Session); o != nil {
+	if o := w.pendingOf(e.Session); o != nil {
 		o.resumed = append(o.resumed, workerproto.Resumed{Job: e.Job, Attempt: e.Attempt})
 	}
 }
 
-// decided ends the wait of an Open for its resume offers, with a rejection or
-// without. It reports whether one waits.
+// decided ends the wait of an Open for its resume offers, with or without a rejection. It
+// reports whether an Open waits.
 func (w *workers) decided(id dispatcherd.SessionID, rejection *workerproto.Error) bool {
-	o := w.openingOf(id)
+	o := w.pendingOf(id)
 	if o == nil {
 		return false
 	}
@@ -95,8 +94,8 @@ func (w *workers) decided(id dispatcherd.SessionID, rejection *workerproto.Error
 	return true
 }
 
-func (w *workers) openingOf(id dispatcherd.SessionID) *opening {
+func (w *workers) pendingOf(id dispatcherd.SessionID) *pendingResume {
 	w.mu.RLock()
 	defer w.mu.RUnlock()
-	return w.opening[id]
+	return w.pending[id]
 }

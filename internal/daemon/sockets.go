@@ -8,9 +8,8 @@ import (
 	"github.com/dispatcherd/dispatcherd/workerproto"
 )
 
-// OpenSockets listens on the daemon's sockets before anything else is begun, so
-// that a path that will not do is found at once. Who connects waits until the
-// daemon is up.
+// OpenSockets opens the daemon's sockets before all other components, so that an unusable
+// path is reported at once. Connections wait until the daemon has started.
 func OpenSockets(cfg *Config) error {
 	cfg.Inherited = map[string]net.Listener{}
 	for _, path := range []string{cfg.WorkerSocket, cfg.APISocket} {
@@ -23,8 +22,8 @@ func OpenSockets(cfg *Config) error {
 	return nil
 }
 
-// socketFailure tells a path that another process listens on, perhaps not for
-// long, from one that will not do.
+// socketFailure returns the error for a path that another process listens on, which may
+// end, or that cannot be used.
 func socketFailure(err error) error {
 	if errors.Is(err, workerproto.ErrInUse) {
 		return exit.Errorf(exit.Conflict, "%w", err)
@@ -32,7 +31,7 @@ func socketFailure(err error) error {
 	return exit.Errorf(exit.Usage, "%w", err)
 }
 
-// CloseSockets undoes OpenSockets for those that no daemon has taken.
+// CloseSockets closes the sockets of OpenSockets that no daemon uses.
 func CloseSockets(cfg *Config) (err error) {
 	for _, l := range cfg.Inherited {
 		err = errors.Join(err, l.Close())

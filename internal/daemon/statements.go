@@ -10,16 +10,16 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/shell"
 )
 
-// statements carries out the effects that go to Postgres: one goroutine for
-// each kind, so that none waits behind another, and results come back as
-// events. The core bounds how many are under way, so handing one over never
-// waits.
+// statements executes the effects that go to Postgres. Each kind has its own goroutine, so
+// that kinds do not delay each other. Results become events. The Core bounds the number of
+// statements in flight, so that sending a request to its goroutine never blocks. It
+// implements shell.Statements.
 type statements struct {
 	store *claim.Store
 	loop  *actor.Actor
-	// finished is told of every recorded end, before the loop is.
+	// finished is called with each result of a finish, before the loop gets it.
 	finished func(*contract.FinishRequest, *contract.FinishResult)
-	// tookOver is called when rows were taken over and the Core knows.
+	// tookOver is called after the Core learned that rows were taken over.
 	tookOver func()
 	lease    *lease
 
@@ -33,7 +33,7 @@ type statements struct {
 	running   sync.WaitGroup
 }
 
-// claimStatement is a claim, or asks what an earlier one took.
+// claimStatement is a claim, or resolves the unknown outcome of an earlier one.
 type claimStatement struct {
 	request *contract.ClaimRequest
 	resolve bool
@@ -51,8 +51,8 @@ func newStatements(store *claim.Store, loop *actor.Actor, lease *lease, limits a
 	}
 }
 
-// start runs until the channels are closed by stop. ctx ends statements under
-// way; it must outlive the loop.
+// start starts the goroutines, which run until stop. ctx cancels statements in flight; it
+// must outlive the loop.
 func (s *statements) start(ctx context.Context) {
 	s.running.Go(func() { s.fetch(ctx, s.fetches) })
 	scanning, giveUp := context.WithCancel(ctx)
@@ -88,14 +88,14 @@ func (s *statements) start(ctx context.Context) {
 		for subscribed := range s.gates {
 			v := contract.OK
 			if s.store.SetSubscribed(ctx, subscribed) != nil {
-				v = contract.Refused // it is set again; twice is as good as once
+				v = contract.Refused // the Core sets it again; repetition is harmless
 			}
 			s.loop.Result(actor.GateSet{Subscribed: subscribed, Verdict: v})
 		}
 	})
 }
 
-// fetch reads what is asked for.
+// fetch executes fetches.
 func (s *statements) fetch(ctx context.Context, requests <-chan *contract.FetchRequest) {
 	for r := range requests {
 		s.loop.Result(actor.Fetched{Request: r, Result: s.store.Fetch(ctx, *r)})
@@ -128,7 +128,7 @@ func (s *statements) Finish(r *contract.FinishRequest) { s.finishes <- r }
 // SetGate implements shell.Statements.
 func (s *statements) SetGate(subscribed bool) { s.gates <- subscribed }
 
-// stop waits for the statements under way. The loop has ended.
+// stop waits for the statements in flight. The loop has ended.
 func (s *statements) stop() {
 	s.giveUp()
 	close(s.fetches)

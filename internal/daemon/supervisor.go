@@ -9,14 +9,14 @@ import (
 	"time"
 )
 
-// Supervisor is who started the daemon and wants to know how it is: systemd, by
-// sd_notify(3) and its watchdog. The zero value is nobody.
+// Supervisor informs the service manager that started the daemon: systemd, by sd_notify(3)
+// and its watchdog. The zero value informs no service manager.
 type Supervisor struct {
-	socket string        // of datagrams; "" = nobody listens
-	every  time.Duration // between two signs of life; 0 = none are wanted
+	socket string        // of datagrams; "" = none
+	every  time.Duration // between two watchdog messages; 0 = no watchdog
 }
 
-// SupervisorOf reads what systemd put into the environment.
+// SupervisorOf reads the environment variables of systemd.
 func SupervisorOf(env func(string) (string, bool)) Supervisor {
 	var s Supervisor
 	s.socket, _ = env("NOTIFY_SOCKET")
@@ -31,25 +31,24 @@ func SupervisorOf(env func(string) (string, bool)) Supervisor {
 	return s
 }
 
-// tell sends one message, such as READY=1. Nothing depends on its arrival but
-// the supervisor's own view.
-func (s Supervisor) tell(message string) error {
+// notify sends one message, such as READY=1.
+func (s Supervisor) notify(message string) error {
 	if s.socket == "" {
 		return nil
 	}
 	conn, err := net.Dial("unixgram", s.socket)
 	if err != nil {
-		return fmt.Errorf("telling the supervisor %s: %w", message, err)
+		return fmt.Errorf("notifying the supervisor with %s: %w", message, err)
 	}
 	defer func() { _ = conn.Close() }() // the datagram has been sent
 	if _, err := conn.Write([]byte(message)); err != nil {
-		return fmt.Errorf("telling the supervisor %s: %w", message, err)
+		return fmt.Errorf("notifying the supervisor with %s: %w", message, err)
 	}
 	return nil
 }
 
-// watch gives signs of life for as long as alive says so and ctx lasts. A loop
-// that is stuck answers nothing, so alive does not return and no sign is given.
+// watch sends watchdog messages while alive returns true, until ctx is done. If the loop is
+// stuck, alive does not return, and no message is sent.
 func (s Supervisor) watch(ctx context.Context, alive func() bool) {
 	if s.every == 0 {
 		return
@@ -62,7 +61,7 @@ func (s Supervisor) watch(ctx context.Context, alive func() bool) {
 			return
 		case <-tick.C:
 			if alive() {
-				_ = s.tell("WATCHDOG=1") // missing ones end in a restart, which is right
+				_ = s.notify("WATCHDOG=1") // systemd restarts the daemon if messages are missing
 			}
 		}
 	}

@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -17,8 +18,8 @@ import (
 	"github.com/dispatcherd/dispatcherd/workerproto"
 )
 
-// workers stands between sessions and the loop: what workers say becomes
-// events, and effects find their session.
+// workers connects the sessions of workers with the loop: frames become events, and effects
+// are sent to their session. It implements shell.Workers.
 type workers struct {
 	loop    *actor.Actor
 	log     *zap.Logger
@@ -27,27 +28,27 @@ type workers struct {
 	count   atomic.Int64  // last session id
 	mu      sync.RWMutex
 	session map[dispatcherd.SessionID]*workerproto.Session
-	opening map[dispatcherd.SessionID]*opening
+	pending map[dispatcherd.SessionID]*pendingResume
 }
 
 func newWorkers(loop *actor.Actor, log *zap.Logger, grace time.Duration) *workers {
 	return &workers{
 		loop: loop, log: log, grace: grace,
-		session: map[dispatcherd.SessionID]*workerproto.Session{}, opening: map[dispatcherd.SessionID]*opening{},
+		session: map[dispatcherd.SessionID]*workerproto.Session{}, pending: map[dispatcherd.SessionID]*pendingResume{},
 	}
 }
 
-// Open registers a worker with the slots of its hello, after what it still
-// runs: until that is decided nothing is sent to it.
+// Open registers a worker. The Core first decides the resume offers of its hello; until
+// then no jobs are sent to the worker. Then Open registers its slots.
 func (w *workers) Open(s *workerproto.Session, h *workerproto.Hello) error {
 	id := dispatcherd.SessionID(w.count.Add(1))
 	s.Value = id
 	w.mu.Lock()
 	w.session[id] = s
 	w.mu.Unlock()
-	ev := actor.Registered{Session: id, Worker: h.Worker, Fingerprint: markOf(s.Nonce()), NotResumable: !h.Resumes && len(h.Running) == 0}
+	ev := actor.Registered{Session: id, Worker: h.Worker, Fingerprint: fingerprintOf(s.Nonce()), NotResumable: !h.Resumes && len(h.Running) == 0}
 	if len(h.Running) > 0 {
-		if err := w.takeBack(s, ev, h.Running); err != nil {
+		if err := w.offerResume(s, ev, h.Running); err != nil {
 			w.forget(id)
 			return err
 		}
@@ -59,7 +60,7 @@ func (w *workers) Open(s *workerproto.Session, h *workerproto.Hello) error {
 	return nil
 }
 
-// forget ends a session for the loop, and then for the effects.
+// forget removes a session from the loop and then from w.
 func (w *workers) forget(id dispatcherd.SessionID) {
 	w.loop.Unregister(actor.Unregistered{Session: id})
 	w.mu.Lock()
@@ -67,7 +68,7 @@ func (w *workers) forget(id dispatcherd.SessionID) {
 	w.mu.Unlock()
 }
 
-// number gives a worker's slots their ids.
+// number assigns ids to the slots of a worker.
 func (w *workers) number(slots []workerproto.Slot) []dispatcherd.Slot {
 	last := w.slots.Add(int64(len(slots)))
 	numbered := make([]dispatcherd.Slot, len(slots))
@@ -79,7 +80,7 @@ func (w *workers) number(slots []workerproto.Slot) []dispatcherd.Slot {
 	return numbered
 }
 
-// Frames turns what a worker says into events, in order.
+// Frames converts the frames of a worker to events, in order.
 func (w *workers) Frames(s *workerproto.Session, frames []workerproto.WorkerFrame) {
 	id := s.Value.(dispatcherd.SessionID)
 	var results []actor.Result
@@ -118,8 +119,8 @@ func (w *workers) Frames(s *workerproto.Session, frames []workerproto.WorkerFram
 		case *workerproto.Drain:
 			w.loop.Withdraw(actor.Withdrew{Session: id})
 		case *workerproto.Log:
-			// Not what it says: that may be the payload.
-			w.log.Debug("worker says something", zap.String("worker", s.Worker()), zap.Int64("job", int64(f.Job)),
+			// The message is not logged, because it may contain the payload.
+			w.log.Debug("log frame of a worker", zap.String("worker", s.Worker()), zap.Int64("job", int64(f.Job)),
 				zap.String("level", string(f.Level)), zap.Int("bytes", len(f.Message)))
 		}
 	}
@@ -152,7 +153,7 @@ func reportOf(f workerproto.WorkerFrame) (actor.Report, bool) {
 	return actor.Report{}, false
 }
 
-// Closed forgets a session. Its last Frames were taken by the loop before.
+// Closed removes a session. The loop has received its last frames before.
 func (w *workers) Closed(s *workerproto.Session, cause error) {
 	id := s.Value.(dispatcherd.SessionID)
 	w.forget(id)
@@ -163,9 +164,9 @@ func (w *workers) Closed(s *workerproto.Session, cause error) {
 		log = w.log.Warn
 	}
 	if errors.Is(cause, io.EOF) {
-		cause = nil // the worker hung up, which is how each of them ends
+		cause = nil // the worker closed its connection, which is the normal end
 	}
-	log("worker gone", zap.Int64("session", int64(id)), zap.String("worker", s.Worker()), zap.Error(cause))
+	log("worker disconnected", zap.Int64("session", int64(id)), zap.String("worker", s.Worker()), zap.Error(cause))
 }
 
 // find returns the session or nil.
@@ -220,9 +221,8 @@ func (w *workers) Tell(e actor.Effect) {
 	}
 }
 
-// Send implements shell.Workers. A job that fits into no frame, or that no worker could
-// read, fails for good. A session that does not take the frame ends, which
-// gives the job back.
+// Send implements shell.Workers. A job whose payload is too large for a frame or invalid
+// fails permanently. A session that cannot take the frame ends, and the job is released.
 func (w *workers) Send(e *actor.Send) {
 	s := w.find(e.Session)
 	if s == nil {
@@ -245,5 +245,18 @@ func (w *workers) Send(e *actor.Send) {
 	ev := actor.Released{Session: e.Session, Results: []actor.Result{{
 		Job: e.Job, Attempt: e.Attempt, Permanent: true, Error: unfit,
 	}}}
-	go w.loop.Release(ev) // the loop cannot wait for itself
+	go w.loop.Release(ev) // the caller is the loop, which must not block on its own channel
+}
+
+// reportJSON returns the progress of a frame as callers get it.
+func reportJSON(done, total int64, message string) []byte {
+	text, err := json.Marshal(struct {
+		Done    int64  `json:"done"`
+		Total   int64  `json:"total"`
+		Message string `json:"message,omitempty"`
+	}{done, total, message})
+	if err != nil {
+		return []byte("null") // numbers and text: cannot happen
+	}
+	return text
 }

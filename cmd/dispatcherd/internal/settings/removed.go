@@ -57,7 +57,7 @@ var removed = []removedSetting{
 	{name: "patience", constant: "100ms", reason: "it bounds how long a decision waits for a fetch"},
 	{name: "poll-deaf", constant: "200ms", reason: "it applies only while notifications do not arrive"},
 	{name: "procs", constant: "all", reason: "GOMAXPROCS sets the number of processors"},
-	{name: "recorder-bytes", constant: "0", reason: "the daemon does not record all steps any more"},
+	{name: "recorder-bytes", instead: "decision-log", reason: "the daemon records decisions instead of all steps"},
 	{name: "request-timeout", constant: "30s", reason: "a request that needs more time names its deadline"},
 	{name: "share-handicap", constant: "2s", reason: "it must be longer than the time between two scans, and the overtaking window contains it"},
 	{name: "write-timeout", constant: "10s", reason: "it bounds what a worker that does not read can hold"},

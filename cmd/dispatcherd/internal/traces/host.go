@@ -18,6 +18,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/claim"
 	"github.com/dispatcherd/dispatcherd/internal/daemon"
 	"github.com/dispatcherd/dispatcherd/internal/devpg"
+	"github.com/dispatcherd/dispatcherd/internal/ondemand"
 	"github.com/dispatcherd/dispatcherd/internal/trace"
 	"github.com/dispatcherd/dispatcherd/migrations"
 	"github.com/dispatcherd/dispatcherd/scoring"
@@ -154,11 +155,11 @@ func (h *daemonHost) Insert(ctx context.Context, jobs []replayJob) error {
 
 // Request implements replayHost.
 func (h *daemonHost) Request(ctx context.Context, job replayJob) error {
-	a, err := h.daemon.Do(ctx, daemon.Request{Type: job.Type, Priority: job.Priority, Payload: job.Payload, Wait: true})
+	a, err := h.daemon.Do(ctx, ondemand.Request{Type: job.Type, Priority: job.Priority, Payload: job.Payload, WaitCapacity: true})
 	if err != nil {
 		return err
 	}
-	if a.Kind != actor.AnswerDone {
+	if a.Kind != ondemand.Done {
 		return fmt.Errorf("request was answered %s: %s", a.Kind, a.Reason)
 	}
 	return nil

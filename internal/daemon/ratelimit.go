@@ -7,19 +7,19 @@ import (
 	"go.uber.org/zap"
 )
 
-// seldom logs what somebody outside can bring about at will: at most one line in
-// a while, with how many it stands for.
-type seldom struct {
+// rateLimitedLog logs an event that a peer can cause at any rate: at most one line per
+// interval, with the number of events since the previous line.
+type rateLimitedLog struct {
 	log   *zap.Logger
-	every time.Duration
+	every time.Duration // the interval
 
 	mu      sync.Mutex
 	next    time.Time
 	skipped int
 }
 
-// warn logs a line, or counts it for the next one.
-func (s *seldom) warn(message string, fields ...zap.Field) {
+// warn logs a line, or counts the event for the next line.
+func (s *rateLimitedLog) warn(message string, fields ...zap.Field) {
 	s.mu.Lock()
 	now := time.Now()
 	if now.Before(s.next) {

@@ -2,11 +2,11 @@ package daemon
 
 import "github.com/prometheus/client_golang/prometheus"
 
-// boundMetrics shows the configured bounds of loop and worker socket, so that an
-// alert can compare what is held with what may be, and whether NOTIFY works.
+// boundMetrics exports the configured bounds of the loop and of the worker socket, with
+// which alerts compare the gauges, and whether notifications arrive.
 func boundMetrics(d *Daemon) []prometheus.Collector {
 	limits := prometheus.NewGaugeVec(prometheus.GaugeOpts{
-		Name: "dispatcherd_limit", Help: "Configured bounds of what the dispatcher and its workers may hold.",
+		Name: "dispatcherd_limit", Help: "Configured bounds of the dispatcher and its workers.",
 	}, []string{"limit"})
 	core, workers := d.cfg.Core.Limits, d.cfg.Workers
 	for name, value := range map[string]int{

@@ -11,6 +11,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/api"
 )
 
+// readTokens reads the bearer tokens of a file.
 func readTokens(path string) (*api.Tokens, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -24,9 +25,8 @@ func readTokens(path string) (*api.Tokens, error) {
 	return tokens, nil
 }
 
-// reload reads the file of tokens anew whenever it is told to, until ctx is done.
-// A file that cannot be used changes nothing: whoever may come in goes on doing so,
-// and nobody is locked out by a typing error.
+// reload reads the file of tokens again on each signal until ctx is done. If the file is
+// invalid, the current tokens remain valid, so that a typing error locks no caller out.
 func (d *Daemon) reload(ctx context.Context) {
 	for {
 		select {
@@ -36,15 +36,15 @@ func (d *Daemon) reload(ctx context.Context) {
 		}
 		path := d.cfg.API.TokenFile
 		if d.cfg.API.Listen == "" || path == "" {
-			d.log.Info("told to read the tokens anew; there is no file of them in use")
+			d.log.Info("signal to reload the tokens ignored: no token file is used")
 			continue
 		}
 		tokens, err := readTokens(path)
 		if err != nil {
-			d.log.Error("the tokens of before stay in use", zap.Error(err))
+			d.log.Error("the token file is invalid: the current tokens remain valid", zap.Error(err))
 			continue
 		}
-		d.tokens.Store(tokens)
-		d.log.Info("tokens read anew", zap.String("file", path), zap.Int("tokens", tokens.Len()))
+		d.api.tokens.Store(tokens)
+		d.log.Info("tokens reloaded", zap.String("file", path), zap.Int("tokens", tokens.Len()))
 	}
 }

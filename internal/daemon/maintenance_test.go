@@ -17,7 +17,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/workerproto"
 )
 
-// database is one with the schema.
+// database returns a database with the schema.
 func database(t *testing.T) *pgxpool.Pool {
 	t.Helper()
 	db, err := pgxpool.New(t.Context(), pgtest.New(t))
@@ -32,7 +32,7 @@ func statement(t *testing.T, db *pgxpool.Pool, sql string) {
 	require.NoError(t, err)
 }
 
-// running is a daemon until the test ends, and what it logs.
+// running starts a daemon that runs until the test ends. It returns the log, too.
 func running(t *testing.T, db *pgxpool.Pool) (*Daemon, *observer.ObservedLogs) {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "daemon") // t.TempDir is too long for a socket
@@ -54,27 +54,25 @@ func running(t *testing.T, db *pgxpool.Pool) (*Daemon, *observer.ObservedLogs) {
 	return d, lines
 }
 
-// Upkeep that fails is tried again soon: it has more than one chance.
-func TestPeer_B06_UpkeepThatFailsIsTriedAgain(t *testing.T) {
+func TestPeer_B06_FailedMaintenanceIsRetried(t *testing.T) {
 	db := database(t)
 	d, lines := running(t, db)
 	statement(t, db, `ALTER FUNCTION dispatcherd.keep_partitions RENAME TO keep_partitions_gone`)
-	require.Equal(t, leavesAgain, d.maintenance.keepLeaves(t.Context()))
-	require.NotZero(t, lines.FilterMessageSnippet("leaves of finished jobs failed").Len()) // the daemon's own first upkeep may fail, too
+	require.Equal(t, partitionRetry, d.maintenance.keepPartitions(t.Context()))
+	require.NotZero(t, lines.FilterMessageSnippet("daily partitions failed").Len()) // the first maintenance of the daemon may fail, too
 	statement(t, db, `ALTER FUNCTION dispatcherd.keep_partitions_gone RENAME TO keep_partitions`)
-	require.Equal(t, leavesEvery, d.maintenance.keepLeaves(t.Context()))
+	require.Equal(t, partitionInterval, d.maintenance.keepPartitions(t.Context()))
 }
 
-// A daemon that was killed may have left autovacuum at rest; the next one ends that,
-// and says so.
-func TestADaemonEndsARestOfVacuumThatAnotherLeftBehind(t *testing.T) {
+// A daemon that was killed may have paused autovacuum. The next one enables it again.
+func TestAutovacuumIsEnabledAgainAfterAKilledDaemon(t *testing.T) {
 	db := database(t)
 	statement(t, db, `SELECT dispatcherd.pause_vacuum(true)`)
 	d, lines := running(t, db)
 	d.maintenance.paceVacuum(t.Context())
-	var resting int
-	require.NoError(t, db.QueryRow(t.Context(), `SELECT count(*) FROM pg_class WHERE 'autovacuum_enabled=false' = ANY (reloptions)`).Scan(&resting))
-	require.Zero(t, resting)
+	var paused int
+	require.NoError(t, db.QueryRow(t.Context(), `SELECT count(*) FROM pg_class WHERE 'autovacuum_enabled=false' = ANY (reloptions)`).Scan(&paused))
+	require.Zero(t, paused)
 	require.Equal(t, 1, lines.FilterMessageSnippet("autovacuum of the table of jobs is enabled again").Len())
 	families, err := d.Metrics().Gather()
 	require.NoError(t, err)

@@ -1,4 +1,4 @@
-package daemon
+package backend
 
 import (
 	"context"
@@ -8,12 +8,13 @@ import (
 	"github.com/dispatcherd/dispatcherd/actor"
 	"github.com/dispatcherd/dispatcherd/api"
 	"github.com/dispatcherd/dispatcherd/claim"
+	"github.com/dispatcherd/dispatcherd/internal/decisionlog"
 	"github.com/dispatcherd/dispatcherd/scoring"
 )
 
-// Why implements api.Backend. The row says what the job is, the core what it waits
-// for now, and the decision log what was decided before.
-func (b *backend) Why(ctx context.Context, id dispatcherd.JobID) (api.Why, error) {
+// Why implements api.Backend. The row contains the job, the Core knows what it waits for
+// now, and the decision log contains earlier decisions.
+func (b *Backend) Why(ctx context.Context, id dispatcherd.JobID) (api.Why, error) {
 	if id.OnDemand() {
 		return b.whyRequest(id)
 	}
@@ -21,9 +22,9 @@ func (b *backend) Why(ctx context.Context, id dispatcherd.JobID) (api.Why, error
 	defer cancel()
 	job, err := b.jobs().Get(ctx, id)
 	if err != nil {
-		return api.Why{}, backendError(err)
+		return api.Why{}, classify(err)
 	}
-	me := int(b.store.Dispatcher())
+	me := int(b.Dispatcher())
 	switch {
 	case job.Status.Final():
 		why := api.Why{Job: id, Type: job.Type, Mode: "queued", Priority: job.Priority, Status: job.Status, Reasons: []string{api.ReasonFinal}}
@@ -47,8 +48,8 @@ func (b *backend) Why(ctx context.Context, id dispatcherd.JobID) (api.Why, error
 	return why, nil
 }
 
-// whyRequest explains a request, which only the core and the decision log know.
-func (b *backend) whyRequest(id dispatcherd.JobID) (api.Why, error) {
+// whyRequest explains a request in memory, which only the Core and the decision log know.
+func (b *Backend) whyRequest(id dispatcherd.JobID) (api.Why, error) {
 	x := b.explain(actor.Inquiry{ID: id})
 	if x.Mode != dispatcherd.OnDemand {
 		return b.whyEndedRequest(id)
@@ -64,9 +65,9 @@ func (b *backend) whyRequest(id dispatcherd.JobID) (api.Why, error) {
 	return why, nil
 }
 
-func (b *backend) explain(q actor.Inquiry) (x actor.Explanation) {
-	b.loop.Order(actor.Tick{}) // updates the ages
-	b.loop.Ask(func(c *actor.Core) { x = c.Explain(q) })
+func (b *Backend) explain(q actor.Inquiry) (x actor.Explanation) {
+	b.Loop.Order(actor.Tick{}) // updates the ages
+	b.Loop.Ask(func(c *actor.Core) { x = c.Explain(q) })
 	return x
 }
 
@@ -95,10 +96,60 @@ func whyView(x *actor.Explanation) api.Why {
 	return why
 }
 
-// scoreView shows points, which the core keeps in thousandths.
+// scoreView converts a score to points; the Core counts thousandths.
 func scoreView(t scoring.Terms) api.Score {
 	points := func(m scoring.Milli) float64 { return float64(m) / 1000 }
 	return api.Score{
 		Total: points(t.Total()), Base: points(t.Base), Age: points(t.Age), Rarity: points(t.Rarity), OnDemand: points(t.OnDemand),
 	}
+}
+
+// addDecisions adds the entries of the decision log about the job to an explanation. It
+// reports whether there are any.
+func (b *Backend) addDecisions(why *api.Why, id dispatcherd.JobID) bool {
+	if b.Decisions == nil {
+		why.DecisionLog = api.DecisionLogOff
+		return false
+	}
+	placed, ended := b.Decisions.Find(id)
+	if placed != nil {
+		why.Placement = placementView(placed)
+	}
+	if ended != nil {
+		why.Type, why.Priority = ended.Type, ended.Priority
+		why.End = &api.End{
+			At: ended.At, Attempt: int(ended.Attempt), Outcome: ended.OutcomeName(), Waited: ended.Waited.Seconds(), Ran: ended.Ran.Seconds(),
+		}
+	}
+	switch {
+	case placed != nil:
+	case b.Decisions.Stats().Overwritten > 0:
+		why.DecisionLog = api.DecisionLogOverwritten
+	default:
+		why.DecisionLog = api.DecisionLogMissing
+	}
+	return placed != nil || ended != nil
+}
+
+func placementView(e *decisionlog.Entry) *api.Placement {
+	p := &api.Placement{
+		At: e.At, Attempt: int(e.Attempt), Slot: int64(e.Slot), Worker: e.Worker, Score: scoreView(e.Terms),
+		Capacity: int(e.Capacity), SlotTypes: int(e.SlotTypes), Waited: e.Waited.Seconds(), WaitedFor: e.ReasonNames(),
+	}
+	if r := e.RunnerUp; r.Type != "" {
+		p.RunnerUp = &api.RunnerUp{Job: int64(r.Job), Type: r.Type, Score: decisionlog.Points(r.Score)}
+	}
+	return p
+}
+
+// whyEndedRequest explains a request that is no longer in memory.
+func (b *Backend) whyEndedRequest(id dispatcherd.JobID) (api.Why, error) {
+	why := api.Why{Job: id, Mode: dispatcherd.OnDemand.String(), Status: dispatcherd.Failed, Reasons: []string{api.ReasonFinal}}
+	if !b.addDecisions(&why, id) || why.End == nil {
+		return api.Why{}, api.ErrNotFound // it was never here, or its entries are overwritten
+	}
+	if why.End.Outcome == actor.AnswerDone.String() {
+		why.Status = dispatcherd.Done
+	}
+	return why, nil
 }

@@ -16,14 +16,14 @@ import (
 	"github.com/dispatcherd/dispatcherd/migrations"
 )
 
-// Each kind of statement has its own connection. When the server ends all of them
-// at once, they fail and succeed in turn for a while: that is one trouble.
-func TestATroubleOfManyConnectionsIsToldOnce(t *testing.T) {
+// Each kind of statement has its own connection. If the server closes all of them, they
+// fail and succeed in turn for some seconds.
+func TestAnOutageOfManyConnectionsIsLoggedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		core, lines := observer.New(zap.InfoLevel)
-		tr := &trouble{log: zap.New(core)}
-		ok := func(op claim.Operation) { tr.saw(claim.Report{Operation: op}) }
-		gone := func(op claim.Operation) { tr.saw(claim.Report{Operation: op, Err: errors.New("conn closed")}) }
+		tr := &statementLog{log: zap.New(core)}
+		ok := func(op claim.Operation) { tr.report(claim.Report{Operation: op}) }
+		gone := func(op claim.Operation) { tr.report(claim.Report{Operation: op, Err: errors.New("conn closed")}) }
 		ok(claim.OpFetch)
 		for range 2 {
 			for _, op := range []claim.Operation{claim.OpFetch, claim.OpClaim, claim.OpFinish, claim.OpHeartbeat} {
@@ -32,11 +32,11 @@ func TestATroubleOfManyConnectionsIsToldOnce(t *testing.T) {
 				time.Sleep(time.Second)
 			}
 			require.Equal(t, []string{"Postgres does not answer"}, messages(lines.All()))
-			time.Sleep(calm)
+			time.Sleep(recovered)
 			ok(claim.OpHeartbeat)
 			ok(claim.OpHeartbeat)
 			require.Equal(t, []string{"Postgres does not answer", "Postgres answers again"}, messages(lines.All()))
-			require.Equal(t, 3*time.Second, lines.All()[1].ContextMap()["trouble"])
+			require.Equal(t, 3*time.Second, lines.All()[1].ContextMap()["outage"])
 			lines.TakeAll()
 		}
 	})
@@ -49,40 +49,39 @@ func messages(lines []observer.LoggedEntry) (all []string) {
 	return all
 }
 
-// A database that start-up refuses has answered: "Postgres does not answer" would
-// send its operator to the wrong place.
-func TestADatabaseThatIsRefusedIsNotCalledSilent(t *testing.T) {
+// A database that cannot be used has answered, so the log must not say that Postgres does
+// not answer.
+func TestAnUnusableDatabaseIsNotLoggedAsAnOutage(t *testing.T) {
 	core, lines := observer.New(zap.InfoLevel)
-	tr := &trouble{log: zap.New(core)}
+	tr := &statementLog{log: zap.New(core)}
 	for _, err := range []error{&migrations.VersionError{Have: -1, Want: 10}, claim.ErrTransactionPool} {
-		tr.saw(claim.Report{Operation: claim.OpConnect, Err: fmt.Errorf("open the store: %w", err)})
+		tr.report(claim.Report{Operation: claim.OpConnect, Err: fmt.Errorf("open the store: %w", err)})
 	}
 	require.Empty(t, messages(lines.All()))
-	tr.saw(claim.Report{Operation: claim.OpConnect, Err: errors.New("connection refused")})
+	tr.report(claim.Report{Operation: claim.OpConnect, Err: errors.New("connection refused")})
 	require.Equal(t, []string{"Postgres does not answer"}, messages(lines.All()))
 }
 
-// A right that is missing is no matter of patience, and says what to do.
-func TestAMissingRightIsToldWithWhatToDo(t *testing.T) {
+func TestAMissingRightIsLoggedWithTheGrantThatAddsIt(t *testing.T) {
 	core, lines := observer.New(zap.InfoLevel)
-	tr := &trouble{log: zap.New(core), dsn: "postgres://web:secret@db/app"}
+	tr := &statementLog{log: zap.New(core), dsn: "postgres://web:secret@db/app"}
 	refused := claim.Report{Operation: claim.OpClaim, Err: &pgconn.PgError{Severity: "ERROR", Code: "42501", Message: "permission denied for table claims"}}
-	tr.saw(refused)
-	tr.saw(refused)
-	tr.saw(claim.Report{Operation: claim.OpFetch})
+	tr.report(refused)
+	tr.report(refused)
+	tr.report(claim.Report{Operation: claim.OpFetch})
 	require.Equal(t, 1, lines.Len())
 	require.Contains(t, lines.All()[0].Message, `the role "web" of --database-url lacks this right`)
 	require.Contains(t, lines.All()[0].Message, `GRANT dispatcherd_dispatcher TO "web";`)
 	require.NotContains(t, lines.All()[0].Message, "secret")
 	require.Contains(t, lines.All()[0].ContextMap()["error"], "table claims")
-	tr.saw(claim.Report{Operation: claim.OpClaim})
-	tr.saw(claim.Report{Operation: claim.OpClaim})
-	require.Equal(t, "Postgres carries the statement out again", lines.All()[1].Message)
+	tr.report(claim.Report{Operation: claim.OpClaim})
+	tr.report(claim.Report{Operation: claim.OpClaim})
+	require.Equal(t, "Postgres executes the statement again", lines.All()[1].Message)
 	require.Equal(t, 2, lines.Len())
 }
 
-// The listener tells every try in vain, at most five seconds apart.
-func TestThatNoNotificationsArriveIsToldOnce(t *testing.T) {
+// The listener reports each failed attempt, at most five seconds apart.
+func TestALostListenConnectionIsLoggedOnce(t *testing.T) {
 	core, lines := observer.New(zap.InfoLevel)
 	o := &storeObserver{log: zap.New(core), listener: newListenerState()}
 	for range 2 {

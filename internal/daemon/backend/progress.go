@@ -1,4 +1,4 @@
-package daemon
+package backend
 
 import (
 	"context"
@@ -12,9 +12,9 @@ import (
 	"github.com/dispatcherd/dispatcherd/claim"
 )
 
-// progressNotes hold the newest progress of each row's job that runs here. It
-// is written down once a second at most, because every write makes a version
-// of the row. There are never more notes than running jobs.
+// progressNotes holds the latest progress of each queued job that runs here. It is written
+// at most once per second, because each write creates a version of the row. There are never
+// more notes than running jobs.
 type progressNotes struct {
 	mu     sync.Mutex
 	newest map[dispatcherd.JobID]claim.Progress
@@ -39,9 +39,9 @@ func (p *progressNotes) take() []claim.Progress {
 	return items
 }
 
-// recordProgress writes the notes down until ctx is done. What cannot be
-// written is superseded by the next note anyway.
-func (d *Daemon) recordProgress(ctx context.Context) {
+// RecordProgress calls write with the latest progress once per second until ctx is done.
+// Progress that cannot be written is replaced by the next report.
+func (r *Rows) RecordProgress(ctx context.Context, log *zap.Logger, write func(context.Context, []claim.Progress) error) {
 	tick := time.NewTicker(progressPause)
 	defer tick.Stop()
 	for {
@@ -50,12 +50,12 @@ func (d *Daemon) recordProgress(ctx context.Context) {
 			return
 		case <-tick.C:
 		}
-		items := d.rows.progress.take()
+		items := r.progress.take()
 		if len(items) == 0 {
 			continue
 		}
-		if err := d.store.Progress(ctx, items); err != nil && ctx.Err() == nil {
-			d.log.Debug("progress was not recorded", zap.Int("jobs", len(items)), zap.Error(err))
+		if err := write(ctx, items); err != nil && ctx.Err() == nil {
+			log.Debug("progress was not recorded", zap.Int("jobs", len(items)), zap.Error(err))
 		}
 	}
 }

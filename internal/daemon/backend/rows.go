@@ -1,4 +1,4 @@
-package daemon
+package backend
 
 import (
 	"context"
@@ -13,53 +13,55 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/ondemand"
 )
 
-// rows tells those who wait for rows of the table what becomes of them. What
-// this dispatcher sends or records itself is told at once; what happens
-// elsewhere is found by one query for all of them, again and again while
-// anybody waits. Nothing of it costs a job that nobody waits for.
-type rows struct {
+// Rows reports the changes of rows to the callers that watch them. It reports at once what
+// this dispatcher sends and records. One query for all watched rows, repeated while there
+// are any, finds the changes by other dispatchers. Jobs whose rows are not watched cost
+// nothing. It implements shell.Rows.
+type Rows struct {
 	db     claim.DB
 	every  time.Duration
 	worker func(dispatcherd.SessionID) string
-	count  atomic.Int64  // watched rows; looked at without the lock
+	count  atomic.Int64  // watched rows; read without the lock
 	more   chan struct{} // capacity 1: the first row is watched
 
 	mu      sync.Mutex
 	watched map[dispatcherd.JobID]*watchedRow
 	ends    [ondemand.Changed]uint64 // durable requests by ondemand.AnswerKind; 0: the caller hung up
 	begun   uint64
-	over    bool // release was called: nobody is told anything any more
+	over    bool // Release was called
 	starts  starts
 
 	progress progressNotes // of running jobs, to be written to their rows
 }
 
-// watchedRow is one row with those who wait.
+// watchedRow is one row and the callers that watch it.
 type watchedRow struct {
 	watchers map[ondemand.Caller]bool // true: a durable request, which is answered once
-	status   dispatcherd.Status       // as last heard of
+	status   dispatcherd.Status       // the latest known
 	attempt  dispatcherd.Attempt
 	worker   string
 }
 
-func newRows(db claim.DB, every time.Duration, worker func(dispatcherd.SessionID) string) *rows {
-	return &rows{db: db, every: every, worker: worker, more: make(chan struct{}, 1), watched: map[dispatcherd.JobID]*watchedRow{},
+// NewRows returns Rows that read the watched rows from db at an interval. worker returns
+// the name of a session's worker.
+func NewRows(db claim.DB, every time.Duration, worker func(dispatcherd.SessionID) string) *Rows {
+	return &Rows{db: db, every: every, worker: worker, more: make(chan struct{}, 1), watched: map[dispatcherd.JobID]*watchedRow{},
 		progress: progressNotes{newest: map[dispatcherd.JobID]claim.Progress{}}}
 }
 
-// expect is to be called before a row is written that will be watched, so that
-// nothing is missed between its commit and the watch. Done ends it.
-func (r *rows) expect() (done func()) {
+// expect must be called before the insertion of a row that will be watched, so that a
+// start between its commit and watch is recorded. done ends the recording.
+func (r *Rows) expect() (done func()) {
 	r.starts.awaited.Add(1)
 	return func() { r.starts.awaited.Add(-1) }
 }
 
-// watch adds somebody who waits. With answered he is told the end once and for
-// all, which may be before this returns; otherwise of every change, until stop.
-func (r *rows) watch(id dispatcherd.JobID, c ondemand.Caller, answered bool) (stop func()) {
+// watch adds a caller. With answered, the caller gets one answer, possibly before watch
+// returns. Otherwise the caller is informed of every change, until stop is called.
+func (r *Rows) watch(id dispatcherd.JobID, c ondemand.Caller, answered bool) (stop func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.over && answered { // its row was being written when the others were told
+	if r.over && answered { // the row was being inserted during Release
 		r.begun++
 		r.ends[ondemand.Stopping]++
 		c.Answered(theRowStays)
@@ -86,8 +88,8 @@ func (r *rows) watch(id dispatcherd.JobID, c ondemand.Caller, answered bool) (st
 	return func() { r.leave(id, c) }
 }
 
-// leave removes somebody; what is being told to him right now he may still hear.
-func (r *rows) leave(id dispatcherd.JobID, c ondemand.Caller) {
+// leave removes a caller. A report that is being delivered may still arrive.
+func (r *Rows) leave(id dispatcherd.JobID, c ondemand.Caller) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if w := r.watched[id]; w != nil {
@@ -98,7 +100,7 @@ func (r *rows) leave(id dispatcherd.JobID, c ondemand.Caller) {
 	}
 }
 
-func (r *rows) removeLocked(id dispatcherd.JobID, w *watchedRow, c ondemand.Caller) {
+func (r *Rows) removeLocked(id dispatcherd.JobID, w *watchedRow, c ondemand.Caller) {
 	delete(w.watchers, c)
 	if len(w.watchers) == 0 {
 		delete(r.watched, id)
@@ -106,8 +108,8 @@ func (r *rows) removeLocked(id dispatcherd.JobID, w *watchedRow, c ondemand.Call
 	}
 }
 
-// Sent implements shell.Rows: it tells that a row's job was handed to a slot here.
-func (r *rows) Sent(e *actor.Send) {
+// Sent implements shell.Rows.
+func (r *Rows) Sent(e *actor.Send) {
 	awaited := r.starts.awaited.Load() > 0
 	if r.count.Load() == 0 && !awaited {
 		return
@@ -126,18 +128,18 @@ func (r *rows) Sent(e *actor.Send) {
 }
 
 // Progress implements shell.Rows.
-func (r *rows) Progress(e *actor.Progress) {
+func (r *Rows) Progress(e *actor.Progress) {
 	r.reported(e.Job, ondemand.Report{Attempt: e.Attempt, JSON: e.JSON})
 	r.progress.note(e)
 }
 
 // Partial implements shell.Rows.
-func (r *rows) Partial(e *actor.Partial) {
+func (r *Rows) Partial(e *actor.Partial) {
 	r.reported(e.Job, ondemand.Report{Attempt: e.Attempt, Partial: true, JSON: e.JSON})
 }
 
-// reported hands on progress and output of a row's job that runs here.
-func (r *rows) reported(job dispatcherd.JobID, report ondemand.Report) {
+// reported passes progress and partial output of a job that runs here to its callers.
+func (r *Rows) reported(job dispatcherd.JobID, report ondemand.Report) {
 	if r.count.Load() == 0 {
 		return
 	}
@@ -150,8 +152,8 @@ func (r *rows) reported(job dispatcherd.JobID, report ondemand.Report) {
 	}
 }
 
-// finished tells the ends that were recorded. items is sorted, stale too.
-func (r *rows) finished(req *contract.FinishRequest, res *contract.FinishResult) {
+// Finished reports the recorded ends. The items and the stale ids are sorted.
+func (r *Rows) Finished(req *contract.FinishRequest, res *contract.FinishResult) {
 	if r.count.Load() == 0 || res.Verdict != contract.OK {
 		return
 	}
@@ -171,11 +173,11 @@ func (r *rows) finished(req *contract.FinishRequest, res *contract.FinishResult)
 		case contract.Cancelled:
 			state.status = dispatcherd.Cancelled
 		}
-		r.heard(&state)
+		r.changed(&state)
 	}
 }
 
-// rowState is what is known of a row at a moment.
+// rowState is the state of a row at one moment.
 type rowState struct {
 	id      dispatcherd.JobID
 	status  dispatcherd.Status
@@ -194,8 +196,8 @@ func (s *rowState) answer(worker string) ondemand.Answer {
 	return ondemand.Answer{Kind: ondemand.Cancelled, Reason: "it was cancelled", Worker: worker}
 }
 
-// heard tells the watchers of a row, if there is anything new.
-func (r *rows) heard(s *rowState) {
+// changed informs the callers of a row if its state is new.
+func (r *Rows) changed(s *rowState) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	w := r.watched[s.id]
@@ -216,8 +218,9 @@ func (r *rows) heard(s *rowState) {
 	}
 }
 
-// poll looks at the watched rows until ctx is done. It rests while nobody waits.
-func (r *rows) poll(ctx context.Context) {
+// Poll reads the watched rows again and again until ctx is done. It pauses while no row
+// is watched.
+func (r *Rows) Poll(ctx context.Context) {
 	timer := time.NewTimer(r.every)
 	defer timer.Stop()
 	for {
@@ -232,24 +235,24 @@ func (r *rows) poll(ctx context.Context) {
 				return
 			case <-r.more:
 			}
-		} else if r.look(ctx) != nil {
-			timer.Reset(10 * r.every) // Postgres does not answer; the loop's own statements say so aloud
+		} else if r.read(ctx) != nil {
+			timer.Reset(10 * r.every) // Postgres does not answer; the statements of the loop log it
 			continue
 		}
 		timer.Reset(r.every)
 	}
 }
 
-// look reads all watched rows once.
-func (r *rows) look(ctx context.Context) error {
+// read reads all watched rows once.
+func (r *Rows) read(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, claim.DefaultTimeout)
 	defer cancel()
 	return claim.Jobs{DB: r.db}.States(ctx, r.ids(), func(s claim.State) {
-		r.heard(&rowState{id: s.ID, status: s.Status, attempt: s.Attempt, result: s.Result, failure: s.Failure})
+		r.changed(&rowState{id: s.ID, status: s.Status, attempt: s.Attempt, result: s.Result, failure: s.Failure})
 	})
 }
 
-func (r *rows) ids() []dispatcherd.JobID {
+func (r *Rows) ids() []dispatcherd.JobID {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	ids := make([]dispatcherd.JobID, 0, len(r.watched))
@@ -259,16 +262,16 @@ func (r *rows) ids() []dispatcherd.JobID {
 	return ids
 }
 
-// theRowStays is what durable callers are told when their dispatcher stops.
+// theRowStays is the answer to callers of durable requests when their dispatcher stops.
 var theRowStays = ondemand.Answer{Kind: ondemand.Stopping, Reason: "the dispatcher is about to stop; the job goes on, ask for it by its id"}
 
-// release tells durable callers that this dispatcher stops, those to come as
-// well; their rows stay.
-func (r *rows) release() {
+// Release answers the present and future callers of durable requests: this dispatcher
+// stops, and their rows stay.
+func (r *Rows) Release() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.over = true
-	for id, w := range r.watched { // order-free: each is told alone
+	for id, w := range r.watched { // order-free: each caller gets its own answer
 		for c, answered := range w.watchers {
 			if answered {
 				r.ends[ondemand.Stopping]++
@@ -279,9 +282,12 @@ func (r *rows) release() {
 	}
 }
 
-// tally returns how many durable requests began to wait here, and how they ended.
-func (r *rows) tally() (begun uint64, ends [ondemand.Changed]uint64) {
+// Tally returns how many durable requests were submitted here, and how they ended.
+func (r *Rows) Tally() (begun uint64, ends [ondemand.Changed]uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.begun, r.ends
 }
+
+// Watched returns the number of rows that callers watch.
+func (r *Rows) Watched() int64 { return r.count.Load() }

@@ -1,4 +1,4 @@
-package daemon
+package backend
 
 import (
 	"sync/atomic"
@@ -7,15 +7,15 @@ import (
 	"github.com/dispatcherd/dispatcherd/actor"
 )
 
-// maxStarts is how many starts are remembered: those of 10 ms at the highest
-// rate, which is many times as long as Postgres takes to tell an id.
+// maxStarts bounds the recorded starts: those of 10 ms at the highest rate, which is many
+// times as long as an insertion takes.
 const maxStarts = 1024
 
-// starts are the latest jobs that were sent while a durable request waited to be
-// told its row's id: the row can be seen from its commit on, and may be with a
-// worker before its id is here. The lock of rows guards them, awaited apart.
+// starts records the latest jobs that were sent while a durable request was being
+// inserted: the row is visible from its commit on, and a worker may have the job before the
+// insertion returns the id. The lock of Rows guards all fields except awaited.
 type starts struct {
-	awaited atomic.Int32 // ids that are on their way
+	awaited atomic.Int32 // insertions in flight
 	latest  []start      // the oldest are overwritten
 	next    int
 }
@@ -27,7 +27,7 @@ type start struct {
 	session dispatcherd.SessionID
 }
 
-// note remembers a job that was sent, in place of the oldest one.
+// note records a job that was sent, in place of the oldest one.
 func (s *starts) note(e *actor.Send) {
 	this := start{e.Job, e.Attempt, e.Slot, e.Session}
 	if len(s.latest) < maxStarts {
@@ -38,7 +38,7 @@ func (s *starts) note(e *actor.Send) {
 	s.next = (s.next + 1) % maxStarts
 }
 
-// find returns the last start of a job that is remembered.
+// find returns the last recorded start of a job.
 func (s *starts) find(id dispatcherd.JobID) (found start, ok bool) {
 	for _, this := range s.latest {
 		if this.job == id && this.attempt > found.attempt {

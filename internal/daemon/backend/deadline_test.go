@@ -1,4 +1,4 @@
-package daemon
+package backend
 
 import (
 	"fmt"
@@ -20,7 +20,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
-// unobserved is an api.Observer that looks away.
+// unobserved is an api.Observer that does nothing.
 type unobserved struct{}
 
 // Responded implements api.Observer.
@@ -32,61 +32,61 @@ func (unobserved) Failed(string, error) {}
 // Refused implements api.Observer.
 func (unobserved) Refused(api.Bound) {}
 
-// workshop is a Performer with slots that take their time, and an empty table. A
-// slot that is told to stop does not.
-type workshop struct {
-	d       *Daemon
-	service time.Duration
+// slowSlots is an actor.Performer with slots that take a fixed time for each job, and an
+// empty table. Its slots ignore Cancel.
+type slowSlots struct {
+	loop     *actor.Actor
+	requests *Requests
+	service  time.Duration
 }
 
 // Perform implements actor.Performer.
-func (w *workshop) Perform(fx []actor.Effect) {
+func (w *slowSlots) Perform(fx []actor.Effect) {
 	for i := range fx {
 		switch e := fx[i].(type) {
 		case *actor.Fetch:
 			request := e.Request
 			time.AfterFunc(time.Millisecond, func() {
-				w.d.loop.Result(actor.Fetched{Request: request, Result: contract.FetchResult{Verdict: contract.OK}})
+				w.loop.Result(actor.Fetched{Request: request, Result: contract.FetchResult{Verdict: contract.OK}})
 			})
 		case *actor.Send:
 			result := actor.Result{Job: e.Job, Attempt: e.Attempt, OK: true}
 			time.AfterFunc(w.service, func() {
-				w.d.loop.Release(actor.Released{Session: 1, Results: []actor.Result{result}})
+				w.loop.Release(actor.Released{Session: 1, Results: []actor.Result{result}})
 			})
 		case *actor.Answer:
-			w.d.callers.Answer(e)
+			w.requests.Answer(e)
 		case *actor.Started:
-			w.d.callers.Started(e)
+			w.requests.Started(e)
 		}
 	}
 }
 
 // open returns the API of a dispatcher with slots of one type.
-func (w *workshop) open(t *testing.T, slots int) *api.Handler {
-	cfg := Config{Core: actor.DefaultConfig(), API: APIConfig{Config: api.DefaultConfig()}}
-	loop := actor.NewActor(actor.New(cfg.Core), nil)
-	w.d = &Daemon{cfg: cfg, loop: loop, callers: newCallers(loop), ended: make(chan struct{})}
-	loop.Start(w)
-	t.Cleanup(w.d.loop.Stop)
+func (w *slowSlots) open(t *testing.T, slots int) *api.Handler {
+	core := actor.DefaultConfig()
+	w.loop = actor.NewActor(actor.New(core), nil)
+	w.requests = NewRequests(w.loop)
+	w.loop.Start(w)
+	t.Cleanup(w.loop.Stop)
 	ev := actor.Registered{Session: 1, Worker: "w"}
 	for i := range slots {
 		ev.Slots = append(ev.Slots, dispatcherd.Slot{ID: dispatcherd.SlotID(i + 1), Number: int32(i), Types: []string{"pdf"}})
 	}
-	w.d.loop.Register(ev)
-	h := api.New(cfg.API.Config, (*backend)(w.d), unobserved{}, http.NotFoundHandler())
+	w.loop.Register(ev)
+	h := api.New(api.DefaultConfig(), New(Config{Loop: w.loop, Requests: w.requests, ReconnectGrace: core.ReconnectGrace}), unobserved{}, http.NotFoundHandler())
 	t.Cleanup(h.Close)
 	return h
 }
 
-// Three times as many callers as the slots can serve, in every way that a caller can
-// wait. Nobody hears later than 50 ms after his deadline, whoever he is: here, where
-// no machine stands between, each of them is held to it. The same over sockets, as a
-// median, is a test of the command.
-func TestEveryCallerIsAnsweredWithin50msOfHisDeadline(t *testing.T) {
+// The load is three times the capacity, and callers wait in all possible ways. In simulated
+// time, each answer arrives at most 50 ms after the deadline. An end-to-end test checks the
+// median over sockets.
+func TestEachCallerIsAnsweredWithin50msOfItsDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const slots, service, load, lasts, soon = 4, 500 * time.Millisecond, 3, 5 * time.Minute, 50 * time.Millisecond
-		h := (&workshop{service: service}).open(t, slots)
-		ways := []string{"alone", "with events", "with a key", "in a shared run"}
+		h := (&slowSlots{service: service}).open(t, slots)
+		ways := []string{"alone", "with events", "with a key", "in a shared request"}
 		rng := rand.New(rand.NewPCG(5, 5))
 		var mu sync.Mutex
 		ends := map[string]int{}
@@ -95,7 +95,7 @@ func TestEveryCallerIsAnsweredWithin50msOfHisDeadline(t *testing.T) {
 		for n, began := 0, time.Now(); time.Since(began) < lasts; n++ {
 			way, timeout := ways[n%len(ways)], time.Duration(100+rng.IntN(8000))*time.Millisecond
 			body := fmt.Sprintf(`{"type":"pdf","timeout":"%v","priority":%d}`, timeout, rng.IntN(11))
-			if way == "in a shared run" {
+			if way == "in a shared request" {
 				body = fmt.Sprintf(`{"type":"pdf","timeout":"%v","priority":8,"coalesce_key":"%d"}`, timeout, n/8) // of two callers
 			}
 			req := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/v1/requests", strings.NewReader(body))
@@ -126,7 +126,7 @@ func TestEveryCallerIsAnsweredWithin50msOfHisDeadline(t *testing.T) {
 			time.Sleep(time.Duration(2 * rng.Float64() * float64(service) / slots / load))
 		}
 		calls.Wait()
-		t.Logf("the latest %v after his deadline; %v", latest, ends)
+		t.Logf("the latest %v after its deadline; %v", latest, ends)
 		require.Len(t, ends, 2*len(ways), "%v", ends)
 		for _, way := range ways {
 			require.Greater(t, ends[way+": late"], 100, "it was an overload")

@@ -1,4 +1,4 @@
-package daemon
+package backend
 
 import (
 	"testing"
@@ -11,7 +11,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/ondemand"
 )
 
-// startedAt is a caller who notes where his job runs.
+// startedAt is a caller that records where its job runs.
 type startedAt struct {
 	slot   dispatcherd.SlotID
 	worker string
@@ -21,18 +21,18 @@ func (s *startedAt) Started(slot dispatcherd.SlotID, worker string) { s.slot, s.
 func (*startedAt) Reported(ondemand.Report)                         {}
 func (*startedAt) Answered(ondemand.Answer)                         {}
 
-func TestAStartBeforeTheIdIsKnownIsHeardOf(t *testing.T) {
-	r := newRows(nil, time.Second, func(s dispatcherd.SessionID) string { return map[dispatcherd.SessionID]string{3: "w3", 4: "w4"}[s] })
+func TestAStartBeforeTheIDIsKnownIsReported(t *testing.T) {
+	r := NewRows(nil, time.Second, func(s dispatcherd.SessionID) string { return map[dispatcherd.SessionID]string{3: "w3", 4: "w4"}[s] })
 	send := func(job dispatcherd.JobID, attempt dispatcherd.Attempt, session dispatcherd.SessionID) {
 		r.Sent(&actor.Send{Job: job, Attempt: attempt, Slot: 20 + dispatcherd.SlotID(session), Session: session})
 	}
 	send(7, 1, 3)
 	done := r.expect()
 	send(8, 1, 3)
-	send(8, 2, 4) // its first worker died at once
-	var early, nobodys startedAt
-	r.watch(7, &nobodys, true)
-	require.Zero(t, nobodys, "nobody was expected then")
+	send(8, 2, 4) // its first worker died
+	var early, unexpected startedAt
+	r.watch(7, &unexpected, true)
+	require.Zero(t, unexpected, "no insertion was in flight")
 	r.watch(8, &early, true)
 	require.Equal(t, startedAt{24, "w4"}, early)
 	require.Equal(t, "w4", r.watched[8].worker, "for the answer")
@@ -42,7 +42,7 @@ func TestAStartBeforeTheIdIsKnownIsHeardOf(t *testing.T) {
 	for job := range dispatcherd.JobID(2 * maxStarts) {
 		send(100+job, 1, 3)
 	}
-	require.Len(t, r.starts.latest, maxStarts, "the memory of it is bounded")
+	require.Len(t, r.starts.latest, maxStarts, "the recorded starts are bounded")
 	var last, first startedAt
 	r.watch(100+2*maxStarts-1, &last, true)
 	require.Equal(t, startedAt{23, "w3"}, last)

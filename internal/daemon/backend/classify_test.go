@@ -1,4 +1,4 @@
-package daemon
+package backend
 
 import (
 	"context"
@@ -15,13 +15,13 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/ondemand"
 )
 
-// A caller of the API is told to come again, not that the dispatcher is wrong.
-func TestAConnectionThatEndsWithoutAWordIsAnOutage(t *testing.T) {
+// A caller of the API gets 503 and may retry.
+func TestALostConnectionIsUnavailable(t *testing.T) {
 	for _, err := range []error{
 		fmt.Errorf("insert: %w", io.ErrUnexpectedEOF), fmt.Errorf("receive: %w", io.EOF), &net.OpError{Op: "read", Err: syscall.ECONNRESET},
 		&pgconn.PgError{Code: "57P01"}, context.DeadlineExceeded,
 	} {
-		require.ErrorIs(t, backendError(err), ondemand.ErrUnavailable)
+		require.ErrorIs(t, classify(err), ondemand.ErrUnavailable)
 	}
-	require.NotErrorIs(t, backendError(errors.New("a bug")), ondemand.ErrUnavailable)
+	require.NotErrorIs(t, classify(errors.New("a bug")), ondemand.ErrUnavailable)
 }

@@ -1,4 +1,4 @@
-package daemon
+package backend
 
 import (
 	"bytes"
@@ -9,7 +9,6 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -20,8 +19,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/problem"
 )
 
-// linesOnly is a dispatcher that takes uploads and nothing else: what would be
-// copied into the table is kept.
+// linesOnly is an api.Backend that implements uploads only. It keeps the rows.
 type linesOnly struct {
 	api.Backend
 
@@ -31,7 +29,7 @@ type linesOnly struct {
 
 // InsertLines implements api.Backend.
 func (l *linesOnly) InsertLines(_ context.Context, body io.Reader, strict bool, bad func(int, error)) (int64, error) {
-	u := &upload{lines: joblines.NewReader(body, l.longest), strict: strict, tell: bad}
+	u := &upload{lines: joblines.NewReader(body, l.longest), strict: strict, report: bad}
 	u.jobs(func(n claim.New, err error) bool {
 		if err == nil {
 			l.kept = append(l.kept, n)
@@ -49,21 +47,9 @@ func (l *linesOnly) InsertLines(_ context.Context, body io.Reader, strict bool, 
 	return int64(len(l.kept)), nil
 }
 
-// deafObserver is an api.Observer.
-type deafObserver struct{}
-
-// Responded implements api.Observer.
-func (deafObserver) Responded(string, int, time.Duration) {}
-
-// Failed implements api.Observer.
-func (deafObserver) Failed(string, error) {}
-
-// Refused implements api.Observer.
-func (deafObserver) Refused(api.Bound) {}
-
-// Whatever is uploaded: every line that says something is inserted or told as
-// bad, never both; nothing is inserted when a strict upload has a bad line; what
-// reaches the table keeps its limits; and a refusal is a problem.
+// FuzzUpload checks for any upload: each line that is not empty is either inserted or
+// reported as bad; a strict upload with a bad line inserts nothing; inserted rows respect
+// the limits of the table; an error response is a problem document.
 func FuzzUpload(f *testing.F) {
 	f.Add([]byte("{\"type\":\"pdf\"}\n\n{\"type\":\"pdf\",\"payload\":{\"a\":[1]},\"priority\":3}"), true)
 	f.Add([]byte("\xef\xbb\xbf{\"type\":\"pdf\"}\r\nnonsense\n{\"type\":\"\"}\n"), false)
@@ -73,7 +59,7 @@ func FuzzUpload(f *testing.F) {
 	cfg := api.DefaultConfig()
 	cfg.MaxPayload, cfg.MaxUpload = 500, 3000
 	l := &linesOnly{longest: cfg.MaxPayload}
-	h := api.New(cfg, l, deafObserver{}, http.NotFoundHandler())
+	h := api.New(cfg, l, unobserved{}, http.NotFoundHandler())
 	f.Cleanup(h.Close)
 	f.Fuzz(func(t *testing.T, body []byte, strict bool) {
 		l.kept = nil
@@ -86,16 +72,16 @@ func FuzzUpload(f *testing.F) {
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, r)
 		if w.Code != http.StatusCreated {
-			var told problem.Problem
+			var response problem.Problem
 			require.Equal(t, "application/problem+json", w.Header().Get("Content-Type"))
-			require.NoError(t, json.Unmarshal(w.Body.Bytes(), &told))
-			require.Equal(t, w.Code, told.Status)
-			require.Contains(t, []int{http.StatusRequestEntityTooLarge, http.StatusUnprocessableEntity}, w.Code, told.Detail)
+			require.NoError(t, json.Unmarshal(w.Body.Bytes(), &response))
+			require.Equal(t, w.Code, response.Status)
+			require.Contains(t, []int{http.StatusRequestEntityTooLarge, http.StatusUnprocessableEntity}, w.Code, response.Detail)
 			require.Empty(t, l.kept)
 			return
 		}
-		var told api.Uploaded
-		require.NoError(t, json.Unmarshal(w.Body.Bytes(), &told))
+		var response api.Uploaded
+		require.NoError(t, json.Unmarshal(w.Body.Bytes(), &response))
 		lines := 0
 		for line := range bytes.SplitSeq(bytes.TrimPrefix(body, []byte("\xef\xbb\xbf")), []byte("\n")) {
 			require.LessOrEqual(t, len(bytes.TrimSuffix(line, []byte("\r"))), cfg.MaxPayload)
@@ -103,10 +89,10 @@ func FuzzUpload(f *testing.F) {
 				lines++
 			}
 		}
-		require.Equal(t, lines, int(told.Inserted)+told.Bad)
-		require.Len(t, l.kept, int(told.Inserted))
-		require.LessOrEqual(t, len(told.Problems), 100)
-		require.True(t, !strict || told.Bad == 0)
+		require.Equal(t, lines, int(response.Inserted)+response.Bad)
+		require.Len(t, l.kept, int(response.Inserted))
+		require.LessOrEqual(t, len(response.Problems), 100)
+		require.True(t, !strict || response.Bad == 0)
 		require.LessOrEqual(t, int64(len(body)), cfg.MaxUpload)
 		for _, n := range l.kept {
 			require.True(t, n.Type != "" && len(n.Type) <= dispatcherd.MaxTypeLength && n.Priority.Valid())

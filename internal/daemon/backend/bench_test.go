@@ -1,0 +1,34 @@
+package backend
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/actor"
+	"github.com/dispatcherd/dispatcherd/internal/ondemand"
+)
+
+// ignoringCaller ignores all reports.
+type ignoringCaller struct{}
+
+func (ignoringCaller) Started(dispatcherd.SlotID, string) {}
+func (ignoringCaller) Reported(ondemand.Report)           {}
+func (ignoringCaller) Answered(ondemand.Answer)           {}
+
+// BenchmarkPlainCaller measures a request outside the loop.
+func BenchmarkPlainCaller(b *testing.B) {
+	c := NewRequests(nil)
+	b.ReportAllocs()
+	for b.Loop() {
+		id := c.begin(ignoringCaller{})
+		c.Started(&actor.Started{Job: id, Worker: "worker-1"})
+		c.Answer(&actor.Answer{Job: id, Kind: actor.AnswerDone})
+	}
+}
+
+func TestARequestAllocatesNoMemoryOutsideTheLoop(t *testing.T) {
+	c := NewRequests(nil)
+	require.Zero(t, testing.AllocsPerRun(100, func() { c.end(c.begin(ignoringCaller{}), stopped) }))
+}

@@ -1,0 +1,41 @@
+package backend
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/dispatcherd/dispatcherd/api"
+	"github.com/dispatcherd/dispatcherd/claim"
+	"github.com/dispatcherd/dispatcherd/internal/exit"
+	"github.com/dispatcherd/dispatcherd/internal/ondemand"
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// hungUp reports whether Postgres closed the connection without an error message,
+// before or during the statement.
+func hungUp(err error) bool {
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || pgconn.SafeToRetry(err)
+}
+
+// lockNotAvailable is the SQLSTATE of a statement that waited too long for a row lock.
+const lockNotAvailable = "55P03"
+
+// classify translates errors of claim and pgx to errors of api and ondemand.
+func classify(err error) error {
+	var status *claim.StatusError
+	var refused *pgconn.PgError
+	switch {
+	case errors.Is(err, claim.ErrNotFound):
+		return api.ErrNotFound
+	case errors.As(err, &status):
+		return &api.ConflictError{Status: status.Status, Want: status.Want}
+	case exit.Unreachable(err), hungUp(err), errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled),
+		errors.As(err, &refused) && refused.Code == lockNotAvailable:
+		return fmt.Errorf("%w: %w", ondemand.ErrUnavailable, err)
+	case errors.As(err, &refused) && len(refused.Code) == 5 && (refused.Code[:2] == "22" || refused.Code[:2] == "23"):
+		return &ondemand.InvalidError{Reason: errors.New(refused.Message)}
+	}
+	return err
+}

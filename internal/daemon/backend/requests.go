@@ -1,0 +1,173 @@
+package backend
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"sync"
+
+	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/actor"
+	"github.com/dispatcherd/dispatcherd/internal/ondemand"
+)
+
+// Requests holds the callers of the requests in memory. Each submitted request is counted
+// under exactly one end. It implements shell.Callers.
+type Requests struct {
+	loop *actor.Actor
+
+	mu      sync.Mutex
+	last    dispatcherd.JobID
+	waiting map[dispatcherd.JobID]waitingCaller
+	ends    [ondemand.Changed]uint64 // by ondemand.AnswerKind; 0: the caller hung up
+}
+
+type waitingCaller struct {
+	caller ondemand.Caller
+	worker string // that runs the request, or ran it last
+}
+
+// NewRequests returns an empty Requests.
+func NewRequests(loop *actor.Actor) *Requests {
+	return &Requests{loop: loop, waiting: map[dispatcherd.JobID]waitingCaller{}}
+}
+
+// begin assigns an id to a request and registers its caller.
+func (c *Requests) begin(caller ondemand.Caller) dispatcherd.JobID {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.last--
+	c.waiting[c.last] = waitingCaller{caller: caller}
+	return c.last
+}
+
+// Submit sends a request to the loop. caller gets its events and its answer.
+func (c *Requests) Submit(r ondemand.Request, caller ondemand.Caller) dispatcherd.JobID {
+	id := c.begin(caller)
+	taken := c.loop.Request(actor.Requested{
+		Job: id, Type: r.Type, Priority: r.Priority, Payload: r.Payload, Deadline: r.Deadline, Wait: r.WaitCapacity, Patience: r.CapacityWait,
+	})
+	if !taken {
+		c.end(id, stopped)
+	}
+	return id
+}
+
+// stopped is the answer to each request after the loop has ended.
+var stopped = ondemand.Answer{Kind: ondemand.Stopping, Reason: "the dispatcher has stopped"}
+
+// Release answers all waiting requests. The loop has ended.
+func (c *Requests) Release() {
+	c.mu.Lock()
+	left := slices.Collect(maps.Keys(c.waiting)) // order-free: each caller gets its own answer
+	c.mu.Unlock()
+	for _, id := range left {
+		c.end(id, stopped)
+	}
+}
+
+// Abandon withdraws a request. Until the loop has processed the event, the caller still
+// gets events, in particular Started: whether the request started decides what its
+// idempotency key keeps. The caller gets nothing afterwards.
+func (c *Requests) Abandon(id dispatcherd.JobID) {
+	c.loop.Abandon(actor.Abandoned{Job: id})
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if _, waits := c.waiting[id]; waits {
+		delete(c.waiting, id)
+		c.ends[0]++
+	}
+}
+
+// Started implements shell.Callers. It records which worker runs a request.
+func (c *Requests) Started(e *actor.Started) {
+	c.mu.Lock()
+	me, waits := c.waiting[e.Job]
+	if waits {
+		me.worker = e.Worker
+		c.waiting[e.Job] = me
+	}
+	c.mu.Unlock()
+	if waits {
+		me.caller.Started(e.Slot, e.Worker)
+	}
+}
+
+// Progress implements shell.Callers.
+func (c *Requests) Progress(e *actor.Progress) {
+	c.reported(e.Job, ondemand.Report{Attempt: e.Attempt, JSON: e.JSON})
+}
+
+// Partial implements shell.Callers.
+func (c *Requests) Partial(e *actor.Partial) {
+	c.reported(e.Job, ondemand.Report{Attempt: e.Attempt, Partial: true, JSON: e.JSON})
+}
+
+// reported passes progress and partial output to the caller.
+func (c *Requests) reported(job dispatcherd.JobID, report ondemand.Report) {
+	c.mu.Lock()
+	me, waits := c.waiting[job]
+	c.mu.Unlock()
+	if waits {
+		me.caller.Reported(report)
+	}
+}
+
+// answerKinds translates the core's answers.
+var answerKinds = [...]ondemand.AnswerKind{
+	actor.AnswerDone: ondemand.Done, actor.AnswerFailed: ondemand.Failed, actor.AnswerLate: ondemand.Late,
+	actor.AnswerUnsupported: ondemand.Unsupported, actor.AnswerBusy: ondemand.Busy, actor.AnswerStopping: ondemand.Stopping,
+}
+
+// Answer implements shell.Callers. It does not block.
+func (c *Requests) Answer(e *actor.Answer) {
+	c.end(e.Job, ondemand.Answer{Kind: answerKinds[e.Kind], Payload: e.Result, Reason: e.Reason})
+}
+
+func (c *Requests) end(id dispatcherd.JobID, a ondemand.Answer) {
+	c.mu.Lock()
+	me, waits := c.waiting[id]
+	if waits {
+		delete(c.waiting, id)
+		c.ends[a.Kind]++
+		a.Worker = me.worker
+	}
+	c.mu.Unlock()
+	if waits {
+		me.caller.Answered(a)
+	}
+}
+
+// Tally returns how many requests were submitted, how many wait, and how the others
+// ended.
+func (c *Requests) Tally() (submitted uint64, waiting int, ends [ondemand.Changed]uint64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return uint64(-c.last), len(c.waiting), c.ends
+}
+
+// oneAnswer is a caller that receives the answer only.
+type oneAnswer chan ondemand.Answer
+
+// Started implements ondemand.Caller.
+func (oneAnswer) Started(dispatcherd.SlotID, string) {}
+
+// Reported implements ondemand.Caller.
+func (oneAnswer) Reported(ondemand.Report) {}
+
+// Answered implements ondemand.Caller.
+func (c oneAnswer) Answered(a ondemand.Answer) { c <- a }
+
+// Do submits a request and waits for its answer. If ctx is done first, Do withdraws the
+// request and returns the cause.
+func (c *Requests) Do(ctx context.Context, r ondemand.Request) (ondemand.Answer, error) {
+	answer := make(oneAnswer, 1)
+	id := c.Submit(r, answer)
+	select {
+	case a := <-answer:
+		return a, nil
+	case <-ctx.Done():
+		c.Abandon(id)
+		return ondemand.Answer{}, context.Cause(ctx)
+	}
+}

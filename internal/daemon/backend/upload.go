@@ -1,0 +1,110 @@
+package backend
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/dispatcherd/dispatcherd/api"
+	"github.com/dispatcherd/dispatcherd/claim"
+	"github.com/dispatcherd/dispatcherd/internal/joblines"
+	"github.com/dispatcherd/dispatcherd/internal/ondemand"
+	"github.com/jackc/pgx/v5"
+)
+
+// errBadLines rolls back a strict upload. Its bad lines have been reported.
+var errBadLines = errors.New("bad lines")
+
+// InsertLines implements api.Backend.
+func (b *Backend) InsertLines(ctx context.Context, body io.Reader, strict bool, bad func(int, error)) (count int64, err error) {
+	leave, err := b.beginUpload(ctx)
+	if err != nil {
+		return 0, err
+	}
+	defer leave()
+	upload := &upload{lines: joblines.NewReader(body, b.MaxPayload), strict: strict, report: bad}
+	err = pgx.BeginFunc(ctx, b.Pool, func(tx pgx.Tx) error { // one now() for the whole stream
+		count, err = claim.Jobs{DB: tx}.InsertMany(ctx, upload.jobs)
+		return err
+	})
+	switch {
+	case upload.bad:
+		return 0, nil
+	case upload.broken != nil:
+		return 0, brokenUpload(upload.broken)
+	case err != nil:
+		return 0, classify(err)
+	}
+	b.Loop.Notify()
+	return count, nil
+}
+
+// beginUpload waits until an upload may begin. Each upload holds a connection while its
+// caller sends. One connection remains for other statements.
+func (b *Backend) beginUpload(ctx context.Context) (leave func(), err error) {
+	patience := time.NewTimer(b.UploadWait)
+	defer patience.Stop()
+	select {
+	case b.uploads <- struct{}{}:
+		return func() { <-b.uploads }, nil
+	case <-ctx.Done():
+		return nil, classify(ctx.Err())
+	case <-patience.C:
+		return nil, api.ErrCrowded
+	}
+}
+
+func brokenUpload(err error) error {
+	if long, ok := errors.AsType[*joblines.TooLongError](err); ok {
+		return &api.LongLineError{Line: long.Line, Limit: long.Longest}
+	}
+	return &ondemand.InvalidError{Reason: err}
+}
+
+// upload converts JSON lines to rows. It reads to the last line even if nothing will be
+// inserted, so that all bad lines are reported.
+type upload struct {
+	lines  *joblines.Reader
+	strict bool
+	report func(int, error)
+
+	bad    bool  // strict, and a line was bad
+	broken error // the stream could not be read
+}
+
+func (u *upload) jobs(yield func(claim.New, error) bool) {
+	for {
+		err := u.lines.Next()
+		var line *joblines.Error
+		switch {
+		case err == nil && u.bad:
+		case err == nil:
+			if !yield(u.lines.Job.Row(), nil) {
+				return
+			}
+		case errors.As(err, &line):
+			u.bad = u.bad || u.strict
+			u.report(line.Line, reasonOf(line))
+		case errors.Is(err, io.EOF):
+			if u.bad {
+				yield(claim.New{}, errBadLines)
+			}
+			return
+		default:
+			u.broken = err
+			yield(claim.New{}, err)
+			return
+		}
+	}
+}
+
+// reasonOf returns why a line is bad. curl -d, which removes line ends, gets an
+// explanation.
+func reasonOf(line *joblines.Error) error {
+	if errors.Is(line, joblines.ErrMore) {
+		return fmt.Errorf("%w (curl -d removes line ends, --data-binary keeps them)", line.Reason)
+	}
+	return line.Reason
+}

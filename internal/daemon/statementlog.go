@@ -1,0 +1,125 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/dispatcherd/dispatcherd/claim"
+	"github.com/dispatcherd/dispatcherd/internal/exit"
+	"github.com/dispatcherd/dispatcherd/migrations"
+)
+
+// recovered is how long no statement may fail until the log says that Postgres answers
+// again. Each kind of statement has its own connection, and some notice a lost connection
+// a second after the others.
+const recovered = 3 * time.Second
+
+// statementLog logs when Postgres stops answering and when it answers again, but not each
+// failed statement. It also logs each kind of statement that the role may not execute.
+type statementLog struct {
+	log  *zap.Logger
+	dsn  string
+	some atomic.Bool // since is set or denied is not empty
+
+	mu     sync.Mutex
+	since  time.Time // zero: Postgres answers
+	last   time.Time // of the latest failure
+	denied map[claim.Operation]bool
+}
+
+// report processes the result of a statement.
+func (t *statementLog) report(r claim.Report) {
+	switch {
+	case r.Err == nil:
+		if t.some.Load() {
+			t.succeeded(r.Operation)
+		}
+	case errors.Is(r.Err, context.Canceled): // the daemon stops: nothing is wrong with Postgres
+	case unfit(r.Err): // Postgres answered; the daemon does not start and reports the reason
+	case exit.Denied(r.Err):
+		t.refused(r)
+	default:
+		t.failed(r)
+	}
+}
+
+// unfit reports whether the daemon cannot use the database: its schema has another
+// version, or a pooler works in transaction mode.
+func unfit(err error) bool {
+	var version *migrations.VersionError
+	return errors.As(err, &version) || errors.Is(err, claim.ErrTransactionPool)
+}
+
+func (t *statementLog) failed(r claim.Report) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.last = time.Now()
+	if !t.since.IsZero() {
+		return
+	}
+	t.since = t.last
+	t.some.Store(true)
+	t.log.Warn("Postgres does not answer", zap.String("operation", string(r.Operation)),
+		zap.Stringer("verdict", r.Verdict), zap.Duration("took", r.Took), zap.String("error", exit.Once(r.Err.Error())))
+}
+
+func (t *statementLog) refused(r claim.Report) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.denied[r.Operation] {
+		return
+	}
+	if t.denied == nil {
+		t.denied = map[claim.Operation]bool{}
+	}
+	t.denied[r.Operation] = true
+	t.some.Store(true)
+	t.log.Error("Postgres refuses a statement: "+exit.WhatToGrant(t.dsn, "dispatcherd serve"),
+		zap.String("operation", string(r.Operation)), zap.Error(r.Err))
+}
+
+func (t *statementLog) succeeded(op claim.Operation) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.denied[op] {
+		delete(t.denied, op)
+		t.log.Info("Postgres executes the statement again", zap.String("operation", string(op)))
+	}
+	if !t.since.IsZero() && time.Since(t.last) >= recovered {
+		t.log.Info("Postgres answers again", zap.String("operation", string(op)), zap.Duration("outage", t.last.Sub(t.since)))
+		t.since = time.Time{}
+	}
+	t.some.Store(!t.since.IsZero() || len(t.denied) > 0)
+}
+
+// storeObserver logs and counts statements. It implements claim.Observer.
+type storeObserver struct {
+	log        *zap.Logger
+	metrics    *metrics
+	listener   *listenerState
+	statements statementLog
+	down       bool // a lost connection was logged; used by the goroutine of the listener only
+}
+
+// Statement implements claim.Observer.
+func (o *storeObserver) Statement(r claim.Report) {
+	o.metrics.statement(r)
+	o.statements.report(r)
+}
+
+// Listening implements claim.Observer. It is called after each failed attempt.
+func (o *storeObserver) Listening(up bool, why error) {
+	switch {
+	case up:
+		o.log.Info("notifications arrive")
+	case !o.down:
+		o.log.Warn("no notifications, only polling finds new jobs", zap.Error(why))
+	}
+	o.down = !up
+	o.listener.set(up)
+}
