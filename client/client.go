@@ -34,9 +34,9 @@ type Client struct {
 	frames      *frameClient // nil on TCP
 }
 
-// idleTimeout is how long an idle connection is kept: less than the
-// dispatcher's idle timeout of 2 min, for a call that goes out over one
-// which the dispatcher is closing fails.
+// idleTimeout is how long an unused connection is kept. It is shorter than the dispatcher's
+// idle timeout of 2 min, because a request over a connection that the dispatcher is closing
+// fails.
 const idleTimeout = time.Minute
 
 // New returns a client. It connects when it is first used.
@@ -61,7 +61,7 @@ func New(o Options) (*Client, error) {
 	return c, nil
 }
 
-// Close closes idle connections. Calls in progress go on.
+// Close closes idle connections. Calls in progress continue.
 func (c *Client) Close() {
 	c.http.CloseIdleConnections()
 	if c.frames != nil {
@@ -69,14 +69,13 @@ func (c *Client) Close() {
 	}
 }
 
-// Problem is what a dispatcher says went wrong (RFC 9457). Its types are listed
-// in docs/api.md.
+// Problem is an error that a dispatcher reports (RFC 9457). docs/api.md lists its types.
 type Problem struct { //nolint:errname // RFC 9457 calls it a problem
 	Type   string            `json:"type"`
 	Title  string            `json:"title"`
 	Status int               `json:"status"`
 	Detail string            `json:"detail"`
-	Job    dispatcherd.JobID `json:"job"` // the row it is about; 0 = none
+	Job    dispatcherd.JobID `json:"job"` // the job that has the problem; 0 = none
 
 	RetryAfterMS int64 `json:"retry_after_ms"`
 }
@@ -93,7 +92,7 @@ const (
 	TypeConflict       = "urn:dispatcherd:problem:conflict"
 )
 
-// Error is the title and the detail.
+// Error returns the title and the detail.
 func (p *Problem) Error() string {
 	if p.Detail == "" {
 		return p.Title
@@ -101,7 +100,7 @@ func (p *Problem) Error() string {
 	return p.Title + ": " + p.Detail
 }
 
-// RetryAfter is when another try makes sense; 0 = not said.
+// RetryAfter is the time after which a retry makes sense; 0 = not reported.
 func (p *Problem) RetryAfter() time.Duration { return time.Duration(p.RetryAfterMS) * time.Millisecond }
 
 // Longest answers that are read, in bytes.
@@ -110,8 +109,7 @@ const (
 	maxProblem = 1 << 20
 )
 
-// send makes a call; the caller closes the body. An answer that is no success
-// is a *Problem.
+// send makes a call. The caller closes the body. An answer without success is a *Problem.
 func (c *Client) send(ctx context.Context, method, path string, body []byte, header http.Header) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(ctx, method, c.base+path, bytes.NewReader(body))
 	if err != nil {
@@ -143,9 +141,9 @@ func readProblem(res *http.Response) error {
 	return p
 }
 
-// Cancel cancels a job: a waiting one at once (Cancelled), a running one as
-// soon as its worker lets go of it (Running). A *Problem of type TypeNotFound
-// or TypeConflict says that there is none, or that it has ended.
+// Cancel cancels a job: a waiting one at once (Cancelled), a running one as soon as its worker
+// has stopped it (Running). A *Problem of type TypeNotFound or TypeConflict says that the job
+// does not exist or has ended.
 func (c *Client) Cancel(ctx context.Context, id dispatcherd.JobID) (dispatcherd.Status, error) {
 	res, err := c.send(ctx, http.MethodDelete, fmt.Sprintf("/v1/jobs/%d", id), nil, nil)
 	if err != nil {

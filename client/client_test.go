@@ -86,7 +86,7 @@ func TestRefusedJobIsAnErrorAndNothingIsInserted(t *testing.T) {
 	require.Zero(t, count)
 }
 
-// dispatcher is a client of a server that plays one.
+// dispatcher returns a client of a test server.
 func dispatcher(t *testing.T, answer http.HandlerFunc) *Client {
 	server := httptest.NewServer(answer)
 	t.Cleanup(server.Close)

@@ -19,23 +19,21 @@ type Request struct {
 	Type     string
 	Payload  any // encoded as JSON; a json.RawMessage as it is
 	Priority dispatcherd.Priority
-	// Timeout is how long to wait; 0 = the dispatcher's default. It is rounded
-	// to milliseconds.
+	// Timeout is how long to wait, rounded to milliseconds; 0 = the dispatcher's default.
 	Timeout time.Duration
 	// WaitForWorker is how long to wait for a slot that supports the type; 0 =
 	// fail at once if there is none.
 	WaitForWorker time.Duration
-	// Durable has it written to Postgres first: it survives the dispatcher, and
-	// another one may serve it.
+	// Durable requests are written to Postgres first. They survive the dispatcher, and another
+	// dispatcher may serve them.
 	Durable bool
-	// CoalesceKey: callers with the same key, type, payload, priority and
-	// Durable share one run.
+	// Callers with the same CoalesceKey, type, payload, priority and Durable share one execution.
 	CoalesceKey string
-	// IdempotencyKey: the same key and request get the same answer, once.
+	// Calls with the same IdempotencyKey and request get the same answer; the job runs once.
 	IdempotencyKey string
 }
 
-// wireRequest is a Request as it is sent.
+// wireRequest is a Request in its JSON form.
 type wireRequest struct {
 	Type          string               `json:"type"`
 	Payload       any                  `json:"payload,omitempty"`
@@ -69,9 +67,8 @@ func spanText(d time.Duration) string {
 	return d.Round(time.Millisecond).String()
 }
 
-// Do runs a job now and waits for its result, which is JSON. When ctx ends
-// first the job is cancelled. What the worker failed with, and why the
-// dispatcher refused, is a *Problem.
+// Do runs a job now and waits for its result, which is JSON. When ctx ends first the job is
+// cancelled. A failure of the job and a refusal of the dispatcher are a *Problem.
 func (c *Client) Do(ctx context.Context, r Request) (json.RawMessage, error) {
 	if c.frames != nil {
 		return c.frames.do(ctx, &r, nil)
@@ -95,15 +92,15 @@ func (c *Client) Do(ctx context.Context, r Request) (json.RawMessage, error) {
 	return result, nil
 }
 
-// Event is one thing that happened to a request.
+// Event is one event of a request.
 type Event struct {
 	ID   string          // position in the stream
 	Name string          // queued, started, progress, partial or gap
 	Data json.RawMessage // as docs/api.md describes it
 }
 
-// Stream is Do with every event on the way. An error of seen ends the request
-// and is returned.
+// Stream is Do with events. seen receives each event; an error that it returns ends the
+// request and is returned.
 func (c *Client) Stream(ctx context.Context, r Request, seen func(Event) error) (json.RawMessage, error) {
 	if c.frames != nil {
 		return c.frames.do(ctx, &r, seen)
@@ -158,7 +155,7 @@ func readLine(r *bufio.Reader, most int) (string, error) {
 	}
 }
 
-// readEvent reads up to the next event; comments are skipped.
+// readEvent reads the next event and skips comments.
 func readEvent(r *bufio.Reader) (Event, error) {
 	var e Event
 	size := 0

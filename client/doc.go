@@ -1,4 +1,4 @@
-// Package client is for programs that give dispatcherd work.
+// Package client is for programs that produce jobs for dispatcherd.
 //
 // A batch producer inserts rows, inside its own transaction if it likes, with
 // [Insert], [InsertTx], [InsertSQLTx] and [InsertMany]; that needs Postgres and
@@ -8,8 +8,8 @@
 // its request. On a Unix socket all requests of a Client share one connection and
 // are sent as frames; on TCP they are sent as HTTP.
 //
-// [MapLimit] runs a function over many items, so many at a time: the way to
-// wait for many requests without flooding the dispatcher.
+// [MapLimit] runs a function over many items with a limit on concurrent calls. Use it to wait
+// for many requests without overloading the dispatcher.
 //
-// What the dispatcher refuses, and what a job failed with, is a [Problem].
+// Refusals of the dispatcher and failures of jobs are a [Problem].
 package client

@@ -37,7 +37,7 @@ func ExampleSemaphore() {
 	// Output: <nil> a weight of 11 can never be admitted: give 1 to 10
 }
 
-// Somebody waits: run a job now, and know why not.
+// Run a job now and handle its failure.
 func ExampleClient_Do() {
 	c, err := client.New(client.Options{Socket: "/run/dispatcherd/api.sock"})
 	if err != nil {
@@ -58,7 +58,7 @@ func ExampleClient_Do() {
 	}
 }
 
-// Show progress while somebody waits.
+// Show progress while a caller waits.
 func ExampleClient_Stream() {
 	c, err := client.New(client.Options{Socket: "/run/dispatcherd/api.sock"})
 	if err != nil {
@@ -71,8 +71,8 @@ func ExampleClient_Stream() {
 	log.Printf("%s %v", result, err)
 }
 
-// somebody is a dispatcher that has job 17, which runs, and no other.
-func somebody() (url string, leave func()) {
+// fakeDispatcher is a dispatcher with one running job, 17.
+func fakeDispatcher() (url string, leave func()) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodDelete && r.URL.Path == "/v1/jobs/17" {
 			w.WriteHeader(http.StatusAccepted)
@@ -85,9 +85,9 @@ func somebody() (url string, leave func()) {
 	return server.URL, server.Close
 }
 
-// Tell a job to stop, wherever it is.
+// Cancel a job on any dispatcher.
 func ExampleClient_Cancel() {
-	url, leave := somebody()
+	url, leave := fakeDispatcher()
 	c, err := client.New(client.Options{URL: url})
 	if err != nil {
 		log.Fatal(err)
@@ -113,7 +113,7 @@ func ExampleClient_Cancel() {
 	// 18 never was
 }
 
-// table stands for a *pgx.Conn, a *pgxpool.Pool or a pgx.Tx.
+// table takes the place of a *pgx.Conn, a *pgxpool.Pool or a pgx.Tx.
 type table struct{}
 
 // QueryRow implements client.Querier.
@@ -127,7 +127,7 @@ func (seventeen) Scan(dest ...any) error {
 	return nil
 }
 
-// Nobody waits: the job is a row, and runs when its turn comes.
+// No caller waits: the job is a row, and runs when its score is the highest.
 func ExampleInsert() {
 	db := table{} // or pgx.Connect(ctx, "postgres:///shop")
 	id, err := client.Insert(context.Background(), db, client.Job{
@@ -137,7 +137,7 @@ func ExampleInsert() {
 	// Output: 17 <nil>
 }
 
-// The job exists when, and only when, the order does.
+// The job exists if and only if the transaction of the order commits.
 func ExampleInsertTx() {
 	ctx := context.Background()
 	conn, err := pgx.Connect(ctx, "postgres:///shop")
@@ -155,8 +155,8 @@ func ExampleInsertTx() {
 	log.Print(err)
 }
 
-// The same with database/sql. The driver "pgx" is there once the program has
-// imported it: _ "github.com/jackc/pgx/v5/stdlib". Any other for Postgres does.
+// The same with database/sql and the driver "pgx", which the import
+// _ "github.com/jackc/pgx/v5/stdlib" registers. Any other Postgres driver works too.
 func ExampleInsertSQLTx() {
 	ctx := context.Background()
 	db, err := sql.Open("pgx", "postgres:///shop")

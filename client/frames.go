@@ -24,11 +24,11 @@ type frameClient struct {
 	path string
 
 	mu   sync.Mutex
-	link *link // nil or ended: the next request connects
+	conn *connection // nil or ended: the next request connects
 }
 
-// link is one connection. A goroutine of its own reads it.
-type link struct {
+// connection is one connection. Its goroutine read reads it.
+type connection struct {
 	conn *workerproto.CallerConn
 
 	mu      sync.Mutex
@@ -44,12 +44,12 @@ type call struct {
 	events *eventQueue              // nil = none are wanted
 }
 
-// connected returns the current link, or a new one.
-func (c *frameClient) connected(ctx context.Context) (*link, error) {
+// connected returns the current connection, or a new one.
+func (c *frameClient) connected(ctx context.Context) (*connection, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.link != nil && c.link.usable() {
-		return c.link, nil
+	if c.conn != nil && c.conn.usable() {
+		return c.conn, nil
 	}
 	conn, err := new(net.Dialer).DialContext(ctx, "unix", c.path)
 	if err != nil {
@@ -59,16 +59,16 @@ func (c *frameClient) connected(ctx context.Context) (*link, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.link = &link{conn: frames, open: map[int64]*call{}}
-	go c.link.read()
-	return c.link, nil
+	c.conn = &connection{conn: frames, open: map[int64]*call{}}
+	go c.conn.read()
+	return c.conn, nil
 }
 
 // close closes the connection when no call is open.
 func (c *frameClient) close() {
 	c.mu.Lock()
-	l := c.link
-	c.link = nil
+	l := c.conn
+	c.conn = nil
 	c.mu.Unlock()
 	if l == nil {
 		return
@@ -82,7 +82,7 @@ func (c *frameClient) close() {
 	}
 }
 
-func (l *link) usable() bool {
+func (l *connection) usable() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return !l.ended && !l.closing
@@ -137,7 +137,7 @@ func (r *Request) frame(events bool) (*workerproto.Request, error) {
 }
 
 // begin sends a request under a new id. It reports false if nothing was sent.
-func (l *link) begin(f *workerproto.Request, events bool) (*call, bool) {
+func (l *connection) begin(f *workerproto.Request, events bool) (*call, bool) {
 	me := &call{done: make(chan *workerproto.Answer, 1)}
 	if events {
 		me.events = newEventQueue()
@@ -159,7 +159,7 @@ func (l *link) begin(f *workerproto.Request, events bool) (*call, bool) {
 }
 
 // forget removes a call that no longer waits.
-func (l *link) forget(id int64) *call {
+func (l *connection) forget(id int64) *call {
 	l.mu.Lock()
 	me := l.open[id]
 	delete(l.open, id)
@@ -172,7 +172,7 @@ func (l *link) forget(id int64) *call {
 }
 
 // wait waits for the answer. When ctx ends first the request is cancelled.
-func (l *link) wait(ctx context.Context, id int64, me *call) (json.RawMessage, error) {
+func (l *connection) wait(ctx context.Context, id int64, me *call) (json.RawMessage, error) {
 	select {
 	case a := <-me.done:
 		return resultOf(a)
@@ -182,13 +182,13 @@ func (l *link) wait(ctx context.Context, id int64, me *call) (json.RawMessage, e
 	}
 }
 
-func (l *link) cancel(id int64) {
+func (l *connection) cancel(id int64) {
 	l.conn.Send(&workerproto.CancelRequest{ID: id})
 	l.forget(id)
 }
 
 // stream is wait with events.
-func (l *link) stream(ctx context.Context, id int64, me *call, seen func(Event) error) (json.RawMessage, error) {
+func (l *connection) stream(ctx context.Context, id int64, me *call, seen func(Event) error) (json.RawMessage, error) {
 	for {
 		var err error
 		select {
@@ -227,7 +227,7 @@ func problemFrom(p *problem.Problem) *Problem {
 }
 
 // read hands answers and events to the calls until the connection ends.
-func (l *link) read() {
+func (l *connection) read() {
 	for {
 		frames, err := l.conn.Receive()
 		if err != nil {
@@ -247,7 +247,7 @@ func (l *link) read() {
 	}
 }
 
-func (l *link) take(f workerproto.DispatcherFrame) {
+func (l *connection) take(f workerproto.DispatcherFrame) {
 	switch f := f.(type) {
 	case *workerproto.Answer:
 		if me := l.forget(f.ID); me != nil {
@@ -272,7 +272,7 @@ func (l *link) take(f workerproto.DispatcherFrame) {
 	}
 }
 
-func (l *link) event(id int64, name string, data []byte) {
+func (l *connection) event(id int64, name string, data []byte) {
 	l.mu.Lock()
 	me := l.open[id]
 	l.mu.Unlock()

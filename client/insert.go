@@ -15,14 +15,14 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/jsontext"
 )
 
-// Job is a job to insert. Zero values stand for the table's defaults.
+// Job is a job to insert. Zero values select the table's defaults.
 type Job struct {
 	Type        string
 	Payload     any // encoded as JSON; a json.RawMessage as it is; nil = {}
 	Priority    dispatcherd.Priority
 	RunAt       time.Time     // zero = now, by the database clock
-	MaxAttempts int           // failures after which it is failed for good; 0 = 5
-	Timeout     time.Duration // of one attempt; rounded up to milliseconds, at most 596 hours; 0 = none of its own
+	MaxAttempts int           // failures after which the job is failed; 0 = 5
+	Timeout     time.Duration // of one attempt; rounded up to milliseconds, at most 596 hours; 0 = the limit of the type
 }
 
 // defaultMaxAttempts is the table's default.
@@ -32,8 +32,8 @@ const defaultMaxAttempts = 5
 const insertSQL = `INSERT INTO dispatcherd.jobs (type, payload, priority, max_attempts, timeout_ms, run_at)
 	VALUES ($1, $2::text::jsonb, $3, $4, $5, coalesce($6, now())) RETURNING id`
 
-// row is a job in the order of the columns, the payload apart: COPY takes its bytes,
-// and a statement a string, which every driver and protocol sends as text.
+// row returns a job in the order of the columns, without the payload: COPY takes its bytes,
+// and a statement takes a string, which every driver and protocol sends as text.
 func (j *Job) row() (row [6]any, payload []byte, err error) {
 	payload = []byte("{}")
 	if j.Payload != nil {
@@ -66,9 +66,9 @@ type Querier interface {
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }
 
-// Insert adds one job and returns its id. A payload that no worker could be sent
-// (nested too deep, a number of more than 1,024 characters) is an error, and so is a
-// value that its column does not hold.
+// Insert adds one job and returns its id. It returns an error for a payload that no worker
+// can receive (nested too deep, a number of more than 1,024 characters) and for a value
+// outside the range of its column.
 func Insert(ctx context.Context, db Querier, j Job) (dispatcherd.JobID, error) {
 	return j.insert(func(sql string, args ...any) scanner { return db.QueryRow(ctx, sql, args...) })
 }
@@ -89,8 +89,8 @@ func (j *Job) insert(query func(sql string, args ...any) scanner) (dispatcherd.J
 	return dispatcherd.JobID(id), nil
 }
 
-// InsertTx adds one job in the caller's transaction: it exists, and may run,
-// when and only when the caller commits.
+// InsertTx adds one job in the caller's transaction. The job exists if and only if the caller
+// commits.
 func InsertTx(ctx context.Context, tx pgx.Tx, j Job) (dispatcherd.JobID, error) {
 	return Insert(ctx, tx, j)
 }
@@ -107,8 +107,8 @@ type Copier interface {
 	CopyFrom(ctx context.Context, table pgx.Identifier, columns []string, src pgx.CopyFromSource) (int64, error)
 }
 
-// InsertMany adds jobs by COPY, all or none, and returns how many. It is by far
-// the fastest way; ids are not returned.
+// InsertMany adds jobs by COPY, all or none, and returns their number. It is by far the
+// fastest way. It does not return ids.
 func InsertMany(ctx context.Context, db Copier, jobs iter.Seq[Job]) (int64, error) {
 	var now time.Time // COPY cannot say DEFAULT for one row of a column
 	if err := db.QueryRow(ctx, `SELECT now()`).Scan(&now); err != nil {

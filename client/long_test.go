@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Half a result must not look like one, and a line without an end must not fill
-// the caller's memory.
+// A truncated result must be an error, and a line without an end must not fill the caller's
+// memory.
 func TestTooLongAnswerIsAnError(t *testing.T) {
 	size := maxAnswer
 	var endless int

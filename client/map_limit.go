@@ -19,7 +19,7 @@ type PanicError struct {
 	Stack []byte // of the goroutine that it ran in
 }
 
-// Error tells both.
+// Error contains the value and the stack.
 func (p *PanicError) Error() string { return fmt.Sprintf("%v\n\n%s", p.Value, p.Stack) }
 
 // Unwrap returns the value if it is an error.
@@ -28,12 +28,11 @@ func (p *PanicError) Unwrap() error {
 	return err
 }
 
-// MapLimit calls fn for every item, at most limit at a time, in order of the
-// items, and returns the results in that order (article 5, "mapLimit"). The
-// first error ends it: no further call begins, the context of those under way
-// is cancelled, and when they have returned that error is returned. A panic ends
-// it likewise; when they have returned it goes on in the goroutine of the caller,
-// as a [*PanicError], also if an error came first.
+// MapLimit calls fn for every item, at most limit at a time, in order of the items, and
+// returns the results in that order (article 5, "mapLimit"). After the first error no further
+// call begins, and the context of the running calls is cancelled. When they have returned,
+// MapLimit returns that error. A panic has the same effect: when the running calls have
+// returned, MapLimit panics with a [*PanicError], also if an error came first.
 func MapLimit[T, R any](ctx context.Context, items []T, limit int, fn func(ctx context.Context, item T) (R, error)) ([]R, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -43,7 +42,7 @@ func MapLimit[T, R any](ctx context.Context, items []T, limit int, fn func(ctx c
 	ends := mapEnds{cancel: cancel}
 	for i, item := range items {
 		if places.Acquire(ctx, 1) != nil {
-			break // ctx says why
+			break // ctx has the cause
 		}
 		calls.Go(func() {
 			defer places.Release(1)
@@ -63,13 +62,13 @@ func MapLimit[T, R any](ctx context.Context, items []T, limit int, fn func(ctx c
 	return results, nil
 }
 
-// mapEnds are the ways in which calls of a MapLimit may go wrong.
+// mapEnds records how calls of a MapLimit failed.
 type mapEnds struct {
 	cancel   context.CancelCauseFunc // the first cause counts
 	panicked atomic.Pointer[PanicError]
 }
 
-// guard notes how a call goes wrong, also if it does not return.
+// guard records how a call failed, also if it does not return.
 func (m *mapEnds) guard(call func() error) {
 	returned := false
 	defer func() {

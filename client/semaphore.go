@@ -7,10 +7,10 @@ import (
 	"sync"
 )
 
-// Semaphore admits work up to a total weight (article 5, "weighted semaphore").
-// Waiting callers are served in order of arrival. A release hands the weight over
-// directly: a new caller never gets the weight that a queued caller waits for,
-// also not by asking for less.
+// Semaphore admits work up to a total weight (article 5, "weighted semaphore"). Waiting calls
+// are served in order of arrival, and a release assigns the weight directly to the first of
+// them. A later call never gets weight that an earlier one waits for, also if it asks for
+// less.
 type Semaphore struct {
 	most int
 
@@ -32,8 +32,8 @@ func NewSemaphore(most int) *Semaphore {
 	return &Semaphore{most: most}
 }
 
-// Acquire takes a weight of 1 or more, at most the total, and waits for it. An
-// error, that of ctx, says that nothing was taken.
+// Acquire takes a weight of 1 or more, at most the total, and waits for it. If it returns the
+// error of ctx, nothing was taken.
 func (s *Semaphore) Acquire(ctx context.Context, weight int) error {
 	if weight < 1 || weight > s.most {
 		return fmt.Errorf("a weight of %d can never be admitted: give 1 to %d", weight, s.most)
@@ -59,7 +59,7 @@ func (s *Semaphore) Acquire(ctx context.Context, weight int) error {
 	}
 }
 
-// giveUp leaves the queue, or gives back what was handed over just now.
+// giveUp removes the ticket from the queue, or returns weight that was assigned meanwhile.
 func (s *Semaphore) giveUp(at *list.Element) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -70,10 +70,10 @@ func (s *Semaphore) giveUp(at *list.Element) {
 	default:
 		s.waiting.Remove(at)
 	}
-	s.handOver() // a smaller one may have waited behind it
+	s.handOver() // a smaller one may have waited after it
 }
 
-// Release gives a weight back. It panics if more is given back than was taken.
+// Release returns weight. It panics if more is returned than was taken.
 func (s *Semaphore) Release(weight int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -96,7 +96,7 @@ func (s *Semaphore) handOver() {
 	}
 }
 
-// Wait waits until everything that was admitted or queued before is released.
+// Wait waits until all weight that was admitted or queued before is released.
 func (s *Semaphore) Wait(ctx context.Context) error {
 	if err := s.Acquire(ctx, s.most); err != nil {
 		return err

@@ -49,6 +49,6 @@ func TestExecWorkerReportsEachConnectionErrorOnce(t *testing.T) {
 	require.NoError(t, os.Remove(socket))
 	require.NoError(t, os.Symlink(socket, socket))
 	says("too many levels of symbolic links")
-	require.Equal(t, 3, strings.Count(c.errors.text(), "not connected, trying again: dispatcher at "+socket), c.errors.text())
+	require.Equal(t, 3, strings.Count(c.errors.text(), "not connected, retrying: dispatcher at "+socket), c.errors.text())
 	c.kill()
 }

@@ -22,7 +22,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const patience = 30 * time.Second
 
-// script is a handler that lets the test speak with one worker.
+// script is a handler with which the test controls one worker.
 type script struct {
 	opened chan *workerproto.Session
 	frames chan string
@@ -61,12 +61,12 @@ func await[T any](t *testing.T, c <-chan T) T {
 	}
 }
 
-// language is one in which there is an example.
+// language is a language with an example worker.
 type language struct {
 	interpreter, program string
-	lines                int    // that the program may have
+	lines                int    // at most in the program
 	echoes, breaks       string // the part of it that answers, and what fails instead for a payload of 0
-	failure              string // how a failure is told
+	failure              string // how the program reports a failure
 }
 
 var languages = []language{
@@ -170,7 +170,7 @@ func TestExampleWorkerAnswersPings(t *testing.T) {
 		h, _ := start(t, l.interpreter, l.program, workerproto.Limits{HeartbeatInterval: 20 * time.Millisecond, HeartbeatTimeout: 5 * time.Second})
 		await(t, h.opened)
 		for range 5 {
-			await(t, h.received) // nothing was asked of it, so it is a pong
+			await(t, h.received) // no job was sent, so it is a pong
 		}
 		require.Empty(t, h.closed)
 	})

@@ -63,7 +63,7 @@ func TestBoundsOfTheAPIMatchTheDocument(t *testing.T) {
 	}
 }
 
-// readable is a value as documents write it.
+// readable formats a value as the documents do.
 func readable(value string) string {
 	switch value {
 	case "1073741824":

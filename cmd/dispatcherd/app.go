@@ -12,15 +12,14 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/exit"
 )
 
-// app is one invocation of the program, with what only the root of the commands
-// wants to know.
+// app is one invocation of the program, with state that only the root command needs.
 type app struct {
 	settings.Invocation
-	running bool  // a RunE was reached: the command line as such is sound
-	noHelp  error // help was asked for with words that are no command
+	running bool  // a RunE was reached: the command line is valid
+	noHelp  error // help was requested for an unknown command
 }
 
-// run carries out one command line and returns the exit code.
+// run executes one command line and returns the exit code.
 func (a *app) run(ctx context.Context, args []string) int {
 	root := a.root()
 	root.SetArgs(jobs.RequestIDsLast(args))
@@ -39,7 +38,7 @@ func (a *app) run(ctx context.Context, args []string) int {
 	return code
 }
 
-// report says what went wrong and what to do.
+// report prints what went wrong and what to do.
 func (a *app) report(cmd *cobra.Command, code int, err error) {
 	text := exit.Explain(err)
 	if _, said := errors.AsType[*exit.Error](err); exit.Denied(err) && !said {
@@ -51,10 +50,10 @@ func (a *app) report(cmd *cobra.Command, code int, err error) {
 	}
 }
 
-// exitCode finds the code for an error that ended a command.
+// exitCode returns the exit code for an error that ended a command.
 func (a *app) exitCode(ctx context.Context, err error) int {
 	if _, coded := errors.AsType[*exit.Error](err); !coded && !a.running {
-		return exit.Usage // cobra's own: unknown command, flag or argument
+		return exit.Usage // an error of cobra: unknown command, flag or argument
 	}
 	return exit.CodeOf(ctx, err)
 }

@@ -9,11 +9,11 @@ import (
 )
 
 // commands lists the constructors of all commands below the root, in the order
-// in which help shows them. To add a command, append its constructor here. Those
-// that live in a package of their own know an invocation, not the app.
+// in which help shows them. To add a command, append its constructor here. Commands of other
+// packages get an invocation, not the app.
 //
-// A constructor must not set PersistentPreRun hooks (the root's resolves the
-// settings) and marks flags that make sense for one invocation only, such as
+// A constructor must not set PersistentPreRun hooks (the root's hook resolves the
+// settings). It marks flags that belong to one invocation only, such as
 // --yes, with settings.OnlyOnCommandLine.
 var commands = []func(*app) *cobra.Command{
 	(*app).devCommand,
@@ -28,7 +28,7 @@ var commands = []func(*app) *cobra.Command{
 	(*app).versionCommand,
 }
 
-// part is a constructor that knows nothing of the app.
+// part is a constructor that does not need the app.
 func part(constructor func(*settings.Invocation) *cobra.Command) func(*app) *cobra.Command {
 	return func(a *app) *cobra.Command { return constructor(&a.Invocation) }
 }

@@ -29,9 +29,9 @@ func (a *app) debugBundleCommand() *cobra.Command {
 	var force bool
 	cmd := &cobra.Command{
 		Use: "bundle", Short: "Write diagnostic data of a running dispatcher to a file", Args: settings.NoArguments,
-		Long: `Writes a compressed tar archive with the version, the configuration (secrets masked), the metrics, the
-stacks of all goroutines and the decision log (decisions.jsonl) of a running dispatcher. It contains no payloads, results or error texts of
-workers. Only root and the user that the dispatcher runs as may request it.`,
+		Long: `Writes a compressed tar archive about a running dispatcher: version, configuration (secrets
+masked), metrics, stacks of all goroutines, decision log (decisions.jsonl). It contains no payloads,
+results or error texts of workers. Only root and the user of the dispatcher may request it.`,
 		Example: "  dispatcherd debug bundle\n  dispatcherd debug bundle --file incident.tar.gz && tar -xzOf incident.tar.gz decisions.jsonl | jq .",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if file == "" {
@@ -63,8 +63,7 @@ workers. Only root and the user that the dispatcher runs as may request it.`,
 // bundleTimeout bounds the transfer of a bundle.
 const bundleTimeout = time.Minute
 
-// saveBundle writes a bundle to a temporary file and renames it when it is
-// complete.
+// saveBundle writes a bundle to a temporary file and renames the file when it is complete.
 func saveBundle(ctx context.Context, socket, file string) (n int64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, bundleTimeout)
 	defer cancel()
@@ -75,7 +74,7 @@ func saveBundle(ctx context.Context, socket, file string) (n int64, err error) {
 	defer func() { _ = body.Close() }() // only read from
 	f, err := os.CreateTemp(filepath.Dir(file), ".dispatcherd-*")
 	if path, ok := errors.AsType[*fs.PathError](err); ok {
-		return 0, exit.Errorf(exit.Usage, "--file %s cannot be written: %w", file, path.Err) // without the temporary name
+		return 0, exit.Errorf(exit.Usage, "--file %s cannot be written: %w", file, path.Err) // path.Err does not contain the temporary name
 	}
 	if err != nil {
 		return 0, err

@@ -22,15 +22,15 @@ func (a *app) devCommand() *cobra.Command {
 	var ephemeral bool
 	cmd := &cobra.Command{
 		Use: "dev", Short: "Run the dispatcher with a private Postgres of its own", Args: settings.NoArguments, Annotations: map[string]string{settings.NoteLogs: "yes"},
-		Long: `Runs the dispatcher with a Postgres that belongs to it alone: no Docker, no port, no
-password, root allowed. Needs the programs of Postgres 14 or newer on this machine. The data is kept
-between runs unless --ephemeral is given, and the server ends with the dispatcher, also by kill -9.`,
+		Long: `Runs the dispatcher with a private Postgres, without Docker, port or password, also as root.
+Needs the programs of Postgres 14 or newer on this machine. The data is kept between runs unless
+--ephemeral is given. The server ends with the dispatcher, also after kill -9.`,
 		Example: `  dispatcherd dev
   dispatcherd dev --ephemeral --worker-socket /tmp/demo/worker.sock --api-socket /tmp/demo/api.sock`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			switch {
 			case ephemeral && dir != "":
-				return exit.Errorf(exit.Usage, "--ephemeral would throw away what --data-dir (%s, %s) keeps: give one of the two", dir, a.Origin("data-dir"))
+				return exit.Errorf(exit.Usage, "--ephemeral would delete the data in --data-dir (%s, %s): give one of the two", dir, a.Origin("data-dir"))
 			case !ephemeral && dir == "":
 				var err error
 				if dir, err = a.stateDir(); err != nil {
@@ -42,12 +42,12 @@ between runs unless --ephemeral is given, and the server ends with the dispatche
 		},
 	}
 	f.register(a, cmd.Flags())
-	cmd.Flags().StringVar(&dir, "data-dir", "", "where the data is kept (default: the state directory of the user)")
-	cmd.Flags().BoolVar(&ephemeral, "ephemeral", false, "throw the data away at the end")
+	cmd.Flags().StringVar(&dir, "data-dir", "", "directory of the data (default: in the state directory of the user)")
+	cmd.Flags().BoolVar(&ephemeral, "ephemeral", false, "delete the data at the end")
 	return cmd
 }
 
-// stateDir is where the private Postgres keeps its data unless told otherwise.
+// stateDir is the default directory of the private Postgres.
 func (a *app) stateDir() (string, error) {
 	dir, err := a.UserState()
 	if err != nil {
@@ -56,14 +56,14 @@ func (a *app) stateDir() (string, error) {
 	return filepath.Join(dir, "postgres"), nil
 }
 
-// sayHowToConnect prints lines to paste into another terminal, whatever form the
-// log has. The daemon runs as well if nobody reads them.
+// sayHowToConnect prints lines to paste into another terminal, in every log format. An error
+// of the output does not stop the daemon.
 func (a *app) sayHowToConnect(cfg *daemon.Config) {
 	fmt.Fprintf(a.Out, "export DATABASE_URL=%s\nexport DISPATCHERD_WORKER_SOCKET=%s\nexport DISPATCHERD_API_SOCKET=%s\n",
 		quoted(cfg.DSN), quoted(cfg.WorkerSocket), quoted(cfg.APISocket))
 }
 
-// quoted is a text as a shell takes it, whatever is in it.
+// quoted quotes a text for a shell.
 func quoted(text string) string { return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'" }
 
 // dev runs server and daemon until the context ends or one of them does.
@@ -100,7 +100,7 @@ func (a *app) dev(ctx context.Context, f *serveFlags, o devpg.Options) (err erro
 	go func() {
 		select {
 		case <-pg.Done():
-			d.Lose(exit.Errorf(exit.Unavailable, "the private Postgres, process %d, has ended, and without it the dispatcher cannot go on: start it again", pg.PID()))
+			d.Lose(exit.Errorf(exit.Unavailable, "the private Postgres, process %d, has ended, and the dispatcher cannot continue without it: start dev again", pg.PID()))
 		case <-over:
 		}
 	}()

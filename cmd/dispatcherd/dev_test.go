@@ -31,7 +31,7 @@ type dev struct {
 	ended  chan int // its exit code; the log is complete then
 }
 
-// startDev returns once it has printed what another terminal needs.
+// startDev returns when dev has printed the settings for another terminal.
 func startDev(t *testing.T, more ...string) *dev {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "dev") // t.TempDir is too long for a socket
@@ -57,8 +57,8 @@ func startDev(t *testing.T, more ...string) *dev {
 	return d
 }
 
-// told returns what a shell makes of the printed lines: the database's URL and
-// the workers' socket.
+// told evaluates the printed lines in a shell and returns the database URL and the workers'
+// socket.
 func (d *dev) told(t *testing.T) []string {
 	t.Helper()
 	told, err := exec.Command("sh", "-c", d.script+`printf '%s\n' "$DATABASE_URL" "$DISPATCHERD_WORKER_SOCKET"`).Output()
@@ -66,7 +66,7 @@ func (d *dev) told(t *testing.T) []string {
 	return strings.Split(string(told), "\n")
 }
 
-// Where the log is JSON and goes elsewhere, the lines are all that a newcomer has.
+// The printed lines are sufficient when the log is JSON and written to another stream.
 func TestDevPrintsSettingsForAnotherTerminal(t *testing.T) {
 	d := startDev(t)
 	words := d.told(t)
@@ -79,7 +79,7 @@ func TestDevPrintsSettingsForAnotherTerminal(t *testing.T) {
 	require.True(t, strings.HasPrefix(d.log.String(), `{"level":`), "the log has the form for machines: %v", &d.log)
 }
 
-// What runs could not be recorded, however long one waits for it.
+// Results could not be recorded without Postgres, however long the daemon waits.
 func TestDevEndsWhenItsPostgresIsKilled(t *testing.T) {
 	for _, asked := range []bool{false, true} {
 		d := startDev(t, "--grace", "10m")
@@ -97,14 +97,14 @@ func TestDevEndsWhenItsPostgresIsKilled(t *testing.T) {
 			return nil, ctx.Err()
 		})
 		w.Slots(1, "x")
-		ctx, dismiss := context.WithCancel(t.Context())
+		ctx, stopWorker := context.WithCancel(t.Context())
 		go func() { working <- w.Run(ctx) }()
 		got := invocation{args: []string{"job", "insert", "--type", "x", "--database-url", url}}.runs(t)
 		require.Equal(t, exit.OK, got.code, got.err)
 		<-runs
 
 		if asked {
-			d.stop() // it waits for the job, then
+			d.stop() // the daemon then waits for the job
 		}
 		text, err := os.ReadFile(filepath.Join(data, "postmaster.pid"))
 		require.NoError(t, err)
@@ -115,7 +115,7 @@ func TestDevEndsWhenItsPostgresIsKilled(t *testing.T) {
 		require.Contains(t, d.log.String(), "dispatcherd: the private Postgres, process "+strconv.Itoa(pid)+", has ended")
 		require.NotContains(t, d.log.String(), "leaving the dispatchers")
 		require.NoDirExists(t, filepath.Dir(data))
-		dismiss()
+		stopWorker()
 		require.NoError(t, <-working)
 	}
 }

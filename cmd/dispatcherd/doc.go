@@ -1,20 +1,19 @@
-// Dispatcherd decides, for every free slot of every worker, which job runs there
-// next. This command is the daemon and everything around it: schema, jobs,
-// workers, traces.
+// Dispatcherd assigns jobs to the slots of workers. This command contains the daemon and the
+// commands for the schema, jobs, workers and traces.
 //
-// # How the command is put together
+// # Structure
 //
-// run builds an app (streams, environment), hangs every constructor of
-// [commands] below the root, and turns the error that comes back into a message
-// and an exit code (internal/exit). No command looks at os.Args, os.Stdout or
-// os.Exit, so tests run the whole program in process. What serve, dev and a replay
-// start is internal/daemon. The commands about jobs and traces are internal/jobs and
-// internal/traces, which know an invocation and not the app. What all commands share
-// (internal/settings, internal/console, internal/ask) knows nothing of these.
+// run builds an app (streams, environment), adds the command of every constructor of
+// [commands] to the root, and maps the returned error to a message and an exit code
+// (internal/exit). No command uses os.Args, os.Stdout or os.Exit, so tests run the whole
+// program in process. serve, dev and trace replay start internal/daemon. The commands about
+// jobs and traces are in internal/jobs and internal/traces, which get an invocation and not
+// the app. internal/settings, internal/console and internal/ask are shared by all commands
+// and import none of them.
 //
 // # Configuration
 //
-// Every flag is a setting too, unless its command says that it is not: flag over
-// environment (DISPATCHERD_ and the flag's name) over file over default; see
-// internal/settings. Flags and environment are read nowhere else in the module.
+// Every flag is also a setting unless its command excludes it. A flag overrides the
+// environment (DISPATCHERD_ and the flag's name), which overrides the file, which overrides
+// the default; see internal/settings. No other package reads flags or the environment.
 package main

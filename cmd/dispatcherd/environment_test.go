@@ -12,10 +12,10 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/exit"
 )
 
-// A misspelt variable must not look as if it held; its value may be a secret.
+// A misspelt variable must be reported. Its value may be a secret.
 func TestUnknownVariableIsReported(t *testing.T) {
 	env := map[string]string{
-		"DISPATCHERD_PROBE_LIMT": "canary", "DISPATCHERD_PROBE_FORCE": "canary", // a flag of one invocation is no setting
+		"DISPATCHERD_PROBE_LIMT": "canary", "DISPATCHERD_PROBE_FORCE": "canary", // a flag of one invocation is not a setting
 		"DISPATCHERD_PROBE_LIMIT": "2", "DISPATCHERD_CONFIG": "", "DISPATCHERD_JOB_ID": "7", "DISPATCHERD_TYPE": "pdf", "DISPATCHERDX": "1", "PATH": "/bin",
 	}
 	got := invocation{args: []string{"probe"}, env: env, extra: probeCommand}.runs(t)
@@ -31,7 +31,7 @@ func TestUnknownVariableIsReported(t *testing.T) {
 	require.NotContains(t, got.err, "ignored", "it fails instead")
 }
 
-// A daemon says it in its log, each variable once.
+// A daemon logs each ignored variable once.
 func TestDaemonLogsIgnoredVariables(t *testing.T) {
 	core, seen := observer.New(zap.InfoLevel)
 	a := bare(nil)

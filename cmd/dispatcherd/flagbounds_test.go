@@ -48,7 +48,7 @@ func TestNegativeNumbersAndDurationsAreRefused(t *testing.T) {
 		value := negatives[f.Value.Type()]
 		switch {
 		case f.Value.Type() == "uint64":
-			return // pflag takes no sign
+			return // pflag accepts no sign
 		case path == "dispatcherd migrate down":
 			value = "-2" // -1 is one below the present version
 		case value == "":
@@ -62,7 +62,7 @@ func TestNegativeNumbersAndDurationsAreRefused(t *testing.T) {
 	require.Greater(t, seen, 50)
 }
 
-// size makes the texts of two numbers, or of two durations, comparable.
+// size makes two numbers, or two durations, comparable.
 func size(t *testing.T, text string) float64 {
 	t.Helper()
 	if d, err := time.ParseDuration(text); err == nil {
@@ -79,7 +79,7 @@ func TestEveryNumberAndDurationHasBothBounds(t *testing.T) {
 		require.NotEqual(t, "Inf", most, "%s --%s has no bounds", path, f.Name)
 		require.Less(t, size(t, least), size(t, most), "%s --%s", path, f.Name)
 		if kind := f.Value.Type(); most == settings.LargestID || kind == "uint64" || kind == "int16" {
-			return // there is nothing beyond
+			return // there is no larger value
 		}
 		require.NoError(t, tryFlag(t, path, "--"+f.Name+"="+most), "%s --%s", path, f.Name)
 		beyond := most + "0"
@@ -92,7 +92,7 @@ func TestEveryNumberAndDurationHasBothBounds(t *testing.T) {
 	})
 }
 
-// Where 0 would mean "the default", or nothing sensible, it is refused.
+// Where 0 would mean "the default", or has no meaning, it is refused.
 func TestZeroIsAcceptedOnlyWhereItHasAMeaning(t *testing.T) {
 	var taken []string
 	numberFlags(func(path string, f *pflag.Flag) {

@@ -12,12 +12,12 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/exit"
 )
 
-// Help is written by functions, not by cobra's templates: text/template calls
-// methods by name, and a program that holds it keeps every exported method of
-// every type it links, which made the binary an eighth larger.
+// Functions write the help, not cobra's templates: text/template calls methods by name, so
+// the linker keeps every exported method of every linked type, which made the binary an
+// eighth larger.
 
-// help shows the help of a command. Cobra asks for that of the nearest group when
-// the word behind it is no command: then there is none to show.
+// help shows the help of a command. For an unknown command cobra calls it with the nearest
+// group; then it shows nothing.
 func (a *app) help(cmd *cobra.Command) error {
 	if words := cmd.Flags().Args(); cmd.HasSubCommands() && len(words) > 0 {
 		return settings.UnknownCommand(cmd, words[0])
@@ -26,7 +26,7 @@ func (a *app) help(cmd *cobra.Command) error {
 	return nil
 }
 
-// helpFor is the command help: it shows the help of the command that the words name.
+// helpFor is the help command: it shows the help of the named command.
 func (a *app) helpFor(root *cobra.Command, words []string) error {
 	cmd, rest, err := root.Find(words)
 	if len(rest) > 0 {
@@ -40,8 +40,7 @@ func (a *app) helpFor(root *cobra.Command, words []string) error {
 	return nil
 }
 
-// writeHelp shows the examples before the flags: most readers look for the line
-// to copy.
+// writeHelp shows the examples before the flags, because most readers need a line to copy.
 func writeHelp(w io.Writer, cmd *cobra.Command) {
 	text := cmd.Long
 	if text == "" {
@@ -84,7 +83,7 @@ func writeFlags(w io.Writer, title string, flags *pflag.FlagSet) {
 	}
 }
 
-// exitHelp tells what the exit codes mean.
+// exitHelp describes the exit codes.
 func exitHelp() string {
 	var b strings.Builder
 	b.WriteString("\n\nExit codes:\n")

@@ -36,7 +36,7 @@ func databaseWith(t *testing.T, sql string) string {
 	return url
 }
 
-// transcript runs lines one after the other and returns what a user would see.
+// transcript runs command lines in order and returns what a user sees.
 func transcript(t *testing.T, url string, lines ...string) string {
 	t.Helper()
 	var b strings.Builder

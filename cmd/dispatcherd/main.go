@@ -17,14 +17,14 @@ func main() {
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	go func() {
 		<-signals
-		signal.Stop(signals) // a second signal ends the process at once, from before anybody hears of the first
+		signal.Stop(signals) // before ctx is canceled, so that a second signal always ends the process
 		cancel()
 	}()
 	os.Exit(run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 }
 
-// run is the whole program: it carries out one command line and returns the
-// exit code. Canceling ctx is the request to stop.
+// run is the whole program: it executes one command line and returns the exit code. Canceling
+// ctx stops it.
 func run(ctx context.Context, args []string, in io.Reader, out, err io.Writer) int {
 	a := &app{Invocation: settings.Invocation{
 		Console: console.Console{In: in, Out: out, Err: err},

@@ -26,8 +26,8 @@ func (a *app) migrateCommand() *cobra.Command {
 
 func (a *app) migrateUpCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "up", Short: "Apply every migration that is missing", Args: settings.NoArguments,
-		Long:    "Applies every migration that is missing. Any number of instances may do so at the same moment.",
+		Use: "up", Short: "Apply every missing migration", Args: settings.NoArguments,
+		Long:    "Applies every missing migration. Several instances may do so concurrently.",
 		Example: "  dispatcherd migrate up --database-url postgres://…",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			dsn, err := a.DatabaseURL()
@@ -47,13 +47,13 @@ func (a *app) migrateDownCommand() *cobra.Command {
 	var to int64
 	var yes bool
 	cmd := &cobra.Command{
-		Use: "down", Short: "Undo migrations and lose what they hold", Args: settings.NoArguments,
-		Long: `Undoes the latest migration, or all above --to; --to 0 removes the schema with
-every job in it. Without --yes it only says what would be lost.`,
+		Use: "down", Short: "Undo migrations and delete their data", Args: settings.NoArguments,
+		Long: `Undoes the latest migration, or all above --to. --to 0 removes the schema with all jobs.
+Without --yes it prints only what would be lost.`,
 		Example: "  dispatcherd migrate down\n  dispatcherd migrate down --to 0 --yes",
 		RunE:    func(cmd *cobra.Command, _ []string) error { return a.migrateDown(cmd.Context(), to, yes) },
 	}
-	cmd.Flags().Int64Var(&to, "to", -1, "version to arrive at; -1 is one below the present one")
+	cmd.Flags().Int64Var(&to, "to", -1, "target version; -1 = one below the current one")
 	cmd.Flags().BoolVar(&yes, "yes", false, "do it")
 	settings.OnlyOnCommandLine(cmd.Flags(), "to", "yes")
 	settings.Between(cmd.Flags(), "-1", settings.LargestID, "to")
@@ -104,7 +104,7 @@ func (a *app) migrateDown(ctx context.Context, to int64, yes bool) error {
 	return a.printVersions("undone", undone)
 }
 
-// sayWhatIsLost is the answer to `migrate down` without --yes.
+// sayWhatIsLost is the output of `migrate down` without --yes.
 func (a *app) sayWhatIsLost(ctx context.Context, undo []string, to int64) error {
 	lost := "This would undo " + strings.Join(undo, ", ")
 	if to == 0 {
@@ -117,7 +117,7 @@ func (a *app) sayWhatIsLost(ctx context.Context, undo []string, to int64) error 
 	return exit.Errorf(exit.Negative, "nothing was changed. %s. Add --yes to do it", lost)
 }
 
-// countJobs tells how many jobs there are, by status.
+// countJobs returns the number of jobs by status.
 func (a *app) countJobs(ctx context.Context) (string, error) {
 	pool, err := a.Connect(ctx)
 	if err != nil {
@@ -142,7 +142,7 @@ func (a *app) countJobs(ctx context.Context) (string, error) {
 	return fmt.Sprintf("%s in it (%s)", console.Counted(total, "job"), strings.Join(parts, ", ")), nil
 }
 
-// printVersions writes which versions were applied or undone.
+// printVersions prints which versions were applied or undone.
 func (a *app) printVersions(done string, versions []int64) error {
 	if a.Format.JSON {
 		if versions == nil {
@@ -172,7 +172,7 @@ type shownMigration struct {
 func (a *app) migrateStatusCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "status", Short: "List the migrations and which of them are applied", Args: settings.NoArguments,
-		Long:    "Lists the migrations of this build. Exits 1 if one of them is still to be applied.",
+		Long:    "Lists the migrations of this build. Exits 1 if one of them is not applied.",
 		Example: "  dispatcherd migrate status\n  dispatcherd migrate status -o json",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			dsn, err := a.DatabaseURL()
@@ -208,7 +208,7 @@ func (a *app) printStatus(steps []migrations.Migration) error {
 		return err
 	}
 	if missing > 0 {
-		return exit.Errorf(exit.Negative, "%d of %d migrations are still to be applied: run 'dispatcherd migrate up'", missing, len(steps))
+		return exit.Errorf(exit.Negative, "%d of %d migrations are not applied: run 'dispatcherd migrate up'", missing, len(steps))
 	}
 	return nil
 }

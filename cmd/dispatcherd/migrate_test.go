@@ -20,8 +20,7 @@ func onDatabase(t *testing.T, url, stdin, line string, more ...string) outcome {
 
 var stamps = regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z`)
 
-// withoutNow replaces the times that a test did not choose: it chooses the
-// second of January.
+// withoutNow replaces all times except those of the test, which are on the second of January.
 func withoutNow(text string) string {
 	return stamps.ReplaceAllStringFunc(text, func(s string) string {
 		if strings.Contains(s, "-01-02T03:0") {

@@ -47,8 +47,8 @@ func (a *app) root() *cobra.Command {
 	return root
 }
 
-// finish goes over the complete tree: it notes when a RunE is reached, and
-// tells in every setting's help by which variable it can be set.
+// finish completes the tree of commands: it records when a RunE is reached, and adds the
+// environment variable to the help of every setting.
 func (a *app) finish(cmd *cobra.Command) {
 	if inner := cmd.RunE; inner != nil {
 		cmd.RunE = func(cmd *cobra.Command, args []string) error {

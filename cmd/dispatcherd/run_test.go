@@ -26,14 +26,14 @@ type invocation struct {
 	extra func(*app) *cobra.Command // a further command below the root
 }
 
-// outcome is what the program left behind.
+// outcome is the result of an invocation.
 type outcome struct {
 	code     int
 	out, err string
 }
 
-// runs carries the invocation out in process. The environment is only what the
-// invocation says, apart from what pgx reads by itself.
+// runs executes the invocation in process. The environment is that of the invocation, except
+// for the variables that pgx reads.
 func (i invocation) runs(t *testing.T) outcome {
 	t.Helper()
 	var out, errs bytes.Buffer
@@ -58,7 +58,7 @@ func (i invocation) runs(t *testing.T) outcome {
 	return outcome{code: code, out: out.String(), err: errs.String()}
 }
 
-// bare is an invocation of the program that reads and writes nothing.
+// bare is an invocation without input and output.
 func bare(env func(name string) (string, bool)) *app {
 	return &app{Invocation: settings.Invocation{Env: env}}
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/pgtest"
 )
 
-// A password reaches no output of any command, whatever is wrong with the
-// connection string or with the server behind it.
+// No command prints the password of the connection string, whatever error the string or the
+// server causes.
 func TestNoCommandPrintsThePassword(t *testing.T) {
 	const secret = "hunter2S3CRET"
 	lines := []string{

@@ -19,17 +19,17 @@ func (a *app) serveCommand() *cobra.Command {
 	var migrate bool
 	cmd := &cobra.Command{
 		Use: "serve", Short: "Run the dispatcher on your Postgres", Args: settings.NoArguments, Annotations: map[string]string{settings.NoteLogs: "yes"},
-		Long: `Runs the dispatcher until SIGINT or SIGTERM. It then starts no more jobs and lets running jobs
-end within --grace. Workers keep the jobs that are left for --resume, and resume them with the next
-dispatcher on the socket. A second signal ends the dispatcher at once, as kill -9 does. No job is lost then:
-a dispatcher that starts on the same socket of the same host takes the jobs over at once, others after --lease.
-SIGHUP reads the file of --api-tokens again; nothing else is reloaded.`,
+		Long: `Runs the dispatcher until SIGINT or SIGTERM. It then starts no more jobs and lets running jobs end
+within --grace. Workers keep the remaining jobs for --resume, and resume them with the next dispatcher
+on the socket. A second signal ends the dispatcher at once, as kill -9 does. No job is lost: a dispatcher
+that starts on the same socket of the same host takes the jobs over at once, others after --lease.
+SIGHUP reloads only the file of --api-tokens.`,
 		Example: `  dispatcherd serve --database-url postgres://dispatcherd@db/app --migrate
   DATABASE_URL=postgres://… dispatcherd serve --worker-socket /run/dispatcherd/worker.sock
   dispatcherd serve --weight-ageing 32          # a priority unit is worth 32 s of waiting instead of 64`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			hangups := make(chan os.Signal, 1)
-			signal.Notify(hangups, syscall.SIGHUP) // from the beginning: unheard it would end the process
+			signal.Notify(hangups, syscall.SIGHUP) // first: an unhandled SIGHUP ends the process
 			defer signal.Stop(hangups)
 			cfg, err := f.config()
 			if err != nil {
@@ -50,7 +50,7 @@ SIGHUP reads the file of --api-tokens again; nothing else is reloaded.`,
 			}
 			if migrate {
 				_, err := migrations.Up(cmd.Context(), cfg.DSN)
-				if exit.Denied(err) { // the daemon's own role is not enough for that
+				if exit.Denied(err) { // the daemon's role lacks the right
 					return exit.Errorf(exit.Usage, "%w: %s", err, exit.WhatToGrant(cfg.DSN, "dispatcherd migrate"))
 				}
 				if err != nil {
@@ -66,7 +66,7 @@ SIGHUP reads the file of --api-tokens again; nothing else is reloaded.`,
 	}
 	f.register(a, cmd.Flags())
 	settings.Grouped(cmd.Flags(), "Postgres", func(flags *pflag.FlagSet) {
-		flags.BoolVar(&migrate, "migrate", false, "bring the schema up to date first")
+		flags.BoolVar(&migrate, "migrate", false, "apply missing migrations first")
 	})
 	return cmd
 }

@@ -17,7 +17,7 @@ const (
 	pingsPerTimeout = 3
 )
 
-// config checks the settings together and completes them.
+// config checks settings that depend on one another, and completes them.
 func (f *serveFlags) config() (daemon.Config, error) {
 	cfg := f.cfg
 	cfg.SocketMode = os.FileMode(f.mode)
@@ -43,7 +43,7 @@ func (f *serveFlags) config() (daemon.Config, error) {
 	return cfg, nil
 }
 
-// samePath reports whether two names are of one place, as far as names tell.
+// samePath reports whether two names denote one path, as far as the names show it.
 func samePath(one, other string) bool {
 	a, errA := filepath.Abs(one)
 	b, errB := filepath.Abs(other)

@@ -97,22 +97,22 @@ func (f *serveFlags) register(a *app, flags *pflag.FlagSet) {
 func (f *serveFlags) registerSockets(a *app, flags *pflag.FlagSet) {
 	flags.StringVar(&f.cfg.WorkerSocket, "worker-socket", a.OwnSocket("worker.sock"), "Unix socket for workers")
 	flags.StringVar(&f.cfg.APISocket, "api-socket", a.OwnSocket("api.sock"), "Unix socket for callers, operators and metrics")
-	flags.StringVar(&f.cfg.API.Listen, "api-listen", "", "also serve the API on this TCP address, such as 127.0.0.1:8088")
-	flags.StringVar(&f.cfg.API.TokenFile, "api-tokens", "", "file of the bearer tokens that TCP callers need: on each line a name and the SHA-256 of the token in hex")
+	flags.StringVar(&f.cfg.API.Listen, "api-listen", "", "TCP address of the API, such as 127.0.0.1:8088")
+	flags.StringVar(&f.cfg.API.TokenFile, "api-tokens", "", "file of the bearer tokens of TCP callers: on each line a name and the SHA-256 of the token in hex")
 	f.mode = 0o660
 	flags.Var(&f.mode, "socket-mode", "permissions of the sockets")
-	flags.Var(&f.allow, "allow", "who may serve a type: uids, users, @gids and @groups, such as pdf=1001,render,@50; "+
-		"* stands for the types not listed; default: every user who can open the worker socket")
+	flags.Var(&f.allow, "allow", "users that may serve a type: uids, names, @gids, @groups, such as pdf=1001,render,@50; "+
+		"* = all other types; default: every user that can open the worker socket")
 	p := &f.cfg.Workers
-	flags.DurationVar(&p.HeartbeatTimeout, "heartbeat-timeout", p.HeartbeatTimeout, "silence of a worker after which it counts as dead; it is pinged three times before")
+	flags.DurationVar(&p.HeartbeatTimeout, "heartbeat-timeout", p.HeartbeatTimeout, "silence after which a worker counts as dead; it is pinged three times before")
 	settings.Between(flags, "3ms", settings.LongestWait, "heartbeat-timeout")
 }
 
 func (f *serveFlags) registerPostgres(flags *pflag.FlagSet) {
 	flags.BoolVar(&f.cfg.Listen, "listen", true, "use NOTIFY; without it only polling finds jobs")
 	flags.DurationVar(&f.cfg.Core.Poll, "poll", f.cfg.Core.Poll, "time between two full scans of the table")
-	flags.DurationVar(&f.cfg.Lease, "lease", daemon.DefaultLease, "silence after which other dispatchers take the jobs over; a heartbeat renews it ten times in that time")
-	flags.BoolVar(&f.cfg.AsyncClaims, "async-claims", false, "do not wait for the disk when claiming; a crash of Postgres may then run a job twice at once")
+	flags.DurationVar(&f.cfg.Lease, "lease", daemon.DefaultLease, "time without heartbeat after which other dispatchers take the jobs over; ten heartbeats are sent in it")
+	flags.BoolVar(&f.cfg.AsyncClaims, "async-claims", false, "do not wait for the disk when claiming; a crash of Postgres may then run a job twice concurrently")
 	settings.Between(flags, "1ms", "24h", "poll")
 	settings.Between(flags, "100ms", settings.LongestWait, "lease")
 }
@@ -122,18 +122,18 @@ func (f *serveFlags) registerPolicy(flags *pflag.FlagSet) {
 	w := &c.Weights
 	flags.Int64Var(&w.Priority, "weight-priority", w.Priority, "points of one unit of priority")
 	flags.Int64Var(&w.Ageing, "weight-ageing", w.Ageing, "points of one second of waiting")
-	flags.Int64Var(&w.Rarity, "weight-rarity", w.Rarity, "points divided by the number of slots that support the type")
+	flags.Int64Var(&w.Rarity, "weight-rarity", w.Rarity, "points divided by the capacity of the type")
 	flags.Int64Var(&w.OnDemand, "weight-on-demand", w.OnDemand, "points of an on-demand request")
-	flags.Int64Var(&w.OnDemandAgeing, "weight-on-demand-ageing", w.OnDemandAgeing, "additional points of one second of waiting of an on-demand request")
-	flags.Var(capFlag{&w.OnDemandCap}, "on-demand-cap", "age at which a request stops to age faster than a queued job; none = never: enough requests then starve the queue")
-	flags.Var((*timeoutFlags)(&c.Timeouts), "timeout", "limit of one attempt of a type, such as pdf=30s, for jobs that name none; repeatable")
-	flags.DurationVar(&c.Retry.Base, "retry-base", c.Retry.Base, "wait before the first retry; doubled for each further one")
+	flags.Int64Var(&w.OnDemandAgeing, "weight-on-demand-ageing", w.OnDemandAgeing, "additional points per second of waiting of an on-demand request")
+	flags.Var(capFlag{&w.OnDemandCap}, "on-demand-cap", "age from which a request ages like a queued job; none = never, then requests can starve the queue")
+	flags.Var((*timeoutFlags)(&c.Timeouts), "timeout", "limit of one attempt of a type, such as pdf=30s, for jobs without their own; repeatable")
+	flags.DurationVar(&c.Retry.Base, "retry-base", c.Retry.Base, "wait before the first retry, doubled for each further one")
 	flags.DurationVar(&c.Retry.Max, "retry-max", c.Retry.Max, "longest wait before a retry")
-	flags.IntVar(&c.Limits.Crashes, "max-crashes", c.Limits.Crashes, "workers that may die under a job before it is quarantined")
-	flags.DurationVar(&c.CancelGrace, "cancel-grace", c.CancelGrace, "time that a worker has to end a cancelled job before its session ends")
-	flags.DurationVar(&f.cfg.Grace, "grace", daemon.DefaultGrace, "time that running jobs have to end when the dispatcher stops")
-	flags.DurationVar(&f.cfg.Workers.Resume, "resume", daemon.DefaultResume, "time that workers continue their jobs without a dispatcher, and that the jobs of a stopped dispatcher wait for them; 0 = none")
-	flags.DurationVar(&c.ReconnectGrace, "reconnect-grace", c.ReconnectGrace, "time that the last worker of a type has to reconnect before on-demand requests of the type are rejected")
+	flags.IntVar(&c.Limits.Crashes, "max-crashes", c.Limits.Crashes, "crashes after which a job is quarantined")
+	flags.DurationVar(&c.CancelGrace, "cancel-grace", c.CancelGrace, "time for a worker to end a cancelled job before its session ends")
+	flags.DurationVar(&f.cfg.Grace, "grace", daemon.DefaultGrace, "time for running jobs to end when the dispatcher stops")
+	flags.DurationVar(&f.cfg.Workers.Resume, "resume", daemon.DefaultResume, "time for which workers continue without a dispatcher and their jobs stay running; 0 = none")
+	flags.DurationVar(&c.ReconnectGrace, "reconnect-grace", c.ReconnectGrace, "time for the last worker of a type to reconnect before on-demand requests of the type are rejected")
 	settings.Between(flags, "0", "1000000000", "weight-priority", "weight-rarity", "weight-on-demand")
 	settings.Between(flags, "1", "1000000", "weight-ageing")
 	settings.Between(flags, "0", "1000000", "weight-on-demand-ageing")
@@ -149,7 +149,7 @@ func (f *serveFlags) registerLimits(flags *pflag.FlagSet) {
 	flags.IntVar(&f.cfg.Core.Limits.Requests, "max-requests", f.cfg.Core.Limits.Requests, "on-demand requests that may wait")
 	flags.IntVar(&f.cfg.API.MaxPayload, "max-payload", f.cfg.API.MaxPayload, "bytes of the body of one request or job")
 	flags.IntVar(&f.cfg.Workers.MaxFrame, "max-frame", f.cfg.Workers.MaxFrame, "bytes of a frame of the worker protocol")
-	flags.IntVar(&f.cfg.Memory, "memory-bytes", resources.DefaultMemory, "soft limit of the memory of the Go runtime, without the pages of the program; live data may exceed it; 0 = no limit; GOMEMLIMIT takes precedence")
+	flags.IntVar(&f.cfg.Memory, "memory-bytes", resources.DefaultMemory, "soft memory limit of the Go runtime; live data may exceed it; 0 = none; GOMEMLIMIT takes precedence")
 	settings.Between(flags, "1", settings.MostHeld, "max-requests")
 	settings.Between(flags, "1", settings.MostInMessage, "max-payload")
 	settings.Between(flags, strconv.Itoa(workerproto.MinFrame), settings.MostInMessage, "max-frame")
@@ -167,10 +167,10 @@ func (f *serveFlags) registerObservability(flags *pflag.FlagSet) {
 	if err != nil || host == "" {
 		host = "dispatcherd"
 	}
-	flags.StringVar(&f.cfg.Name, "name", host, "name of this dispatcher, shown to people")
+	flags.StringVar(&f.cfg.Name, "name", host, "name of this dispatcher")
 	flags.StringVar(&f.format, "log-format", "auto", "json, console, or auto: console on a terminal")
 	f.level = zapcore.InfoLevel
 	flags.Var(&levelFlag{&f.level}, "log-level", "debug, info, warn or error")
-	flags.IntVar(&f.cfg.DecisionLog, "decision-log", decisionlog.DefaultEntries, "decisions kept in memory for 'job why' and 'debug bundle', about 200 bytes each; 0 = none")
+	flags.IntVar(&f.cfg.DecisionLog, "decision-log", decisionlog.DefaultEntries, "decisions kept for 'job why' and 'debug bundle', about 200 bytes each; 0 = none")
 	settings.Between(flags, "0", "10000000", "decision-log")
 }

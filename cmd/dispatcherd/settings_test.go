@@ -63,7 +63,7 @@ func TestEnvironmentOverridesFileOverridesDefault(t *testing.T) {
 	require.NotContains(t, got, "probe-force", "a flag of one invocation is no setting")
 }
 
-// TestFlagOverridesEnvironmentOverridesFile holds for every combination of the four sources.
+// The test covers every combination of the four sources.
 func TestFlagOverridesEnvironmentOverridesFile(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		given := map[string]bool{}
@@ -108,7 +108,7 @@ func TestErrorOfABadSettingNamesSourceAndNearestKey(t *testing.T) {
 		{"config = 'x'", "", `there is no setting "config"; 'dispatcherd serve --help' lists`},
 		{"probe-limit = 'many'", "", `bad value "many" for probe-limit: give a whole number`},
 		{"probe-limit = 2026-01-02", "", `probe-limit: a toml.LocalDate means nothing here`},
-		{"probe-types = [['a']]", "", `probe-types: a list inside a list means nothing here`},
+		{"probe-types = [['a']]", "", `probe-types: a list inside a list is not allowed`},
 		{"probe-limit = 1\nprobe_limit = 2", "", `probe-limit is given twice, in two spellings`},
 		{"probe-limit = ", "", `is not TOML (line 1, column 14)`},
 		{"", "soon", `environment DISPATCHERD_PROBE_LEASE: bad value "soon" for probe-lease: give a duration such as`},

@@ -63,7 +63,7 @@ func TestUsageErrorsNameTheMistakeAndExit2(t *testing.T) {
 	} {
 		got := invocation{args: strings.Fields(line)}.runs(t)
 		require.Equal(t, exit.Usage, got.code, line)
-		require.Empty(t, got.out, "%s: an error leaves the data stream alone", line)
+		require.Empty(t, got.out, "%s: an error writes nothing to the data stream", line)
 		fmt.Fprintf(&report, "$ dispatcherd %s\n%s\n", line, got.err)
 	}
 	requireGolden(t, "usage-errors.txt", report.String())
@@ -145,7 +145,7 @@ func TestEachKindOfErrorHasItsExitCode(t *testing.T) {
 func TestInterruptedCommandHasItsOwnExitCode(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	a := &app{running: true}
-	require.Equal(t, exit.Internal, a.exitCode(ctx, context.Canceled), "nobody asked to stop")
+	require.Equal(t, exit.Internal, a.exitCode(ctx, context.Canceled), "ctx is not canceled")
 	cancel()
 	require.Equal(t, exit.Interrupted, a.exitCode(ctx, fmt.Errorf("inserting: %w", context.Canceled)))
 }
@@ -187,11 +187,11 @@ func TestUnreachableDatabaseExits5WithoutThePassword(t *testing.T) {
 	require.Contains(t, got.err, "no database is named: give --database-url")
 }
 
-// The driver tries an address with TLS and without, and tells of both.
+// The driver tries an address with TLS and without, and reports both errors.
 func TestConnectionErrorIsReportedOnce(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	require.NoError(t, l.Close()) // nobody listens there now
+	require.NoError(t, l.Close()) // no server listens on the address now
 	got := invocation{args: []string{"job", "list", "--database-url", "postgres://me@" + l.Addr().String() + "/x"}}.runs(t)
 	require.Equal(t, exit.Unavailable, got.code)
 	require.Equal(t, 1, strings.Count(got.err, "connection refused"), got.err)

@@ -10,8 +10,8 @@ import (
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/settings"
 )
 
-// version is stamped by the linker (Makefile); empty in a plain go build or go
-// install, where the build information knows.
+// version is set by the linker (Makefile). It is empty in a plain go build or go install,
+// where the build information has the version.
 var version string
 
 // buildVersion describes the running binary.
@@ -24,7 +24,7 @@ type buildVersion struct {
 	Platform string `json:"platform"`
 }
 
-// readVersion collects what the linker and the build information say.
+// readVersion combines the values of the linker and the build information.
 func readVersion() buildVersion {
 	v := buildVersion{Version: version, Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
 	if info, ok := debug.ReadBuildInfo(); ok {
@@ -68,8 +68,8 @@ func (a *app) versionCommand() *cobra.Command {
 	}
 }
 
-// versionFlag gives the root what most programs answer to. Cobra's own flag
-// would print by a template (see writeHelp).
+// versionFlag adds --version to the root. Cobra's own flag would use a template (see
+// writeHelp).
 func (a *app) versionFlag(root *cobra.Command) {
 	show := root.Flags().BoolP("version", "v", false, "print the version, as the command of that name does")
 	settings.OnlyOnCommandLine(root.Flags(), "version")

@@ -27,13 +27,12 @@ func (a *app) workerCommand() *cobra.Command {
 	return cmd
 }
 
-const workerRunLong = `Offers slots and runs COMMAND once for each job: the payload comes on its standard input,
-what it prints is the result, and its exit code decides: 0 is done, 65 (EX_DATAERR) failed for good, anything
-else failed and to be tried again. More than 512 KiB of output are a failure for good. The end of what it
-writes to standard error is kept with a failure. The job's id, type and attempt are in DISPATCHERD_JOB_ID,
-DISPATCHERD_TYPE and DISPATCHERD_ATTEMPT. Without a connection it tries again until it is stopped, and says once why
-there is none, whatever the reason. SIGKILL to the worker kills COMMAND as well (on
-Linux), but not what COMMAND has started: a systemd unit or a container ends all of it.`
+const workerRunLong = `Offers slots and runs COMMAND once for each job, with the payload on its standard input. Its output
+is the result. Exit code 0 means done, 65 (EX_DATAERR) failed for good; after any other code the job is
+retried. More than 512 KiB of output fail for good. The end of the error output is stored with a
+failure. DISPATCHERD_JOB_ID, DISPATCHERD_TYPE and DISPATCHERD_ATTEMPT describe the job. The worker
+reconnects until it is stopped, and reports each reason for having no connection once. SIGKILL of the worker
+also kills COMMAND (on Linux), but not its children; a systemd unit or a container ends these.`
 
 func (a *app) workerRunCommand() *cobra.Command {
 	var (
@@ -49,7 +48,7 @@ func (a *app) workerRunCommand() *cobra.Command {
   dispatcherd worker run --types echo -- cat`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 || cmd.ArgsLenAtDash() != 0 {
-				return exit.Errorf(exit.Usage, "give the program to run behind --, as in: worker run --types pdf -- ./convert")
+				return exit.Errorf(exit.Usage, "give the program after --, as in: worker run --types pdf -- ./convert")
 			}
 			return nil
 		},
@@ -66,7 +65,7 @@ func (a *app) workerRunCommand() *cobra.Command {
 			}
 			missed := absences{}
 			w := worker.New(worker.Options{
-				Socket: socket, Name: name, Grace: max(grace, 1), // 0 would be the default
+				Socket: socket, Name: name, Grace: max(grace, 1), // 0 would select the default
 				Connected: func(hello workerproto.Welcome) {
 					clear(missed)
 					a.Say("connected to %s on %s", hello.Dispatcher, socket)
@@ -75,7 +74,7 @@ func (a *app) workerRunCommand() *cobra.Command {
 				Complaint: func(e *workerproto.Error) { a.Say("refused by the dispatcher: %v", e) },
 				Disconnected: func(err error) {
 					if cmd.Context().Err() == nil && missed.fresh(err) {
-						a.Say("not connected, trying again: %v%s", err, whatKeepsOut(err, socket))
+						a.Say("not connected, retrying: %v%s", err, whatKeepsOut(err, socket))
 					}
 				},
 			})
@@ -89,31 +88,31 @@ func (a *app) workerRunCommand() *cobra.Command {
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringSliceVar(&types, "types", nil, "types of jobs the program can do, separated by commas")
-	flags.IntVar(&slots, "slots", 1, "how many copies of the program may run at once")
+	flags.StringSliceVar(&types, "types", nil, "types that the program supports, separated by commas")
+	flags.IntVar(&slots, "slots", 1, "largest number of concurrent runs")
 	flags.StringVar(&socket, "worker-socket", a.FindSocket("worker.sock"), "the dispatcher's socket")
-	flags.StringVar(&name, "worker-name", "", "name shown to people (default: host and process id)")
-	flags.DurationVar(&grace, "worker-grace", 30*time.Second, "how long running programs may go on when the worker stops")
+	flags.StringVar(&name, "worker-name", "", "name of the worker (default: host and process id)")
+	flags.DurationVar(&grace, "worker-grace", 30*time.Second, "time for running programs to end when the worker stops")
 	settings.OnlyOnCommandLine(flags, "types", "slots", "worker-name")
 	settings.Between(flags, "1", "100000", "slots")
 	settings.Between(flags, "0s", settings.Longest, "worker-grace")
 	return cmd
 }
 
-// absences are the reasons for having no connection that were told since there
-// was one: a dispatcher that was not there may be one that lets nobody in.
+// absences are the connection errors that were reported since the last connection. They are
+// kept by reason, because a dispatcher that did not run at first may later reject the worker.
 type absences map[syscall.Errno]bool
 
-// fresh reports whether the reason was not told yet, and notes it.
+// fresh reports whether the reason is new, and records it.
 func (a absences) fresh(err error) bool {
-	var reason syscall.Errno // stays 0 where it is no refusal of the system
+	var reason syscall.Errno // stays 0 if err is not a system error
 	errors.As(err, &reason)
 	told := a[reason]
 	a[reason] = true
 	return !told
 }
 
-// whatKeepsOut tells what to do where time alone does not help, else nothing.
+// whatKeepsOut returns what to do where waiting does not help, else "".
 func whatKeepsOut(err error, socket string) string {
 	if errors.Is(err, fs.ErrPermission) {
 		return "; this user may not open it: run the worker as root or in the group of the socket and its directory (--socket-mode of serve)"
@@ -127,14 +126,13 @@ func whatKeepsOut(err error, socket string) string {
 	return ""
 }
 
-// checkTypes takes the blanks of "a, b" away, and finds at the command line what
-// the dispatcher would refuse later.
+// checkTypes removes the blanks of "a, b", and refuses types that the dispatcher would refuse.
 func checkTypes(types []string) error {
 	for i, t := range types {
 		t = strings.TrimSpace(t)
 		types[i] = t
 		if t == "" {
-			return exit.Errorf(exit.Usage, "--types names an empty type in %q: take out the comma too many", strings.Join(types, ","))
+			return exit.Errorf(exit.Usage, "--types names an empty type in %q: remove the extra comma", strings.Join(types, ","))
 		}
 		if err := joblines.CheckType(t); err != nil {
 			return exit.Errorf(exit.Usage, "--types names %q: %w", t, err)
@@ -146,15 +144,15 @@ func checkTypes(types []string) error {
 	return nil
 }
 
-// sayWhatIsIdle tells of slots that the dispatcher will not take.
+// sayWhatIsIdle reports slots that the dispatcher does not accept.
 func (a *app) sayWhatIsIdle(hello workerproto.Welcome, slots int) {
 	if most := hello.Limits.MaxSlots; most > 0 && slots > most {
 		a.Say("%s takes %s of one worker, not %d: the others stay idle", hello.Dispatcher, console.Counted(int64(most), "slot"), slots)
 	}
 }
 
-// sayingWhatFailed adds a line for each job that did not succeed. It does not
-// quote the error: that may quote the payload.
+// sayingWhatFailed reports each job that did not succeed. It does not quote the error, which
+// may contain the payload.
 func (a *app) sayingWhatFailed(run worker.Handler) worker.Handler {
 	return func(ctx context.Context, job *worker.Job) (any, error) {
 		result, err := run(ctx, job)

@@ -15,13 +15,13 @@ import (
 	"github.com/dispatcherd/dispatcherd/workerproto"
 )
 
-// List says which users may serve which types. The zero value allows
-// everybody everything; of a type that is listed, it allows nobody else.
+// List contains which users may serve which types. The zero value allows all users all types.
+// A listed type is allowed only to its users.
 type List struct {
 	byType map[string]allowed
 }
 
-// anyOther is the entry for every type that has none of its own.
+// anyOther is the entry for every type without an entry of its own.
 const anyOther = "*"
 
 // maxAllowed bounds the types and the users of one type that can be listed.
@@ -32,9 +32,8 @@ type allowed struct {
 	uids, gids []int
 }
 
-// Set adds entries such as pdf=1001,@50. Several are separated by semicolons,
-// or, if there is a line break, by line breaks alone: names of types may hold
-// anything else.
+// Set adds entries such as pdf=1001,@50. Semicolons separate entries; if the text has a line
+// break, only line breaks do, because names of types may contain any other character.
 func (l *List) Set(text string) error {
 	separator := ";"
 	if strings.Contains(text, "\n") {
@@ -76,8 +75,8 @@ func (l *List) add(entry string) error {
 	return nil
 }
 
-// add resolves a user (1001, render) or a group (@50, @staff). An empty name is
-// skipped: a list without users allows nobody.
+// add resolves a user (1001, render) or a group (@50, @staff). An empty name is skipped, so
+// that a list may be empty.
 func (a *allowed) add(name string) error {
 	if name == "" {
 		return nil
@@ -117,7 +116,7 @@ func resolveID(text string, look func(string) (string, error)) (int, error) {
 		}
 	}
 	id, err := strconv.ParseUint(number, 10, 32)
-	if err != nil || id == math.MaxUint32 { // the kernel's "nobody in particular"
+	if err != nil || id == math.MaxUint32 { // the kernel's value for an unknown id
 		return 0, fmt.Errorf("%q is no id: give a number, or a name of this machine", text)
 	}
 	return int(id), nil
@@ -142,8 +141,8 @@ func (l *List) String() string {
 // Type names the kind of value in help texts.
 func (*List) Type() string { return "type=users" }
 
-// Objection says why a peer may not serve a type, "" if it may. A peer whom the
-// kernel does not name is on no list.
+// Objection returns why a peer may not serve a type, "" if it may. A peer whose user the
+// kernel does not report is on no list.
 func (l *List) Objection(p workerproto.Peer, typ string) string {
 	a, listed := l.byType[typ]
 	if !listed {
@@ -156,7 +155,7 @@ func (l *List) Objection(p workerproto.Peer, typ string) string {
 		"or add the uid to --allow (table [allow]) of the dispatcher and restart it", p.UID, p.GID, typ)
 }
 
-// Check refuses lists where nobody could be on them.
+// Check returns an error for lists that cannot contain any user.
 func (l *List) Check() error {
 	if len(l.byType) > 0 && runtime.GOOS != "linux" {
 		return errNoCredentials

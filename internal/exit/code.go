@@ -1,5 +1,5 @@
-// Package exit says how the program ends: the exit codes, which error has which,
-// and what its message tells the user to do next.
+// Package exit defines the exit codes of the program, maps errors to them, and adds to error
+// messages what the user can do next.
 package exit
 
 import (
@@ -30,22 +30,22 @@ const (
 	Internal    = 255
 )
 
-// Meanings is for help texts and docs/cli.md.
+// Meanings describes the exit codes in help texts and docs/cli.md.
 var Meanings = []struct {
 	Code    int
 	Meaning string
 }{
 	{OK, "done"},
-	{Negative, "the answer is no: a job failed, a check did not hold"},
+	{Negative, "a job or a check failed"},
 	{Usage, "the command line, a setting or the input is wrong"},
-	{NotFound, "what was named does not exist"},
-	{Conflict, "it exists, in a state that forbids the request; a worker was refused; a socket or data folder is in use"},
-	{Unavailable, "Postgres, or the dispatcher, or another part that is needed, does not answer"},
+	{NotFound, "the named object does not exist"},
+	{Conflict, "the state of the object forbids the request; a worker was refused; a socket or data folder is in use"},
+	{Unavailable, "Postgres or the dispatcher does not answer"},
 	{Interrupted, "stopped by a signal before the end"},
 	{Internal, "anything else"},
 }
 
-// Error is an error that knows its exit code.
+// Error is an error with its exit code.
 type Error struct {
 	Code int
 	err  error
@@ -62,7 +62,7 @@ func Errorf(code int, format string, args ...any) error {
 	return &Error{Code: code, err: fmt.Errorf(format, args...)}
 }
 
-// CodeOf finds the code for an error that ended a command, with ctx.
+// CodeOf returns the code for an error that ended a command with context ctx.
 func CodeOf(ctx context.Context, err error) int {
 	var coded *Error
 	var inUse *devpg.InUseError
@@ -86,8 +86,7 @@ func CodeOf(ctx context.Context, err error) int {
 	return Internal
 }
 
-// Unreachable reports whether Postgres could not be asked, or is not taking
-// requests now.
+// Unreachable reports whether Postgres could not be reached, or does not accept requests now.
 func Unreachable(err error) bool {
 	var connect *pgconn.ConnectError
 	var network *net.OpError
@@ -112,8 +111,8 @@ func noSchema(err error) bool {
 	return errors.As(err, &pg) && (pg.Code == "42P01" || pg.Code == "3F000") && strings.Contains(pg.Message, "dispatcherd")
 }
 
-// Once leaves out lines that repeat an earlier one: a driver that tries an address
-// with TLS and without says twice that nobody is there.
+// Once removes lines that repeat an earlier one. A driver that tries an address with TLS and
+// without reports the same error twice.
 func Once(text string) string {
 	var lines []string
 	for line := range strings.SplitSeq(text, "\n") {
@@ -121,21 +120,21 @@ func Once(text string) string {
 			lines = append(lines, line)
 		}
 	}
-	if len(lines) == 2 { // what was tried, and the one thing that came of it
+	if len(lines) == 2 { // the attempt, and its one error
 		return lines[0] + " " + strings.TrimSpace(lines[1])
 	}
 	return strings.Join(lines, "\n")
 }
 
-// WhatBecameOfIt is what may be the matter with an id.
+// WhatBecameOfIt lists what may have happened to a job with an id.
 const WhatBecameOfIt = "it was never inserted, or is kept no longer (--keep-done and --keep-failed of serve)"
 
-// Explain is the message of an error, with the next step where it is known.
+// Explain returns the message of an error, with the next step where it is known.
 func Explain(err error) string {
 	var coded *Error
 	switch {
 	case errors.As(err, &coded):
-		return err.Error() // who made it knew what went wrong, and has said what to do
+		return err.Error() // the message already says what to do
 	case noSchema(err):
 		return err.Error() + ": the database has no dispatcherd schema yet; create it with 'dispatcherd migrate up'"
 	case errors.Is(err, claim.ErrNotFound):

@@ -9,13 +9,13 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// Denied reports whether Postgres answered that a role lacks a right.
+// Denied reports whether Postgres rejected a statement because a role lacks a right.
 func Denied(err error) bool {
 	pg, ok := errors.AsType[*pgconn.PgError](err)
 	return ok && pg.Code == "42501"
 }
 
-// rightsOf names the least role that a group of commands needs; the first that fits counts. See docs/security.md.
+// rightsOf names the least role that a group of commands needs; the first match counts. See docs/security.md.
 var rightsOf = []struct{ command, role string }{
 	{"dispatcherd serve", "dispatcherd_dispatcher"},
 	{"dispatcherd trace", "dispatcherd_reader"},
@@ -23,7 +23,7 @@ var rightsOf = []struct{ command, role string }{
 	{"dispatcherd job", "dispatcherd_operator"},
 }
 
-// WhatToGrant says which role lacks a right that a command needs, and what gives it to it.
+// WhatToGrant says which role lacks a right that a command needs, and which statement grants it.
 func WhatToGrant(dsn, command string) string {
 	user := "…"
 	if c, err := pgx.ParseConfig(dsn); err == nil {

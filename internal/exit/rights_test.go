@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Who lacks a right is sent to the least role that has it.
+// The error names the least role with the missing right.
 func TestErrorNamesTheLeastSufficientRole(t *testing.T) {
 	for command, role := range map[string]string{
 		"dispatcherd job insert":   "dispatcherd_producer",

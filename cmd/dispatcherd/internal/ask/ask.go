@@ -1,6 +1,5 @@
-// Package ask asks a running dispatcher over its API socket, for the commands that
-// show what only its memory holds, and turns a refusal into an error with its exit
-// code.
+// Package ask sends requests to the API socket of a running dispatcher, for commands that show
+// the dispatcher's memory. It maps refusals to errors with exit codes.
 package ask
 
 import (
@@ -17,11 +16,11 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/problem"
 )
 
-// patience bounds a whole question with its answer, if the answer is JSON.
+// patience bounds a request with a JSON answer.
 const patience = 10 * time.Second
 
-// JSON fetches one answer from the API of the dispatcher behind socket. An error
-// says who does not answer, or what he says instead.
+// JSON decodes one answer from the API of the dispatcher behind socket. The error names the
+// socket that does not answer, or contains the refusal.
 func JSON(ctx context.Context, socket, path string, into any) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -33,8 +32,8 @@ func JSON(ctx context.Context, socket, path string, into any) error {
 	return json.NewDecoder(body).Decode(into)
 }
 
-// Body returns the body of a good answer, of any length. It must be closed; ctx
-// bounds reading it, too.
+// Body returns the body of a successful answer, of any length. The caller must close it; ctx
+// also bounds reading it.
 func Body(ctx context.Context, socket, path string) (io.ReadCloser, error) {
 	client := &http.Client{Transport: &http.Transport{
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
@@ -56,7 +55,7 @@ func Body(ctx context.Context, socket, path string) (io.ReadCloser, error) {
 	if res.StatusCode != http.StatusOK {
 		defer func() { _ = res.Body.Close() }() // it was read
 		var problem problem.Problem
-		_ = json.NewDecoder(io.LimitReader(res.Body, 64<<10)).Decode(&problem) // the status says enough if this fails
+		_ = json.NewDecoder(io.LimitReader(res.Body, 64<<10)).Decode(&problem) // the status is sufficient if this fails
 		code := exit.Unavailable
 		switch res.StatusCode {
 		case http.StatusNotFound:

@@ -13,7 +13,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/exit"
 )
 
-// answering is the socket of a dispatcher that answers everything alike.
+// answering is the socket of a server that gives the same answer to every request.
 func answering(t *testing.T, status int, body string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "s")
@@ -23,7 +23,7 @@ func answering(t *testing.T, status int, body string) string {
 		w.WriteHeader(status)
 		fmt.Fprintf(w, body, r.URL.Path)
 	}))
-	require.NoError(t, s.Listener.Close()) // its own one
+	require.NoError(t, s.Listener.Close()) // replaced by a Unix socket
 	s.Listener = l
 	s.Start()
 	t.Cleanup(s.Close)

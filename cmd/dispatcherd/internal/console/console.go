@@ -1,5 +1,5 @@
-// Package console is what the program shows: data as tables or JSON on one stream,
-// messages for people on another, a bar for what takes long.
+// Package console writes the output of the program: data as tables or JSON on one stream,
+// messages on another, and a progress bar for long operations.
 package console
 
 import (
@@ -7,13 +7,13 @@ import (
 	"io"
 )
 
-// Console is what one invocation of the program reads and writes. Commands look
-// at no other stream, so tests run the whole program in process.
+// Console contains the streams of one invocation. Commands use no other streams, so tests run
+// the whole program in process.
 type Console struct {
 	In       io.Reader
 	Out, Err io.Writer // data; messages
 	Format   Format    // of the data: --output
 }
 
-// Say writes a message for the human, apart from the data.
+// Say writes a message, separate from the data.
 func (c *Console) Say(format string, args ...any) { fmt.Fprintf(c.Err, format+"\n", args...) }

@@ -9,14 +9,14 @@ import (
 	"text/tabwriter"
 )
 
-// schemaVersion is part of every JSON output and grows when a field changes its
-// meaning or goes away; new fields may come without.
+// schemaVersion is part of every JSON output. It grows when a field changes its meaning or is
+// removed, not when a field is added.
 const schemaVersion = 1
 
 // Format is the --output setting; the zero value is a table.
 type Format struct{ JSON bool }
 
-// Set takes table or json.
+// Set accepts table or json.
 func (f *Format) Set(s string) error {
 	switch s {
 	case "table", "json":
@@ -26,7 +26,7 @@ func (f *Format) Set(s string) error {
 	return errors.New("it must be table or json")
 }
 
-// String returns the name that Set takes.
+// String returns the name that Set accepts.
 func (f *Format) String() string {
 	if f.JSON {
 		return "json"
@@ -47,8 +47,8 @@ func (c *Console) PrintJSON(name string, value any) error {
 	return err
 }
 
-// PrintRows writes one result in the form the user asked for: value as JSON
-// under name, or rows as a table.
+// PrintRows writes a result in the format of --output: value as JSON under name, or rows as a
+// table.
 func (c *Console) PrintRows(name string, value any, header []string, rows [][]string) error {
 	if c.Format.JSON {
 		return c.PrintJSON(name, value)
@@ -56,8 +56,8 @@ func (c *Console) PrintRows(name string, value any, header []string, rows [][]st
 	return c.PrintTable(header, rows)
 }
 
-// PrintTable writes aligned columns under a header in capitals; an empty cell
-// shows as a dash.
+// PrintTable writes aligned columns under a header in capitals. An empty cell is shown as a
+// dash.
 func (c *Console) PrintTable(header []string, rows [][]string) error {
 	return writeTable(c.Out, header, rows)
 }
@@ -79,7 +79,7 @@ func writeTable(w io.Writer, header []string, rows [][]string) error {
 	return tw.Flush()
 }
 
-// Counted is a number with its noun: "1 job", "2 jobs".
+// Counted returns a number with its noun: "1 job", "2 jobs".
 func Counted(n int64, noun string) string {
 	if n != 1 {
 		noun += "s"
@@ -87,7 +87,7 @@ func Counted(n int64, noun string) string {
 	return fmt.Sprintf("%d %s", n, noun)
 }
 
-// OneLine keeps a cell from breaking the table, or the terminal.
+// OneLine replaces characters that would break a table or control the terminal.
 func OneLine(cell string) string {
 	if cell == "" {
 		return "-"

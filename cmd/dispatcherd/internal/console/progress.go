@@ -12,9 +12,8 @@ const progressEvery = 100 * time.Millisecond
 
 const progressWidth = 30 // characters of the bar
 
-// Progress draws one line over itself while a long input is read. It belongs to
-// one goroutine. On anything but a terminal, make none: a nil progress draws
-// nothing.
+// Progress redraws one line while a long input is read. It belongs to one goroutine. Use a nil
+// Progress, which draws nothing, if the output is not a terminal.
 type Progress struct {
 	w     io.Writer
 	what  string // what is counted, in the plural
@@ -25,12 +24,12 @@ type Progress struct {
 	width        int // characters of the line on the screen
 }
 
-// NewProgress begins now; total is the size of the whole in bytes, 0 if unknown.
+// NewProgress starts a progress line. total is the size of the input in bytes, 0 if unknown.
 func NewProgress(w io.Writer, what string, total int64, now func() time.Time) *Progress {
 	return &Progress{w: w, what: what, total: total, now: now, begun: now()}
 }
 
-// Update draws the state, unless it did so a moment ago.
+// Update draws the state at most once per interval.
 func (p *Progress) Update(count, bytes int64) {
 	if p == nil {
 		return

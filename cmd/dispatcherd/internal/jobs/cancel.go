@@ -10,8 +10,8 @@ import (
 func (a commands) cancelCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "cancel ID…", Short: "Cancel pending or running jobs",
-		Long: `Cancels jobs. A pending one is cancelled at once. A running one is asked to stop: its
-status stays running until its worker has let go of it.`,
+		Long: `Cancels jobs. A pending job is cancelled at once. A running job keeps its status until its
+worker has stopped it.`,
 		Example: "  dispatcherd job cancel 17 18",
 		Args:    someIDs,
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -15,7 +15,7 @@ import (
 
 func (a commands) getCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "get ID", Short: "Print everything about one job",
+		Use: "get ID", Short: "Print all facts about a job",
 		Example: "  dispatcherd job get 17\n  dispatcherd job get 17 -o json | jq .job.result",
 		Args:    oneID,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -40,7 +40,7 @@ func (a commands) getCommand() *cobra.Command {
 	}
 }
 
-// printJob writes one fact a line, and the bad ends at the bottom.
+// printJob writes one fact per line, and the failed attempts last.
 func (a commands) printJob(job *contract.Job) error {
 	w := tabwriter.NewWriter(a.Out, 0, 0, 2, ' ', 0)
 	line := func(name, value string) {
@@ -74,7 +74,7 @@ func (a commands) printJob(job *contract.Job) error {
 	return w.Flush()
 }
 
-// text says how the attempt ended, and never "quarantined: quarantined: …".
+// text returns how the attempt ended, without repeating the outcome.
 func (e *badEnd) text() string {
 	return e.Outcome + ": " + strings.TrimPrefix(e.Error, e.Outcome+": ")
 }

@@ -24,13 +24,13 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/joblines"
 )
 
-const jobInsertLong = `Inserts one job described by flags and prints its id, or a stream of jobs, one JSON
-object a line, from a file or standard input ("-"):
+const jobInsertLong = `Inserts one job described by flags and prints its id, or a stream of jobs, one JSON object per line,
+from a file or standard input ("-"):
 
   {"type": "pdf", "priority": 5, "payload": {"page": 1}, "run_at": "2026-01-31T08:00:00Z"}
 
-Fields: type (needed), priority, payload, run_at, max_attempts, timeout_ms, spelled as here and each given once. A stream is
-inserted as a whole or not at all; with --skip-bad, without the bad lines.`
+Fields: type (required), priority, payload, run_at, max_attempts, timeout_ms, each at most once. A stream
+is inserted completely or not at all; with --skip-bad, without the bad lines.`
 
 // insertFlags are the flags of `job insert`.
 type insertFlags struct {
@@ -43,7 +43,7 @@ type insertFlags struct {
 	skipBad              bool
 }
 
-// oneJobFlags describe a single job and make no sense beside a stream.
+// oneJobFlags describe a single job and are not allowed with a stream.
 var oneJobFlags = []string{"type", "priority", "payload", "payload-file", "run-at", "max-attempts", "timeout"}
 
 func (a commands) insertCommand() *cobra.Command {
@@ -72,14 +72,14 @@ func (a commands) insertCommand() *cobra.Command {
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&f.kind, "type", "", "what the job needs a slot to support")
+	flags.StringVar(&f.kind, "type", "", "type that a slot must support")
 	flags.Int8Var(&f.priority, "priority", 0, "0..10, the larger the more urgent")
 	flags.StringVar(&f.payload, "payload", "", "JSON for the worker")
 	flags.StringVar(&f.payloadFile, "payload-file", "", "file with the payload; - is standard input")
-	flags.StringVar(&f.runAt, "run-at", "", "not before this time, RFC 3339, or this long from now, such as 90s")
+	flags.StringVar(&f.runAt, "run-at", "", "earliest start: a time (RFC 3339) or a duration from now, such as 90s")
 	flags.Int16Var(&f.maxAttempts, "max-attempts", 0, "failures after which the job is failed for good (default: 5)")
 	flags.DurationVar(&f.timeout, "timeout", 0, "limit of one attempt (default: none)")
-	flags.BoolVar(&f.skipBad, "skip-bad", false, "leave bad lines of a stream out instead of inserting nothing")
+	flags.BoolVar(&f.skipBad, "skip-bad", false, "skip bad lines of a stream instead of inserting nothing")
 	settings.OnlyOnCommandLine(flags, append(oneJobFlags, "skip-bad")...)
 	settings.Between(flags, "0", "10", "priority")
 	settings.Between(flags, "1", strconv.Itoa(math.MaxInt16), "max-attempts")
@@ -88,7 +88,7 @@ func (a commands) insertCommand() *cobra.Command {
 }
 
 // insertOne inserts the job that the flags describe. Flags that are not given
-// leave the column to the table's default.
+// select the column's default.
 func (a commands) insertOne(cmd *cobra.Command, f insertFlags) error {
 	job, err := a.jobFromFlags(cmd, f)
 	if err != nil {
@@ -101,7 +101,7 @@ func (a commands) insertOne(cmd *cobra.Command, f insertFlags) error {
 	defer done()
 	id, err := jobs.Insert(cmd.Context(), job.Row())
 	var pg *pgconn.PgError
-	if errors.As(err, &pg) && (strings.HasPrefix(pg.Code, "22") || pg.Code == "23514") { // a number of a million digits; a payload over the bound
+	if errors.As(err, &pg) && (strings.HasPrefix(pg.Code, "22") || pg.Code == "23514") { // a value out of range; a payload above the bound
 		return exit.Errorf(exit.Usage, "%s", refusal(pg))
 	}
 	if err != nil {
@@ -160,7 +160,7 @@ func (a commands) jobFromFlags(cmd *cobra.Command, f insertFlags) (joblines.Job,
 	return job, nil
 }
 
-// parseWhen reads a point in time, or a duration from now.
+// parseWhen parses a time, or a duration from now.
 func parseWhen(s string, now time.Time) (time.Time, error) {
 	if at, err := time.Parse(time.RFC3339Nano, s); err == nil {
 		return at, nil
@@ -175,7 +175,7 @@ func parseWhen(s string, now time.Time) (time.Time, error) {
 	return now.Add(d), nil
 }
 
-// readInput reads a whole file, or standard input for "-", within a limit.
+// readInput reads a whole file, or standard input for "-", up to a limit.
 func (a commands) readInput(name string) ([]byte, error) {
 	r, _, closeInput, err := a.openInput(name)
 	if err != nil {
@@ -192,8 +192,7 @@ func (a commands) readInput(name string) ([]byte, error) {
 	return text, nil
 }
 
-// openInput opens a file, or standard input for "-", and tells its size, 0 if
-// unknown.
+// openInput opens a file, or standard input for "-", and returns its size, 0 if unknown.
 func (a commands) openInput(name string) (r io.Reader, size int64, closeInput func(), err error) {
 	if name == "-" {
 		return a.In, 0, func() {}, nil
@@ -215,7 +214,7 @@ func (a commands) openInput(name string) (r io.Reader, size int64, closeInput fu
 	return f, size, func() { _ = f.Close() }, nil
 }
 
-// insertStream copies a stream of jobs in one transaction.
+// insertStream inserts a stream of jobs in one transaction.
 func (a commands) insertStream(ctx context.Context, name string, skipBad bool) error {
 	r, size, closeInput, err := a.openInput(name)
 	if err != nil {

@@ -1,9 +1,8 @@
-// Package jobs is the commands about jobs and about the slots that wait for them.
+// Package jobs contains the commands about jobs and slots.
 //
-// All but two speak to the table alone, with the statements of package claim: they
-// work while no dispatcher runs, and what they change reaches a running one as any
-// change of a row does. What only the memory of a dispatcher holds (job why, slot
-// list) is asked of it over its API socket.
+// All but two use only the table, with the statements of package claim. They work without a
+// dispatcher, and a running dispatcher sees their changes as it sees any change of a row.
+// "job why" and "slot list" show the memory of a dispatcher and ask it over its API socket.
 package jobs
 
 import (
@@ -35,15 +34,15 @@ func Command(invocation *settings.Invocation) *cobra.Command {
 	return cmd
 }
 
-// commands close over one invocation of the program.
+// commands holds the invocation that the commands use.
 type commands struct{ *settings.Invocation }
 
-// Statuses are all of them, in the order of a job's life.
+// Statuses lists all statuses, in the order of a job's life.
 var Statuses = []dispatcherd.Status{
 	dispatcherd.Pending, dispatcherd.Running, dispatcherd.Done, dispatcherd.Failed, dispatcherd.Cancelled,
 }
 
-// openJobs connects to the table; done gives the connection back.
+// openJobs connects to the table; done closes the connection.
 func (a commands) openJobs(ctx context.Context) (jobs claim.Jobs, done func(), err error) {
 	pool, err := a.Connect(ctx)
 	if err != nil {
@@ -52,7 +51,7 @@ func (a commands) openJobs(ctx context.Context) (jobs claim.Jobs, done func(), e
 	return claim.Jobs{DB: pool}, pool.Close, nil
 }
 
-// jobIDs reads the ids on a command line.
+// jobIDs parses the ids of a command line.
 func jobIDs(args []string) ([]dispatcherd.JobID, error) {
 	ids := make([]dispatcherd.JobID, len(args))
 	for i, arg := range args {
@@ -65,7 +64,7 @@ func jobIDs(args []string) ([]dispatcherd.JobID, error) {
 	return ids, nil
 }
 
-// oneID refuses anything but one argument.
+// oneID returns an error unless there is exactly one argument.
 func oneID(cmd *cobra.Command, args []string) error {
 	if len(args) != 1 {
 		return fmt.Errorf("%q needs the id of one job", cmd.CommandPath())
@@ -73,7 +72,7 @@ func oneID(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// someIDs is for commands that take one job or more.
+// someIDs is for commands with at least one job id.
 func someIDs(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return fmt.Errorf("%q needs the id of a job", cmd.CommandPath())
@@ -84,7 +83,7 @@ func someIDs(cmd *cobra.Command, args []string) error {
 // jobFilter are the flags that select jobs.
 type jobFilter struct{ kind, status string }
 
-// register adds the flags; which statuses make sense is told in its help.
+// register adds the flags. The help lists the allowed statuses.
 func (f *jobFilter) register(cmd *cobra.Command, which string) {
 	cmd.Flags().StringVar(&f.kind, "type", "", "only jobs of this type")
 	cmd.Flags().StringVar(&f.status, "status", "", "only jobs in this status: "+which)
@@ -111,10 +110,10 @@ func (f *jobFilter) filter() (claim.Filter, error) {
 	return claim.Filter{}, exit.Errorf(exit.Usage, "--status %q is none of pending, running, done, failed, cancelled", f.status)
 }
 
-// stamp writes a time in a table, to the second, in UTC.
+// stamp formats a time for a table, to the second, in UTC.
 func stamp(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05Z") }
 
-// stampOrNone is stamp for a time that may be missing.
+// stampOrNone is stamp for an optional time.
 func stampOrNone(t *time.Time) string {
 	if t == nil {
 		return ""
@@ -130,15 +129,15 @@ type badEnd struct {
 	Error   string    `json:"error"`
 }
 
-// badEnds reads a job's errors, the latest last. What is not understood is left
-// out: it is shown to people only.
+// badEnds parses a job's errors, the latest last. It skips entries that it cannot parse,
+// because the result is only displayed.
 func badEnds(job *contract.Job) []badEnd {
 	var ends []badEnd
 	_ = json.Unmarshal(job.Errors, &ends)
 	return ends
 }
 
-// shorten cuts a text for a table, at a rune.
+// shorten shortens a text for a table, at a rune.
 func shorten(s string, most int) string {
 	if runes := []rune(s); len(runes) > most {
 		return string(runes[:most-1]) + "…"

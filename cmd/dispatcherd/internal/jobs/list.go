@@ -34,8 +34,8 @@ func (a commands) listCommand() *cobra.Command {
 		},
 	}
 	f.register(cmd, "pending, running, done, failed or cancelled")
-	cmd.Flags().IntVar(&limit, "limit", claim.DefaultLimit, "at most this many; --before leads to the next page")
-	cmd.Flags().Int64Var(&before, "before", 0, "only jobs with a smaller id: the last one of the page before")
+	cmd.Flags().IntVar(&limit, "limit", claim.DefaultLimit, "jobs per page")
+	cmd.Flags().Int64Var(&before, "before", 0, "only jobs with a smaller id: the last one of the previous page")
 	settings.OnlyOnCommandLine(cmd.Flags(), "limit", "before")
 	settings.Between(cmd.Flags(), "1", strconv.Itoa(maxListed), "limit")
 	settings.Between(cmd.Flags(), "1", settings.LargestID, "before")

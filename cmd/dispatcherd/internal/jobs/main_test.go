@@ -13,7 +13,7 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }
 
-// on is the commands on a database, and what they print: data, and messages.
+// on runs the commands on a database and returns what they print: data, and messages.
 func on(url, stdin string) (a commands, out, errs *bytes.Buffer) {
 	out, errs = &bytes.Buffer{}, &bytes.Buffer{}
 	return commands{&settings.Invocation{

@@ -14,8 +14,8 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/exit"
 )
 
-// retryBatch is how many jobs one statement makes pending again: short enough
-// for its locks to disturb nobody.
+// retryBatch is how many jobs one statement makes pending again, so that it holds its locks
+// for a short time only.
 const retryBatch = 1000
 
 func (a commands) retryCommand() *cobra.Command {
@@ -23,15 +23,15 @@ func (a commands) retryCommand() *cobra.Command {
 	var yes bool
 	cmd := &cobra.Command{
 		Use: "retry ID… | --status STATUS [--type TYPE]", Short: "Make failed or cancelled jobs pending again",
-		Long: `Makes failed or cancelled jobs pending again, due now, with their failures forgotten:
-those with the given ids, or all that a filter selects. With a filter it only tells
-how many there are, until --yes is given.`,
+		Long: `Makes failed or cancelled jobs pending again, due now and without failures: those with the
+given ids, or those that a filter selects. With a filter it prints only their number unless
+--yes is given.`,
 		Example: `  dispatcherd job retry 17 18
   dispatcherd job retry --status failed --type pdf --yes`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			switch byFilter := f.given(cmd.Flags()); {
 			case byFilter && len(args) > 0:
-				return exit.Errorf(exit.Usage, "ids and a filter are two ways to select jobs: give one of the two")
+				return exit.Errorf(exit.Usage, "give either ids or a filter")
 			case byFilter:
 				return a.retryMatching(cmd.Context(), f, yes)
 			}
@@ -49,8 +49,8 @@ how many there are, until --yes is given.`,
 	return cmd
 }
 
-// retryMatching retries at most as many jobs as match at the beginning, so that
-// jobs that fail again at once do not keep it busy for ever.
+// retryMatching retries at most as many jobs as match at the beginning, so that it ends even
+// if jobs fail again at once.
 func (a commands) retryMatching(ctx context.Context, f jobFilter, yes bool) error {
 	filter, err := f.filter()
 	if err != nil {
@@ -97,8 +97,8 @@ type changedJob struct {
 	Status dispatcherd.Status `json:"status"` // after the change
 }
 
-// eachJob does one thing to every named job. A job that refuses does not keep
-// the others from being changed; its error is reported at the end.
+// eachJob applies a change to every named job. An error does not keep the other jobs from
+// being changed; it is reported at the end.
 func (a commands) eachJob(ctx context.Context, args []string, did string, do func(claim.Jobs, dispatcherd.JobID) (dispatcherd.Status, error)) error {
 	ids, err := jobIDs(args)
 	if err != nil {
@@ -112,7 +112,7 @@ func (a commands) eachJob(ctx context.Context, args []string, did string, do fun
 	changed, rows, errs := []changedJob{}, [][]string{}, []error{}
 	for _, id := range ids {
 		status, err := do(jobs, id)
-		if errors.Is(err, claim.ErrNotFound) { // said at its own line, not behind the last one
+		if errors.Is(err, claim.ErrNotFound) { // printed on a line of its own
 			err = exit.Errorf(exit.NotFound, "%w: %s", err, exit.WhatBecameOfIt)
 		}
 		if err != nil {

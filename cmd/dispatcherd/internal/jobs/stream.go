@@ -16,10 +16,10 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/joblines"
 )
 
-// maxComplaints bounds how many skipped lines are named one by one.
+// maxComplaints bounds how many skipped lines are reported individually.
 const maxComplaints = 20
 
-// jobStream turns JSON lines into jobs to insert.
+// jobStream parses JSON lines into jobs to insert.
 type jobStream struct {
 	lines    *joblines.Reader
 	skipBad  bool
@@ -31,17 +31,17 @@ type jobStream struct {
 	leaps          []leap
 }
 
-// leap says that from a job on, lines and jobs differ by more than before:
-// lines in between were blank or skipped.
+// leap records that from a job on, line numbers and job numbers differ by more than before,
+// because lines in between were blank or skipped.
 type leap struct {
 	job  int64 // counted from 1
-	line int   // where it stands
+	line int   // its line
 }
 
-// maxLeaps bounds what is remembered of the places of blank and skipped lines.
+// maxLeaps bounds the memory for the positions of blank and skipped lines.
 const maxLeaps = 100_000
 
-// passed notes where the newest job stands, if not on the line after the job before.
+// passed records the line of the latest job, if it is not the line after the previous job.
 func (s *jobStream) passed() {
 	var last leap
 	if n := len(s.leaps); n > 0 {
@@ -52,7 +52,7 @@ func (s *jobStream) passed() {
 	}
 }
 
-// place says where in the input a job stands, as Postgres counts them.
+// place returns the position of a job in the input, for the job number that Postgres counts.
 func (s *jobStream) place(job int64) string {
 	if len(s.leaps) > maxLeaps && job > s.leaps[maxLeaps].job {
 		return fmt.Sprintf("job %d of the input, blank and skipped lines not counted", job)
@@ -67,8 +67,7 @@ func (s *jobStream) place(job int64) string {
 	return fmt.Sprintf("line %d", int64(last.line)+job-last.job)
 }
 
-// jobs yields the jobs in the order of the lines, and at most one error, the
-// last thing it yields.
+// jobs yields the jobs in the order of the lines, and at most one error, as the last value.
 func (s *jobStream) jobs(yield func(claim.New, error) bool) {
 	for {
 		err := s.lines.Next()
@@ -99,10 +98,10 @@ func (s *jobStream) jobs(yield func(claim.New, error) bool) {
 // copyLine is how Postgres names a row of COPY that it refuses.
 var copyLine = regexp.MustCompile(`^COPY \w+, line (\d+)`)
 
-// explain turns the end of a failed insertion into an error for the user.
+// explain converts the error of a failed insertion into an error for the user.
 func (s *jobStream) explain(err error) error {
 	if bad, ok := errors.AsType[*joblines.Error](s.bad); ok {
-		return exit.Errorf(exit.Usage, "%w; nothing was inserted (--skip-bad leaves bad lines out)", bad)
+		return exit.Errorf(exit.Usage, "%w; nothing was inserted (--skip-bad skips bad lines)", bad)
 	}
 	if long, ok := errors.AsType[*joblines.TooLongError](s.bad); ok {
 		return exit.Errorf(exit.Usage, "%w", long)
@@ -112,14 +111,14 @@ func (s *jobStream) explain(err error) error {
 	}
 	if pg, ok := errors.AsType[*pgconn.PgError](err); ok {
 		if m := copyLine.FindStringSubmatch(pg.Where); m != nil {
-			job, _ := strconv.ParseInt(m[1], 10, 64) // they are digits
+			job, _ := strconv.ParseInt(m[1], 10, 64) // the digits always parse
 			return exit.Errorf(exit.Usage, "%s: %s; nothing was inserted", s.place(job), refusal(pg))
 		}
 	}
 	return fmt.Errorf("inserting the jobs: %w", err)
 }
 
-// refusal says why Postgres does not take a job.
+// refusal returns why Postgres refuses a job.
 func refusal(pg *pgconn.PgError) string {
 	if strings.HasPrefix(pg.ConstraintName, "payload_is_at_most") {
 		return "the payload has more than a megabyte as Postgres stores it: store large data outside the job and refer to it"

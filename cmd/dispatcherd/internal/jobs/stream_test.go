@@ -11,7 +11,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/joblines"
 )
 
-// Postgres counts the jobs it was sent; people count lines.
+// Postgres counts the inserted jobs; users count lines.
 func TestStreamKnowsTheLineOfEveryJob(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		kinds := rapid.SliceOf(rapid.SampledFrom([]string{`{"type":"pdf"}`, "", "bad"})).Draw(rt, "lines")

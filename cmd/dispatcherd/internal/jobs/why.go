@@ -23,10 +23,10 @@ func (a commands) whyCommand() *cobra.Command {
 	var socket string
 	cmd := &cobra.Command{
 		Use: "why ID", Short: "Explain why a job waits, and how it was placed",
-		Long: `Asks a running dispatcher about a job. For a waiting job it prints the score by term, the rank among the
-waiting jobs, the compatible slots, the jobs with a higher score, and every reason why it waits. For a job
-that has started or ended it prints the placement from the decision log: score by term, runner-up, slot and
-worker, how long it waited and for what. On-demand requests have negative ids, which "slot list" shows.`,
+		Long: `Explains a job. For a waiting job it prints the score by term, the rank, the compatible slots,
+the jobs with a higher score, and the reasons why it waits. For a job that has started or ended it
+prints the placement from the decision log: score by term, runner-up, slot, worker, waiting time.
+On-demand requests have negative ids, which "slot list" shows.`,
 		Example: "  dispatcherd job why 17\n  dispatcherd job why -3\n  dispatcherd job why 17 -o json | jq .why.reasons",
 		Args:    oneID,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -53,7 +53,7 @@ worker, how long it waited and for what. On-demand requests have negative ids, w
 	return cmd
 }
 
-// noSuchJob tells that there is nothing to explain, and what may have become of it.
+// noSuchJob says that the job does not exist, and what may have happened to it.
 func noSuchJob(id int64) error {
 	if dispatcherd.JobID(id).OnDemand() {
 		return exit.Errorf(exit.NotFound, "request %d is not in memory: it was answered, or this dispatcher never had it", id)
@@ -61,8 +61,8 @@ func noSuchJob(id int64) error {
 	return exit.Errorf(exit.NotFound, "job %d: %w: %s", id, claim.ErrNotFound, exit.WhatBecameOfIt)
 }
 
-// RequestIDsLast moves the ids of requests in memory on the command line of `job
-// why` behind all flags: they begin with a minus, and would be taken for some.
+// RequestIDsLast moves the ids of requests in memory on the command line of `job why` behind
+// all flags, because they begin with a minus.
 func RequestIDsLast(args []string) []string {
 	at := slices.Index(args, "why")
 	if at < 1 || args[at-1] != "job" || slices.Contains(args, "--") {
@@ -82,7 +82,7 @@ func RequestIDsLast(args []string) []string {
 	return append(rest, ids...)
 }
 
-// reasonTexts say in words what the reasons mean.
+// reasonTexts explain the reasons.
 var reasonTexts = map[string]string{
 	"Running":           "it runs",
 	"Recording":         "it has ended; its result is being written to Postgres",
@@ -96,17 +96,17 @@ var reasonTexts = map[string]string{
 	"TypeUnknown":       "no worker of this dispatcher offers the type",
 	"NoCapacity":        "the slots that offered the type are gone",
 	"CapacityBusy":      "every slot that supports the type is taken",
-	"ClaimRaceLost":     "it was passed by: its claim was lost, it was committed late, or it came back",
-	"Unread":            "it lies behind everything read ahead so far",
+	"ClaimRaceLost":     "the cursor is past it: its claim was lost, it was committed late, or it is retried",
+	"Unread":            "it is after the rows that were read so far",
 	"OtherShare":        "another dispatcher is asked for it first; this one reads it when slots are free or it grows old",
-	"AwaitsFetch":       "a better job may be on its way from Postgres",
-	"ClaimsFull":        "the next claim is full, or may be once those who go before have their places",
+	"AwaitsFetch":       "a fetch in flight may return a job with a higher score",
+	"ClaimsFull":        "the next claim is full, or will be with the jobs that have a higher score",
 	"Outranked":         "others with a higher score could take the same slots",
-	api.ReasonFinal:     "nothing is left to be done",
+	api.ReasonFinal:     "it has ended",
 	api.ReasonElsewhere: "another dispatcher runs it",
 }
 
-// printWhy writes one fact a line.
+// printWhy writes one fact per line.
 func (a commands) printWhy(why *api.Why) error {
 	w := tabwriter.NewWriter(a.Out, 0, 0, 2, ' ', 0)
 	line := func(name, format string, args ...any) {
@@ -128,7 +128,7 @@ func (a commands) printWhy(why *api.Why) error {
 	}
 	line("age", "%v", spanOf(why.Age))
 	line("score", "%s", scoreText(why.Score))
-	if why.Rank > 0 && why.Waiting > 0 { // a type that nobody offers is not read
+	if why.Rank > 0 && why.Waiting > 0 { // a type without a slot is not read
 		least := ""
 		if why.AtLeast {
 			least = "at least "
@@ -214,7 +214,7 @@ func slotText(s *api.Slot, mine int64) string {
 	return fmt.Sprintf("slot %d %s/%d [%s] %s", s.Slot, s.Worker, s.Number, strings.Join(s.Types, " "), doing)
 }
 
-// rivalText describes somebody ahead of a job of a mode.
+// rivalText describes a job with a higher score than a job of a mode.
 func rivalText(r *api.Rival, mode string) string {
 	passed := "never passed: both age alike"
 	switch {
@@ -230,12 +230,12 @@ func rivalText(r *api.Rival, mode string) string {
 
 func overtakingText(o *api.Overtaking) string {
 	if o.Closes == 0 {
-		return fmt.Sprintf("none goes before it any more (the window of %v is over)", spanOf(o.Window))
+		return fmt.Sprintf("no later job can overtake it (the window of %v is over)", spanOf(o.Window))
 	}
-	return fmt.Sprintf("can go before it for another %v", spanOf(o.Closes))
+	return fmt.Sprintf("can overtake it for another %v", spanOf(o.Closes))
 }
 
-// spanOf shows seconds to people.
+// spanOf converts seconds for display.
 func spanOf(s float64) time.Duration {
 	return time.Duration(s * float64(time.Second)).Round(time.Millisecond)
 }

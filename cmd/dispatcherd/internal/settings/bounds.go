@@ -10,35 +10,33 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/exit"
 )
 
-// noteBounds is the annotation that holds the least and the largest value of a
-// number or duration, as they are written on a command line.
+// noteBounds is the annotation with the least and the largest value of a
+// number or duration, as on a command line.
 const noteBounds = "dispatcherd-bounds"
 
 // Bounds that several flags share.
 const (
-	Longest       = "87600h" // ten years: sums of such spans overflow nowhere
-	LongestWait   = "1h"     // for one peer or one query: who waits longer has hung
+	Longest       = "87600h" // ten years: sums of such durations do not overflow
+	LongestWait   = "1h"     // for one peer or one query: a longer wait means a hang
 	MostHeld      = "1000000"
 	MostBytes     = "1099511627776" // 1 TiB
 	MostInMessage = "268435456"     // 256 MiB, more than Postgres stores in a jsonb
 	LargestID     = "9223372036854775807"
 )
 
-// Bounds of the limit of an attempt: jobs name theirs as a 32-bit number of
-// milliseconds.
+// Bounds of the limit of an attempt, which jobs store as a 32-bit number of milliseconds.
 const (
 	ShortestTimeout = time.Millisecond
 	LongestTimeout  = 24 * 24 * time.Hour
 )
 
-// Between sets the values that flags take, both ends included. Defaults are not
-// held against them: a default may be a value that stands for "none".
+// Between sets the range of flags, both ends included. It does not apply to defaults: a
+// default may be a value that means "none".
 func Between(flags *pflag.FlagSet, least, most string, names ...string) {
 	annotate(flags, noteBounds, names, least, most)
 }
 
-// checkBounds returns an error for the first number or duration that was given
-// and that its flag does not take.
+// checkBounds returns an error for the first given number or duration outside its range.
 func (a *Invocation) checkBounds(flags *pflag.FlagSet) (err error) {
 	flags.VisitAll(func(f *pflag.Flag) {
 		least, most := BoundsOf(f)
@@ -71,8 +69,8 @@ func IsNumber(f *pflag.Flag) bool {
 	return false
 }
 
-// BoundsOf are the least and the largest value of a flag that takes numbers or
-// durations. A test holds that every such flag has been given them.
+// BoundsOf returns the range of a flag with numbers or durations. A test checks that every
+// such flag has a range.
 func BoundsOf(f *pflag.Flag) (least, most string) {
 	if bounds := f.Annotations[noteBounds]; len(bounds) == 2 {
 		return bounds[0], bounds[1]
@@ -80,9 +78,9 @@ func BoundsOf(f *pflag.Flag) (least, most string) {
 	return "0", "Inf"
 }
 
-// magnitude makes the text of a number or a duration comparable with others of
-// its kind: durations are in seconds. Beyond 2⁵³ it is rounded, which lets pass
-// what is about as large as the largest id.
+// magnitude makes the text of a number or a duration comparable with others of its kind;
+// durations are in seconds. Values above 2⁵³ are rounded, so that a value slightly above the
+// largest id may pass.
 func magnitude(text string) float64 {
 	if d, err := time.ParseDuration(text); err == nil {
 		return d.Seconds()

@@ -28,7 +28,7 @@ type configFile struct {
 	values map[string]string // by the name of the setting, in the form its flag takes
 }
 
-// readConfig reads the file; one that nobody asked for may be missing.
+// readConfig reads the file. A file that was not named (asked) may be missing.
 func readConfig(path string, asked bool) (configFile, error) {
 	file := configFile{path: path, values: map[string]string{}}
 	if path == "" {
@@ -55,7 +55,7 @@ func (c configFile) parse(text []byte) error {
 	return c.flatten("", tree)
 }
 
-// position says where TOML went wrong, if that is known.
+// position returns the position of a TOML error, if it is known.
 func position(err error) string {
 	var decode *toml.DecodeError
 	if !errors.As(err, &decode) {
@@ -65,8 +65,7 @@ func position(err error) string {
 	return fmt.Sprintf(" (line %d, column %d)", line, column)
 }
 
-// flatten copies a table's keys, in order, so that the first error is always
-// the same one.
+// flatten copies a table's keys in order, so that the first error is always the same.
 func (c configFile) flatten(prefix string, table map[string]any) error {
 	for _, key := range slices.Sorted(maps.Keys(table)) {
 		name := prefix + strings.ReplaceAll(key, "_", "-")
@@ -99,12 +98,11 @@ func (c configFile) flatten(prefix string, table map[string]any) error {
 	return nil
 }
 
-// tableSettings are the settings whose value is a whole table, because its keys
-// are names of the user's own.
+// tableSettings are settings whose value is a whole table, because its keys are names that the
+// user chooses.
 var tableSettings = []string{"allow", "timeout"}
 
-// tableForm writes a table the way [allowList.Set] and [timeoutFlags.Set] read it:
-// a line for each key.
+// tableForm formats a table for [allowList.Set] and [timeoutFlags.Set]: one line for each key.
 func tableForm(table map[string]any) (string, error) {
 	var b strings.Builder
 	for _, key := range slices.Sorted(maps.Keys(table)) {
@@ -117,8 +115,7 @@ func tableForm(table map[string]any) (string, error) {
 	return b.String(), nil
 }
 
-// flagForm writes a TOML value the way it would stand behind a flag; a list
-// as comma-separated values.
+// flagForm formats a TOML value like the value of a flag; a list becomes comma-separated.
 func flagForm(value any) (string, error) {
 	switch v := value.(type) {
 	case string:
@@ -129,7 +126,7 @@ func flagForm(value any) (string, error) {
 		var items []string
 		for _, item := range v {
 			if _, nested := item.([]any); nested {
-				return "", errors.New("a list inside a list means nothing here")
+				return "", errors.New("a list inside a list is not allowed")
 			}
 			s, err := flagForm(item)
 			if err != nil {
@@ -152,8 +149,8 @@ func commaSeparated(items []string) (string, error) {
 	return strings.TrimSuffix(b.String(), "\n"), nil
 }
 
-// checkKeys refuses keys that are no setting of any command: a misspelled
-// setting must not be silently ignored.
+// checkKeys refuses keys that are no setting of any command, so that a misspelled setting is
+// not silently ignored.
 func (c configFile) checkKeys(known []string) error {
 	for _, name := range slices.Sorted(maps.Keys(c.values)) {
 		if _, ok := slices.BinarySearch(known, name); !ok {
@@ -169,9 +166,8 @@ func (c configFile) checkKeys(known []string) error {
 	return nil
 }
 
-// nearest returns the known name that is probably meant: it takes the fewest
-// edits, the first of equals, and no more than a slip of the fingers does. Empty
-// if there is none: a name that has nothing to do with it leads astray.
+// nearest returns the known name with the smallest edit distance, the first of equals, or ""
+// if every distance is too large for a typing error.
 func nearest(name string, known []string) string {
 	best, fewest := "", min(3, (len(name)+1)/2)
 	for _, k := range known {
@@ -182,7 +178,7 @@ func nearest(name string, known []string) string {
 	return best
 }
 
-// edits is the Levenshtein distance in bytes.
+// edits returns the Levenshtein distance in bytes.
 func edits(a, b string) int {
 	row := make([]int, len(b)+1)
 	for j := range row {

@@ -11,7 +11,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/exit"
 )
 
-// tree is a program with some settings of the kinds that a file can hold.
+// tree is a program with one setting of each kind that a file can contain.
 func tree() *cobra.Command {
 	root := &cobra.Command{Use: "program"}
 	(&Invocation{}).RegisterFlags(root.PersistentFlags())
@@ -23,8 +23,7 @@ func tree() *cobra.Command {
 	return root
 }
 
-// Whatever stands in a configuration file becomes settings, by names that a flag
-// may have, or an error of the user's.
+// Any content of a configuration file becomes settings with valid names, or a usage error.
 func FuzzConfigFile(f *testing.F) {
 	f.Add([]byte("poll = '2s'\n[weight]\npriority = 2048\n[allow]\npdf = [1001, 1002]\n"))
 	f.Add([]byte("a = 1\n'A-b' = [[1]]"))

@@ -16,12 +16,12 @@ import (
 // connectTimeout bounds the wait for a database that does not answer.
 const connectTimeout = 10 * time.Second
 
-// Database is the --database-url setting. As a flag value it shows itself
-// masked, so that no help text, error or config listing gives the password away.
+// Database is the --database-url setting. As a flag value it is masked, so that no help text,
+// error or config listing contains the password.
 type Database struct{ DSN string }
 
-// Set takes any string. It is checked when it is used: an error from here would
-// be printed together with the value.
+// Set accepts any string. The string is checked at its use, because pflag prints an error of
+// Set together with the value.
 func (d *Database) Set(dsn string) error {
 	d.DSN = dsn
 	return nil
@@ -33,15 +33,14 @@ func (d *Database) String() string { return maskDSN(d.DSN) }
 // Type names the kind of value in help texts.
 func (d *Database) Type() string { return "url" }
 
-// libpqVariables are those that say which database is meant; one of them
-// suffices to do without a connection string.
+// libpqVariables select a database. If one of them is set the connection string may be empty.
 var libpqVariables = []string{"PGHOST", "PGDATABASE", "PGSERVICE", "PGUSER", "PGPORT"}
 
-// DatabaseURL returns the connection string, which may be empty when libpq's
-// variables stand for it. What a string leaves open, the variables complete.
+// DatabaseURL returns the connection string. It may be empty if libpq's variables select the
+// database. The variables also complete a string that omits parts.
 func (a *Invocation) DatabaseURL() (string, error) {
 	if a.Database.DSN != "" {
-		if scheme := urlScheme.FindString(a.Database.DSN); scheme != "" && !isPostgres(scheme) { // pgx takes "x://…?a=b" for a setting
+		if scheme := urlScheme.FindString(a.Database.DSN); scheme != "" && !isPostgres(scheme) { // pgx parses "x://…?a=b" as a setting
 			return "", exit.Errorf(exit.Usage, "database-url (%s): %q begins with %s: a connection string begins with postgres:// or postgresql://, "+
 				"or is a list of settings such as host=db dbname=app", a.origins["database-url"], maskDSN(a.Database.DSN), scheme)
 		}
@@ -59,7 +58,7 @@ func (a *Invocation) DatabaseURL() (string, error) {
 		"'dispatcherd dev' runs one of its own")
 }
 
-// Connect opens a small pool on the database and makes sure that it answers.
+// Connect opens a small pool on the database and checks that it answers.
 func (a *Invocation) Connect(ctx context.Context) (*pgxpool.Pool, error) {
 	dsn, err := a.DatabaseURL()
 	if err != nil {
@@ -69,7 +68,7 @@ func (a *Invocation) Connect(ctx context.Context) (*pgxpool.Pool, error) {
 	if err != nil {
 		return nil, exit.Errorf(exit.Usage, "database-url (%s): %w", a.origins["database-url"], err) // pgx masks the password
 	}
-	config.MaxConns = 2 // commands do one thing at a time
+	config.MaxConns = 2 // commands run one statement at a time
 	claim.Encode(config.ConnConfig)
 	if config.ConnConfig.ConnectTimeout == 0 {
 		config.ConnConfig.ConnectTimeout = connectTimeout
@@ -93,8 +92,8 @@ func isPostgres(scheme string) bool { return scheme == "postgres://" || scheme =
 
 var secretWord = regexp.MustCompile(`(?i)\b(\w*password)(\s*=\s*)('(?:[^'\\]|\\.)*'|(?:[^\s\\]|\\.)*)`)
 
-// maskDSN hides the secrets of a connection string in either of its forms, and
-// of a URL with a mistyped scheme. It is for every place that prints one.
+// maskDSN hides the secrets of a connection string in either form, and of a URL with a
+// mistyped scheme. Use it wherever a connection string is printed.
 func maskDSN(dsn string) string {
 	if !urlScheme.MatchString(dsn) {
 		return secretWord.ReplaceAllString(dsn, "${1}${2}"+mask)

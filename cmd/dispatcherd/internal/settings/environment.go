@@ -14,11 +14,11 @@ import (
 
 const variablePrefix = "DISPATCHERD_"
 
-// otherVariables begin like settings and are none: what `worker run` tells its
-// programs, and what the tests of this project read.
+// otherVariables begin like settings but are not: `worker run` sets some for its programs, and
+// the tests of this project read others.
 var otherVariables = []string{"DISPATCHERD_ATTEMPT", "DISPATCHERD_JOB_ID", "DISPATCHERD_TEST_DATABASE_URL", "DISPATCHERD_TRACES", "DISPATCHERD_TYPE"}
 
-// maxStrangers bounds how many variables are told.
+// maxStrangers bounds how many variables are reported.
 const maxStrangers = 10
 
 // stranger is a variable that looks like a setting, is none, and is ignored.
@@ -31,10 +31,10 @@ func (s stranger) String() string {
 	return fmt.Sprintf("there is no setting for the environment variable %s; the nearest one is %s", s.name, s.nearest)
 }
 
-// strangers lists the first of them by name. An unknown key in the file is
-// refused; a variable may be somebody else's (Kubernetes sets
-// DISPATCHERD_SERVICE_HOST for a service of that name), so that all but `config
-// show` only say that they ignore it. Values may be secrets and are not told.
+// strangers lists the first of them by name. An unknown key in the file is an error. An
+// unknown variable may belong to another program (Kubernetes sets DISPATCHERD_SERVICE_HOST
+// for a service of that name), so all commands except `config show` only report that they
+// ignore it. Values may be secrets and are not printed.
 func (a *Invocation) strangers(root *cobra.Command) []stranger {
 	var found []stranger
 	var known []string
@@ -66,8 +66,8 @@ func (a *Invocation) environment() []string {
 	return names
 }
 
-// settingVariables lists what can be set by the environment, for all commands:
-// one environment may serve them all, as one file does.
+// settingVariables lists the variables of all commands, because one environment may serve all
+// of them, as one file does.
 func settingVariables(root *cobra.Command) []string {
 	var names []string
 	for _, f := range settings(root) {
@@ -77,10 +77,10 @@ func settingVariables(root *cobra.Command) []string {
 	return slices.Compact(names)
 }
 
-// NoteLogs marks a command that tells in a way of its own what it ignores.
+// NoteLogs marks a command that reports ignored variables in its own way.
 const NoteLogs = "dispatcherd-logs"
 
-// SayStrangers tells of variables that are ignored, before the command begins.
+// SayStrangers reports ignored variables before the command begins.
 func (a *Invocation) SayStrangers(cmd *cobra.Command) {
 	a.ignored = a.strangers(cmd.Root())
 	if cmd.Annotations[NoteLogs] != "" {
@@ -91,7 +91,7 @@ func (a *Invocation) SayStrangers(cmd *cobra.Command) {
 	}
 }
 
-// LogStrangers does the same for a daemon.
+// LogStrangers does the same in the log of a daemon.
 func (a *Invocation) LogStrangers(log *zap.Logger) {
 	for _, s := range a.ignored {
 		near := zap.Skip()

@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// FlagError says in the user's words what is wrong with a flag.
+// FlagError explains an error of a flag in terms of the command line.
 func FlagError(cmd *cobra.Command, err error) error {
 	var invalid *pflag.InvalidValueError
 	var unknown *pflag.NotExistError
@@ -41,7 +41,7 @@ func isDigits(s string) bool {
 	return s != "" && !strings.ContainsFunc(s, func(r rune) bool { return r < '0' || r > '9' })
 }
 
-// plainly puts a value's error into words that do not come from a programming language.
+// plainly replaces the error of a value by one without terms of the programming language.
 func plainly(f *pflag.Flag, err error) error {
 	var number *strconv.NumError
 	isNumber := errors.As(err, &number)

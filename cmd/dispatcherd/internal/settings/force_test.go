@@ -10,7 +10,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/exit"
 )
 
-// A link that leads nowhere would be written through.
+// Writing would follow a link to a missing file.
 func TestExistingFileIsNotOverwritten(t *testing.T) {
 	dir := t.TempDir()
 	link := filepath.Join(dir, "link")
@@ -18,5 +18,5 @@ func TestExistingFileIsNotOverwritten(t *testing.T) {
 	require.NoError(t, os.Symlink("/does/not/exist", link))
 	err := MustBeNew("--file", filepath.Join(dir, "new"), link)
 	require.Equal(t, exit.Conflict, exit.CodeOf(t.Context(), err))
-	require.ErrorContains(t, err, "--file: "+link+" is there already; give another name, or --force to replace it")
+	require.ErrorContains(t, err, "--file: "+link+" exists; give another name, or --force to replace it")
 }

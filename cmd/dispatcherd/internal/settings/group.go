@@ -9,8 +9,8 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/exit"
 )
 
-// Group makes a command that only holds others: alone it shows its help, with
-// an unknown word it fails.
+// Group returns a command that contains others. Alone it shows its help; with an unknown word
+// it fails.
 func Group(use, short string, children ...*cobra.Command) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: use, Short: short,
@@ -27,7 +27,7 @@ func Group(use, short string, children ...*cobra.Command) *cobra.Command {
 	return cmd
 }
 
-// UnknownCommand refuses a word below a group, and names the commands it may stand for.
+// UnknownCommand returns an error for an unknown word below a group, with similar commands.
 func UnknownCommand(group *cobra.Command, word string) error {
 	hint := ""
 	if near := group.SuggestionsFor(word); len(near) > 0 {
@@ -36,7 +36,7 @@ func UnknownCommand(group *cobra.Command, word string) error {
 	return exit.Errorf(exit.Usage, "unknown command %q for %q%s", word, group.CommandPath(), hint)
 }
 
-// NoArguments is for commands that take flags only.
+// NoArguments is for commands that accept flags only.
 func NoArguments(cmd *cobra.Command, args []string) error {
 	if len(args) > 0 {
 		return fmt.Errorf("%q takes no arguments, but got %q", cmd.CommandPath(), args[0])

@@ -7,12 +7,12 @@ import (
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/console"
 )
 
-// Invocation is one invocation of the program, as its commands see it: streams,
-// environment, and where the settings come from. Commands close over it.
+// Invocation is one invocation of the program for its commands: streams, environment, and the
+// sources of the settings.
 type Invocation struct {
 	console.Console
 	Env     func(name string) (string, bool)
-	Environ func() []string // all of it, NAME=value; nil = nothing is set
+	Environ func() []string // NAME=value for each variable; nil = none
 	UID     int             // of the user
 	Version string          // of the running binary, as a line
 
@@ -21,11 +21,11 @@ type Invocation struct {
 	origins  origins // where each setting of the running command comes from
 }
 
-// Origin tells where the value of a setting of the running command comes from.
+// Origin returns the source of a setting of the running command.
 func (a *Invocation) Origin(name string) string { return a.origins[name] }
 
-// IsTerminal reports whether w is a terminal that moves its cursor: only there
-// may a line be drawn over. Nothing is ever coloured, so NO_COLOR has its way.
+// IsTerminal reports whether w is a terminal that moves its cursor, so that a line can be
+// redrawn. The output has no colours, so NO_COLOR is always honoured.
 func (a *Invocation) IsTerminal(w io.Writer) bool {
 	f, ok := w.(*os.File)
 	if !ok {

@@ -1,10 +1,9 @@
-// Package settings gives every flag of every command its value: from the command
-// line, else from the environment, else from the file, else its default. It knows
-// the bounds of numbers, tells misspelt names, and finds the database and the
-// sockets that the settings mean.
+// Package settings gives every flag of every command its value: from the command line, else
+// from the environment, else from the file, else its default. It checks the bounds of numbers,
+// reports misspelt names, and finds the database and the sockets.
 //
 // A flag is a setting unless its command marks it with [OnlyOnCommandLine]. Settings
-// are resolved in place before a command's RunE, so a command just reads its flags.
+// are resolved before a command's RunE, so a command reads its flags only.
 package settings
 
 import (
@@ -24,22 +23,22 @@ const (
 	noteAlsoFrom        = "dispatcherd-also-from"
 )
 
-// OnlyOnCommandLine says that flags belong to one invocation and are no
-// settings: neither environment nor file can set them.
+// OnlyOnCommandLine marks flags that belong to one invocation: neither environment nor file
+// can set them.
 func OnlyOnCommandLine(flags *pflag.FlagSet, names ...string) {
 	annotate(flags, noteOnlyCommandLine, names)
 }
 
-// neverFromFile says that flags may come from the environment but not from the file.
+// neverFromFile marks flags that the environment may set but not the file.
 func neverFromFile(flags *pflag.FlagSet, names ...string) { annotate(flags, noteNeverFromFile, names) }
 
-// alsoFrom lets a further variable set a flag, after its own one.
+// alsoFrom adds a variable that can set a flag, after the flag's own variable.
 func alsoFrom(flags *pflag.FlagSet, name, variable string) {
 	annotate(flags, noteAlsoFrom, []string{name}, variable)
 }
 
-// annotate panics on an unknown name, which is a slip in a constructor that
-// every test finds.
+// annotate panics on an unknown name, which is a mistake in a constructor that every test
+// finds.
 func annotate(flags *pflag.FlagSet, note string, names []string, values ...string) {
 	for _, name := range names {
 		if err := flags.SetAnnotation(name, note, values); err != nil {
@@ -57,8 +56,7 @@ func (a *Invocation) RegisterFlags(flags *pflag.FlagSet) {
 	neverFromFile(flags, "config")
 }
 
-// Describe tells in the help of a command's settings by which variable each can
-// be set.
+// Describe adds the environment variable of each setting to the help of a command.
 func Describe(cmd *cobra.Command) {
 	one := func(f *pflag.Flag) {
 		if isSetting(f) {
@@ -75,17 +73,17 @@ func isSetting(f *pflag.Flag) bool {
 	return !only && f.Name != "help"
 }
 
-// variables names the environment variables of a flag, the strongest first.
+// variables returns the environment variables of a flag, by descending precedence.
 func variables(f *pflag.Flag) []string {
 	own := variablePrefix + strings.ToUpper(strings.ReplaceAll(f.Name, "-", "_"))
 	return append([]string{own}, f.Annotations[noteAlsoFrom]...)
 }
 
-// origins tells where the value of each flag comes from, by the flag's name.
+// origins contains the source of the value of each flag, by the flag's name.
 type origins map[string]string
 
-// Resolve gives every flag of the command that the command line left open its
-// value from the environment, else from the file, else leaves the default.
+// Resolve sets every flag that the command line omits from the environment, else from the
+// file.
 func (a *Invocation) Resolve(cmd *cobra.Command) error {
 	if a.origins == nil {
 		a.origins = origins{}
@@ -94,7 +92,7 @@ func (a *Invocation) Resolve(cmd *cobra.Command) error {
 		switch {
 		case !f.Changed:
 			a.origins[f.Name] = "default"
-		case a.origins[f.Name] == "": // else an earlier resolve has set it
+		case a.origins[f.Name] == "": // otherwise an earlier call has set it
 			a.origins[f.Name] = "flag --" + f.Name
 		}
 	})
@@ -139,7 +137,7 @@ func (a *Invocation) fromFile(flags *pflag.FlagSet, file configFile) error {
 	})
 }
 
-// eachOpen visits the settings that have no value yet, until an error.
+// eachOpen visits the settings without a value, until an error.
 func eachOpen(flags *pflag.FlagSet, visit func(*pflag.Flag) error) (err error) {
 	flags.VisitAll(func(f *pflag.Flag) {
 		if err == nil && !f.Changed && isSetting(f) {
@@ -149,8 +147,8 @@ func eachOpen(flags *pflag.FlagSet, visit func(*pflag.Flag) error) (err error) {
 	return err
 }
 
-// set gives a flag a value that did not come from the command line. The flag
-// counts as changed, so that cobra's checks of required flags hold.
+// set gives a flag a value that did not come from the command line. The flag counts as
+// changed, so that cobra's checks of required flags pass.
 func (a *Invocation) set(f *pflag.Flag, value, origin string) error {
 	if err := f.Value.Set(value); err != nil {
 		return exit.Errorf(exit.Usage, "%s: bad value %q for %s: %w", origin, value, f.Name, plainly(f, err))
@@ -160,7 +158,7 @@ func (a *Invocation) set(f *pflag.Flag, value, origin string) error {
 	return nil
 }
 
-// settingNames lists what a file can set, for all commands: one file serves them all.
+// settingNames lists the settings of all commands, because one file serves all of them.
 func settingNames(root *cobra.Command) []string {
 	var names []string
 	for _, f := range settings(root) {
@@ -172,7 +170,7 @@ func settingNames(root *cobra.Command) []string {
 	return slices.Compact(names)
 }
 
-// settings lists the settings of all commands, those of one name one by one.
+// settings returns the settings of all commands; several may have the same name.
 func settings(root *cobra.Command) []*pflag.Flag {
 	var found []*pflag.Flag
 	var walk func(*cobra.Command)

@@ -20,7 +20,7 @@ type shownSetting struct {
 	Origin string `json:"origin"`
 }
 
-// Command is the group of commands about the settings themselves.
+// Command is the group of commands about settings.
 func Command(a *Invocation) *cobra.Command {
 	return Group("config", "Look at the configuration", a.configShowCommand())
 }
@@ -30,14 +30,13 @@ func (a *Invocation) configShowCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Annotations: map[string]string{NoteLogs: "it fails instead"},
 		Use:         "show [COMMAND…]", Short: "Print the settings of a command and where they come from",
-		Long: `Prints the settings that a command would run with (by default: serve), secrets masked.
+		Long: `Prints the settings that a command would run with (default: serve), secrets masked.
 
-A setting comes from its flag, else from the environment, else from the file,
-else it has its default. In the file, a key is the name of the flag; a table
-[weight] with the key priority sets weight-priority. The tables [allow] and
-[timeout] have a key for each type. A key that is no setting is an error for every
-command; a variable DISPATCHERD_… that is none is an error here, others say that
-they ignore it.`,
+A flag overrides the environment, which overrides the file, which overrides the
+default. The key in the file is the name of the flag; a table [weight] with the key
+priority sets weight-priority. The tables [allow] and [timeout] have a key for each
+type. An unknown key is an error of every command. An unknown variable DISPATCHERD_…
+is an error here; other commands report and ignore it.`,
 		Example: "  dispatcherd config show --origin\n  dispatcherd config show worker run -o json",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			settings, err := a.settingsOf(cmd, args)
@@ -61,13 +60,13 @@ they ignore it.`,
 			return a.PrintTable(header, rows)
 		},
 	}
-	cmd.Flags().BoolVar(&origin, "origin", false, "tell where each value comes from")
+	cmd.Flags().BoolVar(&origin, "origin", false, "print the source of each value")
 	OnlyOnCommandLine(cmd.Flags(), "origin")
 	return cmd
 }
 
-// settingsOf resolves the settings of the named command as if it were run with
-// no flags but the root's.
+// settingsOf resolves the settings of the named command as if it ran with the flags of the
+// root only.
 func (a *Invocation) settingsOf(show *cobra.Command, path []string) ([]shownSetting, error) {
 	if len(path) == 0 {
 		path = []string{"serve"}
@@ -98,7 +97,7 @@ func (a *Invocation) settingsIn(flags *pflag.FlagSet) []shownSetting {
 	return settings
 }
 
-// SettingsText is what a bundle says of the settings a command runs with.
+// SettingsText returns the settings of a command for a debug bundle.
 func (a *Invocation) SettingsText(flags *pflag.FlagSet) []byte {
 	var text bytes.Buffer
 	for _, s := range a.settingsIn(flags) {

@@ -8,12 +8,12 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// systemSockets is where the sockets of the system's dispatcher are.
+// systemSockets is the directory of the sockets of the system's dispatcher.
 const systemSockets = "/run/dispatcherd"
 
-// OwnSocket is where a daemon listens unless told otherwise: root's in the
-// system's directory, anybody else's in a directory of their own, which is never
-// one that others could have made before.
+// OwnSocket is the default socket of a daemon. For root it is in the system's directory. For
+// another user it is in a directory of this user, which no other user could have created
+// before.
 func (a *Invocation) OwnSocket(name string) string {
 	if a.UID == 0 {
 		return filepath.Join(systemSockets, name)
@@ -27,13 +27,13 @@ func (a *Invocation) OwnSocket(name string) string {
 	return filepath.Join(systemSockets, name)
 }
 
-// FindSocket is where workers and operators look for a dispatcher unless told
-// otherwise: the user's own one if its socket is there, else the system's.
+// FindSocket is the default socket for workers and operators: the user's own socket if it
+// exists, else the system's.
 func (a *Invocation) FindSocket(name string) string {
 	return firstSocket(a.OwnSocket(name), filepath.Join(systemSockets, name))
 }
 
-// APISocketFlag lets a command ask a running dispatcher.
+// APISocketFlag adds the flag for the API socket of a running dispatcher.
 func (a *Invocation) APISocketFlag(flags *pflag.FlagSet, socket *string) {
 	flags.StringVar(socket, "api-socket", a.FindSocket("api.sock"), "the dispatcher's API socket")
 }
@@ -50,7 +50,7 @@ func socketExists(path string) bool {
 	return err == nil && info.Mode().Type() == os.ModeSocket
 }
 
-// UserState is where programs keep what should survive them.
+// UserState is the directory for the persistent state of programs of the user.
 func (a *Invocation) UserState() (string, error) {
 	if dir, ok := a.Env("XDG_STATE_HOME"); ok && dir != "" {
 		return filepath.Join(dir, "dispatcherd"), nil

@@ -42,21 +42,21 @@ type exportFlags struct {
 func (a commands) exportCommand() *cobra.Command {
 	f := exportFlags{since: 30 * 24 * time.Hour, limit: 1_000_000}
 	cmd := &cobra.Command{
-		Use: "export DIR", Short: "Write what ended lately as a trace",
-		Long: `Writes the jobs that were done or failed in the last --since as a trace to DIR: when each was due,
-its type and priority, and how long its last execution took; nothing of what it was about. The slots are those
-that are on line now at the dispatcher of this host, or those of another trace. Then trace simulate tells what
-other weights, or other slots, would have done to the waits. On-demand requests leave no rows and are not in it.`,
+		Use: "export DIR", Short: "Write ended jobs as a trace",
+		Long: `Writes the jobs that were done or failed in the last --since as a trace to DIR: due time, type,
+priority and duration of the last execution, without contents. The slots are those that are online at
+the dispatcher of this host, or those of another trace. Then trace simulate shows how other weights or
+slots would change the waits. On-demand requests without rows are not included.`,
 		Example: "  dispatcherd trace export /tmp/month --since 720h\n" +
 			"  dispatcherd trace simulate /tmp/month --weights default --weights priority=2048",
 		Args: oneTrace,
 		RunE: func(cmd *cobra.Command, args []string) error { return a.exportTrace(cmd.Context(), &f, args[0]) },
 	}
 	flags := cmd.Flags()
-	flags.DurationVar(&f.since, "since", f.since, "how far back: jobs are kept for --keep-done and --keep-failed of serve")
-	flags.DurationVar(&f.until, "until", 0, "how long ago to end")
-	flags.IntVar(&f.limit, "limit", f.limit, "at most this many jobs, else nothing is written")
-	flags.StringVar(&f.slots, "slots-of", "", "take the slots of the trace in this folder instead of those on line")
+	flags.DurationVar(&f.since, "since", f.since, "start of the period, before now; serve keeps jobs for --keep-done and --keep-failed")
+	flags.DurationVar(&f.until, "until", 0, "end of the period, before now")
+	flags.IntVar(&f.limit, "limit", f.limit, "largest number of jobs; with more nothing is written")
+	flags.StringVar(&f.slots, "slots-of", "", "folder of the trace whose slots to use")
 	a.APISocketFlag(flags, &f.socket)
 	forceFlag(flags, &f.force)
 	settings.OnlyOnCommandLine(flags, "since", "until", "limit", "slots-of")
@@ -67,7 +67,7 @@ other weights, or other slots, would have done to the waits. On-demand requests 
 
 // forceFlag lets a command write over a trace.
 func forceFlag(flags *pflag.FlagSet, force *bool) {
-	flags.BoolVar(force, "force", false, "replace the trace that is in the folder")
+	flags.BoolVar(force, "force", false, "replace an existing trace")
 	settings.OnlyOnCommandLine(flags, "force")
 }
 
@@ -133,14 +133,14 @@ func (a commands) exportTrace(ctx context.Context, f *exportFlags, dir string) e
 		return f.noJobs(int64(len(past)), left)
 	}
 	if err := t.Check(); err != nil {
-		return exit.Errorf(exit.NotFound, "this makes no trace: %w", err)
+		return exit.Errorf(exit.NotFound, "these jobs are not a valid trace: %w", err)
 	}
 	if err := writeTrace(t, dir); err != nil {
 		return err
 	}
 	a.Say("%s for %s written to %s", console.Counted(int64(len(t.Jobs)), "job"), console.Counted(int64(len(t.Slots)), "slot"), dir)
 	if len(left) > 0 {
-		a.Say("%s left out because no slot supports them: %s", console.Counted(int64(len(past)-len(t.Jobs)), "job"), strings.Join(left, ", "))
+		a.Say("%s omitted because no slot supports them: %s", console.Counted(int64(len(past)-len(t.Jobs)), "job"), strings.Join(left, ", "))
 	}
 	return nil
 }
@@ -149,7 +149,7 @@ func (a commands) exportTrace(ctx context.Context, f *exportFlags, dir string) e
 // not those that ran it.
 func (f *exportFlags) noJobs(ended int64, left []string) error {
 	if ended == 0 {
-		return exit.Errorf(exit.NotFound, "there is no job that ended in that time (--since, --until)")
+		return exit.Errorf(exit.NotFound, "no job ended in that time (--since, --until)")
 	}
 	whose := "the dispatcher on " + f.socket
 	if f.slots != "" {
@@ -174,7 +174,7 @@ func (f *exportFlags) slotsFor(ctx context.Context) ([]trace.Slot, []trace.SlotE
 		return nil, nil, err
 	}
 	if len(online.Slots) == 0 {
-		return nil, nil, exit.Errorf(exit.NotFound, "no slot is on line at the dispatcher on %s: start the workers, or give --slots-of", f.socket)
+		return nil, nil, exit.Errorf(exit.NotFound, "no slot is online at the dispatcher on %s: start the workers, or give --slots-of", f.socket)
 	}
 	slots := make([]trace.Slot, len(online.Slots))
 	for i, s := range online.Slots {

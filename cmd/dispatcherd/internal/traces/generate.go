@@ -17,9 +17,8 @@ func (a commands) generateCommand() *cobra.Command {
 	var force bool
 	cmd := &cobra.Command{
 		Use: "generate DIR", Short: "Write a workload on the model of a call centre's day",
-		Long: `Writes a trace to DIR: the calls of a bank's call centre over a day of 17 hours,
-its agents coming and going, and a stream of batch jobs beside them. The same
-flags give the same files everywhere.`,
+		Long: `Writes a trace to DIR: the calls of a bank's call centre over a day of 17 hours, the shifts of its
+agents, and a stream of batch jobs. The same flags give the same files on every machine.`,
 		Example: "  dispatcherd trace generate /tmp/day\n  dispatcherd trace generate /tmp/busy --seed 7 --calls 20000 --agents 200 --load 90",
 		Args:    oneTrace,
 		RunE: func(_ *cobra.Command, args []string) error {
@@ -44,12 +43,12 @@ flags give the same files everywhere.`,
 
 // generateFlags adds the flags that size a generated workload.
 func generateFlags(flags *pflag.FlagSet, o *trace.GenerateOptions) {
-	flags.Uint64Var(&o.Seed, "seed", o.Seed, "source of all chance")
-	flags.IntVar(&o.Calls, "calls", o.Calls, "calls of the day; 23 in 1,000 are call-backs and queued, the others on-demand")
-	flags.IntVar(&o.Batch, "batch", o.Batch, "queued jobs of the batch stream beside the calls")
+	flags.Uint64Var(&o.Seed, "seed", o.Seed, "seed of the random numbers")
+	flags.IntVar(&o.Calls, "calls", o.Calls, "calls of the day; 23 in 1,000 are queued, the others on demand")
+	flags.IntVar(&o.Batch, "batch", o.Batch, "queued jobs of the batch stream")
 	flags.IntVar(&o.Agents, "agents", o.Agents, "slots, at least 27")
-	flags.IntVar(&o.Workers, "workers", o.Workers, "worker processes that share the slots")
-	flags.IntVar(&o.Load, "load", o.Load, "percent of their time on line that the agents are to be busy, 10 to 95")
+	flags.IntVar(&o.Workers, "workers", o.Workers, "worker processes")
+	flags.IntVar(&o.Load, "load", o.Load, "percent of their online time that the agents are busy")
 	settings.OnlyOnCommandLine(flags, "seed", "calls", "batch", "agents", "workers", "load")
 	settings.Between(flags, "0", strconv.FormatUint(math.MaxUint64, 10), "seed")
 	settings.Between(flags, "1", "5000000", "calls")

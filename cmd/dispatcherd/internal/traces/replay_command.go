@@ -26,18 +26,17 @@ func (a commands) replayCommand() *cobra.Command {
 	var weights string
 	cmd := &cobra.Command{
 		Use: "replay DIR --speed N", Short: "Run a trace through the daemon, worker processes and Postgres",
-		Long: `Runs the trace in DIR through the real thing, N times faster than it was recorded:
-a private Postgres, the daemon, and a worker process for each worker of the
-trace. Queued jobs are inserted when they arrive, on-demand ones are requested,
-and each lasts as long as the trace says. Waits are printed in the trace's time.
+		Long: `Runs the trace in DIR through the daemon, a private Postgres, and a process for each worker of the
+trace, --speed times faster than recorded. Queued jobs are inserted when they arrive, on-demand ones are
+requested, and each lasts as long as in the trace. Waits are printed in the trace's time.
 
-The last line is for machines. The exit code is 0 only if every job was done and
-nothing was lost, misplaced or sent to a slot that cannot do it.`,
+The last line is for programs. The exit code is 0 only if every job was done, and no job was lost,
+misplaced or sent to a slot that does not support its type.`,
 		Example: "  dispatcherd trace replay /tmp/day --speed 2000    # made by: dispatcherd trace generate /tmp/day",
 		Args:    oneTrace,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if !cmd.Flags().Changed("speed") {
-				return exit.Errorf(exit.Usage, "--speed is missing: say how many seconds of the trace are to pass in one second")
+				return exit.Errorf(exit.Usage, "--speed is missing: give the number of seconds of the trace that pass in one second")
 			}
 			t, err := loadTrace(args[0])
 			if err != nil {
@@ -58,9 +57,8 @@ func (a commands) demoCommand() *cobra.Command {
 	o := trace.DefaultGenerateOptions()
 	cmd := &cobra.Command{
 		Use: "demo [DIR]", Short: "Replay a call centre's day, or the trace in DIR, in under a minute",
-		Long: `Replays a generated day of a call centre (see trace generate), or the trace in
-DIR, like trace replay. Without --speed it is chosen so that the trace takes 45 s,
-but at most 8,000.`,
+		Long: `Replays a generated day of a call centre (see trace generate), or the trace in DIR. The default
+--speed makes the trace take 45 s, but is at most 8,000.`,
 		Example: "  dispatcherd trace demo\n  dispatcherd trace demo /tmp/day --speed 8000    # made by: dispatcherd trace generate /tmp/day",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 1 {
@@ -124,7 +122,7 @@ func (a commands) replayTrace(ctx context.Context, name string, t *trace.Trace, 
 	case err != nil:
 		return err
 	case code != exit.OK:
-		return exit.Errorf(code, "the %s did not do what it must: see its last line", name)
+		return exit.Errorf(code, "the %s failed a check: see its last line", name)
 	}
 	return nil
 }

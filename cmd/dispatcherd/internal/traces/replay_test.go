@@ -174,7 +174,7 @@ func startInProcess(ctx context.Context, plan workerPlan) (*tracedWorker, error)
 	})
 }
 
-// shortTrace: two workers, a slot that leaves at 2 s, both modes; 8 s long.
+// shortTrace: two workers, a slot that goes offline at 2 s, both modes; 8 s long.
 func shortTrace() *trace.Trace {
 	tr := &trace.Trace{Name: "short", Slots: []trace.Slot{
 		{ID: 1, Worker: "a", Types: []string{"x"}}, {ID: 2, Worker: "b", Types: []string{"x", "y"}},

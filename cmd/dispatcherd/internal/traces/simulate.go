@@ -59,10 +59,9 @@ func (o *scheduleOutput) Type() string { return "format|file.csv" }
 func (a commands) simulateCommand() *cobra.Command {
 	f := simulateFlags{schedule: scheduleOutput{format: &a.Format}}
 	cmd := &cobra.Command{
-		Use: "simulate DIR", Short: "Run a trace through the deciding core in simulated time",
-		Long: `Runs the trace in DIR through the core that decides in the daemon, in simulated
-time, and prints how long its jobs wait. No Postgres, no worker and no clock is
-involved, so a month takes a second, and the schedule is exact.
+		Use: "simulate DIR", Short: "Run a trace through the core in simulated time",
+		Long: `Runs the trace in DIR through the core of the daemon in simulated time, and prints how long its jobs
+wait. The schedule is exact, and a month takes a second, without Postgres and workers.
 
 With several --weights the waits are printed side by side.`,
 		Example: "  dispatcherd trace simulate /tmp/day -o schedule.csv    # made by: dispatcherd trace generate /tmp/day\n" +

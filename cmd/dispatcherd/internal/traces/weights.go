@@ -18,7 +18,7 @@ type namedWeights struct {
 	weights scoring.Weights
 }
 
-const weightsSyntax = "article (the rule without the cap), or default (as the daemon has it), or key=value pairs separated by commas that change the default: " +
+const weightsSyntax = "article (without the cap), default (of the daemon), or comma-separated changes of the default, key=value, with the keys " +
 	"priority, ageing, rarity, on-demand, on-demand-ageing, on-demand-cap (a duration, or none)"
 
 // parseWeights understands weightsSyntax.

@@ -107,8 +107,8 @@ func startTraced(t *testing.T, plan workerPlan) *tracedProcess {
 	return p
 }
 
-// Slot 7 leaves while its job runs and is due back before it has ended: it
-// comes when it has.
+// Slot 7 goes offline while its job runs, and its next session begins before the job has
+// ended: the slot returns when the job has ended.
 func TestBusyTracedSlotReturnsAfterItsJobHasEnded(t *testing.T) {
 	d := startScripted(t)
 	p := startTraced(t, workerPlan{Socket: d.path, Worker: "team-1", Slots: []slotPlan{
@@ -116,7 +116,7 @@ func TestBusyTracedSlotReturnsAfterItsJobHasEnded(t *testing.T) {
 	}})
 	added := d.next()
 	require.JSONEq(t, `{"op":"slot_add","slots":[{"slot":0,"types":["pdf"]}]}`, added.text)
-	const work = 3200 * time.Millisecond // it begins before the slot leaves, and ends after it is due back
+	const work = 3200 * time.Millisecond // from before the end of the first session until after the start of the second
 	require.True(t, added.session.Send(&workerproto.Job{
 		Execution: workerproto.Execution{Job: 99, Attempt: 1}, Slot: 0, Type: "pdf", Mode: dispatcherd.Queued,
 		Payload: fmt.Appendf(nil, `{"trace_job":5,"ms":%d}`, work.Milliseconds()),
