@@ -66,8 +66,8 @@ func run(ctx context.Context, n, rounds int, daemon string) (err error) {
 	return os.WriteFile(filepath.Join(r.Bench, "results", "copyin.json"), append(text, '\n'), 0o644)
 }
 
-// once copies into a fresh table. The slots that wait can do another type: they
-// arm the doorbell and leave the jobs alone.
+// once copies into a fresh table. The idle slots support another type, so the dispatcher
+// subscribes to notifications and does not read the jobs.
 func once(ctx context.Context, r *rig.Rig, lines []byte, n int) (rate float64, err error) {
 	dsn, err := r.FreshJobs(ctx, database)
 	if err != nil {

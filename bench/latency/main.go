@@ -97,8 +97,8 @@ func run(ctx context.Context, n int, idle time.Duration, daemon string, flags []
 	return os.WriteFile(filepath.Join(r.Bench, "results", "latency.json"), append(text, '\n'), 0o644)
 }
 
-// work runs a worker with four slots in this process, so that one clock sees
-// both ends; its jobs come over the socket like anybody's.
+// work runs a worker with four slots in this process, so that one clock measures both ends.
+// Its jobs arrive over the socket like those of any worker.
 func work(ctx context.Context, socket string, arrived chan<- time.Time) (stop func() error) {
 	ctx, cancel := context.WithCancel(ctx)
 	w := worker.New(worker.Options{Socket: socket})
@@ -137,7 +137,7 @@ func (res *result) insert(ctx context.Context, dsn string, n int, arrived <-chan
 		case <-time.After(time.Minute):
 			return errors.New("a job did not arrive within a minute")
 		}
-		// Idle again: the end is recorded and the doorbell set, at no fixed beat.
+		// Idle again: the result is recorded and the dispatcher is subscribed. The pause is random.
 		time.Sleep(5*time.Millisecond + rand.N(20*time.Millisecond))
 	}
 	res.SentP50, res.SentP99 = stats.Quantile(sent, 0.5), stats.Quantile(sent, 0.99)

@@ -91,8 +91,8 @@ type outcome struct {
 	PostgresCPU float64 `json:"postgres_cpu_us_per_job"`
 }
 
-// fight lets everybody run in every round, each round beginning with another
-// one, so that nobody always runs on a machine that has just rested.
+// fight runs all contestants in every round. Each round begins with another contestant, so
+// that none always runs on a machine that was idle before.
 func (a *arena) fight(ctx context.Context, all []contestant) (map[string][]outcome, error) {
 	outcomes := map[string][]outcome{}
 	for round := range a.rounds {

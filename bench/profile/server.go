@@ -49,7 +49,7 @@ func (s server) report(ctx context.Context, dsn string, n int) error {
 	return reportStatements(ctx, dsn, jobs)
 }
 
-// reportStatements prints the dearest ones.
+// reportStatements prints the slowest statements.
 func reportStatements(ctx context.Context, dsn string, jobs float64) error {
 	conn, err := pgx.Connect(ctx, dsn)
 	if err != nil {

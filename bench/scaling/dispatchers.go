@@ -20,13 +20,13 @@ const perSecond = 180_000
 // lose to each other makes their next claims careful.
 const settling = 4 * time.Second
 
-// dispatchers compares several dispatchers on one table with one. All rows are
-// there before: a producer takes processor time from whom it feeds, and one alone
-// does not keep up with four, which then fight for the little that is left. The
-// runs take turns, so that a slow minute is everybody's.
+// dispatchers compares several dispatchers on one table with one. All rows are inserted
+// before: a producer takes processor time from the dispatchers, and one alone
+// does not keep up with four, which then compete for few rows. The runs alternate, so that a
+// slow minute affects all of them.
 //
-// Whoever adds a dispatcher may divide the slots there are or bring as many
-// along, so both are measured.
+// Additional dispatchers may divide the existing slots or bring their own, so both are
+// measured.
 func (s *study) dispatchers(ctx context.Context) error {
 	numbers := []int{1, 2, 4, 8}
 	if s.numbers != "" {

@@ -5,9 +5,9 @@ import (
 	"fmt"
 )
 
-// inTurn measures each shape as often as there are windows, one window at a time,
-// and each round begins with another shape, so that a slow minute, and log files
-// that must be made first, are everybody's. It fills in the points.
+// inTurn measures each shape as often as there are windows, one window at a time.
+// Each round begins with another shape, so that a slow minute, and log files
+// that must be created first, affect all shapes. It fills in the points.
 func (s *study) inTurn(ctx context.Context, points []point) error {
 	single := *s
 	single.windows, single.warm = 1, settling

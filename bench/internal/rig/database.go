@@ -39,35 +39,32 @@ func (r *Rig) FreshJobs(ctx context.Context, name string) (string, error) {
 	return dsn, err
 }
 
-// Drop removes a database with whoever is still connected to it.
+// Drop removes a database and disconnects its sessions.
 func (r *Rig) Drop(ctx context.Context, name string) error {
 	return Exec(ctx, r.Server.URL("postgres"), "DROP DATABASE IF EXISTS "+pgx.Identifier{name}.Sanitize()+" WITH (FORCE)")
 }
 
-// Settle gives everybody the same start: statistics are there, and the disk has
-// written what the preparation left to it, which after ten million rows takes it
-// longer than a window lasts. No checkpoint: it would make the first change of
-// every page write the whole page to the log, which says more about the
-// preparation than about the work.
+// Settle gives all runs the same start: statistics exist, and the disk has written the data
+// of the preparation, which after ten million rows takes longer than a window. It makes no
+// checkpoint: after one, the first change of every page would write the whole page to the
+// log, which measures the preparation instead of the work.
 func (r *Rig) Settle(ctx context.Context, dsn string) error {
 	err := Exec(ctx, dsn, "ANALYZE")
 	syscall.Sync()
 	return err
 }
 
-// warmLog writes some gigabytes of log that mean nothing and lets a checkpoint turn
-// them into files to be written anew, as they are on every server that has run
-// for a while. A fresh one makes and zeroes each file first, which costs a job
-// more than the daemon does.
+// warmLog writes some gigabytes of meaningless log, and a checkpoint recycles them as files to
+// be overwritten, as on every server that has run for a while. A fresh server creates and
+// zeroes each file first, which costs more per job than the daemon.
 func (r *Rig) warmLog(ctx context.Context, gigabytes int) error {
 	return Exec(ctx, r.Server.URL("postgres"),
 		fmt.Sprintf(`SELECT count(pg_logical_emit_message(false, 'warm', repeat('x', 16000000))) FROM generate_series(1, %d)`, logFiles*gigabytes), `CHECKPOINT`)
 }
 
-// CacheLog has the kernel hold the gigabyte of log files that is written anew next,
-// as it does on a server that writes them in turn and has the memory. After a
-// preparation of gigabytes they are files that nobody has touched for minutes, and to
-// write into those that the kernel has let go of cost a job a microsecond.
+// CacheLog makes the kernel cache the gigabyte of log files that is overwritten next, as on
+// a server with enough memory. After a preparation of gigabytes these files have not been
+// used for minutes, and writing to files that are not cached costs a microsecond per job.
 func (r *Rig) CacheLog(ctx context.Context) error {
 	return Exec(ctx, r.Server.URL("postgres"), fmt.Sprintf(`
 		SELECT count(pg_read_binary_file('pg_wal/' || name, 0, 1 << 24, true)) FROM (

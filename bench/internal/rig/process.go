@@ -107,7 +107,7 @@ func (p *Process) ExpectInt(word string) (int64, error) {
 
 // Wait waits for the process to end by itself.
 func (p *Process) Wait() error {
-	for range p.said { // what nobody asked for
+	for range p.said { // lines that were not read
 	}
 	<-p.done
 	if p.err != nil {

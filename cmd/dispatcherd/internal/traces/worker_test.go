@@ -149,7 +149,7 @@ func TestBusyTracedSlotReturnsAfterItsJobHasEnded(t *testing.T) {
 	require.ErrorIs(t, receive(t, d.closed, "the session ends"), io.EOF)
 }
 
-func TestTraceWorkerRefusesForeignPayload(t *testing.T) {
+func TestTraceWorkerRefusesUnknownPayload(t *testing.T) {
 	d := startScripted(t)
 	p := startTraced(t, workerPlan{Socket: d.path, Worker: "w", Slots: []slotPlan{
 		{Slot: 1, Types: []string{"pdf"}, Sessions: []sessionPlan{{}}},
