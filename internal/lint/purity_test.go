@@ -93,9 +93,9 @@ func checkPureCalls(s source) []string {
 	return found
 }
 
-func TestPurePackagesKnowNoClockAndNoGlobalDice(t *testing.T) { obey(t, checkPureCalls) }
+func TestPurePackagesUseNoClockAndNoGlobalRandomSource(t *testing.T) { obey(t, checkPureCalls) }
 
-func TestTheRuleOnClockAndDiceCanFail(t *testing.T) {
+func TestTheRuleOnClockAndRandomSourceCanFail(t *testing.T) {
 	judge(t, checkPureCalls,
 		example{"actor/core.go", `package p; import "time"; var x = time.Now()`, []string{"time.Now"}},
 		example{"actor/core.go", `package p; import "time"; var now = time.Now`, []string{"time.Now"}},

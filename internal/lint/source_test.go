@@ -140,7 +140,7 @@ var sources = sync.OnceValues(func() ([]source, error) {
 	return all, err
 })
 
-// skipFolder leaves out what the go command leaves out: hidden folders,
+// skipFolder skips the folders that the go command skips: hidden folders,
 // testdata, and other modules.
 func skipFolder(name, base string) error {
 	if name == root {

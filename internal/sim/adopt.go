@@ -19,8 +19,8 @@ func (h *host) submitAdopt(r *contract.AdoptRequest) {
 	h.submit(i, s)
 }
 
-// reportAdopt is what the daemon makes of the answer: one that cannot prove its
-// lease does not believe it.
+// reportAdopt passes the answer to the core. As in the daemon, the outcome is
+// unknown if the lease cannot be proved.
 func (h *host) reportAdopt(s *statement) {
 	ev := actor.Adopted{Request: s.adopt, Result: contract.AdoptResult{Verdict: s.verdict}}
 	if s.verdict == contract.OK {
@@ -34,8 +34,8 @@ func (h *host) reportAdopt(s *statement) {
 	h.step(&ev)
 }
 
-// adopted follows claim's marks: the end of a job whose note was to be renewed may
-// have been recorded before.
+// addAdopted follows package claim: if a row was renewed, the end of its job
+// may already be recorded.
 func (m *claimRecords) addAdopted(s *statement) {
 	for n := range s.taken {
 		id := s.taken[n].ID
@@ -47,9 +47,9 @@ func (m *claimRecords) addAdopted(s *statement) {
 	m.add(s.token, s.won)
 }
 
-// doAdopt follows adoptSQL: the share lock on the own row, a first look at what
-// was presented, and a second one at those whose locks are free. What it found
-// at first and cannot have comes back as busy.
+// doAdopt follows adoptSQL: the share lock on the dispatcher's own row, a check
+// of the offers, then the row locks and a second check. Rows that passed the
+// first check and cannot be had are busy.
 func (w *world) doAdopt(i int32) {
 	s := w.statements.all[i]
 	switch s.phase {
@@ -75,8 +75,9 @@ func (w *world) doAdopt(i int32) {
 	}
 }
 
-// presentedRightly: the row runs under that attempt, and the claim that took it
-// noted that session, or an earlier copy of the request took it.
+// offerValid reports whether an offer matches its row: the attempt is the
+// running one, and the claim recorded the session, or an earlier copy of the
+// request adopted the row.
 func (w *world) offerValid(s *statement, n int) bool {
 	p := &s.adopt.Jobs[n]
 	r := w.table.row(p.ID)

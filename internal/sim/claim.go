@@ -13,7 +13,7 @@ func (w *world) doFetch(i int32) {
 	s := w.statements.all[i]
 	s.dbNow = s.txNow
 	if s.clientDone || s.answered {
-		w.finished(i, contract.OK) // nobody will look at it
+		w.finished(i, contract.OK) // the client no longer waits
 		return
 	}
 	for n := range s.fetch.Lanes {
@@ -34,8 +34,8 @@ func (w *world) doFetch(i int32) {
 	w.finished(i, contract.OK)
 }
 
-// doClaim follows claimSQL: the share lock on the own row, then the rows in id
-// order with SKIP LOCKED, then the commit.
+// doClaim follows claimSQL: the share lock on the dispatcher's own row, the row
+// locks in id order with SKIP LOCKED, then the commit.
 func (w *world) doClaim(i int32) {
 	s := w.statements.all[i]
 	switch s.phase {
@@ -62,8 +62,8 @@ func (w *world) doClaim(i int32) {
 	}
 }
 
-// lockPending locks some more of the rows that are still pending and due. A
-// slow statement takes them in several goes, with others in between.
+// lockPending locks rows that are pending and due. A slow statement locks them
+// in several steps, and other tasks run in between.
 func (w *world) lockPending(i int32) {
 	s := w.statements.all[i]
 	n := len(s.ids)
@@ -92,8 +92,8 @@ func (w *world) lockPending(i int32) {
 	w.later(i, commits)
 }
 
-// claimAnew is what becomes of a claim that believed to be alone and found a
-// locked row: it waits, but not for long, and then begins again with care.
+// restartClaim handles an uncontended claim that found a locked row. The claim
+// waits for a short time and then starts again with SKIP LOCKED.
 func (w *world) restartClaim(i int32) {
 	s := w.statements.all[i]
 	if s.retries++; s.retries < 20 {
@@ -137,7 +137,7 @@ func (w *world) commitClaim(i int32) {
 	w.finished(i, v)
 }
 
-// standing tells a claim that won nothing from one that was not allowed to.
+// refusal distinguishes a claim that won nothing from a claim that was refused.
 func (w *world) refusal(s *statement, m *member) contract.Verdict {
 	switch {
 	case w.opt.Break == WithoutLease:
@@ -159,7 +159,7 @@ func (w *world) won(id dispatcherd.JobID, r *row) contract.Won {
 }
 
 // doResolve raises the epoch under an exclusive lock, which waits for claims in
-// flight, and then reads by the token.
+// flight. Then it reads the rows with the token.
 func (w *world) doResolve(i int32) {
 	s := w.statements.all[i]
 	m := w.table.member(s.run)

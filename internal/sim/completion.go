@@ -1,14 +1,14 @@
 package sim
 
-// sampleGap is the time between two samples (the first comes later), and maxIdleTicks
-// how often a Core may ask to be woken for nothing in so long. One that spins asks every
-// millisecond.
+// sampleGap is the time between two samples. The first sample comes later.
+// maxIdleTicks is how many timers without work a core may cause per sampleGap.
+// A core that spins causes one per millisecond.
 const (
 	sampleGap    = second / 5
 	maxIdleTicks = 60
 )
 
-// sample looks at what no single event shows.
+// sample checks what no single event shows.
 func (w *world) sample() {
 	if w.healing {
 		return
@@ -25,15 +25,16 @@ func (w *world) sample() {
 			w.checkIdleSlots(h)
 		}
 		if gap := w.now - w.sampledAt; int64(h.idleTicks)*int64(sampleGap) > maxIdleTicks*int64(gap) {
-			w.violate("dispatcher %d spins: %d alarms for nothing in %v", h.id, h.idleTicks, gap.duration())
+			w.violate("dispatcher %d spins: %d timers without work in %v", h.id, h.idleTicks, gap.duration())
 		}
 		h.idleTicks = 0
 	}
 	w.sampledAt = w.now
 }
 
-// idleBesideWaiting: no slot stays free beside a job that it could do. A slot
-// may look free at one glance, between two jobs; it must not at every glance.
+// checkIdleSlots checks that no slot stays free while a job waits that it
+// supports. A slot may be free in one sample, between two jobs, but not in all
+// of them.
 func (w *world) checkIdleSlots(h *host) {
 	free := &w.judge.freeSince[h.id]
 	freeNow := [maxTypes]bool{}
@@ -70,10 +71,9 @@ func (w *world) checkWaiting(h *host, t int) {
 	}
 }
 
-// heal ends all trouble: everything runs again, everybody hears, nothing is
-// slow. From here on the world must come to its end.
+// heal ends all faults. From here on every job must end.
 func (w *world) heal() {
-	if w.has(Kill) { // what comes back now comes back to a world in which nothing else happens
+	if w.has(Kill) { // this worker restarts in a world without further faults
 		w.workers[w.random.below(int64(len(w.workers)))].kill()
 	}
 	w.healing, w.healedAt = true, w.now
@@ -96,14 +96,13 @@ func (w *world) heal() {
 	}
 }
 
-// patience is how long nothing may end in a healed world in which something is
-// still open. The database's clock may have gone back two minutes, so leases of
-// the dead may last as long, and so may rows wait that were put off by a clock
-// that was ahead.
+// maxHealing is how long no row may end in a healed world with open rows. The
+// database clock may have gone back two minutes, so leases of dead dispatchers
+// and delayed rows may last that long.
 const maxHealing = 4 * 60 * second
 
-// over reports whether everything has come to its end, and complains when it
-// takes too long or is no good end.
+// complete reports whether everything has ended. It is a violation if that
+// takes too long or if the final state is wrong.
 func (w *world) complete() bool {
 	if w.table.open > 0 || !w.idle() {
 		w.expireCallers()
@@ -129,8 +128,8 @@ func (w *world) complete() bool {
 	return true
 }
 
-// sendHome lets callers lose patience who wait for a slot of a type that
-// nobody at their dispatcher has.
+// expireCallers ends the capacity wait of callers, because some types may have
+// no slot at their dispatcher.
 func (w *world) expireCallers() {
 	if w.now < w.expireCallersAt {
 		return
@@ -145,7 +144,7 @@ func (w *world) expireCallers() {
 	}
 }
 
-// quiet reports whether nobody has anything in hand.
+// idle reports whether no process has work or statements in flight.
 func (w *world) idle() bool {
 	for _, h := range w.hosts {
 		if h.core == nil || h.stopped || h.exitStage > 0 || h.calls.open > 0 || !h.core.Idle() {
@@ -168,8 +167,8 @@ func (w *world) idle() bool {
 	return len(w.statements.active) == 0
 }
 
-// slotsConserved: a dispatcher knows exactly the seats that are on line at it,
-// and all of them are free.
+// checkSlots checks that a dispatcher knows exactly the slots of its workers
+// and that all of them are free.
 func (w *world) checkSlots(h *host) {
 	want := 0
 	for _, k := range w.workers {
@@ -178,16 +177,16 @@ func (w *world) checkSlots(h *host) {
 		}
 	}
 	if g := h.core.Gauges(); g.Slots != want || g.Free != want || g.InHand != 0 || g.Unrecorded != 0 {
-		w.violate("at rest dispatcher %d has %d slots, %d of them free, %d jobs in hand and %d unrecorded; its workers have %d slots",
+		w.violate("at the end dispatcher %d has %d slots, %d of them free, %d jobs in hand and %d unrecorded; its workers have %d slots",
 			h.id, g.Slots, g.Free, g.InHand, g.Unrecorded, want)
 	}
 }
 
-// stuck says what does not come to its end.
+// stuck reports what does not end.
 func (w *world) stuck() {
 	for n := range w.table.rows {
 		if r := &w.table.rows[n]; !r.status.final() {
-			w.violate("job %d is lost: %v after all trouble was over it is in status %d, attempt %d, dispatcher %d",
+			w.violate("job %d is lost: %v after healing it has status %d, attempt %d, dispatcher %d",
 				n+1, (w.now - w.healedAt).duration(), r.status, r.attempt, r.dispatcher)
 			return
 		}
@@ -198,5 +197,5 @@ func (w *world) stuck() {
 			return
 		}
 	}
-	w.violate("all jobs have ended, but something is still in hand after %v", (w.now - w.healedAt).duration())
+	w.violate("all jobs have ended, but a dispatcher or worker is not idle after %v", (w.now - w.healedAt).duration())
 }

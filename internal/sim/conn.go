@@ -26,16 +26,16 @@ type frameKind uint8
 
 const (
 	frameSlots   frameKind = iota // worker: hello or additional slots
-	frameRemove // worker: removes a slot
-	frameDrain // worker: removes all slots
+	frameRemove                   // worker: removes a slot
+	frameDrain                    // worker: removes all slots
 	frameResult                   // worker
 	frameReport                   // worker: partial output
 	frameJob                      // dispatcher
 	frameCancel                   // dispatcher
 	frameStale                    // dispatcher
-	frameOther // dispatcher: a frame that needs no reaction
-	frameWelcome // dispatcher: the decided resume offers
-	frameEnd // end of the stream or a broken connection
+	frameOther                    // dispatcher: a frame that needs no reaction
+	frameWelcome                  // dispatcher: the decided resume offers
+	frameEnd                      // end of the stream or a broken connection
 )
 
 // A pipe is one direction of a connection. It keeps the order of frames.
@@ -43,7 +43,7 @@ type pipe struct {
 	frames  []frame
 	head    int
 	last    moment // arrival time of the newest frame
-	planned bool // a read is planned
+	planned bool   // a read is planned
 }
 
 // conn is one connection of a worker. Session id = number + 1.
@@ -59,11 +59,11 @@ type conn struct {
 	draining        bool // the worker drains
 	slots           []announcedSlot
 
-	resumeOffers  []resumeOffer // offers in the hello of the worker
-	resumed       []int32 // accepted offers, as positions in resumeOffers
-	awaitsWelcome bool // the worker waits for its welcome
-	handshaking   bool // the dispatcher has not decided the offers
-	afterWelcome  []frame // frames to send after the welcome
+	resumeOffers  []resumeOffer     // offers in the hello of the worker
+	resumed       []int32           // accepted offers, as positions in resumeOffers
+	awaitsWelcome bool              // the worker waits for its welcome
+	handshaking   bool              // the dispatcher has not decided the offers
+	afterWelcome  []frame           // frames to send after the welcome
 	ignoredCancel dispatcherd.JobID // the job that ignored its cancel, after the session ended
 	hangUpFor     dispatcherd.JobID // the same, before the connection closes
 }

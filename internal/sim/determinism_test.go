@@ -14,13 +14,13 @@ func TestEqualSeedsGiveEqualWorlds(t *testing.T) {
 		first := Run(Options{Seed: seed, Faults: All, Steps: 20_000})
 		again := Run(Options{Seed: seed, Faults: All, Steps: 20_000})
 		require.Equal(t, first, again)
-		require.NotContains(t, hashes, first.Hash, "two seeds make the same world")
+		require.NotContains(t, hashes, first.Hash, "two seeds give the same world")
 		hashes[first.Hash] = seed
 	}
 }
 
-// TestNothingDependsOnTheScheduler: neither the number of processors, nor other
-// worlds that run at the same time, nor the order of maps change an effect.
+// The number of processors, other worlds that run concurrently, and the order
+// of maps change no effect.
 func TestResultIsIndependentOfGOMAXPROCS(t *testing.T) {
 	alone := make([]Result, 6)
 	for i := range alone {
@@ -39,8 +39,7 @@ func TestResultIsIndependentOfGOMAXPROCS(t *testing.T) {
 	}
 }
 
-// TestCheckingChangesNothing: how often the cores are checked is no part of the
-// world.
+// CheckEvery does not change the world.
 func TestChecksDoNotChangeTheWorld(t *testing.T) {
 	rarely := Run(Options{Seed: 3, Faults: All, Steps: 20_000, CheckEvery: 1 << 30})
 	always := Run(Options{Seed: 3, Faults: All, Steps: 20_000, CheckEvery: 1})
@@ -65,8 +64,8 @@ func TestQueueOrdersByTimeThenInsertion(t *testing.T) {
 	}
 }
 
-// BenchmarkWorlds is how many events a second worlds with all faults live
-// through on one processor, their full checks included.
+// BenchmarkWorlds measures events per second on one processor, in worlds with
+// all faults and all checks.
 func BenchmarkWorlds(b *testing.B) {
 	events, steps := 0, 0
 	for seed := uint64(0); b.Loop(); seed++ {

@@ -1,58 +1,64 @@
-// Package sim runs whole clusters of dispatchers in one goroutine, with
-// everything that can go wrong going wrong, and holds every step of it to what
-// is promised. A world is made from one seed; the same seed is the same world,
-// effect for effect, on every machine.
+// Package sim simulates clusters of dispatchers with injected faults, in one
+// goroutine, and checks every transition against the guarantees. A simulated
+// cluster is called a world. The seed determines the world: the same seed gives
+// the same effects on every platform.
 //
 // # What is real
 //
-// Each dispatcher is a real actor.Core with the daemon's limits. Around it is a
-// model of the daemon's shell (one connection to Postgres for each kind of
-// statement, the beat, the lease that it trusts, claims' notes, sessions,
-// callers, the stages of a stop), which must be kept in step with
-// internal/daemon and package claim.
+// Each dispatcher is a real actor.Core with the limits of production. A model of
+// the shell surrounds it: one connection to Postgres per kind of statement,
+// heartbeats, the lease, claim records, sessions, callers, and the stages of a
+// stop. The model must follow internal/daemon and package claim.
 //
 // # What is simulated
 //
-//   - Postgres: one table under READ COMMITTED. A statement travels, arrives,
-//     takes its snapshot, locks row by row (waiting, or with SKIP LOCKED), commits
-//     in one instant, and answers. Any of that may be slow, be lost, or happen
-//     long after the client gave up. Leases are judged by the database's clock;
-//   - NOTIFY, which may be lost, late or doubled;
-//   - workers with slots that come and go, which execute jobs, answer, answer
-//     twice, answer late, drain, die and stand still; connections that break at
-//     both ends at different times, but never lose a frame in the middle;
-//   - executions that outlive their connection: workers keep them for a while,
-//     connect again soon, late or elsewhere, and present them, ends whose report
-//     may have been lost included, and now and then what is not theirs; dispatchers that stop leave them to the next one;
-//   - producers whose inserts commit out of order, callers with deadlines who hang up;
-//   - clocks that run fast or slow and jump, on every host and in the database.
+//   - Postgres: one table under READ COMMITTED. A statement arrives, takes its
+//     snapshot, locks rows one by one (waiting, or with SKIP LOCKED), commits at
+//     one instant, and answers. Each step may be slow, may be lost, or may occur
+//     long after the client gave up. Leases use the database clock.
+//   - NOTIFY: a notification may be lost, late or duplicated.
+//   - Workers: they add and remove slots, execute jobs, answer once, twice or
+//     late, drain, crash, and are suspended. Connections break at both ends at
+//     different times, but lose no frame in the middle.
+//   - Detached executions: workers keep them for the resume window, reconnect
+//     soon, late or to another dispatcher, and offer to resume them. Offers
+//     include executions whose report was possibly lost, and sometimes invalid
+//     ones. Dispatchers that stop hand their running jobs over.
+//   - Producers, whose inserts commit out of order, and callers, who have
+//     deadlines and disconnect.
+//   - Clocks: on each host and in the database they run fast or slow, and jump.
 //
-// All of it is one heap of tasks ordered by time and then by order of planning.
+// All of it is one heap of tasks, ordered by time and then by insertion.
 //
 // # What is checked
 //
-// At every claim: the row was pending and due, and its dispatcher not declared
-// lost. At every end: the attempt was the live one, and success was really had.
-// At every start of an execution: the slot supports the type and is not in use,
-// and no attempt starts twice or unclaimed. At every answer: it is the request's
-// only one. At every few steps: actor.Core.Check. At samples: no slot stays free
-// beside a job it could do, nobody spins, every running row of a lost dispatcher
-// is found by its notes; and no placement passes a job that waited longer than
-// the overtaking window. An execution is adopted only for the worker that began
-// it, from the session in which it began, under the live attempt; it is not run
-// anew while its dispatcher knows its worker to go on with it; what was handed
-// over is left alone for the whole time to resume, and counts no crash; who is
-// told to stop waits for the grace. In the end, when all trouble is over: every job is
-// final, every request answered, every slot free and none missing.
+//   - At each claim: the row is pending and due, and its dispatcher is not
+//     declared lost.
+//   - At each end: the attempt is the current one, and a job recorded as done
+//     succeeded on a worker.
+//   - At each start of an execution: the slot supports the type and is free, and
+//     no attempt starts twice or without a claim.
+//   - At each answer: it is the only answer of its request.
+//   - At each adoption: the worker that started the current attempt offers it,
+//     from the session in which it started.
+//   - At each release: the worker is not known to continue the attempt. Jobs
+//     that were handed over wait for the whole resume window and count no crash.
+//   - At a stop: the dispatcher waits for running jobs for the grace period.
+//   - At every CheckEvery steps: actor.Core.Check.
+//   - At samples: no slot stays free while a job waits that it supports, no core
+//     spins, each running row of a lost dispatcher is listed by a claim, and no
+//     placement overtakes a job beyond the overtaking window.
+//   - At the end, without further faults: every job is final, every request is
+//     answered, and every slot is registered and free.
 //
-// What these checks are worth is shown by worlds in which one safeguard is
-// missing (see Break): each of them must be noticed.
+// Worlds that lack one safeguard (see Break) show that the checks can fail: each
+// of them must cause a violation.
 //
-// # Replaying
+// # Replay
 //
 // A failure prints the command that runs the same world again:
 //
 //	go test ./internal/sim -run TestSeed -seed=N -steps=M -v
 //
-// Seeds that found something are kept in testdata/seeds.txt.
+// testdata/seeds.txt contains seeds that found a defect.
 package sim

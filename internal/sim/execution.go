@@ -2,26 +2,26 @@ package sim
 
 import "github.com/dispatcherd/dispatcherd"
 
-// execution is one run of a job by a worker.
+// An execution is one run of a job by a worker.
 type execution struct {
 	job      dispatcherd.JobID
 	attempt  dispatcherd.Attempt
-	gen      uint32 // grows when the end is moved and when the record is used again
-	next     int32  // next live execution of the same row plus one; free list
+	gen      uint32 // grows when the end is planned anew and when the record is reused
+	next     int32  // next live execution of the same row plus one; or the free list
 	conn     int32
 	worker   int16
 	slot     int16
 	live     bool
 	stopping bool // it was told to stop
 
-	detached    bool   // its connection is gone, and the worker keeps it to bring it along
-	ended       bool   // an orphan that has ended: its report waits
+	detached    bool   // its connection is gone, and the worker keeps it
+	ended       bool   // detached and ended; its report is unsent
 	binding     uint32 // grows when it loses or gets a connection
-	firstConn   int32  // the connection it was handed out on
-	brokenConn  int32  // a connection on which it went on for the dispatcher, and which that saw break, plus one
-	offerCount  int32  // how often it was presented
-	offeredConn int32  // the connection it was presented on last plus one; 0 = none yet
-	expiry      moment // of an orphan: when the worker gives it up
+	firstConn   int32  // connection on which the job was sent
+	brokenConn  int32  // connection on which it was resumed and which the dispatcher saw break, plus one
+	offerCount  int32  // number of resume offers
+	offeredConn int32  // connection of the last resume offer plus one; 0 = none
+	expiry      moment // of a detached execution: end of the resume window
 	report      frame
 }
 
@@ -31,16 +31,16 @@ type executions struct {
 	live int
 }
 
-// execute begins a job on the seat it was sent to.
+// execute begins a job on its slot.
 func (k *worker) execute(c *conn, f *frame) {
 	w := k.world
 	s := k.slotOf(f.number)
-	if s == nil { // it was taken off line while the job was on its way
+	if s == nil { // the slot was removed while the job was in flight
 		k.returnJob(c, f.job, f.attempt)
 		return
 	}
 	if s.execution >= 0 {
-		w.violate("job %d was sent to slot %d of worker %d, which executes job %d",
+		w.violate("job %d was sent to slot %d of worker %d, which already executes job %d",
 			f.job, f.number, k.id, w.executions.all[s.execution].job)
 		return
 	}
@@ -56,7 +56,7 @@ func (k *worker) execute(c *conn, f *frame) {
 			e.slot = int16(n)
 		}
 	}
-	s.execution, s.lastReport = i, sentReport{} // its last report was read
+	s.execution, s.lastReport = i, sentReport{} // a new job acknowledges the last report
 	x.live++
 	w.stats.Executions++
 	if r := w.table.row(f.job); r != nil {
@@ -68,7 +68,7 @@ func (k *worker) execute(c *conn, f *frame) {
 	}
 }
 
-// take returns a record that is not in use.
+// take returns an unused record.
 func (x *executions) take() int32 {
 	i := x.free
 	if i < 0 {
@@ -79,7 +79,7 @@ func (x *executions) take() int32 {
 	return i
 }
 
-// stopExecution does as it is told, soon, or not at all.
+// stopExecution stops an execution after a short time, or ignores the request.
 func (w *world) stopExecution(k *worker, f *frame) {
 	for n := range k.slots {
 		i := k.slots[n].execution
@@ -95,7 +95,7 @@ func (w *world) stopExecution(k *worker, f *frame) {
 	}
 }
 
-// dropExecution forgets an execution.
+// dropExecution removes an execution.
 func (w *world) dropExecution(i int32) {
 	x := &w.executions
 	e := &x.all[i]
@@ -113,8 +113,8 @@ func (w *world) dropExecution(i int32) {
 	x.live--
 }
 
-// endExecution is the end of a handler: its seat is free, and the result goes
-// to whoever sent the job, if the connection is still there.
+// endExecution ends a handler. Its slot becomes free, and the result is
+// reported if the connection still exists.
 func (w *world) endExecution(i int32, gen uint32) {
 	e := w.executions.all[i]
 	if e.gen != gen || !e.live {
@@ -140,7 +140,7 @@ func (w *world) endExecution(i int32, gen uint32) {
 	}
 }
 
-// verdict is how an execution ends.
+// verdict draws the result of an execution.
 func (w *world) verdict(e *execution) frame {
 	d := &w.random
 	f := frame{job: e.job, attempt: e.attempt}
@@ -163,20 +163,20 @@ func (w *world) verdict(e *execution) frame {
 func (w *world) reportResult(k *worker, c *conn, e *execution) {
 	d := &w.random
 	f := w.verdict(e)
-	if d.chance(w.scale.misreported) { // a word about an attempt of before
+	if d.chance(w.scale.misreported) { // a report about an earlier attempt
 		k.answer(c, frame{job: e.job, attempt: e.attempt - 1, ok: true})
 	}
 	k.answer(c, f)
 	k.keepReport(e, f)
-	if d.chance(w.scale.misreported) { // and one too many
+	if d.chance(w.scale.misreported) { // a repeated report
 		k.answer(c, f)
 	}
-	if d.chance(w.scale.misreported) { // and one about somebody else's
+	if d.chance(w.scale.misreported) { // a report about a job of another worker
 		w.reportOther(k, c)
 	}
 }
 
-// meddle lets a worker speak of a job that another one executes.
+// reportOther reports a result for a job that another worker executes.
 func (w *world) reportOther(k *worker, c *conn) {
 	o := w.workers[w.random.below(int64(len(w.workers)))]
 	if o == k || o.host != k.host {

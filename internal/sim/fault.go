@@ -5,7 +5,7 @@ import (
 	"math/rand/v2"
 )
 
-// fault lets something go wrong that this world knows.
+// fault injects one of the faults of this world.
 func (w *world) fault() {
 	if w.healing {
 		return
@@ -47,7 +47,7 @@ func (w *world) fault() {
 	}
 }
 
-// jump moves the clock of a host or of the database.
+// jumpClock moves the clock of a host or of the database.
 func (w *world) jumpClock(h *host) {
 	by := w.random.between(-int64(5*second), int64(5*second))
 	switch {
@@ -58,8 +58,8 @@ func (w *world) jumpClock(h *host) {
 	}
 }
 
-// outage takes Postgres away: it restarts, which ends every connection, or
-// nothing gets through to it any more.
+// isolatePostgres makes Postgres unavailable: it restarts, which closes all
+// connections, or it cannot be reached.
 func (w *world) isolatePostgres() {
 	t := &w.table
 	if t.down || t.cut {
@@ -81,21 +81,21 @@ func (w *world) restorePostgres(number uint32) {
 	}
 }
 
-// carrying is what a world knows of work that outlives its connection.
+// detachment holds the parameters of detached executions.
 type detachment struct {
 	random        random
-	window        moment // how long workers keep executions without a connection, and how long they are left to others; 0 = not at all
-	handshake     moment // how long a dispatcher takes at most to say what of the work brought along goes on
-	gap           moment // between two things that happen to such work
+	window        moment // how long workers keep detached executions, and how long handed-over rows wait for them; 0 = not at all
+	handshake     moment // how long a dispatcher takes at most to decide the resume offers of a connection
+	gap           moment // mean time between two faults of detached executions
 	notResumable  int64  // workers of 10,000 that cannot keep executions
-	reconnectLate int64  // tries to connect again, of 10,000, that come late, maybe after the window
-	otherHost     int64  // of 10,000 that go to another dispatcher
-	forged        int64  // of 10,000 that bring along what is not the worker's
-	shortGrace    bool   // the grace after a cancel is shorter than jobs are, so that sessions are hung up
+	reconnectLate int64  // reconnects of 10,000 that are late, possibly after the window
+	otherHost     int64  // reconnects of 10,000 that go to another dispatcher
+	forged        int64  // resume offers of 10,000 that are invalid
+	shortGrace    bool   // the cancel grace is shorter than jobs are, so that sessions are ended
 }
 
-// pickCarrying decides with dice of its own, so that a seed without such work is
-// the world it always was.
+// pickDetachment draws from its own random source, so that a seed without
+// detached executions gives the same world as before.
 func (w *world) pickDetachment() {
 	c := &w.detach
 	c.random.pcg = *rand.NewPCG(w.opt.Seed, 0xca44)
@@ -118,7 +118,7 @@ func (w *world) pickDetachment() {
 	c.shortGrace = w.faults&Shuffle != 0 && mix(w.opt.Seed, 0x73686f7274)&1 == 0
 }
 
-// shakeCarried lets something happen to work that outlives its connection.
+// disturbDetached injects one fault that concerns detached executions.
 func (w *world) disturbDetached() {
 	if w.healing {
 		return
@@ -148,8 +148,7 @@ func (w *world) disturbDetached() {
 	}
 }
 
-// disturbReturn breaks the connection, or ends the life, of a worker that is
-// bringing something along.
+// disturbResume cuts off or kills a worker that is about to offer executions.
 func (w *world) disturbResume(k *worker, kill bool) {
 	for range w.workers {
 		if k.conn != nil && k.conn.awaitsWelcome || k.conn == nil && k.hasDetached() {
@@ -171,7 +170,7 @@ func (w *world) cutWorker(k *worker) {
 	}
 }
 
-// dawdle is how much longer than usual a worker takes to connect again.
+// reconnectDelay returns an additional delay before a worker reconnects.
 func (w *world) reconnectDelay() moment {
 	if w.detach.window == 0 || !w.has(Resume) || !w.detach.random.chance(w.detach.reconnectLate) {
 		return 0
@@ -179,7 +178,7 @@ func (w *world) reconnectDelay() moment {
 	return w.detach.random.span(0, 2*w.detach.window)
 }
 
-// wander lets a worker that has lost its dispatcher go to another one.
+// changeHost lets a worker with detached executions dial another dispatcher.
 func (k *worker) changeHost() {
 	w := k.world
 	if w.detach.window == 0 || !w.has(Resume) || !k.hasDetached() || !w.detach.random.chance(w.detach.otherHost) {

@@ -5,9 +5,9 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
-// doFinish follows the three statements that end attempts: a first look in the
-// snapshot, then the rows' locks, waiting for each, then a second look at what
-// the rows are by now.
+// doFinish follows the three statements that end attempts: a first check in the
+// snapshot, the row locks, which it waits for, and a second check after
+// locking.
 func (w *world) doFinish(i int32) {
 	s := w.statements.all[i]
 	switch s.phase {
@@ -27,7 +27,8 @@ func (w *world) doFinish(i int32) {
 	}
 }
 
-// classOf numbers the statements of a finish in the order they are sent.
+// classOf numbers the statements of a finish in the order in which they are
+// sent.
 func classOf(o contract.Outcome) int {
 	switch {
 	case o == contract.Succeeded:
@@ -38,7 +39,8 @@ func classOf(o contract.Outcome) int {
 	return 2
 }
 
-// fits is the fence.
+// fits implements fencing: the attempt must be the running one of this
+// dispatcher.
 func (w *world) fits(s *statement, f *contract.Finish) bool {
 	r := w.table.row(f.ID)
 	if w.opt.Break == WithoutFence {
@@ -90,16 +92,17 @@ func (w *world) commitFinish(i int32) {
 	w.finished(i, contract.OK)
 }
 
-// carriedOut marks the items of a statement that changed their row.
+// applied marks the items of a statement that changed their row.
 const applied contract.Outcome = 0x80
 
-// endedBefore is againSQL: an earlier copy of the request may have ended it.
+// endedByCopy follows againSQL: an earlier copy of the request may have ended
+// the attempt.
 func (w *world) endedByCopy(s *statement, f *contract.Finish) bool {
 	r := w.table.row(f.ID)
 	return r.attempt == f.Attempt && (r.status == pending || r.status.final() && r.dispatcher == s.run)
 }
 
-// end carries out one outcome.
+// end applies one outcome to a row.
 func (w *world) end(f *contract.Finish, r *row) {
 	switch f.Outcome {
 	case contract.Succeeded:
@@ -128,7 +131,7 @@ func (w *world) end(f *contract.Finish, r *row) {
 	}
 }
 
-// giveBack makes a running row pending again.
+// makePending makes a running row pending again.
 func (w *world) makePending(id dispatcherd.JobID, r *row) {
 	r.dispatcher, r.token = 0, 0
 	w.enqueue(id, r)

@@ -7,9 +7,9 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
-// doBeat follows claim.Store.Heartbeat: renew the own lease, declare the silent
-// lost, read what is new, and then, in a statement of its own, release what
-// the lost were running.
+// doHeartbeat follows claim.Store.Heartbeat: it renews the own lease, declares
+// dispatchers with an expired lease lost, and reads capacity and cancels. A
+// second statement releases the rows of lost dispatchers.
 func (w *world) doHeartbeat(i int32) {
 	s := w.statements.all[i]
 	switch s.phase {
@@ -33,7 +33,8 @@ func (w *world) doHeartbeat(i int32) {
 	}
 }
 
-// renew writes the own heartbeat and reads what the others offer.
+// renew writes the own heartbeat and reads the capacity of the other
+// dispatchers.
 func (w *world) renew(s *statement) {
 	t := &w.table
 	m := t.member(s.run)
@@ -73,8 +74,8 @@ func (w *world) renew(s *statement) {
 	}
 }
 
-// declareLost marks dispatchers whose lease has run out. One with a claim in
-// flight is left for the next beat, as SKIP LOCKED does.
+// declareLost declares dispatchers with an expired lease lost. A dispatcher
+// with a claim in flight is left for the next heartbeat, as with SKIP LOCKED.
 func (w *world) declareLost(s *statement) {
 	t := &w.table
 	for _, run := range t.present {
@@ -87,8 +88,8 @@ func (w *world) declareLost(s *statement) {
 	}
 }
 
-// settleCancels tells of cancelled jobs that run here, and cancels those that
-// are pending again.
+// processCancels returns the cancelled jobs that run under this dispatcher, and
+// cancels those that are pending again.
 func (w *world) processCancels(s *statement) {
 	t := &w.table
 	t.cancels = slices.DeleteFunc(t.cancels, func(id dispatcherd.JobID) bool {
@@ -110,8 +111,8 @@ func (w *world) processCancels(s *statement) {
 	slices.Sort(s.result.cancels)
 }
 
-// lockLost locks the rows that claims of some dispatchers took and that still
-// run, without waiting. It reports whether there are any.
+// lockLost locks the running rows that the claims of some dispatchers took,
+// without waiting. It reports whether there are any.
 func (w *world) lockLost(i int32, whose func(run int32) bool) bool {
 	if w.opt.Break == WithoutTakeover {
 		return false
@@ -133,7 +134,7 @@ func (w *world) lockLost(i int32, whose func(run int32) bool) bool {
 	return len(s.locked) > 0
 }
 
-// blame is how many crashes a job counts whose dispatcher was lost.
+// crashesOf returns how many crashes a job of a lost dispatcher counts.
 func (*world) crashesOf(m *member) int32 {
 	if m.leaving {
 		return 0
@@ -141,7 +142,7 @@ func (*world) crashesOf(m *member) int32 {
 	return 1
 }
 
-// releaseLocked gives back the locked rows and returns how many they were.
+// releaseLocked releases the locked rows and returns their number.
 func (w *world) releaseLocked(s *statement, crashesOf func(*member) int32) int {
 	for _, id := range s.locked {
 		r := w.table.row(id)
@@ -174,9 +175,10 @@ func (w *world) doLeave(i int32) {
 	}
 }
 
-// sweep is claim.Store.Sweep at one instant: it forgets lost dispatchers of
-// which no row runs any more. A row that runs under one of them and that none
-// of its notes names would never have been released.
+// sweep follows claim.Store.Sweep at one instant: it removes lost dispatchers
+// without running rows. It is a violation if a row runs under a lost dispatcher
+// and no claim of that dispatcher lists it, because such a row is never
+// released.
 func (w *world) sweep() {
 	t := &w.table
 	owned := make([]bool, len(t.members)+1)
@@ -184,7 +186,7 @@ func (w *world) sweep() {
 		if r := &t.rows[n]; r.status == running {
 			owned[r.dispatcher] = true
 			if m := t.member(r.dispatcher); m.lost && !m.names(dispatcherd.JobID(n+1)) {
-				w.violate("job %d runs under lost dispatcher %d, and no claim of it names the job", n+1, r.dispatcher)
+				w.violate("job %d runs under lost dispatcher %d, and no claim of this dispatcher lists it", n+1, r.dispatcher)
 			}
 		}
 	}
@@ -198,7 +200,7 @@ func (w *world) sweep() {
 	})
 }
 
-// lives reports whether a dispatcher's lease holds.
+// holdsLease reports whether the lease of a dispatcher holds.
 func (m *member) holdsLease(dbNow int64) bool { return !m.lost && m.renewedAt+int64(m.lease) > dbNow }
 
 func (m *member) names(id dispatcherd.JobID) bool {

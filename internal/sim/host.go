@@ -16,13 +16,13 @@ type host struct {
 	core         *actor.Core
 	up           bool
 	stopped      bool
-	exitStage    int // stage of the stop after SIGTERM, 0 = none
+	exitStage    int    // stage of the stop after SIGTERM, 0 = none
 	stageBegan   moment // when the stage began
 	terminatedAt moment // when SIGTERM arrived
-	handsOver    bool // it hands its running jobs over to the next dispatcher
-	noHeartbeat  bool // it sends no more heartbeats
-	fenced       bool // it could not prove its lease at some time of this incarnation
-	revoked      bool // it told its workers to stop
+	handsOver    bool   // it hands its running jobs over to the next dispatcher
+	noHeartbeat  bool   // it sends no more heartbeats
+	fenced       bool   // it could not prove its lease at some time of this incarnation
+	revoked      bool   // it told its workers to stop
 	inbox        []task // tasks that arrived while it was suspended
 	clock        clock
 
@@ -38,10 +38,10 @@ type host struct {
 	calls    calls
 
 	alarmAt   actor.Instant // when the timer is set for
-	alarm     int32 // number of the current timer
+	alarm     int32         // number of the current timer
 	fx        []actor.Effect
 	steps     int
-	idleTicks int // timers without work since the last sample
+	idleTicks int           // timers without work since the last sample
 	claimed   actor.Claimed // reused
 	fetched   actor.Fetched
 	ended     actor.Finished

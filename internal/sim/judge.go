@@ -7,23 +7,23 @@ import (
 	"github.com/dispatcherd/dispatcherd/scoring"
 )
 
-// weights are the article's in shape, at the pace of worlds that last seconds:
-// a unit of priority is a second of waiting, and the window is 18.5 seconds.
+// weights have the proportions of article 1 at the pace of worlds that last
+// seconds: a unit of priority is worth one second of waiting, and the
+// overtaking window is 18.5 seconds.
 var weights = scoring.Weights{
 	Priority: 16, Ageing: 16, Rarity: 8, OnDemand: 64, OnDemandAgeing: 32, OnDemandCap: (2 * second).duration(),
 }
 
-// judge holds what happens to the rules. It shares no code with the
-// statements it watches: it looks at the row as it is and at what is about to
-// be done to it.
+// judge checks every transition. It shares no code with the statements: it
+// compares the row with the change that is about to be made.
 type judge struct {
 	sends     int
-	atEnd     func(*row)                 // what a test has to say about every row in the end; nil = nothing
-	handOvers map[int32]handOver         // runs that left their rows to others
-	freeSince [maxHosts][maxTypes]moment // when a type was first seen with a free slot, without a break; 0 = it has none
+	atEnd     func(*row)                 // an additional check of every row at the end, or nil
+	handOvers map[int32]handOver         // hand-overs, by run
+	freeSince [maxHosts][maxTypes]moment // since when every sample saw a free slot of a type; 0 = none free
 }
 
-// note adds an effect to the world's hash.
+// hashEffect adds an effect to the hash of the run.
 func (w *world) hashEffect(h *host, e actor.Effect) {
 	v := mix(w.hash, uint64(h.id))
 	switch e := e.(type) {
@@ -92,13 +92,13 @@ func mixFetch(v uint64, r *contract.FetchRequest) uint64 {
 	return v
 }
 
-// claimed: only a pending row that is due can be taken, and only by a
-// dispatcher that nobody has declared lost.
+// claimed checks that a claimed row is pending and due, and that its dispatcher
+// has not been declared lost.
 func (j *judge) claimed(w *world, id dispatcherd.JobID, r *row, s *statement) {
 	m := w.table.member(s.run)
 	switch {
 	case r.status != pending:
-		w.violate("dispatcher %d claimed job %d, which was not pending but in status %d under dispatcher %d: two leases overlap",
+		w.violate("dispatcher %d claimed job %d, which was not pending but had status %d under dispatcher %d: two leases overlap",
 			s.run, id, r.status, r.dispatcher)
 	case r.runAt > s.txNow:
 		w.violate("dispatcher %d claimed job %d before it was due", s.run, id)
@@ -107,37 +107,38 @@ func (j *judge) claimed(w *world, id dispatcherd.JobID, r *row, s *statement) {
 	}
 }
 
-// finished: an end is accepted only from the live attempt's own dispatcher, and
-// success only after a worker really came to a good end.
+// finished checks that the ended attempt is the running one of this dispatcher,
+// and that a job recorded as done succeeded on a worker.
 func (j *judge) finished(w *world, r *row, f *contract.Finish, s *statement) {
 	switch {
 	case r.status != running || r.attempt != f.Attempt || r.dispatcher != s.run:
-		w.violate("a stale end of job %d was accepted: attempt %d of dispatcher %d, while attempt %d of dispatcher %d is live",
+		w.violate("a stale end of job %d was applied: attempt %d of dispatcher %d, while attempt %d of dispatcher %d is current",
 			f.ID, f.Attempt, s.run, r.attempt, r.dispatcher)
 	case f.Outcome == contract.Succeeded && r.succeeded < f.Attempt:
-		w.violate("attempt %d of job %d is recorded as done, but no worker brought it to a good end", f.Attempt, f.ID)
+		w.violate("attempt %d of job %d is recorded as done, but it succeeded on no worker", f.Attempt, f.ID)
 	}
 }
 
-// released: only jobs of dispatchers that were declared lost may be taken from
-// them, and what was left to others not before its time, and without blame.
+// released checks that only jobs of lost dispatchers are released by others,
+// and that handed-over jobs are released only after their window and without a
+// crash.
 func (j *judge) released(w *world, id dispatcherd.JobID, r *row, s *statement, crashes int32) {
 	if _, left := j.handOvers[r.dispatcher]; left {
 		w.stats.NotAdopted++
 		switch {
 		case !w.table.member(r.dispatcher).lost:
-			w.violate("job %d was left to others, and is given back at once", id)
+			w.violate("job %d was handed over and is released at once", id)
 		case crashes > 0:
-			w.violate("job %d was handed over, and that counts as a crash", id)
+			w.violate("job %d was handed over and counts a crash", id)
 		}
 	}
 	if m := w.table.member(r.dispatcher); r.status != running || !m.lost && r.dispatcher != s.run {
-		w.violate("job %d was taken from dispatcher %d, which is alive", id, r.dispatcher)
+		w.violate("job %d was released although dispatcher %d is not lost", id, r.dispatcher)
 	}
 }
 
-// begins: the slot can do the type, and no attempt is executed twice or before
-// it was claimed.
+// executionStarted checks that the slot supports the type and that no attempt
+// starts twice or before its claim.
 func (j *judge) executionStarted(k *worker, s *workerSlot, f *frame) bool {
 	w := k.world
 	if r := w.table.row(f.job); r != nil {
@@ -145,14 +146,14 @@ func (j *judge) executionStarted(k *worker, s *workerSlot, f *frame) bool {
 		case f.typ != r.typ:
 			w.violate("job %d of type %d was sent as one of type %d", f.job, r.typ, f.typ)
 		case f.attempt > r.attempt:
-			w.violate("attempt %d of job %d begins, but nobody has claimed it", f.attempt, f.job)
+			w.violate("attempt %d of job %d starts without a claim", f.attempt, f.job)
 		case f.attempt == r.started:
-			w.violate("attempt %d of job %d begins a second time", f.attempt, f.job)
+			w.violate("attempt %d of job %d starts a second time", f.attempt, f.job)
 		}
 		for at := r.execution; at != 0; at = w.executions.all[at-1].next {
 			w.stats.Overlaps++
 			if o := &w.executions.all[at-1]; o.attempt == f.attempt {
-				w.violate("attempt %d of job %d is executed twice at a time", f.attempt, f.job)
+				w.violate("attempt %d of job %d is executed twice concurrently", f.attempt, f.job)
 			}
 		}
 		if f.attempt > r.started {
@@ -165,8 +166,9 @@ func (j *judge) executionStarted(k *worker, s *workerSlot, f *frame) bool {
 	return w.broken == nil
 }
 
-// sent: what a dispatcher hands out it has claimed itself, or somebody has
-// taken it away since. Every few placements are held to the window.
+// sent checks that a dispatcher sends only attempts that it claimed, unless the
+// row was released since. Every eighth placement is compared with the
+// overtaking window.
 func (j *judge) sent(w *world, h *host, e *actor.Send) {
 	arrival := w.dbNow()
 	if e.Mode == dispatcherd.OnDemand {
@@ -175,20 +177,20 @@ func (j *judge) sent(w *world, h *host, e *actor.Send) {
 	} else {
 		r := w.table.row(e.Job)
 		if r.status == running && r.attempt == e.Attempt && w.table.member(r.dispatcher).host != h.id {
-			w.violate("dispatcher %d hands out attempt %d of job %d, which is another's", h.id, e.Attempt, e.Job)
+			w.violate("dispatcher %d sent attempt %d of job %d, which another dispatcher holds", h.id, e.Attempt, e.Job)
 		}
 		if e.Attempt > r.attempt {
-			w.violate("dispatcher %d hands out attempt %d of job %d, which nobody has claimed", h.id, e.Attempt, e.Job)
+			w.violate("dispatcher %d sent attempt %d of job %d without a claim", h.id, e.Attempt, e.Job)
 		}
-		arrival = r.insertedRunAt // not runAt: after a retry it may go at the place where it was read before
+		arrival = r.insertedRunAt // not runAt: after a retry a job may keep the position of an earlier fetch
 	}
 	if j.sends++; j.sends&7 == 0 && w.undisturbed() {
 		j.window(w, e, arrival)
 	}
 }
 
-// calledStale counts ends that are called stale although this dispatcher has
-// recorded them: right if the worker says it twice, wrong if it does not.
+// calledStale counts ends that are reported as stale although this dispatcher
+// recorded them. That is correct for a repeated report and wrong otherwise.
 func (j *judge) calledStale(w *world, h *host, e *actor.Stale) {
 	r := w.table.row(e.Job)
 	if r != nil && r.attempt == e.Attempt && r.status.final() && r.dispatcher > 0 && w.table.member(r.dispatcher).host == h.id {
@@ -196,20 +198,20 @@ func (j *judge) calledStale(w *world, h *host, e *actor.Stale) {
 	}
 }
 
-// calm reports whether this world's database answers at once and its clocks
-// agree, so that waiting has no other reason than other jobs.
+// undisturbed reports whether the database answers at once and all clocks
+// agree, so that jobs wait only for other jobs.
 func (w *world) undisturbed() bool {
 	t := &w.table
 	return w.faults&(Unreachable|Slow|Unknown|Clocks|Stop) == 0 &&
 		!t.down && !t.cut && (t.restored == 0 || w.now-t.restored > 2*slack)
 }
 
-// slack is how long a dispatcher may take to learn of a row or of a slot: some
-// polls, and a lane that has to be read on.
+// slack is how long a dispatcher may take to notice a row or a slot: some polls
+// and the next read of a lane.
 const slack = 5 * second
 
-// window: nothing that arrives later than W after a waiting job may pass it on
-// a slot that could do either.
+// window checks that no job that arrived more than W after a waiting job
+// overtakes it on a slot that supports both.
 func (j *judge) window(w *world, e *actor.Send, arrival int64) {
 	set := int16(-1)
 	for _, o := range w.conns[e.Session-1].slots {
@@ -233,7 +235,7 @@ func (j *judge) window(w *world, e *actor.Send, arrival int64) {
 				continue
 			}
 			if r := w.table.row(keys[0].ID); r.lock == 0 && w.now-r.visible > slack+moment(bound.Microseconds()) {
-				w.violate("job %d passes job %d, which is %v older and waited for %v: the window is %v",
+				w.violate("job %d overtakes job %d, which is %v older and waited for %v: the window is %v",
 					e.Job, keys[0].ID, moment(arrival-keys[0].RunAt).duration(), (w.now - r.visible).duration(), bound)
 			}
 		}

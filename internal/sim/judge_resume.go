@@ -7,16 +7,16 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
-// This file holds work that outlives its connection to the rules.
+// The checks of this file concern detached executions and hand-overs.
 
-// handed is when the time is over for which rows are left to others, by the
-// database clock and in truth.
+// handOver is the end of the time for which the rows of a run wait for
+// adoption, by the database clock and in true time.
 type handOver struct {
 	until int64
 	end   moment
 }
 
-// handsOver notes until when the rows of a run are left to others.
+// handsOver records a hand-over of the rows of a run.
 func (j *judge) handsOver(w *world, run int32) {
 	if j.handOvers == nil {
 		j.handOvers = map[int32]handOver{}
@@ -29,28 +29,28 @@ func (j *judge) handsOver(w *world, run int32) {
 	}
 }
 
-// declaredLost: what was left to others stays so for the whole window. If the
-// database clock goes back, a beat that arrives late begins it anew by a clock that
-// shows less: then the true time counts.
+// declaredLost checks that handed-over rows wait for the whole window. If the
+// database clock goes back, a late heartbeat restarts the window by a clock
+// that shows less. In that case the true time counts.
 func (j *judge) declaredLost(w *world, run int32) {
 	if until, left := j.handOvers[run]; left && until.until > w.dbNow() && until.end > w.now {
-		w.violate("the jobs of run %d were left to others for %v more, and it is declared lost", run, (until.end - w.now).duration())
+		w.violate("run %d is declared lost %v before the end of its hand-over", run, (until.end - w.now).duration())
 	}
 }
 
-// adopted: an execution goes from hand to hand. Only the worker that began the
-// live attempt can bring it along, from the session in which it began, to a
-// dispatcher that nobody has declared lost.
+// adopted checks an adoption. Only the worker that started the running attempt
+// may offer it, from the session in which it started, and the adopting
+// dispatcher must not be declared lost.
 func (j *judge) adopted(w *world, p *contract.ResumeOffer, r *row, s *statement) {
 	m := w.table.member(s.run)
 	again := r.dispatcher == s.run && r.token == s.token
 	switch {
 	case r.status != running || r.attempt != p.Attempt:
-		w.violate("attempt %d of job %d was adopted, while attempt %d in status %d is live", p.Attempt, p.ID, r.attempt, r.status)
+		w.violate("attempt %d of job %d was adopted, while attempt %d in status %d is current", p.Attempt, p.ID, r.attempt, r.status)
 	case m.lost || m.leaving:
 		w.violate("dispatcher %d adopted job %d although it was declared lost or has left", s.run, p.ID)
 	case session(r.fingerprint) != session(p.From) && !again:
-		w.violate("job %d is adopted by dispatcher %d from a session to which it was not handed", p.ID, s.run)
+		w.violate("job %d is adopted by dispatcher %d from a session to which it was not sent", p.ID, s.run)
 	case r.started == r.attempt && w.workerOf(p.To) != r.ranBy:
 		w.violate("job %d is adopted for worker %d, but worker %d runs it", p.ID, w.workerOf(p.To), r.ranBy)
 	default:
@@ -58,7 +58,8 @@ func (j *judge) adopted(w *world, p *contract.ResumeOffer, r *row, s *statement)
 	}
 }
 
-// stolen: what goes on at one dispatcher is adopted by no other.
+// lateAdoption checks that a dispatcher does not adopt a job from another one
+// to which the worker has since returned with a later generation.
 func (j *judge) lateAdoption(w *world, p *contract.ResumeOffer, r *row, s *statement) {
 	for at := r.execution; at != 0; at = w.executions.all[at-1].next {
 		e := &w.executions.all[at-1]
@@ -73,13 +74,13 @@ func (j *judge) lateAdoption(w *world, p *contract.ResumeOffer, r *row, s *state
 		if w.workers[e.worker].conn == c && h.connected(c) && h.run == r.dispatcher && !h.fenced && h.id != s.host {
 			w.stats.LateAdoptions++
 			if p.To != p.From && session(r.fingerprint) == session(p.To) && r.fingerprint != p.From && r.fingerprint&0xffff >= p.To&0xffff {
-				w.violate("job %d is adopted by dispatcher %d for an earlier presentation than the one by which dispatcher %d has it", p.ID, s.host, h.id)
+				w.violate("job %d is adopted by dispatcher %d for an earlier generation than that of dispatcher %d", p.ID, s.host, h.id)
 			}
 		}
 	}
 }
 
-// workerOf finds the worker of a session by its mark.
+// workerOf returns the worker of a session.
 func (w *world) workerOf(fp contract.Fingerprint) int16 {
 	for _, c := range slices.Backward(w.conns) {
 		if session(c.fingerprint()) == session(fp) {
@@ -89,20 +90,21 @@ func (w *world) workerOf(fp contract.Fingerprint) int16 {
 	return -1
 }
 
-// resumes: an execution goes on only where it runs.
+// resumes checks that an execution is resumed on the worker that runs it.
 func (j *judge) resumes(w *world, e *actor.Resume) {
 	r := w.table.row(e.Job)
 	if r == nil || r.attempt != e.Attempt || r.status != running {
-		return // over, or taken away meanwhile
+		return // ended or released meanwhile
 	}
 	if k := w.conns[e.Session-1].worker; r.ranBy != k {
-		w.violate("job %d goes on at worker %d, but worker %d runs it", e.Job, k, r.ranBy)
+		w.violate("job %d is resumed on worker %d, but worker %d runs it", e.Job, k, r.ranBy)
 	}
 }
 
-// givenBack: no execution is run anew while its worker is known to go on with
-// it. It is not known if the connection broke, if the dispatcher could not prove
-// its lease, or if it has told its workers to stop.
+// releasedRunning checks that a dispatcher does not release an attempt while
+// its worker is known to continue it. The dispatcher does not know it if the
+// connection broke, if it could not prove its lease, or if it told its workers
+// to stop.
 func (j *judge) releasedRunning(w *world, r *row, f *contract.Finish, s *statement) {
 	if o := f.Outcome; o != contract.Released && o != contract.Crashed && o != contract.Isolated {
 		return
@@ -120,15 +122,15 @@ func (j *judge) releasedRunning(w *world, r *row, f *contract.Finish, s *stateme
 			continue // its worker has given it up
 		}
 		if !w.mayRelease(h, e) {
-			w.violate("attempt %d of job %d is given back (%v) by dispatcher %d, and worker %d goes on with it", f.Attempt, f.ID, f.Outcome, h.id, e.worker)
+			w.violate("attempt %d of job %d is released (%v) by dispatcher %d, while worker %d continues it", f.Attempt, f.ID, f.Outcome, h.id, e.worker)
 		}
 	}
 }
 
-// excused reports whether a dispatcher may give an execution up: it saw the
-// connection break on which it was handed out or went on. One that it closed
-// itself, because of another job or before it was known whose the execution is,
-// leaves the worker the time to resume.
+// mayRelease reports whether a dispatcher may release an execution: the
+// connection on which it was sent or resumed broke. After closing a connection
+// itself, because of another job or before deciding the offers, the dispatcher
+// must wait for the resume window.
 func (w *world) mayRelease(h *host, e *execution) bool {
 	c := w.conns[e.conn]
 	for _, o := range []*conn{c, w.conns[max(e.brokenConn, 1)-1]} {
@@ -150,12 +152,12 @@ func (w *world) mayRelease(h *host, e *execution) bool {
 	return w.now-c.hostEnd.at > w.detach.window*9/10
 }
 
-// reaches reports whether a connection is there, as far as a dispatcher knows.
+// connected reports whether a connection exists as far as a dispatcher knows.
 func (h *host) connected(c *conn) bool {
 	return c.host == h.id && c.hostIncarnation == h.incarnation && !c.hostEnd.closed && c.hangUpFor == 0
 }
 
-// cutsOff: who is told to stop waits for what runs.
+// disconnects checks that a stopping dispatcher waits for its running jobs.
 func (j *judge) disconnects(w *world, h *host, c *conn) {
 	if w.now-h.terminatedAt >= w.scale.grace {
 		return
@@ -168,7 +170,7 @@ func (j *judge) disconnects(w *world, h *host, c *conn) {
 		}
 		e := &w.executions.all[i]
 		if r := w.table.row(e.job); r != nil && e.conn == c.number && r.status == running && r.attempt == e.attempt && r.dispatcher == h.run {
-			w.violate("dispatcher %d cuts worker %d off %v after it was told to stop, in the midst of job %d: the grace is %v",
+			w.violate("dispatcher %d disconnects worker %d %v after SIGTERM, during job %d: the grace is %v",
 				h.id, k.id, (w.now - h.terminatedAt).duration(), e.job, w.scale.grace.duration())
 			return
 		}

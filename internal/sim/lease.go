@@ -7,7 +7,7 @@ import "github.com/dispatcherd/dispatcherd/actor"
 type lease struct {
 	sentAt    int64 // when the heartbeat or join in flight was sent
 	renewedAt int64 // when the last successful one was sent
-	fenced    bool // the core received Disowned and not yet Owned
+	fenced    bool  // the core received Disowned and not yet Owned
 }
 
 func (l *lease) renewed() (back bool) {

@@ -160,7 +160,7 @@ func (h *host) closeSilent(c *conn) {
 // The stages of a hand-over after draining.
 const (
 	closing  = interrupted + 10 + iota // connections close, ends are recorded
-	flushing // statements in flight are answered
+	flushing                           // statements in flight are answered
 	exiting
 )
 
@@ -188,7 +188,7 @@ func (h *host) handOverStage() {
 	case h.exitStage == closing && (h.core.Idle() || waited):
 		h.stageAt(flushing)
 		h.noHeartbeat = true
-	case h.exitStage == flushing && !h.statementsInFlight():
+	case h.exitStage == flushing && !h.statementsPending():
 		h.stageAt(exiting)
 		h.leaveTable()
 		return
@@ -196,8 +196,8 @@ func (h *host) handOverStage() {
 	h.plan(hostStage, w.now+10*millisecond, 0)
 }
 
-// statementsInFlight reports whether statements are in flight.
-func (h *host) statementsInFlight() bool {
+// statementsPending reports whether statements are in flight.
+func (h *host) statementsPending() bool {
 	return slices.ContainsFunc(h.pgConns[:], func(l []int32) bool { return len(l) > 0 })
 }
 

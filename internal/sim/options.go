@@ -12,19 +12,19 @@ type Faults uint32
 const (
 	Crash       Faults = 1 << iota // kill -9 of dispatchers; statements in flight may or may not commit
 	Stop                           // SIGSTOP and SIGCONT of dispatchers
-	Restart // SIGTERM of dispatchers: they drain, leave and start again
-	Clocks // clocks of hosts run fast or slow and jump; the database clock jumps
-	Unreachable // Postgres restarts or cannot be reached for a while
-	Unknown // statements or their answers are lost, or arrive long after the client gave up
-	Slow // statements take up to 2,000 times as long
-	Notify // notifications are lost, late or duplicated; the connection of the listener breaks
+	Restart                        // SIGTERM of dispatchers: they drain, leave and start again
+	Clocks                         // clocks of hosts run fast or slow and jump; the database clock jumps
+	Unreachable                    // Postgres restarts or cannot be reached for a while
+	Unknown                        // statements or their answers are lost, or arrive long after the client gave up
+	Slow                           // statements take up to 2,000 times as long
+	Notify                         // notifications are lost, late or duplicated; the connection of the listener breaks
 	Kill                           // kill -9 of workers
 	Suspend                        // SIGSTOP and SIGCONT of workers
 	Cut                            // connections between workers and dispatchers break
-	Shuffle // workers remove and add slots, and drain
-	Late // inserts commit long after they began; run_at is in the past
-	Resume // connections and dispatchers fail while workers keep their executions and offer to resume them
-	HandOver // SIGTERM of dispatchers that hand their running jobs over to the next one
+	Shuffle                        // workers remove and add slots, and drain
+	Late                           // inserts commit long after they began; run_at is in the past
+	Resume                         // connections and dispatchers fail while workers keep their executions and offer to resume them
+	HandOver                       // SIGTERM of dispatchers that hand their running jobs over to the next one
 	Nothing     Faults = 0
 	All         Faults = 1<<(iota-1) - 1
 )
@@ -40,26 +40,26 @@ type Break uint8
 // The safeguards that can be removed.
 const (
 	Intact             Break = iota
-	WithoutFence // a finish compares neither attempt nor dispatcher
-	WithoutStatus // a claim does not require that the row is pending
-	WithoutPoll // dispatchers read rows only after a notification
-	WithoutLease // a claim does not require that its dispatcher holds the lease
-	WithoutReturn // the core does not learn that a row that it released is pending again
-	WithoutEpoch // resolving a claim does not exclude a late copy of it
-	WithoutTakeover // jobs of lost dispatchers are not released
-	WithoutRelease // the job of a slot that is gone is not released
-	WithoutEnd // the core does not learn that a session has ended
-	WithoutFingerprint // an adoption does not compare the session fingerprint
-	WithoutAttempt // an adoption does not compare the attempt
-	WithoutGeneration // an adoption does not compare the generation of the resume offer
-	WithoutMembership // an adoption does not require that its dispatcher holds the lease
-	WithoutHold // a hand-over releases the rows that it hands over
-	WithoutGrace // a dispatcher does not wait for running jobs after SIGTERM
+	WithoutFence             // a finish compares neither attempt nor dispatcher
+	WithoutStatus            // a claim does not require that the row is pending
+	WithoutPoll              // dispatchers read rows only after a notification
+	WithoutLease             // a claim does not require that its dispatcher holds the lease
+	WithoutReturn            // the core does not learn that a row that it released is pending again
+	WithoutEpoch             // resolving a claim does not exclude a late copy of it
+	WithoutTakeover          // jobs of lost dispatchers are not released
+	WithoutRelease           // the job of a slot that is gone is not released
+	WithoutEnd               // the core does not learn that a session has ended
+	WithoutFingerprint       // an adoption does not compare the session fingerprint
+	WithoutAttempt           // an adoption does not compare the attempt
+	WithoutGeneration        // an adoption does not compare the generation of the resume offer
+	WithoutMembership        // an adoption does not require that its dispatcher holds the lease
+	WithoutHold              // a hand-over releases the rows that it hands over
+	WithoutGrace             // a dispatcher does not wait for running jobs after SIGTERM
 )
 
 var breakNames = [...]string{"intact", "without fence", "without status", "without poll", "without lease",
 	"without return", "without epoch", "without takeover", "without release", "without end",
-	"without mark", "without attempt", "without order", "without standing", "without hold", "without grace"}
+	"without fingerprint", "without attempt", "without generation", "without membership", "without hold", "without grace"}
 
 // String returns the name of the safeguard.
 func (b Break) String() string { return breakNames[b] }
@@ -67,10 +67,10 @@ func (b Break) String() string { return breakNames[b] }
 // Options select a world. The seed determines everything that they leave open.
 type Options struct {
 	Seed        uint64
-	Steps       int // events with faults; 0 = DefaultSteps
-	Dispatchers int // 1 to 4; 0 = determined by the seed
+	Steps       int    // events with faults; 0 = DefaultSteps
+	Dispatchers int    // 1 to 4; 0 = determined by the seed
 	Faults      Faults // permitted faults; the seed selects some of them unless Every is set
-	Every       bool // all of Faults occur
+	Every       bool   // all of Faults occur
 	Break       Break
 	NoPoll      bool // dispatchers read rows only after a notification
 	// SlowScans makes full scans and backfill scans take as long as under a
@@ -105,7 +105,7 @@ const maxHosts = 4
 
 // A Violation is the first violated guarantee of a run.
 type Violation struct {
-	Event int // number of events before it
+	Event int           // number of events before it
 	At    time.Duration // simulated time since the start
 	What  string
 }
@@ -117,9 +117,9 @@ func (v *Violation) String() string {
 
 // Result is the outcome of a run.
 type Result struct {
-	Events    int // steps of cores, messages, statements and faults
+	Events    int           // steps of cores, messages, statements and faults
 	Elapsed   time.Duration // simulated time
-	Hash      uint64 // of all effects of all cores, in order
+	Hash      uint64        // of all effects of all cores, in order
 	Stats     Stats
 	Violation *Violation // the first one, or nil
 }

@@ -6,11 +6,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The tests of this file are named for faults that broke other job queues; the
-// letter and number are those of docs/reliability-peers.md. Each runs worlds
-// full of that fault and no other, and every world is held to all rules.
+// The tests of this file are named after faults of other job queues, with the
+// numbers of docs/reliability-peers.md. Each test runs worlds with that fault
+// alone, under all checks.
 
-// through lives through worlds with the given faults, all of them in each.
+// runWorlds runs worlds that have all of the given faults.
 func runWorlds(t *testing.T, faults Faults, worlds int, change func(*world)) Stats {
 	t.Helper()
 	var sum Stats
@@ -28,17 +28,18 @@ func runWorlds(t *testing.T, faults Faults, worlds int, change func(*world)) Sta
 	return sum
 }
 
-// A rescuer that looks at the id alone overwrites a job that completes between
-// its look and its write. Here the release of a lost dispatcher's jobs and the
-// late ends of that dispatcher meet on the same rows, and one of them loses.
+// A rescuer that compares only the id overwrites a job that completes between
+// its read and its write. Here the release of a lost dispatcher's jobs and late
+// finishes of that dispatcher concern the same rows, and one of them changes
+// nothing.
 func TestPeer_B01_ReleaseRacesWithCompletion(t *testing.T) {
 	s := runWorlds(t, Stop|Slow, 12, func(w *world) { w.scale.faultGap = second / 10 })
 	require.Positive(t, s.TakenOver)
-	require.Positive(t, s.Stale, "no late end met a rescued row")
+	require.Positive(t, s.Stale, "no late finish concerned a released row")
 }
 
-// No row keeps running for ever without an owner that somebody looks after:
-// after any crash at any point everything ends.
+// After any crash at any point every job ends. No row stays running without an
+// owner.
 func TestPeer_B02_NoJobStaysRunningForever(t *testing.T) {
 	s := runWorlds(t, Crash|Kill, 12, func(w *world) { w.scale.faultGap = second / 20 })
 	require.Positive(t, s.Crashes)
@@ -46,8 +47,8 @@ func TestPeer_B02_NoJobStaysRunningForever(t *testing.T) {
 	require.Positive(t, s.TakenOver)
 }
 
-// Liveness decides, not age: a job that runs far longer than a lease, under a
-// dispatcher that beats, is never taken from it.
+// The lease decides, not the age: a job that runs longer than a lease, under a
+// dispatcher that sends heartbeats, is never taken from it.
 func TestPeer_B04_B12_LongJobOfLiveDispatcherIsNotReleased(t *testing.T) {
 	s := runWorlds(t, Nothing, 4, func(w *world) {
 		w.scale.jobMin, w.scale.jobMax = 3*w.scale.lease, 6*w.scale.lease
@@ -60,8 +61,8 @@ func TestPeer_B04_B12_LongJobOfLiveDispatcherIsNotReleased(t *testing.T) {
 	require.Zero(t, s.Stale)
 }
 
-// A dispatcher whose lease ran out while it stood still believes that it still
-// has it. What it sends then changes nothing, and it joins as a new one.
+// A dispatcher that was suspended beyond its lease believes that it still holds
+// it. Its statements then change nothing, and it joins as a new run.
 func TestPeer_B05_B17_B18_SuspendedDispatcherLosesItsLease(t *testing.T) {
 	s := runWorlds(t, Stop, 12, func(w *world) { w.scale.faultGap = second / 10 })
 	require.Positive(t, s.Stops)
@@ -69,24 +70,23 @@ func TestPeer_B05_B17_B18_SuspendedDispatcherLosesItsLease(t *testing.T) {
 	require.Positive(t, s.TakenOver)
 }
 
-// A process that starts again in the place of a dead one does not keep the
-// dead one's jobs alive with its heartbeats.
+// The heartbeats of a process do not renew the lease of its dead predecessor.
 func TestPeer_B13_NewProcessDoesNotRenewJobsOfItsPredecessor(t *testing.T) {
 	s := runWorlds(t, Crash, 12, nil)
 	require.Positive(t, s.Crashes)
 	require.Positive(t, s.TakenOver)
 }
 
-// A worker that is alive but silent is given up; what it answers later frees no
-// slot twice and ends no attempt twice.
+// A silent worker is disconnected. Its late answers free no slot twice and end
+// no attempt twice.
 func TestPeer_B16_LateAnswerOfSilentWorkerIsStale(t *testing.T) {
 	s := runWorlds(t, Suspend, 12, func(w *world) { w.scale.keepRunning = true })
 	require.Positive(t, s.Suspensions)
-	require.Positive(t, s.Overlaps, "no job was given away while its worker stood still")
+	require.Positive(t, s.Overlaps, "no job was released while its worker was suspended")
 }
 
-// Crash on the last try ends the job like any crash: the queue goes on, and the
-// try is not used up.
+// A crash on the last attempt releases the job like any other crash and is not
+// counted as a failure.
 func TestPeer_B19_B30_B40_CrashIsNotAFailedAttempt(t *testing.T) {
 	runWorlds(t, Kill|Crash, 8, func(w *world) {
 		w.scale.failing, w.scale.crashes = 0, 1<<20
@@ -99,8 +99,8 @@ func TestPeer_B19_B30_B40_CrashIsNotAFailedAttempt(t *testing.T) {
 	})
 }
 
-// A poison job, which kills whoever runs it, is quarantined after its limit, or
-// some deaths later if it never ran apart from others as suspect.
+// A job that crashes its workers is quarantined after the limit, or after ten
+// further crashes beside other suspects if it never ran in isolation.
 func TestPeer_B19_PoisonJobIsQuarantined(t *testing.T) {
 	quarantined := 0
 	runWorlds(t, Kill, 8, func(w *world) {
@@ -110,16 +110,16 @@ func TestPeer_B19_PoisonJobIsQuarantined(t *testing.T) {
 			if r.status == failed {
 				quarantined++
 			}
-			if r.crashes > 11 { // ten of them beside others that were as suspect
-				w.violate("a job has %d crashes, the limit is 1 and 10 more in company", r.crashes)
+			if r.crashes > 11 { // ten of them beside other suspects
+				w.violate("a job has %d crashes, the limit is 1 and 10 more beside other suspects", r.crashes)
 			}
 		}
 	})
 	require.Positive(t, quarantined)
 }
 
-// Postgres is away for a minute: nobody exits, nobody spins (the worlds check
-// both), and work goes on afterwards.
+// Postgres is unavailable for a minute. No dispatcher exits or spins, and jobs
+// run afterwards.
 func TestPeer_B20_B34_B39_JobsRunAfterLongUnavailability(t *testing.T) {
 	for _, cut := range []bool{false, true} {
 		w := newWorld(Options{Seed: 7_100, Steps: 30_000, Dispatchers: 2})
@@ -138,28 +138,26 @@ func TestPeer_B20_B34_B39_JobsRunAfterLongUnavailability(t *testing.T) {
 		for start := w.now; w.now < start+10*second; {
 			w.next()
 		}
-		require.Greater(t, w.stats.Won, won, "ten seconds after the outage nothing has been claimed")
+		require.Greater(t, w.stats.Won, won, "nothing was claimed in ten seconds after Postgres returned")
 		r := w.run()
 		require.Nil(t, r.Violation, "%v", r.Violation)
 	}
 }
 
-// A listener that hears nothing, for a while or for ever, costs time and loses
-// nothing.
+// A listener that receives no notifications causes delay but loses no job.
 func TestPeer_B21_LostNotificationsLoseNoJob(t *testing.T) {
 	s := runWorlds(t, Notify|Late, 12, nil)
 	require.Positive(t, s.LostNotifications)
 }
 
-// No two statements ever wait for each other, whatever meets.
+// No combination of faults makes two statements wait for each other.
 func TestPeer_B24_B27_NoDeadlock(t *testing.T) {
 	s := runWorlds(t, Slow|Stop|Crash|Kill|Unknown, 80, func(w *world) { w.scale.cancelGap = second / 50 })
-	require.Positive(t, s.LockWaits, "nothing ever waited")
+	require.Positive(t, s.LockWaits, "no statement waited for a lock")
 }
 
-// Slots are conserved through every crash between a claim and its send: the
-// worlds compare slots, index and counters all the way, and with the workers'
-// own view at the end.
+// No crash between a claim and its send leaks a slot. The checks compare slots,
+// index and counters during the run, and with the workers at the end.
 func TestPeer_B25_B26_B33_NoSlotLeaks(t *testing.T) {
 	s := runWorlds(t, Kill|Cut|Shuffle|Suspend|Restart, 12, func(w *world) { w.scale.faultGap = second / 50 })
 	require.Positive(t, s.Kills)
@@ -167,22 +165,22 @@ func TestPeer_B25_B26_B33_NoSlotLeaks(t *testing.T) {
 	require.Positive(t, s.Restarts)
 }
 
-// State and lease are one row: what is running has an owner whose lease decides.
+// Status and owner are in one row, and the owner's lease decides.
 func TestPeer_B28_RunningJobHasAnOwner(t *testing.T) {
 	s := runWorlds(t, Crash|Unknown, 12, nil)
 	require.Positive(t, s.TakenOver)
 	require.Positive(t, s.Unknowns)
 }
 
-// A worker that was given up is told so and its connection is closed; what it
-// still does is in vain and does no harm.
+// A worker that was declared dead receives the end of its connection. Its later
+// reports are stale.
 func TestPeer_B31_B32_B37_RevokedAttemptIsStale(t *testing.T) {
 	s := runWorlds(t, Stop|Suspend|Cut, 12, func(w *world) { w.scale.keepRunning = true })
 	require.Positive(t, s.Overlaps)
 }
 
-// Rows whose transaction commits late lie before what was read already. They
-// are found, with and without polling.
+// Rows that commit late lie before the cursor. They are found with and without
+// polling.
 func TestPeer_B35_LateCommitsAreFound(t *testing.T) {
 	runWorlds(t, Late, 12, nil)
 	for seed := range uint64(12) {
@@ -191,11 +189,11 @@ func TestPeer_B35_LateCommitsAreFound(t *testing.T) {
 	}
 }
 
-// A commit whose answer never came is decided by reading, also when a copy of
-// the statement arrives seconds later.
+// A commit without an answer is resolved by reading, also if a copy of the
+// statement arrives seconds later.
 func TestPeer_B36_UnknownCommitIsResolved(t *testing.T) {
 	s := runWorlds(t, Unknown|Slow, 12, func(w *world) { w.scale.misreported = 0 })
-	require.Zero(t, s.WrongStale, "a worker was told that its result came too late, although it was recorded")
+	require.Zero(t, s.WrongStale, "a recorded result was reported as stale")
 	require.Positive(t, s.Unknowns)
 	require.Positive(t, s.LateStatement)
 }

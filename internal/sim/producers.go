@@ -5,8 +5,8 @@ import (
 	"github.com/dispatcherd/dispatcherd/actor"
 )
 
-// batch is an insert whose transaction has not committed yet. Its ids, and its
-// run_at unless the producer chose one, are from when it began.
+// A batch is an insert that has not committed. Its ids, and its run_at unless
+// the producer chose it, are from its start.
 type batch struct {
 	first    dispatcherd.JobID
 	count    int
@@ -56,8 +56,8 @@ func (w *world) newRow() row {
 	return r
 }
 
-// commitBatch makes an insert visible. A server that is not there, or out of
-// reach, is tried again: producers lose nothing that they were not promised.
+// commitBatch makes an insert visible. While the server is unavailable, the
+// producer retries.
 func (w *world) commitBatch(i int32) {
 	if w.table.down || w.table.cut {
 		w.plan(task{at: w.now + second/10, kind: producerCommit, arg: i})
@@ -77,7 +77,7 @@ func (w *world) commitBatch(i int32) {
 	}
 }
 
-// cancelSome wants some job cancelled, as Jobs.Cancel does.
+// cancelSome requests the cancellation of a job, as Jobs.Cancel does.
 func (w *world) cancelSome() {
 	if w.healing {
 		return
@@ -105,10 +105,10 @@ func (w *world) cancelSome() {
 	}
 }
 
-// span64 returns a number from 0 to n-1, small ones far more often.
+// span64 returns a number from 0 to n-1. Small numbers are more frequent.
 func (d *random) span64(n int64) int64 { return d.below(d.below(n) + 1) }
 
-// calls are the on-demand requests of one life of a dispatcher.
+// calls are the on-demand requests of one incarnation of a dispatcher.
 type calls struct {
 	all  []call // by -id - 1
 	open int
@@ -125,12 +125,12 @@ type callState uint8
 const (
 	callWaiting callState = iota
 	callAnswered
-	callAbandoned // the caller hung up
+	callAbandoned // the caller has disconnected
 )
 
 func (c *calls) get(id dispatcherd.JobID) *call { return &c.all[-id-1] }
 
-// takeCall submits a request.
+// request submits an on-demand request.
 func (h *host) request() {
 	w := h.world
 	if w.healing {
@@ -162,7 +162,7 @@ func (h *host) request() {
 	}
 }
 
-// hangUp is a caller that goes before the answer comes.
+// abandonRequest handles a caller that disconnects before its answer.
 func (h *host) abandonRequest(id int32) {
 	c := h.calls.get(dispatcherd.JobID(id))
 	if c.state != callWaiting {
@@ -180,13 +180,13 @@ func (h *host) noWait(id int32) {
 	}
 }
 
-// answer is the end of a request: there is exactly one, and none for those who
-// hung up.
+// answer delivers the answer of a request. A request has at most one answer,
+// and none after its caller has disconnected.
 func (h *host) answer(e *actor.Answer) {
 	w := h.world
 	c := h.calls.get(e.Job)
 	if c.state != callWaiting {
-		w.violate("dispatcher %d answers request %d %q, which was answered already, or whose caller is gone", h.id, e.Job, e.Kind)
+		w.violate("dispatcher %d answers request %d %q, which is already answered or abandoned", h.id, e.Job, e.Kind)
 		return
 	}
 	c.state = callAnswered

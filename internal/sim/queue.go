@@ -30,29 +30,29 @@ type kind uint8
 // void when it is dead.
 const (
 	hostTimer            kind = iota + 1 // the timer that the core asked for
-	hostHeartbeat // the next heartbeat is due
-	hostRead // frames of a worker arrive; arg: connection
-	hostSilence // a worker was silent for too long; arg: connection
-	hostNotification // a notification arrives; arg: see rowsInserted
-	hostAnswer // a statement is answered; arg: statement
-	hostCall // a caller sends a request
-	hostAbandon // a caller disconnects; arg: request
-	hostNoWait // a caller stops waiting for capacity; arg: request
-	hostGuard // check whether the lease still holds
-	hostStage // a stopping dispatcher checks whether it is idle
-	hostWelcome // all resume offers of a connection are decided; arg: connection
-	hostCloseSession // close a session that the core ended; arg: connection
-	hostHandshakeTimeout // deciding the resume offers takes too long; arg: connection
+	hostHeartbeat                        // the next heartbeat is due
+	hostRead                             // frames of a worker arrive; arg: connection
+	hostSilence                          // a worker was silent for too long; arg: connection
+	hostNotification                     // a notification arrives; arg: see rowsInserted
+	hostAnswer                           // a statement is answered; arg: statement
+	hostCall                             // a caller sends a request
+	hostAbandon                          // a caller disconnects; arg: request
+	hostNoWait                           // a caller stops waiting for capacity; arg: request
+	hostGuard                            // check whether the lease still holds
+	hostStage                            // a stopping dispatcher checks whether it is idle
+	hostWelcome                          // all resume offers of a connection are decided; arg: connection
+	hostCloseSession                     // close a session that the core ended; arg: connection
+	hostHandshakeTimeout                 // deciding the resume offers takes too long; arg: connection
 	lastOfHost
 
-	hostStart // a dead dispatcher starts again
+	hostStart     // a dead dispatcher starts again
 	hostContinue  // SIGCONT
-	workerRead // frames of a dispatcher arrive; arg: connection
-	workerStart // a dead worker starts again
-	workerDial // a worker without a connection dials
+	workerRead    // frames of a dispatcher arrive; arg: connection
+	workerStart   // a dead worker starts again
+	workerDial    // a worker without a connection dials
 	workerResume  // SIGCONT
 	executionEnd  // arg: execution
-	statementAt // a statement arrives at the server or continues there; arg: statement
+	statementAt   // a statement arrives at the server or continues there; arg: statement
 	statementLate // a statement reaches the time limit of the server; arg: statement
 	producerTurn
 	producerCommit // arg: batch
@@ -60,10 +60,10 @@ const (
 	faultTurn
 	postgresUp
 	sampleTurn
-	slotTurn // a worker changes its slots
+	slotTurn               // a worker changes its slots
 	workerHandshakeTimeout // a worker stops waiting for its welcome; arg: connection
-	detachedExpiry // the resume window of a detached execution ends; arg: execution
-	detachedTurn // a fault that concerns detached executions
+	detachedExpiry         // the resume window of a detached execution ends; arg: execution
+	detachedTurn           // a fault that concerns detached executions
 )
 
 // queue is a heap of tasks with four children per node. It has half the levels

@@ -2,6 +2,6 @@
 
 package sim
 
-// raceDetector: the race detector has nothing to find where there are no goroutines,
-// and slows worlds down tenfold.
+// The simulation has no goroutines, and the race detector slows it down
+// tenfold, so that tests run fewer events.
 const raceDetector = true

@@ -5,33 +5,33 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
-// brought is an execution as a worker presents it to a dispatcher.
+// resumeOffer is an execution that a worker offers to resume.
 type resumeOffer struct {
 	job       dispatcherd.JobID
 	attempt   dispatcherd.Attempt
-	from      contract.Fingerprint // of the session in which it was handed out
-	to        contract.Fingerprint // the same with the number of the presentation
-	execution int32                // -1 = it is not the worker's
+	from      contract.Fingerprint // fingerprint of the session in which the job was sent
+	to        contract.Fingerprint // the same with the generation of the offer
+	execution int32                // -1 = another worker's
 	binding   uint32
 	slot      announcedSlot
 }
 
-// mark is the fingerprint of a session's nonce.
+// fingerprint is the fingerprint of the session's nonce.
 func (c *conn) fingerprint() contract.Fingerprint {
 	return contract.Fingerprint(mix(0x6d61726b, uint64(c.number)+1) | 1)
 }
 
-// session is what the marks of one session's presentations have in common.
+// session returns the part of a fingerprint that is equal in all generations.
 func session(m contract.Fingerprint) contract.Fingerprint { return m >> 16 }
 
-// doubt is the last report that was sent from a seat. Until the next job comes it
-// need not have been read.
+// sentReport is the last report that was sent for a slot. It is unacknowledged
+// until the next job arrives on the slot.
 type sentReport struct {
 	execution
 	sent bool
 }
 
-// doubts keeps a report.
+// keepReport stores a report until it is known to be read.
 func (k *worker) keepReport(e *execution, f frame) {
 	if !k.notResumable && e.job > 0 {
 		d := sentReport{*e, true}
@@ -40,8 +40,8 @@ func (k *worker) keepReport(e *execution, f frame) {
 	}
 }
 
-// bringReport puts an execution back on its seat whose report may not have been
-// read on the connection that is gone.
+// reofferReport restores an execution whose report was possibly lost with the
+// connection.
 func (k *worker) reofferReport(s *workerSlot, c *conn) {
 	last := s.lastReport
 	s.lastReport = sentReport{}
@@ -59,7 +59,7 @@ func (k *worker) reofferReport(s *workerSlot, c *conn) {
 	s.execution = i
 }
 
-// keepExecutions lets what ran on a connection that is gone go on without one.
+// detachExecutions keeps the executions of a connection that is gone.
 func (k *worker) detachExecutions(c *conn) {
 	w := k.world
 	for n := range k.slots {
@@ -81,7 +81,7 @@ func (k *worker) detachExecutions(c *conn) {
 	}
 }
 
-// keeps reports whether a worker has executions without a connection.
+// hasDetached reports whether the worker has detached executions.
 func (k *worker) hasDetached() bool {
 	for n := range k.slots {
 		if i := k.slots[n].execution; i >= 0 && k.world.executions.all[i].detached {
@@ -91,7 +91,8 @@ func (k *worker) hasDetached() bool {
 	return false
 }
 
-// expire is the end of an orphan's time. While it is presented that is put off.
+// expireDetached ends the resume window of an execution. The end is postponed
+// while an offer is undecided.
 func (w *world) expireDetached(i int32, binding uint32) {
 	e := &w.executions.all[i]
 	if e.binding != binding || !e.live || !e.detached {
@@ -110,7 +111,7 @@ func (w *world) expireDetached(i int32, binding uint32) {
 	}
 }
 
-// lose gives an orphan up: nobody wants to know its end any more.
+// dropDetached gives up a detached execution. Its result is no longer reported.
 func (k *worker) dropDetached(i int32) {
 	w := k.world
 	e := &w.executions.all[i]
@@ -119,7 +120,7 @@ func (k *worker) dropDetached(i int32) {
 	s := &k.slots[e.slot]
 	s.number = 0
 	if !e.ended && w.scale.keepRunning {
-		return // its handler takes no notice
+		return // the handler continues
 	}
 	s.execution = -1
 	w.dropExecution(i)
@@ -128,7 +129,7 @@ func (k *worker) dropDetached(i int32) {
 	}
 }
 
-// bringAlong puts what goes on without a connection into the hello.
+// addOffers adds the detached executions to the hello of a connection.
 func (k *worker) addOffers(c *conn) {
 	w := k.world
 	if k.notResumable {
@@ -165,8 +166,8 @@ func (k *worker) addOffers(c *conn) {
 	w.plan(task{at: w.now + 3*w.detach.handshake/2, kind: workerHandshakeTimeout, who: k.id, incarnation: k.incarnation, arg: c.number})
 }
 
-// bringAnothers lets a worker present what another one executes, with the mark of
-// a session of its own.
+// addForgedOffer offers an execution of another worker under a fingerprint of
+// this worker.
 func (k *worker) addForgedOffer(c *conn) {
 	w := k.world
 	o := w.workers[w.detach.random.below(int64(len(w.workers)))]
@@ -184,7 +185,7 @@ func (k *worker) addForgedOffer(c *conn) {
 	}
 }
 
-// convict loses the execution that ignored its cancel.
+// dropIgnored drops the execution that ignored its cancel.
 func (k *worker) dropIgnored(job dispatcherd.JobID) {
 	for n := range k.slots {
 		i := k.slots[n].execution
@@ -192,14 +193,14 @@ func (k *worker) dropIgnored(job dispatcherd.JobID) {
 			continue
 		}
 		if k.world.scale.keepRunning {
-			return // its handler takes no notice, and nobody hears of its end
+			return // the handler continues, and its result is not reported
 		}
 		k.slots[n].execution = -1
 		k.world.dropExecution(i)
 	}
 }
 
-// welcomed goes on with what the dispatcher took back and loses the rest.
+// welcomed continues the accepted executions and drops the others.
 func (k *worker) welcomed(c *conn) {
 	w := k.world
 	c.awaitsWelcome = false
@@ -224,7 +225,8 @@ func (k *worker) welcomed(c *conn) {
 	k.announce(false)
 }
 
-// goOn continues an execution on a new connection, or reports its end.
+// continueOn attaches an execution to a new connection, or reports its result
+// if it has ended.
 func (k *worker) continueOn(c *conn, i int32) {
 	e := &k.world.executions.all[i]
 	e.detached, e.conn = false, c.number
@@ -239,7 +241,7 @@ func (k *worker) continueOn(c *conn, i int32) {
 	k.keepReport(&was, f)
 }
 
-// giveUpWaiting hangs up on a dispatcher that does not say what goes on.
+// handshakeTimeout disconnects if the welcome has not arrived.
 func (k *worker) handshakeTimeout(c *conn) {
 	if k.conn != c || !c.awaitsWelcome {
 		return

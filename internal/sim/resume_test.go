@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// resuming makes every worker keep its executions, and no presentation wrong.
+// keepExecutions makes every worker resumable and every resume offer valid.
 func keepExecutions(w *world) {
 	w.detach.window, w.detach.forged, w.detach.reconnectLate = 30*second, 0, 0
 	w.scale.misreported = 0
@@ -16,8 +16,8 @@ func keepExecutions(w *world) {
 	}
 }
 
-// A planned restart, again and again, of every dispatcher: what runs on is
-// adopted, nothing is executed twice at a time, and nobody is to blame.
+// Every dispatcher restarts repeatedly. Running jobs are adopted, none is
+// executed twice concurrently, and none counts a crash.
 func TestPlannedRestartRunsNoJobTwice(t *testing.T) {
 	s := runWorlds(t, HandOver, 16, func(w *world) {
 		keepExecutions(w)
@@ -26,11 +26,11 @@ func TestPlannedRestartRunsNoJobTwice(t *testing.T) {
 	})
 	require.Positive(t, s.HandedOver)
 	require.Positive(t, s.Adopted)
-	require.Zero(t, s.Overlaps, "executed twice at a time")
+	require.Zero(t, s.Overlaps, "executed twice concurrently")
 }
 
-// Dispatchers that are killed and come back within the lease find their workers'
-// executions again; those of workers that die in between run anew.
+// Dispatchers that crash and restart within the lease adopt their workers'
+// executions. The jobs of workers that crash meanwhile run again.
 func TestExecutionsSurviveDispatcherCrash(t *testing.T) {
 	s := runWorlds(t, Resume|Kill|Crash, 12, keepExecutions)
 	require.Positive(t, s.Crashes)
@@ -39,18 +39,20 @@ func TestExecutionsSurviveDispatcherCrash(t *testing.T) {
 	require.Positive(t, s.TakenOver)
 }
 
-// Everything that can meet an adoption meets it: lost and late answers, clocks,
-// dispatchers that stand still, workers that die, wander and come too late.
+// Adoption is combined with lost and late answers, clock jumps, suspended
+// dispatchers, and workers that crash, change dispatchers or reconnect too
+// late.
 func TestAdoptionWithAllFaults(t *testing.T) {
 	s := runWorlds(t, All, 12, nil)
 	require.Positive(t, s.Adopted)
 	require.Positive(t, s.Expired)
-	require.Positive(t, s.Offered-s.Resumed, "nothing was refused")
+	require.Positive(t, s.Offered-s.Resumed, "no offer was rejected")
 }
 
-// A dispatcher that stood still hears what a worker said on several connections in
-// any order. In these worlds the oldest presentation came last and took the
-// execution to a connection that was dead: its slot leaked, and it ran anew.
+// A dispatcher that was suspended reads the frames of several connections of
+// one worker in any order. In these worlds the oldest resume offer arrived last
+// and moved the execution to a dead connection: its slot leaked, and the job
+// ran again.
 func TestResumeOffersArriveOutOfOrder(t *testing.T) {
 	for _, seed := range []uint64{43, 170} {
 		o := Options{Seed: seed, Faults: Resume | HandOver | Stop | Unknown, Every: true, Dispatchers: 3}
@@ -59,18 +61,18 @@ func TestResumeOffersArriveOutOfOrder(t *testing.T) {
 	}
 }
 
-// blameless is said of every job of a world in which nothing crashes.
+// forbidCrashes requires at the end that no job counts a crash.
 func forbidCrashes(w *world) {
 	w.judge.atEnd = func(r *row) {
 		if r.crashes > 0 {
-			w.violate("a job counts %d crashes, and nothing has crashed", r.crashes)
+			w.violate("a job counts %d crashes in a world without crashes", r.crashes)
 		}
 	}
 }
 
-// Jobs ignore their cancel all the time, and workers bring slots all the time, also
-// to a dispatcher that has hung up on them and whose word they have not heard. No
-// job goes to such a slot, so nobody's death is made up.
+// Jobs ignore their cancel, and workers add slots, also to a dispatcher that
+// has ended their session while its frames are in flight. Such a slot receives
+// no job, so that no crash is counted for it.
 func TestSlotsAddedAfterHangUpGetNoJob(t *testing.T) {
 	s := runWorlds(t, Shuffle, 24, func(w *world) {
 		keepExecutions(w)
@@ -79,11 +81,11 @@ func TestSlotsAddedAfterHangUpGetNoJob(t *testing.T) {
 		w.scale.jobMax, w.scale.cancelGap = 400*millisecond, second/100
 	})
 	require.Positive(t, s.HungUp)
-	require.Positive(t, s.LateSlots, "no slot came late")
+	require.Positive(t, s.LateSlots, "no slot was added after a hang-up")
 }
 
-// Workers that come too late find their rows released: they run again when the
-// time to resume is over, and that counts as nothing.
+// Workers reconnect after the window. Their rows are released then, without a
+// crash, and run again.
 func TestRowsWithoutResumeOfferAreReleasedWithoutCrash(t *testing.T) {
 	s := runWorlds(t, HandOver, 8, func(w *world) {
 		keepExecutions(w)
@@ -94,7 +96,7 @@ func TestRowsWithoutResumeOfferAreReleasedWithoutCrash(t *testing.T) {
 	require.Positive(t, s.Expired)
 }
 
-// Workers that keep nothing have said so: their rows wait for nobody.
+// The rows of workers without resumable executions are released at once.
 func TestNonResumableRowsAreReleasedAtOnce(t *testing.T) {
 	s := runWorlds(t, HandOver, 8, func(w *world) {
 		forbidCrashes(w)

@@ -8,17 +8,17 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// unfinished is said of a job that nobody takes.
-const unfinished = "is lost|waits for|passes job"
+// unfinished matches the violations of a job that does not run.
+const unfinished = "is lost|waits for|overtakes job"
 
-// control is a world in which one safeguard is missing, and what must be noticed
-// about it.
+// A control is a world without one safeguard, and the violation that it must
+// cause.
 type control struct {
 	options   Options
-	seeds     uint64       // it is noticed in one of that many worlds
-	violation string       // what is said about it
-	from      uint64       // the first of these seeds
-	change    func(*world) // what is special about the worlds, or nil
+	seeds     uint64       // one of that many worlds causes the violation
+	violation string       // regular expression
+	from      uint64       // first of the seeds
+	change    func(*world) // changes the parameters of the worlds, or nil
 }
 
 var controls = []control{
@@ -31,23 +31,23 @@ var controls = []control{
 	{options: Options{Break: WithoutTakeover, Faults: Crash, Every: true}, seeds: 5, violation: unfinished},
 	{options: Options{Break: WithoutRelease, Faults: Kill, Every: true}, seeds: 5, violation: unfinished},
 	{options: Options{Break: WithoutEnd, Faults: Kill, Every: true}, seeds: 5, violation: unfinished},
-	{options: Options{Break: WithoutFingerprint, Faults: Resume, Every: true}, seeds: 20, violation: "is adopted for worker|was not handed|goes on at worker"},
+	{options: Options{Break: WithoutFingerprint, Faults: Resume, Every: true}, seeds: 20, violation: "is adopted for worker|was not sent|is resumed on worker"},
 	{options: Options{Break: WithoutAttempt, Faults: Resume, Every: true}, seeds: 40, violation: "was adopted, while attempt"},
 	{options: Options{Break: WithoutGeneration, Faults: Resume | Unknown | Crash, Every: true, Dispatchers: 3, Steps: 20_000}, from: 40, seeds: 40,
-		violation: "for an earlier presentation", change: changingHosts},
+		violation: "for an earlier generation", change: changingHosts},
 	{options: Options{Break: WithoutMembership, Faults: Resume | HandOver | Stop | Unknown, Every: true, Dispatchers: 3}, seeds: 40, violation: "declared lost or has left"},
-	{options: Options{Break: WithoutHold, Faults: HandOver, Every: true}, seeds: 10, violation: "is given back at once"},
+	{options: Options{Break: WithoutHold, Faults: HandOver, Every: true}, seeds: 10, violation: "is released at once"},
 	{options: Options{Break: WithoutGrace, Faults: HandOver, Every: true}, seeds: 10, violation: "the grace is"},
 }
 
-// wandering makes workers go from dispatcher to dispatcher with what they run, so
-// that several presentations of one execution are under way.
+// changingHosts makes workers change their dispatcher often, so that several
+// resume offers of one execution are in flight.
 func changingHosts(w *world) {
 	w.detach.window, w.detach.otherHost, w.detach.gap, w.detach.handshake, w.detach.reconnectLate = 12*second, 9000, second/10, second/4, 0
 	w.scale.jobMax = 10 * second
 }
 
-// run lives through one of the worlds.
+// run runs one of the worlds.
 func (c *control) run(o Options) Result {
 	w := newWorld(o)
 	if c.change != nil {
@@ -56,8 +56,8 @@ func (c *control) run(o Options) Result {
 	return w.run()
 }
 
-// TestEveryMissingSafeguardIsNoticed is the evidence that the checks can fail:
-// each control is caught, and the same worlds are fine with the safeguard.
+// Each control shows that the checks can fail: it causes its violation, and the
+// same world with the safeguard causes none.
 func TestEachMissingSafeguardIsDetected(t *testing.T) {
 	for _, c := range controls {
 		t.Run(strings.ReplaceAll(c.options.Break.String(), " ", "-"), func(t *testing.T) {
@@ -72,15 +72,15 @@ func TestEachMissingSafeguardIsDetected(t *testing.T) {
 				require.Regexp(t, c.violation, broken.Violation.What)
 				o.Break = Intact
 				intact := c.run(o)
-				require.Nil(t, intact.Violation, "with nothing missing: %v", intact.Violation)
+				require.Nil(t, intact.Violation, "with the safeguard: %v", intact.Violation)
 				return
 			}
-			require.Failf(t, "unnoticed", "%v was not noticed in %d worlds", c.options.Break, c.seeds)
+			require.Failf(t, "undetected", "%v caused no violation in %d worlds", c.options.Break, c.seeds)
 		})
 	}
 }
 
-// No safeguard can be taken out without a world that shows what it is for.
+// Every safeguard that can be removed has a control.
 func TestEachSafeguardHasAControl(t *testing.T) {
 	for b := Intact + 1; int(b) < len(breakNames); b++ {
 		require.True(t, slices.ContainsFunc(controls, func(c control) bool { return c.options.Break == b }), "%v", b)

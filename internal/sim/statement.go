@@ -7,7 +7,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
-// op is what a statement does; the names are those of package claim.
+// op is the operation of a statement, named as in package claim.
 type op uint8
 
 const (
@@ -24,67 +24,67 @@ const (
 	opBackfill
 )
 
-// linkOf says which connection carries an operation: statements of one
-// connection queue behind each other.
+// pgConnOf maps an operation to its connection. The statements of a connection
+// run one after another.
 var pgConnOf = [...]int{opFetch: 0, opClaim: 1, opResolve: 1, opFinish: 2, opGate: 3, opHeartbeat: 3, opJoin: 3, opLeave: 3, opAdopt: 4, opHandOver: 3, opBackfill: 5}
 
 const pgConns = 6
 
-// phase is how far a statement has come on the server.
+// phase is the progress of a statement on the server.
 type phase uint8
 
 const (
 	inTransit phase = iota // has not arrived
-	started                // wants the lock of its dispatcher's row
-	locks                  // locks rows, one after the other
+	started                // waits for the lock of its dispatcher's row
+	locks                  // locks rows, one after another
 	commits
-	releases // second half of a beat or a leave: rows of lost dispatchers
+	releases // second half of a heartbeat or leave: rows of lost dispatchers
 	freed
 )
 
-// statement is one statement from the moment it is sent until both ends have
-// done with it. The client may give it up long before the server gets it.
+// A statement lives from sending until client and server have both ended it.
+// The client may give it up long before the server receives it.
 type statement struct {
 	op       op
 	phase    phase
 	host     int16
-	gen      uint32 // grows when the record is used again
+	gen      uint32 // grows when the record is reused
 	next     int32  // free list
 	index    int32  // position in statements.active, -1 = not on the server
 	run      int32
 	epoch    int32
 	token    uint64
-	waitsFor int32 // statement it waits for plus one
+	waitsFor int32 // statement that it waits for plus one
 	slow     moment
 	arrived  moment
-	txNow    int64 // the database clock when its transaction began
+	txNow    int64 // database clock at the start of its transaction
 
 	fetch      *contract.FetchRequest
 	claim      *contract.ClaimRequest
 	finish     *contract.FinishRequest
 	ids        []dispatcherd.JobID    // of a claim
-	to         []contract.Fingerprint // for whom it takes them
+	to         []contract.Fingerprint // sessions for which a claim takes the rows
 	adopt      *contract.AdoptRequest
 	items      []contract.Finish // of a finish
-	removable  []uint64          // tokens whose notes a claim removes
+	removable  []uint64          // tokens of claim rows that a claim removes
 	again      bool
 	subscribed bool
-	capacity   [maxTypes]int32 // capacity that a beat publishes
+	capacity   [maxTypes]int32 // capacity that a heartbeat publishes
 
-	picked      []int32 // positions in ids or items that passed the first look
-	cursor      int     // of picked
+	picked      []int32 // positions in ids or items that passed the first check
+	cursor      int     // position in picked
 	locked      []dispatcherd.JobID
-	uncontended bool // a claim that believes to have no rival: it waits for locks, for a while
-	contended   bool // it met one and began again
+	uncontended bool // of a claim: it expects no contention, so it waits for locks for a short time
+	contended   bool // of a claim: it met contention and started again
 	retries     int
-	allowed     bool // a claim's dispatcher had its lease
-	shares      bool // holds the share lock of its dispatcher's row
+	allowed     bool // of a claim: its dispatcher had its lease
+	shares      bool // it holds the share lock of its dispatcher's row
 	exclusive   bool
 
-	answered   bool // an answer is on its way, or there was one
-	loseAnswer bool // the answer will get lost
-	clientDone bool // the client has done with it
-	serverDone bool // the server has
+	answered   bool // an answer is in flight or has arrived
+	loseAnswer bool // the answer is lost
+	clientDone bool // the client has ended it
+	serverDone bool // the server has ended it
 	verdict    contract.Verdict
 	won        []contract.Won
 	stale      []dispatcherd.JobID
@@ -95,7 +95,7 @@ type statement struct {
 	result     heartbeatResult
 }
 
-// beatAnswer is claim.HeartbeatResult, and the new id of a join.
+// heartbeatResult is claim.HeartbeatResult, and the id of a join.
 type heartbeatResult struct {
 	leaseLost     bool
 	lost          bool
@@ -105,17 +105,17 @@ type heartbeatResult struct {
 	shares        map[string]contract.Share
 	run           int32
 	epoch         int32
-	outdated      bool // the claim was of an earlier epoch
+	outdated      bool // the claim had an earlier epoch
 }
 
-// statements keeps the records.
+// statements holds the records of statements.
 type statements struct {
 	all    []*statement
 	free   int32
-	active []int32 // those on the server
+	active []int32 // on the server
 }
 
-// statement returns a fresh record.
+// statement returns an initialized record.
 func (w *world) statement(o op, h *host) (int32, *statement) {
 	st := &w.statements
 	i := st.free
@@ -134,7 +134,7 @@ func (w *world) statement(o op, h *host) (int32, *statement) {
 	return i, s
 }
 
-// drop frees a record that neither end needs any more.
+// drop frees a record that neither client nor server uses.
 func (w *world) drop(i int32) {
 	s := w.statements.all[i]
 	if !s.clientDone || !s.serverDone || s.phase == freed {
@@ -144,7 +144,7 @@ func (w *world) drop(i int32) {
 	s.next, w.statements.free = w.statements.free, i
 }
 
-// send puts a statement on the wire. Chance decides here what will go wrong.
+// send sends a statement. The random source decides here whether it fails.
 func (w *world) send(i int32) {
 	s := w.statements.all[i]
 	h := w.hosts[s.host]
@@ -166,9 +166,9 @@ func (w *world) send(i int32) {
 			s.serverDone = true
 			w.reply(i, contract.Unknown, w.now+w.random.span(millisecond, w.scale.timeout))
 			return
-		case 1: // its answer never does
+		case 1: // its answer is lost
 			s.loseAnswer = true
-		default: // it arrives when it was given up long ago
+		default: // it arrives after the client gave it up
 			w.stats.LateStatement++
 			s.loseAnswer = true
 			arrival = w.now + w.random.span(millisecond, 3*second)
@@ -182,8 +182,8 @@ func (w *world) send(i int32) {
 	w.plan(task{at: arrival, kind: statementAt, arg: i, incarnation: s.gen})
 }
 
-// strand loses a statement on a cut network. It may arrive when the network is
-// whole again, when nobody waits for it any more.
+// loseOnNetwork handles a statement that is sent while the network is cut. The
+// statement may arrive after the client gave it up.
 func (w *world) loseOnNetwork(i int32) {
 	s := w.statements.all[i]
 	s.loseAnswer = true
@@ -199,7 +199,7 @@ func (w *world) latency(s *statement) moment {
 	return w.random.span(30, 600) * s.slow
 }
 
-// reply tells the client how it ended, once.
+// reply plans the answer to the client, once per statement.
 func (w *world) reply(i int32, v contract.Verdict, at moment) {
 	s := w.statements.all[i]
 	if s.answered {
@@ -207,14 +207,14 @@ func (w *world) reply(i int32, v contract.Verdict, at moment) {
 	}
 	s.answered = true
 	if v != contract.OK && (s.op == opFetch || s.op == opBackfill || s.op == opGate) {
-		v = contract.Refused // what may have happened makes no difference to them
+		v = contract.Refused // an unknown outcome makes no difference for these
 	}
 	s.verdict = v
 	h := w.hosts[s.host]
 	w.plan(task{at: at, kind: hostAnswer, who: s.host, incarnation: h.incarnation, arg: i})
 }
 
-// proceed takes a statement one step further on the server.
+// proceed executes the next phase of a statement on the server.
 func (w *world) proceed(i int32, gen uint32) {
 	s := w.statements.all[i]
 	if s.gen != gen || s.serverDone {
@@ -259,7 +259,7 @@ func (w *world) arrive(i int32) bool {
 	s := w.statements.all[i]
 	t := &w.table
 	if t.down || t.cut && !s.answered {
-		s.serverDone = true // whoever sent it sees its connection break
+		s.serverDone = true // the client sees its connection break
 		w.reply(i, contract.Unknown, w.now+millisecond)
 		w.drop(i)
 		return false
@@ -273,22 +273,22 @@ func (w *world) arrive(i int32) bool {
 	return true
 }
 
-// later goes on after a while.
+// later plans the next phase of a statement.
 func (w *world) later(i int32, p phase) {
 	s := w.statements.all[i]
 	s.phase = p
 	w.plan(task{at: w.now + w.latency(s), kind: statementAt, arg: i, incarnation: s.gen})
 }
 
-// await goes on when some lock has been released. holder is the statement that
-// has the lock, plus one, or 0 if several have it.
+// waitForLock continues the statement when a lock is released. holder is the
+// statement that has the lock plus one, or 0 if several have it.
 func (w *world) waitForLock(i, holder int32) {
 	s := w.statements.all[i]
 	w.stats.LockWaits++
 	s.waitsFor = holder
 	for at, n := holder, 0; at != 0; at, n = w.statements.all[at-1].waitsFor, n+1 {
 		if at == i+1 || n > len(w.statements.all) {
-			w.violate("deadlock: statements of dispatchers %d and %d wait for each other", s.host, w.statements.all[holder-1].host)
+			w.violate("deadlock: statements of dispatchers %d and %d wait for one another", s.host, w.statements.all[holder-1].host)
 			return
 		}
 	}
@@ -296,8 +296,8 @@ func (w *world) waitForLock(i, holder int32) {
 	w.plan(task{at: w.now + w.scale.limit, kind: statementLate, arg: i, incarnation: s.gen})
 }
 
-// mayShare reports whether a statement may have the share lock on its dispatcher's
-// row, which it waits for otherwise.
+// mayShare reports whether a statement can share the lock of its dispatcher's
+// row. Otherwise the statement waits.
 func (w *world) mayShare(i int32, m *member) bool {
 	if m.exclusive != 0 {
 		w.waitForLock(i, m.exclusive)
@@ -306,8 +306,8 @@ func (w *world) mayShare(i int32, m *member) bool {
 	return true
 }
 
-// lockAlone takes the exclusive lock on the row of a statement's dispatcher, or
-// waits for it, and goes on to the commit.
+// lockAlone takes the exclusive lock of the dispatcher's row, or waits for it,
+// and continues with the commit.
 func (w *world) lockAlone(i int32, m *member) {
 	if m.exclusive != 0 || m.shares > 0 {
 		w.waitForLock(i, m.exclusive)
@@ -317,7 +317,7 @@ func (w *world) lockAlone(i int32, m *member) {
 	w.later(i, commits)
 }
 
-// wake lets those go on that waited for a lock.
+// wakeWaiters continues the statements that wait for a lock.
 func (w *world) wakeWaiters() {
 	for _, i := range w.table.waiters {
 		if s := w.statements.all[i]; !s.serverDone {
@@ -327,7 +327,8 @@ func (w *world) wakeWaiters() {
 	w.table.waiters = w.table.waiters[:0]
 }
 
-// tooLate rolls a statement back that has reached the server's limit.
+// statementTimeout rolls back a statement that has reached the time limit of
+// the server.
 func (w *world) statementTimeout(i int32, gen uint32) {
 	s := w.statements.all[i]
 	if s.gen != gen || s.serverDone || w.now-s.arrived < w.scale.limit {
@@ -336,8 +337,8 @@ func (w *world) statementTimeout(i int32, gen uint32) {
 	w.finished(i, contract.Refused)
 }
 
-// finished ends the server's part: locks are released, and the answer sets
-// out, or gets lost.
+// finished ends the server's part: it releases the locks and sends or loses the
+// answer.
 func (w *world) finished(i int32, v contract.Verdict) {
 	s := w.statements.all[i]
 	w.unlock(i)
@@ -359,7 +360,7 @@ func (w *world) finished(i int32, v contract.Verdict) {
 	w.drop(i)
 }
 
-// reading is how long a full look reads over dead index entries.
+// scanTime returns how long a scan reads over dead index entries.
 func (w *world) scanTime(s *statement) moment {
 	switch {
 	case !w.opt.SlowScans || s.fetch == nil:
@@ -392,7 +393,7 @@ func (w *world) unlock(i int32) {
 	}
 }
 
-// lock takes a row's lock. It reports false if somebody else has it.
+// lock locks a row. It reports false if another statement holds the lock.
 func (w *world) lock(i int32, id dispatcherd.JobID, r *row) bool {
 	if r.lock != 0 {
 		return false
@@ -403,8 +404,8 @@ func (w *world) lock(i int32, id dispatcherd.JobID, r *row) bool {
 	return true
 }
 
-// breakConnections ends everything that is on the server, as a crash of
-// Postgres does: what has not committed never happened.
+// breakConnections aborts all statements on the server, as a crash of Postgres
+// does.
 func (w *world) breakConnections() {
 	for len(w.statements.active) > 0 {
 		i := w.statements.active[0]
@@ -415,21 +416,21 @@ func (w *world) breakConnections() {
 	w.table.waiters = w.table.waiters[:0]
 }
 
-// abandon tells the statements of a dead process that nobody waits for them.
-// Those on the server go on there: a backend notices a dead client only when
-// it answers.
+// abandon ends the client's part of the statements of a dead process.
+// Statements on the server continue, because a backend notices a dead client
+// only when it answers.
 func (w *world) abandon(list []int32) {
 	for _, i := range list {
 		s := w.statements.all[i]
 		s.clientDone, s.answered = true, true
 		if s.phase == inTransit && !s.serverDone && w.random.below(2) == 0 {
-			s.serverDone = true // it was still in the dead process's buffer
+			s.serverDone = true // it was in the buffer of the dead process
 		}
 		w.drop(i)
 	}
 }
 
-// holds reports whether an id is among sorted ids.
+// holds reports whether sorted ids contain an id.
 func holds(ids []dispatcherd.JobID, id dispatcherd.JobID) bool {
 	_, found := slices.BinarySearch(ids, id)
 	return found

@@ -21,34 +21,34 @@ const (
 
 func (s status) final() bool { return s >= done }
 
-// row is one job. What other transactions see of it changes in one instant,
-// when the statement that locked it commits.
+// A row is one job. Other transactions see a change at the instant at which the
+// statement that locked the row commits.
 type row struct {
 	runAt         int64 // database clock, microseconds
-	claimedAt     int64 // the same, when the attempt was claimed
-	insertedRunAt int64 // the run_at it was inserted with
+	claimedAt     int64 // database clock at the claim of the attempt
+	insertedRunAt int64 // run_at of the insert
 	token         uint64
-	visible       moment // when it became pending the last time
+	visible       moment // when it last became pending
 	attempt       dispatcherd.Attempt
-	dispatcher    int32 // run that claimed it; stays when it ends
-	lock          int32 // statement that holds its lock plus one; 0 = nobody
+	dispatcher    int32 // run that claimed it; kept after the end
+	lock          int32 // statement that holds its lock plus one; 0 = unlocked
 	timeoutMS     int32
 	tries         int32
 	failures      int32
 	crashes       int32
-	execution     int32               // first live execution plus one; they are linked
-	started       dispatcherd.Attempt // newest attempt that a worker began
-	succeeded     dispatcherd.Attempt // newest attempt that a worker brought to a good end
+	execution     int32               // first live execution plus one; executions are linked
+	started       dispatcherd.Attempt // newest attempt that a worker started
+	succeeded     dispatcherd.Attempt // newest attempt that succeeded on a worker
 	typ           uint8
 	priority      dispatcherd.Priority
 	status        status
-	cancel        bool // somebody wants it cancelled
+	cancel        bool // its cancellation was requested
 
-	fingerprint contract.Fingerprint // for the judge: the session to which the live attempt was handed
-	ranBy       int16                // for the judge: the worker that began the newest attempt
+	fingerprint contract.Fingerprint // for the judge: session to which the running attempt was sent
+	ranBy       int16                // for the judge: worker that started the newest attempt
 }
 
-// member is one run of a dispatcher as its row in the table of dispatchers.
+// A member is one row of the table of dispatchers.
 type member struct {
 	renewedAt  int64 // database clock
 	lease      moment
@@ -56,15 +56,15 @@ type member struct {
 	claims     []claimRow
 	host       int16
 	epoch      int32
-	shares     int32 // claims that hold its share lock
+	shares     int32 // statements that hold its share lock
 	exclusive  int32 // statement that holds its exclusive lock plus one
 	lost       bool
-	leaving    bool // it left its rows to others, who have until the end of its lease
+	leaving    bool // it has handed its rows over; they wait until its lease ends
 	subscribed bool
 }
 
-// note says which rows one claim took and for which sessions, as the table of
-// claims does.
+// claimRow is a row of the table of claims: the rows that one claim took, and
+// for which sessions.
 type claimRow struct {
 	token    uint64
 	written  moment
@@ -72,23 +72,23 @@ type claimRow struct {
 	sessions []contract.Fingerprint
 }
 
-// table is Postgres: rows under READ COMMITTED, lanes as the index over
-// pending rows, and the dispatchers.
+// table is the model of Postgres: rows under READ COMMITTED, lanes as the index
+// over pending rows, and dispatchers.
 type table struct {
 	rows     []row // by id - 1
 	lanes    [maxTypes][priorities]laneIndex
 	members  []member // by run - 1
-	present  []int32  // runs that were not yet forgotten, ascending
+	present  []int32  // runs that were not yet swept, ascending
 	cancels  []dispatcherd.JobID
-	open     int     // rows that are not final, those to come included
-	waiters  []int32 // statements that wait for some lock
+	open     int     // rows that are not final, uncommitted ones included
+	waiters  []int32 // statements that wait for a lock
 	offset   int64   // database clock minus true time
-	down     bool    // the server is not there
-	cut      bool    // nothing gets through to it or back
-	restored moment  // when it was last well again
+	down     bool    // the server is down
+	cut      bool    // the server cannot be reached
+	restored moment  // when it last became available
 }
 
-// epoch is what the database clock shows when the world begins.
+// epoch is the database clock at the start.
 const epoch = 1_700_000_000_000_000
 
 const priorities = int(dispatcherd.MaxPriority) + 1
@@ -162,12 +162,12 @@ func (w *world) enqueue(id dispatcherd.JobID, r *row) {
 	w.table.lanes[r.typ][r.priority].add(contract.Key{RunAt: r.runAt, ID: id})
 }
 
-// dequeue takes a pending row out of its lane; the caller says what it is now.
+// dequeue removes a pending row from its lane. The caller sets the new status.
 func (w *world) dequeue(id dispatcherd.JobID, r *row) {
 	w.table.lanes[r.typ][r.priority].remove(contract.Key{RunAt: r.runAt, ID: id})
 }
 
-// close counts a row that has ended for good.
+// close gives a row its final status and counts it.
 func (w *world) close(r *row, s status) {
 	r.status = s
 	w.table.open--
@@ -193,7 +193,8 @@ func (t *table) join(host int16, dbNow int64, lease moment) int32 {
 	return run
 }
 
-// armed reports whether some dispatcher wants to be rung for.
+// subscribed reports whether a dispatcher other than except wants
+// notifications.
 func (t *table) subscribed(except int32) bool {
 	for _, run := range t.present {
 		if run != except && t.member(run).subscribed {

@@ -2,7 +2,7 @@ package sim
 
 import "github.com/dispatcherd/dispatcherd"
 
-// worker is a process with seats, each of which is one slot at a time.
+// A worker is a process with slots.
 type worker struct {
 	world        *world
 	id           int16
@@ -17,15 +17,15 @@ type worker struct {
 	inbox        []task
 }
 
-// seat is where a worker executes one job at a time.
+// workerSlot executes one job at a time.
 type workerSlot struct {
 	set        int16
-	number     int32 // under which it was announced; 0 = it is not
+	number     int32 // number under which it is registered; 0 = not registered
 	execution  int32 // -1 = none
 	lastReport sentReport
 }
 
-// addWorker makes a worker and returns how many seats it has.
+// addWorker adds a worker and returns its number of slots.
 func (w *world) addWorker(host int16) int {
 	k := &worker{world: w, id: int16(len(w.workers)), host: host, notResumable: w.detach.window == 0 || w.detach.random.chance(w.detach.notResumable)}
 	w.workers = append(w.workers, k)
@@ -37,7 +37,7 @@ func (w *world) addWorker(host int16) int {
 		}
 		k.slots = append(k.slots, workerSlot{set: w.set(mask), execution: -1})
 	}
-	if k.id == 0 { // some slot of the world can do everything
+	if k.id == 0 { // one slot of the world supports all types
 		k.slots = append(k.slots, workerSlot{set: w.set(all), execution: -1})
 	}
 	k.plan(workerDial, w.random.span(0, second/5))
@@ -49,7 +49,7 @@ func (k *worker) plan(o kind, after moment) {
 	k.world.plan(task{at: k.world.now + after, kind: o, who: k.id, incarnation: k.incarnation})
 }
 
-// do is what the process does when it is given time.
+// do executes a task of the process.
 func (k *worker) do(t *task) {
 	switch {
 	case t.kind == workerResume:
@@ -74,8 +74,7 @@ func (k *worker) do(t *task) {
 	}
 }
 
-// dial connects and says hello with what it still executes and the seats that
-// are free.
+// dial connects and sends a hello with the resume offers and the free slots.
 func (k *worker) dial() {
 	w := k.world
 	if k.dead || k.conn != nil {
@@ -95,7 +94,7 @@ func (k *worker) dial() {
 	k.announce(true)
 }
 
-// announce offers every free seat that is not on line yet.
+// announce registers all free slots that are not yet registered.
 func (k *worker) announce(hello bool) {
 	w, c := k.world, k.conn
 	if c.awaitsWelcome && !hello {
@@ -114,7 +113,7 @@ func (k *worker) announce(hello bool) {
 	}
 }
 
-// shuffle changes what is on line, if this world knows that.
+// shuffle removes or adds slots, or drains, if this world has that fault.
 func (k *worker) shuffle() {
 	w := k.world
 	k.plan(slotTurn, w.random.span(second/20, second))
@@ -142,7 +141,8 @@ func (k *worker) shuffle() {
 	}
 }
 
-// hangUp closes the worker's end; so does the kernel when it dies.
+// hangUp closes the worker's end of the connection, as the kernel does when the
+// process dies.
 func (k *worker) hangUp() {
 	c := k.conn
 	k.conn = nil
@@ -158,7 +158,7 @@ func (k *worker) hangUp() {
 	k.world.closeWorkEnd(c)
 }
 
-// dropExecutions ends what is being executed without a word.
+// dropExecutions ends all executions without a report.
 func (k *worker) dropExecutions() {
 	for i := range k.slots {
 		if e := k.slots[i].execution; e >= 0 {
@@ -186,7 +186,8 @@ func (k *worker) kill() {
 	w.plan(task{at: w.now + second, kind: slotTurn, who: k.id, incarnation: k.incarnation})
 }
 
-// freeze is SIGSTOP. Its dispatcher will count it as dead if it lasts.
+// suspend is SIGSTOP. The dispatcher counts the worker as dead after
+// silenceTimeout.
 func (k *worker) suspend() {
 	w := k.world
 	if k.dead || k.stopped {
@@ -214,7 +215,7 @@ func (k *worker) resume() {
 	k.inbox = k.inbox[:0]
 }
 
-// readAtWorker takes what a dispatcher says.
+// readAtWorker handles the frames of a dispatcher.
 func (w *world) readAtWorker(c *conn) {
 	k := w.workers[c.worker]
 	if c.workEnd.closed {
@@ -247,7 +248,7 @@ func (w *world) readAtWorker(c *conn) {
 	w.readOn(c, &c.down)
 }
 
-// seatOf finds the seat with a number, or nil if it is off line by now.
+// slotOf returns the slot with a number, or nil if it has been removed.
 func (k *worker) slotOf(number int32) *workerSlot {
 	for i := range k.slots {
 		if k.slots[i].number == number {
@@ -257,7 +258,7 @@ func (k *worker) slotOf(number int32) *workerSlot {
 	return nil
 }
 
-// answer sends a result on the connection the job came by.
+// answer sends a result on the connection on which the job arrived.
 func (k *worker) answer(c *conn, f frame) {
 	f.kind = frameResult
 	k.world.write(c, &c.up, f)

@@ -41,7 +41,7 @@ type world struct {
 	expireCallersAt moment // when expireCallers runs next
 	typeNames       [maxTypes]string
 	typeSets        [][]string // type names, by set number
-	setMasks        []uint32 // types as bits, by set number
+	setMasks        []uint32   // types as bits, by set number
 }
 
 // scale holds the sizes and times that the seed determines.
@@ -52,11 +52,11 @@ type scale struct {
 	jobMax         moment
 	insertGap      moment // mean time between two inserts of a producer
 	callGap        moment // mean time between two requests to one dispatcher
-	returning      int64 // executions of 10,000 that return their job unfinished
-	failing        int64 // executions of 10,000 that fail
-	limited        int64 // jobs of 10,000 that have their own timeout
-	bulk           int64 // inserts of 10,000 that are large
-	future         int64 // inserts of 10,000 that are due later
+	returning      int64  // executions of 10,000 that return their job unfinished
+	failing        int64  // executions of 10,000 that fail
+	limited        int64  // jobs of 10,000 that have their own timeout
+	bulk           int64  // inserts of 10,000 that are large
+	future         int64  // inserts of 10,000 that are due later
 	cancelGap      moment
 	faultGap       moment
 	lease          moment
@@ -65,10 +65,10 @@ type scale struct {
 	timeout        moment // after which a client gives up a statement
 	limit          moment // after which the server cancels a statement
 	silenceTimeout moment // after which a suspended worker counts as dead
-	misreported    int64 // reports of 10,000 that are repeated or concern another attempt
-	keepRunning    bool // handlers continue when the connection is lost
-	claims         int // maximal claims in flight
-	crashes        int // crashes after which a job is quarantined
+	misreported    int64  // reports of 10,000 that are repeated or concern another attempt
+	keepRunning    bool   // handlers continue when the connection is lost
+	claims         int    // maximal claims in flight
+	crashes        int    // crashes after which a job is quarantined
 }
 
 // newWorld returns a world with its first tasks planned.

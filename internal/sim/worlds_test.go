@@ -22,9 +22,8 @@ var (
 	worldsFrom = flag.Uint64("from", 1_000, "first seed of TestWorlds")
 )
 
-// eventsVariable is the environment variable that says how many events
-// TestWorlds lives through. What it takes is about a second for each three
-// million.
+// eventsVariable is the environment variable with the number of events of
+// TestWorlds. A second suffices for about three million events.
 const eventsVariable = "SIM_EVENTS"
 
 func wantedEvents(t *testing.T) int {
@@ -39,13 +38,14 @@ func wantedEvents(t *testing.T) int {
 	return 10_000_000
 }
 
-// replay is the command that runs a world again, and what to do next.
+// replay returns the command that runs a world again.
 func replay(o Options) string {
-	return fmt.Sprintf("go test ./internal/sim -run TestSeed -seed=%d -steps=%d -v\n\tkeep it in testdata/seeds.txt when it is mended: %[1]d %[2]d what it found",
+	return fmt.Sprintf("go test ./internal/sim -run TestSeed -seed=%d -steps=%d -v\n\tafter the fix, add to testdata/seeds.txt: %[1]d %[2]d what it found",
 		o.Seed, o.withDefaults().Steps)
 }
 
-// upheld fails if a world did not keep its promises, and says how to look into it.
+// requireNoViolation fails if a run violated a guarantee, and prints the
+// command of its replay.
 func requireNoViolation(t *testing.T, o Options, r Result) {
 	t.Helper()
 	if r.Violation != nil {
@@ -54,7 +54,7 @@ func requireNoViolation(t *testing.T, o Options, r Result) {
 }
 
 // TestSeed runs one world: go test ./internal/sim -run TestSeed -seed=N -v.
-// Without a seed it runs the ordinary ones, from 0 on.
+// Without a seed it runs the first five.
 func TestSeed(t *testing.T) {
 	if *seedFlag >= 0 {
 		o := Options{Seed: uint64(*seedFlag), Faults: All, Steps: *stepsFlag}
@@ -70,8 +70,8 @@ func TestSeed(t *testing.T) {
 	}
 }
 
-// TestWorlds lives through new worlds, the same ones every time, until there
-// were enough events: 10 million by default, SIM_EVENTS=1e8 for more.
+// TestWorlds runs the worlds of consecutive seeds until they have had enough
+// events: 10 million by default, SIM_EVENTS=1e8 for more.
 func TestWorlds(t *testing.T) {
 	var sum Stats
 	events, worlds := 0, 0
@@ -93,13 +93,13 @@ func TestWorlds(t *testing.T) {
 		"lost notifications": sum.LostNotifications, "waits for a lock": sum.LockWaits, "held to the window": sum.Windows,
 		"cancelled jobs": sum.Cancelled, "abandoned calls": sum.Abandoned, "adopted rows": sum.Adopted,
 		"resumed executions": sum.Resumed, "executions given up": sum.Expired, "rows handed over": sum.HandedOver,
-		"rows handed over that nobody took": sum.NotAdopted,
+		"rows handed over and not adopted": sum.NotAdopted,
 	} {
-		require.Positive(t, n, "%s: these worlds are too peaceful to show anything", what)
+		require.Positive(t, n, "%s: did not occur in these worlds", what)
 	}
 }
 
-// TestSeedsThatFoundSomething runs the worlds that once failed. A line of
+// TestSeedsOfPastFailures runs the worlds that once failed. A line of
 // testdata/seeds.txt is a seed, its steps and what it found.
 func TestSeedsOfPastFailures(t *testing.T) {
 	f, err := os.Open("testdata/seeds.txt")
@@ -115,7 +115,7 @@ func TestSeedsOfPastFailures(t *testing.T) {
 		o.Faults = All
 		n, err := fmt.Sscanf(line, "%d %d", &o.Seed, &o.Steps)
 		require.True(t, err == nil && n == 2, "%q: want a seed, the steps and what was found", line)
-		for _, o.Faults = range []Faults{All, All &^ detachFaults} { // old seeds found what they found without work that is carried along
+		for _, o.Faults = range []Faults{All, All &^ detachFaults} { // old seeds found defects before detached executions existed
 			r := Run(o)
 			require.Nil(t, r.Violation, "%s\n%s: %v", line, replay(o), r.Violation)
 		}
@@ -124,33 +124,32 @@ func TestSeedsOfPastFailures(t *testing.T) {
 	require.Positive(t, ran)
 }
 
-// TestPollingOff: as long as every notification arrives, nothing is forgotten
-// by dispatchers that never look on their own.
+// While every notification arrives, dispatchers that do not poll miss no row.
 func TestNoRowIsMissedWithoutPolling(t *testing.T) {
 	for seed := range uint64(40) {
 		o := Options{Seed: 3_000 + seed, Steps: 20_000, NoPoll: true, Faults: All &^ (Notify | Stop | Shuffle)}
 		r := Run(o)
 		require.Nil(t, r.Violation, "seed %d: %v", o.Seed, r.Violation)
-		o.Faults, o.Every, o.Dispatchers = Kill, true, 1 // nobody else rings for what comes back
+		o.Faults, o.Every, o.Dispatchers = Kill, true, 1 // no other dispatcher notifies it of released rows
 		r = Run(o)
 		require.Nil(t, r.Violation, "seed %d, alone: %v", o.Seed, r.Violation)
 	}
 }
 
-// TestPollingOffInAStorm: producers are told not to ring while they ring all the
-// time. What they insert meanwhile is found when the bell is armed again.
+// Producers are throttled while they insert continuously. The rows that they
+// insert without a notification are found when the gate opens.
 func TestNoRowIsMissedWhileThrottled(t *testing.T) {
 	for seed := range uint64(12) {
 		w := newWorld(Options{Seed: 3_100 + seed, Steps: 60_000, NoPoll: true})
 		w.scale.jobMax, w.scale.insertGap = 4*millisecond, millisecond
 		r := w.run()
 		require.Nil(t, r.Violation, "seed %d: %v", 3_100+seed, r.Violation)
-		require.GreaterOrEqual(t, r.Stats.Notified, 200, "that was no storm")
+		require.GreaterOrEqual(t, r.Stats.Notified, 200, "too few notifications to throttle")
 	}
 }
 
-// TestLongLooksLoseNothing: looks that last as long as under a held snapshot,
-// beside every fault.
+// Full scans and backfill scans that take as long as under a held snapshot lose
+// no job, whatever the fault.
 func TestSlowScansLoseNoJob(t *testing.T) {
 	scans := 0
 	for seed := range uint64(12) {
@@ -161,9 +160,9 @@ func TestSlowScansLoseNoJob(t *testing.T) {
 	require.Greater(t, scans, 100)
 }
 
-// TestALookThatHungIsNoMeasure: a full look rests for fifty times as long as it
-// took, but one that took a minute because its dispatcher stood still does not
-// keep the next one away for an hour.
+// A full scan is followed by a pause of fifty times its duration. A scan that
+// took a minute because its dispatcher was suspended does not delay the next
+// one by an hour.
 func TestStalledScanDoesNotDelayTheNext(t *testing.T) {
 	cfg := actor.DefaultConfig()
 	core := actor.New(cfg)
@@ -184,5 +183,5 @@ func TestStalledScanDoesNotDelayTheNext(t *testing.T) {
 			return
 		}
 	}
-	require.Fail(t, "no full look in twenty polls")
+	require.Fail(t, "no full scan in twenty polls")
 }

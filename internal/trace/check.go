@@ -38,28 +38,28 @@ func (t *Trace) checkSessions() error {
 	return nil
 }
 
-// checkCover wants each job to find a slot online at its arrival or later.
+// checkCover reports a job whose type no slot supports at its arrival or later.
 func (t *Trace) checkCover() error {
-	leaves := map[int64]int64{} // slot → when it leaves for good
+	offlineAt := map[int64]int64{} // slot → when it finally goes offline
 	for _, s := range t.Slots {
-		leaves[s.ID] = 0
+		offlineAt[s.ID] = 0
 	}
 	for _, e := range t.Registrations() {
-		leaves[e.Slot] = e.AtMS
+		offlineAt[e.Slot] = e.AtMS
 		if e.Kind == Register {
-			leaves[e.Slot] = maxMS + 1
+			offlineAt[e.Slot] = maxMS + 1
 		}
 	}
-	last := map[string]int64{} // type → until when a slot may come that supports it
+	last := map[string]int64{} // type → end of the time in which slots support it
 	for _, s := range t.Slots {
 		for _, typ := range s.Types {
-			last[typ] = max(last[typ], leaves[s.ID])
+			last[typ] = max(last[typ], offlineAt[s.ID])
 		}
 	}
 	i := slices.IndexFunc(t.Jobs, func(j Job) bool { return last[j.Type] <= j.ArrivalMS })
 	if i >= 0 {
 		j := t.Jobs[i]
-		return fmt.Errorf("%s: job %d of type %s arrives at %s s, but the last slot that supports it leaves at %s s; it could never run",
+		return fmt.Errorf("%s: job %d of type %s arrives at %s s, but the last slot that supports it goes offline at %s s; it could never run",
 			jobsFile, j.ID, j.Type, formatSeconds(j.ArrivalMS), formatSeconds(last[j.Type]))
 	}
 	return nil

@@ -59,8 +59,8 @@ func TestTheGeneratedWorkloadIsWhatItClaims(t *testing.T) {
 	}
 }
 
-// Every job of any generated workload finds a slot: no agent that is online alone
-// leaves without a successor.
+// Every job of a generated workload finds a slot: an agent that is online alone goes
+// offline only after its successor is online.
 func TestEveryGeneratedJobRuns(t *testing.T) {
 	for seed := range uint64(20) {
 		o := GenerateOptions{Seed: seed, Calls: 600, Batch: 200, Agents: 27 + int(seed), Workers: 1 + int(seed), Load: 60 + int(seed)}

@@ -10,8 +10,8 @@ import (
 // that is written here.
 type random struct{ pcg *rand.PCG }
 
-// newRandom returns the random for one purpose. Purposes have random of their own, so
-// that a change of one part of a workload leaves the others as they were.
+// newRandom returns the random source for one purpose. Each purpose has a source of
+// its own, so that a change of one part of a workload does not change the others.
 func newRandom(seed, purpose uint64) random { return random{rand.NewPCG(seed, purpose)} }
 
 // below returns a number from 0 to n-1. The bias, n in 2^64, is of no

@@ -18,7 +18,7 @@ import (
 // before it and in the one after: within a millisecond the order is not known.
 //
 // A slot that is reserved for a claim looks free until its job is sent to it. A
-// slot that leaves or is preempted may have been reserved for a job that was never
+// slot that goes offline or is preempted may have been reserved for a job that was never
 // sent: it does not count as free in the last uncertainMS before. A slot is
 // preempted by a request, or by a row whose claim was sent before.
 type Watch struct {

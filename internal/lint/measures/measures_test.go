@@ -13,7 +13,7 @@ func TestBestOrderHasNoBackwardArrowInAnAcyclicGraph(t *testing.T) {
 	require.Equal(t, []string{"b", "a", "c", "d"}, bestOrder(graph))
 }
 
-func TestBestOrderLeavesOneBackwardArrowInACycle(t *testing.T) {
+func TestBestOrderHasOneBackwardArrowInACycle(t *testing.T) {
 	graph := map[arrow]string{{"a", "b"}: "x", {"b", "c"}: "x", {"c", "a"}: "x"}
 	order := bestOrder(graph)
 	back := 0

@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// checkSleep finds naps in tests. In a synctest bubble time is simulated, so
-// a nap there is an instant and exact.
+// checkSleep finds calls of time.Sleep in tests. In a synctest bubble time is
+// simulated, so that a sleep there takes no time and is exact.
 func checkSleep(s source) []string {
 	if !s.test() {
 		return nil
@@ -53,8 +53,8 @@ func checkSleep(s source) []string {
 	return found
 }
 
-// bubbleHelpers returns the functions of a file that run a function they are
-// given inside a bubble.
+// bubbleHelpers returns the functions of a file that run their argument in a
+// bubble.
 func bubbleHelpers(s source) map[string]bool {
 	helpers := map[string]bool{}
 	for _, d := range s.file.Decls {
@@ -104,8 +104,8 @@ func TestTheRuleOnSleepCanFail(t *testing.T) {
 // inherits the environment as a whole.
 var environment = []string{"os.Getenv", "os.LookupEnv", "os.ExpandEnv"}
 
-// checkEnvironment: only the command looks at the environment, and the private
-// Postgres at where programs and data are kept.
+// checkEnvironment permits reading the environment in the command only. The
+// private Postgres may read PATH and the folders of XDG.
 func checkEnvironment(s source) []string {
 	if s.test() || testSupport(s) || s.in(logging...) || s.in("examples") {
 		return nil
@@ -155,10 +155,10 @@ func TestTheRuleOnTheEnvironmentCanFail(t *testing.T) {
 	)
 }
 
-// loggers are the methods of zap's loggers that write a line.
+// loggers are the methods of zap's loggers that write a message.
 var loggers = []string{"Debug", "Info", "Warn", "Error", "DPanic", "Panic", "Fatal", "Log"}
 
-// speaks reports whether what a call gets ends in a log line or in an error.
+// speaks reports whether the arguments of a call end in a log message or error.
 func speaks(s source, call *ast.CallExpr) bool {
 	name := s.callee(call)
 	if strings.HasPrefix(name, "go.uber.org/zap.") || name == "fmt.Errorf" || name == "errors.New" {
@@ -172,8 +172,8 @@ func speaks(s source, call *ast.CallExpr) bool {
 	return slices.Contains(loggers, method)
 }
 
-// secrets returns the first name in an expression that stands for what users
-// hand in or get out. Its length may be told.
+// secrets returns the first name in an expression that denotes data of users.
+// Its length may be logged.
 func secrets(e ast.Expr) string {
 	name := ""
 	ast.Inspect(e, func(n ast.Node) bool {
