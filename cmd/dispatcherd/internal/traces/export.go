@@ -26,10 +26,10 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/trace"
 )
 
-// maxExported bounds the jobs of an exported trace: they are held in memory.
+// maxExported bounds the jobs of an exported trace, which are held in memory.
 const maxExported = 5_000_000
 
-// exportFlags are those of one export.
+// exportFlags are the flags of an export.
 type exportFlags struct {
 	since  time.Duration
 	until  time.Duration
@@ -65,14 +65,14 @@ slots would change the waits. On-demand requests without rows are not included.`
 	return cmd
 }
 
-// forceFlag lets a command write over a trace.
+// forceFlag lets a command replace a trace.
 func forceFlag(flags *pflag.FlagSet, force *bool) {
 	flags.BoolVar(force, "force", false, "replace an existing trace")
 	settings.OnlyOnCommandLine(flags, "force")
 }
 
-// writeTrace stores a trace. What keeps it from dir is mended by another dir; what
-// runs out meanwhile is not.
+// writeTrace stores a trace. An error that another dir avoids is a usage error; others, such
+// as a full disk, are not.
 func writeTrace(t *trace.Trace, dir string) error {
 	err := t.Write(dir)
 	if err == nil || errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) || errors.Is(err, syscall.EIO) {
@@ -81,8 +81,8 @@ func writeTrace(t *trace.Trace, dir string) error {
 	return exit.Errorf(exit.Usage, "%w; choose another folder than %s", err, dir)
 }
 
-// mayWriteTrace returns an error if dir cannot be a folder, or if a trace is in it
-// and is to stay. It is asked before anything is worked out.
+// mayWriteTrace returns an error if dir cannot be a folder, or contains a trace that must not
+// be replaced. It is called before the work begins.
 func mayWriteTrace(dir string, force bool) error {
 	for place := filepath.Clean(dir); ; place = filepath.Dir(place) { // up to what is there
 		info, err := os.Stat(place)
@@ -145,8 +145,8 @@ func (a commands) exportTrace(ctx context.Context, f *exportFlags, dir string) e
 	return nil
 }
 
-// noJobs says why there is nothing to export: nothing ended, or these slots are
-// not those that ran it.
+// noJobs explains why there is nothing to export: no job ended, or no slot supports the types
+// of the ended jobs.
 func (f *exportFlags) noJobs(ended int64, left []string) error {
 	if ended == 0 {
 		return exit.Errorf(exit.NotFound, "no job ended in that time (--since, --until)")
@@ -159,8 +159,7 @@ func (f *exportFlags) noJobs(ended int64, left []string) error {
 		console.Counted(ended, "job"), whose, strings.Join(left, ", "))
 }
 
-// slotsFor returns the slots of the trace, and when they came and went if that
-// is known.
+// slotsFor returns the slots of the trace, and their online times if they are known.
 func (f *exportFlags) slotsFor(ctx context.Context) ([]trace.Slot, []trace.SlotEvent, error) {
 	if f.slots != "" {
 		other, err := trace.Load(f.slots)
@@ -183,8 +182,8 @@ func (f *exportFlags) slotsFor(ctx context.Context) ([]trace.Slot, []trace.SlotE
 	return slots, nil, nil
 }
 
-// fillTrace adds the jobs that some slot supports, counted from the first
-// arrival, and returns the types of the others.
+// fillTrace adds the jobs that some slot supports, with times from the first arrival on, and
+// returns the types of the others.
 func fillTrace(t *trace.Trace, past []claim.Past) (left []string) {
 	types := t.Types()
 	unsupported := map[string]bool{}

@@ -24,8 +24,8 @@ import (
 	"github.com/dispatcherd/dispatcherd/scoring"
 )
 
-// daemonHost is the real thing for a replay: a private Postgres and the daemon
-// on it, in this process. Workers are other processes.
+// daemonHost is the host of a real replay: a private Postgres and the daemon in this process.
+// Workers are other processes.
 type daemonHost struct {
 	dir    string        // of the sockets
 	server *devpg.Server // nil: the server is not ours
@@ -51,8 +51,8 @@ func (o *observedWatch) observe(_ *actor.Core, now actor.Instant, ev actor.Event
 	o.watch.Step(now, ev, fx)
 }
 
-// startPrivateHost brings a Postgres of its own up, and a daemon on it. On an
-// error nothing is left running.
+// startPrivateHost starts a private Postgres and a daemon on it. After an error nothing is
+// left running.
 func startPrivateHost(ctx context.Context, w scoring.Weights, log *zap.Logger) (_ *daemonHost, err error) {
 	server, err := devpg.Start(ctx, devpg.Options{})
 	if err != nil {
@@ -78,8 +78,8 @@ func startPrivateHost(ctx context.Context, w scoring.Weights, log *zap.Logger) (
 	return h, nil
 }
 
-// startHost brings the daemon up on a migrated database that holds nothing
-// else. On an error nothing is left running.
+// startHost starts the daemon on a migrated, empty database. After an error nothing is left
+// running.
 func startHost(ctx context.Context, dsn string, w scoring.Weights, log *zap.Logger) (_ *daemonHost, err error) {
 	h := &daemonHost{watch: &observedWatch{watch: trace.NewWatch()}, ended: make(chan struct{})}
 	defer func() {
@@ -114,7 +114,7 @@ func (h *daemonHost) config(dsn string, w scoring.Weights) daemon.Config {
 	}
 }
 
-// replayGrace is what running jobs get when a replay is cut short.
+// replayGrace is the time for running jobs to end when a replay is interrupted.
 const replayGrace = time.Second
 
 // close stops everything and waits until it has stopped.
@@ -165,7 +165,7 @@ func (h *daemonHost) Request(ctx context.Context, job replayJob) error {
 	return nil
 }
 
-// Tally implements replayHost: the database holds nothing but the replay.
+// Tally implements replayHost. The database contains only jobs of the replay.
 func (h *daemonHost) Tally(ctx context.Context) (done, failed int, err error) {
 	counts, err := claim.Jobs{DB: h.pool}.Counts(ctx)
 	return int(counts[dispatcherd.Done]), int(counts[dispatcherd.Failed] + counts[dispatcherd.Cancelled]), err

@@ -10,8 +10,8 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/trace"
 )
 
-// summarize prints the last line of a replay, made for machines, and returns
-// the exit code: everything it counts must hold.
+// summarize prints the last line of a replay, for programs, and returns the exit code, which
+// is OK only if every check passed.
 func summarize(w io.Writer, name string, r trace.Report, took time.Duration) int {
 	f := r.Findings
 	fmt.Fprintf(w, "%s: jobs=%d done=%d failed=%d lost=%d misplaced=%d affinity_violations=%d seconds=%.1f\n",
@@ -22,7 +22,7 @@ func summarize(w io.Writer, name string, r trace.Report, took time.Duration) int
 	return exit.Negative
 }
 
-// liveLine draws the state of a replay over itself.
+// liveLine redraws the state of a replay on one line.
 type liveLine struct {
 	w     io.Writer
 	width int

@@ -6,12 +6,11 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/trace"
 )
 
-// What a replay and its worker processes say to each other, one JSON object a
-// line. The replay writes a workerPlan, waits for workerReady, writes a
-// workerStart, reads one workerRun for each execution, and closes the worker's
-// input to end it.
+// A replay and its worker processes exchange one JSON object per line. The replay writes a
+// workerPlan, waits for workerReady, writes a workerStart, reads one workerRun for each
+// execution, and closes the worker's input to end it.
 
-// workerPlan says what a worker process offers.
+// workerPlan describes the slots of a worker process.
 type workerPlan struct {
 	Socket string     `json:"socket"` // of the dispatcher
 	Worker string     `json:"worker"` // its name
@@ -25,23 +24,23 @@ type slotPlan struct {
 	Sessions []sessionPlan `json:"sessions"`
 }
 
-// sessionPlan is one stay online, on the compressed clock.
+// sessionPlan is one online period, on the compressed clock.
 type sessionPlan struct {
 	From  time.Duration `json:"from_ns"`            // since the start
 	Until time.Duration `json:"until_ns,omitempty"` // since the start; 0 = for good
 }
 
-// workerReady tells that the worker is connected.
+// workerReady reports that the worker is connected.
 type workerReady struct {
 	Ready bool `json:"ready"`
 }
 
-// workerStart tells when the trace begins.
+// workerStart contains the start time of the trace.
 type workerStart struct {
 	StartUnixNano int64 `json:"start_unix_ns"`
 }
 
-// workerRun is one execution that came to its end.
+// workerRun is one completed execution.
 type workerRun struct {
 	Job   int64         `json:"job"` // of the trace
 	Slot  int64         `json:"slot"`
@@ -49,13 +48,13 @@ type workerRun struct {
 	End   time.Duration `json:"end_ns"`
 }
 
-// jobPayload is what a job of a replay carries.
+// jobPayload is the payload of a replayed job.
 type jobPayload struct {
 	TraceJob int64   `json:"trace_job"`
 	MS       float64 `json:"ms"` // how long to work, compressed
 }
 
-// compress turns a time of the trace into one of the replay.
+// compress converts a time of the trace into a time of the replay.
 func compress(ms int64, speed float64) time.Duration {
 	return time.Duration(float64(ms) / speed * float64(time.Millisecond))
 }

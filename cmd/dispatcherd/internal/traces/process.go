@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// tracedWorker is one worker process of a replay, seen from the replay.
+// tracedWorker is a worker process of a replay.
 type tracedWorker struct {
 	name  string
 	in    io.WriteCloser
@@ -19,12 +19,12 @@ type tracedWorker struct {
 	wait  func() error // until the process has ended
 }
 
-// workerLeaveTime is how long a worker may take to end once its input is
-// closed, before it is killed.
+// workerLeaveTime is how long a worker may take to end after its input is closed, before it is
+// killed.
 const workerLeaveTime = 10 * time.Second
 
-// startTraceWorker starts this program again as a worker process. It ends when
-// its input is closed, so also when this process dies in whatever way.
+// startTraceWorker starts this program as a worker process. The process ends when its input is
+// closed, so also when this process dies.
 func (a commands) startTraceWorker(ctx context.Context, plan workerPlan) (*tracedWorker, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -52,7 +52,7 @@ func (a commands) startTraceWorker(ctx context.Context, plan workerPlan) (*trace
 	})
 }
 
-// newTracedWorker tells a process its plan.
+// newTracedWorker sends its plan to a process.
 func newTracedWorker(plan workerPlan, in io.WriteCloser, out io.Reader, wait func() error) (*tracedWorker, error) {
 	w := &tracedWorker{name: plan.Worker, in: in, lines: json.NewDecoder(out), wait: wait}
 	if err := json.NewEncoder(in).Encode(plan); err != nil {
@@ -70,7 +70,7 @@ func (w *tracedWorker) ready() error {
 	return nil
 }
 
-// begin tells the worker when the trace begins.
+// begin sends the start time of the trace.
 func (w *tracedWorker) begin(at time.Time) error {
 	if err := json.NewEncoder(w.in).Encode(workerStart{StartUnixNano: at.UnixNano()}); err != nil {
 		return fmt.Errorf("worker %s: %w", w.name, err)
@@ -78,8 +78,7 @@ func (w *tracedWorker) begin(at time.Time) error {
 	return nil
 }
 
-// listen hands every execution to f until the worker ends. An
-// unexpected end is an error.
+// listen calls f with every execution until the worker ends. An unexpected end is an error.
 func (w *tracedWorker) listen(f func(workerRun)) error {
 	for {
 		var run workerRun

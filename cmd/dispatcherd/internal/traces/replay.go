@@ -12,18 +12,18 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/trace"
 )
 
-// replayHost is the running daemon as a replay sees it.
+// replayHost is the daemon of a replay.
 type replayHost interface {
 	// Socket is where workers connect.
 	Socket() string
-	// Insert makes queued jobs in one transaction, due at once.
+	// Insert inserts queued jobs in one transaction, due at once.
 	Insert(ctx context.Context, jobs []replayJob) error
-	// Request carries out one on-demand job and returns when it is answered; an
-	// error is any answer but success.
+	// Request executes one on-demand job and returns when it is answered. Every answer except
+	// success is an error.
 	Request(ctx context.Context, job replayJob) error
-	// Tally counts the queued jobs of the replay that have reached an end.
+	// Tally returns the number of queued jobs of the replay that have ended.
 	Tally(ctx context.Context) (done, failed int, err error)
-	// Findings judges the placements so far.
+	// Findings checks the placements so far.
 	Findings() trace.Findings
 }
 
@@ -51,16 +51,15 @@ type replay struct {
 	moved  chan struct{}
 }
 
-// replayState is what a watcher may want to know.
+// replayState is the state of a replay for display.
 type replayState struct {
 	Jobs, Arrived, Answered, Executed int
 	TraceMS                           int64         // how far the trace has come
 	Late                              time.Duration // the most that an arrival was late
 }
 
-// run carries out the replay. The report is as complete as the replay was; an
-// error says why it was cut short. Every worker process has ended when it
-// returns.
+// run executes the replay. Its report is valid also after an error, which says why the replay
+// ended early. All worker processes have ended when run returns.
 func (r *replay) run(ctx context.Context) (trace.Report, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -93,7 +92,7 @@ func (r *replay) startWorkers(ctx context.Context) ([]*tracedWorker, error) {
 	return workers, nil
 }
 
-// play lets the trace begin and waits for its end.
+// play starts the trace and waits for its end.
 func (r *replay) play(ctx context.Context, workers []*tracedWorker) error {
 	begin := time.Now().Add(100 * time.Millisecond)
 	for _, w := range workers {
@@ -116,8 +115,8 @@ func (r *replay) play(ctx context.Context, workers []*tracedWorker) error {
 	return r.awaitEnds(ctx)
 }
 
-// insert makes the queued jobs, in one transaction all that gathered while the
-// last one was under way.
+// insert inserts queued jobs. One transaction contains all jobs that arrived during the
+// previous one.
 func (r *replay) insert(ctx context.Context, queued <-chan []replayJob) error {
 	for jobs := range queued {
 		for more := true; more; {
@@ -159,8 +158,8 @@ func (r *replay) feed(ctx context.Context, begin time.Time, queued chan<- []repl
 	return nil
 }
 
-// waitUntil waits for an instant and shows the state meanwhile; false if the
-// replay cannot go on.
+// waitUntil waits for an instant and shows the state meanwhile. It returns false if the replay
+// cannot continue.
 func (r *replay) waitUntil(ctx context.Context, due time.Time, tick <-chan time.Time, begin time.Time) bool {
 	timer := time.NewTimer(time.Until(due))
 	defer timer.Stop()
@@ -180,8 +179,8 @@ func (r *replay) waitUntil(ctx context.Context, due time.Time, tick <-chan time.
 	}
 }
 
-// submit hands jobs in: queued ones together, on-demand ones each to a
-// goroutine that waits for its answer.
+// submit submits jobs: queued ones together, on-demand ones each in a goroutine that waits for
+// the answer.
 func (r *replay) submit(ctx context.Context, jobs []trace.Job, queued chan<- []replayJob, callers *sync.WaitGroup) error {
 	var batch []replayJob
 	for _, j := range jobs {
@@ -207,8 +206,7 @@ func (r *replay) submit(ctx context.Context, jobs []trace.Job, queued chan<- []r
 	}
 }
 
-// awaitEnds waits until every job has come to an end, or until nothing has moved
-// for too long.
+// awaitEnds waits until every job has ended, or until there was no progress for too long.
 func (r *replay) awaitEnds(ctx context.Context) error {
 	patience := time.NewTimer(r.stall)
 	defer patience.Stop()
@@ -232,8 +230,8 @@ func (r *replay) awaitEnds(ctx context.Context) error {
 	}
 }
 
-// over reports whether nothing is left to wait for. What the workers say about
-// the last jobs may be under way still when the jobs have ended.
+// over reports whether nothing is left to wait for. The workers' reports about the last jobs
+// may arrive after the jobs have ended.
 func (r *replay) over(ctx context.Context) (bool, error) {
 	if err := r.failure(); err != nil {
 		return false, err
@@ -245,7 +243,7 @@ func (r *replay) over(ctx context.Context) (bool, error) {
 	return done+failed+r.failed >= r.state.Jobs && r.state.Executed >= done, err
 }
 
-// answered takes the end of an on-demand job.
+// answered records the end of an on-demand job.
 func (r *replay) answered(err error) {
 	r.note(func(s *replayState) {
 		if err != nil {
@@ -257,7 +255,7 @@ func (r *replay) answered(err error) {
 	r.move()
 }
 
-// executed takes what a worker says about one execution.
+// executed records a worker's report about one execution.
 func (r *replay) executed(run workerRun) {
 	r.note(func(s *replayState) {
 		r.runs = append(r.runs, run)
@@ -288,7 +286,7 @@ func (r *replay) show() {
 	}
 }
 
-// fail remembers the first trouble; nil is none.
+// fail records the first error; nil is none.
 func (r *replay) fail(err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -303,7 +301,7 @@ func (r *replay) failure() error {
 	return r.broken
 }
 
-// report sums up, also what was cut short.
+// report summarizes the replay, also an interrupted one.
 func (r *replay) report(cause error) (trace.Report, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()

@@ -90,7 +90,7 @@ func (a commands) demoCommand() *cobra.Command {
 	return cmd
 }
 
-// replayTrace runs a trace through the real thing and prints what came of it.
+// replayTrace runs a trace through daemon and workers and prints the result.
 func (a commands) replayTrace(ctx context.Context, name string, t *trace.Trace, speed float64, weights string) error {
 	w, err := parseWeights(weights)
 	if err != nil {
@@ -127,8 +127,8 @@ func (a commands) replayTrace(ctx context.Context, name string, t *trace.Trace, 
 	return nil
 }
 
-// watchReplay carries the replay out, with its state on the terminal. It ends
-// early if the daemon does.
+// watchReplay runs the replay and shows its state on the terminal. It ends early if the daemon
+// does.
 func (a commands) watchReplay(ctx context.Context, host *daemonHost, t *trace.Trace, speed float64) (trace.Report, time.Duration, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -152,8 +152,7 @@ func (a commands) watchReplay(ctx context.Context, host *daemonHost, t *trace.Tr
 	return report, r.state.Late, err
 }
 
-// warnings is a log for people who watch something else: what is wrong, and
-// nothing more.
+// warnings is a log that prints warnings and errors only.
 func (a commands) warnings() *zap.Logger {
 	encoder := zapcore.NewConsoleEncoder(zap.NewDevelopmentEncoderConfig())
 	return zap.New(zapcore.NewCore(encoder, zapcore.Lock(zapcore.AddSync(a.Err)), zapcore.WarnLevel))

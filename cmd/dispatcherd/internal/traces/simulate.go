@@ -23,14 +23,14 @@ type simulateFlags struct {
 	schedule scheduleOutput
 }
 
-// scheduleOutput is the --output of `trace simulate`: the forms that every
-// command knows, or a file for the schedule.
+// scheduleOutput is the --output of `trace simulate`: a format of every command, or a file for
+// the schedule.
 type scheduleOutput struct {
 	format *console.Format
 	path   string
 }
 
-// Set takes table, json, or the name of a .csv file.
+// Set accepts table, json, or the name of a .csv file.
 func (o *scheduleOutput) Set(s string) error {
 	if strings.HasSuffix(s, ".csv") {
 		o.path = s
@@ -42,7 +42,7 @@ func (o *scheduleOutput) Set(s string) error {
 	return nil
 }
 
-// String returns what Set takes.
+// String returns what Set accepts.
 func (o *scheduleOutput) String() string {
 	if o.path != "" {
 		return o.path
@@ -77,7 +77,7 @@ With several --weights the waits are printed side by side.`,
 	return cmd
 }
 
-// oneTrace is for commands that take the folder of a trace.
+// oneTrace is for commands whose argument is the folder of a trace.
 func oneTrace(cmd *cobra.Command, args []string) error {
 	if len(args) != 1 {
 		return fmt.Errorf("%q takes one folder with a trace, got %d arguments", cmd.CommandPath(), len(args))
@@ -85,8 +85,7 @@ func oneTrace(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// loadTrace reads a trace that the user named: what is wrong with it is wrong
-// with the command line.
+// loadTrace reads the trace that the user named. An invalid trace is a usage error.
 func loadTrace(dir string) (*trace.Trace, error) {
 	t, err := trace.Load(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -169,8 +168,8 @@ func (a commands) saveSchedule(path string, schedule []trace.Placement) error {
 	return nil
 }
 
-// compareSchedule wants a schedule to be the one in a file. It names the first
-// job that differs.
+// compareSchedule compares a schedule with the one in a file. The error names the first job
+// that differs.
 func (a commands) compareSchedule(path string, got []trace.Placement) error {
 	if path == "" {
 		return nil

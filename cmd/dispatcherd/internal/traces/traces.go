@@ -1,14 +1,12 @@
-// Package traces is the commands about recorded workloads: generate one, export
-// one from what ended lately, run one through the deciding core in simulated time
-// (simulate) or through the daemon, worker processes and Postgres (replay, demo).
-// What a trace is, is in internal/trace and docs/traces.md; this is what a user
-// does with one.
+// Package traces contains the commands about recorded workloads: generate a trace, export one
+// from ended jobs, run one through the core in simulated time (simulate) or through the
+// daemon, worker processes and Postgres (replay, demo). internal/trace and docs/traces.md
+// define traces.
 //
-// A replay is in three parts, so that each can be tested without the others. Its
-// clock and its accounts (replay.go) know a host, that is, where jobs are handed
-// in, and worker processes. The host is the daemon on a private Postgres, in this
-// process (host.go). A worker is this program started once more (process.go); what
-// it does there is in worker.go, and what the two say to each other in plan.go.
+// A replay has three parts, which can be tested separately. Its clock and its counts
+// (replay.go) use a host, which accepts jobs, and worker processes. The host is the daemon on a
+// private Postgres, in this process (host.go). A worker is another process of this program
+// (worker.go). plan.go defines the messages between replay and worker.
 package traces
 
 import (
@@ -24,5 +22,5 @@ func Command(invocation *settings.Invocation) *cobra.Command {
 		a.simulateCommand(), a.replayCommand(), a.demoCommand(), a.generateCommand(), a.exportCommand(), a.workerCommand())
 }
 
-// commands close over one invocation of the program.
+// commands holds the invocation that the commands use.
 type commands struct{ *settings.Invocation }

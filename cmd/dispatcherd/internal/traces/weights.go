@@ -12,7 +12,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/scoring"
 )
 
-// namedWeights are weights with the text that asked for them.
+// namedWeights are weights with the text of their flag.
 type namedWeights struct {
 	name    string
 	weights scoring.Weights
@@ -21,7 +21,7 @@ type namedWeights struct {
 const weightsSyntax = "article (without the cap), default (of the daemon), or comma-separated changes of the default, key=value, with the keys " +
 	"priority, ageing, rarity, on-demand, on-demand-ageing, on-demand-cap (a duration, or none)"
 
-// parseWeights understands weightsSyntax.
+// parseWeights parses weightsSyntax.
 func parseWeights(text string) (namedWeights, error) {
 	w := scoring.Default()
 	switch text {

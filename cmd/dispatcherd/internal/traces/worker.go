@@ -27,8 +27,7 @@ when that is closed; trace replay starts it.`,
 	}
 }
 
-// traceWorker offers slots as its plan says, and works on each job for as long
-// as its payload says.
+// traceWorker offers slots according to its plan. Each job takes as long as its payload says.
 type traceWorker struct {
 	sdk   *worker.Worker
 	start time.Time // of the trace; set before the first slot is offered
@@ -39,7 +38,7 @@ type traceWorker struct {
 	slots  map[int32]*tracedSlot // by the number in the protocol
 }
 
-// tracedSlot is one slot of the trace, which may have had several numbers.
+// tracedSlot is one slot of the trace, which may have had several numbers in the protocol.
 type tracedSlot struct {
 	plan slotPlan
 	busy chan struct{} // closed when its job ends; nil while it is free
@@ -80,12 +79,12 @@ func runTraceWorker(ctx context.Context, in io.Reader, out io.Writer) error {
 	return errors.Join(err, w.broken)
 }
 
-// errInputClosed ends a worker as its replay wishes.
+// errInputClosed is the regular end of a worker.
 var errInputClosed = errors.New("the replay has ended")
 
-// follow carries out the plan once the worker is connected and the start is
-// known, and ends the process when its input is closed, also when
-// the replay has died. No goroutine waits for it: it reads until the input ends.
+// follow executes the plan when the worker is connected and the start is known. It ends the
+// process when its input is closed, also when the replay has died. No goroutine waits for it:
+// it reads until the input ends.
 func (w *traceWorker) follow(ctx context.Context, cancel context.CancelCauseFunc, lines *json.Decoder,
 	connected <-chan struct{}, plan workerPlan) {
 	select {
@@ -110,8 +109,8 @@ func (w *traceWorker) follow(ctx context.Context, cancel context.CancelCauseFunc
 	cancel(errInputClosed)
 }
 
-// offer brings a slot online and takes it off again, as planned. A slot that
-// is still at work when its next session begins comes when the job has ended.
+// offer brings a slot online and takes it offline according to the plan. A slot that executes
+// a job when its next session begins comes online when the job has ended.
 func (w *traceWorker) offer(ctx context.Context, s *tracedSlot) {
 	for _, session := range s.plan.Sessions {
 		if !w.await(ctx, session.From) || !w.free(ctx, s) {
@@ -132,8 +131,7 @@ func (w *traceWorker) offer(ctx context.Context, s *tracedSlot) {
 	}
 }
 
-// add registers a slot. The lock keeps a job for it waiting until the slot is
-// known here, too.
+// add registers a slot. The lock delays a job for the slot until the slot is recorded here.
 func (w *traceWorker) add(s *tracedSlot) (int32, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -145,12 +143,12 @@ func (w *traceWorker) add(s *tracedSlot) (int32, error) {
 	return numbers[0], nil
 }
 
-// await waits for an instant of the compressed clock; false if ctx ended.
+// await waits for an instant of the compressed clock. It returns false if ctx ended.
 func (w *traceWorker) await(ctx context.Context, at time.Duration) bool {
 	return pause(ctx, time.Until(w.start.Add(at)))
 }
 
-// pause waits for d without spinning; false if ctx ended before.
+// pause waits for d. It returns false if ctx ended before.
 func pause(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -162,7 +160,7 @@ func pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// free waits until a slot's job has ended; false if ctx ended before.
+// free waits until a slot's job has ended. It returns false if ctx ended before.
 func (w *traceWorker) free(ctx context.Context, s *tracedSlot) bool {
 	for {
 		w.mu.Lock()
