@@ -71,7 +71,7 @@ func Controls() []*Control {
 					Rate: 20, // slots are free and lanes are empty in between
 				},
 				Cuts:  []Cut{{"actor/config.go", "200 * time.Millisecond,", "24 * time.Hour,", 1}},
-				Jobs:  [3]int{100, 100, 100},
+				Jobs:  [3]int{200, 200, 200}, // for 10 s: the first ones are found by the scans after the start
 				Drain: 20 * time.Second, // longer than a job may wait beside an idle slot
 			},
 			Found: func(r *judge.Report) int { return min(r.Lost, r.Stuck) },
