@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Marks of sessions that run and present jobs.
+// Fingerprints of sessions that run and offer jobs.
 const (
 	oldSession contract.Fingerprint = -77
 	newSession contract.Fingerprint = 1 << 60
@@ -40,8 +40,8 @@ func adopted(t *testing.T, s store, req contract.AdoptRequest) []contract.Adopte
 	return res.Jobs
 }
 
-// Whether the owner is dead, cut off or alive: the worker decides where its work
-// goes on, and what the owner says afterwards changes nothing.
+// The worker decides where its job continues, even if the former owner is alive.
+// Later statements of the former owner change nothing.
 func TestAdoptedJobKeepsItsAttemptAndItsFormerOwnerIsStale(t *testing.T) {
 	t.Parallel()
 	contractSuite(t, func(t *testing.T, w world) {
@@ -89,7 +89,7 @@ func TestAdoptionNeedsTheSessionThatTheJobWasSentTo(t *testing.T) {
 	})
 }
 
-// The answer may be lost: the same request again tells the same.
+// A repeated request returns the same, because its first answer may be lost.
 func TestRepeatedAdoptionReturnsTheSameJobs(t *testing.T) {
 	t.Parallel()
 	contractSuite(t, func(t *testing.T, w world) {
@@ -119,8 +119,7 @@ func TestDispatcherWithoutALeaseAdoptsNothing(t *testing.T) {
 	})
 }
 
-// Jobs of a dispatcher that was lost are released; the adopted ones among them
-// belong to a session.
+// The jobs of a lost dispatcher are released, except those that were adopted.
 func TestAdoptedJobsOfALostDispatcherAreNotReleased(t *testing.T) {
 	t.Parallel()
 	contractSuite(t, func(t *testing.T, w world) {
@@ -172,9 +171,9 @@ func TestJobsHandedOverAreReleasedAfterTheHoldWithoutACrash(t *testing.T) {
 	})
 }
 
-// A beat may arrive after the hand-over, on another connection or at a server that
-// was slow. It must not put the slots that are gone beside those of the others,
-// which would leave rows without an owner, nor give the lease its old length again.
+// A heartbeat may arrive after the hand-over, on another connection or because the
+// server was slow. It must not publish slots that do not exist any more, because then
+// rows would have no owner, and must not restore the old length of the lease.
 func TestHeartbeatAfterTheHandOverPublishesNothing(t *testing.T) {
 	t.Parallel()
 	contractSuite(t, func(t *testing.T, w world) {
@@ -225,8 +224,8 @@ func TestAdoptionReportsLockedRowsAsBusy(t *testing.T) {
 	require.Len(t, adopted(t, heir, adoptionOf(offerOf(2))), 1)
 }
 
-// Two resume offers of one execution are on their way to two dispatchers. The
-// worker has gone on since: the older one, if it comes last, takes nothing.
+// Two resume offers of one execution reach two dispatchers. The offer with the
+// earlier generation takes nothing if it arrives last.
 func TestAdoptionWithAnEarlierGenerationTakesNothing(t *testing.T) {
 	t.Parallel()
 	contractSuite(t, func(t *testing.T, w world) {
@@ -245,8 +244,8 @@ func TestAdoptionWithAnEarlierGenerationTakesNothing(t *testing.T) {
 	})
 }
 
-// A note that is renewed is about a row that was this dispatcher's before: a dispatcher that
-// counts adoptions by what statements report does not count it.
+// A renewed resume offer is about a row that this dispatcher has already. It does not
+// count as a row of the statement, and metrics count adoptions by these rows.
 func TestRenewedResumeOfferIsNotCountedAsAdoption(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.New(t)

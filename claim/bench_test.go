@@ -108,7 +108,7 @@ func serverCPU(t testing.TB, db *pgx.Conn, name string) time.Duration {
 	return sum
 }
 
-// purposes are the connections whose processor time is told apart.
+// purposes are the connections whose processor time is measured separately.
 var purposes = [...]string{"fetch", "claim", "finish"}
 
 // Fetch, claim and finish of one job each, in batches of 1,000.
@@ -140,8 +140,8 @@ func BenchmarkJob(b *testing.B) {
 }
 
 // Fetch, claim and finish of one job each by four dispatchers that have a
-// quarter of the rows each, in turn, in batches of 200: what it costs that a
-// dispatcher's rows are not all neighbours.
+// quarter of the rows each, in turn, in batches of 200. It measures the cost of ids
+// that are not contiguous.
 func BenchmarkJobOfFour(b *testing.B) {
 	const of, batch = 4, 200
 	dsn := pgtest.New(b)
@@ -175,9 +175,9 @@ func BenchmarkJobOfFour(b *testing.B) {
 	}
 }
 
-// The least that a queue in Postgres can do: a table with a primary key and an
-// index of pending rows, one UPDATE that takes and one that ends, no fence, no
-// history apart, no result.
+// The minimum for a queue in Postgres: a table with a primary key and an index of
+// pending rows, one UPDATE that claims and one that ends, without fencing, separate
+// history and result.
 func BenchmarkFloor(b *testing.B) {
 	db := connect(b, pgtest.Empty(b))
 	exec(b, db, `CREATE TABLE floor (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, run_at timestamptz NOT NULL DEFAULT now(),

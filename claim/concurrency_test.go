@@ -28,8 +28,8 @@ func (l *ledger) write(w contract.Won) {
 	l.taken[fmt.Sprintf("%d/%d", w.ID, w.Attempt)]++
 }
 
-// Three dispatchers claim overlapping batches in random order and end them in
-// every way, while operators cancel and others beat and release.
+// Three dispatchers claim overlapping batches in random order and end them with every
+// outcome, while operators cancel and other dispatchers send heartbeats and release.
 func TestConcurrentDispatchersClaimEachAttemptOnceWithoutDeadlock(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.New(t)
@@ -96,7 +96,7 @@ func hammer(ctx context.Context, t *testing.T, s *claim.Store, book *ledger, see
 			return
 		}
 		if _, err := s.Heartbeat(ctx, nil); err != nil {
-			t.Errorf("beat: %v", err)
+			t.Errorf("heartbeat: %v", err)
 			return
 		}
 	}
@@ -143,9 +143,9 @@ func claimArgs(statement string, dispatcher int32, token int64, ids ...int64) []
 	return args
 }
 
-// A claim that meets a lock gives up after lockPatience and is sent again, with
-// care. In between it holds nothing, so its dispatcher may be declared lost there;
-// the second statement proves the lease anew and takes nothing.
+// A claim that meets a lock ends after lockPatience and is sent again with row locks.
+// In between it holds nothing, so its dispatcher may be declared lost. The second
+// statement checks the lease again and takes nothing.
 func TestClaimRepeatedUnderContentionChecksTheLeaseAgain(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.New(t)
@@ -175,8 +175,8 @@ func TestClaimRepeatedUnderContentionChecksTheLeaseAgain(t *testing.T) {
 	require.Equal(t, dispatcherd.Pending, row(t, db, 2).Status)
 }
 
-// Locks cost, so they are taken only after more than a twentieth of a claim was
-// lost, and then for the next hundred claims.
+// Row locks are expensive, so claims use them only after more than a twentieth of a
+// claim was lost, and then for the next hundred claims.
 func TestRowLocksAreUsedForAHundredClaimsAfterContention(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.New(t)
@@ -216,7 +216,7 @@ func TestRowLocksAreUsedForAHundredClaimsAfterContention(t *testing.T) {
 	require.Zero(t, s.Contention())
 }
 
-// Running rows whose claim left no note are found by the sweep.
+// The sweep finds running rows that no record names.
 func TestSweepReleasesRowsWithoutARecord(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.New(t)

@@ -20,30 +20,30 @@ const (
 	DefaultLease   = 10 * time.Second
 )
 
-// Config says how to reach the database and how long to be patient.
+// Config describes the database and the time limits.
 type Config struct {
-	// DSN is a URL or key/value string; PG* variables supply what it does not say.
+	// DSN is a URL or key/value string; PG* variables supply missing parts.
 	DSN string
-	// Name is the dispatcher's name as shown to people; ≤ 128 bytes.
+	// Name is the name of the dispatcher in tables and logs; ≤ 128 bytes.
 	Name string
 	// Identity lets a successor on this host declare the dispatcher lost. Without
 	// an Incarnation the store generates one.
 	Identity Identity
 	// Timeout bounds every statement, connecting included. 0 = DefaultTimeout.
 	Timeout time.Duration
-	// Lease is how long this dispatcher counts as alive after a beat. 0 = DefaultLease.
+	// Lease is how long this dispatcher counts as alive after a heartbeat. 0 = DefaultLease.
 	Lease time.Duration
-	// AsyncClaims commits claims without waiting for the disk. It is faster by
-	// the wait and safe against a crash of anything but the database server: that
-	// may forget the newest claims, whose attempt numbers are then handed out twice.
+	// AsyncClaims commits claims without waiting for the disk. It saves that wait. A
+	// crash of the database server may lose the newest claims, whose attempt numbers
+	// are then assigned twice; other crashes lose nothing.
 	AsyncClaims bool
-	// Observer is told of every statement; nil = no observer.
+	// Observer receives every statement; nil = no observer.
 	Observer Observer
 	// Dial replaces the network, for tests that cut connections.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 }
 
-// withDefaults fills the gaps.
+// withDefaults replaces zero values by defaults.
 func (c Config) withDefaults() Config {
 	c.Identity = c.Identity.withDefaults()
 	if c.Timeout <= 0 {
@@ -61,7 +61,7 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// connConfig describes one connection. purpose ends up in application_name.
+// connConfig describes one connection. purpose becomes part of application_name.
 func (c Config) connConfig(purpose string) (*pgx.ConnConfig, error) {
 	config, err := pgx.ParseConfig(c.DSN)
 	if err != nil {
@@ -88,8 +88,8 @@ func (c Config) connConfig(purpose string) (*pgx.ConnConfig, error) {
 	return config, nil
 }
 
-// after runs statements on every new connection, in one round trip, after what is
-// done there already.
+// after executes statements on every new connection, in one round trip, after the
+// existing AfterConnect.
 func after(config *pgx.ConnConfig, sql string) {
 	theirs := config.AfterConnect
 	config.AfterConnect = func(ctx context.Context, conn *pgconn.PgConn) error {
@@ -102,23 +102,23 @@ func after(config *pgx.ConnConfig, sql string) {
 	}
 }
 
-// endless lifts the limits that a role or database may set for sessions and
-// transactions as a whole, where the server knows them: they end the session,
-// which makes the next claim of an idle dispatcher an unknown one.
+// endless removes the limits that a role or database may set for sessions and
+// transactions, as far as the server version has them. They would end the session,
+// and the next claim of an idle dispatcher would have an unknown outcome.
 const endless = `SELECT set_config(name, '0', false) FROM pg_settings WHERE name IN ('idle_session_timeout', 'transaction_timeout')`
 
-// session are the settings of every connection, as they stand behind SET. They
-// are set after the connection is made, in one round trip: a pooler (PgBouncer)
-// refuses connections that name settings it does not know.
+// session are the settings of every connection, in the syntax of SET. They are sent
+// after the connection is established, in one round trip, because a pooler
+// (PgBouncer) refuses connections with settings that it does not know.
 //
-// The server's own limit lies below the caller's, so that a statement that
-// takes too long ends with an ERROR (certainly rolled back) instead of a broken
-// connection (unknown). Plans are pinned: these statements find rows by index
-// on a table whose statistics are stale by design.
+// The time limit of the server is shorter than that of the caller, so that a slow
+// statement ends with an ERROR (rolled back) instead of a broken connection
+// (unknown). Plans are pinned: these statements find rows by index in a table whose
+// statistics are usually stale.
 func (c Config) session() map[string]string {
 	limit := strconv.FormatInt((c.Timeout * 4 / 5).Milliseconds(), 10)
 	return map[string]string{
-		"client_encoding":                     "'UTF8'", // else the database's own, or the role's
+		"client_encoding":                     "'UTF8'", // by default that of the database or of the role
 		"statement_timeout":                   limit,
 		"lock_timeout":                        limit,
 		"idle_in_transaction_session_timeout": limit,

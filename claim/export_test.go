@@ -59,7 +59,7 @@ func (s *Store) PingClaims() {
 // FirstToken is below all tokens.
 const FirstToken = firstToken
 
-// ReleasePart releases what a lost dispatcher was running, as a beat without time
+// ReleasePart releases the jobs of a lost dispatcher, as a heartbeat without time
 // does: one portion.
 func ReleasePart(ctx context.Context, conn *pgx.Conn, lost int32, from int64) (released int, next int64, err error) {
 	return releasePart(ctx, conn, lostJobs{lost, contract.Crashed, whyReleased}, from, time.Now().Add(-time.Second))

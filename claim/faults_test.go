@@ -19,11 +19,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// cutter passes connections through until it is told to swallow the server's
+// cutter passes connections through until a test makes it drop the server's
 // answers and then hang up: the statement arrives, its answer does not.
 type cutter struct {
-	active atomic.Bool
-	seen   chan struct{} // one value for every swallowed piece
+	active  atomic.Bool
+	dropped chan struct{} // one value for every dropped piece
 }
 
 func (c *cutter) dial(ctx context.Context, network, address string) (net.Conn, error) {
@@ -42,20 +42,20 @@ type cutConn struct {
 func (c *cutConn) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
 	if err == nil && c.cutter.active.Load() {
-		c.cutter.seen <- struct{}{}
+		c.cutter.dropped <- struct{}{}
 		_ = c.Close()
 		return 0, io.ErrUnexpectedEOF
 	}
 	return n, err
 }
 
-// A store that claims or finishes through a connection that is cut before the answer
-// must say that it does not know, and find out.
+// A claim or finish whose connection breaks before the answer has an unknown outcome,
+// which can be resolved.
 func TestConnectionLostBeforeTheAnswerIsUnknownAndCanBeResolved(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.New(t)
 	db := connect(t, dsn)
-	cut := &cutter{seen: make(chan struct{}, 16)}
+	cut := &cutter{dropped: make(chan struct{}, 16)}
 	seen := newReports()
 	s := open(t, claim.Config{DSN: dsn, Dial: cut.dial, Observer: seen})
 	_, err := s.Join(t.Context())
@@ -67,7 +67,7 @@ func TestConnectionLostBeforeTheAnswerIsUnknownAndCanBeResolved(t *testing.T) {
 	cut.active.Store(true)
 	lost := claimOf(1, 2)
 	require.Equal(t, contract.Unknown, s.Claim(t.Context(), lost).Verdict, "%v", seen.of(claim.OpClaim).Err)
-	<-cut.seen
+	<-cut.dropped
 	cut.active.Store(false)
 	res := s.Resolve(t.Context(), lost)
 	require.Equal(t, contract.OK, res.Verdict)
@@ -76,7 +76,7 @@ func TestConnectionLostBeforeTheAnswerIsUnknownAndCanBeResolved(t *testing.T) {
 	items := []contract.Finish{{ID: 1, Attempt: 1, Result: []byte(`1`)}, {ID: 2, Attempt: 1, Outcome: contract.Retry, Error: "x"}}
 	cut.active.Store(true)
 	require.Equal(t, contract.Unknown, s.Finish(t.Context(), contract.FinishRequest{Items: items}).Verdict, "%#v", seen.of(claim.OpFinish).Err)
-	<-cut.seen
+	<-cut.dropped
 	cut.active.Store(false)
 	again := s.Finish(t.Context(), contract.FinishRequest{Items: items, Again: true})
 	require.Equal(t, contract.OK, again.Verdict)
@@ -85,8 +85,8 @@ func TestConnectionLostBeforeTheAnswerIsUnknownAndCanBeResolved(t *testing.T) {
 	require.EqualValues(t, 1, row(t, db, 2).Failures)
 }
 
-// Postgres was restarted while a connection rested: its next statement goes out on a
-// new one, instead of failing with an unknown outcome.
+// Postgres was restarted while a connection was idle. The next statement uses a new
+// connection instead of ending with an unknown outcome.
 func TestConnectionThatBrokeWhileIdleIsReplaced(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.New(t)
@@ -169,8 +169,8 @@ func (f *failures) all() []error {
 	return slices.Clone(f.errs)
 }
 
-// A role or database may end sessions that are idle: those of a dispatcher are
-// whenever there is nothing to do.
+// A role or database may end idle sessions. The sessions of a dispatcher are idle when
+// there is no work.
 func TestSessionsOverrideIdleTimeoutsOfTheDatabase(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.New(t)
@@ -189,7 +189,7 @@ func TestSessionsOverrideIdleTimeoutsOfTheDatabase(t *testing.T) {
 	require.Equal(t, []string{"0"}, one[[]string](t, conn, limits))
 }
 
-// Without a word Postgres uses the encoding of the database, or of the role.
+// By default Postgres uses the encoding of the database or of the role.
 func TestSessionsUseUTF8InEveryDatabase(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.New(t)
@@ -215,8 +215,8 @@ func TestSessionsUseUTF8InEveryDatabase(t *testing.T) {
 	require.Equal(t, []string{"größe", `{"name": "Müller"}`, `"größer"`}, []string{job.Type, string(job.Payload), string(job.Result)})
 }
 
-// Where a role has set limits for other programs, a caller's statement that meets
-// another transaction waits for it, and goes on with what that one left.
+// A statement of a caller that meets another transaction waits for it and continues,
+// also if the role has a stricter isolation level or lock timeout.
 func TestCallerSessionsOverrideIsolationAndLockTimeoutOfTheRole(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.New(t)
@@ -320,8 +320,7 @@ func TestUnreachableServerIsRefusedAtThePaceOfTheBackoff(t *testing.T) {
 	require.Equal(t, contract.Refused, s.Fetch(t.Context(), contract.FetchRequest{}).Verdict)
 }
 
-// What Postgres cannot store costs only that job its result:
-// one row that cannot be processed does not keep the others from being.
+// A result that Postgres cannot store is dropped. Other jobs are not affected.
 func TestPeer_B29_UnstorableResultDoesNotAffectOtherJobs(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.New(t)
@@ -404,7 +403,7 @@ func TestListenerReceivesNotificationsAndReconnects(t *testing.T) {
 	<-l.Jobs()
 }
 
-// A job that another dispatcher gives back wakes those that sit idle.
+// A job that a dispatcher releases notifies idle dispatchers.
 func TestReleasedJobNotifiesOtherIdleDispatchers(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.New(t)

@@ -12,8 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A row that the database will not let go, whatever it is given, does not keep
-// the others.
+// The database rejects every end of one row. The other rows end.
 func TestRowThatCannotEndDoesNotBlockOtherRows(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.New(t)
@@ -35,8 +34,8 @@ func TestRowThatCannotEndDoesNotBlockOtherRows(t *testing.T) {
 	require.Equal(t, dispatcherd.Running, row(t, db, 3).Status)
 }
 
-// A repetition counts what leads where the row is: a row that was released by
-// another dispatcher was not finished by an earlier copy.
+// A repeated finish counts a row as ended only if the outcome leads to the row's
+// status: a row that another dispatcher released was not finished by an earlier copy.
 func TestRepeatedFinishIsStaleAfterAReleaseByAnotherDispatcher(t *testing.T) {
 	t.Parallel()
 	contractSuite(t, func(t *testing.T, w world) {
@@ -61,9 +60,9 @@ func TestRepeatedFinishIsStaleAfterAReleaseByAnotherDispatcher(t *testing.T) {
 	})
 }
 
-// A job is claimed at the moment at which a beat cancels it as pending, and the
-// request to cancel another one is being taken along. The beat, which renews the
-// lease, waits for neither; the next one does the rest.
+// A job is claimed while a heartbeat cancels it as pending, and another transaction
+// deletes a request to cancel. The heartbeat, which renews the lease, waits for
+// neither lock. The next heartbeat does the rest.
 func TestHeartbeatThatCancelsWaitsForNoLock(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.New(t)
@@ -93,7 +92,7 @@ func TestHeartbeatThatCancelsWaitsForNoLock(t *testing.T) {
 	require.Equal(t, []int64{2}, one[[]int64](t, db, `SELECT array_agg(job_id) FROM dispatcherd.cancels`))
 }
 
-// Two beats that cancel the same jobs at the same moment share them.
+// Heartbeats that cancel the same jobs at the same time cancel each job once.
 func TestConcurrentHeartbeatsCancelTheSameJobsWithoutConflict(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.New(t)
@@ -115,7 +114,7 @@ func TestConcurrentHeartbeatsCancelTheSameJobsWithoutConflict(t *testing.T) {
 		for range stores {
 			require.NoError(t, <-beaten)
 		}
-		_, err := stores[0].Heartbeat(t.Context(), nil) // what was being settled when all looked
+		_, err := stores[0].Heartbeat(t.Context(), nil) // requests that were locked in all of them
 		require.NoError(t, err)
 		require.Zero(t, one[int](t, db, `SELECT count(*) FROM dispatcherd.cancels`))
 	}
@@ -123,8 +122,8 @@ func TestConcurrentHeartbeatsCancelTheSameJobsWithoutConflict(t *testing.T) {
 	require.Empty(t, seen.all())
 }
 
-// A living dispatcher keeps its lease, whatever keeps it from looking after others: all
-// dispatchers would stop at the first row that Postgres does not let go.
+// Failed work for other dispatchers must not end a lease: otherwise all dispatchers
+// would stop at the first row that Postgres does not release.
 func TestHeartbeatRenewsTheLeaseWhenWorkForOthersFails(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.New(t)
@@ -160,8 +159,8 @@ func TestHeartbeatRenewsTheLeaseWhenWorkForOthersFails(t *testing.T) {
 	require.Greater(t, len(seen.all()), 1)
 }
 
-// What one lost dispatcher was running cannot be released in the time there is. It
-// is not tried by every beat, and those who were lost beside it do not wait for it.
+// The jobs of one lost dispatcher cannot be released in time. Not every heartbeat
+// tries it, and the jobs of other lost dispatchers do not wait for it.
 func TestFailedReleaseIsDeferred(t *testing.T) {
 	t.Parallel()
 	const takes = 50 * time.Millisecond

@@ -15,8 +15,8 @@ func int8s(values ...int64) []byte {
 	return b
 }
 
-// Whatever a server, or what claims to be one, sends as rows of a fetch or a
-// claim is read or refused; nothing of a refused row is kept.
+// All bytes that a server sends as rows of a fetch or a claim are read or refused.
+// Nothing of a refused row is kept.
 func FuzzRows(f *testing.F) {
 	f.Add(int4(1), int8s(5, 6), int8s(1, 2), int8b(7), []byte("\x01{}"))
 	f.Add(int4(0), int8s(5), []byte(nil), int8b(7), []byte(nil))
@@ -46,7 +46,7 @@ func FuzzRows(f *testing.F) {
 	})
 }
 
-// What is written for Postgres is read back.
+// Encoded values can be decoded.
 func FuzzLists(f *testing.F) {
 	f.Add(int64(1), int64(-2), uint8(3))
 	f.Fuzz(func(t *testing.T, a, b int64, n uint8) {

@@ -53,8 +53,8 @@ func TestRowWithADrawnIDIsInsertedOnce(t *testing.T) {
 	wantRows(t, db, id+2, 0)
 }
 
-// A try that is still under way decides: no caller goes by it, and none is content
-// with a row that is taken back.
+// A second try waits for the first one, and inserts the row if the first one is rolled
+// back.
 func TestInsertAsWaitsForAnEarlierTryInFlight(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.New(t)

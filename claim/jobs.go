@@ -14,7 +14,7 @@ import (
 )
 
 // DB is what producers and operators need: a *pgx.Conn, a *pgxpool.Pool or, to
-// insert in a transaction of one's own, a pgx.Tx.
+// insert in an existing transaction, a pgx.Tx.
 type DB interface {
 	// Begin starts a transaction, or a savepoint inside one.
 	Begin(ctx context.Context) (pgx.Tx, error)
@@ -31,19 +31,18 @@ type DB interface {
 // Jobs is the table as producers and operators see it.
 type Jobs struct{ DB DB }
 
-// Encode makes the connections of a pool exchange text as UTF-8, which is what Go
-// and JSON take it for. Postgres uses the encoding of the database otherwise, or
-// what the role has set.
+// Encode makes the connections of a pool exchange text as UTF-8, the encoding of Go
+// and JSON. By default Postgres uses the encoding of the database or of the role.
 func Encode(config *pgx.ConnConfig) { config.RuntimeParams["client_encoding"] = "UTF8" }
 
-// Pin makes the connections of a pool find rows by their ids through the index,
-// whatever they were told of the size of the tables: a session keeps a plan that
-// was made while next to nothing was there, and then reads everything for one row.
-// It is for connections that live long and do nothing but what Jobs does to single
-// rows; [Jobs.Counts] and [Jobs.History] are better off without. Text is UTF-8, see
-// [Encode]. What a role or database sets for other programs' transactions does not
-// hold: they would be told of conflicts that are none, and even a commit that
-// notifies waits for the one before it.
+// Pin makes the connections of a pool find rows by id through the index, for all
+// statistics: a session keeps a plan that was made for a nearly empty table, and
+// later scans the whole table for one row. It is for long-lived connections that
+// execute only the methods of Jobs about single rows; [Jobs.Counts] and
+// [Jobs.History] are faster without it. Text is UTF-8, see [Encode]. Isolation level
+// and lock timeout of the role or database do not apply: a stricter level reports
+// conflicts that do not matter here, and even a commit that notifies waits for the
+// one before it.
 func Pin(config *pgx.ConnConfig) {
 	Encode(config)
 	after(config, fmt.Sprintf("SET enable_seqscan = off; SET enable_bitmapscan = off; SET jit = off; "+
@@ -76,18 +75,18 @@ func (j Jobs) Insert(ctx context.Context, n New) (dispatcherd.JobID, error) {
 	return dispatcherd.JobID(id), explain(err)
 }
 
-// Draw takes an id that no row has, for [Jobs.InsertAs]. On the same connection it
-// also lets the notification name the row.
+// Draw takes an unused id for [Jobs.InsertAs]. If both use one connection, the
+// notification names the row.
 func (j Jobs) Draw(ctx context.Context) (dispatcherd.JobID, error) {
 	var id int64
 	err := j.DB.QueryRow(ctx, `SELECT nextval('dispatcherd.job_ids')`).Scan(&id)
 	return dispatcherd.JobID(id), err
 }
 
-// InsertAs adds one job under an id that was drawn for it, unless it is there: so it
-// can be asked again when an answer has not come. A try that is still under way is
-// waited for, and one that comes late finds the row wherever that is by then; two
-// rows would need one to begin, end and be moved between two steps of one statement.
+// InsertAs adds one job under an id that was drawn for it, unless a row has the id.
+// So it can be repeated after its answer was lost. It waits for an earlier try in
+// flight, and a later try finds the row in any status. Two rows could exist only if
+// a job were claimed, ended and moved between two steps of one statement.
 func (j Jobs) InsertAs(ctx context.Context, id dispatcherd.JobID, n New) error {
 	v, err := n.values()
 	if err != nil {
@@ -150,8 +149,8 @@ func (n New) values() (v [6]any, err error) {
 	return v, nil
 }
 
-// explain adds the detail that says which value was wrong, where Postgres' own
-// detail would show the whole row.
+// explain adds the name of the violated constraint. The detail of Postgres would
+// show the whole row.
 func explain(err error) error {
 	if e := serverError(err); e != nil && e.ConstraintName != "" {
 		return fmt.Errorf("the job was refused: %s: %w", e.ConstraintName, err)

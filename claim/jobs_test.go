@@ -159,8 +159,8 @@ func TestRetryResetsCountersAndKeepsErrors(t *testing.T) {
 	require.EqualError(t, err, "job 5 is cancelled: only pending and running jobs can be cancelled")
 }
 
-// A job that was cancelled, or failed while a request to cancel existed, and is
-// retried at once stays: the request to cancel was about what ran then.
+// A request to cancel is about one execution. It does not cancel a job that was
+// retried after that execution was cancelled or failed.
 func TestRetriedJobIsNotCancelledByAnEarlierRequest(t *testing.T) {
 	t.Parallel()
 	db, jobs, s := aDispatcherAndItsJobs(t)
@@ -184,7 +184,7 @@ func TestRetriedJobIsNotCancelledByAnEarlierRequest(t *testing.T) {
 	}
 }
 
-// A producer that may insert and nothing else can use all of this.
+// A producer with the right to insert can use all functions for producers.
 func TestProducerRoleSuffices(t *testing.T) {
 	t.Parallel()
 	db := connect(t, pgtest.New(t))
@@ -196,7 +196,7 @@ func TestProducerRoleSuffices(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// The dispatcher's role suffices for a whole run, daily partitions included.
+// The role of dispatchers suffices for a whole run, daily partitions included.
 func TestDispatcherRoleSuffices(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.New(t)

@@ -28,8 +28,8 @@ const (
 	cancelsKept = 1024
 )
 
-// errNoNotifications is how a connection pooler in transaction mode shows: LISTEN succeeds
-// and no notification ever arrives.
+// errNoNotifications indicates a connection pooler in transaction mode: LISTEN
+// succeeds, and no notification arrives.
 var errNoNotifications = errors.New("LISTEN was accepted, but a NOTIFY from another connection did not arrive within 2s: " +
 	"is a pooler in transaction mode (PgBouncer) in between? Give the daemon a direct connection; until then it polls")
 
@@ -195,7 +195,7 @@ func (l *Listener) publish(row *contract.RowNotification) {
 	}
 	select {
 	case <-l.jobs:
-	default: // received meanwhile: then nil says a little less than is known
+	default: // received meanwhile: nil only costs a fetch
 	}
 	l.jobs <- nil // there is room: this goroutine is the only sender
 }

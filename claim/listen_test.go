@@ -18,7 +18,7 @@ func TestNotificationPayloadIsParsedOrRejected(t *testing.T) {
 	}
 }
 
-// What comes together with a row is more than that row.
+// Notifications that were not received merge into one without a row.
 func TestUnreceivedNotificationsMerge(t *testing.T) {
 	t.Parallel()
 	l := &Listener{jobs: make(chan *contract.RowNotification, 1)}

@@ -54,9 +54,9 @@ func (s *Store) MakePartitions(ctx context.Context) (made int, err error) {
 // always is longer than any row has been kept.
 const always = 200 * 365 * 24 * time.Hour
 
-// vacuumSQL reads what says whether a vacuum of the hot table can clean anything:
-// the oldest snapshot that is held, dead rows, rows that died so far, and vacuums
-// that ended. Vacuums show a snapshot, too, which holds nothing back.
+// vacuumSQL reads whether a vacuum of the hot table can remove anything: the oldest
+// snapshot that is held, the number of dead rows, of rows that died so far, and of
+// vacuums that ended. Vacuums have a snapshot, too, which does not keep dead rows.
 const vacuumSQL = `
 SELECT coalesce((
 		SELECT x::text FROM (
@@ -82,19 +82,19 @@ type vacuumState struct {
 	paused  bool
 }
 
-// futile reports whether a vacuum that ended since was has left all rows that have
-// died since then, because of the same snapshot. No vacuum can clean what dies next
-// before that snapshot ends, while each reads the whole table again.
+// futile reports whether a vacuum that ended after the reading was has kept all rows
+// that died since then, because of the same snapshot. Until that snapshot ends, no
+// vacuum can remove newer dead rows, but each vacuum reads the whole table.
 func (v *vacuumState) futile(was *vacuumState, from int64) bool {
 	return v.horizon != "" && v.horizon == was.horizon && v.vacuums > was.vacuums &&
 		v.dead >= from && 10*(v.dead-was.dead) >= 9*(v.died-was.died)
 }
 
 // PaceVacuum pauses autovacuum of the hot table while it could clean nothing, and
-// resumes it once it can. Call it now and then: a vacuum counts as futile when one
-// has ended without effect between two calls, and a pause ends with a call. It
-// returns whether autovacuum is paused, and whether this call has changed that. The
-// first call of a store ends a pause that another one has left behind.
+// resumes it once it can. Call it regularly: a vacuum counts as futile if it ended
+// without effect between two calls, and only a call ends a pause. It returns whether
+// autovacuum is paused, and whether this call has changed that. The first call of a
+// store ends the pause of an earlier store.
 func (s *Store) PaceVacuum(ctx context.Context) (paused, changed bool, err error) {
 	err = s.sweep.do(ctx, OpVacuum, func(ctx context.Context, conn *pgx.Conn) (int, error) {
 		var now vacuumState

@@ -26,8 +26,8 @@ const (
 	OpListen    Operation = "listen"
 )
 
-// Report describes one finished statement. Err never holds a payload: only
-// Postgres' message and SQLSTATE, not its detail.
+// Report describes one finished statement. Err never contains a payload: it has the
+// message and SQLSTATE of Postgres, not the detail.
 type Report struct {
 	Operation Operation
 	Took      time.Duration // waiting for the connection included
@@ -36,13 +36,13 @@ type Report struct {
 	Err       error // nil with verdict OK
 }
 
-// Observer is told what happens between this package and Postgres. Its methods
+// Observer receives the statements that this package sends to Postgres. Its methods
 // are called from several goroutines and must not block.
 type Observer interface {
-	// Statement is told of every statement once it has ended.
+	// Statement receives each statement when it has ended.
 	Statement(Report)
-	// Listening says that notifications arrive (again), or why they do not.
-	// While they do not, only polling finds new jobs.
+	// Listening reports whether notifications arrive, and if not, why. Without
+	// notifications only polling finds new jobs.
 	Listening(up bool, why error)
 }
 

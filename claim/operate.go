@@ -10,7 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// StatusError says that a job's status does not allow what was asked for.
+// StatusError says that the status of a job does not allow the operation.
 type StatusError struct {
 	ID     dispatcherd.JobID
 	Status dispatcherd.Status
@@ -22,8 +22,8 @@ func (e *StatusError) Error() string {
 	return fmt.Sprintf("job %d is %s: %s", e.ID, e.Status, e.Want)
 }
 
-// Retry makes a failed or cancelled job pending again, due now, with its
-// failures and crashes forgotten. A *StatusError says that it is neither.
+// Retry makes a failed or cancelled job pending again, due now, with no failures and
+// no crashes. A *StatusError says that it is neither failed nor cancelled.
 func (j Jobs) Retry(ctx context.Context, id dispatcherd.JobID) error {
 	var n int
 	if err := j.DB.QueryRow(ctx, `SELECT dispatcherd.retry_jobs(ARRAY[$1::bigint])`, int64(id)).Scan(&n); err != nil || n == 1 {
@@ -48,8 +48,8 @@ func (j Jobs) RetryMany(ctx context.Context, f Filter) (int, error) {
 	return n, err
 }
 
-// CountMatching returns how many jobs a filter selects, its Limit and Before
-// ignored: the preview of RetryMany.
+// CountMatching returns how many jobs a filter selects, without Limit and Before. It
+// is the preview of RetryMany.
 func (j Jobs) CountMatching(ctx context.Context, f Filter) (int64, error) {
 	where, args := f.where(nil)
 	var n int64
@@ -57,8 +57,8 @@ func (j Jobs) CountMatching(ctx context.Context, f Filter) (int64, error) {
 	return n, err
 }
 
-// askSQL records a request for the dispatcher that runs the job. FOR UPDATE, so
-// that a job that is ending right now is not asked for.
+// askSQL records a request for the dispatcher that runs the job. FOR UPDATE prevents
+// a request for a job that ends at the same time.
 const askSQL = `
 WITH running AS MATERIALIZED (
 	SELECT id FROM dispatcherd.jobs_live WHERE id = $1 AND status = 'running' FOR UPDATE
@@ -71,7 +71,7 @@ SELECT pg_notify($2, id::text) FROM running`
 // records a request that its dispatcher executes, and returns Running. A
 // *StatusError says that the job had ended already.
 func (j Jobs) Cancel(ctx context.Context, id dispatcherd.JobID) (dispatcherd.Status, error) {
-	for range 3 { // it may be claimed, or released, between the two looks
+	for range 3 { // it may be claimed or released between the two statements
 		var cancelled bool
 		err := j.DB.QueryRow(ctx, `SELECT dispatcherd.cancel_pending($1)`, int64(id)).Scan(&cancelled)
 		if err != nil || cancelled {
@@ -85,7 +85,7 @@ func (j Jobs) Cancel(ctx context.Context, id dispatcherd.JobID) (dispatcherd.Sta
 	return "", j.refuse(ctx, id, "only pending and running jobs can be cancelled")
 }
 
-// refuse says why nothing was done.
+// refuse returns why a statement changed nothing.
 func (j Jobs) refuse(ctx context.Context, id dispatcherd.JobID, want string) error {
 	var status string
 	err := j.DB.QueryRow(ctx, `SELECT status::text FROM dispatcherd.jobs WHERE id = $1`, int64(id)).Scan(&status)

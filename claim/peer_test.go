@@ -24,14 +24,14 @@ import (
 // The tests of this file are named for faults that broke other job queues; see
 // docs/reliability-peers.md.
 
-// expire lets a dispatcher's lease run out.
+// expire ends the lease of a dispatcher.
 func expire(t *testing.T, db *pgx.Conn, run int32) {
 	t.Helper()
 	exec(t, db, `UPDATE dispatcherd.dispatchers SET beat_at = now() - 2 * lease WHERE id = $1`, run)
 }
 
-// Rows that cannot be rescued right now, however many and however early in the
-// order, do not keep the others from being rescued.
+// Rows that cannot be released do not block the release of other rows, for any number
+// and order.
 func TestPeer_B03_RowsThatCannotBeReleasedDoNotBlockOthers(t *testing.T) {
 	t.Parallel()
 	const stuck, jobs = 1200, 1500
@@ -127,9 +127,8 @@ func (c *holeConn) Close() error {
 	return c.Conn.Close()
 }
 
-// A server that falls silent in the middle of anything, without closing a
-// connection, costs each statement its deadline and not a second more; once it
-// can be reached again new connections are made.
+// If a server stops answering without closing connections, each statement ends at its
+// deadline. Once the server answers again, new connections are established.
 func TestPeer_B08_B38_EveryStatementHasADeadline(t *testing.T) {
 	t.Parallel()
 	const timeout = 3 * time.Second // longer than a shared machine stands still, while all is well
@@ -149,12 +148,12 @@ func TestPeer_B08_B38_EveryStatementHasADeadline(t *testing.T) {
 	unsure := claimOf(4)
 	item := contract.FinishRequest{Items: []contract.Finish{{ID: 2, Attempt: 1}}}
 	silent := map[string]func() bool{ // whether it was told that nothing is known
-		"fetch":   func() bool { return s.Fetch(t.Context(), lane).Verdict == contract.Refused },
-		"claim":   func() bool { return s.Claim(t.Context(), unsure).Verdict != contract.OK },
-		"finish":  func() bool { return s.Finish(t.Context(), item).Verdict != contract.OK },
-		"beat":    func() bool { _, err := s.Heartbeat(t.Context(), nil); return err != nil },
-		"gate":    func() bool { return s.SetSubscribed(t.Context(), true) != nil },
-		"resolve": func() bool { return s.Resolve(t.Context(), unsure).Verdict != contract.OK },
+		"fetch":     func() bool { return s.Fetch(t.Context(), lane).Verdict == contract.Refused },
+		"claim":     func() bool { return s.Claim(t.Context(), unsure).Verdict != contract.OK },
+		"finish":    func() bool { return s.Finish(t.Context(), item).Verdict != contract.OK },
+		"heartbeat": func() bool { _, err := s.Heartbeat(t.Context(), nil); return err != nil },
+		"gate":      func() bool { return s.SetSubscribed(t.Context(), true) != nil },
+		"resolve":   func() bool { return s.Resolve(t.Context(), unsure).Verdict != contract.OK },
 	}
 	net.open()
 	var all sync.WaitGroup
@@ -185,8 +184,7 @@ func files(t *testing.T) int {
 	return len(list)
 }
 
-// Connections that end, again and again, leave no connection, no goroutine and no
-// descriptor behind, listeners included.
+// Repeated reconnects leak no connection, goroutine or descriptor, also of listeners.
 func TestPeer_B09_ReconnectsLeakNothing(t *testing.T) {
 	t.Parallel()
 	const rounds = 20 // each ends a handful of connections, and waits for the backoff of them
@@ -226,8 +224,8 @@ func TestPeer_B09_ReconnectsLeakNothing(t *testing.T) {
 		runtime.NumGoroutine(), goroutines, files(t), descriptors, sessions(), connections)
 }
 
-// Behind a pooler a client speaks without prepared statements, or in the simple
-// protocol. Payloads are JSON all the same.
+// Clients behind a pooler use no prepared statements, or the simple protocol. Payloads
+// are JSON in both cases.
 func TestPeer_B10_ProducersNeedNoPreparedStatements(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.New(t)
@@ -253,8 +251,8 @@ func TestPeer_B10_ProducersNeedNoPreparedStatements(t *testing.T) {
 	}
 }
 
-// A lost dispatcher is forgotten only after the last of its rows is released,
-// also of those that no note of it names: no row runs without a dispatcher.
+// The row of a lost dispatcher is deleted only after its last job was released, jobs
+// without a record included: no row runs without a dispatcher.
 func TestPeer_B14_DispatcherIsDeletedAfterItsRowsAreReleased(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.New(t)
@@ -298,9 +296,8 @@ func TestPeer_B14_DispatcherIsDeletedAfterItsRowsAreReleased(t *testing.T) {
 	require.False(t, res.Lost)
 }
 
-// A dispatcher that is cut off from its session of Postgres loses nothing that a
-// lock of that session kept: there is none. And claims of SERIALIZABLE clients
-// meet rows like those of any session.
+// No correctness depends on locks of a session, so a dispatcher that loses its session
+// loses none. SERIALIZABLE clients see rows like other sessions.
 func TestPeer_B22_CorrectnessNeedsNoSessionLocks(t *testing.T) {
 	t.Parallel()
 	for name, sql := range claim.Statements() {

@@ -70,9 +70,9 @@ func plansOf(t *testing.T, dsn string) map[string][]string {
 	return plans
 }
 
-// Statistics are wrong most of the time on a queue table, so the plans must not
-// depend on them: empty and never analysed, next to nothing, 1 M rows that came
-// since it was analysed, analysed, and emptied since.
+// The statistics of a queue table are usually stale, so plans must not depend on them:
+// empty and never analysed, nearly empty, 1 M rows inserted after an analyse,
+// analysed, and emptied afterwards.
 func TestPlansDoNotDependOnStatistics(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.New(t)
@@ -80,7 +80,7 @@ func TestPlansDoNotDependOnStatistics(t *testing.T) {
 	exec(t, db, `ALTER TABLE dispatcherd.jobs_live SET (autovacuum_enabled = off)`)
 	want := map[string][]string{
 		"fetch":           {"Index Scan jobs_live_lanes"},
-		"claim":           {"Index Scan jobs_live_id"}, // in id order, whatever the statistics say
+		"claim":           {"Index Scan jobs_live_id"}, // in id order, for all statistics
 		"claim-contended": {"Index Scan jobs_live_id", "Tid Scan"},
 		"resolve":         {"Index Scan jobs_live_id"},
 		"done":            {"Index Scan jobs_live_id"},
@@ -124,8 +124,8 @@ func TestPlansDoNotDependOnStatistics(t *testing.T) {
 	}
 }
 
-// Callers' sessions keep plans as well, and so do functions in any session.
-// What they do is about single rows, and never reads a table for one.
+// Sessions of callers keep plans, too, and so do functions in all sessions. Their
+// statements are about single rows and never scan a table.
 func TestStatementsOfCallersScanNoTable(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.New(t)

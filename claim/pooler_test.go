@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A pooler refuses connections that begin with settings it does not know.
+// A pooler refuses connections with settings that it does not know.
 // PgBouncer knows application_name.
 func TestSettingsAreSentAfterTheConnectionIsEstablished(t *testing.T) {
 	t.Parallel()

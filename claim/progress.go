@@ -7,7 +7,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Progress is what a worker says about a running attempt.
+// Progress is the progress that a worker reports for a running attempt.
 type Progress struct {
 	ID      dispatcherd.JobID
 	Attempt dispatcherd.Attempt
@@ -26,10 +26,10 @@ WITH item AS MATERIALIZED (
 UPDATE dispatcherd.jobs_live j SET progress = i.value::json FROM item i
 WHERE j.ctid = i.at AND j.status = 'running'`
 
-// Progress writes down the latest progress of running attempts, fenced like a
-// finish, without a word about those that are stale. The caller keeps only the
-// newest of each job and calls at most once a second or so: every call writes a
-// version of every row.
+// Progress records the latest progress of running attempts, fenced like a finish. It
+// does not report stale attempts. The caller keeps only the newest report of each
+// job and calls about once per second at most: every call writes a version of each
+// row.
 func (s *Store) Progress(ctx context.Context, items []Progress) error {
 	ids, attempts, values := make([]int64, len(items)), make([]int32, len(items)), make([]string, len(items))
 	for i, p := range items {

@@ -12,7 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// jobColumns are the columns that targets scans, without the large ones.
+// jobColumns are the columns that targets scans: all except the large ones.
 const jobColumns = `id, type, status::text, priority, run_at, created_at, started_at, finished_at, attempt, max_attempts,
 	failures, crashes, timeout_ms, dispatcher, `
 
@@ -21,7 +21,7 @@ func targets(j *contract.Job) []any {
 		&j.Failures, &j.Crashes, &j.TimeoutMS, &j.Dispatcher}
 }
 
-// ErrNotFound says that no row has that id (any more).
+// ErrNotFound says that no row has that id.
 var ErrNotFound = errors.New("no such job")
 
 // Get reads one job with payload, result and errors.
@@ -123,19 +123,19 @@ type State struct {
 	Failure string // the last error, "" if there was none
 }
 
-// rowsPerLook bounds one statement of States.
+// rowsPerRead bounds one statement of States.
 const rowsPerRead = 1000
 
-// States reads the states of jobs, in no order, and hands each to told. Rows that
-// are gone are left out. Its statement needs no other index than that of the id.
-func (j Jobs) States(ctx context.Context, ids []dispatcherd.JobID, told func(State)) error {
+// States reads the states of jobs, in no order, and calls f for each. It skips rows
+// that do not exist any more. Its statement needs only the index on id.
+func (j Jobs) States(ctx context.Context, ids []dispatcherd.JobID, f func(State)) error {
 	numbers := make([]int64, len(ids))
 	for i, id := range ids {
 		numbers[i] = int64(id)
 	}
 	for len(numbers) > 0 {
 		n := min(len(numbers), rowsPerRead)
-		if err := j.someStates(ctx, numbers[:n], told); err != nil {
+		if err := j.someStates(ctx, numbers[:n], f); err != nil {
 			return err
 		}
 		numbers = numbers[n:]
@@ -143,7 +143,7 @@ func (j Jobs) States(ctx context.Context, ids []dispatcherd.JobID, told func(Sta
 	return nil
 }
 
-func (j Jobs) someStates(ctx context.Context, ids []int64, told func(State)) error {
+func (j Jobs) someStates(ctx context.Context, ids []int64, f func(State)) error {
 	rows, err := j.DB.Query(ctx, `SELECT id, status::text, attempt, result::text, errors -> -1 ->> 'error'
 		FROM dispatcherd.jobs WHERE id = ANY ($1::bigint[])`, ids)
 	if err != nil {
@@ -159,19 +159,19 @@ func (j Jobs) someStates(ctx context.Context, ids []int64, told func(State)) err
 		if failure != nil {
 			s.Failure = *failure
 		}
-		told(s)
+		f(s)
 		return nil
 	})
 	return err
 }
 
-// Past is one job that has ended, as a recorded workload needs it. It carries
-// nothing of what the job was about.
+// Past is one job that has ended, as a recorded workload needs it, without payload
+// and result.
 type Past struct {
 	ID       dispatcherd.JobID
 	Type     string
 	Priority dispatcherd.Priority
-	RunAt    time.Time // due; after failures, when the last try was
+	RunAt    time.Time // due; after failures, due time of the last try
 	Started  time.Time // the last execution
 	Finished time.Time
 }

@@ -30,8 +30,8 @@ func TestRecordIsRemovedWithTheLastJobOfItsClaim(t *testing.T) {
 	require.Empty(t, m.of)
 }
 
-// An answer that the lease check turned into Unknown is resolved: the same
-// token comes again, and its note must stay as long as a job of it runs.
+// A claim whose answer became Unknown is resolved: the same token is added again, and
+// its record must stay as long as one of its jobs runs.
 func TestRecordAddedTwiceIsKept(t *testing.T) {
 	t.Parallel()
 	m := newRecords()
@@ -56,8 +56,8 @@ func TestJobClaimedAgainMovesToTheNewRecord(t *testing.T) {
 	require.Equal(t, []int64{7, 8}, m.over)
 }
 
-// A note that is renewed belongs to a job that runs. One that ended while its
-// note was being renewed has no record.
+// A renewed resume offer is about a running job. If the job ended during the
+// adoption, it gets no record.
 func TestRenewedOfferOfAnEndedJobHasNoRecord(t *testing.T) {
 	t.Parallel()
 	m := newRecords()

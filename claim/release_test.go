@@ -12,8 +12,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// lostWith returns the id of a dispatcher that fell silent while it ran the first
-// n jobs, with a note that fills a portion for each.
+// lostWith returns the id of a dispatcher with an expired lease that ran the first n
+// jobs, with a record for each that fills a portion.
 func lostWith(t *testing.T, dsn string, db *pgx.Conn, n int) int32 {
 	t.Helper()
 	dead := open(t, claim.Config{DSN: dsn})
@@ -27,8 +27,7 @@ func lostWith(t *testing.T, dsn string, db *pgx.Conn, n int) int32 {
 	return run
 }
 
-// What was released stays so, and one row that Postgres does not let go keeps no
-// other one.
+// A row that Postgres does not release does not undo or block the release of others.
 func TestJobsOfALostDispatcherAreReleasedInPortions(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.New(t)
@@ -43,7 +42,7 @@ func TestJobsOfALostDispatcherAreReleasedInPortions(t *testing.T) {
 	gone, err := idle.Join(t.Context())
 	require.NoError(t, err)
 	expire(t, db, gone)
-	for one[int](t, db, `SELECT count(*) FROM dispatcherd.jobs_live WHERE status = 'pending'`) < 2 { // on a slow machine a beat may have time for one
+	for one[int](t, db, `SELECT count(*) FROM dispatcherd.jobs_live WHERE status = 'pending'`) < 2 { // on a slow machine a heartbeat may have time for one
 		_, err := s.Heartbeat(t.Context(), nil)
 		require.NoError(t, err)
 	}
@@ -59,8 +58,8 @@ func TestJobsOfALostDispatcherAreReleasedInPortions(t *testing.T) {
 	require.Equal(t, 1, one[int](t, db, `SELECT count(*) FROM dispatcherd.dispatchers`), "it is forgotten")
 }
 
-// A beat is for its own dispatcher first: when its time for others is over, the rest
-// of their jobs waits for the next.
+// A heartbeat spends limited time on the jobs of other dispatchers. The next one
+// continues.
 func TestReleaseStopsAtItsDeadlineAndContinuesLater(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.New(t)
@@ -80,8 +79,8 @@ func TestReleaseStopsAtItsDeadlineAndContinuesLater(t *testing.T) {
 	}
 }
 
-// A dispatcher that stops says so before its jobs are released: what others release of them did
-// not crash.
+// A dispatcher that stops marks its row before its jobs are released, so releases by
+// other dispatchers count no crash.
 func TestJobsOfALeavingDispatcherCountNoCrash(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.New(t)
@@ -138,7 +137,7 @@ func TestConcurrentReleasesMakeEachJobPendingOnce(t *testing.T) {
 		require.NoError(t, <-swept)
 	}
 	require.LessOrEqual(t, total, n)
-	for one[int](t, db, `SELECT count(*) FROM dispatcherd.dispatchers`) > len(stores) { // what was locked when all looked
+	for one[int](t, db, `SELECT count(*) FROM dispatcherd.dispatchers`) > len(stores) { // rows that were locked in all of them
 		_, err := stores[0].Heartbeat(t.Context(), nil)
 		require.NoError(t, err)
 		_, err = stores[0].Sweep(t.Context())

@@ -31,8 +31,8 @@ type Store struct {
 	contention int      // claims that are still to be made with row locks; owned by the holder of claim's turn
 	deferred   deferred // owned by the holder of lease's turn
 
-	// vacuum is the state since the oldest snapshot exists, or since a vacuum has
-	// cleaned. The holder of sweep's turn owns it and futileFrom.
+	// vacuum is the state when the oldest snapshot was first seen, or when the last
+	// vacuum removed rows. The holder of sweep's turn owns it and futileFrom.
 	vacuum     vacuumState
 	futileFrom int64
 
@@ -40,8 +40,8 @@ type Store struct {
 	records records
 }
 
-// Open connects once, checks that the schema fits this build, and returns a
-// store whose connections come up when they are first used.
+// Open connects once, checks that this build can use the schema, and returns a store
+// whose connections are established when they are first used.
 func Open(ctx context.Context, c Config) (*Store, error) {
 	c = c.withDefaults()
 	s := &Store{config: c, records: newRecords(), deferred: newDeferred(), futileFrom: futileFrom}
@@ -89,17 +89,17 @@ func (s *Store) Close() {
 // Dispatcher returns the id under which this store claims; 0 before Join.
 func (s *Store) Dispatcher() int32 { return s.me.Load() }
 
-// ErrTransactionPool refuses a pooler that gives a session another server
-// process for every transaction: settings and prepared statements would get lost
-// or, worse, reach other users of the pool, and LISTEN would hear nothing.
+// ErrTransactionPool refuses a pooler that assigns a server process to a session for
+// one transaction only: settings and prepared statements would be lost or reach
+// other users of the pool, and LISTEN would receive nothing.
 var ErrTransactionPool = errors.New("a connection pooler in transaction mode is between the dispatcher and Postgres: " +
 	"LISTEN, SET and prepared statements do not work through it; set pool_mode = session for this user or database (PgBouncer), " +
 	"or connect directly")
 
-// checkPooler returns ErrTransactionPool if one is noticed. A pooler is known by
-// the process id it tells, which is not the server's. In transaction mode it
-// hands the server process that one session has just used to the next session
-// that begins a transaction; the first one then finds its settings gone.
+// checkPooler returns ErrTransactionPool if the connection goes through a pooler in
+// transaction mode. A pooler reports another process id than the server. In
+// transaction mode it assigns the server process of one session to the next session
+// that begins a transaction, and the first session loses its settings.
 func (s *Store) checkPooler(ctx context.Context, conn *pgx.Conn) error {
 	var pid uint32
 	nonce := rand.Text()

@@ -12,8 +12,8 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/pgtest"
 )
 
-// churn lets rows die, until the statistics tell of them; so few that autovacuum
-// does not come.
+// churn creates dead rows and waits until the statistics count them. They are too few
+// to start autovacuum.
 func churn(t *testing.T, db *pgx.Conn, n int) {
 	t.Helper()
 	const died = `SELECT n_tup_upd + n_tup_del FROM pg_stat_user_tables WHERE relid = 'dispatcherd.jobs_live'::regclass`
@@ -25,7 +25,7 @@ func churn(t *testing.T, db *pgx.Conn, n int) {
 	}, time.Minute, 20*time.Millisecond)
 }
 
-// vacuumed vacuums, until the statistics tell of it.
+// vacuumed vacuums and waits until the statistics count it.
 func vacuumed(t *testing.T, db *pgx.Conn) {
 	t.Helper()
 	const ended = `SELECT vacuum_count FROM pg_stat_user_tables WHERE relid = 'dispatcherd.jobs_live'::regclass`
@@ -34,14 +34,14 @@ func vacuumed(t *testing.T, db *pgx.Conn) {
 	require.Eventually(t, func() bool { return one[int64](t, db, ended) > before }, time.Minute, 20*time.Millisecond)
 }
 
-const told = `SELECT coalesce(array_to_string(ARRAY (SELECT o FROM unnest(reloptions) o WHERE o ~ 'autovacuum_enabled'), ' '), '')
+const option = `SELECT coalesce(array_to_string(ARRAY (SELECT o FROM unnest(reloptions) o WHERE o ~ 'autovacuum_enabled'), ' '), '')
 	FROM pg_class WHERE oid = 'dispatcherd.jobs_live'::regclass`
 
-func paced(t *testing.T, s *claim.Store) (rests, changed bool) {
+func paced(t *testing.T, s *claim.Store) (paused, changed bool) {
 	t.Helper()
-	rests, changed, err := s.PaceVacuum(t.Context())
+	paused, changed, err := s.PaceVacuum(t.Context())
 	require.NoError(t, err)
-	return rests, changed
+	return paused, changed
 }
 
 func hold(t *testing.T, dsn string) *pgx.Conn {
@@ -58,10 +58,10 @@ func TestAutovacuumIsPausedWhileASnapshotMakesItFutile(t *testing.T) {
 	db := connect(t, dsn)
 	s := open(t, claim.Config{DSN: dsn})
 	s.SetFutileFrom(500)
-	expect := func(rests, changed bool, why string) {
+	expect := func(paused, changed bool, why string) {
 		t.Helper()
 		r, c := paced(t, s)
-		require.Equal(t, [2]bool{rests, changed}, [2]bool{r, c}, why)
+		require.Equal(t, [2]bool{paused, changed}, [2]bool{r, c}, why)
 	}
 	expect(false, false, "no snapshot is held")
 
@@ -71,14 +71,14 @@ func TestAutovacuumIsPausedWhileASnapshotMakesItFutile(t *testing.T) {
 	expect(false, false, "no vacuum has tried")
 	vacuumed(t, db)
 	expect(true, true, "it has cleaned nothing")
-	require.Equal(t, "autovacuum_enabled=false", one[string](t, db, told))
+	require.Equal(t, "autovacuum_enabled=false", one[string](t, db, option))
 	churn(t, db, 1000)
 	expect(true, false, "the snapshot is still there")
 
 	next := hold(t, dsn)
 	exec(t, holder, `ROLLBACK`)
 	expect(false, true, "a younger one is the oldest now: there is something to clean")
-	require.Empty(t, one[string](t, db, told))
+	require.Empty(t, one[string](t, db, option))
 	vacuumed(t, db)
 	expect(false, false, "it has cleaned what died before")
 	churn(t, db, 1000)
@@ -94,15 +94,15 @@ func TestFirstCallOfAStoreEndsAPause(t *testing.T) {
 	dsn := pgtest.New(t)
 	db := connect(t, dsn)
 	exec(t, db, `SELECT dispatcherd.pause_vacuum(true)`)
-	require.Equal(t, "autovacuum_enabled=false", one[string](t, db, told))
+	require.Equal(t, "autovacuum_enabled=false", one[string](t, db, option))
 	hold(t, dsn)
-	rests, changed := paced(t, open(t, claim.Config{DSN: dsn}))
-	require.False(t, rests)
+	paused, changed := paced(t, open(t, claim.Config{DSN: dsn}))
+	require.False(t, paused)
 	require.True(t, changed)
-	require.Empty(t, one[string](t, db, told))
+	require.Empty(t, one[string](t, db, option))
 }
 
-// What an operator has said about autovacuum stays.
+// A setting of autovacuum by an operator is not changed.
 func TestAutovacuumSettingOfAnOperatorIsKept(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.New(t)
@@ -110,15 +110,15 @@ func TestAutovacuumSettingOfAnOperatorIsKept(t *testing.T) {
 	for _, word := range []string{"off", "on", "true"} {
 		exec(t, db, `ALTER TABLE dispatcherd.jobs_live SET (autovacuum_enabled = `+word+`)`)
 		for _, rest := range []bool{true, false} {
-			var rests bool
-			require.NoError(t, db.QueryRow(t.Context(), `SELECT dispatcherd.pause_vacuum($1)`, rest).Scan(&rests))
-			require.False(t, rests)
-			require.Equal(t, "autovacuum_enabled="+word, one[string](t, db, told))
+			var paused bool
+			require.NoError(t, db.QueryRow(t.Context(), `SELECT dispatcherd.pause_vacuum($1)`, rest).Scan(&paused))
+			require.False(t, paused)
+			require.Equal(t, "autovacuum_enabled="+word, one[string](t, db, option))
 		}
 	}
 }
 
-// A vacuum under way gives way: the lock waits no longer than a moment for others.
+// The pause waits for the lock of a running vacuum for a short time only.
 func TestPauseWaitsBrieflyForTheLock(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.New(t)

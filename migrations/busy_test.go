@@ -10,8 +10,8 @@ import (
 	"github.com/dispatcherd/dispatcherd/migrations"
 )
 
-// A backup reads the tables in one transaction for as long as it takes. No session
-// may queue behind a migration that waits for it: daemons renew their leases.
+// A backup reads the tables in one long transaction. Sessions must not queue behind a
+// migration that waits for it, because daemons renew their leases.
 func TestMigrationThatWaitsForALockBlocksOtherSessionsBriefly(t *testing.T) {
 	dsn := pgtest.Empty(t)
 	_, err := migrations.Up(t.Context(), dsn)
@@ -29,9 +29,9 @@ func TestMigrationThatWaitsForALockBlocksOtherSessionsBriefly(t *testing.T) {
 		migrated <- err
 	}()
 
-	_, err = daemon.Exec(t.Context(), "SET statement_timeout = '4s'") // as daemons have it
+	_, err = daemon.Exec(t.Context(), "SET statement_timeout = '4s'") // like the sessions of daemons
 	require.NoError(t, err)
-	met := false // a beat has waited behind the migration
+	met := false // a heartbeat has waited behind the migration
 	for began := time.Now(); !met; {
 		require.Less(t, time.Since(began), time.Minute, "the migration never waited")
 		beat := time.Now()

@@ -69,7 +69,7 @@ func TestInvalidColumnsAreRejectedWithAClearMessage(t *testing.T) {
 func TestInsertsNotifyOnlyWhileADispatcherIsSubscribed(t *testing.T) {
 	conn := connect(t, pgtest.New(t))
 	exec(t, conn, `LISTEN dispatcherd_jobs`)
-	rings := func() (n int) {
+	notifications := func() (n int) {
 		// A round trip brings everything that was sent before it; Postgres
 		// delivers a session's own notifications with the answer.
 		exec(t, conn, `INSERT INTO dispatcherd.jobs (type) SELECT 'pdf' FROM generate_series(1, 100)`)
@@ -85,18 +85,18 @@ func TestInsertsNotifyOnlyWhileADispatcherIsSubscribed(t *testing.T) {
 			n++
 		}
 	}
-	require.Equal(t, 0, rings(), "no dispatcher is subscribed")
+	require.Equal(t, 0, notifications(), "no dispatcher is subscribed")
 	exec(t, conn, `INSERT INTO dispatcherd.dispatchers (name, lease, armed) VALUES ('a', '10s', true)`)
-	require.Equal(t, 2, rings(), "one a statement")
+	require.Equal(t, 2, notifications(), "one per statement")
 	exec(t, conn, `UPDATE dispatcherd.dispatchers SET armed = false`)
-	require.Equal(t, 0, rings())
+	require.Equal(t, 0, notifications())
 }
 
 func TestNotificationOfATransactionWithOneRowNamesIt(t *testing.T) {
 	conn := connect(t, pgtest.New(t))
 	exec(t, conn, `INSERT INTO dispatcherd.dispatchers (name, lease, armed) VALUES ('a', '10s', true)`)
 	exec(t, conn, `LISTEN dispatcherd_jobs`)
-	heard := func(statements ...string) (payloads []string) {
+	received := func(statements ...string) (payloads []string) {
 		for _, s := range append(statements, `NOTIFY dispatcherd_jobs, 'end'`) {
 			exec(t, conn, s)
 		}
@@ -112,17 +112,17 @@ func TestNotificationOfATransactionWithOneRowNamesIt(t *testing.T) {
 	insert := func(values string) string {
 		return `INSERT INTO dispatcherd.jobs (type, priority, run_at) VALUES ` + values
 	}
-	require.Equal(t, []string{""}, heard(`INSERT INTO dispatcherd.jobs (id, type) VALUES (1000, 'pdf')`), "an id by hand, before the sequence was used")
-	require.Equal(t, []string{"1 7 1772539200123456 p d f"}, heard(insert(`('p d f', 7, '2026-03-03 12:00:00.123456Z')`)))
-	require.Equal(t, []string{""}, heard(insert(`('pdf', 1, now()), ('pdf', 2, now())`)), "two rows")
-	require.Equal(t, []string{""}, heard(insert(`('pdf', 1, now() + interval '1 hour')`)), "not yet due")
+	require.Equal(t, []string{""}, received(`INSERT INTO dispatcherd.jobs (id, type) VALUES (1000, 'pdf')`), "an id by hand, before the sequence was used")
+	require.Equal(t, []string{"1 7 1772539200123456 p d f"}, received(insert(`('p d f', 7, '2026-03-03 12:00:00.123456Z')`)))
+	require.Equal(t, []string{""}, received(insert(`('pdf', 1, now()), ('pdf', 2, now())`)), "two rows")
+	require.Equal(t, []string{""}, received(insert(`('pdf', 1, now() + interval '1 hour')`)), "not yet due")
 	require.Equal(t, []string{"5 1 1000000 pdf", ""},
-		heard("BEGIN", insert(`('pdf', 1, 'epoch'::timestamptz + interval '1 s')`), insert(`('pdf', 2, now())`), insert(`('pdf', 3, now())`), "COMMIT"),
-		"however many statements, the second payload says that there is more")
+		received("BEGIN", insert(`('pdf', 1, 'epoch'::timestamptz + interval '1 s')`), insert(`('pdf', 2, now())`), insert(`('pdf', 3, now())`), "COMMIT"),
+		"the second payload says that there is more, for any number of statements")
 	require.Equal(t, []string{"9 1 1000000 pdf"},
-		heard("BEGIN", "SAVEPOINT s", insert(`('pdf', 1, now())`), "ROLLBACK TO s", insert(`('pdf', 1, 'epoch'::timestamptz + interval '1 s')`), "COMMIT"),
-		"what was undone does not count")
-	require.Equal(t, []string{"10 0 1000000 pdf"}, heard(insert(`('pdf', 0, 'epoch'::timestamptz + interval '1 s')`)), "each transaction anew")
+		received("BEGIN", "SAVEPOINT s", insert(`('pdf', 1, now())`), "ROLLBACK TO s", insert(`('pdf', 1, 'epoch'::timestamptz + interval '1 s')`), "COMMIT"),
+		"statements rolled back do not count")
+	require.Equal(t, []string{"10 0 1000000 pdf"}, received(insert(`('pdf', 0, 'epoch'::timestamptz + interval '1 s')`)), "each transaction anew")
 }
 
 func TestPartitionsAreCreatedAheadAndDroppedWhenOld(t *testing.T) {
@@ -144,11 +144,11 @@ func TestPartitionsAreCreatedAheadAndDroppedWhenOld(t *testing.T) {
 	require.NoError(t, conn.QueryRow(t.Context(), keep).Scan(&made, &dropped, &blocked))
 	require.Equal(t, []int{0, 1, 0}, []int{made, dropped, blocked})
 	require.Equal(t, 0, one[int](t, conn, old))
-	require.Equal(t, 1, one[int](t, conn, `SELECT count(*) FROM dispatcherd.jobs`), "what is young stays")
+	require.Equal(t, 1, one[int](t, conn, `SELECT count(*) FROM dispatcherd.jobs`), "young rows stay")
 }
 
-// Dropping a daily partition locks the tables above it until the transaction ends, and jobs
-// that end wait behind it: nothing that takes long may come after the drop.
+// Dropping a daily partition locks its parent tables until the transaction ends, and
+// jobs that end wait for it. So no slow statement may follow the drop.
 func TestNoSlowWorkFollowsTheDropOfAPartition(t *testing.T) {
 	conn := connect(t, pgtest.New(t))
 	exec(t, conn, `CREATE TABLE dispatcherd.jobs_done_20200101 PARTITION OF dispatcherd.jobs_done FOR VALUES FROM ('2020-01-01 00:00Z') TO ('2020-01-02 00:00Z')`)
@@ -167,16 +167,16 @@ func TestNoSlowWorkFollowsTheDropOfAPartition(t *testing.T) {
 	require.Equal(t, 2, one[int](t, conn, rest), "10,000 rows a call")
 	reader := connect(t, conn.Config().ConnString())
 	exec(t, reader, `BEGIN; SELECT FROM dispatcherd.jobs_done_rest LIMIT 1 FOR UPDATE`)
-	require.Zero(t, one[int](t, conn, keep), "the rest is locked along with a partition that is dropped")
-	require.Equal(t, 1, one[int](t, conn, rest), "a row that another session has locked does not keep the others")
+	require.Zero(t, one[int](t, conn, keep), "the default partition is locked together with a partition that is dropped")
+	require.Equal(t, 1, one[int](t, conn, rest), "a row that another session has locked does not block the others")
 	exec(t, reader, `COMMIT`)
 	require.Equal(t, 1, one[int](t, conn, keep))
 	require.Zero(t, one[int](t, conn, rest))
 	require.Zero(t, one[int](t, conn, keep))
 }
 
-// Logical replication of a database most often publishes all of its tables,
-// and Postgres then forbids deleting rows that nothing identifies.
+// Logical replication usually publishes all tables of a database. Postgres then
+// forbids deleting rows of tables without a replica identity.
 func TestRowsCanBeDeletedDespiteAPublicationOfAllTables(t *testing.T) {
 	conn := connect(t, pgtest.New(t))
 	exec(t, conn, `CREATE PUBLICATION everything FOR ALL TABLES`)

@@ -31,7 +31,7 @@ var files embed.FS
 const (
 	versionTable = "dispatcherd.schema_version"
 	lockID       = 7233172 // any number, the same in every version of dispatcherd
-	lockEvery    = 1       // seconds between two looks at the lock
+	lockEvery    = 1       // seconds between two tries to take the lock
 	lockTries    = 300     // so another migration may take five minutes
 	undefined    = "42P01" // undefined_table
 	duplicate    = "23505" // two CREATE SCHEMA at once, seen from the slower one
@@ -50,8 +50,8 @@ type Migration struct {
 // Latest returns the schema version that this build needs.
 func Latest() int64 { return latest }
 
-// Up applies everything that is missing and returns the versions it applied.
-// dsn is a URL or a key/value string; PG* variables supply what it does not say.
+// Up applies all missing migrations and returns their versions.
+// dsn is a URL or a key/value string; PG* variables supply missing parts.
 func Up(ctx context.Context, dsn string) ([]int64, error) {
 	db, err := open(dsn)
 	if err != nil {

@@ -97,7 +97,7 @@ func TestCheckSaysWhatToDo(t *testing.T) {
 	require.EqualError(t, migrations.Check(t.Context(), conn), fmt.Sprintf("the schema is at version 99, newer than version %d of this build: install a newer dispatcherd", migrations.Latest()))
 }
 
-// A daemon of the version before may restart while the new one is rolled out.
+// A daemon of the previous version may restart during a rolling upgrade.
 func TestNewerSchemaStatesWhichProgramsCanUseIt(t *testing.T) {
 	dsn := pgtest.New(t)
 	conn := connect(t, dsn)
@@ -112,7 +112,7 @@ func TestNewerSchemaStatesWhichProgramsCanUseIt(t *testing.T) {
 	exec(t, conn, "DROP FUNCTION dispatcherd.compatible_from()")
 	require.ErrorContains(t, migrations.Check(t.Context(), conn), "newer than version")
 	exec(t, conn, "DELETE FROM dispatcherd.schema_version WHERE version_id = 99")
-	require.NoError(t, migrations.Check(t.Context(), conn), "a program's own schema needs no word")
+	require.NoError(t, migrations.Check(t.Context(), conn), "the schema of the program itself needs no statement")
 }
 
 func TestEveryMigrationStatesWhichProgramsCanUseTheSchema(t *testing.T) {

@@ -7,8 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Producers fill the table from their own: the bound is about what a dispatcher
-// will read, however small it was stored.
+// The bound is about the size that a dispatcher reads, not about the compressed size.
 func TestPayloadSizeIsMeasuredUncompressed(t *testing.T) {
 	conn := connect(t, pgtest.New(t))
 	exec(t, conn, `CREATE TABLE public.documents (doc jsonb)`)

@@ -90,7 +90,7 @@ var rights = []struct{ who, statement string }{
 	{"    ", `CREATE ROLE mine`},
 }
 
-// attempt carries a statement out as a role and takes it back.
+// attempt executes a statement as a role and rolls it back.
 func attempt(t testing.TB, conn *pgx.Conn, role, statement string) error {
 	t.Helper()
 	tx, err := conn.Begin(t.Context())
@@ -148,8 +148,8 @@ func TestColumnRightsOfProducersAndReaders(t *testing.T) {
 	require.Equal(t, []string{"errors", "payload", "progress", "result", "token"}, hidden)
 }
 
-// A function that runs with its owner's rights must not find its names where
-// the caller puts them.
+// A function with the rights of its owner must not resolve names by the search path
+// of its caller.
 func TestSecurityDefinerFunctionsSetTheirSearchPath(t *testing.T) {
 	conn := connect(t, pgtest.New(t))
 	rows, err := conn.Query(t.Context(), `SELECT proname::text, coalesce('search_path=pg_catalog, pg_temp' = ANY (proconfig), false)
@@ -167,8 +167,8 @@ func TestSecurityDefinerFunctionsSetTheirSearchPath(t *testing.T) {
 	require.Equal(t, []string{"cancel_pending", "keep_partitions", "notify_dispatchers", "pause_vacuum", "retry_jobs"}, names)
 }
 
-// Some databases revoke from PUBLIC what no role asked for. What a role needs is
-// granted to it, not to PUBLIC.
+// Some databases revoke the default rights of PUBLIC. So each right is granted to the
+// roles that need it.
 func TestRolesNeedNoRightsOfPublic(t *testing.T) {
 	conn := connect(t, pgtest.New(t))
 	exec(t, conn, `REVOKE EXECUTE ON ALL FUNCTIONS IN SCHEMA dispatcherd FROM PUBLIC`)

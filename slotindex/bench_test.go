@@ -107,7 +107,7 @@ func BenchmarkTakeReleaseBusy(b *testing.B) {
 	}
 }
 
-// A slot of 1,000 types that is alone in its class: the dearest transition.
+// A slot of 1,000 types that is alone in its class: the slowest transition.
 func BenchmarkTakeReleaseOfAThousandTypes(b *testing.B) {
 	x := New()
 	var types []string

@@ -26,7 +26,7 @@ func take(t *testing.T, x *Index, name string) dispatcherd.SlotID {
 }
 
 // The example of article 1: slots A, B and C, and a pdf job.
-func TestAPDFJobTakesSlotAAndLeavesBAndCForExcelAndIndex(t *testing.T) {
+func TestPDFJobTakesSlotASoThatBAndCRemainForExcelAndIndex(t *testing.T) {
 	const a, b, c = 3, 2, 1 // ids against the wanted order, so that they cannot explain it
 	x := New()
 	x.Add(c, []string{"excel", "index", "pdf"})

@@ -14,12 +14,12 @@ import (
 
 // Store is one dispatcher's view of a Table, like a claim.Store.
 type Store struct {
-	// Lease is how long a beat lasts.
+	// Lease is how long this dispatcher counts as alive after a heartbeat.
 	Lease time.Duration
 	// Identity is claim.Config.Identity.
 	Identity claim.Identity
-	// LoseAnswers makes that many of the next claims and finishes be carried out
-	// and answered Unknown.
+	// LoseAnswers is how many of the next claims and finishes are executed and
+	// answered with Unknown.
 	LoseAnswers atomic.Int32
 
 	table *Table
@@ -144,7 +144,7 @@ func (s *Store) Finish(_ context.Context, req contract.FinishRequest) contract.F
 	return contract.FinishResult{Stale: stale}
 }
 
-// end carries out one outcome.
+// end applies one outcome.
 func (r *Row) end(item contract.Finish, now time.Time) {
 	switch item.Outcome {
 	case contract.Succeeded:

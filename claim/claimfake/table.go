@@ -1,6 +1,6 @@
 // Package claimfake is the jobs table in memory, with the behaviour of
-// claim.Store: one contract suite runs on both. It is for tests of whatever
-// stands on a store, and has a clock that only moves when it is told to.
+// claim.Store: one contract suite runs on both. Tests of packages that use a store
+// use it. Its clock moves only by [Table.Advance].
 package claimfake
 
 import (
@@ -14,7 +14,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
-// Start is the time that a new table's clock shows.
+// Start is the initial time of the clock of a table.
 var Start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // Row is one job.
@@ -30,7 +30,7 @@ type Row struct {
 	Crashes     int32
 	Dispatcher  int32 // 0 = none
 	Token       contract.Token
-	Session     contract.Fingerprint // whom it was claimed for
+	Session     contract.Fingerprint // that it was claimed for
 	Timeout     time.Duration
 	Payload     []byte
 	Result      []byte
@@ -116,8 +116,8 @@ func (t *Table) Get(id dispatcherd.JobID) (Row, bool) {
 	return *r, true
 }
 
-// Cancel cancels a pending row at once and asks for a running one to be
-// cancelled. It returns the status, which is final if there was nothing to do.
+// Cancel cancels a pending row at once, and requests it for a running row. It returns
+// the status, which is final if there was nothing to do.
 func (t *Table) Cancel(id dispatcherd.JobID) dispatcherd.Status {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -134,7 +134,7 @@ func (t *Table) Cancel(id dispatcherd.JobID) dispatcherd.Status {
 	return r.Status
 }
 
-// Expire lets the lease of a dispatcher run out.
+// Expire ends the lease of a dispatcher.
 func (t *Table) Expire(id int32) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
