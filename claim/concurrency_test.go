@@ -104,7 +104,7 @@ func hammer(ctx context.Context, t *testing.T, s *claim.Store, book *ledger, see
 
 // A dispatcher is declared lost only after its claims in flight have ended. Otherwise
 // their rows would run under a dispatcher whose jobs are already released.
-func TestDispatcherIsDeclaredLostAfterItsClaimsInFlight(t *testing.T) {
+func TestDispatcherIsDeclaredLostAfterItsUnansweredClaims(t *testing.T) {
 	t.Parallel()
 	for _, statement := range []string{"claim", "claim-contended"} {
 		t.Run(statement, func(t *testing.T) {

@@ -55,7 +55,7 @@ func TestRowWithADrawnIDIsInsertedOnce(t *testing.T) {
 
 // A second try waits for the first one, and inserts the row if the first one is rolled
 // back.
-func TestInsertAsWaitsForAnEarlierTryInFlight(t *testing.T) {
+func TestInsertAsWaitsForAnEarlierTry(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.New(t)
 	watch := connect(t, dsn)
