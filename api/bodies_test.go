@@ -21,9 +21,9 @@ func bodyOf(n int, more string) string {
 	return strings.Replace(frame, `""}`, `"`+strings.Repeat("x", n-len(frame)-len(more))+`"`+more+`}`, 1)
 }
 
-// Callers who send as much as each may do not fill the memory together: whoever
-// comes too late is told to come again, and the others go on.
-func TestTheBodiesOfAllCallersAreBounded(t *testing.T) {
+// The bodies of all callers are bounded together. A request beyond the bound is
+// rejected, and the others continue.
+func TestBodiesOfAllCallersAreBounded(t *testing.T) {
 	const long, counted = 9000, 9000 - ondemand.FreeBody
 	for name, headers := range map[string][]string{
 		"who wait":        nil,
@@ -32,7 +32,7 @@ func TestTheBodiesOfAllCallersAreBounded(t *testing.T) {
 		"with keys":       {"Idempotency-Key", "k%d"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			h, f, seen := house(t, func(c *Config) { c.MaxPayload, c.MaxBodies = 10_000, 10_000 })
+			h, f, seen := testHandler(t, func(c *Config) { c.MaxPayload, c.MaxBodies = 10_000, 10_000 })
 			ask := func(i int) <-chan *httptest.ResponseRecorder {
 				with := make([]string, len(headers))
 				for j := range headers {
@@ -62,9 +62,9 @@ func TestTheBodiesOfAllCallersAreBounded(t *testing.T) {
 	}
 }
 
-// Who joins a run brings a body that nobody needs.
-func TestASharedRunHoldsOneBody(t *testing.T) {
-	h, f, _ := house(t, nil)
+// The body of a caller that joins a shared request is released.
+func TestSharedRequestHoldsOneBody(t *testing.T) {
+	h, f, _ := testHandler(t, nil)
 	first := post(t.Context(), h, bodyOf(9000, ""), "Idempotency-Key", "k")
 	id := <-f.submitted
 	second := post(t.Context(), h, bodyOf(9000, ""), "Idempotency-Key", "k")
@@ -74,9 +74,9 @@ func TestASharedRunHoldsOneBody(t *testing.T) {
 	require.Equal(t, http.StatusOK, (<-second).Code)
 }
 
-func TestABodyThatIsARowIsNotHeld(t *testing.T) {
+func TestBodyOfARowIsNotHeld(t *testing.T) {
 	for _, headers := range [][]string{nil, {"Prefer", "respond-async"}} {
-		h, f, _ := house(t, nil)
+		h, f, _ := testHandler(t, nil)
 		answered := post(t.Context(), h, bodyOf(9000, `,"durable":true`), headers...)
 		id := <-f.submitted
 		require.Eventually(t, func() bool { return h.Gauges().Bodies == 0 }, time.Minute, time.Millisecond)
@@ -85,16 +85,16 @@ func TestABodyThatIsARowIsNotHeld(t *testing.T) {
 	}
 }
 
-// The bound may be set below the length of one body; then there is room for one.
-func TestOneBodyAlwaysMayBeHeld(t *testing.T) {
-	h, f, _ := house(t, func(c *Config) { c.MaxBodies = 1 })
+// The bound may be smaller than one body. One body is accepted all the same.
+func TestOneBodyIsAlwaysAccepted(t *testing.T) {
+	h, f, _ := testHandler(t, func(c *Config) { c.MaxBodies = 1 })
 	answered := post(t.Context(), h, bodyOf(9000, ""))
 	f.answer(<-f.submitted, ondemand.Answer{Kind: ondemand.Done})
 	require.Equal(t, http.StatusOK, (<-answered).Code)
 }
 
-// A caller who hangs up in the middle of his body leaves nothing behind.
-func TestHalfABodyIsNotHeldForLong(t *testing.T) {
+// A caller disconnects in the middle of its body. The bytes are released.
+func TestIncompleteBodyIsReleased(t *testing.T) {
 	address, h, _, _ := served(t, nil)
 	conn, err := net.Dial("tcp", address)
 	require.NoError(t, err)

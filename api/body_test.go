@@ -15,10 +15,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A request that is not what its caller means is refused: of a field given twice
-// the last would count, and what follows the object would be for nobody.
-func TestABodyThatMeansTwoThingsIsRefused(t *testing.T) {
-	h, f, _ := house(t, nil)
+// An ambiguous body is rejected: with a repeated field the last value would
+// count, and bytes after the object would be ignored.
+func TestAmbiguousBodyIsRejected(t *testing.T) {
+	h, f, _ := testHandler(t, nil)
 	for body, want := range map[string]string{
 		`{"type":"pdf","type":"ocr"}`:                         "type is given twice",
 		`{"type":"pdf","payload":{"payload":1},"payload":[]}`: "payload is given twice",
@@ -45,9 +45,9 @@ func TestABodyThatMeansTwoThingsIsRefused(t *testing.T) {
 	require.Empty(t, f.submitted, "nothing was asked for")
 }
 
-// What a request leaves for the collector makes later ones wait.
-func TestToReadARequestTakesLittleMemory(t *testing.T) {
-	h, _, _ := house(t, nil)
+// Garbage of one request delays later ones.
+func TestReadingARequestAllocatesLittle(t *testing.T) {
+	h, _, _ := testHandler(t, nil)
 	body := []byte(`{"type":"pdf","payload":{"text":"x"}}`)
 	require.LessOrEqual(t, testing.AllocsPerRun(100, func() {
 		_, err := h.parseRequest(body)
@@ -55,7 +55,7 @@ func TestToReadARequestTakesLittleMemory(t *testing.T) {
 	}), 9.0)
 }
 
-// greatest notes the most that somebody wanted to read at a time.
+// greatest records the length of the largest read.
 type greatest struct {
 	io.Reader
 
@@ -67,9 +67,9 @@ func (g *greatest) Read(b []byte) (int, error) {
 	return g.Reader.Read(b)
 }
 
-// A caller who announces a megabyte and sends nothing costs a line of text.
-func TestALengthThatIsOnlyAnnouncedTakesNoMemory(t *testing.T) {
-	h, _, _ := house(t, nil)
+// A caller that declares a megabyte and sends nothing costs one buffer.
+func TestDeclaredLengthAllocatesNoMemory(t *testing.T) {
+	h, _, _ := testHandler(t, nil)
 	body := &greatest{Reader: strings.NewReader(`{"type":`)}
 	r := httptest.NewRequest(http.MethodPost, "/v1/requests", body)
 	r.ContentLength = int64(h.cfg.MaxPayload)
@@ -79,7 +79,7 @@ func TestALengthThatIsOnlyAnnouncedTakesNoMemory(t *testing.T) {
 	require.LessOrEqual(t, body.room, 2*ondemand.FreeBody)
 }
 
-func TestTheFieldsOfARequestAreThoseThatAreRead(t *testing.T) {
+func TestFieldsOfARequestAreThoseThatAreRead(t *testing.T) {
 	var read []string
 	for field := range reflect.TypeFor[requestBody]().Fields() {
 		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
@@ -88,8 +88,8 @@ func TestTheFieldsOfARequestAreThoseThatAreRead(t *testing.T) {
 	require.Equal(t, read, requestFields)
 }
 
-func TestReasonsAreShortHoweverLongTheBodyIs(t *testing.T) {
-	h, _, _ := house(t, nil)
+func TestReasonsOfLongBodiesAreShort(t *testing.T) {
+	h, _, _ := testHandler(t, nil)
 	for _, body := range []string{
 		`{"type":"x","priority":` + strings.Repeat("9", 900_000) + `}`,
 		`{"` + strings.Repeat("x", 900_000) + `":1}`,

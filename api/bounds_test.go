@@ -25,13 +25,13 @@ import (
 // server is a way to serve.
 type server = func(*Handler, context.Context, net.Listener, http.Handler, *log.Logger) error
 
-// served is a house on a loopback port, where callers need no token.
+// served serves a handler on a loopback port, where callers need no token.
 func served(t *testing.T, change func(*Config)) (address string, h *Handler, f *fake, seen *counts) {
-	h, f, seen = house(t, change)
+	h, f, seen = testHandler(t, change)
 	return opened(t, h, (*Handler).Serve), h, f, seen
 }
 
-// opened lets a house be served until the test ends.
+// opened serves a handler until the test ends.
 func opened(t *testing.T, h *Handler, serve server) (address string) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -45,8 +45,8 @@ func opened(t *testing.T, h *Handler, serve server) (address string) {
 	return l.Addr().String()
 }
 
-// says connects, sends text and reads the answer's status, 0 if the server hung
-// up without one.
+// says connects, sends text and reads the status of the answer, or 0 if the
+// server disconnects without one.
 func says(t *testing.T, address, text string) (status int) {
 	conn, err := net.Dial("tcp", address)
 	require.NoError(t, err)
@@ -62,7 +62,7 @@ func says(t *testing.T, address, text string) (status int) {
 
 const livez = "GET /livez HTTP/1.1\r\nHost: d\r\n\r\n"
 
-func TestBadHTTPHarmsNobodyElse(t *testing.T) {
+func TestMalformedHTTPDoesNotAffectOtherCallers(t *testing.T) {
 	address, _, _, seen := served(t, func(c *Config) { c.MaxHeader, c.MaxPayload = 4096, 1000 })
 	for name, c := range map[string]struct {
 		text string
@@ -82,7 +82,7 @@ func TestBadHTTPHarmsNobodyElse(t *testing.T) {
 	require.Equal(t, 1, seen.hits(BoundPayload))
 }
 
-func TestSlowHTTPEndsAndHarmsNobodyElse(t *testing.T) {
+func TestSlowHTTPEndsAndDoesNotAffectOtherCallers(t *testing.T) {
 	address, _, _, seen := served(t, func(c *Config) { // longer than a shared machine takes for what is quick
 		c.HeaderTimeout, c.BodyTimeout, c.MaxPayload = 2*time.Second, 2*time.Second, 1000
 	})
@@ -112,8 +112,8 @@ func TestSlowHTTPEndsAndHarmsNobodyElse(t *testing.T) {
 	require.Equal(t, 1, seen.hits(BoundPayload), "endless chunks")
 }
 
-// Who sends too much and falls silent is told so long before his time is over.
-func TestWhoSendsTooMuchIsToldSoAlthoughHeFallsSilent(t *testing.T) {
+// An oversized body is answered long before the body timeout.
+func TestOversizedBodyIsAnsweredAlthoughTheCallerStopsSending(t *testing.T) {
 	for _, head := range []string{"Transfer-Encoding: chunked\r\n\r\n7d0", "Content-Length: 100000\r\n\r\n"} {
 		t.Run(head, func(t *testing.T) {
 			t.Parallel()
@@ -124,8 +124,9 @@ func TestWhoSendsTooMuchIsToldSoAlthoughHeFallsSilent(t *testing.T) {
 	}
 }
 
-// Who looks for an answer only when all is sent must find one, and no broken pipe.
-func TestWhoSendsTooMuchMaySendAllOfIt(t *testing.T) {
+// A caller that reads only after it has sent everything finds the answer and no
+// broken pipe.
+func TestOversizedBodyIsReadToItsEnd(t *testing.T) {
 	const sent = 4 << 20
 	address, _, _, seen := served(t, func(c *Config) { c.MaxPayload = 1000 })
 	length := fmt.Sprintf("Content-Length: %d\r\n\r\n", sent)
@@ -149,9 +150,9 @@ func TestWhoSendsTooMuchMaySendAllOfIt(t *testing.T) {
 	require.Equal(t, 3, seen.hits(BoundPayload))
 }
 
-// An upload that never falls silent for long ends all the same: a transaction is
-// open all the while.
-func TestAnUploadThatGoesOnAndOnEnds(t *testing.T) {
+// An upload without long pauses ends all the same, because its transaction
+// stays open.
+func TestEndlessUploadEnds(t *testing.T) {
 	address, h, _, _ := served(t, nil)
 	h.longestUpload = 100 * time.Millisecond
 	conn, err := net.Dial("tcp", address)
@@ -199,7 +200,7 @@ func TestIdleConnectionsMakeRoom(t *testing.T) {
 	require.ErrorIs(t, err, io.EOF, "the longest idle one went first")
 }
 
-func TestAnIdleConnectionEnds(t *testing.T) {
+func TestIdleConnectionEnds(t *testing.T) {
 	address, h, _, seen := served(t, func(c *Config) { c.IdleTimeout = 30 * time.Millisecond })
 	conn, err := net.Dial("tcp", address)
 	require.NoError(t, err)
@@ -215,9 +216,9 @@ func TestAnIdleConnectionEnds(t *testing.T) {
 	require.Eventually(t, func() bool { return h.Gauges().Connections == 0 }, 30*time.Second, time.Millisecond)
 }
 
-// A reader who stops reading holds his stream up no longer than one write may
-// take; the run that nobody else follows is given up.
-func TestWhoDoesNotReadLosesHisStream(t *testing.T) {
+// A reader that stops reading ends its stream after one write timeout. A shared
+// request without other callers is cancelled.
+func TestStreamWithoutReaderEnds(t *testing.T) {
 	address, h, f, seen := served(t, func(c *Config) { c.WriteTimeout = 100 * time.Millisecond })
 	conn, err := net.Dial("tcp", address)
 	require.NoError(t, err)
@@ -228,7 +229,7 @@ func TestWhoDoesNotReadLosesHisStream(t *testing.T) {
 	id := <-f.submitted
 	big := []byte(`"` + strings.Repeat("x", 1<<20) + `"`)
 	for left := 1000; ; left-- { // until no socket takes more
-		require.Positive(t, left, "the stream goes on although nobody reads")
+		require.Positive(t, left, "the stream continues without a reader")
 		f.with(id, func(c ondemand.Caller) { c.Reported(ondemand.Report{Attempt: 1, Partial: true, JSON: big}) })
 		select {
 		case gone := <-f.abandoned:
@@ -241,8 +242,8 @@ func TestWhoDoesNotReadLosesHisStream(t *testing.T) {
 	}
 }
 
-func TestAFloodOfBadTokensIsCountedAndRefused(t *testing.T) {
-	h, _, seen := house(t, nil)
+func TestManyBadTokensAreCountedAndRejected(t *testing.T) {
+	h, _, seen := testHandler(t, nil)
 	tokens, err := ReadTokens(strings.NewReader("# who\n\nben 2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b\n"))
 	require.NoError(t, err)
 	guarded := h.Guarded(func() *Tokens { return tokens })
@@ -259,16 +260,16 @@ func TestAFloodOfBadTokensIsCountedAndRefused(t *testing.T) {
 	require.Equal(t, 1000, seen.hits(BoundToken))
 	require.Equal(t, http.StatusOK, status("/v1/slots", "Bearer secret"))
 	require.Equal(t, http.StatusOK, status("/livez", ""))
-	for _, bad := range []string{"", "# nobody", "ben secret", "ben", "ben 2bb8"} {
+	for _, bad := range []string{"", "# comment", "ben secret", "ben", "ben 2bb8"} {
 		_, err := ReadTokens(strings.NewReader(bad))
 		require.Error(t, err, bad)
 		require.NotContains(t, err.Error(), "secret")
 	}
 }
 
-// A request about no path at all is refused like any other.
-func TestNothingIsAnsweredBeforeTheGuard(t *testing.T) {
-	h, _, seen := house(t, nil)
+// A request for an unknown path is rejected like any other.
+func TestTokenIsCheckedBeforeTheRoute(t *testing.T) {
+	h, _, seen := testHandler(t, nil)
 	tokens, err := ReadTokens(strings.NewReader("ben 2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b\n"))
 	require.NoError(t, err)
 	guards := map[string]http.Handler{"tokens": h.Guarded(func() *Tokens { return tokens }), "pages": h.Local(h)}
@@ -286,8 +287,7 @@ func TestNothingIsAnsweredBeforeTheGuard(t *testing.T) {
 	require.Equal(t, 1, seen.hits(BoundToken))
 }
 
-// post sends a request to the handler itself and returns the answer when it is
-// complete.
+// post sends a request to the handler and returns the complete answer.
 func post(ctx context.Context, h *Handler, body string, headers ...string) <-chan *httptest.ResponseRecorder {
 	answer := make(chan *httptest.ResponseRecorder, 1)
 	req := httptest.NewRequestWithContext(ctx, http.MethodPost, "/v1/requests", strings.NewReader(body))
@@ -302,8 +302,8 @@ func post(ctx context.Context, h *Handler, body string, headers ...string) <-cha
 	return answer
 }
 
-func TestKeysOfSharedRunsAreBounded(t *testing.T) {
-	h, f, seen := house(t, func(c *Config) { c.Keys = 3 })
+func TestKeysOfSharedRequestsAreBounded(t *testing.T) {
+	h, f, seen := testHandler(t, func(c *Config) { c.Keys = 3 })
 	join := func(key string) *httptest.ResponseRecorder {
 		return <-post(t.Context(), h, `{"type":"pdf","coalesce_key":"k"}`, "Idempotency-Key", key, "Prefer", "respond-async")
 	}
@@ -322,9 +322,9 @@ func TestKeysOfSharedRunsAreBounded(t *testing.T) {
 	require.Equal(t, http.StatusNotFound, call(h, http.MethodGet, first.Header().Get("Location")).Code)
 }
 
-func TestRunsAreBoundedInNumberAndTime(t *testing.T) {
+func TestSharedRequestsAreBoundedInNumberAndTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, f, seen := house(t, func(c *Config) { c.SharedRequests, c.KeepAnswers = 2, time.Minute })
+		h, f, seen := testHandler(t, func(c *Config) { c.SharedRequests, c.KeepAnswers = 2, time.Minute })
 		kept := func() *httptest.ResponseRecorder {
 			return <-post(t.Context(), h, `{"type":"pdf"}`, "Prefer", "respond-async")
 		}
@@ -348,8 +348,8 @@ func TestRunsAreBoundedInNumberAndTime(t *testing.T) {
 	})
 }
 
-func TestASlowReaderIsToldWhatHeMissed(t *testing.T) {
-	h, f, seen := house(t, func(c *Config) { c.EventsPerRequest = 10 })
+func TestSlowReaderGetsAGap(t *testing.T) {
+	h, f, seen := testHandler(t, func(c *Config) { c.EventsPerRequest = 10 })
 	accepted := <-post(t.Context(), h, `{"type":"pdf"}`, "Prefer", "respond-async")
 	id := <-f.submitted
 	f.with(id, func(c ondemand.Caller) {
@@ -371,9 +371,9 @@ func TestASlowReaderIsToldWhatHeMissed(t *testing.T) {
 	require.Equal(t, 1, seen.hits(BoundEvents))
 }
 
-func TestBytesOfRunsAreBounded(t *testing.T) {
+func TestBytesOfSharedRequestsAreBounded(t *testing.T) {
 	const most = 10_000
-	h, f, _ := house(t, func(c *Config) { c.KeepBytes, c.EventsPerRequest = most, 1_000_000 })
+	h, f, _ := testHandler(t, func(c *Config) { c.KeepBytes, c.EventsPerRequest = most, 1_000_000 })
 	big := []byte(`"` + strings.Repeat("x", 998) + `"`)
 	for range 20 {
 		<-post(t.Context(), h, `{"type":"pdf"}`, "Prefer", "respond-async")
@@ -389,9 +389,9 @@ func TestBytesOfRunsAreBounded(t *testing.T) {
 	require.LessOrEqual(t, h.Gauges().Bytes, int64(most+1000))
 }
 
-func TestHeartbeatsKeepAQuietStreamAliveAndDeadlinesEndIt(t *testing.T) {
+func TestHeartbeatsKeepAnIdleStreamOpenUntilItsDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, f, _ := house(t, nil)
+		h, f, _ := testHandler(t, nil)
 		answer := post(t.Context(), h, `{"type":"pdf","timeout":40,"coalesce_key":"k"}`, "Accept", "text/event-stream")
 		id := <-f.submitted
 		f.with(id, func(c ondemand.Caller) { c.Started(1, "w") })
@@ -402,8 +402,8 @@ func TestHeartbeatsKeepAQuietStreamAliveAndDeadlinesEndIt(t *testing.T) {
 	})
 }
 
-func TestAnAnswerThatSaysNotNowIsNotKept(t *testing.T) {
-	h, f, _ := house(t, nil)
+func TestTemporaryErrorIsNotKept(t *testing.T) {
+	h, f, _ := testHandler(t, nil)
 	for _, kind := range []ondemand.AnswerKind{ondemand.Busy, ondemand.Stopping, ondemand.Unsupported} {
 		answer := post(t.Context(), h, `{"type":"pdf"}`, "Idempotency-Key", "k")
 		f.answer(<-f.submitted, ondemand.Answer{Kind: kind, Reason: "not now"})
@@ -416,8 +416,8 @@ func TestAnAnswerThatSaysNotNowIsNotKept(t *testing.T) {
 	require.Empty(t, f.submitted)
 }
 
-func TestWhatThePostgresSideRefusesIsTold(t *testing.T) {
-	h, f, _ := house(t, nil)
+func TestErrorsOfPostgresAreReported(t *testing.T) {
+	h, f, _ := testHandler(t, nil)
 	for kind, refusal := range map[string]error{"unavailable": ondemand.ErrUnavailable, "stopping": ondemand.ErrStopping} {
 		f.refusal = refusal
 		for _, headers := range [][]string{nil, {"Prefer", "respond-async"}, {"Accept", "text/event-stream"}} {
@@ -432,10 +432,10 @@ func TestWhatThePostgresSideRefusesIsTold(t *testing.T) {
 	require.Zero(t, h.Gauges().Requests)
 }
 
-// Followers come and go while the run ends: nobody waits for ever, and the run
-// is given up exactly once.
-func TestFollowersMayLeaveWhileTheRunEnds(t *testing.T) {
-	h, f, _ := house(t, nil)
+// Callers join and disconnect while the shared request ends. Each caller
+// returns, and the request is cancelled exactly once.
+func TestFollowersMayDisconnectAtTheEndOfASharedRequest(t *testing.T) {
+	h, f, _ := testHandler(t, nil)
 	for range 200 {
 		var all sync.WaitGroup
 		ctx, hangUp := context.WithCancel(t.Context())
@@ -446,7 +446,7 @@ func TestFollowersMayLeaveWhileTheRunEnds(t *testing.T) {
 		all.Go(hangUp)
 		all.Go(func() { f.answer(id, ondemand.Answer{Kind: ondemand.Done}) })
 		all.Wait()
-		for len(f.submitted) > 0 { // whoever came after the end began anew, and was hung up on
+		for len(f.submitted) > 0 { // a caller after the end starts another request, and disconnects
 			<-f.submitted
 		}
 		for len(f.abandoned) > 0 {

@@ -36,7 +36,7 @@ func connect(t *testing.T, address string) *rawClient {
 
 const smallBody = `{"type":"pdf","payload":[1]}`
 
-// asks sends plain requests in one write.
+// asks sends n requests in one write.
 func (c *rawClient) asks(n int) {
 	c.sends(slices.Repeat([]string{smallBody}, n)...)
 }
@@ -51,7 +51,7 @@ func (c *rawClient) sends(bodies ...string) {
 	require.NoError(c.t, err)
 }
 
-// heard is a response without what differs from time to time.
+// heard is a response without its variable parts.
 type heard struct {
 	status int
 	header http.Header
@@ -71,13 +71,13 @@ func (c *rawClient) hears() heard {
 	return heard{res.StatusCode, res.Header, res.Close, string(text)}
 }
 
-// ends waits until the server has hung up.
+// ends waits until the server closes the connection.
 func (c *rawClient) ends() {
 	_, err := c.in.ReadByte()
 	require.ErrorIs(c.t, err, io.EOF)
 }
 
-func TestWhatIsRefusedIsToldToWhoAskedPlainly(t *testing.T) {
+func TestRefusalIsAProblemDocument(t *testing.T) {
 	address, _, f, seen := served(t, nil)
 	f.refusal = &ondemand.InvalidError{Reason: errors.New("it holds a number that is no number")}
 	c := connect(t, address)
@@ -87,13 +87,13 @@ func TestWhatIsRefusedIsToldToWhoAskedPlainly(t *testing.T) {
 		require.Equal(t, http.StatusUnprocessableEntity, answer.status)
 		require.Contains(t, answer.text, "no number")
 	}
-	f.refusal = errors.New("nobody expected that")
+	f.refusal = errors.New("unexpected")
 	c.asks(1)
 	require.Equal(t, http.StatusInternalServerError, c.hears().status)
 	require.EqualValues(t, 1, seen.failures.Load())
 }
 
-func TestPipelinedRequestsAreServedOneAfterTheOther(t *testing.T) {
+func TestPipelinedRequestsAreServedInOrder(t *testing.T) {
 	address, h, f, _ := served(t, nil)
 	c := connect(t, address)
 	c.asks(3)
@@ -106,7 +106,7 @@ func TestPipelinedRequestsAreServedOneAfterTheOther(t *testing.T) {
 	require.Equal(t, 1, h.Gauges().Connections)
 }
 
-func TestWhoHangsUpOnAPlainRequestTakesItWithHim(t *testing.T) {
+func TestDisconnectCancelsTheRequest(t *testing.T) {
 	address, h, f, seen := served(t, nil)
 	const callers = 50
 	for n := range callers {
@@ -125,8 +125,8 @@ func TestWhoHangsUpOnAPlainRequestTakesItWithHim(t *testing.T) {
 	require.EqualValues(t, -f.last, seen.responses.Load(), "every request is accounted for")
 }
 
-// What is sent ahead is read as far as there is room for it.
-func TestRequestsSentAheadAreServedHoweverManyThereAre(t *testing.T) {
+// Pipelined requests are read as far as the buffer has room.
+func TestAnyNumberOfPipelinedRequestsIsServed(t *testing.T) {
 	address, _, f, _ := served(t, nil)
 	c := connect(t, address)
 	const all = 500
@@ -137,10 +137,10 @@ func TestRequestsSentAheadAreServedHoweverManyThereAre(t *testing.T) {
 	}
 }
 
-// Who has said all and closed only his own direction still reads: what needs no
-// waiting for is answered, whatever lies behind it.
-func TestWhoSendsAheadAndClosesHisDirectionGetsWhatNobodyWaitsFor(t *testing.T) {
-	h, _, _ := house(t, nil)
+// A caller that has closed only its sending direction still reads. It gets the
+// answers that need no waiting.
+func TestHalfClosedConnectionGetsPipelinedAnswers(t *testing.T) {
+	h, _, _ := testHandler(t, nil)
 	address := opened(t, h, (*Handler).Serve)
 	c := connect(t, address)
 	const all = 200
@@ -153,7 +153,7 @@ func TestWhoSendsAheadAndClosesHisDirectionGetsWhatNobodyWaitsFor(t *testing.T) 
 	c.ends()
 }
 
-func TestWhoHangsUpWithRequestsAheadLeavesNothingBehind(t *testing.T) {
+func TestDisconnectCancelsPipelinedRequests(t *testing.T) {
 	address, h, f, _ := served(t, nil)
 	for range 20 {
 		c := connect(t, address)
@@ -171,7 +171,7 @@ func TestWhoHangsUpWithRequestsAheadLeavesNothingBehind(t *testing.T) {
 	}
 }
 
-func TestAPlainRequestMayLastLongerThanAConnectionMayIdle(t *testing.T) {
+func TestRequestMayLastLongerThanTheIdleTimeout(t *testing.T) {
 	const idle = 40 * time.Millisecond
 	address, h, f, seen := served(t, func(c *Config) { c.IdleTimeout, c.HeaderTimeout = idle, time.Hour })
 	c := connect(t, address)
@@ -191,7 +191,7 @@ func TestAPlainRequestMayLastLongerThanAConnectionMayIdle(t *testing.T) {
 	require.Eventually(t, func() bool { return h.Gauges().Connections == 0 }, 30*time.Second, time.Millisecond)
 }
 
-func TestWhoDoesNotReadHisAnswersLosesHisConnection(t *testing.T) {
+func TestConnectionWithUnreadAnswersEnds(t *testing.T) {
 	address, h, f, seen := served(t, func(c *Config) { c.WriteTimeout = 50 * time.Millisecond })
 	c := connect(t, address)
 	c.asks(100)
@@ -208,8 +208,8 @@ func TestWhoDoesNotReadHisAnswersLosesHisConnection(t *testing.T) {
 	require.Equal(t, 1, seen.hits(BoundWriteTime))
 }
 
-func TestAServerThatStopsLetsAPlainResponseEnd(t *testing.T) {
-	h, f, _ := house(t, nil)
+func TestStoppingServerCompletesAResponse(t *testing.T) {
+	h, f, _ := testHandler(t, nil)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	ctx, stop := context.WithCancel(t.Context())

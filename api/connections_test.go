@@ -10,7 +10,7 @@ import (
 )
 
 func TestLongestIdleConnectionMakesRoom(t *testing.T) {
-	h, _, seen := house(t, func(c *Config) { c.MaxConnections = 2 })
+	h, _, seen := testHandler(t, func(c *Config) { c.MaxConnections = 2 })
 	c := h.newConnections()
 	var near, far []net.Conn
 	join := func() {

@@ -22,13 +22,13 @@ const capacityInterval = 2 * time.Second
 
 // fake is a dispatcher whose requests end when the test says so.
 type fake struct {
-	mu        sync.Mutex
-	last      dispatcherd.JobID
-	callers   map[dispatcherd.JobID]ondemand.Caller
-	submitted chan dispatcherd.JobID
-	abandoned chan dispatcherd.JobID
-	refusal   error
-	bereft    bool // of slots, all that wait
+	mu         sync.Mutex
+	last       dispatcherd.JobID
+	callers    map[dispatcherd.JobID]ondemand.Caller
+	submitted  chan dispatcherd.JobID
+	abandoned  chan dispatcherd.JobID
+	refusal    error
+	noCapacity bool // of slots, all that wait
 }
 
 func newFake() *fake {
@@ -47,7 +47,7 @@ func (f *fake) Submit(_ context.Context, _ ondemand.Request, c ondemand.Caller) 
 	return f.last, nil
 }
 
-// refuses lets everybody who comes from now on be refused.
+// refuses makes later submissions fail.
 func (f *fake) refuses(err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -86,21 +86,21 @@ func (f *fake) answer(id dispatcherd.JobID, a ondemand.Answer) {
 func (f *fake) NoCapacity(id dispatcherd.JobID) (time.Duration, bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return 5 * time.Second, f.bereft && f.callers[id] != nil
+	return 5 * time.Second, f.noCapacity && f.callers[id] != nil
 }
 
 // Offered implements Requests.
 func (f *fake) Offered(string) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return !f.bereft
+	return !f.noCapacity
 }
 
-// loses takes all slots away, or gives some.
+// loses removes all slots, or adds some.
 func (f *fake) loses(all bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.bereft = all
+	f.noCapacity = all
 }
 
 func (*fake) Rank(dispatcherd.JobID) (ondemand.Rank, bool) {
@@ -172,8 +172,8 @@ func (c *counts) hits(b Bound) int {
 	return c.bounds[b]
 }
 
-// house is a handler on a fake dispatcher.
-func house(t testing.TB, change func(*Config)) (*Handler, *fake, *counts) {
+// testHandler is a handler on a fake dispatcher.
+func testHandler(t testing.TB, change func(*Config)) (*Handler, *fake, *counts) {
 	cfg := DefaultConfig()
 	if change != nil {
 		change(&cfg)
@@ -190,7 +190,7 @@ func house(t testing.TB, change func(*Config)) (*Handler, *fake, *counts) {
 	return h, f, seen
 }
 
-// replaceBackend lets a handler use another backend.
+// replaceBackend replaces the backend of a handler.
 func replaceBackend(h *Handler, b Backend) {
 	h.backend = b
 	h.requests = ondemand.New(h.cfg.requests(), b, func(bound ondemand.Bound) { h.obs.Refused(Bound(bound)) })

@@ -16,7 +16,7 @@ import (
 	"github.com/dispatcherd/dispatcherd"
 )
 
-// prompt is a dispatcher that answers at once, and keeps what it was asked.
+// prompt is a dispatcher that answers at once and keeps the request.
 type prompt struct {
 	*fake
 
@@ -30,8 +30,8 @@ func (p *prompt) Submit(ctx context.Context, r ondemand.Request, c ondemand.Call
 	return id, err
 }
 
-// Whatever the body and the headers are: what reaches the dispatcher keeps the
-// bounds, and everything else is a problem of the caller's, told as one.
+// For any body and headers, a request that reaches the dispatcher keeps the
+// bounds, and any other is answered with a problem.
 func FuzzRequest(f *testing.F) {
 	f.Add(`{"type":"pdf","payload":{"a":[1]},"priority":3,"timeout":"1.5s"}`, "application/json", "", "")
 	f.Add(`{"type":"pdf","coalesce_key":"c","wait_for_worker":2}`, "text/event-stream", "", "key")

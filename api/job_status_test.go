@@ -18,9 +18,9 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
-// rowTale is a dispatcher with one row: what each look at it shows, and which
-// attempts of it say something while the row is being read.
-type rowTale struct {
+// rowReports is a dispatcher with one row: the result of each read, and the
+// attempts that report while the row is read.
+type rowReports struct {
 	*fake
 	looks  []look
 	caller ondemand.Caller
@@ -32,13 +32,13 @@ type look struct {
 	words   []dispatcherd.Attempt
 }
 
-func (r *rowTale) Watch(_ dispatcherd.JobID, c ondemand.Caller) func() {
+func (r *rowReports) Watch(_ dispatcherd.JobID, c ondemand.Caller) func() {
 	r.caller = c
 	return func() {}
 }
 
-// Job implements Jobs. A row that waits has failed as often as it was tried.
-func (r *rowTale) Job(_ context.Context, id dispatcherd.JobID) (contract.Job, error) {
+// Job implements Jobs. A pending row has failed as often as it was tried.
+func (r *rowReports) Job(_ context.Context, id dispatcherd.JobID) (contract.Job, error) {
 	l := r.looks[0]
 	r.looks = r.looks[1:]
 	for _, a := range l.words {
@@ -52,9 +52,9 @@ func (r *rowTale) Job(_ context.Context, id dispatcherd.JobID) (contract.Job, er
 	return contract.Job{ID: id, Status: l.status, Attempt: l.attempt, Failures: failures, RunAt: time.Unix(1000+int64(failures), 0)}, nil
 }
 
-// told is the stream in short: "1-running/0" for a status with its failures,
-// "says 1" for a word of attempt 1.
-func (r *rowTale) told(t *testing.T, lastEventID string) []string {
+// told returns the stream in short: "1-running/0" is a status with its
+// failures, "says 1" a report of attempt 1.
+func (r *rowReports) told(t *testing.T, lastEventID string) []string {
 	h := New(DefaultConfig(), r, &counts{bounds: map[Bound]int{}}, http.NotFoundHandler())
 	defer h.Close()
 	req := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/v1/jobs/7/events", http.NoBody)
@@ -78,9 +78,9 @@ func (r *rowTale) told(t *testing.T, lastEventID string) []string {
 	return told
 }
 
-// A row is read now and then, and a worker's words come at once: yet whoever
-// follows hears that an attempt runs before he hears its words, and no status twice.
-func TestAnAttemptIsToldToRunBeforeItsWords(t *testing.T) {
+// A row is polled, and reports of a worker arrive at once. A follower still
+// learns that an attempt runs before its reports, and gets no status twice.
+func TestStatusPrecedesReportsOfAnAttempt(t *testing.T) {
 	const pending, running, done, failed = dispatcherd.Pending, dispatcherd.Running, dispatcherd.Done, dispatcherd.Failed
 	type attempts = []dispatcherd.Attempt
 	for name, c := range map[string]struct {
@@ -118,14 +118,14 @@ func TestAnAttemptIsToldToRunBeforeItsWords(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := &rowTale{fake: newFake(), looks: c.looks}
+			r := &rowReports{fake: newFake(), looks: c.looks}
 			require.Equal(t, c.told, r.told(t, c.last))
 			require.Empty(t, r.looks, "not all was read")
 		})
 	}
 }
 
-// deleted is a house with a row that somebody deletes after the first look at it.
+// deleted is a backend whose row is deleted after the first read.
 type deleted struct {
 	*fake
 
@@ -139,7 +139,7 @@ func (f *deleted) Job(_ context.Context, id dispatcherd.JobID) (contract.Job, er
 	return contract.Job{ID: id, Status: dispatcherd.Running, Attempt: 1}, nil
 }
 
-func TestWhoFollowsARowThatIsDeletedIsToldSo(t *testing.T) {
+func TestFollowerOfADeletedRowIsAnswered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := New(DefaultConfig(), &deleted{fake: newFake()}, &counts{bounds: map[Bound]int{}}, http.NotFoundHandler())
 		defer h.Close()
@@ -151,10 +151,10 @@ func TestWhoFollowsARowThatIsDeletedIsToldSo(t *testing.T) {
 	})
 }
 
-// What was missed was said while the attempt ran.
-func TestAGapComesAfterTheStatus(t *testing.T) {
+// Dropped events belong to the attempt, so the gap follows its status.
+func TestGapFollowsTheStatus(t *testing.T) {
 	out := &sse{}
-	h, _, _ := house(t, nil)
+	h, _, _ := testHandler(t, nil)
 	watch := &jobWatch{changed: make(chan struct{}, 1), requests: h.requests, missed: 3}
 	line := statusLine{out: out}
 	require.NoError(t, h.sendReports(&line, &contract.Job{ID: 7, Attempt: 1, Status: dispatcherd.Running}, watch))

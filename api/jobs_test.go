@@ -15,7 +15,7 @@ import (
 	"github.com/dispatcherd/dispatcherd"
 )
 
-// choosy is a dispatcher that takes no job.
+// choosy is a dispatcher that accepts no job.
 type choosy struct{ *fake }
 
 // Insert implements Jobs.
@@ -23,8 +23,8 @@ func (choosy) Insert(context.Context, []byte) (dispatcherd.JobID, error) {
 	return 0, &ondemand.InvalidError{Reason: errors.New("it is none")}
 }
 
-// Who sends many jobs as if they were one is told how many are sent.
-func TestManyJobsWithoutTheirMediaTypeAreToldOfIt(t *testing.T) {
+// Several jobs without the media type of lines are rejected with their number.
+func TestJobLinesNeedTheirMediaType(t *testing.T) {
 	cfg := DefaultConfig()
 	cfg.MaxPayload = 1000
 	h := New(cfg, choosy{newFake()}, &counts{bounds: map[Bound]int{}}, http.NotFoundHandler())
@@ -53,9 +53,9 @@ func TestManyJobsWithoutTheirMediaTypeAreToldOfIt(t *testing.T) {
 	}
 }
 
-// A row has no key: whoever counts on one would have his job twice.
-func TestAnInsertWithAnIdempotencyKeyIsRefused(t *testing.T) {
-	h, _, _ := house(t, nil)
+// A row has no key: a caller that relied on one would get its job twice.
+func TestInsertWithIdempotencyKeyIsRejected(t *testing.T) {
+	h, _, _ := testHandler(t, nil)
 	for _, kind := range []string{"application/json", "application/x-ndjson"} {
 		for _, key := range []string{"order-4711", ""} {
 			req := httptest.NewRequest(http.MethodPost, "/v1/jobs", strings.NewReader(`{"type":"pdf"}`))

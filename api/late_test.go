@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// shares is a caller of one run, who has a key if it is named.
+// shares calls as one caller of a shared request, with a key if one is named.
 func shares(ctx context.Context, h *Handler, timeout int, key string, headers ...string) <-chan *httptest.ResponseRecorder {
 	if key != "" {
 		headers = append(headers, "Idempotency-Key", key)
@@ -24,16 +24,17 @@ func shares(ctx context.Context, h *Handler, timeout int, key string, headers ..
 	return answer
 }
 
-// The 504 of one who shares a run that began is the answer of his key whatever the
-// others get later: it is not done once more for him. Who was told "not now" himself
-// may try again, as may all if nothing began.
-func TestAKeyKeepsA504WhateverTheOthersGet(t *testing.T) {
+// A caller of a started shared request gets a 504. That is the answer of its
+// key, whatever the other callers get: the request does not run again. A caller
+// with a temporary error may repeat the request, and so may all if it has not
+// started.
+func TestKeyKeepsItsOwn504(t *testing.T) {
 	ends := map[string]ondemand.AnswerKind{"unsupported": ondemand.Unsupported, "busy": ondemand.Busy, "stopping": ondemand.Stopping, "cancelled": ondemand.Cancelled, "deleted": 0, "tired": 0}
 	for name, kind := range ends {
 		for _, begun := range []bool{true, false} {
 			t.Run(fmt.Sprintf("%s, begun %v", name, begun), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					h, f, _ := house(t, nil)
+					h, f, _ := testHandler(t, nil)
 					first := shares(t.Context(), h, 2, "late")
 					fetched := <-shares(t.Context(), h, 60, "later", "Prefer", "respond-async")
 					require.Equal(t, http.StatusGatewayTimeout, (<-first).Code)
@@ -72,10 +73,10 @@ func TestAKeyKeepsA504WhateverTheOthersGet(t *testing.T) {
 	}
 }
 
-// What became of the run is his answer too if it was better than a 504.
-func TestAKeyThatWasLateGetsTheResultOfTheOthers(t *testing.T) {
+// A result of the shared request replaces the 504.
+func TestLateKeyGetsTheResultOfTheOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, f, _ := house(t, nil)
+		h, f, _ := testHandler(t, nil)
 		first := shares(t.Context(), h, 2, "late")
 		other := shares(t.Context(), h, 60, "")
 		require.Equal(t, http.StatusGatewayTimeout, (<-first).Code)
@@ -85,17 +86,17 @@ func TestAKeyThatWasLateGetsTheResultOfTheOthers(t *testing.T) {
 	})
 }
 
-// What is kept for them is bounded like everything that is kept.
-func TestThe504OfKeysTakesThePlaceOfARun(t *testing.T) {
+// Kept answers are bounded.
+func TestKept504CountsAsASharedRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, f, _ := house(t, func(c *Config) { c.SharedRequests = 3 })
+		h, f, _ := testHandler(t, func(c *Config) { c.SharedRequests = 3 })
 		for n := range 10 {
 			first := shares(t.Context(), h, 2, fmt.Sprintf("late %d", n))
 			fetched := <-shares(t.Context(), h, 60, "", "Prefer", "respond-async")
 			id := <-f.submitted
 			f.with(id, func(c ondemand.Caller) { c.Started(1, "w") })
 			require.Equal(t, http.StatusGatewayTimeout, (<-first).Code)
-			f.answer(id, ondemand.Answer{Kind: ondemand.Unsupported, Reason: "nobody"})
+			f.answer(id, ondemand.Answer{Kind: ondemand.Unsupported, Reason: "no slot"})
 			require.Equal(t, http.StatusServiceUnavailable, call(h, http.MethodGet, fetched.Header().Get("Location")).Code)
 			require.LessOrEqual(t, h.Gauges().Requests, 3)
 			require.LessOrEqual(t, h.Gauges().Keys, 2)

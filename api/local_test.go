@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestAWebPageCannotUseTheAPIOfItsReadersHost(t *testing.T) {
-	h, f, _ := house(t, nil)
+func TestCrossOriginRequestIsRejected(t *testing.T) {
+	h, f, _ := testHandler(t, nil)
 	local := h.Local(h)
 	ask := func(method, path, host string, headers ...string) *httptest.ResponseRecorder {
 		req := httptest.NewRequest(method, path, strings.NewReader(`{"type":"pdf"}`))

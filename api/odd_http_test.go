@@ -14,8 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What programs send that are no browsers: each gets the right answer, also behind
-// another request on one connection, and leaves nothing behind.
+// Requests of programs other than browsers get correct answers, also after
+// another request on one connection.
 func TestUnusualHTTPGetsUsualAnswers(t *testing.T) {
 	body := `{"type":"pdf"}`
 	length := fmt.Sprintf("Content-Length: %d\r\n", len(body))
@@ -38,7 +38,7 @@ func TestUnusualHTTPGetsUsualAnswers(t *testing.T) {
 		"OPTIONS *":                 {"OPTIONS * HTTP/1.1\r\nHost: d\r\n\r\n", []int{200}, false},
 		"OPTIONS of a path":         {"OPTIONS /v1/requests HTTP/1.1\r\nHost: d\r\n\r\n", []int{405}, false},
 		"absolute form":             {"POST http://d/v1/requests HTTP/1.1\r\nHost: d\r\n" + length + "\r\n" + body, []int{200}, false},
-		"absolute form, other host": {"GET http://elsewhere/livez HTTP/1.1\r\nHost: d\r\n\r\n", []int{200}, false},
+		"absolute form, other host": {"GET http://other/livez HTTP/1.1\r\nHost: d\r\n\r\n", []int{200}, false},
 		"CONNECT":                   {"CONNECT d:443 HTTP/1.1\r\nHost: d:443\r\n\r\n", []int{404}, false},
 		"lower case":                {"post /v1/requests HTTP/1.1\r\nHost: d\r\n" + length + "\r\n" + body, []int{405}, false},
 		"headers in upper case":     {"POST /v1/requests HTTP/1.1\r\nHOST: d\r\n" + strings.ToUpper(length) + "\r\n" + body, []int{200}, false},
@@ -82,8 +82,8 @@ func TestUnusualHTTPGetsUsualAnswers(t *testing.T) {
 	}
 }
 
-// Old programs send a line break behind what they post.
-func TestALineBreakBehindABodyBelongsToNothing(t *testing.T) {
+// Old programs send a line break after a body.
+func TestLineBreakAfterABodyIsIgnored(t *testing.T) {
 	address, _, f, _ := served(t, nil)
 	c := connect(t, address)
 	for range 3 {

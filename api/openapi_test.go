@@ -40,7 +40,7 @@ func described(t *testing.T) (d description) {
 }
 
 func TestEveryRouteIsDescribedAndEveryReferenceResolves(t *testing.T) {
-	h, _, _ := house(t, nil)
+	h, _, _ := testHandler(t, nil)
 	d := described(t)
 	require.Equal(t, "3.1.0", d.OpenAPI)
 	seen := map[string]bool{}
@@ -72,7 +72,7 @@ func TestEveryRouteIsDescribedAndEveryReferenceResolves(t *testing.T) {
 // TestAnswersAreAsDescribed sends real requests and holds each response against
 // the schema of its operation and status.
 func TestAnswersAreAsDescribed(t *testing.T) {
-	h, f, _ := house(t, nil)
+	h, f, _ := testHandler(t, nil)
 	go func() {
 		for id := range f.submitted {
 			f.answer(id, ondemand.Answer{Kind: ondemand.Done, Payload: []byte(`{"ok":true}`), Worker: "w"})

@@ -16,10 +16,10 @@ import (
 	"github.com/dispatcherd/dispatcherd"
 )
 
-// secret is what a request could hold.
+// secret is a part of a request.
 const secret = "the customer's name"
 
-// breaking is a dispatcher that, once told, panics with what is in a request.
+// breaking is a dispatcher that panics with a part of the request.
 type breaking struct {
 	*fake
 
@@ -33,7 +33,7 @@ func (b *breaking) Submit(ctx context.Context, r ondemand.Request, c ondemand.Ca
 	return b.fake.Submit(ctx, r, c)
 }
 
-// unspeakableError panics in whoever wants to tell it: the writer.
+// unspeakableError panics when the writer formats it.
 type unspeakableError struct{}
 
 func (unspeakableError) Error() string {
@@ -41,7 +41,7 @@ func (unspeakableError) Error() string {
 	return nothing[len(secret)]
 }
 
-func TestAPanicEndsOneConnectionAndNothingElse(t *testing.T) {
+func TestPanicEndsOneConnectionOnly(t *testing.T) {
 	for name, c := range map[string]struct {
 		breaks func(*breaking)
 		told   string
@@ -50,7 +50,7 @@ func TestAPanicEndsOneConnectionAndNothingElse(t *testing.T) {
 		"writer": {func(b *breaking) { b.refuses(&ondemand.InvalidError{Reason: unspeakableError{}}) }, "index out of range"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			h, f, seen := house(t, nil)
+			h, f, seen := testHandler(t, nil)
 			b := &breaking{fake: f}
 			replaceBackend(h, b)
 			address := opened(t, h, (*Handler).Serve)
@@ -73,9 +73,9 @@ func TestAPanicEndsOneConnectionAndNothingElse(t *testing.T) {
 	}
 }
 
-// What goes by net/http is no different, and net/http's own log has no word of it.
-func TestAPanicBehindNetHTTPIsToldWithoutItsValue(t *testing.T) {
-	h, f, seen := house(t, nil)
+// The log of net/http does not contain the value either.
+func TestPanicIsReportedWithoutItsValue(t *testing.T) {
+	h, f, seen := testHandler(t, nil)
 	b := &breaking{fake: f}
 	replaceBackend(h, b)
 	b.told.Store(true)
@@ -96,9 +96,9 @@ func TestAPanicBehindNetHTTPIsToldWithoutItsValue(t *testing.T) {
 	require.EqualValues(t, 2, seen.responses.Load())
 }
 
-// A run that would be fetched later is not kept when it was never submitted.
-func TestAPanicLeavesNoRunBehind(t *testing.T) {
-	h, f, _ := house(t, nil)
+// A request that was not submitted is not kept.
+func TestPanicRemovesTheSharedRequest(t *testing.T) {
+	h, f, _ := testHandler(t, nil)
 	b := &breaking{fake: f}
 	replaceBackend(h, b)
 	b.told.Store(true)

@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestACheckThatDoesNotExistCannotBeLeftOut(t *testing.T) {
-	h, _, _ := house(t, nil)
+func TestUnknownCheckCannotBeExcluded(t *testing.T) {
+	h, _, _ := testHandler(t, nil)
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/readyz?exclude=postgers", nil))
 	require.Equal(t, http.StatusBadRequest, w.Code)

@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A client decides by the type of a problem, so no two share one.
-func TestEveryProblemHasATypeOfItsOwnAndAnErrorStatus(t *testing.T) {
+// Clients decide by the type of a problem, so types are unique.
+func TestEveryProblemHasItsOwnTypeAndAnErrorStatus(t *testing.T) {
 	seen := map[string]bool{}
 	for _, k := range problem.Kinds {
 		p := k.Of("why")
@@ -23,8 +23,8 @@ func TestEveryProblemHasATypeOfItsOwnAndAnErrorStatus(t *testing.T) {
 	}
 }
 
-func TestWhoeverIsNotReadySaysWhenToAskAgain(t *testing.T) {
-	h, _, _ := house(t, nil)
+func TestUnavailableAnswersHaveRetryAfter(t *testing.T) {
+	h, _, _ := testHandler(t, nil)
 	rec := httptest.NewRecorder()
 	h.ServeHTTP(rec, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/readyz", nil))
 	require.Equal(t, http.StatusServiceUnavailable, rec.Code)

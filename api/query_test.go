@@ -9,9 +9,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Who misspells a parameter is told so: it would change nothing, in silence.
-func TestAQueryParameterThatIsNoneIsRefused(t *testing.T) {
-	h, f, _ := house(t, nil)
+// A misspelt parameter would be ignored silently.
+func TestUnknownQueryParameterIsRejected(t *testing.T) {
+	h, f, _ := testHandler(t, nil)
 	ask := func(method, path string) *httptest.ResponseRecorder {
 		rec := httptest.NewRecorder()
 		h.ServeHTTP(rec, httptest.NewRequest(method, path, strings.NewReader(smallBody)))

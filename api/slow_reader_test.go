@@ -12,10 +12,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What a reader has taken out counts as nobody's, so it must not be much, however
-// much there is; and yet he gets all of it, in order.
-func TestAReaderTakesLittleAtATimeAndGetsEverything(t *testing.T) {
-	h, f, _ := house(t, nil)
+// Events that a reader has taken are not counted. So it takes few at a time,
+// and gets all in order.
+func TestReaderGetsAllEventsInSmallPortions(t *testing.T) {
+	h, f, _ := testHandler(t, nil)
 	accepted := <-post(t.Context(), h, `{"type":"pdf"}`, "Prefer", "respond-async")
 	path := accepted.Header().Get("Location")
 	id := <-f.submitted
@@ -55,11 +55,11 @@ func TestAReaderTakesLittleAtATimeAndGetsEverything(t *testing.T) {
 	require.Contains(t, body, "id: 101\nevent: result\ndata: \"end\"\n")
 }
 
-// Whoever follows a row and does not read holds what all runs may hold together,
-// and no more.
-func TestAWatchIsBoundedInBytes(t *testing.T) {
+// A follower of a row that does not read holds at most the bytes allowed for
+// all shared requests.
+func TestWatchIsBoundedInBytes(t *testing.T) {
 	const budget = 1 << 20
-	h, _, _ := house(t, func(c *Config) { c.KeepBytes = budget })
+	h, _, _ := testHandler(t, func(c *Config) { c.KeepBytes = budget })
 	held := func() int64 { return h.Gauges().Bytes }
 	watch := &jobWatch{changed: make(chan struct{}, 1), most: 1 << 20, requests: h.requests}
 	other := &jobWatch{changed: make(chan struct{}, 1), most: 1 << 20, requests: h.requests}

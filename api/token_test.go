@@ -13,10 +13,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Two who happen to use the same key for the same request are no callers of one
-// run, and neither is whoever guesses another one's key.
-func TestAnIdempotencyKeyBelongsToOneToken(t *testing.T) {
-	h, f, _ := house(t, nil)
+// Two tokens with the same key and request do not share a request, and a
+// guessed key finds no request of another token.
+func TestIdempotencyKeyBelongsToOneToken(t *testing.T) {
+	h, f, _ := testHandler(t, nil)
 	var list strings.Builder
 	for _, name := range []string{"anna", "ben"} {
 		fmt.Fprintf(&list, "%s %x\n", name, sha256.Sum256([]byte("token of "+name)))
@@ -42,9 +42,9 @@ func TestAnIdempotencyKeyBelongsToOneToken(t *testing.T) {
 	require.Len(t, f.submitted, 1)
 }
 
-// Only probes are open to those without a token, whatever routes there are.
-func TestOnlyProbesNeedNoToken(t *testing.T) {
-	h, _, _ := house(t, nil)
+// Of all routes only the probes work without a token.
+func TestOnlyProbesWorkWithoutAToken(t *testing.T) {
+	h, _, _ := testHandler(t, nil)
 	tokens, err := ReadTokens(strings.NewReader("anna " + strings.Repeat("00", sha256.Size)))
 	require.NoError(t, err)
 	guarded := h.Guarded(func() *Tokens { return tokens })

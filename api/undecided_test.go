@@ -18,8 +18,8 @@ import (
 	"github.com/dispatcherd/dispatcherd"
 )
 
-// unsure is a dispatcher to whom Postgres does not say what became of a row: it knows
-// an id, or, if that is 0, that there is none.
+// unsure is a dispatcher whose inserts have an unknown outcome. It knows an id,
+// or, if that is 0, that there is no row.
 type unsure struct {
 	*rowsOnly
 
@@ -39,8 +39,8 @@ func (f *unsure) Submit(ctx context.Context, r ondemand.Request, c ondemand.Call
 	return f.rowsOnly.Submit(ctx, r, c)
 }
 
-func houseOfDoubt(t *testing.T) (*Handler, *unsure) {
-	h, rows := houseOfRows(t)
+func unknownOutcomeHandler(t *testing.T) (*Handler, *unsure) {
+	h, rows := rowHandler(t)
 	f := &unsure{rowsOnly: rows, drawn: 7, mute: true}
 	replaceBackend(h, f)
 	return h, f
@@ -48,11 +48,11 @@ func houseOfDoubt(t *testing.T) (*Handler, *unsure) {
 
 const durable = `{"type":"pdf","durable":true,"timeout":60,"coalesce_key":"c"}`
 
-// Postgres did not say what became of a row. Who calls again with his key gets that
-// row, whether it was written or not, and no second one.
-func TestAKeyKeepsTheRowThatMayHaveBeenWritten(t *testing.T) {
+// The outcome of an insert is unknown. A repetition with the same key gets that
+// row, written or not, and no second one.
+func TestKeyKeepsARowWithUnknownOutcome(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, f := houseOfDoubt(t)
+		h, f := unknownOutcomeHandler(t)
 		call := func(key string) *httptest.ResponseRecorder {
 			return <-post(t.Context(), h, durable, "Idempotency-Key", key, "Prefer", "respond-async")
 		}
@@ -81,17 +81,17 @@ func TestAKeyKeepsTheRowThatMayHaveBeenWritten(t *testing.T) {
 	})
 }
 
-// All who shared the run find its row, each by his key.
-func TestEveryKeyOfARunFindsTheRowThatMayHaveBeenWritten(t *testing.T) {
+// Each caller of the shared request finds its row by its own key.
+func TestEveryKeyFindsTheRowWithUnknownOutcome(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, f := houseOfDoubt(t)
+		h, f := unknownOutcomeHandler(t)
 		f.enter, f.write = make(chan context.Context, 2), make(chan struct{})
 		f.mute = false
 		first := post(t.Context(), h, durable, "Idempotency-Key", "first")
 		<-f.enter
 		second := post(t.Context(), h, durable, "Idempotency-Key", "second")
 		synctest.Wait()
-		f.refuses(&ondemand.UndecidedError{Job: 7, Err: errors.New("nobody expected that")})
+		f.refuses(&ondemand.UndecidedError{Job: 7, Err: errors.New("unexpected")})
 		close(f.write)
 		require.Equal(t, http.StatusInternalServerError, (<-first).Code)
 		require.Equal(t, http.StatusInternalServerError, (<-second).Code)
@@ -114,11 +114,11 @@ func TestEveryKeyOfARunFindsTheRowThatMayHaveBeenWritten(t *testing.T) {
 	})
 }
 
-// What is known not to have been written is nobody's, and what nobody asks for again
-// is forgotten.
-func TestARowThatWasNotWrittenIsForgotten(t *testing.T) {
+// A row that was certainly not written is forgotten when its key is not used
+// again.
+func TestRowThatWasNotWrittenIsForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, f := houseOfDoubt(t)
+		h, f := unknownOutcomeHandler(t)
 		call := func() int { return (<-post(t.Context(), h, durable, "Idempotency-Key", "k")).Code }
 		f.drawn = 0
 		require.Equal(t, http.StatusServiceUnavailable, call())

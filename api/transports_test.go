@@ -22,14 +22,15 @@ import (
 	"github.com/dispatcherd/dispatcherd/workerproto"
 )
 
-// onEachFace runs a test for callers that use HTTP and for callers that use frames.
-func onEachFace(t *testing.T, change func(*Config), test func(t *testing.T, c *client.Client, h *Handler, f *fake)) {
+// onEachTransport runs a test for callers that use HTTP and for callers that
+// use frames.
+func onEachTransport(t *testing.T, change func(*Config), test func(t *testing.T, c *client.Client, h *Handler, f *fake)) {
 	t.Run("http", func(t *testing.T) {
 		address, h, f, _ := served(t, change)
 		test(t, newClient(t, client.Options{URL: "http://" + address}), h, f)
 	})
 	t.Run("frames", func(t *testing.T) {
-		h, f, _ := house(t, change)
+		h, f, _ := testHandler(t, change)
 		test(t, newClient(t, client.Options{Socket: servedUnix(t, h)}), h, f)
 	})
 }
@@ -86,7 +87,7 @@ func problemIn(t *testing.T, k problem.Kind, got outcome) *client.Problem {
 }
 
 func TestEachAnswerReachesTheCaller(t *testing.T) {
-	onEachFace(t, nil, func(t *testing.T, c *client.Client, _ *Handler, f *fake) {
+	onEachTransport(t, nil, func(t *testing.T, c *client.Client, _ *Handler, f *fake) {
 		for _, want := range []string{`{"pages": 3}`, `null`, `"` + strings.Repeat("x", 900_000) + `"`} {
 			got := do(t.Context(), c, client.Request{Type: "pdf", Payload: map[string]int{"page": 1}, Priority: 3})
 			f.answer(<-f.submitted, ondemand.Answer{Kind: ondemand.Done, Payload: []byte(want), Worker: "w1"})
@@ -108,8 +109,8 @@ func TestEachAnswerReachesTheCaller(t *testing.T) {
 	})
 }
 
-func TestInvalidRequestIsRefusedOnEachFace(t *testing.T) {
-	onEachFace(t, func(c *Config) { c.MaxPayload = 1000 }, func(t *testing.T, c *client.Client, _ *Handler, f *fake) {
+func TestInvalidRequestIsRejectedOnEachTransport(t *testing.T) {
+	onEachTransport(t, func(c *Config) { c.MaxPayload = 1000 }, func(t *testing.T, c *client.Client, _ *Handler, f *fake) {
 		for _, r := range []client.Request{
 			{}, {Type: "a\n"}, {Type: "pdf", Priority: 11}, {Type: "pdf", Timeout: 2 * time.Hour}, {Type: "pdf", WaitForWorker: -time.Second},
 			{Type: "pdf", Timeout: time.Microsecond}, {Type: "pdf", CoalesceKey: strings.Repeat("k", 257)}, {Type: "pdf", IdempotencyKey: strings.Repeat("k", 257)},
@@ -125,8 +126,8 @@ func TestInvalidRequestIsRefusedOnEachFace(t *testing.T) {
 	})
 }
 
-func TestIdempotencyKeyRunsOnceOnEachFace(t *testing.T) {
-	onEachFace(t, nil, func(t *testing.T, c *client.Client, h *Handler, f *fake) {
+func TestIdempotencyKeyRunsOnceOnEachTransport(t *testing.T) {
+	onEachTransport(t, nil, func(t *testing.T, c *client.Client, h *Handler, f *fake) {
 		r := client.Request{Type: "pdf", IdempotencyKey: "k"}
 		first := do(t.Context(), c, r)
 		id := <-f.submitted
@@ -143,8 +144,8 @@ func TestIdempotencyKeyRunsOnceOnEachFace(t *testing.T) {
 	})
 }
 
-func TestCoalescedCallersShareOneExecutionOnEachFace(t *testing.T) {
-	onEachFace(t, nil, func(t *testing.T, c *client.Client, h *Handler, f *fake) {
+func TestCoalescedCallersShareOneExecutionOnEachTransport(t *testing.T) {
+	onEachTransport(t, nil, func(t *testing.T, c *client.Client, h *Handler, f *fake) {
 		r := client.Request{Type: "pdf", CoalesceKey: "c", Timeout: time.Minute}
 		leaving, leave := context.WithCancel(t.Context())
 		first := do(leaving, c, r)
@@ -161,8 +162,8 @@ func TestCoalescedCallersShareOneExecutionOnEachFace(t *testing.T) {
 	})
 }
 
-func TestCancelledContextCancelsTheRequestOnEachFace(t *testing.T) {
-	onEachFace(t, nil, func(t *testing.T, c *client.Client, h *Handler, f *fake) {
+func TestCancelledContextCancelsTheRequestOnEachTransport(t *testing.T) {
+	onEachTransport(t, nil, func(t *testing.T, c *client.Client, h *Handler, f *fake) {
 		for _, r := range []client.Request{{Type: "pdf"}, {Type: "pdf", CoalesceKey: "c"}} {
 			ctx, cancel := context.WithCancel(t.Context())
 			got := do(ctx, c, r)
@@ -180,8 +181,8 @@ func TestCancelledContextCancelsTheRequestOnEachFace(t *testing.T) {
 	})
 }
 
-func TestCallersDeadlineEndsASharedRequestOnEachFace(t *testing.T) {
-	onEachFace(t, nil, func(t *testing.T, c *client.Client, _ *Handler, f *fake) {
+func TestCallersDeadlineEndsASharedRequestOnEachTransport(t *testing.T) {
+	onEachTransport(t, nil, func(t *testing.T, c *client.Client, _ *Handler, f *fake) {
 		got := do(t.Context(), c, client.Request{Type: "pdf", CoalesceKey: "c", Timeout: 20 * time.Millisecond})
 		id := <-f.submitted
 		problemIn(t, problem.DeadlinePassed, <-got)
@@ -189,8 +190,8 @@ func TestCallersDeadlineEndsASharedRequestOnEachFace(t *testing.T) {
 	})
 }
 
-func TestEventsArriveInOrderOnEachFace(t *testing.T) {
-	onEachFace(t, nil, func(t *testing.T, c *client.Client, _ *Handler, f *fake) {
+func TestEventsArriveInOrderOnEachTransport(t *testing.T) {
+	onEachTransport(t, nil, func(t *testing.T, c *client.Client, _ *Handler, f *fake) {
 		go func() {
 			id := <-f.submitted
 			f.with(id, func(c ondemand.Caller) {
@@ -216,8 +217,8 @@ func TestEventsArriveInOrderOnEachFace(t *testing.T) {
 	})
 }
 
-func TestDroppedEventsLeaveAGapOnEachFace(t *testing.T) {
-	onEachFace(t, func(c *Config) { c.KeepBytes = 1000 }, func(t *testing.T, c *client.Client, _ *Handler, f *fake) {
+func TestDroppedEventsCauseAGapOnEachTransport(t *testing.T) {
+	onEachTransport(t, func(c *Config) { c.KeepBytes = 1000 }, func(t *testing.T, c *client.Client, _ *Handler, f *fake) {
 		go func() {
 			id := <-f.submitted
 			f.with(id, func(c ondemand.Caller) {
@@ -239,8 +240,8 @@ func TestDroppedEventsLeaveAGapOnEachFace(t *testing.T) {
 	})
 }
 
-func TestBodiesAreBoundedOnEachFace(t *testing.T) {
-	onEachFace(t, func(c *Config) { c.MaxPayload, c.MaxBodies = 10_000, 10_000 }, func(t *testing.T, c *client.Client, h *Handler, f *fake) {
+func TestBodiesAreBoundedOnEachTransport(t *testing.T) {
+	onEachTransport(t, func(c *Config) { c.MaxPayload, c.MaxBodies = 10_000, 10_000 }, func(t *testing.T, c *client.Client, h *Handler, f *fake) {
 		r := client.Request{Type: "pdf", Payload: strings.Repeat("x", 9000)}
 		first, second := do(t.Context(), c, r), do(t.Context(), c, r)
 		one, two := <-f.submitted, <-f.submitted
@@ -254,8 +255,8 @@ func TestBodiesAreBoundedOnEachFace(t *testing.T) {
 	})
 }
 
-func TestDurableRequestIsARowOnEachFace(t *testing.T) {
-	rows := houseOfRows
+func TestDurableRequestIsARowOnEachTransport(t *testing.T) {
+	rows := rowHandler
 	test := func(t *testing.T, c *client.Client, f *rowsOnly) {
 		got := do(t.Context(), c, client.Request{Type: "pdf", Durable: true})
 		f.answer(-<-f.submitted, ondemand.Answer{Kind: ondemand.Done, Payload: []byte(`1`)})
@@ -280,7 +281,7 @@ func TestDurableRequestIsARowOnEachFace(t *testing.T) {
 }
 
 func TestManyConcurrentRequestsGetTheirOwnAnswers(t *testing.T) {
-	onEachFace(t, nil, func(t *testing.T, c *client.Client, _ *Handler, f *fake) {
+	onEachTransport(t, nil, func(t *testing.T, c *client.Client, _ *Handler, f *fake) {
 		var all sync.WaitGroup
 		const callers, each = 20, 20
 		go func() {
@@ -321,7 +322,7 @@ func dialFrames(t *testing.T, path string) *workerproto.CallerConn {
 }
 
 func TestClosedConnectionCancelsItsRequests(t *testing.T) {
-	h, f, seen := house(t, nil)
+	h, f, seen := testHandler(t, nil)
 	c := dialFrames(t, servedUnix(t, h))
 	const requests = 100
 	for id := range int64(requests) {
@@ -339,7 +340,7 @@ func TestClosedConnectionCancelsItsRequests(t *testing.T) {
 }
 
 func TestOpenRequestsOfAConnectionAreBounded(t *testing.T) {
-	h, f, seen := house(t, func(c *Config) { c.OpenRequests = 2 })
+	h, f, seen := testHandler(t, func(c *Config) { c.OpenRequests = 2 })
 	c := dialFrames(t, servedUnix(t, h))
 	require.Equal(t, 2, c.Welcome().Limits.MaxRequests)
 	for id := range int64(3) {
@@ -366,7 +367,7 @@ func TestOpenRequestsOfAConnectionAreBounded(t *testing.T) {
 }
 
 func TestCallerThatDoesNotReadLosesItsSession(t *testing.T) {
-	h, f, seen := house(t, func(c *Config) { c.OpenRequests = 100 })
+	h, f, seen := testHandler(t, func(c *Config) { c.OpenRequests = 100 })
 	c := dialFrames(t, servedUnix(t, h))
 	require.True(t, c.Send(&workerproto.Request{ID: 1, Type: "pdf", Events: true}))
 	id := <-f.submitted
@@ -384,7 +385,7 @@ func TestCallerThatDoesNotReadLosesItsSession(t *testing.T) {
 }
 
 func TestHTTPAndFramesShareASocket(t *testing.T) {
-	h, f, _ := house(t, nil)
+	h, f, _ := testHandler(t, nil)
 	path := servedUnix(t, h)
 	frames := newClient(t, client.Options{Socket: path})
 	got := do(t.Context(), frames, client.Request{Type: "pdf"})
@@ -406,7 +407,7 @@ func TestClientReconnectsAfterTheServerStops(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s")
 	c := newClient(t, client.Options{Socket: path})
 	for range 3 {
-		h, f, _ := house(t, nil)
+		h, f, _ := testHandler(t, nil)
 		l, err := net.Listen("unix", path)
 		require.NoError(t, err)
 		ctx, stop := context.WithCancel(t.Context())

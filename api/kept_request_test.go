@@ -13,9 +13,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Nobody is there for whom a shared run is kept: it has the longest patience of
-// those who fetch its answer later, each of whom counts from when he came.
-func TestAKeptRunHasThePatienceOfTheMostPatient(t *testing.T) {
+// A kept request has no caller. It has the longest capacity wait of the callers
+// that fetch its answer, each counted from its arrival.
+func TestKeptRequestHasTheLongestCapacityWait(t *testing.T) {
 	const key = `,"coalesce_key":"k"}`
 	const long = `{"type":"pdf","timeout":600,"wait_for_worker":`
 	fetch := func(h *Handler, accepted *httptest.ResponseRecorder) int {
@@ -56,7 +56,7 @@ func TestAKeptRunHasThePatienceOfTheMostPatient(t *testing.T) {
 			pass(capacityInterval)
 			require.Equal(t, http.StatusServiceUnavailable, fetch(h, first))
 		},
-		"who begins waits, and leaves": func(t *testing.T, h *Handler, f *fake, pass func(time.Duration)) {
+		"first caller waits and disconnects": func(t *testing.T, h *Handler, f *fake, pass func(time.Duration)) {
 			f.loses(true)
 			ctx, leave := context.WithCancel(t.Context())
 			defer leave()
@@ -64,7 +64,7 @@ func TestAKeptRunHasThePatienceOfTheMostPatient(t *testing.T) {
 			synctest.Wait()
 			joiner := later(t, h, "3")
 			pass(50 * time.Second)
-			require.Equal(t, http.StatusAccepted, fetch(h, joiner), "somebody waits")
+			require.Equal(t, http.StatusAccepted, fetch(h, joiner), "a caller waits")
 			leave()
 			<-waits
 			pass(capacityInterval)
@@ -96,7 +96,7 @@ func TestAKeptRunHasThePatienceOfTheMostPatient(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				h, f, _ := house(t, nil)
+				h, f, _ := testHandler(t, nil)
 				story(t, h, f, func(d time.Duration) {
 					time.Sleep(d)
 					synctest.Wait()

@@ -12,10 +12,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestWhoSharesARunHasHisOwnPatienceForAWorker(t *testing.T) {
+func TestCallersOfASharedRequestHaveTheirOwnCapacityWait(t *testing.T) {
 	for _, share := range [][]string{{`,"coalesce_key":"k"}`}, {"}", "Idempotency-Key", "k"}} {
 		synctest.Test(t, func(t *testing.T) {
-			h, f, _ := house(t, nil)
+			h, f, _ := testHandler(t, nil)
 			began := time.Now()
 			ask := func(ctx context.Context, patience string) <-chan int {
 				status := make(chan int, 1)
@@ -37,9 +37,9 @@ func TestWhoSharesARunHasHisOwnPatienceForAWorker(t *testing.T) {
 			f.loses(true)
 			lost := time.Now()
 			require.Equal(t, http.StatusServiceUnavailable, <-third)
-			comeback, _ := f.NoCapacity(0)
-			require.GreaterOrEqual(t, time.Since(lost), comeback)
-			require.LessOrEqual(t, time.Since(lost), comeback+capacityInterval)
+			grace, _ := f.NoCapacity(0)
+			require.GreaterOrEqual(t, time.Since(lost), grace)
+			require.LessOrEqual(t, time.Since(lost), grace+capacityInterval)
 			require.Empty(t, f.abandoned)
 			f.answer(<-f.submitted, ondemand.Answer{Kind: ondemand.Done})
 			require.Equal(t, http.StatusOK, <-second)
@@ -48,9 +48,9 @@ func TestWhoSharesARunHasHisOwnPatienceForAWorker(t *testing.T) {
 	}
 }
 
-func TestTheLastWhoIsTiredOfWaitingForAWorkerTakesTheRunWithHim(t *testing.T) {
+func TestLastExpiredCapacityWaitEndsTheSharedRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, f, _ := house(t, nil)
+		h, f, _ := testHandler(t, nil)
 		f.loses(true)
 		body := `{"type":"pdf","coalesce_key":"k","wait_for_worker":`
 		first := post(t.Context(), h, body+`2}`)

@@ -20,15 +20,15 @@ import (
 	"github.com/dispatcherd/dispatcherd"
 )
 
-// call sends a request without a body to the handler itself.
+// call sends a request without a body to the handler.
 func call(h *Handler, method, path string) *httptest.ResponseRecorder {
 	rec := httptest.NewRecorder()
 	h.ServeHTTP(rec, httptest.NewRequest(method, path, http.NoBody))
 	return rec
 }
 
-func TestAnAnswerThatIsDeletedIsGoneAndMakesRoomForOneOnly(t *testing.T) {
-	h, f, _ := house(t, func(c *Config) { c.SharedRequests = 2 })
+func TestDeletedAnswerIsGoneAndFreesOnePlace(t *testing.T) {
+	h, f, _ := testHandler(t, func(c *Config) { c.SharedRequests = 2 })
 	kept := func() *httptest.ResponseRecorder {
 		return <-post(t.Context(), h, `{"type":"pdf"}`, "Prefer", "respond-async")
 	}
@@ -44,8 +44,8 @@ func TestAnAnswerThatIsDeletedIsGoneAndMakesRoomForOneOnly(t *testing.T) {
 	require.Equal(t, http.StatusTooManyRequests, kept().Code)
 }
 
-func TestANotNowIsNotTheAnswerOfAKeyAlsoIfItIsKept(t *testing.T) {
-	h, f, _ := house(t, nil)
+func TestTemporaryErrorIsNotTheAnswerOfAKey(t *testing.T) {
+	h, f, _ := testHandler(t, nil)
 	for _, kind := range []ondemand.AnswerKind{ondemand.Busy, ondemand.Stopping, ondemand.Unsupported, ondemand.Cancelled} {
 		accepted := <-post(t.Context(), h, `{"type":"pdf"}`, "Idempotency-Key", "k", "Prefer", "respond-async")
 		require.Equal(t, http.StatusAccepted, accepted.Code, kind)
@@ -59,13 +59,13 @@ func TestANotNowIsNotTheAnswerOfAKeyAlsoIfItIsKept(t *testing.T) {
 	require.Empty(t, f.submitted)
 }
 
-// What never began had no effect: whoever repeats it with its key may fare better.
-// What began had some, perhaps, and is not done once more.
-func TestAKeyKeepsTheEndOfALateRunOnlyIfItMayHaveBegun(t *testing.T) {
+// A job that has not started had no effect, so its key may be used again. A job
+// that may have started does not run again.
+func TestKeyKeepsALateEndOnlyIfTheJobMayHaveStarted(t *testing.T) {
 	late := ondemand.Answer{Kind: ondemand.Late, Reason: "the deadline passed"}
 	for _, headers := range [][]string{nil, {"Accept", "text/event-stream"}, {"Prefer", "respond-async"}} {
 		synctest.Test(t, func(t *testing.T) {
-			h, f, _ := house(t, nil)
+			h, f, _ := testHandler(t, nil)
 			ask := func() <-chan *httptest.ResponseRecorder {
 				return post(t.Context(), h, `{"type":"pdf"}`, append(headers, "Idempotency-Key", "k")...)
 			}
@@ -89,8 +89,9 @@ func TestAKeyKeepsTheEndOfALateRunOnlyIfItMayHaveBegun(t *testing.T) {
 	}
 }
 
-// The dispatcher keeps no deadline of these runs: their callers do, or they lapse.
-func TestAKeyKeepsTheEndOfALateRunWhoeverKeepsTheDeadline(t *testing.T) {
+// The dispatcher keeps no deadline of these requests. Their callers do, or they
+// expire.
+func TestKeyKeepsALateEndForEachKindOfDeadline(t *testing.T) {
 	const shared, row = `{"type":"pdf","timeout":2,"coalesce_key":"c"}`, `{"type":"pdf","timeout":2,"durable":true}`
 	for name, c := range map[string]struct {
 		body          string
@@ -99,7 +100,7 @@ func TestAKeyKeepsTheEndOfALateRunWhoeverKeepsTheDeadline(t *testing.T) {
 	}{
 		"waiting, it never began":  {shared, false, false, nil},
 		"waiting, it began":        {shared, true, true, nil},
-		"waiting for a row":        {row, false, true, nil}, // it may have begun elsewhere
+		"waiting for a row":        {row, false, true, nil}, // another dispatcher may have started it
 		"watching, it never began": {shared, false, false, []string{"Accept", "text/event-stream"}},
 		"watching, it began":       {shared, true, true, []string{"Accept", "text/event-stream"}},
 		"later, it never began":    {shared, false, false, []string{"Prefer", "respond-async"}},
@@ -108,7 +109,7 @@ func TestAKeyKeepsTheEndOfALateRunWhoeverKeepsTheDeadline(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				h, f, _ := house(t, nil)
+				h, f, _ := testHandler(t, nil)
 				ask := func() <-chan *httptest.ResponseRecorder {
 					return post(t.Context(), h, c.body, append(c.headers, "Idempotency-Key", "k")...)
 				}
@@ -141,12 +142,12 @@ func TestAKeyKeepsTheEndOfALateRunWhoeverKeepsTheDeadline(t *testing.T) {
 	}
 }
 
-// The 504 of one who shares a run that began is kept for his key whatever becomes of
-// the others: it is not done once more for him when the last of them hangs up.
-func TestAKeyKeepsA504AlsoIfTheOthersHangUpLater(t *testing.T) {
+// A caller of a started shared request gets a 504. Its key keeps that answer
+// when the last of the other callers disconnects.
+func TestKeyKeepsA504AfterOthersDisconnect(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const body = `{"type":"pdf","timeout":%s,"coalesce_key":"c"}`
-		h, f, _ := house(t, nil)
+		h, f, _ := testHandler(t, nil)
 		ctx, hangUp := context.WithCancel(t.Context())
 		hurried := func() <-chan *httptest.ResponseRecorder {
 			return post(t.Context(), h, fmt.Sprintf(body, "2"), "Idempotency-Key", "k")
@@ -164,9 +165,10 @@ func TestAKeyKeepsA504AlsoIfTheOthersHangUpLater(t *testing.T) {
 	})
 }
 
-// Whoever hangs up gives his run up, key or not, also if he is the last of all.
-func TestWhoHangsUpKeepsNoKey(t *testing.T) {
-	h, f, _ := house(t, nil)
+// A caller that disconnects cancels its request, with or without a key, if it
+// is the last one.
+func TestDisconnectReleasesTheKey(t *testing.T) {
+	h, f, _ := testHandler(t, nil)
 	ctx, hangUp := context.WithCancel(t.Context())
 	first := post(ctx, h, `{"type":"pdf"}`, "Idempotency-Key", "k")
 	f.with(<-f.submitted, func(c ondemand.Caller) { c.Started(1, "w") })
@@ -177,7 +179,7 @@ func TestWhoHangsUpKeepsNoKey(t *testing.T) {
 	require.Equal(t, http.StatusOK, (<-second).Code)
 }
 
-// rowsOnly is a fake whose requests are rows, and that tells of every Abandon.
+// rowsOnly is a fake whose requests are rows. It records each Abandon.
 type rowsOnly struct {
 	*fake
 
@@ -208,25 +210,25 @@ func (f *rowsOnly) Abandon(id dispatcherd.JobID, c ondemand.Caller) {
 	f.gaveUp <- id
 }
 
-func houseOfRows(t *testing.T) (*Handler, *rowsOnly) {
+func rowHandler(t *testing.T) (*Handler, *rowsOnly) {
 	f := &rowsOnly{fake: newFake(), gaveUp: make(chan dispatcherd.JobID, 1000)}
 	h := New(DefaultConfig(), f, &counts{bounds: map[Bound]int{}}, http.NotFoundHandler())
 	t.Cleanup(h.Close)
 	return h, f
 }
 
-// A row may have been retried by hand after its end.
-func TestForgettingAnAnswerLeavesItsRowAlone(t *testing.T) {
-	h, f := houseOfRows(t)
+// An operator may retry a row after its end.
+func TestDroppedAnswerKeepsItsRow(t *testing.T) {
+	h, f := rowHandler(t)
 	accepted := <-post(t.Context(), h, `{"type":"pdf","durable":true}`, "Prefer", "respond-async")
 	f.answer(-<-f.submitted, ondemand.Answer{Kind: ondemand.Failed, Reason: "torn"})
 	require.Equal(t, http.StatusNoContent, call(h, http.MethodDelete, accepted.Header().Get("Location")).Code)
 	require.Empty(t, f.gaveUp)
 }
 
-func TestWhoHangsUpWhileTheRowIsWrittenTakesNothingFromTheOthers(t *testing.T) {
+func TestDisconnectDuringTheInsertDoesNotAffectOtherCallers(t *testing.T) {
 	for _, headers := range [][]string{{"Accept", "application/json"}, {"Idempotency-Key", "k"}} {
-		h, f := houseOfRows(t)
+		h, f := rowHandler(t)
 		f.enter, f.write = make(chan context.Context, 1), make(chan struct{})
 		body := `{"type":"pdf","durable":true}`
 		if headers[0] == "Accept" {
@@ -252,7 +254,7 @@ func TestWhoHangsUpWhileTheRowIsWrittenTakesNothingFromTheOthers(t *testing.T) {
 	}
 }
 
-func TestAKeptRunEndsAtItsDeadlineAlsoIfTheDispatcherKeepsNone(t *testing.T) {
+func TestKeptRequestEndsAtItsDeadlineWithoutTheDispatchers(t *testing.T) {
 	for name, body := range map[string]string{
 		"a row":    `{"type":"pdf","timeout":2,"durable":true}`,
 		"shared":   `{"type":"pdf","timeout":2,"coalesce_key":"k"}`,
@@ -261,7 +263,7 @@ func TestAKeptRunEndsAtItsDeadlineAlsoIfTheDispatcherKeepsNone(t *testing.T) {
 		"joined":   `{"type":"pdf","timeout":2,"coalesce_key":"k"}`,
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			h, f := houseOfRows(t)
+			h, f := rowHandler(t)
 			accepted := <-post(t.Context(), h, body, "Prefer", "respond-async")
 			if joiner := map[string]string{"extended": "2", "joined": "1"}[name]; joiner != "" {
 				<-post(t.Context(), h, `{"type":"pdf","timeout":`+joiner+`,"coalesce_key":"k"}`, "Prefer", "respond-async")
@@ -277,10 +279,10 @@ func TestAKeptRunEndsAtItsDeadlineAlsoIfTheDispatcherKeepsNone(t *testing.T) {
 	}
 }
 
-// Whoever joins a run that the last caller is just leaving gets a run of his own:
-// nobody is told that he hung up.
-func TestNobodyJoinsARunThatIsBeingGivenUp(t *testing.T) {
-	h, f, _ := house(t, nil)
+// A caller joins while the last caller disconnects. It gets a request of its
+// own, and its answer is not that of a disconnect.
+func TestRequestThatIsBeingCancelledIsNotShared(t *testing.T) {
+	h, f, _ := testHandler(t, nil)
 	go func() {
 		for id := range f.submitted {
 			f.with(id, func(c ondemand.Caller) { c.Started(1, "w") })
@@ -312,7 +314,7 @@ func TestNobodyJoinsARunThatIsBeingGivenUp(t *testing.T) {
 	}
 }
 
-// failing is a house whose rows take a while to write, and have failed by then.
+// failing is a fake whose inserts are slow and fail.
 type failing struct {
 	*rowsOnly
 
@@ -326,9 +328,9 @@ func (f *failing) Submit(ctx context.Context, r ondemand.Request, c ondemand.Cal
 	return id, err
 }
 
-// The worker of a row keeps the time too, and his word that it is up may be
-// there before anybody here has looked at the clock.
-func TestAFailureAfterTheDeadlineIsNoFailure(t *testing.T) {
+// The worker of a row measures the time too. Its report of the timeout may
+// arrive before the dispatcher's own.
+func TestFailureAfterTheDeadlineIs504(t *testing.T) {
 	for after, code := range map[time.Duration]string{2*time.Second - time.Millisecond: "job-failed", 2 * time.Second: "deadline-passed"} {
 		for _, headers := range [][]string{{"Accept", "text/event-stream"}, {"Idempotency-Key", "k"}} {
 			synctest.Test(t, func(t *testing.T) {
@@ -342,9 +344,9 @@ func TestAFailureAfterTheDeadlineIsNoFailure(t *testing.T) {
 	}
 }
 
-// A key is for one request. What only says how long somebody waits is no part of it.
-func TestAKeyIsRefusedForAnythingElse(t *testing.T) {
-	h, f, _ := house(t, nil)
+// A key identifies one request. Waiting times are no part of it.
+func TestKeyIsRejectedForAnotherRequest(t *testing.T) {
+	h, f, _ := testHandler(t, nil)
 	keyed := func(body string) *httptest.ResponseRecorder {
 		return <-post(t.Context(), h, body, "Idempotency-Key", "k", "Prefer", "respond-async")
 	}
@@ -367,9 +369,9 @@ func TestAKeyIsRefusedForAnythingElse(t *testing.T) {
 	require.Empty(t, f.submitted)
 }
 
-// An empty key is a variable that was not set, and two keys are one too many: to run
-// the request without a key would be to run it twice when it is repeated.
-func TestAKeyThatIsNoneIsRefused(t *testing.T) {
+// An empty key is an unset variable, and two keys are ambiguous. Without a key
+// a repeated request would run twice.
+func TestMalformedKeyIsRejected(t *testing.T) {
 	address, _, f, _ := served(t, nil)
 	c := connect(t, address)
 	require.NoError(t, c.conn.SetDeadline(time.Now().Add(20*time.Second)))
@@ -388,9 +390,9 @@ func TestAKeyThatIsNoneIsRefused(t *testing.T) {
 	require.Empty(t, f.submitted)
 }
 
-// What is shared is a run, not its answer, also while that is kept for somebody.
-func TestACoalesceKeyFindsNoRunThatIsOver(t *testing.T) {
-	h, f, _ := house(t, nil)
+// Callers share an execution, not a kept answer.
+func TestCoalesceKeyFindsNoFinishedRequest(t *testing.T) {
+	h, f, _ := testHandler(t, nil)
 	const body = `{"type":"pdf","coalesce_key":"c"}`
 	kept := <-post(t.Context(), h, body, "Prefer", "respond-async")
 	f.answer(<-f.submitted, ondemand.Answer{Kind: ondemand.Done, Payload: []byte(`"old"`)})
@@ -400,24 +402,24 @@ func TestACoalesceKeyFindsNoRunThatIsOver(t *testing.T) {
 	require.Equal(t, `"old"`, call(h, http.MethodGet, kept.Header().Get("Location")).Body.String())
 }
 
-// Whoever shares a run knows its id before its row is written.
-func TestARunThatIsDeletedWhileItsRowIsWrittenLeavesNone(t *testing.T) {
-	h, f := houseOfRows(t)
+// The id of a shared request is known before its row is written.
+func TestRequestDeletedDuringItsInsertLeavesNoRow(t *testing.T) {
+	h, f := rowHandler(t)
 	f.enter, f.write = make(chan context.Context, 1), make(chan struct{})
 	const body = `{"type":"pdf","durable":true}`
 	first := post(t.Context(), h, body, "Idempotency-Key", "k", "Prefer", "respond-async")
 	<-f.enter
 	second := <-post(t.Context(), h, body, "Idempotency-Key", "k", "Prefer", "respond-async")
 	require.Equal(t, http.StatusNoContent, call(h, http.MethodDelete, second.Header().Get("Location")).Code)
-	require.Empty(t, f.gaveUp, "nobody knows the row yet")
+	require.Empty(t, f.gaveUp, "the row is not known yet")
 	close(f.write)
 	require.Equal(t, http.StatusConflict, (<-first).Code)
 	require.Equal(t, -<-f.submitted, <-f.gaveUp)
 }
 
-func TestARowThatIsLateIsGivenUp(t *testing.T) {
+func TestLateRowIsCancelled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, f := houseOfRows(t)
+		h, f := rowHandler(t)
 		answer := post(t.Context(), h, `{"type":"pdf","durable":true,"timeout":2}`)
 		time.Sleep(2*time.Second - time.Millisecond)
 		synctest.Wait()
@@ -429,10 +431,10 @@ func TestARowThatIsLateIsGivenUp(t *testing.T) {
 	})
 }
 
-// Whoever comes too late for a row's end finds it where every answer says, however he
-// has asked and on whichever way: at first, when he repeats it, and afterwards.
-func TestALateAnswerNamesItsRow(t *testing.T) {
-	h, f := houseOfRows(t)
+// Each late answer names the row: the first one, that of a repetition, and
+// later ones, on each transport.
+func TestLateAnswerNamesItsRow(t *testing.T) {
+	h, f := rowHandler(t)
 	address := opened(t, h, (*Handler).Serve)
 	for headers, body := range map[string]string{
 		"":                             `{"type":"pdf","durable":true,"timeout":0.001}`,
@@ -458,9 +460,9 @@ func TestALateAnswerNamesItsRow(t *testing.T) {
 	}
 }
 
-// Whoever waits in vain for a worker of a type that is misspelt hears that there is
-// none, whoever keeps his deadline.
-func TestA504SaysThatNoSlotSupportsTheType(t *testing.T) {
+// A 504 for a misspelt type says that no slot supports it, for each kind of
+// deadline.
+func Test504SaysThatNoSlotSupportsTheType(t *testing.T) {
 	const none = "no slot supports the type"
 	for name, ask := range map[string]struct {
 		more    string
@@ -473,13 +475,13 @@ func TestA504SaysThatNoSlotSupportsTheType(t *testing.T) {
 		"shared with key": {`,"coalesce_key":"c","wait_for_worker":60`, []string{"Idempotency-Key", "k"}},
 		"shared, fetched": {`,"coalesce_key":"c","wait_for_worker":60`, []string{"Prefer", "respond-async"}},
 	} {
-		for _, bereft := range []bool{true, false} {
+		for _, noCapacity := range []bool{true, false} {
 			synctest.Test(t, func(t *testing.T) {
-				h, f, _ := house(t, nil)
+				h, f, _ := testHandler(t, nil)
 				if strings.HasPrefix(name, "a row") {
 					replaceBackend(h, &rowsOnly{fake: f, gaveUp: make(chan dispatcherd.JobID, 1)})
 				}
-				f.loses(bereft)
+				f.loses(noCapacity)
 				got := <-post(t.Context(), h, `{"type":"pfd","timeout":2`+ask.more+`}`, ask.headers...)
 				if got.Code == http.StatusAccepted {
 					time.Sleep(3 * time.Second)
@@ -487,15 +489,15 @@ func TestA504SaysThatNoSlotSupportsTheType(t *testing.T) {
 				}
 				require.Equal(t, http.StatusGatewayTimeout, got.Code, name)
 				require.Contains(t, got.Body.String(), problem.DeadlinePassed.Name)
-				require.Equal(t, bereft, strings.Contains(got.Body.String(), none), "%s: %s", name, got.Body)
+				require.Equal(t, noCapacity, strings.Contains(got.Body.String(), none), "%s: %s", name, got.Body)
 			})
 		}
 	}
 }
 
-// The dispatcher's answer and the end of a caller's patience may cross.
-func TestARunEndsOnce(t *testing.T) {
-	h, f, _ := house(t, nil)
+// The dispatcher's answer and the end of a capacity wait may cross.
+func TestSharedRequestEndsOnce(t *testing.T) {
+	h, f, _ := testHandler(t, nil)
 	accepted := <-post(t.Context(), h, `{"type":"pdf"}`, "Prefer", "respond-async")
 	f.with(<-f.submitted, func(c ondemand.Caller) {
 		c.Answered(ondemand.Answer{Kind: ondemand.Done, Payload: []byte(`"the first"`)})
