@@ -10,8 +10,8 @@ import (
 	"github.com/dispatcherd/dispatcherd"
 )
 
-// testShell plays Postgres and the workers for a running Actor: statements are
-// answered by another goroutine, as in the daemon, so the loop never waits.
+// testShell plays Postgres and the workers for a running Actor. Another
+// goroutine answers statements, as in the daemon, so the loop never waits.
 type testShell struct {
 	actor *Actor
 	table *table
@@ -90,8 +90,8 @@ func TestLoopRunsAJobFromFetchToFinish(t *testing.T) {
 	})
 }
 
-// A worker that answers and hangs up at once has answered: its end must not
-// overtake its last words, or the job would run again.
+// A worker that reports a result and disconnects has finished its job. The end
+// of its session must not overtake the report, or the job would run again.
 func TestReportsOfASessionAreHandledBeforeItsEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := startLoop(t, nil)
@@ -138,8 +138,8 @@ func TestLateRequestIsAnsweredAtItsDeadline(t *testing.T) {
 	})
 }
 
-// Notifications are hints: while one is unread, more of them cost nothing and
-// block nobody, also when the loop has ended.
+// Notifications are hints. While one is unread, further ones are merged and do
+// not block, also after the end of the loop.
 func TestNotificationsNeverBlock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := startLoop(t, nil)
@@ -170,7 +170,7 @@ func TestNoCallBlocksOnAnEndedLoop(t *testing.T) {
 	})
 }
 
-// An idle loop sleeps: in an hour it wakes for its polls and for nothing else.
+// An idle loop wakes for its polls and for nothing else.
 func TestIdleLoopWakesForPollsOnly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := startLoop(t, nil)

@@ -9,8 +9,8 @@ import (
 	"github.com/dispatcherd/dispatcherd"
 )
 
-// auditor keeps its own record of slots and jobs, made of nothing but what was
-// told to the core and what the core asked for, and judges every placement.
+// auditor keeps its own record of slots and jobs, built from the events and
+// effects alone, and checks every placement.
 type auditor struct {
 	t        *testing.T
 	slots    []auditSlot // of open sessions, by id
@@ -61,7 +61,7 @@ func (a *auditor) gone(s dispatcherd.SessionID) {
 	})
 }
 
-// chosen notes a decision: a request that was sent, or a reservation.
+// chosen records a decision: a request that was sent, or a reservation.
 func (a *auditor) chosen(job dispatcherd.JobID, slot dispatcherd.SlotID) {
 	s := a.slot(slot)
 	a.hold(s.holder == 0, "slot %d is taken by %d", slot, s.holder)
@@ -69,7 +69,8 @@ func (a *auditor) chosen(job dispatcherd.JobID, slot dispatcherd.SlotID) {
 	a.fresh = append(a.fresh, placement{job, slot})
 }
 
-// reserve notes for which slot a row is to be claimed; noSlotID ends that.
+// reserve records the slot for which a row is to be claimed; noSlotID ends the
+// reservation.
 func (a *auditor) reserve(job dispatcherd.JobID, slot dispatcherd.SlotID) {
 	at, known := a.reserved[job]
 	if known && at == slot {
@@ -89,7 +90,7 @@ const noSlotID = dispatcherd.SlotID(-1)
 
 func (a *auditor) released(slot dispatcherd.SlotID) { a.slot(slot).holder = 0 }
 
-// sent judges a job on its way to a worker.
+// sent checks a job that is sent to a worker.
 func (a *auditor) sent(e *Send) {
 	s := a.slot(e.Slot)
 	a.hold(s.session == e.Session && s.number == e.Number, "%+v is not %d of session %d", s, e.Number, e.Session)
@@ -99,12 +100,12 @@ func (a *auditor) sent(e *Send) {
 		a.hold(at == e.Slot, "job %d was reserved slot %d and sent to %d", e.Job, at, e.Slot)
 		delete(a.reserved, e.Job)
 	} else {
-		a.chosen(e.Job, e.Slot) // a request, or a row whose claim was in doubt
+		a.chosen(e.Job, e.Slot) // a request, or a row whose claim had an unknown outcome
 	}
 }
 
-// judge looks at every placement of a step: of the slots that are free even
-// now, none would have been a better choice.
+// judge checks every placement of a step: none of the slots that are still free
+// is a better choice.
 func (a *auditor) judge() {
 	if len(a.fresh) == 1 {
 		a.alone++
@@ -126,9 +127,8 @@ func (a *auditor) judge() {
 	a.fresh = a.fresh[:0]
 }
 
-// TestJobsRunOnSlotsThatSupportTheirType: a million placements while workers come,
-// go, come back, withdraw slots and die at any moment, while claims are lost,
-// refused or left unknown.
+// Workers connect, disconnect, reconnect, withdraw slots and die at any moment.
+// Claims are lost, refused or have an unknown outcome.
 func TestJobsRunOnSlotsThatSupportTheirType(t *testing.T) {
 	placements := 400_000
 	if testing.Short() || raceEnabled {

@@ -14,9 +14,9 @@ import (
 )
 
 // saturatedCore keeps a core saturated: every slot is busy, every lane has more
-// jobs than anybody could run, and each slot that is released is placed again
-// at once. It answers all statements in the instant they are sent, out of
-// memory that it made beforehand, so that what is measured is the core.
+// jobs than the slots can run, and a released slot is assigned again at once.
+// It answers all statements immediately from memory allocated before, so that
+// only the core is measured.
 type saturatedCore struct {
 	core     *Core
 	now      Instant
@@ -32,8 +32,8 @@ type saturatedCore struct {
 	finished Finished
 }
 
-// statement is one that is to be answered: the one request that is not nil, or
-// else a setting of the notification gate.
+// statement is one statement to answer: the one request that is not nil, or a
+// setting of the notification gate.
 type statement struct {
 	fetch      *contract.FetchRequest
 	claim      *contract.ClaimRequest
@@ -41,7 +41,7 @@ type statement struct {
 	subscribed bool
 }
 
-// sessionJobs is what one session runs, oldest first.
+// sessionJobs holds the running jobs of one session, oldest first.
 type sessionJobs struct {
 	jobs []Result
 	at   int
@@ -128,7 +128,7 @@ func (m *saturatedCore) feed(ev Event) {
 	}
 }
 
-// start notes a job where the one that was released longest ago stood.
+// start records a job in the place of the one that was released first.
 func (m *saturatedCore) start(e *Send) {
 	m.placed++
 	r := &m.running[e.Session]
@@ -179,9 +179,9 @@ func (m *saturatedCore) answer(s statement) {
 	}
 }
 
-// BenchmarkCore is the whole way of a job through the core, release of the
-// slot before it included: score, choose, reserve, claim, send, finish,
-// forget, and its share of the fetches.
+// BenchmarkCore measures the whole path of a job through the core, including
+// the release of its slot: score, choose, reserve, claim, send, finish, forget,
+// and its share of the fetches.
 func BenchmarkCore(b *testing.B) {
 	const types, batch = 1000, 10
 	for _, f := range []struct{ slots, sets int }{
@@ -206,8 +206,7 @@ func BenchmarkCore(b *testing.B) {
 	}
 }
 
-// TestDecisionsDoNotAllocate: what a core needs it has after a while, and
-// then it decides without another allocation.
+// After a warm-up the core decides without allocations.
 func TestDecisionsDoNotAllocate(t *testing.T) {
 	for _, slots := range []int{1000, 4096} {
 		m := newSaturatedCore(slots, 100, 200, 10)

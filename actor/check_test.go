@@ -10,14 +10,14 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
-// A check that cannot fail is worth nothing: every kind of damage must be seen.
+// Check detects every kind of damage.
 func TestCheckSeesEveryKindOfDamage(t *testing.T) {
 	for name, damage := range map[string]func(c *Core){
 		"slot without session":   func(c *Core) { c.slots[0].session = nil },
 		"taken slot without job": func(c *Core) { c.slots[0].job = nil },
 		"free slot with job":     func(c *Core) { c.slots[2].job = c.jobs.get(-2) },
-		"job that is elsewhere":  func(c *Core) { c.jobs.get(-1).slot = 1 },
-		"job of a foreign type":  func(c *Core) { c.jobs.get(-1).typ, _ = c.index.Lookup("excel") },
+		"job on another slot":    func(c *Core) { c.jobs.get(-1).slot = 1 },
+		"job of another type":    func(c *Core) { c.jobs.get(-1).typ, _ = c.index.Lookup("excel") },
 		"two jobs on one slot":   func(c *Core) { c.jobs.get(-3).slot = 0 },
 		"running without slot":   func(c *Core) { c.jobs.get(-3).state = serving },
 		"waiting with a slot":    func(c *Core) { c.jobs.get(-1).state = waiting },

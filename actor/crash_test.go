@@ -8,9 +8,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Two jobs each bring their worker down after a minute's work. Whatever delays
-// set them apart at first, a minute is long: they run side by side again. That
-// must come to an end, too.
+// Two jobs each crash their worker after one minute. Although they are retried
+// after different delays, they run side by side again. Both are quarantined in
+// the end.
 func TestJobsThatCrashTogetherAreQuarantinedInTheEnd(t *testing.T) {
 	w := newWorld(t)
 	w.command("insert", []string{"a type=pdf tries=25", "b type=pdf tries=25"})

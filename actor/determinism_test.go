@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// fingerprint lives a random life and returns a hash of every event, every
-// effect and all that the effects point to.
+// historyHash runs a random walk and returns a hash of every event, every
+// effect and the requests that the effects point to.
 func historyHash(seed uint64, turns int) string {
 	h := sha256.New()
 	w := newRandomWalk(seed, nil)
@@ -56,8 +56,8 @@ const (
 	childVariable = "DISPATCHERD_TEST_FINGERPRINT"
 )
 
-// TestSameEventsGiveSameEffects: byte for byte, however many processors
-// there are, and in other processes with other seeds of their maps.
+// The effects are equal byte for byte with any number of processors, and in
+// other processes with other seeds of their maps.
 func TestSameEventsGiveSameEffects(t *testing.T) {
 	if os.Getenv(childVariable) != "" {
 		fmt.Println(childVariable, historyHash(walkSeed, walkTurns))

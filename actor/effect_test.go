@@ -140,7 +140,7 @@ func TestSendOfARowContainsTimeoutAndPayload(t *testing.T) {
 	require.LessOrEqual(t, retry.Delay, 4*time.Second)
 }
 
-// A row that nobody asked for must not stay running under our name.
+// A row that was not requested must not stay running under this dispatcher.
 func TestWonRowThatWasNotRequestedIsReleased(t *testing.T) {
 	w := newWorld(t)
 	w.command("register worker=ann types=(pdf)", nil)
@@ -168,8 +168,7 @@ func TestClaimListsRowsAndTypesInOrder(t *testing.T) {
 	require.Equal(t, []string{"csv", "pdf", "zip"}, claim.Types)
 }
 
-// A finish is marked as a repetition because its own answer was lost, not
-// because that of an earlier one was.
+// A finish is a repetition only if its own answer was lost.
 func TestOnlyRepeatedFinishIsMarkedAsRepetition(t *testing.T) {
 	w := newWorld(t)
 	w.command("register worker=ann types=(pdf) slots=2", nil)
@@ -180,13 +179,13 @@ func TestOnlyRepeatedFinishIsMarkedAsRepetition(t *testing.T) {
 	require.False(t, w.at.pending[0].(*Finish).Request.Again)
 	w.command("answer finish refused", nil)
 	w.command("advance 100ms", nil)
-	require.False(t, w.at.pending[0].(*Finish).Request.Again, "it was certainly not carried out")
+	require.False(t, w.at.pending[0].(*Finish).Request.Again, "it was certainly not executed")
 	w.command("lose finish", nil)
 	w.command("advance 100ms", nil)
 	require.True(t, w.at.pending[0].(*Finish).Request.Again)
 	w.command("answer finish refused", nil)
 	w.command("advance 1s", nil)
-	require.True(t, w.at.pending[0].(*Finish).Request.Again, "it may have been carried out the first time")
+	require.True(t, w.at.pending[0].(*Finish).Request.Again, "the first one may have been executed")
 	w.command("answer finish", nil)
 	w.command("done b", nil)
 	require.False(t, w.at.pending[0].(*Finish).Request.Again)
@@ -268,7 +267,7 @@ func TestSlotsOfOtherDispatchersReduceRarity(t *testing.T) {
 	c := twoSlotCore()
 	c.Step(1000, ClusterCapacity{Capacity: map[string]int{"pdf": 3, "ocr": 9}}, nil)
 	send := one[*Send](t, c.Step(1000, Requested{Job: -1, Type: "pdf"}, nil))
-	require.Equal(t, scoring.Milli(100_000), send.Why.Terms.Rarity, "500 over 2 here and 3 elsewhere")
+	require.Equal(t, scoring.Milli(100_000), send.Why.Terms.Rarity, "500 over 2 local slots and 3 others")
 	c.Step(1000, Registered{Session: 9, Worker: "eve", Slots: []dispatcherd.Slot{{ID: 30, Types: []string{"ocr"}}}}, nil)
 	send = one[*Send](t, c.Step(1000, Requested{Job: -2, Type: "ocr"}, nil))
 	require.Equal(t, scoring.Milli(50_000), send.Why.Terms.Rarity, "a type that was not known here when the others were counted")
@@ -277,8 +276,8 @@ func TestSlotsOfOtherDispatchersReduceRarity(t *testing.T) {
 	require.Equal(t, scoring.Milli(250_000), send.Why.Terms.Rarity)
 }
 
-// What comes together is decided together: the better job goes first although
-// it came last. With Hold nothing is decided until the next step.
+// Events of one step are decided together: the better job goes first although
+// it arrived last. With Hold no decision is made until the next step.
 func TestEventsOfOneStepAreDecidedTogether(t *testing.T) {
 	c := twoSlotCore()
 	both := []Event{
@@ -311,8 +310,8 @@ func TestListsAndGaugesShowTheState(t *testing.T) {
 	require.Equal(t, 2, free.Free)
 }
 
-// A dispatcher that stops leaves behind what may have become its own by an adoption.
-// A note that is being renewed is no such thing.
+// A stopping dispatcher does not release rows that it may have adopted. The
+// renewal of a session fingerprint is no adoption.
 func TestRenewalOfASessionFingerprintIsNoAdoption(t *testing.T) {
 	w := newWorld(t)
 	w.command("register worker=ann types=(pdf)", nil)
@@ -323,7 +322,7 @@ func TestRenewalOfASessionFingerprintIsNoAdoption(t *testing.T) {
 	w.command("request call type=pdf", nil)
 	w.command("register worker=bob types=(pdf)", nil)
 	w.command("answer claim", nil)
-	require.Len(t, w.at.pending, 1, "the note")
+	require.Len(t, w.at.pending, 1, "the renewal of the fingerprint")
 	require.False(t, w.at.core.Idle())
 	require.False(t, w.at.core.Adopting())
 	w.command("offer memo worker=cat types=(zip)", nil)

@@ -14,8 +14,8 @@ import (
 	"github.com/dispatcherd/dispatcherd/scoring"
 )
 
-// randomState is a core in a random state, with free slots and waiting jobs that it
-// was not yet allowed to bring together, and a table that holds the rows.
+// randomState is a core in a random state, with free slots and waiting jobs
+// that are not placed yet, and a table with the rows.
 type randomState struct {
 	t     *testing.T
 	rng   *rand.Rand
@@ -44,7 +44,7 @@ func newRandomState(t *testing.T, seed uint64) *randomState {
 	return p
 }
 
-// slots registers one to six slots of random abilities.
+// slots registers one to six slots with random types.
 func (p *randomState) slots() {
 	ev := Registered{Session: 1, Worker: "w"}
 	for n := range 1 + p.rng.IntN(6) {
@@ -57,7 +57,7 @@ func (p *randomState) slots() {
 	p.answer(p.step(ev), true)
 }
 
-// share gives some types to other dispatchers as well.
+// share gives other dispatchers capacity for some types.
 func (p *randomState) share() {
 	if p.rng.IntN(2) == 0 {
 		return
@@ -71,7 +71,8 @@ func (p *randomState) share() {
 	p.answer(p.step(ev), true)
 }
 
-// reserve has some slots reserved: for a claim under way, or for the next one.
+// reserve makes the core reserve some slots, for a claim in flight or for the
+// next one.
 func (p *randomState) reserve() {
 	id := dispatcherd.JobID(1_000)
 	for range p.rng.IntN(3) {
@@ -89,13 +90,13 @@ func (p *randomState) reserve() {
 	}
 }
 
-// foreign reports whether a row belongs to another dispatcher's share.
+// nonLocal reports whether a row belongs to another dispatcher's share.
 func (p *randomState) nonLocal(id dispatcherd.JobID, typ string) bool {
 	t, known := p.core.index.Lookup(typ)
 	return id > 0 && known && p.core.backlog.LaneOf(t, 0, id).NonLocal
 }
 
-// handicap is what a job counts as younger, in milliseconds.
+// penalty returns the age that a job loses, in milliseconds.
 func (p *randomState) penalty(id dispatcherd.JobID, typ string) int64 {
 	if p.nonLocal(id, typ) {
 		return scoring.Penalty.Milliseconds()
@@ -103,7 +104,7 @@ func (p *randomState) penalty(id dispatcherd.JobID, typ string) int64 {
 	return 0
 }
 
-// capacity is what counts for the score of a type.
+// capacity returns the capacity that the score of a type uses.
 func (p *randomState) capacity(typ string) int {
 	if t, known := p.core.index.Lookup(typ); known {
 		return p.core.capacity(t)
@@ -111,7 +112,7 @@ func (p *randomState) capacity(typ string) int {
 	return 0
 }
 
-// waiting makes rows and requests of all ages; nothing is placed meanwhile.
+// waiting inserts rows and requests of all ages and places none of them.
 func (p *randomState) waiting() {
 	for n := range p.rng.IntN(12) {
 		q := Inquiry{
@@ -136,7 +137,7 @@ func (p *randomState) waiting() {
 	p.stepAll(false)
 }
 
-// occupy takes some slots away: their sessions withdraw them.
+// occupy withdraws a slot.
 func (p *randomState) occupy() {
 	if p.rng.IntN(3) == 0 {
 		p.hold(Withdrew{Session: 1, Numbers: []int32{int32(p.rng.IntN(6))}})
@@ -151,14 +152,14 @@ func (p *randomState) pass(ms int64) {
 
 func (p *randomState) step(ev Event) []Effect { return kept(p.core.Step(p.now, ev, nil)) }
 
-// hold lets an event in without a decision.
+// hold gives the core an event without a decision.
 func (p *randomState) hold(ev Event) {
 	p.answer(p.step(Together{Events: []Event{ev}, Hold: true}), false)
 }
 
 func (p *randomState) stepAll(decide bool) { p.answer(p.step(Together{Hold: !decide}), decide) }
 
-// answer carries fetches out until none is asked for; claims stay under way.
+// answer executes fetches until no further one is sent; claims stay in flight.
 func (p *randomState) answer(fx []Effect, decide bool) {
 	for len(fx) > 0 {
 		e := fx[0]
@@ -172,8 +173,8 @@ func (p *randomState) answer(fx []Effect, decide bool) {
 	}
 }
 
-// expected ranks the waiting jobs that were read the slow way: every one is
-// scored and all are sorted. hidden counts those before a job that were not read.
+// expected ranks the waiting jobs that were read by scoring and sorting all of
+// them. hidden counts the unread rows that rank before a job.
 func (p *randomState) expected() (ranks, hidden map[dispatcherd.JobID]int) {
 	type scored struct {
 		head
@@ -214,10 +215,10 @@ func (p *randomState) expected() (ranks, hidden map[dispatcherd.JobID]int) {
 	return ranks, hidden
 }
 
-// tally counts what was said in a state and came true.
+// tally counts the explanations that were confirmed.
 type tally struct{ next, claimed, preempted, full int }
 
-// check explains every job, lets the core decide, and holds the two together.
+// check explains every job, lets the core decide, and compares both.
 func (p *randomState) check(sum *tally) {
 	ranks, hidden := p.expected()
 	said := map[dispatcherd.JobID]Explanation{}
@@ -280,14 +281,14 @@ func (p *randomState) check(sum *tally) {
 	}
 }
 
-// staysFull reports whether the next claim is full, and no request will take a place
-// in it from somebody.
+// staysFull reports whether the next claim is full, and no request will preempt
+// a job in it.
 func (p *randomState) staysFull() bool {
 	return len(p.core.claims.next) >= p.core.claimRoom() && !slices.ContainsFunc(p.core.types, func(k typeState) bool { return k.urgent })
 }
 
-// sendsFullClaim lets the core decide, and reports whether it has sent a claim that
-// had no room left.
+// sendsFullClaim lets the core decide, and reports whether it has sent a full
+// claim.
 func (p *randomState) sendsFullClaim() bool {
 	return slices.ContainsFunc(p.step(Tick{}), func(e Effect) bool {
 		claim, ok := e.(*Claim)
@@ -295,8 +296,8 @@ func (p *randomState) sendsFullClaim() bool {
 	})
 }
 
-// checkRivals lets time pass in the formula: whoever is said to be passed is
-// ahead until that instant, and not from then on.
+// checkRivals advances the time in the formula: a rival that is to be passed
+// ranks first until that instant, and not later.
 func (p *randomState) checkRivals(x *Explanation, q Inquiry) {
 	w := p.core.cfg.Weights
 	for _, r := range x.Ahead {
@@ -313,7 +314,7 @@ func (p *randomState) checkRivals(x *Explanation, q Inquiry) {
 		mine, theirs := at(r.After)
 		require.GreaterOrEqual(p.t, mine, theirs, "seed %d: %d passes %d after %v", p.seed, q.ID, r.ID, r.After)
 		born := x.Age.Milliseconds() >= p.penalty(q.ID, q.Type) && p.age(r.ID) >= p.penalty(r.ID, r.Type)
-		if r.After > 0 && born { // one whose handicap is longer than its age counts as not yet there
+		if r.After > 0 && born { // a job whose penalty exceeds its age does not count yet
 			mine, theirs = at(r.After - time.Millisecond)
 			require.LessOrEqual(p.t, mine, theirs, "seed %d: not before", p.seed)
 		}
@@ -329,10 +330,9 @@ func (p *randomState) age(id dispatcherd.JobID) int64 {
 	return p.table.now/1000 - floorMS(p.jobs[i].RunAt)
 }
 
-// TestExplanationAgreesWithTheDecision is the promise of `job why`: in every
-// state, what is said to start next does, on the slot and with the score that
-// were named, what is kept by anything but rivals does not, and ranks are those
-// of sorting everything.
+// In every state a job that is said to start next starts, on the named slot and
+// with the named score. A job that waits for another reason than rivals does
+// not start. Ranks equal those of sorting all jobs.
 func TestExplanationAgreesWithTheDecision(t *testing.T) {
 	states := 40_000
 	if testing.Short() || raceEnabled {
@@ -353,7 +353,7 @@ func TestExplanationAgreesWithTheDecision(t *testing.T) {
 	}
 }
 
-// explained is a core with one slot for pdf, busy, and two waiting rows.
+// explained is a core with one busy slot for pdf and two waiting rows.
 func explained(t *testing.T) *randomState {
 	p := &randomState{t: t, core: New(DefaultConfig()), table: newTable(), now: 1_000}
 	p.table.now = 1_700_000_000_000_000
@@ -384,10 +384,10 @@ func TestExplanationNamesEveryReasonAndRival(t *testing.T) {
 	require.Equal(t, []Reason{ReasonRunning}, running.Reasons)
 	require.False(t, running.Bounded, "nothing can pass it any more")
 	require.Equal(t, []Reason{ReasonTypeUnknown}, p.core.Explain(Inquiry{ID: 9, Type: "excel", RunAt: p.table.now}).Reasons)
-	require.True(t, p.core.Explain(Inquiry{ID: 9, Type: "excel", RunAt: p.table.now}).AtLeast, "nobody offers it, so nobody reads what goes before")
+	require.True(t, p.core.Explain(Inquiry{ID: 9, Type: "excel", RunAt: p.table.now}).AtLeast, "no slot supports it, so its rivals are not read")
 	require.Zero(t, p.core.Explain(Inquiry{ID: 9, Type: "excel", RunAt: p.table.now}).OtherSlots)
 	p.step(ClusterCapacity{Capacity: map[string]int{"excel": 3}})
-	require.Equal(t, 3, p.core.Explain(Inquiry{ID: 9, Type: "excel", RunAt: p.table.now}).OtherSlots, "somebody else offers it")
+	require.Equal(t, 3, p.core.Explain(Inquiry{ID: 9, Type: "excel", RunAt: p.table.now}).OtherSlots, "another dispatcher supports it")
 	late := Inquiry{ID: 9, Type: "pdf", RunAt: p.table.now + 5_000_000}
 	require.Equal(t, []Reason{ReasonScheduled, ReasonCapacityBusy, ReasonOutranked}, p.core.Explain(late).Reasons)
 	require.Equal(t, 1439_250*time.Millisecond+5*time.Second, p.core.Explain(late).Closes, "it is not due for that long")
@@ -401,8 +401,8 @@ func TestExplanationNamesEveryReasonAndRival(t *testing.T) {
 	require.Equal(t, ReasonDraining, p.core.Explain(p.jobs[0]).Reasons[0])
 }
 
-// Of a type without a slot no row is read: where its lane was read to says nothing
-// of a row that is not in it.
+// Rows of a type without a slot are not read, so the cursor of its lane says
+// nothing about a row that is not in the cache.
 func TestRowOfATypeWithoutSlotsIsNotReportedAsPassed(t *testing.T) {
 	p := explained(t)
 	p.table.insert(row{id: 3, typ: "pdf", runAt: p.table.now, tries: 5})
@@ -415,8 +415,8 @@ func TestRowOfATypeWithoutSlotsIsNotReportedAsPassed(t *testing.T) {
 	require.Equal(t, []Reason{ReasonNoCapacity, ReasonOutranked}, p.core.Explain(behind).Reasons)
 }
 
-// One row is being claimed, one fills the next claim, and the third has to wait
-// although a slot is free; so has a request that ranks after it.
+// One row is being claimed, one fills the next claim, and the third waits
+// although a slot is free. A request that ranks after it waits, too.
 func TestFullClaimDelaysJobsOfLowerRank(t *testing.T) {
 	cfg := DefaultConfig()
 	cfg.Limits.ClaimBatch = 1
@@ -441,7 +441,7 @@ func TestFullClaimDelaysJobsOfLowerRank(t *testing.T) {
 	require.Equal(t, []Reason{ReasonClaimsFull, ReasonOutranked}, p.core.Explain(Inquiry{ID: -1}).Reasons)
 }
 
-// The lane of the better jobs has run dry, and its refill is on its way.
+// The lane of the better jobs is empty, and its next fetch is in flight.
 func TestUnreadRowsDelayJobsOfLowerRank(t *testing.T) {
 	p := &randomState{t: t, core: New(DefaultConfig()), table: newTable(), now: 1_000}
 	p.table.now = 1_700_000_000_000_000
@@ -460,7 +460,7 @@ func TestUnreadRowsDelayJobsOfLowerRank(t *testing.T) {
 	p.step(Registered{Session: 2, Worker: "v", Slots: []dispatcherd.Slot{slot(2), slot(3), slot(4)}})
 	x := p.core.Explain(Inquiry{ID: 7, Type: "csv", RunAt: p.table.now})
 	require.Positive(t, x.Free)
-	require.Zero(t, x.Competing, "nobody who is known goes before")
+	require.Zero(t, x.Competing, "no known job ranks before")
 	require.Equal(t, []Reason{ReasonAwaitsFetch}, x.Reasons)
 	require.True(t, x.AtLeast)
 }
@@ -480,7 +480,7 @@ func TestRankOfARequest(t *testing.T) {
 	require.False(t, ok, "it runs")
 }
 
-// A slot may be free, but it is not that of a job that would not get it now.
+// A slot is free, but a job that is not due would not get it now.
 func TestJobThatIsNotDueHasNoSlot(t *testing.T) {
 	p := explained(t)
 	p.step(Registered{Session: 2, Worker: "v", Slots: []dispatcherd.Slot{{ID: 9, Types: []string{"csv"}}}})
@@ -496,8 +496,8 @@ func TestJobThatIsNotDueHasNoSlot(t *testing.T) {
 	require.Zero(t, p.core.Explain(due).Slot)
 }
 
-// The promise of a type that others support, too, counts with the handicap that
-// this dispatcher runs with.
+// The window of a type that other dispatchers support, too, contains the
+// penalty of the configuration.
 func TestWindowOfASharedTypeGrowsByThePenalty(t *testing.T) {
 	p := explained(t)
 	p.core.cfg.Penalty = 7 * time.Second

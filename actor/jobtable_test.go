@@ -38,8 +38,8 @@ func TestJobTableEqualsAMap(t *testing.T) {
 	require.LessOrEqual(t, len(table.entries), 1024, "400 jobs")
 }
 
-// TestHugeIDSlowsTheTableOnlyOnce: what is larger than all jobs is known
-// to be none of them, also after a row with an id far ahead of the others.
+// A lookup of an id above all ids in the table ends at once, also after a row
+// with a much higher id.
 func TestHugeIDSlowsTheTableOnlyOnce(t *testing.T) {
 	var table jobTable
 	require.Nil(t, table.getOld(1), "an empty table")
@@ -54,8 +54,8 @@ func TestHugeIDSlowsTheTableOnlyOnce(t *testing.T) {
 	require.NotNil(t, table.getOld(3))
 }
 
-// randomJobID draws from runs of neighbours, from requests, and from ids whose
-// lower bits are all alike.
+// randomJobID draws ids from contiguous ranges, from requests, and from ids
+// with equal low bits.
 func randomJobID(rng *rand.Rand) dispatcherd.JobID {
 	switch rng.IntN(3) {
 	case 0:

@@ -11,8 +11,8 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
-// longScans is a life in which looks behind the cursors are answered long after
-// they read the table, and everything else goes on meanwhile.
+// longScans is a random walk in which backfill scans are answered long after
+// they read the table, while all other statements continue.
 type longScans struct {
 	t       *testing.T
 	rng     *rand.Rand
@@ -22,9 +22,9 @@ type longScans struct {
 	next    dispatcherd.JobID
 	running []*Send
 	queue   []Effect
-	scan    *contract.FetchRequest // under way
-	result  contract.FetchResult   // what it saw
-	brought int                    // rows that looks brought
+	scan    *contract.FetchRequest // in flight
+	result  contract.FetchResult   // its result
+	brought int                    // rows that scans returned
 }
 
 func newLongScans(t *testing.T, seed uint64) *longScans {
@@ -47,7 +47,7 @@ func (l *longScans) feed(ev Event) {
 				l.queue = append(l.queue, e)
 				continue
 			}
-			require.Nil(l.t, l.scan, "one look at a time")
+			require.Nil(l.t, l.scan, "one scan at a time")
 			l.scan, l.result = e.Request, l.table.fetch(e.Request)
 			for i := range e.Request.Lanes {
 				require.NotZero(l.t, e.Request.Lanes[i].Before)
@@ -132,9 +132,9 @@ func (l *longScans) turn() {
 	}
 }
 
-// TestSlowBackfillScanLosesAndRepeatsNoRow: however long looks are under way, and
-// whatever starts, ends and comes back meanwhile, every row is found, and no row
-// is asked for that somebody has: with one dispatcher no claim is ever lost.
+// Backfill scans take any time, and jobs start, end and return meanwhile. Every
+// row is found, and no row that is in hand is claimed: with one dispatcher no
+// claim is ever lost.
 func TestSlowBackfillScanLosesAndRepeatsNoRow(t *testing.T) {
 	t.Parallel()
 	lives := 50

@@ -13,19 +13,18 @@ import (
 	"github.com/dispatcherd/dispatcherd/scoring"
 )
 
-// crowd is a running loop whose callers want three times what its slots can do.
-// Statements take a little, jobs a second, and a worker that is told to stop
-// does not.
+// overloadedLoop is a running loop whose callers need three times the capacity.
+// Statements take 2 ms and jobs a second. A worker ignores cancels.
 type overloadedLoop struct {
 	actor *Actor
 	began time.Time
 
 	mu      sync.Mutex
 	table   *table
-	callers map[dispatcherd.JobID]time.Time // deadlines of those who wait
-	rows    map[dispatcherd.JobID]time.Time // arrivals of rows that wait
+	callers map[dispatcherd.JobID]time.Time // deadlines of waiting requests
+	rows    map[dispatcherd.JobID]time.Time // arrivals of waiting rows
 	ends    map[AnswerKind]int
-	latest  time.Duration // longest time past his deadline that somebody was told
+	latest  time.Duration // longest delay of an answer after its deadline
 	longest time.Duration // a row waited
 	started int           // rows
 }
@@ -83,12 +82,12 @@ func (c *overloadedLoop) answered(e *Answer) {
 	delete(c.callers, e.Job)
 	c.ends[e.Kind]++
 	c.latest = max(c.latest, time.Since(deadline))
-	if e.Kind == AnswerLate && time.Until(deadline) > time.Millisecond { // the loop's clock is that coarse
-		panic("a caller was told that his deadline had passed before it had")
+	if e.Kind == AnswerLate && time.Until(deadline) > time.Millisecond { // the resolution of the loop's clock
+		panic("a caller was told too early that its deadline had passed")
 	}
 }
 
-// statement is carried out when it is over.
+// statement executes a statement at its end.
 func (c *overloadedLoop) statement(e Effect) Event {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -106,7 +105,7 @@ func (c *overloadedLoop) statement(e Effect) Event {
 	panic("no statement")
 }
 
-// call submits a request that is answered by its deadline at the latest.
+// call submits a request that is answered at its deadline at the latest.
 func (c *overloadedLoop) call(id dispatcherd.JobID, priority dispatcherd.Priority, deadline time.Duration) {
 	c.mu.Lock()
 	c.callers[id] = time.Now().Add(deadline)
@@ -114,7 +113,7 @@ func (c *overloadedLoop) call(id dispatcherd.JobID, priority dispatcherd.Priorit
 	c.actor.Request(Requested{Job: id, Type: "pdf", Priority: priority, Deadline: deadline})
 }
 
-// insert adds a row of the least priority.
+// insert adds a row of priority 0.
 func (c *overloadedLoop) insert(id dispatcherd.JobID) {
 	c.mu.Lock()
 	c.table.insert(row{id: id, typ: "pdf", runAt: 1_000_000_000_000 + time.Since(c.began).Microseconds()})
@@ -123,10 +122,10 @@ func (c *overloadedLoop) insert(id dispatcherd.JobID) {
 	c.actor.Notify()
 }
 
-// Requests come at three times the capacity for ten minutes, during which rows
-// come too, and go on coming until the last of those rows has started. The
-// queue moves: each starts within the overtaking window. Whoever is not served
-// hears so at his deadline.
+// Requests arrive at three times the capacity for ten minutes and then until
+// the last row has started. Rows arrive during the ten minutes. Each row starts
+// within the overtaking window. A request that is not served is answered at its
+// deadline.
 func TestOverloadKeepsOvertakingWindowAndDeadlines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const rush, everyRow = 10 * time.Minute, 30 * time.Second

@@ -16,8 +16,8 @@ import (
 // The tests of this file are named for faults that broke other job queues; see
 // docs/reliability-peers.md.
 
-// states are ways to bring a dispatcher into every state in which an event may
-// meet it. Slot 1 does pdf, slot 2 pdf and excel; row 1 and request -1 are pdf.
+// states bring a dispatcher into every state in which an event may arrive. Slot
+// 1 supports pdf, slot 2 pdf and excel; row 1 and request -1 are pdf.
 var states = map[string]func(c *Core){
 	"fresh": func(*Core) {},
 	"free":  func(c *Core) { stateFree(c) },
@@ -43,7 +43,7 @@ var states = map[string]func(c *Core){
 		r := stateReserved(c, stateFree(c))
 		c.Step(1002, Claimed{Request: r, Result: contract.ClaimResult{Verdict: contract.Unknown}}, nil)
 	},
-	"deaf": func(c *Core) {
+	"not listening": func(c *Core) {
 		stateFree(c)
 		c.Step(1002, Listening{}, nil)
 	},
@@ -82,40 +82,40 @@ func stateBusy(c *Core, f *contract.FetchRequest) {
 	c.Step(1001, Claimed{Request: r, Result: contract.ClaimResult{Won: []contract.Won{{ID: 1, Attempt: 1, MaxAttempts: 3}}}}, nil)
 }
 
-// shellEvents are the events that a shell may send at any moment; answers to
-// statements come only when they were asked for, or once more.
+// shellEvents are the events that a shell may send at any moment. Answers to
+// statements come only after the statement, or once more.
 func shellEvents() map[string]Event {
 	return map[string]Event{
-		"registered":        Registered{Session: 8, Worker: "v", Slots: []dispatcherd.Slot{{ID: 9, Types: []string{"pdf"}}}},
-		"unregistered":      Unregistered{Session: 7},
-		"unknown hangs up":  Unregistered{Session: 99},
-		"withdrew one":      Withdrew{Session: 7, Numbers: []int32{0}},
-		"withdrew all":      Withdrew{Session: 7},
-		"done":              Released{Session: 7, Results: []Result{{Job: 1, Attempt: 1, OK: true}}},
-		"failed":            Released{Session: 7, Results: []Result{{Job: 1, Attempt: 1, Error: "x"}}},
-		"returned":          Released{Session: 7, Results: []Result{{Job: -1, Attempt: 1, Returned: true}}},
-		"reported":          Reported{Session: 7, Reports: []Report{{Job: 1, Attempt: 1}}},
-		"requested":         Requested{Job: -2, Type: "pdf"},
-		"abandoned":         Abandoned{Job: -1},
-		"impatient":         Impatient{Job: -1},
-		"notified":          Notified{},
-		"deaf":              Listening{},
-		"hearing":           Listening{On: true},
-		"cancel":            CancelRequested{Jobs: []dispatcherd.JobID{1, -1, 77}},
-		"bell set":          GateSet{Subscribed: true},
-		"bell refused":      GateSet{Verdict: contract.Refused},
-		"disowned":          Disowned{},
-		"owned":             Owned{},
-		"elsewhere":         ClusterCapacity{Capacity: map[string]int{"pdf": 2}},
-		"drained":           Drained{},
-		"interrupted":       Interrupted{},
-		"tick":              Tick{},
-		"claimed by nobody": Claimed{Request: &contract.ClaimRequest{Token: contract.Token{1}}},
+		"registered":       Registered{Session: 8, Worker: "v", Slots: []dispatcherd.Slot{{ID: 9, Types: []string{"pdf"}}}},
+		"unregistered":     Unregistered{Session: 7},
+		"unknown hangs up": Unregistered{Session: 99},
+		"withdrew one":     Withdrew{Session: 7, Numbers: []int32{0}},
+		"withdrew all":     Withdrew{Session: 7},
+		"done":             Released{Session: 7, Results: []Result{{Job: 1, Attempt: 1, OK: true}}},
+		"failed":           Released{Session: 7, Results: []Result{{Job: 1, Attempt: 1, Error: "x"}}},
+		"returned":         Released{Session: 7, Results: []Result{{Job: -1, Attempt: 1, Returned: true}}},
+		"reported":         Reported{Session: 7, Reports: []Report{{Job: 1, Attempt: 1}}},
+		"requested":        Requested{Job: -2, Type: "pdf"},
+		"abandoned":        Abandoned{Job: -1},
+		"impatient":        Impatient{Job: -1},
+		"notified":         Notified{},
+		"not listening":    Listening{},
+		"listening":        Listening{On: true},
+		"cancel":           CancelRequested{Jobs: []dispatcherd.JobID{1, -1, 77}},
+		"gate subscribed":  GateSet{Subscribed: true},
+		"gate refused":     GateSet{Verdict: contract.Refused},
+		"disowned":         Disowned{},
+		"owned":            Owned{},
+		"cluster capacity": ClusterCapacity{Capacity: map[string]int{"pdf": 2}},
+		"drained":          Drained{},
+		"interrupted":      Interrupted{},
+		"tick":             Tick{},
+		"unknown claim":    Claimed{Request: &contract.ClaimRequest{Token: contract.Token{1}}},
 	}
 }
 
 // Every event is handled in every state, and in every state after any other
-// event: none is lost because it came while something else was under way.
+// event: no event is lost because a statement is in flight.
 func TestPeer_B07_EveryEventIsHandledInEveryState(t *testing.T) {
 	for state, prepare := range states {
 		for first, a := range shellEvents() {
@@ -142,7 +142,7 @@ func TestPeer_B07_EveryEventIsHandledInEveryState(t *testing.T) {
 	}
 }
 
-// A cancel that meets a claim under way stops the job before it is sent.
+// A cancel during a claim in flight stops the job before it is sent.
 func TestPeer_B07_CancelDuringAClaimIsNotLost(t *testing.T) {
 	c := New(DefaultConfig())
 	r := stateReserved(c, stateFree(c))
@@ -151,7 +151,7 @@ func TestPeer_B07_CancelDuringAClaimIsNotLost(t *testing.T) {
 	require.Equal(t, contract.Cancelled, one[*Finish](t, fx).Request.Items[0].Outcome)
 }
 
-// Whatever the number of a repetition, its wait lies inside the bounds.
+// The delay of every repetition is within the bounds.
 func TestPeer_B11_NoAttemptOverflowsTheBackoff(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 1))
 	b := DefaultConfig().Retry

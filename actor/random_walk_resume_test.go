@@ -7,12 +7,12 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
-// away is an execution that goes on at a worker of another dispatcher, or of one
-// that is gone.
-type away struct {
-	job     dispatcherd.JobID
-	attempt dispatcherd.Attempt
-	mark    contract.Fingerprint // of the session in which it began
+// detachedJob is an execution on a worker of another dispatcher, or of one that
+// has stopped.
+type detachedJob struct {
+	job         dispatcherd.JobID
+	attempt     dispatcherd.Attempt
+	fingerprint contract.Fingerprint // of the session in which it began
 }
 
 // walkFingerprint is the fingerprint of a session's nonce.
@@ -20,19 +20,19 @@ func walkFingerprint(s dispatcherd.SessionID) contract.Fingerprint {
 	return contract.Fingerprint(7*s + 1)
 }
 
-// bringBack is a worker that connects with executions of before, now and then
-// wrong ones.
-func (w *randomWalk) bringBack() {
-	if len(w.away) == 0 {
+// offerResume connects a worker that offers to resume detached jobs. Some
+// offers are wrong.
+func (w *randomWalk) offerResume() {
+	if len(w.detached) == 0 {
 		w.feed(Tick{})
 		return
 	}
 	w.nextSess++
 	s := walkSession{id: w.nextSess}
 	ev := Registered{Session: s.id, Worker: "w", Fingerprint: walkFingerprint(s.id)}
-	for range min(len(w.away), 1+w.rng.IntN(3)) {
-		i := w.rng.IntN(len(w.away))
-		a := w.away[i]
+	for range min(len(w.detached), 1+w.rng.IntN(3)) {
+		i := w.rng.IntN(len(w.detached))
+		a := w.detached[i]
 		if slices.ContainsFunc(ev.Offers, func(p ResumeOffer) bool { return p.Job == a.job }) {
 			continue
 		}
@@ -41,7 +41,7 @@ func (w *randomWalk) bringBack() {
 			types = append(types, other)
 			slices.Sort(types)
 		}
-		p := ResumeOffer{Job: a.job, Attempt: a.attempt, From: a.mark, Slot: dispatcherd.Slot{ID: w.nextSlot, Number: s.next, Types: types}}
+		p := ResumeOffer{Job: a.job, Attempt: a.attempt, From: a.fingerprint, Slot: dispatcherd.Slot{ID: w.nextSlot, Number: s.next, Types: types}}
 		switch w.rng.IntN(10) {
 		case 0:
 			p.Attempt--
@@ -57,15 +57,15 @@ func (w *randomWalk) bringBack() {
 	w.feed(ev)
 }
 
-// adopt takes over what runs elsewhere under that attempt and was handed to that
-// session. A dispatcher without a lease takes nothing, and an answer may be lost.
+// adopt takes over detached jobs with that attempt and session fingerprint. A
+// dispatcher without a lease takes nothing, and an answer may be lost.
 func (w *randomWalk) adopt(e *Adopt, v contract.Verdict) {
 	unknown := w.rng.IntN(20) == 0
 	if v == contract.OK && (!unknown || w.rng.IntN(2) == 0) {
 		for _, p := range e.Request.Jobs {
-			i := slices.IndexFunc(w.away, func(a away) bool { return a.job == p.ID && a.attempt == p.Attempt && a.mark == p.From })
+			i := slices.IndexFunc(w.detached, func(a detachedJob) bool { return a.job == p.ID && a.attempt == p.Attempt && a.fingerprint == p.From })
 			if i >= 0 {
-				w.away = slices.Delete(w.away, i, i+1)
+				w.detached = slices.Delete(w.detached, i, i+1)
 				w.taken[e.Request.Token] = append(w.taken[e.Request.Token], p.ID)
 			}
 		}
@@ -87,7 +87,7 @@ func (w *randomWalk) adopt(e *Adopt, v contract.Verdict) {
 	w.feed(Adopted{Request: e.Request, Result: res})
 }
 
-// resumed lets an execution go on that was adopted.
+// resumed continues an adopted execution.
 func (w *randomWalk) resumed(e *Resume) {
 	w.adopted++
 	slot := w.offered[e.Slot]
@@ -103,15 +103,15 @@ func (w *randomWalk) resumed(e *Resume) {
 	w.running = append(w.running, &Send{Session: e.Session, Slot: e.Slot, Number: e.Number, Job: e.Job, Attempt: e.Attempt})
 }
 
-// handOver stops the core in good order and goes on with a new one. What runs is
-// left to whoever is brought it.
+// handOver stops the core regularly and continues with a new one. Running jobs
+// are detached.
 func (w *randomWalk) handOver() {
 	w.handovers++
 	w.feed(Drained{})
 	w.answerAll()
 	for _, e := range w.running {
 		if e.Job > 0 {
-			w.away = append(w.away, away{e.Job, e.Attempt, w.began[e.Job]})
+			w.detached = append(w.detached, detachedJob{e.Job, e.Attempt, w.began[e.Job]})
 		}
 	}
 	w.running = w.running[:0]

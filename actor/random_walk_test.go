@@ -8,9 +8,9 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
-// randomWalk is an endless random life of a core: workers come and go, jobs and
-// requests arrive, statements are answered at once or late, well or badly. The
-// same seed gives the same life.
+// randomWalk is an endless random history of a core: workers connect and
+// disconnect, jobs and requests arrive, statements are answered at once or
+// late, with any verdict. The same seed gives the same history.
 type randomWalk struct {
 	rng      *rand.Rand
 	core     *Core
@@ -23,11 +23,11 @@ type randomWalk struct {
 	nextSess dispatcherd.SessionID
 	sessions []walkSession
 	running  []*Send
-	queue    []Effect // statements under way
+	queue    []Effect // statements in flight
 	pending  map[tableLane][]contract.Key
 	lanes    map[dispatcherd.JobID]tableLane // of rows
 	taken    map[contract.Token][]dispatcherd.JobID
-	away     []away // executions that may be brought along
+	detached []detachedJob // executions that may be resumed
 	began    map[dispatcherd.JobID]contract.Fingerprint
 	offered  map[dispatcherd.SlotID]dispatcherd.Slot
 	turns    int
@@ -58,7 +58,7 @@ func newRandomWalk(seed uint64, audit *auditor) *randomWalk {
 	}
 }
 
-// turn lets one thing happen, and Postgres answer or not.
+// turn performs one random action and answers some statements.
 func (w *randomWalk) turn() {
 	w.now += Instant(w.rng.IntN(20))
 	w.turns++
@@ -71,11 +71,11 @@ func (w *randomWalk) turn() {
 	case w.turns%2_000 == 0:
 		w.handOver()
 	case k == 7 && slots < 24:
-		w.bringBack()
+		w.offerResume()
 	case slots < 4 || slots < 24 && k < 3:
 		w.register()
 	case k < 4 && len(w.sessions) > 1:
-		w.die()
+		w.disconnect()
 	case k < 6:
 		w.withdraw()
 	case k < 50 && len(w.running) > 0:
@@ -116,7 +116,7 @@ func (w *randomWalk) feed(ev Event) {
 	}
 }
 
-// report tells the auditor what was decided.
+// report passes the decisions to the auditor.
 func (w *randomWalk) report(fx []Effect) {
 	a := w.audit
 	reservation := func(id dispatcherd.JobID) dispatcherd.SlotID {
@@ -183,8 +183,9 @@ func (w *randomWalk) announce(s *walkSession, slots []dispatcherd.Slot) {
 	w.feed(Registered{Session: s.id, Worker: "w", Slots: slots, Fingerprint: walkFingerprint(s.id)})
 }
 
-// die ends a session; half of them come back at once with the same slots.
-func (w *randomWalk) die() {
+// disconnect ends a session; half of the workers reconnect at once with the
+// same slots.
+func (w *randomWalk) disconnect() {
 	w.deaths++
 	i := w.rng.IntN(len(w.sessions))
 	s := w.sessions[i]
@@ -201,7 +202,7 @@ func (w *randomWalk) die() {
 	}
 }
 
-// withdraw takes one slot off line, in the record as well.
+// withdraw withdraws one slot, in the record as well.
 func (w *randomWalk) withdraw() {
 	if len(w.sessions) == 0 {
 		return
@@ -246,7 +247,7 @@ func (w *randomWalk) insert() {
 	w.lanes[w.nextJob] = lane
 	w.known(w.nextJob, lane.typ)
 	key := contract.Key{RunAt: int64(w.now) * 1000, ID: w.nextJob}
-	w.park(key)
+	w.makePending(key)
 	if w.nextJob%2 == 0 {
 		w.feed(Announced{contract.RowNotification{Type: lane.typ, Priority: lane.priority, Key: key}})
 		return
@@ -267,8 +268,8 @@ func (w *randomWalk) request() {
 	w.feed(Requested{Job: w.nextReq, Type: typ, Priority: dispatcherd.Priority(w.rng.IntN(11)), Wait: true})
 }
 
-// park makes a row pending.
-func (w *randomWalk) park(k contract.Key) {
+// makePending makes a row pending.
+func (w *randomWalk) makePending(k contract.Key) {
 	lane := w.lanes[k.ID]
 	i, _ := slices.BinarySearchFunc(w.pending[lane], k, contract.Key.Compare)
 	w.pending[lane] = slices.Insert(w.pending[lane], i, k)
@@ -284,7 +285,7 @@ func (w *randomWalk) take(id dispatcherd.JobID) bool {
 	return i >= 0
 }
 
-// answer answers the oldest statement, now and then badly.
+// answer answers the oldest statement, sometimes with an error.
 func (w *randomWalk) answer() {
 	next := w.queue[0]
 	w.queue = slices.Delete(w.queue, 0, 1)
@@ -325,8 +326,8 @@ func (w *randomWalk) fetch(req *contract.FetchRequest, v contract.Verdict) contr
 	return res
 }
 
-// claim takes rows; now and then somebody else was faster with one of them,
-// or the answer is lost.
+// claim takes rows. Sometimes another dispatcher takes one first, or the answer
+// is lost.
 func (w *randomWalk) claim(req *contract.ClaimRequest, v contract.Verdict) {
 	unknown := w.rng.IntN(40) == 0
 	if unknown {
@@ -338,7 +339,7 @@ func (w *randomWalk) claim(req *contract.ClaimRequest, v contract.Verdict) {
 			case taken && w.rng.IntN(30) > 0:
 				w.taken[req.Token] = append(w.taken[req.Token], id)
 			case taken:
-				w.away = append(w.away, away{id, 1, walkFingerprint(dispatcherd.SessionID(1_000_000 + id))})
+				w.detached = append(w.detached, detachedJob{id, 1, walkFingerprint(dispatcherd.SessionID(1_000_000 + id))})
 			}
 		}
 	}
@@ -364,9 +365,9 @@ func (w *randomWalk) finish(e *Finish, v contract.Verdict) {
 				delete(w.lanes, f.ID)
 				delete(w.began, f.ID)
 			case f.Outcome == contract.Retry:
-				w.park(contract.Key{RunAt: int64(w.now)*1000 + f.Delay.Microseconds(), ID: f.ID})
+				w.makePending(contract.Key{RunAt: int64(w.now)*1000 + f.Delay.Microseconds(), ID: f.ID})
 			default:
-				w.park(contract.Key{RunAt: int64(w.now) * 1000, ID: f.ID})
+				w.makePending(contract.Key{RunAt: int64(w.now) * 1000, ID: f.ID})
 			}
 		}
 	}

@@ -13,30 +13,28 @@ import (
 	"github.com/dispatcherd/dispatcherd/scoring"
 )
 
-// twin decides as the article says and in no other way: every pending job of
-// the table and every waiting request is scored against every free slot, the
-// best pair wins, and again until no pair is left. It shares nothing with Core
-// but the formula.
-//
-// A request of a type that has just got one may also have a slot that is
-// reserved for a queued job of lower score.
+// reference decides as article 1 says: it scores every pending job and every
+// waiting request on every free slot, places the best pair, and repeats that
+// until no pair is left. It shares only the formula with Core. A request of a
+// type that has just received one may also preempt a queued job of lower score
+// on a reserved slot.
 type reference struct {
 	weights    scoring.Weights
 	slots      map[dispatcherd.SlotID]*referenceSlot
 	waiting    map[dispatcherd.JobID]*referenceJob
-	otherSlots map[string]int            // slots of other dispatchers, by type
-	shares     map[string]contract.Share // whose rows are foreign counts as younger
+	otherSlots map[string]int            // of other dispatchers, by type
+	shares     map[string]contract.Share // of this dispatcher; other rows have the penalty
 	turns      int
 }
 
 type referenceSlot struct {
-	id       dispatcherd.SlotID
-	types    []string
-	busy     bool
-	draining bool
-	held     *referenceJob // the row it is reserved for
-	sent     bool          // and whether the claim is under way
-	turn     int           // the how-manieth reservation it was
+	id          dispatcherd.SlotID
+	types       []string
+	busy        bool
+	draining    bool
+	reservedFor *referenceJob // the row it is reserved for
+	sent        bool          // and its claim is in flight
+	turn        int           // number of the reservation
 }
 
 type referenceJob struct {
@@ -44,7 +42,7 @@ type referenceJob struct {
 	typ       string
 	priority  dispatcherd.Priority
 	since     int64 // ms; database clock for rows, Instant for requests
-	preempted bool  // it had to yield its slot since the last look
+	preempted bool  // it was preempted since the last scan
 }
 
 func (j *referenceJob) number() int64 {
@@ -59,8 +57,8 @@ type placement struct {
 	slot dispatcherd.SlotID
 }
 
-// decide places everything that can be placed and marks slots and jobs taken.
-// fresh names the types that got a request.
+// decide places all jobs that can be placed and records slots and jobs as
+// taken. fresh names the types that received a request.
 func (ref *reference) decide(now, dbNow int64, fresh map[string]bool) []placement {
 	placed := []placement{}
 	for {
@@ -77,21 +75,21 @@ func (ref *reference) decide(now, dbNow int64, fresh map[string]bool) []placemen
 		if best == nil {
 			return placed
 		}
-		if q := slot.held; q != nil && !slot.sent {
+		if q := slot.reservedFor; q != nil && !slot.sent {
 			ref.waiting[q.id] = q
 			q.preempted = true
 		}
 		ref.turns++
-		slot.busy, slot.held, slot.sent, slot.turn = true, nil, false, ref.turns
+		slot.busy, slot.reservedFor, slot.sent, slot.turn = true, nil, false, ref.turns
 		if best.id > 0 {
-			slot.held = best
+			slot.reservedFor = best
 		}
 		delete(ref.waiting, best.id)
 		placed = append(placed, placement{best.id, slot.id})
 	}
 }
 
-// slotFor is where a job would start now, or nil.
+// slotFor returns the slot on which a job would start now, or nil.
 func (ref *reference) slotFor(j *referenceJob, now, dbNow int64, fresh map[string]bool) (best *referenceSlot) {
 	if _, free := ref.capacity(j.typ); free != nil || j.id > 0 || !fresh[j.typ] {
 		return free
@@ -102,7 +100,7 @@ func (ref *reference) slotFor(j *referenceJob, now, dbNow int64, fresh map[strin
 		}
 	}
 	for _, s := range ref.slots {
-		if s.held == nil || s.draining || !slices.Contains(s.types, j.typ) || !ref.before(j, s.held, now, dbNow) {
+		if s.reservedFor == nil || s.draining || !slices.Contains(s.types, j.typ) || !ref.before(j, s.reservedFor, now, dbNow) {
 			continue
 		}
 		if best == nil || s.better(best) {
@@ -112,7 +110,8 @@ func (ref *reference) slotFor(j *referenceJob, now, dbNow int64, fresh map[strin
 	return best
 }
 
-// better prefers fewer types, then a claim that is not sent, then the later.
+// better prefers fewer types, then a claim that is not sent, then the later
+// reservation.
 func (s *referenceSlot) better(o *referenceSlot) bool {
 	switch {
 	case len(s.types) != len(o.types):
@@ -180,7 +179,7 @@ func (ref *reference) capacity(typ string) (n int, best *referenceSlot) {
 	return n, best
 }
 
-// history is one random life of a dispatcher, with its twin beside it.
+// history is one random history of a dispatcher and of its reference.
 type history struct {
 	t         *testing.T
 	seed      uint64
@@ -199,14 +198,14 @@ type history struct {
 	owner     map[dispatcherd.SlotID]dispatcherd.SessionID
 	number    map[dispatcherd.SlotID]int32
 	running   []*Send  // not yet answered
-	queue     []Effect // statements under way
+	queue     []Effect // statements in flight
 	placed    []placement
 	hold      bool // fetches are answered before anything is decided
 	backdate  bool
 	wide      bool // every lane and every decision fits into one fetch and one claim
 	slow      bool // full scans are slow
 	shared    bool // rows are shared with other dispatchers
-	me        int  // the run of the dispatcher
+	me        int  // number of the dispatcher
 	offered   map[dispatcherd.SlotID]dispatcherd.Slot
 	hasOffers bool // some worker has sent a resume offer
 	adopted   int
@@ -240,8 +239,8 @@ func newHistory(t *testing.T, seed uint64) *history {
 	}
 }
 
-// step takes events at one instant, lets the fetches they cause be answered
-// before anything is decided, and compares what is then decided with the twin.
+// step handles events at one instant, answers the fetches that they cause
+// before a decision is made, and compares the decisions with the reference.
 func (h *history) step(events ...Event) {
 	h.hold = true
 	h.pollForHidden()
@@ -260,17 +259,18 @@ func (h *history) step(events ...Event) {
 	slices.SortFunc(want, byJob)
 	slices.SortFunc(h.placed, byJob)
 	for _, s := range h.reference.slots {
-		if s.held != nil && h.reference.nonLocal(s.held) {
+		if s.reservedFor != nil && h.reference.nonLocal(s.reservedFor) {
 			h.helped++
 		}
-		s.held = nil // all claims are answered
+		s.reservedFor = nil // all claims are answered
 	}
 	require.Equal(h.t, want, h.placed, "seed %d: decisions at %d differ; history:\n%v", h.seed, h.now, h.log)
 }
 
-// disturbed is a step in which claims are lost, refused or left unknown. What
-// Core then does depends on the order of answers, so the twin cannot foretell
-// it; but when all is settled the twin must find nothing left to place.
+// disturbedStep is a step in which claims are lost, refused or have an unknown
+// outcome. The decisions then depend on the order of answers, so the reference
+// cannot predict them. When all statements are complete the reference must find
+// nothing left to place.
 func (h *history) disturbedStep(events ...Event) {
 	h.placed = []placement{}
 	h.feed(Together{Events: append(events, Listening{On: true})})
@@ -279,25 +279,25 @@ func (h *history) disturbedStep(events ...Event) {
 	if len(h.sessions) > 0 && h.rng.IntN(3) == 0 {
 		h.feed(h.randomDisconnect()) // while its slots are reserved
 	}
-	quiet := 0 // rounds in which nothing bad happened
-	for quiet < 3 {
-		for h.answerOne(is[*Fetch]) || h.answerOne(is[*SetGate]) || h.answerBadly(&quiet) {
+	calm := 0 // rounds in which nothing bad happened
+	for calm < 3 {
+		for h.answerOne(is[*Fetch]) || h.answerOne(is[*SetGate]) || h.answerBadly(&calm) {
 		}
 		h.pass(1_000) // outlasts the outage backoff of this test
-		quiet++
+		calm++
 	}
 	h.syncReference()
 }
 
-// syncReference tells the twin what the core did, and has it find nothing left to
-// place.
+// syncReference copies the decisions of the core to the reference, which must
+// find nothing left to place.
 func (h *history) syncReference() {
 	h.pollNow()
 	h.feed(Tick{})
 	for h.answerOne(is[*Fetch]) || h.answerOne(is[*SetGate]) || h.answerOne(is[*Claim]) || h.answerOne(is[*Adopt]) {
 	}
 	for _, s := range h.reference.slots {
-		s.busy, s.held = false, nil
+		s.busy, s.reservedFor = false, nil
 	}
 	for _, p := range h.placed {
 		if p.job > 0 {
@@ -327,27 +327,27 @@ func (h *history) syncReference() {
 	require.Empty(h.t, h.reference.decide(int64(h.now), h.table.now/1000, nil), "seed %d: left unplaced; history:\n%v", h.seed, h.log)
 }
 
-// answerBadly answers a claim in any way, or resolves one. Rounds without any
-// are quiet.
-func (h *history) answerBadly(quiet *int) bool {
+// answerBadly answers a claim with any verdict, or resolves one. It counts the
+// calls that do neither.
+func (h *history) answerBadly(calm *int) bool {
 	if h.disturbClaim() || h.answerOne(is[*Resolve]) || h.disturbAdopt() {
-		*quiet = 0
+		*calm = 0
 		return true
 	}
 	return false
 }
 
-// otherDispatcher is the other dispatcher that takes rows away.
+// otherDispatcher is the dispatcher that takes rows away.
 const otherDispatcher = 99
 
-// pass lets time go by on both clocks.
+// pass advances both clocks.
 func (h *history) pass(ms int64) {
 	h.now += Instant(ms)
 	h.table.now += ms * 1000
 	h.feed(Tick{})
 }
 
-// disturbClaim answers a claim in one of the bad ways, or well.
+// disturbClaim answers a claim with any verdict.
 func (h *history) disturbClaim() bool {
 	i := slices.IndexFunc(h.queue, is[*Claim])
 	if i < 0 {
@@ -383,7 +383,7 @@ func (h *history) feed(ev Event) {
 	if h.hold {
 		ev = Together{Events: []Event{ev}, Hold: true}
 	}
-	h.core.backlog.SetSlow(h.slow) // whatever looks took
+	h.core.backlog.SetSlow(h.slow) // independent of the measured time
 	for _, e := range kept(h.core.Step(h.now, ev, nil)) {
 		switch e := e.(type) {
 		case *Send:
@@ -424,8 +424,8 @@ func (h *history) answerOne(is func(Effect) bool) bool {
 	return true
 }
 
-// TestCoreDecidesLikeTheReference is the exactness of the whole decision: index,
-// lanes, fetch limits, claim batches and all, against scoring everything.
+// The decisions with index, lanes, fetch limits and claim batches equal those
+// of scoring everything.
 func TestCoreDecidesLikeTheReference(t *testing.T) {
 	histories := 50_000
 	if testing.Short() || raceEnabled {
@@ -450,12 +450,12 @@ func TestCoreDecidesLikeTheReference(t *testing.T) {
 	}
 }
 
-// live goes through twelve instants at which something happens.
+// run performs twelve random steps.
 func (h *history) run() {
 	for range 12 {
 		h.now += Instant(h.rng.IntN(3) * h.rng.IntN(60_000))
 		h.table.now += int64(h.now)*1000 - (h.table.now - 1_000_000_000_000)
-		// Rows with a run_at in the past are found by the next full look.
+		// Rows with a run_at in the past are found by the next full scan.
 		h.backdate = h.rng.IntN(3) == 0
 		if h.backdate {
 			h.core.backlog.PollNow()
@@ -483,8 +483,8 @@ func (h *history) run() {
 	}
 }
 
-// recordEnds lets Postgres answer the finishes, and tells the twin what is
-// pending again.
+// recordEnds answers the finishes, and adds the rows that are pending again to
+// the reference.
 func (h *history) recordEnds() {
 	h.hold = true
 	for h.answerOne(is[*Finish]) || h.answerOne(is[*Fetch]) {
@@ -579,7 +579,7 @@ func (h *history) randomRequest() Event {
 	return ev
 }
 
-// drawRequest returns the id of a new request. Some are drawn before their turn.
+// drawRequest returns the id of a new request. Some ids are used out of order.
 func (h *history) drawRequest() dispatcherd.JobID {
 	if id := h.skipped; id != 0 && h.rng.IntN(2) == 0 {
 		h.skipped = 0

@@ -11,20 +11,20 @@ import (
 	"github.com/dispatcherd/dispatcherd/scoring"
 )
 
-// This file gives histories what comes from other dispatchers: shares of the
-// rows, executions that are adopted, and restarts that leave executions to the
-// next one.
+// This file adds other dispatchers to histories: shares of the rows, adoptions,
+// and restarts that leave executions to the next dispatcher.
 
-// laneRows is how many rows of one lane a history with shares has at most: as
-// many as one look at a foreign lane shows with some left to ask for.
+// laneRows is the largest number of rows in one lane of a history with shares:
+// one scan of a non-local lane returns all of them and its limit is not
+// reached.
 const laneRows = backlog.NonLocalLength - 1
 
-// foreign reports whether a row belongs to another dispatcher's share.
+// nonLocal reports whether a row belongs to another dispatcher's share.
 func (ref *reference) nonLocal(j *referenceJob) bool {
 	return j.id > 0 && !ref.shares[j.typ].Owns(j.id)
 }
 
-// handicap is what a job counts as younger, in milliseconds.
+// penalty returns the age that a job loses, in milliseconds.
 func (ref *reference) penalty(j *referenceJob) int64 {
 	if ref.nonLocal(j) {
 		return scoring.Penalty.Milliseconds()
@@ -32,9 +32,9 @@ func (ref *reference) penalty(j *referenceJob) int64 {
 	return 0
 }
 
-// due reports whether a job may be decided about: a row when it is due, and one
-// of another share when its owner had time to take it, unless it was read and
-// had to yield: then it is its owner's again until the next look.
+// due reports whether a job can be placed: a row when it is due, and a
+// non-local row when its owner had time to take it. A non-local row that was
+// preempted belongs to its owner again until the next scan.
 func (ref *reference) due(j *referenceJob, dbNow int64) bool {
 	if ref.nonLocal(j) {
 		return !j.preempted && j.since <= dbNow-backlog.OwnerGrace.Milliseconds()
@@ -42,8 +42,8 @@ func (ref *reference) due(j *referenceJob, dbNow int64) bool {
 	return j.id < 0 || j.since <= dbNow
 }
 
-// look makes the core look at all lanes before it decides, if there is something
-// that only a look finds: foreign rows, and rows that were adopted and given back.
+// pollForHidden starts a full scan before the decision if only a scan finds
+// some rows: non-local rows, and rows that were adopted and released.
 func (h *history) pollForHidden() {
 	if h.shared || h.hasOffers {
 		h.pollNow()
@@ -57,24 +57,26 @@ func (h *history) pollNow() {
 	}
 }
 
-// randomClusterCapacity changes what the other dispatchers can do and whose the rows are.
+// randomClusterCapacity changes the capacity of the other dispatchers and the
+// shares.
 func (h *history) randomClusterCapacity() Event {
 	ev := ClusterCapacity{Capacity: map[string]int{}, Shares: map[string]contract.Share{}}
 	for _, typ := range referenceTypes {
-		before, behind := h.rng.IntN(4), h.rng.IntN(4)
-		if own, _ := h.reference.capacity(typ); before+behind > 0 {
-			ev.Capacity[typ] = before + behind
-			if share := contract.ShareOf(own, contract.Others{SmallerIDs: before, LargerIDs: behind, Least: 1}); !share.All() {
+		smaller, larger := h.rng.IntN(4), h.rng.IntN(4)
+		if own, _ := h.reference.capacity(typ); smaller+larger > 0 {
+			ev.Capacity[typ] = smaller + larger
+			if share := contract.ShareOf(own, contract.Others{SmallerIDs: smaller, LargerIDs: larger, Least: 1}); !share.All() {
 				ev.Shares[typ] = share
 			}
 		}
 	}
 	h.reference.otherSlots, h.reference.shares = ev.Capacity, ev.Shares
-	h.note("elsewhere %v", ev)
+	h.note("cluster capacity %v", ev)
 	return ev
 }
 
-// crowded reports whether a lane has as many rows as a history with shares may have.
+// laneFull reports whether a lane has as many rows as a history with shares may
+// have.
 func (h *history) laneFull(typ string, p dispatcherd.Priority) bool {
 	n := 0
 	for _, r := range h.table.lanes[tableLane{typ, p}] {
@@ -85,7 +87,8 @@ func (h *history) laneFull(typ string, p dispatcherd.Priority) bool {
 	return h.shared && n >= laneRows
 }
 
-// abroad lists the rows that run under other dispatchers, dead or alive.
+// remoteRows lists the rows that run under other dispatchers, running or
+// stopped.
 func (h *history) remoteRows() (rows []*row) {
 	for _, r := range h.table.sorted() {
 		if r.status == dispatcherd.Running && r.dispatcher != h.me {
@@ -95,8 +98,9 @@ func (h *history) remoteRows() (rows []*row) {
 	return rows
 }
 
-// randomResumeOffer is a worker that brings along what it runs: rightly, under an
-// older attempt, as a session it never was, or on a slot that cannot do it.
+// randomResumeOffer connects a worker that offers to resume jobs: correctly,
+// with an earlier attempt, with a wrong fingerprint, or on a slot that does not
+// support the type.
 func (h *history) randomResumeOffer() Event {
 	rows := h.remoteRows()
 	if len(rows) == 0 {
@@ -139,7 +143,7 @@ func (h *history) fingerprintOf(s dispatcherd.SessionID) contract.Fingerprint {
 	return contract.Fingerprint(1_000_000*int(s) + 1)
 }
 
-// resumed lets an adopted execution run on its slot, for the twin as well.
+// resumed continues an adopted execution on its slot, in the reference as well.
 func (h *history) resumed(e *Resume) {
 	slot := h.offered[e.Slot]
 	r := h.table.rows[e.Job]
@@ -151,8 +155,8 @@ func (h *history) resumed(e *Resume) {
 	h.adopted++
 }
 
-// disturbAdopt answers an adoption in one of the bad ways, or well. A dispatcher
-// without a lease is refused; an answer that is lost may have been carried out.
+// disturbAdopt answers an adoption with any verdict. A dispatcher without a
+// lease is refused; an adoption whose answer is lost may have been executed.
 func (h *history) disturbAdopt() bool {
 	i := slices.IndexFunc(h.queue, is[*Adopt])
 	if i < 0 {
@@ -176,8 +180,8 @@ func (h *history) disturbAdopt() bool {
 	return true
 }
 
-// restart is a dispatcher that stops in good order and a new one in its place.
-// What ran on is left exactly as it was; everything else is pending or over.
+// restart stops the dispatcher regularly and starts a new one. Running rows
+// stay unchanged; all others are pending or ended.
 func (h *history) restart() {
 	h.note("restart")
 	before := map[dispatcherd.JobID]row{}
@@ -193,7 +197,7 @@ func (h *history) restart() {
 		h.feed(Unregistered{Session: s})
 	}
 	h.answerAll()
-	require.True(h.t, h.core.Idle(), "seed %d: something is in hand after the hand-over; history:\n%v", h.seed, h.log)
+	require.True(h.t, h.core.Idle(), "seed %d: work is in hand after the hand-over; history:\n%v", h.seed, h.log)
 	require.EqualValues(h.t, len(before), h.core.Stats().Left)
 	for _, r := range h.table.sorted() {
 		if left, ok := before[r.id]; ok {
@@ -220,12 +224,12 @@ func (h *history) answerAll() {
 	}
 }
 
-// releaseDetached lets somebody release rows that nobody brought along in time.
+// releaseDetached releases some rows whose worker has not resumed them in time.
 func (h *history) releaseDetached() {
 	for _, r := range h.remoteRows() {
 		if h.rng.IntN(4) == 0 {
 			r.status, r.dispatcher = dispatcherd.Pending, 0
-			h.note("nobody took %d", r.id)
+			h.note("not resumed %d", r.id)
 		}
 	}
 }

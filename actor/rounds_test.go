@@ -20,8 +20,8 @@ func fetchOf(fx []Effect) *contract.FetchRequest {
 	return nil
 }
 
-// However fast notifications come, every type has its turn: a dispatcher with
-// more lanes than fit into one fetch goes round and round.
+// Every type is read at any rate of notifications: a dispatcher with more lanes
+// than fit into one fetch reads them in rounds.
 func TestNotificationsDuringEveryFetchStarveNoType(t *testing.T) {
 	core := New(DefaultConfig())
 	const types = 1000

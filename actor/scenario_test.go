@@ -12,9 +12,8 @@ import (
 
 var rewrite = flag.Bool("rewrite", false, "write what the core did into the scenario files; inspect the diff")
 
-// TestScenarios plays the stories in testdata. A story is a text of blocks:
-// sentences after #, a command with its lines, ----, and what the dispatcher
-// did about it.
+// TestScenarios runs the scenarios in testdata. A scenario is a list of blocks:
+// sentences after #, a command with its lines, ----, and the output.
 func TestScenarios(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txt")
 	require.NoError(t, err)
@@ -33,7 +32,7 @@ func TestScenarios(t *testing.T) {
 	}
 }
 
-// play runs a story and returns it with the outputs that really came.
+// play runs a scenario and returns it with the actual outputs.
 func play(t *testing.T, text string) string {
 	w := newWorld(t)
 	var out strings.Builder
@@ -62,8 +61,7 @@ func play(t *testing.T, text string) string {
 	return strings.TrimRight(out.String(), "\n") + "\n"
 }
 
-// TestScenariosPlayTheSameTwice holds the core to "same events in, same
-// effects out": the stories are a fair sample of events.
+// The same events give the same effects; the scenarios are a sample of events.
 func TestScenariosPlayTheSameTwice(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txt")
 	require.NoError(t, err)

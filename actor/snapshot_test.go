@@ -8,10 +8,10 @@ import (
 	"github.com/dispatcherd/dispatcherd"
 )
 
-// midway is a step in which requests come while claims are under way or
-// gathered: they may take over slots that are only reserved. Who has which slot
-// then must be what the twin says. When the claims are answered, the rows that
-// were won and had to yield run elsewhere or are released.
+// compareMidRun is a step in which requests arrive while claims are in flight
+// or being collected: they may preempt jobs on reserved slots. The assignment
+// of slots must equal that of the reference. When the claims are answered,
+// preempted rows that were won run on other slots or are released.
 func (h *history) compareMidRun() {
 	h.placed = []placement{}
 	h.decideOnly(h.randomEvents()...)
@@ -37,8 +37,8 @@ func (h *history) compareMidRun() {
 	h.syncReference()
 }
 
-// decideOnly takes events at one instant, compares what is decided with the
-// twin, and leaves claims under way, or gathered behind the one under way.
+// decideOnly handles events at one instant and compares the decisions with the
+// reference. It keeps claims in flight, or collected behind the one in flight.
 func (h *history) decideOnly(events ...Event) {
 	fresh := map[string]bool{}
 	for _, ev := range events {
@@ -60,11 +60,11 @@ func (h *history) decideOnly(events ...Event) {
 	const runs = 0
 	for id, s := range h.reference.slots {
 		switch {
-		case s.held != nil:
-			want[id] = s.held.id
+		case s.reservedFor != nil:
+			want[id] = s.reservedFor.id
 			s.sent = slices.ContainsFunc(h.queue, func(e Effect) bool {
 				claim, ok := e.(*Claim)
-				return ok && slices.Contains(claim.Request.IDs, s.held.id)
+				return ok && slices.Contains(claim.Request.IDs, s.reservedFor.id)
 			})
 		case s.busy:
 			want[id] = runs
@@ -79,5 +79,5 @@ func (h *history) decideOnly(events ...Event) {
 			got[h.core.index.SlotID(j.slot)] = j.id
 		}
 	}
-	require.Equal(h.t, want, got, "seed %d: who has which slot at %d differs; history:\n%v", h.seed, h.now, h.log)
+	require.Equal(h.t, want, got, "seed %d: the assignment of slots at %d differs; history:\n%v", h.seed, h.now, h.log)
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
-// table is Postgres as far as Core can tell: rows, and the few statements that
-// touch them, each carried out at once and in full.
+// table stands for Postgres: rows, and the few statements that use them, each
+// executed at once.
 type table struct {
 	rows  map[dispatcherd.JobID]*row
 	lanes map[tableLane][]*row // every row that was ever pending there, in order
@@ -36,7 +36,7 @@ type row struct {
 	dispatcher int
 	token      contract.Token
 	session    contract.Fingerprint
-	locked     bool // by somebody: an adoption passes it over
+	locked     bool // by another transaction: an adoption skips it
 }
 
 func newTable() *table {
@@ -54,14 +54,14 @@ func (t *table) insert(r row) {
 
 func (r *row) key() contract.Key { return contract.Key{RunAt: r.runAt, ID: r.id} }
 
-// queue puts a row into its place.
+// queue inserts a row in order.
 func (t *table) queue(r *row) {
 	k := tableLane{r.typ, r.priority}
 	i, _ := slices.BinarySearchFunc(t.lanes[k], r.key(), func(r *row, key contract.Key) int { return r.key().Compare(key) })
 	t.lanes[k] = slices.Insert(t.lanes[k], i, r)
 }
 
-// delay moves a row to a later place.
+// delay moves a row to a later run_at.
 func (t *table) delay(r *row, runAt int64) {
 	k := tableLane{r.typ, r.priority}
 	t.lanes[k] = slices.DeleteFunc(t.lanes[k], func(o *row) bool { return o == r })

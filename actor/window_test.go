@@ -134,7 +134,7 @@ func (o *overload) start(e *Send) {
 	delete(o.arrived, e.Job)
 }
 
-// until lets time pass; a request comes every so many milliseconds.
+// until advances the time; a request arrives every so many milliseconds.
 func (o *overload) until(end Instant, every float64, stop func() bool) {
 	next := float64(o.now) + every
 	for o.now < end && !stop() {
@@ -174,7 +174,7 @@ func (o *overload) request() {
 	o.feed(ev)
 }
 
-// insert brings a straggler.
+// insert adds a straggler.
 func (o *overload) insert() {
 	o.straggler++
 	o.since, o.started, o.late, o.overtakers = o.now, false, 0, 0
@@ -206,9 +206,8 @@ func TestStragglerStartsWithinTheBound(t *testing.T) {
 	}
 }
 
-// The negative control: what bounds the wait is the cap. Without it requests
-// gain on the straggler for ever, and those that come much more than a window
-// later still pass it.
+// Without the age cap requests gain on the straggler without end, and requests
+// that arrive much more than a window later still go first.
 func TestStragglerStarvesWithoutTheCap(t *testing.T) {
 	for _, load := range []float64{1.5, 3} {
 		t.Run(fmt.Sprint(load), func(t *testing.T) {

@@ -42,7 +42,7 @@ type dispatcher struct {
 	types        map[dispatcherd.SessionID]int // next slot number
 	nextSlot     dispatcherd.SlotID
 	pending      []Effect                                        // statements not yet answered
-	held         map[string]bool                                 // statements that only answer and lose complete
+	onHold       map[string]bool                                 // statements that only answer and lose complete
 	read         map[*contract.FetchRequest]contract.FetchResult // results of read
 	notListening bool                                            // notifications do not reach it
 }
@@ -68,7 +68,7 @@ func (w *world) use(name string) {
 		d = &dispatcher{
 			name: name, id: len(w.dispatchers) + 1, cfg: cfg, core: New(cfg),
 			sessions: map[string]dispatcherd.SessionID{}, workers: map[dispatcherd.SessionID]string{},
-			types: map[dispatcherd.SessionID]int{}, held: map[string]bool{},
+			types: map[dispatcherd.SessionID]int{}, onHold: map[string]bool{},
 			read: map[*contract.FetchRequest]contract.FetchResult{},
 		}
 		w.dispatchers[name] = d
@@ -94,7 +94,7 @@ func (w *world) step(ev Event) {
 // answerAll answers statements in order until only held ones remain.
 func (w *world) answerAll() {
 	for range 10_000 {
-		i := slices.IndexFunc(w.at.pending, func(e Effect) bool { return !w.at.held[nameOf(e)] })
+		i := slices.IndexFunc(w.at.pending, func(e Effect) bool { return !w.at.onHold[nameOf(e)] })
 		if i < 0 {
 			return
 		}
