@@ -25,7 +25,7 @@ type Jobs interface {
 	Insert(ctx context.Context, object []byte) (dispatcherd.JobID, error)
 	// InsertLines adds a stream of such objects, one per line, in one
 	// transaction, and calls bad for every bad line. If strict, one bad line
-	// means that nothing is inserted and the count is 0. It returns ErrCrowded
+	// means that nothing is inserted and the count is 0. It returns ErrTooManyUploads
 	// when too many streams are being inserted.
 	InsertLines(ctx context.Context, lines io.Reader, strict bool, bad func(line int, reason error)) (int64, error)
 	// Job reads one job. It returns ErrNotFound if there is none.
@@ -86,7 +86,7 @@ type Type struct {
 // Errors that a Backend returns, besides those of package ondemand.
 var (
 	ErrNotFound = errors.New("no such job")
-	ErrCrowded  = errors.New("the limit of concurrent streams of jobs is reached")
+	ErrTooManyUploads  = errors.New("the limit of concurrent streams of jobs is reached")
 )
 
 // LongLineError says that a line of an upload is longer than one job may be.

@@ -72,7 +72,7 @@ func (h *Handler) postJobs(w http.ResponseWriter, r *http.Request) error {
 }
 
 // howManyGo says what to do with many jobs that were sent as one.
-const howManyGo = "many go one a line, with Content-Type: application/x-ndjson (of curl, --data-binary leaves the lines as they are)"
+const howManyGo = "many go one a line, with Content-Type: application/x-ndjson (of curl, --data-binary keeps the lines)"
 
 // areMany reports whether a body that is no job is several, one behind the other
 // or in an array.
@@ -104,19 +104,19 @@ func (h *Handler) uploadJobs(w http.ResponseWriter, r *http.Request, strict bool
 	h.extendWrite(w)
 	refused := strict && report.Bad > 0
 	if err != nil || refused {
-		endBody(w, r, !errors.Is(err, ErrCrowded))
+		endBody(w, r, !errors.Is(err, ErrTooManyUploads))
 	}
 	if err != nil {
 		if body.err != nil {
 			return h.bodyError(body.err)
 		}
-		if errors.Is(err, ErrCrowded) {
+		if errors.Is(err, ErrTooManyUploads) {
 			h.obs.Refused(BoundUploads)
 		}
 		return err
 	}
 	if refused {
-		p := problem.BadLines.Of("bad lines: " + strconv.Itoa(report.Bad) + "; on_error=skip leaves them out and inserts the others")
+		p := problem.BadLines.Of("bad lines: " + strconv.Itoa(report.Bad) + "; on_error=skip inserts the others")
 		p.Bad, p.Problems = report.Bad, report.Problems
 		return p
 	}

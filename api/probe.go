@@ -15,9 +15,9 @@ func (h *Handler) live(w http.ResponseWriter, r *http.Request) error {
 	return probe(w, r, []Check{{Name: "loop", OK: alive}}, nil)
 }
 
-// ready says whether new work is taken. ?exclude=name leaves a check out, as
-// with Kubernetes' own probes; those only warn of a name that no check has.
-// Here it is refused: a misspelt name would be noticed only in an outage.
+// ready reports whether the dispatcher accepts work. ?exclude=name skips a check, as in the
+// probes of Kubernetes. An unknown name is an error, because a misspelt name would
+// otherwise be noticed only when the check fails.
 func (h *Handler) ready(w http.ResponseWriter, r *http.Request) error {
 	alive, checks := h.backend.Checks()
 	checks = append([]Check{{Name: "loop", OK: alive}}, checks...)

@@ -28,8 +28,8 @@ func problemOf(err error) *problem.Problem {
 		return problem.TooLarge.Of("at most " + strconv.FormatInt(long.Limit, 10) + " bytes are taken")
 	case errors.Is(err, ErrNotFound):
 		return problem.NotFound.Of("no job has that id")
-	case errors.Is(err, ErrCrowded):
-		return problem.QueueFull.Of(ErrCrowded.Error()).Retryable()
+	case errors.Is(err, ErrTooManyUploads):
+		return problem.QueueFull.Of(ErrTooManyUploads.Error()).Retryable()
 	}
 	return ondemand.Explain(err)
 }

@@ -37,7 +37,7 @@ func (rt *route) checkQuery(w http.ResponseWriter, r *http.Request) error {
 func (rt *route) wrongIn(text string) string {
 	query, err := url.ParseQuery(text)
 	if err != nil {
-		return "the query is not well-formed: parameters are parted by &, and other special characters are written as %XX"
+		return "the query is not well-formed: parameters are separated by &, and other special characters are written as %XX"
 	}
 	for _, name := range slices.Sorted(maps.Keys(query)) {
 		switch {

@@ -15,7 +15,7 @@ type Why struct {
 	Status   dispatcherd.Status   `json:"status"`
 	Reasons  []string             `json:"reasons"` // everything that keeps it from starting, or where it is. Empty: it starts next
 	Age      float64              `json:"age_seconds"`
-	Score    *Score               `json:"score,omitempty"` // absent once it is final, or runs elsewhere
+	Score    *Score               `json:"score,omitempty"` // absent once it is final, or if another dispatcher runs it
 
 	Rank       int  `json:"rank,omitempty"`    // place among the waiting jobs of its type; 1 goes next. Absent if it does not wait here
 	Waiting    int  `json:"waiting,omitempty"` // waiting jobs of its type known here
@@ -24,15 +24,15 @@ type Why struct {
 	AtLeast    bool `json:"at_least,omitempty"`  // the ranks are lower bounds: Postgres may hold more jobs that go before
 	Competing  int  `json:"competing,omitempty"` // jobs ahead that could take a slot it could take
 
-	Capacity  int     `json:"capacity"` // slots of this dispatcher that support its type, free or busy
-	Free      int     `json:"free"`
-	Elsewhere int     `json:"elsewhere,omitempty"` // slots of other dispatchers that support it
-	Slot      int64   `json:"slot,omitempty"`      // the slot it runs on, or would get now
-	Slots     []Slot  `json:"slots,omitempty"`     // compatible slots, at most 32
-	Ahead     []Rival `json:"ahead,omitempty"`     // the first of the competing jobs, at most 16
+	Capacity   int     `json:"capacity"` // slots of this dispatcher that support its type, free or busy
+	Free       int     `json:"free"`
+	OtherSlots int     `json:"other_slots,omitempty"` // slots of other dispatchers that support it
+	Slot       int64   `json:"slot,omitempty"`        // the slot it runs on, or would get now
+	Slots      []Slot  `json:"slots,omitempty"`       // compatible slots, at most 32
+	Ahead      []Rival `json:"ahead,omitempty"`       // the first of the competing jobs, at most 16
 
 	Overtaking *Overtaking `json:"overtaking,omitempty"` // absent if the weights set no bound, and once the job waits no more
-	Dispatcher int         `json:"dispatcher,omitempty"` // who runs it, if it is not this one
+	Dispatcher int         `json:"dispatcher,omitempty"` // the dispatcher that runs it, if it is not this one
 
 	Placement   *Placement `json:"placement,omitempty"`    // the latest decision that assigned a slot to it
 	End         *End       `json:"end,omitempty"`          // the latest end of one of its attempts here
@@ -41,8 +41,8 @@ type Why struct {
 
 // Reasons that do not come from the core.
 const (
-	ReasonFinal     = "Final"     // done, failed or cancelled
-	ReasonElsewhere = "Elsewhere" // another dispatcher runs it
+	ReasonFinal           = "Final"           // done, failed or cancelled
+	ReasonOtherDispatcher = "OtherDispatcher" // another dispatcher runs it
 )
 
 // Values of Why.DecisionLog.

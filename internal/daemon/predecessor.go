@@ -63,7 +63,8 @@ func (h *hostLock) release() {
 
 // replacePredecessor declares the dispatcher that held the lock before lost, so that its
 // jobs are adopted or released at once, and records this process in the lock file. The
-// order matters: a process that dies in between leaves the record of its predecessor.
+// order matters: if the process dies in between, the record of its
+// predecessor remains.
 //
 // Jobs of the predecessor wait for their workers as long as they would have waited for
 // its lease.

@@ -16,7 +16,7 @@ type Backend interface {
 	// ErrUnavailable or ErrStopping. The exception is an *UndecidedError, which is
 	// returned for a request with Once: its row may have been written.
 	Submit(ctx context.Context, r Request, c Caller) (dispatcherd.JobID, error)
-	// Abandon cancels a request: it leaves the queue, or its worker is told to
+	// Abandon cancels a request: it is removed from the queue, or its worker is told to
 	// stop. c is not called after Abandon returns.
 	Abandon(id dispatcherd.JobID, c Caller)
 	// NoCapacity reports whether a request waits and no slot supports its type.

@@ -58,7 +58,7 @@ func (b *Body) Drop() {
 	b.read = 0
 }
 
-// move returns the share and leaves b empty.
+// move returns the share and empties b.
 func (b *Body) move() Body {
 	moved := *b
 	b.read = 0

@@ -10,7 +10,7 @@
 // ([Options.Shared]: it has a key, is durable, or its answer is fetched later) is a
 // [Shared] request: one execution with a bounded list of events, which any number of
 // callers follow ([Service.Begin], [Follower]). A shared request is cancelled when its
-// last caller leaves, unless a caller fetches its answer later.
+// last caller disconnects, unless a caller fetches its answer later.
 //
 // # Expiry
 //

@@ -8,7 +8,7 @@ import (
 )
 
 // This file decides the deadlines that the core does not know: those of rows, and those
-// of the callers of a shared request. A caller that waits leaves at its own deadline
+// of the callers of a shared request. A caller stops waiting at its own deadline
 // (callerLate); the request ends with its last caller. A request whose answer is
 // fetched later ends at the latest deadline of all its callers (expire).
 

@@ -38,7 +38,7 @@ type View struct {
 }
 
 // ViewBytes bounds the events of one View, apart from the last one. What a follower
-// holds while it writes to a slow reader is not counted elsewhere.
+// holds while it writes to a slow reader is not counted anywhere else.
 const ViewBytes = 64 << 10
 
 // Refused reports whether the request ended before it started, without a result.

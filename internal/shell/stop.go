@@ -41,7 +41,7 @@ func (s *Stop) Begin(now time.Duration) actor.Event {
 // Next moves on if the present stage is over. idle says that the Core has no job in hand,
 // trusted that the lease can be proved. It returns the event for the Core, or nil. The
 // caller ends the sessions when the stage becomes Settling, after it has delivered the
-// event, and leaves when it becomes Leaving.
+// event, and departs when it becomes Leaving.
 func (s *Stop) Next(now time.Duration, idle, trusted bool) actor.Event {
 	switch s.stage {
 	case Draining:

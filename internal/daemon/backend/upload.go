@@ -52,7 +52,7 @@ func (b *Backend) beginUpload(ctx context.Context) (leave func(), err error) {
 	case <-ctx.Done():
 		return nil, classify(ctx.Err())
 	case <-patience.C:
-		return nil, api.ErrCrowded
+		return nil, api.ErrTooManyUploads
 	}
 }
 

@@ -33,7 +33,7 @@ func (b *Backend) Why(ctx context.Context, id dispatcherd.JobID) (api.Why, error
 	case job.Status == dispatcherd.Running && job.Dispatcher != nil && *job.Dispatcher != me:
 		return api.Why{
 			Job: id, Type: job.Type, Mode: "queued", Priority: job.Priority, Status: job.Status,
-			Reasons: []string{api.ReasonElsewhere}, Dispatcher: *job.Dispatcher,
+			Reasons: []string{api.ReasonOtherDispatcher}, Dispatcher: *job.Dispatcher,
 		}, nil
 	}
 	x := b.explain(actor.Inquiry{
@@ -77,7 +77,7 @@ func whyView(x *actor.Explanation) api.Why {
 		Type: x.Type, Mode: x.Mode.String(), Priority: x.Priority, Reasons: make([]string, len(x.Reasons)),
 		Age: x.Age.Seconds(), Score: &score,
 		Rank: x.Rank, Waiting: x.Waiting, RankAll: x.RankAll, WaitingAll: x.WaitingAll, AtLeast: x.AtLeast, Competing: x.Competing,
-		Capacity: x.Capacity, Free: x.Free, Elsewhere: x.OtherSlots, Slot: int64(x.Slot), Slots: slotViews(x.Slots),
+		Capacity: x.Capacity, Free: x.Free, OtherSlots: x.OtherSlots, Slot: int64(x.Slot), Slots: slotViews(x.Slots),
 	}
 	for i, r := range x.Reasons {
 		why.Reasons[i] = string(r)

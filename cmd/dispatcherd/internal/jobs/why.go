@@ -84,26 +84,26 @@ func RequestIDsLast(args []string) []string {
 
 // reasonTexts explain the reasons.
 var reasonTexts = map[string]string{
-	"Running":           "it runs",
-	"Recording":         "it has ended; its result is being written to Postgres",
-	"Claimed":           "a slot is reserved for it, the claim is under way",
-	"Scheduled":         "its run_at lies ahead",
-	"Backoff":           "it failed, and its next attempt lies ahead",
-	"Draining":          "this dispatcher is about to stop",
-	"Fenced":            "this dispatcher cannot renew its lease, so it claims no rows",
-	"Outage":            "Postgres does not answer",
-	"Unrecorded":        "too many ended attempts wait to be written down",
-	"TypeUnknown":       "no worker of this dispatcher offers the type",
-	"NoCapacity":        "the slots that offered the type are gone",
-	"CapacityBusy":      "every slot that supports the type is taken",
-	"ClaimRaceLost":     "the cursor is past it: its claim was lost, it was committed late, or it is retried",
-	"Unread":            "it is after the rows that were read so far",
-	"OtherShare":        "another dispatcher is asked for it first; this one reads it when slots are free or it grows old",
-	"AwaitsFetch":       "a fetch in flight may return a job with a higher score",
-	"ClaimsFull":        "the next claim is full, or will be with the jobs that have a higher score",
-	"Outranked":         "others with a higher score could take the same slots",
-	api.ReasonFinal:     "it has ended",
-	api.ReasonElsewhere: "another dispatcher runs it",
+	"Running":                 "it runs",
+	"Recording":               "it has ended; its result is being written to Postgres",
+	"Claimed":                 "a slot is reserved for it, the claim is under way",
+	"Scheduled":               "its run_at lies ahead",
+	"Backoff":                 "it failed, and its next attempt lies ahead",
+	"Draining":                "this dispatcher is about to stop",
+	"Fenced":                  "this dispatcher cannot renew its lease, so it claims no rows",
+	"Outage":                  "Postgres does not answer",
+	"Unrecorded":              "too many ended attempts wait to be written down",
+	"TypeUnknown":             "no worker of this dispatcher offers the type",
+	"NoCapacity":              "the slots that offered the type are gone",
+	"CapacityBusy":            "every slot that supports the type is taken",
+	"ClaimRaceLost":           "the cursor is past it: its claim was lost, it was committed late, or it is retried",
+	"Unread":                  "it is after the rows that were read so far",
+	"OtherShare":              "another dispatcher is asked for it first; this one reads it when slots are free or it grows old",
+	"AwaitsFetch":             "a fetch in flight may return a job with a higher score",
+	"ClaimsFull":              "the next claim is full, or will be with the jobs that have a higher score",
+	"Outranked":               "others with a higher score could take the same slots",
+	api.ReasonFinal:           "it has ended",
+	api.ReasonOtherDispatcher: "another dispatcher runs it",
 }
 
 // printWhy writes one fact per line.
@@ -194,8 +194,8 @@ func scoreText(s *api.Score) string {
 
 func slotsText(why *api.Why) string {
 	text := fmt.Sprintf("%d support the type, %d of them free", why.Capacity, why.Free)
-	if why.Elsewhere > 0 {
-		text += fmt.Sprintf("; %d more at other dispatchers", why.Elsewhere)
+	if why.OtherSlots > 0 {
+		text += fmt.Sprintf("; %d more at other dispatchers", why.OtherSlots)
 	}
 	return text
 }

@@ -27,5 +27,5 @@ func TestWhyExplainsThatAJobIsNeverOvertaken(t *testing.T) {
 
 func TestWhyCountsSlotsOfOtherDispatchers(t *testing.T) {
 	require.Equal(t, "0 support the type, 0 of them free", slotsText(&api.Why{}))
-	require.Equal(t, "2 support the type, 1 of them free; 3 more at other dispatchers", slotsText(&api.Why{Capacity: 2, Free: 1, Elsewhere: 3}))
+	require.Equal(t, "2 support the type, 1 of them free; 3 more at other dispatchers", slotsText(&api.Why{Capacity: 2, Free: 1, OtherSlots: 3}))
 }
