@@ -169,7 +169,7 @@ func TestClaimListsRowsAndTypesInOrder(t *testing.T) {
 }
 
 // A finish is a repetition only if its own answer was lost.
-func TestOnlyRepeatedFinishIsMarkedAsRepetition(t *testing.T) {
+func TestOnlyFinishWithLostAnswerIsARepetition(t *testing.T) {
 	w := newWorld(t)
 	w.command("register worker=ann types=(pdf) slots=2", nil)
 	w.command("insert", []string{"a type=pdf", "b type=pdf"})

@@ -232,8 +232,8 @@ func (p *randomState) check(sum *tally) {
 		}
 		require.LessOrEqual(p.t, len(x.Ahead), x.Competing)
 		if x.Waiting > 0 {
-			require.LessOrEqual(p.t, x.Rank, x.Waiting, "seed %d: %d is one of those who wait", p.seed, q.ID)
-			require.LessOrEqual(p.t, x.RankAll, x.WaitingAll, "seed %d: %d is one of those who wait", p.seed, q.ID)
+			require.LessOrEqual(p.t, x.Rank, x.Waiting, "seed %d: %d is a waiting job", p.seed, q.ID)
+			require.LessOrEqual(p.t, x.RankAll, x.WaitingAll, "seed %d: %d is a waiting job", p.seed, q.ID)
 		}
 		if room := p.core.cfg.Limits.ClaimBatch; room > 2*len(p.jobs) {
 			require.NotContains(p.t, x.Reasons, ReasonClaimsFull, "seed %d: %d rows have room", p.seed, room)
@@ -261,7 +261,7 @@ func (p *randomState) check(sum *tally) {
 			require.Equal(p.t, x.Terms, j.why.Terms, "seed %d: the score of %d", p.seed, q.ID)
 		case placed:
 			kept := []Reason{ReasonOutranked, ReasonAwaitsFetch}
-			if !full { // those who go before may take less
+			if !full { // better jobs may take less
 				kept = append(kept, ReasonClaimsFull)
 			}
 			require.Subset(p.t, kept, x.Reasons, "seed %d: %d started although %v", p.seed, q.ID, x.Reasons)

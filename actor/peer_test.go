@@ -58,7 +58,7 @@ var states = map[string]func(c *Core){
 	},
 }
 
-// stateFree returns the fetch that it leaves in flight.
+// stateFree registers free slots and returns the fetch in flight.
 func stateFree(c *Core) *contract.FetchRequest {
 	return fetchOf(c.Step(1000, Registered{Session: 7, Worker: "w", Slots: []dispatcherd.Slot{
 		{ID: 1, Types: []string{"pdf"}}, {ID: 2, Number: 1, Types: []string{"excel", "pdf"}},

@@ -196,7 +196,7 @@ func TestStragglerStartsWithinTheBound(t *testing.T) {
 				o.insert()
 				started := func() bool { return o.started }
 				o.until(o.since+o.window-1, every, started)
-				ahead := o.waiting // R: who waits one window later came before its end
+				ahead := o.waiting // R: requests that wait one window later arrived before its end
 				o.until(o.since+o.window+Instant(ahead+1)*serviceMS, every, started)
 				require.True(t, o.started, "straggler of %v has not started at %v, %d were ahead", o.since, o.now, ahead)
 				require.Zero(t, o.late, "requests that came more than a window later and passed")

@@ -26,10 +26,10 @@ func bodyOf(n int, more string) string {
 func TestBodiesOfAllCallersAreBounded(t *testing.T) {
 	const long, counted = 9000, 9000 - ondemand.FreeBody
 	for name, headers := range map[string][]string{
-		"who wait":        nil,
-		"who stream":      {"Accept", "text/event-stream"},
-		"who fetch later": {"Prefer", "respond-async"},
-		"with keys":       {"Idempotency-Key", "k%d"},
+		"waiting":        nil,
+		"streaming":      {"Accept", "text/event-stream"},
+		"fetching later": {"Prefer", "respond-async"},
+		"with keys":      {"Idempotency-Key", "k%d"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h, f, seen := testHandler(t, func(c *Config) { c.MaxPayload, c.MaxBodies = 10_000, 10_000 })

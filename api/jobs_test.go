@@ -24,7 +24,7 @@ func (choosy) Insert(context.Context, []byte) (dispatcherd.JobID, error) {
 }
 
 // Several jobs without the media type of lines are rejected with their number.
-func TestJobLinesNeedTheirMediaType(t *testing.T) {
+func TestJobLinesRequireTheirMediaType(t *testing.T) {
 	cfg := DefaultConfig()
 	cfg.MaxPayload = 1000
 	h := New(cfg, choosy{newFake()}, &counts{bounds: map[Bound]int{}}, http.NotFoundHandler())

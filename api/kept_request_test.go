@@ -71,7 +71,7 @@ func TestKeptRequestHasTheLongestCapacityWait(t *testing.T) {
 			require.Equal(t, http.StatusServiceUnavailable, fetch(h, joiner))
 			require.Len(t, f.abandoned, 1)
 		},
-		"who joins waits longer": func(t *testing.T, h *Handler, f *fake, pass func(time.Duration)) {
+		"joining caller waits longer": func(t *testing.T, h *Handler, f *fake, pass func(time.Duration)) {
 			f.loses(true)
 			later(t, h, "1")
 			waits := post(t.Context(), h, long+"100"+key)

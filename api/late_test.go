@@ -46,7 +46,7 @@ func TestKeyKeepsItsOwn504(t *testing.T) {
 					switch name {
 					case "deleted":
 						require.Equal(t, http.StatusNoContent, call(h, http.MethodDelete, fetched.Header().Get("Location")).Code)
-					case "tired": // the run keeps the patience of who fetches it
+					case "tired": // the request has the capacity wait of the fetching caller
 						f.loses(true)
 						time.Sleep(9*time.Second + 2*capacityInterval)
 						f.loses(false)

@@ -27,7 +27,7 @@ func call(h *Handler, method, path string) *httptest.ResponseRecorder {
 	return rec
 }
 
-func TestDeletedAnswerIsGoneAndFreesOnePlace(t *testing.T) {
+func TestDeletedAnswerIsGoneAndFreesCapacityForOne(t *testing.T) {
 	h, f, _ := testHandler(t, func(c *Config) { c.SharedRequests = 2 })
 	kept := func() *httptest.ResponseRecorder {
 		return <-post(t.Context(), h, `{"type":"pdf"}`, "Prefer", "respond-async")
@@ -403,7 +403,7 @@ func TestCoalesceKeyFindsNoFinishedRequest(t *testing.T) {
 }
 
 // The id of a shared request is known before its row is written.
-func TestRequestDeletedDuringItsInsertLeavesNoRow(t *testing.T) {
+func TestRequestDeletedDuringItsInsertHasNoRow(t *testing.T) {
 	h, f := rowHandler(t)
 	f.enter, f.write = make(chan context.Context, 1), make(chan struct{})
 	const body = `{"type":"pdf","durable":true}`

@@ -126,7 +126,7 @@ func TestInvalidRequestIsRejectedOnEachTransport(t *testing.T) {
 	})
 }
 
-func TestIdempotencyKeyRunsOnceOnEachTransport(t *testing.T) {
+func TestIdempotencyKeyExecutesOnceOnEachTransport(t *testing.T) {
 	onEachTransport(t, nil, func(t *testing.T, c *client.Client, h *Handler, f *fake) {
 		r := client.Request{Type: "pdf", IdempotencyKey: "k"}
 		first := do(t.Context(), c, r)

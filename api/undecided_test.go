@@ -105,7 +105,7 @@ func TestEveryKeyFindsTheRowWithUnknownOutcome(t *testing.T) {
 		require.EqualValues(t, 7, f.asked[2].Row, "not that of the stranger, although they share what begins now")
 		first = post(t.Context(), h, durable, "Idempotency-Key", "first")
 		synctest.Wait()
-		require.Len(t, f.asked, 3, "he shares the second's")
+		require.Len(t, f.asked, 3, "it shares the second request")
 		f.answer(-<-f.submitted, ondemand.Answer{Kind: ondemand.Done})
 		f.answer(-<-f.submitted, ondemand.Answer{Kind: ondemand.Done})
 		for _, answer := range []<-chan *httptest.ResponseRecorder{stranger, second, first} {
