@@ -21,12 +21,13 @@ func stoppedFor(size Size) time.Duration {
 
 // stoppedDispatcher gives the zombie something to say: its workers end their
 // jobs while it is stopped, and the other dispatcher runs them again
-// meanwhile, for long enough to be still at it when the zombie wakes up.
+// meanwhile, for long enough to be still at it when the zombie wakes up: it starts
+// them 3 s after the stop at the earliest (lease and time to resume), which lasts 5 s.
 var stoppedDispatcher = Trial{
 	Name:  "stopped-dispatcher",
 	About: "SIGSTOP of a dispatcher past its lease (60 s in long), and SIGCONT: what it says about jobs that others took over is refused",
 	Setup: stage.Setup{
-		Daemons: 2, Workers: 3, Flags: patientFlags("--lease", "2s", "--resume", "1s"), Offers: offers, Mix: lasting(2000), Types: types, Rate: 40,
+		Daemons: 2, Workers: 3, Flags: patientFlags("--lease", "2s", "--resume", "1s"), Offers: offers, Mix: lasting(3000), Types: types, Rate: 40,
 	},
 	Jobs:  [3]int{300, 700, 8000},
 	Least: [3]time.Duration{9 * time.Second, 18 * time.Second, 200 * time.Second},
