@@ -2,6 +2,10 @@ package actor
 
 import (
 	"time"
+
+	"github.com/dispatcherd/dispatcherd/actor/effect"
+	"github.com/dispatcherd/dispatcherd/actor/event"
+	"github.com/dispatcherd/dispatcherd/internal/timing"
 )
 
 // Performer carries out effects. It is called from the loop: it must not wait
@@ -9,14 +13,14 @@ import (
 // the call only.
 type Performer interface {
 	// Perform does what fx asks for, in order.
-	Perform(fx []Effect)
+	Perform(fx []effect.Effect)
 }
 
 // Observer is called by the loop after each step, before the effects are
 // performed. It must not block and must not keep any argument. The Core reuses
 // the requests of Claimed, Fetched, Finished and Adopted, so their contents are
 // not those that the step was given.
-type Observer func(c *Core, now Instant, ev Event, fx []Effect)
+type Observer func(c *Core, now timing.Instant, ev event.Event, fx []effect.Effect)
 
 // Actor multiplexes typed event channels onto one goroutine, which owns the Core
 // (article 1, "Actor Model"). Its methods may be called from any goroutine. After
@@ -36,16 +40,16 @@ type Actor struct {
 	observe   Observer // may be nil
 	started   time.Time
 	timer     *time.Timer
-	armed     Instant  // when the timer fires
-	fx        []Effect // reused
+	armed     timing.Instant  // when the timer fires
+	fx        []effect.Effect // reused
 	load      Load
 
-	registrations chan Event // of sessions: Registered, Withdrew, Unregistered
-	releases      chan Released
-	requests      chan Requested
-	notifications chan struct{} // capacity 1: any number of them are one
-	orders        chan Event    // of operator, listener, workers and callers: drain, interrupt, weights, cancels, announced rows, reports, hang-ups
-	results       chan Event    // of statements
+	registrations chan event.Event // of sessions: Registered, Withdrew, Unregistered
+	releases      chan event.Released
+	requests      chan event.Requested
+	notifications chan struct{}    // capacity 1: any number of them are one
+	orders        chan event.Event // of operator, listener, workers and callers: drain, interrupt, weights, cancels, announced rows, reports, hang-ups
+	results       chan event.Event // of statements
 	questions     chan func(*Core)
 	done          chan struct{}
 }
@@ -56,12 +60,12 @@ func NewActor(core *Core, observe Observer) *Actor {
 	return &Actor{
 		core: core, observe: observe,
 		started: time.Now(), timer: time.NewTimer(0),
-		registrations: make(chan Event),
-		releases:      make(chan Released),
-		requests:      make(chan Requested),
+		registrations: make(chan event.Event),
+		releases:      make(chan event.Released),
+		requests:      make(chan event.Requested),
 		notifications: make(chan struct{}, 1),
-		orders:        make(chan Event),
-		results:       make(chan Event, 16),
+		orders:        make(chan event.Event),
+		results:       make(chan event.Event, 16),
 		questions:     make(chan func(*Core)),
 		done:          make(chan struct{}),
 	}
@@ -86,7 +90,7 @@ func (a *Actor) loop() {
 		case ev := <-a.requests:
 			a.step(ev)
 		case <-a.notifications:
-			a.step(Notified{})
+			a.step(event.Notified{})
 		case ev := <-a.orders:
 			a.step(ev)
 		case ev := <-a.results:
@@ -97,16 +101,16 @@ func (a *Actor) loop() {
 			}
 			ask(a.core)
 		case <-a.timer.C:
-			a.armed = Never
-			a.step(Tick{})
+			a.armed = timing.Never
+			a.step(event.Tick{})
 		}
 	}
 }
 
 // step is one turn: decide, observe, perform, and set the alarm.
-func (a *Actor) step(ev Event) {
+func (a *Actor) step(ev event.Event) {
 	began := time.Now()
-	now := Instant(began.Sub(a.started).Milliseconds())
+	now := timing.Instant(began.Sub(a.started).Milliseconds())
 	a.fx = a.core.Step(now, ev, a.fx[:0])
 	verify(a.core)
 	if a.observe != nil {
@@ -123,9 +127,9 @@ func (a *Actor) step(ev Event) {
 
 // arm sets the timer. It fires no earlier than the instant asked for: Instants
 // are whole milliseconds, rounded down.
-func (a *Actor) arm(next Instant) {
+func (a *Actor) arm(next timing.Instant) {
 	a.armed = next
-	if next == Never {
+	if next == timing.Never {
 		a.timer.Stop()
 		return
 	}
@@ -144,26 +148,26 @@ func send[E any](a *Actor, ch chan<- E, ev E) bool {
 }
 
 // Register tells of a session's new slots.
-func (a *Actor) Register(ev Registered) { send[Event](a, a.registrations, ev) }
+func (a *Actor) Register(ev event.Registered) { send[event.Event](a, a.registrations, ev) }
 
 // Unregister tells that a session is gone.
-func (a *Actor) Unregister(ev Unregistered) { send[Event](a, a.registrations, ev) }
+func (a *Actor) Unregister(ev event.Unregistered) { send[event.Event](a, a.registrations, ev) }
 
 // Withdraw takes slots off line.
-func (a *Actor) Withdraw(ev Withdrew) { send[Event](a, a.registrations, ev) }
+func (a *Actor) Withdraw(ev event.Withdrew) { send[event.Event](a, a.registrations, ev) }
 
 // Release passes on what a worker says about its jobs.
-func (a *Actor) Release(ev Released) { send(a, a.releases, ev) }
+func (a *Actor) Release(ev event.Released) { send(a, a.releases, ev) }
 
 // Report passes on what a worker says about jobs that go on running.
-func (a *Actor) Report(ev Reported) { send[Event](a, a.orders, ev) }
+func (a *Actor) Report(ev event.Reported) { send[event.Event](a, a.orders, ev) }
 
 // Request submits an on-demand request. False says that the loop has ended: the
 // request will not be answered.
-func (a *Actor) Request(ev Requested) bool { return send(a, a.requests, ev) }
+func (a *Actor) Request(ev event.Requested) bool { return send(a, a.requests, ev) }
 
 // Abandon tells that a caller hung up.
-func (a *Actor) Abandon(ev Abandoned) { send[Event](a, a.orders, ev) }
+func (a *Actor) Abandon(ev event.Abandoned) { send[event.Event](a, a.orders, ev) }
 
 // Notify tells that rows may have become pending. It never waits: while one
 // notification is unread, more of them say nothing new.
@@ -176,10 +180,10 @@ func (a *Actor) Notify() {
 
 // Order passes on what an operator or the listener wants or knows: Drained,
 // Interrupted, CancelRequested, Listening, Announced, or a caller's Impatient.
-func (a *Actor) Order(ev Event) { send(a, a.orders, ev) }
+func (a *Actor) Order(ev event.Event) { send(a, a.orders, ev) }
 
 // Result answers a statement: Fetched, Claimed, Adopted, Finished or GateSet.
-func (a *Actor) Result(ev Event) { send(a, a.results, ev) }
+func (a *Actor) Result(ev event.Event) { send(a, a.results, ev) }
 
 // Ask runs f on the loop, where it may look at the Core, and waits for it. It
 // returns false if the loop has ended before.

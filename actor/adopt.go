@@ -6,6 +6,8 @@ import (
 	"slices"
 
 	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/actor/effect"
+	"github.com/dispatcherd/dispatcherd/actor/event"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/timing"
 )
@@ -21,7 +23,7 @@ const aboutToStop = "the dispatcher is about to stop: keep what runs and offer i
 //
 // A dispatcher that is about to stop adopts nothing: the worker keeps its
 // executions for the next one. Only what runs here already may continue here.
-func (c *Core) considerOffers(s *session, list []ResumeOffer) bool {
+func (c *Core) considerOffers(s *session, list []event.ResumeOffer) bool {
 	if len(list) == 0 {
 		return true
 	}
@@ -37,11 +39,11 @@ func (c *Core) considerOffers(s *session, list []ResumeOffer) bool {
 		}
 	}
 	if reason := c.roomFor(slots, replaced); reason != "" {
-		c.rejectOffers(s, &RejectSlots{Session: s.id, Reason: reason})
+		c.rejectOffers(s, &effect.RejectSlots{Session: s.id, Reason: reason})
 		return false
 	}
 	if c.draining && here < len(list) {
-		c.rejectOffers(s, &TurnAway{Session: s.id, Reason: aboutToStop})
+		c.rejectOffers(s, &effect.TurnAway{Session: s.id, Reason: aboutToStop})
 		return false
 	}
 	for i := range list {
@@ -58,7 +60,7 @@ func (c *Core) considerOffer(o *offered) {
 		c.reassign(o, j)
 	case o.Mode == dispatcherd.OnDemand, c.jobs.get(o.Job) != nil:
 		c.decided(o) // it is over, or in hand and not this worker's
-	case other != nil && other.session == nil && other.renews == 0 && other.Attempt == o.Attempt && other.From == o.From && !o.outdated(other.To):
+	case other != nil && other.session == nil && other.renews == 0 && other.Attempt == o.Attempt && other.From == o.From && !o.Outdated(other.To):
 		other.session, other.Slot, other.To = o.session, o.Slot, o.To // the session of the first offer ended
 	case other != nil:
 		c.decided(o)
@@ -80,7 +82,7 @@ func (c *Core) ask(o *offered) {
 // was claimed for another session. Until then its worker cannot resume it.
 func (c *Core) renewNote(j *job, fingerprint contract.Fingerprint) {
 	if j.mode == dispatcherd.Queued {
-		c.renew(&offered{ResumeOffer: ResumeOffer{Job: j.id, Attempt: j.attempt, From: j.fingerprint}, renews: fingerprint})
+		c.renew(&offered{ResumeOffer: event.ResumeOffer{Job: j.id, Attempt: j.attempt, From: j.fingerprint}, renews: fingerprint})
 	}
 	j.fingerprint = fingerprint
 }
@@ -106,18 +108,9 @@ func (c *Core) renewLater(o *offered) {
 	}
 }
 
-// outdated reports whether an offer is known to be older than, or the same as,
-// another one of the same execution. A dispatcher that was stopped for a while may
-// receive the offers of two connections in the other order: the older connection
-// is dead, and what was resumed on the newer one stays there.
-func (o *ResumeOffer) outdated(other contract.Fingerprint) bool {
-	counted := func(f contract.Fingerprint) bool { return f != 0 && f != o.From }
-	return counted(o.To) && counted(other) && !o.To.Supersedes(other, o.From)
-}
-
 // rejectOffers ends a session before its offers are decided, and leaves them as
 // they are: the worker will offer them again.
-func (c *Core) rejectOffers(s *session, notice Effect) {
+func (c *Core) rejectOffers(s *session, notice effect.Effect) {
 	c.dropOffers(s)
 	s.undecided = 0
 	c.rejectSession(s, notice) // what was reassigned already is detached
@@ -129,7 +122,7 @@ func (c *Core) decided(o *offered) {
 		return
 	}
 	if o.session.undecided--; o.session.undecided == 0 {
-		c.emit(&Welcome{Session: o.session.id})
+		c.emit(&effect.Welcome{Session: o.session.id})
 	}
 }
 
@@ -147,7 +140,7 @@ func (c *Core) flushAdopts() {
 		a.request = c.adoptRequest()
 	}
 	a.inFlight = true
-	c.emit(&Adopt{Request: a.request})
+	c.emit(&effect.Adopt{Request: a.request})
 }
 
 func (c *Core) adoptRequest() *contract.AdoptRequest {
@@ -167,7 +160,7 @@ func (c *Core) adoptRequest() *contract.AdoptRequest {
 	return r
 }
 
-func (ev Adopted) apply(c *Core) {
+func (c *Core) handleAdopted(ev event.Adopted) {
 	a := &c.adopts
 	if !a.inFlight || ev.Request.Token != a.request.Token {
 		return
@@ -207,7 +200,7 @@ func (ev Adopted) apply(c *Core) {
 // one: its worker reconnected while the statement was in flight.
 func (c *Core) renewGeneration(o *offered, noted contract.Fingerprint) {
 	if j := c.jobs.get(o.Job); j != nil && o.renews == 0 && o.To != 0 && o.To != noted && j.state.executing() && j.fingerprint == o.From {
-		c.renew(&offered{ResumeOffer: ResumeOffer{Job: o.Job, Attempt: o.Attempt, From: o.From}, renews: o.To})
+		c.renew(&offered{ResumeOffer: event.ResumeOffer{Job: o.Job, Attempt: o.Attempt, From: o.From}, renews: o.To})
 	}
 }
 
@@ -224,7 +217,7 @@ func (c *Core) adopt(o *offered, row *contract.Adopted) {
 	}
 	if o.session != nil {
 		if reason := c.roomFor([]dispatcherd.Slot{o.Slot}, 0); reason != "" {
-			c.rejectOffers(o.session, &RejectSlots{Session: o.session.id, Reason: reason}) // o among them
+			c.rejectOffers(o.session, &effect.RejectSlots{Session: o.session.id, Reason: reason}) // o among them
 		}
 	}
 	c.stats.Adopted++
@@ -234,7 +227,7 @@ func (c *Core) adopt(o *offered, row *contract.Adopted) {
 		return
 	}
 	c.resume(o, j)
-	j.why = Why{Terms: c.score(j.mode, j.priority, c.ageMS(j), j.typ), At: c.now, SlotTypes: len(o.Slot.Types), Capacity: c.capacity(j.typ)}
+	j.why = effect.Why{Terms: c.score(j.mode, j.priority, c.ageMS(j), j.typ), At: c.now, SlotTypes: len(o.Slot.Types), Capacity: c.capacity(j.typ)}
 }
 
 // mayHold reports whether a type is known or may become known.
@@ -248,7 +241,7 @@ func (c *Core) adoptedJob(o *offered, row *contract.Adopted) *job {
 	j := c.newJob()
 	j.id, j.priority, j.mode = row.ID, row.Priority, dispatcherd.Queued
 	j.attempt, j.crashes, j.fingerprint = row.Attempt, row.Crashes, o.From
-	j.sentAt = c.now - Instant(row.Ran.Milliseconds())
+	j.sentAt = c.now - timing.Instant(row.Ran.Milliseconds())
 	j.row.key = contract.Key{RunAt: row.RunAt, ID: row.ID}
 	j.row.maxAttempts, j.row.failures = row.MaxAttempts, row.Failures
 	j.typ = c.hold(row.Type)
@@ -287,10 +280,10 @@ func (c *Core) dropOffers(s *session) {
 
 // resumable returns the job that a resume offer is about if it runs here: on a
 // connection that is dead and not yet known to be, or detached.
-func (c *Core) resumable(o *ResumeOffer) *job {
+func (c *Core) resumable(o *event.ResumeOffer) *job {
 	j := c.jobs.get(o.Job)
 	if j == nil || !j.state.executing() || j.attempt != o.Attempt || o.From == 0 || j.fingerprint != o.From ||
-		j.stop == leaseLost || o.outdated(j.generation) || !slices.Contains(o.Slot.Types, c.index.Name(j.typ)) {
+		j.stop == leaseLost || o.Outdated(j.generation) || !slices.Contains(o.Slot.Types, c.index.Name(j.typ)) {
 		return nil
 	}
 	return j
@@ -302,7 +295,7 @@ func (c *Core) resumable(o *ResumeOffer) *job {
 // the row's note.
 func (c *Core) reassign(o *offered, j *job) {
 	if o.To != 0 && o.To != o.From && o.To != o.From.WithGeneration(1) {
-		c.renew(&offered{ResumeOffer: ResumeOffer{Job: o.Job, Attempt: o.Attempt, From: o.From}, renews: o.To})
+		c.renew(&offered{ResumeOffer: event.ResumeOffer{Job: o.Job, Attempt: o.Attempt, From: o.From}, renews: o.To})
 	}
 	if j.slot != noSlot {
 		c.leaveSlot(j)
@@ -317,6 +310,6 @@ func (c *Core) resume(o *offered, j *job) {
 	ref := c.addTaken(s, o.Slot)
 	j.slot, j.sentTo, j.generation = ref, s.id, o.To
 	c.slots[ref].job = j
-	c.emit(&Resume{Session: s.id, Slot: o.Slot.ID, Number: o.Slot.Number, Job: j.id, Attempt: j.attempt})
+	c.emit(&effect.Resume{Session: s.id, Slot: o.Slot.ID, Number: o.Slot.Number, Job: j.id, Attempt: j.attempt})
 	c.move(j, onResume)
 }

@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"slices"
 
+	"github.com/dispatcherd/dispatcherd/actor/effect"
+	"github.com/dispatcherd/dispatcherd/actor/event"
 	"github.com/dispatcherd/dispatcherd/backlog"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
@@ -39,7 +41,7 @@ func (c *Core) flushClaims() {
 		return
 	}
 	for _, r := range cl.unresolved {
-		c.emit(&Resolve{Request: r})
+		c.emit(&effect.Resolve{Request: r})
 	}
 	cl.unresolved = cl.unresolved[:0]
 	c.dropUnplaced()
@@ -48,7 +50,7 @@ func (c *Core) flushClaims() {
 	}
 	r := c.claimRequest(cl.next)
 	cl.inFlight = append(cl.inFlight, claimInFlight{token: r.Token, jobs: cl.next})
-	c.emit(c.memory.claim.add(Claim{Request: r}))
+	c.emit(c.memory.claim.add(effect.Claim{Request: r}))
 	cl.next = nil
 	if n := len(cl.spareJobs); n > 0 {
 		cl.next, cl.spareJobs = cl.spareJobs[n-1], cl.spareJobs[:n-1]
@@ -115,7 +117,7 @@ func (c *Core) giveUp(j *job) {
 // claimInFlight reports whether a claim that was sent decides about the job.
 func (j *job) claimInFlight() bool { return j != nil && j.state >= claiming && j.state <= unresolved }
 
-func (ev Claimed) apply(c *Core) {
+func (c *Core) handleClaimed(ev event.Claimed) {
 	f := c.claims.find(ev.Request.Token)
 	switch v := ev.Result.Verdict; {
 	case f == nil:

@@ -255,7 +255,7 @@ func (w *world) cmdInsert(how words, body []string) {
 				tries: int32(ws.int("tries", 3)), timeout: ws.duration("timeout"),
 			})
 			if r := w.table.rows[w.nextRow]; len(how.bare) > 0 && how.bare[0] == "alone" {
-				event = Announced{contract.RowNotification{Type: r.typ, Priority: r.priority, Key: contract.Key{RunAt: r.runAt, ID: r.id}}}
+				event = Announced{Row: contract.RowNotification{Type: r.typ, Priority: r.priority, Key: contract.Key{RunAt: r.runAt, ID: r.id}}}
 			}
 		}
 	}

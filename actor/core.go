@@ -7,6 +7,9 @@ import (
 	"time"
 
 	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/actor/config"
+	"github.com/dispatcherd/dispatcherd/actor/effect"
+	"github.com/dispatcherd/dispatcherd/actor/event"
 	"github.com/dispatcherd/dispatcherd/backlog"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/timing"
@@ -17,10 +20,10 @@ import (
 // Core is the deciding half of a dispatcher: all of its state, no I/O. It must
 // be used by one goroutine at a time.
 type Core struct {
-	cfg Config
+	cfg config.Config
 	rng *rand.Rand
 
-	now Instant
+	now timing.Instant
 
 	index        *slotindex.Index
 	backlog      *backlog.Backlog
@@ -53,7 +56,7 @@ type Core struct {
 	leaving  bool // running rows outlive their sessions
 	disowned bool // the lease cannot be proved: no row may be claimed
 	stats    Stats
-	fx       []Effect
+	fx       []effect.Effect
 	memory   effectMemory
 }
 
@@ -75,7 +78,7 @@ type Stats struct {
 
 // New returns a Core without slots and jobs. It panics on a configuration that
 // Validate refuses.
-func New(cfg Config) *Core {
+func New(cfg config.Config) *Core {
 	if err := cfg.Validate(); err != nil {
 		panic("actor: " + err.Error())
 	}
@@ -84,7 +87,7 @@ func New(cfg Config) *Core {
 		cfg:          cfg,
 		rng:          rng,
 		index:        index,
-		backlog:      backlog.New(cfg.backlog(), index, rng),
+		backlog:      backlog.New(cfg.Backlog(), index, rng),
 		sessions:     make(map[dispatcherd.SessionID]*session),
 		disconnected: make(map[dispatcherd.SessionID]struct{}),
 	}
@@ -112,7 +115,7 @@ func (c *Core) Adopting() bool {
 // Draining reports whether the dispatcher is about to stop.
 func (c *Core) Draining() bool { return c.draining }
 
-func (c *Core) emit(e Effect) { c.fx = append(c.fx, e) }
+func (c *Core) emit(e effect.Effect) { c.fx = append(c.fx, e) }
 
 // score is the article's formula for one job at this instant.
 func (c *Core) score(mode dispatcherd.Mode, p dispatcherd.Priority, ageMS int64, t slotindex.TypeID) scoring.Terms {
@@ -140,7 +143,7 @@ func (c *Core) inHand() []*job {
 const noSlot slotindex.Ref = -1
 
 // notSent is the start of an attempt that has not started.
-const notSent Instant = -Never
+const notSent timing.Instant = -timing.Never
 
 // job is one job in the dispatcher's hands. Rows that wait in Postgres are not
 // jobs here, only keys in a lane of the backlog.
@@ -156,13 +159,13 @@ type job struct {
 	crashes     int32
 	timeout     time.Duration // of the attempt, or the request's deadline; 0 = none
 	payload     []byte
-	why         Why
+	why         effect.Why
 	sentTo      dispatcherd.SessionID
-	sentAt      Instant              // when the attempt started; notSent before
+	sentAt      timing.Instant       // when the attempt started; notSent before
 	fingerprint contract.Fingerprint // of the session in which the attempt began: a resume offer must know the nonce behind it
 	generation  contract.Fingerprint // of the resume offer by which it continues here; 0 = none
 	alarm       int                  // position in the alarm heap plus one; 0 = none
-	deadline    Instant
+	deadline    timing.Instant
 
 	row     rowData     // of queued jobs
 	request requestData // of on-demand requests
@@ -176,16 +179,16 @@ type rowData struct {
 	rescan      bool         // it was read as pending at another place: its lane is read again when it is forgotten
 	returned    bool         // its worker returned it, so it is not placed again at once
 	failures    int32
-	maxAttempts int32   // failures after which it fails for good
-	timeoutAt   Instant // of a detached job: when its timeout passes; 0 = it has none
+	maxAttempts int32          // failures after which it fails for good
+	timeoutAt   timing.Instant // of a detached job: when its timeout passes; 0 = it has none
 }
 
 // requestData is what only on-demand requests have.
 type requestData struct {
-	arrival      Instant
-	returns      int8          // how often workers returned it
-	patience     time.Duration // how long it waits while no slot supports its type; 0 = without a bound
-	noCapacityAt Instant       // when that is over; 0 = some slot supports the type
+	arrival      timing.Instant
+	returns      int8           // how often workers returned it
+	patience     time.Duration  // how long it waits while no slot supports its type; 0 = without a bound
+	noCapacityAt timing.Instant // when that is over; 0 = some slot supports the type
 
 	next, prev *job // in its queue; next also links the free list
 }
@@ -364,7 +367,7 @@ type adoptQueue struct {
 
 // offered is a resume offer that is not decided, or a note that is to be renewed.
 type offered struct {
-	ResumeOffer
+	event.ResumeOffer
 
 	session *session             // nil after it ended
 	renews  contract.Fingerprint // not 0: the job runs here, and its note is to name this session instead
@@ -404,24 +407,24 @@ type headHeap []head
 // alarmHeap orders jobs by deadline, then id. Each job knows its position.
 type alarmHeap []*job
 
-func (h alarmHeap) first() Instant {
+func (h alarmHeap) first() timing.Instant {
 	if len(h) == 0 {
-		return Never
+		return timing.Never
 	}
 	return h[0].deadline
 }
 
 // effectMemory holds the frequent effects of one step.
 type effectMemory struct {
-	send     arena[Send]
-	started  arena[Started]
-	answer   arena[Answer]
-	stale    arena[Stale]
-	progress arena[Progress]
-	partial  arena[Partial]
-	fetch    arena[Fetch]
-	claim    arena[Claim]
-	finish   arena[Finish]
+	send     arena[effect.Send]
+	started  arena[effect.Started]
+	answer   arena[effect.Answer]
+	stale    arena[effect.Stale]
+	progress arena[effect.Progress]
+	partial  arena[effect.Partial]
+	fetch    arena[effect.Fetch]
+	claim    arena[effect.Claim]
+	finish   arena[effect.Finish]
 }
 
 // reset ends the validity of all effects.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/actor/effect"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/slotindex"
 )
@@ -50,13 +51,13 @@ func (c *Core) requestWorkerLost(j *job, faultless bool) {
 	c.stats.Crashed++
 	switch {
 	case j.state == abandoned:
-		c.logEnd(j, 0, AnswerFailed)
+		c.logEnd(j, 0, effect.AnswerFailed)
 		c.move(j, onAnswer)
 	case int(j.crashes) >= c.cfg.Limits.Crashes:
 		c.stats.Quarantine++
-		c.answer(j, AnswerFailed, nil, fmt.Sprintf("%d workers died while they ran it", j.crashes))
+		c.answer(j, effect.AnswerFailed, nil, fmt.Sprintf("%d workers died while they ran it", j.crashes))
 	case c.draining:
-		c.answer(j, AnswerStopping, nil, "the worker died and the dispatcher is about to stop")
+		c.answer(j, effect.AnswerStopping, nil, "the worker died and the dispatcher is about to stop")
 	default:
 		c.requeue(j)
 	}

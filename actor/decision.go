@@ -6,7 +6,9 @@ import (
 	"time"
 
 	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/actor/effect"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
+	"github.com/dispatcherd/dispatcherd/internal/timing"
 	"github.com/dispatcherd/dispatcherd/scoring"
 )
 
@@ -76,7 +78,7 @@ type Decision struct {
 	Priority  dispatcherd.Priority
 	Reasons   WaitReasons // what the type waited for since the job arrived
 	Outcome   contract.Outcome
-	Answer    AnswerKind // of an on-demand request, which has no Outcome; 0 for rows
+	Answer    effect.AnswerKind // of an on-demand request, which has no Outcome; 0 for rows
 }
 
 // RunnerUp is the best job that was considered after the one that was placed. If
@@ -122,17 +124,17 @@ func (r WaitReasons) List() (list []Reason) {
 }
 
 // waitLogPause bounds how often the same reason of a type is logged.
-const waitLogPause Instant = 1000
+const waitLogPause timing.Instant = 1000
 
 // typeWaits records why jobs of one type waited.
 type typeWaits struct {
-	last   [waitReasons]Instant // when the reason last held
-	held   WaitReasons          // the reasons that have ever held: last counts for them
-	logged int8                 // position of the reason that was logged last
+	last   [waitReasons]timing.Instant // when the reason last held
+	held   WaitReasons                 // the reasons that have ever held: last counts for them
+	logged int8                        // position of the reason that was logged last
 }
 
 // since returns the reasons that held at or after an instant.
-func (w *typeWaits) since(at Instant) (r WaitReasons) {
+func (w *typeWaits) since(at timing.Instant) (r WaitReasons) {
 	for m := w.held; m != 0; m &= m - 1 {
 		if w.last[bits.TrailingZeros8(uint8(m))] >= at {
 			r |= m & -m
@@ -173,7 +175,7 @@ func (c *Core) logPlacement(j *job) {
 	d.Waited = msDuration(max(0, age))
 	d.Attempt, d.Capacity, d.SlotTypes = j.attempt, int32(j.why.Capacity), int32(j.why.SlotTypes)
 	d.Mode, d.Priority = j.mode, j.priority
-	d.Reasons = c.types[j.typ].reasons.since(c.now - Instant(age))
+	d.Reasons = c.types[j.typ].reasons.since(c.now - timing.Instant(age))
 }
 
 // logRunnerUp completes the latest placement, if any decision was made since
@@ -189,7 +191,7 @@ func (c *Core) logRunnerUp(n int, h *head) {
 }
 
 // logEnd writes the entry of an attempt, or of a waiting request, that ends.
-func (c *Core) logEnd(j *job, outcome contract.Outcome, answer AnswerKind) {
+func (c *Core) logEnd(j *job, outcome contract.Outcome, answer effect.AnswerKind) {
 	d := c.logDecision(DecisionEnded)
 	waited := msDuration(c.ageMS(j) + c.penaltyMS(j.row.nonLocal))
 	if j.sentAt != notSent {

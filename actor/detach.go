@@ -3,6 +3,8 @@ package actor
 import (
 	"slices"
 
+	"github.com/dispatcherd/dispatcherd/actor/effect"
+	"github.com/dispatcherd/dispatcherd/actor/event"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
@@ -46,7 +48,7 @@ func (c *Core) detach(j *job) {
 // notResumed ends a detached job whose worker did not come back in time.
 func (c *Core) notResumed(j *job) {
 	if j.state == detachedStopping {
-		c.end(j, c.outcome(j, &Result{Error: "it was told to stop, its worker was disconnected, and did not resume it"}))
+		c.end(j, c.outcome(j, &event.Result{Error: "it was told to stop, its worker was disconnected, and did not resume it"}))
 		return
 	}
 	c.stats.Released++
@@ -63,7 +65,7 @@ func (c *Core) leave(j *job) {
 // rejectSession tells a session why it must end though its worker is well. The
 // caller may be iterating over slots and jobs, so the session is disconnected at
 // the end of the event.
-func (c *Core) rejectSession(s *session, notice Effect) {
+func (c *Core) rejectSession(s *session, notice effect.Effect) {
 	c.emit(notice)
 	c.rejected = append(c.rejected, s.id)
 }

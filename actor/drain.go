@@ -2,10 +2,11 @@ package actor
 
 import (
 	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/actor/effect"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
-func (Drained) apply(c *Core) {
+func (c *Core) handleDrained() {
 	if c.draining {
 		return
 	}
@@ -15,19 +16,19 @@ func (Drained) apply(c *Core) {
 	c.giveUpUnsent()
 	for _, j := range c.inHand() {
 		if j.state == waiting {
-			c.answer(j, AnswerStopping, nil, "the dispatcher is about to stop")
+			c.answer(j, effect.AnswerStopping, nil, "the dispatcher is about to stop")
 		}
 	}
 	for _, id := range c.sessionIDs() {
 		if s := c.sessions[id]; s.undecided > 0 {
-			c.rejectOffers(s, &TurnAway{Session: id, Reason: aboutToStop})
+			c.rejectOffers(s, &effect.TurnAway{Session: id, Reason: aboutToStop})
 			continue
 		}
-		c.emit(&GoAway{Session: id})
+		c.emit(&effect.GoAway{Session: id})
 	}
 }
 
-func (HandedOver) apply(c *Core) {
+func (c *Core) handleHandedOver() {
 	c.leaving = true
 	for _, j := range c.inHand() {
 		switch {
@@ -40,7 +41,7 @@ func (HandedOver) apply(c *Core) {
 	}
 }
 
-func (Interrupted) apply(c *Core) {
+func (c *Core) handleInterrupted() {
 	for _, j := range c.inHand() {
 		switch {
 		case !j.state.executing():
@@ -55,10 +56,10 @@ func (Interrupted) apply(c *Core) {
 
 func (c *Core) interruptRequest(j *job) {
 	c.interrupt(j)
-	c.answer(j, AnswerStopping, nil, "the dispatcher stopped before the worker answered")
+	c.answer(j, effect.AnswerStopping, nil, "the dispatcher stopped before the worker answered")
 }
 
 // interrupt tells a worker to stop a job that is about to end here.
 func (c *Core) interrupt(j *job) {
-	c.emit(&Cancel{Session: j.sentTo, Job: j.id, Attempt: j.attempt, Reason: "the dispatcher stops"})
+	c.emit(&effect.Cancel{Session: j.sentTo, Job: j.id, Attempt: j.attempt, Reason: "the dispatcher stops"})
 }

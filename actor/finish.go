@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/actor/effect"
+	"github.com/dispatcherd/dispatcherd/actor/event"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
@@ -44,7 +46,7 @@ func (c *Core) flushEnds() {
 			r = e.take(c.cfg.Limits.FinishBatch)
 		}
 		e.inFlight++
-		c.emit(c.memory.finish.add(Finish{Request: r}))
+		c.emit(c.memory.finish.add(effect.Finish{Request: r}))
 	}
 }
 
@@ -66,7 +68,7 @@ func (e *finishQueue) take(limit int) *contract.FinishRequest {
 	return r
 }
 
-func (ev Finished) apply(c *Core) {
+func (c *Core) handleFinished(ev event.Finished) {
 	e := &c.ends
 	e.inFlight--
 	if ev.Result.Verdict != contract.OK {
@@ -101,7 +103,7 @@ func (c *Core) recorded(f *contract.Finish, stale bool) {
 	case stale:
 		c.stats.Stale++
 		if j.sentTo != 0 {
-			c.emit(c.memory.stale.add(Stale{Session: j.sentTo, Job: j.id, Attempt: j.attempt}))
+			c.emit(c.memory.stale.add(effect.Stale{Session: j.sentTo, Job: j.id, Attempt: j.attempt}))
 		}
 	case j.row.returned:
 		c.backlog.GivenBack()
@@ -119,7 +121,7 @@ func (c *Core) recorded(f *contract.Finish, stale bool) {
 // maxRetryDelay bounds the delay that a worker asks for.
 const maxRetryDelay = 24 * time.Hour
 
-func (ev Released) apply(c *Core) {
+func (c *Core) handleReleased(ev event.Released) {
 	for i := range ev.Results {
 		c.endAttempt(ev.Session, &ev.Results[i])
 	}
@@ -128,7 +130,7 @@ func (ev Released) apply(c *Core) {
 // endAttempt ends one attempt by its worker's report. A report about an attempt
 // that is not the current one changes nothing (article 1: the slot's absence
 // from the map makes a late release a no-op; here the attempt does).
-func (c *Core) endAttempt(from dispatcherd.SessionID, r *Result) {
+func (c *Core) endAttempt(from dispatcherd.SessionID, r *event.Result) {
 	j := c.jobs.get(r.Job)
 	if !c.isCurrent(j, from, r.Job, r.Attempt) {
 		return
@@ -146,17 +148,17 @@ func (c *Core) isCurrent(j *job, from dispatcherd.SessionID, id dispatcherd.JobI
 	switch {
 	case j == nil || j.attempt != a || !j.state.executing():
 		c.stats.Stale++
-		c.emit(c.memory.stale.add(Stale{Session: from, Job: id, Attempt: a}))
+		c.emit(c.memory.stale.add(effect.Stale{Session: from, Job: id, Attempt: a}))
 		return false
 	case j.sentTo != from:
-		c.emit(&NotHeld{Session: from, Job: id, Attempt: a})
+		c.emit(&effect.NotHeld{Session: from, Job: id, Attempt: a})
 		return false
 	}
 	return true
 }
 
 // outcome decides how an attempt of a queued job ends, by its worker's result.
-func (c *Core) outcome(j *job, r *Result) contract.Finish {
+func (c *Core) outcome(j *job, r *event.Result) contract.Finish {
 	switch {
 	case r.OK:
 		c.stats.Done++
@@ -181,16 +183,16 @@ func (c *Core) outcome(j *job, r *Result) contract.Finish {
 }
 
 // apply hands on what a session reports about attempts that it executes.
-func (ev Reported) apply(c *Core) {
+func (c *Core) handleReported(ev event.Reported) {
 	for i := range ev.Reports {
 		r := &ev.Reports[i]
 		j := c.jobs.get(r.Job)
 		switch {
 		case !c.isCurrent(j, ev.Session, r.Job, r.Attempt):
 		case r.Partial:
-			c.emit(c.memory.partial.add(Partial{Job: r.Job, Attempt: r.Attempt, Mode: j.mode, JSON: r.JSON}))
+			c.emit(c.memory.partial.add(effect.Partial{Job: r.Job, Attempt: r.Attempt, Mode: j.mode, JSON: r.JSON}))
 		default:
-			c.emit(c.memory.progress.add(Progress{Job: r.Job, Attempt: r.Attempt, Mode: j.mode, JSON: r.JSON}))
+			c.emit(c.memory.progress.add(effect.Progress{Job: r.Job, Attempt: r.Attempt, Mode: j.mode, JSON: r.JSON}))
 		}
 	}
 }

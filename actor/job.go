@@ -5,7 +5,9 @@ import (
 	"time"
 
 	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/actor/effect"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
+	"github.com/dispatcherd/dispatcherd/internal/timing"
 )
 
 // newJob takes a job from the free list.
@@ -84,7 +86,7 @@ func (c *Core) act(j *job, do actions) {
 func (c *Core) send(j *job) {
 	j.sentAt = c.now
 	s := &c.slots[j.slot]
-	c.emit(c.memory.send.add(Send{
+	c.emit(c.memory.send.add(effect.Send{
 		Session: s.session.id, Number: s.number, Slot: c.index.SlotID(j.slot),
 		Job: j.id, Attempt: j.attempt, Mode: j.mode, Type: c.index.Name(j.typ), Payload: j.payload,
 		Timeout: j.timeout, Age: msDuration(max(0, c.ageMS(j)+c.penaltyMS(j.row.nonLocal))), Why: j.why,
@@ -99,7 +101,7 @@ func (c *Core) send(j *job) {
 }
 
 func (c *Core) sendCancel(j *job) {
-	c.emit(&Cancel{Session: j.sentTo, Job: j.id, Attempt: j.attempt, Reason: j.stop.String()})
+	c.emit(&effect.Cancel{Session: j.sentTo, Job: j.id, Attempt: j.attempt, Reason: j.stop.String()})
 }
 
 // tellToStop stops a job. Its worker has Config.CancelGrace to end it. A job that
@@ -138,7 +140,7 @@ func (c *Core) restoreTimeout(j *job) {
 }
 
 // arm sets a job's deadline; it replaces an earlier one.
-func (c *Core) arm(j *job, at Instant) {
+func (c *Core) arm(j *job, at timing.Instant) {
 	c.disarm(j)
 	j.deadline = at
 	c.alarms = append(c.alarms, j)

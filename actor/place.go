@@ -4,6 +4,7 @@ import (
 	"math/bits"
 
 	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/actor/effect"
 	"github.com/dispatcherd/dispatcherd/backlog"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/slotindex"
@@ -196,7 +197,7 @@ func (c *Core) startRequest(h *head, ref slotindex.Ref) {
 	j.attempt++
 	c.move(j, onStart)
 	s := &c.slots[j.slot]
-	c.emit(c.memory.started.add(Started{Job: j.id, Slot: c.index.SlotID(j.slot), Worker: s.session.worker}))
+	c.emit(c.memory.started.add(effect.Started{Job: j.id, Slot: c.index.SlotID(j.slot), Worker: s.session.worker}))
 }
 
 // mustHave panics if Take found no slot although one was free.
@@ -210,7 +211,7 @@ func mustHave(ok bool) {
 func (c *Core) assign(j *job, ref slotindex.Ref) {
 	j.slot = ref
 	c.slots[ref].job = j
-	j.why = Why{
+	j.why = effect.Why{
 		Terms:     c.score(j.mode, j.priority, c.ageMS(j), j.typ),
 		At:        c.now,
 		SlotTypes: len(c.index.TypesOf(ref)),

@@ -249,7 +249,7 @@ func (w *randomWalk) insert() {
 	key := contract.Key{RunAt: int64(w.now) * 1000, ID: w.nextJob}
 	w.makePending(key)
 	if w.nextJob%2 == 0 {
-		w.feed(Announced{contract.RowNotification{Type: lane.typ, Priority: lane.priority, Key: key}})
+		w.feed(Announced{Row: contract.RowNotification{Type: lane.typ, Priority: lane.priority, Key: key}})
 		return
 	}
 	w.feed(Notified{})

@@ -4,6 +4,9 @@ import (
 	"fmt"
 
 	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/actor/effect"
+	"github.com/dispatcherd/dispatcherd/actor/event"
+	"github.com/dispatcherd/dispatcherd/internal/timing"
 	"github.com/dispatcherd/dispatcherd/slotindex"
 )
 
@@ -11,9 +14,9 @@ import (
 // type it also expires at the end of its patience, and a caller may end the wait
 // itself.
 
-func (ev Requested) apply(c *Core) {
+func (c *Core) handleRequested(ev event.Requested) {
 	if reason, kind := c.rejectRequest(ev); kind != 0 {
-		c.reply(Answer{Job: ev.Job, Kind: kind, Reason: reason})
+		c.reply(effect.Answer{Job: ev.Job, Kind: kind, Reason: reason})
 		return
 	}
 	j := c.newJob()
@@ -31,21 +34,21 @@ func (ev Requested) apply(c *Core) {
 }
 
 // rejectRequest says why a request is answered at once, and how.
-func (c *Core) rejectRequest(ev Requested) (string, AnswerKind) {
+func (c *Core) rejectRequest(ev event.Requested) (string, effect.AnswerKind) {
 	t, known := c.index.Lookup(ev.Type)
 	switch {
 	case c.draining:
 		c.stats.Busy++
-		return "the dispatcher is about to stop", AnswerStopping
+		return "the dispatcher is about to stop", effect.AnswerStopping
 	case c.requests >= c.cfg.Limits.Requests:
 		c.stats.Busy++
-		return fmt.Sprintf("%d requests wait already, the limit", c.requests), AnswerBusy
+		return fmt.Sprintf("%d requests wait already, the limit", c.requests), effect.AnswerBusy
 	case !ev.Wait && (!known || c.index.Capacity(t) == 0):
 		c.stats.Unsupported++
-		return fmt.Sprintf("no slot supports type %q", ev.Type), AnswerUnsupported
+		return fmt.Sprintf("no slot supports type %q", ev.Type), effect.AnswerUnsupported
 	case !known && c.known >= c.cfg.Limits.Types:
 		c.stats.Busy++
-		return fmt.Sprintf("%d types are known already, the limit", c.known), AnswerBusy
+		return fmt.Sprintf("%d types are known already, the limit", c.known), effect.AnswerBusy
 	}
 	return "", 0
 }
@@ -74,46 +77,46 @@ func (c *Core) requeue(j *job) {
 }
 
 // endRequest ends one execution of a request by its worker's result.
-func (c *Core) endRequest(j *job, r *Result) {
+func (c *Core) endRequest(j *job, r *event.Result) {
 	switch {
 	case r.OK:
-		c.answer(j, AnswerDone, r.Value, "")
+		c.answer(j, effect.AnswerDone, r.Value, "")
 	case r.Returned && j.state == serving && !c.draining && int(j.request.returns) < c.cfg.Limits.Crashes:
 		j.request.returns++
 		c.requeue(j)
 	case r.Returned && c.draining:
-		c.answer(j, AnswerStopping, nil, "the worker returned the request and the dispatcher is about to stop")
+		c.answer(j, effect.AnswerStopping, nil, "the worker returned the request and the dispatcher is about to stop")
 	case r.Returned:
-		c.answer(j, AnswerFailed, nil, "workers returned the request again and again")
+		c.answer(j, effect.AnswerFailed, nil, "workers returned the request again and again")
 	case c.pastDeadline(j) && j.state == serving: // the worker, which measures the time too, was faster than the alarm
 		c.answerLate(j)
 		c.move(j, onAnswer)
 	default:
-		c.answer(j, AnswerFailed, nil, r.Error)
+		c.answer(j, effect.AnswerFailed, nil, r.Error)
 	}
 }
 
 // answer ends a request. The caller of an abandoned one was answered before, or
 // hung up.
-func (c *Core) answer(j *job, kind AnswerKind, result []byte, reason string) {
+func (c *Core) answer(j *job, kind effect.AnswerKind, result []byte, reason string) {
 	if j.state == abandoned && c.pastDeadline(j) {
-		c.logEnd(j, 0, AnswerLate)
+		c.logEnd(j, 0, effect.AnswerLate)
 	} else {
 		c.logEnd(j, 0, kind)
 	}
 	if j.state != abandoned {
 		c.stats.Answered++
-		c.reply(Answer{Job: j.id, Kind: kind, Result: result, Reason: reason})
+		c.reply(effect.Answer{Job: j.id, Kind: kind, Result: result, Reason: reason})
 	}
 	c.move(j, onAnswer)
 }
 
-func (c *Core) reply(a Answer) { c.emit(c.memory.answer.add(a)) }
+func (c *Core) reply(a effect.Answer) { c.emit(c.memory.answer.add(a)) }
 
 // watch sets the alarm of a waiting request: its deadline, or the end of its
 // capacity wait, whichever comes first.
 func (c *Core) watch(j *job) {
-	at := Never
+	at := timing.Never
 	if j.timeout > 0 {
 		at = j.request.arrival.After(j.timeout)
 	}
@@ -126,7 +129,7 @@ func (c *Core) watch(j *job) {
 	if j.request.noCapacityAt != 0 {
 		at = min(at, j.request.noCapacityAt)
 	}
-	if at == Never {
+	if at == timing.Never {
 		c.disarm(j)
 		return
 	}
@@ -167,27 +170,27 @@ func (c *Core) expireRequest(j *job) {
 func (c *Core) answerLate(j *job) {
 	c.stats.Late++
 	if j.state != abandoned { // an abandoned execution ends later
-		c.logEnd(j, 0, AnswerLate)
+		c.logEnd(j, 0, effect.AnswerLate)
 	}
 	reason := "the deadline passed"
 	if j.state == waiting && c.index.Capacity(j.typ) == 0 {
 		reason += "; no slot supports type \"" + c.index.Name(j.typ) + "\""
 	}
-	c.reply(Answer{Job: j.id, Kind: AnswerLate, Reason: reason})
+	c.reply(effect.Answer{Job: j.id, Kind: effect.AnswerLate, Reason: reason})
 }
 
 // answerUnsupported ends a request for which no slot came in time.
 func (c *Core) answerUnsupported(j *job) {
-	c.logEnd(j, 0, AnswerUnsupported)
+	c.logEnd(j, 0, effect.AnswerUnsupported)
 	c.stats.Unsupported++ // and not Answered: each request is counted once
-	c.reply(Answer{
-		Job: j.id, Kind: AnswerUnsupported,
+	c.reply(effect.Answer{
+		Job: j.id, Kind: effect.AnswerUnsupported,
 		Reason: "no slot supports type \"" + c.index.Name(j.typ) + "\", and none came in time",
 	})
 	c.move(j, onAnswer)
 }
 
-func (ev Impatient) apply(c *Core) {
+func (c *Core) handleImpatient(ev event.Impatient) {
 	if c.WaitsForCapacity(ev.Job) {
 		c.answerUnsupported(c.jobs.get(ev.Job))
 	}

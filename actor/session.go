@@ -5,10 +5,12 @@ import (
 	"slices"
 
 	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/actor/effect"
+	"github.com/dispatcherd/dispatcherd/actor/event"
 	"github.com/dispatcherd/dispatcherd/slotindex"
 )
 
-func (ev Registered) apply(c *Core) {
+func (c *Core) handleRegistered(ev event.Registered) {
 	if _, ended := c.disconnected[ev.Session]; ended {
 		return // a job sent to such a slot would count the end of the connection as a crash
 	}
@@ -21,17 +23,17 @@ func (ev Registered) apply(c *Core) {
 		s.fingerprint, s.notResumable = ev.Fingerprint, ev.NotResumable
 	}
 	if reason := c.roomFor(ev.Slots, 0); reason != "" {
-		c.rejectSession(s, &RejectSlots{Session: s.id, Reason: reason})
+		c.rejectSession(s, &effect.RejectSlots{Session: s.id, Reason: reason})
 		return
 	}
 	c.register(s, ev.Slots)
 	decided := c.considerOffers(s, ev.Offers)
 	if c.draining && decided {
-		c.emit(&GoAway{Session: s.id})
+		c.emit(&effect.GoAway{Session: s.id})
 	}
 }
 
-func (ev Unregistered) apply(c *Core) {
+func (c *Core) handleUnregistered(ev event.Unregistered) {
 	delete(c.disconnected, ev.Session)
 	if s := c.sessions[ev.Session]; s != nil {
 		c.endSession(s, false)
@@ -113,7 +115,7 @@ func (c *Core) succeed(s *session, next *dispatcherd.Slot) {
 		return
 	}
 	if reason := c.roomFor([]dispatcherd.Slot{*next}, 0); reason != "" {
-		c.rejectSession(s, &RejectSlots{Session: s.id, Reason: reason})
+		c.rejectSession(s, &effect.RejectSlots{Session: s.id, Reason: reason})
 		return
 	}
 	c.addSlot(s, *next)
@@ -177,7 +179,7 @@ func (c *Core) capacityLost(t slotindex.TypeID) {
 	c.letGo(t)
 }
 
-func (ev Withdrew) apply(c *Core) {
+func (c *Core) handleWithdrew(ev event.Withdrew) {
 	s := c.sessions[ev.Session]
 	if s == nil {
 		return

@@ -1,17 +1,24 @@
 package actor
 
-import "github.com/dispatcherd/dispatcherd/slotindex"
+import (
+	"fmt"
+
+	"github.com/dispatcherd/dispatcherd/actor/effect"
+	"github.com/dispatcherd/dispatcherd/actor/event"
+	"github.com/dispatcherd/dispatcherd/internal/timing"
+	"github.com/dispatcherd/dispatcherd/slotindex"
+)
 
 // Step takes one event at one instant and appends the effects to fx. They are
 // valid until the next Step. It never waits and never fails. An instant before
 // the last one counts as the last one.
-func (c *Core) Step(now Instant, ev Event, fx []Effect) []Effect {
+func (c *Core) Step(now timing.Instant, ev event.Event, fx []effect.Effect) []effect.Effect {
 	c.now = max(c.now, now)
 	c.backlog.Advance(c.now)
 	c.fx, c.decisions = fx, c.decisions[:0]
 	c.memory.reset()
-	ev.apply(c)
-	t, ok := ev.(Together)
+	c.apply(ev)
+	t, ok := ev.(event.Together)
 	decide := !ok || !t.Hold
 	if decide {
 		c.expire()
@@ -25,13 +32,64 @@ func (c *Core) Step(now Instant, ev Event, fx []Effect) []Effect {
 	return fx
 }
 
-func (ev Together) apply(c *Core) {
-	for _, e := range ev.Events {
-		e.apply(c)
+// apply tells the core of one event. The frequent ones stand first.
+func (c *Core) apply(ev event.Event) {
+	switch ev := ev.(type) {
+	case event.Released:
+		c.handleReleased(ev)
+	case event.Claimed:
+		c.handleClaimed(ev)
+	case event.Fetched:
+		c.handleFetched(ev)
+	case event.Finished:
+		c.handleFinished(ev)
+	case event.Requested:
+		c.handleRequested(ev)
+	case event.Tick:
+	case event.Impatient:
+		c.handleImpatient(ev)
+	case event.Notified:
+		c.handleNotified()
+	case event.Announced:
+		c.handleAnnounced(ev)
+	case event.Reported:
+		c.handleReported(ev)
+	case event.Together:
+		for _, e := range ev.Events {
+			c.apply(e)
+		}
+	case event.Abandoned:
+		c.handleAbandoned(ev)
+	case event.Registered:
+		c.handleRegistered(ev)
+	case event.Unregistered:
+		c.handleUnregistered(ev)
+	case event.Withdrew:
+		c.handleWithdrew(ev)
+	case event.Listening:
+		c.handleListening(ev)
+	case event.CancelRequested:
+		c.handleCancelRequested(ev)
+	case event.GateSet:
+		c.handleGateSet(ev)
+	case event.Disowned:
+		c.handleDisowned()
+	case event.Owned:
+		c.handleOwned()
+	case event.ClusterCapacity:
+		c.handleClusterCapacity(ev)
+	case event.Adopted:
+		c.handleAdopted(ev)
+	case event.Drained:
+		c.handleDrained()
+	case event.Interrupted:
+		c.handleInterrupted()
+	case event.HandedOver:
+		c.handleHandedOver()
+	default:
+		panic(fmt.Sprintf("actor: unknown event %T", ev))
 	}
 }
-
-func (Tick) apply(*Core) {}
 
 // flush sends what has gathered: claims first, since a slot waits for each.
 func (c *Core) flush() {
@@ -43,12 +101,12 @@ func (c *Core) flush() {
 }
 
 // NextWake returns the instant by which a Tick is due, or Never.
-func (c *Core) NextWake() Instant {
+func (c *Core) NextWake() timing.Instant {
 	return min(c.alarms.first(), c.claims.breaker.Wake(c.now), c.ends.breaker.Wake(c.now),
 		c.adopts.breaker.Wake(c.now), c.adopts.locked.Wake(c.now), c.backlog.Wake(len(c.dirty) > 0))
 }
 
-func (ev ClusterCapacity) apply(c *Core) {
+func (c *Core) handleClusterCapacity(ev event.ClusterCapacity) {
 	c.otherCapacity, c.shares = ev.Capacity, ev.Shares
 	for t := range c.types {
 		if k := &c.types[t]; k.known {
@@ -63,26 +121,26 @@ func (ev ClusterCapacity) apply(c *Core) {
 func (c *Core) flushReads() {
 	c.reads = c.backlog.NextRead(&c.jobs, c.reads[:0])
 	for _, r := range c.reads {
-		c.emit(c.memory.fetch.add(Fetch{Request: r}))
+		c.emit(c.memory.fetch.add(effect.Fetch{Request: r}))
 	}
 }
 
 // flushGate sends a change of the notification gate.
 func (c *Core) flushGate() {
 	if subscribe, changed := c.backlog.NextGate(); changed {
-		c.emit(&SetGate{Subscribed: subscribe})
+		c.emit(&effect.SetGate{Subscribed: subscribe})
 	}
 }
 
-func (ev Fetched) apply(c *Core) { c.backlog.Fetched(ev.Request, ev.Result, &c.jobs) }
+func (c *Core) handleFetched(ev event.Fetched) { c.backlog.Fetched(ev.Request, ev.Result, &c.jobs) }
 
-func (ev GateSet) apply(c *Core) { c.backlog.GateAnswered(ev.Subscribed, ev.Verdict) }
+func (c *Core) handleGateSet(ev event.GateSet) { c.backlog.GateAnswered(ev.Subscribed, ev.Verdict) }
 
-func (ev Listening) apply(c *Core) { c.backlog.ListenerChanged(ev.On) }
+func (c *Core) handleListening(ev event.Listening) { c.backlog.ListenerChanged(ev.On) }
 
-func (Notified) apply(c *Core) { c.backlog.Notified() }
+func (c *Core) handleNotified() { c.backlog.Notified() }
 
-func (ev Announced) apply(c *Core) {
+func (c *Core) handleAnnounced(ev event.Announced) {
 	c.backlog.RowNotified(&ev.Row, c.queuedOpen() && c.jobs.get(ev.Row.Key.ID) == nil)
 }
 

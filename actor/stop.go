@@ -4,9 +4,11 @@ import (
 	"fmt"
 
 	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/actor/effect"
+	"github.com/dispatcherd/dispatcherd/actor/event"
 )
 
-func (ev CancelRequested) apply(c *Core) {
+func (c *Core) handleCancelRequested(ev event.CancelRequested) {
 	for _, id := range ev.Jobs {
 		if j := c.jobs.get(id); j != nil && j.mode == dispatcherd.Queued && j.stop != cancelled {
 			c.tellToStop(j, cancelled)
@@ -14,7 +16,7 @@ func (ev CancelRequested) apply(c *Core) {
 	}
 }
 
-func (ev Abandoned) apply(c *Core) {
+func (c *Core) handleAbandoned(ev event.Abandoned) {
 	j := c.jobs.get(ev.Job)
 	if j == nil || j.mode != dispatcherd.OnDemand {
 		return
@@ -27,7 +29,7 @@ func (ev Abandoned) apply(c *Core) {
 	}
 }
 
-func (Disowned) apply(c *Core) {
+func (c *Core) handleDisowned() {
 	c.disowned = true
 	c.backlog.GateReset()
 	c.giveUpUnsent()
@@ -39,7 +41,7 @@ func (Disowned) apply(c *Core) {
 	}
 }
 
-func (Owned) apply(c *Core) {
+func (c *Core) handleOwned() {
 	c.disowned = false
 	c.backlog.RowsMayHaveCome()
 }
@@ -74,7 +76,7 @@ func (c *Core) overdue(j *job) {
 func (c *Core) hangUp(j *job) {
 	s := c.sessions[j.sentTo]
 	c.stats.HungUp++
-	c.emit(&HangUp{
+	c.emit(&effect.HangUp{
 		Session: s.id, Job: j.id, Attempt: j.attempt,
 		Reason: fmt.Sprintf("the job was told to stop and did not end within %v", c.cfg.CancelGrace),
 	})
@@ -84,7 +86,7 @@ func (c *Core) hangUp(j *job) {
 		if j.stop == timedOut {
 			reason = fmt.Sprintf("timeout: it ran longer than %v, and %s", j.timeout, reason)
 		}
-		c.end(j, c.outcome(j, &Result{Error: reason}))
+		c.end(j, c.outcome(j, &event.Result{Error: reason}))
 	}
 	c.disconnect(s)
 }

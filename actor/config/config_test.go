@@ -1,4 +1,4 @@
-package actor
+package config
 
 import (
 	"testing"
@@ -10,7 +10,7 @@ import (
 )
 
 func TestDefaultConfigIsValidAndHasTheArticlesWeights(t *testing.T) {
-	cfg := DefaultConfig()
+	cfg := Default()
 	require.NoError(t, cfg.Validate())
 	require.Equal(t, scoring.Default(), cfg.Weights)
 	require.Equal(t, 5, cfg.Limits.LostPerList, "article 1: five lost claims")
@@ -40,18 +40,10 @@ func TestInvalidConfigIsRejectedByNameAndValue(t *testing.T) {
 		"retry backoff is 1s up to 999ms, must be 1ms ≤ base ≤ max ≤ 24h":                               func(c *Config) { c.Retry.Max = 999 * time.Millisecond },
 		"outage backoff is 50ms up to 24h0m0.001s, must be 1ms ≤ base ≤ max ≤ 24h":                      func(c *Config) { c.Outage.Max = 24*time.Hour + time.Millisecond },
 	} {
-		cfg := DefaultConfig()
+		cfg := Default()
 		change(&cfg)
 		require.EqualError(t, cfg.Validate(), want)
 	}
-}
-
-func TestNewPanicsOnInvalidConfig(t *testing.T) {
-	require.PanicsWithValue(t, "actor: limit slots is 0, must be at least 1", func() {
-		cfg := DefaultConfig()
-		cfg.Limits.Slots = 0
-		New(cfg)
-	})
 }
 
 func TestEveryLimitHasAName(t *testing.T) {

@@ -1,10 +1,12 @@
-package actor
+// Package effect declares what the core asks the shell to do: one type per effect.
+package effect
 
 import (
 	"time"
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
+	"github.com/dispatcherd/dispatcherd/internal/timing"
 	"github.com/dispatcherd/dispatcherd/scoring"
 )
 
@@ -212,7 +214,7 @@ func (a AnswerKind) String() string {
 // decision, and what the slot was chosen from.
 type Why struct {
 	Terms     scoring.Terms
-	At        Instant // of the decision; a queued job is sent when its claim is answered
-	SlotTypes int     // types that the chosen slot supports: no free compatible slot had fewer
-	Capacity  int     // slots that support the type, free or busy, in the whole cluster
+	At        timing.Instant // of the decision; a queued job is sent when its claim is answered
+	SlotTypes int            // types that the chosen slot supports: no free compatible slot had fewer
+	Capacity  int            // slots that support the type, free or busy, in the whole cluster
 }

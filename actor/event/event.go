@@ -1,4 +1,6 @@
-package actor
+// Package event declares what the shell tells the core: one type per event. actor.Core
+// decides what follows from each.
+package event
 
 import (
 	"time"
@@ -8,7 +10,7 @@ import (
 )
 
 // Event is something that happened to the dispatcher. The set is closed.
-type Event interface{ apply(*Core) }
+type Event interface{ isEvent() }
 
 // Registered brings new slots of a session, the first time or later. The
 // sender has checked the worker's words: types are sorted, unique and valid,
@@ -38,6 +40,15 @@ type ResumeOffer struct {
 	From    contract.Fingerprint // of the session in which the attempt began
 	To      contract.Fingerprint // From with the generation of the offer; 0 = From
 	Slot    dispatcherd.Slot
+}
+
+// Outdated reports whether an offer is known to be older than, or the same as,
+// another one of the same execution. A dispatcher that was stopped for a while may
+// receive the offers of two connections in the other order: the older connection
+// is dead, and what was resumed on the newer one stays there.
+func (o *ResumeOffer) Outdated(other contract.Fingerprint) bool {
+	counted := func(f contract.Fingerprint) bool { return f != 0 && f != o.From }
+	return counted(o.To) && counted(other) && !o.To.Supersedes(other, o.From)
 }
 
 // Unregistered tells that a session is gone, its worker dead or hung up. All
@@ -203,3 +214,29 @@ type Together struct {
 	Events []Event
 	Hold   bool
 }
+
+func (Registered) isEvent()      {}
+func (Unregistered) isEvent()    {}
+func (Withdrew) isEvent()        {}
+func (Released) isEvent()        {}
+func (Reported) isEvent()        {}
+func (Requested) isEvent()       {}
+func (Abandoned) isEvent()       {}
+func (Impatient) isEvent()       {}
+func (Notified) isEvent()        {}
+func (Announced) isEvent()       {}
+func (Listening) isEvent()       {}
+func (CancelRequested) isEvent() {}
+func (Fetched) isEvent()         {}
+func (Claimed) isEvent()         {}
+func (Finished) isEvent()        {}
+func (GateSet) isEvent()         {}
+func (Disowned) isEvent()        {}
+func (Owned) isEvent()           {}
+func (ClusterCapacity) isEvent() {}
+func (Adopted) isEvent()         {}
+func (Drained) isEvent()         {}
+func (Interrupted) isEvent()     {}
+func (HandedOver) isEvent()      {}
+func (Tick) isEvent()            {}
+func (Together) isEvent()        {}

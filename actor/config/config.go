@@ -1,4 +1,6 @@
-package actor
+// Package config holds what an operator may choose of the core: weights, limits and
+// times.
+package config
 
 import (
 	"fmt"
@@ -9,23 +11,13 @@ import (
 	"github.com/dispatcherd/dispatcherd/scoring"
 )
 
-// Instant is local monotonic time in milliseconds from an arbitrary zero. Core
-// never sees the wall clock.
-type Instant = timing.Instant
-
-// Never is the instant that does not come.
-const Never = timing.Never
-
-// Backoff spaces repetitions.
-type Backoff = timing.Backoff
-
 // Config holds what an operator may choose. The zero value is not usable; see
-// DefaultConfig.
+// Default.
 type Config struct {
 	Weights scoring.Weights
 	Limits  Limits
-	Retry   Backoff // of failed attempts
-	Outage  Backoff // of statements that Postgres refused or did not answer
+	Retry   timing.Backoff // of failed attempts
+	Outage  timing.Backoff // of statements that Postgres refused or did not answer
 	// Poll is the time between two full scans, which do not depend on NOTIFY.
 	Poll time.Duration
 	// PollUnsubscribed is the time between two fetches of new rows while NOTIFY does
@@ -75,8 +67,8 @@ type Limits struct {
 // dispatchers.
 const maxPenalty = time.Hour
 
-// DefaultConfig returns the article's weights and the documented bounds.
-func DefaultConfig() Config {
+// Default returns the article's weights and the documented bounds.
+func Default() Config {
 	return Config{
 		Weights: scoring.Default(),
 		Limits: Limits{
@@ -84,8 +76,8 @@ func DefaultConfig() Config {
 			ClaimBatch: 1000, Claims: 1, FinishBatch: 1000, Finishes: 1, Unfinished: 20_000,
 			LaneLength: 4096, LanesPerFetch: 1024, LostPerList: 5, Crashes: 3,
 		},
-		Retry:            Backoff{Base: time.Second, Max: 10 * time.Minute},
-		Outage:           Backoff{Base: 50 * time.Millisecond, Max: 5 * time.Second},
+		Retry:            timing.Backoff{Base: time.Second, Max: 10 * time.Minute},
+		Outage:           timing.Backoff{Base: 50 * time.Millisecond, Max: 5 * time.Second},
 		Poll:             time.Second,
 		PollUnsubscribed: 200 * time.Millisecond,
 		Patience:         100 * time.Millisecond,
@@ -122,8 +114,8 @@ func (c Config) Validate() error {
 	return c.Outage.Validate("outage")
 }
 
-// backlog returns the part that concerns the pending rows.
-func (c Config) backlog() backlog.Config {
+// Backlog returns the part that concerns the pending rows.
+func (c Config) Backlog() backlog.Config {
 	return backlog.Config{
 		Poll: c.Poll, PollUnsubscribed: c.PollUnsubscribed, Patience: c.Patience, Penalty: c.Penalty, Backoff: c.Outage,
 		LaneLength: c.Limits.LaneLength, LanesPerFetch: c.Limits.LanesPerFetch,
