@@ -25,7 +25,7 @@ TWICE      := ./actor/... ./workerproto/...
 # Tests of a daemon as it is built for use.
 AS_BUILT   := TestDaemonKeepsWithinItsMemoryAtFullLoad
 # Packages that do no I/O: what is not covered there has no excuse.
-PURE       := ./scoring ./slotindex ./internal/timing ./backlog ./actor
+PURE       := ./scoring ./slotindex ./internal/timing ./backlog ./actor ./actor/jobstate
 COVERAGE   := 95
 
 .PHONY: help

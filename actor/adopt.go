@@ -8,6 +8,7 @@ import (
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/actor/effect"
 	"github.com/dispatcherd/dispatcherd/actor/event"
+	"github.com/dispatcherd/dispatcherd/actor/jobstate"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/timing"
 )
@@ -103,7 +104,7 @@ func (c *Core) renewLater(o *offered) {
 	if o.later == nil {
 		return
 	}
-	if j := c.jobs.get(o.Job); j != nil && j.state.executing() && j.attempt == o.later.Attempt {
+	if j := c.jobs.get(o.Job); j != nil && j.state.Executing() && j.attempt == o.later.Attempt {
 		c.renew(o.later)
 	}
 }
@@ -199,7 +200,7 @@ func (c *Core) handleAdopted(ev event.Adopted) {
 // renewGeneration notes the newest offer of a job that was adopted by an older
 // one: its worker reconnected while the statement was in flight.
 func (c *Core) renewGeneration(o *offered, noted contract.Fingerprint) {
-	if j := c.jobs.get(o.Job); j != nil && o.renews == 0 && o.To != 0 && o.To != noted && j.state.executing() && j.fingerprint == o.From {
+	if j := c.jobs.get(o.Job); j != nil && o.renews == 0 && o.To != 0 && o.To != noted && j.state.Executing() && j.fingerprint == o.From {
 		c.renew(&offered{ResumeOffer: event.ResumeOffer{Job: o.Job, Attempt: o.Attempt, From: o.From}, renews: o.To})
 	}
 }
@@ -246,7 +247,7 @@ func (c *Core) adoptedJob(o *offered, row *contract.Adopted) *job {
 	j.row.maxAttempts, j.row.failures = row.MaxAttempts, row.Failures
 	j.typ = c.hold(row.Type)
 	c.keep(j)
-	c.move(j, onAdopt)
+	c.move(j, jobstate.OnAdopt)
 	if j.timeout = c.limit(j, row.Timeout); j.timeout > 0 {
 		c.arm(j, c.now.After(max(j.timeout-row.Ran, 0)))
 	}
@@ -282,7 +283,7 @@ func (c *Core) dropOffers(s *session) {
 // connection that is dead and not yet known to be, or detached.
 func (c *Core) resumable(o *event.ResumeOffer) *job {
 	j := c.jobs.get(o.Job)
-	if j == nil || !j.state.executing() || j.attempt != o.Attempt || o.From == 0 || j.fingerprint != o.From ||
+	if j == nil || !j.state.Executing() || j.attempt != o.Attempt || o.From == 0 || j.fingerprint != o.From ||
 		j.stop == leaseLost || o.Outdated(j.generation) || !slices.Contains(o.Slot.Types, c.index.Name(j.typ)) {
 		return nil
 	}
@@ -311,5 +312,5 @@ func (c *Core) resume(o *offered, j *job) {
 	j.slot, j.sentTo, j.generation = ref, s.id, o.To
 	c.slots[ref].job = j
 	c.emit(&effect.Resume{Session: s.id, Slot: o.Slot.ID, Number: o.Slot.Number, Job: j.id, Attempt: j.attempt})
-	c.move(j, onResume)
+	c.move(j, jobstate.OnResume)
 }

@@ -65,7 +65,7 @@ func newSaturatedCore(slots, types, sets, batch int) *saturatedCore {
 			})
 		}
 		m.running = append(m.running, sessionJobs{})
-		m.step(&ev)
+		m.step(ev)
 	}
 	for range 5 * slots / batch { // lanes find their length
 		m.turn()
@@ -175,7 +175,7 @@ func (m *saturatedCore) answer(s statement) {
 		m.finished.Request = s.finish
 		m.feed(&m.finished)
 	default:
-		m.feed(&GateSet{Subscribed: s.subscribed})
+		m.feed(GateSet{Subscribed: s.subscribed})
 	}
 }
 

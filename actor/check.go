@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/actor/jobstate"
 	"github.com/dispatcherd/dispatcherd/slotindex"
 )
 
@@ -58,16 +59,16 @@ func (c *Core) checkJobs() error {
 		switch {
 		case holds && c.slots[j.slot].job != j:
 			return fmt.Errorf("job %d has a slot that holds another job", j.id)
-		case holds != j.state.holdsSlot():
+		case holds != j.state.HoldsSlot():
 			return fmt.Errorf("job %d is %v, and has slot %d", j.id, j.state, j.slot)
-		case j.state.isDetached() && j.alarm == 0:
+		case j.state.IsDetached() && j.alarm == 0:
 			return fmt.Errorf("job %d is detached without a deadline", j.id)
-		case (j.mode == dispatcherd.OnDemand) != (j.state <= abandoned):
+		case (j.mode == dispatcherd.OnDemand) != (j.state <= jobstate.Abandoned):
 			return fmt.Errorf("job %d has mode %v and is %v", j.id, j.mode, j.state)
-		case j.state == unplaced:
+		case j.state == jobstate.Unplaced:
 			return fmt.Errorf("job %d is %v at the end of a step", j.id, j.state)
 		}
-		if j.state == waiting {
+		if j.state == jobstate.Waiting {
 			waiters++
 		}
 	}

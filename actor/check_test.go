@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/actor/jobstate"
 	"github.com/dispatcherd/dispatcherd/backlog"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
@@ -19,8 +20,8 @@ func TestCheckSeesEveryKindOfDamage(t *testing.T) {
 		"job on another slot":    func(c *Core) { c.jobs.get(-1).slot = 1 },
 		"job of another type":    func(c *Core) { c.jobs.get(-1).typ, _ = c.index.Lookup("excel") },
 		"two jobs on one slot":   func(c *Core) { c.jobs.get(-3).slot = 0 },
-		"running without slot":   func(c *Core) { c.jobs.get(-3).state = serving },
-		"waiting with a slot":    func(c *Core) { c.jobs.get(-1).state = waiting },
+		"running without slot":   func(c *Core) { c.jobs.get(-3).state = jobstate.Serving },
+		"waiting with a slot":    func(c *Core) { c.jobs.get(-1).state = jobstate.Waiting },
 		"row among the requests": func(c *Core) { c.jobs.get(-1).mode = dispatcherd.Queued },
 		"requests":               func(c *Core) { c.requests++ },
 		"jobs of a type":         func(c *Core) { c.jobs.perType[0]++ },

@@ -6,6 +6,7 @@ import (
 
 	"github.com/dispatcherd/dispatcherd/actor/effect"
 	"github.com/dispatcherd/dispatcherd/actor/event"
+	"github.com/dispatcherd/dispatcherd/actor/jobstate"
 	"github.com/dispatcherd/dispatcherd/backlog"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
@@ -67,7 +68,7 @@ func (c *Core) claimRequest(jobs []*job) *contract.ClaimRequest {
 	}
 	r.IDs, r.Types, cl.types = r.IDs[:0], r.Types[:0], cl.types[:0]
 	for _, j := range jobs {
-		c.move(j, onClaim)
+		c.move(j, jobstate.OnClaim)
 		r.IDs = append(r.IDs, j.id)
 		cl.types = append(cl.types, j.typ)
 	}
@@ -92,7 +93,7 @@ func (c *Core) claimRequest(jobs []*job) *contract.ClaimRequest {
 // sent.
 func (c *Core) dropUnplaced() {
 	c.claims.next = slices.DeleteFunc(c.claims.next, func(j *job) bool {
-		if j.state != unplaced {
+		if j.state != jobstate.Unplaced {
 			return false
 		}
 		c.giveUp(j)
@@ -111,11 +112,13 @@ func (c *Core) giveUpUnsent() {
 // giveUp ends a reservation whose row is as pending as it was.
 func (c *Core) giveUp(j *job) {
 	c.putBack(j)
-	c.move(j, onGiveUp)
+	c.move(j, jobstate.OnGiveUp)
 }
 
 // claimInFlight reports whether a claim that was sent decides about the job.
-func (j *job) claimInFlight() bool { return j != nil && j.state >= claiming && j.state <= unresolved }
+func (j *job) claimInFlight() bool {
+	return j != nil && j.state >= jobstate.Claiming && j.state <= jobstate.Unresolved
+}
 
 func (c *Core) handleClaimed(ev event.Claimed) {
 	f := c.claims.find(ev.Request.Token)
@@ -156,7 +159,7 @@ func (c *Core) claimUnknown(f *claimInFlight, r *contract.ClaimRequest) {
 	c.claims.unresolved = append(c.claims.unresolved, r)
 	for _, id := range r.IDs {
 		if j := c.jobs.get(id); j.claimInFlight() {
-			c.move(j, onUnknown)
+			c.move(j, jobstate.OnUnknown)
 		}
 	}
 }
@@ -176,16 +179,16 @@ func (c *Core) won(w *contract.Won) {
 	j.row.maxAttempts, j.row.failures = w.MaxAttempts, w.Failures
 	j.timeout, j.payload = c.limit(j, w.Timeout), w.Payload
 	if c.draining || j.stop == cancelled {
-		c.move(j, onUnwanted)
+		c.move(j, jobstate.OnUnwanted)
 		return
 	}
-	c.move(j, onWin)
+	c.move(j, jobstate.OnWin)
 }
 
 // notWon ends the reservation of a row that another dispatcher has. A claim with
 // an unknown outcome most likely never arrived, and then no other has it.
 func (c *Core) notWon(j *job) {
-	if j.state == unresolved {
+	if j.state == jobstate.Unresolved {
 		c.giveUp(j)
 		return
 	}
@@ -193,5 +196,5 @@ func (c *Core) notWon(j *job) {
 	if c.backlog.Lost(backlog.Lane{Type: j.typ, Priority: j.priority, NonLocal: j.row.nonLocal}, j.row.batch) {
 		c.stats.StaleBatches++
 	}
-	c.move(j, onGiveUp)
+	c.move(j, jobstate.OnGiveUp)
 }

@@ -407,7 +407,7 @@ func (w *world) cmdSlots(words, []string) {
 		state := "free"
 		if s.job != nil {
 			state = "busy with " + w.name(s.job.id)
-			if s.job.state.claimPending() {
+			if s.job.state.ClaimPending() {
 				state = "reserved for " + w.name(s.job.id)
 			}
 		}

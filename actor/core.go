@@ -10,6 +10,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/actor/config"
 	"github.com/dispatcherd/dispatcherd/actor/effect"
 	"github.com/dispatcherd/dispatcherd/actor/event"
+	"github.com/dispatcherd/dispatcherd/actor/jobstate"
 	"github.com/dispatcherd/dispatcherd/backlog"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/timing"
@@ -154,7 +155,7 @@ type job struct {
 	attempt     dispatcherd.Attempt
 	priority    dispatcherd.Priority
 	mode        dispatcherd.Mode
-	state       jobState
+	state       jobstate.State
 	stop        stopReason
 	crashes     int32
 	timeout     time.Duration // of the attempt, or the request's deadline; 0 = none

@@ -5,6 +5,7 @@ import (
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/actor/effect"
+	"github.com/dispatcherd/dispatcherd/actor/jobstate"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/slotindex"
 )
@@ -26,8 +27,8 @@ type sessionEnd struct {
 func (c *Core) workerLost(j *job, end *sessionEnd, withdrawn bool) {
 	faultless := end.disconnected || j.stop == leaseLost
 	switch {
-	case j.state.claimPending():
-		c.move(j, onSlotLost)
+	case j.state.ClaimPending():
+		c.move(j, jobstate.OnSlotLost)
 	case j.mode == dispatcherd.OnDemand:
 		c.requestWorkerLost(j, faultless || withdrawn)
 	case c.leaving && !faultless && j.stop != cancelled && !end.session.notResumable:
@@ -43,16 +44,16 @@ func (c *Core) workerLost(j *job, end *sessionEnd, withdrawn bool) {
 // requestWorkerLost returns a request to its place in the queue, until it has
 // crashed too many workers.
 func (c *Core) requestWorkerLost(j *job, faultless bool) {
-	if faultless && j.state == serving && !c.draining {
+	if faultless && j.state == jobstate.Serving && !c.draining {
 		c.requeue(j)
 		return
 	}
 	j.crashes++
 	c.stats.Crashed++
 	switch {
-	case j.state == abandoned:
+	case j.state == jobstate.Abandoned:
 		c.logEnd(j, 0, effect.AnswerFailed)
-		c.move(j, onAnswer)
+		c.move(j, jobstate.OnAnswer)
 	case int(j.crashes) >= c.cfg.Limits.Crashes:
 		c.stats.Quarantine++
 		c.answer(j, effect.AnswerFailed, nil, fmt.Sprintf("%d workers died while they ran it", j.crashes))
@@ -90,7 +91,7 @@ func (c *Core) crashed(j *job, suspects int) {
 // quarantine. With more than one of them the death proves nothing against any.
 func (c *Core) suspects(refs []slotindex.Ref) (n int) {
 	for _, ref := range refs {
-		if j := c.slots[ref].job; j != nil && j.state.executing() && j.stop < leaseLost && c.isSuspect(j) {
+		if j := c.slots[ref].job; j != nil && j.state.Executing() && j.stop < leaseLost && c.isSuspect(j) {
 			n++
 		}
 	}

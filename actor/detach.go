@@ -5,6 +5,7 @@ import (
 
 	"github.com/dispatcherd/dispatcherd/actor/effect"
 	"github.com/dispatcherd/dispatcherd/actor/event"
+	"github.com/dispatcherd/dispatcherd/actor/jobstate"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
@@ -26,7 +27,7 @@ func (c *Core) detachAll(s *session, except *job) {
 	}
 	for _, ref := range slices.Clone(s.slots) {
 		j := c.slots[ref].job
-		if j == nil || j == except || j.fingerprint == 0 || j.stop == leaseLost || j.state != running && j.state != stopping {
+		if j == nil || j == except || j.fingerprint == 0 || j.stop == leaseLost || j.state != jobstate.Running && j.state != jobstate.Stopping {
 			continue
 		}
 		c.leaveSlot(j)
@@ -42,12 +43,12 @@ func (c *Core) detach(j *job) {
 		return
 	}
 	c.stats.Detached++
-	c.move(j, onDetach)
+	c.move(j, jobstate.OnDetach)
 }
 
 // notResumed ends a detached job whose worker did not come back in time.
 func (c *Core) notResumed(j *job) {
-	if j.state == detachedStopping {
+	if j.state == jobstate.DetachedStopping {
 		c.end(j, c.outcome(j, &event.Result{Error: "it was told to stop, its worker was disconnected, and did not resume it"}))
 		return
 	}
@@ -59,7 +60,7 @@ func (c *Core) notResumed(j *job) {
 // next dispatcher.
 func (c *Core) leave(j *job) {
 	c.stats.Left++
-	c.move(j, onLeave)
+	c.move(j, jobstate.OnLeave)
 }
 
 // rejectSession tells a session why it must end though its worker is well. The

@@ -24,7 +24,7 @@
 //
 // A slot is free, reserved, or busy. A session that ends while a claim for its
 // slot is in flight gives a won job without a slot: its row is released at once.
-// See jobstate.go for the states of a job in hand.
+// See package jobstate for the states of a job in hand.
 //
 // # A decision
 //

@@ -3,6 +3,7 @@ package actor
 import (
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/actor/effect"
+	"github.com/dispatcherd/dispatcherd/actor/jobstate"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
@@ -15,7 +16,7 @@ func (c *Core) handleDrained() {
 	c.backlog.Drain()
 	c.giveUpUnsent()
 	for _, j := range c.inHand() {
-		if j.state == waiting {
+		if j.state == jobstate.Waiting {
 			c.answer(j, effect.AnswerStopping, nil, "the dispatcher is about to stop")
 		}
 	}
@@ -32,10 +33,10 @@ func (c *Core) handleHandedOver() {
 	c.leaving = true
 	for _, j := range c.inHand() {
 		switch {
-		case !j.state.executing():
+		case !j.state.Executing():
 		case j.mode == dispatcherd.OnDemand:
 			c.interruptRequest(j)
-		case j.state.isDetached():
+		case j.state.IsDetached():
 			c.leave(j)
 		}
 	}
@@ -44,7 +45,7 @@ func (c *Core) handleHandedOver() {
 func (c *Core) handleInterrupted() {
 	for _, j := range c.inHand() {
 		switch {
-		case !j.state.executing():
+		case !j.state.Executing():
 		case j.mode == dispatcherd.OnDemand:
 			c.interruptRequest(j)
 		default:

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/actor/jobstate"
 	"github.com/dispatcherd/dispatcherd/backlog"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/scoring"
@@ -90,7 +91,7 @@ func (c *Core) Explain(q Inquiry) Explanation {
 	x.OtherSlots = c.otherCapacity[x.Type]
 	x.Terms = c.cfg.Weights.Score(a.mode, a.priority, int64(c.now)-a.arrival, c.capacityOf(&a))
 	a.score = x.Terms.Total()
-	if j != nil && j.state != waiting {
+	if j != nil && j.state != jobstate.Waiting {
 		x.Reasons = []Reason{reasonInHand(j)}
 		x.Slot = 0
 		if j.slot != noSlot {
@@ -119,9 +120,9 @@ func (c *Core) Explain(q Inquiry) Explanation {
 // reasonInHand tells what a job that waits no more does.
 func reasonInHand(j *job) Reason {
 	switch {
-	case j.state.executing():
+	case j.state.Executing():
 		return ReasonRunning
-	case j.state == recording:
+	case j.state == jobstate.Recording:
 		return ReasonRecording
 	}
 	return ReasonClaimed
@@ -392,7 +393,7 @@ func (c *Core) reasons(x *Explanation, a *asked, q Inquiry, unknown, full bool) 
 // if it does not wait.
 func (c *Core) RankOfRequest(id dispatcherd.JobID) (rank, waits int, ok bool) {
 	a, j := c.identify(Inquiry{ID: id})
-	if j == nil || j.state != waiting {
+	if j == nil || j.state != jobstate.Waiting {
 		return 0, 0, false
 	}
 	a.score = c.score(j.mode, j.priority, c.ageMS(j), j.typ).Total()

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/actor/jobstate"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/scoring"
 )
@@ -185,7 +186,7 @@ func (p *randomState) expected() (ranks, hidden map[dispatcherd.JobID]int) {
 	for _, q := range p.jobs {
 		h := head{number: int64(q.ID), mode: dispatcherd.Queued, arrival: int64(p.now) - (p.table.now/1000 - floorMS(q.RunAt))}
 		t, known := p.core.index.Lookup(q.Type)
-		if j := p.core.jobs.get(q.ID); j != nil && j.state != waiting {
+		if j := p.core.jobs.get(q.ID); j != nil && j.state != jobstate.Waiting {
 			continue
 		}
 		if q.ID < 0 {

@@ -8,12 +8,13 @@ import (
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/actor/effect"
 	"github.com/dispatcherd/dispatcherd/actor/event"
+	"github.com/dispatcherd/dispatcherd/actor/jobstate"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
 // end ends the attempt of a running job.
 func (c *Core) end(j *job, f contract.Finish) {
-	c.move(j, onFinish)
+	c.move(j, jobstate.OnFinish)
 	c.recordEnd(j, f)
 }
 
@@ -96,7 +97,7 @@ func (c *Core) handleFinished(ev event.Finished) {
 // stale. A row that is pending again without delay goes back to its lane.
 func (c *Core) recorded(f *contract.Finish, stale bool) {
 	j := c.jobs.get(f.ID)
-	if j == nil || j.state != recording || j.attempt != f.Attempt {
+	if j == nil || j.state != jobstate.Recording || j.attempt != f.Attempt {
 		return
 	}
 	switch {
@@ -115,7 +116,7 @@ func (c *Core) recorded(f *contract.Finish, stale bool) {
 	default:
 		c.backlog.Departed(j.typ, j.priority, j.row.key)
 	}
-	c.move(j, onRecorded)
+	c.move(j, jobstate.OnRecorded)
 }
 
 // maxRetryDelay bounds the delay that a worker asks for.
@@ -146,7 +147,7 @@ func (c *Core) endAttempt(from dispatcherd.SessionID, r *event.Result) {
 // session executes. Otherwise the worker is told so.
 func (c *Core) isCurrent(j *job, from dispatcherd.SessionID, id dispatcherd.JobID, a dispatcherd.Attempt) bool {
 	switch {
-	case j == nil || j.attempt != a || !j.state.executing():
+	case j == nil || j.attempt != a || !j.state.Executing():
 		c.stats.Stale++
 		c.emit(c.memory.stale.add(effect.Stale{Session: from, Job: id, Attempt: a}))
 		return false

@@ -6,6 +6,7 @@ import (
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/actor/effect"
+	"github.com/dispatcherd/dispatcherd/actor/jobstate"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/timing"
 )
@@ -18,7 +19,7 @@ func (c *Core) newJob() *job {
 	} else {
 		c.spare = j.request.next
 	}
-	*j = job{slot: noSlot, state: notInHand, sentAt: notSent}
+	*j = job{slot: noSlot, state: jobstate.NotInHand, sentAt: notSent}
 	return j
 }
 
@@ -42,42 +43,42 @@ func (c *Core) forget(j *job) {
 }
 
 // move makes a transition. An impossible one is a violated invariant.
-func (c *Core) move(j *job, ev jobEvent) {
-	t := transitions[j.state][ev]
-	if t.next == 0 {
+func (c *Core) move(j *job, ev jobstate.Event) {
+	next, do := jobstate.Next(j.state, ev)
+	if next == 0 {
 		panic(fmt.Sprintf("actor: impossible transition: %v of job %d, which is %v", ev, j.id, j.state))
 	}
-	j.state = t.next
-	for rest := t.do; rest != 0; rest &= rest - 1 {
+	j.state = next
+	for rest := do; rest != 0; rest &= rest - 1 {
 		c.act(j, rest&-rest)
 	}
 }
 
-func (c *Core) act(j *job, do actions) {
+func (c *Core) act(j *job, do jobstate.Actions) {
 	switch do {
-	case freeSlot:
+	case jobstate.FreeSlot:
 		c.freeSlot(j)
-	case dequeue:
+	case jobstate.Dequeue:
 		c.dequeue(j)
-	case disarm:
+	case jobstate.Disarm:
 		c.disarm(j)
-	case keepTimeout:
+	case jobstate.KeepTimeout:
 		j.keepTimeout()
-	case restoreTimeout:
+	case jobstate.RestoreTimeout:
 		c.restoreTimeout(j)
-	case assignLater:
+	case jobstate.AssignLater:
 		c.claims.unassigned = append(c.claims.unassigned, j)
-	case sendJob:
+	case jobstate.SendJob:
 		c.send(j)
-	case sendCancel:
+	case jobstate.SendCancel:
 		c.sendCancel(j)
-	case armGrace:
+	case jobstate.ArmGrace:
 		c.arm(j, c.now.After(c.cfg.CancelGrace))
-	case armResume:
+	case jobstate.ArmResume:
 		c.arm(j, c.now.After(c.cfg.Resume))
-	case release:
+	case jobstate.ReleaseRow:
 		c.releaseRow(j)
-	case forget:
+	case jobstate.Forget:
 		c.forget(j)
 	}
 }
@@ -108,7 +109,7 @@ func (c *Core) sendCancel(j *job) {
 // is detached or whose claim is in flight stops when it would continue.
 func (c *Core) tellToStop(j *job, reason stopReason) {
 	j.stop = max(j.stop, reason)
-	c.move(j, onStop)
+	c.move(j, jobstate.OnStop)
 }
 
 // putBack returns the row of a job to its lane: it is pending again.

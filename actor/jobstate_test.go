@@ -9,27 +9,28 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/actor/jobstate"
 )
 
 // stateSetups are the commands that bring a job into each state. The job is the
 // row "letter" or the request "call".
-var stateSetups = map[jobState]string{
-	waiting:          "request call type=pdf wait=yes",
-	serving:          "register worker=ann types=(pdf); request call type=pdf",
-	abandoned:        "register worker=ann types=(pdf); request call type=pdf; abandon call",
-	reserved:         "register worker=ann types=(pdf) slots=2; hold claim; insert first; run; insert letter; run",
-	unplaced:         "register worker=ann types=(pdf) slots=2; hold claim; insert first; run; insert letter; run; preempt",
-	claiming:         "register worker=ann types=(pdf); hold claim; insert letter; run",
-	slotless:         "register worker=ann types=(pdf); hold claim; insert letter; run; kill ann",
-	preempted:        "register worker=ann types=(pdf); hold claim; insert letter; run; request other type=pdf",
-	unresolved:       "register worker=ann types=(pdf); hold claim; insert letter; run; answer claim unknown",
-	unassigned:       "register worker=ann types=(pdf); hold claim; insert letter; run; request other type=pdf; win",
-	running:          "register worker=ann types=(pdf); insert letter; run",
-	revoked:          "register worker=ann types=(pdf); insert letter; run; disown",
-	stopping:         "register worker=ann types=(pdf); insert letter; run; cancel letter",
-	detached:         "config slots=2; register worker=ann types=(pdf); insert letter; run; register worker=ann types=(pdf) slots=9",
-	detachedStopping: "config slots=2; register worker=ann types=(pdf); insert letter; run; register worker=ann types=(pdf) slots=9; cancel letter",
-	recording:        "register worker=ann types=(pdf); insert letter; run; hold finish; done letter",
+var stateSetups = map[jobstate.State]string{
+	jobstate.Waiting:          "request call type=pdf wait=yes",
+	jobstate.Serving:          "register worker=ann types=(pdf); request call type=pdf",
+	jobstate.Abandoned:        "register worker=ann types=(pdf); request call type=pdf; abandon call",
+	jobstate.Reserved:         "register worker=ann types=(pdf) slots=2; hold claim; insert first; run; insert letter; run",
+	jobstate.Unplaced:         "register worker=ann types=(pdf) slots=2; hold claim; insert first; run; insert letter; run; preempt",
+	jobstate.Claiming:         "register worker=ann types=(pdf); hold claim; insert letter; run",
+	jobstate.Slotless:         "register worker=ann types=(pdf); hold claim; insert letter; run; kill ann",
+	jobstate.Preempted:        "register worker=ann types=(pdf); hold claim; insert letter; run; request other type=pdf",
+	jobstate.Unresolved:       "register worker=ann types=(pdf); hold claim; insert letter; run; answer claim unknown",
+	jobstate.Unassigned:       "register worker=ann types=(pdf); hold claim; insert letter; run; request other type=pdf; win",
+	jobstate.Running:          "register worker=ann types=(pdf); insert letter; run",
+	jobstate.Revoked:          "register worker=ann types=(pdf); insert letter; run; disown",
+	jobstate.Stopping:         "register worker=ann types=(pdf); insert letter; run; cancel letter",
+	jobstate.Detached:         "config slots=2; register worker=ann types=(pdf); insert letter; run; register worker=ann types=(pdf) slots=9",
+	jobstate.DetachedStopping: "config slots=2; register worker=ann types=(pdf); insert letter; run; register worker=ann types=(pdf) slots=9; cancel letter",
+	jobstate.Recording:        "register worker=ann types=(pdf); insert letter; run; hold finish; done letter",
 }
 
 // expectedTransitions lists every possible cell: state, event, next state, then
@@ -108,7 +109,7 @@ not in hand       adopt      running
 `
 
 // inState returns a core with a job in a state.
-func inState(t *testing.T, s jobState) (*world, *job) {
+func inState(t *testing.T, s jobstate.State) (*world, *job) {
 	w := newWorld(t)
 	c := w.at.core
 	for command := range strings.SplitSeq(stateSetups[s], "; ") {
@@ -127,7 +128,7 @@ func inState(t *testing.T, s jobState) (*world, *job) {
 		}
 		c = w.at.core
 	}
-	if s == notInHand {
+	if s == jobstate.NotInHand {
 		j := c.newJob()
 		j.typ = c.hold("pdf")
 		return w, j
@@ -143,10 +144,10 @@ func inState(t *testing.T, s jobState) (*world, *job) {
 }
 
 // moved makes one transition and describes what it did.
-func moved(t *testing.T, s jobState, ev jobEvent) (line string, possible bool) {
+func moved(t *testing.T, s jobstate.State, ev jobstate.Event) (line string, possible bool) {
 	w, j := inState(t, s)
 	c := w.at.core
-	if ev == onStart || ev == onAssign {
+	if ev == jobstate.OnStart || ev == jobstate.OnAssign {
 		ref := c.addTaken(&session{id: 99}, dispatcherd.Slot{ID: 77, Number: 7, Types: []string{"pdf"}})
 		c.assign(j, ref)
 	}
@@ -162,8 +163,8 @@ func moved(t *testing.T, s jobState, ev jobEvent) (line string, possible bool) {
 	}()
 	c.move(j, ev)
 	next, names := j.state, []string{}
-	if c.jobs.get(id) == nil && s != notInHand {
-		next = notInHand
+	if c.jobs.get(id) == nil && s != jobstate.NotInHand {
+		next = jobstate.NotInHand
 	}
 	for _, e := range c.fx {
 		names = append(names, nameOf(e))
@@ -180,8 +181,8 @@ func TestEveryCellOfTheStateMachine(t *testing.T) {
 		expected[strings.TrimRight(line, " ")] = true
 	}
 	cells := 0
-	for s := notInHand; s < jobStates; s++ {
-		for ev := range jobEvents {
+	for s := jobstate.NotInHand; s < jobstate.States; s++ {
+		for ev := range jobstate.Events {
 			line, possible := moved(t, s, ev)
 			line = strings.TrimRight(line, " ")
 			if !possible {
@@ -194,35 +195,24 @@ func TestEveryCellOfTheStateMachine(t *testing.T) {
 	require.Equal(t, len(expected), cells)
 }
 
-func TestStatesEventsAndActionsHaveNames(t *testing.T) {
-	for s := notInHand; s < jobStates; s++ {
-		require.NotEmpty(t, s.String())
-	}
-	for ev := range jobEvents {
-		require.NotEmpty(t, ev.String())
-	}
-	require.Equal(t, []string{"free slot", "forget"}, (freeSlot | forget).names())
-	require.Equal(t, forget, actions(1)<<(len(actionNames)-1))
-}
-
 // documentedStates is the table of ARCHITECTURE.md.
 func documentedStates() string {
 	var b strings.Builder
 	b.WriteString("| state | slot | event → next state (actions) |\n|---|---|---|\n")
-	for s := notInHand; s < jobStates; s++ {
+	for s := jobstate.NotInHand; s < jobstate.States; s++ {
 		slot := ""
-		if s.holdsSlot() {
+		if s.HoldsSlot() {
 			slot = "yes"
 		}
 		var cells []string
-		for ev := range jobEvents {
-			next := transitions[s][ev]
-			if next.next == 0 {
+		for ev := range jobstate.Events {
+			next, do := jobstate.Next(s, ev)
+			if next == 0 {
 				continue
 			}
-			cell := fmt.Sprintf("%v → %v", ev, next.next)
-			if next.do != 0 {
-				cell += " (" + strings.Join(next.do.names(), ", ") + ")"
+			cell := fmt.Sprintf("%v → %v", ev, next)
+			if do != 0 {
+				cell += " (" + strings.Join(do.Names(), ", ") + ")"
 			}
 			cells = append(cells, cell)
 		}

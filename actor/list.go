@@ -42,7 +42,7 @@ func (c *Core) slotInfo(ref slotindex.Ref) SlotInfo {
 	}
 	if j := s.job; j != nil {
 		info.State, info.Job, info.JobType, info.Attempt = "busy", j.id, c.index.Name(j.typ), j.attempt
-		if j.state.claimPending() {
+		if j.state.ClaimPending() {
 			info.State = "reserved"
 		}
 	}

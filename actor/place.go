@@ -5,6 +5,7 @@ import (
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/actor/effect"
+	"github.com/dispatcherd/dispatcherd/actor/jobstate"
 	"github.com/dispatcherd/dispatcherd/backlog"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/slotindex"
@@ -178,7 +179,7 @@ func (c *Core) placeCandidate(h head) {
 	mustHave(ok)
 	c.assign(j, ref)
 	c.keep(j)
-	c.move(j, onReserve)
+	c.move(j, jobstate.OnReserve)
 	c.claims.next = append(c.claims.next, j)
 }
 
@@ -195,7 +196,7 @@ func (c *Core) startRequest(h *head, ref slotindex.Ref) {
 	j := c.types[h.typ].demand[h.priority].first
 	c.assign(j, ref)
 	j.attempt++
-	c.move(j, onStart)
+	c.move(j, jobstate.OnStart)
 	s := &c.slots[j.slot]
 	c.emit(c.memory.started.add(effect.Started{Job: j.id, Slot: c.index.SlotID(j.slot), Worker: s.session.worker}))
 }

@@ -2,6 +2,7 @@ package actor
 
 import (
 	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/actor/jobstate"
 	"github.com/dispatcherd/dispatcherd/slotindex"
 )
 
@@ -85,8 +86,8 @@ func (c *Core) latestBelow(h *head, jobs []*job, best *job) *job {
 func (c *Core) preempt(j *job) slotindex.Ref {
 	ref := j.slot
 	j.slot, c.slots[ref].job = noSlot, nil
-	c.move(j, onPreempt)
-	if j.state == unplaced {
+	c.move(j, jobstate.OnPreempt)
+	if j.state == jobstate.Unplaced {
 		c.claims.unplaced = true
 	}
 	c.stats.Preempted++
@@ -118,10 +119,10 @@ func (c *Core) assignClaimed() (again bool) {
 	for _, j := range c.claims.unassigned {
 		if ref, ok := c.slotForClaimed(j); ok {
 			c.assign(j, ref)
-			c.move(j, onAssign)
+			c.move(j, jobstate.OnAssign)
 			continue
 		}
-		c.move(j, onUnwanted)
+		c.move(j, jobstate.OnUnwanted)
 	}
 	clear(c.claims.unassigned)
 	c.claims.unassigned = c.claims.unassigned[:0]

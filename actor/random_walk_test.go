@@ -120,7 +120,7 @@ func (w *randomWalk) feed(ev Event) {
 func (w *randomWalk) report(fx []Effect) {
 	a := w.audit
 	reservation := func(id dispatcherd.JobID) dispatcherd.SlotID {
-		if j := w.core.jobs.get(id); j != nil && j.slot != noSlot && j.state.claimPending() {
+		if j := w.core.jobs.get(id); j != nil && j.slot != noSlot && j.state.ClaimPending() {
 			return w.core.index.SlotID(j.slot)
 		}
 		return noSlotID

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/actor/jobstate"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/scoring"
 )
@@ -308,7 +309,7 @@ func (h *history) syncReference() {
 		h.reference.slots[e.Slot].busy = true
 	}
 	for _, j := range h.core.inHand() {
-		if j.id < 0 && j.state == waiting {
+		if j.id < 0 && j.state == jobstate.Waiting {
 			h.reference.waiting[j.id] = &referenceJob{id: j.id, typ: h.core.index.Name(j.typ), priority: j.priority, since: int64(j.request.arrival)}
 		} else {
 			delete(h.reference.waiting, j.id)

@@ -6,6 +6,7 @@ import (
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/actor/effect"
 	"github.com/dispatcherd/dispatcherd/actor/event"
+	"github.com/dispatcherd/dispatcherd/actor/jobstate"
 	"github.com/dispatcherd/dispatcherd/internal/timing"
 	"github.com/dispatcherd/dispatcherd/slotindex"
 )
@@ -28,7 +29,7 @@ func (c *Core) handleRequested(ev event.Requested) {
 	}
 	j.typ = c.hold(ev.Type)
 	c.keep(j)
-	c.move(j, onEnqueue)
+	c.move(j, jobstate.OnEnqueue)
 	c.types[j.typ].demand[j.priority].push(j)
 	c.enqueued(j)
 }
@@ -70,7 +71,7 @@ func (c *Core) dequeue(j *job) {
 
 // requeue returns a request that was running to its place in the queue.
 func (c *Core) requeue(j *job) {
-	c.move(j, onRequeue)
+	c.move(j, jobstate.OnRequeue)
 	j.sentAt = notSent
 	c.types[j.typ].demand[j.priority].putBack(j)
 	c.enqueued(j)
@@ -81,16 +82,16 @@ func (c *Core) endRequest(j *job, r *event.Result) {
 	switch {
 	case r.OK:
 		c.answer(j, effect.AnswerDone, r.Value, "")
-	case r.Returned && j.state == serving && !c.draining && int(j.request.returns) < c.cfg.Limits.Crashes:
+	case r.Returned && j.state == jobstate.Serving && !c.draining && int(j.request.returns) < c.cfg.Limits.Crashes:
 		j.request.returns++
 		c.requeue(j)
 	case r.Returned && c.draining:
 		c.answer(j, effect.AnswerStopping, nil, "the worker returned the request and the dispatcher is about to stop")
 	case r.Returned:
 		c.answer(j, effect.AnswerFailed, nil, "workers returned the request again and again")
-	case c.pastDeadline(j) && j.state == serving: // the worker, which measures the time too, was faster than the alarm
+	case c.pastDeadline(j) && j.state == jobstate.Serving: // the worker, which measures the time too, was faster than the alarm
 		c.answerLate(j)
-		c.move(j, onAnswer)
+		c.move(j, jobstate.OnAnswer)
 	default:
 		c.answer(j, effect.AnswerFailed, nil, r.Error)
 	}
@@ -99,16 +100,16 @@ func (c *Core) endRequest(j *job, r *event.Result) {
 // answer ends a request. The caller of an abandoned one was answered before, or
 // hung up.
 func (c *Core) answer(j *job, kind effect.AnswerKind, result []byte, reason string) {
-	if j.state == abandoned && c.pastDeadline(j) {
+	if j.state == jobstate.Abandoned && c.pastDeadline(j) {
 		c.logEnd(j, 0, effect.AnswerLate)
 	} else {
 		c.logEnd(j, 0, kind)
 	}
-	if j.state != abandoned {
+	if j.state != jobstate.Abandoned {
 		c.stats.Answered++
 		c.reply(effect.Answer{Job: j.id, Kind: kind, Result: result, Reason: reason})
 	}
-	c.move(j, onAnswer)
+	c.move(j, jobstate.OnAnswer)
 }
 
 func (c *Core) reply(a effect.Answer) { c.emit(c.memory.answer.add(a)) }
@@ -154,14 +155,14 @@ func (c *Core) pastDeadline(j *job) bool {
 // expireRequest ends a request whose alarm rings.
 func (c *Core) expireRequest(j *job) {
 	switch {
-	case j.state != waiting:
+	case j.state != jobstate.Waiting:
 		c.tellToStop(j, timedOut)
 		c.answerLate(j)
 	case j.request.noCapacityAt != 0 && !c.pastDeadline(j):
 		c.answerUnsupported(j)
 	default:
 		c.answerLate(j)
-		c.move(j, onAnswer)
+		c.move(j, jobstate.OnAnswer)
 	}
 }
 
@@ -169,11 +170,11 @@ func (c *Core) expireRequest(j *job) {
 // separately, and whether no slot could have kept it.
 func (c *Core) answerLate(j *job) {
 	c.stats.Late++
-	if j.state != abandoned { // an abandoned execution ends later
+	if j.state != jobstate.Abandoned { // an abandoned execution ends later
 		c.logEnd(j, 0, effect.AnswerLate)
 	}
 	reason := "the deadline passed"
-	if j.state == waiting && c.index.Capacity(j.typ) == 0 {
+	if j.state == jobstate.Waiting && c.index.Capacity(j.typ) == 0 {
 		reason += "; no slot supports type \"" + c.index.Name(j.typ) + "\""
 	}
 	c.reply(effect.Answer{Job: j.id, Kind: effect.AnswerLate, Reason: reason})
@@ -187,7 +188,7 @@ func (c *Core) answerUnsupported(j *job) {
 		Job: j.id, Kind: effect.AnswerUnsupported,
 		Reason: "no slot supports type \"" + c.index.Name(j.typ) + "\", and none came in time",
 	})
-	c.move(j, onAnswer)
+	c.move(j, jobstate.OnAnswer)
 }
 
 func (c *Core) handleImpatient(ev event.Impatient) {
@@ -199,7 +200,7 @@ func (c *Core) handleImpatient(ev event.Impatient) {
 // WaitsForCapacity reports whether a request waits and no slot supports its type.
 func (c *Core) WaitsForCapacity(id dispatcherd.JobID) bool {
 	j := c.jobs.get(id)
-	return j != nil && j.state == waiting && c.index.Capacity(j.typ) == 0
+	return j != nil && j.state == jobstate.Waiting && c.index.Capacity(j.typ) == 0
 }
 
 // Offered reports whether a slot supports a type, here or, as far as they have

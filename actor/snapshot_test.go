@@ -75,7 +75,7 @@ func (h *history) decideOnly(events ...Event) {
 		got[e.Slot] = runs
 	}
 	for _, j := range h.core.inHand() {
-		if j.state.claimPending() && j.slot != noSlot {
+		if j.state.ClaimPending() && j.slot != noSlot {
 			got[h.core.index.SlotID(j.slot)] = j.id
 		}
 	}

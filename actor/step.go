@@ -32,17 +32,26 @@ func (c *Core) Step(now timing.Instant, ev event.Event, fx []effect.Effect) []ef
 	return fx
 }
 
-// apply tells the core of one event. The frequent ones stand first.
+// apply tells the core of one event. The frequent ones stand first; a caller may give
+// them by pointer, to use their memory again.
 func (c *Core) apply(ev event.Event) {
 	switch ev := ev.(type) {
 	case event.Released:
 		c.handleReleased(ev)
+	case *event.Released:
+		c.handleReleased(*ev)
 	case event.Claimed:
 		c.handleClaimed(ev)
+	case *event.Claimed:
+		c.handleClaimed(*ev)
 	case event.Fetched:
 		c.handleFetched(ev)
+	case *event.Fetched:
+		c.handleFetched(*ev)
 	case event.Finished:
 		c.handleFinished(ev)
+	case *event.Finished:
+		c.handleFinished(*ev)
 	case event.Requested:
 		c.handleRequested(ev)
 	case event.Tick:

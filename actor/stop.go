@@ -6,6 +6,7 @@ import (
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/actor/effect"
 	"github.com/dispatcherd/dispatcherd/actor/event"
+	"github.com/dispatcherd/dispatcherd/actor/jobstate"
 )
 
 func (c *Core) handleCancelRequested(ev event.CancelRequested) {
@@ -22,9 +23,9 @@ func (c *Core) handleAbandoned(ev event.Abandoned) {
 		return
 	}
 	switch j.state {
-	case waiting:
-		c.move(j, onAnswer)
-	case serving:
+	case jobstate.Waiting:
+		c.move(j, jobstate.OnAnswer)
+	case jobstate.Serving:
 		c.tellToStop(j, hungUp)
 	}
 }
@@ -34,9 +35,9 @@ func (c *Core) handleDisowned() {
 	c.backlog.GateReset()
 	c.giveUpUnsent()
 	for _, j := range c.inHand() {
-		if j.mode == dispatcherd.Queued && j.state.executing() && j.stop < leaseLost {
+		if j.mode == dispatcherd.Queued && j.state.Executing() && j.stop < leaseLost {
 			j.stop = leaseLost
-			c.move(j, onRevoke)
+			c.move(j, jobstate.OnRevoke)
 		}
 	}
 }
@@ -58,14 +59,14 @@ func (c *Core) expire() {
 // overdue handles a job whose deadline has passed.
 func (c *Core) overdue(j *job) {
 	switch j.state {
-	case waiting, serving:
+	case jobstate.Waiting, jobstate.Serving:
 		c.expireRequest(j)
-	case running, revoked:
+	case jobstate.Running, jobstate.Revoked:
 		c.stats.TimedOut++
 		c.tellToStop(j, timedOut) // what the worker reports afterwards is no permanent failure
-	case stopping, abandoned:
+	case jobstate.Stopping, jobstate.Abandoned:
 		c.hangUp(j)
-	case detached, detachedStopping:
+	case jobstate.Detached, jobstate.DetachedStopping:
 		c.notResumed(j)
 	}
 }
@@ -81,7 +82,7 @@ func (c *Core) hangUp(j *job) {
 		Reason: fmt.Sprintf("the job was told to stop and did not end within %v", c.cfg.CancelGrace),
 	})
 	c.detachAll(s, j)
-	if j.state == stopping && j.stop != leaseLost {
+	if j.state == jobstate.Stopping && j.stop != leaseLost {
 		reason := fmt.Sprintf("it did not end within %v after it was told to", c.cfg.CancelGrace)
 		if j.stop == timedOut {
 			reason = fmt.Sprintf("timeout: it ran longer than %v, and %s", j.timeout, reason)

@@ -11,7 +11,7 @@ import (
 )
 
 // purePackages decide, and do nothing else.
-var purePackages = []string{"actor", "actor/config", "actor/effect", "actor/event", "backlog", "internal/timing", "scoring", "slotindex"}
+var purePackages = []string{"actor", "actor/config", "actor/effect", "actor/event", "actor/jobstate", "backlog", "internal/timing", "scoring", "slotindex"}
 
 // isPure reports whether the file belongs to a pure package and is no test.
 func isPure(s source) bool { return !s.test() && slices.Contains(purePackages, s.dir()) }

@@ -31,7 +31,7 @@ func (h *host) reportAdopt(s *statement) {
 			ev.Result = contract.AdoptResult{Verdict: contract.Unknown}
 		}
 	}
-	h.step(&ev)
+	h.step(ev)
 }
 
 // addAdopted follows package claim: if a row was renewed, the end of its job

@@ -232,7 +232,7 @@ func (h *host) register(c *conn, slots []announcedSlot) {
 	if c.hangUpFor != 0 {
 		h.world.stats.LateSlots += len(slots)
 	}
-	h.step(&ev)
+	h.step(ev)
 }
 
 // slot assigns an id to a new slot.
@@ -270,7 +270,7 @@ func (h *host) beginHandshake(c *conn) {
 	}
 	c.handshaking = true
 	h.plan(hostHandshakeTimeout, w.now+w.detach.handshake, c.number)
-	h.step(&ev)
+	h.step(ev)
 }
 
 // recordResume records an accepted offer.

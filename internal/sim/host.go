@@ -244,7 +244,7 @@ func (h *host) report(s *statement) {
 	case opFinish:
 		h.reportFinish(s)
 	case opGate:
-		h.step(&actor.GateSet{Subscribed: s.subscribed, Verdict: s.verdict})
+		h.step(actor.GateSet{Subscribed: s.subscribed, Verdict: s.verdict})
 	case opHeartbeat:
 		h.heartbeatDone(s)
 	case opJoin:

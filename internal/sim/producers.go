@@ -150,7 +150,7 @@ func (h *host) request() {
 	if d.below(3) == 0 {
 		ev.Deadline = d.span(millisecond, 2*second).duration()
 	}
-	h.step(&ev)
+	h.step(ev)
 	if h.calls.get(id).state != callWaiting {
 		return
 	}

@@ -1,0 +1,257 @@
+// Package jobstate is the state machine of jobs in hand, as a table.
+package jobstate
+
+import "math/bits"
+
+// State is where a job in hand stands. ARCHITECTURE.md draws the states, and a
+// test holds the drawing to the table below.
+type State uint8
+
+// The states. A job is not in hand before its first transition and after its
+// last one.
+const (
+	NotInHand State = iota + 1
+
+	// On-demand requests.
+	Waiting   // in its request queue
+	Serving   // sent to a worker, which holds a slot for it
+	Abandoned // the caller was answered or hung up; the worker was told to stop
+
+	// Queued jobs whose row is not known to be ours.
+	Reserved   // has a slot; its claim is not sent
+	Unplaced   // lost its slot before its claim was sent
+	Claiming   // has a slot; its claim is in flight
+	Slotless   // its claim is in flight; its slot is gone
+	Preempted  // its claim is in flight; its slot was given to a job with a higher score
+	Unresolved // the outcome of its claim is unknown; has no slot
+
+	// Queued jobs whose row is ours.
+	Unassigned       // claimed but unassigned: waits for a slot until the end of the step
+	Running          // sent to a worker, which holds a slot for it
+	Revoked          // running, and told to stop without a time limit: the lease cannot be proved
+	Stopping         // running, and told to stop within Config.CancelGrace
+	Detached         // running without a session; may be resumed within Config.Resume
+	DetachedStopping // detached, and to be told to stop when it is resumed
+	Recording        // its end is on its way to Postgres; has no slot
+
+	States // their number, with 0
+)
+
+// Event is something that happens to a job in hand.
+type Event uint8
+
+// The events. The files named after decisions choose them.
+const (
+	OnEnqueue  Event = iota // a request arrived
+	OnReserve               // a row was placed
+	OnAdopt                 // a running row was adopted
+	OnStart                 // a request was given a slot
+	OnRequeue               // a running request returns to its queue
+	OnAnswer                // a request is over
+	OnClaim                 // the claim is sent
+	OnSlotLost              // the slot is gone
+	OnPreempt               // the slot was given to a job with a higher score
+	OnGiveUp                // the row is not ours and will not be
+	OnUnknown               // the claim's outcome is unknown
+	OnWin                   // the claim won the row
+	OnUnwanted              // the row is ours, and the job is not to run
+	OnAssign                // a claimed job was given a slot
+	OnStop                  // the job must stop
+	OnRevoke                // the lease cannot be proved
+	OnDetach                // its session ended for no fault of the job
+	OnResume                // its worker resumes it
+	OnFinish                // its attempt ended
+	OnLeave                 // the row stays running for the next dispatcher
+	OnRecorded              // its end is recorded, or was stale
+
+	Events // their number
+)
+
+// Actions are what Core does at a transition, in this order.
+type Actions uint16
+
+const (
+	FreeSlot       Actions = 1 << iota // the slot can take another job
+	Dequeue                            // leaves its request queue
+	Disarm                             // has no deadline any more
+	KeepTimeout                        // remembers when its timeout passes
+	RestoreTimeout                     // the timeout is its deadline again
+	AssignLater                        // is assigned a slot in this step, or released
+	SendJob                            // Send
+	SendCancel                         // Cancel
+	ArmGrace                           // its worker has Config.CancelGrace to stop
+	ArmResume                          // its worker has Config.Resume to come back
+	ReleaseRow                         // its row becomes pending again, or cancelled
+	Forget                             // is not in hand any more
+)
+
+// transition is a cell of the table. The zero transition is impossible.
+type transition struct {
+	next State
+	do   Actions
+}
+
+// transitions is the state machine of jobs in hand.
+var transitions = [States][Events]transition{
+	NotInHand: {
+		OnEnqueue: {Waiting, 0},
+		OnReserve: {Reserved, 0},
+		OnAdopt:   {Running, 0},
+	},
+	Waiting: {
+		OnStart:  {Serving, Dequeue | SendJob},
+		OnAnswer: {NotInHand, Dequeue | Forget},
+	},
+	Serving: {
+		OnRequeue: {Waiting, FreeSlot | Disarm},
+		OnAnswer:  {NotInHand, FreeSlot | Forget},
+		OnStop:    {Abandoned, SendCancel | ArmGrace},
+		OnResume:  {Serving, 0},
+	},
+	Abandoned: {
+		OnAnswer: {NotInHand, FreeSlot | Forget},
+		OnResume: {Abandoned, SendCancel},
+	},
+	Reserved: {
+		OnClaim:    {Claiming, 0},
+		OnSlotLost: {Unplaced, 0},
+		OnPreempt:  {Unplaced, 0},
+		OnGiveUp:   {NotInHand, FreeSlot | Forget},
+		OnStop:     {Reserved, 0},
+	},
+	Unplaced: {
+		OnGiveUp: {NotInHand, Forget},
+		OnStop:   {Unplaced, 0},
+	},
+	Claiming: {
+		OnSlotLost: {Slotless, 0},
+		OnPreempt:  {Preempted, 0},
+		OnGiveUp:   {NotInHand, FreeSlot | Forget},
+		OnUnknown:  {Unresolved, FreeSlot},
+		OnWin:      {Running, SendJob},
+		OnUnwanted: {Recording, FreeSlot | ReleaseRow},
+		OnStop:     {Claiming, 0},
+	},
+	Slotless: {
+		OnGiveUp:   {NotInHand, Forget},
+		OnUnknown:  {Unresolved, 0},
+		OnWin:      {Recording, ReleaseRow},
+		OnUnwanted: {Recording, ReleaseRow},
+		OnStop:     {Slotless, 0},
+	},
+	Preempted: {
+		OnGiveUp:   {NotInHand, Forget},
+		OnUnknown:  {Unresolved, 0},
+		OnWin:      {Unassigned, AssignLater},
+		OnUnwanted: {Recording, ReleaseRow},
+		OnStop:     {Preempted, 0},
+	},
+	Unresolved: {
+		OnGiveUp:   {NotInHand, Forget},
+		OnUnknown:  {Unresolved, 0},
+		OnWin:      {Unassigned, AssignLater},
+		OnUnwanted: {Recording, ReleaseRow},
+		OnStop:     {Unresolved, 0},
+	},
+	Unassigned: {
+		OnAssign:   {Running, SendJob},
+		OnUnwanted: {Recording, ReleaseRow},
+		OnStop:     {Unassigned, 0},
+	},
+	Running: {
+		OnStop:   {Stopping, SendCancel | ArmGrace},
+		OnRevoke: {Revoked, SendCancel},
+		OnDetach: {Detached, KeepTimeout | ArmResume},
+		OnResume: {Running, 0},
+		OnFinish: {Recording, FreeSlot | Disarm},
+		OnLeave:  {NotInHand, Forget},
+	},
+	Revoked: {
+		OnStop:   {Stopping, SendCancel | ArmGrace},
+		OnFinish: {Recording, FreeSlot | Disarm},
+	},
+	Stopping: {
+		OnStop:   {Stopping, SendCancel},
+		OnRevoke: {Stopping, SendCancel},
+		OnDetach: {DetachedStopping, ArmResume},
+		OnResume: {Stopping, SendCancel},
+		OnFinish: {Recording, FreeSlot | Disarm},
+		OnLeave:  {NotInHand, Forget},
+	},
+	Detached: {
+		OnStop:   {DetachedStopping, 0},
+		OnRevoke: {DetachedStopping, 0},
+		OnResume: {Running, RestoreTimeout},
+		OnFinish: {Recording, Disarm},
+		OnLeave:  {NotInHand, Forget},
+	},
+	DetachedStopping: {
+		OnStop:   {DetachedStopping, 0},
+		OnRevoke: {DetachedStopping, 0},
+		OnResume: {Stopping, SendCancel | ArmGrace},
+		OnFinish: {Recording, Disarm},
+		OnLeave:  {NotInHand, Forget},
+	},
+	Recording: {
+		OnStop:     {Recording, 0},
+		OnRecorded: {NotInHand, Forget},
+	},
+}
+
+// Next returns the state that follows, and what to do. The state is 0 if the event is
+// impossible in s.
+func Next(s State, ev Event) (State, Actions) {
+	t := &transitions[s][ev]
+	return t.next, t.do
+}
+
+// ClaimPending reports whether the job's row is not known to be ours.
+func (s State) ClaimPending() bool { return s >= Reserved && s <= Unresolved }
+
+// Executing reports whether a worker executes the job, or may.
+func (s State) Executing() bool {
+	return s == Serving || s == Abandoned || s >= Running && s <= DetachedStopping
+}
+
+// HoldsSlot reports whether a slot is reserved for the job or executes it.
+func (s State) HoldsSlot() bool {
+	return s == Reserved || s == Claiming || s.Executing() && !s.IsDetached()
+}
+
+// IsDetached reports whether the job runs without a session.
+func (s State) IsDetached() bool { return s == Detached || s == DetachedStopping }
+
+var stateNames = [States]string{
+	NotInHand: "not in hand", Waiting: "waiting", Serving: "serving", Abandoned: "abandoned",
+	Reserved: "reserved", Unplaced: "unplaced", Claiming: "claiming", Slotless: "slotless",
+	Preempted: "preempted", Unresolved: "unresolved", Unassigned: "unassigned", Running: "running",
+	Revoked: "revoked", Stopping: "stopping", Detached: "detached", DetachedStopping: "detached stopping",
+	Recording: "recording",
+}
+
+// String returns the state's name in ARCHITECTURE.md.
+func (s State) String() string { return stateNames[s] }
+
+var eventNames = [Events]string{
+	OnEnqueue: "enqueue", OnReserve: "reserve", OnAdopt: "adopt", OnStart: "start", OnRequeue: "requeue",
+	OnAnswer: "answer", OnClaim: "claim", OnSlotLost: "slot lost", OnPreempt: "preempt", OnGiveUp: "give up",
+	OnUnknown: "unknown", OnWin: "win", OnUnwanted: "unwanted", OnAssign: "assign", OnStop: "stop",
+	OnRevoke: "revoke", OnDetach: "detach", OnResume: "resume", OnFinish: "finish", OnLeave: "leave",
+	OnRecorded: "recorded",
+}
+
+// String returns the event's name in ARCHITECTURE.md.
+func (e Event) String() string { return eventNames[e] }
+
+var actionNames = [...]string{
+	"free slot", "dequeue", "disarm", "keep timeout", "restore timeout", "assign later", "send job",
+	"send cancel", "arm grace", "arm resume", "release row", "forget",
+}
+
+// Names returns the names of actions in their order.
+func (a Actions) Names() (list []string) {
+	for rest := a; rest != 0; rest &= rest - 1 {
+		list = append(list, actionNames[bits.TrailingZeros16(uint16(rest))])
+	}
+	return list
+}

@@ -1,0 +1,36 @@
+package jobstate
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestStatesEventsAndActionsHaveNames(t *testing.T) {
+	for s := NotInHand; s < States; s++ {
+		require.NotEmpty(t, s.String())
+	}
+	for ev := range Events {
+		require.NotEmpty(t, ev.String())
+	}
+	require.Equal(t, []string{"free slot", "forget"}, (FreeSlot | Forget).Names())
+	require.Equal(t, Forget, Actions(1)<<(len(actionNames)-1))
+}
+
+func TestEveryStateCanBeLeft(t *testing.T) {
+	for s := NotInHand; s < States; s++ {
+		left := false
+		for ev := range Events {
+			next, _ := Next(s, ev)
+			left = left || next != 0 && next != s
+		}
+		require.True(t, left, "%v", s)
+	}
+}
+
+func TestADetachedJobHasNoSlot(t *testing.T) {
+	for s := NotInHand; s < States; s++ {
+		require.False(t, s.IsDetached() && s.HoldsSlot(), "%v", s)
+		require.False(t, s.ClaimPending() && s.Executing(), "%v", s)
+	}
+}
