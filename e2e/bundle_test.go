@@ -64,7 +64,7 @@ func TestDebugBundleContainsWhatIsDocumented(t *testing.T) {
 	require.Equal(t, path+"\n", got.out)
 	got = invocation{args: command}.runs(t)
 	require.Equal(t, exit.Conflict, got.code)
-	require.Contains(t, got.err, path+" is there already")
+	require.Contains(t, got.err, path+" exists; give another name")
 	require.Equal(t, exit.OK, invocation{args: append(command, "--force")}.runs(t).code)
 
 	files := readBundle(t, path)

@@ -23,13 +23,13 @@ func TestEndedJobsExportAsATraceForTheSimulator(t *testing.T) {
 	}
 	got := export()
 	require.Equal(t, exit.NotFound, got.code)
-	require.Contains(t, got.err, "no slot is on line")
+	require.Contains(t, got.err, "no slot is online")
 
 	w.worker("a", cfg.WorkerSocket, scriptSlots{N: 2, Types: []string{"x", "y"}}, scriptSlots{N: 1, Types: []string{"y", "y|z"}})
 	h.awaitSlots(3)
 	got = export()
 	require.Equal(t, exit.NotFound, got.code)
-	require.Contains(t, got.err, "there is no job that ended in that time")
+	require.Contains(t, got.err, "no job ended in that time")
 	w.exec(`INSERT INTO dispatcherd.jobs_done (id, type, status, priority, run_at, started_at, finished_at)
 		SELECT 999, 'gone', 'done', 0, now() - interval '1 hour', now() - interval '20 s', now() - interval '10 s'`)
 	got = export()
@@ -49,7 +49,7 @@ func TestEndedJobsExportAsATraceForTheSimulator(t *testing.T) {
 	require.NoError(t, os.Mkdir(dir, 0o755))
 	got = export()
 	require.Equal(t, exit.OK, got.code, got.err)
-	require.Equal(t, "3 jobs for 3 slots written to "+dir+"\n1 job left out because no slot supports them: gone\n", got.err)
+	require.Equal(t, "3 jobs for 3 slots written to "+dir+"\n1 job omitted because no slot supports them: gone\n", got.err)
 	month, err := trace.Load(dir)
 	require.NoError(t, err)
 	require.Len(t, month.Jobs, 3)
@@ -63,7 +63,7 @@ func TestEndedJobsExportAsATraceForTheSimulator(t *testing.T) {
 
 	got = export()
 	require.Equal(t, exit.Conflict, got.code, "what may have taken a month to come about is not written over")
-	require.Contains(t, got.err, "slots.csv is there already; give another name, or --force to replace it")
+	require.Contains(t, got.err, "slots.csv exists; give another name, or --force to replace it")
 	require.Equal(t, exit.OK, export("--force").code)
 	require.Equal(t, exit.Conflict, invocation{args: []string{"trace", "generate", dir}}.runs(t).code)
 	require.Contains(t, export("--force", "--limit", "2").err, "more than 2 jobs ended in that time")
