@@ -35,7 +35,7 @@ type Mode uint8
 
 // The two modes.
 const (
-	Queued   Mode = iota // a row in Postgres; nobody waits on the line
+	Queued   Mode = iota // a row in Postgres; no caller waits
 	OnDemand             // a caller waits for the answer
 )
 

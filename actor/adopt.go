@@ -168,13 +168,13 @@ func (c *Core) handleAdopted(ev event.Adopted) {
 	}
 	a.inFlight = false
 	if ev.Result.Verdict != contract.OK {
-		a.breaker.Fail(c.now, c.cfg.Outage, c.rng)
+		a.breaker.Fail(c.now, c.cfg.RetryStatement, c.rng)
 		return
 	}
 	a.breaker.Succeed()
 	a.request = nil
 	if len(ev.Result.Busy) > 0 {
-		a.locked.Fail(c.now, c.cfg.Outage, c.rng)
+		a.locked.Fail(c.now, c.cfg.RetryStatement, c.rng)
 	} else {
 		a.locked = timing.Breaker{}
 	}

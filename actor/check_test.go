@@ -12,7 +12,7 @@ import (
 )
 
 // Check detects every kind of damage.
-func TestCheckSeesEveryKindOfDamage(t *testing.T) {
+func TestCheckDetectsEveryInconsistency(t *testing.T) {
 	for name, damage := range map[string]func(c *Core){
 		"slot without session":   func(c *Core) { c.slots[0].session = nil },
 		"taken slot without job": func(c *Core) { c.slots[0].job = nil },

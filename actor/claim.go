@@ -129,7 +129,7 @@ func (c *Core) handleClaimed(ev event.Claimed) {
 		c.claimUnknown(f, ev.Request)
 		return
 	case v == contract.Refused:
-		c.claims.breaker.Fail(c.now, c.cfg.Outage, c.rng)
+		c.claims.breaker.Fail(c.now, c.cfg.RetryStatement, c.rng)
 		for _, id := range ev.Request.IDs {
 			if j := c.jobs.get(id); j.claimInFlight() {
 				c.giveUp(j)
@@ -155,7 +155,7 @@ func (c *Core) handleClaimed(ev event.Claimed) {
 func (c *Core) claimUnknown(f *claimInFlight, r *contract.ClaimRequest) {
 	c.stats.Unknown++
 	f.unknown = true
-	c.claims.breaker.Fail(c.now, c.cfg.Outage, c.rng)
+	c.claims.breaker.Fail(c.now, c.cfg.RetryStatement, c.rng)
 	c.claims.unresolved = append(c.claims.unresolved, r)
 	for _, id := range r.IDs {
 		if j := c.jobs.get(id); j.claimInFlight() {

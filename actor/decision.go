@@ -25,7 +25,7 @@ const (
 	ReasonBackoff       Reason = "Backoff"       // it failed, and its next attempt lies ahead
 	ReasonDraining      Reason = "Draining"      // this dispatcher is about to stop
 	ReasonFenced        Reason = "Fenced"        // the lease is not renewed: this dispatcher claims no row
-	ReasonOutage        Reason = "Outage"        // Postgres does not answer
+	ReasonCircuitOpen   Reason = "CircuitOpen"   // Postgres does not answer
 	ReasonUnrecorded    Reason = "Unrecorded"    // too many ended attempts wait to be recorded
 	ReasonTypeUnknown   Reason = "TypeUnknown"   // no slot here has offered the type, or it is forgotten
 	ReasonNoCapacity    Reason = "NoCapacity"    // the type is known, but no slot in service supports it
@@ -71,7 +71,7 @@ type Decision struct {
 	Waited    time.Duration // before the attempt started, or until now
 	Ran       time.Duration // 0 if it did not start
 	Attempt   dispatcherd.Attempt
-	Capacity  int32 // slots that support the type, free or busy, here and elsewhere
+	Capacity  int32 // slots that support the type, free or busy, here and at other dispatchers
 	SlotTypes int32 // types that the slot supports
 	Kind      DecisionKind
 	Mode      dispatcherd.Mode
@@ -102,7 +102,7 @@ const (
 	waitNoCapacity
 	waitFetch
 	waitClaims
-	waitOutage
+	waitCircuitOpen
 	waitUnrecorded
 	waitFenced
 	waitDraining
@@ -110,7 +110,7 @@ const (
 )
 
 var waitReasonNames = [waitReasons]Reason{
-	ReasonCapacityBusy, ReasonNoCapacity, ReasonAwaitsFetch, ReasonClaimsFull, ReasonOutage, ReasonUnrecorded, ReasonFenced, ReasonDraining,
+	ReasonCapacityBusy, ReasonNoCapacity, ReasonAwaitsFetch, ReasonClaimsFull, ReasonCircuitOpen, ReasonUnrecorded, ReasonFenced, ReasonDraining,
 }
 
 // List returns the reasons in a fixed order.

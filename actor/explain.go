@@ -132,7 +132,7 @@ func reasonInHand(j *job) Reason {
 // is free.
 func (r Reason) holdsOff() bool {
 	switch r {
-	case ReasonBackoff, ReasonScheduled, ReasonDraining, ReasonFenced, ReasonOutage, ReasonUnrecorded:
+	case ReasonBackoff, ReasonScheduled, ReasonDraining, ReasonFenced, ReasonCircuitOpen, ReasonUnrecorded:
 		return true
 	}
 	return false
@@ -370,7 +370,7 @@ func (c *Core) reasons(x *Explanation, a *asked, q Inquiry, unknown, full bool) 
 	add(ReasonScheduled, early && q.Failures == 0)
 	add(ReasonDraining, c.draining)
 	add(ReasonFenced, queued && c.disowned)
-	add(ReasonOutage, queued && c.claims.breaker.Open(c.now))
+	add(ReasonCircuitOpen, queued && c.claims.breaker.Open(c.now))
 	add(ReasonUnrecorded, queued && c.ends.unrecorded >= c.cfg.Limits.Unfinished)
 	add(ReasonTypeUnknown, !a.known)
 	add(ReasonNoCapacity, a.known && x.Capacity == 0)

@@ -73,7 +73,7 @@ func (c *Core) handleFinished(ev event.Finished) {
 	e := &c.ends
 	e.inFlight--
 	if ev.Result.Verdict != contract.OK {
-		e.breaker.Fail(c.now, c.cfg.Outage, c.rng)
+		e.breaker.Fail(c.now, c.cfg.RetryStatement, c.rng)
 		ev.Request.Again = ev.Request.Again || ev.Result.Verdict == contract.Unknown
 		e.again = append(e.again, ev.Request)
 		return

@@ -97,7 +97,7 @@ type Gauges struct {
 	InHand         int // jobs reserved, running, ending, and waiting requests
 	Unrecorded     int // ended attempts whose end is not yet in Postgres
 	ClaimsUnderWay int
-	Outage         bool // Postgres does not answer some kind of statement
+	CircuitOpen    bool // Postgres does not answer some kind of statement
 }
 
 // Gauges returns them.
@@ -105,7 +105,7 @@ func (c *Core) Gauges() Gauges {
 	return Gauges{
 		Slots: c.index.Len(), Free: c.index.Free(), Sessions: len(c.sessions), Requests: c.requests,
 		Cached: c.backlog.Cached(), InHand: c.jobs.n, Unrecorded: c.ends.unrecorded,
-		ClaimsUnderWay: len(c.claims.inFlight), Outage: c.failing(),
+		ClaimsUnderWay: len(c.claims.inFlight), CircuitOpen: c.failing(),
 	}
 }
 

@@ -288,7 +288,7 @@ func (c *Core) waitReason(t slotindex.TypeID, round int) int {
 	case c.disowned:
 		return waitFenced
 	case c.claims.breaker.Open(c.now):
-		return waitOutage
+		return waitCircuitOpen
 	case c.ends.unrecorded >= c.cfg.Limits.Unfinished:
 		return waitUnrecorded
 	}

@@ -48,7 +48,7 @@ func newRandomWalk(seed uint64, audit *auditor) *randomWalk {
 	cfg := DefaultConfig()
 	cfg.Seed = [2]uint64{seed, 2}
 	cfg.Limits.ClaimBatch, cfg.Limits.Claims, cfg.Limits.LaneLength = 5, 2, 6
-	cfg.Outage = Backoff{Base: msDuration(1), Max: msDuration(50)}
+	cfg.RetryStatement = Backoff{Base: msDuration(1), Max: msDuration(50)}
 	cfg.Retry = Backoff{Base: msDuration(1), Max: msDuration(100)}
 	return &randomWalk{
 		rng: rand.New(rand.NewPCG(seed, 3)), core: New(cfg), audit: audit,

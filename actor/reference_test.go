@@ -230,7 +230,7 @@ func newHistory(t *testing.T, seed uint64) *history {
 	if wide {
 		cfg.Limits.LaneLength, cfg.Limits.ClaimBatch = 1000, 1000
 	}
-	cfg.Outage = Backoff{Base: msDuration(10), Max: msDuration(500)}
+	cfg.RetryStatement = Backoff{Base: msDuration(10), Max: msDuration(500)}
 	cfg.Retry = Backoff{Base: msDuration(10), Max: msDuration(40)}
 	return &history{
 		t: t, seed: seed, rng: rng, wide: wide, slow: seed%5 > 2, shared: seed%6 == 0, me: 1, offered: map[dispatcherd.SlotID]dispatcherd.Slot{}, core: New(cfg), table: newTable(),

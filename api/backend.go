@@ -85,8 +85,8 @@ type Type struct {
 
 // Errors that a Backend returns, besides those of package ondemand.
 var (
-	ErrNotFound = errors.New("no such job")
-	ErrTooManyUploads  = errors.New("the limit of concurrent streams of jobs is reached")
+	ErrNotFound       = errors.New("no such job")
+	ErrTooManyUploads = errors.New("the limit of concurrent streams of jobs is reached")
 )
 
 // LongLineError says that a line of an upload is longer than one job may be.

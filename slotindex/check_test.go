@@ -7,7 +7,7 @@ import (
 )
 
 // A check that cannot fail is worth nothing: every kind of damage must be seen.
-func TestCheckSeesEveryKindOfDamage(t *testing.T) {
+func TestCheckDetectsEveryInconsistency(t *testing.T) {
 	for name, damage := range map[string]func(x *Index){
 		"live count":           func(x *Index) { x.live++ },
 		"free count":           func(x *Index) { x.free-- },

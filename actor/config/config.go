@@ -14,10 +14,10 @@ import (
 // Config holds what an operator may choose. The zero value is not usable; see
 // Default.
 type Config struct {
-	Weights scoring.Weights
-	Limits  Limits
-	Retry   timing.Backoff // of failed attempts
-	Outage  timing.Backoff // of statements that Postgres refused or did not answer
+	Weights        scoring.Weights
+	Limits         Limits
+	Retry          timing.Backoff // of failed attempts
+	RetryStatement timing.Backoff // of statements that Postgres refused or did not answer
 	// Poll is the time between two full scans, which do not depend on NOTIFY.
 	Poll time.Duration
 	// PollUnsubscribed is the time between two fetches of new rows while NOTIFY does
@@ -77,7 +77,7 @@ func Default() Config {
 			LaneLength: 4096, LanesPerFetch: 1024, LostPerList: 5, Crashes: 3,
 		},
 		Retry:            timing.Backoff{Base: time.Second, Max: 10 * time.Minute},
-		Outage:           timing.Backoff{Base: 50 * time.Millisecond, Max: 5 * time.Second},
+		RetryStatement:   timing.Backoff{Base: 50 * time.Millisecond, Max: 5 * time.Second},
 		Poll:             time.Second,
 		PollUnsubscribed: 200 * time.Millisecond,
 		Patience:         100 * time.Millisecond,
@@ -111,13 +111,13 @@ func (c Config) Validate() error {
 	if err := c.Retry.Validate("retry"); err != nil {
 		return err
 	}
-	return c.Outage.Validate("outage")
+	return c.RetryStatement.Validate("statement")
 }
 
 // Backlog returns the part that concerns the pending rows.
 func (c Config) Backlog() backlog.Config {
 	return backlog.Config{
-		Poll: c.Poll, PollUnsubscribed: c.PollUnsubscribed, Patience: c.Patience, Penalty: c.Penalty, Backoff: c.Outage,
+		Poll: c.Poll, PollUnsubscribed: c.PollUnsubscribed, Patience: c.Patience, Penalty: c.Penalty, Backoff: c.RetryStatement,
 		LaneLength: c.Limits.LaneLength, LanesPerFetch: c.Limits.LanesPerFetch,
 		LostPerBatch: c.Limits.LostPerList, Departures: c.Limits.Unfinished,
 	}

@@ -38,7 +38,7 @@ func TestInvalidConfigIsRejectedByNameAndValue(t *testing.T) {
 		"penalty is 1h0m0.001s, must be at most 1h0m0s: nothing that waits may be overtaken for longer": func(c *Config) { c.Penalty = time.Hour + time.Millisecond },
 		"retry backoff is 0s up to 10m0s, must be 1ms ≤ base ≤ max ≤ 24h":                               func(c *Config) { c.Retry.Base = 0 },
 		"retry backoff is 1s up to 999ms, must be 1ms ≤ base ≤ max ≤ 24h":                               func(c *Config) { c.Retry.Max = 999 * time.Millisecond },
-		"outage backoff is 50ms up to 24h0m0.001s, must be 1ms ≤ base ≤ max ≤ 24h":                      func(c *Config) { c.Outage.Max = 24*time.Hour + time.Millisecond },
+		"statement backoff is 50ms up to 24h0m0.001s, must be 1ms ≤ base ≤ max ≤ 24h":                   func(c *Config) { c.RetryStatement.Max = 24*time.Hour + time.Millisecond },
 	} {
 		cfg := Default()
 		change(&cfg)

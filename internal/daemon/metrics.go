@@ -206,7 +206,7 @@ func statEvents(s actor.Stats) []namedCount {
 
 func gaugeValues(g actor.Gauges) []namedCount {
 	open := 0
-	if g.Outage {
+	if g.CircuitOpen {
 		open = 1
 	}
 	count := func(name string, n int) namedCount { return namedCount{name, uint64(max(n, 0))} }

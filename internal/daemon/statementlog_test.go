@@ -18,7 +18,7 @@ import (
 
 // Each kind of statement has its own connection. If the server closes all of them, they
 // fail and succeed in turn for some seconds.
-func TestAnOutageOfManyConnectionsIsLoggedOnce(t *testing.T) {
+func TestFailureOfManyConnectionsIsLoggedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		core, lines := observer.New(zap.InfoLevel)
 		tr := &statementLog{log: zap.New(core)}
@@ -51,7 +51,7 @@ func messages(lines []observer.LoggedEntry) (all []string) {
 
 // A database that cannot be used has answered, so the log must not say that Postgres does
 // not answer.
-func TestAnUnusableDatabaseIsNotLoggedAsAnOutage(t *testing.T) {
+func TestUnusableDatabaseIsNotLoggedAsUnavailable(t *testing.T) {
 	core, lines := observer.New(zap.InfoLevel)
 	tr := &statementLog{log: zap.New(core)}
 	for _, err := range []error{&migrations.VersionError{Have: -1, Want: 10}, claim.ErrTransactionPool} {

@@ -48,7 +48,7 @@ func begin(t *testing.T, s *Service, o Options) *Follower {
 	return f
 }
 
-func TestForgottenRequestLeavesNoEntry(t *testing.T) {
+func TestForgottenRequestHasNoEntry(t *testing.T) {
 	s, b := newService(t)
 	f := begin(t, s, Options{Type: "pdf", Later: true, Key: "k", CoalesceKey: "c"})
 	b.caller.Answered(Answer{Kind: Done})

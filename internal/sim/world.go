@@ -195,7 +195,7 @@ func (w *world) config(h *host) actor.Config {
 	cfg := actor.DefaultConfig()
 	cfg.Weights = weights
 	cfg.Retry = actor.Backoff{Base: 20 * millisecond.duration(), Max: second.duration()}
-	cfg.Outage = actor.Backoff{Base: 10 * millisecond.duration(), Max: (second / 2).duration()}
+	cfg.RetryStatement = actor.Backoff{Base: 10 * millisecond.duration(), Max: (second / 2).duration()}
 	cfg.Poll = (second / 2).duration()
 	if w.opt.NoPoll {
 		cfg.Poll = (1_000_000 * second).duration()

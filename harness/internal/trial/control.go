@@ -72,7 +72,7 @@ func Controls() []*Control {
 				},
 				Cuts:  []Cut{{"actor/config.go", "200 * time.Millisecond,", "24 * time.Hour,", 1}},
 				Jobs:  [3]int{200, 200, 200}, // for 10 s: the first ones are found by the scans after the start
-				Drain: 20 * time.Second, // longer than a job may wait beside an idle slot
+				Drain: 20 * time.Second,      // longer than a job may wait beside an idle slot
 			},
 			Found: func(r *judge.Report) int { return min(r.Lost, r.Stuck) },
 		},

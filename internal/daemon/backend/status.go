@@ -59,7 +59,7 @@ func (b *Backend) Checks() (alive bool, checks []api.Check) {
 			notify.Info = "only polling finds new jobs"
 		}
 		return true, []api.Check{
-			{Name: "postgres", OK: !g.Outage, Info: choose(g.Outage, "does not answer", "answers")},
+			{Name: "postgres", OK: !g.CircuitOpen, Info: choose(g.CircuitOpen, "does not answer", "answers")},
 			notify,
 			{Name: "serving", OK: !b.stopping(), Info: choose(b.stopping(), "about to stop", "takes work")},
 		}

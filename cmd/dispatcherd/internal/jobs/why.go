@@ -91,7 +91,7 @@ var reasonTexts = map[string]string{
 	"Backoff":                 "it failed, and its next attempt lies ahead",
 	"Draining":                "this dispatcher is about to stop",
 	"Fenced":                  "this dispatcher cannot renew its lease, so it claims no rows",
-	"Outage":                  "Postgres does not answer",
+	"CircuitOpen":             "Postgres does not answer",
 	"Unrecorded":              "too many ended attempts wait to be written down",
 	"TypeUnknown":             "no worker of this dispatcher offers the type",
 	"NoCapacity":              "the slots that offered the type are gone",
