@@ -48,12 +48,12 @@ func TestOrdinaryWordsAreRejectedOnlyAsNamesOfTheirPackages(t *testing.T) {
 		file, text string
 		want       []string
 	}{
-		{"actor/a.go", "package actor\n\ntype kind struct{}\n", []string{"kind"}},
+		{"actor/a.go", "package actor\n\ntype kinds struct{}\n", []string{"kinds"}},
 		{"actor/a.go", "package actor\n\ntype t struct{ kinds []int }\n", []string{"kinds"}},
 		{"actor/a.go", "package actor\n\nfunc (c *Core) evict() {}\n", []string{"evict"}},
-		{"actor/kind.go", "package actor\n", []string{"kind"}},
+		{"actor/kinds.go", "package actor\n", []string{"kinds"}},
 		{"actor/a.go", "package actor\n\n// This kind of event is rare.\nfunc f() { kind := 1; _ = kind }\n", nil},
-		{"api/a.go", "package api\n\ntype kind struct{}\n", nil},
+		{"api/a.go", "package api\n\ntype kinds struct{}\n", nil},
 		{"api/a.go", "package api\n\ntype run struct{}\n", []string{"run"}},
 		{"actor/a.go", "package actor\n\ntype run struct{}\n", nil},
 		{"internal/carry/a.go", "package carry\n", []string{"carry"}},
