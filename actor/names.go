@@ -9,7 +9,6 @@ import (
 
 // Users of a Core name its events, effects and configuration by this package.
 type (
-	Impatient       = event.Impatient
 	Event           = event.Event
 	Registered      = event.Registered
 	ResumeOffer     = event.ResumeOffer
@@ -21,6 +20,7 @@ type (
 	Report          = event.Report
 	Requested       = event.Requested
 	Abandoned       = event.Abandoned
+	Impatient       = event.Impatient
 	Notified        = event.Notified
 	Announced       = event.Announced
 	Listening       = event.Listening

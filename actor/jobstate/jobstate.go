@@ -13,11 +13,13 @@ const (
 	NotInHand State = iota + 1
 
 	// On-demand requests.
+
 	Waiting   // in its request queue
 	Serving   // sent to a worker, which holds a slot for it
 	Abandoned // the caller was answered or hung up; the worker was told to stop
 
 	// Queued jobs whose row is not known to be ours.
+
 	Reserved   // has a slot; its claim is not sent
 	Unplaced   // lost its slot before its claim was sent
 	Claiming   // has a slot; its claim is in flight
@@ -26,6 +28,7 @@ const (
 	Unresolved // the outcome of its claim is unknown; has no slot
 
 	// Queued jobs whose row is ours.
+
 	Unassigned       // claimed but unassigned: waits for a slot until the end of the step
 	Running          // sent to a worker, which holds a slot for it
 	Revoked          // running, and told to stop without a time limit: the lease cannot be proved
@@ -70,6 +73,7 @@ const (
 // Actions are what Core does at a transition, in this order.
 type Actions uint16
 
+// The actions.
 const (
 	FreeSlot       Actions = 1 << iota // the slot can take another job
 	Dequeue                            // leaves its request queue

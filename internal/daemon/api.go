@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/http"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -165,7 +164,7 @@ func (d *Daemon) constructAPI() {
 // serveAPI serves on all listeners until ctx is done.
 func (d *Daemon) serveAPI(ctx context.Context) {
 	for _, l := range d.api.listeners {
-		var handler http.Handler = d.withBundle(d.api.handler)
+		handler := d.withBundle(d.api.handler)
 		serve := d.api.handler.Serve
 		switch {
 		case l.tokens:
