@@ -7,7 +7,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/timing"
 )
 
-// Users of a Core name its events, effects and configuration by this package.
+// Event and the names below are aliases, so that users of a Core import this package only.
 type (
 	Event           = event.Event
 	Registered      = event.Registered
