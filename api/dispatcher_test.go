@@ -36,15 +36,21 @@ func newFake() *fake {
 }
 
 func (f *fake) Submit(_ context.Context, _ ondemand.Request, c ondemand.Caller) (dispatcherd.JobID, error) {
+	return f.submit(c, 1)
+}
+
+// submit registers a caller under the next id times sign before it announces the
+// id, so that a test can answer at once.
+func (f *fake) submit(c ondemand.Caller, sign dispatcherd.JobID) (dispatcherd.JobID, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.refusal != nil {
 		return 0, f.refusal
 	}
 	f.last--
-	f.callers[f.last] = c
+	f.callers[sign*f.last] = c
 	f.submitted <- f.last
-	return f.last, nil
+	return sign * f.last, nil
 }
 
 // refuses makes later submissions fail.
