@@ -70,7 +70,7 @@ func Controls() []*Control {
 					Daemons: 2, Workers: 2, Flags: []string{"--listen=false", "--poll", "24h"}, Offers: offers, Mix: plain, Types: types,
 					Rate: 20, // slots are free and lanes are empty in between
 				},
-				Cuts:  []Cut{{"actor/config.go", "200 * time.Millisecond,", "24 * time.Hour,", 1}},
+				Cuts:  []Cut{{"actor/config/config.go", "200 * time.Millisecond,", "24 * time.Hour,", 1}},
 				Jobs:  [3]int{200, 200, 200}, // for 10 s: the first ones are found by the scans after the start
 				Drain: 20 * time.Second,      // longer than a job may wait beside an idle slot
 			},
