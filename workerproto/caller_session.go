@@ -84,47 +84,37 @@ func (s *CallerSession) receive() error {
 	if len(s.batch) > 0 {
 		s.handler.Frames(s, s.batch)
 	}
-	clear(s.batch)
-	s.batch = s.batch[:0]
-	if cap(s.batch) > maxArena {
-		s.batch = nil
-	}
+	s.batch = emptied(s.batch)
 	s.decoder.Reset()
 	return err
 }
 
 // collect decodes every complete line into the batch.
 func (s *CallerSession) collect() error {
-	frames, from := 0, s.in.start
-	defer func() {
-		if frames > 0 {
-			s.obs.Received(frames, s.in.start-from)
-		}
-	}()
-	for {
-		line, ok, fault := s.in.next()
-		if fault != nil {
-			return fault
-		}
-		if !ok {
-			return nil
-		}
-		frames++
-		f, fault := s.decoder.Decode(line)
-		if fault != nil {
-			s.reject(f, fault)
-			continue
-		}
-		switch f.(type) {
-		case *CallerHello:
-			return Complain(SecondHello, 0, "hello comes once on a connection")
-		case *Ping:
-			s.send(pong)
-		case *Pong:
-		default:
-			s.batch = append(s.batch, f)
-		}
+	framing, fault := s.eachLine(s.take)
+	if framing != nil {
+		return framing
 	}
+	return asError(fault)
+}
+
+// take decodes a line and adds its frame to the batch. An error is fatal.
+func (s *CallerSession) take(line []byte) *Error {
+	f, fault := s.decoder.Decode(line)
+	if fault != nil {
+		s.reject(f, fault)
+		return nil
+	}
+	switch f.(type) {
+	case *CallerHello:
+		return Complain(SecondHello, 0, "hello comes once on a connection")
+	case *Ping:
+		s.send(pong)
+	case *Pong:
+	default:
+		s.batch = append(s.batch, f)
+	}
+	return nil
 }
 
 // reject answers a frame that cannot be read. A request whose id is known gets its one

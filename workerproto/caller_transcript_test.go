@@ -21,7 +21,7 @@ func TestCallerTranscripts(t *testing.T) {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
 			want, err := os.ReadFile(file)
 			require.NoError(t, err)
-			got := playCaller(t, string(want))
+			got := play(string(want), func() player { return newCallerStage(t) })
 			if *rewrite {
 				require.NoError(t, os.WriteFile(file, []byte(got), 0o600))
 				return
@@ -74,34 +74,6 @@ func newCallerStage(t *testing.T) *callerStage {
 func (s *callerStage) end() {
 	_ = s.p.conn.Close()
 	s.stop()
-}
-
-// playCaller returns the transcript with the server's lines replaced by what it sends.
-func playCaller(t *testing.T, script string) string {
-	var s *callerStage
-	var out strings.Builder
-	for line := range strings.SplitSeq(strings.TrimSuffix(script, "\n"), "\n") {
-		switch {
-		case strings.HasPrefix(line, "< "), strings.HasPrefix(line, "= "):
-			continue
-		case strings.HasPrefix(line, "--"): // a new connection
-			if s != nil {
-				s.end()
-			}
-			s = nil
-		case strings.HasPrefix(line, "> "), strings.HasPrefix(line, "@ "):
-			if s == nil {
-				s = newCallerStage(t)
-			}
-			out.WriteString(line + "\n" + s.step(line))
-			continue
-		}
-		out.WriteString(line + "\n")
-	}
-	if s != nil {
-		s.end()
-	}
-	return out.String()
 }
 
 // step plays one line of the script and returns what the server sends.

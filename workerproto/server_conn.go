@@ -65,6 +65,45 @@ func (c *serverConn) firstLine() ([]byte, error) {
 	}
 }
 
+// eachLine passes every complete line that was read to take, until take returns an
+// error or the bytes violate the framing. It reports what it took to the observer.
+func (c *serverConn) eachLine(take func(line []byte) *Error) (framing, fault *Error) {
+	frames, from := 0, c.in.start
+	defer func() {
+		if frames > 0 {
+			c.obs.Received(frames, c.in.start-from)
+		}
+	}()
+	for {
+		line, ok, framing := c.in.next()
+		if framing != nil || !ok {
+			return framing, nil
+		}
+		frames++
+		if fault := take(line); fault != nil {
+			return nil, fault
+		}
+	}
+}
+
+// asError returns fault as an error that is nil if fault is.
+func asError(fault *Error) error {
+	if fault == nil {
+		return nil
+	}
+	return fault
+}
+
+// emptied returns a batch of frames without its frames, and without its memory if
+// that has grown large.
+func emptied[F any](batch []F) []F {
+	clear(batch)
+	if cap(batch) > maxArena {
+		return nil
+	}
+	return batch[:0]
+}
+
 // send queues a frame and never blocks. It reports false if the session has
 // ended, or ends now because its outbox is full.
 func (c *serverConn) send(f frame) bool {

@@ -110,11 +110,7 @@ func (s *Session) receive() error {
 	if len(s.batch) > 0 {
 		s.handler.Frames(s, s.batch)
 	}
-	clear(s.batch)
-	s.batch = s.batch[:0]
-	if cap(s.batch) > maxArena {
-		s.batch = nil
-	}
+	s.batch = emptied(s.batch)
 	s.decoder.Reset()
 	return err
 }
@@ -126,35 +122,29 @@ func (s *Session) closed(cause error) { s.handler.Closed(s, cause) }
 // collect decodes every complete line into the batch. Errors that are not fatal
 // are answered; a fatal one ends the batch.
 func (s *Session) collect() error {
-	frames, from := 0, s.in.start
-	defer func() {
-		if frames > 0 {
-			s.obs.Received(frames, s.in.start-from)
-		}
-	}()
-	for {
-		line, ok, fault := s.in.next()
-		if fault != nil {
-			return s.state.verdict(fault)
-		}
-		if !ok {
-			return nil
-		}
-		frames++
-		f, fault := s.decode(line)
-		switch {
-		case fault == nil:
-			s.take(f)
-		case fault.Fatal:
-			return fault
-		default:
-			s.obs.Complained(fault.Code)
-			s.send(fault)
-			if end := s.decoder.ending(fault); end != nil && s.state.accept(end) == nil {
-				s.batch = append(s.batch, end)
-			}
+	framing, fault := s.eachLine(s.takeLine)
+	if framing != nil {
+		return s.state.verdict(framing)
+	}
+	return asError(fault)
+}
+
+// takeLine decodes a line and adds its frame to the batch. An error is fatal.
+func (s *Session) takeLine(line []byte) *Error {
+	f, fault := s.decode(line)
+	switch {
+	case fault == nil:
+		s.take(f)
+	case fault.Fatal:
+		return fault
+	default:
+		s.obs.Complained(fault.Code)
+		s.send(fault)
+		if end := s.decoder.ending(fault); end != nil && s.state.accept(end) == nil {
+			s.batch = append(s.batch, end)
 		}
 	}
+	return nil
 }
 
 // decode decodes a line and checks the frame against the session's state.

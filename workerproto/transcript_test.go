@@ -29,7 +29,7 @@ func TestTranscripts(t *testing.T) {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
 			want, err := os.ReadFile(file)
 			require.NoError(t, err)
-			got := play(t, string(want))
+			got := play(string(want), func() player { return newStage(t) })
 			if *rewrite {
 				require.NoError(t, os.WriteFile(file, []byte(got), 0o600))
 				return
@@ -39,31 +39,37 @@ func TestTranscripts(t *testing.T) {
 	}
 }
 
-// play returns the transcript with the server's lines replaced by what it
-// really says.
-func play(t *testing.T, script string) string {
-	var s *stage
+// player plays the lines of a transcript on one connection.
+type player interface {
+	step(line string) (answers string)
+	end()
+}
+
+// play returns the transcript with the server's lines replaced by what it sends.
+// Each connection of the transcript has a player of its own.
+func play(script string, connect func() player) string {
+	var p player
 	var out strings.Builder
 	for line := range strings.SplitSeq(strings.TrimSuffix(script, "\n"), "\n") {
 		switch {
 		case strings.HasPrefix(line, "< "), strings.HasPrefix(line, "= "):
 			continue
 		case strings.HasPrefix(line, "--"): // a new connection
-			if s != nil {
-				s.end()
+			if p != nil {
+				p.end()
 			}
-			s = nil
+			p = nil
 		case strings.HasPrefix(line, "> "), strings.HasPrefix(line, "@ "):
-			if s == nil {
-				s = newStage(t)
+			if p == nil {
+				p = connect()
 			}
-			out.WriteString(line + "\n" + s.step(line))
+			out.WriteString(line + "\n" + p.step(line))
 			continue
 		}
 		out.WriteString(line + "\n")
 	}
-	if s != nil {
-		s.end()
+	if p != nil {
+		p.end()
 	}
 	return out.String()
 }
