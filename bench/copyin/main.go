@@ -8,7 +8,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -16,9 +15,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"time"
-
-	"github.com/jackc/pgx/v5"
 
 	"github.com/dispatcherd/dispatcherd/bench/internal/program"
 	"github.com/dispatcherd/dispatcherd/bench/internal/rig"
@@ -89,16 +85,5 @@ func once(ctx context.Context, r *rig.Rig, lines []byte, n int) (rate float64, e
 	if err := r.Settle(ctx, dsn); err != nil {
 		return 0, err
 	}
-	conn, err := pgx.Connect(ctx, dsn)
-	if err != nil {
-		return 0, err
-	}
-	defer conn.Close(context.WithoutCancel(ctx))
-	began := time.Now()
-	tag, err := conn.PgConn().CopyFrom(ctx, bytes.NewReader(lines), rig.CopyJobs)
-	took := time.Since(began)
-	if err == nil && tag.RowsAffected() != int64(n) {
-		err = fmt.Errorf("%d of %d rows were copied", tag.RowsAffected(), n)
-	}
-	return float64(n) / took.Seconds(), err
+	return rig.CopyRate(ctx, dsn, lines, n)
 }

@@ -1,15 +1,11 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"os/exec"
 	"path/filepath"
-	"time"
-
-	"github.com/jackc/pgx/v5"
 
 	"github.com/dispatcherd/dispatcherd/bench/internal/rig"
 )
@@ -121,16 +117,5 @@ func (s *side) copyIn(ctx context.Context, r *rig.Rig, n int) (rate float64, err
 		return 0, err
 	}
 	lines := rig.Lines(n, 1)
-	conn, err := pgx.Connect(ctx, dsn)
-	if err != nil {
-		return 0, err
-	}
-	defer conn.Close(context.WithoutCancel(ctx))
-	began := time.Now()
-	tag, err := conn.PgConn().CopyFrom(ctx, bytes.NewReader(lines), rig.CopyJobs)
-	took := time.Since(began)
-	if err == nil && tag.RowsAffected() != int64(n) {
-		err = fmt.Errorf("%d of %d rows were copied", tag.RowsAffected(), n)
-	}
-	return float64(n) / took.Seconds(), err
+	return rig.CopyRate(ctx, dsn, lines, n)
 }

@@ -18,8 +18,24 @@ func Lines(n, types int) []byte {
 	return b.Bytes()
 }
 
-// CopyJobs is the statement that takes Lines.
-const CopyJobs = `COPY dispatcherd.jobs (type, payload) FROM STDIN`
+// CopyRate inserts n jobs, given as Lines, by one COPY and returns the rows per second.
+func CopyRate(ctx context.Context, dsn string, lines []byte, n int) (rate float64, err error) {
+	conn, err := pgx.Connect(ctx, dsn)
+	if err != nil {
+		return 0, err
+	}
+	defer conn.Close(context.WithoutCancel(ctx))
+	began := time.Now()
+	tag, err := conn.PgConn().CopyFrom(ctx, bytes.NewReader(lines), copyJobs)
+	took := time.Since(began)
+	if err == nil && tag.RowsAffected() != int64(n) {
+		err = fmt.Errorf("%d of %d rows were copied", tag.RowsAffected(), n)
+	}
+	return float64(n) / took.Seconds(), err
+}
+
+// copyJobs is the statement that takes Lines.
+const copyJobs = `COPY dispatcherd.jobs (type, payload) FROM STDIN`
 
 // chunk is how many jobs a Feeder adds at a time.
 const chunk = 5000
@@ -40,7 +56,7 @@ func Feed(ctx context.Context, dsn string, backlog, filled, types int, done func
 		}
 		missing := (backlog - (inserted - n)) / chunk
 		for range missing {
-			if _, err := conn.PgConn().CopyFrom(ctx, bytes.NewReader(lines), CopyJobs); err != nil {
+			if _, err := conn.PgConn().CopyFrom(ctx, bytes.NewReader(lines), copyJobs); err != nil {
 				if ctx.Err() != nil {
 					return nil
 				}
