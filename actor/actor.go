@@ -179,7 +179,7 @@ func (a *Actor) Notify() {
 }
 
 // Order passes on what an operator or the listener wants or knows: Drained,
-// Interrupted, CancelRequested, Listening, Announced, or a caller's Impatient.
+// Interrupted, CancelRequested, Listening, or Announced.
 func (a *Actor) Order(ev event.Event) { send(a, a.orders, ev) }
 
 // Result answers a statement: Fetched, Claimed, Adopted, Finished or GateSet.

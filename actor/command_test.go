@@ -391,7 +391,7 @@ func (w *world) cmdRequest(ws words, _ []string) {
 	w.jobs[name], w.names[id] = id, name
 	w.step(Requested{
 		Job: id, Type: ws.args["type"], Priority: dispatcherd.Priority(ws.int("prio", 0)),
-		Deadline: ws.duration("deadline"), Wait: ws.args["wait"] != "", Patience: ws.duration("patience"),
+		Deadline: ws.duration("deadline"), Wait: ws.args["wait"] != "", CapacityWait: ws.duration("capacity-wait"),
 	})
 }
 

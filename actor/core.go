@@ -188,7 +188,7 @@ type rowData struct {
 type requestData struct {
 	arrival      timing.Instant
 	returns      int8           // how often workers returned it
-	patience     time.Duration  // how long it waits while no slot supports its type; 0 = without a bound
+	capacityWait time.Duration  // how long it waits while no slot supports its type; 0 = without a bound
 	noCapacityAt timing.Instant // when that is over; 0 = some slot supports the type
 
 	next, prev *job // in its queue; next also links the free list

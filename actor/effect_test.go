@@ -211,11 +211,11 @@ func TestReportsOfCurrentAttemptsAreForwarded(t *testing.T) {
 
 func TestExpiredCapacityWaitIsAnsweredUnsupported(t *testing.T) {
 	c := twoSlotCore()
-	c.Step(1000, Requested{Job: -1, Type: "ocr", Wait: true}, nil)
-	c.Step(1000, Requested{Job: -2, Type: "pdf"}, nil)
-	require.Empty(t, c.Step(1000, Impatient{Job: -2}, nil), "it runs")
-	require.Empty(t, c.Step(1000, Impatient{Job: -3}, nil), "it does not exist")
-	answer := one[*Answer](t, c.Step(1000, Impatient{Job: -1}, nil))
+	c.Step(1000, Requested{Job: -1, Type: "ocr", Wait: true, CapacityWait: time.Second}, nil)
+	c.Step(1000, Requested{Job: -2, Type: "pdf", Wait: true, CapacityWait: time.Second}, nil)
+	require.Empty(t, c.Step(1999, Tick{}, nil))
+	answer := one[*Answer](t, c.Step(2000, Tick{}, nil))
+	require.Equal(t, dispatcherd.JobID(-1), answer.Job, "the other one runs")
 	require.Equal(t, AnswerUnsupported, answer.Kind)
 	require.Equal(t, `no slot supports type "ocr", and none came in time`, answer.Reason)
 	require.Equal(t, uint64(1), c.Stats().Unsupported)

@@ -20,7 +20,6 @@ type (
 	Report          = event.Report
 	Requested       = event.Requested
 	Abandoned       = event.Abandoned
-	Impatient       = event.Impatient
 	Notified        = event.Notified
 	Announced       = event.Announced
 	Listening       = event.Listening

@@ -97,7 +97,6 @@ func shellEvents() map[string]Event {
 		"reported":         Reported{Session: 7, Reports: []Report{{Job: 1, Attempt: 1}}},
 		"requested":        Requested{Job: -2, Type: "pdf"},
 		"abandoned":        Abandoned{Job: -1},
-		"impatient":        Impatient{Job: -1},
 		"notified":         Notified{},
 		"not listening":    Listening{},
 		"listening":        Listening{On: true},

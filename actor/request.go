@@ -11,9 +11,8 @@ import (
 	"github.com/dispatcherd/dispatcherd/slotindex"
 )
 
-// A waiting request expires at its deadline. Without a slot that supports its
-// type it also expires at the end of its patience, and a caller may end the wait
-// itself.
+// A waiting request expires at its deadline, and at the end of its capacity wait if
+// no slot supports its type.
 
 func (c *Core) handleRequested(ev event.Requested) {
 	if reason, kind := c.rejectRequest(ev); kind != 0 {
@@ -23,9 +22,9 @@ func (c *Core) handleRequested(ev event.Requested) {
 	j := c.newJob()
 	j.id, j.mode, j.priority = ev.Job, dispatcherd.OnDemand, ev.Priority
 	j.payload, j.timeout = ev.Payload, ev.Deadline
-	j.request.arrival, j.request.patience = c.now, ev.Patience
+	j.request.arrival, j.request.capacityWait = c.now, ev.CapacityWait
 	if !ev.Wait {
-		j.request.patience = max(j.request.patience, c.cfg.ReconnectGrace)
+		j.request.capacityWait = max(j.request.capacityWait, c.cfg.ReconnectGrace)
 	}
 	j.typ = c.hold(ev.Type)
 	c.keep(j)
@@ -124,8 +123,8 @@ func (c *Core) watch(j *job) {
 	switch r := &j.request; {
 	case c.index.Capacity(j.typ) > 0:
 		r.noCapacityAt = 0
-	case r.noCapacityAt == 0 && r.patience > 0:
-		r.noCapacityAt = c.now.After(r.patience)
+	case r.noCapacityAt == 0 && r.capacityWait > 0:
+		r.noCapacityAt = c.now.After(r.capacityWait)
 	}
 	if j.request.noCapacityAt != 0 {
 		at = min(at, j.request.noCapacityAt)
@@ -189,12 +188,6 @@ func (c *Core) answerUnsupported(j *job) {
 		Reason: "no slot supports type \"" + c.index.Name(j.typ) + "\", and none came in time",
 	})
 	c.move(j, jobstate.OnAnswer)
-}
-
-func (c *Core) handleImpatient(ev event.Impatient) {
-	if c.WaitsForCapacity(ev.Job) {
-		c.answerUnsupported(c.jobs.get(ev.Job))
-	}
 }
 
 // WaitsForCapacity reports whether a request waits and no slot supports its type.

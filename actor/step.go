@@ -55,8 +55,6 @@ func (c *Core) apply(ev event.Event) {
 	case event.Requested:
 		c.handleRequested(ev)
 	case event.Tick:
-	case event.Impatient:
-		c.handleImpatient(ev)
 	case event.Notified:
 		c.handleNotified()
 	case event.Announced:

@@ -108,21 +108,15 @@ type Requested struct {
 	Deadline time.Duration
 	// Wait allows the request to stay although no slot supports its type.
 	Wait bool
-	// Patience is how long it stays while no slot supports its type: one that may
-	// wait, from now on or from the end of the last slot; 0 = as long as its
-	// caller. Any other has at least Config.ReconnectGrace from the end of the last slot, so
-	// that a worker can come back.
-	Patience time.Duration
+	// CapacityWait is how long it stays while no slot supports its type. With Wait it
+	// counts from now or from the end of the last slot; 0 = as long as its caller
+	// waits. Without Wait it is at least Config.ReconnectGrace from the end of the last
+	// slot, so that a worker can reconnect.
+	CapacityWait time.Duration
 }
 
 // Abandoned tells that the caller of an on-demand request hung up.
 type Abandoned struct {
-	Job dispatcherd.JobID
-}
-
-// Impatient tells that a caller waits no longer for a worker that supports the
-// type. A request that runs, or whose type has slots by now, continues.
-type Impatient struct {
 	Job dispatcherd.JobID
 }
 
@@ -222,7 +216,6 @@ func (Released) isEvent()        {}
 func (Reported) isEvent()        {}
 func (Requested) isEvent()       {}
 func (Abandoned) isEvent()       {}
-func (Impatient) isEvent()       {}
 func (Notified) isEvent()        {}
 func (Announced) isEvent()       {}
 func (Listening) isEvent()       {}

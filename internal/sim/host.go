@@ -136,7 +136,7 @@ func (h *host) do(t *task) {
 	case hostAbandon:
 		h.abandonRequest(t.arg)
 	case hostNoWait:
-		h.noWait(t.arg)
+		h.endCapacityWait(t.arg)
 	case hostGuard:
 		if !h.noHeartbeat {
 			h.guard()

@@ -150,15 +150,15 @@ func (h *host) request() {
 	if d.below(3) == 0 {
 		ev.Deadline = d.span(millisecond, 2*second).duration()
 	}
+	if ev.Wait && d.below(2) == 0 {
+		ev.CapacityWait = d.span(millisecond, second).duration()
+	}
 	h.step(ev)
 	if h.calls.get(id).state != callWaiting {
 		return
 	}
 	if d.below(8) == 0 {
 		h.plan(hostAbandon, w.now+d.span(0, second), int32(id))
-	}
-	if ev.Wait && d.below(2) == 0 {
-		h.plan(hostNoWait, w.now+d.span(0, second), int32(id))
 	}
 }
 
@@ -174,9 +174,11 @@ func (h *host) abandonRequest(id int32) {
 	h.step(actor.Abandoned{Job: dispatcherd.JobID(id)})
 }
 
-func (h *host) noWait(id int32) {
-	if int(-id) <= len(h.calls.all) && h.calls.get(dispatcherd.JobID(id)).state == callWaiting {
-		h.step(actor.Impatient{Job: dispatcherd.JobID(id)})
+// endCapacityWait handles a caller that disconnects because no slot supports the
+// type of its request.
+func (h *host) endCapacityWait(id int32) {
+	if int(-id) <= len(h.calls.all) && h.core.WaitsForCapacity(dispatcherd.JobID(id)) {
+		h.abandonRequest(id)
 	}
 }
 

@@ -37,7 +37,7 @@ const (
 	hostAnswer                           // a statement is answered; arg: statement
 	hostCall                             // a caller sends a request
 	hostAbandon                          // a caller disconnects; arg: request
-	hostNoWait                           // a caller stops waiting for capacity; arg: request
+	hostNoWait                           // a caller disconnects if no slot supports its type; arg: request
 	hostGuard                            // check whether the lease still holds
 	hostStage                            // a stopping dispatcher checks whether it is idle
 	hostWelcome                          // all resume offers of a connection are decided; arg: connection
