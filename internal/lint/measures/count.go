@@ -36,8 +36,12 @@ func (t *tree) read(file string) (string, error) {
 // otherModules are folders with a go.mod of their own.
 var otherModules = []string{"harness", "bench", "tools"}
 
-// support are folders of programs that test or measure the product.
-var support = []string{"internal/lint", "internal/sim", "internal/trace", "cmd/dispatcherd/internal/traces"}
+// support are folders that only tests use, or programs that test or measure
+// the product.
+var support = []string{
+	"claim/claimfake", "internal/pgtest",
+	"internal/lint", "internal/sim", "internal/trace", "cmd/dispatcherd/internal/traces",
+}
 
 func within(file string, folders []string) bool {
 	return slices.ContainsFunc(folders, func(dir string) bool { return strings.HasPrefix(file, dir+"/") })
