@@ -22,38 +22,50 @@ const (
 // postgresEpoch is 2000-01-01 in microseconds since the Unix epoch.
 const postgresEpoch = 946_684_800_000_000
 
-func appendHeader(b []byte, oid uint32, n int) []byte {
-	if n == 0 {
-		return enc.BigEndian.AppendUint32(append(b, 0, 0, 0, 0, 0, 0, 0, 0), oid)
+// array encodes an array with one element for each item, which element appends. size
+// is that of an element, or a guess.
+func array[T any](oid uint32, size int, items []T, element func([]byte, *T) []byte) []byte {
+	if len(items) == 0 {
+		return enc.BigEndian.AppendUint32(make([]byte, 8, 12), oid)
 	}
+	b := make([]byte, 0, arrayHeader+len(items)*(4+size))
 	b = append(b, 0, 0, 0, 1, 0, 0, 0, 1) // one dimension, NULLs allowed
 	b = enc.BigEndian.AppendUint32(b, oid)
-	b = enc.BigEndian.AppendUint32(b, uint32(n))
-	return append(b, 0, 0, 0, 1)
+	b = enc.BigEndian.AppendUint32(b, uint32(len(items)))
+	b = append(b, 0, 0, 0, 1)
+	for i := range items {
+		b = element(b, &items[i])
+	}
+	return b
+}
+
+func int8s[T any](items []T, value func(*T) int64) []byte {
+	return array(oidInt8, 8, items, func(b []byte, item *T) []byte { return appendInt8(b, value(item)) })
+}
+
+func int4s[T any](items []T, value func(*T) int32) []byte {
+	return array(oidInt4, 4, items, func(b []byte, item *T) []byte {
+		return enc.BigEndian.AppendUint32(append(b, 0, 0, 0, 4), uint32(value(item)))
+	})
+}
+
+func times[T any](items []T, value func(*T) int64) []byte {
+	return array(oidTimestamptz, 8, items, func(b []byte, item *T) []byte { return appendInt8(b, value(item)) })
+}
+
+func texts[T any](items []T, value func(*T) string) []byte {
+	return array(oidText, 16, items, func(b []byte, item *T) []byte {
+		v := value(item)
+		return append(enc.BigEndian.AppendUint32(b, uint32(len(v))), v...)
+	})
 }
 
 func appendInt8(b []byte, v int64) []byte {
 	return enc.BigEndian.AppendUint64(append(b, 0, 0, 0, 8), uint64(v))
 }
 
-func appendInt4(b []byte, v int32) []byte {
-	return enc.BigEndian.AppendUint32(append(b, 0, 0, 0, 4), uint32(v))
-}
-
-func appendInt2(b []byte, v int16) []byte {
-	return enc.BigEndian.AppendUint16(append(b, 0, 0, 0, 2), uint16(v))
-}
-
-func appendBool(b []byte, v bool) []byte {
-	if v {
-		return append(b, 0, 0, 0, 1, 1)
-	}
-	return append(b, 0, 0, 0, 1, 0)
-}
-
-func appendText[T string | []byte](b []byte, v T) []byte {
-	return append(enc.BigEndian.AppendUint32(b, uint32(len(v))), v...)
-}
+// integer is the value of an item that is a number itself.
+func integer[T ~int64](v *T) int64 { return int64(*v) }
 
 func int4(v int32) []byte  { return enc.BigEndian.AppendUint32(nil, uint32(v)) }
 func int8b(v int64) []byte { return enc.BigEndian.AppendUint64(nil, uint64(v)) }

@@ -31,7 +31,7 @@ func (s *Store) Claim(ctx context.Context, req contract.ClaimRequest) contract.C
 	err := s.claim.do(ctx, OpClaim, func(ctx context.Context, conn *pgx.Conn) (int, error) {
 		me, epoch := s.me.Load(), s.epoch.Load()
 		var err error
-		won, err = s.sendClaim(ctx, conn, req.IDs, s.claim.encodeClaim(req.IDs, req.Sessions, token, me, epoch))
+		won, err = s.sendClaim(ctx, conn, req.IDs, encodeClaim(&req, token, me, epoch))
 		if err == nil && len(won) == 0 {
 			err = s.refused(ctx, conn, me, epoch)
 		}
@@ -106,18 +106,8 @@ func ownEpoch(ctx context.Context, conn *pgx.Conn, me int32) (epoch int32, err e
 
 // encodeClaim returns the parameters of claimContendedSQL, which claimSQL and
 // resolveSQL have, too.
-func (l *connection) encodeClaim(ids []dispatcherd.JobID, sessions []contract.Fingerprint, token int64, me, epoch int32) [][]byte {
-	b := appendHeader(l.buf[:0], oidInt8, len(ids))
-	for _, id := range ids {
-		b = appendInt8(b, int64(id))
-	}
-	p := len(b)
-	b = appendHeader(b, oidInt8, len(sessions))
-	for _, m := range sessions {
-		b = appendInt8(b, int64(m))
-	}
-	l.buf = b
-	return [][]byte{b[:p], int8b(token), int4(me), int4(epoch), b[p:]}
+func encodeClaim(req *contract.ClaimRequest, token int64, me, epoch int32) [][]byte {
+	return [][]byte{int8s(req.IDs, integer), int8b(token), int4(me), int4(epoch), int8s(req.Sessions, integer)}
 }
 
 // readWon reads rows of id, attempt, max_attempts, failures, crashes,
@@ -197,7 +187,7 @@ func (s *Store) Resolve(ctx context.Context, req contract.ClaimRequest) contract
 			return 0, err
 		}
 		var err error
-		won, err = readWon(execute(ctx, conn, "resolve", s.claim.encodeClaim(req.IDs, nil, token, me, 0)[:3]...), len(req.IDs))
+		won, err = readWon(execute(ctx, conn, "resolve", encodeClaim(&req, token, me, 0)[:3]...), len(req.IDs))
 		return len(won), err
 	})
 	if err != nil {

@@ -38,7 +38,6 @@ type connection struct {
 	used    time.Time     // when conn was last used
 	trusted time.Duration // how long it may be idle and be used without a ping
 	closed  bool
-	buf     []byte        // parameters of the statement being sent
 	backoff time.Duration // before the next attempt to connect, 0 after a success
 	retryAt time.Time
 }

@@ -32,7 +32,7 @@ type IDRange struct{ Low, High, Base int64 }
 
 // IDRanges returns the ranges of ids and the number of their places.
 func IDRanges(ids []dispatcherd.JobID) (list []IDRange, places int64) {
-	r := idRangesOf(len(ids), func(i int) dispatcherd.JobID { return ids[i] })
+	r := idRangesOf(ids, integer)
 	for i := range r.low {
 		list = append(list, IDRange{r.low[i], r.high[i], r.base[i]})
 	}

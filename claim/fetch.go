@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"slices"
 	"time"
 
 	"github.com/dispatcherd/dispatcherd"
@@ -26,7 +25,7 @@ func (s *Store) Fetch(ctx context.Context, req contract.FetchRequest) contract.F
 	var res contract.FetchResult
 	err := connection.do(ctx, op, func(ctx context.Context, conn *pgx.Conn) (int, error) {
 		var err error
-		res, err = connection.readLanes(ctx, conn, req)
+		res, err = readLanes(ctx, conn, req)
 		return len(res.Candidates), err
 	})
 	if err != nil {
@@ -35,14 +34,13 @@ func (s *Store) Fetch(ctx context.Context, req contract.FetchRequest) contract.F
 	return res
 }
 
-func (l *connection) readLanes(ctx context.Context, conn *pgx.Conn, req contract.FetchRequest) (contract.FetchResult, error) {
+func readLanes(ctx context.Context, conn *pgx.Conn, req contract.FetchRequest) (contract.FetchResult, error) {
 	most := 0
 	for _, lane := range req.Lanes {
 		most += lane.Limit
 	}
 	res := contract.FetchResult{Candidates: make([]contract.Candidate, 0, min(most, 4096))}
-	params := slices.Concat(l.encodeLanes(req), encodeShares(req), encodeBounds(req))
-	rows := execute(ctx, conn, "fetch", params...)
+	rows := execute(ctx, conn, "fetch", encodeLanes(&req)...)
 	var bad error
 	for rows.NextRow() {
 		if err := readLane(&res, rows.Values()); err != nil {
@@ -91,67 +89,39 @@ func readLane(res *contract.FetchResult, v [][]byte) error {
 	return err
 }
 
-func (l *connection) encodeLanes(req contract.FetchRequest) [][]byte {
-	n := len(req.Lanes)
-	b := appendHeader(l.buf[:0], oidText, n)
-	for i := range req.Lanes {
-		b = appendText(b, req.Lanes[i].Type)
-	}
-	p1 := len(b)
-	b = appendHeader(b, oidInt2, n)
-	for i := range req.Lanes {
-		b = appendInt2(b, int16(req.Lanes[i].Priority))
-	}
-	p2 := len(b)
-	b = appendHeader(b, oidTimestamptz, n)
-	for i := range req.Lanes {
-		b = appendInt8(b, req.Lanes[i].After.RunAt-postgresEpoch)
-	}
-	p3 := len(b)
-	b = appendHeader(b, oidInt8, n)
-	for i := range req.Lanes {
-		b = appendInt8(b, int64(req.Lanes[i].After.ID))
-	}
-	p4 := len(b)
-	b = appendHeader(b, oidInt4, n)
-	for i := range req.Lanes {
-		b = appendInt4(b, int32(req.Lanes[i].Limit))
-	}
-	l.buf = b
-	return [][]byte{b[:p1], b[p1:p2], b[p2:p3], b[p3:p4], b[p4:]}
-}
-
-// encodeBounds returns the keys before which a backfill scan ends. Other fetches
-// have no bound.
-func encodeBounds(req contract.FetchRequest) [][]byte {
-	n := len(req.Lanes)
-	dues, ids := appendHeader(nil, oidTimestamptz, n), appendHeader(nil, oidInt8, n)
-	for i := range req.Lanes {
-		due, id := int64(math.MaxInt64), int64(math.MaxInt64) // infinity
-		if req.Backfill {
-			due, id = req.Lanes[i].Before.RunAt-postgresEpoch, int64(req.Lanes[i].Before.ID)
-		}
-		dues, ids = appendInt8(dues, due), appendInt8(ids, id)
-	}
-	return [][]byte{dues, ids}
-}
-
 // allRows is the block size of a lane without a share.
 const allRows = -1
 
-// encodeShares returns the lowest and highest numbers of shares, which lanes are
-// non-local, and the block sizes.
-func encodeShares(req contract.FetchRequest) [][]byte {
-	n := len(req.Lanes)
-	low, high, block := appendHeader(nil, oidInt4, n), appendHeader(nil, oidInt4, n), appendHeader(nil, oidInt4, n)
-	outside := appendHeader(nil, oidBool, n)
-	for i := range req.Lanes {
-		s, size := req.Lanes[i].Share, int32(req.Lanes[i].Share.Block)
-		if s.All() {
-			size = allRows
+// encodeLanes returns the parameters of fetchSQL.
+func encodeLanes(req *contract.FetchRequest) [][]byte {
+	type lane = contract.LaneQuery
+	before := func(l *lane) contract.Key {
+		if !req.Backfill {
+			return contract.Key{RunAt: math.MaxInt64, ID: math.MaxInt64} // infinity
 		}
-		low, high = appendInt4(low, int32(s.From)), appendInt4(high, int32(s.To)-1)
-		outside, block = appendBool(outside, req.Lanes[i].NonLocal), appendInt4(block, size)
+		return contract.Key{RunAt: l.Before.RunAt - postgresEpoch, ID: l.Before.ID}
 	}
-	return [][]byte{low, high, outside, block}
+	return [][]byte{
+		texts(req.Lanes, func(l *lane) string { return l.Type }),
+		array(oidInt2, 2, req.Lanes, func(b []byte, l *lane) []byte { return append(b, 0, 0, 0, 2, 0, byte(l.Priority)) }),
+		times(req.Lanes, func(l *lane) int64 { return l.After.RunAt - postgresEpoch }),
+		int8s(req.Lanes, func(l *lane) int64 { return int64(l.After.ID) }),
+		int4s(req.Lanes, func(l *lane) int32 { return int32(l.Limit) }),
+		int4s(req.Lanes, func(l *lane) int32 { return int32(l.Share.From) }),
+		int4s(req.Lanes, func(l *lane) int32 { return int32(l.Share.To) - 1 }),
+		array(oidBool, 1, req.Lanes, func(b []byte, l *lane) []byte {
+			if l.NonLocal {
+				return append(b, 0, 0, 0, 1, 1)
+			}
+			return append(b, 0, 0, 0, 1, 0)
+		}),
+		int4s(req.Lanes, func(l *lane) int32 {
+			if l.Share.All() {
+				return allRows
+			}
+			return int32(l.Share.Block)
+		}),
+		times(req.Lanes, func(l *lane) int64 { return before(l).RunAt }),
+		int8s(req.Lanes, func(l *lane) int64 { return int64(before(l).ID) }),
+	}
 }

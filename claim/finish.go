@@ -65,7 +65,7 @@ func (s *Store) finishApart(ctx context.Context, req contract.FinishRequest) con
 func (s *Store) end(ctx context.Context, req contract.FinishRequest) ([]dispatcherd.JobID, error) {
 	var stale []dispatcherd.JobID
 	err := s.finish.do(ctx, OpFinish, func(ctx context.Context, conn *pgx.Conn) (int, error) {
-		ended, n, err := s.finish.sendEnds(ctx, conn, req.Items, s.me.Load())
+		ended, n, err := sendEnds(ctx, conn, req.Items, s.me.Load())
 		if err != nil {
 			return 0, err
 		}
@@ -78,7 +78,7 @@ func (s *Store) end(ctx context.Context, req contract.FinishRequest) ([]dispatch
 		}
 		remove(open, ended)
 		if req.Again || len(ended) < n {
-			before, err := s.finish.endedBefore(ctx, conn, req.Items, s.me.Load())
+			before, err := endedBefore(ctx, conn, req.Items, s.me.Load())
 			if err != nil {
 				return 0, err
 			}
@@ -101,24 +101,20 @@ func remove(set map[dispatcherd.JobID]struct{}, ids []dispatcherd.JobID) {
 // sendEnds sends up to three statements as one pipeline, which Postgres treats
 // as one transaction. It returns how many items were ended, and the ids of those
 // that doneSQL did not end.
-func (l *connection) sendEnds(ctx context.Context, conn *pgx.Conn, items []contract.Finish, me int32) (ended []dispatcherd.JobID, n int, err error) {
+func sendEnds(ctx context.Context, conn *pgx.Conn, items []contract.Finish, me int32) (ended []dispatcherd.JobID, n int, err error) {
 	var batch pgconn.Batch
 	for _, group := range [...]struct {
 		statement string
 		has       func(*contract.Finish) bool
-		encode    func([]byte, []contract.Finish, int32) ([]byte, [][]byte)
+		encode    func([]contract.Finish, int32) [][]byte
 	}{
 		{"done", succeeded, encodeDone},
 		{"ended", func(f *contract.Finish) bool { return f.Outcome.Final() && !succeeded(f) }, encodeEnded},
 		{"pending", func(f *contract.Finish) bool { return !f.Outcome.Final() }, encodePending},
 	} {
-		some := only(items, group.has)
-		if len(some) == 0 {
-			continue
+		if some := only(items, group.has); len(some) > 0 {
+			batch.ExecPrepared(group.statement, group.encode(some, me), binary, binary)
 		}
-		var params [][]byte
-		l.buf, params = group.encode(l.buf[:0], some, me) // the batch copies them
-		batch.ExecPrepared(group.statement, params, binary, binary)
 	}
 	results := conn.PgConn().ExecBatch(ctx, &batch)
 	var bad error
@@ -163,29 +159,14 @@ func only(items []contract.Finish, f func(*contract.Finish) bool) []contract.Fin
 	return some
 }
 
-func (l *connection) endedBefore(ctx context.Context, conn *pgx.Conn, items []contract.Finish, me int32) ([]dispatcherd.JobID, error) {
-	b, p := appendKeys(nil, items)
-	q := len(b)
-	b = appendHeader(b, oidInt2, len(items))
+// endedBefore returns which of the items an earlier copy of the request has ended.
+func endedBefore(ctx context.Context, conn *pgx.Conn, items []contract.Finish, me int32) (before []dispatcherd.JobID, err error) {
+	ids, attempts, back := make([]dispatcherd.JobID, len(items)), make([]dispatcherd.Attempt, len(items)), make([]bool, len(items))
 	for i := range items {
-		back := int16(1)
-		if items[i].Outcome.Final() {
-			back = 0
-		}
-		b = appendInt2(b, back)
+		ids[i], attempts[i], back[i] = items[i].ID, items[i].Attempt, !items[i].Outcome.Final()
 	}
-	rows := execute(ctx, conn, "ended-before", b[:p], b[p:q], int4(me), b[q:])
-	var (
-		before []dispatcherd.JobID
-		bad    error
-	)
-	for rows.NextRow() {
-		bad = readInt8s(rows.Values()[0], func(_ int, id int64) { before = append(before, dispatcherd.JobID(id)) })
-	}
-	if _, err := rows.Close(); err != nil {
-		return nil, err
-	}
-	return before, bad
+	err = conn.QueryRow(ctx, "ended-before", ids, attempts, me, back).Scan(&before)
+	return before, err
 }
 
 // clean returns a message that Postgres can store: valid UTF-8 without NUL, bounded.
@@ -194,51 +175,21 @@ func clean(message string) string {
 	return strings.ReplaceAll(strings.ToValidUTF8(message, "\uFFFD"), "\x00", "\uFFFD")
 }
 
-// appendKeys appends the ids and the attempts; the second array starts at p.
-func appendKeys(b []byte, items []contract.Finish) (_ []byte, p int) {
-	b = appendHeader(b, oidInt8, len(items))
-	for i := range items {
-		b = appendInt8(b, int64(items[i].ID))
+func finishID(f *contract.Finish) int64 { return int64(f.ID) }
+
+// encodeEnded returns the parameters of endedSQL.
+func encodeEnded(items []contract.Finish, me int32) [][]byte {
+	return [][]byte{
+		int8s(items, finishID),
+		int4s(items, func(f *contract.Finish) int32 { return int32(f.Attempt) }),
+		texts(items, func(f *contract.Finish) string { return f.Outcome.String() }),
+		texts(items, func(f *contract.Finish) string { return clean(f.Error) }),
+		int4(me),
 	}
-	p = len(b)
-	b = appendHeader(b, oidInt4, len(items))
-	for i := range items {
-		b = appendInt4(b, int32(items[i].Attempt))
-	}
-	return b, p
 }
 
-func codeOf(o contract.Outcome) int16 {
-	return [...]int16{codeDone, codeRetry, codeFailed, codeCancelled, codeReleased, codeCrashed, codeQuarantined, codeIsolated}[o]
-}
-
-// encodeEnded appends the parameters of endedSQL to b.
-func encodeEnded(b []byte, items []contract.Finish, me int32) (_ []byte, params [][]byte) {
-	b, p := appendKeys(b, items)
-	q := len(b)
-	b = appendHeader(b, oidInt2, len(items))
-	for i := range items {
-		b = appendInt2(b, codeOf(items[i].Outcome))
-	}
-	r := len(b)
-	b = appendHeader(b, oidText, len(items))
-	for i := range items {
-		b = appendText(b, items[i].Outcome.String())
-	}
-	s := len(b)
-	b = appendHeader(b, oidText, len(items))
-	for i := range items {
-		b = appendText(b, clean(items[i].Error))
-	}
-	return b, [][]byte{b[:p], b[p:q], b[q:r], b[r:s], b[s:], int4(me)}
-}
-
-// encodePending appends the parameters of pendingSQL to b.
-func encodePending(b []byte, items []contract.Finish, me int32) (_ []byte, params [][]byte) {
-	b, params = encodeEnded(b, items, me)
-	delays := appendHeader(nil, oidInt8, len(items))
-	for i := range items {
-		delays = appendInt8(delays, min(max(items[i].Delay, 0), maxDelay).Microseconds())
-	}
-	return b, append(params, delays)
+// encodePending returns the parameters of pendingSQL.
+func encodePending(items []contract.Finish, me int32) [][]byte {
+	delay := func(f *contract.Finish) int64 { return min(max(f.Delay, 0), maxDelay).Microseconds() }
+	return append(encodeEnded(items, me), int8s(items, delay))
 }

@@ -7,20 +7,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func int8s(values ...int64) []byte {
-	b := appendHeader(nil, oidInt8, len(values))
-	for _, v := range values {
-		b = appendInt8(b, v)
-	}
-	return b
-}
+func list(values ...int64) []byte { return int8s(values, integer) }
 
 // All bytes that a server sends as rows of a fetch or a claim are read or refused.
 // Nothing of a refused row is kept.
 func FuzzRows(f *testing.F) {
-	f.Add(int4(1), int8s(5, 6), int8s(1, 2), int8b(7), []byte("\x01{}"))
-	f.Add(int4(0), int8s(5), []byte(nil), int8b(7), []byte(nil))
-	f.Add(int4(-1), int8s(), int8s(1), int4(1), []byte("x"))
+	f.Add(int4(1), list(5, 6), list(1, 2), int8b(7), []byte("\x01{}"))
+	f.Add(int4(0), list(5), []byte(nil), int8b(7), []byte(nil))
+	f.Add(int4(-1), list(), list(1), int4(1), []byte("x"))
 	f.Fuzz(func(t *testing.T, lane, due, ids, id, payload []byte) {
 		before := contract.FetchResult{Candidates: make([]contract.Candidate, 1)}
 		res := before
@@ -54,7 +48,7 @@ func FuzzLists(f *testing.F) {
 		for i := range int64(n) {
 			want = append(want, a+i*b)
 		}
-		require.NoError(t, readInt8s(int8s(want...), func(_ int, v int64) { got = append(got, v) }))
+		require.NoError(t, readInt8s(list(want...), func(_ int, v int64) { got = append(got, v) }))
 		require.Equal(t, want, got)
 	})
 }

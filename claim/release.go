@@ -21,7 +21,7 @@ WITH held AS MATERIALIZED (
 		AND status = 'running' AND dispatcher = $1
 	ORDER BY id FOR UPDATE SKIP LOCKED
 ), item AS (
-	SELECT id AS dispatcher, CASE WHEN leaving THEN 'released' ELSE $2::text END AS name,
+	SELECT id AS dispatcher, CASE WHEN leaving THEN 'released' ELSE $2::text END AS outcome,
 		CASE WHEN leaving THEN '' ELSE $3::text END AS error, CASE WHEN leaving THEN 0 ELSE $4::int END AS crash
 	FROM dispatcherd.dispatchers WHERE id = $1
 ), back AS (

@@ -129,80 +129,68 @@ SELECT ` + keptColumns + `, failures, crashes, errors, 'done', $2, now(),
 		substring($3::bytea, ($4::int[])[place] + 1, ($4::int[])[place + 1] - ($4::int[])[place]), 'UTF8')::json END
 FROM gone`
 
-// Codes of outcomes in endedSQL and pendingSQL.
-const (
-	codeDone        = 0 // the result was dropped, see unstorable
-	codeFailed      = 1
-	codeCancelled   = 2
-	codeQuarantined = 3
-	codeRetry       = 4
-	codeReleased    = 5
-	codeCrashed     = 6
-	codeIsolated    = 7
-)
-
 // appendError appends the error of item i to the errors of job j and keeps the
 // last ten.
 const appendError = `CASE WHEN i.error = '' THEN j.errors ELSE
 	CASE WHEN jsonb_array_length(j.errors) >= 10 THEN j.errors - 0 ELSE coalesce(j.errors, '[]') END
-	|| jsonb_build_object('attempt', j.attempt, 'at', now(), 'outcome', i.name, 'error', i.error) END`
+	|| jsonb_build_object('attempt', j.attempt, 'at', now(), 'outcome', i.outcome, 'error', i.error) END`
 
 // endedSQL ends jobs for good that did not succeed, or whose result cannot be
-// stored: $1 ids, $2 attempts, $3 codes and $4 names of the outcomes, $5 errors,
-// $6 this dispatcher. It removes requests to cancel: one that stays would cancel
-// the job again after a retry.
+// stored (see unstorable): $1 ids, $2 attempts, $3 outcomes, $4 errors, $5 this
+// dispatcher. It removes requests to cancel: one that stays would cancel the job
+// again after a retry.
 const endedSQL = `
 WITH item AS MATERIALIZED (
-	SELECT * FROM unnest($1::bigint[], $2::int[], $3::smallint[], $4::text[], $5::text[]) AS i (id, attempt, code, name, error)
+	SELECT * FROM unnest($1::bigint[], $2::int[], $3::text[], $4::text[]) AS i (id, attempt, outcome, error)
 ), gone AS (
 	DELETE FROM dispatcherd.jobs_live j USING item i
-	WHERE ` + isItem + ` AND j.dispatcher = $6::int AND j.status = 'running'
-	RETURNING j.*, i.code, ` + appendError + ` AS all_errors
+	WHERE ` + isItem + ` AND j.dispatcher = $5::int AND j.status = 'running'
+	RETURNING j.*, i.outcome, ` + appendError + ` AS all_errors
 ), done AS (
 	INSERT INTO dispatcherd.jobs_done (` + keptColumns + `, ` + endColumns + `)
-	SELECT ` + keptColumns + `, failures, crashes, all_errors, 'done', dispatcher, now() FROM gone WHERE code = 0
+	SELECT ` + keptColumns + `, failures, crashes, all_errors, 'done', dispatcher, now() FROM gone WHERE outcome = 'done'
 ), failed AS (
 	INSERT INTO dispatcherd.jobs_failed (` + keptColumns + `, ` + endColumns + `)
-	SELECT ` + keptColumns + `, least(failures + (code = 1)::int, 32767), least(crashes + (code = 3)::int, 32767), all_errors,
-		'failed', dispatcher, now() FROM gone WHERE code IN (1, 3)
+	SELECT ` + keptColumns + `, least(failures + (outcome = 'failed')::int, 32767), least(crashes + (outcome = 'quarantined')::int, 32767), all_errors,
+		'failed', dispatcher, now() FROM gone WHERE outcome IN ('failed', 'quarantined')
 ), cancelled AS (
 	INSERT INTO dispatcherd.jobs_cancelled (` + keptColumns + `, ` + endColumns + `)
-	SELECT ` + keptColumns + `, failures, crashes, all_errors, 'cancelled', dispatcher, now() FROM gone WHERE code = 2
+	SELECT ` + keptColumns + `, failures, crashes, all_errors, 'cancelled', dispatcher, now() FROM gone WHERE outcome = 'cancelled'
 ), settled AS (
 	DELETE FROM dispatcherd.cancels WHERE job_id IN (SELECT id FROM gone)
 )
 SELECT array_agg(id::bigint) FROM gone`
 
-// pendingSQL makes jobs pending again: $1 to $6 as endedSQL, $7 delays in
+// pendingSQL makes jobs pending again: $1 to $5 as endedSQL, $6 delays in
 // microseconds. It notifies other dispatchers if a job may run at once.
 const pendingSQL = `
 WITH item AS MATERIALIZED (
-	SELECT * FROM unnest($1::bigint[], $2::int[], $3::smallint[], $4::text[], $5::text[], $7::bigint[])
-		AS i (id, attempt, code, name, error, delay)
+	SELECT * FROM unnest($1::bigint[], $2::int[], $3::text[], $4::text[], $6::bigint[])
+		AS i (id, attempt, outcome, error, delay)
 ), back AS (
 	UPDATE dispatcherd.jobs_live j
 	SET ` + pendingAgain + `,
-		run_at = CASE WHEN i.code IN (4, 7) THEN now() + i.delay * interval '1 microsecond' ELSE j.run_at END,
-		failures = least(j.failures + (i.code = 4)::int, 32767),
-		crashes = least(j.crashes + (i.code IN (6, 7))::int, 32767),
+		run_at = CASE WHEN i.outcome IN ('retry', 'isolated') THEN now() + i.delay * interval '1 microsecond' ELSE j.run_at END,
+		failures = least(j.failures + (i.outcome = 'retry')::int, 32767),
+		crashes = least(j.crashes + (i.outcome IN ('crashed', 'isolated'))::int, 32767),
 		errors = ` + appendError + `
 	FROM item i
-	WHERE ` + isItem + ` AND j.dispatcher = $6::int AND j.status = 'running'
+	WHERE ` + isItem + ` AND j.dispatcher = $5::int AND j.status = 'running'
 	RETURNING j.id, i.delay
 ), notification AS MATERIALIZED (
 	SELECT pg_notify('dispatcherd_jobs', '') FROM (SELECT FROM back WHERE delay = 0 LIMIT 1) due
-	WHERE EXISTS (SELECT FROM dispatcherd.dispatchers WHERE armed AND id <> $6)
+	WHERE EXISTS (SELECT FROM dispatcherd.dispatchers WHERE armed AND id <> $5)
 )
 SELECT array_agg(id::bigint), (SELECT count(*) FROM notification) FROM back`
 
 // endedBeforeSQL finds what an earlier copy of the same request has ended: $1
 // ids, $2 attempts, $3 this dispatcher, $4 whether the outcome leads back to
-// pending (1) or out of the hot table (0). Another dispatcher ended a row that
-// went the other way.
+// pending or out of the hot table. Another dispatcher ended a row that went the
+// other way.
 const endedBeforeSQL = `
-SELECT array_agg(j.id::bigint) FROM unnest($1::bigint[], $2::int[], $4::smallint[]) AS i (id, attempt, back)
+SELECT array_agg(j.id::bigint) FROM unnest($1::bigint[], $2::int[], $4::boolean[]) AS i (id, attempt, back)
 JOIN dispatcherd.jobs j ON ` + isItem + `
-WHERE CASE j.status WHEN 'running' THEN false WHEN 'pending' THEN i.back = 1 ELSE i.back = 0 AND j.dispatcher = $3::int END`
+WHERE CASE j.status WHEN 'running' THEN false WHEN 'pending' THEN i.back ELSE NOT i.back AND j.dispatcher = $3::int END`
 
 // fetchSQL reads the heads of lanes, one short index scan each, into one row per
 // lane: $1 types, $2 priorities, $3 and $4 the cursor (run_at, id), $5 limits, $6
