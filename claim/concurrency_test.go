@@ -231,7 +231,7 @@ func TestSweepReleasesRowsWithoutARecord(t *testing.T) {
 	require.Len(t, dead.Claim(t.Context(), claimOf(1)).Won, 1)
 	exec(t, db, `DELETE FROM dispatcherd.claims`)
 	exec(t, db, `UPDATE dispatcherd.dispatchers SET beat_at = now() - 2 * lease WHERE id = $1`, run)
-	beat := func() claim.HeartbeatResult {
+	beat := func() contract.HeartbeatResult {
 		res, err := s.Heartbeat(t.Context(), nil)
 		require.NoError(t, err)
 		return res

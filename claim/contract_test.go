@@ -23,7 +23,7 @@ func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }
 // store is what a dispatcher needs of a claim.Store.
 type store interface {
 	Join(context.Context) (int32, error)
-	Heartbeat(context.Context, map[string]int) (claim.HeartbeatResult, error)
+	Heartbeat(context.Context, map[string]int) (contract.HeartbeatResult, error)
 	Leave(context.Context) (int, error)
 	Sweep(context.Context) (int, error)
 	SetSubscribed(context.Context, bool) error

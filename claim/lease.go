@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/jackc/pgx/v5"
 )
@@ -37,7 +36,7 @@ WITH renewed AS (
 ), lost AS (
 	UPDATE dispatcherd.dispatchers d SET lost_at = now(), armed = false FROM silent s WHERE d.id = s.id RETURNING d.id
 )
-SELECT EXISTS (SELECT FROM renewed), now(),
+SELECT EXISTS (SELECT FROM renewed),
 	(SELECT array_agg(id) FROM (SELECT id FROM lost UNION SELECT id FROM dispatcherd.dispatchers WHERE lost_at IS NOT NULL) l),
 	(SELECT array_agg(j.id::bigint) FROM dispatcherd.cancels c JOIN dispatcherd.jobs_live j ON ` + isNamed + `
 		WHERE j.status = 'running' AND j.dispatcher = $1),
@@ -68,25 +67,6 @@ WITH held AS MATERIALIZED (
 INSERT INTO dispatcherd.jobs_cancelled (` + keptColumns + `, ` + endColumns + `)
 SELECT ` + keptColumns + `, failures, crashes, errors, 'cancelled', dispatcher, now() FROM gone`
 
-// HeartbeatResult is what a heartbeat read.
-type HeartbeatResult struct {
-	// LeaseLost: this dispatcher was declared lost, or it has handed over. It must
-	// stop sending before it does anything else, and join again as a new one.
-	LeaseLost bool
-	// DBNow is the database clock.
-	DBNow time.Time
-	// Released counts jobs of lost dispatchers that this heartbeat made pending.
-	Released int
-	// Lost reports dispatchers that wait for a Sweep.
-	Lost bool
-	// Cancels lists jobs that run here and shall be cancelled.
-	Cancels []dispatcherd.JobID
-	// OtherCapacity is the capacity of the other living dispatchers, by type.
-	OtherCapacity map[string]int
-	// Shares are this dispatcher's shares of the types that others support, too.
-	Shares map[string]contract.Share
-}
-
 // Join registers a new run of a dispatcher and gives this store its id. From then
 // on claims need a heartbeat at least once per lease.
 func (s *Store) Join(ctx context.Context) (int32, error) {
@@ -112,15 +92,15 @@ func (s *Store) Join(ctx context.Context) (int32, error) {
 // an error the lease may have been renewed. Failed work for others is not
 // an error: the observer is told, a later heartbeat tries again after ten times as
 // long as it took, and [Store.Sweep] has more time.
-func (s *Store) Heartbeat(ctx context.Context, capacity map[string]int) (HeartbeatResult, error) {
+func (s *Store) Heartbeat(ctx context.Context, capacity map[string]int) (contract.HeartbeatResult, error) {
 	published, err := json.Marshal(capacity)
 	if err != nil {
-		return HeartbeatResult{}, err
+		return contract.HeartbeatResult{}, err
 	}
 	if capacity == nil {
 		published = []byte("{}")
 	}
-	var res HeartbeatResult
+	var res contract.HeartbeatResult
 	renewed := false
 	err = s.lease.do(ctx, OpHeartbeat, func(ctx context.Context, conn *pgx.Conn) (int, error) {
 		var (
@@ -129,13 +109,13 @@ func (s *Store) Heartbeat(ctx context.Context, capacity map[string]int) (Heartbe
 			others        *string
 		)
 		err := conn.QueryRow(ctx, "heartbeat", s.me.Load(), string(published), s.config.Identity.Incarnation).
-			Scan(&alive, &res.DBNow, &lost, &res.Cancels, &cancel, &others)
+			Scan(&alive, &lost, &res.Cancels, &cancel, &others)
 		if err != nil {
 			return 0, err
 		}
 		res.LeaseLost, res.Lost = !alive, len(lost) > 0
 		if others != nil {
-			if err := res.learn(*others, capacity); err != nil {
+			if err := learn(&res, *others, capacity); err != nil {
 				return 0, err
 			}
 		}
@@ -152,7 +132,7 @@ func (s *Store) Heartbeat(ctx context.Context, capacity map[string]int) (Heartbe
 
 // learn reads the capacity of the other dispatchers: by type, the slots of those
 // with smaller ids, of those with larger ids, and of the one that has the fewest.
-func (r *HeartbeatResult) learn(others string, own map[string]int) error {
+func learn(r *contract.HeartbeatResult, others string, own map[string]int) error {
 	var slots map[string][3]int
 	if err := json.Unmarshal([]byte(others), &slots); err != nil {
 		return fmt.Errorf("capacity of the other dispatchers: %w", err)

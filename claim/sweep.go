@@ -20,7 +20,7 @@ const whyReleased = "the dispatcher that ran it was lost"
 // recorded as a claim, which the next heartbeat releases, and the next Sweep scans
 // again. It returns how many those were; more than zero means that a bug lost the
 // record of a claim. Without lost dispatchers it does nothing. Call it when
-// HeartbeatResult.Lost says so.
+// contract.HeartbeatResult.Lost says so.
 func (s *Store) Sweep(ctx context.Context) (int, error) {
 	strays := 0
 	ctx, cancel := context.WithTimeout(ctx, sweepTimeout)

@@ -189,11 +189,11 @@ func (s *Store) Progress(_ context.Context, items []claim.Progress) error {
 }
 
 // Heartbeat is claim.Store.Heartbeat.
-func (s *Store) Heartbeat(_ context.Context, capacity map[string]int) (claim.HeartbeatResult, error) {
+func (s *Store) Heartbeat(_ context.Context, capacity map[string]int) (contract.HeartbeatResult, error) {
 	t := s.table
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	res := claim.HeartbeatResult{DBNow: t.now, LeaseLost: true}
+	res := contract.HeartbeatResult{LeaseLost: true}
 	if d := t.dispatchers[s.me]; d != nil && !d.lost && !d.leaving && !d.replaced {
 		res.LeaseLost, d.beatAt, d.capacity = false, t.now, capacity
 	}

@@ -88,7 +88,7 @@ func Start(ctx context.Context, cfg Config, log *zap.Logger) (_ *Daemon, err err
 	if _, err = d.store.Join(ctx); err != nil {
 		return nil, fmt.Errorf("joining the dispatchers: %w", err)
 	}
-	d.lease = newLease(cfg.Lease, begun)
+	d.lease = newLease(cfg.Lease, cfg.Heartbeat, begun)
 	if err = d.openAPI(ctx); err != nil {
 		return nil, err
 	}
@@ -134,7 +134,7 @@ func (d *Daemon) construct() {
 	d.constructAPI()
 	d.statements = newStatements(d.store, d.loop, d.lease, d.cfg.Core.Limits)
 	d.heartbeats = &heartbeats{
-		store: d.store, loop: d.loop, log: d.log, lease: d.lease, interval: d.cfg.Heartbeat, length: d.cfg.Lease,
+		store: d.store, loop: d.loop, log: d.log, lease: d.lease, length: d.cfg.Lease,
 		adopted: make(chan struct{}, 1), sweeps: make(chan struct{}, 1),
 	}
 	d.maintenance = &maintenance{store: d.store, log: d.log, keep: d.cfg.Keep, sweeps: d.heartbeats.sweeps, vacuumPaused: d.metrics.vacuumPaused}
@@ -309,7 +309,7 @@ func (d *Daemon) await(stages *shell.Stop, stage shell.Stage) {
 	for {
 		idle := true
 		d.loop.Ask(func(c *actor.Core) { idle = c.Idle() })
-		if ev := stages.Next(d.lease.now(), idle || d.lost(), d.lease.trusted()); ev != nil {
+		if ev := stages.Next(d.lease.now(), idle || d.lost(), with(d.lease, (*shell.Lease).Trusted)); ev != nil {
 			d.loop.Order(ev)
 		}
 		if stages.Stage() >= stage {

@@ -8,26 +8,25 @@ import (
 
 	"github.com/dispatcherd/dispatcherd/actor"
 	"github.com/dispatcherd/dispatcherd/claim"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/shell"
 )
 
 // heartbeats renew the lease and publish the capacity of this dispatcher, and tell the
 // Core what the other dispatchers did.
 type heartbeats struct {
-	store    *claim.Store
-	loop     *actor.Actor
-	log      *zap.Logger
-	lease    *lease
-	interval time.Duration
-	length   time.Duration // of the lease
+	store  *claim.Store
+	loop   *actor.Actor
+	log    *zap.Logger
+	lease  *lease
+	length time.Duration // of the lease
 
 	adopted chan struct{} // capacity 1: rows were taken over since the last heartbeat began
 	sweeps  chan struct{} // capacity 1: a lost dispatcher waits for a sweep
 }
 
-// run sends heartbeats until ctx is done. The next one comes a fixed time after the last
-// has ended, so that slow ones never overlap. One comes at once when rows were taken over:
-// it reads the cancel requests of which this dispatcher was not notified.
+// run sends heartbeats until ctx is done. One comes at once when rows were taken over: see
+// shell.TookOver.
 func (h *heartbeats) run(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -40,44 +39,31 @@ func (h *heartbeats) run(ctx context.Context) {
 		case <-h.adopted:
 		}
 		var capacity map[string]int
-		idle := false
-		h.loop.Ask(func(c *actor.Core) { capacity, idle = shell.Capacity(c), c.Idle() })
-		begun := time.Now()
+		h.loop.Ask(func(c *actor.Core) {
+			capacity = with(h.lease, func(l *shell.Lease, now time.Duration) map[string]int { return l.BeginHeartbeat(now, c) })
+		})
 		res, err := h.store.Heartbeat(ctx, capacity)
 		switch {
 		case ctx.Err() != nil:
 			return
-		case err != nil:
-			if !failing { // only the first: "Postgres answers again" reports the end
-				h.log.Warn("heartbeat failed", zap.Error(err))
-			}
-		case res.LeaseLost:
-			h.rejoin(ctx)
-		default:
-			h.deliver(h.lease.renew(begun))
-			h.found(res)
+		case err == nil:
+			h.answered(ctx, res)
+		case !failing: // only the first: "Postgres answers again" reports the end
+			h.log.Warn("heartbeat failed", zap.Error(err))
 		}
 		failing = err != nil
-		timer.Reset(shell.HeartbeatPause(h.interval, h.length, idle))
+		timer.Reset(with(h.lease, func(l *shell.Lease, _ time.Duration) time.Duration { return l.Pause() }))
 	}
 }
 
-// rejoin joins as a new dispatcher after others have declared this one lost. Claims have
-// won no rows since then, and reports about earlier jobs are stale: the rows contain the
-// old id or a new owner.
-func (h *heartbeats) rejoin(ctx context.Context) {
-	h.log.Error("the lease is lost: this dispatcher sent no heartbeat for too long and others took over its jobs; joining as a new one")
-	h.deliver(h.lease.fence())
-	begun := time.Now()
-	if _, err := h.store.Join(ctx); err != nil {
-		h.log.Warn("joining failed", zap.Error(err)) // the next heartbeat tries again
+// answered reports what a heartbeat found, and joins again after others have declared this
+// dispatcher lost.
+func (h *heartbeats) answered(ctx context.Context, res contract.HeartbeatResult) {
+	h.deliver(with(h.lease, func(l *shell.Lease, now time.Duration) []actor.Event { return l.HeartbeatAnswered(now, res) }))
+	if res.LeaseLost {
+		h.rejoin(ctx)
 		return
 	}
-	h.deliver(h.lease.renew(begun))
-}
-
-// found reports what a heartbeat found.
-func (h *heartbeats) found(res claim.HeartbeatResult) {
 	if res.Released > 0 {
 		h.log.Warn("released the jobs of lost dispatchers", zap.Int("jobs", res.Released))
 	}
@@ -87,14 +73,21 @@ func (h *heartbeats) found(res claim.HeartbeatResult) {
 		default: // a sweep is running or about to run
 		}
 	}
-	for _, ev := range (shell.Heartbeat{Released: res.Released, Cancels: res.Cancels, Capacity: res.OtherCapacity, Shares: res.Shares}).Events() {
-		h.deliver(ev)
-	}
 }
 
-// deliver passes an event to the Core, if there is one.
-func (h *heartbeats) deliver(ev actor.Event) {
-	if ev != nil {
+// rejoin joins as a new dispatcher.
+func (h *heartbeats) rejoin(ctx context.Context) {
+	h.log.Error("the lease is lost: this dispatcher sent no heartbeat for too long and others took over its jobs; joining as a new one")
+	if _, err := h.store.Join(ctx); err != nil {
+		h.log.Warn("joining failed", zap.Error(err)) // the next heartbeat tries again
+		return
+	}
+	h.deliver(with(h.lease, func(l *shell.Lease, _ time.Duration) []actor.Event { return l.Joined() }))
+}
+
+// deliver passes events to the Core.
+func (h *heartbeats) deliver(events []actor.Event) {
+	for _, ev := range events {
 		h.loop.Order(ev)
 	}
 }
@@ -109,14 +102,14 @@ func (h *heartbeats) tookOver() {
 
 // guard stops the dispatcher before its lease ends, also while a heartbeat hangs.
 func (h *heartbeats) guard(ctx context.Context) {
-	check := time.NewTicker(min(h.length/20, 250*time.Millisecond))
+	check := time.NewTicker(shell.GuardInterval(h.length))
 	defer check.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-check.C:
-			if ev := h.lease.guard(); ev != nil {
+			if ev := with(h.lease, (*shell.Lease).Guard); ev != nil {
 				h.log.Error("no heartbeat for too long: other dispatchers may take over the jobs, so workers are told to stop them and no rows are claimed")
 				h.loop.Order(ev)
 			}

@@ -3,6 +3,7 @@ package daemon
 import (
 	"context"
 	"sync"
+	"time"
 
 	"github.com/dispatcherd/dispatcherd/actor"
 	"github.com/dispatcherd/dispatcherd/claim"
@@ -64,12 +65,15 @@ func (s *statements) start(ctx context.Context) {
 			if c.resolve {
 				take = s.store.Resolve
 			}
-			s.loop.Result(actor.Claimed{Request: c.request, Result: s.lease.claimed(take(ctx, *c.request))})
+			result := take(ctx, *c.request)
+			result = with(s.lease, func(l *shell.Lease, now time.Duration) contract.ClaimResult { return l.Claimed(now, result) })
+			s.loop.Result(actor.Claimed{Request: c.request, Result: result})
 		}
 	})
 	s.running.Go(func() {
 		for r := range s.adopts {
-			result := s.lease.adopted(s.store.Adopt(ctx, *r))
+			result := s.store.Adopt(ctx, *r)
+			result = with(s.lease, func(l *shell.Lease, now time.Duration) contract.AdoptResult { return l.Adopted(now, result) })
 			took := shell.TookOver(r, &result)
 			s.loop.Result(actor.Adopted{Request: r, Result: result}) // afterwards the request is the Core's again
 			if took {

@@ -3,57 +3,75 @@ package shell
 import (
 	"time"
 
-	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/actor"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
-// Heartbeat is what a heartbeat that renewed the lease found.
-type Heartbeat struct {
-	Released int                       // jobs of lost dispatchers that became pending
-	Cancels  []dispatcherd.JobID       // running here, and to be cancelled
-	Capacity map[string]int            // of the other living dispatchers, by type
-	Shares   map[string]contract.Share // of this dispatcher, of types that others support
+// BeginHeartbeat notes that a heartbeat is sent now. It returns the capacity that the
+// heartbeat publishes.
+func (l *Lease) BeginHeartbeat(now time.Duration, c *actor.Core) map[string]int {
+	l.begun, l.idle = now, c.Idle()
+	return capacity(c)
 }
 
-// Events returns what the Core must be told, in order.
-func (h Heartbeat) Events() []actor.Event {
-	var events []actor.Event
-	if h.Released > 0 {
+// capacity returns the slots by type. A dispatcher that stops publishes none, so that its
+// share goes to the others.
+func capacity(c *actor.Core) map[string]int {
+	published := map[string]int{}
+	if c.Draining() {
+		return published
+	}
+	for _, t := range c.Types() {
+		published[t.Name] = t.Capacity
+	}
+	return published
+}
+
+// HeartbeatAnswered returns what the Core must be told, in order. After a result with
+// LeaseLost the dispatcher joins again at once: claims have won no rows since the lease was
+// lost, and reports about earlier jobs are stale, because the rows contain the old id or a
+// new owner.
+func (l *Lease) HeartbeatAnswered(now time.Duration, r contract.HeartbeatResult) []actor.Event {
+	if r.LeaseLost {
+		l.begun = now
+		return present(l.fence())
+	}
+	events := present(l.renew())
+	if r.Released > 0 {
 		events = append(events, actor.Notified{})
 	}
-	events = append(events, actor.ClusterCapacity{Capacity: h.Capacity, Shares: h.Shares})
-	if len(h.Cancels) > 0 {
-		events = append(events, actor.CancelRequested{Jobs: h.Cancels})
+	events = append(events, actor.ClusterCapacity{Capacity: r.OtherCapacity, Shares: r.Shares})
+	if len(r.Cancels) > 0 {
+		events = append(events, actor.CancelRequested{Jobs: r.Cancels})
 	}
 	return events
 }
 
-// Capacity returns what a heartbeat publishes: the slots by type. A dispatcher that stops
-// publishes none, so that its share goes to the others.
-func Capacity(c *actor.Core) map[string]int {
-	capacity := map[string]int{}
-	if c.Draining() {
-		return capacity
+// Joined returns what the Core must be told after a Join that succeeded. After one that
+// failed, the next heartbeat finds the lease lost again.
+func (l *Lease) Joined() []actor.Event { return present(l.renew()) }
+
+// present returns the event unless it is nil.
+func present(ev actor.Event) []actor.Event {
+	if ev == nil {
+		return nil
 	}
-	for _, t := range c.Types() {
-		capacity[t.Name] = t.Capacity
-	}
-	return capacity
+	return []actor.Event{ev}
 }
 
-// HeartbeatPause returns the time from the end of a heartbeat to the next one. It is
-// twice as long while the dispatcher is idle, if four of them fit into the lease.
-func HeartbeatPause(interval, lease time.Duration, idle bool) time.Duration {
-	if idle && 4*interval <= lease {
-		return 2 * interval
+// Pause returns the time from the end of a heartbeat to the next one, so that slow ones
+// never overlap. It is twice as long while the dispatcher is idle, if four intervals fit
+// into the lease.
+func (l *Lease) Pause() time.Duration {
+	if l.idle && 4*l.interval <= l.length {
+		return 2 * l.interval
 	}
-	return interval
+	return l.interval
 }
 
 // TookOver reports whether an adoption took over rows that this dispatcher did not own
-// before. A heartbeat must follow at once, because it reads the cancel requests that
-// other dispatchers were notified of.
+// before. A heartbeat must follow as soon as the Core was told, because it reads the
+// cancel requests that other dispatchers were notified of.
 func TookOver(request *contract.AdoptRequest, result *contract.AdoptResult) bool {
 	if len(result.Jobs) == 0 {
 		return false

@@ -8,32 +8,25 @@ import (
 )
 
 // Lease knows until when this dispatcher can prove that the other dispatchers consider it
-// alive. It counts from before the heartbeat was sent and ends a fifth early, so an error
-// of it can only stop this dispatcher too soon.
+// alive, and decides when a heartbeat is sent. The lease counts from before the heartbeat
+// was sent and ends a fifth early, so an error of it can only stop this dispatcher too
+// soon.
 type Lease struct {
-	length  time.Duration
-	renewed time.Duration // when the last heartbeat that succeeded was begun
-	fenced  bool          // the Core was told Disowned and not yet Owned
+	length   time.Duration
+	interval time.Duration // between two heartbeats
+	begun    time.Duration // when the heartbeat or Join in flight was sent
+	renewed  time.Duration // when the last one that succeeded was sent
+	fenced   bool          // the Core was told Disowned and not yet Owned
+	idle     bool          // no job was in hand when the last heartbeat was sent
 }
 
 // NewLease returns a lease that was renewed by a Join that began at a time.
-func NewLease(length, joined time.Duration) Lease {
-	return Lease{length: length, renewed: joined}
+func NewLease(length, interval, joined time.Duration) Lease {
+	return Lease{length: length, interval: interval, renewed: joined}
 }
 
 // Trusted reports whether the lease can be proved.
 func (l *Lease) Trusted(now time.Duration) bool { return now-l.renewed < l.length*4/5 }
-
-// Renew notes a heartbeat or a Join that succeeded and began at a time. It returns the
-// event that the Core must get, or nil.
-func (l *Lease) Renew(begun time.Duration) actor.Event {
-	l.renewed = begun
-	if !l.fenced {
-		return nil
-	}
-	l.fenced = false
-	return actor.Owned{}
-}
 
 // Guard returns Disowned, once for each loss, if the lease cannot be proved. It is to be
 // called often, also while a heartbeat hangs.
@@ -41,17 +34,32 @@ func (l *Lease) Guard(now time.Duration) actor.Event {
 	if l.Trusted(now) {
 		return nil
 	}
-	return l.Fence()
+	return l.fence()
 }
 
-// Fence returns Disowned, once for each loss, because a heartbeat found that others have
-// declared this dispatcher lost.
-func (l *Lease) Fence() actor.Event {
+// GuardInterval returns the time between two calls of Guard.
+func GuardInterval(length time.Duration) time.Duration {
+	return min(length/20, 250*time.Millisecond)
+}
+
+// fence returns Disowned, once for each loss.
+func (l *Lease) fence() actor.Event {
 	if l.fenced {
 		return nil
 	}
 	l.fenced = true
 	return actor.Disowned{}
+}
+
+// renew notes that the heartbeat or Join in flight succeeded. It returns Owned after a
+// loss, and otherwise nil.
+func (l *Lease) renew() actor.Event {
+	l.renewed = l.begun
+	if !l.fenced {
+		return nil
+	}
+	l.fenced = false
+	return actor.Owned{}
 }
 
 // Claimed returns what the answer of a claim is worth now. The process may have stood

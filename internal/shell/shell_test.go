@@ -13,25 +13,51 @@ import (
 
 const length = 10 * time.Second
 
+func newLease(joined time.Duration) Lease { return NewLease(length, time.Second, joined) }
+
 func TestLeaseEndsAFifthEarly(t *testing.T) {
-	l := NewLease(length, time.Second)
+	l := newLease(time.Second)
 	require.True(t, l.Trusted(9*time.Second-1))
 	require.False(t, l.Trusted(9*time.Second))
 }
 
-func TestCoreHearsOfEachLossAndReturnOfTheLeaseOnce(t *testing.T) {
-	l := NewLease(length, 0)
+// core returns a Core with slots of type pdf.
+func core(slots int) *actor.Core {
+	c := actor.New(actor.DefaultConfig())
+	ev := actor.Registered{Session: 1}
+	for i := range slots {
+		ev.Slots = append(ev.Slots, dispatcherd.Slot{ID: dispatcherd.SlotID(i + 1), Number: int32(i), Types: []string{"pdf"}})
+	}
+	c.Step(0, ev, nil)
+	return c
+}
+
+func TestHeartbeatPublishesCapacityUntilTheDispatcherStops(t *testing.T) {
+	l, c := newLease(0), core(3)
+	require.Equal(t, map[string]int{"pdf": 3}, l.BeginHeartbeat(0, c))
+	c.Step(1, actor.Drained{}, nil)
+	require.Equal(t, map[string]int{}, l.BeginHeartbeat(1, c))
+}
+
+func TestCoreIsToldOfEachLossAndReturnOfTheLeaseOnce(t *testing.T) {
+	l, c := newLease(0), core(0)
+	found, lost := contract.HeartbeatResult{}, contract.HeartbeatResult{LeaseLost: true}
+	capacity := actor.ClusterCapacity{}
 	require.Nil(t, l.Guard(7*time.Second))
 	require.Equal(t, actor.Disowned{}, l.Guard(8*time.Second))
 	require.Nil(t, l.Guard(9*time.Second))
-	require.Nil(t, l.Fence())
-	require.Equal(t, actor.Owned{}, l.Renew(10*time.Second))
-	require.Nil(t, l.Renew(11*time.Second))
-	require.Equal(t, actor.Disowned{}, l.Fence(), "a heartbeat found it although time has not run out")
+	require.Empty(t, l.HeartbeatAnswered(9*time.Second, lost))
+	l.BeginHeartbeat(10*time.Second, c)
+	require.Equal(t, []actor.Event{actor.Owned{}, capacity}, l.HeartbeatAnswered(11*time.Second, found))
+	require.False(t, l.Trusted(18*time.Second), "it counts from the beginning of the heartbeat")
+	require.Equal(t, []actor.Event{capacity}, l.HeartbeatAnswered(12*time.Second, found))
+	require.Equal(t, []actor.Event{actor.Disowned{}}, l.HeartbeatAnswered(13*time.Second, lost), "a heartbeat found it although time has not run out")
+	require.Equal(t, []actor.Event{actor.Owned{}}, l.Joined())
+	require.True(t, l.Trusted(20*time.Second), "it counts from the beginning of the Join")
 }
 
 func TestAnswerWithoutALeaseIsAnUnknownOutcome(t *testing.T) {
-	l := NewLease(length, 0)
+	l := newLease(0)
 	won := contract.ClaimResult{Verdict: contract.OK, Won: []contract.Won{{ID: 1}}}
 	adopted := contract.AdoptResult{Verdict: contract.OK}
 	require.Equal(t, won, l.Claimed(time.Second, won))
@@ -43,16 +69,24 @@ func TestAnswerWithoutALeaseIsAnUnknownOutcome(t *testing.T) {
 }
 
 func TestHeartbeatTellsOfReleasedRowsFirst(t *testing.T) {
-	h := Heartbeat{Capacity: map[string]int{"pdf": 3}}
-	require.Equal(t, []actor.Event{actor.ClusterCapacity{Capacity: h.Capacity}}, h.Events())
-	h.Released, h.Cancels = 1, []dispatcherd.JobID{7}
-	require.Equal(t, []actor.Event{actor.Notified{}, actor.ClusterCapacity{Capacity: h.Capacity}, actor.CancelRequested{Jobs: h.Cancels}}, h.Events())
+	l := newLease(0)
+	r := contract.HeartbeatResult{OtherCapacity: map[string]int{"pdf": 3}, Released: 1, Cancels: []dispatcherd.JobID{7}}
+	require.Equal(t, []actor.Event{actor.Notified{}, actor.ClusterCapacity{Capacity: r.OtherCapacity}, actor.CancelRequested{Jobs: r.Cancels}},
+		l.HeartbeatAnswered(0, r))
 }
 
 func TestIdleDispatcherSendsHalfOfTheHeartbeatsIfTheLeaseAllows(t *testing.T) {
-	require.Equal(t, time.Second, HeartbeatPause(time.Second, 4*time.Second, false))
-	require.Equal(t, 2*time.Second, HeartbeatPause(time.Second, 4*time.Second, true))
-	require.Equal(t, time.Second, HeartbeatPause(time.Second, 4*time.Second-1, true))
+	busy := core(1)
+	busy.Step(1, actor.Requested{Job: -1, Type: "pdf"}, nil)
+	for _, c := range []struct {
+		length time.Duration
+		core   *actor.Core
+		want   time.Duration
+	}{{4 * time.Second, busy, time.Second}, {4 * time.Second, core(1), 2 * time.Second}, {4*time.Second - 1, core(1), time.Second}} {
+		l := NewLease(c.length, time.Second, 0)
+		l.BeginHeartbeat(0, c.core)
+		require.Equal(t, c.want, l.Pause())
+	}
 }
 
 func TestRenewedResumeOfferTakesNothingOver(t *testing.T) {
