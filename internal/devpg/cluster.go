@@ -20,7 +20,7 @@ const (
 	port      = "5432" // part of the socket's name only; nothing listens on TCP
 )
 
-// defaults suit a queue of some million rows on a developer's machine.
+// defaults are for a queue of some million rows on the machine of a developer.
 var defaults = map[string]string{
 	"listen_addresses":             "",
 	"unix_socket_permissions":      "0700",
@@ -29,7 +29,7 @@ var defaults = map[string]string{
 	"min_wal_size":                 "256MB",
 	"max_wal_size":                 "2GB",
 	"checkpoint_timeout":           "15min",
-	"autovacuum_naptime":           "10s", // dead rows pile up fast in a queue
+	"autovacuum_naptime":           "10s", // a queue leaves many dead rows
 	"autovacuum_vacuum_cost_delay": "0",
 	"random_page_cost":             "1.1",
 	"jit":                          "off", // compiling costs more than any statement of a queue
@@ -40,7 +40,7 @@ var defaults = map[string]string{
 	"restart_after_crash":          "on",
 }
 
-// unsafe trades durability for speed.
+// unsafe are settings that give up durability for speed.
 var unsafe = map[string]string{
 	"fsync":              "off",
 	"synchronous_commit": "off",
@@ -61,29 +61,24 @@ func settings(o Options) []string {
 	return pairs
 }
 
-// chooseInstall picks the installation that can read the data: versions differ
-// on disk, so an existing cluster decides.
-func chooseInstall(given Install, data string) (Install, error) {
+// chooseInstall returns the newest installation, or the one of the version that wrote the data:
+// another version cannot read them.
+func chooseInstall(data string) (Install, error) {
 	have, err := dataVersion(data)
 	if err != nil {
 		return Install{}, err
 	}
-	candidates := []Install{given}
-	if given == (Install{}) {
-		newest, err := Find()
-		if err != nil {
-			return Install{}, err
-		}
-		candidates = append(installs(searchDirs()), newest)
+	found := installs(searchDirs())
+	if len(found) == 0 || found[0].Version < MinVersion {
+		return Install{}, missing(found)
 	}
-	for _, c := range candidates {
+	for _, c := range found {
 		if have == 0 || c.Version == have {
 			return c, nil
 		}
 	}
 	return Install{}, fmt.Errorf("the data in %s were written by Postgres %d, but this machine has Postgres %d (%s): "+
-		"install version %d, or move the directory away to begin anew",
-		data, have, candidates[0].Version, candidates[0].BinDir, have)
+		"install version %d, or move the directory away to begin anew", data, have, found[0].Version, found[0].BinDir, have)
 }
 
 // dataVersion returns the major version that wrote the data, 0 if there are none.
@@ -105,24 +100,24 @@ func dataVersion(data string) (int, error) {
 	return v, nil
 }
 
-// initdb makes the cluster unless it is there. It works beside the final place
-// and renames, so that an interrupted run creates nothing that looks like data.
+// initdb creates the cluster if it does not exist. It uses a temporary directory and renames it,
+// so that an interrupted run leaves no data. An interrupted initdb of an earlier process may
+// still write to its own directory, so errors of the removal are ignored.
 func (s *Server) initdb(ctx context.Context, hurry bool) error {
 	if v, err := dataVersion(s.data()); err != nil || v != 0 {
 		return err
 	}
-	fresh := s.data() + ".new"
-	if err := os.RemoveAll(fresh); err != nil {
-		return fmt.Errorf("clearing an unfinished initdb: %w", err)
+	unfinished, _ := filepath.Glob(s.data() + ".new*") // fails only for a malformed pattern
+	for _, dir := range unfinished {
+		_ = os.RemoveAll(dir)
 	}
+	fresh := s.data() + ".new-" + strconv.Itoa(os.Getpid())
 	args := []string{"-D", fresh, "-U", superuser, "-A", "trust", "-E", "UTF8", "--locale=C"}
 	if hurry {
 		args = append(args, "--no-sync")
 	}
 	cmd := exec.CommandContext(ctx, filepath.Join(s.install.BinDir, "initdb"), args...)
 	s.prepare(cmd)
-	unlock := bindToParent(cmd, syscall.SIGTERM)
-	defer unlock()
 	if err := cmd.Run(); err != nil {
 		return fmt.Errorf("creating a Postgres cluster in %s: %w%s", fresh, err, s.tail.quote())
 	}
@@ -132,7 +127,7 @@ func (s *Server) initdb(ctx context.Context, hurry bool) error {
 	return nil
 }
 
-// prepare sets what all our Postgres processes share: owner, surroundings, log.
+// prepare sets directory, environment, output and user of a program of Postgres.
 func (s *Server) prepare(cmd *exec.Cmd) {
 	cmd.Dir = s.dir
 	cmd.Env = environment(os.Environ())
@@ -140,8 +135,8 @@ func (s *Server) prepare(cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: s.owner.credential()}
 }
 
-// environment drops what would steer the server from outside (PGDATA, PGPORT,
-// PGOPTIONS, …) and keeps its messages in English, which launch relies on.
+// environment removes the variables that change the behaviour of the server (PGDATA, PGPORT,
+// PGOPTIONS, …). It sets English messages, because launch searches for one.
 func environment(env []string) []string {
 	kept := slices.DeleteFunc(slices.Clone(env), func(kv string) bool {
 		return strings.HasPrefix(kv, "PG") || strings.HasPrefix(kv, "LC_") || strings.HasPrefix(kv, "LANG")

@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// reachableDir returns a directory that does not exist yet and that an
-// unprivileged owner may enter, unlike t.TempDir of root.
+// reachableDir returns a path that does not exist yet, in a directory that an unprivileged owner
+// may enter, unlike t.TempDir of root.
 func reachableDir(t *testing.T) string {
 	t.Helper()
 	parent, err := os.MkdirTemp("/tmp", "devpg-test-")
@@ -43,7 +43,7 @@ func ask[T any](t *testing.T, url, sql string) T {
 
 func TestEphemeralServerAnswersAndRemovesItsData(t *testing.T) {
 	s := start(t, Options{Ephemeral: true, Settings: map[string]string{"shared_buffers": "32MB"}})
-	require.Equal(t, "32MB", ask[string](t, s.URL("postgres"), "SHOW shared_buffers"), "a setting goes before the default")
+	require.Equal(t, "32MB", ask[string](t, s.URL("postgres"), "SHOW shared_buffers"), "a setting overrides the default")
 	require.Equal(t, "off", ask[string](t, s.URL("postgres"), "SHOW fsync"))
 	require.Empty(t, ask[string](t, s.URL("postgres"), "SHOW listen_addresses"))
 
@@ -57,12 +57,12 @@ func TestEphemeralServerAnswersAndRemovesItsData(t *testing.T) {
 	require.NotZero(t, postmasterOf(s.data()))
 
 	require.NoError(t, s.Stop())
-	require.NoError(t, s.Stop(), "stopping twice is the same as once")
+	require.NoError(t, s.Stop(), "a second Stop has no effect")
 	require.NoDirExists(t, s.dir)
 	<-s.Done()
 }
 
-func TestDataOutliveTheServer(t *testing.T) {
+func TestDataRemainAfterStop(t *testing.T) {
 	dir := reachableDir(t)
 	first := start(t, Options{Dir: dir})
 	require.Equal(t, "on", ask[string](t, first.URL("postgres"), "SHOW fsync"))
@@ -73,10 +73,10 @@ func TestDataOutliveTheServer(t *testing.T) {
 
 	second := start(t, Options{Dir: dir})
 	require.Equal(t, "kept", ask[string](t, second.URL("kept"), "SELECT current_database()"))
-	require.Equal(t, first.URL("x"), second.URL("x"), "the address stays the same from run to run")
+	require.Equal(t, first.URL("x"), second.URL("x"), "the URL is the same in each run")
 }
 
-func TestASecondServerOnTheSameDirectoryIsToldOfTheFirst(t *testing.T) {
+func TestSecondServerOnADirectoryIsRejected(t *testing.T) {
 	dir := reachableDir(t)
 	first := start(t, Options{Dir: dir})
 
@@ -86,10 +86,10 @@ func TestASecondServerOnTheSameDirectoryIsToldOfTheFirst(t *testing.T) {
 	require.Equal(t, os.Getpid(), inUse.PID)
 	require.Equal(t, 1, ask[int](t, inUse.URL, "SELECT 1"), "the URL in the error works")
 	require.Contains(t, err.Error(), dir)
-	require.Equal(t, 1, ask[int](t, first.URL("postgres"), "SELECT 1"), "the first is undisturbed")
+	require.Equal(t, 1, ask[int](t, first.URL("postgres"), "SELECT 1"), "the first still runs")
 }
 
-func TestALongDirectoryNameDoesNotBreakTheSocket(t *testing.T) {
+func TestLongDirectoryNameGetsAShortSocketPath(t *testing.T) {
 	dir := filepath.Join(reachableDir(t), strings.Repeat("long", 30))
 	s := start(t, Options{Dir: dir})
 	require.LessOrEqual(t, len(socketFile(s.socket)), maxSocketPath)
@@ -98,7 +98,7 @@ func TestALongDirectoryNameDoesNotBreakTheSocket(t *testing.T) {
 	require.NoDirExists(t, s.socket)
 }
 
-func TestAnInterruptedInitdbIsBegunAnew(t *testing.T) {
+func TestInterruptedInitdbIsRepeated(t *testing.T) {
 	dir := reachableDir(t)
 	require.NoError(t, os.MkdirAll(filepath.Join(dir, "data.new", "base"), 0o700))
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "lock"), nil, 0o600))
@@ -107,7 +107,7 @@ func TestAnInterruptedInitdbIsBegunAnew(t *testing.T) {
 	require.NoDirExists(t, filepath.Join(dir, "data.new"))
 }
 
-func TestUnsuitableDirectoriesAreRefusedAndLeftAlone(t *testing.T) {
+func TestUnsuitableDirectoriesAreRejectedAndUnchanged(t *testing.T) {
 	foreign := reachableDir(t)
 	require.NoError(t, os.Mkdir(foreign, 0o755))
 	require.NoError(t, os.WriteFile(filepath.Join(foreign, "letters.txt"), nil, 0o644))
@@ -130,11 +130,11 @@ func TestUnsuitableDirectoriesAreRefusedAndLeftAlone(t *testing.T) {
 	require.ErrorContains(t, err, "cannot be ephemeral")
 }
 
-func TestABadSettingIsReportedInTheServersOwnWords(t *testing.T) {
+func TestInvalidSettingIsReportedWithTheServersMessage(t *testing.T) {
 	_, err := Start(t.Context(), Options{Ephemeral: true, Settings: map[string]string{"work_mem": "plenty"}})
 	require.ErrorContains(t, err, "it exited")
 	require.ErrorContains(t, err, `invalid value for parameter "work_mem": "plenty"`)
-	left, err := filepath.Glob(filepath.Join(os.TempDir(), unbornPrefix+"*"))
+	left, err := filepath.Glob(filepath.Join(os.TempDir(), newPrefix+"*"))
 	require.NoError(t, err)
 	require.Empty(t, left)
 }

@@ -1,30 +1,26 @@
-// Package devpg runs a private Postgres server from the binaries that the
-// machine already has: no Docker, no port, no password, no system service.
-// It serves `dispatcherd dev`, the demo and the tests.
+// Package devpg runs a private Postgres server with the programs that the machine already has,
+// without Docker, port, password or system service. "dispatcherd dev", "trace replay" and the
+// tests use it.
 //
 // # Guarantees
 //
-//   - The server listens on a Unix socket inside a directory that only its
-//     owner can enter, and on nothing else.
-//   - Postgres refuses to run as root, so a root caller's server runs as the
-//     owner of the existing data, else as user postgres, else as the user nobody.
-//   - No orphan: when the caller dies, by kill -9 included, the server shuts
-//     down. Linux does this with a parent-death signal; on other systems a shell waits
-//     at the end of a pipe that only the caller holds open.
-//   - One server a directory: a second Start on it gets an [InUseError] with the
-//     URL of the first, and changes nothing. It does not attach by itself,
-//     because the first caller's Stop would then pull the server away from it.
-//   - A server that is still going down after its caller was killed is waited
-//     for; a postmaster.pid that names no postmaster of this data is removed.
-//   - A half-finished initdb is never mistaken for data.
+//   - The server listens only on a Unix socket, in a directory that only its owner can enter.
+//   - Postgres refuses to run as root. For a root caller, the server runs as the owner of the
+//     existing data, else as user postgres, else as user nobody.
+//   - When the caller ends, also by kill -9, the server shuts down.
+//   - One server per directory: a second Start returns an [InUseError] with the URL of the
+//     first, and changes nothing. It does not attach to the first, because the server ends
+//     with the first caller.
+//   - Start waits for a server that still shuts down because its caller was killed. It removes
+//     a postmaster.pid that names no postmaster of this data.
+//   - The result of an interrupted initdb is never used as data.
 //
-// Nothing is ever downloaded: without binaries [Find] returns an error with the
-// one line that installs them.
+// Nothing is downloaded: without programs Start returns an error that says how to install them.
 //
 // # Layout of a directory
 //
-//	data/      PGDATA
-//	data.new/  an initdb that has not finished
-//	run/       the socket, unless the path would exceed what the kernel takes
-//	lock       flock-ed while a server is in use; holds the caller's pid
+//	data/        PGDATA
+//	data.new-N/  the initdb of process N, which has not finished
+//	run/         the socket, unless its path would be too long for the kernel
+//	lock         locked (flock) while a server is in use; contains the pid of the caller
 package devpg

@@ -7,7 +7,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -17,8 +16,7 @@ import (
 // MinVersion is the oldest major version of Postgres that dispatcherd supports.
 const MinVersion = 14
 
-// ErrMissing is wrapped by the error of [Find] when the machine has no usable
-// Postgres.
+// ErrMissing is wrapped by the error of [Start] if the machine has no usable Postgres.
 var ErrMissing = errors.New("no usable Postgres on this machine")
 
 // Install is one installation of the Postgres server.
@@ -27,18 +25,7 @@ type Install struct {
 	Version int    // major version
 }
 
-// Find returns the newest Postgres ≥ [MinVersion] among $PATH, pg_config,
-// the Debian and PGDG folders and Homebrew. Without one, the error wraps
-// [ErrMissing] and names the command that installs it.
-func Find() (Install, error) {
-	all := installs(searchDirs())
-	if len(all) == 0 || all[0].Version < MinVersion {
-		return Install{}, missing(all)
-	}
-	return all[0], nil
-}
-
-// searchDirs lists the folders worth a look, the preferred ones first.
+// searchDirs lists the folders that may contain a server, the preferred ones first.
 func searchDirs() []string {
 	var dirs []string
 	if p, err := exec.LookPath("postgres"); err == nil {
@@ -75,7 +62,7 @@ func installs(dirs []string) []Install {
 			continue
 		}
 		seen[target] = true
-		// Some packages link only postgres into $PATH; initdb lies beside the real file.
+		// Some packages link only postgres into $PATH; initdb is beside the real file.
 		for _, d := range []string{dir, filepath.Dir(target)} {
 			if _, err := os.Stat(filepath.Join(d, "initdb")); err != nil {
 				continue
@@ -90,7 +77,7 @@ func installs(dirs []string) []Install {
 	return found
 }
 
-// versionOf asks a postgres binary for its major version.
+// versionOf returns the major version of a postgres program.
 func versionOf(postgres string) (int, error) {
 	out, err := output(postgres, "--version")
 	if err != nil {
@@ -99,7 +86,7 @@ func versionOf(postgres string) (int, error) {
 	return parseVersion(out)
 }
 
-// parseVersion reads the major version out of a line such as
+// parseVersion parses the major version in a line such as
 // "postgres (PostgreSQL) 15.18 (Debian 15.18-0+deb12u1)" or "… 19devel".
 func parseVersion(line string) (int, error) {
 	_, rest, ok := strings.Cut(line, "(PostgreSQL) ")
@@ -110,7 +97,7 @@ func parseVersion(line string) (int, error) {
 	return strconv.Atoi(rest[:digits])
 }
 
-// output runs a command that answers at once and returns its trimmed stdout.
+// output runs a command that ends at once and returns its trimmed standard output.
 func output(name string, args ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
@@ -118,41 +105,12 @@ func output(name string, args ...string) (string, error) {
 	return strings.TrimSpace(string(out)), err
 }
 
-// missing describes what was found instead and how to get what is needed.
+// missing returns an error that says what was found instead, and how to install a server.
 func missing(found []Install) error {
 	var have string
 	if len(found) > 0 {
 		have = fmt.Sprintf(" (%s has version %d)", found[0].BinDir, found[0].Version)
 	}
-	return fmt.Errorf("%w: version %d or newer is needed%s; install it with: %s", ErrMissing, MinVersion, have,
-		installLine(runtime.GOOS, os.Geteuid() == 0, onPath))
-}
-
-func onPath(name string) bool {
-	_, err := exec.LookPath(name)
-	return err == nil
-}
-
-// installLine is the one command that installs Postgres on a machine with the
-// given tools.
-func installLine(goos string, root bool, has func(string) bool) string {
-	if goos == "darwin" || (has("brew") && !root) {
-		return "brew install postgresql@17"
-	}
-	for _, m := range []struct{ tool, line string }{
-		{"apt-get", "apt-get install -y postgresql"},
-		{"dnf", "dnf install -y postgresql-server"},
-		{"yum", "yum install -y postgresql-server"},
-		{"zypper", "zypper install -y postgresql-server"},
-		{"apk", "apk add postgresql"},
-		{"pacman", "pacman -S --noconfirm postgresql"},
-	} {
-		if has(m.tool) && root {
-			return m.line
-		}
-		if has(m.tool) {
-			return "sudo " + m.line
-		}
-	}
-	return "see https://www.postgresql.org/download/"
+	return fmt.Errorf("%w: version %d or newer is needed%s; install it, such as with 'apt-get install postgresql' (Debian, Ubuntu), "+
+		"'dnf install postgresql-server' (Fedora, Red Hat) or 'brew install postgresql@17' (macOS)", ErrMissing, MinVersion, have)
 }

@@ -3,13 +3,12 @@ package devpg
 import (
 	"os"
 	"path/filepath"
-	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 )
 
-// fakeInstall writes a folder that looks like an installation of a version.
+// fakeInstall creates a folder that looks like an installation of a version.
 func fakeInstall(t *testing.T, version string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -19,7 +18,7 @@ func fakeInstall(t *testing.T, version string) string {
 	return dir
 }
 
-func TestTheNewestInstallationComesFirst(t *testing.T) {
+func TestNewestInstallationIsFirst(t *testing.T) {
 	old, beta, middle := fakeInstall(t, "9.6.24"), fakeInstall(t, "19beta2"), fakeInstall(t, "15.18 (Debian 15.18-0)")
 	broken := fakeInstall(t, "15.1")
 	require.NoError(t, os.Remove(filepath.Join(broken, "initdb")))
@@ -27,45 +26,26 @@ func TestTheNewestInstallationComesFirst(t *testing.T) {
 		installs([]string{old, middle, broken, beta, middle, "/does/not/exist"}))
 }
 
-func TestALinkToPostgresAloneLeadsToItsFolder(t *testing.T) {
+func TestLinkToPostgresIsFollowedToItsFolder(t *testing.T) {
 	home, bin := fakeInstall(t, "16.2"), t.TempDir()
 	require.NoError(t, os.Symlink(filepath.Join(home, "postgres"), filepath.Join(bin, "postgres")))
 	require.Equal(t, []Install{{home, 16}}, installs([]string{bin}))
 }
 
-func TestTheRealInstallationIsFound(t *testing.T) {
-	in, err := Find()
+func TestInstallationOfThisMachineIsFound(t *testing.T) {
+	in, err := chooseInstall(t.TempDir())
 	require.NoError(t, err)
 	require.GreaterOrEqual(t, in.Version, MinVersion)
 	require.FileExists(t, filepath.Join(in.BinDir, "initdb"))
 }
 
-func TestAMissingPostgresIsAnsweredWithOneCommand(t *testing.T) {
-	tools := func(names ...string) func(string) bool {
-		return func(name string) bool { return slices.Contains(names, name) }
-	}
-	for _, c := range []struct {
-		goos string
-		root bool
-		has  func(string) bool
-		want string
-	}{
-		{"linux", true, tools("apt-get"), "apt-get install -y postgresql"},
-		{"linux", false, tools("apt-get"), "sudo apt-get install -y postgresql"},
-		{"linux", false, tools("dnf", "yum"), "sudo dnf install -y postgresql-server"},
-		{"linux", false, tools("apt-get", "brew"), "brew install postgresql@17"},
-		{"darwin", false, tools(), "brew install postgresql@17"},
-		{"linux", true, tools(), "see https://www.postgresql.org/download/"},
-	} {
-		require.Equal(t, c.want, installLine(c.goos, c.root, c.has))
-	}
-
+func TestErrorOfAMissingPostgresNamesCommands(t *testing.T) {
 	err := missing([]Install{{"/usr/lib/postgresql/11/bin", 11}})
 	require.ErrorIs(t, err, ErrMissing)
-	require.ErrorContains(t, err, "version 14 or newer is needed (/usr/lib/postgresql/11/bin has version 11); install it with: ")
+	require.ErrorContains(t, err, "version 14 or newer is needed (/usr/lib/postgresql/11/bin has version 11); install it, such as with 'apt-get install postgresql'")
 }
 
-func TestOnlyAVersionLineOfAServerIsUnderstood(t *testing.T) {
+func TestOnlyVersionLinesOfServersAreParsed(t *testing.T) {
 	for _, line := range []string{"", "postgres", "psql (PostgreSQL) ", "postgres (MySQL) 8", "(PostgreSQL) x"} {
 		_, err := parseVersion(line)
 		require.ErrorContains(t, err, "is not the version line", line)

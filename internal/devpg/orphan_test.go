@@ -17,11 +17,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The test binary runs itself as a caller of Start when these are set.
-const (
-	childDir      = "DEVPG_TEST_CHILD_DIR" // "-" = ephemeral
-	childWatchdog = "DEVPG_TEST_CHILD_WATCHDOG"
-)
+// childDir is the variable that makes the test binary call Start on a directory; "-" = ephemeral.
+const childDir = "DEVPG_TEST_CHILD_DIR"
 
 func TestMain(m *testing.M) {
 	if dir := os.Getenv(childDir); dir != "" {
@@ -30,9 +27,9 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// child starts a server, says where, and holds it until its input ends.
+// child starts a server, prints its data directory and pid, and runs it until the input ends.
 func child(dir string) int {
-	o := Options{Dir: dir, watchdog: os.Getenv(childWatchdog) != ""}
+	o := Options{Dir: dir}
 	if dir == "-" {
 		o.Dir, o.Ephemeral = "", true
 	}
@@ -84,7 +81,7 @@ func spawnChild(t *testing.T, path, dir string, adjust func(*exec.Cmd)) *family 
 	return f
 }
 
-// kill9 ends the child without giving it a chance.
+// kill9 ends the child by SIGKILL.
 func (f *family) kill9(t *testing.T) {
 	t.Helper()
 	require.NoError(t, f.cmd.Process.Signal(syscall.SIGKILL))
@@ -96,20 +93,15 @@ func (f *family) requirePostmasterGone(t *testing.T) {
 	require.Eventually(t, func() bool { return !runsIn(f.postmaster, f.data) }, 30*time.Second, 5*time.Millisecond)
 }
 
-func TestKillingTheCallerEndsThePostmaster(t *testing.T) {
-	for _, guard := range []struct{ name, watchdog string }{{"native", ""}, {"watchdog", "1"}} {
-		t.Run(guard.name, func(t *testing.T) {
-			dir := reachableDir(t)
-			f := spawnChild(t, "", dir, func(c *exec.Cmd) { c.Env = append(c.Env, childWatchdog+"="+guard.watchdog) })
-			require.True(t, runsIn(f.postmaster, f.data))
-			f.kill9(t)
-			f.requirePostmasterGone(t)
-			require.NoFileExists(t, filepath.Join(f.data, "postmaster.pid"), "it went down in order")
-		})
-	}
+func TestSIGKILLOfTheCallerEndsThePostmaster(t *testing.T) {
+	f := spawnChild(t, "", reachableDir(t), nil)
+	require.True(t, runsIn(f.postmaster, f.data))
+	f.kill9(t)
+	f.requirePostmasterGone(t)
+	require.NoFileExists(t, filepath.Join(f.data, "postmaster.pid"), "it shut down normally")
 }
 
-func TestARestartRightAfterAKillWaitsForThePredecessor(t *testing.T) {
+func TestStartAfterSIGKILLWaitsForThePredecessor(t *testing.T) {
 	dir := reachableDir(t)
 	for range 3 {
 		f := spawnChild(t, "", dir, nil)
@@ -121,31 +113,31 @@ func TestARestartRightAfterAKillWaitsForThePredecessor(t *testing.T) {
 	}
 }
 
-func TestAPostmasterKilledWithItsCallerIsReplaced(t *testing.T) {
+func TestPostmasterKilledWithItsCallerIsReplaced(t *testing.T) {
 	dir := reachableDir(t)
 	f := spawnChild(t, "", dir, nil)
 	require.NoError(t, syscall.Kill(f.postmaster, syscall.SIGKILL))
 	f.kill9(t)
-	require.FileExists(t, filepath.Join(f.data, "postmaster.pid"), "no process could clean up")
+	require.FileExists(t, filepath.Join(f.data, "postmaster.pid"), "no process has removed it")
 	s := start(t, Options{Dir: dir})
 	require.Equal(t, 1, ask[int](t, s.URL("postgres"), "SELECT 1"))
 }
 
-func TestAStrangerWithThePostmastersPidIsNotHarmed(t *testing.T) {
+func TestOtherProcessWithThePidOfThePostmasterContinues(t *testing.T) {
 	dir := reachableDir(t)
 	require.NoError(t, start(t, Options{Dir: dir}).Stop())
-	stranger := exec.Command("/bin/sh", "-c", "read -r _")
-	hold, err := stranger.StdinPipe()
+	other := exec.Command("/bin/sh", "-c", "read -r _")
+	hold, err := other.StdinPipe()
 	require.NoError(t, err)
-	stranger.SysProcAttr = &syscall.SysProcAttr{Credential: mustOwner(t).credential()} // Postgres believes its own user's pids
-	require.NoError(t, stranger.Start())
+	other.SysProcAttr = &syscall.SysProcAttr{Credential: mustOwner(t).credential()} // Postgres respects pids of its own user
+	require.NoError(t, other.Start())
 	pidFile := filepath.Join(dir, "data", "postmaster.pid")
-	require.NoError(t, os.WriteFile(pidFile, fmt.Appendf(nil, "%d\n%s/data\n0\n5432\n", stranger.Process.Pid, dir), 0o600))
+	require.NoError(t, os.WriteFile(pidFile, fmt.Appendf(nil, "%d\n%s/data\n0\n5432\n", other.Process.Pid, dir), 0o600))
 
 	s := start(t, Options{Dir: dir})
 	require.Equal(t, 1, ask[int](t, s.URL("postgres"), "SELECT 1"))
 	require.NoError(t, hold.Close())
-	require.EqualError(t, stranger.Wait(), "exit status 1", "it ended by itself at the end of its input, not by a signal")
+	require.EqualError(t, other.Wait(), "exit status 1", "it ended at the end of its input, not by a signal")
 }
 
 func mustOwner(t *testing.T) owner {
@@ -155,11 +147,11 @@ func mustOwner(t *testing.T) owner {
 	return o
 }
 
-func TestTheNextCallerSweepsWhatAKilledOneLeft(t *testing.T) {
+func TestStartRemovesDirectoriesOfKilledCallers(t *testing.T) {
 	f := spawnChild(t, "", "-", nil)
 	dead := filepath.Dir(f.data)
 	alive := start(t, Options{Ephemeral: true})
-	require.DirExists(t, dead, "a directory in use is not swept")
+	require.DirExists(t, dead, "a directory in use is not removed")
 	f.kill9(t)
 	f.requirePostmasterGone(t)
 	start(t, Options{Ephemeral: true})
@@ -167,9 +159,9 @@ func TestTheNextCallerSweepsWhatAKilledOneLeft(t *testing.T) {
 	require.DirExists(t, alive.dir)
 }
 
-func TestAnUnprivilegedCallerNeedsNothingSpecial(t *testing.T) {
+func TestUnprivilegedCallerRunsServers(t *testing.T) {
 	if os.Geteuid() != 0 {
-		require.Nil(t, mustOwner(t).credential(), "every other test of this package has shown it already")
+		require.Nil(t, mustOwner(t).credential(), "the other tests of this package cover this")
 		return
 	}
 	home := filepath.Dir(reachableDir(t))
@@ -186,19 +178,7 @@ func TestAnUnprivilegedCallerNeedsNothingSpecial(t *testing.T) {
 	for _, dir := range []string{filepath.Join(home, "nobody", "pg"), "-"} {
 		f := spawnChild(t, binary, dir, asNobody)
 		require.NoError(t, f.stdin.Close())
-		require.NoError(t, f.cmd.Wait(), "it stops in order")
+		require.NoError(t, f.cmd.Wait(), "it stops normally")
 		f.requirePostmasterGone(t)
 	}
-}
-
-func TestRootIsToldWhenTheServersUserCannotGetIn(t *testing.T) {
-	closed, err := os.MkdirTemp("/tmp", "devpg-closed-")
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = os.RemoveAll(closed) })
-	o := owner{uid: 12345, gid: 12345, name: "user nobody", drop: true}
-	require.EqualError(t, o.canReach(closed), "the private Postgres runs as user nobody, who may not enter "+
-		closed+": choose another directory, such as /var/lib/dispatcherd")
-	require.NoError(t, o.canReach("/tmp"))
-	o.drop = false
-	require.NoError(t, o.canReach(closed), "only a caller who gives rights away can lose access")
 }

@@ -5,20 +5,19 @@ import (
 	"fmt"
 	"os"
 	"os/user"
-	"path/filepath"
 	"strconv"
 	"syscall"
 )
 
-// owner is the user whose processes and files the server consists of.
+// owner is the user who owns the processes and the files of the server.
 type owner struct {
 	uid, gid uint32
 	name     string
-	drop     bool // the caller is root and gives its rights away
+	drop     bool // the caller is root, and the server runs as another user
 }
 
-// chooseOwner returns the caller, or, when that is root, the owner of the
-// existing data, else postgres, else nobody.
+// chooseOwner returns the caller. For root it returns the owner of the existing data, else
+// postgres, else nobody.
 func chooseOwner(data string) (owner, error) {
 	if os.Geteuid() != 0 {
 		return owner{uid: uint32(os.Geteuid()), gid: uint32(os.Getegid()), name: "you"}, nil
@@ -43,7 +42,7 @@ func chooseOwner(data string) (owner, error) {
 		"add one, or run as another user")
 }
 
-// credential is what a child process must take on; nil keeps the caller's.
+// credential returns the credential of child processes; nil means that of the caller.
 func (o owner) credential() *syscall.Credential {
 	if !o.drop {
 		return nil
@@ -51,7 +50,7 @@ func (o owner) credential() *syscall.Credential {
 	return &syscall.Credential{Uid: o.uid, Gid: o.gid}
 }
 
-// give makes dir the owner's own and closes it to all other users.
+// give makes dir a directory of the owner and closes it to all other users.
 func (o owner) give(dir string) error {
 	if o.drop {
 		if err := os.Chown(dir, int(o.uid), int(o.gid)); err != nil {
@@ -62,37 +61,4 @@ func (o owner) give(dir string) error {
 		return fmt.Errorf("closing %s to other users: %w", dir, err)
 	}
 	return nil
-}
-
-// canReach checks that the owner may enter every folder on the way to dir:
-// root's home, for one, is closed to all other users.
-func (o owner) canReach(dir string) error {
-	if !o.drop {
-		return nil
-	}
-	for d := dir; ; d = filepath.Dir(d) {
-		info, err := os.Stat(d)
-		if err != nil {
-			return fmt.Errorf("directory of the private Postgres: %w", err)
-		}
-		st, ok := info.Sys().(*syscall.Stat_t)
-		if ok && info.Mode().Perm()&o.enterBit(st) == 0 {
-			return fmt.Errorf("the private Postgres runs as %s, who may not enter %s: "+
-				"choose another directory, such as /var/lib/dispatcherd", o.name, d)
-		}
-		if d == filepath.Dir(d) {
-			return nil
-		}
-	}
-}
-
-// enterBit is the permission that decides whether the owner may enter.
-func (o owner) enterBit(st *syscall.Stat_t) os.FileMode {
-	switch {
-	case st.Uid == o.uid:
-		return 0o100
-	case st.Gid == o.gid:
-		return 0o010
-	}
-	return 0o001
 }

@@ -17,58 +17,49 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Options say what server to start. The zero value is a throw-away server
-// with fsync on.
+// Options select the server. The zero value means a temporary server with fsync.
 type Options struct {
-	// Dir keeps the data between runs; it is created if needed. Empty: a new
-	// directory below the system's temporary one, removed by Stop.
+	// Dir contains the data between runs; it is created if needed. Empty means a new temporary
+	// directory, which Stop removes.
 	Dir string
-	// Ephemeral switches off everything that would let the data survive a
-	// crash of the machine. Dir must be empty.
+	// Ephemeral disables everything that keeps data over a crash of the machine. Dir must be
+	// empty.
 	Ephemeral bool
-	// Install is the installation to use; the zero value means the one that fits
-	// the data in Dir, else the newest.
-	Install Install
-	// Settings are server parameters, before the package's own defaults.
+	// Settings are server parameters. They override the defaults of this package.
 	Settings map[string]string
-	// Log receives the server's log; nil discards it. It is written to by one
-	// goroutine at a time.
+	// Log receives the log of the server; nil discards it. One goroutine at a time writes to it.
 	Log io.Writer
-	// StartTimeout bounds initdb, recovery and start together; 0 means a minute.
-	StartTimeout time.Duration
-
-	watchdog bool // use the portable guard against orphans although the system has a better one
 }
+
+// startTimeout bounds initdb, recovery and start together.
+const startTimeout = time.Minute
 
 // Server is a running Postgres. Its methods may be called from any goroutine.
 type Server struct {
 	install Install
 	dir     string // Options.Dir, or the temporary directory
 	socket  string // directory of the socket
-	remove  bool   // dir goes away with the server
-	apart   bool   // the socket's directory lies outside dir and goes away too
+	remove  bool   // Stop removes dir
+	apart   bool   // the directory of the socket is outside dir; Stop removes it
 	lock    *os.File
 	owner   owner
 	tail    *tail
 
-	process *os.Process
-	guard   io.Closer     // ends the watchdog, if there is one
-	done    chan struct{} // closed when the postmaster has exited and was reaped
+	process  *os.Process
+	watchdog *exec.Cmd     // of process
+	done     chan struct{} // closed when the postmaster has exited and was reaped
 
 	stop    sync.Once
 	stopErr error
 }
 
-// Start runs a server and returns once it answers queries. The context bounds
-// the start only; the server runs until Stop, or until the caller's process dies.
+// Start starts a server and returns when it answers queries. The context bounds only the start;
+// the server runs until Stop, or until the process of the caller ends.
 func Start(ctx context.Context, o Options) (_ *Server, err error) {
 	if o.Ephemeral && o.Dir != "" {
 		return nil, fmt.Errorf("a private Postgres in %s cannot be ephemeral: leave out one of the two", o.Dir)
 	}
-	if o.StartTimeout == 0 {
-		o.StartTimeout = time.Minute
-	}
-	ctx, cancel := context.WithTimeout(ctx, o.StartTimeout)
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 
 	s := &Server{tail: &tail{next: o.Log}}
@@ -80,8 +71,7 @@ func Start(ctx context.Context, o Options) (_ *Server, err error) {
 	if err := s.openDir(o.Dir); err != nil {
 		return nil, err
 	}
-	s.install, err = chooseInstall(o.Install, s.data()) //nolint:contextcheck // asking binaries for their version has its own, short limit
-	if err != nil {
+	if s.install, err = chooseInstall(s.data()); err != nil { //nolint:contextcheck // programs are asked for their version with a short timeout
 		return nil, err
 	}
 	if err := reclaim(ctx, s.data()); err != nil {
@@ -101,9 +91,9 @@ func Start(ctx context.Context, o Options) (_ *Server, err error) {
 
 func (s *Server) data() string { return filepath.Join(s.dir, "data") }
 
-// launch starts the postmaster until it answers. A predecessor that was killed
-// with -9 has backends that take a moment to notice, and until then the
-// shared memory is not free: that refusal alone is tried again.
+// launch starts the postmaster and waits until it answers. The backends of a predecessor that was
+// killed with SIGKILL end a little later, and until then its shared memory is in use. Only then
+// launch tries again.
 func (s *Server) launch(ctx context.Context, o Options) error {
 	for pause := 10 * time.Millisecond; ; pause = min(2*pause, time.Second) {
 		s.tail.reset()
@@ -127,7 +117,7 @@ func (s *Server) launch(ctx context.Context, o Options) error {
 	}
 }
 
-// spawn starts the postmaster process and the goroutine that reaps it.
+// spawn starts the postmaster, its watchdog, and the goroutine that reaps it.
 func (s *Server) spawn(o Options) error {
 	args := []string{"-D", s.data(), "-k", s.socket, "-p", port}
 	for _, kv := range settings(o) {
@@ -135,40 +125,24 @@ func (s *Server) spawn(o Options) error {
 	}
 	cmd := exec.Command(filepath.Join(s.install.BinDir, "postgres"), args...)
 	s.prepare(cmd)
-	cmd.SysProcAttr.Setpgid = true // a terminal's Ctrl-C is for the caller, who stops the server last
+	cmd.SysProcAttr.Setpgid = true // Ctrl-C in a terminal is for the caller, which stops the server last
 	cmd.WaitDelay = 5 * time.Second
-	s.done = make(chan struct{})
-
-	started := make(chan error)
-	done := s.done
-	go func() {
-		unlock := bindToParent(cmd, syscall.SIGINT)
-		defer unlock()
-		err := cmd.Start()
-		started <- err
-		if err != nil {
-			return
-		}
-		_ = cmd.Wait() // how it ended is in the log
-		close(done)
-	}()
-	if err := <-started; err != nil {
-		close(done)
+	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("running %s: %w", cmd.Path, err)
 	}
-	s.process = cmd.Process
-	if parentDeathSignal && !o.watchdog {
-		return nil
-	}
-	guard, err := s.watch(cmd.Process.Pid)
-	s.guard = guard
-	return err
+	done := make(chan struct{})
+	s.process, s.done = cmd.Process, done
+	go func() {
+		_ = cmd.Wait() // the log contains how it ended
+		close(done)
+	}()
+	return s.startWatchdog(cmd.Process.Pid)
 }
 
 var errExited = errors.New("it exited")
 
-// ready returns nil once the server answers a query, or an error when it exits
-// or the context ends first.
+// ready returns nil when the server answers a query, or an error if it exits or the context ends
+// before.
 func (s *Server) ready(ctx context.Context) error {
 	var last error
 	for pause := 5 * time.Millisecond; ; pause = min(2*pause, 100*time.Millisecond) {
@@ -193,8 +167,8 @@ func (s *Server) ping(ctx context.Context) error {
 	return errors.Join(conn.Ping(ctx), conn.Close(ctx))
 }
 
-// URL returns the connection string of a database, for pgx and psql alike. It
-// goes over the Unix socket and holds no secret.
+// URL returns the connection string of a database, for pgx and psql. It names the Unix socket and
+// contains no secret.
 func (s *Server) URL(database string) string { return socketURL(s.socket, database) }
 
 func socketURL(socket, database string) string {
@@ -202,7 +176,7 @@ func socketURL(socket, database string) string {
 		"?host=" + url.QueryEscape(socket) + "&port=" + port
 }
 
-// CreateDatabase makes a database unless it exists.
+// CreateDatabase creates a database unless it exists.
 func (s *Server) CreateDatabase(ctx context.Context, name string) error {
 	conn, err := pgx.Connect(ctx, s.URL("postgres"))
 	if err != nil {
@@ -220,23 +194,23 @@ func (s *Server) CreateDatabase(ctx context.Context, name string) error {
 	return nil
 }
 
-// Install returns the installation that the server runs from.
+// Install returns the installation of the server.
 func (s *Server) Install() Install { return s.install }
 
 // PID returns the process id of the postmaster.
 func (s *Server) PID() int { return s.process.Pid }
 
-// Done is closed when the postmaster has exited, wanted or not.
+// Done is closed when the postmaster has exited, also if Stop was not called.
 func (s *Server) Done() <-chan struct{} { return s.done }
 
-// Stop shuts the server down, ends its sessions, waits until the last process is
-// gone and removes what does not outlive it. Every call returns the same.
+// Stop ends the sessions, shuts the server down, waits until it has ended, and removes temporary
+// files. Every call returns the same error.
 func (s *Server) Stop() error {
 	s.stop.Do(func() { s.stopErr = s.release() })
 	return s.stopErr
 }
 
-// release gives back whatever Start has taken so far, in reverse.
+// release releases everything that Start has acquired so far, in reverse order.
 func (s *Server) release() error {
 	errs := []error{s.halt()}
 	if s.apart {
@@ -251,33 +225,23 @@ func (s *Server) release() error {
 	return errors.Join(errs...)
 }
 
-// halt ends the postmaster: politely (transactions roll back, checkpoint), then
-// without checkpoint, then by force. Each step is bounded.
+// halt ends the postmaster: first with rollback and checkpoint, then without checkpoint, then
+// with SIGKILL. Each step is bounded.
 func (s *Server) halt() error {
 	if s.process == nil {
 		return nil
 	}
-	var exited bool
+	defer s.stopWatchdog() // last, so that no server runs without a watchdog
 	for _, step := range []struct {
 		signal syscall.Signal
 		wait   time.Duration
 	}{{syscall.SIGINT, 30 * time.Second}, {syscall.SIGQUIT, 10 * time.Second}, {syscall.SIGKILL, 10 * time.Second}} {
-		_ = s.process.Signal(step.signal) // fails only when it has exited, which done tells
+		_ = s.process.Signal(step.signal) // fails only if it has exited
 		select {
 		case <-s.done:
-			exited = true
+			return nil
 		case <-time.After(step.wait):
 		}
-		if exited {
-			break
-		}
 	}
-	if s.guard != nil {
-		_ = s.guard.Close() // a watchdog that has ended has no process to watch
-		s.guard = nil
-	}
-	if !exited {
-		return fmt.Errorf("the Postgres server with pid %d did not go down", s.process.Pid)
-	}
-	return nil
+	return fmt.Errorf("the Postgres server with pid %d did not go down", s.process.Pid)
 }

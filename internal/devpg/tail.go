@@ -9,15 +9,15 @@ import (
 // tailLength bounds, in bytes, what is kept of the log for error messages.
 const tailLength = 4 << 10
 
-// tail passes the server's log on and remembers its end.
+// tail passes the server's log on and keeps its end.
 type tail struct {
 	next io.Writer // may be nil
 
-	mu   sync.Mutex // guards text: the log is written while an error reads it
+	mu   sync.Mutex // the log may be written while an error reads text
 	text []byte
 }
 
-// Write never fails: a broken log must not stop the server.
+// Write implements io.Writer. It never fails, because a broken log must not stop the server.
 func (t *tail) Write(p []byte) (int, error) {
 	t.mu.Lock()
 	t.text = append(t.text, p...)
@@ -37,15 +37,15 @@ func (t *tail) reset() {
 	t.text = t.text[:0]
 }
 
-// String returns the remembered end of the log.
+// String returns the end of the log.
 func (t *tail) String() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return string(t.text)
 }
 
-// quote returns the log, indented, to be appended to an error; empty if the
-// server said nothing.
+// quote returns the end of the log, indented, to be appended to an error. It is empty if the
+// log is.
 func (t *tail) quote() string {
 	text := strings.TrimSpace(t.String())
 	if text == "" {

@@ -1,0 +1,100 @@
+package devpg
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// watchdogScript shuts a postmaster down when standard input ends. Only the caller's process
+// holds the other end of the pipe, so the input ends when that process does, also by SIGKILL.
+const watchdogScript = `read -r _; kill -INT "$1"`
+
+// startWatchdog starts the watchdog of a postmaster.
+func (s *Server) startWatchdog(postmaster int) error {
+	s.watchdog = exec.Command("/bin/sh", "-c", watchdogScript, "sh", strconv.Itoa(postmaster))
+	s.prepare(s.watchdog)
+	s.watchdog.Stdout, s.watchdog.Stderr = nil, nil
+	s.watchdog.SysProcAttr.Setpgid = true // signals of the terminal are for the caller
+	_, err := s.watchdog.StdinPipe()
+	if err == nil {
+		err = s.watchdog.Start()
+	}
+	if err != nil {
+		s.watchdog = nil
+		return fmt.Errorf("starting the watchdog of Postgres: %w", err)
+	}
+	return nil
+}
+
+// stopWatchdog kills the watchdog before its input ends, so that it sends no signal. The
+// postmaster must have been reaped.
+func (s *Server) stopWatchdog() {
+	if s.watchdog != nil {
+		_ = s.watchdog.Process.Kill() // fails only if it has ended
+		_ = s.watchdog.Wait()         // closes its input
+		s.watchdog = nil
+	}
+}
+
+// reclaim waits until no other postmaster uses the data. The caller holds the lock, so the
+// caller of such a postmaster has ended.
+func reclaim(ctx context.Context, data string) error {
+	pid := interrupt(data)
+	for postmasterOf(data) != 0 {
+		select {
+		case <-time.After(10 * time.Millisecond):
+		case <-ctx.Done():
+			return fmt.Errorf("the Postgres server with pid %d still holds %s: %w", pid, data, context.Cause(ctx))
+		}
+	}
+	// Postgres itself would accept any process of the same user that has this pid.
+	if err := os.Remove(filepath.Join(data, "postmaster.pid")); err != nil && !os.IsNotExist(err) {
+		return fmt.Errorf("removing a stale lock file: %w", err)
+	}
+	return nil
+}
+
+// interrupt shuts the postmaster of the data down and returns its pid, 0 if there is none. The
+// signal is harmless if the postmaster already shuts down.
+func interrupt(data string) int {
+	pid := postmasterOf(data)
+	if pid != 0 {
+		_ = syscall.Kill(pid, syscall.SIGINT) // fails only if it has ended
+	}
+	return pid
+}
+
+// postmasterOf returns the pid of the live postmaster of the data, 0 if there is none. It
+// ignores zombies, and other processes that have got the pid.
+func postmasterOf(data string) int {
+	f, err := os.Open(filepath.Join(data, "postmaster.pid"))
+	if err != nil {
+		return 0
+	}
+	defer func() { _ = f.Close() }() // it was only read
+	line, _ := bufio.NewReader(f).ReadString('\n')
+	pid, err := strconv.Atoi(strings.TrimPrefix(strings.TrimSpace(line), "-"))
+	if err != nil || pid <= 1 || !runsIn(pid, data) {
+		return 0
+	}
+	return pid
+}
+
+// runsIn reports whether the process is alive and was started for dir. It reads /proc, and asks
+// ps on systems without it.
+func runsIn(pid int, dir string) bool {
+	if _, err := os.Stat("/proc/self/cmdline"); err == nil {
+		line, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/cmdline") // a zombie has none
+		return err == nil && strings.Contains(string(line), "\x00-D\x00"+dir+"\x00")
+	}
+	out, err := output("ps", "-o", "stat=,command=", "-p", strconv.Itoa(pid))
+	return err == nil && !strings.HasPrefix(out, "Z") && strings.Contains(out, " -D "+dir+" ")
+}
