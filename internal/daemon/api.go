@@ -155,10 +155,7 @@ func (d *Daemon) constructAPI() {
 		ReconnectGrace: d.cfg.Core.ReconnectGrace, UploadWait: d.cfg.API.BodyTimeout,
 		Uploads: d.cfg.API.Connections - 1, MaxPayload: d.cfg.API.MaxPayload,
 	})
-	metrics := promhttp.HandlerFor(d.metrics.registry, promhttp.HandlerOpts{})
-	observer := newAPIMetrics(d.log)
-	a.handler = api.New(d.cfg.API.Config, a.backend, observer, metrics)
-	observer.register(d.metrics.registry, a, apiLimits(&d.cfg))
+	a.handler = api.New(d.cfg.API.Config, a.backend, d.metrics.api, promhttp.HandlerFor(d.metrics.registry, promhttp.HandlerOpts{}))
 }
 
 // serveAPI serves on all listeners until ctx is done.

@@ -5,11 +5,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 )
 
 func BenchmarkPlainFramesCounted(b *testing.B) {
-	m := newWorkerMetrics()
+	m := newWorkerMetrics(prometheus.NewRegistry())
 	b.ReportAllocs()
 	for b.Loop() {
 		m.Sent(1, 200)
@@ -18,7 +19,7 @@ func BenchmarkPlainFramesCounted(b *testing.B) {
 }
 
 func BenchmarkPlainResponded(b *testing.B) {
-	m := newAPIMetrics(zap.NewNop())
+	m := newAPIMetrics(prometheus.NewRegistry(), zap.NewNop())
 	b.ReportAllocs()
 	for b.Loop() {
 		m.Responded("POST /v1/requests", http.StatusOK, 50*time.Microsecond)

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
 
 	"github.com/dispatcherd/dispatcherd/actor"
 	"github.com/dispatcherd/dispatcherd/claim"
@@ -52,15 +53,15 @@ type Daemon struct {
 	lease         *lease
 	lock          *hostLock
 	decisions     *decisionlog.Log // nil: off
-	resources     *resources.Resources
-	denials       *rateLimitedLog // of types that a worker may not serve
+	denials       *zap.Logger      // of types that a worker may not serve; at most one line per second
 }
 
 // Start starts a daemon. If it returns an error, nothing remains running.
 func Start(ctx context.Context, cfg Config, log *zap.Logger) (_ *Daemon, err error) {
 	d := &Daemon{
-		cfg: cfg, log: log, metrics: newMetrics(), listener: newListenerState(), denials: &rateLimitedLog{log: log, every: time.Second},
-		failed: make(chan error, 1), stopping: make(chan struct{}), postgresLost: make(chan struct{}),
+		cfg: cfg, log: log, metrics: newMetrics(log), listener: newListenerState(),
+		denials: log.WithOptions(zap.WrapCore(func(c zapcore.Core) zapcore.Core { return zapcore.NewSamplerWithOptions(c, time.Second, 1, 0) })),
+		failed:  make(chan error, 1), stopping: make(chan struct{}), postgresLost: make(chan struct{}),
 	}
 	defer func() {
 		if err != nil {
@@ -139,10 +140,7 @@ func (d *Daemon) construct() {
 	}
 	d.maintenance = &maintenance{store: d.store, log: d.log, keep: d.cfg.Keep, sweeps: d.heartbeats.sweeps, vacuumPaused: d.metrics.vacuumPaused}
 	d.statements.finished, d.statements.tookOver = d.api.rows.Finished, d.heartbeats.tookOver
-	d.resources = &resources.Resources{Memory: d.cfg.Memory, Log: d.log}
-	d.metrics.registry.MustRegister(newLoopMetrics(d.loop))
-	d.metrics.registry.MustRegister(boundMetrics(d)...)
-	d.metrics.registry.MustRegister(d.resources.Collectors()...)
+	d.registerScraped()
 }
 
 // start starts the loop and the components that execute its effects.
@@ -169,7 +167,7 @@ func (d *Daemon) permit(p workerproto.Peer, typ string) string {
 	objection := d.cfg.Allow.Objection(p, typ)
 	if objection != "" {
 		d.metrics.workers.denied.Inc()
-		d.denials.warn("a worker offers a type that its user may not serve", zap.Int("uid", p.UID), zap.Int("gid", p.GID),
+		d.denials.Warn("a worker offers a type that its user may not serve", zap.Int("uid", p.UID), zap.Int("gid", p.GID),
 			zap.Int("pid", p.PID), zap.String("type", typ))
 	}
 	return objection
@@ -184,7 +182,7 @@ func (d *Daemon) serveBackground() {
 	ctx, cancel := context.WithCancel(context.Background())
 	d.endBackground = cancel
 	d.background.Go(func() { d.maintenance.run(ctx) })
-	d.background.Go(func() { d.resources.SteerMemory(ctx) })
+	d.background.Go(func() { resources.SteerMemory(ctx, d.cfg.Memory, d.log) })
 	d.background.Go(func() { d.api.rows.Poll(ctx) })
 	d.background.Go(func() { d.cfg.Supervisor.watch(ctx, func() bool { return d.loop.Ask(func(*actor.Core) {}) }) })
 	d.background.Go(func() { d.api.rows.RecordProgress(ctx, d.log, d.store.Progress) })

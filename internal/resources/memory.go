@@ -1,3 +1,5 @@
+// Package resources keeps the daemon's memory near --memory-bytes. The settings of Go's runtime
+// belong to the whole process, so only one SteerMemory may run.
 package resources
 
 import (
@@ -8,7 +10,6 @@ import (
 	runtimemetrics "runtime/metrics"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 )
 
@@ -24,12 +25,12 @@ type memoryUse struct {
 	other int64 // stacks and the runtime's own data
 }
 
-// softLimit is the memory that Go's runtime should keep to when so much was asked
-// for. Without a limit the collector lets the heap grow to twice of what is live.
+// softLimit returns the limit for Go's runtime. Without a limit the collector lets the heap grow
+// to twice the live memory.
 //
-// Live memory does not shrink if it is collected more often: a limit near it would
-// make the collector run without a pause, on up to half of the processors. So the
-// limit is always at least a third above the live memory.
+// Live memory does not shrink if it is collected more often: with a limit near it the collector
+// would run without a pause, on up to half of the processors. Therefore the limit is always at
+// least a third above the live memory.
 func softLimit(asked int64, use memoryUse) int64 {
 	return max(asked, use.live+use.live/3+use.other)
 }
@@ -39,10 +40,10 @@ const (
 	mostGrowth  = 1000 // a heap of 5 MB is collected at 55
 )
 
-// heapGrowth returns by how many percent of the live memory the heap may grow before
-// it is collected: until half of --memory-bytes is in use. An idle daemon has little
-// live memory and would collect every thousand requests, and each collection delays
-// a waiting caller by one or two milliseconds. The other half is for bursts.
+// heapGrowth returns by how many percent of the live memory the heap may grow before a collection:
+// until half of --memory-bytes is in use. The other half is for bursts. An idle daemon has little
+// live memory. With Go's default it would collect every thousand requests, and each collection
+// delays a waiting caller by one or two milliseconds.
 func heapGrowth(asked int64, use memoryUse) int {
 	if use.live <= 0 {
 		return usualGrowth
@@ -50,11 +51,10 @@ func heapGrowth(asked int64, use memoryUse) int {
 	return int(min(max(100*(asked/2-use.other-use.live)/use.live, usualGrowth), mostGrowth))
 }
 
-// SteerMemory keeps Go's soft limit as --memory-bytes says, and lets the heap grow
-// within it, until ctx is done. The environment variables GOMEMLIMIT and GOGC,
-// which the runtime has read, go first.
-func (f *Resources) SteerMemory(ctx context.Context) {
-	asked := int64(f.Memory)
+// SteerMemory keeps Go's soft limit near a number of bytes (0 = no limit), and lets the heap grow
+// within it, until ctx is done. The environment variables GOMEMLIMIT and GOGC take precedence.
+func SteerMemory(ctx context.Context, bytes int, log *zap.Logger) {
+	asked := int64(bytes)
 	if _, fixed := os.LookupEnv("GOMEMLIMIT"); fixed || asked == 0 {
 		return
 	}
@@ -82,14 +82,14 @@ func (f *Resources) SteerMemory(ctx context.Context) {
 		debug.SetMemoryLimit(limit)
 		if !logged && limit > asked {
 			logged = true
-			f.Log.Warn("live memory is close to --memory-bytes: the limit is raised",
+			log.Warn("live memory is close to --memory-bytes: the limit is raised",
 				zap.Int64("memory_bytes", asked), zap.Int64("live_bytes", use.live), zap.Int64("limit_bytes", limit))
 		}
 	}
 }
 
-// growHeap returns functions that set the growth in percent, and restore it. Setting
-// it stops the program for a moment, so differences of less than a fifth are ignored.
+// growHeap returns functions that set the growth in percent, and restore it. Setting it stops the
+// program for a moment, so differences of less than a fifth are ignored.
 func growHeap() (set func(percent int), undo func()) {
 	if _, fixed := os.LookupEnv("GOGC"); fixed {
 		return func(int) {}, func() {}
@@ -129,12 +129,4 @@ func (r *memoryReader) use() memoryUse {
 		return 0 // not supported by this runtime
 	}
 	return memoryUse{live: value(0), other: value(1) - value(2) - value(3) - value(4) - value(5)}
-}
-
-// newMemoryGauge exports the current soft limit.
-func newMemoryGauge() prometheus.Collector {
-	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "dispatcherd_memory_limit_bytes",
-		Help: "Current memory limit of the Go runtime; it is above --memory-bytes if live memory is close to that.",
-	}, func() float64 { return float64(debug.SetMemoryLimit(-1)) })
 }

@@ -36,7 +36,7 @@ func TestLargeHeapGrowsByTheDefaultOfGo(t *testing.T) {
 // Setting the growth stops the program, so small differences are ignored.
 func TestGrowthIsSetIfItDiffersByAFifth(t *testing.T) {
 	if _, fixed := os.LookupEnv("GOGC"); fixed {
-		t.Skip("GOGC goes before the setting")
+		t.Skip("GOGC takes precedence")
 	}
 	now := func() int {
 		was := debug.SetGCPercent(usualGrowth)
@@ -78,8 +78,7 @@ func TestLimitIsUnchangedWithoutSettingOrWithGOMEMLIMIT(t *testing.T) {
 		if c.env != "" {
 			t.Setenv("GOMEMLIMIT", c.env)
 		}
-		f := &Resources{Memory: c.asked, Log: zap.NewNop()}
-		f.SteerMemory(context.Background()) // returns at once
+		SteerMemory(context.Background(), c.asked, zap.NewNop()) // returns at once
 		require.Equal(t, was, debug.SetMemoryLimit(-1))
 	}
 }

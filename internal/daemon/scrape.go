@@ -1,0 +1,189 @@
+package daemon
+
+import (
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/dispatcherd/dispatcherd/actor"
+	"github.com/dispatcherd/dispatcherd/internal/ondemand"
+)
+
+// scrape is a collector whose function emits all metrics at each scrape.
+type scrape func(emit)
+
+// emit emits one metric.
+type emit func(d metricDesc, value float64, labels ...string)
+
+// Describe implements prometheus.Collector. It describes none of the metrics, so the registry
+// checks them at each scrape.
+func (scrape) Describe(chan<- *prometheus.Desc) {}
+
+// Collect implements prometheus.Collector.
+func (s scrape) Collect(ch chan<- prometheus.Metric) {
+	s(func(d metricDesc, value float64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(d.Desc, d.kind, value, labels...)
+	})
+}
+
+// metricDesc describes a metric of a scrape.
+type metricDesc struct {
+	*prometheus.Desc
+
+	kind prometheus.ValueType
+}
+
+func gaugeDesc(name, help string, labels ...string) metricDesc {
+	return metricDesc{prometheus.NewDesc(name, help, labels, nil), prometheus.GaugeValue}
+}
+
+func counterDesc(name, help string, labels ...string) metricDesc {
+	return metricDesc{prometheus.NewDesc(name, help, labels, nil), prometheus.CounterValue}
+}
+
+// registerScraped registers the metrics that are read at each scrape.
+func (d *Daemon) registerScraped() {
+	d.metrics.registry.MustRegister(scrape(d.scrapeLoop), scrape(d.scrapeAPI), scrape(d.scrapeRequests), scrape(d.scrapeLimits))
+}
+
+var (
+	loopBusyDesc    = counterDesc("dispatcherd_loop_busy_seconds_total", "Time that the loop spent in steps; its increase per second is the load of the loop.")
+	loopStepsDesc   = counterDesc("dispatcherd_loop_steps_total", "Events that the loop processed.")
+	jobEventsDesc   = counterDesc("dispatcherd_jobs_total", "Events of jobs and requests.", "event")
+	stateDesc       = gaugeDesc("dispatcherd_state", "Current numbers of the dispatcher.", "what")
+	slotsDesc       = gaugeDesc("dispatcherd_slots", "Slots that support a type.", "type", "state")
+	jobsWaitingDesc = gaugeDesc("dispatcherd_jobs_waiting", "Known waiting jobs: fetched candidates, and requests.", "type", "mode")
+	oldestJobDesc   = gaugeDesc("dispatcherd_oldest_waiting_job_age_seconds", "Age of the oldest known waiting job.", "type")
+	fullScanDesc    = gaugeDesc("dispatcherd_full_scan_seconds", "Duration of the last full scan of the lanes; long while an old snapshot keeps dead index entries.")
+	fullScanAgeDesc = gaugeDesc("dispatcherd_full_scan_age_seconds", "Time since the last full scan of the lanes; rows that were committed late since then are not known yet.")
+	notifiedDesc    = gaugeDesc("dispatcherd_notifications_arrive", "1 while NOTIFY wakes the dispatcher, 0 while it only polls.")
+
+	connectionsDesc        = gaugeDesc("dispatcherd_api_connections", "Open connections of callers.")
+	frameSessionsDesc      = gaugeDesc("dispatcherd_api_frame_sessions", "Connections of callers with frames.")
+	frameRequestsDesc      = gaugeDesc("dispatcherd_api_frame_requests", "Open requests of these.")
+	sharedRequestsDesc     = gaugeDesc("dispatcherd_api_shared_requests", "Shared requests, current and kept.")
+	keysDesc               = gaugeDesc("dispatcherd_api_keys", "Idempotency-Keys of these requests.")
+	sharedRequestBytesDesc = gaugeDesc("dispatcherd_api_shared_request_bytes", "Bytes of their events and answers.")
+	bodyBytesDesc          = gaugeDesc("dispatcherd_api_body_bytes", "Bytes of the bodies of callers that are held.")
+	watchedRowsDesc        = gaugeDesc("dispatcherd_api_watched_rows", "Rows that callers wait for.")
+
+	limitsDesc       = gaugeDesc("dispatcherd_limit", "Configured bounds of the dispatcher and its workers.", "limit")
+	apiLimitsDesc    = gaugeDesc("dispatcherd_api_limit", "Configured bounds of the API, in connections, requests, keys, bytes or events.", "limit")
+	memoryLimitDesc  = gaugeDesc("dispatcherd_memory_limit_bytes", "Current memory limit of the Go runtime; it is above --memory-bytes if live memory is close to that.")
+	logEntriesDesc   = gaugeDesc("dispatcherd_decision_log_entries", "Entries in the decision log; at most --decision-log.")
+	logOverwriteDesc = counterDesc("dispatcherd_decision_log_overwritten_total", "Entries of the decision log that newer ones have replaced.")
+
+	requestsDesc     = counterDesc("dispatcherd_requests_submitted_total", "On-demand requests submitted, by where they wait.", "kind")
+	requestsEndsDesc = counterDesc("dispatcherd_requests_ended_total", "On-demand requests ended, by how.", "kind", "end")
+)
+
+// scrapeLoop reads the Core.
+func (d *Daemon) scrapeLoop(emit emit) {
+	var (
+		stats     actor.Stats
+		gauges    actor.Gauges
+		types     []actor.TypeInfo
+		took, age time.Duration
+	)
+	if !d.loop.Ask(func(c *actor.Core) { stats, gauges, types = c.Stats(), c.Gauges(), c.Types(); took, age = c.LastScan() }) {
+		return
+	}
+	load := d.loop.Load()
+	emit(loopBusyDesc, load.Busy.Seconds())
+	emit(loopStepsDesc, float64(load.Steps))
+	emit(fullScanDesc, took.Seconds())
+	emit(fullScanAgeDesc, age.Seconds())
+	emit(notifiedDesc, float64(boolToInt(d.listener.up.Load())))
+	for event, n := range map[string]uint64{
+		"placed": stats.Placed, "won": stats.Won, "lost": stats.Lost, "unknown": stats.Unknown,
+		"done": stats.Done, "retried": stats.Retried, "failed": stats.Failed, "cancelled": stats.Cancelled,
+		"released": stats.Released, "crashed": stats.Crashed, "quarantined": stats.Quarantine, "stale": stats.Stale,
+		"timed_out": stats.TimedOut, "disconnected": stats.HungUp, "adopted": stats.Adopted, "handed_over": stats.Left, "detached": stats.Detached,
+		"answered": stats.Answered, "late": stats.Late, "unsupported": stats.Unsupported, "busy": stats.Busy,
+		"stale_batch": stats.StaleBatches, "waited_for_fetch": stats.Misses, "preempted": stats.Preempted,
+	} {
+		emit(jobEventsDesc, float64(n), event)
+	}
+	for what, n := range map[string]int{
+		"slots": gauges.Slots, "slots_free": gauges.Free, "sessions": gauges.Sessions, "requests_waiting": gauges.Requests,
+		"candidates": gauges.Cached, "in_hand": gauges.InHand, "unrecorded": gauges.Unrecorded,
+		"claims_in_flight": gauges.ClaimsUnderWay, "circuit_open": boolToInt(gauges.CircuitOpen),
+	} {
+		emit(stateDesc, float64(n), what)
+	}
+	for _, t := range types {
+		name := strings.ToValidUTF8(t.Name, "?")
+		emit(slotsDesc, float64(t.Free), name, "free")
+		emit(slotsDesc, float64(t.Capacity-t.Free), name, "taken")
+		emit(jobsWaitingDesc, float64(t.Cached), name, "queued")
+		emit(jobsWaitingDesc, float64(t.Requests), name, "on_demand")
+		emit(oldestJobDesc, t.Oldest.Seconds(), name)
+	}
+}
+
+func boolToInt(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// scrapeAPI reads the state of the API.
+func (d *Daemon) scrapeAPI(emit emit) {
+	g := d.api.handler.Gauges()
+	emit(connectionsDesc, float64(g.Connections))
+	emit(frameSessionsDesc, float64(g.FrameSessions))
+	emit(frameRequestsDesc, float64(g.FrameRequests))
+	emit(sharedRequestsDesc, float64(g.Requests))
+	emit(keysDesc, float64(g.Keys))
+	emit(sharedRequestBytesDesc, float64(g.Bytes))
+	emit(bodyBytesDesc, float64(g.Bodies))
+	emit(watchedRowsDesc, float64(d.api.rows.Watched()))
+}
+
+// scrapeRequests counts on-demand requests. In each scrape, the submitted requests are the
+// waiting ones plus the sum of the ends.
+func (d *Daemon) scrapeRequests(emit emit) {
+	count := func(kind string, submitted uint64, ends [ondemand.Changed]uint64) {
+		emit(requestsDesc, float64(submitted), kind)
+		for answer, n := range ends {
+			end := "abandoned"
+			if answer > 0 {
+				end = ondemand.AnswerKind(answer).String()
+			}
+			emit(requestsEndsDesc, float64(n), kind, end)
+		}
+	}
+	submitted, _, ends := d.api.requests.Tally()
+	count("memory", submitted, ends)
+	submitted, ends = d.api.rows.Tally()
+	count("durable", submitted, ends)
+}
+
+// scrapeLimits emits the configured bounds, with which alerts compare other metrics, and how much
+// of the memory and of the decision log is in use.
+func (d *Daemon) scrapeLimits(emit emit) {
+	core, workers, c := d.cfg.Core.Limits, d.cfg.Workers, &d.cfg.API
+	for limit, n := range map[string]int{
+		"slots": core.Slots, "types": core.Types, "requests": core.Requests, "unrecorded": core.Unfinished,
+		"worker_connections": workers.MaxConnections, "slots_per_worker": workers.MaxSlots, "frame_bytes": workers.MaxFrame,
+		"memory_bytes": d.cfg.Memory,
+	} {
+		emit(limitsDesc, float64(n), limit)
+	}
+	for limit, n := range map[string]int{
+		"connections": c.MaxConnections, "payload_bytes": c.MaxPayload, "upload_bytes": int(c.MaxUpload), "body_bytes": int(c.BodiesLimit()),
+		"open_requests": c.OpenRequests, "shared_requests": c.SharedRequests, "keys": c.Keys, "shared_request_bytes": int(c.KeepBytes),
+		"events_per_request": c.EventsPerRequest, "requests": core.Requests, "database_connections": c.Connections,
+	} {
+		emit(apiLimitsDesc, float64(n), limit)
+	}
+	emit(memoryLimitDesc, float64(debug.SetMemoryLimit(-1)))
+	if d.decisions != nil {
+		stats := d.decisions.Stats()
+		emit(logEntriesDesc, float64(stats.Entries))
+		emit(logOverwriteDesc, float64(stats.Overwritten))
+	}
+}
