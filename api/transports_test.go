@@ -117,6 +117,9 @@ func TestInvalidRequestIsRejectedOnEachTransport(t *testing.T) {
 		} {
 			problemIn(t, problem.InvalidRequest, <-do(t.Context(), c, r))
 		}
+		for _, payload := range []string{`{"x":"\u0000"}`, `"\ud800"`, strings.Repeat("[", 200) + strings.Repeat("]", 200), "1e12345"} {
+			problemIn(t, problem.InvalidJob, <-do(t.Context(), c, client.Request{Type: "pdf", Payload: json.RawMessage(payload)}))
+		}
 		problemIn(t, problem.TooLarge, <-do(t.Context(), c, client.Request{Type: "pdf", Payload: strings.Repeat("x", 2000)}))
 		problemIn(t, problem.TooLarge, <-do(t.Context(), c, client.Request{Type: "pdf", Payload: strings.Repeat("x", 2<<20)}))
 		require.Empty(t, f.submitted)

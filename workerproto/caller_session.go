@@ -122,14 +122,21 @@ func (s *CallerSession) take(line []byte) *Error {
 func (s *CallerSession) reject(f CallerFrame, fault *Error) {
 	s.obs.Complained(fault.Code)
 	if r, ok := f.(*Request); ok && r != nil && r.ID != 0 {
-		s.send(&Answer{ID: r.ID, Code: CodeInvalidRequest, Message: fault.Message})
+		code := CodeInvalidRequest
+		if s.decoder.scanner.notSendable() {
+			code = CodeInvalidJob
+		}
+		s.send(&Answer{ID: r.ID, Code: code, Message: fault.Message})
 		return
 	}
 	s.send(fault)
 }
 
-// CodeInvalidRequest is the code of the Answer to a malformed request.
-const CodeInvalidRequest = "invalid-request"
+// Codes of the Answer to a rejected request.
+const (
+	CodeInvalidRequest = "invalid-request" // it is malformed
+	CodeInvalidJob     = "invalid-job"     // its payload is JSON that no worker can be sent
+)
 
 func (s *CallerSession) shrink() { s.decoder = CallerDecoder{names: s.decoder.names} }
 

@@ -36,6 +36,7 @@ type scanner struct {
 	fault    string // the first fault of value; "" = none
 	name     []byte // of the member being read, for messages
 	ops      int    // members called "op" in the frame
+	unfit    bool   // the first fault is in a raw value
 	seenSlot bool   // a slot number was given (0 is a number)
 	names    *names
 }
@@ -208,15 +209,21 @@ func (s *scanner) symbols() []string {
 	return list
 }
 
+// notSendable reports whether the only fault is that a worker cannot be sent a raw
+// value, although it is JSON.
+func (s *scanner) notSendable() bool { return s.unfit && (!s.Malformed() || s.Fault().TooDeep()) }
+
 // raw reads any one value, checks that Postgres can store it, and returns a copy
 // of its text.
 func (s *scanner) raw() []byte {
 	before := s.Fault().What
 	text := s.Payload()
+	what := s.Fault().What
+	s.unfit = s.unfit || what != before && s.fault == ""
 	if s.Malformed() {
 		return nil
 	}
-	if what := s.Fault().What; what != before {
+	if what != before {
 		s.bad("field " + s.quotedName() + " contains " + what)
 	}
 	return append(make([]byte, 0, len(text)), text...)

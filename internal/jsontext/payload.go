@@ -41,7 +41,7 @@ func check(raw []byte, rules rules) error {
 	switch {
 	case s.fault.What == "":
 		return nil
-	case s.fault.Malformed && s.fault.What != tooDeep:
+	case s.fault.Malformed && !s.fault.TooDeep():
 		return fmt.Errorf("it is not JSON: %s at byte %d", s.fault.What, s.at)
 	}
 	return errors.New("it contains " + s.fault.What)

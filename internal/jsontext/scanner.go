@@ -6,6 +6,9 @@ type Fault struct {
 	Malformed bool   // the text is not JSON, or nested too deep; otherwise Postgres or a worker rejects it
 }
 
+// TooDeep reports whether the text is nested too deep.
+func (f Fault) TooDeep() bool { return f.What == tooDeep }
+
 // Scanner reads JSON text from front to back. At the first malformed byte it
 // stops: it stays there, and all methods return zero values. Other faults do not
 // stop it; the first one is kept.
