@@ -51,7 +51,7 @@ func New(o Options) (*Client, error) {
 	case o.Socket != "" && o.URL != "":
 		return nil, fmt.Errorf("both a socket (%s) and a URL (%s) are given: choose one", o.Socket, o.URL)
 	case o.Socket != "":
-		c.base, c.frames = "http://dispatcherd", &frameClient{path: o.Socket}
+		c.base, c.frames = "http://dispatcherd", &frameClient{dial: func() (net.Conn, error) { return net.Dial("unix", o.Socket) }}
 		transport.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return new(net.Dialer).DialContext(ctx, "unix", o.Socket)
 		}

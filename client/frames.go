@@ -21,15 +21,17 @@ var ErrDisconnected = errors.New("the connection to the dispatcher ended before 
 // frameClient sends requests as frames. All requests share one connection, which is
 // opened when it is needed.
 type frameClient struct {
-	path string
+	dial func() (net.Conn, error)
 
 	mu   sync.Mutex
 	conn *connection // nil or ended: the next request connects
 }
 
-// connection is one connection. Its goroutine read reads it.
+// connection is one connection. Its goroutine is connectAndRead.
 type connection struct {
-	conn *workerproto.CallerConn
+	ready chan struct{}           // closed when it is connected, or could not be
+	conn  *workerproto.CallerConn // after ready
+	err   error                   // after ready: why it could not be connected
 
 	mu      sync.Mutex
 	last    int64
@@ -38,30 +40,22 @@ type connection struct {
 	closing bool // close the connection after the last call
 }
 
-// call is one request that waits.
-type call struct {
-	done   chan *workerproto.Answer // capacity 1; nil when the connection has ended
-	events *eventQueue              // nil = none are wanted
-}
-
-// connected returns the current connection, or a new one.
+// connected returns the current connection, or a new one. All calls wait for the same
+// connection attempt, each at most until its ctx is done; mu is not held meanwhile.
 func (c *frameClient) connected(ctx context.Context) (*connection, error) {
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.conn != nil && c.conn.usable() {
-		return c.conn, nil
+	if c.conn == nil || !c.conn.usable() {
+		c.conn = &connection{ready: make(chan struct{}), open: map[int64]*call{}}
+		go c.conn.connectAndRead(c.dial)
 	}
-	conn, err := new(net.Dialer).DialContext(ctx, "unix", c.path)
-	if err != nil {
-		return nil, err
+	l := c.conn
+	c.mu.Unlock()
+	select {
+	case <-l.ready:
+		return l, l.err
+	case <-ctx.Done():
+		return nil, ctx.Err()
 	}
-	frames, err := workerproto.ConnectCaller(ctx, conn, "")
-	if err != nil {
-		return nil, err
-	}
-	c.conn = &connection{conn: frames, open: map[int64]*call{}}
-	go c.conn.read()
-	return c.conn, nil
 }
 
 // close closes the connection when no call is open.
@@ -74,18 +68,22 @@ func (c *frameClient) close() {
 		return
 	}
 	l.mu.Lock()
+	defer l.mu.Unlock()
 	l.closing = true
-	idle := len(l.open) == 0
-	l.mu.Unlock()
-	if idle {
-		_ = l.conn.Close() // its end is not of interest
-	}
+	l.closeIfUnusedLocked()
 }
 
 func (l *connection) usable() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return !l.ended && !l.closing
+}
+
+// closeIfUnusedLocked closes the connection after the last call before Close.
+func (l *connection) closeIfUnusedLocked() {
+	if l.closing && len(l.open) == 0 && l.conn != nil {
+		go func() { _ = l.conn.Close() }() // waits for the writer; its end is not of interest
+	}
 }
 
 // do sends a request and waits for its answer. seen gets the events; nil = none.
@@ -102,14 +100,9 @@ func (c *frameClient) do(ctx context.Context, r *Request, seen func(Event) error
 		if f.Size() > l.conn.Welcome().Limits.MaxFrame {
 			return nil, problemFrom(problem.TooLarge.Of(fmt.Sprintf("at most %d bytes are taken", l.conn.Welcome().Limits.MaxFrame)))
 		}
-		me, ok := l.begin(f, seen != nil)
-		if !ok {
-			continue
+		if me, ok := l.begin(f); ok {
+			return l.wait(ctx, f.ID, me, seen)
 		}
-		if seen == nil {
-			return l.wait(ctx, f.ID, me)
-		}
-		return l.stream(ctx, f.ID, me, seen)
 	}
 	return nil, ErrDisconnected
 }
@@ -137,11 +130,8 @@ func (r *Request) frame(events bool) (*workerproto.Request, error) {
 }
 
 // begin sends a request under a new id. It reports false if nothing was sent.
-func (l *connection) begin(f *workerproto.Request, events bool) (*call, bool) {
-	me := &call{done: make(chan *workerproto.Answer, 1)}
-	if events {
-		me.events = newEventQueue()
-	}
+func (l *connection) begin(f *workerproto.Request) (*call, bool) {
+	me := &call{changed: make(chan struct{}, 1), wantsEvents: f.Events}
 	l.mu.Lock()
 	if l.ended || l.closing {
 		l.mu.Unlock()
@@ -161,49 +151,33 @@ func (l *connection) begin(f *workerproto.Request, events bool) (*call, bool) {
 // forget removes a call that no longer waits.
 func (l *connection) forget(id int64) *call {
 	l.mu.Lock()
+	defer l.mu.Unlock()
 	me := l.open[id]
 	delete(l.open, id)
-	last := l.closing && len(l.open) == 0
-	l.mu.Unlock()
-	if last {
-		go func() { _ = l.conn.Close() }() // waits for the writer
-	}
+	l.closeIfUnusedLocked()
 	return me
 }
 
-// wait waits for the answer. When ctx ends first the request is cancelled.
-func (l *connection) wait(ctx context.Context, id int64, me *call) (json.RawMessage, error) {
-	select {
-	case a := <-me.done:
-		return resultOf(a)
-	case <-ctx.Done():
-		l.cancel(id)
-		return nil, ctx.Err()
-	}
-}
-
-func (l *connection) cancel(id int64) {
-	l.conn.Send(&workerproto.CancelRequest{ID: id})
-	l.forget(id)
-}
-
-// stream is wait with events.
-func (l *connection) stream(ctx context.Context, id int64, me *call, seen func(Event) error) (json.RawMessage, error) {
+// wait waits for the answer and passes the events to seen. When ctx ends first, or seen
+// returns an error, the request is cancelled.
+func (l *connection) wait(ctx context.Context, id int64, me *call, seen func(Event) error) (json.RawMessage, error) {
 	for {
 		var err error
 		select {
-		case <-me.events.ready:
-			err = me.events.deliver(seen)
-		case a := <-me.done:
-			if err := me.events.deliver(seen); err != nil {
-				return nil, err
+		case <-me.changed:
+			events, ended := me.take()
+			for i := 0; i < len(events) && err == nil; i++ {
+				err = seen(events[i])
 			}
-			return resultOf(a)
+			if err == nil && ended {
+				return resultOf(me.answer)
+			}
 		case <-ctx.Done():
 			err = ctx.Err()
 		}
 		if err != nil {
-			l.cancel(id)
+			l.conn.Send(&workerproto.CancelRequest{ID: id})
+			l.forget(id)
 			return nil, err
 		}
 	}
@@ -226,10 +200,19 @@ func problemFrom(p *problem.Problem) *Problem {
 	return &Problem{Type: p.Type, Title: p.Title, Status: p.Status, Detail: p.Detail, Job: p.Job, RetryAfterMS: p.RetryAfterMS}
 }
 
-// read hands answers and events to the calls until the connection ends.
-func (l *connection) read() {
+// connectAndRead connects, and hands answers and events to the calls until the connection ends.
+func (l *connection) connectAndRead(dial func() (net.Conn, error)) {
+	conn, err := connect(dial)
+	l.mu.Lock()
+	l.conn, l.err, l.ended = conn, err, err != nil
+	l.closeIfUnusedLocked()
+	l.mu.Unlock()
+	close(l.ready)
+	if err != nil {
+		return
+	}
 	for {
-		frames, err := l.conn.Receive()
+		frames, err := conn.Receive()
 		if err != nil {
 			break
 		}
@@ -237,21 +220,30 @@ func (l *connection) read() {
 			l.take(f)
 		}
 	}
-	l.conn.Abort()
+	conn.Abort()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.ended = true
 	for id, me := range l.open { // order-free: each call ends by itself
 		delete(l.open, id)
-		me.done <- nil
+		me.end(nil)
 	}
+}
+
+// connect opens a connection. ConnectCaller bounds the wait for the welcome.
+func connect(dial func() (net.Conn, error)) (*workerproto.CallerConn, error) {
+	conn, err := dial()
+	if err != nil {
+		return nil, err
+	}
+	return workerproto.ConnectCaller(context.Background(), conn, "")
 }
 
 func (l *connection) take(f workerproto.DispatcherFrame) {
 	switch f := f.(type) {
 	case *workerproto.Answer:
 		if me := l.forget(f.ID); me != nil {
-			me.done <- f
+			me.end(f)
 		}
 	case *workerproto.Queued:
 		l.event(f.ID, "queued", fmt.Appendf(nil, `{"rank":%d,"waiting":%d}`, f.Rank, f.Waiting))
@@ -263,93 +255,102 @@ func (l *connection) take(f workerproto.DispatcherFrame) {
 	case *workerproto.RequestPartial:
 		l.event(f.ID, "partial", f.Data)
 	case *workerproto.Gap:
-		l.mu.Lock()
-		me := l.open[f.ID]
-		l.mu.Unlock()
-		if me != nil && me.events != nil {
-			me.events.miss(f.Missed)
+		if me := l.streaming(f.ID); me != nil {
+			me.miss(f.Missed)
 		}
 	}
 }
 
 func (l *connection) event(id int64, name string, data []byte) {
-	l.mu.Lock()
-	me := l.open[id]
-	l.mu.Unlock()
-	if me != nil && me.events != nil {
-		me.events.add(name, data)
+	if me := l.streaming(id); me != nil {
+		me.add(name, data)
 	}
 }
 
-// eventQueue holds the events of one call until its goroutine takes them. It never
-// blocks the reader of the connection: events above the bound are dropped, and a gap
-// takes their place.
-type eventQueue struct {
-	ready chan struct{} // capacity 1
+// streaming returns an open call that wants events, or nil.
+func (l *connection) streaming(id int64) *call {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if me := l.open[id]; me != nil && me.wantsEvents {
+		return me
+	}
+	return nil
+}
+
+// call is one request that waits. It holds events until the goroutine of the caller
+// takes them. It never blocks the reader of the connection: events above the bounds are
+// dropped, and a gap takes their place.
+type call struct {
+	changed     chan struct{} // capacity 1
+	wantsEvents bool
+	answer      *workerproto.Answer // after ended; nil when the connection has ended
 
 	mu     sync.Mutex
+	ended  bool
 	events []Event
 	bytes  int
 	next   int // sequence number of the next event
 	missed int // after the last of events
 }
 
-// The bounds of an eventQueue.
+// The bounds of the events of a call.
 const (
 	maxEvents     = 4096
 	maxEventBytes = maxAnswer
 )
 
-func newEventQueue() *eventQueue { return &eventQueue{ready: make(chan struct{}, 1)} }
-
-func (q *eventQueue) add(name string, data []byte) {
-	q.mu.Lock()
-	if len(q.events) >= maxEvents || q.bytes > maxEventBytes {
-		q.missed++
+func (c *call) add(name string, data []byte) {
+	c.mu.Lock()
+	if len(c.events) >= maxEvents || c.bytes > maxEventBytes {
+		c.missed++
 	} else {
-		q.addGapLocked()
-		q.events = append(q.events, Event{ID: strconv.Itoa(q.next), Name: name, Data: data})
-		q.bytes += len(data)
+		c.addGapLocked()
+		c.events = append(c.events, Event{ID: strconv.Itoa(c.next), Name: name, Data: data})
+		c.bytes += len(data)
 	}
-	q.next++
-	q.mu.Unlock()
-	q.wake()
+	c.next++
+	c.mu.Unlock()
+	c.wake()
 }
 
 // miss notes that the dispatcher has dropped n events.
-func (q *eventQueue) miss(n int) {
-	q.mu.Lock()
-	q.missed += n
-	q.next += n
-	q.mu.Unlock()
-	q.wake()
+func (c *call) miss(n int) {
+	c.mu.Lock()
+	c.missed += n
+	c.next += n
+	c.mu.Unlock()
+	c.wake()
 }
 
-func (q *eventQueue) addGapLocked() {
-	if q.missed > 0 {
-		q.events = append(q.events, Event{Name: "gap", Data: fmt.Appendf(nil, `{"missed":%d}`, q.missed)})
-		q.missed = 0
+// end is the last change.
+func (c *call) end(a *workerproto.Answer) {
+	c.mu.Lock()
+	c.answer, c.ended = a, true
+	c.mu.Unlock()
+	c.wake()
+}
+
+func (c *call) addGapLocked() {
+	if c.missed > 0 {
+		c.events = append(c.events, Event{Name: "gap", Data: fmt.Appendf(nil, `{"missed":%d}`, c.missed)})
+		c.missed = 0
 	}
 }
 
-func (q *eventQueue) wake() {
+func (c *call) wake() {
 	select {
-	case q.ready <- struct{}{}:
+	case c.changed <- struct{}{}:
 	default:
 	}
 }
 
-// deliver passes the queued events to seen.
-func (q *eventQueue) deliver(seen func(Event) error) error {
-	q.mu.Lock()
-	q.addGapLocked()
-	events := q.events
-	q.events, q.bytes = nil, 0
-	q.mu.Unlock()
-	for _, e := range events {
-		if err := seen(e); err != nil {
-			return err
-		}
-	}
-	return nil
+// take returns the events since the last call of take, and reports whether the answer
+// follows.
+func (c *call) take() (events []Event, ended bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.addGapLocked()
+	events = c.events
+	c.events, c.bytes = nil, 0
+	return events, c.ended
 }
