@@ -2,9 +2,9 @@ package client
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -117,7 +117,8 @@ func (c *Client) Stream(ctx context.Context, r Request, seen func(Event) error) 
 		return nil, err
 	}
 	defer func() { _ = res.Body.Close() }() // its end was read
-	events := bufio.NewReader(res.Body)
+	events := bufio.NewScanner(res.Body)
+	events.Buffer(nil, maxAnswer)
 	for {
 		e, err := readEvent(events)
 		switch {
@@ -138,40 +139,13 @@ func (c *Client) Stream(ctx context.Context, r Request, seen func(Event) error) 
 	}
 }
 
-var errLongEvent = errors.New("an event is too long")
-
-// readLine reads up to the next line break, at most so many bytes.
-func readLine(r *bufio.Reader, most int) (string, error) {
-	var line []byte
-	for {
-		piece, err := r.ReadSlice('\n')
-		if len(line)+len(piece) > most {
-			return "", errLongEvent
-		}
-		line = append(line, piece...)
-		if !errors.Is(err, bufio.ErrBufferFull) {
-			return string(line), err
-		}
-	}
-}
-
 // readEvent reads the next event and skips comments.
-func readEvent(r *bufio.Reader) (Event, error) {
+func readEvent(lines *bufio.Scanner) (Event, error) {
 	var e Event
-	size := 0
-	for {
-		line, err := readLine(r, maxAnswer-size)
-		if err != nil {
-			return e, err
-		}
-		size += len(line)
-		line = strings.TrimRight(line, "\r\n")
-		if line == "" {
-			if e.Name != "" {
-				return e, nil
-			}
-			size = 0
-			continue
+	for lines.Scan() {
+		line := lines.Text()
+		if line == "" && e.Name != "" {
+			return e, nil
 		}
 		field, value, _ := strings.Cut(line, ":")
 		value = strings.TrimPrefix(value, " ")
@@ -183,5 +157,9 @@ func readEvent(r *bufio.Reader) (Event, error) {
 		case "data":
 			e.Data = append(e.Data, value...)
 		}
+		if len(e.Data) > maxAnswer {
+			return e, bufio.ErrTooLong
+		}
 	}
+	return e, cmp.Or(lines.Err(), io.ErrUnexpectedEOF)
 }

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"bufio"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -39,7 +40,7 @@ func TestTooLongAnswerIsAnError(t *testing.T) {
 
 	seen := 0
 	_, err = c.Stream(t.Context(), Request{Type: "pdf"}, func(Event) error { seen++; return nil })
-	require.ErrorIs(t, err, errLongEvent)
+	require.ErrorIs(t, err, bufio.ErrTooLong)
 	require.Equal(t, 1, seen)
 	srv.Close()
 	require.Less(t, endless, 4*maxAnswer)
