@@ -10,13 +10,13 @@ import (
 	"github.com/dispatcherd/dispatcherd"
 )
 
-// testShell plays Postgres and the workers for a running Actor. Another
-// goroutine answers statements, as in the daemon, so the loop never waits.
+// testShell replaces Postgres and the workers of a running Actor. Like the
+// daemon, it answers statements in another goroutine, so the loop never waits.
 type testShell struct {
 	actor *Actor
 	table *table
 	sent  chan Effect
-	said  []string // only touched by the loop
+	said  []string // accessed only by the loop
 	queue chan Effect
 }
 
@@ -65,7 +65,7 @@ func (s *testShell) answer() {
 	}
 }
 
-// stop ends the loop, then the goroutine that answers it.
+// stop ends the loop and then the goroutine that answers its statements.
 func (s *testShell) stop() {
 	s.actor.Stop()
 	close(s.queue)
@@ -90,8 +90,8 @@ func TestLoopRunsAJobFromFetchToFinish(t *testing.T) {
 	})
 }
 
-// A worker that reports a result and disconnects has finished its job. The end
-// of its session must not overtake the report, or the job would run again.
+// A worker that reports a result and disconnects has finished its job. If the
+// end of its session were handled before the report, the job would run again.
 func TestReportsOfASessionAreHandledBeforeItsEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := startLoop(t, nil)
@@ -138,8 +138,8 @@ func TestLateRequestIsAnsweredAtItsDeadline(t *testing.T) {
 	})
 }
 
-// Notifications are hints. While one is unread, further ones are merged and do
-// not block, also after the end of the loop.
+// Notifications are hints. If one is unread, further ones are merged. Sending a
+// notification never blocks, even after the end of the loop.
 func TestNotificationsNeverBlock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := startLoop(t, nil)
@@ -165,22 +165,22 @@ func TestNoCallBlocksOnAnEndedLoop(t *testing.T) {
 		s.actor.Abandon(Abandoned{})
 		s.actor.Order(Drained{})
 		s.actor.Result(GateSet{})
-		require.False(t, s.actor.Ask(func(*Core) { t.Error("asked an ended loop") }))
+		require.False(t, s.actor.Ask(func(*Core) { t.Error("request to a loop that has ended") }))
 		s.actor.Stop()
 	})
 }
 
-// An idle loop wakes for its polls and for nothing else.
+// An idle loop wakes only for its polls.
 func TestIdleLoopWakesForPollsOnly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := startLoop(t, nil)
 		defer s.stop()
 		s.actor.Register(pdfSlot(1))
-		time.Sleep(time.Minute) // lets the start settle
+		time.Sleep(time.Minute) // waits until the start is complete
 		before := s.actor.Load().Steps
 		time.Sleep(time.Hour)
 		steps := s.actor.Load().Steps - before
-		require.LessOrEqual(t, steps, int64(2*3600+10), "a poll is a tick and its answer")
+		require.LessOrEqual(t, steps, int64(2*3600+10), "each poll has two events: the tick and the answer of the fetch")
 		require.GreaterOrEqual(t, steps, int64(2*3600-10))
 	})
 }

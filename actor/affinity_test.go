@@ -9,17 +9,17 @@ import (
 	"github.com/dispatcherd/dispatcherd"
 )
 
-// auditor keeps its own record of slots and jobs, built from the events and
-// effects alone, and checks every placement.
+// auditor records slots and jobs from events and effects alone, independently
+// of the core, and checks every placement.
 type auditor struct {
 	t        *testing.T
 	slots    []auditSlot // of open sessions, by id
 	types    map[dispatcherd.JobID]string
 	reserved map[dispatcherd.JobID]dispatcherd.SlotID
-	fresh    []placement // of the last step
+	fresh    []placement // placements of the last step
 	placed   int
-	alone    int // placements that were the only one of their step
-	idle     int // placements for which there was another compatible free slot
+	alone    int // steps with exactly one placement
+	idle     int // other compatible slots that were free at a placement
 }
 
 type auditSlot struct {
@@ -28,7 +28,7 @@ type auditSlot struct {
 	number   int32
 	types    []string
 	draining bool
-	holder   dispatcherd.JobID // it is reserved for, or runs; 0 = free
+	holder   dispatcherd.JobID // job for which it is reserved or which it runs; 0 = free
 }
 
 func newAuditor(t *testing.T) *auditor {
@@ -38,8 +38,8 @@ func newAuditor(t *testing.T) *auditor {
 	}
 }
 
-// hold ends the test unless a condition holds. It is called so often that
-// require would take most of the time.
+// hold ends the test if a condition is false. It is called so often that
+// require would take most of the time of the test.
 func (a *auditor) hold(ok bool, format string, args ...any) {
 	if !ok {
 		a.t.Fatalf(format, args...)
@@ -61,7 +61,7 @@ func (a *auditor) gone(s dispatcherd.SessionID) {
 	})
 }
 
-// chosen records a decision: a request that was sent, or a reservation.
+// chosen records a decision: a request that was sent or a reservation.
 func (a *auditor) chosen(job dispatcherd.JobID, slot dispatcherd.SlotID) {
 	s := a.slot(slot)
 	a.hold(s.holder == 0, "slot %d is taken by %d", slot, s.holder)
@@ -69,8 +69,8 @@ func (a *auditor) chosen(job dispatcherd.JobID, slot dispatcherd.SlotID) {
 	a.fresh = append(a.fresh, placement{job, slot})
 }
 
-// reserve records the slot for which a row is to be claimed; noSlotID ends the
-// reservation.
+// reserve records the slot that is reserved for a row. With noSlotID it ends
+// the reservation.
 func (a *auditor) reserve(job dispatcherd.JobID, slot dispatcherd.SlotID) {
 	at, known := a.reserved[job]
 	if known && at == slot {
@@ -104,8 +104,8 @@ func (a *auditor) sent(e *Send) {
 	}
 }
 
-// judge checks every placement of a step: none of the slots that are still free
-// is a better choice.
+// judge checks every placement of a step: no slot that is still free would have
+// been a better choice.
 func (a *auditor) judge() {
 	if len(a.fresh) == 1 {
 		a.alone++
@@ -143,8 +143,8 @@ func TestJobsRunOnSlotsThatSupportTheirType(t *testing.T) {
 			for audit.placed < placements/lives {
 				w.turn()
 			}
-			require.Greater(t, audit.alone, audit.placed/2, "most decisions must be judged exactly")
-			require.Greater(t, audit.idle, audit.placed/2, "there must be choices to judge")
+			require.Greater(t, audit.alone, audit.placed/2, "most steps must have exactly one placement")
+			require.Greater(t, audit.idle, audit.placed/2, "some placements must have had alternatives")
 			require.NoError(t, w.core.Check())
 			require.Greater(t, w.deaths, placements/lives/1000)
 			require.Positive(t, w.adopted)

@@ -13,16 +13,16 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
-// saturatedCore keeps a core saturated: every slot is busy, every lane has more
+// saturatedCore keeps a core saturated. Every slot is busy, every lane has more
 // jobs than the slots can run, and a released slot is assigned again at once.
-// It answers all statements immediately from memory allocated before, so that
-// only the core is measured.
+// Statements are answered immediately from preallocated memory, so that only
+// the core is measured.
 type saturatedCore struct {
 	core     *Core
 	now      Instant
 	nextID   dispatcherd.JobID
 	running  []sessionJobs // by session; the oldest job is released first
-	at       int           // whose turn it is
+	at       int           // index of the session whose jobs end next
 	placed   int
 	fx       []Effect
 	queue    []statement
@@ -32,8 +32,8 @@ type saturatedCore struct {
 	finished Finished
 }
 
-// statement is one statement to answer: the one request that is not nil, or a
-// setting of the notification gate.
+// statement is a statement to answer: either the one request that is not nil,
+// or a setting of the notification gate.
 type statement struct {
 	fetch      *contract.FetchRequest
 	claim      *contract.ClaimRequest
@@ -67,7 +67,7 @@ func newSaturatedCore(slots, types, sets, batch int) *saturatedCore {
 		m.running = append(m.running, sessionJobs{})
 		m.step(ev)
 	}
-	for range 5 * slots / batch { // lanes find their length
+	for range 5 * slots / batch { // lanes reach their stable length
 		m.turn()
 	}
 	return m
@@ -83,7 +83,8 @@ func smallSet(rng *rand.Rand, types int) []string {
 	return slices.Compact(set)
 }
 
-// turn releases the oldest jobs of one session, which places as many new ones.
+// turn releases the oldest jobs of one session. The core then places as many
+// new jobs.
 func (m *saturatedCore) turn() {
 	m.now++
 	r := &m.running[m.at]
@@ -103,7 +104,7 @@ func (m *saturatedCore) turn() {
 func (m *saturatedCore) step(ev Event) {
 	m.feed(ev)
 	answered := 0
-	for answered < len(m.queue) { // answers bring more statements
+	for answered < len(m.queue) { // an answer may cause further statements
 		m.answer(m.queue[answered])
 		answered++
 	}
@@ -128,7 +129,7 @@ func (m *saturatedCore) feed(ev Event) {
 	}
 }
 
-// start records a job in the place of the one that was released first.
+// start records a job in the array element of the job that was released first.
 func (m *saturatedCore) start(e *Send) {
 	m.placed++
 	r := &m.running[e.Session]
@@ -145,7 +146,7 @@ func (m *saturatedCore) start(e *Send) {
 			return
 		}
 	}
-	r.jobs = append(r.jobs, job) // the first time
+	r.jobs = append(r.jobs, job) // the slot has not run a job before
 }
 
 func (m *saturatedCore) answer(s statement) {
@@ -179,9 +180,9 @@ func (m *saturatedCore) answer(s statement) {
 	}
 }
 
-// BenchmarkCore measures the whole path of a job through the core, including
-// the release of its slot: score, choose, reserve, claim, send, finish, forget,
-// and its share of the fetches.
+// BenchmarkCore measures the complete path of a job through the core: score,
+// choose a slot, reserve, claim, send, finish, forget, release the slot, and a
+// share of the fetches.
 func BenchmarkCore(b *testing.B) {
 	const types, batch = 1000, 10
 	for _, f := range []struct{ slots, sets int }{

@@ -11,7 +11,6 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
-// Check detects every kind of damage.
 func TestCheckDetectsEveryInconsistency(t *testing.T) {
 	for name, damage := range map[string]func(c *Core){
 		"slot without session":   func(c *Core) { c.slots[0].session = nil },

@@ -78,12 +78,12 @@ func (w *world) command(line string, body []string) string {
 	return w.out.String()
 }
 
-// deferred commands leave the statements that they cause to the next command.
+// Deferred commands leave the statements that they cause to the next command.
 var deferred = []string{"insert", "notify", "clock", "hold", "show", "read"}
 
-// commands is the language of the scenario files. Each command executes the
-// statements that it causes. hold keeps statements of one name in flight until
-// answer or lose states their outcome.
+// commands are the commands of the scenario files. Each command executes the
+// statements that it causes. The command hold keeps statements of one name in
+// flight until the command answer or lose completes them.
 var commands map[string]func(*world, words, []string)
 
 func init() {
@@ -231,8 +231,8 @@ func (w *world) cmdWithdraw(ws words, _ []string) {
 	w.step(ev)
 }
 
-// cmdInsert commits rows. After "insert alone" the notification names the row,
-// because its transaction inserted no other one.
+// cmdInsert commits rows. With "insert alone" the transaction inserts only one
+// row, so its notification names the row.
 func (w *world) cmdInsert(how words, body []string) {
 	var event Event = Notified{}
 	for _, line := range body {
@@ -243,7 +243,7 @@ func (w *world) cmdInsert(how words, body []string) {
 				name = fmt.Sprintf("%s-%d", name, i+1)
 			}
 			w.nextRow++
-			if of := ws.int("share", 0); of > 0 { // the next id of this half of the ids
+			if of := ws.int("share", 0); of > 0 { // the next id in this half of the id range
 				for half := contract.ShareOf(1, contract.Others{SmallerIDs: of - 1, LargerIDs: 2 - of, Least: 1}); !half.Owns(w.nextRow); {
 					w.nextRow++
 				}
@@ -279,7 +279,7 @@ func (w *world) dispatcherNames() []string {
 	return names
 }
 
-// cmdClock moves one of the two clocks.
+// cmdClock advances one of the two clocks.
 func (w *world) cmdClock(ws words, _ []string) {
 	d := must(time.ParseDuration(ws.bare[1]))
 	switch ws.bare[0] {
@@ -332,8 +332,8 @@ func (w *world) cmdLose(ws words, _ []string) {
 	w.answer(i, contract.Unknown)
 }
 
-// cmdRead executes a fetch that is held, or the backfill scan after "read
-// backfill". Its result is that of now, and arrives with the answer.
+// cmdRead reads the table for a held fetch, or with "read backfill" for a held
+// backfill scan. The answer, which comes later, contains this result.
 func (w *world) cmdRead(ws words, _ []string) {
 	statement := "fetch"
 	if len(ws.bare) > 0 {
@@ -354,8 +354,8 @@ func (w *world) cmdSteal(ws words, _ []string) {
 	}
 }
 
-// cmdShare states the slots of other dispatchers for a type, as a heartbeat
-// does: share pdf smaller-ids=1 own=1 larger-ids=2.
+// cmdShare sets the slots of other dispatchers for a type, as a heartbeat does:
+// share pdf smaller-ids=1 own=1 larger-ids=2.
 func (w *world) cmdShare(ws words, _ []string) {
 	smaller, larger := ws.int("smaller-ids", 0), ws.int("larger-ids", 0)
 	w.step(ClusterCapacity{

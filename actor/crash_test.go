@@ -8,9 +8,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Two jobs each crash their worker after one minute. Although they are retried
-// after different delays, they run side by side again. Both are quarantined in
-// the end.
+// Two jobs each crash their worker after one minute. They are retried after
+// different delays, but later run at the same time again. In the end both are
+// quarantined.
 func TestJobsThatCrashTogetherAreQuarantinedInTheEnd(t *testing.T) {
 	w := newWorld(t)
 	w.command("insert", []string{"a type=pdf tries=25", "b type=pdf tries=25"})

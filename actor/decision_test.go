@@ -58,7 +58,7 @@ func TestPlacementNamesScoreAndRunnerUp(t *testing.T) {
 
 func TestWaitReasonsEndWhenTheTypeStopsWaiting(t *testing.T) {
 	var w typeWaits
-	require.Zero(t, w.since(-5), "no reason has ever held")
+	require.Zero(t, w.since(-5), "the job never had to wait")
 	w.last[waitBusy], w.held = 100, 1<<waitBusy
 	require.Equal(t, []Reason{ReasonCapacityBusy}, w.since(100).List())
 	require.Zero(t, w.since(101))

@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// historyHash runs a random walk and returns a hash of every event, every
-// effect and the requests that the effects point to.
+// historyHash runs a random walk and returns a hash of all events, all effects
+// and the requests inside the effects.
 func historyHash(seed uint64, turns int) string {
 	h := sha256.New()
 	w := newRandomWalk(seed, nil)
@@ -31,8 +31,8 @@ func historyHash(seed uint64, turns int) string {
 	return fmt.Sprintf("%x after %d placements", h.Sum(nil), w.core.Stats().Placed)
 }
 
-// printEffect writes an effect with the contents of its requests, not their
-// addresses.
+// printEffect writes an effect with the contents of its requests instead of
+// their addresses.
 func printEffect(h hash.Hash, e Effect) {
 	switch e := e.(type) {
 	case *Fetch:
@@ -56,15 +56,15 @@ const (
 	childVariable = "DISPATCHERD_TEST_FINGERPRINT"
 )
 
-// The effects are equal byte for byte with any number of processors, and in
-// other processes with other seeds of their maps.
+// The effects are equal byte for byte for any number of processors, and in
+// other processes, where maps have other seeds.
 func TestSameEventsGiveSameEffects(t *testing.T) {
 	if os.Getenv(childVariable) != "" {
 		fmt.Println(childVariable, historyHash(walkSeed, walkTurns))
 		return
 	}
 	want := historyHash(walkSeed, walkTurns)
-	require.NotEqual(t, want, historyHash(walkSeed+1, walkTurns), "a hash that never differs proves nothing")
+	require.NotEqual(t, want, historyHash(walkSeed+1, walkTurns), "another seed must give another hash")
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	require.Equal(t, want, historyHash(walkSeed, walkTurns))
 	for _, processors := range []string{"1", "2", "7"} {

@@ -19,7 +19,7 @@ func TestAnswersHaveNames(t *testing.T) {
 	require.Equal(t, "stopping", AnswerStopping.String())
 }
 
-// is reports whether an effect has a type.
+// is reports whether an effect has type T.
 func is[E Effect](e Effect) bool {
 	_, ok := e.(E)
 	return ok
@@ -42,7 +42,7 @@ func one[E Effect](t *testing.T, fx []Effect) E {
 	return found[0]
 }
 
-// kept copies effects, so that they stay valid after the next step.
+// kept copies effects, because the core reuses their memory in the next step.
 func kept(fx []Effect) []Effect {
 	for i, e := range fx {
 		fx[i] = keptOne(e)
@@ -75,7 +75,7 @@ func kebab(camel string) string {
 	return b.String()
 }
 
-// desk is a core with one pdf slot and one that can do pdf and excel.
+// twoSlotCore is a core with one slot for pdf and one for pdf and excel.
 func twoSlotCore() *Core {
 	c := New(DefaultConfig())
 	c.Step(1000, Registered{Session: 7, Worker: "ann", Slots: []dispatcherd.Slot{
@@ -140,7 +140,8 @@ func TestSendOfARowContainsTimeoutAndPayload(t *testing.T) {
 	require.LessOrEqual(t, retry.Delay, 4*time.Second)
 }
 
-// A row that was not requested must not stay running under this dispatcher.
+// A row that was won without a request must not remain running under this
+// dispatcher.
 func TestWonRowThatWasNotRequestedIsReleased(t *testing.T) {
 	w := newWorld(t)
 	w.command("register worker=ann types=(pdf)", nil)
@@ -153,8 +154,8 @@ func TestWonRowThatWasNotRequestedIsReleased(t *testing.T) {
 	}}}, nil)
 	one[*Send](t, fx)
 	require.Equal(t, []contract.Finish{{ID: 99, Attempt: 6, Outcome: contract.Released}}, one[*Finish](t, fx).Request.Items)
-	require.Empty(t, w.at.core.Step(w.now, Claimed{Request: claim}, nil), "an answer given twice")
-	require.Len(t, w.at.core.claims.spare, 1, "a request may be used again once")
+	require.Empty(t, w.at.core.Step(w.now, Claimed{Request: claim}, nil), "a second answer to the same request")
+	require.Len(t, w.at.core.claims.spare, 1, "the memory of a request is reused only once")
 }
 
 func TestClaimListsRowsAndTypesInOrder(t *testing.T) {
@@ -168,7 +169,7 @@ func TestClaimListsRowsAndTypesInOrder(t *testing.T) {
 	require.Equal(t, []string{"csv", "pdf", "zip"}, claim.Types)
 }
 
-// A finish is a repetition only if its own answer was lost.
+// A finish is marked as a repetition only if its previous answer was lost.
 func TestOnlyFinishWithLostAnswerIsARepetition(t *testing.T) {
 	w := newWorld(t)
 	w.command("register worker=ann types=(pdf) slots=2", nil)
@@ -179,13 +180,13 @@ func TestOnlyFinishWithLostAnswerIsARepetition(t *testing.T) {
 	require.False(t, w.at.pending[0].(*Finish).Request.Again)
 	w.command("answer finish refused", nil)
 	w.command("advance 100ms", nil)
-	require.False(t, w.at.pending[0].(*Finish).Request.Again, "it was certainly not executed")
+	require.False(t, w.at.pending[0].(*Finish).Request.Again, "the first finish was not executed")
 	w.command("lose finish", nil)
 	w.command("advance 100ms", nil)
 	require.True(t, w.at.pending[0].(*Finish).Request.Again)
 	w.command("answer finish refused", nil)
 	w.command("advance 1s", nil)
-	require.True(t, w.at.pending[0].(*Finish).Request.Again, "the first one may have been executed")
+	require.True(t, w.at.pending[0].(*Finish).Request.Again, "the first finish may have been executed")
 	w.command("answer finish", nil)
 	w.command("done b", nil)
 	require.False(t, w.at.pending[0].(*Finish).Request.Again)
@@ -262,7 +263,7 @@ func TestDrainingCoreAnswersReturnedRequests(t *testing.T) {
 	require.True(t, c.Idle())
 }
 
-// Rarity means the cluster's capacity: slots of other dispatchers count.
+// The capacity in the rarity term includes the slots of other dispatchers.
 func TestSlotsOfOtherDispatchersReduceRarity(t *testing.T) {
 	c := twoSlotCore()
 	c.Step(1000, ClusterCapacity{Capacity: map[string]int{"pdf": 3, "ocr": 9}}, nil)
@@ -276,8 +277,9 @@ func TestSlotsOfOtherDispatchersReduceRarity(t *testing.T) {
 	require.Equal(t, scoring.Milli(250_000), send.Why.Terms.Rarity)
 }
 
-// Events of one step are decided together: the better job goes first although
-// it arrived last. With Hold no decision is made until the next step.
+// Events of one step are decided together: the job with the higher score goes
+// first although it arrived last. With Hold the core makes no decision before
+// the next step.
 func TestEventsOfOneStepAreDecidedTogether(t *testing.T) {
 	c := twoSlotCore()
 	both := []Event{
@@ -290,7 +292,7 @@ func TestEventsOfOneStepAreDecidedTogether(t *testing.T) {
 
 func TestListsAndGaugesShowTheState(t *testing.T) {
 	c := smallCore(t)
-	c.Step(5001, Tick{}, nil) // past all deadlines
+	c.Step(5001, Tick{}, nil) // all deadlines have passed
 	c.Step(5001, Requested{Job: -4, Type: "excel"}, nil)
 	c.Step(5001, Requested{Job: -5, Type: "excel"}, nil)
 	c.Step(7001, Withdrew{Session: 1, Numbers: []int32{2}}, nil)
@@ -311,8 +313,8 @@ func TestListsAndGaugesShowTheState(t *testing.T) {
 }
 
 // A stopping dispatcher does not release rows that it may have adopted. The
-// renewal of a session fingerprint is no adoption.
-func TestRenewalOfASessionFingerprintIsNoAdoption(t *testing.T) {
+// renewal of a session fingerprint is not an adoption.
+func TestRenewedSessionFingerprintIsNotAnAdoption(t *testing.T) {
 	w := newWorld(t)
 	w.command("register worker=ann types=(pdf)", nil)
 	w.command("hold claim", nil)

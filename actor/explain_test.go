@@ -15,8 +15,8 @@ import (
 	"github.com/dispatcherd/dispatcherd/scoring"
 )
 
-// randomState is a core in a random state, with free slots and waiting jobs
-// that are not placed yet, and a table with the rows.
+// randomState is a core in a random state. It has free slots and waiting jobs
+// that are not placed yet. A table contains the rows.
 type randomState struct {
 	t     *testing.T
 	rng   *rand.Rand
@@ -33,7 +33,7 @@ func newRandomState(t *testing.T, seed uint64) *randomState {
 	cfg := DefaultConfig()
 	cfg.Seed = [2]uint64{seed, 1}
 	if rng := rand.New(rand.NewPCG(seed, 3)); rng.IntN(3) == 0 {
-		cfg.Limits.ClaimBatch = 1 + rng.IntN(4) // the next claim is full, or nearly so
+		cfg.Limits.ClaimBatch = 1 + rng.IntN(4) // the next claim is full or nearly full
 	}
 	p := &randomState{t: t, rng: rand.New(rand.NewPCG(seed, 2)), core: New(cfg), table: newTable(), now: 1_000_000, seed: seed}
 	p.table.now = 1_700_000_000_000_000
@@ -58,7 +58,7 @@ func (p *randomState) slots() {
 	p.answer(p.step(ev), true)
 }
 
-// share gives other dispatchers capacity for some types.
+// share gives other dispatchers slots for some types.
 func (p *randomState) share() {
 	if p.rng.IntN(2) == 0 {
 		return
@@ -72,8 +72,8 @@ func (p *randomState) share() {
 	p.answer(p.step(ev), true)
 }
 
-// reserve makes the core reserve some slots, for a claim in flight or for the
-// next one.
+// reserve makes the core reserve some slots for a claim in flight or for the
+// next claim.
 func (p *randomState) reserve() {
 	id := dispatcherd.JobID(1_000)
 	for range p.rng.IntN(3) {
@@ -97,7 +97,7 @@ func (p *randomState) nonLocal(id dispatcherd.JobID, typ string) bool {
 	return id > 0 && known && p.core.backlog.LaneOf(t, 0, id).NonLocal
 }
 
-// penalty returns the age that a job loses, in milliseconds.
+// penalty returns the penalty of a job in milliseconds.
 func (p *randomState) penalty(id dispatcherd.JobID, typ string) int64 {
 	if p.nonLocal(id, typ) {
 		return scoring.Penalty.Milliseconds()
@@ -113,7 +113,7 @@ func (p *randomState) capacity(typ string) int {
 	return 0
 }
 
-// waiting inserts rows and requests of all ages and places none of them.
+// waiting inserts rows and requests of different ages without placing them.
 func (p *randomState) waiting() {
 	for n := range p.rng.IntN(12) {
 		q := Inquiry{
@@ -153,14 +153,15 @@ func (p *randomState) pass(ms int64) {
 
 func (p *randomState) step(ev Event) []Effect { return kept(p.core.Step(p.now, ev, nil)) }
 
-// hold gives the core an event without a decision.
+// hold applies an event without making a decision.
 func (p *randomState) hold(ev Event) {
 	p.answer(p.step(Together{Events: []Event{ev}, Hold: true}), false)
 }
 
 func (p *randomState) stepAll(decide bool) { p.answer(p.step(Together{Hold: !decide}), decide) }
 
-// answer executes fetches until no further one is sent; claims stay in flight.
+// answer executes fetches until the core sends no further one. Claims stay in
+// flight.
 func (p *randomState) answer(fx []Effect, decide bool) {
 	for len(fx) > 0 {
 		e := fx[0]
@@ -174,8 +175,8 @@ func (p *randomState) answer(fx []Effect, decide bool) {
 	}
 }
 
-// expected ranks the waiting jobs that were read by scoring and sorting all of
-// them. hidden counts the unread rows that rank before a job.
+// expected ranks the waiting jobs that were read, by scoring and sorting all of
+// them. hidden is the number of unread rows that rank before a job.
 func (p *randomState) expected() (ranks, hidden map[dispatcherd.JobID]int) {
 	type scored struct {
 		head
@@ -216,10 +217,11 @@ func (p *randomState) expected() (ranks, hidden map[dispatcherd.JobID]int) {
 	return ranks, hidden
 }
 
-// tally counts the explanations that were confirmed.
+// tally counts the confirmed explanations by kind.
 type tally struct{ next, claimed, preempted, full int }
 
-// check explains every job, lets the core decide, and compares both.
+// check explains every job, lets the core decide, and compares the explanations
+// with the decisions.
 func (p *randomState) check(sum *tally) {
 	ranks, hidden := p.expected()
 	said := map[dispatcherd.JobID]Explanation{}
@@ -262,7 +264,7 @@ func (p *randomState) check(sum *tally) {
 			require.Equal(p.t, x.Terms, j.why.Terms, "seed %d: the score of %d", p.seed, q.ID)
 		case placed:
 			kept := []Reason{ReasonOutranked, ReasonAwaitsFetch}
-			if !full { // better jobs may take less
+			if !full { // better jobs may use fewer entries of the claim
 				kept = append(kept, ReasonClaimsFull)
 			}
 			require.Subset(p.t, kept, x.Reasons, "seed %d: %d started although %v", p.seed, q.ID, x.Reasons)
@@ -278,11 +280,11 @@ func (p *randomState) check(sum *tally) {
 		}
 	}
 	if sent {
-		p.check(sum) // what had no room in it
+		p.check(sum) // checks the jobs for which the claim had no room
 	}
 }
 
-// staysFull reports whether the next claim is full, and no request will preempt
+// staysFull reports whether the next claim is full and no request will preempt
 // a job in it.
 func (p *randomState) staysFull() bool {
 	return len(p.core.claims.next) >= p.core.claimRoom() && !slices.ContainsFunc(p.core.types, func(k typeState) bool { return k.urgent })
@@ -297,8 +299,8 @@ func (p *randomState) sendsFullClaim() bool {
 	})
 }
 
-// checkRivals advances the time in the formula: a rival that is to be passed
-// ranks first until that instant, and not later.
+// checkRivals advances the time in the formula: a rival that the job will pass
+// ranks first until exactly the stated instant.
 func (p *randomState) checkRivals(x *Explanation, q Inquiry) {
 	w := p.core.cfg.Weights
 	for _, r := range x.Ahead {
@@ -315,7 +317,7 @@ func (p *randomState) checkRivals(x *Explanation, q Inquiry) {
 		mine, theirs := at(r.After)
 		require.GreaterOrEqual(p.t, mine, theirs, "seed %d: %d passes %d after %v", p.seed, q.ID, r.ID, r.After)
 		born := x.Age.Milliseconds() >= p.penalty(q.ID, q.Type) && p.age(r.ID) >= p.penalty(r.ID, r.Type)
-		if r.After > 0 && born { // a job whose penalty exceeds its age does not count yet
+		if r.After > 0 && born { // a job whose age is less than its penalty has no age term yet
 			mine, theirs = at(r.After - time.Millisecond)
 			require.LessOrEqual(p.t, mine, theirs, "seed %d: not before", p.seed)
 		}
@@ -331,15 +333,16 @@ func (p *randomState) age(id dispatcherd.JobID) int64 {
 	return p.table.now/1000 - floorMS(p.jobs[i].RunAt)
 }
 
-// In every state a job that is said to start next starts, on the named slot and
-// with the named score. A job that waits for another reason than rivals does
-// not start. Ranks equal those of sorting all jobs.
+// In every state, a job that is said to start next starts on the named slot
+// with the named score. A job that has to wait for a reason other than jobs
+// with a higher score does not start. The ranks equal those of sorting all
+// jobs.
 func TestExplanationAgreesWithTheDecision(t *testing.T) {
 	states := 40_000
 	if testing.Short() || raceEnabled {
 		states = 4_000
 	}
-	const shares = 4 // run side by side
+	const shares = 4 // the shares run in parallel
 	for share := range shares {
 		t.Run(fmt.Sprintf("share %d of %d", share+1, shares), func(t *testing.T) {
 			t.Parallel()
@@ -375,7 +378,7 @@ func TestExplanationNamesEveryReasonAndRival(t *testing.T) {
 	x := p.core.Explain(p.jobs[0])
 	require.Equal(t, []Reason{ReasonCapacityBusy, ReasonOutranked}, x.Reasons)
 	require.Equal(t, 2, x.Rank)
-	require.Equal(t, []Rival{{ID: 2, Type: "pdf", Priority: 5, Terms: scoring.Terms{Base: 5_120_000, Rarity: 500_000}}}, x.Ahead, "never passed: one slope")
+	require.Equal(t, []Rival{{ID: 2, Type: "pdf", Priority: 5, Terms: scoring.Terms{Base: 5_120_000, Rarity: 500_000}}}, x.Ahead, "never passed: both scores grow at the same rate")
 	require.Equal(t, 1439_250*time.Millisecond, x.Closes)
 	require.EqualValues(t, -1, x.Slots[0].Job)
 	x = p.core.Explain(p.jobs[1])
@@ -402,7 +405,7 @@ func TestExplanationNamesEveryReasonAndRival(t *testing.T) {
 	require.Equal(t, ReasonDraining, p.core.Explain(p.jobs[0]).Reasons[0])
 }
 
-// Rows of a type without a slot are not read, so the cursor of its lane says
+// Rows of a type without a slot are not read, so the cursor of the lane says
 // nothing about a row that is not in the cache.
 func TestRowOfATypeWithoutSlotsIsNotReportedAsPassed(t *testing.T) {
 	p := explained(t)
@@ -416,8 +419,8 @@ func TestRowOfATypeWithoutSlotsIsNotReportedAsPassed(t *testing.T) {
 	require.Equal(t, []Reason{ReasonNoCapacity, ReasonOutranked}, p.core.Explain(behind).Reasons)
 }
 
-// One row is being claimed, one fills the next claim, and the third waits
-// although a slot is free. A request that ranks after it waits, too.
+// One row is being claimed and one fills the next claim. The third row waits
+// although a slot is free. A request with a lower rank waits as well.
 func TestFullClaimDelaysJobsOfLowerRank(t *testing.T) {
 	cfg := DefaultConfig()
 	cfg.Limits.ClaimBatch = 1
@@ -436,13 +439,14 @@ func TestFullClaimDelaysJobsOfLowerRank(t *testing.T) {
 	require.Equal(t, []Reason{ReasonClaimsFull}, p.core.Explain(row).Reasons)
 	p.step(Requested{Job: -1, Type: "pdf"})
 	require.Equal(t, []Reason{ReasonClaimsFull, ReasonOutranked}, p.core.Explain(Inquiry{ID: -1}).Reasons)
-	require.Equal(t, 2, p.core.Explain(row).Free, "it is not for want of slots")
+	require.Equal(t, 2, p.core.Explain(row).Free, "a slot is free")
 	p.step(Requested{Job: -2, Type: "pdf", Priority: 10})
 	require.Equal(t, []Reason{ReasonRunning}, p.core.Explain(Inquiry{ID: -2}).Reasons, "it ranks before the row")
 	require.Equal(t, []Reason{ReasonClaimsFull, ReasonOutranked}, p.core.Explain(Inquiry{ID: -1}).Reasons)
 }
 
-// The lane of the better jobs is empty, and its next fetch is in flight.
+// The cache of the lane with the better jobs is empty, and its next fetch is in
+// flight.
 func TestUnreadRowsDelayJobsOfLowerRank(t *testing.T) {
 	p := &randomState{t: t, core: New(DefaultConfig()), table: newTable(), now: 1_000}
 	p.table.now = 1_700_000_000_000_000
@@ -454,7 +458,7 @@ func TestUnreadRowsDelayJobsOfLowerRank(t *testing.T) {
 		return dispatcherd.Slot{ID: id, Number: int32(id), Types: []string{"csv", "pdf"}}
 	}
 	for _, e := range p.step(Registered{Session: 1, Worker: "w", Slots: []dispatcherd.Slot{slot(1)}}) {
-		if e, ok := e.(*Fetch); ok { // two rows; the next fetch stays under way
+		if e, ok := e.(*Fetch); ok { // two rows; the next fetch stays in flight
 			p.step(Fetched{Request: e.Request, Result: p.table.fetch(e.Request)})
 		}
 	}
@@ -471,7 +475,7 @@ func TestRankOfARequest(t *testing.T) {
 	for n := range 3 {
 		p.step(Requested{Job: dispatcherd.JobID(-2 - n), Type: "pdf", Priority: dispatcherd.Priority(n)})
 	}
-	for id, want := range map[dispatcherd.JobID]int{-4: 1, -3: 3, -2: 4} { // 6,144 · 5,120 for row 2, the older · 5,120 · 4,096
+	for id, want := range map[dispatcherd.JobID]int{-4: 1, -3: 3, -2: 4} { // scores: 6,144; 5,120 for row 2, which is the older one; 5,120; 4,096
 		rank, waits, ok := p.core.RankOfRequest(id)
 		require.True(t, ok)
 		require.Equal(t, 5, waits)
@@ -481,7 +485,7 @@ func TestRankOfARequest(t *testing.T) {
 	require.False(t, ok, "it runs")
 }
 
-// A slot is free, but a job that is not due would not get it now.
+// A slot is free, but a job that is not due would not be assigned to it now.
 func TestJobThatIsNotDueHasNoSlot(t *testing.T) {
 	p := explained(t)
 	p.step(Registered{Session: 2, Worker: "v", Slots: []dispatcherd.Slot{{ID: 9, Types: []string{"csv"}}}})
@@ -497,8 +501,8 @@ func TestJobThatIsNotDueHasNoSlot(t *testing.T) {
 	require.Zero(t, p.core.Explain(due).Slot)
 }
 
-// The window of a type that other dispatchers support, too, contains the
-// penalty of the configuration.
+// If other dispatchers support the type as well, the overtaking window is
+// longer by the configured penalty.
 func TestWindowOfASharedTypeGrowsByThePenalty(t *testing.T) {
 	p := explained(t)
 	p.core.cfg.Penalty = 7 * time.Second

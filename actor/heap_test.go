@@ -24,9 +24,9 @@ func TestAlarmsFireInOrder(t *testing.T) {
 			switch k := armed[rng.IntN(len(armed))]; rng.IntN(3) {
 			case 0:
 				c.disarm(k)
-				c.disarm(k) // twice is allowed
+				c.disarm(k) // setting an alarm twice is allowed
 			case 1:
-				c.arm(k, Instant(rng.IntN(20))) // replaces
+				c.arm(k, Instant(rng.IntN(20))) // replaces the earlier alarm
 			}
 			require.NoError(t, c.checkAlarms())
 		}

@@ -33,9 +33,9 @@ var stateSetups = map[jobstate.State]string{
 	jobstate.Recording:        "register worker=ann types=(pdf); insert letter; run; hold finish; done letter",
 }
 
-// expectedTransitions lists every possible cell: state, event, next state, then
-// the effects, and "frees" if the job's slot is free afterwards. All other cells
-// are impossible.
+// expectedTransitions lists every possible cell: state, event, next state and
+// effects. "frees" means that the job's slot is free afterwards. All other
+// cells are impossible.
 const expectedTransitions = `
 waiting           start      serving           send
 waiting           answer     not in hand
@@ -143,7 +143,7 @@ func inState(t *testing.T, s jobstate.State) (*world, *job) {
 	return w, j
 }
 
-// moved makes one transition and describes what it did.
+// moved makes one transition and describes its result.
 func moved(t *testing.T, s jobstate.State, ev jobstate.Event) (line string, possible bool) {
 	w, j := inState(t, s)
 	c := w.at.core
@@ -195,7 +195,7 @@ func TestEveryCellOfTheStateMachine(t *testing.T) {
 	require.Equal(t, len(expected), cells)
 }
 
-// documentedStates is the table of ARCHITECTURE.md.
+// documentedStates is the expected table of ARCHITECTURE.md.
 func documentedStates() string {
 	var b strings.Builder
 	b.WriteString("| state | slot | event → next state (actions) |\n|---|---|---|\n")
@@ -221,7 +221,7 @@ func documentedStates() string {
 	return b.String()
 }
 
-// -rewrite writes the table into ARCHITECTURE.md.
+// With -rewrite the test writes the table into ARCHITECTURE.md.
 func TestArchitectureShowsTheStateMachine(t *testing.T) {
 	const file, begin, end = "../ARCHITECTURE.md", "<!-- states -->\n", "<!-- /states -->\n"
 	text, err := os.ReadFile(file)

@@ -38,8 +38,8 @@ func TestJobTableEqualsAMap(t *testing.T) {
 	require.LessOrEqual(t, len(table.entries), 1024, "400 jobs")
 }
 
-// A lookup of an id above all ids in the table ends at once, also after a row
-// with a much higher id.
+// The lookup of an id above all ids in the table ends at once, even after the
+// table has contained a row with a much higher id.
 func TestHugeIDSlowsTheTableOnlyOnce(t *testing.T) {
 	var table jobTable
 	require.Nil(t, table.getOld(1), "an empty table")

@@ -12,7 +12,7 @@ import (
 )
 
 // longScans is a random walk in which backfill scans are answered long after
-// they read the table, while all other statements continue.
+// they read the table. All other statements continue meanwhile.
 type longScans struct {
 	t       *testing.T
 	rng     *rand.Rand
@@ -24,7 +24,7 @@ type longScans struct {
 	queue   []Effect
 	scan    *contract.FetchRequest // in flight
 	result  contract.FetchResult   // its result
-	brought int                    // rows that scans returned
+	brought int                    // rows that backfill scans returned
 }
 
 func newLongScans(t *testing.T, seed uint64) *longScans {
@@ -132,9 +132,9 @@ func (l *longScans) turn() {
 	}
 }
 
-// Backfill scans take any time, and jobs start, end and return meanwhile. Every
-// row is found, and no row that is in hand is claimed: with one dispatcher no
-// claim is ever lost.
+// Backfill scans last for any time, and jobs start, end and return meanwhile.
+// Every row is found, and no row in hand is claimed: with a single dispatcher
+// no claim is ever lost.
 func TestSlowBackfillScanLosesAndRepeatsNoRow(t *testing.T) {
 	t.Parallel()
 	lives := 50

@@ -13,8 +13,8 @@ import (
 	"github.com/dispatcherd/dispatcherd/scoring"
 )
 
-// overloadedLoop is a running loop whose callers need three times the capacity.
-// Statements take 2 ms and jobs a second. A worker ignores cancels.
+// overloadedLoop is a running loop whose callers need three times its capacity.
+// Statements take 2 ms and jobs take one second. The worker ignores cancels.
 type overloadedLoop struct {
 	actor *Actor
 	began time.Time
@@ -82,12 +82,12 @@ func (c *overloadedLoop) answered(e *Answer) {
 	delete(c.callers, e.Job)
 	c.ends[e.Kind]++
 	c.latest = max(c.latest, time.Since(deadline))
-	if e.Kind == AnswerLate && time.Until(deadline) > time.Millisecond { // the resolution of the loop's clock
+	if e.Kind == AnswerLate && time.Until(deadline) > time.Millisecond { // the loop's clock has a resolution of one millisecond
 		panic("a caller was told too early that its deadline had passed")
 	}
 }
 
-// statement executes a statement at its end.
+// statement executes a statement when its 2 ms are over.
 func (c *overloadedLoop) statement(e Effect) Event {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -105,7 +105,7 @@ func (c *overloadedLoop) statement(e Effect) Event {
 	panic("no statement")
 }
 
-// call submits a request that is answered at its deadline at the latest.
+// call submits a request that must be answered at its deadline at the latest.
 func (c *overloadedLoop) call(id dispatcherd.JobID, priority dispatcherd.Priority, deadline time.Duration) {
 	c.mu.Lock()
 	c.callers[id] = time.Now().Add(deadline)
@@ -122,8 +122,8 @@ func (c *overloadedLoop) insert(id dispatcherd.JobID) {
 	c.actor.Notify()
 }
 
-// Requests arrive at three times the capacity for ten minutes and then until
-// the last row has started. Rows arrive during the ten minutes. Each row starts
+// For ten minutes, rows and three times as many requests as the slots can serve
+// arrive. The requests continue until the last row has started. Each row starts
 // within the overtaking window. A request that is not served is answered at its
 // deadline.
 func TestOverloadKeepsOvertakingWindowAndDeadlines(t *testing.T) {
@@ -147,7 +147,7 @@ func TestOverloadKeepsOvertakingWindowAndDeadlines(t *testing.T) {
 			}
 		}
 		require.Zero(t, c.open(), "rows that have not started")
-		time.Sleep(time.Minute) // the last deadlines pass, the last jobs end
+		time.Sleep(time.Minute) // the last deadlines pass and the last jobs end
 		synctest.Wait()
 		c.actor.Ask(func(core *Core) { require.True(t, core.Idle()) })
 		c.actor.Stop()
@@ -156,7 +156,7 @@ func TestOverloadKeepsOvertakingWindowAndDeadlines(t *testing.T) {
 		require.LessOrEqual(t, c.longest, w)
 		require.Empty(t, c.callers, "callers without an answer")
 		require.Equal(t, calls, c.ends[AnswerDone]+c.ends[AnswerLate], "%v", c.ends)
-		require.Greater(t, c.ends[AnswerLate], calls/2, "it was an overload")
+		require.Greater(t, c.ends[AnswerLate], calls/2, "some requests must have expired")
 		require.Less(t, c.latest, 50*time.Millisecond)
 		t.Logf("%d calls: %v, the latest %v after the deadline; %d rows, the longest wait %v of %v",
 			calls, c.ends, c.latest, rows, c.longest.Round(time.Second), w)

@@ -13,11 +13,12 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
-// The tests of this file are named for faults that broke other job queues; see
+// The names of these tests refer to faults of other job queues; see
 // docs/reliability-peers.md.
 
-// states bring a dispatcher into every state in which an event may arrive. Slot
-// 1 supports pdf, slot 2 pdf and excel; row 1 and request -1 are pdf.
+// states are functions that bring a dispatcher into each state in which an
+// event may arrive. Slot 1 supports pdf; slot 2 supports pdf and excel. Row 1
+// and request -1 have type pdf.
 var states = map[string]func(c *Core){
 	"fresh": func(*Core) {},
 	"free":  func(c *Core) { stateFree(c) },
@@ -114,7 +115,7 @@ func shellEvents() map[string]Event {
 }
 
 // Every event is handled in every state, and in every state after any other
-// event: no event is lost because a statement is in flight.
+// event. No event is lost because a statement is in flight.
 func TestPeer_B07_EveryEventIsHandledInEveryState(t *testing.T) {
 	for state, prepare := range states {
 		for first, a := range shellEvents() {
@@ -123,7 +124,7 @@ func TestPeer_B07_EveryEventIsHandledInEveryState(t *testing.T) {
 				prepare(c)
 				name := fmt.Sprintf("%s, %s, %s", state, first, second)
 				for n, ev := range []Event{a, b, Tick{}} {
-					switch r := ev.(type) { // ids are never used twice
+					switch r := ev.(type) { // ids are never reused
 					case Registered:
 						r.Slots = []dispatcherd.Slot{{ID: dispatcherd.SlotID(10 + n), Types: []string{"pdf"}}}
 						ev = r
@@ -141,7 +142,8 @@ func TestPeer_B07_EveryEventIsHandledInEveryState(t *testing.T) {
 	}
 }
 
-// A cancel during a claim in flight stops the job before it is sent.
+// A cancel that arrives while a claim is in flight stops the job before it is
+// sent.
 func TestPeer_B07_CancelDuringAClaimIsNotLost(t *testing.T) {
 	c := New(DefaultConfig())
 	r := stateReserved(c, stateFree(c))
@@ -150,7 +152,7 @@ func TestPeer_B07_CancelDuringAClaimIsNotLost(t *testing.T) {
 	require.Equal(t, contract.Cancelled, one[*Finish](t, fx).Request.Items[0].Outcome)
 }
 
-// The delay of every repetition is within the bounds.
+// The delay of every retry is within the bounds.
 func TestPeer_B11_NoAttemptOverflowsTheBackoff(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 1))
 	b := DefaultConfig().Retry

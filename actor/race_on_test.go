@@ -2,5 +2,6 @@
 
 package actor
 
-// raceEnabled shortens the tests that only one goroutine runs anyway.
+// raceEnabled shortens tests that run in a single goroutine, where the race
+// detector cannot find anything.
 const raceEnabled = true

@@ -7,12 +7,12 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
-// detachedJob is an execution on a worker of another dispatcher, or of one that
+// detachedJob is an execution on a worker whose dispatcher is another one or
 // has stopped.
 type detachedJob struct {
 	job         dispatcherd.JobID
 	attempt     dispatcherd.Attempt
-	fingerprint contract.Fingerprint // of the session in which it began
+	fingerprint contract.Fingerprint // session in which the execution began
 }
 
 // walkFingerprint is the fingerprint of a session's nonce.
@@ -57,8 +57,8 @@ func (w *randomWalk) offerResume() {
 	w.feed(ev)
 }
 
-// adopt takes over detached jobs with that attempt and session fingerprint. A
-// dispatcher without a lease takes nothing, and an answer may be lost.
+// adopt takes over detached jobs whose attempt and session fingerprint match. A
+// dispatcher without a lease adopts nothing. An answer may be lost.
 func (w *randomWalk) adopt(e *Adopt, v contract.Verdict) {
 	unknown := w.rng.IntN(20) == 0
 	if v == contract.OK && (!unknown || w.rng.IntN(2) == 0) {
@@ -103,8 +103,8 @@ func (w *randomWalk) resumed(e *Resume) {
 	w.running = append(w.running, &Send{Session: e.Session, Slot: e.Slot, Number: e.Number, Job: e.Job, Attempt: e.Attempt})
 }
 
-// handOver stops the core regularly and continues with a new one. Running jobs
-// are detached.
+// handOver stops the core regularly and continues with a new core. Running jobs
+// become detached.
 func (w *randomWalk) handOver() {
 	w.handovers++
 	w.feed(Drained{})

@@ -8,13 +8,13 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
-// randomWalk is an endless random history of a core: workers connect and
-// disconnect, jobs and requests arrive, statements are answered at once or
+// randomWalk is an endless random history of a core. Workers connect and
+// disconnect, and jobs and requests arrive. Statements are answered at once or
 // late, with any verdict. The same seed gives the same history.
 type randomWalk struct {
 	rng      *rand.Rand
 	core     *Core
-	audit    *auditor // or nil
+	audit    *auditor // nil if placements are not checked
 	watch    func(Event, []Effect)
 	now      Instant
 	nextJob  dispatcherd.JobID
@@ -25,7 +25,7 @@ type randomWalk struct {
 	running  []*Send
 	queue    []Effect // statements in flight
 	pending  map[tableLane][]contract.Key
-	lanes    map[dispatcherd.JobID]tableLane // of rows
+	lanes    map[dispatcherd.JobID]tableLane // row ids
 	taken    map[contract.Token][]dispatcherd.JobID
 	detached []detachedJob // executions that may be resumed
 	began    map[dispatcherd.JobID]contract.Fingerprint
@@ -64,7 +64,7 @@ func (w *randomWalk) turn() {
 	w.turns++
 	k := w.rng.IntN(100)
 	if calm := w.turns/500%2 == 0; calm && k >= 50 && w.rng.IntN(2) == 0 {
-		k = 10 // fewer arrivals than releases
+		k = 10 // so that fewer jobs arrive than end
 	}
 	slots := w.core.index.Len()
 	switch {
@@ -131,7 +131,7 @@ func (w *randomWalk) report(fx []Effect) {
 			return ok && send.Job == id
 		})
 	}
-	for id, at := range a.reserved { // order-free: frees only
+	for id, at := range a.reserved { // order-free: only frees slots
 		if reservation(id) != at && !sent(id) {
 			a.reserve(id, noSlotID)
 		}
@@ -183,7 +183,7 @@ func (w *randomWalk) announce(s *walkSession, slots []dispatcherd.Slot) {
 	w.feed(Registered{Session: s.id, Worker: "w", Slots: slots, Fingerprint: walkFingerprint(s.id)})
 }
 
-// disconnect ends a session; half of the workers reconnect at once with the
+// disconnect ends a session. Half of the workers reconnect at once with the
 // same slots.
 func (w *randomWalk) disconnect() {
 	w.deaths++
@@ -202,7 +202,7 @@ func (w *randomWalk) disconnect() {
 	}
 }
 
-// withdraw withdraws one slot, in the record as well.
+// withdraw withdraws one slot from the core and from the record.
 func (w *randomWalk) withdraw() {
 	if len(w.sessions) == 0 {
 		return
@@ -326,8 +326,8 @@ func (w *randomWalk) fetch(req *contract.FetchRequest, v contract.Verdict) contr
 	return res
 }
 
-// claim takes rows. Sometimes another dispatcher takes one first, or the answer
-// is lost.
+// claim makes rows running. Sometimes another dispatcher takes one first, or
+// the answer is lost.
 func (w *randomWalk) claim(req *contract.ClaimRequest, v contract.Verdict) {
 	unknown := w.rng.IntN(40) == 0
 	if unknown {

@@ -14,17 +14,17 @@ import (
 	"github.com/dispatcherd/dispatcherd/scoring"
 )
 
-// reference decides as article 1 says: it scores every pending job and every
-// waiting request on every free slot, places the best pair, and repeats that
+// reference decides as article 1 says. It scores every pending job and every
+// waiting request on every free slot, places the best pair, and repeats this
 // until no pair is left. It shares only the formula with Core. A request of a
-// type that has just received one may also preempt a queued job of lower score
-// on a reserved slot.
+// type that has just received one may also preempt a queued job with a lower
+// score from a reserved slot.
 type reference struct {
 	weights    scoring.Weights
 	slots      map[dispatcherd.SlotID]*referenceSlot
 	waiting    map[dispatcherd.JobID]*referenceJob
-	otherSlots map[string]int            // of other dispatchers, by type
-	shares     map[string]contract.Share // of this dispatcher; other rows have the penalty
+	otherSlots map[string]int            // slots of other dispatchers, by type
+	shares     map[string]contract.Share // shares of this dispatcher; rows of other shares have the penalty
 	turns      int
 }
 
@@ -33,8 +33,8 @@ type referenceSlot struct {
 	types       []string
 	busy        bool
 	draining    bool
-	reservedFor *referenceJob // the row it is reserved for
-	sent        bool          // and its claim is in flight
+	reservedFor *referenceJob // the row for which the slot is reserved
+	sent        bool          // the claim of that row is in flight
 	turn        int           // number of the reservation
 }
 
@@ -111,8 +111,8 @@ func (ref *reference) slotFor(j *referenceJob, now, dbNow int64, fresh map[strin
 	return best
 }
 
-// better prefers fewer types, then a claim that is not sent, then the later
-// reservation.
+// better prefers fewer types, then a reservation whose claim is not sent, then
+// the later reservation.
 func (s *referenceSlot) better(o *referenceSlot) bool {
 	switch {
 	case len(s.types) != len(o.types):
@@ -191,7 +191,7 @@ type history struct {
 	now       Instant
 	nextJob   dispatcherd.JobID
 	nextReq   dispatcherd.JobID
-	skipped   dispatcherd.JobID // drawn, and not yet used; 0 = none
+	skipped   dispatcherd.JobID // an id that was drawn but not used; 0 = none
 	nextSlot  dispatcherd.SlotID
 	nextSess  dispatcherd.SessionID
 	sessions  []dispatcherd.SessionID
@@ -201,14 +201,14 @@ type history struct {
 	running   []*Send  // not yet answered
 	queue     []Effect // statements in flight
 	placed    []placement
-	hold      bool // fetches are answered before anything is decided
+	hold      bool // fetches are answered before each decision
 	backdate  bool
-	wide      bool // every lane and every decision fits into one fetch and one claim
+	wide      bool // every lane fits into one fetch, and every decision into one claim
 	slow      bool // full scans are slow
 	shared    bool // rows are shared with other dispatchers
 	me        int  // number of the dispatcher
 	offered   map[dispatcherd.SlotID]dispatcherd.Slot
-	hasOffers bool // some worker has sent a resume offer
+	hasOffers bool // a worker has sent a resume offer
 	adopted   int
 	handovers int
 	helped    int // rows of other shares that were placed
@@ -240,8 +240,9 @@ func newHistory(t *testing.T, seed uint64) *history {
 	}
 }
 
-// step handles events at one instant, answers the fetches that they cause
-// before a decision is made, and compares the decisions with the reference.
+// step handles events at one instant. It answers the fetches that the events
+// cause before a decision is made, and compares the decisions with the
+// reference.
 func (h *history) step(events ...Event) {
 	h.hold = true
 	h.pollForHidden()
@@ -252,11 +253,12 @@ func (h *history) step(events ...Event) {
 	want := h.reference.decide(int64(h.now), h.table.now/1000, nil)
 	h.placed = []placement{}
 	h.feed(Tick{})
-	// Small claims and short lanes cut one decision into many; it must come out
-	// the same once all statements are answered. Claims are won here.
+	// With small claims and short lanes one decision takes several statements.
+	// Its result must be the same once all statements are answered. All claims
+	// are won here.
 	for h.answerOne(is[*Fetch]) || h.answerOne(is[*SetGate]) || h.answerOne(is[*Claim]) {
 	}
-	byJob := func(a, b placement) int { return int(a.job - b.job) } // sends come in the order of claims
+	byJob := func(a, b placement) int { return int(a.job - b.job) } // jobs are sent in the order of claims
 	slices.SortFunc(want, byJob)
 	slices.SortFunc(h.placed, byJob)
 	for _, s := range h.reference.slots {
@@ -270,21 +272,21 @@ func (h *history) step(events ...Event) {
 
 // disturbedStep is a step in which claims are lost, refused or have an unknown
 // outcome. The decisions then depend on the order of answers, so the reference
-// cannot predict them. When all statements are complete the reference must find
-// nothing left to place.
+// cannot predict them. After all statements are complete, the reference must
+// find nothing left to place.
 func (h *history) disturbedStep(events ...Event) {
 	h.placed = []placement{}
 	h.feed(Together{Events: append(events, Listening{On: true})})
 	for h.answerOne(is[*Fetch]) {
 	}
 	if len(h.sessions) > 0 && h.rng.IntN(3) == 0 {
-		h.feed(h.randomDisconnect()) // while its slots are reserved
+		h.feed(h.randomDisconnect()) // while slots of that session are reserved
 	}
-	calm := 0 // rounds in which nothing bad happened
+	calm := 0 // consecutive rounds without a disturbed answer
 	for calm < 3 {
 		for h.answerOne(is[*Fetch]) || h.answerOne(is[*SetGate]) || h.answerBadly(&calm) {
 		}
-		h.pass(1_000) // outlasts the outage backoff of this test
+		h.pass(1_000) // longer than the statement backoff of this test
 		calm++
 	}
 	h.syncReference()
@@ -302,7 +304,7 @@ func (h *history) syncReference() {
 	}
 	for _, p := range h.placed {
 		if p.job > 0 {
-			delete(h.reference.waiting, p.job) // recordEnds brings it back if its worker died
+			delete(h.reference.waiting, p.job) // if its worker died, recordEnds adds it again
 		}
 	}
 	for _, e := range h.running {
@@ -317,7 +319,7 @@ func (h *history) syncReference() {
 	}
 	for id := range h.reference.waiting {
 		if id < 0 && h.core.jobs.get(id) == nil {
-			delete(h.reference.waiting, id) // answered: too many of its workers died
+			delete(h.reference.waiting, id) // the request was answered because too many of its workers died
 		}
 	}
 	for _, r := range h.table.sorted() {
@@ -328,8 +330,8 @@ func (h *history) syncReference() {
 	require.Empty(h.t, h.reference.decide(int64(h.now), h.table.now/1000, nil), "seed %d: left unplaced; history:\n%v", h.seed, h.log)
 }
 
-// answerBadly answers a claim with any verdict, or resolves one. It counts the
-// calls that do neither.
+// answerBadly answers a claim or adoption with a random verdict, or resolves a
+// claim. It resets calm if it answered one.
 func (h *history) answerBadly(calm *int) bool {
 	if h.disturbClaim() || h.answerOne(is[*Resolve]) || h.disturbAdopt() {
 		*calm = 0
@@ -338,7 +340,7 @@ func (h *history) answerBadly(calm *int) bool {
 	return false
 }
 
-// otherDispatcher is the dispatcher that takes rows away.
+// otherDispatcher is the id of the dispatcher that claims rows of this one.
 const otherDispatcher = 99
 
 // pass advances both clocks.
@@ -348,7 +350,7 @@ func (h *history) pass(ms int64) {
 	h.feed(Tick{})
 }
 
-// disturbClaim answers a claim with any verdict.
+// disturbClaim answers a claim with a random verdict.
 func (h *history) disturbClaim() bool {
 	i := slices.IndexFunc(h.queue, is[*Claim])
 	if i < 0 {
@@ -384,7 +386,7 @@ func (h *history) feed(ev Event) {
 	if h.hold {
 		ev = Together{Events: []Event{ev}, Hold: true}
 	}
-	h.core.backlog.SetSlow(h.slow) // independent of the measured time
+	h.core.backlog.SetSlow(h.slow) // so that decisions do not depend on the measured time
 	for _, e := range kept(h.core.Step(h.now, ev, nil)) {
 		switch e := e.(type) {
 		case *Send:
@@ -425,14 +427,14 @@ func (h *history) answerOne(is func(Effect) bool) bool {
 	return true
 }
 
-// The decisions with index, lanes, fetch limits and claim batches equal those
-// of scoring everything.
+// The decisions of the core, with its index, lanes, fetch limits and claim
+// batches, equal those of scoring every pair.
 func TestCoreDecidesLikeTheReference(t *testing.T) {
 	histories := 50_000
 	if testing.Short() || raceEnabled {
 		histories = 3_000
 	}
-	const shares = 4 // run side by side
+	const shares = 4 // the shares run in parallel
 	for share := range shares {
 		t.Run(fmt.Sprintf("share %d of %d", share+1, shares), func(t *testing.T) {
 			t.Parallel()
@@ -442,10 +444,10 @@ func TestCoreDecidesLikeTheReference(t *testing.T) {
 				h.run()
 				adopted, handovers, helped = adopted+h.adopted, handovers+h.handovers, helped+h.helped
 			}
-			require.Positive(t, adopted, "no execution was adopted")
-			require.Positive(t, handovers, "no dispatcher handed over")
-			if share%2 == 0 { // the others have no history with shares
-				require.Positive(t, helped, "no row of another share was placed")
+			require.Positive(t, adopted, "some execution must be adopted")
+			require.Positive(t, handovers, "some dispatcher must hand over its jobs")
+			if share%2 == 0 { // other shares of the test have no histories with several dispatchers
+				require.Positive(t, helped, "some row of another share must be placed")
 			}
 		})
 	}
@@ -484,8 +486,8 @@ func (h *history) run() {
 	}
 }
 
-// recordEnds answers the finishes, and adds the rows that are pending again to
-// the reference.
+// recordEnds answers the finishes and adds the rows that became pending again
+// to the reference.
 func (h *history) recordEnds() {
 	h.hold = true
 	for h.answerOne(is[*Finish]) || h.answerOne(is[*Fetch]) {
@@ -580,7 +582,8 @@ func (h *history) randomRequest() Event {
 	return ev
 }
 
-// drawRequest returns the id of a new request. Some ids are used out of order.
+// drawRequest returns the id of a new request. Some ids are not used in
+// ascending order.
 func (h *history) drawRequest() dispatcherd.JobID {
 	if id := h.skipped; id != 0 && h.rng.IntN(2) == 0 {
 		h.skipped = 0

@@ -12,11 +12,11 @@ import (
 )
 
 // This file adds other dispatchers to histories: shares of the rows, adoptions,
-// and restarts that leave executions to the next dispatcher.
+// and restarts after which the next dispatcher resumes the executions.
 
-// laneRows is the largest number of rows in one lane of a history with shares:
-// one scan of a non-local lane returns all of them and its limit is not
-// reached.
+// laneRows is the largest number of rows in one lane of a history with shares,
+// so that one scan of a non-local lane returns all rows without reaching its
+// limit.
 const laneRows = backlog.NonLocalLength - 1
 
 // nonLocal reports whether a row belongs to another dispatcher's share.
@@ -24,7 +24,7 @@ func (ref *reference) nonLocal(j *referenceJob) bool {
 	return j.id > 0 && !ref.shares[j.typ].Owns(j.id)
 }
 
-// penalty returns the age that a job loses, in milliseconds.
+// penalty returns the penalty of a job in milliseconds.
 func (ref *reference) penalty(j *referenceJob) int64 {
 	if ref.nonLocal(j) {
 		return scoring.Penalty.Milliseconds()
@@ -32,9 +32,9 @@ func (ref *reference) penalty(j *referenceJob) int64 {
 	return 0
 }
 
-// due reports whether a job can be placed: a row when it is due, and a
-// non-local row when its owner had time to take it. A non-local row that was
-// preempted belongs to its owner again until the next scan.
+// due reports whether a job can be placed. A row can be placed when it is due,
+// a non-local row only after its owner had time to take it. A non-local row
+// that was preempted belongs to its owner again until the next scan.
 func (ref *reference) due(j *referenceJob, dbNow int64) bool {
 	if ref.nonLocal(j) {
 		return !j.preempted && j.since <= dbNow-backlog.OwnerGrace.Milliseconds()
@@ -42,8 +42,9 @@ func (ref *reference) due(j *referenceJob, dbNow int64) bool {
 	return j.id < 0 || j.since <= dbNow
 }
 
-// pollForHidden starts a full scan before the decision if only a scan finds
-// some rows: non-local rows, and rows that were adopted and released.
+// pollForHidden starts a full scan before the decision if the history has rows
+// that only a scan finds: non-local rows, and rows that were released after an
+// adoption.
 func (h *history) pollForHidden() {
 	if h.shared || h.hasOffers {
 		h.pollNow()
@@ -87,8 +88,8 @@ func (h *history) laneFull(typ string, p dispatcherd.Priority) bool {
 	return h.shared && n >= laneRows
 }
 
-// remoteRows lists the rows that run under other dispatchers, running or
-// stopped.
+// remoteRows lists the rows that run under another dispatcher, whether that
+// dispatcher is running or stopped.
 func (h *history) remoteRows() (rows []*row) {
 	for _, r := range h.table.sorted() {
 		if r.status == dispatcherd.Running && r.dispatcher != h.me {
@@ -98,9 +99,9 @@ func (h *history) remoteRows() (rows []*row) {
 	return rows
 }
 
-// randomResumeOffer connects a worker that offers to resume jobs: correctly,
-// with an earlier attempt, with a wrong fingerprint, or on a slot that does not
-// support the type.
+// randomResumeOffer connects a worker that offers to resume jobs. The offer is
+// correct, or has an earlier attempt, a wrong fingerprint, or a slot that does
+// not support the type.
 func (h *history) randomResumeOffer() Event {
 	rows := h.remoteRows()
 	if len(rows) == 0 {
@@ -148,15 +149,16 @@ func (h *history) resumed(e *Resume) {
 	slot := h.offered[e.Slot]
 	r := h.table.rows[e.Job]
 	require.True(h.t, r.dispatcher == h.me && r.attempt == e.Attempt && r.status == dispatcherd.Running,
-		"seed %d: job %d goes on and is not this dispatcher's; history:\n%v", h.seed, e.Job, h.log)
+		"seed %d: job %d continues but belongs to another dispatcher; history:\n%v", h.seed, e.Job, h.log)
 	h.running = append(h.running, &Send{Session: e.Session, Slot: e.Slot, Number: e.Number, Job: e.Job, Attempt: e.Attempt, Type: r.typ})
 	h.reference.slots[e.Slot] = &referenceSlot{id: e.Slot, types: slot.Types, busy: true}
 	h.owner[e.Slot], h.number[e.Slot] = e.Session, e.Number
 	h.adopted++
 }
 
-// disturbAdopt answers an adoption with any verdict. A dispatcher without a
-// lease is refused; an adoption whose answer is lost may have been executed.
+// disturbAdopt answers an adoption with a random verdict. It refuses a
+// dispatcher without a lease. An adoption whose answer is lost may have been
+// executed.
 func (h *history) disturbAdopt() bool {
 	i := slices.IndexFunc(h.queue, is[*Adopt])
 	if i < 0 {
@@ -181,7 +183,7 @@ func (h *history) disturbAdopt() bool {
 }
 
 // restart stops the dispatcher regularly and starts a new one. Running rows
-// stay unchanged; all others are pending or ended.
+// stay running; all other rows are pending or ended.
 func (h *history) restart() {
 	h.note("restart")
 	before := map[dispatcherd.JobID]row{}
@@ -197,14 +199,14 @@ func (h *history) restart() {
 		h.feed(Unregistered{Session: s})
 	}
 	h.answerAll()
-	require.True(h.t, h.core.Idle(), "seed %d: work is in hand after the hand-over; history:\n%v", h.seed, h.log)
+	require.True(h.t, h.core.Idle(), "seed %d: jobs are in hand after the hand-over; history:\n%v", h.seed, h.log)
 	require.EqualValues(h.t, len(before), h.core.Stats().Left)
 	for _, r := range h.table.sorted() {
 		if left, ok := before[r.id]; ok {
 			require.Equal(h.t, left, *r, "seed %d: job %d was handed over", h.seed, r.id)
 		} else {
 			require.False(h.t, r.status == dispatcherd.Running && r.dispatcher == h.me,
-				"seed %d: job %d runs under a dispatcher that is gone, on no worker; history:\n%v", h.seed, r.id, h.log)
+				"seed %d: job %d runs under a stopped dispatcher without a worker; history:\n%v", h.seed, r.id, h.log)
 		}
 	}
 	h.me++

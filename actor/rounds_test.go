@@ -10,7 +10,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
-// fetchOf returns the fetch among effects, nil if there is none.
+// fetchOf returns the fetch among effects, or nil if there is none.
 func fetchOf(fx []Effect) *contract.FetchRequest {
 	for _, e := range fx {
 		if e, ok := e.(*Fetch); ok {
@@ -20,8 +20,9 @@ func fetchOf(fx []Effect) *contract.FetchRequest {
 	return nil
 }
 
-// Every type is read at any rate of notifications: a dispatcher with more lanes
-// than fit into one fetch reads them in rounds.
+// A dispatcher with more lanes than fit into one fetch reads the lanes in
+// rounds. So every type is read even if notifications arrive during every
+// fetch.
 func TestNotificationsDuringEveryFetchStarveNoType(t *testing.T) {
 	core := New(DefaultConfig())
 	const types = 1000

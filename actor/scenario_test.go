@@ -61,7 +61,8 @@ func play(t *testing.T, text string) string {
 	return strings.TrimRight(out.String(), "\n") + "\n"
 }
 
-// The same events give the same effects; the scenarios are a sample of events.
+// The same events give the same effects. The scenarios are a sample of all
+// events.
 func TestScenariosPlayTheSameTwice(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txt")
 	require.NoError(t, err)

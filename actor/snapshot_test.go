@@ -9,13 +9,13 @@ import (
 )
 
 // compareMidRun is a step in which requests arrive while claims are in flight
-// or being collected: they may preempt jobs on reserved slots. The assignment
-// of slots must equal that of the reference. When the claims are answered,
-// preempted rows that were won run on other slots or are released.
+// or being collected. The requests may preempt jobs on reserved slots. The
+// assignment of slots must equal that of the reference. When the claims are
+// answered, preempted rows that were won run on other slots or are released.
 func (h *history) compareMidRun() {
 	h.placed = []placement{}
 	h.decideOnly(h.randomEvents()...)
-	h.backdate = false // only a poll finds such rows
+	h.backdate = false // only a poll finds the hidden rows
 	for range h.rng.IntN(3) {
 		h.randomInsert()
 		var events []Event
@@ -38,7 +38,8 @@ func (h *history) compareMidRun() {
 }
 
 // decideOnly handles events at one instant and compares the decisions with the
-// reference. It keeps claims in flight, or collected behind the one in flight.
+// reference. Claims stay in flight; further rows are collected for the next
+// claim.
 func (h *history) decideOnly(events ...Event) {
 	fresh := map[string]bool{}
 	for _, ev := range events {

@@ -9,11 +9,11 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
-// table stands for Postgres: rows, and the few statements that use them, each
-// executed at once.
+// table replaces Postgres. It holds rows and executes each of the few
+// statements at once.
 type table struct {
 	rows  map[dispatcherd.JobID]*row
-	lanes map[tableLane][]*row // every row that was ever pending there, in order
+	lanes map[tableLane][]*row // every row that was ever pending in the lane, in order
 	now   int64                // database clock, microseconds
 }
 
@@ -36,7 +36,7 @@ type row struct {
 	dispatcher int
 	token      contract.Token
 	session    contract.Fingerprint
-	locked     bool // by another transaction: an adoption skips it
+	locked     bool // locked by another transaction: an adoption skips it
 }
 
 func newTable() *table {
@@ -54,7 +54,7 @@ func (t *table) insert(r row) {
 
 func (r *row) key() contract.Key { return contract.Key{RunAt: r.runAt, ID: r.id} }
 
-// queue inserts a row in order.
+// queue adds a row to its lane in order.
 func (t *table) queue(r *row) {
 	k := tableLane{r.typ, r.priority}
 	i, _ := slices.BinarySearchFunc(t.lanes[k], r.key(), func(r *row, key contract.Key) int { return r.key().Compare(key) })

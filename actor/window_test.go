@@ -41,10 +41,10 @@ type overload struct {
 	core    *Core
 	rng     *rand.Rand
 	now     Instant
-	lastID  int64 // of requests; they fall
+	lastID  int64 // request ids, which decrease
 	arrived map[dispatcherd.JobID]Instant
 	running []*Send
-	ends    []Instant // of running
+	ends    []Instant // ends of running
 	rows    []contract.Key
 	waiting int
 	slots   int
@@ -52,7 +52,7 @@ type overload struct {
 	straggler  dispatcherd.JobID
 	since      Instant
 	started    bool
-	late       int // requests that arrived a window later and were given the rare slot
+	late       int // requests that arrived more than a window later and were sent to the rare slot
 	window     Instant
 	overtakers int
 }
@@ -134,7 +134,7 @@ func (o *overload) start(e *Send) {
 	delete(o.arrived, e.Job)
 }
 
-// until advances the time; a request arrives every so many milliseconds.
+// until advances the time. A request arrives every so many milliseconds.
 func (o *overload) until(end Instant, every float64, stop func() bool) {
 	next := float64(o.now) + every
 	for o.now < end && !stop() {
@@ -182,7 +182,7 @@ func (o *overload) insert() {
 	o.feed(Notified{})
 }
 
-// every is the time between two requests at a load.
+// every returns the time between two requests at a load.
 func (o *overload) every(load float64) float64 { return serviceMS / load / float64(o.slots) }
 
 func TestStragglerStartsWithinTheBound(t *testing.T) {
@@ -196,17 +196,17 @@ func TestStragglerStartsWithinTheBound(t *testing.T) {
 				o.insert()
 				started := func() bool { return o.started }
 				o.until(o.since+o.window-1, every, started)
-				ahead := o.waiting // R: requests that wait one window later arrived before its end
+				ahead := o.waiting // R: requests that wait one window after the straggler's arrival and arrived before that instant
 				o.until(o.since+o.window+Instant(ahead+1)*serviceMS, every, started)
-				require.True(t, o.started, "straggler of %v has not started at %v, %d were ahead", o.since, o.now, ahead)
-				require.Zero(t, o.late, "requests that came more than a window later and passed")
-				t.Logf("load %v: waited %v, %d passed, %d ahead after a window", load, msDuration(int64(o.now-o.since)), o.overtakers, ahead)
+				require.True(t, o.started, "straggler that arrived at %v has not started at %v; %d jobs were ahead", o.since, o.now, ahead)
+				require.Zero(t, o.late, "requests that overtook although they arrived more than a window later")
+				t.Logf("load %v: waited %v, overtaken by %d, %d ahead after a window", load, msDuration(int64(o.now-o.since)), o.overtakers, ahead)
 			}
 		})
 	}
 }
 
-// Without the age cap requests gain on the straggler without end, and requests
+// Without the age cap, requests gain on the straggler for ever, and requests
 // that arrive much more than a window later still go first.
 func TestStragglerStarvesWithoutTheCap(t *testing.T) {
 	for _, load := range []float64{1.5, 3} {

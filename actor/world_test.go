@@ -21,7 +21,7 @@ type world struct {
 	table       *table
 	now         Instant
 	dispatchers map[string]*dispatcher
-	at          *dispatcher // receives the commands
+	at          *dispatcher // the dispatcher that commands address
 	jobs        map[string]dispatcherd.JobID
 	names       map[dispatcherd.JobID]string
 	nextRow     dispatcherd.JobID
@@ -42,9 +42,9 @@ type dispatcher struct {
 	types        map[dispatcherd.SessionID]int // next slot number
 	nextSlot     dispatcherd.SlotID
 	pending      []Effect                                        // statements not yet answered
-	onHold       map[string]bool                                 // statements that only answer and lose complete
-	read         map[*contract.FetchRequest]contract.FetchResult // results of read
-	notListening bool                                            // notifications do not reach it
+	onHold       map[string]bool                                 // names of statements that complete only by answer or lose
+	read         map[*contract.FetchRequest]contract.FetchResult // results of the command read
+	notListening bool                                            // notifications do not reach this dispatcher
 }
 
 func newWorld(t *testing.T) *world {
@@ -64,7 +64,7 @@ func (w *world) use(name string) {
 		cfg := DefaultConfig()
 		cfg.Seed = [2]uint64{1, uint64(len(w.dispatchers))}
 		cfg.Resume = 30 * time.Second
-		cfg.Poll = time.Hour // scenarios notify; those about polling set it
+		cfg.Poll = time.Hour // scenarios notify explicitly; scenarios about polling change this
 		d = &dispatcher{
 			name: name, id: len(w.dispatchers) + 1, cfg: cfg, core: New(cfg),
 			sessions: map[string]dispatcherd.SessionID{}, workers: map[dispatcherd.SessionID]string{},
@@ -296,8 +296,8 @@ func (w *world) printAdopt(req *contract.AdoptRequest, res contract.AdoptResult)
 	}
 }
 
-// fingerprint returns the session fingerprint. It differs for every session of
-// the world.
+// fingerprint returns the session fingerprint, which differs for every session
+// of the world.
 func (d *dispatcher) fingerprint(id dispatcherd.SessionID) contract.Fingerprint {
 	return contract.Fingerprint(1000*d.id+int(id)) << 16
 }

@@ -111,7 +111,7 @@ func TestPauseAfterSlowScansIsBounded(t *testing.T) {
 }
 
 // A scan reads up to the row at a cursor, that row included, whatever its id is.
-func TestAfterIsTheNextKey(t *testing.T) {
+func TestScanIncludesTheRowAtTheCursor(t *testing.T) {
 	for _, k := range []contract.Key{{RunAt: 5, ID: 1}, {RunAt: 5, ID: math.MaxInt64 - 1}, {RunAt: 5, ID: math.MaxInt64}} {
 		require.True(t, k.Less(after(k)), "%v", k)
 		require.False(t, contract.Key{RunAt: 6, ID: 1}.Less(after(k)), "%v", k)
@@ -301,7 +301,7 @@ func TestDrainEndsReading(t *testing.T) {
 }
 
 // Check sees every kind of damage.
-func TestCheckSeesDamage(t *testing.T) {
+func TestCheckDetectsEveryInconsistency(t *testing.T) {
 	for name, damage := range map[string]func(*Backlog){
 		"order":        func(b *Backlog) { l := &b.types[0].local[0]; l.keys[0], l.keys[1] = l.keys[1], l.keys[0] },
 		"mark":         func(b *Backlog) { b.types[0].waiting = 0 },

@@ -110,8 +110,8 @@ func TestListReturnsEachJobOnOnePage(t *testing.T) {
 	require.ErrorIs(t, err, claim.ErrNotFound)
 }
 
-// aDispatcherAndItsJobs is a new database with a dispatcher that has joined.
-func aDispatcherAndItsJobs(t *testing.T) (*pgx.Conn, claim.Jobs, *claim.Store) {
+// newDispatcherDatabase is a new database with a dispatcher that has joined.
+func newDispatcherDatabase(t *testing.T) (*pgx.Conn, claim.Jobs, *claim.Store) {
 	dsn := pgtest.New(t)
 	db := connect(t, dsn)
 	jobs := claim.Jobs{DB: db}
@@ -123,7 +123,7 @@ func aDispatcherAndItsJobs(t *testing.T) (*pgx.Conn, claim.Jobs, *claim.Store) {
 
 func TestRetryResetsCountersAndKeepsErrors(t *testing.T) {
 	t.Parallel()
-	db, jobs, s := aDispatcherAndItsJobs(t)
+	db, jobs, s := newDispatcherDatabase(t)
 	fill(t, db, 6, 1, 1)
 	for id := dispatcherd.JobID(1); id <= 4; id++ {
 		take(t, s, id)
@@ -163,7 +163,7 @@ func TestRetryResetsCountersAndKeepsErrors(t *testing.T) {
 // retried after that execution was cancelled or failed.
 func TestRetriedJobIsNotCancelledByAnEarlierRequest(t *testing.T) {
 	t.Parallel()
-	db, jobs, s := aDispatcherAndItsJobs(t)
+	db, jobs, s := newDispatcherDatabase(t)
 	fill(t, db, 3, 1, 1)
 	for id, o := range map[dispatcherd.JobID]contract.Outcome{1: contract.Cancelled, 2: contract.FailedFinal, 3: contract.Quarantined} {
 		take(t, s, id)

@@ -101,7 +101,7 @@ func TestCallersHangingUpAtAnyPointLeakNothing(t *testing.T) {
 	eventually(t, func() bool { return runtime.NumGoroutine() <= goroutines+5 }, func() string { // the runtime has some of its own
 		return fmt.Sprintf("%d goroutines as before; there are %d", goroutines, runtime.NumGoroutine())
 	})
-	s.addsUp()
+	s.requireEqualCounters()
 }
 
 // settle waits until only the holder of the full slot is left. A caller may have hung up
@@ -134,8 +134,8 @@ func (s *hangUps) settle() {
 	}
 }
 
-// addsUp checks that the counters in memory, in the table and in the metrics agree.
-func (s *hangUps) addsUp() {
+// requireEqualCounters checks that the counters in memory, in the table and in the metrics agree.
+func (s *hangUps) requireEqualCounters() {
 	books := s.h.Books()
 	ends, rowEnds := books.RequestsEnded, books.DurableEnded
 	require.Equal(s.t, 1, books.Waiting)

@@ -19,19 +19,19 @@ import (
 	"github.com/dispatcherd/dispatcherd"
 )
 
-// A breed is a kind of worker process. Its jobs last until the process is killed if the
+// A workerKind is a kind of worker process. Its jobs last until the process is killed if the
 // payload has a "do", and end at once otherwise.
-type breed struct {
+type workerKind struct {
 	name  string
 	start func(w *world, socket string) *child
 	// orphan returns the process that executes the job, if it is not the worker itself.
 	orphan func(t *testing.T, job dispatcherd.JobID) int
 }
 
-func breeds(w *world) []breed {
+func workerKinds(w *world) []workerKind {
 	pids := filepath.Join(w.dir, "pids")
 	require.NoError(w.t, os.Mkdir(pids, 0o700))
-	return []breed{
+	return []workerKind{
 		{name: "Go", start: func(w *world, socket string) *child { return w.worker("go", socket, oneSlot("x")) }},
 		{name: "Python", start: (*world).python},
 		{
@@ -95,7 +95,7 @@ func requireGone(t *testing.T, pid int) {
 func TestKilledWorkerLosesNoJobAndNoSlot(t *testing.T) {
 	w := newWorld(t)
 	h := w.start(w.config("d"))
-	for _, b := range breeds(w) {
+	for _, b := range workerKinds(w) {
 		t.Run(b.name+" while free", func(t *testing.T) {
 			c := b.start(w, h.cfg.WorkerSocket)
 			h.awaitSlots(1)

@@ -72,10 +72,10 @@ func begun(t *testing.T, gate string) {
 // A short example worker keeps its job while the dispatcher is killed and started again,
 // whether the job ends meanwhile or afterwards, and accepts new jobs then.
 func TestExampleWorkerKeepsItsJobAcrossARestart(t *testing.T) {
-	eachKeeper(t, keepsItsJobOverARestart)
+	eachKeeper(t, keepsItsJob)
 }
 
-func keepsItsJobOverARestart(t *testing.T, k keeper) {
+func keepsItsJob(t *testing.T, k keeper) {
 	w := newWorld(t)
 	cfg := w.config("d")
 	cfg.Lease = time.Minute
@@ -108,10 +108,10 @@ func keepsItsJobOverARestart(t *testing.T, k keeper) {
 // A job that was cancelled meanwhile cannot be resumed: the worker is told, and offers the
 // slot again when the execution has ended.
 func TestExampleWorkerDropsJobThatCannotBeResumed(t *testing.T) {
-	eachKeeper(t, letsGoOfWhatIsNotTakenBack)
+	eachKeeper(t, dropsJob)
 }
 
-func letsGoOfWhatIsNotTakenBack(t *testing.T, k keeper) {
+func dropsJob(t *testing.T, k keeper) {
 	w := newWorld(t)
 	cfg := w.config("d")
 	cfg.Lease = time.Minute

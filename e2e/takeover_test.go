@@ -89,8 +89,8 @@ func TestStoppedDispatcherIsNotDeclaredLost(t *testing.T) {
 	require.NotContains(t, again.log.text(), "was killed")
 }
 
-// requireUnharmed holds that a living dispatcher still has its lease and runs jobs.
-func (w *world) requireUnharmed(h *host, dispatchers int) {
+// requireLeaseAndJobs holds that a living dispatcher still has its lease and runs jobs.
+func (w *world) requireLeaseAndJobs(h *host, dispatchers int) {
 	w.t.Helper()
 	require.Equal(w.t, dispatchers, w.living())
 	require.Equal(w.t, 1, w.number(`SELECT count(*) FROM dispatcherd.dispatchers WHERE id = $1 AND incarnation IS NOT NULL AND lost_at IS NULL`, h.ID()))
@@ -111,7 +111,7 @@ func TestCopiedLockFileDoesNotEndALivingDispatcher(t *testing.T) {
 	require.NoError(t, os.WriteFile(lockFile(copied), text, 0o600))
 	second := w.start(copied)
 	require.NotContains(t, second.log.text(), "was killed")
-	w.requireUnharmed(h, 2)
+	w.requireLeaseAndJobs(h, 2)
 }
 
 // The directory moves and a copy takes its place. The lock of the original is on another
@@ -133,7 +133,7 @@ func TestCopyInPlaceOfTheDirectoryDoesNotEndALivingDispatcher(t *testing.T) {
 	copied.Name, copied.APISocket = "copied", filepath.Join(w.dir, "copied-api.sock")
 	second := w.start(copied)
 	require.NotContains(t, second.log.text(), "was killed")
-	w.requireUnharmed(h, 2)
+	w.requireLeaseAndJobs(h, 2)
 }
 
 // The record was written by another host on a shared file system, where the lock may not
@@ -172,5 +172,5 @@ func TestDispatcherInAnotherNetworkNamespaceHoldsTheLock(t *testing.T) {
 	cmd.Env = programEnv()
 	second := startCommand(t, cmd)
 	second.ends(t, exit.Conflict)
-	w.requireUnharmed(h, 1)
+	w.requireLeaseAndJobs(h, 1)
 }

@@ -54,7 +54,7 @@ func TestOutputThatIsNotTextIsAPermanentFailure(t *testing.T) {
 	}
 }
 
-func TestExitCodeDecides(t *testing.T) {
+func TestExitCodeDecidesTheOutcome(t *testing.T) {
 	for code, permanent := range map[int]bool{1: false, 2: false, ExitRetry: false, ExitPermanent: true, 127: false} {
 		_, err := sh(t, Program{}, "echo 'no such page' >&2; exit "+strconv.Itoa(code), "")
 		require.EqualError(t, err, "exit status "+strconv.Itoa(code)+": no such page")
@@ -72,7 +72,7 @@ func TestOutputOfAProgramIsLimited(t *testing.T) {
 	require.EqualError(t, err, "exit status 1: ä\nä\nä")
 }
 
-func TestAProgramThatDoesNotReadItsInputIsFine(t *testing.T) {
+func TestProgramNeedNotReadItsInput(t *testing.T) {
 	result, err := sh(t, Program{}, `echo 1`, `"`+strings.Repeat("x", 1<<20)+`"`)
 	require.NoError(t, err)
 	raw, err := encode(result)

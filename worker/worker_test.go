@@ -46,7 +46,7 @@ func TestHandlerGetsTheJobAndItsResultIsReported(t *testing.T) {
 	require.JSONEq(t, `{"page":3,"slot":1,"mode":"queued","attempt":1}`, string(done.Result))
 }
 
-func TestErrorDecidesAboutTheRetry(t *testing.T) {
+func TestErrorDecidesWhetherTheJobIsRetried(t *testing.T) {
 	boom := errors.New("boom")
 	cases := map[string]struct {
 		handler   Handler
@@ -169,7 +169,7 @@ func TestStopLetsRunningJobsFinish(t *testing.T) {
 	require.Equal(t, io.EOF, d.ended())
 }
 
-func TestAfterGraceJobsAreGivenBack(t *testing.T) {
+func TestJobsAreReleasedAfterTheGracePeriod(t *testing.T) {
 	d := startDispatcher(t, workerproto.Limits{})
 	w := New(Options{Socket: d.path, Grace: time.Millisecond})
 	started := make(chan *Job, 1)

@@ -106,7 +106,7 @@ func TestBadInputGetsAnErrorAndAffectsNoOtherSession(t *testing.T) {
 	}
 }
 
-func TestFrameAfterARejectedOneCounts(t *testing.T) {
+func TestFrameAfterARejectedOneIsHandled(t *testing.T) {
 	h := newRecorder()
 	p := dial(t, startServer(t, Limits{}, h, nil))
 	nonce := p.greet().Session
@@ -118,7 +118,7 @@ func TestFrameAfterARejectedOneCounts(t *testing.T) {
 	require.Equal(t, good, await(t, h.frames))
 }
 
-func TestFramesBeforeAFatalErrorCount(t *testing.T) {
+func TestFramesBeforeAFatalErrorAreHandled(t *testing.T) {
 	h := newRecorder()
 	p := dial(t, startServer(t, Limits{}, h, nil))
 	nonce := p.greet().Session

@@ -50,7 +50,7 @@ func everyDispatcherFrame() []DispatcherFrame {
 	}
 }
 
-func TestEveryFrameSurvivesTheWire(t *testing.T) {
+func TestEveryFrameIsDecodedAsItWasEncoded(t *testing.T) {
 	for _, f := range everyWorkerFrame() {
 		line := Append(nil, f)
 		back, err := new(WorkerDecoder).Decode(line)
@@ -72,7 +72,7 @@ func TestFieldOrderIsFreeAndUnknownFieldsAreIgnored(t *testing.T) {
 	require.Equal(t, &Done{Execution: Execution{Job: 9, Attempt: 1, Session: "s"}, Result: []byte(`[ 1 , 2 ]`)}, f)
 }
 
-func TestDecodeRefusesWithACodeAndSaysWhy(t *testing.T) {
+func TestDecodeErrorHasACodeAndAReason(t *testing.T) {
 	done := func(fields string) string { return `{"op":"done","job":9,"attempt":1,"session":"s"` + fields + `}` }
 	deep := strings.Repeat("[", jsontext.MaxDepth+1) + strings.Repeat("]", jsontext.MaxDepth+1)
 	cases := []struct {
@@ -131,7 +131,7 @@ func TestDecodeRefusesWithACodeAndSaysWhy(t *testing.T) {
 	}
 }
 
-func TestTextForPeopleIsCutBetweenCharacters(t *testing.T) {
+func TestErrorTextIsCutBetweenCharacters(t *testing.T) {
 	long := strings.Repeat("ä", dispatcherd.MaxErrorLength)
 	f, err := new(WorkerDecoder).Decode([]byte(`{"op":"fail","job":1,"attempt":1,"session":"s","error":"x` + long + `\u0000"}`))
 	require.Nil(t, err)
@@ -159,7 +159,7 @@ func TestCheckJSON(t *testing.T) {
 	}
 }
 
-func TestDecodedStringsOutliveTheBatchAndFramesDoNot(t *testing.T) {
+func TestDecodedStringsStayValidAfterTheBatch(t *testing.T) {
 	var d WorkerDecoder
 	line := []byte(`{"op":"done","job":1,"attempt":1,"session":"s","result":"keep"}`)
 	f, err := d.Decode(line)

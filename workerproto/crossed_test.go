@@ -104,7 +104,7 @@ func (g *gate) Close() error {
 	return g.Listener.Close()
 }
 
-func TestCrossedDescriptorsNeverMisdeliver(t *testing.T) {
+func TestJobsReachTheirWorkerDespiteReusedDescriptors(t *testing.T) {
 	cycles := 3000
 	if testing.Short() {
 		cycles = 300
@@ -164,9 +164,9 @@ func TestCrossedDescriptorsNeverMisdeliver(t *testing.T) {
 	t.Logf("%d cycles, descriptors crossed in %d of them, misdelivered: %d", cycles, crossed, wrong.Load())
 }
 
-// TestRawDescriptorsDoMisdeliver is the negative control: with numbers in the
+// TestDescriptorNumbersDeliverToTheWrongWorker is the negative control: with numbers in the
 // place of connections, as in the article, the job goes to the wrong worker.
-func TestRawDescriptorsDoMisdeliver(t *testing.T) {
+func TestDescriptorNumbersDeliverToTheWrongWorker(t *testing.T) {
 	const cycles = 100
 	path := filepath.Join(t.TempDir(), "raw.sock")
 	listener, err := syscall.Socket(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)

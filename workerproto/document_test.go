@@ -75,7 +75,7 @@ func TestTheDocumentListsEveryCodeAndWhetherItIsFatal(t *testing.T) {
 	require.Equal(t, codes, listed)
 }
 
-func TestTheDocumentKnowsTheDefaults(t *testing.T) {
+func TestDocumentStatesTheDefaults(t *testing.T) {
 	text := document(t)
 	l := Limits{}.WithDefaults()
 	require.Equal(t, 1048576, l.MaxFrame)

@@ -13,7 +13,7 @@ import (
 
 // A result that crosses ShuttingDown is not lost. The dispatcher waits for a limited
 // time, so on a loaded machine one try may lose it, but not each of five.
-func TestReportsThatCrossAShutDownCount(t *testing.T) {
+func TestReportsSentDuringAShutDownAreHandled(t *testing.T) {
 	for range 5 {
 		if reportCrossesAShutDown(t) {
 			return

@@ -158,7 +158,7 @@ func TestRefusedWorkerGetsOnlyTheError(t *testing.T) {
 	})
 }
 
-func TestAnsweringPingsKeepsASessionForEver(t *testing.T) {
+func TestSessionThatAnswersPingsStaysOpen(t *testing.T) {
 	bubble(t, Limits{}, func(h *recorder, conn net.Conn) {
 		c, err := Connect(context.Background(), conn, &Hello{Worker: "w"})
 		require.NoError(t, err)
@@ -173,7 +173,7 @@ func TestAnsweringPingsKeepsASessionForEver(t *testing.T) {
 	})
 }
 
-func TestHalfAFrameAndSilenceEndsTheSession(t *testing.T) {
+func TestSessionEndsAfterAnIncompleteFrame(t *testing.T) {
 	bubble(t, Limits{}, func(h *recorder, conn net.Conn) {
 		_, err := conn.Write([]byte(helloLine + "\n" + `{"op":"do`))
 		require.NoError(t, err)
@@ -184,7 +184,7 @@ func TestHalfAFrameAndSilenceEndsTheSession(t *testing.T) {
 	})
 }
 
-func TestAHelloByDripsIsTooLate(t *testing.T) {
+func TestSlowHelloEndsTheConnection(t *testing.T) {
 	bubble(t, Limits{}, func(h *recorder, conn net.Conn) {
 		got := readAll(conn)
 		began := time.Now()
@@ -200,7 +200,7 @@ func TestAHelloByDripsIsTooLate(t *testing.T) {
 	})
 }
 
-func TestAStoppedPeerWhoseBufferIsFullIsGivenUp(t *testing.T) {
+func TestPeerWithAFullBufferIsDisconnected(t *testing.T) {
 	bubble(t, Limits{}, func(h *recorder, conn net.Conn) {
 		_, err := conn.Write([]byte(helloLine + "\n")) // and never reads, not even the welcome
 		require.NoError(t, err)
@@ -211,7 +211,7 @@ func TestAStoppedPeerWhoseBufferIsFullIsGivenUp(t *testing.T) {
 	})
 }
 
-func TestAWorkerGivesASilentDispatcherUp(t *testing.T) {
+func TestWorkerDisconnectsFromASilentDispatcher(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		near, far := net.Pipe()
 		go func() {

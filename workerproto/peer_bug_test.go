@@ -37,7 +37,7 @@ func (a *acceptFailures) AcceptFailed(error) { a.n.Add(1) }
 // Reconnecting workers that use up all descriptors neither end the server nor make it
 // loop: it pauses, counts, and accepts connections when descriptors are free.
 // See docs/reliability-peers.md.
-func TestPeer_B23_NoDescriptorsLeftIsNoEnd(t *testing.T) {
+func TestPeer_B23_ServerSurvivesLackOfDescriptors(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "w.sock")
 	inner, err := Listen(path, 0o600)
 	require.NoError(t, err)

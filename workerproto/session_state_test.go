@@ -50,7 +50,7 @@ func TestVersionsMustOverlap(t *testing.T) {
 	}
 }
 
-func TestSlotsAreCheckedWholeOrNotAtAll(t *testing.T) {
+func TestInvalidSlotRejectsTheWholeFrame(t *testing.T) {
 	a := []string{"a"}
 	cases := map[string]struct {
 		add  []Slot

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-func TestDispatchersDivideTheSlotsOrBringAsMany(t *testing.T) {
+func TestStudyHasConstantAndProportionalSlotCounts(t *testing.T) {
 	s := study{window: 2 * time.Second}
 	points := s.companies([]int{1, 2, 4})
 	var slots, numbers [2][]int

@@ -8,7 +8,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/bench/internal/rig"
 )
 
-func TestAWindowDividesByTheJobsDoneInIt(t *testing.T) {
+func TestWindowFiguresAreDividedByTheJobsDone(t *testing.T) {
 	at := time.Now()
 	a := reading{at: at, metrics: rig.Metrics{`dispatcherd_jobs_total{event="done"}`: 100}}
 	b := reading{at: at.Add(2 * time.Second), postgres: 9 * time.Millisecond, daemon: 4 * time.Millisecond, workers: time.Millisecond,
@@ -19,7 +19,7 @@ func TestAWindowDividesByTheJobsDoneInIt(t *testing.T) {
 	}
 }
 
-func TestAQuantileIsTheUpperEndOfItsBucket(t *testing.T) {
+func TestQuantileIsTheUpperBoundOfItsBucket(t *testing.T) {
 	m := rig.Metrics{}
 	for le, n := range map[string]float64{"0.001": 50, "0.002": 98, "0.004": 99, "+Inf": 100} {
 		m[fmt.Sprintf(`dispatcherd_statement_duration_seconds_bucket{operation="claim",verdict="ok",le=%q}`, le)] = n

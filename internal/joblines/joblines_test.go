@@ -90,7 +90,7 @@ func TestNoReasonQuotesThePayload(t *testing.T) {
 	}
 }
 
-func TestGoodLinesInEveryDress(t *testing.T) {
+func TestValidLinesOfEveryFormAreAccepted(t *testing.T) {
 	input := "\xef\xbb\xbf{\"type\":\"bom\"}\r\n\n  \t\n{\"type\":\"spaces\"}  \n" +
 		`{"type":"full","priority":10,"payload":{"a":[1,"\ud83d\ude00 \\u0000"]},"run_at":"2026-01-31T08:00:00+01:00","max_attempts":3}` + "\n" +
 		`{"type":"nested","payload":{"type":1,"Type":[{"type":2,"type":"payload"}],"\\\"":3},"priority":1}` + "\n" +
@@ -116,16 +116,16 @@ func TestGoodLinesInEveryDress(t *testing.T) {
 	require.ErrorIs(t, lines.Next(), io.EOF)
 }
 
-func TestAnEndlessLineEndsTheReading(t *testing.T) {
+func TestTooLongLineEndsReading(t *testing.T) {
 	_, _, err := readAll(t, io.MultiReader(strings.NewReader("{\"type\":\"a\"}\n"), strings.NewReader(strings.Repeat("x", MaxLine+1))))
 	require.ErrorContains(t, err, "line 2 is longer than 16777216 bytes")
 	_, _, err = readAll(t, iotest.ErrReader(errors.New("disk on fire")))
 	require.EqualError(t, err, "reading line 1: disk on fire")
 }
 
-// TestWhatIsWrittenAsJSONComesBack: any job that keeps to the limits survives
+// TestJobSurvivesARoundTripThroughJSON: any job that keeps to the limits survives
 // the journey through a line of JSON.
-func TestWhatIsWrittenAsJSONComesBack(t *testing.T) {
+func TestJobSurvivesARoundTripThroughJSON(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		priority := dispatcherd.Priority(rapid.IntRange(0, 10).Draw(rt, "priority"))
 		text := rapid.String().Filter(func(s string) bool { return !strings.ContainsRune(s, 0) })
@@ -143,7 +143,7 @@ func TestWhatIsWrittenAsJSONComesBack(t *testing.T) {
 }
 
 // Parse alone sees what holds nothing: a reader of lines passes over it.
-func TestWhatIsEmptyIsToldToBe(t *testing.T) {
+func TestEmptyInputIsReportedAsEmpty(t *testing.T) {
 	for _, text := range []string{"", " ", "\r\n"} {
 		_, err := Parse([]byte(text))
 		require.EqualError(t, err, "it is empty; a job is a JSON object")
@@ -167,7 +167,7 @@ func FuzzParseJob(f *testing.F) {
 }
 
 // Up to a hundred reasons are held and told at once, whatever the lines hold.
-func TestReasonsAreShortHoweverLongTheLineIs(t *testing.T) {
+func TestReasonsAreShortForLinesOfAnyLength(t *testing.T) {
 	for _, line := range []string{
 		`{"type":"x","priority":` + strings.Repeat("9", 1<<20) + `}`,
 		`{"` + strings.Repeat("x", 1<<20) + `":1}`,

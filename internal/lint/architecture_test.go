@@ -37,7 +37,7 @@ func TestArchitectureNamesExistingFiles(t *testing.T) {
 	}
 }
 
-func TestRuleOnNamedFilesCanFail(t *testing.T) {
+func TestMissingPathsAreReported(t *testing.T) {
 	if got := missingPaths(filepath.Join("..", ".."), "see `actor/core.go` and `actor/nothing.go`"); !slices.Equal(got, []string{"actor/nothing.go"}) {
 		t.Errorf("found %q", got)
 	}

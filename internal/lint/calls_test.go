@@ -89,7 +89,7 @@ func bubbleHelpers(s source) map[string]bool {
 
 func TestNoTestSleeps(t *testing.T) { obey(t, checkSleep) }
 
-func TestTheRuleOnSleepCanFail(t *testing.T) {
+func TestSleepsOutsideBubblesAreRejected(t *testing.T) {
 	judge(t, checkSleep,
 		example{"a_test.go", `package p; import "time"; func f() { time.Sleep(1) }`, []string{"wait for the event"}},
 		example{"a_test.go", `package p; import "time"; var nap = time.Sleep`, []string{"wait for the event"}},
@@ -139,7 +139,7 @@ func isPlace(arg ast.Expr) bool {
 
 func TestOnlyTheCommandReadsTheEnvironment(t *testing.T) { obey(t, checkEnvironment) }
 
-func TestTheRuleOnTheEnvironmentCanFail(t *testing.T) {
+func TestEnvironmentReadsOutsideTheCommandAreRejected(t *testing.T) {
 	text := func(arg string) string { return `package p; import "os"; var x = os.Getenv(` + arg + `)` }
 	judge(t, checkEnvironment,
 		example{"claim/a.go", text(`"DATABASE_URL"`), []string{"os.Getenv outside cmd"}},
@@ -229,7 +229,7 @@ func checkPayload(s source) []string {
 
 func TestNoPayloadIsLogged(t *testing.T) { obey(t, checkPayload) }
 
-func TestTheRuleOnPayloadsCanFail(t *testing.T) {
+func TestLoggedPayloadsAreRejected(t *testing.T) {
 	text := func(call string) string {
 		return "package p\nimport (\"errors\"; \"fmt\"; \"go.uber.org/zap\")\nfunc f() { " + call + " }\n"
 	}

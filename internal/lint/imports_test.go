@@ -92,9 +92,9 @@ func checkParts(s source) []string {
 	return found
 }
 
-func TestThePartsOfTheCommandDependOneWay(t *testing.T) { obey(t, checkParts) }
+func TestCommandPackagesImportOnlyWhatTheTableAllows(t *testing.T) { obey(t, checkParts) }
 
-func TestTheRuleOnPartsCanFail(t *testing.T) {
+func TestForbiddenImportsBetweenCommandPackagesAreRejected(t *testing.T) {
 	text := func(part string) string { return fmt.Sprintf("package p; import %q", module+"/"+parts+part) }
 	judge(t, checkParts,
 		example{parts + "settings/a.go", text("console"), nil},
@@ -130,9 +130,9 @@ func checkImports(s source) []string {
 	return found
 }
 
-func TestPackagesImportOnlyWhatTheDesignAllows(t *testing.T) { obey(t, checkImports) }
+func TestPackagesImportOnlyWhatTheTableAllows(t *testing.T) { obey(t, checkImports) }
 
-func TestTheImportRuleCanFail(t *testing.T) {
+func TestForbiddenImportsAreRejected(t *testing.T) {
 	text := func(imports ...string) string {
 		return fmt.Sprintf("package p\nimport (%s)\n", `"`+strings.Join(imports, `"; "`)+`"`)
 	}
@@ -185,9 +185,9 @@ func checkHomes(s source) []string {
 	return found
 }
 
-func TestLibrariesStayWhereTheyBelong(t *testing.T) { obey(t, checkHomes) }
+func TestLibrariesAreImportedOnlyInTheirPackages(t *testing.T) { obey(t, checkHomes) }
 
-func TestTheRuleOnLibrariesCanFail(t *testing.T) {
+func TestLibrariesInOtherPackagesAreRejected(t *testing.T) {
 	judge(t, checkHomes,
 		example{"claim/a.go", `package p; import "go.uber.org/zap"`, []string{"small observer"}},
 		example{"claim/a_test.go", `package p; import "go.uber.org/zap/zapcore"`, []string{"small observer"}},

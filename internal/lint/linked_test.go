@@ -42,7 +42,7 @@ func TestTheDaemonLinksAtMost25Modules(t *testing.T) {
 // maxBinary bounds the daemon's program, in bytes, built as `make build` does.
 const maxBinary = 20_000_000
 
-func TestTheDaemonsProgramHasAtMost20MB(t *testing.T) {
+func TestDaemonBinaryHasAtMost20MB(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "dispatcherd")
 	build := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-ldflags", "-s -w", "-o", path, "./cmd/dispatcherd")
 	build.Dir, build.Env = root, append(os.Environ(), "CGO_ENABLED=0")
@@ -74,7 +74,7 @@ func TestTheDaemonLinksNoTestLibrary(t *testing.T) {
 	report(t, checkLinked(packages))
 }
 
-func TestTheRuleOnLinkingCanFail(t *testing.T) {
+func TestLinkedTestLibrariesAreRejected(t *testing.T) {
 	modules, packages := dependencies("fmt \n" + module + "/cmd/dispatcherd " + module + "\n" +
 		"github.com/stretchr/testify/require github.com/stretchr/testify\ngithub.com/stretchr/testify/assert github.com/stretchr/testify\n")
 	require.Equal(t, []string{"github.com/stretchr/testify"}, modules)
@@ -101,7 +101,7 @@ func TestGoModReplacesNothing(t *testing.T) {
 	report(t, checkReplace(string(text)))
 }
 
-func TestTheRuleOnReplaceCanFail(t *testing.T) {
+func TestReplaceDirectivesAreRejected(t *testing.T) {
 	require.Len(t, checkReplace("module m\nreplace a => ../a\n"), 1)
 	require.Len(t, checkReplace("module m\nreplace (\n\ta => ../a\n)\n"), 2)
 	require.Empty(t, checkReplace("module m\n\nrequire a v1.0.0 // replaceable\n"))

@@ -120,7 +120,7 @@ func builds(s source) bool {
 	return true
 }
 
-func TestTheRuleOnMapOrderCanFail(t *testing.T) {
+func TestLoopsOverMapsAreRejected(t *testing.T) {
 	check := func(s source) []string {
 		info, err := typed("p", []source{s}, exports(t, "maps"))
 		require.NoError(t, err)

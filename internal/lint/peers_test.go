@@ -85,7 +85,7 @@ func TestEveryFaultOfOtherQueuesHasItsTest(t *testing.T) {
 	report(t, checkPeers(string(table), peerTests(all)))
 }
 
-func TestTheRuleOnFaultsOfOtherQueuesCanFail(t *testing.T) {
+func TestFaultsWithoutATestAreRejected(t *testing.T) {
 	var b strings.Builder
 	for n := 3; n <= peerFaults; n++ {
 		fmt.Fprintf(&b, "| B%02d | x | y | cannot exist here: nothing leads | |\n", n)

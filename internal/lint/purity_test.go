@@ -50,9 +50,9 @@ func checkPureImports(s source) []string {
 	return found
 }
 
-func TestPurePackagesImportNothingThatActs(t *testing.T) { obey(t, checkPureImports) }
+func TestPurePackagesImportNothingImpure(t *testing.T) { obey(t, checkPureImports) }
 
-func TestTheRuleOnPureImportsCanFail(t *testing.T) {
+func TestImpureImportsAreRejected(t *testing.T) {
 	judge(t, checkPureImports,
 		example{"actor/core.go", `package p; import "sync"`, []string{`imports "sync"`}},
 		example{"actor/actor.go", `package p; import ("context"; "sync/atomic")`, []string{`imports "sync/atomic"`}},
@@ -95,7 +95,7 @@ func checkPureCalls(s source) []string {
 
 func TestPurePackagesUseNoClockAndNoGlobalRandomSource(t *testing.T) { obey(t, checkPureCalls) }
 
-func TestTheRuleOnClockAndRandomSourceCanFail(t *testing.T) {
+func TestClockAndGlobalRandomSourceAreRejected(t *testing.T) {
 	judge(t, checkPureCalls,
 		example{"actor/core.go", `package p; import "time"; var x = time.Now()`, []string{"time.Now"}},
 		example{"actor/core.go", `package p; import "time"; var now = time.Now`, []string{"time.Now"}},
@@ -137,7 +137,7 @@ func checkConcurrency(s source) []string {
 
 func TestTheCoreHasNoGoroutineAndNoChannel(t *testing.T) { obey(t, checkConcurrency) }
 
-func TestTheRuleOnConcurrencyCanFail(t *testing.T) {
+func TestConcurrencyInTheCoreIsRejected(t *testing.T) {
 	text := `package p; func f(c chan int) { go f(c); c <- 1; <-c; select {} }`
 	all := []string{"a channel", "a go statement", "a send", "a receive", "a select"}
 	judge(t, checkConcurrency,
@@ -178,9 +178,9 @@ func checkLoop(s source) []string {
 	return found
 }
 
-func TestTheLoopIsShortAndItsCasesHandOver(t *testing.T) { obey(t, checkLoop) }
+func TestLoopAndItsCasesAreShort(t *testing.T) { obey(t, checkLoop) }
 
-func TestTheRuleOnTheLoopCanFail(t *testing.T) {
+func TestLongLoopsAndLongCasesAreRejected(t *testing.T) {
 	body := func(n int) string {
 		return "package p\nfunc f(c chan int) {\nselect {\ncase <-c:\n" + strings.Repeat("f(c)\n", n) + "default:\n}\n" + strings.Repeat("\n", 30) + "}\n"
 	}

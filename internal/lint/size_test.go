@@ -46,7 +46,7 @@ func checkSizes(s source) []string {
 
 func TestFunctionsAndFilesAreShort(t *testing.T) { obey(t, checkSizes) }
 
-func TestTheRuleOnSizesCanFail(t *testing.T) {
+func TestLongFunctionsAndFilesAreRejected(t *testing.T) {
 	text := func(lines int) string { return "package p\nfunc long() {" + strings.Repeat("\n", lines-1) + "}\n" }
 	judge(t, checkSizes,
 		example{"actor/a.go", text(70), nil},
@@ -78,7 +78,7 @@ func TestNineOfTenFunctionsHaveAtMost30Lines(t *testing.T) {
 	require.LessOrEqual(t, p90(all), maxP90, "lines of a function, 90th percentile: shorten the longest ones")
 }
 
-func TestTheMeasureOfNineInTenCountsRight(t *testing.T) {
+func TestNineOfTenFunctionsDoNotExceedP90(t *testing.T) {
 	var text strings.Builder
 	text.WriteString("package p\n")
 	for i := range 10 {
@@ -100,9 +100,9 @@ func checkFileName(s source) []string {
 	return nil
 }
 
-func TestFilesAreNamedForTheirConcept(t *testing.T) { obey(t, checkFileName) }
+func TestFilesAreNamedAfterTheirConcept(t *testing.T) { obey(t, checkFileName) }
 
-func TestTheRuleOnFileNamesCanFail(t *testing.T) {
+func TestMeaninglessFileNamesAreRejected(t *testing.T) {
 	judge(t, checkFileName,
 		example{"actor/types.go", "package p", []string{`"types"`}},
 		example{"actor/helpers_test.go", "package p", []string{`"helpers"`}},

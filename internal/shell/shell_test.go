@@ -39,7 +39,7 @@ func TestHeartbeatPublishesCapacityUntilTheDispatcherStops(t *testing.T) {
 	require.Equal(t, map[string]int{}, l.BeginHeartbeat(1, c))
 }
 
-func TestCoreIsToldOfEachLossAndReturnOfTheLeaseOnce(t *testing.T) {
+func TestCoreGetsOneEventForEachLossAndReturnOfTheLease(t *testing.T) {
 	l, c := newLease(0), core(0)
 	found, lost := contract.HeartbeatResult{}, contract.HeartbeatResult{LeaseLost: true}
 	capacity := actor.ClusterCapacity{}
@@ -56,7 +56,7 @@ func TestCoreIsToldOfEachLossAndReturnOfTheLeaseOnce(t *testing.T) {
 	require.True(t, l.Trusted(20*time.Second), "it counts from the beginning of the Join")
 }
 
-func TestAnswerWithoutALeaseIsAnUnknownOutcome(t *testing.T) {
+func TestClaimAnsweredWithoutALeaseIsAnUnknownOutcome(t *testing.T) {
 	l := newLease(0)
 	won := contract.ClaimResult{Verdict: contract.OK, Won: []contract.Won{{ID: 1}}}
 	adopted := contract.AdoptResult{Verdict: contract.OK}
@@ -68,7 +68,7 @@ func TestAnswerWithoutALeaseIsAnUnknownOutcome(t *testing.T) {
 	require.Equal(t, refused, l.Claimed(length, refused), "nothing was taken, whatever the lease is")
 }
 
-func TestHeartbeatTellsOfReleasedRowsFirst(t *testing.T) {
+func TestHeartbeatReportsReleasedRowsFirst(t *testing.T) {
 	l := newLease(0)
 	r := contract.HeartbeatResult{OtherCapacity: map[string]int{"pdf": 3}, Released: 1, Cancels: []dispatcherd.JobID{7}}
 	require.Equal(t, []actor.Event{actor.Notified{}, actor.ClusterCapacity{Capacity: r.OtherCapacity}, actor.CancelRequested{Jobs: r.Cancels}},

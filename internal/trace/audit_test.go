@@ -23,7 +23,7 @@ func free(job, slot int64) Fact         { return Fact{Kind: SlotFreed, Job: job,
 func end(job int64) Fact                { return Fact{Kind: JobEnded, Job: job} }
 func about(k FactKind, slot int64) Fact { return Fact{Kind: k, Slot: slot} }
 
-func TestTheAuditorCounts(t *testing.T) {
+func TestAuditorCountsEveryViolation(t *testing.T) {
 	for name, c := range map[string]struct {
 		facts []Fact
 		want  Findings

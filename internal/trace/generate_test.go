@@ -21,7 +21,7 @@ func generated(t *testing.T, o GenerateOptions) *Trace {
 
 // If this hash changes, so does what `make demo` runs; the figures in
 // docs/traces.md must then be measured again.
-func TestTheGeneratedWorkloadIsTheSameEverywhere(t *testing.T) {
+func TestGeneratedWorkloadIsTheSameOnEverySystem(t *testing.T) {
 	dir := t.TempDir()
 	require.NoError(t, generated(t, DefaultGenerateOptions()).Write(dir))
 	hash := sha256.New()
@@ -33,7 +33,7 @@ func TestTheGeneratedWorkloadIsTheSameEverywhere(t *testing.T) {
 	require.Equal(t, "558264c023efb231033df074c2f2fa2256cb54b00baed83612f4df2677da26d7", hex.EncodeToString(hash.Sum(nil)))
 }
 
-func TestTheGeneratedWorkloadIsWhatItClaims(t *testing.T) {
+func TestGeneratedWorkloadHasTheDocumentedProportions(t *testing.T) {
 	o := DefaultGenerateOptions()
 	g := generated(t, o)
 	require.GreaterOrEqual(t, len(g.Jobs), 5000)
@@ -86,7 +86,7 @@ func TestEveryGeneratedJobRuns(t *testing.T) {
 	}
 }
 
-func TestGenerateRefusesNonsense(t *testing.T) {
+func TestGenerateRejectsInvalidOptions(t *testing.T) {
 	for _, o := range []GenerateOptions{
 		{Calls: 0, Agents: 27, Workers: 1, Load: 80},
 		{Calls: 1, Batch: -1, Agents: 27, Workers: 1, Load: 80},

@@ -48,7 +48,7 @@ func TestLoadOrdersWhatItReads(t *testing.T) {
 	}, loaded)
 }
 
-func TestWhatIsWrittenIsReadBack(t *testing.T) {
+func TestTraceSurvivesWriteAndLoad(t *testing.T) {
 	for name, events := range map[string]string{"slots come and go": goodEvents, "slots stay": ""} {
 		t.Run(name, func(t *testing.T) {
 			slots := strings.ReplaceAll(goodSlots, "w-b", "\"a \"\"quoted\"\", name \"")
@@ -65,7 +65,7 @@ func TestWhatIsWrittenIsReadBack(t *testing.T) {
 }
 
 // Each case replaces one text in one file and names what the error must say.
-func TestLoadSaysWhereAndWhatIsWrong(t *testing.T) {
+func TestErrorOfLoadNamesThePlaceAndTheDefect(t *testing.T) {
 	for _, c := range []struct{ file, old, new, want string }{
 		{jobsFile, "7,2144.25,pdf,10", "7,2144.25,pdf,11", `jobs.csv line 2, column 15: priority is "11", allowed: an integer from 0 to 10`},
 		{jobsFile, "7,2144.25", "7,-1", `jobs.csv line 2, column 3: arrival_seconds is "-1", allowed: seconds as digits`},
@@ -116,7 +116,7 @@ func TestLoadNeedsJobsAndSlots(t *testing.T) {
 	require.ErrorContains(t, err, "slots.csv is empty, its first line must be slot_id,worker,types")
 }
 
-func TestASchedulePassesThroughItsFile(t *testing.T) {
+func TestScheduleSurvivesWriteAndLoad(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "schedule.csv")
 	want := []Placement{{Job: 1, StartMS: 24_943_000, Slot: 15}, {Job: 2, StartMS: 7, Slot: 1}}
 	f, err := os.Create(path)

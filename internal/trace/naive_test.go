@@ -38,7 +38,7 @@ func realTrace(t *testing.T, name string) (*Trace, []Placement) {
 	return loaded, want
 }
 
-func TestTheNaiveScheduleIsTheExpectedOneOnRealTraces(t *testing.T) {
+func TestNaiveScheduleEqualsTheExpectedOneOnRealTraces(t *testing.T) {
 	for name, lines := range map[string]int{"bank_january": 26_772, "openb33": 7_169} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -31,7 +31,7 @@ func small() *Trace {
 
 // Job 1 starts at once on 1; job 2 waits 8 s for slot 2; job 3 starts at once
 // and keeps slot 2 busy for 5 s after its drain; job 4 waits 10 s for its return.
-func TestTheReportCanBeWorkedOutByHand(t *testing.T) {
+func TestReportOfASmallTraceIsExact(t *testing.T) {
 	tr := small()
 	require.NoError(t, tr.Check())
 	ps := Naive(tr, articleWeights())

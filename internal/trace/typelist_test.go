@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestAListOfTypesIsReadAsItWasMeant(t *testing.T) {
+func TestListOfTypesIsSplitAndJoined(t *testing.T) {
 	for text, types := range map[string][]string{
 		`pdf`:         {"pdf"},
 		`excel|pdf`:   {"excel", "pdf"},
@@ -24,7 +24,7 @@ func TestAListOfTypesIsReadAsItWasMeant(t *testing.T) {
 	}
 }
 
-func TestEveryListOfTypesComesBack(t *testing.T) {
+func TestListOfTypesSurvivesARoundTrip(t *testing.T) {
 	rng := rand.New(rand.NewPCG(7, 7))
 	for range 20_000 {
 		types := make([]string, 1+rng.IntN(4))

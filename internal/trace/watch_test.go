@@ -35,7 +35,7 @@ func claimOf(jobs ...dispatcherd.JobID) []actor.Effect {
 	return []actor.Effect{&actor.Claim{Request: &contract.ClaimRequest{IDs: jobs}}}
 }
 
-func TestTheWatchCounts(t *testing.T) {
+func TestWatchCountsEveryViolation(t *testing.T) {
 	slots := actor.Registered{Session: 1, Slots: []dispatcherd.Slot{
 		{ID: 1, Number: 10, Types: []string{"pdf"}},
 		{ID: 2, Number: 20, Types: []string{"excel", "pdf"}},

@@ -99,13 +99,13 @@ func hearNothing(t *testing.T, c net.Conn) {
 	}
 }
 
-func TestWhatIsNotHeldPasses(t *testing.T) {
+func TestProxyForwardsTCP(t *testing.T) {
 	_, c, _ := through(t)
 	say(t, c, "hello")
 	hear(t, c, "hello")
 }
 
-func TestUnixSocketsPassToo(t *testing.T) {
+func TestProxyForwardsUnixSockets(t *testing.T) {
 	dir := t.TempDir()
 	server, _ := echo(t, "unix", filepath.Join(dir, "s"), 0)
 	p, err := Listen("unix", filepath.Join(dir, "p"), "unix", server)
@@ -122,7 +122,7 @@ func TestUnixSocketsPassToo(t *testing.T) {
 	hear(t, c, "hello")
 }
 
-func TestEitherDirectionCanBeHeldAndComesLater(t *testing.T) {
+func TestHeldBytesArriveAfterTheHold(t *testing.T) {
 	for _, r := range []Rules{{HoldUp: true}, {HoldDown: true}} {
 		p, c, _ := through(t)
 		p.Set(r)
@@ -133,7 +133,7 @@ func TestEitherDirectionCanBeHeldAndComesLater(t *testing.T) {
 	}
 }
 
-func TestDelayDelays(t *testing.T) {
+func TestDelayAppliesToBothDirections(t *testing.T) {
 	p, c, _ := through(t)
 	p.Set(Rules{Delay: 50 * time.Millisecond})
 	begun := time.Now()
@@ -144,7 +144,7 @@ func TestDelayDelays(t *testing.T) {
 	}
 }
 
-func TestACutEndsBothSides(t *testing.T) {
+func TestCutEndsBothConnections(t *testing.T) {
 	p, c, ends := through(t)
 	say(t, c, "x")
 	hear(t, c, "x")
@@ -156,7 +156,7 @@ func TestACutEndsBothSides(t *testing.T) {
 	await(t, ends)
 }
 
-func TestAResetIsAnError(t *testing.T) {
+func TestClientReadsAResetAsAnError(t *testing.T) {
 	p, c, _ := through(t)
 	say(t, c, "x")
 	hear(t, c, "x")
@@ -167,7 +167,7 @@ func TestAResetIsAnError(t *testing.T) {
 	}
 }
 
-func TestHalfOpenEndsTheServerOnly(t *testing.T) {
+func TestHalfOpenClosesOnlyTheServersConnection(t *testing.T) {
 	p, c, ends := through(t)
 	say(t, c, "x")
 	hear(t, c, "x")
@@ -177,7 +177,7 @@ func TestHalfOpenEndsTheServerOnly(t *testing.T) {
 	hearNothing(t, c)
 }
 
-func TestARefusedConnectionEndsAtOnce(t *testing.T) {
+func TestRefusedConnectionEndsAtOnce(t *testing.T) {
 	p, _, _ := through(t)
 	p.Set(Rules{Refuse: true})
 	c, err := net.Dial("tcp", p.Addr().String())
@@ -203,7 +203,7 @@ func message(kind byte, body string) string {
 
 // The echo answers with what it was asked, so a request that carries the
 // server's ReadyForQuery brings its own answer.
-func TestTheAnswerOfANamedStatementIsLostAndNoOther(t *testing.T) {
+func TestOnlyTheAnswerOfTheNamedStatementIsLost(t *testing.T) {
 	for _, lossy := range []string{message(bind, "\x00claim\x00"), message(query, "claim\x00")} {
 		loseOne(t, lossy)
 	}

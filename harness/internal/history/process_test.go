@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-func TestWhatIsWrittenIsRead(t *testing.T) {
+func TestWrittenHistoryIsReadBack(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "log")
 	offers := map[int32][]string{0: {"pdf"}, 1: {"excel", "pdf"}}
 	j, err := CreateLog(path, "w0", offers)
@@ -39,7 +39,7 @@ func TestWhatIsWrittenIsRead(t *testing.T) {
 	}
 }
 
-func TestALogIsNeverContinued(t *testing.T) {
+func TestExistingLogIsNotAppendedTo(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "log")
 	if _, err := CreateLog(path, "w0", nil); err != nil {
 		t.Fatal(err)
@@ -49,7 +49,7 @@ func TestALogIsNeverContinued(t *testing.T) {
 	}
 }
 
-func TestNonsenseInALogIsAnError(t *testing.T) {
+func TestInvalidLineOfALogIsAnError(t *testing.T) {
 	for _, text := range []string{"hello\n", "start 1 2\n", "end 1 2 3 ok\n"} {
 		path := filepath.Join(t.TempDir(), "log")
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
@@ -61,7 +61,7 @@ func TestNonsenseInALogIsAnError(t *testing.T) {
 	}
 }
 
-func TestAnErrorNamesItsAttempt(t *testing.T) {
+func TestPlannedErrorNamesItsAttempt(t *testing.T) {
 	if n, ok := PlannedAttempt(PlannedError(12)); n != 12 || !ok {
 		t.Errorf("got %d, %v", n, ok)
 	}

@@ -21,13 +21,13 @@ func called() *history.History {
 	}
 }
 
-func TestAnHonestAnswerPasses(t *testing.T) {
+func TestCorrectAnswerPasses(t *testing.T) {
 	if r := Judge(called()); r.Violations() != 0 || r.Twice != 0 || r.Executions != 1 {
 		t.Errorf("%+v", r)
 	}
 }
 
-func TestEveryLieIsFound(t *testing.T) {
+func TestEveryWrongAnswerIsReported(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		spoil func(c *history.Call)
@@ -53,7 +53,7 @@ func TestEveryLieIsFound(t *testing.T) {
 	}
 }
 
-func TestARefusalWithAReasonIsHonest(t *testing.T) {
+func TestRefusalWithAReasonPasses(t *testing.T) {
 	for _, spoil := range []func(c *history.Call){
 		func(c *history.Call) { c.Status, c.RetryAfter = 503, true },
 		func(c *history.Call) { c.Status, c.Problem = 503, "urn:dispatcherd:problem:no-slot-supports-type" },
@@ -70,7 +70,7 @@ func TestARefusalWithAReasonIsHonest(t *testing.T) {
 	}
 }
 
-func TestARequestThatRunsTwiceAtOnceIsCounted(t *testing.T) {
+func TestRequestThatRunsTwiceAtTheSameTimeIsCounted(t *testing.T) {
 	h := called()
 	h.Processes[0].Runs = append(h.Processes[0].Runs, history.Execution{Job: -7, Attempt: 1, Slot: 1, Type: "pdf", N: 5, Start: 3 * second / 2, End: 2 * second})
 	if r := Judge(h); r.Twice != 1 {

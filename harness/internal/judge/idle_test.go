@@ -27,7 +27,7 @@ func waiting() *history.History {
 	}
 }
 
-func TestAJobThatWaitsBesideAnIdleSlotIsStuck(t *testing.T) {
+func TestJobThatWaitsWhileACompatibleSlotIsIdleIsStuck(t *testing.T) {
 	const bound = 15 * time.Second
 	for _, c := range []struct {
 		name  string
@@ -70,7 +70,7 @@ func TestAJobThatWaitsBesideAnIdleSlotIsStuck(t *testing.T) {
 	}
 }
 
-func TestAStartAfterTheEndOfItsAttemptIsLate(t *testing.T) {
+func TestStartAfterTheEndOfItsAttemptIsLate(t *testing.T) {
 	h := clean()
 	h.Processes[1].Runs[0].Attempt = 1
 	if r := Judge(h); r.Late != 1 {

@@ -45,7 +45,7 @@ func clean() *history.History {
 	}
 }
 
-func TestACleanHistoryPasses(t *testing.T) {
+func TestCorrectHistoryPasses(t *testing.T) {
 	r := Judge(clean())
 	if r.Violations() != 0 || r.Jobs != 2 || r.Executions != 3 || r.Twice != 0 || r.Unknown != 1 || r.Crashes != 1 || r.Failures != 1 {
 		t.Errorf("%+v", r)
@@ -53,7 +53,7 @@ func TestACleanHistoryPasses(t *testing.T) {
 }
 
 // Every way to break a promise is found, and found as what it is.
-func TestEveryViolationIsFound(t *testing.T) {
+func TestEveryViolationIsReported(t *testing.T) {
 	type h = history.History
 	for _, c := range []struct {
 		name  string
@@ -108,7 +108,7 @@ func overlaps(r *Report) int   { return r.Overlaps }
 func illegal(r *Report) int    { return r.Illegal }
 func disorder(r *Report) int   { return r.Disorder }
 
-func TestAnAdoptedAttemptGoesOn(t *testing.T) {
+func TestAdoptedAttemptContinues(t *testing.T) {
 	h := clean()
 	h.Changes = slices.Insert(h.Changes, 6, history.Change{At: 8 * second, Job: 1, Kind: history.Adopted, Attempt: 2, Dispatcher: 3})
 	h.Changes[7].Dispatcher = 3 // whose job it is now
@@ -128,7 +128,7 @@ func TestLostDispatcherMayEndUnreleasedJob(t *testing.T) {
 	}
 }
 
-func TestAnUnansweredCommitMayHaveHappened(t *testing.T) {
+func TestCommitWithoutAnswerMayHaveHappened(t *testing.T) {
 	h := clean()
 	for _, n := range []int64{14, 15} {
 		id := n - 10

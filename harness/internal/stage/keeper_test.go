@@ -32,7 +32,7 @@ func parts(t *testing.T, changed <-chan struct{}) {
 	}
 }
 
-func TestWhatIsKilledComesBackAndIsRemembered(t *testing.T) {
+func TestKilledProcessIsRestartedAndRecorded(t *testing.T) {
 	k := keepSleep(t)
 	changed := k.Signal(0)
 	pid, at := k.Kill()
@@ -53,7 +53,7 @@ func TestWhatIsKilledComesBackAndIsRemembered(t *testing.T) {
 	}
 }
 
-func TestStoppedIsStopped(t *testing.T) {
+func TestStopEndsAProcessSuspendedBySIGSTOP(t *testing.T) {
 	k := keepSleep(t)
 	k.Signal(syscall.SIGSTOP) // even then
 	k.Stop(patience)
@@ -66,7 +66,7 @@ func TestStoppedIsStopped(t *testing.T) {
 	}
 }
 
-func TestDeadlocksAreCountedInWhateverPiecesTheLogComes(t *testing.T) {
+func TestDeadlocksAreCountedAcrossWrites(t *testing.T) {
 	f, err := os.Create(filepath.Join(t.TempDir(), "log"))
 	if err != nil {
 		t.Fatal(err)

@@ -9,7 +9,7 @@ import (
 )
 
 // A change of a statement that a control alters must change the control as well.
-func TestEveryControlStillFitsTheSource(t *testing.T) {
+func TestEveryControlMatchesTheSource(t *testing.T) {
 	root, err := stage.ProductDir(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -34,7 +34,7 @@ func TestEveryControlStillFitsTheSource(t *testing.T) {
 	}
 }
 
-func TestAControlThatDoesNotFitIsAnError(t *testing.T) {
+func TestControlThatDoesNotMatchIsAnError(t *testing.T) {
 	root, err := stage.ProductDir(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -45,7 +45,7 @@ func TestAControlThatDoesNotFitIsAnError(t *testing.T) {
 	}
 }
 
-func TestTrialsHaveNamesOfTheirOwn(t *testing.T) {
+func TestTrialNamesAreUnique(t *testing.T) {
 	seen := map[string]bool{}
 	all := append(All(), Smoke()...)
 	for _, c := range Controls() {

@@ -8,7 +8,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-func TestEditsIsADistance(t *testing.T) {
+func TestEditsIsAMetric(t *testing.T) {
 	word := rapid.StringMatching(`[ab-]{0,6}`)
 	rapid.Check(t, func(rt *rapid.T) {
 		a, b, c := word.Draw(rt, "a"), word.Draw(rt, "b"), word.Draw(rt, "c")
