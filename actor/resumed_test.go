@@ -144,7 +144,7 @@ func (h *history) fingerprintOf(s dispatcherd.SessionID) contract.Fingerprint {
 	return contract.Fingerprint(1_000_000*int(s) + 1)
 }
 
-// resumed continues an adopted execution on its slot, in the reference as well.
+// resumed continues an adopted execution in the table and in the reference.
 func (h *history) resumed(e *Resume) {
 	slot := h.offered[e.Slot]
 	r := h.table.rows[e.Job]

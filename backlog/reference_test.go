@@ -10,7 +10,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
-// settle polls and answers every read at once, until the backlog wants no more.
+// settle polls and answers reads at once until the backlog requests no more.
 func (w *world) settle() {
 	w.b.PollNow()
 	for rounds := 0; w.send() > 0; rounds++ {
@@ -21,7 +21,8 @@ func (w *world) settle() {
 	}
 }
 
-// head returns the first row of a lane that is due and not in hand, by the table.
+// head returns the first row of a lane that is due and not in hand, according
+// to the table.
 func (w *world) head(r Lane) (first contract.Key, ok bool) {
 	for _, x := range w.rows {
 		if x.pending && w.typeOf(x.typ) == r.Type && x.priority == r.Priority && x.key.RunAt <= w.dbNow() &&
@@ -56,9 +57,10 @@ func (w *world) checkHeads() {
 	}
 }
 
-// TestHeadsAreThoseOfTheTableAsOfTheLastRead compares all heads with those of a naive
-// table after random changes, each followed by a poll: with full and backfill scans,
-// small answers, shares that change, and a database clock that jumps.
+// TestHeadsAreThoseOfTheTableAsOfTheLastRead compares all heads with those of a
+// naive table. It makes random changes, each followed by a poll: with full and
+// backfill scans, short answers, changing shares, and a database clock that
+// jumps.
 func TestHeadsAreThoseOfTheTableAsOfTheLastRead(t *testing.T) {
 	seeds := 60
 	if testing.Short() {
@@ -99,8 +101,8 @@ func TestHeadsAreThoseOfTheTableAsOfTheLastRead(t *testing.T) {
 	}
 }
 
-// step lets some time pass and does something at random; reads go on meanwhile, and
-// read the table long before they are answered.
+// step advances the time and performs a random action. Reads continue
+// meanwhile, and many read the table long before they are answered.
 func (w *world) step(inserting bool) {
 	known := w.candidates()
 	w.act(inserting)
@@ -120,8 +122,8 @@ func (w *world) candidates() map[Lane][]contract.Key {
 	return all
 }
 
-// checkKnown requires that no row passes one that was a candidate: that is still one, or
-// the head of its lane is an upper bound before it.
+// checkKnown requires that no earlier candidate is forgotten: it is still a
+// candidate, or the head of its lane is an upper bound that ranks before it.
 func (w *world) checkKnown(known map[Lane][]contract.Key) {
 	for lane, keys := range known {
 		s := w.b.State(lane)
@@ -132,7 +134,7 @@ func (w *world) checkKnown(known map[Lane][]contract.Key) {
 			}
 			switch {
 			case len(s.Keys) > 0:
-				require.False(w.t, k.Less(s.Keys[0]), "lane %v: %v is passed by %v", lane, k, s.Keys[0])
+				require.False(w.t, k.Less(s.Keys[0]), "lane %v: %v is overtaken by %v", lane, k, s.Keys[0])
 			default:
 				require.True(w.t, s.More && s.Cursor.Less(k), "lane %v: %v is forgotten", lane, k)
 			}
@@ -178,19 +180,20 @@ func (w *world) act(inserting bool) {
 	}
 }
 
-// checkWake requires that the backlog does not sleep while it wants to read.
+// checkWake requires that the backlog wakes for its next read if no read is in
+// flight.
 func (w *world) checkWake() {
 	wake := w.b.Wake(false)
 	if len(w.reads) > 0 {
 		return
 	}
-	require.LessOrEqual(w.t, wake, w.now.After(maxBackfillPause), "some read is always due")
+	require.LessOrEqual(w.t, wake, w.now.After(maxBackfillPause), "the backlog must wake for its next read")
 	require.Greater(w.t, wake, w.now-1)
 }
 
-// TestNoRowIsLost takes rows while reads are answered late or refused, and attempts end
-// in every way. Every row is taken in the end, whether or not the table is notified of,
-// and without another dispatcher no row is offered that is not pending.
+// TestNoRowIsLost takes rows while reads are answered late or refused and
+// attempts end in every way. In the end every row is taken, with or without
+// notifications. Without another dispatcher only pending rows are offered.
 func TestNoRowIsLost(t *testing.T) {
 	seeds := 48
 	if testing.Short() {
@@ -215,8 +218,8 @@ func TestNoRowIsLost(t *testing.T) {
 	}
 }
 
-// TestLostClaimsDelayNoRow takes rows in competition with another dispatcher, which
-// takes rows at random, and gives some of them back.
+// TestLostClaimsDelayNoRow takes rows while another dispatcher takes rows at
+// random and releases some of them.
 func TestLostClaimsDelayNoRow(t *testing.T) {
 	lost := 0
 	for seed := range 16 {

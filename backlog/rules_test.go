@@ -52,8 +52,9 @@ func (w *world) add(typ string, key contract.Key) {
 	w.rows[key.ID] = &row{key: key, typ: typ, pending: true}
 }
 
-// The pause after slow backfill scans is 50 times their duration from the second slow
-// one on, at most maxBackfillPause, and at most five polls if fetches are slow as well.
+// From the second slow backfill scan on, the pause after a scan is 50 times its
+// duration, but at most maxBackfillPause, and at most five polls if fetches are
+// slow as well.
 func TestPauseAfterSlowScansIsBounded(t *testing.T) {
 	const polls = 5_000
 	longest := millis(maxBackfillPause)
@@ -93,7 +94,7 @@ func TestPauseAfterSlowScansIsBounded(t *testing.T) {
 				w.at(w.now + 50)
 				w.b.SetSlow(true)
 				w.b.RowsMayHaveCome()
-				w.b.types[0].local[1].scanned = 0 // some lane is read from its cursor meanwhile
+				w.b.types[0].local[1].scanned = 0 // some lane is read from its cursor in between
 				w.send()
 				w.at(w.now + c.fetch)
 				for len(w.reads) > 1 {
@@ -110,7 +111,6 @@ func TestPauseAfterSlowScansIsBounded(t *testing.T) {
 	}
 }
 
-// A scan reads up to the row at a cursor, that row included, whatever its id is.
 func TestScanIncludesTheRowAtTheCursor(t *testing.T) {
 	for _, k := range []contract.Key{{RunAt: 5, ID: 1}, {RunAt: 5, ID: math.MaxInt64 - 1}, {RunAt: 5, ID: math.MaxInt64}} {
 		require.True(t, k.Less(after(k)), "%v", k)
@@ -118,9 +118,10 @@ func TestScanIncludesTheRowAtTheCursor(t *testing.T) {
 	}
 }
 
-// A type with idle capacity skips the first non-local rows, which their owner is about
-// to claim, but not a row that would be passed by one that came later by more than the
-// penalty: the overtaking window of a shared type is longer by that, and by nothing else.
+// A type with idle capacity leaves the first non-local rows to their owner,
+// which is about to claim them. It does not leave a row that a much later row
+// would then overtake: a difference of more than the penalty would exceed the
+// overtaking window of shared types.
 func TestRowsLeftToTheirOwnerAreNotPassedByMuchLaterRows(t *testing.T) {
 	w := small(t, 1, nil)
 	rows := func(apart time.Duration) (list []contract.Candidate) {
@@ -131,7 +132,7 @@ func TestRowsLeftToTheirOwnerAreNotPassedByMuchLaterRows(t *testing.T) {
 	}
 	penalty := w.b.cfg.Penalty
 	for apart, left := range map[time.Duration]int{
-		penalty / 100: 9, // all but one, for which there is a slot
+		penalty / 100: 9, // all rows but one, for which there is a slot
 		penalty / 4:   4,
 		penalty:       1,
 		penalty + 1e6: 0,
@@ -140,7 +141,8 @@ func TestRowsLeftToTheirOwnerAreNotPassedByMuchLaterRows(t *testing.T) {
 	}
 }
 
-// Lanes that always run low leave room for the round of all lanes.
+// Lanes that always run low leave room in each fetch for the round of all
+// lanes.
 func TestLowLanesLeaveRoomForTheRound(t *testing.T) {
 	w := small(t, 2, func(c *Config) { c.LanesPerFetch = 4 })
 	for p := range dispatcherd.MaxPriority + 1 {
@@ -155,8 +157,9 @@ func TestLowLanesLeaveRoomForTheRound(t *testing.T) {
 	require.Equal(t, map[string]int{"a": 2, "b": 2}, names)
 }
 
-// A batch that is discarded while a full scan of its lane is in flight is read anew: the
-// answer is about a batch that does not exist any more.
+// If a batch is discarded while a full scan of its lane is in flight, the lane
+// is read again, because the answer would be merged into a batch that no longer
+// exists.
 func TestScanOfADiscardedBatchIsNotMerged(t *testing.T) {
 	w := small(t, 1, func(c *Config) { c.LostPerBatch = 1 })
 	for id := range dispatcherd.JobID(3) {
@@ -171,15 +174,15 @@ func TestScanOfADiscardedBatchIsNotMerged(t *testing.T) {
 	key, bound, ok := w.b.Head(lane)
 	require.Equal(t, contract.Key{RunAt: 1, ID: 1}, key)
 	require.True(t, bound)
-	require.True(t, ok, "the answer is awaited")
+	require.True(t, ok, "decisions wait for the answer of the scan")
 	w.answer(0, contract.OK)
 	require.Zero(t, w.b.Cached(), "the answer is not merged")
 	require.Equal(t, 1, w.send())
 	require.Zero(t, w.reads[0].request.Lanes[0].After, "the lane is read from its beginning")
 }
 
-// A decision waits for a fetch as long as Config.Patience, and not while Postgres does
-// not answer.
+// A decision waits for a fetch at most for Config.Patience. It does not wait
+// while Postgres does not answer.
 func TestUpperBoundExpires(t *testing.T) {
 	w := small(t, 1, func(c *Config) { c.LaneLength = 1 })
 	w.add("a", contract.Key{RunAt: 1, ID: 1})
@@ -203,8 +206,8 @@ func TestUpperBoundExpires(t *testing.T) {
 	require.LessOrEqual(t, w.b.Wake(true), w.now+50)
 }
 
-// The gate is throttled for a second after 200 notifications within a second, and the
-// lanes are read every 10 ms meanwhile.
+// After 200 notifications within a second the gate is throttled for a second.
+// Meanwhile the lanes are read every 10 ms.
 func TestGateIsThrottledByManyNotifications(t *testing.T) {
 	w := small(t, 1, nil)
 	w.settleNow()
@@ -235,8 +238,8 @@ func TestGateIsThrottledByManyNotifications(t *testing.T) {
 	require.False(t, w.b.Subscribed())
 }
 
-// Polls of an idle dispatcher that receives notifications are five times as far apart,
-// until a job is taken.
+// An idle dispatcher that receives notifications polls five times less often
+// until it takes a job.
 func TestIdlePollsAreRare(t *testing.T) {
 	w := small(t, 1, nil)
 	w.b.ListenerChanged(true)
@@ -251,8 +254,8 @@ func TestIdlePollsAreRare(t *testing.T) {
 	require.Equal(t, w.now+200, w.b.Wake(false), "without a listener the lanes are read more often")
 }
 
-// While no slot is free, a fetch that could not contain every lane is followed by a
-// pause of nine times its duration.
+// If no slot is free and a fetch could not contain every lane, a pause of nine
+// times its duration follows.
 func TestFullFetchesBackOffWithoutAFreeSlot(t *testing.T) {
 	w := small(t, 3, func(c *Config) { c.LanesPerFetch = 11 })
 	for _, typ := range w.types {
@@ -267,7 +270,8 @@ func TestFullFetchesBackOffWithoutAFreeSlot(t *testing.T) {
 	require.Equal(t, 1, w.send())
 }
 
-// A type that is gone has no candidates, and an answer about it is ignored.
+// If a type loses its last slot, its candidates are forgotten and a later
+// answer about it is ignored.
 func TestTypeGoneForgetsItsLanes(t *testing.T) {
 	w := small(t, 2, nil)
 	w.add("a", contract.Key{RunAt: 1, ID: 1})
@@ -300,7 +304,6 @@ func TestDrainEndsReading(t *testing.T) {
 	require.Equal(t, timing.Never, w.b.Wake(true))
 }
 
-// Check sees every kind of damage.
 func TestCheckDetectsEveryInconsistency(t *testing.T) {
 	for name, damage := range map[string]func(*Backlog){
 		"order":        func(b *Backlog) { l := &b.types[0].local[0]; l.keys[0], l.keys[1] = l.keys[1], l.keys[0] },
@@ -321,8 +324,8 @@ func TestCheckDetectsEveryInconsistency(t *testing.T) {
 	}
 }
 
-// A backfill scan that cannot return all rows up to the cursor moves the cursor back to
-// the last row that it returned, so that the rest is read without another scan.
+// If a backfill scan cannot return all rows up to the cursor, the cursor moves
+// back to the last returned row. The rest is then read without another scan.
 func TestFullBackfillScanMovesTheCursorBack(t *testing.T) {
 	w := small(t, 1, func(c *Config) { c.LaneLength = 2 })
 	w.add("a", contract.Key{RunAt: 100, ID: 1})

@@ -15,7 +15,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/slotindex"
 )
 
-// row is one row of the naive table, which knows everything.
+// row is one row of the naive table. The naive table contains every row.
 type row struct {
 	key      contract.Key
 	typ      string
@@ -23,15 +23,15 @@ type row struct {
 	pending  bool
 }
 
-// job is a job in the hands of the dispatcher.
+// job is a job in hand.
 type job struct {
 	row   *row
 	key   contract.Key // at which it was taken
 	lane  Lane
 	batch uint32
 	again bool
-	ended bool // its row is pending again, or gone; the dispatcher has not heard of it yet
-	how   int  // if ended
+	ended bool // its row is pending again or gone, but the dispatcher does not know this yet
+	how   int  // how the attempt ended, if it has ended
 	delay time.Duration
 }
 
@@ -70,15 +70,16 @@ func (h hands) any(rng *rand.Rand) *job {
 	return h[ids[rng.IntN(len(ids))]]
 }
 
-// read is a fetch or backfill scan in flight. It reads the table at some instant before
-// it is answered.
+// read is a fetch or backfill scan in flight. It reads the table at some time
+// before it is answered.
 type read struct {
 	request *contract.FetchRequest
 	result  contract.FetchResult
 	done    bool
 }
 
-// world is a Backlog with a table, slots, and a dispatcher that takes heads at random.
+// world is a Backlog with a table, slots, and a dispatcher that takes random
+// heads.
 type world struct {
 	t       *testing.T
 	rng     *rand.Rand
@@ -93,9 +94,9 @@ type world struct {
 	lastID  dispatcherd.JobID
 	hands   hands
 	reads   []*read
-	latency int  // steps until a read is answered, on average
-	silent  bool // the table is not notified of
-	lost    int  // pops of rows that were not pending
+	latency int  // average number of steps until a read is answered
+	silent  bool // changes of the table cause no notification
+	lost    int  // how often a popped row was not pending
 	fed     int  // rows that were popped
 }
 
@@ -147,7 +148,7 @@ func sortedTypes(i int) []string {
 
 func (w *world) dbNow() int64 { return int64(w.now)*1000 + w.offset }
 
-// fetch answers a request from the table.
+// fetch computes the answer to a request from the table.
 func (w *world) fetch(req *contract.FetchRequest) contract.FetchResult {
 	res := contract.FetchResult{Verdict: contract.OK, DBNow: w.dbNow()}
 	for i, q := range req.Lanes {
@@ -166,7 +167,7 @@ func (w *world) fetch(req *contract.FetchRequest) contract.FetchResult {
 	return res
 }
 
-// send asks the backlog for reads, checks them, and returns how many there are.
+// send asks the backlog for reads, checks them, and returns their number.
 func (w *world) send() int {
 	requests := w.b.NextRead(w.hands, nil)
 	require.LessOrEqual(w.t, len(requests), 2)
@@ -201,7 +202,8 @@ func (w *world) typeOf(name string) slotindex.TypeID {
 	return typ
 }
 
-// answer ends one read. It reads the table now unless it has done so before.
+// answer completes one read. It reads the table now unless the read has done so
+// before.
 func (w *world) answer(i int, v contract.Verdict) {
 	r := w.reads[i]
 	w.reads = slices.Delete(w.reads, i, i+1)
@@ -215,7 +217,7 @@ func (w *world) answer(i int, v contract.Verdict) {
 	require.NoError(w.t, w.b.Check())
 }
 
-// insert adds rows, up to 200 ms old or not due for up to 200 ms.
+// insert adds rows that are up to 200 ms old or become due within 200 ms.
 func (w *world) insert() {
 	typ := typeNames[w.rng.IntN(3)]
 	n := 1 + w.rng.IntN(4)
@@ -281,7 +283,7 @@ func (w *world) forget(j *job) {
 	}
 }
 
-// The ways in which an attempt ends.
+// The values are the ways in which an attempt ends.
 const (
 	done = iota
 	retried
@@ -322,7 +324,7 @@ func (w *world) record(j *job) {
 	w.forget(j)
 }
 
-// finish ends a random job, and records the end now or later.
+// finish ends a random job, and records the end either now or later.
 func (w *world) finish(at int) {
 	j := w.hands.any(w.rng)
 	switch {

@@ -12,13 +12,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Fingerprints of sessions that run and offer jobs.
+// Fingerprints of the sessions in which jobs run and of the sessions that offer
+// them.
 const (
 	oldSession contract.Fingerprint = -77
 	newSession contract.Fingerprint = 1 << 60
 )
 
-// handedOut claims a job for oldSession.
+// handedOut claims a job for the session oldSession.
 func handedOut(t *testing.T, s store, id dispatcherd.JobID) contract.Won {
 	t.Helper()
 	req := claimOf(id)
@@ -82,14 +83,15 @@ func TestAdoptionNeedsTheSessionThatTheJobWasSentTo(t *testing.T) {
 		jobs := adopted(t, heir, adoptionOf(offerOf(mine, 1), offerOf(alien, 1), offerOf(pending, 1), offerOf(over, 1), offerOf(1<<40, 1)))
 		require.Len(t, jobs, 1)
 		require.Equal(t, mine, jobs[0].ID)
-		require.Empty(t, adopted(t, heir, adoptionOf(offerOf(mine, 1))), "it is another session's by now")
+		require.Empty(t, adopted(t, heir, adoptionOf(offerOf(mine, 1))), "the job now belongs to another session")
 		third := joined(t, w)
 		next := contract.ResumeOffer{ID: mine, Attempt: 1, From: newSession, To: 3}
-		require.Len(t, adopted(t, third, adoptionOf(next)), 1, "and that one can offer it")
+		require.Len(t, adopted(t, third, adoptionOf(next)), 1, "that session can offer the job")
 	})
 }
 
-// A repeated request returns the same, because its first answer may be lost.
+// An adoption may be repeated because its first answer was lost. The repetition
+// returns the same jobs.
 func TestRepeatedAdoptionReturnsTheSameJobs(t *testing.T) {
 	t.Parallel()
 	contractSuite(t, func(t *testing.T, w world) {
@@ -100,7 +102,7 @@ func TestRepeatedAdoptionReturnsTheSameJobs(t *testing.T) {
 		require.Len(t, adopted(t, heir, req), 1)
 		require.Len(t, adopted(t, heir, req), 1)
 		require.Empty(t, finish(t, heir, contract.Finish{ID: id, Attempt: 1, Outcome: contract.Released}))
-		require.Empty(t, adopted(t, heir, req), "its end came between")
+		require.Empty(t, adopted(t, heir, req), "the job ended in between")
 	})
 }
 
@@ -143,8 +145,8 @@ func TestAdoptedJobsOfALostDispatcherAreNotReleased(t *testing.T) {
 	})
 }
 
-// After a hand-over the rows wait for their workers. Rows that are not adopted in
-// time count no crash.
+// After a hand-over the rows stay running until their workers resume them. Rows
+// that are not adopted in time are released without counting a crash.
 func TestJobsHandedOverAreReleasedAfterTheHoldWithoutACrash(t *testing.T) {
 	t.Parallel()
 	contractSuite(t, func(t *testing.T, w world) {
@@ -171,9 +173,10 @@ func TestJobsHandedOverAreReleasedAfterTheHoldWithoutACrash(t *testing.T) {
 	})
 }
 
-// A heartbeat may arrive after the hand-over, on another connection or because the
-// server was slow. It must not publish slots that do not exist any more, because then
-// rows would have no owner, and must not restore the old length of the lease.
+// A heartbeat may be executed after the hand-over, because it was sent on
+// another connection or the server was slow. It must not restore the old length
+// of the lease. It must not publish slots either: they no longer exist, so the
+// rows of their share would have no owner.
 func TestHeartbeatAfterTheHandOverPublishesNothing(t *testing.T) {
 	t.Parallel()
 	contractSuite(t, func(t *testing.T, w world) {
@@ -190,7 +193,7 @@ func TestHeartbeatAfterTheHandOverPublishesNothing(t *testing.T) {
 		require.NoError(t, err)
 		require.Empty(t, res.OtherCapacity)
 		require.Empty(t, res.Shares)
-		require.Equal(t, dispatcherd.Running, w.get(t, left).Status, "it waits for its worker")
+		require.Equal(t, dispatcherd.Running, w.get(t, left).Status, "the row waits for its worker")
 	})
 }
 
@@ -224,8 +227,8 @@ func TestAdoptionReportsLockedRowsAsBusy(t *testing.T) {
 	require.Len(t, adopted(t, heir, adoptionOf(offerOf(2))), 1)
 }
 
-// Two resume offers of one execution reach two dispatchers. The offer with the
-// earlier generation takes nothing if it arrives last.
+// Resume offers of one execution reach two dispatchers. If the offer with the
+// earlier generation arrives last, it adopts nothing.
 func TestAdoptionWithAnEarlierGenerationTakesNothing(t *testing.T) {
 	t.Parallel()
 	contractSuite(t, func(t *testing.T, w world) {
@@ -237,15 +240,16 @@ func TestAdoptionWithAnEarlierGenerationTakesNothing(t *testing.T) {
 		}
 		require.Len(t, adopted(t, heir, nth(2)), 1)
 		require.Empty(t, adopted(t, late, nth(1)), "an older one")
-		require.Empty(t, adopted(t, late, nth(2)), "one to two dispatchers: the first has it")
-		require.Empty(t, adopted(t, late, nth(0)), "one without a number")
+		require.Empty(t, adopted(t, late, nth(2)), "the same offer to two dispatchers: the first one has the job")
+		require.Empty(t, adopted(t, late, nth(0)), "an offer without a generation")
 		require.Len(t, adopted(t, late, nth(3)), 1, "a newer one")
 		require.Empty(t, finish(t, late, contract.Finish{ID: id, Attempt: 1, Outcome: contract.Succeeded}))
 	})
 }
 
-// A renewed resume offer is about a row that this dispatcher has already. It does not
-// count as a row of the statement, and metrics count adoptions by these rows.
+// A renewed resume offer is about a row that this dispatcher has already
+// adopted. Metrics count the rows of the statement as adoptions, so the
+// statement does not count this row.
 func TestRenewedResumeOfferIsNotCountedAsAdoption(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.New(t)

@@ -19,10 +19,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Figures depend on the server: a private one runs without fsync. To measure
-// with it, point DISPATCHERD_TEST_DATABASE_URL at a server of your own.
+// The results depend on the server. The private server runs without fsync. To
+// measure another server, set DISPATCHERD_TEST_DATABASE_URL.
 
-// fill inserts n jobs over so many types and priorities.
+// fill inserts n jobs, distributed over a number of types and priorities.
 func fill(t testing.TB, db *pgx.Conn, n, types, priorities int) {
 	t.Helper()
 	start := time.Now()
@@ -84,8 +84,8 @@ func drain(t testing.TB, s *claim.Store, n, batch int, list []contract.LaneQuery
 }
 
 // serverCPU returns the processor time that the backends of this database with
-// a matching application name have used. On a machine that others use too it
-// says more than the clock. It is 0 on systems other than Linux.
+// a matching application name have used. On a machine with other load it is
+// more reliable than the clock. It returns 0 on systems other than Linux.
 func serverCPU(t testing.TB, db *pgx.Conn, name string) time.Duration {
 	t.Helper()
 	rows, err := db.Query(t.Context(), `SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE $1`, name)
@@ -108,7 +108,8 @@ func serverCPU(t testing.TB, db *pgx.Conn, name string) time.Duration {
 	return sum
 }
 
-// purposes are the connections whose processor time is measured separately.
+// purposes are the names of the connections whose processor time is measured
+// separately.
 var purposes = [...]string{"fetch", "claim", "finish"}
 
 // Fetch, claim and finish of one job each, in batches of 1,000.
@@ -139,15 +140,15 @@ func BenchmarkJob(b *testing.B) {
 	}
 }
 
-// Fetch, claim and finish of one job each by four dispatchers that have a
-// quarter of the rows each, in turn, in batches of 200. It measures the cost of ids
-// that are not contiguous.
+// Four dispatchers, which own a quarter of the rows each, fetch, claim and
+// finish each job once. They take turns and use batches of 200. The benchmark
+// shows the cost of ids that are not contiguous.
 func BenchmarkJobOfFour(b *testing.B) {
 	const of, batch = 4, 200
 	dsn := pgtest.New(b)
 	db := connect(b, dsn)
 	turns := b.N/of/batch + 1
-	fill(b, db, of*batch*(turns+10), 1, 1) // shares of a few rows are not quite equal
+	fill(b, db, of*batch*(turns+10), 1, 1) // the shares of a few rows differ in size
 	exec(b, db, `VACUUM ANALYZE dispatcherd.jobs_live`)
 	exec(b, db, `CHECKPOINT`)
 	var stores [of]*claim.Store
@@ -175,9 +176,9 @@ func BenchmarkJobOfFour(b *testing.B) {
 	}
 }
 
-// The minimum for a queue in Postgres: a table with a primary key and an index of
-// pending rows, one UPDATE that claims and one that ends, without fencing, separate
-// history and result.
+// BenchmarkFloor measures the minimum for a queue in Postgres: a table with a
+// primary key and an index of pending rows, one UPDATE that claims and one that
+// ends. It has no fencing, no history and no result.
 func BenchmarkFloor(b *testing.B) {
 	db := connect(b, pgtest.Empty(b))
 	exec(b, db, `CREATE TABLE floor (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, run_at timestamptz NOT NULL DEFAULT now(),
@@ -200,8 +201,8 @@ func BenchmarkFloor(b *testing.B) {
 	b.ReportMetric(float64((serverCPU(b, db, "")-before).Nanoseconds())/float64(b.N), "server-ns/op")
 }
 
-// Work at full load while a forgotten transaction keeps every
-// dead row: the last quarter against the first.
+// A forgotten transaction keeps all dead rows while jobs run at full load. The
+// benchmark compares the last quarter of the jobs with the first.
 func BenchmarkUnderAHeldSnapshot(b *testing.B) {
 	dsn := pgtest.New(b)
 	db, forgotten := connect(b, dsn), connect(b, dsn)
@@ -228,7 +229,7 @@ func BenchmarkUnderAHeldSnapshot(b *testing.B) {
 	}
 }
 
-// The candidate query over 110 lanes of 1 M pending rows: the goal is 2 ms.
+// The candidate query over 110 lanes with 1 M pending rows. The goal is 2 ms.
 func BenchmarkFetch(b *testing.B) {
 	dsn := pgtest.New(b)
 	db := connect(b, dsn)
@@ -244,8 +245,8 @@ func BenchmarkFetch(b *testing.B) {
 	}
 }
 
-// The latency of one job at a time: fetch is left out, as an idle dispatcher
-// knows the row from its notification.
+// The latency of one job at a time. There is no fetch, because an idle
+// dispatcher knows the row from its notification.
 func BenchmarkSingleJob(b *testing.B) {
 	dsn := pgtest.New(b)
 	db := connect(b, dsn)

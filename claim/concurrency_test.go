@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// ledger records every attempt that a claim handed out.
+// ledger records every attempt that a claim returned.
 type ledger struct {
 	mu    sync.Mutex
 	taken map[string]int
@@ -28,8 +28,9 @@ func (l *ledger) write(w contract.Won) {
 	l.taken[fmt.Sprintf("%d/%d", w.ID, w.Attempt)]++
 }
 
-// Three dispatchers claim overlapping batches in random order and end them with every
-// outcome, while operators cancel and other dispatchers send heartbeats and release.
+// Three dispatchers claim overlapping batches in random order and end the jobs
+// with every outcome. Meanwhile operators cancel jobs, and other dispatchers
+// send heartbeats and release jobs.
 func TestConcurrentDispatchersClaimEachAttemptOnceWithoutDeadlock(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.New(t)
@@ -70,13 +71,13 @@ func TestConcurrentDispatchersClaimEachAttemptOnceWithoutDeadlock(t *testing.T) 
 	require.Zero(t, deadlocks)
 }
 
-// hammer works until no pending job is left.
+// hammer claims and finishes jobs until no pending job is left.
 func hammer(ctx context.Context, t *testing.T, s *claim.Store, book *ledger, seed uint64) {
 	rng := rand.New(rand.NewPCG(seed, 7))
 	for ctx.Err() == nil {
 		res := s.Fetch(ctx, contract.FetchRequest{Lanes: lanes(3, 2, 1+rng.IntN(40))})
 		if len(res.Candidates) == 0 {
-			return // what others still run, they end
+			return // jobs that others run are ended by them
 		}
 		var ids []dispatcherd.JobID
 		for _, c := range res.Candidates {
@@ -116,14 +117,14 @@ func TestDispatcherIsDeclaredLostAfterItsUnansweredClaims(t *testing.T) {
 			_, err = other.Join(t.Context())
 			require.NoError(t, err)
 			fill(t, db, 1, 1, 1)
-			exec(t, inFlight, `BEGIN`) // the claim stands still inside the server, with the row taken
+			exec(t, inFlight, `BEGIN`) // the claim waits inside the server and has locked the row
 			tag, err := inFlight.Exec(t.Context(), claim.Statements()[statement], claimArgs(statement, run, 77, 1)...)
 			require.NoError(t, err)
 			require.EqualValues(t, 1, tag.RowsAffected())
 			exec(t, db, `UPDATE dispatcherd.dispatchers SET beat_at = now() - 2 * lease WHERE id = $1`, run)
 			res, err := other.Heartbeat(t.Context(), nil)
 			require.NoError(t, err)
-			require.False(t, res.Lost, "not while a claim of its is under way")
+			require.False(t, res.Lost, "not lost while its claim is in flight")
 
 			exec(t, inFlight, `COMMIT`)
 			res, err = other.Heartbeat(t.Context(), nil)
@@ -134,7 +135,7 @@ func TestDispatcherIsDeclaredLostAfterItsUnansweredClaims(t *testing.T) {
 	}
 }
 
-// claimArgs are the parameters of a claim of neighbours in epoch 0.
+// claimArgs returns the parameters of a claim of contiguous ids in epoch 0.
 func claimArgs(statement string, dispatcher int32, token int64, ids ...int64) []any {
 	args := []any{ids, token, dispatcher, 0, make([]int64, len(ids))}
 	if statement == "claim" {
@@ -143,9 +144,10 @@ func claimArgs(statement string, dispatcher int32, token int64, ids ...int64) []
 	return args
 }
 
-// A claim that meets a lock ends after lockPatience and is sent again with row locks.
-// In between it holds nothing, so its dispatcher may be declared lost. The second
-// statement checks the lease again and takes nothing.
+// A claim that meets a lock ends after lockPatience and is repeated with row
+// locks. Between the two statements the claim holds no lock, so its dispatcher
+// may be declared lost. The second statement checks the lease again and takes
+// nothing.
 func TestClaimRepeatedUnderContentionChecksTheLeaseAgain(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.New(t)
@@ -167,7 +169,7 @@ func TestClaimRepeatedUnderContentionChecksTheLeaseAgain(t *testing.T) {
 	exec(t, db, `UPDATE dispatcherd.dispatchers SET beat_at = now() - 2 * lease WHERE id = $1`, run)
 	res, err := other.Heartbeat(t.Context(), nil)
 	require.NoError(t, err)
-	require.True(t, res.Lost, "nothing of the claim is left")
+	require.True(t, res.Lost, "the failed claim holds no lock")
 	require.Zero(t, res.Released)
 	n, err := send("claim-contended")
 	require.NoError(t, err)
@@ -175,8 +177,8 @@ func TestClaimRepeatedUnderContentionChecksTheLeaseAgain(t *testing.T) {
 	require.Equal(t, dispatcherd.Pending, row(t, db, 2).Status)
 }
 
-// Row locks are expensive, so claims use them only after more than a twentieth of a
-// claim was lost, and then for the next hundred claims.
+// Row locks are expensive. Claims use them for the next hundred claims after
+// more than a twentieth of the rows of a claim was lost.
 func TestRowLocksAreUsedForAHundredClaimsAfterContention(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.New(t)
@@ -186,7 +188,7 @@ func TestRowLocksAreUsedForAHundredClaimsAfterContention(t *testing.T) {
 	require.NoError(t, err)
 	fill(t, db, 300, 1, 1)
 	next := dispatcherd.JobID(1)
-	take := func(n, lost int) { // n rows, of which another dispatcher has some
+	take := func(n, lost int) { // claims n rows; the first rows are not claimable
 		t.Helper()
 		var ids []dispatcherd.JobID
 		for range n {
@@ -199,7 +201,7 @@ func TestRowLocksAreUsedForAHundredClaimsAfterContention(t *testing.T) {
 	take(20, 0)
 	require.Zero(t, s.Contention())
 	take(20, 1)
-	require.Zero(t, s.Contention(), "a twentieth is what shares lose now and then")
+	require.Zero(t, s.Contention(), "a loss of a twentieth is usual with shares")
 	take(40, 3)
 	require.Equal(t, 100, s.Contention())
 	for range 60 {
@@ -209,7 +211,7 @@ func TestRowLocksAreUsedForAHundredClaimsAfterContention(t *testing.T) {
 	take(20, 1)
 	require.Equal(t, 39, s.Contention())
 	take(1, 1)
-	require.Equal(t, 100, s.Contention(), "it begins anew")
+	require.Equal(t, 100, s.Contention(), "the count starts again")
 	for range 100 {
 		take(1, 0)
 	}
@@ -260,7 +262,7 @@ func TestHeartbeatRemovesTheRecordsOfEndedClaims(t *testing.T) {
 	drain(t, s, 1000, 10, lanes(1, 1, 10))
 	_, err = s.Heartbeat(t.Context(), nil)
 	require.NoError(t, err)
-	require.Equal(t, 1, one[int](t, db, `SELECT count(*)::int FROM dispatcherd.claims`), "the record of the job that runs")
+	require.Equal(t, 1, one[int](t, db, `SELECT count(*)::int FROM dispatcherd.claims`), "only the record of the running job remains")
 }
 
 // A claim skips rows that an open transaction has locked.

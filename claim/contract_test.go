@@ -43,17 +43,17 @@ var (
 	_ store = (*claimfake.Store)(nil)
 )
 
-// world is a table with stores on it, real or fake.
+// world is a table, real or fake, with its stores.
 type world struct {
-	open   func(t testing.TB, of ...claim.Identity) store // not joined
+	open   func(t testing.TB, of ...claim.Identity) store // a store that has not joined
 	insert func(t testing.TB, r claimfake.Row, dueIn time.Duration) dispatcherd.JobID
 	get    func(t testing.TB, id dispatcherd.JobID) claimfake.Row
 	cancel func(t testing.TB, id dispatcherd.JobID) dispatcherd.Status
 	expire func(t testing.TB, dispatcher int32)
-	depart func(t testing.TB, dispatcher int32) // a hand-over for a minute whose answer was lost
+	depart func(t testing.TB, dispatcher int32) // sends a hand-over for one minute and loses its answer
 }
 
-// contract runs f on Postgres and on the fake.
+// contractSuite runs f on Postgres and on the fake.
 func contractSuite(t *testing.T, f func(t *testing.T, w world)) {
 	t.Run("postgres", func(t *testing.T) {
 		t.Parallel()
@@ -153,7 +153,7 @@ func one[T any](t testing.TB, db *pgx.Conn, sql string) T {
 	return v
 }
 
-// row reads a job in the shape of the fake.
+// row reads a job as the fake table represents it.
 func row(t testing.TB, db *pgx.Conn, id dispatcherd.JobID) claimfake.Row {
 	t.Helper()
 	job, err := claim.Jobs{DB: db}.Get(t.Context(), id)
@@ -188,7 +188,7 @@ func claimOf(ids ...dispatcherd.JobID) contract.ClaimRequest {
 	return contract.ClaimRequest{Token: contract.Token{0: byte(n), 1: byte(n >> 8), 2: byte(n >> 16), 15: 1}, IDs: ids, Sessions: make([]contract.Fingerprint, len(ids)), Types: []string{"pdf"}}
 }
 
-// take claims one job that must be won.
+// take claims one job, which must be won.
 func take(t testing.TB, s store, id dispatcherd.JobID) contract.Won {
 	t.Helper()
 	res := s.Claim(t.Context(), claimOf(id))
@@ -309,7 +309,7 @@ func TestEveryOutcomeSetsStatusCountersAndErrors(t *testing.T) {
 			}
 			items = append(items, item)
 		}
-		require.Empty(t, finish(t, s, items...), "all in one request")
+		require.Empty(t, finish(t, s, items...), "all outcomes in one request")
 		require.Len(t, finish(t, s, items...), len(items), "and never twice")
 		for i, o := range outcomes {
 			want := map[contract.Outcome]claimfake.Row{
@@ -364,7 +364,7 @@ func TestFinishOfAFormerOwnerIsStale(t *testing.T) {
 		for _, o := range []contract.Outcome{contract.Succeeded, contract.Retry, contract.Cancelled} {
 			require.Equal(t, []dispatcherd.JobID{id}, finish(t, a, contract.Finish{ID: id, Attempt: 1, Outcome: o}), "old attempt")
 			require.Equal(t, []dispatcherd.JobID{id}, finish(t, a, contract.Finish{ID: id, Attempt: 2, Outcome: o}), "not its dispatcher")
-			require.Equal(t, []dispatcherd.JobID{id}, finish(t, b, contract.Finish{ID: id, Attempt: 1, Outcome: o}), "old attempt on the right dispatcher")
+			require.Equal(t, []dispatcherd.JobID{id}, finish(t, b, contract.Finish{ID: id, Attempt: 1, Outcome: o}), "an earlier attempt of the right dispatcher")
 		}
 		require.NoError(t, a.Progress(t.Context(), []claim.Progress{{ID: id, Attempt: 1, JSON: []byte(`1`)}}))
 		require.Empty(t, w.get(t, id).Progress)
@@ -399,7 +399,7 @@ func TestRepeatedFinishCountsEndedItemsAsExecuted(t *testing.T) {
 			id := w.insert(t, claimfake.Row{Type: "pdf"}, 0)
 			items = append(items, contract.Finish{ID: id, Attempt: take(t, s, id).Attempt, Outcome: o})
 		}
-		require.Empty(t, finish(t, s, items[:4]...), "the answer is lost, and only some were carried out")
+		require.Empty(t, finish(t, s, items[:4]...), "the answer is lost, and only some items were executed")
 		foreign := w.insert(t, claimfake.Row{Type: "pdf"}, 0)
 		take(t, other, foreign)
 		require.Empty(t, finish(t, other, contract.Finish{ID: foreign, Attempt: 1}))
@@ -420,7 +420,7 @@ func TestUnknownClaimIsResolvedByItsToken(t *testing.T) {
 		one, two, three := w.insert(t, claimfake.Row{Type: "pdf"}, 0), w.insert(t, claimfake.Row{Type: "pdf"}, 0), w.insert(t, claimfake.Row{Type: "pdf"}, 0)
 		take(t, rival, one)
 		lost := claimOf(one, two)
-		require.Equal(t, contract.OK, s.Claim(t.Context(), lost).Verdict, "pretend that this answer never came")
+		require.Equal(t, contract.OK, s.Claim(t.Context(), lost).Verdict, "the test ignores this answer as if it were lost")
 		take(t, s, three)
 
 		res := s.Resolve(t.Context(), lost)
@@ -429,7 +429,7 @@ func TestUnknownClaimIsResolvedByItsToken(t *testing.T) {
 		require.EqualValues(t, 1, res.Won[0].Attempt)
 		res = s.Resolve(t.Context(), claimOf(three))
 		require.Equal(t, contract.OK, res.Verdict)
-		require.Empty(t, res.Won, "another token took it")
+		require.Empty(t, res.Won, "the row was claimed with another token")
 	})
 }
 
@@ -560,7 +560,7 @@ func TestFetchOfAShareReturnsItsExactTop(t *testing.T) {
 			require.Equal(t, want[20:], next)
 		}
 		all, _ := read(contract.LaneQuery{Limit: 1000})
-		require.Equal(t, ids, all, "the zero share is everything")
+		require.Equal(t, ids, all, "the zero share contains every id")
 	})
 }
 

@@ -10,8 +10,8 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/pgtest"
 )
 
-// No claim takes a row after the lease has expired, declared lost or not, or before
-// the row is due.
+// No claim takes a row before the row is due, or after the lease has expired.
+// The latter holds whether or not the dispatcher was declared lost.
 func TestClaimTakesOnlyDueRowsUnderALease(t *testing.T) {
 	t.Parallel()
 	for _, statement := range []string{"claim", "claim-contended"} {

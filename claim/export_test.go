@@ -10,10 +10,11 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
-// HandOverSQL is the statement of a hand-over: its dispatcher, for how long.
+// HandOverSQL is the statement of a hand-over. Its parameters are the
+// dispatcher and the duration.
 const HandOverSQL = handOverSQL
 
-// Statements are the ones whose plan matters, by name.
+// Statements returns the statements whose plans are tested, by name.
 func Statements() map[string]string {
 	all := map[string]string{"release": releaseSQL, "cancel-pending": cancelPendingSQL, "progress": progressSQL}
 	for _, list := range []statements{claimStatements, finishStatements, fetchStatements, adoptStatements, leaseStatements} {
@@ -24,13 +25,14 @@ func Statements() map[string]string {
 	return all
 }
 
-// SessionConfig is that of a store's connection.
+// SessionConfig returns the connection settings of a store.
 func SessionConfig(c Config) (*pgx.ConnConfig, error) { return c.withDefaults().connConfig("test") }
 
-// IDRange is one of the ranges in which ids lie; Base leads to the places.
+// IDRange is a range of ids. Base is subtracted from an id of the range to compute its
+// place in the request.
 type IDRange struct{ Low, High, Base int64 }
 
-// IDRanges returns the ranges of ids and the number of their places.
+// IDRanges returns the ranges of ids and the number of places in the request.
 func IDRanges(ids []dispatcherd.JobID) (list []IDRange, places int64) {
 	r := idRangesOf(ids, integer)
 	for i := range r.low {
@@ -39,7 +41,8 @@ func IDRanges(ids []dispatcherd.JobID) (list []IDRange, places int64) {
 	return list, r.places
 }
 
-// Contention is how many claims the store will still make with row locks.
+// Contention returns the number of further claims that the store will make with
+// row locks.
 func (s *Store) Contention() int {
 	<-s.claim.turn
 	defer func() { s.claim.turn <- struct{}{} }()
@@ -59,8 +62,8 @@ func (s *Store) PingClaims() {
 // FirstToken is below all tokens.
 const FirstToken = firstToken
 
-// ReleasePart releases the jobs of a lost dispatcher, as a heartbeat without time
-// does: one portion.
+// ReleasePart releases one portion of the jobs of a lost dispatcher, as a
+// heartbeat does that has no time for more.
 func ReleasePart(ctx context.Context, conn *pgx.Conn, lost int32, from int64) (released int, next int64, err error) {
 	return releasePart(ctx, conn, lostJobs{lost, contract.Crashed, whyReleased}, from, time.Now().Add(-time.Second))
 }

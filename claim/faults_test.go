@@ -19,11 +19,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// cutter passes connections through until a test makes it drop the server's
-// answers and then hang up: the statement arrives, its answer does not.
+// cutter passes connections through until a test sets active. Then it drops the
+// server's next answer and closes the connection: the statement arrives, but
+// its answer does not.
 type cutter struct {
 	active  atomic.Bool
-	dropped chan struct{} // one value for every dropped piece
+	dropped chan struct{} // receives a value for every dropped answer
 }
 
 func (c *cutter) dial(ctx context.Context, network, address string) (net.Conn, error) {
@@ -85,8 +86,8 @@ func TestConnectionLostBeforeTheAnswerIsUnknownAndCanBeResolved(t *testing.T) {
 	require.EqualValues(t, 1, row(t, db, 2).Failures)
 }
 
-// Postgres was restarted while a connection was idle. The next statement uses a new
-// connection instead of ending with an unknown outcome.
+// Postgres was restarted while a connection was idle. The next statement uses a
+// new connection, so its outcome is not unknown.
 func TestConnectionThatBrokeWhileIdleIsReplaced(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.New(t)
@@ -101,8 +102,8 @@ func TestConnectionThatBrokeWhileIdleIsReplaced(t *testing.T) {
 	require.Len(t, s.Claim(t.Context(), claimOf(2)).Won, 1)
 }
 
-// The statement of an unknown claim may still be on its way when it is
-// resolved; it must not take rows afterwards.
+// The statement of an unknown claim may arrive at the server after the claim
+// was resolved. It must not take rows then.
 func TestClaimThatArrivesAfterItsResolutionTakesNothing(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.New(t)
@@ -115,16 +116,16 @@ func TestClaimThatArrivesAfterItsResolutionTakesNothing(t *testing.T) {
 	require.Equal(t, contract.OK, res.Verdict)
 	require.Empty(t, res.Won)
 
-	late := connect(t, dsn) // the claim of the epoch before, word for word
+	late := connect(t, dsn) // the same claim statement with the previous epoch
 	for _, name := range []string{"claim", "claim-contended"} {
 		tag, err := late.Exec(t.Context(), claim.Statements()[name], claimArgs(name, me, 77, 1)...)
 		require.NoError(t, err)
 		require.Zero(t, tag.RowsAffected())
 	}
-	require.Len(t, s.Claim(t.Context(), claimOf(1)).Won, 1, "new claims are of the new epoch")
+	require.Len(t, s.Claim(t.Context(), claimOf(1)).Won, 1, "new claims use the new epoch")
 }
 
-// reports collects what a store says.
+// reports collects the reports of a store.
 type reports struct {
 	mu        sync.Mutex
 	last      map[claim.Operation]claim.Report
@@ -148,7 +149,7 @@ func (r *reports) of(op claim.Operation) claim.Report {
 	return r.last[op]
 }
 
-// failures keeps the errors of all statements.
+// failures collects the errors of all statements.
 type failures struct {
 	mu   sync.Mutex
 	errs []error
@@ -169,8 +170,8 @@ func (f *failures) all() []error {
 	return slices.Clone(f.errs)
 }
 
-// A role or database may end idle sessions. The sessions of a dispatcher are idle when
-// there is no work.
+// A role or database may have a timeout that ends idle sessions. The sessions
+// of a dispatcher are idle when there is no work.
 func TestSessionsOverrideIdleTimeoutsOfTheDatabase(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.New(t)
@@ -215,8 +216,9 @@ func TestSessionsUseUTF8InEveryDatabase(t *testing.T) {
 	require.Equal(t, []string{"größe", `{"name": "Müller"}`, `"größer"`}, []string{job.Type, string(job.Payload), string(job.Result)})
 }
 
-// A statement of a caller that meets another transaction waits for it and continues,
-// also if the role has a stricter isolation level or lock timeout.
+// A statement of a caller that meets the lock of another transaction waits for
+// it. This also holds if the role has a stricter isolation level or a lock
+// timeout.
 func TestCallerSessionsOverrideIsolationAndLockTimeoutOfTheRole(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.New(t)
@@ -258,12 +260,12 @@ func TestServerErrorIsRefusedAndKeepsTheConnection(t *testing.T) {
 	require.Len(t, s.Claim(t.Context(), claimOf(1)).Won, 1)
 	exec(t, holder, `BEGIN; SELECT FROM dispatcherd.jobs_live FOR UPDATE`)
 	verdict := contract.Unknown
-	for range 4 { // a machine that stands still takes the server's lead away
+	for range 4 { // on a machine that stalls, the client's timeout may expire first
 		if verdict == contract.Unknown {
 			verdict = s.Finish(t.Context(), contract.FinishRequest{Items: []contract.Finish{{ID: 1, Attempt: 1}}}).Verdict
 		}
 	}
-	require.Equal(t, contract.Refused, verdict, "the server gives up before the client does")
+	require.Equal(t, contract.Refused, verdict, "the server's timeout expires before the client's")
 	require.ErrorContains(t, seen.of(claim.OpFinish).Err, "timeout")
 	exec(t, holder, `ROLLBACK`)
 	require.Empty(t, finish(t, s, contract.Finish{ID: 1, Attempt: 1}))
@@ -315,12 +317,13 @@ func TestUnreachableServerIsRefusedAtThePaceOfTheBackoff(t *testing.T) {
 	for range 20 {
 		require.Equal(t, contract.Refused, s.Claim(t.Context(), claimOf(1)).Verdict)
 	}
-	require.Less(t, dials.Load(), int32(15), "calls wait their turn instead of dialling")
+	require.Less(t, dials.Load(), int32(15), "calls wait for the backoff instead of dialling")
 	require.Equal(t, contract.Refused, s.Finish(t.Context(), contract.FinishRequest{}).Verdict)
 	require.Equal(t, contract.Refused, s.Fetch(t.Context(), contract.FetchRequest{}).Verdict)
 }
 
-// A result that Postgres cannot store is dropped. Other jobs are not affected.
+// A result that Postgres cannot store is dropped. The finish of other jobs is
+// not affected.
 func TestPeer_B29_UnstorableResultDoesNotAffectOtherJobs(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.New(t)
@@ -360,7 +363,7 @@ func TestOpenWithoutASchemaSaysWhatToDo(t *testing.T) {
 	require.ErrorContains(t, err, "run 'dispatcherd migrate up'")
 }
 
-// listening joins a dispatcher that hears notifications.
+// listening joins a dispatcher that receives notifications.
 func listening(t *testing.T, dsn string) (*claim.Store, *claim.Listener, *reports) {
 	t.Helper()
 	seen := newReports()
@@ -378,16 +381,16 @@ func TestListenerReceivesNotificationsAndReconnects(t *testing.T) {
 	dsn := pgtest.New(t)
 	db := connect(t, dsn)
 	s, l, seen := listening(t, dsn)
-	<-l.Jobs() // every (re)connection asks for a look
+	<-l.Jobs() // each new connection requests a scan
 	require.NoError(t, s.SetSubscribed(t.Context(), true))
 	fill(t, db, 10, 1, 1)
-	require.Nil(t, <-l.Jobs(), "many rows: to be fetched")
+	require.Nil(t, <-l.Jobs(), "many rows must be fetched")
 	var want contract.RowNotification
 	require.NoError(t, db.QueryRow(t.Context(), `INSERT INTO dispatcherd.jobs (type, priority) VALUES ('one', 3)
 		RETURNING id, type, priority, (extract(epoch FROM run_at) * 1000000)::bigint`).Scan(&want.Key.ID, &want.Type, &want.Priority, &want.Key.RunAt))
 	require.Equal(t, &want, <-l.Jobs(), "one row: named")
 	exec(t, db, `BEGIN; INSERT INTO dispatcherd.jobs (type) VALUES ('one'); INSERT INTO dispatcherd.jobs (type) VALUES ('two'); COMMIT`)
-	require.Nil(t, <-l.Jobs(), "two statements: to be fetched, although the first names its row")
+	require.Nil(t, <-l.Jobs(), "the rows of two statements must be fetched, although the first notification names its row")
 
 	require.Len(t, s.Claim(t.Context(), claimOf(5)).Won, 1)
 	status, err := claim.Jobs{DB: db}.Cancel(t.Context(), 5)
@@ -403,7 +406,7 @@ func TestListenerReceivesNotificationsAndReconnects(t *testing.T) {
 	<-l.Jobs()
 }
 
-// A job that a dispatcher releases notifies idle dispatchers.
+// When a dispatcher releases a job, idle dispatchers are notified.
 func TestReleasedJobNotifiesOtherIdleDispatchers(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.New(t)

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The database rejects every end of one row. The other rows end.
+// The database rejects every finish of one row. The other rows end.
 func TestRowThatCannotEndDoesNotBlockOtherRows(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.New(t)
@@ -34,8 +34,9 @@ func TestRowThatCannotEndDoesNotBlockOtherRows(t *testing.T) {
 	require.Equal(t, dispatcherd.Running, row(t, db, 3).Status)
 }
 
-// A repeated finish counts a row as ended only if the outcome leads to the row's
-// status: a row that another dispatcher released was not finished by an earlier copy.
+// If a finish is repeated, a row counts as ended only if its status is the one
+// to which the outcome leads. A row that another dispatcher released was
+// therefore not finished by the first execution.
 func TestRepeatedFinishIsStaleAfterAReleaseByAnotherDispatcher(t *testing.T) {
 	t.Parallel()
 	contractSuite(t, func(t *testing.T, w world) {
@@ -60,9 +61,9 @@ func TestRepeatedFinishIsStaleAfterAReleaseByAnotherDispatcher(t *testing.T) {
 	})
 }
 
-// A job is claimed while a heartbeat cancels it as pending, and another transaction
-// deletes a request to cancel. The heartbeat, which renews the lease, waits for
-// neither lock. The next heartbeat does the rest.
+// A heartbeat that cancels a pending job meets a claim of that job, and another
+// transaction deletes a request to cancel. The heartbeat renews the lease, so
+// it waits for neither lock. The next heartbeat cancels what is left.
 func TestHeartbeatThatCancelsWaitsForNoLock(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.New(t)
@@ -81,7 +82,7 @@ func TestHeartbeatThatCancelsWaitsForNoLock(t *testing.T) {
 	require.NoError(t, err)
 	_, err = s.Heartbeat(t.Context(), nil)
 	require.NoError(t, err)
-	require.NoError(t, seen.of(claim.OpHeartbeat).Err, "it would wait until its own time is over")
+	require.NoError(t, seen.of(claim.OpHeartbeat).Err, "the heartbeat must not wait until its deadline")
 	for id, status := range map[dispatcherd.JobID]dispatcherd.Status{1: dispatcherd.Cancelled, 2: dispatcherd.Pending, 3: dispatcherd.Cancelled} {
 		require.Equal(t, status, row(t, db, id).Status, "job %d", id)
 	}
@@ -114,7 +115,7 @@ func TestConcurrentHeartbeatsCancelTheSameJobsWithoutConflict(t *testing.T) {
 		for range stores {
 			require.NoError(t, <-beaten)
 		}
-		_, err := stores[0].Heartbeat(t.Context(), nil) // requests that were locked in all of them
+		_, err := stores[0].Heartbeat(t.Context(), nil) // cancel requests that were locked for every heartbeat
 		require.NoError(t, err)
 		require.Zero(t, one[int](t, db, `SELECT count(*) FROM dispatcherd.cancels`))
 	}
@@ -122,8 +123,9 @@ func TestConcurrentHeartbeatsCancelTheSameJobsWithoutConflict(t *testing.T) {
 	require.Empty(t, seen.all())
 }
 
-// Failed work for other dispatchers must not end a lease: otherwise all dispatchers
-// would stop at the first row that Postgres does not release.
+// A heartbeat also works for other dispatchers. An error in that work must not
+// end the lease: otherwise all dispatchers would stop because of the first row
+// that Postgres does not release.
 func TestHeartbeatRenewsTheLeaseWhenWorkForOthersFails(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.New(t)
@@ -142,16 +144,16 @@ func TestHeartbeatRenewsTheLeaseWhenWorkForOthersFails(t *testing.T) {
 	res, err := s.Heartbeat(t.Context(), nil)
 	require.NoError(t, err)
 	require.False(t, res.LeaseLost)
-	require.True(t, res.Lost, "Sweep has more time")
+	require.True(t, res.Lost, "the deadline of Sweep is longer")
 	require.Zero(t, res.Released)
 	require.Len(t, seen.all(), 1)
-	require.Equal(t, dispatcherd.Cancelled, row(t, db, 2).Status, "one does not wait for the other")
+	require.Equal(t, dispatcherd.Cancelled, row(t, db, 2).Status, "one release does not wait for the other")
 
 	exec(t, db, `ALTER TABLE dispatcherd.jobs_live DROP CONSTRAINT stuck`)
-	exec(t, db, `INSERT INTO dispatcherd.cancels (job_id) VALUES (3)`) // of no job
+	exec(t, db, `INSERT INTO dispatcherd.cancels (job_id) VALUES (3)`) // of a job that does not exist
 	exec(t, db, `CREATE FUNCTION stuck() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'stuck'; END $$`)
 	exec(t, db, `CREATE TRIGGER stuck BEFORE DELETE ON dispatcherd.cancels FOR EACH ROW EXECUTE FUNCTION stuck()`)
-	require.Eventually(t, func() bool { // what failed before rests for a moment
+	require.Eventually(t, func() bool { // a failed release is not repeated for a short time
 		res, err = s.Heartbeat(t.Context(), nil)
 		require.NoError(t, err)
 		return res.Released == 1
@@ -159,8 +161,9 @@ func TestHeartbeatRenewsTheLeaseWhenWorkForOthersFails(t *testing.T) {
 	require.Greater(t, len(seen.all()), 1)
 }
 
-// The jobs of one lost dispatcher cannot be released in time. Not every heartbeat
-// tries it, and the jobs of other lost dispatchers do not wait for it.
+// The jobs of one lost dispatcher cannot be released in time. The release is
+// not repeated with every heartbeat, and the release of the jobs of other lost
+// dispatchers does not wait for it.
 func TestFailedReleaseIsDeferred(t *testing.T) {
 	t.Parallel()
 	const takes = 50 * time.Millisecond
@@ -190,7 +193,7 @@ func TestFailedReleaseIsDeferred(t *testing.T) {
 		require.True(t, res.Lost)
 		beats, released = beats+1, released+res.Released
 		if beats == 1 {
-			require.Equal(t, 1, released, "the other one's job")
+			require.Equal(t, 1, released, "the job of the other lost dispatcher")
 		}
 	}
 	require.GreaterOrEqual(t, time.Since(begun), 2*10*takes)

@@ -9,8 +9,8 @@ import (
 
 func list(values ...int64) []byte { return int8s(values, integer) }
 
-// All bytes that a server sends as rows of a fetch or a claim are read or refused.
-// Nothing of a refused row is kept.
+// Any bytes that a server sends as rows of a fetch or a claim are decoded or
+// rejected. No part of a rejected row is kept.
 func FuzzRows(f *testing.F) {
 	f.Add(int4(1), list(5, 6), list(1, 2), int8b(7), []byte("\x01{}"))
 	f.Add(int4(0), list(5), []byte(nil), int8b(7), []byte(nil))
@@ -40,7 +40,7 @@ func FuzzRows(f *testing.F) {
 	})
 }
 
-// Encoded values can be decoded.
+// Decoding the encoded values returns the values.
 func FuzzLists(f *testing.F) {
 	f.Add(int64(1), int64(-2), uint8(3))
 	f.Fuzz(func(t *testing.T, a, b int64, n uint8) {

@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Neighbours are claimed and ended by reading a range of the index.
+// Contiguous ids are claimed and ended by reading a range of the index.
 func TestIDRangeDoesNotAffectOtherRows(t *testing.T) {
 	t.Parallel()
 	contractSuite(t, func(t *testing.T, w world) {
@@ -37,7 +37,7 @@ func TestIDRangeDoesNotAffectOtherRows(t *testing.T) {
 			require.Equal(t, dispatcherd.Pending, w.get(t, id).Status)
 		}
 
-		take(t, s, between[3]) // as the dispatcher's own, under the same attempt as those about to end
+		take(t, s, between[3]) // a row of this dispatcher with the same attempt as the jobs that end
 		var items []contract.Finish
 		for i, id := range meant {
 			f := contract.Finish{ID: id, Attempt: 1, Outcome: contract.Succeeded}
@@ -66,8 +66,8 @@ func TestIDRangeDoesNotAffectOtherRows(t *testing.T) {
 	})
 }
 
-// Random ids, from contiguous to scattered, whole or in the blocks of a share,
-// with results of all sizes.
+// Random ids, from contiguous to scattered, in one block or in the blocks of a
+// share, with results of all sizes.
 func TestContiguousAndScatteredIDsEndAlike(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.New(t)
@@ -81,7 +81,7 @@ func TestContiguousAndScatteredIDsEndAlike(t *testing.T) {
 	for round := range rounds {
 		var ids []dispatcherd.JobID
 		for i := range n {
-			own := round%2 == 0 || i/8%4 == round/2%4 // or the share of one of four dispatchers
+			own := round%2 == 0 || i/8%4 == round/2%4 // or the ids of one of four shares
 			if own && rng.IntN(rounds) >= round {
 				ids = append(ids, dispatcherd.JobID(round*n+i+1))
 			}
@@ -119,7 +119,7 @@ func TestContiguousAndScatteredIDsEndAlike(t *testing.T) {
 	}
 }
 
-// idsOf returns the ids of ranges, both ends included.
+// idsOf returns the ids in ranges. Both ends are included.
 func idsOf(ranges ...[2]int64) (ids []dispatcherd.JobID) {
 	for _, r := range ranges {
 		for id := r[0]; id <= r[1]; id++ {

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// wantRows counts the rows with an id, wherever they are.
+// wantRows requires that the tables contain n rows with an id.
 func wantRows(t *testing.T, db *pgx.Conn, id dispatcherd.JobID, want int) {
 	t.Helper()
 	var n int
@@ -53,8 +53,8 @@ func TestRowWithADrawnIDIsInsertedOnce(t *testing.T) {
 	wantRows(t, db, id+2, 0)
 }
 
-// A second try waits for the first one, and inserts the row if the first one is rolled
-// back.
+// A second insert waits for the first one. It inserts the row if the first one
+// is rolled back.
 func TestInsertAsWaitsForAnEarlierTry(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.New(t)

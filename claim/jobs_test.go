@@ -110,7 +110,8 @@ func TestListReturnsEachJobOnOnePage(t *testing.T) {
 	require.ErrorIs(t, err, claim.ErrNotFound)
 }
 
-// newDispatcherDatabase is a new database with a dispatcher that has joined.
+// newDispatcherDatabase returns a new database with a dispatcher that has
+// joined.
 func newDispatcherDatabase(t *testing.T) (*pgx.Conn, claim.Jobs, *claim.Store) {
 	dsn := pgtest.New(t)
 	db := connect(t, dsn)
@@ -135,7 +136,7 @@ func TestRetryResetsCountersAndKeepsErrors(t *testing.T) {
 	require.Equal(t, dispatcherd.Pending, job.Status)
 	require.Zero(t, job.Failures)
 	require.Contains(t, string(job.Errors), "no paper")
-	require.EqualValues(t, 2, take(t, s, 1).Attempt, "attempts only grow: a zombie of the first one stays stale")
+	require.EqualValues(t, 2, take(t, s, 1).Attempt, "attempts only increase, so a report of the first one stays stale")
 
 	var refused *claim.StatusError
 	require.ErrorAs(t, jobs.Retry(t.Context(), 1), &refused)
@@ -159,8 +160,8 @@ func TestRetryResetsCountersAndKeepsErrors(t *testing.T) {
 	require.EqualError(t, err, "job 5 is cancelled: only pending and running jobs can be cancelled")
 }
 
-// A request to cancel is about one execution. It does not cancel a job that was
-// retried after that execution was cancelled or failed.
+// A request to cancel applies to one execution. If that execution was cancelled
+// or failed and the job is retried, the request does not cancel the job again.
 func TestRetriedJobIsNotCancelledByAnEarlierRequest(t *testing.T) {
 	t.Parallel()
 	db, jobs, s := newDispatcherDatabase(t)
@@ -196,7 +197,8 @@ func TestProducerRoleSuffices(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// The role of dispatchers suffices for a whole run, daily partitions included.
+// The rights of the dispatcher role suffice for all statements of a dispatcher,
+// including the creation of daily partitions.
 func TestDispatcherRoleSuffices(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.New(t)
@@ -212,7 +214,7 @@ func TestDispatcherRoleSuffices(t *testing.T) {
 	require.NoError(t, s.SetSubscribed(t.Context(), true))
 	made, _, _, err := s.KeepPartitions(t.Context(), claim.Retention{Done: time.Hour, Failed: time.Hour, Cancelled: time.Hour})
 	require.NoError(t, err)
-	require.Zero(t, made, "the migration has made them")
+	require.Zero(t, made, "the migration has created the partitions")
 	_, err = s.Heartbeat(t.Context(), map[string]int{"pdf": 1})
 	require.NoError(t, err)
 	_, err = s.Leave(t.Context())
