@@ -18,7 +18,7 @@ func TestNotificationPayloadIsParsedOrRejected(t *testing.T) {
 	}
 }
 
-// Notifications that were not received merge into one without a row.
+// Notifications that were not read yet are merged into one that names no row.
 func TestUnreceivedNotificationsMerge(t *testing.T) {
 	t.Parallel()
 	l := &Listener{jobs: make(chan *contract.RowNotification, 1)}

@@ -21,7 +21,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/pgtest"
 )
 
-// The tests of this file are named for faults that broke other job queues; see
+// The names of these tests refer to faults of other job queues; see
 // docs/reliability-peers.md.
 
 // expire ends the lease of a dispatcher.
@@ -30,8 +30,8 @@ func expire(t *testing.T, db *pgx.Conn, run int32) {
 	exec(t, db, `UPDATE dispatcherd.dispatchers SET beat_at = now() - 2 * lease WHERE id = $1`, run)
 }
 
-// Rows that cannot be released do not block the release of other rows, for any number
-// and order.
+// Rows that cannot be released do not block the release of other rows, whatever
+// their number and order.
 func TestPeer_B03_RowsThatCannotBeReleasedDoNotBlockOthers(t *testing.T) {
 	t.Parallel()
 	const stuck, jobs = 1200, 1500
@@ -60,60 +60,61 @@ func TestPeer_B03_RowsThatCannotBeReleasedDoNotBlockOthers(t *testing.T) {
 	require.Equal(t, stuck, res.Released)
 }
 
-// hole is a network that may lose everything in both directions, without a word.
-type hole struct {
+// blackHole is a network that may drop everything in both directions without
+// closing connections.
+type blackHole struct {
 	mu    sync.Mutex
-	dark  chan struct{} // not nil while nothing gets through; closed when it does again
+	dark  chan struct{} // not nil while nothing gets through; closed when the network works again
 	dials atomic.Int64
 }
 
-func (h *hole) open() {
+func (h *blackHole) open() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.dark = make(chan struct{})
 }
 
-func (h *hole) close() {
+func (h *blackHole) close() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	close(h.dark)
 	h.dark = nil
 }
 
-func (h *hole) state() chan struct{} {
+func (h *blackHole) state() chan struct{} {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.dark
 }
 
-func (h *hole) dial(ctx context.Context, network, address string) (net.Conn, error) {
+func (h *blackHole) dial(ctx context.Context, network, address string) (net.Conn, error) {
 	h.dials.Add(1)
 	if h.state() != nil {
 		<-ctx.Done()
 		return nil, ctx.Err()
 	}
 	conn, err := new(net.Dialer).DialContext(ctx, network, address)
-	return &holeConn{Conn: conn, hole: h, ended: make(chan struct{})}, err
+	return &blackHoleConn{Conn: conn, hole: h, ended: make(chan struct{})}, err
 }
 
-// holeConn keeps what comes in the dark from its reader, until the reader's
-// deadline or the end.
-type holeConn struct {
+// blackHoleConn does not deliver what arrives while the network drops
+// everything. Its reader waits until the deadline or the end of the connection.
+type blackHoleConn struct {
 	net.Conn
 
-	hole  *hole
+	hole  *blackHole
 	once  sync.Once
 	ended chan struct{}
 }
 
-func (c *holeConn) Write(b []byte) (int, error) {
+func (c *blackHoleConn) Write(b []byte) (int, error) {
 	if c.hole.state() != nil {
-		return len(b), nil // into the kernel's buffer, and no further
+		return len(b), nil // the bytes are lost after the kernel has accepted them
 	}
 	return c.Conn.Write(b)
 }
 
-func (c *holeConn) Read(b []byte) (int, error) {
+func (c *blackHoleConn) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
 	if err == nil && c.hole.state() != nil {
 		<-c.ended
@@ -122,32 +123,33 @@ func (c *holeConn) Read(b []byte) (int, error) {
 	return n, err
 }
 
-func (c *holeConn) Close() error {
+func (c *blackHoleConn) Close() error {
 	c.once.Do(func() { close(c.ended) })
 	return c.Conn.Close()
 }
 
-// If a server stops answering without closing connections, each statement ends at its
-// deadline. Once the server answers again, new connections are established.
+// If a server stops answering without closing connections, each statement ends
+// at its deadline. When the server answers again, new connections are
+// established.
 func TestPeer_B08_B38_EveryStatementHasADeadline(t *testing.T) {
 	t.Parallel()
-	const timeout = 3 * time.Second // longer than a shared machine stands still, while all is well
+	const timeout = 3 * time.Second // longer than a shared machine stalls while the server answers
 	dsn := pgtest.New(t)
 	db := connect(t, dsn)
-	net := &hole{}
+	net := &blackHole{}
 	s := open(t, claim.Config{DSN: dsn, Timeout: timeout, Dial: net.dial})
 	_, err := s.Join(t.Context())
 	require.NoError(t, err)
 	fill(t, db, 20, 1, 1)
 	for id := dispatcherd.JobID(1); id <= 3; id++ {
-		take(t, s, id) // the connections are up
+		take(t, s, id) // establishes the connections
 	}
 	require.Empty(t, finish(t, s, contract.Finish{ID: 1, Attempt: 1}))
 	lane := contract.FetchRequest{Lanes: lanes(1, 1, 5)}
 	require.Equal(t, contract.OK, s.Fetch(t.Context(), lane).Verdict)
 	unsure := claimOf(4)
 	item := contract.FinishRequest{Items: []contract.Finish{{ID: 2, Attempt: 1}}}
-	silent := map[string]func() bool{ // whether it was told that nothing is known
+	silent := map[string]func() bool{ // whether the error says that the outcome is unknown
 		"fetch":     func() bool { return s.Fetch(t.Context(), lane).Verdict == contract.Refused },
 		"claim":     func() bool { return s.Claim(t.Context(), unsure).Verdict != contract.OK },
 		"finish":    func() bool { return s.Finish(t.Context(), item).Verdict != contract.OK },
@@ -172,7 +174,7 @@ func TestPeer_B08_B38_EveryStatementHasADeadline(t *testing.T) {
 		return s.Fetch(t.Context(), lane).Verdict == contract.OK && s.Resolve(t.Context(), unsure).Verdict == contract.OK &&
 			s.Finish(t.Context(), contract.FinishRequest{Items: item.Items, Again: true}).Verdict == contract.OK
 	}, 30*time.Second, 10*time.Millisecond)
-	require.Greater(t, net.dials.Load(), before, "a connection that went silent is not used again")
+	require.Greater(t, net.dials.Load(), before, "a connection without answers is not used again")
 }
 
 // files counts the descriptors of this process.
@@ -184,15 +186,16 @@ func files(t *testing.T) int {
 	return len(list)
 }
 
-// Repeated reconnects leak no connection, goroutine or descriptor, also of listeners.
+// Repeated reconnects of statements and of the listener leak no connection,
+// goroutine or descriptor.
 func TestPeer_B09_ReconnectsLeakNothing(t *testing.T) {
 	t.Parallel()
-	const rounds = 20 // each ends a handful of connections, and waits for the backoff of them
+	const rounds = 20 // each round ends a few connections and waits for their backoff
 	dsn := pgtest.New(t)
 	db := connect(t, dsn)
 	s, _, seen := listening(t, dsn)
 	work := func() {
-		for range 3 { // the first one finds the connection dead
+		for range 3 { // the first statement finds the connection closed
 			s.Fetch(t.Context(), contract.FetchRequest{Lanes: lanes(1, 1, 1)})
 			s.Claim(t.Context(), claimOf(1))
 			s.Finish(t.Context(), contract.FinishRequest{Items: []contract.Finish{{ID: 1, Attempt: 1}}})
@@ -224,8 +227,8 @@ func TestPeer_B09_ReconnectsLeakNothing(t *testing.T) {
 		runtime.NumGoroutine(), goroutines, files(t), descriptors, sessions(), connections)
 }
 
-// Clients behind a pooler use no prepared statements, or the simple protocol. Payloads
-// are JSON in both cases.
+// A producer may use no prepared statements or the simple protocol, for example
+// behind a pooler. Payloads are JSON in both cases.
 func TestPeer_B10_ProducersNeedNoPreparedStatements(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.New(t)
@@ -251,8 +254,8 @@ func TestPeer_B10_ProducersNeedNoPreparedStatements(t *testing.T) {
 	}
 }
 
-// The row of a lost dispatcher is deleted only after its last job was released, jobs
-// without a record included: no row runs without a dispatcher.
+// The row of a lost dispatcher is deleted only after all its jobs were
+// released, including jobs without a record. No row runs without a dispatcher.
 func TestPeer_B14_DispatcherIsDeletedAfterItsRowsAreReleased(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.New(t)
@@ -275,7 +278,7 @@ func TestPeer_B14_DispatcherIsDeletedAfterItsRowsAreReleased(t *testing.T) {
 		return running, orphans
 	}
 	for round := 0; ; round++ {
-		require.Less(t, round, 10, "the rows of the dead are never released")
+		require.Less(t, round, 10, "the rows of the lost dispatcher are never released")
 		if round == 3 {
 			exec(t, holder, `ROLLBACK`)
 		}
@@ -286,7 +289,7 @@ func TestPeer_B14_DispatcherIsDeletedAfterItsRowsAreReleased(t *testing.T) {
 		_, err = s.Sweep(t.Context())
 		require.NoError(t, err)
 		_, orphans = look()
-		require.Zero(t, orphans, "forgotten while something ran under it")
+		require.Zero(t, orphans, "the dispatcher was deleted while a job ran under it")
 		if running == 0 {
 			break
 		}
@@ -296,8 +299,8 @@ func TestPeer_B14_DispatcherIsDeletedAfterItsRowsAreReleased(t *testing.T) {
 	require.False(t, res.Lost)
 }
 
-// No correctness depends on locks of a session, so a dispatcher that loses its session
-// loses none. SERIALIZABLE clients see rows like other sessions.
+// Correctness does not depend on locks of a session, so the loss of a session
+// loses no lock. A client with isolation level SERIALIZABLE sees the same rows.
 func TestPeer_B22_CorrectnessNeedsNoSessionLocks(t *testing.T) {
 	t.Parallel()
 	for name, sql := range claim.Statements() {
@@ -316,7 +319,7 @@ func TestPeer_B22_CorrectnessNeedsNoSessionLocks(t *testing.T) {
 	require.NoError(t, err)
 	res := other.Claim(t.Context(), claimOf(1))
 	require.Equal(t, contract.OK, res.Verdict)
-	require.Empty(t, res.Won, "the row says who has it, not a session")
+	require.Empty(t, res.Won, "the row states its dispatcher independently of the session")
 	item := []contract.Finish{{ID: 1, Attempt: won.Attempt}}
 	require.Eventually(t, func() bool {
 		r := s.Finish(t.Context(), contract.FinishRequest{Items: item, Again: true})

@@ -27,8 +27,8 @@ type plan struct {
 	Plans []plan
 }
 
-// scans lists how the hot table is read: "Index Scan jobs_live_lanes", …. One
-// that reads the whole index says so.
+// scans returns how a plan reads the hot table, for example "Index Scan
+// jobs_live_lanes". It marks a scan that reads the complete index.
 func (p plan) scans() []string {
 	var list []string
 	if p.Table == "jobs_live" && p.Type != "ModifyTable" {
@@ -43,7 +43,8 @@ func (p plan) scans() []string {
 	return list
 }
 
-// plansOf returns the scans of every statement of a store, in its own sessions.
+// plansOf returns the scans of all statements of a store. They are planned in
+// sessions with the store's settings.
 func plansOf(t *testing.T, dsn string) map[string][]string {
 	t.Helper()
 	plans := map[string][]string{}
@@ -52,7 +53,8 @@ func plansOf(t *testing.T, dsn string) map[string][]string {
 		require.NoError(t, err)
 		conn, err := pgx.ConnectConfig(t.Context(), config)
 		require.NoError(t, err)
-		// A prepared statement with NULL for every parameter: the plan is generic.
+		// every parameter of the prepared statement is NULL: the plan is
+		// generic
 		exec(t, conn, `PREPARE s AS `+sql)
 		var n int
 		require.NoError(t, conn.QueryRow(t.Context(), `SELECT cardinality(parameter_types) FROM pg_prepared_statements WHERE name = 's'`).Scan(&n))
@@ -70,9 +72,10 @@ func plansOf(t *testing.T, dsn string) map[string][]string {
 	return plans
 }
 
-// The statistics of a queue table are usually stale, so plans must not depend on them:
-// empty and never analysed, nearly empty, 1 M rows inserted after an analyse,
-// analysed, and emptied afterwards.
+// The statistics of a queue table are usually stale, so plans must not depend
+// on them. The test uses an empty table that was never analysed, a nearly empty
+// one, 1 M rows inserted after an analyse, the same rows analysed, and the
+// table emptied afterwards.
 func TestPlansDoNotDependOnStatistics(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.New(t)
@@ -80,7 +83,7 @@ func TestPlansDoNotDependOnStatistics(t *testing.T) {
 	exec(t, db, `ALTER TABLE dispatcherd.jobs_live SET (autovacuum_enabled = off)`)
 	want := map[string][]string{
 		"fetch":           {"Index Scan jobs_live_lanes"},
-		"claim":           {"Index Scan jobs_live_id"}, // in id order, for all statistics
+		"claim":           {"Index Scan jobs_live_id"}, // scans in id order, for all statistics
 		"claim-contended": {"Index Scan jobs_live_id", "Tid Scan"},
 		"resolve":         {"Index Scan jobs_live_id"},
 		"done":            {"Index Scan jobs_live_id"},
@@ -124,15 +127,15 @@ func TestPlansDoNotDependOnStatistics(t *testing.T) {
 	}
 }
 
-// Sessions of callers keep plans, too, and so do functions in all sessions. Their
-// statements are about single rows and never scan a table.
+// The sessions of callers keep plans, too, and functions keep plans in all
+// sessions. Their statements are about single rows and must never scan a table.
 func TestStatementsOfCallersScanNoTable(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.New(t)
 	db := connect(t, dsn)
 	exec(t, db, `INSERT INTO dispatcherd.jobs (type) SELECT 'pdf' FROM generate_series(1, 9)`)
 	exec(t, db, `INSERT INTO dispatcherd.jobs (type, status, finished_at) SELECT 'pdf', 'failed', now() FROM generate_series(1, 9)`)
-	exec(t, db, `ANALYZE`) // everything fits in a page: nothing is cheaper than to read it
+	exec(t, db, `ANALYZE`) // while the table fits into a page, a scan is the cheapest plan
 	for _, pinned := range []bool{true, false} {
 		config, err := pgx.ParseConfig(dsn)
 		require.NoError(t, err)
@@ -145,7 +148,7 @@ func TestStatementsOfCallersScanNoTable(t *testing.T) {
 			require.NoError(t, conn.QueryRow(t.Context(), `SELECT sum(seq_scan), sum(idx_scan) FROM pg_stat_xact_user_tables WHERE relname ~ '^jobs_'`).Scan(&plain, &byIndex))
 			return plain, byIndex
 		}
-		tx, err := conn.Begin(t.Context()) // the counters are those of a transaction
+		tx, err := conn.Begin(t.Context()) // these counters are counted per transaction
 		require.NoError(t, err)
 		jobs := claim.Jobs{DB: conn}
 		require.NoError(t, jobs.Retry(t.Context(), 10))
@@ -166,8 +169,8 @@ func TestStatementsOfCallersScanNoTable(t *testing.T) {
 	}
 }
 
-// The lanes in (run_at, id) order hold the exact top k of every type under any
-// weights, as long as waiting counts.
+// The lanes in (run_at, id) order contain the exact top k of every type under
+// any weights with ageing.
 func TestFetchedLanesHoldTheExactTopKUnderAnyWeights(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.New(t)
@@ -226,7 +229,7 @@ func TestClaimIsAHotUpdate(t *testing.T) {
 	const n = 20_000
 	fill(t, db, n, 1, 1)
 	drain(t, s, n, 1000, lanes(1, 1, 1000))
-	s.Close() // a session reports its counters when it ends, at the latest
+	s.Close() // a session reports its counters at its end at the latest
 	var hot, updates int64
 	require.Eventually(t, func() bool {
 		require.NoError(t, db.QueryRow(context.Background(), `SELECT n_tup_hot_upd, n_tup_upd FROM pg_stat_user_tables WHERE relname = 'jobs_live'`).Scan(&hot, &updates))
@@ -235,13 +238,13 @@ func TestClaimIsAHotUpdate(t *testing.T) {
 	require.GreaterOrEqual(t, hot, int64(n*99/100))
 }
 
-// While a snapshot is held, index entries of deleted records stay. A heartbeat that
-// read all of them would take longer and longer.
+// While a snapshot is held, the index entries of deleted records remain. A
+// heartbeat that read all of them would become slower and slower.
 func TestRemovingRecordsReadsOnlyTheRemovedOnes(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.New(t)
 	db, holder := connect(t, dsn), connect(t, dsn)
-	exec(t, db, `VACUUM ANALYZE dispatcherd.claims`) // a plan that was made for an empty table
+	exec(t, db, `VACUUM ANALYZE dispatcherd.claims`) // a plan for an empty table
 	s := open(t, claim.Config{DSN: dsn})
 	_, err := s.Join(t.Context())
 	require.NoError(t, err)
@@ -255,7 +258,7 @@ func TestRemovingRecordsReadsOnlyTheRemovedOnes(t *testing.T) {
 		_, err := s.Heartbeat(t.Context(), nil)
 		require.NoError(t, err)
 	}
-	s.Close() // a session reports its counters when it ends, at the latest
+	s.Close() // a session reports its counters at its end at the latest
 	require.Eventually(t, func() bool {
 		var scans, read int64
 		require.NoError(t, db.QueryRow(context.Background(),

@@ -64,8 +64,8 @@ func TestJobsOfADeclaredLostDispatcherCanBeAdoptedUntilTheHoldEnds(t *testing.T)
 		res, err := successor.Heartbeat(t.Context(), nil)
 		require.NoError(t, err)
 		require.Zero(t, res.Released, "the hold has not ended")
-		require.Empty(t, res.OtherCapacity, "its capacity does not count")
-		for range 2 { // the first refusal must not teach it the new epoch
+		require.Empty(t, res.OtherCapacity, "its slots are not part of the cluster capacity")
+		for range 2 { // a first refusal must not set the new epoch
 			require.Equal(t, contract.Refused, predecessor.Claim(t.Context(), claimOf(w.insert(t, claimfake.Row{Type: "pdf"}, 0))).Verdict)
 		}
 		require.Empty(t, predecessor.Resolve(t.Context(), claimOf(offered)).Won)
@@ -95,9 +95,9 @@ func TestLivingDispatcherIsNotDeclaredLost(t *testing.T) {
 		require.NoError(t, err)
 		id := w.insert(t, claimfake.Row{Type: "pdf"}, 0)
 		for name, read := range map[string]claim.Identity{
-			"the lock file was copied":          {Incarnation: predecessorIdentity.Incarnation, Lock: "boot-1 8:1 4712"},
-			"the lock is of another host":       {Incarnation: predecessorIdentity.Incarnation, Lock: "boot-2 8:1 4711"},
-			"the lock has another holder since": {Incarnation: claim.Incarnation{15: 2}, Lock: predecessorIdentity.Lock},
+			"the lock file was copied":              {Incarnation: predecessorIdentity.Incarnation, Lock: "boot-1 8:1 4712"},
+			"the lock is of another host":           {Incarnation: predecessorIdentity.Incarnation, Lock: "boot-2 8:1 4711"},
+			"the lock has had another holder since": {Incarnation: claim.Incarnation{15: 2}, Lock: predecessorIdentity.Lock},
 		} {
 			found, err := successor.DeclareLost(t.Context(), read, 0)
 			require.NoError(t, err, name)
@@ -124,7 +124,7 @@ func TestDispatcherThatHandedOverIsNotDeclaredLost(t *testing.T) {
 		require.False(t, found)
 		_, err = successor.Heartbeat(t.Context(), nil)
 		require.NoError(t, err)
-		require.Equal(t, dispatcherd.Running, w.get(t, id).Status, "its workers have the time that the hand-over gave them")
+		require.Equal(t, dispatcherd.Running, w.get(t, id).Status, "the rows are held for the time that the hand-over stated")
 	})
 }
 

@@ -13,13 +13,13 @@ func TestStatesReturnsEveryExistingRow(t *testing.T) {
 	t.Parallel()
 	db := connect(t, pgtest.New(t))
 	jobs := claim.Jobs{DB: db}
-	const n = 2500 // several statements
+	const n = 2500 // reads in several statements
 	exec(t, db, `INSERT INTO dispatcherd.jobs (type) SELECT 'pdf' FROM generate_series(1, $1)`, n)
 	cancelled, err := jobs.Cancel(t.Context(), 7)
 	require.NoError(t, err)
 	require.Equal(t, dispatcherd.Cancelled, cancelled)
 	var ids []dispatcherd.JobID
-	for id := dispatcherd.JobID(1); id <= n+10; id++ { // the last ten do not exist
+	for id := dispatcherd.JobID(1); id <= n+10; id++ { // the last ten ids do not exist
 		ids = append(ids, id)
 	}
 	seen := map[dispatcherd.JobID]dispatcherd.Status{}
@@ -27,5 +27,5 @@ func TestStatesReturnsEveryExistingRow(t *testing.T) {
 	require.Len(t, seen, n)
 	require.Equal(t, dispatcherd.Cancelled, seen[7])
 	require.Equal(t, dispatcherd.Pending, seen[8])
-	require.NoError(t, jobs.States(t.Context(), nil, func(claim.State) { t.Error("nothing was asked for") }))
+	require.NoError(t, jobs.States(t.Context(), nil, func(claim.State) { t.Error("no id was requested") }))
 }

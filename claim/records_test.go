@@ -30,8 +30,8 @@ func TestRecordIsRemovedWithTheLastJobOfItsClaim(t *testing.T) {
 	require.Empty(t, m.of)
 }
 
-// A claim whose answer became Unknown is resolved: the same token is added again, and
-// its record must stay as long as one of its jobs runs.
+// A claim with an unknown outcome is resolved: the same token is added again.
+// Its record must remain as long as one of its jobs runs.
 func TestRecordAddedTwiceIsKept(t *testing.T) {
 	t.Parallel()
 	m := newRecords()
@@ -56,8 +56,8 @@ func TestJobClaimedAgainMovesToTheNewRecord(t *testing.T) {
 	require.Equal(t, []int64{7, 8}, m.over)
 }
 
-// A renewed resume offer is about a running job. If the job ended during the
-// adoption, it gets no record.
+// A renewed resume offer is about a running job. If the job ends during the
+// adoption, no record is written for it.
 func TestRenewedOfferOfAnEndedJobHasNoRecord(t *testing.T) {
 	t.Parallel()
 	m := newRecords()

@@ -12,8 +12,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// lostWith returns the id of a dispatcher with an expired lease that ran the first n
-// jobs, with a record for each that fills a portion.
+// lostWith returns the id of a dispatcher with an expired lease that ran the
+// first n jobs. Each job has a record large enough to fill a portion.
 func lostWith(t *testing.T, dsn string, db *pgx.Conn, n int) int32 {
 	t.Helper()
 	dead := open(t, claim.Config{DSN: dsn})
@@ -27,7 +27,8 @@ func lostWith(t *testing.T, dsn string, db *pgx.Conn, n int) int32 {
 	return run
 }
 
-// A row that Postgres does not release does not undo or block the release of others.
+// A row that Postgres does not release neither undoes nor blocks the release of
+// other rows.
 func TestJobsOfALostDispatcherAreReleasedInPortions(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.New(t)
@@ -42,14 +43,14 @@ func TestJobsOfALostDispatcherAreReleasedInPortions(t *testing.T) {
 	gone, err := idle.Join(t.Context())
 	require.NoError(t, err)
 	expire(t, db, gone)
-	for one[int](t, db, `SELECT count(*) FROM dispatcherd.jobs_live WHERE status = 'pending'`) < 2 { // on a slow machine a heartbeat may have time for one
+	for one[int](t, db, `SELECT count(*) FROM dispatcherd.jobs_live WHERE status = 'pending'`) < 2 { // on a slow machine a heartbeat may have time for one portion only
 		_, err := s.Heartbeat(t.Context(), nil)
 		require.NoError(t, err)
 	}
 	_, err = s.Sweep(t.Context())
 	require.ErrorContains(t, err, "stuck")
 	require.Equal(t, dispatcherd.Running, row(t, db, 2).Status)
-	require.Equal(t, 2, one[int](t, db, `SELECT count(*) FROM dispatcherd.dispatchers`), "the other lost one is forgotten all the same")
+	require.Equal(t, 2, one[int](t, db, `SELECT count(*) FROM dispatcherd.dispatchers`), "the other lost dispatcher is deleted nevertheless")
 
 	exec(t, db, `ALTER TABLE dispatcherd.jobs_live DROP CONSTRAINT stuck`)
 	_, err = s.Sweep(t.Context())
@@ -58,8 +59,8 @@ func TestJobsOfALostDispatcherAreReleasedInPortions(t *testing.T) {
 	require.Equal(t, 1, one[int](t, db, `SELECT count(*) FROM dispatcherd.dispatchers`), "it is forgotten")
 }
 
-// A heartbeat spends limited time on the jobs of other dispatchers. The next one
-// continues.
+// A heartbeat spends a limited time on the jobs of other dispatchers. The next
+// heartbeat continues.
 func TestReleaseStopsAtItsDeadlineAndContinuesLater(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.New(t)
@@ -74,13 +75,13 @@ func TestReleaseStopsAtItsDeadlineAndContinuesLater(t *testing.T) {
 		n, next, err = claim.ReleasePart(t.Context(), db, lost, next)
 		require.NoError(t, err)
 		require.Equal(t, 1, n)
-		require.Equal(t, want == 0, next == claim.FirstToken, "after the last portion all is gone through")
+		require.Equal(t, want == 0, next == claim.FirstToken, "after the last portion nothing is left")
 		require.Equal(t, want, one[int](t, db, `SELECT count(*) FROM dispatcherd.jobs_live WHERE status = 'running'`))
 	}
 }
 
-// A dispatcher that stops marks its row before its jobs are released, so releases by
-// other dispatchers count no crash.
+// A dispatcher that stops marks its row before its jobs are released. A release
+// of these jobs by another dispatcher therefore counts no crash.
 func TestJobsOfALeavingDispatcherCountNoCrash(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.New(t)
@@ -104,8 +105,8 @@ func TestJobsOfALeavingDispatcherCountNoCrash(t *testing.T) {
 	require.Zero(t, one[int](t, db, fmt.Sprintf(`SELECT count(*) FROM dispatcherd.dispatchers WHERE id = %d`, me)))
 }
 
-// Several dispatchers release the jobs of a lost one at once: each job becomes
-// pending once.
+// Several dispatchers release the jobs of a lost one at the same time: each job
+// becomes pending once.
 func TestConcurrentReleasesMakeEachJobPendingOnce(t *testing.T) {
 	t.Parallel()
 	const n = 60
@@ -137,7 +138,7 @@ func TestConcurrentReleasesMakeEachJobPendingOnce(t *testing.T) {
 		require.NoError(t, <-swept)
 	}
 	require.LessOrEqual(t, total, n)
-	for one[int](t, db, `SELECT count(*) FROM dispatcherd.dispatchers`) > len(stores) { // rows that were locked in all of them
+	for one[int](t, db, `SELECT count(*) FROM dispatcherd.dispatchers`) > len(stores) { // rows that were locked for all of them
 		_, err := stores[0].Heartbeat(t.Context(), nil)
 		require.NoError(t, err)
 		_, err = stores[0].Sweep(t.Context())

@@ -48,7 +48,7 @@ func TestEachRoleSufficesForItsWork(t *testing.T) {
 	exec(t, as(t, dsn, "dispatcherd_dispatcher").DB.(*pgx.Conn), `UPDATE dispatcherd.jobs_live SET status = 'running', dispatcher = 1`)
 	status, err = operator.Cancel(t.Context(), id)
 	require.NoError(t, err)
-	require.Equal(t, dispatcherd.Running, status, "its dispatcher is asked")
+	require.Equal(t, dispatcherd.Running, status, "its dispatcher gets a request to cancel")
 
 	_, err = reader.History(t.Context(), time.Now().Add(-time.Hour), time.Now(), 10)
 	require.NoError(t, err)

@@ -12,8 +12,8 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/pgtest"
 )
 
-// churn creates dead rows and waits until the statistics count them. They are too few
-// to start autovacuum.
+// churn creates dead rows and waits until the statistics count them. They are
+// too few to start autovacuum.
 func churn(t *testing.T, db *pgx.Conn, n int) {
 	t.Helper()
 	const died = `SELECT n_tup_upd + n_tup_del FROM pg_stat_user_tables WHERE relid = 'dispatcherd.jobs_live'::regclass`
@@ -25,7 +25,7 @@ func churn(t *testing.T, db *pgx.Conn, n int) {
 	}, time.Minute, 20*time.Millisecond)
 }
 
-// vacuumed vacuums and waits until the statistics count it.
+// vacuumed runs VACUUM and waits until the statistics count it.
 func vacuumed(t *testing.T, db *pgx.Conn) {
 	t.Helper()
 	const ended = `SELECT vacuum_count FROM pg_stat_user_tables WHERE relid = 'dispatcherd.jobs_live'::regclass`
@@ -66,25 +66,25 @@ func TestAutovacuumIsPausedWhileASnapshotMakesItFutile(t *testing.T) {
 	expect(false, false, "no snapshot is held")
 
 	holder := hold(t, dsn)
-	expect(false, false, "seen for the first time")
+	expect(false, false, "the snapshot is seen for the first time")
 	churn(t, db, 1000)
-	expect(false, false, "no vacuum has tried")
+	expect(false, false, "no vacuum has run since")
 	vacuumed(t, db)
-	expect(true, true, "it has cleaned nothing")
+	expect(true, true, "a vacuum ran and removed nothing")
 	require.Equal(t, "autovacuum_enabled=false", one[string](t, db, option))
 	churn(t, db, 1000)
 	expect(true, false, "the snapshot is still there")
 
 	next := hold(t, dsn)
 	exec(t, holder, `ROLLBACK`)
-	expect(false, true, "a younger one is the oldest now: there is something to clean")
+	expect(false, true, "the oldest snapshot is a later one: some dead rows can be removed")
 	require.Empty(t, one[string](t, db, option))
 	vacuumed(t, db)
-	expect(false, false, "it has cleaned what died before")
+	expect(false, false, "the vacuum has removed the rows that died before")
 	churn(t, db, 1000)
-	expect(false, false, "no vacuum has tried to clean what died since")
+	expect(false, false, "no vacuum has run since the last rows died")
 	vacuumed(t, db)
-	expect(true, true, "now one has, without effect")
+	expect(true, true, "a vacuum ran and removed nothing")
 	exec(t, next, `ROLLBACK`)
 	expect(false, true, "no snapshot is held")
 }
