@@ -14,7 +14,8 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/daemon"
 )
 
-// constantBounds returns the bounds of the API that are constants, by their names in docs/api.md.
+// constantBounds returns the bounds of the API that are constants, by their
+// names in docs/api.md.
 func constantBounds() map[string]any {
 	c := daemon.DefaultAPIConfig()
 	return map[string]any{
@@ -26,7 +27,7 @@ func constantBounds() map[string]any {
 	}
 }
 
-// docs/api.md states the default of every bound and names tests that exist.
+// docs/api.md states the default of every bound and names existing tests.
 func TestBoundsOfTheAPIMatchTheDocument(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "api.md"))
 	require.NoError(t, err)

@@ -50,7 +50,7 @@ func TestCommandReferenceIsCurrent(t *testing.T) {
 	for i < min(len(written), len(wanted)) && written[i] == wanted[i] {
 		i++
 	}
-	require.Failf(t, "docs/cli.md is not what the commands say", "line %d on; run the test with -update", i+1)
+	require.Failf(t, "docs/cli.md differs from the help texts of the commands", "line %d on; run the test with -update", i+1)
 }
 
 func describeCommand(b *strings.Builder, cmd *cobra.Command) {
@@ -76,7 +76,7 @@ func describeCommand(b *strings.Builder, cmd *cobra.Command) {
 		}
 		flags := child.LocalNonPersistentFlags()
 		flags.SortFlags = child.Flags().SortFlags
-		if child.Name() == "dev" { // dev repeats the flags of serve
+		if child.Name() == "dev" { // dev has the flags of serve
 			b.WriteString("\nTakes the flags of serve, without --migrate, and:\n")
 			serve, _, _ := child.Root().Find([]string{"serve"})
 			flags = pflag.NewFlagSet("dev", pflag.ContinueOnError)
@@ -103,8 +103,8 @@ func unindent(text string) string {
 	return strings.Join(lines, "\n")
 }
 
-// describeFlags writes a list for each group. Defaults that differ from host to host
-// are left out.
+// describeFlags writes a list for each group. It omits defaults that differ
+// between hosts.
 func describeFlags(b *strings.Builder, flags *pflag.FlagSet) {
 	for _, g := range settings.Groups(flags) {
 		if !g.Flags.HasAvailableFlags() || g.Title == "" && g.Flags.Lookup("help") != nil && countFlags(g.Flags) == 1 {

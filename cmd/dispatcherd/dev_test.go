@@ -24,11 +24,11 @@ import (
 
 // dev is a running `dispatcherd dev`.
 type dev struct {
-	socket string // of the workers
-	script string // what it printed
+	socket string // socket of the workers
+	script string // the settings that it printed
 	log    bytes.Buffer
 	stop   context.CancelFunc
-	ended  chan int // its exit code; the log is complete then
+	ended  chan int // receives its exit code; the log is complete then
 }
 
 // startDev returns when dev has printed the settings for another terminal.
@@ -46,7 +46,7 @@ func startDev(t *testing.T, more ...string) *dev {
 	args := append([]string{"--config", "", "dev", "--ephemeral", "--worker-socket", d.socket, "--api-socket", filepath.Join(dir, "a")}, more...)
 	go func() {
 		d.ended <- a.run(ctx, args)
-		_ = in.Close() // never fails
+		_ = in.Close() // never returns an error
 	}()
 	lines := bufio.NewReader(out)
 	for range 3 {
@@ -57,8 +57,8 @@ func startDev(t *testing.T, more ...string) *dev {
 	return d
 }
 
-// told evaluates the printed lines in a shell and returns the database URL and the workers'
-// socket.
+// told evaluates the printed settings in a shell and returns the database URL
+// and the workers' socket.
 func (d *dev) told(t *testing.T) []string {
 	t.Helper()
 	told, err := exec.Command("sh", "-c", d.script+`printf '%s\n' "$DATABASE_URL" "$DISPATCHERD_WORKER_SOCKET"`).Output()
@@ -66,7 +66,8 @@ func (d *dev) told(t *testing.T) []string {
 	return strings.Split(string(told), "\n")
 }
 
-// The printed lines are sufficient when the log is JSON and written to another stream.
+// The printed settings are sufficient if the log is JSON and goes to another
+// stream.
 func TestDevPrintsSettingsForAnotherTerminal(t *testing.T) {
 	d := startDev(t)
 	words := d.told(t)
@@ -76,10 +77,11 @@ func TestDevPrintsSettingsForAnotherTerminal(t *testing.T) {
 	require.Equal(t, exit.OK, got.code, got.err)
 	d.stop()
 	require.Equal(t, exit.OK, <-d.ended, "%v", &d.log)
-	require.True(t, strings.HasPrefix(d.log.String(), `{"level":`), "the log has the form for machines: %v", &d.log)
+	require.True(t, strings.HasPrefix(d.log.String(), `{"level":`), "the log is not JSON: %v", &d.log)
 }
 
-// Results could not be recorded without Postgres, however long the daemon waits.
+// Without Postgres no result could be recorded, so dev does not wait for
+// running jobs.
 func TestDevEndsWhenItsPostgresIsKilled(t *testing.T) {
 	for _, asked := range []bool{false, true} {
 		d := startDev(t, "--grace", "10m")
@@ -104,7 +106,7 @@ func TestDevEndsWhenItsPostgresIsKilled(t *testing.T) {
 		<-runs
 
 		if asked {
-			d.stop() // the daemon then waits for the job
+			d.stop() // the daemon then waits for this job
 		}
 		text, err := os.ReadFile(filepath.Join(data, "postmaster.pid"))
 		require.NoError(t, err)

@@ -12,10 +12,11 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/exit"
 )
 
-// A misspelt variable must be reported. Its value may be a secret.
+// A misspelt variable is reported. Its value is not, because it may be a
+// secret.
 func TestUnknownVariableIsReported(t *testing.T) {
 	env := map[string]string{
-		"DISPATCHERD_PROBE_LIMT": "canary", "DISPATCHERD_PROBE_FORCE": "canary", // a flag of one invocation is not a setting
+		"DISPATCHERD_PROBE_LIMT": "canary", "DISPATCHERD_PROBE_FORCE": "canary", // a flag that applies to one invocation is not a setting
 		"DISPATCHERD_PROBE_LIMIT": "2", "DISPATCHERD_CONFIG": "", "DISPATCHERD_JOB_ID": "7", "DISPATCHERD_TYPE": "pdf", "DISPATCHERDX": "1", "PATH": "/bin",
 	}
 	got := invocation{args: []string{"probe"}, env: env, extra: probeCommand}.runs(t)

@@ -14,8 +14,8 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/exit"
 )
 
-// numberFlags calls visit for every flag of every command that takes a number
-// or a duration.
+// numberFlags calls visit for every flag of a command that takes a number or a
+// duration.
 func numberFlags(visit func(path string, f *pflag.Flag)) {
 	var walk func(*cobra.Command)
 	walk = func(cmd *cobra.Command) {
@@ -31,7 +31,7 @@ func numberFlags(visit func(path string, f *pflag.Flag)) {
 	walk(bare(nothingSet).root())
 }
 
-// tryFlag resolves the settings of a command with one flag given.
+// tryFlag resolves the settings of a command with one flag.
 func tryFlag(t *testing.T, path, flag string) error {
 	t.Helper()
 	a := bare(nothingSet)
@@ -50,7 +50,7 @@ func TestNegativeNumbersAndDurationsAreRefused(t *testing.T) {
 		case f.Value.Type() == "uint64":
 			return // pflag accepts no sign
 		case path == "dispatcherd migrate down":
-			value = "-2" // -1 is one below the present version
+			value = "-2" // one below the lowest version
 		case value == "":
 			value = "-1"
 		}
@@ -62,7 +62,7 @@ func TestNegativeNumbersAndDurationsAreRefused(t *testing.T) {
 	require.Greater(t, seen, 50)
 }
 
-// size makes two numbers, or two durations, comparable.
+// size converts two numbers, or two durations, to comparable values.
 func size(t *testing.T, text string) float64 {
 	t.Helper()
 	if d, err := time.ParseDuration(text); err == nil {
@@ -79,7 +79,7 @@ func TestEveryNumberAndDurationHasBothBounds(t *testing.T) {
 		require.NotEqual(t, "Inf", most, "%s --%s has no bounds", path, f.Name)
 		require.Less(t, size(t, least), size(t, most), "%s --%s", path, f.Name)
 		if kind := f.Value.Type(); most == settings.LargestID || kind == "uint64" || kind == "int16" {
-			return // there is no larger value
+			return // a larger value does not exist
 		}
 		require.NoError(t, tryFlag(t, path, "--"+f.Name+"="+most), "%s --%s", path, f.Name)
 		beyond := most + "0"
@@ -92,7 +92,7 @@ func TestEveryNumberAndDurationHasBothBounds(t *testing.T) {
 	})
 }
 
-// Where 0 would mean "the default", or has no meaning, it is refused.
+// A 0 that would stand for the default or has no meaning is refused.
 func TestZeroIsAcceptedOnlyWhereItHasAMeaning(t *testing.T) {
 	var taken []string
 	numberFlags(func(path string, f *pflag.Flag) {

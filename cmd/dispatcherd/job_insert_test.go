@@ -15,7 +15,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/pgtest"
 )
 
-// query returns one text for each row of a statement with a single text column.
+// query returns the rows of a statement that has a single text column.
 func query(t *testing.T, url, sql string, args ...any) []string {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), url)

@@ -36,7 +36,7 @@ func databaseWith(t *testing.T, sql string) string {
 	return url
 }
 
-// transcript runs command lines in order and returns what a user sees.
+// transcript runs command lines in order and returns what a user would see.
 func transcript(t *testing.T, url string, lines ...string) string {
 	t.Helper()
 	var b strings.Builder

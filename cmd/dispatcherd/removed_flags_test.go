@@ -30,7 +30,7 @@ func removedConstants() map[string]any {
 		}
 		all[name] = value
 	}
-	delete(all, "max-open-requests") // never was a flag
+	delete(all, "max-open-requests") // this constant has never been a flag
 	return all
 }
 

@@ -23,7 +23,7 @@ type invocation struct {
 	args  []string
 	stdin string
 	env   map[string]string
-	extra func(*app) *cobra.Command // a further command below the root
+	extra func(*app) *cobra.Command // an additional command below the root
 }
 
 // outcome is the result of an invocation.
@@ -32,15 +32,15 @@ type outcome struct {
 	out, err string
 }
 
-// runs executes the invocation in process. The environment is that of the invocation, except
-// for the variables that pgx reads.
+// runs executes the invocation in process. Its environment is that of the
+// invocation, except for the variables that pgx reads itself.
 func (i invocation) runs(t *testing.T) outcome {
 	t.Helper()
 	var out, errs bytes.Buffer
 	a := bare(func(name string) (string, bool) { v, ok := i.env[name]; return v, ok })
 	a.Console = console.Console{In: strings.NewReader(i.stdin), Out: &out, Err: &errs}
 	a.Environ = func() (all []string) {
-		for name, value := range i.env { // order-free: the program sorts
+		for name, value := range i.env { // order-free: the program sorts the variables
 			all = append(all, name+"="+value)
 		}
 		return all

@@ -11,8 +11,8 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/pgtest"
 )
 
-// No command prints the password of the connection string, whatever error the string or the
-// server causes.
+// No command prints the password of the connection string, whatever error the
+// string or the server causes.
 func TestNoCommandPrintsThePassword(t *testing.T) {
 	const secret = "hunter2S3CRET"
 	lines := []string{

@@ -60,7 +60,7 @@ func TestEnvironmentOverridesFileOverridesDefault(t *testing.T) {
 	require.Equal(t, shownSetting{"config", file, "flag --config"}, got["config"])
 	require.Equal(t, shownSetting{"output", "json", "flag --output"}, got["output"])
 	require.Equal(t, "default", got["database-url"].Origin)
-	require.NotContains(t, got, "probe-force", "a flag of one invocation is no setting")
+	require.NotContains(t, got, "probe-force", "a flag that applies to one invocation is not a setting")
 }
 
 // The test covers every combination of the four sources.
@@ -131,7 +131,7 @@ func TestErrorOfABadSettingNamesSourceAndNearestKey(t *testing.T) {
 func TestOneFileServesEveryCommand(t *testing.T) {
 	file := configFileWith(t, "probe-limit = 3")
 	got := invocation{args: []string{"version", "--config", file}, extra: probeCommand}.runs(t)
-	require.Equal(t, exit.OK, got.code, "a setting of another command is no mistake: %s", got.err)
+	require.Equal(t, exit.OK, got.code, "a setting of another command must be accepted: %s", got.err)
 }
 
 func TestRequiredFlagMayComeFromTheEnvironment(t *testing.T) {

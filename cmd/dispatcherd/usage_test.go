@@ -63,7 +63,7 @@ func TestUsageErrorsNameTheMistakeAndExit2(t *testing.T) {
 	} {
 		got := invocation{args: strings.Fields(line)}.runs(t)
 		require.Equal(t, exit.Usage, got.code, line)
-		require.Empty(t, got.out, "%s: an error writes nothing to the data stream", line)
+		require.Empty(t, got.out, "%s: an error must write nothing to the data output", line)
 		fmt.Fprintf(&report, "$ dispatcherd %s\n%s\n", line, got.err)
 	}
 	requireGolden(t, "usage-errors.txt", report.String())
@@ -138,7 +138,7 @@ func TestEachKindOfErrorHasItsExitCode(t *testing.T) {
 		got := invocation{args: []string{"fail"}, extra: fails}.runs(t)
 		require.Equal(t, c.code, got.code, c.name)
 		require.Contains(t, got.err, c.says, c.name)
-		require.NotContains(t, got.err, "--help", "%s: the command line was right", c.name)
+		require.NotContains(t, got.err, "--help", "%s: the command line was correct", c.name)
 	}
 }
 
@@ -178,7 +178,7 @@ func TestUnreachableDatabaseExits5WithoutThePassword(t *testing.T) {
 		require.Equal(t, exit.Usage, got.code)
 		require.Contains(t, got.err, "database-url (environment DATABASE_URL)")
 		require.Contains(t, got.err, says)
-		require.Equal(t, 2, strings.Count(got.err, "\n"), "said once, and where help is: %s", got.err)
+		require.Equal(t, 2, strings.Count(got.err, "\n"), "the error is printed once, with a hint to the help: %s", got.err)
 		require.NotContains(t, got.err, "hunter2")
 	}
 
@@ -187,11 +187,12 @@ func TestUnreachableDatabaseExits5WithoutThePassword(t *testing.T) {
 	require.Contains(t, got.err, "no database is named: give --database-url")
 }
 
-// The driver tries an address with TLS and without, and reports both errors.
+// The driver tries an address first with TLS and then without, and reports both
+// errors.
 func TestConnectionErrorIsReportedOnce(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	require.NoError(t, l.Close()) // no server listens on the address now
+	require.NoError(t, l.Close()) // the address has no listener now
 	got := invocation{args: []string{"job", "list", "--database-url", "postgres://me@" + l.Addr().String() + "/x"}}.runs(t)
 	require.Equal(t, exit.Unavailable, got.code)
 	require.Equal(t, 1, strings.Count(got.err, "connection refused"), got.err)

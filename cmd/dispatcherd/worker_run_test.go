@@ -23,7 +23,7 @@ func TestEachConnectionErrorIsReportedOnce(t *testing.T) {
 	require.True(t, told.fresh(dialed(syscall.ENOENT)))
 	require.True(t, told.fresh(dialed(syscall.EACCES)))
 	require.True(t, told.fresh(io.EOF))
-	require.False(t, told.fresh(errors.New("something else that is no refusal of the system")))
+	require.False(t, told.fresh(errors.New("another error, which is not a refusal of the system")))
 	require.False(t, told.fresh(dialed(syscall.EACCES)))
 	require.False(t, told.fresh(dialed(syscall.ENOENT)))
 	require.Contains(t, whatKeepsOut(dialed(syscall.EACCES), "s"), "this user may not open it")

@@ -23,7 +23,7 @@ func answering(t *testing.T, status int, body string) string {
 		w.WriteHeader(status)
 		fmt.Fprintf(w, body, r.URL.Path)
 	}))
-	require.NoError(t, s.Listener.Close()) // replaced by a Unix socket
+	require.NoError(t, s.Listener.Close()) // the test replaces it by a Unix socket
 	s.Listener = l
 	s.Start()
 	t.Cleanup(s.Close)

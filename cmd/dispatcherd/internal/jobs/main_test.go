@@ -13,7 +13,8 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }
 
-// on runs the commands on a database and returns what they print: data, and messages.
+// on runs commands on a database and returns their data output and their
+// messages.
 func on(url, stdin string) (a commands, out, errs *bytes.Buffer) {
 	out, errs = &bytes.Buffer{}, &bytes.Buffer{}
 	return commands{&settings.Invocation{

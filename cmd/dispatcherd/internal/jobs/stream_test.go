@@ -11,7 +11,8 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/joblines"
 )
 
-// Postgres counts the inserted jobs; users count lines.
+// Postgres reports the number of an inserted job. Users need the number of its
+// line.
 func TestStreamKnowsTheLineOfEveryJob(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		kinds := rapid.SliceOf(rapid.SampledFrom([]string{`{"type":"pdf"}`, "", "bad"})).Draw(rt, "lines")

@@ -20,8 +20,8 @@ func TestEditsIsAMetric(t *testing.T) {
 	require.Equal(t, 3, edits("kitten", "sitting"))
 	require.Equal(t, "worker-socket", nearest("worker-sokcet", strings.Fields("weight-age worker-socket worker-token")))
 	require.Equal(t, "poll", nearest("pol", strings.Fields("beat poll lease")))
-	require.Empty(t, nearest("database", strings.Fields("beat name lease")), "nothing that could be meant")
-	require.Empty(t, nearest("db", strings.Fields("beat o d")), "two letters are not two slips")
+	require.Empty(t, nearest("database", strings.Fields("beat name lease")), "no name is similar")
+	require.Empty(t, nearest("db", strings.Fields("beat o d")), "a name of two letters has no similar name")
 }
 
 func TestMissingFileIsAnErrorOnlyIfNamed(t *testing.T) {

@@ -10,7 +10,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/exit"
 )
 
-// Writing would follow a link to a missing file.
+// A plain write would follow a link to a missing file.
 func TestExistingFileIsNotOverwritten(t *testing.T) {
 	dir := t.TempDir()
 	link := filepath.Join(dir, "link")

@@ -29,7 +29,7 @@ func TestDefaultSocketIsInADirectoryOfTheUser(t *testing.T) {
 func TestDispatcherOfTheUserIsFoundFirst(t *testing.T) {
 	dir := t.TempDir()
 	own, system := filepath.Join(dir, "own.sock"), filepath.Join(dir, "system.sock")
-	require.Equal(t, own, firstSocket(own, system), "neither is there: name the one that dev would make")
+	require.Equal(t, own, firstSocket(own, system), "neither socket exists: the default is the one that dev would create")
 	for _, c := range []struct{ opened, found string }{{system, system}, {own, own}} {
 		l, err := workerproto.Listen(c.opened, 0o600)
 		require.NoError(t, err)

@@ -19,11 +19,11 @@ import (
 	"github.com/dispatcherd/dispatcherd/workerproto"
 )
 
-// simpleHost is a daemon without a table or scores: the first waiting job that
-// fits goes to the first free slot. It speaks the real protocol.
+// simpleHost is a daemon without a table and without scores. The first waiting
+// job that fits goes to the first free slot. It uses the real protocol.
 type simpleHost struct {
 	path   string
-	refuse string // type whose jobs fail
+	refuse string // all jobs of this type fail
 
 	mu       sync.Mutex
 	free     []simpleSlot
@@ -114,7 +114,7 @@ func (h *simpleHost) Frames(s *workerproto.Session, frames []workerproto.WorkerF
 			h.free = slices.DeleteFunc(h.free, func(x simpleSlot) bool { return x.session == s && slices.Contains(f.Slots, x.Number) })
 		case *workerproto.Done:
 			h.end(f.Job)
-		case *workerproto.Release: // the slot has left meanwhile
+		case *workerproto.Release: // the slot has gone offline in the meantime
 			j := h.running[f.Job]
 			delete(h.running, f.Job)
 			h.waiting = append(h.waiting, j)
@@ -158,7 +158,7 @@ func (h *simpleHost) place() {
 	})
 }
 
-// startInProcess is a worker process without the process.
+// startInProcess runs a worker in the process of the test.
 func startInProcess(ctx context.Context, plan workerPlan) (*tracedWorker, error) {
 	inReader, in := io.Pipe()
 	out, outWriter := io.Pipe()
@@ -198,7 +198,7 @@ func TestReplayRunsEveryJobOfTheTrace(t *testing.T) {
 	require.Equal(t, 40, report.Done)
 	require.Equal(t, 0, report.Failed)
 	require.Equal(t, trace.Findings{Placements: report.Findings.Placements}, report.Findings)
-	require.GreaterOrEqual(t, report.Findings.Placements, 40) // a job sent to a slot that was leaving is sent again
+	require.GreaterOrEqual(t, report.Findings.Placements, 40) // a job that was sent to a slot that went offline is sent again
 	require.GreaterOrEqual(t, report.Makespan, 7.9)
 	require.Positive(t, states)
 

@@ -17,7 +17,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/workerproto"
 )
 
-// scriptedDispatcher is the dispatcher's end of the socket with a test in the
+// scriptedDispatcher is the dispatcher's end of the socket. The test takes the
 // place of the core.
 type scriptedDispatcher struct {
 	t      *testing.T
@@ -62,10 +62,10 @@ func (d *scriptedDispatcher) Frames(s *workerproto.Session, frames []workerproto
 
 func (d *scriptedDispatcher) Closed(_ *workerproto.Session, cause error) { d.closed <- cause }
 
-// next returns what the worker says next.
+// next returns the next frame of the worker.
 func (d *scriptedDispatcher) next() frameOf {
 	d.t.Helper()
-	return receive(d.t, d.frames, "the worker says something")
+	return receive(d.t, d.frames, "the worker sends a frame")
 }
 
 // longWait bounds every wait for something that must happen.
@@ -77,7 +77,7 @@ func receive[T any](t *testing.T, c <-chan T, what string) T {
 	case v := <-c:
 		return v
 	case <-time.After(longWait):
-		require.FailNow(t, "it did not happen that "+what)
+		require.FailNow(t, "timeout while waiting that "+what)
 		panic("unreachable")
 	}
 }
@@ -107,8 +107,8 @@ func startTraced(t *testing.T, plan workerPlan) *tracedProcess {
 	return p
 }
 
-// Slot 7 goes offline while its job runs, and its next session begins before the job has
-// ended: the slot returns when the job has ended.
+// Slot 7 goes offline while its job runs, and goes online again before the job
+// has ended. The slot is offered again only when the job has ended.
 func TestBusyTracedSlotReturnsAfterItsJobHasEnded(t *testing.T) {
 	d := startScripted(t)
 	p := startTraced(t, workerPlan{Socket: d.path, Worker: "team-1", Slots: []slotPlan{
@@ -116,7 +116,7 @@ func TestBusyTracedSlotReturnsAfterItsJobHasEnded(t *testing.T) {
 	}})
 	added := d.next()
 	require.JSONEq(t, `{"op":"slot_add","slots":[{"slot":0,"types":["pdf"]}]}`, added.text)
-	const work = 3200 * time.Millisecond // from before the end of the first session until after the start of the second
+	const work = 3200 * time.Millisecond // the job runs from before the slot goes offline until after it is online again
 	require.True(t, added.session.Send(&workerproto.Job{
 		Execution: workerproto.Execution{Job: 99, Attempt: 1}, Slot: 0, Type: "pdf", Mode: dispatcherd.Queued,
 		Payload: fmt.Appendf(nil, `{"trace_job":5,"ms":%d}`, work.Milliseconds()),
