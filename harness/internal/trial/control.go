@@ -42,7 +42,7 @@ func Controls() []*Control {
 	return []*Control{
 		{
 			Trial: named(zombie, "fence-out", "a finish names the job and not the attempt or the dispatcher: a resumed dispatcher ends the attempt of another one",
-				Cut{"claim/statements.go", "` + isItem + ` AND j.dispatcher = $6::int AND j.status", "j.id BETWEEN i.id AND i.id AND i.id > 0 AND $6::int IS NOT NULL AND j.status", 2},
+				Cut{"claim/statements.go", "` + isItem + ` AND j.dispatcher = $5::int AND j.status", "j.id BETWEEN i.id AND i.id AND i.id > 0 AND $5::int IS NOT NULL AND j.status", 2},
 				Cut{"claim/statements.go", "j.attempt = ($1::int[])[j.id - r.base + 1]", "($1::int[])[j.id - r.base + 1] > 0", 1},
 				Cut{"claim/statements.go", "AND j.dispatcher = $2::int AND j.status", "AND $2::int IS NOT NULL AND j.status", 1},
 			),
