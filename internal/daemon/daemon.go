@@ -254,8 +254,7 @@ func (d *Daemon) stop() error {
 	var stats actor.Stats
 	handOver := false
 	d.loop.Ask(func(c *actor.Core) {
-		stats = c.Stats()
-		handOver = stats.Left > 0 || c.Adopting() // an adoption with an unknown outcome must not be released
+		stats, handOver = c.Stats(), shell.HandsOver(c)
 	})
 	d.loop.Stop()
 	d.api.requests.Release()
@@ -275,24 +274,22 @@ func (d *Daemon) stop() error {
 }
 
 // leave ends the lease, or replaces it by the time in which workers may offer their jobs to
-// the next dispatcher. A second attempt follows, because a lost connection is noticed only
-// when it is used.
-func (d *Daemon) leave(handOver bool) (int, error) {
+// the next dispatcher.
+func (d *Daemon) leave(handOver bool) (left int, err error) {
 	if d.lost() {
 		return 0, nil // no statement can succeed
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), lastStatements)
 	defer cancel()
-	if handOver {
-		err := d.store.HandOver(ctx, d.cfg.Workers.Resume)
-		if err != nil && ctx.Err() == nil {
+	for range shell.Departures {
+		if handOver {
 			err = d.store.HandOver(ctx, d.cfg.Workers.Resume)
+		} else {
+			left, err = d.store.Leave(ctx)
 		}
-		return 0, err
-	}
-	left, err := d.store.Leave(ctx)
-	if err != nil && ctx.Err() == nil {
-		left, err = d.store.Leave(ctx)
+		if err == nil || ctx.Err() != nil {
+			break
+		}
 	}
 	return left, err
 }

@@ -36,7 +36,7 @@ var mayImport = map[string][]string{
 	"internal/jsontext": {},
 	"internal/pgtest":   {"", "migrations", "internal/devpg"},
 	"internal/lint":     {},
-	"internal/sim":      {"", "internal/contract", "scoring", "actor"},
+	"internal/sim":      {"", "internal/contract", "internal/shell", "scoring", "actor"},
 	"internal/trace":    {"", "internal/contract", "scoring", "slotindex", "actor"},
 	"internal/allow":    {"workerproto"},
 	"internal/exit":     {"claim", "internal/devpg", "migrations", "workerproto"},

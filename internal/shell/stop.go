@@ -67,3 +67,11 @@ func (s *Stop) Next(now time.Duration, idle, trusted bool) actor.Event {
 }
 
 func (s *Stop) enter(stage Stage, now time.Duration) { s.stage, s.since = stage, now }
+
+// Departures is how often a dispatcher tries to give up its lease. A lost connection is
+// noticed only when it is used.
+const Departures = 2
+
+// HandsOver reports whether a dispatcher that departs hands its rows over instead of
+// releasing them: workers continue some of them, or an adoption has an unknown outcome.
+func HandsOver(c *actor.Core) bool { return c.Stats().Left > 0 || c.Adopting() }

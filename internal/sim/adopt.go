@@ -6,6 +6,7 @@ import (
 
 	"github.com/dispatcherd/dispatcherd/actor"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
+	"github.com/dispatcherd/dispatcherd/internal/shell"
 )
 
 func (h *host) submitAdopt(r *contract.AdoptRequest) {
@@ -19,19 +20,22 @@ func (h *host) submitAdopt(r *contract.AdoptRequest) {
 	h.submit(i, s)
 }
 
-// reportAdopt passes the answer to the core. As in the daemon, the outcome is
-// unknown if the lease cannot be proved.
+// reportAdopt passes the answer to the core.
 func (h *host) reportAdopt(s *statement) {
 	ev := actor.Adopted{Request: s.adopt, Result: contract.AdoptResult{Verdict: s.verdict}}
 	if s.verdict == contract.OK {
 		h.claimRecords.addAdopted(s)
 		ev.Result.Jobs, ev.Result.Busy = slices.Clone(s.taken), slices.Clone(s.busy)
 		h.world.stats.Busy += len(s.busy)
-		if !h.trusted() {
-			ev.Result = contract.AdoptResult{Verdict: contract.Unknown}
+	}
+	ev.Result = h.lease.Adopted(h.time(), ev.Result)
+	h.step(ev)
+	if shell.TookOver(ev.Request, &ev.Result) {
+		h.adopted = true
+		if !h.beating {
+			h.heartbeat()
 		}
 	}
-	h.step(ev)
 }
 
 // addAdopted follows package claim: if a row was renewed, the end of its job
@@ -157,7 +161,7 @@ func (w *world) doHandOver(i int32) {
 		}
 		w.finished(i, contract.OK)
 	default:
-		s.result.released = w.releaseLocked(s, w.crashesOf)
+		s.result.Released = w.releaseLocked(s, w.crashesOf)
 		w.finished(i, contract.OK)
 	}
 }

@@ -38,7 +38,7 @@ func (w *world) sample() {
 func (w *world) checkIdleSlots(h *host) {
 	free := &w.judge.freeSince[h.id]
 	freeNow := [maxTypes]bool{}
-	if !h.stopped && h.exitStage == 0 {
+	if !h.stopped && h.stop == nil {
 		for _, t := range h.core.Types() {
 			freeNow[typeNumber(t.Name)] = t.Free > 0
 		}
@@ -147,7 +147,7 @@ func (w *world) expireCallers() {
 // idle reports whether no process has work or statements in flight.
 func (w *world) idle() bool {
 	for _, h := range w.hosts {
-		if h.core == nil || h.stopped || h.exitStage > 0 || h.calls.open > 0 || !h.core.Idle() {
+		if h.core == nil || h.stopped || h.stop != nil || h.calls.open > 0 || !h.core.Idle() {
 			return false
 		}
 	}

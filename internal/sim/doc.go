@@ -5,10 +5,10 @@
 //
 // # What is real
 //
-// Each dispatcher is a real actor.Core with the limits of production. A model of
-// the shell surrounds it: one connection to Postgres per kind of statement,
-// heartbeats, the lease, claim records, sessions, callers, and the stages of a
-// stop. The model must follow internal/daemon and package claim.
+// Each dispatcher is a real actor.Core with the limits of production, in the shell
+// of production: package internal/shell routes its effects, sends heartbeats, joins
+// again, keeps the lease, and decides the stages of a stop. The simulator replaces
+// the outer layer of the daemon: connections to Postgres, sockets and timers.
 //
 // # What is simulated
 //

@@ -30,7 +30,7 @@ func (w *world) fault() {
 	case Stop:
 		h.pause()
 	case Restart:
-		h.terminate()
+		h.terminate(false)
 	case Clocks:
 		w.jumpClock(h)
 	case Unreachable:
@@ -130,7 +130,7 @@ func (w *world) disturbDetached() {
 	n := d.below(8)
 	if n < 4 {
 		if w.has(HandOver) {
-			h.handOver()
+			h.terminate(true)
 		}
 		return
 	}

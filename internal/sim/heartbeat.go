@@ -27,8 +27,8 @@ func (w *world) doHeartbeat(i int32) {
 		}
 		w.later(i, releases)
 	default:
-		s.result.released = w.releaseLocked(s, w.crashesOf)
-		w.stats.TakenOver += s.result.released
+		s.result.Released = w.releaseLocked(s, w.crashesOf)
+		w.stats.TakenOver += s.result.Released
 		w.finished(i, contract.OK)
 	}
 }
@@ -38,8 +38,8 @@ func (w *world) doHeartbeat(i int32) {
 func (w *world) renew(s *statement) {
 	t := &w.table
 	m := t.member(s.run)
-	s.result.leaseLost = m.lost || m.leaving
-	if !s.result.leaseLost {
+	s.result.LeaseLost = m.lost || m.leaving
+	if !s.result.LeaseLost {
 		m.renewedAt, m.capacity = w.dbNow(), s.capacity
 	}
 	var others [maxTypes]contract.Others
@@ -50,10 +50,10 @@ func (w *world) renew(s *statement) {
 		}
 		for n := range w.scale.types {
 			if o.capacity[n] > 0 {
-				if s.result.otherCapacity == nil {
-					s.result.otherCapacity = map[string]int{}
+				if s.result.OtherCapacity == nil {
+					s.result.OtherCapacity = map[string]int{}
 				}
-				s.result.otherCapacity[w.typeNames[n]] += int(o.capacity[n])
+				s.result.OtherCapacity[w.typeNames[n]] += int(o.capacity[n])
 				if least := &others[n].Least; *least == 0 || int(o.capacity[n]) < *least {
 					*least = int(o.capacity[n])
 				}
@@ -65,11 +65,11 @@ func (w *world) renew(s *statement) {
 			}
 		}
 	}
-	s.result.shares = map[string]contract.Share{}
+	s.result.Shares = map[string]contract.Share{}
 	for n := range w.scale.types {
 		name := w.typeNames[n]
 		if share := contract.ShareOf(int(s.capacity[n]), others[n]); !share.All() {
-			s.result.shares[name] = share
+			s.result.Shares[name] = share
 		}
 	}
 }
@@ -84,7 +84,7 @@ func (w *world) declareLost(s *statement) {
 			m.lost, m.subscribed = true, false
 			w.judge.declaredLost(w, run)
 		}
-		s.result.lost = s.result.lost || m.lost
+		s.result.Lost = s.result.Lost || m.lost
 	}
 }
 
@@ -97,7 +97,7 @@ func (w *world) processCancels(s *statement) {
 		switch {
 		case r.status == running:
 			if r.dispatcher == s.run {
-				s.result.cancels = append(s.result.cancels, id)
+				s.result.Cancels = append(s.result.Cancels, id)
 			}
 			return false
 		case r.status == pending && r.lock != 0:
@@ -108,7 +108,7 @@ func (w *world) processCancels(s *statement) {
 		}
 		return true
 	})
-	slices.Sort(s.result.cancels)
+	slices.Sort(s.result.Cancels)
 }
 
 // lockLost locks the running rows that the claims of some dispatchers took,
@@ -170,7 +170,7 @@ func (w *world) doLeave(i int32) {
 		w.lockLost(i, func(run int32) bool { return run == s.run })
 		w.later(i, releases)
 	default:
-		s.result.released = w.releaseLocked(s, func(*member) int32 { return 0 })
+		s.result.Released = w.releaseLocked(s, func(*member) int32 { return 0 })
 		w.finished(i, contract.OK)
 	}
 }

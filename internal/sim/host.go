@@ -2,13 +2,16 @@ package sim
 
 import (
 	"slices"
+	"time"
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/actor"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
+	"github.com/dispatcherd/dispatcherd/internal/shell"
 )
 
-// A host is a machine with one dispatcher: a core and a model of its shell.
+// A host is a machine with one dispatcher: a core and its shell. The host plays the outer
+// layer of the daemon: sockets, connections to Postgres, and timers.
 type host struct {
 	world        *world
 	id           int16
@@ -16,14 +19,12 @@ type host struct {
 	core         *actor.Core
 	up           bool
 	stopped      bool
-	exitStage    int    // stage of the stop after SIGTERM, 0 = none
-	stageBegan   moment // when the stage began
-	terminatedAt moment // when SIGTERM arrived
-	handsOver    bool   // it hands its running jobs over to the next dispatcher
-	noHeartbeat  bool   // it sends no more heartbeats
-	fenced       bool   // it could not prove its lease at some time of this incarnation
-	revoked      bool   // it told its workers to stop
-	inbox        []task // tasks that arrived while it was suspended
+	stop         *shell.Stop   // after SIGTERM; nil = it runs
+	terminatedAt time.Duration // when SIGTERM arrived, by its clock
+	departures   int           // statements by which it gave up its lease
+	fenced       bool          // it could not prove its lease at some time of this incarnation
+	revoked      bool          // it told its workers to stop
+	inbox        []task        // tasks that arrived while it was suspended
 	clock        clock
 
 	run          int32 // id in the table of dispatchers
@@ -31,7 +32,12 @@ type host struct {
 	pgConns      [pgConns][]int32 // statements by connection; the first one is in flight
 	claimRecords claimRecords
 	contention   int // number of further claims that lock rows first
-	lease        lease
+	ports        shell.Ports
+	lease        shell.Lease
+	joinBegun    time.Duration // when the first Join was sent
+	heartbeats   int32         // number of the last heartbeat
+	beating      bool          // a heartbeat or a Join is in flight
+	adopted      bool          // rows were taken over since the last heartbeat began
 
 	conns    []int32
 	lastSlot dispatcherd.SlotID
@@ -67,6 +73,9 @@ func (c *clock) when(us int64) moment {
 	return c.from + moment((us-c.base)*1_000_000/c.ppm+1)
 }
 
+// time is the time on the clock of the host.
+func (h *host) time() time.Duration { return moment(h.clock.read(h.world.now)).duration() }
+
 func (h *host) instant() actor.Instant { return actor.Instant(h.clock.read(h.world.now) / 1000) }
 
 // start begins a new incarnation. It joins first, as the daemon does.
@@ -76,8 +85,8 @@ func (h *host) start() {
 		return
 	}
 	h.incarnation++
-	h.up, h.stopped, h.exitStage, h.core = true, false, 0, nil
-	h.handsOver, h.noHeartbeat, h.fenced, h.revoked = false, false, false, false
+	h.up, h.stopped, h.stop, h.core = true, false, nil, nil
+	h.departures, h.fenced, h.revoked, h.beating, h.adopted = 0, false, false, false, false
 	ppm := int64(1_000_000)
 	if w.has(Clocks) {
 		ppm = w.random.between(900_000, 1_100_000)
@@ -86,7 +95,7 @@ func (h *host) start() {
 	h.run, h.epoch, h.lastSlot = 0, 0, 0
 	h.claimRecords.reset()
 	h.calls = calls{}
-	h.lease = lease{sentAt: h.clock.read(w.now)}
+	h.joinBegun = h.time()
 	h.submit(w.statement(opJoin, h))
 }
 
@@ -94,11 +103,12 @@ func (h *host) start() {
 func (h *host) joined(run int32) {
 	w := h.world
 	h.run, h.epoch = run, 0
-	h.lease.renewed()
+	h.lease = shell.NewLease(w.scale.lease.duration(), w.scale.heartbeat.duration(), h.joinBegun)
+	h.ports = shell.Ports{Statements: statementPort{h}, Workers: workerPort{h}, Callers: callerPort{h}, Rows: rowPort{h}}
 	h.core = actor.New(w.config(h))
 	h.alarmAt = actor.Never
 	h.step(actor.Tick{})
-	h.plan(hostHeartbeat, w.now, 0)
+	h.plan(hostHeartbeat, w.now, h.heartbeats)
 	h.plan(hostGuard, w.now, 0)
 	h.plan(hostCall, w.now+w.scale.callGap, 0)
 	if w.has(Notify) && w.random.below(4) == 0 {
@@ -116,11 +126,14 @@ func (h *host) do(t *task) {
 	if h.core == nil && t.kind != hostAnswer {
 		return
 	}
+	if h.departing() && t.kind != hostAnswer && t.kind != hostStage {
+		return // the loop has ended
+	}
 	switch t.kind {
 	case hostTimer:
 		h.fireTimer(t.arg)
 	case hostHeartbeat:
-		if !h.noHeartbeat {
+		if t.arg == h.heartbeats {
 			h.heartbeat()
 		}
 	case hostRead:
@@ -138,11 +151,9 @@ func (h *host) do(t *task) {
 	case hostNoWait:
 		h.endCapacityWait(t.arg)
 	case hostGuard:
-		if !h.noHeartbeat {
-			h.guard()
-		}
+		h.guard()
 	case hostStage:
-		h.advanceExit()
+		h.advanceStop()
 	case hostWelcome:
 		h.finishHandshake(w.conns[t.arg])
 	case hostCloseSession:
@@ -152,17 +163,31 @@ func (h *host) do(t *task) {
 	}
 }
 
+// deliver passes events to the core, in order.
+func (h *host) deliver(events ...actor.Event) {
+	for _, ev := range events {
+		switch ev.(type) {
+		case nil:
+			continue
+		case actor.Disowned:
+			h.fenced = true
+		case actor.Interrupted:
+			h.revoked = true
+		}
+		h.step(ev)
+	}
+}
+
 // step passes one event to the core and performs the effects.
 func (h *host) step(ev actor.Event) {
 	w := h.world
 	w.stats.Steps++
 	now := h.instant()
 	h.fx = h.core.Step(now, ev, h.fx[:0])
-	for i := range h.fx {
-		e := h.fx[i]
+	for _, e := range h.fx {
 		w.hashEffect(h, e)
-		h.perform(e)
 	}
+	h.ports.Perform(h.fx)
 	h.setAlarm()
 	h.steps++
 	if h.steps%w.opt.CheckEvery == 0 {
@@ -227,7 +252,9 @@ func (h *host) answered(i int32) {
 	if len(h.pgConns[l]) > 0 {
 		w.send(h.pgConns[l][0])
 	}
-	h.report(s)
+	if !h.departing() || s.op == opLeave || s.op == opHandOver {
+		h.report(s)
+	}
 	s.clientDone = true
 	w.drop(i)
 }
@@ -251,10 +278,8 @@ func (h *host) report(s *statement) {
 		h.reportJoin(s)
 	case opAdopt:
 		h.reportAdopt(s)
-	case opLeave:
-		h.exit()
-	case opHandOver:
-		h.handedOver(s)
+	case opLeave, opHandOver:
+		h.departed(s)
 	}
 }
 
@@ -276,9 +301,7 @@ func (h *host) reportClaim(s *statement) {
 			h.epoch = s.result.epoch
 		}
 	}
-	if s.verdict == contract.OK && !h.trusted() {
-		h.claimed.Result = contract.ClaimResult{Verdict: contract.Unknown} // the daemon does the same
-	}
+	h.claimed.Result = h.lease.Claimed(h.time(), h.claimed.Result)
 	h.step(&h.claimed)
 }
 
@@ -318,7 +341,6 @@ func (h *host) reportFinish(s *statement) {
 
 // reportJoin handles the answer to a join, at the start or after a lost lease.
 func (h *host) reportJoin(s *statement) {
-	w := h.world
 	ok := s.verdict == contract.OK
 	if h.core == nil {
 		if ok {
@@ -331,7 +353,7 @@ func (h *host) reportJoin(s *statement) {
 	if ok {
 		h.run, h.epoch = s.result.run, 0
 		h.claimRecords.reset()
-		h.renew()
+		h.deliver(h.lease.Joined()...)
 	}
-	h.plan(hostHeartbeat, w.now+w.scale.heartbeat, 0)
+	h.planHeartbeat()
 }

@@ -159,7 +159,7 @@ func (h *host) connected(c *conn) bool {
 
 // disconnects checks that a stopping dispatcher waits for its running jobs.
 func (j *judge) disconnects(w *world, h *host, c *conn) {
-	if w.now-h.terminatedAt >= w.scale.grace {
+	if h.time()-h.terminatedAt >= w.scale.grace.duration() {
 		return
 	}
 	k := w.workers[c.worker]
@@ -171,7 +171,7 @@ func (j *judge) disconnects(w *world, h *host, c *conn) {
 		e := &w.executions.all[i]
 		if r := w.table.row(e.job); r != nil && e.conn == c.number && r.status == running && r.attempt == e.attempt && r.dispatcher == h.run {
 			w.violate("dispatcher %d disconnects worker %d %v after SIGTERM, during job %d: the grace is %v",
-				h.id, k.id, (w.now - h.terminatedAt).duration(), e.job, w.scale.grace.duration())
+				h.id, k.id, h.time()-h.terminatedAt, e.job, w.scale.grace.duration())
 			return
 		}
 	}

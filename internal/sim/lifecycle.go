@@ -6,6 +6,7 @@ import (
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/actor"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
+	"github.com/dispatcherd/dispatcherd/internal/shell"
 )
 
 // crash is kill -9: memory is lost and sockets close. Statements in flight may
@@ -13,7 +14,7 @@ import (
 func (h *host) crash() {
 	w := h.world
 	h.incarnation++
-	h.up, h.stopped, h.core, h.exitStage = false, false, nil, 0
+	h.up, h.stopped, h.core, h.stop = false, false, nil, nil
 	h.inbox = h.inbox[:0]
 	for l := range h.pgConns {
 		w.abandon(h.pgConns[l])
@@ -70,59 +71,70 @@ func (h *host) jumpClock(us int64) {
 	}
 }
 
-// terminate is SIGTERM: drain, interrupt, leave and exit, in the order of the
-// daemon.
-func (h *host) terminate() {
-	if !h.up || h.stopped || h.core == nil || h.exitStage > 0 {
+// terminate is SIGTERM. The dispatcher hands its running jobs over to the next one, or
+// interrupts them.
+func (h *host) terminate(handsOver bool) {
+	if !h.up || h.stopped || h.core == nil || h.stop != nil {
 		return
 	}
-	h.world.stats.Restarts++
-	h.exitStage, h.stageBegan, h.terminatedAt = 1, h.world.now, h.world.now
-	h.step(actor.Drained{})
-	h.plan(hostStage, h.world.now+millisecond, 0)
-}
-
-// handOver is SIGTERM of a dispatcher that hands its running jobs over.
-func (h *host) handOver() {
-	if !h.up || h.stopped || h.core == nil || h.exitStage > 0 {
-		return
-	}
-	h.handsOver = true
-	h.terminate()
-}
-
-// The stages of an exit after Drained.
-const (
-	draining = 1 + iota
-	interrupted
-	left
-)
-
-func (h *host) advanceExit() {
 	w := h.world
-	if h.handsOver {
-		h.handOverStage()
-		return
+	w.stats.Restarts++
+	h.terminatedAt = h.time()
+	h.stop = &shell.Stop{Grace: w.scale.grace.duration(), Settle: second.duration(), Resume: handsOver}
+	if w.opt.Break == WithoutGrace {
+		h.stop.Grace = 0
 	}
-	limit := w.scale.grace
-	if h.exitStage == interrupted {
-		limit = second
-	}
-	if h.core.Idle() || w.now-h.stageBegan > limit {
-		h.exitStage++
-		h.stageBegan = w.now
-		if h.exitStage == left {
-			h.submit(w.statement(opLeave, h))
-			return
-		}
-		h.revoked = true
-		h.step(actor.Interrupted{})
-	}
-	h.plan(hostStage, w.now+10*millisecond, 0)
+	h.deliver(h.stop.Begin(h.time()))
+	h.plan(hostStage, w.now+millisecond, 0)
 }
 
-// exit ends the process after it has left.
-func (h *host) exit() { h.crash() }
+// advanceStop carries out the stages of a stop, as the daemon does.
+func (h *host) advanceStop() {
+	before := h.stop.Stage()
+	h.deliver(h.stop.Next(h.time(), h.core.Idle(), h.lease.Trusted(h.time())))
+	if h.stop.Stage() == shell.Settling && before < shell.Settling {
+		h.closeAll()
+	}
+	if h.departing() && !slices.ContainsFunc(h.pgConns[:], func(l []int32) bool { return len(l) > 0 }) {
+		h.depart()
+		return
+	}
+	h.plan(hostStage, h.world.now+10*millisecond, 0)
+}
+
+// departing reports whether the loop has ended, and heartbeats with it. Answers of
+// statements are dropped.
+func (h *host) departing() bool { return h.stop != nil && h.stop.Stage() == shell.Leaving }
+
+// closeAll closes all connections.
+func (h *host) closeAll() {
+	w := h.world
+	for _, n := range slices.Clone(h.conns) {
+		if c := w.conns[n]; !c.hostEnd.closed {
+			w.judge.disconnects(w, h, c)
+			h.disconnect(c)
+		}
+	}
+}
+
+// depart gives up the lease.
+func (h *host) depart() {
+	h.departures++
+	o := opLeave
+	if shell.HandsOver(h.core) {
+		o = opHandOver
+	}
+	h.submit(h.world.statement(o, h))
+}
+
+// departed ends the process, or gives up the lease again.
+func (h *host) departed(s *statement) {
+	if s.verdict == contract.OK || h.departures == shell.Departures {
+		h.crash()
+		return
+	}
+	h.depart()
+}
 
 // maxHangUpDelay bounds the time between a HangUp effect and the closing of the
 // connection. Frames that were queued before are written first.
@@ -155,80 +167,4 @@ func (h *host) closeSilent(c *conn) {
 	h.world.closeHostEnd(c)
 	h.conns = slices.DeleteFunc(h.conns, func(o int32) bool { return o == c.number })
 	h.unregister(c)
-}
-
-// The stages of a hand-over after draining.
-const (
-	closing  = interrupted + 10 + iota // connections close, ends are recorded
-	flushing                           // statements in flight are answered
-	exiting
-)
-
-// handOverStage follows the stop of the daemon.
-func (h *host) handOverStage() {
-	w := h.world
-	limit := w.scale.grace
-	if h.exitStage > draining {
-		limit = second
-	}
-	if h.world.opt.Break == WithoutGrace {
-		limit = 0
-	}
-	waited := w.now-h.stageBegan > limit
-	switch {
-	case h.exitStage == draining && (h.core.Idle() || waited):
-		h.stageAt(closing)
-		if h.trusted() {
-			h.step(actor.HandedOver{})
-		} else {
-			h.revoked = true
-			h.step(actor.Interrupted{})
-		}
-		h.closeAll()
-	case h.exitStage == closing && (h.core.Idle() || waited):
-		h.stageAt(flushing)
-		h.noHeartbeat = true
-	case h.exitStage == flushing && !h.statementsPending():
-		h.stageAt(exiting)
-		h.leaveTable()
-		return
-	}
-	h.plan(hostStage, w.now+10*millisecond, 0)
-}
-
-// statementsPending reports whether statements are in flight.
-func (h *host) statementsPending() bool {
-	return slices.ContainsFunc(h.pgConns[:], func(l []int32) bool { return len(l) > 0 })
-}
-
-func (h *host) stageAt(stage int) { h.exitStage, h.stageBegan = stage, h.world.now }
-
-// closeAll closes all connections.
-func (h *host) closeAll() {
-	w := h.world
-	for _, n := range slices.Clone(h.conns) {
-		if c := w.conns[n]; !c.hostEnd.closed {
-			w.judge.disconnects(w, h, c)
-			h.disconnect(c)
-		}
-	}
-}
-
-func (h *host) leaveTable() {
-	if h.core.Stats().Left > 0 || h.core.Adopting() {
-		h.submit(h.world.statement(opHandOver, h))
-		return
-	}
-	h.submit(h.world.statement(opLeave, h))
-}
-
-// handedOver ends the process. A failed hand-over is tried once more, because
-// its connection may have died long before.
-func (h *host) handedOver(s *statement) {
-	if s.verdict == contract.OK || h.exitStage > exiting {
-		h.exit()
-		return
-	}
-	h.exitStage++
-	h.submit(h.world.statement(opHandOver, h))
 }

@@ -4,73 +4,9 @@ import (
 	"slices"
 
 	"github.com/dispatcherd/dispatcherd"
-	"github.com/dispatcherd/dispatcherd/actor"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
+	"github.com/dispatcherd/dispatcherd/internal/shell"
 )
-
-// perform performs one effect, as the shell of the daemon does.
-func (h *host) perform(e actor.Effect) {
-	w := h.world
-	switch e := e.(type) {
-	case *actor.Fetch:
-		o := opFetch
-		if e.Request.Backfill {
-			o = opBackfill
-		}
-		i, s := w.statement(o, h)
-		s.fetch = e.Request
-		h.submit(i, s)
-	case *actor.Claim:
-		h.submitClaim(opClaim, e.Request)
-	case *actor.Resolve:
-		h.submitClaim(opResolve, e.Request)
-	case *actor.Finish:
-		h.submitFinish(e.Request)
-	case *actor.SetGate:
-		i, s := w.statement(opGate, h)
-		s.subscribed = e.Subscribed
-		h.submit(i, s)
-	case *actor.Answer:
-		h.answer(e)
-	case *actor.Send:
-		w.judge.sent(w, h, e)
-		if w.conns[e.Session-1].hangUpFor != 0 {
-			w.violate("dispatcher %d sent job %d on a session that it has ended", h.id, e.Job)
-		}
-		h.sendFrame(e.Session, frame{kind: frameJob, job: e.Job, attempt: e.Attempt, number: e.Number, typ: uint8(typeNumber(e.Type))})
-	case *actor.Adopt:
-		h.submitAdopt(e.Request)
-	default:
-		h.performForSession(e)
-	}
-}
-
-// performForSession performs an effect that concerns a worker.
-func (h *host) performForSession(e actor.Effect) {
-	w := h.world
-	switch e := e.(type) {
-	case *actor.Cancel:
-		h.sendFrame(e.Session, frame{kind: frameCancel, job: e.Job, attempt: e.Attempt})
-	case *actor.Stale:
-		w.judge.calledStale(w, h, e)
-		h.sendFrame(e.Session, frame{kind: frameStale, job: e.Job, attempt: e.Attempt})
-	case *actor.Resume:
-		w.judge.resumes(w, e)
-		h.recordResume(e)
-	case *actor.Welcome:
-		h.plan(hostWelcome, w.now, int32(e.Session-1))
-	case *actor.RejectSlots:
-		w.violate("dispatcher %d rejected slots: %s", h.id, e.Reason)
-	case *actor.HangUp:
-		h.hangUpSession(w.conns[e.Session-1], e.Job)
-	case *actor.TurnAway:
-		h.plan(hostHandshakeTimeout, w.now, int32(e.Session-1))
-	case *actor.GoAway:
-		h.sendFrame(e.Session, frame{kind: frameOther})
-	case *actor.NotHeld:
-		h.sendFrame(e.Session, frame{kind: frameOther})
-	}
-}
 
 func (h *host) sendFrame(session dispatcherd.SessionID, f frame) {
 	if session == 0 {
@@ -129,42 +65,48 @@ func (h *host) submitFinish(r *contract.FinishRequest) {
 	h.submit(i, s)
 }
 
-// heartbeat sends a heartbeat with the capacity of this dispatcher.
+// heartbeat sends a heartbeat.
 func (h *host) heartbeat() {
-	h.lease.sentAt = h.clock.read(h.world.now)
+	h.heartbeats++ // one that is planned is void
+	h.beating, h.adopted = true, false
 	i, s := h.world.statement(opHeartbeat, h)
-	for _, t := range h.core.Types() {
-		s.capacity[typeNumber(t.Name)] = int32(t.Capacity)
+	for name, n := range h.lease.BeginHeartbeat(h.time(), h.core) { // order-free: one element for each type
+		s.capacity[typeNumber(name)] = int32(n)
 	}
 	h.submit(i, s)
 }
 
-func typeNumber(name string) int { return int(name[len(name)-1] - '0') }
-
-// heartbeatDone passes the result of a heartbeat to the core and plans the next
-// one.
+// heartbeatDone handles the answer to a heartbeat.
 func (h *host) heartbeatDone(s *statement) {
-	w := h.world
-	switch {
-	case s.verdict != contract.OK:
-	case s.result.leaseLost:
-		w.stats.Rejoined++
-		h.fence()
-		h.lease.sentAt = h.clock.read(w.now)
-		h.submit(w.statement(opJoin, h))
-		return
-	default:
-		h.renew()
-		if s.result.released > 0 {
-			h.step(actor.Notified{})
-		}
-		h.step(actor.ClusterCapacity{Capacity: s.result.otherCapacity, Shares: s.result.shares})
-		if len(s.result.cancels) > 0 {
-			h.step(actor.CancelRequested{Jobs: slices.Clone(s.result.cancels)})
+	if s.verdict == contract.OK {
+		s.result.Cancels = slices.Clone(s.result.Cancels)
+		h.deliver(h.lease.HeartbeatAnswered(h.time(), s.result.HeartbeatResult)...)
+		if s.result.LeaseLost {
+			h.world.stats.Rejoined++
+			h.submit(h.world.statement(opJoin, h))
+			return
 		}
 	}
-	h.plan(hostHeartbeat, w.now+w.scale.heartbeat, 0)
+	h.planHeartbeat()
 }
+
+// planHeartbeat plans the next heartbeat after one or a Join has ended.
+func (h *host) planHeartbeat() {
+	h.beating = false
+	if h.adopted {
+		h.heartbeat()
+		return
+	}
+	h.plan(hostHeartbeat, h.world.now+moment(h.lease.Pause().Microseconds()), h.heartbeats)
+}
+
+// guard checks whether the lease can still be proved.
+func (h *host) guard() {
+	h.deliver(h.lease.Guard(h.time()))
+	h.plan(hostGuard, h.world.now+moment(shell.GuardInterval(h.world.scale.lease.duration()).Microseconds()), 0)
+}
+
+func typeNumber(name string) int { return int(name[len(name)-1] - '0') }
 
 // claimRecords remember the claim of each job, as package claim does. A claim's
 // row is removable when none of its jobs runs.
@@ -266,19 +208,19 @@ func (h *host) notified(notification int32) {
 	w := h.world
 	switch {
 	case notification == rowsInserted:
-		h.step(actor.Notified{})
+		h.deliver(shell.JobsNotified(nil))
 	case notification <= rowInserted:
 		id := dispatcherd.JobID(rowInserted - notification + 1)
 		r := w.table.row(id) // as inserted; its current status does not matter
-		h.step(actor.Announced{Row: contract.RowNotification{
+		h.deliver(shell.JobsNotified(&contract.RowNotification{
 			Type: w.typeNames[r.typ], Priority: r.priority, Key: contract.Key{RunAt: r.insertedRunAt, ID: id},
-		}})
+		}))
 	case notification == listenerLost:
-		h.step(actor.Listening{On: false})
+		h.deliver(shell.ListenerState(false))
 		h.plan(hostNotification, w.now+w.random.span(second/10, 2*second), listenerRestored)
 	case notification == listenerRestored:
-		h.step(actor.Listening{On: true})
+		h.deliver(shell.ListenerState(true))
 	default:
-		h.step(actor.CancelRequested{Jobs: []dispatcherd.JobID{dispatcherd.JobID(notification)}})
+		h.deliver(shell.CancelNotified(dispatcherd.JobID(notification)))
 	}
 }

@@ -95,17 +95,13 @@ type statement struct {
 	result     heartbeatResult
 }
 
-// heartbeatResult is claim.HeartbeatResult, and the id of a join.
+// heartbeatResult is the result of a heartbeat, and the id of a join.
 type heartbeatResult struct {
-	leaseLost     bool
-	lost          bool
-	released      int
-	cancels       []dispatcherd.JobID
-	otherCapacity map[string]int
-	shares        map[string]contract.Share
-	run           int32
-	epoch         int32
-	outdated      bool // the claim had an earlier epoch
+	contract.HeartbeatResult
+
+	run      int32
+	epoch    int32
+	outdated bool // the claim had an earlier epoch
 }
 
 // statements holds the records of statements.
@@ -129,7 +125,7 @@ func (w *world) statement(o op, h *host) (int32, *statement) {
 	*s = statement{
 		op: o, host: h.id, gen: s.gen + 1, index: -1, slow: 1, ids: s.ids[:0], to: s.to[:0], items: s.items[:0], removable: s.removable[:0],
 		picked: s.picked[:0], locked: s.locked[:0], won: s.won[:0], stale: s.stale[:0], found: s.found[:0], taken: s.taken[:0], busy: s.busy[:0],
-		result: heartbeatResult{cancels: s.result.cancels[:0]},
+		result: heartbeatResult{HeartbeatResult: contract.HeartbeatResult{Cancels: s.result.Cancels[:0]}},
 	}
 	return i, s
 }

@@ -1,6 +1,9 @@
 package sim
 
-import "github.com/dispatcherd/dispatcherd"
+import (
+	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/internal/shell"
+)
 
 // A worker is a process with slots.
 type worker struct {
@@ -82,7 +85,7 @@ func (k *worker) dial() {
 	}
 	k.changeHost()
 	h := w.hosts[k.host]
-	if !h.up || h.core == nil || h.exitStage > 0 {
+	if !h.up || h.core == nil || h.stop != nil && h.stop.Stage() >= shell.Settling {
 		k.plan(workerDial, w.random.span(second/200, second/5))
 		return
 	}
