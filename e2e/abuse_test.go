@@ -14,8 +14,8 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/exit"
 )
 
-// Every invalid frame is answered with an error that names the defect. The jobs of other
-// workers continue.
+// Every invalid frame gets an error that names the defect. Other workers and their jobs are not
+// affected.
 func TestInvalidFrameGetsAnErrorAndOtherSessionsContinue(t *testing.T) {
 	w := newWorld(t)
 	cfg := w.config("d")
@@ -37,25 +37,25 @@ func TestInvalidFrameGetsAnErrorAndOtherSessionsContinue(t *testing.T) {
 	for _, c := range []struct {
 		name       string
 		open       func(*testing.T) *rawWorker
-		send       string // NONCE stands for the session's
+		send       string // NONCE stands for the nonce of the session
 		code, says string
 		fatal      bool
 	}{
 		{"a frame over the limit", welcomed, `{"op":"log","message":"` + strings.Repeat("x", 65<<10), "frame_too_long", "65536", true},
 		{"a hello over the limit", dial, strings.Repeat("x", 65<<10), "frame_too_long", "65536", true},
-		{"no JSON", welcomed, "this is no JSON\n", "bad_json", "", false},
-		{"no JSON at first", dial, "GET / HTTP/1.1\n", "bad_json", "", true},
+		{"no JSON", welcomed, "this is not JSON\n", "bad_json", "", false},
+		{"first line is not JSON", dial, "GET / HTTP/1.1\n", "bad_json", "", true},
 		{"an array", welcomed, "[1,2]\n", "bad_json", "", false},
-		{"text that is no UTF-8", welcomed, "{\"op\":\"log\",\"message\":\"\xff\"}\n", "bad_json", "", false},
+		{"text that is not UTF-8", welcomed, "{\"op\":\"log\",\"message\":\"\xff\"}\n", "bad_json", "", false},
 		{"an unknown frame", welcomed, `{"op":"frobnicate"}` + "\n", "unknown_op", "frobnicate", false},
-		{"another frame at first", dial, `{"op":"drain"}` + "\n", "not_hello", "hello", true},
+		{"first frame is not hello", dial, `{"op":"drain"}` + "\n", "not_hello", "hello", true},
 		{"a slot without types", hello(`{"slot":0,"types":[]}`), "", "bad_slot", "slot 0 supports no types", true},
 		{"a duplicate slot", hello(`{"slot":3,"types":["a"]},{"slot":3,"types":["b"]}`), "", "bad_slot", "slot number 3 is taken", true},
 		{"an empty type", hello(`{"slot":0,"types":[""]}`), "", "bad_slot", `type ""`, true},
 		{"a duplicate slot later", welcomed, `{"op":"slot_add","slots":[{"slot":0,"types":["b"]}]}` + "\n", "bad_slot", "slot number 0 is taken", false},
-		{"a slot that is not there", welcomed, `{"op":"slot_remove","slots":[77]}` + "\n", "unknown_slot", "slot 77", false},
+		{"a slot that does not exist", welcomed, `{"op":"slot_remove","slots":[77]}` + "\n", "unknown_slot", "slot 77", false},
 		{"a second hello", welcomed, `{"op":"hello","versions":[1,1],"worker":"bad","slots":[]}` + "\n", "second_hello", "slot_add", true},
-		{"a version of the future", dial, `{"op":"hello","versions":[7,9],"worker":"bad","slots":[]}` + "\n", "version", "7 to 9", true},
+		{"a later version", dial, `{"op":"hello","versions":[7,9],"worker":"bad","slots":[]}` + "\n", "version", "7 to 9", true},
 		{"the nonce of another session", welcomed, `{"op":"done","job":1,"attempt":1,"session":"00112233445566778899aabbccddeeff"}` + "\n", "wrong_session", "job 1", false},
 		{"an attempt below one", welcomed, `{"op":"done","job":1,"attempt":0,"session":"NONCE"}` + "\n", "bad_value", "attempt", false},
 	} {
@@ -64,7 +64,7 @@ func TestInvalidFrameGetsAnErrorAndOtherSessionsContinue(t *testing.T) {
 			r.send(strings.ReplaceAll(c.send, "NONCE", r.nonce))
 			r.refused(c.code, c.fatal, c.says)
 			w.await(w.insert("x", work{}), dispatcherd.Done)
-			if !c.fatal { // the session goes on as if nothing had been sent
+			if !c.fatal { // the session continues as if nothing had been sent
 				id := w.insert("bad", work{})
 				job := r.expect("job")
 				require.Equal(t, id, job.Job)
@@ -75,7 +75,7 @@ func TestInvalidFrameGetsAnErrorAndOtherSessionsContinue(t *testing.T) {
 			h.awaitSlots(1)
 		})
 	}
-	require.Equal(t, honest, h.slots()[0].Session, "the honest worker kept its session")
+	require.Equal(t, honest, h.slots()[0].Session, "the other worker must keep its session")
 }
 
 // A session that sends nothing, or half a frame, ends. Other sessions continue.
@@ -98,11 +98,11 @@ func TestSilentSessionEndsAndOtherSessionsContinue(t *testing.T) {
 	}
 	w.await(w.insert("x", work{}), dispatcherd.Done)
 	h.awaitSlots(1)
-	require.Equal(t, honest, h.slots()[0].Session, "the honest worker kept its session")
+	require.Equal(t, honest, h.slots()[0].Session, "the other worker must keep its session")
 }
 
-// A finish changes nothing if the session does not hold the job: because the job is
-// pending, because another session runs it, or because it has ended already.
+// A finish changes nothing if the session does not hold the job. The job may be pending, run in
+// another session, or have ended already.
 func TestFinishOfAJobOfAnotherSessionChangesNothing(t *testing.T) {
 	w := newWorld(t)
 	h := w.start(w.config("d"))
@@ -131,8 +131,8 @@ func TestFinishOfAJobOfAnotherSessionChangesNothing(t *testing.T) {
 	h.awaitSlots(1)
 }
 
-// A jsonb value may be larger than a frame allows. Inserting one must not end the sessions
-// of workers that run other jobs.
+// A jsonb value may be larger than a frame. If such a value is inserted, the sessions of
+// workers that run other jobs must not end.
 func TestUnreadablePayloadDoesNotEndTheSession(t *testing.T) {
 	w := newWorld(t)
 	h := w.start(w.config("d"))
@@ -151,11 +151,11 @@ func TestUnreadablePayloadDoesNotEndTheSession(t *testing.T) {
 	w.seen.open(t, held)
 	w.await(held.Job, dispatcherd.Done)
 	h.awaitSlots(2)
-	require.Equal(t, honest, h.slots()[0].Session, "the worker's session went on")
+	require.Equal(t, honest, h.slots()[0].Session, "the worker must keep its session")
 	requireAttemptsOnce(t, w)
 }
 
-// A worker that does not read loses its session when its outbox is full. Its jobs run on
+// A worker that does not read loses its session when its outbox is full. Its jobs then run on
 // other workers.
 func TestWorkerThatDoesNotReadLosesItsSession(t *testing.T) {
 	w := newWorld(t)
@@ -180,13 +180,13 @@ func TestWorkerThatDoesNotReadLosesItsSession(t *testing.T) {
 	h.awaitSlots(4)
 }
 
-// Connections that send only hello do not slow down others. The daemon is a separate
-// process because each side needs a descriptor for every connection.
+// Connections that send only hello do not slow down others. The daemon is a separate process
+// because both ends of each connection need a descriptor.
 func TestTenThousandIdleConnectionsDoNotSlowWorkers(t *testing.T) {
 	const wanted, spare = 10_000, 200
 	var limit syscall.Rlimit
 	require.NoError(t, syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit))
-	limit.Cur = limit.Max // the runtime has done this already, unless a program lowered it
+	limit.Cur = limit.Max // the runtime does this at the start unless a program has lowered the limit
 	require.NoError(t, syscall.Setrlimit(syscall.RLIMIT_NOFILE, &limit))
 	n := wanted
 	if limit.Cur < wanted+spare {
@@ -209,7 +209,7 @@ func TestTenThousandIdleConnectionsDoNotSlowWorkers(t *testing.T) {
 	for range jobs {
 		w.await(w.insert("x", work{}), dispatcherd.Done)
 	}
-	t.Logf("%d idle connections opened in %v; beside them a job took %v", n, connected.Round(time.Millisecond), (time.Since(began) / jobs).Round(time.Microsecond))
+	t.Logf("%d idle connections opened in %v; a job took %v while they were open", n, connected.Round(time.Millisecond), (time.Since(began) / jobs).Round(time.Microsecond))
 	for _, r := range idle {
 		require.NoError(t, r.conn.Close())
 	}

@@ -11,8 +11,8 @@ import (
 	"github.com/dispatcherd/dispatcherd"
 )
 
-// gated inserts jobs that run until the test opens their gates, and waits for their first
-// attempts.
+// gated inserts jobs that run until the test opens their gates. It waits until their first
+// attempts have started.
 func (w *world) gated(n int) (ids []dispatcherd.JobID) {
 	w.t.Helper()
 	for range n {
@@ -24,7 +24,7 @@ func (w *world) gated(n int) (ids []dispatcherd.JobID) {
 	return ids
 }
 
-// requireOnce checks that each job started once and is done, without a failure or crash.
+// requireOnce checks that each job started once and is done without a failure or crash.
 func (w *world) requireOnce(ids []dispatcherd.JobID) {
 	w.t.Helper()
 	starts := w.seen.ofJobs("start")
@@ -36,9 +36,9 @@ func (w *world) requireOnce(ids []dispatcherd.JobID) {
 	}
 }
 
-// The daemon is killed with kill -9 and started again within its lease. The jobs of its
-// workers continue. Results that were ready while no daemon ran are sent afterwards. A job
-// whose worker died meanwhile is pending again when the old lease has expired.
+// The daemon is killed with kill -9 and started again within its lease. The jobs of its workers
+// continue. Results that were ready while no daemon ran are sent afterwards. A job whose worker
+// died meanwhile becomes pending when the old lease has expired.
 func TestRunningJobsSurviveTheirDispatcher(t *testing.T) {
 	w := newWorld(t)
 	cfg := w.config("d")
@@ -51,18 +51,18 @@ func TestRunningJobsSurviveTheirDispatcher(t *testing.T) {
 	first.kill()
 	killed := time.Now()
 	doomed.kill()
-	w.seen.open(t, w.seen.start(t, ids[0], 1)) // ready while no daemon runs
-	w.seen.await(t, "the end of a job in the gap", func(o sighting) bool { return o.What == "end" && o.Job == ids[0] })
+	w.seen.open(t, w.seen.start(t, ids[0], 1)) // the result is ready while no daemon runs
+	w.seen.await(t, "the end of a job while no daemon runs", func(o sighting) bool { return o.What == "end" && o.Job == ids[0] })
 	w.serve(cfg)
 	w.await(ids[0], dispatcherd.Done)
 	t.Logf("from kill -9 of the dispatcher to a result recorded by the next: %v", time.Since(killed))
 	require.Less(t, time.Since(killed), cfg.Lease)
-	eventually(t, func() bool { return slotsOf(cfg) == 4 }, func() string { return fmt.Sprint("four slots, there are ", slotsOf(cfg)) })
+	eventually(t, func() bool { return slotsOf(cfg) == 4 }, func() string { return fmt.Sprint("four slots; there are ", slotsOf(cfg)) })
 	for _, id := range ids[1:] {
 		w.seen.open(t, w.seen.start(t, id, 1))
 	}
 	w.requireOnce(ids)
-	require.Equal(t, dispatcherd.Running, w.get(lost).Status, "the old lease is not over")
+	require.Equal(t, dispatcherd.Running, w.get(lost).Status, "the old lease has not expired")
 	w.exec(`UPDATE dispatcherd.dispatchers SET beat_at = now() - 2 * lease WHERE id = (SELECT dispatcher FROM dispatcherd.jobs WHERE id = $1)`, int64(lost))
 	w.seen.open(t, w.seen.start(t, lost, 2))
 	job := w.await(lost, dispatcherd.Done)
@@ -71,7 +71,7 @@ func TestRunningJobsSurviveTheirDispatcher(t *testing.T) {
 	w.await(w.insert("x", work{}), dispatcherd.Done)
 }
 
-// Short jobs, and a daemon that is killed repeatedly: each attempt runs once, and no job is
+// The daemon is killed repeatedly while short jobs run. Each attempt runs once, and no job is
 // lost.
 func TestRepeatedlyKilledDispatcherLosesNothing(t *testing.T) {
 	const rounds, jobs = 5, 2000
@@ -100,5 +100,5 @@ func TestRepeatedlyKilledDispatcherLosesNothing(t *testing.T) {
 		took = append(took, len(s))
 	}
 	slices.Sort(took)
-	t.Logf("%d jobs, begun %d times at most", jobs, took[len(took)-1])
+	t.Logf("%d jobs, each started at most %d times", jobs, took[len(took)-1])
 }

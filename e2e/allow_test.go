@@ -24,7 +24,7 @@ func TestAllowListMayBeATableOfTheFile(t *testing.T) {
 	require.Contains(t, got.err, `unknown user no-such-user`)
 }
 
-// The test uses real processes. With root rights, one of them runs as another user.
+// The test uses real processes. If the test runs as root, one of them runs as another user.
 func TestWorkerOfAnUnlistedUserIsRejectedWithReason(t *testing.T) {
 	w := newWorld(t)
 	require.NoError(t, os.Chmod(w.dir, 0o755))

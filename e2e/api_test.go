@@ -53,7 +53,7 @@ func serveCalls(t *testing.T, socket string, slots int, types ...string) *callee
 	go func() { ended <- w.Run(ctx) }()
 	t.Cleanup(func() {
 		cancel()
-		<-ended // the daemon may be gone first
+		<-ended // the daemon may have ended before
 	})
 	return c
 }
@@ -62,9 +62,9 @@ func (c *callee) handle(ctx context.Context, job *worker.Job) (any, error) {
 	c.runs.Add(1)
 	var p struct {
 		Do    string
-		Error string // fail: the error
-		Bytes int    // big: length of the result
-		Nap   string // nap: how long
+		Error string // the error of "fail"
+		Bytes int    // the length of the result of "big"
+		Nap   string // the duration of "nap"
 	}
 	_ = json.Unmarshal(job.Payload, &p)
 	switch p.Do {
@@ -208,7 +208,7 @@ func TestRefusedRequestGetsProblemWithReason(t *testing.T) {
 		`{"type":"pdf","payload":"\u0000"}`:       {422, "invalid-job"},
 		`"` + strings.Repeat("x", 2000) + `"`:     {413, "too-large"},
 		`{"type":"excel","durable":true,"timeout":1,"payload":"\ud800"}`: {422, "invalid-job"},
-		`{"type":"excel","durable":true,"timeout":1,"payload":1e5000}`:   {422, "invalid-job"}, // the row would hold 5,001 digits
+		`{"type":"excel","durable":true,"timeout":1,"payload":1e5000}`:   {422, "invalid-job"}, // the row would contain 5,001 digits
 	} {
 		got := c.request(body)
 		require.Equal(t, want.status, got.StatusCode, "%s: %s", body, got.body)
@@ -220,7 +220,7 @@ func TestRefusedRequestGetsProblemWithReason(t *testing.T) {
 			r, _ := c.send(t.Context(), http.MethodPost, "/v1/requests", `{"type":"pdf","payload":{"do":"gate"}}`)
 			busy <- r
 		}()
-		eventually(t, func() bool { return h.gauges().InHand == n+1 }, func() string { return "a request in hand" })
+		eventually(t, func() bool { return h.gauges().InHand == n+1 }, func() string { return "a running request" })
 	}
 	got := c.request(`{"type":"pdf"}`)
 	require.Equal(t, http.StatusTooManyRequests, got.StatusCode)
@@ -239,14 +239,14 @@ func TestDeadlineAnswersTheCallerAndCancelsTheJob(t *testing.T) {
 	h.awaitSlots(1)
 	c := h.caller()
 	for _, extra := range []string{``, `,"durable":true`, `,"coalesce_key":"k"`} {
-		// A slow machine may need longer than the first of these until the worker has the job.
+		// On a slow machine the worker may get the job later than the first of these deadlines.
 		for timeout, reached := 100*time.Millisecond, false; !reached; timeout *= 2 {
 			runs, began := callee.runs.Load(), time.Now()
 			got := c.request(fmt.Sprintf(`{"type":"pdf","timeout":%q,"payload":{"do":"gate"}%s}`, timeout, extra))
 			require.Equal(t, http.StatusGatewayTimeout, got.StatusCode, got.body)
 			require.NotContains(t, got.body, "no slot", "there is one")
 			require.GreaterOrEqual(t, time.Since(began), timeout-time.Millisecond, "the dispatcher counts milliseconds")
-			eventually(t, func() bool { return h.gauges().Free == 1 }, func() string { return "the slot free again" })
+			eventually(t, func() bool { return h.gauges().Free == 1 }, func() string { return "a free slot" })
 			if reached = callee.runs.Load() > runs; reached {
 				<-callee.cancelled
 			}
@@ -279,13 +279,13 @@ func TestHangingUpCancelsTheJob(t *testing.T) {
 				_, err := c.send(ctx, http.MethodPost, "/v1/requests", `{"type":"pdf","payload":{"do":"gate"}}`, own...)
 				require.ErrorIs(t, err, context.Canceled)
 			})
-			eventually(t, func() bool { return h.gauges().InHand == n+1 }, func() string { return "a request in hand" })
+			eventually(t, func() bool { return h.gauges().InHand == n+1 }, func() string { return "a running request" })
 		}
 		hangUps[2]()
-		eventually(t, func() bool { return h.gauges().Requests == 1 }, func() string { return "the queue without it" })
+		eventually(t, func() bool { return h.gauges().Requests == 1 }, func() string { return "a queue without the request" })
 		hangUps[0]()
 		<-callee.cancelled
-		eventually(t, func() bool { return callee.runs.Load()%2 == 0 }, func() string { return "the one that waited at work" })
+		eventually(t, func() bool { return callee.runs.Load()%2 == 0 }, func() string { return "the start of the waiting request" })
 		hangUps[1]()
 		<-callee.cancelled
 		calls.Wait()
@@ -372,11 +372,11 @@ func TestSharedRequestRunsUntilItsLastCallerHangsUp(t *testing.T) {
 		})
 	}
 	followed := func() int64 { return followers(h) }
-	eventually(t, func() bool { return followed() == n }, func() string { return "all callers on one run" })
+	eventually(t, func() bool { return followed() == n }, func() string { return "all callers waiting for one execution" })
 	for i := range n / 2 {
 		hangUps[i]()
 	}
-	eventually(t, func() bool { return followed() == n/2 }, func() string { return "half of them gone" })
+	eventually(t, func() bool { return followed() == n/2 }, func() string { return "half of the callers disconnected" })
 	require.EqualValues(t, 1, callee.runs.Load())
 	require.Empty(t, callee.cancelled)
 	close(callee.open)
@@ -387,7 +387,7 @@ func TestSharedRequestRunsUntilItsLastCallerHangsUp(t *testing.T) {
 	}
 }
 
-// followers returns the number of callers of all shared requests.
+// followers returns the number of callers that wait for shared requests.
 func followers(h *host) int64 { return int64(h.Books().API.Followers) }
 
 func TestKeptRequestIsFetchedLaterOrCancelled(t *testing.T) {
@@ -461,7 +461,7 @@ func TestJobsAreInsertedFollowedExplainedAndCancelledOverHTTP(t *testing.T) {
 
 	stream := make(chan response, 1)
 	go func() { stream <- c.ask(http.MethodGet, "/v1/jobs/1/events", "") }()
-	eventually(t, func() bool { return h.Books().Rows == 1 }, func() string { return "a caller that follows the job" })
+	eventually(t, func() bool { return h.Books().Rows == 1 }, func() string { return "a caller that waits for the job" })
 	require.Equal(t, http.StatusAccepted, c.ask(http.MethodDelete, "/v1/jobs/1", "").StatusCode)
 	<-callee.cancelled
 	story := (<-stream).body
@@ -500,7 +500,7 @@ func TestProgressReachesTheRow(t *testing.T) {
 	w.await(id, dispatcherd.Done)
 }
 
-// curl runs curl, a client that is independent of this project.
+// curl runs the program curl, a client that is independent of this project.
 func curl(t *testing.T, stdin string, args ...string) string {
 	t.Helper()
 	if _, err := exec.LookPath("curl"); err != nil {
@@ -538,7 +538,7 @@ func TestCurlDrivesTheAPI(t *testing.T) {
 	require.Equal(t, 5001, refused.Problems[0].Line)
 	require.Zero(t, w.number(`SELECT count(*) FROM dispatcherd.jobs`))
 	joined := append(slices.Clone(on), "-H", "Content-Type: application/x-ndjson", "-d", "@-", "http://d/v1/jobs")
-	require.Contains(t, curl(t, lines, joined...), "--data-binary keeps them", "-d has made one line of all")
+	require.Contains(t, curl(t, lines, joined...), "--data-binary keeps them", "curl -d joins all lines to one")
 	require.Contains(t, curl(t, "", append(on, "http://d/v1/jobs", "-d", "")...), "it is empty; a job is a JSON object")
 	var report api.Uploaded
 	require.NoError(t, json.Unmarshal([]byte(curl(t, lines, append(upload, "-H", "Transfer-Encoding: chunked", "http://d/v1/jobs?on_error=skip")...)), &report))
@@ -559,7 +559,7 @@ func TestTCPNeedsATokenBeyondLoopback(t *testing.T) {
 	cfg.API.Listen = "127.0.0.1:0"
 	cfg.API.TokenFile = filepath.Join(w.dir, "tokens")
 	require.NoError(t, os.WriteFile(cfg.API.TokenFile, []byte("# name sha256\nanna a15f8b81a160b4eebe5c84e9e3b65c87b9b2f18a8bd8a2b4a2d4ac8d1f8a1b7c\nben "+
-		"2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b\n"), 0o600)) // ben's is "secret"
+		"2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b\n"), 0o600)) // the token of ben is "secret"
 	h := w.start(cfg)
 	url := "http://" + h.Addresses()[1].String()
 	for token, want := range map[string]string{"": "401", "Bearer wrong": "401", "Basic secret": "401", "Bearer secret": "200"} {
@@ -579,10 +579,10 @@ func TestTCPWithoutTokensRejectsBrowsers(t *testing.T) {
 		require.Equal(t, want, curl(t, "", "-o", "/dev/null", "-w", "%{http_code}", "-H", header, "http://"+address+"/v1/slots"), header)
 	}
 	require.Equal(t, "403", curl(t, "", "-o", "/dev/null", "-w", "%{http_code}", "-H", "Host: evil.example", "-d", `{"type":"unsupported"}`, "http://"+address+"/v1/requests"),
-		"in the plainest form too")
+		"a POST without other headers is rejected as well")
 	for header, want := range map[string]string{"X-None: x": "201", "Origin: http://evil.example": "403", "Sec-Fetch-Site: cross-site": "403"} {
 		require.Equal(t, want, curl(t, "", "-o", "/dev/null", "-w", "%{http_code}", "-H", header, "-d", `{"type":"unsupported"}`, "http://"+address+"/v1/jobs"), header)
 	}
 	require.Equal(t, "201", curl(t, "", "--unix-socket", h.cfg.APISocket, "-o", "/dev/null", "-w", "%{http_code}", "-H", "Host: any", "-H", "Origin: http://any",
-		"-d", `{"type":"unsupported"}`, "http://d/v1/jobs"), "on the Unix socket a Host means nothing")
+		"-d", `{"type":"unsupported"}`, "http://d/v1/jobs"), "on the Unix socket Host and Origin are ignored")
 }

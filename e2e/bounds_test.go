@@ -64,9 +64,9 @@ func TestRequestWithoutDeadlineGetsTheDefault(t *testing.T) {
 	h.awaitSlots(1)
 	got := h.caller().request(`{"type":"pdf","payload":{"do":"gate"}}`)
 	require.Equal(t, http.StatusGatewayTimeout, got.StatusCode, got.body)
-	eventually(t, func() bool { // a slow machine may need longer until the worker has the job
+	eventually(t, func() bool { // on a slow machine the worker may get the job later
 		return h.gauges().InHand == 0 && h.gauges().Free == 1 && callee.runs.Load() == int64(len(callee.cancelled))
-	}, func() string { return "nothing in hand; there is " + fmt.Sprint(h.gauges()) })
+	}, func() string { return "no job in hand; there is " + fmt.Sprint(h.gauges()) })
 	require.InDelta(t, 1, metricsOn(t, cfg)[`dispatcherd_requests_ended_total{end="late",kind="memory"}`], 0)
 }
 
@@ -94,7 +94,7 @@ func TestCallersShareFewConnectionsToPostgres(t *testing.T) {
 	require.LessOrEqual(t, open, few)
 }
 
-// A stream of jobs holds a connection to Postgres until its caller has sent everything.
+// An upload holds a connection to Postgres until its caller has sent everything.
 func TestSlowUploadsLeaveAConnectionForOtherCalls(t *testing.T) {
 	const connections = 3
 	w := newWorld(t)
@@ -120,10 +120,10 @@ func TestSlowUploadsLeaveAConnectionForOtherCalls(t *testing.T) {
 			for ; ; <-tick.C {
 				select {
 				case <-enough:
-					_ = lines.Close() // never fails
+					_ = lines.Close() // never returns an error
 					return
 				default:
-					_, _ = io.WriteString(lines, "{\"type\":\"dribble\"}\n") // the response shows an error
+					_, _ = io.WriteString(lines, "{\"type\":\"dribble\"}\n") // the response reports an error
 				}
 			}
 		})
@@ -133,10 +133,10 @@ func TestSlowUploadsLeaveAConnectionForOtherCalls(t *testing.T) {
 				t.Error(res, err)
 				return
 			}
-			_ = res.Body.Close() // its status is what counts
+			_ = res.Body.Close() // only the status matters
 		})
 	}
-	eventually(t, func() bool { return h.Books().Uploads == connections-1 }, func() string { return "the uploads go on" })
+	eventually(t, func() bool { return h.Books().Uploads == connections-1 }, func() string { return "all uploads in progress" })
 	require.Equal(t, http.StatusTooManyRequests, c.ask(http.MethodPost, "/v1/jobs", "{\"type\":\"third\"}\n", ndjson...).StatusCode)
 	require.InDelta(t, 1, metricsOn(t, cfg)[`dispatcherd_api_bound_hits_total{bound="uploads"}`], 0)
 	require.Equal(t, http.StatusOK, c.ask(http.MethodGet, fmt.Sprint("/v1/jobs/", id), "").StatusCode)

@@ -17,8 +17,8 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/ondemand"
 )
 
-// Payloads reach workers and the table only. They never reach a log or a metric, however the
-// job ends.
+// Payloads appear only in workers and in the table. They never appear in a log or a metric,
+// however the job ends.
 func TestNoPayloadReachesLogsOrMetrics(t *testing.T) {
 	const canary = "canary-7f3a9"
 	w := newWorld(t)
@@ -36,7 +36,7 @@ func TestNoPayloadReachesLogsOrMetrics(t *testing.T) {
 	w.await(w.insert("x", work{Do: "chat", Secret: canary}), dispatcherd.Done)
 	w.await(w.insert("x", work{Do: "fail", Times: 2, Error: canary}), dispatcherd.Done)
 	final := w.await(w.insert("x", work{Do: "permanent", Error: canary}), dispatcherd.Failed)
-	require.Contains(t, string(final.Errors), canary, "this is where it belongs")
+	require.Contains(t, string(final.Errors), canary, "the row contains the payload")
 	w.await(w.insert("x", work{Do: "big", Secret: canary, Bytes: 100 << 10}), dispatcherd.Failed)
 	huge := w.insertNew(claim.New{Type: "x"}, work{Secret: strings.Repeat(canary, 10<<10)})
 	require.Contains(t, string(w.await(huge, dispatcherd.Failed).Errors), "larger than a frame")
@@ -57,7 +57,7 @@ func TestNoPayloadReachesLogsOrMetrics(t *testing.T) {
 		_, err := h.Do(ctx, ondemand.Request{Type: "x", Payload: fmt.Appendf(nil, p, canary)})
 		require.NoError(t, err)
 	}
-	// A worker may send anything, and break every rule with it.
+	// A worker may send anything, including invalid frames.
 	for _, line := range []string{canary, `{"op":"done","job":1,"attempt":1,"result":"` + canary, `{"op":"done","job":"` + canary + `"}`} {
 		raw := helloRaw(t, cfg.WorkerSocket, "y")
 		raw.say("%s", line)
@@ -65,11 +65,12 @@ func TestNoPayloadReachesLogsOrMetrics(t *testing.T) {
 		raw.send(`{"op":"log","message":"` + canary + strings.Repeat("x", 70<<10))
 		raw.refused("frame_too_long", true, "")
 	}
-	// The messages of Postgres must not contain it either.
+	// The messages of Postgres must not contain the payload either.
 	w.exec(`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE 'dispatcherd %'`)
 	w.await(w.insert("x", work{Secret: canary, Result: result}), dispatcherd.Done)
 
-	// Neither may the output of operator commands about many jobs, nor an exported trace.
+	// The output of operator commands about many jobs and an exported trace must not contain it
+	// either.
 	running := w.insert("x", work{Do: "gate", Secret: canary})
 	h.awaitState("busy", running)
 	dir := filepath.Join(t.TempDir(), "month")
@@ -103,5 +104,5 @@ func TestNoPayloadReachesLogsOrMetrics(t *testing.T) {
 		require.NotContains(t, lines.Text(), canary)
 	}
 	require.Contains(t, h.log.text(), "worker disconnected")
-	require.NotContains(t, h.log.text(), "EOF", "that it hung up is no error")
+	require.NotContains(t, h.log.text(), "EOF", "a disconnect of the worker is not an error")
 }

@@ -9,9 +9,9 @@ import (
 	"github.com/dispatcherd/dispatcherd"
 )
 
-// A job is cancelled while no dispatcher runs, so no dispatcher receives the notification.
-// The dispatcher that adopts the job cancels it on the worker at once. It does not wait for
-// its next heartbeat, which is far away in this test.
+// A job is cancelled while no dispatcher runs, so no dispatcher receives the notification. The
+// dispatcher that adopts the job sends the cancel to the worker at once, without waiting for
+// its next heartbeat. In this test the next heartbeat is much later.
 func TestCancelWithoutDispatcherIsSentAtAdoption(t *testing.T) {
 	w := newWorld(t)
 	cfg := w.config("d")
@@ -29,7 +29,7 @@ func TestCancelWithoutDispatcherIsSentAtAdoption(t *testing.T) {
 	require.Equal(t, dispatcherd.Running, status)
 
 	second := w.start(cfg)
-	require.Equal(t, id, receive(t, callee.cancelled, "the worker is told"))
+	require.Equal(t, id, receive(t, callee.cancelled, "the cancel of the worker's job"))
 	require.EqualValues(t, 1, w.await(id, dispatcherd.Cancelled).Attempt)
 	second.awaitSlots(1)
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/ondemand"
 )
 
-// The kill -9 of a worker does not fail an on-demand request: the request runs on another
+// The kill -9 of a worker does not fail an on-demand request. The request runs on another
 // worker while its caller waits.
 func TestRequestSurvivesTheDeathOfItsWorker(t *testing.T) {
 	w := newWorld(t)
@@ -47,10 +47,10 @@ func TestRequestSurvivesTheDeathOfItsWorker(t *testing.T) {
 	h.awaitSlots(1)
 }
 
-// Two dispatchers are stopped and started; workers are killed, stopped and started;
-// connections are cut; jobs fail, time out and are cancelled. In the end every job has a
-// final status. No two attempts of a job ran at the same time, unless the worker of the
-// first one was declared lost.
+// Two dispatchers are stopped and started. Workers are killed, stopped and started. Connections
+// are cut. Jobs fail, time out and are cancelled. In the end every job has a final status. No
+// two attempts of a job ran at the same time, unless the worker of the first one was declared
+// lost.
 func TestChaosLosesNothing(t *testing.T) {
 	const (
 		rounds   = 42
@@ -104,7 +104,7 @@ func TestChaosLosesNothing(t *testing.T) {
 			require.NoError(t, hosts[i%2].stop())
 			hosts[i%2] = w.start(configs[i%2])
 		case 5:
-			_ = crew[i].cmd.Process.Signal(syscall.SIGTERM) // a job may have killed it
+			_ = crew[i].cmd.Process.Signal(syscall.SIGTERM) // a job may have killed the worker
 			<-crew[i].ended
 			crew[i] = launch(i)
 		}
@@ -118,7 +118,7 @@ func TestChaosLosesNothing(t *testing.T) {
 		require.NoError(t, err)
 		return counts[dispatcherd.Pending]+counts[dispatcherd.Running] == 0
 	}, func() string {
-		return fmt.Sprint("an end of every job; ", counts, hosts[0].gauges(), hosts[1].gauges())
+		return fmt.Sprint("a final status of every job; ", counts, hosts[0].gauges(), hosts[1].gauges())
 	})
 	for _, h := range hosts {
 		h.awaitSlots(8)
@@ -127,7 +127,7 @@ func TestChaosLosesNothing(t *testing.T) {
 	}
 	t.Log(counts)
 	require.EqualValues(t, rounds*perRound, counts[dispatcherd.Done]+counts[dispatcherd.Failed]+counts[dispatcherd.Cancelled])
-	require.Equal(t, rounds*perRound, w.number(`SELECT count(DISTINCT id) FROM dispatcherd.jobs`), "a row for every job, and one only")
+	require.Equal(t, rounds*perRound, w.number(`SELECT count(DISTINCT id) FROM dispatcherd.jobs`), "each job must have exactly one row")
 	require.Empty(t, w.seen.ofJobs("alien"))
 	requireOneAtATime(t, w)
 	// The row contains the outcome of the last attempt.

@@ -22,22 +22,23 @@ import (
 	"github.com/dispatcherd/dispatcherd/worker"
 )
 
-// The tests start this test binary again as a Go worker whose plan is in e2ePlan.
+// The tests start this test binary again as a Go worker. The environment variable e2ePlan
+// contains its plan.
 const (
 	e2eRole = "DISPATCHERD_E2E_ROLE"
 	e2ePlan = "DISPATCHERD_E2E_PLAN"
 )
 
-// A child process must not run the tests. It ends when its standard input ends, so it also
-// ends when the test is killed.
+// A child process must not run the tests. It ends when its standard input ends, so it also ends
+// when the test is killed.
 func init() {
 	role := os.Getenv(e2eRole)
 	if role == "" {
 		return
 	}
-	_ = os.Unsetenv(e2eRole) // programs that it starts are not children of the test
+	_ = os.Unsetenv(e2eRole) // programs that it starts must not inherit the variable
 	go func() {
-		_, _ = io.Copy(io.Discard, os.Stdin) // any end of it is the end
+		_, _ = io.Copy(io.Discard, os.Stdin) // the process ends however its input ends
 		os.Exit(exit.Interrupted)
 	}()
 	if role == "worker" {
@@ -47,16 +48,16 @@ func init() {
 	os.Exit(exit.Usage)
 }
 
-// workerScript describes a Go worker. It has a handler for every type in Handles, offered or
-// not, so that it can report a job of a type that it did not offer.
+// workerScript describes a Go worker. It has a handler for every type in Handles, whether
+// offered or not, so that it can report a job of a type that it did not offer.
 type workerScript struct {
 	Socket  string
 	Name    string
-	Reports string // Unix socket of the test
+	Reports string // Unix socket on which the test receives reports
 	Slots   []scriptSlots
 	Handles []string
 	Grace   time.Duration
-	UID     int // become this user and group before connecting; 0 stays
+	UID     int // user and group to switch to before connecting; 0 = no change
 }
 
 type scriptSlots struct {
@@ -66,18 +67,18 @@ type scriptSlots struct {
 
 // work is a payload for such a worker.
 type work struct {
-	Do     string          `json:"do,omitempty"`     // see perform; "" succeeds
-	Times  int             `json:"times,omitempty"`  // fail: attempts that fail
-	Result json.RawMessage `json:"result,omitempty"` // of a success
-	Error  string          `json:"error,omitempty"`  // of a failure
-	Secret string          `json:"secret,omitempty"` // must not appear in a log or a metric
-	Bytes  int             `json:"bytes,omitempty"`  // big: length of the result
-	Nap    string          `json:"nap,omitempty"`    // nap: how long
+	Do     string          `json:"do,omitempty"`     // see perform; "" = succeed
+	Times  int             `json:"times,omitempty"`  // number of attempts of "fail" that fail
+	Result json.RawMessage `json:"result,omitempty"` // result of a success
+	Error  string          `json:"error,omitempty"`  // error of a failure
+	Secret string          `json:"secret,omitempty"` // text that must not appear in a log or a metric
+	Bytes  int             `json:"bytes,omitempty"`  // length of the result of "big"
+	Nap    string          `json:"nap,omitempty"`    // duration of "nap"
 }
 
 // sighting is what a worker reports about an execution.
 type sighting struct {
-	What    string // "start", "end", "alien" (a type it never offered)
+	What    string // "start", "end" or "alien" (a type that the worker did not offer)
 	Worker  string
 	PID     int
 	Job     dispatcherd.JobID
@@ -149,12 +150,12 @@ func (w *e2eWorker) run() error {
 func (w *e2eWorker) say(what string, job *worker.Job) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	_ = w.out.Encode(sighting{ // the test has ended; so does this process
+	_ = w.out.Encode(sighting{ // the test has ended, so this process ends as well
 		What: what, Worker: w.plan.Name, PID: os.Getpid(), Job: job.ID, Attempt: job.Attempt, Type: job.Type, At: time.Now().UnixNano(),
 	})
 }
 
-// openGates ends the "gate" jobs whose ids the test writes.
+// openGates reads job ids from the test and ends their "gate" jobs.
 func (w *e2eWorker) openGates(r io.Reader) {
 	for lines := bufio.NewScanner(r); lines.Scan(); {
 		id, err := strconv.ParseInt(lines.Text(), 10, 64)
@@ -217,14 +218,14 @@ func (w *e2eWorker) perform(ctx context.Context, job *worker.Job) (any, error) {
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}
-	case "gate": // until the test opens it, or the dispatcher cancels it
+	case "gate": // waits until the test opens the gate or the dispatcher cancels the job
 		select {
 		case <-w.gate(job.ID):
 			return result, nil
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}
-	case "stubborn": // until the test opens it, even if the dispatcher cancels it
+	case "stubborn": // waits until the test opens the gate, even if the dispatcher cancels the job
 		<-w.gate(job.ID)
 		return result, nil
 	}

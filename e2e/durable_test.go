@@ -22,13 +22,13 @@ import (
 // durableCall is one durable request and its outcome.
 type durableCall struct {
 	n      int
-	job    dispatcherd.JobID // as reported to the caller; 0 = not reported
-	result string            // "" = the connection broke before
-	failed string            // an answer without a result
+	job    dispatcherd.JobID // id as reported to the caller; 0 = not reported
+	result string            // "" = the connection ended before the result
+	failed string            // an unexpected answer without a result
 }
 
-// callDurable sends a durable request and waits for its end. With a stream the caller gets
-// the row's id at once; without one it gets the id with the answer.
+// callDurable sends a durable request and waits for its end. With a stream the caller gets the
+// row's id at once, otherwise with the answer.
 func (c *caller) callDurable(n int, stream bool, nap time.Duration) (got durableCall) {
 	got.n = n
 	body := fmt.Sprintf(`{"type":"pdf","durable":true,"timeout":60,"payload":{"do":"nap","nap":"%v","result":{"n":%d}}}`, nap, n)
@@ -42,7 +42,7 @@ func (c *caller) callDurable(n int, stream bool, nap time.Duration) (got durable
 	}
 	res, err := c.client.Do(req)
 	if err != nil {
-		return got // the dispatcher died
+		return got // the dispatcher was killed
 	}
 	defer res.Body.Close()
 	id, _ := strconv.ParseInt(res.Header.Get("Dispatcherd-Job"), 10, 64)
@@ -72,13 +72,13 @@ func (c *caller) callDurable(n int, stream bool, nap time.Duration) (got durable
 	return got
 }
 
-// pair is two dispatchers in separate processes. The callers use one, and the workers that
-// support their type are connected to the other.
+// pair is two dispatchers in separate processes. The callers use one of them. The workers that
+// support the type are connected to the other one.
 type pair struct {
 	*world
 	here, there   daemon.Config
 	caller, other *child
-	told          map[string]int // outcomes of the calls
+	told          map[string]int // number of calls by outcome
 }
 
 func newPair(w *world) *pair {
@@ -97,8 +97,8 @@ func (p *pair) awaitWorker() {
 	eventually(p.t, func() bool { return slotsOf(p.there) == 4 }, func() string { return "four slots" })
 }
 
-// round starts calls, kills one of the two dispatchers at a random moment with kill -9,
-// starts it again, and checks the outcome of every call.
+// round starts calls, kills one of the two dispatchers with kill -9 at a random time, starts it
+// again, and checks the outcome of every call.
 func (p *pair) round(first int, killCaller bool, rng *rand.Rand) {
 	const callers = 8
 	c := callerOn(p.t, p.here)
@@ -108,7 +108,7 @@ func (p *pair) round(first int, killCaller bool, rng *rand.Rand) {
 		nap := time.Duration(rng.IntN(40)) * time.Millisecond
 		calls.Go(func() { got[i] = c.callDurable(first+i, i%2 == 0, nap) })
 	}
-	<-time.After(time.Duration(rng.IntN(80)) * time.Millisecond) // the random moment
+	<-time.After(time.Duration(rng.IntN(80)) * time.Millisecond) // a random time
 	if killCaller {
 		p.caller.kill()
 		p.caller = p.serve(p.here)
@@ -124,18 +124,18 @@ func (p *pair) round(first int, killCaller bool, rng *rand.Rand) {
 	}
 }
 
-// settled checks the row of a call: it is done, and its result is what the caller received
-// or can fetch.
+// settled checks the row of a call: it is done, and its result equals the one that the caller
+// received or can fetch.
 func (p *pair) settled(g durableCall, died bool) {
 	p.t.Helper()
 	require.Empty(p.t, g.failed)
-	require.True(p.t, died || g.result != "", "request %d: its dispatcher lived, so it is answered", g.n)
+	require.True(p.t, died || g.result != "", "request %d must be answered because its dispatcher was not killed", g.n)
 	want := fmt.Sprintf(`{"n":%d}`, g.n)
 	rows := p.number(`SELECT count(*) FROM dispatcherd.jobs WHERE (payload->'result'->>'n')::int = $1`, g.n)
-	if rows == 0 { // the dispatcher died before it had written it
-		require.Zero(p.t, g.job, "request %d was written, as its caller had been told", g.n)
+	if rows == 0 { // the dispatcher was killed before it inserted the row
+		require.Zero(p.t, g.job, "request %d has no row although its caller received an id", g.n)
 		require.Empty(p.t, g.result)
-		p.told["never written"]++
+		p.told["not inserted"]++
 		return
 	}
 	require.Equal(p.t, 1, rows)
@@ -158,16 +158,16 @@ func (p *pair) settled(g durableCall, died bool) {
 		require.JSONEq(p.t, want, g.result)
 		p.told["answered"]++
 	case g.job != 0:
-		p.told["found by the id that was told"]++
+		p.told["fetched with the reported id"]++
 	default:
-		p.told["written, id not told"]++
+		p.told["inserted, id not reported"]++
 	}
 }
 
-// Callers wait at one dispatcher for durable requests that only the workers of the other can
-// execute. One of the two is killed with kill -9 repeatedly. No request is lost: while the
-// caller's dispatcher lives, the caller gets the answer; if it dies, the row is executed,
-// ends once, and holds the answer.
+// Callers wait at one dispatcher for durable requests that only the workers of the other one
+// can execute. One of the two is killed with kill -9 repeatedly. No request is lost. While the
+// caller's dispatcher lives, the caller gets the answer. If it dies, the row is executed, ends
+// once, and contains the result.
 func TestNoDurableRequestIsLostWhenEitherDispatcherIsKilled(t *testing.T) {
 	kills := 24
 	if testing.Short() {
@@ -186,7 +186,7 @@ func TestNoDurableRequestIsLostWhenEitherDispatcherIsKilled(t *testing.T) {
 		last := w.get(id).Attempt
 		for i, s := range starts {
 			require.LessOrEqual(t, s.Attempt, last, "job %d ran after its end", id)
-			require.True(t, i == 0 || s.Attempt > starts[i-1].Attempt, "job %d: each attempt once", id)
+			require.True(t, i == 0 || s.Attempt > starts[i-1].Attempt, "job %d: each attempt must start once", id)
 		}
 	}
 }

@@ -41,7 +41,8 @@ func TestEndedJobsExportAsATraceForTheSimulator(t *testing.T) {
 	failed := w.insert("y|z", work{Do: "permanent", Error: "no"})
 	w.await(done, dispatcherd.Done)
 	w.await(failed, dispatcherd.Failed)
-	// Ten seconds of work that was due an hour ago, one job of a type that no worker supports any more, and one of a type that is supported here.
+	// Rows: ten seconds of work that was due an hour ago, one job of a type that no worker
+	// supports any more, and one job of a supported type.
 	w.exec(`INSERT INTO dispatcherd.jobs_done (id, type, status, priority, run_at, started_at, finished_at)
 		SELECT 1000 + i, t, 'done', 7, now() - interval '1 hour', now() - interval '20 s', now() - interval '10 s'
 		FROM unnest('{gone,x}'::text[]) WITH ORDINALITY u (t, i)`)
@@ -62,7 +63,7 @@ func TestEndedJobsExportAsATraceForTheSimulator(t *testing.T) {
 	require.Contains(t, simulated.out, "3 jobs, 3 done")
 
 	got = export()
-	require.Equal(t, exit.Conflict, got.code, "what may have taken a month to come about is not written over")
+	require.Equal(t, exit.Conflict, got.code, "an existing trace is not overwritten")
 	require.Contains(t, got.err, "slots.csv exists; give another name, or --force to replace it")
 	require.Equal(t, exit.OK, export("--force").code)
 	require.Equal(t, exit.Conflict, invocation{args: []string{"trace", "generate", dir}}.runs(t).code)

@@ -12,7 +12,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/client"
 )
 
-// The Go client sends all its requests over one connection with frames.
+// The Go client sends all its requests as frames over one connection.
 func TestFramesReachAWorkerAndComeBack(t *testing.T) {
 	w := newWorld(t)
 	h := w.start(w.config("d"))

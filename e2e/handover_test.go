@@ -13,11 +13,11 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/exit"
 )
 
-// Planned restarts follow one another at random moments: while workers reconnect, while they
-// send resume offers, while their jobs are adopted. Jobs that cannot end within the grace
-// period are handed over to the next daemon on the socket, which starts as soon as the old
-// one has exited, as with systemd. No job runs twice, and the results of jobs that end
-// without a dispatcher are recorded afterwards.
+// Planned restarts follow one another at random times: while workers reconnect, while they send
+// resume offers, and while their jobs are adopted. Jobs that cannot end within the grace period
+// are handed over to the next daemon on the socket, which starts as soon as the old one has
+// exited, as with systemd. No job runs twice. Results that were ready while no dispatcher ran
+// are recorded afterwards.
 func TestPlannedRestartHandsRunningJobsOver(t *testing.T) {
 	const restarts, jobs = 25, 6
 	w := newWorld(t)
@@ -43,15 +43,15 @@ func TestPlannedRestartHandsRunningJobsOver(t *testing.T) {
 	}
 	slices.Sort(took)
 	t.Logf("from SIGTERM to the end, %d restarts: p50 %v, max %v", restarts, took[restarts/2], took[restarts-1])
-	require.Less(t, took[restarts/2], cfg.Grace+3*time.Second, "the median, since a shared machine may stand still during some")
+	require.Less(t, took[restarts/2], cfg.Grace+3*time.Second, "the median, because a shared machine may stall during some restarts")
 	w.seen.open(t, w.seen.start(t, ids[jobs-1], 1))
 	w.requireOnce(ids)
 	w.await(w.insert("x", work{}), dispatcherd.Done)
 	require.Zero(t, w.number(`SELECT count(*) FROM dispatcherd.jobs WHERE attempt > 1 OR failures + crashes > 0`))
 }
 
-// No worker resumes the jobs. When the time to resume is over another dispatcher releases
-// them, which counts neither as a failure nor as a crash.
+// No worker resumes the jobs. When the time to resume is over, another dispatcher releases
+// them. The release counts neither as a failure nor as a crash.
 func TestJobsThatNoWorkerResumesAreReleasedWithoutFailure(t *testing.T) {
 	w := newWorld(t)
 	cfg := w.config("d")

@@ -24,8 +24,8 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/ondemand"
 )
 
-// hangUps makes callers hang up. One slot of the type "full" is busy for the whole test, so
-// callers that request this type wait. The slots of "pdf" are free between two rounds.
+// hangUps makes callers disconnect. The only slot of type "full" is busy during the whole test,
+// so callers that request this type wait. The slots of type "pdf" are free between two rounds.
 type hangUps struct {
 	*world
 	t      *testing.T
@@ -33,9 +33,9 @@ type hangUps struct {
 	callee *callee
 	c      *caller
 	rng    *rand.Rand
-	last   int // numbers keys
-	rows   int // durable requests so far
-	keys   int // answers that may be kept
+	last   int // numbers the idempotency keys
+	rows   int // number of durable requests so far
+	keys   int // number of answers that may be kept for a repeated key
 }
 
 const hangUpSlots = 32
@@ -55,13 +55,13 @@ var stages = []struct {
 	{name: "any moment", calls: 4000, round: 500, leave: (*hangUps).atRandom},
 }
 
-// Callers hang up at every point, in rounds of random order. After each round every slot is
-// free. At the end no goroutine remains, and every request has exactly one end.
+// Callers disconnect at every point of a request, in rounds of random order. After each round
+// every slot is free. In the end no goroutine remains, and every request has exactly one end.
 func TestCallersHangingUpAtAnyPointLeakNothing(t *testing.T) {
 	w := newWorld(t)
 	cfg := w.config("d")
 	cfg.API = daemon.DefaultAPIConfig()
-	cfg.API.Connections = 1 // rows are committed in their order, so no row is skipped and found by a later scan only
+	cfg.API.Connections = 1 // with one connection rows are committed in the order of their ids, so a fetch finds every row without a full scan
 	h := w.start(cfg)
 	s := &hangUps{
 		world: w, t: t, h: h, callee: serveCalls(t, h.cfg.WorkerSocket, hangUpSlots, "pdf"), c: h.caller(),
@@ -87,7 +87,7 @@ func TestCallersHangingUpAtAnyPointLeakNothing(t *testing.T) {
 		}
 	}
 	s.rng.Shuffle(len(rounds), func(i, j int) { rounds[i], rounds[j] = rounds[j], rounds[i] })
-	w.await(w.insert("pdf", work{}), dispatcherd.Done) // every connection to Postgres is up
+	w.await(w.insert("pdf", work{}), dispatcherd.Done) // opens every connection to Postgres
 	s.useAllSlots()
 	s.settle()
 	goroutines := runtime.NumGoroutine()
@@ -98,17 +98,17 @@ func TestCallersHangingUpAtAnyPointLeakNothing(t *testing.T) {
 		s.settle()
 	}
 	t.Logf("hung up: %v", left)
-	eventually(t, func() bool { return runtime.NumGoroutine() <= goroutines+5 }, func() string { // the runtime has some of its own
+	eventually(t, func() bool { return runtime.NumGoroutine() <= goroutines+5 }, func() string { // the runtime may have started some goroutines of its own
 		return fmt.Sprintf("%d goroutines as before; there are %d", goroutines, runtime.NumGoroutine())
 	})
 	s.requireEqualCounters()
 }
 
-// settle waits until only the holder of the full slot is left. A caller may have hung up
-// before its connection was accepted; its request then runs for a moment, and no gauge shows
-// this yet. Connections are accepted in their order, so after the answer to one more request
-// no such connection is left. The number of connections is read first, so the later reads
-// see the requests that these connections began.
+// settle waits until only the request in the "full" slot is left. A caller may have
+// disconnected before its connection was accepted. Its request then runs for a moment although
+// no gauge shows it yet. Connections are accepted in order, so after the answer to one more
+// request no such connection is left. The number of connections is read first, so that later
+// reads include the requests of these connections.
 func (s *hangUps) settle() {
 	s.t.Helper()
 	_, err := askAPI(s.h.cfg, "/livez")
@@ -127,14 +127,15 @@ func (s *hangUps) settle() {
 				taken = append(taken, slot)
 			}
 		}
-		return fmt.Sprintf("everything let go: %+v %+v, taken %+v", s.h.gauges(), own, taken)
+		return fmt.Sprintf("no request or job in hand except one: %+v %+v, slots in use %+v", s.h.gauges(), own, taken)
 	})
 	for len(s.callee.cancelled) > 0 {
 		<-s.callee.cancelled
 	}
 }
 
-// requireEqualCounters checks that the counters in memory, in the table and in the metrics agree.
+// requireEqualCounters checks that the counters in memory, in the table and in the metrics
+// agree.
 func (s *hangUps) requireEqualCounters() {
 	books := s.h.Books()
 	ends, rowEnds := books.RequestsEnded, books.DurableEnded
@@ -142,7 +143,7 @@ func (s *hangUps) requireEqualCounters() {
 	require.Equal(s.t, books.Requests, 1+sumOf(ends), "%v", ends)
 	require.Equal(s.t, books.Durable, sumOf(rowEnds), "%v", rowEnds)
 	require.EqualValues(s.t, s.rows, books.Durable)
-	require.EqualValues(s.t, s.rows, rowEnds[0], "every durable caller left before the end")
+	require.EqualValues(s.t, s.rows, rowEnds[0], "every durable caller disconnected before the end")
 	require.Equal(s.t, s.rows+1, s.number(`SELECT count(*) FROM dispatcherd.jobs`))
 	require.Equal(s.t, s.rows, s.number(`SELECT count(*) FROM dispatcherd.jobs WHERE status = 'cancelled'`))
 	s.t.Logf("in memory %v, durable %v", ends, rowEnds)
@@ -165,7 +166,7 @@ func sumOf(ends [ondemand.Changed]uint64) (sum uint64) {
 	return sum
 }
 
-// metricsOn reads every sample of a daemon's metrics.
+// metricsOn reads all samples of a daemon's metrics.
 func metricsOn(t *testing.T, cfg daemon.Config) map[string]float64 {
 	t.Helper()
 	text, err := askAPI(cfg, "/metrics")
@@ -182,16 +183,16 @@ func metricsOn(t *testing.T, cfg daemon.Config) map[string]float64 {
 	return samples
 }
 
-// gone is a group of calls under way.
-type gone struct {
+// pendingCalls is a group of calls in progress.
+type pendingCalls struct {
 	calls sync.WaitGroup
 	hang  []context.CancelFunc
 }
 
-// call sends n requests, each in one of the ways in which a caller can wait. None of them may
-// be answered.
-func (s *hangUps) call(n int, body string) *gone {
-	g := &gone{}
+// call sends n requests. Each caller waits in one of the possible ways. No request may be
+// answered.
+func (s *hangUps) call(n int, body string) *pendingCalls {
+	g := &pendingCalls{}
 	for range n {
 		s.last++
 		headers, body := s.way(body)
@@ -200,7 +201,7 @@ func (s *hangUps) call(n int, body string) *gone {
 		g.calls.Go(func() {
 			got, err := s.c.send(ctx, http.MethodPost, "/v1/requests", body, headers...)
 			if err == nil {
-				s.t.Errorf("it was answered: %d %s", got.StatusCode, got.body)
+				s.t.Errorf("the request was answered: %d %s", got.StatusCode, got.body)
 			}
 		})
 	}
@@ -208,7 +209,8 @@ func (s *hangUps) call(n int, body string) *gone {
 	return g
 }
 
-// way chooses how a caller waits: alone, with a stream, with a key, or with a shared request.
+// way chooses how a caller waits: with its own request, with a stream, with a key, or with a
+// shared request.
 func (s *hangUps) way(body string) (headers []string, _ string) {
 	switch s.rng.IntN(4) {
 	case 0:
@@ -221,9 +223,9 @@ func (s *hangUps) way(body string) (headers []string, _ string) {
 	return nil, body
 }
 
-// leave ends all calls and waits until they have returned. It calls meanwhile between two of
-// them, at a random place.
-func (g *gone) leave(rng *rand.Rand, meanwhile func()) {
+// leave disconnects all callers and waits until their calls have returned. It runs meanwhile
+// between two disconnects.
+func (g *pendingCalls) leave(rng *rand.Rand, meanwhile func()) {
 	at := rng.IntN(len(g.hang))
 	for i, hangUp := range g.hang {
 		if i == at {
@@ -237,21 +239,20 @@ func (g *gone) leave(rng *rand.Rand, meanwhile func()) {
 func (s *hangUps) whileQueued(n int) {
 	runs := s.callee.runs.Load()
 	g := s.call(n, `{"type":"full","payload":{"do":"gate"}}`)
-	eventually(s.t, func() bool { return s.h.gauges().Requests == n }, func() string { return fmt.Sprint("all of them in the queue: ", s.h.gauges()) })
+	eventually(s.t, func() bool { return s.h.gauges().Requests == n }, func() string { return fmt.Sprint("all requests in the queue: ", s.h.gauges()) })
 	g.leave(s.rng, func() {})
 	require.Equal(s.t, runs, s.callee.runs.Load())
 }
 
-// stopClaims stops the Postgres backend of the dispatcher's claims while it is between two
-// claims, so that it holds no lock. Until release is called a claim is in flight, and its
-// slots stay reserved.
+// stopClaims suspends the Postgres backend of the dispatcher's claims between two claims, when
+// it holds no lock. Until release is called, a claim is in flight and its slots stay reserved.
 func (s *hangUps) stopClaims() (release func()) {
 	pid := s.number(`SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE 'dispatcherd claim%'`)
 	require.NoError(s.t, syscall.Kill(pid, syscall.SIGSTOP))
 	return func() { require.NoError(s.t, syscall.Kill(pid, syscall.SIGCONT)) }
 }
 
-// whileReserved delays claims. A caller hangs up before or after the claim of its job.
+// whileReserved delays claims. A caller disconnects before or after the claim of its job.
 func (s *hangUps) whileReserved(n int) {
 	s.rows += n
 	release := sync.OnceFunc(s.stopClaims())
@@ -269,7 +270,7 @@ func (s *hangUps) whileReserved(n int) {
 			most, then = reserved, s.h.gauges()
 		}
 		return reserved == n
-	}, func() string { return fmt.Sprintf("%d reserved slots; there were %d at most: %+v", n, most, then) })
+	}, func() string { return fmt.Sprintf("%d reserved slots; there were at most %d: %+v", n, most, then) })
 	g.leave(s.rng, release)
 }
 
@@ -277,16 +278,16 @@ func (s *hangUps) whileReserved(n int) {
 // many goroutines as it can need.
 func (s *hangUps) useAllSlots() { s.begin(hangUpSlots).leave(s.rng, func() {}) }
 
-// begin sends n requests and waits until all of them execute. That no slot is free is not
-// enough: a slot may be reserved for a row that was read ahead and whose caller has hung up.
-func (s *hangUps) begin(n int) *gone {
+// begin sends n requests and waits until all of them execute. It does not wait until no slot
+// is free, because a slot may be reserved for a row whose caller has disconnected.
+func (s *hangUps) begin(n int) *pendingCalls {
 	runs := s.callee.runs.Load()
 	g := s.call(n, `{"type":"pdf","payload":{"do":"gate"}}`)
 	eventually(s.t, func() bool { return s.callee.runs.Load() == runs+int64(n) }, func() string { return fmt.Sprintf("%d begun: %s", n, s.everything()) })
 	return g
 }
 
-// everything describes the state of the dispatcher for a failed wait.
+// everything describes the state of the dispatcher for the message of a failed wait.
 func (s *hangUps) everything() string {
 	var stacks strings.Builder
 	_ = pprof.Lookup("goroutine").WriteTo(&stacks, 1)
@@ -302,15 +303,15 @@ func (s *hangUps) whileRunning(n int) {
 			told++
 		}
 		return told == n
-	}, func() string { return fmt.Sprintf("%d told to stop; %d were: %s", n, told, s.everything()) })
+	}, func() string { return fmt.Sprintf("%d cancelled jobs; there were %d: %s", n, told, s.everything()) })
 }
 
 // answerTooLong is the size of an answer in bytes that does not fit into the buffers of a
 // socket without a reader.
 const answerTooLong = 512 << 10
 
-// whileAnswered reads the beginning of an answer that cannot have been sent completely, and
-// hangs up.
+// whileAnswered reads the beginning of an answer that is too long to be sent completely, and
+// disconnects.
 func (s *hangUps) whileAnswered(n int) {
 	before := s.h.Books().RequestsEnded
 	var calls sync.WaitGroup
@@ -318,7 +319,7 @@ func (s *hangUps) whileAnswered(n int) {
 		s.last++
 		headers, body := s.way(fmt.Sprintf(`{"type":"pdf","payload":{"do":"big","bytes":%d}}`, answerTooLong))
 		stream := len(headers) > 0 && headers[0] == "Accept"
-		if len(headers) > 0 && !stream { // kept for the next call with the key
+		if len(headers) > 0 && !stream { // the answer is kept for a repetition of the key
 			headers = nil
 		}
 		further := int64(s.last % 5000)
@@ -332,10 +333,10 @@ func (s *hangUps) whileAnswered(n int) {
 	eventually(s.t, func() bool {
 		now := s.h.Books().RequestsEnded
 		return now[ondemand.Done]-before[ondemand.Done] == uint64(n)
-	}, func() string { return "all of them answered" })
+	}, func() string { return "all requests answered" })
 }
 
-// readBeginning reads the beginning of the result and some bytes more.
+// readBeginning reads the headers and the first bytes of the result.
 func (s *hangUps) readBeginning(ctx context.Context, body string, stream bool, headers []string, further int64) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://dispatcherd/v1/requests", strings.NewReader(body))
 	if err != nil {
@@ -356,7 +357,7 @@ func (s *hangUps) readBeginning(ctx context.Context, body string, stream bool, h
 		n, err := res.Body.Read(piece)
 		text += string(piece[:n])
 		if err != nil {
-			s.t.Errorf("no result began: %v", err)
+			s.t.Errorf("no beginning of a result: %v", err)
 			return
 		}
 	}
@@ -368,8 +369,8 @@ func (s *hangUps) readBeginning(ctx context.Context, body string, stream bool, h
 	}
 }
 
-// atRandom makes callers of short jobs hang up at random moments of a request, also while
-// the answer is being sent.
+// atRandom makes callers of short jobs disconnect at random points of a request, including
+// while the answer is being sent.
 func (s *hangUps) atRandom(n int) {
 	var calls sync.WaitGroup
 	places := make(chan struct{}, 2*hangUpSlots)
@@ -385,13 +386,14 @@ func (s *hangUps) atRandom(n int) {
 			defer func() { <-places }()
 			ctx, hangUp := context.WithTimeout(s.t.Context(), patience)
 			defer hangUp()
-			_, _ = s.c.send(ctx, http.MethodPost, "/v1/requests", body, headers...) // both outcomes are valid
+			_, _ = s.c.send(ctx, http.MethodPost, "/v1/requests", body, headers...) // an answer and an error are both valid
 		})
 	}
 	calls.Wait()
 }
 
-// The row cannot be cancelled now. The execution on this dispatcher stops nevertheless.
+// The row cannot be cancelled at this time. The execution on this dispatcher stops
+// nevertheless.
 func TestHangingUpStopsDurableRequestWhilePostgresRefusesCancel(t *testing.T) {
 	w := newWorld(t)
 	h := w.start(w.config("d"))
@@ -404,7 +406,7 @@ func TestHangingUpStopsDurableRequestWhilePostgresRefusesCancel(t *testing.T) {
 		_, err := h.caller().send(ctx, http.MethodPost, "/v1/requests", `{"type":"pdf","durable":true,"payload":{"do":"gate"}}`)
 		answered <- err
 	}()
-	eventually(t, func() bool { return callee.runs.Load() == 1 }, func() string { return "the request at work" })
+	eventually(t, func() bool { return callee.runs.Load() == 1 }, func() string { return "a running request" })
 	w.exec(`ALTER TABLE dispatcherd.cancels RENAME TO away`)
 	hangUp()
 	require.ErrorIs(t, <-answered, context.Canceled)
@@ -414,8 +416,8 @@ func TestHangingUpStopsDurableRequestWhilePostgresRefusesCancel(t *testing.T) {
 	h.awaitSlots(1)
 }
 
-// The dispatcher enforces the deadline of a row in memory. The 504 does not wait for
-// Postgres, which is updated later.
+// The dispatcher enforces the deadline of a row in memory. The 504 does not wait for Postgres,
+// where the row is cancelled later.
 func TestDeadlineIsAnsweredWhileRowIsLocked(t *testing.T) {
 	w := newWorld(t)
 	h := w.start(w.config("d"))
@@ -432,22 +434,22 @@ func TestDeadlineIsAnsweredWhileRowIsLocked(t *testing.T) {
 		eventually(t, func() bool { return w.number(`SELECT count(*) FROM dispatcherd.jobs`) == 1 }, func() string { return "the row" })
 		tx, err := w.db.Begin(t.Context())
 		require.NoError(t, err)
-		defer func() { _ = tx.Rollback(context.Background()) }() // if this fails before
+		defer func() { _ = tx.Rollback(context.Background()) }() // if the test fails before the explicit rollback
 		_, err = tx.Exec(t.Context(), `SELECT FROM dispatcherd.jobs_live FOR UPDATE`)
 		require.NoError(t, err)
-		got := receive(t, answered, "his deadline is kept")
+		got := receive(t, answered, "the deadline must be kept")
 		require.Equal(t, http.StatusGatewayTimeout, got.StatusCode, got.body)
-		eventually(t, func() bool { // until claim.DefaultTimeout is over
+		eventually(t, func() bool { // until claim.DefaultTimeout has passed
 			return w.number(`SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`) == 1
-		}, func() string { return "a statement that goes on waiting for the row, which the answer did not" })
+		}, func() string { return "a statement that still waits for the row after the answer" })
 		require.NoError(t, tx.Rollback(t.Context()))
 		w.awaitCounts(map[dispatcherd.Status]int64{dispatcherd.Cancelled: 1})
 		w.exec(`DELETE FROM dispatcherd.jobs`)
 	}
 }
 
-// The caller hangs up while its row is being written, too late to prevent the commit. The row
-// is cancelled nevertheless, and no worker executes it.
+// The caller disconnects while its row is being inserted, too late to prevent the commit. The
+// row is cancelled nevertheless, and no worker executes it.
 func TestHangingUpDuringInsertCancelsTheRow(t *testing.T) {
 	w := newWorld(t)
 	h := w.start(w.config("d"))
@@ -462,7 +464,7 @@ func TestHangingUpDuringInsertCancelsTheRow(t *testing.T) {
 	w.exec(`CREATE TRIGGER lingers AFTER INSERT ON dispatcherd.jobs_live FOR EACH ROW EXECUTE FUNCTION dispatcherd.lingers()`)
 	tx, err := w.db.Begin(t.Context())
 	require.NoError(t, err)
-	defer func() { _ = tx.Rollback(context.Background()) }() // if this fails before
+	defer func() { _ = tx.Rollback(context.Background()) }() // if the test fails before the explicit unlock
 	_, err = tx.Exec(t.Context(), `SELECT pg_advisory_xact_lock(1)`)
 	require.NoError(t, err)
 	ctx, hangUp := context.WithCancel(t.Context())
@@ -474,7 +476,7 @@ func TestHangingUpDuringInsertCancelsTheRow(t *testing.T) {
 	}()
 	eventually(t, func() bool {
 		return w.number(`SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'advisory' AND datname = current_database()`) == 1
-	}, func() string { return "the row on its way" })
+	}, func() string { return "an insert in progress" })
 	hangUp()
 	require.ErrorIs(t, <-answered, context.Canceled)
 	require.NoError(t, tx.Rollback(t.Context()))

@@ -23,13 +23,13 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/exit"
 )
 
-// raiseFiles raises the limit of open files of this process and its children as far as
-// possible, and returns the resulting limit, at most wanted.
+// raiseFiles raises the limit of open files of this process and its children to wanted, or as
+// far as possible. It returns the resulting limit.
 func raiseFiles(t *testing.T, wanted int) int {
 	t.Helper()
 	var limit syscall.Rlimit
 	require.NoError(t, syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit))
-	limit.Cur = limit.Max // the runtime has done this already, unless a program lowered it
+	limit.Cur = limit.Max // the runtime does this at the start unless a program has lowered the limit
 	require.NoError(t, syscall.Setrlimit(syscall.RLIMIT_NOFILE, &limit))
 	if limit.Cur < uint64(wanted) {
 		t.Logf("RLIMIT_NOFILE is %d instead of %d", limit.Cur, wanted)
@@ -38,7 +38,7 @@ func raiseFiles(t *testing.T, wanted int) int {
 	return wanted
 }
 
-// resident returns the resident memory of a process in bytes; 0 where the system does not
+// resident returns the resident memory of a process in bytes, or 0 if the system does not
 // report it.
 func resident(t *testing.T, pid int) int64 {
 	t.Helper()
@@ -54,7 +54,7 @@ func resident(t *testing.T, pid int) int64 {
 	return kb << 10
 }
 
-// visit connects, sends one request, reads the response and stays connected.
+// visit connects, sends one request, reads the response and keeps the connection open.
 func visit(t *testing.T, network, address, header string) (net.Conn, int) {
 	t.Helper()
 	conn, err := net.Dial(network, address)
@@ -93,9 +93,9 @@ func measureCalls(t *testing.T, cfg daemon.Config) time.Duration {
 // value.
 const idleCaller = 40 << 10
 
-// Ten thousand callers stay connected and send nothing, more than the default bound allows.
-// Then as many connect with bad tokens. The memory of the daemon is bounded, and new callers
-// are served as fast as before.
+// Ten thousand callers stay connected and send nothing; the default bound is lower. Then as
+// many connect with invalid tokens. The memory of the daemon stays bounded, and new callers are
+// served as fast as before.
 func TestIdleCallersAndBadTokensUseBoundedMemory(t *testing.T) {
 	const over, spare = 100, 300
 	most := daemon.DefaultAPIConfig().MaxConnections
@@ -132,18 +132,18 @@ func TestIdleCallersAndBadTokensUseBoundedMemory(t *testing.T) {
 		arrived := time.Since(began)
 		beside, holds := measureCalls(t, cfg), resident(t, process.pid())
 		shown := metricsOn(t, cfg)
-		require.LessOrEqual(t, shown["dispatcherd_api_connections"], float64(most+2), "with the one that asks, and one of the other listener")
+		require.LessOrEqual(t, shown["dispatcherd_api_connections"], float64(most+2), "including the connection of this request and one of the other listener")
 		require.GreaterOrEqual(t, shown[`dispatcherd_api_bound_hits_total{bound="connections"}`], float64(over))
 		_, err := conns[0].Read(make([]byte, 1))
-		require.ErrorIs(t, err, io.EOF, "the longest idle one made room")
-		t.Logf("%s: %d connections in %v; a request took %v alone and %v beside them; memory %d MB, then %d MB: %d bytes a connection",
+		require.ErrorIs(t, err, io.EOF, "the connection that was idle longest is closed")
+		t.Logf("%s: %d connections in %v; a request took %v before and %v while they were open; memory %d MB, then %d MB: %d bytes per connection",
 			load.name, most+over, arrived.Round(time.Millisecond), alone, beside, memory>>20, holds>>20, (holds-memory)/int64(most))
 		require.Less(t, holds-memory, int64(most*idleCaller*raceFactor))
-		require.Less(t, beside, alone+50*time.Millisecond+10*machine.usual(), "the noise of a shared machine included")
+		require.Less(t, beside, alone+50*time.Millisecond+10*machine.usual(), "with the delays of a shared machine")
 		for _, conn := range conns {
 			require.NoError(t, conn.Close())
 		}
-		eventually(t, func() bool { return metricsOn(t, cfg)["dispatcherd_api_connections"] <= 2 }, func() string { return "all of them gone" })
+		eventually(t, func() bool { return metricsOn(t, cfg)["dispatcherd_api_connections"] <= 2 }, func() string { return "no other connection" })
 	}
 	require.InDelta(t, most+over, metricsOn(t, cfg)[`dispatcherd_api_bound_hits_total{bound="token"}`], 0)
 	conn, status := visit(t, "tcp", said[1], "Authorization: Bearer secret\r\n")

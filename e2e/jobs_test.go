@@ -114,7 +114,7 @@ func TestFailureIsRetriedWithBackoffAndRecorded(t *testing.T) {
 	require.Equal(t, "printer on fire", history(t, job)[0].Error)
 	starts := w.seen.ofJobs("start")[heals]
 	require.Len(t, starts, 3)
-	require.GreaterOrEqual(t, starts[1].At-starts[0].At, int64(9*time.Millisecond), "half of the base at least")
+	require.GreaterOrEqual(t, starts[1].At-starts[0].At, int64(9*time.Millisecond), "at least half of the base")
 
 	job = w.await(never, dispatcherd.Failed)
 	require.Equal(t, 2, job.Failures)
@@ -143,7 +143,7 @@ func TestCancelEndsPendingAndRunningJobs(t *testing.T) {
 	h.awaitSlots(1)
 	id := w.insert("x", work{})
 	w.await(id, dispatcherd.Done)
-	eventually(t, func() bool { return w.number(`SELECT count(*) FROM dispatcherd.cancels`) == 0 }, func() string { return "no request to cancel left" })
+	eventually(t, func() bool { return w.number(`SELECT count(*) FROM dispatcherd.cancels`) == 0 }, func() string { return "no remaining request to cancel" })
 	require.Empty(t, w.seen.ofJobs("start")[pending])
 }
 
@@ -162,7 +162,7 @@ func TestCrashingJobIsQuarantinedWithoutUsingAttempts(t *testing.T) {
 	h.awaitSlots(0)
 }
 
-// Each of the two ways in which the daemon finds new jobs is sufficient alone.
+// Each of the two ways in which the daemon finds new jobs is sufficient on its own.
 func TestJobsAreFoundByPollingAlone(t *testing.T) {
 	w := newWorld(t)
 	cfg := w.config("d")
@@ -191,8 +191,8 @@ func TestJobsAreFoundByNotificationsAlone(t *testing.T) {
 	w.await(w.insertNew(claim.New{Type: "y", RunAt: due}, work{}), dispatcherd.Done)
 }
 
-// insertOneByOne inserts jobs one after the other. The daemon is idle in between, so it has to
-// notice each job separately.
+// insertOneByOne inserts the next job when the last one is done. The daemon is idle in between,
+// so it must notice each job separately.
 func (w *world) insertOneByOne(rounds int) {
 	w.t.Helper()
 	var last contract.Job
@@ -203,8 +203,8 @@ func (w *world) insertOneByOne(rounds int) {
 	require.EqualValues(w.t, 1, last.Attempt)
 }
 
-// A transaction commits after later ones, with a smaller id and an earlier run_at. Its job is
-// found as well.
+// A transaction commits after later transactions, with a smaller id and an earlier run_at. Its
+// job is found as well.
 func TestLateCommitOfASmallerIDIsFound(t *testing.T) {
 	w := newWorld(t)
 	h := w.start(w.config("d"))

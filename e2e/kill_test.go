@@ -19,12 +19,12 @@ import (
 	"github.com/dispatcherd/dispatcherd"
 )
 
-// A workerKind is a kind of worker process. Its jobs last until the process is killed if the
-// payload has a "do", and end at once otherwise.
+// A workerKind is a kind of worker process. If the payload of a job has a "do", the job lasts
+// until the process is killed. Other jobs end at once.
 type workerKind struct {
 	name  string
 	start func(w *world, socket string) *child
-	// orphan returns the process that executes the job, if it is not the worker itself.
+	// orphan returns the process that executes the job if it is not the worker itself.
 	orphan func(t *testing.T, job dispatcherd.JobID) int
 }
 
@@ -56,13 +56,13 @@ func workerKinds(w *world) []workerKind {
 	}
 }
 
-// python finds the interpreter itself, not a wrapper that starts it slowly.
+// python finds the interpreter itself instead of a wrapper, which would start more slowly.
 var python = sync.OnceValues(func() (string, error) {
 	out, err := exec.Command("python3", "-c", "import sys; print(sys.executable)").Output()
 	return strings.TrimSpace(string(out)), err
 })
 
-// python starts the example worker, changed so that it waits if the payload asks for it.
+// python starts the example worker with a change: it waits if the payload asks for it.
 func (w *world) python(socket string) *child {
 	w.t.Helper()
 	interpreter, err := python()
@@ -90,8 +90,8 @@ func requireGone(t *testing.T, pid int) {
 	}, func() string { return fmt.Sprintf("the end of process %d", pid) })
 }
 
-// No job is lost, no slot leaks, and the job runs on another worker, in whatever state the
-// worker was killed.
+// In whatever state a worker is killed, no job is lost, no slot leaks, and the job runs on
+// another worker.
 func TestKilledWorkerLosesNoJobAndNoSlot(t *testing.T) {
 	w := newWorld(t)
 	h := w.start(w.config("d"))
@@ -113,8 +113,8 @@ func TestKilledWorkerLosesNoJobAndNoSlot(t *testing.T) {
 			c.kill()
 			eventually(t, func() bool { return h.gauges().Sessions == 0 }, func() string { return "no session" })
 			release()
-			// The claim wins a job without a slot. The job is released, which is neither a failure nor
-			// a crash.
+			// The claim wins a job that has no slot any more. The job is released, which counts
+			// neither as a failure nor as a crash.
 			eventually(t, func() bool { return h.gauges().InHand == 0 }, func() string { return fmt.Sprint(h.gauges()) })
 			job := w.get(id)
 			require.Equal(t, dispatcherd.Pending, job.Status)
@@ -136,7 +136,7 @@ func TestKilledWorkerLosesNoJobAndNoSlot(t *testing.T) {
 			w.seen.open(t, w.seen.start(t, id, 2))
 			job := w.await(id, dispatcherd.Done)
 			require.Equal(t, 1, job.Crashes)
-			require.Zero(t, job.Failures, "a crash is no failure of the job")
+			require.Zero(t, job.Failures, "a crash is not a failure of the job")
 			h.awaitSlots(1)
 			other.kill()
 			h.awaitSlots(0)
@@ -162,7 +162,7 @@ func (w *world) finishesOnAnotherWorker(t *testing.T, h *host, id dispatcherd.Jo
 }
 
 // The test measures the time from kill -9 until the job starts on another worker process. The
-// target is 100 ms for 99 of 100 kills. On a busy machine a test can assert only the order of
+// target is 100 ms for 99 of 100 kills. On a busy machine a test can only check the order of
 // magnitude, so it logs the measured times.
 func TestJobOfAKilledWorkerRestartsAtOnce(t *testing.T) {
 	const kills = 60

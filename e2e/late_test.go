@@ -14,15 +14,16 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/daemon"
 )
 
-// withShortHeartbeatTimeout shortens the time after which a silent worker counts as lost. A worker that
-// answers slowly because the machine stood still must not count as lost.
+// withShortHeartbeatTimeout shortens the time after which a silent worker counts as lost. The
+// time is still long enough for a worker that answers late because the machine stalled.
 func withShortHeartbeatTimeout(cfg daemon.Config) daemon.Config {
 	cfg.Workers.HeartbeatInterval, cfg.Workers.HeartbeatTimeout = 500*time.Millisecond, 3*time.Second
 	return cfg
 }
 
-// A silent worker loses its job to another worker. It reconnects and reports a result in the
-// new session. The dispatcher answers stale, before and after the second attempt has ended.
+// A silent worker loses its job to another worker. It reconnects and reports the result in its
+// new session. The dispatcher answers stale, both before and after the second attempt has
+// ended.
 func TestLateResultIsStale(t *testing.T) {
 	w := newWorld(t)
 	h := w.start(withShortHeartbeatTimeout(w.config("d")))
@@ -54,8 +55,8 @@ func TestLateResultIsStale(t *testing.T) {
 	h.awaitSlots(1)
 }
 
-// A worker process is stopped with SIGSTOP: the dispatcher ends its session, and its handler
-// continues when the process does.
+// A worker process is stopped with SIGSTOP, so the dispatcher ends its session. Its handler
+// continues after SIGCONT.
 func TestJobOfAStoppedWorkerRunsOnAnotherAndItsLateResultIsDropped(t *testing.T) {
 	w := newWorld(t)
 	h := w.start(withShortHeartbeatTimeout(w.config("d")))
@@ -68,7 +69,7 @@ func TestJobOfAStoppedWorkerRunsOnAnotherAndItsLateResultIsDropped(t *testing.T)
 	w.seen.open(t, running)
 	first.signal(t, syscall.SIGCONT)
 	w.seen.await(t, "the end of the first attempt", func(s sighting) bool { return s.What == "end" && s.Attempt == 1 })
-	h.awaitSlotsRegistered(2) // it is back, and free
+	h.awaitSlotsRegistered(2) // the first worker is connected again and its slot is free
 	require.Equal(t, dispatcherd.Running, w.get(id).Status)
 	w.seen.open(t, second)
 	require.JSONEq(t, `{"by":"second","attempt":2}`, string(w.await(id, dispatcherd.Done).Result))
@@ -82,7 +83,7 @@ func (h *host) awaitSlotsRegistered(n int) {
 }
 
 // Workers of different types are killed and started again in random order while jobs of all
-// types run. Every worker has handlers for all types and reports a job of a type that it
+// types run. Every worker has handlers for all types, so it can report a job of a type that it
 // did not offer.
 func TestWorkersGetOnlyTypesTheyOffer(t *testing.T) {
 	const (
@@ -121,8 +122,8 @@ func TestWorkersGetOnlyTypesTheyOffer(t *testing.T) {
 	requireOneAtATime(t, w)
 }
 
-// requireOneAtATime checks that each attempt of a job started after the previous one had
-// ended or its worker had died. Killed workers report no end.
+// requireOneAtATime checks that each attempt of a job started after the previous one had ended
+// or its worker had died. Killed workers report no end.
 func requireOneAtATime(t *testing.T, w *world) {
 	t.Helper()
 	ends := map[dispatcherd.JobID]map[dispatcherd.Attempt]int64{}
@@ -135,10 +136,10 @@ func requireOneAtATime(t *testing.T, w *world) {
 	for id, starts := range w.seen.ofJobs("start") {
 		attempts := map[dispatcherd.Attempt]bool{}
 		for _, s := range starts {
-			require.False(t, attempts[s.Attempt], "attempt %d of job %d began twice", s.Attempt, id)
+			require.False(t, attempts[s.Attempt], "attempt %d of job %d started twice", s.Attempt, id)
 			attempts[s.Attempt] = true
 			for attempt, end := range ends[id] {
-				require.False(t, attempt < s.Attempt && end > s.At, "job %d: attempt %d began before attempt %d had ended", id, s.Attempt, attempt)
+				require.False(t, attempt < s.Attempt && end > s.At, "job %d: attempt %d started before attempt %d had ended", id, s.Attempt, attempt)
 			}
 		}
 	}

@@ -28,16 +28,16 @@ func peak(t *testing.T, pid int) int64 {
 	return kb << 10
 }
 
-// programPages is the size of the program's pages and of what the kernel counts in addition
-// to the sum that Go reports.
+// programPages is the memory of the program itself, and what the kernel counts in addition to
+// the sum that Go reports.
 const programPages = 26 << 20
 
 func TestDaemonKeepsWithinItsMemoryAtFullLoad(t *testing.T) {
 	if runtime.GOOS != "linux" || raceFactor > 1 {
-		t.Skip("what a process holds is read from /proc, and the race detector holds more than the daemon")
+		t.Skip("the test reads /proc, and the race detector uses more memory than the daemon")
 	}
 	if _, fixed := os.LookupEnv("GOMEMLIMIT"); fixed {
-		t.Skip("GOMEMLIMIT goes before the setting")
+		t.Skip("GOMEMLIMIT overrides the setting")
 	}
 	const slots, memory = 1000, 40 << 20
 	w := newWorld(t)
@@ -56,10 +56,10 @@ func TestDaemonKeepsWithinItsMemoryAtFullLoad(t *testing.T) {
 	end()
 	require.NoError(t, <-ended)
 	shown, most := metricsOn(t, cfg), peak(t, process.pid())
-	t.Logf("%d MB at its most; %.0f collections, limit %.0f MB", most/1e6,
+	t.Logf("at most %d MB; %.0f collections, limit %.0f MB", most/1e6,
 		shown["go_gc_duration_seconds_count"], shown["dispatcherd_memory_limit_bytes"]/1e6)
 	limit := int64(shown["dispatcherd_memory_limit_bytes"])
-	require.InDelta(t, memory, limit, memory/5, "it gives way to what is live, by no more")
+	require.InDelta(t, memory, limit, memory/5, "the limit exceeds the setting only as far as live memory requires")
 	require.Less(t, most, limit+programPages)
 	process.signal(t, syscall.SIGTERM)
 	process.ends(t, exit.OK)

@@ -12,7 +12,7 @@ import (
 	"github.com/dispatcherd/dispatcherd"
 )
 
-// documentedMetrics reads the tables of docs/metrics.md: "name, kind, labels".
+// documentedMetrics reads the tables of docs/metrics.md. Each element is "name, kind, labels".
 func documentedMetrics(t *testing.T) (list []string) {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("..", "docs", "metrics.md"))
@@ -41,7 +41,7 @@ func TestMetricsMatchTheDocument(t *testing.T) {
 	job := w.insert("x", work{})
 	r.say(`{"op":"done","job":%d,"attempt":1,"session":"%s"}`, r.expect("job").Job, r.nonce)
 	w.await(job, dispatcherd.Done)
-	_, err := askAPI(cfg, "/livez") // so that responses are there
+	_, err := askAPI(cfg, "/livez") // so that the metrics of responses exist
 	require.NoError(t, err)
 
 	families, err := h.Metrics().Gather()
@@ -58,5 +58,5 @@ func TestMetricsMatchTheDocument(t *testing.T) {
 		have = append(have, metricLine(f.GetName(), strings.ToLower(f.GetType().String()), labels))
 	}
 	slices.Sort(have)
-	require.Equal(t, have, documentedMetrics(t), "docs/metrics.md (second) must list what there is (first)")
+	require.Equal(t, have, documentedMetrics(t), "docs/metrics.md (second) must list all metrics (first)")
 }

@@ -15,13 +15,14 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/exit"
 )
 
-// withoutPolling polls so rarely that jobs are found by notifications only.
+// withoutPolling makes polls so rare that jobs are found only by notifications.
 func withoutPolling(cfg daemon.Config) daemon.Config {
 	cfg.Core.Poll, cfg.Core.PollUnsubscribed = time.Hour, time.Hour
 	return cfg
 }
 
-// So many producers notify at once that the notification gate throttles them for a while.
+// Many producers notify at the same time, so that the notification gate is throttled for a
+// while.
 func TestJobsOfManyProducersAreFoundWhileThrottled(t *testing.T) {
 	const producers, each = 8, 250
 	w := newWorld(t)
@@ -53,8 +54,8 @@ func (w *world) oneByOne(rounds int) {
 	}
 }
 
-// The dispatcher whose worker died has no other slot for the job. Another dispatcher finds the
-// job without polling.
+// The worker of a dispatcher dies, and the dispatcher has no other slot for the job. Another
+// dispatcher finds the job without polling.
 func TestJobOfAKilledWorkerStartsOnAnotherDispatcher(t *testing.T) {
 	const kills = 5
 	w := newWorld(t)
@@ -105,7 +106,7 @@ func TestRetriedJobIsFoundWithoutPolling(t *testing.T) {
 	w.await(id, dispatcherd.Done)
 }
 
-// Workers that register while jobs wait get them at once.
+// Workers that register while jobs wait get these jobs at once.
 func TestRegisteredTypeGetsWaitingJobsAtOnce(t *testing.T) {
 	w := newWorld(t)
 	h := w.start(withoutPolling(w.config("d")))
@@ -116,7 +117,7 @@ func TestRegisteredTypeGetsWaitingJobsAtOnce(t *testing.T) {
 		c.kill()
 		h.awaitSlots(0)
 	}
-	id := w.insert("a", work{}) // supported, then not, then supported again
+	id := w.insert("a", work{}) // slots for the type are registered, removed and registered again
 	w.worker("w", h.cfg.WorkerSocket, oneSlot("a"))
 	w.await(id, dispatcherd.Done)
 }

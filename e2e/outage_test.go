@@ -16,8 +16,8 @@ import (
 	"github.com/dispatcherd/dispatcherd/migrations"
 )
 
-// Every connection to Postgres is cut repeatedly, in the middle of claims and finishes. The
-// dispatcher resolves unknown outcomes by reading.
+// All connections to Postgres are cut repeatedly during claims and finishes. The dispatcher
+// resolves unknown outcomes by reading.
 func TestCutPostgresConnectionsLoseAndDuplicateNoJob(t *testing.T) {
 	const (
 		jobs = 3000
@@ -42,24 +42,24 @@ func TestCutPostgresConnectionsLoseAndDuplicateNoJob(t *testing.T) {
 		h.awaitSlots(8)
 		var s actor.Stats
 		h.Ask(func(c *actor.Core) { s = c.Stats() })
-		t.Logf("%s: won %d, lost %d, of unknown fate %d, done %d, stale %d", h.cfg.Name, s.Won, s.Lost, s.Unknown, s.Done, s.Stale)
+		t.Logf("%s: won %d, lost %d, unknown %d, done %d, stale %d", h.cfg.Name, s.Won, s.Lost, s.Unknown, s.Done, s.Stale)
 	}
 	requireOneAtATime(t, w)
 	starts := w.seen.ofJobs("start")
 	require.Len(t, starts, jobs)
 	for id, runs := range starts {
-		require.Len(t, runs, 1, "no worker died, so job %d had no reason to run again", id)
+		require.Len(t, runs, 1, "no worker died, so job %d must run only once", id)
 	}
 	require.Zero(t, w.deadlocks())
 }
 
-// The server is stopped and started under load. Meanwhile results wait, and requests that
-// need no row are answered.
+// The server is stopped and started under load. Meanwhile results wait, and requests that need
+// no row are answered.
 func TestRestartOfPostgresLosesNothing(t *testing.T) {
 	dir, err := os.MkdirTemp("", "e2e-pg")
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
-	require.NoError(t, os.Chmod(dir, 0o755)) // for the server's user
+	require.NoError(t, os.Chmod(dir, 0o755)) // a path that the server's user may enter
 	options := devpg.Options{Dir: filepath.Join(dir, "pg"), Settings: map[string]string{"fsync": "off"}}
 	server, err := devpg.Start(t.Context(), options)
 	require.NoError(t, err)
@@ -79,7 +79,7 @@ func TestRestartOfPostgresLosesNothing(t *testing.T) {
 	w.db.Reset()
 	require.NoError(t, server.Stop())
 
-	w.seen.open(t, held) // its end cannot be recorded now
+	w.seen.open(t, held) // the end of this job cannot be recorded yet
 	w.seen.await(t, "its end", func(s sighting) bool { return s.What == "end" && s.Job == running })
 	ctx, cancel := context.WithTimeout(t.Context(), longWait)
 	defer cancel()
@@ -99,6 +99,6 @@ func TestRestartOfPostgresLosesNothing(t *testing.T) {
 		}
 	}
 	h.awaitSlots(4)
-	require.NoError(t, h.stop()) // before the server
+	require.NoError(t, h.stop()) // the daemon stops before the server
 	w.db.Close()
 }

@@ -13,14 +13,14 @@ import (
 	"github.com/dispatcherd/dispatcherd"
 )
 
-// Three times as many callers as the slots can serve send requests over HTTP, while a queue
-// waits. Ageing is a thousand times faster than by default, so that the overtaking window and
-// the test take seconds. Package actor has the same test with the default weights, in
-// simulated time.
+// Three times as many callers as the slots can serve send requests over HTTP, while queued rows
+// wait. Ageing is a thousand times faster than by default, so that the overtaking window and
+// the test take seconds. Package actor has the same test with the default weights in simulated
+// time.
 //
-// The test asserts only for the median caller that the answer comes within 50 ms after the
-// deadline, because callers, dispatcher and Postgres share the processors with other
-// programs. Package daemon asserts it for every caller, in simulated time.
+// Only the median answer must arrive within 50 ms after the deadline, because callers,
+// dispatcher and Postgres share the processors with other programs. A test of package backend
+// requires this of every answer, in simulated time.
 func TestOverloadKeepsDeadlinesAndServesTheQueue(t *testing.T) {
 	const slots, nap, load, lasts = 4, 50 * time.Millisecond, 3, 3 * time.Second
 	w := newWorld(t)
@@ -37,7 +37,7 @@ func TestOverloadKeepsDeadlinesAndServesTheQueue(t *testing.T) {
 
 	var mu sync.Mutex
 	statuses := map[int]int{}
-	var late []time.Duration // past the deadline
+	var late []time.Duration // delays of answers after their deadlines
 	call := func(n int) {
 		timeout := time.Duration(200+n*7919%400) * time.Millisecond
 		began := time.Now()
@@ -62,7 +62,7 @@ func TestOverloadKeepsDeadlinesAndServesTheQueue(t *testing.T) {
 	n := 0
 	var rows []dispatcherd.JobID
 	for began := time.Now(); time.Since(began) < lasts; <-next.C {
-		for due := int(time.Since(began)/pace) + 1; n < due; { // calls that could not start in time start now
+		for due := int(time.Since(began)/pace) + 1; n < due; { // starts all calls whose time has come
 			number := n
 			calls.Go(func() { call(number) })
 			if n++; n%25 == 0 {
@@ -78,9 +78,9 @@ func TestOverloadKeepsDeadlinesAndServesTheQueue(t *testing.T) {
 	slices.Sort(late)
 	require.Len(t, statuses, 2, "%v", statuses)
 	require.Equal(t, n, statuses[http.StatusOK]+statuses[http.StatusGatewayTimeout])
-	require.Greater(t, len(late), n/3, "it was an overload")
+	require.Greater(t, len(late), n/3, "some requests must have expired")
 	p50, p90 := late[len(late)/2], late[len(late)*9/10]
-	t.Logf("%d calls, %v; past the deadline p50 %v, p90 %v, max %v; %d rows; the machine stood still for %v, a wake is %v late",
+	t.Logf("%d calls, %v; after the deadline p50 %v, p90 %v, max %v; %d rows; the machine stalled for %v, the mean wake-up is %v late",
 		n, statuses, p50, p90, late[len(late)-1], len(rows), machine.stoodStill(), machine.usual())
 	require.Greater(t, late[0], -2*time.Millisecond)
 	require.Less(t, p50, 50*time.Millisecond+10*machine.usual())

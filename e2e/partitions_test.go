@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Jobs may wait after the dispatchers were stopped for days. Without this the first of them
-// could end on a day that has no partition.
+// Jobs may still wait after all dispatchers were stopped for days. The daily partition must
+// exist before the first of them ends.
 func TestPartitionsExistBeforeTheFirstJobEnds(t *testing.T) {
 	w := newWorld(t)
 	w.exec(`DO $$ DECLARE part regclass; BEGIN
@@ -19,8 +19,8 @@ func TestPartitionsExistBeforeTheFirstJobEnds(t *testing.T) {
 	require.Equal(t, 3, w.number(tomorrows))
 }
 
-// A sweep of a large table exceeds its time limit. It must not be followed by the next sweep
-// without a pause.
+// The sweep of a large table exceeds its time limit. The next sweep must not follow without a
+// pause.
 func TestFailedSweepIsFollowedByAPause(t *testing.T) {
 	w := newWorld(t)
 	w.exec(`CREATE SEQUENCE tried; CREATE FUNCTION stuck() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN

@@ -10,8 +10,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
-// The tests of this file reproduce faults of other job queues; see
-// docs/reliability-peers.md.
+// The tests of this file reproduce faults of other job queues; see docs/reliability-peers.md.
 
 // A dispatcher without LISTEN cancels running jobs nevertheless.
 func TestPeer_B07_CancelArrivesWithoutNotifications(t *testing.T) {
@@ -29,8 +28,8 @@ func TestPeer_B07_CancelArrivesWithoutNotifications(t *testing.T) {
 	h.awaitSlots(1)
 }
 
-// Recovery is not a job: the jobs of a lost dispatcher are released although every slot is
-// busy for good.
+// The jobs of a lost dispatcher are released even if every slot is busy for ever, because the
+// release is not itself a job.
 func TestPeer_B15_RecoveryNeedsNoSlot(t *testing.T) {
 	w := newWorld(t)
 	cfg := w.config("d")

@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Only the caller of a request receives what it sent and what the worker reported about it.
-// No other answer, problem, metric or log line contains a word of it. A caller that asks for
+// Only the caller of a request receives the data that it sent and the reports of the worker. No
+// other answer, problem, metric or log line contains any of these data. A caller that asks for
 // a row by its id gets the row.
 func TestAnswersContainNothingOfOtherRequests(t *testing.T) {
 	const canary = "canary-51c0e"
@@ -36,13 +36,13 @@ func TestAnswersContainNothingOfOtherRequests(t *testing.T) {
 	for _, line := range []string{canary, `{"type":"pdf","payload":"` + canary, `{"type":"pdf","run_at":"` + canary + `"}`, `{"type":"pdf","priority":"` + canary + `"}`} {
 		got := anna.ask(http.MethodPost, "/v1/jobs", line, ndjson...)
 		require.Equal(t, http.StatusUnprocessableEntity, got.StatusCode)
-		require.NotContains(t, got.body, canary, "a problem does not quote: it may be passed on")
+		require.NotContains(t, got.body, canary, "a problem does not quote data, because it may be passed on")
 	}
 	var calls sync.WaitGroup
 	ctx, hangUp := context.WithCancel(t.Context())
-	for n := range 2 { // one runs, one waits
+	for n := range 2 { // one request runs, one waits
 		calls.Go(func() { _, _ = anna.send(ctx, http.MethodPost, "/v1/requests", body("gate", "")) })
-		eventually(t, func() bool { return h.gauges().InHand == n+1 }, func() string { return "a request in hand" })
+		eventually(t, func() bool { return h.gauges().InHand == n+1 }, func() string { return "a running request" })
 	}
 
 	submitted := h.Books().Requests

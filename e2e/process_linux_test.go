@@ -5,7 +5,7 @@ import (
 	"syscall"
 )
 
-// endWithParent has the kernel kill a process when the test binary ends.
+// endWithParent makes the kernel kill a process when the test binary ends.
 func endWithParent(cmd *exec.Cmd) {
 	if cmd.SysProcAttr == nil {
 		cmd.SysProcAttr = &syscall.SysProcAttr{}

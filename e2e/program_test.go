@@ -48,8 +48,8 @@ func programPath(t *testing.T) string {
 // processes are the commands that startProcesses starts.
 var processes = make(chan func())
 
-// startProcesses starts processes on one thread that lives as long as the tests: the
-// kernel kills such a process when the thread that started it ends.
+// startProcesses starts processes on one thread that lives as long as the tests. The kernel
+// kills such a process when the thread that started it ends.
 func startProcesses() {
 	runtime.LockOSThread()
 	for start := range processes {
@@ -94,7 +94,7 @@ func (i invocation) runs(t *testing.T) outcome {
 		cmd.Env = append(cmd.Env, name+"="+value)
 	}
 	require.NoError(t, startProcess(cmd))
-	_ = cmd.Wait() // ProcessState has the exit code
+	_ = cmd.Wait() // ProcessState contains the exit code
 	return outcome{code: cmd.ProcessState.ExitCode(), out: out.String(), err: errs.String()}
 }
 

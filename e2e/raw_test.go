@@ -21,7 +21,7 @@ type rawWorker struct {
 	t     *testing.T
 	conn  net.Conn
 	lines *bufio.Reader
-	heard chan []byte // lines without pings once it answers those; closed at the end
+	heard chan []byte // lines of the dispatcher; without pings after a call of answering; closed at the end
 	nonce string
 }
 
@@ -67,7 +67,7 @@ func (r *rawWorker) say(format string, args ...any) {
 func (r *rawWorker) send(text string) {
 	r.t.Helper()
 	if text == "" {
-		return // even an empty write fails after the dispatcher has closed the connection
+		return // after the dispatcher has closed the connection, even an empty write fails
 	}
 	_, err := r.conn.Write([]byte(text))
 	require.NoError(r.t, err)
@@ -84,7 +84,7 @@ func (r *rawWorker) answering() *rawWorker {
 				return
 			}
 			if bytes.Contains(line, []byte(`"op":"ping"`)) {
-				_, _ = r.conn.Write([]byte(`{"op":"pong"}` + "\n")) // a read reports the end of the connection
+				_, _ = r.conn.Write([]byte(`{"op":"pong"}` + "\n")) // the end of the connection is reported by a read
 				continue
 			}
 			r.heard <- line
@@ -93,7 +93,7 @@ func (r *rawWorker) answering() *rawWorker {
 	return r
 }
 
-// line returns the next line, pings included unless answering was called.
+// line returns the next line. It includes pings unless answering was called.
 func (r *rawWorker) line() ([]byte, error) {
 	if r.heard == nil {
 		return r.lines.ReadBytes('\n')
@@ -145,9 +145,9 @@ func (r *rawWorker) refused(code string, fatal bool, says string) {
 // hungUp expects the end of the connection.
 func (r *rawWorker) hungUp() {
 	r.t.Helper()
-	for { // pings may be on their way
+	for { // pings may still arrive
 		if _, err := r.line(); err != nil {
-			require.NotErrorIs(r.t, err, os.ErrDeadlineExceeded, "the dispatcher did not hang up")
+			require.NotErrorIs(r.t, err, os.ErrDeadlineExceeded, "the dispatcher did not close the connection")
 			return
 		}
 	}

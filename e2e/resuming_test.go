@@ -21,7 +21,7 @@ type keeper struct {
 	program     string
 	interpreter func() (string, error)
 	imports     string
-	wait        string // what it does before its work, in place of its last line: it says that it begins, and waits until the file exists that the payload names
+	wait        string // replaces the last line of its work: it creates a file as a sign that it has started, and waits until the file named by the payload exists
 }
 
 var keepers = []keeper{
@@ -59,18 +59,18 @@ func (w *world) resuming(k keeper, socket string) {
 	startCommand(w.t, exec.Command(interpreter, path, socket, "x"))
 }
 
-// begun waits until the worker has the job. The row is running from the claim on, which is
-// before a worker receives the job.
+// begun waits until the worker has received the job. The status of the row is not sufficient:
+// it is running from the claim on.
 func begun(t *testing.T, gate string) {
 	t.Helper()
 	eventually(t, func() bool {
 		_, err := os.Stat(gate + ".begun")
 		return err == nil
-	}, func() string { return "the beginning of the work" })
+	}, func() string { return "the start of the job" })
 }
 
-// A short example worker keeps its job while the dispatcher is killed and started again,
-// whether the job ends meanwhile or afterwards, and accepts new jobs then.
+// The example worker keeps its job while the dispatcher is killed and started again. The job
+// ends before or after the restart. Afterwards the worker accepts new jobs.
 func TestExampleWorkerKeepsItsJobAcrossARestart(t *testing.T) {
 	eachKeeper(t, keepsItsJob)
 }
@@ -94,7 +94,7 @@ func keepsItsJob(t *testing.T, k keeper) {
 			open()
 		}
 		daemon = w.serve(cfg)
-		eventually(t, func() bool { return slotsOf(cfg) == 1 }, func() string { return "the slot that it presents" })
+		eventually(t, func() bool { return slotsOf(cfg) == 1 }, func() string { return "the slot of the resume offer" })
 		if !inTheGap {
 			open()
 		}
@@ -105,7 +105,7 @@ func keepsItsJob(t *testing.T, k keeper) {
 	}
 }
 
-// A job that was cancelled meanwhile cannot be resumed: the worker is told, and offers the
+// A job that was claimed again meanwhile cannot be resumed. The worker is told, and offers the
 // slot again when the execution has ended.
 func TestExampleWorkerDropsJobThatCannotBeResumed(t *testing.T) {
 	eachKeeper(t, dropsJob)
@@ -127,8 +127,8 @@ func dropsJob(t *testing.T, k keeper) {
 	w.exec(`UPDATE dispatcherd.jobs SET attempt = attempt + 1 WHERE id = $1`, int64(id)) // another attempt was claimed
 	w.serve(cfg)
 	require.NoError(t, os.WriteFile(gate, nil, 0o600))
-	eventually(t, func() bool { return slotsOf(cfg) == 1 }, func() string { return "the slot, free again" })
-	require.Equal(t, dispatcherd.Running, w.get(id).Status, "its result counts no more")
+	eventually(t, func() bool { return slotsOf(cfg) == 1 }, func() string { return "a free slot" })
+	require.Equal(t, dispatcherd.Running, w.get(id).Status, "the result of the former attempt is stale")
 	other, err := w.jobs.Insert(t.Context(), claim.New{Type: "x", Payload: payload})
 	require.NoError(t, err)
 	w.await(other, dispatcherd.Done)

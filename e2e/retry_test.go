@@ -10,8 +10,8 @@ import (
 	"github.com/dispatcherd/dispatcherd/claim"
 )
 
-// The limit of a job ends an attempt as a failure. The job is retried, whether the worker or
-// the dispatcher notices the limit first.
+// A job that exceeds its timeout fails and is retried, whether the worker or the dispatcher
+// notices the timeout first.
 func TestTimeoutIsAFailureAndRetried(t *testing.T) {
 	w := newWorld(t)
 	h := w.start(w.config("d"))
@@ -24,7 +24,7 @@ func TestTimeoutIsAFailureAndRetried(t *testing.T) {
 }
 
 // A dispatcher reads a job, and another dispatcher claims it. The cursor of the first one is
-// now past the job. When the job is pending again it must be found without polling.
+// then past the job. If the job becomes pending again it must be found without polling.
 func TestRetriedJobIsFoundPastTheCursorOfAnotherDispatcher(t *testing.T) {
 	w := newWorld(t)
 	cfgA := withoutPolling(w.config("a"))
@@ -37,18 +37,18 @@ func TestRetriedJobIsFoundPastTheCursorOfAnotherDispatcher(t *testing.T) {
 	there(b)
 	blocked := w.seen.start(t, w.insert("x", work{Do: "gate"}), 1)
 	there(a)
-	id := w.insert("x", work{Do: "gate"}) // both read it, a claims it
+	id := w.insert("x", work{Do: "gate"}) // both dispatchers read it; a claims it
 	w.seen.start(t, id, 1)
 	stopped := make(chan error, 1)
 	go func() { stopped <- a.stop() }()
-	w.seen.open(t, blocked) // b tries to claim it, and loses
+	w.seen.open(t, blocked) // b tries to claim it and loses
 	require.NoError(t, <-stopped)
 	w.seen.open(t, w.seen.start(t, id, 2))
 	w.await(id, dispatcherd.Done)
 	b.awaitSlots(1)
 }
 
-// A transaction commits late, while polling is practically off.
+// A transaction commits late, while polls are practically disabled.
 func TestLateCommitIsFoundWithoutPolling(t *testing.T) {
 	w := newWorld(t)
 	h := w.start(withoutPolling(w.config("d")))

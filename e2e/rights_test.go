@@ -19,7 +19,7 @@ func TestCommandWithoutRightSaysWhatToGrant(t *testing.T) {
 		require.Equal(t, exit.Usage, got.code, "%s: %s", command, got.err)
 		require.Contains(t, got.err, "permission denied for ", command)
 		require.Contains(t, got.err, "GRANT "+role+" TO ", command)
-		require.NotContains(t, got.err, "--help", "%s: the words are right", command)
+		require.NotContains(t, got.err, "--help", "%s: the command line is correct", command)
 	}
 	got := onDatabase(t, as("dispatcherd_reader"), "", "migrate down --to 8 --yes")
 	require.Equal(t, exit.Usage, got.code, got.err)

@@ -17,7 +17,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/exit"
 )
 
-// manager does what systemd does: it holds the sockets and receives the service's messages.
+// manager acts like systemd: it holds the sockets and receives the service's messages.
 type manager struct {
 	w       *world
 	sockets []*os.File
@@ -35,7 +35,7 @@ func (w *world) manager(paths ...string) *manager {
 		require.NoError(w.t, err)
 		w.t.Cleanup(func() {
 			require.NoError(w.t, file.Close())
-			require.NoError(w.t, l.Close()) // removes it: this fails if the service did
+			require.NoError(w.t, l.Close()) // fails if the service has removed the socket
 		})
 		m.sockets = append(m.sockets, file)
 	}
@@ -61,8 +61,8 @@ func (w *world) manager(paths ...string) *manager {
 	return m
 }
 
-// starts runs the program as systemd does. The shell knows the pid that the program will
-// have.
+// starts runs the program as systemd does. The shell sets LISTEN_PID to its own pid, which the
+// program inherits by exec.
 func (m *manager) starts(args ...string) *child {
 	m.w.t.Helper()
 	line := append([]string{"-c", `LISTEN_PID=$$ exec "$0" "$@" --config=`, programPath(m.w.t)}, args...)
@@ -83,7 +83,7 @@ func (m *manager) hears(want string) {
 				return
 			}
 		case <-timeout:
-			require.FailNow(m.w.t, "the service did not tell "+want)
+			require.FailNow(m.w.t, "the service did not send "+want)
 		}
 	}
 }
@@ -96,7 +96,7 @@ func TestSystemdSocketsOutliveTheDaemon(t *testing.T) {
 	d := m.starts(serve...)
 	m.hears("READY=1")
 	m.hears("WATCHDOG=1")
-	d.signal(t, syscall.SIGHUP) // there is nothing to reload, and the daemon does not end
+	d.signal(t, syscall.SIGHUP) // there is nothing to reload, and the daemon continues
 	eventually(t, func() bool { return strings.Contains(d.errors.text(), "no token file is used") }, d.errors.text)
 	m.hears("WATCHDOG=1")
 	r := helloRaw(t, workers, "x")
@@ -109,7 +109,7 @@ func TestSystemdSocketsOutliveTheDaemon(t *testing.T) {
 	m.hears("STOPPING=1")
 	d.ends(t, exit.OK)
 
-	waiting := dialRaw(t, workers) // no daemon runs, and the connection is not refused
+	waiting := dialRaw(t, workers) // no daemon runs, but the connection is accepted by the kernel
 	waiting.say(`{"op":"hello","versions":[1,1],"worker":"early","slots":[]}`)
 	d = m.starts(serve...)
 	m.hears("READY=1")

@@ -18,8 +18,8 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/pgtest"
 )
 
-// oddSettings are settings that other programs may need in roles and databases. All of them
-// apply to every session that begins afterwards.
+// oddSettings are settings that other programs may need in roles and databases. They apply to
+// every later session.
 const oddSettings = `DO $$ DECLARE setting text; BEGIN
 	FOREACH setting IN ARRAY ARRAY[
 		'default_transaction_isolation = serializable', 'DateStyle = German', 'client_encoding = LATIN1', 'IntervalStyle = sql_standard',
@@ -28,7 +28,8 @@ const oddSettings = `DO $$ DECLARE setting text; BEGIN
 	LOOP EXECUTE format('ALTER DATABASE %I SET ', current_database()) || setting; END LOOP;
 END $$`
 
-// sane returns a pool with settings of its own for the checks of the test.
+// sane replaces the world's pool by one with its own settings, which the checks of the test
+// use.
 func (w *world) sane() {
 	w.t.Helper()
 	config, err := pgxpool.ParseConfig(w.dsn)
@@ -49,11 +50,11 @@ func (w *world) says(line string, more ...string) string {
 	eventually(w.t, func() bool {
 		got = onDatabase(w.t, w.dsn, "", line, more...)
 		return got.code == exit.OK
-	}, func() string { return fmt.Sprintf("an answer of %q: %s", line, got.err) })
+	}, func() string { return fmt.Sprintf("success of %q: %s", line, got.err) })
 	return got.out
 }
 
-// Jobs end in every possible way under odd settings, and operators see it.
+// Jobs end in every possible way under odd settings, and the operator commands show it.
 func TestOddSettingsOfADatabaseChangeNothing(t *testing.T) {
 	w := newWorld(t)
 	w.exec(oddSettings)

@@ -33,7 +33,7 @@ func TestTwoDispatchersShareATableAndEveryJobRunsOnce(t *testing.T) {
 		}
 		h.awaitSlots(16)
 	}
-	for range 5 { // some come while others run
+	for range 5 { // some jobs arrive while others run
 		w.exec(`INSERT INTO dispatcherd.jobs (type, priority) SELECT CASE WHEN i % 3 = 0 THEN 'y' ELSE 'x' END, i % 11 FROM generate_series(1, $1::int) i`, jobs/5)
 	}
 	w.awaitCounts(map[dispatcherd.Status]int64{dispatcherd.Done: jobs})
@@ -56,14 +56,14 @@ func TestTwoDispatchersShareATableAndEveryJobRunsOnce(t *testing.T) {
 	require.Zero(t, w.deadlocks())
 }
 
-// deadlocks returns what Postgres counted in this database. Backends may report their
-// counters as late as at their end, so call it when the daemons are idle.
+// deadlocks returns the number of deadlocks that Postgres counted in this database. A backend
+// may report its counters only when it ends, so call it when the daemons are idle.
 func (w *world) deadlocks() int {
 	w.exec(`SELECT pg_stat_clear_snapshot()`)
 	return w.number(`SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()`)
 }
 
-// serve runs a daemon as a process of its own and waits until it answers.
+// serve runs a daemon as a separate process and waits until it answers.
 func (w *world) serve(cfg daemon.Config, more ...string) *child {
 	w.t.Helper()
 	c := w.program(append([]string{
@@ -71,7 +71,7 @@ func (w *world) serve(cfg daemon.Config, more ...string) *child {
 		"--socket-mode", "0600", "--lease", cfg.Lease.String(), "--grace", cfg.Grace.String(),
 	}, more...)...)
 	eventually(w.t, func() bool { return slotsOf(cfg) >= 0 }, func() string {
-		return "a daemon that answers; it said: " + c.errors.text()
+		return "a daemon that answers; its log: " + c.errors.text()
 	})
 	w.t.Cleanup(func() { // files that remain after kill -9
 		c.kill()
@@ -81,7 +81,8 @@ func (w *world) serve(cfg daemon.Config, more ...string) *child {
 	return c
 }
 
-// slotsOf counts the slots of a daemon in another process; -1 if it does not answer.
+// slotsOf returns the number of slots of a daemon in another process, or -1 if the daemon does
+// not answer.
 func slotsOf(cfg daemon.Config) int {
 	text, err := askAPI(cfg, "/v1/slots")
 	var answer struct{ Slots []json.RawMessage }
@@ -109,7 +110,7 @@ func askAPI(cfg daemon.Config, path string) (string, error) {
 
 // The jobs of a daemon that was killed with kill -9 stay running in the table until its lease
 // expires. Then another dispatcher releases them, and they count a crash and no failure. The
-// lease is longer than a short standstill of the machine.
+// lease is longer than a short stall of the machine.
 func TestJobsOfAKilledDispatcherAreReleasedByAnother(t *testing.T) {
 	w := newWorld(t)
 	doomed := w.config("doomed")
@@ -133,25 +134,26 @@ func TestJobsOfAKilledDispatcherAreReleasedByAnother(t *testing.T) {
 	for _, id := range ids {
 		start := w.seen.start(t, id, 2)
 		require.Equal(t, "heir", start.Worker)
-		require.GreaterOrEqual(t, time.Unix(0, start.At).Sub(beat), doomed.Lease, "its lease had not run out")
+		require.GreaterOrEqual(t, time.Unix(0, start.At).Sub(beat), doomed.Lease, "its lease has not expired")
 		w.seen.open(t, start)
 		job := w.await(id, dispatcherd.Done)
 		require.Equal(t, 1, job.Crashes)
 		require.Zero(t, job.Failures)
 	}
 	h.awaitSlots(3)
-	// The worker of the dead daemon continues to connect, and finds its successor.
+	// The worker of the killed daemon tries to connect until its successor accepts the
+	// connection.
 	next := w.start(doomed)
 	next.awaitSlots(3)
 	orphan.signal(t, syscall.SIGTERM)
 	orphan.ends(t, exit.OK)
 	left, err := filepath.Glob(filepath.Join(w.dir, "doomed*.sock"))
 	require.NoError(t, err)
-	require.Len(t, left, 2, "the stale sockets were taken over")
+	require.Len(t, left, 2, "the stale sockets are replaced")
 }
 
-// otherShares reports whether this dispatcher knows of rows of a type that are in the share
-// of another dispatcher.
+// otherShares reports whether this dispatcher knows of rows of a type that are in the share of
+// another dispatcher.
 func (h *host) otherShares(typ string) (others bool) {
 	h.Ask(func(c *actor.Core) {
 		for id := range dispatcherd.JobID(256) {
@@ -162,8 +164,8 @@ func (h *host) otherShares(typ string) (others bool) {
 	return others
 }
 
-// The other dispatcher executes the share of a killed one long before the lease expires, and
-// before any dispatcher has declared it lost. Afterwards there are no shares any more.
+// The other dispatcher executes the share of a killed one long before the lease expires and any
+// dispatcher declares it lost. After that one share contains all rows.
 func TestShareOfAKilledDispatcherIsServedByAnother(t *testing.T) {
 	const jobs = 400
 	w := newWorld(t)
@@ -175,11 +177,11 @@ func TestShareOfAKilledDispatcherIsServedByAnother(t *testing.T) {
 	h := w.start(w.config("heir"))
 	w.worker("heir", h.cfg.WorkerSocket, scriptSlots{N: 4, Types: []string{"x"}})
 	h.awaitSlots(4)
-	eventually(t, func() bool { return h.otherShares("x") }, func() string { return "a share of each" })
+	eventually(t, func() bool { return h.otherShares("x") }, func() string { return "two shares" })
 	process.kill()
 	w.exec(`INSERT INTO dispatcherd.jobs (type) SELECT 'x' FROM generate_series(1, $1::int)`, jobs)
 	w.awaitCounts(map[dispatcherd.Status]int64{dispatcherd.Done: jobs})
-	require.True(t, h.otherShares("x"), "the shares were as before all the time")
+	require.True(t, h.otherShares("x"), "the shares must not have changed")
 	require.Zero(t, w.number(`SELECT count(*) FROM dispatcherd.dispatchers WHERE lost_at IS NOT NULL`))
 	require.Equal(t, jobs, w.number(`SELECT count(*) FROM dispatcherd.jobs WHERE attempt = 1`))
 	w.exec(`UPDATE dispatcherd.dispatchers SET beat_at = now() - 2 * lease WHERE name = 'doomed'`)
@@ -191,7 +193,7 @@ func TestShareOfAKilledDispatcherIsServedByAnother(t *testing.T) {
 func TestStoppedDispatcherContinuesUnderANewIdentity(t *testing.T) {
 	w := newWorld(t)
 	frozen := w.config("frozen")
-	frozen.Lease = 3 * time.Second // longer than a short standstill of the machine
+	frozen.Lease = 3 * time.Second // longer than a short stall of the machine
 	process := w.serve(frozen)
 	w.worker("first", frozen.WorkerSocket, oneSlot("x"))
 	eventually(t, func() bool { return slotsOf(frozen) == 1 }, func() string { return "a slot" })
@@ -202,7 +204,7 @@ func TestStoppedDispatcherContinuesUnderANewIdentity(t *testing.T) {
 	w.worker("second", h.cfg.WorkerSocket, oneSlot("x"))
 	second := w.seen.start(t, id, 2)
 	process.signal(t, syscall.SIGCONT)
-	w.seen.open(t, first) // the result of the first attempt is late
+	w.seen.open(t, first) // the result of the first attempt arrives late
 	w.await(w.insert("x", work{}), dispatcherd.Done)
 	require.Equal(t, dispatcherd.Running, w.get(id).Status)
 	w.seen.open(t, second)
@@ -210,7 +212,7 @@ func TestStoppedDispatcherContinuesUnderANewIdentity(t *testing.T) {
 	require.JSONEq(t, `{"by":"second","attempt":2}`, string(job.Result))
 	h.awaitSlots(1)
 	require.NoError(t, h.stop())
-	// The other dispatcher is alone now and must execute new jobs.
+	// The other dispatcher runs alone now and must execute new jobs.
 	w.await(w.insert("x", work{}), dispatcherd.Done)
 	process.signal(t, syscall.SIGTERM)
 	process.ends(t, exit.OK)

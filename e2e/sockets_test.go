@@ -19,7 +19,7 @@ func TestDevChecksItsSocketsBeforeItCreatesADatabase(t *testing.T) {
 	require.Equal(t, exit.Usage, got.code)
 	require.Contains(t, got.err, "choose a shorter one")
 	require.NoDirExists(t, data)
-	require.NoFileExists(t, filepath.Join(dir, "w"), "the socket that was good is gone again")
+	require.NoFileExists(t, filepath.Join(dir, "w"), "the valid socket is removed again")
 }
 
 func TestErrorOfASecondDispatcherMentionsAStoppingFirst(t *testing.T) {

@@ -9,10 +9,10 @@ import (
 // noise measures how late an idle goroutine is woken on a shared machine.
 type noise struct{ wakes, late, stood atomic.Int64 }
 
-// standstill is the delay from which on the process counts as not running.
+// standstill is the delay from which on the process counts as stalled.
 const standstill = 10 * time.Millisecond
 
-// stoodStill returns the total time for which the process did not run.
+// stoodStill returns the total time for which the process was stalled.
 func (n *noise) stoodStill() time.Duration { return time.Duration(n.stood.Load()) }
 
 // usual returns the mean delay of a wake-up.

@@ -14,12 +14,12 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/pgtest"
 )
 
-// Running jobs may end within the grace period. The others are pending again without a
-// failure or crash. The workers connect to the next daemon by themselves.
+// Running jobs may end within the grace period. The others are pending again without a failure
+// or crash. The workers reconnect to the next daemon by themselves.
 func TestStopLetsJobsEndWithinTheGracePeriodAndReleasesOthers(t *testing.T) {
 	w := newWorld(t)
 	cfg := w.config("d")
-	cfg.Grace = 5 * time.Second // time for a slow machine to end one job meanwhile; the others take all of it
+	cfg.Grace = 5 * time.Second // enough time for a slow machine to end one job; the others use the whole grace period
 	h := w.start(cfg)
 	w.worker("w", cfg.WorkerSocket, scriptSlots{N: 3, Types: []string{"x"}})
 	h.awaitSlots(3)
@@ -34,7 +34,7 @@ func TestStopLetsJobsEndWithinTheGracePeriodAndReleasesOthers(t *testing.T) {
 	eventually(t, func() bool { return strings.Contains(h.log.text(), `"stopping"`) }, func() string { return "a daemon that stops" })
 	w.seen.open(t, ending)
 	w.await(ends, dispatcherd.Done)
-	after := w.insert("x", work{}) // a slot is free, but nothing new starts
+	after := w.insert("x", work{}) // a slot is free, but no job starts
 	require.NoError(t, receive(t, stopped, "the daemon ends after the grace"))
 	require.GreaterOrEqual(t, time.Since(began), cfg.Grace)
 	require.Equal(t, dispatcherd.Pending, w.get(after).Status)
@@ -52,7 +52,7 @@ func TestStopLetsJobsEndWithinTheGracePeriodAndReleasesOthers(t *testing.T) {
 	w.await(after, dispatcherd.Done)
 	w.await(tooLong, dispatcherd.Done)
 	w.seen.start(t, ignoring, 2)
-	w.seen.open(t, stubborn) // both attempts; the result of the first is stale
+	w.seen.open(t, stubborn) // ends both attempts; the result of the first one is stale
 	job := w.await(ignoring, dispatcherd.Done)
 	require.JSONEq(t, `{"by":"w","attempt":2}`, string(job.Result))
 	next.awaitSlots(3)
@@ -64,7 +64,7 @@ func requireAttemptsOnce(t *testing.T, w *world) {
 	for id, starts := range w.seen.ofJobs("start") {
 		seen := map[dispatcherd.Attempt]bool{}
 		for _, s := range starts {
-			require.False(t, seen[s.Attempt], "attempt %d of job %d began twice", s.Attempt, id)
+			require.False(t, seen[s.Attempt], "attempt %d of job %d started twice", s.Attempt, id)
 			seen[s.Attempt] = true
 		}
 	}
@@ -78,9 +78,9 @@ func TestIdleDaemonStopsAtOnce(t *testing.T) {
 	w.worker("w", cfg.WorkerSocket, oneSlot("x"))
 	eventually(t, func() bool { return slotsOf(cfg) == 1 }, func() string { return "a slot" })
 	process.signal(t, syscall.SIGTERM)
-	process.ends(t, exit.OK) // nothing was running
+	process.ends(t, exit.OK) // no job was running
 	require.NoFileExists(t, cfg.WorkerSocket)
-	require.NotContains(t, process.errors.text(), `"warn"`, "a stop is nothing to worry about")
+	require.NotContains(t, process.errors.text(), `"warn"`, "a regular stop logs no warning")
 	require.Zero(t, w.number(`SELECT count(*) FROM dispatcherd.dispatchers WHERE lost_at IS NULL`))
 }
 
@@ -100,7 +100,7 @@ func TestSecondSignalEndsTheDaemonAtOnce(t *testing.T) {
 }
 
 // A worker that is told to stop ends its jobs within its own grace period and releases the
-// others, without a failure or crash.
+// others. Released jobs count no failure and no crash.
 func TestStoppingWorkerEndsOrReleasesItsJobs(t *testing.T) {
 	w := newWorld(t)
 	h := w.start(w.config("d"))

@@ -16,11 +16,11 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/exit"
 )
 
-// promptly bounds the time from the start of a dispatcher to the first job on a busy
-// machine. Without the lock file it is the lease, a minute in these tests.
+// promptly bounds the time from the start of a dispatcher to the end of the first job on a busy
+// machine. Without the lock file the time would be the lease, which is a minute in these tests.
 const promptly = 10 * time.Second
 
-// living counts the dispatchers whose lease no successor has ended.
+// living returns the number of dispatchers whose lease no successor has ended.
 func (w *world) living() int {
 	w.t.Helper()
 	return w.number(`SELECT count(*) FROM dispatcherd.dispatchers WHERE incarnation IS NOT NULL AND lost_at IS NULL`)
@@ -29,8 +29,8 @@ func (w *world) living() int {
 // lockFile is the file that a daemon locks.
 func lockFile(cfg daemon.Config) string { return cfg.WorkerSocket + ".lock" }
 
-// A dispatcher is killed with -9 and started again. The running jobs continue, and a new
-// job starts at once, for one dispatcher alone and for two.
+// A dispatcher is killed with kill -9 and started again, with and without another dispatcher.
+// The running jobs continue, and a new job starts at once.
 func TestSuccessorOfAKilledDispatcherTakesOverAtOnce(t *testing.T) {
 	for _, peers := range []int{0, 1} {
 		t.Run(fmt.Sprint("with ", peers, " others"), func(t *testing.T) {
@@ -89,7 +89,7 @@ func TestStoppedDispatcherIsNotDeclaredLost(t *testing.T) {
 	require.NotContains(t, again.log.text(), "was killed")
 }
 
-// requireLeaseAndJobs holds that a living dispatcher still has its lease and runs jobs.
+// requireLeaseAndJobs requires that a living dispatcher still has its lease and executes jobs.
 func (w *world) requireLeaseAndJobs(h *host, dispatchers int) {
 	w.t.Helper()
 	require.Equal(w.t, dispatchers, w.living())
@@ -98,8 +98,8 @@ func (w *world) requireLeaseAndJobs(h *host, dispatchers int) {
 	require.NotContains(w.t, h.log.text(), "the lease is lost")
 }
 
-// The attacker copies the state directory of a living dispatcher and starts another one
-// on the copy.
+// A test copies the state directory of a living dispatcher and starts another dispatcher on the
+// copy.
 func TestCopiedLockFileDoesNotEndALivingDispatcher(t *testing.T) {
 	w := newWorld(t)
 	cfg, copied := w.config("d"), w.config("copied")
@@ -114,8 +114,8 @@ func TestCopiedLockFileDoesNotEndALivingDispatcher(t *testing.T) {
 	w.requireLeaseAndJobs(h, 2)
 }
 
-// The directory moves and a copy takes its place. The lock of the original is on another
-// inode.
+// The directory is moved, and a copy takes its place. The lock of the original belongs to
+// another inode.
 func TestCopyInPlaceOfTheDirectoryDoesNotEndALivingDispatcher(t *testing.T) {
 	w := newWorld(t)
 	cfg := w.config("d")
@@ -136,8 +136,8 @@ func TestCopyInPlaceOfTheDirectoryDoesNotEndALivingDispatcher(t *testing.T) {
 	w.requireLeaseAndJobs(h, 2)
 }
 
-// The record was written by another host on a shared file system, where the lock may not
-// be enforced: the boot id differs.
+// The record was written by another host on a shared file system, on which locks may not be
+// enforced. The boot id differs.
 func TestRecordOfAnotherHostDoesNotEndADispatcher(t *testing.T) {
 	w := newWorld(t)
 	cfg := w.config("d")
@@ -151,13 +151,13 @@ func TestRecordOfAnotherHostDoesNotEndADispatcher(t *testing.T) {
 	}
 	foreign := strings.Replace(string(text), strings.TrimSpace(string(boot)), "9b2f6d0c-1c35-4b53-8b0e-7d5a0f0c8e22", 1)
 	require.NotEqual(t, string(text), foreign)
-	require.NoError(t, os.WriteFile(lockFile(cfg), []byte(foreign), 0o600)) // the inode stays the same
+	require.NoError(t, os.WriteFile(lockFile(cfg), []byte(foreign), 0o600)) // the file keeps its inode
 	second := w.serve(cfg)
 	require.NotContains(t, second.errors.text(), "was killed")
-	require.Equal(t, 2, w.living(), "as far as the second one can know")
+	require.Equal(t, 2, w.living(), "according to the record that the second one reads")
 }
 
-// A living dispatcher in another network namespace holds the lock: the second one does
+// A living dispatcher in another network namespace holds the lock. The second dispatcher does
 // not start.
 func TestDispatcherInAnotherNetworkNamespaceHoldsTheLock(t *testing.T) {
 	if out, err := exec.Command("unshare", "--net", "true").CombinedOutput(); err != nil {

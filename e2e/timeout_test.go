@@ -10,7 +10,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/claim"
 )
 
-// A worker ignores the limit of a type. The job fails, another job of the same worker is
+// A worker ignores the timeout of a type. The job fails, another job of the same worker is
 // interrupted, and both types run again afterwards.
 func TestWorkerThatIgnoresATimeoutLosesItsSession(t *testing.T) {
 	w := newWorld(t)
@@ -26,7 +26,7 @@ func TestWorkerThatIgnoresATimeoutLosesItsSession(t *testing.T) {
 	job := w.await(stuck, dispatcherd.Failed)
 	require.Equal(t, 1, job.Failures)
 	require.Contains(t, string(job.Errors), "timeout")
-	w.seen.open(t, w.seen.start(t, neighbour, 2)) // by the same worker, on its next connection
+	w.seen.open(t, w.seen.start(t, neighbour, 2)) // the same worker executes it in its next session
 	job = w.await(neighbour, dispatcherd.Done)
 	require.Zero(t, job.Failures+job.Crashes)
 	require.Contains(t, h.log.text(), "cancel_ignored")

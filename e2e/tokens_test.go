@@ -17,12 +17,12 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/exit"
 )
 
-// A token is revoked and another one is added while the daemon runs. An unusable file changes
+// While the daemon runs, a token is revoked and another one is added. An invalid file changes
 // nothing, and the error does not contain the content of the file.
 func TestSIGHUPReloadsTheTokens(t *testing.T) {
 	w := newWorld(t)
 	file := filepath.Join(w.dir, "tokens")
-	holds := func(text string) { // replaces it in one step
+	holds := func(text string) { // replaces the file atomically
 		require.NoError(t, os.WriteFile(file+".new", []byte(text), 0o600))
 		require.NoError(t, os.Rename(file+".new", file))
 	}

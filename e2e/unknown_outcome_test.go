@@ -9,9 +9,9 @@ import (
 	"github.com/dispatcherd/dispatcherd"
 )
 
-// Postgres commits a row and its answer does not arrive in time. The caller gets a 503. When
-// it repeats the request with its key it gets the result of that row. There is no second row,
-// neither while the first is still being written nor afterwards.
+// Postgres commits a row, but its answer does not arrive in time. The caller gets a 503. A
+// repetition with the same key returns the result of that row. No second row is inserted,
+// neither while the first one is still being written nor afterwards.
 func TestRowOfUnknownOutcomeIsNotInsertedTwice(t *testing.T) {
 	w := newWorld(t)
 	h := w.start(w.config("d"))

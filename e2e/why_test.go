@@ -23,9 +23,9 @@ func TestWhyExplainsARequestInMemory(t *testing.T) {
 	h.awaitSlots(1)
 	c := h.caller()
 	var calls sync.WaitGroup
-	for n := range 2 { // one runs, one waits
+	for n := range 2 { // one request runs, one waits
 		calls.Go(func() { c.request(`{"type":"pdf","payload":{"do":"gate"}}`) })
-		eventually(t, func() bool { return h.gauges().InHand == n+1 }, func() string { return "a request in hand" })
+		eventually(t, func() bool { return h.gauges().InHand == n+1 }, func() string { return "a running request" })
 	}
 	explained := func(path string) (why api.Why) {
 		got := c.ask(http.MethodGet, path, "")

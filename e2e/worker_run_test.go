@@ -11,7 +11,7 @@ import (
 	"github.com/dispatcherd/dispatcherd"
 )
 
-// The exec worker reports on its error output what an operator has to know: failures, without
+// The exec worker reports on its error output what an operator must know: failures without
 // their texts, and slots above the limit of the dispatcher.
 func TestExecWorkerReportsFailuresAndExcessSlots(t *testing.T) {
 	w := newWorld(t)
@@ -23,13 +23,13 @@ func TestExecWorkerReportsFailuresAndExcessSlots(t *testing.T) {
 	id := w.insert("x", work{})
 	w.await(id, dispatcherd.Failed)
 	eventually(t, func() bool { return strings.Contains(c.errors.text(), "job 1 attempt 1 (x) did not succeed") },
-		func() string { return "a line about the failure; it said " + c.errors.text() })
+		func() string { return "a line about the failure; the output is " + c.errors.text() })
 	require.NotContains(t, c.errors.text(), "secret")
 	c.kill()
 	h.awaitSlots(0)
 	many := w.program("worker", "run", "--worker-socket", cfg.WorkerSocket, "--types", "x", "--slots", "3", "--", "true")
 	eventually(t, func() bool { return strings.Contains(many.errors.text(), "3 slots are more than the limit of 2") },
-		func() string { return "a word about the limit; it said " + many.errors.text() })
+		func() string { return "a line about the limit; the output is " + many.errors.text() })
 	many.kill()
 }
 

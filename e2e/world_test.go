@@ -50,7 +50,7 @@ func newWorld(t *testing.T) *world { return newWorldOn(t, pgtest.New(t)) }
 
 func newWorldOn(t *testing.T, dsn string) *world {
 	t.Helper()
-	before := goleak.IgnoreCurrent() // the server of pgtest among them
+	before := goleak.IgnoreCurrent() // including the server of pgtest
 	t.Cleanup(func() { goleak.VerifyNone(t, before) })
 	dir, err := os.MkdirTemp("", "e2e") // t.TempDir is too long for a socket
 	require.NoError(t, err)
@@ -87,7 +87,7 @@ type host struct {
 	t    *testing.T
 	cfg  daemon.Config
 	log  *logBook
-	stop func() error // drains and waits; the second call does nothing
+	stop func() error // drains the daemon and waits for its end; a second call does nothing
 }
 
 // start runs a daemon until the test ends or stop is called.
@@ -114,7 +114,7 @@ func (w *world) start(cfg daemon.Config) *host {
 	return h
 }
 
-// logBook keeps what a daemon logged.
+// logBook contains what a daemon logged.
 type logBook struct {
 	mu   sync.Mutex
 	kept bytes.Buffer
@@ -145,14 +145,14 @@ func (h *host) slots() (s []actor.SlotInfo) {
 	return s
 }
 
-// awaitSlots waits until so many slots are registered and free, and no job is in hand.
+// awaitSlots waits until n slots are registered and free and no job is in hand.
 func (h *host) awaitSlots(n int) {
 	h.t.Helper()
 	var g actor.Gauges
 	eventually(h.t, func() bool {
 		g = h.gauges()
 		return g.Slots == n && g.Free == n && g.InHand == 0 && g.Unrecorded == 0 && g.ClaimsUnderWay == 0
-	}, func() string { return fmt.Sprintf("%d free slots and nothing in hand; there is %+v", n, g) })
+	}, func() string { return fmt.Sprintf("%d free slots and no job in hand; there is %+v", n, g) })
 }
 
 // awaitState waits until some slot is in a state with the job.
@@ -176,7 +176,7 @@ func eventually(t *testing.T, holds func() bool, wanted func() string) {
 		select {
 		case <-look.C:
 		case <-deadline.C:
-			require.FailNow(t, "it did not come to "+wanted())
+			require.FailNow(t, "timeout while waiting for: "+wanted())
 		}
 	}
 }
@@ -187,7 +187,7 @@ func receive[T any](t *testing.T, c <-chan T, what string) T {
 	case v := <-c:
 		return v
 	case <-time.After(longWait):
-		require.FailNow(t, "it did not happen that "+what)
+		require.FailNow(t, "timeout while waiting that "+what)
 		panic("unreachable")
 	}
 }
@@ -226,7 +226,7 @@ func (w *world) await(id dispatcherd.JobID, want dispatcherd.Status) contract.Jo
 	return job
 }
 
-// awaitCounts waits until the table has these numbers of jobs by status.
+// awaitCounts waits until the table contains these numbers of jobs by status.
 func (w *world) awaitCounts(want map[dispatcherd.Status]int64) {
 	w.t.Helper()
 	var counts map[dispatcherd.Status]int64
@@ -252,7 +252,7 @@ func (w *world) number(sql string, args ...any) (n int) {
 }
 
 // holdClaims keeps every claim of a dispatcher in flight until release is called or the test
-// ends: it locks the dispatcher's row, which every claim needs.
+// ends. It locks the dispatcher's row, which every claim needs.
 func (w *world) holdClaims(h *host) (release func()) {
 	w.t.Helper()
 	tx, err := w.db.Begin(w.t.Context())
@@ -285,11 +285,11 @@ func startCommand(t *testing.T, cmd *exec.Cmd) *child {
 	require.NoError(t, startProcess(cmd))
 	go func() {
 		defer close(c.ended)
-		_ = cmd.Wait() // ProcessState has the exit code
+		_ = cmd.Wait() // ProcessState contains the exit code
 	}()
 	t.Cleanup(func() {
 		c.kill()
-		_ = in.Close() // Wait has closed it
+		_ = in.Close() // Wait has closed the pipe
 		if t.Failed() {
 			t.Logf("%v said:\n%s", cmd.Args, c.errors.text())
 		}
@@ -320,9 +320,9 @@ func startProgram(t *testing.T, env []string, args ...string) *child {
 
 func (c *child) pid() int { return c.cmd.Process.Pid }
 
-// kill is kill -9. It waits for the end of the process.
+// kill sends SIGKILL and waits for the end of the process.
 func (c *child) kill() {
-	_ = c.cmd.Process.Kill() // it may have ended
+	_ = c.cmd.Process.Kill() // it may have ended already
 	<-c.ended
 }
 
@@ -331,7 +331,7 @@ func (c *child) signal(t *testing.T, s syscall.Signal) {
 	require.NoError(t, c.cmd.Process.Signal(s))
 }
 
-// ends waits for the process to end with a code.
+// ends waits until the process ends with a code.
 func (c *child) ends(t *testing.T, code int) {
 	t.Helper()
 	select {
@@ -342,7 +342,7 @@ func (c *child) ends(t *testing.T, code int) {
 	require.Equal(t, code, c.cmd.ProcessState.ExitCode(), c.errors.text())
 }
 
-// worker starts a Go worker and waits for its slots if h is given.
+// worker starts a Go worker. If h is given it also waits for the worker's slots.
 func (w *world) worker(name, socket string, slots ...scriptSlots) *child {
 	w.t.Helper()
 	handles := []string{}
@@ -360,7 +360,7 @@ func (w *world) workerWith(plan workerScript) *child {
 	return startWorker(w.t, e2eRole+"=worker", e2ePlan+"="+string(text))
 }
 
-// program starts a command line of this program as a process.
+// program starts a command of this program as a process.
 func (w *world) program(args ...string) *child {
 	w.t.Helper()
 	return startProgram(w.t, nil, append(args, "--config", "")...)
@@ -402,7 +402,7 @@ func (s *sightings) read(t *testing.T, conn net.Conn) {
 	for lines := bufio.NewScanner(conn); lines.Scan(); {
 		var one sighting
 		if err := json.Unmarshal(lines.Bytes(), &one); err != nil {
-			if !strings.Contains(err.Error(), "unexpected end") { // killed in the middle of a line
+			if !strings.Contains(err.Error(), "unexpected end") { // the process was killed in the middle of a line
 				t.Errorf("report %q: %v", lines.Text(), err)
 			}
 			continue
@@ -416,14 +416,14 @@ func (s *sightings) read(t *testing.T, conn net.Conn) {
 	}
 }
 
-// list returns everything so far, and a channel that is closed when there is more.
+// list returns all sightings so far, and a channel that is closed when there are more.
 func (s *sightings) list() ([]sighting, <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clip(s.all), s.more
 }
 
-// await returns the first sighting that is wanted.
+// await returns the first sighting for which a function returns true.
 func (s *sightings) await(t *testing.T, what string, wanted func(sighting) bool) sighting {
 	t.Helper()
 	timeout := time.After(longWait)
@@ -450,7 +450,7 @@ func (s *sightings) start(t *testing.T, job dispatcherd.JobID, attempt dispatche
 	})
 }
 
-// open opens the gate of a job in the process that was seen to run it.
+// open opens the gate of a job in the process that reported to run it.
 func (s *sightings) open(t *testing.T, at sighting) {
 	t.Helper()
 	s.mu.Lock()
