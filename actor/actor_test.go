@@ -8,6 +8,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/actor/config"
+	"github.com/dispatcherd/dispatcherd/actor/effect"
+	"github.com/dispatcherd/dispatcherd/actor/event"
+	"github.com/dispatcherd/dispatcherd/internal/timing"
 )
 
 // testShell replaces Postgres and the workers of a running Actor. Like the
@@ -15,34 +19,34 @@ import (
 type testShell struct {
 	actor *Actor
 	table *table
-	sent  chan Effect
+	sent  chan effect.Effect
 	said  []string // accessed only by the loop
-	queue chan Effect
+	queue chan effect.Effect
 }
 
-func startLoop(t *testing.T, configure func(*Config)) *testShell {
+func startLoop(t *testing.T, configure func(*config.Config)) *testShell {
 	t.Helper()
-	cfg := DefaultConfig()
+	cfg := config.Default()
 	if configure != nil {
 		configure(&cfg)
 	}
-	s := &testShell{table: newTable(), sent: make(chan Effect, 1000), queue: make(chan Effect, 100)}
+	s := &testShell{table: newTable(), sent: make(chan effect.Effect, 1000), queue: make(chan effect.Effect, 100)}
 	s.actor = NewActor(New(cfg), nil)
 	s.actor.Start(performerFunc(s.perform))
 	go s.answer()
 	return s
 }
 
-type performerFunc func([]Effect)
+type performerFunc func([]effect.Effect)
 
-func (f performerFunc) Perform(fx []Effect) { f(fx) }
+func (f performerFunc) Perform(fx []effect.Effect) { f(fx) }
 
-func (s *testShell) perform(fx []Effect) {
+func (s *testShell) perform(fx []effect.Effect) {
 	for _, e := range fx {
 		s.said = append(s.said, nameOf(e))
 		e = keptOne(e)
 		switch e := e.(type) {
-		case *Fetch, *Claim, *Resolve, *Finish, *SetGate:
+		case *effect.Fetch, *effect.Claim, *effect.Resolve, *effect.Finish, *effect.SetGate:
 			s.queue <- e
 		default:
 			s.sent <- e
@@ -53,14 +57,14 @@ func (s *testShell) perform(fx []Effect) {
 func (s *testShell) answer() {
 	for e := range s.queue {
 		switch e := e.(type) {
-		case *Fetch:
-			s.actor.Result(Fetched{Request: e.Request, Result: s.table.fetch(e.Request)})
-		case *Claim:
-			s.actor.Result(Claimed{Request: e.Request, Result: s.table.claim(1, e.Request)})
-		case *Finish:
-			s.actor.Result(Finished{Request: e.Request, Result: s.table.finish(1, e.Request)})
-		case *SetGate:
-			s.actor.Result(GateSet{Subscribed: e.Subscribed})
+		case *effect.Fetch:
+			s.actor.Result(event.Fetched{Request: e.Request, Result: s.table.fetch(e.Request)})
+		case *effect.Claim:
+			s.actor.Result(event.Claimed{Request: e.Request, Result: s.table.claim(1, e.Request)})
+		case *effect.Finish:
+			s.actor.Result(event.Finished{Request: e.Request, Result: s.table.finish(1, e.Request)})
+		case *effect.SetGate:
+			s.actor.Result(event.GateSet{Subscribed: e.Subscribed})
 		}
 	}
 }
@@ -71,8 +75,8 @@ func (s *testShell) stop() {
 	close(s.queue)
 }
 
-func pdfSlot(id dispatcherd.SlotID) Registered {
-	return Registered{Session: dispatcherd.SessionID(id), Worker: "w", Slots: []dispatcherd.Slot{{ID: id, Types: []string{"pdf"}}}}
+func pdfSlot(id dispatcherd.SlotID) event.Registered {
+	return event.Registered{Session: dispatcherd.SessionID(id), Worker: "w", Slots: []dispatcherd.Slot{{ID: id, Types: []string{"pdf"}}}}
 }
 
 func TestLoopRunsAJobFromFetchToFinish(t *testing.T) {
@@ -81,9 +85,9 @@ func TestLoopRunsAJobFromFetchToFinish(t *testing.T) {
 		defer s.stop()
 		s.table.insert(row{id: 1, typ: "pdf", runAt: s.table.now})
 		s.actor.Register(pdfSlot(1))
-		e := (<-s.sent).(*Send)
+		e := (<-s.sent).(*effect.Send)
 		require.Equal(t, dispatcherd.JobID(1), e.Job)
-		s.actor.Release(Released{Session: 1, Results: []Result{{Job: 1, Attempt: e.Attempt, OK: true}}})
+		s.actor.Release(event.Released{Session: 1, Results: []event.Result{{Job: 1, Attempt: e.Attempt, OK: true}}})
 		synctest.Wait()
 		require.Equal(t, dispatcherd.Done, s.table.rows[1].status)
 		s.actor.Ask(func(c *Core) { require.True(t, c.Idle()) })
@@ -101,9 +105,9 @@ func TestReportsOfASessionAreHandledBeforeItsEnd(t *testing.T) {
 			s.actor.Ask(func(*Core) { s.table.insert(row{id: id, typ: "pdf", runAt: s.table.now}) })
 			s.actor.Register(pdfSlot(dispatcherd.SlotID(id)))
 			s.actor.Notify()
-			e := (<-s.sent).(*Send)
-			s.actor.Release(Released{Session: e.Session, Results: []Result{{Job: e.Job, Attempt: e.Attempt, OK: true}}})
-			s.actor.Unregister(Unregistered{Session: e.Session})
+			e := (<-s.sent).(*effect.Send)
+			s.actor.Release(event.Released{Session: e.Session, Results: []event.Result{{Job: e.Job, Attempt: e.Attempt, OK: true}}})
+			s.actor.Unregister(event.Unregistered{Session: e.Session})
 			synctest.Wait()
 		}
 		s.actor.Ask(func(c *Core) {
@@ -115,13 +119,13 @@ func TestReportsOfASessionAreHandledBeforeItsEnd(t *testing.T) {
 
 func TestPollFindsRowsWithoutNotification(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := startLoop(t, func(c *Config) { c.Poll = time.Minute })
+		s := startLoop(t, func(c *config.Config) { c.Poll = time.Minute })
 		defer s.stop()
 		s.actor.Register(pdfSlot(1))
 		synctest.Wait()
 		s.actor.Ask(func(*Core) { s.table.insert(row{id: 1, typ: "pdf", runAt: s.table.now}) })
 		asked := time.Now()
-		require.IsType(t, &Send{}, <-s.sent)
+		require.IsType(t, &effect.Send{}, <-s.sent)
 		require.LessOrEqual(t, time.Since(asked), time.Minute+time.Second)
 	})
 }
@@ -131,9 +135,9 @@ func TestLateRequestIsAnsweredAtItsDeadline(t *testing.T) {
 		s := startLoop(t, nil)
 		defer s.stop()
 		began := time.Now()
-		s.actor.Request(Requested{Job: -1, Type: "pdf", Deadline: 1500 * time.Millisecond, Wait: true})
-		e := (<-s.sent).(*Answer)
-		require.Equal(t, AnswerLate, e.Kind)
+		s.actor.Request(event.Requested{Job: -1, Type: "pdf", Deadline: 1500 * time.Millisecond, Wait: true})
+		e := (<-s.sent).(*effect.Answer)
+		require.Equal(t, effect.AnswerLate, e.Kind)
 		require.InDelta(t, 1500, time.Since(began).Milliseconds(), 2)
 	})
 }
@@ -158,13 +162,13 @@ func TestNoCallBlocksOnAnEndedLoop(t *testing.T) {
 		s := startLoop(t, nil)
 		s.stop()
 		s.actor.Register(pdfSlot(1))
-		s.actor.Unregister(Unregistered{})
-		s.actor.Withdraw(Withdrew{})
-		s.actor.Release(Released{})
-		s.actor.Request(Requested{Job: -1})
-		s.actor.Abandon(Abandoned{})
-		s.actor.Order(Drained{})
-		s.actor.Result(GateSet{})
+		s.actor.Unregister(event.Unregistered{})
+		s.actor.Withdraw(event.Withdrew{})
+		s.actor.Release(event.Released{})
+		s.actor.Request(event.Requested{Job: -1})
+		s.actor.Abandon(event.Abandoned{})
+		s.actor.Order(event.Drained{})
+		s.actor.Result(event.GateSet{})
 		require.False(t, s.actor.Ask(func(*Core) { t.Error("request to a loop that has ended") }))
 		s.actor.Stop()
 	})
@@ -187,25 +191,25 @@ func TestIdleLoopWakesForPollsOnly(t *testing.T) {
 
 func TestObserverSeesEveryStepBeforeItsEffectsArePerformed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var events []Event
-		var last Effect
+		var events []event.Event
+		var last effect.Effect
 		performed := 0
-		performer := performerFunc(func([]Effect) {
+		performer := performerFunc(func([]effect.Effect) {
 			performed++
 			require.Len(t, events, performed)
 		})
-		a := NewActor(New(DefaultConfig()), func(_ *Core, _ Instant, ev Event, fx []Effect) {
+		a := NewActor(New(config.Default()), func(_ *Core, _ timing.Instant, ev event.Event, fx []effect.Effect) {
 			events = append(events, ev)
 			if len(fx) > 0 {
 				last = fx[len(fx)-1]
 			}
 		})
 		a.Start(performer)
-		a.Request(Requested{Job: -1, Type: "unknown"})
+		a.Request(event.Requested{Job: -1, Type: "unknown"})
 		a.Stop()
 		require.NotEmpty(t, events)
 		require.Equal(t, len(events), performed)
-		require.IsType(t, Requested{}, events[len(events)-1])
-		require.IsType(t, &Answer{}, last)
+		require.IsType(t, event.Requested{}, events[len(events)-1])
+		require.IsType(t, &effect.Answer{}, last)
 	})
 }

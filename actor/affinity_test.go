@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/actor/effect"
 )
 
 // auditor records slots and jobs from events and effects alone, independently
@@ -91,7 +92,7 @@ const noSlotID = dispatcherd.SlotID(-1)
 func (a *auditor) released(slot dispatcherd.SlotID) { a.slot(slot).holder = 0 }
 
 // sent checks a job that is sent to a worker.
-func (a *auditor) sent(e *Send) {
+func (a *auditor) sent(e *effect.Send) {
 	s := a.slot(e.Slot)
 	a.hold(s.session == e.Session && s.number == e.Number, "%+v is not %d of session %d", s, e.Number, e.Session)
 	a.hold(a.types[e.Job] == e.Type, "job %d has type %q, was sent as %q", e.Job, a.types[e.Job], e.Type)

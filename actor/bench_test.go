@@ -10,7 +10,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/actor/config"
+	"github.com/dispatcherd/dispatcherd/actor/effect"
+	"github.com/dispatcherd/dispatcherd/actor/event"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
+	"github.com/dispatcherd/dispatcherd/internal/timing"
 )
 
 // saturatedCore keeps a core saturated. Every slot is busy, every lane has more
@@ -19,17 +23,17 @@ import (
 // the core is measured.
 type saturatedCore struct {
 	core     *Core
-	now      Instant
+	now      timing.Instant
 	nextID   dispatcherd.JobID
 	running  []sessionJobs // by session; the oldest job is released first
 	at       int           // index of the session whose jobs end next
 	placed   int
-	fx       []Effect
+	fx       []effect.Effect
 	queue    []statement
-	released Released
-	fetched  Fetched
-	claimed  Claimed
-	finished Finished
+	released event.Released
+	fetched  event.Fetched
+	claimed  event.Claimed
+	finished event.Finished
 }
 
 // statement is a statement to answer: either the one request that is not nil,
@@ -43,22 +47,22 @@ type statement struct {
 
 // sessionJobs holds the running jobs of one session, oldest first.
 type sessionJobs struct {
-	jobs []Result
+	jobs []event.Result
 	at   int
 }
 
 func newSaturatedCore(slots, types, sets, batch int) *saturatedCore {
 	rng := rand.New(rand.NewPCG(1, 2))
-	cfg := DefaultConfig()
+	cfg := config.Default()
 	m := &saturatedCore{core: New(cfg)}
-	m.released.Results = make([]Result, batch)
+	m.released.Results = make([]event.Result, batch)
 	all := make([][]string, sets)
 	for i := range all {
 		all[i] = smallSet(rng, types)
 	}
 	perSession := min(slots, 1000)
 	for s := range slots / perSession {
-		ev := Registered{Session: dispatcherd.SessionID(s), Worker: "w"}
+		ev := event.Registered{Session: dispatcherd.SessionID(s), Worker: "w"}
 		for i := range perSession {
 			ev.Slots = append(ev.Slots, dispatcherd.Slot{
 				ID: dispatcherd.SlotID(s*perSession + i + 1), Number: int32(i), Types: all[rng.IntN(sets)],
@@ -101,7 +105,7 @@ func (m *saturatedCore) turn() {
 	m.step(&m.released)
 }
 
-func (m *saturatedCore) step(ev Event) {
+func (m *saturatedCore) step(ev event.Event) {
 	m.feed(ev)
 	answered := 0
 	for answered < len(m.queue) { // an answer may cause further statements
@@ -111,29 +115,29 @@ func (m *saturatedCore) step(ev Event) {
 	m.queue = m.queue[:0]
 }
 
-func (m *saturatedCore) feed(ev Event) {
+func (m *saturatedCore) feed(ev event.Event) {
 	m.fx = m.core.Step(m.now, ev, m.fx[:0])
 	for i := range m.fx {
 		switch e := m.fx[i].(type) {
-		case *Send:
+		case *effect.Send:
 			m.start(e)
-		case *Fetch:
+		case *effect.Fetch:
 			m.queue = append(m.queue, statement{fetch: e.Request})
-		case *Claim:
+		case *effect.Claim:
 			m.queue = append(m.queue, statement{claim: e.Request})
-		case *Finish:
+		case *effect.Finish:
 			m.queue = append(m.queue, statement{finish: e.Request})
-		case *SetGate:
+		case *effect.SetGate:
 			m.queue = append(m.queue, statement{subscribed: e.Subscribed})
 		}
 	}
 }
 
 // start records a job in the array element of the job that was released first.
-func (m *saturatedCore) start(e *Send) {
+func (m *saturatedCore) start(e *effect.Send) {
 	m.placed++
 	r := &m.running[e.Session]
-	job := Result{Job: e.Job, Attempt: e.Attempt, OK: true}
+	job := event.Result{Job: e.Job, Attempt: e.Attempt, OK: true}
 	for i := r.at - 1; ; i-- {
 		if i < 0 {
 			i = len(r.jobs) - 1
@@ -176,7 +180,7 @@ func (m *saturatedCore) answer(s statement) {
 		m.finished.Request = s.finish
 		m.feed(&m.finished)
 	default:
-		m.feed(GateSet{Subscribed: s.subscribed})
+		m.feed(event.GateSet{Subscribed: s.subscribed})
 	}
 }
 

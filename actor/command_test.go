@@ -11,7 +11,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/actor/effect"
+	"github.com/dispatcherd/dispatcherd/actor/event"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
+	"github.com/dispatcherd/dispatcherd/internal/timing"
 )
 
 // words is a parsed command line: bare words, and key=value pairs. A value may
@@ -93,10 +96,10 @@ func init() {
 		"register": (*world).cmdRegister,
 		"offer":    (*world).cmdOffer,
 		"withdraw": (*world).cmdWithdraw,
-		"kill":     func(w *world, ws words, _ []string) { w.step(Unregistered{Session: w.at.sessions[ws.bare[0]]}) },
+		"kill":     func(w *world, ws words, _ []string) { w.step(event.Unregistered{Session: w.at.sessions[ws.bare[0]]}) },
 		"insert":   (*world).cmdInsert,
 		"notify":   (*world).cmdNotify,
-		"run":      func(w *world, _ words, _ []string) { w.step(Tick{}) },
+		"run":      func(w *world, _ words, _ []string) { w.step(event.Tick{}) },
 		"advance":  func(w *world, ws words, _ []string) { w.advance(must(time.ParseDuration(ws.bare[0]))) },
 		"clock":    (*world).cmdClock,
 		"hold":     func(w *world, ws words, _ []string) { w.at.onHold[effectName(ws.bare[0])] = true },
@@ -107,20 +110,22 @@ func init() {
 		"steal":    (*world).cmdSteal,
 		"lock":     func(w *world, ws words, _ []string) { w.table.rows[w.jobs[ws.bare[0]]].locked = true },
 		"unlock":   func(w *world, ws words, _ []string) { w.table.rows[w.jobs[ws.bare[0]]].locked = false },
-		"done":     func(w *world, ws words, _ []string) { w.result(ws, Result{OK: true, Value: []byte(ws.args["result"])}) },
-		"fail":     (*world).cmdFail,
-		"request":  (*world).cmdRequest,
-		"abandon":  func(w *world, ws words, _ []string) { w.step(Abandoned{Job: w.jobs[ws.bare[0]]}) },
-		"cancel": func(w *world, ws words, _ []string) {
-			w.step(CancelRequested{Jobs: []dispatcherd.JobID{w.jobs[ws.bare[0]]}})
+		"done": func(w *world, ws words, _ []string) {
+			w.result(ws, event.Result{OK: true, Value: []byte(ws.args["result"])})
 		},
-		"return":   func(w *world, ws words, _ []string) { w.result(ws, Result{Returned: true}) },
-		"disown":   func(w *world, _ words, _ []string) { w.step(Disowned{}) },
-		"own":      func(w *world, _ words, _ []string) { w.step(Owned{}); w.answerAll() },
-		"drain":    func(w *world, _ words, _ []string) { w.step(Drained{}) },
-		"handover": func(w *world, _ words, _ []string) { w.step(HandedOver{}) },
+		"fail":    (*world).cmdFail,
+		"request": (*world).cmdRequest,
+		"abandon": func(w *world, ws words, _ []string) { w.step(event.Abandoned{Job: w.jobs[ws.bare[0]]}) },
+		"cancel": func(w *world, ws words, _ []string) {
+			w.step(event.CancelRequested{Jobs: []dispatcherd.JobID{w.jobs[ws.bare[0]]}})
+		},
+		"return":   func(w *world, ws words, _ []string) { w.result(ws, event.Result{Returned: true}) },
+		"disown":   func(w *world, _ words, _ []string) { w.step(event.Disowned{}) },
+		"own":      func(w *world, _ words, _ []string) { w.step(event.Owned{}); w.answerAll() },
+		"drain":    func(w *world, _ words, _ []string) { w.step(event.Drained{}) },
+		"handover": func(w *world, _ words, _ []string) { w.step(event.HandedOver{}) },
 		"interrupt": func(w *world, _ words, _ []string) {
-			w.step(Interrupted{})
+			w.step(event.Interrupted{})
 		},
 		"listening": (*world).cmdListening,
 		"postgres":  func(w *world, ws words, _ []string) { w.down = ws.bare[0] == "down" },
@@ -180,7 +185,7 @@ func (w *world) cmdRegister(ws words, _ []string) {
 	if late := ws.args["late"] != ""; !late && (!ok || d.workers[id] == "" || d.core.sessions[id] == nil) {
 		id = d.newSession(worker)
 	}
-	ev := Registered{Session: id, Worker: worker, Fingerprint: d.fingerprint(id), NotResumable: ws.args["resumes"] == "no"}
+	ev := event.Registered{Session: id, Worker: worker, Fingerprint: d.fingerprint(id), NotResumable: ws.args["resumes"] == "no"}
 	for _, types := range sets(ws.args["types"]) {
 		for range ws.int("slots", 1) {
 			number := ws.int("number", d.types[id])
@@ -206,14 +211,14 @@ func (w *world) cmdOffer(ws words, _ []string) {
 	was := w.dispatchers[cmp.Or(ws.args["from"], d.name)]
 	from := was.fingerprint(was.sessions[cmp.Or(ws.args["of"], worker)])
 	id := d.newSession(worker)
-	ev := Registered{Session: id, Worker: worker, Fingerprint: d.fingerprint(id)}
+	ev := event.Registered{Session: id, Worker: worker, Fingerprint: d.fingerprint(id)}
 	for _, name := range ws.bare {
 		r := w.table.rows[w.jobs[name]]
 		attempt := 1
 		if r != nil {
 			attempt = int(r.attempt)
 		}
-		ev.Offers = append(ev.Offers, ResumeOffer{
+		ev.Offers = append(ev.Offers, event.ResumeOffer{
 			Job: w.jobs[name], Attempt: dispatcherd.Attempt(ws.int("attempt", attempt)), From: from, To: from.WithGeneration(ws.int("generation", 0)),
 			Slot: dispatcherd.Slot{ID: d.nextSlot, Number: int32(d.types[id]), Types: sets(ws.args["types"])[0]},
 		})
@@ -224,7 +229,7 @@ func (w *world) cmdOffer(ws words, _ []string) {
 }
 
 func (w *world) cmdWithdraw(ws words, _ []string) {
-	ev := Withdrew{Session: w.at.sessions[ws.bare[0]]}
+	ev := event.Withdrew{Session: w.at.sessions[ws.bare[0]]}
 	for _, n := range ws.bare[1:] {
 		ev.Numbers = append(ev.Numbers, int32(must(strconv.Atoi(n))))
 	}
@@ -234,7 +239,7 @@ func (w *world) cmdWithdraw(ws words, _ []string) {
 // cmdInsert commits rows. With "insert alone" the transaction inserts only one
 // row, so its notification names the row.
 func (w *world) cmdInsert(how words, body []string) {
-	var event Event = Notified{}
+	var ev event.Event = event.Notified{}
 	for _, line := range body {
 		ws := parse(line)
 		for i := range ws.int("count", 1) {
@@ -255,7 +260,7 @@ func (w *world) cmdInsert(how words, body []string) {
 				tries: int32(ws.int("tries", 3)), timeout: ws.duration("timeout"),
 			})
 			if r := w.table.rows[w.nextRow]; len(how.bare) > 0 && how.bare[0] == "alone" {
-				event = Announced{Row: contract.RowNotification{Type: r.typ, Priority: r.priority, Key: contract.Key{RunAt: r.runAt, ID: r.id}}}
+				ev = event.Announced{Row: contract.RowNotification{Type: r.typ, Priority: r.priority, Key: contract.Key{RunAt: r.runAt, ID: r.id}}}
 			}
 		}
 	}
@@ -264,7 +269,7 @@ func (w *world) cmdInsert(how words, body []string) {
 		if d.core.backlog.Subscribed() && !d.notListening {
 			at := w.at
 			w.at = d
-			w.step(event)
+			w.step(ev)
 			w.at = at
 		}
 	}
@@ -294,20 +299,20 @@ func (w *world) cmdClock(ws words, _ []string) {
 
 func (w *world) cmdNotify(ws words, _ []string) {
 	for range ws.int("count", 1) {
-		w.step(Notified{})
+		w.step(event.Notified{})
 	}
 }
 
 func (w *world) cmdListening(ws words, _ []string) {
 	on := ws.bare[0] == "on"
 	w.at.notListening = !on
-	w.step(Listening{On: on})
+	w.step(event.Listening{On: on})
 }
 
 // cmdAnswer answers the oldest held statement of a name.
 func (w *world) cmdAnswer(ws words, _ []string) {
 	statement := effectName(ws.bare[0])
-	i := slices.IndexFunc(w.at.pending, func(e Effect) bool { return nameOf(e) == statement })
+	i := slices.IndexFunc(w.at.pending, func(e effect.Effect) bool { return nameOf(e) == statement })
 	require.GreaterOrEqual(w.t, i, 0, "no %s is in flight", ws.bare[0])
 	v := contract.OK
 	if len(ws.bare) > 1 {
@@ -319,14 +324,14 @@ func (w *world) cmdAnswer(ws words, _ []string) {
 // cmdLose executes a statement and loses its answer.
 func (w *world) cmdLose(ws words, _ []string) {
 	statement := effectName(ws.bare[0])
-	i := slices.IndexFunc(w.at.pending, func(e Effect) bool { return nameOf(e) == statement })
+	i := slices.IndexFunc(w.at.pending, func(e effect.Effect) bool { return nameOf(e) == statement })
 	require.GreaterOrEqual(w.t, i, 0, "no %s is in flight", statement)
 	switch e := w.at.pending[i].(type) {
-	case *Claim:
+	case *effect.Claim:
 		w.table.claim(w.at.id, e.Request)
-	case *Adopt:
+	case *effect.Adopt:
 		w.table.adopt(w.at.id, e.Request)
-	case *Finish:
+	case *effect.Finish:
 		w.table.finish(w.at.id, e.Request)
 	}
 	w.answer(i, contract.Unknown)
@@ -339,9 +344,9 @@ func (w *world) cmdRead(ws words, _ []string) {
 	if len(ws.bare) > 0 {
 		statement = effectName(ws.bare[0])
 	}
-	i := slices.IndexFunc(w.at.pending, func(e Effect) bool { return nameOf(e) == statement })
+	i := slices.IndexFunc(w.at.pending, func(e effect.Effect) bool { return nameOf(e) == statement })
 	require.GreaterOrEqual(w.t, i, 0, "no fetch is in flight")
-	req := w.at.pending[i].(*Fetch).Request
+	req := w.at.pending[i].(*effect.Fetch).Request
 	w.at.read[req] = w.table.fetch(req)
 }
 
@@ -358,13 +363,13 @@ func (w *world) cmdSteal(ws words, _ []string) {
 // share pdf smaller-ids=1 own=1 larger-ids=2.
 func (w *world) cmdShare(ws words, _ []string) {
 	smaller, larger := ws.int("smaller-ids", 0), ws.int("larger-ids", 0)
-	w.step(ClusterCapacity{
+	w.step(event.ClusterCapacity{
 		Capacity: map[string]int{ws.bare[0]: smaller + larger},
 		Shares:   map[string]contract.Share{ws.bare[0]: contract.ShareOf(ws.int("own", 1), contract.Others{SmallerIDs: smaller, LargerIDs: larger, Least: 1})},
 	})
 }
 
-func (w *world) result(ws words, r Result) {
+func (w *world) result(ws words, r event.Result) {
 	r.Job = w.jobs[ws.bare[0]]
 	j := w.at.core.jobs.get(r.Job)
 	session := w.at.sessions[ws.args["worker"]]
@@ -376,11 +381,11 @@ func (w *world) result(ws words, r Result) {
 		attempt = int(j.attempt)
 	}
 	r.Attempt = dispatcherd.Attempt(ws.int("attempt", attempt))
-	w.step(Released{Session: session, Results: []Result{r}})
+	w.step(event.Released{Session: session, Results: []event.Result{r}})
 }
 
 func (w *world) cmdFail(ws words, _ []string) {
-	w.result(ws, Result{
+	w.result(ws, event.Result{
 		Error: cmp.Or(ws.args["error"], "boom"), Permanent: ws.args["permanent"] != "", RetryAfter: ws.duration("after"),
 	})
 }
@@ -389,7 +394,7 @@ func (w *world) cmdRequest(ws words, _ []string) {
 	w.nextRequest--
 	id, name := w.nextRequest, ws.bare[0]
 	w.jobs[name], w.names[id] = id, name
-	w.step(Requested{
+	w.step(event.Requested{
 		Job: id, Type: ws.args["type"], Priority: dispatcherd.Priority(ws.int("prio", 0)),
 		Deadline: ws.duration("deadline"), Wait: ws.args["wait"] != "", CapacityWait: ws.duration("capacity-wait"),
 	})
@@ -439,7 +444,7 @@ func (w *world) cmdStats(words, []string) {
 
 // cmdWakes prints the next wake-up time of the dispatcher.
 func (w *world) cmdWakes(words, []string) {
-	if at := w.at.core.NextWake(); at == Never {
+	if at := w.at.core.NextWake(); at == timing.Never {
 		w.printf("never")
 	} else {
 		w.printf("in %v", msDuration(int64(at-w.now)))

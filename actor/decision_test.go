@@ -7,6 +7,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/actor/config"
+	"github.com/dispatcherd/dispatcherd/actor/effect"
+	"github.com/dispatcherd/dispatcherd/actor/event"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
@@ -20,9 +23,9 @@ func decisionsOf(c *Core, kind DecisionKind) (list []Decision) {
 }
 
 func TestPlacementNamesScoreAndRunnerUp(t *testing.T) {
-	c := New(DefaultConfig())
-	c.Step(0, Registered{Session: 1, Worker: "w", Slots: []dispatcherd.Slot{{ID: 7, Types: []string{"pdf"}}}}, nil)
-	c.Step(10, Requested{Job: -1, Type: "pdf"}, nil)
+	c := New(config.Default())
+	c.Step(0, event.Registered{Session: 1, Worker: "w", Slots: []dispatcherd.Slot{{ID: 7, Types: []string{"pdf"}}}}, nil)
+	c.Step(10, event.Requested{Job: -1, Type: "pdf"}, nil)
 	placed := decisionsOf(c, DecisionPlaced)
 	require.Len(t, placed, 1)
 	require.EqualValues(t, -1, placed[0].Job)
@@ -32,18 +35,18 @@ func TestPlacementNamesScoreAndRunnerUp(t *testing.T) {
 	require.Zero(t, placed[0].RunnerUp)
 	require.Zero(t, placed[0].Reasons)
 
-	c.Step(20, Requested{Job: -2, Type: "pdf"}, nil)
+	c.Step(20, event.Requested{Job: -2, Type: "pdf"}, nil)
 	waiting := decisionsOf(c, DecisionWaiting)
 	require.Len(t, waiting, 1)
 	require.EqualValues(t, -2, waiting[0].Job)
 	require.Equal(t, []Reason{ReasonCapacityBusy}, waiting[0].Reasons.List())
-	c.Step(30, Requested{Job: -3, Type: "pdf"}, nil)
+	c.Step(30, event.Requested{Job: -3, Type: "pdf"}, nil)
 	require.Empty(t, decisionsOf(c, DecisionWaiting), "the reason has not changed")
 
-	c.Step(1020, Released{Session: 1, Results: []Result{{Job: -1, Attempt: 1, OK: true}}}, nil)
+	c.Step(1020, event.Released{Session: 1, Results: []event.Result{{Job: -1, Attempt: 1, OK: true}}}, nil)
 	ended := decisionsOf(c, DecisionEnded)
 	require.Len(t, ended, 1)
-	require.Equal(t, AnswerDone, ended[0].Answer)
+	require.Equal(t, effect.AnswerDone, ended[0].Answer)
 	require.Equal(t, 1010*time.Millisecond, ended[0].Ran)
 	require.Zero(t, ended[0].Waited)
 	placed = decisionsOf(c, DecisionPlaced)
@@ -65,12 +68,12 @@ func TestWaitReasonsEndWhenTheTypeStopsWaiting(t *testing.T) {
 }
 
 func TestDrainIsADecision(t *testing.T) {
-	c := New(DefaultConfig())
-	c.Step(0, Drained{}, nil)
+	c := New(config.Default())
+	c.Step(0, event.Drained{}, nil)
 	waiting := decisionsOf(c, DecisionWaiting)
 	require.Len(t, waiting, 1)
 	require.Equal(t, []Reason{ReasonDraining}, waiting[0].Reasons.List())
-	c.Step(1, Tick{}, nil)
+	c.Step(1, event.Tick{}, nil)
 	require.Empty(t, c.Decisions())
 }
 
@@ -78,7 +81,7 @@ func TestEndOfAnAttemptNamesItsOutcome(t *testing.T) {
 	m := newSaturatedCore(10, 1, 1, 1)
 	m.now++
 	r := m.running[0]
-	m.core.Step(m.now, Released{Results: []Result{{Job: r.jobs[r.at].Job, Attempt: 1, Permanent: true}}}, nil)
+	m.core.Step(m.now, event.Released{Results: []event.Result{{Job: r.jobs[r.at].Job, Attempt: 1, Permanent: true}}}, nil)
 	ended := decisionsOf(m.core, DecisionEnded)
 	require.Len(t, ended, 1)
 	require.Equal(t, contract.FailedFinal, ended[0].Outcome)

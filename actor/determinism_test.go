@@ -11,6 +11,9 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/dispatcherd/dispatcherd/actor/effect"
+	"github.com/dispatcherd/dispatcherd/actor/event"
 )
 
 // historyHash runs a random walk and returns a hash of all events, all effects
@@ -18,7 +21,7 @@ import (
 func historyHash(seed uint64, turns int) string {
 	h := sha256.New()
 	w := newRandomWalk(seed, nil)
-	w.watch = func(ev Event, fx []Effect) {
+	w.watch = func(ev event.Event, fx []effect.Effect) {
 		fmt.Fprintf(h, "%d %T\n", w.now, ev)
 		for _, e := range fx {
 			printEffect(h, e)
@@ -33,17 +36,17 @@ func historyHash(seed uint64, turns int) string {
 
 // printEffect writes an effect with the contents of its requests instead of
 // their addresses.
-func printEffect(h hash.Hash, e Effect) {
+func printEffect(h hash.Hash, e effect.Effect) {
 	switch e := e.(type) {
-	case *Fetch:
+	case *effect.Fetch:
 		fmt.Fprintf(h, "%T %+v\n", e, *e.Request)
-	case *Claim:
+	case *effect.Claim:
 		fmt.Fprintf(h, "%T %+v\n", e, *e.Request)
-	case *Resolve:
+	case *effect.Resolve:
 		fmt.Fprintf(h, "%T %+v\n", e, *e.Request)
-	case *Finish:
+	case *effect.Finish:
 		fmt.Fprintf(h, "%T %+v\n", e, *e.Request)
-	case *Adopt:
+	case *effect.Adopt:
 		fmt.Fprintf(h, "%T %+v\n", e, *e.Request)
 	default:
 		fmt.Fprintf(h, "%T %+v\n", e, e)

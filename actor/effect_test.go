@@ -10,23 +10,27 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/actor/config"
+	"github.com/dispatcherd/dispatcherd/actor/effect"
+	"github.com/dispatcherd/dispatcherd/actor/event"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
+	"github.com/dispatcherd/dispatcherd/internal/timing"
 	"github.com/dispatcherd/dispatcherd/scoring"
 )
 
 func TestAnswersHaveNames(t *testing.T) {
-	require.Equal(t, "unsupported", AnswerUnsupported.String())
-	require.Equal(t, "stopping", AnswerStopping.String())
+	require.Equal(t, "unsupported", effect.AnswerUnsupported.String())
+	require.Equal(t, "stopping", effect.AnswerStopping.String())
 }
 
 // is reports whether an effect has type T.
-func is[E Effect](e Effect) bool {
+func is[E effect.Effect](e effect.Effect) bool {
 	_, ok := e.(E)
 	return ok
 }
 
 // only returns the effects of one type.
-func only[E Effect](fx []Effect) (found []E) {
+func only[E effect.Effect](fx []effect.Effect) (found []E) {
 	for _, e := range fx {
 		if e, ok := e.(E); ok {
 			found = append(found, e)
@@ -36,29 +40,29 @@ func only[E Effect](fx []Effect) (found []E) {
 }
 
 // one returns the only effect of a type.
-func one[E Effect](t *testing.T, fx []Effect) E {
+func one[E effect.Effect](t *testing.T, fx []effect.Effect) E {
 	found := only[E](fx)
 	require.Len(t, found, 1, "%T of %v", found, fx)
 	return found[0]
 }
 
 // kept copies effects, because the core reuses their memory in the next step.
-func kept(fx []Effect) []Effect {
+func kept(fx []effect.Effect) []effect.Effect {
 	for i, e := range fx {
 		fx[i] = keptOne(e)
 	}
 	return fx
 }
 
-func keptOne[E Effect](e E) E {
+func keptOne[E effect.Effect](e E) E {
 	v := reflect.New(reflect.TypeOf(e).Elem())
 	v.Elem().Set(reflect.ValueOf(e).Elem())
 	return v.Interface().(E)
 }
 
 // nameOf is the name of an effect in scenario files: set-gate for *SetGate.
-func nameOf(e Effect) string {
-	if f, ok := e.(*Fetch); ok && f.Request.Backfill {
+func nameOf(e effect.Effect) string {
+	if f, ok := e.(*effect.Fetch); ok && f.Request.Backfill {
 		return "backfill"
 	}
 	return kebab(reflect.TypeOf(e).Elem().Name())
@@ -77,8 +81,8 @@ func kebab(camel string) string {
 
 // twoSlotCore is a core with one slot for pdf and one for pdf and excel.
 func twoSlotCore() *Core {
-	c := New(DefaultConfig())
-	c.Step(1000, Registered{Session: 7, Worker: "ann", Slots: []dispatcherd.Slot{
+	c := New(config.Default())
+	c.Step(1000, event.Registered{Session: 7, Worker: "ann", Slots: []dispatcherd.Slot{
 		{ID: 21, Number: 3, Types: []string{"pdf"}}, {ID: 22, Number: 4, Types: []string{"excel", "pdf"}},
 	}}, nil)
 	return c
@@ -86,11 +90,11 @@ func twoSlotCore() *Core {
 
 func TestSendNamesJobSlotAndScore(t *testing.T) {
 	c := twoSlotCore()
-	c.Step(1000, Requested{Job: -1, Type: "pdf"}, nil)
-	c.Step(1000, Requested{Job: -2, Type: "pdf"}, nil)
-	c.Step(1000, Requested{Job: -3, Type: "pdf", Priority: 2, Payload: []byte(`{"n":1}`), Deadline: time.Minute}, nil)
-	fx := c.Step(3500, Released{Session: 7, Results: []Result{{Job: -2, Attempt: 1, OK: true, Value: []byte("42")}}}, nil)
-	send := one[*Send](t, fx)
+	c.Step(1000, event.Requested{Job: -1, Type: "pdf"}, nil)
+	c.Step(1000, event.Requested{Job: -2, Type: "pdf"}, nil)
+	c.Step(1000, event.Requested{Job: -3, Type: "pdf", Priority: 2, Payload: []byte(`{"n":1}`), Deadline: time.Minute}, nil)
+	fx := c.Step(3500, event.Released{Session: 7, Results: []event.Result{{Job: -2, Attempt: 1, OK: true, Value: []byte("42")}}}, nil)
+	send := one[*effect.Send](t, fx)
 	require.Equal(t, dispatcherd.SessionID(7), send.Session)
 	require.Equal(t, dispatcherd.SlotID(22), send.Slot)
 	require.Equal(t, int32(4), send.Number)
@@ -100,17 +104,17 @@ func TestSendNamesJobSlotAndScore(t *testing.T) {
 	require.Equal(t, "pdf", send.Type)
 	require.JSONEq(t, `{"n":1}`, string(send.Payload))
 	require.Equal(t, 2500*time.Millisecond, send.Age)
-	require.Equal(t, Why{
+	require.Equal(t, effect.Why{
 		Terms: scoring.Terms{Base: 2_048_000, Age: 40_000, Rarity: 250_000, OnDemand: 4_176_000},
 		At:    3500, SlotTypes: 2, Capacity: 2,
 	}, send.Why)
-	started := one[*Started](t, fx)
+	started := one[*effect.Started](t, fx)
 	require.Equal(t, send.Job, started.Job)
 	require.Equal(t, send.Slot, started.Slot)
 	require.Equal(t, "ann", started.Worker)
-	answer := one[*Answer](t, fx)
+	answer := one[*effect.Answer](t, fx)
 	require.Equal(t, dispatcherd.JobID(-2), answer.Job)
-	require.Equal(t, AnswerDone, answer.Kind)
+	require.Equal(t, effect.AnswerDone, answer.Kind)
 	require.Equal(t, "42", string(answer.Result))
 }
 
@@ -120,21 +124,21 @@ func TestSendOfARowContainsTimeoutAndPayload(t *testing.T) {
 	w.command("hold claim", nil)
 	w.command("insert", []string{"letter type=pdf timeout=30s tries=4 age=2s"})
 	w.command("run", nil)
-	claim := w.at.pending[0].(*Claim).Request
+	claim := w.at.pending[0].(*effect.Claim).Request
 	require.Equal(t, []string{"pdf"}, claim.Types)
 	require.NotZero(t, claim.Token)
-	fx := w.at.core.Step(w.now, Claimed{Request: claim, Result: contract.ClaimResult{Won: []contract.Won{
+	fx := w.at.core.Step(w.now, event.Claimed{Request: claim, Result: contract.ClaimResult{Won: []contract.Won{
 		{ID: 1, Attempt: 3, MaxAttempts: 4, Failures: 2, Timeout: 30 * time.Second, Payload: []byte(`"x"`)},
 	}}}, nil)
-	send := one[*Send](t, fx)
+	send := one[*effect.Send](t, fx)
 	require.Equal(t, 30*time.Second, send.Timeout)
 	require.Equal(t, dispatcherd.Attempt(3), send.Attempt)
 	require.Equal(t, dispatcherd.Queued, send.Mode)
 	require.Equal(t, `"x"`, string(send.Payload))
 	require.Equal(t, 2*time.Second, send.Age)
 	require.Equal(t, w.now+30_000, w.at.core.alarms.first())
-	fx = w.at.core.Step(w.now, Released{Session: 1, Results: []Result{{Job: 1, Attempt: 3, Error: "no"}}}, nil)
-	retry := one[*Finish](t, fx).Request.Items[0]
+	fx = w.at.core.Step(w.now, event.Released{Session: 1, Results: []event.Result{{Job: 1, Attempt: 3, Error: "no"}}}, nil)
+	retry := one[*effect.Finish](t, fx).Request.Items[0]
 	require.Equal(t, contract.Retry, retry.Outcome)
 	require.GreaterOrEqual(t, retry.Delay, 2*time.Second, "the third repetition waits 2 to 4 seconds")
 	require.LessOrEqual(t, retry.Delay, 4*time.Second)
@@ -148,13 +152,13 @@ func TestWonRowThatWasNotRequestedIsReleased(t *testing.T) {
 	w.command("hold claim", nil)
 	w.command("insert", []string{"letter type=pdf"})
 	w.command("run", nil)
-	claim := w.at.pending[0].(*Claim).Request
-	fx := w.at.core.Step(w.now, Claimed{Request: claim, Result: contract.ClaimResult{Won: []contract.Won{
+	claim := w.at.pending[0].(*effect.Claim).Request
+	fx := w.at.core.Step(w.now, event.Claimed{Request: claim, Result: contract.ClaimResult{Won: []contract.Won{
 		{ID: 1, Attempt: 1, MaxAttempts: 1}, {ID: 99, Attempt: 6, MaxAttempts: 1},
 	}}}, nil)
-	one[*Send](t, fx)
-	require.Equal(t, []contract.Finish{{ID: 99, Attempt: 6, Outcome: contract.Released}}, one[*Finish](t, fx).Request.Items)
-	require.Empty(t, w.at.core.Step(w.now, Claimed{Request: claim}, nil), "a second answer to the same request")
+	one[*effect.Send](t, fx)
+	require.Equal(t, []contract.Finish{{ID: 99, Attempt: 6, Outcome: contract.Released}}, one[*effect.Finish](t, fx).Request.Items)
+	require.Empty(t, w.at.core.Step(w.now, event.Claimed{Request: claim}, nil), "a second answer to the same request")
 	require.Len(t, w.at.core.claims.spare, 1, "the memory of a request is reused only once")
 }
 
@@ -164,7 +168,7 @@ func TestClaimListsRowsAndTypesInOrder(t *testing.T) {
 	w.command("hold claim", nil)
 	w.command("insert", []string{"a type=pdf prio=1", "b type=csv prio=2", "c type=zip prio=3"})
 	w.command("run", nil)
-	claim := w.at.pending[0].(*Claim).Request
+	claim := w.at.pending[0].(*effect.Claim).Request
 	require.Equal(t, []dispatcherd.JobID{1, 2, 3}, claim.IDs)
 	require.Equal(t, []string{"csv", "pdf", "zip"}, claim.Types)
 }
@@ -177,103 +181,103 @@ func TestOnlyFinishWithLostAnswerIsARepetition(t *testing.T) {
 	w.command("run", nil)
 	w.command("hold finish", nil)
 	w.command("done a", nil)
-	require.False(t, w.at.pending[0].(*Finish).Request.Again)
+	require.False(t, w.at.pending[0].(*effect.Finish).Request.Again)
 	w.command("answer finish refused", nil)
 	w.command("advance 100ms", nil)
-	require.False(t, w.at.pending[0].(*Finish).Request.Again, "the first finish was not executed")
+	require.False(t, w.at.pending[0].(*effect.Finish).Request.Again, "the first finish was not executed")
 	w.command("lose finish", nil)
 	w.command("advance 100ms", nil)
-	require.True(t, w.at.pending[0].(*Finish).Request.Again)
+	require.True(t, w.at.pending[0].(*effect.Finish).Request.Again)
 	w.command("answer finish refused", nil)
 	w.command("advance 1s", nil)
-	require.True(t, w.at.pending[0].(*Finish).Request.Again, "the first finish may have been executed")
+	require.True(t, w.at.pending[0].(*effect.Finish).Request.Again, "the first finish may have been executed")
 	w.command("answer finish", nil)
 	w.command("done b", nil)
-	require.False(t, w.at.pending[0].(*Finish).Request.Again)
+	require.False(t, w.at.pending[0].(*effect.Finish).Request.Again)
 }
 
 func TestReportsOfCurrentAttemptsAreForwarded(t *testing.T) {
 	c := twoSlotCore()
-	c.Step(1000, Requested{Job: -1, Type: "pdf"}, nil)
-	c.Step(1000, Registered{Session: 8, Worker: "bob"}, nil)
-	say := func(s dispatcherd.SessionID, r Report) Effect {
-		fx := c.Step(1000, Reported{Session: s, Reports: []Report{r}}, nil)
+	c.Step(1000, event.Requested{Job: -1, Type: "pdf"}, nil)
+	c.Step(1000, event.Registered{Session: 8, Worker: "bob"}, nil)
+	say := func(s dispatcherd.SessionID, r event.Report) effect.Effect {
+		fx := c.Step(1000, event.Reported{Session: s, Reports: []event.Report{r}}, nil)
 		require.Len(t, fx, 1)
 		return fx[0]
 	}
-	e := say(7, Report{Job: -1, Attempt: 1, JSON: []byte("0.5")})
-	require.Equal(t, &Progress{Job: -1, Attempt: 1, Mode: dispatcherd.OnDemand, JSON: []byte("0.5")}, e)
-	e = say(7, Report{Job: -1, Attempt: 1, Partial: true, JSON: []byte(`"line"`)})
-	require.Equal(t, &Partial{Job: -1, Attempt: 1, Mode: dispatcherd.OnDemand, JSON: []byte(`"line"`)}, e)
-	require.Equal(t, &NotHeld{Session: 8, Job: -1, Attempt: 1}, say(8, Report{Job: -1, Attempt: 1}))
-	require.Equal(t, &Stale{Session: 7, Job: -1, Attempt: 2}, say(7, Report{Job: -1, Attempt: 2}))
-	require.Equal(t, &Stale{Session: 7, Job: -5, Attempt: 1}, say(7, Report{Job: -5, Attempt: 1}))
+	e := say(7, event.Report{Job: -1, Attempt: 1, JSON: []byte("0.5")})
+	require.Equal(t, &effect.Progress{Job: -1, Attempt: 1, Mode: dispatcherd.OnDemand, JSON: []byte("0.5")}, e)
+	e = say(7, event.Report{Job: -1, Attempt: 1, Partial: true, JSON: []byte(`"line"`)})
+	require.Equal(t, &effect.Partial{Job: -1, Attempt: 1, Mode: dispatcherd.OnDemand, JSON: []byte(`"line"`)}, e)
+	require.Equal(t, &effect.NotHeld{Session: 8, Job: -1, Attempt: 1}, say(8, event.Report{Job: -1, Attempt: 1}))
+	require.Equal(t, &effect.Stale{Session: 7, Job: -1, Attempt: 2}, say(7, event.Report{Job: -1, Attempt: 2}))
+	require.Equal(t, &effect.Stale{Session: 7, Job: -5, Attempt: 1}, say(7, event.Report{Job: -5, Attempt: 1}))
 }
 
 func TestExpiredCapacityWaitIsAnsweredUnsupported(t *testing.T) {
 	c := twoSlotCore()
-	c.Step(1000, Requested{Job: -1, Type: "ocr", Wait: true, CapacityWait: time.Second}, nil)
-	c.Step(1000, Requested{Job: -2, Type: "pdf", Wait: true, CapacityWait: time.Second}, nil)
-	require.Empty(t, c.Step(1999, Tick{}, nil))
-	answer := one[*Answer](t, c.Step(2000, Tick{}, nil))
+	c.Step(1000, event.Requested{Job: -1, Type: "ocr", Wait: true, CapacityWait: time.Second}, nil)
+	c.Step(1000, event.Requested{Job: -2, Type: "pdf", Wait: true, CapacityWait: time.Second}, nil)
+	require.Empty(t, c.Step(1999, event.Tick{}, nil))
+	answer := one[*effect.Answer](t, c.Step(2000, event.Tick{}, nil))
 	require.Equal(t, dispatcherd.JobID(-1), answer.Job, "the other one runs")
-	require.Equal(t, AnswerUnsupported, answer.Kind)
+	require.Equal(t, effect.AnswerUnsupported, answer.Kind)
 	require.Equal(t, `no slot supports type "ocr", and none came in time`, answer.Reason)
 	require.Equal(t, uint64(1), c.Stats().Unsupported)
 	require.Zero(t, c.Stats().Answered, "each request counts once")
 	require.False(t, c.Idle())
-	c.Step(1000, Released{Session: 7, Results: []Result{{Job: -2, Attempt: 1, OK: true}}}, nil)
+	c.Step(1000, event.Released{Session: 7, Results: []event.Result{{Job: -2, Attempt: 1, OK: true}}}, nil)
 	require.True(t, c.Idle())
 }
 
 func TestJobReportedTwiceInOneEventIsReleasedOnce(t *testing.T) {
 	c := twoSlotCore()
-	c.Step(1000, Requested{Job: -1, Type: "pdf"}, nil)
-	r := Result{Job: -1, Attempt: 1, OK: true}
-	fx := c.Step(1000, Released{Session: 7, Results: []Result{r, r}}, nil)
-	one[*Answer](t, fx)
-	one[*Stale](t, fx)
+	c.Step(1000, event.Requested{Job: -1, Type: "pdf"}, nil)
+	r := event.Result{Job: -1, Attempt: 1, OK: true}
+	fx := c.Step(1000, event.Released{Session: 7, Results: []event.Result{r, r}}, nil)
+	one[*effect.Answer](t, fx)
+	one[*effect.Stale](t, fx)
 	require.NoError(t, c.Check())
 	require.Equal(t, uint64(1), c.Stats().Answered)
 }
 
 func TestRequestThatIsReturnedTooOftenFails(t *testing.T) {
 	c := twoSlotCore()
-	fx := c.Step(1000, Requested{Job: -1, Type: "pdf", Deadline: time.Minute}, nil)
-	for range DefaultConfig().Limits.Crashes {
-		send := one[*Send](t, fx)
-		fx = c.Step(1000, Released{Session: 7, Results: []Result{{Job: -1, Attempt: send.Attempt, Returned: true}}}, nil)
-		require.Equal(t, Instant(61_000), c.alarms.first(), "its deadline stays")
+	fx := c.Step(1000, event.Requested{Job: -1, Type: "pdf", Deadline: time.Minute}, nil)
+	for range config.Default().Limits.Crashes {
+		send := one[*effect.Send](t, fx)
+		fx = c.Step(1000, event.Released{Session: 7, Results: []event.Result{{Job: -1, Attempt: send.Attempt, Returned: true}}}, nil)
+		require.Equal(t, timing.Instant(61_000), c.alarms.first(), "its deadline stays")
 	}
-	send := one[*Send](t, fx)
-	fx = c.Step(1000, Released{Session: 7, Results: []Result{{Job: -1, Attempt: send.Attempt, Returned: true}}}, nil)
-	require.Equal(t, AnswerFailed, one[*Answer](t, fx).Kind)
+	send := one[*effect.Send](t, fx)
+	fx = c.Step(1000, event.Released{Session: 7, Results: []event.Result{{Job: -1, Attempt: send.Attempt, Returned: true}}}, nil)
+	require.Equal(t, effect.AnswerFailed, one[*effect.Answer](t, fx).Kind)
 	require.True(t, c.Idle())
 }
 
 func TestDrainingCoreAnswersReturnedRequests(t *testing.T) {
 	c := twoSlotCore()
-	c.Step(1000, Requested{Job: -1, Type: "pdf"}, nil)
-	c.Step(1000, Requested{Job: -2, Type: "pdf"}, nil)
-	c.Step(1000, Drained{}, nil)
-	fx := c.Step(1000, Released{Session: 7, Results: []Result{{Job: -1, Attempt: 1, Returned: true}}}, nil)
-	require.Equal(t, AnswerStopping, one[*Answer](t, fx).Kind)
-	fx = c.Step(1000, Unregistered{Session: 7}, nil)
-	require.Equal(t, AnswerStopping, one[*Answer](t, fx).Kind)
+	c.Step(1000, event.Requested{Job: -1, Type: "pdf"}, nil)
+	c.Step(1000, event.Requested{Job: -2, Type: "pdf"}, nil)
+	c.Step(1000, event.Drained{}, nil)
+	fx := c.Step(1000, event.Released{Session: 7, Results: []event.Result{{Job: -1, Attempt: 1, Returned: true}}}, nil)
+	require.Equal(t, effect.AnswerStopping, one[*effect.Answer](t, fx).Kind)
+	fx = c.Step(1000, event.Unregistered{Session: 7}, nil)
+	require.Equal(t, effect.AnswerStopping, one[*effect.Answer](t, fx).Kind)
 	require.True(t, c.Idle())
 }
 
 // The capacity in the rarity term includes the slots of other dispatchers.
 func TestSlotsOfOtherDispatchersReduceRarity(t *testing.T) {
 	c := twoSlotCore()
-	c.Step(1000, ClusterCapacity{Capacity: map[string]int{"pdf": 3, "ocr": 9}}, nil)
-	send := one[*Send](t, c.Step(1000, Requested{Job: -1, Type: "pdf"}, nil))
+	c.Step(1000, event.ClusterCapacity{Capacity: map[string]int{"pdf": 3, "ocr": 9}}, nil)
+	send := one[*effect.Send](t, c.Step(1000, event.Requested{Job: -1, Type: "pdf"}, nil))
 	require.Equal(t, scoring.Milli(100_000), send.Why.Terms.Rarity, "500 over 2 local slots and 3 others")
-	c.Step(1000, Registered{Session: 9, Worker: "eve", Slots: []dispatcherd.Slot{{ID: 30, Types: []string{"ocr"}}}}, nil)
-	send = one[*Send](t, c.Step(1000, Requested{Job: -2, Type: "ocr"}, nil))
+	c.Step(1000, event.Registered{Session: 9, Worker: "eve", Slots: []dispatcherd.Slot{{ID: 30, Types: []string{"ocr"}}}}, nil)
+	send = one[*effect.Send](t, c.Step(1000, event.Requested{Job: -2, Type: "ocr"}, nil))
 	require.Equal(t, scoring.Milli(50_000), send.Why.Terms.Rarity, "a type that was not known here when the others were counted")
-	c.Step(1000, ClusterCapacity{}, nil)
-	send = one[*Send](t, c.Step(1000, Requested{Job: -3, Type: "pdf"}, nil))
+	c.Step(1000, event.ClusterCapacity{}, nil)
+	send = one[*effect.Send](t, c.Step(1000, event.Requested{Job: -3, Type: "pdf"}, nil))
 	require.Equal(t, scoring.Milli(250_000), send.Why.Terms.Rarity)
 }
 
@@ -282,20 +286,20 @@ func TestSlotsOfOtherDispatchersReduceRarity(t *testing.T) {
 // the next step.
 func TestEventsOfOneStepAreDecidedTogether(t *testing.T) {
 	c := twoSlotCore()
-	both := []Event{
-		Requested{Job: -1, Type: "excel", Priority: 1},
-		Requested{Job: -2, Type: "excel", Priority: 9},
+	both := []event.Event{
+		event.Requested{Job: -1, Type: "excel", Priority: 1},
+		event.Requested{Job: -2, Type: "excel", Priority: 9},
 	}
-	require.Empty(t, c.Step(1000, Together{Events: both, Hold: true}, nil))
-	require.Equal(t, dispatcherd.JobID(-2), one[*Send](t, c.Step(1000, Tick{}, nil)).Job)
+	require.Empty(t, c.Step(1000, event.Together{Events: both, Hold: true}, nil))
+	require.Equal(t, dispatcherd.JobID(-2), one[*effect.Send](t, c.Step(1000, event.Tick{}, nil)).Job)
 }
 
 func TestListsAndGaugesShowTheState(t *testing.T) {
 	c := smallCore(t)
-	c.Step(5001, Tick{}, nil) // all deadlines have passed
-	c.Step(5001, Requested{Job: -4, Type: "excel"}, nil)
-	c.Step(5001, Requested{Job: -5, Type: "excel"}, nil)
-	c.Step(7001, Withdrew{Session: 1, Numbers: []int32{2}}, nil)
+	c.Step(5001, event.Tick{}, nil) // all deadlines have passed
+	c.Step(5001, event.Requested{Job: -4, Type: "excel"}, nil)
+	c.Step(5001, event.Requested{Job: -5, Type: "excel"}, nil)
+	c.Step(7001, event.Withdrew{Session: 1, Numbers: []int32{2}}, nil)
 	require.Equal(t, []SlotInfo{
 		{ID: 1, Session: 1, Worker: "w", Number: 0, Types: []string{"pdf"}, State: "busy", Job: -1, JobType: "pdf", Attempt: 1},
 		{ID: 2, Session: 1, Worker: "w", Number: 1, Types: []string{"pdf"}, State: "busy", Job: -2, JobType: "pdf", Attempt: 1},

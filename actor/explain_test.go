@@ -10,8 +10,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/actor/config"
+	"github.com/dispatcherd/dispatcherd/actor/effect"
+	"github.com/dispatcherd/dispatcherd/actor/event"
 	"github.com/dispatcherd/dispatcherd/actor/jobstate"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
+	"github.com/dispatcherd/dispatcherd/internal/timing"
 	"github.com/dispatcherd/dispatcherd/scoring"
 )
 
@@ -22,7 +26,7 @@ type randomState struct {
 	rng   *rand.Rand
 	core  *Core
 	table *table
-	now   Instant
+	now   timing.Instant
 	jobs  []Inquiry
 	seed  uint64
 }
@@ -30,7 +34,7 @@ type randomState struct {
 var stateTypes = []string{"a", "b", "c", "d"}
 
 func newRandomState(t *testing.T, seed uint64) *randomState {
-	cfg := DefaultConfig()
+	cfg := config.Default()
 	cfg.Seed = [2]uint64{seed, 1}
 	if rng := rand.New(rand.NewPCG(seed, 3)); rng.IntN(3) == 0 {
 		cfg.Limits.ClaimBatch = 1 + rng.IntN(4) // the next claim is full or nearly full
@@ -47,7 +51,7 @@ func newRandomState(t *testing.T, seed uint64) *randomState {
 
 // slots registers one to six slots with random types.
 func (p *randomState) slots() {
-	ev := Registered{Session: 1, Worker: "w"}
+	ev := event.Registered{Session: 1, Worker: "w"}
 	for n := range 1 + p.rng.IntN(6) {
 		types := slices.Clone(stateTypes)
 		p.rng.Shuffle(len(types), func(i, j int) { types[i], types[j] = types[j], types[i] })
@@ -63,7 +67,7 @@ func (p *randomState) share() {
 	if p.rng.IntN(2) == 0 {
 		return
 	}
-	ev := ClusterCapacity{Capacity: map[string]int{}, Shares: map[string]contract.Share{}}
+	ev := event.ClusterCapacity{Capacity: map[string]int{}, Shares: map[string]contract.Share{}}
 	for _, name := range stateTypes {
 		if before, behind := p.rng.IntN(3), p.rng.IntN(3); before+behind > 0 {
 			ev.Capacity[name], ev.Shares[name] = before+behind, contract.ShareOf(1, contract.Others{SmallerIDs: before, LargerIDs: behind, Least: 1})
@@ -87,7 +91,7 @@ func (p *randomState) reserve() {
 			p.jobs = append(p.jobs, q)
 		}
 		p.core.backlog.PollNow()
-		p.answer(p.step(Notified{}), true)
+		p.answer(p.step(event.Notified{}), true)
 	}
 }
 
@@ -129,11 +133,11 @@ func (p *randomState) waiting() {
 	}
 	for n := range p.rng.IntN(6) {
 		q := Inquiry{ID: dispatcherd.JobID(-n - 1), Type: stateTypes[p.rng.IntN(len(stateTypes))], Priority: dispatcherd.Priority(p.rng.IntN(11))}
-		p.hold(Requested{Job: q.ID, Type: q.Type, Priority: q.Priority, Wait: true})
+		p.hold(event.Requested{Job: q.ID, Type: q.Type, Priority: q.Priority, Wait: true})
 		p.jobs = append(p.jobs, q)
 		p.pass(int64(p.rng.IntN(2) * p.rng.IntN(200_000)))
 	}
-	p.hold(Notified{})
+	p.hold(event.Notified{})
 	p.core.backlog.PollNow()
 	p.stepAll(false)
 }
@@ -141,36 +145,36 @@ func (p *randomState) waiting() {
 // occupy withdraws a slot.
 func (p *randomState) occupy() {
 	if p.rng.IntN(3) == 0 {
-		p.hold(Withdrew{Session: 1, Numbers: []int32{int32(p.rng.IntN(6))}})
+		p.hold(event.Withdrew{Session: 1, Numbers: []int32{int32(p.rng.IntN(6))}})
 	}
 }
 
 func (p *randomState) pass(ms int64) {
-	p.now += Instant(ms)
+	p.now += timing.Instant(ms)
 	p.table.now += ms * 1000
-	p.hold(Tick{})
+	p.hold(event.Tick{})
 }
 
-func (p *randomState) step(ev Event) []Effect { return kept(p.core.Step(p.now, ev, nil)) }
+func (p *randomState) step(ev event.Event) []effect.Effect { return kept(p.core.Step(p.now, ev, nil)) }
 
 // hold applies an event without making a decision.
-func (p *randomState) hold(ev Event) {
-	p.answer(p.step(Together{Events: []Event{ev}, Hold: true}), false)
+func (p *randomState) hold(ev event.Event) {
+	p.answer(p.step(event.Together{Events: []event.Event{ev}, Hold: true}), false)
 }
 
-func (p *randomState) stepAll(decide bool) { p.answer(p.step(Together{Hold: !decide}), decide) }
+func (p *randomState) stepAll(decide bool) { p.answer(p.step(event.Together{Hold: !decide}), decide) }
 
 // answer executes fetches until the core sends no further one. Claims stay in
 // flight.
-func (p *randomState) answer(fx []Effect, decide bool) {
+func (p *randomState) answer(fx []effect.Effect, decide bool) {
 	for len(fx) > 0 {
 		e := fx[0]
 		fx = fx[1:]
 		switch e := e.(type) {
-		case *Fetch:
-			fx = append(fx, p.step(Together{Events: []Event{Fetched{Request: e.Request, Result: p.table.fetch(e.Request)}}, Hold: !decide})...)
-		case *SetGate:
-			fx = append(fx, p.step(Together{Events: []Event{GateSet{Subscribed: e.Subscribed}}, Hold: !decide})...)
+		case *effect.Fetch:
+			fx = append(fx, p.step(event.Together{Events: []event.Event{event.Fetched{Request: e.Request, Result: p.table.fetch(e.Request)}}, Hold: !decide})...)
+		case *effect.SetGate:
+			fx = append(fx, p.step(event.Together{Events: []event.Event{event.GateSet{Subscribed: e.Subscribed}}, Hold: !decide})...)
 		}
 	}
 }
@@ -293,8 +297,8 @@ func (p *randomState) staysFull() bool {
 // sendsFullClaim lets the core decide, and reports whether it has sent a full
 // claim.
 func (p *randomState) sendsFullClaim() bool {
-	return slices.ContainsFunc(p.step(Tick{}), func(e Effect) bool {
-		claim, ok := e.(*Claim)
+	return slices.ContainsFunc(p.step(event.Tick{}), func(e effect.Effect) bool {
+		claim, ok := e.(*effect.Claim)
 		return ok && len(claim.Request.IDs) == p.core.cfg.Limits.ClaimBatch
 	})
 }
@@ -359,17 +363,17 @@ func TestExplanationAgreesWithTheDecision(t *testing.T) {
 
 // explained is a core with one busy slot for pdf and two waiting rows.
 func explained(t *testing.T) *randomState {
-	p := &randomState{t: t, core: New(DefaultConfig()), table: newTable(), now: 1_000}
+	p := &randomState{t: t, core: New(config.Default()), table: newTable(), now: 1_000}
 	p.table.now = 1_700_000_000_000_000
-	p.answer(p.step(Registered{Session: 1, Worker: "w", Slots: []dispatcherd.Slot{{ID: 1, Number: 0, Types: []string{"pdf"}}}}), true)
-	p.step(Requested{Job: -1, Type: "pdf"})
+	p.answer(p.step(event.Registered{Session: 1, Worker: "w", Slots: []dispatcherd.Slot{{ID: 1, Number: 0, Types: []string{"pdf"}}}}), true)
+	p.step(event.Requested{Job: -1, Type: "pdf"})
 	for n, priority := range []dispatcherd.Priority{0, 5} {
 		q := Inquiry{ID: dispatcherd.JobID(n + 1), Type: "pdf", Priority: priority, RunAt: p.table.now}
 		p.table.insert(row{id: q.ID, typ: q.Type, priority: q.Priority, runAt: q.RunAt, tries: 5})
 		p.jobs = append(p.jobs, q)
 	}
 	p.core.backlog.PollNow()
-	p.answer(p.step(Notified{}), true)
+	p.answer(p.step(event.Notified{}), true)
 	return p
 }
 
@@ -390,7 +394,7 @@ func TestExplanationNamesEveryReasonAndRival(t *testing.T) {
 	require.Equal(t, []Reason{ReasonTypeUnknown}, p.core.Explain(Inquiry{ID: 9, Type: "excel", RunAt: p.table.now}).Reasons)
 	require.True(t, p.core.Explain(Inquiry{ID: 9, Type: "excel", RunAt: p.table.now}).AtLeast, "no slot supports it, so its rivals are not read")
 	require.Zero(t, p.core.Explain(Inquiry{ID: 9, Type: "excel", RunAt: p.table.now}).OtherSlots)
-	p.step(ClusterCapacity{Capacity: map[string]int{"excel": 3}})
+	p.step(event.ClusterCapacity{Capacity: map[string]int{"excel": 3}})
 	require.Equal(t, 3, p.core.Explain(Inquiry{ID: 9, Type: "excel", RunAt: p.table.now}).OtherSlots, "another dispatcher supports it")
 	late := Inquiry{ID: 9, Type: "pdf", RunAt: p.table.now + 5_000_000}
 	require.Equal(t, []Reason{ReasonScheduled, ReasonCapacityBusy, ReasonOutranked}, p.core.Explain(late).Reasons)
@@ -401,7 +405,7 @@ func TestExplanationNamesEveryReasonAndRival(t *testing.T) {
 	require.Contains(t, p.core.Explain(passed).Reasons, ReasonClaimRaceLost)
 	behind := Inquiry{ID: 9, Type: "pdf", RunAt: p.table.now}
 	require.Contains(t, p.core.Explain(behind).Reasons, ReasonUnread)
-	p.step(Drained{})
+	p.step(event.Drained{})
 	require.Equal(t, ReasonDraining, p.core.Explain(p.jobs[0]).Reasons[0])
 }
 
@@ -411,8 +415,8 @@ func TestRowOfATypeWithoutSlotsIsNotReportedAsPassed(t *testing.T) {
 	p := explained(t)
 	p.table.insert(row{id: 3, typ: "pdf", runAt: p.table.now, tries: 5})
 	p.core.backlog.PollNow()
-	p.answer(p.step(Notified{}), true) // the answer is full: the table may contain more
-	p.step(Unregistered{Session: 1})
+	p.answer(p.step(event.Notified{}), true) // the answer is full: the table may contain more
+	p.step(event.Unregistered{Session: 1})
 	passed := Inquiry{ID: 9, Type: "pdf", RunAt: p.table.now - 1}
 	require.Equal(t, []Reason{ReasonNoCapacity, ReasonOutranked}, p.core.Explain(passed).Reasons)
 	behind := Inquiry{ID: 9, Type: "pdf", RunAt: p.table.now}
@@ -422,11 +426,11 @@ func TestRowOfATypeWithoutSlotsIsNotReportedAsPassed(t *testing.T) {
 // One row is being claimed and one fills the next claim. The third row waits
 // although a slot is free. A request with a lower rank waits as well.
 func TestFullClaimDelaysJobsOfLowerRank(t *testing.T) {
-	cfg := DefaultConfig()
+	cfg := config.Default()
 	cfg.Limits.ClaimBatch = 1
 	p := &randomState{t: t, core: New(cfg), table: newTable(), now: 1_000}
 	p.table.now = 1_700_000_000_000_000
-	ev := Registered{Session: 1, Worker: "w"}
+	ev := event.Registered{Session: 1, Worker: "w"}
 	for n := range 4 {
 		ev.Slots = append(ev.Slots, dispatcherd.Slot{ID: dispatcherd.SlotID(n + 1), Number: int32(n), Types: []string{"pdf"}})
 		if id := dispatcherd.JobID(n + 1); n < 3 {
@@ -434,13 +438,13 @@ func TestFullClaimDelaysJobsOfLowerRank(t *testing.T) {
 		}
 	}
 	p.answer(p.step(ev), true)
-	p.step(Tick{})
+	p.step(event.Tick{})
 	row := Inquiry{ID: 3, Type: "pdf", Priority: 10, RunAt: p.table.now}
 	require.Equal(t, []Reason{ReasonClaimsFull}, p.core.Explain(row).Reasons)
-	p.step(Requested{Job: -1, Type: "pdf"})
+	p.step(event.Requested{Job: -1, Type: "pdf"})
 	require.Equal(t, []Reason{ReasonClaimsFull, ReasonOutranked}, p.core.Explain(Inquiry{ID: -1}).Reasons)
 	require.Equal(t, 2, p.core.Explain(row).Free, "a slot is free")
-	p.step(Requested{Job: -2, Type: "pdf", Priority: 10})
+	p.step(event.Requested{Job: -2, Type: "pdf", Priority: 10})
 	require.Equal(t, []Reason{ReasonRunning}, p.core.Explain(Inquiry{ID: -2}).Reasons, "it ranks before the row")
 	require.Equal(t, []Reason{ReasonClaimsFull, ReasonOutranked}, p.core.Explain(Inquiry{ID: -1}).Reasons)
 }
@@ -448,7 +452,7 @@ func TestFullClaimDelaysJobsOfLowerRank(t *testing.T) {
 // The cache of the lane with the better jobs is empty, and its next fetch is in
 // flight.
 func TestUnreadRowsDelayJobsOfLowerRank(t *testing.T) {
-	p := &randomState{t: t, core: New(DefaultConfig()), table: newTable(), now: 1_000}
+	p := &randomState{t: t, core: New(config.Default()), table: newTable(), now: 1_000}
 	p.table.now = 1_700_000_000_000_000
 	for id := range dispatcherd.JobID(6) {
 		p.table.insert(row{id: id + 1, typ: "pdf", priority: 10, runAt: p.table.now, tries: 5})
@@ -457,12 +461,12 @@ func TestUnreadRowsDelayJobsOfLowerRank(t *testing.T) {
 	slot := func(id dispatcherd.SlotID) dispatcherd.Slot {
 		return dispatcherd.Slot{ID: id, Number: int32(id), Types: []string{"csv", "pdf"}}
 	}
-	for _, e := range p.step(Registered{Session: 1, Worker: "w", Slots: []dispatcherd.Slot{slot(1)}}) {
-		if e, ok := e.(*Fetch); ok { // two rows; the next fetch stays in flight
-			p.step(Fetched{Request: e.Request, Result: p.table.fetch(e.Request)})
+	for _, e := range p.step(event.Registered{Session: 1, Worker: "w", Slots: []dispatcherd.Slot{slot(1)}}) {
+		if e, ok := e.(*effect.Fetch); ok { // two rows; the next fetch stays in flight
+			p.step(event.Fetched{Request: e.Request, Result: p.table.fetch(e.Request)})
 		}
 	}
-	p.step(Registered{Session: 2, Worker: "v", Slots: []dispatcherd.Slot{slot(2), slot(3), slot(4)}})
+	p.step(event.Registered{Session: 2, Worker: "v", Slots: []dispatcherd.Slot{slot(2), slot(3), slot(4)}})
 	x := p.core.Explain(Inquiry{ID: 7, Type: "csv", RunAt: p.table.now})
 	require.Positive(t, x.Free)
 	require.Zero(t, x.Competing, "no known job ranks before")
@@ -473,7 +477,7 @@ func TestUnreadRowsDelayJobsOfLowerRank(t *testing.T) {
 func TestRankOfARequest(t *testing.T) {
 	p := explained(t)
 	for n := range 3 {
-		p.step(Requested{Job: dispatcherd.JobID(-2 - n), Type: "pdf", Priority: dispatcherd.Priority(n)})
+		p.step(event.Requested{Job: dispatcherd.JobID(-2 - n), Type: "pdf", Priority: dispatcherd.Priority(n)})
 	}
 	for id, want := range map[dispatcherd.JobID]int{-4: 1, -3: 3, -2: 4} { // scores: 6,144; 5,120 for row 2, which is the older one; 5,120; 4,096
 		rank, waits, ok := p.core.RankOfRequest(id)
@@ -488,7 +492,7 @@ func TestRankOfARequest(t *testing.T) {
 // A slot is free, but a job that is not due would not be assigned to it now.
 func TestJobThatIsNotDueHasNoSlot(t *testing.T) {
 	p := explained(t)
-	p.step(Registered{Session: 2, Worker: "v", Slots: []dispatcherd.Slot{{ID: 9, Types: []string{"csv"}}}})
+	p.step(event.Registered{Session: 2, Worker: "v", Slots: []dispatcherd.Slot{{ID: 9, Types: []string{"csv"}}}})
 	for failures, reason := range []Reason{ReasonScheduled, ReasonBackoff} {
 		x := p.core.Explain(Inquiry{ID: 77, Type: "csv", RunAt: p.table.now + 60_000_000, Failures: int32(failures)})
 		require.Contains(t, x.Reasons, reason)
@@ -497,7 +501,7 @@ func TestJobThatIsNotDueHasNoSlot(t *testing.T) {
 	}
 	due := Inquiry{ID: 78, Type: "csv", RunAt: p.table.now}
 	require.EqualValues(t, 9, p.core.Explain(due).Slot)
-	p.step(Drained{})
+	p.step(event.Drained{})
 	require.Zero(t, p.core.Explain(due).Slot)
 }
 
@@ -507,6 +511,6 @@ func TestWindowOfASharedTypeGrowsByThePenalty(t *testing.T) {
 	p := explained(t)
 	p.core.cfg.Penalty = 7 * time.Second
 	alone := p.core.Explain(p.jobs[0]).Window
-	p.step(ClusterCapacity{Capacity: map[string]int{"pdf": 1}, Shares: map[string]contract.Share{"pdf": contract.ShareOf(1, contract.Others{SmallerIDs: 1, Least: 1})}})
+	p.step(event.ClusterCapacity{Capacity: map[string]int{"pdf": 1}, Shares: map[string]contract.Share{"pdf": contract.ShareOf(1, contract.Others{SmallerIDs: 1, Least: 1})}})
 	require.Equal(t, alone+7*time.Second, p.core.Explain(p.jobs[0]).Window)
 }

@@ -9,29 +9,31 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/actor/config"
+	"github.com/dispatcherd/dispatcherd/internal/timing"
 	"github.com/dispatcherd/dispatcherd/scoring"
 )
 
 func TestAlarmsFireInOrder(t *testing.T) {
 	rng := rand.New(rand.NewPCG(9, 9))
 	for range 200 {
-		c := New(DefaultConfig())
+		c := New(config.Default())
 		var armed []*job
 		for id := range dispatcherd.JobID(60) {
 			j := &job{id: id}
 			armed = append(armed, j)
-			c.arm(j, Instant(rng.IntN(20)))
+			c.arm(j, timing.Instant(rng.IntN(20)))
 			switch k := armed[rng.IntN(len(armed))]; rng.IntN(3) {
 			case 0:
 				c.disarm(k)
 				c.disarm(k) // setting an alarm twice is allowed
 			case 1:
-				c.arm(k, Instant(rng.IntN(20))) // replaces the earlier alarm
+				c.arm(k, timing.Instant(rng.IntN(20))) // replaces the earlier alarm
 			}
 			require.NoError(t, c.checkAlarms())
 		}
 		var got []*job
-		for c.alarms.first() != Never {
+		for c.alarms.first() != timing.Never {
 			got = append(got, c.alarms[0])
 			c.disarm(c.alarms[0])
 		}

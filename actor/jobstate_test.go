@@ -9,6 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/actor/effect"
+	"github.com/dispatcherd/dispatcherd/actor/event"
 	"github.com/dispatcherd/dispatcherd/actor/jobstate"
 )
 
@@ -120,9 +122,9 @@ func inState(t *testing.T, s jobstate.State) (*world, *job) {
 		case command == "preempt":
 			c.preempt(c.jobs.get(w.jobs["letter"]))
 		case command == "win":
-			request := w.at.pending[0].(*Claim).Request
-			answer := Claimed{Request: request, Result: w.table.claim(w.at.id, request)}
-			c.Step(w.now, Together{Events: []Event{answer}, Hold: true}, nil)
+			request := w.at.pending[0].(*effect.Claim).Request
+			answer := event.Claimed{Request: request, Result: w.table.claim(w.at.id, request)}
+			c.Step(w.now, event.Together{Events: []event.Event{answer}, Hold: true}, nil)
 		default:
 			w.command(command, nil)
 		}

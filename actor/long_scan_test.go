@@ -8,7 +8,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/actor/config"
+	"github.com/dispatcherd/dispatcherd/actor/effect"
+	"github.com/dispatcherd/dispatcherd/actor/event"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
+	"github.com/dispatcherd/dispatcherd/internal/timing"
 )
 
 // longScans is a random walk in which backfill scans are answered long after
@@ -18,31 +22,31 @@ type longScans struct {
 	rng     *rand.Rand
 	core    *Core
 	table   *table
-	now     Instant
+	now     timing.Instant
 	next    dispatcherd.JobID
-	running []*Send
-	queue   []Effect
+	running []*effect.Send
+	queue   []effect.Effect
 	scan    *contract.FetchRequest // in flight
 	result  contract.FetchResult   // its result
 	brought int                    // rows that backfill scans returned
 }
 
 func newLongScans(t *testing.T, seed uint64) *longScans {
-	cfg := DefaultConfig()
+	cfg := config.Default()
 	cfg.Poll = msDuration(20)
 	cfg.Limits.LaneLength = 1 + int(seed%7)
 	cfg.Limits.LanesPerFetch = 11 + int(seed%3)*11
-	cfg.Retry = Backoff{Base: msDuration(1), Max: msDuration(40)}
+	cfg.Retry = timing.Backoff{Base: msDuration(1), Max: msDuration(40)}
 	return &longScans{t: t, rng: rand.New(rand.NewPCG(seed, 9)), core: New(cfg), table: newTable()}
 }
 
-func (l *longScans) feed(ev Event) {
+func (l *longScans) feed(ev event.Event) {
 	l.core.backlog.SetSlow(true)
 	for _, e := range kept(l.core.Step(l.now, ev, nil)) {
 		switch e := e.(type) {
-		case *Send:
+		case *effect.Send:
 			l.running = append(l.running, e)
-		case *Fetch:
+		case *effect.Fetch:
 			if !e.Request.Backfill {
 				l.queue = append(l.queue, e)
 				continue
@@ -52,7 +56,7 @@ func (l *longScans) feed(ev Event) {
 			for i := range e.Request.Lanes {
 				require.NotZero(l.t, e.Request.Lanes[i].Before)
 			}
-		case *Claim, *Resolve, *Adopt, *Finish, *SetGate:
+		case *effect.Claim, *effect.Resolve, *effect.Adopt, *effect.Finish, *effect.SetGate:
 			l.queue = append(l.queue, e)
 		}
 	}
@@ -63,14 +67,14 @@ func (l *longScans) answer() {
 	e := l.queue[0]
 	l.queue = slices.Delete(l.queue, 0, 1)
 	switch e := e.(type) {
-	case *Fetch:
-		l.feed(Fetched{Request: e.Request, Result: l.table.fetch(e.Request)})
-	case *Claim:
-		l.feed(Claimed{Request: e.Request, Result: l.table.claim(1, e.Request)})
-	case *Finish:
-		l.feed(Finished{Request: e.Request, Result: l.table.finish(1, e.Request)})
-	case *SetGate:
-		l.feed(GateSet{Subscribed: e.Subscribed})
+	case *effect.Fetch:
+		l.feed(event.Fetched{Request: e.Request, Result: l.table.fetch(e.Request)})
+	case *effect.Claim:
+		l.feed(event.Claimed{Request: e.Request, Result: l.table.claim(1, e.Request)})
+	case *effect.Finish:
+		l.feed(event.Finished{Request: e.Request, Result: l.table.finish(1, e.Request)})
+	case *effect.SetGate:
+		l.feed(event.GateSet{Subscribed: e.Subscribed})
 	}
 }
 
@@ -91,7 +95,7 @@ func (l *longScans) answerScanWith(v contract.Verdict) {
 		res = contract.FetchResult{Verdict: v}
 	}
 	l.brought += len(res.Candidates)
-	l.feed(Fetched{Request: req, Result: res})
+	l.feed(event.Fetched{Request: req, Result: res})
 }
 
 func (l *longScans) insert(late bool) {
@@ -103,12 +107,12 @@ func (l *longScans) insert(late bool) {
 		}
 		l.table.insert(r)
 	}
-	l.feed(Notified{})
+	l.feed(event.Notified{})
 }
 
 func (l *longScans) turn() {
 	ms := l.rng.IntN(8)
-	l.now += Instant(ms)
+	l.now += timing.Instant(ms)
 	l.table.now += int64(ms) * 1000
 	switch k := l.rng.IntN(10); {
 	case k < 2 && l.next < 400:
@@ -120,9 +124,9 @@ func (l *longScans) turn() {
 		e := l.running[i]
 		l.running = slices.Delete(l.running, i, i+1)
 		n := l.rng.IntN(20)
-		l.feed(Released{Session: e.Session, Results: []Result{{Job: e.Job, Attempt: e.Attempt, OK: n > 1, Returned: n == 1}}})
+		l.feed(event.Released{Session: e.Session, Results: []event.Result{{Job: e.Job, Attempt: e.Attempt, OK: n > 1, Returned: n == 1}}})
 	default:
-		l.feed(Tick{})
+		l.feed(event.Tick{})
 	}
 	for len(l.queue) > 0 && l.rng.IntN(8) > 0 {
 		l.answer()
@@ -144,10 +148,10 @@ func TestSlowBackfillScanLosesAndRepeatsNoRow(t *testing.T) {
 	brought := 0
 	for seed := range lives {
 		l := newLongScans(t, uint64(seed))
-		l.feed(Registered{Session: 1, Slots: []dispatcherd.Slot{
+		l.feed(event.Registered{Session: 1, Slots: []dispatcherd.Slot{
 			{ID: 1, Number: 0, Types: referenceTypes[:1]}, {ID: 2, Number: 1, Types: referenceTypes[:2]}, {ID: 3, Number: 2, Types: referenceTypes[1:2]},
 		}})
-		l.feed(Listening{On: true})
+		l.feed(event.Listening{On: true})
 		for range 1_500 {
 			l.turn()
 		}

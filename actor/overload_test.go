@@ -10,6 +10,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/actor/config"
+	"github.com/dispatcherd/dispatcherd/actor/effect"
+	"github.com/dispatcherd/dispatcherd/actor/event"
 	"github.com/dispatcherd/dispatcherd/scoring"
 )
 
@@ -23,7 +26,7 @@ type overloadedLoop struct {
 	table   *table
 	callers map[dispatcherd.JobID]time.Time // deadlines of waiting requests
 	rows    map[dispatcherd.JobID]time.Time // arrivals of waiting rows
-	ends    map[AnswerKind]int
+	ends    map[effect.AnswerKind]int
 	latest  time.Duration // longest delay of an answer after its deadline
 	longest time.Duration // a row waited
 	started int           // rows
@@ -39,11 +42,11 @@ const (
 func startOverload() *overloadedLoop {
 	c := &overloadedLoop{
 		began: time.Now(), table: newTable(),
-		callers: map[dispatcherd.JobID]time.Time{}, rows: map[dispatcherd.JobID]time.Time{}, ends: map[AnswerKind]int{},
+		callers: map[dispatcherd.JobID]time.Time{}, rows: map[dispatcherd.JobID]time.Time{}, ends: map[effect.AnswerKind]int{},
 	}
-	c.actor = NewActor(New(DefaultConfig()), nil)
+	c.actor = NewActor(New(config.Default()), nil)
 	c.actor.Start(c)
-	ev := Registered{Session: 1, Worker: "w"}
+	ev := event.Registered{Session: 1, Worker: "w"}
 	for i := range overloadSlots {
 		ev.Slots = append(ev.Slots, dispatcherd.Slot{ID: dispatcherd.SlotID(i + 1), Number: int32(i), Types: []string{"pdf"}})
 	}
@@ -52,29 +55,29 @@ func startOverload() *overloadedLoop {
 }
 
 // Perform implements Performer.
-func (c *overloadedLoop) Perform(fx []Effect) {
+func (c *overloadedLoop) Perform(fx []effect.Effect) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, e := range kept(fx) {
 		switch e := e.(type) {
-		case *Fetch, *Claim, *Finish, *SetGate:
+		case *effect.Fetch, *effect.Claim, *effect.Finish, *effect.SetGate:
 			time.AfterFunc(overloadStatement, func() { c.actor.Result(c.statement(e)) })
-		case *Send:
+		case *effect.Send:
 			if at, row := c.rows[e.Job]; row {
 				delete(c.rows, e.Job)
 				c.started++
 				c.longest = max(c.longest, time.Since(at))
 			}
 			time.AfterFunc(overloadService, func() {
-				c.actor.Release(Released{Session: 1, Results: []Result{{Job: e.Job, Attempt: e.Attempt, OK: true}}})
+				c.actor.Release(event.Released{Session: 1, Results: []event.Result{{Job: e.Job, Attempt: e.Attempt, OK: true}}})
 			})
-		case *Answer:
+		case *effect.Answer:
 			c.answered(e)
 		}
 	}
 }
 
-func (c *overloadedLoop) answered(e *Answer) {
+func (c *overloadedLoop) answered(e *effect.Answer) {
 	deadline, waits := c.callers[e.Job]
 	if !waits {
 		panic("a caller was answered twice")
@@ -82,25 +85,25 @@ func (c *overloadedLoop) answered(e *Answer) {
 	delete(c.callers, e.Job)
 	c.ends[e.Kind]++
 	c.latest = max(c.latest, time.Since(deadline))
-	if e.Kind == AnswerLate && time.Until(deadline) > time.Millisecond { // the loop's clock has a resolution of one millisecond
+	if e.Kind == effect.AnswerLate && time.Until(deadline) > time.Millisecond { // the loop's clock has a resolution of one millisecond
 		panic("a caller was told too early that its deadline had passed")
 	}
 }
 
 // statement executes a statement when its 2 ms are over.
-func (c *overloadedLoop) statement(e Effect) Event {
+func (c *overloadedLoop) statement(e effect.Effect) event.Event {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.table.now = 1_000_000_000_000 + time.Since(c.began).Microseconds()
 	switch e := e.(type) {
-	case *Fetch:
-		return Fetched{Request: e.Request, Result: c.table.fetch(e.Request)}
-	case *Claim:
-		return Claimed{Request: e.Request, Result: c.table.claim(1, e.Request)}
-	case *Finish:
-		return Finished{Request: e.Request, Result: c.table.finish(1, e.Request)}
-	case *SetGate:
-		return GateSet{Subscribed: e.Subscribed}
+	case *effect.Fetch:
+		return event.Fetched{Request: e.Request, Result: c.table.fetch(e.Request)}
+	case *effect.Claim:
+		return event.Claimed{Request: e.Request, Result: c.table.claim(1, e.Request)}
+	case *effect.Finish:
+		return event.Finished{Request: e.Request, Result: c.table.finish(1, e.Request)}
+	case *effect.SetGate:
+		return event.GateSet{Subscribed: e.Subscribed}
 	}
 	panic("no statement")
 }
@@ -110,7 +113,7 @@ func (c *overloadedLoop) call(id dispatcherd.JobID, priority dispatcherd.Priorit
 	c.mu.Lock()
 	c.callers[id] = time.Now().Add(deadline)
 	c.mu.Unlock()
-	c.actor.Request(Requested{Job: id, Type: "pdf", Priority: priority, Deadline: deadline})
+	c.actor.Request(event.Requested{Job: id, Type: "pdf", Priority: priority, Deadline: deadline})
 }
 
 // insert adds a row of priority 0.
@@ -155,8 +158,8 @@ func TestOverloadKeepsOvertakingWindowAndDeadlines(t *testing.T) {
 		require.Equal(t, rows, c.started)
 		require.LessOrEqual(t, c.longest, w)
 		require.Empty(t, c.callers, "callers without an answer")
-		require.Equal(t, calls, c.ends[AnswerDone]+c.ends[AnswerLate], "%v", c.ends)
-		require.Greater(t, c.ends[AnswerLate], calls/2, "some requests must have expired")
+		require.Equal(t, calls, c.ends[effect.AnswerDone]+c.ends[effect.AnswerLate], "%v", c.ends)
+		require.Greater(t, c.ends[effect.AnswerLate], calls/2, "some requests must have expired")
 		require.Less(t, c.latest, 50*time.Millisecond)
 		t.Logf("%d calls: %v, the latest %v after the deadline; %d rows, the longest wait %v of %v",
 			calls, c.ends, c.latest, rows, c.longest.Round(time.Second), w)

@@ -4,6 +4,8 @@ import (
 	"slices"
 
 	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/actor/effect"
+	"github.com/dispatcherd/dispatcherd/actor/event"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
@@ -24,16 +26,16 @@ func walkFingerprint(s dispatcherd.SessionID) contract.Fingerprint {
 // offers are wrong.
 func (w *randomWalk) offerResume() {
 	if len(w.detached) == 0 {
-		w.feed(Tick{})
+		w.feed(event.Tick{})
 		return
 	}
 	w.nextSess++
 	s := walkSession{id: w.nextSess}
-	ev := Registered{Session: s.id, Worker: "w", Fingerprint: walkFingerprint(s.id)}
+	ev := event.Registered{Session: s.id, Worker: "w", Fingerprint: walkFingerprint(s.id)}
 	for range min(len(w.detached), 1+w.rng.IntN(3)) {
 		i := w.rng.IntN(len(w.detached))
 		a := w.detached[i]
-		if slices.ContainsFunc(ev.Offers, func(p ResumeOffer) bool { return p.Job == a.job }) {
+		if slices.ContainsFunc(ev.Offers, func(p event.ResumeOffer) bool { return p.Job == a.job }) {
 			continue
 		}
 		types := []string{w.lanes[a.job].typ}
@@ -41,7 +43,7 @@ func (w *randomWalk) offerResume() {
 			types = append(types, other)
 			slices.Sort(types)
 		}
-		p := ResumeOffer{Job: a.job, Attempt: a.attempt, From: a.fingerprint, Slot: dispatcherd.Slot{ID: w.nextSlot, Number: s.next, Types: types}}
+		p := event.ResumeOffer{Job: a.job, Attempt: a.attempt, From: a.fingerprint, Slot: dispatcherd.Slot{ID: w.nextSlot, Number: s.next, Types: types}}
 		switch w.rng.IntN(10) {
 		case 0:
 			p.Attempt--
@@ -59,7 +61,7 @@ func (w *randomWalk) offerResume() {
 
 // adopt takes over detached jobs whose attempt and session fingerprint match. A
 // dispatcher without a lease adopts nothing. An answer may be lost.
-func (w *randomWalk) adopt(e *Adopt, v contract.Verdict) {
+func (w *randomWalk) adopt(e *effect.Adopt, v contract.Verdict) {
 	unknown := w.rng.IntN(20) == 0
 	if v == contract.OK && (!unknown || w.rng.IntN(2) == 0) {
 		for _, p := range e.Request.Jobs {
@@ -84,11 +86,11 @@ func (w *randomWalk) adopt(e *Adopt, v contract.Verdict) {
 		slices.SortFunc(res.Jobs, func(a, b contract.Adopted) int { return int(a.ID - b.ID) })
 		delete(w.taken, e.Request.Token)
 	}
-	w.feed(Adopted{Request: e.Request, Result: res})
+	w.feed(event.Adopted{Request: e.Request, Result: res})
 }
 
 // resumed continues an adopted execution.
-func (w *randomWalk) resumed(e *Resume) {
+func (w *randomWalk) resumed(e *effect.Resume) {
 	w.adopted++
 	slot := w.offered[e.Slot]
 	delete(w.offered, e.Slot)
@@ -100,14 +102,14 @@ func (w *randomWalk) resumed(e *Resume) {
 	if w.audit != nil {
 		w.audit.slots = append(w.audit.slots, auditSlot{id: e.Slot, session: e.Session, number: e.Number, types: slot.Types, holder: e.Job})
 	}
-	w.running = append(w.running, &Send{Session: e.Session, Slot: e.Slot, Number: e.Number, Job: e.Job, Attempt: e.Attempt})
+	w.running = append(w.running, &effect.Send{Session: e.Session, Slot: e.Slot, Number: e.Number, Job: e.Job, Attempt: e.Attempt})
 }
 
 // handOver stops the core regularly and continues with a new core. Running jobs
 // become detached.
 func (w *randomWalk) handOver() {
 	w.handovers++
-	w.feed(Drained{})
+	w.feed(event.Drained{})
 	w.answerAll()
 	for _, e := range w.running {
 		if e.Job > 0 {
@@ -115,12 +117,12 @@ func (w *randomWalk) handOver() {
 		}
 	}
 	w.running = w.running[:0]
-	w.feed(HandedOver{})
+	w.feed(event.HandedOver{})
 	for _, s := range w.sessions {
 		if w.audit != nil {
 			w.audit.gone(s.id)
 		}
-		w.feed(Unregistered{Session: s.id})
+		w.feed(event.Unregistered{Session: s.id})
 	}
 	w.sessions = nil
 	w.answerAll()

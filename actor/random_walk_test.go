@@ -5,7 +5,11 @@ import (
 	"slices"
 
 	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/actor/config"
+	"github.com/dispatcherd/dispatcherd/actor/effect"
+	"github.com/dispatcherd/dispatcherd/actor/event"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
+	"github.com/dispatcherd/dispatcherd/internal/timing"
 )
 
 // randomWalk is an endless random history of a core. Workers connect and
@@ -15,15 +19,15 @@ type randomWalk struct {
 	rng      *rand.Rand
 	core     *Core
 	audit    *auditor // nil if placements are not checked
-	watch    func(Event, []Effect)
-	now      Instant
+	watch    func(event.Event, []effect.Effect)
+	now      timing.Instant
 	nextJob  dispatcherd.JobID
 	nextReq  dispatcherd.JobID
 	nextSlot dispatcherd.SlotID
 	nextSess dispatcherd.SessionID
 	sessions []walkSession
-	running  []*Send
-	queue    []Effect // statements in flight
+	running  []*effect.Send
+	queue    []effect.Effect // statements in flight
 	pending  map[tableLane][]contract.Key
 	lanes    map[dispatcherd.JobID]tableLane // row ids
 	taken    map[contract.Token][]dispatcherd.JobID
@@ -45,11 +49,11 @@ type walkSession struct {
 var walkTypes = []string{"csv", "excel", "index", "mail", "ocr", "pdf"}
 
 func newRandomWalk(seed uint64, audit *auditor) *randomWalk {
-	cfg := DefaultConfig()
+	cfg := config.Default()
 	cfg.Seed = [2]uint64{seed, 2}
 	cfg.Limits.ClaimBatch, cfg.Limits.Claims, cfg.Limits.LaneLength = 5, 2, 6
-	cfg.RetryStatement = Backoff{Base: msDuration(1), Max: msDuration(50)}
-	cfg.Retry = Backoff{Base: msDuration(1), Max: msDuration(100)}
+	cfg.RetryStatement = timing.Backoff{Base: msDuration(1), Max: msDuration(50)}
+	cfg.Retry = timing.Backoff{Base: msDuration(1), Max: msDuration(100)}
 	return &randomWalk{
 		rng: rand.New(rand.NewPCG(seed, 3)), core: New(cfg), audit: audit,
 		pending: map[tableLane][]contract.Key{}, lanes: map[dispatcherd.JobID]tableLane{},
@@ -60,7 +64,7 @@ func newRandomWalk(seed uint64, audit *auditor) *randomWalk {
 
 // turn performs one random action and answers some statements.
 func (w *randomWalk) turn() {
-	w.now += Instant(w.rng.IntN(20))
+	w.now += timing.Instant(w.rng.IntN(20))
 	w.turns++
 	k := w.rng.IntN(100)
 	if calm := w.turns/500%2 == 0; calm && k >= 50 && w.rng.IntN(2) == 0 {
@@ -85,14 +89,14 @@ func (w *randomWalk) turn() {
 	case k < 97 && w.core.requests < 20:
 		w.request()
 	default:
-		w.feed(Tick{})
+		w.feed(event.Tick{})
 	}
 	for len(w.queue) > 0 && w.rng.IntN(12) > 0 {
 		w.answer()
 	}
 }
 
-func (w *randomWalk) feed(ev Event) {
+func (w *randomWalk) feed(ev event.Event) {
 	if w.turns/700%2 == 1 {
 		w.core.backlog.SetSlow(true)
 	}
@@ -102,12 +106,12 @@ func (w *randomWalk) feed(ev Event) {
 	}
 	for i := range fx {
 		switch e := fx[i].(type) {
-		case *Send:
+		case *effect.Send:
 			w.running = append(w.running, e)
 			w.began[e.Job] = walkFingerprint(e.Session)
-		case *Resume:
+		case *effect.Resume:
 			w.resumed(e)
-		case *Fetch, *Claim, *Resolve, *Adopt, *Finish, *SetGate:
+		case *effect.Fetch, *effect.Claim, *effect.Resolve, *effect.Adopt, *effect.Finish, *effect.SetGate:
 			w.queue = append(w.queue, e)
 		}
 	}
@@ -117,7 +121,7 @@ func (w *randomWalk) feed(ev Event) {
 }
 
 // report passes the decisions to the auditor.
-func (w *randomWalk) report(fx []Effect) {
+func (w *randomWalk) report(fx []effect.Effect) {
 	a := w.audit
 	reservation := func(id dispatcherd.JobID) dispatcherd.SlotID {
 		if j := w.core.jobs.get(id); j != nil && j.slot != noSlot && j.state.ClaimPending() {
@@ -126,8 +130,8 @@ func (w *randomWalk) report(fx []Effect) {
 		return noSlotID
 	}
 	sent := func(id dispatcherd.JobID) bool {
-		return slices.ContainsFunc(fx, func(e Effect) bool {
-			send, ok := e.(*Send)
+		return slices.ContainsFunc(fx, func(e effect.Effect) bool {
+			send, ok := e.(*effect.Send)
 			return ok && send.Job == id
 		})
 	}
@@ -138,9 +142,9 @@ func (w *randomWalk) report(fx []Effect) {
 	}
 	for i := range fx {
 		switch e := fx[i].(type) {
-		case *Send:
+		case *effect.Send:
 			a.sent(e)
-		case *Claim:
+		case *effect.Claim:
 			for _, id := range e.Request.IDs {
 				a.reserve(id, reservation(id))
 			}
@@ -180,7 +184,7 @@ func (w *randomWalk) announce(s *walkSession, slots []dispatcherd.Slot) {
 		}
 	}
 	s.slots = append(s.slots, slots...)
-	w.feed(Registered{Session: s.id, Worker: "w", Slots: slots, Fingerprint: walkFingerprint(s.id)})
+	w.feed(event.Registered{Session: s.id, Worker: "w", Slots: slots, Fingerprint: walkFingerprint(s.id)})
 }
 
 // disconnect ends a session. Half of the workers reconnect at once with the
@@ -190,11 +194,11 @@ func (w *randomWalk) disconnect() {
 	i := w.rng.IntN(len(w.sessions))
 	s := w.sessions[i]
 	w.sessions = slices.Delete(w.sessions, i, i+1)
-	w.running = slices.DeleteFunc(w.running, func(e *Send) bool { return e.Session == s.id })
+	w.running = slices.DeleteFunc(w.running, func(e *effect.Send) bool { return e.Session == s.id })
 	if w.audit != nil {
 		w.audit.gone(s.id)
 	}
-	w.feed(Unregistered{Session: s.id})
+	w.feed(event.Unregistered{Session: s.id})
 	if w.rng.IntN(2) == 0 && len(s.slots) > 0 {
 		w.nextSess++
 		w.sessions = append(w.sessions, walkSession{id: w.nextSess})
@@ -217,7 +221,7 @@ func (w *randomWalk) withdraw() {
 	if w.audit != nil {
 		w.audit.slot(slot.ID).draining = true
 	}
-	w.feed(Withdrew{Session: s.id, Numbers: []int32{slot.Number}})
+	w.feed(event.Withdrew{Session: s.id, Numbers: []int32{slot.Number}})
 }
 
 func (w *randomWalk) release() {
@@ -228,7 +232,7 @@ func (w *randomWalk) release() {
 		w.audit.released(e.Slot)
 	}
 	ok := e.Job < 0 || w.rng.IntN(20) > 0
-	w.feed(Released{Session: e.Session, Results: []Result{{Job: e.Job, Attempt: e.Attempt, OK: ok}}})
+	w.feed(event.Released{Session: e.Session, Results: []event.Result{{Job: e.Job, Attempt: e.Attempt, OK: ok}}})
 }
 
 func (w *randomWalk) insert() {
@@ -239,7 +243,7 @@ func (w *randomWalk) insert() {
 		}
 	}
 	if waiting > 30 {
-		w.feed(Tick{})
+		w.feed(event.Tick{})
 		return
 	}
 	w.nextJob++
@@ -249,10 +253,10 @@ func (w *randomWalk) insert() {
 	key := contract.Key{RunAt: int64(w.now) * 1000, ID: w.nextJob}
 	w.makePending(key)
 	if w.nextJob%2 == 0 {
-		w.feed(Announced{Row: contract.RowNotification{Type: lane.typ, Priority: lane.priority, Key: key}})
+		w.feed(event.Announced{Row: contract.RowNotification{Type: lane.typ, Priority: lane.priority, Key: key}})
 		return
 	}
-	w.feed(Notified{})
+	w.feed(event.Notified{})
 }
 
 func (w *randomWalk) known(id dispatcherd.JobID, typ string) {
@@ -265,7 +269,7 @@ func (w *randomWalk) request() {
 	w.nextReq--
 	typ := walkTypes[w.rng.IntN(len(walkTypes))]
 	w.known(w.nextReq, typ)
-	w.feed(Requested{Job: w.nextReq, Type: typ, Priority: dispatcherd.Priority(w.rng.IntN(11)), Wait: true})
+	w.feed(event.Requested{Job: w.nextReq, Type: typ, Priority: dispatcherd.Priority(w.rng.IntN(11)), Wait: true})
 }
 
 // makePending makes a row pending.
@@ -294,18 +298,18 @@ func (w *randomWalk) answer() {
 		v = contract.Refused
 	}
 	switch e := next.(type) {
-	case *Fetch:
-		w.feed(Fetched{Request: e.Request, Result: w.fetch(e.Request, v)})
-	case *Claim:
+	case *effect.Fetch:
+		w.feed(event.Fetched{Request: e.Request, Result: w.fetch(e.Request, v)})
+	case *effect.Claim:
 		w.claim(e.Request, v)
-	case *Resolve:
+	case *effect.Resolve:
 		w.won(e.Request, v)
-	case *Finish:
+	case *effect.Finish:
 		w.finish(e, v)
-	case *Adopt:
+	case *effect.Adopt:
 		w.adopt(e, v)
-	case *SetGate:
-		w.feed(GateSet{Subscribed: e.Subscribed, Verdict: v})
+	case *effect.SetGate:
+		w.feed(event.GateSet{Subscribed: e.Subscribed, Verdict: v})
 	}
 }
 
@@ -354,10 +358,10 @@ func (w *randomWalk) won(req *contract.ClaimRequest, v contract.Verdict) {
 		}
 		delete(w.taken, req.Token)
 	}
-	w.feed(Claimed{Request: req, Result: res})
+	w.feed(event.Claimed{Request: req, Result: res})
 }
 
-func (w *randomWalk) finish(e *Finish, v contract.Verdict) {
+func (w *randomWalk) finish(e *effect.Finish, v contract.Verdict) {
 	if v == contract.OK {
 		for _, f := range e.Request.Items {
 			switch {
@@ -371,5 +375,5 @@ func (w *randomWalk) finish(e *Finish, v contract.Verdict) {
 			}
 		}
 	}
-	w.feed(Finished{Request: e.Request, Result: contract.FinishResult{Verdict: v}})
+	w.feed(event.Finished{Request: e.Request, Result: contract.FinishResult{Verdict: v}})
 }

@@ -9,8 +9,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/actor/config"
+	"github.com/dispatcherd/dispatcherd/actor/effect"
+	"github.com/dispatcherd/dispatcherd/actor/event"
 	"github.com/dispatcherd/dispatcherd/actor/jobstate"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
+	"github.com/dispatcherd/dispatcherd/internal/timing"
 	"github.com/dispatcherd/dispatcherd/scoring"
 )
 
@@ -188,7 +192,7 @@ type history struct {
 	core      *Core
 	table     *table
 	reference *reference
-	now       Instant
+	now       timing.Instant
 	nextJob   dispatcherd.JobID
 	nextReq   dispatcherd.JobID
 	skipped   dispatcherd.JobID // an id that was drawn but not used; 0 = none
@@ -198,8 +202,8 @@ type history struct {
 	numbers   map[dispatcherd.SessionID]int32
 	owner     map[dispatcherd.SlotID]dispatcherd.SessionID
 	number    map[dispatcherd.SlotID]int32
-	running   []*Send  // not yet answered
-	queue     []Effect // statements in flight
+	running   []*effect.Send  // not yet answered
+	queue     []effect.Effect // statements in flight
 	placed    []placement
 	hold      bool // fetches are answered before each decision
 	backdate  bool
@@ -219,7 +223,7 @@ var referenceTypes = []string{"a", "b", "c", "d"}
 
 func newHistory(t *testing.T, seed uint64) *history {
 	rng := rand.New(rand.NewPCG(seed, 7))
-	cfg := DefaultConfig()
+	cfg := config.Default()
 	cfg.Seed = [2]uint64{seed, 1}
 	cfg.Poll = msDuration(200)
 	cfg.Patience = msDuration(1 << 40) // exactness is what is tested
@@ -230,8 +234,8 @@ func newHistory(t *testing.T, seed uint64) *history {
 	if wide {
 		cfg.Limits.LaneLength, cfg.Limits.ClaimBatch = 1000, 1000
 	}
-	cfg.RetryStatement = Backoff{Base: msDuration(10), Max: msDuration(500)}
-	cfg.Retry = Backoff{Base: msDuration(10), Max: msDuration(40)}
+	cfg.RetryStatement = timing.Backoff{Base: msDuration(10), Max: msDuration(500)}
+	cfg.Retry = timing.Backoff{Base: msDuration(10), Max: msDuration(40)}
 	return &history{
 		t: t, seed: seed, rng: rng, wide: wide, slow: seed%5 > 2, shared: seed%6 == 0, me: 1, offered: map[dispatcherd.SlotID]dispatcherd.Slot{}, core: New(cfg), table: newTable(),
 		reference: &reference{weights: cfg.Weights, slots: map[dispatcherd.SlotID]*referenceSlot{}, waiting: map[dispatcherd.JobID]*referenceJob{}},
@@ -243,20 +247,20 @@ func newHistory(t *testing.T, seed uint64) *history {
 // step handles events at one instant. It answers the fetches that the events
 // cause before a decision is made, and compares the decisions with the
 // reference.
-func (h *history) step(events ...Event) {
+func (h *history) step(events ...event.Event) {
 	h.hold = true
 	h.pollForHidden()
-	h.feed(Together{Events: append(events, Listening{On: true})})
-	for h.answerOne(is[*Fetch]) || h.answerOne(is[*Adopt]) {
+	h.feed(event.Together{Events: append(events, event.Listening{On: true})})
+	for h.answerOne(is[*effect.Fetch]) || h.answerOne(is[*effect.Adopt]) {
 	}
 	h.hold = false
 	want := h.reference.decide(int64(h.now), h.table.now/1000, nil)
 	h.placed = []placement{}
-	h.feed(Tick{})
+	h.feed(event.Tick{})
 	// With small claims and short lanes one decision takes several statements.
 	// Its result must be the same once all statements are answered. All claims
 	// are won here.
-	for h.answerOne(is[*Fetch]) || h.answerOne(is[*SetGate]) || h.answerOne(is[*Claim]) {
+	for h.answerOne(is[*effect.Fetch]) || h.answerOne(is[*effect.SetGate]) || h.answerOne(is[*effect.Claim]) {
 	}
 	byJob := func(a, b placement) int { return int(a.job - b.job) } // jobs are sent in the order of claims
 	slices.SortFunc(want, byJob)
@@ -274,17 +278,17 @@ func (h *history) step(events ...Event) {
 // outcome. The decisions then depend on the order of answers, so the reference
 // cannot predict them. After all statements are complete, the reference must
 // find nothing left to place.
-func (h *history) disturbedStep(events ...Event) {
+func (h *history) disturbedStep(events ...event.Event) {
 	h.placed = []placement{}
-	h.feed(Together{Events: append(events, Listening{On: true})})
-	for h.answerOne(is[*Fetch]) {
+	h.feed(event.Together{Events: append(events, event.Listening{On: true})})
+	for h.answerOne(is[*effect.Fetch]) {
 	}
 	if len(h.sessions) > 0 && h.rng.IntN(3) == 0 {
 		h.feed(h.randomDisconnect()) // while slots of that session are reserved
 	}
 	calm := 0 // consecutive rounds without a disturbed answer
 	for calm < 3 {
-		for h.answerOne(is[*Fetch]) || h.answerOne(is[*SetGate]) || h.answerBadly(&calm) {
+		for h.answerOne(is[*effect.Fetch]) || h.answerOne(is[*effect.SetGate]) || h.answerBadly(&calm) {
 		}
 		h.pass(1_000) // longer than the statement backoff of this test
 		calm++
@@ -296,8 +300,8 @@ func (h *history) disturbedStep(events ...Event) {
 // find nothing left to place.
 func (h *history) syncReference() {
 	h.pollNow()
-	h.feed(Tick{})
-	for h.answerOne(is[*Fetch]) || h.answerOne(is[*SetGate]) || h.answerOne(is[*Claim]) || h.answerOne(is[*Adopt]) {
+	h.feed(event.Tick{})
+	for h.answerOne(is[*effect.Fetch]) || h.answerOne(is[*effect.SetGate]) || h.answerOne(is[*effect.Claim]) || h.answerOne(is[*effect.Adopt]) {
 	}
 	for _, s := range h.reference.slots {
 		s.busy, s.reservedFor = false, nil
@@ -333,7 +337,7 @@ func (h *history) syncReference() {
 // answerBadly answers a claim or adoption with a random verdict, or resolves a
 // claim. It resets calm if it answered one.
 func (h *history) answerBadly(calm *int) bool {
-	if h.disturbClaim() || h.answerOne(is[*Resolve]) || h.disturbAdopt() {
+	if h.disturbClaim() || h.answerOne(is[*effect.Resolve]) || h.disturbAdopt() {
 		*calm = 0
 		return true
 	}
@@ -345,18 +349,18 @@ const otherDispatcher = 99
 
 // pass advances both clocks.
 func (h *history) pass(ms int64) {
-	h.now += Instant(ms)
+	h.now += timing.Instant(ms)
 	h.table.now += ms * 1000
-	h.feed(Tick{})
+	h.feed(event.Tick{})
 }
 
 // disturbClaim answers a claim with a random verdict.
 func (h *history) disturbClaim() bool {
-	i := slices.IndexFunc(h.queue, is[*Claim])
+	i := slices.IndexFunc(h.queue, is[*effect.Claim])
 	if i < 0 {
 		return false
 	}
-	req := h.queue[i].(*Claim).Request
+	req := h.queue[i].(*effect.Claim).Request
 	switch h.rng.IntN(4) {
 	case 0:
 		r := h.table.rows[req.IDs[h.rng.IntN(len(req.IDs))]]
@@ -368,7 +372,7 @@ func (h *history) disturbClaim() bool {
 	case 1:
 		h.note("refused %v", req.IDs)
 		h.queue = slices.Delete(h.queue, i, i+1)
-		h.feed(Claimed{Request: req, Result: contract.ClaimResult{Verdict: contract.Refused}})
+		h.feed(event.Claimed{Request: req, Result: contract.ClaimResult{Verdict: contract.Refused}})
 		return true
 	case 2:
 		if h.rng.IntN(2) == 0 {
@@ -376,25 +380,25 @@ func (h *history) disturbClaim() bool {
 		}
 		h.note("unknown %v", req.IDs)
 		h.queue = slices.Delete(h.queue, i, i+1)
-		h.feed(Claimed{Request: req, Result: contract.ClaimResult{Verdict: contract.Unknown}})
+		h.feed(event.Claimed{Request: req, Result: contract.ClaimResult{Verdict: contract.Unknown}})
 		return true
 	}
-	return h.answerOne(is[*Claim])
+	return h.answerOne(is[*effect.Claim])
 }
 
-func (h *history) feed(ev Event) {
+func (h *history) feed(ev event.Event) {
 	if h.hold {
-		ev = Together{Events: []Event{ev}, Hold: true}
+		ev = event.Together{Events: []event.Event{ev}, Hold: true}
 	}
 	h.core.backlog.SetSlow(h.slow) // so that decisions do not depend on the measured time
 	for _, e := range kept(h.core.Step(h.now, ev, nil)) {
 		switch e := e.(type) {
-		case *Send:
+		case *effect.Send:
 			h.running = append(h.running, e)
 			h.placed = append(h.placed, placement{e.Job, e.Slot})
-		case *Resume:
+		case *effect.Resume:
 			h.resumed(e)
-		case *Fetch, *Claim, *Resolve, *Adopt, *Finish, *SetGate:
+		case *effect.Fetch, *effect.Claim, *effect.Resolve, *effect.Adopt, *effect.Finish, *effect.SetGate:
 			h.queue = append(h.queue, e)
 		}
 	}
@@ -403,7 +407,7 @@ func (h *history) feed(ev Event) {
 	}
 }
 
-func (h *history) answerOne(is func(Effect) bool) bool {
+func (h *history) answerOne(is func(effect.Effect) bool) bool {
 	i := slices.IndexFunc(h.queue, is)
 	if i < 0 {
 		return false
@@ -411,18 +415,18 @@ func (h *history) answerOne(is func(Effect) bool) bool {
 	e := h.queue[i]
 	h.queue = slices.Delete(h.queue, i, i+1)
 	switch e := e.(type) {
-	case *Fetch:
-		h.feed(Fetched{Request: e.Request, Result: h.table.fetch(e.Request)})
-	case *Claim:
-		h.feed(Claimed{Request: e.Request, Result: h.table.claim(h.me, e.Request)})
-	case *Resolve:
-		h.feed(Claimed{Request: e.Request, Result: h.table.resolve(h.me, e.Request)})
-	case *Finish:
-		h.feed(Finished{Request: e.Request, Result: h.table.finish(h.me, e.Request)})
-	case *Adopt:
-		h.feed(Adopted{Request: e.Request, Result: h.table.adopt(h.me, e.Request)})
-	case *SetGate:
-		h.feed(GateSet{Subscribed: e.Subscribed})
+	case *effect.Fetch:
+		h.feed(event.Fetched{Request: e.Request, Result: h.table.fetch(e.Request)})
+	case *effect.Claim:
+		h.feed(event.Claimed{Request: e.Request, Result: h.table.claim(h.me, e.Request)})
+	case *effect.Resolve:
+		h.feed(event.Claimed{Request: e.Request, Result: h.table.resolve(h.me, e.Request)})
+	case *effect.Finish:
+		h.feed(event.Finished{Request: e.Request, Result: h.table.finish(h.me, e.Request)})
+	case *effect.Adopt:
+		h.feed(event.Adopted{Request: e.Request, Result: h.table.adopt(h.me, e.Request)})
+	case *effect.SetGate:
+		h.feed(event.GateSet{Subscribed: e.Subscribed})
 	}
 	return true
 }
@@ -456,7 +460,7 @@ func TestCoreDecidesLikeTheReference(t *testing.T) {
 // run performs twelve random steps.
 func (h *history) run() {
 	for range 12 {
-		h.now += Instant(h.rng.IntN(3) * h.rng.IntN(60_000))
+		h.now += timing.Instant(h.rng.IntN(3) * h.rng.IntN(60_000))
 		h.table.now += int64(h.now)*1000 - (h.table.now - 1_000_000_000_000)
 		// Rows with a run_at in the past are found by the next full scan.
 		h.backdate = h.rng.IntN(3) == 0
@@ -475,7 +479,7 @@ func (h *history) run() {
 		case k < 3 && h.wide && !h.core.claims.breaker.Failed():
 			h.compareMidRun()
 		default:
-			var events []Event
+			var events []event.Event
 			if h.shared && h.rng.IntN(2) == 0 {
 				events = append(events, h.randomClusterCapacity())
 			}
@@ -490,7 +494,7 @@ func (h *history) run() {
 // to the reference.
 func (h *history) recordEnds() {
 	h.hold = true
-	for h.answerOne(is[*Finish]) || h.answerOne(is[*Fetch]) {
+	for h.answerOne(is[*effect.Finish]) || h.answerOne(is[*effect.Fetch]) {
 	}
 	h.hold = false
 	for _, r := range h.table.sorted() {
@@ -500,8 +504,8 @@ func (h *history) recordEnds() {
 	}
 }
 
-func (h *history) randomEvents() []Event {
-	var events []Event
+func (h *history) randomEvents() []event.Event {
+	var events []event.Event
 	for range 1 + h.rng.IntN(5) {
 		if ev := h.randomEvent(); ev != nil {
 			events = append(events, ev)
@@ -510,7 +514,7 @@ func (h *history) randomEvents() []Event {
 	return events
 }
 
-func (h *history) randomEvent() Event {
+func (h *history) randomEvent() event.Event {
 	switch k := h.rng.IntN(11); {
 	case k == 10:
 		return h.randomResumeOffer()
@@ -533,13 +537,13 @@ func (h *history) note(format string, args ...any) {
 	h.log = append(h.log, fmt.Sprintf(format, args...))
 }
 
-func (h *history) randomRegistration() Event {
+func (h *history) randomRegistration() event.Event {
 	if len(h.sessions) == 0 || h.rng.IntN(2) == 0 {
 		h.nextSess++
 		h.sessions = append(h.sessions, h.nextSess)
 	}
 	s := h.sessions[h.rng.IntN(len(h.sessions))]
-	ev := Registered{Session: s, Fingerprint: h.fingerprintOf(s)}
+	ev := event.Registered{Session: s, Fingerprint: h.fingerprintOf(s)}
 	for range 1 + h.rng.IntN(3) {
 		types := slices.Clone(referenceTypes)
 		h.rng.Shuffle(len(types), func(i, j int) { types[i], types[j] = types[j], types[i] })
@@ -575,8 +579,8 @@ func (h *history) randomInsert() {
 	}
 }
 
-func (h *history) randomRequest() Event {
-	ev := Requested{Job: h.drawRequest(), Type: referenceTypes[h.rng.IntN(len(referenceTypes))], Priority: dispatcherd.Priority(h.rng.IntN(11)), Wait: true}
+func (h *history) randomRequest() event.Event {
+	ev := event.Requested{Job: h.drawRequest(), Type: referenceTypes[h.rng.IntN(len(referenceTypes))], Priority: dispatcherd.Priority(h.rng.IntN(11)), Wait: true}
 	h.reference.waiting[ev.Job] = &referenceJob{id: ev.Job, typ: ev.Type, priority: ev.Priority, since: int64(h.now)}
 	h.note("request %v", ev)
 	return ev
@@ -597,17 +601,17 @@ func (h *history) drawRequest() dispatcherd.JobID {
 	return h.nextReq
 }
 
-func (h *history) randomRelease() Event {
+func (h *history) randomRelease() event.Event {
 	i := h.rng.IntN(len(h.running))
 	e := h.running[i]
 	h.running = slices.Delete(h.running, i, i+1)
 	h.reference.slots[e.Slot].busy = false
 	ok := h.rng.IntN(3) > 0
 	h.note("release %d from slot %d ok=%t", e.Job, e.Slot, ok)
-	return Released{Session: e.Session, Results: []Result{{Job: e.Job, Attempt: e.Attempt, OK: ok}}}
+	return event.Released{Session: e.Session, Results: []event.Result{{Job: e.Job, Attempt: e.Attempt, OK: ok}}}
 }
 
-func (h *history) randomDisconnect() Event {
+func (h *history) randomDisconnect() event.Event {
 	i := h.rng.IntN(len(h.sessions))
 	s := h.sessions[i]
 	h.sessions = slices.Delete(h.sessions, i, i+1)
@@ -617,7 +621,7 @@ func (h *history) randomDisconnect() Event {
 			delete(h.owner, id)
 		}
 	}
-	h.running = slices.DeleteFunc(h.running, func(e *Send) bool {
+	h.running = slices.DeleteFunc(h.running, func(e *effect.Send) bool {
 		if e.Session != s {
 			return false
 		}
@@ -627,5 +631,5 @@ func (h *history) randomDisconnect() Event {
 		return true
 	})
 	h.note("death of session %d", s)
-	return Unregistered{Session: s}
+	return event.Unregistered{Session: s}
 }

@@ -6,6 +6,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/actor/effect"
+	"github.com/dispatcherd/dispatcherd/actor/event"
 	"github.com/dispatcherd/dispatcherd/backlog"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/scoring"
@@ -60,8 +62,8 @@ func (h *history) pollNow() {
 
 // randomClusterCapacity changes the capacity of the other dispatchers and the
 // shares.
-func (h *history) randomClusterCapacity() Event {
-	ev := ClusterCapacity{Capacity: map[string]int{}, Shares: map[string]contract.Share{}}
+func (h *history) randomClusterCapacity() event.Event {
+	ev := event.ClusterCapacity{Capacity: map[string]int{}, Shares: map[string]contract.Share{}}
 	for _, typ := range referenceTypes {
 		smaller, larger := h.rng.IntN(4), h.rng.IntN(4)
 		if own, _ := h.reference.capacity(typ); smaller+larger > 0 {
@@ -102,19 +104,19 @@ func (h *history) remoteRows() (rows []*row) {
 // randomResumeOffer connects a worker that offers to resume jobs. The offer is
 // correct, or has an earlier attempt, a wrong fingerprint, or a slot that does
 // not support the type.
-func (h *history) randomResumeOffer() Event {
+func (h *history) randomResumeOffer() event.Event {
 	rows := h.remoteRows()
 	if len(rows) == 0 {
 		return h.randomRegistration()
 	}
 	h.nextSess++
 	h.sessions = append(h.sessions, h.nextSess)
-	ev := Registered{Session: h.nextSess, Fingerprint: h.fingerprintOf(h.nextSess)}
+	ev := event.Registered{Session: h.nextSess, Fingerprint: h.fingerprintOf(h.nextSess)}
 	for range min(len(rows), 1+h.rng.IntN(3)) {
 		i := h.rng.IntN(len(rows))
 		r := rows[i]
 		rows = slices.Delete(rows, i, i+1)
-		p := ResumeOffer{Job: r.id, Attempt: r.attempt, From: r.session, Slot: dispatcherd.Slot{ID: h.nextSlot, Number: h.numbers[h.nextSess]}}
+		p := event.ResumeOffer{Job: r.id, Attempt: r.attempt, From: r.session, Slot: dispatcherd.Slot{ID: h.nextSlot, Number: h.numbers[h.nextSess]}}
 		types := map[string]bool{r.typ: true, referenceTypes[h.rng.IntN(len(referenceTypes))]: true}
 		p.To = p.From.WithGeneration(int(r.id) % 3)
 		switch h.rng.IntN(10) {
@@ -145,12 +147,12 @@ func (h *history) fingerprintOf(s dispatcherd.SessionID) contract.Fingerprint {
 }
 
 // resumed continues an adopted execution in the table and in the reference.
-func (h *history) resumed(e *Resume) {
+func (h *history) resumed(e *effect.Resume) {
 	slot := h.offered[e.Slot]
 	r := h.table.rows[e.Job]
 	require.True(h.t, r.dispatcher == h.me && r.attempt == e.Attempt && r.status == dispatcherd.Running,
 		"seed %d: job %d continues but belongs to another dispatcher; history:\n%v", h.seed, e.Job, h.log)
-	h.running = append(h.running, &Send{Session: e.Session, Slot: e.Slot, Number: e.Number, Job: e.Job, Attempt: e.Attempt, Type: r.typ})
+	h.running = append(h.running, &effect.Send{Session: e.Session, Slot: e.Slot, Number: e.Number, Job: e.Job, Attempt: e.Attempt, Type: r.typ})
 	h.reference.slots[e.Slot] = &referenceSlot{id: e.Slot, types: slot.Types, busy: true}
 	h.owner[e.Slot], h.number[e.Slot] = e.Session, e.Number
 	h.adopted++
@@ -160,7 +162,7 @@ func (h *history) resumed(e *Resume) {
 // dispatcher without a lease. An adoption whose answer is lost may have been
 // executed.
 func (h *history) disturbAdopt() bool {
-	i := slices.IndexFunc(h.queue, is[*Adopt])
+	i := slices.IndexFunc(h.queue, is[*effect.Adopt])
 	if i < 0 {
 		return false
 	}
@@ -170,15 +172,15 @@ func (h *history) disturbAdopt() bool {
 	case 1:
 		v = contract.Unknown
 		if h.rng.IntN(2) == 0 {
-			h.table.adopt(h.me, h.queue[i].(*Adopt).Request)
+			h.table.adopt(h.me, h.queue[i].(*effect.Adopt).Request)
 		}
 	default:
-		return h.answerOne(is[*Adopt])
+		return h.answerOne(is[*effect.Adopt])
 	}
-	req := h.queue[i].(*Adopt).Request
+	req := h.queue[i].(*effect.Adopt).Request
 	h.note("%v adoption %v", v, req.Jobs)
 	h.queue = slices.Delete(h.queue, i, i+1)
-	h.feed(Adopted{Request: req, Result: contract.AdoptResult{Verdict: v}})
+	h.feed(event.Adopted{Request: req, Result: contract.AdoptResult{Verdict: v}})
 	return true
 }
 
@@ -192,11 +194,11 @@ func (h *history) restart() {
 			before[e.Job] = *h.table.rows[e.Job]
 		}
 	}
-	h.feed(Drained{})
+	h.feed(event.Drained{})
 	h.answerAll()
-	h.feed(HandedOver{})
+	h.feed(event.HandedOver{})
 	for _, s := range h.sessions {
-		h.feed(Unregistered{Session: s})
+		h.feed(event.Unregistered{Session: s})
 	}
 	h.answerAll()
 	require.True(h.t, h.core.Idle(), "seed %d: jobs are in hand after the hand-over; history:\n%v", h.seed, h.log)
@@ -222,7 +224,7 @@ func (h *history) restart() {
 }
 
 func (h *history) answerAll() {
-	for h.answerOne(is[*Fetch]) || h.answerOne(is[*SetGate]) || h.answerOne(is[*Claim]) || h.answerOne(is[*Resolve]) || h.answerOne(is[*Adopt]) || h.answerOne(is[*Finish]) {
+	for h.answerOne(is[*effect.Fetch]) || h.answerOne(is[*effect.SetGate]) || h.answerOne(is[*effect.Claim]) || h.answerOne(is[*effect.Resolve]) || h.answerOne(is[*effect.Adopt]) || h.answerOne(is[*effect.Finish]) {
 	}
 }
 

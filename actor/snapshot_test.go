@@ -6,6 +6,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/actor/effect"
+	"github.com/dispatcherd/dispatcherd/actor/event"
+	"github.com/dispatcherd/dispatcherd/internal/timing"
 )
 
 // compareMidRun is a step in which requests arrive while claims are in flight
@@ -18,21 +21,21 @@ func (h *history) compareMidRun() {
 	h.backdate = false // only a poll finds the hidden rows
 	for range h.rng.IntN(3) {
 		h.randomInsert()
-		var events []Event
+		var events []event.Event
 		if len(h.running) > 0 {
 			events = append(events, h.randomRelease())
 		}
 		h.decideOnly(events...)
 	}
 	ms := int64(h.rng.IntN(3) * h.rng.IntN(200_000))
-	h.now += Instant(ms)
+	h.now += timing.Instant(ms)
 	h.table.now += ms * 1000
-	var calls []Event
+	var calls []event.Event
 	for range 1 + h.rng.IntN(4) {
 		calls = append(calls, h.randomRequest())
 	}
 	h.decideOnly(calls...)
-	for h.answerOne(is[*Fetch]) || h.answerOne(is[*SetGate]) || h.answerOne(is[*Claim]) {
+	for h.answerOne(is[*effect.Fetch]) || h.answerOne(is[*effect.SetGate]) || h.answerOne(is[*effect.Claim]) {
 	}
 	h.syncReference()
 }
@@ -40,22 +43,22 @@ func (h *history) compareMidRun() {
 // decideOnly handles events at one instant and compares the decisions with the
 // reference. Claims stay in flight; further rows are collected for the next
 // claim.
-func (h *history) decideOnly(events ...Event) {
+func (h *history) decideOnly(events ...event.Event) {
 	fresh := map[string]bool{}
 	for _, ev := range events {
-		if call, ok := ev.(Requested); ok {
+		if call, ok := ev.(event.Requested); ok {
 			fresh[call.Type] = true
 		}
 	}
 	h.hold = true
 	h.pollForHidden()
-	h.feed(Together{Events: append(events, Listening{On: true})})
-	for h.answerOne(is[*Fetch]) || h.answerOne(is[*Adopt]) {
+	h.feed(event.Together{Events: append(events, event.Listening{On: true})})
+	for h.answerOne(is[*effect.Fetch]) || h.answerOne(is[*effect.Adopt]) {
 	}
 	h.hold = false
 	h.reference.decide(int64(h.now), h.table.now/1000, fresh)
-	h.feed(Tick{})
-	for h.answerOne(is[*Fetch]) || h.answerOne(is[*SetGate]) {
+	h.feed(event.Tick{})
+	for h.answerOne(is[*effect.Fetch]) || h.answerOne(is[*effect.SetGate]) {
 	}
 	want := map[dispatcherd.SlotID]dispatcherd.JobID{}
 	const runs = 0
@@ -63,8 +66,8 @@ func (h *history) decideOnly(events ...Event) {
 		switch {
 		case s.reservedFor != nil:
 			want[id] = s.reservedFor.id
-			s.sent = slices.ContainsFunc(h.queue, func(e Effect) bool {
-				claim, ok := e.(*Claim)
+			s.sent = slices.ContainsFunc(h.queue, func(e effect.Effect) bool {
+				claim, ok := e.(*effect.Claim)
 				return ok && slices.Contains(claim.Request.IDs, s.reservedFor.id)
 			})
 		case s.busy:

@@ -9,7 +9,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/actor/config"
+	"github.com/dispatcherd/dispatcherd/actor/effect"
+	"github.com/dispatcherd/dispatcherd/actor/event"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
+	"github.com/dispatcherd/dispatcherd/internal/timing"
 	"github.com/dispatcherd/dispatcherd/scoring"
 )
 
@@ -40,20 +44,20 @@ type overload struct {
 	t       *testing.T
 	core    *Core
 	rng     *rand.Rand
-	now     Instant
+	now     timing.Instant
 	lastID  int64 // request ids, which decrease
-	arrived map[dispatcherd.JobID]Instant
-	running []*Send
-	ends    []Instant // ends of running
+	arrived map[dispatcherd.JobID]timing.Instant
+	running []*effect.Send
+	ends    []timing.Instant // ends of running
 	rows    []contract.Key
 	waiting int
 	slots   int
 
 	straggler  dispatcherd.JobID
-	since      Instant
+	since      timing.Instant
 	started    bool
 	late       int // requests that arrived more than a window later and were sent to the rare slot
-	window     Instant
+	window     timing.Instant
 	overtakers int
 }
 
@@ -63,18 +67,18 @@ const (
 )
 
 func newOverload(t *testing.T, limit time.Duration) *overload {
-	cfg := DefaultConfig()
+	cfg := config.Default()
 	cfg.Weights.OnDemandCap = limit
 	cfg.Limits.Requests = 1 << 30
 	o := &overload{
 		t: t, core: New(cfg), rng: rand.New(rand.NewPCG(1, 1)), slots: 4,
-		arrived: map[dispatcherd.JobID]Instant{},
+		arrived: map[dispatcherd.JobID]timing.Instant{},
 	}
 	capped := scoring.Default()
 	w, bounded := capped.Window()
 	require.True(t, bounded)
-	o.window = Instant(w.Milliseconds())
-	ev := Registered{Session: 1, Worker: "w", Slots: []dispatcherd.Slot{{ID: rareSlot, Types: []string{"common", "rare"}}}}
+	o.window = timing.Instant(w.Milliseconds())
+	ev := event.Registered{Session: 1, Worker: "w", Slots: []dispatcherd.Slot{{ID: rareSlot, Types: []string{"common", "rare"}}}}
 	for i := 2; i <= o.slots; i++ {
 		ev.Slots = append(ev.Slots, dispatcherd.Slot{ID: dispatcherd.SlotID(i), Number: int32(i), Types: []string{"common"}})
 	}
@@ -82,26 +86,26 @@ func newOverload(t *testing.T, limit time.Duration) *overload {
 	return o
 }
 
-func (o *overload) feed(ev Event) {
+func (o *overload) feed(ev event.Event) {
 	for _, e := range kept(o.core.Step(o.now, ev, nil)) {
 		switch e := e.(type) {
-		case *Send:
+		case *effect.Send:
 			o.start(e)
-		case *Fetch:
-			o.feed(Fetched{Request: e.Request, Result: o.fetch(e.Request)})
-		case *Claim:
+		case *effect.Fetch:
+			o.feed(event.Fetched{Request: e.Request, Result: o.fetch(e.Request)})
+		case *effect.Claim:
 			res := contract.ClaimResult{}
 			for _, id := range e.Request.IDs {
 				res.Won = append(res.Won, contract.Won{ID: id, Attempt: 1, MaxAttempts: 3})
 			}
 			o.rows = nil
-			o.feed(Claimed{Request: e.Request, Result: res})
-		case *Finish:
-			o.feed(Finished{Request: e.Request})
-		case *SetGate:
-			o.feed(GateSet{Subscribed: e.Subscribed})
-		case *Answer:
-			require.Equal(o.t, AnswerDone, e.Kind, "%v", e)
+			o.feed(event.Claimed{Request: e.Request, Result: res})
+		case *effect.Finish:
+			o.feed(event.Finished{Request: e.Request})
+		case *effect.SetGate:
+			o.feed(event.GateSet{Subscribed: e.Subscribed})
+		case *effect.Answer:
+			require.Equal(o.t, effect.AnswerDone, e.Kind, "%v", e)
 		}
 	}
 }
@@ -118,7 +122,7 @@ func (o *overload) fetch(req *contract.FetchRequest) contract.FetchResult {
 	return res
 }
 
-func (o *overload) start(e *Send) {
+func (o *overload) start(e *effect.Send) {
 	o.running, o.ends = append(o.running, e), append(o.ends, o.now+serviceMS)
 	if e.Job == o.straggler {
 		o.started = true
@@ -135,10 +139,10 @@ func (o *overload) start(e *Send) {
 }
 
 // until advances the time. A request arrives every so many milliseconds.
-func (o *overload) until(end Instant, every float64, stop func() bool) {
+func (o *overload) until(end timing.Instant, every float64, stop func() bool) {
 	next := float64(o.now) + every
 	for o.now < end && !stop() {
-		at := min(end, Instant(next)+1)
+		at := min(end, timing.Instant(next)+1)
 		for _, t := range o.ends {
 			at = min(at, t)
 		}
@@ -146,7 +150,7 @@ func (o *overload) until(end Instant, every float64, stop func() bool) {
 		if i := o.over(); i >= 0 {
 			e := o.running[i]
 			o.running, o.ends = append(o.running[:i], o.running[i+1:]...), append(o.ends[:i], o.ends[i+1:]...)
-			o.feed(Released{Session: 1, Results: []Result{{Job: e.Job, Attempt: e.Attempt, OK: true}}})
+			o.feed(event.Released{Session: 1, Results: []event.Result{{Job: e.Job, Attempt: e.Attempt, OK: true}}})
 		} else if float64(o.now) > next {
 			next += every
 			o.request()
@@ -166,7 +170,7 @@ func (o *overload) over() int {
 func (o *overload) request() {
 	o.lastID--
 	o.waiting++
-	ev := Requested{Job: dispatcherd.JobID(o.lastID), Type: "common", Priority: dispatcherd.Priority(o.rng.IntN(11))}
+	ev := event.Requested{Job: dispatcherd.JobID(o.lastID), Type: "common", Priority: dispatcherd.Priority(o.rng.IntN(11))}
 	if o.rng.IntN(5) == 0 {
 		ev.Type = "rare"
 	}
@@ -179,7 +183,7 @@ func (o *overload) insert() {
 	o.straggler++
 	o.since, o.started, o.late, o.overtakers = o.now, false, 0, 0
 	o.rows = []contract.Key{{RunAt: int64(o.now) * 1000, ID: o.straggler}}
-	o.feed(Notified{})
+	o.feed(event.Notified{})
 }
 
 // every returns the time between two requests at a load.
@@ -197,7 +201,7 @@ func TestStragglerStartsWithinTheBound(t *testing.T) {
 				started := func() bool { return o.started }
 				o.until(o.since+o.window-1, every, started)
 				ahead := o.waiting // R: requests that wait one window after the straggler's arrival and arrived before that instant
-				o.until(o.since+o.window+Instant(ahead+1)*serviceMS, every, started)
+				o.until(o.since+o.window+timing.Instant(ahead+1)*serviceMS, every, started)
 				require.True(t, o.started, "straggler that arrived at %v has not started at %v; %d jobs were ahead", o.since, o.now, ahead)
 				require.Zero(t, o.late, "requests that overtook although they arrived more than a window later")
 				t.Logf("load %v: waited %v, overtaken by %d, %d ahead after a window", load, msDuration(int64(o.now-o.since)), o.overtakers, ahead)

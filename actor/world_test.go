@@ -11,7 +11,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/actor/config"
+	"github.com/dispatcherd/dispatcherd/actor/effect"
+	"github.com/dispatcherd/dispatcherd/actor/event"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
+	"github.com/dispatcherd/dispatcherd/internal/timing"
 )
 
 // world is the environment of the cores of a scenario: one table, the
@@ -19,7 +23,7 @@ import (
 type world struct {
 	t           *testing.T
 	table       *table
-	now         Instant
+	now         timing.Instant
 	dispatchers map[string]*dispatcher
 	at          *dispatcher // the dispatcher that commands address
 	jobs        map[string]dispatcherd.JobID
@@ -36,12 +40,12 @@ type dispatcher struct {
 	name         string
 	id           int
 	core         *Core
-	cfg          Config
+	cfg          config.Config
 	sessions     map[string]dispatcherd.SessionID
 	workers      map[dispatcherd.SessionID]string
 	types        map[dispatcherd.SessionID]int // next slot number
 	nextSlot     dispatcherd.SlotID
-	pending      []Effect                                        // statements not yet answered
+	pending      []effect.Effect                                 // statements not yet answered
 	onHold       map[string]bool                                 // names of statements that complete only by answer or lose
 	read         map[*contract.FetchRequest]contract.FetchResult // results of the command read
 	notListening bool                                            // notifications do not reach this dispatcher
@@ -61,7 +65,7 @@ func newWorld(t *testing.T) *world {
 func (w *world) use(name string) {
 	d := w.dispatchers[name]
 	if d == nil {
-		cfg := DefaultConfig()
+		cfg := config.Default()
 		cfg.Seed = [2]uint64{1, uint64(len(w.dispatchers))}
 		cfg.Resume = 30 * time.Second
 		cfg.Poll = time.Hour // scenarios notify explicitly; scenarios about polling change this
@@ -78,11 +82,11 @@ func (w *world) use(name string) {
 
 // step gives the core an event. It queues the statements and prints the other
 // effects.
-func (w *world) step(ev Event) {
+func (w *world) step(ev event.Event) {
 	d := w.at
 	for _, e := range kept(d.core.Step(w.now, ev, nil)) {
 		switch e := e.(type) {
-		case *Fetch, *Claim, *Resolve, *Adopt, *Finish, *SetGate:
+		case *effect.Fetch, *effect.Claim, *effect.Resolve, *effect.Adopt, *effect.Finish, *effect.SetGate:
 			d.pending = append(d.pending, e)
 		default:
 			w.printEffect(e)
@@ -94,7 +98,7 @@ func (w *world) step(ev Event) {
 // answerAll answers statements in order until only held ones remain.
 func (w *world) answerAll() {
 	for range 10_000 {
-		i := slices.IndexFunc(w.at.pending, func(e Effect) bool { return !w.at.onHold[nameOf(e)] })
+		i := slices.IndexFunc(w.at.pending, func(e effect.Effect) bool { return !w.at.onHold[nameOf(e)] })
 		if i < 0 {
 			return
 		}
@@ -113,7 +117,7 @@ func (w *world) answer(i int, v contract.Verdict) {
 	next := d.pending[i]
 	d.pending = slices.Delete(d.pending, i, i+1)
 	switch e := next.(type) {
-	case *Fetch:
+	case *effect.Fetch:
 		res := contract.FetchResult{Verdict: v}
 		if read, ok := d.read[e.Request]; ok {
 			res = read
@@ -122,54 +126,54 @@ func (w *world) answer(i int, v contract.Verdict) {
 			res = w.table.fetch(e.Request)
 		}
 		w.printFetch(e.Request, res)
-		w.step(Fetched{Request: e.Request, Result: res})
-	case *Claim:
+		w.step(event.Fetched{Request: e.Request, Result: res})
+	case *effect.Claim:
 		res := contract.ClaimResult{Verdict: v}
 		if v == contract.OK {
 			res = w.table.claim(d.id, e.Request)
 		}
 		w.printClaim("claim", e.Request, res)
-		w.step(Claimed{Request: e.Request, Result: res})
-	case *Resolve:
+		w.step(event.Claimed{Request: e.Request, Result: res})
+	case *effect.Resolve:
 		res := contract.ClaimResult{Verdict: v}
 		if v == contract.OK {
 			res = w.table.resolve(d.id, e.Request)
 		}
 		w.printClaim("resolve", e.Request, res)
-		w.step(Claimed{Request: e.Request, Result: res})
-	case *Adopt:
+		w.step(event.Claimed{Request: e.Request, Result: res})
+	case *effect.Adopt:
 		res := contract.AdoptResult{Verdict: v}
 		if v == contract.OK {
 			res = w.table.adopt(d.id, e.Request)
 		}
 		w.printAdopt(e.Request, res)
-		w.step(Adopted{Request: e.Request, Result: res})
-	case *Finish:
+		w.step(event.Adopted{Request: e.Request, Result: res})
+	case *effect.Finish:
 		res := contract.FinishResult{Verdict: v}
 		if v == contract.OK {
 			res = w.table.finish(d.id, e.Request)
 		}
 		w.printFinish(e.Request, res)
-		w.step(Finished{Request: e.Request, Result: res})
-	case *SetGate:
+		w.step(event.Finished{Request: e.Request, Result: res})
+	case *effect.SetGate:
 		if w.printed["set-gate"] {
 			w.printf("set gate subscribed=%t: %v", e.Subscribed, v)
 		}
-		w.step(GateSet{Subscribed: e.Subscribed, Verdict: v})
+		w.step(event.GateSet{Subscribed: e.Subscribed, Verdict: v})
 	}
 }
 
 // advance moves both clocks and wakes the dispatcher at its wake-up times.
 func (w *world) advance(d time.Duration) {
-	end := w.now + Instant(d.Milliseconds())
+	end := w.now + timing.Instant(d.Milliseconds())
 	for {
 		next := min(end, max(w.at.core.NextWake(), w.now+1))
-		if next == Never || next > end {
+		if next == timing.Never || next > end {
 			next = end
 		}
 		w.table.now += int64(next-w.now) * 1000
 		w.now = next
-		w.step(Tick{})
+		w.step(event.Tick{})
 		w.answerAll()
 		if w.now >= end {
 			return
@@ -187,36 +191,36 @@ func (w *world) name(id dispatcherd.JobID) string {
 }
 
 // printEffect prints an effect that is not a statement.
-func (w *world) printEffect(e Effect) {
+func (w *world) printEffect(e effect.Effect) {
 	workers := w.at.workers
 	switch e := e.(type) {
-	case *Send:
+	case *effect.Send:
 		why := ""
 		if e.Mode == dispatcherd.OnDemand {
 			why = fmt.Sprintf(" (%v)", e.Why.Terms)
 		}
 		w.printf("send %s to %s/%d%s", w.name(e.Job), workers[e.Session], e.Number, why)
-	case *Cancel:
+	case *effect.Cancel:
 		w.printf("cancel %s at %s: %s", w.name(e.Job), workers[e.Session], e.Reason)
-	case *Stale:
+	case *effect.Stale:
 		w.printf("stale %s attempt %d to %s", w.name(e.Job), e.Attempt, workers[e.Session])
-	case *NotHeld:
+	case *effect.NotHeld:
 		w.printf("not-held %s attempt %d to %s", w.name(e.Job), e.Attempt, workers[e.Session])
-	case *RejectSlots:
+	case *effect.RejectSlots:
 		w.printf("reject slots of %s: %s", workers[e.Session], e.Reason)
-	case *GoAway:
+	case *effect.GoAway:
 		w.printf("go away to %s", workers[e.Session])
-	case *Answer:
+	case *effect.Answer:
 		w.printf("answer %s: %s%s%s", w.name(e.Job), e.Kind, prefixed(" ", string(e.Result)), prefixed(" - ", e.Reason))
-	case *Resume:
+	case *effect.Resume:
 		w.printf("resume %s on %s/%d", w.name(e.Job), workers[e.Session], e.Number)
-	case *Welcome:
+	case *effect.Welcome:
 		w.printf("welcome to %s", workers[e.Session])
-	case *TurnAway:
+	case *effect.TurnAway:
 		w.printf("turn away %s: %s", workers[e.Session], e.Reason)
-	case *HangUp:
+	case *effect.HangUp:
 		w.printf("hang up on %s: %s", workers[e.Session], e.Reason)
-	case *Started:
+	case *effect.Started:
 	default:
 		w.t.Fatalf("unexpected effect %T", e)
 	}

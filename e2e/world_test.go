@@ -26,10 +26,12 @@ import (
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/actor"
+	"github.com/dispatcherd/dispatcherd/actor/config"
 	"github.com/dispatcherd/dispatcherd/claim"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/daemon"
 	"github.com/dispatcherd/dispatcherd/internal/pgtest"
+	"github.com/dispatcherd/dispatcherd/internal/timing"
 	"github.com/dispatcherd/dispatcherd/workerproto"
 )
 
@@ -70,9 +72,9 @@ func newWorldOn(t *testing.T, dsn string) *world {
 
 // config is a daemon with shorter retry and failure detection times than the default.
 func (w *world) config(name string) daemon.Config {
-	core := actor.DefaultConfig()
+	core := config.Default()
 	core.Seed = daemon.NewSeed()
-	core.Retry = actor.Backoff{Base: 20 * time.Millisecond, Max: 100 * time.Millisecond}
+	core.Retry = timing.Backoff{Base: 20 * time.Millisecond, Max: 100 * time.Millisecond}
 	return daemon.Config{
 		Name: name, DSN: w.dsn, Version: "e2e",
 		WorkerSocket: filepath.Join(w.dir, name+".sock"), APISocket: filepath.Join(w.dir, name+"-api.sock"),

@@ -9,7 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/dispatcherd/dispatcherd/actor"
+	"github.com/dispatcherd/dispatcherd/actor/config"
 	"github.com/dispatcherd/dispatcherd/internal/exit"
 	"github.com/dispatcherd/dispatcherd/workerproto"
 )
@@ -17,7 +17,7 @@ import (
 // removedConstants are the values of the settings that became constants.
 func removedConstants() map[string]any {
 	formerly := map[string]string{"max-shared-requests": "max-runs", "max-shared-request-bytes": "max-run-bytes"}
-	c, l, p := actor.DefaultConfig(), actor.DefaultConfig().Limits, workerproto.Limits{}.WithDefaults()
+	c, l, p := config.Default(), config.Default().Limits, workerproto.Limits{}.WithDefaults()
 	all := map[string]any{
 		"claim-batch": l.ClaimBatch, "finish-batch": l.FinishBatch, "lane-length": l.LaneLength, "lanes-per-fetch": l.LanesPerFetch,
 		"lost-per-list": l.LostPerList, "max-slots": l.Slots, "max-types": l.Types, "max-unrecorded": l.Unfinished,

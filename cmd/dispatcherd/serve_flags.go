@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/pflag"
 	"go.uber.org/zap/zapcore"
 
-	"github.com/dispatcherd/dispatcherd/actor"
+	"github.com/dispatcherd/dispatcherd/actor/config"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/settings"
 	"github.com/dispatcherd/dispatcherd/internal/allow"
 	"github.com/dispatcherd/dispatcherd/internal/daemon"
@@ -85,7 +85,7 @@ func (c capFlag) Type() string { return "duration|none" }
 // others are constants, which settings.removed lists with their reasons.
 func (f *serveFlags) register(a *app, flags *pflag.FlagSet) {
 	flags.SortFlags = false
-	f.cfg.Core, f.cfg.Workers, f.cfg.API = actor.DefaultConfig(), workerproto.Limits{}.WithDefaults(), daemon.DefaultAPIConfig()
+	f.cfg.Core, f.cfg.Workers, f.cfg.API = config.Default(), workerproto.Limits{}.WithDefaults(), daemon.DefaultAPIConfig()
 	settings.Grouped(flags, "Sockets", func(flags *pflag.FlagSet) { f.registerSockets(a, flags) })
 	settings.Grouped(flags, "Postgres", f.registerPostgres)
 	settings.Grouped(flags, "Policy", f.registerPolicy)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/dispatcherd/dispatcherd/actor"
+	"github.com/dispatcherd/dispatcherd/actor/config"
 	"github.com/dispatcherd/dispatcherd/claim"
 	"github.com/dispatcherd/dispatcherd/internal/allow"
 	"github.com/dispatcherd/dispatcherd/workerproto"
@@ -32,7 +33,7 @@ type Config struct {
 	APISocket    string
 	SocketMode   os.FileMode
 	Allow        allow.List // which users may serve which types
-	Core         actor.Config
+	Core         config.Config
 	Workers      workerproto.Limits
 	Keep         claim.Retention // how long final rows are kept
 	Lease        time.Duration   // how long a heartbeat is valid

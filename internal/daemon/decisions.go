@@ -4,7 +4,10 @@ import (
 	"time"
 
 	"github.com/dispatcherd/dispatcherd/actor"
+	"github.com/dispatcherd/dispatcherd/actor/effect"
+	"github.com/dispatcherd/dispatcherd/actor/event"
 	"github.com/dispatcherd/dispatcherd/internal/decisionlog"
+	"github.com/dispatcherd/dispatcherd/internal/timing"
 )
 
 // logDecisions creates the decision log and returns the observer of the loop that fills it.
@@ -14,7 +17,7 @@ func (d *Daemon) logDecisions() actor.Observer {
 	}
 	log, next := decisionlog.New(d.cfg.DecisionLog), d.cfg.Observe
 	d.decisions = log
-	return func(c *actor.Core, now actor.Instant, ev actor.Event, fx []actor.Effect) {
+	return func(c *actor.Core, now timing.Instant, ev event.Event, fx []effect.Effect) {
 		if made := c.Decisions(); len(made) > 0 {
 			log.Append(time.Now(), made)
 		}

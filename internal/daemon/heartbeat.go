@@ -7,6 +7,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/dispatcherd/dispatcherd/actor"
+	"github.com/dispatcherd/dispatcherd/actor/event"
 	"github.com/dispatcherd/dispatcherd/claim"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/shell"
@@ -59,7 +60,7 @@ func (h *heartbeats) run(ctx context.Context) {
 // answered reports what a heartbeat found, and joins again after others have declared this
 // dispatcher lost.
 func (h *heartbeats) answered(ctx context.Context, res contract.HeartbeatResult) {
-	h.deliver(with(h.lease, func(l *shell.Lease, now time.Duration) []actor.Event { return l.HeartbeatAnswered(now, res) }))
+	h.deliver(with(h.lease, func(l *shell.Lease, now time.Duration) []event.Event { return l.HeartbeatAnswered(now, res) }))
 	if res.LeaseLost {
 		h.rejoin(ctx)
 		return
@@ -82,11 +83,11 @@ func (h *heartbeats) rejoin(ctx context.Context) {
 		h.log.Warn("joining failed", zap.Error(err)) // the next heartbeat tries again
 		return
 	}
-	h.deliver(with(h.lease, func(l *shell.Lease, _ time.Duration) []actor.Event { return l.Joined() }))
+	h.deliver(with(h.lease, func(l *shell.Lease, _ time.Duration) []event.Event { return l.Joined() }))
 }
 
 // deliver passes events to the Core.
-func (h *heartbeats) deliver(events []actor.Event) {
+func (h *heartbeats) deliver(events []event.Event) {
 	for _, ev := range events {
 		h.loop.Order(ev)
 	}

@@ -6,7 +6,8 @@ import (
 	"time"
 
 	"github.com/dispatcherd/dispatcherd"
-	"github.com/dispatcherd/dispatcherd/actor"
+	"github.com/dispatcherd/dispatcherd/actor/effect"
+	"github.com/dispatcherd/dispatcherd/actor/event"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/workerproto"
 )
@@ -32,7 +33,7 @@ func fingerprintOf(nonce string) contract.Fingerprint {
 
 // offerResume passes the resume offers of a hello to the loop and waits for the decision.
 // It blocks this session only.
-func (w *workers) offerResume(s *workerproto.Session, ev actor.Registered, running []workerproto.Running) error {
+func (w *workers) offerResume(s *workerproto.Session, ev event.Registered, running []workerproto.Running) error {
 	slots := make([]workerproto.Slot, len(running))
 	for i := range running {
 		slots[i] = running[i].Slot
@@ -45,7 +46,7 @@ func (w *workers) offerResume(s *workerproto.Session, ev actor.Registered, runni
 		if r.Job < 0 { // docs/protocol.md: the id of a request is negative
 			mode = dispatcherd.OnDemand
 		}
-		ev.Offers = append(ev.Offers, actor.ResumeOffer{
+		ev.Offers = append(ev.Offers, event.ResumeOffer{
 			Job: r.Job, Mode: mode, Attempt: r.Attempt, From: from, To: from.WithGeneration(r.Generation), Slot: numbered[i],
 		})
 	}
@@ -76,7 +77,7 @@ func (w *workers) offerResume(s *workerproto.Session, ev actor.Registered, runni
 }
 
 // resumes records for the waiting Open that an execution continues.
-func (w *workers) resumes(e *actor.Resume) {
+func (w *workers) resumes(e *effect.Resume) {
 	if o := w.pendingOf(e.Session); o != nil {
 		o.resumed = append(o.resumed, workerproto.Resumed{Job: e.Job, Attempt: e.Attempt})
 	}

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/dispatcherd/dispatcherd/actor"
+	"github.com/dispatcherd/dispatcherd/actor/config"
+	"github.com/dispatcherd/dispatcherd/actor/event"
 	"github.com/dispatcherd/dispatcherd/claim"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/shell"
@@ -40,7 +42,7 @@ type claimStatement struct {
 	resolve bool
 }
 
-func newStatements(store *claim.Store, loop *actor.Actor, lease *lease, limits actor.Limits) *statements {
+func newStatements(store *claim.Store, loop *actor.Actor, lease *lease, limits config.Limits) *statements {
 	return &statements{
 		store: store, loop: loop, lease: lease,
 		fetches:   make(chan *contract.FetchRequest, 1),
@@ -67,7 +69,7 @@ func (s *statements) start(ctx context.Context) {
 			}
 			result := take(ctx, *c.request)
 			result = with(s.lease, func(l *shell.Lease, now time.Duration) contract.ClaimResult { return l.Claimed(now, result) })
-			s.loop.Result(actor.Claimed{Request: c.request, Result: result})
+			s.loop.Result(event.Claimed{Request: c.request, Result: result})
 		}
 	})
 	s.running.Go(func() {
@@ -75,7 +77,7 @@ func (s *statements) start(ctx context.Context) {
 			result := s.store.Adopt(ctx, *r)
 			result = with(s.lease, func(l *shell.Lease, now time.Duration) contract.AdoptResult { return l.Adopted(now, result) })
 			took := shell.TookOver(r, &result)
-			s.loop.Result(actor.Adopted{Request: r, Result: result}) // afterwards the request is the Core's again
+			s.loop.Result(event.Adopted{Request: r, Result: result}) // afterwards the request is the Core's again
 			if took {
 				s.tookOver()
 			}
@@ -85,7 +87,7 @@ func (s *statements) start(ctx context.Context) {
 		for r := range s.finishes {
 			result := s.store.Finish(ctx, *r)
 			s.finished(r, &result) // afterwards the request is the loop's again
-			s.loop.Result(actor.Finished{Request: r, Result: result})
+			s.loop.Result(event.Finished{Request: r, Result: result})
 		}
 	})
 	s.running.Go(func() {
@@ -94,7 +96,7 @@ func (s *statements) start(ctx context.Context) {
 			if s.store.SetSubscribed(ctx, subscribed) != nil {
 				v = contract.Refused // the Core sets it again; repetition is harmless
 			}
-			s.loop.Result(actor.GateSet{Subscribed: subscribed, Verdict: v})
+			s.loop.Result(event.GateSet{Subscribed: subscribed, Verdict: v})
 		}
 	})
 }
@@ -102,7 +104,7 @@ func (s *statements) start(ctx context.Context) {
 // fetch executes fetches.
 func (s *statements) fetch(ctx context.Context, requests <-chan *contract.FetchRequest) {
 	for r := range requests {
-		s.loop.Result(actor.Fetched{Request: r, Result: s.store.Fetch(ctx, *r)})
+		s.loop.Result(event.Fetched{Request: r, Result: s.store.Fetch(ctx, *r)})
 	}
 }
 

@@ -14,6 +14,8 @@ import (
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/actor"
+	"github.com/dispatcherd/dispatcherd/actor/effect"
+	"github.com/dispatcherd/dispatcherd/actor/event"
 	"github.com/dispatcherd/dispatcherd/internal/jsontext"
 	"github.com/dispatcherd/dispatcherd/workerproto"
 )
@@ -46,7 +48,7 @@ func (w *workers) Open(s *workerproto.Session, h *workerproto.Hello) error {
 	w.mu.Lock()
 	w.session[id] = s
 	w.mu.Unlock()
-	ev := actor.Registered{Session: id, Worker: h.Worker, Fingerprint: fingerprintOf(s.Nonce()), NotResumable: !h.Resumes && len(h.Running) == 0}
+	ev := event.Registered{Session: id, Worker: h.Worker, Fingerprint: fingerprintOf(s.Nonce()), NotResumable: !h.Resumes && len(h.Running) == 0}
 	if len(h.Running) > 0 {
 		if err := w.offerResume(s, ev, h.Running); err != nil {
 			w.forget(id)
@@ -62,7 +64,7 @@ func (w *workers) Open(s *workerproto.Session, h *workerproto.Hello) error {
 
 // forget removes a session from the loop and then from w.
 func (w *workers) forget(id dispatcherd.SessionID) {
-	w.loop.Unregister(actor.Unregistered{Session: id})
+	w.loop.Unregister(event.Unregistered{Session: id})
 	w.mu.Lock()
 	delete(w.session, id)
 	w.mu.Unlock()
@@ -83,22 +85,22 @@ func (w *workers) number(slots []workerproto.Slot) []dispatcherd.Slot {
 // Frames converts the frames of a worker to events, in order.
 func (w *workers) Frames(s *workerproto.Session, frames []workerproto.WorkerFrame) {
 	id := s.Value.(dispatcherd.SessionID)
-	var results []actor.Result
-	var reports []actor.Report
+	var results []event.Result
+	var reports []event.Report
 	flush := func() {
 		if len(reports) > 0 {
-			w.loop.Report(actor.Reported{Session: id, Reports: reports})
+			w.loop.Report(event.Reported{Session: id, Reports: reports})
 			reports = nil
 		}
 		if len(results) > 0 {
-			w.loop.Release(actor.Released{Session: id, Results: results})
+			w.loop.Release(event.Released{Session: id, Results: results})
 			results = nil
 		}
 	}
 	for _, f := range frames {
 		if r, ok := resultOf(f); ok {
 			if results == nil {
-				results = make([]actor.Result, 0, len(frames))
+				results = make([]event.Result, 0, len(frames))
 			}
 			results = append(results, r)
 			continue
@@ -113,11 +115,11 @@ func (w *workers) Frames(s *workerproto.Session, frames []workerproto.WorkerFram
 		flush()
 		switch f := f.(type) {
 		case *workerproto.SlotAdd:
-			w.loop.Register(actor.Registered{Session: id, Worker: s.Worker(), Slots: w.number(f.Slots)})
+			w.loop.Register(event.Registered{Session: id, Worker: s.Worker(), Slots: w.number(f.Slots)})
 		case *workerproto.SlotRemove:
-			w.loop.Withdraw(actor.Withdrew{Session: id, Numbers: slices.Clone(f.Slots)})
+			w.loop.Withdraw(event.Withdrew{Session: id, Numbers: slices.Clone(f.Slots)})
 		case *workerproto.Drain:
-			w.loop.Withdraw(actor.Withdrew{Session: id})
+			w.loop.Withdraw(event.Withdrew{Session: id})
 		case *workerproto.Log:
 			// The message is not logged, because it may contain the payload.
 			w.log.Debug("log frame of a worker", zap.String("worker", s.Worker()), zap.Int64("job", int64(f.Job)),
@@ -128,29 +130,29 @@ func (w *workers) Frames(s *workerproto.Session, frames []workerproto.WorkerFram
 }
 
 // resultOf translates the frames that end an attempt.
-func resultOf(f workerproto.WorkerFrame) (actor.Result, bool) {
+func resultOf(f workerproto.WorkerFrame) (event.Result, bool) {
 	switch f := f.(type) {
 	case *workerproto.Done:
-		return actor.Result{Job: f.Job, Attempt: f.Attempt, OK: true, Value: f.Result}, true
+		return event.Result{Job: f.Job, Attempt: f.Attempt, OK: true, Value: f.Result}, true
 	case *workerproto.Fail:
-		return actor.Result{
+		return event.Result{
 			Job: f.Job, Attempt: f.Attempt, Error: f.Error, Permanent: f.Permanent, RetryAfter: f.RetryAfter,
 		}, true
 	case *workerproto.Release:
-		return actor.Result{Job: f.Job, Attempt: f.Attempt, Returned: true, Error: f.Reason}, true
+		return event.Result{Job: f.Job, Attempt: f.Attempt, Returned: true, Error: f.Reason}, true
 	}
-	return actor.Result{}, false
+	return event.Result{}, false
 }
 
 // reportOf translates the frames about an attempt that goes on.
-func reportOf(f workerproto.WorkerFrame) (actor.Report, bool) {
+func reportOf(f workerproto.WorkerFrame) (event.Report, bool) {
 	switch f := f.(type) {
 	case *workerproto.Progress:
-		return actor.Report{Job: f.Job, Attempt: f.Attempt, JSON: reportJSON(f.Done, f.Total, f.Message)}, true
+		return event.Report{Job: f.Job, Attempt: f.Attempt, JSON: reportJSON(f.Done, f.Total, f.Message)}, true
 	case *workerproto.Partial:
-		return actor.Report{Job: f.Job, Attempt: f.Attempt, Partial: true, JSON: f.Data}, true
+		return event.Report{Job: f.Job, Attempt: f.Attempt, Partial: true, JSON: f.Data}, true
 	}
-	return actor.Report{}, false
+	return event.Report{}, false
 }
 
 // Closed removes a session. The loop has received its last frames before.
@@ -185,45 +187,45 @@ func (w *workers) name(id dispatcherd.SessionID) string {
 }
 
 // Tell implements shell.Workers.
-func (w *workers) Tell(e actor.Effect) {
+func (w *workers) Tell(e effect.Effect) {
 	switch e := e.(type) {
-	case *actor.GoAway:
+	case *effect.GoAway:
 		if s := w.find(e.Session); s != nil {
 			s.Send(&workerproto.GoAway{Reason: "the dispatcher is about to stop", Grace: w.grace})
 		}
-	case *actor.Cancel:
+	case *effect.Cancel:
 		if s := w.find(e.Session); s != nil {
 			s.Send(&workerproto.Cancel{Execution: workerproto.Execution{Job: e.Job, Attempt: e.Attempt}, Reason: e.Reason})
 		}
-	case *actor.Stale:
+	case *effect.Stale:
 		if s := w.find(e.Session); s != nil {
 			s.Send(&workerproto.Stale{Execution: workerproto.Execution{Job: e.Job, Attempt: e.Attempt}})
 		}
-	case *actor.NotHeld:
+	case *effect.NotHeld:
 		if s := w.find(e.Session); s != nil {
 			s.Send(workerproto.Complain(workerproto.NotHeld, e.Job, "job %d attempt %d runs in another session", e.Job, e.Attempt))
 		}
-	case *actor.RejectSlots:
+	case *effect.RejectSlots:
 		rejection := workerproto.Complain(workerproto.TooManyConnections, 0, "%s", e.Reason)
 		if s := w.find(e.Session); s != nil && !w.decided(e.Session, rejection) {
 			s.Close(rejection)
 		}
-	case *actor.HangUp:
+	case *effect.HangUp:
 		if s := w.find(e.Session); s != nil {
 			s.Close(workerproto.Complain(workerproto.CancelIgnored, e.Job, "%s", e.Reason))
 		}
-	case *actor.Resume:
+	case *effect.Resume:
 		w.resumes(e)
-	case *actor.Welcome:
+	case *effect.Welcome:
 		w.decided(e.Session, nil)
-	case *actor.TurnAway:
+	case *effect.TurnAway:
 		w.decided(e.Session, workerproto.Complain(workerproto.ShuttingDown, 0, "%s", e.Reason))
 	}
 }
 
 // Send implements shell.Workers. A job whose payload is too large for a frame or invalid
 // fails permanently. A session that cannot take the frame ends, and the job is released.
-func (w *workers) Send(e *actor.Send) {
+func (w *workers) Send(e *effect.Send) {
 	s := w.find(e.Session)
 	if s == nil {
 		return
@@ -242,7 +244,7 @@ func (w *workers) Send(e *actor.Send) {
 		s.Send(f)
 		return
 	}
-	ev := actor.Released{Session: e.Session, Results: []actor.Result{{
+	ev := event.Released{Session: e.Session, Results: []event.Result{{
 		Job: e.Job, Attempt: e.Attempt, Permanent: true, Error: unfit,
 	}}}
 	go w.loop.Release(ev) // the caller is the loop, which must not block on its own channel

@@ -12,6 +12,7 @@ import (
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/actor"
+	"github.com/dispatcherd/dispatcherd/actor/effect"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/scoring"
 )
@@ -97,7 +98,7 @@ func TestExportWritesOneObjectPerLine(t *testing.T) {
 			Kind: actor.DecisionPlaced, Job: 7, Type: "pdf", Worker: "w", Slot: 3, Capacity: 2, SlotTypes: 1, Terms: scoring.Terms{Base: 5000, Rarity: 250},
 			RunnerUp: actor.RunnerUp{Job: 8, Type: "ocr", Score: 4000}, Waited: 2 * time.Second, Reasons: 1,
 		},
-		{Kind: actor.DecisionEnded, Job: -2, Type: "pdf", Mode: dispatcherd.OnDemand, Answer: actor.AnswerLate, Ran: time.Second},
+		{Kind: actor.DecisionEnded, Job: -2, Type: "pdf", Mode: dispatcherd.OnDemand, Answer: effect.AnswerLate, Ran: time.Second},
 	})
 	var out bytes.Buffer
 	require.NoError(t, l.Export(&out))

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/dispatcherd/dispatcherd/actor"
+	"github.com/dispatcherd/dispatcherd/actor/event"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
@@ -31,32 +32,32 @@ func capacity(c *actor.Core) map[string]int {
 // LeaseLost the dispatcher joins again at once: claims have won no rows since the lease was
 // lost, and reports about earlier jobs are stale, because the rows contain the old id or a
 // new owner.
-func (l *Lease) HeartbeatAnswered(now time.Duration, r contract.HeartbeatResult) []actor.Event {
+func (l *Lease) HeartbeatAnswered(now time.Duration, r contract.HeartbeatResult) []event.Event {
 	if r.LeaseLost {
 		l.begun = now
 		return present(l.fence())
 	}
 	events := present(l.renew())
 	if r.Released > 0 {
-		events = append(events, actor.Notified{})
+		events = append(events, event.Notified{})
 	}
-	events = append(events, actor.ClusterCapacity{Capacity: r.OtherCapacity, Shares: r.Shares})
+	events = append(events, event.ClusterCapacity{Capacity: r.OtherCapacity, Shares: r.Shares})
 	if len(r.Cancels) > 0 {
-		events = append(events, actor.CancelRequested{Jobs: r.Cancels})
+		events = append(events, event.CancelRequested{Jobs: r.Cancels})
 	}
 	return events
 }
 
 // Joined returns what the Core must be told after a Join that succeeded. After one that
 // failed, the next heartbeat finds the lease lost again.
-func (l *Lease) Joined() []actor.Event { return present(l.renew()) }
+func (l *Lease) Joined() []event.Event { return present(l.renew()) }
 
 // present returns the event unless it is nil.
-func present(ev actor.Event) []actor.Event {
+func present(ev event.Event) []event.Event {
 	if ev == nil {
 		return nil
 	}
-	return []actor.Event{ev}
+	return []event.Event{ev}
 }
 
 // Pause returns the time from the end of a heartbeat to the next one, so that slow ones

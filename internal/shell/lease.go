@@ -3,7 +3,7 @@ package shell
 import (
 	"time"
 
-	"github.com/dispatcherd/dispatcherd/actor"
+	"github.com/dispatcherd/dispatcherd/actor/event"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
@@ -30,7 +30,7 @@ func (l *Lease) Trusted(now time.Duration) bool { return now-l.renewed < l.lengt
 
 // Guard returns Disowned, once for each loss, if the lease cannot be proved. It is to be
 // called often, also while a heartbeat hangs.
-func (l *Lease) Guard(now time.Duration) actor.Event {
+func (l *Lease) Guard(now time.Duration) event.Event {
 	if l.Trusted(now) {
 		return nil
 	}
@@ -43,23 +43,23 @@ func GuardInterval(length time.Duration) time.Duration {
 }
 
 // fence returns Disowned, once for each loss.
-func (l *Lease) fence() actor.Event {
+func (l *Lease) fence() event.Event {
 	if l.fenced {
 		return nil
 	}
 	l.fenced = true
-	return actor.Disowned{}
+	return event.Disowned{}
 }
 
 // renew notes that the heartbeat or Join in flight succeeded. It returns Owned after a
 // loss, and otherwise nil.
-func (l *Lease) renew() actor.Event {
+func (l *Lease) renew() event.Event {
 	l.renewed = l.begun
 	if !l.fenced {
 		return nil
 	}
 	l.fenced = false
-	return actor.Owned{}
+	return event.Owned{}
 }
 
 // Claimed returns what the answer of a claim is worth now. The process may have stood

@@ -2,7 +2,7 @@ package shell
 
 import (
 	"github.com/dispatcherd/dispatcherd"
-	"github.com/dispatcherd/dispatcherd/actor"
+	"github.com/dispatcherd/dispatcherd/actor/effect"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
@@ -28,31 +28,31 @@ type Statements interface {
 // Unregistered is on its way.
 type Workers interface {
 	// Send hands a job to a worker.
-	Send(e *actor.Send)
+	Send(e *effect.Send)
 	// Tell carries out every other effect that names a session.
-	Tell(e actor.Effect)
+	Tell(e effect.Effect)
 }
 
 // Callers answers on-demand requests that this dispatcher keeps in memory.
 type Callers interface {
 	// Started reports the start of an attempt.
-	Started(e *actor.Started)
+	Started(e *effect.Started)
 	// Progress reports how far a running request is.
-	Progress(e *actor.Progress)
+	Progress(e *effect.Progress)
 	// Partial hands on a part of its output.
-	Partial(e *actor.Partial)
+	Partial(e *effect.Partial)
 	// Answer ends the request.
-	Answer(e *actor.Answer)
+	Answer(e *effect.Answer)
 }
 
 // Rows reports queued jobs to callers that wait for their rows.
 type Rows interface {
 	// Sent reports the start of an attempt.
-	Sent(e *actor.Send)
+	Sent(e *effect.Send)
 	// Progress reports how far a running job is.
-	Progress(e *actor.Progress)
+	Progress(e *effect.Progress)
 	// Partial hands on a part of its output.
-	Partial(e *actor.Partial)
+	Partial(e *effect.Partial)
 }
 
 // Ports are the components that carry out effects. It implements actor.Performer.
@@ -64,38 +64,38 @@ type Ports struct {
 }
 
 // Perform routes each effect to its component, in order.
-func (p *Ports) Perform(fx []actor.Effect) {
+func (p *Ports) Perform(fx []effect.Effect) {
 	for _, e := range fx {
 		switch e := e.(type) {
-		case *actor.Fetch:
+		case *effect.Fetch:
 			p.Statements.Fetch(e.Request)
-		case *actor.Claim:
+		case *effect.Claim:
 			p.Statements.Claim(e.Request)
-		case *actor.Resolve:
+		case *effect.Resolve:
 			p.Statements.Resolve(e.Request)
-		case *actor.Adopt:
+		case *effect.Adopt:
 			p.Statements.Adopt(e.Request)
-		case *actor.Finish:
+		case *effect.Finish:
 			p.Statements.Finish(e.Request)
-		case *actor.SetGate:
+		case *effect.SetGate:
 			p.Statements.SetGate(e.Subscribed)
-		case *actor.Answer:
+		case *effect.Answer:
 			p.Callers.Answer(e)
-		case *actor.Started:
+		case *effect.Started:
 			p.Callers.Started(e)
-		case *actor.Progress:
+		case *effect.Progress:
 			if e.Mode == dispatcherd.OnDemand {
 				p.Callers.Progress(e)
 			} else {
 				p.Rows.Progress(e)
 			}
-		case *actor.Partial:
+		case *effect.Partial:
 			if e.Mode == dispatcherd.OnDemand {
 				p.Callers.Partial(e)
 			} else {
 				p.Rows.Partial(e)
 			}
-		case *actor.Send:
+		case *effect.Send:
 			if e.Mode == dispatcherd.Queued {
 				p.Rows.Sent(e)
 			}

@@ -8,6 +8,9 @@ import (
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/actor"
+	"github.com/dispatcherd/dispatcherd/actor/config"
+	"github.com/dispatcherd/dispatcherd/actor/effect"
+	"github.com/dispatcherd/dispatcherd/actor/event"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
@@ -23,8 +26,8 @@ func TestLeaseEndsAFifthEarly(t *testing.T) {
 
 // core returns a Core with slots of type pdf.
 func core(slots int) *actor.Core {
-	c := actor.New(actor.DefaultConfig())
-	ev := actor.Registered{Session: 1}
+	c := actor.New(config.Default())
+	ev := event.Registered{Session: 1}
 	for i := range slots {
 		ev.Slots = append(ev.Slots, dispatcherd.Slot{ID: dispatcherd.SlotID(i + 1), Number: int32(i), Types: []string{"pdf"}})
 	}
@@ -35,24 +38,24 @@ func core(slots int) *actor.Core {
 func TestHeartbeatPublishesCapacityUntilTheDispatcherStops(t *testing.T) {
 	l, c := newLease(0), core(3)
 	require.Equal(t, map[string]int{"pdf": 3}, l.BeginHeartbeat(0, c))
-	c.Step(1, actor.Drained{}, nil)
+	c.Step(1, event.Drained{}, nil)
 	require.Equal(t, map[string]int{}, l.BeginHeartbeat(1, c))
 }
 
 func TestCoreGetsOneEventForEachLossAndReturnOfTheLease(t *testing.T) {
 	l, c := newLease(0), core(0)
 	found, lost := contract.HeartbeatResult{}, contract.HeartbeatResult{LeaseLost: true}
-	capacity := actor.ClusterCapacity{}
+	capacity := event.ClusterCapacity{}
 	require.Nil(t, l.Guard(7*time.Second))
-	require.Equal(t, actor.Disowned{}, l.Guard(8*time.Second))
+	require.Equal(t, event.Disowned{}, l.Guard(8*time.Second))
 	require.Nil(t, l.Guard(9*time.Second))
 	require.Empty(t, l.HeartbeatAnswered(9*time.Second, lost))
 	l.BeginHeartbeat(10*time.Second, c)
-	require.Equal(t, []actor.Event{actor.Owned{}, capacity}, l.HeartbeatAnswered(11*time.Second, found))
+	require.Equal(t, []event.Event{event.Owned{}, capacity}, l.HeartbeatAnswered(11*time.Second, found))
 	require.False(t, l.Trusted(18*time.Second), "it counts from the beginning of the heartbeat")
-	require.Equal(t, []actor.Event{capacity}, l.HeartbeatAnswered(12*time.Second, found))
-	require.Equal(t, []actor.Event{actor.Disowned{}}, l.HeartbeatAnswered(13*time.Second, lost), "a heartbeat found it although time has not run out")
-	require.Equal(t, []actor.Event{actor.Owned{}}, l.Joined())
+	require.Equal(t, []event.Event{capacity}, l.HeartbeatAnswered(12*time.Second, found))
+	require.Equal(t, []event.Event{event.Disowned{}}, l.HeartbeatAnswered(13*time.Second, lost), "a heartbeat found it although time has not run out")
+	require.Equal(t, []event.Event{event.Owned{}}, l.Joined())
 	require.True(t, l.Trusted(20*time.Second), "it counts from the beginning of the Join")
 }
 
@@ -71,13 +74,13 @@ func TestClaimAnsweredWithoutALeaseIsAnUnknownOutcome(t *testing.T) {
 func TestHeartbeatReportsReleasedRowsFirst(t *testing.T) {
 	l := newLease(0)
 	r := contract.HeartbeatResult{OtherCapacity: map[string]int{"pdf": 3}, Released: 1, Cancels: []dispatcherd.JobID{7}}
-	require.Equal(t, []actor.Event{actor.Notified{}, actor.ClusterCapacity{Capacity: r.OtherCapacity}, actor.CancelRequested{Jobs: r.Cancels}},
+	require.Equal(t, []event.Event{event.Notified{}, event.ClusterCapacity{Capacity: r.OtherCapacity}, event.CancelRequested{Jobs: r.Cancels}},
 		l.HeartbeatAnswered(0, r))
 }
 
 func TestIdleDispatcherSendsHalfOfTheHeartbeatsIfTheLeaseAllows(t *testing.T) {
 	busy := core(1)
-	busy.Step(1, actor.Requested{Job: -1, Type: "pdf"}, nil)
+	busy.Step(1, event.Requested{Job: -1, Type: "pdf"}, nil)
 	for _, c := range []struct {
 		length time.Duration
 		core   *actor.Core
@@ -98,18 +101,18 @@ func TestRenewedResumeOfferTakesNothingOver(t *testing.T) {
 
 func TestNotificationOfOneRowNamesIt(t *testing.T) {
 	row := contract.RowNotification{Type: "pdf", Key: contract.Key{ID: 3}}
-	require.Equal(t, actor.Announced{Row: row}, JobsNotified(&row))
-	require.Equal(t, actor.Notified{}, JobsNotified(nil))
-	require.Equal(t, actor.CancelRequested{Jobs: []dispatcherd.JobID{3}}, CancelNotified(3))
-	require.Equal(t, actor.Listening{On: true}, ListenerState(true))
+	require.Equal(t, event.Announced{Row: row}, JobsNotified(&row))
+	require.Equal(t, event.Notified{}, JobsNotified(nil))
+	require.Equal(t, event.CancelRequested{Jobs: []dispatcherd.JobID{3}}, CancelNotified(3))
+	require.Equal(t, event.Listening{On: true}, ListenerState(true))
 }
 
 func TestStopHandsOverWhatIsLeftAfterTheGrace(t *testing.T) {
 	s := Stop{Grace: 5 * time.Second, Settle: time.Second, Resume: true}
-	require.Equal(t, actor.Drained{}, s.Begin(0))
+	require.Equal(t, event.Drained{}, s.Begin(0))
 	require.Nil(t, s.Next(5*time.Second-1, false, true))
 	require.Equal(t, Draining, s.Stage())
-	require.Equal(t, actor.HandedOver{}, s.Next(5*time.Second, false, true))
+	require.Equal(t, event.HandedOver{}, s.Next(5*time.Second, false, true))
 	require.Equal(t, Settling, s.Stage())
 	require.Nil(t, s.Next(6*time.Second-1, false, true))
 	require.Nil(t, s.Next(6*time.Second, false, true))
@@ -119,7 +122,7 @@ func TestStopHandsOverWhatIsLeftAfterTheGrace(t *testing.T) {
 func TestStopInterruptsWithoutResumeOrLease(t *testing.T) {
 	for _, s := range []*Stop{{Grace: time.Second, Settle: time.Second}, {Grace: time.Second, Settle: time.Second, Resume: true}} {
 		s.Begin(0)
-		require.Equal(t, actor.Interrupted{}, s.Next(time.Second, false, false))
+		require.Equal(t, event.Interrupted{}, s.Next(time.Second, false, false))
 		require.Nil(t, s.Next(2*time.Second-1, false, false))
 		require.Equal(t, Interrupting, s.Stage())
 		require.Nil(t, s.Next(2*time.Second-1, true, false))
@@ -132,7 +135,7 @@ func TestStopInterruptsWithoutResumeOrLease(t *testing.T) {
 func TestIdleDispatcherStopsAtOnce(t *testing.T) {
 	s := Stop{Grace: time.Minute, Settle: time.Minute, Resume: true}
 	s.Begin(0)
-	require.Equal(t, actor.HandedOver{}, s.Next(0, true, true))
+	require.Equal(t, event.HandedOver{}, s.Next(0, true, true))
 	require.Nil(t, s.Next(0, true, true))
 	require.Equal(t, Leaving, s.Stage())
 }
@@ -153,31 +156,31 @@ func (s statements) SetGate(bool)                   { s.note("gate") }
 
 type workers struct{ *recorder }
 
-func (w workers) Send(*actor.Send)  { w.note("worker send") }
-func (w workers) Tell(actor.Effect) { w.note("worker") }
+func (w workers) Send(*effect.Send)  { w.note("worker send") }
+func (w workers) Tell(effect.Effect) { w.note("worker") }
 
 type callers struct{ *recorder }
 
-func (c callers) Started(*actor.Started)   { c.note("caller started") }
-func (c callers) Progress(*actor.Progress) { c.note("caller progress") }
-func (c callers) Partial(*actor.Partial)   { c.note("caller partial") }
-func (c callers) Answer(*actor.Answer)     { c.note("caller answer") }
+func (c callers) Started(*effect.Started)   { c.note("caller started") }
+func (c callers) Progress(*effect.Progress) { c.note("caller progress") }
+func (c callers) Partial(*effect.Partial)   { c.note("caller partial") }
+func (c callers) Answer(*effect.Answer)     { c.note("caller answer") }
 
 type rows struct{ *recorder }
 
-func (r rows) Sent(*actor.Send)         { r.note("row sent") }
-func (r rows) Progress(*actor.Progress) { r.note("row progress") }
-func (r rows) Partial(*actor.Partial)   { r.note("row partial") }
+func (r rows) Sent(*effect.Send)         { r.note("row sent") }
+func (r rows) Progress(*effect.Progress) { r.note("row progress") }
+func (r rows) Partial(*effect.Partial)   { r.note("row partial") }
 
 func TestEffectsGoToTheirComponentsInOrder(t *testing.T) {
 	r := &recorder{}
 	p := Ports{Statements: statements{r}, Workers: workers{r}, Callers: callers{r}, Rows: rows{r}}
 	queued, onDemand := dispatcherd.Queued, dispatcherd.OnDemand
-	p.Perform([]actor.Effect{
-		&actor.Fetch{}, &actor.Claim{}, &actor.Resolve{}, &actor.Adopt{}, &actor.Finish{}, &actor.SetGate{},
-		&actor.Send{Mode: queued}, &actor.Send{Mode: onDemand}, &actor.Cancel{}, &actor.GoAway{}, &actor.Welcome{},
-		&actor.Started{}, &actor.Answer{}, &actor.Progress{Mode: queued}, &actor.Progress{Mode: onDemand},
-		&actor.Partial{Mode: queued}, &actor.Partial{Mode: onDemand},
+	p.Perform([]effect.Effect{
+		&effect.Fetch{}, &effect.Claim{}, &effect.Resolve{}, &effect.Adopt{}, &effect.Finish{}, &effect.SetGate{},
+		&effect.Send{Mode: queued}, &effect.Send{Mode: onDemand}, &effect.Cancel{}, &effect.GoAway{}, &effect.Welcome{},
+		&effect.Started{}, &effect.Answer{}, &effect.Progress{Mode: queued}, &effect.Progress{Mode: onDemand},
+		&effect.Partial{Mode: queued}, &effect.Partial{Mode: onDemand},
 	})
 	require.Equal(t, []string{
 		"fetch", "claim", "resolve", "adopt", "finish", "gate",

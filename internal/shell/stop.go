@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/dispatcherd/dispatcherd/actor"
+	"github.com/dispatcherd/dispatcherd/actor/event"
 )
 
 // Stage is a part of the stop of a dispatcher.
@@ -33,16 +34,16 @@ type Stop struct {
 func (s *Stop) Stage() Stage { return s.stage }
 
 // Begin starts to drain and returns the event for the Core.
-func (s *Stop) Begin(now time.Duration) actor.Event {
+func (s *Stop) Begin(now time.Duration) event.Event {
 	s.enter(Draining, now)
-	return actor.Drained{}
+	return event.Drained{}
 }
 
 // Next moves on if the present stage is over. idle says that the Core has no job in hand,
 // trusted that the lease can be proved. It returns the event for the Core, or nil. The
 // caller ends the sessions when the stage becomes Settling, after it has delivered the
 // event, and departs when it becomes Leaving.
-func (s *Stop) Next(now time.Duration, idle, trusted bool) actor.Event {
+func (s *Stop) Next(now time.Duration, idle, trusted bool) event.Event {
 	switch s.stage {
 	case Draining:
 		if !idle && now-s.since < s.Grace {
@@ -50,10 +51,10 @@ func (s *Stop) Next(now time.Duration, idle, trusted bool) actor.Event {
 		}
 		if s.Resume && trusted {
 			s.enter(Settling, now)
-			return actor.HandedOver{}
+			return event.HandedOver{}
 		}
 		s.enter(Interrupting, now)
-		return actor.Interrupted{}
+		return event.Interrupted{}
 	case Interrupting:
 		if idle || now-s.since >= s.Settle {
 			s.enter(Settling, now)

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/dispatcherd/dispatcherd/actor"
+	"github.com/dispatcherd/dispatcherd/actor/event"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/shell"
 )
@@ -22,7 +22,7 @@ func (h *host) submitAdopt(r *contract.AdoptRequest) {
 
 // reportAdopt passes the answer to the core.
 func (h *host) reportAdopt(s *statement) {
-	ev := actor.Adopted{Request: s.adopt, Result: contract.AdoptResult{Verdict: s.verdict}}
+	ev := event.Adopted{Request: s.adopt, Result: contract.AdoptResult{Verdict: s.verdict}}
 	if s.verdict == contract.OK {
 		h.claimRecords.addAdopted(s)
 		ev.Result.Jobs, ev.Result.Busy = slices.Clone(s.taken), slices.Clone(s.busy)

@@ -4,7 +4,8 @@ import (
 	"slices"
 
 	"github.com/dispatcherd/dispatcherd"
-	"github.com/dispatcherd/dispatcherd/actor"
+	"github.com/dispatcherd/dispatcherd/actor/effect"
+	"github.com/dispatcherd/dispatcherd/actor/event"
 )
 
 // A frame is one message between a worker and a dispatcher.
@@ -174,7 +175,7 @@ func (w *world) readAtHost(c *conn) {
 	for i := range frames {
 		f := &frames[i]
 		if f.kind == frameResult {
-			results = append(results, actor.Result{
+			results = append(results, event.Result{
 				Job: f.job, Attempt: f.attempt, OK: f.ok, Returned: f.returned, Permanent: f.permanent,
 				RetryAfter: f.retryAfter.duration(),
 			})
@@ -191,7 +192,7 @@ func (w *world) readAtHost(c *conn) {
 }
 
 // release passes the collected results to the core and returns the empty list.
-func (h *host) release(c *conn, results []actor.Result) []actor.Result {
+func (h *host) release(c *conn, results []event.Result) []event.Result {
 	if len(results) == 0 {
 		return results
 	}
@@ -209,11 +210,11 @@ func (h *host) readFrame(c *conn, f *frame) {
 		}
 		h.register(c, c.slots[f.number:f.number+f.count])
 	case frameRemove:
-		h.step(actor.Withdrew{Session: c.session(), Numbers: []int32{f.number}})
+		h.step(event.Withdrew{Session: c.session(), Numbers: []int32{f.number}})
 	case frameDrain:
-		h.step(actor.Withdrew{Session: c.session()})
+		h.step(event.Withdrew{Session: c.session()})
 	case frameReport:
-		h.step(actor.Reported{Session: c.session(), Reports: []actor.Report{{Job: f.job, Attempt: f.attempt, Partial: f.ok}}})
+		h.step(event.Reported{Session: c.session(), Reports: []event.Report{{Job: f.job, Attempt: f.attempt, Partial: f.ok}}})
 	case frameEnd:
 		c.hostEnd = end{true, h.world.now}
 		h.conns = slices.DeleteFunc(h.conns, func(o int32) bool { return o == c.number })
@@ -223,7 +224,7 @@ func (h *host) readFrame(c *conn, f *frame) {
 
 // register passes new slots to the core.
 func (h *host) register(c *conn, slots []announcedSlot) {
-	ev := actor.Registered{
+	ev := event.Registered{
 		Session: c.session(), Worker: "worker", Fingerprint: c.fingerprint(), NotResumable: h.world.workers[c.worker].notResumable,
 	}
 	for _, o := range slots {
@@ -251,7 +252,7 @@ func (h *host) unregister(c *conn) {
 		}
 	}
 	if h.world.opt.Break != WithoutEnd {
-		h.step(actor.Unregistered{Session: c.session()})
+		h.step(event.Unregistered{Session: c.session()})
 	}
 }
 
@@ -259,14 +260,14 @@ func (h *host) unregister(c *conn) {
 // slots are registered when all offers are decided.
 func (h *host) beginHandshake(c *conn) {
 	w := h.world
-	ev := actor.Registered{Session: c.session(), Worker: "worker", Fingerprint: c.fingerprint()}
+	ev := event.Registered{Session: c.session(), Worker: "worker", Fingerprint: c.fingerprint()}
 	for i := range c.resumeOffers {
 		b := &c.resumeOffers[i]
 		mode := dispatcherd.Queued
 		if w.table.row(b.job) == nil {
 			mode = dispatcherd.OnDemand
 		}
-		ev.Offers = append(ev.Offers, actor.ResumeOffer{Job: b.job, Mode: mode, Attempt: b.attempt, From: b.from, To: b.to, Slot: h.slot(b.slot)})
+		ev.Offers = append(ev.Offers, event.ResumeOffer{Job: b.job, Mode: mode, Attempt: b.attempt, From: b.from, To: b.to, Slot: h.slot(b.slot)})
 	}
 	c.handshaking = true
 	h.plan(hostHandshakeTimeout, w.now+w.detach.handshake, c.number)
@@ -274,7 +275,7 @@ func (h *host) beginHandshake(c *conn) {
 }
 
 // recordResume records an accepted offer.
-func (h *host) recordResume(e *actor.Resume) {
+func (h *host) recordResume(e *effect.Resume) {
 	w := h.world
 	c := w.conns[e.Session-1]
 	w.stats.Resumed++

@@ -6,8 +6,11 @@ import (
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/actor"
+	"github.com/dispatcherd/dispatcherd/actor/effect"
+	"github.com/dispatcherd/dispatcherd/actor/event"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/shell"
+	"github.com/dispatcherd/dispatcherd/internal/timing"
 )
 
 // A host is a machine with one dispatcher: a core and its shell. The host plays the outer
@@ -43,15 +46,15 @@ type host struct {
 	lastSlot dispatcherd.SlotID
 	calls    calls
 
-	alarmAt   actor.Instant // when the timer is set for
-	alarm     int32         // number of the current timer
-	fx        []actor.Effect
+	alarmAt   timing.Instant // when the timer is set for
+	alarm     int32          // number of the current timer
+	fx        []effect.Effect
 	steps     int
 	idleTicks int           // timers without work since the last sample
-	claimed   actor.Claimed // reused
-	fetched   actor.Fetched
-	ended     actor.Finished
-	released  actor.Released
+	claimed   event.Claimed // reused
+	fetched   event.Fetched
+	ended     event.Finished
+	released  event.Released
 }
 
 // clock is the monotonic clock of a host. It runs fast or slow, and jumps.
@@ -76,7 +79,7 @@ func (c *clock) when(us int64) moment {
 // time is the time on the clock of the host.
 func (h *host) time() time.Duration { return moment(h.clock.read(h.world.now)).duration() }
 
-func (h *host) instant() actor.Instant { return actor.Instant(h.clock.read(h.world.now) / 1000) }
+func (h *host) instant() timing.Instant { return timing.Instant(h.clock.read(h.world.now) / 1000) }
 
 // start begins a new incarnation. It joins first, as the daemon does.
 func (h *host) start() {
@@ -106,8 +109,8 @@ func (h *host) joined(run int32) {
 	h.lease = shell.NewLease(w.scale.lease.duration(), w.scale.heartbeat.duration(), h.joinBegun)
 	h.ports = shell.Ports{Statements: statementPort{h}, Workers: workerPort{h}, Callers: callerPort{h}, Rows: rowPort{h}}
 	h.core = actor.New(w.config(h))
-	h.alarmAt = actor.Never
-	h.step(actor.Tick{})
+	h.alarmAt = timing.Never
+	h.step(event.Tick{})
 	h.plan(hostHeartbeat, w.now, h.heartbeats)
 	h.plan(hostGuard, w.now, 0)
 	h.plan(hostCall, w.now+w.scale.callGap, 0)
@@ -164,14 +167,14 @@ func (h *host) do(t *task) {
 }
 
 // deliver passes events to the core, in order.
-func (h *host) deliver(events ...actor.Event) {
+func (h *host) deliver(events ...event.Event) {
 	for _, ev := range events {
 		switch ev.(type) {
 		case nil:
 			continue
-		case actor.Disowned:
+		case event.Disowned:
 			h.fenced = true
-		case actor.Interrupted:
+		case event.Interrupted:
 			h.revoked = true
 		}
 		h.step(ev)
@@ -179,7 +182,7 @@ func (h *host) deliver(events ...actor.Event) {
 }
 
 // step passes one event to the core and performs the effects.
-func (h *host) step(ev actor.Event) {
+func (h *host) step(ev event.Event) {
 	w := h.world
 	w.stats.Steps++
 	now := h.instant()
@@ -204,7 +207,7 @@ func (h *host) check() {
 // setAlarm keeps one timer planned that fires no later than the core asks for.
 func (h *host) setAlarm() {
 	want := h.core.NextWake()
-	if want == actor.Never || want >= h.alarmAt {
+	if want == timing.Never || want >= h.alarmAt {
 		return
 	}
 	h.alarmAt = max(want, h.instant()+1)
@@ -218,9 +221,9 @@ func (h *host) fireTimer(alarm int32) {
 	if alarm != h.alarm {
 		return
 	}
-	h.alarmAt = actor.Never
+	h.alarmAt = timing.Never
 	if h.core.NextWake() <= h.instant() {
-		h.step(actor.Tick{})
+		h.step(event.Tick{})
 		if len(h.fx) == 0 {
 			h.world.stats.Ticks++
 			h.idleTicks++
@@ -271,7 +274,7 @@ func (h *host) report(s *statement) {
 	case opFinish:
 		h.reportFinish(s)
 	case opGate:
-		h.step(actor.GateSet{Subscribed: s.subscribed, Verdict: s.verdict})
+		h.step(event.GateSet{Subscribed: s.subscribed, Verdict: s.verdict})
 	case opHeartbeat:
 		h.heartbeatDone(s)
 	case opJoin:

@@ -2,7 +2,7 @@ package sim
 
 import (
 	"github.com/dispatcherd/dispatcherd"
-	"github.com/dispatcherd/dispatcherd/actor"
+	"github.com/dispatcherd/dispatcherd/actor/effect"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/scoring"
 )
@@ -24,46 +24,46 @@ type judge struct {
 }
 
 // hashEffect adds an effect to the hash of the run.
-func (w *world) hashEffect(h *host, e actor.Effect) {
+func (w *world) hashEffect(h *host, e effect.Effect) {
 	v := mix(w.hash, uint64(h.id))
 	switch e := e.(type) {
-	case *actor.Fetch:
+	case *effect.Fetch:
 		v = mixFetch(v, e.Request)
-	case *actor.Claim:
+	case *effect.Claim:
 		v = mixClaim(mix(v, 1), e.Request)
-	case *actor.Resolve:
+	case *effect.Resolve:
 		v = mixClaim(mix(v, 2), e.Request)
-	case *actor.Finish:
+	case *effect.Finish:
 		v = mix(v, 3)
 		for i := range e.Request.Items {
 			f := &e.Request.Items[i]
 			v = mix(v, uint64(f.ID)^uint64(f.Outcome)<<40^uint64(f.Delay)<<3)
 		}
-	case *actor.Adopt:
+	case *effect.Adopt:
 		v = mix(v, 4)
 		for i := range e.Request.Jobs {
 			p := &e.Request.Jobs[i]
 			v = mix(mix(v, uint64(p.ID)^uint64(p.Attempt)<<40), uint64(p.From)^uint64(p.To)<<1)
 		}
-	case *actor.Send:
+	case *effect.Send:
 		v = mix(mixJob(mix(v, 5), e.Session, e.Job, e.Attempt), uint64(e.Why.Terms.Total())^uint64(e.Age)^uint64(e.Slot)<<48)
-	case *actor.Cancel:
+	case *effect.Cancel:
 		v = mixJob(mix(v, 6), e.Session, e.Job, e.Attempt)
-	case *actor.Stale:
+	case *effect.Stale:
 		v = mixJob(mix(v, 7), e.Session, e.Job, e.Attempt)
-	case *actor.NotHeld:
+	case *effect.NotHeld:
 		v = mixJob(mix(v, 8), e.Session, e.Job, e.Attempt)
-	case *actor.HangUp:
+	case *effect.HangUp:
 		v = mixJob(mix(v, 9), e.Session, e.Job, e.Attempt)
-	case *actor.Resume:
+	case *effect.Resume:
 		v = mixJob(mix(v, 10), e.Session, e.Job, e.Attempt)
-	case *actor.Answer:
+	case *effect.Answer:
 		v = mixJob(mix(v, 11), 0, e.Job, dispatcherd.Attempt(e.Kind))
-	case *actor.Welcome:
+	case *effect.Welcome:
 		v = mix(mix(v, 12), uint64(e.Session))
-	case *actor.TurnAway:
+	case *effect.TurnAway:
 		v = mix(mix(v, 13), uint64(e.Session))
-	case *actor.GoAway:
+	case *effect.GoAway:
 		v = mix(mix(v, 14), uint64(e.Session))
 	}
 	w.hash = v
@@ -169,7 +169,7 @@ func (j *judge) executionStarted(k *worker, s *workerSlot, f *frame) bool {
 // sent checks that a dispatcher sends only attempts that it claimed, unless the
 // row was released since. Every eighth placement is compared with the
 // overtaking window.
-func (j *judge) sent(w *world, h *host, e *actor.Send) {
+func (j *judge) sent(w *world, h *host, e *effect.Send) {
 	arrival := w.dbNow()
 	if e.Mode == dispatcherd.OnDemand {
 		c := h.calls.get(e.Job)
@@ -192,7 +192,7 @@ func (j *judge) sent(w *world, h *host, e *actor.Send) {
 
 // calledStale counts ends that are reported as stale although this dispatcher
 // recorded them. That is correct for a repeated report and wrong otherwise.
-func (j *judge) calledStale(w *world, h *host, e *actor.Stale) {
+func (j *judge) calledStale(w *world, h *host, e *effect.Stale) {
 	r := w.table.row(e.Job)
 	if r != nil && r.attempt == e.Attempt && r.status.final() && r.dispatcher > 0 && w.table.member(r.dispatcher).host == h.id {
 		w.stats.WrongStale++
@@ -213,7 +213,7 @@ const slack = 5 * second
 
 // window checks that no job that arrived more than W after a waiting job
 // overtakes it on a slot that supports both.
-func (j *judge) window(w *world, e *actor.Send, arrival int64) {
+func (j *judge) window(w *world, e *effect.Send, arrival int64) {
 	set := int16(-1)
 	for _, o := range w.conns[e.Session-1].slots {
 		if o.number == e.Number && w.now-o.at > slack {

@@ -3,7 +3,7 @@ package sim
 import (
 	"slices"
 
-	"github.com/dispatcherd/dispatcherd/actor"
+	"github.com/dispatcherd/dispatcherd/actor/effect"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
@@ -91,7 +91,7 @@ func (w *world) workerOf(fp contract.Fingerprint) int16 {
 }
 
 // resumes checks that an execution is resumed on the worker that runs it.
-func (j *judge) resumes(w *world, e *actor.Resume) {
+func (j *judge) resumes(w *world, e *effect.Resume) {
 	r := w.table.row(e.Job)
 	if r == nil || r.attempt != e.Attempt || r.status != running {
 		return // ended or released meanwhile

@@ -4,9 +4,9 @@ import (
 	"slices"
 
 	"github.com/dispatcherd/dispatcherd"
-	"github.com/dispatcherd/dispatcherd/actor"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/shell"
+	"github.com/dispatcherd/dispatcherd/internal/timing"
 )
 
 // crash is kill -9: memory is lost and sockets close. Statements in flight may
@@ -65,7 +65,7 @@ func (h *host) resume() {
 func (h *host) jumpClock(us int64) {
 	w := h.world
 	h.clock.set(w.now, h.clock.read(w.now)+us, h.clock.ppm)
-	h.alarmAt = actor.Never
+	h.alarmAt = timing.Never
 	if h.core != nil && !h.stopped {
 		h.setAlarm()
 	}

@@ -1,7 +1,7 @@
 package sim
 
 import (
-	"github.com/dispatcherd/dispatcherd/actor"
+	"github.com/dispatcherd/dispatcherd/actor/effect"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
@@ -42,7 +42,7 @@ func (h statementPort) SetGate(subscribed bool) {
 type workerPort struct{ *host }
 
 // Send implements shell.Workers.
-func (h workerPort) Send(e *actor.Send) {
+func (h workerPort) Send(e *effect.Send) {
 	w := h.world
 	w.judge.sent(w, h.host, e)
 	if w.conns[e.Session-1].hangUpFor != 0 {
@@ -52,28 +52,28 @@ func (h workerPort) Send(e *actor.Send) {
 }
 
 // Tell implements shell.Workers.
-func (h workerPort) Tell(e actor.Effect) {
+func (h workerPort) Tell(e effect.Effect) {
 	w := h.world
 	switch e := e.(type) {
-	case *actor.Cancel:
+	case *effect.Cancel:
 		h.sendFrame(e.Session, frame{kind: frameCancel, job: e.Job, attempt: e.Attempt})
-	case *actor.Stale:
+	case *effect.Stale:
 		w.judge.calledStale(w, h.host, e)
 		h.sendFrame(e.Session, frame{kind: frameStale, job: e.Job, attempt: e.Attempt})
-	case *actor.Resume:
+	case *effect.Resume:
 		w.judge.resumes(w, e)
 		h.recordResume(e)
-	case *actor.Welcome:
+	case *effect.Welcome:
 		h.plan(hostWelcome, w.now, int32(e.Session-1))
-	case *actor.RejectSlots:
+	case *effect.RejectSlots:
 		w.violate("dispatcher %d rejected slots: %s", h.id, e.Reason)
-	case *actor.HangUp:
+	case *effect.HangUp:
 		h.hangUpSession(w.conns[e.Session-1], e.Job)
-	case *actor.TurnAway:
+	case *effect.TurnAway:
 		h.plan(hostHandshakeTimeout, w.now, int32(e.Session-1))
-	case *actor.GoAway:
+	case *effect.GoAway:
 		h.sendFrame(e.Session, frame{kind: frameOther})
-	case *actor.NotHeld:
+	case *effect.NotHeld:
 		h.sendFrame(e.Session, frame{kind: frameOther})
 	}
 }
@@ -82,25 +82,25 @@ func (h workerPort) Tell(e actor.Effect) {
 type callerPort struct{ *host }
 
 // Started implements shell.Callers.
-func (callerPort) Started(*actor.Started) {}
+func (callerPort) Started(*effect.Started) {}
 
 // Progress implements shell.Callers.
-func (callerPort) Progress(*actor.Progress) {}
+func (callerPort) Progress(*effect.Progress) {}
 
 // Partial implements shell.Callers.
-func (callerPort) Partial(*actor.Partial) {}
+func (callerPort) Partial(*effect.Partial) {}
 
 // Answer implements shell.Callers.
-func (h callerPort) Answer(e *actor.Answer) { h.answer(e) }
+func (h callerPort) Answer(e *effect.Answer) { h.answer(e) }
 
 // rowPort reports to callers that wait for rows; there are none. It implements shell.Rows.
 type rowPort struct{ *host }
 
 // Sent implements shell.Rows.
-func (rowPort) Sent(*actor.Send) {}
+func (rowPort) Sent(*effect.Send) {}
 
 // Progress implements shell.Rows.
-func (rowPort) Progress(*actor.Progress) {}
+func (rowPort) Progress(*effect.Progress) {}
 
 // Partial implements shell.Rows.
-func (rowPort) Partial(*actor.Partial) {}
+func (rowPort) Partial(*effect.Partial) {}

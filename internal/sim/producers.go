@@ -2,7 +2,8 @@ package sim
 
 import (
 	"github.com/dispatcherd/dispatcherd"
-	"github.com/dispatcherd/dispatcherd/actor"
+	"github.com/dispatcherd/dispatcherd/actor/effect"
+	"github.com/dispatcherd/dispatcherd/actor/event"
 )
 
 // A batch is an insert that has not committed. Its ids, and its run_at unless
@@ -143,7 +144,7 @@ func (h *host) request() {
 	h.calls.all = append(h.calls.all, c)
 	h.calls.open++
 	id := dispatcherd.JobID(-len(h.calls.all))
-	ev := actor.Requested{
+	ev := event.Requested{
 		Job: id, Type: w.typeNames[c.typ], Priority: w.scale.priorities[d.below(int64(len(w.scale.priorities)))],
 		Wait: d.below(3) == 0,
 	}
@@ -171,7 +172,7 @@ func (h *host) abandonRequest(id int32) {
 	c.state = callAbandoned
 	h.calls.open--
 	h.world.stats.Abandoned++
-	h.step(actor.Abandoned{Job: dispatcherd.JobID(id)})
+	h.step(event.Abandoned{Job: dispatcherd.JobID(id)})
 }
 
 // endCapacityWait handles a caller that disconnects because no slot supports the
@@ -184,7 +185,7 @@ func (h *host) endCapacityWait(id int32) {
 
 // answer delivers the answer of a request. A request has at most one answer,
 // and none after its caller has disconnected.
-func (h *host) answer(e *actor.Answer) {
+func (h *host) answer(e *effect.Answer) {
 	w := h.world
 	c := h.calls.get(e.Job)
 	if c.state != callWaiting {

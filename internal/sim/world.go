@@ -5,7 +5,8 @@ import (
 	"math/rand/v2"
 
 	"github.com/dispatcherd/dispatcherd"
-	"github.com/dispatcherd/dispatcherd/actor"
+	"github.com/dispatcherd/dispatcherd/actor/config"
+	"github.com/dispatcherd/dispatcherd/internal/timing"
 )
 
 const maxTypes = 8
@@ -191,11 +192,11 @@ func (w *world) violate(format string, args ...any) {
 
 // config returns the configuration of a dispatcher: the limits of production
 // with short times, because a world lasts seconds to minutes.
-func (w *world) config(h *host) actor.Config {
-	cfg := actor.DefaultConfig()
+func (w *world) config(h *host) config.Config {
+	cfg := config.Default()
 	cfg.Weights = weights
-	cfg.Retry = actor.Backoff{Base: 20 * millisecond.duration(), Max: second.duration()}
-	cfg.RetryStatement = actor.Backoff{Base: 10 * millisecond.duration(), Max: (second / 2).duration()}
+	cfg.Retry = timing.Backoff{Base: 20 * millisecond.duration(), Max: second.duration()}
+	cfg.RetryStatement = timing.Backoff{Base: 10 * millisecond.duration(), Max: (second / 2).duration()}
 	cfg.Poll = (second / 2).duration()
 	if w.opt.NoPoll {
 		cfg.Poll = (1_000_000 * second).duration()

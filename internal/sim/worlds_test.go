@@ -10,10 +10,15 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/actor"
+	"github.com/dispatcherd/dispatcherd/actor/config"
+	"github.com/dispatcherd/dispatcherd/actor/effect"
+	"github.com/dispatcherd/dispatcherd/actor/event"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
-	"github.com/stretchr/testify/require"
+	"github.com/dispatcherd/dispatcherd/internal/timing"
 )
 
 var (
@@ -164,22 +169,22 @@ func TestSlowScansLoseNoJob(t *testing.T) {
 // took a minute because its dispatcher was suspended does not delay the next
 // one by an hour.
 func TestStalledScanDoesNotDelayTheNext(t *testing.T) {
-	cfg := actor.DefaultConfig()
+	cfg := config.Default()
 	core := actor.New(cfg)
-	fullScan := func(fx []actor.Effect) *contract.FetchRequest {
+	fullScan := func(fx []effect.Effect) *contract.FetchRequest {
 		for _, e := range fx {
-			if e, ok := e.(*actor.Fetch); ok && e.Request.Lanes[0].After == (contract.Key{}) {
+			if e, ok := e.(*effect.Fetch); ok && e.Request.Lanes[0].After == (contract.Key{}) {
 				return e.Request
 			}
 		}
 		return nil
 	}
-	slow := fullScan(core.Step(0, actor.Registered{Session: 1, Slots: []dispatcherd.Slot{{ID: 1, Types: []string{"pdf"}}}}, nil))
+	slow := fullScan(core.Step(0, event.Registered{Session: 1, Slots: []dispatcherd.Slot{{ID: 1, Types: []string{"pdf"}}}}, nil))
 	require.NotNil(t, slow)
-	back := actor.Instant(time.Minute.Milliseconds())
-	core.Step(back, actor.Fetched{Request: slow}, nil)
-	for now := back; now <= back+actor.Instant(20*cfg.Poll.Milliseconds())+1; now = max(now+1, core.NextWake()) {
-		if fullScan(core.Step(now, actor.Tick{}, nil)) != nil {
+	back := timing.Instant(time.Minute.Milliseconds())
+	core.Step(back, event.Fetched{Request: slow}, nil)
+	for now := back; now <= back+timing.Instant(20*cfg.Poll.Milliseconds())+1; now = max(now+1, core.NextWake()) {
+		if fullScan(core.Step(now, event.Tick{}, nil)) != nil {
 			return
 		}
 	}

@@ -8,7 +8,11 @@ import (
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/actor"
+	"github.com/dispatcherd/dispatcherd/actor/config"
+	"github.com/dispatcherd/dispatcherd/actor/effect"
+	"github.com/dispatcherd/dispatcherd/actor/event"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
+	"github.com/dispatcherd/dispatcherd/internal/timing"
 	"github.com/dispatcherd/dispatcherd/scoring"
 )
 
@@ -66,8 +70,8 @@ type simulation struct {
 	slots *slotMap
 
 	at      int64 // the instant, milliseconds of the trace
-	batch   []actor.Event
-	fx      []actor.Effect
+	batch   []event.Event
+	fx      []effect.Effect
 	started []decision // in this instant
 	running completions
 	arrived int
@@ -83,7 +87,7 @@ type decision struct {
 }
 
 func newSimulation(t *Trace, w scoring.Weights, audit *Auditor) *simulation {
-	cfg := actor.DefaultConfig()
+	cfg := config.Default()
 	cfg.Weights = w
 	size := len(t.Jobs) + 2*len(t.Registrations()) + 1
 	cfg.Limits.Slots = max(cfg.Limits.Slots, size)
@@ -98,9 +102,9 @@ func newSimulation(t *Trace, w scoring.Weights, audit *Auditor) *simulation {
 
 // now is the instant on the core's clock. It begins one millisecond before the
 // trace does: whatever is requested then is older than every job.
-func (s *simulation) now() actor.Instant { return actor.Instant(s.at + 1) }
+func (s *simulation) now() timing.Instant { return timing.Instant(s.at + 1) }
 
-func (s *simulation) tell(ev actor.Event) { s.batch = append(s.batch, ev) }
+func (s *simulation) tell(ev event.Event) { s.batch = append(s.batch, ev) }
 
 func (s *simulation) note(f Fact) {
 	if s.audit != nil {
@@ -140,14 +144,14 @@ func (s *simulation) arrivals(jobs []Job) {
 		id := s.jobID(s.arrived)
 		s.arrived++
 		if j.Mode == dispatcherd.OnDemand {
-			s.tell(actor.Requested{Job: id, Type: j.Type, Priority: j.Priority, Wait: true})
+			s.tell(event.Requested{Job: id, Type: j.Type, Priority: j.Priority, Wait: true})
 			continue
 		}
 		s.table.insert(j.Type, j.Priority, contract.Key{RunAt: int64(s.now()) * 1000, ID: id})
 		notify = true
 	}
 	if notify {
-		s.tell(actor.Notified{})
+		s.tell(event.Notified{})
 	}
 }
 
@@ -164,7 +168,7 @@ func (s *simulation) jobID(job int) dispatcherd.JobID {
 // its questions until it has none, so that it knows everything there is to know.
 func (s *simulation) hold() {
 	for len(s.batch) > 0 {
-		ev := actor.Together{Events: s.batch, Hold: true}
+		ev := event.Together{Events: s.batch, Hold: true}
 		s.batch = nil
 		s.step(ev)
 	}
@@ -173,16 +177,16 @@ func (s *simulation) hold() {
 // decide lets the core place until the instant has nothing more to give.
 func (s *simulation) decide() {
 	s.hold()
-	s.step(actor.Tick{})
+	s.step(event.Tick{})
 	for len(s.batch) > 0 {
-		ev := actor.Together{Events: s.batch}
+		ev := event.Together{Events: s.batch}
 		s.batch = nil
 		s.step(ev)
 	}
 	s.record()
 }
 
-func (s *simulation) step(ev actor.Event) {
+func (s *simulation) step(ev event.Event) {
 	s.fx = s.core.Step(s.now(), ev, s.fx[:0])
 	for i := range s.fx {
 		s.perform(s.fx[i])
@@ -190,19 +194,19 @@ func (s *simulation) step(ev actor.Event) {
 }
 
 // perform carries out an effect; answers are told in the next step.
-func (s *simulation) perform(e actor.Effect) {
+func (s *simulation) perform(e effect.Effect) {
 	switch e := e.(type) {
-	case *actor.Fetch:
-		s.tell(actor.Fetched{Request: e.Request, Result: s.table.fetch(e.Request, int64(s.now())*1000)})
-	case *actor.Claim:
-		s.tell(actor.Claimed{Request: e.Request, Result: s.table.claim(e.Request)})
-	case *actor.Finish:
-		s.tell(actor.Finished{Request: e.Request})
-	case *actor.SetGate:
-		s.tell(actor.GateSet{Subscribed: e.Subscribed})
-	case *actor.Send:
+	case *effect.Fetch:
+		s.tell(event.Fetched{Request: e.Request, Result: s.table.fetch(e.Request, int64(s.now())*1000)})
+	case *effect.Claim:
+		s.tell(event.Claimed{Request: e.Request, Result: s.table.claim(e.Request)})
+	case *effect.Finish:
+		s.tell(event.Finished{Request: e.Request})
+	case *effect.SetGate:
+		s.tell(event.GateSet{Subscribed: e.Subscribed})
+	case *effect.Send:
 		s.start(e)
-	case *actor.Started, *actor.Answer:
+	case *effect.Started, *effect.Answer:
 	default:
 		s.fail("the core asked for %T: %+v", e, e)
 	}
@@ -215,7 +219,7 @@ func (s *simulation) fail(format string, args ...any) {
 }
 
 // start takes note of a job that begins.
-func (s *simulation) start(fx *actor.Send) {
+func (s *simulation) start(fx *effect.Send) {
 	slot := s.slots.slotOf(fx.Slot)
 	job := int(max(fx.Job, -fx.Job)) - 1 - s.slots.count
 	if placeholder := job < 0; placeholder {

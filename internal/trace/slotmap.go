@@ -6,7 +6,8 @@ import (
 	"sort"
 
 	"github.com/dispatcherd/dispatcherd"
-	"github.com/dispatcherd/dispatcherd/actor"
+	"github.com/dispatcherd/dispatcherd/actor/effect"
+	"github.com/dispatcherd/dispatcherd/actor/event"
 )
 
 // slotMap maps the slots of a trace to slots of a core.
@@ -76,61 +77,61 @@ func (s *slotMap) index(slot int64) int { return s.byID[slot] }
 func ownType(number int) string { return fmt.Sprintf("|%d", number) }
 
 // placeholders returns the requests for all later sessions.
-func (s *slotMap) placeholders() []actor.Event {
-	var evs []actor.Event
+func (s *slotMap) placeholders() []event.Event {
+	var evs []event.Event
 	for i, first := range s.first {
 		end := s.count + 1
 		if i+1 < len(s.first) {
 			end = s.first[i+1]
 		}
 		for n := first + 1; n < end; n++ {
-			evs = append(evs, actor.Requested{Job: dispatcherd.JobID(-n), Type: ownType(n), Priority: dispatcherd.MaxPriority, Wait: true})
+			evs = append(evs, event.Requested{Job: dispatcherd.JobID(-n), Type: ownType(n), Priority: dispatcherd.MaxPriority, Wait: true})
 		}
 	}
 	return evs
 }
 
 // register brings a slot online.
-func (s *slotMap) register(i int) []actor.Event {
+func (s *slotMap) register(i int) []event.Event {
 	traceSlot := &s.slots[i]
 	number := s.first[i] + traceSlot.epoch
 	traceSlot.epoch++
 	traceSlot.placeholder = dispatcherd.JobID(-number)
-	var evs []actor.Event
+	var evs []event.Event
 	switch {
 	case traceSlot.busy:
 		traceSlot.occupants = append(traceSlot.occupants, occupant{traceSlot.placeholder, 1})
 	case traceSlot.epoch > 1:
-		evs = append(evs, actor.Abandoned{Job: traceSlot.placeholder})
+		evs = append(evs, event.Abandoned{Job: traceSlot.placeholder})
 	}
 	types := append(slices.Clone(traceSlot.types), ownType(number))
 	slices.Sort(types)
 	slot := dispatcherd.Slot{ID: dispatcherd.SlotID(number), Number: int32(number), Types: types}
-	return append(evs, actor.Registered{Session: traceSlot.session, Worker: traceSlot.worker, Slots: []dispatcherd.Slot{slot}})
+	return append(evs, event.Registered{Session: traceSlot.session, Worker: traceSlot.worker, Slots: []dispatcherd.Slot{slot}})
 }
 
 // withdraw takes a slot offline; its job goes on.
-func (s *slotMap) withdraw(i int) actor.Event {
+func (s *slotMap) withdraw(i int) event.Event {
 	traceSlot := &s.slots[i]
-	return actor.Withdrew{Session: traceSlot.session, Numbers: []int32{int32(s.first[i] + traceSlot.epoch - 1)}}
+	return event.Withdrew{Session: traceSlot.session, Numbers: []int32{int32(s.first[i] + traceSlot.epoch - 1)}}
 }
 
 // occupy records that a job started on a slot.
-func (s *slotMap) occupy(i int, fx *actor.Send) {
+func (s *slotMap) occupy(i int, fx *effect.Send) {
 	s.slots[i].busy = true
 	s.slots[i].occupants = append(s.slots[i].occupants, occupant{fx.Job, fx.Attempt})
 }
 
 // release frees a slot whose job has ended, and ends the placeholders that
 // occupied it.
-func (s *slotMap) release(i int) actor.Event {
+func (s *slotMap) release(i int) event.Event {
 	traceSlot := &s.slots[i]
-	var results []actor.Result
+	var results []event.Result
 	for _, g := range traceSlot.occupants {
-		results = append(results, actor.Result{Job: g.job, Attempt: g.attempt, OK: true})
+		results = append(results, event.Result{Job: g.job, Attempt: g.attempt, OK: true})
 	}
 	traceSlot.busy, traceSlot.occupants = false, traceSlot.occupants[:0]
-	return actor.Released{Session: traceSlot.session, Results: results}
+	return event.Released{Session: traceSlot.session, Results: results}
 }
 
 // slotOf finds the trace slot behind a slot of the core: the last one whose

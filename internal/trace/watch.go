@@ -6,7 +6,9 @@ import (
 	"slices"
 
 	"github.com/dispatcherd/dispatcherd"
-	"github.com/dispatcherd/dispatcherd/actor"
+	"github.com/dispatcherd/dispatcherd/actor/effect"
+	"github.com/dispatcherd/dispatcherd/actor/event"
+	"github.com/dispatcherd/dispatcherd/internal/timing"
 )
 
 // Watch judges a live core from the outside, by the events that went in and
@@ -65,13 +67,13 @@ func NewWatch() *Watch {
 }
 
 // Step takes note of one step of the core. It keeps nothing of ev and fx.
-func (w *Watch) Step(now actor.Instant, ev actor.Event, fx []actor.Effect) {
+func (w *Watch) Step(now timing.Instant, ev event.Event, fx []effect.Effect) {
 	w.event(int64(now), ev)
 	for i := range fx {
 		switch e := fx[i].(type) {
-		case *actor.Send:
+		case *effect.Send:
 			w.sent(e)
-		case *actor.Claim:
+		case *effect.Claim:
 			for _, id := range e.Request.IDs {
 				w.claimed[id] = int64(now)
 			}
@@ -79,17 +81,17 @@ func (w *Watch) Step(now actor.Instant, ev actor.Event, fx []actor.Effect) {
 	}
 }
 
-func (w *Watch) event(now int64, ev actor.Event) {
+func (w *Watch) event(now int64, ev event.Event) {
 	switch ev := ev.(type) {
-	case actor.Together:
+	case event.Together:
 		for _, e := range ev.Events {
 			w.event(now, e)
 		}
-	case actor.Registered:
+	case event.Registered:
 		for _, s := range ev.Slots {
 			w.register(now, ev.Session, s)
 		}
-	case actor.Withdrew:
+	case event.Withdrew:
 		for id, s := range w.slots {
 			if s.session == ev.Session && (len(ev.Numbers) == 0 || slices.ContainsFunc(ev.Numbers, func(n int32) bool {
 				return w.numbers[slotName{ev.Session, n}] == id
@@ -97,7 +99,7 @@ func (w *Watch) event(now int64, ev actor.Event) {
 				s.leave(now)
 			}
 		}
-	case actor.Unregistered:
+	case event.Unregistered:
 		for _, s := range w.slots {
 			if s.session == ev.Session {
 				s.leave(now)
@@ -105,7 +107,7 @@ func (w *Watch) event(now int64, ev actor.Event) {
 				s.job = 0
 			}
 		}
-	case actor.Released:
+	case event.Released:
 		for _, r := range ev.Results {
 			w.released(now, ev.Session, r.Job)
 		}
@@ -160,7 +162,7 @@ func (s *watchedSlot) endCertainty(now int64) {
 	}
 }
 
-func (w *Watch) sent(fx *actor.Send) {
+func (w *Watch) sent(fx *effect.Send) {
 	w.findings.Placements++
 	at := int64(fx.Why.At)
 	claimed, known := w.claimed[fx.Job]

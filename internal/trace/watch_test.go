@@ -6,118 +6,120 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dispatcherd/dispatcherd"
-	"github.com/dispatcherd/dispatcherd/actor"
+	"github.com/dispatcherd/dispatcherd/actor/effect"
+	"github.com/dispatcherd/dispatcherd/actor/event"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
+	"github.com/dispatcherd/dispatcherd/internal/timing"
 	"github.com/dispatcherd/dispatcherd/scoring"
 )
 
 // seen is one step of a core.
 type seen struct {
-	at actor.Instant
-	ev actor.Event
-	fx []actor.Effect
+	at timing.Instant
+	ev event.Event
+	fx []effect.Effect
 }
 
 // sentTo is a job that was placed at an instant.
-func sentTo(slot dispatcherd.SlotID, job dispatcherd.JobID, at actor.Instant) []actor.Effect {
-	return []actor.Effect{&actor.Send{Session: 1, Slot: slot, Job: job, Type: "pdf", Why: actor.Why{At: at}}}
+func sentTo(slot dispatcherd.SlotID, job dispatcherd.JobID, at timing.Instant) []effect.Effect {
+	return []effect.Effect{&effect.Send{Session: 1, Slot: slot, Job: job, Type: "pdf", Why: effect.Why{At: at}}}
 }
 
 // requestTo is a request that was placed at an instant.
-func requestTo(slot dispatcherd.SlotID, job dispatcherd.JobID, at actor.Instant) []actor.Effect {
+func requestTo(slot dispatcherd.SlotID, job dispatcherd.JobID, at timing.Instant) []effect.Effect {
 	fx := sentTo(slot, job, at)
-	fx[0].(*actor.Send).Mode = dispatcherd.OnDemand
+	fx[0].(*effect.Send).Mode = dispatcherd.OnDemand
 	return fx
 }
 
 // claimOf is a claim that is sent.
-func claimOf(jobs ...dispatcherd.JobID) []actor.Effect {
-	return []actor.Effect{&actor.Claim{Request: &contract.ClaimRequest{IDs: jobs}}}
+func claimOf(jobs ...dispatcherd.JobID) []effect.Effect {
+	return []effect.Effect{&effect.Claim{Request: &contract.ClaimRequest{IDs: jobs}}}
 }
 
 func TestWatchCountsEveryViolation(t *testing.T) {
-	slots := actor.Registered{Session: 1, Slots: []dispatcherd.Slot{
+	slots := event.Registered{Session: 1, Slots: []dispatcherd.Slot{
 		{ID: 1, Number: 10, Types: []string{"pdf"}},
 		{ID: 2, Number: 20, Types: []string{"excel", "pdf"}},
 		{ID: 3, Number: 30, Types: []string{"excel"}},
 	}}
-	released := func(job dispatcherd.JobID) actor.Event {
-		return actor.Released{Session: 1, Results: []actor.Result{{Job: job, Attempt: 1, OK: true}}}
+	released := func(job dispatcherd.JobID) event.Event {
+		return event.Released{Session: 1, Results: []event.Result{{Job: job, Attempt: 1, OK: true}}}
 	}
 	for name, c := range map[string]struct {
 		steps []seen
 		want  Findings
 	}{
 		"a versatile slot used while a specialised one is free": {
-			[]seen{{1000, actor.Tick{}, sentTo(2, 7, 1000)}}, Findings{Placements: 1, Misplaced: 1}},
+			[]seen{{1000, event.Tick{}, sentTo(2, 7, 1000)}}, Findings{Placements: 1, Misplaced: 1}},
 		"nothing if the specialised one is used": {
-			[]seen{{1000, actor.Tick{}, sentTo(1, 7, 1000)}}, Findings{Placements: 1}},
+			[]seen{{1000, event.Tick{}, sentTo(1, 7, 1000)}}, Findings{Placements: 1}},
 		"nothing if the specialised one is busy": {
-			[]seen{{1000, actor.Tick{}, sentTo(1, 7, 1000)}, {2000, actor.Tick{}, sentTo(2, 8, 2000)}}, Findings{Placements: 2}},
+			[]seen{{1000, event.Tick{}, sentTo(1, 7, 1000)}, {2000, event.Tick{}, sentTo(2, 8, 2000)}}, Findings{Placements: 2}},
 		"nothing if it became free after the placement, before the send": {
 			[]seen{
-				{1000, actor.Tick{}, sentTo(1, 7, 1000)},
+				{1000, event.Tick{}, sentTo(1, 7, 1000)},
 				{2000, released(7), nil},
-				{2050, actor.Tick{}, sentTo(2, 8, 1950)},
+				{2050, event.Tick{}, sentTo(2, 8, 1950)},
 			}, Findings{Placements: 2}},
 		"a placement that came long after it became free": {
 			[]seen{
-				{1000, actor.Tick{}, sentTo(1, 7, 1000)},
+				{1000, event.Tick{}, sentTo(1, 7, 1000)},
 				{2000, released(7), nil},
-				{2050, actor.Tick{}, sentTo(2, 8, 2040)},
+				{2050, event.Tick{}, sentTo(2, 8, 2040)},
 			}, Findings{Placements: 2, Misplaced: 1}},
 		"nothing if it was reserved and sent later": {
 			[]seen{
-				{1000, actor.Tick{}, sentTo(2, 8, 1000)},
-				{1100, actor.Tick{}, sentTo(1, 7, 900)},
+				{1000, event.Tick{}, sentTo(2, 8, 1000)},
+				{1100, event.Tick{}, sentTo(1, 7, 900)},
 			}, Findings{Placements: 2}},
 		"nothing if it was reserved, and withdrawn before it was sent": {
 			[]seen{
-				{1000, actor.Tick{}, sentTo(2, 8, 1000)},
-				{1050, actor.Withdrew{Session: 1, Numbers: []int32{10}}, nil},
-				{1100, actor.Tick{}, sentTo(1, 7, 900)},
+				{1000, event.Tick{}, sentTo(2, 8, 1000)},
+				{1050, event.Withdrew{Session: 1, Numbers: []int32{10}}, nil},
+				{1100, event.Tick{}, sentTo(1, 7, 900)},
 			}, Findings{Placements: 2}},
 		"nothing if it may have been reserved, and left before its claim was answered": {
-			[]seen{{1000, actor.Tick{}, sentTo(2, 8, 1000)}, {1050, actor.Withdrew{Session: 1, Numbers: []int32{10}}, nil}}, Findings{Placements: 1}},
+			[]seen{{1000, event.Tick{}, sentTo(2, 8, 1000)}, {1050, event.Withdrew{Session: 1, Numbers: []int32{10}}, nil}}, Findings{Placements: 1}},
 		"nothing if it may have been reserved, and a request took it over": {
-			[]seen{{1000, actor.Tick{}, sentTo(2, 8, 1000)}, {1050, actor.Tick{}, requestTo(1, -3, 1050)}}, Findings{Placements: 2}},
+			[]seen{{1000, event.Tick{}, sentTo(2, 8, 1000)}, {1050, event.Tick{}, requestTo(1, -3, 1050)}}, Findings{Placements: 2}},
 		"nothing if it was reserved, and a row that was claimed before took it over": {
-			[]seen{{900, actor.Tick{}, claimOf(3)}, {1000, actor.Tick{}, sentTo(2, 8, 1000)}, {1050, actor.Tick{}, sentTo(1, 3, 1050)}}, Findings{Placements: 2}},
+			[]seen{{900, event.Tick{}, claimOf(3)}, {1000, event.Tick{}, sentTo(2, 8, 1000)}, {1050, event.Tick{}, sentTo(1, 3, 1050)}}, Findings{Placements: 2}},
 		"a row that is claimed when it is placed takes nothing over": {
-			[]seen{{1000, actor.Tick{}, sentTo(2, 8, 1000)}, {1050, actor.Tick{}, claimOf(3)}, {1060, actor.Tick{}, sentTo(1, 3, 1050)}}, Findings{Placements: 2, Misplaced: 1}},
+			[]seen{{1000, event.Tick{}, sentTo(2, 8, 1000)}, {1050, event.Tick{}, claimOf(3)}, {1060, event.Tick{}, sentTo(1, 3, 1050)}}, Findings{Placements: 2, Misplaced: 1}},
 		"nothing if it became free in the same millisecond": {
 			[]seen{
-				{1000, actor.Tick{}, sentTo(1, 7, 1000)},
+				{1000, event.Tick{}, sentTo(1, 7, 1000)},
 				{2000, released(7), nil},
-				{2000, actor.Tick{}, sentTo(2, 8, 2000)},
+				{2000, event.Tick{}, sentTo(2, 8, 2000)},
 			}, Findings{Placements: 2}},
 		"a step that comes late changes nothing": {
 			[]seen{
-				{1000, actor.Tick{}, sentTo(1, 7, 1000)},
+				{1000, event.Tick{}, sentTo(1, 7, 1000)},
 				{2000, released(7), nil},
-				{9000, actor.Tick{}, sentTo(2, 8, 2001)},
+				{9000, event.Tick{}, sentTo(2, 8, 2001)},
 			}, Findings{Placements: 2, Misplaced: 1}},
 		"a specialised slot that was free for longer than any claim takes": {
-			[]seen{{1000, actor.Tick{}, sentTo(2, 8, 1000)}, {1000 + 2*uncertainMS, actor.Tick{}, requestTo(1, -3, 1000+2*uncertainMS)}}, Findings{Placements: 2, Misplaced: 1}},
+			[]seen{{1000, event.Tick{}, sentTo(2, 8, 1000)}, {1000 + 2*uncertainMS, event.Tick{}, requestTo(1, -3, 1000+2*uncertainMS)}}, Findings{Placements: 2, Misplaced: 1}},
 		"nothing if it was withdrawn": {
-			[]seen{{900, actor.Withdrew{Session: 1, Numbers: []int32{10}}, nil}, {1000, actor.Tick{}, sentTo(2, 7, 1000)}}, Findings{Placements: 1}},
+			[]seen{{900, event.Withdrew{Session: 1, Numbers: []int32{10}}, nil}, {1000, event.Tick{}, sentTo(2, 7, 1000)}}, Findings{Placements: 1}},
 		"nothing if it is withdrawn with all others and then released": {
 			[]seen{
-				{800, actor.Tick{}, sentTo(1, 7, 800)}, {850, actor.Tick{}, sentTo(2, 8, 850)},
-				{900, actor.Withdrew{Session: 1}, nil}, {950, released(7), nil}, {960, released(7), nil},
+				{800, event.Tick{}, sentTo(1, 7, 800)}, {850, event.Tick{}, sentTo(2, 8, 850)},
+				{900, event.Withdrew{Session: 1}, nil}, {950, released(7), nil}, {960, released(7), nil},
 			}, Findings{Placements: 2}},
 		"a slot without the type": {
-			[]seen{{1000, actor.Tick{}, sentTo(3, 7, 1000)}}, Findings{Placements: 1, AffinityViolations: 1}},
+			[]seen{{1000, event.Tick{}, sentTo(3, 7, 1000)}}, Findings{Placements: 1, AffinityViolations: 1}},
 		"a slot that is not there": {
-			[]seen{{1000, actor.Tick{}, sentTo(9, 7, 1000)}}, Findings{Placements: 1, AffinityViolations: 1}},
+			[]seen{{1000, event.Tick{}, sentTo(9, 7, 1000)}}, Findings{Placements: 1, AffinityViolations: 1}},
 		"a job in two places and two jobs on one slot": {
-			[]seen{{1000, actor.Tick{}, sentTo(1, 7, 1000)}, {1001, actor.Tick{}, sentTo(2, 7, 1001)}, {1002, actor.Tick{}, sentTo(1, 8, 1002)}},
+			[]seen{{1000, event.Tick{}, sentTo(1, 7, 1000)}, {1001, event.Tick{}, sentTo(2, 7, 1001)}, {1002, event.Tick{}, sentTo(1, 8, 1002)}},
 			Findings{Placements: 3, DoublePlacements: 2}},
 		"nothing if its session died": {
 			[]seen{
-				{1000, actor.Tick{}, sentTo(1, 7, 1000)},
-				{1100, actor.Together{Events: []actor.Event{actor.Unregistered{Session: 1}, actor.Registered{Session: 2, Slots: []dispatcherd.Slot{{ID: 4, Types: []string{"pdf"}}}}}}, nil},
-				{1200, actor.Tick{}, func() []actor.Effect { fx := sentTo(4, 7, 1200); fx[0].(*actor.Send).Session = 2; return fx }()},
+				{1000, event.Tick{}, sentTo(1, 7, 1000)},
+				{1100, event.Together{Events: []event.Event{event.Unregistered{Session: 1}, event.Registered{Session: 2, Slots: []dispatcherd.Slot{{ID: 4, Types: []string{"pdf"}}}}}}, nil},
+				{1200, event.Tick{}, func() []effect.Effect { fx := sentTo(4, 7, 1200); fx[0].(*effect.Send).Session = 2; return fx }()},
 			}, Findings{Placements: 2}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -12,15 +12,17 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgxpool"
+
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/actor"
+	"github.com/dispatcherd/dispatcherd/actor/event"
 	"github.com/dispatcherd/dispatcherd/claim"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/decisionlog"
 	"github.com/dispatcherd/dispatcherd/internal/joblines"
 	"github.com/dispatcherd/dispatcherd/internal/jsontext"
 	"github.com/dispatcherd/dispatcherd/internal/ondemand"
-	"github.com/jackc/pgx/v5/pgxpool"
 )
 
 // Config is what a Backend uses. All fields but Decisions are required.
@@ -163,7 +165,7 @@ func (b *Backend) cancelRow(id dispatcherd.JobID) {
 		// The row has ended, or Postgres does not answer. If the job runs here, the
 		// Core cancels it and records the end later. If it runs on another
 		// dispatcher, its result is not read.
-		b.Loop.Order(actor.CancelRequested{Jobs: []dispatcherd.JobID{id}})
+		b.Loop.Order(event.CancelRequested{Jobs: []dispatcherd.JobID{id}})
 	}
 }
 
@@ -226,7 +228,7 @@ func (b *Backend) Cancel(ctx context.Context, id dispatcherd.JobID) (dispatcherd
 		return "", classify(err)
 	}
 	if status == dispatcherd.Running {
-		b.Loop.Order(actor.CancelRequested{Jobs: []dispatcherd.JobID{id}})
+		b.Loop.Order(event.CancelRequested{Jobs: []dispatcherd.JobID{id}})
 	}
 	return status, nil
 }

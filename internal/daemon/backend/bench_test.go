@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dispatcherd/dispatcherd"
-	"github.com/dispatcherd/dispatcherd/actor"
+	"github.com/dispatcherd/dispatcherd/actor/effect"
 	"github.com/dispatcherd/dispatcherd/internal/ondemand"
 )
 
@@ -23,8 +23,8 @@ func BenchmarkPlainCaller(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		id := c.begin(ignoringCaller{})
-		c.Started(&actor.Started{Job: id, Worker: "worker-1"})
-		c.Answer(&actor.Answer{Job: id, Kind: actor.AnswerDone})
+		c.Started(&effect.Started{Job: id, Worker: "worker-1"})
+		c.Answer(&effect.Answer{Job: id, Kind: effect.AnswerDone})
 	}
 }
 

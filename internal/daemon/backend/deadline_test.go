@@ -16,6 +16,9 @@ import (
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/actor"
+	"github.com/dispatcherd/dispatcherd/actor/config"
+	"github.com/dispatcherd/dispatcherd/actor/effect"
+	"github.com/dispatcherd/dispatcherd/actor/event"
 	"github.com/dispatcherd/dispatcherd/api"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
@@ -41,22 +44,22 @@ type slowSlots struct {
 }
 
 // Perform implements actor.Performer.
-func (w *slowSlots) Perform(fx []actor.Effect) {
+func (w *slowSlots) Perform(fx []effect.Effect) {
 	for i := range fx {
 		switch e := fx[i].(type) {
-		case *actor.Fetch:
+		case *effect.Fetch:
 			request := e.Request
 			time.AfterFunc(time.Millisecond, func() {
-				w.loop.Result(actor.Fetched{Request: request, Result: contract.FetchResult{Verdict: contract.OK}})
+				w.loop.Result(event.Fetched{Request: request, Result: contract.FetchResult{Verdict: contract.OK}})
 			})
-		case *actor.Send:
-			result := actor.Result{Job: e.Job, Attempt: e.Attempt, OK: true}
+		case *effect.Send:
+			result := event.Result{Job: e.Job, Attempt: e.Attempt, OK: true}
 			time.AfterFunc(w.service, func() {
-				w.loop.Release(actor.Released{Session: 1, Results: []actor.Result{result}})
+				w.loop.Release(event.Released{Session: 1, Results: []event.Result{result}})
 			})
-		case *actor.Answer:
+		case *effect.Answer:
 			w.requests.Answer(e)
-		case *actor.Started:
+		case *effect.Started:
 			w.requests.Started(e)
 		}
 	}
@@ -64,12 +67,12 @@ func (w *slowSlots) Perform(fx []actor.Effect) {
 
 // open returns the API of a dispatcher with slots of one type.
 func (w *slowSlots) open(t *testing.T, slots int) *api.Handler {
-	core := actor.DefaultConfig()
+	core := config.Default()
 	w.loop = actor.NewActor(actor.New(core), nil)
 	w.requests = NewRequests(w.loop)
 	w.loop.Start(w)
 	t.Cleanup(w.loop.Stop)
-	ev := actor.Registered{Session: 1, Worker: "w"}
+	ev := event.Registered{Session: 1, Worker: "w"}
 	for i := range slots {
 		ev.Slots = append(ev.Slots, dispatcherd.Slot{ID: dispatcherd.SlotID(i + 1), Number: int32(i), Types: []string{"pdf"}})
 	}

@@ -8,7 +8,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/dispatcherd/dispatcherd"
-	"github.com/dispatcherd/dispatcherd/actor"
+	"github.com/dispatcherd/dispatcherd/actor/effect"
 	"github.com/dispatcherd/dispatcherd/claim"
 )
 
@@ -22,7 +22,7 @@ type progressNotes struct {
 
 const progressPause = time.Second
 
-func (p *progressNotes) note(e *actor.Progress) {
+func (p *progressNotes) note(e *effect.Progress) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.newest[e.Job] = claim.Progress{ID: e.Job, Attempt: e.Attempt, JSON: e.JSON}

@@ -8,6 +8,8 @@ import (
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/actor"
+	"github.com/dispatcherd/dispatcherd/actor/effect"
+	"github.com/dispatcherd/dispatcherd/actor/event"
 	"github.com/dispatcherd/dispatcherd/internal/ondemand"
 )
 
@@ -44,7 +46,7 @@ func (c *Requests) begin(caller ondemand.Caller) dispatcherd.JobID {
 // Submit sends a request to the loop. caller gets its events and its answer.
 func (c *Requests) Submit(r ondemand.Request, caller ondemand.Caller) dispatcherd.JobID {
 	id := c.begin(caller)
-	taken := c.loop.Request(actor.Requested{
+	taken := c.loop.Request(event.Requested{
 		Job: id, Type: r.Type, Priority: r.Priority, Payload: r.Payload, Deadline: r.Deadline, Wait: r.WaitCapacity, CapacityWait: r.CapacityWait,
 	})
 	if !taken {
@@ -70,7 +72,7 @@ func (c *Requests) Release() {
 // gets events, in particular Started: whether the request started decides what its
 // idempotency key keeps. The caller gets nothing afterwards.
 func (c *Requests) Abandon(id dispatcherd.JobID) {
-	c.loop.Abandon(actor.Abandoned{Job: id})
+	c.loop.Abandon(event.Abandoned{Job: id})
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if _, waits := c.waiting[id]; waits {
@@ -80,7 +82,7 @@ func (c *Requests) Abandon(id dispatcherd.JobID) {
 }
 
 // Started implements shell.Callers. It records which worker runs a request.
-func (c *Requests) Started(e *actor.Started) {
+func (c *Requests) Started(e *effect.Started) {
 	c.mu.Lock()
 	me, waits := c.waiting[e.Job]
 	if waits {
@@ -94,12 +96,12 @@ func (c *Requests) Started(e *actor.Started) {
 }
 
 // Progress implements shell.Callers.
-func (c *Requests) Progress(e *actor.Progress) {
+func (c *Requests) Progress(e *effect.Progress) {
 	c.reported(e.Job, ondemand.Report{Attempt: e.Attempt, JSON: e.JSON})
 }
 
 // Partial implements shell.Callers.
-func (c *Requests) Partial(e *actor.Partial) {
+func (c *Requests) Partial(e *effect.Partial) {
 	c.reported(e.Job, ondemand.Report{Attempt: e.Attempt, Partial: true, JSON: e.JSON})
 }
 
@@ -115,12 +117,12 @@ func (c *Requests) reported(job dispatcherd.JobID, report ondemand.Report) {
 
 // answerKinds translates the core's answers.
 var answerKinds = [...]ondemand.AnswerKind{
-	actor.AnswerDone: ondemand.Done, actor.AnswerFailed: ondemand.Failed, actor.AnswerLate: ondemand.Late,
-	actor.AnswerUnsupported: ondemand.Unsupported, actor.AnswerBusy: ondemand.Busy, actor.AnswerStopping: ondemand.Stopping,
+	effect.AnswerDone: ondemand.Done, effect.AnswerFailed: ondemand.Failed, effect.AnswerLate: ondemand.Late,
+	effect.AnswerUnsupported: ondemand.Unsupported, effect.AnswerBusy: ondemand.Busy, effect.AnswerStopping: ondemand.Stopping,
 }
 
 // Answer implements shell.Callers. It does not block.
-func (c *Requests) Answer(e *actor.Answer) {
+func (c *Requests) Answer(e *effect.Answer) {
 	c.end(e.Job, ondemand.Answer{Kind: answerKinds[e.Kind], Payload: e.Result, Reason: e.Reason})
 }
 

@@ -9,6 +9,8 @@ import (
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/actor"
+	"github.com/dispatcherd/dispatcherd/actor/config"
+	"github.com/dispatcherd/dispatcherd/actor/effect"
 	"github.com/dispatcherd/dispatcherd/internal/ondemand"
 )
 
@@ -16,12 +18,12 @@ import (
 type silent struct{}
 
 // Perform implements actor.Performer.
-func (silent) Perform([]actor.Effect) {}
+func (silent) Perform([]effect.Effect) {}
 
 // Requests before and after the end of the loop are answered. Each is counted under one
 // end.
 func TestCallersAreAnsweredWhenTheLoopHasEnded(t *testing.T) {
-	c := NewRequests(actor.NewActor(actor.New(actor.DefaultConfig()), nil))
+	c := NewRequests(actor.NewActor(actor.New(config.Default()), nil))
 	c.loop.Start(silent{})
 	before := make(oneAnswer, 1)
 	c.Submit(ondemand.Request{Type: "x", WaitCapacity: true}, before)
@@ -53,7 +55,7 @@ func (b *begun) Started(slot dispatcherd.SlotID, _ string) { b.slot = slot }
 // because its idempotency key would otherwise start the request again.
 func TestAnAbandonedCallerLearnsThatItsRequestStarted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := NewRequests(actor.NewActor(actor.New(actor.DefaultConfig()), nil))
+		c := NewRequests(actor.NewActor(actor.New(config.Default()), nil))
 		c.loop.Start(silent{})
 		defer c.loop.Stop()
 		late := &begun{oneAnswer: make(oneAnswer, 1)}
@@ -65,7 +67,7 @@ func TestAnAbandonedCallerLearnsThatItsRequestStarted(t *testing.T) {
 				c.Abandon(id)
 			}()
 			synctest.Wait()
-			c.Started(&actor.Started{Job: id, Slot: 7})
+			c.Started(&effect.Started{Job: id, Slot: 7})
 		})
 		<-gone
 		require.EqualValues(t, 7, late.slot)

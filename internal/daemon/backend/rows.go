@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/dispatcherd/dispatcherd"
-	"github.com/dispatcherd/dispatcherd/actor"
+	"github.com/dispatcherd/dispatcherd/actor/effect"
 	"github.com/dispatcherd/dispatcherd/claim"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/ondemand"
@@ -109,7 +109,7 @@ func (r *Rows) removeLocked(id dispatcherd.JobID, w *watchedRow, c ondemand.Call
 }
 
 // Sent implements shell.Rows.
-func (r *Rows) Sent(e *actor.Send) {
+func (r *Rows) Sent(e *effect.Send) {
 	awaited := r.starts.awaited.Load() > 0
 	if r.count.Load() == 0 && !awaited {
 		return
@@ -128,13 +128,13 @@ func (r *Rows) Sent(e *actor.Send) {
 }
 
 // Progress implements shell.Rows.
-func (r *Rows) Progress(e *actor.Progress) {
+func (r *Rows) Progress(e *effect.Progress) {
 	r.reported(e.Job, ondemand.Report{Attempt: e.Attempt, JSON: e.JSON})
 	r.progress.note(e)
 }
 
 // Partial implements shell.Rows.
-func (r *Rows) Partial(e *actor.Partial) {
+func (r *Rows) Partial(e *effect.Partial) {
 	r.reported(e.Job, ondemand.Report{Attempt: e.Attempt, Partial: true, JSON: e.JSON})
 }
 

@@ -4,7 +4,7 @@ import (
 	"sync/atomic"
 
 	"github.com/dispatcherd/dispatcherd"
-	"github.com/dispatcherd/dispatcherd/actor"
+	"github.com/dispatcherd/dispatcherd/actor/effect"
 )
 
 // maxStarts bounds the recorded starts: those of 10 ms at the highest rate, which is many
@@ -28,7 +28,7 @@ type start struct {
 }
 
 // note records a job that was sent, in place of the oldest one.
-func (s *starts) note(e *actor.Send) {
+func (s *starts) note(e *effect.Send) {
 	this := start{e.Job, e.Attempt, e.Slot, e.Session}
 	if len(s.latest) < maxStarts {
 		s.latest = append(s.latest, this)

@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dispatcherd/dispatcherd"
-	"github.com/dispatcherd/dispatcherd/actor"
+	"github.com/dispatcherd/dispatcherd/actor/effect"
 	"github.com/dispatcherd/dispatcherd/internal/ondemand"
 )
 
@@ -24,7 +24,7 @@ func (*startedAt) Answered(ondemand.Answer)                         {}
 func TestAStartBeforeTheIDIsKnownIsReported(t *testing.T) {
 	r := NewRows(nil, time.Second, func(s dispatcherd.SessionID) string { return map[dispatcherd.SessionID]string{3: "w3", 4: "w4"}[s] })
 	send := func(job dispatcherd.JobID, attempt dispatcherd.Attempt, session dispatcherd.SessionID) {
-		r.Sent(&actor.Send{Job: job, Attempt: attempt, Slot: 20 + dispatcherd.SlotID(session), Session: session})
+		r.Sent(&effect.Send{Job: job, Attempt: attempt, Slot: 20 + dispatcherd.SlotID(session), Session: session})
 	}
 	send(7, 1, 3)
 	done := r.expect()

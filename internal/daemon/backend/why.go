@@ -6,6 +6,8 @@ import (
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/actor"
+	"github.com/dispatcherd/dispatcherd/actor/effect"
+	"github.com/dispatcherd/dispatcherd/actor/event"
 	"github.com/dispatcherd/dispatcherd/api"
 	"github.com/dispatcherd/dispatcherd/claim"
 	"github.com/dispatcherd/dispatcherd/internal/decisionlog"
@@ -66,7 +68,7 @@ func (b *Backend) whyRequest(id dispatcherd.JobID) (api.Why, error) {
 }
 
 func (b *Backend) explain(q actor.Inquiry) (x actor.Explanation) {
-	b.Loop.Order(actor.Tick{}) // updates the ages
+	b.Loop.Order(event.Tick{}) // updates the ages
 	b.Loop.Ask(func(c *actor.Core) { x = c.Explain(q) })
 	return x
 }
@@ -148,7 +150,7 @@ func (b *Backend) whyEndedRequest(id dispatcherd.JobID) (api.Why, error) {
 	if !b.addDecisions(&why, id) || why.End == nil {
 		return api.Why{}, api.ErrNotFound // it was never here, or its entries are overwritten
 	}
-	if why.End.Outcome == actor.AnswerDone.String() {
+	if why.End.Outcome == effect.AnswerDone.String() {
 		why.Status = dispatcherd.Done
 	}
 	return why, nil

@@ -15,10 +15,14 @@ import (
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/actor"
+	"github.com/dispatcherd/dispatcherd/actor/config"
+	"github.com/dispatcherd/dispatcherd/actor/effect"
+	"github.com/dispatcherd/dispatcherd/actor/event"
 	"github.com/dispatcherd/dispatcherd/claim"
 	"github.com/dispatcherd/dispatcherd/internal/daemon"
 	"github.com/dispatcherd/dispatcherd/internal/devpg"
 	"github.com/dispatcherd/dispatcherd/internal/ondemand"
+	"github.com/dispatcherd/dispatcherd/internal/timing"
 	"github.com/dispatcherd/dispatcherd/internal/trace"
 	"github.com/dispatcherd/dispatcherd/migrations"
 	"github.com/dispatcherd/dispatcherd/scoring"
@@ -45,7 +49,7 @@ type observedWatch struct {
 }
 
 // observe implements actor.Observer.
-func (o *observedWatch) observe(_ *actor.Core, now actor.Instant, ev actor.Event, fx []actor.Effect) {
+func (o *observedWatch) observe(_ *actor.Core, now timing.Instant, ev event.Event, fx []effect.Effect) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.watch.Step(now, ev, fx)
@@ -106,7 +110,7 @@ func startHost(ctx context.Context, dsn string, w scoring.Weights, log *zap.Logg
 }
 
 func (h *daemonHost) config(dsn string, w scoring.Weights) daemon.Config {
-	core := actor.DefaultConfig()
+	core := config.Default()
 	core.Weights, core.Seed = w, daemon.NewSeed()
 	return daemon.Config{
 		Name: "replay", DSN: dsn, WorkerSocket: h.Socket(), APISocket: filepath.Join(h.dir, "api.sock"), SocketMode: 0o600,
