@@ -177,8 +177,8 @@ func (c *Core) won(w *contract.Won) {
 	}
 	j.attempt, j.crashes = w.Attempt, w.Crashes
 	j.row.maxAttempts, j.row.failures = w.MaxAttempts, w.Failures
-	j.timeout, j.payload = c.limit(j, w.Timeout), w.Payload
-	if c.draining || j.stop == cancelled {
+	j.timeout, j.payload, j.row.unfit = c.limit(j, w.Timeout), w.Payload, w.Unfit
+	if c.draining || j.stop == cancelled || w.Unfit != "" {
 		c.move(j, jobstate.OnUnwanted)
 		return
 	}

@@ -181,6 +181,7 @@ type rowData struct {
 	returned    bool         // its worker returned it, so it is not placed again at once
 	failures    int32
 	maxAttempts int32          // failures after which it fails for good
+	unfit       string         // why no worker can be sent its payload; "" = it can
 	timeoutAt   timing.Instant // of a detached job: when its timeout passes; 0 = it has none
 }
 

@@ -144,6 +144,21 @@ func TestSendOfARowContainsTimeoutAndPayload(t *testing.T) {
 	require.LessOrEqual(t, retry.Delay, 4*time.Second)
 }
 
+func TestRowWithAnUnfitPayloadFails(t *testing.T) {
+	w := newWorld(t)
+	w.command("register worker=ann types=(pdf)", nil)
+	w.command("hold claim", nil)
+	w.command("insert", []string{"letter type=pdf tries=4"})
+	w.command("run", nil)
+	claim := w.at.pending[0].(*effect.Claim).Request
+	fx := w.at.core.Step(w.now, event.Claimed{Request: claim, Result: contract.ClaimResult{Won: []contract.Won{
+		{ID: 1, Attempt: 3, MaxAttempts: 4, Unfit: "too deep"},
+	}}}, nil)
+	require.Equal(t, []contract.Finish{{ID: 1, Attempt: 3, Outcome: contract.FailedFinal, Error: "too deep"}}, one[*effect.Finish](t, fx).Request.Items)
+	require.Empty(t, only[*effect.Send](fx))
+	require.EqualValues(t, 1, w.at.core.stats.Failed)
+}
+
 // A row that was won without a request must not remain running under this
 // dispatcher.
 func TestWonRowThatWasNotRequestedIsReleased(t *testing.T) {

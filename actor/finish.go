@@ -200,11 +200,15 @@ func (c *Core) handleReported(ev event.Reported) {
 
 // releaseRow ends the attempt of a row that a claim won and that is not to run.
 func (c *Core) releaseRow(j *job) {
-	if j.stop == cancelled {
+	switch {
+	case j.stop == cancelled:
 		c.stats.Cancelled++
 		c.recordEnd(j, contract.Finish{Outcome: contract.Cancelled})
-		return
+	case j.row.unfit != "":
+		c.stats.Failed++
+		c.recordEnd(j, contract.Finish{Outcome: contract.FailedFinal, Error: j.row.unfit})
+	default:
+		c.stats.Released++
+		c.recordEnd(j, contract.Finish{Outcome: contract.Released})
 	}
-	c.stats.Released++
-	c.recordEnd(j, contract.Finish{Outcome: contract.Released})
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
+	"github.com/dispatcherd/dispatcherd/internal/jsontext"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 )
@@ -111,7 +112,8 @@ func encodeClaim(req *contract.ClaimRequest, token int64, me, epoch int32) [][]b
 }
 
 // readWon reads rows of id, attempt, max_attempts, failures, crashes,
-// timeout_ms and payload. Payloads share one growing buffer.
+// timeout_ms and payload. Payloads share one growing buffer. They are checked here,
+// so that the loop never spends time in proportion to a payload.
 func readWon(rows *pgconn.ResultReader, most int) ([]contract.Won, error) {
 	won := make([]contract.Won, 0, most)
 	var chunk []byte
@@ -123,7 +125,12 @@ func readWon(rows *pgconn.ResultReader, most int) ([]contract.Won, error) {
 			bad = err
 			continue
 		}
-		w.Payload, chunk = carve(chunk, v[6][1:]) // jsonb: a version byte, then text
+		payload := v[6][1:] // jsonb: a version byte, then text
+		if err := jsontext.CheckStored(payload); err != nil {
+			w.Unfit = "the payload cannot be sent to a worker: " + err.Error()
+		} else {
+			w.Payload, chunk = carve(chunk, payload)
+		}
 		won = append(won, w)
 	}
 	if _, err := rows.Close(); err != nil {

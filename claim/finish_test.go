@@ -1,6 +1,7 @@
 package claim_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -32,6 +33,36 @@ func TestRowThatCannotEndDoesNotBlockOtherRows(t *testing.T) {
 	require.Equal(t, contract.FinishResult{Verdict: contract.OK, Stale: []dispatcherd.JobID{3}}, res)
 	require.Equal(t, dispatcherd.Done, row(t, db, 5).Status)
 	require.Equal(t, dispatcherd.Running, row(t, db, 3).Status)
+}
+
+// A worker refuses what is nested too deep and numbers that are too long. The store
+// says so, and returns the other payloads.
+func TestClaimChecksPayloads(t *testing.T) {
+	t.Parallel()
+	dsn := pgtest.New(t)
+	db := connect(t, dsn)
+	s := open(t, claim.Config{DSN: dsn})
+	_, err := s.Join(t.Context())
+	require.NoError(t, err)
+	payloads := []string{`{"x": 1e5000}`, `{"x": 1}`, strings.Repeat("[", 200) + strings.Repeat("]", 200)}
+	var ids []dispatcherd.JobID
+	for _, payload := range payloads {
+		id, err := claim.Jobs{DB: db}.Insert(t.Context(), claim.New{Type: "x", Payload: []byte(payload)})
+		require.NoError(t, err)
+		ids = append(ids, id)
+	}
+	req := claimOf(ids...)
+	for _, res := range []contract.ClaimResult{s.Claim(t.Context(), req), s.Resolve(t.Context(), req)} {
+		won := map[dispatcherd.JobID]contract.Won{}
+		for _, w := range res.Won {
+			won[w.ID] = w
+		}
+		require.Equal(t, "the payload cannot be sent to a worker: it contains a number of more than 1,024 characters, written out", won[ids[0]].Unfit)
+		require.Nil(t, won[ids[0]].Payload)
+		require.Equal(t, payloads[1], string(won[ids[1]].Payload))
+		require.Empty(t, won[ids[1]].Unfit)
+		require.Contains(t, won[ids[2]].Unfit, "more than 128 nested arrays and objects")
+	}
 }
 
 // If a finish is repeated, a row counts as ended only if its status is the one

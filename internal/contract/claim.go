@@ -30,6 +30,7 @@ type Won struct {
 	Crashes     int32         // attempts so far that ended by the death of worker or dispatcher
 	Timeout     time.Duration // the job's own limit for one attempt; 0 = none given
 	Payload     []byte        // JSON, one line
+	Unfit       string        // why no worker can be sent the payload, which is left out; "" = it can
 }
 
 // ClaimResult answers a ClaimRequest. With Verdict OK the requested ids that are

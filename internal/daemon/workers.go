@@ -3,7 +3,6 @@ package daemon
 import (
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"slices"
 	"sync"
@@ -16,7 +15,6 @@ import (
 	"github.com/dispatcherd/dispatcherd/actor"
 	"github.com/dispatcherd/dispatcherd/actor/effect"
 	"github.com/dispatcherd/dispatcherd/actor/event"
-	"github.com/dispatcherd/dispatcherd/internal/jsontext"
 	"github.com/dispatcherd/dispatcherd/workerproto"
 )
 
@@ -223,7 +221,7 @@ func (w *workers) Tell(e effect.Effect) {
 	}
 }
 
-// Send implements shell.Workers. A job whose payload is too large for a frame or invalid
+// Send implements shell.Workers. A job whose payload is too large for a frame
 // fails permanently. A session that cannot take the frame ends, and the job is released.
 func (w *workers) Send(e *effect.Send) {
 	s := w.find(e.Session)
@@ -234,18 +232,12 @@ func (w *workers) Send(e *effect.Send) {
 		Execution: workerproto.Execution{Job: e.Job, Attempt: e.Attempt},
 		Slot:      e.Number, Type: e.Type, Mode: e.Mode, Payload: e.Payload, Timeout: e.Timeout, Age: e.Age,
 	}
-	unfit := ""
-	if !s.Fits(f) {
-		unfit = "the payload is larger than a frame may be; raise --max-frame"
-	} else if err := jsontext.CheckStored(f.Payload); err != nil {
-		unfit = fmt.Sprintf("the payload cannot be sent to a worker: %v", err)
-	}
-	if unfit == "" {
+	if s.Fits(f) {
 		s.Send(f)
 		return
 	}
 	ev := event.Released{Session: e.Session, Results: []event.Result{{
-		Job: e.Job, Attempt: e.Attempt, Permanent: true, Error: unfit,
+		Job: e.Job, Attempt: e.Attempt, Permanent: true, Error: "the payload is larger than a frame may be; raise --max-frame",
 	}}}
 	go w.loop.Release(ev) // the caller is the loop, which must not block on its own channel
 }
