@@ -105,3 +105,21 @@ func TestKeptRequestHasTheLongestCapacityWait(t *testing.T) {
 		})
 	}
 }
+
+// A caller that follows a kept request by its id does not make it last longer.
+func TestObserverDoesNotProlongAKeptRequest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, f, _ := testHandler(t, nil)
+		accepted := <-post(t.Context(), h, `{"type":"pdf","timeout":2,"coalesce_key":"k"}`, "Prefer", "respond-async")
+		require.Equal(t, http.StatusAccepted, accepted.Code)
+		require.Equal(t, 1, h.Gauges().Followers)
+		began := time.Now()
+		stream := httptest.NewRequestWithContext(t.Context(), http.MethodGet, accepted.Header().Get("Location"), http.NoBody)
+		stream.Header.Set("Accept", "text/event-stream")
+		rec := httptest.NewRecorder()
+		h.ServeHTTP(rec, stream)
+		require.Equal(t, 2*time.Second, time.Since(began))
+		require.Contains(t, rec.Body.String(), "deadline-passed")
+		require.Equal(t, <-f.submitted, <-f.abandoned)
+	})
+}

@@ -9,16 +9,18 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/problem"
 )
 
-// Follower is one caller of a shared request. It is used by one goroutine, which calls
-// Leave in the end.
+// Follower is one caller of a shared request, or an observer that was returned by Find.
+// It is used by one goroutine, which calls Leave in the end.
 type Follower struct {
 	s       *Service
 	shared  *Shared
 	key     string        // the caller's entry in the registry; "" = none
 	due     time.Time     // the caller's own deadline; zero = the core keeps it
 	late    bool          // due has passed and the caller was told so
-	wait    *callerWait   // of a keyed request
-	checkIn time.Duration // until the first check of wait
+	wait    callerWait    // of a keyed request
+	checkIn time.Duration // until the first check of wait; 0 = it is not checked here
+	later   bool          // waits in place of a caller that fetches the answer later
+	watches bool          // an observer: the request does not go on because of it
 
 	deadline, check *time.Timer
 }
@@ -68,20 +70,27 @@ func (s *Service) Begin(ctx context.Context, o *Options, body *Body) (*Follower,
 		body.Drop()
 	}
 	if err == nil && !req.Durable && o.keyed() { // a row waits for capacity without limit
-		if err = f.waitForCapacity(ctx, req.CapacityWait, fresh); err != nil {
-			shared.dropLater(o)
-		} else if o.Later {
-			shared.waitLater(req.CapacityWait)
-		}
+		err = f.waitForCapacity(ctx, req.CapacityWait, fresh)
 	}
 	if err != nil {
 		return nil, err
 	}
 	begun = true
-	if o.CoalesceKey != "" || req.Durable {
-		shared.extend(began.Add(req.Deadline))
+	if o.Later {
+		s.waitLater(f)
 	}
 	return f, nil
+}
+
+// waitLater waits in place of a caller that fetches the answer later, with its deadline
+// and its capacity wait, so that the request goes on without the caller.
+func (s *Service) waitLater(of *Follower) {
+	f := &Follower{s: s, shared: of.shared, due: of.due, wait: of.wait, checkIn: of.checkIn, later: true}
+	f.shared.attach(true)
+	s.later.Go(func() {
+		_, _, _ = f.Await(context.Background()) // f.late says how it ended
+		f.Leave()
+	})
 }
 
 // submit hands a new shared request to the dispatcher. It may end before submit returns.
@@ -123,13 +132,13 @@ func (s *Service) submit(ctx context.Context, r *Shared, o *Options, req Request
 	return nil
 }
 
-// Find returns a follower of the shared request with that id, nil if there is none.
+// Find returns an observer of the shared request with that id, nil if there is none.
 func (s *Service) Find(id string) *Follower {
 	r := s.shared.find(id)
 	if r == nil {
 		return nil
 	}
-	return &Follower{s: s, shared: r}
+	return &Follower{s: s, shared: r, watches: true}
 }
 
 // ID is the random id of the shared request.
@@ -147,7 +156,7 @@ func (f *Follower) Wait(ctx context.Context, v *View, heartbeat <-chan time.Time
 	if f.deadline == nil && !f.due.IsZero() {
 		f.deadline = time.NewTimer(time.Until(f.due))
 	}
-	if f.check == nil && f.wait != nil {
+	if f.check == nil && f.checkIn > 0 {
 		f.check = time.NewTimer(f.checkIn)
 	}
 	for {
@@ -217,5 +226,7 @@ func (f *Follower) Leave() {
 			t.Stop()
 		}
 	}
-	f.shared.leave(f.late, f.key)
+	if !f.watches {
+		f.shared.leave(f)
+	}
 }

@@ -23,7 +23,7 @@ func (g *registry) ended(r *Shared) {
 	r.mu.Lock()
 	final := r.answer != nil &&
 		(r.answer.Kind == Done || r.answer.Kind == Failed || r.answer.Kind == Late && (r.started || r.row))
-	keep := r.answer != nil && r.kept > 0
+	keep := r.answer != nil && r.later
 	r.mu.Unlock()
 	final = final || r.undecided != 0 // a repeated request with one of its keys finds out
 	keep = keep || len(r.keys) > 0 && final

@@ -34,14 +34,6 @@ func newRegistry(s *Service) *registry {
 	return &registry{s: s, byID: map[string]*Shared{}, byKey: map[string]*Shared{}, byCoalesce: map[string]*Shared{}}
 }
 
-// keeps returns the number of callers with these options that fetch the answer later.
-func keeps(o *Options) int {
-	if o.Later {
-		return 1
-	}
-	return 0
-}
-
 // fingerprint distinguishes requests that use the same key.
 func fingerprint(o *Options) [32]byte {
 	sum := sha256.New()
@@ -79,7 +71,7 @@ func (g *registry) join(o *Options, key string, body *Body) (_ *Shared, fresh bo
 			return nil, false, problem.KeyReused.Of("the key was used for another type, payload, priority, durable or coalesce_key")
 		}
 		if !g.undecidedLocked(old) {
-			g.attachLocked(old, o)
+			old.attach(o.Later)
 			return old, false, nil
 		}
 		keys = g.inheritLocked(r, old)
@@ -88,7 +80,7 @@ func (g *registry) join(o *Options, key string, body *Body) (_ *Shared, fresh bo
 			return nil, false, err
 		}
 		g.name(old, key)
-		g.attachLocked(old, o)
+		old.attach(o.Later)
 		return old, false, nil
 	}
 	if err := g.makeRoomLocked(); err != nil {
@@ -97,7 +89,7 @@ func (g *registry) join(o *Options, key string, body *Body) (_ *Shared, fresh bo
 	if err := g.makeRoomForKeyLocked(key); err != nil {
 		return nil, false, err
 	}
-	r.id, r.kept, r.body = newID(), keeps(o), body.move()
+	r.id, r.later, r.body = newID(), o.Later, body.move()
 	g.followers.Add(1)
 	g.byID[r.id] = r
 	for _, key := range keys {
@@ -143,27 +135,12 @@ func (g *registry) name(r *Shared, key string) {
 	}
 }
 
-func (g *registry) attachLocked(r *Shared, o *Options) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.callers++
-	g.followers.Add(1)
-	r.kept += keeps(o)
-}
-
-// find returns a request by its id and counts the caller.
+// find returns a request by its id, or nil.
 func (g *registry) find(id string) *Shared {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.purgeLocked(time.Now())
-	r := g.byID[id]
-	if r != nil {
-		r.mu.Lock()
-		r.callers++
-		r.mu.Unlock()
-		g.followers.Add(1)
-	}
-	return r
+	return g.byID[id]
 }
 
 // close ends the requests that go on.

@@ -68,8 +68,7 @@ func TestLateCallerOfEndedRequestStaysLate(t *testing.T) {
 		s, b := newService(t)
 		o := Options{Type: "pdf", Key: "late"}
 		first := begin(t, s, o)
-		late := s.Find(first.ID())
-		late.key = keyEntry("late", "")
+		late := begin(t, s, o)
 		if started {
 			b.caller.Started(1, "w")
 		}

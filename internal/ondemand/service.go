@@ -2,6 +2,7 @@ package ondemand
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"github.com/dispatcherd/dispatcherd"
@@ -36,6 +37,7 @@ type Service struct {
 	refused func(Bound)
 	shared  *registry
 	bodies  budget
+	later   sync.WaitGroup // goroutines of callers that fetch their answer later
 }
 
 // New returns a service. refused is called from any goroutine for each refusal.
@@ -47,7 +49,10 @@ func New(limits Limits, backend Backend, refused func(Bound)) *Service {
 }
 
 // Close ends all shared requests.
-func (s *Service) Close() { s.shared.close() }
+func (s *Service) Close() {
+	s.shared.close()
+	s.later.Wait()
+}
 
 // Submit hands a request with checked options directly to the dispatcher. The options
 // must not be Shared.

@@ -36,10 +36,7 @@ type Shared struct {
 	undecided dispatcherd.JobID // the row that may have been written when the submission failed; guarded by owner.mu
 
 	mu       sync.Mutex
-	kept     int               // callers that fetch the answer later; with one it goes on without callers
-	until    time.Time         // the latest deadline of its callers; zero = the core keeps it
-	expiry   *time.Timer       // at until; of a kept request
-	later    laterWait         // of a kept request
+	later    bool              // a caller fetches the answer later
 	job      dispatcherd.JobID // 0 until submitted
 	ready    bool              // submitted, or the submission failed
 	queued   *Event            // the first event
@@ -53,7 +50,8 @@ type Shared struct {
 	failure  error // instead of an answer: it was not submitted
 	givenUp  bool
 	callers  int
-	someLate bool // a caller left because it was late
+	someLate bool       // a caller left because it was late
+	laterEnd AnswerKind // Late or Unsupported: why the last of those left that fetch the answer later; 0 = none has left
 	endedAt  time.Time
 }
 
@@ -95,11 +93,6 @@ func (r *Shared) end(a *Answer, failure error) {
 	}
 	r.answer, r.failure, r.endedAt = a, failure, time.Now()
 	r.body.Drop()
-	for _, t := range []*time.Timer{r.expiry, r.later.check} {
-		if t != nil {
-			t.Stop()
-		}
-	}
 	if a != nil {
 		r.grow(int64(len(a.Payload) + len(a.Reason)))
 	}
@@ -168,35 +161,63 @@ func (r *Shared) submitted(job dispatcherd.JobID, rank Rank) {
 	}
 }
 
-// leave removes a caller. The last one cancels the request, unless it is kept or has
-// ended. It is hidden under the same lock, so that no caller joins a request that is
-// being cancelled. If a caller left late, the request keeps its keys: their callers get
-// the answer Late and do not start it again. key is the entry of the caller's own key.
-func (r *Shared) leave(late bool, key string) {
-	r.owner.mu.Lock()
-	if late && key != "" {
-		r.owner.lateLocked(r, key)
+// attach adds a caller. later says that a caller fetches the answer later.
+func (r *Shared) attach(later bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.callers++
+	r.later = r.later || later
+	r.owner.followers.Add(1)
+}
+
+// leave removes a caller. The last one ends the request. It is hidden under the same
+// lock, so that no caller joins a request that is being ended. If a caller left late, the
+// request keeps its keys: their callers get the answer Late and do not start it again.
+func (r *Shared) leave(f *Follower) {
+	g := r.owner
+	g.mu.Lock()
+	if f.late && f.key != "" {
+		g.lateLocked(r, f.key)
 	}
 	r.mu.Lock()
 	r.callers--
-	r.someLate = r.someLate || late
-	last := r.callers == 0 && r.kept == 0 && !r.endedLocked()
-	late = r.someLate && last && len(r.keys) > 0
+	r.someLate = r.someLate || f.late
+	if f.later {
+		r.laterEnd = Unsupported
+		if f.late {
+			r.laterEnd = Late
+		}
+	}
+	last := r.callers == 0 && !r.endedLocked()
+	end := r.laterEnd
+	switch {
+	case end != 0:
+	case r.someLate && len(r.keys) > 0:
+		end = Late
+	default:
+		end = Cancelled
+	}
 	r.mu.Unlock()
-	switch {
-	case late:
-		r.owner.hideLocked(r, Late)
-	case last:
-		r.owner.dropLocked(r)
+	if last {
+		g.hideLocked(r, end)
 	}
-	r.owner.mu.Unlock()
-	r.owner.followers.Add(-1)
-	switch {
-	case late:
-		r.giveUp(r.lateAnswer())
-	case last:
-		r.giveUp(Answer{Kind: Cancelled, Reason: "every caller disconnected"})
+	g.mu.Unlock()
+	g.followers.Add(-1)
+	if last {
+		r.giveUp(r.endWithoutCallers(end))
 	}
+}
+
+// endWithoutCallers is the answer of a request that ends with its last caller. r.mu is
+// not held.
+func (r *Shared) endWithoutCallers(kind AnswerKind) Answer {
+	switch kind {
+	case Late:
+		return Answer{Kind: Late, Reason: r.lateReason(r.jobID())}
+	case Unsupported:
+		return Answer{Kind: Unsupported, Reason: noCapacity}
+	}
+	return Answer{Kind: Cancelled, Reason: "every caller disconnected"}
 }
 
 // giveUp cancels a request that goes on, and forgets one that has ended: its row may
@@ -207,7 +228,7 @@ func (r *Shared) giveUp(end Answer) {
 	r.givenUp = true
 	job, over := r.job, r.answer != nil
 	r.mu.Unlock()
-	if end.Kind != Late {
+	if end.Kind == Cancelled {
 		r.owner.forget(r)
 	}
 	if !first {
@@ -217,13 +238,6 @@ func (r *Shared) giveUp(end Answer) {
 		r.owner.s.backend.Abandon(job, r)
 	}
 	r.end(&end, nil)
-}
-
-// dropLater takes back that a caller fetches the answer later.
-func (r *Shared) dropLater(o *Options) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.kept -= keeps(o)
 }
 
 // look returns what happened from sequence number from on. Number 0 is the "queued" event.
