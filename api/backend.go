@@ -3,7 +3,6 @@ package api
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 
 	"github.com/dispatcherd/dispatcherd"
@@ -31,8 +30,8 @@ type Jobs interface {
 	// Job reads one job. It returns ErrNotFound if there is none.
 	Job(ctx context.Context, id dispatcherd.JobID) (contract.Job, error)
 	// Cancel cancels a pending job, or asks the worker of a running one to stop;
-	// the status tells which. It returns ErrNotFound, or a *ConflictError if the
-	// job has ended.
+	// the status tells which. It returns ErrNotFound, or a problem of kind Conflict
+	// if the job has ended.
 	Cancel(ctx context.Context, id dispatcherd.JobID) (dispatcherd.Status, error)
 	// Watch calls c when a row may have changed: Started and Reported if it
 	// runs here, Answered with kind Changed for anything else. stop ends it.
@@ -43,9 +42,9 @@ type Jobs interface {
 
 // State is what an operator wants to see.
 type State interface {
-	// Slots lists the slots of this dispatcher's workers.
+	// Slots lists the slots of this dispatcher's workers. It never returns nil.
 	Slots() []Slot
-	// Types lists the types that this dispatcher knows.
+	// Types lists the types that this dispatcher knows. It never returns nil.
 	Types() []Type
 	// Checks returns the state of what the dispatcher depends on. alive reports
 	// whether the loop runs, the checks whether it can do its work.
@@ -83,28 +82,8 @@ type Type struct {
 	Oldest   float64 `json:"oldest_seconds"` // age of the oldest waiting job known
 }
 
-// Errors that a Backend returns, besides those of package ondemand.
+// Errors that a Backend returns, besides those of package ondemand and problems.
 var (
 	ErrNotFound       = errors.New("no such job")
 	ErrTooManyUploads = errors.New("the limit of concurrent streams of jobs is reached")
 )
-
-// LongLineError says that a line of an upload is longer than one job may be.
-type LongLineError struct {
-	Line  int // from 1
-	Limit int // bytes
-}
-
-// Error names the line and the limit.
-func (e *LongLineError) Error() string {
-	return fmt.Sprintf("line %d has more than %d bytes; nothing was inserted", e.Line, e.Limit)
-}
-
-// ConflictError says that a job's status forbids what was asked for.
-type ConflictError struct {
-	Status dispatcherd.Status
-	Want   string // what is possible
-}
-
-// Error names the status and what is possible.
-func (e *ConflictError) Error() string { return fmt.Sprintf("the job is %s: %s", e.Status, e.Want) }

@@ -46,7 +46,7 @@ func TestBodiesOfAllCallersAreBounded(t *testing.T) {
 			two := <-f.submitted
 			require.EqualValues(t, 2*counted, h.Gauges().Bodies)
 			require.Equal(t, http.StatusTooManyRequests, (<-ask(3)).Code)
-			require.Equal(t, 1, seen.hits(BoundBodies))
+			require.Equal(t, 1, seen.hits(ondemand.BoundBodies))
 			require.EqualValues(t, 2*counted, h.Gauges().Bodies, "what was refused is not held")
 			f.answer(one, ondemand.Answer{Kind: ondemand.Done})
 			require.Less(t, (<-first).Code, 300)

@@ -153,7 +153,7 @@ type requestBody struct {
 	Payload       json.RawMessage      `json:"payload,omitempty"`
 	Priority      dispatcherd.Priority `json:"priority,omitempty"`
 	Timeout       *Span                `json:"timeout,omitempty"`
-	WaitForWorker *Span                `json:"wait_for_worker,omitempty"`
+	WaitForWorker Span                 `json:"wait_for_worker,omitempty"`
 	Durable       bool                 `json:"durable,omitempty"`
 	CoalesceKey   string               `json:"coalesce_key,omitempty"`
 }
@@ -174,7 +174,7 @@ func (h *Handler) parseRequest(body []byte) (ondemand.Options, error) {
 		return ondemand.Options{}, problem.InvalidRequest.Of(err.Error())
 	}
 	o := ondemand.Options{
-		Type: q.Type, Payload: q.Payload, Priority: q.Priority, Timeout: (*time.Duration)(q.Timeout), CapacityWait: (*time.Duration)(q.WaitForWorker),
+		Type: q.Type, Payload: q.Payload, Priority: q.Priority, Timeout: (*time.Duration)(q.Timeout), CapacityWait: time.Duration(q.WaitForWorker),
 		Durable: q.Durable, CoalesceKey: q.CoalesceKey,
 	}
 	if err := h.requests.Check(&o); err != nil {

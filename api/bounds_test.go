@@ -314,7 +314,7 @@ func TestKeysOfSharedRequestsAreBounded(t *testing.T) {
 	require.Equal(t, 3, h.Gauges().Keys)
 	require.Equal(t, http.StatusTooManyRequests, join("4").Code, "it goes on")
 	require.Equal(t, http.StatusTooManyRequests, (<-post(t.Context(), h, `{"type":"pdf"}`, "Idempotency-Key", "5")).Code)
-	require.Equal(t, 2, seen.hits(BoundKeys))
+	require.Equal(t, 2, seen.hits(ondemand.BoundKeys))
 	f.answer(<-f.submitted, ondemand.Answer{Kind: ondemand.Done})
 	require.Equal(t, first.Header().Get("Location"), join("2").Header().Get("Location"), "kept")
 	require.Equal(t, http.StatusAccepted, join("4").Code, "the ended one made room")
@@ -331,7 +331,7 @@ func TestSharedRequestsAreBoundedInNumberAndTime(t *testing.T) {
 		first, second := kept(), kept()
 		require.Equal(t, http.StatusAccepted, first.Code)
 		require.Equal(t, http.StatusTooManyRequests, kept().Code, "both go on")
-		require.Equal(t, 1, seen.hits(BoundRequests))
+		require.Equal(t, 1, seen.hits(ondemand.BoundRequests))
 		f.answer(<-f.submitted, ondemand.Answer{Kind: ondemand.Done})
 		require.Equal(t, http.StatusAccepted, kept().Code, "the ended one made room")
 		get := func(of *httptest.ResponseRecorder) int {

@@ -9,11 +9,10 @@ import (
 
 // Config bounds what callers can cost. Take DefaultConfig and change it.
 type Config struct {
-	MaxPayload     int           // bytes of the body of a request or of one job
-	MaxBodies      int64         // bytes of the bodies of all requests and single jobs that are held; one of MaxPayload always may
-	MaxUpload      int64         // bytes of the body of a stream of jobs
-	DefaultTimeout time.Duration // of a request that names none
-	MaxTimeout     time.Duration // longest that a request may ask for
+	ondemand.Limits
+
+	MaxPayload int   // bytes of the body of a request or of one job
+	MaxUpload  int64 // bytes of the body of a stream of jobs
 
 	MaxConnections int           // open at once on each listener; beyond it idle ones make room
 	MaxHeader      int           // bytes of the headers of a request
@@ -22,24 +21,19 @@ type Config struct {
 	WriteTimeout   time.Duration // for a response, from its first byte, and for each event of a stream
 	IdleTimeout    time.Duration // between two requests of a connection
 	Heartbeat      time.Duration // silence on an event stream after which a comment is sent
-
-	OpenRequests     int           // open requests of one connection with frames
-	SharedRequests   int           // shared requests in memory, current and kept
-	Keys             int           // Idempotency-Keys of all shared requests
-	KeepAnswers      time.Duration // how long the answer of a shared request is kept
-	KeepBytes        int64         // bytes of events and answers of all shared requests
-	EventsPerRequest int           // events that one shared request holds; the oldest make room
+	OpenRequests   int           // open requests of one connection with frames
 }
 
 // DefaultConfig returns the documented bounds.
 func DefaultConfig() Config {
 	return Config{
-		MaxPayload: 1_000_000, MaxBodies: 64 << 20, MaxUpload: 1 << 30,
-		DefaultTimeout: 30 * time.Second, MaxTimeout: time.Hour,
-		MaxConnections: 10_000, MaxHeader: 16 << 10,
+		Limits: ondemand.Limits{
+			DefaultTimeout: 30 * time.Second, MaxTimeout: time.Hour, MaxBodies: 64 << 20,
+			SharedRequests: 10_000, Keys: 20_000, KeepAnswers: 10 * time.Minute, KeepBytes: 64 << 20, EventsPerRequest: 256,
+		},
+		MaxPayload: 1_000_000, MaxUpload: 1 << 30, MaxConnections: 10_000, MaxHeader: 16 << 10,
 		HeaderTimeout: 5 * time.Second, BodyTimeout: 30 * time.Second, WriteTimeout: 30 * time.Second,
-		IdleTimeout: 2 * time.Minute, Heartbeat: 15 * time.Second,
-		OpenRequests: 4096, SharedRequests: 10_000, Keys: 20_000, KeepAnswers: 10 * time.Minute, KeepBytes: 64 << 20, EventsPerRequest: 256,
+		IdleTimeout: 2 * time.Minute, Heartbeat: 15 * time.Second, OpenRequests: 4096,
 	}
 }
 
@@ -47,12 +41,10 @@ func DefaultConfig() Config {
 // what connections bound. One body of the largest size always has room.
 func (c Config) BodiesLimit() int64 { return max(c.MaxBodies, int64(c.MaxPayload)) }
 
-// requests is the part of the limits that package ondemand keeps.
-func (c Config) requests() ondemand.Limits {
-	return ondemand.Limits{
-		DefaultTimeout: c.DefaultTimeout, MaxTimeout: c.MaxTimeout, Bodies: c.BodiesLimit(),
-		Requests: c.SharedRequests, Keys: c.Keys, KeepAnswers: c.KeepAnswers, KeepBytes: c.KeepBytes, Events: c.EventsPerRequest,
-	}
+// limits returns the limits of package ondemand.
+func (c Config) limits() ondemand.Limits {
+	c.MaxBodies = c.BodiesLimit()
+	return c.Limits
 }
 
 // Validate names the first value that cannot work.

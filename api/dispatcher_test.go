@@ -199,5 +199,5 @@ func testHandler(t testing.TB, change func(*Config)) (*Handler, *fake, *counts) 
 // replaceBackend replaces the backend of a handler.
 func replaceBackend(h *Handler, b Backend) {
 	h.backend = b
-	h.requests = ondemand.New(h.cfg.requests(), b, func(bound ondemand.Bound) { h.obs.Refused(Bound(bound)) })
+	h.requests = ondemand.New(h.cfg.limits(), b, h.obs.Refused)
 }

@@ -6,7 +6,6 @@ import (
 	"net"
 	"net/http"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/dispatcherd/dispatcherd"
@@ -82,6 +81,8 @@ type frameSession struct {
 // is answered by the dispatcher's loop: frameRequest is its ondemand.Caller. Any other
 // request has a goroutine that follows it.
 type frameRequest struct {
+	ondemand.AnswerOnly
+
 	s     *frameSession
 	id    int64
 	began time.Time
@@ -148,15 +149,11 @@ func (r *frameRequest) submit(f *workerproto.Request) (err error) {
 
 func optionsOf(f *workerproto.Request) ondemand.Options {
 	o := ondemand.Options{
-		Type: f.Type, Payload: f.Payload, Priority: f.Priority, Durable: f.Durable, CoalesceKey: f.CoalesceKey, Key: f.Key, Events: f.Events,
+		Type: f.Type, Payload: f.Payload, Priority: f.Priority, CapacityWait: f.CapacityWait, Durable: f.Durable, CoalesceKey: f.CoalesceKey,
+		Key: f.Key, Events: f.Events,
 	}
 	if f.Timeout != 0 {
-		timeout := f.Timeout
-		o.Timeout = &timeout
-	}
-	if f.CapacityWait != 0 {
-		wait := f.CapacityWait
-		o.CapacityWait = &wait
+		o.Timeout = new(f.Timeout)
 	}
 	return o
 }
@@ -185,12 +182,6 @@ func (r *frameRequest) abandon() {
 		r.s.h.requests.Abandon(r.job, r)
 	}
 }
-
-// Started implements ondemand.Caller.
-func (*frameRequest) Started(dispatcherd.SlotID, string) {}
-
-// Reported implements ondemand.Caller.
-func (*frameRequest) Reported(ondemand.Report) {}
 
 // Answered implements ondemand.Caller.
 func (r *frameRequest) Answered(a ondemand.Answer) { r.answer(0, &a) }
@@ -337,10 +328,4 @@ func (o frameObserver) Complained(code workerproto.Code) {
 	case workerproto.FrameTooLong:
 		o.obs.Refused(BoundPayload)
 	}
-}
-
-// frameGauges are the current numbers of frames.
-type frameGauges struct {
-	frameSessions atomic.Int64
-	frameRequests atomic.Int64
 }

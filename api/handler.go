@@ -25,29 +25,29 @@ type Observer interface {
 }
 
 // Bound names a bound of Config in metrics.
-type Bound string
+type Bound = ondemand.Bound
 
-// The bounds that can be hit.
+// The bounds that can be hit, besides those of package ondemand.
 const (
-	BoundConnections  Bound = "connections"     // a connection was closed to make room
-	BoundPayload      Bound = "payload"         // a body was too large
-	BoundBodies       Bound = "bodies"          // no room for a further body
-	BoundRequests     Bound = "shared-requests" // no room for a further shared request
-	BoundKeys         Bound = "keys"            // no room for a further Idempotency-Key
-	BoundOpenRequests Bound = "open-requests"   // too many open requests of one connection with frames
-	BoundSlowReader   Bound = "slow-reader"     // a caller did not read its frames
-	BoundEvents       Bound = "events"          // a slow reader of a stream missed events
-	BoundToken        Bound = "token"           // a token was missing or wrong
-	BoundUploads      Bound = "uploads"         // as many streams of jobs as may be went on already
+	BoundConnections  Bound = "connections"   // a connection was closed to make room
+	BoundPayload      Bound = "payload"       // a body was too large
+	BoundOpenRequests Bound = "open-requests" // too many open requests of one connection with frames
+	BoundSlowReader   Bound = "slow-reader"   // a caller did not read its frames
+	BoundEvents       Bound = "events"        // a slow reader of a stream missed events
+	BoundToken        Bound = "token"         // a token was missing or wrong
+	BoundUploads      Bound = "uploads"       // too many streams of jobs were being inserted
 
 	BoundHeaderTime Bound = "header-timeout" // headers did not arrive in time
 	BoundBodyTime   Bound = "body-timeout"   // a body did not
 	BoundWriteTime  Bound = "write-timeout"  // a response, or an event, was not read
-	BoundIdleTime   Bound = "idle-timeout"   // a connection was not used any more
+	BoundIdleTime   Bound = "idle-timeout"   // a connection was idle for too long
 )
 
 // Bounds lists them all.
-var Bounds = []Bound{BoundConnections, BoundPayload, BoundBodies, BoundRequests, BoundKeys, BoundOpenRequests, BoundSlowReader, BoundEvents, BoundToken, BoundUploads, BoundHeaderTime, BoundBodyTime, BoundWriteTime, BoundIdleTime}
+var Bounds = []Bound{
+	ondemand.BoundBodies, ondemand.BoundRequests, ondemand.BoundKeys, BoundConnections, BoundPayload, BoundOpenRequests, BoundSlowReader,
+	BoundEvents, BoundToken, BoundUploads, BoundHeaderTime, BoundBodyTime, BoundWriteTime, BoundIdleTime,
+}
 
 // Handler serves the API. Create it with New, and Close it.
 type Handler struct {
@@ -59,7 +59,8 @@ type Handler struct {
 	requests *ondemand.Service
 	open     atomic.Int64 // connections of all listeners
 	serving  sync.WaitGroup
-	frameGauges
+
+	frameSessions, frameRequests atomic.Int64
 
 	longestUpload time.Duration
 }
@@ -71,7 +72,7 @@ func New(cfg Config, backend Backend, obs Observer, metrics http.Handler) *Handl
 		panic("api: " + err.Error())
 	}
 	h := &Handler{cfg: cfg, backend: backend, obs: obs, mux: http.NewServeMux(), longestUpload: longestUpload}
-	h.requests = ondemand.New(cfg.requests(), backend, func(b ondemand.Bound) { obs.Refused(Bound(b)) })
+	h.requests = ondemand.New(cfg.limits(), backend, obs.Refused)
 	h.routes = h.allRoutes(metrics)
 	allowed := map[string][]string{}
 	for _, r := range h.routes {

@@ -62,28 +62,20 @@ func probe(w http.ResponseWriter, r *http.Request, checks []Check, excluded []st
 
 // SlotList answers GET /v1/slots.
 type SlotList struct {
-	Slots []Slot `json:"slots" nullable:"false"`
+	Slots []Slot `json:"slots"`
 }
 
 // TypeList answers GET /v1/types.
 type TypeList struct {
-	Types []Type `json:"types" nullable:"false"`
+	Types []Type `json:"types"`
 }
 
 func (h *Handler) getSlots(w http.ResponseWriter, _ *http.Request) error {
-	slots := h.backend.Slots()
-	if slots == nil {
-		slots = []Slot{}
-	}
-	answerJSON(w, http.StatusOK, SlotList{Slots: slots})
+	answerJSON(w, http.StatusOK, SlotList{Slots: h.backend.Slots()})
 	return nil
 }
 
 func (h *Handler) getTypes(w http.ResponseWriter, _ *http.Request) error {
-	types := h.backend.Types()
-	if types == nil {
-		types = []Type{}
-	}
-	answerJSON(w, http.StatusOK, TypeList{Types: types})
+	answerJSON(w, http.StatusOK, TypeList{Types: h.backend.Types()})
 	return nil
 }

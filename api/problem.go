@@ -14,16 +14,8 @@ import (
 
 // problemOf returns the problem that a caller is sent for an error.
 func problemOf(err error) *problem.Problem {
-	var clash *ConflictError
 	var long *http.MaxBytesError
-	var line *LongLineError
 	switch {
-	case errors.As(err, &line):
-		p := problem.TooLarge.Of(line.Error())
-		p.Line = line.Line
-		return p
-	case errors.As(err, &clash):
-		return problem.Conflict.Of(clash.Error())
 	case errors.As(err, &long):
 		return problem.TooLarge.Of("at most " + strconv.FormatInt(long.Limit, 10) + " bytes are taken")
 	case errors.Is(err, ErrNotFound):

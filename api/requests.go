@@ -4,7 +4,6 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/dispatcherd/dispatcherd"
@@ -59,34 +58,24 @@ func (h *Handler) postRequest(w http.ResponseWriter, r *http.Request) error {
 
 // directCaller waits for the answer of a request that lives in memory.
 type directCaller struct {
+	ondemand.AnswerOnly
+
 	answer chan ondemand.Answer // capacity 1
 }
-
-// Started implements ondemand.Caller.
-func (*directCaller) Started(dispatcherd.SlotID, string) {}
-
-// Reported implements ondemand.Caller.
-func (*directCaller) Reported(ondemand.Report) {}
 
 // Answered implements ondemand.Caller.
 func (c *directCaller) Answered(a ondemand.Answer) { c.answer <- a }
 
-var directCallers = sync.Pool{New: func() any { return &directCaller{answer: make(chan ondemand.Answer, 1)} }}
-
 // answerDirect submits a request and waits for its answer. The core keeps the deadline.
 func (h *Handler) answerDirect(w http.ResponseWriter, r *http.Request, o *ondemand.Options) error {
-	c := directCallers.Get().(*directCaller)
-	began := time.Now()
+	c := &directCaller{answer: make(chan ondemand.Answer, 1)}
 	id, err := h.requests.Submit(r.Context(), o, c)
 	if err != nil {
 		return err
 	}
 	select {
 	case a := <-c.answer:
-		directCallers.Put(c)
-		if time.Since(began) > h.cfg.WriteTimeout/2 {
-			h.extendWrite(w)
-		}
+		h.extendWrite(w)
 		return writeAnswer(w, id, &a)
 	case <-r.Context().Done():
 		h.requests.Abandon(id, c)

@@ -40,6 +40,15 @@ type Caller interface {
 	Answered(a Answer)
 }
 
+// AnswerOnly is the part of a Caller that ignores everything but the answer.
+type AnswerOnly struct{}
+
+// Started implements Caller.
+func (AnswerOnly) Started(dispatcherd.SlotID, string) {}
+
+// Reported implements Caller.
+func (AnswerOnly) Reported(Report) {}
+
 // Request is one on-demand request as the dispatcher takes it.
 type Request struct {
 	Type         string

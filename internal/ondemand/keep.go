@@ -81,7 +81,7 @@ func (g *registry) makeRoomLocked() error {
 	if g.closed {
 		return problem.Stopping.Of("the dispatcher is about to stop").Retryable()
 	}
-	if len(g.byID) < g.s.limits.Requests {
+	if len(g.byID) < g.s.limits.SharedRequests {
 		return nil
 	}
 	g.s.refused(BoundRequests)

@@ -17,7 +17,7 @@ type Options struct {
 	Payload      []byte // JSON without line breaks that a worker can be sent, or nil
 	Priority     dispatcherd.Priority
 	Timeout      *time.Duration // how long the caller waits; nil = the default
-	CapacityWait *time.Duration // how long it waits while no slot supports the type; nil = not at all
+	CapacityWait time.Duration  // how long it waits while no slot supports the type
 	Durable      bool           // write a row to Postgres first
 	CoalesceKey  string         // callers with the same key and request share one execution
 	Key          string         // idempotency key: the same key and request get the same answer
@@ -51,7 +51,7 @@ func (s *Service) Check(o *Options) error {
 		reason = fmt.Sprintf("priority %d is outside %d..%d", o.Priority, dispatcherd.MinPriority, dispatcherd.MaxPriority)
 	case o.Timeout != nil && (*o.Timeout < time.Millisecond || *o.Timeout > s.limits.MaxTimeout):
 		reason = fmt.Sprintf("timeout must lie between 1ms and %v", s.limits.MaxTimeout)
-	case o.CapacityWait != nil && (*o.CapacityWait < 0 || *o.CapacityWait > s.limits.MaxTimeout):
+	case o.CapacityWait < 0 || o.CapacityWait > s.limits.MaxTimeout:
 		reason = fmt.Sprintf("wait_for_worker must lie between 0 and %v", s.limits.MaxTimeout)
 	case len(o.CoalesceKey) > MaxKey:
 		reason = fmt.Sprintf("coalesce_key has %d bytes; at most %d are allowed", len(o.CoalesceKey), MaxKey)
@@ -65,12 +65,12 @@ func (s *Service) Check(o *Options) error {
 
 // request is what the dispatcher is given for checked options.
 func (s *Service) request(o *Options) Request {
-	r := Request{Type: o.Type, Priority: o.Priority, Payload: o.Payload, Deadline: s.limits.DefaultTimeout, Durable: o.Durable}
+	r := Request{
+		Type: o.Type, Priority: o.Priority, Payload: o.Payload, Deadline: s.limits.DefaultTimeout, Durable: o.Durable,
+		WaitCapacity: o.CapacityWait > 0, CapacityWait: o.CapacityWait,
+	}
 	if o.Timeout != nil {
 		r.Deadline = *o.Timeout
-	}
-	if o.CapacityWait != nil {
-		r.WaitCapacity, r.CapacityWait = *o.CapacityWait > 0, *o.CapacityWait
 	}
 	return r
 }

@@ -31,7 +31,7 @@ func (*backend) Rank(dispatcherd.JobID) (Rank, bool)                { return Ran
 func newService(t *testing.T) (*Service, *backend) {
 	b := &backend{}
 	s := New(Limits{
-		DefaultTimeout: time.Minute, MaxTimeout: time.Hour, Bodies: 1 << 20, Requests: 10, Keys: 10, KeepAnswers: time.Minute, KeepBytes: 1 << 20, Events: 10,
+		DefaultTimeout: time.Minute, MaxTimeout: time.Hour, MaxBodies: 1 << 20, SharedRequests: 10, Keys: 10, KeepAnswers: time.Minute, KeepBytes: 1 << 20, EventsPerRequest: 10,
 	}, b, func(Bound) {})
 	t.Cleanup(func() {
 		s.Close()
@@ -95,7 +95,7 @@ func TestOptionsAreChecked(t *testing.T) {
 	s, _ := newService(t)
 	long, negative := 2*time.Hour, -time.Second
 	for _, o := range []Options{
-		{}, {Type: "a\n"}, {Type: "pdf", Priority: 11}, {Type: "pdf", Timeout: &long}, {Type: "pdf", CapacityWait: &negative},
+		{}, {Type: "a\n"}, {Type: "pdf", Priority: 11}, {Type: "pdf", Timeout: &long}, {Type: "pdf", CapacityWait: negative},
 		{Type: "pdf", Key: string(make([]byte, MaxKey+1))}, {Type: "pdf", CoalesceKey: string(make([]byte, MaxKey+1))},
 	} {
 		var p *problem.Problem

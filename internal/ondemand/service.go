@@ -10,17 +10,17 @@ import (
 
 // Limits bound what requests can cost.
 type Limits struct {
-	DefaultTimeout time.Duration // of a request that names none
-	MaxTimeout     time.Duration // longest timeout and capacity wait of a request
-	Bodies         int64         // bytes of the bodies of all requests and single jobs
-	Requests       int           // shared requests in memory, current and kept
-	Keys           int           // idempotency keys of all shared requests
-	KeepAnswers    time.Duration // how long the answer of a shared request is kept
-	KeepBytes      int64         // bytes of events and answers of all shared requests
-	Events         int           // events that one shared request holds; the oldest make room
+	DefaultTimeout   time.Duration // of a request that names none
+	MaxTimeout       time.Duration // longest timeout and capacity wait of a request
+	MaxBodies        int64         // bytes of the bodies of all requests and single jobs that are held
+	SharedRequests   int           // shared requests in memory, current and kept
+	Keys             int           // idempotency keys of all shared requests
+	KeepAnswers      time.Duration // how long the answer of a shared request is kept
+	KeepBytes        int64         // bytes of events and answers of all shared requests
+	EventsPerRequest int           // events that one shared request holds; the oldest make room
 }
 
-// Bound names a limit that refused or dropped something.
+// Bound names a limit that refused or dropped something, in metrics.
 type Bound string
 
 // The bounds.
@@ -44,7 +44,7 @@ type Service struct {
 func New(limits Limits, backend Backend, refused func(Bound)) *Service {
 	s := &Service{limits: limits, backend: backend, refused: refused}
 	s.shared = newRegistry(s)
-	s.bodies.limit = limits.Bodies
+	s.bodies.limit = limits.MaxBodies
 	return s
 }
 

@@ -115,7 +115,7 @@ func (r *Shared) appendLocked(e Event) {
 		return
 	}
 	s := r.owner.s
-	for len(r.events) > 0 && (len(r.events) >= s.limits.Events || s.Full()) {
+	for len(r.events) > 0 && (len(r.events) >= s.limits.EventsPerRequest || s.Full()) {
 		r.grow(-int64(len(r.events[0].Data)))
 		r.events[0] = Event{}
 		r.events = r.events[1:]

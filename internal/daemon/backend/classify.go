@@ -10,6 +10,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/claim"
 	"github.com/dispatcherd/dispatcherd/internal/exit"
 	"github.com/dispatcherd/dispatcherd/internal/ondemand"
+	"github.com/dispatcherd/dispatcherd/internal/problem"
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
@@ -30,7 +31,7 @@ func classify(err error) error {
 	case errors.Is(err, claim.ErrNotFound):
 		return api.ErrNotFound
 	case errors.As(err, &status):
-		return &api.ConflictError{Status: status.Status, Want: status.Want}
+		return problem.Conflict.Of(fmt.Sprintf("the job is %s: %s", status.Status, status.Want))
 	case exit.Unreachable(err), hungUp(err), errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled),
 		errors.As(err, &refused) && refused.Code == lockNotAvailable:
 		return fmt.Errorf("%w: %w", ondemand.ErrUnavailable, err)

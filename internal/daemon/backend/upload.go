@@ -11,6 +11,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/claim"
 	"github.com/dispatcherd/dispatcherd/internal/joblines"
 	"github.com/dispatcherd/dispatcherd/internal/ondemand"
+	"github.com/dispatcherd/dispatcherd/internal/problem"
 	"github.com/jackc/pgx/v5"
 )
 
@@ -58,7 +59,9 @@ func (b *Backend) beginUpload(ctx context.Context) (leave func(), err error) {
 
 func brokenUpload(err error) error {
 	if long, ok := errors.AsType[*joblines.TooLongError](err); ok {
-		return &api.LongLineError{Line: long.Line, Limit: long.Longest}
+		p := problem.TooLarge.Of(fmt.Sprintf("line %d has more than %d bytes; nothing was inserted", long.Line, long.Longest))
+		p.Line = long.Line
+		return p
 	}
 	return &ondemand.InvalidError{Reason: err}
 }
