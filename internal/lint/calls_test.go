@@ -11,7 +11,7 @@ import (
 )
 
 // checkSleep finds calls of time.Sleep in tests. In a synctest bubble time is
-// simulated, so that a sleep there takes no time and is exact.
+// simulated, so a sleep takes no real time and is exact.
 func checkSleep(s source) []string {
 	if !s.test() {
 		return nil
@@ -100,12 +100,12 @@ func TestSleepsOutsideBubblesAreRejected(t *testing.T) {
 	)
 }
 
-// environment reads settings. os.Environ is not among them: a child process
-// inherits the environment as a whole.
+// environment lists the functions that read settings. os.Environ is not among them,
+// because a child process inherits the complete environment.
 var environment = []string{"os.Getenv", "os.LookupEnv", "os.ExpandEnv"}
 
-// checkEnvironment permits reading the environment in the command only. The
-// private Postgres may read PATH and the folders of XDG.
+// checkEnvironment permits only the command to read the environment. The private
+// Postgres may read PATH and the variables of XDG.
 func checkEnvironment(s source) []string {
 	if s.test() || testSupport(s) || s.in(logging...) || s.in("examples") {
 		return nil
@@ -120,7 +120,7 @@ func checkEnvironment(s source) []string {
 			}
 		case *ast.SelectorExpr:
 			if name := s.qualified(n); slices.Contains(environment, name) && !excused[n] {
-				found = append(found, s.finding(n, "%s outside cmd: take a parameter; flags and environment are read in one place", name))
+				found = append(found, s.finding(n, "%s outside cmd: add a parameter; only cmd reads flags and environment", name))
 			}
 		}
 	})
@@ -158,7 +158,8 @@ func TestEnvironmentReadsOutsideTheCommandAreRejected(t *testing.T) {
 // loggers are the methods of zap's loggers that write a message.
 var loggers = []string{"Debug", "Info", "Warn", "Error", "DPanic", "Panic", "Fatal", "Log"}
 
-// speaks reports whether the arguments of a call end in a log message or error.
+// speaks reports whether the arguments of a call become part of a log message or an
+// error.
 func speaks(s source, call *ast.CallExpr) bool {
 	name := s.callee(call)
 	if strings.HasPrefix(name, "go.uber.org/zap.") || name == "fmt.Errorf" || name == "errors.New" {
@@ -172,8 +173,8 @@ func speaks(s source, call *ast.CallExpr) bool {
 	return slices.Contains(loggers, method)
 }
 
-// secrets returns the first name in an expression that denotes data of users.
-// Its length may be logged.
+// secrets returns the first name in an expression that denotes data of users. The
+// length of such data may be logged.
 func secrets(e ast.Expr) string {
 	name := ""
 	ast.Inspect(e, func(n ast.Node) bool {
@@ -183,7 +184,7 @@ func secrets(e ast.Expr) string {
 			}
 		}
 		switch n := n.(type) {
-		case *ast.SelectorExpr: // in result.Won only Won is told
+		case *ast.SelectorExpr: // result.Won denotes only the member Won
 			name = secretName(name, n.Sel)
 			_, plain := n.X.(*ast.Ident)
 			return !plain
@@ -217,10 +218,10 @@ func checkPayload(s source) []string {
 		}
 		for _, arg := range call.Args {
 			if inner, ok := arg.(*ast.CallExpr); ok && speaks(s, inner) {
-				continue // reported there
+				continue // the inner call is reported separately
 			}
 			if name := secrets(arg); name != "" {
-				found = append(found, s.finding(arg, "%s goes into a log line or an error: payloads and results are the users' own; name the job, or the length", name))
+				found = append(found, s.finding(arg, "%s goes into a log line or an error: payloads and results belong to the users; name the job or the length", name))
 			}
 		}
 	})

@@ -41,8 +41,8 @@ func checkDocs(s source) []string {
 	return found
 }
 
-// docSpec looks at one type, constant or variable. A comment above a group
-// speaks for its constants and variables.
+// docSpec checks one type, constant or variable. A comment above a group is
+// sufficient for its constants and variables.
 func docSpec(d *ast.GenDecl, spec ast.Spec, add func(*ast.Ident, ...*ast.CommentGroup)) {
 	switch spec := spec.(type) {
 	case *ast.TypeSpec:
@@ -96,8 +96,8 @@ func TestUndocumentedIdentifiersAreRejected(t *testing.T) {
 	)
 }
 
-// packageComments returns, by folder, the comments above the package clauses
-// of the files that are no tests.
+// packageComments returns the comments above the package clauses of the non-test
+// files, by folder.
 func packageComments(all []source) map[string][]string {
 	comments := map[string][]string{}
 	for _, s := range all {
@@ -122,7 +122,7 @@ func checkPackageComments(all []source) []string {
 			found = append(found, "package "+dir+"/: no package comment: say in doc.go what it is for and what it never does")
 		case 1:
 		default:
-			found = append(found, "package "+dir+"/: comments in several files, which godoc strings together: keep one, in doc.go")
+			found = append(found, "package "+dir+"/: package comments in several files, which godoc joins: keep the one in doc.go")
 		}
 	}
 	slices.Sort(found)
@@ -149,5 +149,5 @@ func TestMissingPackageCommentsAreRejected(t *testing.T) {
 	found := checkPackageComments(all)
 	require.Len(t, found, 2)
 	require.Contains(t, found[0], "a/: no package comment")
-	require.Contains(t, found[1], "b/: comments in several files")
+	require.Contains(t, found[1], "b/: package comments in several files")
 }

@@ -32,7 +32,7 @@ func glossaryTerms(text string) []string {
 func checkGlossary(terms []string) []string {
 	var found []string
 	if len(terms) > maxTerms {
-		found = append(found, "the glossary has too many terms: use an established one that needs no entry")
+		found = append(found, "the glossary has too many terms: use an established term that needs no entry")
 	}
 	if !slices.IsSortedFunc(terms, func(a, b string) int { return cmp.Compare(strings.ToLower(a), strings.ToLower(b)) }) {
 		found = append(found, "the glossary is not sorted")

@@ -9,8 +9,7 @@ import (
 )
 
 // mayImport says which packages of this module a package may import; "" is
-// the root. Tests may import anything. The command may, too: everything meets
-// there and nowhere else.
+// the root. Tests and the command may import every package.
 var mayImport = map[string][]string{
 	"":                  {},
 	"scoring":           {""},
@@ -62,9 +61,9 @@ const command = "cmd"
 // the command, and the daemon, which end-to-end tests run in process.
 var logging = []string{command, "internal/daemon", "internal/resources", "e2e"}
 
-// parts are the packages of the command. They may import everything outside it, and
-// of each other only what stands here: what many share knows nothing of those that
-// do something with it.
+// parts is the folder of the command's packages. They may import every package
+// outside it, and inside it only those in mayImportPart. So shared packages do
+// not depend on the packages that use them.
 const parts = "cmd/dispatcherd/internal/"
 
 var mayImportPart = map[string][]string{
@@ -82,13 +81,13 @@ func checkParts(s source) []string {
 	}
 	allowed, known := mayImportPart[part]
 	if !known {
-		return []string{s.finding(s.file, "package %q is not in the table of the command's parts: decide in internal/lint/imports_test.go whom it may import", s.dir())}
+		return []string{s.finding(s.file, "package %q is not in the table of the command's packages: add it in internal/lint/imports_test.go with the packages that it may import", s.dir())}
 	}
 	var found []string
 	for _, p := range slices.Sorted(maps.Keys(s.imports())) {
 		other, ours := strings.CutPrefix(p, module+"/"+parts)
 		if ours && !slices.Contains(allowed, other) {
-			found = append(found, s.finding(s.imports()[p], "%q imports %q: of the command's parts it may only import %q; let main bring them together", part, other, allowed))
+			found = append(found, s.finding(s.imports()[p], "%q imports %q: of these packages it may import only %q; connect the packages in main", part, other, allowed))
 		}
 	}
 	return found
@@ -119,14 +118,14 @@ func checkImports(s source) []string {
 		allowed, known = []string{"", "worker", "client"}, true
 	}
 	if !known {
-		return []string{s.finding(s.file, "package %q is not in the table of imports: decide in internal/lint/imports_test.go whom it may import", s.dir())}
+		return []string{s.finding(s.file, "package %q is not in the table of imports: add it in internal/lint/imports_test.go with the packages that it may import", s.dir())}
 	}
 	var found []string
 	for _, p := range slices.Sorted(maps.Keys(s.imports())) {
 		inside, ours := strings.CutPrefix(p, module)
 		inside = strings.TrimPrefix(inside, "/")
 		if ours && !slices.Contains(allowed, inside) {
-			found = append(found, s.finding(s.imports()[p], "%q imports %q: it may only import %q of this module; let the command bring them together", s.dir(), inside, allowed))
+			found = append(found, s.finding(s.imports()[p], "%q imports %q: of this module it may import only %q; connect the packages in the command", s.dir(), inside, allowed))
 		}
 	}
 	return found
@@ -152,26 +151,26 @@ func TestForbiddenImportsAreRejected(t *testing.T) {
 	)
 }
 
-// testSupport are packages that exist for the tests of other packages. What
-// they use is not linked into the daemon, see TestTheDaemonLinksNoTestLibrary.
+// testSupport reports whether the package exists for the tests of other packages.
+// Its imports are not linked into the daemon, see TestTheDaemonLinksNoTestLibrary.
 func testSupport(s source) bool { return s.in("claim/contract", "internal/pgtest") }
 
 // homes says where a library or a package may be imported. A pattern that ends
-// in / means everything below.
+// in / matches all packages below.
 var homes = []struct {
 	pattern string
 	allowed func(source) bool
 	advice  string
 }{
-	{"go.uber.org/zap", func(s source) bool { return s.in(logging...) }, "give the package a small observer; the daemon logs"},
-	{"go.uber.org/zap/", func(s source) bool { return s.in(logging...) }, "give the package a small observer; the daemon logs"},
+	{"go.uber.org/zap", func(s source) bool { return s.in(logging...) }, "add a small observer interface; only the daemon logs"},
+	{"go.uber.org/zap/", func(s source) bool { return s.in(logging...) }, "add a small observer interface; only the daemon logs"},
 	{"github.com/stretchr/testify/", func(s source) bool { return s.test() || testSupport(s) }, "use it in tests only"},
 	{"pgregory.net/rapid", source.test, "use it in tests only"},
 	{"go.uber.org/goleak", source.test, "use it in tests only"},
 	{"testing", func(s source) bool { return s.test() || testSupport(s) }, "use it in tests only"},
 	{"testing/", func(s source) bool { return s.test() || testSupport(s) }, "use it in tests only"},
-	{"flag", func(s source) bool { return s.test() || s.in(command, "examples", "internal/lint/measures") }, "take a parameter; flags belong to cmd"},
-	{"github.com/spf13/", func(s source) bool { return s.in(command) }, "take a parameter; the command line belongs to cmd"},
+	{"flag", func(s source) bool { return s.test() || s.in(command, "examples", "internal/lint/measures") }, "add a parameter; flags belong to cmd"},
+	{"github.com/spf13/", func(s source) bool { return s.in(command) }, "add a parameter; the command line belongs to cmd"},
 }
 
 func checkHomes(s source) []string {

@@ -13,13 +13,14 @@ import (
 
 const maxModules = 25
 
-// linked returns the modules in the daemon, without its own, and its packages.
+// linked returns the modules that are linked into the daemon, except its own, and
+// the linked packages.
 func linked(t *testing.T) (modules, packages []string) {
 	t.Helper()
 	return dependencies(goList(t, "-deps", "-f", "{{.ImportPath}} {{with .Module}}{{.Path}}{{end}}", "./cmd/dispatcherd"))
 }
 
-// dependencies reads lines of package and module; packages of the standard
+// dependencies parses lines with a package and its module. Packages of the standard
 // library have no module.
 func dependencies(list string) (modules, packages []string) {
 	for line := range strings.Lines(list) {
@@ -39,7 +40,8 @@ func TestTheDaemonLinksAtMost25Modules(t *testing.T) {
 	require.LessOrEqual(t, len(modules), maxModules, "modules in the daemon: %s", strings.Join(modules, ", "))
 }
 
-// maxBinary bounds the daemon's program, in bytes, built as `make build` does.
+// maxBinary bounds the size of the daemon's binary in bytes, built as by `make
+// build`.
 const maxBinary = 20_000_000
 
 func TestDaemonBinaryHasAtMost20MB(t *testing.T) {
@@ -51,10 +53,10 @@ func TestDaemonBinaryHasAtMost20MB(t *testing.T) {
 	program, err := os.Stat(path)
 	require.NoError(t, err)
 	require.LessOrEqual(t, program.Size(), int64(maxBinary), "text/template (cobra's SetHelpTemplate) keeps every exported method alive; `go tool nm -size -sort size` says what is large")
-	require.Greater(t, program.Size(), int64(maxBinary/4), "what was built is the whole program")
+	require.Greater(t, program.Size(), int64(maxBinary/4), "the build must produce the complete program")
 }
 
-// testLibraries have no business in the daemon.
+// testLibraries must not be linked into the daemon.
 var testLibraries = []string{"testing", "net/http/httptest", "github.com/stretchr/testify", module + "/internal/pgtest", module + "/claim/contract", "pgregory.net/rapid", "go.uber.org/goleak"}
 
 func checkLinked(packages []string) []string {
@@ -62,7 +64,7 @@ func checkLinked(packages []string) []string {
 	for _, p := range packages {
 		for _, lib := range testLibraries {
 			if p == lib || strings.HasPrefix(p, lib+"/") {
-				found = append(found, "the daemon links "+p+": move what imports it into a test; `go list -deps -json ./cmd/dispatcherd` says who does")
+				found = append(found, "the daemon links "+p+": move what imports it into a test; `go list -deps -json ./cmd/dispatcherd` shows which package imports it")
 			}
 		}
 	}
@@ -83,8 +85,8 @@ func TestLinkedTestLibrariesAreRejected(t *testing.T) {
 	require.Empty(t, checkLinked([]string{"fmt", "testingstuff"}))
 }
 
-// checkReplace finds replace directives: with one of them `go install` of the
-// daemon refuses to work.
+// checkReplace finds replace directives. With one of them `go install` of the
+// daemon fails.
 func checkReplace(gomod string) []string {
 	var found []string
 	for line := range strings.Lines(gomod) {

@@ -17,8 +17,8 @@ import (
 
 const orderFree = "// order-free:"
 
-// checkMapOrder finds loops over maps, and calls that list a map, in the core.
-// It needs types; info may be incomplete where an import is missing.
+// checkMapOrder finds loops over maps in the core, and calls that list a map. It
+// needs type information; info may be incomplete if an import is missing.
 func checkMapOrder(s source, info *types.Info) []string {
 	if !isPure(s) || isShell(s) {
 		return nil
@@ -46,7 +46,7 @@ func checkMapOrder(s source, info *types.Info) []string {
 			}
 		}
 		if what != "" && !excused[s.line(n)] {
-			found = append(found, s.finding(n, "%s: decisions must not depend on map order; keep a slice, or say in the same line why it does not matter: %s a reason of two words or more", what, orderFree))
+			found = append(found, s.finding(n, "%s: decisions must not depend on map order; use a slice, or state in the same line why the order does not matter: %s a reason of two words or more", what, orderFree))
 		}
 	})
 	return found
@@ -57,7 +57,7 @@ func isMap(t types.Type) bool {
 	return ok
 }
 
-// exports resolves imports from the compiler's own export data.
+// exports resolves imports from the export data of the compiler.
 func exports(t *testing.T, packages ...string) types.Importer {
 	t.Helper()
 	out := goList(t, append([]string{"-export", "-deps", "-f", "{{.ImportPath}}\t{{.Export}}"}, packages...)...)
@@ -107,8 +107,8 @@ func TestNoDecisionDependsOnMapOrder(t *testing.T) {
 	report(t, found)
 }
 
-// builds reports whether a file is part of the ordinary build. The invariants
-// of race builds are in files of their own.
+// builds reports whether a file is part of the ordinary build. Files with the
+// invariants of race builds are not.
 func builds(s source) bool {
 	for _, group := range s.file.Comments {
 		for _, c := range group.List {

@@ -24,8 +24,8 @@ var (
 	peerReason = regexp.MustCompile(`cannot exist here: \w+ \w+`)
 )
 
-// checkPeers holds the table of other queues' faults against the tests that
-// there are, by name.
+// checkPeers compares the table of faults of other queues with the names of the
+// existing tests.
 func checkPeers(table string, tests []string) (found []string) {
 	seen := map[string]bool{}
 	named := map[string]bool{}
@@ -48,7 +48,7 @@ func checkPeers(table string, tests []string) (found []string) {
 				found = append(found, "B"+m[1]+" names "+n[1]+", which does not exist")
 			}
 			if !strings.Contains(n[1], "_B"+m[1]+"_") {
-				found = append(found, "B"+m[1]+" names "+n[1]+", whose name says that it is about another")
+				found = append(found, "B"+m[1]+" names "+n[1]+", whose name refers to another fault")
 			}
 		}
 	}
@@ -59,13 +59,13 @@ func checkPeers(table string, tests []string) (found []string) {
 	}
 	for _, name := range tests {
 		if !named[name] {
-			found = append(found, name+" is in no line")
+			found = append(found, name+" is not in the table")
 		}
 	}
 	return found
 }
 
-// peerTests are the tests named for such a fault, of all packages.
+// peerTests returns the tests of all packages that are named after such a fault.
 func peerTests(all []source) (names []string) {
 	for _, s := range all {
 		for _, d := range s.file.Decls {

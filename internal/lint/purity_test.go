@@ -10,20 +10,20 @@ import (
 	"testing"
 )
 
-// purePackages decide, and do nothing else.
+// purePackages make decisions and have no side effects.
 var purePackages = []string{"actor", "actor/config", "actor/effect", "actor/event", "actor/jobstate", "backlog", "internal/timing", "scoring", "slotindex"}
 
-// isPure reports whether the file belongs to a pure package and is no test.
+// isPure reports whether the file belongs to a pure package and is not a test.
 func isPure(s source) bool { return !s.test() && slices.Contains(purePackages, s.dir()) }
 
-// isShell reports whether the file is part of the loop around the Core, which
-// has channels and goroutines. Nothing else in a pure package has.
+// isShell reports whether the file is part of the loop around the Core. Only these
+// files of the pure packages may use channels and goroutines.
 func isShell(s source) bool {
 	base := path.Base(s.path)
 	return s.dir() == "actor" && (base == "actor.go" || strings.HasPrefix(base, "loop"))
 }
 
-// impureImports are out of reach of the pure packages, with all below them.
+// impureImports and the packages below them must not be imported by pure packages.
 var impureImports = []string{
 	"bufio", "crypto", "database/sql", "embed", "io", "log", "math/rand", "net", "os", "plugin", "runtime", "sync",
 	"syscall", "testing", "unsafe", "github.com", "go.uber.org", "golang.org", "pgregory.net",
@@ -40,11 +40,11 @@ func checkPureImports(s source) []string {
 		}
 		for _, bad := range impureImports {
 			if p == bad || strings.HasPrefix(p, bad+"/") {
-				found = append(found, s.finding(s.imports()[p], "pure package imports %q: return an effect and let the shell do it, or take the value as a parameter", p))
+				found = append(found, s.finding(s.imports()[p], "pure package imports %q: return an effect for the shell, or add a parameter", p))
 			}
 		}
 		if p == "context" && !isShell(s) {
-			found = append(found, s.finding(s.imports()[p], "the core has nothing to wait for: leave contexts to actor.go and loop*.go"))
+			found = append(found, s.finding(s.imports()[p], "the core never waits: only actor.go and loop*.go use contexts"))
 		}
 	}
 	return found
@@ -56,7 +56,7 @@ func TestImpureImportsAreRejected(t *testing.T) {
 	judge(t, checkPureImports,
 		example{"actor/core.go", `package p; import "sync"`, []string{`imports "sync"`}},
 		example{"actor/actor.go", `package p; import ("context"; "sync/atomic")`, []string{`imports "sync/atomic"`}},
-		example{"actor/core.go", `package p; import "context"`, []string{"nothing to wait for"}},
+		example{"actor/core.go", `package p; import "context"`, []string{"the core never waits"}},
 		example{"scoring/a.go", `package p; import ("database/sql"; "github.com/jackc/pgx/v5"; "net/http"; "os")`, []string{"sql", "pgx", "net/http", `"os"`}},
 		example{"slotindex/a.go", `package p; import ("fmt"; "math/bits"; "time"; "` + module + `")`, nil},
 		example{"slotindex/a_test.go", `package p; import "os"`, nil},
@@ -64,7 +64,7 @@ func TestImpureImportsAreRejected(t *testing.T) {
 	)
 }
 
-// clocks are what a shell may use of the clock and the core may not.
+// clocks are the functions of package time that only a shell may use.
 var clocks = []string{"Now", "Since", "Until", "After", "AfterFunc", "NewTicker", "NewTimer", "Tick"}
 
 // seeded are the functions of math/rand/v2 that do not use the global source.
@@ -129,7 +129,7 @@ func checkConcurrency(s source) []string {
 			}
 		}
 		if what != "" {
-			found = append(found, s.finding(n, "%s in the core: goroutines and channels belong to actor.go and loop*.go", what))
+			found = append(found, s.finding(n, "%s in the core: only actor.go and loop*.go may have goroutines and channels", what))
 		}
 	})
 	return found
@@ -150,7 +150,7 @@ func TestConcurrencyInTheCoreIsRejected(t *testing.T) {
 	)
 }
 
-// checkLoop keeps the owning loop readable: a case hands over, no more.
+// checkLoop limits the length of the loop: a case only calls a method.
 func checkLoop(s source) []string {
 	if !isShell(s) || s.test() {
 		return nil
@@ -166,7 +166,7 @@ func checkLoop(s source) []string {
 			if c, ok := n.(*ast.CommClause); ok {
 				selects = true
 				if len(c.Body) > 2 {
-					found = append(found, s.finding(c, "a case with %d statements: at most 2, give it a method", len(c.Body)))
+					found = append(found, s.finding(c, "a case with %d statements: at most 2, move them to a method", len(c.Body)))
 				}
 			}
 			return true

@@ -11,15 +11,15 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The limits, in lines.
+// The limits in lines.
 const (
 	maxFunction = 70
 	maxFile     = 500
 	maxTestFile = 800
-	maxP90      = 30 // nine of ten functions are no longer
+	maxP90      = 30 // the 90th percentile
 )
 
-// length returns the lines of a node, first and last included.
+// length returns the number of lines of a node, including the first and last.
 func length(s source, n ast.Node) int {
 	return positions.Position(n.End()).Line - s.line(n) + 1
 }
@@ -31,14 +31,14 @@ func checkSizes(s source) []string {
 		limit = maxTestFile
 	}
 	if lines := positions.File(s.file.Pos()).LineCount(); lines > limit {
-		found = append(found, s.finding(s.file, "a file of %d lines: at most %d, one idea a file", lines, limit))
+		found = append(found, s.finding(s.file, "a file of %d lines: at most %d, one concept per file", lines, limit))
 	}
 	if s.test() {
-		return found // a story is as long as it is
+		return found // a test function may have any length
 	}
 	for _, d := range s.file.Decls {
 		if fn, ok := d.(*ast.FuncDecl); ok && length(s, fn) > maxFunction {
-			found = append(found, s.finding(fn, "%s has %d lines: at most %d, give its parts names", fn.Name.Name, length(s, fn), maxFunction))
+			found = append(found, s.finding(fn, "%s has %d lines: at most %d, move parts to functions", fn.Name.Name, length(s, fn), maxFunction))
 		}
 	}
 	return found
@@ -58,7 +58,8 @@ func TestLongFunctionsAndFilesAreRejected(t *testing.T) {
 	)
 }
 
-// p90 returns the length that nine of ten functions do not exceed.
+// p90 returns the smallest length that at least nine of ten functions do not
+// exceed.
 func p90(all []source) int {
 	var lengths []int
 	for _, s := range all {
@@ -89,13 +90,13 @@ func TestNineOfTenFunctionsDoNotExceedP90(t *testing.T) {
 	require.Equal(t, 10, p90([]source{s}))
 }
 
-// emptyNames say nothing about what is inside.
+// emptyNames say nothing about the content of a file.
 var emptyNames = []string{"common", "consts", "helper", "helpers", "misc", "models", "shared", "types", "util", "utils"}
 
 func checkFileName(s source) []string {
 	base := strings.TrimSuffix(strings.TrimSuffix(path.Base(s.path), ".go"), "_test")
 	if slices.Contains(emptyNames, base) {
-		return []string{s.finding(s.file, "a file named %q: name it for the concept it holds", base)}
+		return []string{s.finding(s.file, "a file named %q: name it after its concept", base)}
 	}
 	return nil
 }

@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	root   = "../.." // of the module, seen from this folder
+	root   = "../.." // path of the module, relative to this folder
 	module = "github.com/dispatcherd/dispatcherd"
 )
 
@@ -37,7 +37,7 @@ func (s source) dir() string {
 
 func (s source) test() bool { return strings.HasSuffix(s.path, "_test.go") }
 
-// in reports whether the file lies in one of the folders or below.
+// in reports whether the file is in one of the folders or below.
 func (s source) in(dirs ...string) bool {
 	for _, d := range dirs {
 		if s.dir() == d || strings.HasPrefix(s.dir(), d+"/") {
@@ -64,8 +64,8 @@ func (s source) imports() map[string]*ast.ImportSpec {
 	return found
 }
 
-// callee returns the function a call names as "package.Function", by the name
-// the package is imported under; "" if it is no such call.
+// callee returns the function that a call names as "package.Function", with the
+// imported name of the package, or "" for any other call.
 func (s source) callee(call *ast.CallExpr) string {
 	if sel, ok := call.Fun.(*ast.SelectorExpr); ok {
 		return s.qualified(sel)
@@ -104,7 +104,7 @@ func (s source) visit(f func(ast.Node)) {
 	})
 }
 
-// positions knows the lines of all sources, which the type checker wants.
+// positions contains the positions of all sources. The type checker needs it.
 var positions = token.NewFileSet()
 
 func parse(name string, text any) (source, error) {
@@ -140,8 +140,8 @@ var sources = sync.OnceValues(func() ([]source, error) {
 	return all, err
 })
 
-// skipFolder skips the folders that the go command skips: hidden folders,
-// testdata, and other modules.
+// skipFolder skips the folders that the go command skips: hidden folders, testdata
+// and other modules.
 func skipFolder(name, base string) error {
 	if name == root {
 		return nil
@@ -153,10 +153,10 @@ func skipFolder(name, base string) error {
 	return nil
 }
 
-// rule judges one file.
+// rule checks one file and returns its findings.
 type rule func(source) []string
 
-// obey runs a rule over the module.
+// obey applies a rule to the module and requires that it finds nothing.
 func obey(t *testing.T, check rule) {
 	t.Helper()
 	all, err := sources()
@@ -176,15 +176,15 @@ func report(t *testing.T, findings []string) {
 	}
 }
 
-// example is a small source with the findings it must get: one entry each, a
-// part of the message. None means the source is good.
+// example is a small source with the expected findings, each given by a part of its
+// message. A source without findings is valid.
 type example struct {
 	path string
 	text string
 	want []string
 }
 
-// judge shows examples to a rule; at least one must be bad.
+// judge applies a rule to examples. At least one example must have a finding.
 func judge(t *testing.T, check rule, examples ...example) {
 	t.Helper()
 	bad := 0
@@ -198,5 +198,5 @@ func judge(t *testing.T, check rule, examples ...example) {
 		}
 		bad += len(e.want)
 	}
-	require.Positive(t, bad, "no example shows that the rule can fail")
+	require.Positive(t, bad, "at least one example must break the rule")
 }

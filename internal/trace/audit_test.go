@@ -28,23 +28,23 @@ func TestAuditorCountsEveryViolation(t *testing.T) {
 		facts []Fact
 		want  Findings
 	}{
-		"nothing when each job takes the most specialised slot": {
+		"no violation: each job takes the most specialised slot": {
 			[]Fact{place(10, 1), place(11, 2), place(12, 3), free(10, 1), end(10), free(11, 2), end(11), free(12, 3), end(12)},
 			Findings{Placements: 3}},
 		"a versatile slot used while a specialised one is free": {
 			[]Fact{place(10, 3), place(11, 2)}, Findings{Placements: 2, Misplaced: 2, Lost: 3}},
-		"a busy specialised slot as no alternative": {
+		"no violation: the specialised slot is busy": {
 			[]Fact{place(10, 1), place(11, 2)}, Findings{Placements: 2, Lost: 3}},
-		"a draining specialised slot as no alternative": {
+		"no violation: the specialised slot is draining": {
 			[]Fact{about(SlotDrained, 1), place(10, 2)}, Findings{Placements: 1, Lost: 3}},
-		"a specialised slot that is gone as no alternative": {
+		"no violation: the specialised slot is gone": {
 			[]Fact{about(SlotGone, 1), place(10, 2)}, Findings{Placements: 1, Lost: 3}},
-		"a slot that is back as an alternative": {
+		"a versatile slot used although the specialised one has registered again": {
 			[]Fact{about(SlotDrained, 1), {Kind: SlotRegistered, Slot: 1, Types: []string{"pdf"}}, place(10, 2)},
 			Findings{Placements: 1, Misplaced: 1, Lost: 3}},
 		"a slot without the type": {
 			[]Fact{place(12, 1)}, Findings{Placements: 1, AffinityViolations: 1, Lost: 3}},
-		"a slot that is not there": {
+		"a slot that does not exist": {
 			[]Fact{place(10, 9)}, Findings{Placements: 1, AffinityViolations: 1, Lost: 3}},
 		"a job that is in two places": {
 			[]Fact{place(10, 1), place(10, 2)}, Findings{Placements: 2, DoublePlacements: 1, Lost: 3}},
@@ -52,13 +52,13 @@ func TestAuditorCountsEveryViolation(t *testing.T) {
 			[]Fact{place(10, 1), place(11, 1)}, Findings{Placements: 2, DoublePlacements: 1, Lost: 3}},
 		"a draining slot that takes a job": {
 			[]Fact{about(SlotDrained, 1), place(10, 1)}, Findings{Placements: 1, DoublePlacements: 1, Lost: 3}},
-		"no second place for a job whose slot went": {
+		"no violation: a job is placed again because its slot is gone": {
 			[]Fact{place(10, 1), about(SlotGone, 1), place(10, 2), free(10, 2), end(10)}, Findings{Placements: 2, Lost: 2}},
-		"a job once more after it came back": {
+		"no violation: a job is placed again after its release": {
 			[]Fact{place(10, 1), free(10, 1), place(10, 1)}, Findings{Placements: 2, Lost: 3}},
-		"a late release as nothing": {
+		"a late release is ignored": {
 			[]Fact{place(10, 1), free(10, 2), free(11, 1), place(11, 1)}, Findings{Placements: 2, DoublePlacements: 1, Lost: 3}},
-		"a slot that registers again while busy as busy": {
+		"no violation: a slot that registers again while busy is busy": {
 			[]Fact{place(10, 1), about(SlotDrained, 1), {Kind: SlotRegistered, Slot: 1, Types: []string{"pdf"}}, place(11, 2)},
 			Findings{Placements: 2, Lost: 3}},
 		"a job placed after its end": {

@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Whatever the files of a trace hold, they are a trace that can be written and
-// read again, or an error.
+// Load returns an error or a trace that can be written and read again, whatever the
+// files contain.
 func FuzzLoad(f *testing.F) {
 	f.Add("job_id,arrival_seconds,type,priority,mode,duration_seconds\n1,0.5,pdf,3,queued,1\n2,7,pdf,0,on_demand,0.001\n",
 		"slot_id,worker,types\n1,w,pdf|excel\n", "seconds,slot_id,event\n0,1,register\n")

@@ -19,7 +19,7 @@ func generated(t *testing.T, o GenerateOptions) *Trace {
 	return g
 }
 
-// If this hash changes, so does what `make demo` runs; the figures in
+// If this hash changes, the workload of `make demo` changes. The figures in
 // docs/traces.md must then be measured again.
 func TestGeneratedWorkloadIsTheSameOnEverySystem(t *testing.T) {
 	dir := t.TempDir()
@@ -59,8 +59,8 @@ func TestGeneratedWorkloadHasTheDocumentedProportions(t *testing.T) {
 	}
 }
 
-// Every job of a generated workload finds a slot: an agent that is online alone goes
-// offline only after its successor is online.
+// Every job of a generated workload finds a slot. If an agent is the only one
+// online for a type, it goes offline only after its successor is online.
 func TestEveryGeneratedJobRuns(t *testing.T) {
 	for seed := range uint64(20) {
 		o := GenerateOptions{Seed: seed, Calls: 600, Batch: 200, Agents: 27 + int(seed), Workers: 1 + int(seed), Load: 60 + int(seed)}
@@ -109,5 +109,5 @@ func TestQuantilesStayBetweenTheirPoints(t *testing.T) {
 		}
 		sum += ms
 	}
-	require.InDelta(t, 200.5, float64(sum)/float64(n)/1000, 3) // the mean of the straight lines, seconds
+	require.InDelta(t, 200.5, float64(sum)/float64(n)/1000, 3) // the mean of the straight lines, in seconds
 }

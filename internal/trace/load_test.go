@@ -54,7 +54,7 @@ func TestTraceSurvivesWriteAndLoad(t *testing.T) {
 			slots := strings.ReplaceAll(goodSlots, "w-b", "\"a \"\"quoted\"\", name \"")
 			loaded, err := Load(folder(t, goodJobs, slots, events))
 			require.NoError(t, err)
-			dir := folder(t, "", "", goodEvents) // of an earlier trace
+			dir := folder(t, "", "", goodEvents) // a file of an earlier trace
 			require.NoError(t, loaded.Write(dir))
 			again, err := Load(dir)
 			require.NoError(t, err)
@@ -64,7 +64,7 @@ func TestTraceSurvivesWriteAndLoad(t *testing.T) {
 	}
 }
 
-// Each case replaces one text in one file and names what the error must say.
+// Each case replaces one text in one file and states what the error must contain.
 func TestErrorOfLoadNamesThePlaceAndTheDefect(t *testing.T) {
 	for _, c := range []struct{ file, old, new, want string }{
 		{jobsFile, "7,2144.25,pdf,10", "7,2144.25,pdf,11", `jobs.csv line 2, column 15: priority is "11", allowed: an integer from 0 to 10`},

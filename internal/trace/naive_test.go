@@ -10,17 +10,17 @@ import (
 	"github.com/dispatcherd/dispatcherd/scoring"
 )
 
-// articleWeights are the weights under which the expected schedules were made:
-// the article's, without the cap on the on-demand extra.
+// articleWeights are the weights of the expected schedules: those of the article,
+// without the cap on the on-demand extra.
 func articleWeights() scoring.Weights {
 	w := scoring.Default()
 	w.OnDemandCap = scoring.NoCap
 	return w
 }
 
-// realTrace loads one of the real traces and its expected schedule. They are
-// not part of the project (docs/traces.md says how to get them), so a test
-// that wants them is skipped where they are missing.
+// realTrace loads a real trace and its expected schedule. The real traces are not
+// part of the project; docs/traces.md says how to get them. A test is skipped if
+// its trace is missing.
 func realTrace(t *testing.T, name string) (*Trace, []Placement) {
 	t.Helper()
 	root := os.Getenv("DISPATCHERD_TRACES")

@@ -10,8 +10,8 @@ import (
 	"github.com/dispatcherd/dispatcherd"
 )
 
-// small is a day that can be worked out by hand: slot 1 does pdf; slot 2 does
-// pdf and excel, from 10 s to 40 s and again from 60 s.
+// small is a trace whose report can be computed by hand. Slot 1 supports pdf. Slot
+// 2 supports pdf and excel, and is online from 10 s to 40 s and from 60 s on.
 func small() *Trace {
 	return &Trace{
 		Name: "small",
@@ -29,8 +29,9 @@ func small() *Trace {
 	}
 }
 
-// Job 1 starts at once on 1; job 2 waits 8 s for slot 2; job 3 starts at once
-// and keeps slot 2 busy for 5 s after its drain; job 4 waits 10 s for its return.
+// Job 1 starts at once on slot 1. Job 2 waits 8 s for slot 2. Job 3 starts at once
+// and occupies slot 2 for 5 s after its drain. Job 4 waits 10 s for the return of
+// slot 2.
 func TestReportOfASmallTraceIsExact(t *testing.T) {
 	tr := small()
 	require.NoError(t, tr.Check())

@@ -39,8 +39,8 @@ func TestTheCoreEqualsTheNaiveScheduleOnTheGeneratedDay(t *testing.T) {
 	}
 }
 
-// Small traces full of coincidences: few instants, few types, slots that come
-// and go while they are busy, weights that make scores tie.
+// Small traces with many coincidences: few instants, few types, slots that go
+// offline and online while they are busy, and weights that give equal scores.
 func TestTheCoreEqualsTheNaiveScheduleOnRandomTraces(t *testing.T) {
 	n := 5000
 	if testing.Short() {
@@ -85,7 +85,7 @@ func randomTrace(r *rand.Rand) *Trace {
 					break
 				}
 				tr.Events = append(tr.Events, SlotEvent{AtMS: at * 500, Slot: s.ID, Kind: Drain})
-				at += int64(r.IntN(4)) // 0: it is back in the same instant
+				at += int64(r.IntN(4)) // 0: the slot is online again in the same instant
 			}
 		}
 	}
@@ -105,10 +105,10 @@ func randomWeights(r *rand.Rand) scoring.Weights {
 	switch r.IntN(4) {
 	case 0:
 		w = articleWeights()
-	case 1: // everything may tie
+	case 1: // all scores may be equal
 		w = scoring.Weights{Priority: int64(r.IntN(2)), Ageing: 1, Rarity: int64(r.IntN(3)), OnDemand: int64(r.IntN(3)),
 			OnDemandAgeing: int64(r.IntN(2)), OnDemandCap: time.Duration(r.IntN(4)) * time.Second}
-	case 2: // the cap bends many lines
+	case 2: // the cap is reached often
 		w.OnDemandCap = time.Duration(r.IntN(6)) * time.Second
 		w.OnDemandAgeing, w.Priority = 500, 100
 	}

@@ -12,11 +12,11 @@ func TestListOfTypesIsSplitAndJoined(t *testing.T) {
 		`pdf`:         {"pdf"},
 		`excel|pdf`:   {"excel", "pdf"},
 		`a\|b|c`:      {"a|b", "c"},
-		`a\b|\c`:      {`a\b`, `\c`}, // as it always was
+		`a\b|\c`:      {`a\b`, `\c`}, // a backslash that escapes nothing stays
 		`a\\|b`:       {`a\`, "b"},
 		`a\\\|b`:      {`a\|b`},
 		`\\`:          {`\`},
-		`|a|`:         {"", "a", ""}, // refused where it is read
+		`|a|`:         {"", "a", ""}, // an empty type is refused by Load
 		`größe\||\|ß`: {"größe|", "|ß"},
 	} {
 		require.Equal(t, types, splitTypes(text), text)

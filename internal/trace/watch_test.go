@@ -52,48 +52,48 @@ func TestWatchCountsEveryViolation(t *testing.T) {
 	}{
 		"a versatile slot used while a specialised one is free": {
 			[]seen{{1000, event.Tick{}, sentTo(2, 7, 1000)}}, Findings{Placements: 1, Misplaced: 1}},
-		"nothing if the specialised one is used": {
+		"no violation: the specialised slot is used": {
 			[]seen{{1000, event.Tick{}, sentTo(1, 7, 1000)}}, Findings{Placements: 1}},
-		"nothing if the specialised one is busy": {
+		"no violation: the specialised slot is busy": {
 			[]seen{{1000, event.Tick{}, sentTo(1, 7, 1000)}, {2000, event.Tick{}, sentTo(2, 8, 2000)}}, Findings{Placements: 2}},
-		"nothing if it became free after the placement, before the send": {
+		"no violation: the specialised slot became free between placement and send": {
 			[]seen{
 				{1000, event.Tick{}, sentTo(1, 7, 1000)},
 				{2000, released(7), nil},
 				{2050, event.Tick{}, sentTo(2, 8, 1950)},
 			}, Findings{Placements: 2}},
-		"a placement that came long after it became free": {
+		"a placement long after the specialised slot became free": {
 			[]seen{
 				{1000, event.Tick{}, sentTo(1, 7, 1000)},
 				{2000, released(7), nil},
 				{2050, event.Tick{}, sentTo(2, 8, 2040)},
 			}, Findings{Placements: 2, Misplaced: 1}},
-		"nothing if it was reserved and sent later": {
+		"no violation: the specialised slot was reserved and used later": {
 			[]seen{
 				{1000, event.Tick{}, sentTo(2, 8, 1000)},
 				{1100, event.Tick{}, sentTo(1, 7, 900)},
 			}, Findings{Placements: 2}},
-		"nothing if it was reserved, and withdrawn before it was sent": {
+		"no violation: the specialised slot was reserved, and withdrawn before the send": {
 			[]seen{
 				{1000, event.Tick{}, sentTo(2, 8, 1000)},
 				{1050, event.Withdrew{Session: 1, Numbers: []int32{10}}, nil},
 				{1100, event.Tick{}, sentTo(1, 7, 900)},
 			}, Findings{Placements: 2}},
-		"nothing if it may have been reserved, and left before its claim was answered": {
+		"no violation: the specialised slot may have been reserved, and was withdrawn before the claim was answered": {
 			[]seen{{1000, event.Tick{}, sentTo(2, 8, 1000)}, {1050, event.Withdrew{Session: 1, Numbers: []int32{10}}, nil}}, Findings{Placements: 1}},
-		"nothing if it may have been reserved, and a request took it over": {
+		"no violation: the specialised slot may have been reserved, and a request preempted the row": {
 			[]seen{{1000, event.Tick{}, sentTo(2, 8, 1000)}, {1050, event.Tick{}, requestTo(1, -3, 1050)}}, Findings{Placements: 2}},
-		"nothing if it was reserved, and a row that was claimed before took it over": {
+		"no violation: the specialised slot was reserved, and a row claimed earlier was assigned to it": {
 			[]seen{{900, event.Tick{}, claimOf(3)}, {1000, event.Tick{}, sentTo(2, 8, 1000)}, {1050, event.Tick{}, sentTo(1, 3, 1050)}}, Findings{Placements: 2}},
-		"a row that is claimed when it is placed takes nothing over": {
+		"a row that was claimed later is not assigned to a reserved slot": {
 			[]seen{{1000, event.Tick{}, sentTo(2, 8, 1000)}, {1050, event.Tick{}, claimOf(3)}, {1060, event.Tick{}, sentTo(1, 3, 1050)}}, Findings{Placements: 2, Misplaced: 1}},
-		"nothing if it became free in the same millisecond": {
+		"no violation: the specialised slot became free in the same millisecond": {
 			[]seen{
 				{1000, event.Tick{}, sentTo(1, 7, 1000)},
 				{2000, released(7), nil},
 				{2000, event.Tick{}, sentTo(2, 8, 2000)},
 			}, Findings{Placements: 2}},
-		"a step that comes late changes nothing": {
+		"a late step does not hide the violation": {
 			[]seen{
 				{1000, event.Tick{}, sentTo(1, 7, 1000)},
 				{2000, released(7), nil},
@@ -101,21 +101,21 @@ func TestWatchCountsEveryViolation(t *testing.T) {
 			}, Findings{Placements: 2, Misplaced: 1}},
 		"a specialised slot that was free for longer than any claim takes": {
 			[]seen{{1000, event.Tick{}, sentTo(2, 8, 1000)}, {1000 + 2*uncertainMS, event.Tick{}, requestTo(1, -3, 1000+2*uncertainMS)}}, Findings{Placements: 2, Misplaced: 1}},
-		"nothing if it was withdrawn": {
+		"no violation: the specialised slot was withdrawn": {
 			[]seen{{900, event.Withdrew{Session: 1, Numbers: []int32{10}}, nil}, {1000, event.Tick{}, sentTo(2, 7, 1000)}}, Findings{Placements: 1}},
-		"nothing if it is withdrawn with all others and then released": {
+		"no violation: the specialised slot is withdrawn with all others and then released": {
 			[]seen{
 				{800, event.Tick{}, sentTo(1, 7, 800)}, {850, event.Tick{}, sentTo(2, 8, 850)},
 				{900, event.Withdrew{Session: 1}, nil}, {950, released(7), nil}, {960, released(7), nil},
 			}, Findings{Placements: 2}},
 		"a slot without the type": {
 			[]seen{{1000, event.Tick{}, sentTo(3, 7, 1000)}}, Findings{Placements: 1, AffinityViolations: 1}},
-		"a slot that is not there": {
+		"a slot that does not exist": {
 			[]seen{{1000, event.Tick{}, sentTo(9, 7, 1000)}}, Findings{Placements: 1, AffinityViolations: 1}},
 		"a job in two places and two jobs on one slot": {
 			[]seen{{1000, event.Tick{}, sentTo(1, 7, 1000)}, {1001, event.Tick{}, sentTo(2, 7, 1001)}, {1002, event.Tick{}, sentTo(1, 8, 1002)}},
 			Findings{Placements: 3, DoublePlacements: 2}},
-		"nothing if its session died": {
+		"no violation: the session of the specialised slot ended": {
 			[]seen{
 				{1000, event.Tick{}, sentTo(1, 7, 1000)},
 				{1100, event.Together{Events: []event.Event{event.Unregistered{Session: 1}, event.Registered{Session: 2, Slots: []dispatcherd.Slot{{ID: 4, Types: []string{"pdf"}}}}}}, nil},
