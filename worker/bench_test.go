@@ -10,7 +10,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/workerproto"
 )
 
-// pump keeps every slot of one session busy: a new job for each one done.
+// pump keeps every slot of one session busy: for each done job it sends a new one.
 type pump struct {
 	left, next int
 	slotOf     map[dispatcherd.JobID]int32
@@ -37,7 +37,7 @@ func (p *pump) send(s *workerproto.Session, slot int32) {
 
 func (p *pump) Frames(s *workerproto.Session, frames []workerproto.WorkerFrame) {
 	for _, f := range frames {
-		if more, ok := f.(*workerproto.SlotAdd); ok { // what did not fit into the hello
+		if more, ok := f.(*workerproto.SlotAdd); ok { // the slots that did not fit into the hello
 			for i := range more.Slots {
 				p.send(s, more.Slots[i].Number)
 			}
@@ -58,7 +58,7 @@ func (p *pump) Frames(s *workerproto.Session, frames []workerproto.WorkerFrame) 
 
 func (p *pump) Closed(*workerproto.Session, error) {}
 
-// No-op jobs through one connection, server and worker in this process.
+// No-op jobs over one connection. Server and worker run in this process.
 func BenchmarkNoopJobs(b *testing.B) {
 	for _, slots := range []int{1, 32, 256, 1000} {
 		b.Run(map[int]string{1: "slots=1", 32: "slots=32", 256: "slots=256", 1000: "slots=1000"}[slots], func(b *testing.B) {

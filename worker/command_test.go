@@ -19,7 +19,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/workerproto"
 )
 
-// sh runs a handler for one job with a shell script.
+// sh executes one job with a handler that runs a shell script.
 func sh(t *testing.T, p Program, script, payload string) (any, error) {
 	t.Helper()
 	p.Path, p.Args = "sh", []string{"-c", script}
@@ -28,10 +28,10 @@ func sh(t *testing.T, p Program, script, payload string) (any, error) {
 
 func TestOutputOfAProgramIsTheResult(t *testing.T) {
 	cases := map[string]struct{ script, want string }{
-		"JSON as it is":        {`cat`, `{"a": 1.50}`},
-		"text as a string":     {`echo hello; echo world`, `"hello\nworld"`},
-		"nothing is no result": {`true`, ``},
-		"the environment":      {`echo $DISPATCHERD_JOB_ID/$DISPATCHERD_TYPE/$DISPATCHERD_ATTEMPT`, `"7/x y/2"`},
+		"JSON is unchanged":      {`cat`, `{"a": 1.50}`},
+		"text becomes a string":  {`echo hello; echo world`, `"hello\nworld"`},
+		"no output is no result": {`true`, ``},
+		"the environment":        {`echo $DISPATCHERD_JOB_ID/$DISPATCHERD_TYPE/$DISPATCHERD_ATTEMPT`, `"7/x y/2"`},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -80,7 +80,7 @@ func TestProgramNeedNotReadItsInput(t *testing.T) {
 	require.Equal(t, `1`, string(raw))
 }
 
-// fifo makes a pipe that the script writes lines to.
+// fifo creates a named pipe and returns the lines that the script writes to it.
 func fifo(t *testing.T) (path string, lines func() string) {
 	t.Helper()
 	path = filepath.Join(t.TempDir(), "fifo")
@@ -97,7 +97,7 @@ func fifo(t *testing.T) (path string, lines func() string) {
 	}
 }
 
-// gone waits until a process has ended (a zombie counts as ended).
+// gone waits until a process has ended. A zombie counts as ended.
 func gone(t *testing.T, pid string) {
 	t.Helper()
 	require.Eventually(t, func() bool {
@@ -135,7 +135,8 @@ func TestProcessesThatAProgramStartedAreKilled(t *testing.T) {
 	gone(t, lines())
 }
 
-// TestHelperWorker is not a test: it is the worker that TestNoOrphanWhenTheWorkerIsKilled kills.
+// TestHelperWorker is not a test. It is the worker process that
+// TestNoOrphanWhenTheWorkerIsKilled kills.
 func TestHelperWorker(t *testing.T) {
 	path := os.Getenv("WORKER_TEST_FIFO")
 	if path == "" {

@@ -25,14 +25,14 @@ type event struct {
 	end   error
 }
 
-// dispatcher is the protocol server, with the test in place of the core.
+// dispatcher is a protocol server. The test takes the place of the core.
 type dispatcher struct {
 	t      testing.TB
 	path   string
 	events chan event
-	resume bool               // resume all offers
+	resume bool               // whether all offers are resumed
 	before func()             // called before offers are resumed
-	refuse *workerproto.Error // the answer to the next hello
+	refuse *workerproto.Error // if not nil, the error that answers the next hello
 
 	mu   sync.Mutex
 	stop func()
@@ -107,7 +107,7 @@ func (d *dispatcher) Closed(s *workerproto.Session, cause error) {
 	d.events <- event{s: s, end: cause}
 }
 
-// copyOf returns a copy that is valid after the batch.
+// copyOf returns a copy that stays valid after the batch.
 func copyOf(t testing.TB, f workerproto.WorkerFrame) workerproto.WorkerFrame {
 	c, err := new(workerproto.WorkerDecoder).Decode(workerproto.Append(nil, f))
 	require.Nil(t, err)
@@ -125,7 +125,7 @@ func (d *dispatcher) next() event {
 	}
 }
 
-// opened expects a hello.
+// opened waits for a hello.
 func (d *dispatcher) opened() (*workerproto.Session, *workerproto.Hello) {
 	d.t.Helper()
 	e := d.next()
@@ -133,7 +133,7 @@ func (d *dispatcher) opened() (*workerproto.Session, *workerproto.Hello) {
 	return e.s, e.hello
 }
 
-// ended expects the end of a session.
+// ended waits for the end of a session.
 func (d *dispatcher) ended() error {
 	d.t.Helper()
 	e := d.next()
@@ -157,7 +157,8 @@ func push(s *workerproto.Session, id dispatcherd.JobID, slot int32, jobType, pay
 	})
 }
 
-// running is a worker whose Run was called. Its result is checked when the test ends.
+// running is a worker whose Run was called. Its result is checked when the test
+// ends.
 type running struct {
 	t    testing.TB
 	stop context.CancelFunc

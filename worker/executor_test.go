@@ -11,8 +11,8 @@ import (
 	"github.com/dispatcherd/dispatcherd/workerproto"
 )
 
-// Slow handlers delay neither jobs that arrived in the same batch nor the reports of
-// jobs that have ended.
+// A slow handler delays neither the jobs that arrived in the same batch nor the
+// reports of jobs that have ended.
 func TestSlowHandlerDelaysNoOtherJob(t *testing.T) {
 	const slots = 8
 	d := startDispatcher(t, workerproto.Limits{})
@@ -26,7 +26,7 @@ func TestSlowHandlerDelaysNoOtherJob(t *testing.T) {
 	w.Slots(2*slots, "slow", "quick")
 	run(t, w)
 	s, _ := d.opened()
-	for i := range slots { // in one batch, so that one executor could take all of them
+	for i := range slots { // the jobs arrive in one batch, so a single executor could take all of them
 		require.True(t, push(s, dispatcherd.JobID(2*i+1), int32(2*i), "slow", `{}`))
 		require.True(t, push(s, dispatcherd.JobID(2*i+2), int32(2*i+1), "quick", `{}`))
 	}
@@ -35,7 +35,7 @@ func TestSlowHandlerDelaysNoOtherJob(t *testing.T) {
 		done[expect[*workerproto.Done](d).Job] = true
 	}
 	for i := range slots {
-		require.True(t, done[dispatcherd.JobID(2*i+2)], "all quick jobs and no others are done: %v", done)
+		require.True(t, done[dispatcherd.JobID(2*i+2)], "exactly the quick jobs must be done: %v", done)
 	}
 	close(release)
 	for range slots {

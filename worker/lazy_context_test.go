@@ -17,7 +17,7 @@ func TestLazyContextKeepsTheFirstCause(t *testing.T) {
 	c.cancel(ErrStale)
 	c.cancel(ErrLost)
 	require.ErrorIs(t, c.Err(), context.Canceled)
-	require.Equal(t, ErrStale, context.Cause(&c), "also if the context was not used before")
+	require.Equal(t, ErrStale, context.Cause(&c), "the cause is kept even if the context was not used before")
 }
 
 func TestLazyContextCancelsDerivedContexts(t *testing.T) {
@@ -39,7 +39,7 @@ func TestLazyContextEndsAtItsDeadline(t *testing.T) {
 	<-c.Done()
 	require.ErrorIs(t, c.Err(), context.DeadlineExceeded)
 	require.ErrorIs(t, context.Cause(&c), ErrTimeout)
-	require.NoError(t, c.cause(), "the timeout is not a cancel")
+	require.NoError(t, c.cause(), "the cause is the deadline and not the later cancel")
 	c.free()
 }
 

@@ -11,8 +11,9 @@ import (
 )
 
 // The time of a detached execution ends while the dispatcher resumes it. The
-// dispatcher considers the slot busy, so the execution continues. If it were lost,
-// the worker would announce the slot a second time, and the dispatcher would refuse it.
+// dispatcher considers the slot busy, so the execution must continue. If it were
+// lost, the worker would announce the slot again, and the dispatcher would reject
+// the frame.
 func TestExecutionThatExpiresWhileItIsResumedContinues(t *testing.T) {
 	limits := workerproto.Limits{Resume: time.Minute}
 	d := startDispatcher(t, limits)

@@ -15,8 +15,8 @@ import (
 	"github.com/dispatcherd/dispatcherd/workerproto"
 )
 
-// stalledDispatcher welcomes one worker and reads nothing until it gets a function
-// for the lines.
+// stalledDispatcher accepts the hello of one worker and reads nothing more until it
+// gets a function for the lines.
 func stalledDispatcher(t *testing.T) (path string, reads chan<- func(line []byte)) {
 	path = filepath.Join(t.TempDir(), "w.sock")
 	l, err := net.Listen("unix", path)
@@ -26,12 +26,12 @@ func stalledDispatcher(t *testing.T) (path string, reads chan<- func(line []byte
 	go func() {
 		conn, err := l.Accept()
 		if err != nil {
-			return // the test is over
+			return // the test has ended
 		}
 		defer func() { _ = conn.Close() }()
 		in := bufio.NewScanner(conn)
 		in.Buffer(nil, 1<<20)
-		in.Scan() // the hello
+		in.Scan() // reads the hello
 		_, _ = conn.Write(workerproto.Append(nil, &workerproto.Welcome{Version: 1, Session: "s", Limits: workerproto.Parameters{Timeout: time.Hour}}))
 		for read := range readers {
 			for in.Scan() {
@@ -43,10 +43,10 @@ func stalledDispatcher(t *testing.T) (path string, reads chan<- func(line []byte
 	return path, readers
 }
 
-// fill queues frames until the outbox stays full: the writer has taken as many
-// already, which are more than the socket holds.
+// fill queues frames until the outbox stays full. The writer has then taken more
+// frames than the socket can hold.
 func fill(t *testing.T, c *workerproto.Conn) {
-	const room = 4096 // frames
+	const room = 4096 // capacity of the outbox in frames
 	text := strings.Repeat("x", 1000)
 	taken := 0
 	require.Eventually(t, func() bool {
@@ -58,8 +58,9 @@ func fill(t *testing.T, c *workerproto.Conn) {
 	}, patience, time.Millisecond)
 }
 
-// A dispatcher that does not read blocks goroutines that change slots, but not those
-// that need the worker's mutex. Frames arrive in the order of the changes.
+// If a dispatcher does not read, only goroutines that change slots block.
+// Goroutines that need the worker's mutex do not. Frames arrive in the order of the
+// changes.
 func TestFullSocketBlocksOnlyChangesOfSlots(t *testing.T) {
 	path, reads := stalledDispatcher(t)
 	connected := make(chan bool, 1)
@@ -82,8 +83,8 @@ func TestFullSocketBlocksOnlyChangesOfSlots(t *testing.T) {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		return len(w.slots) == 2
-	}, patience, time.Millisecond, "the mutex is held while a batch is sent")
-	require.Empty(t, added, "it waits for room")
+	}, patience, time.Millisecond, "the mutex must not be held while a batch is sent")
+	require.Empty(t, added, "the change of slots must wait for room in the outbox")
 	go func() {
 		w.RemoveSlots(1)
 		close(removed)

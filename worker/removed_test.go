@@ -12,7 +12,8 @@ import (
 )
 
 // restart runs job 1 on slot 0 of a worker and restarts the dispatcher. It calls
-// before while the dispatcher is down, and meanwhile before the offer is resumed.
+// before while the dispatcher is down, and meanwhile before the dispatcher resumes
+// the offer.
 func restart(t *testing.T, before, meanwhile func(*Worker)) (d *dispatcher, finish chan bool) {
 	limits := workerproto.Limits{Resume: time.Minute}
 	d = startDispatcher(t, limits)
@@ -51,12 +52,12 @@ func TestRemovedSlotOfAResumedExecutionIsWithdrawn(t *testing.T) {
 
 func TestExecutionLostWhileItIsResumedIsReleased(t *testing.T) {
 	d, finish := restart(t, func(*Worker) {}, func(w *Worker) {
-		w.mu.Lock() // as a worker that stops without a connection
+		w.mu.Lock() // the worker stops while it has no connection
 		defer w.mu.Unlock()
 		w.slots[0].run.loseLocked()
 	})
 	require.Equal(t, []int32{0}, expect[*workerproto.SlotRemove](d).Slots)
 	require.Equal(t, dispatcherd.JobID(1), expect[*workerproto.Release](d).Job)
-	close(finish) // frees its slot
+	close(finish) // so that its slot is free
 	require.Equal(t, int32(0), expect[*workerproto.SlotAdd](d).Slots[0].Number)
 }

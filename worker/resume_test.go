@@ -62,10 +62,10 @@ func TestJobThatIgnoredItsCancelIsNotOffered(t *testing.T) {
 		require.True(t, push(s, dispatcherd.JobID(i+1), int32(i), "x", `null`))
 		<-started
 	}
-	s.Close(workerproto.Complain(workerproto.CancelIgnored, 1, "it did not end"))
+	s.Close(workerproto.Complain(workerproto.CancelIgnored, 1, "it has not ended"))
 	d.ended()
 	_, hello = d.opened()
-	require.Empty(t, hello.Slots, "the handler that ignores its context still has its slot")
+	require.Empty(t, hello.Slots, "the handler that ignores its context still occupies its slot")
 	require.Len(t, hello.Running, 1)
 	require.EqualValues(t, 2, hello.Running[0].Job)
 	close(finish)
@@ -75,7 +75,7 @@ func TestJobThatIgnoredItsCancelIsNotOffered(t *testing.T) {
 		switch f := d.next().frame.(type) {
 		case *workerproto.Done:
 			done[f.Job] = true
-			require.NotEqual(t, nonce, f.Session, "it is reported under the new session")
+			require.NotEqual(t, nonce, f.Session, "it is reported in the new session")
 		case *workerproto.SlotAdd:
 			added += len(f.Slots)
 		}
@@ -113,7 +113,7 @@ func TestOfferCarriesTheFirstSessionAndTheNextGeneration(t *testing.T) {
 }
 
 // interrupted restarts the dispatcher after the worker has sent reports. The worker
-// does not know which of them were read.
+// does not know which of them the dispatcher has read.
 func interrupted(t *testing.T, opts Options, result any, resumes bool) *dispatcher {
 	limits := workerproto.Limits{Resume: time.Minute}
 	d := startDispatcher(t, limits)
@@ -125,7 +125,7 @@ func interrupted(t *testing.T, opts Options, result any, resumes bool) *dispatch
 	s, _ := d.opened()
 	require.True(t, push(s, 1, 0, "x", `null`))
 	require.EqualValues(t, 1, expect[*workerproto.Done](d).Job)
-	require.True(t, push(s, 2, 0, "x", `null`), "another job on the slot: the first report was read")
+	require.True(t, push(s, 2, 0, "x", `null`), "a second job for the slot shows that the dispatcher has read the first report")
 	require.EqualValues(t, 2, expect[*workerproto.Done](d).Job)
 	require.True(t, push(s, -3, 1, "x", `null`))
 	require.EqualValues(t, -3, expect[*workerproto.Done](d).Job)
@@ -138,9 +138,9 @@ func interrupted(t *testing.T, opts Options, result any, resumes bool) *dispatch
 
 func TestUnacknowledgedReportIsSentAgain(t *testing.T) {
 	d := interrupted(t, Options{}, "fine", true)
-	for range 2 { // the second time it may not have been read either
+	for range 2 { // the dispatcher may have missed the report the second time as well
 		s, hello := d.opened()
-		require.Len(t, hello.Running, 1, "neither the job before nor a request, which has no row")
+		require.Len(t, hello.Running, 1, "neither the first job nor the request is offered")
 		require.EqualValues(t, 2, hello.Running[0].Job)
 		require.Len(t, hello.Slots, 1)
 		done := expect[*workerproto.Done](d)
@@ -173,7 +173,8 @@ func TestReportsBeyondTheLimitAreNotKept(t *testing.T) {
 	require.Len(t, hello.Slots, 2)
 }
 
-// A connection that outlasts the heartbeat timeout proves that the dispatcher reads.
+// If a connection outlasts two heartbeat periods, the dispatcher has read the
+// report.
 func TestReportIsDroppedAfterTwoPeriods(t *testing.T) {
 	w := New(Options{})
 	w.Handle("x", func(context.Context, *Job) (any, error) { return nil, nil })
@@ -183,7 +184,7 @@ func TestReportIsDroppedAfterTwoPeriods(t *testing.T) {
 	w.keepReportLocked(e, &workerproto.Fail{Error: "boom"})
 	require.Equal(t, 4, w.kept)
 	w.nextPeriod()
-	require.NotNil(t, w.slots[0].unacknowledged, "it may have been sent a moment ago")
+	require.NotNil(t, w.slots[0].unacknowledged, "the report may have been sent just before")
 	w.nextPeriod()
 	require.Nil(t, w.slots[0].unacknowledged)
 	require.Zero(t, w.kept)

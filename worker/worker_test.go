@@ -58,7 +58,7 @@ func TestErrorDecidesWhetherTheJobIsRetried(t *testing.T) {
 		"permanent":            {func(context.Context, *Job) (any, error) { return nil, Permanent(boom) }, "boom", true, 0},
 		"retry after":          {func(context.Context, *Job) (any, error) { return nil, RetryAfter(boom, 3*time.Second) }, "boom", false, 3 * time.Second},
 		"panic":                {func(context.Context, *Job) (any, error) { panic("ouch") }, "panic: ouch", false, 0},
-		"result is no JSON":    {func(context.Context, *Job) (any, error) { return make(chan int), nil }, "unsupported type", true, 0},
+		"result is not JSON":   {func(context.Context, *Job) (any, error) { return make(chan int), nil }, "unsupported type", true, 0},
 		"NUL in the result":    {func(context.Context, *Job) (any, error) { return "a\x00b", nil }, "Postgres cannot store", true, 0},
 		"result is too long":   {func(context.Context, *Job) (any, error) { return strings.Repeat("x", 1<<20), nil }, "too long for a frame", true, 0},
 		"payload is malformed": {func(_ context.Context, j *Job) (any, error) { return nil, j.Decode(new([]int)) }, "payload of job 7", true, 0},
@@ -93,7 +93,7 @@ func TestPanicIsReportedWithItsStack(t *testing.T) {
 	require.Contains(t, expect[*workerproto.Fail](d).Error, "worker_test.go")
 }
 
-// waiting is a handler that ends when its context does.
+// waiting is a handler that ends when its context ends.
 func waiting(started chan<- *Job) Handler {
 	return func(ctx context.Context, job *Job) (any, error) {
 		started <- job
@@ -102,7 +102,8 @@ func waiting(started chan<- *Job) Handler {
 	}
 }
 
-// startWaiting runs a worker with one slot, whose jobs of type x wait to be cancelled.
+// startWaiting runs a worker with one slot. Its jobs of type x wait until they are
+// cancelled.
 func startWaiting(t *testing.T) (*dispatcher, *workerproto.Session, <-chan *Job) {
 	t.Helper()
 	d := startDispatcher(t, workerproto.Limits{})
@@ -135,7 +136,8 @@ func TestTimeoutEndsTheContext(t *testing.T) {
 	require.False(t, fail.Permanent)
 }
 
-// The dispatcher's timeout starts first, so its cancel may come before the deadline.
+// The dispatcher's timeout starts earlier, so its cancel may arrive before the
+// deadline.
 func TestCancelForTimeoutHasTheCauseOfTheDeadline(t *testing.T) {
 	d, s, started := startWaiting(t)
 	for i, limit := range []time.Duration{time.Hour, 0} {
@@ -161,7 +163,7 @@ func TestStopLetsRunningJobsFinish(t *testing.T) {
 	<-started
 	r.stop()
 	expect[*workerproto.Drain](d)
-	push(s, 2, 1, "x", `null`) // crossed the drain
+	push(s, 2, 1, "x", `null`) // this job crosses the drain
 	require.Equal(t, dispatcherd.JobID(2), expect[*workerproto.Release](d).Job)
 	close(finish)
 	require.JSONEq(t, `"late"`, string(expect[*workerproto.Done](d).Result))
@@ -226,13 +228,13 @@ func TestSlotsAreAddedAndRemoved(t *testing.T) {
 	require.Equal(t, int32(2), <-started)
 	w.RemoveSlots(0, 2, 99)
 	require.Equal(t, []int32{0, 2}, expect[*workerproto.SlotRemove](d).Slots)
-	push(s, 2, 0, "x", `null`) // crossed the removal
+	push(s, 2, 0, "x", `null`) // this job crosses the removal
 	require.Equal(t, dispatcherd.JobID(2), expect[*workerproto.Release](d).Job)
 	close(finish)
 	require.Equal(t, dispatcherd.JobID(1), expect[*workerproto.Done](d).Job)
 }
 
-// The dispatcher rejects a frame with one slot too many as a whole.
+// The dispatcher rejects a complete frame if it contains one slot too many.
 func TestNoMoreSlotsAreAnnouncedThanTheDispatcherAccepts(t *testing.T) {
 	d := startDispatcher(t, workerproto.Limits{MaxSlots: 3})
 	refused := make(chan *workerproto.Error, 10)
@@ -246,7 +248,7 @@ func TestNoMoreSlotsAreAnnouncedThanTheDispatcherAccepts(t *testing.T) {
 	require.Len(t, expect[*workerproto.SlotAdd](d).Slots, 1)
 	w.RemoveSlots(0, 1)
 	require.Len(t, expect[*workerproto.SlotRemove](d).Slots, 2)
-	require.Len(t, expect[*workerproto.SlotAdd](d).Slots, 2, "others replace the removed ones")
+	require.Len(t, expect[*workerproto.SlotAdd](d).Slots, 2, "further slots replace the removed ones")
 	_, err = w.AddSlots(1, "x")
 	require.NoError(t, err)
 	w.RemoveSlots(2)
@@ -255,7 +257,7 @@ func TestNoMoreSlotsAreAnnouncedThanTheDispatcherAccepts(t *testing.T) {
 	require.Empty(t, refused)
 }
 
-// A removed slot counts until its job has ended.
+// A removed slot counts towards the limit until its job has ended.
 func TestFreeSlotReplacesARemovedOneWhenItsJobEnds(t *testing.T) {
 	d := startDispatcher(t, workerproto.Limits{MaxSlots: 1})
 	refused := make(chan *workerproto.Error, 10)
@@ -279,7 +281,7 @@ func TestFreeSlotReplacesARemovedOneWhenItsJobEnds(t *testing.T) {
 	require.Empty(t, refused)
 }
 
-// An error is returned or reported to Disconnected, never both.
+// An error is either returned by Run or reported to Disconnected, never both.
 func TestPermanentRefusalIsReturnedByRunOnly(t *testing.T) {
 	d := startDispatcher(t, workerproto.Limits{MaxSlots: 1, Permit: func(workerproto.Peer, string) string { return "never" }})
 	reported := make(chan error, 10)
@@ -338,7 +340,7 @@ func TestExecutionsAreResumedOnTheNextConnection(t *testing.T) {
 	d.shutDown()
 	d.ended()
 	<-lost
-	close(quick) // ends while there is no connection: the report is kept
+	close(quick) // the job ends while there is no connection, and its report is kept
 	d.start(limits)
 	s2, hello := d.opened()
 	require.Empty(t, hello.Slots)

@@ -11,7 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// bystander is a well-behaved worker. check fails if its session was affected.
+// bystander is a well-behaved worker. check fails if its session was affected by
+// others.
 type bystander struct {
 	*peer
 	s     *Session
@@ -31,7 +32,7 @@ func (b *bystander) check() {
 	require.Equal(b.t, b.nonce, b.receive().(*Stale).Session)
 }
 
-// counter counts complaints by code.
+// counter counts the errors sent to workers, by code.
 type counter struct {
 	NoObserver
 	complaints, accepted, ended atomic.Int64
@@ -44,36 +45,36 @@ func (c *counter) Ended(int, error) { c.ended.Add(1) }
 func TestBadInputGetsAnErrorAndAffectsNoOtherSession(t *testing.T) {
 	const nonce = "$"
 	cases := map[string]struct {
-		lines []string // after the hello, unless raw
+		lines []string // the worker sends hello first unless raw is set
 		raw   bool
 		code  Code
 		fatal bool
 	}{
-		"frame over the limit":             {lines: []string{`{"op":"ping","x":"` + strings.Repeat("x", MinFrame) + `"}`}, code: FrameTooLong, fatal: true},
-		"endless line":                     {lines: []string{strings.Repeat("[", 3*MinFrame)}, code: FrameTooLong, fatal: true},
-		"invalid JSON":                     {lines: []string{`{"op":"done",,}`}, code: BadJSON},
-		"no JSON at all":                   {lines: []string{"GET / HTTP/1.1"}, code: BadJSON},
-		"empty line":                       {lines: []string{""}, code: BadJSON},
-		"binary":                           {lines: []string{"\x00\xff\xfe"}, code: BadJSON},
-		"unknown frame":                    {lines: []string{`{"op":"launch"}`}, code: UnknownOp},
-		"a frame of the dispatcher's":      {lines: []string{`{"op":"welcome"}`}, code: UnknownOp},
-		"slot without types":               {lines: []string{`{"op":"slot_add","slots":[{"slot":1,"types":[]}]}`}, code: BadSlot},
-		"duplicate slot":                   {lines: []string{`{"op":"slot_add","slots":[{"slot":0,"types":["a"]}]}`}, code: BadSlot},
-		"unknown slot":                     {lines: []string{`{"op":"slot_remove","slots":[9]}`}, code: UnknownSlot},
-		"second hello":                     {lines: []string{helloLine}, code: SecondHello, fatal: true},
-		"finish under another session":     {lines: []string{`{"op":"done","job":1,"attempt":1,"session":"00"}`}, code: WrongSession},
-		"finish for a job one does not do": {lines: []string{`{"op":"done","job":1,"attempt":1,"session":"` + nonce + `"}`}, code: NotHeld},
-		"hello without slots' types":       {raw: true, lines: []string{`{"op":"hello","versions":[1,1],"worker":"w","slots":[{"slot":0}]}`}, code: BadSlot, fatal: true},
-		"version of the future":            {raw: true, lines: []string{`{"op":"hello","versions":[8,9],"worker":"w"}`}, code: BadVersion, fatal: true},
-		"invalid JSON before hello":        {raw: true, lines: []string{`hello?`}, code: BadJSON, fatal: true},
-		"something else before hello":      {raw: true, lines: []string{`{"op":"ping"}`}, code: NotHello, fatal: true},
+		"frame over the limit":               {lines: []string{`{"op":"ping","x":"` + strings.Repeat("x", MinFrame) + `"}`}, code: FrameTooLong, fatal: true},
+		"endless line":                       {lines: []string{strings.Repeat("[", 3*MinFrame)}, code: FrameTooLong, fatal: true},
+		"invalid JSON":                       {lines: []string{`{"op":"done",,}`}, code: BadJSON},
+		"line is not JSON":                   {lines: []string{"GET / HTTP/1.1"}, code: BadJSON},
+		"empty line":                         {lines: []string{""}, code: BadJSON},
+		"binary":                             {lines: []string{"\x00\xff\xfe"}, code: BadJSON},
+		"unknown frame":                      {lines: []string{`{"op":"launch"}`}, code: UnknownOp},
+		"frame of a dispatcher":              {lines: []string{`{"op":"welcome"}`}, code: UnknownOp},
+		"slot without types":                 {lines: []string{`{"op":"slot_add","slots":[{"slot":1,"types":[]}]}`}, code: BadSlot},
+		"duplicate slot":                     {lines: []string{`{"op":"slot_add","slots":[{"slot":0,"types":["a"]}]}`}, code: BadSlot},
+		"unknown slot":                       {lines: []string{`{"op":"slot_remove","slots":[9]}`}, code: UnknownSlot},
+		"second hello":                       {lines: []string{helloLine}, code: SecondHello, fatal: true},
+		"finish under another session":       {lines: []string{`{"op":"done","job":1,"attempt":1,"session":"00"}`}, code: WrongSession},
+		"finish for a job of another worker": {lines: []string{`{"op":"done","job":1,"attempt":1,"session":"` + nonce + `"}`}, code: NotHeld},
+		"hello with a slot without types":    {raw: true, lines: []string{`{"op":"hello","versions":[1,1],"worker":"w","slots":[{"slot":0}]}`}, code: BadSlot, fatal: true},
+		"later version":                      {raw: true, lines: []string{`{"op":"hello","versions":[8,9],"worker":"w"}`}, code: BadVersion, fatal: true},
+		"invalid JSON before hello":          {raw: true, lines: []string{`hello?`}, code: BadJSON, fatal: true},
+		"another frame before hello":         {raw: true, lines: []string{`{"op":"ping"}`}, code: NotHello, fatal: true},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			h := newRecorder()
 			h.onward = func(s *Session, frames []WorkerFrame) {
 				for _, f := range frames {
-					if d, ok := f.(*Done); ok { // the handler knows whether the worker has the job
+					if d, ok := f.(*Done); ok { // the handler knows which jobs the worker has
 						s.Send(Complain(NotHeld, d.Job, "job %d is not held by this session", d.Job))
 					}
 				}
@@ -87,7 +88,7 @@ func TestBadInputGetsAnErrorAndAffectsNoOtherSession(t *testing.T) {
 				await(t, h.opened)
 			}
 			for _, l := range c.lines {
-				_, _ = bad.conn.Write([]byte(strings.ReplaceAll(l, nonce, nonceNow) + "\n")) // may be cut short by a hang-up
+				_, _ = bad.conn.Write([]byte(strings.ReplaceAll(l, nonce, nonceNow) + "\n")) // the write fails if the server has closed the connection
 			}
 			bad.complaint(c.code, c.fatal)
 			if c.fatal {
@@ -98,7 +99,7 @@ func TestBadInputGetsAnErrorAndAffectsNoOtherSession(t *testing.T) {
 					require.Equal(t, c.code, rule.Code)
 				}
 			} else {
-				bad.send(`{"op":"ping"}`) // the session goes on
+				bad.send(`{"op":"ping"}`) // the session continues
 				require.IsType(t, &Pong{}, bad.receive())
 			}
 			good.check()
@@ -127,7 +128,7 @@ func TestFramesBeforeAFatalErrorAreHandled(t *testing.T) {
 	p.complaint(SecondHello, true)
 	require.Equal(t, good, await(t, h.frames))
 	await(t, h.closed)
-	require.Empty(t, h.frames, "later frames do not count")
+	require.Empty(t, h.frames, "later frames are not handled")
 }
 
 func TestEndInsideAFrameIsUnexpectedEOF(t *testing.T) {
@@ -146,7 +147,7 @@ func TestClosingWithoutReadingIsEOF(t *testing.T) {
 	p.greet()
 	s := await(t, h.opened)
 	s.Send(&Stale{Execution: Execution{Job: 1, Attempt: 1}})
-	_, err := p.in.Peek(1) // it has arrived
+	_, err := p.in.Peek(1) // the data has arrived
 	require.NoError(t, err)
 	s.Send(&Stale{Execution: Execution{Job: 2, Attempt: 1}})
 	require.NoError(t, p.conn.Close())
@@ -170,7 +171,7 @@ func TestResultsSentBeforeAnEndAreRead(t *testing.T) {
 	await(t, first)
 	p.send(`{"op":"done","job":1,"attempt":1,"session":"` + nonce + `"}`)
 	require.NoError(t, p.conn.Close())
-	require.Eventually(t, func() bool { // until a write has failed
+	require.Eventually(t, func() bool { // until a write fails
 		return !s.Send(&Stale{Execution: Execution{Job: 1, Attempt: 1}})
 	}, patience, time.Millisecond)
 	close(goOn)
@@ -191,7 +192,7 @@ func TestSlowReaderLosesOnlyItsOwnSession(t *testing.T) {
 	sent := 0
 	for s.Send(&Job{Execution: Execution{Job: 1, Attempt: 1}, Type: "pdf", Payload: payload}) {
 		sent++
-		require.Less(t, sent, 10000, "sending to a peer that does not read must end")
+		require.Less(t, sent, 10000, "Send must fail for a peer that does not read")
 	}
 	var rule *Error
 	require.ErrorAs(t, await(t, h.closed), &rule)
@@ -221,8 +222,8 @@ func TestJobThatExceedsTheFrameLimitIsNotSent(t *testing.T) {
 	big := &Job{Execution: Execution{Job: 1, Attempt: 1}, Type: "pdf", Payload: []byte(`"` + strings.Repeat("x", MinFrame) + `"`)}
 	require.False(t, s.Fits(big))
 	require.False(t, s.Send(big))
-	require.False(t, s.Send(&Cancel{Execution: Execution{Job: 1, Attempt: 1, Session: "another"}}), "meant for another session")
-	require.True(t, s.Send(&Stale{Execution: Execution{Job: 1, Attempt: 1}}), "and the session goes on")
+	require.False(t, s.Send(&Cancel{Execution: Execution{Job: 1, Attempt: 1, Session: "another"}}), "a job of another session is not sent")
+	require.True(t, s.Send(&Stale{Execution: Execution{Job: 1, Attempt: 1}}), "the session continues")
 	require.IsType(t, &Stale{}, p.receive())
 }
 
@@ -231,8 +232,8 @@ func TestConnectionsAreLimited(t *testing.T) {
 	obs := &counter{}
 	path := startServer(t, Limits{MaxConnections: 2}, h, obs)
 	good := newBystander(t, h, path)
-	second := dial(t, path) // says nothing, and counts
-	for range 50 {          // a flood
+	second := dial(t, path) // sends nothing, but counts
+	for range 50 {          // more connections than the limit
 		p := dial(t, path)
 		p.complaint(TooManyConnections, true)
 		p.hangup()
@@ -253,7 +254,7 @@ func TestSilentConnectionsEndAfterHelloTimeout(t *testing.T) {
 		p := dial(t, path)
 		silent = append(silent, p)
 	}
-	_, err := silent[0].conn.Write([]byte(`{"op":"hel`)) // half a hello does not help
+	_, err := silent[0].conn.Write([]byte(`{"op":"hel`)) // half a hello does not extend the timeout
 	require.NoError(t, err)
 	for _, p := range silent {
 		p.complaint(HelloTimeout, true)

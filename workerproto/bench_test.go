@@ -56,7 +56,7 @@ func BenchmarkDecodeDone(b *testing.B) {
 	}
 }
 
-// The same frame through encoding/json, for comparison.
+// The same frame decoded by encoding/json, for comparison.
 func BenchmarkDecodeDoneStdlib(b *testing.B) {
 	line := Append(nil, &benchDone)
 	b.ReportAllocs()
@@ -74,7 +74,7 @@ func BenchmarkDecodeDoneStdlib(b *testing.B) {
 	}
 }
 
-// doneSink counts done frames and says when all have come.
+// doneSink counts done frames and reports when all have arrived.
 type doneSink struct {
 	NoopHandler
 	want, got int
@@ -88,14 +88,14 @@ func (h *doneSink) Frames(_ *Session, frames []WorkerFrame) {
 	}
 }
 
-// NoopHandler accepts every worker and ignores what it says.
+// NoopHandler accepts every worker and ignores its frames.
 type NoopHandler struct{}
 
 func (NoopHandler) Open(*Session, *Hello) error    { return nil }
 func (NoopHandler) Frames(*Session, []WorkerFrame) {}
 func (NoopHandler) Closed(_ *Session, _ error)     {}
 
-// What one connection carries, decoding and batching included; the peer writes
+// The capacity of one connection, including decoding and batching. The peer writes
 // from a prepared buffer.
 func BenchmarkServeDoneFrames(b *testing.B) {
 	h := &doneSink{want: b.N, all: make(chan struct{})}

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestCallerTranscripts plays testdata/callers/*.txt, see the README there.
+// TestCallerTranscripts runs testdata/callers/*.txt; see the README there.
 func TestCallerTranscripts(t *testing.T) {
 	files, err := filepath.Glob("testdata/callers/*.txt")
 	require.NoError(t, err)
@@ -31,8 +31,8 @@ func TestCallerTranscripts(t *testing.T) {
 	}
 }
 
-// callerStage is one connection between a scripted caller and the real server. It is
-// also the handler.
+// callerStage is one connection between a scripted caller and the real server. It
+// also implements the handler.
 type callerStage struct {
 	t        *testing.T
 	stop     func()
@@ -76,7 +76,7 @@ func (s *callerStage) end() {
 	s.stop()
 }
 
-// step plays one line of the script and returns what the server sends.
+// step executes one line of the script and returns the lines that the server sends.
 func (s *callerStage) step(line string) string {
 	require.False(s.t, s.over, "the server has closed the connection: %s", line)
 	text := strings.ReplaceAll(line[2:], "$LONG", strings.Repeat("x", MinFrame))
@@ -85,7 +85,7 @@ func (s *callerStage) step(line string) string {
 		require.Nil(s.t, err, "%v: %s", err, line)
 		require.True(s.t, s.session.Send(f))
 	} else {
-		_, _ = s.p.conn.Write([]byte(text + "\n")) // fails when the server closes the connection
+		_, _ = s.p.conn.Write([]byte(text + "\n")) // the write fails if the server has closed the connection
 	}
 	var out strings.Builder
 	if s.session == nil {

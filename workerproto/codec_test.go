@@ -13,7 +13,7 @@ import (
 
 var someExecution = Execution{Job: 42, Attempt: 3, Session: "9f86d081884c7d659a2feaa0c55ad015"}
 
-// everyWorkerFrame has one of each frame, with every field set.
+// everyWorkerFrame contains one frame of each type with all fields set.
 func everyWorkerFrame() []WorkerFrame {
 	x := someExecution
 	return []WorkerFrame{
@@ -33,7 +33,7 @@ func everyWorkerFrame() []WorkerFrame {
 	}
 }
 
-// everyDispatcherFrame has one of each frame, with every field set.
+// everyDispatcherFrame contains one frame of each type with all fields set.
 func everyDispatcherFrame() []DispatcherFrame {
 	x := someExecution
 	return []DispatcherFrame{
@@ -139,7 +139,7 @@ func TestErrorTextIsCutBetweenCharacters(t *testing.T) {
 
 	f, err = new(WorkerDecoder).Decode([]byte(`{"op":"fail","job":1,"attempt":1,"session":"s","error":"a\u0000\ud800\ud83d\ude00\/\b\f"}`))
 	require.Nil(t, err)
-	require.Equal(t, "a\ufffd\ufffd😀/\b\f", f.(*Fail).Error, "what a text column refuses is replaced")
+	require.Equal(t, "a\ufffd\ufffd😀/\b\f", f.(*Fail).Error, "characters that a text column rejects are replaced")
 }
 
 func TestAPayloadWithNewlinesStaysOneLine(t *testing.T) {
@@ -169,7 +169,7 @@ func TestDecodedStringsStayValidAfterTheBatch(t *testing.T) {
 	clear(line)
 	d.Reset()
 	require.Equal(t, `"keep"`, string(result))
-	require.Zero(t, *done, "a kept pointer must show no job rather than another one's")
+	require.Zero(t, *done, "a pointer that is kept after the batch must not point to the data of another job")
 }
 
 func TestHotFramesAreDecodedWithOneAllocation(t *testing.T) {

@@ -16,16 +16,17 @@ import (
 	"github.com/dispatcherd/dispatcherd"
 )
 
-// Article 1 accepts that a job may reach the wrong worker: two workers crash,
-// restart in reverse order, and the kernel gives each the other's descriptor
-// before the scheduler has noticed. These tests play exactly that.
+// Article 1 accepts that a job may reach the wrong worker: two workers crash and
+// restart in reverse order, and the kernel gives each the descriptor number of the
+// other before the scheduler has noticed. These tests create exactly this
+// situation.
 
-// crossing is a dispatcher that has not noticed the crash: it keeps the session
-// of each worker's first connection and sends to it.
+// crossing is a dispatcher that has not noticed the crash. It keeps the first
+// session of each worker and sends jobs to it.
 type crossing struct {
 	opened chan *Session
 	closed atomic.Int64
-	// noticed delays Closed, as a busy scheduler would.
+	// delays Closed, as a busy scheduler would
 	noticed chan bool
 }
 
@@ -38,7 +39,7 @@ func (c *crossing) Closed(*Session, error) {
 	c.closed.Add(1)
 }
 
-// fdOf returns the descriptor number under a session.
+// fdOf returns the descriptor number of a session.
 func fdOf(t *testing.T, s *Session) (number int) {
 	raw, err := s.conn.(syscall.Conn).SyscallConn()
 	require.NoError(t, err)
@@ -48,7 +49,7 @@ func fdOf(t *testing.T, s *Session) (number int) {
 	return number
 }
 
-// typedWorker is a worker with one type that reports jobs of another type.
+// typedWorker is a worker with one type that reports jobs of any other type.
 type typedWorker struct {
 	conn  *Conn
 	done  sync.WaitGroup
@@ -56,7 +57,7 @@ type typedWorker struct {
 	wrong *atomic.Int64
 }
 
-// connect says hello on a connection that was dialled before.
+// connect sends hello on a connection that was dialled before.
 func connect(t *testing.T, raw net.Conn, mine string, wrong *atomic.Int64) *typedWorker {
 	conn, err := Connect(context.Background(), raw, &Hello{Worker: mine, Slots: []Slot{{0, []string{mine}}}})
 	require.NoError(t, err)
@@ -77,8 +78,8 @@ func connect(t *testing.T, raw net.Conn, mine string, wrong *atomic.Int64) *type
 	return c
 }
 
-// hangUp looks like a crash to the dispatcher, but keeps the worker's own
-// descriptor: only the dispatcher's numbers are to become free.
+// hangUp looks like a crash to the dispatcher. The worker keeps its own descriptor,
+// so that only the dispatcher's descriptor numbers become free.
 func (c *typedWorker) hangUp(t *testing.T) {
 	require.NoError(t, c.conn.conn.(*net.UnixConn).CloseWrite())
 }
@@ -88,7 +89,7 @@ func (c *typedWorker) end() {
 	c.done.Wait()
 }
 
-// gate is a listener that accepts one connection for each permit.
+// gate is a listener that accepts one connection per permit.
 type gate struct {
 	net.Listener
 	permits chan bool
@@ -115,7 +116,7 @@ func TestJobsReachTheirWorkerDespiteReusedDescriptors(t *testing.T) {
 	h := &crossing{opened: make(chan *Session, 1), noticed: make(chan bool)}
 	g := &gate{l, make(chan bool)}
 	startServerOn(t, g, Limits{}, h, nil)
-	queued := func() net.Conn { // connected, not yet accepted
+	queued := func() net.Conn { // connected but not accepted
 		raw, err := net.Dial("unix", path)
 		require.NoError(t, err)
 		return raw
@@ -130,10 +131,10 @@ func TestJobsReachTheirWorkerDespiteReusedDescriptors(t *testing.T) {
 		a, sa := enter(queued(), "a")
 		b, sb := enter(queued(), "b")
 		fdA, fdB := fdOf(t, sa), fdOf(t, sb)
-		rawB, rawA := queued(), queued() // the reverse order
+		rawB, rawA := queued(), queued() // in reverse order
 
 		a.hangUp(t)
-		h.noticed <- true // the connection is closed, so its number is free
+		h.noticed <- true // the connection is closed, so its descriptor number is free
 		b.hangUp(t)
 		h.noticed <- true
 		b2, sb2 := enter(rawB, "b")
@@ -142,11 +143,12 @@ func TestJobsReachTheirWorkerDespiteReusedDescriptors(t *testing.T) {
 			crossed++
 		}
 
-		// The dispatcher still believes in the first sessions.
+		// The dispatcher still uses the first sessions.
 		job := dispatcherd.JobID(cycle + 1)
-		require.False(t, sa.Send(&Job{Execution: Execution{Job: job, Attempt: 1}, Type: "a"}), "an ended session takes nothing, also if its descriptor is in use again")
+		require.False(t, sa.Send(&Job{Execution: Execution{Job: job, Attempt: 1}, Type: "a"}), "an ended session accepts no frame, even if its descriptor number is in use again")
 		require.False(t, sb.Send(&Job{Execution: Execution{Job: job, Attempt: 1}, Type: "b"}))
-		// A frame that was made for an old session does not pass as the new one's either.
+		// A frame for the old session must not be accepted in the new session
+		// either.
 		require.False(t, sa2.Send(&Job{Execution: Execution{Job: job, Attempt: 1, Session: sb.Nonce()}, Type: "b"}))
 		require.True(t, sb2.Send(&Job{Execution: Execution{Job: job, Attempt: 1}, Type: "b"}))
 		require.True(t, sa2.Send(&Job{Execution: Execution{Job: job, Attempt: 1}, Type: "a"}))
@@ -160,12 +162,13 @@ func TestJobsReachTheirWorkerDespiteReusedDescriptors(t *testing.T) {
 		}
 	}
 	require.Zero(t, wrong.Load())
-	require.Greater(t, crossed, cycles/2, "the kernel must have crossed the descriptors, or the test shows nothing")
+	require.Greater(t, crossed, cycles/2, "the kernel must have exchanged the descriptor numbers in some cycle")
 	t.Logf("%d cycles, descriptors crossed in %d of them, misdelivered: %d", cycles, crossed, wrong.Load())
 }
 
-// TestDescriptorNumbersDeliverToTheWrongWorker is the negative control: with numbers in the
-// place of connections, as in the article, the job goes to the wrong worker.
+// TestDescriptorNumbersDeliverToTheWrongWorker is the negative control. It sends to
+// descriptor numbers instead of connections, as the article does, and jobs reach
+// the wrong worker.
 func TestDescriptorNumbersDeliverToTheWrongWorker(t *testing.T) {
 	const cycles = 100
 	path := filepath.Join(t.TempDir(), "raw.sock")
@@ -189,9 +192,9 @@ func TestDescriptorNumbersDeliverToTheWrongWorker(t *testing.T) {
 	for range cycles {
 		workerA, workerB, workerA2, workerB2 := socket(), socket(), socket(), socket()
 		a, b := accept(workerA), accept(workerB)
-		require.NoError(t, syscall.Close(a)) // both crash; the table still says a and b
+		require.NoError(t, syscall.Close(a)) // both workers crash; the table still maps the numbers to a and b
 		require.NoError(t, syscall.Close(b))
-		b2 := accept(workerB2) // the numbers come back in reverse order
+		b2 := accept(workerB2) // the numbers are assigned in reverse order
 		a2 := accept(workerA2)
 		if _, err := syscall.Write(a, []byte("job for A")); err == nil { // the write succeeds
 			buf := make([]byte, 100)
@@ -204,6 +207,6 @@ func TestDescriptorNumbersDeliverToTheWrongWorker(t *testing.T) {
 			require.NoError(t, syscall.Close(fd))
 		}
 	}
-	require.Positive(t, misdelivered, "the negative control must misdeliver")
+	require.Positive(t, misdelivered, "the negative control must deliver jobs to the wrong worker")
 	t.Logf("%d of %d jobs went to the wrong worker", misdelivered, cycles)
 }

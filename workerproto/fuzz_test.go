@@ -53,14 +53,14 @@ func FuzzDecodeDispatcherFrame(f *testing.F) {
 	})
 }
 
-// compareWithStdlib checks a decoded line against encoding/json: the same lines
-// are well-formed, and the fields have the same values.
+// compareWithStdlib compares the decoder with encoding/json: the same lines are
+// well-formed, and the fields have the same values.
 func compareWithStdlib(t *testing.T, line []byte, frame frame, err *Error) {
 	var members map[string]json.RawMessage
 	wellFormed := utf8.Valid(line) && json.Unmarshal(line, &members) == nil && members != nil
 	if err != nil && err.Code == BadJSON {
 		if wellFormed && !strings.Contains(err.Message, "nested") {
-			t.Fatalf("refused well-formed %q: %v", line, err)
+			t.Fatalf("rejected well-formed %q: %v", line, err)
 		}
 		return
 	}
@@ -111,7 +111,7 @@ func FuzzCheckJSON(f *testing.F) {
 	})
 }
 
-// FuzzSession throws random sequences of frames at the rules of a session.
+// FuzzSession applies random sequences of frames to the state of a session.
 func FuzzSession(f *testing.F) {
 	f.Add([]byte{0, 1, 2, 3, 4, 5, 6, 7, 8, 9})
 	f.Add([]byte{0, 0})
@@ -119,7 +119,7 @@ func FuzzSession(f *testing.F) {
 	f.Fuzz(func(t *testing.T, script []byte) {
 		m := newSessionState("right", Limits{MaxSlots: 4, MaxTypesPerSlot: 2}.WithDefaults(), unknownPeer)
 		greeted, drained, dead := false, false, false
-		slots := map[int32]bool{} // a model
+		slots := map[int32]bool{} // model of the session
 		for _, c := range script {
 			frame := scripted(c)
 			before := len(m.slots)
@@ -164,8 +164,8 @@ func FuzzSession(f *testing.F) {
 	})
 }
 
-// scripted turns a byte into a frame: the low bits choose the kind, the high
-// ones vary it.
+// scripted converts a byte to a frame: the low bits select the type, the high bits
+// the variant.
 func scripted(c byte) WorkerFrame {
 	v := int32(c >> 4)
 	types := [][]string{{"a"}, {"a", "b"}, {"a", "b", "c"}, {}, {"a", "a"}, {"\x01"}}[v%6]

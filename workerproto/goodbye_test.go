@@ -11,8 +11,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A result that crosses ShuttingDown is not lost. The dispatcher waits for a limited
-// time, so on a loaded machine one try may lose it, but not each of five.
+// A result that is sent while ShuttingDown is on its way is not lost. The
+// dispatcher waits for a limited time. On a busy machine one try may lose the
+// result, but not all of five tries.
 func TestReportsSentDuringAShutDownAreHandled(t *testing.T) {
 	for range 5 {
 		if reportCrossesAShutDown(t) {
@@ -38,7 +39,7 @@ func reportCrossesAShutDown(t *testing.T) (counted bool) {
 	_, err = io.WriteString(talks.conn, `{"op":"done","job":7,"attempt":1,"session":"`+session+`"}`+"\n")
 	counted = err == nil
 	require.NoError(t, talks.conn.Close())
-	require.NoError(t, await(t, done), "a worker that does not close is waited for about a second")
+	require.NoError(t, await(t, done), "the server waits about a second for a worker that does not close")
 	for range 2 {
 		var rule *Error
 		require.ErrorAs(t, await(t, h.closed), &rule)
@@ -68,7 +69,7 @@ func TestClearedOutboxWritesOnlyTheLastFrame(t *testing.T) {
 	require.Regexp(t, `^{"op":"error","code":"heartbeat_timeout"[^\n]*}\n$`, string(said))
 }
 
-// A writer that was notified before clear finds an empty queue and keeps waiting.
+// A writer that was woken before clear finds an empty queue and continues to wait.
 func TestWriterOfAClearedOutboxWaitsForTheLastFrame(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		near, far := net.Pipe()

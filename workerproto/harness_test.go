@@ -18,7 +18,7 @@ const patience = 30 * time.Second
 // recorder is a Handler that sends its calls to channels.
 type recorder struct {
 	opened chan *Session
-	frames chan string // encoded, so that they outlive the call
+	frames chan string // frames are encoded, so that they stay valid after the call
 	closed chan error
 
 	open   func(*Session, *Hello) error
@@ -78,7 +78,7 @@ func startServerOn(t testing.TB, l net.Listener, limits Limits, h Handler, obs O
 	return stop
 }
 
-// peer is a scripted worker: it writes and reads lines.
+// peer is a scripted worker that writes and reads lines.
 type peer struct {
 	t    testing.TB
 	conn net.Conn
@@ -127,20 +127,20 @@ func (p *peer) complaint(code Code, fatal bool) *Error {
 	return e
 }
 
-// hangup expects the end of the stream, clean or not.
+// hangup expects the end of the connection, with or without an error.
 func (p *peer) hangup() {
 	p.t.Helper()
 	_, err := p.in.ReadString('\n')
 	require.Error(p.t, err)
 	var timeout net.Error
 	if ok := asNetError(err, &timeout); ok {
-		require.False(p.t, timeout.Timeout(), "the dispatcher did not hang up")
+		require.False(p.t, timeout.Timeout(), "the dispatcher did not close the connection")
 	}
 }
 
 const helloLine = `{"op":"hello","versions":[1,1],"worker":"w1","slots":[{"slot":0,"types":["pdf"]}]}`
 
-// greet says hello and returns the welcome.
+// greet sends hello and returns the welcome.
 func (p *peer) greet() *Welcome {
 	p.t.Helper()
 	p.send(helloLine)
@@ -149,7 +149,7 @@ func (p *peer) greet() *Welcome {
 	return w
 }
 
-// await takes one value or fails.
+// await receives one value or fails.
 func await[T any](t testing.TB, c <-chan T) T {
 	t.Helper()
 	select {

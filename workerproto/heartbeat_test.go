@@ -53,7 +53,7 @@ func bubble(t *testing.T, limits Limits, test func(h *recorder, conn net.Conn)) 
 func readAll(conn net.Conn) <-chan string {
 	got := make(chan string, 1)
 	go func() {
-		b, _ := io.ReadAll(conn) // ends with an error when the test closes the pipe
+		b, _ := io.ReadAll(conn) // returns an error when the test closes the pipe
 		got <- string(b)
 	}()
 	return got
@@ -74,8 +74,9 @@ func TestSilentWorkerIsPingedAndThenDisconnected(t *testing.T) {
 	})
 }
 
-// stopped is a connection of a process that is stopped for a while. When it continues,
-// its runtime sees the expired deadline before it sees bytes that arrived meanwhile.
+// stopped is a connection of a process that is suspended for a while. When the
+// process continues, the runtime reports the expired deadline before it reports
+// bytes that arrived meanwhile.
 type stopped struct {
 	net.Conn
 
@@ -103,7 +104,7 @@ func TestDispatcherThatWasStoppedReadsBeforeItDisconnectsAWorker(t *testing.T) {
 		<-h.opened
 		readAll(near)
 		time.Sleep(30 * time.Second)
-		_, err = near.Write([]byte(`{"op":"ping"}` + "\n")) // it is read when the dispatcher continues
+		_, err = near.Write([]byte(`{"op":"ping"}` + "\n")) // the bytes are read when the dispatcher continues
 		require.NoError(t, err)
 		time.Sleep(14 * time.Second)
 		require.Empty(t, h.closed)
@@ -117,7 +118,8 @@ func TestDispatcherThatWasStoppedReadsBeforeItDisconnectsAWorker(t *testing.T) {
 	})
 }
 
-// A worker that was stopped must not receive a job that another worker has by then.
+// A worker that was suspended must not receive a job that another worker has by
+// then.
 func TestQueuedFramesDoNotReachASilentWorker(t *testing.T) {
 	bubble(t, Limits{WriteTimeout: time.Hour}, func(h *recorder, conn net.Conn) {
 		_, err := conn.Write([]byte(helloLine + "\n"))
@@ -136,7 +138,7 @@ func TestQueuedFramesDoNotReachASilentWorker(t *testing.T) {
 	})
 }
 
-// Frames that the handler sent before it refused a worker are dropped.
+// Frames that the handler sent before it refused the worker are dropped.
 func TestRefusedWorkerGetsOnlyTheError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(context.Background())
@@ -202,7 +204,7 @@ func TestSlowHelloEndsTheConnection(t *testing.T) {
 
 func TestPeerWithAFullBufferIsDisconnected(t *testing.T) {
 	bubble(t, Limits{}, func(h *recorder, conn net.Conn) {
-		_, err := conn.Write([]byte(helloLine + "\n")) // and never reads, not even the welcome
+		_, err := conn.Write([]byte(helloLine + "\n")) // the peer never reads, not even the welcome
 		require.NoError(t, err)
 		<-h.opened
 		var rule *Error

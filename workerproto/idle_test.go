@@ -13,9 +13,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestTenThousandIdleConnectionsAreCheap also proves that a worker among them
-// is served as ever. Both ends live in this process, so it needs two
-// descriptors a connection; where the limit is lower it does with fewer.
+// TestTenThousandIdleConnectionsAreCheap also shows that another worker is served
+// as usual. Both ends are in this process and need a descriptor each. If the limit
+// is lower, the test opens fewer connections.
 func TestTenThousandIdleConnectionsAreCheap(t *testing.T) {
 	want := 10000
 	var limit syscall.Rlimit
@@ -66,7 +66,7 @@ func TestTenThousandIdleConnectionsAreCheap(t *testing.T) {
 	began := time.Now()
 	require.True(t, s.Send(&Job{Execution: Execution{Job: 1, Attempt: 1}, Type: "pdf"}))
 	require.IsType(t, &Job{}, p.receive())
-	t.Logf("a job among them took %v", time.Since(began))
+	t.Logf("a job took %v while they were open", time.Since(began))
 	for _, c := range idle {
 		require.NoError(t, c.Close())
 	}

@@ -9,13 +9,13 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The buffer of a worker may have room for a line beyond the limit: the worker learns
-// the limit after the first read.
+// The buffer of a worker may have room for a line that exceeds the limit, because
+// the worker learns the limit only after the first read.
 func TestLineBeyondTheLimitIsRejectedEvenIfItFitsTheBuffer(t *testing.T) {
 	for length, fits := range map[int]bool{99: true, 100: true, 101: false, 1000: false} {
 		near, far := net.Pipe()
 		l := lines{conn: far, max: 100}
-		go func() { _, _ = io.WriteString(near, strings.Repeat("x", length)+"\n") }() // ends when the pipe is closed
+		go func() { _, _ = io.WriteString(near, strings.Repeat("x", length)+"\n") }() // fails when the pipe is closed
 		var line []byte
 		var ok bool
 		var fault *Error

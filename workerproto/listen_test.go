@@ -45,7 +45,7 @@ func TestSocketInUseIsNotReplaced(t *testing.T) {
 	require.NoError(t, conn.Close())
 	require.NoError(t, l.Close())
 
-	other, err := net.Listen("unix", path) // does not use the lock
+	other, err := net.Listen("unix", path) // this program does not use the lock
 	require.NoError(t, err)
 	_, err = Listen(path, 0o600)
 	require.ErrorIs(t, err, ErrInUse)
@@ -91,7 +91,7 @@ func TestNoConnectionBeforeTheModeIsSet(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, syscall.Bind(fd, &syscall.SockaddrUnix{Name: path}))
 	_, err = net.Dial("unix", path)
-	require.ErrorIs(t, err, syscall.ECONNREFUSED, "bound, not listening: the state in which Listen sets the mode")
+	require.ErrorIs(t, err, syscall.ECONNREFUSED, "a bound socket that does not listen yet, as when Listen sets the mode")
 	require.NoError(t, syscall.Close(fd))
 }
 

@@ -11,7 +11,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/jsontext"
 )
 
-// A worker can decode a job if and only if CheckStored accepts its payload.
+// A worker can decode a job if and only if CheckStored accepts the payload.
 func TestStoredPayloadThatIsAcceptedCanBeDecoded(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		near := func(bound int, what string) int { return rapid.IntRange(bound-3, bound+3).Draw(rt, what) }

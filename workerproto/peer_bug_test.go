@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// exhausted is a listener of a process that has no descriptors left, a number
-// of times.
+// exhausted is a listener whose first calls of Accept fail because the process has
+// no free descriptor.
 type exhausted struct {
 	net.Listener
 
@@ -25,7 +25,7 @@ func (l *exhausted) Accept() (net.Conn, error) {
 	return l.Listener.Accept()
 }
 
-// acceptFailures counts what could not be accepted.
+// acceptFailures counts failed calls of Accept.
 type acceptFailures struct {
 	NoObserver
 
@@ -34,9 +34,9 @@ type acceptFailures struct {
 
 func (a *acceptFailures) AcceptFailed(error) { a.n.Add(1) }
 
-// Reconnecting workers that use up all descriptors neither end the server nor make it
-// loop: it pauses, counts, and accepts connections when descriptors are free.
-// See docs/reliability-peers.md.
+// Workers that reconnect until no descriptor is left neither end the server nor
+// make it loop. The server pauses, counts the failures, and accepts connections
+// when descriptors are free again. See docs/reliability-peers.md.
 func TestPeer_B23_ServerSurvivesLackOfDescriptors(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "w.sock")
 	inner, err := Listen(path, 0o600)
@@ -52,7 +52,7 @@ func TestPeer_B23_ServerSurvivesLackOfDescriptors(t *testing.T) {
 	require.NoError(t, err)
 	s := <-rec.opened
 	require.Equal(t, "w", s.Worker())
-	require.EqualValues(t, 6, failures.n.Load(), "as often as it failed, and no more: pauses double from 5 ms")
+	require.EqualValues(t, 6, failures.n.Load(), "exactly as many failures as the listener reports: pauses double from 5 ms")
 	require.NoError(t, conn.Close())
 	<-rec.closed
 }

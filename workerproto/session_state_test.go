@@ -157,6 +157,6 @@ func TestTypeThatTheUserMayNotServeIsRejected(t *testing.T) {
 	m := newSessionState("right", limits, Peer{UID: 8})
 	require.Nil(t, m.accept(hello()))
 	err := m.accept(&SlotAdd{Slots: []Slot{{1, []string{"a"}}, {2, []string{"secret"}}}})
-	require.Equal(t, &Error{Code: BadSlot, Message: "slot 2: only for 7"}, err, "the session goes on")
-	require.Nil(t, m.accept(&SlotAdd{Slots: []Slot{{1, []string{"a"}}}}), "nothing of it was added")
+	require.Equal(t, &Error{Code: BadSlot, Message: "slot 2: only for 7"}, err, "the session continues")
+	require.Nil(t, m.accept(&SlotAdd{Slots: []Slot{{1, []string{"a"}}}}), "no slot of the frame was added")
 }

@@ -12,15 +12,15 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-var rewrite = flag.Bool("rewrite", false, "write what the server really answers into the transcripts")
+var rewrite = flag.Bool("rewrite", false, "write the server's answers into the transcripts")
 
-// The transcripts are played against a server with these limits.
+// limits of the server of the transcripts
 var transcriptLimits = Limits{
 	Dispatcher: "d1", MaxFrame: MinFrame, MaxSlots: 4, MaxTypesPerSlot: 3, Resume: time.Minute,
 	HeartbeatInterval: time.Minute, HeartbeatTimeout: 3 * time.Minute,
 }
 
-// TestTranscripts plays testdata/transcripts/*.txt, see the README there.
+// TestTranscripts runs testdata/transcripts/*.txt; see the README there.
 func TestTranscripts(t *testing.T) {
 	files, err := filepath.Glob("testdata/transcripts/*.txt")
 	require.NoError(t, err)
@@ -39,14 +39,14 @@ func TestTranscripts(t *testing.T) {
 	}
 }
 
-// player plays the lines of a transcript on one connection.
+// player executes the lines of a transcript that belong to one connection.
 type player interface {
 	step(line string) (answers string)
 	end()
 }
 
-// play returns the transcript with the server's lines replaced by what it sends.
-// Each connection of the transcript has a player of its own.
+// play returns the transcript with the server's lines replaced by those that it
+// really sends. Each connection of the transcript has its own player.
 func play(script string, connect func() player) string {
 	var p player
 	var out strings.Builder
@@ -74,8 +74,8 @@ func play(script string, connect func() player) string {
 	return out.String()
 }
 
-// stage is one connection between a scripted worker and the real server. It is
-// also the handler: it holds the jobs that the script sends.
+// stage is one connection between a scripted worker and the real server. It also
+// implements the handler, which holds the jobs that the script sends.
 type stage struct {
 	t        *testing.T
 	stop     func()
@@ -134,9 +134,9 @@ func (s *stage) Frames(session *Session, frames []WorkerFrame) {
 
 func (s *stage) Closed(*Session, error) {}
 
-// step plays one line of the script and returns what the server does about it.
+// step executes one line of the script and returns the lines that the server sends.
 func (s *stage) step(line string) string {
-	require.False(s.t, s.over, "the server has hung up: %s", line)
+	require.False(s.t, s.over, "the server has closed the connection: %s", line)
 	text := strings.ReplaceAll(line[2:], "$SESSION", s.nonce)
 	text = strings.ReplaceAll(text, "$LONG", strings.Repeat("x", MinFrame))
 	var r Resumed
@@ -154,13 +154,13 @@ func (s *stage) step(line string) string {
 		}
 		require.True(s.t, s.session.Send(f))
 	default:
-		_, _ = s.p.conn.Write([]byte(text + "\n")) // cut short when the server hangs up
+		_, _ = s.p.conn.Write([]byte(text + "\n")) // the write fails if the server has closed the connection
 	}
 	return s.listen()
 }
 
-// listen collects the server's lines. On an open session two pings in a row
-// show that everything before them has been dealt with.
+// listen collects the server's lines. On an open session it sends two pings in a
+// row: after both pongs everything before them has been handled.
 func (s *stage) listen() string {
 	var out strings.Builder
 	if s.session == nil {
