@@ -10,8 +10,9 @@ import (
 	"github.com/dispatcherd/dispatcherd/migrations"
 )
 
-// A backup reads the tables in one long transaction. Sessions must not queue behind a
-// migration that waits for it, because daemons renew their leases.
+// A backup reads the tables in one long transaction, and a migration waits for its
+// locks. Other sessions must not queue behind the migration, because daemons must
+// renew their leases.
 func TestMigrationThatWaitsForALockBlocksOtherSessionsBriefly(t *testing.T) {
 	dsn := pgtest.Empty(t)
 	_, err := migrations.Up(t.Context(), dsn)
@@ -29,11 +30,11 @@ func TestMigrationThatWaitsForALockBlocksOtherSessionsBriefly(t *testing.T) {
 		migrated <- err
 	}()
 
-	_, err = daemon.Exec(t.Context(), "SET statement_timeout = '4s'") // like the sessions of daemons
+	_, err = daemon.Exec(t.Context(), "SET statement_timeout = '4s'") // as in the sessions of daemons
 	require.NoError(t, err)
 	met := false // a heartbeat has waited behind the migration
 	for began := time.Now(); !met; {
-		require.Less(t, time.Since(began), time.Minute, "the migration never waited")
+		require.Less(t, time.Since(began), time.Minute, "the migration has not waited for a lock")
 		beat := time.Now()
 		_, err = daemon.Exec(t.Context(), "UPDATE dispatcherd.dispatchers SET beat_at = now()")
 		require.NoError(t, err)

@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Daemons made for schema 12 or earlier call these two functions while daemons are
-// replaced one after the other.
+// During a rolling upgrade, daemons of schema 12 or earlier call these two
+// functions.
 func TestFunctionsCanBeCalledByTheirFormerNames(t *testing.T) {
 	conn := connect(t, pgtest.New(t))
 	for _, role := range []string{"dispatcherd_dispatcher", "dispatcherd_operator"} {

@@ -70,8 +70,8 @@ func TestInsertsNotifyOnlyWhileADispatcherIsSubscribed(t *testing.T) {
 	conn := connect(t, pgtest.New(t))
 	exec(t, conn, `LISTEN dispatcherd_jobs`)
 	notifications := func() (n int) {
-		// A round trip brings everything that was sent before it; Postgres
-		// delivers a session's own notifications with the answer.
+		// A round trip delivers everything that was sent before. Postgres delivers
+		// a session's own notifications together with the answer.
 		exec(t, conn, `INSERT INTO dispatcherd.jobs (type) SELECT 'pdf' FROM generate_series(1, 100)`)
 		_, err := conn.CopyFrom(t.Context(), pgx.Identifier{"dispatcherd", "jobs"}, []string{"type"}, pgx.CopyFromRows([][]any{{"a"}, {"b"}}))
 		require.NoError(t, err)
@@ -118,10 +118,10 @@ func TestNotificationOfATransactionWithOneRowNamesIt(t *testing.T) {
 	require.Equal(t, []string{""}, received(insert(`('pdf', 1, now() + interval '1 hour')`)), "not yet due")
 	require.Equal(t, []string{"5 1 1000000 pdf", ""},
 		received("BEGIN", insert(`('pdf', 1, 'epoch'::timestamptz + interval '1 s')`), insert(`('pdf', 2, now())`), insert(`('pdf', 3, now())`), "COMMIT"),
-		"the second payload says that there is more, for any number of statements")
+		"the second payload stands for all further rows, whatever the number of statements")
 	require.Equal(t, []string{"9 1 1000000 pdf"},
 		received("BEGIN", "SAVEPOINT s", insert(`('pdf', 1, now())`), "ROLLBACK TO s", insert(`('pdf', 1, 'epoch'::timestamptz + interval '1 s')`), "COMMIT"),
-		"statements rolled back do not count")
+		"rolled back statements do not count")
 	require.Equal(t, []string{"10 0 1000000 pdf"}, received(insert(`('pdf', 0, 'epoch'::timestamptz + interval '1 s')`)), "each transaction anew")
 }
 
@@ -137,7 +137,7 @@ func TestPartitionsAreCreatedAheadAndDroppedWhenOld(t *testing.T) {
 	var made, dropped, blocked int
 	keep := `SELECT made, dropped, blocked FROM dispatcherd.keep_partitions('done', 5, '1 year')`
 	require.NoError(t, conn.QueryRow(t.Context(), keep).Scan(&made, &dropped, &blocked))
-	require.Equal(t, []int{2, 0, 1}, []int{made, dropped, blocked}, "a partition that is read stays, and no session waits for it")
+	require.Equal(t, []int{2, 0, 1}, []int{made, dropped, blocked}, "a partition that is being read is kept, and no session waits for it")
 	require.Equal(t, 1, one[int](t, conn, old))
 
 	exec(t, reader, `COMMIT`)
@@ -147,8 +147,8 @@ func TestPartitionsAreCreatedAheadAndDroppedWhenOld(t *testing.T) {
 	require.Equal(t, 1, one[int](t, conn, `SELECT count(*) FROM dispatcherd.jobs`), "young rows stay")
 }
 
-// Dropping a daily partition locks its parent tables until the transaction ends, and
-// jobs that end wait for it. So no slow statement may follow the drop.
+// The drop of a daily partition locks its parent tables until the transaction ends,
+// and jobs that end wait for these locks. So no slow statement may follow the drop.
 func TestNoSlowWorkFollowsTheDropOfAPartition(t *testing.T) {
 	conn := connect(t, pgtest.New(t))
 	exec(t, conn, `CREATE TABLE dispatcherd.jobs_done_20200101 PARTITION OF dispatcherd.jobs_done FOR VALUES FROM ('2020-01-01 00:00Z') TO ('2020-01-02 00:00Z')`)
@@ -164,7 +164,7 @@ func TestNoSlowWorkFollowsTheDropOfAPartition(t *testing.T) {
 	keep := `SELECT dropped FROM dispatcherd.keep_partitions('done', 1, '1 year')`
 	rest := `SELECT count(*) FROM dispatcherd.jobs_done_rest`
 	require.Equal(t, 1, one[int](t, conn, keep), "one partition per call")
-	require.Equal(t, 2, one[int](t, conn, rest), "10,000 rows a call")
+	require.Equal(t, 2, one[int](t, conn, rest), "10,000 rows per call")
 	reader := connect(t, conn.Config().ConnString())
 	exec(t, reader, `BEGIN; SELECT FROM dispatcherd.jobs_done_rest LIMIT 1 FOR UPDATE`)
 	require.Zero(t, one[int](t, conn, keep), "the default partition is locked together with a partition that is dropped")
@@ -175,8 +175,8 @@ func TestNoSlowWorkFollowsTheDropOfAPartition(t *testing.T) {
 	require.Zero(t, one[int](t, conn, keep))
 }
 
-// Logical replication usually publishes all tables of a database. Postgres then
-// forbids deleting rows of tables without a replica identity.
+// Logical replication often publishes all tables of a database. Postgres then
+// forbids the deletion of rows from tables without a replica identity.
 func TestRowsCanBeDeletedDespiteAPublicationOfAllTables(t *testing.T) {
 	conn := connect(t, pgtest.New(t))
 	exec(t, conn, `CREATE PUBLICATION everything FOR ALL TABLES`)
@@ -191,7 +191,7 @@ func TestRowsCanBeDeletedDespiteAPublicationOfAllTables(t *testing.T) {
 	require.True(t, one[bool](t, conn, `SELECT bool_and(dispatcherd.cancel_pending(id)) FROM dispatcherd.jobs`))
 }
 
-// A day without a partition fills the default partition with many rows.
+// A day without its own partition fills the default partition with many rows.
 func TestDefaultPartitionIsEmptiedInPortions(t *testing.T) {
 	conn := connect(t, pgtest.New(t))
 	exec(t, conn, `INSERT INTO dispatcherd.jobs (type, status, finished_at) SELECT 'pdf', 'done', '2020-01-01 12:00Z' FROM generate_series(1, 10001)`)

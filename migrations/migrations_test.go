@@ -25,7 +25,7 @@ func connect(t testing.TB, dsn string) *pgx.Conn {
 	return conn
 }
 
-// leftovers lists everything outside the system schemas.
+// leftovers returns all objects outside the system schemas.
 func leftovers(t testing.TB, conn *pgx.Conn) []string {
 	t.Helper()
 	rows, err := conn.Query(t.Context(), `
@@ -54,7 +54,7 @@ func TestDownRemovesEverythingThatUpCreated(t *testing.T) {
 		require.Empty(t, leftovers(t, conn))
 	}
 	undone, err := migrations.Down(t.Context(), dsn, 0)
-	require.NoError(t, err, "down on nothing is nothing")
+	require.NoError(t, err, "down without a schema changes nothing")
 	require.Empty(t, undone)
 }
 
@@ -119,7 +119,7 @@ func TestEveryMigrationStatesWhichProgramsCanUseTheSchema(t *testing.T) {
 	files, err := filepath.Glob("sql/*.sql")
 	require.NoError(t, err)
 	require.Len(t, files, int(migrations.Latest()))
-	for _, file := range files[5:] { // the first that does
+	for _, file := range files[5:] { // the first migration that states it
 		text, err := os.ReadFile(file)
 		require.NoError(t, err)
 		up, down, found := strings.Cut(string(text), "-- +goose Down")

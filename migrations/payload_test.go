@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The bound is about the size that a dispatcher reads, not about the compressed size.
+// The limit applies to the uncompressed size, which a dispatcher reads.
 func TestPayloadSizeIsMeasuredUncompressed(t *testing.T) {
 	conn := connect(t, pgtest.New(t))
 	exec(t, conn, `CREATE TABLE public.documents (doc jsonb)`)
@@ -16,7 +16,7 @@ func TestPayloadSizeIsMeasuredUncompressed(t *testing.T) {
 		exec(t, conn, `INSERT INTO public.documents SELECT `+doc)
 		var stored int
 		require.NoError(t, conn.QueryRow(t.Context(), `SELECT pg_column_size(doc) FROM public.documents`).Scan(&stored))
-		require.Less(t, stored, 100_000, "it must be compressed, or the test says nothing")
+		require.Less(t, stored, 100_000, "the value must be compressed for this test")
 		_, err := conn.Exec(t.Context(), `INSERT INTO dispatcherd.jobs (type, payload) SELECT 'pdf', doc FROM public.documents`)
 		return err
 	}

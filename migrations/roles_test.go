@@ -14,9 +14,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Who may do what: P the producer, R the reader, O the operator, D the
-// dispatcher. Every other role must be refused; the owner of the schema (the
-// migrator) may do everything.
+// The letters say which roles have a right: P the producer, R the reader, O the
+// operator, D the dispatcher. All other roles must be refused. The owner of the
+// schema (the migrator) has every right.
 var rights = []struct{ who, statement string }{
 	{"P OD", `INSERT INTO dispatcherd.jobs (type) VALUES ('pdf')`},
 	{"P OD", `INSERT INTO dispatcherd.jobs (type, payload, priority, run_at, max_attempts, timeout_ms) VALUES ('pdf', '{}', 1, now(), 2, 5) RETURNING id`},
@@ -148,8 +148,8 @@ func TestColumnRightsOfProducersAndReaders(t *testing.T) {
 	require.Equal(t, []string{"errors", "payload", "progress", "result", "token"}, hidden)
 }
 
-// A function with the rights of its owner must not resolve names by the search path
-// of its caller.
+// A function that runs with the rights of its owner must not resolve names by the
+// search path of its caller.
 func TestSecurityDefinerFunctionsSetTheirSearchPath(t *testing.T) {
 	conn := connect(t, pgtest.New(t))
 	rows, err := conn.Query(t.Context(), `SELECT proname::text, coalesce('search_path=pg_catalog, pg_temp' = ANY (proconfig), false)
@@ -167,8 +167,8 @@ func TestSecurityDefinerFunctionsSetTheirSearchPath(t *testing.T) {
 	require.Equal(t, []string{"cancel_pending", "keep_partitions", "notify_dispatchers", "pause_vacuum", "retry_jobs"}, names)
 }
 
-// Some databases revoke the default rights of PUBLIC. So each right is granted to the
-// roles that need it.
+// Some databases revoke the default rights of PUBLIC. So each right is granted to
+// the roles that need it.
 func TestRolesNeedNoRightsOfPublic(t *testing.T) {
 	conn := connect(t, pgtest.New(t))
 	exec(t, conn, `REVOKE EXECUTE ON ALL FUNCTIONS IN SCHEMA dispatcherd FROM PUBLIC`)
@@ -184,7 +184,7 @@ func TestRolesNeedNoRightsOfPublic(t *testing.T) {
 		}
 	}
 	require.Empty(t, one[*string](t, conn, `SELECT string_agg(proname, ', ') FROM pg_proc p WHERE pronamespace = 'dispatcherd'::regnamespace
-		AND proname <> 'notify_dispatchers' AND NOT has_function_privilege('dispatcherd_dispatcher', oid, 'EXECUTE')`), "a trigger's function needs no right to be called")
+		AND proname <> 'notify_dispatchers' AND NOT has_function_privilege('dispatcherd_dispatcher', oid, 'EXECUTE')`), "the function of a trigger needs no execute right")
 }
 
 func TestDownRevokesAllRightsOfTheRoles(t *testing.T) {

@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The numbers of article 1, one test each. A capacity of 1000 makes the rarity
-// bonus zero where the article does not mention it.
+// The tests check the numbers of article 1, one number each. Where the article does
+// not mention rarity, a capacity of 1000 makes the rarity term zero.
 const many = 1000
 
 func queued(p dispatcherd.Priority, arrival time.Duration) Job {
@@ -57,7 +57,7 @@ func TestOnePriorityUnitIsWorth64Seconds(t *testing.T) {
 func TestAPriority0JobCatchesUpWithAFreshPriority5JobAfter320Seconds(t *testing.T) {
 	require.Less(t, total(queued(0, 0), 320*time.Second-time.Millisecond), total(queued(5, 0), 0))
 	require.Equal(t, total(queued(0, 0), 320*time.Second), total(queued(5, 0), 0))
-	// The fresh job overtakes if it arrives before 320 s, and never later.
+	// The fresh job overtakes only if it arrives before 320 s.
 	_, passes := Default().Overtakes(queued(5, 320*time.Second-time.Millisecond), queued(0, 0))
 	require.True(t, passes)
 	_, passes = Default().Overtakes(queued(5, 320*time.Second), queued(0, 0))
@@ -113,7 +113,8 @@ func TestAnOnDemandRequestIsNotAbsolute(t *testing.T) {
 }
 
 func TestTheOnDemandExtraStopsGrowingAtTheCap(t *testing.T) {
-	// Ours, not the article's: 32/s end after 256 s, so the lead stays 4096 + 8192 points.
+	// The article has no cap. Here the extra of 32/s ends after 256 s, so the lead
+	// stays 4096 + 8192 points.
 	require.EqualValues(t, 48, total(onDemand(0, 0), 256*time.Second)-total(onDemand(0, 0), 256*time.Second-time.Millisecond))
 	require.EqualValues(t, 16, total(onDemand(0, 0), 256*time.Second+time.Millisecond)-total(onDemand(0, 0), 256*time.Second))
 	require.EqualValues(t, 12_288_000, total(onDemand(0, 0), time.Hour)-total(queued(0, 0), time.Hour))

@@ -13,7 +13,7 @@ import (
 func TestDefaultAndExtremeWeightsAreValid(t *testing.T) {
 	require.NoError(t, Default().Validate())
 	require.NoError(t, extreme().Validate())
-	require.NoError(t, Weights{Ageing: 1}.Validate(), "oldest first and nothing else")
+	require.NoError(t, Weights{Ageing: 1}.Validate(), "only the age counts")
 	w := Default()
 	w.OnDemandCap = NoCap
 	require.NoError(t, w.Validate())
@@ -78,7 +78,8 @@ func TestMilliPrintsPoints(t *testing.T) {
 	}
 }
 
-// randomWeights returns valid weights of a size at which lines cross often.
+// randomWeights returns valid weights of a size at which the scores of two jobs
+// often cross.
 func randomWeights(rng *rand.Rand) Weights {
 	w := Weights{
 		Priority: rng.Int64N(8), Ageing: 1 + rng.Int64N(5), Rarity: rng.Int64N(9),
@@ -100,8 +101,8 @@ func randomJob(rng *rand.Rand) Job {
 	}
 }
 
-// FuzzScore: with valid weights nothing overflows, the total is never
-// negative, grows with age and priority and shrinks with capacity.
+// FuzzScore checks that no valid weights cause an overflow, and that the total is
+// never negative, grows with age and priority, and decreases with capacity.
 func FuzzScore(f *testing.F) {
 	f.Add(int64(1024), int64(16), int64(500), int64(4096), int64(32), int64(256_000), true, int8(5), int64(1000), 3)
 	f.Add(int64(maxPoints), int64(maxSlope), int64(maxPoints), int64(maxPoints), int64(maxSlope), int64(-1), true, int8(10), int64(math.MaxInt64), 1)

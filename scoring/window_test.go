@@ -29,7 +29,7 @@ func TestWindowNeedsACap(t *testing.T) {
 	require.False(t, bounded)
 	w.OnDemandAgeing = 0
 	_, bounded = w.Window()
-	require.True(t, bounded, "without extra ageing there is nothing to cap")
+	require.True(t, bounded, "without additional ageing no cap is needed")
 }
 
 func TestWindowBeyondMaxAgeIsUnbounded(t *testing.T) {
@@ -41,8 +41,8 @@ func TestWindowBeyondMaxAgeIsUnbounded(t *testing.T) {
 	require.False(t, bounded)
 }
 
-// The claim of Window against jobs and weights drawn at random, with
-// capacities that change from one instant to the next.
+// The test checks Window with random jobs and weights. Capacities change from one
+// instant to the next.
 func TestJobThatArrivesAWindowLaterNeverOvertakes(t *testing.T) {
 	rng := rand.New(rand.NewPCG(11, 1))
 	for range 100_000 {
@@ -61,8 +61,8 @@ func TestJobThatArrivesAWindowLaterNeverOvertakes(t *testing.T) {
 	}
 }
 
-// The bound is not only safe but tight: one millisecond less and the most
-// urgent of all jobs gets level with the least urgent, or past it.
+// The window is not longer than necessary: if it were one millisecond shorter, the
+// most urgent job could reach or overtake the least urgent one.
 func TestWindowIsTight(t *testing.T) {
 	w := Default()
 	window, _ := w.Window()
@@ -73,7 +73,7 @@ func TestWindowIsTight(t *testing.T) {
 	most.ArrivalMS--
 	at, passes := w.Overtakes(most, least)
 	require.True(t, passes)
-	require.Equal(t, most.ArrivalMS+256_000, at, "when the extra has reached its cap")
+	require.Equal(t, most.ArrivalMS+256_000, at, "the additional ageing has reached its cap")
 }
 
 // bruteOvertakes tries every millisecond.
@@ -102,11 +102,12 @@ func TestOvertakesEqualsATrialOfEachMillisecond(t *testing.T) {
 		if rng.IntN(4) == 0 {
 			b.ArrivalMS = a.ArrivalMS
 		}
-		if rng.IntN(2) == 0 { // a pair that often crosses while both wait
+		if rng.IntN(2) == 0 { // a pair whose scores often cross while both jobs wait
 			a.Mode, b.Mode, b.Priority = dispatcherd.OnDemand, dispatcherd.Queued, a.Priority+2
 		}
-		// Differences of at most 10·7 + 9 + 9 + 20 points, 4 s of cap and arrivals
-		// 5 s apart, at 1/s or more: all is settled long before.
+		// The scores differ by at most 10·7 + 9 + 9 + 20 points, the cap is 4 s,
+		// the arrivals are at most 5 s apart, and the age gains at least 1 point
+		// per second. So the order is final long before the end of the test.
 		const horizon = 130_000
 		want, wantOK := bruteOvertakes(w, a, b, horizon)
 		got, ok := w.Overtakes(a, b)
@@ -135,13 +136,15 @@ func TestOfTwoEqualJobsNeitherOvertakes(t *testing.T) {
 }
 
 func TestOnDemandRequestMayOvertakeAnotherOneThatReachedTheCap(t *testing.T) {
-	// Both gain 48/s, so the younger one stays 200·48 − 4·1024 = 5504 points behind. At 256 s the cap bends the
-	// line of the older one; the younger one makes up 32/s and is level 172 s later.
+	// Both gain 48/s, so the younger one stays 200·48 − 4·1024 = 5504 points
+	// behind. At 256 s the older one reaches the cap. The younger one then gains
+	// 32/s on it and reaches it 172 s later.
 	older, younger := onDemand(1, 0), onDemand(5, 200*time.Second)
 	at, ok := Default().Overtakes(younger, older)
 	require.True(t, ok)
 	require.EqualValues(t, 428_001, at)
-	// With 6400 points, 200 s of it, all that can be made up is made up.
+	// The younger one can gain at most 200·32 = 6400 points, but it is
+	// 200·48 − 3·1024 = 6528 points behind.
 	_, ok = Default().Overtakes(onDemand(4, 200*time.Second), older)
 	require.False(t, ok)
 }
@@ -157,5 +160,5 @@ func TestSharedWindowIsLongerByThePenalty(t *testing.T) {
 	_, bounded = endless.SharedWindow(Penalty)
 	require.False(t, bounded)
 	_, bounded = Default().SharedWindow(MaxAge)
-	require.False(t, bounded, "beyond it ages do not tell jobs apart")
+	require.False(t, bounded, "beyond MaxAge all ages are equal")
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/dispatcherd/dispatcherd"
 )
 
-// fleet registers slots whose type sets are drawn from a fixed number of
-// random sets of 1 to 5 types, every type at least once.
+// fleet registers slots. Their type sets are drawn from a fixed number of random
+// sets of 1 to 5 types. Every type occurs at least once.
 func fleet(slots, types, sets int) *Index {
 	rng := rand.New(rand.NewPCG(1, 2))
 	name := func(i int) string { return fmt.Sprintf("t%04d", i) }
@@ -40,11 +40,11 @@ var fleets = []struct{ slots, types, sets int }{
 	{100_000, 1_000, 2_000},
 	{100_000, 20, 2_000},       // many classes of equal size per type
 	{100_000, 1, 1},            // one class
-	{100_000, 1_000, 100_000},  // nearly every slot a class of its own
+	{100_000, 1_000, 100_000},  // nearly every slot has its own class
 	{100_000, 10_000, 100_000}, // the same with the largest number of types
 }
 
-// order returns types in a random order that is cheap to walk.
+// order returns types in a random order. Iterating over it costs little.
 func order(x *Index) []TypeID {
 	rng := rand.New(rand.NewPCG(3, 4))
 	list := make([]TypeID, 1<<16)
@@ -54,8 +54,7 @@ func order(x *Index) []TypeID {
 	return list
 }
 
-// One pair: a job of a random type is placed, and the slot becomes free at
-// once.
+// One iteration places a job of a random type and frees the slot at once.
 func BenchmarkTakeRelease(b *testing.B) {
 	for _, f := range fleets {
 		b.Run(fmt.Sprintf("slots=%d/types=%d/sets=%d", f.slots, f.types, f.sets), func(b *testing.B) {
@@ -74,8 +73,8 @@ func BenchmarkTakeRelease(b *testing.B) {
 	}
 }
 
-// One pair on a busy machine: 9 of 10 slots are taken, and the one that has
-// run longest becomes free as the next job is placed.
+// One iteration on a busy machine: 9 of 10 slots are taken. The slot that has run
+// longest becomes free, and the next job is placed.
 func BenchmarkTakeReleaseBusy(b *testing.B) {
 	for _, f := range fleets {
 		b.Run(fmt.Sprintf("slots=%d/types=%d/sets=%d", f.slots, f.types, f.sets), func(b *testing.B) {
@@ -107,7 +106,7 @@ func BenchmarkTakeReleaseBusy(b *testing.B) {
 	}
 }
 
-// A slot of 1,000 types that is alone in its class: the slowest transition.
+// A slot with 1,000 types that is alone in its class is the slowest case.
 func BenchmarkTakeReleaseOfAThousandTypes(b *testing.B) {
 	x := New()
 	var types []string
@@ -124,7 +123,7 @@ func BenchmarkTakeReleaseOfAThousandTypes(b *testing.B) {
 
 func BenchmarkAddRemove(b *testing.B) {
 	x := fleet(100_000, 1_000, 2_000)
-	types := []string{"t0001", "t0002", "t0003"} // a class that comes and goes
+	types := []string{"t0001", "t0002", "t0003"} // the class is created and removed each time
 	b.ReportAllocs()
 	for b.Loop() {
 		x.Remove(x.Add(1_000_000, types))
@@ -147,8 +146,7 @@ func TestTakePeekAndReleaseAllocateNothing(t *testing.T) {
 	}
 }
 
-// One type that 2,000 classes of the same size share: the widest comparison
-// of heads.
+// 2,000 classes of equal size share one type, so as many heads are compared.
 func BenchmarkTakeReleaseAcrossEqualClasses(b *testing.B) {
 	x := New()
 	for i := range 2000 {

@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A check that cannot fail is worth nothing: every kind of damage must be seen.
+// Check must detect every kind of inconsistency.
 func TestCheckDetectsEveryInconsistency(t *testing.T) {
 	for name, damage := range map[string]func(x *Index){
 		"live count":           func(x *Index) { x.live++ },

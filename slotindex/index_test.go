@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// take takes a slot for a type and returns its id, 0 if none is free.
+// take takes a slot for a type and returns its id, or 0 if none is free.
 func take(t *testing.T, x *Index, name string) dispatcherd.SlotID {
 	t.Helper()
 	typ, known := x.Lookup(name)
@@ -27,7 +27,7 @@ func take(t *testing.T, x *Index, name string) dispatcherd.SlotID {
 
 // The example of article 1: slots A, B and C, and a pdf job.
 func TestPDFJobTakesSlotASoThatBAndCRemainForExcelAndIndex(t *testing.T) {
-	const a, b, c = 3, 2, 1 // ids against the wanted order, so that they cannot explain it
+	const a, b, c = 3, 2, 1 // the ids are in the opposite order, so that they cannot explain the result
 	x := New()
 	x.Add(c, []string{"excel", "index", "pdf"})
 	x.Add(b, []string{"excel", "pdf"})
@@ -38,7 +38,7 @@ func TestPDFJobTakesSlotASoThatBAndCRemainForExcelAndIndex(t *testing.T) {
 	require.Zero(t, take(t, x, "pdf"))
 }
 
-// The bad choice of article 1: the versatile slot must be left for type C.
+// The wrong choice in article 1: the versatile slot must be left for type C.
 func TestTheVersatileSlotIsLeftForTheTypeOnlyItCanRun(t *testing.T) {
 	x := New()
 	x.Add(1, []string{"a", "b", "c"})
@@ -142,8 +142,9 @@ func TestIDsInDescendingOrderAreTakenInAscendingOrder(t *testing.T) {
 	}
 }
 
-// More blocks than fit one word of the class's bitmap, the first word empty:
-// what becomes free there, or moves there, must be found again.
+// The class has more blocks than one word of its bitmap has bits, and the first
+// word is empty. A slot that becomes free or moves to the first word must be found
+// again.
 func TestAFreeSlotBelowAllOthersIsFoundAgain(t *testing.T) {
 	const n = 64*blockSize + 1000
 	x := New()
@@ -161,7 +162,7 @@ func TestAFreeSlotBelowAllOthersIsFoundAgain(t *testing.T) {
 		require.True(t, ok)
 		require.Equal(t, want, r)
 	}
-	for r := range Ref(blockSize) { // the first block goes, all others move up
+	for r := range Ref(blockSize) { // the first block is removed, and all others move
 		x.Remove(r)
 	}
 	require.NoError(t, x.Check())
@@ -184,7 +185,7 @@ func TestSlotsThatComeAndGoLeaveFewBlocks(t *testing.T) {
 	require.Less(t, len(x.classes[0].order), 20)
 }
 
-// The sizes that the limits of the product allow.
+// These are the limits of the product.
 func TestAHundredThousandSlotsTenThousandTypesAndOneSlotOfAThousand(t *testing.T) {
 	x := New()
 	const types = 10_000

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestAColumnHoldsAttemptsUpToItsLimit(t *testing.T) {
+func TestAttemptsAreLimitedByTheColumn(t *testing.T) {
 	for _, n := range []int{1, 5, 32_767} {
 		got, err := AttemptsColumn(n)
 		require.NoError(t, err)
@@ -20,7 +20,7 @@ func TestAColumnHoldsAttemptsUpToItsLimit(t *testing.T) {
 	}
 }
 
-func TestAColumnHoldsTimeoutsUpToItsLimitRoundedUp(t *testing.T) {
+func TestTimeoutIsRoundedUpAndLimitedByTheColumn(t *testing.T) {
 	for d, want := range map[time.Duration]int32{1: 1, time.Millisecond: 1, time.Millisecond + 1: 2, MaxTimeout - 1: math.MaxInt32, MaxTimeout: math.MaxInt32} {
 		got, err := TimeoutColumn(d)
 		require.NoError(t, err)

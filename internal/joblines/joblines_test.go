@@ -17,7 +17,7 @@ import (
 	"github.com/dispatcherd/dispatcherd"
 )
 
-// readAll returns the types of all good lines and the messages of the bad ones.
+// readAll returns the types of all valid lines and the errors of the invalid ones.
 func readAll(t *testing.T, r io.Reader) (types, complaints []string, end error) {
 	t.Helper()
 	lines := NewReader(r, MaxLine)
@@ -123,8 +123,8 @@ func TestTooLongLineEndsReading(t *testing.T) {
 	require.EqualError(t, err, "reading line 1: disk on fire")
 }
 
-// TestJobSurvivesARoundTripThroughJSON: any job that keeps to the limits survives
-// the journey through a line of JSON.
+// TestJobSurvivesARoundTripThroughJSON checks that a job within the limits is
+// unchanged after it was written and parsed as a line of JSON.
 func TestJobSurvivesARoundTripThroughJSON(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		priority := dispatcherd.Priority(rapid.IntRange(0, 10).Draw(rt, "priority"))
@@ -142,7 +142,7 @@ func TestJobSurvivesARoundTripThroughJSON(t *testing.T) {
 	})
 }
 
-// Parse alone sees what holds nothing: a reader of lines passes over it.
+// Only Parse reports empty input. A reader of lines skips empty lines.
 func TestEmptyInputIsReportedAsEmpty(t *testing.T) {
 	for _, text := range []string{"", " ", "\r\n"} {
 		_, err := Parse([]byte(text))
@@ -156,7 +156,7 @@ func FuzzParseJob(f *testing.F) {
 	f.Fuzz(func(t *testing.T, line []byte) {
 		job, err := Parse(line)
 		if err == nil {
-			require.NoError(t, job.Check(), "what was accepted is acceptable")
+			require.NoError(t, job.Check(), "an accepted job must satisfy the limits")
 			require.NotEmpty(t, job.Type)
 			require.True(t, len(job.Payload) == 0 || json.Valid(job.Payload))
 			var named map[string]json.RawMessage
@@ -166,7 +166,8 @@ func FuzzParseJob(f *testing.F) {
 	})
 }
 
-// Up to a hundred reasons are held and told at once, whatever the lines hold.
+// Up to a hundred errors are kept and printed together, so each must be short
+// whatever the line contains.
 func TestReasonsAreShortForLinesOfAnyLength(t *testing.T) {
 	for _, line := range []string{
 		`{"type":"x","priority":` + strings.Repeat("9", 1<<20) + `}`,

@@ -18,8 +18,9 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }
 
-// CheckPayload of a payload agrees with CheckStored of the text that Postgres makes
-// of it: for numbers of every form, on both sides of the limit, at every place.
+// CheckPayload of a payload agrees with CheckStored of the text that Postgres
+// stores for it. The test covers numbers of every form, on both sides of the limit,
+// at every position.
 func TestPayloadIsAcceptedIfItCanBeSentOnceItIsStored(t *testing.T) {
 	ctx := context.Background()
 	conn, err := pgx.Connect(ctx, pgtest.New(t))
@@ -66,7 +67,7 @@ func drawPayload(rt *rapid.T) []byte {
 	return []byte(strings.Repeat("[", deep) + fmt.Sprintf(inner, number) + strings.Repeat("]", deep))
 }
 
-// Brackets, quotes and backslashes inside a string do not nest.
+// Brackets, quotes and backslashes inside a string have no effect on the nesting.
 func TestStringEndsAtItsQuote(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		text, err := json.Marshal(rapid.StringOf(rapid.SampledFrom([]rune(`\\\"[{1eü`))).Draw(rt, "text"))
@@ -79,7 +80,7 @@ func TestStringEndsAtItsQuote(t *testing.T) {
 	})
 }
 
-// CheckPayload accepts only JSON, and ends without a panic on any text.
+// CheckPayload accepts only JSON, and does not panic on any text.
 func FuzzCheckPayload(f *testing.F) {
 	for _, seed := range []string{`{"a":[1,-2.5e+3]}`, `"\`, `-`, `1e5000`, `]][`, `1.e.-`} {
 		f.Add([]byte(seed))
@@ -106,7 +107,7 @@ func BenchmarkCheckPayload(b *testing.B) {
 				_ = jsontext.CheckPayload(raw)
 			}
 		})
-		b.Run(name+", encoded", func(b *testing.B) { // what the client does before
+		b.Run(name+", encoded", func(b *testing.B) { // the client encodes the payload before the check
 			raw := json.RawMessage(text)
 			for b.Loop() {
 				_, _ = json.Marshal(raw)

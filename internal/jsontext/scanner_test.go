@@ -112,7 +112,7 @@ func TestScannerReturnsZeroValuesOnceItHasStopped(t *testing.T) {
 	require.Equal(t, Fault{"a member's name is missing", true}, s.Fault())
 }
 
-// The grammar is that of encoding/json, except for the depth.
+// Value accepts the same grammar as encoding/json, except for the depth.
 func FuzzValue(f *testing.F) {
 	f.Add([]byte(`{"a":[1,-2.5e+3,"\u00e9\\"],"b":{}} x`))
 	f.Add([]byte(`[[]`))

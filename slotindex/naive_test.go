@@ -10,20 +10,20 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// twin is the naive index: a slice of slots that is scanned for everything.
-type twin struct {
-	slots []twinSlot
+// naiveIndex is a naive index: a slice of slots. Each operation scans all of them.
+type naiveIndex struct {
+	slots []naiveSlot
 	holds map[string]int
 }
 
-type twinSlot struct {
+type naiveSlot struct {
 	id    dispatcherd.SlotID
 	types []string
 	state state
 	ref   Ref
 }
 
-func (w *twin) best(typ string) int {
+func (w *naiveIndex) best(typ string) int {
 	best := -1
 	for i, s := range w.slots {
 		if s.state != free || !slices.Contains(s.types, typ) {
@@ -37,7 +37,7 @@ func (w *twin) best(typ string) int {
 	return best
 }
 
-func (w *twin) count(typ string, want func(state) bool) int {
+func (w *naiveIndex) count(typ string, want func(state) bool) int {
 	n := 0
 	for _, s := range w.slots {
 		if want(s.state) && slices.Contains(s.types, typ) {
@@ -50,7 +50,7 @@ func (w *twin) count(typ string, want func(state) bool) int {
 func inService(s state) bool { return s == free || s == taken }
 func isFree(s state) bool    { return s == free }
 
-// history drives an index and its twin by the same random operations.
+// history drives an index and a naive index by the same random operations.
 type history struct {
 	t      *testing.T
 	rng    *rand.Rand
@@ -58,13 +58,13 @@ type history struct {
 	limit  int // slots
 	nextID dispatcherd.SlotID
 	x      *Index
-	twin   twin
+	naive  naiveIndex
 	log    []string // what the index answered, to compare two runs
 }
 
 func newHistory(t *testing.T, seed uint64, types, limit int) *history {
 	h := &history{t: t, rng: rand.New(rand.NewPCG(seed, 1)), limit: limit, x: New(), nextID: 1 << 40}
-	h.twin.holds = map[string]int{}
+	h.naive.holds = map[string]int{}
 	for i := range types {
 		h.names = append(h.names, fmt.Sprintf("t%02d", i))
 	}
@@ -80,11 +80,11 @@ func (h *history) step() {
 	case op < 50:
 		h.take()
 	case op < 80:
-		h.withSlot(taken, func(s *twinSlot) { h.x.Release(s.ref); s.state = free })
+		h.withSlot(taken, func(s *naiveSlot) { h.x.Release(s.ref); s.state = free })
 	case op < 83:
-		h.withSlot(draining, func(s *twinSlot) { h.x.Release(s.ref) })
+		h.withSlot(draining, func(s *naiveSlot) { h.x.Release(s.ref) })
 	case op < 86:
-		h.withSlot(gone, func(s *twinSlot) { h.x.Drain(s.ref); s.state = draining })
+		h.withSlot(gone, func(s *naiveSlot) { h.x.Drain(s.ref); s.state = draining })
 	case op < 94:
 		h.remove()
 	default:
@@ -94,7 +94,7 @@ func (h *history) step() {
 
 // add registers a slot; most ids ascend, some come out of order.
 func (h *history) add() {
-	if len(h.twin.slots) >= h.limit {
+	if len(h.naive.slots) >= h.limit {
 		return
 	}
 	id := h.nextID
@@ -102,7 +102,7 @@ func (h *history) add() {
 	if h.rng.IntN(3) == 0 {
 		id = dispatcherd.SlotID(h.rng.Int64N(int64(h.nextID)))
 	}
-	if slices.ContainsFunc(h.twin.slots, func(s twinSlot) bool { return s.id == id }) {
+	if slices.ContainsFunc(h.naive.slots, func(s naiveSlot) bool { return s.id == id }) {
 		return
 	}
 	var types []string
@@ -112,13 +112,13 @@ func (h *history) add() {
 	slices.Sort(types)
 	types = slices.Compact(types)
 	ref := h.x.Add(id, types)
-	h.twin.slots = append(h.twin.slots, twinSlot{id: id, types: types, state: free, ref: ref})
+	h.naive.slots = append(h.naive.slots, naiveSlot{id: id, types: types, state: free, ref: ref})
 	h.log = append(h.log, fmt.Sprint("add ", id, ref))
 }
 
 func (h *history) take() {
 	name := h.typ()
-	want := h.twin.best(name)
+	want := h.naive.best(name)
 	t, known := h.x.Lookup(name)
 	if !known {
 		require.Negative(h.t, want)
@@ -130,57 +130,57 @@ func (h *history) take() {
 	got, ok := h.x.Take(t)
 	require.Equal(h.t, want >= 0, ok)
 	if ok {
-		require.Equal(h.t, h.twin.slots[want].id, h.x.SlotID(got))
+		require.Equal(h.t, h.naive.slots[want].id, h.x.SlotID(got))
 		require.Equal(h.t, got, peeked)
 		require.True(h.t, h.x.Supports(got, t))
-		h.twin.slots[want].state = taken
+		h.naive.slots[want].state = taken
 	}
 	h.log = append(h.log, fmt.Sprint("take ", name, got, ok))
 }
 
 // withSlot applies f to a random slot in a state, or in any with gone.
-func (h *history) withSlot(in state, f func(*twinSlot)) {
+func (h *history) withSlot(in state, f func(*naiveSlot)) {
 	var found []int
-	for i, s := range h.twin.slots {
+	for i, s := range h.naive.slots {
 		if in == gone || s.state == in {
 			found = append(found, i)
 		}
 	}
 	if len(found) > 0 {
-		f(&h.twin.slots[found[h.rng.IntN(len(found))]])
+		f(&h.naive.slots[found[h.rng.IntN(len(found))]])
 	}
 }
 
 func (h *history) remove() {
-	if len(h.twin.slots) == 0 {
+	if len(h.naive.slots) == 0 {
 		return
 	}
-	i := h.rng.IntN(len(h.twin.slots))
-	h.x.Remove(h.twin.slots[i].ref)
-	h.twin.slots = slices.Delete(h.twin.slots, i, i+1)
+	i := h.rng.IntN(len(h.naive.slots))
+	h.x.Remove(h.naive.slots[i].ref)
+	h.naive.slots = slices.Delete(h.naive.slots, i, i+1)
 }
 
 func (h *history) holdOrDrop() {
 	name := h.typ()
-	if h.twin.holds[name] > 0 && h.rng.IntN(2) == 0 {
+	if h.naive.holds[name] > 0 && h.rng.IntN(2) == 0 {
 		t, known := h.x.Lookup(name)
 		require.True(h.t, known, "a held type is never forgotten")
 		h.x.Drop(t)
-		h.twin.holds[name]--
+		h.naive.holds[name]--
 		return
 	}
 	t := h.x.Hold(name)
-	h.twin.holds[name]++
+	h.naive.holds[name]++
 	h.log = append(h.log, fmt.Sprint("hold ", name, t))
 }
 
-// compare checks the index against the twin in everything that can be asked.
+// compare checks the index with the naive index: all methods must return the same.
 func (h *history) compare() {
 	require.NoError(h.t, h.x.Check())
-	require.Equal(h.t, len(h.twin.slots), h.x.Len())
+	require.Equal(h.t, len(h.naive.slots), h.x.Len())
 	var ids, want []dispatcherd.SlotID
 	frees := 0
-	for _, s := range h.twin.slots {
+	for _, s := range h.naive.slots {
 		want = append(want, s.id)
 		require.Equal(h.t, s.id, h.x.SlotID(s.ref))
 		require.Equal(h.t, s.state == free, h.x.IsFree(s.ref))
@@ -208,14 +208,14 @@ func (h *history) compare() {
 func (h *history) compareType(name string) {
 	all := func(state) bool { return true }
 	t, known := h.x.Lookup(name)
-	require.Equal(h.t, h.twin.holds[name] > 0 || h.twin.count(name, all) > 0, known, name)
+	require.Equal(h.t, h.naive.holds[name] > 0 || h.naive.count(name, all) > 0, known, name)
 	if !known {
 		return
 	}
 	require.Less(h.t, int(t), h.x.Types())
 	require.Equal(h.t, name, h.x.Name(t))
-	require.Equal(h.t, h.twin.count(name, inService), h.x.Capacity(t))
-	require.Equal(h.t, h.twin.count(name, isFree), h.x.FreeFor(t))
+	require.Equal(h.t, h.naive.count(name, inService), h.x.Capacity(t))
+	require.Equal(h.t, h.naive.count(name, isFree), h.x.FreeFor(t))
 	slots, frees := 0, 0
 	classes := h.x.Classes(t, nil)
 	for _, c := range classes {
@@ -224,18 +224,18 @@ func (h *history) compareType(name string) {
 	}
 	require.Equal(h.t, h.x.Capacity(t), slots)
 	require.Equal(h.t, h.x.FreeFor(t), frees)
-	if best := h.twin.best(name); best >= 0 {
+	if best := h.naive.best(name); best >= 0 {
 		i := slices.IndexFunc(classes, func(c Class) bool { return c.Free > 0 })
-		require.Equal(h.t, h.twin.slots[best].id, classes[i].First)
+		require.Equal(h.t, h.naive.slots[best].id, classes[i].First)
 	}
 	fewest := 0
-	for _, s := range h.twin.slots {
+	for _, s := range h.naive.slots {
 		if s.state != gone && slices.Contains(s.types, name) && (fewest == 0 || len(s.types) < fewest) {
 			fewest = len(s.types)
 		}
 	}
 	require.Equal(h.t, fewest, h.x.Fewest(t))
-	for _, s := range h.twin.slots {
+	for _, s := range h.naive.slots {
 		require.Equal(h.t, slices.Contains(s.types, name), h.x.Supports(s.ref, t))
 	}
 }
@@ -250,7 +250,7 @@ func TestTheIndexEqualsANaiveScan(t *testing.T) {
 	} {
 		t.Run(fmt.Sprintf("%d types %d slots", shape.types, shape.limit), func(t *testing.T) {
 			h := newHistory(t, 20_25, shape.types, shape.limit)
-			for h.limit > 1000 && len(h.twin.slots) < h.limit {
+			for h.limit > 1000 && len(h.naive.slots) < h.limit {
 				h.add()
 			}
 			for i := range shape.steps {
