@@ -42,4 +42,14 @@
 // upper bound: the position of the last row read, the best that the next row can
 // have. If an upper bound is the best head, the round waits for the fetch instead
 // of letting a lesser job pass.
+//
+// A round waits for Config.Patience at most. Afterwards, until the fetch is answered,
+// the heads at hand pass the unread rows. Let b be the first key that an unread row j
+// of a lane without candidates can have. Then j arrived no earlier than b, and a job
+// that passes arrived before b + W. So no job passes that arrived W or more after j,
+// and the overtaking window holds however slow a fetch is. While Postgres answers no
+// fetch, the circuit breaker is open, and the heads at hand do not wait.
+//
+// The order in which claims are answered does not matter: a job is placed before its
+// claim is sent, and the order holds among placements.
 package actor

@@ -1,6 +1,7 @@
 package actor
 
 import (
+	"math"
 	"math/bits"
 
 	"github.com/dispatcherd/dispatcherd"
@@ -33,7 +34,7 @@ func (c *Core) pass() (again bool) {
 		}
 	})
 	c.heads.init()
-	ended := c.round(open)
+	ended := c.round(open, c.windowEnd(open))
 	c.keepDirty(func(t slotindex.TypeID) {
 		if reason := c.waitReason(t, ended); reason >= 0 {
 			c.logWait(t, reason)
@@ -44,13 +45,16 @@ func (c *Core) pass() (again bool) {
 
 // round places heads until none is left, or until the best one has to wait:
 // for a fetch that brings its candidate, or for room in a claim. Nothing
-// passes it meanwhile. It returns the position of that reason in WaitReasons, or
-// -1.
-func (c *Core) round(open bool) int {
+// passes it meanwhile. A job that arrived at end or later waits for the fetch, too.
+// round returns the position of that reason in WaitReasons, or -1.
+func (c *Core) round(open bool, end int64) int {
 	for len(c.heads) > 0 {
 		h, n := c.heads[0], len(c.decisions)
 		free := c.index.HasFree(h.typ)
 		switch {
+		case h.arrival >= end:
+			c.stats.Misses++
+			return waitFetch
 		case !free && c.preemptFor(&h):
 			if c.claims.unplaced {
 				return -1 // the preempted job may rank before the heads that are left
@@ -79,6 +83,25 @@ func (c *Core) round(open bool) int {
 		}
 	}
 	return -1
+}
+
+// windowEnd returns the arrival from which on no job may be placed, because a fetch
+// takes longer than Patience: one overtaking window after the first unread row that the
+// types with free slots can have. Jobs that arrived earlier pass unread rows meanwhile,
+// and by the definition of the window they may. So a slow fetch delays only decisions
+// that would break the window.
+func (c *Core) windowEnd(open bool) int64 {
+	end := int64(math.MaxInt64)
+	window, bounded := c.cfg.Weights.Window()
+	if !open || !bounded || !c.backlog.FetchLate() {
+		return end
+	}
+	for _, t := range c.dirty {
+		if first, ok := c.backlog.FirstUnread(t); ok {
+			end = min(end, int64(c.now)-c.backlog.AgeMS(first)+window.Milliseconds())
+		}
+	}
+	return end
 }
 
 // keepDirty calls f for every dirty type that still has waiting jobs and a

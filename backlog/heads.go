@@ -46,7 +46,23 @@ func (b *Backlog) Head(l Lane) (key contract.Key, upperBound, ok bool) {
 
 // worthWaiting reports whether a fetch may bring a better candidate soon.
 func (b *Backlog) worthWaiting() bool {
-	return !b.fetch.breaker.Open(b.now) && (!b.fetch.outstanding() || b.now < b.fetch.sentAt.After(b.cfg.Patience))
+	return !b.fetch.breaker.Open(b.now) && !b.FetchLate()
+}
+
+// FetchLate reports whether a fetch in flight takes longer than decisions wait for it.
+func (b *Backlog) FetchLate() bool {
+	return b.fetch.outstanding() && b.now >= b.fetch.sentAt.After(b.cfg.Patience)
+}
+
+// FirstUnread returns the lowest key that an unread row of the local lanes of a type can
+// have, among the lanes without a candidate. ok is false if there is no such lane.
+func (b *Backlog) FirstUnread(t slotindex.TypeID) (first contract.Key, ok bool) {
+	for p := range b.types[t].local {
+		if l := &b.types[t].local[p]; l.starved() && (!ok || l.cursor.Less(first)) {
+			first, ok = l.cursor, true
+		}
+	}
+	return first, ok
 }
 
 // Pop removes the first candidate of a lane and returns the number of its batch, for

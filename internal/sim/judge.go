@@ -184,9 +184,8 @@ func (j *judge) sent(w *world, h *host, e *effect.Send) {
 		}
 		arrival = r.insertedRunAt // not runAt: after a retry a job may keep the position of an earlier fetch
 	}
-	// After a slow scan, rows before a cursor stay unknown for fifty times its duration.
-	if j.sends++; j.sends&7 == 0 && w.undisturbed() && !w.opt.SlowScans {
-		j.window(w, e, arrival)
+	if j.sends++; j.sends&7 == 0 && w.undisturbed() {
+		j.window(w, h, e, arrival)
 	}
 }
 
@@ -212,8 +211,12 @@ func (w *world) undisturbed() bool {
 const slack = 5 * second
 
 // window checks that no job that arrived more than W after a waiting job
-// overtakes it on a slot that supports both.
-func (j *judge) window(w *world, e *effect.Send, arrival int64) {
+// overtakes it on a slot that supports both. Full scans that are slow are up to five
+// minutes apart, and until the next one the dispatcher does not know a row that
+// became pending before a cursor. Its order is among the jobs that it knows, so in
+// such a world the window holds for the rows that were pending when its last scan
+// began.
+func (j *judge) window(w *world, h *host, e *effect.Send, arrival int64) {
 	set := int16(-1)
 	for _, o := range w.conns[e.Session-1].slots {
 		if o.number == e.Number && w.now-o.at > slack {
@@ -225,6 +228,11 @@ func (j *judge) window(w *world, e *effect.Send, arrival int64) {
 	}
 	bound, _ := weights.SharedWindow(scoring.Penalty)
 	latest := arrival - bound.Microseconds() - int64(slack)
+	known := w.now
+	if w.opt.SlowScans {
+		took, age := h.core.LastScan()
+		known -= moment((took + age).Microseconds())
+	}
 	for t := range w.scale.types {
 		if w.setMasks[set]&(1<<t) == 0 {
 			continue
@@ -235,7 +243,7 @@ func (j *judge) window(w *world, e *effect.Send, arrival int64) {
 			if len(keys) == 0 || keys[0].RunAt >= latest {
 				continue
 			}
-			if r := w.table.row(keys[0].ID); r.lock == 0 && w.now-r.visible > slack+moment(bound.Microseconds()) {
+			if r := w.table.row(keys[0].ID); r.lock == 0 && r.visible <= known && w.now-r.visible > slack+moment(bound.Microseconds()) {
 				w.violate("job %d overtakes job %d, which is %v older and waited for %v: the window is %v",
 					e.Job, keys[0].ID, moment(arrival-keys[0].RunAt).duration(), (w.now - r.visible).duration(), bound)
 			}

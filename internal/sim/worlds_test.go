@@ -157,9 +157,13 @@ func TestNoRowIsMissedWhileThrottled(t *testing.T) {
 // no job, whatever the fault.
 func TestSlowScansLoseNoJob(t *testing.T) {
 	scans := 0
+	seeds := []uint64{5_265} // a slow fetch let a job pass unread rows that were a window older
 	for seed := range uint64(12) {
-		r := Run(Options{Seed: 5_200 + seed, Faults: All, SlowScans: true, Steps: 30_000})
-		require.Nil(t, r.Violation, "seed %d: %v", 5_200+seed, r.Violation)
+		seeds = append(seeds, 5_200+seed)
+	}
+	for _, seed := range seeds {
+		r := Run(Options{Seed: seed, Faults: All, SlowScans: true, Steps: 30_000})
+		require.Nil(t, r.Violation, "seed %d: %v", seed, r.Violation)
 		scans += r.Stats.BackfillScans
 	}
 	require.Greater(t, scans, 100)
