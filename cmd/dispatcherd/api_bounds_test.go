@@ -23,7 +23,7 @@ func constantBounds() map[string]any {
 		"max-api-connections": c.MaxConnections, "max-api-header": c.MaxHeader, "api-header-timeout": c.HeaderTimeout,
 		"api-body-timeout": c.BodyTimeout, "api-write-timeout": c.WriteTimeout, "api-idle-timeout": c.IdleTimeout, "api-heartbeat": c.Heartbeat,
 		"max-open-requests": c.OpenRequests, "max-shared-requests": c.SharedRequests, "max-keys": c.Keys, "keep-answers": c.KeepAnswers, "max-shared-request-bytes": c.KeepBytes, "max-events": c.EventsPerRequest,
-		"api-database-connections": c.Connections, "answer-poll": c.RowPoll,
+		"api-database-connections": c.Connections, "answer-poll": daemon.RowPoll,
 	}
 }
 

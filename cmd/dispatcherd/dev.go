@@ -77,10 +77,6 @@ func (a *app) dev(ctx context.Context, f *serveFlags, o devpg.Options) (err erro
 		return err
 	}
 	a.LogStrangers(log)
-	if err := daemon.OpenSockets(&cfg); err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, daemon.CloseSockets(&cfg)) }()
 	pg, err := devpg.Start(ctx, o)
 	if err != nil {
 		return err

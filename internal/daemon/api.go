@@ -23,21 +23,21 @@ import (
 type APIConfig struct {
 	api.Config
 
-	Listen      string        // TCP address; "" = Unix socket only
-	TokenFile   string        // contains the bearer tokens of TCP callers
-	RowPoll     time.Duration // between two reads of the rows that callers wait for
-	Connections int           // to Postgres, for callers
+	Listen      string // TCP address; "" = Unix socket only
+	TokenFile   string // contains the bearer tokens of TCP callers
+	Connections int    // to Postgres, for callers
 }
 
-// Defaults of APIConfig.
 const (
-	defaultRowPoll        = 100 * time.Millisecond
+	// RowPoll is the time between two reads of the rows that callers wait for.
+	RowPoll = 100 * time.Millisecond
+
 	defaultAPIConnections = 4
 )
 
 // DefaultAPIConfig has no TCP address and the bounds that docs/api.md lists.
 func DefaultAPIConfig() APIConfig {
-	return APIConfig{Config: api.DefaultConfig(), RowPoll: defaultRowPoll, Connections: defaultAPIConnections}
+	return APIConfig{Config: api.DefaultConfig(), Connections: defaultAPIConnections}
 }
 
 // errOpenToAll rejects an API without tokens on an address that other hosts reach.
@@ -47,9 +47,6 @@ var errOpenToAll = errors.New("the API may listen beyond loopback only with --ap
 func (c *APIConfig) Check() error {
 	if err := c.Validate(); err != nil {
 		return err
-	}
-	if c.RowPoll < time.Millisecond || c.Connections < 1 {
-		return errors.New("RowPoll must be at least 1ms and Connections at least 1")
 	}
 	if c.Listen == "" {
 		return nil
@@ -148,7 +145,7 @@ func cannotListen(address string, err error) error {
 func (d *Daemon) constructAPI() {
 	a := &d.api
 	a.requests = backend.NewRequests(d.loop)
-	a.rows = backend.NewRows(a.pool, d.cfg.API.RowPoll, d.workers.name)
+	a.rows = backend.NewRows(a.pool, RowPoll, d.workers.name)
 	a.backend = backend.New(backend.Config{
 		Loop: d.loop, Pool: a.pool, Requests: a.requests, Rows: a.rows, Decisions: d.decisions,
 		Dispatcher: d.store.Dispatcher, Subscribed: d.listener.up.Load, Stopping: d.stopping,

@@ -14,7 +14,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"github.com/prometheus/common/expfmt"
 	"go.uber.org/zap"
 
 	"github.com/dispatcherd/dispatcherd/api"
@@ -70,9 +70,16 @@ const maxGoroutines = 4 << 20
 func (d *Daemon) writeBundle(w io.Writer) error {
 	stacks := make([]byte, maxGoroutines)
 	stacks = stacks[:runtime.Stack(stacks, true)]
-	var shown page
-	request := &http.Request{Method: http.MethodGet, Header: http.Header{}}
-	promhttp.HandlerFor(d.metrics.registry, promhttp.HandlerOpts{}).ServeHTTP(&shown, request)
+	families, err := d.metrics.registry.Gather()
+	if err != nil {
+		return err
+	}
+	var metrics bytes.Buffer
+	for _, f := range families {
+		if _, err := expfmt.MetricFamilyToText(&metrics, f); err != nil {
+			return err
+		}
+	}
 	zip := gzip.NewWriter(w)
 	archive := tar.NewWriter(zip)
 	var decisions bytes.Buffer // at most some 600 bytes per entry
@@ -88,7 +95,7 @@ func (d *Daemon) writeBundle(w io.Writer) error {
 	}{
 		{"version", []byte(d.cfg.Version + "\n")},
 		{"configuration", d.cfg.Settings},
-		{"metrics", shown.Bytes()},
+		{"metrics", metrics.Bytes()},
 		{"goroutines", stacks},
 		{"decisions.jsonl", decisions.Bytes()},
 	} {
@@ -102,21 +109,3 @@ func (d *Daemon) writeBundle(w io.Writer) error {
 	}
 	return errors.Join(archive.Close(), zip.Close())
 }
-
-// page is an in-memory response.
-type page struct {
-	bytes.Buffer
-
-	header http.Header
-}
-
-// Header implements http.ResponseWriter.
-func (p *page) Header() http.Header {
-	if p.header == nil {
-		p.header = http.Header{}
-	}
-	return p.header
-}
-
-// WriteHeader implements http.ResponseWriter.
-func (p *page) WriteHeader(int) {}

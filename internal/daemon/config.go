@@ -1,8 +1,7 @@
 package daemon
 
 import (
-	"crypto/rand"
-	"encoding/binary"
+	"math/rand/v2"
 	"net"
 	"os"
 	"time"
@@ -52,9 +51,4 @@ type Config struct {
 }
 
 // NewSeed returns a random seed for tokens and jitter.
-func NewSeed() (seed [2]uint64) {
-	var b [16]byte
-	_, _ = rand.Read(b[:]) // never fails, as documented
-	seed[0], seed[1] = binary.LittleEndian.Uint64(b[:8]), binary.LittleEndian.Uint64(b[8:])
-	return seed
-}
+func NewSeed() [2]uint64 { return [2]uint64{rand.Uint64(), rand.Uint64()} }

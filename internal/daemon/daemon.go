@@ -21,6 +21,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/actor"
 	"github.com/dispatcherd/dispatcherd/claim"
 	"github.com/dispatcherd/dispatcherd/internal/decisionlog"
+	"github.com/dispatcherd/dispatcherd/internal/exit"
 	"github.com/dispatcherd/dispatcherd/internal/resources"
 	"github.com/dispatcherd/dispatcherd/internal/shell"
 	"github.com/dispatcherd/dispatcherd/workerproto"
@@ -125,6 +126,15 @@ func (d *Daemon) listen(path string) (net.Listener, error) {
 	}
 	d.sockets = append(d.sockets, l)
 	return l, nil
+}
+
+// socketFailure returns the error for a path that another process listens on, which may
+// end, or that cannot be used.
+func socketFailure(err error) error {
+	if errors.Is(err, workerproto.ErrInUse) {
+		return exit.Errorf(exit.Conflict, "%w", err)
+	}
+	return exit.Errorf(exit.Usage, "%w", err)
 }
 
 // construct constructs all components. None of them runs before start.
