@@ -19,9 +19,7 @@ import (
 )
 
 func (a *app) debugCommand() *cobra.Command {
-	cmd := settings.Group("debug", "Collect diagnostic data from a running dispatcher", a.debugBundleCommand())
-	cmd.Example = "  dispatcherd debug bundle"
-	return cmd
+	return settings.Group("debug", "Collect diagnostic data from a running dispatcher", a.debugBundleCommand())
 }
 
 func (a *app) debugBundleCommand() *cobra.Command {
@@ -46,11 +44,7 @@ results or error texts of workers. Only root and the user of the dispatcher may 
 			if err != nil {
 				return err
 			}
-			if a.Format.JSON {
-				return a.PrintJSON("bundle", map[string]any{"file": file, "bytes": n})
-			}
-			_, err = fmt.Fprintln(a.Out, file)
-			return err
+			return a.PrintLine("bundle", map[string]any{"file": file, "bytes": n}, file)
 		},
 	}
 	a.APISocketFlag(cmd.Flags(), &socket)

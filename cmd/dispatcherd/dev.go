@@ -76,7 +76,7 @@ func (a *app) dev(ctx context.Context, f *serveFlags, o devpg.Options) (err erro
 	if err != nil {
 		return err
 	}
-	a.LogStrangers(log)
+	a.LogIgnored(log)
 	pg, err := devpg.Start(ctx, o)
 	if err != nil {
 		return err

@@ -41,11 +41,11 @@ func TestDaemonLogsIgnoredVariables(t *testing.T) {
 	}
 	serve, _, err := a.root().Find([]string{"serve"})
 	require.NoError(t, err)
-	a.SayStrangers(serve) // nothing: a.Err is nil
-	a.LogStrangers(zap.New(core))
+	a.SayIgnored(serve) // nothing: a.Err is nil
+	a.LogIgnored(zap.New(core))
 	require.Equal(t, 2, seen.Len())
-	require.Equal(t, map[string]any{"variable": "DISPATCHERD_LEESE", "nearest": "DISPATCHERD_LEASE"}, seen.All()[0].ContextMap())
-	require.Equal(t, map[string]any{"variable": "DISPATCHERD_SERVICE_HOST"}, seen.All()[1].ContextMap())
+	require.Equal(t, "there is no setting for the environment variable DISPATCHERD_LEESE; the nearest one is DISPATCHERD_LEASE: it is ignored", seen.All()[0].Message)
+	require.Equal(t, "there is no setting for the environment variable DISPATCHERD_SERVICE_HOST: it is ignored", seen.All()[1].Message)
 }
 
 func TestReportOfUnknownVariablesIsBounded(t *testing.T) {

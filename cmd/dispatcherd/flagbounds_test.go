@@ -37,18 +37,20 @@ func tryFlag(t *testing.T, path, flag string) error {
 	a := bare(nothingSet)
 	cmd, _, err := a.root().Find(strings.Fields(path)[1:])
 	require.NoError(t, err)
-	require.NoError(t, cmd.ParseFlags([]string{"--config", "", flag}))
+	if err := cmd.ParseFlags([]string{"--config", "", flag}); err != nil {
+		return settings.FlagError(cmd, err)
+	}
 	return a.Resolve(cmd)
 }
 
-func TestNegativeNumbersAndDurationsAreRefused(t *testing.T) {
+func TestNegativeNumbersAndDurationsAreRejected(t *testing.T) {
 	negatives := map[string]string{"duration": "-1s"}
 	seen := 0
 	numberFlags(func(path string, f *pflag.Flag) {
 		value := negatives[f.Value.Type()]
 		switch {
 		case f.Value.Type() == "uint64":
-			return // pflag accepts no sign
+			return // pflag rejects the sign
 		case path == "dispatcherd migrate down":
 			value = "-2" // one below the lowest version
 		case value == "":
@@ -56,7 +58,7 @@ func TestNegativeNumbersAndDurationsAreRefused(t *testing.T) {
 		}
 		seen++
 		err := tryFlag(t, path, "--"+f.Name+"="+value)
-		require.ErrorContains(t, err, "--"+f.Name+" is "+value+", must be at least ", path)
+		require.ErrorContains(t, err, "--"+f.Name+" is \""+value+"\": must be at least ", path)
 		require.Equal(t, exit.Usage, (&app{}).exitCode(t.Context(), err))
 	})
 	require.Greater(t, seen, 50)
@@ -87,7 +89,7 @@ func TestEveryNumberAndDurationHasBothBounds(t *testing.T) {
 			beyond = "1000000h"
 		}
 		err := tryFlag(t, path, "--"+f.Name+"="+beyond)
-		require.ErrorContains(t, err, ", must be at most "+most, "%s --%s", path, f.Name)
+		require.ErrorContains(t, err, ": must be at most "+most, "%s --%s", path, f.Name)
 		require.Equal(t, exit.Usage, (&app{}).exitCode(t.Context(), err))
 	})
 }
@@ -115,5 +117,5 @@ func TestZeroIsAcceptedOnlyWhereItHasAMeaning(t *testing.T) {
 func TestErrorOfABadNumberNamesItsSource(t *testing.T) {
 	got := invocation{args: []string{"config", "show"}, env: map[string]string{"DISPATCHERD_LEASE": "-1s"}}.runs(t)
 	require.Equal(t, exit.Usage, got.code)
-	require.Contains(t, got.err, "--lease is -1s (environment DISPATCHERD_LEASE), must be at least 100ms")
+	require.Contains(t, got.err, `environment DISPATCHERD_LEASE: bad value "-1s" for lease: must be at least 100ms`)
 }

@@ -18,10 +18,8 @@ import (
 )
 
 func (a *app) migrateCommand() *cobra.Command {
-	cmd := settings.Group("migrate", "Bring the database schema up or down, or look at it",
+	return settings.Group("migrate", "Bring the database schema up or down, or look at it",
 		a.migrateUpCommand(), a.migrateDownCommand(), a.migrateStatusCommand())
-	cmd.Example = "  dispatcherd migrate up\n  dispatcherd migrate status"
-	return cmd
 }
 
 func (a *app) migrateUpCommand() *cobra.Command {
@@ -144,22 +142,14 @@ func (a *app) countJobs(ctx context.Context) (string, error) {
 
 // printVersions prints which versions were applied or undone.
 func (a *app) printVersions(done string, versions []int64) error {
-	if a.Format.JSON {
-		if versions == nil {
-			versions = []int64{}
-		}
-		return a.PrintJSON(done, versions)
+	lines := []string{}
+	for _, v := range versions {
+		lines = append(lines, fmt.Sprintf("%s version %d", done, v))
 	}
 	if len(versions) == 0 {
-		_, err := fmt.Fprintln(a.Out, "nothing to do")
-		return err
+		versions, lines = []int64{}, []string{"nothing to do"}
 	}
-	for _, v := range versions {
-		if _, err := fmt.Fprintf(a.Out, "%s version %d\n", done, v); err != nil {
-			return err
-		}
-	}
-	return nil
+	return a.PrintLine(done, versions, strings.Join(lines, "\n"))
 }
 
 // shownMigration is one line of `migrate status`.

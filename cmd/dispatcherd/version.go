@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"runtime"
 	"runtime/debug"
 
@@ -83,9 +82,6 @@ func (a *app) versionFlag(root *cobra.Command) {
 }
 
 func (a *app) printVersion() error {
-	if a.Format.JSON {
-		return a.PrintJSON("version", readVersion())
-	}
-	_, err := fmt.Fprintln(a.Out, readVersion())
-	return err
+	v := readVersion()
+	return a.PrintLine("version", v, v.String())
 }

@@ -22,9 +22,7 @@ import (
 )
 
 func (a *app) workerCommand() *cobra.Command {
-	cmd := settings.Group("worker", "Be a worker", a.workerRunCommand())
-	cmd.Example = "  dispatcherd worker run --types pdf,excel --slots 4 -- ./convert --fast"
-	return cmd
+	return settings.Group("worker", "Be a worker", a.workerRunCommand())
 }
 
 const workerRunLong = `Offers slots and runs COMMAND once for each job, with the payload on its standard input. Its output

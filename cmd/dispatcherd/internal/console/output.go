@@ -47,21 +47,38 @@ func (c *Console) PrintJSON(name string, value any) error {
 	return err
 }
 
+// PrintLine writes a result in the format of --output: value as JSON under name, or a line of text.
+func (c *Console) PrintLine(name string, value any, text string) error {
+	if c.Format.JSON {
+		return c.PrintJSON(name, value)
+	}
+	_, err := fmt.Fprintln(c.Out, text)
+	return err
+}
+
+// PrintFacts writes a result in the format of --output: value as JSON under name, or the facts that
+// the callback adds, one per line.
+func (c *Console) PrintFacts(name string, value any, facts func(add func(fact, format string, args ...any))) error {
+	if c.Format.JSON {
+		return c.PrintJSON(name, value)
+	}
+	tw := tabwriter.NewWriter(c.Out, 0, 0, 2, ' ', 0)
+	facts(func(fact, format string, args ...any) {
+		fmt.Fprintf(tw, "%s\t%s\n", fact, OneLine(fmt.Sprintf(format, args...)))
+	})
+	return tw.Flush()
+}
+
 // PrintRows writes a result in the format of --output: value as JSON under name, or rows as a
 // table.
 func (c *Console) PrintRows(name string, value any, header []string, rows [][]string) error {
 	if c.Format.JSON {
 		return c.PrintJSON(name, value)
 	}
-	return c.PrintTable(header, rows)
-}
-
-// PrintTable writes aligned columns under a header in capitals. An empty cell is shown as a
-// dash.
-func (c *Console) PrintTable(header []string, rows [][]string) error {
 	return writeTable(c.Out, header, rows)
 }
 
+// writeTable writes aligned columns under a header in capitals. An empty cell is shown as a dash.
 func writeTable(w io.Writer, header []string, rows [][]string) error {
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	for i, row := range append([][]string{header}, rows...) {

@@ -2,14 +2,12 @@ package jobs
 
 import (
 	"fmt"
-	"strconv"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/console"
+	"github.com/dispatcherd/dispatcherd/claim"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
@@ -23,55 +21,47 @@ func (a commands) getCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			jobs, done, err := a.openJobs(cmd.Context())
-			if err != nil {
-				return err
-			}
-			defer done()
-			job, err := jobs.Get(cmd.Context(), ids[0])
-			if err != nil {
-				return err
-			}
-			if a.Format.JSON {
-				return a.PrintJSON("job", job)
-			}
-			return a.printJob(&job)
+			return a.withJobs(cmd.Context(), func(jobs claim.Jobs) error {
+				job, err := jobs.Get(cmd.Context(), ids[0])
+				if err != nil {
+					return err
+				}
+				return a.PrintFacts("job", job, func(add func(fact, format string, args ...any)) { addJob(add, &job) })
+			})
 		},
 	}
 }
 
-// printJob writes one fact per line, and the failed attempts last.
-func (a commands) printJob(job *contract.Job) error {
-	w := tabwriter.NewWriter(a.Out, 0, 0, 2, ' ', 0)
-	line := func(name, value string) {
+// addJob adds the facts about a job, the failed attempts last. It omits facts without a value.
+func addJob(add func(fact, format string, args ...any), job *contract.Job) {
+	add("id", "%d", job.ID)
+	add("type", "%s", job.Type)
+	add("status", "%s", job.Status)
+	add("priority", "%d", job.Priority)
+	add("created at", "%s", stamp(job.CreatedAt))
+	add("run at", "%s", stamp(job.RunAt))
+	optional := func(fact, value string) {
 		if value != "" {
-			fmt.Fprintf(w, "%s\t%s\n", name, console.OneLine(value))
+			add(fact, "%s", value)
 		}
 	}
-	line("id", strconv.FormatInt(int64(job.ID), 10))
-	line("type", job.Type)
-	line("status", string(job.Status))
-	line("priority", strconv.Itoa(int(job.Priority)))
-	line("created at", stamp(job.CreatedAt))
-	line("run at", stamp(job.RunAt))
-	line("started at", stampOrNone(job.StartedAt))
-	line("finished at", stampOrNone(job.FinishedAt))
-	line("attempt", strconv.Itoa(int(job.Attempt)))
-	line("failures", fmt.Sprintf("%d of at most %d", job.Failures, job.MaxAttempts))
-	line("crashes", strconv.Itoa(job.Crashes))
+	optional("started at", stampOrNone(job.StartedAt))
+	optional("finished at", stampOrNone(job.FinishedAt))
+	add("attempt", "%d", job.Attempt)
+	add("failures", "%d of at most %d", job.Failures, job.MaxAttempts)
+	add("crashes", "%d", job.Crashes)
 	if job.TimeoutMS != nil {
-		line("timeout", (time.Duration(*job.TimeoutMS) * time.Millisecond).String())
+		add("timeout", "%v", time.Duration(*job.TimeoutMS)*time.Millisecond)
 	}
 	if job.Dispatcher != nil {
-		line("dispatcher", strconv.Itoa(*job.Dispatcher))
+		add("dispatcher", "%d", *job.Dispatcher)
 	}
-	line("payload", string(job.Payload))
-	line("progress", string(job.Progress))
-	line("result", string(job.Result))
+	optional("payload", string(job.Payload))
+	optional("progress", string(job.Progress))
+	optional("result", string(job.Result))
 	for _, end := range badEnds(job) {
-		line(fmt.Sprintf("attempt %d", end.Attempt), stamp(end.At)+" "+end.text())
+		add(fmt.Sprintf("attempt %d", end.Attempt), "%s %s", stamp(end.At), end.text())
 	}
-	return w.Flush()
 }
 
 // text returns how the attempt ended, without repeating the outcome.

@@ -94,12 +94,11 @@ func (a commands) insertOne(cmd *cobra.Command, f insertFlags) error {
 	if err != nil {
 		return err
 	}
-	jobs, done, err := a.openJobs(cmd.Context())
-	if err != nil {
+	var id dispatcherd.JobID
+	err = a.withJobs(cmd.Context(), func(jobs claim.Jobs) error {
+		id, err = jobs.Insert(cmd.Context(), job.Row())
 		return err
-	}
-	defer done()
-	id, err := jobs.Insert(cmd.Context(), job.Row())
+	})
 	var pg *pgconn.PgError
 	if errors.As(err, &pg) && (strings.HasPrefix(pg.Code, "22") || pg.Code == "23514") { // a value out of range; a payload above the bound
 		return exit.Errorf(exit.Usage, "%s", refusal(pg))
@@ -107,11 +106,7 @@ func (a commands) insertOne(cmd *cobra.Command, f insertFlags) error {
 	if err != nil {
 		return fmt.Errorf("inserting the job: %w", err)
 	}
-	if a.Format.JSON {
-		return a.PrintJSON("inserted", map[string]any{"count": 1, "ids": []dispatcherd.JobID{id}})
-	}
-	_, err = fmt.Fprintln(a.Out, id)
-	return err
+	return a.PrintLine("inserted", map[string]any{"count": 1, "ids": []dispatcherd.JobID{id}}, fmt.Sprint(id))
 }
 
 func (a commands) jobFromFlags(cmd *cobra.Command, f insertFlags) (joblines.Job, error) {
@@ -221,31 +216,23 @@ func (a commands) insertStream(ctx context.Context, name string, skipBad bool) e
 		return err
 	}
 	defer closeInput()
-	jobs, done, err := a.openJobs(ctx)
-	if err != nil {
-		return err
-	}
-	defer done()
-
 	stream := &jobStream{lines: joblines.NewReader(r, joblines.MaxLine), skipBad: skipBad, complain: a.Say}
 	if a.IsTerminal(a.Err) {
 		stream.progress = console.NewProgress(a.Err, "jobs", size, time.Now)
 	}
 	var count int64
-	err = pgx.BeginFunc(ctx, jobs.DB, func(tx pgx.Tx) error { // one now() for the whole stream
-		count, err = claim.Jobs{DB: tx}.InsertMany(ctx, stream.jobs)
-		return err
+	err = a.withJobs(ctx, func(jobs claim.Jobs) error {
+		return pgx.BeginFunc(ctx, jobs.DB, func(tx pgx.Tx) error { // one now() for the whole stream
+			count, err = claim.Jobs{DB: tx}.InsertMany(ctx, stream.jobs)
+			return err
+		})
 	})
 	stream.progress.Clear()
 	if err != nil {
 		return stream.explain(err)
 	}
-	if a.Format.JSON {
-		return a.PrintJSON("inserted", map[string]any{"count": count, "skipped": stream.skipped})
-	}
-	if stream.skipped > 0 {
+	if stream.skipped > 0 && !a.Format.JSON {
 		a.Say("%s skipped", console.Counted(stream.skipped, "bad line"))
 	}
-	_, err = fmt.Fprintln(a.Out, console.Counted(count, "job")+" inserted")
-	return err
+	return a.PrintLine("inserted", map[string]any{"count": count, "skipped": stream.skipped}, console.Counted(count, "job")+" inserted")
 }

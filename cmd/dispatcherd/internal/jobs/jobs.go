@@ -9,6 +9,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -25,13 +26,8 @@ import (
 // Command is the group of commands about jobs.
 func Command(invocation *settings.Invocation) *cobra.Command {
 	a := commands{invocation}
-	cmd := settings.Group("job", "Insert jobs, look at them, retry or cancel them",
+	return settings.Group("job", "Insert jobs, look at them, retry or cancel them",
 		a.insertCommand(), a.listCommand(), a.getCommand(), a.whyCommand(), a.retryCommand(), a.cancelCommand())
-	cmd.Example = `  dispatcherd job insert --type pdf --payload '{"page": 1}'
-  dispatcherd job list --status failed --type pdf
-  dispatcherd job get 17
-  dispatcherd job retry --type pdf --status failed`
-	return cmd
 }
 
 // commands holds the invocation that the commands use.
@@ -42,13 +38,14 @@ var Statuses = []dispatcherd.Status{
 	dispatcherd.Pending, dispatcherd.Running, dispatcherd.Done, dispatcherd.Failed, dispatcherd.Cancelled,
 }
 
-// openJobs connects to the table; done closes the connection.
-func (a commands) openJobs(ctx context.Context) (jobs claim.Jobs, done func(), err error) {
+// withJobs connects to the table, calls do, and closes the connection.
+func (a commands) withJobs(ctx context.Context, do func(claim.Jobs) error) error {
 	pool, err := a.Connect(ctx)
 	if err != nil {
-		return claim.Jobs{}, nil, err
+		return err
 	}
-	return claim.Jobs{DB: pool}, pool.Close, nil
+	defer pool.Close()
+	return do(claim.Jobs{DB: pool})
 }
 
 // jobIDs parses the ids of a command line.
@@ -102,10 +99,8 @@ func (f *jobFilter) given(flags *pflag.FlagSet) bool {
 
 // filter checks the flags.
 func (f *jobFilter) filter() (claim.Filter, error) {
-	for _, s := range append([]dispatcherd.Status{""}, Statuses...) {
-		if string(s) == f.status {
-			return claim.Filter{Type: f.kind, Status: s}, nil
-		}
+	if s := dispatcherd.Status(f.status); s == "" || slices.Contains(Statuses, s) {
+		return claim.Filter{Type: f.kind, Status: s}, nil
 	}
 	return claim.Filter{}, exit.Errorf(exit.Usage, "--status %q is none of pending, running, done, failed, cancelled", f.status)
 }

@@ -43,17 +43,14 @@ func (a commands) listCommand() *cobra.Command {
 }
 
 func (a commands) list(cmd *cobra.Command, filter claim.Filter) error {
-	jobs, done, err := a.openJobs(cmd.Context())
-	if err != nil {
+	page := []contract.Job{}
+	err := a.withJobs(cmd.Context(), func(jobs claim.Jobs) error {
+		found, err := jobs.List(cmd.Context(), filter)
+		page = append(page, found...)
 		return err
-	}
-	defer done()
-	page, err := jobs.List(cmd.Context(), filter)
+	})
 	if err != nil {
 		return fmt.Errorf("listing jobs: %w", err)
-	}
-	if page == nil {
-		page = []contract.Job{}
 	}
 	rows := make([][]string, len(page))
 	for i := range page {

@@ -59,11 +59,10 @@ func (a commands) retryMatching(ctx context.Context, f jobFilter, yes bool) erro
 	if filter.Status != dispatcherd.Failed && filter.Status != dispatcherd.Cancelled {
 		return exit.Errorf(exit.Usage, "only failed and cancelled jobs can be retried: give --status failed or --status cancelled")
 	}
-	jobs, done, err := a.openJobs(ctx)
-	if err != nil {
-		return err
-	}
-	defer done()
+	return a.withJobs(ctx, func(jobs claim.Jobs) error { return a.retryAll(ctx, jobs, filter, yes) })
+}
+
+func (a commands) retryAll(ctx context.Context, jobs claim.Jobs, filter claim.Filter, yes bool) error {
 	left, err := jobs.CountMatching(ctx, filter)
 	if err != nil {
 		return fmt.Errorf("counting the jobs: %w", err)
@@ -84,11 +83,7 @@ func (a commands) retryMatching(ctx context.Context, f jobFilter, yes bool) erro
 		retried += int64(n)
 		left -= int64(n)
 	}
-	if a.Format.JSON {
-		return a.PrintJSON("retried", map[string]any{"count": retried})
-	}
-	_, err = fmt.Fprintln(a.Out, console.Counted(retried, "job")+" retried")
-	return err
+	return a.PrintLine("retried", map[string]any{"count": retried}, console.Counted(retried, "job")+" retried")
 }
 
 // changedJob is one line of the output of a command that changes jobs.
@@ -104,23 +99,24 @@ func (a commands) eachJob(ctx context.Context, args []string, did string, do fun
 	if err != nil {
 		return err
 	}
-	jobs, done, err := a.openJobs(ctx)
+	changed, rows, errs := []changedJob{}, [][]string{}, []error{}
+	err = a.withJobs(ctx, func(jobs claim.Jobs) error {
+		for _, id := range ids {
+			status, err := do(jobs, id)
+			if errors.Is(err, claim.ErrNotFound) { // printed on a line of its own
+				err = exit.Errorf(exit.NotFound, "%w: %s", err, exit.WhatBecameOfIt)
+			}
+			if err != nil {
+				errs = append(errs, err)
+				continue
+			}
+			changed = append(changed, changedJob{id, status})
+			rows = append(rows, []string{fmt.Sprint(id), string(status)})
+		}
+		return nil
+	})
 	if err != nil {
 		return err
-	}
-	defer done()
-	changed, rows, errs := []changedJob{}, [][]string{}, []error{}
-	for _, id := range ids {
-		status, err := do(jobs, id)
-		if errors.Is(err, claim.ErrNotFound) { // printed on a line of its own
-			err = exit.Errorf(exit.NotFound, "%w: %s", err, exit.WhatBecameOfIt)
-		}
-		if err != nil {
-			errs = append(errs, err)
-			continue
-		}
-		changed = append(changed, changedJob{id, status})
-		rows = append(rows, []string{fmt.Sprint(id), string(status)})
 	}
 	if len(changed) > 0 || a.Format.JSON {
 		errs = append([]error{a.PrintRows(did, changed, []string{"id", "status"}, rows)}, errs...)

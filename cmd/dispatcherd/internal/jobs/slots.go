@@ -15,9 +15,7 @@ import (
 // SlotCommand is the group of commands about slots.
 func SlotCommand(invocation *settings.Invocation) *cobra.Command {
 	a := commands{invocation}
-	cmd := settings.Group("slot", "Look at the slots of a running dispatcher", a.slotListCommand())
-	cmd.Example = "  dispatcherd slot list"
-	return cmd
+	return settings.Group("slot", "Look at the slots of a running dispatcher", a.slotListCommand())
 }
 
 func (a commands) slotListCommand() *cobra.Command {
@@ -32,14 +30,11 @@ func (a commands) slotListCommand() *cobra.Command {
 			if err := ask.JSON(cmd.Context(), socket, "/v1/slots", &answer); err != nil {
 				return err
 			}
-			if a.Format.JSON {
-				return a.PrintJSON("slots", answer.Slots)
-			}
 			rows := make([][]string, len(answer.Slots))
 			for i := range answer.Slots {
 				rows[i] = slotRow(&answer.Slots[i])
 			}
-			return a.PrintTable([]string{"SLOT", "WORKER", "NUMBER", "STATE", "JOB", "TYPES"}, rows)
+			return a.PrintRows("slots", answer.Slots, []string{"slot", "worker", "number", "state", "job", "types"}, rows)
 		},
 	}
 	a.APISocketFlag(cmd.Flags(), &socket)

@@ -28,43 +28,25 @@ type jobStream struct {
 
 	count, skipped int64
 	bad            error // what ended the stream early
-	leaps          []leap
+	gaps           []int // the first lines that are blank or skipped, by number
 }
 
-// leap records that from a job on, line numbers and job numbers differ by more than before,
-// because lines in between were blank or skipped.
-type leap struct {
-	job  int64 // counted from 1
-	line int   // its line
-}
-
-// maxLeaps bounds the memory for the positions of blank and skipped lines.
-const maxLeaps = 100_000
-
-// passed records the line of the latest job, if it is not the line after the previous job.
-func (s *jobStream) passed() {
-	var last leap
-	if n := len(s.leaps); n > 0 {
-		last = s.leaps[n-1]
-	}
-	if int64(s.lines.Number-last.line) != s.count-last.job && len(s.leaps) <= maxLeaps {
-		s.leaps = append(s.leaps, leap{job: s.count, line: s.lines.Number})
-	}
-}
+// maxGaps bounds the memory for gaps.
+const maxGaps = 100_000
 
 // place returns the position of a job in the input, for the job number that Postgres counts.
 func (s *jobStream) place(job int64) string {
-	if len(s.leaps) > maxLeaps && job > s.leaps[maxLeaps].job {
+	line := int(job)
+	for _, gap := range s.gaps {
+		if gap > line {
+			return fmt.Sprintf("line %d", line)
+		}
+		line++
+	}
+	if len(s.gaps) == maxGaps {
 		return fmt.Sprintf("job %d of the input, blank and skipped lines not counted", job)
 	}
-	var last leap
-	for _, l := range s.leaps {
-		if l.job > job {
-			break
-		}
-		last = l
-	}
-	return fmt.Sprintf("line %d", int64(last.line)+job-last.job)
+	return fmt.Sprintf("line %d", line)
 }
 
 // jobs yields the jobs in the order of the lines, and at most one error, as the last value.
@@ -75,7 +57,9 @@ func (s *jobStream) jobs(yield func(claim.New, error) bool) {
 		switch {
 		case err == nil:
 			s.count++
-			s.passed()
+			for line := int(s.count) + len(s.gaps); line < s.lines.Number && len(s.gaps) < maxGaps; line++ {
+				s.gaps = append(s.gaps, line)
+			}
 			s.progress.Update(s.count, s.lines.Read)
 			if !yield(s.lines.Job.Row(), nil) {
 				return

@@ -31,13 +31,13 @@ func TestStreamKnowsTheLineOfEveryJob(t *testing.T) {
 }
 
 func TestMemoryForBlankLinesIsBounded(t *testing.T) {
-	const n = maxLeaps + 1000
+	const n = maxGaps + 1000
 	stream := &jobStream{lines: joblines.NewReader(strings.NewReader(strings.Repeat("\n{\"type\":\"pdf\"}\n", n)), 100)}
 	for _, err := range stream.jobs {
 		require.NoError(t, err)
 	}
-	require.Len(t, stream.leaps, maxLeaps+1)
+	require.Len(t, stream.gaps, maxGaps)
 	require.Equal(t, "line 2", stream.place(1))
-	require.Equal(t, fmt.Sprintf("line %d", 2*(maxLeaps+1)), stream.place(maxLeaps+1))
+	require.Equal(t, fmt.Sprintf("line %d", 2*(maxGaps-1)), stream.place(maxGaps-1))
 	require.Equal(t, fmt.Sprintf("job %d of the input, blank and skipped lines not counted", n), stream.place(n))
 }

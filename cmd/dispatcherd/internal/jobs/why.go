@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -15,7 +14,6 @@ import (
 	"github.com/dispatcherd/dispatcherd/api"
 	"github.com/dispatcherd/dispatcherd/claim"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/ask"
-	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/console"
 	"github.com/dispatcherd/dispatcherd/internal/exit"
 )
 
@@ -43,10 +41,7 @@ On-demand requests have negative ids, which "slot list" shows.`,
 			if err != nil {
 				return err
 			}
-			if a.Format.JSON {
-				return a.PrintJSON("why", why)
-			}
-			return a.printWhy(&why)
+			return a.PrintFacts("why", why, func(add func(fact, format string, args ...any)) { addWhy(add, &why) })
 		},
 	}
 	a.APISocketFlag(cmd.Flags(), &socket)
@@ -106,12 +101,8 @@ var reasonTexts = map[string]string{
 	api.ReasonOtherDispatcher: "another dispatcher runs it",
 }
 
-// printWhy writes one fact per line.
-func (a commands) printWhy(why *api.Why) error {
-	w := tabwriter.NewWriter(a.Out, 0, 0, 2, ' ', 0)
-	line := func(name, format string, args ...any) {
-		fmt.Fprintf(w, "%s\t%s\n", name, console.OneLine(fmt.Sprintf(format, args...)))
-	}
+// addWhy adds the facts of an explanation.
+func addWhy(line func(name, format string, args ...any), why *api.Why) {
 	line("job", "%d %s, priority %d, %s", why.Job, why.Type, why.Priority, why.Status)
 	for _, r := range why.Reasons {
 		line("reason", "%s: %s", r, reasonTexts[r])
@@ -124,7 +115,7 @@ func (a commands) printWhy(why *api.Why) error {
 	}
 	printDecisions(line, why)
 	if why.Score == nil {
-		return w.Flush()
+		return
 	}
 	line("age", "%v", spanOf(why.Age))
 	line("score", "%s", scoreText(why.Score))
@@ -148,7 +139,6 @@ func (a commands) printWhy(why *api.Why) error {
 	if o := why.Overtaking; o != nil {
 		line("newcomers", "%s", overtakingText(o))
 	}
-	return w.Flush()
 }
 
 // printDecisions writes what the decision log holds about the job.

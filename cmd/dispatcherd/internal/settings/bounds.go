@@ -6,13 +6,7 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
-
-	"github.com/dispatcherd/dispatcherd/internal/exit"
 )
-
-// noteBounds is the annotation with the least and the largest value of a
-// number or duration, as on a command line.
-const noteBounds = "dispatcherd-bounds"
 
 // Bounds that several flags share.
 const (
@@ -30,34 +24,43 @@ const (
 	LongestTimeout  = 24 * 24 * time.Hour
 )
 
-// Between sets the range of flags, both ends included. It does not apply to defaults: a
-// default may be a value that means "none".
+// Between sets the range of flags with numbers or durations, both ends included. It does not apply
+// to defaults: a default may be a value that means "none".
 func Between(flags *pflag.FlagSet, least, most string, names ...string) {
-	annotate(flags, noteBounds, names, least, most)
+	for _, name := range names {
+		f := flags.Lookup(name)
+		f.Value = bounded{f.Value, least, most}
+	}
 }
 
-// checkBounds returns an error for the first given number or duration outside its range.
-func (a *Invocation) checkBounds(flags *pflag.FlagSet) (err error) {
-	flags.VisitAll(func(f *pflag.Flag) {
-		least, most := BoundsOf(f)
-		if err != nil || !f.Changed || !IsNumber(f) {
-			return
-		}
-		given := f.Value.String()
-		if origin := a.origins[f.Name]; origin != "flag --"+f.Name {
-			given += " (" + origin + ")"
-		}
-		value := magnitude(f.Value.String())
-		switch {
-		case math.IsNaN(value) || math.IsInf(value, 0):
-			err = exit.Errorf(exit.Usage, "--%s is %s, give a number", f.Name, given)
-		case value < magnitude(least):
-			err = exit.Errorf(exit.Usage, "--%s is %s, must be at least %s", f.Name, given, least)
-		case value > magnitude(most):
-			err = exit.Errorf(exit.Usage, "--%s is %s, must be at most %s", f.Name, given, most)
-		}
-	})
-	return err
+// bounded is the value of a flag with a range.
+type bounded struct {
+	pflag.Value
+
+	least, most string
+}
+
+// boundError is the error for a value outside the range.
+type boundError struct{ text string }
+
+// Error says which values are allowed.
+func (e *boundError) Error() string { return e.text }
+
+// Set implements pflag.Value.
+func (b bounded) Set(text string) error {
+	if err := b.Value.Set(text); err != nil {
+		return err
+	}
+	value := magnitude(b.String())
+	switch {
+	case math.IsNaN(value) || math.IsInf(value, 0):
+		return &boundError{"give a number"}
+	case value < magnitude(b.least):
+		return &boundError{"must be at least " + b.least}
+	case value > magnitude(b.most):
+		return &boundError{"must be at most " + b.most}
+	}
+	return nil
 }
 
 // IsNumber reports whether a flag takes numbers or durations.
@@ -72,8 +75,8 @@ func IsNumber(f *pflag.Flag) bool {
 // BoundsOf returns the range of a flag with numbers or durations. A test checks that every
 // such flag has a range.
 func BoundsOf(f *pflag.Flag) (least, most string) {
-	if bounds := f.Annotations[noteBounds]; len(bounds) == 2 {
-		return bounds[0], bounds[1]
+	if b, ok := f.Value.(bounded); ok {
+		return b.least, b.most
 	}
 	return "0", "Inf"
 }

@@ -1,8 +1,6 @@
 package settings
 
 import (
-	"bytes"
-	"encoding/csv"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -49,20 +47,15 @@ func readConfig(path string, asked bool) (configFile, error) {
 // parse adds the settings of a text.
 func (c configFile) parse(text []byte) error {
 	var tree map[string]any
-	if err := toml.Unmarshal(text, &tree); err != nil {
-		return exit.Errorf(exit.Usage, "the configuration file %s is not TOML%s: %w", c.path, position(err), err)
+	err := toml.Unmarshal(text, &tree)
+	if decode, ok := errors.AsType[*toml.DecodeError](err); ok {
+		line, column := decode.Position()
+		err = fmt.Errorf("line %d, column %d: %w", line, column, err)
+	}
+	if err != nil {
+		return exit.Errorf(exit.Usage, "the configuration file %s is not TOML: %w", c.path, err)
 	}
 	return c.flatten("", tree)
-}
-
-// position returns the position of a TOML error, if it is known.
-func position(err error) string {
-	var decode *toml.DecodeError
-	if !errors.As(err, &decode) {
-		return ""
-	}
-	line, column := decode.Position()
-	return fmt.Sprintf(" (line %d, column %d)", line, column)
 }
 
 // flatten copies a table's keys in order, so that the first error is always the same.
@@ -70,17 +63,7 @@ func (c configFile) flatten(prefix string, table map[string]any) error {
 	for _, key := range slices.Sorted(maps.Keys(table)) {
 		name := prefix + strings.ReplaceAll(key, "_", "-")
 		inner, isTable := table[key].(map[string]any)
-		if isTable && slices.Contains(tableSettings, name) {
-			value, err := tableForm(inner)
-			if err != nil {
-				return exit.Errorf(exit.Usage, "file %s: table %s: %w", c.path, name, err)
-			}
-			if value != "" {
-				c.values[name] = value
-			}
-			continue
-		}
-		if isTable {
+		if isTable && !slices.Contains(tableSettings, name) {
 			if err := c.flatten(name+"-", inner); err != nil {
 				return err
 			}
@@ -89,6 +72,9 @@ func (c configFile) flatten(prefix string, table map[string]any) error {
 		value, err := flagForm(table[key])
 		if err != nil {
 			return exit.Errorf(exit.Usage, "file %s: %s: %w", c.path, name, err)
+		}
+		if isTable && value == "" {
+			continue
 		}
 		if _, twice := c.values[name]; twice {
 			return exit.Errorf(exit.Usage, "file %s: %s is given twice, in two spellings", c.path, name)
@@ -102,55 +88,44 @@ func (c configFile) flatten(prefix string, table map[string]any) error {
 // user chooses.
 var tableSettings = []string{"allow", "timeout"}
 
-// tableForm formats a table for [allowList.Set] and [timeoutFlags.Set]: one line for each key.
-func tableForm(table map[string]any) (string, error) {
-	var b strings.Builder
+// flagForm formats a TOML value like the value of a flag. A table gets one line for each key, as the
+// flags in tableSettings take it.
+func flagForm(value any) (string, error) {
+	table, isTable := value.(map[string]any)
+	if !isTable {
+		return listForm(value)
+	}
+	var lines strings.Builder
 	for _, key := range slices.Sorted(maps.Keys(table)) {
-		value, err := flagForm(table[key])
+		text, err := listForm(table[key])
 		if err != nil {
 			return "", fmt.Errorf("%s: %w", key, err)
 		}
-		b.WriteString(key + "=" + value + "\n")
+		lines.WriteString(key + "=" + text + "\n")
 	}
-	return b.String(), nil
+	return lines.String(), nil
 }
 
-// flagForm formats a TOML value like the value of a flag; a list becomes comma-separated.
-func flagForm(value any) (string, error) {
-	switch v := value.(type) {
-	case string:
-		return v, nil
-	case bool, int64, float64:
-		return fmt.Sprint(v), nil
-	case []any:
-		var items []string
-		for _, item := range v {
-			if _, nested := item.([]any); nested {
-				return "", errors.New("a list inside a list is not allowed")
-			}
-			s, err := flagForm(item)
-			if err != nil {
-				return "", err
-			}
-			items = append(items, s)
+// listForm formats a value or a list of values, which becomes comma-separated.
+func listForm(value any) (string, error) {
+	list, isList := value.([]any)
+	if !isList {
+		list = []any{value}
+	}
+	items := make([]string, len(list))
+	for i, item := range list {
+		switch item.(type) {
+		case string, bool, int64, float64:
+			items[i] = fmt.Sprint(item)
+		default:
+			return "", fmt.Errorf("a %T means nothing here: write a string, a number, true, false or a list of these", item)
 		}
-		return commaSeparated(items)
 	}
-	return "", fmt.Errorf("a %T means nothing here: write a string, a number, true, false or a list", value)
+	return strings.Join(items, ","), nil
 }
 
-func commaSeparated(items []string) (string, error) {
-	var b bytes.Buffer
-	w := csv.NewWriter(&b)
-	if err := w.Write(items); err != nil {
-		return "", err
-	}
-	w.Flush()
-	return strings.TrimSuffix(b.String(), "\n"), nil
-}
-
-// checkKeys refuses keys that are no setting of any command, so that a misspelled setting is
-// not silently ignored.
+// checkKeys returns an error for a key that is no setting of any command, so that a misspelt setting
+// is not silently ignored.
 func (c configFile) checkKeys(known []string) error {
 	for _, name := range slices.Sorted(maps.Keys(c.values)) {
 		if _, ok := slices.BinarySearch(known, name); !ok {

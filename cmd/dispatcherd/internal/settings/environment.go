@@ -1,11 +1,11 @@
 package settings
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"go.uber.org/zap"
 
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/console"
@@ -18,86 +18,60 @@ const variablePrefix = "DISPATCHERD_"
 // the tests of this project read others.
 var otherVariables = []string{"DISPATCHERD_ATTEMPT", "DISPATCHERD_JOB_ID", "DISPATCHERD_TEST_DATABASE_URL", "DISPATCHERD_TRACES", "DISPATCHERD_TYPE"}
 
-// maxStrangers bounds how many variables are reported.
-const maxStrangers = 10
+// maxUnknown bounds how many unknown variables are reported.
+const maxUnknown = 10
 
-// stranger is a variable that looks like a setting, is none, and is ignored.
-type stranger struct{ name, nearest string } // nearest may be empty
-
-func (s stranger) String() string {
-	if s.nearest == "" {
-		return "there is no setting for the environment variable " + s.name
-	}
-	return fmt.Sprintf("there is no setting for the environment variable %s; the nearest one is %s", s.name, s.nearest)
+// variable returns the environment variable of a setting.
+func variable(setting string) string {
+	return variablePrefix + strings.ToUpper(strings.ReplaceAll(setting, "-", "_"))
 }
 
-// strangers lists the first of them by name. An unknown key in the file is an error. An
-// unknown variable may belong to another program (Kubernetes sets DISPATCHERD_SERVICE_HOST
-// for a service of that name), so all commands except `config show` only report that they
-// ignore it. Values may be secrets and are not printed.
-func (a *Invocation) strangers(root *cobra.Command) []stranger {
-	var found []stranger
-	var known []string
-	for _, name := range a.environment() {
-		if !strings.HasPrefix(name, variablePrefix) || slices.Contains(otherVariables, name) {
-			continue
-		}
-		if known == nil {
-			known = settingVariables(root)
-		}
-		if _, ok := slices.BinarySearch(known, name); !ok {
-			found = append(found, stranger{name: console.OneLine(jsontext.Excerpt(name)), nearest: nearest(name[:min(len(name), 100)], known)})
-		}
-	}
-	slices.SortFunc(found, func(x, y stranger) int { return strings.Compare(x.name, y.name) })
-	return found[:min(len(found), maxStrangers)]
+// variables returns the environment variables of a flag, by descending precedence.
+func variables(f *pflag.Flag) []string {
+	return append([]string{variable(f.Name)}, f.Annotations[noteAlsoFrom]...)
 }
 
-// environment returns the names of all variables.
-func (a *Invocation) environment() []string {
+// unknownVariables describes the first variables by name that look like settings and are none. An
+// unknown key in the file is an error. An unknown variable may belong to another program (Kubernetes
+// sets DISPATCHERD_SERVICE_HOST for a service of that name), so all commands except `config show`
+// only report that they ignore it. Values may be secrets and are not printed.
+func (a *Invocation) unknownVariables(root *cobra.Command) []string {
 	if a.Environ == nil {
 		return nil
 	}
-	all := a.Environ()
-	names := make([]string, len(all))
-	for i, pair := range all {
-		names[i], _, _ = strings.Cut(pair, "=")
+	known := settingNames(root, func(f *pflag.Flag) string { return variable(f.Name) })
+	var unknown []string
+	for _, pair := range slices.Sorted(slices.Values(a.Environ())) {
+		name, _, _ := strings.Cut(pair, "=")
+		if !strings.HasPrefix(name, variablePrefix) || slices.Contains(otherVariables, name) || slices.Contains(known, name) || len(unknown) == maxUnknown {
+			continue
+		}
+		text := "there is no setting for the environment variable " + console.OneLine(jsontext.Excerpt(name))
+		if near := nearest(name[:min(len(name), 100)], known); near != "" {
+			text += "; the nearest one is " + near
+		}
+		unknown = append(unknown, text)
 	}
-	return names
-}
-
-// settingVariables lists the variables of all commands, because one environment may serve all
-// of them, as one file does.
-func settingVariables(root *cobra.Command) []string {
-	var names []string
-	for _, f := range settings(root) {
-		names = append(names, variables(f)[0])
-	}
-	slices.Sort(names)
-	return slices.Compact(names)
+	return unknown
 }
 
 // NoteLogs marks a command that reports ignored variables in its own way.
 const NoteLogs = "dispatcherd-logs"
 
-// SayStrangers reports ignored variables before the command begins.
-func (a *Invocation) SayStrangers(cmd *cobra.Command) {
-	a.ignored = a.strangers(cmd.Root())
+// SayIgnored reports ignored variables before the command begins.
+func (a *Invocation) SayIgnored(cmd *cobra.Command) {
+	a.ignored = a.unknownVariables(cmd.Root())
 	if cmd.Annotations[NoteLogs] != "" {
 		return
 	}
-	for _, s := range a.ignored {
-		a.Say("dispatcherd: %v: it is ignored", s)
+	for _, text := range a.ignored {
+		a.Say("dispatcherd: %s: it is ignored", text)
 	}
 }
 
-// LogStrangers does the same in the log of a daemon.
-func (a *Invocation) LogStrangers(log *zap.Logger) {
-	for _, s := range a.ignored {
-		near := zap.Skip()
-		if s.nearest != "" {
-			near = zap.String("nearest", s.nearest)
-		}
-		log.Warn("an environment variable is no setting and is ignored", zap.String("variable", s.name), near)
+// LogIgnored reports ignored variables in the log of a daemon.
+func (a *Invocation) LogIgnored(log *zap.Logger) {
+	for _, text := range a.ignored {
+		log.Warn(text + ": it is ignored")
 	}
 }

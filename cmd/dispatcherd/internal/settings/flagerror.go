@@ -45,7 +45,10 @@ func isDigits(s string) bool {
 func plainly(f *pflag.Flag, err error) error {
 	var number *strconv.NumError
 	isNumber := errors.As(err, &number)
+	var bound *boundError
 	switch {
+	case errors.As(err, &bound):
+		return err
 	case f.Value.Type() == "duration":
 		return errors.New("give a duration such as 250ms, 30s or 1h30m")
 	case isNumber && f.Value.Type() == "bool":

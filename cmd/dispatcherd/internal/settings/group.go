@@ -9,8 +9,8 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/exit"
 )
 
-// Group returns a command that contains others. Alone it shows its help; with an unknown word
-// it fails.
+// Group returns a command that contains others. Alone it shows its help, with the first example of
+// each child; with an unknown word it fails.
 func Group(use, short string, children ...*cobra.Command) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: use, Short: short,
@@ -24,6 +24,13 @@ func Group(use, short string, children ...*cobra.Command) *cobra.Command {
 	}
 	cmd.SuggestionsMinimumDistance = 2
 	cmd.AddCommand(children...)
+	var examples []string
+	for _, child := range children {
+		if first, _, _ := strings.Cut(child.Example, "\n"); first != "" {
+			examples = append(examples, first)
+		}
+	}
+	cmd.Example = strings.Join(examples, "\n")
 	return cmd
 }
 

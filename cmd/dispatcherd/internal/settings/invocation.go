@@ -17,8 +17,8 @@ type Invocation struct {
 	Version string          // of the running binary, as a line
 
 	Database Database // --database-url
-	ignored  []stranger
-	origins  origins // where each setting of the running command comes from
+	ignored  []string // unknown variables
+	origins  origins  // where each setting of the running command comes from
 }
 
 // Origin returns the source of a setting of the running command.

@@ -2,7 +2,6 @@ package settings
 
 import (
 	"fmt"
-	"strings"
 
 	"github.com/dispatcherd/dispatcherd/internal/exit"
 )
@@ -85,7 +84,7 @@ func findRemoved(name string) *removedSetting {
 // setting, in the order of the list.
 func (a *Invocation) removedVariables() error {
 	for i := range removed {
-		name := variablePrefix + strings.ToUpper(strings.ReplaceAll(removed[i].name, "-", "_"))
+		name := variable(removed[i].name)
 		if _, given := a.Env(name); given {
 			return exit.Errorf(exit.Usage, "environment variable %s: there is no setting %q any more; %v", name, removed[i].name, removed[i])
 		}

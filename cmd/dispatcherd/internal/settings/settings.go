@@ -8,7 +8,6 @@ package settings
 
 import (
 	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -73,12 +72,6 @@ func isSetting(f *pflag.Flag) bool {
 	return !only && f.Name != "help"
 }
 
-// variables returns the environment variables of a flag, by descending precedence.
-func variables(f *pflag.Flag) []string {
-	own := variablePrefix + strings.ToUpper(strings.ReplaceAll(f.Name, "-", "_"))
-	return append([]string{own}, f.Annotations[noteAlsoFrom]...)
-}
-
 // origins contains the source of the value of each flag, by the flag's name.
 type origins map[string]string
 
@@ -107,13 +100,10 @@ func (a *Invocation) Resolve(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	if err := file.checkKeys(settingNames(cmd.Root())); err != nil {
+	if err := file.checkKeys(settingNames(cmd.Root(), keyOf)); err != nil {
 		return err
 	}
-	if err := a.fromFile(cmd.Flags(), file); err != nil {
-		return err
-	}
-	return a.checkBounds(cmd.Flags())
+	return a.fromFile(cmd.Flags(), file)
 }
 
 func (a *Invocation) fromEnvironment(flags *pflag.FlagSet) error {
@@ -158,34 +148,27 @@ func (a *Invocation) set(f *pflag.Flag, value, origin string) error {
 	return nil
 }
 
-// settingNames lists the settings of all commands, because one file serves all of them.
-func settingNames(root *cobra.Command) []string {
-	var names []string
-	for _, f := range settings(root) {
-		if _, never := f.Annotations[noteNeverFromFile]; !never {
-			names = append(names, f.Name)
+// keyOf returns the key of a setting in the file, "" if it has none.
+func keyOf(f *pflag.Flag) string {
+	if _, never := f.Annotations[noteNeverFromFile]; never {
+		return ""
+	}
+	return f.Name
+}
+
+// settingNames lists the names of the settings of all commands, because one file and one environment
+// serve all of them.
+func settingNames(cmd *cobra.Command, name func(*pflag.Flag) string) (names []string) {
+	collect := func(f *pflag.Flag) {
+		if isSetting(f) && name(f) != "" {
+			names = append(names, name(f))
 		}
+	}
+	cmd.LocalNonPersistentFlags().VisitAll(collect)
+	cmd.PersistentFlags().VisitAll(collect)
+	for _, child := range cmd.Commands() {
+		names = append(names, settingNames(child, name)...)
 	}
 	slices.Sort(names)
 	return slices.Compact(names)
-}
-
-// settings returns the settings of all commands; several may have the same name.
-func settings(root *cobra.Command) []*pflag.Flag {
-	var found []*pflag.Flag
-	var walk func(*cobra.Command)
-	walk = func(cmd *cobra.Command) {
-		collect := func(f *pflag.Flag) {
-			if isSetting(f) {
-				found = append(found, f)
-			}
-		}
-		cmd.LocalNonPersistentFlags().VisitAll(collect)
-		cmd.PersistentFlags().VisitAll(collect)
-		for _, child := range cmd.Commands() {
-			walk(child)
-		}
-	}
-	walk(root)
-	return found
 }

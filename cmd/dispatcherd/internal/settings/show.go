@@ -43,21 +43,15 @@ is an error here; other commands report and ignore it.`,
 			if err != nil {
 				return err
 			}
-			if a.Format.JSON {
-				return a.PrintJSON("settings", settings)
+			columns := 2
+			if origin {
+				columns = 3
 			}
-			header := []string{"setting", "value", "origin"}
 			rows := make([][]string, len(settings))
 			for i, s := range settings {
-				rows[i] = []string{s.Name, s.Value, s.Origin}
+				rows[i] = []string{s.Name, s.Value, s.Origin}[:columns]
 			}
-			if !origin {
-				header = header[:2]
-				for i := range rows {
-					rows[i] = rows[i][:2]
-				}
-			}
-			return a.PrintTable(header, rows)
+			return a.PrintRows("settings", settings, []string{"setting", "value", "origin"}[:columns], rows)
 		},
 	}
 	cmd.Flags().BoolVar(&origin, "origin", false, "print the source of each value")
@@ -75,8 +69,8 @@ func (a *Invocation) settingsOf(show *cobra.Command, path []string) ([]shownSett
 	if err != nil || len(rest) > 0 {
 		return nil, exit.Errorf(exit.Usage, "there is no command %q whose settings could be shown: 'dispatcherd --help' lists the commands", strings.Join(path, " "))
 	}
-	for _, s := range a.ignored {
-		return nil, exit.Errorf(exit.Usage, "%v", s)
+	if len(a.ignored) > 0 {
+		return nil, exit.Errorf(exit.Usage, "%s", a.ignored[0])
 	}
 	_ = target.InheritedFlags() // merges the root's flags into target.Flags()
 	if err := a.Resolve(target); err != nil {
