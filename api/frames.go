@@ -298,9 +298,9 @@ func (r *frameRequest) sendEvents(v *ondemand.View) {
 	for i := range v.Events {
 		switch e := &v.Events[i]; e.Name {
 		case "progress":
-			r.s.session.Send(workerproto.NewRequestProgress(r.id, e.Data))
+			r.s.session.Send(&workerproto.RequestProgress{ID: r.id, Data: e.Data})
 		case "partial":
-			r.s.session.Send(workerproto.NewRequestPartial(r.id, e.Data))
+			r.s.session.Send(&workerproto.RequestPartial{ID: r.id, Data: e.Data})
 		case "queued":
 			r.s.session.Send(&workerproto.Queued{ID: r.id, Rank: e.Rank.OfType, Waiting: e.Rank.Waiting})
 		case "started":

@@ -22,44 +22,18 @@ type Answer struct {
 
 func (*Answer) fromDispatcher() {}
 
-func (m *Answer) appendTo(dst []byte) []byte {
-	dst = appendInt(append(dst, `{"op":"answer","id":`...), m.ID)
-	if m.Job != 0 {
-		dst = appendInt(append(dst, `,"job":`...), int64(m.Job))
-	}
-	dst = appendText(dst, `,"worker":`, m.Worker)
-	if m.Code == "" {
-		return append(appendRaw(dst, `,"result":`, m.Result), '}')
-	}
-	dst = appendString(append(dst, `,"code":`...), m.Code)
-	dst = appendText(dst, `,"message":`, m.Message)
-	return append(appendMillis(dst, `,"retry_after_ms":`, m.RetryAfter), '}')
-}
-
-func (m *Answer) field(key []byte, s *scanner) {
-	switch string(key) {
-	case "id":
-		m.ID = s.integer(1, maxInt64)
-	case "job":
-		m.Job = dispatcherd.JobID(s.integer(0, maxInt64))
-	case "worker":
-		m.Worker = s.symbol(unbounded)
-	case "result":
-		m.Result = s.raw()
-	case "code":
-		m.Code = s.symbol(unbounded)
-	case "message":
-		m.Message = s.text(MaxMessageLength)
-	case "retry_after_ms":
-		m.RetryAfter = s.millis()
-	default:
-		s.unknown(key)
-	}
-}
-
-func (m *Answer) check(s *scanner) { s.require(m.ID != 0, "id") }
-
 // Size is an upper bound of the frame's length.
 func (m *Answer) Size() int {
 	return len(m.Result) + 6*(len(m.Worker)+min(len(m.Message), MaxMessageLength)) + 256
+}
+
+func (m *Answer) members(c *codec) {
+	c.op("answer")
+	integer(c, "id", &m.ID, 1, maxInt64, required)
+	integer(c, "job", &m.Job, 0, maxInt64, optional)
+	symbol(c, "worker", &m.Worker, unbounded, optional)
+	c.raw("result", &m.Result, optional)
+	symbol(c, "code", &m.Code, unbounded, optional)
+	c.text("message", &m.Message, MaxMessageLength, optional)
+	c.millis("retry_after_ms", &m.RetryAfter, optional)
 }

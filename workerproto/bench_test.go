@@ -22,12 +22,13 @@ func BenchmarkEncodeJob(b *testing.B) { benchEncode(b, &benchJob) }
 func BenchmarkEncodeDone(b *testing.B) { benchEncode(b, &benchDone) }
 
 func benchEncode(b *testing.B, f frame) {
-	buf := make([]byte, 0, 1024)
+	c := codec{out: make([]byte, 0, 1024)}
 	b.ReportAllocs()
 	for b.Loop() {
-		buf = append(f.appendTo(buf[:0]), '\n')
+		c.out = c.out[:0]
+		c.encode(f)
 	}
-	b.SetBytes(int64(len(buf)))
+	b.SetBytes(int64(len(c.out)))
 }
 
 func BenchmarkDecodeJob(b *testing.B) {

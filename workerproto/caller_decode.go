@@ -11,14 +11,12 @@ type CallerFrame interface {
 // Reset; the strings and byte slices in them are copies and stay valid. The zero value
 // is ready. Not safe for concurrent use.
 type CallerDecoder struct {
-	scanner  scanner
-	names    names
+	codec    codec
 	requests arena[Request]
 }
 
 // Reset invalidates the frames decoded so far and reuses their memory.
 func (d *CallerDecoder) Reset() {
-	d.scanner = scanner{}
 	d.requests.reset()
 }
 
@@ -26,7 +24,7 @@ func (d *CallerDecoder) Reset() {
 // BadValue or UnknownOp. With an error the frame, which may be nil, is filled as far
 // as the line could be read.
 func (d *CallerDecoder) Decode(line []byte) (CallerFrame, *Error) {
-	return decode(&d.scanner, &d.names, line, d.frame)
+	return decode(&d.codec, line, d.frame)
 }
 
 func (d *CallerDecoder) frame(op []byte) (CallerFrame, bool) {

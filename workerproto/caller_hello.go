@@ -10,23 +10,8 @@ type CallerHello struct {
 
 func (*CallerHello) fromCaller() {}
 
-func (m *CallerHello) appendTo(dst []byte) []byte {
-	dst = appendInt(append(dst, `{"op":"hello","versions":[`...), int64(m.MinVersion))
-	dst = append(appendInt(append(dst, ','), int64(m.MaxVersion)), ']')
-	return append(appendText(dst, `,"caller":`, m.Caller), '}')
+func (m *CallerHello) members(c *codec) {
+	c.op("hello")
+	c.versions(&m.MinVersion, &m.MaxVersion)
+	c.text("caller", &m.Caller, unbounded, optional)
 }
-
-func (m *CallerHello) field(key []byte, s *scanner) {
-	switch string(key) {
-	case "versions":
-		var h Hello
-		h.versions(s)
-		m.MinVersion, m.MaxVersion = h.MinVersion, h.MaxVersion
-	case "caller":
-		m.Caller = s.text(unbounded)
-	default:
-		s.unknown(key)
-	}
-}
-
-func (m *CallerHello) check(s *scanner) { s.require(m.MinVersion > 0, "versions") }

@@ -123,7 +123,7 @@ func (s *CallerSession) reject(f CallerFrame, fault *Error) {
 	s.obs.Complained(fault.Code)
 	if r, ok := f.(*Request); ok && r != nil && r.ID != 0 {
 		code := CodeInvalidRequest
-		if s.decoder.scanner.notSendable() {
+		if s.decoder.codec.notSendable() {
 			code = CodeInvalidJob
 		}
 		s.send(&Answer{ID: r.ID, Code: code, Message: fault.Message})
@@ -138,6 +138,8 @@ const (
 	CodeInvalidJob     = "invalid-job"     // its payload is JSON that no worker can be sent
 )
 
-func (s *CallerSession) shrink() { s.decoder = CallerDecoder{names: s.decoder.names} }
+func (s *CallerSession) shrink() {
+	s.decoder = CallerDecoder{codec: codec{names: s.decoder.codec.names}}
+}
 
 func (s *CallerSession) closed(cause error) { s.handler.Closed(s, cause) }

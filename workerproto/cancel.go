@@ -15,16 +15,7 @@ type Cancel struct {
 
 func (*Cancel) fromDispatcher() {}
 
-func (m *Cancel) appendTo(dst []byte) []byte {
-	dst = m.appendFields(append(dst, `{"op":"cancel"`...))
-	return append(appendText(dst, `,"reason":`, m.Reason), '}')
-}
-
-func (m *Cancel) field(key []byte, s *scanner) {
-	switch {
-	case string(key) == "reason":
-		m.Reason = s.text(MaxMessageLength)
-	case !m.member(key, s):
-		s.unknown(key)
-	}
+func (m *Cancel) members(c *codec) {
+	m.begin(c, "cancel")
+	c.text("reason", &m.Reason, MaxMessageLength, optional)
 }

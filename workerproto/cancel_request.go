@@ -9,16 +9,7 @@ type CancelRequest struct{ ID int64 }
 
 func (*CancelRequest) fromCaller() {}
 
-func (m *CancelRequest) appendTo(dst []byte) []byte {
-	return append(appendInt(append(dst, `{"op":"cancel","id":`...), m.ID), '}')
+func (m *CancelRequest) members(c *codec) {
+	c.op("cancel")
+	integer(c, "id", &m.ID, 1, maxInt64, required)
 }
-
-func (m *CancelRequest) field(key []byte, s *scanner) {
-	if string(key) == "id" {
-		m.ID = s.integer(1, maxInt64)
-		return
-	}
-	s.unknown(key)
-}
-
-func (m *CancelRequest) check(s *scanner) { s.require(m.ID != 0, "id") }

@@ -50,6 +50,35 @@ func everyDispatcherFrame() []DispatcherFrame {
 	}
 }
 
+// everyCallerFrame has one of each frame, with every field set.
+func everyCallerFrame() []CallerFrame {
+	return []CallerFrame{
+		&CallerHello{MinVersion: 1, MaxVersion: 2, Caller: "wéb \"1\""},
+		&Request{ID: 7, Type: "pdf", Payload: []byte(`{"page":1}`), Priority: 3, Timeout: 30 * time.Second, CapacityWait: 5 * time.Second,
+			Durable: true, Key: "order-4711", CoalesceKey: "c", Events: true},
+		&Request{ID: 8, Type: "pdf"},
+		&CancelRequest{ID: 7},
+		&Ping{}, &Pong{},
+	}
+}
+
+// everyFrameToCaller has one of each frame, with every field set.
+func everyFrameToCaller() []DispatcherFrame {
+	return []DispatcherFrame{
+		&Welcome{Version: 1, Session: someExecution.Session, Dispatcher: "d1", Limits: Parameters{
+			MaxFrame: 1 << 20, Heartbeat: 5 * time.Second, Timeout: 15 * time.Second, MaxRequests: 10}},
+		&Queued{ID: 7, Rank: 2, Waiting: 5},
+		&Started{ID: 7, Slot: 3, Worker: "w1"},
+		&RequestProgress{ID: 7, Data: []byte(`{"done":1,"total":3}`)},
+		&RequestPartial{ID: 7, Data: []byte(`null`)},
+		&Gap{ID: 7, Missed: 12},
+		&Answer{ID: 7, Job: 42, Worker: "w1", Result: []byte(`[1]`)},
+		&Answer{ID: 8, Code: "queue-full", Message: "ten wait", RetryAfter: time.Second},
+		&Error{Code: DuplicateID, Message: "no"},
+		&Ping{}, &Pong{},
+	}
+}
+
 func TestEveryFrameIsDecodedAsItWasEncoded(t *testing.T) {
 	for _, f := range everyWorkerFrame() {
 		line := Append(nil, f)
@@ -60,6 +89,18 @@ func TestEveryFrameIsDecodedAsItWasEncoded(t *testing.T) {
 	for _, f := range everyDispatcherFrame() {
 		line := Append(nil, f)
 		back, err := new(DispatcherDecoder).Decode(line)
+		require.Nil(t, err, "%s", line)
+		require.Equal(t, f, back, "%s", line)
+	}
+	for _, f := range everyCallerFrame() {
+		line := Append(nil, f)
+		back, err := new(CallerDecoder).Decode(line)
+		require.Nil(t, err, "%s", line)
+		require.Equal(t, f, back, "%s", line)
+	}
+	for _, f := range everyFrameToCaller() {
+		line := Append(nil, f)
+		back, err := (&DispatcherDecoder{callers: true}).Decode(line)
 		require.Nil(t, err, "%s", line)
 		require.Equal(t, f, back, "%s", line)
 	}
@@ -184,6 +225,10 @@ func TestHotFramesAreDecodedWithOneAllocation(t *testing.T) {
 		dones.Reset()
 		_, _ = dones.Decode(done)
 	}), 1.0, "its result")
-	buf := make([]byte, 0, 1024)
-	require.Zero(t, testing.AllocsPerRun(100, func() { buf = Append(Append(buf[:0], &benchJob), &benchDone) }))
+	c := codec{out: make([]byte, 0, 1024)}
+	require.Zero(t, testing.AllocsPerRun(100, func() {
+		c.out = c.out[:0]
+		c.encode(&benchJob)
+		c.encode(&benchDone)
+	}))
 }

@@ -1,11 +1,25 @@
 package workerproto
 
 import (
-	"bytes"
 	"unicode/utf8"
 
 	"github.com/dispatcherd/dispatcherd/internal/jsontext"
 )
+
+// WorkerFrame is a frame that a worker sends: *Hello, *SlotAdd, *SlotRemove,
+// *Done, *Fail, *Release, *Progress, *Partial, *Log, *Drain, *Ping or *Pong.
+type WorkerFrame interface {
+	frame
+	fromWorker()
+}
+
+// DispatcherFrame is a frame that a dispatcher sends: *Welcome, *Job, *Cancel,
+// *Stale, *GoAway, *Error, *Ping or *Pong to a worker; *Welcome, *Queued, *Started,
+// *RequestProgress, *RequestPartial, *Gap, *Answer, *Error, *Ping or *Pong to a caller.
+type DispatcherFrame interface {
+	frame
+	fromDispatcher()
+}
 
 // arena allocates values that are valid until the next reset, so that decoding a
 // batch allocates only what outlives it.
@@ -38,8 +52,7 @@ func (a *arena[T]) reset() {
 // until Reset; the strings and byte slices in them are copies and stay valid. The
 // zero value is ready. Not safe for concurrent use.
 type WorkerDecoder struct {
-	scanner  scanner
-	names    names
+	codec    codec
 	rejected Execution // that the last frame was to end, as far as it could be read
 	done     arena[Done]
 	fail     arena[Fail]
@@ -50,7 +63,6 @@ type WorkerDecoder struct {
 
 // Reset invalidates the frames decoded so far and reuses their memory.
 func (d *WorkerDecoder) Reset() {
-	d.scanner = scanner{}
 	d.done.reset()
 	d.fail.reset()
 	d.prog.reset()
@@ -59,12 +71,12 @@ func (d *WorkerDecoder) Reset() {
 }
 
 // shrink frees memory while no frames arrive. Frames become invalid.
-func (d *WorkerDecoder) shrink() { *d = WorkerDecoder{names: d.names} }
+func (d *WorkerDecoder) shrink() { *d = WorkerDecoder{codec: codec{names: d.codec.names}} }
 
 // Decode decodes one line, with or without its newline. The error's code is
 // BadJSON, BadValue or UnknownOp, and its Job is set if the frame named one.
 func (d *WorkerDecoder) Decode(line []byte) (WorkerFrame, *Error) {
-	f, err := decode(&d.scanner, &d.names, line, d.frame)
+	f, err := decode(&d.codec, line, d.frame)
 	if err == nil {
 		return f, nil
 	}
@@ -127,21 +139,19 @@ func (d *WorkerDecoder) frame(op []byte) (WorkerFrame, bool) {
 // those of WorkerDecoder.
 type DispatcherDecoder struct {
 	callers bool // the frames are for a caller; otherwise for a worker
-	scanner scanner
-	names   names
+	codec   codec
 	job     arena[Job]
 }
 
 // Reset invalidates the frames decoded so far and reuses their memory.
 func (d *DispatcherDecoder) Reset() {
-	d.scanner = scanner{}
 	d.job.reset()
 }
 
 // Decode decodes one line, with or without its newline. The error's code is
 // BadJSON, BadValue or UnknownOp, and its Job is set if the frame named one.
 func (d *DispatcherDecoder) Decode(line []byte) (DispatcherFrame, *Error) {
-	f, err := decode(&d.scanner, &d.names, line, d.frame)
+	f, err := decode(&d.codec, line, d.frame)
 	if err != nil {
 		return nil, err
 	}
@@ -181,97 +191,4 @@ func CheckJSON(raw []byte) error {
 		return Complain(BadJSON, 0, "not UTF-8")
 	}
 	return jsontext.CheckValue(raw)
-}
-
-// decode decodes one line into the frame that newFrame makes for its op. With an
-// error the frame, which may be nil, is filled as far as the line could be read.
-func decode[F frame](s *scanner, table *names, line []byte, newFrame func(op []byte) (F, bool)) (f F, err *Error) {
-	*s = scanner{Scanner: jsontext.NewScanner(line), names: table}
-	if !utf8.Valid(line) {
-		s.Fail("bytes that are not UTF-8")
-		return f, s.err()
-	}
-	op := leadingOp(line)
-	if op == nil {
-		finder := opFinder{}
-		s.line(&finder)
-		if !finder.found {
-			s.bad("field \"op\" is missing")
-		}
-		if err := s.err(); err != nil {
-			return f, err
-		}
-		op = finder.op
-		*s = scanner{Scanner: jsontext.NewScanner(line), names: table}
-	}
-	f, known := newFrame(op)
-	if !known {
-		s.line(&Drain{}) // malformed JSON is the better error
-		if s.Malformed() {
-			return f, s.err()
-		}
-		return f, Complain(UnknownOp, 0, "no frame %q in this direction", truncate(string(op), maxSymbol))
-	}
-	return f, s.fill(f)
-}
-
-// leadingOp returns the op of a frame that begins with it, as almost all do.
-func leadingOp(line []byte) []byte {
-	const prefix = `{"op":"`
-	if !bytes.HasPrefix(line, []byte(prefix)) {
-		return nil
-	}
-	rest := line[len(prefix):min(len(line), len(prefix)+maxSymbol)]
-	for i, c := range rest {
-		if c == '"' {
-			return rest[:i]
-		}
-		if !jsontext.Plain(c) {
-			break
-		}
-	}
-	return nil
-}
-
-// opFinder looks for the op of a frame that does not begin with it.
-type opFinder struct {
-	op    []byte
-	found bool
-}
-
-func (f *opFinder) field(key []byte, s *scanner) {
-	if string(key) != "op" {
-		s.Skip()
-		return
-	}
-	f.op, f.found = s.bytes(), true
-}
-
-// line reads a whole line, which must be an object.
-func (s *scanner) line(m interface{ field([]byte, *scanner) }) {
-	if s.Peek() != '{' {
-		s.Fail("no object")
-		return
-	}
-	s.members(m)
-	s.End()
-}
-
-// fill reads the whole line into f.
-func (s *scanner) fill(f frame) *Error {
-	s.line(f)
-	if !s.Malformed() {
-		if s.ops > 1 {
-			s.bad("field \"op\" is given twice")
-		}
-		f.check(s)
-	}
-	err := s.err()
-	if err == nil {
-		return nil
-	}
-	if n, ok := f.(named); ok {
-		err.Job = n.execution().Job
-	}
-	return err
 }

@@ -10,16 +10,7 @@ type Done struct {
 
 func (*Done) fromWorker() {}
 
-func (m *Done) appendTo(dst []byte) []byte {
-	dst = m.appendFields(append(dst, `{"op":"done"`...))
-	return append(appendRaw(dst, `,"result":`, m.Result), '}')
-}
-
-func (m *Done) field(key []byte, s *scanner) {
-	switch {
-	case string(key) == "result":
-		m.Result = s.raw()
-	case !m.member(key, s):
-		s.unknown(key)
-	}
+func (m *Done) members(c *codec) {
+	m.begin(c, "done")
+	c.raw("result", &m.Result, optional)
 }

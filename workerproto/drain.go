@@ -9,8 +9,4 @@ type Drain struct{}
 
 func (*Drain) fromWorker() {}
 
-func (*Drain) appendTo(dst []byte) []byte { return append(dst, `{"op":"drain"}`...) }
-
-func (*Drain) field(key []byte, s *scanner) { s.unknown(key) }
-
-func (*Drain) check(*scanner) {}
+func (*Drain) members(c *codec) { c.op("drain") }

@@ -72,34 +72,10 @@ func (m *Error) Error() string { return string(m.Code) + ": " + m.Message }
 
 func (*Error) fromDispatcher() {}
 
-func (m *Error) appendTo(dst []byte) []byte {
-	dst = appendString(append(dst, `{"op":"error","code":`...), string(m.Code))
-	dst = appendString(append(dst, `,"message":`...), truncate(m.Message, MaxMessageLength))
-	dst = append(dst, `,"fatal":`...)
-	if m.Fatal {
-		dst = append(dst, `true`...)
-	} else {
-		dst = append(dst, `false`...)
-	}
-	if m.Job != 0 {
-		dst = appendInt(append(dst, `,"job":`...), int64(m.Job))
-	}
-	return append(dst, '}')
+func (m *Error) members(c *codec) {
+	c.op("error")
+	symbol(c, "code", &m.Code, maxSymbol, required)
+	c.text("message", &m.Message, MaxMessageLength, always)
+	c.boolean("fatal", &m.Fatal, false, always)
+	integer(c, "job", &m.Job, minInt64, maxInt64, optional)
 }
-
-func (m *Error) field(key []byte, s *scanner) {
-	switch string(key) {
-	case "code":
-		m.Code = Code(s.symbol(maxSymbol))
-	case "message":
-		m.Message = s.text(MaxMessageLength)
-	case "fatal":
-		m.Fatal = s.boolean(false)
-	case "job":
-		m.Job = dispatcherd.JobID(s.integer(minInt64, maxInt64))
-	default:
-		s.unknown(key)
-	}
-}
-
-func (m *Error) check(s *scanner) { s.require(m.Code != "", "code") }

@@ -1,6 +1,10 @@
 package workerproto
 
-import "github.com/dispatcherd/dispatcherd"
+import (
+	"strconv"
+
+	"github.com/dispatcherd/dispatcherd"
+)
 
 // Execution identifies one execution of a job in one session. Every frame about a
 // job contains it: the attempt fences the row in Postgres, the session nonce fences
@@ -16,29 +20,27 @@ type named interface{ execution() *Execution }
 
 func (e *Execution) execution() *Execution { return e }
 
-func (e *Execution) appendFields(dst []byte) []byte {
-	dst = appendInt(append(dst, `,"job":`...), int64(e.Job))
-	dst = appendInt(append(dst, `,"attempt":`...), int64(e.Attempt))
-	return appendString(append(dst, `,"session":`...), e.Session)
+func (e *Execution) members(c *codec) {
+	integer(c, "job", &e.Job, minInt64, maxInt64, required)
+	integer(c, "attempt", &e.Attempt, 0, maxInt32, required)
+	symbol(c, "session", &e.Session, maxNonce, required)
 }
 
-// member reads one member of the frame if it belongs to the Execution.
-func (e *Execution) member(key []byte, s *scanner) bool {
-	switch string(key) {
-	case "job":
-		e.Job = dispatcherd.JobID(s.integer(minInt64, maxInt64))
-	case "attempt":
-		e.Attempt = dispatcherd.Attempt(s.integer(0, maxInt32))
-	case "session":
-		e.Session = s.symbol(maxNonce)
-	default:
-		return false
+// begin lists the members that every frame about a job begins with.
+func (e *Execution) begin(c *codec, op string) {
+	if c.task == encoding {
+		c.out = e.appendTo(c.out, op)
+		return
 	}
-	return true
+	c.op(op)
+	e.members(c)
 }
 
-func (e *Execution) check(s *scanner) {
-	s.require(e.Job != 0, "job")
-	s.require(e.Attempt > 0, "attempt")
-	s.require(e.Session != "", "session")
+// appendTo is the encoding part of begin. It is written out because jobs and their
+// reports are almost all frames.
+func (e *Execution) appendTo(dst []byte, op string) []byte {
+	dst = append(append(append(dst, `,"op":"`...), op...), `","job":`...)
+	dst = strconv.AppendInt(dst, int64(e.Job), 10)
+	dst = strconv.AppendInt(append(dst, `,"attempt":`...), int64(e.Attempt), 10)
+	return appendString(append(dst, `,"session":`...), e.Session)
 }

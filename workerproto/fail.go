@@ -21,27 +21,12 @@ type Fail struct {
 
 func (*Fail) fromWorker() {}
 
-func (m *Fail) appendTo(dst []byte) []byte {
-	dst = m.appendFields(append(dst, `{"op":"fail"`...))
-	dst = appendString(append(dst, `,"error":`...), truncate(m.Error, dispatcherd.MaxErrorLength))
-	if m.Permanent {
-		dst = append(dst, `,"retry":false`...)
+func (m *Fail) members(c *codec) {
+	retry := !m.Permanent
+	m.begin(c, "fail")
+	c.text("error", &m.Error, dispatcherd.MaxErrorLength, always)
+	if c.boolean("retry", &retry, true, optional) {
+		m.Permanent = !retry
 	}
-	dst = appendMillis(dst, `,"retry_after_ms":`, m.RetryAfter)
-	return append(dst, '}')
-}
-
-func (m *Fail) field(key []byte, s *scanner) {
-	switch string(key) {
-	case "error":
-		m.Error = s.text(dispatcherd.MaxErrorLength)
-	case "retry":
-		m.Permanent = !s.boolean(true)
-	case "retry_after_ms":
-		m.RetryAfter = s.millis()
-	default:
-		if !m.member(key, s) {
-			s.unknown(key)
-		}
-	}
+	c.millis("retry_after_ms", &m.RetryAfter, optional)
 }

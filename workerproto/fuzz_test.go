@@ -25,29 +25,44 @@ func FuzzDecodeWorkerFrame(f *testing.F) {
 		f.Add([]byte(`{"op":"hello","versions":[1,1],"worker":"w","slots":[],` + members + `}`))
 	}
 	f.Add([]byte(`{"op":"done","job":1e2,"attempt":null,"x":[[[{}]]],"session":"\ud800\u0041"}`))
-	f.Fuzz(func(t *testing.T, line []byte) {
-		frame, err := new(WorkerDecoder).Decode(line)
-		compareWithStdlib(t, line, frame, err)
-		if err != nil || bytes.IndexByte(line, '\n') >= 0 {
-			return
-		}
-		again, err := new(WorkerDecoder).Decode(Append(nil, frame))
-		require.Nil(t, err)
-		require.Equal(t, frame, again)
-	})
+	fuzzDecode(f, func(line []byte) (WorkerFrame, *Error) { return new(WorkerDecoder).Decode(line) })
 }
 
 func FuzzDecodeDispatcherFrame(f *testing.F) {
 	for _, frame := range everyDispatcherFrame() {
 		f.Add(Append(nil, frame))
 	}
+	fuzzDecode(f, func(line []byte) (DispatcherFrame, *Error) { return new(DispatcherDecoder).Decode(line) })
+}
+
+func FuzzDecodeCallerFrame(f *testing.F) {
+	for _, frame := range everyCallerFrame() {
+		f.Add(Append(nil, frame))
+	}
+	f.Add([]byte(`{"op":"request","type":"\u00e4","id":1e0,"durable":null,"priority":11,"payload":[1,]}`))
+	fuzzDecode(f, func(line []byte) (CallerFrame, *Error) { return new(CallerDecoder).Decode(line) })
+}
+
+func FuzzDecodeFrameToCaller(f *testing.F) {
+	for _, frame := range everyFrameToCaller() {
+		f.Add(Append(nil, frame))
+	}
+	fuzzDecode(f, func(line []byte) (DispatcherFrame, *Error) {
+		d := DispatcherDecoder{callers: true}
+		return d.Decode(line)
+	})
+}
+
+// fuzzDecode compares a decoder with encoding/json, and requires that an accepted
+// frame is the same after it was encoded and decoded again.
+func fuzzDecode[F frame](f *testing.F, decode func(line []byte) (F, *Error)) {
 	f.Fuzz(func(t *testing.T, line []byte) {
-		frame, err := new(DispatcherDecoder).Decode(line)
+		frame, err := decode(line)
 		compareWithStdlib(t, line, frame, err)
 		if err != nil || bytes.IndexByte(line, '\n') >= 0 {
 			return
 		}
-		again, err := new(DispatcherDecoder).Decode(Append(nil, frame))
+		again, err := decode(Append(nil, frame))
 		require.Nil(t, err)
 		require.Equal(t, frame, again)
 	})
@@ -87,6 +102,10 @@ func compareWithStdlib(t *testing.T, line []byte, frame frame, err *Error) {
 		require.Equal(t, string(members["data"]), string(f.Data))
 	case *Job:
 		require.Equal(t, string(members["payload"]), string(f.Payload))
+	case *Request:
+		require.Equal(t, string(members["payload"]), string(f.Payload))
+	case *Answer:
+		require.Equal(t, string(members["result"]), string(f.Result))
 	case *Fail:
 		var text string
 		require.NoError(t, unmarshal(members["error"], &text))

@@ -10,20 +10,8 @@ type Gap struct {
 
 func (*Gap) fromDispatcher() {}
 
-func (m *Gap) appendTo(dst []byte) []byte {
-	dst = appendInt(append(dst, `{"op":"gap","id":`...), m.ID)
-	return append(appendInt(append(dst, `,"missed":`...), int64(m.Missed)), '}')
+func (m *Gap) members(c *codec) {
+	c.op("gap")
+	integer(c, "id", &m.ID, 1, maxInt64, required)
+	integer(c, "missed", &m.Missed, 0, maxInt64, always)
 }
-
-func (m *Gap) field(key []byte, s *scanner) {
-	switch string(key) {
-	case "id":
-		m.ID = s.integer(1, maxInt64)
-	case "missed":
-		m.Missed = int(s.integer(0, maxInt64))
-	default:
-		s.unknown(key)
-	}
-}
-
-func (m *Gap) check(s *scanner) { s.require(m.ID != 0, "id") }

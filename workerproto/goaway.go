@@ -14,20 +14,8 @@ type GoAway struct {
 
 func (*GoAway) fromDispatcher() {}
 
-func (m *GoAway) appendTo(dst []byte) []byte {
-	dst = appendString(append(dst, `{"op":"goaway","reason":`...), truncate(m.Reason, MaxMessageLength))
-	return append(appendMillis(dst, `,"grace_ms":`, m.Grace), '}')
+func (m *GoAway) members(c *codec) {
+	c.op("goaway")
+	c.text("reason", &m.Reason, MaxMessageLength, always)
+	c.millis("grace_ms", &m.Grace, optional)
 }
-
-func (m *GoAway) field(key []byte, s *scanner) {
-	switch string(key) {
-	case "reason":
-		m.Reason = s.text(MaxMessageLength)
-	case "grace_ms":
-		m.Grace = s.millis()
-	default:
-		s.unknown(key)
-	}
-}
-
-func (m *GoAway) check(*scanner) {}

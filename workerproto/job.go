@@ -1,6 +1,7 @@
 package workerproto
 
 import (
+	"strconv"
 	"time"
 
 	"github.com/dispatcherd/dispatcherd"
@@ -21,58 +22,52 @@ type Job struct {
 
 func (*Job) fromDispatcher() {}
 
+// size is an upper bound of the frame's length on the wire, escapes in the
+// type included.
+func (m *Job) size() int { return len(m.Payload) + 6*len(m.Type) + 256 }
+
+func (m *Job) members(c *codec) {
+	m.begin(c, "job")
+	if c.task == encoding {
+		c.out = m.appendTo(c.out)
+		return
+	}
+	integer(c, "slot", &m.Slot, 0, maxInt32, always)
+	symbol(c, "type", &m.Type, unbounded, required)
+	var mode string
+	if symbol(c, "mode", &mode, maxSymbol, optional) {
+		m.setMode(c, mode)
+	}
+	c.raw("payload", &m.Payload, optional)
+	c.millis("timeout_ms", &m.Timeout, optional)
+	c.millis("age_ms", &m.Age, optional)
+}
+
+// appendTo is the encoding part of members. It is written out because half of all
+// frames are jobs: encoding takes 125 ns with it and 170 without.
 func (m *Job) appendTo(dst []byte) []byte {
-	dst = m.appendFields(append(dst, `{"op":"job"`...))
-	dst = appendInt(append(dst, `,"slot":`...), int64(m.Slot))
+	dst = strconv.AppendInt(append(dst, `,"slot":`...), int64(m.Slot), 10)
 	dst = appendString(append(dst, `,"type":`...), m.Type)
-	if m.Mode == dispatcherd.OnDemand {
-		dst = append(dst, `,"mode":"on_demand"`...)
-	} else {
-		dst = append(dst, `,"mode":"queued"`...)
+	dst = append(append(append(dst, `,"mode":"`...), m.Mode.String()...), '"')
+	if len(m.Payload) > 0 {
+		dst = appendRaw(append(dst, `,"payload":`...), m.Payload)
 	}
-	dst = appendRaw(dst, `,"payload":`, m.Payload)
-	dst = appendMillis(dst, `,"timeout_ms":`, m.Timeout)
-	dst = appendMillis(dst, `,"age_ms":`, m.Age)
-	return append(dst, '}')
+	if ms := m.Timeout.Milliseconds(); ms > 0 {
+		dst = strconv.AppendInt(append(dst, `,"timeout_ms":`...), ms, 10)
+	}
+	if ms := m.Age.Milliseconds(); ms > 0 {
+		dst = strconv.AppendInt(append(dst, `,"age_ms":`...), ms, 10)
+	}
+	return dst
 }
 
-func (m *Job) field(key []byte, s *scanner) {
-	switch string(key) {
-	case "slot":
-		m.Slot = int32(s.integer(0, maxInt32))
-	case "type":
-		m.Type = s.symbol(unbounded)
-	case "mode":
-		m.mode(s)
-	case "payload":
-		m.Payload = s.raw()
-	case "timeout_ms":
-		m.Timeout = s.millis()
-	case "age_ms":
-		m.Age = s.millis()
-	default:
-		if !m.member(key, s) {
-			s.unknown(key)
-		}
-	}
-}
-
-func (m *Job) mode(s *scanner) {
-	switch s.symbol(maxSymbol) {
+func (m *Job) setMode(c *codec, mode string) {
+	switch mode {
 	case "", "queued":
 		m.Mode = dispatcherd.Queued
 	case "on_demand":
 		m.Mode = dispatcherd.OnDemand
 	default:
-		s.bad("field \"mode\" must be queued or on_demand")
+		c.bad("field \"mode\" must be queued or on_demand")
 	}
 }
-
-func (m *Job) check(s *scanner) {
-	m.Execution.check(s)
-	s.require(m.Type != "", "type")
-}
-
-// size is an upper bound of the frame's length on the wire, escapes in the
-// type included.
-func (m *Job) size() int { return len(m.Payload) + 6*len(m.Type) + 256 }

@@ -22,32 +22,21 @@ const (
 
 func (*Log) fromWorker() {}
 
-func (m *Log) appendTo(dst []byte) []byte {
-	dst = m.appendFields(append(dst, `{"op":"log"`...))
-	dst = appendText(dst, `,"level":`, string(m.Level))
-	return append(appendText(dst, `,"message":`, m.Message), '}')
-}
-
-func (m *Log) field(key []byte, s *scanner) {
-	switch string(key) {
-	case "level":
-		m.Level = Level(s.symbol(maxSymbol))
-	case "message":
-		m.Message = s.text(MaxMessageLength)
-	default:
-		if !m.member(key, s) {
-			s.unknown(key)
-		}
+func (m *Log) members(c *codec) {
+	m.begin(c, "log")
+	symbol(c, "level", &m.Level, maxSymbol, optional)
+	c.text("message", &m.Message, MaxMessageLength, optional)
+	if c.task == checking {
+		m.checkLevel(c)
 	}
 }
 
-func (m *Log) check(s *scanner) {
-	m.Execution.check(s)
+func (m *Log) checkLevel(c *codec) {
 	switch m.Level {
 	case "":
 		m.Level = LevelInfo
 	case LevelDebug, LevelInfo, LevelWarn, LevelError:
 	default:
-		s.bad("field \"level\" must be debug, info, warn or error")
+		c.bad("field \"level\" must be debug, info, warn or error")
 	}
 }

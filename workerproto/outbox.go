@@ -187,9 +187,6 @@ func (o *outbox) take(reuse []frame) (batch []frame, ok bool) {
 // smallQueue is the largest capacity of the queue that an idle outbox keeps.
 const smallQueue = 512
 
-// buffers lends write buffers, so that an idle connection has none.
-var buffers = sync.Pool{New: func() any { b := make([]byte, 0, batchBuffer); return &b }}
-
 // write runs until the outbox is closed and empty, or a write fails; the error
 // is that of the write.
 func (o *outbox) write() error {
@@ -210,30 +207,27 @@ func (o *outbox) write() error {
 // writeBatch encodes frames into a buffer. It writes the buffer when it is full
 // and after the last frame.
 func (o *outbox) writeBatch(batch []frame) error {
-	lent := buffers.Get().(*[]byte)
-	buf := *lent
+	c := encoders.Get().(*codec)
 	defer func() {
-		if cap(buf) <= 2*batchBuffer {
-			*lent = buf[:0]
-			buffers.Put(lent)
+		if c.out = c.out[:0]; cap(c.out) <= 2*batchBuffer {
+			encoders.Put(c)
 		}
 	}()
-	buf = buf[:0]
 	frames := 0
 	for i, f := range batch {
-		buf = append(f.appendTo(buf), '\n')
+		c.encode(f)
 		frames++
-		if len(buf) < batchBuffer && i < len(batch)-1 {
+		if len(c.out) < batchBuffer && i < len(batch)-1 {
 			continue
 		}
 		if err := o.conn.SetWriteDeadline(time.Now().Add(o.timeout)); err != nil {
 			return err
 		}
-		if _, err := o.conn.Write(buf); err != nil {
+		if _, err := o.conn.Write(c.out); err != nil {
 			return err
 		}
-		o.wrote(frames, len(buf))
-		buf, frames = buf[:0], 0
+		o.wrote(frames, len(c.out))
+		c.out, frames = c.out[:0], 0
 	}
 	return nil
 }

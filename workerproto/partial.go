@@ -11,21 +11,7 @@ type Partial struct {
 
 func (*Partial) fromWorker() {}
 
-func (m *Partial) appendTo(dst []byte) []byte {
-	dst = m.appendFields(append(dst, `{"op":"partial"`...))
-	return append(appendRaw(dst, `,"data":`, m.Data), '}')
-}
-
-func (m *Partial) field(key []byte, s *scanner) {
-	switch {
-	case string(key) == "data":
-		m.Data = s.raw()
-	case !m.member(key, s):
-		s.unknown(key)
-	}
-}
-
-func (m *Partial) check(s *scanner) {
-	m.Execution.check(s)
-	s.require(m.Data != nil, "data")
+func (m *Partial) members(c *codec) {
+	m.begin(c, "partial")
+	c.raw("data", &m.Data, required)
 }

@@ -11,8 +11,4 @@ func (*Ping) fromWorker()     {}
 func (*Ping) fromDispatcher() {}
 func (*Ping) fromCaller()     {}
 
-func (*Ping) appendTo(dst []byte) []byte { return append(dst, `{"op":"ping"}`...) }
-
-func (*Ping) field(key []byte, s *scanner) { s.unknown(key) }
-
-func (*Ping) check(*scanner) {}
+func (*Ping) members(c *codec) { c.op("ping") }

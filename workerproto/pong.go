@@ -9,8 +9,4 @@ func (*Pong) fromWorker()     {}
 func (*Pong) fromDispatcher() {}
 func (*Pong) fromCaller()     {}
 
-func (*Pong) appendTo(dst []byte) []byte { return append(dst, `{"op":"pong"}`...) }
-
-func (*Pong) field(key []byte, s *scanner) { s.unknown(key) }
-
-func (*Pong) check(*scanner) {}
+func (*Pong) members(c *codec) { c.op("pong") }

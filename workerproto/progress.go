@@ -12,24 +12,9 @@ type Progress struct {
 
 func (*Progress) fromWorker() {}
 
-func (m *Progress) appendTo(dst []byte) []byte {
-	dst = m.appendFields(append(dst, `{"op":"progress"`...))
-	dst = appendInt(append(dst, `,"done":`...), m.Done)
-	dst = appendInt(append(dst, `,"total":`...), m.Total)
-	return append(appendText(dst, `,"message":`, m.Message), '}')
-}
-
-func (m *Progress) field(key []byte, s *scanner) {
-	switch string(key) {
-	case "done":
-		m.Done = s.integer(0, maxInt64)
-	case "total":
-		m.Total = s.integer(0, maxInt64)
-	case "message":
-		m.Message = s.text(MaxMessageLength)
-	default:
-		if !m.member(key, s) {
-			s.unknown(key)
-		}
-	}
+func (m *Progress) members(c *codec) {
+	m.begin(c, "progress")
+	integer(c, "done", &m.Done, 0, maxInt64, always)
+	integer(c, "total", &m.Total, 0, maxInt64, always)
+	c.text("message", &m.Message, MaxMessageLength, optional)
 }

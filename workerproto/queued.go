@@ -11,23 +11,9 @@ type Queued struct {
 
 func (*Queued) fromDispatcher() {}
 
-func (m *Queued) appendTo(dst []byte) []byte {
-	dst = appendInt(append(dst, `{"op":"queued","id":`...), m.ID)
-	dst = appendInt(append(dst, `,"rank":`...), int64(m.Rank))
-	return append(appendInt(append(dst, `,"waiting":`...), int64(m.Waiting)), '}')
+func (m *Queued) members(c *codec) {
+	c.op("queued")
+	integer(c, "id", &m.ID, 1, maxInt64, required)
+	integer(c, "rank", &m.Rank, 0, maxInt64, always)
+	integer(c, "waiting", &m.Waiting, 0, maxInt64, always)
 }
-
-func (m *Queued) field(key []byte, s *scanner) {
-	switch string(key) {
-	case "id":
-		m.ID = s.integer(1, maxInt64)
-	case "rank":
-		m.Rank = int(s.integer(0, maxInt64))
-	case "waiting":
-		m.Waiting = int(s.integer(0, maxInt64))
-	default:
-		s.unknown(key)
-	}
-}
-
-func (m *Queued) check(s *scanner) { s.require(m.ID != 0, "id") }

@@ -12,16 +12,7 @@ type Release struct {
 
 func (*Release) fromWorker() {}
 
-func (m *Release) appendTo(dst []byte) []byte {
-	dst = m.appendFields(append(dst, `{"op":"release"`...))
-	return append(appendText(dst, `,"reason":`, m.Reason), '}')
-}
-
-func (m *Release) field(key []byte, s *scanner) {
-	switch {
-	case string(key) == "reason":
-		m.Reason = s.text(MaxMessageLength)
-	case !m.member(key, s):
-		s.unknown(key)
-	}
+func (m *Release) members(c *codec) {
+	m.begin(c, "release")
+	c.text("reason", &m.Reason, MaxMessageLength, optional)
 }

@@ -24,62 +24,21 @@ type Request struct {
 
 func (*Request) fromCaller() {}
 
-func (m *Request) appendTo(dst []byte) []byte {
-	dst = appendInt(append(dst, `{"op":"request","id":`...), m.ID)
-	dst = appendString(append(dst, `,"type":`...), m.Type)
-	if m.Priority != 0 {
-		dst = appendInt(append(dst, `,"priority":`...), int64(m.Priority))
-	}
-	dst = appendMillis(dst, `,"timeout_ms":`, m.Timeout)
-	dst = appendMillis(dst, `,"wait_for_worker_ms":`, m.CapacityWait)
-	if m.Durable {
-		dst = append(dst, `,"durable":true`...)
-	}
-	if m.Key != "" {
-		dst = appendString(append(dst, `,"idempotency_key":`...), m.Key)
-	}
-	if m.CoalesceKey != "" {
-		dst = appendString(append(dst, `,"coalesce_key":`...), m.CoalesceKey)
-	}
-	if m.Events {
-		dst = append(dst, `,"events":true`...)
-	}
-	return append(appendRaw(dst, `,"payload":`, m.Payload), '}')
-}
-
-func (m *Request) field(key []byte, s *scanner) {
-	switch string(key) {
-	case "id":
-		m.ID = s.integer(1, maxInt64)
-	case "type":
-		m.Type = s.symbol(unbounded)
-	case "payload":
-		m.Payload = s.raw()
-	case "priority":
-		m.Priority = dispatcherd.Priority(s.integer(0, int64(dispatcherd.MaxPriority)))
-	case "timeout_ms":
-		m.Timeout = s.millis()
-	case "wait_for_worker_ms":
-		m.CapacityWait = s.millis()
-	case "durable":
-		m.Durable = s.boolean(false)
-	case "idempotency_key":
-		m.Key = s.text(unbounded)
-	case "coalesce_key":
-		m.CoalesceKey = s.text(unbounded)
-	case "events":
-		m.Events = s.boolean(false)
-	default:
-		s.unknown(key)
-	}
-}
-
 // Size is an upper bound of the frame's length.
 func (m *Request) Size() int {
 	return len(m.Payload) + 6*(len(m.Type)+len(m.Key)+len(m.CoalesceKey)) + 256
 }
 
-func (m *Request) check(s *scanner) {
-	s.require(m.ID != 0, "id")
-	s.require(m.Type != "", "type")
+func (m *Request) members(c *codec) {
+	c.op("request")
+	integer(c, "id", &m.ID, 1, maxInt64, required)
+	symbol(c, "type", &m.Type, unbounded, required)
+	integer(c, "priority", &m.Priority, 0, int64(dispatcherd.MaxPriority), optional)
+	c.millis("timeout_ms", &m.Timeout, optional)
+	c.millis("wait_for_worker_ms", &m.CapacityWait, optional)
+	c.boolean("durable", &m.Durable, false, optional)
+	c.text("idempotency_key", &m.Key, unbounded, optional)
+	c.text("coalesce_key", &m.CoalesceKey, unbounded, optional)
+	c.boolean("events", &m.Events, false, optional)
+	c.raw("payload", &m.Payload, optional)
 }

@@ -11,55 +11,13 @@ type Slot struct {
 	Types  []string
 }
 
-func (sl *Slot) appendTo(dst []byte) []byte {
-	dst = appendInt(append(dst, `{"slot":`...), int64(sl.Number))
-	return append(appendStrings(append(dst, `,"types":`...), sl.Types), '}')
-}
+// noSlot is a slot whose number is missing.
+var noSlot = Slot{Number: -1}
 
-func (sl *Slot) member(key []byte, s *scanner) bool {
-	switch string(key) {
-	case "slot":
-		sl.Number = int32(s.integer(0, maxInt32))
-		s.seenSlot = true
-	case "types":
-		sl.Types = s.symbols()
+func (sl *Slot) members(c *codec) {
+	integer(c, "slot", &sl.Number, 0, maxInt32, always)
+	c.require(sl.Number >= 0, "slot")
+	if list(c, "types", &sl.Types, "", listedSymbol, always) {
 		sort.Strings(sl.Types)
-	default:
-		return false
 	}
-	return true
-}
-
-func (sl *Slot) field(key []byte, s *scanner) {
-	if !sl.member(key, s) {
-		s.Skip()
-	}
-}
-
-func (sl *Slot) check(s *scanner) {
-	s.require(s.seenSlot, "slot")
-}
-
-func appendSlots(dst []byte, slots []Slot) []byte {
-	dst = append(dst, '[')
-	for i := range slots {
-		if i > 0 {
-			dst = append(dst, ',')
-		}
-		dst = slots[i].appendTo(dst)
-	}
-	return append(dst, ']')
-}
-
-// slotList decodes an array of slots.
-func slotList(s *scanner) []Slot {
-	var slots []Slot
-	for more := s.array(); more; more = s.More(']') {
-		var sl Slot
-		s.seenSlot = false
-		s.object(&sl)
-		sl.check(s)
-		slots = append(slots, sl)
-	}
-	return slots
 }

@@ -10,16 +10,7 @@ type SlotAdd struct {
 
 func (*SlotAdd) fromWorker() {}
 
-func (m *SlotAdd) appendTo(dst []byte) []byte {
-	return append(appendSlots(append(dst, `{"op":"slot_add","slots":`...), m.Slots), '}')
+func (m *SlotAdd) members(c *codec) {
+	c.op("slot_add")
+	list(c, "slots", &m.Slots, noSlot, listed[Slot], required)
 }
-
-func (m *SlotAdd) field(key []byte, s *scanner) {
-	if string(key) == "slots" {
-		m.Slots = slotList(s)
-		return
-	}
-	s.unknown(key)
-}
-
-func (m *SlotAdd) check(s *scanner) { s.require(len(m.Slots) > 0, "slots") }

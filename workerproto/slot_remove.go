@@ -12,26 +12,7 @@ type SlotRemove struct {
 
 func (*SlotRemove) fromWorker() {}
 
-func (m *SlotRemove) appendTo(dst []byte) []byte {
-	dst = append(dst, `{"op":"slot_remove","slots":[`...)
-	for i, n := range m.Slots {
-		if i > 0 {
-			dst = append(dst, ',')
-		}
-		dst = appendInt(dst, int64(n))
-	}
-	return append(dst, `]}`...)
+func (m *SlotRemove) members(c *codec) {
+	c.op("slot_remove")
+	list(c, "slots", &m.Slots, 0, listedInteger, required)
 }
-
-func (m *SlotRemove) field(key []byte, s *scanner) {
-	if string(key) != "slots" {
-		s.unknown(key)
-		return
-	}
-	m.Slots = nil
-	for more := s.array(); more; more = s.More(']') {
-		m.Slots = append(m.Slots, int32(s.integer(0, maxInt32)))
-	}
-}
-
-func (m *SlotRemove) check(s *scanner) { s.require(len(m.Slots) > 0, "slots") }

@@ -11,12 +11,6 @@ type Stale struct {
 
 func (*Stale) fromDispatcher() {}
 
-func (m *Stale) appendTo(dst []byte) []byte {
-	return append(m.appendFields(append(dst, `{"op":"stale"`...)), '}')
-}
-
-func (m *Stale) field(key []byte, s *scanner) {
-	if !m.member(key, s) {
-		s.unknown(key)
-	}
+func (m *Stale) members(c *codec) {
+	m.begin(c, "stale")
 }

@@ -13,23 +13,9 @@ type Started struct {
 
 func (*Started) fromDispatcher() {}
 
-func (m *Started) appendTo(dst []byte) []byte {
-	dst = appendInt(append(dst, `{"op":"started","id":`...), m.ID)
-	dst = appendInt(append(dst, `,"slot":`...), int64(m.Slot))
-	return append(appendText(dst, `,"worker":`, m.Worker), '}')
+func (m *Started) members(c *codec) {
+	c.op("started")
+	integer(c, "id", &m.ID, 1, maxInt64, required)
+	integer(c, "slot", &m.Slot, 0, maxInt64, always)
+	c.text("worker", &m.Worker, MaxMessageLength, optional)
 }
-
-func (m *Started) field(key []byte, s *scanner) {
-	switch string(key) {
-	case "id":
-		m.ID = s.integer(1, maxInt64)
-	case "slot":
-		m.Slot = dispatcherd.SlotID(s.integer(0, maxInt64))
-	case "worker":
-		m.Worker = s.text(MaxMessageLength)
-	default:
-		s.unknown(key)
-	}
-}
-
-func (m *Started) check(s *scanner) { s.require(m.ID != 0, "id") }

@@ -37,89 +37,29 @@ type Parameters struct {
 
 func (*Welcome) fromDispatcher() {}
 
-func (m *Welcome) appendTo(dst []byte) []byte {
-	dst = appendInt(append(dst, `{"op":"welcome","version":`...), int64(m.Version))
-	dst = appendString(append(dst, `,"session":`...), m.Session)
-	dst = appendText(dst, `,"dispatcher":`, m.Dispatcher)
-	dst = m.Limits.appendTo(append(dst, `,"limits":`...))
-	if len(m.Resumed) > 0 {
-		dst = append(dst, `,"resumed":[`...)
-		for i, r := range m.Resumed {
-			if i > 0 {
-				dst = append(dst, ',')
-			}
-			dst = appendInt(append(dst, `{"job":`...), int64(r.Job))
-			dst = append(appendInt(append(dst, `,"attempt":`...), int64(r.Attempt)), '}')
-		}
-		dst = append(dst, ']')
-	}
-	return append(dst, '}')
+func (m *Welcome) members(c *codec) {
+	c.op("welcome")
+	integer(c, "version", &m.Version, 0, maxInt32, required)
+	symbol(c, "session", &m.Session, maxNonce, required)
+	c.text("dispatcher", &m.Dispatcher, MaxMessageLength, optional)
+	c.nested("limits", &m.Limits)
+	list(c, "resumed", &m.Resumed, Resumed{}, listed[Resumed], optional)
 }
 
-func (m *Welcome) field(key []byte, s *scanner) {
-	switch string(key) {
-	case "version":
-		m.Version = int(s.integer(0, maxInt32))
-	case "session":
-		m.Session = s.symbol(maxNonce)
-	case "dispatcher":
-		m.Dispatcher = s.text(MaxMessageLength)
-	case "limits":
-		s.object(&m.Limits)
-	case "resumed":
-		m.Resumed = nil
-		for more := s.array(); more; more = s.More(']') {
-			var r Resumed
-			s.object(&r)
-			m.Resumed = append(m.Resumed, r)
-		}
-	default:
-		s.unknown(key)
-	}
+func (r *Resumed) members(c *codec) {
+	integer(c, "job", &r.Job, minInt64, maxInt64, always)
+	integer(c, "attempt", &r.Attempt, 0, maxInt32, always)
 }
 
-func (m *Welcome) check(s *scanner) {
-	s.require(m.Version > 0, "version")
-	s.require(m.Session != "", "session")
-}
-
-func (r *Resumed) field(key []byte, s *scanner) {
-	e := Execution{Job: r.Job, Attempt: r.Attempt}
-	if !e.member(key, s) {
-		s.Skip()
+func (p *Parameters) members(c *codec) {
+	integer(c, "max_frame", &p.MaxFrame, 0, maxInt32, always)
+	c.millis("heartbeat_ms", &p.Heartbeat, always)
+	c.millis("timeout_ms", &p.Timeout, always)
+	integer(c, "max_requests", &p.MaxRequests, 0, maxInt32, optional)
+	if c.task == encoding && p.MaxRequests > 0 {
+		return // the rest is for workers
 	}
-	r.Job, r.Attempt = e.Job, e.Attempt
-}
-
-func (p *Parameters) appendTo(dst []byte) []byte {
-	dst = appendInt(append(dst, `{"max_frame":`...), int64(p.MaxFrame))
-	dst = appendInt(append(dst, `,"heartbeat_ms":`...), p.Heartbeat.Milliseconds())
-	dst = appendInt(append(dst, `,"timeout_ms":`...), p.Timeout.Milliseconds())
-	if p.MaxRequests > 0 { // to a caller
-		return append(appendInt(append(dst, `,"max_requests":`...), int64(p.MaxRequests)), '}')
-	}
-	dst = appendInt(append(dst, `,"max_slots":`...), int64(p.MaxSlots))
-	dst = appendInt(append(dst, `,"max_types":`...), int64(p.MaxTypes))
-	return append(appendMillis(dst, `,"resume_ms":`, p.Resume), '}')
-}
-
-func (p *Parameters) field(key []byte, s *scanner) {
-	switch string(key) {
-	case "max_frame":
-		p.MaxFrame = int(s.integer(0, maxInt32))
-	case "heartbeat_ms":
-		p.Heartbeat = s.millis()
-	case "timeout_ms":
-		p.Timeout = s.millis()
-	case "max_requests":
-		p.MaxRequests = int(s.integer(0, maxInt32))
-	case "max_slots":
-		p.MaxSlots = int(s.integer(0, maxInt32))
-	case "max_types":
-		p.MaxTypes = int(s.integer(0, maxInt32))
-	case "resume_ms":
-		p.Resume = s.millis()
-	default:
-		s.Skip()
-	}
+	integer(c, "max_slots", &p.MaxSlots, 0, maxInt32, always)
+	integer(c, "max_types", &p.MaxTypes, 0, maxInt32, always)
+	c.millis("resume_ms", &p.Resume, optional)
 }

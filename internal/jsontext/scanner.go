@@ -34,6 +34,9 @@ func NewScanner(text []byte) Scanner { return Scanner{text: text} }
 // Offset returns the position of the next byte.
 func (s *Scanner) Offset() int { return s.at }
 
+// Advance skips n bytes, which the caller has read.
+func (s *Scanner) Advance(n int) { s.at += n }
+
 // Fault returns what is wrong so far.
 func (s *Scanner) Fault() Fault { return s.fault }
 

@@ -1,0 +1,328 @@
+package workerproto
+
+import (
+	"errors"
+	"math"
+	"strconv"
+	"time"
+)
+
+const (
+	maxInt32 = math.MaxInt32
+	minInt64 = math.MinInt64
+	maxInt64 = math.MaxInt64
+
+	maxDelay  = 366 * 24 * time.Hour // of any duration in a frame
+	maxNonce  = 64                   // bytes of a session nonce
+	maxSymbol = 32                   // bytes of a code, level or mode
+
+	// unbounded is the limit of strings whose length is checked later, with a
+	// better message.
+	unbounded = math.MaxInt32
+)
+
+// MaxMessageLength is the number of bytes kept of a message, reason or other
+// text for people; longer texts are cut.
+const MaxMessageLength = 8 << 10
+
+// presence says when a member is sent, and whether it must be.
+type presence uint8
+
+const (
+	optional presence = iota // sent unless it is zero
+	always                   // sent, also if it is zero
+	required                 // sent; a frame in which it is missing or zero is an error
+)
+
+// at reports whether the member to be read has this name.
+func (c *codec) at(name string) bool { return string(c.key) == name }
+
+// member begins a member: it appends a comma and the name.
+func (c *codec) member(name string) []byte {
+	return append(append(append(c.out, `,"`...), name...), `":`...)
+}
+
+// op is the member that names the frame.
+func (c *codec) op(name string) {
+	switch {
+	case c.task == encoding:
+		c.out = append(append(append(c.out, `,"op":"`...), name...), '"')
+	case c.task == decoding && c.at("op"):
+		c.ops++
+		c.Skip()
+		c.next()
+	}
+}
+
+// integer is a whole number without fraction and exponent.
+func integer[T ~int | ~int8 | ~int32 | ~int64](c *codec, name string, p *T, low, high int64, when presence) (read bool) {
+	switch c.task {
+	case encoding:
+		if *p != 0 || when != optional {
+			c.out = strconv.AppendInt(c.member(name), int64(*p), 10)
+		}
+	case decoding:
+		if read = c.at(name); read {
+			*p = T(c.readInteger(low, high))
+			c.next()
+		}
+	case checking:
+		c.require(*p != 0 || when != required, name)
+	}
+	return read
+}
+
+// millis is a duration in whole milliseconds.
+func (c *codec) millis(name string, p *time.Duration, when presence) {
+	ms := max(p.Milliseconds(), 0)
+	if integer(c, name, &ms, 0, maxDelay.Milliseconds(), when) {
+		*p = time.Duration(ms) * time.Millisecond
+	}
+}
+
+// boolean is true or false. An optional one is sent unless it has the value absent.
+func (c *codec) boolean(name string, p *bool, absent bool, when presence) (read bool) {
+	switch {
+	case c.task == encoding && (*p != absent || when != optional):
+		c.out = strconv.AppendBool(c.member(name), *p)
+	case c.task == decoding && c.at(name):
+		*p = c.readBoolean(absent)
+		c.next()
+		return true
+	}
+	return false
+}
+
+// text is a string for people; it is cut to limit bytes.
+func (c *codec) text(name string, p *string, limit int, when presence) {
+	switch c.task {
+	case encoding:
+		if *p != "" || when != optional {
+			c.out = appendString(c.member(name), truncate(*p, limit))
+		}
+	case decoding:
+		if c.at(name) {
+			b := c.readString()
+			*p = truncate(string(b[:min(len(b), limit+1)]), limit)
+			c.next()
+		}
+	case checking:
+		c.require(*p != "" || when != required, name)
+	}
+}
+
+// symbol is a string that occurs in many frames: a nonce, a type, a level. One that
+// is longer than limit is a fault.
+func symbol[T ~string](c *codec, name string, p *T, limit int, when presence) (read bool) {
+	switch c.task {
+	case encoding:
+		if *p != "" || when != optional {
+			c.out = appendString(c.member(name), string(*p))
+		}
+	case decoding:
+		if read = c.at(name); read {
+			*p = T(c.readSymbol(limit))
+			c.next()
+		}
+	case checking:
+		c.require(*p != "" || when != required, name)
+	}
+	return read
+}
+
+// raw is any JSON value that Postgres can store. It is not sent if there is none.
+func (c *codec) raw(name string, p *[]byte, when presence) {
+	switch c.task {
+	case encoding:
+		if len(*p) > 0 {
+			c.out = appendRaw(c.member(name), *p)
+		}
+	case decoding:
+		if c.at(name) {
+			*p = c.readRaw()
+			c.next()
+		}
+	case checking:
+		c.require(*p != nil || when != required, name)
+	}
+}
+
+// nested is an object in a frame.
+func (c *codec) nested(name string, m membered) {
+	switch {
+	case c.task == encoding:
+		c.out = c.member(name)
+		c.object(m)
+	case c.task == decoding && c.at(name):
+		c.object(m)
+		c.next()
+	}
+}
+
+// list is an array. Each element starts as blank; element encodes or decodes it.
+func list[T any](c *codec, name string, p *[]T, blank T, element func(*codec, *T), when presence) (read bool) {
+	switch c.task {
+	case encoding:
+		if len(*p) > 0 || when != optional {
+			c.out = append(c.member(name), '[')
+			for i := range *p {
+				if i > 0 {
+					c.out = append(c.out, ',')
+				}
+				element(c, &(*p)[i])
+			}
+			c.out = append(c.out, ']')
+		}
+	case decoding:
+		if read = c.at(name); read {
+			*p = nil
+			key := c.key // for messages: that of an element may replace it
+			for more := c.beginArray(); more; more = c.More(']') {
+				e := blank
+				c.key = key
+				element(c, &e)
+				*p = append(*p, e)
+			}
+			c.next()
+		}
+	case checking:
+		c.require(len(*p) > 0 || when != required, name)
+	}
+	return read
+}
+
+// listed is an object in a list. Its required members are checked at once.
+func listed[T any, M interface {
+	*T
+	membered
+}](c *codec, p *T) {
+	c.object(M(p))
+	if c.task == decoding {
+		c.task = checking
+		M(p).members(c)
+		c.task = decoding
+	}
+}
+
+// listedInteger is a whole number from 0 in a list.
+func listedInteger[T ~int | ~int32](c *codec, p *T) {
+	if c.task == encoding {
+		c.out = strconv.AppendInt(c.out, int64(*p), 10)
+		return
+	}
+	*p = T(c.readInteger(0, maxInt32))
+}
+
+// listedSymbol is a string in a list.
+func listedSymbol(c *codec, p *string) {
+	if c.task == encoding {
+		c.out = appendString(c.out, *p)
+		return
+	}
+	*p = c.readSymbol(unbounded)
+}
+
+// versions are the lowest and the highest version of the protocol that a peer speaks.
+func (c *codec) versions(lowest, highest *int) {
+	both := []int{*lowest, *highest}
+	if list(c, "versions", &both, 0, listedInteger, always) {
+		if len(both) != 2 || both[0] > both[1] {
+			c.bad("field \"versions\" must be [lowest, highest]")
+			return
+		}
+		*lowest, *highest = both[0], both[1]
+	}
+	c.require(*lowest > 0, "versions")
+}
+
+// beginArray reports whether an array with at least one element begins here; after
+// each element More(']') reports whether another one follows.
+func (c *codec) beginArray() bool {
+	if c.Peek() == '[' {
+		return c.Begin('[')
+	}
+	if !c.null() {
+		c.mismatch("an array")
+	}
+	return false
+}
+
+// null skips a null, which counts as an absent member.
+func (c *codec) null() bool {
+	if c.Peek() != 'n' {
+		return false
+	}
+	c.Skip()
+	return true
+}
+
+func (c *codec) readBoolean(absent bool) bool {
+	switch c.Peek() {
+	case 't':
+		c.Skip()
+		return true
+	case 'f':
+		c.Skip()
+		return false
+	}
+	if !c.null() {
+		c.mismatch("true or false")
+	}
+	return absent
+}
+
+func (c *codec) readInteger(low, high int64) int64 {
+	first := c.Peek()
+	if first != '-' && (first < '0' || first > '9') {
+		if !c.null() {
+			c.mismatch("a whole number")
+		}
+		return 0
+	}
+	n, err := strconv.ParseInt(string(c.Value()), 10, 64)
+	switch {
+	case err == nil && low <= n && n <= high:
+		return n
+	case c.Malformed():
+	case errors.Is(err, strconv.ErrSyntax):
+		c.badMember("must be a whole number")
+	default:
+		c.badMember("is out of range")
+	}
+	return 0
+}
+
+// readString reads a string. The result is valid as long as the line.
+func (c *codec) readString() []byte {
+	if c.Peek() != '"' {
+		if !c.null() {
+			c.mismatch("a string")
+		}
+		return nil
+	}
+	return c.String()
+}
+
+func (c *codec) readSymbol(limit int) string {
+	b := c.readString()
+	if len(b) > limit {
+		c.badMember("is too long")
+		return ""
+	}
+	return c.names.intern(b)
+}
+
+// readRaw reads any one value and returns a copy of its text.
+func (c *codec) readRaw() []byte {
+	before := c.Fault().What
+	text := c.Payload()
+	what := c.Fault().What
+	c.unfit = c.unfit || what != before && c.fault == ""
+	if c.Malformed() {
+		return nil
+	}
+	if what != before {
+		c.badMember("contains " + what)
+	}
+	return append(make([]byte, 0, len(text)), text...)
+}
