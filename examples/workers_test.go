@@ -22,7 +22,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const patience = 30 * time.Second
 
-// script is a handler with which the test controls one worker.
+// script is a handler through which the test controls one worker.
 type script struct {
 	opened chan *workerproto.Session
 	frames chan string
@@ -33,7 +33,7 @@ type script struct {
 	received chan int
 }
 
-// Received tells how many frames came in one read, pongs included.
+// Received sends the number of frames in one read, including pongs.
 func (h *script) Received(frames, _ int) { h.received <- frames }
 
 func (h *script) Open(s *workerproto.Session, hello *workerproto.Hello) error {
@@ -64,8 +64,8 @@ func await[T any](t *testing.T, c <-chan T) T {
 // language is a language with an example worker.
 type language struct {
 	interpreter, program string
-	lines                int    // at most in the program
-	echoes, breaks       string // the part of it that answers, and what fails instead for a payload of 0
+	lines                int    // maximum number of lines of the program
+	echoes, breaks       string // the part of the program that returns the answer, and a replacement that fails for a payload of 0
 	failure              string // how the program reports a failure
 }
 
@@ -88,7 +88,7 @@ func inEach(t *testing.T, test func(*testing.T, language)) {
 	}
 }
 
-// start serves on a fresh socket and runs a worker against it.
+// start serves on a new socket and runs a worker that connects to it.
 func start(t *testing.T, interpreter, program string, limits workerproto.Limits) (*script, *exec.Cmd) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "w.sock")
@@ -108,7 +108,7 @@ func start(t *testing.T, interpreter, program string, limits workerproto.Limits)
 		require.NoError(t, <-served)
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
-		require.Empty(t, strings.TrimPrefix(complaints.String(), "the dispatcher stops; reconnect\n"), "no trace of a stack")
+		require.Empty(t, strings.TrimPrefix(complaints.String(), "the dispatcher stops; reconnect\n"), "no stack trace")
 	})
 	return h, cmd
 }
@@ -132,11 +132,11 @@ func TestExampleWorkerExecutesJobs(t *testing.T) {
 		}
 		require.True(t, s.Send(&workerproto.GoAway{Reason: "to be ignored"}))
 		require.True(t, s.Send(&workerproto.Stale{Execution: workerproto.Execution{Job: 1, Attempt: 1}}))
-		require.True(t, s.Send(job(9, `null`)), "frames it does not know do not matter")
+		require.True(t, s.Send(job(9, `null`)), "unknown frames are ignored")
 		require.Contains(t, await(t, h.frames), `"op":"done"`)
 
 		require.NoError(t, cmd.Process.Kill())
-		require.Equal(t, io.EOF, await(t, h.closed), "kill -9 is seen as the end of the stream")
+		require.Equal(t, io.EOF, await(t, h.closed), "after SIGKILL the dispatcher reads the end of the stream")
 	})
 }
 
@@ -170,7 +170,7 @@ func TestExampleWorkerAnswersPings(t *testing.T) {
 		h, _ := start(t, l.interpreter, l.program, workerproto.Limits{HeartbeatInterval: 20 * time.Millisecond, HeartbeatTimeout: 5 * time.Second})
 		await(t, h.opened)
 		for range 5 {
-			await(t, h.received) // no job was sent, so it is a pong
+			await(t, h.received) // no job was sent, so the frame is a pong
 		}
 		require.Empty(t, h.closed)
 	})

@@ -27,6 +27,6 @@ func TestStudyHasConstantAndProportionalSlotCounts(t *testing.T) {
 		t.Errorf("got slots %v", slots)
 	}
 	if len(points) != 5 {
-		t.Errorf("got %d shapes, and one dispatcher is the same shape in both", len(points))
+		t.Errorf("got %d shapes, want 5: one dispatcher is the same shape in both", len(points))
 	}
 }

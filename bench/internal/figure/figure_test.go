@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-func TestAFigureIsWellFormedAndHoldsEveryPoint(t *testing.T) {
+func TestFigureIsWellFormedAndContainsEveryPoint(t *testing.T) {
 	svg := SVG(
 		Panel{Title: "a < b & c", XName: "x", YName: "y", LogX: true, Lines: []Line{{Name: "one", Points: []Point{{10, 1}, {100, 2}, {1000, 3}}}}},
 		Panel{Title: "flat", Lines: []Line{{Points: []Point{{5, 0}}}, {}}},
@@ -26,7 +26,7 @@ func TestAFigureIsWellFormedAndHoldsEveryPoint(t *testing.T) {
 		t.Errorf("%d points, want 4", n)
 	}
 	if strings.Contains(svg, "NaN") || strings.Contains(svg, "Inf") || strings.Contains(svg, ">-0<") {
-		t.Error("a point lies nowhere")
+		t.Error("a point has no position")
 	}
 }
 

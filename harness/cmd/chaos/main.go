@@ -1,6 +1,6 @@
-// Command chaos breaks dispatcherd in every way the project knows of and
-// checks that it keeps its promises (docs/reliability.md). It prints a line for
-// each experiment and exits 0 only if all of them held.
+// Command chaos injects every kind of fault that the project knows into dispatcherd
+// and checks its guarantees (docs/reliability.md). It prints a line for each
+// experiment and exits with 0 only if all of them passed.
 package main
 
 import (
@@ -25,8 +25,8 @@ func main() {
 	flag.StringVar(&o.size, "size", "normal", "smoke, short, normal or long")
 	flag.StringVar(&o.only, "only", "", "regular expression of the experiments and controls to run")
 	flag.StringVar(&o.what, "what", "all", "experiments, controls or all")
-	flag.BoolVar(&o.list, "list", false, "tell what the experiments are, and end")
-	flag.Uint64Var(&o.seed, "seed", 0, "of the dice; 0 = by the clock")
+	flag.BoolVar(&o.list, "list", false, "list the experiments and exit")
+	flag.Uint64Var(&o.seed, "seed", 0, "seed of the random choices; 0 = taken from the clock")
 	flag.Parse()
 	os.Exit(chaos(o))
 }
@@ -37,8 +37,8 @@ type options struct {
 	seed             uint64
 }
 
-// chaos returns the exit code: 0 if every experiment held and every control
-// was caught.
+// chaos returns the exit code: 0 if every experiment passed and every control was
+// detected.
 func chaos(o options) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -105,11 +105,11 @@ func run(ctx context.Context, o options) (held bool, err error) {
 	return r.held, errors.Join(err, ctx.Err())
 }
 
-// runner remembers whether everything has held so far.
+// runner records whether every experiment has passed so far.
 type runner struct {
 	house   *stage.House
 	pattern *regexp.Regexp
-	named   bool // pattern was given
+	named   bool // whether a pattern was given
 	size    trial.Size
 	seed    uint64
 	held    bool
@@ -127,11 +127,11 @@ func (r *runner) experiments(ctx context.Context) error {
 			continue
 		}
 		if t.Setup.Disk > 0 && !stage.CanMount() {
-			fmt.Fprintf(os.Stdout, "chaos: experiment=%s left out: only root may mount a small disk\n", t.Name)
+			fmt.Fprintf(os.Stdout, "chaos: experiment=%s skipped: only root may mount a small disk\n", t.Name)
 			continue
 		}
 		if t.Standbys && !r.house.Postgres.CanCopy() {
-			fmt.Fprintf(os.Stdout, "chaos: experiment=%s left out: no pg_basebackup beside the server\n", t.Name)
+			fmt.Fprintf(os.Stdout, "chaos: experiment=%s skipped: the server has no pg_basebackup\n", t.Name)
 			continue
 		}
 		o, err := trial.Run(ctx, r.house, t, r.size, r.seed)
@@ -153,7 +153,7 @@ func (r *runner) controls(ctx context.Context) error {
 			continue
 		}
 		if c.Trial.Standbys && !r.house.Postgres.CanCopy() {
-			fmt.Fprintf(os.Stdout, "chaos: control=%s left out: no pg_basebackup beside the server\n", c.Trial.Name)
+			fmt.Fprintf(os.Stdout, "chaos: control=%s skipped: the server has no pg_basebackup\n", c.Trial.Name)
 			continue
 		}
 		line, caught, err := trial.RunControl(ctx, r.house, c, r.seed)
@@ -166,7 +166,8 @@ func (r *runner) controls(ctx context.Context) error {
 	return nil
 }
 
-// revision names what is tried; outside of a checkout it is unknown.
+// revision returns the revision of the tested checkout, or "unknown" outside of a
+// checkout.
 func revision(ctx context.Context) string {
 	out, err := exec.CommandContext(ctx, "git", "describe", "--tags", "--always", "--dirty").Output()
 	if err != nil {

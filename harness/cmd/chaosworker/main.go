@@ -1,5 +1,5 @@
-// Command chaosworker is a worker process of the fault harness: it does what
-// the payloads say and keeps a log of every execution.
+// Command chaosworker is a worker process of the fault harness. It does what the
+// payloads say and writes a log of every execution.
 package main
 
 import (
@@ -24,8 +24,8 @@ func main() {
 	flag.StringVar(&o.name, "name", "w", "name of this process")
 	flag.StringVar(&o.log, "log", "", "file for the log of executions; must not exist")
 	flag.StringVar(&o.slots, "slots", "", "slots and their types, such as 4:a,b;1:c")
-	flag.StringVar(&o.types, "types", "", "all types that exist, so that a job on the wrong slot is noticed, not refused")
-	flag.DurationVar(&o.grace, "grace", 5*time.Second, "for running jobs after SIGTERM")
+	flag.StringVar(&o.types, "types", "", "all existing types, so that a job on the wrong slot is executed and logged")
+	flag.DurationVar(&o.grace, "grace", 5*time.Second, "grace period for running jobs after SIGTERM")
 	flag.Parse()
 	if err := run(o); err != nil {
 		fmt.Fprintln(os.Stderr, "chaosworker:", err)
@@ -64,7 +64,8 @@ func run(o options) error {
 	return w.Run(ctx)
 }
 
-// perform logs, works, logs, and only then reports.
+// perform writes the start to the log, does the work, writes the end to the log,
+// and only then reports.
 func perform(ctx context.Context, log *history.Log, job *worker.Job) (any, error) {
 	var plan history.Work
 	if err := job.Decode(&plan); err != nil {
@@ -83,7 +84,7 @@ func perform(ctx context.Context, log *history.Log, job *worker.Job) (any, error
 func act(ctx context.Context, plan *history.Work, attempt int32) (history.Outcome, error) {
 	if plan.Do == history.Die {
 		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
-		select {} // what is left of this process does nothing more
+		select {} // the process must do nothing more before it is killed
 	}
 	if plan.Ms > 0 {
 		timer := time.NewTimer(time.Duration(plan.Ms) * time.Millisecond)

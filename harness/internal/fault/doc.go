@@ -1,5 +1,4 @@
-// Package fault is a bad network: a proxy between a client and a server, over
-// TCP or a Unix socket, that delays, holds, cuts, resets and forgets on
-// command, and that can lose the answer to exactly those statements of a
-// Postgres connection whose effect must not be guessed.
+// Package fault simulates a bad network. Its proxy between a client and a server,
+// over TCP or a Unix socket, delays, holds, cuts and resets connections on command.
+// On a Postgres connection it can also lose the answers of named statements.
 package fault

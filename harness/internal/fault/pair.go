@@ -8,14 +8,14 @@ import (
 	"time"
 )
 
-// pair is one connection and its continuation to the server.
+// pair is a client's connection and the proxy's connection to the server.
 type pair struct {
 	proxy           *Proxy
 	client, server  net.Conn
 	once            sync.Once
 	done            chan struct{}
-	outboundBlocked atomic.Bool // half-open: no byte reaches the client
-	doomed          atomic.Bool // the answer that comes next is lost
+	outboundBlocked atomic.Bool // half-open: no byte reaches the client any more
+	doomed          atomic.Bool // the answer of the current request will be lost
 }
 
 func (c *pair) run() {
@@ -29,7 +29,7 @@ func (c *pair) run() {
 func (c *pair) cut() {
 	c.once.Do(func() {
 		close(c.done)
-		_ = c.client.Close() // the end is what was wanted
+		_ = c.client.Close() // an error is ignored: the connection ends in any case
 		_ = c.server.Close()
 	})
 }
@@ -37,7 +37,7 @@ func (c *pair) cut() {
 func (c *pair) reset() {
 	for _, conn := range []net.Conn{c.client, c.server} {
 		if tcp, ok := conn.(*net.TCPConn); ok {
-			_ = tcp.SetLinger(0) // a closed connection has nothing left to reset
+			_ = tcp.SetLinger(0) // a closed connection cannot be reset
 		}
 	}
 	c.cut()
@@ -45,7 +45,7 @@ func (c *pair) reset() {
 
 func (c *pair) halfOpen() {
 	c.outboundBlocked.Store(true)
-	_ = c.server.Close() // the end is what was wanted
+	_ = c.server.Close() // an error is ignored: the connection ends in any case
 }
 
 // pump forwards one direction until either end closes.
@@ -70,12 +70,13 @@ func (c *pair) pump(from, to net.Conn, up bool) {
 		}
 	}
 	if c.outboundBlocked.Load() && !up {
-		<-c.done // the client hears nothing, not even the end
+		<-c.done // the client receives nothing, not even the end
 	}
 	c.cut()
 }
 
-// hold waits as long as the rules say; false once the connection is over.
+// hold waits as long as the rules hold this direction. It returns false if the
+// connection has ended.
 func (c *pair) hold(up bool) bool {
 	rules, changed := c.proxy.now()
 	if rules.Delay > 0 {
@@ -100,7 +101,7 @@ func (c *pair) hold(up bool) bool {
 	}
 }
 
-// judge decides, as a request passes, whether its answer will be lost.
+// judge decides, when a request passes, whether its answer will be lost.
 func (c *pair) judge(requests *statements, piece []byte) {
 	rules, _ := c.proxy.now()
 	requests.read(piece, func(kind byte, name string) {
@@ -115,8 +116,8 @@ func (c *pair) judge(requests *statements, piece []byte) {
 	})
 }
 
-// swallow keeps what answers a doomed request, and breaks the connection once
-// the server has said that the transaction is over.
+// swallow drops the answer of a request that was chosen to lose it. It closes the
+// connection when the server has reported the end of the transaction.
 func (c *pair) swallow(answers *statements, piece []byte) bool {
 	doomed, over := c.doomed.Load(), false
 	answers.read(piece, func(kind byte, _ string) { over = over || kind == readyForQuery })

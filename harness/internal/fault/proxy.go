@@ -9,20 +9,20 @@ import (
 	"time"
 )
 
-// Rules say what happens to what passes through.
+// Rules say what happens to the bytes that pass through the proxy.
 type Rules struct {
-	HoldUp   bool          // what the client says waits at the proxy
-	HoldDown bool          // what the server says does
+	HoldUp   bool          // bytes of the client wait at the proxy
+	HoldDown bool          // bytes of the server wait at the proxy
 	Refuse   bool          // new connections are closed at once
-	Delay    time.Duration // of every piece, in each direction
-	// LoseAnswers is the share of the statements named Lossy (prepared under that
-	// name, or sent as that text) whose answer is lost and whose connection then
-	// breaks: the server has carried them out.
+	Delay    time.Duration // delay of every piece in each direction
+	// LoseAnswers is the share of the statements in Lossy whose answer is lost.
+	// Lossy contains names of prepared statements and texts of queries. The server
+	// has executed such a statement, and its connection then breaks.
 	LoseAnswers float64
 	Lossy       []string
 }
 
-// Proxy forwards connections. The zero Rules let everything pass.
+// Proxy forwards connections. With the zero Rules it changes nothing.
 type Proxy struct {
 	listener net.Listener
 	dial     func() (net.Conn, error)
@@ -36,8 +36,8 @@ type Proxy struct {
 	lost    int
 }
 
-// Listen starts a proxy at the address for a server. Both are given as for
-// net.Dial; an old Unix socket at the address is replaced.
+// Listen starts a proxy for a server. Both addresses are given as for net.Dial. A
+// Unix socket that exists at the address is replaced.
 func Listen(network, address, serverNetwork, server string) (*Proxy, error) {
 	if network == "unix" {
 		if err := os.Remove(address); err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -56,10 +56,10 @@ func Listen(network, address, serverNetwork, server string) (*Proxy, error) {
 	return p, nil
 }
 
-// Addr is where clients connect to.
+// Addr is the address to which clients connect.
 func (p *Proxy) Addr() net.Addr { return p.listener.Addr() }
 
-// Set replaces the rules, for what is under way as well.
+// Set replaces the rules, also for existing connections.
 func (p *Proxy) Set(r Rules) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -77,22 +77,22 @@ func (p *Proxy) now() (Rules, <-chan struct{}) {
 // Cut closes every connection in an orderly way: both ends read an end of file.
 func (p *Proxy) Cut() { p.each((*pair).cut) }
 
-// Reset breaks every connection. Over TCP both ends get an error; a Unix socket
-// knows no such thing and is cut.
+// Reset breaks every connection. Over TCP both ends get an error. A Unix socket has
+// no reset and is cut.
 func (p *Proxy) Reset() { p.each((*pair).reset) }
 
-// HalfOpen lets the server see the end of every connection, while its client
-// gets neither an answer nor an end, however long it waits.
+// HalfOpen closes the server's side of every connection. The client receives
+// neither an answer nor the end of the connection.
 func (p *Proxy) HalfOpen() { p.each((*pair).halfOpen) }
 
-// Lost is how many answers were lost by the rule LoseAnswers.
+// Lost returns the number of answers that were lost by the rule LoseAnswers.
 func (p *Proxy) Lost() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.lost
 }
 
-// Open is how many connections there are.
+// Open returns the number of open connections.
 func (p *Proxy) Open() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -122,7 +122,7 @@ func (p *Proxy) accept() {
 	for {
 		client, err := p.listener.Accept()
 		if err != nil {
-			return // closed, or nothing that waiting would mend
+			return // the listener is closed, or the error is permanent
 		}
 		if rules, _ := p.now(); rules.Refuse {
 			_ = client.Close() // refused
@@ -136,7 +136,7 @@ func (p *Proxy) accept() {
 func (p *Proxy) serve(client net.Conn) {
 	server, err := p.dial()
 	if err != nil {
-		_ = client.Close() // as if no process listened
+		_ = client.Close() // the client sees what it would see if no process listened
 		return
 	}
 	c := &pair{proxy: p, client: client, server: server, done: make(chan struct{})}

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// echo is a server that says back what it hears, but for the first silent
-// bytes, and tells of every end.
+// echo starts a server that sends back all bytes except the first silent ones, and
+// reports the end of each connection.
 func echo(t *testing.T, network, address string, silent int64) (string, <-chan struct{}) {
 	t.Helper()
 	l, err := net.Listen(network, address)
@@ -38,8 +38,8 @@ func echo(t *testing.T, network, address string, silent int64) (string, <-chan s
 	return l.Addr().String(), ends
 }
 
-// patience bounds what must happen; briefly is how long we watch that
-// something does not.
+// patience limits each wait for an expected event. briefly is how long a test
+// checks that something does not happen.
 const (
 	patience = 30 * time.Second
 	briefly  = 100 * time.Millisecond
@@ -95,7 +95,7 @@ func hearNothing(t *testing.T, c net.Conn) {
 	t.Helper()
 	_ = c.SetReadDeadline(time.Now().Add(briefly))
 	if n, err := c.Read(make([]byte, 10)); !errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Fatalf("read %d bytes, %v; nothing was to come", n, err)
+		t.Fatalf("read %d bytes, %v; want nothing", n, err)
 	}
 }
 
@@ -140,7 +140,7 @@ func TestDelayAppliesToBothDirections(t *testing.T) {
 	say(t, c, "slow")
 	hear(t, c, "slow")
 	if took := time.Since(begun); took < 100*time.Millisecond {
-		t.Errorf("there and back took %v, want twice 50ms", took)
+		t.Errorf("the round trip took %v, want at least twice 50ms", took)
 	}
 }
 
@@ -201,8 +201,8 @@ func message(kind byte, body string) string {
 	return text
 }
 
-// The echo answers with what it was asked, so a request that carries the
-// server's ReadyForQuery brings its own answer.
+// The echo returns what it receives, so a request that contains a ReadyForQuery of
+// the server contains its own answer.
 func TestOnlyTheAnswerOfTheNamedStatementIsLost(t *testing.T) {
 	for _, lossy := range []string{message(bind, "\x00claim\x00"), message(query, "claim\x00")} {
 		loseOne(t, lossy)
@@ -219,22 +219,22 @@ func loseOne(t *testing.T, lossy string) {
 	say(t, c, other)
 	hear(t, c, other)
 	if p.Lost() != 0 {
-		t.Fatal("an answer was lost that was not named")
+		t.Fatal("the answer of another statement was lost")
 	}
-	for _, b := range []byte(lossy + message(readyForQuery, "I")) { // in the smallest pieces
+	for _, b := range []byte(lossy + message(readyForQuery, "I")) { // one byte at a time
 		if _, err := c.Write([]byte{b}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	_ = c.SetReadDeadline(time.Now().Add(patience))
-	heard, _ := io.ReadAll(c) // an end or a broken connection
+	heard, _ := io.ReadAll(c) // an end of file or an error
 	await(t, ends)
 	if p.Lost() != 1 {
 		t.Errorf("%d answers were lost, want 1", p.Lost())
 	}
 	for i := range heard {
 		if heard[i] == readyForQuery {
-			t.Error("the client heard that the transaction is over")
+			t.Error("the client received the end of the transaction")
 		}
 	}
 }

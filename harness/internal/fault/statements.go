@@ -5,26 +5,26 @@ import (
 	"encoding/binary"
 )
 
-// Kinds of messages of the Postgres protocol that matter here.
+// The types of messages of the Postgres protocol that the proxy interprets.
 const (
 	bind          = 'B' // client: run a prepared statement
 	query         = 'Q' // client: run this text
 	readyForQuery = 'Z' // server: the transaction is over, committed or not
 )
 
-// statements follows one direction of a Postgres connection, in whatever
-// pieces it comes. Of other protocols it makes nothing.
+// statements parses one direction of a Postgres connection, which may arrive in
+// pieces of any size. It finds no statements in other protocols.
 type statements struct {
-	startup bool   // the next message is the client's first, which has no kind
-	head    []byte // of the message at hand: kind, length, and the beginning of its body
-	left    int    // bytes of its body still to come
+	startup bool   // the next message is the first one of the client, which has no type byte
+	head    []byte // of the current message: type, length and the beginning of its body
+	left    int    // bytes of the body that have not arrived
 }
 
-// bodyKept bounds how much of a message is looked at: two short names.
+// bodyKept bounds the part of a message that is kept: two short names.
 const bodyKept = 256
 
-// read tells of every message that is complete, with the name of the statement
-// that a bind is about, or the text of a query.
+// read calls a function for every complete message, with the name of the statement
+// of a bind or the text of a query.
 func (s *statements) read(piece []byte, tell func(kind byte, statement string)) {
 	for len(piece) > 0 {
 		if s.left == 0 {
@@ -58,7 +58,7 @@ func (s *statements) headLength() int {
 	return 5
 }
 
-// statementOf reads the second of the two names that a bind begins with, or
+// statementOf returns the second of the two names at the beginning of a bind, or
 // the text of a query.
 func statementOf(message []byte) string {
 	rest := message[5:]

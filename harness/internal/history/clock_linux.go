@@ -6,7 +6,7 @@ import (
 	"unsafe"
 )
 
-// Now is CLOCK_MONOTONIC, the same in every process of the machine.
+// Now returns CLOCK_MONOTONIC, which is the same in all processes of the machine.
 func Now() int64 {
 	var ts syscall.Timespec
 	const monotonic = 1

@@ -4,5 +4,5 @@ package history
 
 import "time"
 
-// Now is the wall clock, the only one that processes share here.
+// Now returns the wall clock, the only clock that processes share on this system.
 func Now() int64 { return time.Now().UnixNano() }

@@ -1,16 +1,16 @@
-// Package history holds the result of an experiment: three logs that know
-// nothing of each other, and the notes of the one who made the trouble.
+// Package history holds the result of an experiment: three independent logs,
+// and the recorded faults.
 //
-//   - Producers: which batches of jobs were begun, committed, rolled back, or
-//     sent off without an answer ([Batch]).
+//   - Producers: which batches of jobs were begun, committed or rolled back, and
+//     which were not answered ([Batch]).
 //   - Workers: when each execution started and ended, on which slot, and what the
-//     slot had offered ([Process], [Execution]). A worker appends a line before
-//     it acts on it, with one write, so kill -9 loses nothing that it did.
+//     slot had offered ([Process], [Execution]). A worker appends a line with one
+//     write before it acts on it, so SIGKILL loses no entry.
 //   - Postgres: every change of a job's status or attempt, written by triggers
-//     in the transaction that made the change ([Change]), and the rows that are
-//     there in the end ([Row]).
+//     in the transaction that made the change ([Change]), and the final rows
+//     ([Row]).
 //
 // Times are nanoseconds of the machine's monotonic clock, which all processes
-// share. Postgres only knows the wall clock; its times are moved over and
-// exact to [Slack].
+// share. Postgres has only the wall clock. Its times are converted and are exact
+// to [Slack].
 package history

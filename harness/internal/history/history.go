@@ -2,15 +2,15 @@ package history
 
 import "time"
 
-// Slack is how far the time of a Change may be off.
+// Slack is the largest error of the time of a Change.
 const Slack = 20 * time.Millisecond
 
-// History is everything that is known of an experiment.
+// History is everything that is known about an experiment.
 type History struct {
 	Batches   []Batch
 	Processes []Process
-	Changes   []Change // in the order of Postgres, which is the order of commits for each job
-	Rows      []Row    // when all was quiet
+	Changes   []Change // in the order of Postgres, which for each job is the order of commits
+	Rows      []Row    // when no job waited or ran any more
 	Calls     []Call
 	Troubles  []Trouble
 	Over      int64 // when the last process was told to end
@@ -19,7 +19,7 @@ type History struct {
 // Trouble is a period in which a dispatcher or a worker could not work.
 type Trouble struct {
 	From, To int64
-	Who      string // a dispatcher or a worker; "" = all of them
+	Who      string // name of a dispatcher or worker; "" = all of them
 }
 
 // Fate is what a producer knows about its transaction.
@@ -28,45 +28,45 @@ type Fate int
 // The fates.
 const (
 	Committed  Fate = iota
-	RolledBack      // certainly not there
-	Unknown         // the answer to COMMIT never came: there as a whole, or not at all
+	RolledBack      // certainly not in the table
+	Unknown         // COMMIT was not answered: either all rows are in the table or none
 )
 
 // Batch is one transaction of a producer.
 type Batch struct {
 	Jobs         []Work
-	Begun, Ended int64 // Ended is when the producer knew its fate
+	Begun, Ended int64 // Ended is when the producer knew the fate of the transaction
 	Fate         Fate
 }
 
 // Change is a transition of a row in Postgres.
 type Change struct {
 	At         int64
-	Due        int64 // from when the row may be claimed, if it waits
+	Due        int64 // earliest time of a claim, if the row is pending
 	Job        int64
 	Kind       ChangeKind
 	Attempt    int32 // after the change
-	Dispatcher int32 // the owner before or after; 0 = none
+	Dispatcher int32 // the dispatcher before or after the change; 0 = none
 }
 
-// ChangeKind says what kind of transition it was.
+// ChangeKind is the kind of a transition.
 type ChangeKind int16
 
-// Transitions, as the triggers number them.
+// The kinds, numbered as in the triggers.
 const (
 	Inserted ChangeKind = 1 // → pending
-	Claimed  ChangeKind = 2 // pending → running, one attempt more
+	Claimed  ChangeKind = 2 // pending → running with the next attempt
 	Back     ChangeKind = 3 // running → pending
 	Ended    ChangeKind = 4 // running → a final table
 	Illegal  ChangeKind = 5 // any other change of status or attempt
 	Adopted  ChangeKind = 6 // running → running under another dispatcher, the same attempt
-	Lost     ChangeKind = 7 // of a dispatcher: declared lost; it has no job
+	Lost     ChangeKind = 7 // a dispatcher was declared lost; Job is 0
 )
 
-// Row is a job as it is in the end.
+// Row is the final state of a job.
 type Row struct {
 	Job      int64
-	N        int64 // the producer's own number, from the payload
+	N        int64 // the number that the producer gave the job in the payload
 	Type     string
 	Status   string
 	Attempt  int32
@@ -76,8 +76,8 @@ type Row struct {
 	Errors   []BadEnd
 }
 
-// Result is what a worker returns. It names the job by the producer's number
-// and the attempt that made it, so that nothing else can pass for it.
+// Result is what a worker returns. It contains the producer's number and the
+// attempt, so that no other result can be mistaken for it.
 type Result struct {
 	N       int64 `json:"n"`
 	Attempt int32 `json:"attempt"`

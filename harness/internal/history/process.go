@@ -14,11 +14,11 @@ import (
 type Process struct {
 	Name   string
 	PID    int
-	Keeper string             // the worker whose life this process is
-	Daemon string             // the dispatcher that it works for
+	Keeper string             // name of the worker; each of its processes has its own log
+	Daemon string             // name of the dispatcher that it works for
 	Began  int64              // when it was started
-	Died   int64              // when it was gone; 0 = unknown
-	Killed int64              // when it was sent kill -9; 0 = never
+	Died   int64              // when it had ended; 0 = unknown
+	Killed int64              // when SIGKILL was sent to it; 0 = never
 	Offers map[int32][]string // types by slot
 	Runs   []Execution        // in the order of their starts
 }
@@ -31,29 +31,30 @@ type Execution struct {
 	Type    string
 	N       int64
 	Start   int64
-	End     int64   // 0 = the log has none: the process died under it, or it never returned
+	End     int64   // 0 = not in the log: the process died before, or the execution never returned
 	Outcome Outcome // how it ended
 }
 
-// Outcome is what a worker reported, or meant to.
+// Outcome is what a worker reported or was about to report.
 type Outcome string
 
 // Outcomes.
 const (
 	OK      Outcome = "ok"
 	Failed  Outcome = "failed"
-	Refused Outcome = "refused" // failed for good
+	Refused Outcome = "refused" // permanent failure
 	Stopped Outcome = "stopped" // its context ended first: lost, stale, cancelled or shut down
 )
 
-// Log appends the log of this process to a file.
+// Log appends entries of this process to a file.
 type Log struct {
 	mu  sync.Mutex
 	f   *os.File
 	buf bytes.Buffer
 }
 
-// CreateLog begins a log: who writes, and what its slots offer.
+// CreateLog creates a log and writes the name of the process and the types of its
+// slots.
 func CreateLog(path, name string, offers map[int32][]string) (*Log, error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND|os.O_EXCL, 0o600)
 	if err != nil {
@@ -67,18 +68,19 @@ func CreateLog(path, name string, offers map[int32][]string) (*Log, error) {
 	return j, nil
 }
 
-// Started notes that e starts; call it before anything is done.
+// Started records that e starts. Call it before the execution does anything.
 func (j *Log) Started(e *Execution) {
 	j.line("start %d %d %d %d %s %d", Now(), e.Job, e.Attempt, e.Slot, e.Type, e.N)
 }
 
-// Ended notes how e ended; call it before the result is reported.
+// Ended records how e ended. Call it before the result is reported.
 func (j *Log) Ended(e *Execution, how Outcome) {
 	j.line("end %d %d %d %s", Now(), e.Job, e.Attempt, how)
 }
 
-// line appends with a single write, which a kill cannot tear. A worker that
-// cannot keep its log proves nothing, so it ends.
+// line appends a line with a single write, which a kill cannot interrupt. A worker
+// without a complete log would make the history useless, so an error ends the
+// process.
 func (j *Log) line(format string, args ...any) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -105,7 +107,7 @@ func ReadProcess(path string) (Process, error) {
 	return p, nil
 }
 
-// attemptKey names an execution inside a process.
+// attemptKey identifies an execution inside a process.
 type attemptKey struct {
 	job     int64
 	attempt int32

@@ -66,6 +66,6 @@ func TestPlannedErrorNamesItsAttempt(t *testing.T) {
 		t.Errorf("got %d, %v", n, ok)
 	}
 	if _, ok := PlannedAttempt("out of memory"); ok {
-		t.Error("an error of another kind was taken for a planned one")
+		t.Error("another error was parsed as a planned one")
 	}
 }

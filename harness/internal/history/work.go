@@ -5,25 +5,25 @@ import (
 	"strings"
 )
 
-// Work is the payload of a job: what its worker shall do.
+// Work is the payload of a job. It says what the worker does.
 type Work struct {
-	N    int64  `json:"n"`              // unique; given by the producer
-	Ms   int    `json:"ms,omitempty"`   // how long it takes
+	N    int64  `json:"n"`              // unique number, given by the producer
+	Ms   int    `json:"ms,omitempty"`   // duration of the execution
 	Fail int    `json:"fail,omitempty"` // attempts up to this one fail
 	Do   string `json:"do,omitempty"`   // see below
 	Type string `json:"-"`
 
-	Dropped bool `json:"-"` // its caller has given it up: it may be cancelled
+	Dropped bool `json:"-"` // its caller has disconnected, so the job may be cancelled
 }
 
-// What a job can do besides succeeding.
+// Values of Do other than success.
 const (
 	Succeed = ""
-	Refuse  = "refuse" // fails for good
+	Refuse  = "refuse" // fails permanently
 	Die     = "die"    // kills its worker
 )
 
-// Wanted is the status in which it shall end.
+// Wanted returns the status in which the job must end.
 func (w *Work) Wanted() string {
 	if w.Do == Succeed {
 		return "done"
@@ -31,13 +31,13 @@ func (w *Work) Wanted() string {
 	return "failed"
 }
 
-// plannedPrefix begins the error text of an attempt that fails on purpose.
+// plannedPrefix begins the error text of a planned failure.
 const plannedPrefix = "planned failure of attempt "
 
-// PlannedError is what an attempt says that fails on purpose.
+// PlannedError is the error text of an attempt that fails as planned.
 func PlannedError(attempt int32) string { return fmt.Sprint(plannedPrefix, attempt) }
 
-// PlannedAttempt returns the attempt that said so.
+// PlannedAttempt returns the attempt in the text of a planned error.
 func PlannedAttempt(text string) (attempt int32, ok bool) {
 	rest, ok := strings.CutPrefix(text, plannedPrefix)
 	if !ok {

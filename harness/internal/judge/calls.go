@@ -9,14 +9,15 @@ import (
 	"github.com/dispatcherd/dispatcherd/harness/internal/history"
 )
 
-// lateness is how much later than asked for an answer may come on a busy machine.
+// lateness is how late an answer may be on a busy machine.
 const lateness = 5 * time.Second
 
-// noSlot is the problem whose end cannot be predicted.
+// noSlot is the problem type for which the status cannot be predicted.
 const noSlot = ":no-slot-supports-type"
 
-// calls checks what callers were told. Whether a dispatcher lived while its
-// connection broke is known only to the trial that broke it.
+// calls checks the answers that callers received. It does not check broken
+// connections: only the trial that broke them knows whether the dispatcher was
+// alive.
 func (r *Report) calls(h *history.History) {
 	runs := map[int64][]run{}
 	for i := range h.Processes {
@@ -45,19 +46,19 @@ func (r *Report) answer(c *history.Call, runs []run) {
 	case took > c.Timeout+lateness:
 		bad = "was left waiting"
 	case c.Status == 200 && (c.Result == nil || c.Result.N != c.Work.N):
-		bad = "got another one's result"
+		bad = "got the result of another request"
 	case c.Status == 200 && !slices.ContainsFunc(runs, func(e run) bool {
 		return e.Attempt == c.Result.Attempt && e.Outcome == history.OK && e.End <= c.Ended
 	}):
-		bad = "got a result that no worker had made"
+		bad = "got a result that no worker had reported"
 	case (c.Status == 503 || c.Status == 429) && !c.RetryAfter && !strings.HasSuffix(c.Problem, noSlot):
-		bad = "was not told when to come again"
+		bad = "got no Retry-After"
 	case c.Status == 504 && took < c.Timeout-history.Slack:
-		bad = "was told too early that the time is over"
+		bad = "got a timeout before its deadline"
 	case c.Status == 0, c.Status == 200, c.Status == 503, c.Status == 429, c.Status == 504:
 	case c.Status == 202 && c.Manner == history.Async:
 	default:
-		bad = "got an answer that does not fit"
+		bad = "got an unexpected status"
 	}
 	if bad != "" {
 		r.find(&r.Dishonest, "dishonest", 0, "the caller of %d (%s, at %s) %s: status %d %s after %v, result %v",
@@ -65,7 +66,7 @@ func (r *Report) answer(c *history.Call, runs []run) {
 	}
 }
 
-// sideBySide counts executions of one request beside each other.
+// sideBySide counts executions of the same request at the same time.
 func (r *Report) sideBySide(runs []run) {
 	slices.SortFunc(runs, func(a, b run) int { return cmp.Compare(a.Start, b.Start) })
 	var busy int64

@@ -33,15 +33,15 @@ func TestEveryWrongAnswerIsReported(t *testing.T) {
 		spoil func(c *history.Call)
 	}{
 		{"no answer for much too long", func(c *history.Call) { c.Ended = 20 * second }},
-		{"another one's result", func(c *history.Call) { c.Result.N = 6 }},
+		{"result of another request", func(c *history.Call) { c.Result.N = 6 }},
 		{"no result", func(c *history.Call) { c.Result = nil }},
-		{"the result of an attempt that was not", func(c *history.Call) { c.Result.Attempt = 2 }},
-		{"a result before it was made", func(c *history.Call) { c.Ended = 3 * second / 2 }},
-		{"not now, and no word about when", func(c *history.Call) { c.Status = 503 }},
-		{"too many, and no word about when", func(c *history.Call) { c.Status = 429 }},
-		{"too late although there was time", func(c *history.Call) { c.Status, c.Ended = 504, 2*second }},
-		{"a mistake of ours", func(c *history.Call) { c.Status = 500 }},
-		{"accepted, who wanted to wait", func(c *history.Call) { c.Status = 202 }},
+		{"result of an attempt that did not exist", func(c *history.Call) { c.Result.Attempt = 2 }},
+		{"answer before the end of the execution", func(c *history.Call) { c.Ended = 3 * second / 2 }},
+		{"503 without Retry-After", func(c *history.Call) { c.Status = 503 }},
+		{"429 without Retry-After", func(c *history.Call) { c.Status = 429 }},
+		{"504 before the deadline", func(c *history.Call) { c.Status, c.Ended = 504, 2*second }},
+		{"internal error", func(c *history.Call) { c.Status = 500 }},
+		{"202 to a caller that waits", func(c *history.Call) { c.Status = 202 }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			h := called()

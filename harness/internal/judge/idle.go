@@ -8,10 +8,10 @@ import (
 	"github.com/dispatcherd/dispatcherd/harness/internal/history"
 )
 
-// idleness answers whether a slot of a type did nothing all through a span in
-// which no fault kept it, or its dispatcher, from working.
+// idleness answers whether some slot of a type executed nothing during a span,
+// although no fault affected the slot or its dispatcher.
 type idleness struct {
-	byType map[string][]span // of one slot each, longer than the bound; sorted by from
+	byType map[string][]span // spans of one slot each, longer than the bound, sorted by from
 }
 
 type span struct {
@@ -20,7 +20,8 @@ type span struct {
 	process  *history.Process
 }
 
-// newIdleness keeps the spans of at least that length: shorter ones prove nothing.
+// newIdleness keeps spans of at least a given length, because shorter ones prove
+// nothing.
 func newIdleness(h *history.History, least time.Duration) *idleness {
 	all := &idleness{byType: map[string][]span{}}
 	for i := range h.Processes {
@@ -42,14 +43,14 @@ func newIdleness(h *history.History, least time.Duration) *idleness {
 			}
 		}
 	}
-	for _, spans := range all.byType { // order-free: each is sorted by itself
+	for _, spans := range all.byType { // order-free: each list is sorted on its own
 		slices.SortFunc(spans, func(a, b span) int { return cmp.Compare(a.from, b.from) })
 	}
 	return all
 }
 
-// quiet returns the spans between the executions of a slot. An execution without
-// an end takes the slot for the rest of the process's life.
+// quiet returns the spans between the executions of a slot. An execution without an
+// end occupies the slot until the process ends.
 func quiet(p *history.Process, slot int32, end int64) (spans []span) {
 	from := p.Began
 	for i := range p.Runs {
@@ -66,7 +67,7 @@ func quiet(p *history.Process, slot int32, end int64) (spans []span) {
 	return append(spans, span{from, end, slot, p})
 }
 
-// without cuts troubles out of a span.
+// without removes the troubles from a span.
 func without(s span, troubles []history.Trouble) []span {
 	left := []span{s}
 	for _, t := range troubles {
@@ -86,8 +87,8 @@ func without(s span, troubles []history.Trouble) []span {
 	return left
 }
 
-// during returns a slot of the type that idled for at least that long while a
-// job waited.
+// during returns a slot of the type that was idle for at least the given length
+// while a job waited.
 func (i *idleness) during(typ string, from, to int64, least time.Duration) (span, bool) {
 	for _, s := range i.byType[typ] {
 		if min(s.to, to)-max(s.from, from) > least.Nanoseconds() {
@@ -97,12 +98,12 @@ func (i *idleness) during(typ string, from, to int64, least time.Duration) (span
 	return span{}, false
 }
 
-// FindStuck finds jobs that waited, due and committed, for longer than the bound
-// while one slot that offers their type idled all that time and no process was kept
-// from working.
+// FindStuck finds jobs that were due and committed but waited for longer than the
+// bound, while one slot with their type was idle during that time and no fault kept
+// a process from working.
 func (r *Report) FindStuck(h *history.History, bound time.Duration) {
 	idle := newIdleness(h, bound)
-	waits := map[int64]int64{} // since when a job is due
+	waits := map[int64]int64{} // time since which a job is due
 	types := make(map[int64]string, len(h.Rows))
 	for i := range h.Rows {
 		types[h.Rows[i].Job] = h.Rows[i].Type
@@ -114,7 +115,7 @@ func (r *Report) FindStuck(h *history.History, bound time.Duration) {
 			return
 		}
 		if s, found := idle.during(types[job], since, until, bound); found {
-			r.find(&r.Stuck, "stuck", job, "it waited from %d to %d, and slot %d of %s, which offers %s, did nothing from %d to %d",
+			r.find(&r.Stuck, "stuck", job, "it waited from %d to %d, and slot %d of %s, which offers %s, was idle from %d to %d",
 				since, until, s.slot, s.process.Name, types[job], s.from, s.to)
 		}
 	}

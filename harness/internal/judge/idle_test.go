@@ -7,8 +7,8 @@ import (
 	"github.com/dispatcherd/dispatcherd/harness/internal/history"
 )
 
-// waiting is a history in which job 1 waits from second 10 to second 30, and
-// worker w0 of dispatcher a, which offers its type, does nothing all the while.
+// waiting is a history in which job 1 waits from second 10 to second 30, while
+// worker w0 of dispatcher a offers its type and is idle.
 func waiting() *history.History {
 	return &history.History{
 		Processes: []history.Process{{
@@ -34,26 +34,26 @@ func TestJobThatWaitsWhileACompatibleSlotIsIdleIsStuck(t *testing.T) {
 		want  int
 		spoil func(h *history.History)
 	}{
-		{"all the time", 1, func(*history.History) {}},
-		{"for ever", 1, func(h *history.History) { h.Changes, h.Rows[0].Status = h.Changes[:1], "pending" }},
-		{"after it came back", 1, func(h *history.History) { h.Changes[0].Kind = history.Back }},
-		{"another worker was in trouble", 1, func(h *history.History) {
+		{"idle all the time", 1, func(*history.History) {}},
+		{"waits for ever", 1, func(h *history.History) { h.Changes, h.Rows[0].Status = h.Changes[:1], "pending" }},
+		{"waits after a release", 1, func(h *history.History) { h.Changes[0].Kind = history.Back }},
+		{"fault of another worker", 1, func(h *history.History) {
 			h.Troubles = []history.Trouble{{From: 10 * second, To: 30 * second, Who: "w1"}}
 		}},
-		{"not due before", 0, func(h *history.History) { h.Changes[0].Due = 20 * second }},
+		{"not due earlier", 0, func(h *history.History) { h.Changes[0].Due = 20 * second }},
 		{"of another type", 0, func(h *history.History) { h.Processes[0].Offers[0] = []string{"excel"} }},
-		{"the slot was at work in between", 0, func(h *history.History) {
+		{"the slot was busy in between", 0, func(h *history.History) {
 			h.Processes[0].Runs[0].Start, h.Processes[0].Runs[0].End = 18*second, 20*second
 		}},
-		{"the slot never came back", 0, func(h *history.History) { h.Processes[0].Runs[0].End = 0 }},
+		{"the slot was never free again", 0, func(h *history.History) { h.Processes[0].Runs[0].End = 0 }},
 		{"the worker was killed", 0, func(h *history.History) { h.Processes[0].Killed = 20 * second }},
-		{"the worker came late", 0, func(h *history.History) {
+		{"the worker started later", 0, func(h *history.History) {
 			h.Processes[0].Began, h.Processes[0].Runs = 20*second, h.Processes[0].Runs[1:]
 		}},
-		{"its dispatcher was in trouble", 0, func(h *history.History) {
+		{"fault of its dispatcher", 0, func(h *history.History) {
 			h.Troubles = []history.Trouble{{From: 18 * second, To: 20 * second, Who: "a"}}
 		}},
-		{"a fault affected all processes", 0, func(h *history.History) { h.Troubles = []history.Trouble{{From: 0, To: 28 * second}} }},
+		{"fault of all processes", 0, func(h *history.History) { h.Troubles = []history.Trouble{{From: 0, To: 28 * second}} }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			h := waiting()

@@ -2,17 +2,17 @@ package judge
 
 import "github.com/dispatcherd/dispatcherd/harness/internal/history"
 
-// row checks where a job ended, and by whose word.
+// row checks the final status of a job and which attempt ended it.
 func (r *Report) row(id int64, j *job) {
 	row := j.row
 	if row == nil {
-		r.find(&r.Unexpected, "unexpected", id, "the job left traces and has no row")
+		r.find(&r.Unexpected, "unexpected", id, "the job was changed or executed but has no row")
 		return
 	}
 	r.Crashes += int(row.Crashes)
 	r.Failures += int(row.Failures)
 	if j.work == nil {
-		r.find(&r.Unexpected, "unexpected", id, "no producer made the job %d", row.N)
+		r.find(&r.Unexpected, "unexpected", id, "no producer inserted the job %d", row.N)
 		return
 	}
 	r.words(id, row)
@@ -23,14 +23,15 @@ func (r *Report) row(id int64, j *job) {
 	case row.Status == "cancelled" && j.work.Dropped:
 		return
 	case row.Status != j.work.Wanted():
-		r.find(&r.Unexpected, "unexpected", id, "it is %s, its work wants %s: %v", row.Status, j.work.Wanted(), row.Errors)
+		r.find(&r.Unexpected, "unexpected", id, "its status is %s, but its payload demands %s: %v", row.Status, j.work.Wanted(), row.Errors)
 	case row.Status == "done" && (row.Result == nil || row.Result.N != row.N):
 		r.find(&r.Unexpected, "unexpected", id, "its result is that of another job: %v", row.Result)
 	}
 	r.author(id, j)
 }
 
-// words looks for an attempt's word under another attempt's number.
+// words checks that results and errors of an attempt are not recorded under another
+// attempt.
 func (r *Report) words(id int64, row *history.Row) {
 	if row.Result != nil && row.Result.N == row.N && row.Result.Attempt != row.Attempt {
 		r.find(&r.Stale, "stale", id, "attempt %d is recorded with the result of attempt %d", row.Attempt, row.Result.Attempt)
@@ -42,8 +43,7 @@ func (r *Report) words(id int64, row *history.Row) {
 	}
 }
 
-// author checks that the attempt that counts is one that a worker has ended, in
-// the way that is recorded.
+// author checks that a worker ended the last attempt in the way that is recorded.
 func (r *Report) author(id int64, j *job) {
 	want := history.OK
 	switch {
@@ -58,10 +58,11 @@ func (r *Report) author(id int64, j *job) {
 			return
 		}
 	}
-	r.find(&r.Stale, "stale", id, "it is %s by attempt %d, which no worker ended so", j.row.Status, j.row.Attempt)
+	r.find(&r.Stale, "stale", id, "its status is %s by attempt %d, but no worker ended the attempt in this way", j.row.Status, j.row.Attempt)
 }
 
-// recorded is when the end was recorded; without a trace of that, at any time.
+// recorded returns when the end was recorded, or the largest time if the change is
+// unknown.
 func (j *job) recorded() int64 {
 	for _, c := range j.changes {
 		if c.Kind == history.Ended {
@@ -71,7 +72,7 @@ func (j *job) recorded() int64 {
 	return forever
 }
 
-// transitions follows the row through Postgres.
+// transitions checks the sequence of the row's changes in Postgres.
 func (r *Report) transitions(id int64, j *job) {
 	var (
 		running  bool
@@ -108,13 +109,13 @@ func (r *Report) transitions(id int64, j *job) {
 		}
 	}
 	if j.row != nil && j.row.Attempt != attempt {
-		r.find(&r.Stale, "stale", id, "attempt %d was the last one handed out, the row says %d", attempt, j.row.Attempt)
+		r.find(&r.Stale, "stale", id, "attempt %d was the last one claimed, but the row says %d", attempt, j.row.Attempt)
 	}
 }
 
-// executions checks what workers did with the job.
+// executions checks the executions of the job on workers.
 func (r *Report) executions(id int64, j *job) {
-	var busy int64 // until when an earlier execution may have been at work
+	var busy int64 // time until which an earlier execution may have run
 	over := map[int32]int64{}
 	for _, c := range j.changes {
 		if c.Kind == history.Back || c.Kind == history.Ended {

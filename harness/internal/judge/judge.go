@@ -7,10 +7,10 @@ import (
 	"github.com/dispatcherd/dispatcherd/harness/internal/history"
 )
 
-// Report is the verdict on a history. All but the first and the last group
-// must be zero.
+// Report is the verdict on a history. All figures except those in the first and the
+// last group must be zero.
 type Report struct {
-	Jobs       int // committed
+	Jobs       int // committed jobs
 	Executions int
 
 	Lost       int
@@ -23,26 +23,26 @@ type Report struct {
 	Stuck      int // only after FindStuck
 	Dishonest  int
 
-	Twice    int // executions that began while an earlier one of the same job was still under way
-	Late     int // executions that began although their attempt was over
-	Unknown  int // batches whose COMMIT was never answered
-	Crashes  int // as the rows count them
+	Twice    int // executions that started while an earlier one of the same job ran
+	Late     int // executions that started after the end of their attempt
+	Unknown  int // batches whose COMMIT was not answered
+	Crashes  int // as counted in the rows
 	Failures int
 
-	Findings []Finding // the first ones of each kind
+	Findings []Finding // the first findings of each kind
 }
 
 // Finding is one violation.
 type Finding struct {
 	Kind string
-	Job  int64 // 0 = it has no row
+	Job  int64 // 0 = the job has no row
 	Text string
 }
 
-// findingsPerKind bounds the evidence that is kept.
+// findingsPerKind bounds the number of findings that are kept.
 const findingsPerKind = 10
 
-// Violations is how many promises were broken.
+// Violations returns the number of broken guarantees.
 func (r *Report) Violations() int {
 	return r.Lost + r.Unexpected + r.Stale + r.Affinity + r.Overlaps + r.Illegal + r.Disorder + r.Stuck + r.Dishonest
 }
@@ -53,7 +53,7 @@ func (r *Report) find(count *int, kind string, job int64, format string, args ..
 	}
 }
 
-// job is all that is known of one row.
+// job is everything that is known about one row.
 type job struct {
 	row     *history.Row
 	work    *history.Work
@@ -67,8 +67,8 @@ type run struct {
 	process *history.Process
 }
 
-// until is when an execution did nothing more. A process that is killed is at
-// most moments older than the kill; that its end was noticed may take longer.
+// until returns when an execution certainly did nothing more. A killed process ends
+// at most moments after the kill, although its end may be noticed later.
 func (r run) until() int64 {
 	switch {
 	case r.End != 0:
@@ -76,12 +76,12 @@ func (r run) until() int64 {
 	case r.process.Killed != 0:
 		return r.process.Killed
 	case r.process.Died != 0:
-		return lastWord(r.process) // the instant of its death is not recorded
+		return lastWord(r.process) // the time of its death is not recorded
 	}
 	return forever
 }
 
-// lastWord is when a process last wrote into its log.
+// lastWord returns the time of the last entry in the log of a process.
 func lastWord(p *history.Process) (at int64) {
 	for i := range p.Runs {
 		at = max(at, p.Runs[i].Start, p.Runs[i].End)
@@ -91,7 +91,7 @@ func lastWord(p *history.Process) (at int64) {
 
 const forever = int64(1) << 62
 
-// Judge checks every promise.
+// Judge checks every guarantee.
 func Judge(h *history.History) *Report {
 	r := &Report{}
 	jobs := r.index(h)
@@ -118,7 +118,7 @@ func sortedIDs(jobs map[int64]*job) []int64 {
 	return ids
 }
 
-// index brings the logs together, and finds what is in one and not in another.
+// index joins the logs and finds entries that are in one log but not in another.
 func (r *Report) index(h *history.History) map[int64]*job {
 	jobs := make(map[int64]*job, len(h.Rows))
 	get := func(id int64) *job {
@@ -133,7 +133,7 @@ func (r *Report) index(h *history.History) map[int64]*job {
 	for i := range h.Rows {
 		row := &h.Rows[i]
 		if get(row.Job).row != nil || byNumber[row.N] != nil {
-			r.find(&r.Unexpected, "unexpected", row.Job, "the job %d is there twice", row.N)
+			r.find(&r.Unexpected, "unexpected", row.Job, "the job %d has two rows", row.N)
 			continue
 		}
 		get(row.Job).row, byNumber[row.N] = row, row
@@ -146,7 +146,7 @@ func (r *Report) index(h *history.History) map[int64]*job {
 		p := &h.Processes[i]
 		for k := range p.Runs {
 			if p.Runs[k].Job < 0 {
-				continue // a request in memory: its caller knows what became of it
+				continue // a request in memory: its outcome is checked against the call
 			}
 			j := get(p.Runs[k].Job)
 			j.runs = append(j.runs, run{&p.Runs[k], p})
@@ -159,10 +159,11 @@ func (r *Report) index(h *history.History) map[int64]*job {
 	return jobs
 }
 
-// trail hands each change to its job. A dispatcher that was declared lost may
-// claim no row from then on: the dispatcher that declares it lost waits for its claims. It
-// may still end the rows it had claimed until they are released a moment later, because its
-// attempt is still the current one. An end after that is no transition.
+// trail assigns each change to its job. A dispatcher that was declared lost may
+// claim no row afterwards, because the dispatcher that declares it lost waits for
+// its claims. It may still end the rows that it had claimed until they are released
+// shortly after, because its attempt is current until then. A later end is an
+// illegal transition.
 func (r *Report) trail(h *history.History, get func(int64) *job) {
 	lost := map[int32]bool{}
 	for i := range h.Changes {
@@ -173,13 +174,13 @@ func (r *Report) trail(h *history.History, get func(int64) *job) {
 		}
 		j := get(c.Job)
 		if taken := c.Kind == history.Claimed || c.Kind == history.Adopted; taken && lost[c.Dispatcher] {
-			r.find(&r.Illegal, "illegal", c.Job, "dispatcher %d was lost, and then came its change %d of attempt %d", c.Dispatcher, c.Kind, c.Attempt)
+			r.find(&r.Illegal, "illegal", c.Job, "dispatcher %d was declared lost before its change %d of attempt %d", c.Dispatcher, c.Kind, c.Attempt)
 		}
 		j.changes = append(j.changes, c)
 	}
 }
 
-// batch compares a producer's transaction with what is there.
+// batch compares a producer's transaction with the rows.
 func (r *Report) batch(b *history.Batch, rows map[int64]*history.Row, jobs map[int64]*job) {
 	there := 0
 	for i := range b.Jobs {
@@ -191,11 +192,11 @@ func (r *Report) batch(b *history.Batch, rows map[int64]*history.Row, jobs map[i
 		}
 		switch {
 		case row == nil && b.Fate == history.Committed:
-			r.find(&r.Lost, "lost", 0, "job %d was committed and is gone", w.N)
+			r.find(&r.Lost, "lost", 0, "job %d was committed but has no row", w.N)
 		case row != nil && b.Fate == history.RolledBack:
-			r.find(&r.Unexpected, "unexpected", row.Job, "job %d was rolled back and is there", w.N)
+			r.find(&r.Unexpected, "unexpected", row.Job, "job %d was rolled back but has a row", w.N)
 		case row != nil && row.Type != w.Type:
-			r.find(&r.Unexpected, "unexpected", row.Job, "its type is %s, the producer gave %s", row.Type, w.Type)
+			r.find(&r.Unexpected, "unexpected", row.Job, "its type is %s, but the producer set %s", row.Type, w.Type)
 		}
 	}
 	switch b.Fate {
@@ -204,7 +205,7 @@ func (r *Report) batch(b *history.Batch, rows map[int64]*history.Row, jobs map[i
 	case history.Unknown:
 		r.Unknown++
 		if there != 0 && there != len(b.Jobs) {
-			r.find(&r.Unexpected, "unexpected", 0, "%d of %d jobs of one transaction are there", there, len(b.Jobs))
+			r.find(&r.Unexpected, "unexpected", 0, "%d of %d jobs of one transaction have rows", there, len(b.Jobs))
 		}
 		r.Jobs += there
 	case history.RolledBack:

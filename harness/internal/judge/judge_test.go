@@ -9,8 +9,8 @@ import (
 
 const second = int64(1e9)
 
-// clean is a history in which all is well: job 1 is done by its second attempt,
-// after the worker of the first was killed; job 2 is refused.
+// clean is a history without violations. Job 1 is done by its second attempt, after
+// the worker of the first one was killed. Job 2 is refused.
 func clean() *history.History {
 	return &history.History{
 		Batches: []history.Batch{
@@ -52,7 +52,7 @@ func TestCorrectHistoryPasses(t *testing.T) {
 	}
 }
 
-// Every way to break a promise is found, and found as what it is.
+// Every violation is reported, and under its own figure.
 func TestEveryViolationIsReported(t *testing.T) {
 	type h = history.History
 	for _, c := range []struct {
@@ -60,22 +60,22 @@ func TestEveryViolationIsReported(t *testing.T) {
 		count func(*Report) int
 		spoil func(*h)
 	}{
-		{"a committed job is gone", lost, func(h *h) { h.Rows = h.Rows[:1] }},
+		{"a committed job has no row", lost, func(h *h) { h.Rows = h.Rows[:1] }},
 		{"a job waits for ever", lost, func(h *h) { h.Rows[0].Status = "pending" }},
-		{"a job that was rolled back is there", unexpected, func(h *h) { h.Rows = append(h.Rows, history.Row{Job: 3, N: 13, Type: "pdf", Status: "done"}) }},
+		{"a job that was rolled back has a row", unexpected, func(h *h) { h.Rows = append(h.Rows, history.Row{Job: 3, N: 13, Type: "pdf", Status: "done"}) }},
 		{"a job without a producer", unexpected, func(h *h) { h.Rows = append(h.Rows, history.Row{Job: 4, N: 99, Type: "pdf", Status: "done"}) }},
-		{"half of a transaction", unexpected, func(h *h) { h.Rows = append(h.Rows, history.Row{Job: 5, N: 14, Type: "pdf", Status: "pending"}) }},
-		{"a job twice", unexpected, func(h *h) { h.Rows = append(h.Rows, h.Rows[0]) }},
-		{"an execution of nothing", unexpected, func(h *h) { h.Processes[1].Runs[0].Job = 77 }},
+		{"a part of a transaction", unexpected, func(h *h) { h.Rows = append(h.Rows, history.Row{Job: 5, N: 14, Type: "pdf", Status: "pending"}) }},
+		{"two rows of one job", unexpected, func(h *h) { h.Rows = append(h.Rows, h.Rows[0]) }},
+		{"an execution without a row", unexpected, func(h *h) { h.Processes[1].Runs[0].Job = 77 }},
 		{"another job's payload", unexpected, func(h *h) { h.Processes[1].Runs[0].N = 12 }},
 		{"another job's result", unexpected, func(h *h) { h.Rows[0].Result.N = 12 }},
-		{"another end than the work wants", unexpected, func(h *h) { h.Rows[0].Status, h.Rows[0].Result = "failed", nil }},
+		{"another status than the payload demands", unexpected, func(h *h) { h.Rows[0].Status, h.Rows[0].Result = "failed", nil }},
 		{"another type", unexpected, func(h *h) { h.Rows[0].Type = "excel" }},
 		{"the result of an earlier attempt", stale, func(h *h) { h.Rows[0].Result.Attempt = 1 }},
 		{"the failure of an earlier attempt", stale, func(h *h) { h.Rows[1].Errors[0].Attempt = 2 }},
 		{"an end by an earlier attempt", stale, func(h *h) { h.Rows[0].Attempt, h.Rows[0].Result.Attempt = 1, 1 }},
-		{"an end that no worker made", stale, func(h *h) { h.Processes[1].Runs[0].Outcome = history.Failed }},
-		{"an end before the worker's", stale, func(h *h) { h.Processes[1].Runs[0].End = 10 * second }},
+		{"an end that no worker reported", stale, func(h *h) { h.Processes[1].Runs[0].Outcome = history.Failed }},
+		{"an end before the end of the execution", stale, func(h *h) { h.Processes[1].Runs[0].End = 10 * second }},
 		{"a slot that did not offer the type", affinity, func(h *h) { h.Processes[1].Offers[0] = []string{"excel"} }},
 		{"a slot that was never offered", affinity, func(h *h) { h.Processes[1].Runs[1].Slot = 5 }},
 		{"two jobs on one slot", overlaps, func(h *h) { h.Processes[1].Runs[0].End = 9*second + second/2 }},
@@ -84,11 +84,11 @@ func TestEveryViolationIsReported(t *testing.T) {
 		{"an end of a waiting job", illegal, func(h *h) { h.Changes = slices.Delete(h.Changes, 5, 6) }},
 		{"a second end", illegal, func(h *h) { h.Changes = append(h.Changes, h.Changes[6]) }},
 		{"a claim by a dispatcher that is lost", illegal, func(h *h) { h.Changes[5].Dispatcher = 1 }},
-		{"an end by a dispatcher that has it no more", illegal, func(h *h) { h.Changes[6].Dispatcher = 1 }},
-		{"an odd transition", illegal, func(h *h) { h.Changes[3].Kind = history.Illegal }},
+		{"an end by a former dispatcher", illegal, func(h *h) { h.Changes[6].Dispatcher = 1 }},
+		{"an unknown transition", illegal, func(h *h) { h.Changes[3].Kind = history.Illegal }},
 		{"a start before the claim", disorder, func(h *h) { h.Processes[1].Runs[0].Start = 5 * second }},
 		{"a claim before the insert", disorder, func(h *h) { h.Batches[0].Begun, h.Batches[0].Ended = 4*second, 5*second }},
-		{"a start of what was never claimed", disorder, func(h *h) { h.Processes[0].Runs[0].Attempt = 3 }},
+		{"a start of an attempt that was not claimed", disorder, func(h *h) { h.Processes[0].Runs[0].Attempt = 3 }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			spoilt := clean()
@@ -111,7 +111,7 @@ func disorder(r *Report) int   { return r.Disorder }
 func TestAdoptedAttemptContinues(t *testing.T) {
 	h := clean()
 	h.Changes = slices.Insert(h.Changes, 6, history.Change{At: 8 * second, Job: 1, Kind: history.Adopted, Attempt: 2, Dispatcher: 3})
-	h.Changes[7].Dispatcher = 3 // whose job it is now
+	h.Changes[7].Dispatcher = 3 // its dispatcher after the adoption
 	if r := Judge(h); r.Violations() != 0 {
 		t.Errorf("%+v", r)
 	}
@@ -120,7 +120,7 @@ func TestAdoptedAttemptContinues(t *testing.T) {
 func TestLostDispatcherMayEndUnreleasedJob(t *testing.T) {
 	h := clean()
 	h.Changes = slices.Insert(h.Changes, 6, history.Change{At: 8 * second, Kind: history.Lost, Dispatcher: 2})
-	h.Changes = slices.Delete(h.Changes, 8, 10) // what it claims and ends of the other job after that
+	h.Changes = slices.Delete(h.Changes, 8, 10) // removes the other job's claim and end by dispatcher 2
 	h.Changes = append(h.Changes, history.Change{At: 9 * second, Job: 2, Kind: history.Claimed, Attempt: 1, Dispatcher: 3},
 		history.Change{At: 11 * second, Job: 2, Kind: history.Ended, Attempt: 1, Dispatcher: 3})
 	if r := Judge(h); r.Violations() != 0 {

@@ -9,9 +9,9 @@ import (
 	"github.com/dispatcherd/dispatcherd/harness/internal/history"
 )
 
-// The model of one job: a register that is inserted once, claimed for the next
-// attempt, given back or ended by the attempt that holds it. Executions only
-// look: one that starts must find that its attempt has been handed out.
+// The model of one job is a register. It is inserted once, claimed with the next
+// attempt, and released or ended by the attempt that holds it. Executions do not
+// change it; an execution that starts must find that its attempt has been claimed.
 type state struct {
 	there, running, final bool
 	attempt               int32
@@ -25,13 +25,13 @@ const (
 	started
 	back
 	ended
-	seen // the row in the end
+	seen // the final row
 )
 
 type operation struct {
 	verb    verb
 	attempt int32
-	final   bool // seen: in a final table
+	final   bool // for a final row: it is in a final table
 }
 
 var model = porcupine.Model{
@@ -63,8 +63,8 @@ func (s state) step(op operation) (bool, state) {
 	return false, s
 }
 
-// order asks Porcupine whether there is one. Jobs do not depend on each other,
-// so each is asked about by itself.
+// order asks Porcupine whether a valid order of the operations exists. Jobs do not
+// depend on each other, so each job is checked separately.
 func (r *Report) order(jobs map[int64]*job) {
 	ids := make(chan int64, 1024)
 	var (
@@ -91,14 +91,14 @@ func (r *Report) order(jobs map[int64]*job) {
 	close(ids)
 	some.Wait()
 	for _, id := range bad {
-		r.find(&r.Disorder, "disorder", id, "its logs do not fit together")
+		r.find(&r.Disorder, "disorder", id, "its logs have no valid order")
 	}
 }
 
-// operations gives each thing that happened the span in which it took effect.
-// Transactions of one job follow each other by its row's lock, so a change
-// took effect about when its trigger ran; an end by a worker's word not
-// before the worker had ended.
+// operations returns the operations of a job with the span in which each took
+// effect. The row lock orders the transactions of a job, so a change took effect at
+// about the time at which its trigger ran. The end of an attempt took effect only
+// after the worker had ended the attempt.
 func operations(j *job) []porcupine.Operation {
 	ops := make([]porcupine.Operation, 0, len(j.changes)+len(j.runs)+2)
 	add := func(op operation, from, to int64) {
@@ -133,7 +133,7 @@ func operations(j *job) []porcupine.Operation {
 	return ops
 }
 
-// wordOf returns when a worker had ended the attempt, 0 if none did.
+// wordOf returns when a worker had ended the attempt, or 0 if none did.
 func (j *job) wordOf(attempt int32) int64 {
 	for _, e := range j.runs {
 		if e.Attempt == attempt && e.End != 0 {

@@ -6,7 +6,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/harness/internal/history"
 )
 
-// slots checks what each slot of a process was given.
+// slots checks the jobs that each slot of a process received.
 func (r *Report) slots(p *history.Process) {
 	last := map[int32]*history.Execution{}
 	for i := range p.Runs {
@@ -15,7 +15,7 @@ func (r *Report) slots(p *history.Process) {
 			r.find(&r.Affinity, "affinity", e.Job, "slot %d of %s offers %v and got a %s", e.Slot, p.Name, p.Offers[e.Slot], e.Type)
 		}
 		if before := last[e.Slot]; before != nil && (before.End == 0 || before.End > e.Start) {
-			r.find(&r.Overlaps, "overlap", e.Job, "slot %d of %s was still at job %d", e.Slot, p.Name, before.Job)
+			r.find(&r.Overlaps, "overlap", e.Job, "slot %d of %s still executed job %d", e.Slot, p.Name, before.Job)
 		}
 		last[e.Slot] = e
 	}

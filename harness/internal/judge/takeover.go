@@ -7,8 +7,9 @@ import (
 	"github.com/dispatcherd/dispatcherd/harness/internal/history"
 )
 
-// StartsAfter returns the time from each start of a dispatcher to the next start of a job
-// on one of its workers. A start that no job followed counts as missing.
+// StartsAfter returns the time from each start of a dispatcher to the next start of
+// a job on one of its workers. A dispatcher's start that no job followed counts as
+// missing.
 func StartsAfter(h *history.History, daemon string, starts []int64) (waits Waits, missing int) {
 	var began []int64
 	for i := range h.Processes {

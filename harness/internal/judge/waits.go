@@ -7,10 +7,10 @@ import (
 	"github.com/dispatcherd/dispatcherd/harness/internal/history"
 )
 
-// Waits are durations, sorted.
+// Waits are sorted durations.
 type Waits []time.Duration
 
-// At returns the q-quantile, 0 for none.
+// At returns the q-quantile, or 0 for an empty list.
 func (w Waits) At(q float64) time.Duration {
 	if len(w) == 0 {
 		return 0
@@ -30,8 +30,8 @@ func runsByJob(h *history.History) map[int64][]*history.Execution {
 	return of
 }
 
-// AfterKills returns, for every execution that a kill -9 of its worker cut off,
-// the time from the kill to the start of the job's next attempt.
+// AfterKills returns, for every execution that the SIGKILL of its worker
+// interrupted, the time from the kill to the start of the job's next attempt.
 func AfterKills(h *history.History) Waits {
 	starts := runsByJob(h)
 	var waits Waits
@@ -52,8 +52,8 @@ func AfterKills(h *history.History) Waits {
 	return waits
 }
 
-// Pickups returns, for every job of a committed batch, the time from when its
-// producer knew of the commit to its first start; 0 if it was faster.
+// Pickups returns, for every job of a committed batch, the time from the answer of
+// COMMIT to the first start of the job, or 0 if the start was earlier.
 func Pickups(h *history.History) Waits {
 	known := map[int64]int64{}
 	for i := range h.Batches {
@@ -75,7 +75,7 @@ func Pickups(h *history.History) Waits {
 	return waits
 }
 
-// nextStart is when the first later attempt began, 0 = never.
+// nextStart returns when the first later attempt started, or 0 if none did.
 func nextStart(runs []*history.Execution, after *history.Execution) int64 {
 	first := int64(0)
 	for _, e := range runs {
@@ -86,11 +86,11 @@ func nextStart(runs []*history.Execution, after *history.Execution) int64 {
 	return first
 }
 
-// AfterLosses returns, for every attempt that a dispatcher (by its id in
-// Postgres) had at work when it was killed, the time from the kill to the
-// start of the next attempt.
+// AfterLosses returns the time from the kill of a dispatcher to the start of the
+// next attempt, for every attempt that the dispatcher ran when it was killed.
+// Dispatchers are given by their ids in Postgres.
 func AfterLosses(h *history.History, killed map[int32]int64) Waits {
-	lost := map[int64]*history.Change{} // by job: its claim by a killed dispatcher
+	lost := map[int64]*history.Change{} // time of the claim by a killed dispatcher, by job
 	starts := runsByJob(h)
 	var waits Waits
 	for i := range h.Changes {
@@ -109,7 +109,8 @@ func AfterLosses(h *history.History, killed map[int32]int64) Waits {
 	return waits
 }
 
-// ClaimsAfter returns the time from each moment to the next claim of any job.
+// ClaimsAfter returns the time from each given instant to the next claim of any
+// job.
 func ClaimsAfter(h *history.History, moments []int64) (waits Waits) {
 	for _, at := range moments {
 		for i := range h.Changes {

@@ -10,8 +10,9 @@ import (
 	"github.com/dispatcherd/dispatcherd/harness/internal/history"
 )
 
-// auditSQL writes down every transition, in the transaction that makes it. The
-// kinds are those of history.ChangeKind. It exists in the harness' databases only.
+// auditSQL creates triggers that record every transition in the transaction that
+// makes it. The kinds are those of history.ChangeKind. Only the databases of the
+// harness have these triggers.
 const auditSQL = `
 CREATE SCHEMA chaos;
 CREATE TABLE chaos.audit (
@@ -57,7 +58,7 @@ CREATE TRIGGER chaos_failed AFTER INSERT ON dispatcherd.jobs_failed FOR EACH ROW
 CREATE TRIGGER chaos_cancelled AFTER INSERT ON dispatcherd.jobs_cancelled FOR EACH ROW EXECUTE FUNCTION chaos.final();
 `
 
-// readPostgres reads the trail and the rows.
+// readPostgres reads the recorded changes and the rows.
 func (s *Stage) readPostgres(ctx context.Context, h *history.History) error {
 	conn, err := pgx.Connect(ctx, s.Postgres.URL(s.database))
 	if err != nil {

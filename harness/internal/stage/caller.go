@@ -13,7 +13,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/harness/internal/history"
 )
 
-// Call makes one on-demand request, waits for its answer, and notes it.
+// Call sends one on-demand request, waits for its answer, and records it.
 func (s *Stage) Call(ctx context.Context, d *Daemon, manner history.Manner, timeout time.Duration) history.Call {
 	w := s.Producer.mix(s.Producer.numbers.Add(1))
 	w.Fail, w.Do = 0, history.Succeed
@@ -31,7 +31,7 @@ func (s *Stage) Call(ctx context.Context, d *Daemon, manner history.Manner, time
 	return c
 }
 
-// Calls returns what was noted so far.
+// Calls returns the calls recorded so far.
 func (s *Stage) Calls() []history.Call {
 	s.callsMu.Lock()
 	defer s.callsMu.Unlock()
@@ -56,7 +56,7 @@ func (s *Stage) ask(ctx context.Context, d *Daemon, c *history.Call) error {
 		req.Header.Set("Prefer", "respond-async")
 	}
 	caller := &http.Client{Transport: &http.Transport{
-		DisableKeepAlives: true, // a connection that an old life of the daemon has left would say nothing of the new one
+		DisableKeepAlives: true, // a kept connection could belong to an earlier process of the daemon
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return (&net.Dialer{}).DialContext(ctx, "unix", d.apiSocket)
 		},
@@ -65,7 +65,7 @@ func (s *Stage) ask(ctx context.Context, d *Daemon, c *history.Call) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = res.Body.Close() }() // it is read to its end
+	defer func() { _ = res.Body.Close() }() // the body is read completely
 	text, err := io.ReadAll(res.Body)
 	if err != nil {
 		return err
@@ -84,7 +84,7 @@ func (s *Stage) ask(ctx context.Context, d *Daemon, c *history.Call) error {
 	return err
 }
 
-// rowsOf returns the transactions that callers of durable requests know of.
+// rowsOf returns the transactions of durable requests whose callers know the id.
 func rowsOf(calls []history.Call) (batches []history.Batch) {
 	for i := range calls {
 		c := &calls[i]
@@ -103,8 +103,8 @@ func rowsOf(calls []history.Call) (batches []history.Batch) {
 	return batches
 }
 
-// AliveAllThrough reports whether one process of the keeper was there, unharmed,
-// in all of a span.
+// AliveAllThrough reports whether one process of the keeper ran during a whole
+// span.
 func (k *Keeper) AliveAllThrough(from, to int64) bool {
 	for _, l := range k.Lives() {
 		if l.Started < from && (l.Killed == 0 || l.Killed > to) && (l.Died == 0 || l.Died > to) {

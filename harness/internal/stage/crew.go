@@ -11,14 +11,14 @@ import (
 	"github.com/dispatcherd/dispatcherd/harness/internal/history"
 )
 
-// Offer is some slots of a worker and the types that each of them can do.
+// Offer is a number of slots of a worker and the types that each of them supports.
 type Offer struct {
 	Slots int
 	Types []string
 }
 
-// Worker is a worker process that comes back whenever it ends. Every life has
-// a log of its own.
+// Worker is a worker process that is restarted whenever it ends. Each process has
+// its own log.
 type Worker struct {
 	*Keeper
 	Name   string
@@ -27,7 +27,7 @@ type Worker struct {
 	log    func(life int) string
 }
 
-// startWorker starts the i-th worker, at one daemon's proxy.
+// startWorker starts the i-th worker and connects it to one daemon's proxy.
 func (s *Stage) startWorker(i int, d *Daemon, offers []Offer) (*Worker, error) {
 	w := &Worker{Name: fmt.Sprint("w", i), Daemon: d, log: func(life int) string { return filepath.Join(s.dir, fmt.Sprintf("w%d.%d.log", i, life)) }}
 	groups := make([]string, len(offers))
@@ -46,7 +46,7 @@ func (s *Stage) startWorker(i int, d *Daemon, offers []Offer) (*Worker, error) {
 	return w, nil
 }
 
-// read returns the logs of all lives.
+// read returns the logs of all processes.
 func (w *Worker) read() ([]history.Process, error) {
 	var all []history.Process
 	lives := w.Lives()
@@ -54,10 +54,10 @@ func (w *Worker) read() ([]history.Process, error) {
 	for _, l := range lives {
 		byPID[l.PID] = l
 	}
-	for life := range len(lives) + 1 { // one that could not be started has taken a number, too
+	for life := range len(lives) + 1 { // a process that could not be started has a number as well
 		p, err := history.ReadProcess(w.log(life))
 		if os.IsNotExist(err) {
-			continue // it was killed before it could write anything
+			continue // the process was killed before it could write anything
 		}
 		if err != nil {
 			return nil, err

@@ -16,19 +16,20 @@ import (
 	"github.com/dispatcherd/dispatcherd/harness/internal/fault"
 )
 
-// Daemon is a dispatcherd that comes back whenever it ends, with a proxy
-// before its Postgres and one before its workers.
+// Daemon is a dispatcherd that is restarted whenever it ends. It has a proxy in
+// front of its Postgres and one in front of its worker socket.
 type Daemon struct {
 	*Keeper
 	Name      string
-	Database  *fault.Proxy // between it and Postgres
-	Workers   *fault.Proxy // between its workers and it
+	Database  *fault.Proxy // proxy to Postgres
+	Workers   *fault.Proxy // proxy for its workers
 	api       *http.Client
 	apiSocket string
 	logFile   string
 }
 
-// startDaemon starts one. Its way to Postgres is TCP or a Unix socket.
+// startDaemon starts a daemon. Its connection to Postgres uses TCP or a Unix
+// socket.
 func (s *Stage) startDaemon(name string, tcp bool, flags []string) (*Daemon, error) {
 	d := &Daemon{Name: name, logFile: filepath.Join(s.dir, name+".log"), apiSocket: filepath.Join(s.dir, name+"-a")}
 	socket, api, front := filepath.Join(s.dir, name+"-w"), d.apiSocket, filepath.Join(s.dir, name+"-p")
@@ -66,7 +67,7 @@ func (d *Daemon) openDatabase(s *Stage, tcp bool) (dsn string, err error) {
 	return fmt.Sprintf("postgres://postgres@%s/%s?sslmode=disable", d.Database.Addr(), s.database), nil
 }
 
-// openDatabase makes a proxy of Postgres' own socket for one client.
+// openDatabase creates a proxy of the Postgres socket for one client.
 func (s *Stage) openDatabase(client string) (*fault.Proxy, string, error) {
 	dir := filepath.Join(s.dir, client+"-pg")
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -76,7 +77,7 @@ func (s *Stage) openDatabase(client string) (*fault.Proxy, string, error) {
 	return p, fmt.Sprintf("postgres://postgres@/%s?host=%s&port=5432", s.database, dir), err
 }
 
-// get asks the daemon's API.
+// get sends a request to the daemon's API.
 func (d *Daemon) get(ctx context.Context, path string) (string, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://daemon"+path, nil)
 	if err != nil {
@@ -86,7 +87,7 @@ func (d *Daemon) get(ctx context.Context, path string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	defer func() { _ = res.Body.Close() }() // it is read to its end
+	defer func() { _ = res.Body.Close() }() // the body is read completely
 	text, err := io.ReadAll(res.Body)
 	if err == nil && res.StatusCode != http.StatusOK {
 		err = fmt.Errorf("%s answers %s", path, res.Status)
@@ -94,18 +95,18 @@ func (d *Daemon) get(ctx context.Context, path string) (string, error) {
 	return string(text), err
 }
 
-// State returns what the daemon says that it holds: its dispatcherd_state gauges.
+// State returns the daemon's dispatcherd_state gauges.
 func (d *Daemon) State(ctx context.Context) (map[string]int, error) {
 	return d.metrics(ctx, `dispatcherd_state{what="`)
 }
 
-// Events returns what the daemon's present life has counted.
+// Events returns the event counters of the daemon's current process.
 func (d *Daemon) Events(ctx context.Context) (map[string]int, error) {
 	return d.metrics(ctx, `dispatcherd_jobs_total{event="`)
 }
 
-// Refused returns how many statements of its present life have certainly changed
-// nothing, by operation.
+// Refused returns how many statements of the current process were refused, by
+// operation. Such statements have certainly changed nothing.
 func (d *Daemon) Refused(ctx context.Context) (map[string]int, error) {
 	all, err := d.metrics(ctx, `dispatcherd_statement_duration_seconds_count{operation="`)
 	refused := map[string]int{}
@@ -117,7 +118,7 @@ func (d *Daemon) Refused(ctx context.Context) (map[string]int, error) {
 	return refused, err
 }
 
-// metrics reads the samples of one family by its only label.
+// metrics returns the samples of one family by its only label.
 func (d *Daemon) metrics(ctx context.Context, family string) (map[string]int, error) {
 	text, err := d.get(ctx, "/metrics")
 	if err != nil {
@@ -134,7 +135,7 @@ func (d *Daemon) metrics(ctx context.Context, family string) (map[string]int, er
 	return values, nil
 }
 
-// AwaitReady waits until it takes work.
+// AwaitReady waits until the daemon is ready.
 func (d *Daemon) AwaitReady(ctx context.Context, limit time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -152,6 +153,6 @@ func (d *Daemon) AwaitReady(ctx context.Context, limit time.Duration) error {
 
 func (d *Daemon) close() {
 	d.Stop(10 * time.Second)
-	_ = d.Database.Close() // no connection is left
+	_ = d.Database.Close() // an error is ignored: the connection ends in any case
 	_ = d.Workers.Close()
 }

@@ -12,10 +12,10 @@ import (
 
 const tablespace = "chaos_small"
 
-// disk is a small file system in memory that can be filled up.
+// disk is a small file system in memory that can be filled.
 type disk struct{ dir string }
 
-// CanMount reports whether this user may have a disk of a given size.
+// CanMount reports whether this user may mount a file system of limited size.
 func CanMount() bool { return os.Geteuid() == 0 }
 
 func (s *Stage) mountDisk(ctx context.Context, megabytes int) (*disk, error) {
@@ -44,7 +44,7 @@ func (s *Stage) mountDisk(ctx context.Context, megabytes int) (*disk, error) {
 	return d, nil
 }
 
-// FillDisk fills the small disk, and returns a function that frees the space.
+// FillDisk fills the small disk and returns a function that frees the space.
 func (s *Stage) FillDisk() (free func() error, err error) {
 	name := filepath.Join(s.disk.dir, "ballast")
 	f, err := os.Create(name)

@@ -13,18 +13,18 @@ import (
 	"github.com/dispatcherd/dispatcherd/harness/internal/history"
 )
 
-// Keeper keeps a program running: whenever it ends, it is started again,
-// until Stop. It notes when it was killed and when each process was gone.
+// Keeper restarts a program whenever it ends, until Stop is called. It records the
+// times of kills and of the ends of processes.
 type Keeper struct {
 	command func(life int) *exec.Cmd
 	log     *os.File
 
 	mu      sync.Mutex
 	lives   []Life
-	child   *os.Process // nil between two lives
+	child   *os.Process // nil between two processes
 	stop    bool
 	ended   chan struct{}
-	changed chan struct{} // closed and renewed whenever a process has ended
+	changed chan struct{} // closed and replaced when a process has ended
 }
 
 var errStopped = errors.New("stopped")
@@ -33,11 +33,12 @@ var errStopped = errors.New("stopped")
 type Life struct {
 	PID     int
 	Started int64 // history.Now
-	Killed  int64 // 0 = it was not killed by us
+	Killed  int64 // when Kill was called; 0 = never
 	Died    int64 // 0 = it still runs
 }
 
-// Keep starts the program; life counts from 0. What it prints goes to log.
+// Keep starts the program. life counts the processes from 0. The output of the
+// program goes to log.
 func Keep(log *os.File, command func(life int) *exec.Cmd) *Keeper {
 	k := &Keeper{command: command, log: log, ended: make(chan struct{}), changed: make(chan struct{})}
 	started := make(chan struct{})
@@ -46,8 +47,8 @@ func Keep(log *os.File, command func(life int) *exec.Cmd) *Keeper {
 	return k
 }
 
-// run stays on one thread: the death signal comes when the thread that started
-// the child ends.
+// run stays on one thread, because the kernel kills a child when the thread that
+// started it ends.
 func (k *Keeper) run(started chan<- struct{}) {
 	runtime.LockOSThread()
 	defer close(k.ended)
@@ -60,13 +61,13 @@ func (k *Keeper) run(started chan<- struct{}) {
 			close(started)
 		}
 		if err == nil {
-			_ = cmd.Wait() // how it ended is in its log
+			_ = cmd.Wait() // the error is in its log
 		}
 		if k.buried(err) {
 			return
 		}
 		if time.Since(begun) < 100*time.Millisecond {
-			time.Sleep(50 * time.Millisecond) // it cannot live now: its Postgres is down, say
+			time.Sleep(50 * time.Millisecond) // the program cannot run now, for example because its Postgres is down
 		}
 	}
 }
@@ -87,7 +88,7 @@ func (k *Keeper) start(cmd *exec.Cmd) error {
 	return nil
 }
 
-// buried notes the end of a process and says whether it was the last.
+// buried records the end of a process and reports whether it was the last one.
 func (k *Keeper) buried(err error) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -100,8 +101,8 @@ func (k *Keeper) buried(err error) bool {
 	return k.stop
 }
 
-// Kill sends kill -9 and returns the process id and the time just before, 0 if
-// there was no process.
+// Kill sends SIGKILL. It returns the process id and the time just before the
+// signal, or 0 if no process was running.
 func (k *Keeper) Kill() (pid int, at int64) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -112,29 +113,30 @@ func (k *Keeper) Kill() (pid int, at int64) {
 	if life.Killed == 0 {
 		life.Killed = history.Now()
 	}
-	_ = k.child.Kill() // it may have ended
+	_ = k.child.Kill() // it may have ended already
 	return life.PID, life.Killed
 }
 
-// Signal sends any other signal, and returns a channel that is closed when the
-// process, or the next one, has ended.
+// Signal sends any other signal. It returns a channel that is closed when the
+// current process, or the next one, has ended.
 func (k *Keeper) Signal(s syscall.Signal) <-chan struct{} {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.child != nil {
-		_ = k.child.Signal(s) // it may have ended
+		_ = k.child.Signal(s) // it may have ended already
 	}
 	return k.changed
 }
 
-// Lives returns what has lived so far.
+// Lives returns all processes so far.
 func (k *Keeper) Lives() []Life {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return append([]Life(nil), k.lives...)
 }
 
-// Stop ends the program for good: politely, then after the grace by force.
+// Stop ends the program for ever: first with SIGTERM, and after the grace period
+// with SIGKILL.
 func (k *Keeper) Stop(grace time.Duration) {
 	k.mu.Lock()
 	k.stop = true
@@ -147,5 +149,5 @@ func (k *Keeper) Stop(grace time.Duration) {
 		k.Kill()
 		<-k.ended
 	}
-	_ = k.log.Close() // it was written by the child
+	_ = k.log.Close() // the child has written the file
 }

@@ -22,7 +22,7 @@ func keepSleep(t *testing.T) *Keeper {
 	return k
 }
 
-// parts is closed at the next end of a process.
+// parts waits for the end of a process: changed is closed then.
 func parts(t *testing.T, changed <-chan struct{}) {
 	t.Helper()
 	select {
@@ -45,7 +45,7 @@ func TestKilledProcessIsRestartedAndRecorded(t *testing.T) {
 	defer tick.Stop()
 	for begun := time.Now(); len(lives) < 2; lives = k.Lives() {
 		if <-tick.C; time.Since(begun) > patience {
-			t.Fatal("it has not come back")
+			t.Fatal("it was not started again")
 		}
 	}
 	if lives[1].PID == pid || lives[1].Killed != 0 || lives[1].Died != 0 {
@@ -55,14 +55,14 @@ func TestKilledProcessIsRestartedAndRecorded(t *testing.T) {
 
 func TestStopEndsAProcessSuspendedBySIGSTOP(t *testing.T) {
 	k := keepSleep(t)
-	k.Signal(syscall.SIGSTOP) // even then
+	k.Signal(syscall.SIGSTOP) // a suspended process must end as well
 	k.Stop(patience)
 	lives := k.Lives()
 	if last := lives[len(lives)-1]; last.Died == 0 {
 		t.Fatalf("%+v", lives)
 	}
 	if pid, _ := k.Kill(); pid != 0 {
-		t.Errorf("process %d lives on", pid)
+		t.Errorf("process %d still runs", pid)
 	}
 }
 

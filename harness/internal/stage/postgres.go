@@ -17,7 +17,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/devpg"
 )
 
-// settings of the server: durable, and quick to come back.
+// settings of the server: durable, with a short recovery.
 var settings = map[string]string{
 	"max_connections":    "100",
 	"shared_buffers":     "256MB",
@@ -26,35 +26,35 @@ var settings = map[string]string{
 	"full_page_writes":   "on",
 	"checkpoint_timeout": "1min",
 	"max_wal_size":       "1GB",
-	"wal_keep_size":      "512MB", // for a standby that is just being made
+	"wal_keep_size":      "512MB", // for a standby that is being created
 	"log_min_messages":   "warning",
 	"log_statement":      "none",
 }
 
-// End is a way in which the server goes down.
+// End is a way in which the server stops.
 type End int
 
-// The ways, from polite to rude.
+// The ways, from regular to abrupt.
 const (
-	Fast      End = iota // sessions are ended, a checkpoint is written
+	Fast      End = iota // sessions are ended and a checkpoint is written
 	Immediate            // no checkpoint: the log is replayed at the next start
-	KillNine             // the postmaster is killed; its children notice
+	KillNine             // the postmaster is killed, and its children exit
 )
 
 // Postgres is the private server.
 type Postgres struct {
-	house string // folder that it lives in, and its address
+	house string // folder and address of the server
 	log   *serverLog
 
 	mu       sync.Mutex
-	dir      string // of the present server
+	dir      string // data directory of the running server
 	server   *devpg.Server
 	standby  *standby // nil = none
-	replicas int      // made so far
+	replicas int      // number of standbys created so far
 	restarts int
 }
 
-// startPostgres makes a cluster below dir and starts it.
+// startPostgres creates a cluster below dir and starts it.
 func startPostgres(ctx context.Context, dir string) (*Postgres, error) {
 	f, err := os.Create(filepath.Join(dir, "postgres.log"))
 	if err != nil {
@@ -73,8 +73,8 @@ func (p *Postgres) start(ctx context.Context) error {
 	return err
 }
 
-// Restart takes the server down in the given way, keeps it down for a while,
-// and brings it back.
+// Restart stops the server in the given way, waits for a while, and starts it
+// again.
 func (p *Postgres) Restart(ctx context.Context, how End, down time.Duration) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -90,42 +90,42 @@ func (p *Postgres) Restart(ctx context.Context, how End, down time.Duration) err
 	}
 	p.restarts++
 	pause(ctx, down)
-	return p.start(context.WithoutCancel(ctx)) // who stops in the middle still needs it to look at the rows
+	return p.start(context.WithoutCancel(ctx)) // after an interruption the server is still needed to read the rows
 }
 
-// URL is the connection string of a database, past all proxies.
+// URL is the connection string of a database, without proxies.
 func (p *Postgres) URL(database string) string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.server.URL(database)
 }
 
-// Socket is the file that leads to the server's socket, whichever server it is.
+// Socket is the path of a link to the socket of the current server.
 func (p *Postgres) Socket() string { return p.address() }
 
 const socketName = ".s.PGSQL.5432"
 
 func (p *Postgres) address() string { return filepath.Join(p.house, socketName) }
 
-// Version is the server's major version.
+// Version is the major version of the server.
 func (p *Postgres) Version() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return strconv.Itoa(p.server.Install().Version)
 }
 
-// Restarts counts them.
+// Restarts returns the number of restarts.
 func (p *Postgres) Restarts() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.restarts
 }
 
-// Deadlocks counts those that the server has reported since it was first
-// started. Its own counter forgets them at a crash; its log does not.
+// Deadlocks returns the number of deadlocks since the first start. The server's own
+// counter is reset by a crash, so they are counted in its log.
 func (p *Postgres) Deadlocks() int { return p.log.deadlocks() }
 
-// Exec runs statements on a connection of its own.
+// Exec runs statements on a new connection.
 func (p *Postgres) Exec(ctx context.Context, database string, statements ...string) error {
 	conn, err := pgx.Connect(ctx, p.URL(database))
 	if err != nil {
@@ -148,12 +148,12 @@ func (p *Postgres) stop() error {
 	return errors.Join(left, p.server.Stop(), p.log.f.Close())
 }
 
-// serverLog keeps the server's log and counts what must not be in it.
+// serverLog writes the server's log and counts deadlocks.
 type serverLog struct {
 	mu    sync.Mutex
 	f     *os.File
 	count int
-	rest  []byte // the beginning of a line
+	rest  []byte // the beginning of an incomplete line
 }
 
 // Write implements io.Writer.

@@ -14,32 +14,33 @@ import (
 	"github.com/dispatcherd/dispatcherd/harness/internal/history"
 )
 
-// Producer inserts jobs, a transaction a batch, and knows the fate of each.
+// Producer inserts jobs, one transaction per batch, and records the fate of each
+// transaction.
 type Producer struct {
 	// Database is the proxy between it and Postgres.
 	Database *fault.Proxy
 	dsn      string
 	rate     int
 	mix      func(n int64) history.Work
-	numbers  atomic.Int64 // given out, never twice
-	good     atomic.Int64 // jobs committed for certain
+	numbers  atomic.Int64 // the last number; numbers are never reused
+	good     atomic.Int64 // number of jobs that are certainly committed
 	log      []history.Batch
 }
 
 const (
 	batchSize      = 250
 	ticksPerSecond = 20
-	fullBacklog    = 5000 // jobs waiting or running at which producers rest
+	fullBacklog    = 5000 // producers pause while at least this many jobs wait or run
 )
 
 // Produce inserts until at least n jobs are committed and the time is over, or
-// ctx ends.
+// until ctx ends.
 func (p *Producer) Produce(ctx context.Context, n int, least time.Duration) {
 	over := time.Now().Add(least)
 	var conn *pgx.Conn
 	defer func() {
 		if conn != nil {
-			_ = conn.Close(context.WithoutCancel(ctx)) // all it said is known
+			_ = conn.Close(context.WithoutCancel(ctx)) // every error is recorded as a fate
 		}
 	}()
 	for ctx.Err() == nil && (p.good.Load() < int64(n) || time.Now().Before(over)) {
@@ -57,13 +58,13 @@ func (p *Producer) Produce(ctx context.Context, n int, least time.Duration) {
 		}
 		switch full, err := p.full(ctx, conn); {
 		case err != nil:
-			_ = conn.Close(ctx) // it is broken anyway
+			_ = conn.Close(ctx) // the connection is already broken
 		case full:
 			pause(ctx, 20*time.Millisecond)
 		default:
 			p.insert(ctx, conn, int(left))
 			if p.rate > 0 || int64(n) <= p.good.Load() {
-				pause(ctx, time.Second/ticksPerSecond) // at the wanted rate, or only time is left to fill
+				pause(ctx, time.Second/ticksPerSecond) // at the given rate, or slowly when only time is left
 			}
 		}
 	}
@@ -75,7 +76,7 @@ func (p *Producer) full(ctx context.Context, conn *pgx.Conn) (bool, error) {
 	return waiting >= fullBacklog, err
 }
 
-// insert makes one transaction and notes its fate.
+// insert executes one transaction and records its fate.
 func (p *Producer) insert(ctx context.Context, conn *pgx.Conn, n int) {
 	b := history.Batch{Jobs: make([]history.Work, n)}
 	types, payloads, priorities := make([]string, n), make([]string, n), make([]int16, n)
@@ -83,7 +84,7 @@ func (p *Producer) insert(ctx context.Context, conn *pgx.Conn, n int) {
 		w := p.mix(p.numbers.Add(1))
 		text, err := json.Marshal(w)
 		if err != nil {
-			panic(err) // a struct of numbers and words
+			panic(err) // the struct contains only numbers and strings
 		}
 		b.Jobs[i], types[i], payloads[i], priorities[i] = w, w.Type, string(text), int16(w.N%11)
 	}
@@ -104,14 +105,14 @@ func (p *Producer) commit(ctx context.Context, conn *pgx.Conn, types, payloads [
 	_, err = tx.Exec(ctx, `INSERT INTO dispatcherd.jobs (type, payload, priority, max_attempts)
 		SELECT t, p::jsonb, r, 5 FROM unnest($1::text[], $2::text[], $3::smallint[]) AS u (t, p, r)`, types, payloads, priorities)
 	if err != nil {
-		_ = tx.Rollback(context.WithoutCancel(ctx)) // never committed, whatever becomes of this
+		_ = tx.Rollback(context.WithoutCancel(ctx)) // the transaction is not committed in any case
 		return history.RolledBack
 	}
 	var refused *pgconn.PgError
 	switch err = tx.Commit(ctx); {
 	case err == nil:
 		return history.Committed
-	case errors.As(err, &refused) && refused.Code[:2] != "57": // 57P01: shut down, perhaps after the commit
+	case errors.As(err, &refused) && refused.Code[:2] != "57": // 57P01: the server shut down, possibly after the commit
 		return history.RolledBack
 	}
 	return history.Unknown

@@ -11,7 +11,8 @@ import (
 	"github.com/dispatcherd/dispatcherd/harness/internal/history"
 )
 
-// AwaitDrained waits until no job waits or runs, and returns how many still do.
+// AwaitDrained waits until no job waits or runs. It returns the number of those
+// that still do at the deadline.
 func (s *Stage) AwaitDrained(ctx context.Context, limit time.Duration) (left int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -24,7 +25,7 @@ func (s *Stage) AwaitDrained(ctx context.Context, limit time.Duration) (left int
 	}
 }
 
-// Number returns the one number that a query yields.
+// Number returns the single number that a query returns.
 func (s *Stage) Number(ctx context.Context, sql string, args ...any) (int, error) {
 	conn, err := pgx.Connect(ctx, s.Postgres.URL(s.database))
 	if err != nil {
@@ -38,17 +39,17 @@ func (s *Stage) Number(ctx context.Context, sql string, args ...any) (int, error
 	return n, nil
 }
 
-// URL is the connection string of the experiment's database, past all proxies.
+// URL is the connection string of the experiment's database, without proxies.
 func (s *Stage) URL() string { return s.Postgres.URL(s.database) }
 
-// Exec runs statements in the experiment's database, past all proxies.
+// Exec runs statements in the experiment's database, without proxies.
 func (s *Stage) Exec(ctx context.Context, statements ...string) error {
 	return s.Postgres.Exec(ctx, s.database, statements...)
 }
 
-// AwaitSlots waits until every slot of every worker is registered and free and
-// nothing is in a dispatcher's hands. It returns how many slots are missing
-// or taken when the limit is over, and what was wrong.
+// AwaitSlots waits until every slot of every worker is registered and free and no
+// dispatcher has a job in hand. It returns how many slots are missing or in use at
+// the deadline, and a description.
 func (s *Stage) AwaitSlots(ctx context.Context, limit time.Duration) (leaked int, why string) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -68,7 +69,7 @@ func (s *Stage) AwaitSlots(ctx context.Context, limit time.Duration) (leaked int
 	}
 }
 
-// slotsOf returns how many of a daemon's slots are not as they should be at rest.
+// slotsOf returns how many of a daemon's slots are missing or in use.
 func (s *Stage) slotsOf(ctx context.Context, d *Daemon) (int, string) {
 	want := 0
 	for _, w := range s.Workers {
@@ -87,7 +88,7 @@ func (s *Stage) slotsOf(ctx context.Context, d *Daemon) (int, string) {
 	return off, fmt.Sprintf("%s: want %d slots, free, and nothing in hand: %v; ", d.Name, want, state)
 }
 
-// History reads all logs. Call it after Strike, when no process writes any more.
+// History reads all logs. Call it after Strike, when all processes have ended.
 func (s *Stage) History(ctx context.Context) (*history.History, error) {
 	h := &history.History{Batches: s.Producer.log, Calls: s.calls, Over: s.over}
 	h.Batches = append(h.Batches, rowsOf(s.calls)...)

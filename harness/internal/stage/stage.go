@@ -16,10 +16,11 @@ import (
 	"github.com/dispatcherd/dispatcherd/migrations"
 )
 
-// House is what experiments share: programs built from this checkout, and the server.
+// House is what all experiments share: the programs built from this checkout, and
+// the server.
 type House struct {
 	Postgres *Postgres
-	Root     string // folder of the product's module
+	Root     string // folder of the main module
 	dir      string
 	daemon   string // program files
 	worker   string
@@ -37,9 +38,9 @@ func Open(ctx context.Context) (_ *House, err error) {
 		return nil, err
 	}
 	if h.dir, err = os.MkdirTemp("", "dchaos-"); err != nil {
-		return nil, fmt.Errorf("a place for the experiments: %w", err)
+		return nil, fmt.Errorf("creating the folder of the experiments: %w", err)
 	}
-	if err = os.Chmod(h.dir, 0o711); err != nil { // the server's user passes through
+	if err = os.Chmod(h.dir, 0o711); err != nil { // the server's user must be able to enter it
 		return nil, err
 	}
 	h.daemon, h.worker = filepath.Join(h.dir, "dispatcherd"), filepath.Join(h.dir, "chaosworker")
@@ -53,13 +54,13 @@ func Open(ctx context.Context) (_ *House, err error) {
 	return h, err
 }
 
-// Rebuild replaces the daemon's program by one built from altered sources; an
-// empty overlay brings the true one back.
+// Rebuild builds the daemon from altered sources. An empty overlay builds the
+// unchanged daemon again.
 func (h *House) Rebuild(ctx context.Context, overlay string) error {
 	return goBuild(ctx, h.Root, h.daemon, "./cmd/dispatcherd", overlay)
 }
 
-// Dir is where the logs are.
+// Dir is the folder of the logs.
 func (h *House) Dir() string { return h.dir }
 
 // Close stops the server and removes everything.
@@ -74,11 +75,12 @@ func (h *House) Close() error {
 	return errors.Join(errs...)
 }
 
-// ProductDir is the folder of the product's module, from anywhere in this one.
+// ProductDir returns the folder of the main module. It works in any folder of the
+// harness module.
 func ProductDir(ctx context.Context) (string, error) {
 	out, err := exec.CommandContext(ctx, "go", "env", "GOMOD").Output()
 	if err != nil {
-		return "", fmt.Errorf("asking go for the module: %w", err)
+		return "", fmt.Errorf("go list of the module: %w", err)
 	}
 	dir := filepath.Dir(strings.TrimSpace(string(out)))
 	if filepath.Base(dir) != "harness" {
@@ -102,20 +104,20 @@ func goBuild(ctx context.Context, dir, out, pkg, overlay string) error {
 	return nil
 }
 
-// Setup says what an experiment needs.
+// Setup describes the processes of an experiment.
 type Setup struct {
 	Name    string
 	Daemons int
-	Flags   []string // of every daemon
-	Workers int      // for each daemon
-	Offers  []Offer  // of every worker
+	Flags   []string // flags of every daemon
+	Workers int      // number of workers of each daemon
+	Offers  []Offer  // offers of every worker
 	Mix     func(n int64) history.Work
 	Types   []string
-	Rate    int // jobs a second; 0 = as many as go in
-	Disk    int // megabytes of the disk that the database lies on; 0 = all there is. Needs root.
+	Rate    int // jobs per second; 0 = as many as possible
+	Disk    int // size in megabytes of the disk of the database; 0 = unlimited; needs root
 }
 
-// Stage is what one experiment breaks.
+// Stage is the set of processes of one experiment.
 type Stage struct {
 	*House
 	Daemons  []*Daemon
@@ -125,14 +127,14 @@ type Stage struct {
 	dir      string
 	types    []string
 	disk     *disk
-	over     int64 // when it was struck
+	over     int64 // when Strike was called
 
 	callsMu sync.Mutex
 	calls   []history.Call
 }
 
-// Raise makes an empty database and starts daemons and workers. It returns
-// once every slot is registered.
+// Raise creates an empty database and starts daemons and workers. It returns when
+// every slot is registered.
 func (h *House) Raise(ctx context.Context, o Setup) (_ *Stage, err error) {
 	s := &Stage{House: h, database: "chaos_" + strings.ReplaceAll(o.Name, "-", "_"), dir: filepath.Join(h.dir, o.Name), types: o.Types}
 	defer func() {
@@ -172,7 +174,7 @@ func (h *House) Raise(ctx context.Context, o Setup) (_ *Stage, err error) {
 		s.Workers = append(s.Workers, w)
 	}
 	if leaked, why := s.AwaitSlots(ctx, 30*time.Second); leaked != 0 {
-		return nil, fmt.Errorf("not all slots are there and free: %s", why)
+		return nil, fmt.Errorf("not all slots are registered and free: %s", why)
 	}
 	return s, nil
 }
@@ -189,7 +191,7 @@ func (s *Stage) createDatabase(ctx context.Context, megabytes int) error {
 	return s.Postgres.Exec(ctx, "postgres", `DROP DATABASE IF EXISTS `+s.database, `CREATE DATABASE `+s.database+where)
 }
 
-// Dismantle removes the database. The logs stay until the house is closed.
+// Dismantle removes the database. The logs remain until the House is closed.
 func (s *Stage) Dismantle(ctx context.Context) error {
 	if err := s.Postgres.Exec(ctx, "postgres", `DROP DATABASE IF EXISTS `+s.database+` WITH (FORCE)`); err != nil {
 		return err
@@ -200,7 +202,7 @@ func (s *Stage) Dismantle(ctx context.Context) error {
 	return s.disk.unmount(ctx, s.Postgres)
 }
 
-// Strike ends every process of the experiment.
+// Strike ends all processes of the experiment.
 func (s *Stage) Strike() {
 	s.over = history.Now()
 	ended := make(chan struct{})
@@ -217,6 +219,6 @@ func (s *Stage) Strike() {
 		d.close()
 	}
 	if s.Producer != nil && s.Producer.Database != nil {
-		_ = s.Producer.Database.Close() // no connection is left
+		_ = s.Producer.Database.Close() // an error is ignored: the connection ends in any case
 	}
 }

@@ -16,13 +16,13 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/devpg"
 )
 
-// standby is a streaming replica of the server, and its successor.
+// standby is a streaming replica that can replace the server.
 type standby struct {
 	dir    string
 	server *devpg.Server
 }
 
-// AddStandby makes a replica. If it is synchronous, no transaction is
+// AddStandby creates a replica. If it is synchronous, each later transaction is
 // committed from then on that it does not have.
 func (p *Postgres) AddStandby(ctx context.Context, synchronous bool) error {
 	p.mu.Lock()
@@ -62,8 +62,8 @@ func (p *Postgres) AddStandby(ctx context.Context, synchronous bool) error {
 	return ctx.Err()
 }
 
-// copyTo makes a base backup that begins as a standby, in a directory that
-// devpg accepts as one of its own.
+// copyTo makes a base backup that starts as a standby. Its directory looks like one
+// that devpg has created.
 func (p *Postgres) copyTo(ctx context.Context, dir string) error {
 	info, err := os.Stat(filepath.Join(p.dir, "data"))
 	if err != nil {
@@ -98,14 +98,14 @@ func (p *Postgres) copyTo(ctx context.Context, dir string) error {
 	return nil
 }
 
-// CanCopy reports whether this machine has what a standby is made with.
+// CanCopy reports whether this machine has the programs that a standby needs.
 func (p *Postgres) CanCopy() bool {
 	_, err := p.backupTool()
 	return err == nil
 }
 
-// backupTool finds pg_basebackup beside the server's program; the folder that
-// was searched may only hold links to some of the programs.
+// backupTool finds pg_basebackup next to the server's program. The folder that was
+// searched may contain links to only some of the programs.
 func (p *Postgres) backupTool() (string, error) {
 	bin := p.server.Install().BinDir
 	if program, err := filepath.EvalSymlinks(filepath.Join(bin, "postgres")); err == nil {
@@ -116,8 +116,8 @@ func (p *Postgres) backupTool() (string, error) {
 
 var errNotPromoted = errors.New("the standby was not promoted within a minute")
 
-// FailOver kills the server and puts its standby into its place: at first
-// read-only, as a standby is, then promoted. The old server never comes back.
+// FailOver kills the server and replaces it by its standby, which is first
+// read-only and then promoted. The old server is not started again.
 func (p *Postgres) FailOver(ctx context.Context, readOnly time.Duration) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -131,7 +131,7 @@ func (p *Postgres) FailOver(ctx context.Context, readOnly time.Duration) error {
 		return err
 	}
 	pause(ctx, readOnly)
-	ctx = context.WithoutCancel(ctx) // who stops in the middle still needs it to look at the rows
+	ctx = context.WithoutCancel(ctx) // after an interruption the server is still needed to read the rows
 	conn, err := pgx.Connect(ctx, p.server.URL("postgres"))
 	if err != nil {
 		return err
@@ -147,8 +147,8 @@ func (p *Postgres) FailOver(ctx context.Context, readOnly time.Duration) error {
 	return errors.Join(old.Stop(), os.RemoveAll(oldDir))
 }
 
-// CutReplication lets the standby forget where its primary is: it falls behind,
-// and replays no more until it is promoted.
+// CutReplication removes the primary's address from the standby. The standby falls
+// behind and replays nothing until it is promoted.
 func (p *Postgres) CutReplication(ctx context.Context) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -165,7 +165,7 @@ func (p *Postgres) CutReplication(ctx context.Context) error {
 	return nil
 }
 
-// point lets the one address lead to the present server.
+// point makes the fixed address lead to the current server.
 func (p *Postgres) point() error {
 	next := p.address() + ".next"
 	if err := os.Symlink(filepath.Join(p.dir, "run", socketName), next); err != nil {

@@ -10,19 +10,19 @@ import (
 	"github.com/dispatcherd/dispatcherd/harness/internal/stage"
 )
 
-// patientFlags let jobs crash as often as it takes, and retry at once.
+// patientFlags allow jobs to crash any number of times, and to be retried at once.
 func patientFlags(more ...string) []string {
 	return append([]string{"--max-crashes", "30000", "--retry-base", "100ms", "--retry-max", "1s"}, more...)
 }
 
-// quickLease makes takeovers happen within a short experiment.
+// quickLease is short enough for takeovers within a short experiment.
 var quickLease = []string{"--lease", "2s"}
 
 var allFaults = Trial{
 	Name:    "all-faults",
 	About:   "kill -9 of a dispatcher every second, of a worker every 200 ms, Postgres down every 20 s (fast, immediate, kill -9 in turn), all at once",
 	Setup:   stage.Setup{Daemons: 2, Workers: 4, Flags: patientFlags(quickLease...), Offers: offers, Mix: usual, Types: types},
-	Jobs:    [3]int{10_000, 206_000, 1_000_000}, // the last 5,000 may end after the faults
+	Jobs:    [3]int{10_000, 206_000, 1_000_000}, // the last 5,000 jobs may end after the faults
 	Least:   [3]time.Duration{25 * time.Second, 90 * time.Second, 10 * time.Minute},
 	Trouble: func(ctx context.Context, s *Scene) error { return s.allFaults(ctx, 20*time.Second) },
 	Verify: func(s *Scene, h *history.History, _ *judge.Report) []string {
@@ -59,7 +59,7 @@ func (s *Scene) allFaults(ctx context.Context, postgres time.Duration) error {
 	return problem
 }
 
-// every does something at a steady pace, the first time after one period.
+// every calls a function periodically, the first time after one period.
 func (s *Scene) every(ctx context.Context, period time.Duration, do func(i int)) {
 	beat := time.NewTicker(period)
 	defer beat.Stop()
@@ -73,8 +73,8 @@ func (s *Scene) every(ctx context.Context, period time.Duration, do func(i int))
 	}
 }
 
-// noteKills tells how many processes were killed and how soon the jobs of
-// killed workers were restarted on other workers.
+// noteKills adds the number of killed processes, and the time until jobs of killed
+// workers started on other workers.
 func (s *Scene) noteKills(h *history.History) {
 	dispatchers, workers := 0, 0
 	for _, d := range s.Daemons {

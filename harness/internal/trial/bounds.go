@@ -11,7 +11,8 @@ import (
 	"github.com/dispatcherd/dispatcherd/harness/internal/stage"
 )
 
-// tight are the bounds that are settings, and tightCuts those that are constants.
+// tight are flags with very low bounds, and tightCuts change the bounds that are
+// constants.
 var (
 	tight     = []string{"--max-requests", "2"}
 	tightCuts = []Cut{
@@ -24,7 +25,7 @@ var (
 
 var bounds = Trial{
 	Name:  "bounds",
-	About: "every bound is so tight that it is reached all the time, Postgres is slow, and many callers come at once: requests wait or get 429, and none is dropped",
+	About: "every bound is so low that it is reached all the time, Postgres is slow, and many callers send requests at the same time: requests wait or get 429, and none is dropped",
 	Setup: stage.Setup{Daemons: 2, Workers: 2, Flags: patientFlags(tight...), Offers: offers, Mix: usual, Types: types, Rate: 300},
 	Cuts:  tightCuts,
 	Jobs:  [3]int{1000, 3000, 30_000},
@@ -65,7 +66,7 @@ var bounds = Trial{
 	},
 }
 
-// answered is for trials in which every dispatcher is there all the time.
+// answered is for trials in which every dispatcher runs all the time.
 func answered(calls []history.Call) (failures []string) {
 	for _, c := range calls {
 		if c.Status == 0 {

@@ -12,7 +12,8 @@ import (
 	"github.com/dispatcherd/dispatcherd/harness/internal/stage"
 )
 
-// How long callers are willing to wait. Durable ones outlive every outage here.
+// How long callers wait. Durable requests wait for longer than every outage in this
+// trial.
 var willing = map[history.Manner]time.Duration{
 	history.InMemory: 1500 * time.Millisecond,
 	history.Durable:  20 * time.Second,
@@ -22,7 +23,7 @@ var willing = map[history.Manner]time.Duration{
 var callers = Trial{
 	Name: "callers",
 	About: "on-demand callers while Postgres goes down, dispatchers and workers are killed, and the workers of a dispatcher are all frozen: " +
-		"each is answered once and honestly, and what is durable is done in the end",
+		"each gets one correct answer, and every durable request is done in the end",
 	Setup: stage.Setup{
 		Daemons: 2, Workers: 3, Flags: patientFlags("--lease", "2s", "--heartbeat-timeout", "1s"),
 		Offers: offers, Mix: usual, Types: types, Rate: 500,
@@ -47,7 +48,7 @@ var callers = Trial{
 	Verify: verifyCallers,
 }
 
-// call asks one dispatcher again and again.
+// call sends requests to one dispatcher, one after the other.
 func (s *Scene) call(ctx context.Context, d *stage.Daemon, manner history.Manner) {
 	for ctx.Err() == nil {
 		if c := s.Call(ctx, d, manner, willing[manner]); c.Status != 200 && c.Status != 202 {
@@ -57,7 +58,7 @@ func (s *Scene) call(ctx context.Context, d *stage.Daemon, manner history.Manner
 	}
 }
 
-// disturb is one of the things that callers must be told the truth about.
+// disturb injects one of the faults that affect callers.
 func (s *Scene) disturb(ctx context.Context, d *stage.Daemon, which int) error {
 	s.giveUp(s.slotsOf(nil))
 	switch which {
@@ -86,7 +87,7 @@ func (s *Scene) disturb(ctx context.Context, d *stage.Daemon, which int) error {
 	return nil
 }
 
-// verifyCallers looks at what the judge cannot know: who was there to answer.
+// verifyCallers checks what the judge cannot know: which dispatchers were running.
 func verifyCallers(s *Scene, _ *history.History, _ *judge.Report) (failures []string) {
 	answers := map[int]int{}
 	inMemory, refused := 0, 0
@@ -104,7 +105,7 @@ func verifyCallers(s *Scene, _ *history.History, _ *judge.Report) (failures []st
 		}
 		for _, d := range s.Daemons {
 			if margin := history.Slack.Nanoseconds(); d.Name == c.Daemon && d.AliveAllThrough(c.Begun-margin, c.Ended+margin) {
-				failures = append(failures, fmt.Sprintf("the caller of %d (%s) was not answered by %s, which was there: %s", c.Work.N, c.Manner, d.Name, c.Problem))
+				failures = append(failures, fmt.Sprintf("the caller of %d (%s) was not answered by %s, which was running: %s", c.Work.N, c.Manner, d.Name, c.Problem))
 			}
 		}
 	}

@@ -10,12 +10,12 @@ import (
 	"github.com/dispatcherd/dispatcherd/harness/internal/stage"
 )
 
-// jumps of the wall clock, in seconds; one of them holds for two seconds of the
-// monotonic clock, then the next.
+// jumps are offsets of the wall clock in seconds. Each is used for two seconds of
+// the monotonic clock.
 const jumps = "[...]int64{0, 3600, -3600, 400 * 86400, 0, -400 * 86400, 1, -1}"
 
-// clockJumps is built with an altered time.Now: a program of Go's asks the
-// kernel itself, so no library can come between them.
+// clockJumps builds the daemon with an altered time.Now. A Go program reads the
+// clock by a direct call of the kernel, so a preloaded library could not change it.
 var clockJumps = Trial{
 	Name:  "clock-jumps",
 	About: "the wall clock of every dispatcher jumps every two seconds, by a second, an hour or a year, in both directions: no process is declared lost, nothing is late",
@@ -27,7 +27,7 @@ var clockJumps = Trial{
 	}},
 	Jobs:  [3]int{1000, 5000, 20_000},
 	Least: [3]time.Duration{8 * time.Second, 20 * time.Second, 45 * time.Second},
-	// All of Go's library is built anew for it.
+	// The complete standard library of Go is rebuilt.
 	OnlyLong: true,
 	Trouble: func(ctx context.Context, s *Scene) error {
 		s.keptFor("none", 0)
@@ -42,7 +42,7 @@ var clockJumps = Trial{
 			failures = append(failures, fmt.Sprintf("p99 from the commit to the start is %v, want at most 1s", round(p99)))
 		}
 		for i := range h.Changes {
-			if h.Changes[i].Kind == history.Lost && h.Changes[i].At < h.Over { // who ends in good order says so himself
+			if h.Changes[i].Kind == history.Lost && h.Changes[i].At < h.Over { // a dispatcher that stops regularly removes its own row
 				failures = append(failures, fmt.Sprintf("dispatcher %d was declared lost", h.Changes[i].Dispatcher))
 			}
 		}

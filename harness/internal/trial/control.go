@@ -15,27 +15,27 @@ import (
 	"github.com/dispatcherd/dispatcherd/harness/internal/stage"
 )
 
-// Control is a trial of a dispatcher from which a safeguard has been taken. The
-// judge must find what that leads to, or its silence about the true one means
-// nothing.
+// Control is a trial of a dispatcher without one of its safeguards. The judge must
+// find the resulting violations. Otherwise it would prove nothing that the judge
+// finds none in the unchanged dispatcher.
 //
-// The safeguard is taken out of a copy of the source, which `go build -overlay`
-// puts in the place of the file: the product has no switch that could be set by
-// accident. Where a setting does it, the setting is used.
+// The safeguard is removed in a copy of the source, which `go build -overlay` uses
+// instead of the file. So the product has no switch that could be set by accident.
+// If a setting can disable the safeguard, the setting is used.
 type Control struct {
-	Trial Trial // with Cuts
-	// Found returns how much of the expected violation was found.
+	Trial Trial // usually with Cuts
+	// Found returns the number of expected violations that were found.
 	Found func(r *judge.Report) int
 }
 
-// Cut is a change of a source file. Old must be there, exactly Times times.
+// Cut is a change of a source file. The file must contain Old exactly Times times.
 type Cut struct {
-	File     string // relative to the product's module, or GOROOT/ and relative to Go's own folder
+	File     string // relative to the main module, or GOROOT/ and a path relative to Go's folder
 	Old, New string
 	Times    int
 }
 
-// Controls returns those that there are.
+// Controls returns all controls.
 func Controls() []*Control {
 	zombie := stoppedDispatcher
 	zombie.Verify = nil
@@ -51,7 +51,7 @@ func Controls() []*Control {
 		{
 			Trial: Trial{
 				Name:  "status-out",
-				About: "a claim does not ask whether the job still waits: two dispatchers run it",
+				About: "a claim does not check whether the job is still pending: two dispatchers run it",
 				Setup: stage.Setup{Daemons: 2, Workers: 2, Offers: offers, Mix: plain, Types: types},
 				Jobs:  [3]int{3000, 3000, 3000},
 				Drain: 15 * time.Second,
@@ -65,14 +65,14 @@ func Controls() []*Control {
 		{
 			Trial: Trial{
 				Name:  "poll-out",
-				About: "no LISTEN and no look at the table: jobs wait for ever",
+				About: "no LISTEN and no scan of the table: jobs wait for ever",
 				Setup: stage.Setup{
 					Daemons: 2, Workers: 2, Flags: []string{"--listen=false", "--poll", "24h"}, Offers: offers, Mix: plain, Types: types,
-					Rate: 20, // slots are free and lanes are empty in between
+					Rate: 20, // slots are free and lanes become empty in between
 				},
 				Cuts:  []Cut{{"actor/config/config.go", "200 * time.Millisecond,", "24 * time.Hour,", 1}},
-				Jobs:  [3]int{200, 200, 200}, // for 10 s: the first ones are found by the scans after the start
-				Drain: 20 * time.Second,      // longer than a job may wait beside an idle slot
+				Jobs:  [3]int{200, 200, 200}, // for 10 s, because the scans after the start find the first jobs
+				Drain: 20 * time.Second,      // longer than a job may wait while a slot is idle
 			},
 			Found: func(r *judge.Report) int { return min(r.Lost, r.Stuck) },
 		},
@@ -85,7 +85,7 @@ func named(t Trial, name, about string, cuts ...Cut) Trial {
 	return t
 }
 
-// RunControl carries a control out and tells whether the judge has caught it.
+// RunControl runs a control and reports whether the judge has detected it.
 func RunControl(ctx context.Context, house *stage.House, c *Control, seed uint64) (line string, caught bool, err error) {
 	begun := time.Now()
 	o, err := Run(ctx, house, &c.Trial, Short, seed)
@@ -99,7 +99,7 @@ func RunControl(ctx context.Context, house *stage.House, c *Control, seed uint64
 	return line, caught, nil
 }
 
-// alter puts a daemon with the trial's cuts in the place of the true one.
+// alter builds the daemon with the trial's cuts.
 func alter(ctx context.Context, house *stage.House, t *Trial) (restore func() error, err error) {
 	overlay, err := writeOverlay(house.Root, filepath.Join(house.Dir(), t.Name+"-src"), t.Cuts)
 	if err != nil {
@@ -111,7 +111,7 @@ func alter(ctx context.Context, house *stage.House, t *Trial) (restore func() er
 	return func() error { return house.Rebuild(context.WithoutCancel(ctx), "") }, nil
 }
 
-// sourceFile is where the file of a cut lies.
+// sourceFile returns the path of the file of a cut.
 func sourceFile(root, file string) string {
 	if rest, ok := strings.CutPrefix(file, "GOROOT/"); ok {
 		return filepath.Join(goRoot(), rest)
@@ -119,16 +119,16 @@ func sourceFile(root, file string) string {
 	return filepath.Join(root, file)
 }
 
-// goRoot is the folder of the Go that builds the daemon.
+// goRoot is the folder of the Go installation that builds the daemon.
 var goRoot = sync.OnceValue(func() string {
 	out, err := exec.Command("go", "env", "GOROOT").Output()
 	if err != nil {
-		return "" // the file will not be found there
+		return "" // the error is reported when the file is not found
 	}
 	return strings.TrimSpace(string(out))
 })
 
-// writeOverlay makes the altered copies and the file that names them.
+// writeOverlay writes the altered copies and the overlay file that names them.
 func writeOverlay(root, dir string, cuts []Cut) (string, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return "", err

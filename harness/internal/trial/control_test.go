@@ -8,7 +8,8 @@ import (
 	"github.com/dispatcherd/dispatcherd/harness/internal/stage"
 )
 
-// A change of a statement that a control alters must change the control as well.
+// If a statement that a control alters changes, the control must be changed as
+// well.
 func TestEveryControlMatchesTheSource(t *testing.T) {
 	root, err := stage.ProductDir(t.Context())
 	if err != nil {
@@ -53,7 +54,7 @@ func TestTrialNamesAreUnique(t *testing.T) {
 	}
 	for _, x := range all {
 		if x.Name == "" || x.About == "" || seen[x.Name] {
-			t.Errorf("the trial %q has no name of its own, or no description", x.Name)
+			t.Errorf("the trial %q has no unique name or no description", x.Name)
 		}
 		seen[x.Name] = true
 	}

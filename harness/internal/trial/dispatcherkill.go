@@ -10,10 +10,10 @@ import (
 	"github.com/dispatcherd/dispatcherd/harness/internal/stage"
 )
 
-// The defaults of the daemon, written out because the promise is about them.
+// The defaults of the daemon, repeated here because the guarantee is about them.
 const (
 	lease = 10 * time.Second
-	grace = 5 * time.Second // beat, sweep and dispatch after the lease is over
+	grace = 5 * time.Second // heartbeat, sweep and dispatch after the end of the lease
 )
 
 var dispatcherKill = Trial{
@@ -52,7 +52,7 @@ var dispatcherKill = Trial{
 		s.Note("again_p50", waits.At(0.5))
 		s.Note("again_max", waits.At(1))
 		if len(waits) == 0 {
-			failures = append(failures, "no job had to run again")
+			failures = append(failures, "no job ran again")
 		}
 		if worst := waits.At(1); worst > lease+grace {
 			failures = append(failures, fmt.Sprintf("a job of a dispatcher that was killed ran again after %v, want at most %v", round(worst), lease+grace))
@@ -61,7 +61,7 @@ var dispatcherKill = Trial{
 	},
 }
 
-// killDispatcher notes which one of Postgres' dispatchers it was.
+// killDispatcher kills a daemon and records its id in Postgres.
 func (s *Scene) killDispatcher(ctx context.Context, d *stage.Daemon) error {
 	id, err := s.Number(ctx, `SELECT coalesce(max(id), 0) FROM dispatcherd.dispatchers WHERE name = $1 AND lost_at IS NULL`, d.Name)
 	if err != nil {

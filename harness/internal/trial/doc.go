@@ -1,5 +1,5 @@
-// Package trial holds the experiments: what is broken, how often, and what
-// must be true afterwards. Each prints one line. Beside what its own line
-// says, every trial must lose nothing, invent nothing, accept no stale word,
-// break no affinity, leak no slot and deadlock never; see package judge.
+// Package trial contains the experiments. Each states what is broken, how often,
+// and what must hold afterwards, and prints one line. In addition every trial must
+// lose no job, create no job, accept no stale report, violate no affinity, leak no
+// slot and cause no deadlock; see package judge.
 package trial

@@ -50,11 +50,11 @@ var failover = Trial{
 	},
 }
 
-// laggingFailover is what a standby that is not synchronous leads to: Postgres
-// itself forgets what it had committed, and no dispatcher can mend that.
+// laggingFailover fails over to an asynchronous standby. Postgres itself then loses
+// committed transactions, which no dispatcher can prevent.
 var laggingFailover = Trial{
 	Name:  "sync-out",
-	About: "the standby that takes over is asynchronous and a second behind: what Postgres had committed is gone",
+	About: "the standby that takes over is asynchronous and a second behind: Postgres loses committed transactions",
 	Setup: stage.Setup{Daemons: 2, Workers: 2, Flags: patientFlags(), Offers: offers, Mix: plain, Types: types, Rate: 500},
 	Jobs:  [3]int{1000, 1000, 1000},
 

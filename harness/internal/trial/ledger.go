@@ -11,18 +11,18 @@ import (
 	"github.com/dispatcherd/dispatcherd/harness/internal/stage"
 )
 
-// ledger records the faults that a trial injects: which process could not work
-// when, so that waiting jobs are excused, and how many executions may have been
-// given up while they ran, which bounds how many may overlap with a successor.
-// What is not recorded is judged.
+// ledger records the faults that a trial injects: which process could not work at
+// which time, so that waiting jobs are excused, and how many executions may have
+// been given up while they ran, which bounds how many may overlap with a later
+// attempt. Everything that is not recorded counts as a violation.
 type ledger struct {
 	mu       sync.Mutex
 	troubles []history.Trouble
-	told     bool // troubles are complete
+	told     bool // whether troubles are complete
 	givenUp  int
 }
 
-// kept records that a process could not work from a moment until now.
+// kept records that a process could not work from an earlier time until now.
 func (s *Scene) kept(who string, from int64) {
 	s.ledger.mu.Lock()
 	defer s.ledger.mu.Unlock()
@@ -39,14 +39,15 @@ func (s *Scene) keptFor(who string, d time.Duration) {
 	s.ledger.troubles = append(s.ledger.troubles, history.Trouble{From: now, To: now + d.Nanoseconds(), Who: who})
 }
 
-// giveUp notes that so many slots may be given up with their jobs at work.
+// giveUp records that up to n running jobs may be given up by their dispatcher.
 func (s *Scene) giveUp(slots int) {
 	s.ledger.mu.Lock()
 	defer s.ledger.mu.Unlock()
 	s.ledger.givenUp += slots
 }
 
-// slotsOf is how many slots a dispatcher's workers have; all of them for nil.
+// slotsOf returns the number of slots of a dispatcher's workers, or of all workers
+// for nil.
 func (s *Scene) slotsOf(d *stage.Daemon) (slots int) {
 	for _, w := range s.Workers {
 		if d == nil || w.Daemon == d {
@@ -56,8 +57,8 @@ func (s *Scene) slotsOf(d *stage.Daemon) (slots int) {
 	return slots
 }
 
-// close counts all the time on stage as trouble if the trial makes any and does
-// not say when.
+// close records the complete experiment as trouble if the trial injects faults
+// without recording them.
 func (l *ledger) close(t *Trial, begun int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -66,26 +67,27 @@ func (l *ledger) close(t *Trial, begun int64) {
 	}
 }
 
-// judge bounds what happened beside those that were given up.
+// judge compares the overlapping and late executions with the number of those that
+// were given up.
 func (l *ledger) judge(r *judge.Report) (failures []string) {
 	if r.Twice > l.givenUp {
-		failures = append(failures, fmt.Sprintf("%d executions began while an earlier one of the same job was at work, and at most %d were given up", r.Twice, l.givenUp))
+		failures = append(failures, fmt.Sprintf("%d executions started while an earlier one of the same job ran, but at most %d were given up", r.Twice, l.givenUp))
 	}
 	if r.Late > l.givenUp {
-		failures = append(failures, fmt.Sprintf("%d executions began although their attempt was over, and at most %d were given up", r.Late, l.givenUp))
+		failures = append(failures, fmt.Sprintf("%d executions started after the end of their attempt, but at most %d were given up", r.Late, l.givenUp))
 	}
 	return failures
 }
 
-// The longest pause between two looks of an idle dispatcher, and what a busy
-// machine may add.
+// The longest pause between two scans of an idle dispatcher, and the additional
+// delay of a busy machine.
 const (
 	idlePoll = 5 * time.Second
 	slack    = 2 * time.Second
 )
 
-// patience is how long a job may wait while a slot of its type idles: until its
-// dispatcher is declared lost, and another one scans.
+// patience is how long a job may wait while a slot of its type is idle: until its
+// dispatcher is declared lost and another one scans.
 func patience(flags []string) time.Duration {
 	over := lease
 	if i := slices.Index(flags, "--lease"); i >= 0 && i+1 < len(flags) {

@@ -5,14 +5,15 @@ import (
 	"github.com/dispatcherd/dispatcherd/harness/internal/stage"
 )
 
-// The types of the usual mix: two that many slots can do, one that few can.
+// The types of the usual mix: many slots support two of them, few slots support the
+// third.
 var (
 	types  = []string{"pdf", "excel", "rare"}
 	offers = []stage.Offer{{Slots: 12, Types: []string{"pdf"}}, {Slots: 12, Types: []string{"excel", "pdf"}}, {Slots: 4, Types: []string{"excel", "pdf", "rare"}}}
 )
 
-// usual is mostly short jobs, some that take long enough to be interrupted,
-// some that fail once or for good.
+// usual returns a mix of mostly short jobs. Some jobs are long enough to be
+// interrupted, and some fail once or permanently.
 func usual(n int64) history.Work {
 	w := history.Work{N: n, Type: types[pick(n, 20)/9%3]}
 	switch k := pick(n+7, 100); {
@@ -30,7 +31,7 @@ func usual(n int64) history.Work {
 	return w
 }
 
-// plain is short jobs that all succeed.
+// plain returns short jobs that all succeed.
 func plain(n int64) history.Work {
 	return history.Work{N: n, Type: types[pick(n, 20)/9%3], Ms: pick(n+7, 20)}
 }
@@ -40,7 +41,7 @@ func lasting(ms int) func(int64) history.Work {
 	return func(n int64) history.Work { return history.Work{N: n, Type: types[pick(n, 20)/9%3], Ms: ms} }
 }
 
-// pick spreads numbers evenly and always in the same way.
+// pick maps numbers evenly to values, always in the same way.
 func pick(n int64, of int) int {
 	x := uint64(n) * 0x9e3779b97f4a7c15
 	x ^= x >> 32

@@ -11,15 +11,15 @@ import (
 	"github.com/dispatcherd/dispatcherd/harness/internal/stage"
 )
 
-// blow is one thing that a network does.
+// blow is one kind of network fault.
 type blow struct {
 	rules fault.Rules
 	act   func(*fault.Proxy)
 	last  time.Duration
 }
 
-// blows: a cut in either direction is longer than the lease of these trials, so
-// that a dispatcher which cannot reach Postgres is taken over from.
+// blows are the network faults. A cut in one direction lasts longer than the lease
+// of these trials, so that other dispatchers declare an unreachable one lost.
 var blows = []blow{
 	{rules: fault.Rules{HoldUp: true}, last: 3 * time.Second},
 	{act: (*fault.Proxy).Cut, last: 200 * time.Millisecond},
@@ -31,9 +31,9 @@ var blows = []blow{
 	{rules: fault.Rules{HoldUp: true, HoldDown: true}, last: 3 * time.Second},
 }
 
-// shake deals the blows in turn until ctx ends, to one proxy of each daemon,
-// and lets them pass everything again. A blow makes the daemon give up what its
-// workers do, or others give up the daemon.
+// shake injects the faults in turn until ctx ends, each into one proxy of each
+// daemon, and then removes them. A fault makes the daemon give up the jobs of its
+// workers, or makes other dispatchers declare the daemon lost.
 func (s *Scene) shake(ctx context.Context, proxy func(*stage.Daemon) *fault.Proxy, blows []blow) {
 	defer func() {
 		for _, d := range s.Daemons {
@@ -110,7 +110,7 @@ var halfOpen = Trial{
 	},
 	Verify: func(_ *Scene, _ *history.History, r *judge.Report) []string {
 		if r.Executions == r.Jobs {
-			return []string{"no job had to run again"}
+			return []string{"no job ran again"}
 		}
 		return nil
 	},
@@ -118,7 +118,7 @@ var halfOpen = Trial{
 
 var lostAnswers = Trial{
 	Name:  "lost-answers",
-	About: "every tenth claim, finish, adoption, and COMMIT of a producer is carried out and its answer never comes",
+	About: "every tenth claim, finish, adoption, and COMMIT of a producer is executed but its answer is lost",
 	Setup: stage.Setup{Daemons: 2, Workers: 3, Flags: patientFlags(), Offers: offers, Mix: usual, Types: types},
 	Jobs:  [3]int{4000, 20_000, 200_000},
 	Least: [3]time.Duration{6 * time.Second, 15 * time.Second, 3 * time.Minute},

@@ -69,7 +69,8 @@ var fullDisk = Trial{
 	},
 }
 
-// countRefused notes how many claims and ends the dispatchers were refused, and wants some.
+// countRefused records how many claims and finishes were refused to the
+// dispatchers, and requires some.
 func (s *Scene) countRefused(ctx context.Context) error {
 	sum := map[string]int{}
 	for _, d := range s.Daemons {
@@ -89,19 +90,19 @@ func (s *Scene) countRefused(ctx context.Context) error {
 	return nil
 }
 
-// takeConnections takes every connection that the server has.
+// takeConnections opens connections until the server has no free one.
 func (s *Scene) takeConnections(ctx context.Context) (disperse func()) {
 	var conns []*pgx.Conn
 	for range 200 {
 		c, err := pgx.Connect(ctx, s.URL())
 		if err != nil {
-			break // full
+			break // no connection is free
 		}
 		conns = append(conns, c)
 	}
 	return func() {
 		for _, c := range conns {
-			_ = c.Close(context.WithoutCancel(ctx)) // idle all the time
+			_ = c.Close(context.WithoutCancel(ctx)) // these sessions are idle
 		}
 	}
 }
@@ -117,7 +118,7 @@ var terminated = Trial{
 		if err != nil {
 			return err
 		}
-		defer func() { _ = killer.Close(context.WithoutCancel(ctx)) }() // it is not one of those
+		defer func() { _ = killer.Close(context.WithoutCancel(ctx)) }() // not one of the dispatchers' sessions
 		disperse := func() {}
 		killed := 0
 		s.every(ctx, 100*time.Millisecond, func(i int) {

@@ -13,24 +13,24 @@ import (
 
 var notifyOff = Trial{
 	Name:   "notify-off",
-	About:  "no LISTEN: only looking finds jobs",
+	About:  "no LISTEN: only scans find jobs",
 	Setup:  stage.Setup{Daemons: 2, Workers: 2, Flags: []string{"--listen=false"}, Offers: offers, Mix: plain, Types: types, Rate: 500},
 	Jobs:   [3]int{1000, 3000, 50_000},
 	Least:  [3]time.Duration{3 * time.Second, 5 * time.Second, time.Minute},
-	Verify: pickedUpWithin(300 * time.Millisecond), // a look every 200 ms, and a busy machine
+	Verify: pickedUpWithin(300 * time.Millisecond), // a scan every 200 ms, and the delay of a busy machine
 }
 
 var blind = Trial{
 	Name:   "poll-off",
-	About:  "a look at the table once an hour: only NOTIFY tells of jobs",
+	About:  "a scan of the table once an hour: only NOTIFY announces jobs",
 	Setup:  stage.Setup{Daemons: 2, Workers: 2, Flags: []string{"--poll", "1h"}, Offers: offers, Mix: plain, Types: types, Rate: 500},
 	Jobs:   [3]int{1000, 3000, 50_000},
 	Least:  [3]time.Duration{3 * time.Second, 5 * time.Second, time.Minute},
 	Verify: pickedUpWithin(250 * time.Millisecond),
 }
 
-// pickedUpWithin is for trials in which slots are always free: it bounds the
-// time from a job's commit to its start, for 99 of 100.
+// pickedUpWithin is for trials in which some slot is always free. For 99 of 100
+// jobs it bounds the time from the commit to the start.
 func pickedUpWithin(limit time.Duration) func(*Scene, *history.History, *judge.Report) []string {
 	return func(s *Scene, h *history.History, r *judge.Report) []string {
 		waits := judge.Pickups(h)
@@ -45,7 +45,7 @@ func pickedUpWithin(limit time.Duration) func(*Scene, *history.History, *judge.R
 	}
 }
 
-// untroubled is for trials in which nothing dies.
+// untroubled is for trials in which no process dies.
 func untroubled(_ *Scene, _ *history.History, r *judge.Report) (failures []string) {
 	if r.Crashes > 0 {
 		failures = append(failures, fmt.Sprintf("%d crashes were counted and nothing has crashed", r.Crashes))
@@ -80,7 +80,7 @@ var rolling = Trial{
 	Verify: untroubled,
 }
 
-// toxic is plain jobs with a few that kill their worker.
+// toxic returns plain jobs and a few that kill their worker.
 func toxic(n int64) history.Work {
 	w := plain(n)
 	if n%500 == 17 {
@@ -94,9 +94,9 @@ const maxCrashes = 3
 
 var poison = Trial{
 	Name:  "poison",
-	About: "a few jobs kill every worker that touches them: each is quarantined after three or, beside other suspects, a few more, with the evidence, and the others go on",
-	// A process that runs several jobs dies with all of them; the innocent ones
-	// must come out of it alive.
+	About: "a few jobs kill every worker that runs them: each is quarantined after three crashes, or a few more if it ran together with others; its errors are recorded, and the other jobs continue",
+	// If a process runs several jobs and one of them kills it, all of them crash.
+	// The harmless ones must not be quarantined.
 	Setup: stage.Setup{Daemons: 2, Workers: 5, Offers: []stage.Offer{{Slots: 8, Types: types}}, Mix: toxic, Types: types, Rate: 300},
 	Jobs:  [3]int{1000, 2000, 20_000},
 	Least: [3]time.Duration{3 * time.Second, 6 * time.Second, time.Minute},
@@ -106,13 +106,13 @@ var poison = Trial{
 			row := &h.Rows[i]
 			if w := toxic(row.N); w.Do != history.Die {
 				if row.Status != "done" {
-					failures = append(failures, fmt.Sprintf("job %d, which is harmless, is %s after %d crashes", row.Job, row.Status, row.Crashes))
+					failures = append(failures, fmt.Sprintf("harmless job %d is %s after %d crashes", row.Job, row.Status, row.Crashes))
 				}
 				continue
 			}
 			quarantined++
 			if row.Status != "failed" || row.Crashes < maxCrashes || len(row.Errors) < maxCrashes || row.Failures != 0 {
-				failures = append(failures, fmt.Sprintf("poison job %d is %s after %d crashes and %d failures, with %d entries of evidence",
+				failures = append(failures, fmt.Sprintf("poison job %d is %s after %d crashes and %d failures, with %d recorded errors",
 					row.Job, row.Status, row.Crashes, row.Failures, len(row.Errors)))
 			}
 		}

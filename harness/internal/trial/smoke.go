@@ -5,10 +5,11 @@ import (
 	"time"
 )
 
-// Smoke is what every change can afford: less than a minute.
+// Smoke returns the trials that are short enough to run for every change: less than
+// a minute.
 func Smoke() []*Trial { return []*Trial{&smoke} }
 
-// SmokeControls are those that come with it.
+// SmokeControls returns the controls that run together with Smoke.
 func SmokeControls() []*Control {
 	for _, c := range Controls() {
 		if c.Trial.Name == "status-out" {

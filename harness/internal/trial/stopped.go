@@ -11,7 +11,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/harness/internal/stage"
 )
 
-// stoppedFor is how long a dispatcher is frozen.
+// stoppedFor is how long a dispatcher is suspended.
 func stoppedFor(size Size) time.Duration {
 	if size == Long {
 		return time.Minute
@@ -19,19 +19,21 @@ func stoppedFor(size Size) time.Duration {
 	return 5 * time.Second
 }
 
-// stoppedDispatcher gives the zombie something to say: its workers end their
-// jobs while it is stopped, and the other dispatcher runs them again
-// meanwhile, for long enough to be still at it when the zombie wakes up: it starts
-// them 3 s after the stop at the earliest (lease and time to resume), which lasts 5 s.
+// stoppedDispatcher suspends a dispatcher. Its workers end their jobs meanwhile,
+// and the other dispatcher runs the same jobs again. The other one starts them at
+// the earliest 3 s after the stop (lease and time to resume), and they are long
+// enough to still run when the suspended dispatcher continues after 5 s and sends
+// its late statements.
 var stoppedDispatcher = Trial{
 	Name:  "stopped-dispatcher",
-	About: "SIGSTOP of a dispatcher past its lease (60 s in long), and SIGCONT: what it says about jobs that others took over is refused",
+	About: "SIGSTOP of a dispatcher past its lease (60 s in long), and SIGCONT: its statements about jobs that others took over are refused",
 	Setup: stage.Setup{
 		Daemons: 2, Workers: 3, Flags: patientFlags("--lease", "2s", "--resume", "1s"), Offers: offers, Mix: lasting(3000), Types: types, Rate: 40,
 	},
 	Jobs:  [3]int{300, 700, 8000},
 	Least: [3]time.Duration{9 * time.Second, 18 * time.Second, 200 * time.Second},
-	// The long size keeps the defaults: a lease of 10 s, a beat of 1 s.
+	// The long size uses the defaults: a lease of 10 s and a heartbeat every
+	// second.
 	LongFlags: patientFlags(),
 	Trouble: func(ctx context.Context, s *Scene) error {
 		refused := 0
@@ -59,19 +61,19 @@ var stoppedDispatcher = Trial{
 			failures = append(failures, "no dispatcher was declared lost")
 		}
 		if s.refused == 0 {
-			failures = append(failures, "nothing that a dispatcher said after its sleep had to be refused")
+			failures = append(failures, "no statement of a dispatcher was refused after the stop")
 		}
 		return failures
 	},
 }
 
-// suspend stops a dispatcher for as long as the size says.
+// suspend stops a dispatcher for the duration of the size.
 func (s *Scene) suspend(ctx context.Context, d *stage.Daemon) (refused int, err error) {
 	return s.suspendFor(ctx, d, stoppedFor(s.Size))
 }
 
-// suspendFor stops a dispatcher for a while and returns how many of its words were
-// refused afterwards.
+// suspendFor stops a dispatcher for a duration and returns how many of its later
+// statements were refused.
 func (s *Scene) suspendFor(ctx context.Context, d *stage.Daemon, long time.Duration) (refused int, err error) {
 	before, err := d.Events(context.WithoutCancel(ctx))
 	if err != nil {

@@ -23,8 +23,8 @@ var (
 	takeoverPair = takeoverOf("takeover-pair", 2)
 )
 
-// takeoverOf kills one dispatcher after the other with -9 while it has running jobs and
-// free slots. Its keeper restarts it at once. The workers live.
+// takeoverOf kills one dispatcher after the other with SIGKILL while it has running
+// jobs and free slots. Its keeper restarts it at once. The workers continue.
 func takeoverOf(name string, daemons int) Trial {
 	return Trial{
 		Name: name,
@@ -73,7 +73,7 @@ func verifyTakeover(s *Scene, h *history.History, r *judge.Report) (failures []s
 	s.Note("start_p99", waits.At(0.99))
 	s.Note("start_max", waits.At(1))
 	s.Note("double", r.Twice)
-	if missing > 1 { // the last kill may be followed by the end
+	if missing > 1 { // the experiment may end after the last kill
 		failures = append(failures, fmt.Sprintf("after %d starts of a dispatcher no job started", missing))
 	}
 	if adopted == 0 {
@@ -83,7 +83,7 @@ func verifyTakeover(s *Scene, h *history.History, r *judge.Report) (failures []s
 		failures = append(failures, fmt.Sprintf("new jobs started %v after the start of a dispatcher (p99), want at most %v", round(p99), takeoverTime))
 	}
 	if r.Twice > 0 {
-		failures = append(failures, fmt.Sprintf("%d jobs ran twice at once", r.Twice))
+		failures = append(failures, fmt.Sprintf("%d jobs ran twice at the same time", r.Twice))
 	}
 	return failures
 }

@@ -15,10 +15,11 @@ import (
 	"github.com/dispatcherd/dispatcherd/harness/internal/stage"
 )
 
-// Size is how much of an experiment is wanted.
+// Size is the extent of an experiment.
 type Size int
 
-// Sizes: for a quarter of an hour between two changes, for every release, for a night.
+// The sizes: about a quarter of an hour during development, for every release, for
+// a night.
 const (
 	Short Size = iota
 	Normal
@@ -30,32 +31,35 @@ type Trial struct {
 	Name  string
 	About string
 	Setup stage.Setup
-	Jobs  [3]int           // at least, by Size
-	Least [3]time.Duration // of trouble, by Size
-	// Cuts alter the daemon's sources, those of Go's library included.
+	Jobs  [3]int           // minimum number of jobs, by Size
+	Least [3]time.Duration // minimum duration of the faults, by Size
+	// Cuts alter the daemon's sources, including Go's standard library.
 	Cuts []Cut
-	// Standbys says that it needs replicas of the server.
+	// Standbys says that the trial needs replicas of the server.
 	Standbys bool
 	// OnlyLong excludes it from the smaller sizes, unless it is selected by name.
 	OnlyLong bool
-	// LongFlags are those of the daemons in the long size, if it has others.
+	// LongFlags are the daemons' flags in the long size, if they differ.
 	LongFlags []string
-	// Trouble breaks things until ctx ends, and puts right whatever would stay broken.
+	// Trouble injects faults until ctx ends, and then removes those that would
+	// last.
 	Trouble func(ctx context.Context, s *Scene) error
-	// Verify says what else must hold, beside what judge checks; it may add figures.
+	// Verify checks what must hold in addition to the checks of judge. It may add
+	// figures.
 	Verify func(s *Scene, h *history.History, r *judge.Report) []string
-	// Drain bounds the time from the end of the trouble until all is done; 0 = a minute.
+	// Drain bounds the time from the end of the faults until all jobs have ended; 0
+	// = a minute.
 	Drain time.Duration
 }
 
-// Scene is a trial being carried out.
+// Scene is a trial while it runs.
 type Scene struct {
 	*stage.Stage
 	Size    Size
 	Dice    *rand.Rand
 	figures []string
-	refused int             // words of dispatchers that were stopped
-	killed  map[int32]int64 // dispatchers, by their id in Postgres, and when
+	refused int             // refused statements of dispatchers that were stopped
+	killed  map[int32]int64 // times of kills by the dispatchers' ids in Postgres
 	ledger  ledger
 
 	failovers []int64 // when primaries were killed
@@ -79,15 +83,15 @@ func round(d time.Duration) time.Duration {
 	return d.Round(10 * time.Microsecond)
 }
 
-// Outcome is what came of a trial.
+// Outcome is the result of a trial.
 type Outcome struct {
 	Line     string
-	Failures []string // why it did not hold; none = it held
+	Failures []string // why it failed; empty = it passed
 	Report   *judge.Report
 	History  *history.History
 }
 
-// Run carries a trial out.
+// Run runs a trial.
 func Run(ctx context.Context, house *stage.House, t *Trial, size Size, seed uint64) (_ *Outcome, err error) {
 	deadlocks := house.Postgres.Deadlocks()
 	begun := time.Now()
@@ -145,13 +149,13 @@ func Run(ctx context.Context, house *stage.House, t *Trial, size Size, seed uint
 	return o, nil
 }
 
-// end is what was seen when the trouble was over.
+// end is the state when the faults were over.
 type end struct {
 	left, leaked, deadlocks int
 	drained, patience       time.Duration
 }
 
-// judge decides whether the trial held, and writes its line.
+// judge decides whether the trial has passed, and writes its line.
 func (o *Outcome) judge(s *Scene, t *Trial, e end) {
 	o.History.Troubles = s.ledger.troubles
 	o.Report = judge.Judge(o.History)
@@ -161,14 +165,14 @@ func (o *Outcome) judge(s *Scene, t *Trial, e end) {
 		o.Failures = append(o.Failures, fmt.Sprintf("%d deadlocks", e.deadlocks))
 	}
 	if e.left > 0 {
-		o.Failures = append(o.Failures, fmt.Sprintf("%d jobs had not ended %v after the trouble", e.left, round(e.drained)))
+		o.Failures = append(o.Failures, fmt.Sprintf("%d jobs had not ended %v after the last fault", e.left, round(e.drained)))
 	}
 	o.Failures = append(o.Failures, s.ledger.judge(r)...)
 	if r.Violations() > 0 {
 		o.Failures = append(o.Failures, fmt.Sprintf("%d violations", r.Violations()))
 	}
 	if r.Jobs < t.Jobs[s.Size] {
-		o.Failures = append(o.Failures, fmt.Sprintf("%d jobs were committed, %d were wanted", r.Jobs, t.Jobs[s.Size]))
+		o.Failures = append(o.Failures, fmt.Sprintf("%d jobs were committed, want %d", r.Jobs, t.Jobs[s.Size]))
 	}
 	if t.Verify != nil {
 		o.Failures = append(o.Failures, t.Verify(s, o.History, r)...)
@@ -179,7 +183,7 @@ func (o *Outcome) judge(s *Scene, t *Trial, e end) {
 		r.Stuck, r.Executions, r.Twice, r.Late, r.Unknown, strings.Join(s.figures, " "), round(e.drained))
 }
 
-// act produces jobs and breaks things side by side.
+// act produces jobs and injects faults at the same time.
 func (s *Scene) act(ctx context.Context, t *Trial) error {
 	trouble, end := context.WithCancel(ctx)
 	defer end()
@@ -196,7 +200,7 @@ func (s *Scene) act(ctx context.Context, t *Trial) error {
 	return <-broken
 }
 
-// Tell writes the evidence of a failure.
+// Tell writes the findings of a failed trial.
 func (o *Outcome) Tell(w io.Writer) {
 	const enough = 20
 	for _, f := range o.Failures[:min(enough, len(o.Failures))] {
@@ -215,7 +219,7 @@ func (o *Outcome) Tell(w io.Writer) {
 	}
 }
 
-// biography is everything the logs say of a job.
+// biography writes everything that the logs contain about a job.
 func (o *Outcome) biography(w io.Writer, id int64) {
 	for i := range o.History.Changes {
 		if c := &o.History.Changes[i]; c.Job == id {

@@ -10,11 +10,11 @@ import (
 	"github.com/dispatcherd/dispatcherd/harness/internal/stage"
 )
 
-// restartWithin is the promise: 99 of 100 jobs of a worker that was killed
-// have started on another one by then.
+// restartWithin is the guaranteed time from the kill of a worker until 99 of 100 of
+// its jobs have started on another worker.
 const restartWithin = 100 * time.Millisecond
 
-// restartTime is how long a process that was killed may take until it works again.
+// restartTime is how long a killed process may take until it works again.
 const restartTime = 2 * time.Second
 
 var workerKill = Trial{
@@ -35,7 +35,7 @@ var workerKill = Trial{
 		s.noteKills(h)
 		waits := judge.AfterKills(h)
 		if len(waits) < 20 {
-			failures = append(failures, fmt.Sprintf("only %d jobs were cut off", len(waits)))
+			failures = append(failures, fmt.Sprintf("only %d jobs were interrupted", len(waits)))
 		}
 		if p99 := waits.At(0.99); p99 > restartWithin {
 			failures = append(failures, fmt.Sprintf("p99 from kill -9 to the start on another worker is %v, want at most %v", round(p99), restartWithin))
