@@ -150,10 +150,14 @@ func expect[F workerproto.WorkerFrame](d *dispatcher) F {
 	return f
 }
 
-// push sends a job.
+// push sends a queued job.
 func push(s *workerproto.Session, id dispatcherd.JobID, slot int32, jobType, payload string) bool {
+	return pushMode(s, id, dispatcherd.Queued, slot, jobType, payload)
+}
+
+func pushMode(s *workerproto.Session, id dispatcherd.JobID, mode dispatcherd.Mode, slot int32, jobType, payload string) bool {
 	return s.Send(&workerproto.Job{
-		Execution: workerproto.Execution{Job: id, Attempt: 1}, Slot: slot, Type: jobType, Payload: []byte(payload),
+		Execution: workerproto.Execution{Job: id, Attempt: 1}, Mode: mode, Slot: slot, Type: jobType, Payload: []byte(payload),
 	})
 }
 

@@ -127,7 +127,7 @@ func interrupted(t *testing.T, opts Options, result any, resumes bool) *dispatch
 	require.EqualValues(t, 1, expect[*workerproto.Done](d).Job)
 	require.True(t, push(s, 2, 0, "x", `null`), "a second job for the slot shows that the dispatcher has read the first report")
 	require.EqualValues(t, 2, expect[*workerproto.Done](d).Job)
-	require.True(t, push(s, -3, 1, "x", `null`))
+	require.True(t, pushMode(s, -3, dispatcherd.OnDemand, 1, "x", `null`))
 	require.EqualValues(t, -3, expect[*workerproto.Done](d).Job)
 	d.shutDown()
 	d.ended()

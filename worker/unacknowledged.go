@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/workerproto"
 )
 
@@ -17,7 +18,7 @@ import (
 // keepReportLocked keeps the report of an execution that has left its slot.
 func (w *Worker) keepReportLocked(e *execution, report workerproto.WorkerFrame) {
 	n := reportSize(report)
-	if w.resume <= 0 || e.job.ID.OnDemand() || w.kept+n > w.opts.KeptReports {
+	if w.resume <= 0 || e.job.Mode == dispatcherd.OnDemand || w.kept+n > w.opts.KeptReports {
 		return
 	}
 	e.report, e.sentIn, e.slot.unacknowledged = report, w.period, e
