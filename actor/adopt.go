@@ -59,7 +59,7 @@ func (c *Core) considerOffer(o *offered) {
 	switch {
 	case j != nil:
 		c.reassign(o, j)
-	case o.Mode == dispatcherd.OnDemand, c.jobs.get(o.Job) != nil:
+	case o.Mode == dispatcherd.OnDemand, c.jobs.Get(o.Job) != nil:
 		c.decided(o) // it is over, or in hand and not this worker's
 	case other != nil && other.session == nil && other.renews == 0 && other.Attempt == o.Attempt && other.From == o.From && !o.Outdated(other.To):
 		other.session, other.Slot, other.To = o.session, o.Slot, o.To // the session of the first offer ended
@@ -104,7 +104,7 @@ func (c *Core) renewLater(o *offered) {
 	if o.later == nil {
 		return
 	}
-	if j := c.jobs.get(o.Job); j != nil && j.state.Executing() && j.attempt == o.later.Attempt {
+	if j := c.jobs.Get(o.Job); j != nil && j.state.Executing() && j.attempt == o.later.Attempt {
 		c.renew(o.later)
 	}
 }
@@ -200,7 +200,7 @@ func (c *Core) handleAdopted(ev event.Adopted) {
 // renewGeneration notes the newest offer of a job that was adopted by an older
 // one: its worker reconnected while the statement was in flight.
 func (c *Core) renewGeneration(o *offered, noted contract.Fingerprint) {
-	if j := c.jobs.get(o.Job); j != nil && o.renews == 0 && o.To != 0 && o.To != noted && j.state.Executing() && j.fingerprint == o.From {
+	if j := c.jobs.Get(o.Job); j != nil && o.renews == 0 && o.To != 0 && o.To != noted && j.state.Executing() && j.fingerprint == o.From {
 		c.renew(&offered{ResumeOffer: event.ResumeOffer{Job: o.Job, Attempt: o.Attempt, From: o.From}, renews: o.To})
 	}
 }
@@ -211,7 +211,7 @@ func (c *Core) adopt(o *offered, row *contract.Adopted) {
 	switch {
 	case o.renews != 0:
 		return
-	case c.jobs.get(row.ID) != nil, o.session != nil && !slices.Contains(o.Slot.Types, row.Type), o.session == nil && c.cfg.Resume <= 0, !c.mayHold(row.Type):
+	case c.jobs.Get(row.ID) != nil, o.session != nil && !slices.Contains(o.Slot.Types, row.Type), o.session == nil && c.cfg.Resume <= 0, !c.mayHold(row.Type):
 		c.stats.Released++
 		c.ends.add(contract.Finish{ID: row.ID, Attempt: row.Attempt, Outcome: contract.Released})
 		return
@@ -282,7 +282,7 @@ func (c *Core) dropOffers(s *session) {
 // resumable returns the job that a resume offer is about if it runs here: on a
 // connection that is dead and not yet known to be, or detached.
 func (c *Core) resumable(o *event.ResumeOffer) *job {
-	j := c.jobs.get(o.Job)
+	j := c.jobs.Get(o.Job)
 	if j == nil || !j.state.Executing() || j.attempt != o.Attempt || o.From == 0 || j.fingerprint != o.From ||
 		j.stop == leaseLost || o.Outdated(j.generation) || !slices.Contains(o.Slot.Types, c.index.Name(j.typ)) {
 		return nil

@@ -48,7 +48,7 @@ func (c *Core) checkJobs() error {
 	waiters := 0
 	for i := range c.claims.inFlight {
 		for _, j := range c.claims.inFlight[i].jobs {
-			if !j.claimInFlight() || c.jobs.get(j.id) != j {
+			if !j.claimInFlight() || c.jobs.Get(j.id) != j {
 				return fmt.Errorf("a claim is in flight for job %d, which is %v", j.id, j.state)
 			}
 		}
@@ -76,7 +76,7 @@ func (c *Core) checkJobs() error {
 		return fmt.Errorf("%d requests wait, counted %d", waiters, c.requests)
 	}
 	for t, n := range perKind {
-		if have := c.jobs.OfType(slotindex.TypeID(t)); have != int(n) {
+		if have := c.types[t].inHand; have != n {
 			return fmt.Errorf("type %d has %d jobs in hand, counted %d", t, n, have)
 		}
 	}

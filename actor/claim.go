@@ -75,7 +75,7 @@ func (c *Core) claimRequest(jobs []*job) *contract.ClaimRequest {
 	slices.Sort(r.IDs)
 	r.Sessions = r.Sessions[:0]
 	for _, id := range r.IDs {
-		j := c.jobs.get(id)
+		j := c.jobs.Get(id)
 		j.fingerprint = c.slots[j.slot].session.fingerprint
 		r.Sessions = append(r.Sessions, j.fingerprint)
 	}
@@ -131,7 +131,7 @@ func (c *Core) handleClaimed(ev event.Claimed) {
 	case v == contract.Refused:
 		c.claims.breaker.Fail(c.now, c.cfg.RetryStatement, c.rng)
 		for _, id := range ev.Request.IDs {
-			if j := c.jobs.get(id); j.claimInFlight() {
+			if j := c.jobs.Get(id); j.claimInFlight() {
 				c.giveUp(j)
 			}
 		}
@@ -141,7 +141,7 @@ func (c *Core) handleClaimed(ev event.Claimed) {
 			c.won(&ev.Result.Won[i])
 		}
 		for _, id := range ev.Request.IDs {
-			if j := c.jobs.get(id); j.claimInFlight() {
+			if j := c.jobs.Get(id); j.claimInFlight() {
 				c.notWon(j)
 			}
 		}
@@ -158,7 +158,7 @@ func (c *Core) claimUnknown(f *claimInFlight, r *contract.ClaimRequest) {
 	c.claims.breaker.Fail(c.now, c.cfg.RetryStatement, c.rng)
 	c.claims.unresolved = append(c.claims.unresolved, r)
 	for _, id := range r.IDs {
-		if j := c.jobs.get(id); j.claimInFlight() {
+		if j := c.jobs.Get(id); j.claimInFlight() {
 			c.move(j, jobstate.OnUnknown)
 		}
 	}
@@ -169,7 +169,7 @@ func (c *Core) claimUnknown(f *claimInFlight, r *contract.ClaimRequest) {
 // unknown, is assigned a slot after the jobs that rank before it.
 func (c *Core) won(w *contract.Won) {
 	c.stats.Won++
-	j := c.jobs.get(w.ID)
+	j := c.jobs.Get(w.ID)
 	if !j.claimInFlight() {
 		// The row was not asked for. It must not stay running under our name.
 		c.ends.add(contract.Finish{ID: w.ID, Attempt: w.Attempt, Outcome: contract.Released})

@@ -371,7 +371,7 @@ func (w *world) cmdShare(ws words, _ []string) {
 
 func (w *world) result(ws words, r event.Result) {
 	r.Job = w.jobs[ws.bare[0]]
-	j := w.at.core.jobs.get(r.Job)
+	j := w.at.core.jobs.Get(r.Job)
 	session := w.at.sessions[ws.args["worker"]]
 	if session == 0 && j != nil {
 		session = j.sentTo

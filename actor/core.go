@@ -13,6 +13,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/actor/jobstate"
 	"github.com/dispatcherd/dispatcherd/backlog"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
+	"github.com/dispatcherd/dispatcherd/internal/idtable"
 	"github.com/dispatcherd/dispatcherd/internal/timing"
 	"github.com/dispatcherd/dispatcherd/scoring"
 	"github.com/dispatcherd/dispatcherd/slotindex"
@@ -32,7 +33,7 @@ type Core struct {
 	types        []typeState // by slotindex.TypeID
 	sessions     map[dispatcherd.SessionID]*session
 	disconnected map[dispatcherd.SessionID]struct{} // ended by this dispatcher; slots that arrive before Unregistered are ignored
-	jobs         jobTable                           // reserved, running and finishing ones, and waiting requests
+	jobs         idtable.Table[job]                 // reserved, running and finishing ones, and waiting requests
 	spare        *job                               // free list, linked by next
 	rejected     []dispatcherd.SessionID            // in this step; disconnected before anything is placed
 	removed      []slotindex.TypeID                 // scratch of removeSlot
@@ -99,7 +100,7 @@ func (c *Core) Stats() Stats { return c.stats }
 
 // Idle reports whether no job is in the dispatcher's hands: none reserved,
 // running or finishing, none about to be adopted, no caller waiting.
-func (c *Core) Idle() bool { return c.jobs.n == 0 && len(c.adopts.byJob) == 0 }
+func (c *Core) Idle() bool { return c.jobs.Len() == 0 && len(c.adopts.byJob) == 0 }
 
 // Adopting reports whether it is not known of some executions that workers
 // brought along whose they are. Notes that are being renewed are about rows that
@@ -130,12 +131,7 @@ func (c *Core) capacity(t slotindex.TypeID) int {
 
 // inHand returns the jobs in hand in the order of their ids.
 func (c *Core) inHand() []*job {
-	jobs := make([]*job, 0, c.jobs.n)
-	for _, e := range c.jobs.entries { // order-free: sorted below
-		if e.job != nil {
-			jobs = append(jobs, e.job)
-		}
-	}
+	jobs := c.jobs.Values() // order-free: sorted below
 	slices.SortFunc(jobs, func(a, b *job) int { return cmp.Compare(a.id, b.id) })
 	return jobs
 }
@@ -244,6 +240,7 @@ type typeState struct {
 	known      bool          // Core holds the type in the index and in the backlog
 	reasons    typeWaits     // why its jobs waited
 	otherSlots int32         // slots of other dispatchers that support the type
+	inHand     int32         // jobs in hand
 }
 
 // waits reports whether a job of the type waits: a request, or a row that the backlog
@@ -295,7 +292,7 @@ func (c *Core) hold(name string) slotindex.TypeID {
 // letGo forgets a type that has neither slots nor jobs in hand.
 func (c *Core) letGo(t slotindex.TypeID) {
 	k := &c.types[t]
-	if !k.known || c.jobs.OfType(t) > 0 || c.index.Capacity(t) > 0 {
+	if !k.known || k.inHand > 0 || c.index.Capacity(t) > 0 {
 		return
 	}
 	c.backlog.TypeGone(t)

@@ -140,7 +140,7 @@ func (r Reason) holdsOff() bool {
 
 // identify finds the job in hand, or takes the row's word.
 func (c *Core) identify(q Inquiry) (asked, *job) {
-	j := c.jobs.get(q.ID)
+	j := c.jobs.Get(q.ID)
 	a := asked{key: contract.Key{RunAt: q.RunAt, ID: q.ID}}
 	a.priority, a.mode, a.number = q.Priority, dispatcherd.Queued, int64(q.ID)
 	if j != nil {

@@ -96,7 +96,7 @@ func (c *Core) handleFinished(ev event.Finished) {
 // recorded forgets a job whose end is in Postgres, or whose attempt was
 // stale. A row that is pending again without delay goes back to its lane.
 func (c *Core) recorded(f *contract.Finish, stale bool) {
-	j := c.jobs.get(f.ID)
+	j := c.jobs.Get(f.ID)
 	if j == nil || j.state != jobstate.Recording || j.attempt != f.Attempt {
 		return
 	}
@@ -132,7 +132,7 @@ func (c *Core) handleReleased(ev event.Released) {
 // that is not the current one changes nothing (article 1: the slot's absence
 // from the map makes a late release a no-op; here the attempt does).
 func (c *Core) endAttempt(from dispatcherd.SessionID, r *event.Result) {
-	j := c.jobs.get(r.Job)
+	j := c.jobs.Get(r.Job)
 	if !c.isCurrent(j, from, r.Job, r.Attempt) {
 		return
 	}
@@ -187,7 +187,7 @@ func (c *Core) outcome(j *job, r *event.Result) contract.Finish {
 func (c *Core) handleReported(ev event.Reported) {
 	for i := range ev.Reports {
 		r := &ev.Reports[i]
-		j := c.jobs.get(r.Job)
+		j := c.jobs.Get(r.Job)
 		switch {
 		case !c.isCurrent(j, ev.Session, r.Job, r.Attempt):
 		case r.Partial:

@@ -9,6 +9,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/actor/jobstate"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/timing"
+	"github.com/dispatcherd/dispatcherd/slotindex"
 )
 
 // newJob takes a job from the free list.
@@ -25,14 +26,16 @@ func (c *Core) newJob() *job {
 
 // keep takes a job into hand. Its type stays known until forget.
 func (c *Core) keep(j *job) {
-	c.jobs.put(j)
+	c.jobs.Put(j.id, j)
+	c.types[j.typ].inHand++
 	c.backlog.JobTaken()
 }
 
 // forget removes a job. j must not be used afterwards.
 func (c *Core) forget(j *job) {
 	c.disarm(j)
-	c.jobs.remove(j.id)
+	c.jobs.Remove(j.id)
+	c.types[j.typ].inHand--
 	lane, rescan := c.backlog.LaneOf(j.typ, j.priority, j.id), j.row.rescan
 	*j = job{request: requestData{next: c.spare}}
 	c.spare = j
@@ -250,12 +253,22 @@ func (c *Core) leaveSlot(j *job) {
 	c.removeSlot(ref)
 }
 
+// handView is what the backlog is told about the jobs in hand. It implements
+// backlog.Jobs.
+type handView Core
+
+// Len returns the number of jobs.
+func (v *handView) Len() int { return v.jobs.Len() }
+
+// OfType returns the number of jobs of one type.
+func (v *handView) OfType(t slotindex.TypeID) int { return int(v.types[t].inHand) }
+
 // InHand reports whether a row that was read as pending is in hand. At the place that
 // it was taken from, the read saw it as it was before. At another place it is pending
 // again while an attempt is still being recorded here; its lane is read again once the
 // job is forgotten.
-func (t *jobTable) InHand(k contract.Key) bool {
-	j := t.getOld(k.ID)
+func (v *handView) InHand(k contract.Key) bool {
+	j := v.jobs.GetOld(k.ID)
 	if j == nil {
 		return false
 	}

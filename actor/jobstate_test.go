@@ -120,7 +120,7 @@ func inState(t *testing.T, s jobstate.State) (*world, *job) {
 		case name == "insert":
 			w.command("insert", []string{rest + " type=pdf"})
 		case command == "preempt":
-			c.preempt(c.jobs.get(w.jobs["letter"]))
+			c.preempt(c.jobs.Get(w.jobs["letter"]))
 		case command == "win":
 			request := w.at.pending[0].(*effect.Claim).Request
 			answer := event.Claimed{Request: request, Result: w.table.claim(w.at.id, request)}
@@ -139,7 +139,7 @@ func inState(t *testing.T, s jobstate.State) (*world, *job) {
 	if !isRow {
 		id = w.jobs["call"]
 	}
-	j := c.jobs.get(id)
+	j := c.jobs.Get(id)
 	require.NotNil(t, j)
 	require.Equal(t, s, j.state)
 	return w, j
@@ -165,7 +165,7 @@ func moved(t *testing.T, s jobstate.State, ev jobstate.Event) (line string, poss
 	}()
 	c.move(j, ev)
 	next, names := j.state, []string{}
-	if c.jobs.get(id) == nil && s != jobstate.NotInHand {
+	if c.jobs.Get(id) == nil && s != jobstate.NotInHand {
 		next = jobstate.NotInHand
 	}
 	for _, e := range c.fx {

@@ -104,7 +104,7 @@ type Gauges struct {
 func (c *Core) Gauges() Gauges {
 	return Gauges{
 		Slots: c.index.Len(), Free: c.index.Free(), Sessions: len(c.sessions), Requests: c.requests,
-		Cached: c.backlog.Cached(), InHand: c.jobs.n, Unrecorded: c.ends.unrecorded,
+		Cached: c.backlog.Cached(), InHand: c.jobs.Len(), Unrecorded: c.ends.unrecorded,
 		ClaimsUnderWay: len(c.claims.inFlight), CircuitOpen: c.failing(),
 	}
 }

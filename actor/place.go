@@ -189,7 +189,7 @@ func (c *Core) rowHead(r backlog.Lane, k contract.Key) head {
 func (c *Core) placeCandidate(h head) {
 	lane := backlog.Lane{Type: h.typ, Priority: h.priority, NonLocal: h.nonLocal}
 	key, batch := c.backlog.Pop(lane)
-	if c.jobs.get(key.ID) != nil {
+	if c.jobs.Get(key.ID) != nil {
 		// An older attempt of the row is still being recorded, so the lane was read
 		// before this dispatcher ended that attempt. It is read again.
 		c.backlog.Rescan(lane)

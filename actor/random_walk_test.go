@@ -124,7 +124,7 @@ func (w *randomWalk) feed(ev event.Event) {
 func (w *randomWalk) report(fx []effect.Effect) {
 	a := w.audit
 	reservation := func(id dispatcherd.JobID) dispatcherd.SlotID {
-		if j := w.core.jobs.get(id); j != nil && j.slot != noSlot && j.state.ClaimPending() {
+		if j := w.core.jobs.Get(id); j != nil && j.slot != noSlot && j.state.ClaimPending() {
 			return w.core.index.SlotID(j.slot)
 		}
 		return noSlotID

@@ -322,7 +322,7 @@ func (h *history) syncReference() {
 		}
 	}
 	for id := range h.reference.waiting {
-		if id < 0 && h.core.jobs.get(id) == nil {
+		if id < 0 && h.core.jobs.Get(id) == nil {
 			delete(h.reference.waiting, id) // the request was answered because too many of its workers died
 		}
 	}
@@ -625,7 +625,7 @@ func (h *history) randomDisconnect() event.Event {
 		if e.Session != s {
 			return false
 		}
-		if j := h.core.jobs.get(e.Job); e.Job < 0 && int(j.crashes)+1 < h.core.cfg.Limits.Crashes {
+		if j := h.core.jobs.Get(e.Job); e.Job < 0 && int(j.crashes)+1 < h.core.cfg.Limits.Crashes {
 			h.reference.waiting[e.Job] = &referenceJob{id: e.Job, typ: e.Type, priority: j.priority, since: int64(j.request.arrival)}
 		}
 		return true

@@ -192,7 +192,7 @@ func (c *Core) answerUnsupported(j *job) {
 
 // WaitsForCapacity reports whether a request waits and no slot supports its type.
 func (c *Core) WaitsForCapacity(id dispatcherd.JobID) bool {
-	j := c.jobs.get(id)
+	j := c.jobs.Get(id)
 	return j != nil && j.state == jobstate.Waiting && c.index.Capacity(j.typ) == 0
 }
 

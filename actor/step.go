@@ -126,7 +126,7 @@ func (c *Core) handleClusterCapacity(ev event.ClusterCapacity) {
 
 // flushReads sends the fetches that the backlog wants.
 func (c *Core) flushReads() {
-	c.reads = c.backlog.NextRead(&c.jobs, c.reads[:0])
+	c.reads = c.backlog.NextRead((*handView)(c), c.reads[:0])
 	for _, r := range c.reads {
 		c.emit(c.memory.fetch.add(effect.Fetch{Request: r}))
 	}
@@ -139,7 +139,9 @@ func (c *Core) flushGate() {
 	}
 }
 
-func (c *Core) handleFetched(ev event.Fetched) { c.backlog.Fetched(ev.Request, ev.Result, &c.jobs) }
+func (c *Core) handleFetched(ev event.Fetched) {
+	c.backlog.Fetched(ev.Request, ev.Result, (*handView)(c))
+}
 
 func (c *Core) handleGateSet(ev event.GateSet) { c.backlog.GateAnswered(ev.Subscribed, ev.Verdict) }
 
@@ -148,7 +150,7 @@ func (c *Core) handleListening(ev event.Listening) { c.backlog.ListenerChanged(e
 func (c *Core) handleNotified() { c.backlog.Notified() }
 
 func (c *Core) handleAnnounced(ev event.Announced) {
-	c.backlog.RowNotified(&ev.Row, c.queuedOpen() && c.jobs.get(ev.Row.Key.ID) == nil)
+	c.backlog.RowNotified(&ev.Row, c.queuedOpen() && c.jobs.Get(ev.Row.Key.ID) == nil)
 }
 
 // failing reports whether some kind of statement has failed recently and not succeeded

@@ -11,14 +11,14 @@ import (
 
 func (c *Core) handleCancelRequested(ev event.CancelRequested) {
 	for _, id := range ev.Jobs {
-		if j := c.jobs.get(id); j != nil && j.mode == dispatcherd.Queued && j.stop != cancelled {
+		if j := c.jobs.Get(id); j != nil && j.mode == dispatcherd.Queued && j.stop != cancelled {
 			c.tellToStop(j, cancelled)
 		}
 	}
 }
 
 func (c *Core) handleAbandoned(ev event.Abandoned) {
-	j := c.jobs.get(ev.Job)
+	j := c.jobs.Get(ev.Job)
 	if j == nil || j.mode != dispatcherd.OnDemand {
 		return
 	}

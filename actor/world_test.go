@@ -268,7 +268,7 @@ func (w *world) printFetch(req *contract.FetchRequest, res contract.FetchResult)
 
 func (w *world) printClaim(statement string, req *contract.ClaimRequest, res contract.ClaimResult) {
 	for _, id := range req.IDs {
-		j := w.at.core.jobs.get(id)
+		j := w.at.core.jobs.Get(id)
 		on := "no slot"
 		if j.slot != noSlot {
 			s := w.at.core.slots[j.slot]

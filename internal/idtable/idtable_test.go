@@ -1,4 +1,4 @@
-package actor
+package idtable
 
 import (
 	"math/rand/v2"
@@ -9,31 +9,34 @@ import (
 	"github.com/dispatcherd/dispatcherd"
 )
 
-func TestJobTableEqualsAMap(t *testing.T) {
+type job struct{ id dispatcherd.JobID }
+
+func TestTableEqualsAMap(t *testing.T) {
 	rng := rand.New(rand.NewPCG(5, 5))
-	var table jobTable
+	var table Table[job]
 	want := map[dispatcherd.JobID]*job{}
 	var ids []dispatcherd.JobID // in want
 	for range 300_000 {
 		id := randomJobID(rng)
 		switch {
 		case want[id] == nil && len(ids) < 400 && rng.IntN(5) > 0:
-			j := &job{id: id}
+			j := &job{id}
 			want[id], ids = j, append(ids, id)
-			table.put(j)
+			table.Put(id, j)
 		case len(ids) > 0 && rng.IntN(2) == 0:
 			i := rng.IntN(len(ids))
-			table.remove(ids[i])
+			table.Remove(ids[i])
 			delete(want, ids[i])
 			ids[i] = ids[len(ids)-1]
 			ids = ids[:len(ids)-1]
 		}
-		require.Same(t, want[id], table.get(id))
-		require.Same(t, want[id], table.getOld(id))
-		require.Equal(t, len(want), table.n)
+		require.Same(t, want[id], table.Get(id))
+		require.Same(t, want[id], table.GetOld(id))
+		require.Equal(t, len(want), table.Len())
 	}
-	for id, j := range want {
-		require.Same(t, j, table.get(id))
+	require.Len(t, table.Values(), len(want))
+	for _, j := range table.Values() {
+		require.Same(t, want[j.id], j)
 	}
 	require.LessOrEqual(t, len(table.entries), 1024, "400 jobs")
 }
@@ -41,17 +44,17 @@ func TestJobTableEqualsAMap(t *testing.T) {
 // The lookup of an id above all ids in the table ends at once, even after the
 // table has contained a row with a much higher id.
 func TestHugeIDSlowsTheTableOnlyOnce(t *testing.T) {
-	var table jobTable
-	require.Nil(t, table.getOld(1), "an empty table")
-	table.put(&job{id: 1 << 40})
-	require.NotNil(t, table.getOld(1<<40))
-	table.remove(1 << 40)
-	table.put(&job{id: -7})
+	var table Table[job]
+	require.Nil(t, table.GetOld(1), "an empty table")
+	table.Put(1<<40, &job{1 << 40})
+	require.NotNil(t, table.GetOld(1<<40))
+	table.Remove(1 << 40)
+	table.Put(-7, &job{-7})
 	require.EqualValues(t, -7, table.newest)
-	table.put(&job{id: 5})
-	table.put(&job{id: 3})
+	table.Put(5, &job{5})
+	table.Put(3, &job{3})
 	require.EqualValues(t, 5, table.newest)
-	require.NotNil(t, table.getOld(3))
+	require.NotNil(t, table.GetOld(3))
 }
 
 // randomJobID draws ids from contiguous ranges, from requests, and from ids
@@ -66,10 +69,10 @@ func randomJobID(rng *rand.Rand) dispatcherd.JobID {
 	return dispatcherd.JobID(1+rng.IntN(500)) << 32
 }
 
-func TestContiguousIDsAreAdjacentInTheJobTable(t *testing.T) {
-	var table jobTable
+func TestContiguousIDsAreAdjacent(t *testing.T) {
+	var table Table[job]
 	for id := dispatcherd.JobID(1); id <= 1000; id++ {
-		table.put(&job{id: id})
+		table.Put(id, &job{id})
 	}
 	moved := 0
 	for id := dispatcherd.JobID(4); id+4 <= 1000; id += 4 {

@@ -1,0 +1,120 @@
+// Package idtable is a hash table from job ids to pointers, for ids that come in
+// contiguous ranges.
+//
+// Four consecutive ids share a cache line, so that of jobs which were inserted,
+// claimed and finished together three in four cost no look at cold memory. With
+// 100,000 jobs in hand that is where most of the time would go.
+//
+// It uses open addressing with linear probing and is at most half full. A deletion
+// moves the followers up, so there are no tombstones.
+package idtable
+
+import (
+	"math/bits"
+
+	"github.com/dispatcherd/dispatcherd"
+)
+
+// Table maps ids to values. The zero Table is empty. It must be used by one
+// goroutine at a time.
+type Table[V any] struct {
+	entries []entry[V] // a power of two of them
+	shift   uint8      // 64 minus the number of bits of a group's number
+	n       int
+	newest  dispatcherd.JobID // no larger id was put since the table was last empty
+}
+
+type entry[V any] struct {
+	id    dispatcherd.JobID // 0 = empty
+	value *V
+}
+
+const (
+	groupBits     = 2 // consecutive ids that stay together
+	smallestTable = 64
+)
+
+// home is the preferred place of an id.
+func (t *Table[V]) home(id dispatcherd.JobID) int {
+	group := (uint64(id) >> groupBits) * 0x9e3779b97f4a7c15 >> t.shift
+	return int(group)<<groupBits | int(id)&(1<<groupBits-1)
+}
+
+func (t *Table[V]) find(id dispatcherd.JobID) int {
+	mask := len(t.entries) - 1
+	i := t.home(id)
+	for t.entries[i].id != 0 && t.entries[i].id != id {
+		i = (i + 1) & mask
+	}
+	return i
+}
+
+// Get returns the value of an id, or nil.
+func (t *Table[V]) Get(id dispatcherd.JobID) *V {
+	if t.n == 0 || id == 0 {
+		return nil
+	}
+	return t.entries[t.find(id)].value
+}
+
+// GetOld is Get for ids most of which are larger than all in the table, as those of
+// rows that are read ahead. For these it looks at no cold memory.
+func (t *Table[V]) GetOld(id dispatcherd.JobID) *V {
+	if id > t.newest {
+		return nil
+	}
+	return t.Get(id)
+}
+
+// Len returns the number of ids.
+func (t *Table[V]) Len() int { return t.n }
+
+// Values returns all values, in no useful order.
+func (t *Table[V]) Values() []*V {
+	values := make([]*V, 0, t.n)
+	for _, e := range t.entries {
+		if e.id != 0 {
+			values = append(values, e.value)
+		}
+	}
+	return values
+}
+
+// Put adds an id that is not in the table and not 0.
+func (t *Table[V]) Put(id dispatcherd.JobID, value *V) {
+	if 2*(t.n+1) > len(t.entries) {
+		t.grow()
+	}
+	t.entries[t.find(id)] = entry[V]{id, value}
+	if t.n++; t.n == 1 {
+		t.newest = id
+	}
+	t.newest = max(t.newest, id)
+}
+
+func (t *Table[V]) grow() {
+	old := t.entries
+	size := max(smallestTable, 2*len(old))
+	t.entries = make([]entry[V], size)
+	t.shift = uint8(64 - bits.TrailingZeros(uint(size)>>groupBits))
+	for _, e := range old {
+		if e.id != 0 {
+			t.entries[t.find(e.id)] = e
+		}
+	}
+}
+
+// Remove removes an id that is in the table.
+func (t *Table[V]) Remove(id dispatcherd.JobID) {
+	mask := len(t.entries) - 1
+	hole := t.find(id)
+	for i := (hole + 1) & mask; t.entries[i].id != 0; i = (i + 1) & mask {
+		// An entry may fill the hole unless its home lies behind it.
+		if home := t.home(t.entries[i].id); (i-home)&mask >= (i-hole)&mask {
+			t.entries[hole] = t.entries[i]
+			hole = i
+		}
+	}
+	t.entries[hole] = entry[V]{}
+	t.n--
+}
