@@ -88,18 +88,9 @@ func (c Config) connConfig(purpose string) (*pgx.ConnConfig, error) {
 	return config, nil
 }
 
-// after executes statements on every new connection, in one round trip, after the
-// existing AfterConnect.
+// after executes statements on every new connection, in one round trip.
 func after(config *pgx.ConnConfig, sql string) {
-	theirs := config.AfterConnect
-	config.AfterConnect = func(ctx context.Context, conn *pgconn.PgConn) error {
-		if theirs != nil {
-			if err := theirs(ctx, conn); err != nil {
-				return err
-			}
-		}
-		return conn.Exec(ctx, sql).Close()
-	}
+	config.AfterConnect = func(ctx context.Context, conn *pgconn.PgConn) error { return conn.Exec(ctx, sql).Close() }
 }
 
 // endless removes the limits that a role or database may set for sessions and

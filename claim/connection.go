@@ -95,14 +95,8 @@ func (l *connection) connect(ctx context.Context) error {
 		return nil
 	}
 	l.drop()
-	if wait := time.Until(l.retryAt); wait > 0 {
-		timer := time.NewTimer(wait)
-		defer timer.Stop()
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
+	if err := pause(ctx, time.Until(l.retryAt)); err != nil {
+		return err
 	}
 	start := time.Now()
 	conn, err := l.dial(ctx)
@@ -114,6 +108,18 @@ func (l *connection) connect(ctx context.Context) error {
 	}
 	l.conn, l.used, l.backoff = conn, time.Now(), 0
 	return nil
+}
+
+// pause waits for d.
+func pause(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 func (l *connection) dial(ctx context.Context) (*pgx.Conn, error) {

@@ -1,6 +1,7 @@
 package claim
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -64,23 +65,23 @@ type New struct {
 
 // Insert adds one job and returns its id.
 func (j Jobs) Insert(ctx context.Context, n New) (dispatcherd.JobID, error) {
-	var id int64
 	v, err := n.values()
 	if err != nil {
 		return 0, err
 	}
+	var id dispatcherd.JobID
 	err = j.DB.QueryRow(ctx, `
 		INSERT INTO dispatcherd.jobs (type, payload, priority, max_attempts, timeout_ms, run_at)
-		VALUES ($1, $2::text::jsonb, $3, $4, $5, coalesce($6, now())) RETURNING id`, v[0], string(v[1].([]byte)), v[2], v[3], v[4], v[5]).Scan(&id)
-	return dispatcherd.JobID(id), explain(err)
+		VALUES ($1, $2::text::jsonb, $3, $4, $5, coalesce($6, now())) RETURNING id`, v...).Scan(&id)
+	return id, explain(err)
 }
 
 // Draw takes an unused id for [Jobs.InsertAs]. If both use one connection, the
 // notification names the row.
 func (j Jobs) Draw(ctx context.Context) (dispatcherd.JobID, error) {
-	var id int64
+	var id dispatcherd.JobID
 	err := j.DB.QueryRow(ctx, `SELECT nextval('dispatcherd.job_ids')`).Scan(&id)
-	return dispatcherd.JobID(id), err
+	return id, err
 }
 
 // InsertAs adds one job under an id that was drawn for it, unless a row has the id.
@@ -96,7 +97,7 @@ func (j Jobs) InsertAs(ctx context.Context, id dispatcherd.JobID, n New) error {
 		INSERT INTO dispatcherd.jobs (id, type, payload, priority, max_attempts, timeout_ms, run_at)
 		SELECT $7::bigint, $1::text, $2::text::jsonb, $3::smallint, $4::smallint, $5::int, coalesce($6, now())
 		WHERE NOT EXISTS (SELECT FROM dispatcherd.jobs WHERE id = $7::bigint)
-		ON CONFLICT DO NOTHING`, v[0], string(v[1].([]byte)), v[2], v[3], v[4], v[5], int64(id))
+		ON CONFLICT DO NOTHING`, append(v, id)...)
 	return explain(err)
 }
 
@@ -123,17 +124,14 @@ func (j Jobs) InsertMany(ctx context.Context, jobs iter.Seq2[New, error]) (int64
 			if v[5] == nil {
 				v[5] = now
 			}
-			return v[:], nil
+			return v, nil
 		}))
 	return n, explain(err)
 }
 
 // values are the columns in the order of the statements above.
-func (n New) values() (v [6]any, err error) {
-	v = [6]any{n.Type, []byte(n.Payload), int16(n.Priority), int16(DefaultMaxAttempts), nil, nil}
-	if len(n.Payload) == 0 {
-		v[1] = []byte("{}")
-	}
+func (n New) values() (v []any, err error) {
+	v = []any{n.Type, cmp.Or(string(n.Payload), "{}"), int16(n.Priority), int16(DefaultMaxAttempts), nil, nil}
 	if n.MaxAttempts != 0 {
 		v[3], err = contract.AttemptsColumn(n.MaxAttempts)
 	}

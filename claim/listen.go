@@ -71,7 +71,7 @@ func (l *Listener) Close() {
 // loop connects, listens until the connection fails, and starts over.
 func (l *Listener) loop(ctx context.Context) {
 	backoff := time.Duration(0)
-	for ctx.Err() == nil {
+	for {
 		received, err := l.session(ctx)
 		if ctx.Err() != nil {
 			return
@@ -80,11 +80,8 @@ func (l *Listener) loop(ctx context.Context) {
 		if backoff = min(max(2*backoff, firstBackoff), maxBackoff); received {
 			backoff = firstBackoff
 		}
-		timer := time.NewTimer(backoff)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
+		if pause(ctx, backoff) != nil {
+			return
 		}
 	}
 }
@@ -107,7 +104,7 @@ func (l *Listener) session(ctx context.Context) (received bool, err error) {
 	l.store.config.Observer.Listening(true, nil)
 	l.publish(nil) // notifications may have been missed
 	for {
-		if err := l.receive(ctx, conn, time.Now().Add(pingEvery), nil); err != nil {
+		if _, err := l.receive(ctx, conn, pingEvery, ""); err != nil {
 			return true, err
 		}
 		if err := l.ping(ctx, conn, self); err != nil {
@@ -133,28 +130,25 @@ func (l *Listener) begin(ctx context.Context, conn *pgx.Conn, self string) error
 	if err != nil {
 		return fmt.Errorf("test of LISTEN: %w", err)
 	}
-	arrived := false
-	err = l.receive(ctx, conn, time.Now().Add(testPatient), func(channel string) bool {
-		arrived = arrived || channel == self
-		return arrived
-	})
+	arrived, err := l.receive(ctx, conn, testPatient, self)
 	if err == nil && !arrived {
 		err = errNoNotifications
 	}
 	return err
 }
 
-// receive reads notifications until the time is over or enough says so.
-func (l *Listener) receive(ctx context.Context, conn *pgx.Conn, until time.Time, enough func(channel string) bool) error {
-	ctx, cancel := context.WithDeadline(ctx, until)
+// receive reads notifications for that long, or until one of the expected channel
+// arrives, if that is not empty.
+func (l *Listener) receive(ctx context.Context, conn *pgx.Conn, long time.Duration, expected string) (arrived bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, long)
 	defer cancel()
 	for batched := false; ; {
 		note, err := conn.WaitForNotification(ctx)
 		if err != nil {
 			if ctx.Err() != nil && !conn.IsClosed() {
-				return nil // no notification within the time, which is no error
+				return false, nil // no notification within the time, which is no error
 			}
-			return err
+			return false, err
 		}
 		// The notifications of one transaction arrive together.
 		more := conn.PgConn().Frontend().ReadBufferLen() > 0
@@ -170,8 +164,8 @@ func (l *Listener) receive(ctx context.Context, conn *pgx.Conn, until time.Time,
 		case CancelChannel:
 			l.cancel(note.Payload)
 		}
-		if enough != nil && enough(note.Channel) {
-			return nil
+		if note.Channel == expected {
+			return true, nil
 		}
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/jackc/pgx/v5"
@@ -26,7 +25,7 @@ func (e *StatusError) Error() string {
 // no crashes. A *StatusError says that it is neither failed nor cancelled.
 func (j Jobs) Retry(ctx context.Context, id dispatcherd.JobID) error {
 	var n int
-	if err := j.DB.QueryRow(ctx, `SELECT dispatcherd.retry_jobs(ARRAY[$1::bigint])`, int64(id)).Scan(&n); err != nil || n == 1 {
+	if err := j.DB.QueryRow(ctx, `SELECT dispatcherd.retry_jobs(ARRAY[$1::bigint])`, id).Scan(&n); err != nil || n == 1 {
 		return err
 	}
 	return j.refuse(ctx, id, "only failed and cancelled jobs can be retried")
@@ -73,11 +72,11 @@ SELECT pg_notify($2, id::text) FROM running`
 func (j Jobs) Cancel(ctx context.Context, id dispatcherd.JobID) (dispatcherd.Status, error) {
 	for range 3 { // it may be claimed or released between the two statements
 		var cancelled bool
-		err := j.DB.QueryRow(ctx, `SELECT dispatcherd.cancel_pending($1)`, int64(id)).Scan(&cancelled)
+		err := j.DB.QueryRow(ctx, `SELECT dispatcherd.cancel_pending($1)`, id).Scan(&cancelled)
 		if err != nil || cancelled {
 			return dispatcherd.Cancelled, err
 		}
-		tag, err := j.DB.Exec(ctx, askSQL, int64(id), CancelChannel)
+		tag, err := j.DB.Exec(ctx, askSQL, id, CancelChannel)
 		if err != nil || tag.RowsAffected() == 1 {
 			return dispatcherd.Running, err
 		}
@@ -88,9 +87,9 @@ func (j Jobs) Cancel(ctx context.Context, id dispatcherd.JobID) (dispatcherd.Sta
 // refuse returns why a statement changed nothing.
 func (j Jobs) refuse(ctx context.Context, id dispatcherd.JobID, want string) error {
 	var status string
-	err := j.DB.QueryRow(ctx, `SELECT status::text FROM dispatcherd.jobs WHERE id = $1`, int64(id)).Scan(&status)
+	err := j.DB.QueryRow(ctx, `SELECT status::text FROM dispatcherd.jobs WHERE id = $1`, id).Scan(&status)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return fmt.Errorf("job %s: %w", strconv.FormatInt(int64(id), 10), ErrNotFound)
+		return fmt.Errorf("job %d: %w", id, ErrNotFound)
 	}
 	if err != nil {
 		return err

@@ -157,7 +157,7 @@ func TestStatementsOfCallersScanNoTable(t *testing.T) {
 		if pinned {
 			_, err = jobs.Get(t.Context(), 11)
 			require.NoError(t, err)
-			require.NoError(t, jobs.States(t.Context(), []dispatcherd.JobID{1, 11}, func(claim.State) {}))
+			require.NoError(t, jobs.States(t.Context(), []dispatcherd.JobID{1, 11}, func(*claim.State) {}))
 			_, err = jobs.Cancel(t.Context(), 11)
 			require.Error(t, err, "it has ended")
 		}

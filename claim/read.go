@@ -2,9 +2,9 @@ package claim
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/dispatcherd/dispatcherd"
@@ -12,37 +12,28 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// jobColumns are the columns that targets scans: all except the large ones.
+// jobColumns are the columns of [contract.Job], by name, except the large ones.
 const jobColumns = `id, type, status::text, priority, run_at, created_at, started_at, finished_at, attempt, max_attempts,
-	failures, crashes, timeout_ms, dispatcher, `
-
-func targets(j *contract.Job) []any {
-	return []any{&j.ID, &j.Type, &j.Status, &j.Priority, &j.RunAt, &j.CreatedAt, &j.StartedAt, &j.FinishedAt, &j.Attempt, &j.MaxAttempts,
-		&j.Failures, &j.Crashes, &j.TimeoutMS, &j.Dispatcher}
-}
+	failures, crashes, timeout_ms, dispatcher, errors::text`
 
 // ErrNotFound says that no row has that id.
 var ErrNotFound = errors.New("no such job")
 
-// Get reads one job with payload, result and errors.
-func (j Jobs) Get(ctx context.Context, id dispatcherd.JobID) (contract.Job, error) {
-	var job contract.Job
-	var payload, result, progress, history *string
-	err := j.DB.QueryRow(ctx, `SELECT `+jobColumns+`payload::text, result::text, progress::text, errors::text
-		FROM dispatcherd.jobs WHERE id = $1`, int64(id)).
-		Scan(append(targets(&job), &payload, &result, &progress, &history)...)
-	if errors.Is(err, pgx.ErrNoRows) {
-		return contract.Job{}, fmt.Errorf("job %d: %w", id, ErrNotFound)
-	}
-	job.Payload, job.Result, job.Progress, job.Errors = raw(payload), raw(result), raw(progress), raw(history)
-	return job, err
+// query runs a statement. The reader of the rows returns its error.
+func (j Jobs) query(ctx context.Context, sql string, args ...any) pgx.Rows {
+	rows, _ := j.DB.Query(ctx, sql, args...)
+	return rows
 }
 
-func raw(s *string) json.RawMessage {
-	if s == nil {
-		return nil
+// Get reads one job with payload, result and errors.
+func (j Jobs) Get(ctx context.Context, id dispatcherd.JobID) (contract.Job, error) {
+	rows := j.query(ctx, `SELECT `+jobColumns+`, payload::text, result::text, progress::text
+		FROM dispatcherd.jobs WHERE id = $1`, id)
+	job, err := pgx.CollectOneRow(rows, pgx.RowToStructByName[contract.Job])
+	if errors.Is(err, pgx.ErrNoRows) {
+		err = fmt.Errorf("job %d: %w", id, ErrNotFound)
 	}
-	return json.RawMessage(*s)
+	return job, err
 }
 
 // Filter selects jobs. The zero value selects all.
@@ -66,20 +57,8 @@ func (j Jobs) List(ctx context.Context, f Filter) ([]contract.Job, error) {
 		args = append(args, int64(f.Before))
 		where += fmt.Sprintf(" AND id < $%d", len(args))
 	}
-	rows, err := j.DB.Query(ctx, `SELECT `+jobColumns+`errors::text FROM dispatcherd.jobs WHERE true`+where+
-		` ORDER BY id DESC LIMIT $1`, args...)
-	if err != nil {
-		return nil, err
-	}
-	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (contract.Job, error) {
-		var (
-			job     contract.Job
-			history *string
-		)
-		err := row.Scan(append(targets(&job), &history)...)
-		job.Errors = raw(history)
-		return job, err
-	})
+	rows := j.query(ctx, `SELECT `+jobColumns+` FROM dispatcherd.jobs WHERE true`+where+` ORDER BY id DESC LIMIT $1`, args...)
+	return pgx.CollectRows(rows, pgx.RowToStructByNameLax[contract.Job])
 }
 
 // where adds the conditions of a filter to a list of arguments.
@@ -98,16 +77,13 @@ func (f Filter) where(args []any) (string, []any) {
 
 // Counts returns how many jobs there are by status. It reads the whole table.
 func (j Jobs) Counts(ctx context.Context) (map[dispatcherd.Status]int64, error) {
-	rows, err := j.DB.Query(ctx, `SELECT status::text, count(*) FROM dispatcherd.jobs GROUP BY 1`)
-	if err != nil {
-		return nil, err
-	}
+	rows := j.query(ctx, `SELECT status::text, count(*) FROM dispatcherd.jobs GROUP BY 1`)
 	counts := map[dispatcherd.Status]int64{}
 	var (
 		status string
 		n      int64
 	)
-	_, err = pgx.ForEachRow(rows, []any{&status, &n}, func() error {
+	_, err := pgx.ForEachRow(rows, []any{&status, &n}, func() error {
 		counts[dispatcherd.Status(status)] = n
 		return nil
 	})
@@ -128,41 +104,19 @@ const rowsPerRead = 1000
 
 // States reads the states of jobs, in no order, and calls f for each. It skips rows
 // that do not exist any more. Its statement needs only the index on id.
-func (j Jobs) States(ctx context.Context, ids []dispatcherd.JobID, f func(State)) error {
-	numbers := make([]int64, len(ids))
-	for i, id := range ids {
-		numbers[i] = int64(id)
-	}
-	for len(numbers) > 0 {
-		n := min(len(numbers), rowsPerRead)
-		if err := j.someStates(ctx, numbers[:n], f); err != nil {
+func (j Jobs) States(ctx context.Context, ids []dispatcherd.JobID, f func(*State)) error {
+	for some := range slices.Chunk(ids, rowsPerRead) {
+		rows := j.query(ctx, `SELECT id, status::text, attempt, result::text, coalesce(errors -> -1 ->> 'error', '') AS failure
+			FROM dispatcherd.jobs WHERE id = ANY ($1::bigint[])`, some)
+		states, err := pgx.CollectRows(rows, pgx.RowToStructByName[State])
+		if err != nil {
 			return err
 		}
-		numbers = numbers[n:]
+		for i := range states {
+			f(&states[i])
+		}
 	}
 	return nil
-}
-
-func (j Jobs) someStates(ctx context.Context, ids []int64, f func(State)) error {
-	rows, err := j.DB.Query(ctx, `SELECT id, status::text, attempt, result::text, errors -> -1 ->> 'error'
-		FROM dispatcherd.jobs WHERE id = ANY ($1::bigint[])`, ids)
-	if err != nil {
-		return err
-	}
-	var s State
-	var result, failure *string
-	_, err = pgx.ForEachRow(rows, []any{&s.ID, &s.Status, &s.Attempt, &result, &failure}, func() error {
-		s.Result, s.Failure = nil, ""
-		if result != nil {
-			s.Result = []byte(*result)
-		}
-		if failure != nil {
-			s.Failure = *failure
-		}
-		f(s)
-		return nil
-	})
-	return err
 }
 
 // Past is one job that has ended, as a recorded workload needs it, without payload
@@ -185,12 +139,6 @@ LIMIT $3`
 // History returns the jobs that were done or failed in [from, until), in no
 // order, at most limit of them.
 func (j Jobs) History(ctx context.Context, from, until time.Time, limit int) ([]Past, error) {
-	rows, err := j.DB.Query(ctx, historySQL, from, until, limit)
-	if err != nil {
-		return nil, err
-	}
-	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (p Past, err error) {
-		err = row.Scan(&p.ID, &p.Type, &p.Priority, &p.RunAt, &p.Started, &p.Finished)
-		return p, err
-	})
+	rows := j.query(ctx, historySQL, from, until, limit)
+	return pgx.CollectRows(rows, pgx.RowToStructByPos[Past])
 }

@@ -23,9 +23,9 @@ func TestStatesReturnsEveryExistingRow(t *testing.T) {
 		ids = append(ids, id)
 	}
 	seen := map[dispatcherd.JobID]dispatcherd.Status{}
-	require.NoError(t, jobs.States(t.Context(), ids, func(s claim.State) { seen[s.ID] = s.Status }))
+	require.NoError(t, jobs.States(t.Context(), ids, func(s *claim.State) { seen[s.ID] = s.Status }))
 	require.Len(t, seen, n)
 	require.Equal(t, dispatcherd.Cancelled, seen[7])
 	require.Equal(t, dispatcherd.Pending, seen[8])
-	require.NoError(t, jobs.States(t.Context(), nil, func(claim.State) { t.Error("no id was requested") }))
+	require.NoError(t, jobs.States(t.Context(), nil, func(*claim.State) { t.Error("no id was requested") }))
 }

@@ -7,25 +7,24 @@ import (
 	"github.com/dispatcherd/dispatcherd"
 )
 
-// Job is one row of the table jobs as the API and the command line show it. The
-// tags doc and enum are copied into the OpenAPI document.
+// Job is one row of the table jobs as the API and the command line show it.
 type Job struct {
 	ID          dispatcherd.JobID    `json:"id"`
 	Type        string               `json:"type"`
-	Status      dispatcherd.Status   `enum:"pending,running,done,failed,cancelled"                json:"status"`
+	Status      dispatcherd.Status   `json:"status"`
 	Priority    dispatcherd.Priority `json:"priority"`
 	RunAt       time.Time            `json:"run_at"`
 	CreatedAt   time.Time            `json:"created_at"`
 	StartedAt   *time.Time           `json:"started_at,omitempty"`
 	FinishedAt  *time.Time           `json:"finished_at,omitempty"`
-	Attempt     dispatcherd.Attempt  `doc:"Fencing number of the latest execution; 0 = none yet." json:"attempt"`
+	Attempt     dispatcherd.Attempt  `json:"attempt"` // fencing number of the latest execution; 0 = none yet
 	MaxAttempts int                  `json:"max_attempts"`
 	Failures    int                  `json:"failures"`
 	Crashes     int                  `json:"crashes"`
-	TimeoutMS   *int                 `doc:"Limit of one attempt."                                 json:"timeout_ms,omitempty"`
+	TimeoutMS   *int                 `json:"timeout_ms,omitempty"` // limit of one attempt
 	Dispatcher  *int                 `json:"dispatcher,omitempty"`
 	Payload     json.RawMessage      `json:"payload,omitempty"`
 	Result      json.RawMessage      `json:"result,omitempty"`
 	Progress    json.RawMessage      `json:"progress,omitempty"`
-	Errors      json.RawMessage      `doc:"The last ten bad ends, the latest last."               json:"errors,omitempty"`
+	Errors      json.RawMessage      `json:"errors,omitempty"` // the last ten failures, the latest last
 }

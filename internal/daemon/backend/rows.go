@@ -31,7 +31,7 @@ type Rows struct {
 	over    bool // Release was called
 	starts  starts
 
-	progress progressNotes // of running jobs, to be written to their rows
+	progress map[dispatcherd.JobID]claim.Progress // the latest of each job that runs here; not yet written to its row
 }
 
 // watchedRow is one row and the callers that watch it.
@@ -46,7 +46,7 @@ type watchedRow struct {
 // the name of a session's worker.
 func NewRows(db claim.DB, every time.Duration, worker func(dispatcherd.SessionID) string) *Rows {
 	return &Rows{db: db, every: every, worker: worker, more: make(chan struct{}, 1), watched: map[dispatcherd.JobID]*watchedRow{},
-		progress: progressNotes{newest: map[dispatcherd.JobID]claim.Progress{}}}
+		progress: map[dispatcherd.JobID]claim.Progress{}}
 }
 
 // expect must be called before the insertion of a row that will be watched, so that a
@@ -130,7 +130,9 @@ func (r *Rows) Sent(e *effect.Send) {
 // Progress implements shell.Rows.
 func (r *Rows) Progress(e *effect.Progress) {
 	r.reported(e.Job, ondemand.Report{Attempt: e.Attempt, JSON: e.JSON})
-	r.progress.note(e)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.progress[e.Job] = claim.Progress{ID: e.Job, Attempt: e.Attempt, JSON: e.JSON}
 }
 
 // Partial implements shell.Rows.
@@ -164,55 +166,47 @@ func (r *Rows) Finished(req *contract.FinishRequest, res *contract.FinishResult)
 			stale = stale[1:]
 			continue
 		}
-		state := rowState{id: f.ID, attempt: f.Attempt, status: dispatcherd.Pending, result: f.Result, failure: f.Error}
+		state := claim.State{ID: f.ID, Attempt: f.Attempt, Status: dispatcherd.Pending, Result: f.Result, Failure: f.Error}
 		switch f.Outcome {
 		case contract.Succeeded:
-			state.status = dispatcherd.Done
+			state.Status = dispatcherd.Done
 		case contract.FailedFinal, contract.Quarantined:
-			state.status = dispatcherd.Failed
+			state.Status = dispatcherd.Failed
 		case contract.Cancelled:
-			state.status = dispatcherd.Cancelled
+			state.Status = dispatcherd.Cancelled
 		}
 		r.changed(&state)
 	}
 }
 
-// rowState is the state of a row at one moment.
-type rowState struct {
-	id      dispatcherd.JobID
-	status  dispatcherd.Status
-	attempt dispatcherd.Attempt
-	result  []byte
-	failure string
-}
-
-func (s *rowState) answer(worker string) ondemand.Answer {
-	switch s.status {
+// answerOf returns the answer to a durable request whose row has ended.
+func answerOf(s *claim.State, worker string) ondemand.Answer {
+	switch s.Status {
 	case dispatcherd.Done:
-		return ondemand.Answer{Kind: ondemand.Done, Payload: s.result, Worker: worker}
+		return ondemand.Answer{Kind: ondemand.Done, Payload: s.Result, Worker: worker}
 	case dispatcherd.Failed:
-		return ondemand.Answer{Kind: ondemand.Failed, Reason: s.failure, Worker: worker}
+		return ondemand.Answer{Kind: ondemand.Failed, Reason: s.Failure, Worker: worker}
 	}
 	return ondemand.Answer{Kind: ondemand.Cancelled, Reason: "it was cancelled", Worker: worker}
 }
 
 // changed informs the callers of a row if its state is new.
-func (r *Rows) changed(s *rowState) {
+func (r *Rows) changed(s *claim.State) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	w := r.watched[s.id]
-	if w == nil || (w.status == s.status && w.attempt == s.attempt) {
+	w := r.watched[s.ID]
+	if w == nil || (w.status == s.Status && w.attempt == s.Attempt) {
 		return
 	}
-	w.status, w.attempt = s.status, s.attempt
+	w.status, w.attempt = s.Status, s.Attempt
 	for c, answered := range w.watchers {
 		switch {
 		case !answered:
 			c.Answered(ondemand.Answer{Kind: ondemand.Changed})
-		case s.status.Final():
-			a := s.answer(w.worker)
+		case s.Status.Final():
+			a := answerOf(s, w.worker)
 			r.ends[a.Kind]++
-			r.removeLocked(s.id, w, c)
+			r.removeLocked(s.ID, w, c)
 			c.Answered(a)
 		}
 	}
@@ -247,9 +241,7 @@ func (r *Rows) Poll(ctx context.Context) {
 func (r *Rows) read(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, claim.DefaultTimeout)
 	defer cancel()
-	return claim.Jobs{DB: r.db}.States(ctx, r.ids(), func(s claim.State) {
-		r.changed(&rowState{id: s.ID, status: s.Status, attempt: s.Attempt, result: s.Result, failure: s.Failure})
-	})
+	return claim.Jobs{DB: r.db}.States(ctx, r.ids(), r.changed)
 }
 
 func (r *Rows) ids() []dispatcherd.JobID {
