@@ -83,14 +83,14 @@ func run(ctx context.Context, o options) (held bool, err error) {
 	if o.seed == 0 {
 		o.seed = uint64(time.Now().UnixNano())
 	}
-	house, err := stage.Open(ctx)
+	env, err := stage.Open(ctx)
 	if err != nil {
 		return false, err
 	}
-	defer func() { err = errors.Join(err, house.Close()) }()
-	fmt.Fprintf(os.Stdout, "chaos: seed=%d size=%s revision=%s postgres=%s\n", o.seed, o.size, revision(ctx), house.Postgres.Version())
+	defer func() { err = errors.Join(err, env.Close()) }()
+	fmt.Fprintf(os.Stdout, "chaos: seed=%d size=%s revision=%s postgres=%s\n", o.seed, o.size, revision(ctx), env.Postgres.Version())
 	r := runner{
-		house: house, pattern: pattern, named: o.only != "", size: size, seed: o.seed, held: true,
+		env: env, pattern: pattern, named: o.only != "", size: size, seed: o.seed, held: true,
 		trials: trial.All(), safeguards: trial.Controls(),
 	}
 	if o.size == "smoke" {
@@ -107,7 +107,7 @@ func run(ctx context.Context, o options) (held bool, err error) {
 
 // runner records whether every experiment has passed so far.
 type runner struct {
-	house   *stage.House
+	env     *stage.Environment
 	pattern *regexp.Regexp
 	named   bool // whether a pattern was given
 	size    trial.Size
@@ -130,18 +130,18 @@ func (r *runner) experiments(ctx context.Context) error {
 			fmt.Fprintf(os.Stdout, "chaos: experiment=%s skipped: only root may mount a small disk\n", t.Name)
 			continue
 		}
-		if t.Standbys && !r.house.Postgres.CanCopy() {
+		if t.Standbys && !r.env.Postgres.CanCopy() {
 			fmt.Fprintf(os.Stdout, "chaos: experiment=%s skipped: the server has no pg_basebackup\n", t.Name)
 			continue
 		}
-		o, err := trial.Run(ctx, r.house, t, r.size, r.seed)
+		o, err := trial.Run(ctx, r.env, t, r.size, r.seed)
 		if err != nil {
 			return err
 		}
 		fmt.Fprintln(os.Stdout, o.Line)
 		if len(o.Failures) > 0 {
 			r.held = false
-			o.Tell(os.Stdout)
+			o.PrintFindings(os.Stdout)
 		}
 	}
 	return nil
@@ -152,11 +152,11 @@ func (r *runner) controls(ctx context.Context) error {
 		if !r.pattern.MatchString(c.Trial.Name) {
 			continue
 		}
-		if c.Trial.Standbys && !r.house.Postgres.CanCopy() {
+		if c.Trial.Standbys && !r.env.Postgres.CanCopy() {
 			fmt.Fprintf(os.Stdout, "chaos: control=%s skipped: the server has no pg_basebackup\n", c.Trial.Name)
 			continue
 		}
-		line, caught, err := trial.RunControl(ctx, r.house, c, r.seed)
+		line, caught, err := trial.RunControl(ctx, r.env, c, r.seed)
 		if err != nil {
 			return err
 		}

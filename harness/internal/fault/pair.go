@@ -15,7 +15,7 @@ type pair struct {
 	once            sync.Once
 	done            chan struct{}
 	outboundBlocked atomic.Bool // half-open: no byte reaches the client any more
-	doomed          atomic.Bool // the answer of the current request will be lost
+	loseNext        atomic.Bool // the answer of the current request will be lost
 }
 
 func (c *pair) run() {
@@ -58,7 +58,7 @@ func (c *pair) pump(from, to net.Conn, up bool) {
 			piece := buf[:n]
 			if up {
 				c.judge(&requests, piece)
-			} else if c.swallow(&answers, piece) {
+			} else if c.dropAnswer(&answers, piece) {
 				continue
 			}
 			if _, werr := to.Write(piece); werr != nil && !c.outboundBlocked.Load() {
@@ -110,22 +110,22 @@ func (c *pair) judge(requests *statements, piece []byte) {
 		}
 		for _, lossy := range rules.Lossy {
 			if name == lossy && rand.Float64() < rules.LoseAnswers {
-				c.doomed.Store(true)
+				c.loseNext.Store(true)
 			}
 		}
 	})
 }
 
-// swallow drops the answer of a request that was chosen to lose it. It closes the
+// dropAnswer drops the answer of a request that was chosen to lose it. It closes the
 // connection when the server has reported the end of the transaction.
-func (c *pair) swallow(answers *statements, piece []byte) bool {
-	doomed, over := c.doomed.Load(), false
+func (c *pair) dropAnswer(answers *statements, piece []byte) bool {
+	loseNext, over := c.loseNext.Load(), false
 	answers.read(piece, func(kind byte, _ string) { over = over || kind == readyForQuery })
-	if doomed && over {
+	if loseNext && over {
 		c.proxy.mu.Lock()
 		c.proxy.lost++
 		c.proxy.mu.Unlock()
 		c.cut()
 	}
-	return doomed
+	return loseNext
 }

@@ -33,7 +33,7 @@ func (r *Report) calls(h *history.History) {
 		mine := runs[c.Work.N]
 		r.answer(c, mine)
 		if c.Manner == history.InMemory {
-			r.sideBySide(mine)
+			r.countOverlaps(mine)
 		}
 	}
 }
@@ -66,8 +66,8 @@ func (r *Report) answer(c *history.Call, runs []run) {
 	}
 }
 
-// sideBySide counts executions of the same request at the same time.
-func (r *Report) sideBySide(runs []run) {
+// countOverlaps counts executions of the same request at the same time.
+func (r *Report) countOverlaps(runs []run) {
 	slices.SortFunc(runs, func(a, b run) int { return cmp.Compare(a.Start, b.Start) })
 	var busy int64
 	for _, e := range runs {

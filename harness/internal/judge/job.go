@@ -15,7 +15,7 @@ func (r *Report) row(id int64, j *job) {
 		r.find(&r.Unexpected, "unexpected", id, "no producer inserted the job %d", row.N)
 		return
 	}
-	r.words(id, row)
+	r.checkAttempts(id, row)
 	switch {
 	case row.Status == "pending" || row.Status == "running":
 		r.find(&r.Lost, "lost", id, "job %d is still %s after attempt %d", row.N, row.Status, row.Attempt)
@@ -27,12 +27,12 @@ func (r *Report) row(id int64, j *job) {
 	case row.Status == "done" && (row.Result == nil || row.Result.N != row.N):
 		r.find(&r.Unexpected, "unexpected", id, "its result is that of another job: %v", row.Result)
 	}
-	r.author(id, j)
+	r.checkLastAttempt(id, j)
 }
 
-// words checks that results and errors of an attempt are not recorded under another
+// checkAttempts checks that results and errors of an attempt are not recorded under another
 // attempt.
-func (r *Report) words(id int64, row *history.Row) {
+func (r *Report) checkAttempts(id int64, row *history.Row) {
 	if row.Result != nil && row.Result.N == row.N && row.Result.Attempt != row.Attempt {
 		r.find(&r.Stale, "stale", id, "attempt %d is recorded with the result of attempt %d", row.Attempt, row.Result.Attempt)
 	}
@@ -43,8 +43,8 @@ func (r *Report) words(id int64, row *history.Row) {
 	}
 }
 
-// author checks that a worker ended the last attempt in the way that is recorded.
-func (r *Report) author(id int64, j *job) {
+// checkLastAttempt checks that a worker ended the last attempt in the way that is recorded.
+func (r *Report) checkLastAttempt(id int64, j *job) {
 	want := history.OK
 	switch {
 	case j.row.Status == "done":

@@ -76,13 +76,13 @@ func (r run) until() int64 {
 	case r.process.Killed != 0:
 		return r.process.Killed
 	case r.process.Died != 0:
-		return lastWord(r.process) // the time of its death is not recorded
+		return lastEntry(r.process) // the time of its death is not recorded
 	}
 	return forever
 }
 
-// lastWord returns the time of the last entry in the log of a process.
-func lastWord(p *history.Process) (at int64) {
+// lastEntry returns the time of the last entry in the log of a process.
+func lastEntry(p *history.Process) (at int64) {
 	for i := range p.Runs {
 		at = max(at, p.Runs[i].Start, p.Runs[i].End)
 	}
@@ -141,7 +141,7 @@ func (r *Report) index(h *history.History) map[int64]*job {
 	for i := range h.Batches {
 		r.batch(&h.Batches[i], byNumber, jobs)
 	}
-	r.trail(h, get)
+	r.assignChanges(h, get)
 	for i := range h.Processes {
 		p := &h.Processes[i]
 		for k := range p.Runs {
@@ -159,12 +159,12 @@ func (r *Report) index(h *history.History) map[int64]*job {
 	return jobs
 }
 
-// trail assigns each change to its job. A dispatcher that was declared lost may
+// assignChanges assigns each change to its job. A dispatcher that was declared lost may
 // claim no row afterwards, because the dispatcher that declares it lost waits for
 // its claims. It may still end the rows that it had claimed until they are released
 // shortly after, because its attempt is current until then. A later end is an
 // illegal transition.
-func (r *Report) trail(h *history.History, get func(int64) *job) {
+func (r *Report) assignChanges(h *history.History, get func(int64) *job) {
 	lost := map[int32]bool{}
 	for i := range h.Changes {
 		c := &h.Changes[i]

@@ -118,7 +118,7 @@ func operations(j *job) []porcupine.Operation {
 		case history.Back:
 			add(operation{verb: back, attempt: c.Attempt}, from, to)
 		case history.Ended:
-			if end := j.wordOf(c.Attempt); end > 0 {
+			if end := j.endByWorker(c.Attempt); end > 0 {
 				from = max(from, end)
 			}
 			add(operation{verb: ended, attempt: c.Attempt}, from, to)
@@ -133,8 +133,8 @@ func operations(j *job) []porcupine.Operation {
 	return ops
 }
 
-// wordOf returns when a worker had ended the attempt, or 0 if none did.
-func (j *job) wordOf(attempt int32) int64 {
+// endByWorker returns when a worker had ended the attempt, or 0 if none did.
+func (j *job) endByWorker(attempt int32) int64 {
 	for _, e := range j.runs {
 		if e.Attempt == attempt && e.End != 0 {
 			return e.End

@@ -85,7 +85,7 @@ func (s *Stage) readPostgres(ctx context.Context, h *history.History) error {
 		return c, err
 	})
 	if err != nil {
-		return fmt.Errorf("reading the trail: %w", err)
+		return fmt.Errorf("reading the changes: %w", err)
 	}
 	rows, err = conn.Query(ctx, `SELECT id, coalesce((payload->>'n')::bigint, 0), type, status::text, attempt, failures, crashes, result, errors
 		FROM dispatcherd.jobs`)

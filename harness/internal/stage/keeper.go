@@ -63,7 +63,7 @@ func (k *Keeper) run(started chan<- struct{}) {
 		if err == nil {
 			_ = cmd.Wait() // the error is in its log
 		}
-		if k.buried(err) {
+		if k.recordEnd(err) {
 			return
 		}
 		if time.Since(begun) < 100*time.Millisecond {
@@ -88,8 +88,8 @@ func (k *Keeper) start(cmd *exec.Cmd) error {
 	return nil
 }
 
-// buried records the end of a process and reports whether it was the last one.
-func (k *Keeper) buried(err error) bool {
+// recordEnd records the end of a process and reports whether it was the last one.
+func (k *Keeper) recordEnd(err error) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if err == nil {

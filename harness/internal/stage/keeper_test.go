@@ -22,8 +22,8 @@ func keepSleep(t *testing.T) *Keeper {
 	return k
 }
 
-// parts waits for the end of a process: changed is closed then.
-func parts(t *testing.T, changed <-chan struct{}) {
+// awaitEnd waits for the end of a process: changed is closed then.
+func awaitEnd(t *testing.T, changed <-chan struct{}) {
 	t.Helper()
 	select {
 	case <-changed:
@@ -36,7 +36,7 @@ func TestKilledProcessIsRestartedAndRecorded(t *testing.T) {
 	k := keepSleep(t)
 	changed := k.Signal(0)
 	pid, at := k.Kill()
-	parts(t, changed)
+	awaitEnd(t, changed)
 	lives := k.Lives()
 	if lives[0].PID != pid || lives[0].Killed != at || at == 0 || lives[0].Died < at {
 		t.Fatalf("%+v", lives)

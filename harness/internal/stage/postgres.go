@@ -43,8 +43,8 @@ const (
 
 // Postgres is the private server.
 type Postgres struct {
-	house string // folder and address of the server
-	log   *serverLog
+	folder string // folder and address of the server
+	log    *serverLog
 
 	mu       sync.Mutex
 	dir      string // data directory of the running server
@@ -60,7 +60,7 @@ func startPostgres(ctx context.Context, dir string) (*Postgres, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Postgres{house: dir, dir: filepath.Join(dir, "pg"), log: &serverLog{f: f}}
+	p := &Postgres{folder: dir, dir: filepath.Join(dir, "pg"), log: &serverLog{f: f}}
 	if err := p.start(ctx); err != nil {
 		return p, err
 	}
@@ -105,7 +105,7 @@ func (p *Postgres) Socket() string { return p.address() }
 
 const socketName = ".s.PGSQL.5432"
 
-func (p *Postgres) address() string { return filepath.Join(p.house, socketName) }
+func (p *Postgres) address() string { return filepath.Join(p.folder, socketName) }
 
 // Version is the major version of the server.
 func (p *Postgres) Version() string {

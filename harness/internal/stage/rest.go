@@ -88,7 +88,7 @@ func (s *Stage) slotsOf(ctx context.Context, d *Daemon) (int, string) {
 	return off, fmt.Sprintf("%s: want %d slots, free, and nothing in hand: %v; ", d.Name, want, state)
 }
 
-// History reads all logs. Call it after Strike, when all processes have ended.
+// History reads all logs. Call it after StopAll, when all processes have ended.
 func (s *Stage) History(ctx context.Context) (*history.History, error) {
 	h := &history.History{Batches: s.Producer.log, Calls: s.calls, Over: s.over}
 	h.Batches = append(h.Batches, rowsOf(s.calls)...)

@@ -16,9 +16,9 @@ import (
 	"github.com/dispatcherd/dispatcherd/migrations"
 )
 
-// House is what all experiments share: the programs built from this checkout, and
+// Environment is what all experiments share: the programs built from this checkout, and
 // the server.
-type House struct {
+type Environment struct {
 	Postgres *Postgres
 	Root     string // folder of the main module
 	dir      string
@@ -27,8 +27,8 @@ type House struct {
 }
 
 // Open builds the programs and starts the server.
-func Open(ctx context.Context) (_ *House, err error) {
-	h := &House{}
+func Open(ctx context.Context) (_ *Environment, err error) {
+	h := &Environment{}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, h.Close())
@@ -56,15 +56,15 @@ func Open(ctx context.Context) (_ *House, err error) {
 
 // Rebuild builds the daemon from altered sources. An empty overlay builds the
 // unchanged daemon again.
-func (h *House) Rebuild(ctx context.Context, overlay string) error {
+func (h *Environment) Rebuild(ctx context.Context, overlay string) error {
 	return goBuild(ctx, h.Root, h.daemon, "./cmd/dispatcherd", overlay)
 }
 
 // Dir is the folder of the logs.
-func (h *House) Dir() string { return h.dir }
+func (h *Environment) Dir() string { return h.dir }
 
 // Close stops the server and removes everything.
-func (h *House) Close() error {
+func (h *Environment) Close() error {
 	var errs []error
 	if h.Postgres != nil && h.Postgres.server != nil {
 		errs = append(errs, h.Postgres.stop())
@@ -119,7 +119,7 @@ type Setup struct {
 
 // Stage is the set of processes of one experiment.
 type Stage struct {
-	*House
+	*Environment
 	Daemons  []*Daemon
 	Workers  []*Worker
 	Producer *Producer
@@ -127,19 +127,19 @@ type Stage struct {
 	dir      string
 	types    []string
 	disk     *disk
-	over     int64 // when Strike was called
+	over     int64 // when StopAll was called
 
 	callsMu sync.Mutex
 	calls   []history.Call
 }
 
-// Raise creates an empty database and starts daemons and workers. It returns when
+// Start creates an empty database and starts daemons and workers. It returns when
 // every slot is registered.
-func (h *House) Raise(ctx context.Context, o Setup) (_ *Stage, err error) {
-	s := &Stage{House: h, database: "chaos_" + strings.ReplaceAll(o.Name, "-", "_"), dir: filepath.Join(h.dir, o.Name), types: o.Types}
+func (h *Environment) Start(ctx context.Context, o Setup) (_ *Stage, err error) {
+	s := &Stage{Environment: h, database: "chaos_" + strings.ReplaceAll(o.Name, "-", "_"), dir: filepath.Join(h.dir, o.Name), types: o.Types}
 	defer func() {
 		if err != nil {
-			s.Strike()
+			s.StopAll()
 			err = fmt.Errorf("setting up %s: %w", o.Name, err)
 		}
 	}()
@@ -191,8 +191,8 @@ func (s *Stage) createDatabase(ctx context.Context, megabytes int) error {
 	return s.Postgres.Exec(ctx, "postgres", `DROP DATABASE IF EXISTS `+s.database, `CREATE DATABASE `+s.database+where)
 }
 
-// Dismantle removes the database. The logs remain until the House is closed.
-func (s *Stage) Dismantle(ctx context.Context) error {
+// DropDatabase removes the database. The logs remain until the Environment is closed.
+func (s *Stage) DropDatabase(ctx context.Context) error {
 	if err := s.Postgres.Exec(ctx, "postgres", `DROP DATABASE IF EXISTS `+s.database+` WITH (FORCE)`); err != nil {
 		return err
 	}
@@ -202,8 +202,8 @@ func (s *Stage) Dismantle(ctx context.Context) error {
 	return s.disk.unmount(ctx, s.Postgres)
 }
 
-// Strike ends all processes of the experiment.
-func (s *Stage) Strike() {
+// StopAll ends all processes of the experiment.
+func (s *Stage) StopAll() {
 	s.over = history.Now()
 	ended := make(chan struct{})
 	for _, w := range s.Workers {

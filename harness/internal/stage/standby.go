@@ -22,8 +22,8 @@ type standby struct {
 	server *devpg.Server
 }
 
-// AddStandby creates a replica. If it is synchronous, each later transaction is
-// committed from then on that it does not have.
+// AddStandby creates a replica. If it is synchronous, a later transaction commits
+// only when the replica has it.
 func (p *Postgres) AddStandby(ctx context.Context, synchronous bool) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()

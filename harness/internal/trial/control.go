@@ -86,9 +86,9 @@ func named(t Trial, name, about string, cuts ...Cut) Trial {
 }
 
 // RunControl runs a control and reports whether the judge has detected it.
-func RunControl(ctx context.Context, house *stage.House, c *Control, seed uint64) (line string, caught bool, err error) {
+func RunControl(ctx context.Context, env *stage.Environment, c *Control, seed uint64) (line string, caught bool, err error) {
 	begun := time.Now()
-	o, err := Run(ctx, house, &c.Trial, Short, seed)
+	o, err := Run(ctx, env, &c.Trial, Short, seed)
 	if err != nil {
 		return "", false, err
 	}
@@ -100,15 +100,15 @@ func RunControl(ctx context.Context, house *stage.House, c *Control, seed uint64
 }
 
 // alter builds the daemon with the trial's cuts.
-func alter(ctx context.Context, house *stage.House, t *Trial) (restore func() error, err error) {
-	overlay, err := writeOverlay(house.Root, filepath.Join(house.Dir(), t.Name+"-src"), t.Cuts)
+func alter(ctx context.Context, env *stage.Environment, t *Trial) (restore func() error, err error) {
+	overlay, err := writeOverlay(env.Root, filepath.Join(env.Dir(), t.Name+"-src"), t.Cuts)
 	if err != nil {
 		return nil, err
 	}
-	if err := house.Rebuild(ctx, overlay); err != nil {
+	if err := env.Rebuild(ctx, overlay); err != nil {
 		return nil, err
 	}
-	return func() error { return house.Rebuild(context.WithoutCancel(ctx), "") }, nil
+	return func() error { return env.Rebuild(context.WithoutCancel(ctx), "") }, nil
 }
 
 // sourceFile returns the path of the file of a cut.

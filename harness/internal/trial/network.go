@@ -11,16 +11,16 @@ import (
 	"github.com/dispatcherd/dispatcherd/harness/internal/stage"
 )
 
-// blow is one kind of network fault.
-type blow struct {
+// networkFault is one kind of network fault.
+type networkFault struct {
 	rules fault.Rules
 	act   func(*fault.Proxy)
 	last  time.Duration
 }
 
-// blows are the network faults. A cut in one direction lasts longer than the lease
+// networkFaults are the network faults. A cut in one direction lasts longer than the lease
 // of these trials, so that other dispatchers declare an unreachable one lost.
-var blows = []blow{
+var networkFaults = []networkFault{
 	{rules: fault.Rules{HoldUp: true}, last: 3 * time.Second},
 	{act: (*fault.Proxy).Cut, last: 200 * time.Millisecond},
 	{rules: fault.Rules{HoldDown: true}, last: 3 * time.Second},
@@ -31,17 +31,17 @@ var blows = []blow{
 	{rules: fault.Rules{HoldUp: true, HoldDown: true}, last: 3 * time.Second},
 }
 
-// shake injects the faults in turn until ctx ends, each into one proxy of each
+// injectNetworkFaults injects the faults in turn until ctx ends, each into one proxy of each
 // daemon, and then removes them. A fault makes the daemon give up the jobs of its
 // workers, or makes other dispatchers declare the daemon lost.
-func (s *Scene) shake(ctx context.Context, proxy func(*stage.Daemon) *fault.Proxy, blows []blow) {
+func (s *Scene) injectNetworkFaults(ctx context.Context, proxy func(*stage.Daemon) *fault.Proxy, networkFaults []networkFault) {
 	defer func() {
 		for _, d := range s.Daemons {
 			proxy(d).Set(fault.Rules{})
 		}
 	}()
 	for i := 0; ctx.Err() == nil; i++ {
-		d, b := s.Daemons[i%len(s.Daemons)], blows[i/len(s.Daemons)%len(blows)]
+		d, b := s.Daemons[i%len(s.Daemons)], networkFaults[i/len(s.Daemons)%len(networkFaults)]
 		p, from := proxy(d), history.Now()
 		s.giveUp(s.slotsOf(d))
 		p.Set(b.rules)
@@ -71,7 +71,7 @@ var partition = Trial{
 	Jobs:  [3]int{4000, 30_000, 200_000},
 	Least: [3]time.Duration{15 * time.Second, 34 * time.Second, 5 * time.Minute},
 	Trouble: func(ctx context.Context, s *Scene) error {
-		s.shake(ctx, func(d *stage.Daemon) *fault.Proxy { return d.Database }, blows)
+		s.injectNetworkFaults(ctx, func(d *stage.Daemon) *fault.Proxy { return d.Database }, networkFaults)
 		return nil
 	},
 }
@@ -86,7 +86,7 @@ var workerNetwork = Trial{
 	Jobs:  [3]int{2000, 10_000, 100_000},
 	Least: [3]time.Duration{8 * time.Second, 25 * time.Second, 3 * time.Minute},
 	Trouble: func(ctx context.Context, s *Scene) error {
-		s.shake(ctx, func(d *stage.Daemon) *fault.Proxy { return d.Workers }, blows)
+		s.injectNetworkFaults(ctx, func(d *stage.Daemon) *fault.Proxy { return d.Workers }, networkFaults)
 		return nil
 	},
 }
@@ -101,7 +101,7 @@ var halfOpen = Trial{
 	Jobs:  [3]int{1000, 4000, 40_000},
 	Least: [3]time.Duration{6 * time.Second, 14 * time.Second, 2 * time.Minute},
 	Trouble: func(ctx context.Context, s *Scene) error {
-		s.shake(ctx, func(d *stage.Daemon) *fault.Proxy { return d.Workers }, []blow{
+		s.injectNetworkFaults(ctx, func(d *stage.Daemon) *fault.Proxy { return d.Workers }, []networkFault{
 			{act: (*fault.Proxy).HalfOpen, last: time.Second},
 			{rules: fault.Rules{HoldUp: true}, last: 2 * time.Second},
 			{act: (*fault.Proxy).HalfOpen, last: 50 * time.Millisecond},

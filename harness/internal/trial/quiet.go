@@ -80,8 +80,8 @@ var rolling = Trial{
 	Verify: untroubled,
 }
 
-// toxic returns plain jobs and a few that kill their worker.
-func toxic(n int64) history.Work {
+// withPoison returns plain jobs and a few that kill their worker.
+func withPoison(n int64) history.Work {
 	w := plain(n)
 	if n%500 == 17 {
 		w.Do, w.Ms = history.Die, 0
@@ -97,14 +97,14 @@ var poison = Trial{
 	About: "a few jobs kill every worker that runs them: each is quarantined after three crashes, or a few more if it ran together with others; its errors are recorded, and the other jobs continue",
 	// If a process runs several jobs and one of them kills it, all of them crash.
 	// The harmless ones must not be quarantined.
-	Setup: stage.Setup{Daemons: 2, Workers: 5, Offers: []stage.Offer{{Slots: 8, Types: types}}, Mix: toxic, Types: types, Rate: 300},
+	Setup: stage.Setup{Daemons: 2, Workers: 5, Offers: []stage.Offer{{Slots: 8, Types: types}}, Mix: withPoison, Types: types, Rate: 300},
 	Jobs:  [3]int{1000, 2000, 20_000},
 	Least: [3]time.Duration{3 * time.Second, 6 * time.Second, time.Minute},
 	Verify: func(s *Scene, h *history.History, _ *judge.Report) (failures []string) {
 		quarantined := 0
 		for i := range h.Rows {
 			row := &h.Rows[i]
-			if w := toxic(row.N); w.Do != history.Die {
+			if w := withPoison(row.N); w.Do != history.Die {
 				if row.Status != "done" {
 					failures = append(failures, fmt.Sprintf("harmless job %d is %s after %d crashes", row.Job, row.Status, row.Crashes))
 				}

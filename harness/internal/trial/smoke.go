@@ -19,7 +19,7 @@ func SmokeControls() []*Control {
 	return nil
 }
 
-// smoke is the all-faults trial at its smallest: Postgres goes down every 5 s.
+// smoke is the shortest form of the all-faults trial. Postgres stops every 5 s.
 var smoke = Trial{
 	Name:    "smoke",
 	About:   "all faults for ten seconds: kill -9 of a dispatcher every second, of a worker every 200 ms, Postgres down every 5 s",

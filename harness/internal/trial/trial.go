@@ -92,11 +92,11 @@ type Outcome struct {
 }
 
 // Run runs a trial.
-func Run(ctx context.Context, house *stage.House, t *Trial, size Size, seed uint64) (_ *Outcome, err error) {
-	deadlocks := house.Postgres.Deadlocks()
+func Run(ctx context.Context, env *stage.Environment, t *Trial, size Size, seed uint64) (_ *Outcome, err error) {
+	deadlocks := env.Postgres.Deadlocks()
 	begun := time.Now()
 	if len(t.Cuts) > 0 {
-		restore, err := alter(ctx, house, t)
+		restore, err := alter(ctx, env, t)
 		if err != nil {
 			return nil, err
 		}
@@ -107,14 +107,14 @@ func Run(ctx context.Context, house *stage.House, t *Trial, size Size, seed uint
 	if size == Long && t.LongFlags != nil {
 		setup.Flags = t.LongFlags
 	}
-	st, err := house.Raise(ctx, setup)
+	st, err := env.Start(ctx, setup)
 	if err != nil {
 		return nil, err
 	}
 	struck := false
 	defer func() {
 		if !struck {
-			st.Strike()
+			st.StopAll()
 		}
 	}()
 	s := &Scene{Stage: st, Size: size, Dice: rand.New(rand.NewPCG(seed, uint64(len(t.Name)))), killed: map[int32]int64{}}
@@ -134,16 +134,16 @@ func Run(ctx context.Context, house *stage.House, t *Trial, size Size, seed uint
 	if leaked > 0 {
 		o.Failures = append(o.Failures, "slots leaked: "+why)
 	}
-	st.Strike()
+	st.StopAll()
 	struck = true
 	if o.History, err = s.History(ctx); err != nil {
 		return nil, err
 	}
-	if err := s.Dismantle(ctx); err != nil {
+	if err := s.DropDatabase(ctx); err != nil {
 		return nil, err
 	}
 	o.judge(s, t, end{
-		left: left, leaked: leaked, deadlocks: house.Postgres.Deadlocks() - deadlocks, drained: drained, patience: patience(setup.Flags),
+		left: left, leaked: leaked, deadlocks: env.Postgres.Deadlocks() - deadlocks, drained: drained, patience: patience(setup.Flags),
 	})
 	o.Line += fmt.Sprintf(" took=%v", round(time.Since(begun)))
 	return o, nil
@@ -200,8 +200,8 @@ func (s *Scene) act(ctx context.Context, t *Trial) error {
 	return <-broken
 }
 
-// Tell writes the findings of a failed trial.
-func (o *Outcome) Tell(w io.Writer) {
+// PrintFindings writes the findings of a failed trial.
+func (o *Outcome) PrintFindings(w io.Writer) {
 	const enough = 20
 	for _, f := range o.Failures[:min(enough, len(o.Failures))] {
 		fmt.Fprintln(w, "  failed:", f)
@@ -214,13 +214,13 @@ func (o *Outcome) Tell(w io.Writer) {
 	}
 	for _, f := range o.Report.Findings[:min(3, len(o.Report.Findings))] {
 		if f.Job != 0 {
-			o.biography(w, f.Job)
+			o.printJob(w, f.Job)
 		}
 	}
 }
 
-// biography writes everything that the logs contain about a job.
-func (o *Outcome) biography(w io.Writer, id int64) {
+// printJob writes everything that the logs contain about a job.
+func (o *Outcome) printJob(w io.Writer, id int64) {
 	for i := range o.History.Changes {
 		if c := &o.History.Changes[i]; c.Job == id {
 			fmt.Fprintf(w, "    %d postgres: change %d, attempt %d, dispatcher %d\n", c.At, c.Kind, c.Attempt, c.Dispatcher)
