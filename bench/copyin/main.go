@@ -1,6 +1,6 @@
 // Command copyin measures a batch producer: COPY into dispatcherd.jobs in one
-// transaction, with indexes and trigger in place and an idle dispatcher that
-// wants to be woken.
+// transaction, with indexes and triggers in place and an idle dispatcher that is
+// subscribed to notifications.
 //
 //	go run ./copyin [-n 1000000] [-rounds 5] [-daemon FILE]
 //
@@ -22,9 +22,9 @@ import (
 )
 
 func main() {
-	n := flag.Int("n", 1_000_000, "jobs of a COPY")
+	n := flag.Int("n", 1_000_000, "jobs per COPY")
 	rounds := flag.Int("rounds", 5, "how often")
-	daemon := flag.String("daemon", "", "a dispatcherd built before, instead of the checkout's")
+	daemon := flag.String("daemon", "", "an existing dispatcherd binary instead of the checkout's")
 	flag.Parse()
 	program.Main("copyin", func(ctx context.Context) error { return run(ctx, *n, *rounds, *daemon) })
 }
@@ -62,8 +62,8 @@ func run(ctx context.Context, n, rounds int, daemon string) (err error) {
 	return os.WriteFile(filepath.Join(r.Bench, "results", "copyin.json"), append(text, '\n'), 0o644)
 }
 
-// once copies into a fresh table. The idle slots support another type, so the dispatcher
-// subscribes to notifications and does not read the jobs.
+// once copies into a new table. The idle slots support another type, so the
+// dispatcher subscribes to notifications and does not read the jobs.
 func once(ctx context.Context, r *rig.Rig, lines []byte, n int) (rate float64, err error) {
 	dsn, err := r.FreshJobs(ctx, database)
 	if err != nil {

@@ -14,21 +14,21 @@ import (
 	"github.com/dispatcherd/dispatcherd/bench/internal/stats"
 )
 
-// contestant is one of the daemons that are compared: with a database, a worker
-// and a producer of its own on the one server.
+// contestant is one of the compared daemons. Each has its own database, worker and
+// producer on the same server.
 type contestant struct {
 	name      string
 	producer  *pgx.Conn
 	arrived   chan time.Time
 	stop      []func() error
-	acked     []float64 // ms from the acknowledgement to the worker, in this round
-	itself    []float64 // ms that the INSERT took, in this round
-	p50s, p99 []float64 // of the rounds before
-	inserts   []float64 // p50 of the rounds before
+	acked     []float64 // milliseconds from the acknowledgement to the worker, in this round
+	itself    []float64 // duration of the INSERT in milliseconds, in this round
+	p50s, p99 []float64 // p50 and p99 of the previous rounds
+	inserts   []float64 // p50 of the INSERTs of the previous rounds
 }
 
-// compare measures daemons in turn, job by job: a disk or a machine that changes
-// its speed does so for all of them.
+// compare measures the daemons in turn, job by job, so that changes in the speed of
+// disk and machine affect all of them.
 func compare(ctx context.Context, daemons []string, n, rounds int, flags []string) (err error) {
 	r, err := rig.Start(ctx, rig.Options{Daemon: daemons[0]})
 	if err != nil {
@@ -90,7 +90,7 @@ func (c *contestant) end() error {
 	return errors.Join(errs...)
 }
 
-// insert adds a job and waits until it has arrived.
+// insert adds a job and waits until the worker has received it.
 func (c *contestant) insert(ctx context.Context) error {
 	began := time.Now()
 	if _, err := c.producer.Exec(ctx, insertSQL, rig.TypeName(0)); err != nil {
@@ -108,7 +108,7 @@ func (c *contestant) insert(ctx context.Context) error {
 	return nil
 }
 
-// close ends a round; that with the number 0 warms up and does not count.
+// close ends a round. Round 0 is a warm-up and does not count.
 func (c *contestant) close(round int) {
 	if round > 0 {
 		p50, p99 := stats.Quantile(c.acked, 0.5), stats.Quantile(c.acked, 0.99)

@@ -1,7 +1,9 @@
 // Command latency measures an idle system: how long a job inserted by plain SQL
-// takes to reach a worker, and what the daemon costs while there is nothing to do.
+// takes to reach a worker, and what the daemon costs while there is no job.
 //
-//	go run ./latency [-n 2000] [-idle 30s] [-daemon FILE] [-against FILE,…] [-rounds 5] [-- FLAGS-OF-SERVE…]
+//	go run ./latency [-n 2000] [-idle 30s] [-daemon FILE] [-against FILE,…]
+//
+// [-rounds 5] [-- FLAGS-OF-SERVE…]
 //
 // It writes results/latency.json.
 package main
@@ -28,9 +30,9 @@ import (
 
 func main() {
 	n := flag.Int("n", 2000, "jobs")
-	idle := flag.Duration("idle", 30*time.Second, "how long to look at the idle daemon")
-	daemon := flag.String("daemon", "", "a dispatcherd built before, instead of the checkout's")
-	against := flag.String("against", "", "other daemons, separated by commas, to compare job by job with that of -daemon; nothing else is measured then")
+	idle := flag.Duration("idle", 30*time.Second, "how long to measure the idle daemon")
+	daemon := flag.String("daemon", "", "an existing dispatcherd binary instead of the checkout's")
+	against := flag.String("against", "", "other binaries, separated by commas, that are compared job by job with that of -daemon; disables all other measurements")
 	rounds := flag.Int("rounds", 5, "rounds of n jobs each of such a comparison")
 	flag.Parse()
 	program.Main("latency", func(ctx context.Context) error {
@@ -41,10 +43,10 @@ func main() {
 	})
 }
 
-// result is what is reported; milliseconds.
+// result contains the reported figures, in milliseconds.
 type result struct {
 	Jobs             int     `json:"jobs"`
-	SentP50          float64 `json:"insert_sent_to_worker_p50_ms"` // the producer's own commit included
+	SentP50          float64 `json:"insert_sent_to_worker_p50_ms"` // including the producer's commit
 	SentP99          float64 `json:"insert_sent_to_worker_p99_ms"`
 	CommittedP50     float64 `json:"insert_acknowledged_to_worker_p50_ms"`
 	CommittedP99     float64 `json:"insert_acknowledged_to_worker_p99_ms"`
@@ -80,7 +82,7 @@ func run(ctx context.Context, n int, idle time.Duration, daemon string, flags []
 	defer func() { err = errors.Join(err, stop()) }()
 
 	res := result{Jobs: n}
-	if err := res.insert(ctx, dsn, 100, arrived); err != nil { // warm caches and plans
+	if err := res.insert(ctx, dsn, 100, arrived); err != nil { // warms caches and plans
 		return err
 	}
 	if err := res.watchIdle(ctx, r, d, idle); err != nil {
@@ -97,8 +99,8 @@ func run(ctx context.Context, n int, idle time.Duration, daemon string, flags []
 	return os.WriteFile(filepath.Join(r.Bench, "results", "latency.json"), append(text, '\n'), 0o644)
 }
 
-// work runs a worker with four slots in this process, so that one clock measures both ends.
-// Its jobs arrive over the socket like those of any worker.
+// work runs a worker with four slots in this process, so that one clock measures
+// both ends. Its jobs arrive over the socket, as for any other worker.
 func work(ctx context.Context, socket string, arrived chan<- time.Time) (stop func() error) {
 	ctx, cancel := context.WithCancel(ctx)
 	w := worker.New(worker.Options{Socket: socket})
@@ -115,7 +117,7 @@ func work(ctx context.Context, socket string, arrived chan<- time.Time) (stop fu
 	}
 }
 
-// insert adds one job at a time and waits until it has arrived.
+// insert adds one job at a time and waits until the worker has received it.
 func (res *result) insert(ctx context.Context, dsn string, n int, arrived <-chan time.Time) error {
 	conn, err := pgx.Connect(ctx, dsn)
 	if err != nil {
@@ -137,7 +139,8 @@ func (res *result) insert(ctx context.Context, dsn string, n int, arrived <-chan
 		case <-time.After(time.Minute):
 			return errors.New("a job did not arrive within a minute")
 		}
-		// Idle again: the result is recorded and the dispatcher is subscribed. The pause is random.
+		// The next insert follows when the daemon is idle: the result is recorded
+		// and the dispatcher is subscribed. The additional pause is random.
 		time.Sleep(5*time.Millisecond + rand.N(20*time.Millisecond))
 	}
 	res.SentP50, res.SentP99 = stats.Quantile(sent, 0.5), stats.Quantile(sent, 0.99)
@@ -148,13 +151,13 @@ func (res *result) insert(ctx context.Context, dsn string, n int, arrived <-chan
 
 func ms(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
-// watchIdle counts what a daemon with connected workers does without jobs. It
-// asks from another database, so that it does not count itself.
+// watchIdle measures what a daemon with connected workers does without jobs. It
+// uses a connection to another database, so that it does not count itself.
 func (res *result) watchIdle(ctx context.Context, r *rig.Rig, d *rig.Daemon, idle time.Duration) error {
 	count := func() (int64, error) {
 		return rig.Number(ctx, r.Server.URL("postgres"), `SELECT xact_commit + xact_rollback FROM pg_stat_database WHERE datname = $1`, database)
 	}
-	time.Sleep(25 * time.Second) // the daemon polls rarely after ten seconds, and an idle backend publishes its counters ten later
+	time.Sleep(25 * time.Second) // after ten seconds the daemon polls rarely, and an idle backend publishes its counters ten seconds later
 	before, err := count()
 	if err != nil {
 		return err

@@ -1,6 +1,6 @@
-// Command noop is a worker whose jobs do nothing: what is left is the cost of
-// dispatching them. On its standard output it says "first T" at its first job
-// (T in nanoseconds since 1970).
+// Command noop is a worker whose jobs do nothing, so that only the cost of
+// dispatching is measured. At its first job it prints "first T" (T in nanoseconds
+// since 1970).
 package main
 
 import (
@@ -18,7 +18,7 @@ import (
 func main() {
 	socket := flag.String("socket", "", "the daemon's socket for workers")
 	slots := flag.Int("slots", 250, "slots of this process")
-	types := flag.String("types", "", "types that every slot can do, separated by commas")
+	types := flag.String("types", "", "types that every slot supports, separated by commas")
 	flag.Parse()
 	program.Main("noop", func(ctx context.Context) error { return work(ctx, *socket, *slots, strings.Split(*types, ",")) })
 }

@@ -14,13 +14,13 @@ import (
 
 const (
 	busySlots = 64
-	leastBusy = 0.9                    // share of the looks at which no slot may be free
-	lookEvery = 200 * time.Millisecond // a look costs the daemon a millisecond
+	leastBusy = 0.9                    // share of the polls at which no slot may be free
+	lookEvery = 200 * time.Millisecond // a poll costs the daemon a millisecond
 )
 
-var errIdleSlots = errors.New("the backlog did not keep the slots busy, so this says nothing")
+var errIdleSlots = errors.New("the backlog did not keep the slots busy, so the figures are invalid")
 
-// measureBusy asks while a backlog keeps every slot busy.
+// measureBusy sends requests while a backlog keeps every slot busy.
 func measureBusy(ctx context.Context, r *rig.Rig, p plan, flags []string) (took []float64, err error) {
 	dsn, err := r.FreshJobs(ctx, "busy")
 	if err != nil {
@@ -64,7 +64,7 @@ func (s *scene) askBusy(ctx context.Context, p plan) ([]float64, error) {
 	}
 	o := <-watched
 	done := after.Event("done") - before.Event("done")
-	fmt.Printf("busy: %d requests, p50 %.0f µs, while %.0f queued jobs of %v were done in %.1f s by %d slots, of which none was free at %d of %d looks; %.0f of %d jobs were left\n",
+	fmt.Printf("busy: %d requests, p50 %.0f µs, while %.0f queued jobs of %v were done in %.1f s by %d slots, none of them free in %d of %d polls; %.0f of %d jobs were left\n",
 		len(took), stats.Quantile(took, 0.5), done, jobLength, lasted.Seconds(), busySlots, o.full, o.looks, float64(p.backlog)-after.Event("done"), p.backlog)
 	if float64(o.full) < leastBusy*float64(o.looks) {
 		return nil, errIdleSlots
@@ -72,11 +72,11 @@ func (s *scene) askBusy(ctx context.Context, p plan) ([]float64, error) {
 	return took, nil
 }
 
-// occupation counts looks at the slots.
+// occupation counts polls of the slots.
 type occupation struct{ looks, full int }
 
-// occupied looks until ctx ends. A slot whose next job is being claimed is not
-// free: no request can have it.
+// occupied polls the slots until ctx ends. A slot whose next job is being claimed
+// does not count as free, because no request can use it.
 func (s *scene) occupied(ctx context.Context) (o occupation) {
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
@@ -100,7 +100,7 @@ func until(d time.Duration) func(int) bool {
 	return func(int) bool { return !time.Now().Before(end) }
 }
 
-// fill adds the backlog.
+// fill inserts the backlog.
 func fill(ctx context.Context, dsn string, n int) error {
 	conn, err := pgx.Connect(ctx, dsn)
 	if err != nil {

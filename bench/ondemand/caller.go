@@ -12,9 +12,9 @@ import (
 	"time"
 )
 
-// caller keeps one connection and sends the same request again and again. It
-// speaks just enough HTTP, so that the daemon is measured and not an HTTP
-// library.
+// caller sends the same request again and again over one connection. It implements
+// only the necessary part of HTTP, so that the daemon is measured instead of an
+// HTTP library.
 type caller struct {
 	conn    net.Conn
 	in      *bufio.Reader
@@ -23,7 +23,8 @@ type caller struct {
 	body    []byte
 }
 
-// jobType is what requests and queued jobs need a slot to support: they compete.
+// jobType is the type of both requests and queued jobs, so that they compete for
+// slots.
 const jobType = "work"
 
 func dial(ctx context.Context, socket string) (*caller, error) {
@@ -37,9 +38,9 @@ func dial(ctx context.Context, socket string) (*caller, error) {
 	return c, nil
 }
 
-var errAnswer = errors.New("not the answer that was asked for")
+var errAnswer = errors.New("unexpected answer")
 
-// ask waits for one answer.
+// ask sends a request and waits for its answer.
 func (c *caller) ask() (time.Duration, error) {
 	began := time.Now()
 	if _, err := c.conn.Write(c.request); err != nil {
@@ -65,7 +66,7 @@ func (c *caller) ask() (time.Duration, error) {
 	return took, nil
 }
 
-// header reads to the end of the headers and returns the length of the body.
+// header reads the headers and returns the length of the body.
 func (c *caller) header() (length int, err error) {
 	name := []byte("Content-Length: ")
 	for {

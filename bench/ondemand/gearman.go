@@ -56,7 +56,7 @@ func (g *gearman) send(packet uint32, args ...[]byte) error {
 	return err
 }
 
-// receive returns the next packet that is none of those to skip.
+// receive returns the next packet whose type is not among those to skip.
 func (g *gearman) receive(skip ...uint32) (packet uint32, data []byte, err error) {
 	for {
 		var head [12]byte
@@ -74,7 +74,7 @@ func (g *gearman) receive(skip ...uint32) (packet uint32, data []byte, err error
 	}
 }
 
-// serveGearman gives callers their payload back.
+// serveGearman is a worker that returns the payload.
 func serveGearman(ctx context.Context, address string) error {
 	g, err := dialGearman(ctx, address)
 	if err != nil {
@@ -100,7 +100,7 @@ func serveGearman(ctx context.Context, address string) error {
 			if err := g.send(gearmanPreSleep); err != nil {
 				return ignoreEnd(ctx, err)
 			}
-			if _, _, err := g.receive(); err != nil { // NOOP: there is a job
+			if _, _, err := g.receive(); err != nil { // NOOP announces a job
 				return ignoreEnd(ctx, err)
 			}
 		case gearmanJobAssign:
@@ -115,7 +115,7 @@ func serveGearman(ctx context.Context, address string) error {
 	}
 }
 
-// ignoreEnd returns nil for an error that comes from ending the program.
+// ignoreEnd returns nil if the error was caused by the end of the program.
 func ignoreEnd(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return nil //nolint:nilerr // the connection was closed
@@ -123,7 +123,7 @@ func ignoreEnd(ctx context.Context, err error) error {
 	return err
 }
 
-// openGearman starts gearmand and a worker, and connects as a caller.
+// openGearman starts gearmand and a worker, and connects to gearmand as a caller.
 func openGearman(ctx context.Context) (_ *system, err error) {
 	s := &system{name: "gearman"}
 	defer func() {
@@ -172,13 +172,13 @@ func openGearman(ctx context.Context) (_ *system, err error) {
 	return s, nil
 }
 
-// freePort returns a TCP port that was free a moment ago.
+// freePort returns a TCP port that is probably free.
 func freePort() (int, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return 0, err
 	}
-	defer func() { _ = l.Close() }() // nothing was accepted
+	defer func() { _ = l.Close() }() // no connection was accepted
 	return l.Addr().(*net.TCPAddr).Port, nil
 }
 

@@ -11,17 +11,17 @@ import (
 
 const (
 	idleSlots = 4
-	blockSize = 200 // requests of a system back to back, until it is the next one's turn
-	gapSize   = 20  // requests with a pause before each
+	blockSize = 200 // number of requests back to back before the next system's turn
+	gapSize   = 20  // number of requests with a pause before each
 	gap       = 5 * time.Millisecond
-	warmUp    = 5 // blocks that do not count
+	warmUp    = 5 // number of warm-up blocks
 )
 
-// trips are the times of the requests of one system, in microseconds.
+// trips contains the durations of the requests of one system in microseconds.
 type trips struct{ backToBack, gapped []float64 }
 
-// measureIdle lets all systems answer in turn, block by block, while nothing
-// else is to be done. The result is by the system's name.
+// measureIdle measures all systems in turn, block by block, on an otherwise idle
+// machine. The result is indexed by the system's name.
 func measureIdle(ctx context.Context, r *rig.Rig, p plan, flags []string) (all map[string]*trips, err error) {
 	dsn, err := r.FreshJobs(ctx, "idle")
 	if err != nil {
@@ -59,8 +59,7 @@ func measureIdle(ctx context.Context, r *rig.Rig, p plan, flags []string) (all m
 	return all, nil
 }
 
-// systems opens the ones to be compared. It returns those that are open if one
-// fails.
+// systems opens the systems. If one fails, it returns those that are open.
 func (s *scene) systems(ctx context.Context) (all []*system, err error) {
 	for _, open := range []func() (*system, error){
 		func() (*system, error) { return s.throughClient(ctx) },

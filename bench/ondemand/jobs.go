@@ -13,11 +13,11 @@ import (
 // workerProcess is the hidden argument that makes this program the worker.
 const workerProcess = "worker-process"
 
-// jobLength is how long a queued job keeps its slot.
+// jobLength is the duration of a queued job.
 const jobLength = 5 * time.Millisecond
 
-// serveJobs gives callers their payload back at once, and lets queued jobs
-// take their time.
+// serveJobs is a worker that returns the payload of requests at once. Queued jobs
+// take jobLength.
 func serveJobs(ctx context.Context, socket, slots string) error {
 	n, err := strconv.Atoi(slots)
 	if err != nil {

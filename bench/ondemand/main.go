@@ -56,11 +56,11 @@ func main() {
 	})
 }
 
-// plan is how much is measured.
+// plan is the extent of the measurement.
 type plan struct {
-	blocks  int           // of each system
-	backlog int           // jobs that keep the slots busy
-	busy    time.Duration // how long requests are sent meanwhile
+	blocks  int           // number of blocks of each system
+	backlog int           // number of jobs that keep the slots busy
+	busy    time.Duration // duration of the busy part
 }
 
 var (
@@ -69,10 +69,10 @@ var (
 )
 
 func measure(ctx context.Context) (err error) {
-	quick := flag.Bool("short", false, "fewer requests, in half a minute")
-	alone := flag.Bool("idle", false, "leave out the busy part")
+	quick := flag.Bool("short", false, "fewer requests, takes half a minute")
+	alone := flag.Bool("idle", false, "skip the busy part")
 	var built rig.Options
-	flag.StringVar(&built.Daemon, "daemon", "", "a dispatcherd built before, instead of the checkout's")
+	flag.StringVar(&built.Daemon, "daemon", "", "an existing dispatcherd binary instead of the checkout's")
 	flag.Parse()
 	p := whole
 	if *quick {

@@ -11,13 +11,13 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// Hidden arguments that make this program a NATS server, or a worker of one.
+// Hidden arguments that make this program a NATS server or one of its workers.
 const (
 	natsServer = "nats-server"
 	natsWorker = "nats-worker"
 )
 
-// serveNATS is the server. It prints its address.
+// serveNATS runs the server and prints its address.
 func serveNATS(ctx context.Context) error {
 	s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, NoSigs: true, NoLog: true})
 	if err != nil {
@@ -33,7 +33,7 @@ func serveNATS(ctx context.Context) error {
 	return nil
 }
 
-// serveNATSWorker gives callers their payload back.
+// serveNATSWorker is a worker that returns the payload.
 func serveNATSWorker(ctx context.Context, url string) error {
 	conn, err := nats.Connect(url)
 	if err != nil {
@@ -51,7 +51,7 @@ func serveNATSWorker(ctx context.Context, url string) error {
 	return nil
 }
 
-// openNATS starts a server and a worker, and connects as a caller.
+// openNATS starts a server and a worker, and connects to the server as a caller.
 func openNATS() (_ *system, err error) {
 	s := &system{name: "nats"}
 	defer func() {

@@ -41,7 +41,7 @@ func open(ctx context.Context, r *rig.Rig, dsn string, slots int, flags []string
 	return s, s.populate(ctx, slots)
 }
 
-// populate waits until the daemon knows the worker's slots.
+// populate waits until the worker's slots are registered.
 func (s *scene) populate(ctx context.Context, slots int) error {
 	deadline := time.Now().Add(time.Minute)
 	for {
@@ -50,7 +50,7 @@ func (s *scene) populate(ctx context.Context, slots int) error {
 			return err
 		}
 		if time.Now().After(deadline) {
-			return fmt.Errorf("the worker's %d slots did not appear", slots)
+			return fmt.Errorf("the worker's %d slots were not registered", slots)
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
@@ -70,7 +70,8 @@ func (s *scene) close() error {
 	return errors.Join(errs...)
 }
 
-// sample calls f until enough says so and returns microseconds.
+// sample calls f until enough returns true, and returns the durations in
+// microseconds.
 func sample(f func() (time.Duration, error), enough func(n int) bool) ([]float64, error) {
 	var all []float64
 	for n := 0; !enough(n); n++ {

@@ -13,11 +13,11 @@ import (
 	"github.com/dispatcherd/dispatcherd/client"
 )
 
-// payload of every request, which the worker sends back.
+// payload of every request, which the worker returns.
 var payload = []byte(fmt.Sprintf(`{"text":%q}`, strings.Repeat("x", 80)))
 
-// system is one way from a caller through a server to a worker and back. Caller,
-// server and worker are processes of their own.
+// system is one path from a caller through a server to a worker and back. Caller,
+// server and worker are separate processes.
 type system struct {
 	name      string
 	ask       func() error // sends a request and waits for its answer
@@ -25,13 +25,14 @@ type system struct {
 	closers   []func() error
 }
 
-// start runs this very program as one of the system's processes.
+// start starts this program again, as one of the system's processes.
 func (s *system) start(args ...string) error {
 	_, err := s.startAndHear(args...)
 	return err
 }
 
-// startAndHear is start; it returns what the process says when it is ready.
+// startAndHear is start, and returns the line that the process prints when it is
+// ready.
 func (s *system) startAndHear(args ...string) ([]string, error) {
 	p, err := rig.RunSelf(args[0], args...)
 	if err != nil {
@@ -41,7 +42,7 @@ func (s *system) startAndHear(args ...string) ([]string, error) {
 	return p.Expect("ready")
 }
 
-// close ends the connections and then the processes, the last one first.
+// close ends the connections and then the processes in reverse order.
 func (s *system) close() error {
 	var errs []error
 	for _, c := range slices.Backward(s.closers) {
@@ -53,8 +54,8 @@ func (s *system) close() error {
 	return errors.Join(errs...)
 }
 
-// throughClient is dispatcherd as a Go program uses it: through package client,
-// on the Unix socket.
+// throughClient uses dispatcherd as a Go program does: with package client on the
+// Unix socket.
 func (s *scene) throughClient(ctx context.Context) (*system, error) {
 	c, err := client.New(client.Options{Socket: s.daemon.API})
 	if err != nil {
@@ -69,8 +70,8 @@ func (s *scene) throughClient(ctx context.Context) (*system, error) {
 	}}, nil
 }
 
-// throughHTTP is dispatcherd as other programs use it: HTTP on the Unix
-// socket, written by hand.
+// throughHTTP uses dispatcherd as other programs do: HTTP on the Unix socket. The
+// HTTP is written by hand.
 func (s *scene) throughHTTP() *system {
 	return &system{name: "http", ask: func() error {
 		_, err := s.caller.ask()

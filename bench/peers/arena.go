@@ -10,14 +10,14 @@ import (
 	"github.com/dispatcherd/dispatcherd/bench/internal/rig"
 )
 
-// contestant is one way to work off a table of jobs.
+// contestant is one system that executes a table of jobs.
 type contestant struct {
 	name     string
-	settings string // what was set
-	reason   string // and why that is its best
+	settings string // the settings
+	reason   string // the reason for these settings
 	share    int    // it gets jobs/share jobs, because its rate does not depend on their number
-	node     bool   // needs the packages of node/
-	// prepare fills an empty database with n jobs; work does them.
+	node     bool   // whether it needs the packages of node/
+	// prepare inserts n jobs into an empty database; work executes them.
 	prepare func(ctx context.Context, a *arena, dsn string, n int) error
 	work    func(ctx context.Context, a *arena, dsn string, n int) (span, error)
 }
@@ -28,41 +28,41 @@ type span struct{ from, to time.Time }
 var contestants = []contestant{
 	{
 		name: "floor", settings: "2 connections, batches of 1,000",
-		reason:  "the least that claiming and finishing costs: two UPDATEs, nothing else",
+		reason:  "the minimum for claim and finish: two UPDATEs and nothing else",
 		prepare: fillFloor, work: drainFloor,
 	},
 	{
 		name: "dispatcherd", settings: "defaults; 4 worker processes × 250 slots over a Unix socket",
-		reason:  "as it comes: fenced claims, exact order, workers that crash alone",
+		reason:  "defaults: fenced claims, exact order, separate worker processes",
 		prepare: fillDispatcherd, work: drainDispatcherd,
 	},
 	{
 		name: "graphile", settings: "localQueue 500, completeJobBatchDelay 0, concurrency 24", node: true,
-		reason:  "the settings of its own published 183,895 jobs/s; a second process gains nothing on two cores",
+		reason:  "the settings of its published 183,895 jobs/s; a second process is not faster on two cores",
 		prepare: nodeFill("graphile.mjs"), work: nodeDrain("graphile.mjs"),
 	},
 	{
 		name: "river", settings: "FetchCooldown 1 ms, FetchPollInterval 1 ms, MaxWorkers 1000, pool of 8",
-		reason:  "a job that does nothing is over long before the default pause of 100 ms between fetches; 1 ms is the least it takes",
+		reason:  "a job that does nothing ends long before the default pause of 100 ms between fetches; 1 ms is the minimum",
 		prepare: fillRiver, work: drainRiverTuned,
 	},
 	{
-		name: "river-default", settings: "MaxWorkers 1000, the rest as it comes", share: 5,
-		reason:  "as many jobs at a time as dispatcherd has slots; with the 100 of its README it would do 1,000 jobs/s",
+		name: "river-default", settings: "MaxWorkers 1000, otherwise the defaults", share: 5,
+		reason:  "as many concurrent jobs as dispatcherd has slots; with the 100 of its README the rate would be 1,000 jobs/s",
 		prepare: fillRiver, work: drainRiverDefault,
 	},
 	{
 		name: "pgboss", settings: "fetch and complete in batches of 1,000, 2 loops", node: true,
-		reason:  "work() polls no more often than every 500 ms, so the loop that its documentation gives for manual fetching",
+		reason:  "work() polls at most every 500 ms, so this is the documented loop for manual fetching",
 		prepare: nodeFill("pgboss.mjs"), work: nodeDrain("pgboss.mjs"),
 	},
 }
 
-// arena is where they meet.
+// arena is the environment of the contestants.
 type arena struct {
 	options
 	rig  *rig.Rig
-	node string // program file of Node.js
+	node string // path of the Node.js program
 }
 
 func newArena(ctx context.Context, o options, all []contestant) (*arena, error) {
@@ -75,7 +75,7 @@ func newArena(ctx context.Context, o options, all []contestant) (*arena, error) 
 	for _, c := range all {
 		if c.node && a.node == "" {
 			if a.node, err = installNode(ctx, r.Bench); err != nil {
-				_ = r.Close() // the error at hand says more
+				_ = r.Close() // the current error is more important
 				return nil, err
 			}
 		}
@@ -83,7 +83,7 @@ func newArena(ctx context.Context, o options, all []contestant) (*arena, error) 
 	return a, nil
 }
 
-// outcome of one run.
+// outcome is the result of one run.
 type outcome struct {
 	Rate        float64 `json:"jobs_per_second"`
 	Seconds     float64 `json:"seconds"`
@@ -91,8 +91,8 @@ type outcome struct {
 	PostgresCPU float64 `json:"postgres_cpu_us_per_job"`
 }
 
-// fight runs all contestants in every round. Each round begins with another contestant, so
-// that none always runs on a machine that was idle before.
+// fight runs all contestants in every round. Each round begins with another
+// contestant, so that the order favours none of them.
 func (a *arena) fight(ctx context.Context, all []contestant) (map[string][]outcome, error) {
 	outcomes := map[string][]outcome{}
 	for round := range a.rounds {
@@ -112,8 +112,8 @@ func (a *arena) fight(ctx context.Context, all []contestant) (map[string][]outco
 
 const database = "peers"
 
-// run prepares a database and drains it; the contestant works through the
-// proxy, if there is one.
+// run prepares a database and executes its jobs. The contestant uses the proxy, if
+// there is one.
 func (a *arena) run(ctx context.Context, c contestant, proxy *distance.Proxy) (outcome, error) {
 	n := a.jobs / max(c.share, 1)
 	dsn, err := a.rig.Fresh(ctx, database)

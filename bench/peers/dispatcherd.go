@@ -10,8 +10,8 @@ import (
 )
 
 const (
-	workers = 4   // processes
-	slots   = 250 // of each
+	workers = 4   // number of worker processes
+	slots   = 250 // number of slots of each
 )
 
 func fillDispatcherd(ctx context.Context, _ *arena, dsn string, n int) error {

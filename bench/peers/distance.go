@@ -14,14 +14,14 @@ import (
 	"github.com/dispatcherd/dispatcherd/bench/internal/stats"
 )
 
-// far are the contestants of a comparison over distance: those that people
-// would choose, and the bare SQL loop.
+// far are the contestants of a comparison over distance: the usual choices, and the
+// bare SQL loop.
 var far = []string{"dispatcherd", "graphile", "river", "pgboss", "floor"}
 
-// competitors are the contestants of far that dispatcherd is compared with.
+// competitors are the contestants of far with which dispatcherd is compared.
 var competitors = []string{"graphile", "river", "pgboss"}
 
-// runDistances drains the same jobs at several round-trip delays between the
+// runDistances executes the same jobs with several round-trip delays between the
 // clients and Postgres.
 func runDistances(ctx context.Context, o options, delays string) (err error) {
 	if o.only == nil {
@@ -58,8 +58,8 @@ type place struct {
 	name      string
 }
 
-// drainOverDistances runs every contestant at every distance in each round, so
-// that a slow minute of the machine affects all of them.
+// drainOverDistances runs every contestant at every distance in each round, so that
+// a slow phase of the machine affects all of them.
 func (a *arena) drainOverDistances(ctx context.Context, all []contestant, roundTrips []time.Duration) (map[place][]float64, error) {
 	rates := map[place][]float64{}
 	for round := range a.rounds {
@@ -111,7 +111,7 @@ func printDistances(roundTrips []time.Duration, all []contestant, rates map[plac
 		}
 		fmt.Fprintln(w)
 	}
-	_ = w.Flush() // to the standard output
+	_ = w.Flush() // writes to standard output do not fail
 	for _, d := range roundTrips {
 		fastest := slices.MaxFunc(competitors, func(x, y string) int { return int(median(d, x) - median(d, y)) })
 		ours := median(d, "dispatcherd")

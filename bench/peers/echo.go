@@ -10,8 +10,8 @@ import (
 
 const echoTrips = 20_000
 
-// measureEcho returns the p50 of a round trip between two processes over a
-// Unix socket, in microseconds.
+// measureEcho returns the p50 of a round trip between two processes over a Unix
+// socket in microseconds.
 func measureEcho(ctx context.Context) (float64, error) {
 	e, err := echo.Start(ctx)
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 	"github.com/dispatcherd/dispatcherd/bench/internal/rig"
 )
 
-// The floor: a table with what a job needs, and two connections that each
-// claim a batch and finish it, with no worker in between.
+// The floor is a table with the columns that a job needs, and two connections that
+// each claim and finish batches without a worker.
 const (
 	floorBatch       = 1000
 	floorConnections = 2

@@ -27,10 +27,10 @@ func main() {
 	var only string
 	flag.BoolVar(&o.short, "short", false, "fewer jobs and rounds: under six minutes")
 	flag.StringVar(&o.output, "o", "table", "table or json")
-	flag.IntVar(&o.jobs, "jobs", 0, "jobs of a run (default 500000, short 200000)")
+	flag.IntVar(&o.jobs, "jobs", 0, "jobs per run (default 500000, short 200000)")
 	flag.IntVar(&o.rounds, "rounds", 0, "runs of each contestant (default 5, short 4)")
 	flag.StringVar(&only, "only", "", "contestants to run, separated by commas (default all)")
-	flag.StringVar(&o.daemon, "daemon", "", "a dispatcherd built before, instead of the checkout's")
+	flag.StringVar(&o.daemon, "daemon", "", "an existing dispatcherd binary instead of the checkout's")
 	var delays string
 	flag.StringVar(&delays, "distance", "", "round-trip delays to Postgres, separated by commas: compare the rates over them")
 	flag.StringVar(&o.flags, "flags", "", "further flags of the daemon, separated by spaces")
@@ -93,7 +93,7 @@ func run(ctx context.Context, o options) (err error) {
 	return report(ctx, e, all, rounds, echoes)
 }
 
-// choose returns the named contestants, all for no name.
+// choose returns the named contestants, or all if no name is given.
 func choose(names []string) ([]contestant, error) {
 	if len(names) == 0 {
 		return contestants, nil

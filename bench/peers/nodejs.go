@@ -13,9 +13,9 @@ import (
 	"github.com/dispatcherd/dispatcherd/bench/internal/rig"
 )
 
-// installNode installs the packages pinned in node/package-lock.json, unless
-// they are there, and returns the Node.js to use: the peers want version 22 or
-// newer, which comes with the packages on Linux.
+// installNode installs the packages pinned in node/package-lock.json unless they
+// exist, and returns the path of Node.js. The peers need version 22 or newer, which
+// on Linux is one of the packages.
 func installNode(ctx context.Context, bench string) (string, error) {
 	dir := filepath.Join(bench, "node")
 	installed := filepath.Join(dir, "node_modules", ".package-lock.json")
@@ -50,7 +50,7 @@ func nodeIn(dir string) (string, error) {
 	return exec.LookPath("node")
 }
 
-// nodeFill lets a script insert the jobs by its package's own means.
+// nodeFill runs a script that inserts the jobs with the functions of its package.
 func nodeFill(script string) func(context.Context, *arena, string, int) error {
 	return func(_ context.Context, a *arena, dsn string, n int) error {
 		p, err := a.script(script, "fill", dsn, n)
@@ -61,7 +61,8 @@ func nodeFill(script string) func(context.Context, *arena, string, int) error {
 	}
 }
 
-// nodeDrain lets a script do them. It says when it began and ended.
+// nodeDrain runs a script that executes the jobs. The script prints when it started
+// and ended.
 func nodeDrain(script string) func(context.Context, *arena, string, int) (span, error) {
 	return func(_ context.Context, a *arena, dsn string, n int) (s span, err error) {
 		p, err := a.script(script, "work", dsn, n)

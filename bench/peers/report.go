@@ -21,7 +21,7 @@ type result struct {
 	Reason      string        `json:"reason"`
 	Rate        stats.Summary `json:"jobs_per_second"`
 	PostgresCPU stats.Summary `json:"postgres_cpu_us_per_job"`
-	Ratio       float64       `json:"dispatcherd_is_times"` // dispatcherd's median through this one's
+	Ratio       float64       `json:"dispatcherd_is_times"` // median of dispatcherd divided by this median
 	Runs        []outcome     `json:"runs"`
 }
 
@@ -97,7 +97,7 @@ func printTable(doc document) {
 	for _, r := range doc.Results {
 		fmt.Fprintf(w, "%s\t%.0f\t%.0f\t%.0f\t%.2f ×\t%.1f\t\n", r.Name, r.Rate.Median, r.Rate.Min, r.Rate.Max, r.Ratio, r.PostgresCPU.Median)
 	}
-	_ = w.Flush() // to the standard output
+	_ = w.Flush() // writes to standard output do not fail
 	fmt.Println()
 	for _, r := range doc.Results {
 		fmt.Printf("%s: %s\n    %s\n", r.Name, r.Settings, r.Reason)

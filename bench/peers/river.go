@@ -15,7 +15,7 @@ import (
 	"github.com/riverqueue/river/rivermigrate"
 )
 
-// noop is a job of River.
+// noop is a job type of River.
 type noop struct {
 	N int `json:"n"`
 }
@@ -23,10 +23,10 @@ type noop struct {
 // Kind implements river.JobArgs.
 func (noop) Kind() string { return "noop" }
 
-// noopWorker notes when its first job starts.
+// noopWorker records when its first job starts.
 type noopWorker struct {
 	river.WorkerDefaults[noop]
-	begun *atomic.Int64 // ns since 1970; 0 = not yet
+	begun *atomic.Int64 // nanoseconds since 1970; 0 = no job yet
 }
 
 // Work implements river.Worker.
@@ -37,7 +37,8 @@ func (w *noopWorker) Work(context.Context, *river.Job[noop]) error {
 	return nil
 }
 
-// riverPool has room for its producer, completer, notifier and maintenance.
+// riverPool has enough connections for River's producer, completer, notifier and
+// maintenance.
 func riverPool(ctx context.Context, dsn string) (*pgxpool.Pool, error) {
 	config, err := pgxpool.ParseConfig(dsn)
 	if err != nil {
@@ -112,7 +113,7 @@ func drainRiver(ctx context.Context, dsn string, n int, change func(*river.Confi
 	if err != nil {
 		return s, err
 	}
-	// Its events come when an end is in Postgres.
+	// River sends these events when the end of a job is in Postgres.
 	ends, unsubscribe := client.SubscribeConfig(&river.SubscribeConfig{
 		ChanSize: n + 1, Kinds: []river.EventKind{river.EventKindJobCompleted},
 	})

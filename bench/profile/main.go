@@ -23,11 +23,11 @@ import (
 func main() {
 	n := flag.Int("n", 500_000, "jobs")
 	slots := flag.Int("slots", 1000, "slots of the four workers together")
-	types := flag.Int("types", 1, "types of the jobs; every slot can do all")
+	types := flag.Int("types", 1, "types of the jobs; every slot supports all of them")
 	usePerf := flag.Bool("perf", false, "sample with perf (Linux; root, or kernel.perf_event_paranoid at -1)")
 	var built rig.Options
-	flag.StringVar(&built.Daemon, "daemon", "", "a dispatcherd built before, instead of the checkout's")
-	flag.StringVar(&built.Worker, "worker", "", "a worker (noop) built before, instead of the checkout's")
+	flag.StringVar(&built.Daemon, "daemon", "", "an existing dispatcherd binary instead of the checkout's")
+	flag.StringVar(&built.Worker, "worker", "", "an existing worker binary (noop) instead of the checkout's")
 	flag.Parse()
 	program.Main("profile", func(ctx context.Context) error {
 		return run(ctx, load{*n, *slots, *types, *usePerf, flag.Args()}, built)
@@ -36,7 +36,7 @@ func main() {
 
 const database = "profile"
 
-// load is what was asked for.
+// load contains the parameters of the command line.
 type load struct {
 	jobs, slots, types int
 	perf               bool
@@ -82,7 +82,7 @@ func hasStatements() bool {
 	return false
 }
 
-// drain does the jobs and prints what it cost.
+// drain executes the jobs and prints the costs.
 func drain(ctx context.Context, r *rig.Rig, dsn string, l load, statements bool) (err error) {
 	d, err := r.Daemon(ctx, dsn, "daemon", l.flags...)
 	if err != nil {
@@ -137,7 +137,7 @@ func backends(ctx context.Context, dsn string) map[string]time.Duration {
 	rows, _ := conn.Query(ctx, `SELECT pid, coalesce(nullif(application_name, ''), backend_type) FROM pg_stat_activity WHERE pid <> pg_backend_pid()`)
 	var pid int
 	var name string
-	_, _ = pgx.ForEachRow(rows, []any{&pid, &name}, func() error { // without the list the report is shorter
+	_, _ = pgx.ForEachRow(rows, []any{&pid, &name}, func() error { // without this list the report is shorter
 		used[name] += rig.CPU(pid)
 		return nil
 	})
@@ -160,7 +160,7 @@ func sayMetrics(ctx context.Context, d *rig.Daemon, n int) error {
 	fmt.Printf("collector: %.0f collections, %.1f MB of heap, %.0f bytes allocated a job\n", m["go_gc_duration_seconds_count"],
 		m["go_memstats_heap_alloc_bytes"]/1e6, m["go_memstats_alloc_bytes_total"]/float64(n))
 	_, most := rig.Memory(d.PID())
-	fmt.Printf("memory of the daemon: %.0f MB at its most; stacks %.0f, the Go runtime keeps to %.0f\n", float64(most)/1e6,
+	fmt.Printf("memory of the daemon: at most %.0f MB; stacks %.0f, limit of the Go runtime %.0f\n", float64(most)/1e6,
 		m["go_memstats_stack_inuse_bytes"]/1e6, m["dispatcherd_memory_limit_bytes"]/1e6)
 	return nil
 }

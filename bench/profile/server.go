@@ -8,7 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// server is what Postgres counts.
+// server contains the counters of Postgres.
 type server struct {
 	statements                      bool
 	walBytes, walRecords, walImages int64
@@ -18,7 +18,7 @@ type server struct {
 
 const walSQL = `SELECT wal_bytes::bigint, wal_records, wal_fpi, wal_sync, wal_sync_time FROM pg_stat_wal`
 
-// readServer reads the counters, and begins those of statements anew if asked.
+// readServer reads the counters. If asked it also resets those of the statements.
 func readServer(ctx context.Context, dsn string, statements bool) (server, error) {
 	s := server{statements: statements}
 	conn, err := pgx.Connect(ctx, dsn)

@@ -13,7 +13,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/bench/internal/stats"
 )
 
-// plan is what is compared, and how much of it.
+// plan says what is compared, and with how many rounds and jobs.
 type plan struct {
 	base, head         string // commits
 	rounds, jobs, copy int
@@ -26,8 +26,8 @@ func main() {
 	flag.StringVar(&p.head, "head", "HEAD", "commit to judge")
 	flag.BoolVar(&short, "short", false, "three rounds of fewer jobs")
 	flag.IntVar(&p.rounds, "rounds", 0, "runs of each side (default 5, short 3)")
-	flag.IntVar(&p.jobs, "jobs", 0, "jobs of a run (default 500000, short 150000)")
-	flag.IntVar(&p.copy, "copy", 0, "rows of a COPY (default 500000, short 150000)")
+	flag.IntVar(&p.jobs, "jobs", 0, "jobs per run (default 500000, short 150000)")
+	flag.IntVar(&p.copy, "copy", 0, "rows per COPY (default 500000, short 150000)")
 	flag.Parse()
 	p.complete(short)
 	program.Main("noop", func(ctx context.Context) error { return run(ctx, p) })

@@ -17,7 +17,7 @@ type side struct {
 	rates, copies  []float64
 }
 
-// build checks a commit out, builds its programs into dir, and removes the
+// build checks out a commit, builds its programs into dir, and removes the
 // checkout.
 func build(ctx context.Context, dir, name, commit string) (_ *side, err error) {
 	tree := filepath.Join(dir, "checkout-"+name)
@@ -56,11 +56,11 @@ func (s *side) fresh(ctx context.Context, r *rig.Rig) (string, error) {
 }
 
 const (
-	workers = 4   // processes
-	slots   = 250 // of each
+	workers = 4   // number of worker processes
+	slots   = 250 // number of slots of each
 )
 
-// drain returns the rate at which n rows that were there before are done.
+// drain returns the rate at which n existing rows are executed.
 func (s *side) drain(ctx context.Context, r *rig.Rig, n int) (rate float64, err error) {
 	dsn, err := s.fresh(ctx, r)
 	if err != nil {
@@ -94,7 +94,7 @@ func (s *side) drain(ctx context.Context, r *rig.Rig, n int) (rate float64, err 
 }
 
 // copyIn returns the rate of one COPY of n rows while an idle dispatcher, whose
-// slots support another type, wants to be notified.
+// slots support another type, is subscribed to notifications.
 func (s *side) copyIn(ctx context.Context, r *rig.Rig, n int) (rate float64, err error) {
 	dsn, err := s.fresh(ctx, r)
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/bench/internal/rig"
 )
 
-// cpu drains a table and says who used how much processor time for a job.
+// cpu executes a table of jobs and prints the processor time per job of each part.
 func (s *study) cpu(ctx context.Context) error {
 	n, rounds := 500_000, 5
 	if s.short {
@@ -35,7 +35,7 @@ func (s *study) cpu(ctx context.Context) error {
 	return keep(s.rig.Bench, "cpu", windows, svg)
 }
 
-// drain works off n jobs without a producer.
+// drain executes n jobs without a producer.
 func (s *study) drain(ctx context.Context, n int) (w window, err error) {
 	one := usual
 	one.Backlog, one.feed = n, false
@@ -56,7 +56,7 @@ func (s *study) drain(ctx context.Context, n int) (w window, err error) {
 	if err != nil {
 		return w, err
 	}
-	// All that these processes have done was for these jobs, starting included.
+	// All processor time of these processes counts, including their start.
 	w = between(reading{at: from, metrics: rig.Metrics{}, postgres: l.before}, after)
 	w.Seconds = to.Sub(from).Seconds()
 	w.Rate = float64(n) / w.Seconds

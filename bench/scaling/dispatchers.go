@@ -10,23 +10,24 @@ import (
 	"github.com/dispatcherd/dispatcherd/bench/internal/figure"
 )
 
-// perSecond is how many rows are there for each second of a run without a
-// producer: more than are done.
+// perSecond is the number of rows for each second of a run without a producer. It
+// exceeds the rate.
 const perSecond = 180_000
 
-// settling is how long several dispatchers are left alone before the window.
-// Each publishes its slots with a beat, a second apart, and learns of those of
-// the others with its next one; until then all read the same rows, and what they
-// lose to each other makes their next claims careful.
+// settling is the pause between the start of several dispatchers and the first
+// window. Each dispatcher publishes its slots with a heartbeat, once a second, and
+// reads those of the others with the next one. Until then all read the same rows
+// and lose claims to each other, which makes their next claims use row locks.
 const settling = 4 * time.Second
 
-// dispatchers compares several dispatchers on one table with one. All rows are inserted
-// before: a producer takes processor time from the dispatchers, and one alone
-// does not keep up with four, which then compete for few rows. The runs alternate, so that a
-// slow minute affects all of them.
+// dispatchers compares several dispatchers on one table with a single one. All rows
+// are inserted before, because a producer takes processor time from the
+// dispatchers, and one producer is slower than four dispatchers, which would then
+// compete for few rows. The runs alternate, so that a slow phase of the machine
+// affects all of them.
 //
-// Additional dispatchers may divide the existing slots or bring their own, so both are
-// measured.
+// Additional dispatchers may divide the existing slots or add their own, so both
+// cases are measured.
 func (s *study) dispatchers(ctx context.Context) error {
 	numbers := []int{1, 2, 4, 8}
 	if s.numbers != "" {
@@ -34,7 +35,7 @@ func (s *study) dispatchers(ctx context.Context) error {
 		for text := range strings.SplitSeq(s.numbers, ",") {
 			n, err := strconv.Atoi(text)
 			if err != nil || n < 1 {
-				return fmt.Errorf("-dispatchers %q: %q is no number of dispatchers", s.numbers, text)
+				return fmt.Errorf("-dispatchers %q: %q is not a number of dispatchers", s.numbers, text)
 			}
 			numbers = append(numbers, n)
 		}
@@ -52,7 +53,7 @@ func (s *study) dispatchers(ctx context.Context) error {
 	return s.showDispatchers(points)
 }
 
-// companies are the shapes to compare.
+// companies returns the shapes to compare.
 func (s *study) companies(numbers []int) []point {
 	var points []point
 	for _, times := range []bool{false, true} {
@@ -63,7 +64,7 @@ func (s *study) companies(numbers []int) []point {
 				one.Slots, one.Workers = n*usual.Slots, n*usual.Workers
 			}
 			if times && n == 1 {
-				continue // the same as divided
+				continue // the same shape as in the divided case
 			}
 			points = append(points, point{Shape: one, X: n})
 			if s.against != "" {
@@ -75,8 +76,9 @@ func (s *study) companies(numbers []int) []point {
 	return points
 }
 
-// divided are the points whose slots are those of one dispatcher, times those
-// with as many for each. A dispatcher alone is both.
+// divided splits the points into those with a constant total of slots, and those
+// with the same number of slots for each dispatcher. The point with one dispatcher
+// is in both lists.
 func divided(points []point) (divided, times []point) {
 	for _, p := range points {
 		if p.Shape.Slots == usual.Slots {
@@ -100,7 +102,7 @@ func (s *study) showDispatchers(points []point) error {
 		return func(p point) float64 { return middle(p.Windows, what) }
 	}
 	return keep(s.rig.Bench, "dispatchers", points, figure.SVG(
-		panel("Rate against dispatchers, no producer at work", "jobs/s", func(p point) float64 { return p.Rate.Median }),
+		panel("Rate against dispatchers, without a producer", "jobs/s", func(p point) float64 { return p.Rate.Median }),
 		panel("Mean claim latency", "milliseconds", of(func(w window) float64 { return w.ClaimMean })),
 		panel("Lost claims", "% of claimed rows", of(func(w window) float64 { return 100 * w.Lost })),
 	))

@@ -9,35 +9,35 @@ import (
 	"github.com/dispatcherd/dispatcherd/bench/internal/rig"
 )
 
-// shape is what runs during a measurement.
+// shape describes the processes of a measurement.
 type shape struct {
 	Backlog     int    `json:"backlog"`
 	Types       int    `json:"types"`
 	Dispatchers int    `json:"dispatchers"`
-	Workers     int    `json:"worker_processes"` // of all dispatchers
-	Slots       int    `json:"slots"`            // of all workers
-	feed        bool   // a producer keeps the backlog up
-	daemon      string // program file; empty is the rig's own
+	Workers     int    `json:"worker_processes"` // processes of all dispatchers
+	Slots       int    `json:"slots"`            // slots of all workers
+	feed        bool   // whether a producer keeps the backlog constant
+	daemon      string // binary of the daemon; empty = the rig's
 }
 
-// usual is the shape that a curve changes one thing of.
+// usual is the default shape, of which each curve changes one value.
 var usual = shape{Backlog: 200_000, Types: 1, Dispatchers: 1, Workers: 4, Slots: 1000, feed: true}
 
-// load is a shape at work.
+// load is a running shape.
 type load struct {
 	shape
 	rig     *rig.Rig
 	dsn     string
-	before  time.Duration // what the server had used when all was prepared
+	before  time.Duration // processor time of the server at the end of the preparation
 	daemons []*rig.Daemon
 	crews   []*rig.Crew
-	stop    context.CancelFunc // of the producer
+	stop    context.CancelFunc // stops the producer
 	fed     chan error
 }
 
 const database = "scaling"
 
-// start fills a fresh database and brings everything up.
+// start fills a new database and starts all processes.
 func start(ctx context.Context, r *rig.Rig, s shape) (_ *load, err error) {
 	l := &load{shape: s, rig: r}
 	if l.dsn, err = r.FreshJobs(ctx, database); err != nil {
@@ -87,7 +87,7 @@ func start(ctx context.Context, r *rig.Rig, s shape) (_ *load, err error) {
 	return l, nil
 }
 
-// end takes everything down.
+// end stops all processes.
 func (l *load) end() error {
 	var errs []error
 	if l.stop != nil {
@@ -103,7 +103,7 @@ func (l *load) end() error {
 	return errors.Join(append(errs, l.rig.Drop(context.Background(), database))...)
 }
 
-// metrics adds up what the daemons say.
+// metrics returns the sum of the metrics of all daemons.
 func (l *load) metrics(ctx context.Context) (rig.Metrics, error) {
 	sum := rig.Metrics{}
 	for _, d := range l.daemons {
@@ -118,7 +118,7 @@ func (l *load) metrics(ctx context.Context) (rig.Metrics, error) {
 	return sum, nil
 }
 
-// reading is everything that counts up, at one moment.
+// reading contains all counters at one time.
 type reading struct {
 	at                        time.Time
 	metrics                   rig.Metrics

@@ -13,24 +13,24 @@ import (
 	"github.com/dispatcherd/dispatcherd/bench/internal/rig"
 )
 
-// study is one invocation.
+// study is one invocation of the command.
 type study struct {
 	rig     *rig.Rig
 	short   bool
 	minutes float64
-	warm    time.Duration // before the first window
+	warm    time.Duration // pause before the first window
 	window  time.Duration
 	windows int
-	numbers string // of dispatchers to compare; empty is all
-	against string // program file of a dispatcherd to compare with
+	numbers string // numbers of dispatchers to compare; empty = all
+	against string // binary of another dispatcherd to compare with
 }
 
 // curve is a subcommand.
 type curve struct {
 	name     string
 	draw     func(*study, context.Context) error
-	settings map[string]string // of the server, on top of the rig's
-	log      int               // gigabytes of its log that are there from the beginning; 0 is one
+	settings map[string]string // settings of the server in addition to the rig's
+	log      int               // gigabytes of log files that exist from the start; 0 = one
 }
 
 // curves are in the order of "all".
@@ -47,10 +47,10 @@ func main() {
 	var s study
 	var daemon string
 	flag.BoolVar(&s.short, "short", false, "smaller sizes and shorter windows")
-	flag.StringVar(&daemon, "daemon", "", "a dispatcherd built before, instead of the checkout's")
-	flag.Float64Var(&s.minutes, "minutes", 0, "snapshot: how long it is held (default 10, short 3)")
-	flag.StringVar(&s.numbers, "dispatchers", "", "dispatchers: only these numbers, as in 1,4; nothing is kept")
-	flag.StringVar(&s.against, "against", "", "dispatchers: another dispatcherd built before, in turn with the first; nothing is kept")
+	flag.StringVar(&daemon, "daemon", "", "an existing dispatcherd binary instead of the checkout's")
+	flag.Float64Var(&s.minutes, "minutes", 0, "snapshot: minutes for which it is held (default 10, short 3)")
+	flag.StringVar(&s.numbers, "dispatchers", "", "dispatchers: only these numbers, for example 1,4; no results are written")
+	flag.StringVar(&s.against, "against", "", "dispatchers: another existing binary, in turn with the first; no results are written")
 	flag.Parse()
 	program.Main("scaling", func(ctx context.Context) error { return s.run(ctx, daemon, flag.Args()) })
 }
@@ -85,7 +85,7 @@ func (s *study) run(ctx context.Context, daemon string, names []string) error {
 	return nil
 }
 
-// drawOn draws one curve, on a server of its own.
+// drawOn draws one curve on its own server.
 func (s *study) drawOn(ctx context.Context, daemon string, c curve) (err error) {
 	if s.rig, err = rig.Start(ctx, rig.Options{Daemon: daemon, Settings: c.settings, Log: c.log}); err != nil {
 		return err

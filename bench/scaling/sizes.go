@@ -10,18 +10,18 @@ import (
 	"github.com/dispatcherd/dispatcherd/bench/internal/stats"
 )
 
-// point of a curve over some size.
+// point is one point of a curve.
 type point struct {
 	Shape     shape         `json:"shape"`
 	X         int           `json:"x"`
 	Rate      stats.Summary `json:"jobs_per_second"`
 	Windows   []window      `json:"windows"`
-	Memory    int64         `json:"daemon_memory_most_bytes"` // of the largest one
+	Memory    int64         `json:"daemon_memory_most_bytes"` // memory of the largest daemon
 	Deadlocks int64         `json:"deadlocks"`
-	Left      int           `json:"pending_at_the_end,omitempty"` // without a producer
+	Left      int           `json:"pending_at_the_end,omitempty"` // only in runs without a producer
 }
 
-// sweep measures the shapes that change makes of the usual one, in turn.
+// sweep measures in turn the shapes that change makes from the usual one.
 func (s *study) sweep(ctx context.Context, name string, sizes []int, change func(*shape, int)) ([]point, error) {
 	var points []point
 	for _, x := range sizes {
@@ -77,7 +77,7 @@ func (s *study) measure(ctx context.Context, one shape) (p point, err error) {
 	return p, err
 }
 
-// line draws one figure of the points.
+// line returns the line of one figure of the points.
 func line(name string, points []point, what func(point) float64) figure.Line {
 	l := figure.Line{Name: name}
 	for _, p := range points {
@@ -86,7 +86,7 @@ func line(name string, points []point, what func(point) float64) figure.Line {
 	return l
 }
 
-// show writes the points and the usual two panels, and any more.
+// show writes the points, the usual two panels, and any further panels.
 func show(bench, name, title, xName string, points []point, more ...figure.Panel) error {
 	of := func(what func(window) float64) func(point) float64 {
 		return func(p point) float64 { return middle(p.Windows, what) }
@@ -110,12 +110,12 @@ func (s *study) upTo(short int, sizes ...int) []int {
 	return sizes
 }
 
-// aQuarter are the server's settings for the backlog: ten million pending jobs and
-// their indexes take 3.3 GB, and a server that holds as much has a shared_buffers of
-// a quarter of its memory, as Postgres's manual advises, not what suits a table of
-// half a million. To insert them writes more than 4 GB of log, so this curve has 7 to
-// be written anew, and keeps them: the runs after it would otherwise make log files,
-// which is not what is measured.
+// aQuarter contains the server's settings for the backlog curve. Ten million
+// pending jobs and their indexes take 3.3 GB. A server for that much data has a
+// shared_buffers of a quarter of its memory, as Postgres's manual advises, unlike a
+// server for half a million rows. The insertion writes more than 4 GB of log. So 7
+// GB of log files are created first and kept, because otherwise the runs would
+// create log files, which is not to be measured.
 var aQuarter = map[string]string{"shared_buffers": "4GB", "min_wal_size": "7GB"}
 
 func (s *study) backlog(ctx context.Context) error {
@@ -141,5 +141,5 @@ func (s *study) types(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return show(s.rig.Bench, "types", "number of types", "types, every slot can do all", points)
+	return show(s.rig.Bench, "types", "number of types", "types, every slot supports all of them", points)
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/bench/internal/figure"
 )
 
-// moment is one window under a held snapshot.
+// moment is one window while a snapshot is held.
 type moment struct {
 	window
 	Minute     float64 `json:"minute"`
@@ -20,14 +20,14 @@ type moment struct {
 	IndexBytes int64   `json:"index_bytes"`
 }
 
-// snapshotRun is a load over some minutes.
+// snapshotRun is a load of some minutes.
 type snapshotRun struct {
 	Held    bool     `json:"snapshot_held"`
 	Moments []moment `json:"moments"`
 }
 
-// snapshot compares the rate over minutes with and without a transaction that
-// does nothing but keep its snapshot, so that nothing can be cleaned up.
+// snapshot compares the rate over minutes with and without a transaction that only
+// keeps its snapshot, so that no dead row can be removed.
 func (s *study) snapshot(ctx context.Context) error {
 	var runs []snapshotRun
 	for _, held := range []bool{true, false} {
@@ -51,7 +51,7 @@ func (s *study) snapshot(ctx context.Context) error {
 		return p
 	}
 	return keep(s.rig.Bench, "snapshot", runs, figure.SVG(
-		draw("Rate while a snapshot is held, producer at work", "jobs/s", func(m moment) float64 { return m.Rate }),
+		draw("Rate while a snapshot is held, with a producer", "jobs/s", func(m moment) float64 { return m.Rate }),
 		draw("Dead rows in the hot table", "rows", func(m moment) float64 { return float64(m.DeadTuples) }),
 		draw("Size of the hot table's indexes", "MB", func(m moment) float64 { return float64(m.IndexBytes) / 1e6 }),
 	))
@@ -71,16 +71,16 @@ func (r snapshotRun) minute(from float64) float64 {
 
 const snapshotWindow = 10 * time.Second
 
-// everyMinute are the server's settings for this curve. Where runs last seconds a
-// checkpoint is kept out of them, see rig.Settings; of ten minutes with one in
-// none, one or three of them the first is not measured under the conditions of the
-// last. So each has one, by time.
+// everyMinute contains the server's settings for this curve. In runs of seconds no
+// checkpoint falls into the measured time, see rig.Settings. In a run of ten
+// minutes some minutes would contain a checkpoint and others none. So each minute
+// has one, by time.
 var everyMinute = map[string]string{
-	"checkpoint_timeout": "1min", // a minute's log is a quarter of what max_wal_size would wait for
+	"checkpoint_timeout": "1min", // the log of one minute is a quarter of max_wal_size, which therefore starts no checkpoint
 }
 
-// runIn is the load before the first minute, with nothing held, so that a
-// checkpoint is under way in that, too.
+// runIn is the load before the first minute without a held snapshot, so that a
+// checkpoint runs in the first minute as well.
 const runIn = time.Minute
 
 func (s *study) minutesOf(ctx context.Context, held bool) (r snapshotRun, err error) {
@@ -132,7 +132,7 @@ func (s *study) minutesOf(ctx context.Context, held bool) (r snapshotRun, err er
 	return r, nil
 }
 
-// size looks at the hot table.
+// size reads the size of the hot table.
 func (m *moment) size(ctx context.Context, dsn string) error {
 	conn, err := pgx.Connect(ctx, dsn)
 	if err != nil {

@@ -5,8 +5,8 @@ import (
 	"fmt"
 )
 
-// inTurn measures each shape as often as there are windows, one window at a time.
-// Each round begins with another shape, so that a slow minute, and log files
+// inTurn measures each shape once per window, one window at a time. Each round
+// begins with another shape, so that a slow phase of the machine, and log files
 // that must be created first, affect all shapes. It fills in the points.
 func (s *study) inTurn(ctx context.Context, points []point) error {
 	single := *s
@@ -19,7 +19,7 @@ func (s *study) inTurn(ctx context.Context, points []point) error {
 				return fmt.Errorf("%d: %w", p.X, err)
 			}
 			if !p.Shape.feed && one.Left < p.Shape.Backlog/20 {
-				return fmt.Errorf("%d: %d of %d rows are left, which is too few to divide: raise perSecond", p.X, one.Left, p.Shape.Backlog)
+				return fmt.Errorf("%d: only %d of %d rows are left: raise perSecond", p.X, one.Left, p.Shape.Backlog)
 			}
 			p.add(one)
 		}
@@ -27,7 +27,7 @@ func (s *study) inTurn(ctx context.Context, points []point) error {
 	return nil
 }
 
-// add takes another run of the same shape in.
+// add adds a further run of the same shape.
 func (p *point) add(one point) {
 	if p.Windows == nil || one.Left < p.Left {
 		p.Left = one.Left

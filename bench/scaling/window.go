@@ -12,18 +12,18 @@ import (
 	"github.com/dispatcherd/dispatcherd/bench/internal/stats"
 )
 
-// window is what happened between two readings.
+// window is the difference between two readings.
 type window struct {
 	Seconds     float64 `json:"seconds"`
 	Rate        float64 `json:"jobs_per_second"`
 	ClaimMean   float64 `json:"claim_mean_ms"`
-	ClaimP99    float64 `json:"claim_p99_ms"` // upper end of a bucket
-	ClaimRows   float64 `json:"claim_rows"`   // of one claim, on average
+	ClaimP99    float64 `json:"claim_p99_ms"` // upper bound of a bucket
+	ClaimRows   float64 `json:"claim_rows"`   // mean of a claim
 	FinishMean  float64 `json:"finish_mean_ms"`
 	FinishRows  float64 `json:"finish_rows"`
 	FetchMean   float64 `json:"fetch_mean_ms"`
 	FetchRows   float64 `json:"fetch_rows"`
-	Lost        float64 `json:"lost_share"` // of the claimed rows
+	Lost        float64 `json:"lost_share"` // share of the claimed rows
 	PostgresCPU float64 `json:"postgres_cpu_us_per_job"`
 	DaemonCPU   float64 `json:"daemon_cpu_us_per_job"`
 	WorkersCPU  float64 `json:"workers_cpu_us_per_job"`
@@ -47,7 +47,7 @@ func between(a, b reading) window {
 	return w
 }
 
-// average returns milliseconds and rows of one statement.
+// average returns the mean milliseconds and rows of one kind of statement.
 func average(m rig.Metrics, operation string) (ms, rows float64) {
 	n, all, took := m.Statements(operation)
 	if n == 0 {
@@ -56,7 +56,8 @@ func average(m rig.Metrics, operation string) (ms, rows float64) {
 	return took.Seconds() * 1000 / n, all / n
 }
 
-// statementQuantile reads a histogram: milliseconds, the upper end of the bucket.
+// statementQuantile returns a quantile of a histogram in milliseconds: the upper
+// bound of its bucket.
 func statementQuantile(m rig.Metrics, operation string, q float64) float64 {
 	type bucket struct{ le, n float64 }
 	var buckets []bucket
@@ -78,7 +79,7 @@ func statementQuantile(m rig.Metrics, operation string, q float64) float64 {
 	return 0
 }
 
-// watch takes windows from a load at work.
+// watch takes windows from a running load.
 func (s *study) watch(ctx context.Context, l *load) ([]window, error) {
 	if err := rest(ctx, s.warm); err != nil {
 		return nil, err
@@ -111,7 +112,7 @@ func rest(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// middle returns the median of one figure over windows.
+// middle returns the median of one figure over the windows.
 func middle(windows []window, what func(window) float64) float64 {
 	return summary(windows, what).Median
 }

@@ -30,8 +30,9 @@ func inFolder(dir string) ([]string, error) {
 	return found, nil
 }
 
-// sentences are parts of license texts, in lower case with single spaces. Of a
-// group only the first that occurs counts: the later ones are parts of it.
+// sentences are parts of license texts, in lower case with single spaces. In each
+// group only the first match counts, because the later sentences are parts of the
+// earlier ones.
 var sentences = [][]struct{ text, license string }{
 	{{"apache license version 2.0", "Apache-2.0"}, {"apache license, version 2.0", "Apache-2.0"}},
 	{{"mozilla public license version 2.0", "MPL-2.0"}, {"mozilla public license, version 2.0", "MPL-2.0"}},

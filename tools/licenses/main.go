@@ -40,9 +40,10 @@ var parts = []part{
 	{"tools/openapi", "tools/openapi", "", nil},
 }
 
-// stated are licenses of dependencies whose module or lock file lacks them.
+// stated contains licenses of dependencies whose module or lock file does not state
+// them.
 var stated = map[string]string{
-	"github.com/golangci/gofmt": "BSD-3-Clause", // a copy of Go's; every file refers to Go's license
+	"github.com/golangci/gofmt": "BSD-3-Clause", // a copy of Go's code; every file refers to Go's license
 	"decko":                     "MIT",          // LICENSE of the package, 1.2.0
 	"stickyfill":                "MIT",          // LICENSE of the package, 1.1.1
 }
@@ -50,7 +51,7 @@ var stated = map[string]string{
 // dependency is a module or a package of npm.
 type dependency struct {
 	name     string
-	licenses []string // none: not recognised
+	licenses []string // empty = not recognised
 }
 
 func main() {
@@ -77,7 +78,7 @@ func main() {
 	}
 }
 
-// judge returns what is wrong with a dependency, "" if nothing is.
+// judge returns what is wrong with a dependency, or "".
 func (p part) judge(d dependency) string {
 	if len(d.licenses) == 0 {
 		return "  NOT RECOGNISED"
@@ -121,7 +122,7 @@ func (p part) dependencies(root string) ([]dependency, error) {
 	return all, nil
 }
 
-// npm reads the licenses that the packages of a lock file name.
+// npm reads the licenses of the packages in a lock file.
 func npm(file string) ([]dependency, error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -138,7 +139,7 @@ func npm(file string) ([]dependency, error) {
 	var all []dependency
 	for path, p := range lock.Packages {
 		if path == "" {
-			continue // the repository's own
+			continue // the entry of the repository itself
 		}
 		d := dependency{name: path[strings.LastIndex(path, "node_modules/")+len("node_modules/"):]}
 		if p.License != "" {

@@ -24,9 +24,9 @@ import (
 	"github.com/dispatcherd/dispatcherd/bench/internal/rig"
 )
 
-// Server is the hidden first argument that makes a program the proxy. The
-// others are the round-trip delay, the socket to listen on, and the socket of
-// the server. The program must call [Serve] then.
+// Server is the hidden first argument that makes a program the proxy. The other
+// arguments are the round-trip delay, the socket to listen on, and the socket of
+// the server. The program must then call [Serve].
 const Server = "distance-server"
 
 // Proxy is a running proxy.
@@ -35,7 +35,7 @@ type Proxy struct {
 	dir     string
 }
 
-// Start runs this very program as a proxy to the server that dsn names.
+// Start starts this program again, as a proxy to the server that dsn names.
 func Start(dsn string, roundTrip time.Duration) (*Proxy, error) {
 	u, err := url.Parse(dsn)
 	if err != nil {
@@ -57,8 +57,8 @@ func Start(dsn string, roundTrip time.Duration) (*Proxy, error) {
 	return p, nil
 }
 
-// DSN returns the connection string that leads through the proxy to the
-// database of dsn.
+// DSN returns a connection string that leads through the proxy to the database of
+// dsn.
 func (p *Proxy) DSN(dsn string) (string, error) {
 	u, err := url.Parse(dsn)
 	if err != nil {
@@ -73,7 +73,7 @@ func (p *Proxy) DSN(dsn string) (string, error) {
 // Close ends the proxy.
 func (p *Proxy) Close() error { return errors.Join(p.process.Stop(), os.RemoveAll(p.dir)) }
 
-// Serve is the proxy. It ends with ctx.
+// Serve runs the proxy until ctx ends.
 func Serve(ctx context.Context, roundTrip, listen, server string) error {
 	delay, err := time.ParseDuration(roundTrip)
 	if err != nil {
@@ -102,31 +102,32 @@ func Serve(ctx context.Context, roundTrip, listen, server string) error {
 	}
 }
 
-// chunk is what was read at once, and when it is to be written.
+// chunk contains bytes that were read at once, and the time at which they are
+// written.
 type chunk struct {
 	at   time.Time
 	data []byte
 }
 
-// inFlight bounds the chunks on the way in one direction. At 64 kB and 2.5 ms
-// each direction carries more than any contestant sends.
+// inFlight bounds the chunks on the way in one direction. With 64 kB and 2.5 ms
+// each direction can carry more than any contestant sends.
 const inFlight = 1024
 
-// pipe copies from src to dst until one of them ends, each chunk late by delay.
+// pipe copies from src to dst until one of them ends. Each chunk is delayed.
 func pipe(dst io.WriteCloser, src io.ReadCloser, delay time.Duration) {
 	if delay == 0 {
-		_, _ = io.Copy(dst, src) // either side may hang up
+		_, _ = io.Copy(dst, src) // either side may close the connection
 		_, _ = dst.Close(), src.Close()
 		return
 	}
 	way := make(chan chunk, inFlight)
 	go func() {
-		// The runtime's timers are exact to a millisecond only.
+		// The runtime's timers are exact only to a millisecond.
 		runtime.LockOSThread()
 		for c := range way {
 			for wait := time.Until(c.at); wait > 0; wait = time.Until(c.at) {
 				pause := syscall.NsecToTimespec(wait.Nanoseconds())
-				_ = syscall.Nanosleep(&pause, nil) // an interrupted sleep goes on
+				_ = syscall.Nanosleep(&pause, nil) // an interrupted sleep is continued
 			}
 			if _, err := dst.Write(c.data); err != nil {
 				_ = src.Close()

@@ -1,5 +1,5 @@
-// Package echo is a process that sends back what it reads: what any hand-over
-// between two processes on one machine costs at least.
+// Package echo runs a process that sends back what it reads. A round trip to it is
+// the least that a hand-over between two processes on one machine costs.
 package echo
 
 import (
@@ -15,14 +15,14 @@ import (
 )
 
 const (
-	// Server is the hidden first argument that makes a bench the other end; the
-	// second one is the socket. It must call Serve then.
+	// Server is the hidden first argument that makes a program the echo process.
+	// The second argument is the socket. The program must then call Serve.
 	Server = "echo-server"
-	// Size is about what a request, its job frame, and their answers take, in bytes.
+	// Size is about the length in bytes of a request, its job frame, or an answer.
 	Size = 256
 )
 
-// Echo is a connection to such a process. It serves one goroutine.
+// Echo is a connection to an echo process. Only one goroutine may use it.
 type Echo struct {
 	conn   net.Conn
 	server *rig.Process
@@ -30,7 +30,7 @@ type Echo struct {
 	buf    []byte
 }
 
-// Start runs this very program as the other end, and connects to it.
+// Start starts this program again, as the echo process, and connects to it.
 func Start(ctx context.Context) (*Echo, error) {
 	dir, err := os.MkdirTemp("", "echo-")
 	if err != nil {
@@ -50,8 +50,7 @@ func Start(ctx context.Context) (*Echo, error) {
 	return e, nil
 }
 
-// Trips makes n round trips, one after the other, and returns how long all of
-// them took.
+// Trips makes n round trips, one after the other, and returns their total time.
 func (e *Echo) Trips(n int) (time.Duration, error) {
 	began := time.Now()
 	for range n {

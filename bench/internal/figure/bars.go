@@ -5,13 +5,13 @@ import (
 	"strings"
 )
 
-// Bar is one bar made of parts.
+// Bar is one bar that consists of parts.
 type Bar struct {
 	Name  string
-	Parts []float64 // in the order of the names given to Bars
+	Parts []float64 // in the order of the names passed to Bars
 }
 
-// Bars draws horizontal bars of stacked parts, with the values written in.
+// Bars draws horizontal bars of stacked parts, labelled with the values.
 func Bars(title, unit string, parts []string, bars []Bar) string {
 	const left, row, top = 190, 34, 64
 	high := top + row*len(bars) + 16

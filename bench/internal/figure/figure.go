@@ -1,5 +1,5 @@
-// Package figure draws line charts as SVG: enough for a curve that has to be
-// read on a web page in light and dark, and nothing more.
+// Package figure draws line charts as SVG that can be read on a web page in light
+// and dark mode.
 package figure
 
 import (
@@ -8,13 +8,13 @@ import (
 	"strings"
 )
 
-// Point of a line.
+// Point is a point of a line.
 type Point struct{ X, Y float64 }
 
 // Line is one curve with its name.
 type Line struct {
 	Name   string
-	Points []Point // ascending X
+	Points []Point // in ascending order of X
 	Dashed bool
 }
 
@@ -22,16 +22,16 @@ type Line struct {
 type Panel struct {
 	Title string
 	XName string
-	YName string // with its unit
+	YName string // label of the Y axis, with its unit
 	LogX  bool
 	Lines []Line
-	Top   float64 // upper end of the Y axis; 0 = from the points
+	Top   float64 // upper end of the Y axis; 0 = computed from the points
 }
 
 // Sizes in pixels.
 const (
 	width      = 760
-	height     = 300 // of a panel
+	height     = 300 // height of a panel
 	marginLeft = 84
 	marginEnd  = 24
 	marginTop  = 46
@@ -56,8 +56,8 @@ func SVG(panels ...Panel) string {
 
 // scale maps values to pixels.
 type scale struct {
-	from, to   float64 // values
-	start, end float64 // pixels
+	from, to   float64 // range of the values
+	start, end float64 // range in pixels
 	log        bool
 }
 
@@ -132,8 +132,9 @@ func (p *Panel) drawLine(b *strings.Builder, i int, x, y scale) {
 	fmt.Fprintf(b, `<text x="%d" y="38" fill="#374151">%s</text>`+"\n", left+24, escape(l.Name))
 }
 
-// xTicks are powers of ten on a logarithmic axis that spans more than one, all
-// distinct points of a short one, else round values.
+// xTicks returns powers of ten for a logarithmic axis that spans more than one of
+// them, all distinct points for an axis with few points, and round values
+// otherwise.
 func (p *Panel) xTicks(x scale) []float64 {
 	if !p.LogX {
 		return steps(x.from, x.to)
@@ -152,7 +153,7 @@ func (p *Panel) xTicks(x scale) []float64 {
 	return ticks
 }
 
-// steps returns round values from..to, about five.
+// steps returns about five round values between from and to.
 func steps(from, to float64) []float64 {
 	if to <= from {
 		return []float64{from}
@@ -165,7 +166,7 @@ func steps(from, to float64) []float64 {
 	return values
 }
 
-// niceStep is the smallest of 1, 2, 5, 10, 20 … that is not below v.
+// niceStep returns the smallest of 1, 2, 5, 10, 20 … that is at least v.
 func niceStep(v float64) float64 {
 	if v <= 0 {
 		return 1
@@ -179,7 +180,7 @@ func niceStep(v float64) float64 {
 	return 10 * power
 }
 
-// Short writes a number as people do on axes: 250, 10 k, 1.5 M.
+// Short formats a number for an axis: 250, 10 k, 1.5 M.
 func Short(v float64) string {
 	switch a := math.Abs(v); {
 	case a >= 1e6:

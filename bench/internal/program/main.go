@@ -1,4 +1,4 @@
-// Package program is what the commands of this module have in common.
+// Package program contains the common part of the commands of this module.
 package program
 
 import (
@@ -9,8 +9,8 @@ import (
 	"syscall"
 )
 
-// Main runs a command until it has done its work; SIGINT and SIGTERM end its
-// context. An error is told under the command's name and makes the exit code 1.
+// Main runs a command until it ends. SIGINT and SIGTERM cancel its context. An
+// error is printed with the command's name, and the exit code is then 1.
 func Main(name string, run func(context.Context) error) {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	err := run(ctx)

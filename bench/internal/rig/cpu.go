@@ -9,12 +9,12 @@ import (
 	"time"
 )
 
-// tick is the unit of /proc/PID/stat: USER_HZ is 100 on every Linux that Go
-// runs on.
+// tick is the unit of times in /proc/PID/stat: USER_HZ is 100 on every Linux system
+// that Go supports.
 const tick = 10 * time.Millisecond
 
-// CPU returns the processor time a process has used so far, 0 where there is
-// no /proc. Children it has waited for count.
+// CPU returns the processor time that a process has used so far, including children
+// it has waited for. It returns 0 if there is no /proc.
 func CPU(pid int) time.Duration {
 	f := statFields(pid)
 	if f == nil {
@@ -42,10 +42,10 @@ func statFields(pid int) []string {
 	return f
 }
 
-// PostgresCPU returns what the server has used so far: the postmaster, its
-// children, and those that have ended. A child that ends meanwhile moves from
-// one sum to the other, so a reading counts only if the postmaster's own has
-// stood still.
+// PostgresCPU returns the processor time that the server has used so far: the
+// postmaster, its children, and children that have ended. A child that ends during
+// the reading moves from one sum to the other, so a reading is valid only if the
+// postmaster's own sum has not changed.
 func (r *Rig) PostgresCPU() time.Duration {
 	postmaster := CPU(r.Server.PID())
 	for range 1000 {
@@ -77,7 +77,7 @@ func children(parent int) []int {
 	return pids
 }
 
-// Memory returns the resident memory of a process now and at its most, bytes.
+// Memory returns the current and the largest resident memory of a process in bytes.
 func Memory(pid int) (now, most int64) {
 	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	for line := range strings.Lines(string(text)) {

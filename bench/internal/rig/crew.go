@@ -9,13 +9,13 @@ import (
 	"time"
 )
 
-// Crew is some worker processes that do nothing, fast.
+// Crew is a group of worker processes whose jobs do nothing.
 type Crew struct {
 	processes []*Process
 }
 
-// Crew starts worker processes with slots each; all slots can do the first
-// types types.
+// Crew starts worker processes with the given number of slots each. All slots
+// support the first types types.
 func (r *Rig) Crew(socket string, processes, slots, types int) (*Crew, error) {
 	return r.CrewOf(r.worker, socket, processes, slots, types)
 }
@@ -29,7 +29,7 @@ func (r *Rig) CrewOf(file, socket string, processes, slots, types int) (*Crew, e
 	return crew(file, socket, processes, slots, strings.Join(names, ","))
 }
 
-// IdleCrew starts one worker whose type no job has.
+// IdleCrew starts one worker for a type that has no jobs.
 func (r *Rig) IdleCrew(socket string) (*Crew, error) { return r.IdleCrewOf(r.worker, socket) }
 
 // IdleCrewOf is IdleCrew with the program in file.
@@ -50,8 +50,8 @@ func crew(file, socket string, processes, slots int, types string) (*Crew, error
 	return c, nil
 }
 
-// Begun returns the moment at which the first job started, as told by the
-// workers; those that never got one are not waited for once one has started.
+// Begun returns the time at which the first job started, as reported by the
+// workers. Once one worker has started a job it does not wait for the others.
 func (c *Crew) Begun() (time.Time, error) {
 	first := make(chan int64, len(c.processes))
 	failed := make(chan error, len(c.processes))
@@ -67,7 +67,7 @@ func (c *Crew) Begun() (time.Time, error) {
 	}
 	select {
 	case at := <-first:
-		// The others, if they are at work already, may have begun earlier.
+		// Other workers may have started a job earlier.
 		all := []int64{at}
 		deadline := time.After(100 * time.Millisecond)
 		for len(all) < len(c.processes) {
@@ -86,7 +86,7 @@ func (c *Crew) Begun() (time.Time, error) {
 	}
 }
 
-// CPU returns the processor time of all.
+// CPU returns the total processor time of the workers.
 func (c *Crew) CPU() time.Duration {
 	var sum time.Duration
 	for _, p := range c.processes {
@@ -95,7 +95,7 @@ func (c *Crew) CPU() time.Duration {
 	return sum
 }
 
-// Stop ends all.
+// Stop ends all workers.
 func (c *Crew) Stop() error {
 	var errs []error
 	for _, p := range c.processes {

@@ -21,12 +21,13 @@ type Daemon struct {
 	api     *http.Client
 }
 
-// Daemon starts one with the default settings, plus the flags given.
+// Daemon starts a daemon with the default settings and the given flags.
 func (r *Rig) Daemon(ctx context.Context, dsn, name string, flags ...string) (*Daemon, error) {
 	return r.DaemonOf(ctx, r.daemon, dsn, name, flags...)
 }
 
-// DaemonOf is Daemon with the program in file; "" is the rig's own.
+// DaemonOf is Daemon with the program in file. If file is empty it uses the rig's
+// program.
 func (r *Rig) DaemonOf(ctx context.Context, file, dsn, name string, flags ...string) (*Daemon, error) {
 	if file == "" {
 		file = r.daemon
@@ -49,7 +50,7 @@ func (r *Rig) DaemonOf(ctx context.Context, file, dsn, name string, flags ...str
 	return d, nil
 }
 
-// ready waits until the daemon takes work.
+// ready waits until the daemon is ready.
 func (d *Daemon) ready(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -76,7 +77,7 @@ func (d *Daemon) get(ctx context.Context, path string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	defer func() { _ = res.Body.Close() }() // it was read
+	defer func() { _ = res.Body.Close() }() // the body was read completely
 	text, err := io.ReadAll(res.Body)
 	if err == nil && res.StatusCode != http.StatusOK {
 		err = fmt.Errorf("%s answers %s", path, res.Status)
@@ -84,11 +85,11 @@ func (d *Daemon) get(ctx context.Context, path string) (string, error) {
 	return string(text), err
 }
 
-// Metrics are the daemon's counters and gauges, by name and labels as they
-// stand in its text format.
+// Metrics contains the daemon's counters and gauges. A key is the name with the
+// labels, as in the text format.
 type Metrics map[string]float64
 
-// Metrics reads them all.
+// Metrics reads all metrics.
 func (d *Daemon) Metrics(ctx context.Context) (Metrics, error) {
 	text, err := d.get(ctx, "/metrics")
 	if err != nil {
@@ -113,14 +114,14 @@ func parseMetrics(text string) Metrics {
 	return m
 }
 
-// Event returns how often something happened to jobs: placed, won, lost, done and so on.
+// Event returns the counter of an event of jobs: placed, won, lost, done and so on.
 func (m Metrics) Event(name string) float64 { return m[`dispatcherd_jobs_total{event="`+name+`"}`] }
 
 // State returns a gauge: unrecorded, in_hand, slots and so on.
 func (m Metrics) State(what string) float64 { return m[`dispatcherd_state{what="`+what+`"}`] }
 
-// Statements says how often a kind of statement was carried out, for how many
-// rows, and how long all of them took.
+// Statements returns how often a kind of statement was executed, for how many rows,
+// and the total time.
 func (m Metrics) Statements(operation string) (count, rows float64, took time.Duration) {
 	label := `{operation="` + operation + `",verdict="ok"}`
 	return m["dispatcherd_statement_duration_seconds_count"+label],
@@ -128,7 +129,7 @@ func (m Metrics) Statements(operation string) (count, rows float64, took time.Du
 		time.Duration(m["dispatcherd_statement_duration_seconds_sum"+label] * 1e9)
 }
 
-// Minus returns what was added to every counter since before.
+// Minus returns the increase of every counter since before.
 func (m Metrics) Minus(before Metrics) Metrics {
 	d := Metrics{}
 	for k, v := range m {
@@ -137,8 +138,8 @@ func (m Metrics) Minus(before Metrics) Metrics {
 	return d
 }
 
-// AwaitDone returns the moment at which n jobs were done and recorded in
-// Postgres. It looks rarely while the end is far, so as not to disturb.
+// AwaitDone returns the time at which n jobs were done and recorded in Postgres. It
+// polls rarely while many jobs are left, in order not to disturb the measurement.
 func (d *Daemon) AwaitDone(ctx context.Context, n int) (time.Time, error) {
 	began, last, moved := time.Now(), -1.0, time.Now()
 	for {
@@ -154,7 +155,7 @@ func (d *Daemon) AwaitDone(ctx context.Context, n int) (time.Time, error) {
 		if done > last {
 			last, moved = done, now
 		} else if now.Sub(moved) > patience {
-			return now, fmt.Errorf("nothing was done for %v; %v of %d jobs are", patience, done, n)
+			return now, fmt.Errorf("no job ended for %v; %v of %d jobs are done", patience, done, n)
 		}
 		left := time.Duration((float64(n) - done) / max(done, 1) * float64(now.Sub(began)) / 2)
 		select {

@@ -12,14 +12,14 @@ import (
 	"github.com/dispatcherd/dispatcherd/migrations"
 )
 
-// Fresh makes an empty database in place of an older one of that name and
-// returns its connection string.
+// Fresh creates an empty database, replaces an older one of that name, and returns
+// its connection string.
 func (r *Rig) Fresh(ctx context.Context, name string) (string, error) {
 	if err := r.Drop(ctx, name); err != nil {
 		return "", err
 	}
-	// Before there is a row, so that it costs no page image later on: the log of
-	// the run before becomes the empty files of the next.
+	// This checkpoint precedes all rows of the new database, so that it causes no
+	// page images later. It also recycles the log files of the previous run.
 	if err := Exec(ctx, r.Server.URL("postgres"), "CHECKPOINT"); err != nil {
 		return "", err
 	}
@@ -39,32 +39,34 @@ func (r *Rig) FreshJobs(ctx context.Context, name string) (string, error) {
 	return dsn, err
 }
 
-// Drop removes a database and disconnects its sessions.
+// Drop terminates the sessions of a database and removes it.
 func (r *Rig) Drop(ctx context.Context, name string) error {
 	return Exec(ctx, r.Server.URL("postgres"), "DROP DATABASE IF EXISTS "+pgx.Identifier{name}.Sanitize()+" WITH (FORCE)")
 }
 
-// Settle gives all runs the same start: statistics exist, and the disk has written the data
-// of the preparation, which after ten million rows takes longer than a window. It makes no
-// checkpoint: after one, the first change of every page would write the whole page to the
-// log, which measures the preparation instead of the work.
+// Settle creates the same conditions at the start of each run. It updates the
+// statistics, and waits until the data of the preparation are on disk, which after
+// ten million rows takes longer than a window. It makes no checkpoint: after a
+// checkpoint the first change of every page would write the complete page to the
+// log, which would measure the preparation instead of the work.
 func (r *Rig) Settle(ctx context.Context, dsn string) error {
 	err := Exec(ctx, dsn, "ANALYZE")
 	syscall.Sync()
 	return err
 }
 
-// warmLog writes some gigabytes of meaningless log, and a checkpoint recycles them as files to
-// be overwritten, as on every server that has run for a while. A fresh server creates and
-// zeroes each file first, which costs more per job than the daemon.
+// warmLog writes some gigabytes of meaningless log. A checkpoint then recycles the
+// log files, as on every server that has run for a while. A new server must create
+// and zero each file first, which costs more per job than the daemon.
 func (r *Rig) warmLog(ctx context.Context, gigabytes int) error {
 	return Exec(ctx, r.Server.URL("postgres"),
 		fmt.Sprintf(`SELECT count(pg_logical_emit_message(false, 'warm', repeat('x', 16000000))) FROM generate_series(1, %d)`, logFiles*gigabytes), `CHECKPOINT`)
 }
 
-// CacheLog makes the kernel cache the gigabyte of log files that is overwritten next, as on
-// a server with enough memory. After a preparation of gigabytes these files have not been
-// used for minutes, and writing to files that are not cached costs a microsecond per job.
+// CacheLog reads the gigabyte of log files that is overwritten next, so that the
+// kernel caches it, as on a server with enough memory. After a preparation of
+// gigabytes these files have not been used for minutes. Writing to files that are
+// not cached costs a microsecond per job.
 func (r *Rig) CacheLog(ctx context.Context) error {
 	return Exec(ctx, r.Server.URL("postgres"), fmt.Sprintf(`
 		SELECT count(pg_read_binary_file('pg_wal/' || name, 0, 1 << 24, true)) FROM (
@@ -73,10 +75,10 @@ func (r *Rig) CacheLog(ctx context.Context) error {
 			ORDER BY name LIMIT %d) AS next`, logFiles))
 }
 
-// logFiles is how many of Postgres's log files make a gigabyte.
+// logFiles is the number of log files of Postgres that make a gigabyte.
 const logFiles = 64
 
-// Exec runs statements one after the other on a connection of its own.
+// Exec runs statements, one after the other, on a new connection.
 func Exec(ctx context.Context, dsn string, statements ...string) error {
 	conn, err := pgx.Connect(ctx, dsn)
 	if err != nil {
@@ -91,7 +93,7 @@ func Exec(ctx context.Context, dsn string, statements ...string) error {
 	return nil
 }
 
-// Number returns the one number that a query yields.
+// Number returns the single number that a query returns.
 func Number(ctx context.Context, dsn, sql string, args ...any) (int64, error) {
 	conn, err := pgx.Connect(ctx, dsn)
 	if err != nil {
@@ -105,13 +107,13 @@ func Number(ctx context.Context, dsn, sql string, args ...any) (int64, error) {
 	return n, nil
 }
 
-// TypeName is the name of the i-th type of jobs.
+// TypeName returns the name of the i-th type.
 func TypeName(i int) string { return fmt.Sprintf("noop-%03d", i) }
 
-// fillStep bounds a transaction of Fill.
+// fillStep bounds the rows of one transaction of Fill.
 const fillStep = 1_000_000
 
-// Fill adds n jobs, spread evenly over the types, in the way a producer would.
+// Fill inserts n jobs, spread evenly over the types, as a producer would.
 func Fill(ctx context.Context, dsn string, n, types int) error {
 	conn, err := pgx.Connect(ctx, dsn)
 	if err != nil {
@@ -129,14 +131,14 @@ func Fill(ctx context.Context, dsn string, n, types int) error {
 	return nil
 }
 
-// Verify makes sure that exactly n jobs were done and none is left.
+// Verify checks that exactly n jobs are done and none is left.
 func Verify(ctx context.Context, dsn string, n int) error {
 	done, err := Number(ctx, dsn, `SELECT count(*) FROM dispatcherd.jobs WHERE status = 'done' AND attempt = 1`)
 	if err != nil {
 		return err
 	}
 	if done != int64(n) {
-		return fmt.Errorf("%d of %d jobs are done at the first attempt", done, n)
+		return fmt.Errorf("%d of %d jobs are done after one attempt", done, n)
 	}
 	left, err := Number(ctx, dsn, `SELECT count(*) FROM dispatcherd.jobs_live`)
 	if err == nil && left != 0 {
@@ -145,9 +147,9 @@ func Verify(ctx context.Context, dsn string, n int) error {
 	return err
 }
 
-// AwaitEmpty returns the moment at which the last of n rows has left the table
-// of waiting and running jobs. While ids of the last rows exist it asks for
-// them alone, which costs an index scan.
+// AwaitEmpty returns the time at which the last of n rows has left the table of
+// pending and running jobs. While the rows with the highest ids exist it checks
+// only these, which costs an index scan.
 func AwaitEmpty(ctx context.Context, dsn string, n int) (time.Time, error) {
 	conn, err := pgx.Connect(ctx, dsn)
 	if err != nil {
@@ -180,7 +182,7 @@ func AwaitEmpty(ctx context.Context, dsn string, n int) (time.Time, error) {
 	}
 }
 
-// AwaitSubscribed waits until a dispatcher asks for notifications.
+// AwaitSubscribed waits until a dispatcher is subscribed to notifications.
 func AwaitSubscribed(ctx context.Context, dsn string) error {
 	for range 1000 {
 		n, err := Number(ctx, dsn, `SELECT count(*) FROM dispatcherd.dispatchers WHERE armed`)
@@ -189,5 +191,5 @@ func AwaitSubscribed(ctx context.Context, dsn string) error {
 		}
 		pause(ctx, 10*time.Millisecond)
 	}
-	return errors.New("no dispatcher asks for notifications")
+	return errors.New("no dispatcher is subscribed to notifications")
 }

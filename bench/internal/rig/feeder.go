@@ -9,7 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Lines makes n rows for COPY (type, payload), spread evenly over the types.
+// Lines returns n rows for COPY (type, payload), spread evenly over the types.
 func Lines(n, types int) []byte {
 	var b bytes.Buffer
 	for i := range n {
@@ -18,7 +18,7 @@ func Lines(n, types int) []byte {
 	return b.Bytes()
 }
 
-// CopyRate inserts n jobs, given as Lines, by one COPY and returns the rows per second.
+// CopyRate inserts the n jobs in Lines by one COPY and returns the rows per second.
 func CopyRate(ctx context.Context, dsn string, lines []byte, n int) (rate float64, err error) {
 	conn, err := pgx.Connect(ctx, dsn)
 	if err != nil {
@@ -34,14 +34,15 @@ func CopyRate(ctx context.Context, dsn string, lines []byte, n int) (rate float6
 	return float64(n) / took.Seconds(), err
 }
 
-// copyJobs is the statement that takes Lines.
+// copyJobs is the statement for Lines.
 const copyJobs = `COPY dispatcherd.jobs (type, payload) FROM STDIN`
 
-// chunk is how many jobs a Feeder adds at a time.
+// chunk is the number of jobs that a Feeder adds at a time.
 const chunk = 5000
 
-// Feed is a producer: it keeps about backlog jobs pending until ctx ends. done
-// says how many have been worked off so far; filled were there at the start.
+// Feed is a producer. It keeps about backlog jobs pending until ctx ends. done
+// returns the number of jobs that have ended so far; filled is the number of jobs
+// at the start.
 func Feed(ctx context.Context, dsn string, backlog, filled, types int, done func() (int, error)) error {
 	conn, err := pgx.Connect(ctx, dsn)
 	if err != nil {
@@ -52,7 +53,7 @@ func Feed(ctx context.Context, dsn string, backlog, filled, types int, done func
 	for ctx.Err() == nil {
 		n, err := done()
 		if err != nil {
-			break // the daemon goes down before us
+			break // the daemon stops before the producer
 		}
 		missing := (backlog - (inserted - n)) / chunk
 		for range missing {

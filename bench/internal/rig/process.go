@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// Process is a child that says things line by line.
+// Process is a child process that prints lines.
 type Process struct {
 	name  string
 	cmd   *exec.Cmd
@@ -24,10 +24,10 @@ type Process struct {
 	stray bytes.Buffer // its standard error
 }
 
-// patience bounds every wait for a process to say or do something.
+// patience bounds every wait for a line or the end of a process.
 const patience = time.Minute
 
-// RunSelf starts this very program once more, to be something else.
+// RunSelf starts this program again with other arguments.
 func RunSelf(name string, args ...string) (*Process, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -36,7 +36,7 @@ func RunSelf(name string, args ...string) (*Process, error) {
 	return Run(name, nil, self, args...)
 }
 
-// Run starts a program that dies with this one.
+// Run starts a program that ends with this one.
 func Run(name string, env []string, path string, args ...string) (*Process, error) {
 	p := &Process{name: name, cmd: exec.Command(path, args...), said: make(chan string, 1024), done: make(chan struct{})}
 	p.cmd.Env = append(os.Environ(), env...)
@@ -48,7 +48,8 @@ func Run(name string, env []string, path string, args ...string) (*Process, erro
 	}
 	started := make(chan error)
 	go func() {
-		// The death signal comes when the starting thread ends, so it must not.
+		// The kernel kills the child when the thread that started it ends, so that
+		// thread must not end.
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		err := p.cmd.Start()
@@ -73,7 +74,7 @@ func Run(name string, env []string, path string, args ...string) (*Process, erro
 // PID returns the process id.
 func (p *Process) PID() int { return p.cmd.Process.Pid }
 
-// Expect waits for a line that begins with word and returns its other words.
+// Expect waits for a line that begins with word and returns the remaining words.
 func (p *Process) Expect(word string) ([]string, error) {
 	limit := time.After(10 * patience)
 	for {
@@ -116,9 +117,9 @@ func (p *Process) Wait() error {
 	return nil
 }
 
-// Stop asks the process to end and makes it.
+// Stop asks the process to end, and kills it if it does not.
 func (p *Process) Stop() error {
-	_ = p.cmd.Process.Signal(syscall.SIGTERM) // it may have ended
+	_ = p.cmd.Process.Signal(syscall.SIGTERM) // it may have ended already
 	kill := time.AfterFunc(patience, func() { _ = p.cmd.Process.Kill() })
 	defer kill.Stop()
 	return p.Wait()

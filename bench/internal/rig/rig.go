@@ -15,9 +15,9 @@ import (
 )
 
 // Settings are the server parameters of every measurement, the same for all
-// contestants. Durability is on: a finished job survives a power cut.
-// Checkpoints are kept out of the measured time, because where one falls would
-// decide more than the contestant does; autovacuum stays on.
+// contestants. Durability is on: a finished job survives a power failure. No
+// checkpoint falls into the measured time, because its position would affect the
+// result more than the contestant. Autovacuum is on.
 var Settings = map[string]string{
 	"shared_buffers":          "512MB",
 	"fsync":                   "on",
@@ -37,15 +37,15 @@ type Rig struct {
 	Bench  string // folder of the bench module
 	daemon string // program files
 	worker string
-	dir    string // sockets and programs
+	dir    string // folder of sockets and programs
 }
 
-// Options of Start.
+// Options are the options of Start.
 type Options struct {
-	Daemon   string            // a dispatcherd that was built before; empty builds this checkout's
-	Worker   string            // the same for the program of noop/
-	Settings map[string]string // on top of the package's own
-	Log      int               // gigabytes of log to be written anew; 0 is one
+	Daemon   string            // an existing dispatcherd binary; empty = build this checkout
+	Worker   string            // an existing binary of noop/; empty = build this checkout
+	Settings map[string]string // settings in addition to the package's
+	Log      int               // gigabytes of log to write at the start; 0 = one
 }
 
 // Start builds the programs and starts the server.
@@ -60,7 +60,7 @@ func Start(ctx context.Context, o Options) (_ *Rig, err error) {
 		return nil, err
 	}
 	if r.dir, err = os.MkdirTemp("", "dispatcherd-bench-"); err != nil {
-		return nil, fmt.Errorf("a place for sockets: %w", err)
+		return nil, fmt.Errorf("creating the folder of sockets: %w", err)
 	}
 	if err = r.build(ctx, o); err != nil {
 		return nil, err
@@ -87,11 +87,12 @@ func (r *Rig) Close() error {
 	return errors.Join(errs...)
 }
 
-// moduleDir is the folder of the bench module, from anywhere inside it.
+// moduleDir returns the folder of the bench module. It works in any folder of the
+// module.
 func moduleDir(ctx context.Context) (string, error) {
 	out, err := exec.CommandContext(ctx, "go", "env", "GOMOD").Output()
 	if err != nil {
-		return "", fmt.Errorf("asking go for the module: %w", err)
+		return "", fmt.Errorf("go list of the module: %w", err)
 	}
 	mod := strings.TrimSpace(string(out))
 	if filepath.Base(filepath.Dir(mod)) != "bench" {
@@ -108,7 +109,7 @@ func (r *Rig) build(ctx context.Context, o Options) (err error) {
 	return err
 }
 
-// program returns the file that was built before, or builds one.
+// program returns the existing binary, or builds one.
 func (r *Rig) program(ctx context.Context, before, name, dir, pkg string) (string, error) {
 	if before != "" {
 		return filepath.Abs(before)

@@ -1,5 +1,4 @@
-// Package stats condenses repeated measurements into what is reported: the
-// median, and how far the single ones lie apart.
+// Package stats summarises repeated measurements: the median and the extremes.
 package stats
 
 import (
@@ -7,7 +6,7 @@ import (
 	"slices"
 )
 
-// Summary of some measurements, in their own unit.
+// Summary is the summary of some measurements, in their own unit.
 type Summary struct {
 	Median float64 `json:"median"`
 	Min    float64 `json:"min"`
@@ -23,8 +22,8 @@ func Summarise(values []float64) Summary {
 	return Summary{Median: Quantile(values, 0.5), Min: slices.Min(values), Max: slices.Max(values), Count: len(values)}
 }
 
-// Quantile returns the value below which the share q (0..1) of the values
-// lies, interpolated between neighbours; 0 for no values.
+// Quantile returns the value below which the share q (0..1) of the values lies,
+// interpolated between neighbours, or 0 for no values.
 func Quantile(values []float64, q float64) float64 {
 	if len(values) == 0 {
 		return 0
