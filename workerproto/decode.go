@@ -6,181 +6,172 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/jsontext"
 )
 
-// WorkerFrame is a frame that a worker sends: *Hello, *SlotAdd, *SlotRemove,
-// *Done, *Fail, *Release, *Progress, *Partial, *Log, *Drain, *Ping or *Pong.
+// WorkerFrame is a frame that a worker sends: one of workerFrames or *Done.
 type WorkerFrame interface {
 	frame
 	fromWorker()
 }
 
-// DispatcherFrame is a frame that a dispatcher sends: *Welcome, *Job, *Cancel,
-// *Stale, *GoAway, *Error, *Ping or *Pong to a worker; *Welcome, *Queued, *Started,
-// *RequestProgress, *RequestPartial, *Gap, *Answer, *Error, *Ping or *Pong to a caller.
+// CallerFrame is a frame that a caller sends: one of callerFrames or *Request.
+type CallerFrame interface {
+	frame
+	fromCaller()
+}
+
+// DispatcherFrame is a frame that a dispatcher sends: one of framesToWorker or *Job to
+// a worker, one of framesToCaller to a caller.
 type DispatcherFrame interface {
 	frame
 	fromDispatcher()
 }
 
-// arena allocates values that are valid until the next reset, so that decoding a
-// batch allocates only what outlives it.
-type arena[T any] struct{ items []T }
+// frames has a constructor for each op of a direction. The most frequent frame of a
+// direction is not in it: its memory is reused.
+type frames[F frame] map[string]func() F
 
-// maxArena is the number of values kept for the next batch.
-const maxArena = 4096
-
-func (a *arena[T]) next() *T {
-	if len(a.items) < cap(a.items) {
-		a.items = a.items[:len(a.items)+1] // zeroed by reset
-	} else {
-		var zero T
-		a.items = append(a.items, zero)
+var (
+	workerFrames = frames[WorkerFrame]{
+		"fail":        func() WorkerFrame { return new(Fail) },
+		"progress":    func() WorkerFrame { return new(Progress) },
+		"partial":     func() WorkerFrame { return new(Partial) },
+		"log":         func() WorkerFrame { return new(Log) },
+		"release":     func() WorkerFrame { return new(Release) },
+		"hello":       func() WorkerFrame { return new(Hello) },
+		"slot_add":    func() WorkerFrame { return new(SlotAdd) },
+		"slot_remove": func() WorkerFrame { return new(SlotRemove) },
+		"drain":       func() WorkerFrame { return new(Drain) },
+		"ping":        func() WorkerFrame { return new(Ping) },
+		"pong":        func() WorkerFrame { return new(Pong) },
 	}
-	return &a.items[len(a.items)-1]
+	callerFrames = frames[CallerFrame]{
+		"cancel": func() CallerFrame { return new(CancelRequest) },
+		"hello":  func() CallerFrame { return new(CallerHello) },
+		"ping":   func() CallerFrame { return new(Ping) },
+		"pong":   func() CallerFrame { return new(Pong) },
+	}
+	framesToWorker = frames[DispatcherFrame]{
+		"cancel":  func() DispatcherFrame { return new(Cancel) },
+		"stale":   func() DispatcherFrame { return new(Stale) },
+		"welcome": func() DispatcherFrame { return new(Welcome) },
+		"goaway":  func() DispatcherFrame { return new(GoAway) },
+		"error":   func() DispatcherFrame { return new(Error) },
+		"ping":    func() DispatcherFrame { return new(Ping) },
+		"pong":    func() DispatcherFrame { return new(Pong) },
+	}
+	framesToCaller = frames[DispatcherFrame]{
+		"answer":   func() DispatcherFrame { return new(Answer) },
+		"queued":   func() DispatcherFrame { return new(Queued) },
+		"started":  func() DispatcherFrame { return new(Started) },
+		"progress": func() DispatcherFrame { return new(RequestProgress) },
+		"partial":  func() DispatcherFrame { return new(RequestPartial) },
+		"gap":      func() DispatcherFrame { return new(Gap) },
+		"welcome":  func() DispatcherFrame { return new(Welcome) },
+		"error":    func() DispatcherFrame { return new(Error) },
+		"ping":     func() DispatcherFrame { return new(Ping) },
+		"pong":     func() DispatcherFrame { return new(Pong) },
+	}
+)
+
+func (t frames[F]) create(op []byte) (f F, known bool) {
+	create, known := t[string(op)]
+	if known {
+		f = create()
+	}
+	return f, known
 }
 
-// reset invalidates the values. They are zeroed, so that a pointer kept by mistake
-// refers to no job rather than to another one.
-func (a *arena[T]) reset() {
-	clear(a.items)
-	if cap(a.items) > maxArena {
-		a.items = nil
+// decoder is what the decoders of all directions have in common. T is the most
+// frequent frame. Its memory is reused after each batch, so that decoding a batch
+// allocates only what outlives it.
+type decoder[T any] struct {
+	codec codec
+	batch []T
+}
+
+// maxBatch is the number of frames whose memory is kept for the next batch.
+const maxBatch = 4096
+
+// next returns an empty frame.
+func (d *decoder[T]) next() *T {
+	if len(d.batch) < cap(d.batch) {
+		d.batch = d.batch[:len(d.batch)+1] // zeroed by Reset
+	} else {
+		var zero T
+		d.batch = append(d.batch, zero)
 	}
-	a.items = a.items[:0]
+	return &d.batch[len(d.batch)-1]
+}
+
+// Reset invalidates the frames decoded so far and reuses their memory. They are
+// zeroed, so that a pointer kept by mistake refers to no job rather than to another
+// one.
+func (d *decoder[T]) Reset() { d.batch = emptied(d.batch) }
+
+// shrink frees memory while no frames arrive, and the last line. Frames become invalid.
+func (d *decoder[T]) shrink() { d.batch, d.codec.Scanner = nil, jsontext.Scanner{} }
+
+// emptied returns a slice without its elements, and without its memory if that has
+// grown large.
+func emptied[T any](list []T) []T {
+	clear(list)
+	if cap(list) > maxBatch {
+		return nil
+	}
+	return list[:0]
 }
 
 // WorkerDecoder decodes what a worker sends. The frames it returns are valid
 // until Reset; the strings and byte slices in them are copies and stay valid. The
 // zero value is ready. Not safe for concurrent use.
 type WorkerDecoder struct {
-	codec    codec
-	rejected Execution // that the last frame was to end, as far as it could be read
-	done     arena[Done]
-	fail     arena[Fail]
-	prog     arena[Progress]
-	partial  arena[Partial]
-	log      arena[Log]
+	decoder[Done]
 }
-
-// Reset invalidates the frames decoded so far and reuses their memory.
-func (d *WorkerDecoder) Reset() {
-	d.done.reset()
-	d.fail.reset()
-	d.prog.reset()
-	d.partial.reset()
-	d.log.reset()
-}
-
-// shrink frees memory while no frames arrive. Frames become invalid.
-func (d *WorkerDecoder) shrink() { *d = WorkerDecoder{codec: codec{names: d.codec.names}} }
 
 // Decode decodes one line, with or without its newline. The error's code is
-// BadJSON, BadValue or UnknownOp, and its Job is set if the frame named one.
+// BadJSON, BadValue or UnknownOp, and its Job is set if the frame named one. With an
+// error the frame, which may be nil, is filled as far as the line could be read.
 func (d *WorkerDecoder) Decode(line []byte) (WorkerFrame, *Error) {
-	f, err := decode(&d.codec, line, d.frame)
-	if err == nil {
-		return f, nil
-	}
-	switch f := f.(type) {
-	case *Done:
-		d.rejected = f.Execution
-	case *Fail:
-		d.rejected = f.Execution
-	case *Release:
-		d.rejected = f.Execution
-	}
-	return nil, err
+	return decode(&d.codec, line, func(op []byte) (WorkerFrame, bool) {
+		if string(op) == "done" {
+			return d.next(), true
+		}
+		return workerFrames.create(op)
+	})
 }
 
-// ending returns the failure that replaces a rejected end of an execution: the
-// worker considers it over, so no other frame would ever end it. Nil if the frame
-// was another one, or does not say which execution it was to end.
-func (d *WorkerDecoder) ending(fault *Error) *Fail {
-	e := d.rejected
-	d.rejected = Execution{}
-	if e.Job == 0 || e.Attempt <= 0 || e.Session == "" {
-		return nil
-	}
-	f := d.fail.next()
-	*f = Fail{Execution: e, Error: "the worker's report was refused: " + fault.Error(), Permanent: true}
-	return f
+// CallerDecoder decodes what a caller sends. The rules are those of WorkerDecoder.
+type CallerDecoder struct {
+	decoder[Request]
 }
 
-func (d *WorkerDecoder) frame(op []byte) (WorkerFrame, bool) {
-	switch string(op) {
-	case "done":
-		return d.done.next(), true
-	case "fail":
-		return d.fail.next(), true
-	case "progress":
-		return d.prog.next(), true
-	case "partial":
-		return d.partial.next(), true
-	case "log":
-		return d.log.next(), true
-	case "release":
-		return new(Release), true
-	case "hello":
-		return new(Hello), true
-	case "slot_add":
-		return new(SlotAdd), true
-	case "slot_remove":
-		return new(SlotRemove), true
-	case "drain":
-		return new(Drain), true
-	case "ping":
-		return new(Ping), true
-	case "pong":
-		return new(Pong), true
-	}
-	return nil, false
+// Decode is like WorkerDecoder.Decode.
+func (d *CallerDecoder) Decode(line []byte) (CallerFrame, *Error) {
+	return decode(&d.codec, line, func(op []byte) (CallerFrame, bool) {
+		if string(op) == "request" {
+			return d.next(), true
+		}
+		return callerFrames.create(op)
+	})
 }
 
-// DispatcherDecoder decodes what a dispatcher sends. The rules for its frames are
-// those of WorkerDecoder.
+// DispatcherDecoder decodes what a dispatcher sends. The rules are those of
+// WorkerDecoder.
 type DispatcherDecoder struct {
+	decoder[Job]
 	callers bool // the frames are for a caller; otherwise for a worker
-	codec   codec
-	job     arena[Job]
 }
 
-// Reset invalidates the frames decoded so far and reuses their memory.
-func (d *DispatcherDecoder) Reset() {
-	d.job.reset()
-}
-
-// Decode decodes one line, with or without its newline. The error's code is
-// BadJSON, BadValue or UnknownOp, and its Job is set if the frame named one.
+// Decode is like WorkerDecoder.Decode.
 func (d *DispatcherDecoder) Decode(line []byte) (DispatcherFrame, *Error) {
-	f, err := decode(&d.codec, line, d.frame)
-	if err != nil {
-		return nil, err
-	}
-	return f, nil
-}
-
-func (d *DispatcherDecoder) frame(op []byte) (DispatcherFrame, bool) {
-	if d.callers {
-		return callerFrame(op)
-	}
-	switch string(op) {
-	case "job":
-		return d.job.next(), true
-	case "cancel":
-		return new(Cancel), true
-	case "stale":
-		return new(Stale), true
-	case "welcome":
-		return new(Welcome), true
-	case "goaway":
-		return new(GoAway), true
-	case "error":
-		return new(Error), true
-	case "ping":
-		return new(Ping), true
-	case "pong":
-		return new(Pong), true
-	}
-	return nil, false
+	return decode(&d.codec, line, func(op []byte) (DispatcherFrame, bool) {
+		switch {
+		case d.callers:
+			return framesToCaller.create(op)
+		case string(op) == "job":
+			return d.next(), true
+		}
+		return framesToWorker.create(op)
+	})
 }
 
 // CheckJSON reports whether raw may be a payload, result or partial: one

@@ -45,6 +45,37 @@ func (l *lines) next() (line []byte, ok bool, err *Error) {
 	return line, true, nil
 }
 
+// wait waits for one complete line.
+func (l *lines) wait() ([]byte, error) {
+	for {
+		line, ok, fault := l.next()
+		switch {
+		case fault != nil:
+			return nil, fault
+		case ok:
+			return line, nil
+		}
+		if err := l.read(); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// each passes every complete line that was read to take, until take returns an error
+// or the bytes violate the framing. It returns how many lines it passed.
+func (l *lines) each(take func(line []byte) *Error) (taken int, fault *Error) {
+	for {
+		line, ok, fault := l.next()
+		if fault != nil || !ok {
+			return taken, fault
+		}
+		taken++
+		if fault := take(line); fault != nil {
+			return taken, fault
+		}
+	}
+}
+
 // read waits for more bytes. The end of the stream is io.EOF, in the middle of a
 // line io.ErrUnexpectedEOF. A reset, which the kernel reports if the peer closed
 // without reading everything, is an end, too.

@@ -29,13 +29,14 @@ type protocol interface {
 	// handshake judges the first line and welcomes the peer. An *Error is sent
 	// to the peer; every error ends the connection.
 	handshake(line []byte) error
-	// receive handles every complete line that was read. An *Error is sent to
-	// the peer; every error ends the session.
-	receive() error
+	// take handles one line. An error is fatal and sent to the peer.
+	take(line []byte) *Error
+	// deliver hands the frames of all lines that were taken to the handler.
+	deliver()
 	// shrink frees memory while the peer is silent.
 	shrink()
 	// closed is called exactly once if handshake returned nil, after the last
-	// receive.
+	// deliver.
 	closed(cause error)
 }
 
@@ -166,8 +167,14 @@ func (c *serverConn) converse(p protocol) (opened bool, cause error) {
 	}
 	opened = true // also if a handler panics
 	for {
-		if err := p.receive(); err != nil {
-			return opened, err
+		from := c.in.start
+		frames, fault := c.in.each(p.take)
+		if frames > 0 {
+			c.obs.Received(frames, c.in.start-from)
+		}
+		p.deliver()
+		if fault != nil {
+			return opened, fault
 		}
 		if err := c.read(p.shrink); err != nil {
 			return opened, err
@@ -178,15 +185,6 @@ func (c *serverConn) converse(p protocol) (opened bool, cause error) {
 // recovered turns a panic of a handler into the end of its session.
 func recovered(err *error) {
 	if v := recover(); v != nil {
-		*err = &panicError{value: v, stack: debug.Stack()}
+		*err = fmt.Errorf("handler panicked: %v\n%s", v, debug.Stack())
 	}
 }
-
-// panicError keeps a handler's panic as the cause of a session's end.
-type panicError struct {
-	value any
-	stack []byte
-}
-
-// Error returns the panic's value and its stack.
-func (e *panicError) Error() string { return fmt.Sprintf("handler panicked: %v\n%s", e.value, e.stack) }

@@ -48,60 +48,11 @@ func (c *serverConn) Peer() Peer { return c.peer }
 func (c *serverConn) firstLine() ([]byte, error) {
 	now := time.Now()
 	c.setReadDeadline(now, now.Add(c.limits.HelloTimeout))
-	for {
-		line, ok, fault := c.in.next()
-		if fault != nil {
-			return nil, fault
-		}
-		if ok {
-			return line, nil
-		}
-		if err := c.in.read(); err != nil {
-			if errors.Is(err, os.ErrDeadlineExceeded) {
-				err = Complain(HelloTimeout, 0, "no hello within %v", c.limits.HelloTimeout)
-			}
-			return nil, err
-		}
+	line, err := c.in.wait()
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		err = Complain(HelloTimeout, 0, "no hello within %v", c.limits.HelloTimeout)
 	}
-}
-
-// eachLine passes every complete line that was read to take, until take returns an
-// error or the bytes violate the framing. It reports what it took to the observer.
-func (c *serverConn) eachLine(take func(line []byte) *Error) (framing, fault *Error) {
-	frames, from := 0, c.in.start
-	defer func() {
-		if frames > 0 {
-			c.obs.Received(frames, c.in.start-from)
-		}
-	}()
-	for {
-		line, ok, framing := c.in.next()
-		if framing != nil || !ok {
-			return framing, nil
-		}
-		frames++
-		if fault := take(line); fault != nil {
-			return nil, fault
-		}
-	}
-}
-
-// asError returns fault as an error that is nil if fault is.
-func asError(fault *Error) error {
-	if fault == nil {
-		return nil
-	}
-	return fault
-}
-
-// emptied returns a batch of frames without its frames, and without its memory if
-// that has grown large.
-func emptied[F any](batch []F) []F {
-	clear(batch)
-	if cap(batch) > maxArena {
-		return nil
-	}
-	return batch[:0]
+	return line, err
 }
 
 // send queues a frame and never blocks. It reports false if the session has

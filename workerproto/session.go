@@ -74,11 +74,14 @@ func (s *Session) Resume(job dispatcherd.JobID, attempt dispatcherd.Attempt) boo
 	return false
 }
 
-// handshake decodes the hello, asks the handler, and welcomes the worker.
+// handshake implements protocol. It asks the handler and welcomes the worker.
 func (s *Session) handshake(line []byte) error {
-	f, fault := s.decode(line)
+	f, fault := s.decoder.Decode(line)
+	if fault == nil {
+		fault = s.state.apply(f)
+	}
 	if fault != nil {
-		return fault
+		return s.state.verdict(fault)
 	}
 	hello := f.(*Hello)
 	s.worker, s.hello = hello.Worker, hello
@@ -104,71 +107,67 @@ func (s *Session) open(hello *Hello) error {
 	return nil
 }
 
-// receive hands everything that was read to the handler.
-func (s *Session) receive() error {
-	err := s.collect()
-	if len(s.batch) > 0 {
-		s.handler.Frames(s, s.batch)
+// take implements protocol.
+func (s *Session) take(line []byte) *Error {
+	f, fault := s.decoder.Decode(line)
+	if fault != nil {
+		return s.reject(s.state.verdict(fault), failureFor(f, fault))
 	}
-	s.batch = emptied(s.batch)
-	s.decoder.Reset()
-	return err
+	if fault := s.state.accept(f); fault != nil {
+		return s.reject(fault, nil)
+	}
+	switch f.(type) {
+	case *Ping:
+		s.send(pong)
+		return nil
+	case *Pong:
+		return nil
+	case *SlotAdd:
+		s.resize()
+	}
+	s.batch = append(s.batch, f)
+	return nil
 }
 
-func (s *Session) shrink() { s.decoder.shrink() }
-
-func (s *Session) closed(cause error) { s.handler.Closed(s, cause) }
-
-// collect decodes every complete line into the batch. Errors that are not fatal
-// are answered; a fatal one ends the batch.
-func (s *Session) collect() error {
-	framing, fault := s.eachLine(s.takeLine)
-	if framing != nil {
-		return s.state.verdict(framing)
-	}
-	return asError(fault)
-}
-
-// takeLine decodes a line and adds its frame to the batch. An error is fatal.
-func (s *Session) takeLine(line []byte) *Error {
-	f, fault := s.decode(line)
-	switch {
-	case fault == nil:
-		s.take(f)
-	case fault.Fatal:
+// reject answers a frame that violates a rule, and handles end (nil: none) in its
+// place. A fatal error is returned.
+func (s *Session) reject(fault *Error, end *Fail) *Error {
+	if fault.Fatal {
 		return fault
-	default:
-		s.obs.Complained(fault.Code)
-		s.send(fault)
-		if end := s.decoder.ending(fault); end != nil && s.state.accept(end) == nil {
-			s.batch = append(s.batch, end)
+	}
+	s.obs.Complained(fault.Code)
+	s.send(fault)
+	if end != nil && s.state.accept(end) == nil {
+		s.batch = append(s.batch, end)
+	}
+	return nil
+}
+
+// failureFor returns the failure that replaces a rejected end of an execution: the
+// worker considers it over, so no other frame would ever end it. Nil if the frame
+// is another one, or does not say which execution it ends.
+func failureFor(f WorkerFrame, fault *Error) *Fail {
+	switch f.(type) {
+	case *Done, *Fail, *Release:
+		if e := *f.(named).execution(); e.Job != 0 && e.Attempt > 0 && e.Session != "" {
+			return &Fail{Execution: e, Error: "the worker's report was refused: " + fault.Error(), Permanent: true}
 		}
 	}
 	return nil
 }
 
-// decode decodes a line and checks the frame against the session's state.
-func (s *Session) decode(line []byte) (WorkerFrame, *Error) {
-	f, fault := s.decoder.Decode(line)
-	if fault != nil {
-		return nil, s.state.verdict(fault)
+// deliver implements protocol.
+func (s *Session) deliver() {
+	if len(s.batch) > 0 {
+		s.handler.Frames(s, s.batch)
 	}
-	return f, s.state.accept(f)
+	s.batch = emptied(s.batch)
+	s.decoder.Reset()
 }
 
-// take adds a valid frame to the batch. Heartbeats are dealt with here.
-func (s *Session) take(f WorkerFrame) {
-	switch f.(type) {
-	case *Ping:
-		s.send(pong)
-		return
-	case *Pong:
-		return
-	case *SlotAdd:
-		s.resize()
-	}
-	s.batch = append(s.batch, f)
-}
+func (s *Session) shrink() { s.decoder.shrink() }
+
+func (s *Session) closed(cause error) { s.handler.Closed(s, cause) }
 
 // resize admits two queued frames per slot, a job and its cancel, in addition
 // to the others. The limit never shrinks: frames queued for removed slots may

@@ -85,9 +85,8 @@ func (m *sessionState) apply(f WorkerFrame) *Error {
 }
 
 func (m *sessionState) hello(h *Hello) *Error {
-	if h.MinVersion > MaxVersion || h.MaxVersion < MinVersion {
-		return Complain(BadVersion, 0, "the worker speaks versions %d to %d, this dispatcher %d to %d",
-			h.MinVersion, h.MaxVersion, MinVersion, MaxVersion)
+	if err := checkVersions("worker", h.MinVersion, h.MaxVersion); err != nil {
+		return err
 	}
 	if !validName(h.Worker, dispatcherd.MaxWorkerLength) {
 		return Complain(BadValue, 0, "field \"worker\" must have 1 to %d bytes and no control characters", dispatcherd.MaxWorkerLength)
@@ -105,6 +104,14 @@ func (m *sessionState) hello(h *Hello) *Error {
 		m.slots[sl.Number] = struct{}{}
 	}
 	m.phase = open
+	return nil
+}
+
+// checkVersions reports whether there is a common version.
+func checkVersions(peer string, lowest, highest int) *Error {
+	if lowest > MaxVersion || highest < MinVersion {
+		return Complain(BadVersion, 0, "the %s speaks versions %d to %d, this dispatcher %d to %d", peer, lowest, highest, MinVersion, MaxVersion)
+	}
 	return nil
 }
 
