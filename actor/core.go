@@ -75,6 +75,7 @@ type Stats struct {
 	Stale                                    uint64 // reports rejected because the attempt is no longer the current one
 	Answered, Late, Unsupported, Busy        uint64 // on-demand requests by answer
 	Preempted                                uint64 // queued jobs whose reserved slot was given to another job
+	Violations                               uint64 // impossible transitions of jobs
 	StaleBatches                             uint64 // fetched batches discarded after too many lost claims
 }
 

@@ -45,16 +45,26 @@ func (c *Core) forget(j *job) {
 	c.letGo(lane.Type)
 }
 
-// move makes a transition. An impossible one is a violated invariant.
+// move makes a transition. An impossible one is a violated invariant: the job keeps its
+// state, and the dispatcher drains.
 func (c *Core) move(j *job, ev jobstate.Event) {
 	next, do := jobstate.Next(j.state, ev)
 	if next == 0 {
-		panic(fmt.Sprintf("actor: impossible transition: %v of job %d, which is %v", ev, j.id, j.state))
+		c.violated(fmt.Errorf("impossible transition: %v of job %d, which is %v", ev, j.id, j.state))
+		return
 	}
 	j.state = next
 	for rest := do; rest != 0; rest &= rest - 1 {
 		c.act(j, rest&-rest)
 	}
+}
+
+func (c *Core) violated(err error) {
+	if !c.cfg.DrainOnViolation {
+		panic("actor: " + err.Error())
+	}
+	c.stats.Violations++
+	c.emit(&effect.Violation{Err: err})
 }
 
 func (c *Core) act(j *job, do jobstate.Actions) {

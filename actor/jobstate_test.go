@@ -238,3 +238,33 @@ func TestArchitectureShowsTheStateMachine(t *testing.T) {
 	}
 	require.Equal(t, documentedStates(), table)
 }
+
+// In a daemon an impossible transition changes nothing. It is reported, and the
+// dispatcher can still drain, interrupt what runs, and end its sessions.
+func TestImpossibleTransitionIsReportedAndTheDispatcherDrains(t *testing.T) {
+	for s := jobstate.NotInHand; s < jobstate.States; s++ {
+		for ev := range jobstate.Events {
+			if next, _ := jobstate.Next(s, ev); next != 0 {
+				continue
+			}
+			w, j := inState(t, s)
+			c := w.at.core
+			c.cfg.DrainOnViolation = true
+			c.fx = nil
+			c.move(j, ev)
+			require.Equal(t, s, j.state)
+			require.Len(t, c.fx, 1)
+			require.ErrorContains(t, c.fx[0].(*effect.Violation).Err, ev.String())
+			require.EqualValues(t, 1, c.Stats().Violations)
+			sessions := c.sessionIDs()
+			for _, end := range []event.Event{event.Drained{}, event.Interrupted{}} {
+				c.Step(c.now, end, nil)
+			}
+			for _, id := range sessions {
+				c.Step(c.now, event.Unregistered{Session: id}, nil)
+			}
+			require.Zero(t, c.Len())
+			require.EqualValues(t, 1, c.Stats().Violations)
+		}
+	}
+}

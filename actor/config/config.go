@@ -43,6 +43,9 @@ type Config struct {
 	// Timeouts limits the attempts of a type whose rows name no limit; types that
 	// are not named have none. It is read only.
 	Timeouts map[string]time.Duration
+	// DrainOnViolation makes an impossible transition of a job an effect instead of a
+	// panic. The daemon sets it; tests and simulations fail at once.
+	DrainOnViolation bool
 	// Seed makes tokens and jitter. Two dispatchers must not share one.
 	Seed [2]uint64
 }

@@ -152,6 +152,11 @@ type Adopt struct{ Request *contract.AdoptRequest }
 // SetGate tells producers whether to send notifications. GateSet answers it.
 type SetGate struct{ Subscribed bool }
 
+// Violation reports an impossible transition of a job. The job keeps its state. The
+// shell reports the error and stops the dispatcher in the usual stages. Core emits it
+// only with Config.DrainOnViolation.
+type Violation struct{ Err error }
+
 func (*Send) isEffect() {}
 
 func (*Cancel) isEffect() {}
@@ -191,6 +196,8 @@ func (*Finish) isEffect() {}
 func (*Adopt) isEffect() {}
 
 func (*SetGate) isEffect() {}
+
+func (*Violation) isEffect() {}
 
 // AnswerKind is the way an on-demand request ended.
 type AnswerKind uint8

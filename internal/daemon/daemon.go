@@ -139,6 +139,7 @@ func socketFailure(err error) error {
 
 // construct constructs all components. None of them runs before start.
 func (d *Daemon) construct() {
+	d.cfg.Core.DrainOnViolation = true
 	d.loop = actor.NewActor(actor.New(d.cfg.Core), d.logDecisions())
 	d.cfg.Workers.Permit = d.permit
 	d.workers = newWorkers(d.loop, d.log, d.cfg.Grace)
@@ -158,7 +159,7 @@ func (d *Daemon) start() {
 	ctx, cancel := context.WithCancel(context.Background())
 	d.endStatements = cancel
 	d.statements.start(ctx)
-	d.loop.Start(&shell.Ports{Statements: d.statements, Workers: d.workers, Callers: d.api.requests, Rows: d.api.rows})
+	d.loop.Start(&shell.Ports{Statements: d.statements, Workers: d.workers, Callers: d.api.requests, Rows: d.api.rows, Fail: d.fail})
 }
 
 // serveWorkers accepts workers.

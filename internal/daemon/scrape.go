@@ -103,6 +103,7 @@ func (d *Daemon) scrapeLoop(emit emit) {
 		"timed_out": stats.TimedOut, "disconnected": stats.HungUp, "adopted": stats.Adopted, "handed_over": stats.Left, "detached": stats.Detached,
 		"answered": stats.Answered, "late": stats.Late, "unsupported": stats.Unsupported, "busy": stats.Busy,
 		"stale_batch": stats.StaleBatches, "waited_for_fetch": stats.Misses, "preempted": stats.Preempted,
+		"violation": stats.Violations,
 	} {
 		emit(jobEventsDesc, float64(n), event)
 	}

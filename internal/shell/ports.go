@@ -61,6 +61,7 @@ type Ports struct {
 	Workers    Workers
 	Callers    Callers
 	Rows       Rows
+	Fail       func(error) // reports a violated invariant and stops the dispatcher
 }
 
 // Perform routes each effect to its component, in order.
@@ -100,6 +101,8 @@ func (p *Ports) Perform(fx []effect.Effect) {
 				p.Rows.Sent(e)
 			}
 			p.Workers.Send(e)
+		case *effect.Violation:
+			p.Fail(e.Err)
 		default:
 			p.Workers.Tell(e)
 		}

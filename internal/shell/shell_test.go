@@ -1,6 +1,7 @@
 package shell
 
 import (
+	"errors"
 	"testing"
 	"time"
 
@@ -174,17 +175,17 @@ func (r rows) Partial(*effect.Partial)   { r.note("row partial") }
 
 func TestEffectsGoToTheirComponentsInOrder(t *testing.T) {
 	r := &recorder{}
-	p := Ports{Statements: statements{r}, Workers: workers{r}, Callers: callers{r}, Rows: rows{r}}
+	p := Ports{Statements: statements{r}, Workers: workers{r}, Callers: callers{r}, Rows: rows{r}, Fail: func(err error) { r.note(err.Error()) }}
 	queued, onDemand := dispatcherd.Queued, dispatcherd.OnDemand
 	p.Perform([]effect.Effect{
 		&effect.Fetch{}, &effect.Claim{}, &effect.Resolve{}, &effect.Adopt{}, &effect.Finish{}, &effect.SetGate{},
 		&effect.Send{Mode: queued}, &effect.Send{Mode: onDemand}, &effect.Cancel{}, &effect.GoAway{}, &effect.Welcome{},
 		&effect.Started{}, &effect.Answer{}, &effect.Progress{Mode: queued}, &effect.Progress{Mode: onDemand},
-		&effect.Partial{Mode: queued}, &effect.Partial{Mode: onDemand},
+		&effect.Partial{Mode: queued}, &effect.Partial{Mode: onDemand}, &effect.Violation{Err: errors.New("violation")},
 	})
 	require.Equal(t, []string{
 		"fetch", "claim", "resolve", "adopt", "finish", "gate",
 		"row sent", "worker send", "worker send", "worker", "worker", "worker",
-		"caller started", "caller answer", "row progress", "caller progress", "row partial", "caller partial",
+		"caller started", "caller answer", "row progress", "caller progress", "row partial", "caller partial", "violation",
 	}, r.got)
 }
