@@ -11,6 +11,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/actor/config"
 	"github.com/dispatcherd/dispatcherd/actor/effect"
 	"github.com/dispatcherd/dispatcherd/actor/event"
+	"github.com/dispatcherd/dispatcherd/claim/claimfake"
 	"github.com/dispatcherd/dispatcherd/internal/timing"
 )
 
@@ -83,13 +84,13 @@ func TestLoopRunsAJobFromFetchToFinish(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := startLoop(t, nil)
 		defer s.stop()
-		s.table.insert(row{id: 1, typ: "pdf", runAt: s.table.now})
+		s.table.insert(claimfake.Row{ID: 1, Type: "pdf", RunAt: s.table.now})
 		s.actor.Register(pdfSlot(1))
 		e := (<-s.sent).(*effect.Send)
 		require.Equal(t, dispatcherd.JobID(1), e.Job)
 		s.actor.Release(event.Released{Session: 1, Results: []event.Result{{Job: 1, Attempt: e.Attempt, OK: true}}})
 		synctest.Wait()
-		require.Equal(t, dispatcherd.Done, s.table.rows[1].status)
+		require.Equal(t, dispatcherd.Done, s.table.Row(1).Status)
 		s.actor.Ask(func(c *Core) { require.True(t, c.Idle()) })
 	})
 }
@@ -102,7 +103,7 @@ func TestReportsOfASessionAreHandledBeforeItsEnd(t *testing.T) {
 		defer s.stop()
 		for i := range 200 {
 			id := dispatcherd.JobID(i + 1)
-			s.actor.Ask(func(*Core) { s.table.insert(row{id: id, typ: "pdf", runAt: s.table.now}) })
+			s.actor.Ask(func(*Core) { s.table.insert(claimfake.Row{ID: id, Type: "pdf", RunAt: s.table.now}) })
 			s.actor.Register(pdfSlot(dispatcherd.SlotID(id)))
 			s.actor.Notify()
 			e := (<-s.sent).(*effect.Send)
@@ -123,7 +124,7 @@ func TestPollFindsRowsWithoutNotification(t *testing.T) {
 		defer s.stop()
 		s.actor.Register(pdfSlot(1))
 		synctest.Wait()
-		s.actor.Ask(func(*Core) { s.table.insert(row{id: 1, typ: "pdf", runAt: s.table.now}) })
+		s.actor.Ask(func(*Core) { s.table.insert(claimfake.Row{ID: 1, Type: "pdf", RunAt: s.table.now}) })
 		asked := time.Now()
 		require.IsType(t, &effect.Send{}, <-s.sent)
 		require.LessOrEqual(t, time.Since(asked), time.Minute+time.Second)

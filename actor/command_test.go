@@ -13,6 +13,7 @@ import (
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/actor/effect"
 	"github.com/dispatcherd/dispatcherd/actor/event"
+	"github.com/dispatcherd/dispatcherd/claim/claimfake"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/timing"
 )
@@ -108,8 +109,8 @@ func init() {
 		"lose":     (*world).cmdLose,
 		"read":     (*world).cmdRead,
 		"steal":    (*world).cmdSteal,
-		"lock":     func(w *world, ws words, _ []string) { w.table.rows[w.jobs[ws.bare[0]]].locked = true },
-		"unlock":   func(w *world, ws words, _ []string) { w.table.rows[w.jobs[ws.bare[0]]].locked = false },
+		"lock":     func(w *world, ws words, _ []string) { w.locks[ws.bare[0]] = w.table.Lock(w.jobs[ws.bare[0]]) },
+		"unlock":   func(w *world, ws words, _ []string) { w.locks[ws.bare[0]].Abort() },
 		"done": func(w *world, ws words, _ []string) {
 			w.result(ws, event.Result{OK: true, Value: []byte(ws.args["result"])})
 		},
@@ -213,10 +214,10 @@ func (w *world) cmdOffer(ws words, _ []string) {
 	id := d.newSession(worker)
 	ev := event.Registered{Session: id, Worker: worker, Fingerprint: d.fingerprint(id)}
 	for _, name := range ws.bare {
-		r := w.table.rows[w.jobs[name]]
+		r := w.table.Row(w.jobs[name])
 		attempt := 1
 		if r != nil {
-			attempt = int(r.attempt)
+			attempt = int(r.Attempt)
 		}
 		ev.Offers = append(ev.Offers, event.ResumeOffer{
 			Job: w.jobs[name], Attempt: dispatcherd.Attempt(ws.int("attempt", attempt)), From: from, To: from.WithGeneration(ws.int("generation", 0)),
@@ -254,13 +255,13 @@ func (w *world) cmdInsert(how words, body []string) {
 				}
 			}
 			w.jobs[name], w.names[w.nextRow] = w.nextRow, name
-			w.table.insert(row{
-				id: w.nextRow, typ: ws.args["type"], priority: dispatcherd.Priority(ws.int("prio", 0)),
-				runAt: w.table.now - ws.duration("age").Microseconds() + ws.duration("in").Microseconds(),
-				tries: int32(ws.int("tries", 3)), timeout: ws.duration("timeout"),
+			w.table.insert(claimfake.Row{
+				ID: w.nextRow, Type: ws.args["type"], Priority: dispatcherd.Priority(ws.int("prio", 0)),
+				RunAt:       w.table.now - ws.duration("age").Microseconds() + ws.duration("in").Microseconds(),
+				MaxAttempts: int32(ws.int("tries", 3)), Timeout: ws.duration("timeout"),
 			})
-			if r := w.table.rows[w.nextRow]; len(how.bare) > 0 && how.bare[0] == "alone" {
-				ev = event.Announced{Row: contract.RowNotification{Type: r.typ, Priority: r.priority, Key: contract.Key{RunAt: r.runAt, ID: r.id}}}
+			if r := w.table.Row(w.nextRow); len(how.bare) > 0 && how.bare[0] == "alone" {
+				ev = event.Announced{Row: contract.RowNotification{Type: r.Type, Priority: r.Priority, Key: r.Key()}}
 			}
 		}
 	}
@@ -353,9 +354,7 @@ func (w *world) cmdRead(ws words, _ []string) {
 // cmdSteal makes another dispatcher claim rows.
 func (w *world) cmdSteal(ws words, _ []string) {
 	for _, name := range ws.bare {
-		r := w.table.rows[w.jobs[name]]
-		r.status, r.dispatcher = dispatcherd.Running, 99
-		r.attempt++
+		w.table.steal(9, w.table.Row(w.jobs[name]), 0)
 	}
 }
 
@@ -428,8 +427,8 @@ func (w *world) cmdSlots(words, []string) {
 
 // cmdTable prints every row.
 func (w *world) cmdTable(words, []string) {
-	for _, r := range w.table.sorted() {
-		w.printf("%s %s attempt %d failures %d crashes %d", w.name(r.id), r.status, r.attempt, r.failures, r.crashes)
+	for _, r := range w.table.Rows() {
+		w.printf("%s %s attempt %d failures %d crashes %d", w.name(r.ID), r.Status, r.Attempt, r.Failures, r.Crashes)
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/actor/effect"
 	"github.com/dispatcherd/dispatcherd/actor/event"
 	"github.com/dispatcherd/dispatcherd/actor/jobstate"
+	"github.com/dispatcherd/dispatcherd/claim/claimfake"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/timing"
 	"github.com/dispatcherd/dispatcherd/scoring"
@@ -87,7 +88,7 @@ func (p *randomState) reserve() {
 				ID: id, Type: stateTypes[p.rng.IntN(len(stateTypes))], Priority: dispatcherd.Priority(p.rng.IntN(11)),
 				RunAt: p.table.now - int64(p.rng.IntN(100_000))*1000,
 			}
-			p.table.insert(row{id: q.ID, typ: q.Type, priority: q.Priority, runAt: q.RunAt, tries: 5})
+			p.table.insert(claimfake.Row{ID: q.ID, Type: q.Type, Priority: q.Priority, RunAt: q.RunAt, MaxAttempts: 5})
 			p.jobs = append(p.jobs, q)
 		}
 		p.core.backlog.PollNow()
@@ -128,7 +129,7 @@ func (p *randomState) waiting() {
 			q.RunAt = p.table.now + int64(1+p.rng.IntN(1000))*1_000_000
 			q.Failures = int32(p.rng.IntN(2))
 		}
-		p.table.insert(row{id: q.ID, typ: q.Type, priority: q.Priority, runAt: q.RunAt, tries: 5})
+		p.table.insert(claimfake.Row{ID: q.ID, Type: q.Type, Priority: q.Priority, RunAt: q.RunAt, MaxAttempts: 5})
 		p.jobs = append(p.jobs, q)
 	}
 	for n := range p.rng.IntN(6) {
@@ -369,7 +370,7 @@ func explained(t *testing.T) *randomState {
 	p.step(event.Requested{Job: -1, Type: "pdf"})
 	for n, priority := range []dispatcherd.Priority{0, 5} {
 		q := Inquiry{ID: dispatcherd.JobID(n + 1), Type: "pdf", Priority: priority, RunAt: p.table.now}
-		p.table.insert(row{id: q.ID, typ: q.Type, priority: q.Priority, runAt: q.RunAt, tries: 5})
+		p.table.insert(claimfake.Row{ID: q.ID, Type: q.Type, Priority: q.Priority, RunAt: q.RunAt, MaxAttempts: 5})
 		p.jobs = append(p.jobs, q)
 	}
 	p.core.backlog.PollNow()
@@ -413,7 +414,7 @@ func TestExplanationNamesEveryReasonAndRival(t *testing.T) {
 // nothing about a row that is not in the cache.
 func TestRowOfATypeWithoutSlotsIsNotReportedAsPassed(t *testing.T) {
 	p := explained(t)
-	p.table.insert(row{id: 3, typ: "pdf", runAt: p.table.now, tries: 5})
+	p.table.insert(claimfake.Row{ID: 3, Type: "pdf", RunAt: p.table.now, MaxAttempts: 5})
 	p.core.backlog.PollNow()
 	p.answer(p.step(event.Notified{}), true) // the answer is full: the table may contain more
 	p.step(event.Unregistered{Session: 1})
@@ -434,7 +435,7 @@ func TestFullClaimDelaysJobsOfLowerRank(t *testing.T) {
 	for n := range 4 {
 		ev.Slots = append(ev.Slots, dispatcherd.Slot{ID: dispatcherd.SlotID(n + 1), Number: int32(n), Types: []string{"pdf"}})
 		if id := dispatcherd.JobID(n + 1); n < 3 {
-			p.table.insert(row{id: id, typ: "pdf", priority: 10, runAt: p.table.now, tries: 5})
+			p.table.insert(claimfake.Row{ID: id, Type: "pdf", Priority: 10, RunAt: p.table.now, MaxAttempts: 5})
 		}
 	}
 	p.answer(p.step(ev), true)
@@ -455,9 +456,9 @@ func TestUnreadRowsDelayJobsOfLowerRank(t *testing.T) {
 	p := &randomState{t: t, core: New(config.Default()), table: newTable(), now: 1_000}
 	p.table.now = 1_700_000_000_000_000
 	for id := range dispatcherd.JobID(6) {
-		p.table.insert(row{id: id + 1, typ: "pdf", priority: 10, runAt: p.table.now, tries: 5})
+		p.table.insert(claimfake.Row{ID: id + 1, Type: "pdf", Priority: 10, RunAt: p.table.now, MaxAttempts: 5})
 	}
-	p.table.insert(row{id: 7, typ: "csv", runAt: p.table.now, tries: 5})
+	p.table.insert(claimfake.Row{ID: 7, Type: "csv", RunAt: p.table.now, MaxAttempts: 5})
 	slot := func(id dispatcherd.SlotID) dispatcherd.Slot {
 		return dispatcherd.Slot{ID: id, Number: int32(id), Types: []string{"csv", "pdf"}}
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/actor/config"
 	"github.com/dispatcherd/dispatcherd/actor/effect"
 	"github.com/dispatcherd/dispatcherd/actor/event"
+	"github.com/dispatcherd/dispatcherd/claim/claimfake"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/timing"
 )
@@ -101,9 +102,9 @@ func (l *longScans) answerScanWith(v contract.Verdict) {
 func (l *longScans) insert(late bool) {
 	for range 1 + l.rng.IntN(6) {
 		l.next++
-		r := row{id: l.next, typ: referenceTypes[l.rng.IntN(2)], priority: dispatcherd.Priority(l.rng.IntN(2)), runAt: l.table.now}
+		r := claimfake.Row{ID: l.next, Type: referenceTypes[l.rng.IntN(2)], Priority: dispatcherd.Priority(l.rng.IntN(2)), RunAt: l.table.now}
 		if late {
-			r.runAt -= int64(l.rng.IntN(50_000)) * 1000
+			r.RunAt -= int64(l.rng.IntN(50_000)) * 1000
 		}
 		l.table.insert(r)
 	}
@@ -156,7 +157,7 @@ func TestSlowBackfillScanLosesAndRepeatsNoRow(t *testing.T) {
 			l.turn()
 		}
 		open := func() bool {
-			return slices.ContainsFunc(l.table.sorted(), func(r *row) bool { return !r.status.Final() })
+			return slices.ContainsFunc(l.table.Rows(), func(r *claimfake.Row) bool { return !r.Status.Final() })
 		}
 		for turns := 0; open(); turns++ {
 			require.Less(t, turns, 60_000, "seed %d: rows are never found", seed)

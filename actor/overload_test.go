@@ -13,6 +13,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/actor/config"
 	"github.com/dispatcherd/dispatcherd/actor/effect"
 	"github.com/dispatcherd/dispatcherd/actor/event"
+	"github.com/dispatcherd/dispatcherd/claim/claimfake"
 	"github.com/dispatcherd/dispatcherd/scoring"
 )
 
@@ -119,7 +120,7 @@ func (c *overloadedLoop) call(id dispatcherd.JobID, priority dispatcherd.Priorit
 // insert adds a row of priority 0.
 func (c *overloadedLoop) insert(id dispatcherd.JobID) {
 	c.mu.Lock()
-	c.table.insert(row{id: id, typ: "pdf", runAt: 1_000_000_000_000 + time.Since(c.began).Microseconds()})
+	c.table.insert(claimfake.Row{ID: id, Type: "pdf", RunAt: 1_000_000_000_000 + time.Since(c.began).Microseconds()})
 	c.rows[id] = time.Now()
 	c.mu.Unlock()
 	c.actor.Notify()

@@ -28,8 +28,8 @@ type randomWalk struct {
 	sessions []walkSession
 	running  []*effect.Send
 	queue    []effect.Effect // statements in flight
-	pending  map[tableLane][]contract.Key
-	lanes    map[dispatcherd.JobID]tableLane // row ids
+	pending  map[walkLane][]contract.Key
+	lanes    map[dispatcherd.JobID]walkLane // row ids
 	taken    map[contract.Token][]dispatcherd.JobID
 	detached []detachedJob // executions that may be resumed
 	began    map[dispatcherd.JobID]contract.Fingerprint
@@ -38,6 +38,11 @@ type randomWalk struct {
 	deaths   int
 
 	adopted, handovers int
+}
+
+type walkLane struct {
+	typ      string
+	priority dispatcherd.Priority
 }
 
 type walkSession struct {
@@ -56,7 +61,7 @@ func newRandomWalk(seed uint64, audit *auditor) *randomWalk {
 	cfg.Retry = timing.Backoff{Base: msDuration(1), Max: msDuration(100)}
 	return &randomWalk{
 		rng: rand.New(rand.NewPCG(seed, 3)), core: New(cfg), audit: audit,
-		pending: map[tableLane][]contract.Key{}, lanes: map[dispatcherd.JobID]tableLane{},
+		pending: map[walkLane][]contract.Key{}, lanes: map[dispatcherd.JobID]walkLane{},
 		taken: map[contract.Token][]dispatcherd.JobID{},
 		began: map[dispatcherd.JobID]contract.Fingerprint{}, offered: map[dispatcherd.SlotID]dispatcherd.Slot{},
 	}
@@ -239,7 +244,7 @@ func (w *randomWalk) insert() {
 	waiting := 0
 	for _, typ := range walkTypes {
 		for p := range dispatcherd.MaxPriority + 1 {
-			waiting += len(w.pending[tableLane{typ, p}])
+			waiting += len(w.pending[walkLane{typ, p}])
 		}
 	}
 	if waiting > 30 {
@@ -247,7 +252,7 @@ func (w *randomWalk) insert() {
 		return
 	}
 	w.nextJob++
-	lane := tableLane{walkTypes[w.rng.IntN(len(walkTypes))], dispatcherd.Priority(w.rng.IntN(11))}
+	lane := walkLane{walkTypes[w.rng.IntN(len(walkTypes))], dispatcherd.Priority(w.rng.IntN(11))}
 	w.lanes[w.nextJob] = lane
 	w.known(w.nextJob, lane.typ)
 	key := contract.Key{RunAt: int64(w.now) * 1000, ID: w.nextJob}
@@ -320,7 +325,7 @@ func (w *randomWalk) fetch(req *contract.FetchRequest, v contract.Verdict) contr
 	}
 	for i, lane := range req.Lanes {
 		n := 0
-		for _, k := range w.pending[tableLane{lane.Type, lane.Priority}] {
+		for _, k := range w.pending[walkLane{lane.Type, lane.Priority}] {
 			if lane.After.Less(k) && n < lane.Limit && (!req.Backfill || k.Less(lane.Before)) {
 				res.Candidates = append(res.Candidates, contract.Candidate{Lane: i, Key: k})
 				n++

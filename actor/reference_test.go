@@ -13,6 +13,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/actor/effect"
 	"github.com/dispatcherd/dispatcherd/actor/event"
 	"github.com/dispatcherd/dispatcherd/actor/jobstate"
+	"github.com/dispatcherd/dispatcherd/claim/claimfake"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/timing"
 	"github.com/dispatcherd/dispatcherd/scoring"
@@ -237,7 +238,7 @@ func newHistory(t *testing.T, seed uint64) *history {
 	cfg.RetryStatement = timing.Backoff{Base: msDuration(10), Max: msDuration(500)}
 	cfg.Retry = timing.Backoff{Base: msDuration(10), Max: msDuration(40)}
 	return &history{
-		t: t, seed: seed, rng: rng, wide: wide, slow: seed%5 > 2, shared: seed%6 == 0, me: 1, offered: map[dispatcherd.SlotID]dispatcherd.Slot{}, core: New(cfg), table: newTable(),
+		t: t, seed: seed, rng: rng, wide: wide, slow: seed%5 > 2, shared: seed%6 == 0, me: otherDispatcher + 1, offered: map[dispatcherd.SlotID]dispatcherd.Slot{}, core: New(cfg), table: newTable(),
 		reference: &reference{weights: cfg.Weights, slots: map[dispatcherd.SlotID]*referenceSlot{}, waiting: map[dispatcherd.JobID]*referenceJob{}},
 		numbers:   map[dispatcherd.SessionID]int32{}, owner: map[dispatcherd.SlotID]dispatcherd.SessionID{},
 		number: map[dispatcherd.SlotID]int32{},
@@ -326,9 +327,9 @@ func (h *history) syncReference() {
 			delete(h.reference.waiting, id) // the request was answered because too many of its workers died
 		}
 	}
-	for _, r := range h.table.sorted() {
-		if r.status == dispatcherd.Running && r.dispatcher != h.me {
-			delete(h.reference.waiting, r.id)
+	for _, r := range h.table.Rows() {
+		if r.Status == dispatcherd.Running && int(r.Dispatcher) != h.me {
+			delete(h.reference.waiting, r.ID)
 		}
 	}
 	require.Empty(h.t, h.reference.decide(int64(h.now), h.table.now/1000, nil), "seed %d: left unplaced; history:\n%v", h.seed, h.log)
@@ -345,7 +346,7 @@ func (h *history) answerBadly(calm *int) bool {
 }
 
 // otherDispatcher is the id of the dispatcher that claims rows of this one.
-const otherDispatcher = 99
+const otherDispatcher = 1
 
 // pass advances both clocks.
 func (h *history) pass(ms int64) {
@@ -363,11 +364,10 @@ func (h *history) disturbClaim() bool {
 	req := h.queue[i].(*effect.Claim).Request
 	switch h.rng.IntN(4) {
 	case 0:
-		r := h.table.rows[req.IDs[h.rng.IntN(len(req.IDs))]]
-		if r.status == dispatcherd.Pending {
-			r.status, r.dispatcher, r.session = dispatcherd.Running, otherDispatcher, h.fingerprintOf(dispatcherd.SessionID(10_000+r.id))
-			r.attempt++
-			h.note("stolen %d", r.id)
+		r := h.table.Row(req.IDs[h.rng.IntN(len(req.IDs))])
+		if r.Status == dispatcherd.Pending {
+			h.table.steal(otherDispatcher, r, h.fingerprintOf(dispatcherd.SessionID(10_000+r.ID)))
+			h.note("stolen %d", r.ID)
 		}
 	case 1:
 		h.note("refused %v", req.IDs)
@@ -497,9 +497,9 @@ func (h *history) recordEnds() {
 	for h.answerOne(is[*effect.Finish]) || h.answerOne(is[*effect.Fetch]) {
 	}
 	h.hold = false
-	for _, r := range h.table.sorted() {
-		if r.status == dispatcherd.Pending && h.reference.waiting[r.id] == nil {
-			h.reference.waiting[r.id] = &referenceJob{id: r.id, typ: r.typ, priority: r.priority, since: floorMS(r.runAt)}
+	for _, r := range h.table.Rows() {
+		if r.Status == dispatcherd.Pending && h.reference.waiting[r.ID] == nil {
+			h.reference.waiting[r.ID] = &referenceJob{id: r.ID, typ: r.Type, priority: r.Priority, since: floorMS(r.RunAt)}
 		}
 	}
 }
@@ -562,20 +562,20 @@ func (h *history) randomRegistration() event.Event {
 func (h *history) randomInsert() {
 	for range 1 + h.rng.IntN(5) {
 		h.nextJob++
-		r := row{
-			id: h.nextJob, typ: referenceTypes[h.rng.IntN(len(referenceTypes))],
-			priority: dispatcherd.Priority(h.rng.IntN(3) * h.rng.IntN(6)),
-			runAt:    h.table.now, tries: 5,
+		r := claimfake.Row{
+			ID: h.nextJob, Type: referenceTypes[h.rng.IntN(len(referenceTypes))],
+			Priority: dispatcherd.Priority(h.rng.IntN(3) * h.rng.IntN(6)),
+			RunAt:    h.table.now, MaxAttempts: 5,
 		}
-		if h.laneFull(r.typ, r.priority) {
+		if h.laneFull(r.Type, r.Priority) {
 			continue
 		}
 		if h.backdate {
-			r.runAt -= int64(h.rng.IntN(400_000)) * 1000
+			r.RunAt -= int64(h.rng.IntN(400_000)) * 1000
 		}
 		h.table.insert(r)
-		h.reference.waiting[r.id] = &referenceJob{id: r.id, typ: r.typ, priority: r.priority, since: floorMS(r.runAt)}
-		h.note("insert %d %s prio %d run_at %d", r.id, r.typ, r.priority, r.runAt)
+		h.reference.waiting[r.ID] = &referenceJob{id: r.ID, typ: r.Type, priority: r.Priority, since: floorMS(r.RunAt)}
+		h.note("insert %d %s prio %d run_at %d", r.ID, r.Type, r.Priority, r.RunAt)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/actor/effect"
 	"github.com/dispatcherd/dispatcherd/actor/event"
 	"github.com/dispatcherd/dispatcherd/backlog"
+	"github.com/dispatcherd/dispatcherd/claim/claimfake"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/scoring"
 )
@@ -82,8 +83,8 @@ func (h *history) randomClusterCapacity() event.Event {
 // have.
 func (h *history) laneFull(typ string, p dispatcherd.Priority) bool {
 	n := 0
-	for _, r := range h.table.lanes[tableLane{typ, p}] {
-		if !r.status.Final() {
+	for _, r := range h.table.Rows() {
+		if r.Type == typ && r.Priority == p && !r.Status.Final() {
 			n++
 		}
 	}
@@ -92,9 +93,9 @@ func (h *history) laneFull(typ string, p dispatcherd.Priority) bool {
 
 // remoteRows lists the rows that run under another dispatcher, whether that
 // dispatcher is running or stopped.
-func (h *history) remoteRows() (rows []*row) {
-	for _, r := range h.table.sorted() {
-		if r.status == dispatcherd.Running && r.dispatcher != h.me {
+func (h *history) remoteRows() (rows []*claimfake.Row) {
+	for _, r := range h.table.Rows() {
+		if r.Status == dispatcherd.Running && int(r.Dispatcher) != h.me {
 			rows = append(rows, r)
 		}
 	}
@@ -116,16 +117,16 @@ func (h *history) randomResumeOffer() event.Event {
 		i := h.rng.IntN(len(rows))
 		r := rows[i]
 		rows = slices.Delete(rows, i, i+1)
-		p := event.ResumeOffer{Job: r.id, Attempt: r.attempt, From: r.session, Slot: dispatcherd.Slot{ID: h.nextSlot, Number: h.numbers[h.nextSess]}}
-		types := map[string]bool{r.typ: true, referenceTypes[h.rng.IntN(len(referenceTypes))]: true}
-		p.To = p.From.WithGeneration(int(r.id) % 3)
+		p := event.ResumeOffer{Job: r.ID, Attempt: r.Attempt, From: r.Session, Slot: dispatcherd.Slot{ID: h.nextSlot, Number: h.numbers[h.nextSess]}}
+		types := map[string]bool{r.Type: true, referenceTypes[h.rng.IntN(len(referenceTypes))]: true}
+		p.To = p.From.WithGeneration(int(r.ID) % 3)
 		switch h.rng.IntN(10) {
 		case 0:
 			p.Attempt--
 		case 1, 2:
 			p.From++
 		case 3:
-			delete(types, r.typ)
+			delete(types, r.Type)
 			types["e"] = true
 		}
 		for typ := range types { // order-free: sorted below
@@ -149,10 +150,10 @@ func (h *history) fingerprintOf(s dispatcherd.SessionID) contract.Fingerprint {
 // resumed continues an adopted execution in the table and in the reference.
 func (h *history) resumed(e *effect.Resume) {
 	slot := h.offered[e.Slot]
-	r := h.table.rows[e.Job]
-	require.True(h.t, r.dispatcher == h.me && r.attempt == e.Attempt && r.status == dispatcherd.Running,
+	r := h.table.Row(e.Job)
+	require.True(h.t, int(r.Dispatcher) == h.me && r.Attempt == e.Attempt && r.Status == dispatcherd.Running,
 		"seed %d: job %d continues but belongs to another dispatcher; history:\n%v", h.seed, e.Job, h.log)
-	h.running = append(h.running, &effect.Send{Session: e.Session, Slot: e.Slot, Number: e.Number, Job: e.Job, Attempt: e.Attempt, Type: r.typ})
+	h.running = append(h.running, &effect.Send{Session: e.Session, Slot: e.Slot, Number: e.Number, Job: e.Job, Attempt: e.Attempt, Type: r.Type})
 	h.reference.slots[e.Slot] = &referenceSlot{id: e.Slot, types: slot.Types, busy: true}
 	h.owner[e.Slot], h.number[e.Slot] = e.Session, e.Number
 	h.adopted++
@@ -188,10 +189,10 @@ func (h *history) disturbAdopt() bool {
 // stay running; all other rows are pending or ended.
 func (h *history) restart() {
 	h.note("restart")
-	before := map[dispatcherd.JobID]row{}
+	before := map[dispatcherd.JobID]claimfake.Row{}
 	for _, e := range h.running {
 		if e.Job > 0 {
-			before[e.Job] = *h.table.rows[e.Job]
+			before[e.Job] = *h.table.Row(e.Job)
 		}
 	}
 	h.feed(event.Drained{})
@@ -203,12 +204,12 @@ func (h *history) restart() {
 	h.answerAll()
 	require.True(h.t, h.core.Idle(), "seed %d: jobs are in hand after the hand-over; history:\n%v", h.seed, h.log)
 	require.EqualValues(h.t, len(before), h.core.Stats().Left)
-	for _, r := range h.table.sorted() {
-		if left, ok := before[r.id]; ok {
-			require.Equal(h.t, left, *r, "seed %d: job %d was handed over", h.seed, r.id)
+	for _, r := range h.table.Rows() {
+		if left, ok := before[r.ID]; ok {
+			require.Equal(h.t, left, *r, "seed %d: job %d was handed over", h.seed, r.ID)
 		} else {
-			require.False(h.t, r.status == dispatcherd.Running && r.dispatcher == h.me,
-				"seed %d: job %d runs under a stopped dispatcher without a worker; history:\n%v", h.seed, r.id, h.log)
+			require.False(h.t, r.Status == dispatcherd.Running && int(r.Dispatcher) == h.me,
+				"seed %d: job %d runs under a stopped dispatcher without a worker; history:\n%v", h.seed, r.ID, h.log)
 		}
 	}
 	h.me++
@@ -232,8 +233,8 @@ func (h *history) answerAll() {
 func (h *history) releaseDetached() {
 	for _, r := range h.remoteRows() {
 		if h.rng.IntN(4) == 0 {
-			r.status, r.dispatcher = dispatcherd.Pending, 0
-			h.note("not resumed %d", r.id)
+			h.table.release(r)
+			h.note("not resumed %d", r.ID)
 		}
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/actor/config"
 	"github.com/dispatcherd/dispatcherd/actor/effect"
 	"github.com/dispatcherd/dispatcherd/actor/event"
+	"github.com/dispatcherd/dispatcherd/claim/claimfake"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/timing"
 )
@@ -23,6 +24,7 @@ import (
 type world struct {
 	t           *testing.T
 	table       *table
+	locks       map[string]*claimfake.Statement // of rows, by job
 	now         timing.Instant
 	dispatchers map[string]*dispatcher
 	at          *dispatcher // the dispatcher that commands address
@@ -53,7 +55,7 @@ type dispatcher struct {
 
 func newWorld(t *testing.T) *world {
 	w := &world{
-		t: t, table: newTable(), now: 1_000,
+		t: t, table: newTable(), locks: map[string]*claimfake.Statement{}, now: 1_000,
 		dispatchers: map[string]*dispatcher{},
 		jobs:        map[string]dispatcherd.JobID{}, names: map[dispatcherd.JobID]string{},
 		printed: map[string]bool{},

@@ -16,7 +16,7 @@ import (
 // Refused and Unknown both mean: send the same request again. A dispatcher without a
 // lease takes nothing, which is Refused.
 func (s *Store) Adopt(ctx context.Context, req contract.AdoptRequest) contract.AdoptResult {
-	token := fold(req.Token)
+	token := Fold(req.Token)
 	var taken []contract.Adopted
 	var busy []dispatcherd.JobID
 	err := s.adopt.do(ctx, OpAdopt, func(ctx context.Context, conn *pgx.Conn) (int, error) {
@@ -32,7 +32,7 @@ func (s *Store) Adopt(ctx context.Context, req contract.AdoptRequest) contract.A
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.records.adopted(token, req.Jobs, taken)
+	s.records.AddAdopted(token, req.Jobs, taken)
 	return contract.AdoptResult{Verdict: contract.OK, Jobs: taken, Busy: busy}
 }
 

@@ -56,7 +56,7 @@ func TestAdoptedJobKeepsItsAttemptAndItsFormerOwnerIsStale(t *testing.T) {
 		a.Ran = 0
 		require.Equal(t, contract.Adopted{
 			Won:  contract.Won{ID: id, Attempt: 1, MaxAttempts: 4, Timeout: time.Minute},
-			Type: "pdf", Priority: 3, RunAt: w.get(t, id).RunAt.UnixMicro(),
+			Type: "pdf", Priority: 3, RunAt: w.get(t, id).RunAt,
 		}, a)
 		done := contract.Finish{ID: id, Attempt: 1, Outcome: contract.Succeeded, Result: []byte("1")}
 		require.Equal(t, []dispatcherd.JobID{id}, finish(t, owner, done))

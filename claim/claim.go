@@ -27,7 +27,7 @@ var ErrLeaseLost = errors.New("this dispatcher's lease has run out; it must join
 // Claim takes rows in one statement. A dispatcher without a lease takes
 // nothing: the verdict is Refused, and the observer sees ErrLeaseLost.
 func (s *Store) Claim(ctx context.Context, req contract.ClaimRequest) contract.ClaimResult {
-	token := fold(req.Token)
+	token := Fold(req.Token)
 	var won []contract.Won
 	err := s.claim.do(ctx, OpClaim, func(ctx context.Context, conn *pgx.Conn) (int, error) {
 		me, epoch := s.me.Load(), s.epoch.Load()
@@ -43,7 +43,7 @@ func (s *Store) Claim(ctx context.Context, req contract.ClaimRequest) contract.C
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.records.add(token, won)
+	s.records.Add(token, won)
 	return contract.ClaimResult{Verdict: contract.OK, Won: won}
 }
 
@@ -186,7 +186,7 @@ func carve(chunk, v []byte) (copied, rest []byte) {
 // that the answer is final: a copy of the statement that arrives later takes
 // nothing. Refused and Unknown both mean: ask again.
 func (s *Store) Resolve(ctx context.Context, req contract.ClaimRequest) contract.ClaimResult {
-	token := fold(req.Token)
+	token := Fold(req.Token)
 	var won []contract.Won
 	err := s.claim.do(ctx, OpResolve, func(ctx context.Context, conn *pgx.Conn) (int, error) {
 		me := s.me.Load()
@@ -202,7 +202,7 @@ func (s *Store) Resolve(ctx context.Context, req contract.ClaimRequest) contract
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.records.add(token, won)
+	s.records.Add(token, won)
 	return contract.ClaimResult{Verdict: contract.OK, Won: won}
 }
 

@@ -66,25 +66,31 @@ func contractSuite(t *testing.T, f func(t *testing.T, w world)) {
 }
 
 func fakeWorld() world {
-	table := claimfake.NewTable()
+	db := claimfake.NewDatabase()
 	return world{
-		open: func(_ testing.TB, of ...claim.Identity) store {
-			s := claimfake.NewStore(table)
-			s.Identity = identityOf(of)
-			return s
-		},
-		insert: func(_ testing.TB, r claimfake.Row, dueIn time.Duration) dispatcherd.JobID {
-			r.RunAt = table.Now().Add(dueIn)
-			return table.Insert(r)
+		open: func(_ testing.TB, of ...claim.Identity) store { return claimfake.NewStore(db, identityOf(of)) },
+		insert: func(_ testing.TB, r claimfake.Row, dueIn time.Duration) (id dispatcherd.JobID) {
+			db.Do(func(t *claimfake.Table, now int64) {
+				r.RunAt = now + dueIn.Microseconds()
+				id = t.Insert(now, r)
+			})
+			return id
 		},
 		get: func(t testing.TB, id dispatcherd.JobID) claimfake.Row {
-			r, ok := table.Get(id)
+			r, ok := db.Row(id)
 			require.True(t, ok)
 			return r
 		},
-		cancel: func(_ testing.TB, id dispatcherd.JobID) dispatcherd.Status { return table.Cancel(id) },
-		expire: func(_ testing.TB, id int32) { table.Expire(id) },
-		depart: func(_ testing.TB, id int32) { table.HandOver(id, time.Minute) },
+		cancel: func(_ testing.TB, id dispatcherd.JobID) (status dispatcherd.Status) {
+			db.Do(func(t *claimfake.Table, _ int64) { status = t.Cancel(id) })
+			return status
+		},
+		expire: func(_ testing.TB, id int32) {
+			db.Do(func(t *claimfake.Table, now int64) { t.Expire(now, id) })
+		},
+		depart: func(_ testing.TB, id int32) {
+			db.Do(func(t *claimfake.Table, now int64) { t.HandOver(now, id, time.Minute) })
+		},
 	}
 }
 
@@ -158,7 +164,7 @@ func row(t testing.TB, db *pgx.Conn, id dispatcherd.JobID) claimfake.Row {
 	t.Helper()
 	job, err := claim.Jobs{DB: db}.Get(t.Context(), id)
 	require.NoError(t, err)
-	r := claimfake.Row{ID: id, Type: job.Type, Priority: job.Priority, RunAt: job.RunAt, Status: job.Status, Attempt: job.Attempt,
+	r := claimfake.Row{ID: id, Type: job.Type, Priority: job.Priority, RunAt: job.RunAt.UnixMicro(), Status: job.Status, Attempt: job.Attempt,
 		Failures: int32(job.Failures), Crashes: int32(job.Crashes), Payload: job.Payload, Result: job.Result, Progress: job.Progress}
 	if job.Dispatcher != nil {
 		r.Dispatcher = int32(*job.Dispatcher)
@@ -330,7 +336,7 @@ func TestEveryOutcomeSetsStatusCountersAndErrors(t *testing.T) {
 			require.Equal(t, string(want.Result), string(got.Result), o)
 			require.EqualValues(t, 1, got.Attempt, o)
 			if o == contract.Retry || o == contract.Isolated {
-				require.InDelta(t, 61*time.Minute, got.RunAt.Sub(before[o].RunAt), float64(30*time.Second))
+				require.InDelta(t, (61 * time.Minute).Microseconds(), got.RunAt-before[o].RunAt, 30e6)
 			} else {
 				require.Equal(t, before[o].RunAt, got.RunAt, "%s keeps the order", o)
 			}

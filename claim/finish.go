@@ -27,7 +27,7 @@ func (s *Store) Finish(ctx context.Context, req contract.FinishRequest) contract
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		for i := range req.Items {
-			s.records.remove(req.Items[i].ID)
+			s.records.Remove(req.Items[i].ID)
 		}
 		slices.Sort(stale)
 		return contract.FinishResult{Verdict: contract.OK, Stale: stale}

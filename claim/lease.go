@@ -79,7 +79,7 @@ func (s *Store) Join(ctx context.Context) (int32, error) {
 		return 0, fmt.Errorf("join: %w", err)
 	}
 	s.mu.Lock()
-	s.records = newRecords() // other dispatchers remove those of an earlier run
+	s.records = NewRecords() // other dispatchers remove those of an earlier run
 	s.mu.Unlock()
 	s.epoch.Store(0)
 	s.me.Store(id)

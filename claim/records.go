@@ -8,27 +8,28 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// records remember which claim each running job came from, so that the row of a
+// Records remember which claim each running job came from, so that the row of a
 // claim in dispatcherd.claims is removed once none of its jobs runs any more.
 // Without them that table would grow; nothing else depends on them.
-type records struct {
+type Records struct {
 	of      map[dispatcherd.JobID]int64 // job → token
 	running map[int64]int               // token → jobs still running
 	over    []int64                     // tokens whose row can be removed
 }
 
-func newRecords() records {
-	return records{of: map[dispatcherd.JobID]int64{}, running: map[int64]int{}}
+// NewRecords returns Records without claims.
+func NewRecords() Records {
+	return Records{of: map[dispatcherd.JobID]int64{}, running: map[int64]int{}}
 }
 
-// add records what a claim won. A second call with the same token changes nothing:
+// Add records what a claim won. A second call with the same token changes nothing:
 // Resolve repeats what an answer may have said already.
-func (r *records) add(token int64, won []contract.Won) {
+func (r *Records) Add(token int64, won []contract.Won) {
 	for i := range won {
 		if of, ok := r.of[won[i].ID]; ok && of == token {
 			continue
 		}
-		r.remove(won[i].ID)
+		r.Remove(won[i].ID)
 		r.of[won[i].ID] = token
 		r.running[token]++
 	}
@@ -38,9 +39,9 @@ func (r *records) add(token int64, won []contract.Won) {
 	}
 }
 
-// adopted records what an adoption took. A job that ran here before may have ended
+// AddAdopted records what an adoption took. A job that ran here before may have ended
 // since, and been removed; then it is not added again.
-func (r *records) adopted(token int64, asked []contract.ResumeOffer, taken []contract.Adopted) {
+func (r *Records) AddAdopted(token int64, asked []contract.ResumeOffer, taken []contract.Adopted) {
 	won := make([]contract.Won, 0, len(taken))
 	for i := range taken {
 		for len(asked) > 0 && asked[0].ID < taken[i].ID {
@@ -51,10 +52,11 @@ func (r *records) adopted(token int64, asked []contract.ResumeOffer, taken []con
 			won = append(won, taken[i].Won)
 		}
 	}
-	r.add(token, won)
+	r.Add(token, won)
 }
 
-func (r *records) remove(id dispatcherd.JobID) {
+// Remove records the end of a job, or of its execution here.
+func (r *Records) Remove(id dispatcherd.JobID) {
 	token, ok := r.of[id]
 	if !ok {
 		return
@@ -67,10 +69,20 @@ func (r *records) remove(id dispatcherd.JobID) {
 	}
 }
 
-// fold returns the 64 bits of a token that the table keeps. Within one run of a
+// Removable returns the tokens of claims whose rows can be removed, and forgets them.
+func (r *Records) Removable() []int64 {
+	over := r.over
+	r.over = nil
+	return over
+}
+
+// Keep takes tokens back whose rows were not removed.
+func (r *Records) Keep(tokens []int64) { r.over = append(r.over, tokens...) }
+
+// Fold returns the 64 bits of a token that the table keeps. Within one run of a
 // dispatcher tokens stay distinct as long as they are random, or a nonce and a
 // counter.
-func fold(t contract.Token) int64 { return readInt8(t[:8]) ^ readInt8(t[8:]) }
+func Fold(t contract.Token) int64 { return readInt8(t[:8]) ^ readInt8(t[8:]) }
 
 // forgetSQL removes the records of claims whose jobs have ended: $1 this
 // dispatcher, $2 tokens.
@@ -81,8 +93,7 @@ const forgetSQL = `DELETE FROM dispatcherd.claims WHERE dispatcher = $1::int AND
 // its time.
 func (s *Store) forgetEnded(ctx context.Context, conn *pgx.Conn) error {
 	s.mu.Lock()
-	over := s.records.over
-	s.records.over = nil
+	over := s.records.Removable()
 	s.mu.Unlock()
 	if len(over) == 0 {
 		return nil
@@ -91,7 +102,7 @@ func (s *Store) forgetEnded(ctx context.Context, conn *pgx.Conn) error {
 	if err != nil {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		s.records.over = append(s.records.over, over...)
+		s.records.Keep(over)
 	}
 	return err
 }

@@ -37,14 +37,14 @@ type Store struct {
 	futileFrom int64
 
 	mu      sync.Mutex
-	records records
+	records Records
 }
 
 // Open connects once, checks that this build can use the schema, and returns a store
 // whose connections are established when they are first used.
 func Open(ctx context.Context, c Config) (*Store, error) {
 	c = c.withDefaults()
-	s := &Store{config: c, records: newRecords(), deferred: newDeferred(), futileFrom: futileFrom}
+	s := &Store{config: c, records: NewRecords(), deferred: newDeferred(), futileFrom: futileFrom}
 	var errs [7]error
 	s.fetch, errs[0] = newConnection(c, "fetch", fetchStatements)
 	s.backfill, errs[1] = newConnection(c, "backfill", fetchStatements)

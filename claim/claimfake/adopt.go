@@ -1,61 +1,105 @@
 package claimfake
 
 import (
-	"context"
+	"slices"
 	"time"
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
-// Adopt is claim.Store.Adopt.
-func (s *Store) Adopt(_ context.Context, req contract.AdoptRequest) contract.AdoptResult {
+// beginAdopt follows adoptSQL: the share lock on the row of the own dispatcher, a check of
+// the offers, then the row locks and a second check. Rows that passed the first check and
+// cannot be had are busy.
+func (s *Statement) beginAdopt(int64) State {
 	t := s.table
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if !t.alive(s.me) {
-		return contract.AdoptResult{Verdict: contract.Refused}
+	d := t.dispatcher(s.me)
+	if d.exclusive != nil {
+		return s.block(d.exclusive)
 	}
-	var taken []contract.Adopted
-	for _, p := range req.Jobs {
-		r := t.rows[p.ID]
-		if r == nil || r.Status != dispatcherd.Running || r.Attempt != p.Attempt {
+	if t.Skip&CheckMembership != 0 || d.holdsLease(s.began) {
+		s.share(d)
+		s.allowed = true
+		for n := range s.adopt.Jobs {
+			if s.mayAdopt(&s.adopt.Jobs[n]) {
+				s.picked = append(s.picked, n)
+			}
+		}
+	}
+	return s.then((*Statement).lockOffered)
+}
+
+// mayAdopt reports whether an offer matches its row: the attempt is the running one, and
+// its claim recorded the session, or an earlier copy of the request adopted the row.
+func (s *Statement) mayAdopt(o *contract.ResumeOffer) bool {
+	t := s.table
+	r := t.rows[o.ID]
+	if r == nil || r.Status != dispatcherd.Running || r.Attempt != o.Attempt && t.Skip&CheckAttempt == 0 || o.From == 0 {
+		return false
+	}
+	if t.Skip&CheckFingerprint != 0 || r.Dispatcher == s.me && r.Token == s.token {
+		return true
+	}
+	for _, c := range t.dispatcher(r.Dispatcher).claims {
+		if c.token != r.Token || c.commit > s.snapshot {
 			continue
 		}
-		if before := r.Dispatcher == s.me && r.Token == req.Token; !before && (!p.Follows(r.Session) || p.From == 0) {
-			continue
+		at, found := slices.BinarySearch(c.ids, o.ID)
+		return found && (o.Follows(c.sessions[at]) || t.Skip&CheckGeneration != 0 && c.sessions[at]>>16 == o.From>>16)
+	}
+	return false
+}
+
+func (s *Statement) lockOffered(int64) State {
+	s.picked = slices.DeleteFunc(s.picked, func(n int) bool {
+		o := &s.adopt.Jobs[n]
+		if s.lock(s.table.rows[o.ID]) && s.mayAdopt(o) {
+			return false
 		}
-		r.Dispatcher, r.Token, r.Session = s.me, req.Token, p.To
+		s.Adopted.Busy = append(s.Adopted.Busy, o.ID)
+		return true
+	})
+	return s.then((*Statement).commitAdopt)
+}
+
+func (s *Statement) commitAdopt(now int64) State {
+	t := s.table
+	d := t.dispatcher(s.me)
+	t.commits++
+	for _, n := range s.picked {
+		o := &s.adopt.Jobs[n]
+		r := t.rows[o.ID]
+		t.observer.Adopts(s, o, r)
+		r.Dispatcher, r.Token, r.Session = s.me, s.token, o.To
 		won := r.won()
 		won.Payload = nil
-		taken = append(taken, contract.Adopted{Won: won, Type: r.Type, Priority: r.Priority, RunAt: r.RunAt.UnixMicro()})
+		s.Adopted.Jobs = append(s.Adopted.Jobs, contract.Adopted{
+			Won: won, Type: r.Type, Priority: r.Priority, RunAt: r.RunAt,
+			Ran: (time.Duration(max(0, now-r.claimedAt)) * time.Microsecond).Truncate(time.Millisecond),
+		})
 	}
-	if s.loseAnswer() {
-		return contract.AdoptResult{Verdict: contract.Unknown}
+	if s.allowed && !slices.ContainsFunc(d.claims, func(c claimRow) bool { return c.token == s.token }) {
+		record := claimRow{token: s.token, commit: t.commits}
+		for _, o := range s.adopt.Jobs {
+			record.ids, record.sessions = append(record.ids, o.ID), append(record.sessions, o.To)
+		}
+		d.claims = append(d.claims, record)
 	}
-	return contract.AdoptResult{Jobs: taken}
+	if len(s.Adopted.Jobs)+len(s.Adopted.Busy) == 0 && t.Skip&CheckMembership == 0 && !d.holdsLease(now) {
+		return s.done(contract.Refused)
+	}
+	return s.done(contract.OK)
 }
 
-// HandOver is claim.Store.HandOver.
-func (s *Store) HandOver(_ context.Context, hold time.Duration) error {
+// beginHandOver follows claim.Store.HandOver.
+func (s *Statement) beginHandOver(int64) State { return s.lockAlone((*Statement).commitHandOver) }
+
+func (s *Statement) commitHandOver(now int64) State {
 	t := s.table
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.handOver(s.me, hold)
-	s.me = 0
-	return nil
-}
-
-// HandOver carries out the hand-over of a dispatcher whose store does not hear of
-// it.
-func (t *Table) HandOver(id int32, hold time.Duration) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.handOver(id, hold)
-}
-
-func (t *Table) handOver(id int32, hold time.Duration) {
-	if d := t.dispatchers[id]; d != nil && !d.lost && !d.replaced {
-		d.leaving, d.armed, d.capacity, d.beatAt, d.lease = true, false, nil, t.now, hold
+	t.HandOver(now, s.me, time.Duration(s.hold)*time.Microsecond)
+	s.unlock()
+	if t.Skip&CheckHold != 0 && s.lockRunning([]int32{s.me}) {
+		return s.then((*Statement).release)
 	}
+	return s.done(contract.OK)
 }

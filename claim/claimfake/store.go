@@ -3,8 +3,7 @@ package claimfake
 import (
 	"context"
 	"errors"
-	"slices"
-	"sync/atomic"
+	"sync"
 	"time"
 
 	"github.com/dispatcherd/dispatcherd"
@@ -12,319 +11,130 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
-// Store is one dispatcher's view of a Table, like a claim.Store.
-type Store struct {
-	// Lease is how long this dispatcher counts as alive after a heartbeat.
-	Lease time.Duration
-	// Identity is claim.Config.Identity.
-	Identity claim.Identity
-	// LoseAnswers is how many of the next claims and finishes are executed and
-	// answered with Unknown.
-	LoseAnswers atomic.Int32
-
+// Database is a Table with a lock and a clock. Its methods, and those of its stores, may be
+// called from any goroutine.
+type Database struct {
+	mu    sync.Mutex
 	table *Table
-	me    int32
 }
 
-// NewStore returns a store on the table that has not joined.
-func NewStore(t *Table) *Store { return &Store{table: t, Lease: claim.DefaultLease} }
+// NewDatabase returns a database with an empty table.
+func NewDatabase() *Database { return &Database{table: NewTable(nil)} }
+
+// Do calls f with the table and the time while no other goroutine uses the table.
+func (d *Database) Do(f func(t *Table, now int64)) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	f(d.table, time.Now().UnixMicro())
+}
+
+// Store is a Client with the methods of a claim.Store.
+type Store struct {
+	db     *Database
+	client *Client
+}
+
+// NewStore returns a store that has not joined.
+func NewStore(d *Database, identity claim.Identity) *Store {
+	s := &Store{db: d, client: NewClient(d.table)}
+	s.client.Identity = identity
+	return s
+}
+
+// do executes a statement.
+func (s *Store) do(begin func(c *Client) *Statement) (done *Statement) {
+	s.db.Do(func(_ *Table, now int64) {
+		done = begin(s.client).Do(now)
+		s.client.Answered(done, done.Verdict)
+	})
+	return done
+}
 
 // Join is claim.Store.Join.
-func (s *Store) Join(context.Context) (int32, error) {
-	t := s.table
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.lastRun++
-	s.me = t.lastRun
-	t.dispatchers[s.me] = &dispatcher{identity: s.Identity, beatAt: t.now, lease: s.Lease}
-	return s.me, nil
-}
+func (s *Store) Join(context.Context) (int32, error) { return s.do((*Client).Join).Joined, nil }
 
 // Fetch is claim.Store.Fetch.
-func (s *Store) Fetch(_ context.Context, req contract.FetchRequest) contract.FetchResult {
-	t := s.table
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	res := contract.FetchResult{DBNow: t.now.UnixMicro()}
-	for i, lane := range req.Lanes {
-		var keys []contract.Key
-		for id, r := range t.rows {
-			key := contract.Key{RunAt: r.RunAt.UnixMicro(), ID: id}
-			if r.Status == dispatcherd.Pending && r.Type == lane.Type && r.Priority == lane.Priority && lane.After.Less(key) &&
-				(!req.Backfill || key.Less(lane.Before)) &&
-				lane.Share.Owns(id) != lane.NonLocal {
-				keys = append(keys, key)
-			}
-		}
-		slices.SortFunc(keys, contract.Key.Compare)
-		for _, key := range keys[:min(len(keys), lane.Limit)] {
-			res.Candidates = append(res.Candidates, contract.Candidate{Lane: i, Key: key})
-		}
-	}
-	return res
+func (s *Store) Fetch(_ context.Context, r contract.FetchRequest) contract.FetchResult {
+	return s.do(func(c *Client) *Statement { return c.Fetch(&r) }).Fetched
 }
 
 // Claim is claim.Store.Claim.
-func (s *Store) Claim(_ context.Context, req contract.ClaimRequest) contract.ClaimResult {
-	t := s.table
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if !t.alive(s.me) {
-		return contract.ClaimResult{Verdict: contract.Refused}
-	}
-	var won []contract.Won
-	for i, id := range req.IDs {
-		r := t.rows[id]
-		if r == nil || r.Status != dispatcherd.Pending || r.RunAt.After(t.now) {
-			continue
-		}
-		r.Status, r.Dispatcher, r.Token = dispatcherd.Running, s.me, req.Token
-		r.Attempt++
-		if i < len(req.Sessions) {
-			r.Session = req.Sessions[i]
-		}
-		won = append(won, r.won())
-	}
-	if s.loseAnswer() {
-		return contract.ClaimResult{Verdict: contract.Unknown}
-	}
-	return contract.ClaimResult{Won: won}
-}
-
-func (r *Row) won() contract.Won {
-	return contract.Won{ID: r.ID, Attempt: r.Attempt, MaxAttempts: r.MaxAttempts, Failures: r.Failures,
-		Crashes: r.Crashes, Timeout: r.Timeout, Payload: slices.Clone(r.Payload)}
-}
-
-func (s *Store) loseAnswer() bool {
-	if s.LoseAnswers.Load() <= 0 {
-		return false
-	}
-	s.LoseAnswers.Add(-1)
-	return true
+func (s *Store) Claim(_ context.Context, r contract.ClaimRequest) contract.ClaimResult {
+	done := s.do(func(c *Client) *Statement { return c.Claim(&r) })
+	done.Claimed.Verdict = done.Verdict
+	return done.Claimed
 }
 
 // Resolve is claim.Store.Resolve.
-func (s *Store) Resolve(_ context.Context, req contract.ClaimRequest) contract.ClaimResult {
-	t := s.table
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	var won []contract.Won
-	for _, id := range req.IDs {
-		if r := t.rows[id]; r != nil && r.Status == dispatcherd.Running && r.Dispatcher == s.me && r.Token == req.Token {
-			won = append(won, r.won())
-		}
-	}
-	return contract.ClaimResult{Won: won}
+func (s *Store) Resolve(_ context.Context, r contract.ClaimRequest) contract.ClaimResult {
+	return s.do(func(c *Client) *Statement { return c.Resolve(&r) }).Claimed
 }
 
 // Finish is claim.Store.Finish.
-func (s *Store) Finish(_ context.Context, req contract.FinishRequest) contract.FinishResult {
-	t := s.table
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	var stale []dispatcherd.JobID
-	for _, item := range req.Items {
-		r := t.rows[item.ID]
-		switch {
-		case r != nil && r.Status == dispatcherd.Running && r.Attempt == item.Attempt && r.Dispatcher == s.me:
-			r.end(item, t.now)
-			if r.Status.Final() {
-				delete(t.cancels, item.ID)
-			}
-		case r != nil && req.Again && r.Attempt == item.Attempt &&
-			(r.Status == dispatcherd.Pending && !item.Outcome.Final() || r.Status.Final() && item.Outcome.Final() && r.Dispatcher == s.me):
-		default:
-			stale = append(stale, item.ID)
-		}
-	}
-	if s.loseAnswer() {
-		return contract.FinishResult{Verdict: contract.Unknown}
-	}
-	return contract.FinishResult{Stale: stale}
+func (s *Store) Finish(_ context.Context, r contract.FinishRequest) contract.FinishResult {
+	return s.do(func(c *Client) *Statement { return c.Finish(&r) }).Finished
 }
 
-// end applies one outcome.
-func (r *Row) end(item contract.Finish, now time.Time) {
-	switch item.Outcome {
-	case contract.Succeeded:
-		r.Status, r.Result = dispatcherd.Done, slices.Clone(item.Result)
-		return
-	case contract.FailedFinal:
-		r.Status = dispatcherd.Failed
-		r.Failures++
-	case contract.Cancelled:
-		r.Status = dispatcherd.Cancelled
-	case contract.Quarantined:
-		r.Status = dispatcherd.Failed
-		r.Crashes++
-	case contract.Retry:
-		r.back()
-		r.RunAt = now.Add(max(item.Delay, 0))
-		r.Failures++
-	case contract.Isolated:
-		r.back()
-		r.Crashes++
-		r.RunAt = now.Add(max(item.Delay, 0))
-	case contract.Released:
-		r.back()
-	case contract.Crashed:
-		r.back()
-		r.Crashes++
-	}
-	r.note(item.Error)
-}
-
-// Progress is claim.Store.Progress.
-func (s *Store) Progress(_ context.Context, items []claim.Progress) error {
-	t := s.table
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for _, p := range items {
-		if r := t.rows[p.ID]; r != nil && r.Status == dispatcherd.Running && r.Attempt == p.Attempt && r.Dispatcher == s.me {
-			r.Progress = slices.Clone(p.JSON)
-		}
-	}
-	return nil
+// Adopt is claim.Store.Adopt.
+func (s *Store) Adopt(_ context.Context, r contract.AdoptRequest) contract.AdoptResult {
+	done := s.do(func(c *Client) *Statement { return c.Adopt(&r) })
+	done.Adopted.Verdict = done.Verdict
+	return done.Adopted
 }
 
 // Heartbeat is claim.Store.Heartbeat.
 func (s *Store) Heartbeat(_ context.Context, capacity map[string]int) (contract.HeartbeatResult, error) {
-	t := s.table
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	res := contract.HeartbeatResult{LeaseLost: true}
-	if d := t.dispatchers[s.me]; d != nil && !d.lost && !d.leaving && !d.replaced {
-		res.LeaseLost, d.beatAt, d.capacity = false, t.now, capacity
+	return s.do(func(c *Client) *Statement { return c.Heartbeat(capacity) }).Heartbeat, nil
+}
+
+// Leave is claim.Store.Leave.
+func (s *Store) Leave(context.Context) (int, error) { return s.do((*Client).Leave).Released, nil }
+
+// HandOver is claim.Store.HandOver.
+func (s *Store) HandOver(_ context.Context, hold time.Duration) error {
+	s.do(func(c *Client) *Statement { return c.HandOver(hold) })
+	return nil
+}
+
+// SetSubscribed is claim.Store.SetSubscribed.
+func (s *Store) SetSubscribed(_ context.Context, subscribed bool) error {
+	if s.do(func(c *Client) *Statement { return c.SetSubscribed(subscribed) }).Verdict != contract.OK {
+		return claim.ErrLeaseLost
 	}
-	others := map[string]contract.Others{}
-	for id, d := range t.dispatchers {
-		if id != s.me && !d.lost && d.beatAt.Add(d.lease).Before(t.now) {
-			d.lost, d.armed = true, false
-		}
-		res.Lost = res.Lost || d.lost
-		if id != s.me && t.alive(id) {
-			for name, n := range d.capacity {
-				if res.OtherCapacity == nil {
-					res.OtherCapacity = map[string]int{}
-				}
-				res.OtherCapacity[name] += n
-				o := others[name]
-				if id < s.me {
-					o.SmallerIDs += n
-				} else {
-					o.LargerIDs += n
-				}
-				if n > 0 && (o.Least == 0 || n < o.Least) {
-					o.Least = n
-				}
-				others[name] = o
-			}
-		}
-	}
-	res.Shares = map[string]contract.Share{}
-	for name, o := range others {
-		if s := contract.ShareOf(capacity[name], o); !s.All() {
-			res.Shares[name] = s
-		}
-	}
-	for _, id := range t.ordered() {
-		r := t.rows[id]
-		if r.Status == dispatcherd.Running && t.dispatchers[r.Dispatcher].lost {
-			left := t.dispatchers[r.Dispatcher].leaving
-			r.back()
-			if !left {
-				r.Crashes++
-				r.note("the dispatcher that ran it was lost")
-			}
-			res.Released++
-		}
-		if _, wanted := t.cancels[id]; !wanted {
-			continue
-		}
-		switch {
-		case r.Status == dispatcherd.Running && r.Dispatcher == s.me:
-			res.Cancels = append(res.Cancels, id)
-		case r.Status == dispatcherd.Pending:
-			r.Status = dispatcherd.Cancelled
-			delete(t.cancels, id)
-		case r.Status.Final():
-			delete(t.cancels, id)
-		}
-	}
-	return res, nil
+	return nil
+}
+
+// Progress is claim.Store.Progress.
+func (s *Store) Progress(_ context.Context, items []claim.Progress) error {
+	s.db.Do(func(t *Table, _ int64) { t.RecordProgress(s.client.me, items) })
+	return nil
 }
 
 // DeclareLost is claim.Store.DeclareLost.
-func (s *Store) DeclareLost(_ context.Context, predecessor claim.Identity, hold time.Duration) (bool, error) {
+func (s *Store) DeclareLost(_ context.Context, predecessor claim.Identity, hold time.Duration) (found bool, err error) {
 	if predecessor.Incarnation == (claim.Incarnation{}) || predecessor.Lock == "" {
 		return false, errors.New("claimfake: incarnation or lock is missing")
 	}
-	t := s.table
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	found := false
-	for _, d := range t.dispatchers {
-		if d.identity == predecessor && !d.lost && !d.leaving && !d.replaced {
-			found, d.replaced, d.armed, d.capacity, d.beatAt = true, true, false, nil, t.now
-			if hold > 0 {
-				d.lease = hold
-			} else {
-				d.lost = true
-			}
-		}
-	}
+	s.db.Do(func(t *Table, now int64) { found = t.DeclareLost(now, predecessor, hold) })
 	return found, nil
 }
 
 // Sweep is claim.Store.Sweep.
-func (s *Store) Sweep(context.Context) (int, error) {
-	t := s.table
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	held := map[int32]bool{}
-	for _, r := range t.rows {
-		held[r.Dispatcher] = held[r.Dispatcher] || r.Status == dispatcherd.Running
-	}
-	for id, d := range t.dispatchers {
-		if d.lost && !held[id] {
-			delete(t.dispatchers, id)
-		}
-	}
-	return 0, nil
-}
-
-// Leave is claim.Store.Leave.
-func (s *Store) Leave(context.Context) (int, error) {
-	t := s.table
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	n := 0
-	for _, r := range t.rows {
-		if s.me != 0 && r.Status == dispatcherd.Running && r.Dispatcher == s.me {
-			r.back()
-			n++
-		}
-	}
-	if d := t.dispatchers[s.me]; d != nil {
-		d.lost, d.leaving, d.armed = true, true, false
-	}
-	s.me = 0
-	return n, nil
-}
-
-// SetSubscribed is claim.Store.SetSubscribed.
-func (s *Store) SetSubscribed(_ context.Context, armed bool) error {
-	t := s.table
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	d := t.dispatchers[s.me]
-	if d == nil || d.lost {
-		return claim.ErrLeaseLost
-	}
-	d.armed = armed
-	return nil
+func (s *Store) Sweep(context.Context) (strays int, err error) {
+	s.db.Do(func(t *Table, _ int64) { strays = len(t.Sweep()) })
+	return strays, nil
 }
 
 // Close does nothing.
 func (s *Store) Close() {}
+
+// Row returns a copy of a row.
+func (d *Database) Row(id dispatcherd.JobID) (r Row, found bool) {
+	d.Do(func(t *Table, _ int64) {
+		if p := t.Row(id); p != nil {
+			r, found = *p, true
+			r.since, r.claimedAt = 0, 0
+		}
+	})
+	return r, found
+}

@@ -1,12 +1,21 @@
-// Package claimfake is the jobs table in memory, with the behaviour of
-// claim.Store: one contract suite runs on both. Tests of packages that use a store
-// use it. Its clock moves only by [Table.Advance].
+// Package claimfake is the jobs table and the table of dispatchers in memory, with the
+// behaviour of claim.Store: one contract suite runs on both. The simulator, the tests of
+// the Core and the contract suite use it.
+//
+//   - Table is pure data: it has no lock, and each call is given the time.
+//   - Statement is one statement in execution. Its phases may be run at different times,
+//     so that other statements come between them, as under READ COMMITTED.
+//   - Client is one dispatcher's view of a Table. It creates statements.
+//   - Store is a Client with a lock and a clock, for tests that use a claim.Store.
+//
+// Time is the database clock in microseconds since the Unix epoch.
 package claimfake
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/dispatcherd/dispatcherd"
@@ -14,76 +23,158 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
-// Start is the initial time of the clock of a table.
-var Start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-
-// Row is one job.
+// Row is one job. It changes only by methods of Table and Statement.
 type Row struct {
 	ID          dispatcherd.JobID
 	Type        string
 	Priority    dispatcherd.Priority
-	RunAt       time.Time
+	RunAt       int64
 	Status      dispatcherd.Status
 	Attempt     dispatcherd.Attempt
 	MaxAttempts int32
 	Failures    int32
 	Crashes     int32
-	Dispatcher  int32 // 0 = none
-	Token       contract.Token
-	Session     contract.Fingerprint // that it was claimed for
+	Dispatcher  int32                // that runs or ended it; 0 = none
+	Token       int64                // of its claim or adoption
+	Session     contract.Fingerprint // for which the running attempt was claimed or adopted
 	Timeout     time.Duration
 	Payload     []byte
 	Result      []byte
 	Progress    []byte
 	Errors      []string // the last ten
+
+	claimedAt int64
+	since     uint64     // commit by which it last became pending
+	lock      *Statement // that holds its lock; nil = unlocked
 }
 
+// Key is the position of the row in its lane.
+func (r *Row) Key() contract.Key { return contract.Key{RunAt: r.RunAt, ID: r.ID} }
+
+// Locked reports whether a statement holds the lock of the row.
+func (r *Row) Locked() bool { return r.lock != nil }
+
+// Check is a set of checks of the statements.
+type Check uint16
+
+// The checks. A Table that skips one of them is a negative control.
+const (
+	CheckFence       Check = 1 << iota // of a finish: attempt and dispatcher
+	CheckStatus                        // of a claim: the row is pending
+	CheckLease                         // of a claim: its dispatcher holds the lease
+	CheckEpoch                         // of a claim: its epoch is the current one
+	CheckRelease                       // the jobs of lost dispatchers are released
+	CheckFingerprint                   // of an adoption: the session
+	CheckAttempt                       // of an adoption: the attempt
+	CheckGeneration                    // of an adoption: the generation of the offer
+	CheckMembership                    // of an adoption: its dispatcher holds the lease
+	CheckHold                          // a hand-over releases no row
+)
+
+// Observer is called by statements, with the table as it is before the change unless the
+// comment says otherwise.
+type Observer interface {
+	// Claims says that a claim takes a row.
+	Claims(s *Statement, r *Row)
+	// Adopts says that an adoption takes a row.
+	Adopts(s *Statement, offer *contract.ResumeOffer, r *Row)
+	// Finishes says that a finish ends the running attempt of a row.
+	Finishes(s *Statement, f *contract.Finish, r *Row)
+	// Releases says that a running row becomes pending because its dispatcher is lost or leaves.
+	Releases(s *Statement, r *Row, crashes int32)
+	// DeclaresLost says that the lease of a dispatcher has expired.
+	DeclaresLost(dispatcher int32)
+	// HandsOver says that a dispatcher leaves its running rows to others.
+	HandsOver(dispatcher int32)
+
+	// Pending says that a row became pending.
+	Pending(r *Row)
+	// Ended says that a row has got its final status.
+	Ended(r *Row)
+	// Notified says that a statement notified of pending rows.
+	Notified()
+	// Unlocked says that a lock was released, for which statements may wait.
+	Unlocked()
+}
+
+// silent is an Observer that does nothing.
+type silent struct{}
+
+func (silent) Claims(*Statement, *Row)                        {}
+func (silent) Adopts(*Statement, *contract.ResumeOffer, *Row) {}
+func (silent) Finishes(*Statement, *contract.Finish, *Row)    {}
+func (silent) Releases(*Statement, *Row, int32)               {}
+func (silent) DeclaresLost(int32)                             {}
+func (silent) HandsOver(int32)                                {}
+func (silent) Pending(*Row)                                   {}
+func (silent) Ended(*Row)                                     {}
+func (silent) Notified()                                      {}
+func (silent) Unlocked()                                      {}
+
+// dispatcher is one row of the table of dispatchers.
 type dispatcher struct {
-	identity claim.Identity
-	replaced bool // its successor has declared it lost
-	beatAt   time.Time
-	lease    time.Duration
-	lost     bool
-	leaving  bool
-	armed    bool
-	capacity map[string]int
+	identity   claim.Identity
+	beatAt     int64
+	lease      int64
+	capacity   map[string]int
+	claims     []claimRow
+	epoch      int32
+	shares     int        // statements that hold its share lock
+	exclusive  *Statement // that holds its exclusive lock
+	lost       bool
+	replaced   bool // its successor declared it lost, and its rows wait for their workers
+	leaving    bool // it handed its rows over, or it has left
+	subscribed bool
 }
 
-// Table holds the rows. Its methods may be called from any goroutine.
+// claimRow is a row of the table of claims: the rows that one claim or adoption asked for,
+// and for which sessions.
+type claimRow struct {
+	token    int64
+	commit   uint64
+	ids      []dispatcherd.JobID
+	sessions []contract.Fingerprint
+}
+
+// holdsLease reports whether a dispatcher may claim and adopt.
+func (d *dispatcher) holdsLease(now int64) bool {
+	return !d.lost && !d.replaced && !d.leaving && d.beatAt+d.lease > now
+}
+
+// Table holds the rows.
 type Table struct {
-	mu          sync.Mutex
-	now         time.Time
+	// Skip are the checks that the statements leave out.
+	Skip Check
+
+	observer    Observer
 	rows        map[dispatcherd.JobID]*Row
-	dispatchers map[int32]*dispatcher
-	cancels     map[dispatcherd.JobID]struct{}
+	lanes       map[laneName]*lane
+	dispatchers []*dispatcher // by id - 1
+	none        dispatcher    // stands for those that do not exist
+	present     []int32       // ids that were not swept, ascending
+	cancels     []dispatcherd.JobID
 	lastJob     dispatcherd.JobID
-	lastRun     int32
+	commits     uint64 // number of the last commit
 }
 
-// NewTable returns an empty table.
-func NewTable() *Table {
-	return &Table{now: Start, rows: map[dispatcherd.JobID]*Row{}, dispatchers: map[int32]*dispatcher{}, cancels: map[dispatcherd.JobID]struct{}{}}
+// NewTable returns an empty table. The observer may be nil.
+func NewTable(o Observer) *Table {
+	if o == nil {
+		o = silent{}
+	}
+	return &Table{observer: o, rows: map[dispatcherd.JobID]*Row{}, lanes: map[laneName]*lane{}, none: dispatcher{lost: true}}
 }
 
-// Now returns the table's clock.
-func (t *Table) Now() time.Time {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.now
+func (t *Table) dispatcher(id int32) *dispatcher {
+	if id < 1 || int(id) > len(t.dispatchers) {
+		return &t.none
+	}
+	return t.dispatchers[id-1]
 }
 
-// Advance moves the clock, leases included.
-func (t *Table) Advance(d time.Duration) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.now = t.now.Add(d)
-}
-
-// Insert adds a pending row. A zero ID, RunAt, MaxAttempts or Payload gets the
-// table's default. It panics on an id that exists.
-func (t *Table) Insert(r Row) dispatcherd.JobID {
-	t.mu.Lock()
-	defer t.mu.Unlock()
+// Insert adds a pending row. A zero ID, RunAt, MaxAttempts or Payload gets the table's
+// default. It panics on an id that exists.
+func (t *Table) Insert(now int64, r Row) dispatcherd.JobID {
 	if r.ID == 0 {
 		r.ID = t.lastJob + 1
 	}
@@ -91,8 +182,8 @@ func (t *Table) Insert(r Row) dispatcherd.JobID {
 		panic(fmt.Sprintf("claimfake: job %d exists", r.ID))
 	}
 	t.lastJob = max(t.lastJob, r.ID)
-	if r.RunAt.IsZero() {
-		r.RunAt = t.now
+	if r.RunAt == 0 {
+		r.RunAt = now
 	}
 	if r.MaxAttempts == 0 {
 		r.MaxAttempts = 5
@@ -100,59 +191,130 @@ func (t *Table) Insert(r Row) dispatcherd.JobID {
 	if r.Payload == nil {
 		r.Payload = []byte("{}")
 	}
-	r.Status = dispatcherd.Pending
 	t.rows[r.ID] = &r
+	t.commits++
+	t.enqueue(&r)
 	return r.ID
 }
 
-// Get returns a copy of a row.
-func (t *Table) Get(id dispatcherd.JobID) (Row, bool) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	r := t.rows[id]
-	if r == nil {
-		return Row{}, false
-	}
-	return *r, true
+// Row returns a row, or nil.
+func (t *Table) Row(id dispatcherd.JobID) *Row { return t.rows[id] }
+
+// Lost reports whether a dispatcher was declared lost or has left.
+func (t *Table) Lost(dispatcher int32) bool { return t.dispatcher(dispatcher).lost }
+
+// Leaving reports whether a dispatcher has handed over or left.
+func (t *Table) Leaving(dispatcher int32) bool { return t.dispatcher(dispatcher).leaving }
+
+// AnyLost reports whether a lost dispatcher waits for a sweep.
+func (t *Table) AnyLost() bool { return slices.ContainsFunc(t.present, t.Lost) }
+
+// Subscribed reports whether a dispatcher other than except wants notifications.
+func (t *Table) Subscribed(except int32) bool {
+	return slices.ContainsFunc(t.present, func(id int32) bool { return id != except && t.dispatcher(id).subscribed })
 }
 
-// Cancel cancels a pending row at once, and requests it for a running row. It returns
-// the status, which is final if there was nothing to do.
+// Cancel cancels a pending row at once, and requests it for a running row. It returns the
+// status, which is final if there was nothing to do, and "" if there is no such row.
 func (t *Table) Cancel(id dispatcherd.JobID) dispatcherd.Status {
-	t.mu.Lock()
-	defer t.mu.Unlock()
 	r := t.rows[id]
-	if r == nil {
+	switch {
+	case r == nil:
 		return ""
-	}
-	switch r.Status {
-	case dispatcherd.Pending:
-		r.Status = dispatcherd.Cancelled
-	case dispatcherd.Running:
-		t.cancels[id] = struct{}{}
+	case r.Status == dispatcherd.Pending:
+		t.dequeue(r)
+		t.close(r, dispatcherd.Cancelled)
+	case r.Status == dispatcherd.Running && !slices.Contains(t.cancels, id):
+		t.cancels = append(t.cancels, id)
 	}
 	return r.Status
 }
 
 // Expire ends the lease of a dispatcher.
-func (t *Table) Expire(id int32) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	d := t.dispatchers[id]
-	d.beatAt = t.now.Add(-d.lease - time.Microsecond)
+func (t *Table) Expire(now int64, dispatcher int32) {
+	d := t.dispatcher(dispatcher)
+	d.beatAt = now - d.lease - 1
 }
 
-// alive reports whether a dispatcher may claim.
-func (t *Table) alive(id int32) bool {
-	d := t.dispatchers[id]
-	return d != nil && !d.lost && !d.leaving && !d.replaced && d.beatAt.Add(d.lease).After(t.now)
+// HandOver hands over the rows of a dispatcher whose client does not learn of it.
+func (t *Table) HandOver(now int64, dispatcher int32, hold time.Duration) {
+	if d := t.dispatcher(dispatcher); !d.lost && !d.replaced {
+		t.observer.HandsOver(dispatcher)
+		d.leaving, d.subscribed, d.capacity = true, false, nil
+		d.beatAt, d.lease = now, hold.Microseconds()
+		d.epoch++
+	}
 }
 
-// back makes a running row pending again.
-func (r *Row) back() {
-	r.Status, r.Dispatcher, r.Token, r.Session, r.Progress = dispatcherd.Pending, 0, contract.Token{}, 0, nil
+// DeclareLost is claim.Store.DeclareLost.
+func (t *Table) DeclareLost(now int64, predecessor claim.Identity, hold time.Duration) bool {
+	found := false
+	for _, id := range t.present {
+		d := t.dispatcher(id)
+		if d.identity != predecessor || d.lost || d.leaving || d.replaced {
+			continue
+		}
+		found, d.replaced, d.subscribed, d.capacity, d.beatAt = true, true, false, nil, now
+		d.epoch++
+		if d.lost = hold <= 0; hold > 0 {
+			d.lease = hold.Microseconds()
+		}
+	}
+	return found
 }
 
+// Sweep is claim.Store.Sweep at one instant: it deletes lost dispatchers, unless rows run
+// under them. It returns the running rows of lost dispatchers that no claim of theirs
+// lists, ascending.
+func (t *Table) Sweep() (strays []dispatcherd.JobID) {
+	owned := map[int32]bool{}
+	for id, r := range t.rows { // order-free: sorted below
+		if r.Status != dispatcherd.Running || !t.Lost(r.Dispatcher) {
+			continue
+		}
+		owned[r.Dispatcher] = true
+		if !t.dispatcher(r.Dispatcher).lists(id) {
+			strays = append(strays, id)
+		}
+	}
+	t.present = slices.DeleteFunc(t.present, func(id int32) bool {
+		d := t.dispatcher(id)
+		if !d.lost || owned[id] || d.shares > 0 || d.exclusive != nil {
+			return false
+		}
+		d.claims = nil
+		return true
+	})
+	slices.Sort(strays)
+	return strays
+}
+
+// lists reports whether a claim of the dispatcher lists a row.
+func (d *dispatcher) lists(id dispatcherd.JobID) bool {
+	return slices.ContainsFunc(d.claims, func(c claimRow) bool {
+		_, found := slices.BinarySearch(c.ids, id)
+		return found
+	})
+}
+
+// enqueue makes a row pending.
+func (t *Table) enqueue(r *Row) {
+	r.Status, r.Dispatcher, r.Token, r.Session, r.Progress = dispatcherd.Pending, 0, 0, 0, nil
+	r.since = t.commits
+	t.lane(r.Type, r.Priority).add(r.Key())
+	t.observer.Pending(r)
+}
+
+// dequeue removes a pending row from its lane. The caller sets the new status.
+func (t *Table) dequeue(r *Row) { t.lane(r.Type, r.Priority).remove(r.Key()) }
+
+// close gives a row its final status.
+func (t *Table) close(r *Row, s dispatcherd.Status) {
+	r.Status = s
+	t.observer.Ended(r)
+}
+
+// note appends an error to a row.
 func (r *Row) note(message string) {
 	if message == "" {
 		return
@@ -163,12 +325,9 @@ func (r *Row) note(message string) {
 	}
 }
 
-// ordered returns the ids in ascending order.
-func (t *Table) ordered() []dispatcherd.JobID {
-	ids := make([]dispatcherd.JobID, 0, len(t.rows))
-	for id := range t.rows {
-		ids = append(ids, id)
-	}
-	slices.Sort(ids)
-	return ids
+// Rows returns all rows in the order of their ids.
+func (t *Table) Rows() []*Row {
+	rows := slices.Collect(maps.Values(t.rows)) // order-free: sorted below
+	slices.SortFunc(rows, func(a, b *Row) int { return cmp.Compare(a.ID, b.ID) })
+	return rows
 }

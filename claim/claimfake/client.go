@@ -1,0 +1,143 @@
+package claimfake
+
+import (
+	"time"
+
+	"github.com/dispatcherd/dispatcherd/claim"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
+)
+
+// contendedClaims is how many claims skip locked rows after one that lost rows.
+const contendedClaims = 100
+
+// Client is one dispatcher's view of a Table, with what a claim.Store remembers. Each
+// method returns a statement that has not begun.
+type Client struct {
+	// Lease is how long the dispatcher counts as alive after a heartbeat.
+	Lease time.Duration
+	// Identity is claim.Config.Identity.
+	Identity claim.Identity
+
+	table      *Table
+	me         int32 // id of this run, 0 = not joined
+	epoch      int32
+	contention int // further claims that skip locked rows
+	records    claim.Records
+}
+
+// NewClient returns a client that has not joined.
+func NewClient(t *Table) *Client {
+	return &Client{Lease: claim.DefaultLease, table: t, records: claim.NewRecords()}
+}
+
+// Dispatcher returns the id under which the client claims; 0 before Join.
+func (c *Client) Dispatcher() int32 { return c.me }
+
+func (c *Client) statement(first func(*Statement, int64) State) *Statement {
+	return &Statement{table: c.table, next: first, me: c.me, epoch: c.epoch}
+}
+
+// Fetch is claim.Store.Fetch.
+func (c *Client) Fetch(r *contract.FetchRequest) *Statement {
+	s := c.statement((*Statement).read)
+	s.fetch = r
+	return s
+}
+
+// Claim is claim.Store.Claim.
+func (c *Client) Claim(r *contract.ClaimRequest) *Statement {
+	s := c.statement((*Statement).beginClaim)
+	s.claim, s.token, s.contended = r, claim.Fold(r.Token), c.contention > 0
+	return s
+}
+
+// Resolve is claim.Store.Resolve.
+func (c *Client) Resolve(r *contract.ClaimRequest) *Statement {
+	s := c.statement((*Statement).beginResolve)
+	s.claim, s.token, s.resolves = r, claim.Fold(r.Token), true
+	return s
+}
+
+// Finish is claim.Store.Finish.
+func (c *Client) Finish(r *contract.FinishRequest) *Statement {
+	s := c.statement((*Statement).beginFinish)
+	s.finish = r
+	return s
+}
+
+// Adopt is claim.Store.Adopt.
+func (c *Client) Adopt(r *contract.AdoptRequest) *Statement {
+	s := c.statement((*Statement).beginAdopt)
+	s.adopt, s.token = r, claim.Fold(r.Token)
+	return s
+}
+
+// SetSubscribed is claim.Store.SetSubscribed.
+func (c *Client) SetSubscribed(subscribed bool) *Statement {
+	s := c.statement((*Statement).setGate)
+	s.subscribed = subscribed
+	return s
+}
+
+// Join is claim.Store.Join.
+func (c *Client) Join() *Statement {
+	s := c.statement((*Statement).join)
+	s.begin = dispatcher{identity: c.Identity, lease: c.Lease.Microseconds()}
+	return s
+}
+
+// Heartbeat is claim.Store.Heartbeat.
+func (c *Client) Heartbeat(capacity map[string]int) *Statement {
+	s := c.statement((*Statement).beginHeartbeat)
+	s.capacity, s.forget = capacity, c.records.Removable()
+	return s
+}
+
+// Leave is claim.Store.Leave.
+func (c *Client) Leave() *Statement { return c.statement((*Statement).beginLeave) }
+
+// HandOver is claim.Store.HandOver.
+func (c *Client) HandOver(hold time.Duration) *Statement {
+	s := c.statement((*Statement).beginHandOver)
+	s.hold = hold.Microseconds()
+	return s
+}
+
+// Answered notes what the client learns of a statement: its results if v is contract.OK,
+// and otherwise only that it was refused or that its outcome is unknown.
+func (c *Client) Answered(s *Statement, v contract.Verdict) {
+	if s.outdated && v == contract.Refused || s.resolves && v == contract.OK {
+		c.epoch = s.epoch
+	}
+	if v != contract.OK {
+		c.records.Keep(s.forget)
+		return
+	}
+	switch {
+	case s.claim != nil:
+		c.records.Add(s.token, s.Claimed.Won)
+		if !s.resolves {
+			c.trackContention(s)
+		}
+	case s.adopt != nil:
+		c.records.AddAdopted(s.token, s.adopt.Jobs, s.Adopted.Jobs)
+	case s.finish != nil:
+		for i := range s.finish.Items {
+			c.records.Remove(s.finish.Items[i].ID)
+		}
+	case s.Joined != 0:
+		c.me, c.epoch, c.records = s.Joined, 0, claim.NewRecords()
+	}
+}
+
+// trackContention follows claim.Store: a claim that lost more than a twentieth of its rows
+// makes the next claims skip locked rows.
+func (c *Client) trackContention(s *Statement) {
+	asked, won := len(s.claim.IDs), len(s.Claimed.Won)
+	switch {
+	case s.met || 20*(asked-won) > asked:
+		c.contention = contendedClaims
+	case s.contended && c.contention > 0:
+		c.contention--
+	}
+}

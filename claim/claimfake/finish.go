@@ -1,0 +1,126 @@
+package claimfake
+
+import (
+	"slices"
+
+	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/claim"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
+)
+
+// beginFinish follows the three statements that end attempts: a first check in the
+// snapshot, the row locks, which it waits for, and a second check after locking.
+func (s *Statement) beginFinish(now int64) State {
+	items := s.finish.Items
+	for group := range 3 {
+		for n := range items {
+			if groupOf(items[n].Outcome) == group && s.mayFinish(&items[n]) {
+				s.picked = append(s.picked, n)
+			}
+		}
+	}
+	s.applied = make([]bool, len(items))
+	return s.lockEnding(now)
+}
+
+// groupOf numbers the statements of a finish in the order in which they are sent.
+func groupOf(o contract.Outcome) int {
+	switch {
+	case o == contract.Succeeded:
+		return 0
+	case o.Final():
+		return 1
+	}
+	return 2
+}
+
+// mayFinish implements fencing: the attempt must be the running one of this dispatcher.
+func (s *Statement) mayFinish(f *contract.Finish) bool {
+	r := s.table.rows[f.ID]
+	return r != nil && r.Status == dispatcherd.Running &&
+		(r.Attempt == f.Attempt && r.Dispatcher == s.me || s.table.Skip&CheckFence != 0)
+}
+
+func (s *Statement) lockEnding(int64) State {
+	for ; s.cursor < len(s.picked); s.cursor++ {
+		r := s.table.rows[s.finish.Items[s.picked[s.cursor]].ID]
+		if !s.lock(r) {
+			s.next = (*Statement).lockEnding
+			return s.block(r.lock)
+		}
+	}
+	return s.then((*Statement).commitFinish)
+}
+
+func (s *Statement) commitFinish(now int64) State {
+	t := s.table
+	t.commits++
+	notifies := false
+	for _, n := range s.picked {
+		f := &s.finish.Items[n]
+		if !s.mayFinish(f) {
+			continue
+		}
+		r := t.rows[f.ID]
+		t.observer.Finishes(s, f, r)
+		t.end(now, f, r)
+		notifies = notifies || !f.Outcome.Final() && f.Delay == 0
+		s.applied[n] = true
+	}
+	for n := range s.finish.Items {
+		if f := &s.finish.Items[n]; !s.applied[n] && (!s.finish.Again || !s.endedBefore(f)) {
+			s.Finished.Stale = append(s.Finished.Stale, f.ID)
+		}
+	}
+	if notifies && t.Subscribed(s.me) {
+		t.observer.Notified()
+	}
+	return s.done(contract.OK)
+}
+
+// endedBefore follows endedBeforeSQL: an earlier copy of the request may have ended the
+// attempt.
+func (s *Statement) endedBefore(f *contract.Finish) bool {
+	r := s.table.rows[f.ID]
+	switch {
+	case r == nil || r.Attempt != f.Attempt:
+		return false
+	case f.Outcome.Final():
+		return r.Status.Final() && r.Dispatcher == s.me
+	}
+	return r.Status == dispatcherd.Pending
+}
+
+// end applies one outcome to a running row.
+func (t *Table) end(now int64, f *contract.Finish, r *Row) {
+	r.note(f.Error)
+	switch f.Outcome {
+	case contract.Retry, contract.FailedFinal:
+		r.Failures++
+	case contract.Crashed, contract.Isolated, contract.Quarantined:
+		r.Crashes++
+	}
+	switch f.Outcome {
+	case contract.Succeeded:
+		r.Result = slices.Clone(f.Result)
+		t.close(r, dispatcherd.Done)
+	case contract.FailedFinal, contract.Quarantined:
+		t.close(r, dispatcherd.Failed)
+	case contract.Cancelled:
+		t.close(r, dispatcherd.Cancelled)
+	case contract.Retry, contract.Isolated:
+		r.RunAt = now + max(f.Delay, 0).Microseconds()
+		t.enqueue(r)
+	case contract.Crashed, contract.Released:
+		t.enqueue(r)
+	}
+}
+
+// RecordProgress is claim.Store.Progress.
+func (t *Table) RecordProgress(dispatcher int32, items []claim.Progress) {
+	for _, p := range items {
+		if r := t.rows[p.ID]; r != nil && r.Status == dispatcherd.Running && r.Attempt == p.Attempt && r.Dispatcher == dispatcher {
+			r.Progress = slices.Clone(p.JSON)
+		}
+	}
+}

@@ -1,0 +1,172 @@
+package claimfake
+
+import (
+	"slices"
+
+	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
+)
+
+// join adds a run of a dispatcher.
+func (s *Statement) join(now int64) State {
+	t := s.table
+	d := s.begin
+	d.beatAt = now
+	t.dispatchers = append(t.dispatchers, &d)
+	s.Joined = int32(len(t.dispatchers))
+	t.present = append(t.present, s.Joined)
+	return s.done(contract.OK)
+}
+
+// beginHeartbeat follows claim.Store.Heartbeat: it renews the own lease, declares
+// dispatchers with an expired lease lost, reads capacity and cancels, and removes the
+// records of claims. A second statement releases the rows of lost dispatchers.
+func (s *Statement) beginHeartbeat(int64) State {
+	if d := s.table.dispatcher(s.me); d.exclusive != nil {
+		return s.block(d.exclusive)
+	}
+	return s.then((*Statement).commitHeartbeat)
+}
+
+func (s *Statement) commitHeartbeat(now int64) State {
+	s.renew(now)
+	lost := s.declareLost(now)
+	s.processCancels()
+	d := s.table.dispatcher(s.me)
+	d.claims = slices.DeleteFunc(d.claims, func(c claimRow) bool { return slices.Contains(s.forget, c.token) })
+	if s.table.Skip&CheckRelease != 0 || !s.lockRunning(lost) {
+		return s.done(contract.OK)
+	}
+	return s.then((*Statement).release)
+}
+
+// renew writes the own heartbeat and reads the capacity of the other dispatchers.
+func (s *Statement) renew(now int64) {
+	t := s.table
+	d := t.dispatcher(s.me)
+	if s.Heartbeat.LeaseLost = d.lost || d.leaving || d.replaced; !s.Heartbeat.LeaseLost {
+		d.beatAt, d.capacity = now, s.capacity
+	}
+	others := map[string]contract.Others{}
+	for _, id := range t.present {
+		if o := t.dispatcher(id); id != s.me && o.holdsLease(now) {
+			for name, n := range o.capacity { // order-free: one sum for each type
+				others[name] = add(others[name], n, id < s.me)
+			}
+		}
+	}
+	s.Heartbeat.Shares = map[string]contract.Share{}
+	for name, o := range others { // order-free: one element for each type
+		if n := o.SmallerIDs + o.LargerIDs; n > 0 {
+			if s.Heartbeat.OtherCapacity == nil {
+				s.Heartbeat.OtherCapacity = map[string]int{}
+			}
+			s.Heartbeat.OtherCapacity[name] = n
+		}
+		if share := contract.ShareOf(s.capacity[name], o); !share.All() {
+			s.Heartbeat.Shares[name] = share
+		}
+	}
+}
+
+// add adds the slots of a dispatcher.
+func add(o contract.Others, slots int, smaller bool) contract.Others {
+	if smaller {
+		o.SmallerIDs += slots
+	} else {
+		o.LargerIDs += slots
+	}
+	if slots > 0 && (o.Least == 0 || slots < o.Least) {
+		o.Least = slots
+	}
+	return o
+}
+
+// declareLost declares dispatchers with an expired lease lost. It leaves one with a claim
+// in flight to the next heartbeat, as SKIP LOCKED does. It returns all lost dispatchers.
+func (s *Statement) declareLost(now int64) (lost []int32) {
+	t := s.table
+	for _, id := range t.present {
+		d := t.dispatcher(id)
+		if id != s.me && !d.lost && d.shares == 0 && d.exclusive == nil && d.beatAt+d.lease < now {
+			d.lost, d.subscribed = true, false
+			t.observer.DeclaresLost(id)
+		}
+		if d.lost {
+			lost = append(lost, id)
+		}
+	}
+	s.Heartbeat.Lost = len(lost) > 0
+	return lost
+}
+
+// processCancels returns the jobs to be cancelled that run under this dispatcher, and
+// cancels those that are pending again.
+func (s *Statement) processCancels() {
+	t := s.table
+	t.cancels = slices.DeleteFunc(t.cancels, func(id dispatcherd.JobID) bool {
+		r := t.rows[id]
+		switch {
+		case r.Status == dispatcherd.Running:
+			if r.Dispatcher == s.me {
+				s.Heartbeat.Cancels = append(s.Heartbeat.Cancels, id)
+			}
+			return false
+		case r.Status == dispatcherd.Pending && r.lock != nil:
+			return false
+		case r.Status == dispatcherd.Pending:
+			t.dequeue(r)
+			t.close(r, dispatcherd.Cancelled)
+		}
+		return true
+	})
+	slices.Sort(s.Heartbeat.Cancels)
+}
+
+// lockRunning locks the running rows that the claims of some dispatchers list, without
+// waiting. It reports whether there are any.
+func (s *Statement) lockRunning(dispatchers []int32) bool {
+	for _, id := range dispatchers {
+		for _, c := range s.table.dispatcher(id).claims {
+			for _, job := range c.ids {
+				if r := s.table.rows[job]; r != nil && r.Status == dispatcherd.Running && r.Dispatcher == id {
+					s.lock(r)
+				}
+			}
+		}
+	}
+	return len(s.locked) > 0
+}
+
+// release releases the locked rows. Those of a dispatcher that did not leave count a crash.
+func (s *Statement) release(int64) State {
+	t := s.table
+	t.commits++
+	for _, r := range s.locked {
+		crashes, reason := int32(1), "the dispatcher that ran it was lost"
+		if t.dispatcher(r.Dispatcher).leaving {
+			crashes, reason = 0, ""
+		}
+		t.observer.Releases(s, r, crashes)
+		r.Crashes += crashes
+		r.note(reason)
+		t.enqueue(r)
+	}
+	s.Released = len(s.locked)
+	s.Heartbeat.Released = len(s.locked)
+	if len(s.locked) > 0 && t.Subscribed(0) {
+		t.observer.Notified()
+	}
+	return s.done(contract.OK)
+}
+
+// beginLeave follows claim.Store.Leave.
+func (s *Statement) beginLeave(int64) State { return s.lockAlone((*Statement).commitLeave) }
+
+func (s *Statement) commitLeave(int64) State {
+	d := s.table.dispatcher(s.me)
+	d.lost, d.leaving, d.subscribed = true, true, false
+	s.unlock()
+	s.lockRunning([]int32{s.me})
+	return s.then((*Statement).release)
+}

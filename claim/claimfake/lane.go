@@ -1,0 +1,83 @@
+package claimfake
+
+import (
+	"slices"
+
+	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
+)
+
+type laneName struct {
+	typ      string
+	priority dispatcherd.Priority
+}
+
+// lane holds the keys of the pending rows of one type and priority in order.
+type lane struct {
+	keys []contract.Key
+	head int
+}
+
+func (t *Table) lane(typ string, p dispatcherd.Priority) *lane {
+	name := laneName{typ, p}
+	l := t.lanes[name]
+	if l == nil {
+		l = &lane{}
+		t.lanes[name] = l
+	}
+	return l
+}
+
+// Pending returns the keys of the pending rows of a lane in order, for reading.
+func (t *Table) Pending(typ string, p dispatcherd.Priority) []contract.Key {
+	l := t.lane(typ, p)
+	return l.keys[l.head:]
+}
+
+// find returns the position in keys of the first key that is not before k.
+func (l *lane) find(k contract.Key) int {
+	n, _ := slices.BinarySearchFunc(l.keys[l.head:], k, contract.Key.Compare)
+	return l.head + n
+}
+
+func (l *lane) add(k contract.Key) {
+	if n := len(l.keys); n == l.head || l.keys[n-1].Less(k) {
+		l.keys = append(l.keys, k)
+		return
+	}
+	i := l.find(k)
+	if l.head > 0 && i-l.head < len(l.keys)-i {
+		copy(l.keys[l.head-1:], l.keys[l.head:i])
+		l.head--
+		l.keys[i-1] = k
+		return
+	}
+	l.keys = slices.Insert(l.keys, i, k)
+}
+
+func (l *lane) remove(k contract.Key) {
+	i := l.find(k)
+	if i == len(l.keys) || l.keys[i] != k {
+		panic("claimfake: a pending row is missing in its lane")
+	}
+	if i-l.head < len(l.keys)-i {
+		copy(l.keys[l.head+1:i+1], l.keys[l.head:i])
+		l.head++
+	} else {
+		l.keys = slices.Delete(l.keys, i, i+1)
+	}
+	if l.head == len(l.keys) {
+		l.keys, l.head = l.keys[:0], 0
+	}
+}
+
+// read returns the keys that a query asks for.
+func (l *lane) read(q *contract.LaneQuery, backfill bool) (keys []contract.Key) {
+	from := l.find(contract.Key{RunAt: q.After.RunAt, ID: q.After.ID + 1})
+	for ; from < len(l.keys) && len(keys) < q.Limit && (!backfill || l.keys[from].Less(q.Before)); from++ {
+		if k := l.keys[from]; q.Share.Owns(k.ID) != q.NonLocal {
+			keys = append(keys, k)
+		}
+	}
+	return keys
+}

@@ -1,0 +1,213 @@
+package claimfake
+
+import (
+	"slices"
+
+	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
+)
+
+// State is where a statement stands after a phase.
+type State uint8
+
+// The states.
+const (
+	Running State = iota // another phase follows
+	Blocked              // it waits for a lock: see Observer.Unlocked and Statement.BlockedBy
+	Polling              // it waits for a row lock for a short time: a phase follows after a millisecond
+	Done                 // it has ended, and its results are valid
+)
+
+// Statement is one statement in execution. The client has sent it; the first phase begins
+// its transaction.
+type Statement struct {
+	// Portion is the number of rows that a claim locks in one phase; 0 = all.
+	Portion int
+
+	// The results.
+	Verdict   contract.Verdict
+	Fetched   contract.FetchResult
+	Claimed   contract.ClaimResult
+	Finished  contract.FinishResult
+	Adopted   contract.AdoptResult
+	Heartbeat contract.HeartbeatResult
+	Joined    int32 // id of the new run
+	Released  int   // rows that it made pending
+
+	table *Table
+	next  func(*Statement, int64) State
+	me    int32
+	epoch int32 // sent with a claim; or read, if outdated or resolves
+
+	fetch      *contract.FetchRequest
+	claim      *contract.ClaimRequest
+	finish     *contract.FinishRequest
+	adopt      *contract.AdoptRequest
+	capacity   map[string]int
+	token      int64 // of a claim or adoption
+	forget     []int64
+	hold       int64
+	begin      dispatcher // of a Join
+	subscribed bool
+	resolves   bool // it reads what an earlier claim took
+
+	began     int64  // time of the first phase, which is now() of its transaction
+	snapshot  uint64 // last commit that it sees
+	contended bool   // of a claim: it skips locked rows instead of waiting for a short time
+	met       bool   // of a claim: it met a lock and started again
+	polls     int
+	cursor    int
+	picked    []int // positions of items that passed the first check
+	applied   []bool
+	locked    []*Row
+	shares    bool
+	exclusive bool
+	outdated  bool // of a claim: it was refused because of its epoch
+	allowed   bool // its dispatcher held the lease
+	blockedBy *Statement
+}
+
+// Dispatcher returns the id under which the statement was sent.
+func (s *Statement) Dispatcher() int32 { return s.me }
+
+// Began returns the time of the first phase.
+func (s *Statement) Began() int64 { return s.began }
+
+// BlockedBy returns the statement that holds the lock which this one waits for, or nil if
+// it waits for none or several hold it.
+func (s *Statement) BlockedBy() *Statement { return s.blockedBy }
+
+// Step runs the next phase.
+func (s *Statement) Step(now int64) State {
+	if s.began == 0 {
+		s.began, s.snapshot = now, s.table.commits
+	}
+	s.blockedBy = nil
+	state := s.next(s, now)
+	if state == Done {
+		s.unlock()
+	}
+	return state
+}
+
+// Do runs all phases. It panics if the statement must wait for another one.
+func (s *Statement) Do(now int64) *Statement {
+	for {
+		switch s.Step(now) {
+		case Done:
+			return s
+		case Blocked:
+			panic("claimfake: a statement waits for a lock that another one holds")
+		}
+	}
+}
+
+// Abort rolls the statement back. It does not run again.
+func (s *Statement) Abort() {
+	s.unlock()
+	s.Verdict = contract.Refused
+}
+
+// then sets the next phase.
+func (s *Statement) then(next func(*Statement, int64) State) State {
+	s.next = next
+	return Running
+}
+
+// done ends the statement.
+func (s *Statement) done(v contract.Verdict) State {
+	s.Verdict = v
+	return Done
+}
+
+// block waits for a lock.
+func (s *Statement) block(holder *Statement) State {
+	s.blockedBy = holder
+	return Blocked
+}
+
+// share takes the share lock of the row of the own dispatcher. It reports false if another
+// statement has the exclusive lock.
+func (s *Statement) share(d *dispatcher) bool {
+	if d.exclusive != nil {
+		return false
+	}
+	d.shares++
+	s.shares = true
+	return true
+}
+
+// lockAlone takes the exclusive lock of the row of the own dispatcher and goes on, or waits.
+func (s *Statement) lockAlone(next func(*Statement, int64) State) State {
+	d := s.table.dispatcher(s.me)
+	if d.exclusive != nil || d.shares > 0 {
+		return s.block(d.exclusive)
+	}
+	d.exclusive, s.exclusive = s, true
+	return s.then(next)
+}
+
+// lock locks a row. It reports false if another statement holds the lock.
+func (s *Statement) lock(r *Row) bool {
+	if r.lock != nil {
+		return false
+	}
+	r.lock = s
+	s.locked = append(s.locked, r)
+	return true
+}
+
+// unlock releases all locks.
+func (s *Statement) unlock() {
+	if len(s.locked) == 0 && !s.shares && !s.exclusive {
+		return
+	}
+	for _, r := range s.locked {
+		r.lock = nil
+	}
+	s.locked = s.locked[:0]
+	d := s.table.dispatcher(s.me)
+	if s.shares {
+		d.shares--
+	}
+	if s.exclusive {
+		d.exclusive = nil
+	}
+	s.shares, s.exclusive = false, false
+	s.table.observer.Unlocked()
+}
+
+// Lock returns a statement of another transaction that locks a row until it is aborted.
+func (t *Table) Lock(id dispatcherd.JobID) *Statement {
+	s := &Statement{table: t}
+	s.lock(t.rows[id])
+	return s
+}
+
+// read reads lanes in one snapshot.
+func (s *Statement) read(int64) State {
+	s.Fetched = contract.FetchResult{DBNow: s.began}
+	for i := range s.fetch.Lanes {
+		q := &s.fetch.Lanes[i]
+		for _, k := range s.table.lane(q.Type, q.Priority).read(q, s.fetch.Backfill) {
+			s.Fetched.Candidates = append(s.Fetched.Candidates, contract.Candidate{Lane: i, Key: k})
+		}
+	}
+	return s.done(contract.OK)
+}
+
+// setGate subscribes to notifications or ends the subscription.
+func (s *Statement) setGate(int64) State {
+	d := s.table.dispatcher(s.me)
+	if d.lost {
+		return s.done(contract.Refused)
+	}
+	d.subscribed = s.subscribed
+	return s.done(contract.OK)
+}
+
+// won returns what a claim or Resolve says about a row.
+func (r *Row) won() contract.Won {
+	return contract.Won{ID: r.ID, Attempt: r.Attempt, MaxAttempts: r.MaxAttempts, Failures: r.Failures,
+		Crashes: r.Crashes, Timeout: r.Timeout, Payload: slices.Clone(r.Payload)}
+}
