@@ -8,18 +8,17 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/timing"
 )
 
-// Performer carries out effects. It is called from the loop: it must not wait
-// for Postgres, for a socket, or for the Actor itself. The slice is valid during
-// the call only.
+// Performer performs effects. The loop calls it, so it must not wait for Postgres,
+// for a socket, or for the Actor. The slice is valid only during the call.
 type Performer interface {
-	// Perform does what fx asks for, in order.
+	// Perform performs the effects in order.
 	Perform(fx []effect.Effect)
 }
 
-// Observer is called by the loop after each step, before the effects are
-// performed. It must not block and must not keep any argument. The Core reuses
-// the requests of Claimed, Fetched, Finished and Adopted, so their contents are
-// not those that the step was given.
+// Observer is called by the loop after each step, before the effects are performed.
+// It must not block, and must not keep any argument. The Core reuses the requests
+// of Claimed, Fetched, Finished and Adopted, so their contents may have changed
+// since the step received them.
 type Observer func(c *Core, now timing.Instant, ev event.Event, fx []effect.Effect)
 
 // Actor multiplexes typed event channels onto one goroutine, which owns the Core
@@ -41,21 +40,21 @@ type Actor struct {
 	started   time.Time
 	timer     *time.Timer
 	armed     timing.Instant  // when the timer fires
-	fx        []effect.Effect // reused
+	fx        []effect.Effect // reused in every step
 	load      Load
 
-	registrations chan event.Event // of sessions: Registered, Withdrew, Unregistered
+	registrations chan event.Event // events of sessions: Registered, Withdrew, Unregistered
 	releases      chan event.Released
 	requests      chan event.Requested
-	notifications chan struct{}    // capacity 1: any number of them are one
-	orders        chan event.Event // of operator, listener, workers and callers: drain, interrupt, weights, cancels, announced rows, reports, hang-ups
-	results       chan event.Event // of statements
+	notifications chan struct{}    // capacity 1: several notifications are merged
+	orders        chan event.Event // events of operators, listener, workers and callers: drain, interrupt, weights, cancels, announced rows, reports, disconnects
+	results       chan event.Event // results of statements
 	questions     chan func(*Core)
 	done          chan struct{}
 }
 
-// NewActor returns an Actor around a Core. It takes no event before Start; who sends one
-// waits. The observer may be nil.
+// NewActor returns an Actor for a Core. The Actor receives no event before Start,
+// so senders wait until then. The observer may be nil.
 func NewActor(core *Core, observe Observer) *Actor {
 	return &Actor{
 		core: core, observe: observe,
@@ -71,13 +70,13 @@ func NewActor(core *Core, observe Observer) *Actor {
 	}
 }
 
-// Start runs the loop in a goroutine of its own until Stop. It is called once.
+// Start runs the loop in a new goroutine until Stop. Call it once.
 func (a *Actor) Start(performer Performer) {
 	a.performer = performer
 	go a.loop()
 }
 
-// loop is the only goroutine that touches the Core.
+// loop is the only goroutine that uses the Core.
 func (a *Actor) loop() {
 	defer close(a.done)
 	defer a.timer.Stop()
@@ -107,7 +106,8 @@ func (a *Actor) loop() {
 	}
 }
 
-// step is one turn: decide, observe, perform, and set the alarm.
+// step makes one step of the Core, calls the observer, performs the effects, and
+// sets the timer.
 func (a *Actor) step(ev event.Event) {
 	began := time.Now()
 	now := timing.Instant(began.Sub(a.started).Milliseconds())
@@ -125,8 +125,8 @@ func (a *Actor) step(ev event.Event) {
 	a.load.Steps++
 }
 
-// arm sets the timer. It fires no earlier than the instant asked for: Instants
-// are whole milliseconds, rounded down.
+// arm sets the timer. The timer fires no earlier than the given instant, because
+// Instants are whole milliseconds, rounded down.
 func (a *Actor) arm(next timing.Instant) {
 	a.armed = next
 	if next == timing.Never {
@@ -136,7 +136,7 @@ func (a *Actor) arm(next timing.Instant) {
 	a.timer.Reset(time.Until(a.started.Add(time.Duration(next) * time.Millisecond)))
 }
 
-// send hands an event to the loop, or drops it when the loop has ended: then it
+// send sends an event to the loop. If the loop has ended, it drops the event and
 // returns false.
 func send[E any](a *Actor, ch chan<- E, ev E) bool {
 	select {
@@ -147,30 +147,30 @@ func send[E any](a *Actor, ch chan<- E, ev E) bool {
 	}
 }
 
-// Register tells of a session's new slots.
+// Register reports new slots of a session.
 func (a *Actor) Register(ev event.Registered) { send[event.Event](a, a.registrations, ev) }
 
-// Unregister tells that a session is gone.
+// Unregister reports the end of a session.
 func (a *Actor) Unregister(ev event.Unregistered) { send[event.Event](a, a.registrations, ev) }
 
-// Withdraw takes slots off line.
+// Withdraw removes slots of a session.
 func (a *Actor) Withdraw(ev event.Withdrew) { send[event.Event](a, a.registrations, ev) }
 
-// Release passes on what a worker says about its jobs.
+// Release reports the ends of a worker's jobs.
 func (a *Actor) Release(ev event.Released) { send(a, a.releases, ev) }
 
-// Report passes on what a worker says about jobs that go on running.
+// Report reports progress and output of a worker's running jobs.
 func (a *Actor) Report(ev event.Reported) { send[event.Event](a, a.orders, ev) }
 
-// Request submits an on-demand request. False says that the loop has ended: the
-// request will not be answered.
+// Request submits an on-demand request. If it returns false the loop has ended, and
+// the request will not be answered.
 func (a *Actor) Request(ev event.Requested) bool { return send(a, a.requests, ev) }
 
-// Abandon tells that a caller hung up.
+// Abandon reports that a caller has disconnected.
 func (a *Actor) Abandon(ev event.Abandoned) { send[event.Event](a, a.orders, ev) }
 
-// Notify tells that rows may have become pending. It never waits: while one
-// notification is unread, more of them say nothing new.
+// Notify reports that rows may have become pending. It never waits: while a
+// notification is unread, further ones are merged with it.
 func (a *Actor) Notify() {
 	select {
 	case a.notifications <- struct{}{}:
@@ -178,15 +178,16 @@ func (a *Actor) Notify() {
 	}
 }
 
-// Order passes on what an operator or the listener wants or knows: Drained,
-// Interrupted, CancelRequested, Listening, or Announced.
+// Order sends an event of an operator or of the listener: Drained, Interrupted,
+// CancelRequested, Listening, or Announced.
 func (a *Actor) Order(ev event.Event) { send(a, a.orders, ev) }
 
-// Result answers a statement: Fetched, Claimed, Adopted, Finished or GateSet.
+// Result returns the result of a statement: Fetched, Claimed, Adopted, Finished or
+// GateSet.
 func (a *Actor) Result(ev event.Event) { send(a, a.results, ev) }
 
-// Ask runs f on the loop, where it may look at the Core, and waits for it. It
-// returns false if the loop has ended before.
+// Ask runs f on the loop, where f may read the Core, and waits until it returns. If
+// the loop has ended before, Ask returns false.
 func (a *Actor) Ask(f func(*Core)) bool {
 	answered := make(chan struct{})
 	ask := func(c *Core) {
@@ -202,13 +203,13 @@ func (a *Actor) Ask(f func(*Core)) bool {
 	}
 }
 
-// Load tells how busy the loop has been since the start.
+// Load says how busy the loop has been since the start.
 type Load struct {
-	Busy  time.Duration // its growth per second is the share of time in which nothing else could be decided: the one number that says whether a single owner suffices
+	Busy  time.Duration // its increase per second is the share of time in which no other event could be handled; a value close to 1 means that a single goroutine is not sufficient
 	Steps int64
 }
 
-// Load returns it; zeros once the loop has ended.
+// Load returns the load, or zeros if the loop has ended.
 func (a *Actor) Load() (l Load) {
 	a.Ask(func(*Core) { l = a.load })
 	return l
@@ -216,6 +217,6 @@ func (a *Actor) Load() (l Load) {
 
 // Stop ends the loop and waits until it has ended.
 func (a *Actor) Stop() {
-	send(a, a.questions, nil) // none
+	send(a, a.questions, nil) // nil ends the loop
 	<-a.done
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/dispatcherd/dispatcherd/slotindex"
 )
 
-// Inquiry says what job is asked about. For a request in memory the id is
-// enough; of a row it holds what the row says.
+// Inquiry says which job is to be explained. For a request in memory the id is
+// sufficient. For a row it contains the columns of the row.
 type Inquiry struct {
 	ID       dispatcherd.JobID
 	Type     string
@@ -24,58 +24,58 @@ type Inquiry struct {
 	Failures int32
 }
 
-// Explanation says where a job stands at the instant of the last step.
+// Explanation describes the state of a job at the instant of the last step.
 type Explanation struct {
 	Mode     dispatcherd.Mode
 	Type     string
 	Priority dispatcherd.Priority
-	Reasons  []Reason // empty: nothing keeps it, the next step starts it on Slot
+	Reasons  []Reason // if empty, the next step starts the job on Slot
 	Age      time.Duration
 	Terms    scoring.Terms
 
-	// The order of decisions among the waiting jobs known here. Ranks start at
-	// 1; AtLeast tells that Postgres may hold more jobs that go before.
-	Rank, Waiting       int // among those of its type
-	RankAll, WaitingAll int // among all
-	Competing           int // of those before it, the ones that could take a slot it could take
+	// The order of decisions among the waiting jobs known here. Ranks start at 1.
+	// AtLeast says that Postgres may contain more jobs that rank before this one.
+	Rank, Waiting       int // rank among the jobs of its type
+	RankAll, WaitingAll int // rank among all jobs
+	Competing           int // number of jobs that rank before it and can use a slot that it can use
 	AtLeast             bool
 
 	Capacity, Free int
-	OtherSlots     int                // slots of other dispatchers that support it, as they told last
-	Slot           dispatcherd.SlotID // the slot it would get now, or holds; 0 if none
-	Slots          []SlotInfo         // compatible ones, at most explainedSlots
-	Ahead          []Rival            // the best of Competing, at most explainedRivals
+	OtherSlots     int                // slots of other dispatchers that support it, according to the last heartbeat
+	Slot           dispatcherd.SlotID // the slot that it would get now, or that it has; 0 = none
+	Slots          []SlotInfo         // compatible slots, at most explainedSlots
+	Ahead          []Rival            // the first jobs of Competing, at most explainedRivals
 
-	// Nothing that arrives later than Window after it goes before it; that is
-	// settled in Closes from now, 0 if it is already. Not Bounded without a cap,
-	// and once it waits no more.
+	// No job that arrives more than Window after it can overtake it. This is final
+	// in Closes from now, or already if Closes is 0. Not Bounded if there is no
+	// cap, or if the job no longer waits.
 	Window, Closes time.Duration
 	Bounded        bool
 }
 
-// Rival is a waiting job that goes first.
+// Rival is a waiting job that ranks before the explained one.
 type Rival struct {
 	ID       dispatcherd.JobID
 	Mode     dispatcherd.Mode
 	Type     string
 	Priority dispatcherd.Priority
 	Terms    scoring.Terms
-	Passed   bool          // the job asked about gets ahead of it if both go on waiting,
-	After    time.Duration // that long from now
+	Passed   bool          // the explained job overtakes it if both continue to wait,
+	After    time.Duration // after this time
 }
 
-// Bounds of an explanation: it is made by the goroutine that decides.
+// Bounds of an explanation, because the goroutine that makes decisions computes it.
 const (
 	explainedSlots  = 32
 	explainedRivals = 16
 )
 
-// asked is a job that is being explained.
+// asked is the job that is being explained.
 type asked struct {
 	head
 
 	key   contract.Key
-	known bool // the type is known here
+	known bool // whether the type is known here
 }
 
 // Explain says why a job does not run, or where it runs. It changes nothing.
@@ -103,7 +103,7 @@ func (c *Core) Explain(q Inquiry) Explanation {
 	if a.known && c.backlog.Shared(a.typ) {
 		x.Window, x.Bounded = c.cfg.Weights.SharedWindow(c.cfg.Penalty)
 	}
-	x.Closes = max(0, x.Window-msDuration(age)) // longer than the window before it is due
+	x.Closes = max(0, x.Window-msDuration(age)) // before the job is due, this is longer than the window
 	if j != nil && x.Free == 0 && c.types[a.typ].urgent && !c.draining {
 		if lesser := c.preemptable(&a.head, true); lesser != nil {
 			x.Slot = c.index.SlotID(lesser.slot)
@@ -117,7 +117,7 @@ func (c *Core) Explain(q Inquiry) Explanation {
 	return x
 }
 
-// reasonInHand tells what a job that waits no more does.
+// reasonInHand returns the reason of a job that no longer waits.
 func reasonInHand(j *job) Reason {
 	switch {
 	case j.state.Executing():
@@ -128,8 +128,8 @@ func reasonInHand(j *job) Reason {
 	return ReasonClaimed
 }
 
-// holdsOff tells whether a job with this reason would get no slot now, whatever
-// is free.
+// holdsOff reports whether a job with this reason would get no slot now, even if
+// slots are free.
 func (r Reason) holdsOff() bool {
 	switch r {
 	case ReasonBackoff, ReasonScheduled, ReasonDraining, ReasonFenced, ReasonCircuitOpen, ReasonUnrecorded:
@@ -138,7 +138,7 @@ func (r Reason) holdsOff() bool {
 	return false
 }
 
-// identify finds the job in hand, or takes the row's word.
+// identify finds the job in hand, or else uses the columns of the row.
 func (c *Core) identify(q Inquiry) (asked, *job) {
 	j := c.jobs.Get(q.ID)
 	a := asked{key: contract.Key{RunAt: q.RunAt, ID: q.ID}}
@@ -162,7 +162,8 @@ func (c *Core) identify(q Inquiry) (asked, *job) {
 	return a, j
 }
 
-// capacityOf is what counts for the score of a, wherever its slots are.
+// capacityOf returns the capacity in the score of a, including slots of other
+// dispatchers.
 func (c *Core) capacityOf(a *asked) int {
 	if a.known {
 		return c.capacity(a.typ)
@@ -170,8 +171,8 @@ func (c *Core) capacityOf(a *asked) int {
 	return 0
 }
 
-// explainSlots names the slot that Take would choose, and lists it among some
-// compatible ones.
+// explainSlots determines the slot that Take would choose, and lists some
+// compatible slots.
 func (c *Core) explainSlots(x *Explanation, t slotindex.TypeID) {
 	best, free := c.index.Peek(t)
 	if free {
@@ -190,16 +191,16 @@ func (c *Core) explainSlots(x *Explanation, t slotindex.TypeID) {
 	slices.SortFunc(x.Slots, func(a, b SlotInfo) int { return cmp.Compare(a.ID, b.ID) })
 }
 
-// explainRank counts who goes before, and tells whether unread jobs may, and how
-// many rows among them have a slot to themselves at most: each takes a place in
-// the next claim.
+// explainRank counts the jobs that rank before a. It reports whether unread jobs
+// may rank before it as well, and how many of the counted rows can have a slot at
+// most, because each of these needs an entry of the next claim.
 func (c *Core) explainRank(x *Explanation, a *asked) (unknown bool, claimable int) {
 	open := c.queuedOpen()
 	rivals := c.competitors(a)
 	var ahead []head
 	for t := range c.types {
 		id := slotindex.TypeID(t)
-		x.AtLeast = x.AtLeast || c.backlog.Shared(id) // of their rows only some are known here
+		x.AtLeast = x.AtLeast || c.backlog.Shared(id) // only some of the rows of these lanes are known here
 		if !c.waits(id) {
 			continue
 		}
@@ -220,9 +221,9 @@ func (c *Core) explainRank(x *Explanation, a *asked) (unknown bool, claimable in
 			claimable += min(rows, c.index.FreeFor(id))
 		}
 	}
-	x.AtLeast = x.AtLeast || x.Capacity == 0 // of such a type no row is read
+	x.AtLeast = x.AtLeast || x.Capacity == 0 // no row of such a type is read
 	x.Rank, x.RankAll = x.Rank+1, x.RankAll+1
-	if x.Waiting > 0 { // a itself is not counted unless it was read
+	if x.Waiting > 0 { // a itself was counted only if it was read
 		x.Waiting, x.WaitingAll = max(x.Waiting, x.Rank), max(x.WaitingAll, x.RankAll)
 	}
 	slices.SortFunc(ahead, compareHeads)
@@ -244,8 +245,8 @@ func (c *Core) countAhead(x *Explanation, a *asked, t slotindex.TypeID, n, all i
 	}
 }
 
-// competitors are the types that share a slot with the job's type, itself
-// included.
+// competitors returns the types that share a slot with the job's type, including
+// that type.
 func (c *Core) competitors(a *asked) map[slotindex.TypeID]bool {
 	shared := map[slotindex.TypeID]bool{}
 	if !a.known {
@@ -260,8 +261,8 @@ func (c *Core) competitors(a *asked) map[slotindex.TypeID]bool {
 	return shared
 }
 
-// lanePrefix counts the candidates of a lane that go before a, and notes the
-// best of them. unread tells that the lane may hold more of them in Postgres.
+// lanePrefix counts the candidates of a lane that rank before a, and records the
+// first of them. unread reports whether Postgres may contain more of them.
 func (c *Core) lanePrefix(a *asked, r backlog.Lane, ahead *[]head, note bool) (n int, unread bool) {
 	l := c.backlog.State(r)
 	keys := l.Keys
@@ -288,12 +289,12 @@ func (c *Core) lanePrefix(a *asked, r backlog.Lane, ahead *[]head, note bool) (n
 	return n, h.before(&a.head)
 }
 
-// lane names the lane of a queued job.
+// lane returns the lane of a queued job.
 func (a *asked) lane() backlog.Lane {
 	return backlog.Lane{Type: a.typ, Priority: a.priority, NonLocal: a.nonLocal}
 }
 
-// queuePrefix is lanePrefix for requests, and counts the whole queue.
+// queuePrefix is lanePrefix for requests. It also counts the complete queue.
 func (c *Core) queuePrefix(a *asked, t slotindex.TypeID, p dispatcherd.Priority, ahead *[]head, note bool) (n, all int) {
 	before := true
 	for j := c.types[t].demand[p].first; j != nil; j = j.request.next {
@@ -322,7 +323,7 @@ func compareHeads(a, b head) int {
 	return 0
 }
 
-// rival describes a job that ranks before a, and when a passes it, in closed form.
+// rival describes a job that ranks before a, and computes when a overtakes it.
 func (c *Core) rival(a *asked, h *head) Rival {
 	r := Rival{
 		ID: dispatcherd.JobID(h.number), Mode: h.mode, Type: c.index.Name(h.typ), Priority: h.priority,
@@ -340,9 +341,9 @@ func (c *Core) rival(a *asked, h *head) Rival {
 	return r
 }
 
-// claimFull reports whether the next claim may have no room for a row, or for one
-// that goes before a request, which then waits with it. claimable is how many places
-// those who go before take at most.
+// claimFull reports whether the next claim may have no room for a row, or for a row
+// that ranks before a request, which then waits as well. claimable is the largest
+// number of entries that the jobs before a need.
 func (c *Core) claimFull(a *asked, claimable int) bool {
 	taken := len(c.claims.next) + claimable
 	if a.mode == dispatcherd.OnDemand {
@@ -351,7 +352,7 @@ func (c *Core) claimFull(a *asked, claimable int) bool {
 	return taken >= c.claimRoom()
 }
 
-// reasons lists everything that keeps a waiting job from starting in the next
+// reasons returns everything that prevents a waiting job from starting in the next
 // step.
 func (c *Core) reasons(x *Explanation, a *asked, q Inquiry, unknown, full bool) []Reason {
 	var list []Reason
@@ -375,7 +376,7 @@ func (c *Core) reasons(x *Explanation, a *asked, q Inquiry, unknown, full bool) 
 	add(ReasonTypeUnknown, !a.known)
 	add(ReasonNoCapacity, a.known && x.Capacity == 0)
 	add(ReasonCapacityBusy, x.Capacity > 0 && x.Free == 0 && x.Slot == 0)
-	read := x.Capacity > 0 // of a type without a slot no row is, nor waited for
+	read := x.Capacity > 0 // a type without slots has no rows to fetch, so no decision waits for them
 	if queued && read && !early && !cached {
 		unread := c.backlog.State(backlog.Lane{Type: a.typ, Priority: a.priority}).Cursor.Less(a.key)
 		add(ReasonClaimRaceLost, !a.nonLocal && !unread)
@@ -388,9 +389,9 @@ func (c *Core) reasons(x *Explanation, a *asked, q Inquiry, unknown, full bool) 
 	return list
 }
 
-// RankOfRequest returns the place of a waiting request among the waiting jobs
-// of its type that are known here, 1 being next, and how many wait. ok is false
-// if it does not wait.
+// RankOfRequest returns the place of a waiting request among the waiting jobs of
+// its type that are known here (1 is the next), and their number. ok is false if
+// the request does not wait.
 func (c *Core) RankOfRequest(id dispatcherd.JobID) (rank, waits int, ok bool) {
 	a, j := c.identify(Inquiry{ID: id})
 	if j == nil || j.state != jobstate.Waiting {

@@ -63,7 +63,7 @@ func (c *Core) overdue(j *job) {
 		c.expireRequest(j)
 	case jobstate.Running, jobstate.Revoked:
 		c.stats.TimedOut++
-		c.tellToStop(j, timedOut) // what the worker reports afterwards is no permanent failure
+		c.tellToStop(j, timedOut) // what the worker reports afterwards does not count as a permanent failure
 	case jobstate.Stopping, jobstate.Abandoned:
 		c.hangUp(j)
 	case jobstate.Detached, jobstate.DetachedStopping:
@@ -71,9 +71,9 @@ func (c *Core) overdue(j *job) {
 	}
 }
 
-// hangUp ends the session of a worker that ignored a cancel. The job ends the
-// way it was told to. The session's other jobs are detached, or released if the
-// worker would not resume them.
+// hangUp ends the session of a worker that ignored a cancel. The job ends in the
+// way in which it was stopped. The other jobs of the session are detached, or
+// released if the worker cannot resume them.
 func (c *Core) hangUp(j *job) {
 	s := c.sessions[j.sentTo]
 	c.stats.HungUp++

@@ -8,8 +8,9 @@ import (
 	"time"
 )
 
-// surviveOn reports a panic of a handler, and has net/http end the connection without
-// a log of its own, which would hold the panic's value; deferred.
+// surviveOn is deferred by handlers. It reports a panic and makes net/http close
+// the connection without a log entry of its own, which would contain the value of
+// the panic.
 func (h *Handler) surviveOn(route string, began time.Time) {
 	v := recover()
 	if v == nil {
@@ -22,8 +23,8 @@ func (h *Handler) surviveOn(route string, began time.Time) {
 	panic(http.ErrAbortHandler)
 }
 
-// panicked describes a panic. The value is left out, because it may contain payload,
-// unless it is an error of the runtime.
+// panicked describes a panic. It omits the value, which may contain payload, unless
+// the value is an error of the runtime.
 func panicked(v any) error {
 	what := fmt.Sprintf("a %T", v)
 	if own, ok := v.(runtime.Error); ok {

@@ -56,7 +56,7 @@ func (h *Handler) postRequest(w http.ResponseWriter, r *http.Request) error {
 	return writeAnswer(w, v.Job, a)
 }
 
-// directCaller waits for the answer of a request that lives in memory.
+// directCaller waits for the answer of a request that is kept only in memory.
 type directCaller struct {
 	ondemand.AnswerOnly
 
@@ -114,7 +114,7 @@ func prefersAsync(r *http.Request) bool {
 
 // extendWrite restarts the time of the response.
 func (h *Handler) extendWrite(w http.ResponseWriter) {
-	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(h.cfg.WriteTimeout)) // fails on a connection without deadlines only
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(h.cfg.WriteTimeout)) // fails only on a connection without deadlines
 }
 
 // writeAnswer sends the result as it is, or a problem.
@@ -131,13 +131,13 @@ func writeAnswer(w http.ResponseWriter, id dispatcherd.JobID, a *ondemand.Answer
 	header["Content-Type"] = jsonType
 	header["Content-Length"] = []string{strconv.Itoa(len(result))}
 	w.WriteHeader(http.StatusOK)
-	_, _ = w.Write(result) // fails only if the caller is gone
+	_, _ = w.Write(result) // fails only if the caller has disconnected
 	return nil
 }
 
 var jsonType = []string{"application/json"}
 
-// headerValue replaces the characters of a worker's name that a header cannot have.
+// headerValue replaces characters of a worker's name that a header cannot contain.
 func headerValue(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r < ' ' || r > '~' {

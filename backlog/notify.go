@@ -2,28 +2,28 @@ package backlog
 
 import "github.com/dispatcherd/dispatcherd/internal/contract"
 
-// Notified notes a notification: rows may have become pending.
+// Notified handles a notification that names no row: rows may have become pending.
 func (b *Backlog) Notified() {
 	b.gate.count(b.now)
 	b.scanSoon()
 }
 
-// ListenerChanged notes whether notifications are received.
+// ListenerChanged records whether notifications are received.
 func (b *Backlog) ListenerChanged(on bool) {
 	b.schedule.listener = notSubscribed
 	if on {
 		b.schedule.listener = subscribed
-		b.schedule.scanPending = true // notifications were missed meanwhile
+		b.schedule.scanPending = true // notifications may have been missed in the meantime
 	}
 	b.becomeActive()
 	b.rowsMayHaveCome()
 }
 
-// RowNotified notes a notification that names the only row of its transaction. An idle
-// dispatcher claims that row without reading it: the fetch would only repeat what the
-// notification says, and takes a third of the time from the INSERT to the worker. The
-// scan that follows every notification follows this one, too, after scanPause.
-// claimable tells that queued jobs may be placed now, and that the row is not in hand.
+// RowNotified handles a notification that names the only row of its transaction. An
+// idle dispatcher claims that row without a fetch: the fetch would only return what
+// the notification contains, and takes a third of the time from the INSERT to the
+// worker. As after every notification, a scan follows after scanPause. claimable
+// says that queued jobs may be placed now and that the row is not in hand.
 func (b *Backlog) RowNotified(n *contract.RowNotification, claimable bool) {
 	b.gate.count(b.now)
 	if !claimable || !b.accept(n) {
@@ -35,9 +35,9 @@ func (b *Backlog) RowNotified(n *contract.RowNotification, claimable bool) {
 	}
 }
 
-// accept makes a row from a notification a candidate if that is certainly as good as a
-// fetch: the row is local, a slot is free for it, and nothing else waits, or may be
-// found to wait, for the slots of the type. It reports whether it did.
+// accept makes a row from a notification a candidate if this is certainly as good
+// as a fetch: the row is local, a slot is free for it, and no other row of the type
+// waits or may be found to wait. It reports whether it did.
 func (b *Backlog) accept(n *contract.RowNotification) bool {
 	t, ok := b.index.Lookup(n.Type)
 	if !ok || !b.clock.known || b.draining || int(t) >= len(b.types) {
@@ -52,7 +52,7 @@ func (b *Backlog) accept(n *contract.RowNotification) bool {
 	}
 	l := &k.local[n.Priority]
 	if !l.cursor.Less(n.Key) {
-		return false // a fetch was faster, and the job may have ended already; or it was committed late
+		return false // a fetch was faster and the job may have ended already, or the row was committed late
 	}
 	l.insert(n.Key)
 	l.newBatch()
@@ -62,12 +62,12 @@ func (b *Backlog) accept(n *contract.RowNotification) bool {
 	return true
 }
 
-// clockTolerance is how far, in milliseconds, the database clock may seem to be ahead of
-// a producer that notifies of a row that is due.
+// clockTolerance is how far, in milliseconds, the estimate of the database clock
+// may be behind the run_at of a row that is due.
 const clockTolerance = 50
 
-// nothingWaits reports whether no row of the type waits, by reads that are as recent as
-// the last news.
+// nothingWaits reports whether no row of the type waits, according to reads that
+// are as recent as the last notification.
 func (k *typeLanes) nothingWaits(s *schedule) bool {
 	if k.waiting != 0 {
 		return false

@@ -9,42 +9,42 @@ import (
 	"github.com/dispatcherd/dispatcherd/slotindex"
 )
 
-// round plans which lanes the next fetch asks: first those that were noted as low, then
-// all lanes in turn, as many as fit into one fetch.
+// round plans the lanes of the next fetch: first those that were recorded as low,
+// then all lanes in turn, as many as fit into one fetch.
 type round struct {
-	left     int            // lanes that are still to be considered in this round
-	from     int            // the lane with which the round goes on
-	resumeAt timing.Instant // while no slot is free, the round does not go on before
+	left     int            // number of lanes not yet considered in this round
+	from     int            // lane with which the round continues
+	resumeAt timing.Instant // while no slot is free, the round does not continue before this instant
 	low      []Lane         // lanes that ran low
 }
 
-// everyLane is more lanes than there are.
+// everyLane is greater than the number of lanes.
 const everyLane = 1 << 30
 
-// start makes the next fetches consider every lane. It does not begin again at the
-// first lane: if rounds are started faster than one takes, every lane still has its
-// turn.
+// start makes the next fetches consider every lane. It continues with the current
+// lane instead of the first one: even if rounds are started faster than they
+// complete, every lane is read in its turn.
 func (r *round) start() { r.left = everyLane }
 
-// roundDue reports whether lanes are to be considered now.
+// roundDue reports whether lanes of the round may be read now.
 func (b *Backlog) roundDue() bool {
 	return b.round.left > 0 && (b.now >= b.round.resumeAt || b.index.Free() > 0)
 }
 
-// backOffFactor is how many times the duration of a full fetch the next one waits while
-// no slot is free. Without this pause, thousands of lanes that are nearly all empty
-// would be read continuously while a producer is active, which takes a quarter of a
-// CPU.
+// backOffFactor is the pause after a full fetch, relative to its duration, while no
+// slot is free. Without this pause, thousands of nearly empty lanes would be read
+// continuously while a producer is active, which takes a quarter of a CPU.
 const backOffFactor = 9
 
-// backOff delays the rest of a round after a fetch that could not contain all of it.
+// backOff delays the rest of a round after a fetch that could not contain all
+// lanes.
 func (b *Backlog) backOff() {
 	if len(b.fetch.lanes) >= b.cfg.LanesPerFetch {
 		b.round.resumeAt = b.now + min(backOffFactor*(b.now-b.fetch.sentAt), millis(b.cfg.Poll))
 	}
 }
 
-// readSoon notes a lane that has run low and may have more rows in the table.
+// readSoon records a lane that has run low and may have more rows in the table.
 func (b *Backlog) readSoon(r Lane) {
 	l := b.lane(r)
 	if l.more && !l.reading && !l.low && l.half() {
@@ -67,8 +67,8 @@ func (b *Backlog) Rescan(r Lane) {
 	}
 }
 
-// askLow asks the noted lanes, as many as fit. Half of the room is kept for a round
-// that is due.
+// askLow adds the recorded lanes to the fetch, as many as fit. Half of the room is
+// kept for a round that is due.
 func (b *Backlog) askLow(round bool) {
 	room := b.cfg.LanesPerFetch
 	if round {
@@ -92,7 +92,8 @@ func (b *Backlog) askLow(round bool) {
 	b.round.low = slices.Delete(low, 0, n)
 }
 
-// askRound asks every local lane of every type with capacity, as many as fit.
+// askRound adds every local lane of every type with capacity to the fetch, as many
+// as fit.
 func (b *Backlog) askRound() {
 	r := &b.round
 	all := len(b.types) * priorities
@@ -106,7 +107,7 @@ func (b *Backlog) askRound() {
 		if b.types[t].known && b.index.Capacity(t) > 0 {
 			b.askLocal(Lane{Type: t, Priority: dispatcherd.Priority(p)})
 		} else {
-			step = priorities - p // skip the other lanes of the type
+			step = priorities - p // skips the other lanes of the type
 		}
 		r.from += step
 		r.left = max(0, r.left-step)

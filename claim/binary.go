@@ -5,9 +5,10 @@ import (
 	"fmt"
 )
 
-// Postgres' binary array format: dimensions, has-nulls, element oid, length,
-// lower bound, and then every element behind its length (-1 = NULL). Encoding
-// it here costs a few nanoseconds an element; the general codec ten times that.
+// Postgres' binary array format: dimensions, has-nulls, element oid, length, lower
+// bound, and then every element preceded by its length (-1 = NULL). Encoding it
+// here costs a few nanoseconds per element, a tenth of what the general codec
+// costs.
 
 // Element oids, fixed in pg_type.dat.
 const (
@@ -22,8 +23,8 @@ const (
 // postgresEpoch is 2000-01-01 in microseconds since the Unix epoch.
 const postgresEpoch = 946_684_800_000_000
 
-// array encodes an array with one element for each item, which element appends. size
-// is that of an element, or a guess.
+// array encodes an array with one element per item. The function element appends an
+// element. size is the size of an element or an estimate.
 func array[T any](oid uint32, size int, items []T, element func([]byte, *T) []byte) []byte {
 	if len(items) == 0 {
 		return enc.BigEndian.AppendUint32(make([]byte, 8, 12), oid)
@@ -64,7 +65,7 @@ func appendInt8(b []byte, v int64) []byte {
 	return enc.BigEndian.AppendUint64(append(b, 0, 0, 0, 8), uint64(v))
 }
 
-// integer is the value of an item that is a number itself.
+// integer returns the item itself, for items that are numbers.
 func integer[T ~int64](v *T) int64 { return int64(*v) }
 
 func int4(v int32) []byte  { return enc.BigEndian.AppendUint32(nil, uint32(v)) }
@@ -74,11 +75,12 @@ func readInt8(b []byte) int64 { return int64(enc.BigEndian.Uint64(b)) }
 func readInt4(b []byte) int32 { return int32(enc.BigEndian.Uint32(b)) }
 func readInt2(b []byte) int16 { return int16(enc.BigEndian.Uint16(b)) }
 
-// arrayHeader is what comes before the first element of a non-empty array.
+// arrayHeader is the length of the header before the first element of a non-empty
+// array.
 const arrayHeader = 20
 
 // readInt8s calls f for every element of a bigint or timestamptz array without
-// NULLs. A nil or empty array has none.
+// NULLs. A nil or empty array has no element.
 func readInt8s(b []byte, f func(i int, v int64)) error {
 	if len(b) == 0 || (len(b) >= 4 && readInt4(b) == 0) {
 		return nil

@@ -18,9 +18,9 @@ const unstorable = "the result or error message cannot be stored in Postgres and
 // maxDelay bounds a retry's delay, so that run_at stays in its domain.
 const maxDelay = 365 * 24 * time.Hour
 
-// Finish ends attempts, all in one round trip and one transaction. An item with a
-// value that Postgres cannot store (a NUL inside a result) loses its result, which
-// its errors then say; the others are not affected.
+// Finish ends attempts in one round trip and one transaction. If an item has a
+// value that Postgres cannot store (a NUL inside a result), its result is dropped
+// and the errors of the job say so. Other items are not affected.
 func (s *Store) Finish(ctx context.Context, req contract.FinishRequest) contract.FinishResult {
 	stale, err := s.end(ctx, req)
 	if err == nil {
@@ -38,14 +38,14 @@ func (s *Store) Finish(ctx context.Context, req contract.FinishRequest) contract
 	return s.finishApart(ctx, req)
 }
 
-// finishApart halves the request until the item whose values Postgres refuses is
-// alone, and ends that one without them.
+// finishApart halves the request until it finds the item whose values Postgres
+// rejects, and ends that item without them.
 func (s *Store) finishApart(ctx context.Context, req contract.FinishRequest) contract.FinishResult {
 	if len(req.Items) == 1 {
 		item := req.Items[0]
 		if item.Result == nil && item.Error == unstorable {
-			// The database forbids the end of this row, which must not affect other rows.
-			// It stays running until this dispatcher stops.
+			// The database rejects the end of this row, which must not affect other
+			// rows. The row stays running until this dispatcher stops.
 			return contract.FinishResult{Verdict: contract.OK, Stale: []dispatcherd.JobID{item.ID}}
 		}
 		item.Result, item.Error = nil, unstorable
@@ -55,7 +55,7 @@ func (s *Store) finishApart(ctx context.Context, req contract.FinishRequest) con
 	first := s.Finish(ctx, contract.FinishRequest{Items: req.Items[:half], Again: req.Again})
 	second := s.Finish(ctx, contract.FinishRequest{Items: req.Items[half:], Again: req.Again})
 	if worst := max(first.Verdict, second.Verdict); worst != contract.OK {
-		// One half may be executed, so the next request must have Again set.
+		// One half may have been executed, so the next request must have Again set.
 		return contract.FinishResult{Verdict: contract.Unknown}
 	}
 	return contract.FinishResult{Verdict: contract.OK, Stale: append(first.Stale, second.Stale...)}
@@ -125,7 +125,7 @@ func sendEnds(ctx context.Context, conn *pgx.Conn, items []contract.Finish, me i
 				bad = err
 			}
 		}
-		if tag, _ := rows.Close(); tag.Insert() { // its error comes again when all are closed
+		if tag, _ := rows.Close(); tag.Insert() { // results.Close returns the same error
 			n += int(tag.RowsAffected())
 		}
 	}
@@ -169,7 +169,8 @@ func endedBefore(ctx context.Context, conn *pgx.Conn, items []contract.Finish, m
 	return before, err
 }
 
-// clean returns a message that Postgres can store: valid UTF-8 without NUL, bounded.
+// clean returns a message that Postgres can store: valid UTF-8 without NUL, limited
+// in length.
 func clean(message string) string {
 	message = truncate(message, dispatcherd.MaxErrorLength)
 	return strings.ReplaceAll(strings.ToValidUTF8(message, "\uFFFD"), "\x00", "\uFFFD")

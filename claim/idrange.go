@@ -11,19 +11,18 @@ import (
 // up to three other rows of the index is cheaper than a descent for the next id.
 const maxGap = 4
 
-// idRanges are the ranges in which ascending ids lie: the ith from low[i] to
-// high[i]. A statement reads each range of the index instead of descending for
-// each id, which halves the cost of finding neighbours. Scattered ids are ranges
-// of one.
+// idRanges are ranges of ascending ids. The ith range is from low[i] to high[i]. A
+// statement reads each range of the index instead of searching for each id, which
+// halves the cost for contiguous ids. A scattered id is a range of its own.
 //
-// Every id of a range, including those that are not meant, has a place, and the
-// places of a range follow those of the range before: the place of an id in the
-// ith range is id - base[i], and the first place is 0. An array with one element
-// per place tells which ids are meant.
+// A range may contain ids that are not in the request. Every id of a range has a
+// place: the place of an id in the ith range is id - base[i]. Places start at 0 and
+// continue from one range to the next. An array with one element per place says
+// which ids are in the request.
 type idRanges struct {
 	low, high, base []int64
 	place           []int64 // of each id
-	places          int64   // of all ranges; less than maxGap for each id
+	places          int64   // number of places; less than maxGap for each id
 }
 
 // idRangesOf returns the ranges of items with positive, ascending ids without
@@ -59,21 +58,21 @@ func encodeClaimed(ids []dispatcherd.JobID) [][]byte {
 	return append([][]byte{bits}, r.params()...)
 }
 
-// noAttempt stands at places that are not meant.
+// noAttempt marks the places of ids that are not in the request.
 const noAttempt = -1
 
 // encodeDone returns the parameters of doneSQL.
 func encodeDone(items []contract.Finish, me int32) [][]byte {
 	r := idRangesOf(items, finishID)
 	attempts := slices.Repeat([]int32{noAttempt}, int(r.places))
-	ends := make([]int32, r.places+1) // before each place, and after the last one
+	ends := make([]int32, r.places+1) // ends of the results before each place, and the last end
 	var results []byte
 	for i, place := range r.place {
 		attempts[place] = int32(items[i].Attempt)
 		results = append(results, resultOf(&items[i])...)
 		ends[place+1] = int32(len(results))
 	}
-	for place := range r.places { // those without a result
+	for place := range r.places { // places without a result
 		ends[place+1] = max(ends[place+1], ends[place])
 	}
 	if len(results) == 0 {
@@ -83,8 +82,8 @@ func encodeDone(items []contract.Finish, me int32) [][]byte {
 	return append([][]byte{int4s(attempts, number), int4(me), results, int4s(ends, number)}, r.params()...)
 }
 
-// resultOf returns the bytes to be stored. An empty result that is not nil is no
-// JSON; a space makes Postgres refuse it.
+// resultOf returns the bytes to store. An empty result that is not nil is not JSON.
+// It is replaced by a space, so that Postgres rejects it.
 func resultOf(item *contract.Finish) []byte {
 	if item.Result != nil && len(item.Result) == 0 {
 		return []byte(" ")

@@ -14,36 +14,37 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// DB is what producers and operators need: a *pgx.Conn, a *pgxpool.Pool or, to
-// insert in an existing transaction, a pgx.Tx.
+// DB executes the statements of producers and operators: a *pgx.Conn, a
+// *pgxpool.Pool or, to insert in an existing transaction, a pgx.Tx.
 type DB interface {
 	// Begin starts a transaction, or a savepoint inside one.
 	Begin(ctx context.Context) (pgx.Tx, error)
-	// CopyFrom inserts many rows by COPY and returns how many.
+	// CopyFrom inserts many rows by COPY and returns their number.
 	CopyFrom(ctx context.Context, table pgx.Identifier, columns []string, src pgx.CopyFromSource) (int64, error)
 	// Exec runs a statement without result.
 	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
 	// Query runs a statement with any number of rows.
 	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
-	// QueryRow runs a statement of which one row is wanted.
+	// QueryRow runs a statement that returns one row.
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }
 
-// Jobs is the table as producers and operators see it.
+// Jobs provides the operations of producers and operators on the table.
 type Jobs struct{ DB DB }
 
 // Encode makes the connections of a pool exchange text as UTF-8, the encoding of Go
 // and JSON. By default Postgres uses the encoding of the database or of the role.
 func Encode(config *pgx.ConnConfig) { config.RuntimeParams["client_encoding"] = "UTF8" }
 
-// Pin makes the connections of a pool find rows by id through the index, for all
-// statistics: a session keeps a plan that was made for a nearly empty table, and
-// later scans the whole table for one row. It is for long-lived connections that
-// execute only the methods of Jobs about single rows; [Jobs.Counts] and
-// [Jobs.History] are faster without it. Text is UTF-8, see [Encode]. Isolation level
-// and lock timeout of the role or database do not apply: a stricter level reports
-// conflicts that do not matter here, and even a commit that notifies waits for the
-// one before it.
+// Pin makes the connections of a pool find rows by id through the index, whatever
+// the statistics are. Otherwise a session could keep a plan that was made for a
+// nearly empty table and later scan the complete table for one row. Use it for
+// long-lived connections that execute only the methods of Jobs about single rows;
+// [Jobs.Counts] and [Jobs.History] are faster without it. Text is UTF-8, see
+// [Encode]. The isolation level and lock timeout of the role or database are
+// overridden: a stricter isolation level would report irrelevant conflicts, and a
+// lock timeout would end waits that are usual, because even a commit with a
+// notification waits for the previous one.
 func Pin(config *pgx.ConnConfig) {
 	Encode(config)
 	after(config, fmt.Sprintf("SET enable_seqscan = off; SET enable_bitmapscan = off; SET jit = off; "+
@@ -53,14 +54,14 @@ func Pin(config *pgx.ConnConfig) {
 // DefaultMaxAttempts is the table's default for max_attempts.
 const DefaultMaxAttempts = 5
 
-// New describes a job to insert. Zero values stand for the table's defaults.
+// New describes a job to insert. A zero value means the default of the table.
 type New struct {
 	Type        string
 	Payload     json.RawMessage
 	Priority    dispatcherd.Priority
 	RunAt       time.Time     // zero = now, by the database clock
 	MaxAttempts int           // 0 = DefaultMaxAttempts
-	Timeout     time.Duration // 0 = the limit of its type; rounded up to milliseconds, at most 596 hours
+	Timeout     time.Duration // 0 = the timeout of its type; rounded up to milliseconds, at most 596 hours
 }
 
 // Insert adds one job and returns its id.
@@ -76,18 +77,19 @@ func (j Jobs) Insert(ctx context.Context, n New) (dispatcherd.JobID, error) {
 	return id, explain(err)
 }
 
-// Draw takes an unused id for [Jobs.InsertAs]. If both use one connection, the
-// notification names the row.
+// Draw returns an unused id for [Jobs.InsertAs]. If both calls use the same
+// connection, the notification names the row.
 func (j Jobs) Draw(ctx context.Context) (dispatcherd.JobID, error) {
 	var id dispatcherd.JobID
 	err := j.DB.QueryRow(ctx, `SELECT nextval('dispatcherd.job_ids')`).Scan(&id)
 	return id, err
 }
 
-// InsertAs adds one job under an id that was drawn for it, unless a row has the id.
-// So it can be repeated after its answer was lost. It waits for an earlier try in
-// flight, and a later try finds the row in any status. Two rows could exist only if
-// a job were claimed, ended and moved between two steps of one statement.
+// InsertAs adds one job with an id that was drawn for it, unless a row with this id
+// exists. So it can be repeated if its answer is lost. It waits for an earlier try
+// in flight. A later try finds the row in any status. A second row could be
+// inserted only if the job were claimed, ended and moved between two steps of one
+// statement.
 func (j Jobs) InsertAs(ctx context.Context, id dispatcherd.JobID, n New) error {
 	v, err := n.values()
 	if err != nil {
@@ -104,7 +106,7 @@ func (j Jobs) InsertAs(ctx context.Context, id dispatcherd.JobID, n New) error {
 // InsertMany adds jobs by COPY, in one transaction, and returns how many. An
 // error from the iterator ends it, and nothing is inserted.
 func (j Jobs) InsertMany(ctx context.Context, jobs iter.Seq2[New, error]) (int64, error) {
-	var now time.Time // COPY has no way to say DEFAULT for one row of a column
+	var now time.Time // COPY cannot use DEFAULT for a single row of a column
 	if err := j.DB.QueryRow(ctx, `SELECT now()`).Scan(&now); err != nil {
 		return 0, err
 	}
@@ -129,7 +131,7 @@ func (j Jobs) InsertMany(ctx context.Context, jobs iter.Seq2[New, error]) (int64
 	return n, explain(err)
 }
 
-// values are the columns in the order of the statements above.
+// values returns the values of the columns in the order of the statements above.
 func (n New) values() (v []any, err error) {
 	v = []any{n.Type, cmp.Or(string(n.Payload), "{}"), int16(n.Priority), int16(DefaultMaxAttempts), nil, nil}
 	if n.MaxAttempts != 0 {
@@ -147,8 +149,8 @@ func (n New) values() (v []any, err error) {
 	return v, nil
 }
 
-// explain adds the name of the violated constraint. The detail of Postgres would
-// show the whole row.
+// explain adds the name of the violated constraint. It omits Postgres's detail,
+// which contains the complete row.
 func explain(err error) error {
 	if e := serverError(err); e != nil && e.ConstraintName != "" {
 		return fmt.Errorf("the job was refused: %s: %w", e.ConstraintName, err)

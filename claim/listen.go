@@ -18,8 +18,8 @@ import (
 
 // Channels of NOTIFY.
 const (
-	JobsChannel   = "dispatcherd_jobs"   // something became pending; payload: empty, or the only row, see parseNotification
-	CancelChannel = "dispatcherd_cancel" // payload: id of a running job that shall be cancelled
+	JobsChannel   = "dispatcherd_jobs"   // some row became pending; the payload is empty or describes the only row, see parseNotification
+	CancelChannel = "dispatcherd_cancel" // the payload is the id of a running job to be cancelled
 )
 
 const (
@@ -28,15 +28,15 @@ const (
 	cancelsKept = 1024
 )
 
-// errNoNotifications indicates a connection pooler in transaction mode: LISTEN
-// succeeds, and no notification arrives.
+// errNoNotifications is the error of a connection pooler in transaction mode:
+// LISTEN succeeds, but no notification arrives.
 var errNoNotifications = errors.New("LISTEN was accepted, but a NOTIFY from another connection did not arrive within 2s: " +
 	"is a pooler in transaction mode (PgBouncer) in between? Give the daemon a direct connection; until then it polls")
 
-// Listener receives notifications of new jobs and of requests to cancel on a
-// connection of its own. It never stops reading: unread notifications fill a queue
-// of the server. Notifications of jobs are coalesced into one, and requests to
-// cancel beyond a bound are dropped, because every heartbeat lists them.
+// Listener receives notifications of new jobs and of requests to cancel on its own
+// connection. It reads all the time, because unread notifications would fill a
+// queue of the server. Notifications of jobs are merged into one. Requests to
+// cancel beyond a bound are dropped, because every heartbeat returns them again.
 type Listener struct {
 	store   *Store
 	jobs    chan *contract.RowNotification
@@ -54,12 +54,13 @@ func (s *Store) Listen() *Listener {
 	return l
 }
 
-// Jobs receives a value when something may have become pending: a notification
-// came, or the connection was (re)established and some may have been missed.
-// The value is the row if that is all that became pending, else nil.
+// Jobs receives a value when rows may have become pending: a notification arrived,
+// or the connection was established and earlier notifications may have been missed.
+// The value is the row if it is the only one, else nil.
 func (l *Listener) Jobs() <-chan *contract.RowNotification { return l.jobs }
 
-// Cancels receives the ids of running jobs, of any dispatcher, that shall be cancelled.
+// Cancels receives the ids of running jobs, of any dispatcher, that must be
+// cancelled.
 func (l *Listener) Cancels() <-chan dispatcherd.JobID { return l.cancels }
 
 // Close ends the listener and waits until its connection is closed.
@@ -86,7 +87,8 @@ func (l *Listener) loop(ctx context.Context) {
 	}
 }
 
-// session serves one connection. received says that notifications arrived on it.
+// session uses one connection until it fails. received reports whether
+// notifications arrived on it.
 func (l *Listener) session(ctx context.Context) (received bool, err error) {
 	config, err := l.store.config.connConfig("listen")
 	if err != nil {
@@ -113,7 +115,7 @@ func (l *Listener) session(ctx context.Context) (received bool, err error) {
 	}
 }
 
-// begin listens and proves that notifications of other connections arrive
+// begin executes LISTEN and verifies that notifications of other connections arrive
 // while this one is idle.
 func (l *Listener) begin(ctx context.Context, conn *pgx.Conn, self string) error {
 	ctx, cancel := context.WithTimeout(ctx, l.store.config.Timeout)
@@ -137,8 +139,8 @@ func (l *Listener) begin(ctx context.Context, conn *pgx.Conn, self string) error
 	return err
 }
 
-// receive reads notifications for that long, or until one of the expected channel
-// arrives, if that is not empty.
+// receive reads notifications for the given time. If expected is not empty it
+// returns as soon as a notification of that channel arrives.
 func (l *Listener) receive(ctx context.Context, conn *pgx.Conn, long time.Duration, expected string) (arrived bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, long)
 	defer cancel()
@@ -146,7 +148,7 @@ func (l *Listener) receive(ctx context.Context, conn *pgx.Conn, long time.Durati
 		note, err := conn.WaitForNotification(ctx)
 		if err != nil {
 			if ctx.Err() != nil && !conn.IsClosed() {
-				return false, nil // no notification within the time, which is no error
+				return false, nil // no notification within the time, which is not an error
 			}
 			return false, err
 		}
@@ -170,8 +172,8 @@ func (l *Listener) receive(ctx context.Context, conn *pgx.Conn, long time.Durati
 	}
 }
 
-// ping proves that the connection and the server's notification queue live: a
-// half-open connection never reports an error by itself.
+// ping verifies that the connection and the server's notification queue work: a
+// half-open connection never reports an error on its own.
 func (l *Listener) ping(ctx context.Context, conn *pgx.Conn, self string) error {
 	ctx, cancel := context.WithTimeout(ctx, l.store.config.Timeout)
 	defer cancel()
@@ -179,8 +181,8 @@ func (l *Listener) ping(ctx context.Context, conn *pgx.Conn, self string) error 
 	return err
 }
 
-// publish passes on a notification. Together with one that was not yet received it
-// is about more than one row.
+// publish passes on a notification. If the last one was not received yet, the
+// merged one is about more than one row.
 func (l *Listener) publish(row *contract.RowNotification) {
 	select {
 	case l.jobs <- row:
@@ -189,9 +191,9 @@ func (l *Listener) publish(row *contract.RowNotification) {
 	}
 	select {
 	case <-l.jobs:
-	default: // received meanwhile: nil only costs a fetch
+	default: // it was received meanwhile; a value of nil only costs a fetch
 	}
-	l.jobs <- nil // there is room: this goroutine is the only sender
+	l.jobs <- nil // there is room because no other goroutine sends
 }
 
 func (l *Listener) cancel(payload string) {
@@ -201,7 +203,7 @@ func (l *Listener) cancel(payload string) {
 	}
 	select {
 	case l.cancels <- dispatcherd.JobID(id):
-	default: // the next heartbeat lists it
+	default: // the next heartbeat returns it
 	}
 }
 

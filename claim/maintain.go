@@ -36,7 +36,7 @@ func (s *Store) KeepPartitions(ctx context.Context, keep Retention) (made, dropp
 			}
 			made, dropped = made+m, dropped+d
 			if !more {
-				blocked += b // each call meets the same ones
+				blocked += b // each call meets the same partitions
 			}
 		}
 	}
@@ -44,8 +44,9 @@ func (s *Store) KeepPartitions(ctx context.Context, keep Retention) (made, dropp
 }
 
 // MakePartitions only creates the daily partitions of the coming days, and returns
-// how many. Call it before any job ends: a row that ends on a day without a partition
-// goes to the default partition, and then that day gets none.
+// their number. Call it before any job ends. A row that ends on a day without a
+// partition goes to the default partition, and no partition can then be created for
+// that day.
 func (s *Store) MakePartitions(ctx context.Context) (made int, err error) {
 	made, _, _, err = s.KeepPartitions(ctx, Retention{Done: always, Failed: always, Cancelled: always})
 	return made, err
@@ -54,9 +55,10 @@ func (s *Store) MakePartitions(ctx context.Context) (made int, err error) {
 // always is longer than any row has been kept.
 const always = 200 * 365 * 24 * time.Hour
 
-// vacuumSQL reads whether a vacuum of the hot table can remove anything: the oldest
-// snapshot that is held, the number of dead rows, of rows that died so far, and of
-// vacuums that ended. Vacuums have a snapshot, too, which does not keep dead rows.
+// vacuumSQL reads whether a vacuum of the hot table can remove rows: the oldest
+// held snapshot, and the numbers of dead rows, of rows that have ever died, and of
+// vacuums that have ended. Vacuums also have a snapshot, but it does not keep dead
+// rows.
 const vacuumSQL = `
 SELECT coalesce((
 		SELECT x::text FROM (
@@ -69,32 +71,33 @@ SELECT coalesce((
 	coalesce('autovacuum_enabled=false' = ANY (c.reloptions), false)
 FROM pg_stat_user_tables t JOIN pg_class c ON c.oid = t.relid WHERE t.relid = 'dispatcherd.jobs_live'::regclass`
 
-// futileFrom is how many dead rows a futile vacuum may read: it takes a fraction of
-// a second for them.
+// futileFrom is the number of dead rows from which on a vacuum without effect
+// counts as futile. Reading fewer rows takes only a fraction of a second.
 const futileFrom = 1_000_000
 
 // vacuumState is a reading of vacuumSQL.
 type vacuumState struct {
-	horizon string // transaction id of the oldest snapshot; empty: none is held
+	horizon string // transaction id of the oldest snapshot; empty = no snapshot is held
 	dead    int64
-	died    int64 // ever
-	vacuums int64 // that ended, ever
+	died    int64 // since the creation of the statistics
+	vacuums int64 // number of vacuums that have ended
 	paused  bool
 }
 
-// futile reports whether a vacuum that ended after the reading was has kept all rows
-// that died since then, because of the same snapshot. Until that snapshot ends, no
-// vacuum can remove newer dead rows, but each vacuum reads the whole table.
+// futile reports whether a vacuum that ended after the earlier reading has kept all
+// rows that died since then, because of the same snapshot. Until that snapshot
+// ends, no vacuum can remove newer dead rows, but each vacuum reads the complete
+// table.
 func (v *vacuumState) futile(was *vacuumState, from int64) bool {
 	return v.horizon != "" && v.horizon == was.horizon && v.vacuums > was.vacuums &&
 		v.dead >= from && 10*(v.dead-was.dead) >= 9*(v.died-was.died)
 }
 
-// PaceVacuum pauses autovacuum of the hot table while it could clean nothing, and
-// resumes it once it can. Call it regularly: a vacuum counts as futile if it ended
-// without effect between two calls, and only a call ends a pause. It returns whether
-// autovacuum is paused, and whether this call has changed that. The first call of a
-// store ends the pause of an earlier store.
+// PaceVacuum pauses autovacuum of the hot table while it could remove nothing, and
+// resumes it when it can. Call it regularly: a vacuum counts as futile if it ended
+// without effect between two calls, and only a call can end a pause. It returns
+// whether autovacuum is paused, and whether this call has changed that. The first
+// call of a store ends the pause of an earlier store.
 func (s *Store) PaceVacuum(ctx context.Context) (paused, changed bool, err error) {
 	err = s.sweep.do(ctx, OpVacuum, func(ctx context.Context, conn *pgx.Conn) (int, error) {
 		var now vacuumState
@@ -104,7 +107,7 @@ func (s *Store) PaceVacuum(ctx context.Context) (paused, changed bool, err error
 		same := now.horizon != "" && now.horizon == s.vacuum.horizon
 		paused = same && (now.paused || now.futile(&s.vacuum, s.futileFrom))
 		if !same || !paused && now.vacuums > s.vacuum.vacuums {
-			s.vacuum = now // a vacuum cleaned what died before the snapshot; the next one is judged
+			s.vacuum = now // a vacuum has removed the rows that died before the snapshot; the next one is checked again
 		}
 		if paused == now.paused {
 			return 0, nil

@@ -13,7 +13,7 @@ import (
 type StatusError struct {
 	ID     dispatcherd.JobID
 	Status dispatcherd.Status
-	Want   string // what is possible
+	Want   string // what would be possible
 }
 
 // Error names the job, its status and what is possible.
@@ -21,8 +21,8 @@ func (e *StatusError) Error() string {
 	return fmt.Sprintf("job %d is %s: %s", e.ID, e.Status, e.Want)
 }
 
-// Retry makes a failed or cancelled job pending again, due now, with no failures and
-// no crashes. A *StatusError says that it is neither failed nor cancelled.
+// Retry makes a failed or cancelled job pending again. The job is due now and has
+// no failures and no crashes. It returns a *StatusError for any other status.
 func (j Jobs) Retry(ctx context.Context, id dispatcherd.JobID) error {
 	var n int
 	if err := j.DB.QueryRow(ctx, `SELECT dispatcherd.retry_jobs(ARRAY[$1::bigint])`, id).Scan(&n); err != nil || n == 1 {
@@ -31,8 +31,8 @@ func (j Jobs) Retry(ctx context.Context, id dispatcherd.JobID) error {
 	return j.refuse(ctx, id, "only failed and cancelled jobs can be retried")
 }
 
-// RetryMany retries up to f.Limit failed or cancelled jobs that match, the
-// newest first, and returns how many. f.Status must be one of the two.
+// RetryMany retries up to f.Limit failed or cancelled jobs that match, the newest
+// first, and returns their number. f.Status must be failed or cancelled.
 func (j Jobs) RetryMany(ctx context.Context, f Filter) (int, error) {
 	if f.Status != dispatcherd.Failed && f.Status != dispatcherd.Cancelled {
 		return 0, fmt.Errorf("status %q: only failed and cancelled jobs can be retried", f.Status)
@@ -66,11 +66,11 @@ WITH running AS MATERIALIZED (
 )
 SELECT pg_notify($2, id::text) FROM running`
 
-// Cancel ends a pending job at once and returns Cancelled. For a running one it
-// records a request that its dispatcher executes, and returns Running. A
-// *StatusError says that the job had ended already.
+// Cancel ends a pending job at once and returns Cancelled. For a running job it
+// records a request to cancel for the job's dispatcher and returns Running. If the
+// job has ended already it returns a *StatusError.
 func (j Jobs) Cancel(ctx context.Context, id dispatcherd.JobID) (dispatcherd.Status, error) {
-	for range 3 { // it may be claimed or released between the two statements
+	for range 3 { // the row may be claimed or released between the two statements
 		var cancelled bool
 		err := j.DB.QueryRow(ctx, `SELECT dispatcherd.cancel_pending($1)`, id).Scan(&cancelled)
 		if err != nil || cancelled {

@@ -14,20 +14,21 @@ type classID int32
 // class is the slots that support exactly the same types. It exists as long
 // as one of them is registered, draining ones included.
 type class struct {
-	head    dispatcherd.SlotID // the smallest id of a free slot, noHead without
+	head    dispatcherd.SlotID // the smallest id of a free slot, or noHead
 	headRef Ref
 	free    int32
-	slots   int32     // registered, draining ones included
-	low     int32     // the words of bitmap before this one are 0
+	slots   int32     // number of registered slots, including draining ones
+	low     int32     // all words of bitmap before this one are 0
 	bitmap  []uint64  // bit i: order[i] has a free slot
-	order   []blockID // by SlotID; blocks are never empty
+	order   []blockID // ordered by SlotID; no block is empty
 	types   []TypeID  // sorted by name
 	at      []int32   // at[i]: position of this class in the list of types[i]
 }
 
 const noHead = dispatcherd.SlotID(math.MaxInt64)
 
-// classFor returns the class of a set of types, made if there is none.
+// classFor returns the class of a set of types, and creates it if it does not
+// exist.
 func (x *Index) classFor(types []string) classID {
 	x.key = x.key[:0]
 	for i, name := range types {
@@ -45,7 +46,7 @@ func (x *Index) classFor(types []string) classID {
 	return x.newClass()
 }
 
-// newClass makes the class whose types are in x.key.
+// newClass creates the class whose types are in x.key.
 func (x *Index) newClass() classID {
 	var id classID
 	if n := len(x.freeClass); n > 0 {
@@ -130,7 +131,7 @@ func (x *Index) clearFree(r Ref) {
 	}
 }
 
-// findHead looks up the smallest free slot of a class.
+// findHead finds the free slot with the smallest id in a class.
 func (x *Index) findHead(c *class) {
 	if c.free == 0 {
 		c.head = noHead

@@ -22,20 +22,20 @@ type execution struct {
 	job     Job
 	handler Handler
 	ctx     lazyContext
-	done    workerproto.Done // the report of most executions, without an allocation of its own
+	done    workerproto.Done // memory for the report of most executions, which saves an allocation
 
-	conn       *workerproto.Conn // to report on; nil while detached
-	session    string            // nonce of the session in which it began: proves that the job was sent to this worker
-	generation int               // how often it was offered
+	conn       *workerproto.Conn // session for reports; nil while detached
+	session    string            // nonce of the session in which it began; proves that the job was sent to this worker
+	generation int               // number of resume offers so far
 	offered    bool              // it was offered, and the dispatcher has not answered
-	expired    bool              // its time without a connection ended while it was offered
-	lost       bool              // its report is not wanted any more
+	expired    bool              // the time without a connection ended while it was offered
+	lost       bool              // its report is not needed any more
 	report     workerproto.WorkerFrame
 	sentIn     int         // the period in which the report was sent
-	expiry     *time.Timer // while detached
+	expiry     *time.Timer // set while detached
 }
 
-// begin queues executions, and gives back jobs that cannot run.
+// begin queues executions, and releases jobs that cannot run.
 func (w *Worker) begin(c *workerproto.Conn, frames []workerproto.DispatcherFrame) {
 	var released []*workerproto.Release
 	w.mu.Lock()
@@ -62,7 +62,7 @@ func (w *Worker) begin(c *workerproto.Conn, frames []workerproto.DispatcherFrame
 	}
 }
 
-// assignLocked puts e on its slot, or returns the reason why it cannot.
+// assignLocked puts e on its slot. If it cannot, it returns the reason.
 func (w *Worker) assignLocked(e *execution) (reason string) {
 	sl := w.slots[e.job.Slot]
 	e.handler = w.handlers[e.job.Type]
@@ -77,14 +77,15 @@ func (w *Worker) assignLocked(e *execution) (reason string) {
 		return "the worker has no handler for the type"
 	}
 	e.slot = sl
-	w.dropReportLocked(sl) // it was read: the dispatcher considers the slot free
+	w.dropReportLocked(sl) // the dispatcher has read the report, because it considers the slot free
 	sl.run = e
 	w.busy++
 	return ""
 }
 
-// execute runs the handler and reports. The deferred part also runs when the
-// handler panics, or ends its goroutine; then another executor takes over.
+// execute runs the handler and reports the result. The deferred part also runs if
+// the handler panics or ends its goroutine. In the latter case another executor
+// continues.
 func (e *execution) execute() {
 	var result any
 	returned := false
@@ -111,15 +112,15 @@ func (e *execution) execute() {
 	}
 }
 
-// end frees the slot, then reports: a dispatcher that has read the report may
-// send the next job at once.
+// end first frees the slot and then reports, because a dispatcher that has read the
+// report may send the next job at once.
 func (e *execution) end(result any, err error) {
 	report := e.newReport(result, err)
 	w := e.w
 	w.mu.Lock()
 	c := e.conn
 	if c == nil && !e.lost {
-		e.report = report // kept for the next connection; the slot stays busy
+		e.report = report // the report is kept for the next connection, and the slot stays busy
 		w.mu.Unlock()
 		return
 	}
@@ -137,7 +138,7 @@ func (e *execution) end(result any, err error) {
 		c.Send(report) // waits while the outbox is full
 		w.mu.Lock()
 	}
-	room := e.lost || e.slot.removed // it no longer counts in roomLocked: another slot may be announced
+	room := e.lost || e.slot.removed // roomLocked no longer counts it, so another slot may be announced
 	w.countEndLocked()
 	w.mu.Unlock()
 	if room {
@@ -157,14 +158,14 @@ func (w *Worker) freeLocked(e *execution) {
 	w.deleteRemovedLocked(e.slot)
 }
 
-// countEndLocked counts the end of an execution, after its report was queued.
+// countEndLocked counts the end of an execution after its report was queued.
 func (w *Worker) countEndLocked() {
 	if w.busy--; w.busy == 0 && w.draining {
 		w.closeIdleLocked()
 	}
 }
 
-// newReport makes the report of what the handler returned.
+// newReport returns the report for the result of the handler.
 func (e *execution) newReport(result any, err error) workerproto.WorkerFrame {
 	id := e.job.execution()
 	if err == nil {
@@ -207,7 +208,7 @@ func (e *execution) fits(raw []byte) bool {
 	return c == nil || c.Fits(raw)
 }
 
-// cancel cancels the context of an execution, if it is still on its slot.
+// cancel cancels the context of an execution that is still on its slot.
 func (w *Worker) cancel(id workerproto.Execution, cause error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -7,11 +7,11 @@ import (
 	"time"
 )
 
-// lazyContext is the context of one execution. Most handlers never use theirs, so
-// what a context needs (a channel, a timer, a place in the tree of contexts) is
-// allocated on first use.
+// lazyContext is the context of one execution. Most handlers never use their
+// context, so its channel, timer and registration with the parent context are
+// created on first use.
 type lazyContext struct {
-	timeout  time.Duration // of the attempt; 0 = none
+	timeout  time.Duration // timeout of the attempt; 0 = none
 	deadline time.Time     // set before the handler is called, if there is a timeout
 
 	mu      sync.Mutex
@@ -60,7 +60,7 @@ func (c *lazyContext) cause() error {
 // timeoutCause is the cause when the timeout has expired.
 func (c *lazyContext) timeoutCause() error {
 	if c.timeout <= 0 {
-		return ErrTimeout // only the dispatcher knows the limit
+		return ErrTimeout // only the dispatcher knows the duration of the timeout
 	}
 	return fmt.Errorf("%w: %v", ErrTimeout, c.timeout)
 }

@@ -8,7 +8,7 @@ import "time"
 //
 //	{"op":"goaway","reason":"dispatcher stops","grace_ms":30000}
 type GoAway struct {
-	Reason string // for people; cut to MaxMessageLength bytes
+	Reason string // for users; cut to MaxMessageLength bytes
 	Grace  time.Duration
 }
 

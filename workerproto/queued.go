@@ -5,7 +5,7 @@ package workerproto
 //	{"op":"queued","id":7,"rank":2,"waiting":5}
 type Queued struct {
 	ID      int64
-	Rank    int // place among the waiting jobs of its type; 1 goes next
+	Rank    int // place among the waiting jobs of its type; 1 is the next
 	Waiting int // waiting jobs of its type that the dispatcher knows
 }
 

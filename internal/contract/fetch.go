@@ -51,10 +51,10 @@ type Candidate struct {
 	Key  Key
 }
 
-// FetchResult answers a FetchRequest. Candidates are grouped by lane, in request
-// order, and in key order within a lane. A lane returns all of its rows up to its
-// Limit, including rows whose RunAt lies after DBNow. A lane with fewer rows than
-// its Limit is therefore known to be exhausted.
+// FetchResult answers a FetchRequest. Candidates are grouped by lane in the order
+// of the request. Within a lane they are in key order. A lane returns all of its
+// rows up to its Limit, including rows whose RunAt is later than DBNow. So a lane
+// with fewer rows than its Limit is exhausted.
 type FetchResult struct {
 	Verdict    Verdict // OK or Refused; a read never has an unknown outcome
 	DBNow      int64   // the database clock at the snapshot, microseconds since the Unix epoch

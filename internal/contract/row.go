@@ -17,14 +17,14 @@ type Job struct {
 	CreatedAt   time.Time            `json:"created_at"`
 	StartedAt   *time.Time           `json:"started_at,omitempty"`
 	FinishedAt  *time.Time           `json:"finished_at,omitempty"`
-	Attempt     dispatcherd.Attempt  `json:"attempt"` // fencing number of the latest execution; 0 = none yet
+	Attempt     dispatcherd.Attempt  `json:"attempt"` // fencing number of the latest execution; 0 = no execution yet
 	MaxAttempts int                  `json:"max_attempts"`
 	Failures    int                  `json:"failures"`
 	Crashes     int                  `json:"crashes"`
-	TimeoutMS   *int                 `json:"timeout_ms,omitempty"` // limit of one attempt
+	TimeoutMS   *int                 `json:"timeout_ms,omitempty"` // timeout of one attempt
 	Dispatcher  *int                 `json:"dispatcher,omitempty"`
 	Payload     json.RawMessage      `json:"payload,omitempty"`
 	Result      json.RawMessage      `json:"result,omitempty"`
 	Progress    json.RawMessage      `json:"progress,omitempty"`
-	Errors      json.RawMessage      `json:"errors,omitempty"` // the last ten failures, the latest last
+	Errors      json.RawMessage      `json:"errors,omitempty"` // the last ten failures, the latest one last
 }

@@ -13,10 +13,10 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/shell"
 )
 
-// statements executes the effects that go to Postgres. Each kind has its own goroutine, so
-// that kinds do not delay each other. Results become events. The Core bounds the number of
-// statements in flight, so that sending a request to its goroutine never blocks. It
-// implements shell.Statements.
+// statements executes the effects for Postgres. Each kind of statement has its own
+// goroutine, so that kinds do not delay each other. Results become events. The Core
+// bounds the number of statements in flight, so sending a request to its goroutine
+// never blocks. It implements shell.Statements.
 type statements struct {
 	store *claim.Store
 	loop  *actor.Actor
@@ -32,7 +32,7 @@ type statements struct {
 	adopts    chan *contract.AdoptRequest
 	finishes  chan *contract.FinishRequest
 	gates     chan bool
-	giveUp    context.CancelFunc // ends a backfill scan in flight, which no stop waits for
+	giveUp    context.CancelFunc // cancels a backfill scan in flight, because a stop does not wait for it
 	running   sync.WaitGroup
 }
 
@@ -54,8 +54,8 @@ func newStatements(store *claim.Store, loop *actor.Actor, lease *lease, limits c
 	}
 }
 
-// start starts the goroutines, which run until stop. ctx cancels statements in flight; it
-// must outlive the loop.
+// start starts the goroutines, which run until stop. ctx cancels statements in
+// flight; it must outlive the loop.
 func (s *statements) start(ctx context.Context) {
 	s.running.Go(func() { s.fetch(ctx, s.fetches) })
 	scanning, giveUp := context.WithCancel(ctx)
@@ -77,7 +77,7 @@ func (s *statements) start(ctx context.Context) {
 			result := s.store.Adopt(ctx, *r)
 			result = with(s.lease, func(l *shell.Lease, now time.Duration) contract.AdoptResult { return l.Adopted(now, result) })
 			took := shell.TookOver(r, &result)
-			s.loop.Result(event.Adopted{Request: r, Result: result}) // afterwards the request is the Core's again
+			s.loop.Result(event.Adopted{Request: r, Result: result}) // afterwards the Core may reuse the request
 			if took {
 				s.tookOver()
 			}
@@ -86,7 +86,7 @@ func (s *statements) start(ctx context.Context) {
 	s.running.Go(func() {
 		for r := range s.finishes {
 			result := s.store.Finish(ctx, *r)
-			s.finished(r, &result) // afterwards the request is the loop's again
+			s.finished(r, &result) // afterwards the loop may reuse the request
 			s.loop.Result(event.Finished{Request: r, Result: result})
 		}
 	})
@@ -94,7 +94,7 @@ func (s *statements) start(ctx context.Context) {
 		for subscribed := range s.gates {
 			v := contract.OK
 			if s.store.SetSubscribed(ctx, subscribed) != nil {
-				v = contract.Refused // the Core sets it again; repetition is harmless
+				v = contract.Refused // the Core sets the gate again if necessary; a repetition has no effect
 			}
 			s.loop.Result(event.GateSet{Subscribed: subscribed, Verdict: v})
 		}
@@ -134,7 +134,7 @@ func (s *statements) Finish(r *contract.FinishRequest) { s.finishes <- r }
 // SetGate implements shell.Statements.
 func (s *statements) SetGate(subscribed bool) { s.gates <- subscribed }
 
-// stop waits for the statements in flight. The loop has ended.
+// stop waits for the statements in flight. The loop must have ended.
 func (s *statements) stop() {
 	s.giveUp()
 	close(s.fetches)

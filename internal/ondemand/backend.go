@@ -29,18 +29,18 @@ type Backend interface {
 	Rank(id dispatcherd.JobID) (r Rank, ok bool)
 }
 
-// Caller receives what happens to a request. The dispatcher's loop calls it, so its
-// methods must not block.
+// Caller receives the events of a request. The dispatcher's loop calls its methods,
+// so they must not block.
 type Caller interface {
 	// Started names the slot and the worker. A request may start again after a crash.
 	Started(slot dispatcherd.SlotID, worker string)
-	// Reported delivers progress or a piece of output.
+	// Reported delivers progress or a part of the output.
 	Reported(r Report)
 	// Answered is the last call.
 	Answered(a Answer)
 }
 
-// AnswerOnly is the part of a Caller that ignores everything but the answer.
+// AnswerOnly implements the methods of a Caller except Answered. They do nothing.
 type AnswerOnly struct{}
 
 // Started implements Caller.
@@ -49,30 +49,30 @@ func (AnswerOnly) Started(dispatcherd.SlotID, string) {}
 // Reported implements Caller.
 func (AnswerOnly) Reported(Report) {}
 
-// Request is one on-demand request as the dispatcher takes it.
+// Request is one on-demand request as it is submitted to the dispatcher.
 type Request struct {
 	Type         string
 	Priority     dispatcherd.Priority
-	Payload      []byte            // JSON without line breaks that a worker can be sent, or nil
-	Deadline     time.Duration     // after which it is answered Late; 0 = none
-	WaitCapacity bool              // wait although no slot supports the type
-	CapacityWait time.Duration     // how long, also when the last slot is removed; 0 = the dispatcher's default
-	Durable      bool              // a row in Postgres instead of an entry in memory
-	Once         bool              // Durable: if the fate of its row is unknown, Submit returns an *UndecidedError with its id
-	Row          dispatcherd.JobID // Once: the row that an earlier Submit may have written; 0 = none
+	Payload      []byte            // JSON without line breaks that can be sent to a worker, or nil
+	Deadline     time.Duration     // time after which it is answered Late; 0 = none
+	WaitCapacity bool              // wait even if no slot supports the type
+	CapacityWait time.Duration     // how long to wait for a slot, also if the last slot is removed; 0 = the dispatcher's default
+	Durable      bool              // insert a row into Postgres instead of keeping the request in memory
+	Once         bool              // for Durable: if it is unknown whether the row was inserted, Submit returns an *UndecidedError with its id
+	Row          dispatcherd.JobID // for Once: the row that an earlier Submit may have inserted; 0 = none
 }
 
 // Report is one report of a worker about a running request.
 type Report struct {
 	Attempt dispatcherd.Attempt
-	Partial bool // a piece of output; otherwise progress
+	Partial bool // Payload is a part of the output; otherwise the report is about progress
 	JSON    []byte
 }
 
 // AnswerKind is the way a request ended.
 type AnswerKind uint8
 
-// The answers.
+// The kinds of answers.
 const (
 	Done        AnswerKind = iota + 1 // Payload is the result
 	Failed                            // the worker failed, or workers crashed
@@ -81,7 +81,7 @@ const (
 	Busy                              // too many requests wait already
 	Stopping                          // the dispatcher is about to stop
 	Cancelled                         // the row was cancelled
-	Changed                           // of a watch: read the row again
+	Changed                           // for an observed row: read the row again
 )
 
 // String returns the answer's name as used in metrics.
@@ -92,12 +92,12 @@ func (k AnswerKind) String() string {
 // Answer is what a caller gets.
 type Answer struct {
 	Kind    AnswerKind
-	Payload []byte // Done only: JSON, or nil
-	Reason  string // what went wrong
-	Worker  string // that ran it last, "" if none
+	Payload []byte // for Done only: JSON, or nil
+	Reason  string // the error
+	Worker  string // worker that ran it last, or ""
 }
 
-// Result is the result of a Done answer: JSON, never nil.
+// Result returns the result of a Done answer: JSON, never nil.
 func (a *Answer) Result() []byte {
 	if a.Payload == nil {
 		return []byte("null")
@@ -107,33 +107,34 @@ func (a *Answer) Result() []byte {
 
 // Rank is a job's place in the order of the waiting jobs known to a dispatcher.
 type Rank struct {
-	OfType  int `json:"rank"`    // place among the waiting jobs of its type; 1 goes next
+	OfType  int `json:"rank"`    // place among the waiting jobs of its type; 1 is the next
 	Waiting int `json:"waiting"` // waiting jobs of its type that this dispatcher knows
 }
 
-// Errors that a Backend returns.
+// Errors of a Backend.
 var (
 	ErrUnavailable = errors.New("the database does not answer")
 	ErrStopping    = errors.New("the dispatcher is about to stop")
 )
 
-// InvalidError says that what was sent cannot be a job.
+// InvalidError says that the data cannot become a job.
 type InvalidError struct{ Reason error }
 
-// Error is the reason.
+// Error returns the reason.
 func (e *InvalidError) Error() string { return e.Reason.Error() }
 
 // Unwrap returns the reason.
 func (e *InvalidError) Unwrap() error { return e.Reason }
 
-// UndecidedError says that it is unknown whether a row was written. Submitting the
-// same request with Row = Job returns the row if it exists and writes it otherwise.
+// UndecidedError says that it is unknown whether a row was inserted. If the same
+// request is submitted with Row = Job, the row is used if it exists, and inserted
+// otherwise.
 type UndecidedError struct {
 	Job dispatcherd.JobID
 	Err error
 }
 
-// Error is that of Err.
+// Error returns the text of Err.
 func (e *UndecidedError) Error() string { return e.Err.Error() }
 
 // Unwrap returns Err.

@@ -7,37 +7,38 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/problem"
 )
 
-// FreeBody is the number of bytes of each body that do not count against the budget.
-// The limit of connections bounds these, so that a small request is never refused
-// because of large ones.
+// FreeBody is the number of bytes of each body that do not count towards the
+// budget. The limit of connections bounds these bytes. So a small request is never
+// refused because of large ones.
 const FreeBody = 4 << 10
 
-// budget bounds the bodies of all callers together.
+// budget bounds the total size of the bodies of all callers.
 type budget struct {
 	limit int64
 	held  atomic.Int64
 }
 
-// Body is the share of one request in the budget. Its holder calls Drop when the body
+// Body is the share of one request in the budget. Drop must be called when the body
 // is no longer needed.
 type Body struct {
 	of   *budget
-	read int64 // bytes so far
+	read int64 // size of the body so far
 }
 
 // NewBody returns an empty share.
 func (s *Service) NewBody() *Body { return &Body{of: &s.bodies} }
 
-// RefuseBody returns the problem of a body for which the budget has no room.
+// RefuseBody returns the problem for a body that exceeds the budget.
 func (s *Service) RefuseBody() error {
 	s.refused(BoundBodies)
 	return problem.QueueFull.Of("the bodies of requests and jobs take " + strconv.FormatInt(s.bodies.limit, 10) + " bytes already, the limit").Retryable()
 }
 
-// counted returns the bytes that count.
+// counted returns the number of bytes that count.
 func (b *Body) counted() int64 { return max(0, b.read-FreeBody) }
 
-// Add counts n more bytes. It returns false, and changes nothing, if there is no room.
+// Add counts n more bytes. If the budget does not suffice, it returns false and
+// changes nothing.
 func (b *Body) Add(n int64) bool {
 	before := b.counted()
 	b.read += n
@@ -50,7 +51,7 @@ func (b *Body) Add(n int64) bool {
 	return true
 }
 
-// Drop gives everything back. Later calls change nothing.
+// Drop returns the complete share to the budget. Later calls have no effect.
 func (b *Body) Drop() {
 	if n := b.counted(); n != 0 {
 		b.of.held.Add(-n)

@@ -9,46 +9,46 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/problem"
 )
 
-// Follower is one caller of a shared request, or an observer that was returned by Find.
-// It is used by one goroutine, which calls Leave in the end.
+// Follower is one caller of a shared request, or an observer returned by Find. Only
+// one goroutine may use it. It must call Leave in the end.
 type Follower struct {
 	s       *Service
 	shared  *Shared
 	key     string        // the caller's entry in the registry; "" = none
-	due     time.Time     // the caller's own deadline; zero = the core keeps it
-	late    bool          // due has passed and the caller was told so
-	wait    callerWait    // of a keyed request
-	checkIn time.Duration // until the first check of wait; 0 = it is not checked here
-	later   bool          // waits in place of a caller that fetches the answer later
-	watches bool          // an observer: the request does not go on because of it
+	due     time.Time     // the caller's own deadline; zero = the core enforces it
+	late    bool          // due has passed and the caller got the answer
+	wait    callerWait    // capacity wait of the caller of a keyed request
+	checkIn time.Duration // time until the first check of the capacity wait; 0 = not checked here
+	later   bool          // it waits in place of a caller that fetches the answer later
+	watches bool          // it is an observer, which does not keep the request alive
 
 	deadline, check *time.Timer
 }
 
-// View is what a follower sees at one moment.
+// View is the state of a request that a follower has read.
 type View struct {
 	Events  []Event
 	Next    int  // sequence number after the last of Events
-	Missed  int  // events that were dropped before the first of Events
+	Missed  int  // number of events that were dropped before the first of Events
 	More    bool // there are further events
-	Ready   bool // it was submitted
+	Ready   bool // the request was submitted
 	Started bool
 	Job     dispatcherd.JobID
-	Failure error // it was not submitted
+	Failure error // the request could not be submitted
 	answer  *Answer
 	changed <-chan struct{}
 }
 
-// ViewBytes bounds the events of one View, apart from the last one. What a follower
-// holds while it writes to a slow reader is not counted anywhere else.
+// ViewBytes bounds the size of the events of one View, except for the last event.
+// The memory of a follower that writes to a slow reader is not counted elsewhere.
 const ViewBytes = 64 << 10
 
 // Refused reports whether the request ended before it started, without a result.
 func (v *View) Refused() bool { return v.answer != nil && !v.Started && v.answer.Kind != Done }
 
-// Begin joins the shared request that the options belong to, or submits a new one, and
-// returns the caller as its follower. The options were checked. body is the caller's
-// share of the budget, which a new request takes over.
+// Begin joins the shared request that the options belong to, or submits a new one,
+// and returns the caller as its follower. The options must have been checked. body
+// is the caller's share of the budget; a new request takes it over.
 func (s *Service) Begin(ctx context.Context, o *Options, body *Body) (*Follower, error) {
 	began, req := time.Now(), s.request(o)
 	key := keyEntry(o.Key, o.Scope)
@@ -58,7 +58,7 @@ func (s *Service) Begin(ctx context.Context, o *Options, body *Body) (*Follower,
 	}
 	f := &Follower{s: s, shared: shared, key: key, due: deadlineOf(o, &req, fresh, began)}
 	begun := false
-	defer func() { // also after a panic
+	defer func() { // also executed after a panic
 		if !begun {
 			f.Leave()
 		}
@@ -66,10 +66,10 @@ func (s *Service) Begin(ctx context.Context, o *Options, body *Body) (*Follower,
 	if fresh {
 		err = s.submit(ctx, shared, o, req)
 	} else {
-		o.Payload, req.Payload = nil, nil // that of the first caller is used
+		o.Payload, req.Payload = nil, nil // the body of the first caller is used
 		body.Drop()
 	}
-	if err == nil && !req.Durable && o.keyed() { // a row waits for capacity without limit
+	if err == nil && !req.Durable && o.keyed() { // a row waits without limit for a slot
 		err = f.waitForCapacity(ctx, req.CapacityWait, fresh)
 	}
 	if err != nil {
@@ -82,30 +82,32 @@ func (s *Service) Begin(ctx context.Context, o *Options, body *Body) (*Follower,
 	return f, nil
 }
 
-// waitLater waits in place of a caller that fetches the answer later, with its deadline
-// and its capacity wait, so that the request goes on without the caller.
+// waitLater waits in place of a caller that fetches the answer later. It applies
+// the caller's deadline and capacity wait, so that the request continues without
+// the caller.
 func (s *Service) waitLater(of *Follower) {
 	f := &Follower{s: s, shared: of.shared, due: of.due, wait: of.wait, checkIn: of.checkIn, later: true}
 	f.shared.attach(true)
 	s.later.Go(func() {
-		_, _, _ = f.Await(context.Background()) // f.late says how it ended
+		_, _, _ = f.Await(context.Background()) // f.late says how the wait ended
 		f.Leave()
 	})
 }
 
-// submit hands a new shared request to the dispatcher. It may end before submit returns.
+// submit submits a new shared request to the dispatcher. The request may end before
+// submit returns.
 func (s *Service) submit(ctx context.Context, r *Shared, o *Options, req Request) error {
 	if o.CoalesceKey != "" {
-		req.Deadline = s.limits.MaxTimeout // callers with longer ones may join
+		req.Deadline = s.limits.MaxTimeout // callers with longer timeouts may join
 	}
 	if o.keyed() {
 		req.CapacityWait = s.limits.MaxTimeout
 		req.Once, req.Row = req.Durable, r.earlier
 	}
 	if o.keyed() || o.Later {
-		ctx = context.WithoutCancel(ctx) // other callers may need it when this one disconnects
+		ctx = context.WithoutCancel(ctx) // other callers may need the body when this one disconnects
 	}
-	var failure error = problem.Internal.Of("the request could not be submitted") // after a panic, so that it is not kept for ever
+	var failure error = problem.Internal.Of("the request could not be submitted") // executed after a panic, so that the request is not kept for ever
 	defer func() {
 		if failure == nil {
 			return
@@ -132,7 +134,8 @@ func (s *Service) submit(ctx context.Context, r *Shared, o *Options, req Request
 	return nil
 }
 
-// Find returns an observer of the shared request with that id, nil if there is none.
+// Find returns an observer of the shared request with an id, or nil if there is
+// none.
 func (s *Service) Find(id string) *Follower {
 	r := s.shared.find(id)
 	if r == nil {
@@ -141,17 +144,19 @@ func (s *Service) Find(id string) *Follower {
 	return &Follower{s: s, shared: r, watches: true}
 }
 
-// ID is the random id of the shared request.
+// ID returns the random id of the shared request.
 func (f *Follower) ID() string { return f.shared.id }
 
-// Look returns what happened from sequence number from on. Number 0 is the "queued" event.
+// Look returns the events from sequence number from on. Number 0 is the "queued"
+// event.
 func (f *Follower) Look(from int) View { return f.shared.look(from) }
 
-// Answer returns the caller's answer, nil while the request goes on.
+// Answer returns the caller's answer, or nil while the request has not ended.
 func (f *Follower) Answer(v *View) *Answer { return answerFor(v.answer, f.due) }
 
-// Wait waits until the request has changed since v was taken, or heartbeat fires. An
-// error ends the caller: a problem, or that of ctx as the problem CallerGone.
+// Wait waits until the request has changed since v was read, or until heartbeat
+// fires. If it returns an error the caller must stop: the error is a problem. The
+// end of ctx is the problem CallerGone.
 func (f *Follower) Wait(ctx context.Context, v *View, heartbeat <-chan time.Time) error {
 	if f.deadline == nil && !f.due.IsZero() {
 		f.deadline = time.NewTimer(time.Until(f.due))
@@ -202,7 +207,7 @@ func (f *Follower) Await(ctx context.Context) (v View, a *Answer, err error) {
 	}
 }
 
-// Ready waits until the request was submitted and returns what happened since from.
+// Ready waits until the request was submitted and returns the events since from.
 func (f *Follower) Ready(ctx context.Context, from int) (View, error) {
 	v := f.Look(from)
 	for !v.Ready && v.Failure == nil {
@@ -214,7 +219,8 @@ func (f *Follower) Ready(ctx context.Context, from int) (View, error) {
 	return v, v.Failure
 }
 
-// Cancel ends the request for all its callers. One that has ended is forgotten.
+// Cancel ends the request for all its callers. If the request has ended already it
+// is forgotten.
 func (f *Follower) Cancel() {
 	f.shared.giveUp(Answer{Kind: Cancelled, Reason: "it was cancelled"})
 }

@@ -11,13 +11,13 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/problem"
 )
 
-// Options is what a caller asks for.
+// Options are the parameters of a request.
 type Options struct {
 	Type         string
-	Payload      []byte // JSON without line breaks that a worker can be sent, or nil
+	Payload      []byte // JSON without line breaks that can be sent to a worker, or nil
 	Priority     dispatcherd.Priority
 	Timeout      *time.Duration // how long the caller waits; nil = the default
-	CapacityWait time.Duration  // how long it waits while no slot supports the type
+	CapacityWait time.Duration  // how long the caller waits while no slot supports the type
 	Durable      bool           // write a row to Postgres first
 	CoalesceKey  string         // callers with the same key and request share one execution
 	Key          string         // idempotency key: the same key and request get the same answer

@@ -14,19 +14,19 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/problem"
 )
 
-// registry holds the shared requests that can be found: by id, by idempotency key and,
-// while they go on, by coalesce key. Lock order: registry.mu, then Shared.mu.
+// registry holds the shared requests that can be found: by id, by idempotency key
+// and, until they end, by coalesce key. Lock order: registry.mu, then Shared.mu.
 type registry struct {
 	s     *Service
-	bytes atomic.Int64 // of all events and answers
+	bytes atomic.Int64 // bytes of all events and answers
 
-	followers atomic.Int64 // callers of all shared requests
+	followers atomic.Int64 // number of callers of all shared requests
 
 	mu         sync.Mutex
 	byID       map[string]*Shared
 	byKey      map[string]*Shared
 	byCoalesce map[string]*Shared
-	kept       []*Shared // ended ones, by the time of their end
+	kept       []*Shared // ended requests, ordered by the time of their end
 	closed     bool
 }
 
@@ -34,7 +34,8 @@ func newRegistry(s *Service) *registry {
 	return &registry{s: s, byID: map[string]*Shared{}, byKey: map[string]*Shared{}, byCoalesce: map[string]*Shared{}}
 }
 
-// fingerprint distinguishes requests that use the same key.
+// fingerprint is a hash of a request. It distinguishes different requests with the
+// same key.
 func fingerprint(o *Options) [32]byte {
 	sum := sha256.New()
 	for _, part := range [][]byte{[]byte(o.Type), o.Payload, []byte(o.CoalesceKey), {byte(o.Priority)}, []byte(strconv.FormatBool(o.Durable))} {
@@ -53,8 +54,9 @@ func keyEntry(key, scope string) string {
 	return scope + "\x00" + key
 }
 
-// join returns the shared request that the options belong to, or a fresh one, which
-// the caller has to submit. The caller is counted as a follower. key is its entry.
+// join returns the shared request that the options belong to, or a new one, which
+// the caller must submit. It counts the caller as a follower. key is the caller's
+// entry.
 func (g *registry) join(o *Options, key string, body *Body) (_ *Shared, fresh bool, err error) {
 	mark := fingerprint(o)
 	var coalesce string
@@ -101,22 +103,23 @@ func (g *registry) join(o *Options, key string, body *Body) (_ *Shared, fresh bo
 	return r, true, nil
 }
 
-// setUndecided records that a request, which is about to end, may have its row.
+// setUndecided records that a request that is about to end may have inserted its
+// row.
 func (g *registry) setUndecided(r *Shared, row dispatcherd.JobID) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	r.undecided = row
 }
 
-// undecidedLocked reports whether a request has ended so.
+// undecidedLocked reports whether a request ended in this way.
 func (g *registry) undecidedLocked(r *Shared) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.undecided != 0 && r.failure != nil
 }
 
-// inheritLocked lets r replace a request that may have its row: r asks for that row,
-// and takes over the keys.
+// inheritLocked lets r replace a request that may have inserted its row: r uses
+// that row if it exists, and takes over the keys.
 func (g *registry) inheritLocked(r, old *Shared) (keys []string) {
 	keys = old.keys
 	r.earlier, r.lateKeys = old.undecided, old.lateKeys
@@ -127,7 +130,7 @@ func (g *registry) inheritLocked(r, old *Shared) (keys []string) {
 	return keys
 }
 
-// name lets a request be found by an idempotency key, if there is one.
+// name registers a request under an idempotency key, if there is one.
 func (g *registry) name(r *Shared, key string) {
 	if key != "" {
 		g.byKey[key] = r
@@ -143,12 +146,12 @@ func (g *registry) find(id string) *Shared {
 	return g.byID[id]
 }
 
-// close ends the requests that go on.
+// close ends the requests that have not ended.
 func (g *registry) close() {
 	g.mu.Lock()
 	g.closed = true
 	var open []*Shared
-	for _, r := range g.byID { // order-free: each ends by itself
+	for _, r := range g.byID { // order-free: the ends are independent
 		open = append(open, r)
 	}
 	g.mu.Unlock()
@@ -157,7 +160,7 @@ func (g *registry) close() {
 	}
 }
 
-// count returns how many requests can be found, and by how many keys.
+// count returns the numbers of requests and keys that can be found.
 func (g *registry) count() (requests, keys int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

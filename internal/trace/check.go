@@ -6,10 +6,10 @@ import (
 	"slices"
 )
 
-// Check reports the first thing that makes the trace unplayable although each
-// of its lines is well formed: it has no jobs or no slots, the events of a slot
-// do not alternate, a session is empty, or a job could never be run because
-// every slot of its type has left for good before it arrives.
+// Check reports why a trace with well-formed lines cannot be played: it has no jobs
+// or no slots, the events of a slot do not alternate, a session is empty, or a job
+// can never run because every slot of its type has gone offline for ever before it
+// arrives.
 func (t *Trace) Check() error {
 	switch {
 	case len(t.Slots) == 0:
@@ -23,9 +23,9 @@ func (t *Trace) Check() error {
 	return t.checkCover()
 }
 
-// checkSessions wants register and drain of every slot to alternate. Drains
-// come first at one instant, so an empty session shows up as a drain of a slot
-// that is offline.
+// checkSessions requires that register and drain of every slot alternate. At one
+// instant drains come first, so an empty session is found as a drain of a slot that
+// is offline.
 func (t *Trace) checkSessions() error {
 	online := map[int64]bool{}
 	for _, e := range t.Events {
@@ -40,7 +40,7 @@ func (t *Trace) checkSessions() error {
 
 // checkCover reports a job whose type no slot supports at its arrival or later.
 func (t *Trace) checkCover() error {
-	offlineAt := map[int64]int64{} // slot → when it finally goes offline
+	offlineAt := map[int64]int64{} // slot → time at which it finally goes offline
 	for _, s := range t.Slots {
 		offlineAt[s.ID] = 0
 	}
@@ -50,7 +50,7 @@ func (t *Trace) checkCover() error {
 			offlineAt[e.Slot] = maxMS + 1
 		}
 	}
-	last := map[string]int64{} // type → end of the time in which slots support it
+	last := map[string]int64{} // type → end of the time in which some slot supports it
 	for _, s := range t.Slots {
 		for _, typ := range s.Types {
 			last[typ] = max(last[typ], offlineAt[s.ID])

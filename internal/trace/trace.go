@@ -7,53 +7,55 @@ import (
 	"github.com/dispatcherd/dispatcherd"
 )
 
-// Trace is one recorded or generated workload. Load and Generate return it
-// valid and in canonical order; Check says what a valid trace is.
+// Trace is a recorded or generated workload. Load and Generate return a valid trace
+// in canonical order. Check defines validity.
 type Trace struct {
-	Name   string      // for people: the folder's base name, or what the generator says
-	Jobs   []Job       // by arrival, then id
-	Slots  []Slot      // by id
-	Events []SlotEvent // by time, drains before registrations, then slot; empty: every slot is online from the start, for good
+	Name   string      // shown to users: the base name of the folder, or the description of the generator
+	Jobs   []Job       // ordered by arrival, then id
+	Slots  []Slot      // ordered by id
+	Events []SlotEvent // ordered by time, drains before registrations, then slot; if empty, every slot is online all the time
 }
 
-// Job is one piece of work that the trace brings.
+// Job is a job of the trace.
 type Job struct {
 	ID         int64  // positive, unique in the trace
 	ArrivalMS  int64  // milliseconds since the start of the trace, ≥ 0
 	Type       string // some slot of the trace supports it
 	Priority   dispatcherd.Priority
 	Mode       dispatcherd.Mode
-	DurationMS int64 // milliseconds of work, ≥ 1, on any slot
+	DurationMS int64 // duration on any slot in milliseconds, ≥ 1
 }
 
-// Slot is one slot of the trace. With Events in the trace it begins offline.
+// Slot is a slot of the trace. If the trace has Events, the slot is offline at the
+// start.
 type Slot struct {
 	ID     int64    // positive, unique in the trace
-	Worker string   // the process that offers it
+	Worker string   // name of the worker process that offers it
 	Types  []string // at least one, sorted, no duplicates
 }
 
 // EventKind says what a SlotEvent does.
 type EventKind uint8
 
-// The two kinds, in the order in which they are applied at one instant.
+// The two kinds, in the order in which they are applied at the same instant.
 const (
-	Drain    EventKind = iota // the slot ends its current job and takes no more
+	Drain    EventKind = iota // the slot ends its current job and accepts no more
 	Register                  // the slot comes online
 )
 
 // String returns the kind as it is spelled in slot_events.csv.
 func (k EventKind) String() string { return [...]string{"drain", "register"}[k] }
 
-// SlotEvent brings a slot online or takes it off. The events of one slot
-// alternate, beginning with Register, and each Drain is later than its Register.
+// SlotEvent is the time at which a slot goes online or offline. The events of a
+// slot alternate, beginning with Register, and each Drain is later than its
+// Register.
 type SlotEvent struct {
 	AtMS int64 // milliseconds since the start of the trace, ≥ 0
 	Slot int64
 	Kind EventKind
 }
 
-// sort brings the trace into canonical order.
+// sort puts the trace into canonical order.
 func (t *Trace) sort() {
 	slices.SortFunc(t.Jobs, func(a, b Job) int {
 		return cmp.Or(cmp.Compare(a.ArrivalMS, b.ArrivalMS), cmp.Compare(a.ID, b.ID))
@@ -84,8 +86,8 @@ func (t *Trace) Types() []string {
 	return slices.Compact(types)
 }
 
-// Registrations returns the events of the trace; for a trace without events it is
-// the registration of every slot at its start.
+// Registrations returns the events of the trace. If there are none it returns one
+// registration of every slot, at the start.
 func (t *Trace) Registrations() []SlotEvent {
 	if len(t.Events) > 0 {
 		return t.Events
@@ -97,14 +99,14 @@ func (t *Trace) Registrations() []SlotEvent {
 	return all
 }
 
-// Placement says when a job started and where.
+// Placement is the start of a job on a slot.
 type Placement struct {
 	Job     int64
 	StartMS int64 // milliseconds since the start of the trace
 	Slot    int64
 }
 
-// sortPlacements orders a schedule by job, as the files of schedules are.
+// sortPlacements orders a schedule by job, as in the files of schedules.
 func sortPlacements(ps []Placement) {
 	slices.SortFunc(ps, func(a, b Placement) int { return cmp.Compare(a.Job, b.Job) })
 }

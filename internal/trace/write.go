@@ -10,13 +10,13 @@ import (
 	"strings"
 )
 
-// Files lists the paths of the files that a trace in dir may have.
+// Files returns the paths of the files that a trace in dir can have.
 func Files(dir string) []string {
 	return []string{filepath.Join(dir, slotsFile), filepath.Join(dir, jobsFile), filepath.Join(dir, eventsFile)}
 }
 
-// Write stores the trace in dir, which is made if need be, in the format that
-// Load reads. Files of an earlier trace there are replaced.
+// Write writes the trace to dir in the format that Load reads. It creates dir if
+// necessary, and replaces the files of an earlier trace.
 func (t *Trace) Write(dir string) error {
 	if err := os.MkdirAll(dir, 0o777); err != nil {
 		return fmt.Errorf("write trace: %w", err)
@@ -36,7 +36,7 @@ func (t *Trace) Write(dir string) error {
 	return nil
 }
 
-// Names are written through quote, so that whatever Load accepted comes back.
+// quote preserves every name that Load accepts.
 func (t *Trace) writeSlots(w io.Writer) {
 	for _, s := range t.Slots {
 		fmt.Fprintf(w, "%d,%s,%s\n", s.ID, quote(s.Worker), quote(joinTypes(s.Types)))
@@ -66,8 +66,8 @@ func WriteSchedule(w io.Writer, ps []Placement) error {
 	return b.Flush()
 }
 
-// writeTable writes a header and what lines produces. A failed write sticks to
-// the buffer, so that it is looked at once, at the end.
+// writeTable writes a header and the lines that a function produces. The buffer
+// keeps the first error, which is checked at the end.
 func writeTable(path string, columns []string, lines func(io.Writer)) error {
 	f, err := os.Create(path)
 	if err != nil {

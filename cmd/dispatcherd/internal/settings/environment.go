@@ -14,8 +14,8 @@ import (
 
 const variablePrefix = "DISPATCHERD_"
 
-// otherVariables begin like settings but are not: `worker run` sets some for its programs, and
-// the tests of this project read others.
+// otherVariables begin like settings but are not: `worker run` sets some of them
+// for its programs, and the tests of this project read others.
 var otherVariables = []string{"DISPATCHERD_ATTEMPT", "DISPATCHERD_JOB_ID", "DISPATCHERD_TEST_DATABASE_URL", "DISPATCHERD_TRACES", "DISPATCHERD_TYPE"}
 
 // maxUnknown bounds how many unknown variables are reported.
@@ -31,10 +31,11 @@ func variables(f *pflag.Flag) []string {
 	return append([]string{variable(f.Name)}, f.Annotations[noteAlsoFrom]...)
 }
 
-// unknownVariables describes the first variables by name that look like settings and are none. An
-// unknown key in the file is an error. An unknown variable may belong to another program (Kubernetes
-// sets DISPATCHERD_SERVICE_HOST for a service of that name), so all commands except `config show`
-// only report that they ignore it. Values may be secrets and are not printed.
+// unknownVariables describes, in alphabetical order, the first variables that look
+// like settings but are not. An unknown key in the file is an error. An unknown
+// variable may belong to another program (Kubernetes sets DISPATCHERD_SERVICE_HOST
+// for a service of that name), so all commands except `config show` only report
+// that they ignore it. Values may be secrets and are not printed.
 func (a *Invocation) unknownVariables(root *cobra.Command) []string {
 	if a.Environ == nil {
 		return nil
@@ -55,7 +56,7 @@ func (a *Invocation) unknownVariables(root *cobra.Command) []string {
 	return unknown
 }
 
-// NoteLogs marks a command that reports ignored variables in its own way.
+// NoteLogs marks a command that reports ignored variables itself.
 const NoteLogs = "dispatcherd-logs"
 
 // SayIgnored reports ignored variables before the command begins.

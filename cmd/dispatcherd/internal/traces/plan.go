@@ -12,8 +12,8 @@ import (
 
 // workerPlan describes the slots of a worker process.
 type workerPlan struct {
-	Socket string     `json:"socket"` // of the dispatcher
-	Worker string     `json:"worker"` // its name
+	Socket string     `json:"socket"` // worker socket of the dispatcher
+	Worker string     `json:"worker"` // name of the worker
 	Slots  []slotPlan `json:"slots"`
 }
 
@@ -26,8 +26,8 @@ type slotPlan struct {
 
 // sessionPlan is one online period, on the compressed clock.
 type sessionPlan struct {
-	From  time.Duration `json:"from_ns"`            // since the start
-	Until time.Duration `json:"until_ns,omitempty"` // since the start; 0 = for good
+	From  time.Duration `json:"from_ns"`            // time since the start
+	Until time.Duration `json:"until_ns,omitempty"` // time since the start; 0 = it never ends
 }
 
 // workerReady reports that the worker is connected.
@@ -42,16 +42,16 @@ type workerStart struct {
 
 // workerRun is one completed execution.
 type workerRun struct {
-	Job   int64         `json:"job"` // of the trace
+	Job   int64         `json:"job"` // id of the job in the trace
 	Slot  int64         `json:"slot"`
-	Start time.Duration `json:"start_ns"` // since the start of the trace, on the compressed clock
+	Start time.Duration `json:"start_ns"` // times since the start of the trace, on the compressed clock
 	End   time.Duration `json:"end_ns"`
 }
 
 // jobPayload is the payload of a replayed job.
 type jobPayload struct {
 	TraceJob int64   `json:"trace_job"`
-	MS       float64 `json:"ms"` // how long to work, compressed
+	MS       float64 `json:"ms"` // duration of the work on the compressed clock
 }
 
 // compress converts a time of the trace into a time of the replay.

@@ -1,12 +1,13 @@
-// Package traces contains the commands about recorded workloads: generate a trace, export one
-// from ended jobs, run one through the core in simulated time (simulate) or through the
-// daemon, worker processes and Postgres (replay, demo). internal/trace and docs/traces.md
-// define traces.
+// Package traces contains the commands about recorded workloads: generate a trace,
+// export one from ended jobs, run one through the core in simulated time (simulate)
+// or through the daemon, worker processes and Postgres (replay, demo).
+// internal/trace and docs/traces.md define traces.
 //
-// A replay has three parts, which can be tested separately. Its clock and its counts
-// (replay.go) use a host, which accepts jobs, and worker processes. The host is the daemon on a
-// private Postgres, in this process (host.go). A worker is another process of this program
-// (worker.go). plan.go defines the messages between replay and worker.
+// A replay has three parts, which can be tested separately. The clock and the
+// counters (replay.go) use a host, which accepts jobs, and worker processes. The
+// host is a daemon in this process with a private Postgres (host.go). A worker is
+// another process of this program (worker.go). plan.go defines the messages between
+// replay and worker.
 package traces
 
 import (
