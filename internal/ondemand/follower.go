@@ -40,7 +40,7 @@ type View struct {
 }
 
 // ViewBytes bounds the size of the events of one View, except for the last event.
-// The memory of a follower that writes to a slow reader is not counted elsewhere.
+// The memory of a follower that writes to a slow reader is not counted in the budget.
 const ViewBytes = 64 << 10
 
 // Refused reports whether the request ended before it started, without a result.
