@@ -77,6 +77,10 @@ func (a *app) dev(ctx context.Context, f *serveFlags, o devpg.Options) (err erro
 		return err
 	}
 	a.LogIgnored(log)
+	if err := daemon.OpenSockets(&cfg); err != nil {
+		return err
+	}
+	defer daemon.CloseSockets(&cfg)
 	pg, err := devpg.Start(ctx, o)
 	if err != nil {
 		return err

@@ -10,11 +10,14 @@ import (
 	"github.com/dispatcherd/dispatcherd/workerproto"
 )
 
+// `serve` opens its sockets after Postgres has answered, `dev` before it creates one.
 func TestSocketInUseIsAConflict(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "w")
 	held, err := workerproto.Listen(path, 0o600)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, held.Close()) }()
-	_, err = (&Daemon{cfg: Config{SocketMode: 0o600}}).listen(path)
-	require.Equal(t, exit.Conflict, exit.CodeOf(t.Context(), err))
+	cfg := Config{SocketMode: 0o600, WorkerSocket: path, APISocket: path + "a"}
+	_, serve := (&Daemon{cfg: cfg}).listen(path)
+	require.Equal(t, exit.Conflict, exit.CodeOf(t.Context(), serve))
+	require.EqualError(t, OpenSockets(&cfg), serve.Error())
 }

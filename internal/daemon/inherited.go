@@ -10,6 +10,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/dispatcherd/dispatcherd/internal/exit"
+	"github.com/dispatcherd/dispatcherd/workerproto"
 )
 
 // firstInherited is the first descriptor that a service manager passes, see
@@ -44,6 +45,29 @@ func InheritedSockets(env func(string) (string, bool)) (map[string]net.Listener,
 		sockets[l.Addr().String()] = l
 	}
 	return sockets, nil
+}
+
+// OpenSockets opens the sockets of the daemon before all other components, so that an unusable path
+// is reported at once. Connections wait until the daemon has started. CloseSockets closes the sockets
+// that no daemon uses.
+func OpenSockets(cfg *Config) error {
+	cfg.Inherited = map[string]net.Listener{}
+	for _, path := range []string{cfg.WorkerSocket, cfg.APISocket} {
+		l, err := workerproto.Listen(path, cfg.SocketMode)
+		if err != nil {
+			CloseSockets(cfg)
+			return socketFailure(err)
+		}
+		cfg.Inherited[path] = l
+	}
+	return nil
+}
+
+// CloseSockets closes the sockets that the daemon has not taken.
+func CloseSockets(cfg *Config) {
+	for _, l := range cfg.Inherited {
+		_ = l.Close() // it accepted no connection
+	}
 }
 
 // inherited returns the socket that was passed for an address, or nil.
