@@ -10,11 +10,10 @@ import (
 	"github.com/pressly/goose/v3"
 )
 
-// A migration that waits for the lock of a table blocks all later statements on it:
-// behind a backup that reads for an hour no dispatcher could renew its lease.
-// Therefore it waits for a short time, gives up, and tries again later. One that
-// changes two tables holds the first lock while it waits for the second; a deadlock
-// counts as a lock that was not granted.
+// A migration that waits for the lock of a table blocks all later statements on it. During a backup
+// of an hour no dispatcher could renew its lease. Therefore a migration waits for a short time, gives
+// up, and tries again later. A migration that changes two tables holds the first lock while it waits
+// for the second; a deadlock counts as a lock that was not granted.
 const (
 	lockWait   = "250ms"
 	lockPause  = time.Second
@@ -29,8 +28,7 @@ func limitLockWait(ctx context.Context, conn *pgx.Conn) error {
 	return err
 }
 
-// retryLocked repeats try until no lock is in its way. It returns what all calls
-// have applied.
+// retryLocked repeats try until all locks are granted. It returns what all calls have applied.
 func retryLocked(ctx context.Context, try func(context.Context) ([]*goose.MigrationResult, error)) (applied []*goose.MigrationResult, err error) {
 	for round := 1; ; round++ {
 		some, err := try(ctx)

@@ -1,11 +1,9 @@
-// Package migrations brings the schema dispatcherd of a database to the version
-// that this build needs. The SQL is embedded; goose applies it under a session
-// lock, so any number of daemons may start at the same moment, and never waits
-// long for a table that is in use.
+// Package migrations brings the schema dispatcherd of a database to the version that this build
+// needs. The SQL is embedded. goose applies it under a session lock, so any number of daemons may
+// start at the same time. A migration never waits long for the lock of a table.
 //
-// Everything lives in the schema dispatcherd, the version table included, and
-// migrating down to nothing removes the schema. The two roles stay: they belong
-// to the server, not to the database.
+// The schema dispatcherd contains all objects, including the table of versions. Migrating down to 0
+// removes the schema. The roles remain, because they belong to the server and not to the database.
 package migrations
 
 import (
@@ -32,15 +30,15 @@ const (
 	versionTable = "dispatcherd.schema_version"
 	lockID       = 7233172 // any number, the same in every version of dispatcherd
 	lockEvery    = 1       // seconds between two tries to take the lock
-	lockTries    = 300     // so another migration may take five minutes
+	lockTries    = 300     // another migration may take five minutes
 	undefined    = "42P01" // undefined_table
-	duplicate    = "23505" // two CREATE SCHEMA at once, seen from the slower one
+	duplicate    = "23505" // of the slower one of two concurrent CREATE SCHEMA
 	exists       = "42P06" // duplicate_schema
 	noFunction   = "42883" // undefined_function
 	latest       = 13      // the highest number in sql/
 )
 
-// Migration is one step and whether the database has taken it.
+// Migration is one migration and when it was applied.
 type Migration struct {
 	Version   int64
 	Name      string    // file name
@@ -50,93 +48,76 @@ type Migration struct {
 // Latest returns the schema version that this build needs.
 func Latest() int64 { return latest }
 
-// Up applies all missing migrations and returns their versions.
-// dsn is a URL or a key/value string; PG* variables supply missing parts.
-func Up(ctx context.Context, dsn string) ([]int64, error) {
-	db, err := open(dsn)
-	if err != nil {
-		return nil, err
-	}
-	defer db.Close()
-	if err := createSchema(ctx, db); err != nil {
-		return nil, err
-	}
-	p, err := provider(db)
-	if err != nil {
-		return nil, err
-	}
-	results, err := retryLocked(ctx, p.Up)
-	if err != nil {
-		return versions(results), fmt.Errorf("migrate up: %w", err)
-	}
-	return versions(results), nil
+// Up applies all missing migrations and returns their versions. dsn is a URL or a key/value string;
+// PG* variables supply missing parts.
+func Up(ctx context.Context, dsn string) (applied []int64, err error) {
+	err = with(dsn, func(db *sql.DB, p *goose.Provider) error {
+		if err := createSchema(ctx, db); err != nil {
+			return err
+		}
+		results, err := retryLocked(ctx, p.Up)
+		applied = versions(results)
+		if err != nil {
+			return fmt.Errorf("migrate up: %w", err)
+		}
+		return nil
+	})
+	return applied, err
 }
 
-// Down takes the schema back to version to. 0 removes the schema dispatcherd
-// with every job in it, and is an error when it holds objects that are not dispatcherd's.
-func Down(ctx context.Context, dsn string, to int64) ([]int64, error) {
-	db, err := open(dsn)
-	if err != nil {
-		return nil, err
-	}
-	defer db.Close()
-	if at, err := version(ctx, db); err != nil || at < 0 {
-		return nil, err
-	}
-	p, err := provider(db)
-	if err != nil {
-		return nil, err
-	}
-	results, err := retryLocked(ctx, func(ctx context.Context) ([]*goose.MigrationResult, error) { return p.DownTo(ctx, to) })
-	if err != nil {
-		return versions(results), fmt.Errorf("migrate down: %w", err)
-	}
-	if to > 0 {
-		return versions(results), nil
-	}
-	if _, err := db.ExecContext(ctx, "DROP TABLE IF EXISTS "+versionTable); err != nil {
-		return versions(results), fmt.Errorf("migrate down: %w", err)
-	}
-	if _, err := db.ExecContext(ctx, "DROP SCHEMA IF EXISTS dispatcherd"); err != nil {
-		return versions(results), fmt.Errorf("migrate down: the schema dispatcherd holds objects that are not dispatcherd's own: %w", err)
-	}
-	return versions(results), nil
+// Down takes the schema back to version to and returns the versions that it has undone. 0 removes the
+// schema dispatcherd with every job in it, and is an error if it contains objects that are not
+// dispatcherd's.
+func Down(ctx context.Context, dsn string, to int64) (undone []int64, err error) {
+	err = with(dsn, func(db *sql.DB, p *goose.Provider) error {
+		if at, err := version(ctx, db); err != nil || at < 0 {
+			return err
+		}
+		results, err := retryLocked(ctx, func(ctx context.Context) ([]*goose.MigrationResult, error) { return p.DownTo(ctx, to) })
+		undone = versions(results)
+		if err == nil && to <= 0 {
+			_, err = db.ExecContext(ctx, "DROP TABLE IF EXISTS "+versionTable)
+		}
+		if err != nil {
+			return fmt.Errorf("migrate down: %w", err)
+		}
+		if to > 0 {
+			return nil
+		}
+		if _, err := db.ExecContext(ctx, "DROP SCHEMA IF EXISTS dispatcherd"); err != nil {
+			return fmt.Errorf("migrate down: the schema dispatcherd holds objects that are not dispatcherd's own: %w", err)
+		}
+		return nil
+	})
+	return undone, err
 }
 
 // Status lists all migrations of this build in order and changes nothing.
-func Status(ctx context.Context, dsn string) ([]Migration, error) {
-	db, err := open(dsn)
-	if err != nil {
-		return nil, err
-	}
-	defer db.Close()
-	p, err := provider(db)
-	if err != nil {
-		return nil, err
-	}
-	at, err := version(ctx, db)
-	if err != nil {
-		return nil, err
-	}
-	var list []Migration
-	if at < 0 { // goose would create its table to answer
-		for _, s := range p.ListSources() {
-			list = append(list, Migration{Version: s.Version, Name: s.Path})
+func Status(ctx context.Context, dsn string) (list []Migration, err error) {
+	err = with(dsn, func(db *sql.DB, p *goose.Provider) error {
+		at, err := version(ctx, db)
+		if err != nil {
+			return err
 		}
-		return list, nil
-	}
-	steps, err := p.Status(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("migrate status: %w", err)
-	}
-	for _, s := range steps {
-		list = append(list, Migration{Version: s.Source.Version, Name: s.Source.Path, AppliedAt: s.AppliedAt})
-	}
-	return list, nil
+		if at < 0 { // p.Status would create the table of versions
+			for _, s := range p.ListSources() {
+				list = append(list, Migration{Version: s.Version, Name: s.Path})
+			}
+			return nil
+		}
+		steps, err := p.Status(ctx)
+		if err != nil {
+			return fmt.Errorf("migrate status: %w", err)
+		}
+		for _, s := range steps {
+			list = append(list, Migration{Version: s.Source.Version, Name: s.Source.Path, AppliedAt: s.AppliedAt})
+		}
+		return nil
+	})
+	return list, err
 }
 
-// VersionError says that the database has another schema version than this
-// build needs.
+// VersionError says that the database has another schema version than this build needs.
 type VersionError struct {
 	Have int64 // -1 = no schema at all
 	Want int64
@@ -153,9 +134,9 @@ func (e *VersionError) Error() string {
 	return fmt.Sprintf("the schema is at version %d, newer than version %d of this build: install a newer dispatcherd", e.Have, e.Want)
 }
 
-// Check returns nil when this build can use the database that conn is connected
-// to, and otherwise a *VersionError. The schema must be at the version of the
-// build, or be a newer one that says in compatible_from() that the build will do.
+// Check returns nil if this build can use the database of conn, and otherwise a *VersionError. The
+// schema must have the version of the build, or a newer one whose function compatible_from() returns
+// at most that version.
 func Check(ctx context.Context, conn *pgx.Conn) error {
 	var have int64
 	err := conn.QueryRow(ctx, "SELECT coalesce(max(version_id), -1) FROM "+versionTable+" WHERE is_applied").Scan(&have)
@@ -177,8 +158,8 @@ func Check(ctx context.Context, conn *pgx.Conn) error {
 	return nil
 }
 
-// compatibleFrom is the lowest version that a build may be made for to use the
-// schema. A schema that does not say has no use for builds of other versions.
+// compatibleFrom returns the lowest version that a build must be made for to use the schema. Without
+// the function only builds of the version of the schema can use it.
 func compatibleFrom(ctx context.Context, conn *pgx.Conn) (from int64, err error) {
 	err = conn.QueryRow(ctx, "SELECT dispatcherd.compatible_from()").Scan(&from)
 	switch {
@@ -190,29 +171,32 @@ func compatibleFrom(ctx context.Context, conn *pgx.Conn) (from int64, err error)
 	return from, nil
 }
 
-func open(dsn string) (*sql.DB, error) {
+// with calls do with a database and the migrations for it.
+func with(dsn string, do func(*sql.DB, *goose.Provider) error) error {
 	config, err := pgx.ParseConfig(dsn)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	return stdlib.OpenDB(*config, stdlib.OptionAfterConnect(limitLockWait)), nil
-}
-
-func provider(db *sql.DB) (*goose.Provider, error) {
+	db := stdlib.OpenDB(*config, stdlib.OptionAfterConnect(limitLockWait))
+	defer db.Close()
 	dir, err := fs.Sub(files, "sql")
 	if err != nil {
-		return nil, err
+		return err
 	}
 	locker, err := lock.NewPostgresSessionLocker(lock.WithLockID(lockID), lock.WithLockTimeout(lockEvery, lockTries))
 	if err != nil {
-		return nil, err
+		return err
 	}
-	return goose.NewProvider(goose.DialectPostgres, db, dir,
+	p, err := goose.NewProvider(goose.DialectPostgres, db, dir,
 		goose.WithTableName(versionTable), goose.WithSessionLocker(locker), goose.WithDisableGlobalRegistry(true))
+	if err != nil {
+		return err
+	}
+	return do(db, p)
 }
 
-// createSchema makes room for the version table. Two at once may collide in
-// the catalogue, which is as good as having found it there.
+// createSchema creates the schema, which contains the table of versions. If two sessions create it at
+// once, one gets an error although the schema exists then.
 func createSchema(ctx context.Context, db *sql.DB) error {
 	_, err := db.ExecContext(ctx, "CREATE SCHEMA IF NOT EXISTS dispatcherd")
 	if c := code(err); err != nil && c != duplicate && c != exists {

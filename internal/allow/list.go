@@ -84,42 +84,33 @@ func (a *allowed) add(name string) error {
 	if len(a.uids)+len(a.gids) >= maxAllowed {
 		return fmt.Errorf("more than %d users", maxAllowed)
 	}
-	if group, isGroup := strings.CutPrefix(name, "@"); isGroup {
-		id, err := resolveID(group, func(name string) (string, error) {
-			g, err := user.LookupGroup(name)
-			if err != nil {
-				return "", err
-			}
-			return g.Gid, nil
-		})
-		a.gids = append(a.gids, id)
-		return err
+	group, isGroup := strings.CutPrefix(name, "@")
+	number, ids := group, &a.uids
+	var err error
+	if isGroup {
+		ids = &a.gids
 	}
-	id, err := resolveID(name, func(name string) (string, error) {
-		u, err := user.Lookup(name)
-		if err != nil {
-			return "", err
+	switch isName := strings.Trim(group, "0123456789") != ""; {
+	case isName && isGroup:
+		var g *user.Group
+		if g, err = user.LookupGroup(group); err == nil {
+			number = g.Gid
 		}
-		return u.Uid, nil
-	})
-	a.uids = append(a.uids, id)
-	return err
-}
-
-// resolveID reads a number, or looks a name up.
-func resolveID(text string, look func(string) (string, error)) (int, error) {
-	number := text
-	if strings.Trim(text, "0123456789") != "" {
-		var err error
-		if number, err = look(text); err != nil {
-			return 0, fmt.Errorf("%w: give a number, or a name of this machine", err)
+	case isName:
+		var u *user.User
+		if u, err = user.Lookup(name); err == nil {
+			number = u.Uid
 		}
+	}
+	if err != nil {
+		return fmt.Errorf("%w: give a number, or a name of this machine", err)
 	}
 	id, err := strconv.ParseUint(number, 10, 32)
 	if err != nil || id == math.MaxUint32 { // the kernel's value for an unknown id
-		return 0, fmt.Errorf("%q is no id: give a number, or a name of this machine", text)
+		return fmt.Errorf("%q is no id: give a number, or a name of this machine", group)
 	}
-	return int(id), nil
+	*ids = append(*ids, int(id))
+	return nil
 }
 
 // String returns the entries in the form that Set takes.
@@ -158,9 +149,7 @@ func (l *List) Objection(p workerproto.Peer, typ string) string {
 // Check returns an error for lists that cannot contain any user.
 func (l *List) Check() error {
 	if len(l.byType) > 0 && runtime.GOOS != "linux" {
-		return errNoCredentials
+		return errors.New("--allow needs the user of each connection, which only Linux reports")
 	}
 	return nil
 }
-
-var errNoCredentials = errors.New("--allow needs to know who connects, which this system does not tell: only Linux does")

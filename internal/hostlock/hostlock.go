@@ -29,6 +29,7 @@ import (
 	"io"
 	"os"
 	"strings"
+	"syscall"
 )
 
 // Incarnation is a random number that one process generates when it starts.
@@ -43,7 +44,7 @@ type record struct {
 // maxRecord bounds what is read of a file.
 const maxRecord = 4096
 
-// bootIDFile tells the boot id of a Linux host.
+// bootIDFile contains the boot id of a Linux host.
 const bootIDFile = "/proc/sys/kernel/random/boot_id"
 
 // Name identifies an open file on this host since its last start. It is empty where the
@@ -65,16 +66,15 @@ func nameOn(boot string, file *os.File) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	device, inode, known := place(info)
+	s, known := info.Sys().(*syscall.Stat_t)
 	if boot == "" || !known {
 		return "", nil
 	}
-	return fmt.Sprintf("%s %d %d", boot, device, inode), nil
+	return fmt.Sprintf("%s %d %d", boot, s.Dev, s.Ino), nil
 }
 
 // Predecessor returns the incarnation of the process that held the lock named name
-// before, and false if the file does not prove that there was one. The caller holds the
-// lock.
+// before, and false if the file does not prove that there was one. The caller holds the lock.
 func Predecessor(file *os.File, name string) (Incarnation, bool) {
 	if name == "" {
 		return Incarnation{}, false
@@ -91,8 +91,8 @@ func Predecessor(file *os.File, name string) (Incarnation, bool) {
 	return Incarnation(raw), true
 }
 
-// Record writes this process into the lock file named name. The caller holds the lock. A
-// record that is written halfway is none.
+// Record writes this process into the lock file named name. The caller holds the lock. An
+// incomplete record is ignored.
 func Record(file *os.File, name string, me Incarnation) error {
 	text, err := json.Marshal(record{Lock: name, Incarnation: hex.EncodeToString(me[:])})
 	if err != nil {
