@@ -13,17 +13,18 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/timing"
 )
 
-// aboutToStop is what a worker is told that offers to resume work at a dispatcher
-// that is about to stop.
+// aboutToStop is the reason sent to a worker that offers to resume jobs to a
+// dispatcher that is about to stop.
 const aboutToStop = "the dispatcher is about to stop: keep what runs and offer it to the next one"
 
 // considerOffers decides the resume offers of a session, or asks Postgres about
-// them. A slot is registered when it is known that its execution continues here;
-// Welcome tells when all offers are decided. It reports false if the session was
-// rejected instead.
+// them. A slot is registered when it is known that its execution continues here.
+// Welcome is sent when all offers are decided. considerOffers returns false if the
+// session was rejected instead.
 //
-// A dispatcher that is about to stop adopts nothing: the worker keeps its
-// executions for the next one. Only what runs here already may continue here.
+// A dispatcher that is about to stop adopts nothing, so that the worker keeps its
+// executions for the next dispatcher. Only executions of this dispatcher may
+// continue here.
 func (c *Core) considerOffers(s *session, list []event.ResumeOffer) bool {
 	if len(list) == 0 {
 		return true
@@ -60,7 +61,7 @@ func (c *Core) considerOffer(o *offered) {
 	case j != nil:
 		c.reassign(o, j)
 	case o.Mode == dispatcherd.OnDemand, c.jobs.Get(o.Job) != nil:
-		c.decided(o) // it is over, or in hand and not this worker's
+		c.decided(o) // the attempt has ended, or the job in hand belongs to another worker
 	case other != nil && other.session == nil && other.renews == 0 && other.Attempt == o.Attempt && other.From == o.From && !o.Outdated(other.To):
 		other.session, other.Slot, other.To = o.session, o.Slot, o.To // the session of the first offer ended
 	case other != nil:
@@ -70,7 +71,7 @@ func (c *Core) considerOffer(o *offered) {
 	}
 }
 
-// ask puts an offer or a note on the next statement.
+// ask adds an offer or a note to the next statement.
 func (c *Core) ask(o *offered) {
 	if c.adopts.byJob == nil {
 		c.adopts.byJob = map[dispatcherd.JobID]*offered{}
@@ -79,7 +80,7 @@ func (c *Core) ask(o *offered) {
 	c.adopts.next = append(c.adopts.next, o)
 }
 
-// renewNote notes the session that a job was sent to in the row, because the job
+// renewNote records in the row the session to which a job was sent, because the job
 // was claimed for another session. Until then its worker cannot resume it.
 func (c *Core) renewNote(j *job, fingerprint contract.Fingerprint) {
 	if j.mode == dispatcherd.Queued {
@@ -88,8 +89,8 @@ func (c *Core) renewNote(j *job, fingerprint contract.Fingerprint) {
 	j.fingerprint = fingerprint
 }
 
-// renew asks for a note at once, or after what is being asked about the job
-// already, which is about an earlier attempt: only the newest note counts.
+// renew requests a note at once, or after the statement that is pending for the
+// job. That one is about an earlier attempt, so only the newest note is kept.
 func (c *Core) renew(note *offered) {
 	if open := c.adopts.byJob[note.Job]; open != nil {
 		open.later = note
@@ -98,8 +99,8 @@ func (c *Core) renew(note *offered) {
 	c.ask(note)
 }
 
-// renewLater asks for the note that waited for the end of o, unless its attempt
-// is over.
+// renewLater requests the note that waited for the end of o, unless its attempt has
+// ended.
 func (c *Core) renewLater(o *offered) {
 	if o.later == nil {
 		return
@@ -109,15 +110,15 @@ func (c *Core) renewLater(o *offered) {
 	}
 }
 
-// rejectOffers ends a session before its offers are decided, and leaves them as
-// they are: the worker will offer them again.
+// rejectOffers ends a session before its offers are decided, without deciding them.
+// The worker will offer the executions again.
 func (c *Core) rejectOffers(s *session, notice effect.Effect) {
 	c.dropOffers(s)
 	s.undecided = 0
-	c.rejectSession(s, notice) // what was reassigned already is detached
+	c.rejectSession(s, notice) // jobs that were already reassigned become detached
 }
 
-// decided counts an offer, and welcomes the session after the last one.
+// decided counts a decided offer, and sends Welcome after the last one.
 func (c *Core) decided(o *offered) {
 	if o.session == nil {
 		return
@@ -127,8 +128,8 @@ func (c *Core) decided(o *offered) {
 	}
 }
 
-// flushAdopts asks about offers. A statement that was not answered for certain is
-// sent again first, unchanged.
+// flushAdopts sends the statement about offers. A statement with an unknown outcome
+// is first repeated unchanged.
 func (c *Core) flushAdopts() {
 	a := &c.adopts
 	if a.inFlight || c.disowned || a.breaker.Open(c.now) || a.locked.Open(c.now) {
@@ -197,16 +198,17 @@ func (c *Core) handleAdopted(ev event.Adopted) {
 	a.asked = a.asked[:0]
 }
 
-// renewGeneration notes the newest offer of a job that was adopted by an older
-// one: its worker reconnected while the statement was in flight.
+// renewGeneration records the newest offer of a job that was adopted by an older
+// offer: its worker reconnected while the statement was in flight.
 func (c *Core) renewGeneration(o *offered, noted contract.Fingerprint) {
 	if j := c.jobs.Get(o.Job); j != nil && o.renews == 0 && o.To != 0 && o.To != noted && j.state.Executing() && j.fingerprint == o.From {
 		c.renew(&offered{ResumeOffer: event.ResumeOffer{Job: o.Job, Attempt: o.Attempt, From: o.From}, renews: o.To})
 	}
 }
 
-// adopt lets a row that is now ours continue where it runs. A job whose worker has
-// disconnected meanwhile is detached. One that cannot continue is released.
+// adopt takes an adopted row into hand, so that it continues on its worker. If the
+// worker has disconnected meanwhile the job becomes detached. A job that cannot
+// continue is released.
 func (c *Core) adopt(o *offered, row *contract.Adopted) {
 	switch {
 	case o.renews != 0:
@@ -218,7 +220,7 @@ func (c *Core) adopt(o *offered, row *contract.Adopted) {
 	}
 	if o.session != nil {
 		if reason := c.roomFor([]dispatcherd.Slot{o.Slot}, 0); reason != "" {
-			c.rejectOffers(o.session, &effect.RejectSlots{Session: o.session.id, Reason: reason}) // o among them
+			c.rejectOffers(o.session, &effect.RejectSlots{Session: o.session.id, Reason: reason}) // including o
 		}
 	}
 	c.stats.Adopted++
@@ -254,8 +256,9 @@ func (c *Core) adoptedJob(o *offered, row *contract.Adopted) *job {
 	return j
 }
 
-// dropOffers separates the undecided offers from a session that ends. An offer
-// that a statement in flight asks about is detached if its row becomes ours.
+// dropOffers separates the undecided offers from a session that ends. If a
+// statement in flight asks about an offer and adopts its row, the job becomes
+// detached.
 func (c *Core) dropOffers(s *session) {
 	if s.undecided == 0 {
 		return
@@ -279,8 +282,8 @@ func (c *Core) dropOffers(s *session) {
 	}
 }
 
-// resumable returns the job that a resume offer is about if it runs here: on a
-// connection that is dead and not yet known to be, or detached.
+// resumable returns the job of a resume offer if this dispatcher runs it: it is
+// detached, or its connection has ended unnoticed.
 func (c *Core) resumable(o *event.ResumeOffer) *job {
 	j := c.jobs.Get(o.Job)
 	if j == nil || !j.state.Executing() || j.attempt != o.Attempt || o.From == 0 || j.fingerprint != o.From ||
@@ -290,10 +293,10 @@ func (c *Core) resumable(o *event.ResumeOffer) *job {
 	return j
 }
 
-// reassign lets a job that runs here continue on its worker's new connection. That
-// takes no statement, unless the worker may have offered it to another dispatcher
-// meanwhile: an adoption that is in flight there must find a later generation in
-// the row's note.
+// reassign continues a job of this dispatcher on its worker's new connection. This
+// needs no statement unless the worker may have offered the job to another
+// dispatcher meanwhile. Then the row's note must get a later generation, so that an
+// adoption by that dispatcher finds it.
 func (c *Core) reassign(o *offered, j *job) {
 	if o.To != 0 && o.To != o.From && o.To != o.From.WithGeneration(1) {
 		c.renew(&offered{ResumeOffer: event.ResumeOffer{Job: o.Job, Attempt: o.Attempt, From: o.From}, renews: o.To})
@@ -305,7 +308,7 @@ func (c *Core) reassign(o *offered, j *job) {
 	c.decided(o)
 }
 
-// resume registers the slot of a job that continues, and tells the worker.
+// resume registers the slot of a job that continues, and informs the worker.
 func (c *Core) resume(o *offered, j *job) {
 	s := o.session
 	ref := c.addTaken(s, o.Slot)

@@ -19,8 +19,8 @@ import (
 	"github.com/dispatcherd/dispatcherd/slotindex"
 )
 
-// Core is the deciding half of a dispatcher: all of its state, no I/O. It must
-// be used by one goroutine at a time.
+// Core makes the decisions of a dispatcher. It contains the complete state and does
+// no I/O. Only one goroutine at a time may use it.
 type Core struct {
 	cfg config.Config
 	rng *rand.Rand
@@ -32,16 +32,16 @@ type Core struct {
 	slots        []slot      // by slotindex.Ref
 	types        []typeState // by slotindex.TypeID
 	sessions     map[dispatcherd.SessionID]*session
-	disconnected map[dispatcherd.SessionID]struct{} // ended by this dispatcher; slots that arrive before Unregistered are ignored
-	jobs         idtable.Table[job]                 // reserved, running and finishing ones, and waiting requests
+	disconnected map[dispatcherd.SessionID]struct{} // sessions ended by this dispatcher; slots that arrive before Unregistered are ignored
+	jobs         idtable.Table[job]                 // reserved, running and finishing jobs, and waiting requests
 	spare        *job                               // free list, linked by next
-	rejected     []dispatcherd.SessionID            // in this step; disconnected before anything is placed
+	rejected     []dispatcherd.SessionID            // sessions rejected in this step; disconnected before anything is placed
 	removed      []slotindex.TypeID                 // scratch of removeSlot
 
 	dirty    []slotindex.TypeID // types that may have both a waiting job and a free slot
 	heads    headHeap           // scratch of place
-	known    int                // types held
-	requests int                // on-demand requests waiting
+	known    int                // number of known types
+	requests int                // number of waiting on-demand requests
 	alarms   alarmHeap          // deadlines
 
 	claims claimQueue
@@ -56,22 +56,22 @@ type Core struct {
 
 	draining bool
 	leaving  bool // running rows outlive their sessions
-	disowned bool // the lease cannot be proved: no row may be claimed
+	disowned bool // the lease may have ended: no row may be claimed
 	stats    Stats
 	fx       []effect.Effect
 	memory   effectMemory
 }
 
-// Stats counts what happened since the start. All counters only grow.
+// Stats counts events since the start. The counters never decrease.
 type Stats struct {
 	Placed, Misses                           uint64 // placements; rounds that waited for a fetch
 	Won, Lost, Unknown                       uint64 // rows claimed; rows that another dispatcher had; claims without an answer
 	Done, Retried, Failed                    uint64 // attempts by outcome
 	Cancelled, Released, Crashed, Quarantine uint64
-	Adopted                                  uint64 // executions of another dispatcher that continue here
-	Left                                     uint64 // executions that are left to the next dispatcher
-	Detached                                 uint64 // executions whose session ended for no fault of theirs
-	TimedOut, HungUp                         uint64 // attempts over their limit; sessions ended because a cancel was ignored
+	Adopted                                  uint64 // executions of other dispatchers that continue here
+	Left                                     uint64 // executions handed over to the next dispatcher
+	Detached                                 uint64 // executions whose session ended for a reason outside the job
+	TimedOut, HungUp                         uint64 // attempts that exceeded their timeout; sessions ended because a cancel was ignored
 	Stale                                    uint64 // reports rejected because the attempt is no longer the current one
 	Answered, Late, Unsupported, Busy        uint64 // on-demand requests by answer
 	Preempted                                uint64 // queued jobs whose reserved slot was given to another job
@@ -99,15 +99,14 @@ func New(cfg config.Config) *Core {
 // Stats returns the counters so far.
 func (c *Core) Stats() Stats { return c.stats }
 
-// Idle reports whether no job is in the dispatcher's hands: none reserved,
-// running or finishing, none about to be adopted, no caller waiting.
+// Idle reports whether no job is in hand, none is about to be adopted, and no
+// caller waits.
 func (c *Core) Idle() bool { return c.jobs.Len() == 0 && len(c.adopts.byJob) == 0 }
 
-// Adopting reports whether it is not known of some executions that workers
-// brought along whose they are. Notes that are being renewed are about rows that
-// are this dispatcher's already, and do not count.
+// Adopting reports whether the outcome of some resume offer is unknown. Renewals of
+// notes do not count, because they are about rows of this dispatcher.
 func (c *Core) Adopting() bool {
-	for _, p := range c.adopts.byJob { // order-free: whether there is any
+	for _, p := range c.adopts.byJob { // order-free: existence only
 		if p.renews == 0 {
 			return true
 		}
@@ -120,12 +119,12 @@ func (c *Core) Draining() bool { return c.draining }
 
 func (c *Core) emit(e effect.Effect) { c.fx = append(c.fx, e) }
 
-// score is the article's formula for one job at this instant.
+// score computes the score of a job at this instant.
 func (c *Core) score(mode dispatcherd.Mode, p dispatcherd.Priority, ageMS int64, t slotindex.TypeID) scoring.Terms {
 	return c.cfg.Weights.Score(mode, p, ageMS, c.capacity(t))
 }
 
-// capacity is how many slots of the whole cluster support a type.
+// capacity returns the number of slots in the cluster that support a type.
 func (c *Core) capacity(t slotindex.TypeID) int {
 	return c.index.Capacity(t) + int(c.types[t].otherSlots)
 }
@@ -140,11 +139,11 @@ func (c *Core) inHand() []*job {
 // noSlot marks a job without a slot.
 const noSlot slotindex.Ref = -1
 
-// notSent is the start of an attempt that has not started.
+// notSent is the start of an attempt that has not started yet.
 const notSent timing.Instant = -timing.Never
 
-// job is one job in the dispatcher's hands. Rows that wait in Postgres are not
-// jobs here, only keys in a lane of the backlog.
+// job is a job in hand. A row that waits in Postgres is not a job, but a key in a
+// lane of the backlog.
 type job struct {
 	id          dispatcherd.JobID
 	typ         slotindex.TypeID
@@ -155,56 +154,56 @@ type job struct {
 	state       jobstate.State
 	stop        stopReason
 	crashes     int32
-	timeout     time.Duration // of the attempt, or the request's deadline; 0 = none
+	timeout     time.Duration // timeout of the attempt, or deadline of the request; 0 = none
 	payload     []byte
 	why         effect.Why
 	sentTo      dispatcherd.SessionID
 	sentAt      timing.Instant       // when the attempt started; notSent before
-	fingerprint contract.Fingerprint // of the session in which the attempt began: a resume offer must know the nonce behind it
-	generation  contract.Fingerprint // of the resume offer by which it continues here; 0 = none
+	fingerprint contract.Fingerprint // fingerprint of the session in which the attempt began; a resume offer must contain the nonce of that session
+	generation  contract.Fingerprint // generation of the resume offer by which it continues here; 0 = none
 	alarm       int                  // position in the alarm heap plus one; 0 = none
 	deadline    timing.Instant
 
-	row     rowData     // of queued jobs
-	request requestData // of on-demand requests
+	row     rowData     // nil for requests
+	request requestData // nil for queued jobs
 }
 
-// rowData is what only queued jobs have.
+// rowData is the part of a job that only queued jobs have.
 type rowData struct {
 	key         contract.Key // its place in the lane
 	batch       uint32       // the fetched batch that it was taken from
 	nonLocal    bool         // it was taken from a non-local lane
-	rescan      bool         // it was read as pending at another place: its lane is read again when it is forgotten
+	rescan      bool         // it was read as pending with another key, so its lane is read again when the job is forgotten
 	returned    bool         // its worker returned it, so it is not placed again at once
 	failures    int32
-	maxAttempts int32          // failures after which it fails for good
-	unfit       string         // why no worker can be sent its payload; "" = it can
-	timeoutAt   timing.Instant // of a detached job: when its timeout passes; 0 = it has none
+	maxAttempts int32          // number of failures after which it fails permanently
+	unfit       string         // why its payload cannot be sent to a worker; "" = it can be sent
+	timeoutAt   timing.Instant // for a detached job: end of its timeout; 0 = none
 }
 
-// requestData is what only on-demand requests have.
+// requestData is the part of a job that only on-demand requests have.
 type requestData struct {
 	arrival      timing.Instant
-	returns      int8           // how often workers returned it
+	returns      int8           // how often workers returned the request
 	capacityWait time.Duration  // how long it waits while no slot supports its type; 0 = without a bound
-	noCapacityAt timing.Instant // when that is over; 0 = some slot supports the type
+	noCapacityAt timing.Instant // end of the capacity wait; 0 = some slot supports the type
 
-	next, prev *job // in its queue; next also links the free list
+	next, prev *job // neighbours in its queue; next also links the free list
 }
 
-// requestQueue holds the waiting on-demand requests of one type and priority in order
-// of arrival. The cap bends the ageing of all of them alike, so this order is the order
-// of their scores.
+// requestQueue contains the waiting on-demand requests of one type and priority in
+// order of arrival. All of them age in the same way, so this order is the order of
+// their scores.
 type requestQueue struct {
 	first, last *job
 }
 
-// slot is what Core adds to a slot of the index.
+// slot contains the data of a slot that the index does not have.
 type slot struct {
 	session *session
-	job     *job // reserved for it or running on it
+	job     *job // the job for which it is reserved or that runs on it
 	number  int32
-	next    *dispatcherd.Slot // of a draining slot: takes its number afterwards
+	next    *dispatcherd.Slot // for a draining slot: the slot that gets its number afterwards
 }
 
 // session is one connection of a worker.
@@ -214,12 +213,12 @@ type session struct {
 	slots        []slotindex.Ref      // in order of registration
 	draining     bool                 // slots that it may still register take no jobs
 	withdrawn    bool                 // some slot may be withdrawn and still busy
-	fingerprint  contract.Fingerprint // of its nonce
-	notResumable bool                 // what it runs ends with it
-	undecided    int                  // its resume offers that are not decided
+	fingerprint  contract.Fingerprint // fingerprint of its nonce
+	notResumable bool                 // the worker does not resume its jobs after the session
+	undecided    int                  // number of its undecided resume offers
 }
 
-// sessionIDs returns the open sessions in order.
+// sessionIDs returns the ids of the open sessions in ascending order.
 func (c *Core) sessionIDs() []dispatcherd.SessionID {
 	ids := make([]dispatcherd.SessionID, 0, len(c.sessions))
 	for id := range c.sessions { // order-free: sorted below
@@ -231,14 +230,15 @@ func (c *Core) sessionIDs() []dispatcherd.SessionID {
 
 const priorities = int(dispatcherd.MaxPriority) + 1
 
-// typeState is what Core knows of one type, beside its slots and its pending rows.
+// typeState is what the Core knows about a type, in addition to slots and pending
+// rows.
 type typeState struct {
 	demand     [priorities]requestQueue
 	requests   uint16 // bit p: demand[p] is not empty
 	dirty      bool
-	urgent     bool          // a request was queued since the last pass; dirty as well then
-	limit      time.Duration // of an attempt whose row names none
-	known      bool          // Core holds the type in the index and in the backlog
+	urgent     bool          // a request was queued since the last pass; the type is dirty then
+	limit      time.Duration // timeout of attempts whose row has none
+	known      bool          // the Core holds the type in the index and in the backlog
 	reasons    typeWaits     // why its jobs waited
 	otherSlots int32         // slots of other dispatchers that support the type
 	inHand     int32         // jobs in hand
@@ -250,8 +250,7 @@ func (c *Core) waits(t slotindex.TypeID) bool {
 	return c.types[t].requests != 0 || c.backlog.Waiting(t) != 0
 }
 
-// touch makes the next pass look at a type: it may have both a free slot and a waiting
-// job.
+// touch marks a type as dirty: it may have both a free slot and a waiting job.
 func (c *Core) touch(t slotindex.TypeID) {
 	if k := &c.types[t]; !k.dirty {
 		k.dirty = true
@@ -259,7 +258,7 @@ func (c *Core) touch(t slotindex.TypeID) {
 	}
 }
 
-// requestsChanged brings typeState.requests up to date after a change of one queue.
+// requestsChanged updates typeState.requests after a change of one queue.
 func (c *Core) requestsChanged(t slotindex.TypeID, p dispatcherd.Priority) {
 	k := &c.types[t]
 	k.requests &^= 1 << p
@@ -271,7 +270,7 @@ func (c *Core) requestsChanged(t slotindex.TypeID, p dispatcherd.Priority) {
 	}
 }
 
-// hold keeps a type known while Core has something to remember of it.
+// hold keeps a type known while the Core has data about it.
 func (c *Core) hold(name string) slotindex.TypeID {
 	t := c.index.Hold(name)
 	for int(t) >= len(c.types) {
@@ -302,19 +301,19 @@ func (c *Core) letGo(t slotindex.TypeID) {
 	c.index.Drop(t)
 }
 
-// stopReason is why a job was told to stop. Of several reasons the largest one
-// decides how the attempt ends.
+// stopReason is the reason why a job was stopped. If there are several, the largest
+// one decides how the attempt ends.
 type stopReason uint8
 
 const (
 	notStopped stopReason = iota
-	hungUp                // on-demand: the caller is gone
-	timedOut              // the time of the attempt, or the request's deadline, has passed
-	leaseLost             // the attempt ends as released: it is not the job's fault
+	hungUp                // on-demand only: the caller has disconnected
+	timedOut              // the timeout of the attempt or the deadline of the request has passed
+	leaseLost             // the attempt ends as released, because the reason is outside the job
 	cancelled             // the attempt ends as cancelled
 )
 
-// String is what the worker is told.
+// String returns the reason as it is sent to the worker.
 func (r stopReason) String() string {
 	return [...]string{
 		"", "the caller hung up", "timeout",
@@ -322,59 +321,59 @@ func (r stopReason) String() string {
 	}[r]
 }
 
-// claimQueue gathers reserved jobs while a claim is in flight and sends them
-// together when it is answered, so the batch grows with the load.
+// claimQueue collects reserved jobs while a claim is in flight and sends them
+// together when it is answered. So the batch grows with the load.
 type claimQueue struct {
 	next       []*job
 	inFlight   []claimInFlight
-	unresolved []*contract.ClaimRequest // to be resolved when the breaker closes
+	unresolved []*contract.ClaimRequest // claims to be resolved when the breaker closes
 	unassigned []*job                   // claimed but unassigned
-	unplaced   bool                     // next holds jobs that were preempted
+	unplaced   bool                     // next contains jobs that were preempted
 	breaker    timing.Breaker
 	spare      []*contract.ClaimRequest
 	spareJobs  [][]*job
 	types      []slotindex.TypeID // scratch
 }
 
-// claimInFlight is a claim that is not answered for certain.
+// claimInFlight is a claim without a certain answer.
 type claimInFlight struct {
 	token   contract.Token
-	jobs    []*job // in the order in which they were reserved
-	unknown bool   // its outcome is unknown: only a Resolve decides it now
+	jobs    []*job // in the order of the reservations
+	unknown bool   // the outcome is unknown, so only a Resolve can complete it
 }
 
-// finishQueue gathers ended attempts and records them together.
+// finishQueue collects ended attempts and records them together.
 type finishQueue struct {
 	queue      []contract.Finish
-	unrecorded int // items in queue, in flight and to be sent again
+	unrecorded int // items in the queue, in flight, and to be sent again
 	inFlight   int
 	again      []*contract.FinishRequest
 	spare      []*contract.FinishRequest
 	breaker    timing.Breaker
 }
 
-// adoptQueue gathers resume offers while a statement is in flight and asks about
-// all of them together: a restart brings every worker at once.
+// adoptQueue collects resume offers while a statement is in flight and sends them
+// together, because after a restart all workers offer at the same time.
 type adoptQueue struct {
 	next     []*offered
 	asked    []*offered // in the order of request
 	byJob    map[dispatcherd.JobID]*offered
-	request  *contract.AdoptRequest // nil, or not answered for certain
+	request  *contract.AdoptRequest // nil, or without a certain answer
 	inFlight bool
 	breaker  timing.Breaker
 	locked   timing.Breaker // open while some rows are locked
 }
 
-// offered is a resume offer that is not decided, or a note that is to be renewed.
+// offered is an undecided resume offer, or a note to be renewed.
 type offered struct {
 	event.ResumeOffer
 
-	session *session             // nil after it ended
-	renews  contract.Fingerprint // not 0: the job runs here, and its note is to name this session instead
-	later   *offered             // nil, or the newest note of the job, to be renewed after this one
+	session *session             // nil if the session has ended
+	renews  contract.Fingerprint // if not 0: the job runs here, and its note must be changed to this session
+	later   *offered             // nil, or the newest note of the job, which is renewed after this one
 }
 
-// head is the best waiting job of one type at the instant of the step.
+// head is the best waiting job of a type at the instant of the step.
 type head struct {
 	score    scoring.Milli
 	arrival  int64 // milliseconds on the Instant axis
@@ -382,12 +381,12 @@ type head struct {
 	typ      slotindex.TypeID
 	priority dispatcherd.Priority
 	mode     dispatcherd.Mode
-	nonLocal bool // its row belongs to another dispatcher's share
-	bound    bool // the upper bound of a lane whose next row is not known
+	nonLocal bool // the row belongs to another dispatcher's share
+	bound    bool // it is the upper bound of a lane whose next row is not known
 }
 
-// before is the order of decisions: higher score, then older, then smaller id
-// without its sign, then the request before the row.
+// before is the order of decisions: the higher score first, then the older job,
+// then the smaller id without its sign, then the request before the row.
 func (h *head) before(o *head) bool {
 	if h.score != o.score {
 		return h.score > o.score
@@ -401,7 +400,7 @@ func (h *head) before(o *head) bool {
 	return h.mode > o.mode
 }
 
-// headHeap is a binary heap of heads, the next to place on top.
+// headHeap is a binary heap of heads. The next one to place is on top.
 type headHeap []head
 
 // alarmHeap orders jobs by deadline, then id. Each job knows its position.
@@ -414,7 +413,7 @@ func (h alarmHeap) first() timing.Instant {
 	return h[0].deadline
 }
 
-// effectMemory holds the frequent effects of one step.
+// effectMemory is the memory of the frequent effects of one step.
 type effectMemory struct {
 	send     arena[effect.Send]
 	started  arena[effect.Started]
@@ -427,7 +426,7 @@ type effectMemory struct {
 	finish   arena[effect.Finish]
 }
 
-// reset ends the validity of all effects.
+// reset makes all effects invalid.
 func (e *effectMemory) reset() {
 	e.send.reset()
 	e.started.reset()
@@ -440,8 +439,8 @@ func (e *effectMemory) reset() {
 	e.finish.reset()
 }
 
-// arena holds values of one type until reset. A pointer into it stays valid when
-// the arena grows: then it points into the array before.
+// arena contains values of one type until reset. A pointer to a value stays valid
+// when the arena grows: it then points into the previous array.
 type arena[E any] []E
 
 func (a *arena[E]) add(e E) *E {

@@ -14,16 +14,16 @@ import (
 // quarantined with other suspects.
 const maxIsolated = 10
 
-// sessionEnd is how the session of a job ended.
+// sessionEnd says how the session of a job ended.
 type sessionEnd struct {
 	session      *session
-	disconnected bool // by this dispatcher, for no fault of the job
+	disconnected bool // by this dispatcher, for a reason outside the job
 	suspects     int
 }
 
-// workerLost handles a job whose session ended. The claim of a job that has only a
-// reserved slot is in flight or about to be sent; a row that it wins is released.
-// The end of a worker that had withdrawn the slot is no crash.
+// workerLost handles a job whose session has ended. If the job has only a reserved
+// slot, its claim is in flight or not sent yet; a row that it wins is released. If
+// the worker had withdrawn the slot, its end is not a crash.
 func (c *Core) workerLost(j *job, end *sessionEnd, withdrawn bool) {
 	faultless := end.disconnected || j.stop == leaseLost
 	switch {
@@ -41,7 +41,7 @@ func (c *Core) workerLost(j *job, end *sessionEnd, withdrawn bool) {
 	}
 }
 
-// requestWorkerLost returns a request to its place in the queue, until it has
+// requestWorkerLost returns a request to its place in the queue, unless it has
 // crashed too many workers.
 func (c *Core) requestWorkerLost(j *job, faultless bool) {
 	if faultless && j.state == jobstate.Serving && !c.draining {
@@ -64,11 +64,12 @@ func (c *Core) requestWorkerLost(j *job, faultless bool) {
 	}
 }
 
-// crashed blames a job for the death of its worker. All jobs of the worker are
-// blamed alike. A job that one more death would quarantine is quarantined only if
-// it was the only such suspect. Otherwise the suspects are retried in isolation:
-// each after a delay of its own, which grows, so that they hardly run side by side
-// again. After maxIsolated such deaths their number is sufficient evidence.
+// crashed counts the death of a worker as a crash of one of its jobs. All jobs of
+// the worker are treated alike. If one more crash would quarantine the job, it is
+// quarantined only if it was the only such suspect. Otherwise the suspects are
+// retried in isolation, each after its own growing delay, so that they rarely run
+// at the same time again. After maxIsolated crashes in isolation the job is
+// quarantined in any case.
 func (c *Core) crashed(j *job, suspects int) {
 	c.stats.Crashed++
 	switch {
@@ -87,8 +88,8 @@ func (c *Core) crashed(j *job, suspects int) {
 	}
 }
 
-// suspects counts the jobs on slots of a dead worker that one more crash would
-// quarantine. With more than one of them the death proves nothing against any.
+// suspects counts the jobs of a dead worker that one more crash would quarantine.
+// If there are several, the death proves nothing about any of them.
 func (c *Core) suspects(refs []slotindex.Ref) (n int) {
 	for _, ref := range refs {
 		if j := c.slots[ref].job; j != nil && j.state.Executing() && j.stop < leaseLost && c.isSuspect(j) {

@@ -12,45 +12,45 @@ import (
 	"github.com/dispatcherd/dispatcherd/scoring"
 )
 
-// Reason is one thing that keeps a job from starting, or where it is instead.
-// The words are part of the interface.
+// Reason is a cause that keeps a job from starting, or the state of a job that does
+// not wait. The texts are part of the interface.
 type Reason string
 
 // The reasons, in the order in which they are listed.
 const (
 	ReasonRunning       Reason = "Running"       // it runs on a slot
-	ReasonRecording     Reason = "Recording"     // it has ended; the end is on its way to Postgres
-	ReasonClaimed       Reason = "Claimed"       // a slot is reserved, the claim is in flight
-	ReasonScheduled     Reason = "Scheduled"     // its run_at lies ahead
-	ReasonBackoff       Reason = "Backoff"       // it failed, and its next attempt lies ahead
+	ReasonRecording     Reason = "Recording"     // it has ended; the end is being recorded
+	ReasonClaimed       Reason = "Claimed"       // a slot is reserved and the claim is in flight
+	ReasonScheduled     Reason = "Scheduled"     // its run_at is in the future
+	ReasonBackoff       Reason = "Backoff"       // it failed, and its next attempt is in the future
 	ReasonDraining      Reason = "Draining"      // this dispatcher is about to stop
 	ReasonFenced        Reason = "Fenced"        // the lease is not renewed: this dispatcher claims no row
 	ReasonCircuitOpen   Reason = "CircuitOpen"   // Postgres does not answer
 	ReasonUnrecorded    Reason = "Unrecorded"    // too many ended attempts wait to be recorded
-	ReasonTypeUnknown   Reason = "TypeUnknown"   // no slot here has offered the type, or it is forgotten
-	ReasonNoCapacity    Reason = "NoCapacity"    // the type is known, but no slot in service supports it
-	ReasonCapacityBusy  Reason = "CapacityBusy"  // every slot that supports the type is taken, and a new request may preempt none
-	ReasonClaimRaceLost Reason = "ClaimRaceLost" // it was passed by: its claim was lost, or it was committed late; the next full scan finds it
-	ReasonUnread        Reason = "Unread"        // it lies behind everything read ahead so far
-	ReasonOtherShare    Reason = "OtherShare"    // it belongs to another dispatcher's share; here it is read when slots are free or it grows old
-	ReasonAwaitsFetch   Reason = "AwaitsFetch"   // a better job may be on its way from Postgres
-	ReasonClaimsFull    Reason = "ClaimsFull"    // the next claim is full, or may be once those who go before it have their places
-	ReasonOutranked     Reason = "Outranked"     // a job with a higher score could take the same slots
+	ReasonTypeUnknown   Reason = "TypeUnknown"   // no slot here has offered the type, or the type is forgotten
+	ReasonNoCapacity    Reason = "NoCapacity"    // the type is known, but no slot supports it
+	ReasonCapacityBusy  Reason = "CapacityBusy"  // every slot that supports the type is taken, and a new request cannot preempt any
+	ReasonClaimRaceLost Reason = "ClaimRaceLost" // it was passed by the cursor: its claim was lost, or it was committed late; the next full scan finds it
+	ReasonUnread        Reason = "Unread"        // it comes after all candidates read so far
+	ReasonOtherShare    Reason = "OtherShare"    // it belongs to another dispatcher's share; here it is read when slots are free or when it is old
+	ReasonAwaitsFetch   Reason = "AwaitsFetch"   // a fetch in flight may return a better job
+	ReasonClaimsFull    Reason = "ClaimsFull"    // the next claim is full, or may be full when the jobs that rank before it have their entries
+	ReasonOutranked     Reason = "Outranked"     // a job with a higher score can use the same slots
 )
 
-// DecisionKind says what was decided, and which fields of a Decision are set.
+// DecisionKind says what was decided and which fields of a Decision are set.
 type DecisionKind uint8
 
-// The decisions.
+// The kinds.
 const (
-	// DecisionPlaced assigns a slot to a job: all fields but Ran, Outcome and
-	// Answer. Waited ends with the decision.
+	// DecisionPlaced assigns a slot to a job. All fields but Ran, Outcome and
+	// Answer are set. Waited ends with the decision.
 	DecisionPlaced DecisionKind = iota + 1
-	// DecisionWaiting leaves the best job of a type waiting: Type, Reasons (one),
-	// and of that job Job, Mode, Priority and Score.
+	// DecisionWaiting leaves the best job of a type waiting. Set are Type, one
+	// reason in Reasons, and Job, Mode, Priority and Score of that job.
 	DecisionWaiting
-	// DecisionEnded ends an attempt, or a request that never started: Job,
-	// Attempt, Mode, Type, Priority, Waited, Ran, and Outcome or Answer.
+	// DecisionEnded ends an attempt, or a request that has never started. Set are
+	// Job, Attempt, Mode, Type, Priority, Waited, Ran, and Outcome or Answer.
 	DecisionEnded
 )
 
@@ -58,17 +58,16 @@ const (
 func (k DecisionKind) String() string { return [...]string{"", "placed", "waiting", "ended"}[k] }
 
 // Decision is an entry for the decision log. It contains no payload, result or
-// error text. Its strings are shared with the Core, so that an entry allocates
-// nothing.
+// error text. It shares its strings with the Core, so it needs no allocation.
 type Decision struct {
-	Job       dispatcherd.JobID // 0: the upper bound of a row that is not fetched yet, or no job in particular
+	Job       dispatcherd.JobID // 0 = the upper bound of a row that is not fetched yet, or no particular job
 	Slot      dispatcherd.SlotID
 	Type      string
 	Worker    string
 	Terms     scoring.Terms
 	Score     scoring.Milli
 	RunnerUp  RunnerUp
-	Waited    time.Duration // before the attempt started, or until now
+	Waited    time.Duration // time before the start of the attempt, or until now
 	Ran       time.Duration // 0 if it did not start
 	Attempt   dispatcherd.Attempt
 	Capacity  int32 // slots that support the type, free or busy, here and at other dispatchers
@@ -76,16 +75,16 @@ type Decision struct {
 	Kind      DecisionKind
 	Mode      dispatcherd.Mode
 	Priority  dispatcherd.Priority
-	Reasons   WaitReasons // what the type waited for since the job arrived
+	Reasons   WaitReasons // why jobs of the type waited since this job arrived
 	Outcome   contract.Outcome
-	Answer    effect.AnswerKind // of an on-demand request, which has no Outcome; 0 for rows
+	Answer    effect.AnswerKind // for on-demand requests, which have no Outcome; 0 for rows
 }
 
-// RunnerUp is the best job that was considered after the one that was placed. If
-// the placement took a reserved slot, it is the job that lost the slot.
+// RunnerUp is the best job that was considered after the placed one. If the
+// placement took a reserved slot, it is the job that lost the slot.
 type RunnerUp struct {
-	Job   dispatcherd.JobID // 0: a row that is not fetched yet
-	Type  string            // "": there was no other job
+	Job   dispatcherd.JobID // 0 = a row that is not fetched yet
+	Type  string            // "" = there was no other job
 	Score scoring.Milli
 }
 
@@ -123,13 +122,14 @@ func (r WaitReasons) List() (list []Reason) {
 	return list
 }
 
-// waitLogPause bounds how often the same reason of a type is logged.
+// waitLogPause is the minimum time between two entries with the same reason of a
+// type.
 const waitLogPause timing.Instant = 1000
 
 // typeWaits records why jobs of one type waited.
 type typeWaits struct {
-	last   [waitReasons]timing.Instant // when the reason last held
-	held   WaitReasons                 // the reasons that have ever held: last counts for them
+	last   [waitReasons]timing.Instant // instant at which each reason last held
+	held   WaitReasons                 // reasons that have ever held, for which last is valid
 	logged int8                        // position of the reason that was logged last
 }
 
@@ -151,7 +151,7 @@ func (c *Core) logDecision(kind DecisionKind) *Decision {
 	}
 	c.decisions = c.decisions[:n+1]
 	d := &c.decisions[n]
-	*d = Decision{Kind: kind} // in place: append would copy it
+	*d = Decision{Kind: kind} // filled in place, because append would copy it
 	return d
 }
 
@@ -178,8 +178,7 @@ func (c *Core) logPlacement(j *job) {
 	d.Reasons = c.types[j.typ].reasons.since(c.now - timing.Instant(age))
 }
 
-// logRunnerUp completes the latest placement, if any decision was made since
-// there were n of them.
+// logRunnerUp completes the latest placement, if there are more than n decisions.
 func (c *Core) logRunnerUp(n int, h *head) {
 	if len(c.decisions) == n {
 		return
@@ -190,7 +189,7 @@ func (c *Core) logRunnerUp(n int, h *head) {
 	}
 }
 
-// logEnd writes the entry of an attempt, or of a waiting request, that ends.
+// logEnd writes the entry of an attempt or waiting request that ends.
 func (c *Core) logEnd(j *job, outcome contract.Outcome, answer effect.AnswerKind) {
 	d := c.logDecision(DecisionEnded)
 	waited := msDuration(c.ageMS(j) + c.penaltyMS(j.row.nonLocal))

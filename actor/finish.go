@@ -18,8 +18,8 @@ func (c *Core) end(j *job, f contract.Finish) {
 	c.recordEnd(j, f)
 }
 
-// recordEnd puts the end of an attempt on its way to Postgres. The job is
-// forgotten when the end is recorded.
+// recordEnd queues the end of an attempt for Postgres. The job is forgotten when
+// the end is recorded.
 func (c *Core) recordEnd(j *job, f contract.Finish) {
 	c.logEnd(j, f.Outcome, 0)
 	j.payload = nil
@@ -51,7 +51,7 @@ func (c *Core) flushEnds() {
 	}
 }
 
-// take cuts a batch off the front of the queue.
+// take removes a batch from the front of the queue.
 func (e *finishQueue) take(limit int) *contract.FinishRequest {
 	var r *contract.FinishRequest
 	if n := len(e.spare); n > 0 {
@@ -93,8 +93,8 @@ func (c *Core) handleFinished(ev event.Finished) {
 	e.spare = append(e.spare, ev.Request)
 }
 
-// recorded forgets a job whose end is in Postgres, or whose attempt was
-// stale. A row that is pending again without delay goes back to its lane.
+// recorded forgets a job whose end is in Postgres, or whose attempt was stale. A
+// row that is pending again without a delay returns to its lane.
 func (c *Core) recorded(f *contract.Finish, stale bool) {
 	j := c.jobs.Get(f.ID)
 	if j == nil || j.state != jobstate.Recording || j.attempt != f.Attempt {
@@ -119,7 +119,7 @@ func (c *Core) recorded(f *contract.Finish, stale bool) {
 	c.move(j, jobstate.OnRecorded)
 }
 
-// maxRetryDelay bounds the delay that a worker asks for.
+// maxRetryDelay bounds the delay that a worker can request.
 const maxRetryDelay = 24 * time.Hour
 
 func (c *Core) handleReleased(ev event.Released) {
@@ -128,9 +128,10 @@ func (c *Core) handleReleased(ev event.Released) {
 	}
 }
 
-// endAttempt ends one attempt by its worker's report. A report about an attempt
-// that is not the current one changes nothing (article 1: the slot's absence
-// from the map makes a late release a no-op; here the attempt does).
+// endAttempt ends an attempt according to its worker's report. A report about an
+// attempt that is not the current one changes nothing. (In article 1 a late release
+// has no effect because the slot is not in the map; here the attempt number is
+// compared.)
 func (c *Core) endAttempt(from dispatcherd.SessionID, r *event.Result) {
 	j := c.jobs.Get(r.Job)
 	if !c.isCurrent(j, from, r.Job, r.Attempt) {
@@ -143,8 +144,8 @@ func (c *Core) endAttempt(from dispatcherd.SessionID, r *event.Result) {
 	c.end(j, c.outcome(j, r))
 }
 
-// isCurrent reports whether a worker's report is about an attempt that its
-// session executes. Otherwise the worker is told so.
+// isCurrent reports whether a report is about an attempt that its session executes.
+// If not, the worker is informed.
 func (c *Core) isCurrent(j *job, from dispatcherd.SessionID, id dispatcherd.JobID, a dispatcherd.Attempt) bool {
 	switch {
 	case j == nil || j.attempt != a || !j.state.Executing():
@@ -158,7 +159,8 @@ func (c *Core) isCurrent(j *job, from dispatcherd.SessionID, id dispatcherd.JobI
 	return true
 }
 
-// outcome decides how an attempt of a queued job ends, by its worker's result.
+// outcome decides how an attempt of a queued job ends, according to its worker's
+// result.
 func (c *Core) outcome(j *job, r *event.Result) contract.Finish {
 	switch {
 	case r.OK:
@@ -183,7 +185,7 @@ func (c *Core) outcome(j *job, r *event.Result) contract.Finish {
 	return contract.Finish{Outcome: contract.Retry, Error: r.Error, Delay: min(delay, maxRetryDelay)}
 }
 
-// apply hands on what a session reports about attempts that it executes.
+// apply passes on the reports of a session about attempts that it executes.
 func (c *Core) handleReported(ev event.Reported) {
 	for i := range ev.Reports {
 		r := &ev.Reports[i]

@@ -24,7 +24,7 @@ func (c *Core) newJob() *job {
 	return j
 }
 
-// keep takes a job into hand. Its type stays known until forget.
+// keep adds a job to the jobs in hand. Its type stays known until forget.
 func (c *Core) keep(j *job) {
 	c.jobs.Put(j.id, j)
 	c.types[j.typ].inHand++
@@ -45,8 +45,8 @@ func (c *Core) forget(j *job) {
 	c.letGo(lane.Type)
 }
 
-// move makes a transition. An impossible one is a violated invariant: the job keeps its
-// state, and the dispatcher drains.
+// move makes a transition. An impossible transition violates an invariant: the job
+// keeps its state, and the dispatcher drains.
 func (c *Core) move(j *job, ev jobstate.Event) {
 	next, do := jobstate.Next(j.state, ev)
 	if next == 0 {
@@ -96,7 +96,7 @@ func (c *Core) act(j *job, do jobstate.Actions) {
 	}
 }
 
-// send hands a job to its slot.
+// send sends a job to its slot.
 func (c *Core) send(j *job) {
 	j.sentAt = c.now
 	s := &c.slots[j.slot]
@@ -119,17 +119,17 @@ func (c *Core) sendCancel(j *job) {
 }
 
 // tellToStop stops a job. Its worker has Config.CancelGrace to end it. A job that
-// is detached or whose claim is in flight stops when it would continue.
+// is detached, or whose claim is in flight, is stopped when it would continue.
 func (c *Core) tellToStop(j *job, reason stopReason) {
 	j.stop = max(j.stop, reason)
 	c.move(j, jobstate.OnStop)
 }
 
-// putBack returns the row of a job to its lane: it is pending again.
+// putBack returns the row of a job, which is pending again, to its lane.
 func (c *Core) putBack(j *job) { c.backlog.PutBack(j.typ, j.priority, j.row.key) }
 
-// limit is how long an attempt may last: the row's own limit, or else that of
-// its type; 0 = without a limit. Requests have deadlines instead.
+// limit returns the timeout of an attempt: that of the row, or else that of its
+// type; 0 = none. Requests have deadlines instead.
 func (c *Core) limit(j *job, own time.Duration) time.Duration {
 	if own > 0 {
 		return own
@@ -137,14 +137,14 @@ func (c *Core) limit(j *job, own time.Duration) time.Duration {
 	return c.types[j.typ].limit
 }
 
-// keepTimeout remembers when the timeout of a job passes that is detached.
+// keepTimeout stores when the timeout of a detached job ends.
 func (j *job) keepTimeout() {
 	if j.alarm != 0 {
 		j.row.timeoutAt = j.deadline
 	}
 }
 
-// restoreTimeout makes that the deadline again.
+// restoreTimeout makes the stored timeout the deadline again.
 func (c *Core) restoreTimeout(j *job) {
 	c.disarm(j)
 	if j.row.timeoutAt != 0 {
@@ -153,7 +153,7 @@ func (c *Core) restoreTimeout(j *job) {
 	}
 }
 
-// arm sets a job's deadline; it replaces an earlier one.
+// arm sets a job's deadline and replaces an earlier one.
 func (c *Core) arm(j *job, at timing.Instant) {
 	c.disarm(j)
 	j.deadline = at
@@ -162,7 +162,7 @@ func (c *Core) arm(j *job, at timing.Instant) {
 	c.alarms.up(len(c.alarms) - 1)
 }
 
-// disarm forgets a job's deadline if it has one.
+// disarm removes a job's deadline, if there is one.
 func (c *Core) disarm(j *job) {
 	if j.alarm == 0 {
 		return
@@ -213,8 +213,8 @@ func (h alarmHeap) down(i int) {
 	}
 }
 
-// ageMS is the age that counts for the score, in milliseconds, the penalty
-// deducted. It may be negative while clocks disagree.
+// ageMS is the age in the score, in milliseconds, less the penalty. It may be
+// negative while clocks disagree.
 func (c *Core) ageMS(j *job) int64 {
 	if j.mode == dispatcherd.OnDemand {
 		return int64(c.now - j.request.arrival)
@@ -222,7 +222,7 @@ func (c *Core) ageMS(j *job) int64 {
 	return c.backlog.AgeMS(j.row.key) - c.penaltyMS(j.row.nonLocal)
 }
 
-// penaltyMS is the age that the rows of a lane lose.
+// penaltyMS is the penalty of the rows of a lane in milliseconds.
 func (c *Core) penaltyMS(nonLocal bool) int64 {
 	if nonLocal {
 		return c.cfg.Penalty.Milliseconds()
@@ -230,8 +230,8 @@ func (c *Core) penaltyMS(nonLocal bool) int64 {
 	return 0
 }
 
-// freeSlot takes a job off its slot. The slot is free again, or is removed if it
-// was draining.
+// freeSlot separates a job from its slot. The slot becomes free, or is removed if
+// it was draining.
 func (c *Core) freeSlot(j *job) {
 	ref := j.slot
 	if ref == noSlot {
@@ -255,16 +255,15 @@ func (c *Core) freeSlot(j *job) {
 	}
 }
 
-// leaveSlot takes a running job off its slot, which is removed with it.
+// leaveSlot separates a running job from its slot and removes the slot.
 func (c *Core) leaveSlot(j *job) {
 	ref := j.slot
 	j.slot, c.slots[ref].job = noSlot, nil
-	c.index.Drain(ref) // it must take no other job
+	c.index.Drain(ref) // the slot must not get another job
 	c.removeSlot(ref)
 }
 
-// handView is what the backlog is told about the jobs in hand. It implements
-// backlog.Jobs.
+// handView describes the jobs in hand to the backlog. It implements backlog.Jobs.
 type handView Core
 
 // Len returns the number of jobs.
@@ -273,10 +272,10 @@ func (v *handView) Len() int { return v.jobs.Len() }
 // OfType returns the number of jobs of one type.
 func (v *handView) OfType(t slotindex.TypeID) int { return int(v.types[t].inHand) }
 
-// InHand reports whether a row that was read as pending is in hand. At the place that
-// it was taken from, the read saw it as it was before. At another place it is pending
-// again while an attempt is still being recorded here; its lane is read again once the
-// job is forgotten.
+// InHand reports whether a row that was read as pending is in hand. If the key is
+// the one with which the job was taken, the read saw the row before the claim. If
+// the key differs, the row is pending again while its attempt is still being
+// recorded here. Its lane is then read again when the job is forgotten.
 func (v *handView) InHand(k contract.Key) bool {
 	j := v.jobs.GetOld(k.ID)
 	if j == nil {

@@ -7,7 +7,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/slotindex"
 )
 
-// SlotInfo describes one slot as it is now.
+// SlotInfo describes the current state of a slot.
 type SlotInfo struct {
 	ID       dispatcherd.SlotID
 	Session  dispatcherd.SessionID
@@ -49,13 +49,13 @@ func (c *Core) slotInfo(ref slotindex.Ref) SlotInfo {
 	return info
 }
 
-// TypeInfo describes one type as it is now.
+// TypeInfo describes the current state of a type.
 type TypeInfo struct {
 	Name     string
 	Capacity int           // registered slots that support it, free or busy
-	Free     int           // of these, free
-	Cached   int           // candidates read ahead
-	Requests int           // on-demand requests that wait
+	Free     int           // of these, the free ones
+	Cached   int           // number of candidates
+	Requests int           // number of waiting on-demand requests
 	Oldest   time.Duration // age of the oldest waiting job known here; 0 if none waits
 }
 
@@ -88,19 +88,19 @@ func (c *Core) Types() []TypeInfo {
 	return list
 }
 
-// Gauges are numbers of now, as opposed to Stats.
+// Gauges are current numbers, in contrast to Stats.
 type Gauges struct {
-	Slots, Free    int // registered slots; of these, free
+	Slots, Free    int // registered slots; free ones among them
 	Sessions       int
 	Requests       int // on-demand requests waiting
 	Cached         int // candidates read ahead
-	InHand         int // jobs reserved, running, ending, and waiting requests
-	Unrecorded     int // ended attempts whose end is not yet in Postgres
+	InHand         int // jobs in hand: reserved, running or ending, and waiting requests
+	Unrecorded     int // ended attempts that are not recorded in Postgres
 	ClaimsUnderWay int
 	CircuitOpen    bool // Postgres does not answer some kind of statement
 }
 
-// Gauges returns them.
+// Gauges returns the current numbers.
 func (c *Core) Gauges() Gauges {
 	return Gauges{
 		Slots: c.index.Len(), Free: c.index.Free(), Sessions: len(c.sessions), Requests: c.requests,
@@ -109,8 +109,8 @@ func (c *Core) Gauges() Gauges {
 	}
 }
 
-// LastScan returns how long the last full scan of the lanes took, all of its
-// parts together, and how long ago it ended; both are 0 before the first.
+// LastScan returns the duration of the last full scan of the lanes, with all its
+// parts, and the time since its end. Both are 0 before the first scan.
 func (c *Core) LastScan() (took, age time.Duration) { return c.backlog.LastScan() }
 
 // Len returns the number of registered slots.

@@ -12,15 +12,16 @@ import (
 	"github.com/dispatcherd/dispatcherd/slotindex"
 )
 
-// place restores the rule that no free slot is compatible with a waiting job.
-// Only types in c.dirty can break it. Each further pass follows a job that took
-// over a slot, so there are no more of them than jobs that start.
+// place restores the rule that no free slot is compatible with a waiting job. Only
+// types in c.dirty can break it. Each further pass follows a job that took a
+// reserved slot, so there are at most as many passes as jobs that start.
 func (c *Core) place() {
 	for c.pass() || c.assignClaimed() {
 	}
 }
 
-// pass reports whether a job lost its slot and may be placed on another one.
+// pass places jobs once. It reports whether a job lost its slot and may be placed
+// on another one.
 func (c *Core) pass() (again bool) {
 	c.backlog.TakeChanged(c.touch)
 	if len(c.dirty) == 0 || c.draining {
@@ -43,10 +44,10 @@ func (c *Core) pass() (again bool) {
 	return c.dropPreempted()
 }
 
-// round places heads until none is left, or until the best one has to wait:
-// for a fetch that brings its candidate, or for room in a claim. Nothing
-// passes it meanwhile. A job that arrived at end or later waits for the fetch, too.
-// round returns the position of that reason in WaitReasons, or -1.
+// round places heads until none is left or until the best one must wait: for a
+// fetch that returns its candidate, or for room in a claim. No other job passes it
+// meanwhile. A job that arrived at end or later waits for the fetch as well. round
+// returns the position of that reason in WaitReasons, or -1.
 func (c *Core) round(open bool, end int64) int {
 	for len(c.heads) > 0 {
 		h, n := c.heads[0], len(c.decisions)
@@ -57,7 +58,7 @@ func (c *Core) round(open bool, end int64) int {
 			return waitFetch
 		case !free && c.preemptFor(&h):
 			if c.claims.unplaced {
-				return -1 // the preempted job may rank before the heads that are left
+				return -1 // the preempted job may rank before the remaining heads
 			}
 		case !free:
 			c.types[h.typ].urgent = false
@@ -85,11 +86,11 @@ func (c *Core) round(open bool, end int64) int {
 	return -1
 }
 
-// windowEnd returns the arrival from which on no job may be placed, because a fetch
-// takes longer than Patience: one overtaking window after the first unread row that the
-// types with free slots can have. Jobs that arrived earlier pass unread rows meanwhile,
-// and by the definition of the window they may. So a slow fetch delays only decisions
-// that would break the window.
+// windowEnd returns the arrival from which on no job may be placed because a fetch
+// takes longer than Patience: one overtaking window after the earliest unread row
+// of the types with free slots. Jobs that arrived earlier may pass unread rows,
+// because the window allows it. So a slow fetch delays only decisions that would
+// violate the window.
 func (c *Core) windowEnd(open bool) int64 {
 	end := int64(math.MaxInt64)
 	window, bounded := c.cfg.Weights.Window()
@@ -104,8 +105,8 @@ func (c *Core) windowEnd(open bool) int64 {
 	return end
 }
 
-// keepDirty calls f for every dirty type that still has waiting jobs and a
-// free slot, or a new request, and clears the others.
+// keepDirty calls f for every dirty type that still has waiting jobs and a free
+// slot, or a new request. The other types are no longer dirty.
 func (c *Core) keepDirty(f func(slotindex.TypeID)) {
 	kept := c.dirty[:0]
 	for _, t := range c.dirty {
@@ -126,16 +127,15 @@ func (c *Core) keepDirty(f func(slotindex.TypeID)) {
 	c.dirty = kept
 }
 
-// queuedOpen reports whether queued jobs take part at all: Postgres answers,
-// and not too many ended attempts wait to be recorded. Requests go on alone
-// while they do not.
+// queuedOpen reports whether queued jobs may be placed: Postgres answers, and not
+// too many ended attempts wait to be recorded. Otherwise only requests are placed.
 func (c *Core) queuedOpen() bool {
 	return !c.disowned && !c.claims.breaker.Open(c.now) && c.ends.unrecorded < c.cfg.Limits.Unfinished
 }
 
-// claimRoom is how many rows the next claim may have. After a failure one row
-// is enough to find out whether Postgres answers again: what is reserved for a
-// claim that hangs is lost to requests meanwhile.
+// claimRoom returns how many rows the next claim may have. After a failure one row
+// is sufficient to find out whether Postgres answers again, because the slots
+// reserved for a claim that hangs cannot be used by requests.
 func (c *Core) claimRoom() int {
 	if c.claims.breaker.Failed() {
 		return 1
@@ -143,8 +143,8 @@ func (c *Core) claimRoom() int {
 	return c.cfg.Limits.ClaimBatch
 }
 
-// best finds the best head among the lanes and request queues of a type: at most three
-// per priority, whatever waits behind them.
+// best returns the best head among the lanes and request queues of a type. It
+// examines at most three heads per priority.
 func (c *Core) best(t slotindex.TypeID, queued bool) (best head, found bool) {
 	for m := c.types[t].requests; m != 0; m &= m - 1 {
 		h := c.requestHead(t, dispatcherd.Priority(bits.TrailingZeros16(m)))
@@ -174,7 +174,7 @@ func (c *Core) requestHead(t slotindex.TypeID, p dispatcherd.Priority) head {
 	return c.headOf(c.types[t].demand[p].first)
 }
 
-// rowHead is the head that a row of a lane would be.
+// rowHead returns the head for a row of a lane.
 func (c *Core) rowHead(r backlog.Lane, k contract.Key) head {
 	age := c.backlog.AgeMS(k) - c.penaltyMS(r.NonLocal)
 	return head{
@@ -184,14 +184,14 @@ func (c *Core) rowHead(r backlog.Lane, k contract.Key) head {
 	}
 }
 
-// placeCandidate reserves the most specialised free slot for the first
-// candidate of a lane and puts it on the next claim.
+// placeCandidate reserves the most specialised free slot for the first candidate of
+// a lane and adds it to the next claim.
 func (c *Core) placeCandidate(h head) {
 	lane := backlog.Lane{Type: h.typ, Priority: h.priority, NonLocal: h.nonLocal}
 	key, batch := c.backlog.Pop(lane)
 	if c.jobs.Get(key.ID) != nil {
 		// An older attempt of the row is still being recorded, so the lane was read
-		// before this dispatcher ended that attempt. It is read again.
+		// before that attempt ended. It is read again.
 		c.backlog.Rescan(lane)
 		return
 	}
@@ -206,15 +206,15 @@ func (c *Core) placeCandidate(h head) {
 	c.claims.next = append(c.claims.next, j)
 }
 
-// placeRequest sends the first request of a line to the most specialised free
-// slot. It has no row, so there is nothing to claim.
+// placeRequest sends the first request of a queue to the most specialised free
+// slot. A request has no row, so it needs no claim.
 func (c *Core) placeRequest(h *head) {
 	ref, ok := c.index.Take(h.typ)
 	mustHave(ok)
 	c.startRequest(h, ref)
 }
 
-// startRequest sends the first request of a line to a slot that is taken for it.
+// startRequest sends the first request of a queue to a slot that was taken for it.
 func (c *Core) startRequest(h *head, ref slotindex.Ref) {
 	j := c.types[h.typ].demand[h.priority].first
 	c.assign(j, ref)
@@ -231,7 +231,7 @@ func mustHave(ok bool) {
 	}
 }
 
-// assign gives a job a slot that was taken for it, and keeps the reason.
+// assign assigns a slot that was taken for a job, and stores the reason.
 func (c *Core) assign(j *job, ref slotindex.Ref) {
 	j.slot = ref
 	c.slots[ref].job = j
@@ -282,7 +282,7 @@ func (h headHeap) down(i int) {
 }
 
 // logWait records that the best job of a type does not start in this step. It
-// writes an entry when the reason is new, or did not hold for waitLogPause.
+// writes an entry if the reason is new or has not held for waitLogPause.
 func (c *Core) logWait(t slotindex.TypeID, reason int) {
 	w := &c.types[t].reasons
 	known := w.held != 0 && w.logged == int8(reason) && c.now-w.last[reason] < waitLogPause

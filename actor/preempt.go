@@ -6,7 +6,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/slotindex"
 )
 
-// headOf is the place of a job in hand in the order of decisions.
+// headOf returns the head for a job in hand, for comparisons.
 func (c *Core) headOf(j *job) head {
 	age := c.ageMS(j)
 	h := head{
@@ -20,34 +20,32 @@ func (c *Core) headOf(j *job) head {
 }
 
 // A request that arrives while every compatible slot is taken may preempt a queued
-// job with a lower score that only has a reserved slot: nothing runs there until
-// Postgres has answered. Otherwise a deep backlog, which reserves every slot the
-// moment it is free, would make each request wait for a sync of the log and then
-// for a job.
+// job with a lower score whose slot is only reserved: nothing runs there until
+// Postgres has answered. Otherwise, with a deep backlog, every slot would be
+// reserved as soon as it is free, and each request would wait for a sync of the log
+// and then for a job.
 //
 // A preempted job whose claim is not sent returns to its lane. If its claim is in
 // flight and wins the row, the job is assigned another slot in the step of the
-// answer: a free one, or one that it preempts by the same rule. If there is none,
+// answer: a free one, or one that it preempts by the same rule. If there is none
 // the row is released, which costs the job no attempt.
 //
-// Preemption starves no job. Only a job with a higher score preempts, and nothing
-// that arrives later than W after a job has a higher score, ever. So a job is
-// preempted only by jobs that could have been placed before it anyway, each once,
-// and keeps its slot against all others from W on.
+// Preemption starves no job. Only a job with a higher score preempts, and no job
+// that arrives more than W later ever has a higher score. So a job is preempted
+// only by jobs that could have been placed before it anyway, at most once by each.
 //
-// A request looks for a reservation when it is queued and not again: later
+// A request searches for a reservation only when it is queued, because later
 // reservations are made by jobs that rank before it.
 //
-// It takes the slot that suits it best, not the one whose job has the lowest score:
-// to find that one would take a visit of every reservation. So a job may be
-// preempted while a lesser one keeps its slot. Then it is the head of its lane, or
-// assignClaimed finds it a slot.
+// It takes the slot that suits it best instead of the one whose job has the lowest
+// score, because finding that one would require a visit of every reservation. So a
+// job may be preempted while a job with a lower score keeps its slot. The preempted
+// job is then the head of its lane, or assignClaimed finds it a slot.
 
 // preemptable finds the reservation that the job of a head may preempt: the slot
-// with the fewest types; among equals one whose claim is not sent rather than one
-// in flight, then the latest. With sent, claims in flight are included. It visits
-// no more than the rows of the claims, and stops at the first one where all slots
-// are alike.
+// with the fewest types; among equals a slot whose claim is not sent, then the
+// latest reservation. With sent, claims in flight are included. It visits at most
+// the rows of the claims, and stops at the first one if all slots are alike.
 func (c *Core) preemptable(h *head, sent bool) *job {
 	j := c.latestBelow(h, c.claims.next, nil)
 	for i := range c.claims.inFlight {
@@ -59,8 +57,9 @@ func (c *Core) preemptable(h *head, sent bool) *job {
 	return j
 }
 
-// latestBelow returns the last of the reserved jobs that ranks after h in a slot
-// that h can use, of those with the fewest types; best if none has fewer.
+// latestBelow returns the last reserved job that ranks after h, on a slot that h
+// can use, among the slots with the fewest types. It returns best if none has fewer
+// types.
 func (c *Core) latestBelow(h *head, jobs []*job, best *job) *job {
 	least, fewest := c.index.Fewest(h.typ), 0
 	if best != nil {
@@ -82,7 +81,7 @@ func (c *Core) latestBelow(h *head, jobs []*job, best *job) *job {
 	return best
 }
 
-// preempt takes the slot from a reserved job.
+// preempt takes the slot of a reserved job.
 func (c *Core) preempt(j *job) slotindex.Ref {
 	ref := j.slot
 	j.slot, c.slots[ref].job = noSlot, nil
@@ -94,7 +93,7 @@ func (c *Core) preempt(j *job) slotindex.Ref {
 	return ref
 }
 
-// preemptFor starts the request at the head of its queue in a reserved slot.
+// preemptFor starts the first request of a queue on a reserved slot.
 func (c *Core) preemptFor(h *head) bool {
 	if h.mode != dispatcherd.OnDemand || !c.types[h.typ].urgent {
 		return false
@@ -111,10 +110,10 @@ func (c *Core) preemptFor(h *head) bool {
 
 // assignClaimed assigns slots to the jobs that are claimed but unassigned: slots
 // that are still free after all jobs that rank before them were placed, or slots
-// that they preempt. The others are released. It reports whether a job lost its
+// that they preempt. The other jobs are released. It reports whether a job lost its
 // slot and may be placed on another one.
 //
-// The claim's note names the session of the first slot; send corrects it.
+// The claim has recorded the session of the first slot; send corrects it.
 func (c *Core) assignClaimed() (again bool) {
 	for _, j := range c.claims.unassigned {
 		if ref, ok := c.slotForClaimed(j); ok {

@@ -33,7 +33,8 @@ func (c *Core) handleRequested(ev event.Requested) {
 	c.enqueued(j)
 }
 
-// rejectRequest says why a request is answered at once, and how.
+// rejectRequest returns the answer and its reason if a request must be answered at
+// once.
 func (c *Core) rejectRequest(ev event.Requested) (string, effect.AnswerKind) {
 	t, known := c.index.Lookup(ev.Type)
 	switch {
@@ -53,7 +54,7 @@ func (c *Core) rejectRequest(ev event.Requested) (string, effect.AnswerKind) {
 	return "", 0
 }
 
-// enqueued counts a request that was put into its queue, and sets its deadline.
+// enqueued counts a request that was added to its queue, and sets its deadline.
 func (c *Core) enqueued(j *job) {
 	c.requests++
 	c.types[j.typ].urgent = true
@@ -88,7 +89,7 @@ func (c *Core) endRequest(j *job, r *event.Result) {
 		c.answer(j, effect.AnswerStopping, nil, "the worker returned the request and the dispatcher is about to stop")
 	case r.Returned:
 		c.answer(j, effect.AnswerFailed, nil, "workers returned the request again and again")
-	case c.pastDeadline(j) && j.state == jobstate.Serving: // the worker, which measures the time too, was faster than the alarm
+	case c.pastDeadline(j) && j.state == jobstate.Serving: // the worker also measures the time, and its report came before the alarm
 		c.answerLate(j)
 		c.move(j, jobstate.OnAnswer)
 	default:
@@ -96,8 +97,8 @@ func (c *Core) endRequest(j *job, r *event.Result) {
 	}
 }
 
-// answer ends a request. The caller of an abandoned one was answered before, or
-// hung up.
+// answer ends a request. The caller of an abandoned request was answered before, or
+// has disconnected.
 func (c *Core) answer(j *job, kind effect.AnswerKind, result []byte, reason string) {
 	if j.state == jobstate.Abandoned && c.pastDeadline(j) {
 		c.logEnd(j, 0, effect.AnswerLate)
@@ -113,8 +114,8 @@ func (c *Core) answer(j *job, kind effect.AnswerKind, result []byte, reason stri
 
 func (c *Core) reply(a effect.Answer) { c.emit(c.memory.answer.add(a)) }
 
-// watch sets the alarm of a waiting request: its deadline, or the end of its
-// capacity wait, whichever comes first.
+// watch sets the alarm of a waiting request to its deadline or the end of its
+// capacity wait, whichever is earlier.
 func (c *Core) watch(j *job) {
 	at := timing.Never
 	if j.timeout > 0 {
@@ -136,8 +137,8 @@ func (c *Core) watch(j *job) {
 	c.arm(j, at)
 }
 
-// watchAll calls watch for the waiting requests of a type that lost its last
-// slot, or has its first.
+// watchAll calls watch for the waiting requests of a type that lost its last slot
+// or got its first one.
 func (c *Core) watchAll(t slotindex.TypeID) {
 	for p := range c.types[t].demand {
 		for j := c.types[t].demand[p].first; j != nil; j = j.request.next {
@@ -151,7 +152,7 @@ func (c *Core) pastDeadline(j *job) bool {
 	return j.timeout > 0 && c.now >= j.request.arrival.After(j.timeout)
 }
 
-// expireRequest ends a request whose alarm rings.
+// expireRequest ends a request whose alarm has fired.
 func (c *Core) expireRequest(j *job) {
 	switch {
 	case j.state != jobstate.Waiting:
@@ -165,8 +166,8 @@ func (c *Core) expireRequest(j *job) {
 	}
 }
 
-// answerLate tells the caller that the deadline passed, which is counted
-// separately, and whether no slot could have kept it.
+// answerLate informs the caller that the deadline has passed, and whether a slot
+// supports the type. It is counted separately.
 func (c *Core) answerLate(j *job) {
 	c.stats.Late++
 	if j.state != jobstate.Abandoned { // an abandoned execution ends later
@@ -182,7 +183,7 @@ func (c *Core) answerLate(j *job) {
 // answerUnsupported ends a request for which no slot came in time.
 func (c *Core) answerUnsupported(j *job) {
 	c.logEnd(j, 0, effect.AnswerUnsupported)
-	c.stats.Unsupported++ // and not Answered: each request is counted once
+	c.stats.Unsupported++ // it is not counted as Answered as well, because each request is counted once
 	c.reply(effect.Answer{
 		Job: j.id, Kind: effect.AnswerUnsupported,
 		Reason: "no slot supports type \"" + c.index.Name(j.typ) + "\", and none came in time",
@@ -196,20 +197,22 @@ func (c *Core) WaitsForCapacity(id dispatcherd.JobID) bool {
 	return j != nil && j.state == jobstate.Waiting && c.index.Capacity(j.typ) == 0
 }
 
-// Offered reports whether a slot supports a type, here or, as far as they have
-// published, at another dispatcher.
+// Offered reports whether a slot supports a type, at this dispatcher or, according
+// to their last heartbeats, at another one.
 func (c *Core) Offered(name string) bool {
 	t, known := c.index.Lookup(name)
 	return known && c.index.Capacity(t) > 0 || c.otherCapacity[name] > 0
 }
 
-// cameBefore orders requests. Their ids descend, but are drawn before the loop receives
-// them: of two requests that arrive at about the same time, the larger id may come later.
+// cameBefore orders requests by arrival. Ids decrease, but are drawn before the
+// loop receives them: of two requests at about the same time, the one with the
+// larger id may arrive later.
 func (j *job) cameBefore(o *job) bool {
 	return j.request.arrival < o.request.arrival || j.request.arrival == o.request.arrival && j.id > o.id
 }
 
-// push adds a new request, behind all others but those of the same instant.
+// push adds a new request at the end. Requests of the same instant are ordered by
+// cameBefore.
 func (q *requestQueue) push(j *job) {
 	var next *job
 	for at := q.last; at != nil && j.cameBefore(at); at = at.request.prev {
@@ -227,7 +230,7 @@ func (q *requestQueue) putBack(j *job) {
 	q.insert(j, at)
 }
 
-// insert puts a request in front of another one; nil = at the end.
+// insert inserts a request before another one, or at the end for nil.
 func (q *requestQueue) insert(j, next *job) {
 	j.request.prev, j.request.next = q.last, next
 	if next != nil {

@@ -9,9 +9,9 @@ import (
 	"github.com/dispatcherd/dispatcherd/slotindex"
 )
 
-// Step takes one event at one instant and appends the effects to fx. They are
-// valid until the next Step. It never waits and never fails. An instant before
-// the last one counts as the last one.
+// Step handles one event at one instant and appends the effects to fx. They are
+// valid until the next Step. It never waits and never fails. If the instant is
+// before the last one, the last one is used.
 func (c *Core) Step(now timing.Instant, ev event.Event, fx []effect.Effect) []effect.Effect {
 	c.now = max(c.now, now)
 	c.backlog.Advance(c.now)
@@ -32,8 +32,8 @@ func (c *Core) Step(now timing.Instant, ev event.Event, fx []effect.Effect) []ef
 	return fx
 }
 
-// apply tells the core of one event. The frequent ones stand first; a caller may give
-// them by pointer, to use their memory again.
+// apply handles one event. The frequent types come first. A caller may pass them by
+// pointer to reuse their memory.
 func (c *Core) apply(ev event.Event) {
 	switch ev := ev.(type) {
 	case event.Released:
@@ -98,7 +98,8 @@ func (c *Core) apply(ev event.Event) {
 	}
 }
 
-// flush sends what has gathered: claims first, since a slot waits for each.
+// flush sends the collected statements. Claims are first, because slots wait for
+// them.
 func (c *Core) flush() {
 	c.flushAdopts()
 	c.flushClaims()
@@ -124,7 +125,7 @@ func (c *Core) handleClusterCapacity(ev event.ClusterCapacity) {
 	}
 }
 
-// flushReads sends the fetches that the backlog wants.
+// flushReads sends the fetches that the backlog requests.
 func (c *Core) flushReads() {
 	c.reads = c.backlog.NextRead((*handView)(c), c.reads[:0])
 	for _, r := range c.reads {

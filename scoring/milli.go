@@ -24,8 +24,8 @@ func (m Milli) append(b []byte) []byte {
 	return append(b, '.', byte('0'+rest/100), byte('0'+rest/10%10), byte('0'+rest%10))
 }
 
-// Terms are the summands of one score. They are kept apart so that every
-// decision can say why it was taken.
+// Terms are the summands of a score. They are kept separately, so that every
+// decision can be explained.
 type Terms struct {
 	Base     Milli // business priority
 	Age      Milli // time waited
@@ -36,8 +36,8 @@ type Terms struct {
 // Total returns the score.
 func (t Terms) Total() Milli { return t.Base + t.Age + t.Rarity + t.OnDemand }
 
-// String returns the score and how it came about, in points:
-// "5620 = base 5120 + age 0 + rarity 500 + on-demand 0".
+// String returns the score and its terms in points: "5620 = base 5120 + age 0 +
+// rarity 500 + on-demand 0".
 func (t Terms) String() string {
 	b := t.Total().append(make([]byte, 0, 96))
 	b = t.Base.append(append(b, " = base "...))

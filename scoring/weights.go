@@ -8,18 +8,18 @@ import (
 	"github.com/dispatcherd/dispatcherd"
 )
 
-// MaxAge is the age at which jobs stop growing older: ten years. A bound is
-// needed for sums that cannot overflow; orders are exact below it.
+// MaxAge is the age at which jobs stop ageing: ten years. The bound prevents
+// overflow. Orders are exact for ages below it.
 const MaxAge = 3653 * 24 * time.Hour
 
-// NoCap as Weights.OnDemandCap lets the on-demand extra grow for ever, as the
-// article has it. Then a steady overload of on-demand requests starves the
-// queue and there is no overtaking window. It is meant for the simulation of
-// other policies, not for service.
+// NoCap as Weights.OnDemandCap lets the on-demand extra grow for ever, as in the
+// article. Then a steady overload of on-demand requests starves queued jobs, and
+// there is no overtaking window. It is meant for the simulation of other policies,
+// not for production.
 const NoCap time.Duration = math.MaxInt64
 
-// Bounds of the weights, in points and points per second. They keep every
-// total below 2^60 thousandths, so that totals can be subtracted, too.
+// Bounds of the weights, in points and points per second. They keep every total
+// below 2^60 thousandths, so that differences of totals do not overflow either.
 const (
 	maxPoints = 1_000_000_000
 	maxSlope  = 1_000_000
@@ -27,19 +27,20 @@ const (
 
 const maxAgeMS = int64(MaxAge / time.Millisecond)
 
-// Weights are the knobs of the score. The zero value is not valid; start from
+// Weights are the parameters of the score. The zero value is not valid; start with
 // Default.
 type Weights struct {
 	Priority       int64         // points per unit of priority
 	Ageing         int64         // points per second of waiting, ≥ 1
-	Rarity         int64         // points, divided by the capacity of the job's type, fractions dropped
+	Rarity         int64         // points, divided by the capacity of the job's type and rounded down
 	OnDemand       int64         // points an on-demand request starts with
 	OnDemandAgeing int64         // points per second an on-demand request gains on top of Ageing
 	OnDemandCap    time.Duration // age at which OnDemandAgeing stops; whole milliseconds, or NoCap
 }
 
-// Default returns the article's weights, with the on-demand extra capped at
-// the 256 s after which the article lets a queued job pass a fresh request.
+// Default returns the article's weights. The additional ageing of on-demand
+// requests is capped at 256 s, the time after which the article lets a queued job
+// pass a fresh request.
 func Default() Weights {
 	return Weights{
 		Priority:       1024,
@@ -51,8 +52,8 @@ func Default() Weights {
 	}
 }
 
-// Validate reports the first weight that lies outside its range. With valid
-// weights no score can overflow, whatever the other arguments.
+// Validate reports the first weight that is out of range. With valid weights no
+// score can overflow, whatever the other arguments are.
 func (w Weights) Validate() error {
 	for _, c := range []struct {
 		name            string
@@ -80,10 +81,10 @@ func (w Weights) Validate() error {
 	return nil
 }
 
-// Score returns the terms of a job's score. ageMS is its age in milliseconds:
-// below 0 it counts as 0 (a clock went back), above MaxAge as MaxAge. capacity
-// is the number of registered slots that support the job's type, free or
-// taken; below 1 it counts as 1. It allocates nothing.
+// Score returns the terms of a job's score. ageMS is its age in milliseconds: below
+// 0 it counts as 0 (a clock went back), above MaxAge as MaxAge. capacity is the
+// number of registered slots that support the job's type, free or taken; below 1 it
+// counts as 1. Score allocates nothing.
 func (w *Weights) Score(mode dispatcherd.Mode, p dispatcherd.Priority, ageMS int64, capacity int) Terms {
 	ageMS = min(max(ageMS, 0), maxAgeMS)
 	t := Terms{

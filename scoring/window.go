@@ -55,13 +55,12 @@ func (w Weights) SharedWindow(penalty time.Duration) (window time.Duration, boun
 	return window + penalty, true
 }
 
-// Job is what the score knows of a waiting job, with its arrival in place of
-// its age.
+// Job is a waiting job with its arrival instead of its age.
 type Job struct {
 	Mode      dispatcherd.Mode
 	Priority  dispatcherd.Priority
 	ArrivalMS int64 // milliseconds since any epoch both jobs share
-	Capacity  int   // of its type, taken as constant
+	Capacity  int   // capacity of its type, taken as constant
 }
 
 // Overtakes returns the first instant, in milliseconds since the jobs' epoch,
@@ -84,11 +83,11 @@ func (w Weights) Overtakes(a, b Job) (atMS int64, ok bool) {
 	if w.ahead(a, b, first) {
 		return first, true
 	}
-	// a is behind at first and ahead at last, so its additional ageing makes the
-	// difference, once that of b has ended.
+	// a is behind at first and ahead in the end, so the difference is its
+	// additional ageing after that of b has ended.
 	deficit := int64(w.lead(b, a, first))
 	if a.ArrivalMS >= b.ArrivalMS {
-		deficit++ // a tie is not enough
+		deficit++ // equal totals are not sufficient
 	}
 	start := first
 	if b.Mode == dispatcherd.OnDemand {

@@ -11,10 +11,10 @@ type blockID int32
 // blockSize makes a block two cache lines long.
 const blockSize = 29
 
-// block is a run of neighbours of one class, sorted by SlotID: the lower level of a
-// B-tree of two levels whose root is class.order. An insertion moves at most
-// one block's refs and one class's block numbers, whatever the order in which
-// ids come.
+// block contains some slots of one class with consecutive ranks, sorted by SlotID.
+// Blocks are the lower level of a B-tree with two levels, whose root is
+// class.order. An insertion moves at most the refs of one block and the block
+// numbers of one class, whatever the order of the ids.
 type block struct {
 	free uint32 // bit i: refs[i] is free
 	n    int32  // refs in use, ≥ 1 while the block is in use
@@ -22,7 +22,7 @@ type block struct {
 	refs [blockSize]Ref
 }
 
-// insert makes a slot that is not free a member of its class.
+// insert adds a slot that is not free to its class.
 func (x *Index) insert(id classID, r Ref) {
 	c := &x.classes[id]
 	slotID := x.slots[r].id
@@ -33,7 +33,7 @@ func (x *Index) insert(id classID, r Ref) {
 		x.addBlock(c, 0)
 	case x.blocks[c.order[rank]].n < blockSize:
 	case rank == len(c.order)-1 && x.lastID(c.order[rank]) < slotID:
-		rank++ // ascending ids leave full blocks behind
+		rank++ // ascending ids leave full blocks
 		x.addBlock(c, rank)
 	default:
 		x.split(c, rank)
@@ -55,7 +55,7 @@ func (x *Index) insert(id classID, r Ref) {
 	x.place(at, i)
 }
 
-// erase takes a slot that is not free out of its class.
+// erase removes a slot that is not free from its class.
 func (x *Index) erase(r Ref) {
 	s := &x.slots[r]
 	b := &x.blocks[s.block]
@@ -71,14 +71,14 @@ func (x *Index) erase(r Ref) {
 		x.dropBlock(c, rank)
 		return
 	}
-	// Neighbours that have become small merge, so that slots which come and
-	// go cannot leave a long trail of blocks with one slot each.
+	// Small neighbours are merged, so that slots which are added and removed cannot
+	// leave many blocks with one slot each.
 	x.merge(c, rank)
 	x.merge(c, rank-1)
 }
 
-// merge moves the block behind a rank into the one at the rank, if there are
-// both and they fill no more than half a block.
+// merge moves the block after a rank into the one at the rank, if both exist and
+// together fill no more than half a block.
 func (x *Index) merge(c *class, rank int) {
 	if rank < 0 || rank+1 >= len(c.order) {
 		return
@@ -95,14 +95,14 @@ func (x *Index) merge(c *class, rank int) {
 	x.rerank(c, rank)
 }
 
-// dropBlock takes the block at a rank out of use.
+// dropBlock frees the block at a rank.
 func (x *Index) dropBlock(c *class, rank int) {
 	x.freeBlock = append(x.freeBlock, c.order[rank])
 	c.order = slices.Delete(c.order, rank, rank+1)
 	x.rerank(c, rank)
 }
 
-// place tells the slots of a block where they are, from a position on.
+// place updates the positions of the slots of a block, from a position on.
 func (x *Index) place(id blockID, from int) {
 	b := &x.blocks[id]
 	for i := from; i < int(b.n); i++ {
@@ -111,7 +111,7 @@ func (x *Index) place(id blockID, from int) {
 	}
 }
 
-// split moves the upper half of a full block into a new one behind it.
+// split moves the upper half of a full block into a new block after it.
 func (x *Index) split(c *class, rank int) {
 	const half = blockSize / 2
 	upperID := x.addBlock(c, rank+1)
@@ -139,7 +139,7 @@ func (x *Index) addBlock(c *class, rank int) blockID {
 	return id
 }
 
-// rerank makes bitmap and ranks agree with the order from a rank on.
+// rerank updates bitmap and ranks according to the order, from a rank on.
 func (x *Index) rerank(c *class, from int) {
 	words := (len(c.order) + 63) / 64
 	for len(c.bitmap) < words {

@@ -9,9 +9,9 @@ import (
 	"github.com/dispatcherd/dispatcherd"
 )
 
-// Check compares everything that is kept for speed (counters, bitmaps, heads,
-// positions) with the slots themselves and reports the first disagreement. It
-// walks the whole index; tests and race builds call it.
+// Check compares all redundant data (counters, bitmaps, heads, positions) with the
+// slots and returns an error for the first difference. It visits the complete
+// index, so only tests and race builds call it.
 func (x *Index) Check() error {
 	live, freeSlots := 0, 0
 	perType := make([]int, len(x.types))

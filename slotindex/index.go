@@ -7,8 +7,8 @@ import (
 	"github.com/dispatcherd/dispatcherd"
 )
 
-// Ref is the dense handle of a registered slot, ≥ 0, fit to index an array.
-// It is reused after Remove.
+// Ref is the handle of a registered slot: a small number ≥ 0 that can index an
+// array. It is reused after Remove.
 type Ref int32
 
 // Index is the inverted index from types to slots. Create it with New; it has
@@ -45,7 +45,7 @@ const (
 	gone     state = iota // the Ref is not in use
 	free                  // Take may return it
 	taken                 // reserved or busy
-	draining              // takes no more jobs; it runs one or not
+	draining              // gets no more jobs; a job may still run on it
 )
 
 // New returns an empty index.
@@ -152,9 +152,9 @@ func (x *Index) Release(r Ref) {
 	}
 }
 
-// Drain takes the slot out of service, be it free or taken: it gets no more
-// jobs and no longer counts as capacity, but stays registered until Remove.
-// Draining twice is allowed.
+// Drain removes a free or taken slot from service: it gets no more jobs and no
+// longer counts as capacity, but stays registered until Remove. Draining twice is
+// allowed.
 func (x *Index) Drain(r Ref) {
 	s := x.at(r)
 	if s.state == draining {

@@ -36,8 +36,8 @@ func (x *Index) IsFree(r Ref) bool { return x.at(r).state == free }
 // IsDraining reports whether the slot was drained.
 func (x *Index) IsDraining(r Ref) bool { return x.at(r).state == draining }
 
-// Slots returns all registered slots by SlotID, draining ones included. It
-// sorts, so it is for people who look at a list, not for decisions.
+// Slots returns all registered slots by SlotID, including draining ones. It sorts
+// them, so it is meant for lists and not for decisions.
 func (x *Index) Slots() []Ref {
 	refs := make([]Ref, 0, x.live)
 	for r := range x.slots {
@@ -49,8 +49,7 @@ func (x *Index) Slots() []Ref {
 	return refs
 }
 
-// Class describes the slots with one and the same set of types, as far as
-// they take jobs.
+// Class describes the slots in service that have the same set of types.
 type Class struct {
 	Types []TypeID           // sorted by name; shared, must not be changed
 	Slots int                // in service: free or taken
@@ -58,9 +57,9 @@ type Class struct {
 	First dispatcherd.SlotID // the free slot with the smallest id, if Free > 0
 }
 
-// Classes appends to list the classes that support t and returns it: in the
-// order in which Take considers them, that is by number of types, and among
-// equals by smallest free id, classes without a free slot last.
+// Classes appends the classes that support t to list and returns it. They are in
+// the order in which Take considers them: by number of types, then by smallest free
+// id, classes without a free slot last.
 func (x *Index) Classes(t TypeID, list []Class) []Class {
 	start := len(list)
 	for _, m := range x.types[t].classes {
@@ -82,9 +81,8 @@ func (x *Index) Classes(t TypeID, list []Class) []Class {
 	return list
 }
 
-// Fewest returns how many types the most specialised slots that support t
-// have, be they free or taken; 0 if there are none. Slots that drain may be
-// among them.
+// Fewest returns how many types the most specialised slots that support t have,
+// whether free, taken or draining; 0 if there are none.
 func (x *Index) Fewest(t TypeID) int {
 	if ty := &x.types[t]; len(ty.classes) > 0 {
 		return int(ty.classes[0].size)

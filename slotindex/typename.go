@@ -2,14 +2,14 @@ package slotindex
 
 import "fmt"
 
-// TypeID is the dense number of a type, ≥ 0, fit to index an array. A type
-// keeps its number as long as a slot supports it or a caller holds it; then
+// TypeID is the number of a type: a small number ≥ 0 that can index an array. A
+// type keeps its number as long as a slot supports it or a caller holds it. Then
 // the number is reused.
 type TypeID int32
 
 // typeEntry is one type in use, or a free element.
 type typeEntry struct {
-	classes  []membership // by size of set, then age of membership
+	classes  []membership // ordered by size of the set, then by time of insertion
 	bitmap   []uint64     // bit i: classes[i] has a free slot
 	open     int32        // set bits in bitmap
 	capacity int32        // registered slots, without draining ones
@@ -17,23 +17,22 @@ type typeEntry struct {
 	name     string // "" for a free element
 }
 
-// membership says that the set of a class contains the type.
+// membership says that the types of a class include this type.
 type membership struct {
 	class classID
 	size  int32 // types in the set of the class
-	nth   int32 // which of the class's types this type is
+	nth   int32 // position of this type among the types of the class
 }
 
-// Hold returns the number of a type and counts one more holder. A caller that
-// keeps state by TypeID holds the type meanwhile.
+// Hold returns the number of a type and adds one holder. A caller that keeps data
+// by TypeID must hold the type.
 func (x *Index) Hold(name string) TypeID {
 	t := x.intern(name)
 	x.types[t].holders++
 	return t
 }
 
-// Drop counts one holder less. A type without holder and without slot is
-// forgotten.
+// Drop removes one holder. A type without holders and slots is forgotten.
 func (x *Index) Drop(t TypeID) {
 	ty := &x.types[t]
 	if ty.holders == 0 {
@@ -84,8 +83,8 @@ func (x *Index) forgetUnused(t TypeID) {
 	x.freeTypes = append(x.freeTypes, t)
 }
 
-// join puts a class without free slot into the list of one of its types,
-// behind the classes of the same size.
+// join adds a class without a free slot to the list of one of its types, after the
+// classes of the same size.
 func (x *Index) join(t TypeID, m membership) {
 	ty := &x.types[t]
 	at := len(ty.classes)
@@ -98,7 +97,7 @@ func (x *Index) join(t TypeID, m membership) {
 	x.renumber(t, at)
 }
 
-// leave takes a class without free slot out of the list of one of its types.
+// leave removes a class without a free slot from the list of one of its types.
 func (x *Index) leave(t TypeID, at int32) {
 	ty := &x.types[t]
 	ty.classes = append(ty.classes[:at], ty.classes[at+1:]...)
@@ -106,7 +105,7 @@ func (x *Index) leave(t TypeID, at int32) {
 	x.forgetUnused(t)
 }
 
-// renumber makes bitmap and positions agree with the list from a place on.
+// renumber updates bitmap and positions according to the list, from a position on.
 func (x *Index) renumber(t TypeID, from int) {
 	ty := &x.types[t]
 	words := (len(ty.classes) + 63) / 64

@@ -1,5 +1,5 @@
-// Package config holds what an operator may choose of the core: weights, limits and
-// times.
+// Package config contains the settings of the core that an operator can change:
+// weights, limits and times.
 package config
 
 import (
@@ -11,13 +11,12 @@ import (
 	"github.com/dispatcherd/dispatcherd/scoring"
 )
 
-// Config holds what an operator may choose. The zero value is not usable; see
-// Default.
+// Config contains the settings. The zero value is not valid; see Default.
 type Config struct {
 	Weights        scoring.Weights
 	Limits         Limits
-	Retry          timing.Backoff // of failed attempts
-	RetryStatement timing.Backoff // of statements that Postgres refused or did not answer
+	Retry          timing.Backoff // retries of failed attempts
+	RetryStatement timing.Backoff // retries of statements that Postgres refused or did not answer
 	// Poll is the time between two full scans, which do not depend on NOTIFY.
 	Poll time.Duration
 	// PollUnsubscribed is the time between two fetches of new rows while NOTIFY does
@@ -26,48 +25,49 @@ type Config struct {
 	// Patience bounds how long a decision waits for a fetch that may bring a
 	// better candidate than the ones at hand.
 	Patience time.Duration
-	// Penalty is the age that non-local rows lose. It is longer than Poll, so that
-	// a non-local row is read again before it is preferred to a younger local row:
-	// by then its owner usually has it done. The overtaking window grows by it.
+	// Penalty is the age that non-local rows lose in comparisons. It is longer than
+	// Poll, so that a non-local row is read again before it is preferred to a
+	// younger local row. By then its owner has usually claimed it. The overtaking
+	// window is longer by the penalty.
 	Penalty time.Duration
-	// CancelGrace is how long a worker has to end a job that it was told to stop,
-	// until its session is ended.
+	// CancelGrace is the time that a worker has to end a job after a cancel. After
+	// that its session is ended.
 	CancelGrace time.Duration
-	// Resume is how long a detached job waits for its worker to resume it; 0 = not
+	// Resume is how long a detached job waits until its worker resumes it; 0 = not
 	// at all.
 	Resume time.Duration
 	// ReconnectGrace is the time that a worker has to reconnect before requests that
 	// only it could serve are rejected. Requests with Wait are not rejected. Its
 	// default is the longest pause between two connections of the SDK.
 	ReconnectGrace time.Duration
-	// Timeouts limits the attempts of a type whose rows name no limit; types that
-	// are not named have none. It is read only.
+	// Timeouts are the timeouts of attempts, by type, for rows without their own.
+	// Other types have none. The map is not changed.
 	Timeouts map[string]time.Duration
-	// DrainOnViolation makes an impossible transition of a job an effect instead of a
-	// panic. The daemon sets it; tests and simulations fail at once.
+	// DrainOnViolation makes an impossible transition of a job an effect instead of
+	// a panic. The daemon sets it. Without it, tests and simulations fail at once.
 	DrainOnViolation bool
-	// Seed makes tokens and jitter. Two dispatchers must not share one.
+	// Seed is the seed of tokens and jitter. No two dispatchers may use the same
+	// one.
 	Seed [2]uint64
 }
 
-// Limits bounds everything that could grow.
+// Limits are the bounds of everything that can grow.
 type Limits struct {
 	Slots         int // registered slots
-	Types         int // types known at a time
-	Requests      int // on-demand requests waiting
+	Types         int // types known at the same time
+	Requests      int // waiting on-demand requests
 	ClaimBatch    int // rows of one claim
 	Claims        int // claims in flight
 	FinishBatch   int // rows of one finish
 	Finishes      int // finish statements in flight
-	Unfinished    int // ended attempts whose end is not yet in Postgres; at the bound no queued job is placed
-	LaneLength    int // candidates asked for at a time, per lane
+	Unfinished    int // ended attempts that are not recorded in Postgres; at this bound no queued job is placed
+	LaneLength    int // candidates requested at a time, per lane
 	LanesPerFetch int
-	LostPerList   int // lost claims after which a fetched list is thrown away (article 1: five)
-	Crashes       int // attempts that may end in the death of their worker before the job is quarantined
+	LostPerList   int // lost claims after which a fetched batch is discarded (article 1: five)
+	Crashes       int // crashes after which a job is quarantined
 }
 
-// maxPenalty bounds what the overtaking window grows by among several
-// dispatchers.
+// maxPenalty bounds how much several dispatchers lengthen the overtaking window.
 const maxPenalty = time.Hour
 
 // Default returns the article's weights and the documented bounds.
@@ -90,7 +90,7 @@ func Default() Config {
 	}
 }
 
-// Validate names the first value that cannot work.
+// Validate returns an error for the first invalid value.
 func (c Config) Validate() error {
 	if err := c.Weights.Validate(); err != nil {
 		return err
@@ -117,7 +117,7 @@ func (c Config) Validate() error {
 	return c.RetryStatement.Validate("statement")
 }
 
-// Backlog returns the part that concerns the pending rows.
+// Backlog returns the configuration of the backlog.
 func (c Config) Backlog() backlog.Config {
 	return backlog.Config{
 		Poll: c.Poll, PollUnsubscribed: c.PollUnsubscribed, Patience: c.Patience, Penalty: c.Penalty, Backoff: c.RetryStatement,

@@ -10,16 +10,16 @@ import (
 	"github.com/dispatcherd/dispatcherd/scoring"
 )
 
-// Effect is something that Core asks the shell to do. The set of types is
-// closed, and each is used by its pointer. The performer carries effects out in
-// order and must not wait.
+// Effect is something that the Core asks the shell to do. The set of types is
+// closed, and pointers to them implement the interface. The performer performs
+// effects in order and must not wait.
 //
-// An effect is valid until the next Step: Core uses the memory of the frequent
-// ones again. The statement that an effect refers to belongs to the performer
-// until the event that answers it, and to Core again from then on.
+// An effect is valid until the next Step, because the Core reuses the memory of
+// frequent ones. The request that an effect points to belongs to the performer
+// until the event that answers it, and then to the Core again.
 type Effect interface{ isEffect() }
 
-// Send hands a job to a slot of a session.
+// Send sends a job to a slot of a session.
 type Send struct {
 	Session dispatcherd.SessionID
 	Slot    dispatcherd.SlotID
@@ -29,8 +29,8 @@ type Send struct {
 	Attempt dispatcherd.Attempt
 	Type    string
 	Payload []byte
-	Timeout time.Duration // of the attempt, or the request's deadline; 0 = none
-	Age     time.Duration // since the job became due
+	Timeout time.Duration // timeout of the attempt, or deadline of the request; 0 = none
+	Age     time.Duration // time since the job became due
 	Why     Why
 }
 
@@ -42,35 +42,35 @@ type Cancel struct {
 	Reason  string
 }
 
-// Stale tells a worker that its report about a job changed nothing, because the
-// attempt is no longer the current one.
+// Stale informs a worker that its report changed nothing, because the attempt is no
+// longer the current one.
 type Stale struct {
 	Session dispatcherd.SessionID
 	Job     dispatcherd.JobID
 	Attempt dispatcherd.Attempt
 }
 
-// NotHeld tells a worker that it reported about a job that another session runs.
+// NotHeld informs a worker that it reported about a job that another session runs.
 type NotHeld struct {
 	Session dispatcherd.SessionID
 	Job     dispatcherd.JobID
 	Attempt dispatcherd.Attempt
 }
 
-// RejectSlots tells a worker that a limit does not admit its slots, and that the
-// session must end. Core has forgotten the session already, as after HangUp.
+// RejectSlots informs a worker that its slots exceed a limit and that the session
+// must end. The Core has forgotten the session already, as after HangUp.
 type RejectSlots struct {
 	Session dispatcherd.SessionID
 	Reason  string
 }
 
-// GoAway tells a worker that the dispatcher is about to stop.
+// GoAway informs a worker that the dispatcher is about to stop.
 type GoAway struct {
 	Session dispatcherd.SessionID
 }
 
-// HangUp ends a session whose worker ignored a cancel. Core has forgotten the
-// session already and admits no more slots of it. Unregistered is still expected.
+// HangUp ends a session whose worker ignored a cancel. The Core has forgotten the
+// session already and accepts no more slots of it. Unregistered still follows.
 type HangUp struct {
 	Session dispatcherd.SessionID
 	Job     dispatcherd.JobID
@@ -78,7 +78,7 @@ type HangUp struct {
 	Reason  string
 }
 
-// Resume tells a session that an execution it offered to resume continues. It
+// Resume informs a session that an execution it offered to resume continues. It
 // precedes the session's Welcome.
 type Resume struct {
 	Session dispatcherd.SessionID
@@ -88,20 +88,20 @@ type Resume struct {
 	Attempt dispatcherd.Attempt
 }
 
-// Welcome tells that all resume offers of a session are decided.
+// Welcome says that all resume offers of a session are decided.
 type Welcome struct {
 	Session dispatcherd.SessionID
 }
 
-// TurnAway tells a session that its resume offers are not decided here, because
-// the dispatcher is about to stop. The executions stay with the worker, their rows
-// are unchanged, and the session must end, as after HangUp.
+// TurnAway informs a session that its resume offers are not decided here, because
+// the dispatcher is about to stop. The executions stay with the worker and their
+// rows are unchanged. The session must end, as after HangUp.
 type TurnAway struct {
 	Session dispatcherd.SessionID
 	Reason  string
 }
 
-// Started tells the caller of an on-demand request that it runs.
+// Started informs the caller of an on-demand request that it runs.
 type Started struct {
 	Job    dispatcherd.JobID
 	Slot   dispatcherd.SlotID
@@ -112,11 +112,11 @@ type Started struct {
 type Answer struct {
 	Job    dispatcherd.JobID
 	Kind   AnswerKind
-	Result []byte // of AnswerDone
-	Reason string // of the others
+	Result []byte // for AnswerDone
+	Reason string // for other kinds
 }
 
-// Progress reports how far a running job is.
+// Progress reports the progress of a running job.
 type Progress struct {
 	Job     dispatcherd.JobID
 	Attempt dispatcherd.Attempt
@@ -124,7 +124,7 @@ type Progress struct {
 	JSON    []byte
 }
 
-// Partial hands on a part of a running job's output.
+// Partial delivers a part of a running job's output.
 type Partial struct {
 	Job     dispatcherd.JobID
 	Attempt dispatcherd.Attempt
@@ -138,8 +138,8 @@ type Fetch struct{ Request *contract.FetchRequest }
 // Claim asks Postgres for rows. Claimed answers it.
 type Claim struct{ Request *contract.ClaimRequest }
 
-// Resolve asks Postgres what a claim with an unknown outcome took. Claimed
-// answers it.
+// Resolve asks Postgres which rows a claim with an unknown outcome has taken.
+// Claimed answers it.
 type Resolve struct{ Request *contract.ClaimRequest }
 
 // Finish ends attempts in Postgres. Finished answers it.
@@ -149,11 +149,11 @@ type Finish struct{ Request *contract.FinishRequest }
 // it.
 type Adopt struct{ Request *contract.AdoptRequest }
 
-// SetGate tells producers whether to send notifications. GateSet answers it.
+// SetGate sets whether producers send notifications. GateSet answers it.
 type SetGate struct{ Subscribed bool }
 
 // Violation reports an impossible transition of a job. The job keeps its state. The
-// shell reports the error and stops the dispatcher in the usual stages. Core emits it
+// shell reports the error and stops the dispatcher in the usual stages. It is used
 // only with Config.DrainOnViolation.
 type Violation struct{ Err error }
 
@@ -217,11 +217,11 @@ func (a AnswerKind) String() string {
 	return [...]string{"", "done", "failed", "late", "unsupported", "busy", "stopping"}[a]
 }
 
-// Why is the reason of a placement: the score by term at the instant of the
-// decision, and what the slot was chosen from.
+// Why is the reason of a placement: the terms of the score at the instant of the
+// decision, and the choice of the slot.
 type Why struct {
 	Terms     scoring.Terms
-	At        timing.Instant // of the decision; a queued job is sent when its claim is answered
-	SlotTypes int            // types that the chosen slot supports: no free compatible slot had fewer
+	At        timing.Instant // instant of the decision; a queued job is sent later, when its claim is answered
+	SlotTypes int            // number of types of the chosen slot; no free compatible slot had fewer
 	Capacity  int            // slots that support the type, free or busy, in the whole cluster
 }

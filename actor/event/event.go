@@ -1,5 +1,5 @@
-// Package event declares what the shell tells the core: one type per event. actor.Core
-// decides what follows from each.
+// Package event declares the events that the shell sends to the core, one type per
+// event. actor.Core decides what follows from each.
 package event
 
 import (
@@ -9,82 +9,83 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
-// Event is something that happened to the dispatcher. The set is closed.
+// Event is something that happened. The set of types is closed.
 type Event interface{ isEvent() }
 
-// Registered brings new slots of a session, the first time or later. The
-// sender has checked the worker's words: types are sorted, unique and valid,
-// slot ids are new. Slots beyond the limits are refused with an effect.
+// Registered adds slots of a session, at its start or later. The sender has
+// validated them: types are sorted, unique and valid, and slot ids are new. Slots
+// that exceed the limits are rejected with an effect.
 type Registered struct {
 	Session dispatcherd.SessionID
 	Worker  string
 	Slots   []dispatcherd.Slot
-	// Fingerprint of the session's nonce, the same each time.
+	// Fingerprint is that of the session's nonce, the same in each event.
 	Fingerprint contract.Fingerprint
-	// NotResumable tells that the worker does not resume what it runs when its
-	// session ends. It is valid only with a Fingerprint.
+	// NotResumable says that the worker does not resume its jobs after the session.
+	// It is used only with a Fingerprint.
 	NotResumable bool
-	// Offers is what the worker still executes from an earlier session, the first
-	// time only. Each is answered with Resume or not at all, and the last one also
-	// with Welcome; or all of them with one TurnAway or RejectSlots. Their slots are
-	// registered when they are resumed.
+	// Offers are the executions that the worker continues from an earlier session.
+	// Only the first event of a session has them. Each offer is answered with
+	// Resume or not at all, and after the last decision Welcome follows.
+	// Alternatively one TurnAway or RejectSlots answers all of them. The slot of an
+	// offer is registered when the offer is resumed.
 	Offers []ResumeOffer
 }
 
-// ResumeOffer is an execution that a worker continues from an earlier session,
-// with the slot that it occupies.
+// ResumeOffer is an execution that a worker continues from an earlier session, with
+// the slot that it occupies.
 type ResumeOffer struct {
 	Job     dispatcherd.JobID
 	Mode    dispatcherd.Mode
 	Attempt dispatcherd.Attempt
-	From    contract.Fingerprint // of the session in which the attempt began
+	From    contract.Fingerprint // fingerprint of the session in which the attempt began
 	To      contract.Fingerprint // From with the generation of the offer; 0 = From
 	Slot    dispatcherd.Slot
 }
 
-// Outdated reports whether an offer is known to be older than, or the same as,
-// another one of the same execution. A dispatcher that was stopped for a while may
-// receive the offers of two connections in the other order: the older connection
-// is dead, and what was resumed on the newer one stays there.
+// Outdated reports whether an offer is known to be older than another one of the
+// same execution, or equal to it. A dispatcher that was stopped for a while may
+// receive the offers of two connections in reverse order. The older connection has
+// then ended, and the execution stays with the newer one.
 func (o *ResumeOffer) Outdated(other contract.Fingerprint) bool {
 	counted := func(f contract.Fingerprint) bool { return f != 0 && f != o.From }
 	return counted(o.To) && counted(other) && !o.To.Supersedes(other, o.From)
 }
 
-// Unregistered tells that a session is gone, its worker dead or hung up. All
-// its slots vanish, whatever they were doing (article 1, "unregister").
+// Unregistered reports the end of a session, because its worker died or
+// disconnected. All its slots are removed, whatever their state (article 1,
+// "unregister").
 type Unregistered struct {
 	Session dispatcherd.SessionID
 }
 
-// Withdrew tells that a worker takes slots off line: the free ones at once,
-// the others when their job ends. No Slots means all of the session's, those
-// to come included.
+// Withdrew removes slots of a worker: free ones at once, the others when their jobs
+// end. No Slots means all slots of the session, including later ones.
 type Withdrew struct {
 	Session dispatcherd.SessionID
 	Numbers []int32 // the worker's own slot numbers
 }
 
-// Released carries what a worker says about jobs it ran. It frees their slots.
+// Released reports the ends of a worker's jobs. It frees their slots.
 type Released struct {
 	Session dispatcherd.SessionID
 	Results []Result
 }
 
-// Result is the end of one attempt as its worker tells it.
+// Result is the end of one attempt as reported by its worker.
 type Result struct {
 	Job        dispatcherd.JobID
 	Attempt    dispatcherd.Attempt
 	OK         bool
-	Returned   bool          // the worker returns the job unfinished; the attempt does not count
-	Value      []byte        // JSON or nil; OK only
-	Error      string        // not OK only
-	Permanent  bool          // not OK only: do not try again
-	RetryAfter time.Duration // not OK only: the worker's own wish; 0 = the usual backoff
+	Returned   bool          // the worker returns the job without having finished it; the attempt does not count
+	Value      []byte        // JSON or nil; only with OK
+	Error      string        // only without OK
+	Permanent  bool          // only without OK: the job must not be retried
+	RetryAfter time.Duration // only without OK: delay requested by the worker; 0 = the usual backoff
 }
 
-// Reported carries what a worker says about jobs that continue to run. It frees no
-// slot. A session's reports reach the loop before its later results.
+// Reported contains reports of a worker about running jobs. It frees no slot. The
+// reports of a session reach the loop before its later results.
 type Reported struct {
 	Session dispatcherd.SessionID
 	Reports []Report
@@ -94,47 +95,48 @@ type Reported struct {
 type Report struct {
 	Job     dispatcherd.JobID
 	Attempt dispatcherd.Attempt
-	Partial bool   // part of the output; otherwise progress
-	JSON    []byte // handed on unchanged
+	Partial bool   // Payload is a part of the output; otherwise it is progress
+	JSON    []byte // passed on unchanged
 }
 
-// Requested brings an on-demand request (article 1, "on-demand").
+// Requested adds an on-demand request (article 1, "on-demand").
 type Requested struct {
-	Job      dispatcherd.JobID // negative, none twice; who comes later has a smaller one, or one drawn at about the same time
+	Job      dispatcherd.JobID // negative and unique; a later request has a smaller id, except for requests at about the same time
 	Type     string
 	Priority dispatcherd.Priority
 	Payload  []byte
-	// Deadline, counted from now, ends the request with AnswerLate; 0 = none.
+	// Deadline is the time from now after which the request ends with AnswerLate; 0
+	// = none.
 	Deadline time.Duration
-	// Wait allows the request to stay although no slot supports its type.
+	// Wait allows the request to wait although no slot supports its type.
 	Wait bool
-	// CapacityWait is how long it stays while no slot supports its type. With Wait it
-	// counts from now or from the end of the last slot; 0 = as long as its caller
-	// waits. Without Wait it is at least Config.ReconnectGrace from the end of the last
-	// slot, so that a worker can reconnect.
+	// CapacityWait is how long the request waits while no slot supports its type.
+	// With Wait it counts from now or from the end of the last slot; 0 = as long as
+	// its caller waits. Without Wait it is at least Config.ReconnectGrace from the
+	// end of the last slot, so that a worker can reconnect.
 	CapacityWait time.Duration
 }
 
-// Abandoned tells that the caller of an on-demand request hung up.
+// Abandoned reports that the caller of an on-demand request has disconnected.
 type Abandoned struct {
 	Job dispatcherd.JobID
 }
 
-// Notified tells that rows may have become pending. It is a hint.
+// Notified reports that rows may have become pending. It is a hint.
 type Notified struct{}
 
-// Announced is Notified that names the row, the only one its transaction made
-// pending. It is as much of a hint.
+// Announced is Notified for a transaction that made only one row pending, which it
+// names. It is a hint as well.
 type Announced struct {
 	Row contract.RowNotification
 }
 
-// Listening tells whether notifications can be expected.
+// Listening says whether notifications are received.
 type Listening struct {
 	On bool
 }
 
-// CancelRequested asks to stop rows that are running here; others are ignored.
+// CancelRequested asks to stop rows that run here. Other rows are ignored.
 type CancelRequested struct {
 	Jobs []dispatcherd.JobID
 }
@@ -163,20 +165,20 @@ type GateSet struct {
 	Verdict    contract.Verdict
 }
 
-// Disowned tells that this dispatcher cannot prove its lease any more: others
+// Disowned reports that the lease of this dispatcher may have ended, so that others
 // may have adopted its rows. Its workers are told to stop, their attempts end as
 // released, and no row is claimed until Owned.
 type Disowned struct{}
 
-// Owned tells that the dispatcher has a lease again, the old or a new one.
+// Owned reports that the dispatcher has a lease again, the old or a new one.
 type Owned struct{}
 
-// ClusterCapacity tells what the other dispatchers' slots can do, so that rarity
-// means the cluster's, and how the rows are shared with them. Types that are
-// not named have no slot at other dispatchers. Core keeps the maps.
+// ClusterCapacity contains the slots of other dispatchers by type, which rarity
+// includes, and the shares of the rows. Types that are not in it have no slot at
+// other dispatchers. The Core keeps the maps.
 type ClusterCapacity struct {
 	Capacity map[string]int
-	Shares   map[string]contract.Share // this dispatcher's; not named = everything
+	Shares   map[string]contract.Share // shares of this dispatcher; a missing type means everything
 }
 
 // Adopted answers an Adopt effect.
@@ -185,25 +187,25 @@ type Adopted struct {
 	Result  contract.AdoptResult
 }
 
-// Drained ends the taking of jobs for good: the dispatcher is about to stop.
-// Running jobs continue; claims that are not sent are given up.
+// Drained reports that the dispatcher is about to stop. It takes no more jobs.
+// Running jobs continue; claims that are not sent are dropped.
 type Drained struct{}
 
-// Interrupted releases the jobs that are still running: the grace period after
-// Drained is over. Their rows become pending with their order kept.
+// Interrupted reports the end of the grace period after Drained. The running jobs
+// are released: their rows become pending and keep their order.
 type Interrupted struct{}
 
-// HandedOver ends this dispatcher's part in the jobs that are still running:
-// the grace period after Drained is over, and their workers will offer them to the
-// next dispatcher. Results count until a job's session ends; from then on its
-// row is left as it is. Requests have no row and are answered.
+// HandedOver reports the end of the grace period after Drained. The running jobs
+// are left to their workers, which will offer them to the next dispatcher. Results
+// are accepted until a job's session ends; from then on its row is not changed.
+// Requests have no row and are answered.
 type HandedOver struct{}
 
-// Tick tells that time has passed; see Core.NextWake.
+// Tick reports that time has passed; see Core.NextWake.
 type Tick struct{}
 
-// Together is several events at one instant with one decision after the last.
-// With Hold there is no decision at all yet.
+// Together contains several events at one instant. Decisions are made after the
+// last one. With Hold no decision is made.
 type Together struct {
 	Events []Event
 	Hold   bool

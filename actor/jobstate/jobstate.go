@@ -3,8 +3,8 @@ package jobstate
 
 import "math/bits"
 
-// State is where a job in hand stands. ARCHITECTURE.md draws the states, and a
-// test holds the drawing to the table below.
+// State is the state of a job in hand. ARCHITECTURE.md contains the table of
+// states, and a test compares it with the table below.
 type State uint8
 
 // The states. A job is not in hand before its first transition and after its
@@ -12,13 +12,13 @@ type State uint8
 const (
 	NotInHand State = iota + 1
 
-	// On-demand requests.
+	// States of on-demand requests.
 
 	Waiting   // in its request queue
-	Serving   // sent to a worker, which holds a slot for it
-	Abandoned // the caller was answered or hung up; the worker was told to stop
+	Serving   // sent to a worker; holds a slot
+	Abandoned // the caller was answered or disconnected; the worker was told to stop
 
-	// Queued jobs whose row is not known to be ours.
+	// States of queued jobs whose row is not known to belong to this dispatcher.
 
 	Reserved   // has a slot; its claim is not sent
 	Unplaced   // lost its slot before its claim was sent
@@ -27,50 +27,51 @@ const (
 	Preempted  // its claim is in flight; its slot was given to a job with a higher score
 	Unresolved // the outcome of its claim is unknown; has no slot
 
-	// Queued jobs whose row is ours.
+	// States of queued jobs whose row belongs to this dispatcher.
 
 	Unassigned       // claimed but unassigned: waits for a slot until the end of the step
-	Running          // sent to a worker, which holds a slot for it
-	Revoked          // running, and told to stop without a time limit: the lease cannot be proved
+	Running          // sent to a worker; holds a slot
+	Revoked          // running, and told to stop without a time limit, because the lease may have ended
 	Stopping         // running, and told to stop within Config.CancelGrace
 	Detached         // running without a session; may be resumed within Config.Resume
-	DetachedStopping // detached, and to be told to stop when it is resumed
-	Recording        // its end is on its way to Postgres; has no slot
+	DetachedStopping // detached, and will be told to stop when it is resumed
+	Recording        // its end is being recorded; has no slot
 
-	States // their number, with 0
+	States // number of states, including 0
 )
 
 // Event is something that happens to a job in hand.
 type Event uint8
 
-// The events. The files named after decisions choose them.
+// The events. The files of package actor that are named after decisions choose
+// them.
 const (
 	OnEnqueue  Event = iota // a request arrived
 	OnReserve               // a row was placed
 	OnAdopt                 // a running row was adopted
 	OnStart                 // a request was given a slot
 	OnRequeue               // a running request returns to its queue
-	OnAnswer                // a request is over
+	OnAnswer                // a request has ended
 	OnClaim                 // the claim is sent
 	OnSlotLost              // the slot is gone
 	OnPreempt               // the slot was given to a job with a higher score
-	OnGiveUp                // the row is not ours and will not be
+	OnGiveUp                // the row belongs to another dispatcher
 	OnUnknown               // the claim's outcome is unknown
 	OnWin                   // the claim won the row
-	OnUnwanted              // the row is ours, and the job is not to run
+	OnUnwanted              // the row is ours, but the job must not run
 	OnAssign                // a claimed job was given a slot
 	OnStop                  // the job must stop
-	OnRevoke                // the lease cannot be proved
-	OnDetach                // its session ended for no fault of the job
+	OnRevoke                // the lease may have ended
+	OnDetach                // its session ended for a reason outside the job
 	OnResume                // its worker resumes it
 	OnFinish                // its attempt ended
 	OnLeave                 // the row stays running for the next dispatcher
 	OnRecorded              // its end is recorded, or was stale
 
-	Events // their number
+	Events // number of events
 )
 
-// Actions are what Core does at a transition, in this order.
+// Actions are what the Core does at a transition, in this order.
 type Actions uint16
 
 // The actions.
@@ -78,13 +79,13 @@ const (
 	FreeSlot       Actions = 1 << iota // the slot can take another job
 	Dequeue                            // leaves its request queue
 	Disarm                             // has no deadline any more
-	KeepTimeout                        // remembers when its timeout passes
-	RestoreTimeout                     // the timeout is its deadline again
+	KeepTimeout                        // stores when its timeout ends
+	RestoreTimeout                     // the stored timeout becomes its deadline again
 	AssignLater                        // is assigned a slot in this step, or released
 	SendJob                            // Send
 	SendCancel                         // Cancel
 	ArmGrace                           // its worker has Config.CancelGrace to stop
-	ArmResume                          // its worker has Config.Resume to come back
+	ArmResume                          // its worker has Config.Resume to reconnect
 	ReleaseRow                         // its row becomes pending again, or cancelled
 	Forget                             // is not in hand any more
 )
@@ -202,17 +203,18 @@ var transitions = [States][Events]transition{
 	},
 }
 
-// Next returns the state that follows, and what to do. The state is 0 if the event is
+// Next returns the next state and the actions. The state is 0 if the event is
 // impossible in s.
 func Next(s State, ev Event) (State, Actions) {
 	t := &transitions[s][ev]
 	return t.next, t.do
 }
 
-// ClaimPending reports whether the job's row is not known to be ours.
+// ClaimPending reports whether it is not known that the job's row belongs to this
+// dispatcher.
 func (s State) ClaimPending() bool { return s >= Reserved && s <= Unresolved }
 
-// Executing reports whether a worker executes the job, or may.
+// Executing reports whether a worker executes the job or may execute it.
 func (s State) Executing() bool {
 	return s == Serving || s == Abandoned || s >= Running && s <= DetachedStopping
 }
