@@ -79,19 +79,20 @@ func readInt2(b []byte) int16 { return int16(enc.BigEndian.Uint16(b)) }
 // array.
 const arrayHeader = 20
 
-// readInt8s calls f for every element of a bigint or timestamptz array without
-// NULLs. A nil or empty array has no element.
-func readInt8s(b []byte, f func(i int, v int64)) error {
+// readInt8s returns the elements of a bigint or timestamptz array without NULLs. A
+// nil or empty array has none.
+func readInt8s[T ~int64](b []byte) ([]T, error) {
 	if len(b) == 0 || (len(b) >= 4 && readInt4(b) == 0) {
-		return nil
+		return nil, nil
 	}
 	if len(b) < arrayHeader || readInt4(b) != 1 || len(b) != arrayHeader+12*int(readInt4(b[12:])) {
-		return fmt.Errorf("postgres sent an array of %d bytes that is not a list of 8-byte integers", len(b))
+		return nil, fmt.Errorf("postgres sent an array of %d bytes that is not a list of 8-byte integers", len(b))
 	}
-	for i, at := 0, arrayHeader; at < len(b); i, at = i+1, at+12 {
-		f(i, readInt8(b[at+4:]))
+	list := make([]T, 0, (len(b)-arrayHeader)/12)
+	for at := arrayHeader; at < len(b); at += 12 {
+		list = append(list, T(readInt8(b[at+4:])))
 	}
-	return nil
+	return list, nil
 }
 
 // truncate cuts s to at most n bytes.

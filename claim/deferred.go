@@ -7,7 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/jackc/pgx/v5"
 )
 
@@ -77,7 +76,7 @@ func (d deferred) catchUp(ctx context.Context, conn *pgx.Conn, cancel bool, lost
 				from = firstToken
 			}
 			var n int
-			n, d.from[id], err = releasePart(ctx, conn, lostJobs{id, contract.Crashed, whyReleased}, from, until)
+			n, d.from[id], err = releasePart(ctx, conn, id, from, until)
 			released += n
 			return err
 		}))

@@ -7,7 +7,6 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/dispatcherd/dispatcherd"
-	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
 // HandOverSQL is the statement of a hand-over. Its parameters are the
@@ -65,5 +64,5 @@ const FirstToken = firstToken
 // ReleasePart releases one portion of the jobs of a lost dispatcher, as a
 // heartbeat does that has no time for more.
 func ReleasePart(ctx context.Context, conn *pgx.Conn, lost int32, from int64) (released int, next int64, err error) {
-	return releasePart(ctx, conn, lostJobs{lost, contract.Crashed, whyReleased}, from, time.Now().Add(-time.Second))
+	return releasePart(ctx, conn, lost, from, time.Now().Add(-time.Second))
 }

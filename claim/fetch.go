@@ -59,34 +59,27 @@ func readLane(res *contract.FetchResult, v [][]byte) error {
 	if len(v) != 3 || len(v[0]) != 4 {
 		return fmt.Errorf("postgres sent a lane of %d columns, must be 3", len(v))
 	}
-	lane, first := int(readInt4(v[0]))-1, len(res.Candidates)
-	err := readInt8s(v[1], func(_ int, due int64) {
-		res.Candidates = append(res.Candidates, contract.Candidate{Lane: lane, Key: contract.Key{RunAt: due + postgresEpoch}})
-	})
-	added := res.Candidates[first:]
+	lane := int(readInt4(v[0])) - 1
+	due, err := readInt8s[int64](v[1])
+	if err != nil {
+		return err
+	}
+	ids, err := readInt8s[dispatcherd.JobID](v[2])
 	switch {
 	case err != nil:
-	case lane >= 0:
-		var ids int
-		err = readInt8s(v[2], func(i int, id int64) {
-			if ids++; i < len(added) {
-				added[i].Key.ID = dispatcherd.JobID(id)
-			}
-		})
-		if err == nil && ids != len(added) {
-			err = fmt.Errorf("postgres sent %d ids for %d candidates", ids, len(added))
-		}
-	case len(added) == 1:
-		res.DBNow = added[0].Key.RunAt
-		res.Candidates = res.Candidates[:first]
-		return nil
+		return err
+	case lane < 0 && len(due) == 1:
+		res.DBNow = due[0] + postgresEpoch
+	case lane < 0:
+		return fmt.Errorf("postgres sent %d clocks, must be 1", len(due))
+	case len(ids) != len(due):
+		return fmt.Errorf("postgres sent %d ids for %d candidates", len(ids), len(due))
 	default:
-		err = fmt.Errorf("postgres sent %d clocks, must be 1", len(added))
+		for i, id := range ids {
+			res.Candidates = append(res.Candidates, contract.Candidate{Lane: lane, Key: contract.Key{RunAt: due[i] + postgresEpoch, ID: id}})
+		}
 	}
-	if err != nil {
-		res.Candidates = res.Candidates[:first]
-	}
-	return err
+	return nil
 }
 
 // allRows is the block size of a lane without a share.

@@ -2,6 +2,7 @@ package claim
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"time"
@@ -102,18 +103,25 @@ func remove(set map[dispatcherd.JobID]struct{}, ids []dispatcherd.JobID) {
 // as one transaction. It returns how many items were ended, and the ids of those
 // that doneSQL did not end.
 func sendEnds(ctx context.Context, conn *pgx.Conn, items []contract.Finish, me int32) (ended []dispatcherd.JobID, n int, err error) {
-	var batch pgconn.Batch
-	for _, group := range [...]struct {
+	groups := [...]struct {
 		statement string
-		has       func(*contract.Finish) bool
 		encode    func([]contract.Finish, int32) [][]byte
-	}{
-		{"done", succeeded, encodeDone},
-		{"ended", func(f *contract.Finish) bool { return f.Outcome.Final() && !succeeded(f) }, encodeEnded},
-		{"pending", func(f *contract.Finish) bool { return !f.Outcome.Final() }, encodePending},
-	} {
-		if some := only(items, group.has); len(some) > 0 {
-			batch.ExecPrepared(group.statement, group.encode(some, me), binary, binary)
+		items     []contract.Finish
+	}{{statement: "done", encode: encodeDone}, {statement: "ended", encode: encodeEnded}, {statement: "pending", encode: encodePending}}
+	for i := range items {
+		g := &groups[0]
+		switch {
+		case !items[i].Outcome.Final():
+			g = &groups[2]
+		case items[i].Outcome != contract.Succeeded || items[i].Error == unstorable: // a dropped result is recorded as an error
+			g = &groups[1]
+		}
+		g.items = append(g.items, items[i])
+	}
+	var batch pgconn.Batch
+	for _, g := range groups {
+		if len(g.items) > 0 {
+			batch.ExecPrepared(g.statement, g.encode(g.items, me), binary, binary)
 		}
 	}
 	results := conn.PgConn().ExecBatch(ctx, &batch)
@@ -121,9 +129,8 @@ func sendEnds(ctx context.Context, conn *pgx.Conn, items []contract.Finish, me i
 	for results.NextResult() {
 		rows := results.ResultReader()
 		for rows.NextRow() {
-			if err := readInt8s(rows.Values()[0], func(_ int, id int64) { ended = append(ended, dispatcherd.JobID(id)) }); err != nil {
-				bad = err
-			}
+			ids, err := readInt8s[dispatcherd.JobID](rows.Values()[0])
+			ended, bad = append(ended, ids...), errors.Join(bad, err)
 		}
 		if tag, _ := rows.Close(); tag.Insert() { // results.Close returns the same error
 			n += int(tag.RowsAffected())
@@ -133,30 +140,6 @@ func sendEnds(ctx context.Context, conn *pgx.Conn, items []contract.Finish, me i
 		return nil, 0, err
 	}
 	return ended, n + len(ended), bad
-}
-
-// succeeded reports whether doneSQL ends the item. A job whose result cannot be
-// stored has an error, which endedSQL records.
-func succeeded(f *contract.Finish) bool {
-	return f.Outcome == contract.Succeeded && f.Error != unstorable
-}
-
-// only returns the items that f accepts, without a copy if it accepts all.
-func only(items []contract.Finish, f func(*contract.Finish) bool) []contract.Finish {
-	first := 0
-	for first < len(items) && f(&items[first]) {
-		first++
-	}
-	if first == len(items) {
-		return items
-	}
-	some := slices.Clone(items[:first])
-	for i := first; i < len(items); i++ {
-		if f(&items[i]) {
-			some = append(some, items[i])
-		}
-	}
-	return some
 }
 
 // endedBefore returns which of the items an earlier copy of the request has ended.

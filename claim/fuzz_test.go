@@ -24,9 +24,9 @@ func FuzzRows(f *testing.F) {
 		case readInt4(lane) < 1:
 			require.Equal(t, before.Candidates, res.Candidates)
 		default:
-			n := 0
-			require.NoError(t, readInt8s(ids, func(int, int64) { n++ }))
-			require.Len(t, res.Candidates, 1+n)
+			want, err := readInt8s[int64](ids)
+			require.NoError(t, err)
+			require.Len(t, res.Candidates, 1+len(want))
 		}
 		two := []byte{0, 3}
 		w, err := wonOf([][]byte{id, int4(1), two, two, two, nil, payload})
@@ -44,11 +44,12 @@ func FuzzRows(f *testing.F) {
 func FuzzLists(f *testing.F) {
 	f.Add(int64(1), int64(-2), uint8(3))
 	f.Fuzz(func(t *testing.T, a, b int64, n uint8) {
-		var want, got []int64
+		var want []int64
 		for i := range int64(n) {
 			want = append(want, a+i*b)
 		}
-		require.NoError(t, readInt8s(list(want...), func(_ int, v int64) { got = append(got, v) }))
+		got, err := readInt8s[int64](list(want...))
+		require.NoError(t, err)
 		require.Equal(t, want, got)
 	})
 }

@@ -163,7 +163,7 @@ func (s *Store) Leave(ctx context.Context) (int, error) {
 			return 0, err
 		}
 		var err error
-		n, err = release(ctx, conn, lostJobs{me, contract.Released, ""})
+		n, err = release(ctx, conn, me)
 		return n, err
 	})
 	if err != nil {

@@ -5,24 +5,21 @@ import (
 	"math"
 	"time"
 
-	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/jackc/pgx/v5"
 )
 
 // releaseSQL makes the jobs of lost dispatcher $1 pending again, as far as its
-// claims with tokens from $5 to $6 name them. $2 is the outcome, $3 the error, and
-// $4 is 1 if the attempts count as crashes; a dispatcher that handed over has not
-// crashed. The claims only say where to look, and the row decides. Locked rows wait
+// claims with tokens from $2 to $3 name them. A dispatcher that left has not
+// crashed; an attempt under another one has crashed with error $4. The claims only say where to look, and the row decides. Locked rows wait
 // for the next heartbeat.
 const releaseSQL = `
 WITH held AS MATERIALIZED (
 	SELECT ctid FROM dispatcherd.jobs_live
-	WHERE id = ANY (ARRAY (SELECT unnest(ids) FROM dispatcherd.claims WHERE dispatcher = $1::int AND token BETWEEN $5::bigint AND $6::bigint))
+	WHERE id = ANY (ARRAY (SELECT unnest(ids) FROM dispatcherd.claims WHERE dispatcher = $1::int AND token BETWEEN $2::bigint AND $3::bigint))
 		AND status = 'running' AND dispatcher = $1
 	ORDER BY id FOR UPDATE SKIP LOCKED
 ), item AS (
-	SELECT id AS dispatcher, CASE WHEN leaving THEN 'released' ELSE $2::text END AS outcome,
-		CASE WHEN leaving THEN '' ELSE $3::text END AS error, CASE WHEN leaving THEN 0 ELSE $4::int END AS crash
+	SELECT id AS dispatcher, 'crashed' AS outcome, CASE WHEN leaving THEN '' ELSE $4::text END AS error, (NOT leaving)::int AS crash
 	FROM dispatcherd.dispatchers WHERE id = $1
 ), back AS (
 	UPDATE dispatcherd.jobs_live j
@@ -58,18 +55,11 @@ type portion struct{ From, To int64 }
 // firstToken is the least of tokens, which are random.
 const firstToken = math.MinInt64
 
-// lostJobs are the running jobs of a dispatcher that can claim no more.
-type lostJobs struct {
-	of      int32
-	outcome contract.Outcome
-	reason  string
-}
-
-// release makes all of them pending. Other dispatchers may do the same meanwhile:
+// release makes all jobs of a lost dispatcher pending. Other dispatchers may do the same meanwhile:
 // each skips the rows that the other has locked. An error in one portion does not
 // stop the others.
-func release(ctx context.Context, conn *pgx.Conn, jobs lostJobs) (released int, err error) {
-	released, _, err = releasePart(ctx, conn, jobs, firstToken, time.Time{})
+func release(ctx context.Context, conn *pgx.Conn, lost int32) (released int, err error) {
+	released, _, err = releasePart(ctx, conn, lost, firstToken, time.Time{})
 	return released, err
 }
 
@@ -77,12 +67,8 @@ func release(ctx context.Context, conn *pgx.Conn, jobs lostJobs) (released int, 
 // unless until is zero. next is the token at which to continue, and firstToken if
 // all was done: the claims of released jobs still exist, so a heartbeat that always
 // began with the first would never come to the last.
-func releasePart(ctx context.Context, conn *pgx.Conn, jobs lostJobs, from int64, until time.Time) (released int, next int64, err error) {
-	crashes := 0
-	if jobs.outcome == contract.Crashed {
-		crashes = 1
-	}
-	rows, err := conn.Query(ctx, portionsSQL, jobs.of, portionSize, from)
+func releasePart(ctx context.Context, conn *pgx.Conn, lost int32, from int64, until time.Time) (released int, next int64, err error) {
+	rows, err := conn.Query(ctx, portionsSQL, lost, portionSize, from)
 	if err != nil {
 		return 0, from, err
 	}
@@ -95,7 +81,7 @@ func releasePart(ctx context.Context, conn *pgx.Conn, jobs lostJobs, from int64,
 			return released, p.From, err
 		}
 		var n, notified int
-		failed := conn.QueryRow(ctx, releaseSQL, jobs.of, jobs.outcome.String(), jobs.reason, crashes, p.From, p.To).Scan(&n, &notified)
+		failed := conn.QueryRow(ctx, releaseSQL, lost, p.From, p.To, whyReleased).Scan(&n, &notified)
 		released += n
 		if err == nil {
 			err = failed // the first one is reported

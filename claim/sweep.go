@@ -5,7 +5,6 @@ import (
 	"errors"
 	"time"
 
-	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/jackc/pgx/v5"
 )
 
@@ -34,7 +33,7 @@ func (s *Store) Sweep(ctx context.Context) (int, error) {
 		released, all := 0, lost[:0]
 		var errs []error
 		for _, id := range lost {
-			n, err := release(ctx, conn, lostJobs{id, contract.Crashed, whyReleased})
+			n, err := release(ctx, conn, id)
 			released += n
 			if err != nil {
 				errs = append(errs, err) // the others are not affected

@@ -1,6 +1,10 @@
 package contract
 
-import "github.com/dispatcherd/dispatcherd"
+import (
+	"cmp"
+
+	"github.com/dispatcherd/dispatcherd"
+)
 
 // Key is the position of a queued job in its lane. Lanes are ordered by RunAt,
 // then by ID, both ascending: the oldest job goes first. The zero Key lies before
@@ -18,13 +22,7 @@ func (k Key) Less(l Key) bool {
 // Compare is negative if k comes before l in a lane, positive if it comes after
 // l, and 0 if both are equal.
 func (k Key) Compare(l Key) int {
-	switch {
-	case k.Less(l):
-		return -1
-	case l.Less(k):
-		return 1
-	}
-	return 0
+	return cmp.Or(cmp.Compare(k.RunAt, l.RunAt), cmp.Compare(k.ID, l.ID))
 }
 
 // LaneQuery asks for the pending jobs of one type and one priority.
