@@ -40,9 +40,9 @@ const (
 
 // Migration is one migration and when it was applied.
 type Migration struct {
-	Version   int64
-	Name      string    // file name
-	AppliedAt time.Time // zero while pending
+	Version   int64      `json:"version"`
+	Name      string     `json:"name"`       // file name
+	AppliedAt *time.Time `json:"applied_at"` // in UTC; nil while pending
 }
 
 // Latest returns the schema version that this build needs.
@@ -110,7 +110,12 @@ func Status(ctx context.Context, dsn string) (list []Migration, err error) {
 			return fmt.Errorf("migrate status: %w", err)
 		}
 		for _, s := range steps {
-			list = append(list, Migration{Version: s.Source.Version, Name: s.Source.Path, AppliedAt: s.AppliedAt})
+			m := Migration{Version: s.Source.Version, Name: s.Source.Path}
+			if !s.AppliedAt.IsZero() {
+				at := s.AppliedAt.UTC()
+				m.AppliedAt = &at
+			}
+			list = append(list, m)
 		}
 		return nil
 	})

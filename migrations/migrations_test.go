@@ -135,7 +135,7 @@ func TestStatusChangesNothing(t *testing.T) {
 	list, err := migrations.Status(t.Context(), dsn)
 	require.NoError(t, err)
 	require.Len(t, list, int(migrations.Latest()))
-	require.True(t, list[0].AppliedAt.IsZero())
+	require.Nil(t, list[0].AppliedAt)
 	require.Empty(t, leftovers(t, conn))
 
 	_, err = migrations.Up(t.Context(), dsn)
@@ -143,5 +143,5 @@ func TestStatusChangesNothing(t *testing.T) {
 	list, err = migrations.Status(t.Context(), dsn)
 	require.NoError(t, err)
 	require.Equal(t, migrations.Latest(), list[len(list)-1].Version)
-	require.False(t, list[len(list)-1].AppliedAt.IsZero())
+	require.NotNil(t, list[len(list)-1].AppliedAt)
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/claim"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/console"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/jobs"
@@ -67,15 +68,11 @@ func (a *app) migrateDown(ctx context.Context, to int64, yes bool) error {
 	if err != nil {
 		return err
 	}
-	var applied []migrations.Migration
-	for _, s := range steps {
-		if !s.AppliedAt.IsZero() {
-			applied = append(applied, s)
-		}
-	}
 	var at int64
-	if len(applied) > 0 {
-		at = applied[len(applied)-1].Version
+	for _, s := range steps {
+		if s.AppliedAt != nil {
+			at = s.Version
+		}
 	}
 	switch {
 	case to > at:
@@ -84,8 +81,8 @@ func (a *app) migrateDown(ctx context.Context, to int64, yes bool) error {
 		to = max(at-1, 0)
 	}
 	var undo []string
-	for _, s := range applied {
-		if s.Version > to {
+	for _, s := range steps {
+		if s.AppliedAt != nil && s.Version > to {
 			undo = append(undo, s.Name)
 		}
 	}
@@ -106,26 +103,22 @@ func (a *app) migrateDown(ctx context.Context, to int64, yes bool) error {
 func (a *app) sayWhatIsLost(ctx context.Context, undo []string, to int64) error {
 	lost := "This would undo " + strings.Join(undo, ", ")
 	if to == 0 {
-		counted, err := a.countJobs(ctx)
+		pool, err := a.Connect(ctx)
 		if err != nil {
 			return err
 		}
-		lost += " and remove the schema dispatcherd with " + counted
+		defer pool.Close()
+		counts, err := claim.Jobs{DB: pool}.Counts(ctx)
+		if err != nil {
+			return fmt.Errorf("counting the jobs: %w", err)
+		}
+		lost += " and remove the schema dispatcherd with " + countedJobs(counts)
 	}
 	return exit.Errorf(exit.Negative, "nothing was changed. %s. Add --yes to do it", lost)
 }
 
-// countJobs returns the number of jobs by status.
-func (a *app) countJobs(ctx context.Context) (string, error) {
-	pool, err := a.Connect(ctx)
-	if err != nil {
-		return "", err
-	}
-	defer pool.Close()
-	counts, err := claim.Jobs{DB: pool}.Counts(ctx)
-	if err != nil {
-		return "", fmt.Errorf("counting the jobs: %w", err)
-	}
+// countedJobs returns the number of jobs, in all and by status.
+func countedJobs(counts map[dispatcherd.Status]int64) string {
 	var total int64
 	var parts []string
 	for _, status := range jobs.Statuses {
@@ -135,9 +128,9 @@ func (a *app) countJobs(ctx context.Context) (string, error) {
 		}
 	}
 	if total == 0 {
-		return "no jobs in it", nil
+		return "no jobs in it"
 	}
-	return fmt.Sprintf("%s in it (%s)", console.Counted(total, "job"), strings.Join(parts, ", ")), nil
+	return fmt.Sprintf("%s in it (%s)", console.Counted(total, "job"), strings.Join(parts, ", "))
 }
 
 // printVersions prints which versions were applied or undone.
@@ -150,13 +143,6 @@ func (a *app) printVersions(done string, versions []int64) error {
 		versions, lines = []int64{}, []string{"nothing to do"}
 	}
 	return a.PrintLine(done, versions, strings.Join(lines, "\n"))
-}
-
-// shownMigration is one line of `migrate status`.
-type shownMigration struct {
-	Version   int64      `json:"version"`
-	Name      string     `json:"name"`
-	AppliedAt *time.Time `json:"applied_at"` // null while pending
 }
 
 func (a *app) migrateStatusCommand() *cobra.Command {
@@ -179,22 +165,18 @@ func (a *app) migrateStatusCommand() *cobra.Command {
 }
 
 func (a *app) printStatus(steps []migrations.Migration) error {
-	shown := make([]shownMigration, len(steps))
 	rows := make([][]string, len(steps))
 	missing := 0
 	for i, s := range steps {
-		shown[i] = shownMigration{Version: s.Version, Name: s.Name}
 		when := "pending"
-		if s.AppliedAt.IsZero() {
+		if s.AppliedAt == nil {
 			missing++
 		} else {
-			at := s.AppliedAt.UTC()
-			shown[i].AppliedAt = &at
-			when = at.Format(time.RFC3339)
+			when = s.AppliedAt.Format(time.RFC3339)
 		}
 		rows[i] = []string{strconv.FormatInt(s.Version, 10), s.Name, when}
 	}
-	if err := a.PrintRows("migrations", shown, []string{"version", "name", "applied"}, rows); err != nil {
+	if err := a.PrintRows("migrations", steps, []string{"version", "name", "applied"}, rows); err != nil {
 		return err
 	}
 	if missing > 0 {

@@ -37,11 +37,11 @@ func (s Supervisor) notify(message string) error {
 		return nil
 	}
 	conn, err := net.Dial("unixgram", s.socket)
-	if err != nil {
-		return fmt.Errorf("notifying the supervisor with %s: %w", message, err)
+	if err == nil {
+		_, err = conn.Write([]byte(message))
+		_ = conn.Close() // the datagram has been sent
 	}
-	defer func() { _ = conn.Close() }() // the datagram has been sent
-	if _, err := conn.Write([]byte(message)); err != nil {
+	if err != nil {
 		return fmt.Errorf("notifying the supervisor with %s: %w", message, err)
 	}
 	return nil

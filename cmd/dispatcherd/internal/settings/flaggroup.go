@@ -26,34 +26,25 @@ type FlagGroup struct {
 
 // Groups splits flags by their groups, in the order of the first flag of each. Flags
 // without a group come last.
-func Groups(flags *pflag.FlagSet) []FlagGroup {
-	var groups []FlagGroup
-	at := func(title string) *pflag.FlagSet {
-		i := slices.IndexFunc(groups, func(g FlagGroup) bool { return g.Title == title })
+func Groups(flags *pflag.FlagSet) (groups []FlagGroup) {
+	newSet := func() *pflag.FlagSet {
+		set := pflag.NewFlagSet("", pflag.ContinueOnError)
+		set.SortFlags = flags.SortFlags
+		return set
+	}
+	others := newSet()
+	flags.VisitAll(func(f *pflag.Flag) {
+		note := f.Annotations[noteGroup]
+		if len(note) == 0 {
+			others.AddFlag(f)
+			return
+		}
+		i := slices.IndexFunc(groups, func(g FlagGroup) bool { return g.Title == note[0] })
 		if i < 0 {
 			i = len(groups)
-			set := pflag.NewFlagSet(title, pflag.ContinueOnError)
-			set.SortFlags = flags.SortFlags
-			groups = append(groups, FlagGroup{title, set})
+			groups = append(groups, FlagGroup{note[0], newSet()})
 		}
-		return groups[i].Flags
-	}
-	flags.VisitAll(func(f *pflag.Flag) {
-		title := ""
-		if note := f.Annotations[noteGroup]; len(note) > 0 {
-			title = note[0]
-		}
-		at(title).AddFlag(f)
+		groups[i].Flags.AddFlag(f)
 	})
-	slices.SortStableFunc(groups, func(a, b FlagGroup) int {
-		return boolToInt(a.Title == "") - boolToInt(b.Title == "")
-	})
-	return groups
-}
-
-func boolToInt(b bool) int {
-	if b {
-		return 1
-	}
-	return 0
+	return append(groups, FlagGroup{"", others})
 }

@@ -16,9 +16,9 @@ type Invocation struct {
 	UID     int             // of the user
 	Version string          // of the running binary, as a line
 
-	Database Database // --database-url
-	ignored  []string // unknown variables
-	origins  origins  // where each setting of the running command comes from
+	Database Database          // --database-url
+	ignored  []string          // unknown variables
+	origins  map[string]string // the source of the value of each flag of the running command, by name
 }
 
 // Origin returns the source of a setting of the running command.

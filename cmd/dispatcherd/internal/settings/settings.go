@@ -72,14 +72,11 @@ func isSetting(f *pflag.Flag) bool {
 	return !only && f.Name != "help"
 }
 
-// origins contains the source of the value of each flag, by the flag's name.
-type origins map[string]string
-
 // Resolve sets every flag that the command line omits from the environment, else from the
 // file.
 func (a *Invocation) Resolve(cmd *cobra.Command) error {
 	if a.origins == nil {
-		a.origins = origins{}
+		a.origins = map[string]string{}
 	}
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
 		switch {
