@@ -9,31 +9,17 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/problem"
 )
 
-// acceptance says which of the media types that can be sent a caller takes.
-type acceptance struct{ json, events bool }
-
-// wantsStream reads Accept (RFC 9110), all lines of it: JSON unless events are
-// asked for by name.
+// wantsStream reads all lines of Accept (RFC 9110) and reports whether to send events:
+// if they are accepted by name. Otherwise JSON is sent if it is accepted. The most
+// specific range that matches JSON decides. Malformed ranges are ignored.
 func wantsStream(r *http.Request) (bool, error) {
-	values := r.Header.Values("Accept")
-	if len(values) == 0 || len(values) == 1 && (values[0] == "" || values[0] == "*/*" || values[0] == "application/json") {
+	accept := strings.Join(r.Header.Values("Accept"), ",")
+	if accept == "" {
 		return false, nil
 	}
-	a := accepted(values)
-	switch {
-	case a.events:
-		return true, nil
-	case a.json:
-		return false, nil
-	}
-	return false, problem.NotAcceptable.Of("application/json and text/event-stream can be sent")
-}
-
-// accepted goes through what is listed. The most specific range that fits a type
-// decides; what cannot be read is passed over.
-func accepted(values []string) (a acceptance) {
-	best := 0 // specificity of what was said of JSON
-	for part := range strings.SplitSeq(strings.Join(values, ","), ",") {
+	events, json := false, false
+	best := 0 // specificity of the range that decides about JSON
+	for part := range strings.SplitSeq(accept, ",") {
 		name, parameters, err := mime.ParseMediaType(part)
 		if err != nil {
 			continue
@@ -45,8 +31,8 @@ func accepted(values []string) (a acceptance) {
 		}
 		switch {
 		case name == mediaEvents:
-			a.events = takes
-		case name == mediaJSON, name == "application/problem+json", strings.HasSuffix(name, "+json"):
+			events = takes
+		case name == mediaJSON, strings.HasSuffix(name, "+json"):
 			rank = 3
 		case name == "application/*":
 			rank = 2
@@ -54,8 +40,11 @@ func accepted(values []string) (a acceptance) {
 			rank = 1
 		}
 		if rank > best || rank == best && rank > 0 && takes {
-			best, a.json = rank, takes
+			best, json = rank, takes
 		}
 	}
-	return a
+	if !events && !json {
+		return false, problem.NotAcceptable.Of("application/json and text/event-stream can be sent")
+	}
+	return events, nil
 }

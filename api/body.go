@@ -31,28 +31,23 @@ func (h *Handler) readBody(w http.ResponseWriter, r *http.Request, limit int64) 
 	held = h.requests.NewBody()
 	var b bytes.Buffer
 	b.Grow(int(min(max(r.ContentLength, 0), ondemand.FreeBody)) + bytes.MinRead) // a large announced body is allocated as it arrives
-	_, err = b.ReadFrom(countedReader{http.MaxBytesReader(w, r.Body, limit), held})
+	_, err = b.ReadFrom(countedReader{http.MaxBytesReader(w, r.Body, limit), h, held})
 	if err == nil {
 		return b.Bytes(), held, nil
 	}
 	held.Drop()
-	_, long := errors.AsType[*http.MaxBytesError](err)
-	noRoom := errors.Is(err, errNoRoom)
-	if long || noRoom {
+	err = h.bodyError(err)
+	if problemOf(err).Status != http.StatusBadRequest { // it did not break off: the caller may still send
 		endBody(w, r, true)
 	}
-	if noRoom {
-		return nil, nil, h.requests.RefuseBody()
-	}
-	return nil, nil, h.bodyError(err)
+	return nil, nil, err
 }
-
-var errNoRoom = errors.New("no room for a further body")
 
 // countedReader counts what is read of a body in the budget.
 type countedReader struct {
 	io.Reader
 
+	h    *Handler
 	held *ondemand.Body
 }
 
@@ -60,7 +55,7 @@ type countedReader struct {
 func (c countedReader) Read(p []byte) (int, error) {
 	n, err := c.Reader.Read(p)
 	if !c.held.Add(int64(n)) {
-		return n, errNoRoom
+		return n, c.h.requests.RefuseBody()
 	}
 	return n, err
 }
@@ -83,10 +78,9 @@ const wastedLength = 8 << 20
 // too late.
 func (h *Handler) bodyError(err error) error {
 	var long *http.MaxBytesError
+	var refused *problem.Problem
 	switch {
-	case err == nil:
-		return nil
-	case errors.As(err, &long):
+	case errors.As(err, &long), errors.As(err, &refused):
 		return err
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		h.obs.Refused(BoundBodyTime)

@@ -263,30 +263,21 @@ func (r *frameRequest) follow(ctx context.Context, o *ondemand.Options) {
 }
 
 func (r *frameRequest) followUntilEnd(ctx context.Context, f *ondemand.Follower, events bool) error {
-	if !events {
-		v, a, err := f.Await(ctx)
-		if err == nil {
-			r.answer(v.Job, a)
-		}
-		return err
-	}
 	v, err := f.Ready(ctx, 0)
-	if err != nil {
-		return err
-	}
-	for {
-		r.sendEvents(&v)
-		if !v.More {
-			if a := f.Answer(&v); a != nil {
-				r.answer(v.Job, a)
-				return nil
-			}
-			if err := f.Wait(ctx, &v, nil); err != nil {
-				return err
-			}
+	for ; err == nil; v = f.Look(v.Next) {
+		if events {
+			r.sendEvents(&v)
 		}
-		v = f.Look(v.Next)
+		if v.More {
+			continue
+		}
+		if a := f.Answer(&v); a != nil {
+			r.answer(v.Job, a)
+			return nil
+		}
+		err = f.Wait(ctx, &v, nil)
 	}
+	return err
 }
 
 // sendEvents sends the events of a view.

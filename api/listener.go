@@ -10,14 +10,12 @@ import (
 	"time"
 )
 
-// ServeUnix is Serve for a Unix socket, whose callers may speak frames instead of
-// HTTP: the first byte of a connection decides. { begins a frame.
+// ServeUnix is Serve for a Unix socket, whose callers may use frames instead of HTTP:
+// the first byte of a connection decides. { begins a frame.
 func (h *Handler) ServeUnix(ctx context.Context, l net.Listener, handler http.Handler, errorLog *log.Logger) error {
 	c := h.newConnections()
-	d := &demux{
-		h: h, listener: l, connections: c, closed: make(chan struct{}),
-		http: make(chan incoming), frames: make(chan incoming), waiting: map[net.Conn]struct{}{},
-	}
+	d := &demux{h: h, listener: l, connections: c, http: make(chan incoming), frames: make(chan incoming)}
+	d.ctx, d.stop = context.WithCancel(ctx)
 	go d.accept()
 	ended := make(chan error, 1)
 	go func() { ended <- h.serveFrames(ctx, branch{d, d.frames}) }()
@@ -40,11 +38,8 @@ type demux struct {
 	connections *connections
 	http        chan incoming
 	frames      chan incoming
-	closed      chan struct{}
-	closing     sync.Once
-
-	mu      sync.Mutex
-	waiting map[net.Conn]struct{} // connections that have sent nothing; nil after close
+	ctx         context.Context // done: no connection is handed over any more
+	stop        context.CancelFunc
 }
 
 // incoming is a connection, or the listener's error.
@@ -69,37 +64,23 @@ func (d *demux) accept() {
 }
 
 // route reads the first byte of a connection. A connection that sends none counts as
-// idle: it is closed after HeaderTimeout, or to make room.
+// idle: it is closed after HeaderTimeout, to make room, or when demux is closed.
 func (d *demux) route(conn net.Conn) {
 	timed := &timedConn{Conn: conn, obs: d.h.obs}
-	d.mu.Lock()
-	open := d.waiting != nil
-	if open {
-		d.waiting[conn] = struct{}{}
-	}
-	d.mu.Unlock()
-	if !open {
-		_ = conn.Close()
-		return
-	}
 	d.connections.changed(timed, http.StateNew)
 	_ = conn.SetReadDeadline(time.Now().Add(d.h.cfg.HeaderTimeout)) // fails on a closed connection only, and then the read does too
+	keep := context.AfterFunc(d.ctx, func() { _ = conn.Close() })
 	_, err := timed.Read(timed.first[:])
-	d.mu.Lock()
-	delete(d.waiting, conn)
-	d.mu.Unlock()
 	handed := false
-	switch {
-	case err != nil:
-	case timed.first[0] == '{':
+	if keep() && err == nil {
 		timed.unread = true
-		d.connections.changed(timed, http.StateActive)
-		_ = conn.SetReadDeadline(time.Time{}) // the session sets its own
-		handed = d.hand(d.frames, incoming{conn: &frameConn{timedConn: timed, connections: d.connections}})
-	default:
-		timed.unread = true
-		_ = conn.SetReadDeadline(time.Time{})
-		handed = d.hand(d.http, incoming{conn: timed})
+		_ = conn.SetReadDeadline(time.Time{}) // the server and the session set their own
+		to, c := d.http, net.Conn(timed)
+		if timed.first[0] == '{' {
+			d.connections.changed(timed, http.StateActive)
+			to, c = d.frames, &frameConn{timedConn: timed, connections: d.connections}
+		}
+		handed = d.hand(to, incoming{conn: c})
 	}
 	if !handed {
 		_ = conn.Close()
@@ -112,25 +93,15 @@ func (d *demux) hand(to chan<- incoming, a incoming) bool {
 	select {
 	case to <- a:
 		return true
-	case <-d.closed:
+	case <-d.ctx.Done():
 		return false
 	}
 }
 
 // close closes the listener and the connections that have sent nothing.
 func (d *demux) close() error {
-	err := net.ErrClosed
-	d.closing.Do(func() {
-		close(d.closed)
-		err = d.listener.Close()
-		d.mu.Lock()
-		defer d.mu.Unlock()
-		for conn := range d.waiting { // order-free: each is closed by itself
-			_ = conn.Close()
-		}
-		d.waiting = nil
-	})
-	return err
+	d.stop()
+	return d.listener.Close()
 }
 
 // branch is the listener of one of the two protocols.
@@ -144,7 +115,7 @@ func (b branch) Accept() (net.Conn, error) {
 	select {
 	case a := <-b.from:
 		return a.conn, a.err
-	case <-b.d.closed:
+	case <-b.d.ctx.Done():
 		return nil, net.ErrClosed
 	}
 }
@@ -164,10 +135,7 @@ type frameConn struct {
 	ended       sync.Once
 }
 
-// Read implements net.Conn.
-func (c *frameConn) Read(b []byte) (int, error) { return c.readFirst(b, c.Conn.Read) }
-
-// Write implements net.Conn.
+// Write implements net.Conn. A slow reader is counted by frameObserver.
 func (c *frameConn) Write(b []byte) (int, error) { return c.Conn.Write(b) }
 
 // Close implements net.Conn.

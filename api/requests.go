@@ -126,16 +126,14 @@ func writeAnswer(w http.ResponseWriter, id dispatcherd.JobID, a *ondemand.Answer
 	nameRow(header, id)
 	result := a.Result()
 	if a.Worker != "" {
-		header["Dispatcherd-Worker"] = []string{headerValue(a.Worker)}
+		header.Set("Dispatcherd-Worker", headerValue(a.Worker))
 	}
-	header["Content-Type"] = jsonType
-	header["Content-Length"] = []string{strconv.Itoa(len(result))}
+	header.Set("Content-Type", mediaJSON)
+	header.Set("Content-Length", strconv.Itoa(len(result)))
 	w.WriteHeader(http.StatusOK)
 	_, _ = w.Write(result) // fails only if the caller has disconnected
 	return nil
 }
-
-var jsonType = []string{"application/json"}
 
 // headerValue replaces characters of a worker's name that a header cannot contain.
 func headerValue(s string) string {

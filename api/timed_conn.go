@@ -27,7 +27,11 @@ const (
 
 // Read implements net.Conn.
 func (c *timedConn) Read(b []byte) (int, error) {
-	n, err := c.readFirst(b, c.Conn.Read)
+	if c.unread && len(b) > 0 {
+		b[0], c.unread = c.first[0], false
+		return 1, nil
+	}
+	n, err := c.Conn.Read(b)
 	switch late := errors.Is(err, os.ErrDeadlineExceeded); {
 	case n > 0:
 		c.phase.CompareAndSwap(inPause, inHeaders)
@@ -37,15 +41,6 @@ func (c *timedConn) Read(b []byte) (int, error) {
 		c.obs.Refused(BoundIdleTime)
 	}
 	return n, err
-}
-
-// readFirst returns the byte that was read ahead, or reads.
-func (c *timedConn) readFirst(b []byte, read func([]byte) (int, error)) (int, error) {
-	if c.unread && len(b) > 0 {
-		b[0], c.unread = c.first[0], false
-		return 1, nil
-	}
-	return read(b)
 }
 
 // Write implements net.Conn.
