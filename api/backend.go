@@ -14,12 +14,7 @@ import (
 // goroutine at any time.
 type Backend interface {
 	ondemand.Backend
-	Jobs
-	State
-}
 
-// Jobs is the table.
-type Jobs interface {
 	// Insert adds one job, described by a JSON object as in docs/api.md.
 	Insert(ctx context.Context, object []byte) (dispatcherd.JobID, error)
 	// InsertLines adds a stream of such objects, one per line, in one
@@ -38,10 +33,7 @@ type Jobs interface {
 	Watch(id dispatcherd.JobID, c ondemand.Caller) (stop func())
 	// Why explains where a job stands. It returns ErrNotFound if there is none.
 	Why(ctx context.Context, id dispatcherd.JobID) (Why, error)
-}
 
-// State is what an operator wants to see.
-type State interface {
 	// Slots lists the slots of this dispatcher's workers. It never returns nil.
 	Slots() []Slot
 	// Types lists the types that this dispatcher knows. It never returns nil.

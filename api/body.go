@@ -198,8 +198,8 @@ func payloadLine(payload []byte) ([]byte, error) {
 }
 
 // notARequest says what is wrong with a body that cannot be read: first what is wrong
-// with the object, then what follows it. A Decoder tells one from the other, but
-// copies the body first.
+// with the object, then what follows it. A Decoder distinguishes the two, but copies the
+// body.
 func notARequest(body []byte) string {
 	if err := json.NewDecoder(bytes.NewReader(body)).Decode(new(requestBody)); err != nil {
 		return jsonReason(err)

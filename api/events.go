@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/internal/ondemand"
 )
 
@@ -88,7 +89,7 @@ func (h *Handler) streamRequest(w http.ResponseWriter, r *http.Request, f *ondem
 			continue
 		}
 		if a := f.Answer(&v); a != nil {
-			sendEnd(out, &v, a)
+			out.end(strconv.Itoa(v.Next), v.Job, a)
 			return out.flush()
 		}
 		if len(v.Events)+v.Missed == 0 {
@@ -126,12 +127,11 @@ func (h *Handler) sendEvents(out *sse, v *ondemand.View) {
 	}
 }
 
-// sendEnd queues the last event: the result or the problem.
-func sendEnd(out *sse, v *ondemand.View, a *ondemand.Answer) {
-	id := strconv.Itoa(v.Next)
+// end queues the last event: the result or the problem.
+func (s *sse) end(id string, job dispatcherd.JobID, a *ondemand.Answer) {
 	if a.Kind != ondemand.Done {
-		out.event(id, "error", problemJSON(ondemand.ExplainAnswer(a).About(v.Job)))
+		s.event(id, "error", problemJSON(ondemand.ExplainAnswer(a).About(job)))
 		return
 	}
-	out.event(id, "result", a.Result())
+	s.event(id, "result", a.Result())
 }

@@ -121,7 +121,7 @@ func (h *Handler) getJobEvents(w http.ResponseWriter, r *http.Request) error {
 			return err
 		}
 		if statuses.send(&job); job.Status.Final() {
-			sendFinal(out, &job)
+			out.end("", job.ID, finalAnswer(&job))
 			return out.flush()
 		}
 		if err := out.flush(); err != nil {
@@ -176,20 +176,15 @@ func (h *Handler) sendReports(statuses *statusLine, job *contract.Job, watch *jo
 	}
 }
 
-// sendFinal queues the end: the result, or the problem.
-func sendFinal(out *sse, job *contract.Job) {
+// finalAnswer returns how a row has ended.
+func finalAnswer(job *contract.Job) *ondemand.Answer {
 	switch job.Status {
 	case dispatcherd.Done:
-		result := job.Result
-		if result == nil {
-			result = json.RawMessage("null")
-		}
-		out.event("", "result", result)
+		return &ondemand.Answer{Kind: ondemand.Done, Payload: job.Result}
 	case dispatcherd.Failed:
-		out.event("", "error", problemJSON(problem.JobFailed.Of(lastError(job.Errors)).About(job.ID)))
-	default:
-		out.event("", "error", problemJSON(problem.JobCancelled.Of("it was cancelled").About(job.ID)))
+		return &ondemand.Answer{Kind: ondemand.Failed, Reason: lastError(job.Errors)}
 	}
+	return &ondemand.Answer{Kind: ondemand.Cancelled, Reason: "it was cancelled"}
 }
 
 // lastError is what the latest bad end says.

@@ -44,20 +44,21 @@ type wireRequest struct {
 	CoalesceKey   string               `json:"coalesce_key,omitempty"`
 }
 
-func (r *Request) encode() ([]byte, http.Header, error) {
+// post sends a request over HTTP.
+func (c *Client) post(ctx context.Context, r *Request, accept string) (*http.Response, error) {
 	wire := wireRequest{
 		Type: r.Type, Payload: r.Payload, Priority: r.Priority, Durable: r.Durable, CoalesceKey: r.CoalesceKey,
 		Timeout: spanText(r.Timeout), WaitForWorker: spanText(r.WaitForWorker),
 	}
 	body, err := json.Marshal(wire)
 	if err != nil {
-		return nil, nil, fmt.Errorf("the payload of the request: %w", err)
+		return nil, fmt.Errorf("the payload of the request: %w", err)
 	}
-	header := http.Header{"Accept": {"application/json"}}
+	header := http.Header{"Accept": {accept}}
 	if r.IdempotencyKey != "" {
 		header.Set("Idempotency-Key", r.IdempotencyKey)
 	}
-	return body, header, nil
+	return c.send(ctx, http.MethodPost, "/v1/requests", body, header)
 }
 
 func spanText(d time.Duration) string {
@@ -73,11 +74,7 @@ func (c *Client) Do(ctx context.Context, r Request) (json.RawMessage, error) {
 	if c.frames != nil {
 		return c.frames.do(ctx, &r, nil)
 	}
-	body, header, err := r.encode()
-	if err != nil {
-		return nil, err
-	}
-	res, err := c.send(ctx, http.MethodPost, "/v1/requests", body, header)
+	res, err := c.post(ctx, &r, "application/json")
 	if err != nil {
 		return nil, err
 	}
@@ -105,14 +102,9 @@ func (c *Client) Stream(ctx context.Context, r Request, seen func(Event) error) 
 	if c.frames != nil {
 		return c.frames.do(ctx, &r, seen)
 	}
-	body, header, err := r.encode()
-	if err != nil {
-		return nil, err
-	}
-	header.Set("Accept", "text/event-stream")
-	ctx, hangUp := context.WithCancel(ctx)
-	defer hangUp()
-	res, err := c.send(ctx, http.MethodPost, "/v1/requests", body, header)
+	ctx, disconnect := context.WithCancel(ctx)
+	defer disconnect()
+	res, err := c.post(ctx, &r, "text/event-stream")
 	if err != nil {
 		return nil, err
 	}
