@@ -3,6 +3,7 @@ package ondemand
 import (
 	"context"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -13,11 +14,16 @@ import (
 
 // backend keeps the last caller and answers when the test says so.
 type backend struct {
-	last   dispatcherd.JobID
-	caller Caller
+	last       dispatcherd.JobID
+	caller     Caller
+	submitting func() // called before Submit fails; nil = Submit succeeds
 }
 
 func (b *backend) Submit(_ context.Context, _ Request, c Caller) (dispatcherd.JobID, error) {
+	if b.submitting != nil {
+		b.submitting()
+		return 0, ErrUnavailable
+	}
 	b.last--
 	b.caller = c
 	return b.last, nil
@@ -103,4 +109,26 @@ func TestOptionsAreChecked(t *testing.T) {
 		require.Equal(t, problem.InvalidRequest.Name, p.Name())
 	}
 	require.NoError(t, s.Check(&Options{Type: "pdf"}))
+}
+
+// A request is cancelled while it is submitted, and then the submission fails. Callers
+// that joined it do not wait until their deadlines.
+func TestJoinedCallerOfCancelledAndFailedSubmissionIsAnswered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, b := newService(t)
+		joined := make(chan error, 1)
+		b.submitting = func() {
+			f := begin(t, s, Options{Type: "pdf", Durable: true, Key: "k"}) // joins
+			go func() {
+				_, err := f.Ready(context.Background(), 0)
+				f.Leave()
+				joined <- err
+			}()
+			synctest.Wait()
+			f.Cancel()
+		}
+		_, err := s.Begin(t.Context(), &Options{Type: "pdf", Durable: true, Key: "k"}, s.NewBody())
+		require.ErrorIs(t, err, ErrUnavailable)
+		require.NoError(t, <-joined)
+	})
 }

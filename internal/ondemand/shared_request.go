@@ -84,10 +84,13 @@ func (r *Shared) Reported(p Report) {
 // Answered implements Caller.
 func (r *Shared) Answered(a Answer) { r.end(&a, nil) }
 
-// end ends the request. Only the first call counts.
+// end ends the request. Only the first call counts, but the failure of a submission also
+// ends the wait for it.
 func (r *Shared) end(a *Answer, failure error) {
 	r.mu.Lock()
+	r.ready = r.ready || failure != nil
 	if r.endedLocked() {
+		r.wakeLocked()
 		r.mu.Unlock()
 		return
 	}
