@@ -60,22 +60,22 @@ func (c countedReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// endBody reads on through a body that is not wanted, within bounds: many clients
-// look for the answer only when they have sent all of it, and find a broken pipe
-// otherwise. Who waits to be told to go on has sent nothing before it has begun to be
-// read.
+// endBody reads and discards the rest of a rejected body, within bounds: many clients
+// read the answer only after they have sent the whole body, and would get a broken pipe.
+// A client that expects 100 Continue sends no body before the first read; begun says
+// that there was one.
 func endBody(w http.ResponseWriter, r *http.Request, begun bool) {
 	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(time.Second)) // fails on a connection without deadlines only
 	if begun || r.Header.Get("Expect") == "" {
-		_, _ = io.CopyN(io.Discard, r.Body, wastedLength) // however it ends, the answer is the same
+		_, _ = io.CopyN(io.Discard, r.Body, maxDiscarded) // an error does not change the answer
 	}
 }
 
-// wastedLength is how many bytes of a body are read for nothing.
-const wastedLength = 8 << 20
+// maxDiscarded bounds the bytes of a rejected body that are read.
+const maxDiscarded = 8 << 20
 
-// bodyError says what broke a body, without its content, and counts what came
-// too late.
+// bodyError returns the error of a body that could not be read, without its content. It
+// counts timeouts.
 func (h *Handler) bodyError(err error) error {
 	var long *http.MaxBytesError
 	var refused *problem.Problem
@@ -89,8 +89,8 @@ func (h *Handler) bodyError(err error) error {
 	return problem.InvalidRequest.Of("the body broke off or is not well-formed")
 }
 
-// isJSON checks the declared media type. curl's default, a form, is accepted. JSON in
-// another character set than UTF-8 is not JSON.
+// isJSON checks the declared media type. curl's default, a form, is accepted. Other
+// character sets than UTF-8 are not.
 func isJSON(r *http.Request) bool {
 	t := r.Header.Get("Content-Type")
 	if t == "" || t == "application/json" {
@@ -106,7 +106,8 @@ func isJSON(r *http.Request) bool {
 // Span is a duration in JSON: a number of seconds, or a string such as "1.5s".
 type Span time.Duration
 
-// errNoSpan names the members that are spans: a decoder does not say which it was at.
+// errNoSpan names all members that are spans, because a decoder does not say which one
+// is invalid.
 var errNoSpan = errors.New("timeout and wait_for_worker are numbers of seconds, or strings with a unit such as \"1.5s\"")
 
 // UnmarshalJSON implements json.Unmarshaler.
@@ -133,7 +134,7 @@ func (s *Span) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// spanOf is so many seconds, unless they are too many for anything.
+// spanOf converts seconds. It reports false if they do not fit.
 func spanOf(seconds float64) (Span, bool) {
 	if math.Abs(seconds) > 1e9 {
 		return 0, false
@@ -152,7 +153,7 @@ type requestBody struct {
 	CoalesceKey   string               `json:"coalesce_key,omitempty"`
 }
 
-// requestFields are the names in it.
+// requestFields are the names of its members.
 var requestFields = []string{"type", "payload", "priority", "timeout", "wait_for_worker", "durable", "coalesce_key"}
 
 // parseRequest reads and checks a request.
@@ -197,8 +198,8 @@ func payloadLine(payload []byte) ([]byte, error) {
 	return line.Bytes(), nil
 }
 
-// notARequest says what is wrong with a body that cannot be read: first what is wrong
-// with the object, then what follows it. A Decoder distinguishes the two, but copies the
+// notARequest says why a body cannot be read: the object is invalid, or something
+// follows it. A Decoder distinguishes the two, but copies the
 // body.
 func notARequest(body []byte) string {
 	if err := json.NewDecoder(bytes.NewReader(body)).Decode(new(requestBody)); err != nil {

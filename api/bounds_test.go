@@ -45,9 +45,9 @@ func opened(t *testing.T, h *Handler, serve server) (address string) {
 	return l.Addr().String()
 }
 
-// says connects, sends text and reads the status of the answer, or 0 if the
+// exchange connects, sends text and reads the status of the answer, or 0 if the
 // server disconnects without one.
-func says(t *testing.T, address, text string) (status int) {
+func exchange(t *testing.T, address, text string) (status int) {
 	conn, err := net.Dial("tcp", address)
 	require.NoError(t, err)
 	defer conn.Close()
@@ -76,8 +76,8 @@ func TestMalformedHTTPDoesNotAffectOtherCallers(t *testing.T) {
 		"no host":       {"POST /v1/requests HTTP/1.1\r\nContent-Length: 14\r\n\r\n{\"type\":\"pdf\"}", 400},
 		"two lengths":   {"POST /v1/requests HTTP/1.1\r\nHost: d\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nab", 400},
 	} {
-		require.Equal(t, c.want, says(t, address, c.text), name)
-		require.Equal(t, http.StatusOK, says(t, address, livez), "others after: %s", name)
+		require.Equal(t, c.want, exchange(t, address, c.text), name)
+		require.Equal(t, http.StatusOK, exchange(t, address, livez), "others after: %s", name)
 	}
 	require.Equal(t, 1, seen.hits(BoundPayload))
 }
@@ -99,14 +99,14 @@ func TestSlowHTTPEndsAndDoesNotAffectOtherCallers(t *testing.T) {
 		"a silent upload": {"POST /v1/jobs HTTP/1.1\r\nHost: d\r\nContent-Type: application/x-ndjson\r\nContent-Length: 100\r\n\r\n{}\n", 400},
 	} {
 		slow.Go(func() {
-			if status := says(t, address, c.text); status != c.want {
+			if status := exchange(t, address, c.text); status != c.want {
 				t.Errorf("%s: %d, want %d", name, status, c.want)
 			}
 		})
 	}
-	require.Equal(t, http.StatusOK, says(t, address, livez), "beside them")
+	require.Equal(t, http.StatusOK, exchange(t, address, livez), "beside them")
 	slow.Wait()
-	require.Equal(t, http.StatusOK, says(t, address, livez), "after them")
+	require.Equal(t, http.StatusOK, exchange(t, address, livez), "after them")
 	require.Equal(t, 3, seen.hits(BoundBodyTime), "half a body, half a chunk of two bodies, and a silent upload")
 	require.Equal(t, 2, seen.hits(BoundHeaderTime), "slow headers, and no request")
 	require.Equal(t, 1, seen.hits(BoundPayload), "endless chunks")
@@ -119,7 +119,7 @@ func TestOversizedBodyIsAnsweredAlthoughTheCallerStopsSending(t *testing.T) {
 			t.Parallel()
 			address, _, _, _ := served(t, func(c *Config) { c.BodyTimeout, c.MaxPayload = time.Hour, 1000 })
 			text := "POST /v1/requests HTTP/1.1\r\nHost: d\r\n" + head + "\r\n" + strings.Repeat("x", 2000)
-			require.Equal(t, http.StatusRequestEntityTooLarge, says(t, address, text))
+			require.Equal(t, http.StatusRequestEntityTooLarge, exchange(t, address, text))
 		})
 	}
 }
@@ -193,7 +193,7 @@ func TestIdleConnectionsMakeRoom(t *testing.T) {
 		defer conn.Close()
 		idle = append(idle, conn)
 	}
-	require.Equal(t, http.StatusOK, says(t, address, livez))
+	require.Equal(t, http.StatusOK, exchange(t, address, livez))
 	require.LessOrEqual(t, h.Gauges().Connections, most)
 	require.GreaterOrEqual(t, seen.hits(BoundConnections), 4*most)
 	_, err := idle[0].Read(make([]byte, 1))
@@ -230,7 +230,7 @@ func TestStreamWithoutReaderEnds(t *testing.T) {
 	big := []byte(`"` + strings.Repeat("x", 1<<20) + `"`)
 	for left := 1000; ; left-- { // until no socket takes more
 		require.Positive(t, left, "the stream continues without a reader")
-		f.with(id, func(c ondemand.Caller) { c.Reported(ondemand.Report{Attempt: 1, Partial: true, JSON: big}) })
+		f.withCaller(id, func(c ondemand.Caller) { c.Reported(ondemand.Report{Attempt: 1, Partial: true, JSON: big}) })
 		select {
 		case gone := <-f.abandoned:
 			require.Equal(t, id, gone)
@@ -281,7 +281,7 @@ func TestTokenIsCheckedBeforeTheRoute(t *testing.T) {
 			return h.Serve(ctx, l, guards[name], errorLog)
 		})
 		for header, status := range want {
-			require.Equal(t, status, says(t, address, "OPTIONS * HTTP/1.1\r\n"+header+"\r\n\r\n"), "%s: %s", name, header)
+			require.Equal(t, status, exchange(t, address, "OPTIONS * HTTP/1.1\r\n"+header+"\r\n\r\n"), "%s: %s", name, header)
 		}
 	}
 	require.Equal(t, 1, seen.hits(BoundToken))
@@ -352,7 +352,7 @@ func TestSlowReaderGetsAGap(t *testing.T) {
 	h, f, seen := testHandler(t, func(c *Config) { c.EventsPerRequest = 10 })
 	accepted := <-post(t.Context(), h, `{"type":"pdf"}`, "Prefer", "respond-async")
 	id := <-f.submitted
-	f.with(id, func(c ondemand.Caller) {
+	f.withCaller(id, func(c ondemand.Caller) {
 		c.Started(7, "w")
 		for n := range 100 {
 			c.Reported(ondemand.Report{Attempt: 1, Partial: true, JSON: fmt.Appendf(nil, "%d", n)})
@@ -378,7 +378,7 @@ func TestBytesOfSharedRequestsAreBounded(t *testing.T) {
 	for range 20 {
 		<-post(t.Context(), h, `{"type":"pdf"}`, "Prefer", "respond-async")
 		id := <-f.submitted
-		f.with(id, func(c ondemand.Caller) {
+		f.withCaller(id, func(c ondemand.Caller) {
 			for range 30 {
 				c.Reported(ondemand.Report{Partial: true, JSON: big})
 			}
@@ -394,7 +394,7 @@ func TestHeartbeatsKeepAnIdleStreamOpenUntilItsDeadline(t *testing.T) {
 		h, f, _ := testHandler(t, nil)
 		answer := post(t.Context(), h, `{"type":"pdf","timeout":40,"coalesce_key":"k"}`, "Accept", "text/event-stream")
 		id := <-f.submitted
-		f.with(id, func(c ondemand.Caller) { c.Started(1, "w") })
+		f.withCaller(id, func(c ondemand.Caller) { c.Started(1, "w") })
 		rec := <-answer
 		require.Equal(t, 2, strings.Count(rec.Body.String(), "\n:\n"), rec.Body)
 		require.Contains(t, rec.Body.String(), "deadline-passed")
@@ -438,12 +438,12 @@ func TestFollowersMayDisconnectAtTheEndOfASharedRequest(t *testing.T) {
 	h, f, _ := testHandler(t, nil)
 	for range 200 {
 		var all sync.WaitGroup
-		ctx, hangUp := context.WithCancel(t.Context())
+		ctx, disconnect := context.WithCancel(t.Context())
 		for range 4 {
 			all.Go(func() { <-post(ctx, h, `{"type":"pdf","coalesce_key":"k"}`) })
 		}
 		id := <-f.submitted
-		all.Go(hangUp)
+		all.Go(disconnect)
 		all.Go(func() { f.answer(id, ondemand.Answer{Kind: ondemand.Done}) })
 		all.Wait()
 		for len(f.submitted) > 0 { // a caller after the end starts another request, and disconnects

@@ -17,24 +17,24 @@ func TestCallersOfASharedRequestHaveTheirOwnCapacityWait(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			h, f, _ := testHandler(t, nil)
 			began := time.Now()
-			ask := func(ctx context.Context, patience string) <-chan int {
+			ask := func(ctx context.Context, wait string) <-chan int {
 				status := make(chan int, 1)
-				answer := post(ctx, h, `{"type":"pdf","timeout":100,"wait_for_worker":`+patience+share[0], share[1:]...)
+				answer := post(ctx, h, `{"type":"pdf","timeout":100,"wait_for_worker":`+wait+share[0], share[1:]...)
 				go func() { status <- (<-answer).Code }()
 				synctest.Wait()
 				return status
 			}
-			f.loses(true)
+			f.setNoCapacity(true)
 			first, second := ask(t.Context(), "1"), ask(t.Context(), "60")
 			require.Equal(t, http.StatusServiceUnavailable, <-ask(t.Context(), "0"), "the others wait")
 			require.Zero(t, time.Since(began))
 			require.Equal(t, http.StatusServiceUnavailable, <-first)
 			require.Equal(t, time.Second, time.Since(began))
-			f.loses(false)
+			f.setNoCapacity(false)
 			time.Sleep(capacityInterval)
 			third := ask(t.Context(), "0")
 			time.Sleep(10 * time.Second)
-			f.loses(true)
+			f.setNoCapacity(true)
 			lost := time.Now()
 			require.Equal(t, http.StatusServiceUnavailable, <-third)
 			grace, _ := f.NoCapacity(0)
@@ -51,7 +51,7 @@ func TestCallersOfASharedRequestHaveTheirOwnCapacityWait(t *testing.T) {
 func TestLastExpiredCapacityWaitEndsTheSharedRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, f, _ := testHandler(t, nil)
-		f.loses(true)
+		f.setNoCapacity(true)
 		body := `{"type":"pdf","coalesce_key":"k","wait_for_worker":`
 		first := post(t.Context(), h, body+`2}`)
 		synctest.Wait()

@@ -36,13 +36,13 @@ func connect(t *testing.T, address string) *rawClient {
 
 const smallBody = `{"type":"pdf","payload":[1]}`
 
-// asks sends n requests in one write.
-func (c *rawClient) asks(n int) {
-	c.sends(slices.Repeat([]string{smallBody}, n)...)
+// sendRequests sends n requests in one write.
+func (c *rawClient) sendRequests(n int) {
+	c.sendBodies(slices.Repeat([]string{smallBody}, n)...)
 }
 
-// sends sends a request with each body, all in one write.
-func (c *rawClient) sends(bodies ...string) {
+// sendBodies sends a request with each body, all in one write.
+func (c *rawClient) sendBodies(bodies ...string) {
 	var all []byte
 	for _, body := range bodies {
 		all = fmt.Appendf(all, "POST /v1/requests HTTP/1.1\r\nHost: d\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
@@ -51,16 +51,16 @@ func (c *rawClient) sends(bodies ...string) {
 	require.NoError(c.t, err)
 }
 
-// heard is a response without its variable parts.
-type heard struct {
+// response is a response without its variable parts.
+type response struct {
 	status int
 	header http.Header
 	last   bool // of the connection
 	text   string
 }
 
-// hears reads a response.
-func (c *rawClient) hears() heard {
+// readResponse reads a response.
+func (c *rawClient) readResponse() response {
 	res, err := http.ReadResponse(c.in, nil)
 	require.NoError(c.t, err)
 	defer res.Body.Close()
@@ -68,11 +68,11 @@ func (c *rawClient) hears() heard {
 	require.NoError(c.t, err)
 	require.NotEmpty(c.t, res.Header.Get("Date"))
 	res.Header.Del("Date")
-	return heard{res.StatusCode, res.Header, res.Close, string(text)}
+	return response{res.StatusCode, res.Header, res.Close, string(text)}
 }
 
-// ends waits until the server closes the connection.
-func (c *rawClient) ends() {
+// requireClosed waits until the server closes the connection.
+func (c *rawClient) requireClosed() {
 	_, err := c.in.ReadByte()
 	require.ErrorIs(c.t, err, io.EOF)
 }
@@ -82,26 +82,26 @@ func TestRefusalIsAProblemDocument(t *testing.T) {
 	f.refusal = &ondemand.InvalidError{Reason: errors.New("it holds a number that is no number")}
 	c := connect(t, address)
 	for range 3 {
-		c.asks(1)
-		answer := c.hears()
+		c.sendRequests(1)
+		answer := c.readResponse()
 		require.Equal(t, http.StatusUnprocessableEntity, answer.status)
 		require.Contains(t, answer.text, "no number")
 	}
 	f.refusal = errors.New("unexpected")
-	c.asks(1)
-	require.Equal(t, http.StatusInternalServerError, c.hears().status)
+	c.sendRequests(1)
+	require.Equal(t, http.StatusInternalServerError, c.readResponse().status)
 	require.EqualValues(t, 1, seen.failures.Load())
 }
 
 func TestPipelinedRequestsAreServedInOrder(t *testing.T) {
 	address, h, f, _ := served(t, nil)
 	c := connect(t, address)
-	c.asks(3)
+	c.sendRequests(3)
 	for n := range 3 {
 		id := <-f.submitted
 		require.Empty(t, f.submitted, "the next one waits for its turn")
 		f.answer(id, ondemand.Answer{Kind: ondemand.Done, Payload: fmt.Appendf(nil, "%d", n)})
-		require.Equal(t, strconv.Itoa(n), c.hears().text)
+		require.Equal(t, strconv.Itoa(n), c.readResponse().text)
 	}
 	require.Equal(t, 1, h.Gauges().Connections)
 }
@@ -112,11 +112,11 @@ func TestDisconnectCancelsTheRequest(t *testing.T) {
 	for n := range callers {
 		c := connect(t, address)
 		for range n % 3 { // some have had answers before
-			c.asks(1)
+			c.sendRequests(1)
 			f.answer(<-f.submitted, ondemand.Answer{Kind: ondemand.Done})
-			c.hears()
+			c.readResponse()
 		}
-		c.asks(1)
+		c.sendRequests(1)
 		id := <-f.submitted
 		require.NoError(t, c.conn.Close())
 		require.Equal(t, id, <-f.abandoned)
@@ -130,10 +130,10 @@ func TestAnyNumberOfPipelinedRequestsIsServed(t *testing.T) {
 	address, _, f, _ := served(t, nil)
 	c := connect(t, address)
 	const all = 500
-	c.asks(all) // sockets have room for it
+	c.sendRequests(all) // sockets have room for it
 	for n := range all {
 		f.answer(<-f.submitted, ondemand.Answer{Kind: ondemand.Done, Payload: strconv.AppendInt(nil, int64(n), 10)})
-		require.Equal(t, strconv.Itoa(n), c.hears().text)
+		require.Equal(t, strconv.Itoa(n), c.readResponse().text)
 	}
 }
 
@@ -148,16 +148,16 @@ func TestHalfClosedConnectionGetsPipelinedAnswers(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, c.conn.(*net.TCPConn).CloseWrite())
 	for range all {
-		require.Equal(t, http.StatusOK, c.hears().status)
+		require.Equal(t, http.StatusOK, c.readResponse().status)
 	}
-	c.ends()
+	c.requireClosed()
 }
 
 func TestDisconnectCancelsPipelinedRequests(t *testing.T) {
 	address, h, f, _ := served(t, nil)
 	for range 20 {
 		c := connect(t, address)
-		c.asks(3)
+		c.sendRequests(3)
 		id := <-f.submitted
 		require.NoError(t, c.conn.Close())
 		f.answer(id, ondemand.Answer{Kind: ondemand.Done})
@@ -176,7 +176,7 @@ func TestRequestMayLastLongerThanTheIdleTimeout(t *testing.T) {
 	address, h, f, seen := served(t, func(c *Config) { c.IdleTimeout, c.HeaderTimeout = idle, time.Hour })
 	c := connect(t, address)
 	require.NoError(t, c.conn.SetDeadline(time.Now().Add(20*time.Second)))
-	c.asks(1)
+	c.sendRequests(1)
 	id := <-f.submitted
 	select {
 	case <-f.abandoned:
@@ -184,9 +184,9 @@ func TestRequestMayLastLongerThanTheIdleTimeout(t *testing.T) {
 	case <-time.After(4 * idle):
 	}
 	f.answer(id, ondemand.Answer{Kind: ondemand.Done})
-	c.hears()
+	c.readResponse()
 	require.Zero(t, seen.hits(BoundIdleTime))
-	c.ends() // now it idles
+	c.requireClosed() // now it idles
 	require.Equal(t, 1, seen.hits(BoundIdleTime))
 	require.Eventually(t, func() bool { return h.Gauges().Connections == 0 }, 30*time.Second, time.Millisecond)
 }
@@ -194,7 +194,7 @@ func TestRequestMayLastLongerThanTheIdleTimeout(t *testing.T) {
 func TestConnectionWithUnreadAnswersEnds(t *testing.T) {
 	address, h, f, seen := served(t, func(c *Config) { c.WriteTimeout = 50 * time.Millisecond })
 	c := connect(t, address)
-	c.asks(100)
+	c.sendRequests(100)
 	big := []byte(`"` + strings.Repeat("x", 1<<20) + `"`)
 	f.answer(<-f.submitted, ondemand.Answer{Kind: ondemand.Done, Payload: big}) // now the connection is known
 	for h.Gauges().Connections > 0 {
@@ -216,18 +216,18 @@ func TestStoppingServerCompletesAResponse(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() { ended <- h.Serve(ctx, l, h, log.New(io.Discard, "", 0)) }()
 	idle, busy, lost := connect(t, l.Addr().String()), connect(t, l.Addr().String()), connect(t, l.Addr().String())
-	idle.asks(1)
+	idle.sendRequests(1)
 	f.answer(<-f.submitted, ondemand.Answer{Kind: ondemand.Done})
-	idle.hears()
-	busy.asks(1)
+	idle.readResponse()
+	busy.sendRequests(1)
 	id := <-f.submitted
-	lost.asks(1)
+	lost.sendRequests(1)
 	never := <-f.submitted
 	stop()
-	idle.ends()
+	idle.requireClosed()
 	f.answer(id, ondemand.Answer{Kind: ondemand.Done})
-	require.True(t, busy.hears().last)
-	busy.ends()
+	require.True(t, busy.readResponse().last)
+	busy.requireClosed()
 	require.Equal(t, never, <-f.abandoned, "it had its time")
 	require.NoError(t, <-ended)
 	require.Eventually(t, func() bool { return h.Gauges().Connections == 0 }, 30*time.Second, time.Millisecond)

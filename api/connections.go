@@ -59,7 +59,7 @@ func (c *connections) makeRoomLocked(newest net.Conn) {
 	}
 	c.dropLocked(victim)
 	c.h.obs.Refused(BoundConnections)
-	go func() { _ = victim.Close() }() // a close may linger; the server notices the end itself
+	go func() { _ = victim.Close() }() // Close may block; the server notices the end by its next read
 }
 
 // dropLocked forgets a connection.

@@ -53,8 +53,8 @@ func (f *fake) submit(c ondemand.Caller, sign dispatcherd.JobID) (dispatcherd.Jo
 	return sign * f.last, nil
 }
 
-// refuses makes later submissions fail.
-func (f *fake) refuses(err error) {
+// refuse makes later submissions fail.
+func (f *fake) refuse(err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.refusal = err
@@ -69,8 +69,8 @@ func (f *fake) Abandon(id dispatcherd.JobID, _ ondemand.Caller) {
 	}
 }
 
-// with runs f for the caller of a request that was not abandoned.
-func (f *fake) with(id dispatcherd.JobID, do func(ondemand.Caller)) {
+// withCaller calls do with the caller of a request that was not abandoned.
+func (f *fake) withCaller(id dispatcherd.JobID, do func(ondemand.Caller)) {
 	f.mu.Lock()
 	c := f.callers[id]
 	f.mu.Unlock()
@@ -80,7 +80,7 @@ func (f *fake) with(id dispatcherd.JobID, do func(ondemand.Caller)) {
 }
 
 func (f *fake) answer(id dispatcherd.JobID, a ondemand.Answer) {
-	f.with(id, func(c ondemand.Caller) {
+	f.withCaller(id, func(c ondemand.Caller) {
 		f.mu.Lock()
 		delete(f.callers, id)
 		f.mu.Unlock()
@@ -102,11 +102,11 @@ func (f *fake) Offered(string) bool {
 	return !f.noCapacity
 }
 
-// loses removes all slots, or adds some.
-func (f *fake) loses(all bool) {
+// setNoCapacity removes all slots, or adds some.
+func (f *fake) setNoCapacity(none bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.noCapacity = all
+	f.noCapacity = none
 }
 
 func (*fake) Rank(dispatcherd.JobID) (ondemand.Rank, bool) {

@@ -37,7 +37,7 @@ func (s *sse) event(id, name string, data []byte) {
 	}
 	s.buf = append(append(append(s.buf, "event: "...), name...), '\n')
 	s.buf = append(s.buf, "data: "...)
-	for _, b := range data { // JSON: a line break in it is white space
+	for _, b := range data { // a line break in JSON is white space
 		if b == '\n' || b == '\r' {
 			b = ' '
 		}

@@ -16,14 +16,14 @@ import (
 	"github.com/dispatcherd/dispatcherd"
 )
 
-// prompt is a dispatcher that answers at once and keeps the request.
-type prompt struct {
+// instantBackend is a dispatcher that answers at once and keeps the request.
+type instantBackend struct {
 	*fake
 
 	asked []ondemand.Request
 }
 
-func (p *prompt) Submit(ctx context.Context, r ondemand.Request, c ondemand.Caller) (dispatcherd.JobID, error) {
+func (p *instantBackend) Submit(ctx context.Context, r ondemand.Request, c ondemand.Caller) (dispatcherd.JobID, error) {
 	id, err := p.fake.Submit(ctx, r, c)
 	p.asked = append(p.asked, r)
 	p.answer(id, ondemand.Answer{Kind: ondemand.Done, Payload: r.Payload})
@@ -41,7 +41,7 @@ func FuzzRequest(f *testing.F) {
 	f.Add(`[{"type":"pdf"}] x`, "application/*", "", "")
 	cfg := DefaultConfig()
 	cfg.MaxPayload = 4096
-	p := &prompt{}
+	p := &instantBackend{}
 	h := New(cfg, p, &counts{bounds: map[Bound]int{}}, http.NotFoundHandler())
 	f.Cleanup(h.Close)
 	f.Fuzz(func(t *testing.T, body, accept, prefer, key string) {

@@ -21,13 +21,13 @@ import (
 type jobWatch struct {
 	changed chan struct{} // capacity 1
 
-	most     int               // reports that may wait
+	most     int               // limit of waiting reports
 	requests *ondemand.Service // counts their bytes
 
 	mu      sync.Mutex
 	reports []ondemand.Report
-	missed  int  // came after reports; none is taken while there are some
-	over    bool // the caller is gone
+	missed  int  // dropped after reports; none is added while there are missed ones
+	over    bool // the caller has disconnected
 }
 
 // Started implements Caller.
@@ -58,8 +58,8 @@ func (j *jobWatch) wake() {
 	}
 }
 
-// take returns what waits, as much as a follower of a run takes at a time, and
-// behind the last of it how much was missed.
+// take returns waiting reports, up to ondemand.ViewBytes. more says that others wait. If
+// not, missed is the number of reports that were dropped after the last one.
 func (j *jobWatch) take() (reports []ondemand.Report, missed int, more bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -78,7 +78,7 @@ func (j *jobWatch) take() (reports []ondemand.Report, missed int, more bool) {
 	return reports, missed, false
 }
 
-// close drops what waits.
+// close drops the waiting reports.
 func (j *jobWatch) close() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -89,9 +89,9 @@ func (j *jobWatch) close() {
 	j.reports = nil
 }
 
-// getJobEvents streams what happens to a row until it is final. A status has an
-// id, so that a caller who comes back with Last-Event-ID is told only what is
-// new; output of a worker is handed on while it runs here and not kept.
+// getJobEvents streams the events of a row until it is final. A status has an id, so
+// that a caller that reconnects with Last-Event-ID gets only newer ones. Reports of a
+// worker are sent while the job runs on this dispatcher; they are not kept.
 func (h *Handler) getJobEvents(w http.ResponseWriter, r *http.Request) error {
 	id, err := jobID(r)
 	if err != nil {
@@ -113,7 +113,7 @@ func (h *Handler) getJobEvents(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	out := h.newSSE(w)
-	statuses := statusLine{out: out, told: r.Header.Get("Last-Event-ID")}
+	statuses := statusLine{out: out, sent: r.Header.Get("Last-Event-ID")}
 	beat := time.NewTicker(h.cfg.Heartbeat)
 	defer beat.Stop()
 	for {
@@ -140,12 +140,12 @@ func (h *Handler) getJobEvents(w http.ResponseWriter, r *http.Request) error {
 		case errors.Is(err, ErrNotFound): // the row was deleted
 			out.event("", "error", problemJSON(problemOf(err)))
 			return out.flush()
-		} // otherwise the next change, or heartbeat, looks again
+		} // otherwise the row is read again after the next change or heartbeat
 	}
 }
 
-// sendReports sends what waits, a little at a time; the last of it is queued. The
-// row was read before.
+// sendReports sends the waiting reports in portions. The last portion is queued. job was
+// read before the reports are taken.
 func (h *Handler) sendReports(statuses *statusLine, job *contract.Job, watch *jobWatch) error {
 	out := statuses.out
 	for {
@@ -187,7 +187,7 @@ func finalAnswer(job *contract.Job) *ondemand.Answer {
 	return &ondemand.Answer{Kind: ondemand.Cancelled, Reason: "it was cancelled"}
 }
 
-// lastError is what the latest bad end says.
+// lastError returns the message of the latest error.
 func lastError(history json.RawMessage) string {
 	var ends []struct {
 		Error string `json:"error"`

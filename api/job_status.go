@@ -18,19 +18,18 @@ type StatusEvent struct {
 	Failures int                 `json:"failures"`
 }
 
-// statusLine is what a caller that follows a row has been sent of its status. Rows are
-// polled, while reports of a worker arrive at once. The events are in order all the
-// same, and none is sent twice.
+// statusLine sends the status events of a row to a caller, in order and each once. The
+// row is polled, but reports of a worker arrive at once.
 type statusLine struct {
 	out  *sse
-	told string              // id of the last status event, perhaps of an earlier stream
-	last dispatcherd.Attempt // the highest one told in this stream
+	sent string              // id of the last status event, possibly of an earlier stream
+	last dispatcherd.Attempt // the highest attempt sent in this stream
 
-	waiting contract.Job // as it was last read before an attempt
+	waiting contract.Job // the row when it was last read as pending
 }
 
-// send queues the status of a row that was just read, unless the caller knows it
-// or has been told something newer.
+// send queues the status of a row that was just read, unless it was sent or is older than
+// what was sent.
 func (s *statusLine) send(job *contract.Job) {
 	if job.Status == dispatcherd.Pending {
 		s.waiting = *job
@@ -41,13 +40,13 @@ func (s *statusLine) send(job *contract.Job) {
 	s.event(&StatusEvent{ID: job.ID, Status: job.Status, Attempt: job.Attempt, RunAt: job.RunAt, Failures: job.Failures})
 }
 
-// running makes sure that the caller knows that an attempt runs, before he hears
-// what its worker says. It reports false for an attempt that the stream is past.
-// The row may have been read before the attempt began, or after it ended: what a
-// claim does not change is then told as it was before it.
+// running queues the status of a running attempt before its first report. It reports
+// false for an attempt that is older than what was sent. The row may have been read
+// before the attempt began or after it ended. The members that a claim does not change
+// are then those of the pending row.
 func (s *statusLine) running(job *contract.Job, attempt dispatcherd.Attempt) bool {
 	switch {
-	case s.told == statusID(attempt, dispatcherd.Running):
+	case s.sent == statusID(attempt, dispatcherd.Running):
 		return true
 	case attempt <= s.last || job.Status.Final() && attempt > job.Attempt:
 		return false
@@ -64,7 +63,7 @@ func (s *statusLine) running(job *contract.Job, attempt dispatcherd.Attempt) boo
 
 func (s *statusLine) event(e *StatusEvent) {
 	id := statusID(e.Attempt, e.Status)
-	if id == s.told {
+	if id == s.sent {
 		return
 	}
 	data, err := json.Marshal(e)
@@ -72,7 +71,7 @@ func (s *statusLine) event(e *StatusEvent) {
 		return // a date beyond what JSON can hold: the table takes none
 	}
 	s.out.event(id, "status", data)
-	s.told, s.last = id, max(s.last, e.Attempt)
+	s.sent, s.last = id, max(s.last, e.Attempt)
 }
 
 func statusID(a dispatcherd.Attempt, s dispatcherd.Status) string { return fmt.Sprintf("%d-%s", a, s) }

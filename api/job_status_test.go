@@ -22,14 +22,14 @@ import (
 // attempts that report while the row is read.
 type rowReports struct {
 	*fake
-	looks  []look
+	reads  []read
 	caller ondemand.Caller
 }
 
-type look struct {
+type read struct {
 	attempt dispatcherd.Attempt
 	status  dispatcherd.Status
-	words   []dispatcherd.Attempt
+	reports []dispatcherd.Attempt
 }
 
 func (r *rowReports) Watch(_ dispatcherd.JobID, c ondemand.Caller) func() {
@@ -37,11 +37,11 @@ func (r *rowReports) Watch(_ dispatcherd.JobID, c ondemand.Caller) func() {
 	return func() {}
 }
 
-// Job implements Jobs. A pending row has failed as often as it was tried.
+// Job implements Backend. Each earlier attempt of a row has failed.
 func (r *rowReports) Job(_ context.Context, id dispatcherd.JobID) (contract.Job, error) {
-	l := r.looks[0]
-	r.looks = r.looks[1:]
-	for _, a := range l.words {
+	l := r.reads[0]
+	r.reads = r.reads[1:]
+	for _, a := range l.reports {
 		r.caller.Reported(ondemand.Report{Attempt: a, JSON: fmt.Appendf(nil, "%d", a)})
 	}
 	r.caller.Answered(ondemand.Answer{Kind: ondemand.Changed})
@@ -52,9 +52,9 @@ func (r *rowReports) Job(_ context.Context, id dispatcherd.JobID) (contract.Job,
 	return contract.Job{ID: id, Status: l.status, Attempt: l.attempt, Failures: failures, RunAt: time.Unix(1000+int64(failures), 0)}, nil
 }
 
-// told returns the stream in short: "1-running/0" is a status with its
-// failures, "says 1" a report of attempt 1.
-func (r *rowReports) told(t *testing.T, lastEventID string) []string {
+// stream returns the events in short form: "1-running/0" is a status with its failures,
+// "report 1" a report of attempt 1.
+func (r *rowReports) stream(t *testing.T, lastEventID string) []string {
 	h := New(DefaultConfig(), r, &counts{bounds: map[Bound]int{}}, http.NotFoundHandler())
 	defer h.Close()
 	req := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/v1/jobs/7/events", http.NoBody)
@@ -63,19 +63,19 @@ func (r *rowReports) told(t *testing.T, lastEventID string) []string {
 	}
 	rec := httptest.NewRecorder()
 	h.ServeHTTP(rec, req)
-	var told []string
+	var short []string
 	events := regexp.MustCompile(`(?:id: (\S+)\n)?event: (\w+)\ndata: (.*)\n`)
 	for _, e := range events.FindAllStringSubmatch(rec.Body.String(), -1) {
 		switch e[2] {
 		case "status":
-			told = append(told, e[1]+"/"+regexp.MustCompile(`"failures":(\d)`).FindStringSubmatch(e[3])[1])
+			short = append(short, e[1]+"/"+regexp.MustCompile(`"failures":(\d)`).FindStringSubmatch(e[3])[1])
 		case "progress":
-			told = append(told, "says "+e[3])
+			short = append(short, "report "+e[3])
 		default:
-			told = append(told, e[2])
+			short = append(short, e[2])
 		}
 	}
-	return told
+	return short
 }
 
 // A row is polled, and reports of a worker arrive at once. A follower still
@@ -85,42 +85,42 @@ func TestStatusPrecedesReportsOfAnAttempt(t *testing.T) {
 	type attempts = []dispatcherd.Attempt
 	for name, c := range map[string]struct {
 		last  string
-		looks []look
-		told  []string
+		reads []read
+		want  []string
 	}{
-		"it speaks while the row is read that says so": {
-			"", []look{{0, pending, nil}, {1, running, attempts{1, 1}}, {1, done, nil}},
-			[]string{"0-pending/0", "1-running/0", "says 1", "says 1", "1-done/0", "result"},
+		"report while the row is read as running": {
+			"", []read{{0, pending, nil}, {1, running, attempts{1, 1}}, {1, done, nil}},
+			[]string{"0-pending/0", "1-running/0", "report 1", "report 1", "1-done/0", "result"},
 		},
-		"it speaks after the row was read that waits": {
-			"", []look{{0, pending, attempts{1}}, {1, running, attempts{1}}, {1, done, nil}},
-			[]string{"0-pending/0", "1-running/0", "says 1", "says 1", "1-done/0", "result"},
+		"report after the row was read as pending": {
+			"", []read{{0, pending, attempts{1}}, {1, running, attempts{1}}, {1, done, nil}},
+			[]string{"0-pending/0", "1-running/0", "report 1", "report 1", "1-done/0", "result"},
 		},
-		"it is over when the row is read": {
-			"", []look{{0, pending, nil}, {1, failed, attempts{1}}},
-			[]string{"0-pending/0", "1-running/0", "says 1", "1-failed/1", "error"},
+		"attempt has ended when the row is read": {
+			"", []read{{0, pending, nil}, {1, failed, attempts{1}}},
+			[]string{"0-pending/0", "1-running/0", "report 1", "1-failed/1", "error"},
 		},
-		"it is over and the next one speaks": {
-			"", []look{{0, pending, nil}, {1, pending, attempts{1, 2}}, {2, running, attempts{2}}, {2, done, nil}},
-			[]string{"0-pending/0", "1-running/0", "says 1", "1-pending/1", "2-running/1", "says 2", "says 2", "2-done/1", "result"},
+		"attempt has ended and the next one reports": {
+			"", []read{{0, pending, nil}, {1, pending, attempts{1, 2}}, {2, running, attempts{2}}, {2, done, nil}},
+			[]string{"0-pending/0", "1-running/0", "report 1", "1-pending/1", "2-running/1", "report 2", "report 2", "2-done/1", "result"},
 		},
-		"it was told to run before the connection was lost": {
-			"1-running", []look{{1, running, attempts{1}}, {1, done, attempts{1}}},
-			[]string{"says 1", "says 1", "1-done/0", "result"},
+		"status was sent before the connection was lost": {
+			"1-running", []read{{1, running, attempts{1}}, {1, done, attempts{1}}},
+			[]string{"report 1", "report 1", "1-done/0", "result"},
 		},
-		"it began while there was no connection": {
-			"0-pending", []look{{1, running, attempts{1}}, {1, done, nil}},
-			[]string{"1-running/0", "says 1", "1-done/0", "result"},
+		"attempt began while there was no connection": {
+			"0-pending", []read{{1, running, attempts{1}}, {1, done, nil}},
+			[]string{"1-running/0", "report 1", "1-done/0", "result"},
 		},
-		"an attempt that is past says no more": {
-			"", []look{{1, running, nil}, {2, running, nil}, {2, running, attempts{1, 2}}, {2, done, nil}},
-			[]string{"1-running/0", "2-running/1", "says 2", "2-done/1", "result"},
+		"report of an earlier attempt is dropped": {
+			"", []read{{1, running, nil}, {2, running, nil}, {2, running, attempts{1, 2}}, {2, done, nil}},
+			[]string{"1-running/0", "2-running/1", "report 2", "2-done/1", "result"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := &rowReports{fake: newFake(), looks: c.looks}
-			require.Equal(t, c.told, r.told(t, c.last))
-			require.Empty(t, r.looks, "not all was read")
+			r := &rowReports{fake: newFake(), reads: c.reads}
+			require.Equal(t, c.want, r.stream(t, c.last))
+			require.Empty(t, r.reads, "not all was read")
 		})
 	}
 }
@@ -129,11 +129,11 @@ func TestStatusPrecedesReportsOfAnAttempt(t *testing.T) {
 type deleted struct {
 	*fake
 
-	looks int
+	reads int
 }
 
 func (f *deleted) Job(_ context.Context, id dispatcherd.JobID) (contract.Job, error) {
-	if f.looks++; f.looks > 1 {
+	if f.reads++; f.reads > 1 {
 		return contract.Job{}, ErrNotFound
 	}
 	return contract.Job{ID: id, Status: dispatcherd.Running, Attempt: 1}, nil
@@ -143,8 +143,8 @@ func TestFollowerOfADeletedRowIsAnswered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := New(DefaultConfig(), &deleted{fake: newFake()}, &counts{bounds: map[Bound]int{}}, http.NotFoundHandler())
 		defer h.Close()
-		ctx, giveUp := context.WithTimeout(t.Context(), time.Hour)
-		defer giveUp()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
 		rec := httptest.NewRecorder()
 		h.ServeHTTP(rec, httptest.NewRequestWithContext(ctx, http.MethodGet, "/v1/jobs/7/events", http.NoBody))
 		require.Regexp(t, `(?s)^id: 1-running\n.*event: error\ndata: {"type":"urn:dispatcherd:problem:not-found".*}\n\n$`, rec.Body.String())

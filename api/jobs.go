@@ -16,11 +16,11 @@ import (
 	"github.com/dispatcherd/dispatcherd"
 )
 
-// longestUpload bounds a stream of jobs as a whole: its transaction keeps a
-// connection, and Postgres from clearing up.
+// longestUpload bounds the duration of a stream of jobs, because its transaction holds a
+// connection and delays vacuum.
 const longestUpload = time.Hour
 
-// maxProblems bounds how many bad lines of an upload are named one by one.
+// maxProblems bounds the bad lines of an upload that are listed.
 const maxProblems = 100
 
 // Inserted answers a single insert.
@@ -40,7 +40,7 @@ func (h *Handler) postJobs(w http.ResponseWriter, r *http.Request) error {
 	onError := r.URL.Query().Get("on_error")
 	kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	switch {
-	case len(r.Header.Values("Idempotency-Key")) > 0: // ignoring it would insert twice
+	case len(r.Header.Values("Idempotency-Key")) > 0: // ignoring it could insert the job twice
 		endBody(w, r, false)
 		return problem.InvalidRequest.Of("an insert takes no Idempotency-Key: sent again it inserts again; POST /v1/requests takes one")
 	case onError != "" && onError != "abort" && onError != "skip":
@@ -71,11 +71,11 @@ func (h *Handler) postJobs(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// howManyGo says what to do with many jobs that were sent as one.
+// howManyGo explains how to send several jobs.
 const howManyGo = "many go one a line, with Content-Type: application/x-ndjson (of curl, --data-binary keeps the lines)"
 
-// areMany reports whether a body that is no job is several, one behind the other
-// or in an array.
+// areMany reports whether a body that is not a job contains several objects, one after
+// the other or in an array.
 func areMany(body []byte) bool {
 	d := json.NewDecoder(bytes.NewReader(body))
 	var first, second json.RawMessage
@@ -125,8 +125,8 @@ func (h *Handler) uploadJobs(w http.ResponseWriter, r *http.Request, strict bool
 	return nil
 }
 
-// patientBody gives every read of a long body its time anew, up to a deadline
-// for all of it (a transaction is open all the while), and keeps what broke it.
+// patientBody restarts the read timeout at each read of a long body, up to a deadline for
+// the whole body. It keeps the read error.
 type patientBody struct {
 	io.Reader
 
@@ -178,8 +178,8 @@ type CancelState struct {
 	Status dispatcherd.Status `json:"status"` // running: its worker was asked to stop
 }
 
-// deleteJob cancels a job: a waiting one at once, a running one as soon as its
-// worker lets go of it.
+// deleteJob cancels a job: a waiting one at once, a running one when its worker has
+// stopped it.
 func (h *Handler) deleteJob(w http.ResponseWriter, r *http.Request) error {
 	id, err := jobID(r)
 	if err != nil {
@@ -197,8 +197,7 @@ func (h *Handler) deleteJob(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// getWhy explains rows, and also requests in memory: their ids are below 0, as
-// in lists of slots and of rivals.
+// getWhy explains rows and requests in memory, which have negative ids.
 func (h *Handler) getWhy(w http.ResponseWriter, r *http.Request) error {
 	n, err := strconv.ParseInt(r.PathValue("id"), 10, 64)
 	if err != nil || n == 0 {

@@ -15,11 +15,11 @@ import (
 	"github.com/dispatcherd/dispatcherd"
 )
 
-// choosy is a dispatcher that accepts no job.
-type choosy struct{ *fake }
+// rejectingInserts is a dispatcher that accepts no job.
+type rejectingInserts struct{ *fake }
 
 // Insert implements Jobs.
-func (choosy) Insert(context.Context, []byte) (dispatcherd.JobID, error) {
+func (rejectingInserts) Insert(context.Context, []byte) (dispatcherd.JobID, error) {
 	return 0, &ondemand.InvalidError{Reason: errors.New("it is none")}
 }
 
@@ -27,7 +27,7 @@ func (choosy) Insert(context.Context, []byte) (dispatcherd.JobID, error) {
 func TestJobLinesRequireTheirMediaType(t *testing.T) {
 	cfg := DefaultConfig()
 	cfg.MaxPayload = 1000
-	h := New(cfg, choosy{newFake()}, &counts{bounds: map[Bound]int{}}, http.NotFoundHandler())
+	h := New(cfg, rejectingInserts{newFake()}, &counts{bounds: map[Bound]int{}}, http.NotFoundHandler())
 	defer h.Close()
 	for body, status := range map[string]int{
 		"{\"type\":\"pdf\"}\n{\"type\":\"pdf\"}\n":                                http.StatusUnprocessableEntity,

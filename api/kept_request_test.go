@@ -21,14 +21,14 @@ func TestKeptRequestHasTheLongestCapacityWait(t *testing.T) {
 	fetch := func(h *Handler, accepted *httptest.ResponseRecorder) int {
 		return call(h, http.MethodGet, accepted.Header().Get("Location")).Code
 	}
-	later := func(t *testing.T, h *Handler, patience string) *httptest.ResponseRecorder {
-		got := <-post(t.Context(), h, long+patience+key, "Prefer", "respond-async")
+	later := func(t *testing.T, h *Handler, wait string) *httptest.ResponseRecorder {
+		got := <-post(t.Context(), h, long+wait+key, "Prefer", "respond-async")
 		require.Equal(t, http.StatusAccepted, got.Code)
 		return got
 	}
 	for name, story := range map[string]func(t *testing.T, h *Handler, f *fake, pass func(time.Duration)){
 		"a joiner is more patient": func(t *testing.T, h *Handler, f *fake, pass func(time.Duration)) {
-			f.loses(true)
+			f.setNoCapacity(true)
 			first := later(t, h, "1")
 			pass(500 * time.Millisecond)
 			second := later(t, h, "20")
@@ -39,7 +39,7 @@ func TestKeptRequestHasTheLongestCapacityWait(t *testing.T) {
 			require.Equal(t, <-f.submitted, <-f.abandoned)
 		},
 		"a joiner is less patient": func(t *testing.T, h *Handler, f *fake, pass func(time.Duration)) {
-			f.loses(true)
+			f.setNoCapacity(true)
 			first := later(t, h, "20")
 			later(t, h, "1")
 			pass(20*time.Second - time.Millisecond)
@@ -50,14 +50,14 @@ func TestKeptRequestHasTheLongestCapacityWait(t *testing.T) {
 		"a joiner is less patient, and the slots go later": func(t *testing.T, h *Handler, f *fake, pass func(time.Duration)) {
 			first := later(t, h, "20")
 			later(t, h, "1")
-			f.loses(true)
+			f.setNoCapacity(true)
 			pass(20 * time.Second) // a look at the latest capacityInterval after they have gone
 			require.Equal(t, http.StatusAccepted, fetch(h, first))
 			pass(capacityInterval)
 			require.Equal(t, http.StatusServiceUnavailable, fetch(h, first))
 		},
 		"first caller waits and disconnects": func(t *testing.T, h *Handler, f *fake, pass func(time.Duration)) {
-			f.loses(true)
+			f.setNoCapacity(true)
 			ctx, leave := context.WithCancel(t.Context())
 			defer leave()
 			waits := post(ctx, h, long+"100"+key)
@@ -72,7 +72,7 @@ func TestKeptRequestHasTheLongestCapacityWait(t *testing.T) {
 			require.Len(t, f.abandoned, 1)
 		},
 		"joining caller waits longer": func(t *testing.T, h *Handler, f *fake, pass func(time.Duration)) {
-			f.loses(true)
+			f.setNoCapacity(true)
 			later(t, h, "1")
 			waits := post(t.Context(), h, long+"100"+key)
 			pass(50 * time.Second)
@@ -83,13 +83,13 @@ func TestKeptRequestHasTheLongestCapacityWait(t *testing.T) {
 			first := later(t, h, "0") // the dispatcher's patience: 5 s
 			pass(100 * time.Second)
 			for range 5 {
-				f.loses(true)
+				f.setNoCapacity(true)
 				pass(4 * time.Second)
-				f.loses(false)
+				f.setNoCapacity(false)
 				pass(2 * capacityInterval)
 			}
 			require.Equal(t, http.StatusAccepted, fetch(h, first))
-			f.loses(true)
+			f.setNoCapacity(true)
 			pass(5*time.Second + capacityInterval)
 			require.Equal(t, http.StatusServiceUnavailable, fetch(h, first))
 		},

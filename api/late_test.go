@@ -14,8 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// shares calls as one caller of a shared request, with a key if one is named.
-func shares(ctx context.Context, h *Handler, timeout int, key string, headers ...string) <-chan *httptest.ResponseRecorder {
+// postShared sends a request as one caller of a shared request, with a key if one is named.
+func postShared(ctx context.Context, h *Handler, timeout int, key string, headers ...string) <-chan *httptest.ResponseRecorder {
 	if key != "" {
 		headers = append(headers, "Idempotency-Key", key)
 	}
@@ -29,42 +29,42 @@ func shares(ctx context.Context, h *Handler, timeout int, key string, headers ..
 // with a temporary error may repeat the request, and so may all if it has not
 // started.
 func TestKeyKeepsItsOwn504(t *testing.T) {
-	ends := map[string]ondemand.AnswerKind{"unsupported": ondemand.Unsupported, "busy": ondemand.Busy, "stopping": ondemand.Stopping, "cancelled": ondemand.Cancelled, "deleted": 0, "tired": 0}
+	ends := map[string]ondemand.AnswerKind{"unsupported": ondemand.Unsupported, "busy": ondemand.Busy, "stopping": ondemand.Stopping, "cancelled": ondemand.Cancelled, "deleted": 0, "expired": 0}
 	for name, kind := range ends {
 		for _, begun := range []bool{true, false} {
 			t.Run(fmt.Sprintf("%s, begun %v", name, begun), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					h, f, _ := testHandler(t, nil)
-					first := shares(t.Context(), h, 2, "late")
-					fetched := <-shares(t.Context(), h, 60, "later", "Prefer", "respond-async")
+					first := postShared(t.Context(), h, 2, "late")
+					fetched := <-postShared(t.Context(), h, 60, "later", "Prefer", "respond-async")
 					require.Equal(t, http.StatusGatewayTimeout, (<-first).Code)
 					if begun {
-						f.with(<-f.submitted, func(c ondemand.Caller) { c.Started(1, "w") })
+						f.withCaller(<-f.submitted, func(c ondemand.Caller) { c.Started(1, "w") })
 					} else {
 						<-f.submitted
 					}
 					switch name {
 					case "deleted":
 						require.Equal(t, http.StatusNoContent, call(h, http.MethodDelete, fetched.Header().Get("Location")).Code)
-					case "tired": // the request has the capacity wait of the fetching caller
-						f.loses(true)
+					case "expired": // the request has the capacity wait of the fetching caller
+						f.setNoCapacity(true)
 						time.Sleep(9*time.Second + 2*capacityInterval)
-						f.loses(false)
+						f.setNoCapacity(false)
 					default:
 						f.answer(f.last, ondemand.Answer{Kind: kind, Reason: "not now"})
 					}
 					synctest.Wait()
 					if begun {
 						for range 2 {
-							require.Equal(t, http.StatusGatewayTimeout, (<-shares(t.Context(), h, 60, "late")).Code)
+							require.Equal(t, http.StatusGatewayTimeout, (<-postShared(t.Context(), h, 60, "late")).Code)
 						}
 						require.Empty(t, f.submitted, "it is not done once more")
 					} else {
-						again := shares(t.Context(), h, 60, "late")
+						again := postShared(t.Context(), h, 60, "late")
 						f.answer(<-f.submitted, ondemand.Answer{Kind: ondemand.Done})
 						require.Equal(t, http.StatusOK, (<-again).Code)
 					}
-					other := shares(t.Context(), h, 60, "later")
+					other := postShared(t.Context(), h, 60, "later")
 					f.answer(<-f.submitted, ondemand.Answer{Kind: ondemand.Done, Payload: []byte(`"done now"`)})
 					require.Equal(t, `"done now"`, (<-other).Body.String())
 				})
@@ -77,12 +77,12 @@ func TestKeyKeepsItsOwn504(t *testing.T) {
 func TestLateKeyGetsTheResultOfTheOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, f, _ := testHandler(t, nil)
-		first := shares(t.Context(), h, 2, "late")
-		other := shares(t.Context(), h, 60, "")
+		first := postShared(t.Context(), h, 2, "late")
+		other := postShared(t.Context(), h, 60, "")
 		require.Equal(t, http.StatusGatewayTimeout, (<-first).Code)
 		f.answer(<-f.submitted, ondemand.Answer{Kind: ondemand.Done, Payload: []byte(`"done"`)})
 		require.Equal(t, `"done"`, (<-other).Body.String())
-		require.Equal(t, `"done"`, (<-shares(t.Context(), h, 1, "late")).Body.String())
+		require.Equal(t, `"done"`, (<-postShared(t.Context(), h, 1, "late")).Body.String())
 	})
 }
 
@@ -91,19 +91,19 @@ func TestKept504CountsAsASharedRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, f, _ := testHandler(t, func(c *Config) { c.SharedRequests = 3 })
 		for n := range 10 {
-			first := shares(t.Context(), h, 2, fmt.Sprintf("late %d", n))
-			fetched := <-shares(t.Context(), h, 60, "", "Prefer", "respond-async")
+			first := postShared(t.Context(), h, 2, fmt.Sprintf("late %d", n))
+			fetched := <-postShared(t.Context(), h, 60, "", "Prefer", "respond-async")
 			id := <-f.submitted
-			f.with(id, func(c ondemand.Caller) { c.Started(1, "w") })
+			f.withCaller(id, func(c ondemand.Caller) { c.Started(1, "w") })
 			require.Equal(t, http.StatusGatewayTimeout, (<-first).Code)
 			f.answer(id, ondemand.Answer{Kind: ondemand.Unsupported, Reason: "no slot"})
 			require.Equal(t, http.StatusServiceUnavailable, call(h, http.MethodGet, fetched.Header().Get("Location")).Code)
 			require.LessOrEqual(t, h.Gauges().Requests, 3)
 			require.LessOrEqual(t, h.Gauges().Keys, 2)
-			require.Equal(t, http.StatusGatewayTimeout, (<-shares(t.Context(), h, 60, fmt.Sprintf("late %d", n))).Code)
+			require.Equal(t, http.StatusGatewayTimeout, (<-postShared(t.Context(), h, 60, fmt.Sprintf("late %d", n))).Code)
 		}
 		time.Sleep(h.cfg.KeepAnswers + time.Second)
-		again := shares(t.Context(), h, 60, "late 9")
+		again := postShared(t.Context(), h, 60, "late 9")
 		f.answer(<-f.submitted, ondemand.Answer{Kind: ondemand.Done})
 		require.Equal(t, http.StatusOK, (<-again).Code, "it was kept for long enough")
 	})

@@ -54,12 +54,12 @@ func TestUnusualHTTPGetsUsualAnswers(t *testing.T) {
 				address, h, f, _ := served(t, nil)
 				conn := connect(t, address)
 				require.NoError(t, conn.conn.SetDeadline(time.Now().Add(20*time.Second)))
-				conn.asks(before)
+				conn.sendRequests(before)
 				_, err := io.WriteString(conn.conn, c.text)
 				require.NoError(t, err)
 				for n := range before {
 					f.answer(<-f.submitted, ondemand.Answer{Kind: ondemand.Done})
-					require.Equal(t, 200, conn.hears().status, n)
+					require.Equal(t, 200, conn.readResponse().status, n)
 				}
 				for _, want := range c.want {
 					if want == 200 && strings.Contains(c.text, body) {
@@ -68,7 +68,7 @@ func TestUnusualHTTPGetsUsualAnswers(t *testing.T) {
 					require.Equal(t, want, statusOf(t, conn.in))
 				}
 				if c.last {
-					conn.ends()
+					conn.requireClosed()
 				} else {
 					_, err = io.WriteString(conn.conn, livez)
 					require.NoError(t, err)
@@ -87,7 +87,7 @@ func TestLineBreakAfterABodyIsIgnored(t *testing.T) {
 	address, _, f, _ := served(t, nil)
 	c := connect(t, address)
 	for range 3 {
-		c.asks(1)
+		c.sendRequests(1)
 		_, err := io.WriteString(c.conn, "\r\n")
 		require.NoError(t, err)
 		f.answer(<-f.submitted, ondemand.Answer{Kind: ondemand.Done})

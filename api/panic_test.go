@@ -47,7 +47,7 @@ func TestPanicEndsOneConnectionOnly(t *testing.T) {
 		told   string
 	}{
 		"reader": {func(b *breaking) { b.told.Store(true) }, "panic: a string\n"},
-		"writer": {func(b *breaking) { b.refuses(&ondemand.InvalidError{Reason: unspeakableError{}}) }, "index out of range"},
+		"writer": {func(b *breaking) { b.refuse(&ondemand.InvalidError{Reason: unspeakableError{}}) }, "index out of range"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h, f, seen := testHandler(t, nil)
@@ -55,14 +55,14 @@ func TestPanicEndsOneConnectionOnly(t *testing.T) {
 			replaceBackend(h, b)
 			address := opened(t, h, (*Handler).Serve)
 			other := connect(t, address)
-			other.asks(1)
+			other.sendRequests(1)
 			id := <-f.submitted
 			c.breaks(b)
 			broken := connect(t, address)
-			broken.asks(3) // the two behind the first are never served
-			broken.ends()
+			broken.sendRequests(3) // the two behind the first are never served
+			broken.requireClosed()
 			f.answer(id, ondemand.Answer{Kind: ondemand.Done})
-			require.Equal(t, 200, other.hears().status)
+			require.Equal(t, 200, other.readResponse().status)
 			require.Eventually(t, func() bool { return h.Gauges().Connections == 1 }, 30*time.Second, time.Millisecond)
 			require.EqualValues(t, 1, seen.failures.Load())
 			// Each request that was begun is accounted for, the other one after it was answered.
@@ -85,8 +85,8 @@ func TestPanicIsReportedWithoutItsValue(t *testing.T) {
 	var text bytes.Buffer
 	ended := make(chan error, 1)
 	go func() { ended <- h.Serve(ctx, l, h, log.New(&text, "", 0)) }()
-	require.Zero(t, says(t, l.Addr().String(), "POST /v1/requests HTTP/1.1\r\nHost: d\r\nContent-Length: 14\r\n\r\n{\"type\":\"pdf\"}"))
-	require.Equal(t, 200, says(t, l.Addr().String(), livez))
+	require.Zero(t, exchange(t, l.Addr().String(), "POST /v1/requests HTTP/1.1\r\nHost: d\r\nContent-Length: 14\r\n\r\n{\"type\":\"pdf\"}"))
+	require.Equal(t, 200, exchange(t, l.Addr().String(), livez))
 	cancel()
 	require.NoError(t, <-ended)
 	require.Empty(t, text.String())
@@ -103,7 +103,7 @@ func TestPanicRemovesTheSharedRequest(t *testing.T) {
 	replaceBackend(h, b)
 	b.told.Store(true)
 	address := opened(t, h, (*Handler).Serve)
-	require.Zero(t, says(t, address, "POST /v1/requests HTTP/1.1\r\nHost: d\r\nPrefer: respond-async\r\nContent-Length: 9000\r\n\r\n"+bodyOf(9000, "")))
+	require.Zero(t, exchange(t, address, "POST /v1/requests HTTP/1.1\r\nHost: d\r\nPrefer: respond-async\r\nContent-Length: 9000\r\n\r\n"+bodyOf(9000, "")))
 	require.Zero(t, h.Gauges().Requests)
 	require.Zero(t, h.Gauges().Bodies)
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/problem"
 )
 
-// live says whether the loop turns; nothing else may end the process.
+// live reports whether the loop runs. No other check may cause a restart.
 func (h *Handler) live(w http.ResponseWriter, r *http.Request) error {
 	alive, _ := h.backend.Checks()
 	return probe(w, r, []Check{{Name: "loop", OK: alive}}, nil)
@@ -34,7 +34,7 @@ func (h *Handler) ready(w http.ResponseWriter, r *http.Request) error {
 	return probe(w, r, checks, excluded)
 }
 
-// probe answers in words; the status is what counts.
+// probe answers with the status for programs and with text for people.
 func probe(w http.ResponseWriter, r *http.Request, checks []Check, excluded []string) error {
 	var bad []string
 	for _, c := range checks {

@@ -18,7 +18,7 @@ import (
 // description are ignored: they may add parameters of their own.
 func (rt *route) strict() bool { return rt.method != "" && strings.HasPrefix(rt.path, "/v1/") }
 
-// checkQuery holds the query against what the documents say about the route.
+// checkQuery rejects parameters that the route does not have, and repeated ones.
 func (rt *route) checkQuery(w http.ResponseWriter, r *http.Request) error {
 	if r.URL.RawQuery == "" || !rt.strict() {
 		return nil
@@ -33,7 +33,7 @@ func (rt *route) checkQuery(w http.ResponseWriter, r *http.Request) error {
 	return problem.InvalidRequest.Of(wrong)
 }
 
-// wrongIn says what is wrong with a query; "" = nothing.
+// wrongIn returns what is wrong with a query; "" = nothing.
 func (rt *route) wrongIn(text string) string {
 	query, err := url.ParseQuery(text)
 	if err != nil {

@@ -5,8 +5,8 @@ import (
 	"net/http"
 )
 
-// openAPI is the OpenAPI 3.1 description as it is served. Tests hold it to the routes,
-// to the answers and to the problems.
+// openAPI is the OpenAPI 3.1 description as it is served. Tests compare it with the
+// routes, the answers and the problems.
 //
 //go:embed openapi.json
 var openAPI []byte
@@ -24,7 +24,7 @@ type route struct {
 	query        []string // parameters that it takes
 }
 
-// allRoutes lists everything that the API does.
+// allRoutes lists the routes of the API.
 func (h *Handler) allRoutes(metrics http.Handler) []route {
 	const get, post, del = http.MethodGet, http.MethodPost, http.MethodDelete
 	return []route{

@@ -59,8 +59,8 @@ func (h *Handler) serve(ctx context.Context, l net.Listener, connections *connec
 
 type connKey struct{}
 
-// ConnOf returns the connection that a request came over, so that a handler can
-// ask who is at its other end; nil outside of Serve.
+// ConnOf returns the connection of a request, so that a handler can identify the peer;
+// nil outside of Serve.
 func ConnOf(r *http.Request) net.Conn {
 	c, _ := r.Context().Value(connKey{}).(net.Conn)
 	return c

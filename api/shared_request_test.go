@@ -80,7 +80,7 @@ func TestKeyKeepsALateEndOnlyIfTheJobMayHaveStarted(t *testing.T) {
 			require.True(t, isLate(<-first))
 			second := ask()
 			id := <-f.submitted // a run of its own
-			f.with(id, func(c ondemand.Caller) { c.Started(1, "w") })
+			f.withCaller(id, func(c ondemand.Caller) { c.Started(1, "w") })
 			f.answer(id, late)
 			require.True(t, isLate(<-second))
 			require.True(t, isLate(<-ask()))
@@ -116,7 +116,7 @@ func TestKeyKeepsALateEndForEachKindOfDeadline(t *testing.T) {
 				first := ask()
 				id := <-f.submitted
 				if c.begins {
-					f.with(id, func(c ondemand.Caller) { c.Started(1, "w") })
+					f.withCaller(id, func(c ondemand.Caller) { c.Started(1, "w") })
 				}
 				time.Sleep(2*time.Second - time.Millisecond)
 				synctest.Wait()
@@ -148,17 +148,17 @@ func TestKeyKeepsA504AfterOthersDisconnect(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const body = `{"type":"pdf","timeout":%s,"coalesce_key":"c"}`
 		h, f, _ := testHandler(t, nil)
-		ctx, hangUp := context.WithCancel(t.Context())
-		hurried := func() <-chan *httptest.ResponseRecorder {
+		ctx, disconnect := context.WithCancel(t.Context())
+		withKey := func() <-chan *httptest.ResponseRecorder {
 			return post(t.Context(), h, fmt.Sprintf(body, "2"), "Idempotency-Key", "k")
 		}
-		first := hurried()
-		f.with(<-f.submitted, func(c ondemand.Caller) { c.Started(1, "w") })
+		first := withKey()
+		f.withCaller(<-f.submitted, func(c ondemand.Caller) { c.Started(1, "w") })
 		other := post(ctx, h, fmt.Sprintf(body, "60"))
 		require.Equal(t, http.StatusGatewayTimeout, (<-first).Code)
-		hangUp()
+		disconnect()
 		<-other
-		second := hurried()
+		second := withKey()
 		synctest.Wait()
 		require.Empty(t, f.submitted, "it is not done once more")
 		require.Equal(t, http.StatusGatewayTimeout, (<-second).Code)
@@ -169,26 +169,26 @@ func TestKeyKeepsA504AfterOthersDisconnect(t *testing.T) {
 // is the last one.
 func TestDisconnectReleasesTheKey(t *testing.T) {
 	h, f, _ := testHandler(t, nil)
-	ctx, hangUp := context.WithCancel(t.Context())
+	ctx, disconnect := context.WithCancel(t.Context())
 	first := post(ctx, h, `{"type":"pdf"}`, "Idempotency-Key", "k")
-	f.with(<-f.submitted, func(c ondemand.Caller) { c.Started(1, "w") })
-	hangUp()
+	f.withCaller(<-f.submitted, func(c ondemand.Caller) { c.Started(1, "w") })
+	disconnect()
 	<-first
 	second := post(t.Context(), h, `{"type":"pdf"}`, "Idempotency-Key", "k")
 	f.answer(<-f.submitted, ondemand.Answer{Kind: ondemand.Done})
 	require.Equal(t, http.StatusOK, (<-second).Code)
 }
 
-// rowsOnly is a fake whose requests are rows. It records each Abandon.
-type rowsOnly struct {
+// rowBackend is a fake whose requests are rows. It records each Abandon.
+type rowBackend struct {
 	*fake
 
-	gaveUp chan dispatcherd.JobID
-	enter  chan context.Context // nil: Submit does not wait
-	write  chan struct{}
+	abandons chan dispatcherd.JobID
+	enter    chan context.Context // nil: Submit does not wait
+	write    chan struct{}
 }
 
-func (f *rowsOnly) Submit(ctx context.Context, _ ondemand.Request, c ondemand.Caller) (dispatcherd.JobID, error) {
+func (f *rowBackend) Submit(ctx context.Context, _ ondemand.Request, c ondemand.Caller) (dispatcherd.JobID, error) {
 	if f.enter != nil {
 		f.enter <- ctx
 		select {
@@ -200,13 +200,13 @@ func (f *rowsOnly) Submit(ctx context.Context, _ ondemand.Request, c ondemand.Ca
 	return f.submit(c, -1)
 }
 
-func (f *rowsOnly) Abandon(id dispatcherd.JobID, c ondemand.Caller) {
+func (f *rowBackend) Abandon(id dispatcherd.JobID, c ondemand.Caller) {
 	f.fake.Abandon(id, c)
-	f.gaveUp <- id
+	f.abandons <- id
 }
 
-func rowHandler(t *testing.T) (*Handler, *rowsOnly) {
-	f := &rowsOnly{fake: newFake(), gaveUp: make(chan dispatcherd.JobID, 1000)}
+func rowHandler(t *testing.T) (*Handler, *rowBackend) {
+	f := &rowBackend{fake: newFake(), abandons: make(chan dispatcherd.JobID, 1000)}
 	h := New(DefaultConfig(), f, &counts{bounds: map[Bound]int{}}, http.NotFoundHandler())
 	t.Cleanup(h.Close)
 	return h, f
@@ -218,7 +218,7 @@ func TestDroppedAnswerKeepsItsRow(t *testing.T) {
 	accepted := <-post(t.Context(), h, `{"type":"pdf","durable":true}`, "Prefer", "respond-async")
 	f.answer(-<-f.submitted, ondemand.Answer{Kind: ondemand.Failed, Reason: "torn"})
 	require.Equal(t, http.StatusNoContent, call(h, http.MethodDelete, accepted.Header().Get("Location")).Code)
-	require.Empty(t, f.gaveUp)
+	require.Empty(t, f.abandons)
 }
 
 func TestDisconnectDuringTheInsertDoesNotAffectOtherCallers(t *testing.T) {
@@ -229,12 +229,12 @@ func TestDisconnectDuringTheInsertDoesNotAffectOtherCallers(t *testing.T) {
 		if headers[0] == "Accept" {
 			body = `{"type":"pdf","durable":true,"coalesce_key":"k"}`
 		}
-		ctx, hangUp := context.WithCancel(t.Context())
+		ctx, disconnect := context.WithCancel(t.Context())
 		first := post(ctx, h, body, headers...)
 		<-f.enter
 		second := post(t.Context(), h, body, headers...)
 		require.Eventually(t, func() bool { return h.Gauges().Followers == 2 }, 30*time.Second, time.Millisecond)
-		hangUp()
+		disconnect()
 		close(f.write)
 		var id dispatcherd.JobID
 		select {
@@ -245,7 +245,7 @@ func TestDisconnectDuringTheInsertDoesNotAffectOtherCallers(t *testing.T) {
 		<-first
 		f.answer(-id, ondemand.Answer{Kind: ondemand.Done, Payload: []byte(`"for the second"`)})
 		require.Equal(t, `"for the second"`, (<-second).Body.String())
-		require.Empty(t, f.gaveUp)
+		require.Empty(t, f.abandons)
 	}
 }
 
@@ -265,9 +265,9 @@ func TestKeptRequestEndsAtItsDeadlineWithoutTheDispatchers(t *testing.T) {
 			}
 			time.Sleep(2*time.Second - time.Millisecond)
 			synctest.Wait()
-			require.Empty(t, f.gaveUp, name)
+			require.Empty(t, f.abandons, name)
 			time.Sleep(time.Millisecond)
-			require.Equal(t, -<-f.submitted, <-f.gaveUp, name)
+			require.Equal(t, -<-f.submitted, <-f.abandons, name)
 			synctest.Wait()
 			require.Equal(t, http.StatusGatewayTimeout, call(h, http.MethodGet, accepted.Header().Get("Location")).Code, name)
 		})
@@ -280,7 +280,7 @@ func TestRequestThatIsBeingCancelledIsNotShared(t *testing.T) {
 	h, f, _ := testHandler(t, nil)
 	go func() {
 		for id := range f.submitted {
-			f.with(id, func(c ondemand.Caller) { c.Started(1, "w") })
+			f.withCaller(id, func(c ondemand.Caller) { c.Started(1, "w") })
 		}
 	}()
 	var all sync.WaitGroup
@@ -311,14 +311,14 @@ func TestRequestThatIsBeingCancelledIsNotShared(t *testing.T) {
 
 // failing is a fake whose inserts are slow and fail.
 type failing struct {
-	*rowsOnly
+	*rowBackend
 
 	writing func()
 }
 
 func (f *failing) Submit(ctx context.Context, r ondemand.Request, c ondemand.Caller) (dispatcherd.JobID, error) {
 	f.writing()
-	id, err := f.rowsOnly.Submit(ctx, r, c)
+	id, err := f.rowBackend.Submit(ctx, r, c)
 	c.Answered(ondemand.Answer{Kind: ondemand.Failed, Reason: "the job's time is up"})
 	return id, err
 }
@@ -329,7 +329,7 @@ func TestFailureAfterTheDeadlineIs504(t *testing.T) {
 	for after, code := range map[time.Duration]string{2*time.Second - time.Millisecond: "job-failed", 2 * time.Second: "deadline-passed"} {
 		for _, headers := range [][]string{{"Accept", "text/event-stream"}, {"Idempotency-Key", "k"}} {
 			synctest.Test(t, func(t *testing.T) {
-				f := &failing{rowsOnly: &rowsOnly{fake: newFake(), gaveUp: make(chan dispatcherd.JobID, 1)}, writing: func() { time.Sleep(after) }}
+				f := &failing{rowBackend: &rowBackend{fake: newFake(), abandons: make(chan dispatcherd.JobID, 1)}, writing: func() { time.Sleep(after) }}
 				h := New(DefaultConfig(), f, &counts{bounds: map[Bound]int{}}, http.NotFoundHandler())
 				defer h.Close()
 				rec := <-post(t.Context(), h, `{"type":"pdf","timeout":2,"durable":true}`, headers...)
@@ -378,7 +378,7 @@ func TestMalformedKeyIsRejected(t *testing.T) {
 	} {
 		_, err := fmt.Fprintf(c.conn, "POST /v1/requests HTTP/1.1\r\nHost: d\r\n%sContent-Length: %d\r\n\r\n%s", headers, len(smallBody), smallBody)
 		require.NoError(t, err)
-		got := c.hears()
+		got := c.readResponse()
 		require.Equal(t, http.StatusBadRequest, got.status, headers)
 		require.Contains(t, got.text, what)
 	}
@@ -406,10 +406,10 @@ func TestRequestDeletedDuringItsInsertHasNoRow(t *testing.T) {
 	<-f.enter
 	second := <-post(t.Context(), h, body, "Idempotency-Key", "k", "Prefer", "respond-async")
 	require.Equal(t, http.StatusNoContent, call(h, http.MethodDelete, second.Header().Get("Location")).Code)
-	require.Empty(t, f.gaveUp, "the row is not known yet")
+	require.Empty(t, f.abandons, "the row is not known yet")
 	close(f.write)
 	require.Equal(t, http.StatusConflict, (<-first).Code)
-	require.Equal(t, -<-f.submitted, <-f.gaveUp)
+	require.Equal(t, -<-f.submitted, <-f.abandons)
 }
 
 func TestLateRowIsCancelled(t *testing.T) {
@@ -418,11 +418,11 @@ func TestLateRowIsCancelled(t *testing.T) {
 		answer := post(t.Context(), h, `{"type":"pdf","durable":true,"timeout":2}`)
 		time.Sleep(2*time.Second - time.Millisecond)
 		synctest.Wait()
-		require.Empty(t, f.gaveUp)
+		require.Empty(t, f.abandons)
 		time.Sleep(time.Millisecond)
 		synctest.Wait()
 		require.Equal(t, http.StatusGatewayTimeout, (<-answer).Code)
-		require.Equal(t, -<-f.submitted, <-f.gaveUp)
+		require.Equal(t, -<-f.submitted, <-f.abandons)
 	})
 }
 
@@ -437,13 +437,13 @@ func TestLateAnswerNamesItsRow(t *testing.T) {
 		"Idempotency-Key: k\r\n":       `{"type":"pdf","durable":true,"timeout":0.001}`,
 		"Idempotency-Key: shared\r\n":  `{"type":"pdf","durable":true,"timeout":0.001,"coalesce_key":"k"}`,
 	} {
-		var answers []heard
+		var answers []response
 		for len(answers) == 0 || len(answers) == 1 && strings.HasPrefix(headers, "Idem") {
 			c := connect(t, address)
 			require.NoError(t, c.conn.SetDeadline(time.Now().Add(20*time.Second)))
 			_, err := fmt.Fprintf(c.conn, "POST /v1/requests HTTP/1.1\r\nHost: d\r\n%sContent-Length: %d\r\n\r\n%s", headers, len(body), body)
 			require.NoError(t, err)
-			answers = append(answers, c.hears())
+			answers = append(answers, c.readResponse())
 		}
 		row := strconv.Itoa(-int(<-f.submitted))
 		for _, a := range answers {
@@ -474,9 +474,9 @@ func Test504SaysThatNoSlotSupportsTheType(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				h, f, _ := testHandler(t, nil)
 				if strings.HasPrefix(name, "a row") {
-					replaceBackend(h, &rowsOnly{fake: f, gaveUp: make(chan dispatcherd.JobID, 1)})
+					replaceBackend(h, &rowBackend{fake: f, abandons: make(chan dispatcherd.JobID, 1)})
 				}
-				f.loses(noCapacity)
+				f.setNoCapacity(noCapacity)
 				got := <-post(t.Context(), h, `{"type":"pfd","timeout":2`+ask.more+`}`, ask.headers...)
 				if got.Code == http.StatusAccepted {
 					time.Sleep(3 * time.Second)
@@ -494,7 +494,7 @@ func Test504SaysThatNoSlotSupportsTheType(t *testing.T) {
 func TestSharedRequestEndsOnce(t *testing.T) {
 	h, f, _ := testHandler(t, nil)
 	accepted := <-post(t.Context(), h, `{"type":"pdf"}`, "Prefer", "respond-async")
-	f.with(<-f.submitted, func(c ondemand.Caller) {
+	f.withCaller(<-f.submitted, func(c ondemand.Caller) {
 		c.Answered(ondemand.Answer{Kind: ondemand.Done, Payload: []byte(`"the first"`)})
 		c.Answered(ondemand.Answer{Kind: ondemand.Late, Reason: "the second"})
 	})

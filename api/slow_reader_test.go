@@ -20,7 +20,7 @@ func TestReaderGetsAllEventsInSmallPortions(t *testing.T) {
 	path := accepted.Header().Get("Location")
 	id := <-f.submitted
 	big := strings.Repeat("x", 10<<10)
-	f.with(id, func(c ondemand.Caller) {
+	f.withCaller(id, func(c ondemand.Caller) {
 		for n := range 100 {
 			c.Reported(ondemand.Report{Partial: true, JSON: fmt.Appendf(nil, "%q", fmt.Sprint(n, big))})
 		}

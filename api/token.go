@@ -15,13 +15,13 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/problem"
 )
 
-// Tokens are the bearer tokens that are let in. Only their SHA-256 is known.
+// Tokens are the valid bearer tokens. Only their SHA-256 is known.
 type Tokens struct {
 	names  []string
 	hashes [][sha256.Size]byte
 }
 
-// maxTokens bounds how many hashes every request is held against.
+// maxTokens bounds the hashes that each request is compared with.
 const maxTokens = 1000
 
 // ReadTokens reads one token a line: a name, white space, and the SHA-256 of
@@ -61,7 +61,8 @@ func ReadTokens(r io.Reader) (*Tokens, error) {
 // Len returns how many there are.
 func (t *Tokens) Len() int { return len(t.names) }
 
-// owner returns whose token it is. It looks at all of them whatever it finds.
+// owner returns the name of a token. It compares all tokens, so that its duration does
+// not depend on the result.
 func (t *Tokens) owner(token string) (name string, ok bool) {
 	sum := sha256.Sum256([]byte(token))
 	found := 0
@@ -77,7 +78,7 @@ func (t *Tokens) owner(token string) (name string, ok bool) {
 
 type scopeKey struct{}
 
-// scopeOf tells whose idempotency keys a request uses: those of its token.
+// scopeOf returns the scope of a request's idempotency keys: the name of its token.
 func scopeOf(r *http.Request) string {
 	name, _ := r.Context().Value(scopeKey{}).(string)
 	return name

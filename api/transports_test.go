@@ -176,7 +176,7 @@ func TestCancelledContextCancelsTheRequestOnEachTransport(t *testing.T) {
 			require.Equal(t, id, <-f.abandoned)
 		}
 		enough := errors.New("enough")
-		go func() { f.with(<-f.submitted, func(c ondemand.Caller) { c.Started(1, "w") }) }()
+		go func() { f.withCaller(<-f.submitted, func(c ondemand.Caller) { c.Started(1, "w") }) }()
 		_, err := c.Stream(t.Context(), client.Request{Type: "pdf"}, func(client.Event) error { return enough })
 		require.ErrorIs(t, err, enough)
 		<-f.abandoned
@@ -197,7 +197,7 @@ func TestEventsArriveInOrderOnEachTransport(t *testing.T) {
 	onEachTransport(t, nil, func(t *testing.T, c *client.Client, _ *Handler, f *fake) {
 		go func() {
 			id := <-f.submitted
-			f.with(id, func(c ondemand.Caller) {
+			f.withCaller(id, func(c ondemand.Caller) {
 				c.Started(7, "w\"1")
 				c.Reported(ondemand.Report{Attempt: 1, JSON: []byte(`{"done":1,"total":3}`)})
 				c.Reported(ondemand.Report{Attempt: 1, Partial: true, JSON: []byte(`"line"`)})
@@ -214,7 +214,7 @@ func TestEventsArriveInOrderOnEachTransport(t *testing.T) {
 		require.Equal(t, []string{
 			`0 queued {"rank":2,"waiting":5}`, `1 started {"slot":7,"worker":"w\"1"}`, `2 progress {"done":1,"total":3}`, `3 partial "line"`,
 		}, seen)
-		f.refuses(ondemand.ErrStopping)
+		f.refuse(ondemand.ErrStopping)
 		_, err = c.Stream(t.Context(), client.Request{Type: "pdf"}, func(client.Event) error { return nil })
 		problemIn(t, problem.Stopping, outcome{err: err})
 	})
@@ -224,7 +224,7 @@ func TestDroppedEventsCauseAGapOnEachTransport(t *testing.T) {
 	onEachTransport(t, func(c *Config) { c.KeepBytes = 1000 }, func(t *testing.T, c *client.Client, _ *Handler, f *fake) {
 		go func() {
 			id := <-f.submitted
-			f.with(id, func(c ondemand.Caller) {
+			f.withCaller(id, func(c ondemand.Caller) {
 				for range 100 {
 					c.Reported(ondemand.Report{Attempt: 1, Partial: true, JSON: []byte(`"` + strings.Repeat("x", 2000) + `"`)})
 				}
@@ -260,7 +260,7 @@ func TestBodiesAreBoundedOnEachTransport(t *testing.T) {
 
 func TestDurableRequestIsARowOnEachTransport(t *testing.T) {
 	rows := rowHandler
-	test := func(t *testing.T, c *client.Client, f *rowsOnly) {
+	test := func(t *testing.T, c *client.Client, f *rowBackend) {
 		got := do(t.Context(), c, client.Request{Type: "pdf", Durable: true})
 		f.answer(-<-f.submitted, ondemand.Answer{Kind: ondemand.Done, Payload: []byte(`1`)})
 		require.NoError(t, (<-got).err)
@@ -271,7 +271,7 @@ func TestDurableRequestIsARowOnEachTransport(t *testing.T) {
 		got = do(t.Context(), c, client.Request{Type: "pdf", Durable: true, Timeout: 20 * time.Millisecond})
 		id = <-f.submitted
 		require.Equal(t, -id, problemIn(t, problem.DeadlinePassed, <-got).Job)
-		require.Equal(t, -id, <-f.gaveUp)
+		require.Equal(t, -id, <-f.abandons)
 	}
 	t.Run("http", func(t *testing.T) {
 		h, f := rows(t)
@@ -377,7 +377,7 @@ func TestCallerThatDoesNotReadLosesItsSession(t *testing.T) {
 	big := []byte(`"` + strings.Repeat("x", 100_000) + `"`)
 	for left := 100_000; ; left-- {
 		require.Positive(t, left)
-		f.with(id, func(c ondemand.Caller) { c.Reported(ondemand.Report{Attempt: 1, Partial: true, JSON: big}) })
+		f.withCaller(id, func(c ondemand.Caller) { c.Reported(ondemand.Report{Attempt: 1, Partial: true, JSON: big}) })
 		select {
 		case <-f.abandoned:
 			require.Equal(t, 1, seen.hits(BoundSlowReader))

@@ -18,30 +18,30 @@ import (
 	"github.com/dispatcherd/dispatcherd"
 )
 
-// unsure is a dispatcher whose inserts have an unknown outcome. It knows an id,
+// unknownOutcome is a dispatcher whose inserts have an unknown outcome. It knows an id,
 // or, if that is 0, that there is no row.
-type unsure struct {
-	*rowsOnly
+type unknownOutcome struct {
+	*rowBackend
 
-	asked []ondemand.Request
-	drawn dispatcherd.JobID
-	mute  bool
+	asked       []ondemand.Request
+	drawn       dispatcherd.JobID
+	unavailable bool
 }
 
-func (f *unsure) Submit(ctx context.Context, r ondemand.Request, c ondemand.Caller) (dispatcherd.JobID, error) {
+func (f *unknownOutcome) Submit(ctx context.Context, r ondemand.Request, c ondemand.Caller) (dispatcherd.JobID, error) {
 	f.asked = append(f.asked, r)
 	switch row := cmp.Or(r.Row, f.drawn); {
-	case f.mute && row > 0:
+	case f.unavailable && row > 0:
 		return 0, &ondemand.UndecidedError{Job: row, Err: ondemand.ErrUnavailable}
-	case f.mute:
+	case f.unavailable:
 		return 0, ondemand.ErrUnavailable
 	}
-	return f.rowsOnly.Submit(ctx, r, c)
+	return f.rowBackend.Submit(ctx, r, c)
 }
 
-func unknownOutcomeHandler(t *testing.T) (*Handler, *unsure) {
+func unknownOutcomeHandler(t *testing.T) (*Handler, *unknownOutcome) {
 	h, rows := rowHandler(t)
-	f := &unsure{rowsOnly: rows, drawn: 7, mute: true}
+	f := &unknownOutcome{rowBackend: rows, drawn: 7, unavailable: true}
 	replaceBackend(h, f)
 	return h, f
 }
@@ -66,7 +66,7 @@ func TestKeyKeepsARowWithUnknownOutcome(t *testing.T) {
 		require.Contains(t, reused.Body.String(), problem.KeyReused.Name)
 		require.Equal(t, 1, h.Gauges().Keys)
 		require.Equal(t, http.StatusServiceUnavailable, call("other").Code)
-		f.mute = false
+		f.unavailable = false
 		require.Equal(t, http.StatusAccepted, call("k").Code)
 		f.answer(-<-f.submitted, ondemand.Answer{Kind: ondemand.Done})
 		require.Equal(t, http.StatusAccepted, call("k").Code)
@@ -86,29 +86,29 @@ func TestEveryKeyFindsTheRowWithUnknownOutcome(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, f := unknownOutcomeHandler(t)
 		f.enter, f.write = make(chan context.Context, 2), make(chan struct{})
-		f.mute = false
+		f.unavailable = false
 		first := post(t.Context(), h, durable, "Idempotency-Key", "first")
 		<-f.enter
 		second := post(t.Context(), h, durable, "Idempotency-Key", "second")
 		synctest.Wait()
-		f.refuses(&ondemand.UndecidedError{Job: 7, Err: errors.New("unexpected")})
+		f.refuse(&ondemand.UndecidedError{Job: 7, Err: errors.New("unexpected")})
 		close(f.write)
 		require.Equal(t, http.StatusInternalServerError, (<-first).Code)
 		require.Equal(t, http.StatusInternalServerError, (<-second).Code)
-		f.refuses(nil)
+		f.refuse(nil)
 		f.enter = nil
-		stranger := post(t.Context(), h, durable, "Idempotency-Key", "third")
+		third := post(t.Context(), h, durable, "Idempotency-Key", "third")
 		synctest.Wait()
 		require.Zero(t, f.asked[1].Row)
 		second = post(t.Context(), h, durable, "Idempotency-Key", "second")
 		synctest.Wait()
-		require.EqualValues(t, 7, f.asked[2].Row, "not that of the stranger, although they share what begins now")
+		require.EqualValues(t, 7, f.asked[2].Row, "not that of the third caller, although they share the next request")
 		first = post(t.Context(), h, durable, "Idempotency-Key", "first")
 		synctest.Wait()
 		require.Len(t, f.asked, 3, "it shares the second request")
 		f.answer(-<-f.submitted, ondemand.Answer{Kind: ondemand.Done})
 		f.answer(-<-f.submitted, ondemand.Answer{Kind: ondemand.Done})
-		for _, answer := range []<-chan *httptest.ResponseRecorder{stranger, second, first} {
+		for _, answer := range []<-chan *httptest.ResponseRecorder{third, second, first} {
 			require.Equal(t, http.StatusOK, (<-answer).Code)
 		}
 	})
@@ -129,8 +129,8 @@ func TestRowThatWasNotWrittenIsForgotten(t *testing.T) {
 		time.Sleep(h.cfg.KeepAnswers + time.Second)
 		require.Equal(t, http.StatusServiceUnavailable, call())
 		require.Zero(t, f.asked[2].Row)
-		f.mute = false
-		f.refuses(&ondemand.InvalidError{Reason: errors.New("it is none")})
+		f.unavailable = false
+		f.refuse(&ondemand.InvalidError{Reason: errors.New("it is none")})
 		require.Equal(t, http.StatusUnprocessableEntity, call())
 		require.Zero(t, h.Gauges().Requests)
 	})

@@ -13,7 +13,7 @@ type Why struct {
 	Mode     string               `json:"mode"`
 	Priority dispatcherd.Priority `json:"priority"`
 	Status   dispatcherd.Status   `json:"status"`
-	Reasons  []string             `json:"reasons"` // everything that keeps it from starting, or where it is. Empty: it starts next
+	Reasons  []string             `json:"reasons"` // all reasons why it does not start, or where it is. Empty: it starts next
 	Age      float64              `json:"age_seconds"`
 	Score    *Score               `json:"score,omitempty"` // absent once it is final, or if another dispatcher runs it
 
@@ -31,7 +31,7 @@ type Why struct {
 	Slots      []Slot  `json:"slots,omitempty"`       // compatible slots, at most 32
 	Ahead      []Rival `json:"ahead,omitempty"`       // the first of the competing jobs, at most 16
 
-	Overtaking *Overtaking `json:"overtaking,omitempty"` // absent if the weights set no bound, and once the job waits no more
+	Overtaking *Overtaking `json:"overtaking,omitempty"` // absent if the weights set no bound, and when the job no longer waits
 	Dispatcher int         `json:"dispatcher,omitempty"` // the dispatcher that runs it, if it is not this one
 
 	Placement   *Placement `json:"placement,omitempty"`    // the latest decision that assigned a slot to it
@@ -92,7 +92,7 @@ type Score struct {
 	OnDemand float64 `json:"on_demand"`
 }
 
-// Rival is a waiting job that goes first.
+// Rival is a waiting job that starts earlier.
 type Rival struct {
 	Job      int64                `json:"job"`
 	Mode     string               `json:"mode"`
@@ -102,8 +102,8 @@ type Rival struct {
 	Passed   *float64             `json:"passed_in_seconds"` // when this job gets ahead of it if both go on waiting; null: never
 }
 
-// Overtaking is the bound on how long newcomers can pass a job.
+// Overtaking is the time in which newer jobs can overtake a job.
 type Overtaking struct {
-	Window float64 `json:"window_seconds"`    // nothing that arrives later than this after the job goes before it
-	Closes float64 `json:"closes_in_seconds"` // from then on no newcomer goes before it; 0: already
+	Window float64 `json:"window_seconds"`    // no job that arrives later than this after the job overtakes it
+	Closes float64 `json:"closes_in_seconds"` // from then on no new job overtakes it; 0: already
 }

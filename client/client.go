@@ -25,7 +25,7 @@ type Options struct {
 	Connections int
 }
 
-// Client talks to one dispatcher. It is safe for use by many goroutines. On a Unix
+// Client sends requests to one dispatcher. It is safe for use by many goroutines. On a Unix
 // socket all requests share one connection and are sent as frames. On TCP they are
 // sent as HTTP, and each call that waits holds one connection.
 type Client struct {
