@@ -49,7 +49,7 @@ func TestFramesReachAWorkerAndComeBack(t *testing.T) {
 	_, err = c.Do(t.Context(), client.Request{Type: "unsupported"})
 	require.ErrorAs(t, err, &p)
 	require.Equal(t, client.TypeNoSlot, p.Type)
-	_, err = c.Do(t.Context(), client.Request{Type: "pdf", Payload: map[string]string{"do": "gate"}, Timeout: 50 * time.Millisecond})
+	_, err = c.Do(t.Context(), client.Request{Type: "pdf", Payload: map[string]string{"do": "gate"}, Timeout: time.Second}) // long enough to start under load
 	require.ErrorAs(t, err, &p)
 	require.Equal(t, client.TypeDeadlinePassed, p.Type)
 	<-served.cancelled
