@@ -74,7 +74,7 @@ func (s *Statement) commitClaim(now int64) State {
 	d := t.dispatcher(s.me)
 	if s.allowed {
 		t.commits++
-		d.claims = append(d.claims, claimRow{s.token, t.commits, slices.Clone(s.claim.IDs), slices.Clone(s.claim.Sessions)})
+		d.claims = append(d.claims, claimRow{s.token, t.commits, s.claim.IDs, s.claim.Sessions})
 	}
 	for _, r := range s.locked {
 		t.observer.Claims(s, r)

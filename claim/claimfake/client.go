@@ -1,6 +1,7 @@
 package claimfake
 
 import (
+	"slices"
 	"time"
 
 	"github.com/dispatcherd/dispatcherd/claim"
@@ -11,7 +12,7 @@ import (
 const contendedClaims = 100
 
 // Client is one dispatcher's view of a Table, with what a claim.Store remembers. Each
-// method returns a statement that has not begun.
+// method returns a statement that has not begun and has a copy of the request.
 type Client struct {
 	// Lease is how long the dispatcher counts as alive after a heartbeat.
 	Lease time.Duration
@@ -40,35 +41,42 @@ func (c *Client) statement(first func(*Statement, int64) State) *Statement {
 // Fetch is claim.Store.Fetch.
 func (c *Client) Fetch(r *contract.FetchRequest) *Statement {
 	s := c.statement((*Statement).read)
-	s.fetch = r
+	s.fetch = contract.FetchRequest{Lanes: slices.Clone(r.Lanes), Backfill: r.Backfill}
 	return s
 }
 
 // Claim is claim.Store.Claim.
 func (c *Client) Claim(r *contract.ClaimRequest) *Statement {
 	s := c.statement((*Statement).beginClaim)
-	s.claim, s.token, s.contended = r, claim.Fold(r.Token), c.contention > 0
+	s.ask(r)
+	s.contended = c.contention > 0
 	return s
+}
+
+func (s *Statement) ask(r *contract.ClaimRequest) {
+	s.claim = &contract.ClaimRequest{IDs: slices.Clone(r.IDs), Sessions: slices.Clone(r.Sessions)}
+	s.token = claim.Fold(r.Token)
 }
 
 // Resolve is claim.Store.Resolve.
 func (c *Client) Resolve(r *contract.ClaimRequest) *Statement {
 	s := c.statement((*Statement).beginResolve)
-	s.claim, s.token, s.resolves = r, claim.Fold(r.Token), true
+	s.ask(r)
+	s.resolves = true
 	return s
 }
 
 // Finish is claim.Store.Finish.
 func (c *Client) Finish(r *contract.FinishRequest) *Statement {
 	s := c.statement((*Statement).beginFinish)
-	s.finish = r
+	s.finish = &contract.FinishRequest{Items: slices.Clone(r.Items), Again: r.Again}
 	return s
 }
 
 // Adopt is claim.Store.Adopt.
 func (c *Client) Adopt(r *contract.AdoptRequest) *Statement {
 	s := c.statement((*Statement).beginAdopt)
-	s.adopt, s.token = r, claim.Fold(r.Token)
+	s.adopt, s.token = &contract.AdoptRequest{Jobs: slices.Clone(r.Jobs)}, claim.Fold(r.Token)
 	return s
 }
 

@@ -39,7 +39,7 @@ type Statement struct {
 	me    int32
 	epoch int32 // sent with a claim; or read, if outdated or resolves
 
-	fetch      *contract.FetchRequest
+	fetch      contract.FetchRequest
 	claim      *contract.ClaimRequest
 	finish     *contract.FinishRequest
 	adopt      *contract.AdoptRequest
@@ -69,6 +69,9 @@ type Statement struct {
 
 // Dispatcher returns the id under which the statement was sent.
 func (s *Statement) Dispatcher() int32 { return s.me }
+
+// Token returns the token of a claim or adoption.
+func (s *Statement) Token() int64 { return s.token }
 
 // Began returns the time of the first phase.
 func (s *Statement) Began() int64 { return s.began }

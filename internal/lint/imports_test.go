@@ -36,7 +36,7 @@ var mayImport = map[string][]string{
 	"internal/jsontext": {},
 	"internal/pgtest":   {"", "migrations", "internal/devpg"},
 	"internal/lint":     {},
-	"internal/sim": {"", "actor", "actor/config", "actor/effect",
+	"internal/sim": {"", "claim/claimfake", "actor", "actor/config", "actor/effect",
 		"actor/event", "internal/contract", "internal/shell", "internal/timing", "scoring"},
 	"internal/trace": {"", "actor", "actor/config", "actor/effect",
 		"actor/event", "internal/contract", "internal/timing", "scoring", "slotindex"},

@@ -14,10 +14,10 @@ func (w *world) sample() {
 		return
 	}
 	w.plan(task{at: w.now + sampleGap, kind: sampleTurn})
-	for _, run := range w.table.present {
-		if w.table.member(run).lost {
-			w.sweep()
-			break
+	if w.table.AnyLost() {
+		for _, id := range w.table.Sweep() {
+			run := w.table.Row(id).Dispatcher
+			w.violate("job %d runs under lost dispatcher %d, and no claim of this dispatcher lists it", id, run)
 		}
 	}
 	for _, h := range w.hosts {
@@ -57,14 +57,14 @@ func (w *world) checkIdleSlots(h *host) {
 
 func (w *world) checkWaiting(h *host, t int) {
 	for _, p := range w.scale.priorities {
-		for _, k := range w.table.lanes[t][p].all() {
-			r := w.table.row(k.ID)
+		for _, k := range w.table.Pending(w.typeNames[t], p) {
+			j := w.job(k.ID)
 			if k.RunAt+int64(slack) > w.dbNow() {
 				break
 			}
-			if r.lock == 0 && w.now-r.visible > slack {
+			if !w.table.Row(k.ID).Locked() && j.visible <= h.known() && w.now-j.visible > slack {
 				w.violate("job %d of type %d waits for %v, while dispatcher %d has a free slot for it since %v",
-					k.ID, t, (w.now - r.visible).duration(), h.id, w.judge.freeSince[h.id][t].duration())
+					k.ID, t, (w.now - j.visible).duration(), h.id, w.judge.freeSince[h.id][t].duration())
 				return
 			}
 		}
@@ -77,7 +77,7 @@ func (w *world) heal() {
 		w.workers[w.random.below(int64(len(w.workers)))].kill()
 	}
 	w.healing, w.healedAt = true, w.now
-	w.table.down, w.table.cut = false, false
+	w.postgres.down, w.postgres.cut = false, false
 	for _, h := range w.hosts {
 		if h.stopped {
 			h.resume()
@@ -104,21 +104,19 @@ const maxHealing = 4 * 60 * second
 // complete reports whether everything has ended. It is a violation if that
 // takes too long or if the final state is wrong.
 func (w *world) complete() bool {
-	if w.table.open > 0 || !w.idle() {
+	if w.open > 0 || !w.idle() {
 		w.expireCallers()
 		if w.now-max(w.healedAt, w.progress) > maxHealing {
 			w.stuck()
 		}
 		return false
 	}
-	for n := range w.table.rows {
-		if r := &w.table.rows[n]; !r.status.final() || r.lock != 0 || r.execution != 0 {
-			w.violate("job %d ended in status %d, lock %d, execution %d", n+1, r.status, r.lock, r.execution)
+	for _, r := range w.table.Rows() {
+		if !r.Status.Final() || r.Locked() || w.job(r.ID).execution != 0 {
+			w.violate("job %d ended in status %s, locked %t, execution %d", r.ID, r.Status, r.Locked(), w.job(r.ID).execution)
 		}
-	}
-	for n := range w.table.rows {
 		if w.judge.atEnd != nil {
-			w.judge.atEnd(&w.table.rows[n])
+			w.judge.atEnd(r)
 		}
 	}
 	for _, h := range w.hosts {
@@ -184,10 +182,10 @@ func (w *world) checkSlots(h *host) {
 
 // stuck reports what does not end.
 func (w *world) stuck() {
-	for n := range w.table.rows {
-		if r := &w.table.rows[n]; !r.status.final() {
-			w.violate("job %d is lost: %v after healing it has status %d, attempt %d, dispatcher %d",
-				n+1, (w.now - w.healedAt).duration(), r.status, r.attempt, r.dispatcher)
+	for _, r := range w.table.Rows() {
+		if !r.Status.Final() {
+			w.violate("job %d is lost: %v after healing it has status %s, attempt %d, dispatcher %d",
+				r.ID, (w.now - w.healedAt).duration(), r.Status, r.Attempt, r.Dispatcher)
 			return
 		}
 	}

@@ -264,7 +264,7 @@ func (h *host) beginHandshake(c *conn) {
 	for i := range c.resumeOffers {
 		b := &c.resumeOffers[i]
 		mode := dispatcherd.Queued
-		if w.table.row(b.job) == nil {
+		if w.job(b.job) == nil {
 			mode = dispatcherd.OnDemand
 		}
 		ev.Offers = append(ev.Offers, event.ResumeOffer{Job: b.job, Mode: mode, Attempt: b.attempt, From: b.from, To: b.to, Slot: h.slot(b.slot)})

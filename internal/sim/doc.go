@@ -12,10 +12,11 @@
 //
 // # What is simulated
 //
-//   - Postgres: one table under READ COMMITTED. A statement arrives, takes its
-//     snapshot, locks rows one by one (waiting, or with SKIP LOCKED), commits at
-//     one instant, and answers. Each step may be slow, may be lost, or may occur
-//     long after the client gave up. Leases use the database clock.
+//   - Postgres: claimfake.Table, which the contract suite of package claim compares
+//     with Postgres. A statement arrives, takes its snapshot, locks rows one by one
+//     (waiting, or with SKIP LOCKED), commits at one instant, and answers. Each step
+//     may be slow, may be lost, or may occur long after the client gave up. Several
+//     claims and finishes are in flight. Leases use the database clock.
 //   - NOTIFY: a notification may be lost, late or duplicated.
 //   - Workers: they add and remove slots, execute jobs, answer once, twice or
 //     late, drain, crash, and are suspended. Connections break at both ends at

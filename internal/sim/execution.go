@@ -59,7 +59,7 @@ func (k *worker) execute(c *conn, f *frame) {
 	s.execution, s.lastReport = i, sentReport{} // a new job acknowledges the last report
 	x.live++
 	w.stats.Executions++
-	if r := w.table.row(f.job); r != nil {
+	if r := w.job(f.job); r != nil {
 		e.next, r.execution = r.execution, i+1
 	}
 	w.plan(task{at: w.now + w.random.span(w.scale.jobMin, w.scale.jobMax), kind: executionEnd, arg: i, incarnation: e.gen})
@@ -99,7 +99,7 @@ func (w *world) stopExecution(k *worker, f *frame) {
 func (w *world) dropExecution(i int32) {
 	x := &w.executions
 	e := &x.all[i]
-	if r := w.table.row(e.job); r != nil {
+	if r := w.job(e.job); r != nil {
 		for at := &r.execution; *at != 0; at = &x.all[*at-1].next {
 			if *at == i+1 {
 				*at = e.next
@@ -153,7 +153,7 @@ func (w *world) verdict(e *execution) frame {
 		f.retryAfter = moment(d.below(2)) * w.random.span(millisecond, second)
 	default:
 		f.ok = true
-		if r := w.table.row(e.job); r != nil {
+		if r := w.job(e.job); r != nil {
 			r.succeeded = max(r.succeeded, e.attempt)
 		}
 	}

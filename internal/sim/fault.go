@@ -52,7 +52,7 @@ func (w *world) jumpClock(h *host) {
 	by := w.random.between(-int64(5*second), int64(5*second))
 	switch {
 	case w.random.below(2) == 0:
-		w.table.offset = min(max(w.table.offset+by, epoch-int64(60*second)), epoch+int64(60*second))
+		w.postgres.offset = min(max(w.postgres.offset+by, epoch-int64(60*second)), epoch+int64(60*second))
 	case h.up:
 		h.jumpClock(by)
 	}
@@ -61,7 +61,7 @@ func (w *world) jumpClock(h *host) {
 // isolatePostgres makes Postgres unavailable: it restarts, which closes all
 // connections, or it cannot be reached.
 func (w *world) isolatePostgres() {
-	t := &w.table
+	t := &w.postgres
 	if t.down || t.cut {
 		return
 	}
@@ -77,7 +77,7 @@ func (w *world) isolatePostgres() {
 
 func (w *world) restorePostgres(number uint32) {
 	if int(number) == w.stats.Unreachable {
-		w.table.down, w.table.cut, w.table.restored = false, false, w.now
+		w.postgres.down, w.postgres.cut, w.postgres.restored = false, false, w.now
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/actor"
 	"github.com/dispatcherd/dispatcherd/actor/effect"
 	"github.com/dispatcherd/dispatcherd/actor/event"
+	"github.com/dispatcherd/dispatcherd/claim/claimfake"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/shell"
 	"github.com/dispatcherd/dispatcherd/internal/timing"
@@ -30,17 +31,14 @@ type host struct {
 	inbox        []task        // tasks that arrived while it was suspended
 	clock        clock
 
-	run          int32 // id in the table of dispatchers
-	epoch        int32
-	pgConns      [pgConns][]int32 // statements by connection; the first one is in flight
-	claimRecords claimRecords
-	contention   int // number of further claims that lock rows first
-	ports        shell.Ports
-	lease        shell.Lease
-	joinBegun    time.Duration // when the first Join was sent
-	heartbeats   int32         // number of the last heartbeat
-	beating      bool          // a heartbeat or a Join is in flight
-	adopted      bool          // rows were taken over since the last heartbeat began
+	client     *claimfake.Client
+	pgConns    [pgConns][]int32 // statements by kind of connection; the first width of them are in flight
+	ports      shell.Ports
+	lease      shell.Lease
+	joinBegun  time.Duration // when the first Join was sent
+	heartbeats int32         // number of the last heartbeat
+	beating    bool          // a heartbeat or a Join is in flight
+	adopted    bool          // rows were taken over since the last heartbeat began
 
 	conns    []int32
 	lastSlot dispatcherd.SlotID
@@ -95,17 +93,17 @@ func (h *host) start() {
 		ppm = w.random.between(900_000, 1_100_000)
 	}
 	h.clock.set(w.now, 1_000_000, ppm)
-	h.run, h.epoch, h.lastSlot = 0, 0, 0
-	h.claimRecords.reset()
+	h.lastSlot = 0
+	h.client = claimfake.NewClient(w.table)
+	h.client.Lease = w.scale.lease.duration()
 	h.calls = calls{}
 	h.joinBegun = h.time()
 	h.submit(w.statement(opJoin, h))
 }
 
 // joined creates the core after a successful join.
-func (h *host) joined(run int32) {
+func (h *host) joined() {
 	w := h.world
-	h.run, h.epoch = run, 0
 	h.lease = shell.NewLease(w.scale.lease.duration(), w.scale.heartbeat.duration(), h.joinBegun)
 	h.ports = shell.Ports{Statements: statementPort{h}, Workers: workerPort{h}, Callers: callerPort{h}, Rows: rowPort{h}}
 	h.core = actor.New(w.config(h))
@@ -233,11 +231,22 @@ func (h *host) fireTimer(alarm int32) {
 	h.setAlarm()
 }
 
+// width returns the number of connections of the kind that executes an operation.
+func (h *host) width(o op) int {
+	switch o {
+	case opClaim, opResolve:
+		return h.world.scale.claims
+	case opFinish:
+		return h.world.scale.finishes
+	}
+	return 1
+}
+
 // submit queues a statement on its connection.
 func (h *host) submit(i int32, s *statement) {
 	l := pgConnOf[s.op]
 	h.pgConns[l] = append(h.pgConns[l], i)
-	if len(h.pgConns[l]) == 1 {
+	if len(h.pgConns[l]) <= h.width(s.op) {
 		h.world.send(i)
 	}
 }
@@ -248,12 +257,11 @@ func (h *host) answered(i int32) {
 	w := h.world
 	s := w.statements.all[i]
 	l := pgConnOf[s.op]
-	h.pgConns[l] = slices.Delete(h.pgConns[l], 0, 1)
-	if s.verdict != contract.OK && s.op == opClaim {
-		h.claimRecords.removable = append(h.claimRecords.removable, s.removable...)
-	}
-	if len(h.pgConns[l]) > 0 {
-		w.send(h.pgConns[l][0])
+	at := slices.Index(h.pgConns[l], i)
+	h.pgConns[l] = slices.Delete(h.pgConns[l], at, at+1)
+	h.client.Answered(s.tx, s.verdict)
+	if n := h.width(s.op); len(h.pgConns[l]) >= n {
+		w.send(h.pgConns[l][n-1])
 	}
 	if !h.departing() || s.op == opLeave || s.op == opHandOver {
 		h.report(s)
@@ -267,7 +275,7 @@ func (h *host) report(s *statement) {
 	switch s.op {
 	case opFetch, opBackfill:
 		h.fetched.Request = s.fetch
-		h.fetched.Result = contract.FetchResult{Verdict: s.verdict, DBNow: s.dbNow, Candidates: s.found}
+		h.fetched.Result = contract.FetchResult{Verdict: s.verdict, DBNow: s.tx.Fetched.DBNow, Candidates: s.tx.Fetched.Candidates}
 		h.step(&h.fetched)
 	case opClaim, opResolve:
 		h.reportClaim(s)
@@ -288,57 +296,30 @@ func (h *host) report(s *statement) {
 
 func (h *host) reportClaim(s *statement) {
 	h.claimed.Request = s.claim
-	if s.op == opClaim {
-		h.trackContention(s)
-	}
 	h.claimed.Result = contract.ClaimResult{Verdict: s.verdict}
-	switch s.verdict {
-	case contract.OK:
-		h.claimed.Result.Won = s.won
-		h.claimRecords.add(s.token, s.won)
-		if s.op == opResolve {
-			h.epoch = s.result.epoch
-		}
-	case contract.Refused:
-		if s.result.outdated {
-			h.epoch = s.result.epoch
-		}
+	if s.verdict == contract.OK {
+		h.claimed.Result.Won = s.tx.Claimed.Won
 	}
 	h.claimed.Result = h.lease.Claimed(h.time(), h.claimed.Result)
 	h.step(&h.claimed)
 }
 
-// contendedClaims is the number of claims that lock rows first after a claim
-// that lost a row.
-const contendedClaims = 100
-
-func (h *host) trackContention(s *statement) {
-	switch {
-	case !s.uncontended && s.contended || s.verdict == contract.OK && len(s.won) < len(s.ids):
-		h.contention = contendedClaims
-	case !s.uncontended && h.contention > 0:
-		h.contention--
-	}
-}
-
 func (h *host) reportFinish(s *statement) {
-	stale := s.stale
+	result := contract.FinishResult{Verdict: s.verdict}
+	if s.verdict == contract.OK {
+		result.Stale = s.tx.Finished.Stale
+	}
 	if h.world.opt.Break == WithoutReturn && s.verdict == contract.OK {
-		for n := range s.items {
-			if o := s.items[n].Outcome &^ applied; o == contract.Released || o == contract.Crashed {
-				stale = append(stale, s.items[n].ID)
+		for n := range s.finish.Items {
+			if f := &s.finish.Items[n]; f.Outcome == contract.Released || f.Outcome == contract.Crashed {
+				result.Stale = append(result.Stale, f.ID)
 			}
 		}
-		slices.Sort(stale)
-		stale = slices.Compact(stale)
-	}
-	if s.verdict == contract.OK {
-		for n := range s.items {
-			h.claimRecords.remove(s.items[n].ID)
-		}
+		slices.Sort(result.Stale)
+		result.Stale = slices.Compact(result.Stale)
 	}
 	h.ended.Request = s.finish
-	h.ended.Result = contract.FinishResult{Verdict: s.verdict, Stale: stale}
+	h.ended.Result = result
 	h.step(&h.ended)
 }
 
@@ -347,15 +328,13 @@ func (h *host) reportJoin(s *statement) {
 	ok := s.verdict == contract.OK
 	if h.core == nil {
 		if ok {
-			h.joined(s.result.run)
+			h.joined()
 			return
 		}
 		h.crash() // the process exits and is started again
 		return
 	}
 	if ok {
-		h.run, h.epoch = s.result.run, 0
-		h.claimRecords.reset()
 		h.deliver(h.lease.Joined()...)
 	}
 	h.planHeartbeat()

@@ -3,6 +3,7 @@ package sim
 import (
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/actor/effect"
+	"github.com/dispatcherd/dispatcherd/claim/claimfake"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/scoring"
 )
@@ -18,7 +19,7 @@ var weights = scoring.Weights{
 // compares the row with the change that is about to be made.
 type judge struct {
 	sends     int
-	atEnd     func(*row)                 // an additional check of every row at the end, or nil
+	atEnd     func(*claimfake.Row)       // an additional check of every row at the end, or nil
 	handOvers map[int32]handOver         // hand-overs, by run
 	freeSince [maxHosts][maxTypes]moment // since when every sample saw a free slot of a type; 0 = none free
 }
@@ -94,27 +95,26 @@ func mixFetch(v uint64, r *contract.FetchRequest) uint64 {
 
 // claimed checks that a claimed row is pending and due, and that its dispatcher
 // has not been declared lost.
-func (j *judge) claimed(w *world, id dispatcherd.JobID, r *row, s *statement) {
-	m := w.table.member(s.run)
+func (j *judge) claimed(w *world, r *claimfake.Row, s *claimfake.Statement) {
 	switch {
-	case r.status != pending:
-		w.violate("dispatcher %d claimed job %d, which was not pending but had status %d under dispatcher %d: two leases overlap",
-			s.run, id, r.status, r.dispatcher)
-	case r.runAt > s.txNow:
-		w.violate("dispatcher %d claimed job %d before it was due", s.run, id)
-	case m.lost:
-		w.violate("dispatcher %d claimed job %d although it was declared lost", s.run, id)
+	case r.Status != dispatcherd.Pending:
+		w.violate("dispatcher %d claimed job %d, which was not pending but had status %s under dispatcher %d: two leases overlap",
+			s.Dispatcher(), r.ID, r.Status, r.Dispatcher)
+	case r.RunAt > s.Began():
+		w.violate("dispatcher %d claimed job %d before it was due", s.Dispatcher(), r.ID)
+	case w.table.Lost(s.Dispatcher()):
+		w.violate("dispatcher %d claimed job %d although it was declared lost", s.Dispatcher(), r.ID)
 	}
 }
 
 // finished checks that the ended attempt is the running one of this dispatcher,
 // and that a job recorded as done succeeded on a worker.
-func (j *judge) finished(w *world, r *row, f *contract.Finish, s *statement) {
+func (j *judge) finished(w *world, r *claimfake.Row, f *contract.Finish, s *claimfake.Statement) {
 	switch {
-	case r.status != running || r.attempt != f.Attempt || r.dispatcher != s.run:
+	case r.Status != dispatcherd.Running || r.Attempt != f.Attempt || r.Dispatcher != s.Dispatcher():
 		w.violate("a stale end of job %d was applied: attempt %d of dispatcher %d, while attempt %d of dispatcher %d is current",
-			f.ID, f.Attempt, s.run, r.attempt, r.dispatcher)
-	case f.Outcome == contract.Succeeded && r.succeeded < f.Attempt:
+			f.ID, f.Attempt, s.Dispatcher(), r.Attempt, r.Dispatcher)
+	case f.Outcome == contract.Succeeded && w.job(f.ID).succeeded < f.Attempt:
 		w.violate("attempt %d of job %d is recorded as done, but it succeeded on no worker", f.Attempt, f.ID)
 	}
 }
@@ -122,18 +122,18 @@ func (j *judge) finished(w *world, r *row, f *contract.Finish, s *statement) {
 // released checks that only jobs of lost dispatchers are released by others,
 // and that handed-over jobs are released only after their window and without a
 // crash.
-func (j *judge) released(w *world, id dispatcherd.JobID, r *row, s *statement, crashes int32) {
-	if _, left := j.handOvers[r.dispatcher]; left {
+func (j *judge) released(w *world, r *claimfake.Row, s *claimfake.Statement, crashes int32) {
+	if _, left := j.handOvers[r.Dispatcher]; left {
 		w.stats.NotAdopted++
 		switch {
-		case !w.table.member(r.dispatcher).lost:
-			w.violate("job %d was handed over and is released at once", id)
+		case !w.table.Lost(r.Dispatcher):
+			w.violate("job %d was handed over and is released at once", r.ID)
 		case crashes > 0:
-			w.violate("job %d was handed over and counts a crash", id)
+			w.violate("job %d was handed over and counts a crash", r.ID)
 		}
 	}
-	if m := w.table.member(r.dispatcher); r.status != running || !m.lost && r.dispatcher != s.run {
-		w.violate("job %d was released although dispatcher %d is not lost", id, r.dispatcher)
+	if r.Status != dispatcherd.Running || !w.table.Lost(r.Dispatcher) && r.Dispatcher != s.Dispatcher() {
+		w.violate("job %d was released although dispatcher %d is not lost", r.ID, r.Dispatcher)
 	}
 }
 
@@ -141,11 +141,11 @@ func (j *judge) released(w *world, id dispatcherd.JobID, r *row, s *statement, c
 // starts twice or before its claim.
 func (j *judge) executionStarted(k *worker, s *workerSlot, f *frame) bool {
 	w := k.world
-	if r := w.table.row(f.job); r != nil {
+	if r := w.job(f.job); r != nil {
 		switch {
 		case f.typ != r.typ:
 			w.violate("job %d of type %d was sent as one of type %d", f.job, r.typ, f.typ)
-		case f.attempt > r.attempt:
+		case w.table.Row(f.job) == nil || f.attempt > w.table.Row(f.job).Attempt:
 			w.violate("attempt %d of job %d starts without a claim", f.attempt, f.job)
 		case f.attempt == r.started:
 			w.violate("attempt %d of job %d starts a second time", f.attempt, f.job)
@@ -175,14 +175,14 @@ func (j *judge) sent(w *world, h *host, e *effect.Send) {
 		c := h.calls.get(e.Job)
 		arrival -= int64(w.now - c.at)
 	} else {
-		r := w.table.row(e.Job)
-		if r.status == running && r.attempt == e.Attempt && w.table.member(r.dispatcher).host != h.id {
+		r := w.table.Row(e.Job)
+		if w.runsAttempt(e.Job, e.Attempt) && w.hostOf(r.Dispatcher) != h {
 			w.violate("dispatcher %d sent attempt %d of job %d, which another dispatcher holds", h.id, e.Attempt, e.Job)
 		}
-		if e.Attempt > r.attempt {
+		if e.Attempt > r.Attempt {
 			w.violate("dispatcher %d sent attempt %d of job %d without a claim", h.id, e.Attempt, e.Job)
 		}
-		arrival = r.insertedRunAt // not runAt: after a retry a job may keep the position of an earlier fetch
+		arrival = w.job(e.Job).insert.RunAt // not its present run_at: after a retry a job may keep the position of an earlier fetch
 	}
 	if j.sends++; j.sends&7 == 0 && w.undisturbed() {
 		j.window(w, h, e, arrival)
@@ -192,8 +192,8 @@ func (j *judge) sent(w *world, h *host, e *effect.Send) {
 // calledStale counts ends that are reported as stale although this dispatcher
 // recorded them. That is correct for a repeated report and wrong otherwise.
 func (j *judge) calledStale(w *world, h *host, e *effect.Stale) {
-	r := w.table.row(e.Job)
-	if r != nil && r.attempt == e.Attempt && r.status.final() && r.dispatcher > 0 && w.table.member(r.dispatcher).host == h.id {
+	r := w.table.Row(e.Job)
+	if r != nil && r.Attempt == e.Attempt && r.Status.Final() && r.Dispatcher > 0 && w.hostOf(r.Dispatcher) == h {
 		w.stats.WrongStale++
 	}
 }
@@ -201,7 +201,7 @@ func (j *judge) calledStale(w *world, h *host, e *effect.Stale) {
 // undisturbed reports whether the database answers at once and all clocks
 // agree, so that jobs wait only for other jobs.
 func (w *world) undisturbed() bool {
-	t := &w.table
+	t := &w.postgres
 	return w.faults&(Unreachable|Slow|Unknown|Clocks|Stop) == 0 &&
 		!t.down && !t.cut && (t.restored == 0 || w.now-t.restored > 2*slack)
 }
@@ -210,12 +210,20 @@ func (w *world) undisturbed() bool {
 // and the next read of a lane.
 const slack = 5 * second
 
+// known returns the moment up to which this dispatcher must know all pending rows. Full
+// scans that are slow are up to five minutes apart, and until the next one the
+// dispatcher does not know a row that became pending before a cursor. So in a world
+// with slow scans it must know the rows that were pending when its last scan began.
+func (h *host) known() moment {
+	if !h.world.opt.SlowScans {
+		return h.world.now
+	}
+	took, age := h.core.LastScan()
+	return h.world.now - moment((took + age).Microseconds())
+}
+
 // window checks that no job that arrived more than W after a waiting job
-// overtakes it on a slot that supports both. Full scans that are slow are up to five
-// minutes apart, and until the next one the dispatcher does not know a row that
-// became pending before a cursor. Its order is among the jobs that it knows, so in
-// such a world the window holds for the rows that were pending when its last scan
-// began.
+// overtakes it on a slot that supports both, if the dispatcher knows of it.
 func (j *judge) window(w *world, h *host, e *effect.Send, arrival int64) {
 	set := int16(-1)
 	for _, o := range w.conns[e.Session-1].slots {
@@ -228,22 +236,18 @@ func (j *judge) window(w *world, h *host, e *effect.Send, arrival int64) {
 	}
 	bound, _ := weights.SharedWindow(scoring.Penalty)
 	latest := arrival - bound.Microseconds() - int64(slack)
-	known := w.now
-	if w.opt.SlowScans {
-		took, age := h.core.LastScan()
-		known -= moment((took + age).Microseconds())
-	}
+	known := h.known()
 	for t := range w.scale.types {
 		if w.setMasks[set]&(1<<t) == 0 {
 			continue
 		}
 		for _, p := range w.scale.priorities {
-			keys := w.table.lanes[t][p].all()
+			keys := w.table.Pending(w.typeNames[t], p)
 			w.stats.Windows++
 			if len(keys) == 0 || keys[0].RunAt >= latest {
 				continue
 			}
-			if r := w.table.row(keys[0].ID); r.lock == 0 && r.visible <= known && w.now-r.visible > slack+moment(bound.Microseconds()) {
+			if r := w.job(keys[0].ID); !w.table.Row(keys[0].ID).Locked() && r.visible <= known && w.now-r.visible > slack+moment(bound.Microseconds()) {
 				w.violate("job %d overtakes job %d, which is %v older and waited for %v: the window is %v",
 					e.Job, keys[0].ID, moment(arrival-keys[0].RunAt).duration(), (w.now - r.visible).duration(), bound)
 			}

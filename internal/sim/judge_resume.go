@@ -3,7 +3,9 @@ package sim
 import (
 	"slices"
 
+	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/actor/effect"
+	"github.com/dispatcherd/dispatcherd/claim/claimfake"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
@@ -22,8 +24,8 @@ func (j *judge) handsOver(w *world, run int32) {
 		j.handOvers = map[int32]handOver{}
 	}
 	j.handOvers[run] = handOver{w.dbNow() + int64(w.detach.window), w.now + w.detach.window}
-	for n := range w.table.rows {
-		if r := &w.table.rows[n]; r.status == running && r.dispatcher == run {
+	for _, r := range w.table.Rows() {
+		if r.Status == dispatcherd.Running && r.Dispatcher == run {
 			w.stats.HandedOver++
 		}
 	}
@@ -41,18 +43,17 @@ func (j *judge) declaredLost(w *world, run int32) {
 // adopted checks an adoption. Only the worker that started the running attempt
 // may offer it, from the session in which it started, and the adopting
 // dispatcher must not be declared lost.
-func (j *judge) adopted(w *world, p *contract.ResumeOffer, r *row, s *statement) {
-	m := w.table.member(s.run)
-	again := r.dispatcher == s.run && r.token == s.token
+func (j *judge) adopted(w *world, p *contract.ResumeOffer, r *claimfake.Row, s *claimfake.Statement) {
+	again := r.Dispatcher == s.Dispatcher() && r.Token == s.Token()
 	switch {
-	case r.status != running || r.attempt != p.Attempt:
-		w.violate("attempt %d of job %d was adopted, while attempt %d in status %d is current", p.Attempt, p.ID, r.attempt, r.status)
-	case m.lost || m.leaving:
-		w.violate("dispatcher %d adopted job %d although it was declared lost or has left", s.run, p.ID)
-	case session(r.fingerprint) != session(p.From) && !again:
-		w.violate("job %d is adopted by dispatcher %d from a session to which it was not sent", p.ID, s.run)
-	case r.started == r.attempt && w.workerOf(p.To) != r.ranBy:
-		w.violate("job %d is adopted for worker %d, but worker %d runs it", p.ID, w.workerOf(p.To), r.ranBy)
+	case r.Status != dispatcherd.Running || r.Attempt != p.Attempt:
+		w.violate("attempt %d of job %d was adopted, while attempt %d in status %s is current", p.Attempt, p.ID, r.Attempt, r.Status)
+	case w.table.Lost(s.Dispatcher()) || w.table.Leaving(s.Dispatcher()):
+		w.violate("dispatcher %d adopted job %d although it was declared lost or has left", s.Dispatcher(), p.ID)
+	case session(r.Session) != session(p.From) && !again:
+		w.violate("job %d is adopted by dispatcher %d from a session to which it was not sent", p.ID, s.Dispatcher())
+	case w.job(p.ID).started == r.Attempt && w.workerOf(p.To) != w.job(p.ID).ranBy:
+		w.violate("job %d is adopted for worker %d, but worker %d runs it", p.ID, w.workerOf(p.To), w.job(p.ID).ranBy)
 	default:
 		j.lateAdoption(w, p, r, s)
 	}
@@ -60,8 +61,9 @@ func (j *judge) adopted(w *world, p *contract.ResumeOffer, r *row, s *statement)
 
 // lateAdoption checks that a dispatcher does not adopt a job from another one
 // to which the worker has since returned with a later generation.
-func (j *judge) lateAdoption(w *world, p *contract.ResumeOffer, r *row, s *statement) {
-	for at := r.execution; at != 0; at = w.executions.all[at-1].next {
+func (j *judge) lateAdoption(w *world, p *contract.ResumeOffer, r *claimfake.Row, s *claimfake.Statement) {
+	heir := w.hostOf(s.Dispatcher())
+	for at := w.job(p.ID).execution; at != 0; at = w.executions.all[at-1].next {
 		e := &w.executions.all[at-1]
 		if e.attempt != p.Attempt {
 			continue
@@ -71,10 +73,10 @@ func (j *judge) lateAdoption(w *world, p *contract.ResumeOffer, r *row, s *state
 			c = w.conns[e.offeredConn-1]
 		}
 		h := w.hosts[c.host]
-		if w.workers[e.worker].conn == c && h.connected(c) && h.run == r.dispatcher && !h.fenced && h.id != s.host {
+		if w.workers[e.worker].conn == c && h.connected(c) && h.client.Dispatcher() == r.Dispatcher && !h.fenced && h != heir {
 			w.stats.LateAdoptions++
-			if p.To != p.From && session(r.fingerprint) == session(p.To) && r.fingerprint != p.From && r.fingerprint&0xffff >= p.To&0xffff {
-				w.violate("job %d is adopted by dispatcher %d for an earlier generation than that of dispatcher %d", p.ID, s.host, h.id)
+			if p.To != p.From && session(r.Session) == session(p.To) && r.Session != p.From && r.Session&0xffff >= p.To&0xffff {
+				w.violate("job %d is adopted by dispatcher %d for an earlier generation than that of dispatcher %d", p.ID, heir.id, h.id)
 			}
 		}
 	}
@@ -92,11 +94,10 @@ func (w *world) workerOf(fp contract.Fingerprint) int16 {
 
 // resumes checks that an execution is resumed on the worker that runs it.
 func (j *judge) resumes(w *world, e *effect.Resume) {
-	r := w.table.row(e.Job)
-	if r == nil || r.attempt != e.Attempt || r.status != running {
+	if !w.runsAttempt(e.Job, e.Attempt) {
 		return // ended or released meanwhile
 	}
-	if k := w.conns[e.Session-1].worker; r.ranBy != k {
+	if k, r := w.conns[e.Session-1].worker, w.job(e.Job); r.ranBy != k {
 		w.violate("job %d is resumed on worker %d, but worker %d runs it", e.Job, k, r.ranBy)
 	}
 }
@@ -105,15 +106,15 @@ func (j *judge) resumes(w *world, e *effect.Resume) {
 // its worker is known to continue it. The dispatcher does not know it if the
 // connection broke, if it could not prove its lease, or if it told its workers
 // to stop.
-func (j *judge) releasedRunning(w *world, r *row, f *contract.Finish, s *statement) {
+func (j *judge) releasedRunning(w *world, f *contract.Finish, s *claimfake.Statement) {
 	if o := f.Outcome; o != contract.Released && o != contract.Crashed && o != contract.Isolated {
 		return
 	}
-	h := w.hosts[s.host]
-	if h.run != s.run || h.fenced || h.revoked || w.detach.window == 0 {
+	h := w.hostOf(s.Dispatcher())
+	if h.client.Dispatcher() != s.Dispatcher() || h.fenced || h.revoked || w.detach.window == 0 {
 		return
 	}
-	for at := r.execution; at != 0; at = w.executions.all[at-1].next {
+	for at := w.job(f.ID).execution; at != 0; at = w.executions.all[at-1].next {
 		e := &w.executions.all[at-1]
 		if e.attempt != f.Attempt {
 			continue
@@ -169,7 +170,7 @@ func (j *judge) disconnects(w *world, h *host, c *conn) {
 			continue
 		}
 		e := &w.executions.all[i]
-		if r := w.table.row(e.job); r != nil && e.conn == c.number && r.status == running && r.attempt == e.attempt && r.dispatcher == h.run {
+		if e.conn == c.number && w.runsAttempt(e.job, e.attempt) && w.table.Row(e.job).Dispatcher == h.client.Dispatcher() {
 			w.violate("dispatcher %d disconnects worker %d %v after SIGTERM, during job %d: the grace is %v",
 				h.id, k.id, h.time()-h.terminatedAt, e.job, w.scale.grace.duration())
 			return

@@ -4,6 +4,9 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/claim/claimfake"
 )
 
 // The tests of this file are named after faults of other job queues, with the
@@ -91,9 +94,9 @@ func TestPeer_B19_B30_B40_CrashIsNotAFailedAttempt(t *testing.T) {
 	runWorlds(t, Kill|Crash, 8, func(w *world) {
 		w.scale.failing, w.scale.crashes = 0, 1<<20
 		w.scale.cancelGap, w.scale.limited = 10_000*second, 0
-		w.judge.atEnd = func(r *row) {
-			if r.status == failed || r.failures > 0 {
-				w.violate("a job that no worker failed ended in status %d with %d failures", r.status, r.failures)
+		w.judge.atEnd = func(r *claimfake.Row) {
+			if r.Status == dispatcherd.Failed || r.Failures > 0 {
+				w.violate("a job that no worker failed ended in status %s with %d failures", r.Status, r.Failures)
 			}
 		}
 	})
@@ -106,12 +109,12 @@ func TestPeer_B19_PoisonJobIsQuarantined(t *testing.T) {
 	runWorlds(t, Kill, 8, func(w *world) {
 		w.scale.failing, w.scale.crashes = 0, 1
 		w.scale.faultGap = second / 50
-		w.judge.atEnd = func(r *row) {
-			if r.status == failed {
+		w.judge.atEnd = func(r *claimfake.Row) {
+			if r.Status == dispatcherd.Failed {
 				quarantined++
 			}
-			if r.crashes > 11 { // ten of them beside other suspects
-				w.violate("a job has %d crashes, the limit is 1 and 10 more beside other suspects", r.crashes)
+			if r.Crashes > 11 { // ten of them beside other suspects
+				w.violate("a job has %d crashes, the limit is 1 and 10 more beside other suspects", r.Crashes)
 			}
 		}
 	})
@@ -127,14 +130,14 @@ func TestPeer_B20_B34_B39_JobsRunAfterLongUnavailability(t *testing.T) {
 			w.next()
 		}
 		before := w.stats.Answered
-		w.table.down, w.table.cut = !cut, cut
+		w.postgres.down, w.postgres.cut = !cut, cut
 		w.breakConnections()
 		for start := w.now; w.now < start+60*second; {
 			w.next()
 		}
 		require.Greater(t, w.stats.Answered, before, "requests need no Postgres")
 		won := w.stats.Won
-		w.table.down, w.table.cut, w.table.restored = false, false, w.now
+		w.postgres.down, w.postgres.cut, w.postgres.restored = false, false, w.now
 		for start := w.now; w.now < start+10*second; {
 			w.next()
 		}

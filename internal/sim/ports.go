@@ -20,16 +20,30 @@ func (h statementPort) Fetch(r *contract.FetchRequest) {
 }
 
 // Claim implements shell.Statements.
-func (h statementPort) Claim(r *contract.ClaimRequest) { h.submitClaim(opClaim, r) }
+func (h statementPort) Claim(r *contract.ClaimRequest) { h.claim(opClaim, r) }
 
 // Resolve implements shell.Statements.
-func (h statementPort) Resolve(r *contract.ClaimRequest) { h.submitClaim(opResolve, r) }
+func (h statementPort) Resolve(r *contract.ClaimRequest) { h.claim(opResolve, r) }
+
+func (h statementPort) claim(o op, r *contract.ClaimRequest) {
+	i, s := h.world.statement(o, h.host)
+	s.claim = r
+	h.submit(i, s)
+}
 
 // Adopt implements shell.Statements.
-func (h statementPort) Adopt(r *contract.AdoptRequest) { h.submitAdopt(r) }
+func (h statementPort) Adopt(r *contract.AdoptRequest) {
+	i, s := h.world.statement(opAdopt, h.host)
+	s.adopt = r
+	h.submit(i, s)
+}
 
 // Finish implements shell.Statements.
-func (h statementPort) Finish(r *contract.FinishRequest) { h.submitFinish(r) }
+func (h statementPort) Finish(r *contract.FinishRequest) {
+	i, s := h.world.statement(opFinish, h.host)
+	s.finish = r
+	h.submit(i, s)
+}
 
 // SetGate implements shell.Statements.
 func (h statementPort) SetGate(subscribed bool) {

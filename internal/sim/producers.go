@@ -1,9 +1,12 @@
 package sim
 
 import (
+	"time"
+
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/actor/effect"
 	"github.com/dispatcherd/dispatcherd/actor/event"
+	"github.com/dispatcherd/dispatcherd/claim/claimfake"
 )
 
 // A batch is an insert that has not committed. Its ids, and its run_at unless
@@ -24,11 +27,11 @@ func (w *world) produce() {
 	if d.chance(w.scale.bulk) {
 		n = int(d.between(5, 45))
 	}
-	b := batch{first: dispatcherd.JobID(len(w.table.rows) + 1), count: n, notifies: w.table.subscribed(0)}
+	b := batch{first: dispatcherd.JobID(len(w.jobs) + 1), count: n, notifies: w.table.Subscribed(0)}
 	for range n {
-		w.table.rows = append(w.table.rows, w.newRow())
+		w.jobs = append(w.jobs, w.newJob())
 	}
-	w.table.open += n
+	w.open += n
 	w.batches = append(w.batches, b)
 	commit := w.now + d.span(50, 500)
 	if w.has(Late) && d.chance(500) {
@@ -38,40 +41,39 @@ func (w *world) produce() {
 	w.plan(task{at: w.now + 1 + d.span(0, 4*w.scale.insertGap), kind: producerTurn})
 }
 
-func (w *world) newRow() row {
+func (w *world) newJob() job {
 	d := &w.random
-	r := row{
-		runAt: w.dbNow(), typ: uint8(d.below(int64(w.scale.types))), tries: int32(d.between(1, 4)),
-		priority: w.scale.priorities[d.below(int64(len(w.scale.priorities)))],
+	typ := uint8(d.below(int64(w.scale.types)))
+	r := claimfake.Row{
+		ID: dispatcherd.JobID(len(w.jobs) + 1), RunAt: w.dbNow(), Type: w.typeNames[typ], MaxAttempts: int32(d.between(1, 4)),
+		Priority: w.scale.priorities[d.below(int64(len(w.scale.priorities)))],
 	}
 	switch {
 	case d.chance(w.scale.future):
-		r.runAt += d.below(int64(3 * second))
+		r.RunAt += d.below(int64(3 * second))
 	case w.has(Late) && d.chance(300):
-		r.runAt -= d.below(int64(20 * second))
+		r.RunAt -= d.below(int64(20 * second))
 	}
 	if d.chance(w.scale.limited) {
-		r.timeoutMS = int32(d.between(1, 500))
+		r.Timeout = time.Duration(d.between(1, 500)) * time.Millisecond
 	}
-	r.insertedRunAt = r.runAt
-	return r
+	return job{insert: r, typ: typ}
 }
 
 // commitBatch makes an insert visible. While the server is unavailable, the
 // producer retries.
 func (w *world) commitBatch(i int32) {
-	if w.table.down || w.table.cut {
+	if w.postgres.down || w.postgres.cut {
 		w.plan(task{at: w.now + second/10, kind: producerCommit, arg: i})
 		return
 	}
 	b := &w.batches[i]
 	for n := range b.count {
-		id := b.first + dispatcherd.JobID(n)
-		w.enqueue(id, w.table.row(id))
+		w.table.Insert(w.dbNow(), w.job(b.first+dispatcherd.JobID(n)).insert)
 	}
 	switch {
-	case !b.notifies && !w.table.subscribed(0):
-	case b.count == 1 && w.table.row(b.first).runAt <= w.dbNow():
+	case !b.notifies && !w.table.Subscribed(0):
+	case b.count == 1 && w.job(b.first).insert.RunAt <= w.dbNow():
 		w.notifyRow(rowInserted - int32(b.first-1))
 	default:
 		w.notify()
@@ -84,24 +86,18 @@ func (w *world) cancelSome() {
 		return
 	}
 	w.plan(task{at: w.now + w.random.span(0, 4*w.scale.cancelGap), kind: producerCancel})
-	n := int64(len(w.table.rows))
-	if n == 0 || w.table.down || w.table.cut {
+	n := int64(len(w.jobs))
+	if n == 0 || w.postgres.down || w.postgres.cut {
 		return
 	}
 	id := dispatcherd.JobID(n - w.random.span64(n))
-	r := w.table.row(id)
-	switch {
-	case r.lock != 0:
-	case r.status == pending:
-		w.dequeue(id, r)
-		w.close(r, cancelled)
-	case r.status == running && !r.cancel:
-		r.cancel = true
-		w.table.cancels = append(w.table.cancels, id)
-		for _, h := range w.hosts {
-			if h.up && !w.has(Notify) {
-				h.plan(hostNotification, w.now+w.random.span(50, 500), int32(id))
-			}
+	r := w.table.Row(id)
+	if r == nil || r.Locked() || w.table.Cancel(id) != dispatcherd.Running || w.has(Notify) {
+		return
+	}
+	for _, h := range w.hosts {
+		if h.up {
+			h.plan(hostNotification, w.now+w.random.span(50, 500), int32(id))
 		}
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/dispatcherd/dispatcherd/claim/claimfake"
 )
 
 // keepExecutions makes every worker resumable and every resume offer valid.
@@ -63,9 +65,9 @@ func TestResumeOffersArriveOutOfOrder(t *testing.T) {
 
 // forbidCrashes requires at the end that no job counts a crash.
 func forbidCrashes(w *world) {
-	w.judge.atEnd = func(r *row) {
-		if r.crashes > 0 {
-			w.violate("a job counts %d crashes in a world without crashes", r.crashes)
+	w.judge.atEnd = func(r *claimfake.Row) {
+		if r.Crashes > 0 {
+			w.violate("a job counts %d crashes in a world without crashes", r.Crashes)
 		}
 	}
 }

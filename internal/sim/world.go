@@ -6,6 +6,7 @@ import (
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/actor/config"
+	"github.com/dispatcherd/dispatcherd/claim/claimfake"
 	"github.com/dispatcherd/dispatcherd/internal/timing"
 )
 
@@ -30,7 +31,11 @@ type world struct {
 	workers    []*worker
 	conns      []*conn
 	executions executions
-	table      table
+	table      *claimfake.Table
+	postgres   postgres
+	jobs       []job   // by id - 1
+	runs       []int16 // hosts of the runs of dispatchers, by run - 1
+	open       int     // rows that are not final, uncommitted ones included
 	statements statements
 	batches    []batch
 	judge      judge
@@ -69,6 +74,7 @@ type scale struct {
 	misreported    int64  // reports of 10,000 that are repeated or concern another attempt
 	keepRunning    bool   // handlers continue when the connection is lost
 	claims         int    // maximal claims in flight
+	finishes       int    // maximal finishes in flight
 	crashes        int    // crashes after which a job is quarantined
 }
 
@@ -78,7 +84,9 @@ func newWorld(opt Options) *world {
 	w.random.pcg = *rand.NewPCG(opt.Seed, 0x5eed)
 	w.executions.free = -1
 	w.statements.free = -1
-	w.table.offset = epoch
+	w.postgres.offset = epoch
+	w.table = claimfake.NewTable(observer{w})
+	w.table.Skip = skips[opt.Break]
 	w.pickFaults()
 	hosts := opt.Dispatchers
 	if hosts == 0 {
@@ -145,7 +153,8 @@ func (w *world) pickScale() {
 	s.timeout, s.limit = second, second*4/5
 	s.silenceTimeout = []moment{second / 5, second}[d.below(2)]
 	s.keepRunning = d.below(2) == 0
-	s.claims = 1 + int(d.below(2))*int(d.below(3))
+	s.claims = 1 + int(d.below(2))*int(d.below(4)) // production has 4 and 2
+	s.finishes = (s.claims + 1) / 2
 	s.crashes = []int{1, 3, 3, 1000}[d.below(4)]
 }
 
@@ -203,7 +212,7 @@ func (w *world) config(h *host) config.Config {
 	}
 	cfg.PollUnsubscribed = (second / 10).duration()
 	cfg.Patience = (second / 20).duration()
-	cfg.Limits.Claims = w.scale.claims
+	cfg.Limits.Claims, cfg.Limits.Finishes = w.scale.claims, w.scale.finishes
 	cfg.Limits.LaneLength = 64
 	cfg.Limits.Requests = 64
 	cfg.Limits.Unfinished = 500
@@ -233,7 +242,7 @@ func (w *world) run() Result {
 		}
 		w.next()
 	}
-	w.stats.Jobs = len(w.table.rows)
+	w.stats.Jobs = len(w.jobs)
 	return Result{
 		Events: w.events, Elapsed: w.now.duration(), Hash: w.hash, Stats: w.stats, Violation: w.broken,
 	}

@@ -1,0 +1,99 @@
+package sim
+
+import (
+	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/claim/claimfake"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
+)
+
+const priorities = int(dispatcherd.MaxPriority) + 1
+
+// job is what the simulator knows of a row beside the table.
+type job struct {
+	insert    claimfake.Row       // as its producer inserts it
+	visible   moment              // when the row last became pending
+	execution int32               // first live execution plus one; executions are linked
+	started   dispatcherd.Attempt // newest attempt that a worker started
+	succeeded dispatcherd.Attempt // newest attempt that succeeded on a worker
+	typ       uint8
+	ranBy     int16 // worker that started the newest attempt
+}
+
+// job returns the record of a row, or nil for a request.
+func (w *world) job(id dispatcherd.JobID) *job {
+	if id < 1 || int(id) > len(w.jobs) {
+		return nil
+	}
+	return &w.jobs[id-1]
+}
+
+// runs reports whether an attempt is the running one of a row.
+func (w *world) runsAttempt(id dispatcherd.JobID, a dispatcherd.Attempt) bool {
+	r := w.table.Row(id)
+	return r != nil && r.Status == dispatcherd.Running && r.Attempt == a
+}
+
+// hostOf returns the host of a run of a dispatcher.
+func (w *world) hostOf(run int32) *host { return w.hosts[w.runs[run-1]] }
+
+// skips are the checks that the table leaves out in a world without a safeguard.
+var skips = map[Break]claimfake.Check{
+	WithoutFence: claimfake.CheckFence, WithoutStatus: claimfake.CheckStatus, WithoutLease: claimfake.CheckLease,
+	WithoutEpoch: claimfake.CheckEpoch, WithoutTakeover: claimfake.CheckRelease, WithoutFingerprint: claimfake.CheckFingerprint,
+	WithoutAttempt: claimfake.CheckAttempt, WithoutGeneration: claimfake.CheckGeneration,
+	WithoutMembership: claimfake.CheckMembership, WithoutHold: claimfake.CheckHold,
+}
+
+// observer passes the changes of the table to the judge. It implements claimfake.Observer.
+type observer struct{ *world }
+
+// Claims implements claimfake.Observer.
+func (w observer) Claims(s *claimfake.Statement, r *claimfake.Row) { w.judge.claimed(w.world, r, s) }
+
+// Adopts implements claimfake.Observer.
+func (w observer) Adopts(s *claimfake.Statement, o *contract.ResumeOffer, r *claimfake.Row) {
+	w.judge.adopted(w.world, o, r, s)
+	if !o.Renewal {
+		w.stats.Adopted++
+	}
+}
+
+// Finishes implements claimfake.Observer.
+func (w observer) Finishes(s *claimfake.Statement, f *contract.Finish, r *claimfake.Row) {
+	w.judge.finished(w.world, r, f, s)
+	w.judge.releasedRunning(w.world, f, s)
+}
+
+// Releases implements claimfake.Observer.
+func (w observer) Releases(s *claimfake.Statement, r *claimfake.Row, crashes int32) {
+	w.judge.released(w.world, r, s, crashes)
+}
+
+// DeclaresLost implements claimfake.Observer.
+func (w observer) DeclaresLost(run int32) { w.judge.declaredLost(w.world, run) }
+
+// HandsOver implements claimfake.Observer.
+func (w observer) HandsOver(run int32) { w.judge.handsOver(w.world, run) }
+
+// Pending implements claimfake.Observer.
+func (w observer) Pending(r *claimfake.Row) { w.job(r.ID).visible = w.now }
+
+// Ended implements claimfake.Observer.
+func (w observer) Ended(r *claimfake.Row) {
+	w.open--
+	w.progress = w.now
+	switch r.Status {
+	case dispatcherd.Done:
+		w.stats.Done++
+	case dispatcherd.Failed:
+		w.stats.Failed++
+	case dispatcherd.Cancelled:
+		w.stats.Cancelled++
+	}
+}
+
+// Notified implements claimfake.Observer.
+func (w observer) Notified() { w.notify() }
+
+// Unlocked implements claimfake.Observer.
+func (w observer) Unlocked() { w.wakeWaiters() }
