@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
@@ -22,9 +21,8 @@ const recovered = 3 * time.Second
 // statementLog logs when Postgres stops answering and when it answers again, but not each
 // failed statement. It also logs each kind of statement that the role may not execute.
 type statementLog struct {
-	log  *zap.Logger
-	dsn  string
-	some atomic.Bool // since is set or denied is not empty
+	log *zap.Logger
+	dsn string
 
 	mu     sync.Mutex
 	since  time.Time // zero: Postgres answers
@@ -36,9 +34,7 @@ type statementLog struct {
 func (t *statementLog) report(r claim.Report) {
 	switch {
 	case r.Err == nil:
-		if t.some.Load() {
-			t.succeeded(r.Operation)
-		}
+		t.succeeded(r.Operation)
 	case errors.Is(r.Err, context.Canceled): // the daemon stops: nothing is wrong with Postgres
 	case unfit(r.Err): // Postgres answered; the daemon does not start and reports the reason
 	case exit.Denied(r.Err):
@@ -63,7 +59,6 @@ func (t *statementLog) failed(r claim.Report) {
 		return
 	}
 	t.since = t.last
-	t.some.Store(true)
 	t.log.Warn("Postgres does not answer", zap.String("operation", string(r.Operation)),
 		zap.Stringer("verdict", r.Verdict), zap.Duration("took", r.Took), zap.String("error", exit.Once(r.Err.Error())))
 }
@@ -78,7 +73,6 @@ func (t *statementLog) refused(r claim.Report) {
 		t.denied = map[claim.Operation]bool{}
 	}
 	t.denied[r.Operation] = true
-	t.some.Store(true)
 	t.log.Error("Postgres refuses a statement: "+exit.WhatToGrant(t.dsn, "dispatcherd serve"),
 		zap.String("operation", string(r.Operation)), zap.Error(r.Err))
 }
@@ -94,7 +88,6 @@ func (t *statementLog) succeeded(op claim.Operation) {
 		t.log.Info("Postgres answers again", zap.String("operation", string(op)), zap.Duration("outage", t.last.Sub(t.since)))
 		t.since = time.Time{}
 	}
-	t.some.Store(!t.since.IsZero() || len(t.denied) > 0)
 }
 
 // storeObserver logs and counts statements. It implements claim.Observer.

@@ -28,7 +28,10 @@ func variable(setting string) string {
 
 // variables returns the environment variables of a flag, by descending precedence.
 func variables(f *pflag.Flag) []string {
-	return append([]string{variable(f.Name)}, f.Annotations[noteAlsoFrom]...)
+	if f.Name == "database-url" {
+		return []string{variable(f.Name), "DATABASE_URL"}
+	}
+	return []string{variable(f.Name)}
 }
 
 // unknownVariables describes, in alphabetical order, the first variables that look

@@ -15,25 +15,13 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/exit"
 )
 
-// Annotations on flags.
-const (
-	noteOnlyCommandLine = "dispatcherd-only-command-line"
-	noteNeverFromFile   = "dispatcherd-never-from-file"
-	noteAlsoFrom        = "dispatcherd-also-from"
-)
+// noteOnlyCommandLine is the annotation of flags that are no settings.
+const noteOnlyCommandLine = "dispatcherd-only-command-line"
 
 // OnlyOnCommandLine marks flags that belong to one invocation: neither environment nor file
 // can set them.
 func OnlyOnCommandLine(flags *pflag.FlagSet, names ...string) {
 	annotate(flags, noteOnlyCommandLine, names)
-}
-
-// neverFromFile marks flags that the environment may set but not the file.
-func neverFromFile(flags *pflag.FlagSet, names ...string) { annotate(flags, noteNeverFromFile, names) }
-
-// alsoFrom adds a variable that can set a flag, after the flag's own variable.
-func alsoFrom(flags *pflag.FlagSet, name, variable string) {
-	annotate(flags, noteAlsoFrom, []string{name}, variable)
 }
 
 // annotate panics on an unknown name, which is a mistake in a constructor that every test
@@ -51,8 +39,6 @@ func (a *Invocation) RegisterFlags(flags *pflag.FlagSet) {
 	flags.VarP(&a.Format, "output", "o", "form of the output: table or json")
 	flags.String("config", defaultConfigFile, "configuration file (TOML); the default one may be missing")
 	flags.Var(&a.Database, "database-url", "Postgres connection string (else DATABASE_URL, else libpq's PG* variables)")
-	alsoFrom(flags, "database-url", "DATABASE_URL")
-	neverFromFile(flags, "config")
 }
 
 // Describe adds the environment variable of each setting to the help of a command.
@@ -147,7 +133,7 @@ func (a *Invocation) set(f *pflag.Flag, value, origin string) error {
 
 // keyOf returns the key of a setting in the file, "" if it has none.
 func keyOf(f *pflag.Flag) string {
-	if _, never := f.Annotations[noteNeverFromFile]; never {
+	if f.Name == "config" {
 		return ""
 	}
 	return f.Name
