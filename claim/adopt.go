@@ -36,8 +36,8 @@ func (s *Store) Adopt(ctx context.Context, req contract.AdoptRequest) contract.A
 	return contract.AdoptResult{Verdict: contract.OK, Jobs: taken, Busy: busy}
 }
 
-// countResumed counts the executions that were taken over. Renewed offers are about
-// rows that this dispatcher had before.
+// countResumed returns the number of executions that were taken over. Renewed
+// offers are not counted, because their rows already belonged to this dispatcher.
 func countResumed(asked []contract.ResumeOffer, taken []contract.Adopted) (n int) {
 	for i := range asked {
 		_, found := slices.BinarySearchFunc(taken, asked[i].ID, func(a contract.Adopted, id dispatcherd.JobID) int { return cmp.Compare(a.ID, id) })
@@ -78,16 +78,16 @@ func adopt(ctx context.Context, conn *pgx.Conn, jobs []contract.ResumeOffer, tok
 	return taken, busy, err
 }
 
-// handOverSQL turns the lease of $1 into the time $2 that workers have, and ends its
-// heartbeats: see heartbeatSQL.
+// handOverSQL replaces the lease of $1 by the time $2 that workers have to resume,
+// and disables its heartbeats: see heartbeatSQL.
 const handOverSQL = `UPDATE dispatcherd.dispatchers
 	SET leaving = true, armed = false, capacity = '{}', beat_at = now(), lease = $2, epoch = epoch + 1
 	WHERE id = $1 AND incarnation IS NOT NULL AND lost_at IS NULL`
 
-// HandOver ends this run in order while jobs still run: their rows stay as they are
-// for hold, so that the workers can offer to resume them at another dispatcher. Then
-// any dispatcher releases the rest, without counting a crash. This run can neither
-// claim nor finish any more. The store may join again.
+// HandOver ends this run regularly while jobs still run. Their rows are not changed
+// for the duration hold, so that the workers can offer to resume them at another
+// dispatcher. After that any dispatcher releases the rest without counting a crash.
+// This run can neither claim nor finish any more. The store may join again.
 func (s *Store) HandOver(ctx context.Context, hold time.Duration) error {
 	me := s.me.Load()
 	if me == 0 {

@@ -47,13 +47,13 @@ func (s *Store) Claim(ctx context.Context, req contract.ClaimRequest) contract.C
 	return contract.ClaimResult{Verdict: contract.OK, Won: won}
 }
 
-// contended reports whether a claim lost so many rows that row locks are worth
-// their cost: one in twenty. With shares a few are lost now and then, which costs
-// only those rows.
+// contended reports whether a claim lost so many rows, at least one in twenty, that
+// row locks are worth their cost. With shares a few rows are lost now and then,
+// which costs only these rows.
 func contended(asked, won int) bool { return 20*(asked-won) > asked }
 
-// sendClaim sends the statement that suits the contention. The holder of the claim
-// connection's turn owns s.contention.
+// sendClaim sends the statement that suits the contention. s.contention belongs to
+// the call that has the turn of the claim connection.
 func (s *Store) sendClaim(ctx context.Context, conn *pgx.Conn, ids []dispatcherd.JobID, params [][]byte) (won []contract.Won, err error) {
 	if s.contention == 0 {
 		won, err = readWon(execute(ctx, conn, "claim", append(slices.Clip(params), encodeClaimed(ids)...)...), len(ids))
@@ -74,11 +74,11 @@ func (s *Store) sendClaim(ctx context.Context, conn *pgx.Conn, ids []dispatcherd
 	return won, err
 }
 
-// errOldEpoch comes after a Resolve whose own answer was lost.
+// errOldEpoch is the error of a claim that follows a Resolve whose answer was lost.
 var errOldEpoch = errors.New("the claim was of an earlier epoch")
 
-// refused returns why a claim that won nothing was not allowed to, or nil if it
-// was. Nothing was taken.
+// refused returns why a claim that won nothing was not allowed to win, or nil if it
+// was allowed. If it returns an error nothing was taken.
 func (s *Store) refused(ctx context.Context, conn *pgx.Conn, me, sent int32) error {
 	now, err := ownEpoch(ctx, conn, me)
 	if err == nil && now != sent {
@@ -111,9 +111,9 @@ func encodeClaim(req *contract.ClaimRequest, token int64, me, epoch int32) [][]b
 	return [][]byte{int8s(req.IDs, integer), int8b(token), int4(me), int4(epoch), int8s(req.Sessions, integer)}
 }
 
-// readWon reads rows of id, attempt, max_attempts, failures, crashes,
-// timeout_ms and payload. Payloads share one growing buffer. They are checked here,
-// so that the loop never spends time in proportion to a payload.
+// readWon reads rows of id, attempt, max_attempts, failures, crashes, timeout_ms
+// and payload. Payloads share one growing buffer. They are checked here, so that
+// the loop needs no time in proportion to a payload.
 func readWon(rows *pgconn.ResultReader, most int) ([]contract.Won, error) {
 	won := make([]contract.Won, 0, most)
 	var chunk []byte
@@ -165,11 +165,11 @@ func wonOf(v [][]byte) (w contract.Won, err error) {
 	return w, nil
 }
 
-// chunkSize is a compromise between allocations and the memory that the payload of
-// a long-running job keeps alive.
+// chunkSize is a compromise between the number of allocations and the memory that
+// the payload of a long-running job keeps from being freed.
 const chunkSize = 8 << 10
 
-// carve copies v out of the connection's buffer: small ones side by side.
+// carve copies v out of the connection's buffer. Small values share a chunk.
 func carve(chunk, v []byte) (copied, rest []byte) {
 	if len(v) > chunkSize/4 {
 		return slices.Clone(v), chunk
@@ -181,10 +181,10 @@ func carve(chunk, v []byte) (copied, rest []byte) {
 	return chunk[:len(v):len(v)], chunk[len(v):]
 }
 
-// Resolve finds out what a claim with an unknown outcome took. It raises the dispatcher's
-// epoch first, under a lock that waits until claims in flight have ended, so
-// that the answer is final: a copy of the statement that arrives later takes
-// nothing. Refused and Unknown both mean: ask again.
+// Resolve determines which rows a claim with an unknown outcome took. It first
+// raises the dispatcher's epoch, under a lock that waits until claims in flight
+// have ended. So the answer is final: a copy of the statement that arrives later
+// takes nothing. After Refused and Unknown call it again.
 func (s *Store) Resolve(ctx context.Context, req contract.ClaimRequest) contract.ClaimResult {
 	token := Fold(req.Token)
 	var won []contract.Won

@@ -53,8 +53,8 @@ func newConnection(c Config, purpose string, statements statements) (*connection
 	return l, nil
 }
 
-// do runs f with the connection, under the connection's deadline, and reports it. An
-// error from before f is a notSentError. f returns how many jobs it was about.
+// do runs f with the connection, under the connection's deadline, and reports the
+// statement. An error before f is a notSentError. f returns the number of jobs.
 func (l *connection) do(ctx context.Context, op Operation, f func(context.Context, *pgx.Conn) (int, error)) error {
 	start := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, l.timeout)
@@ -85,8 +85,8 @@ func (l *connection) run(ctx context.Context, f func(context.Context, *pgx.Conn)
 	return rows, err
 }
 
-// connect makes sure that there is a connection. It waits out the backoff of
-// earlier failures, so that callers in a loop are paced.
+// connect ensures that there is a connection. It waits for the backoff of earlier
+// failures, so that callers in a loop are slowed down.
 func (l *connection) connect(ctx context.Context) error {
 	if l.closed {
 		return errClosed
@@ -134,8 +134,8 @@ func (l *connection) dial(ctx context.Context) (*pgx.Conn, error) {
 	return conn, nil
 }
 
-// errReadOnly keeps a dispatcher away from a standby, or from a former primary
-// that came back as one.
+// errReadOnly is the error for a standby, or for a former primary that has become
+// one.
 var errReadOnly = errors.New("the database is read-only (a standby?)")
 
 func (l *connection) prepare(ctx context.Context, conn *pgx.Conn) error {
@@ -170,11 +170,11 @@ func (l *connection) close() {
 	l.turn <- struct{}{}
 }
 
-// hangUp closes a connection and waits 200 ms at most.
+// hangUp closes a connection and waits for at most 200 ms.
 func hangUp(conn *pgx.Conn) {
 	ctx, cancel := context.WithTimeout(context.Background(), 200*time.Millisecond)
 	defer cancel()
-	_ = conn.Close(ctx) // the connection is gone either way
+	_ = conn.Close(ctx) // an error is ignored: the connection ends in any case
 }
 
 var binary = []int16{1}

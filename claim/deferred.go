@@ -10,11 +10,11 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// deferFactor is how many times as long as it took failed work is deferred.
+// deferFactor is the pause after failed work, relative to its duration.
 const deferFactor = 10
 
-// deferred is the work for other dispatchers that heartbeats have put off. The
-// holder of the turn of the lease connection owns it.
+// deferred is the work for other dispatchers that heartbeats have deferred. It
+// belongs to the call that has the turn of the lease connection.
 type deferred struct {
 	// until is when work that failed is tried again: by lost dispatcher, or under
 	// cancelRequests. Otherwise every heartbeat of every dispatcher would spend all
@@ -29,15 +29,15 @@ func newDeferred() deferred {
 	return deferred{until: map[int32]time.Time{}, from: map[int32]int64{}}
 }
 
-// releaseTime bounds the time that one heartbeat spends on releasing jobs. The next
-// one continues. A heartbeat proves that its dispatcher is alive, so the jobs of
-// others must not delay it.
+// releaseTime bounds the time that one heartbeat spends on the release of jobs. The
+// next heartbeat continues. A heartbeat proves that its dispatcher is alive, so
+// work for other dispatchers must not delay it.
 const releaseTime = time.Second
 
-// cancelRequests stands for the requests to cancel; it is no dispatcher's id.
+// cancelRequests is the key for requests to cancel; no dispatcher has this id.
 const cancelRequests int32 = 0
 
-// try does something unless it is deferred, and defers it if it fails.
+// try executes a function unless it is deferred, and defers it if it fails.
 func (d deferred) try(what int32, do func() error) error {
 	begun := time.Now()
 	if begun.Before(d.until[what]) {
@@ -51,10 +51,10 @@ func (d deferred) try(what int32, do func() error) error {
 	return err
 }
 
-// catchUp executes requests to cancel if cancel says that there are any, and
-// releases the jobs of each lost dispatcher. An error of one does not stop the
-// others. Work that is left at until waits for the next heartbeat. It returns how
-// many jobs were released.
+// catchUp executes requests to cancel, if cancel says that there are any, and
+// releases the jobs of each lost dispatcher. An error for one does not stop the
+// others. Work that is not done at until is left to the next heartbeat. It returns
+// the number of released jobs.
 func (d deferred) catchUp(ctx context.Context, conn *pgx.Conn, cancel bool, lost []int32, until time.Time) (released int, err error) {
 	now := time.Now()
 	maps.DeleteFunc(d.until, func(_ int32, at time.Time) bool { return at.Before(now) })
@@ -68,7 +68,7 @@ func (d deferred) catchUp(ctx context.Context, conn *pgx.Conn, cancel bool, lost
 	}
 	for _, id := range lost {
 		if conn.IsClosed() || ctx.Err() != nil || time.Now().After(until) {
-			break // out of time, which is no error
+			break // the time is over, which is not an error
 		}
 		errs = append(errs, d.try(id, func() (err error) {
 			from, began := d.from[id]

@@ -21,10 +21,10 @@ const isNamed = `j.id BETWEEN c.job_id AND c.job_id AND c.job_id > 0`
 
 // heartbeatSQL renews the lease of dispatcher $1 with incarnation $3, publishes its
 // capacity $2, declares dispatchers with expired leases lost, and reads what this
-// one needs to know. An expired lease is renewed as long as no other dispatcher has
-// declared it lost. One that was handed over is not, because a heartbeat may arrive
-// after the hand-over and would publish slots that are gone. Rows are released by
-// releaseSQL, which needs a later snapshot.
+// dispatcher needs to know. An expired lease is renewed unless another dispatcher
+// has declared it lost. A lease that was handed over is not renewed, because a
+// heartbeat may arrive after the hand-over and would publish slots that no longer
+// exist. Rows are released by releaseSQL, which needs a later snapshot.
 const heartbeatSQL = `
 WITH renewed AS (
 	UPDATE dispatcherd.dispatchers SET beat_at = now(), capacity = $2::text::jsonb
@@ -79,19 +79,19 @@ func (s *Store) Join(ctx context.Context) (int32, error) {
 		return 0, fmt.Errorf("join: %w", err)
 	}
 	s.mu.Lock()
-	s.records = NewRecords() // other dispatchers remove those of an earlier run
+	s.records = NewRecords() // other dispatchers remove the jobs of an earlier run
 	s.mu.Unlock()
 	s.epoch.Store(0)
 	s.me.Store(id)
 	return id, nil
 }
 
-// Heartbeat renews the lease, publishes capacity (slots by type) and does the work
-// for other dispatchers: it declares silent ones lost, releases their jobs and
-// executes requests to cancel. Call it about once per second, one call at a time. After
-// an error the lease may have been renewed. Failed work for others is not
-// an error: the observer is told, a later heartbeat tries again after ten times as
-// long as it took, and [Store.Sweep] has more time.
+// Heartbeat renews the lease, publishes capacity (slots by type) and does work for
+// other dispatchers: it declares silent ones lost, releases their jobs and executes
+// requests to cancel. Call it about once per second, one call at a time. After an
+// error the lease may have been renewed. If work for others fails, the error is
+// only reported to the observer, and a later heartbeat tries again after ten times
+// the duration. [Store.Sweep] has more time.
 func (s *Store) Heartbeat(ctx context.Context, capacity map[string]int) (contract.HeartbeatResult, error) {
 	published, err := json.Marshal(capacity)
 	if err != nil {
@@ -130,8 +130,9 @@ func (s *Store) Heartbeat(ctx context.Context, capacity map[string]int) (contrac
 	return res, err
 }
 
-// learn reads the capacity of the other dispatchers: by type, the slots of those
-// with smaller ids, of those with larger ids, and of the one that has the fewest.
+// learn reads the capacity of the other dispatchers. For each type it contains the
+// slots of those with smaller ids, of those with larger ids, and of the one with
+// the fewest slots.
 func learn(r *contract.HeartbeatResult, others string, own map[string]int) error {
 	var slots map[string][3]int
 	if err := json.Unmarshal([]byte(others), &slots); err != nil {
@@ -147,8 +148,8 @@ func learn(r *contract.HeartbeatResult, others string, own map[string]int) error
 	return nil
 }
 
-// Leave gives up the lease and releases what still runs under it, without
-// counting a crash. It returns how many jobs those were. The store may join again.
+// Leave ends the lease and releases the jobs that still run under it, without
+// counting a crash. It returns their number. The store may join again.
 func (s *Store) Leave(ctx context.Context) (int, error) {
 	me := s.me.Load()
 	if me == 0 {
@@ -158,7 +159,7 @@ func (s *Store) Leave(ctx context.Context) (int, error) {
 	err := s.lease.do(ctx, OpHeartbeat, func(ctx context.Context, conn *pgx.Conn) (int, error) {
 		var batch pgx.Batch // one transaction; the lock waits for claims in flight
 		batch.Queue(`SELECT FROM dispatcherd.dispatchers WHERE id = $1 FOR UPDATE`, me)
-		batch.Queue(`UPDATE dispatcherd.dispatchers SET lost_at = coalesce(lost_at, now()), leaving = true, armed = false WHERE id = $1`, me) // leaving: a release by another dispatcher counts no crash
+		batch.Queue(`UPDATE dispatcherd.dispatchers SET lost_at = coalesce(lost_at, now()), leaving = true, armed = false WHERE id = $1`, me) // the dispatcher is marked as leaving, so that a release by another one counts no crash
 		if err := conn.SendBatch(ctx, &batch).Close(); err != nil {
 			return 0, err
 		}
@@ -174,15 +175,15 @@ func (s *Store) Leave(ctx context.Context) (int, error) {
 }
 
 // SetSubscribed opens or closes the notification gate: producers notify while a
-// dispatcher is subscribed. A dispatcher subscribes while its workers have slots,
-// free or not, because even a busy one must know what became due; it is throttled
-// while there are too many notifications. Fetch once after subscribing: inserts
-// before it sent no notification.
+// dispatcher is subscribed. A dispatcher is subscribed while its workers have
+// slots, free or not, because a busy one must also know which rows are due. It is
+// throttled while there are too many notifications. Fetch once after subscribing,
+// because earlier inserts sent no notification.
 func (s *Store) SetSubscribed(ctx context.Context, subscribed bool) error {
 	return s.lease.do(ctx, OpSubscribe, func(ctx context.Context, conn *pgx.Conn) (int, error) {
 		tag, err := conn.Exec(ctx, `UPDATE dispatcherd.dispatchers SET armed = $2 WHERE id = $1 AND lost_at IS NULL`, s.me.Load(), subscribed)
 		if err == nil && tag.RowsAffected() == 0 {
-			err = notSentError{ErrLeaseLost} // no producer would notify
+			err = notSentError{ErrLeaseLost} // otherwise no producer would notify
 		}
 		return 0, err
 	})

@@ -10,17 +10,17 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Incarnation is a random number that one process of the dispatcher generates
-// when it starts. The zero value stands for none.
+// Incarnation is a random number that each process of the dispatcher generates at
+// its start. The zero value means none.
 type Incarnation [16]byte
 
-// Identity tells one process of the dispatcher from all others, so that a later
-// process which holds the same lock can declare it lost.
+// Identity identifies one process of the dispatcher, so that a later process that
+// holds the same lock can declare it lost.
 //
 // The process writes its Incarnation into a lock file on its host while it holds
-// the lock, and before [Store.Join]. Lock names that file so that two different
-// files never have the same name: the boot id of the host, the device and the
-// inode. A copy of the file contains the same Incarnation and has another name.
+// the lock, and before [Store.Join]. Lock names that file by the boot id of the
+// host, the device and the inode, so that no two files have the same name. A copy
+// of the file contains the same Incarnation but has another name.
 type Identity struct {
 	Incarnation Incarnation
 	Lock        string // at most 256 bytes; "" = there is no lock, and only the lease ends this dispatcher

@@ -8,9 +8,9 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Records remember which claim each running job came from, so that the row of a
-// claim in dispatcherd.claims is removed once none of its jobs runs any more.
-// Without them that table would grow; nothing else depends on them.
+// Records store the claim of each running job, so that the row of a claim in
+// dispatcherd.claims is removed when none of its jobs runs any more. Without them
+// that table would grow; nothing else depends on them.
 type Records struct {
 	of      map[dispatcherd.JobID]int64 // job → token
 	running map[int64]int               // token → jobs still running
@@ -22,8 +22,8 @@ func NewRecords() Records {
 	return Records{of: map[dispatcherd.JobID]int64{}, running: map[int64]int{}}
 }
 
-// Add records what a claim won. A second call with the same token changes nothing:
-// Resolve repeats what an answer may have said already.
+// Add records the jobs that a claim won. A second call with the same token changes
+// nothing, because Resolve may repeat an earlier answer.
 func (r *Records) Add(token int64, won []contract.Won) {
 	for i := range won {
 		if of, ok := r.of[won[i].ID]; ok && of == token {
@@ -35,12 +35,12 @@ func (r *Records) Add(token int64, won []contract.Won) {
 	}
 	if r.running[token] == 0 {
 		delete(r.running, token)
-		r.over = append(r.over, token) // its row names jobs that it did not win
+		r.over = append(r.over, token) // the row names jobs that the claim did not win
 	}
 }
 
-// AddAdopted records what an adoption took. A job that ran here before may have ended
-// since, and been removed; then it is not added again.
+// AddAdopted records the jobs that an adoption took. If a job ran here before and
+// has ended since, it is not added again.
 func (r *Records) AddAdopted(token int64, asked []contract.ResumeOffer, taken []contract.Adopted) {
 	won := make([]contract.Won, 0, len(taken))
 	for i := range taken {
@@ -76,11 +76,11 @@ func (r *Records) Removable() []int64 {
 	return over
 }
 
-// Keep takes tokens back whose rows were not removed.
+// Keep adds tokens again whose rows were not removed.
 func (r *Records) Keep(tokens []int64) { r.over = append(r.over, tokens...) }
 
-// Fold returns the 64 bits of a token that the table keeps. Within one run of a
-// dispatcher tokens stay distinct as long as they are random, or a nonce and a
+// Fold returns the 64 bits of a token that the table stores. Within one run of a
+// dispatcher they are unique if the tokens are random, or consist of a nonce and a
 // counter.
 func Fold(t contract.Token) int64 { return readInt8(t[:8]) ^ readInt8(t[8:]) }
 
@@ -89,8 +89,8 @@ func Fold(t contract.Token) int64 { return readInt8(t[:8]) ^ readInt8(t[8:]) }
 const forgetSQL = `DELETE FROM dispatcherd.claims WHERE dispatcher = $1::int AND token = ANY ($2::bigint[])`
 
 // forgetEnded removes the records of claims whose jobs have ended. It is part of a
-// heartbeat: to remove a record would cost the claim of a single job a tenth of
-// its time.
+// heartbeat, because the removal of a record would take a tenth of the time of the
+// claim of a single job.
 func (s *Store) forgetEnded(ctx context.Context, conn *pgx.Conn) error {
 	s.mu.Lock()
 	over := s.records.Removable()

@@ -8,10 +8,10 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// releaseSQL makes the jobs of lost dispatcher $1 pending again, as far as its
-// claims with tokens from $2 to $3 name them. A dispatcher that left has not
-// crashed; an attempt under another one has crashed with error $4. The claims only say where to look, and the row decides. Locked rows wait
-// for the next heartbeat.
+// releaseSQL makes the jobs of lost dispatcher $1 pending again that its claims
+// with tokens from $2 to $3 name. Unless the dispatcher left regularly, the attempts
+// count as crashes with error $4. The claims only say which rows to check; the row
+// decides. Locked rows are left to the next heartbeat.
 const releaseSQL = `
 WITH held AS MATERIALIZED (
 	SELECT ctid FROM dispatcherd.jobs_live
@@ -34,39 +34,40 @@ WITH held AS MATERIALIZED (
 )
 SELECT count(*), (SELECT count(*) FROM notification) FROM back`
 
-// portionsSQL cuts the claims of dispatcher $1, from token $3 on, into portions of
-// $2 bytes or one claim more, by token. It does not read the arrays: they are not
-// compressed, so their size says how many ids they hold.
+// portionsSQL divides the claims of dispatcher $1, from token $3 on, into portions
+// by token. A portion has $2 bytes or one claim more. The statement does not read
+// the arrays: they are not compressed, so their size says how many ids they
+// contain.
 const portionsSQL = `
 SELECT min(token), max(token) FROM (
 	SELECT token, sum(pg_column_size(ids)) OVER (ORDER BY token) / $2::bigint AS portion
 	FROM dispatcherd.claims WHERE dispatcher = $1::int AND token >= $3::bigint
 ) n GROUP BY portion ORDER BY portion`
 
-// portionSize is at most some 10,000 jobs: 8 bytes per id and a header per claim.
-// They take a tenth of a second. Each portion is a transaction of its own, so that
-// millions of jobs come back step by step whatever interrupts the work, and no other
-// session waits long for it.
+// portionSize is at most about 10,000 jobs: 8 bytes per id and a header per claim.
+// Their release takes a tenth of a second. Each portion is a separate transaction.
+// So millions of jobs are released step by step despite interruptions, and no other
+// session waits long.
 const portionSize = 80_000
 
-// portion is a range of tokens, both ends in it.
+// portion is a range of tokens, both ends included.
 type portion struct{ From, To int64 }
 
-// firstToken is the least of tokens, which are random.
+// firstToken is less than all tokens, which are random.
 const firstToken = math.MinInt64
 
-// release makes all jobs of a lost dispatcher pending. Other dispatchers may do the same meanwhile:
-// each skips the rows that the other has locked. An error in one portion does not
-// stop the others.
+// release makes all jobs of a lost dispatcher pending. Other dispatchers may do the
+// same at the same time; each skips the rows that another one has locked. An error
+// in one portion does not stop the others.
 func release(ctx context.Context, conn *pgx.Conn, lost int32) (released int, err error) {
 	released, _, err = releasePart(ctx, conn, lost, firstToken, time.Time{})
 	return released, err
 }
 
-// releasePart does so from a token on, and begins no further portion after until
-// unless until is zero. next is the token at which to continue, and firstToken if
-// all was done: the claims of released jobs still exist, so a heartbeat that always
-// began with the first would never come to the last.
+// releasePart does the same from a token on, and begins no further portion after
+// until, unless until is zero. next is the token at which to continue, or firstToken
+// if all portions were done. The claims of released jobs still exist, so a heartbeat
+// that always started with the first one would never reach the last one.
 func releasePart(ctx context.Context, conn *pgx.Conn, lost int32, from int64, until time.Time) (released int, next int64, err error) {
 	rows, err := conn.Query(ctx, portionsSQL, lost, portionSize, from)
 	if err != nil {
@@ -84,7 +85,7 @@ func releasePart(ctx context.Context, conn *pgx.Conn, lost int32, from int64, un
 		failed := conn.QueryRow(ctx, releaseSQL, lost, p.From, p.To, whyReleased).Scan(&n, &notified)
 		released += n
 		if err == nil {
-			err = failed // the first one is reported
+			err = failed // the first error is reported
 		}
 		if conn.IsClosed() || ctx.Err() != nil {
 			return released, p.From, err

@@ -43,8 +43,8 @@ var (
 	}
 )
 
-// ownLeaseStatement says whether a claim or an adoption that took nothing was
-// allowed to take something.
+// ownLeaseStatement tells whether a claim or an adoption without rows was allowed
+// to take rows.
 var ownLeaseStatement = statement{"own-lease", "returns the epoch of a dispatcher that holds its lease", ownLeaseSQL}
 
 const (
@@ -58,9 +58,9 @@ const (
 	keptColumns = `id, run_at, created_at, attempt, timeout_ms, priority, max_attempts, type, payload, started_at`
 	// endColumns are the others of a row that has ended, result excluded. The end may change their values.
 	endColumns = `failures, crashes, errors, status, dispatcher, finished_at`
-	// wonColumns are what a claim returns. See readWon.
+	// wonColumns are the columns that a claim returns. See readWon.
 	wonColumns = `id, attempt, max_attempts, failures, crashes, timeout_ms, payload`
-	// pendingAgain resets what a claim and progress reports have set.
+	// pendingAgain resets the columns that a claim and progress reports have set.
 	pendingAgain = `status = 'pending', dispatcher = NULL, token = NULL, started_at = NULL, progress = NULL`
 )
 
@@ -111,11 +111,11 @@ WHERE id = ANY ($1::bigint[]) AND status = 'running' AND dispatcher = $3::int AN
 // isItem joins row j with item i of a list of (id, attempt).
 const isItem = `j.id BETWEEN i.id AND i.id AND i.id > 0 AND j.attempt = i.attempt`
 
-// doneSQL ends succeeded jobs: $1 the attempt of each place, $2 this dispatcher,
-// $3 all results one after the other, $4 the end of each place's result in $3, $5
-// to $7 low, high and base of each id range. A place whose attempt is noAttempt
-// is not meant, and an empty result is none. The command tag has the number of
-// rows: returning the ids costs as much as finding the rows.
+// doneSQL ends succeeded jobs: $1 the attempt of each place, $2 this dispatcher, $3
+// all results one after the other, $4 the end of each place's result in $3, $5 to
+// $7 low, high and base of each id range. A place with noAttempt is not in the
+// request, and an empty result is none. The command tag contains the number of
+// rows, because returning the ids costs as much as finding the rows.
 const doneSQL = `
 WITH gone AS (
 	DELETE FROM dispatcherd.jobs_live j USING unnest($5::bigint[], $6::bigint[], $7::bigint[]) AS r (low, high, base)
@@ -135,10 +135,10 @@ const appendError = `CASE WHEN i.error = '' THEN j.errors ELSE
 	CASE WHEN jsonb_array_length(j.errors) >= 10 THEN j.errors - 0 ELSE coalesce(j.errors, '[]') END
 	|| jsonb_build_object('attempt', j.attempt, 'at', now(), 'outcome', i.outcome, 'error', i.error) END`
 
-// endedSQL ends jobs for good that did not succeed, or whose result cannot be
+// endedSQL ends jobs permanently that did not succeed, or whose result cannot be
 // stored (see unstorable): $1 ids, $2 attempts, $3 outcomes, $4 errors, $5 this
-// dispatcher. It removes requests to cancel: one that stays would cancel the job
-// again after a retry.
+// dispatcher. It removes requests to cancel, because a remaining one would cancel
+// the job again after a retry.
 const endedSQL = `
 WITH item AS MATERIALIZED (
 	SELECT * FROM unnest($1::bigint[], $2::int[], $3::text[], $4::text[]) AS i (id, attempt, outcome, error)
@@ -183,10 +183,10 @@ WITH item AS MATERIALIZED (
 )
 SELECT array_agg(id::bigint), (SELECT count(*) FROM notification) FROM back`
 
-// endedBeforeSQL finds what an earlier copy of the same request has ended: $1
-// ids, $2 attempts, $3 this dispatcher, $4 whether the outcome leads back to
-// pending or out of the hot table. Another dispatcher ended a row that went the
-// other way.
+// endedBeforeSQL finds the jobs that an earlier copy of the same request has ended:
+// $1 ids, $2 attempts, $3 this dispatcher, $4 whether the outcome makes the row
+// pending instead of moving it out of the hot table. If the row is in the other
+// place, another dispatcher ended the attempt.
 const endedBeforeSQL = `
 SELECT array_agg(j.id::bigint) FROM unnest($1::bigint[], $2::int[], $4::boolean[]) AS i (id, attempt, back)
 JOIN dispatcherd.jobs j ON ` + isItem + `
@@ -252,9 +252,9 @@ SELECT id, attempt, max_attempts, failures, crashes, timeout, type, priority, du
 UNION ALL
 SELECT id, 0, 0, 0, 0, 0, NULL, 0, 0, 0 FROM offered WHERE id NOT IN (SELECT id FROM taken)`
 
-// offeredRows are the rows that may be taken, as the statement's snapshot shows
-// them; locking them checks the condition again. The condition on the fingerprint
-// is contract.ResumeOffer.Follows.
+// offeredRows are the rows that may be taken according to the statement's snapshot.
+// Locking them checks the condition again. The condition on the fingerprint is
+// contract.ResumeOffer.Follows.
 const offeredRows = `
 	FROM unnest($1::bigint[], $2::int[], $3::bigint[], $4::bigint[]) AS i (id, attempt, origin, recorded)
 	JOIN dispatcherd.jobs_live j ON ` + isItem + `

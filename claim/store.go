@@ -28,11 +28,12 @@ type Store struct {
 	me    atomic.Int32 // id of this run in dispatcherd.dispatchers, 0 = not joined
 	epoch atomic.Int32 // claims carry it; raised by Resolve
 
-	contention int      // claims that are still to be made with row locks; owned by the holder of claim's turn
+	contention int      // number of further claims with row locks; owned by the holder of claim's turn
 	deferred   deferred // owned by the holder of lease's turn
 
 	// vacuum is the state when the oldest snapshot was first seen, or when the last
-	// vacuum removed rows. The holder of sweep's turn owns it and futileFrom.
+	// vacuum removed rows. It and futileFrom belong to the call that has the turn
+	// of sweep.
 	vacuum     vacuumState
 	futileFrom int64
 
@@ -79,7 +80,7 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 	return s, nil
 }
 
-// Close ends all connections. Calls in flight end first; later ones are refused.
+// Close ends all connections. Calls in flight end first. Later calls are refused.
 func (s *Store) Close() {
 	for _, l := range []*connection{s.fetch, s.backfill, s.claim, s.finish, s.adopt, s.lease, s.sweep} {
 		l.close()
@@ -89,9 +90,9 @@ func (s *Store) Close() {
 // Dispatcher returns the id under which this store claims; 0 before Join.
 func (s *Store) Dispatcher() int32 { return s.me.Load() }
 
-// ErrTransactionPool refuses a pooler that assigns a server process to a session for
-// one transaction only: settings and prepared statements would be lost or reach
-// other users of the pool, and LISTEN would receive nothing.
+// ErrTransactionPool is the error for a pooler that assigns a server process to a
+// session for one transaction only. Settings and prepared statements would be lost
+// or reach other users of the pool, and LISTEN would receive nothing.
 var ErrTransactionPool = errors.New("a connection pooler in transaction mode is between the dispatcher and Postgres: " +
 	"LISTEN, SET and prepared statements do not work through it; set pool_mode = session for this user or database (PgBouncer), " +
 	"or connect directly")
@@ -117,7 +118,7 @@ func (s *Store) checkPooler(ctx context.Context, conn *pgx.Conn) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = tx.Rollback(ctx) }() // it has changed nothing
+	defer func() { _ = tx.Rollback(ctx) }() // the statement has changed nothing
 	var same bool
 	err = conn.QueryRow(ctx, `SELECT current_setting('dispatcherd.session', true) IS NOT DISTINCT FROM $1`,
 		pgx.QueryExecModeExec, nonce).Scan(&same)

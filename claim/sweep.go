@@ -11,15 +11,15 @@ import (
 // sweepTimeout bounds a scan of the whole hot table.
 const sweepTimeout = 2 * time.Minute
 
-// whyReleased is the error of the attempts that a lost dispatcher was running.
+// whyReleased is the error of the attempts that a lost dispatcher ran.
 const whyReleased = "the dispatcher that ran it was lost"
 
-// Sweep deletes lost dispatchers. Before that it scans the whole hot table once,
-// because their claims only said where to look: rows of theirs that still run are
-// recorded as a claim, which the next heartbeat releases, and the next Sweep scans
-// again. It returns how many those were; more than zero means that a bug lost the
-// record of a claim. Without lost dispatchers it does nothing. Call it when
-// contract.HeartbeatResult.Lost says so.
+// Sweep deletes lost dispatchers. Before that it scans the complete hot table once,
+// because the records of their claims may be incomplete. Rows that still run under
+// them are recorded as a claim, which the next heartbeat releases, and the next
+// Sweep scans again. It returns the number of these rows; more than zero means that
+// a bug lost the record of a claim. Without lost dispatchers it does nothing. Call
+// it when contract.HeartbeatResult.Lost is set.
 func (s *Store) Sweep(ctx context.Context) (int, error) {
 	strays := 0
 	ctx, cancel := context.WithTimeout(ctx, sweepTimeout)
@@ -36,7 +36,7 @@ func (s *Store) Sweep(ctx context.Context) (int, error) {
 			n, err := release(ctx, conn, id)
 			released += n
 			if err != nil {
-				errs = append(errs, err) // the others are not affected
+				errs = append(errs, err) // other dispatchers are not affected
 				continue
 			}
 			all = append(all, id)
@@ -50,9 +50,9 @@ func (s *Store) Sweep(ctx context.Context) (int, error) {
 	return strays, err
 }
 
-// deleteLost deletes dispatchers, unless rows still run under them: it records those
-// as a claim of theirs. The lock keeps two sweeps apart: the slower one finds no
-// dispatcher.
+// deleteLost deletes dispatchers unless rows still run under them; it records such
+// rows as a claim. A lock prevents two sweeps at the same time: the later one finds
+// no dispatcher.
 func (s *Store) deleteLost(ctx context.Context, conn *pgx.Conn, lost []int32) (int, error) {
 	strays := 0
 	err := pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {

@@ -8,7 +8,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// notSentError wraps an error from before anything was sent.
+// notSentError wraps an error that occurred before anything was sent.
 type notSentError struct{ error }
 
 func (e notSentError) Unwrap() error { return e.error }
@@ -30,7 +30,8 @@ func verdictOf(err error) contract.Verdict {
 	return contract.Unknown
 }
 
-// serverError returns what Postgres answered, nil if the error is not from there.
+// serverError returns the error that Postgres sent, or nil if the error has another
+// cause.
 func serverError(err error) *pgconn.PgError {
 	if e, ok := errors.AsType[*pgconn.PgError](err); ok {
 		return e
@@ -38,8 +39,8 @@ func serverError(err error) *pgconn.PgError {
 	return nil
 }
 
-// aboutData reports whether the values sent caused the error, so that the same
-// statement will fail for ever: data exceptions, integrity, program limits.
+// aboutData reports whether the values caused the error, so that the same statement
+// will always fail: data exceptions, integrity, program limits.
 func aboutData(err error) bool {
 	e := serverError(err)
 	return e != nil && e.SeverityUnlocalized == "ERROR" &&

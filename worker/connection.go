@@ -7,9 +7,9 @@ import (
 	"github.com/dispatcherd/dispatcherd/workerproto"
 )
 
-// hello builds the frame. First it offers detached executions, as many as the
-// dispatcher accepts in a frame: those that are not offered are lost. Then it
-// announces free slots, as many as fit.
+// hello returns the hello frame. It first offers detached executions, as many as
+// the dispatcher accepts in a frame; executions that are not offered are lost. Then
+// it announces free slots, as many as fit.
 func (w *Worker) hello() (*workerproto.Hello, []*execution) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -42,8 +42,8 @@ func (w *Worker) hello() (*workerproto.Hello, []*execution) {
 	return h, offered
 }
 
-// connected takes the connection into use. It reports false if the worker stops
-// already.
+// connected stores the connection. It returns false if the worker is already
+// stopping.
 func (w *Worker) connected(c *workerproto.Conn, hello *workerproto.Hello, offered []*execution) (used bool) {
 	welcome := c.Welcome()
 	resumed := make(map[workerproto.Resumed]bool, len(welcome.Resumed))
@@ -102,7 +102,7 @@ func (w *Worker) withdrawLocked(o *outgoing, hello *workerproto.Hello, resumed [
 	}
 }
 
-// disconnected records that the connection c is gone (nil: it was not welcomed).
+// disconnected records the end of connection c (nil: it was not welcomed).
 func (w *Worker) disconnected(c *workerproto.Conn) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

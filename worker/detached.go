@@ -39,9 +39,9 @@ func (e *execution) detachLocked(keep time.Duration) {
 	})
 }
 
-// expireLocked ends the time without a connection. While an offer is not answered
-// the dispatcher may just be resuming the execution: then it considers the slot
-// busy, and the slot must not be announced as free.
+// expireLocked ends the time without a connection. While an offer is unanswered,
+// the dispatcher may be resuming the execution: then it considers the slot busy,
+// and the slot must not be announced as free.
 func (e *execution) expireLocked() {
 	if e.offered {
 		e.expired = true
@@ -77,9 +77,9 @@ func (e *execution) resumeLocked(o *outgoing) {
 	}
 }
 
-// loseLocked gives up an execution: its context ends and its report is dropped.
-// The slot is announced again when the handler has returned; if it has returned,
-// with the next announcement.
+// loseLocked gives up an execution: its context ends and its report is dropped. The
+// slot is announced again when the handler has returned, at once if it has returned
+// already.
 func (e *execution) loseLocked() {
 	if e.lost {
 		return

@@ -34,8 +34,8 @@ func (w *Worker) drain() error {
 	return err
 }
 
-// stopTaking makes the worker give back jobs from now on, and returns the
-// connection, nil without one. Without a connection the results of running
+// stopTaking makes the worker return new jobs from now on. It returns the
+// connection, or nil if there is none. Without a connection the results of running
 // executions cannot be reported.
 func (w *Worker) stopTaking() *workerproto.Conn {
 	w.mu.Lock()

@@ -2,23 +2,24 @@ package worker
 
 import "github.com/dispatcherd/dispatcherd/workerproto"
 
-// executors are the goroutines that run handlers: as many as handlers were ever
-// running at once. An executor runs one job after the other, so jobs that take no
-// time need neither a new goroutine nor a switch, and their reports leave in one
-// write.
+// executors are the goroutines that run handlers. There are as many as handlers
+// ever ran at the same time. An executor runs one job after the other. So very
+// short jobs need neither a new goroutine nor a switch, and their reports are sent
+// in one write.
 //
-// A job never waits for another one to end. Before an executor starts a job while
-// others are queued, or while reports are not flushed, it wakes another executor,
-// which flushes first. If the jobs end before that one runs, it finds no work.
+// A job never waits for the end of another one. Before an executor starts a job
+// while others are queued, or while reports are not flushed, it wakes another
+// executor, which flushes first. If the jobs end before that one runs, it finds no
+// work.
 //
 // All fields are guarded by the worker's mutex.
 type executors struct {
 	queue     []*execution      // on their slots, not started: queue[head:]
-	head      int               // of queue
+	head      int               // first queued element
 	idle      []chan struct{}   // executors without work; each waits on its own channel
-	waking    bool              // an executor was woken and does not run yet
+	waking    bool              // an executor was woken but does not run yet
 	unflushed *workerproto.Conn // has queued reports
-	stopped   bool              // executors without work end
+	stopped   bool              // executors without work must end
 }
 
 // wakeExecutorLocked wakes or starts an executor, unless one was woken already.
@@ -35,7 +36,7 @@ func (w *Worker) wakeExecutorLocked() {
 	}
 	wake := x.idle[n-1] // the most recently used stack
 	x.idle = x.idle[:n-1]
-	wake <- struct{}{} // has room: an executor is idle once
+	wake <- struct{}{} // the channel has room, because an executor is idle only once
 }
 
 // runExecutor runs jobs until the worker has ended.
@@ -66,8 +67,8 @@ func (w *Worker) runExecutor() {
 	}
 }
 
-// nextLocked takes the next execution off the queue, nil if there is none. It
-// wakes another executor for what remains.
+// nextLocked removes the next execution from the queue, or returns nil. It wakes
+// another executor for the rest.
 func (w *Worker) nextLocked() *execution {
 	x := &w.executors
 	if x.head == len(x.queue) {

@@ -34,7 +34,7 @@ func (w *Worker) Run(ctx context.Context) error {
 		}
 		w.opts.Disconnected(err)
 		if time.Since(began) > w.opts.MaxBackoff || welcomed && hasCode(err, workerproto.ShuttingDown) {
-			pause = w.opts.MinBackoff // the session worked, or the next dispatcher is about to start
+			pause = w.opts.MinBackoff // the session was successful, or the next dispatcher is about to start
 		}
 		w.backOff(ctx, pause)
 	}

@@ -33,8 +33,8 @@ func (w *Worker) dropReportLocked(sl *slot) {
 	}
 }
 
-// restoreReportLocked puts an execution back on its slot if its report was sent on
-// the connection c, which is gone.
+// restoreReportLocked restores an execution to its slot if its report was sent on
+// connection c, which has ended.
 func (w *Worker) restoreReportLocked(sl *slot, c *workerproto.Conn) {
 	e := sl.unacknowledged
 	w.dropReportLocked(sl)

@@ -34,7 +34,7 @@ type CallerSession struct {
 	*serverConn
 	handler CallerHandler
 	decoder CallerDecoder
-	batch   []CallerFrame // handed to the handler; empty between two reads
+	batch   []CallerFrame // frames for the handler; empty between two reads
 }
 
 // MaxRequests is the limit of open requests.
@@ -113,7 +113,7 @@ func (s *CallerSession) reject(f CallerFrame, fault *Error) {
 	s.send(fault)
 }
 
-// Codes of the Answer to a rejected request.
+// The code of the Answer to a rejected request.
 const (
 	CodeInvalidRequest = "invalid-request" // it is malformed
 	CodeInvalidJob     = "invalid-job"     // its payload is JSON that no worker can be sent

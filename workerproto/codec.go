@@ -18,22 +18,22 @@ const (
 	checking             // report the member if it is required and missing
 )
 
-// codec encodes, decodes or checks one frame at a time. A frame lists its members
-// once, in its method members, in the order in which they are sent. The method calls
-// a function of members.go for each of them; the codec's task decides what that does.
-// The zero value is ready. Not safe for concurrent use.
+// codec encodes, decodes or checks one frame at a time. The method members of a
+// frame lists its members once, in the order in which they are sent. It calls a
+// function of members.go for each member, and the codec's task decides what the
+// function does. The zero value is ready. Not safe for concurrent use.
 //
-// While it decodes, the codec delivers zero values after a fault of syntax. After a
-// fault of value it continues, so that the job of the frame becomes known.
+// After a syntax error the codec returns zero values. After an invalid value it
+// continues decoding, so that the job of the frame becomes known.
 type codec struct {
 	task task
-	out  []byte // what was encoded
+	out  []byte // the encoded frame
 
 	jsontext.Scanner
 	names names
-	key   []byte // name of the member to be read, nil if there is none
-	fault string // the first fault of value; "" = none
-	unfit bool   // the first fault is that of a raw value
+	key   []byte // name of the next member, or nil
+	fault string // the first invalid value; "" = none
+	unfit bool   // the first invalid value is a raw value
 	ops   int    // members called "op" in the frame
 }
 
@@ -55,7 +55,8 @@ func Append(dst []byte, f frame) []byte {
 	return dst
 }
 
-// encoders lends codecs with their buffers, so that an idle connection has none.
+// encoders is a pool of codecs with their buffers, so that an idle connection has
+// none.
 var encoders = sync.Pool{New: func() any { return &codec{out: make([]byte, 0, batchBuffer)} }}
 
 // encode appends a frame and the newline.
@@ -71,7 +72,7 @@ func (c *codec) object(m membered) {
 	case c.task == encoding:
 		begin := len(c.out)
 		m.members(c)
-		c.out[begin] = '{' // instead of the first comma
+		c.out[begin] = '{' // written instead of the first comma
 		c.out = append(c.out, '}')
 	case c.Peek() == '{':
 		c.read(m)
@@ -86,9 +87,9 @@ func (c *codec) read(m membered) {
 	c.rest(m)
 }
 
-// rest decodes the members from the one whose name was read. One walk over the members
-// decodes all that come in the order of sending. A walk that decodes none has met an
-// unknown member.
+// rest decodes the members, beginning with the one whose name was read. One pass
+// over the list of members decodes all that come in the order of sending. If a pass
+// decodes none, the member is unknown.
 func (c *codec) rest(m membered) {
 	for c.key != nil {
 		at := c.Offset()
@@ -129,7 +130,7 @@ func decode[F frame](c *codec, line []byte, newFrame func(op []byte) (F, bool)) 
 	}
 	f, known := newFrame(op)
 	if !known {
-		c.end(&Drain{}) // malformed JSON is the better error
+		c.end(&Drain{}) // malformed JSON is the more useful error
 		if c.Malformed() {
 			return f, c.err()
 		}
@@ -166,7 +167,7 @@ func (c *codec) end(m membered) {
 	c.End()
 }
 
-// check returns what is wrong with a frame that was decoded.
+// check returns an error about a decoded frame, if there is one.
 func (c *codec) check(f frame) *Error {
 	if !c.Malformed() {
 		if c.ops > 1 {
@@ -215,7 +216,8 @@ func (f *opFinder) members(c *codec) {
 	}
 }
 
-// err returns what is wrong with the frame. A fault of syntax takes precedence.
+// err returns an error about the frame, if there is one. A syntax error takes
+// precedence.
 func (c *codec) err() *Error {
 	switch {
 	case c.Malformed():
@@ -230,7 +232,7 @@ func (c *codec) err() *Error {
 // value, although it is JSON.
 func (c *codec) notSendable() bool { return c.unfit && (!c.Malformed() || c.Fault().TooDeep()) }
 
-// bad records a fault of value.
+// bad records an invalid value.
 func (c *codec) bad(message string) {
 	if c.fault == "" {
 		c.fault = message

@@ -80,9 +80,9 @@ func (t frames[F]) create(op []byte) (f F, known bool) {
 	return f, known
 }
 
-// decoder is what the decoders of all directions have in common. T is the most
-// frequent frame. Its memory is reused after each batch, so that decoding a batch
-// allocates only what outlives it.
+// decoder is the common part of the decoders of all directions. T is the most
+// frequent frame. Its memory is reused after each batch, so that decoding allocates
+// only data that stays valid after the batch.
 type decoder[T any] struct {
 	codec codec
 	batch []T
@@ -110,8 +110,7 @@ func (d *decoder[T]) Reset() { d.batch = emptied(d.batch) }
 // shrink frees memory while no frames arrive, and the last line. Frames become invalid.
 func (d *decoder[T]) shrink() { d.batch, d.codec.Scanner = nil, jsontext.Scanner{} }
 
-// emptied returns a slice without its elements, and without its memory if that has
-// grown large.
+// emptied returns a slice without elements. It drops the memory if it is large.
 func emptied[T any](list []T) []T {
 	clear(list)
 	if cap(list) > maxBatch {

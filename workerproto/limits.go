@@ -70,7 +70,7 @@ func (l Limits) parameters() Parameters {
 	}
 }
 
-// callerParameters is the part that a caller is told.
+// callerParameters is the part for callers.
 func (l Limits) callerParameters() Parameters {
 	return Parameters{MaxFrame: l.MaxFrame, Heartbeat: l.HeartbeatInterval, Timeout: l.HeartbeatTimeout, MaxRequests: l.MaxRequests}
 }

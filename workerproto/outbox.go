@@ -145,8 +145,8 @@ func (o *outbox) close(last frame) {
 	o.shut()
 }
 
-// clear drops what is queued. It takes back the notification, because a writer
-// that finds an empty queue takes the outbox for closed.
+// clear drops the queued frames. It also resets the notification, because a writer
+// that finds an empty queue concludes that the outbox is closed.
 func (o *outbox) clear() {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -19,19 +19,19 @@ type server struct {
 	running  sync.WaitGroup
 
 	mu       sync.Mutex
-	open     map[*serverConn]struct{} // those in the handshake included
+	open     map[*serverConn]struct{} // including connections in the handshake
 	stopping bool
 }
 
 // protocol handles the frames of one connection. All calls come from the
 // connection's reader goroutine.
 type protocol interface {
-	// handshake judges the first line and welcomes the peer. An *Error is sent
-	// to the peer; every error ends the connection.
+	// handshake handles the first line and welcomes the peer. An *Error is sent to
+	// the peer. Every error ends the connection.
 	handshake(line []byte) error
 	// take handles one line. An error is fatal and sent to the peer.
 	take(line []byte) *Error
-	// deliver hands the frames of all lines that were taken to the handler.
+	// deliver passes the frames of all taken lines to the handler.
 	deliver()
 	// shrink frees memory while the peer is silent.
 	shrink()

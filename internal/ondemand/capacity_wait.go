@@ -8,8 +8,8 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/problem"
 )
 
-// The core keeps the capacity wait of a request with one caller. Callers of a shared
-// request may have different ones, so each is decided here.
+// The core enforces the capacity wait of a request with one caller. Callers of a
+// shared request may have different capacity waits, so they are decided here.
 
 // capacityInterval is the longest time between two checks.
 const capacityInterval = 2 * time.Second
@@ -19,7 +19,7 @@ const noCapacity = "no slot supports the type, and none came in time"
 // callerWait is the capacity wait of one caller of a shared request.
 type callerWait struct {
 	limit time.Duration // 0 = none on arrival, later the dispatcher's default
-	since time.Time     // when the last slot was missing first; zero = there was one at the last check
+	since time.Time     // when the last slot was first found missing; zero = there was a slot at the last check
 }
 
 // left returns the time until the next check; 0 = the wait is over.
@@ -47,7 +47,7 @@ func (f *Follower) waitForCapacity(ctx context.Context, limit time.Duration, fre
 		f.checkIn = capacityInterval
 		return nil
 	}
-	v, err := f.Ready(ctx, 1) // another caller may be submitting it
+	v, err := f.Ready(ctx, 1) // another caller may be submitting the request
 	if err != nil || v.answer != nil {
 		return err
 	}

@@ -14,7 +14,7 @@ import (
 const lateReason = "the request was not done in time"
 
 // deadlineOf returns the deadline of a caller of a shared request; zero = the core
-// keeps it.
+// enforces it.
 func deadlineOf(o *Options, r *Request, fresh bool, began time.Time) time.Time {
 	if fresh && o.CoalesceKey == "" && !r.Durable {
 		return time.Time{}
@@ -28,9 +28,9 @@ func (f *Follower) callerLate(job dispatcherd.JobID) error {
 	return problem.DeadlinePassed.Of(f.shared.lateReason(job)).About(job)
 }
 
-// answerFor returns the answer for a caller with a deadline. The worker keeps the time of an
-// attempt, too: its failure may arrive after the deadline and before the timer fires.
-// Such a failure is a late answer.
+// answerFor returns the answer for a caller with a deadline. The worker also
+// enforces the timeout: its failure may arrive after the deadline and before the
+// timer fires. Such a failure is a late answer.
 func answerFor(a *Answer, due time.Time) *Answer {
 	if a == nil || a.Kind != Failed || due.IsZero() || time.Now().Before(due) {
 		return a
@@ -38,8 +38,8 @@ func answerFor(a *Answer, due time.Time) *Answer {
 	return &Answer{Kind: Late, Reason: lateReason, Worker: a.Worker}
 }
 
-// lateReason adds that no slot supports the type if so, because a misspelt type looks
-// like a slow worker.
+// lateReason adds to the reason that no slot supports the type, because a misspelt
+// type looks like a slow worker.
 func (r *Shared) lateReason(job dispatcherd.JobID) string {
 	b := r.owner.s.backend
 	if job > 0 {

@@ -10,11 +10,12 @@ import (
 
 // This file decides which answers are kept, for which keys, and for how long.
 
-// ended keeps the answer of a request whose callers may ask again, and forgets other
-// requests. An answer that allows another try (Busy, Stopping, Unsupported, Cancelled)
-// is kept only for the request's id. Late is kept for the keys if the request may have
-// started, because another try could do the same thing twice. Callers that were
-// answered Late while it went on get the same answer again, whatever its end.
+// ended keeps the answer of a request whose callers may ask again, and forgets
+// other requests. An answer after which another try makes sense (Busy, Stopping,
+// Unsupported, Cancelled) is kept only for the request's id. Late is kept for the
+// keys if the request may have started, because another try could execute it a
+// second time. Callers that were answered Late before the end get the same answer
+// again, whatever the end is.
 func (g *registry) ended(r *Shared) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -25,7 +26,7 @@ func (g *registry) ended(r *Shared) {
 		(r.answer.Kind == Done || r.answer.Kind == Failed || r.answer.Kind == Late && (r.started || r.row))
 	keep := r.answer != nil && r.later
 	r.mu.Unlock()
-	final = final || r.undecided != 0 // a repeated request with one of its keys finds out
+	final = final || r.undecided != 0 // a repeated request with one of its keys finds the row
 	keep = keep || len(r.keys) > 0 && final
 	if g.byID[r.id] != r || !keep || g.closed {
 		g.dropLocked(r)
@@ -53,8 +54,8 @@ func (g *registry) lateLocked(r *Shared, key string) {
 	}
 }
 
-// stayLateLocked keeps the answer Late for keys of an ended request that had another
-// end, or is forgotten: what has started is not done again under a key.
+// stayLateLocked keeps the answer Late for keys of a request that has ended
+// otherwise or is forgotten. So a started request is not executed again for a key.
 func (g *registry) stayLateLocked(r *Shared, keys []string) {
 	keys = slices.DeleteFunc(keys, func(key string) bool { return g.byKey[key] != nil })
 	r.mu.Lock()
@@ -109,7 +110,8 @@ func (g *registry) makeRoomForKeyLocked(key string) error {
 	return nil
 }
 
-// purgeLocked drops what was kept long enough, and more while too many bytes are held.
+// purgeLocked drops answers that were kept long enough, and further ones while too
+// many bytes are held.
 func (g *registry) purgeLocked(now time.Time) {
 	n := 0
 	for n < len(g.kept) && (now.Sub(g.kept[n].endedAt) > g.s.limits.KeepAnswers || g.s.Full()) {
@@ -119,8 +121,8 @@ func (g *registry) purgeLocked(now time.Time) {
 	g.kept = slices.Delete(g.kept, 0, n)
 }
 
-// dropLocked makes a request unfindable and gives its bytes back. Followers that are
-// still reading keep what they hold.
+// dropLocked removes a request from all maps and subtracts its bytes. Followers
+// that are still reading keep their references.
 func (g *registry) dropLocked(r *Shared) {
 	if g.byID[r.id] == r {
 		delete(g.byID, r.id)
@@ -133,8 +135,8 @@ func (g *registry) dropLocked(r *Shared) {
 	g.unnameLocked(r, over)
 }
 
-// unnameLocked removes a request from the keys. It can still be found by id. One that
-// has not ended stays with the keys whose callers were answered Late.
+// unnameLocked removes a request from its keys. It can still be found by id. A
+// request that has not ended keeps the keys whose callers were answered Late.
 func (g *registry) unnameLocked(r *Shared, over bool) {
 	var left []string
 	for _, key := range r.keys {
@@ -156,8 +158,8 @@ func (g *registry) unshareLocked(r *Shared) {
 	}
 }
 
-// hideLocked hides a request that is about to end from new callers. A late one stays
-// with its keys, because only its end shows whether it has started.
+// hideLocked hides a request that is about to end from new callers. A late request
+// keeps its keys, because only its end shows whether it has started.
 func (g *registry) hideLocked(r *Shared, end AnswerKind) {
 	if end == Late {
 		g.unshareLocked(r)
@@ -166,7 +168,7 @@ func (g *registry) hideLocked(r *Shared, end AnswerKind) {
 	}
 }
 
-// forget makes a request unfindable and keeps nothing of it.
+// forget removes a request from all maps and keeps no answer.
 func (g *registry) forget(r *Shared) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

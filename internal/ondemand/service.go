@@ -8,9 +8,9 @@ import (
 	"github.com/dispatcherd/dispatcherd"
 )
 
-// Limits bound what requests can cost.
+// Limits bound the resources of requests.
 type Limits struct {
-	DefaultTimeout   time.Duration // of a request that names none
+	DefaultTimeout   time.Duration // timeout of a request that names none
 	MaxTimeout       time.Duration // longest timeout and capacity wait of a request
 	MaxBodies        int64         // bytes of the bodies of all requests and single jobs that are held
 	SharedRequests   int           // shared requests in memory, current and kept
@@ -20,7 +20,7 @@ type Limits struct {
 	EventsPerRequest int           // events that one shared request holds; the oldest make room
 }
 
-// Bound names a limit that refused or dropped something, in metrics.
+// Bound names a limit in metrics that refused or dropped something.
 type Bound string
 
 // The bounds.
@@ -63,7 +63,8 @@ func (s *Service) Submit(ctx context.Context, o *Options, c Caller) (dispatcherd
 // Abandon cancels a request that was submitted with Submit.
 func (s *Service) Abandon(id dispatcherd.JobID, c Caller) { s.backend.Abandon(id, c) }
 
-// Rank returns the place of a submitted request. One that no longer waits has rank 1 of 1.
+// Rank returns the place of a submitted request. A request that no longer waits has
+// rank 1 of 1.
 func (s *Service) Rank(id dispatcherd.JobID) Rank {
 	if r, waits := s.backend.Rank(id); waits {
 		return r
@@ -80,7 +81,7 @@ type Gauges struct {
 	Bodies    int64 // counted bytes of bodies
 }
 
-// Gauges returns them.
+// Gauges returns the current numbers.
 func (s *Service) Gauges() Gauges {
 	requests, keys := s.shared.count()
 	return Gauges{
@@ -89,8 +90,8 @@ func (s *Service) Gauges() Gauges {
 	}
 }
 
-// Hold counts n bytes of events that a face holds outside of shared requests; n may be
-// negative. Full reports whether KeepBytes is exceeded.
+// Hold counts n bytes of events that callers' sessions hold in addition to shared
+// requests; n may be negative.
 func (s *Service) Hold(n int64) { s.shared.bytes.Add(n) }
 
 // Full reports whether events and answers take more than KeepBytes.

@@ -26,32 +26,32 @@ type Shared struct {
 	owner    *registry
 	id       string            // random, so that it cannot be guessed
 	keys     []string          // its idempotency keys, entries of owner.byKey; guarded by owner.mu
-	lateKeys []string          // those of keys whose callers were answered Late while it went on; guarded by owner.mu
+	lateKeys []string          // keys whose callers were answered Late before the end; guarded by owner.mu
 	coalesce string            // its entry in owner.byCoalesce; "" = none
 	mark     [32]byte          // fingerprint of the request
 	typ      string            // the type that it needs
-	row      bool              // durable: another dispatcher may run it, which is not seen here
-	earlier  dispatcherd.JobID // the row that an earlier request with its keys may have written; 0 = none
+	row      bool              // durable; if another dispatcher runs it, no events are received
+	earlier  dispatcherd.JobID // the row that an earlier request with its keys may have inserted; 0 = none
 
-	undecided dispatcherd.JobID // the row that may have been written when the submission failed; guarded by owner.mu
+	undecided dispatcherd.JobID // the row that may have been inserted although the submission failed; guarded by owner.mu
 
 	mu       sync.Mutex
 	later    bool              // a caller fetches the answer later
 	job      dispatcherd.JobID // 0 until submitted
-	ready    bool              // submitted, or the submission failed
+	ready    bool              // it was submitted, or the submission failed
 	queued   *Event            // the first event
 	events   []Event
-	dropped  int   // events that made room, before events[0]
+	dropped  int   // number of events that were dropped before events[0]
 	bytes    int64 // of events and answer
-	body     Body  // of the caller that began it, until it has ended or is a row
+	body     Body  // share of the caller that submitted it, until the request ends or becomes a row
 	changed  chan struct{}
 	started  bool
 	answer   *Answer
-	failure  error // instead of an answer: it was not submitted
+	failure  error // set instead of an answer if the submission failed
 	givenUp  bool
 	callers  int
-	someLate bool       // a caller left because it was late
-	laterEnd AnswerKind // Late or Unsupported: why the last of those left that fetch the answer later; 0 = none has left
+	someLate bool       // a caller left after its deadline
+	laterEnd AnswerKind // Late or Unsupported: why the last caller left that fetches the answer later; 0 = none has left
 	endedAt  time.Time
 }
 
@@ -112,7 +112,7 @@ func (r *Shared) jobID() dispatcherd.JobID {
 	return r.job
 }
 
-// appendLocked adds an event. The oldest events make room.
+// appendLocked adds an event. The oldest events are dropped if necessary.
 func (r *Shared) appendLocked(e Event) {
 	if r.answer != nil {
 		return
@@ -125,7 +125,7 @@ func (r *Shared) appendLocked(e Event) {
 		r.dropped++
 	}
 	if s.Full() {
-		r.dropped++ // not even room for this one
+		r.dropped++ // there is no room even for this event alone
 	} else {
 		r.events = append(r.events, e)
 		r.grow(int64(len(e.Data)))
@@ -143,7 +143,7 @@ func (r *Shared) wakeLocked() {
 	r.changed = make(chan struct{})
 }
 
-// dropBody says that a row has the body now.
+// dropBody releases the body when the row contains it.
 func (r *Shared) dropBody() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -173,9 +173,10 @@ func (r *Shared) attach(later bool) {
 	r.owner.followers.Add(1)
 }
 
-// leave removes a caller. The last one ends the request. It is hidden under the same
-// lock, so that no caller joins a request that is being ended. If a caller left late, the
-// request keeps its keys: their callers get the answer Late and do not start it again.
+// leave removes a caller. After the last one the request ends. It is hidden under
+// the same lock, so that no caller joins a request that is being ended. If a caller
+// left after its deadline, the request keeps its keys: later callers get the answer
+// Late and do not start it again.
 func (r *Shared) leave(f *Follower) {
 	g := r.owner
 	g.mu.Lock()
@@ -223,8 +224,8 @@ func (r *Shared) endWithoutCallers(kind AnswerKind) Answer {
 	return Answer{Kind: Cancelled, Reason: "every caller disconnected"}
 }
 
-// giveUp cancels a request that goes on, and forgets one that has ended: its row may
-// have been retried since, and is no longer this caller's.
+// giveUp cancels a request that has not ended, and forgets one that has: its row
+// may have been retried since, and then no longer belongs to this caller.
 func (r *Shared) giveUp(end Answer) {
 	r.mu.Lock()
 	first := !r.givenUp
