@@ -79,7 +79,7 @@ func (s *Store) Join(ctx context.Context) (int32, error) {
 		return 0, fmt.Errorf("join: %w", err)
 	}
 	s.mu.Lock()
-	s.records = NewRecords() // other dispatchers remove the jobs of an earlier run
+	s.records = NewRecords() // other dispatchers remove the records of an earlier run
 	s.mu.Unlock()
 	s.epoch.Store(0)
 	s.me.Store(id)
@@ -183,7 +183,7 @@ func (s *Store) SetSubscribed(ctx context.Context, subscribed bool) error {
 	return s.lease.do(ctx, OpSubscribe, func(ctx context.Context, conn *pgx.Conn) (int, error) {
 		tag, err := conn.Exec(ctx, `UPDATE dispatcherd.dispatchers SET armed = $2 WHERE id = $1 AND lost_at IS NULL`, s.me.Load(), subscribed)
 		if err == nil && tag.RowsAffected() == 0 {
-			err = notSentError{ErrLeaseLost} // otherwise no producer would notify
+			err = notSentError{ErrLeaseLost} // no row was changed, so no producer would notify
 		}
 		return 0, err
 	})
