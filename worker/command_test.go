@@ -48,8 +48,7 @@ func TestOutputThatIsNotTextIsAPermanentFailure(t *testing.T) {
 	for _, script := range []string{`printf 'a\377b'`, `printf 'a\000b'`} {
 		_, err := sh(t, Program{}, script, "")
 		require.ErrorContains(t, err, "the output (3 bytes) is neither JSON nor text")
-		e := &execution{}
-		e.ctx.start()
+		e := &execution{ctx: t.Context()}
 		require.True(t, e.newReport(nil, err).(*workerproto.Fail).Permanent)
 	}
 }
@@ -58,7 +57,7 @@ func TestExitCodeDecidesTheOutcome(t *testing.T) {
 	for code, permanent := range map[int]bool{1: false, 2: false, ExitRetry: false, ExitPermanent: true, 127: false} {
 		_, err := sh(t, Program{}, "echo 'no such page' >&2; exit "+strconv.Itoa(code), "")
 		require.EqualError(t, err, "exit status "+strconv.Itoa(code)+": no such page")
-		e := &execution{}
+		e := &execution{ctx: t.Context()}
 		require.Equal(t, permanent, e.newReport(nil, err).(*workerproto.Fail).Permanent, code)
 	}
 	_, err := Command("/no/such/program")(t.Context(), &Job{})

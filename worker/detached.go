@@ -85,7 +85,7 @@ func (e *execution) loseLocked() {
 		return
 	}
 	e.lost, e.conn = true, nil
-	e.ctx.cancel(ErrLost)
+	e.cancel(ErrLost)
 	if e.report != nil {
 		e.report = nil
 		e.w.freeLocked(e)

@@ -83,7 +83,7 @@ func (w *Worker) cancelAll(cause error) {
 	defer w.mu.Unlock()
 	for _, sl := range w.sortedLocked() {
 		if sl.run != nil {
-			sl.run.ctx.cancel(cause)
+			sl.run.cancel(cause)
 		}
 	}
 }

@@ -21,7 +21,8 @@ type execution struct {
 	slot    *slot
 	job     Job
 	handler Handler
-	ctx     lazyContext
+	ctx     context.Context // without the timeout, which starts when the handler is called
+	cancel  context.CancelCauseFunc
 	done    workerproto.Done // memory for the report of most executions, which saves an allocation
 
 	conn       *workerproto.Conn // session for reports; nil while detached
@@ -44,10 +45,11 @@ func (w *Worker) begin(c *workerproto.Conn, frames []workerproto.DispatcherFrame
 		if !ok {
 			continue
 		}
-		e := &execution{w: w, conn: c, session: c.Session(), ctx: lazyContext{timeout: f.Timeout}, job: Job{
+		e := &execution{w: w, conn: c, session: c.Session(), job: Job{
 			ID: f.Job, Attempt: f.Attempt, Slot: f.Slot, Type: f.Type, Mode: f.Mode,
 			Payload: f.Payload, Timeout: f.Timeout, Age: f.Age,
 		}}
+		e.ctx, e.cancel = context.WithCancelCause(context.Background())
 		e.job.run = e
 		if reason := w.assignLocked(e); reason != "" {
 			released = append(released, &workerproto.Release{Execution: f.Execution, Reason: reason})
@@ -101,14 +103,19 @@ func (e *execution) execute() {
 			e.w.mu.Unlock()
 		}
 	}()
-	e.ctx.start()
-	result, err = e.handler(&e.ctx, &e.job)
+	ctx := e.ctx
+	if e.job.Timeout > 0 {
+		var stop context.CancelFunc
+		ctx, stop = context.WithTimeoutCause(ctx, e.job.Timeout, e.timeoutCause())
+		defer stop()
+	}
+	result, err = e.handler(ctx, &e.job)
 	returned = true
 	if err == nil {
 		return
 	}
-	if end := e.ctx.Err(); end != nil && errors.Is(err, end) {
-		err = context.Cause(&e.ctx) // more precise than "context canceled"
+	if end := ctx.Err(); end != nil && errors.Is(err, end) {
+		err = context.Cause(ctx) // more precise than "context canceled"
 	}
 }
 
@@ -126,7 +133,6 @@ func (e *execution) end(result any, err error) {
 	}
 	w.freeLocked(e)
 	if !e.lost {
-		setSession(report, c.Session())
 		w.keepReportLocked(e, report)
 	}
 	switch {
@@ -146,9 +152,17 @@ func (e *execution) end(result any, err error) {
 	}
 }
 
+// timeoutCause is the cause of the context's end when the timeout has expired.
+func (e *execution) timeoutCause() error {
+	if e.job.Timeout <= 0 {
+		return ErrTimeout // only the dispatcher knows the limit
+	}
+	return fmt.Errorf("%w: %v", ErrTimeout, e.job.Timeout)
+}
+
 // freeLocked takes e off its slot.
 func (w *Worker) freeLocked(e *execution) {
-	e.ctx.free()
+	e.cancel(context.Canceled)
 	if e.expiry != nil {
 		e.expiry.Stop()
 	}
@@ -179,7 +193,7 @@ func (e *execution) newReport(result any, err error) workerproto.WorkerFrame {
 		}
 		err = Permanent(err)
 	}
-	if cause := e.ctx.cause(); errors.Is(cause, ErrStopping) {
+	if cause := context.Cause(e.ctx); errors.Is(cause, ErrStopping) {
 		return &workerproto.Release{Execution: id, Reason: cause.Error()}
 	}
 	fail := &workerproto.Fail{Execution: id, Error: err.Error()}
@@ -215,9 +229,9 @@ func (w *Worker) cancel(id workerproto.Execution, cause error) {
 	for _, sl := range w.slots {
 		if e := sl.run; e != nil && e.job.ID == id.Job && e.job.Attempt == id.Attempt {
 			if errors.Is(cause, ErrTimeout) {
-				cause = e.ctx.timeoutCause()
+				cause = e.timeoutCause()
 			}
-			e.ctx.cancel(cause)
+			e.cancel(cause)
 			return
 		}
 	}

@@ -21,6 +21,7 @@ func (w *Worker) keepReportLocked(e *execution, report workerproto.WorkerFrame) 
 	if w.resume <= 0 || e.job.Mode == dispatcherd.OnDemand || w.kept+n > w.opts.KeptReports {
 		return
 	}
+	// Conn.Queue sets the report's session under the same lock. Afterwards it is read-only.
 	e.report, e.sentIn, e.slot.unacknowledged = report, w.period, e
 	w.kept += n
 }
@@ -98,17 +99,4 @@ func copyFor(report workerproto.WorkerFrame, session string) workerproto.WorkerF
 		return &again
 	}
 	return report
-}
-
-// setSession sets the session of a report before it is sent. Afterwards the report
-// is read-only.
-func setSession(report workerproto.WorkerFrame, session string) {
-	switch r := report.(type) {
-	case *workerproto.Done:
-		r.Session = session
-	case *workerproto.Fail:
-		r.Session = session
-	case *workerproto.Release:
-		r.Session = session
-	}
 }

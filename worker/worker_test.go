@@ -127,6 +127,26 @@ func TestCancelReachesTheHandlerWithItsReason(t *testing.T) {
 	require.True(t, fail.Permanent)
 }
 
+func TestContextEndsWhenTheHandlerHasReturned(t *testing.T) {
+	d := startDispatcher(t, workerproto.Limits{})
+	w := New(Options{Socket: d.path})
+	contexts := make(chan context.Context, 1)
+	w.Handle("x", func(ctx context.Context, _ *Job) (any, error) {
+		contexts <- ctx
+		return nil, ctx.Err()
+	})
+	w.Slots(1, "x")
+	run(t, w)
+	s, _ := d.opened()
+	for id, limit := range []time.Duration{0, time.Hour} {
+		require.True(t, s.Send(&workerproto.Job{Execution: workerproto.Execution{Job: dispatcherd.JobID(id + 1), Attempt: 1}, Type: "x", Timeout: limit}))
+		expect[*workerproto.Done](d)
+		ctx := <-contexts
+		<-ctx.Done()
+		require.Equal(t, context.Canceled, context.Cause(ctx))
+	}
+}
+
 func TestTimeoutEndsTheContext(t *testing.T) {
 	d, s, started := startWaiting(t)
 	s.Send(&workerproto.Job{Execution: workerproto.Execution{Job: 1, Attempt: 1}, Type: "x", Timeout: 5 * time.Millisecond})

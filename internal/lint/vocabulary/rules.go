@@ -54,7 +54,7 @@ var names = []Rule{
 	{Words: "told shown mark marks marked nth overtakes", Use: "sent to, generation, session fingerprint, supersedes", Names: true, Packages: []string{"actor", "backlog", "claim", "internal/contract", "internal/sim", "worker", "workerproto"}},
 	{Words: "rests dense jump jumps link", Use: "deferred work, contiguous ids, skip scan, connection", Names: true, Packages: []string{"claim"}},
 	{Words: "run runs need wish wishes front plain place turn", Use: "shared request, options", Names: true, Packages: []string{"api", "client"}},
-	{Words: "hand life letter letters tell era", Use: "executor, lazy context, outgoing batch, unacknowledged report, generation", Names: true, Packages: []string{"worker"}},
+	{Words: "hand life letter letters tell era", Use: "executor, outgoing batch, unacknowledged report, generation", Names: true, Packages: []string{"worker"}},
 	{Words: "trouble face faces opening hearing", Use: "statement log, listener, handshake, listener state", Names: true, Packages: []string{"api", "claim", "cmd", "internal/daemon", "workerproto"}},
 	{Words: "quiet settle settles settled", Use: "nothing: the mechanism is removed", Names: true, Packages: []string{"actor", "api", "claim", "cmd", "internal/daemon", "worker", "workerproto"}},
 	{Words: "carry grammar", Use: "one package for payload limits and the JSON scanner", Names: true},
