@@ -114,13 +114,6 @@ func signalGroup(cmd *exec.Cmd, signal syscall.Signal) error {
 	return err
 }
 
-func positive[T int | time.Duration](value, otherwise T) T {
-	if value > 0 {
-		return value
-	}
-	return otherwise
-}
-
 // limitedBuffer keeps up to limit bytes and then breaks the pipe. It does not embed
 // the buffer, because ReadFrom would exceed the limit.
 type limitedBuffer struct {

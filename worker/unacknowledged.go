@@ -21,7 +21,7 @@ func (w *Worker) keepReportLocked(e *execution, report workerproto.WorkerFrame) 
 	if w.resume <= 0 || e.job.Mode == dispatcherd.OnDemand || w.kept+n > w.opts.KeptReports {
 		return
 	}
-	// Conn.Queue sets the report's session under the same lock. Afterwards it is read-only.
+	// The report is read-only once the mutex is released: until then Conn.Queue sets its session.
 	e.report, e.sentIn, e.slot.unacknowledged = report, w.period, e
 	w.kept += n
 }

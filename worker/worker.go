@@ -46,18 +46,11 @@ func (o Options) withDefaults() Options {
 		}
 		o.Name = fmt.Sprintf("%.100s-%d", host, os.Getpid())
 	}
-	span := func(field *time.Duration, value time.Duration) {
-		if *field <= 0 {
-			*field = value
-		}
-	}
-	span(&o.Grace, 30*time.Second)
-	span(&o.Abandon, 10*time.Second)
-	span(&o.MinBackoff, 20*time.Millisecond)
-	span(&o.MaxBackoff, 5*time.Second)
-	if o.KeptReports <= 0 {
-		o.KeptReports = 16 << 20
-	}
+	o.Grace = positive(o.Grace, 30*time.Second)
+	o.Abandon = positive(o.Abandon, 10*time.Second)
+	o.MinBackoff = positive(o.MinBackoff, 20*time.Millisecond)
+	o.MaxBackoff = positive(o.MaxBackoff, 5*time.Second)
+	o.KeptReports = positive(o.KeptReports, 16<<20)
 	if o.Connected == nil {
 		o.Connected = func(workerproto.Welcome) {}
 	}
@@ -68,6 +61,13 @@ func (o Options) withDefaults() Options {
 		o.Complaint = func(*workerproto.Error) {}
 	}
 	return o
+}
+
+func positive[T int | time.Duration](value, otherwise T) T {
+	if value > 0 {
+		return value
+	}
+	return otherwise
 }
 
 // Worker is a process with slots. Make one with New.

@@ -79,12 +79,8 @@ func (c *client) handshake(hello frame) error {
 
 // setDefaults sets the parameters that the dispatcher left out.
 func (p *Parameters) setDefaults() {
-	if p.MaxFrame <= 0 {
-		p.MaxFrame = welcomeFrame
-	}
-	if p.Timeout <= 0 {
-		p.Timeout = clientTimeout
-	}
+	setDefault(&p.MaxFrame, welcomeFrame)
+	setDefault(&p.Timeout, clientTimeout)
 	if p.Heartbeat <= 0 || p.Heartbeat > p.Timeout {
 		p.Heartbeat = p.Timeout / 3
 	}
@@ -131,7 +127,7 @@ func (c *client) take(line []byte) *Error {
 	}
 	switch f := f.(type) {
 	case *Ping:
-		c.out.put(pong)
+		c.out.put(pong, true)
 		return nil
 	case *Pong, *Welcome:
 		return nil

@@ -51,7 +51,7 @@ func (c *Conn) Send(f WorkerFrame) bool {
 // connection is gone or the outbox is full.
 func (c *Conn) Queue(f WorkerFrame) bool {
 	c.setSession(f)
-	return c.out.putDeferred(f)
+	return c.out.put(f, false) == putOK
 }
 
 func (c *Conn) setSession(f WorkerFrame) {

@@ -37,29 +37,25 @@ func (l Limits) WithDefaults() Limits {
 	if l.Dispatcher == "" {
 		l.Dispatcher = "dispatcherd"
 	}
-	count := func(field *int, value int) {
-		if *field <= 0 {
-			*field = value
-		}
-	}
-	count(&l.MaxFrame, 1<<20)
+	setDefault(&l.MaxFrame, 1<<20)
 	l.MaxFrame = max(l.MaxFrame, MinFrame)
-	count(&l.MaxConnections, 16384)
-	count(&l.MaxSlots, 10000)
-	count(&l.MaxTypesPerSlot, dispatcherd.MaxSlotTypes)
-	count(&l.MaxRequests, 4096)
-	count(&l.Outbox, 1024)
-	span := func(field *time.Duration, value time.Duration) {
-		if *field <= 0 {
-			*field = value
-		}
-	}
-	span(&l.HelloTimeout, 5*time.Second)
-	span(&l.WriteTimeout, 10*time.Second)
-	span(&l.HeartbeatInterval, 5*time.Second)
-	span(&l.HeartbeatTimeout, 3*l.HeartbeatInterval)
+	setDefault(&l.MaxConnections, 16384)
+	setDefault(&l.MaxSlots, 10000)
+	setDefault(&l.MaxTypesPerSlot, dispatcherd.MaxSlotTypes)
+	setDefault(&l.MaxRequests, 4096)
+	setDefault(&l.Outbox, 1024)
+	setDefault(&l.HelloTimeout, 5*time.Second)
+	setDefault(&l.WriteTimeout, 10*time.Second)
+	setDefault(&l.HeartbeatInterval, 5*time.Second)
+	setDefault(&l.HeartbeatTimeout, 3*l.HeartbeatInterval)
 	l.HeartbeatTimeout = max(l.HeartbeatTimeout, 2*l.HeartbeatInterval)
 	return l
+}
+
+func setDefault[T int | time.Duration](field *T, value T) {
+	if *field <= 0 {
+		*field = value
+	}
 }
 
 // parameters returns the limits that the welcome contains.

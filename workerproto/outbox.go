@@ -40,8 +40,9 @@ func newOutbox(conn net.Conn, limit int, timeout time.Duration, wrote func(frame
 	return o
 }
 
-// put queues f and never blocks.
-func (o *outbox) put(f frame) putResult {
+// put queues f and never blocks. Without wake the writer sends f after a later put or
+// flush.
+func (o *outbox) put(f frame, wake bool) putResult {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	switch {
@@ -51,7 +52,9 @@ func (o *outbox) put(f frame) putResult {
 		return putFull
 	}
 	o.queue = append(o.queue, f)
-	o.notify()
+	if wake {
+		o.notify()
+	}
 	return putOK
 }
 
@@ -69,18 +72,6 @@ func (o *outbox) putWait(f frame) bool {
 	}
 	o.queue = append(o.queue, f)
 	o.notify()
-	return true
-}
-
-// putDeferred queues f if there is room and does not wake the writer. The caller
-// calls flush soon.
-func (o *outbox) putDeferred(f frame) bool {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.closed || len(o.queue) >= o.limit {
-		return false
-	}
-	o.queue = append(o.queue, f)
 	return true
 }
 

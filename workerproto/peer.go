@@ -1,7 +1,5 @@
 package workerproto
 
-import "net"
-
 // Peer identifies the process at the other end of a connection, as the kernel
 // reports it; -1 means unknown. Authorise by UID and GID only: a PID may be reused.
 type Peer struct {
@@ -9,6 +7,3 @@ type Peer struct {
 }
 
 var unknownPeer = Peer{UID: -1, GID: -1, PID: -1}
-
-// PeerOf returns the process at the other end of a connection.
-func PeerOf(conn net.Conn) Peer { return peerOf(conn) }

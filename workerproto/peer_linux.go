@@ -5,8 +5,9 @@ import (
 	"syscall"
 )
 
-// peerOf asks the kernel (SO_PEERCRED).
-func peerOf(conn net.Conn) Peer {
+// PeerOf returns the process at the other end of a connection. It asks the kernel
+// (SO_PEERCRED).
+func PeerOf(conn net.Conn) Peer {
 	unix, ok := conn.(*net.UnixConn)
 	if !ok {
 		return unknownPeer

@@ -23,7 +23,7 @@ type serverConn struct {
 }
 
 func newServerConn(conn net.Conn, limits Limits, obs Observer) *serverConn {
-	c := &serverConn{nonce: newNonce(), peer: peerOf(conn), limits: limits, obs: obs}
+	c := &serverConn{nonce: newNonce(), peer: PeerOf(conn), limits: limits, obs: obs}
 	c.conn = conn
 	c.in = lines{conn: conn, max: limits.MaxFrame}
 	c.out = newOutbox(conn, limits.Outbox, limits.WriteTimeout, obs.Sent)
@@ -58,7 +58,7 @@ func (c *serverConn) firstLine() ([]byte, error) {
 // send queues a frame and never blocks. It reports false if the session has
 // ended, or ends now because its outbox is full.
 func (c *serverConn) send(f frame) bool {
-	switch c.out.put(f) {
+	switch c.out.put(f, true) {
 	case putOK:
 		return true
 	case putFull:

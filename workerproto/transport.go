@@ -56,7 +56,7 @@ func (t *transport) read(shrink func()) error {
 		pinged = now
 		t.in.shrink()
 		shrink()
-		t.out.put(ping) // a full outbox is the writer's problem
+		t.out.put(ping, true) // a full outbox is the writer's problem
 	}
 }
 

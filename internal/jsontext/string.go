@@ -1,6 +1,9 @@
 package jsontext
 
 import (
+	"bytes"
+	"encoding/json"
+	"slices"
 	"unicode/utf16"
 	"unicode/utf8"
 )
@@ -126,55 +129,9 @@ func hex4(b []byte) (rune, bool) {
 	return r, true
 }
 
-// unescape decodes the escapes of a valid string.
+// unescape decodes a valid string, given without its quotes.
 func unescape(text []byte) []byte {
-	out := make([]byte, 0, len(text))
-	for i := 0; i < len(text); {
-		if text[i] != '\\' {
-			out = append(out, text[i])
-			i++
-			continue
-		}
-		if text[i+1] == 'u' {
-			r, n := unescapeRune(text[i:])
-			out = utf8.AppendRune(out, r)
-			i += n
-			continue
-		}
-		out = append(out, unescapeByte(text[i+1]))
-		i += 2
-	}
-	return out
-}
-
-// unescapeRune decodes one or two \uXXXX sequences and returns their length.
-func unescapeRune(text []byte) (r rune, n int) {
-	r, _ = hex4(text)
-	if utf16.IsSurrogate(r) {
-		low, ok := hex4(text[6:])
-		if r = utf16.DecodeRune(r, low); ok && r != utf8.RuneError {
-			return r, 12
-		}
-		return utf8.RuneError, 6
-	}
-	if r == 0 {
-		r = utf8.RuneError
-	}
-	return r, 6
-}
-
-func unescapeByte(c byte) byte {
-	switch c {
-	case 'b':
-		return '\b'
-	case 'f':
-		return '\f'
-	case 'n':
-		return '\n'
-	case 'r':
-		return '\r'
-	case 't':
-		return '\t'
-	}
-	return c
+	var decoded string
+	_ = json.Unmarshal(slices.Concat([]byte{'"'}, text, []byte{'"'}), &decoded) // the grammar was checked
+	return bytes.ReplaceAll([]byte(decoded), []byte{0}, []byte("\ufffd"))
 }
