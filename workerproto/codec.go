@@ -74,17 +74,10 @@ func (c *codec) object(m membered) {
 		m.members(c)
 		c.out[begin] = '{' // written instead of the first comma
 		c.out = append(c.out, '}')
-	case c.Peek() == '{':
-		c.read(m)
-	case !c.null():
-		c.mismatch("an object")
+	case c.expect(c.Peek() == '{', "an object"):
+		c.name(c.Begin('{'))
+		c.rest(m)
 	}
-}
-
-// read decodes an object, whose opening bracket is the next byte.
-func (c *codec) read(m membered) {
-	c.name(c.Begin('{'))
-	c.rest(m)
 }
 
 // rest decodes the members, beginning with the one whose name was read. One pass
@@ -117,15 +110,9 @@ func (c *codec) name(more bool) {
 func decode[F frame](c *codec, line []byte, newFrame func(op []byte) (F, bool)) (f F, err *Error) {
 	op := c.begin(line)
 	if op == nil {
-		finder := opFinder{}
-		c.end(&finder)
-		if !finder.found {
-			c.bad("field \"op\" is missing")
-		}
-		if err := c.err(); err != nil {
+		if op, err = c.findOp(); err != nil {
 			return f, err
 		}
-		op = finder.op
 		c.begin(line)
 	}
 	f, known := newFrame(op)
@@ -188,32 +175,35 @@ const leading = `{"op":"`
 
 // leadingOp returns the op of a frame that begins with it, as almost all do.
 func leadingOp(line []byte) []byte {
-	if !bytes.HasPrefix(line, []byte(leading)) {
+	rest, begins := bytes.CutPrefix(line, []byte(leading))
+	end := bytes.IndexByte(rest[:min(len(rest), maxSymbol)], '"')
+	if !begins || end < 0 {
 		return nil
 	}
-	rest := line[len(leading):min(len(line), len(leading)+maxSymbol)]
-	for i, c := range rest {
-		if c == '"' {
-			return rest[:i]
-		}
-		if !jsontext.Plain(c) {
-			break
+	for _, b := range rest[:end] {
+		if !jsontext.Plain(b) {
+			return nil
 		}
 	}
-	return nil
+	return rest[:end]
 }
 
-// opFinder looks for the op of a frame that does not begin with it.
-type opFinder struct {
-	op    []byte
-	found bool
-}
-
-func (f *opFinder) members(c *codec) {
-	if c.at("op") {
-		f.op, f.found = c.readString(), true
+// findOp reads a frame that does not begin with its op.
+func (c *codec) findOp() (op []byte, err *Error) {
+	found := false
+	for c.key != nil {
+		if c.reads("op") {
+			op, found = c.readString(), true
+		} else {
+			c.Skip()
+		}
 		c.next()
 	}
+	c.End()
+	if !found {
+		c.bad("field \"op\" is missing")
+	}
+	return op, c.err()
 }
 
 // err returns an error about the frame, if there is one. A syntax error takes
@@ -242,12 +232,6 @@ func (c *codec) bad(message string) {
 // badMember records a fault of the value of the member that is being read.
 func (c *codec) badMember(what string) {
 	c.bad("field " + strconv.Quote(truncate(string(c.key), maxSymbol)) + " " + what)
-}
-
-// mismatch skips a value of the wrong JSON type.
-func (c *codec) mismatch(want string) {
-	c.badMember("must be " + want)
-	c.Skip()
 }
 
 // require reports a member that is missing, once all were decoded.

@@ -34,42 +34,46 @@ const (
 	required                 // sent; a frame in which it is missing or zero is an error
 )
 
-// at reports whether the member to be read has this name.
-func (c *codec) at(name string) bool { return string(c.key) == name }
+// reads reports whether the member is to be read.
+func (c *codec) reads(name string) bool { return c.task == decoding && string(c.key) == name }
 
-// member begins a member: it appends a comma and the name.
-func (c *codec) member(name string) []byte {
-	return append(append(append(c.out, `,"`...), name...), `":`...)
+// writes reports whether the member's value is to be appended, and appends the name.
+// In a frame that is checked, it reports a required member that is zero.
+func (c *codec) writes(name string, zero bool, when presence) bool {
+	if c.task != encoding {
+		c.require(!zero || when != required, name)
+		return false
+	}
+	if zero && when == optional {
+		return false
+	}
+	c.out = append(append(append(c.out, `,"`...), name...), `":`...)
+	return true
 }
 
 // op is the member that names the frame.
 func (c *codec) op(name string) {
 	switch {
-	case c.task == encoding:
-		c.out = append(append(append(c.out, `,"op":"`...), name...), '"')
-	case c.task == decoding && c.at("op"):
+	case c.reads("op"):
 		c.ops++
 		c.Skip()
 		c.next()
+	case c.task == encoding:
+		c.out = append(append(append(c.out, `,"op":"`...), name...), '"')
 	}
 }
 
 // integer is a whole number without fraction and exponent.
 func integer[T ~int | ~int8 | ~int32 | ~int64](c *codec, name string, p *T, low, high int64, when presence) (read bool) {
-	switch c.task {
-	case encoding:
-		if *p != 0 || when != optional {
-			c.out = strconv.AppendInt(c.member(name), int64(*p), 10)
-		}
-	case decoding:
-		if read = c.at(name); read {
-			*p = T(c.readInteger(low, high))
-			c.next()
-		}
-	case checking:
-		c.require(*p != 0 || when != required, name)
+	switch {
+	case c.reads(name):
+		*p = T(c.readInteger(low, high))
+		c.next()
+		return true
+	case c.writes(name, *p == 0, when):
+		c.out = strconv.AppendInt(c.out, int64(*p), 10)
 	}
-	return read
+	return false
 }
 
 // millis is a duration in whole milliseconds.
@@ -83,112 +87,94 @@ func (c *codec) millis(name string, p *time.Duration, when presence) {
 // boolean is true or false. An optional one is sent unless it has the value absent.
 func (c *codec) boolean(name string, p *bool, absent bool, when presence) (read bool) {
 	switch {
-	case c.task == encoding && (*p != absent || when != optional):
-		c.out = strconv.AppendBool(c.member(name), *p)
-	case c.task == decoding && c.at(name):
-		*p = c.readBoolean(absent)
+	case c.reads(name):
+		*p = absent
+		if b := c.Peek(); c.expect(b == 't' || b == 'f', "true or false") {
+			*p = b == 't'
+			c.Skip()
+		}
 		c.next()
 		return true
+	case c.writes(name, *p == absent, when):
+		c.out = strconv.AppendBool(c.out, *p)
 	}
 	return false
 }
 
 // text is a string for people; it is cut to limit bytes.
 func (c *codec) text(name string, p *string, limit int, when presence) {
-	switch c.task {
-	case encoding:
-		if *p != "" || when != optional {
-			c.out = appendString(c.member(name), truncate(*p, limit))
-		}
-	case decoding:
-		if c.at(name) {
-			b := c.readString()
-			*p = truncate(string(b[:min(len(b), limit+1)]), limit)
-			c.next()
-		}
-	case checking:
-		c.require(*p != "" || when != required, name)
+	switch {
+	case c.reads(name):
+		b := c.readString()
+		*p = truncate(string(b[:min(len(b), limit+1)]), limit)
+		c.next()
+	case c.writes(name, *p == "", when):
+		c.out = appendString(c.out, truncate(*p, limit))
 	}
 }
 
 // symbol is a string that occurs in many frames: a nonce, a type, a level. One that
 // is longer than limit is a fault.
 func symbol[T ~string](c *codec, name string, p *T, limit int, when presence) (read bool) {
-	switch c.task {
-	case encoding:
-		if *p != "" || when != optional {
-			c.out = appendString(c.member(name), string(*p))
-		}
-	case decoding:
-		if read = c.at(name); read {
-			*p = T(c.readSymbol(limit))
-			c.next()
-		}
-	case checking:
-		c.require(*p != "" || when != required, name)
+	switch {
+	case c.reads(name):
+		*p = T(c.readSymbol(limit))
+		c.next()
+		return true
+	case c.writes(name, *p == "", when):
+		c.out = appendString(c.out, string(*p))
 	}
-	return read
+	return false
 }
 
 // raw is any JSON value that Postgres can store. It is not sent if there is none.
 func (c *codec) raw(name string, p *[]byte, when presence) {
-	switch c.task {
-	case encoding:
-		if len(*p) > 0 {
-			c.out = appendRaw(c.member(name), *p)
-		}
-	case decoding:
-		if c.at(name) {
-			*p = c.readRaw()
-			c.next()
-		}
-	case checking:
-		c.require(*p != nil || when != required, name)
+	switch {
+	case c.task == encoding && len(*p) == 0:
+	case c.reads(name):
+		*p = c.readRaw()
+		c.next()
+	case c.writes(name, len(*p) == 0, when):
+		c.out = appendRaw(c.out, *p)
 	}
 }
 
-// nested is an object in a frame.
+// nested is an object in a frame. It is always sent.
 func (c *codec) nested(name string, m membered) {
 	switch {
-	case c.task == encoding:
-		c.out = c.member(name)
-		c.object(m)
-	case c.task == decoding && c.at(name):
+	case c.reads(name):
 		c.object(m)
 		c.next()
+	case c.writes(name, false, always):
+		c.object(m)
 	}
 }
 
 // list is an array. Each element starts as blank; element encodes or decodes it.
 func list[T any](c *codec, name string, p *[]T, blank T, element func(*codec, *T), when presence) (read bool) {
-	switch c.task {
-	case encoding:
-		if len(*p) > 0 || when != optional {
-			c.out = append(c.member(name), '[')
-			for i := range *p {
-				if i > 0 {
-					c.out = append(c.out, ',')
-				}
-				element(c, &(*p)[i])
-			}
-			c.out = append(c.out, ']')
+	switch {
+	case c.reads(name):
+		*p = nil
+		key := c.key // for messages: that of an element may replace it
+		for more := c.expect(c.Peek() == '[', "an array") && c.Begin('['); more; more = c.More(']') {
+			e := blank
+			c.key = key
+			element(c, &e)
+			*p = append(*p, e)
 		}
-	case decoding:
-		if read = c.at(name); read {
-			*p = nil
-			key := c.key // for messages: that of an element may replace it
-			for more := c.beginArray(); more; more = c.More(']') {
-				e := blank
-				c.key = key
-				element(c, &e)
-				*p = append(*p, e)
+		c.next()
+		return true
+	case c.writes(name, len(*p) == 0, when):
+		c.out = append(c.out, '[')
+		for i := range *p {
+			if i > 0 {
+				c.out = append(c.out, ',')
 			}
-			c.next()
+			element(c, &(*p)[i])
 		}
-	case checking:
-		c.require(len(*p) > 0 || when != required, name)
+		c.out = append(c.out, ']')
 	}
-	return read
+	return false
 }
 
 // listed is an object in a list. Its required members are checked at once.
@@ -235,48 +221,24 @@ func (c *codec) versions(lowest, highest *int) {
 	c.require(*lowest > 0, "versions")
 }
 
-// beginArray reports whether an array with at least one element begins here; after
-// each element More(']') reports whether another one follows.
-func (c *codec) beginArray() bool {
-	if c.Peek() == '[' {
-		return c.Begin('[')
+// expect reports whether the next value has the right type. If not it skips the value:
+// null counts as an absent member, the rest is a fault.
+func (c *codec) expect(right bool, want string) bool {
+	if !right {
+		c.mismatch(want)
 	}
-	if !c.null() {
-		c.mismatch("an array")
-	}
-	return false
+	return right
 }
 
-// null skips a null, which counts as an absent member.
-func (c *codec) null() bool {
+func (c *codec) mismatch(want string) {
 	if c.Peek() != 'n' {
-		return false
+		c.badMember("must be " + want)
 	}
 	c.Skip()
-	return true
-}
-
-func (c *codec) readBoolean(absent bool) bool {
-	switch c.Peek() {
-	case 't':
-		c.Skip()
-		return true
-	case 'f':
-		c.Skip()
-		return false
-	}
-	if !c.null() {
-		c.mismatch("true or false")
-	}
-	return absent
 }
 
 func (c *codec) readInteger(low, high int64) int64 {
-	first := c.Peek()
-	if first != '-' && (first < '0' || first > '9') {
-		if !c.null() {
-			c.mismatch("a whole number")
-		}
+	if b := c.Peek(); !c.expect(b == '-' || '0' <= b && b <= '9', "a whole number") {
 		return 0
 	}
 	n, err := strconv.ParseInt(string(c.Value()), 10, 64)
@@ -294,10 +256,7 @@ func (c *codec) readInteger(low, high int64) int64 {
 
 // readString reads a string. The result is valid as long as the line.
 func (c *codec) readString() []byte {
-	if c.Peek() != '"' {
-		if !c.null() {
-			c.mismatch("a string")
-		}
+	if !c.expect(c.Peek() == '"', "a string") {
 		return nil
 	}
 	return c.String()
