@@ -2,6 +2,7 @@ package claim
 
 import (
 	"context"
+	"crypto/rand"
 	"fmt"
 	"maps"
 	"net"
@@ -45,7 +46,9 @@ type Config struct {
 
 // withDefaults replaces zero values by defaults.
 func (c Config) withDefaults() Config {
-	c.Identity = c.Identity.withDefaults()
+	if c.Identity.Incarnation == (Incarnation{}) {
+		_, _ = rand.Read(c.Identity.Incarnation[:]) // never fails
+	}
 	if c.Timeout <= 0 {
 		c.Timeout = DefaultTimeout
 	}

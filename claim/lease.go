@@ -72,8 +72,8 @@ SELECT ` + keptColumns + `, failures, crashes, errors, 'cancelled', dispatcher, 
 func (s *Store) Join(ctx context.Context) (int32, error) {
 	var id int32
 	err := s.lease.do(ctx, OpHeartbeat, func(ctx context.Context, conn *pgx.Conn) (int, error) {
-		return 0, conn.QueryRow(ctx, `INSERT INTO dispatcherd.dispatchers (name, lease, incarnation, host_lock) VALUES ($1, $2, $3::uuid, $4::text) RETURNING id`,
-			truncate(s.config.Name, 128), s.config.Lease, s.config.Identity.Incarnation, s.config.Identity.lock()).Scan(&id)
+		return 0, conn.QueryRow(ctx, `INSERT INTO dispatcherd.dispatchers (name, lease, incarnation, host_lock) VALUES ($1, $2, $3::uuid, nullif($4::text, '')) RETURNING id`,
+			truncate(s.config.Name, 128), s.config.Lease, s.config.Identity.Incarnation, s.config.Identity.Lock).Scan(&id)
 	})
 	if err != nil {
 		return 0, fmt.Errorf("join: %w", err)

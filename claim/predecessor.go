@@ -2,7 +2,6 @@ package claim
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"time"
@@ -24,22 +23,6 @@ type Incarnation [16]byte
 type Identity struct {
 	Incarnation Incarnation
 	Lock        string // at most 256 bytes; "" = there is no lock, and only the lease ends this dispatcher
-}
-
-// withDefaults generates the incarnation that a store without a lock file uses.
-func (i Identity) withDefaults() Identity {
-	if i.Incarnation == (Incarnation{}) {
-		_, _ = rand.Read(i.Incarnation[:]) // never fails
-	}
-	return i
-}
-
-// lock is the value of the column host_lock: NULL if there is none.
-func (i Identity) lock() *string {
-	if i.Lock == "" {
-		return nil
-	}
-	return &i.Lock
 }
 
 // declareLostSQL ends the leases of the dispatchers with incarnation $1 that

@@ -21,7 +21,7 @@ func verdictOf(err error) contract.Verdict {
 	if err == nil {
 		return contract.OK
 	}
-	if never := (notSentError{}); errors.As(err, &never) {
+	if _, never := errors.AsType[notSentError](err); never {
 		return contract.Refused
 	}
 	if e := serverError(err); e != nil && e.SeverityUnlocalized == "ERROR" {
@@ -33,10 +33,8 @@ func verdictOf(err error) contract.Verdict {
 // serverError returns the error that Postgres sent, or nil if the error has another
 // cause.
 func serverError(err error) *pgconn.PgError {
-	if e, ok := errors.AsType[*pgconn.PgError](err); ok {
-		return e
-	}
-	return nil
+	e, _ := errors.AsType[*pgconn.PgError](err)
+	return e
 }
 
 // aboutData reports whether the values caused the error, so that the same statement

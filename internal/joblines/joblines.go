@@ -34,12 +34,12 @@ var (
 // Job is a job to be inserted, as one line of JSON describes it. What is nil
 // or empty gets the table's default.
 type Job struct {
-	Type        string                `json:"type"`
-	Priority    *dispatcherd.Priority `json:"priority"`
-	Payload     json.RawMessage       `json:"payload"`
-	RunAt       *time.Time            `json:"run_at"`
-	MaxAttempts *int16                `json:"max_attempts"`
-	TimeoutMS   *int32                `json:"timeout_ms"` // limit of one attempt in milliseconds
+	Type        string               `json:"type"`
+	Priority    dispatcherd.Priority `json:"priority"`
+	Payload     json.RawMessage      `json:"payload"`
+	RunAt       *time.Time           `json:"run_at"`
+	MaxAttempts *int16               `json:"max_attempts"`
+	TimeoutMS   *int32               `json:"timeout_ms"` // limit of one attempt in milliseconds
 }
 
 // ErrMore says that a line goes on behind its job.
@@ -109,8 +109,8 @@ func (j *Job) Check() error {
 		return err
 	}
 	switch {
-	case j.Priority != nil && !j.Priority.Valid():
-		return fmt.Errorf("priority %d is outside %d..%d", *j.Priority, dispatcherd.MinPriority, dispatcherd.MaxPriority)
+	case !j.Priority.Valid():
+		return fmt.Errorf("priority %d is outside %d..%d", j.Priority, dispatcherd.MinPriority, dispatcherd.MaxPriority)
 	case j.MaxAttempts != nil && *j.MaxAttempts < 1:
 		return fmt.Errorf("max_attempts %d is less than 1", *j.MaxAttempts)
 	case j.TimeoutMS != nil && *j.TimeoutMS < 1:
@@ -123,10 +123,7 @@ func (j *Job) Check() error {
 
 // Row is the job as it is inserted.
 func (j *Job) Row() claim.New {
-	n := claim.New{Type: j.Type, Payload: j.Payload}
-	if j.Priority != nil {
-		n.Priority = *j.Priority
-	}
+	n := claim.New{Type: j.Type, Payload: j.Payload, Priority: j.Priority}
 	if j.RunAt != nil {
 		n.RunAt = *j.RunAt
 	}

@@ -104,14 +104,14 @@ func TestValidLinesOfEveryFormAreAccepted(t *testing.T) {
 	for range 3 {
 		require.NoError(t, lines.Next())
 	}
-	require.Equal(t, dispatcherd.Priority(10), *lines.Job.Priority)
+	require.Equal(t, dispatcherd.Priority(10), lines.Job.Priority)
 	require.Equal(t, int16(3), *lines.Job.MaxAttempts)
 	require.True(t, lines.Job.RunAt.Equal(time.Date(2026, 1, 31, 7, 0, 0, 0, time.UTC)))
 	require.JSONEq(t, `{"a":[1,"😀 \\u0000"]}`, string(lines.Job.Payload))
 	require.Equal(t, 5, lines.Number)
 	require.NoError(t, lines.Next())
 	require.NoError(t, lines.Next())
-	require.Nil(t, lines.Job.Priority, "null is the table's default")
+	require.Zero(t, lines.Job.Priority, "null is the table's default")
 	require.NoError(t, lines.Next())
 	require.ErrorIs(t, lines.Next(), io.EOF)
 }
@@ -132,12 +132,12 @@ func TestJobSurvivesARoundTripThroughJSON(t *testing.T) {
 		typ := rapid.StringOfN(rapid.RuneFrom([]rune("abcäö \"\\")), 1, 20, dispatcherd.MaxTypeLength).Draw(rt, "type")
 		payload, err := json.Marshal(map[string]string{"text": text.Draw(rt, "text")})
 		require.NoError(rt, err)
-		line, err := json.Marshal(Job{Type: typ, Priority: &priority, Payload: payload})
+		line, err := json.Marshal(Job{Type: typ, Priority: priority, Payload: payload})
 		require.NoError(rt, err)
 		job, err := Parse(line)
 		require.NoError(rt, err)
 		require.Equal(rt, typ, job.Type)
-		require.Equal(rt, priority, *job.Priority)
+		require.Equal(rt, priority, job.Priority)
 		require.JSONEq(rt, string(payload), string(job.Payload))
 	})
 }

@@ -60,6 +60,17 @@ func (b *Backend) ActiveUploads() int { return len(b.uploads) }
 
 func (b *Backend) jobs() claim.Jobs { return claim.Jobs{DB: b.Pool} }
 
+// within executes a statement for a caller, with a time limit.
+func within[T any](ctx context.Context, do func(context.Context) (T, error)) (T, error) {
+	ctx, cancel := context.WithTimeout(ctx, claim.DefaultTimeout)
+	defer cancel()
+	result, err := do(ctx)
+	if err != nil {
+		err = classify(err)
+	}
+	return result, err
+}
+
 // Submit implements api.Backend.
 func (b *Backend) Submit(ctx context.Context, r ondemand.Request, c ondemand.Caller) (dispatcherd.JobID, error) {
 	if !r.Durable {
@@ -159,9 +170,7 @@ const cancelPatience = 25 * time.Millisecond
 
 // cancelRow cancels the row of a request without callers.
 func (b *Backend) cancelRow(id dispatcherd.JobID) {
-	ctx, cancel := context.WithTimeout(context.Background(), claim.DefaultTimeout)
-	defer cancel()
-	if _, err := b.Cancel(ctx, id); err != nil {
+	if _, err := b.Cancel(context.Background(), id); err != nil {
 		// The row has ended, or Postgres does not answer. If the job runs here, the
 		// Core cancels it and records the end later. If it runs on another
 		// dispatcher, its result is not read.
@@ -197,40 +206,26 @@ func (b *Backend) Insert(ctx context.Context, object []byte) (dispatcherd.JobID,
 	if err != nil {
 		return 0, &ondemand.InvalidError{Reason: err}
 	}
-	ctx, cancel := context.WithTimeout(ctx, claim.DefaultTimeout)
-	defer cancel()
-	id, err := b.jobs().Insert(ctx, job.Row())
-	if err != nil {
-		return 0, classify(err)
+	id, err := within(ctx, func(ctx context.Context) (dispatcherd.JobID, error) { return b.jobs().Insert(ctx, job.Row()) })
+	if err == nil {
+		b.Loop.Notify()
 	}
-	b.Loop.Notify()
-	return id, nil
+	return id, err
 }
 
 // Job implements api.Backend.
 func (b *Backend) Job(ctx context.Context, id dispatcherd.JobID) (contract.Job, error) {
-	ctx, cancel := context.WithTimeout(ctx, claim.DefaultTimeout)
-	defer cancel()
-	job, err := b.jobs().Get(ctx, id)
-	if err != nil {
-		return contract.Job{}, classify(err)
-	}
-	return job, nil
+	return within(ctx, func(ctx context.Context) (contract.Job, error) { return b.jobs().Get(ctx, id) })
 }
 
 // Cancel implements api.Backend. A job that runs here is cancelled without a
 // notification.
 func (b *Backend) Cancel(ctx context.Context, id dispatcherd.JobID) (dispatcherd.Status, error) {
-	ctx, cancel := context.WithTimeout(ctx, claim.DefaultTimeout)
-	defer cancel()
-	status, err := b.jobs().Cancel(ctx, id)
-	if err != nil {
-		return "", classify(err)
-	}
-	if status == dispatcherd.Running {
+	status, err := within(ctx, func(ctx context.Context) (dispatcherd.Status, error) { return b.jobs().Cancel(ctx, id) })
+	if err == nil && status == dispatcherd.Running {
 		b.Loop.Order(event.CancelRequested{Jobs: []dispatcherd.JobID{id}})
 	}
-	return status, nil
+	return status, err
 }
 
 // Watch implements api.Backend.

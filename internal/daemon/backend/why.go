@@ -9,7 +9,6 @@ import (
 	"github.com/dispatcherd/dispatcherd/actor/effect"
 	"github.com/dispatcherd/dispatcherd/actor/event"
 	"github.com/dispatcherd/dispatcherd/api"
-	"github.com/dispatcherd/dispatcherd/claim"
 	"github.com/dispatcherd/dispatcherd/internal/decisionlog"
 	"github.com/dispatcherd/dispatcherd/scoring"
 )
@@ -20,11 +19,9 @@ func (b *Backend) Why(ctx context.Context, id dispatcherd.JobID) (api.Why, error
 	if id.OnDemand() {
 		return b.whyRequest(id)
 	}
-	ctx, cancel := context.WithTimeout(ctx, claim.DefaultTimeout)
-	defer cancel()
-	job, err := b.jobs().Get(ctx, id)
+	job, err := b.Job(ctx, id)
 	if err != nil {
-		return api.Why{}, classify(err)
+		return api.Why{}, err
 	}
 	me := int(b.Dispatcher())
 	switch {

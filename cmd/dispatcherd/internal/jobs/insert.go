@@ -117,11 +117,7 @@ func (a commands) jobFromFlags(cmd *cobra.Command, f insertFlags) (joblines.Job,
 	if changed("payload") && changed("payload-file") {
 		return joblines.Job{}, exit.Errorf(exit.Usage, "--payload and --payload-file both give the payload: give one of the two")
 	}
-	job := joblines.Job{Type: f.kind}
-	if changed("priority") {
-		p := dispatcherd.Priority(f.priority)
-		job.Priority = &p
-	}
+	job := joblines.Job{Type: f.kind, Priority: dispatcherd.Priority(f.priority)}
 	if changed("max-attempts") {
 		job.MaxAttempts = &f.maxAttempts
 	}
