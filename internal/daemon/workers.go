@@ -1,10 +1,8 @@
 package daemon
 
 import (
-	"encoding/json"
 	"errors"
 	"io"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -15,6 +13,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/actor"
 	"github.com/dispatcherd/dispatcherd/actor/effect"
 	"github.com/dispatcherd/dispatcherd/actor/event"
+	"github.com/dispatcherd/dispatcherd/internal/shell"
 	"github.com/dispatcherd/dispatcherd/workerproto"
 )
 
@@ -70,87 +69,18 @@ func (w *workers) forget(id dispatcherd.SessionID) {
 
 // number assigns ids to the slots of a worker.
 func (w *workers) number(slots []workerproto.Slot) []dispatcherd.Slot {
-	last := w.slots.Add(int64(len(slots)))
-	numbered := make([]dispatcherd.Slot, len(slots))
-	for i, s := range slots {
-		types := slices.Clone(s.Types)
-		slices.Sort(types)
-		numbered[i] = dispatcherd.Slot{ID: dispatcherd.SlotID(last - int64(len(slots)-1-i)), Number: s.Number, Types: types}
-	}
-	return numbered
+	return shell.Number(slots, dispatcherd.SlotID(w.slots.Add(int64(len(slots)))))
 }
 
 // Frames converts the frames of a worker to events, in order.
 func (w *workers) Frames(s *workerproto.Session, frames []workerproto.WorkerFrame) {
-	id := s.Value.(dispatcherd.SessionID)
-	var results []event.Result
-	var reports []event.Report
-	flush := func() {
-		if len(reports) > 0 {
-			w.loop.Report(event.Reported{Session: id, Reports: reports})
-			reports = nil
-		}
-		if len(results) > 0 {
-			w.loop.Release(event.Released{Session: id, Results: results})
-			results = nil
-		}
-	}
+	shell.Deliver(w.loop, s.Value.(dispatcherd.SessionID), s.Worker(), frames, w.number)
 	for _, f := range frames {
-		if r, ok := resultOf(f); ok {
-			if results == nil {
-				results = make([]event.Result, 0, len(frames))
-			}
-			results = append(results, r)
-			continue
-		}
-		if r, ok := reportOf(f); ok {
-			if len(results) > 0 {
-				flush()
-			}
-			reports = append(reports, r)
-			continue
-		}
-		flush()
-		switch f := f.(type) {
-		case *workerproto.SlotAdd:
-			w.loop.Register(event.Registered{Session: id, Worker: s.Worker(), Slots: w.number(f.Slots)})
-		case *workerproto.SlotRemove:
-			w.loop.Withdraw(event.Withdrew{Session: id, Numbers: slices.Clone(f.Slots)})
-		case *workerproto.Drain:
-			w.loop.Withdraw(event.Withdrew{Session: id})
-		case *workerproto.Log:
-			// The message is not logged, because it may contain the payload.
+		if f, ok := f.(*workerproto.Log); ok { // the message is not logged, because it may contain the payload
 			w.log.Debug("log frame of a worker", zap.String("worker", s.Worker()), zap.Int64("job", int64(f.Job)),
 				zap.String("level", string(f.Level)), zap.Int("bytes", len(f.Message)))
 		}
 	}
-	flush()
-}
-
-// resultOf translates the frames that end an attempt.
-func resultOf(f workerproto.WorkerFrame) (event.Result, bool) {
-	switch f := f.(type) {
-	case *workerproto.Done:
-		return event.Result{Job: f.Job, Attempt: f.Attempt, OK: true, Value: f.Result}, true
-	case *workerproto.Fail:
-		return event.Result{
-			Job: f.Job, Attempt: f.Attempt, Error: f.Error, Permanent: f.Permanent, RetryAfter: f.RetryAfter,
-		}, true
-	case *workerproto.Release:
-		return event.Result{Job: f.Job, Attempt: f.Attempt, Returned: true, Error: f.Reason}, true
-	}
-	return event.Result{}, false
-}
-
-// reportOf translates the frames about an attempt that goes on.
-func reportOf(f workerproto.WorkerFrame) (event.Report, bool) {
-	switch f := f.(type) {
-	case *workerproto.Progress:
-		return event.Report{Job: f.Job, Attempt: f.Attempt, JSON: reportJSON(f.Done, f.Total, f.Message)}, true
-	case *workerproto.Partial:
-		return event.Report{Job: f.Job, Attempt: f.Attempt, Partial: true, JSON: f.Data}, true
-	}
-	return event.Report{}, false
 }
 
 // Closed removes a session. The loop has received its last frames before.
@@ -240,17 +170,4 @@ func (w *workers) Send(e *effect.Send) {
 		Job: e.Job, Attempt: e.Attempt, Permanent: true, Error: "the payload is larger than a frame may be; raise --max-frame",
 	}}}
 	go w.loop.Release(ev) // the caller is the loop, which must not block on its own channel
-}
-
-// reportJSON returns the progress of a frame as callers get it.
-func reportJSON(done, total int64, message string) []byte {
-	text, err := json.Marshal(struct {
-		Done    int64  `json:"done"`
-		Total   int64  `json:"total"`
-		Message string `json:"message,omitempty"`
-	}{done, total, message})
-	if err != nil {
-		return []byte("null") // numbers and text: cannot happen
-	}
-	return text
 }

@@ -37,7 +37,7 @@ var mayImport = map[string][]string{
 	"internal/pgtest":   {"", "migrations", "internal/devpg"},
 	"internal/lint":     {},
 	"internal/sim": {"", "claim/claimfake", "actor", "actor/config", "actor/effect",
-		"actor/event", "internal/contract", "internal/shell", "internal/timing", "scoring"},
+		"actor/event", "internal/contract", "internal/shell", "internal/timing", "scoring", "workerproto"},
 	"internal/trace": {"", "actor", "actor/config", "actor/effect",
 		"actor/event", "internal/contract", "internal/timing", "scoring", "slotindex"},
 	"internal/allow":    {"workerproto"},
@@ -49,7 +49,7 @@ var mayImport = map[string][]string{
 		"internal/decisionlog", "internal/exit", "internal/joblines", "internal/jsontext", "internal/ondemand", "internal/problem", "scoring"},
 	"internal/resources":   {},
 	"internal/hostlock":    {},
-	"internal/shell":       {"", "actor", "actor/effect", "actor/event", "internal/contract"},
+	"internal/shell":       {"", "actor", "actor/effect", "actor/event", "internal/contract", "workerproto"},
 	"internal/decisionlog": {"", "actor", "scoring"},
 
 	"internal/lint/measures":   {"internal/lint/vocabulary"},

@@ -13,6 +13,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/actor/effect"
 	"github.com/dispatcherd/dispatcherd/actor/event"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
+	"github.com/dispatcherd/dispatcherd/workerproto"
 )
 
 const length = 10 * time.Second
@@ -188,4 +189,35 @@ func TestEffectsGoToTheirComponentsInOrder(t *testing.T) {
 		"row sent", "worker send", "worker send", "worker", "worker", "worker",
 		"caller started", "caller answer", "row progress", "caller progress", "row partial", "caller partial", "violation",
 	}, r.got)
+}
+
+// loop notes the events of a session.
+type loop struct{ got []event.Event }
+
+func (l *loop) Register(ev event.Registered) { l.got = append(l.got, ev) }
+func (l *loop) Withdraw(ev event.Withdrew)   { l.got = append(l.got, ev) }
+func (l *loop) Release(ev event.Released)    { l.got = append(l.got, ev) }
+func (l *loop) Report(ev event.Reported)     { l.got = append(l.got, ev) }
+
+func TestFramesThatArriveTogetherBecomeOneEventInOrder(t *testing.T) {
+	l := &loop{}
+	first, second := workerproto.Execution{Job: 1, Attempt: 1}, workerproto.Execution{Job: 2, Attempt: 3}
+	Deliver(l, 7, "w", []workerproto.WorkerFrame{
+		&workerproto.Progress{Execution: first, Done: 1, Total: 2}, &workerproto.Partial{Execution: second, Data: []byte("1")},
+		&workerproto.Done{Execution: first}, &workerproto.Fail{Execution: second, Error: "e", Permanent: true},
+		&workerproto.Log{Execution: second},
+		&workerproto.SlotAdd{Slots: []workerproto.Slot{{Number: 4, Types: []string{"pdf", "csv"}}}},
+		&workerproto.Release{Execution: second, Reason: "r"}, &workerproto.Partial{Execution: second},
+		&workerproto.SlotRemove{Slots: []int32{4}}, &workerproto.Drain{},
+	}, func(slots []workerproto.Slot) []dispatcherd.Slot { return Number(slots, 9) })
+	require.Equal(t, []event.Event{
+		event.Reported{Session: 7, Reports: []event.Report{
+			{Job: 1, Attempt: 1, JSON: []byte(`{"done":1,"total":2}`)}, {Job: 2, Attempt: 3, Partial: true, JSON: []byte("1")},
+		}},
+		event.Released{Session: 7, Results: []event.Result{{Job: 1, Attempt: 1, OK: true}, {Job: 2, Attempt: 3, Error: "e", Permanent: true}}},
+		event.Registered{Session: 7, Worker: "w", Slots: []dispatcherd.Slot{{ID: 9, Number: 4, Types: []string{"csv", "pdf"}}}},
+		event.Released{Session: 7, Results: []event.Result{{Job: 2, Attempt: 3, Returned: true, Error: "r"}}},
+		event.Reported{Session: 7, Reports: []event.Report{{Job: 2, Attempt: 3, Partial: true}}},
+		event.Withdrew{Session: 7, Numbers: []int32{4}}, event.Withdrew{Session: 7},
+	}, l.got)
 }

@@ -158,7 +158,7 @@ func (w *world) idle() bool {
 				return false
 			}
 		}
-		if c := k.conn; c.awaitsWelcome || c.up.head < len(c.up.frames) || c.down.head < len(c.down.frames) {
+		if c := k.conn; c.awaitsWelcome || c.hangUpFor != 0 || c.up.head < len(c.up.frames) || c.down.head < len(c.down.frames) {
 			return false
 		}
 	}

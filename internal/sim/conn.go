@@ -6,6 +6,8 @@ import (
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/actor/effect"
 	"github.com/dispatcherd/dispatcherd/actor/event"
+	"github.com/dispatcherd/dispatcherd/internal/shell"
+	"github.com/dispatcherd/dispatcherd/workerproto"
 )
 
 // A frame is one message between a worker and a dispatcher.
@@ -163,83 +165,89 @@ func (w *world) cutConn(c *conn) {
 	}
 }
 
-// readAtHost turns the frames of a worker into events, in order. Results that
-// arrive together become one event.
+// readAtHost passes the frames of a worker to the shell. Hellos and the end of the
+// connection are the simulator's.
 func (w *world) readAtHost(c *conn) {
 	h := w.hosts[c.host]
 	if c.hostEnd.closed || c.hostIncarnation != h.incarnation {
 		return
 	}
-	frames := w.arrived(&c.up)
-	results := h.released.Results[:0]
-	for i := range frames {
-		f := &frames[i]
-		if f.kind == frameResult {
-			results = append(results, event.Result{
-				Job: f.job, Attempt: f.attempt, OK: f.ok, Returned: f.returned, Permanent: f.permanent,
-				RetryAfter: f.retryAfter.duration(),
-			})
+	var frames []workerproto.WorkerFrame
+	deliver := func() {
+		shell.Deliver(loopPort{h}, c.session(), workerName, frames, h.number)
+		frames = frames[:0]
+	}
+	arrived := w.arrived(&c.up)
+	for i := range arrived {
+		f := &arrived[i]
+		if decoded := w.decode(c, f); decoded != nil {
+			frames = append(frames, decoded)
 			continue
 		}
-		results = h.release(c, results)
-		h.readFrame(c, f)
+		deliver()
 		if f.kind == frameEnd {
+			c.hostEnd = end{true, w.now}
+			h.conns = slices.DeleteFunc(h.conns, func(o int32) bool { return o == c.number })
+			h.unregister(c)
 			break
 		}
+		if len(c.resumeOffers) > 0 {
+			h.beginHandshake(c)
+		} else {
+			h.register(c, c.slots[f.number:f.number+f.count])
+		}
 	}
-	h.released.Results = h.release(c, results)
+	deliver()
 	w.readOn(c, &c.up)
 }
 
-// release passes the collected results to the core and returns the empty list.
-func (h *host) release(c *conn, results []event.Result) []event.Result {
-	if len(results) == 0 {
-		return results
+// decode returns the frame that a worker sends, or nil for a hello and for the end of the
+// connection.
+func (w *world) decode(c *conn, f *frame) workerproto.WorkerFrame {
+	execution := workerproto.Execution{Job: f.job, Attempt: f.attempt}
+	switch {
+	case f.kind == frameSlots && !f.ok:
+		return &workerproto.SlotAdd{Slots: w.slotsOf(c.slots[f.number : f.number+f.count])}
+	case f.kind == frameRemove:
+		return &workerproto.SlotRemove{Slots: []int32{f.number}}
+	case f.kind == frameDrain:
+		return &workerproto.Drain{}
+	case f.kind == frameReport && f.ok:
+		return &workerproto.Partial{Execution: execution}
+	case f.kind == frameReport:
+		return &workerproto.Progress{Execution: execution}
+	case f.kind != frameResult:
+		return nil
+	case f.ok:
+		return &workerproto.Done{Execution: execution}
+	case f.returned:
+		return &workerproto.Release{Execution: execution}
 	}
-	h.released.Session, h.released.Results = c.session(), results
-	h.step(&h.released)
-	return results[:0]
+	return &workerproto.Fail{Execution: execution, Permanent: f.permanent, RetryAfter: f.retryAfter.duration()}
 }
 
-func (h *host) readFrame(c *conn, f *frame) {
-	switch f.kind {
-	case frameSlots:
-		if f.ok && len(c.resumeOffers) > 0 {
-			h.beginHandshake(c)
-			return
-		}
-		h.register(c, c.slots[f.number:f.number+f.count])
-	case frameRemove:
-		h.step(event.Withdrew{Session: c.session(), Numbers: []int32{f.number}})
-	case frameDrain:
-		h.step(event.Withdrew{Session: c.session()})
-	case frameReport:
-		h.step(event.Reported{Session: c.session(), Reports: []event.Report{{Job: f.job, Attempt: f.attempt, Partial: f.ok}}})
-	case frameEnd:
-		c.hostEnd = end{true, h.world.now}
-		h.conns = slices.DeleteFunc(h.conns, func(o int32) bool { return o == c.number })
-		h.unregister(c)
+func (w *world) slotsOf(announced []announcedSlot) (slots []workerproto.Slot) {
+	for _, o := range announced {
+		slots = append(slots, workerproto.Slot{Number: o.number, Types: w.typeSets[o.set]})
 	}
+	return slots
 }
 
-// register passes new slots to the core.
+// number assigns ids to new slots.
+func (h *host) number(slots []workerproto.Slot) []dispatcherd.Slot {
+	h.lastSlot += dispatcherd.SlotID(len(slots))
+	return shell.Number(slots, h.lastSlot)
+}
+
+// workerName is the name of all workers.
+const workerName = "worker"
+
+// register passes the slots of a hello to the core.
 func (h *host) register(c *conn, slots []announcedSlot) {
-	ev := event.Registered{
-		Session: c.session(), Worker: "worker", Fingerprint: c.fingerprint(), NotResumable: h.world.workers[c.worker].notResumable,
-	}
-	for _, o := range slots {
-		ev.Slots = append(ev.Slots, h.slot(o))
-	}
-	if c.hangUpFor != 0 {
-		h.world.stats.LateSlots += len(slots)
-	}
-	h.step(ev)
-}
-
-// slot assigns an id to a new slot.
-func (h *host) slot(o announcedSlot) dispatcherd.Slot {
-	h.lastSlot++
-	return dispatcherd.Slot{ID: h.lastSlot, Number: o.number, Types: h.world.typeSets[o.set]}
+	loopPort{h}.Register(event.Registered{
+		Session: c.session(), Worker: workerName, Fingerprint: c.fingerprint(), NotResumable: h.world.workers[c.worker].notResumable,
+		Slots: h.number(h.world.slotsOf(slots)),
+	})
 }
 
 // unregister tells the core that a session has ended.
@@ -260,14 +268,15 @@ func (h *host) unregister(c *conn) {
 // slots are registered when all offers are decided.
 func (h *host) beginHandshake(c *conn) {
 	w := h.world
-	ev := event.Registered{Session: c.session(), Worker: "worker", Fingerprint: c.fingerprint()}
+	ev := event.Registered{Session: c.session(), Worker: workerName, Fingerprint: c.fingerprint()}
+	slots := h.number(w.slotsOf(c.slots[:len(c.resumeOffers)]))
 	for i := range c.resumeOffers {
 		b := &c.resumeOffers[i]
 		mode := dispatcherd.Queued
 		if w.job(b.job) == nil {
 			mode = dispatcherd.OnDemand
 		}
-		ev.Offers = append(ev.Offers, event.ResumeOffer{Job: b.job, Mode: mode, Attempt: b.attempt, From: b.from, To: b.to, Slot: h.slot(b.slot)})
+		ev.Offers = append(ev.Offers, event.ResumeOffer{Job: b.job, Mode: mode, Attempt: b.attempt, From: b.from, To: b.to, Slot: slots[i]})
 	}
 	c.handshaking = true
 	h.plan(hostHandshakeTimeout, w.now+w.detach.handshake, c.number)

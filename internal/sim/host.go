@@ -52,7 +52,6 @@ type host struct {
 	claimed   event.Claimed // reused
 	fetched   event.Fetched
 	ended     event.Finished
-	released  event.Released
 }
 
 // clock is the monotonic clock of a host. It runs fast or slow, and jumps.

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"github.com/dispatcherd/dispatcherd/actor/effect"
+	"github.com/dispatcherd/dispatcherd/actor/event"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
@@ -118,3 +119,23 @@ func (rowPort) Progress(*effect.Progress) {}
 
 // Partial implements shell.Rows.
 func (rowPort) Partial(*effect.Partial) {}
+
+// loopPort takes the events of sessions. It implements shell.Loop.
+type loopPort struct{ *host }
+
+// Register implements shell.Loop.
+func (h loopPort) Register(ev event.Registered) {
+	if h.world.conns[ev.Session-1].hangUpFor != 0 {
+		h.world.stats.LateSlots += len(ev.Slots)
+	}
+	h.step(ev)
+}
+
+// Withdraw implements shell.Loop.
+func (h loopPort) Withdraw(ev event.Withdrew) { h.step(ev) }
+
+// Release implements shell.Loop.
+func (h loopPort) Release(ev event.Released) { h.step(ev) }
+
+// Report implements shell.Loop.
+func (h loopPort) Report(ev event.Reported) { h.step(ev) }

@@ -1,0 +1,117 @@
+package shell
+
+import (
+	"encoding/json"
+	"slices"
+
+	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/actor/event"
+	"github.com/dispatcherd/dispatcherd/workerproto"
+)
+
+// Loop takes the events of a session. A method returns when the Core has the event, or
+// when no later event of the session can overtake it.
+type Loop interface {
+	// Register adds slots.
+	Register(event.Registered)
+	// Withdraw removes slots.
+	Withdraw(event.Withdrew)
+	// Release ends attempts.
+	Release(event.Released)
+	// Report passes progress and partial output on.
+	Report(event.Reported)
+}
+
+// Deliver passes the frames of a worker to the loop as events, in order. Results that
+// arrive together become one event, and so do reports. number assigns ids to new slots.
+// Frames of other kinds are ignored.
+func Deliver(loop Loop, id dispatcherd.SessionID, worker string, frames []workerproto.WorkerFrame, number func([]workerproto.Slot) []dispatcherd.Slot) {
+	var results []event.Result
+	var reports []event.Report
+	flush := func() {
+		if len(reports) > 0 {
+			loop.Report(event.Reported{Session: id, Reports: reports})
+			reports = nil
+		}
+		if len(results) > 0 {
+			loop.Release(event.Released{Session: id, Results: results})
+			results = nil
+		}
+	}
+	for _, f := range frames {
+		if r, ok := resultOf(f); ok {
+			if results == nil {
+				results = make([]event.Result, 0, len(frames))
+			}
+			results = append(results, r)
+			continue
+		}
+		if r, ok := reportOf(f); ok {
+			if len(results) > 0 {
+				flush()
+			}
+			reports = append(reports, r)
+			continue
+		}
+		flush()
+		switch f := f.(type) {
+		case *workerproto.SlotAdd:
+			loop.Register(event.Registered{Session: id, Worker: worker, Slots: number(f.Slots)})
+		case *workerproto.SlotRemove:
+			loop.Withdraw(event.Withdrew{Session: id, Numbers: slices.Clone(f.Slots)})
+		case *workerproto.Drain:
+			loop.Withdraw(event.Withdrew{Session: id})
+		}
+	}
+	flush()
+}
+
+// Number assigns ids to the slots of a worker, the last of which is last.
+func Number(slots []workerproto.Slot, last dispatcherd.SlotID) []dispatcherd.Slot {
+	numbered := make([]dispatcherd.Slot, len(slots))
+	for i, s := range slots {
+		types := slices.Clone(s.Types)
+		slices.Sort(types)
+		numbered[i] = dispatcherd.Slot{ID: last - dispatcherd.SlotID(len(slots)-1-i), Number: s.Number, Types: types}
+	}
+	return numbered
+}
+
+// resultOf translates the frames that end an attempt.
+func resultOf(f workerproto.WorkerFrame) (event.Result, bool) {
+	switch f := f.(type) {
+	case *workerproto.Done:
+		return event.Result{Job: f.Job, Attempt: f.Attempt, OK: true, Value: f.Result}, true
+	case *workerproto.Fail:
+		return event.Result{
+			Job: f.Job, Attempt: f.Attempt, Error: f.Error, Permanent: f.Permanent, RetryAfter: f.RetryAfter,
+		}, true
+	case *workerproto.Release:
+		return event.Result{Job: f.Job, Attempt: f.Attempt, Returned: true, Error: f.Reason}, true
+	}
+	return event.Result{}, false
+}
+
+// reportOf translates the frames about an attempt that goes on.
+func reportOf(f workerproto.WorkerFrame) (event.Report, bool) {
+	switch f := f.(type) {
+	case *workerproto.Progress:
+		return event.Report{Job: f.Job, Attempt: f.Attempt, JSON: progressJSON(f)}, true
+	case *workerproto.Partial:
+		return event.Report{Job: f.Job, Attempt: f.Attempt, Partial: true, JSON: f.Data}, true
+	}
+	return event.Report{}, false
+}
+
+// progressJSON returns the progress of a frame as callers get it.
+func progressJSON(f *workerproto.Progress) []byte {
+	text, err := json.Marshal(struct {
+		Done    int64  `json:"done"`
+		Total   int64  `json:"total"`
+		Message string `json:"message,omitempty"`
+	}{f.Done, f.Total, f.Message})
+	if err != nil {
+		return []byte("null") // numbers and text: cannot happen
+	}
+	return text
+}
