@@ -69,14 +69,14 @@ var (
 	bodyBytesDesc          = gaugeDesc("dispatcherd_api_body_bytes", "Bytes of the bodies of callers that are held.")
 	watchedRowsDesc        = gaugeDesc("dispatcherd_api_watched_rows", "Rows that callers wait for.")
 
-	limitsDesc       = gaugeDesc("dispatcherd_limit", "Configured bounds of the dispatcher and its workers.", "limit")
-	apiLimitsDesc    = gaugeDesc("dispatcherd_api_limit", "Configured bounds of the API, in connections, requests, keys, bytes or events.", "limit")
-	memoryLimitDesc  = gaugeDesc("dispatcherd_memory_limit_bytes", "Current memory limit of the Go runtime; it is above --memory-bytes if live memory is close to that.")
-	logEntriesDesc   = gaugeDesc("dispatcherd_decision_log_entries", "Entries in the decision log; at most --decision-log.")
-	logOverwriteDesc = counterDesc("dispatcherd_decision_log_overwritten_total", "Entries of the decision log that newer ones have replaced.")
+	limitsDesc         = gaugeDesc("dispatcherd_limit", "Configured bounds of the dispatcher and its workers.", "limit")
+	apiLimitsDesc      = gaugeDesc("dispatcherd_api_limit", "Configured bounds of the API, in connections, requests, keys, bytes or events.", "limit")
+	memoryLimitDesc    = gaugeDesc("dispatcherd_memory_limit_bytes", "Current memory limit of the Go runtime; it is above --memory-bytes if live memory is close to that.")
+	logEntriesDesc     = gaugeDesc("dispatcherd_decision_log_entries", "Entries in the decision log; at most --decision-log.")
+	logOverwrittenDesc = counterDesc("dispatcherd_decision_log_overwritten_total", "Entries of the decision log that newer ones have replaced.")
 
-	requestsDesc     = counterDesc("dispatcherd_requests_submitted_total", "On-demand requests submitted, by where they wait.", "kind")
-	requestsEndsDesc = counterDesc("dispatcherd_requests_ended_total", "On-demand requests ended, by how.", "kind", "end")
+	requestsDesc      = counterDesc("dispatcherd_requests_submitted_total", "On-demand requests submitted, by where they wait.", "kind")
+	requestsEndedDesc = counterDesc("dispatcherd_requests_ended_total", "On-demand requests ended, by how.", "kind", "end")
 )
 
 // scrapeLoop reads the Core.
@@ -154,7 +154,7 @@ func (d *Daemon) scrapeRequests(emit emit) {
 			if answer > 0 {
 				end = ondemand.AnswerKind(answer).String()
 			}
-			emit(requestsEndsDesc, float64(n), kind, end)
+			emit(requestsEndedDesc, float64(n), kind, end)
 		}
 	}
 	submitted, _, ends := d.api.requests.Tally()
@@ -185,6 +185,6 @@ func (d *Daemon) scrapeLimits(emit emit) {
 	if d.decisions != nil {
 		stats := d.decisions.Stats()
 		emit(logEntriesDesc, float64(stats.Entries))
-		emit(logOverwriteDesc, float64(stats.Overwritten))
+		emit(logOverwrittenDesc, float64(stats.Overwritten))
 	}
 }
