@@ -193,7 +193,7 @@ func TestTenThousandIdleConnectionsDoNotSlowWorkers(t *testing.T) {
 		n = int(limit.Cur) - spare
 		t.Logf("RLIMIT_NOFILE is %d: only %d connections instead of %d", limit.Cur, n, wanted)
 	}
-	w := newWorld(t)
+	w := newWorldAlone(t)
 	cfg := w.config("d")
 	process := w.serve(cfg, "--log-level", "warn")
 	w.worker("honest", cfg.WorkerSocket, oneSlot("x"))

@@ -58,7 +58,7 @@ var stages = []struct {
 // Callers disconnect at every point of a request, in rounds of random order. After each round
 // every slot is free. In the end no goroutine remains, and every request has exactly one end.
 func TestCallersHangingUpAtAnyPointLeakNothing(t *testing.T) {
-	w := newWorld(t)
+	w := newWorldAlone(t)
 	cfg := w.config("d")
 	cfg.API = daemon.DefaultAPIConfig()
 	cfg.API.Connections = 1 // with one connection rows are committed in the order of their ids, so a fetch finds every row without a full scan
@@ -395,7 +395,7 @@ func (s *hangUps) atRandom(n int) {
 // The row cannot be cancelled at this time. The execution on this dispatcher stops
 // nevertheless.
 func TestHangingUpStopsDurableRequestWhilePostgresRefusesCancel(t *testing.T) {
-	w := newWorld(t)
+	w := newWorldAlone(t)
 	h := w.start(w.config("d"))
 	callee := serveCalls(t, h.cfg.WorkerSocket, 1, "pdf")
 	h.awaitSlots(1)
@@ -419,7 +419,7 @@ func TestHangingUpStopsDurableRequestWhilePostgresRefusesCancel(t *testing.T) {
 // The dispatcher enforces the deadline of a row in memory. The 504 does not wait for Postgres,
 // where the row is cancelled later.
 func TestDeadlineIsAnsweredWhileRowIsLocked(t *testing.T) {
-	w := newWorld(t)
+	w := newWorldAlone(t)
 	h := w.start(w.config("d"))
 	for _, headers := range [][]string{nil, {"Idempotency-Key", "k"}} {
 		answered := make(chan response, 1)
@@ -451,7 +451,7 @@ func TestDeadlineIsAnsweredWhileRowIsLocked(t *testing.T) {
 // The caller disconnects while its row is being inserted, too late to prevent the commit. The
 // row is cancelled nevertheless, and no worker executes it.
 func TestHangingUpDuringInsertCancelsTheRow(t *testing.T) {
-	w := newWorld(t)
+	w := newWorldAlone(t)
 	h := w.start(w.config("d"))
 	w.exec(`CREATE FUNCTION dispatcherd.lingers() RETURNS trigger LANGUAGE plpgsql AS $$
 	BEGIN

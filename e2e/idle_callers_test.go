@@ -102,7 +102,7 @@ func TestIdleCallersAndBadTokensUseBoundedMemory(t *testing.T) {
 	if files := raiseFiles(t, most+over+spare); files < most+over+spare {
 		t.Skipf("the limit of open files is %d, %d are needed", files, most+over+spare)
 	}
-	w := newWorld(t)
+	w := newWorldAlone(t)
 	cfg := w.config("d")
 	tokens := filepath.Join(w.dir, "tokens")
 	require.NoError(t, os.WriteFile(tokens, []byte("ben 2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b\n"), 0o600)) // "secret"

@@ -93,7 +93,7 @@ func requireGone(t *testing.T, pid int) {
 // In whatever state a worker is killed, no job is lost, no slot leaks, and the job runs on
 // another worker.
 func TestKilledWorkerLosesNoJobAndNoSlot(t *testing.T) {
-	w := newWorld(t)
+	w := newWorldAlone(t)
 	h := w.start(w.config("d"))
 	for _, b := range workerKinds(w) {
 		t.Run(b.name+" while free", func(t *testing.T) {
@@ -166,7 +166,7 @@ func (w *world) finishesOnAnotherWorker(t *testing.T, h *host, id dispatcherd.Jo
 // magnitude, so it logs the measured times.
 func TestJobOfAKilledWorkerRestartsAtOnce(t *testing.T) {
 	const kills = 60
-	w := newWorld(t)
+	w := newWorldAlone(t)
 	cfg := w.config("d")
 	cfg.Core.Limits.Crashes = 10 * kills
 	h := w.start(cfg)

@@ -40,7 +40,7 @@ func TestDaemonKeepsWithinItsMemoryAtFullLoad(t *testing.T) {
 		t.Skip("GOMEMLIMIT overrides the setting")
 	}
 	const slots, memory = 1000, 40 << 20
-	w := newWorld(t)
+	w := newWorldAlone(t)
 	cfg := w.config("d")
 	process := w.serve(cfg, "--memory-bytes", strconv.Itoa(memory))
 	sdk := worker.New(worker.Options{Socket: cfg.WorkerSocket, Name: "noop"})

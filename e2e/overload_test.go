@@ -23,7 +23,7 @@ import (
 // requires this of every answer, in simulated time.
 func TestOverloadKeepsDeadlinesAndServesTheQueue(t *testing.T) {
 	const slots, nap, load, lasts = 4, 50 * time.Millisecond, 3, 3 * time.Second
-	w := newWorld(t)
+	w := newWorldAlone(t)
 	cfg := w.config("d")
 	cfg.Core.Weights.Ageing *= 1000
 	window, bounded := cfg.Core.Weights.Window()

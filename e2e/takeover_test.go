@@ -34,7 +34,7 @@ func lockFile(cfg daemon.Config) string { return cfg.WorkerSocket + ".lock" }
 func TestSuccessorOfAKilledDispatcherTakesOverAtOnce(t *testing.T) {
 	for _, peers := range []int{0, 1} {
 		t.Run(fmt.Sprint("with ", peers, " others"), func(t *testing.T) {
-			w := newWorld(t)
+			w := newWorldAlone(t)
 			cfg := w.config("d")
 			cfg.Lease = time.Minute
 			process := w.serve(cfg)
@@ -64,7 +64,7 @@ func TestSuccessorOfAKilledDispatcherTakesOverAtOnce(t *testing.T) {
 
 // Workers may not continue without a dispatcher, so the jobs are released at once.
 func TestJobsOfAKilledDispatcherAreReleasedAtOnceWithoutResume(t *testing.T) {
-	w := newWorld(t)
+	w := newWorldAlone(t)
 	cfg := w.config("d")
 	cfg.Lease = time.Minute
 	process := w.serve(cfg, "--resume", "0s")
@@ -81,7 +81,7 @@ func TestJobsOfAKilledDispatcherAreReleasedAtOnceWithoutResume(t *testing.T) {
 }
 
 func TestStoppedDispatcherIsNotDeclaredLost(t *testing.T) {
-	w := newWorld(t)
+	w := newWorldAlone(t)
 	cfg := w.config("d")
 	h := w.start(cfg)
 	require.NoError(t, h.stop())
@@ -101,7 +101,7 @@ func (w *world) requireLeaseAndJobs(h *host, dispatchers int) {
 // A test copies the state directory of a living dispatcher and starts another dispatcher on the
 // copy.
 func TestCopiedLockFileDoesNotEndALivingDispatcher(t *testing.T) {
-	w := newWorld(t)
+	w := newWorldAlone(t)
 	cfg, copied := w.config("d"), w.config("copied")
 	h := w.start(cfg)
 	w.worker("w", cfg.WorkerSocket, oneSlot("x"))
@@ -117,7 +117,7 @@ func TestCopiedLockFileDoesNotEndALivingDispatcher(t *testing.T) {
 // The directory is moved, and a copy takes its place. The lock of the original belongs to
 // another inode.
 func TestCopyInPlaceOfTheDirectoryDoesNotEndALivingDispatcher(t *testing.T) {
-	w := newWorld(t)
+	w := newWorldAlone(t)
 	cfg := w.config("d")
 	cfg.WorkerSocket = filepath.Join(w.dir, "state", "w.sock")
 	h := w.start(cfg)
@@ -139,7 +139,7 @@ func TestCopyInPlaceOfTheDirectoryDoesNotEndALivingDispatcher(t *testing.T) {
 // The record was written by another host on a shared file system, on which locks may not be
 // enforced. The boot id differs.
 func TestRecordOfAnotherHostDoesNotEndADispatcher(t *testing.T) {
-	w := newWorld(t)
+	w := newWorldAlone(t)
 	cfg := w.config("d")
 	cfg.Lease = time.Minute
 	w.serve(cfg).kill()
@@ -163,7 +163,7 @@ func TestDispatcherInAnotherNetworkNamespaceHoldsTheLock(t *testing.T) {
 	if out, err := exec.Command("unshare", "--net", "true").CombinedOutput(); err != nil {
 		t.Skipf("no right to create a network namespace: %v: %s", err, out)
 	}
-	w := newWorld(t)
+	w := newWorldAlone(t)
 	cfg := w.config("d")
 	h := w.start(cfg)
 	w.worker("w", cfg.WorkerSocket, oneSlot("x"))

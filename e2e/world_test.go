@@ -20,7 +20,6 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 
@@ -48,12 +47,22 @@ type world struct {
 	seen *sightings
 }
 
-func newWorld(t *testing.T) *world { return newWorldOn(t, pgtest.New(t)) }
+// newWorld returns a world for a test that runs in parallel with other tests.
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	t.Parallel()
+	return newWorldAlone(t)
+}
+
+// newWorldAlone returns a world for a test that measures time, memory or goroutines. No other test
+// runs at the same time.
+func newWorldAlone(t *testing.T) *world {
+	t.Helper()
+	return newWorldOn(t, pgtest.New(t))
+}
 
 func newWorldOn(t *testing.T, dsn string) *world {
 	t.Helper()
-	before := goleak.IgnoreCurrent() // including the server of pgtest
-	t.Cleanup(func() { goleak.VerifyNone(t, before) })
 	dir, err := os.MkdirTemp("", "e2e") // t.TempDir is too long for a socket
 	require.NoError(t, err)
 	t.Cleanup(func() {
