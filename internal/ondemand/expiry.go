@@ -41,7 +41,7 @@ func answerFor(a *Answer, due time.Time) *Answer {
 // lateReason adds to the reason that no slot supports the type, because a misspelt
 // type looks like a slow worker.
 func (r *Shared) lateReason(job dispatcherd.JobID) string {
-	b := r.owner.s.backend
+	b := r.s.backend
 	if job > 0 {
 		if !b.Offered(r.typ) {
 			return lateReason + "; no slot supports the type, here or at another dispatcher"

@@ -2,7 +2,6 @@ package ondemand
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/dispatcherd/dispatcherd"
@@ -52,7 +51,7 @@ func (v *View) Refused() bool { return v.answer != nil && !v.Started && v.answer
 func (s *Service) Begin(ctx context.Context, o *Options, body *Body) (*Follower, error) {
 	began, req := time.Now(), s.request(o)
 	key := keyEntry(o.Key, o.Scope)
-	shared, fresh, err := s.shared.join(o, key, body)
+	shared, fresh, err := s.join(o, key, body)
 	if err != nil {
 		return nil, err
 	}
@@ -87,7 +86,9 @@ func (s *Service) Begin(ctx context.Context, o *Options, body *Body) (*Follower,
 // the caller.
 func (s *Service) waitLater(of *Follower) {
 	f := &Follower{s: s, shared: of.shared, due: of.due, wait: of.wait, checkIn: of.checkIn, later: true}
-	f.shared.attach(true)
+	s.mu.Lock()
+	f.shared.attachLocked(true)
+	s.mu.Unlock()
 	s.later.Go(func() {
 		_, _, _ = f.Await(context.Background()) // f.late says how the wait ended
 		f.Leave()
@@ -109,22 +110,13 @@ func (s *Service) submit(ctx context.Context, r *Shared, o *Options, req Request
 	}
 	var failure error = problem.Internal.Of("the request could not be submitted") // executed after a panic, so that the request is not kept for ever
 	defer func() {
-		if failure == nil {
-			return
+		if failure != nil {
+			r.end(nil, failure)
 		}
-		if undecided, ok := errors.AsType[*UndecidedError](failure); ok {
-			s.shared.setUndecided(r, undecided.Job)
-		} else {
-			s.shared.forget(r)
-		}
-		r.end(nil, failure)
 	}()
 	var job dispatcherd.JobID
 	if job, failure = s.backend.Submit(ctx, req, r); failure != nil {
 		return failure
-	}
-	if req.Durable {
-		r.dropBody()
 	}
 	rank := Rank{OfType: 1, Waiting: 1}
 	if o.Events {
@@ -137,11 +129,13 @@ func (s *Service) submit(ctx context.Context, r *Shared, o *Options, req Request
 // Find returns an observer of the shared request with an id, or nil if there is
 // none.
 func (s *Service) Find(id string) *Follower {
-	r := s.shared.find(id)
-	if r == nil {
-		return nil
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.purgeLocked(time.Now())
+	if r := s.byID[id]; r != nil {
+		return &Follower{s: s, shared: r, watches: true}
 	}
-	return &Follower{s: s, shared: r, watches: true}
+	return nil
 }
 
 // ID returns the random id of the shared request.

@@ -2,7 +2,10 @@ package ondemand
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/dispatcherd/dispatcherd"
@@ -35,22 +38,38 @@ type Service struct {
 	limits  Limits
 	backend Backend
 	refused func(Bound)
-	shared  *registry
 	bodies  budget
+	bytes   atomic.Int64   // of all events and answers
 	later   sync.WaitGroup // goroutines of callers that fetch their answer later
+
+	// mu guards the fields below and those of all shared requests. The backend is never
+	// called with mu held, because its loop calls the methods of Caller.
+	mu         sync.Mutex
+	followers  int                // callers of all shared requests
+	byID       map[string]*Shared // that can be found
+	byKey      map[string]*Shared // by idempotency key, see keyEntry
+	byCoalesce map[string]*Shared // that have not ended
+	kept       []*Shared          // ended requests, ordered by the time of their end
+	closed     bool
 }
 
 // New returns a service. refused is called from any goroutine for each refusal.
 func New(limits Limits, backend Backend, refused func(Bound)) *Service {
-	s := &Service{limits: limits, backend: backend, refused: refused}
-	s.shared = newRegistry(s)
-	s.bodies.limit = limits.MaxBodies
-	return s
+	return &Service{
+		limits: limits, backend: backend, refused: refused, bodies: budget{limit: limits.MaxBodies},
+		byID: map[string]*Shared{}, byKey: map[string]*Shared{}, byCoalesce: map[string]*Shared{},
+	}
 }
 
 // Close ends all shared requests.
 func (s *Service) Close() {
-	s.shared.close()
+	s.mu.Lock()
+	s.closed = true
+	open := slices.Collect(maps.Values(s.byID)) // order-free: the ends are independent
+	s.mu.Unlock()
+	for _, r := range open {
+		r.giveUp(Answer{Kind: Cancelled, Reason: "the dispatcher stops"})
+	}
 	s.later.Wait()
 }
 
@@ -83,16 +102,17 @@ type Gauges struct {
 
 // Gauges returns the current numbers.
 func (s *Service) Gauges() Gauges {
-	requests, keys := s.shared.count()
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	return Gauges{
-		Requests: requests, Keys: keys, Followers: int(s.shared.followers.Load()),
-		Bytes: s.shared.bytes.Load(), Bodies: s.bodies.held.Load(),
+		Requests: len(s.byID), Keys: len(s.byKey), Followers: s.followers,
+		Bytes: s.bytes.Load(), Bodies: s.bodies.held.Load(),
 	}
 }
 
 // Hold counts n bytes of events that callers' sessions hold in addition to shared
 // requests; n may be negative.
-func (s *Service) Hold(n int64) { s.shared.bytes.Add(n) }
+func (s *Service) Hold(n int64) { s.bytes.Add(n) }
 
 // Full reports whether events and answers take more than KeepBytes.
-func (s *Service) Full() bool { return s.shared.bytes.Load() > s.limits.KeepBytes }
+func (s *Service) Full() bool { return s.bytes.Load() > s.limits.KeepBytes }

@@ -2,7 +2,7 @@ package ondemand
 
 import (
 	"encoding/json"
-	"sync"
+	"errors"
 	"time"
 
 	"github.com/dispatcherd/dispatcherd"
@@ -19,23 +19,20 @@ type Event struct {
 }
 
 // Shared is one execution that any number of callers follow. It implements Caller.
-//
-// Lock order: registry.mu, then Shared.mu. The backend is never called with mu held,
-// because its loop calls the methods of Caller.
+// Service.mu guards the fields that change.
 type Shared struct {
-	owner    *registry
+	s        *Service
 	id       string            // random, so that it cannot be guessed
-	keys     []string          // its idempotency keys, entries of owner.byKey; guarded by owner.mu
-	lateKeys []string          // keys whose callers were answered Late before the end; guarded by owner.mu
-	coalesce string            // its entry in owner.byCoalesce; "" = none
+	keys     []string          // its idempotency keys, entries of Service.byKey
+	lateKeys []string          // keys whose callers were answered Late before the end
+	coalesce string            // its entry in Service.byCoalesce; "" = none
 	mark     [32]byte          // fingerprint of the request
 	typ      string            // the type that it needs
 	row      bool              // durable; if another dispatcher runs it, no events are received
 	earlier  dispatcherd.JobID // the row that an earlier request with its keys may have inserted; 0 = none
 
-	undecided dispatcherd.JobID // the row that may have been inserted although the submission failed; guarded by owner.mu
+	undecided dispatcherd.JobID // the row that may have been inserted although the submission failed
 
-	mu       sync.Mutex
 	later    bool              // a caller fetches the answer later
 	job      dispatcherd.JobID // 0 until submitted
 	ready    bool              // it was submitted, or the submission failed
@@ -64,8 +61,8 @@ type startedEvent struct {
 // Started implements Caller.
 func (r *Shared) Started(slot dispatcherd.SlotID, worker string) {
 	data := eventJSON(startedEvent{Slot: slot, Worker: worker})
-	r.mu.Lock()
-	defer r.mu.Unlock()
+	r.s.mu.Lock()
+	defer r.s.mu.Unlock()
 	r.started = true
 	r.appendLocked(Event{Name: "started", Data: data, Slot: slot, Worker: worker})
 }
@@ -76,8 +73,8 @@ func (r *Shared) Reported(p Report) {
 	if p.Partial {
 		name = "partial"
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
+	r.s.mu.Lock()
+	defer r.s.mu.Unlock()
 	r.appendLocked(Event{Name: name, Data: p.JSON})
 }
 
@@ -87,11 +84,16 @@ func (r *Shared) Answered(a Answer) { r.end(&a, nil) }
 // end ends the request. Only the first call counts, but the failure of a submission also
 // ends the wait for it.
 func (r *Shared) end(a *Answer, failure error) {
-	r.mu.Lock()
+	r.s.mu.Lock()
+	defer r.s.mu.Unlock()
+	defer r.wakeLocked()
 	r.ready = r.ready || failure != nil
-	if r.endedLocked() {
-		r.wakeLocked()
-		r.mu.Unlock()
+	if undecided, ok := errors.AsType[*UndecidedError](failure); ok {
+		r.undecided = undecided.Job
+	} else if failure != nil {
+		r.s.forgetLocked(r)
+	}
+	if r.ended() {
 		return
 	}
 	r.answer, r.failure, r.endedAt = a, failure, time.Now()
@@ -99,16 +101,15 @@ func (r *Shared) end(a *Answer, failure error) {
 	if a != nil {
 		r.grow(int64(len(a.Payload) + len(a.Reason)))
 	}
-	r.wakeLocked()
-	r.mu.Unlock()
-	r.owner.ended(r)
+	r.s.keepLocked(r)
 }
 
-func (r *Shared) endedLocked() bool { return r.answer != nil || r.failure != nil }
+// ended reports whether the request has ended; s.mu is held.
+func (r *Shared) ended() bool { return r.answer != nil || r.failure != nil }
 
 func (r *Shared) jobID() dispatcherd.JobID {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+	r.s.mu.Lock()
+	defer r.s.mu.Unlock()
 	return r.job
 }
 
@@ -117,7 +118,7 @@ func (r *Shared) appendLocked(e Event) {
 	if r.answer != nil {
 		return
 	}
-	s := r.owner.s
+	s := r.s
 	for len(r.events) > 0 && (len(r.events) >= s.limits.EventsPerRequest || s.Full()) {
 		r.grow(-int64(len(r.events[0].Data)))
 		r.events[0] = Event{}
@@ -135,7 +136,7 @@ func (r *Shared) appendLocked(e Event) {
 
 func (r *Shared) grow(by int64) {
 	r.bytes += by
-	r.owner.bytes.Add(by)
+	r.s.bytes.Add(by)
 }
 
 func (r *Shared) wakeLocked() {
@@ -143,34 +144,28 @@ func (r *Shared) wakeLocked() {
 	r.changed = make(chan struct{})
 }
 
-// dropBody releases the body when the row contains it.
-func (r *Shared) dropBody() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.body.Drop()
-}
-
 // submitted records the id and the place in the queue.
 func (r *Shared) submitted(job dispatcherd.JobID, rank Rank) {
 	data := eventJSON(rank)
-	r.mu.Lock()
+	r.s.mu.Lock()
 	r.job, r.ready = job, true
+	if r.row {
+		r.body.Drop() // the row has it now
+	}
 	r.queued = &Event{Name: "queued", Data: data, Rank: rank}
 	r.wakeLocked()
 	givenUp := r.givenUp
-	r.mu.Unlock()
+	r.s.mu.Unlock()
 	if givenUp {
-		r.owner.s.backend.Abandon(job, r)
+		r.s.backend.Abandon(job, r)
 	}
 }
 
-// attach adds a caller. later says that a caller fetches the answer later.
-func (r *Shared) attach(later bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+// attachLocked adds a caller. later says that a caller fetches the answer later.
+func (r *Shared) attachLocked(later bool) {
 	r.callers++
+	r.s.followers++
 	r.later = r.later || later
-	r.owner.followers.Add(1)
 }
 
 // leave removes a caller. After the last one the request ends. It is hidden under
@@ -178,13 +173,13 @@ func (r *Shared) attach(later bool) {
 // left after its deadline, the request keeps its keys: later callers get the answer
 // Late and do not start it again.
 func (r *Shared) leave(f *Follower) {
-	g := r.owner
-	g.mu.Lock()
+	s := r.s
+	s.mu.Lock()
 	if f.late && f.key != "" {
-		g.lateLocked(r, f.key)
+		s.lateLocked(r, f.key)
 	}
-	r.mu.Lock()
 	r.callers--
+	s.followers--
 	r.someLate = r.someLate || f.late
 	if f.later {
 		r.laterEnd = Unsupported
@@ -192,7 +187,7 @@ func (r *Shared) leave(f *Follower) {
 			r.laterEnd = Late
 		}
 	}
-	last := r.callers == 0 && !r.endedLocked()
+	last := r.callers == 0 && !r.ended()
 	end := r.laterEnd
 	switch {
 	case end != 0:
@@ -201,18 +196,16 @@ func (r *Shared) leave(f *Follower) {
 	default:
 		end = Cancelled
 	}
-	r.mu.Unlock()
 	if last {
-		g.hideLocked(r, end)
+		s.hideLocked(r, end)
 	}
-	g.mu.Unlock()
-	g.followers.Add(-1)
+	s.mu.Unlock()
 	if last {
 		r.giveUp(r.endWithoutCallers(end))
 	}
 }
 
-// endWithoutCallers is the answer of a request that ends with its last caller. r.mu is
+// endWithoutCallers is the answer of a request that ends with its last caller. s.mu is
 // not held.
 func (r *Shared) endWithoutCallers(kind AnswerKind) Answer {
 	switch kind {
@@ -227,27 +220,27 @@ func (r *Shared) endWithoutCallers(kind AnswerKind) Answer {
 // giveUp cancels a request that has not ended, and forgets one that has: its row
 // may have been retried since, and then no longer belongs to this caller.
 func (r *Shared) giveUp(end Answer) {
-	r.mu.Lock()
+	r.s.mu.Lock()
 	first := !r.givenUp
 	r.givenUp = true
 	job, over := r.job, r.answer != nil
-	r.mu.Unlock()
 	if end.Kind == Cancelled {
-		r.owner.forget(r)
+		r.s.forgetLocked(r)
 	}
+	r.s.mu.Unlock()
 	if !first {
 		return
 	}
 	if job != 0 && !over {
-		r.owner.s.backend.Abandon(job, r)
+		r.s.backend.Abandon(job, r)
 	}
 	r.end(&end, nil)
 }
 
 // look returns what happened from sequence number from on. Number 0 is the "queued" event.
 func (r *Shared) look(from int) View {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+	r.s.mu.Lock()
+	defer r.s.mu.Unlock()
 	v := View{Ready: r.ready, Started: r.started, Job: r.job, answer: r.answer, Failure: r.failure, changed: r.changed, Next: from}
 	if !r.ready {
 		return v

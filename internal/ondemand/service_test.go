@@ -58,13 +58,13 @@ func TestForgottenRequestHasNoEntry(t *testing.T) {
 	s, b := newService(t)
 	f := begin(t, s, Options{Type: "pdf", Later: true, Key: "k", CoalesceKey: "c"})
 	b.caller.Answered(Answer{Kind: Done})
-	require.Len(t, s.shared.kept, 1)
-	require.Empty(t, s.shared.byCoalesce, "an ended request is not shared")
+	require.Len(t, s.kept, 1)
+	require.Empty(t, s.byCoalesce, "an ended request is not shared")
 	f.Cancel()
 	f.Leave()
-	require.Empty(t, s.shared.kept)
-	require.Empty(t, s.shared.byKey)
-	require.Empty(t, s.shared.byID)
+	require.Empty(t, s.kept)
+	require.Empty(t, s.byKey)
+	require.Empty(t, s.byID)
 }
 
 // The end of a request and a caller's deadline may happen at the same time. A caller

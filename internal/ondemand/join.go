@@ -1,0 +1,105 @@
+package ondemand
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"strconv"
+	"time"
+
+	"github.com/dispatcherd/dispatcherd/internal/problem"
+)
+
+// This file decides which shared request a caller joins.
+
+// fingerprint is a hash of a request. It distinguishes different requests with the
+// same key.
+func fingerprint(o *Options) [32]byte {
+	sum := sha256.New()
+	for _, part := range [][]byte{[]byte(o.Type), o.Payload, []byte(o.CoalesceKey), {byte(o.Priority)}, []byte(strconv.FormatBool(o.Durable))} {
+		sum.Write(strconv.AppendInt(nil, int64(len(part)), 10))
+		sum.Write([]byte{':'})
+		sum.Write(part)
+	}
+	return [32]byte(sum.Sum(nil))
+}
+
+// keyEntry is the entry of an idempotency key in byKey. Each scope has its own keys.
+func keyEntry(key, scope string) string {
+	if key == "" {
+		return ""
+	}
+	return scope + "\x00" + key
+}
+
+// join returns the shared request that the options belong to, or a new one, which
+// the caller must submit. It counts the caller as a follower. key is the caller's
+// entry.
+func (s *Service) join(o *Options, key string, body *Body) (_ *Shared, fresh bool, err error) {
+	mark := fingerprint(o)
+	var coalesce string
+	if o.CoalesceKey != "" {
+		coalesce = string(mark[:]) + o.CoalesceKey
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.purgeLocked(time.Now())
+	r := &Shared{s: s, coalesce: coalesce, mark: mark, typ: o.Type, row: o.Durable, callers: 1, changed: make(chan struct{})}
+	keys := []string{key}
+	if old := s.byKey[key]; key != "" && old != nil {
+		if old.mark != mark {
+			return nil, false, problem.KeyReused.Of("the key was used for another type, payload, priority, durable or coalesce_key")
+		}
+		if old.undecided == 0 || old.failure == nil {
+			old.attachLocked(o.Later)
+			return old, false, nil
+		}
+		keys = s.inheritLocked(r, old)
+	} else if old := s.byCoalesce[coalesce]; coalesce != "" && old != nil {
+		if err := s.makeRoomForKeyLocked(key); err != nil {
+			return nil, false, err
+		}
+		s.name(old, key)
+		old.attachLocked(o.Later)
+		return old, false, nil
+	}
+	if err := s.makeRoomLocked(); err != nil {
+		return nil, false, err
+	}
+	if err := s.makeRoomForKeyLocked(key); err != nil {
+		return nil, false, err
+	}
+	r.id, r.later, r.body = newID(), o.Later, body.move()
+	s.followers++
+	s.byID[r.id] = r
+	for _, key := range keys {
+		s.name(r, key)
+	}
+	if coalesce != "" {
+		s.byCoalesce[coalesce] = r
+	}
+	return r, true, nil
+}
+
+// inheritLocked lets r replace a request that may have inserted its row: r uses
+// that row if it exists, and takes over the keys.
+func (s *Service) inheritLocked(r, old *Shared) (keys []string) {
+	keys = old.keys
+	r.earlier, r.lateKeys = old.undecided, old.lateKeys
+	s.forgetLocked(old)
+	return keys
+}
+
+// name registers a request under an idempotency key, if there is one.
+func (s *Service) name(r *Shared, key string) {
+	if key != "" {
+		s.byKey[key] = r
+		r.keys = append(r.keys, key)
+	}
+}
+
+func newID() string {
+	var b [16]byte
+	_, _ = rand.Read(b[:]) // never fails, as documented
+	return hex.EncodeToString(b[:])
+}
