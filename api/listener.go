@@ -6,7 +6,6 @@ import (
 	"log"
 	"net"
 	"net/http"
-	"sync"
 	"time"
 )
 
@@ -66,7 +65,7 @@ func (d *demux) accept() {
 // route reads the first byte of a connection. A connection that sends none counts as
 // idle: it is closed after HeaderTimeout, to make room, or when demux is closed.
 func (d *demux) route(conn net.Conn) {
-	timed := &timedConn{Conn: conn, obs: d.h.obs}
+	timed := &timedConn{Conn: conn, connections: d.connections}
 	d.connections.changed(timed, http.StateNew)
 	_ = conn.SetReadDeadline(time.Now().Add(d.h.cfg.HeaderTimeout)) // fails on a closed connection only, and then the read does too
 	keep := context.AfterFunc(d.ctx, func() { _ = conn.Close() })
@@ -75,16 +74,16 @@ func (d *demux) route(conn net.Conn) {
 	if keep() && err == nil {
 		timed.unread = true
 		_ = conn.SetReadDeadline(time.Time{}) // the server and the session set their own
-		to, c := d.http, net.Conn(timed)
+		to := d.http
 		if timed.first[0] == '{' {
 			d.connections.changed(timed, http.StateActive)
-			to, c = d.frames, &frameConn{timedConn: timed, connections: d.connections}
+			timed.phase.Store(inFrames)
+			to = d.frames
 		}
-		handed = d.hand(to, incoming{conn: c})
+		handed = d.hand(to, incoming{conn: timed})
 	}
 	if !handed {
-		_ = conn.Close()
-		d.connections.changed(timed, http.StateClosed)
+		_ = timed.Close()
 	}
 }
 
@@ -125,21 +124,3 @@ func (b branch) Close() error { return b.d.close() }
 
 // Addr implements net.Listener.
 func (b branch) Addr() net.Addr { return b.d.listener.Addr() }
-
-// frameConn is a connection with frames. Its end is counted here, because net/http does
-// not report it.
-type frameConn struct {
-	*timedConn
-
-	connections *connections
-	ended       sync.Once
-}
-
-// Write implements net.Conn. A slow reader is counted by frameObserver.
-func (c *frameConn) Write(b []byte) (int, error) { return c.Conn.Write(b) }
-
-// Close implements net.Conn.
-func (c *frameConn) Close() error {
-	c.ended.Do(func() { c.connections.changed(c.timedConn, http.StateClosed) })
-	return c.Conn.Close()
-}

@@ -13,7 +13,7 @@ import (
 // shutdownGrace to end. The error is that of the listener; it is nil when ctx ended Serve.
 func (h *Handler) Serve(ctx context.Context, l net.Listener, handler http.Handler, errorLog *log.Logger) error {
 	c := h.newConnections()
-	return h.serve(ctx, timedListener{l, h.obs}, c, handler, errorLog)
+	return h.serve(ctx, timedListener{l, c}, c, handler, errorLog)
 }
 
 func (h *Handler) serve(ctx context.Context, l net.Listener, connections *connections, handler http.Handler, errorLog *log.Logger) error {
@@ -34,7 +34,7 @@ func (h *Handler) serve(ctx context.Context, l net.Listener, connections *connec
 		ErrorLog:          errorLog,
 		ConnState:         connections.changed,
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
-			return context.WithValue(ctx, connKey{}, netConn(c))
+			return context.WithValue(ctx, connKey{}, c.(*timedConn).Conn)
 		},
 	}
 	ended := make(chan struct{})

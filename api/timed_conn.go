@@ -8,14 +8,15 @@ import (
 	"sync/atomic"
 )
 
-// timedConn counts the timeouts of a connection, which net/http does not report.
+// timedConn counts the timeouts of a connection, which net/http does not report, and its
+// end.
 type timedConn struct {
 	net.Conn
 
-	obs    Observer
-	phase  atomic.Int32
-	first  [1]byte // read ahead
-	unread bool    // first has not been returned
+	connections *connections
+	phase       atomic.Int32
+	first       [1]byte // read ahead
+	unread      bool    // first has not been returned
 }
 
 // The phases of a connection. They say which bound a read timeout has hit.
@@ -23,6 +24,7 @@ const (
 	inHeaders int32 = iota
 	inRequest       // net/http also lets read deadlines pass here to wake its own reader
 	inPause         // between two requests
+	inFrames        // frameObserver counts the timeouts
 )
 
 // Read implements net.Conn.
@@ -36,9 +38,9 @@ func (c *timedConn) Read(b []byte) (int, error) {
 	case n > 0:
 		c.phase.CompareAndSwap(inPause, inHeaders)
 	case late && c.phase.CompareAndSwap(inHeaders, inRequest): // net/http reads again; count one timeout
-		c.obs.Refused(BoundHeaderTime)
+		c.connections.h.obs.Refused(BoundHeaderTime)
 	case late && c.phase.CompareAndSwap(inPause, inRequest):
-		c.obs.Refused(BoundIdleTime)
+		c.connections.h.obs.Refused(BoundIdleTime)
 	}
 	return n, err
 }
@@ -46,10 +48,16 @@ func (c *timedConn) Read(b []byte) (int, error) {
 // Write implements net.Conn.
 func (c *timedConn) Write(b []byte) (int, error) {
 	n, err := c.Conn.Write(b)
-	if errors.Is(err, os.ErrDeadlineExceeded) {
-		c.obs.Refused(BoundWriteTime)
+	if errors.Is(err, os.ErrDeadlineExceeded) && c.phase.Load() != inFrames {
+		c.connections.h.obs.Refused(BoundWriteTime)
 	}
 	return n, err
+}
+
+// Close implements net.Conn. net/http reports the end of its connections only.
+func (c *timedConn) Close() error {
+	c.connections.changed(c, http.StateClosed)
+	return c.Conn.Close()
 }
 
 // setState follows http.Server.ConnState.
@@ -64,19 +72,11 @@ func (c *timedConn) setState(state http.ConnState) {
 	}
 }
 
-// netConn returns the connection inside c.
-func netConn(c net.Conn) net.Conn {
-	if timed, ok := c.(*timedConn); ok {
-		return timed.Conn
-	}
-	return c
-}
-
 // timedListener wraps each accepted connection in a timedConn.
 type timedListener struct {
 	net.Listener
 
-	obs Observer
+	connections *connections
 }
 
 // Accept implements net.Listener.
@@ -85,5 +85,5 @@ func (l timedListener) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &timedConn{Conn: conn, obs: l.obs}, nil
+	return &timedConn{Conn: conn, connections: l.connections}, nil
 }

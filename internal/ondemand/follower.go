@@ -13,7 +13,7 @@ import (
 type Follower struct {
 	s       *Service
 	shared  *Shared
-	key     string        // the caller's entry in the registry; "" = none
+	key     string        // the caller's entry in Service.byKey; "" = none
 	due     time.Time     // the caller's own deadline; zero = the core enforces it
 	late    bool          // due has passed and the caller got the answer
 	wait    callerWait    // capacity wait of the caller of a keyed request
