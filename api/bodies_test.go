@@ -47,13 +47,13 @@ func TestBodiesOfAllCallersAreBounded(t *testing.T) {
 			require.EqualValues(t, 2*counted, h.Gauges().Bodies)
 			require.Equal(t, http.StatusTooManyRequests, (<-ask(3)).Code)
 			require.Equal(t, 1, seen.hits(ondemand.BoundBodies))
-			require.EqualValues(t, 2*counted, h.Gauges().Bodies, "what was refused is not held")
+			require.EqualValues(t, 2*counted, h.Gauges().Bodies, "rejected bodies are not held")
 			f.answer(one, ondemand.Answer{Kind: ondemand.Done})
 			require.Less(t, (<-first).Code, 300)
 			require.EqualValues(t, counted, h.Gauges().Bodies)
 			fourth := ask(4)
 			four := <-f.submitted
-			require.EqualValues(t, 2*counted, h.Gauges().Bodies, "the ended one made room")
+			require.EqualValues(t, 2*counted, h.Gauges().Bodies, "the ended request was dropped")
 			f.answer(two, ondemand.Answer{Kind: ondemand.Done})
 			f.answer(four, ondemand.Answer{Kind: ondemand.Done})
 			require.Less(t, (<-second).Code, 300)
@@ -85,7 +85,7 @@ func TestBodyOfARowIsNotHeld(t *testing.T) {
 	}
 }
 
-// The bound may be smaller than one body. One body is accepted all the same.
+// The bound may be smaller than one body. One body is still accepted.
 func TestOneBodyIsAlwaysAccepted(t *testing.T) {
 	h, f, _ := testHandler(t, func(c *Config) { c.MaxBodies = 1 })
 	answered := post(t.Context(), h, bodyOf(9000, ""))

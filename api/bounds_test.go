@@ -51,7 +51,7 @@ func exchange(t *testing.T, address, text string) (status int) {
 	conn, err := net.Dial("tcp", address)
 	require.NoError(t, err)
 	defer conn.Close()
-	_, _ = io.WriteString(conn, text) // the server may hang up while it is sent
+	_, _ = io.WriteString(conn, text) // the server may close the connection meanwhile
 	res, err := http.ReadResponse(bufio.NewReader(conn), nil)
 	if err != nil {
 		return 0
@@ -77,7 +77,7 @@ func TestMalformedHTTPDoesNotAffectOtherCallers(t *testing.T) {
 		"two lengths":   {"POST /v1/requests HTTP/1.1\r\nHost: d\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nab", 400},
 	} {
 		require.Equal(t, c.want, exchange(t, address, c.text), name)
-		require.Equal(t, http.StatusOK, exchange(t, address, livez), "others after: %s", name)
+		require.Equal(t, http.StatusOK, exchange(t, address, livez), "other callers after: %s", name)
 	}
 	require.Equal(t, 1, seen.hits(BoundPayload))
 }
@@ -150,7 +150,7 @@ func TestOversizedBodyIsReadToItsEnd(t *testing.T) {
 	require.Equal(t, 3, seen.hits(BoundPayload))
 }
 
-// An upload without long pauses ends all the same, because its transaction
+// An upload without long pauses ends, too, because its transaction
 // stays open.
 func TestEndlessUploadEnds(t *testing.T) {
 	address, h, _, _ := served(t, nil)
@@ -177,7 +177,7 @@ func TestEndlessUploadEnds(t *testing.T) {
 			require.Equal(t, http.StatusBadRequest, res.StatusCode)
 			return
 		case <-drip.C:
-			_, _ = io.WriteString(conn, "\n") // the server may hang up just now
+			_, _ = io.WriteString(conn, "\n") // the server may close the connection meanwhile
 		}
 	}
 	require.Fail(t, "the upload was not ended")
@@ -197,7 +197,7 @@ func TestIdleConnectionsMakeRoom(t *testing.T) {
 	require.LessOrEqual(t, h.Gauges().Connections, most)
 	require.GreaterOrEqual(t, seen.hits(BoundConnections), 4*most)
 	_, err := idle[0].Read(make([]byte, 1))
-	require.ErrorIs(t, err, io.EOF, "the longest idle one went first")
+	require.ErrorIs(t, err, io.EOF, "the connection that was idle longest is closed first")
 }
 
 func TestIdleConnectionEnds(t *testing.T) {
@@ -209,7 +209,7 @@ func TestIdleConnectionEnds(t *testing.T) {
 	require.NoError(t, err)
 	began := time.Now()
 	text, err := io.ReadAll(conn)
-	require.NoError(t, err, "the server hangs up in order")
+	require.NoError(t, err, "the server closes the connection")
 	require.Contains(t, string(text), "200 OK")
 	require.Less(t, time.Since(began), DefaultConfig().IdleTimeout/2)
 	require.Equal(t, 1, seen.hits(BoundIdleTime))
@@ -232,8 +232,8 @@ func TestStreamWithoutReaderEnds(t *testing.T) {
 		require.Positive(t, left, "the stream continues without a reader")
 		f.withCaller(id, func(c ondemand.Caller) { c.Reported(ondemand.Report{Attempt: 1, Partial: true, JSON: big}) })
 		select {
-		case gone := <-f.abandoned:
-			require.Equal(t, id, gone)
+		case abandoned := <-f.abandoned:
+			require.Equal(t, id, abandoned)
 			require.Eventually(t, func() bool { return h.Gauges().Followers == 0 }, 30*time.Second, time.Millisecond)
 			require.Positive(t, seen.hits(BoundWriteTime))
 			return
@@ -312,12 +312,12 @@ func TestKeysOfSharedRequestsAreBounded(t *testing.T) {
 		require.Equal(t, first.Header().Get("Location"), join(key).Header().Get("Location"), key)
 	}
 	require.Equal(t, 3, h.Gauges().Keys)
-	require.Equal(t, http.StatusTooManyRequests, join("4").Code, "it goes on")
+	require.Equal(t, http.StatusTooManyRequests, join("4").Code, "the request has not ended")
 	require.Equal(t, http.StatusTooManyRequests, (<-post(t.Context(), h, `{"type":"pdf"}`, "Idempotency-Key", "5")).Code)
 	require.Equal(t, 2, seen.hits(ondemand.BoundKeys))
 	f.answer(<-f.submitted, ondemand.Answer{Kind: ondemand.Done})
 	require.Equal(t, first.Header().Get("Location"), join("2").Header().Get("Location"), "kept")
-	require.Equal(t, http.StatusAccepted, join("4").Code, "the ended one made room")
+	require.Equal(t, http.StatusAccepted, join("4").Code, "the ended request was dropped")
 	require.Equal(t, 1, h.Gauges().Keys)
 	require.Equal(t, http.StatusNotFound, call(h, http.MethodGet, first.Header().Get("Location")).Code)
 }
@@ -333,7 +333,7 @@ func TestSharedRequestsAreBoundedInNumberAndTime(t *testing.T) {
 		require.Equal(t, http.StatusTooManyRequests, kept().Code, "both go on")
 		require.Equal(t, 1, seen.hits(ondemand.BoundRequests))
 		f.answer(<-f.submitted, ondemand.Answer{Kind: ondemand.Done})
-		require.Equal(t, http.StatusAccepted, kept().Code, "the ended one made room")
+		require.Equal(t, http.StatusAccepted, kept().Code, "the ended request was dropped")
 		get := func(of *httptest.ResponseRecorder) int {
 			rec := httptest.NewRecorder()
 			h.ServeHTTP(rec, httptest.NewRequest(http.MethodGet, of.Header().Get("Location"), http.NoBody))

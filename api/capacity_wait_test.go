@@ -26,7 +26,7 @@ func TestCallersOfASharedRequestHaveTheirOwnCapacityWait(t *testing.T) {
 			}
 			f.setNoCapacity(true)
 			first, second := ask(t.Context(), "1"), ask(t.Context(), "60")
-			require.Equal(t, http.StatusServiceUnavailable, <-ask(t.Context(), "0"), "the others wait")
+			require.Equal(t, http.StatusServiceUnavailable, <-ask(t.Context(), "0"), "the other callers still wait")
 			require.Zero(t, time.Since(began))
 			require.Equal(t, http.StatusServiceUnavailable, <-first)
 			require.Equal(t, time.Second, time.Since(began))
@@ -43,7 +43,7 @@ func TestCallersOfASharedRequestHaveTheirOwnCapacityWait(t *testing.T) {
 			require.Empty(t, f.abandoned)
 			f.answer(<-f.submitted, ondemand.Answer{Kind: ondemand.Done})
 			require.Equal(t, http.StatusOK, <-second)
-			require.Empty(t, f.submitted, "one run for all")
+			require.Empty(t, f.submitted, "one execution for all callers")
 		})
 	}
 }

@@ -99,7 +99,7 @@ func TestPipelinedRequestsAreServedInOrder(t *testing.T) {
 	c.sendRequests(3)
 	for n := range 3 {
 		id := <-f.submitted
-		require.Empty(t, f.submitted, "the next one waits for its turn")
+		require.Empty(t, f.submitted, "the next request is not read yet")
 		f.answer(id, ondemand.Answer{Kind: ondemand.Done, Payload: fmt.Appendf(nil, "%d", n)})
 		require.Equal(t, strconv.Itoa(n), c.readResponse().text)
 	}
@@ -180,7 +180,7 @@ func TestRequestMayLastLongerThanTheIdleTimeout(t *testing.T) {
 	id := <-f.submitted
 	select {
 	case <-f.abandoned:
-		require.Fail(t, "given up while it waited")
+		require.Fail(t, "the waiting request was cancelled")
 	case <-time.After(4 * idle):
 	}
 	f.answer(id, ondemand.Answer{Kind: ondemand.Done})
@@ -228,7 +228,7 @@ func TestStoppingServerCompletesAResponse(t *testing.T) {
 	f.answer(id, ondemand.Answer{Kind: ondemand.Done})
 	require.True(t, busy.readResponse().last)
 	busy.requireClosed()
-	require.Equal(t, never, <-f.abandoned, "it had its time")
+	require.Equal(t, never, <-f.abandoned, "it was cancelled after the grace period")
 	require.NoError(t, <-ended)
 	require.Eventually(t, func() bool { return h.Gauges().Connections == 0 }, 30*time.Second, time.Millisecond)
 }

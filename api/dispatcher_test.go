@@ -189,9 +189,9 @@ func testHandler(t testing.TB, change func(*Config)) (*Handler, *fake, *counts) 
 	t.Cleanup(func() {
 		h.Close()
 		g := h.Gauges()
-		require.Zero(t, g.Bytes, "bytes of requests that are gone")
-		require.Zero(t, g.Bodies, "bodies of callers that are gone")
-		require.Zero(t, g.Followers, "callers that are gone")
+		require.Zero(t, g.Bytes, "bytes of ended requests")
+		require.Zero(t, g.Bodies, "bodies of disconnected callers")
+		require.Zero(t, g.Followers, "disconnected callers")
 	})
 	return h, f, seen
 }

@@ -234,7 +234,7 @@ func (s *frameSession) takeAll() []*frameRequest {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	all := make([]*frameRequest, 0, len(s.open))
-	for _, r := range s.open { // order-free: each is abandoned by itself
+	for _, r := range s.open { // order-free: the requests are independent
 		all = append(all, r)
 	}
 	clear(s.open)

@@ -63,14 +63,14 @@ func FuzzRequest(f *testing.F) {
 			require.NoError(t, json.Unmarshal(w.Body.Bytes(), &told))
 			require.Equal(t, w.Code, told.Status)
 			require.Less(t, w.Code, http.StatusInternalServerError, told.Detail)
-			require.Empty(t, p.asked, "what was refused was not submitted")
+			require.Empty(t, p.asked, "a rejected request is not submitted")
 			return
 		}
 		require.Len(t, p.asked, 1)
 		got := p.asked[0]
 		require.True(t, got.Type != "" && len(got.Type) <= dispatcherd.MaxTypeLength && got.Priority.Valid())
 		require.True(t, got.Deadline > 0 && got.Deadline <= cfg.MaxTimeout)
-		require.NotContains(t, string(got.Payload), "\n", "a payload travels on one line")
+		require.NotContains(t, string(got.Payload), "\n", "a payload has no line breaks")
 		require.LessOrEqual(t, len(key), ondemand.MaxKey)
 	})
 }

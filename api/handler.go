@@ -173,7 +173,7 @@ func answerJSON(w http.ResponseWriter, status int, v any) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_, _ = w.Write(append(text, '\n')) // fails only if the caller is gone
+	_, _ = w.Write(append(text, '\n')) // fails only if the caller has disconnected
 }
 
 // Gauges are current numbers.

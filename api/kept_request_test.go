@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A kept request has no caller. It has the longest capacity wait of the callers
-// that fetch its answer, each counted from its arrival.
+// A request whose callers fetch the answer later has the longest of their capacity waits,
+// each counted from the arrival of the caller.
 func TestKeptRequestHasTheLongestCapacityWait(t *testing.T) {
 	const key = `,"coalesce_key":"k"}`
 	const long = `{"type":"pdf","timeout":600,"wait_for_worker":`
@@ -51,7 +51,7 @@ func TestKeptRequestHasTheLongestCapacityWait(t *testing.T) {
 			first := later(t, h, "20")
 			later(t, h, "1")
 			f.setNoCapacity(true)
-			pass(20 * time.Second) // a look at the latest capacityInterval after they have gone
+			pass(20 * time.Second) // a check at most capacityInterval after the removal
 			require.Equal(t, http.StatusAccepted, fetch(h, first))
 			pass(capacityInterval)
 			require.Equal(t, http.StatusServiceUnavailable, fetch(h, first))
@@ -80,7 +80,7 @@ func TestKeptRequestHasTheLongestCapacityWait(t *testing.T) {
 			require.Equal(t, http.StatusOK, (<-waits).Code)
 		},
 		"slots come and go": func(t *testing.T, h *Handler, f *fake, pass func(time.Duration)) {
-			first := later(t, h, "0") // the dispatcher's patience: 5 s
+			first := later(t, h, "0") // the default wait: 5 s
 			pass(100 * time.Second)
 			for range 5 {
 				f.setNoCapacity(true)

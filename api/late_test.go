@@ -58,7 +58,7 @@ func TestKeyKeepsItsOwn504(t *testing.T) {
 						for range 2 {
 							require.Equal(t, http.StatusGatewayTimeout, (<-postShared(t.Context(), h, 60, "late")).Code)
 						}
-						require.Empty(t, f.submitted, "it is not done once more")
+						require.Empty(t, f.submitted, "the job does not run again")
 					} else {
 						again := postShared(t.Context(), h, 60, "late")
 						f.answer(<-f.submitted, ondemand.Answer{Kind: ondemand.Done})
@@ -105,6 +105,6 @@ func TestKept504CountsAsASharedRequest(t *testing.T) {
 		time.Sleep(h.cfg.KeepAnswers + time.Second)
 		again := postShared(t.Context(), h, 60, "late 9")
 		f.answer(<-f.submitted, ondemand.Answer{Kind: ondemand.Done})
-		require.Equal(t, http.StatusOK, (<-again).Code, "it was kept for long enough")
+		require.Equal(t, http.StatusOK, (<-again).Code, "the answer is no longer kept")
 	})
 }

@@ -24,7 +24,7 @@ func TestUnusualHTTPGetsUsualAnswers(t *testing.T) {
 	for name, c := range map[string]struct {
 		text string
 		want []int // statuses, one after the other
-		last bool  // the server hangs up then
+		last bool  // the server closes the connection then
 	}{
 		"HTTP/1.0":                  {"POST /v1/requests HTTP/1.0\r\n" + length + "\r\n" + body, []int{200}, true},
 		"HTTP/1.0 that keeps alive": {"POST /v1/requests HTTP/1.0\r\nConnection: keep-alive\r\n" + length + "\r\n" + body, []int{200}, false},

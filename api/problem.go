@@ -42,7 +42,7 @@ func writeProblem(w http.ResponseWriter, p *problem.Problem) {
 		h.Set("Connection", "close") // requests that were sent ahead are dropped
 	}
 	w.WriteHeader(p.Status)
-	_, _ = w.Write(append(problemJSON(p), '\n')) // fails only if the caller is gone
+	_, _ = w.Write(append(problemJSON(p), '\n')) // fails only if the caller has disconnected
 }
 
 // problemJSON is a problem on one line.

@@ -45,7 +45,7 @@ func TestUnknownQueryParameterIsRejected(t *testing.T) {
 		}
 	}
 	require.Greater(t, calls, 9)
-	require.Equal(t, http.StatusBadRequest, ask(http.MethodPost, "/v1/jobs?on_error=maybe").Code, "of one job, too")
+	require.Equal(t, http.StatusBadRequest, ask(http.MethodPost, "/v1/jobs?on_error=maybe").Code, "also for one job")
 	require.Equal(t, http.StatusCreated, ask(http.MethodPost, "/v1/jobs?").Code)
 	require.Equal(t, http.StatusNotFound, ask(http.MethodGet, "/v1/nothing?x=1").Code)
 	require.Empty(t, f.submitted)

@@ -51,6 +51,6 @@ func (h *Handler) allRoutes(metrics http.Handler) []route {
 
 func getOpenAPI(w http.ResponseWriter, _ *http.Request) error {
 	w.Header().Set("Content-Type", mediaJSON)
-	_, _ = w.Write(openAPI) // fails only if the caller is gone
+	_, _ = w.Write(openAPI) // fails only if the caller has disconnected
 	return nil
 }

@@ -84,7 +84,7 @@ func TestKeyKeepsALateEndOnlyIfTheJobMayHaveStarted(t *testing.T) {
 			f.answer(id, late)
 			require.True(t, isLate(<-second))
 			require.True(t, isLate(<-ask()))
-			require.Empty(t, f.submitted, "it is not done once more")
+			require.Empty(t, f.submitted, "the job does not run again")
 		})
 	}
 }
@@ -128,7 +128,7 @@ func TestKeyKeepsALateEndForEachKindOfDeadline(t *testing.T) {
 				second := ask()
 				synctest.Wait()
 				if c.keeps {
-					require.Empty(t, f.submitted, "it is not done once more")
+					require.Empty(t, f.submitted, "the job does not run again")
 				} else {
 					f.answer(<-f.submitted, ondemand.Answer{Kind: ondemand.Done})
 				}
@@ -160,7 +160,7 @@ func TestKeyKeepsA504AfterOthersDisconnect(t *testing.T) {
 		<-other
 		second := withKey()
 		synctest.Wait()
-		require.Empty(t, f.submitted, "it is not done once more")
+		require.Empty(t, f.submitted, "the job does not run again")
 		require.Equal(t, http.StatusGatewayTimeout, (<-second).Code)
 	})
 }

@@ -72,7 +72,7 @@ func TestWatchIsBoundedInBytes(t *testing.T) {
 	got, missed, more := 0, 0, true
 	for more {
 		var reports []ondemand.Report
-		require.Zero(t, missed, "a gap comes behind what was not missed")
+		require.Zero(t, missed, "the gap follows the reports")
 		reports, missed, more = watch.take()
 		require.LessOrEqual(t, len(reports), ondemand.ViewBytes/len(big)+1)
 		got += len(reports)

@@ -70,7 +70,7 @@ func TestKeyKeepsARowWithUnknownOutcome(t *testing.T) {
 		require.Equal(t, http.StatusAccepted, call("k").Code)
 		f.answer(-<-f.submitted, ondemand.Answer{Kind: ondemand.Done})
 		require.Equal(t, http.StatusAccepted, call("k").Code)
-		require.Empty(t, f.submitted, "it is kept like any other")
+		require.Empty(t, f.submitted, "the row has the key")
 		require.Equal(t, http.StatusAccepted, call("other").Code)
 		var rows []dispatcherd.JobID
 		for _, r := range f.asked {

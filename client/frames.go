@@ -224,7 +224,7 @@ func (l *connection) connectAndRead(dial func() (net.Conn, error)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.ended = true
-	for id, me := range l.open { // order-free: each call ends by itself
+	for id, me := range l.open { // order-free: the calls are independent
 		delete(l.open, id)
 		me.end(nil)
 	}

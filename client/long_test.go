@@ -18,7 +18,7 @@ func TestTooLongAnswerIsAnError(t *testing.T) {
 	var endless int
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Accept") == "text/event-stream" {
-			_, _ = io.WriteString(w, "event: partial\ndata: 1\n\nevent: partial\ndata: ") // the reader hangs up
+			_, _ = io.WriteString(w, "event: partial\ndata: 1\n\nevent: partial\ndata: ") // the reader disconnects
 			for err := error(nil); err == nil; {
 				var n int
 				n, err = io.WriteString(w, strings.Repeat("x", 1<<20))
