@@ -205,20 +205,22 @@ func (e *execution) newReport(result any, err error) workerproto.WorkerFrame {
 	return fail
 }
 
+// connection returns the connection to report on, nil without one.
+func (e *execution) connection() *workerproto.Conn {
+	e.w.mu.Lock()
+	defer e.w.mu.Unlock()
+	return e.conn
+}
+
 // send sends a frame about the execution. Without a connection it is dropped.
 func (e *execution) send(f workerproto.WorkerFrame) {
-	e.w.mu.Lock()
-	c := e.conn
-	e.w.mu.Unlock()
-	if c != nil {
+	if c := e.connection(); c != nil {
 		c.Send(f)
 	}
 }
 
 func (e *execution) fits(raw []byte) bool {
-	e.w.mu.Lock()
-	c := e.conn
-	e.w.mu.Unlock()
+	c := e.connection()
 	return c == nil || c.Fits(raw)
 }
 

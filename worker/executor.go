@@ -5,7 +5,8 @@ import "github.com/dispatcherd/dispatcherd/workerproto"
 // executors are the goroutines that run handlers. There are as many as handlers
 // ever ran at the same time. An executor runs one job after the other. So very
 // short jobs need neither a new goroutine nor a switch, and their reports are sent
-// in one write.
+// in one write. With a goroutine for each job, no-op jobs on 32 slots take three
+// times as long.
 //
 // A job never waits for the end of another one. Before an executor starts a job
 // while others are queued, or while reports are not flushed, it wakes another

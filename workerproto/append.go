@@ -13,14 +13,11 @@ import (
 func appendRaw(dst, raw []byte) []byte {
 	at := len(dst)
 	dst = append(dst, raw...)
-	for {
-		i := bytes.IndexByte(dst[at:], '\n')
-		if i < 0 {
-			return dst
-		}
+	for i := bytes.IndexByte(dst[at:], '\n'); i >= 0; i = bytes.IndexByte(dst[at:], '\n') {
 		at += i
 		dst[at] = ' '
 	}
+	return dst
 }
 
 // appendString appends s as a JSON string. Bytes that are not UTF-8 become

@@ -19,7 +19,6 @@ type outbox struct {
 	room     sync.Cond // signals blocked senders: frames were taken, or closed
 	queue    []frame
 	limit    int
-	usual    int // the limit after a hold
 	held     bool
 	notified bool // the writer is to write what is queued
 	closed   bool
@@ -95,23 +94,23 @@ func (o *outbox) notify() {
 // grow raises the number of frames that may be queued.
 func (o *outbox) grow(limit int) {
 	o.mu.Lock()
-	o.limit, o.usual = max(o.limit, limit), max(o.usual, limit)
+	o.limit = max(o.limit, limit)
 	o.mu.Unlock()
 }
 
 // hold keeps queued frames from the writer, up to limit frames, until release.
 func (o *outbox) hold(limit int) {
 	o.mu.Lock()
-	o.held = true
-	o.limit, o.usual = limit, o.limit
+	o.held, o.limit = true, limit
 	o.mu.Unlock()
 }
 
-// release puts first in front of the frames held back and wakes the writer.
-func (o *outbox) release(first frame) {
+// release ends a hold: it sets the limit, puts first in front of the frames held back
+// and wakes the writer.
+func (o *outbox) release(first frame, limit int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.held, o.limit = false, o.usual
+	o.held, o.limit = false, limit
 	if !o.closed {
 		o.queue = append([]frame{first}, o.queue...)
 		o.notified = true

@@ -102,8 +102,7 @@ func (s *Session) open(hello *Hello) error {
 	}
 	w.Resumed = s.resumed
 	s.hello = nil
-	s.resize()
-	s.out.release(w)
+	s.out.release(w, s.room())
 	return nil
 }
 
@@ -123,7 +122,7 @@ func (s *Session) take(line []byte) *Error {
 	case *Pong:
 		return nil
 	case *SlotAdd:
-		s.resize()
+		s.out.grow(s.room())
 	}
 	s.batch = append(s.batch, f)
 	return nil
@@ -169,9 +168,7 @@ func (s *Session) shrink() { s.decoder.shrink() }
 
 func (s *Session) closed(cause error) { s.handler.Closed(s, cause) }
 
-// resize admits two queued frames per slot, a job and its cancel, in addition
-// to the others. The limit never shrinks: frames queued for removed slots may
-// still be waiting.
-func (s *Session) resize() {
-	s.out.grow(s.limits.Outbox + 2*len(s.state.slots))
-}
+// room is the number of frames that may be queued: two for each slot, a job and its
+// cancel, in addition to the others. The limit never shrinks: frames for removed slots
+// may still be queued.
+func (s *Session) room() int { return s.limits.Outbox + 2*len(s.state.slots) }
