@@ -106,22 +106,19 @@ func sendEnds(ctx context.Context, conn *pgx.Conn, items []contract.Finish, me i
 	groups := [...]struct {
 		statement string
 		encode    func([]contract.Finish, int32) [][]byte
-		items     []contract.Finish
-	}{{statement: "done", encode: encodeDone}, {statement: "ended", encode: encodeEnded}, {statement: "pending", encode: encodePending}}
+	}{{"done", encodeDone}, {"ended", encodeEnded}, {"pending", encodePending}}
+	var sizes [len(groups)]int
 	for i := range items {
-		g := &groups[0]
-		switch {
-		case !items[i].Outcome.Final():
-			g = &groups[2]
-		case items[i].Outcome != contract.Succeeded || items[i].Error == unstorable: // a dropped result is recorded as an error
-			g = &groups[1]
-		}
-		g.items = append(g.items, items[i])
+		sizes[groupOf(&items[i])]++
 	}
 	var batch pgconn.Batch
-	for _, g := range groups {
-		if len(g.items) > 0 {
-			batch.ExecPrepared(g.statement, g.encode(g.items, me), binary, binary)
+	for g, to := range groups {
+		some := items // usually all jobs have succeeded
+		if sizes[g] < len(items) {
+			some = slices.DeleteFunc(slices.Clone(items), func(f contract.Finish) bool { return groupOf(&f) != g })
+		}
+		if sizes[g] > 0 {
+			batch.ExecPrepared(to.statement, to.encode(some, me), binary, binary)
 		}
 	}
 	results := conn.PgConn().ExecBatch(ctx, &batch)
@@ -140,6 +137,18 @@ func sendEnds(ctx context.Context, conn *pgx.Conn, items []contract.Finish, me i
 		return nil, 0, err
 	}
 	return ended, n + len(ended), bad
+}
+
+// groupOf returns which of the statements of sendEnds ends the item. A job whose
+// result cannot be stored has an error, which doneSQL does not record.
+func groupOf(f *contract.Finish) int {
+	switch {
+	case !f.Outcome.Final():
+		return 2
+	case f.Outcome != contract.Succeeded || f.Error == unstorable:
+		return 1
+	}
+	return 0
 }
 
 // endedBefore returns which of the items an earlier copy of the request has ended.

@@ -66,7 +66,7 @@ func encodeDone(items []contract.Finish, me int32) [][]byte {
 	r := idRangesOf(items, finishID)
 	attempts := slices.Repeat([]int32{noAttempt}, int(r.places))
 	ends := make([]int32, r.places+1) // ends of the results before each place, and the last end
-	var results []byte
+	results := make([]byte, 0, 16*len(items))
 	for i, place := range r.place {
 		attempts[place] = int32(items[i].Attempt)
 		results = append(results, resultOf(&items[i])...)
