@@ -10,7 +10,8 @@
 // ([Options.Shared]: it has a key, is durable, or its answer is fetched later) is a
 // [Shared] request: one execution with a bounded list of events, which any number of
 // callers follow ([Service.Begin], [Follower]). A shared request is cancelled when its
-// last caller disconnects, unless a caller fetches its answer later.
+// last caller disconnects. In place of a caller that fetches the answer later, a follower
+// of this package waits, so that such a request continues.
 //
 // # Expiry
 //

@@ -120,7 +120,9 @@ func (s *Service) submit(ctx context.Context, r *Shared, o *Options, req Request
 	}
 	rank := Rank{OfType: 1, Waiting: 1}
 	if o.Events {
-		rank = s.Rank(job)
+		if place, waits := s.backend.Rank(job); waits {
+			rank = place
+		}
 	}
 	r.submitted(job, rank)
 	return nil

@@ -82,15 +82,6 @@ func (s *Service) Submit(ctx context.Context, o *Options, c Caller) (dispatcherd
 // Abandon cancels a request that was submitted with Submit.
 func (s *Service) Abandon(id dispatcherd.JobID, c Caller) { s.backend.Abandon(id, c) }
 
-// Rank returns the place of a submitted request. A request that no longer waits has
-// rank 1 of 1.
-func (s *Service) Rank(id dispatcherd.JobID) Rank {
-	if r, waits := s.backend.Rank(id); waits {
-		return r
-	}
-	return Rank{OfType: 1, Waiting: 1}
-}
-
 // Gauges are current numbers.
 type Gauges struct {
 	Requests  int   // shared requests, current or kept
