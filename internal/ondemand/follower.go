@@ -118,7 +118,7 @@ func (s *Service) submit(ctx context.Context, r *Shared, o *Options, req Request
 	if job, failure = s.backend.Submit(ctx, req, r); failure != nil {
 		return failure
 	}
-	rank := Rank{OfType: 1, Waiting: 1}
+	rank := Rank{OfType: 1, Waiting: 1} // also if it no longer waits
 	if o.Events {
 		if place, waits := s.backend.Rank(job); waits {
 			rank = place
