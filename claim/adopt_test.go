@@ -201,30 +201,25 @@ func TestHeartbeatAfterTheHandOverPublishesNothing(t *testing.T) {
 // The other rows are taken.
 func TestAdoptionReportsLockedRowsAsBusy(t *testing.T) {
 	t.Parallel()
-	dsn := pgtest.New(t)
-	db, holder := connect(t, dsn), connect(t, dsn)
-	owner, heir := open(t, claim.Config{DSN: dsn}), open(t, claim.Config{DSN: dsn})
-	for _, s := range []*claim.Store{owner, heir} {
-		_, err := s.Join(t.Context())
-		require.NoError(t, err)
-	}
-	fill(t, db, 2, 1, 1)
-	offerOf := func(id dispatcherd.JobID) contract.ResumeOffer {
-		return contract.ResumeOffer{ID: id, Attempt: 1, From: oldSession, To: oldSession}
-	}
-	handedOut(t, owner, 1)
-	handedOut(t, owner, 2)
-	exec(t, holder, `BEGIN`)
-	exec(t, holder, `SELECT FROM dispatcherd.jobs_live WHERE id = 2 FOR UPDATE`)
-	res := heir.Adopt(t.Context(), adoptionOf(offerOf(1), offerOf(2)))
-	require.Equal(t, contract.OK, res.Verdict)
-	require.Len(t, res.Jobs, 1)
-	require.EqualValues(t, 1, res.Jobs[0].ID)
-	require.Equal(t, []dispatcherd.JobID{2}, res.Busy)
-	res = heir.Adopt(t.Context(), adoptionOf(offerOf(2)))
-	require.Equal(t, contract.AdoptResult{Busy: []dispatcherd.JobID{2}}, res, "nothing but that")
-	exec(t, holder, `ROLLBACK`)
-	require.Len(t, adopted(t, heir, adoptionOf(offerOf(2))), 1)
+	contractSuite(t, func(t *testing.T, w world) {
+		owner, heir := joined(t, w), joined(t, w)
+		free, locked := w.insert(t, claimfake.Row{Type: "pdf"}, 0), w.insert(t, claimfake.Row{Type: "pdf"}, 0)
+		offerOf := func(id dispatcherd.JobID) contract.ResumeOffer {
+			return contract.ResumeOffer{ID: id, Attempt: 1, From: oldSession, To: oldSession}
+		}
+		handedOut(t, owner, free)
+		handedOut(t, owner, locked)
+		unlock := w.lock(t, locked)
+		res := heir.Adopt(t.Context(), adoptionOf(offerOf(free), offerOf(locked)))
+		require.Equal(t, contract.OK, res.Verdict)
+		require.Len(t, res.Jobs, 1)
+		require.Equal(t, free, res.Jobs[0].ID)
+		require.Equal(t, []dispatcherd.JobID{locked}, res.Busy)
+		res = heir.Adopt(t.Context(), adoptionOf(offerOf(locked)))
+		require.Equal(t, contract.AdoptResult{Busy: []dispatcherd.JobID{locked}}, res, "nothing but that")
+		unlock()
+		require.Len(t, adopted(t, heir, adoptionOf(offerOf(locked))), 1)
+	})
 }
 
 // Resume offers of one execution reach two dispatchers. If the offer with the

@@ -49,6 +49,7 @@ type world struct {
 	insert func(t testing.TB, r claimfake.Row, dueIn time.Duration) dispatcherd.JobID
 	get    func(t testing.TB, id dispatcherd.JobID) claimfake.Row
 	cancel func(t testing.TB, id dispatcherd.JobID) dispatcherd.Status
+	lock   func(t testing.TB, id dispatcherd.JobID) (unlock func()) // by another transaction
 	expire func(t testing.TB, dispatcher int32)
 	depart func(t testing.TB, dispatcher int32) // sends a hand-over for one minute and loses its answer
 }
@@ -85,6 +86,11 @@ func fakeWorld() world {
 			db.Do(func(t *claimfake.Table, _ int64) { status = t.Cancel(id) })
 			return status
 		},
+		lock: func(_ testing.TB, id dispatcherd.JobID) (unlock func()) {
+			var holder *claimfake.Statement
+			db.Do(func(t *claimfake.Table, _ int64) { holder = t.Lock(id) })
+			return func() { db.Do(func(*claimfake.Table, int64) { holder.Abort() }) }
+		},
 		expire: func(_ testing.TB, id int32) {
 			db.Do(func(t *claimfake.Table, now int64) { t.Expire(now, id) })
 		},
@@ -114,6 +120,12 @@ func realWorld(t testing.TB) world {
 			status, err := jobs.Cancel(t.Context(), id)
 			require.NoError(t, err)
 			return status
+		},
+		lock: func(t testing.TB, id dispatcherd.JobID) (unlock func()) {
+			holder := connect(t, dsn)
+			exec(t, holder, `BEGIN`)
+			exec(t, holder, `SELECT FROM dispatcherd.jobs_live WHERE id = $1 FOR UPDATE`, int64(id))
+			return func() { exec(t, holder, `ROLLBACK`) }
 		},
 		expire: func(t testing.TB, id int32) {
 			exec(t, db, `UPDATE dispatcherd.dispatchers SET beat_at = now() - 2 * lease WHERE id = $1`, id)
@@ -648,5 +660,42 @@ func TestCancelRequestSurvivesACrash(t *testing.T) {
 		_, err := s.Heartbeat(t.Context(), nil)
 		require.NoError(t, err)
 		require.Equal(t, dispatcherd.Cancelled, w.get(t, id).Status)
+	})
+}
+
+func TestClaimTakesTheOtherRowsIfOneIsLocked(t *testing.T) {
+	t.Parallel()
+	contractSuite(t, func(t *testing.T, w world) {
+		s := joined(t, w)
+		locked, free := w.insert(t, claimfake.Row{Type: "pdf"}, 0), w.insert(t, claimfake.Row{Type: "pdf"}, 0)
+		unlock := w.lock(t, locked)
+		res := s.Claim(t.Context(), claimOf(locked, free))
+		require.Equal(t, contract.OK, res.Verdict)
+		require.Equal(t, []dispatcherd.JobID{free}, wonIDs(res.Won))
+		unlock()
+		take(t, s, locked)
+	})
+}
+
+func TestHeartbeatLeavesLockedRowsToTheNextOne(t *testing.T) {
+	t.Parallel()
+	contractSuite(t, func(t *testing.T, w world) {
+		dead, other := w.open(t), joined(t, w)
+		run, err := dead.Join(t.Context())
+		require.NoError(t, err)
+		locked, free := w.insert(t, claimfake.Row{Type: "pdf"}, 0), w.insert(t, claimfake.Row{Type: "pdf"}, 0)
+		take(t, dead, locked)
+		take(t, dead, free)
+		w.expire(t, run)
+		unlock := w.lock(t, locked)
+		for _, id := range []dispatcherd.JobID{free, locked} {
+			res, err := other.Heartbeat(t.Context(), nil)
+			require.NoError(t, err)
+			require.Equal(t, 1, res.Released)
+			require.Equal(t, dispatcherd.Pending, w.get(t, id).Status)
+			if id == free {
+				unlock()
+			}
+		}
 	})
 }

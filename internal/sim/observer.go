@@ -27,7 +27,7 @@ func (w *world) job(id dispatcherd.JobID) *job {
 	return &w.jobs[id-1]
 }
 
-// runs reports whether an attempt is the running one of a row.
+// runsAttempt reports whether an attempt is the running one of a row.
 func (w *world) runsAttempt(id dispatcherd.JobID, a dispatcherd.Attempt) bool {
 	r := w.table.Row(id)
 	return r != nil && r.Status == dispatcherd.Running && r.Attempt == a

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/actor/effect"
 	"github.com/dispatcherd/dispatcherd/actor/event"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
@@ -139,3 +140,19 @@ func (h loopPort) Release(ev event.Released) { h.step(ev) }
 
 // Report implements shell.Loop.
 func (h loopPort) Report(ev event.Reported) { h.step(ev) }
+
+func (h *host) sendFrame(session dispatcherd.SessionID, f frame) {
+	if session == 0 {
+		return // the worker of the execution has not reconnected
+	}
+	c := h.world.conns[session-1]
+	switch {
+	case c.hostEnd.closed || c.hostIncarnation != h.incarnation || c.hangUpFor != 0:
+	case c.handshaking:
+		c.afterWelcome = append(c.afterWelcome, f)
+	default:
+		h.world.write(c, &c.down, f)
+	}
+}
+
+func typeNumber(name string) int { return int(name[len(name)-1] - '0') }

@@ -1,0 +1,44 @@
+package sim
+
+import (
+	"github.com/dispatcherd/dispatcherd/internal/contract"
+	"github.com/dispatcherd/dispatcherd/internal/shell"
+)
+
+// heartbeat sends a heartbeat.
+func (h *host) heartbeat() {
+	h.heartbeats++ // one that is planned is void
+	h.beating, h.adopted = true, false
+	i, s := h.world.statement(opHeartbeat, h)
+	s.capacity = h.lease.BeginHeartbeat(h.time(), h.core)
+	h.submit(i, s)
+}
+
+// heartbeatDone handles the answer to a heartbeat.
+func (h *host) heartbeatDone(s *statement) {
+	if s.verdict == contract.OK {
+		h.deliver(h.lease.HeartbeatAnswered(h.time(), s.tx.Heartbeat)...)
+		if s.tx.Heartbeat.LeaseLost {
+			h.world.stats.Rejoined++
+			h.submit(h.world.statement(opJoin, h))
+			return
+		}
+	}
+	h.planHeartbeat()
+}
+
+// planHeartbeat plans the next heartbeat after one or a Join has ended.
+func (h *host) planHeartbeat() {
+	h.beating = false
+	if h.adopted {
+		h.heartbeat()
+		return
+	}
+	h.plan(hostHeartbeat, h.world.now+moment(h.lease.Pause().Microseconds()), h.heartbeats)
+}
+
+// guard checks whether the lease can still be proved.
+func (h *host) guard() {
+	h.deliver(h.lease.Guard(h.time()))
+	h.plan(hostGuard, h.world.now+moment(shell.GuardInterval(h.world.scale.lease.duration()).Microseconds()), 0)
+}
