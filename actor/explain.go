@@ -196,7 +196,10 @@ func (c *Core) explainSlots(x *Explanation, t slotindex.TypeID) {
 // most, because each of these needs an entry of the next claim.
 func (c *Core) explainRank(x *Explanation, a *asked) (unknown bool, claimable int) {
 	open := c.queuedOpen()
-	rivals := c.competitors(a)
+	var rivals map[slotindex.TypeID]bool // the types that share a slot with the job's type
+	if a.known {
+		rivals = c.index.Competitors(a.typ)
+	}
 	var ahead []head
 	for t := range c.types {
 		id := slotindex.TypeID(t)
@@ -243,22 +246,6 @@ func (c *Core) countAhead(x *Explanation, a *asked, t slotindex.TypeID, n, all i
 	if rivals {
 		x.Competing += n
 	}
-}
-
-// competitors returns the types that share a slot with the job's type, including
-// that type.
-func (c *Core) competitors(a *asked) map[slotindex.TypeID]bool {
-	shared := map[slotindex.TypeID]bool{}
-	if !a.known {
-		return shared
-	}
-	shared[a.typ] = true
-	for _, class := range c.index.Classes(a.typ, nil) {
-		for _, t := range class.Types {
-			shared[t] = true
-		}
-	}
-	return shared
 }
 
 // lanePrefix counts the candidates of a lane that rank before a, and records the

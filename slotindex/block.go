@@ -2,6 +2,7 @@ package slotindex
 
 import (
 	"slices"
+	"sort"
 
 	"github.com/dispatcherd/dispatcherd"
 )
@@ -126,13 +127,7 @@ func (x *Index) split(c *class, rank int) {
 
 // addBlock inserts an empty block at a rank.
 func (x *Index) addBlock(c *class, rank int) blockID {
-	var id blockID
-	if n := len(x.freeBlock); n > 0 {
-		id, x.freeBlock = x.freeBlock[n-1], x.freeBlock[:n-1]
-	} else {
-		id = blockID(len(x.blocks))
-		x.blocks = append(x.blocks, block{})
-	}
+	id := allocate(&x.blocks, &x.freeBlock)
 	x.blocks[id] = block{}
 	c.order = slices.Insert(c.order, rank, id)
 	x.rerank(c, rank)
@@ -164,16 +159,7 @@ func (x *Index) rerank(c *class, from int) {
 // firstBlockAfter returns the rank of the first block whose slots all lie
 // after an id, or the number of blocks.
 func (x *Index) firstBlockAfter(c *class, id dispatcherd.SlotID) int {
-	low, high := 0, len(c.order)
-	for low < high {
-		mid := int(uint(low+high) / 2)
-		if x.firstID(c.order[mid]) > id {
-			high = mid
-		} else {
-			low = mid + 1
-		}
-	}
-	return low
+	return sort.Search(len(c.order), func(rank int) bool { return x.firstID(c.order[rank]) > id })
 }
 
 func (x *Index) firstID(id blockID) dispatcherd.SlotID {

@@ -48,13 +48,7 @@ func (x *Index) classFor(types []string) classID {
 
 // newClass creates the class whose types are in x.key.
 func (x *Index) newClass() classID {
-	var id classID
-	if n := len(x.freeClass); n > 0 {
-		id, x.freeClass = x.freeClass[n-1], x.freeClass[:n-1]
-	} else {
-		id = classID(len(x.classes))
-		x.classes = append(x.classes, class{})
-	}
+	id := allocate(&x.classes, &x.freeClass)
 	size := len(x.key) / 4
 	c := class{head: noHead, types: make([]TypeID, size), at: make([]int32, size)}
 	for i := range c.types {

@@ -65,7 +65,7 @@ func (x *Index) Add(id dispatcherd.SlotID, types []string) Ref {
 // AddTaken is Add for a slot that holds a job already.
 func (x *Index) AddTaken(id dispatcherd.SlotID, types []string) Ref {
 	c := x.classFor(types)
-	r := x.newRef()
+	r := allocate(&x.slots, &x.freeSlots)
 	x.slots[r] = slot{id: id, class: c, state: taken}
 	x.classes[c].slots++
 	x.live++
@@ -74,14 +74,15 @@ func (x *Index) AddTaken(id dispatcherd.SlotID, types []string) Ref {
 	return r
 }
 
-func (x *Index) newRef() Ref {
-	if n := len(x.freeSlots); n > 0 {
-		r := x.freeSlots[n-1]
-		x.freeSlots = x.freeSlots[:n-1]
-		return r
+// allocate returns the position of an unused element, which it appends if there is none.
+func allocate[E any, ID ~int32](all *[]E, unused *[]ID) (id ID) {
+	if n := len(*unused); n > 0 {
+		id, *unused = (*unused)[n-1], (*unused)[:n-1]
+		return id
 	}
-	x.slots = append(x.slots, slot{})
-	return Ref(len(x.slots) - 1)
+	var e E
+	*all = append(*all, e)
+	return ID(len(*all) - 1)
 }
 
 // Capacity returns the number of registered slots that support t, free or

@@ -49,36 +49,15 @@ func (x *Index) Slots() []Ref {
 	return refs
 }
 
-// Class describes the slots in service that have the same set of types.
-type Class struct {
-	Types []TypeID           // sorted by name; shared, must not be changed
-	Slots int                // in service: free or taken
-	Free  int                // of those, free
-	First dispatcherd.SlotID // the free slot with the smallest id, if Free > 0
-}
-
-// Classes appends the classes that support t to list and returns it. They are in
-// the order in which Take considers them: by number of types, then by smallest free
-// id, classes without a free slot last.
-func (x *Index) Classes(t TypeID, list []Class) []Class {
-	start := len(list)
+// Competitors returns the types that some slot supports together with t, t included.
+func (x *Index) Competitors(t TypeID) map[TypeID]bool {
+	types := map[TypeID]bool{t: true}
 	for _, m := range x.types[t].classes {
-		c := &x.classes[m.class]
-		d := Class{Types: c.types, Free: int(c.free), First: c.head}
-		for _, b := range c.order {
-			d.Slots += int(x.blocks[b].n)
-		}
-		list = append(list, d)
-	}
-	slices.SortStableFunc(list[start:], func(a, b Class) int {
-		return cmp.Or(cmp.Compare(len(a.Types), len(b.Types)), cmp.Compare(a.First, b.First))
-	})
-	for i := range list[start:] {
-		if d := &list[start+i]; d.Free == 0 {
-			d.First = 0
+		for _, u := range x.classes[m.class].types {
+			types[u] = true
 		}
 	}
-	return list
+	return types
 }
 
 // Fewest returns how many types the most specialised slots that support t have,

@@ -6,8 +6,9 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/dispatcherd/dispatcherd"
 	"github.com/stretchr/testify/require"
+
+	"github.com/dispatcherd/dispatcherd"
 )
 
 // naiveIndex is a naive index: a slice of slots. Each operation scans all of them.
@@ -212,22 +213,23 @@ func (h *history) compareType(name string) {
 	if !known {
 		return
 	}
-	require.Less(h.t, int(t), h.x.Types())
+	require.Less(h.t, int(t), len(h.x.types))
 	require.Equal(h.t, name, h.x.Name(t))
 	require.Equal(h.t, h.naive.count(name, inService), h.x.Capacity(t))
 	require.Equal(h.t, h.naive.count(name, isFree), h.x.FreeFor(t))
-	slots, frees := 0, 0
-	classes := h.x.Classes(t, nil)
-	for _, c := range classes {
-		slots += c.Slots
-		frees += c.Free
+	competitors := map[string]bool{name: true}
+	for _, s := range h.naive.slots {
+		if s.state != gone && slices.Contains(s.types, name) {
+			for _, other := range s.types {
+				competitors[other] = true
+			}
+		}
 	}
-	require.Equal(h.t, h.x.Capacity(t), slots)
-	require.Equal(h.t, h.x.FreeFor(t), frees)
-	if best := h.naive.best(name); best >= 0 {
-		i := slices.IndexFunc(classes, func(c Class) bool { return c.Free > 0 })
-		require.Equal(h.t, h.naive.slots[best].id, classes[i].First)
+	got := map[string]bool{}
+	for other := range h.x.Competitors(t) {
+		got[h.x.Name(other)] = true
 	}
+	require.Equal(h.t, competitors, got)
 	fewest := 0
 	for _, s := range h.naive.slots {
 		if s.state != gone && slices.Contains(s.types, name) && (fewest == 0 || len(s.types) < fewest) {

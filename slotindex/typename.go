@@ -1,6 +1,9 @@
 package slotindex
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // TypeID is the number of a type: a small number ≥ 0 that can index an array. A
 // type keeps its number as long as a slot supports it or a caller holds it. Then
@@ -51,9 +54,6 @@ func (x *Index) Lookup(name string) (TypeID, bool) {
 // Name returns the name of a type in use.
 func (x *Index) Name(t TypeID) string { return x.types[t].name }
 
-// Types returns an upper bound of the numbers in use: every TypeID is smaller.
-func (x *Index) Types() int { return len(x.types) }
-
 func (x *Index) intern(name string) TypeID {
 	if t, ok := x.byName[name]; ok {
 		return t
@@ -61,13 +61,7 @@ func (x *Index) intern(name string) TypeID {
 	if name == "" {
 		panic("slotindex: a type needs a name")
 	}
-	var t TypeID
-	if n := len(x.freeTypes); n > 0 {
-		t, x.freeTypes = x.freeTypes[n-1], x.freeTypes[:n-1]
-	} else {
-		t = TypeID(len(x.types))
-		x.types = append(x.types, typeEntry{})
-	}
+	t := allocate(&x.types, &x.freeTypes)
 	x.types[t].name = name
 	x.byName[name] = t
 	return t
@@ -91,16 +85,14 @@ func (x *Index) join(t TypeID, m membership) {
 	for at > 0 && ty.classes[at-1].size > m.size {
 		at--
 	}
-	ty.classes = append(ty.classes, membership{})
-	copy(ty.classes[at+1:], ty.classes[at:])
-	ty.classes[at] = m
+	ty.classes = slices.Insert(ty.classes, at, m)
 	x.renumber(t, at)
 }
 
 // leave removes a class without a free slot from the list of one of its types.
 func (x *Index) leave(t TypeID, at int32) {
 	ty := &x.types[t]
-	ty.classes = append(ty.classes[:at], ty.classes[at+1:]...)
+	ty.classes = slices.Delete(ty.classes, int(at), int(at)+1)
 	x.renumber(t, int(at))
 	x.forgetUnused(t)
 }
