@@ -16,7 +16,7 @@ func (b *Backlog) ListenerChanged(on bool) {
 		b.schedule.scanPending = true // notifications may have been missed in the meantime
 	}
 	b.becomeActive()
-	b.rowsMayHaveCome()
+	b.RowsMayHaveCome()
 }
 
 // RowNotified handles a notification that names the only row of its transaction. An

@@ -21,7 +21,7 @@ func (b *Backlog) PutBack(t slotindex.TypeID, p dispatcherd.Priority, k contract
 	}
 	l := b.lane(r)
 	if l.cursor.Less(k) {
-		b.rowsMayHaveCome()
+		b.RowsMayHaveCome()
 		return
 	}
 	if l.insert(k) {
@@ -81,6 +81,3 @@ func (b *Backlog) Delayed(delay time.Duration) {
 		b.schedule.scanAfter(b.now.After(delay).After(returnPause))
 	}
 }
-
-// RowsMayHaveCome notes that rows may have become pending after the cursors.
-func (b *Backlog) RowsMayHaveCome() { b.rowsMayHaveCome() }

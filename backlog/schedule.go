@@ -56,8 +56,9 @@ const (
 	scanFactor  = 50
 )
 
-// rowsMayHaveCome makes every lane that runs low worth another read.
-func (b *Backlog) rowsMayHaveCome() {
+// RowsMayHaveCome notes that rows may have become pending after the cursors: every lane
+// that runs low is worth another read.
+func (b *Backlog) RowsMayHaveCome() {
 	b.schedule.epoch++
 	b.round.start()
 	b.nonLocalRowsMayHaveCome()
@@ -67,7 +68,7 @@ func (b *Backlog) rowsMayHaveCome() {
 // transactions do not commit in the order in which they began.
 func (b *Backlog) scanSoon() {
 	b.schedule.scanPending = true
-	b.rowsMayHaveCome()
+	b.RowsMayHaveCome()
 }
 
 // scanAfter plans a full scan for a row that becomes pending again before a cursor.
@@ -112,7 +113,7 @@ func (b *Backlog) checkTimes(jobs Jobs) {
 	if due || quick {
 		b.fetch.sentAt = b.now
 		s.scanPending = s.scanPending || quick
-		b.rowsMayHaveCome()
+		b.RowsMayHaveCome()
 	}
 	if s.scanAt != 0 && b.now >= s.scanAt {
 		s.scanPending = true
@@ -131,7 +132,7 @@ func (b *Backlog) checkTimes(jobs Jobs) {
 			s.scanAt = 0
 		}
 		s.scans++
-		b.rowsMayHaveCome()
+		b.RowsMayHaveCome()
 	}
 }
 
