@@ -230,7 +230,7 @@ func (c *Core) adopt(o *offered, row *contract.Adopted) {
 		return
 	}
 	c.resume(o, j)
-	j.why = effect.Why{Terms: c.score(j.mode, j.priority, c.ageMS(j), j.typ), At: c.now, SlotTypes: len(o.Slot.Types), Capacity: c.capacity(j.typ)}
+	j.terms, j.placedAt = c.score(j.mode, j.priority, c.ageMS(j), j.typ), c.now
 }
 
 // mayHold reports whether a type is known or may become known.

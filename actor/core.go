@@ -156,7 +156,8 @@ type job struct {
 	crashes     int32
 	timeout     time.Duration // timeout of the attempt, or deadline of the request; 0 = none
 	payload     []byte
-	why         effect.Why
+	terms       scoring.Terms  // the score when its slot was chosen
+	placedAt    timing.Instant // when that was
 	sentTo      dispatcherd.SessionID
 	sentAt      timing.Instant       // when the attempt started; notSent before
 	fingerprint contract.Fingerprint // fingerprint of the session in which the attempt began; a resume offer must contain the nonce of that session

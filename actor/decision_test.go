@@ -34,6 +34,8 @@ func TestPlacementNamesScoreAndRunnerUp(t *testing.T) {
 	require.EqualValues(t, 500_000, placed[0].Terms.Rarity)
 	require.Zero(t, placed[0].RunnerUp)
 	require.Zero(t, placed[0].Reasons)
+	require.EqualValues(t, 1, placed[0].Capacity)
+	require.EqualValues(t, 1, placed[0].SlotTypes)
 
 	c.Step(20, event.Requested{Job: -2, Type: "pdf"}, nil)
 	waiting := decisionsOf(c, DecisionWaiting)

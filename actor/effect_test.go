@@ -104,10 +104,8 @@ func TestSendNamesJobSlotAndScore(t *testing.T) {
 	require.Equal(t, "pdf", send.Type)
 	require.JSONEq(t, `{"n":1}`, string(send.Payload))
 	require.Equal(t, 2500*time.Millisecond, send.Age)
-	require.Equal(t, effect.Why{
-		Terms: scoring.Terms{Base: 2_048_000, Age: 40_000, Rarity: 250_000, OnDemand: 4_176_000},
-		At:    3500, SlotTypes: 2, Capacity: 2,
-	}, send.Why)
+	require.Equal(t, scoring.Terms{Base: 2_048_000, Age: 40_000, Rarity: 250_000, OnDemand: 4_176_000}, send.Terms)
+	require.Equal(t, timing.Instant(3500), send.PlacedAt)
 	started := one[*effect.Started](t, fx)
 	require.Equal(t, send.Job, started.Job)
 	require.Equal(t, send.Slot, started.Slot)
@@ -287,13 +285,13 @@ func TestSlotsOfOtherDispatchersReduceRarity(t *testing.T) {
 	c := twoSlotCore()
 	c.Step(1000, event.ClusterCapacity{Capacity: map[string]int{"pdf": 3, "ocr": 9}}, nil)
 	send := one[*effect.Send](t, c.Step(1000, event.Requested{Job: -1, Type: "pdf"}, nil))
-	require.Equal(t, scoring.Milli(100_000), send.Why.Terms.Rarity, "500 over 2 local slots and 3 others")
+	require.Equal(t, scoring.Milli(100_000), send.Terms.Rarity, "500 over 2 local slots and 3 others")
 	c.Step(1000, event.Registered{Session: 9, Worker: "eve", Slots: []dispatcherd.Slot{{ID: 30, Types: []string{"ocr"}}}}, nil)
 	send = one[*effect.Send](t, c.Step(1000, event.Requested{Job: -2, Type: "ocr"}, nil))
-	require.Equal(t, scoring.Milli(50_000), send.Why.Terms.Rarity, "a type that was not known here when the others were counted")
+	require.Equal(t, scoring.Milli(50_000), send.Terms.Rarity, "a type that was not known here when the others were counted")
 	c.Step(1000, event.ClusterCapacity{}, nil)
 	send = one[*effect.Send](t, c.Step(1000, event.Requested{Job: -3, Type: "pdf"}, nil))
-	require.Equal(t, scoring.Milli(250_000), send.Why.Terms.Rarity)
+	require.Equal(t, scoring.Milli(250_000), send.Terms.Rarity)
 }
 
 // Events of one step are decided together: the job with the higher score goes

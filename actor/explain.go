@@ -95,7 +95,7 @@ func (c *Core) Explain(q Inquiry) Explanation {
 		x.Reasons = []Reason{reasonInHand(j)}
 		x.Slot = 0
 		if j.slot != noSlot {
-			x.Slot, x.Terms = c.index.SlotID(j.slot), j.why.Terms
+			x.Slot, x.Terms = c.index.SlotID(j.slot), j.terms
 		}
 		return x
 	}

@@ -266,7 +266,7 @@ func (p *randomState) check(sum *tally) {
 			sum.next++
 			require.True(p.t, placed, "seed %d: %d was to start next", p.seed, q.ID)
 			require.Equal(p.t, x.Slot, p.core.index.SlotID(j.slot), "seed %d: the slot of %d", p.seed, q.ID)
-			require.Equal(p.t, x.Terms, j.why.Terms, "seed %d: the score of %d", p.seed, q.ID)
+			require.Equal(p.t, x.Terms, j.terms, "seed %d: the score of %d", p.seed, q.ID)
 		case placed:
 			kept := []Reason{ReasonOutranked, ReasonAwaitsFetch}
 			if !full { // better jobs may use fewer entries of the claim

@@ -103,7 +103,7 @@ func (c *Core) send(j *job) {
 	c.emit(c.memory.send.add(effect.Send{
 		Session: s.session.id, Number: s.number, Slot: c.index.SlotID(j.slot),
 		Job: j.id, Attempt: j.attempt, Mode: j.mode, Type: c.index.Name(j.typ), Payload: j.payload,
-		Timeout: j.timeout, Age: msDuration(max(0, c.ageMS(j)+c.penaltyMS(j.row.nonLocal))), Why: j.why,
+		Timeout: j.timeout, Age: msDuration(max(0, c.ageMS(j)+c.penaltyMS(j.row.nonLocal))), Terms: j.terms, PlacedAt: j.placedAt,
 	}))
 	j.sentTo = s.session.id
 	if j.fingerprint != s.session.fingerprint {

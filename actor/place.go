@@ -235,12 +235,7 @@ func mustHave(ok bool) {
 func (c *Core) assign(j *job, ref slotindex.Ref) {
 	j.slot = ref
 	c.slots[ref].job = j
-	j.why = effect.Why{
-		Terms:     c.score(j.mode, j.priority, c.ageMS(j), j.typ),
-		At:        c.now,
-		SlotTypes: len(c.index.TypesOf(ref)),
-		Capacity:  c.capacity(j.typ),
-	}
+	j.terms, j.placedAt = c.score(j.mode, j.priority, c.ageMS(j), j.typ), c.now
 	c.stats.Placed++
 	c.logPlacement(j)
 }

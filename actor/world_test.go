@@ -199,7 +199,7 @@ func (w *world) printEffect(e effect.Effect) {
 	case *effect.Send:
 		why := ""
 		if e.Mode == dispatcherd.OnDemand {
-			why = fmt.Sprintf(" (%v)", e.Why.Terms)
+			why = fmt.Sprintf(" (%v)", e.Terms)
 		}
 		w.printf("send %s to %s/%d%s", w.name(e.Job), workers[e.Session], e.Number, why)
 	case *effect.Cancel:
@@ -283,7 +283,7 @@ func (w *world) printClaim(statement string, req *contract.ClaimRequest, res con
 				result = "won"
 			}
 		}
-		w.printf("%s %s on %s: %s (%v)", statement, w.name(id), on, result, j.why.Terms)
+		w.printf("%s %s on %s: %s (%v)", statement, w.name(id), on, result, j.terms)
 	}
 }
 

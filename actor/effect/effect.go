@@ -31,7 +31,10 @@ type Send struct {
 	Payload []byte
 	Timeout time.Duration // timeout of the attempt, or deadline of the request; 0 = none
 	Age     time.Duration // time since the job became due
-	Why     Why
+	// Terms is the score at the instant of the placement, by term.
+	Terms scoring.Terms
+	// PlacedAt is that instant. A queued job is sent when its claim is answered.
+	PlacedAt timing.Instant
 }
 
 // Cancel tells a worker to stop a job.
@@ -157,47 +160,27 @@ type SetGate struct{ Subscribed bool }
 // only with Config.DrainOnViolation.
 type Violation struct{ Err error }
 
-func (*Send) isEffect() {}
-
-func (*Cancel) isEffect() {}
-
-func (*Stale) isEffect() {}
-
-func (*NotHeld) isEffect() {}
-
+func (*Send) isEffect()        {}
+func (*Cancel) isEffect()      {}
+func (*Stale) isEffect()       {}
+func (*NotHeld) isEffect()     {}
 func (*RejectSlots) isEffect() {}
-
-func (*GoAway) isEffect() {}
-
-func (*HangUp) isEffect() {}
-
-func (*Resume) isEffect() {}
-
-func (*Welcome) isEffect() {}
-
-func (*TurnAway) isEffect() {}
-
-func (*Started) isEffect() {}
-
-func (*Answer) isEffect() {}
-
-func (*Progress) isEffect() {}
-
-func (*Partial) isEffect() {}
-
-func (*Fetch) isEffect() {}
-
-func (*Claim) isEffect() {}
-
-func (*Resolve) isEffect() {}
-
-func (*Finish) isEffect() {}
-
-func (*Adopt) isEffect() {}
-
-func (*SetGate) isEffect() {}
-
-func (*Violation) isEffect() {}
+func (*GoAway) isEffect()      {}
+func (*HangUp) isEffect()      {}
+func (*Resume) isEffect()      {}
+func (*Welcome) isEffect()     {}
+func (*TurnAway) isEffect()    {}
+func (*Started) isEffect()     {}
+func (*Answer) isEffect()      {}
+func (*Progress) isEffect()    {}
+func (*Partial) isEffect()     {}
+func (*Fetch) isEffect()       {}
+func (*Claim) isEffect()       {}
+func (*Resolve) isEffect()     {}
+func (*Finish) isEffect()      {}
+func (*Adopt) isEffect()       {}
+func (*SetGate) isEffect()     {}
+func (*Violation) isEffect()   {}
 
 // AnswerKind is the way an on-demand request ended.
 type AnswerKind uint8
@@ -215,13 +198,4 @@ const (
 // String returns the answer's name.
 func (a AnswerKind) String() string {
 	return [...]string{"", "done", "failed", "late", "unsupported", "busy", "stopping"}[a]
-}
-
-// Why is the reason of a placement: the terms of the score at the instant of the
-// decision, and the choice of the slot.
-type Why struct {
-	Terms     scoring.Terms
-	At        timing.Instant // instant of the decision; a queued job is sent later, when its claim is answered
-	SlotTypes int            // number of types of the chosen slot; no free compatible slot had fewer
-	Capacity  int            // slots that support the type, free or busy, in the whole cluster
 }

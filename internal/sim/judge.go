@@ -47,7 +47,7 @@ func (w *world) hashEffect(h *host, e effect.Effect) {
 			v = mix(mix(v, uint64(p.ID)^uint64(p.Attempt)<<40), uint64(p.From)^uint64(p.To)<<1)
 		}
 	case *effect.Send:
-		v = mix(mixJob(mix(v, 5), e.Session, e.Job, e.Attempt), uint64(e.Why.Terms.Total())^uint64(e.Age)^uint64(e.Slot)<<48)
+		v = mix(mixJob(mix(v, 5), e.Session, e.Job, e.Attempt), uint64(e.Terms.Total())^uint64(e.Age)^uint64(e.Slot)<<48)
 	case *effect.Cancel:
 		v = mixJob(mix(v, 6), e.Session, e.Job, e.Attempt)
 	case *effect.Stale:

@@ -228,7 +228,7 @@ func (s *simulation) start(fx *effect.Send) {
 		}
 		return
 	}
-	s.started = append(s.started, decision{job: job, slot: slot, score: fx.Why.Terms.Total()})
+	s.started = append(s.started, decision{job: job, slot: slot, score: fx.Terms.Total()})
 	heap.Push(&s.running, completion{endMS: s.at + s.trace.Jobs[job].DurationMS, job: job, slot: slot})
 	s.slots.occupy(slot, fx)
 }

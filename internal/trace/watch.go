@@ -164,7 +164,7 @@ func (s *watchedSlot) endCertainty(now int64) {
 
 func (w *Watch) sent(fx *effect.Send) {
 	w.findings.Placements++
-	at := int64(fx.Why.At)
+	at := int64(fx.PlacedAt)
 	claimed, known := w.claimed[fx.Job]
 	delete(w.claimed, fx.Job)
 	s := w.slots[fx.Slot]

@@ -22,7 +22,7 @@ type seen struct {
 
 // sentTo is a job that was placed at an instant.
 func sentTo(slot dispatcherd.SlotID, job dispatcherd.JobID, at timing.Instant) []effect.Effect {
-	return []effect.Effect{&effect.Send{Session: 1, Slot: slot, Job: job, Type: "pdf", Why: effect.Why{At: at}}}
+	return []effect.Effect{&effect.Send{Session: 1, Slot: slot, Job: job, Type: "pdf", PlacedAt: at}}
 }
 
 // requestTo is a request that was placed at an instant.
