@@ -131,7 +131,7 @@ func (a *auditor) judge() {
 // Workers connect, disconnect, reconnect, withdraw slots and die at any moment.
 // Claims are lost, refused or have an unknown outcome.
 func TestJobsRunOnSlotsThatSupportTheirType(t *testing.T) {
-	placements := 400_000
+	placements := 1_000_000
 	if testing.Short() || raceEnabled {
 		placements = 30_000
 	}

@@ -343,7 +343,7 @@ func (p *randomState) age(id dispatcherd.JobID) int64 {
 // with a higher score does not start. The ranks equal those of sorting all
 // jobs.
 func TestExplanationAgreesWithTheDecision(t *testing.T) {
-	states := 40_000
+	states := 60_000
 	if testing.Short() || raceEnabled {
 		states = 4_000
 	}
