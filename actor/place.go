@@ -147,7 +147,7 @@ func (c *Core) claimRoom() int {
 // examines at most three heads per priority.
 func (c *Core) best(t slotindex.TypeID, queued bool) (best head, found bool) {
 	for m := c.types[t].requests; m != 0; m &= m - 1 {
-		h := c.requestHead(t, dispatcherd.Priority(bits.TrailingZeros16(m)))
+		h := c.headOf(c.types[t].demand[bits.TrailingZeros16(m)].first)
 		if !found || h.before(&best) {
 			best, found = h, true
 		}
@@ -168,10 +168,6 @@ func (c *Core) best(t slotindex.TypeID, queued bool) (best head, found bool) {
 		}
 	}
 	return best, found
-}
-
-func (c *Core) requestHead(t slotindex.TypeID, p dispatcherd.Priority) head {
-	return c.headOf(c.types[t].demand[p].first)
 }
 
 // rowHead returns the head for a row of a lane.

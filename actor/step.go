@@ -56,7 +56,7 @@ func (c *Core) apply(ev event.Event) {
 		c.handleRequested(ev)
 	case event.Tick:
 	case event.Notified:
-		c.handleNotified()
+		c.backlog.Notified()
 	case event.Announced:
 		c.handleAnnounced(ev)
 	case event.Reported:
@@ -74,11 +74,11 @@ func (c *Core) apply(ev event.Event) {
 	case event.Withdrew:
 		c.handleWithdrew(ev)
 	case event.Listening:
-		c.handleListening(ev)
+		c.backlog.ListenerChanged(ev.On)
 	case event.CancelRequested:
 		c.handleCancelRequested(ev)
 	case event.GateSet:
-		c.handleGateSet(ev)
+		c.backlog.GateAnswered(ev.Subscribed, ev.Verdict)
 	case event.Disowned:
 		c.handleDisowned()
 	case event.Owned:
@@ -143,12 +143,6 @@ func (c *Core) flushGate() {
 func (c *Core) handleFetched(ev event.Fetched) {
 	c.backlog.Fetched(ev.Request, ev.Result, (*handView)(c))
 }
-
-func (c *Core) handleGateSet(ev event.GateSet) { c.backlog.GateAnswered(ev.Subscribed, ev.Verdict) }
-
-func (c *Core) handleListening(ev event.Listening) { c.backlog.ListenerChanged(ev.On) }
-
-func (c *Core) handleNotified() { c.backlog.Notified() }
 
 func (c *Core) handleAnnounced(ev event.Announced) {
 	c.backlog.RowNotified(&ev.Row, c.queuedOpen() && c.jobs.Get(ev.Row.Key.ID) == nil)
