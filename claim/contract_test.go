@@ -677,7 +677,7 @@ func TestClaimTakesTheOtherRowsIfOneIsLocked(t *testing.T) {
 	})
 }
 
-func TestHeartbeatLeavesLockedRowsToTheNextOne(t *testing.T) {
+func TestHeartbeatSkipsLockedRowsUntilTheNextOne(t *testing.T) {
 	t.Parallel()
 	contractSuite(t, func(t *testing.T, w world) {
 		dead, other := w.open(t), joined(t, w)
