@@ -30,11 +30,15 @@ func (cl *claimQueue) complete(f *claimInFlight) {
 	cl.inFlight = slices.DeleteFunc(cl.inFlight, func(f claimInFlight) bool { return f.token == token })
 }
 
+// extraClaim is the part of a batch, one in so many, from which on a claim is sent
+// beside others. Over a network it then does not wait for their answers. With less to
+// do the claims would become smaller but not faster, and each costs Postgres a
+// transaction.
+const extraClaim = 4
+
 // flushClaims sends what may be sent. After a claim that was full nothing is
-// reserved for the next one in the same step. With one claim in flight that costs
-// no round trip: the next one is sent with the answer to this one at the earliest,
-// and is gathered by then. Until the next event the slots stay free for requests
-// and for jobs that rank higher.
+// reserved for the next one in the same step. Until the next event the slots stay
+// free for requests and for jobs that rank higher.
 func (c *Core) flushClaims() {
 	cl := &c.claims
 	if cl.breaker.Open(c.now) {
@@ -47,6 +51,9 @@ func (c *Core) flushClaims() {
 	cl.unresolved = cl.unresolved[:0]
 	c.dropUnplaced()
 	if len(cl.next) == 0 || len(cl.inFlight) >= c.cfg.Limits.Claims {
+		return
+	}
+	if len(cl.inFlight) > 0 && len(cl.next) < c.cfg.Limits.ClaimBatch/extraClaim {
 		return
 	}
 	r := c.claimRequest(cl.next)

@@ -38,7 +38,7 @@ func newRandomState(t *testing.T, seed uint64) *randomState {
 	cfg := config.Default()
 	cfg.Seed = [2]uint64{seed, 1}
 	if rng := rand.New(rand.NewPCG(seed, 3)); rng.IntN(3) == 0 {
-		cfg.Limits.ClaimBatch = 1 + rng.IntN(4) // the next claim is full or nearly full
+		cfg.Limits.Claims, cfg.Limits.ClaimBatch = 1, 1+rng.IntN(4) // the next claim is full or nearly full
 	}
 	p := &randomState{t: t, rng: rand.New(rand.NewPCG(seed, 2)), core: New(cfg), table: newTable(), now: 1_000_000, seed: seed}
 	p.table.now = 1_700_000_000_000_000
@@ -428,7 +428,7 @@ func TestRowOfATypeWithoutSlotsIsNotReportedAsPassed(t *testing.T) {
 // although a slot is free. A request with a lower rank waits as well.
 func TestFullClaimDelaysJobsOfLowerRank(t *testing.T) {
 	cfg := config.Default()
-	cfg.Limits.ClaimBatch = 1
+	cfg.Limits.Claims, cfg.Limits.ClaimBatch = 1, 1
 	p := &randomState{t: t, core: New(cfg), table: newTable(), now: 1_000}
 	p.table.now = 1_700_000_000_000_000
 	ev := event.Registered{Session: 1, Worker: "w"}

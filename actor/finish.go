@@ -32,6 +32,10 @@ func (e *finishQueue) add(f contract.Finish) {
 	e.unrecorded++
 }
 
+// extraFinish is the part of a batch, one in so many, from which on a finish is sent
+// beside another one; see extraClaim. No slot waits for a finish, so the part is larger.
+const extraFinish = 2
+
 // flushEnds sends what may be sent.
 func (c *Core) flushEnds() {
 	e := &c.ends
@@ -39,6 +43,9 @@ func (c *Core) flushEnds() {
 		return
 	}
 	for e.inFlight < c.cfg.Limits.Finishes && len(e.again)+len(e.queue) > 0 {
+		if e.inFlight > 0 && len(e.again) == 0 && len(e.queue) < c.cfg.Limits.FinishBatch/extraFinish {
+			return
+		}
 		var r *contract.FinishRequest
 		if len(e.again) > 0 {
 			r = e.again[0]

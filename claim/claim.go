@@ -52,29 +52,30 @@ func (s *Store) Claim(ctx context.Context, req contract.ClaimRequest) contract.C
 // which costs only these rows.
 func contended(asked, won int) bool { return 20*(asked-won) > asked }
 
-// sendClaim sends the statement that suits the contention. s.contention belongs to
-// the call that has the turn of the claim connection.
+// sendClaim sends the statement that suits the contention. Claims in flight count it
+// down together, which may make it negative.
 func (s *Store) sendClaim(ctx context.Context, conn *pgx.Conn, ids []dispatcherd.JobID, params [][]byte) (won []contract.Won, err error) {
-	if s.contention == 0 {
+	if s.contention.Load() <= 0 {
 		won, err = readWon(execute(ctx, conn, "claim", append(slices.Clip(params), encodeClaimed(ids)...)...), len(ids))
 		if e := serverError(err); e == nil || e.Code != lockNotGranted {
 			if err == nil && contended(len(ids), len(won)) {
-				s.contention = contentionLasts
+				s.contention.Store(contentionLasts)
 			}
 			return won, err
 		}
-		s.contention = contentionLasts
+		s.contention.Store(contentionLasts)
 	}
 	won, err = readWon(execute(ctx, conn, "claim-contended", params...), len(ids))
 	if err == nil && contended(len(ids), len(won)) {
-		s.contention = contentionLasts
-	} else if s.contention > 0 {
-		s.contention--
+		s.contention.Store(contentionLasts)
+	} else if s.contention.Load() > 0 {
+		s.contention.Add(-1)
 	}
 	return won, err
 }
 
-// errOldEpoch is the error of a claim that follows a Resolve whose answer was lost.
+// errOldEpoch is the error of a claim that follows a Resolve whose answer was lost, or
+// that a Resolve of another claim preceded. Nothing was taken.
 var errOldEpoch = errors.New("the claim was of an earlier epoch")
 
 // refused returns why a claim that won nothing was not allowed to win, or nil if it

@@ -28,8 +28,8 @@ func (l *ledger) write(w contract.Won) {
 	l.taken[fmt.Sprintf("%d/%d", w.ID, w.Attempt)]++
 }
 
-// Three dispatchers claim overlapping batches in random order and end the jobs
-// with every outcome. Meanwhile operators cancel jobs, and other dispatchers
+// Three dispatchers, each with two claims and two finishes in flight, claim
+// overlapping batches in random order and end the jobs with every outcome. Meanwhile operators cancel jobs, and other dispatchers
 // send heartbeats and release jobs.
 func TestConcurrentDispatchersClaimEachAttemptOnceWithoutDeadlock(t *testing.T) {
 	t.Parallel()
@@ -42,10 +42,12 @@ func TestConcurrentDispatchersClaimEachAttemptOnceWithoutDeadlock(t *testing.T) 
 	defer cancel()
 	var wg sync.WaitGroup
 	for n := range 3 {
-		s := open(t, claim.Config{DSN: dsn})
+		s := open(t, claim.Config{DSN: dsn, Claims: 2, Finishes: 2})
 		_, err := s.Join(ctx)
 		require.NoError(t, err)
-		wg.Go(func() { hammer(ctx, t, s, &book, uint64(n)) })
+		for half := range 2 {
+			wg.Go(func() { hammer(ctx, t, s, &book, uint64(2*n+half)) })
+		}
 	}
 	wg.Go(func() {
 		other := connect(t, dsn)
@@ -133,6 +135,31 @@ func TestDispatcherIsDeclaredLostAfterItsUnansweredClaims(t *testing.T) {
 			require.Equal(t, 1, res.Released)
 		})
 	}
+}
+
+// A statement that waits for a lock does not delay others of its kind.
+func TestFinishesOfOneDispatcherRunAtTheSameTime(t *testing.T) {
+	t.Parallel()
+	dsn := pgtest.New(t)
+	db, holder := connect(t, dsn), connect(t, dsn)
+	s := open(t, claim.Config{DSN: dsn, Finishes: 2})
+	_, err := s.Join(t.Context())
+	require.NoError(t, err)
+	fill(t, db, 2, 1, 1)
+	require.Len(t, s.Claim(t.Context(), claimOf(1, 2)).Won, 2)
+	exec(t, holder, `BEGIN; SELECT FROM dispatcherd.jobs_live WHERE id = 1 FOR UPDATE`)
+	waiting := make(chan contract.FinishResult)
+	go func() {
+		waiting <- s.Finish(t.Context(), contract.FinishRequest{Items: []contract.Finish{{ID: 1, Attempt: 1}}})
+	}()
+	require.Eventually(t, func() bool {
+		return one[bool](t, db, `SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database()
+			AND application_name LIKE 'dispatcherd finish%' AND wait_event_type = 'Lock')`)
+	}, 3*time.Second, time.Millisecond)
+	require.Empty(t, finish(t, s, contract.Finish{ID: 2, Attempt: 1}))
+	require.Equal(t, dispatcherd.Running, row(t, db, 1).Status)
+	exec(t, holder, `COMMIT`)
+	require.Equal(t, contract.FinishResult{Verdict: contract.OK}, <-waiting)
 }
 
 // claimArgs returns the parameters of a claim of contiguous ids in epoch 0.

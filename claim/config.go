@@ -34,6 +34,9 @@ type Config struct {
 	Timeout time.Duration
 	// Lease is how long this dispatcher counts as alive after a heartbeat. 0 = DefaultLease.
 	Lease time.Duration
+	// Claims and Finishes are how many statements of the kind run at the same time, each
+	// on its own connection. 0 = one.
+	Claims, Finishes int
 	// AsyncClaims commits claims without waiting for the disk. It saves that wait. A
 	// crash of the database server may lose the newest claims, whose attempt numbers
 	// are then assigned twice; other crashes lose nothing.
@@ -55,6 +58,7 @@ func (c Config) withDefaults() Config {
 	if c.Lease <= 0 {
 		c.Lease = DefaultLease
 	}
+	c.Claims, c.Finishes = max(c.Claims, 1), max(c.Finishes, 1)
 	if c.Observer == nil {
 		c.Observer = silent{}
 	}

@@ -53,24 +53,67 @@ func newConnection(c Config, purpose string, statements statements) (*connection
 	return l, nil
 }
 
-// do runs f with the connection, under the connection's deadline, and reports the
-// statement. An error before f is a notSentError. f returns the number of jobs.
+// connections execute statements of one kind at the same time, one each. The first
+// free connection is used, so a dispatcher that sends one statement at a time
+// establishes one connection.
+type connections []*connection
+
+func newConnections(c Config, n int, purpose string, statements statements) (list connections, err error) {
+	for range n {
+		l, err := newConnection(c, purpose, statements)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, l)
+	}
+	return list, nil
+}
+
+// do runs f with the connection; see connections.do.
 func (l *connection) do(ctx context.Context, op Operation, f func(context.Context, *pgx.Conn) (int, error)) error {
+	return connections{l}.do(ctx, op, f)
+}
+
+// do runs f with one of the connections, under its deadline, and reports it. An error
+// from before f is a notSentError. f returns how many jobs it was about.
+func (list connections) do(ctx context.Context, op Operation, f func(context.Context, *pgx.Conn) (int, error)) error {
 	start := time.Now()
-	ctx, cancel := context.WithTimeout(ctx, l.timeout)
+	ctx, cancel := context.WithTimeout(ctx, list[0].timeout)
 	defer cancel()
-	rows, err := l.run(ctx, f)
-	l.observer.Statement(Report{Operation: op, Took: time.Since(start), Rows: rows, Verdict: verdictOf(err), Err: err})
+	rows, err := list.run(ctx, f)
+	list[0].observer.Statement(Report{Operation: op, Took: time.Since(start), Rows: rows, Verdict: verdictOf(err), Err: err})
 	return err
 }
 
-func (l *connection) run(ctx context.Context, f func(context.Context, *pgx.Conn) (int, error)) (int, error) {
-	select {
-	case <-l.turn:
-	case <-ctx.Done():
-		return 0, notSentError{ctx.Err()}
+func (list connections) run(ctx context.Context, f func(context.Context, *pgx.Conn) (int, error)) (int, error) {
+	l, err := list.take(ctx)
+	if err != nil {
+		return 0, notSentError{err}
 	}
 	defer func() { l.turn <- struct{}{} }()
+	return l.run(ctx, f)
+}
+
+// take takes the turn of the first free connection. It waits for the first connection
+// if none is free. The daemon never sends more statements than there are connections.
+func (list connections) take(ctx context.Context) (*connection, error) {
+	for _, l := range list {
+		select {
+		case <-l.turn:
+			return l, nil
+		default:
+		}
+	}
+	select {
+	case <-list[0].turn:
+		return list[0], nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// run is called by the holder of the turn.
+func (l *connection) run(ctx context.Context, f func(context.Context, *pgx.Conn) (int, error)) (int, error) {
 	if err := l.connect(ctx); err != nil {
 		return 0, notSentError{err}
 	}

@@ -23,13 +23,16 @@
 // finish with an unknown outcome is sent again with Again set: fencing makes it
 // idempotent. A claim with an unknown outcome is resolved: the dispatcher's epoch is
 // raised first, under a lock that waits for claims in flight, so that a delayed copy
-// of the statement takes nothing; then the rows are read by their token.
+// of the statement takes nothing; then the rows are read by their token. Other claims
+// that were sent before the epoch was raised and arrive later take nothing, too. They
+// are Refused.
 //
 // # Connections
 //
-// A [Store] holds one connection for each kind of work (fetch, claim, finish, lease,
-// …) and a [Listener] one more, so that a slow finish never delays a heartbeat. Calls
-// of one kind wait for each other. Every statement has a deadline on both sides. A
+// A [Store] holds connections for each kind of work (fetch, claim, finish, lease, …)
+// and a [Listener] one more, so that a slow finish never delays a heartbeat. Claims
+// and finishes have Config.Claims and Config.Finishes connections, other kinds one.
+// Calls of one kind wait for a free connection. Every statement has a deadline on both sides. A
 // broken connection is dropped, and the next call connects again, no sooner than its
 // backoff allows. While Postgres is down, calls are Refused at that pace, in constant
 // memory.

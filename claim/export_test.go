@@ -42,20 +42,18 @@ func IDRanges(ids []dispatcherd.JobID) (list []IDRange, places int64) {
 
 // Contention returns the number of further claims that the store will make with
 // row locks.
-func (s *Store) Contention() int {
-	<-s.claim.turn
-	defer func() { s.claim.turn <- struct{}{} }()
-	return s.contention
-}
+func (s *Store) Contention() int { return int(s.contention.Load()) }
 
 // SetFutileFrom sets how many dead rows a vacuum must leave to count as futile.
 func (s *Store) SetFutileFrom(n int64) { s.futileFrom = n }
 
-// PingClaims makes the store ping the connection of claims before each use.
+// PingClaims makes the store ping each connection of claims before each use.
 func (s *Store) PingClaims() {
-	<-s.claim.turn
-	defer func() { s.claim.turn <- struct{}{} }()
-	s.claim.trusted = 0
+	for _, l := range s.claim {
+		<-l.turn
+		l.trusted = 0
+		l.turn <- struct{}{}
+	}
 }
 
 // FirstToken is below all tokens.

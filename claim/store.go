@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -13,14 +14,15 @@ import (
 )
 
 // Store is one dispatcher's view of the table. Its methods may be called from
-// any goroutine; calls of the same kind run one after the other. Before
-// [Store.Join] it can only fetch.
+// any goroutine. Up to Config.Claims claims and Config.Finishes finishes run at the
+// same time; other calls of the same kind run one after the other. Before [Store.Join]
+// it can only fetch.
 type Store struct {
 	config   Config
 	fetch    *connection
 	backfill *connection // established by the first backfill scan
-	claim    *connection
-	finish   *connection
+	claim    connections
+	finish   connections
 	adopt    *connection // established by the first adoption
 	lease    *connection // heartbeats, notification gate, progress
 	sweep    *connection // slow statements that must not delay a heartbeat
@@ -28,8 +30,8 @@ type Store struct {
 	me    atomic.Int32 // id of this run in dispatcherd.dispatchers, 0 = not joined
 	epoch atomic.Int32 // claims carry it; raised by Resolve
 
-	contention int      // number of further claims with row locks; owned by the holder of claim's turn
-	deferred   deferred // owned by the holder of lease's turn
+	contention atomic.Int32 // claims that are still to be made with row locks; none if it is ≤ 0
+	deferred   deferred     // owned by the holder of lease's turn
 
 	// vacuum is the state when the oldest snapshot was first seen, or when the last
 	// vacuum removed rows. It and futileFrom belong to the call that has the turn
@@ -49,17 +51,19 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 	var errs [7]error
 	s.fetch, errs[0] = newConnection(c, "fetch", fetchStatements)
 	s.backfill, errs[1] = newConnection(c, "backfill", fetchStatements)
-	s.claim, errs[2] = newConnection(c, "claim", claimStatements)
-	s.finish, errs[3] = newConnection(c, "finish", finishStatements)
+	s.claim, errs[2] = newConnections(c, c.Claims, "claim", claimStatements)
+	s.finish, errs[3] = newConnections(c, c.Finishes, "finish", finishStatements)
 	s.adopt, errs[4] = newConnection(c, "adopt", adoptStatements)
 	s.lease, errs[5] = newConnection(c, "lease", leaseStatements)
 	s.sweep, errs[6] = newConnection(c, "sweep", nil)
 	if err := errors.Join(errs[:]...); err != nil {
 		return nil, err
 	}
-	s.claim.setup = fmt.Sprintf("SET lock_timeout = %d", lockPatience.Milliseconds())
-	if c.AsyncClaims {
-		s.claim.setup += "; SET synchronous_commit = off"
+	for _, l := range s.claim {
+		l.setup = fmt.Sprintf("SET lock_timeout = %d", lockPatience.Milliseconds())
+		if c.AsyncClaims {
+			l.setup += "; SET synchronous_commit = off"
+		}
 	}
 	s.backfill.timeout = backfillTimeout
 	s.backfill.setup = fmt.Sprintf("SET statement_timeout = %d", (backfillTimeout * 4 / 5).Milliseconds())
@@ -82,7 +86,7 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 
 // Close ends all connections. Calls in flight end first. Later calls are refused.
 func (s *Store) Close() {
-	for _, l := range []*connection{s.fetch, s.backfill, s.claim, s.finish, s.adopt, s.lease, s.sweep} {
+	for _, l := range slices.Concat(s.claim, s.finish, connections{s.fetch, s.backfill, s.adopt, s.lease, s.sweep}) {
 		l.close()
 	}
 }

@@ -57,9 +57,9 @@ type Limits struct {
 	Types         int // types known at the same time
 	Requests      int // waiting on-demand requests
 	ClaimBatch    int // rows of one claim
-	Claims        int // claims in flight
+	Claims        int // claims in flight, each on its own connection
 	FinishBatch   int // rows of one finish
-	Finishes      int // finish statements in flight
+	Finishes      int // finish statements in flight, each on its own connection
 	Unfinished    int // ended attempts that are not recorded in Postgres; at this bound no queued job is placed
 	LaneLength    int // candidates requested at a time, per lane
 	LanesPerFetch int
@@ -70,13 +70,15 @@ type Limits struct {
 // maxPenalty bounds how much several dispatchers lengthen the overtaking window.
 const maxPenalty = time.Hour
 
-// Default returns the article's weights and the documented bounds.
+// Default returns the article's weights and the documented bounds. Four claims and two
+// finishes in flight reach 1.5 times the rate of one of each, at 0 to 5 ms round trip
+// to Postgres.
 func Default() Config {
 	return Config{
 		Weights: scoring.Default(),
 		Limits: Limits{
 			Slots: 200_000, Types: 10_000, Requests: 10_000,
-			ClaimBatch: 1000, Claims: 1, FinishBatch: 1000, Finishes: 1, Unfinished: 20_000,
+			ClaimBatch: 1000, Claims: 4, FinishBatch: 1000, Finishes: 2, Unfinished: 20_000,
 			LaneLength: 4096, LanesPerFetch: 1024, LostPerList: 5, Crashes: 3,
 		},
 		Retry:            timing.Backoff{Base: time.Second, Max: 10 * time.Minute},

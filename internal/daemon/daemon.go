@@ -78,6 +78,7 @@ func Start(ctx context.Context, cfg Config, log *zap.Logger) (_ *Daemon, err err
 	}
 	d.store, err = claim.Open(ctx, claim.Config{
 		DSN: cfg.DSN, Name: cfg.Name, Lease: cfg.Lease, AsyncClaims: cfg.AsyncClaims, Identity: d.lock.identity(),
+		Claims: cfg.Core.Limits.Claims, Finishes: cfg.Core.Limits.Finishes,
 		Observer: &storeObserver{log: log, metrics: d.metrics, listener: d.listener, statements: statementLog{log: log, dsn: cfg.DSN}},
 	})
 	if err != nil {

@@ -14,9 +14,9 @@ import (
 )
 
 // statements executes the effects for Postgres. Each kind of statement has its own
-// goroutine, so that kinds do not delay each other. Results become events. The Core
-// bounds the number of statements in flight, so sending a request to its goroutine
-// never blocks. It implements shell.Statements.
+// goroutines, one for each statement in flight, so that kinds do not delay each other.
+// Results become events. The Core bounds the number of statements in flight, so sending
+// a request to a goroutine never blocks. It implements shell.Statements.
 type statements struct {
 	store *claim.Store
 	loop  *actor.Actor
@@ -61,17 +61,9 @@ func (s *statements) start(ctx context.Context) {
 	scanning, giveUp := context.WithCancel(ctx)
 	s.giveUp = giveUp
 	s.running.Go(func() { s.fetch(scanning, s.backfills) })
-	s.running.Go(func() {
-		for c := range s.claims {
-			take := s.store.Claim
-			if c.resolve {
-				take = s.store.Resolve
-			}
-			result := take(ctx, *c.request)
-			result = with(s.lease, func(l *shell.Lease, now time.Duration) contract.ClaimResult { return l.Claimed(now, result) })
-			s.loop.Result(event.Claimed{Request: c.request, Result: result})
-		}
-	})
+	for range cap(s.claims) {
+		s.running.Go(func() { s.claim(ctx) })
+	}
 	s.running.Go(func() {
 		for r := range s.adopts {
 			result := s.store.Adopt(ctx, *r)
@@ -83,13 +75,9 @@ func (s *statements) start(ctx context.Context) {
 			}
 		}
 	})
-	s.running.Go(func() {
-		for r := range s.finishes {
-			result := s.store.Finish(ctx, *r)
-			s.finished(r, &result) // afterwards the loop may reuse the request
-			s.loop.Result(event.Finished{Request: r, Result: result})
-		}
-	})
+	for range cap(s.finishes) {
+		s.running.Go(func() { s.finish(ctx) })
+	}
 	s.running.Go(func() {
 		for subscribed := range s.gates {
 			v := contract.OK
@@ -105,6 +93,28 @@ func (s *statements) start(ctx context.Context) {
 func (s *statements) fetch(ctx context.Context, requests <-chan *contract.FetchRequest) {
 	for r := range requests {
 		s.loop.Result(event.Fetched{Request: r, Result: s.store.Fetch(ctx, *r)})
+	}
+}
+
+// claim executes claims, one after the other.
+func (s *statements) claim(ctx context.Context) {
+	for c := range s.claims {
+		take := s.store.Claim
+		if c.resolve {
+			take = s.store.Resolve
+		}
+		result := take(ctx, *c.request)
+		result = with(s.lease, func(l *shell.Lease, now time.Duration) contract.ClaimResult { return l.Claimed(now, result) })
+		s.loop.Result(event.Claimed{Request: c.request, Result: result})
+	}
+}
+
+// finish executes finishes, one after the other.
+func (s *statements) finish(ctx context.Context) {
+	for r := range s.finishes {
+		result := s.store.Finish(ctx, *r)
+		s.finished(r, &result) // afterwards the loop may reuse the request
+		s.loop.Result(event.Finished{Request: r, Result: result})
 	}
 }
 

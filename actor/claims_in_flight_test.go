@@ -1,0 +1,141 @@
+package actor
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/actor/config"
+	"github.com/dispatcherd/dispatcherd/actor/effect"
+	"github.com/dispatcherd/dispatcherd/actor/event"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
+	"github.com/dispatcherd/dispatcherd/internal/timing"
+)
+
+// sender is a core with 16 free slots and batches of eight rows.
+type sender struct {
+	t    *testing.T
+	core *Core
+	now  timing.Instant
+	last dispatcherd.JobID
+}
+
+func newSender(t *testing.T) *sender {
+	cfg := config.Default()
+	cfg.Limits.ClaimBatch, cfg.Limits.FinishBatch = 8, 8
+	s := &sender{t: t, core: New(cfg), now: 1000}
+	register := event.Registered{Session: 1}
+	for i := range int32(16) {
+		register.Slots = append(register.Slots, dispatcherd.Slot{ID: dispatcherd.SlotID(i + 1), Number: i, Types: []string{"pdf"}})
+	}
+	request := one[*effect.Fetch](t, s.step(register)).Request
+	require.Empty(t, s.step(event.Fetched{Request: request}))
+	return s
+}
+
+func (s *sender) step(ev event.Event) []effect.Effect {
+	fx := s.core.Step(s.now, ev, nil)
+	require.NoError(s.t, s.core.Check())
+	return kept(fx)
+}
+
+// insert lets the core read n further rows and returns the claims that it sends.
+func (s *sender) insert(n int) (sent []*contract.ClaimRequest) {
+	s.now += 100
+	fetch := one[*effect.Fetch](s.t, s.step(event.Notified{})).Request
+	result := contract.FetchResult{DBNow: int64(s.now) * 1000}
+	for i, lane := range fetch.Lanes {
+		for ; lane.Priority == 0 && n > 0; n-- {
+			s.last++
+			result.Candidates = append(result.Candidates, contract.Candidate{Lane: i, Key: contract.Key{ID: s.last}})
+		}
+	}
+	return claimsOf(s.step(event.Fetched{Request: fetch, Result: result}))
+}
+
+func claimsOf(fx []effect.Effect) (sent []*contract.ClaimRequest) {
+	for _, e := range only[*effect.Claim](fx) {
+		sent = append(sent, e.Request)
+	}
+	return sent
+}
+
+// won answers a claim that won all of its rows and returns the effects.
+func (s *sender) won(r *contract.ClaimRequest) []effect.Effect {
+	result := contract.ClaimResult{}
+	for _, id := range r.IDs {
+		result.Won = append(result.Won, contract.Won{ID: id, Attempt: 1, MaxAttempts: 3})
+	}
+	return s.step(event.Claimed{Request: r, Result: result})
+}
+
+// end reports that jobs ended, and returns the finishes that the core sends.
+func (s *sender) end(ids ...dispatcherd.JobID) (sent []*contract.FinishRequest) {
+	ev := event.Released{Session: 1}
+	for _, id := range ids {
+		ev.Results = append(ev.Results, event.Result{Job: id, Attempt: 1, OK: true})
+	}
+	for _, e := range only[*effect.Finish](s.step(ev)) {
+		sent = append(sent, e.Request)
+	}
+	return sent
+}
+
+func TestFurtherClaimsAreSentFromAQuarterOfABatchOn(t *testing.T) {
+	s := newSender(t)
+	require.Len(t, s.insert(1), 1, "the first claim is sent at once")
+	require.Empty(t, s.insert(1), "a row is gathered for the answer to the first claim")
+	second := s.insert(1)
+	require.Len(t, second, 1)
+	require.Equal(t, []dispatcherd.JobID{2, 3}, second[0].IDs)
+	require.Len(t, s.insert(2), 1)
+	require.Len(t, s.insert(2), 1)
+	require.Empty(t, s.insert(2), "four claims are in flight")
+	next := claimsOf(s.won(second[0]))
+	require.Len(t, next, 1)
+	require.Equal(t, []dispatcherd.JobID{8, 9}, next[0].IDs)
+}
+
+// Each claim has its own token, so the answer to one says nothing about another.
+func TestClaimWithoutAnAnswerDoesNotAffectOtherClaims(t *testing.T) {
+	s := newSender(t)
+	lost, other, refused := s.insert(1)[0], s.insert(2)[0], s.insert(2)[0]
+	s.step(event.Claimed{Request: lost, Result: contract.ClaimResult{Verdict: contract.Unknown}})
+	fx := s.step(event.Claimed{Request: refused, Result: contract.ClaimResult{Verdict: contract.Refused}})
+	require.Empty(t, fx, "the circuit breaker is open")
+	fx = s.won(other)
+	require.Len(t, only[*effect.Send](fx), 2)
+	for _, r := range claimsOf(fx) {
+		require.Subset(t, refused.IDs, r.IDs, "the row of the lost claim may be running")
+	}
+	resolve := only[*effect.Resolve](fx)
+	require.Len(t, resolve, 1)
+	require.Equal(t, lost.Token, resolve[0].Request.Token)
+	send := one[*effect.Send](t, s.won(lost))
+	require.Equal(t, lost.IDs[0], send.Job)
+}
+
+func TestDrainedCoreIsIdleAfterTheLastClaimAndFinish(t *testing.T) {
+	s := newSender(t)
+	first := s.insert(8)[0]
+	second := s.insert(2)[0]
+	s.won(first)
+	finishes := s.end(1)
+	require.Len(t, finishes, 1)
+	require.Empty(t, s.end(2, 3, 4), "less than half of a batch")
+	finishes = append(finishes, s.end(5, 6, 7, 8)...)
+	require.Len(t, finishes, 2)
+	require.Len(t, finishes[1].Items, 7)
+	s.step(event.Drained{})
+	for _, r := range finishes {
+		s.step(event.Finished{Request: r})
+		require.False(t, s.core.Idle(), "a claim is in flight")
+	}
+	released := one[*effect.Finish](t, s.won(second)).Request
+	require.Len(t, released.Items, 2)
+	require.Equal(t, contract.Released, released.Items[0].Outcome)
+	require.False(t, s.core.Idle())
+	s.step(event.Finished{Request: released})
+	require.True(t, s.core.Idle())
+}
