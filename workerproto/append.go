@@ -25,8 +25,11 @@ func appendRaw(dst, raw []byte) []byte {
 func appendString(dst []byte, s string) []byte {
 	for i := range len(s) {
 		if !jsontext.Plain(s[i]) {
-			quoted, _ := json.Marshal(s) // a string: cannot fail
-			return append(dst, quoted...)
+			var quoted bytes.Buffer
+			e := json.NewEncoder(&quoted)
+			e.SetEscapeHTML(false)
+			_ = e.Encode(s) // a string: cannot fail
+			return append(dst, bytes.TrimSuffix(quoted.Bytes(), []byte{'\n'})...)
 		}
 	}
 	dst = append(dst, '"')
