@@ -78,9 +78,12 @@ func integer[T ~int | ~int8 | ~int32 | ~int64](c *codec, name string, p *T, low,
 
 // millis is a duration in whole milliseconds.
 func (c *codec) millis(name string, p *time.Duration, when presence) {
-	ms := max(p.Milliseconds(), 0)
-	if integer(c, name, &ms, 0, maxDelay.Milliseconds(), when) {
-		*p = time.Duration(ms) * time.Millisecond
+	switch {
+	case c.reads(name):
+		*p = time.Duration(c.readInteger(0, maxDelay.Milliseconds())) * time.Millisecond
+		c.next()
+	case c.writes(name, *p < time.Millisecond, when):
+		c.out = strconv.AppendInt(c.out, max(p.Milliseconds(), 0), 10)
 	}
 }
 
