@@ -34,14 +34,12 @@ func TestCallerTranscripts(t *testing.T) {
 // callerStage is one connection between a scripted caller and the real server. It
 // also implements the handler.
 type callerStage struct {
-	t        *testing.T
+	scriptedPeer
+
 	stop     func()
-	p        *peer
 	session  *CallerSession
 	opened   chan *CallerSession
 	accepted chan string
-	nonce    string
-	over     bool
 }
 
 func (s *callerStage) Open(session *CallerSession) { s.opened <- session }
@@ -55,7 +53,7 @@ func (s *callerStage) Frames(_ *CallerSession, frames []CallerFrame) {
 func (*callerStage) Closed(*CallerSession, error) {}
 
 func newCallerStage(t *testing.T) *callerStage {
-	s := &callerStage{t: t, opened: make(chan *CallerSession, 1), accepted: make(chan string, 100)}
+	s := &callerStage{scriptedPeer: scriptedPeer{t: t}, opened: make(chan *CallerSession, 1), accepted: make(chan string, 100)}
 	path := filepath.Join(t.TempDir(), "s")
 	l, err := net.Listen("unix", path)
 	require.NoError(t, err)
@@ -88,52 +86,15 @@ func (s *callerStage) step(line string) string {
 		_, _ = s.p.conn.Write([]byte(text + "\n")) // the write fails if the server has closed the connection
 	}
 	var out strings.Builder
-	if s.session == nil {
-		s.first(&out)
-	} else {
+	switch {
+	case s.session != nil:
 		s.barrier(&out)
 		s.barrier(&out)
+	case s.first(&out, true):
+		s.session = await(s.t, s.opened)
 	}
 	for len(s.accepted) > 0 {
 		out.WriteString("= " + <-s.accepted + "\n")
 	}
 	return out.String()
-}
-
-// first reads the answer to the hello.
-func (s *callerStage) first(out *strings.Builder) {
-	line := s.p.line()
-	f, err := (&DispatcherDecoder{callers: true}).Decode([]byte(line))
-	require.Nil(s.t, err)
-	if w, ok := f.(*Welcome); ok {
-		s.nonce = w.Session
-		s.session = await(s.t, s.opened)
-		line = strings.ReplaceAll(line, s.nonce, "$SESSION")
-	}
-	out.WriteString("< " + line + "\n")
-	if s.session == nil {
-		s.p.hangup()
-		s.over = true
-		out.WriteString("< EOF\n")
-	}
-}
-
-// barrier collects the server's lines up to the answer to a ping.
-func (s *callerStage) barrier(out *strings.Builder) {
-	if s.over {
-		return
-	}
-	_, _ = s.p.conn.Write([]byte(`{"op":"ping"}` + "\n"))
-	for {
-		line, err := s.p.in.ReadString('\n')
-		if err != nil {
-			s.over = true
-			out.WriteString("< EOF\n")
-			return
-		}
-		if line == `{"op":"pong"}`+"\n" {
-			return
-		}
-		out.WriteString("< " + line)
-	}
 }

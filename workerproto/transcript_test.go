@@ -77,20 +77,18 @@ func play(script string, connect func() player) string {
 // stage is one connection between a scripted worker and the real server. It also
 // implements the handler, which holds the jobs that the script sends.
 type stage struct {
-	t        *testing.T
+	scriptedPeer
+
 	stop     func()
-	p        *peer
 	session  *Session
 	opened   chan *Session
 	accepted chan string
 	resume   map[Resumed]bool
 	held     map[Resumed]bool
-	nonce    string
-	over     bool
 }
 
 func newStage(t *testing.T) *stage {
-	s := &stage{t: t, opened: make(chan *Session, 1), accepted: make(chan string, 100),
+	s := &stage{scriptedPeer: scriptedPeer{t: t}, opened: make(chan *Session, 1), accepted: make(chan string, 100),
 		resume: map[Resumed]bool{}, held: map[Resumed]bool{}}
 	path := filepath.Join(t.TempDir(), "w.sock")
 	l, err := Listen(path, 0o600)
@@ -163,11 +161,12 @@ func (s *stage) step(line string) string {
 // row: after both pongs everything before them has been handled.
 func (s *stage) listen() string {
 	var out strings.Builder
-	if s.session == nil {
-		s.first(&out)
-	} else {
+	switch {
+	case s.session != nil:
 		s.barrier(&out)
 		s.barrier(&out)
+	case s.first(&out, false):
+		s.session = await(s.t, s.opened)
 	}
 	for len(s.accepted) > 0 {
 		out.WriteString("= " + s.plain(<-s.accepted) + "\n")
@@ -175,24 +174,35 @@ func (s *stage) listen() string {
 	return out.String()
 }
 
-// first reads the answer to the hello.
-func (s *stage) first(out *strings.Builder) {
+// scriptedPeer is the scripted end of a connection.
+type scriptedPeer struct {
+	t     *testing.T
+	p     *peer
+	nonce string
+	over  bool // the server has closed the connection
+}
+
+// first reads the answer to the hello, which is meant for a caller or a worker. It
+// returns false if the server rejects the hello.
+func (s *scriptedPeer) first(out *strings.Builder, callers bool) bool {
 	line := s.p.line()
-	f, err := new(DispatcherDecoder).Decode([]byte(line))
+	f, err := (&DispatcherDecoder{callers: callers}).Decode([]byte(line))
 	require.Nil(s.t, err)
-	if w, ok := f.(*Welcome); ok {
+	w, welcomed := f.(*Welcome)
+	if welcomed {
 		s.nonce = w.Session
-		s.session = await(s.t, s.opened)
 	}
 	out.WriteString("< " + s.plain(line) + "\n")
-	if s.session == nil {
+	if !welcomed {
 		s.p.hangup()
 		s.over = true
 		out.WriteString("< EOF\n")
 	}
+	return welcomed
 }
 
-func (s *stage) barrier(out *strings.Builder) {
+// barrier collects the server's lines up to the answer to a ping.
+func (s *scriptedPeer) barrier(out *strings.Builder) {
 	if s.over {
 		return
 	}
@@ -207,11 +217,12 @@ func (s *stage) barrier(out *strings.Builder) {
 		if line == `{"op":"pong"}`+"\n" {
 			return
 		}
-		out.WriteString("< " + s.plain(strings.TrimSuffix(line, "\n")) + "\n")
+		out.WriteString("< " + s.plain(line))
 	}
 }
 
-func (s *stage) plain(line string) string {
+// plain replaces the nonce of the session, which differs in each run.
+func (s *scriptedPeer) plain(line string) string {
 	if s.nonce == "" {
 		return line
 	}
