@@ -58,6 +58,15 @@ func serveCalls(t *testing.T, socket string, slots int, types ...string) *callee
 	return c
 }
 
+// startCallee runs a daemon with a worker that has slots of type pdf.
+func (w *world) startCallee(slots int) (*host, *callee) {
+	w.t.Helper()
+	h := w.start(w.config("d"))
+	c := serveCalls(w.t, h.cfg.WorkerSocket, slots, "pdf")
+	h.awaitSlots(slots)
+	return h, c
+}
+
 func (c *callee) handle(ctx context.Context, job *worker.Job) (any, error) {
 	c.runs.Add(1)
 	var p struct {
@@ -165,9 +174,7 @@ func (c *caller) request(body string, headers ...string) response {
 
 func TestRequestIsAnsweredByAWorker(t *testing.T) {
 	w := newWorld(t)
-	h := w.start(w.config("d"))
-	serveCalls(t, h.cfg.WorkerSocket, 2, "pdf")
-	h.awaitSlots(2)
+	h, _ := w.startCallee(2)
 	c := h.caller()
 	got := c.request(`{"type":"pdf","payload":{"page":1}}`)
 	require.Equal(t, http.StatusOK, got.StatusCode, got.body)
@@ -234,9 +241,7 @@ func TestRefusedRequestGetsProblemWithReason(t *testing.T) {
 
 func TestDeadlineAnswersTheCallerAndCancelsTheJob(t *testing.T) {
 	w := newWorld(t)
-	h := w.start(w.config("d"))
-	callee := serveCalls(t, h.cfg.WorkerSocket, 1, "pdf")
-	h.awaitSlots(1)
+	h, callee := w.startCallee(1)
 	c := h.caller()
 	for _, extra := range []string{``, `,"durable":true`, `,"coalesce_key":"k"`} {
 		// On a slow machine the worker may get the job later than the first of these deadlines.
@@ -261,9 +266,7 @@ func TestDeadlineAnswersTheCallerAndCancelsTheJob(t *testing.T) {
 
 func TestHangingUpCancelsTheJob(t *testing.T) {
 	w := newWorld(t)
-	h := w.start(w.config("d"))
-	callee := serveCalls(t, h.cfg.WorkerSocket, 1, "pdf")
-	h.awaitSlots(1)
+	h, callee := w.startCallee(1)
 	c := h.caller()
 	for _, headers := range [][]string{nil, {"Accept", "text/event-stream"}, {"Idempotency-Key", "k"}} {
 		var calls sync.WaitGroup
@@ -295,9 +298,7 @@ func TestHangingUpCancelsTheJob(t *testing.T) {
 
 func TestStreamContainsAllEventsInOrder(t *testing.T) {
 	w := newWorld(t)
-	h := w.start(w.config("d"))
-	serveCalls(t, h.cfg.WorkerSocket, 1, "pdf")
-	h.awaitSlots(1)
+	h, _ := w.startCallee(1)
 	got := h.caller().request(`{"type":"pdf","payload":{"do":"talk"}}`, "Accept", "text/event-stream")
 	require.Equal(t, "text/event-stream", got.Header.Get("Content-Type"))
 	slot := h.slots()[0].ID
@@ -330,9 +331,7 @@ data: {"do":"talk"}
 
 func TestIdempotencyKeyRunsOnce(t *testing.T) {
 	w := newWorld(t)
-	h := w.start(w.config("d"))
-	callee := serveCalls(t, h.cfg.WorkerSocket, 4, "pdf")
-	h.awaitSlots(4)
+	h, callee := w.startCallee(4)
 	c := h.caller()
 	const body = `{"type":"pdf","payload":{"do":"gate"}}`
 	replies := make(chan response, 2)
@@ -353,9 +352,7 @@ func TestIdempotencyKeyRunsOnce(t *testing.T) {
 
 func TestSharedRequestRunsUntilItsLastCallerHangsUp(t *testing.T) {
 	w := newWorld(t)
-	h := w.start(w.config("d"))
-	callee := serveCalls(t, h.cfg.WorkerSocket, 4, "pdf")
-	h.awaitSlots(4)
+	h, callee := w.startCallee(4)
 	c := h.caller()
 	const body = `{"type":"pdf","coalesce_key":"same","payload":{"do":"gate"}}`
 	const n = 20
@@ -392,9 +389,7 @@ func followers(h *host) int64 { return int64(h.Books().API.Followers) }
 
 func TestKeptRequestIsFetchedLaterOrCancelled(t *testing.T) {
 	w := newWorld(t)
-	h := w.start(w.config("d"))
-	callee := serveCalls(t, h.cfg.WorkerSocket, 1, "pdf")
-	h.awaitSlots(1)
+	h, callee := w.startCallee(1)
 	c := h.caller()
 	taken := c.request(`{"type":"pdf","payload":{"do":"gate"}}`, "Prefer", "respond-async")
 	require.Equal(t, http.StatusAccepted, taken.StatusCode)
@@ -432,9 +427,7 @@ func TestDurableRequestIsServedByAnotherDispatcher(t *testing.T) {
 
 func TestJobsAreInsertedFollowedExplainedAndCancelledOverHTTP(t *testing.T) {
 	w := newWorld(t)
-	h := w.start(w.config("d"))
-	callee := serveCalls(t, h.cfg.WorkerSocket, 1, "pdf")
-	h.awaitSlots(1)
+	h, callee := w.startCallee(1)
 	c := h.caller()
 	got := c.ask(http.MethodPost, "/v1/jobs", `{"type":"pdf","payload":{"do":"gate"}}`)
 	require.Equal(t, http.StatusCreated, got.StatusCode, got.body)
@@ -517,9 +510,7 @@ func curl(t *testing.T, stdin string, args ...string) string {
 
 func TestCurlDrivesTheAPI(t *testing.T) {
 	w := newWorld(t)
-	h := w.start(w.config("d"))
-	serveCalls(t, h.cfg.WorkerSocket, 2, "pdf")
-	h.awaitSlots(2)
+	h, _ := w.startCallee(2)
 	on := []string{"--unix-socket", h.cfg.APISocket}
 	require.JSONEq(t, `{"page":1}`, curl(t, "", append(on, "http://d/v1/requests", "-d", `{"type":"pdf","payload":{"page":1}}`)...))
 	story := curl(t, "", append(on, "-N", "-H", "Accept: text/event-stream", "http://d/v1/requests", "-d", `{"type":"pdf","payload":{"do":"talk"}}`)...)

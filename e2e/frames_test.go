@@ -15,9 +15,7 @@ import (
 // The Go client sends all its requests as frames over one connection.
 func TestFramesReachAWorkerAndComeBack(t *testing.T) {
 	w := newWorld(t)
-	h := w.start(w.config("d"))
-	served := serveCalls(t, h.cfg.WorkerSocket, 4, "pdf")
-	h.awaitSlots(4)
+	h, served := w.startCallee(4)
 	c, err := client.New(client.Options{Socket: h.cfg.APISocket})
 	require.NoError(t, err)
 	defer c.Close()

@@ -10,9 +10,7 @@ import (
 // The worker has the row within a fraction of a millisecond after the commit.
 func TestAnswerOfADurableRequestNamesItsWorker(t *testing.T) {
 	w := newWorld(t)
-	h := w.start(w.config("d"))
-	serveCalls(t, h.cfg.WorkerSocket, 2, "pdf")
-	h.awaitSlots(2)
+	h, _ := w.startCallee(2)
 	c := h.caller()
 	for range 200 {
 		got := c.request(`{"type":"pdf","durable":true}`)

@@ -14,9 +14,7 @@ import (
 // neither while the first one is still being written nor afterwards.
 func TestRowOfUnknownOutcomeIsNotInsertedTwice(t *testing.T) {
 	w := newWorld(t)
-	h := w.start(w.config("d"))
-	serveCalls(t, h.cfg.WorkerSocket, 1, "pdf")
-	h.awaitSlots(1)
+	h, _ := w.startCallee(1)
 	w.exec(`CREATE FUNCTION dispatcherd.lingers() RETURNS trigger LANGUAGE plpgsql AS $$
 	BEGIN
 		IF NEW.priority = 1 THEN

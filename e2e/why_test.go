@@ -18,9 +18,7 @@ import (
 // Requests in memory are explained like rows until they end.
 func TestWhyExplainsARequestInMemory(t *testing.T) {
 	w := newWorld(t)
-	h := w.start(w.config("d"))
-	callee := serveCalls(t, h.cfg.WorkerSocket, 1, "pdf")
-	h.awaitSlots(1)
+	h, callee := w.startCallee(1)
 	c := h.caller()
 	var calls sync.WaitGroup
 	for n := range 2 { // one request runs, one waits
