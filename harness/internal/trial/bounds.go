@@ -16,9 +16,9 @@ import (
 var (
 	tight     = []string{"--max-requests", "2"}
 	tightCuts = []Cut{
-		{"actor/config/config.go", "ClaimBatch: 1000, Claims: 1, FinishBatch: 1000, Finishes: 1, Unfinished: 20_000", "ClaimBatch: 4, Claims: 1, FinishBatch: 4, Finishes: 1, Unfinished: 8", 1},
+		{"actor/config/config.go", "ClaimBatch: 1000, Claims: 4, FinishBatch: 1000, Finishes: 2, Unfinished: 20_000", "ClaimBatch: 4, Claims: 1, FinishBatch: 4, Finishes: 1, Unfinished: 8", 1},
 		{"actor/config/config.go", "LaneLength: 4096, LanesPerFetch: 1024", "LaneLength: 16, LanesPerFetch: 2", 1},
-		{"workerproto/limits.go", "count(&l.Outbox, 1024)", "count(&l.Outbox, 1)", 1},
+		{"workerproto/limits.go", "setDefault(&l.Outbox, 1024)", "setDefault(&l.Outbox, 1)", 1},
 		{"internal/daemon/api.go", "defaultAPIConnections = 4", "defaultAPIConnections = 1", 1},
 	}
 )
