@@ -53,7 +53,9 @@ func (m Mode) String() string {
 // Status is the state of a job's row, spelled as in SQL.
 type Status string
 
-// The five statuses; the last three are final.
+// The five statuses; the last three are final. A further final status needs a migration
+// with its partitions, an Outcome (internal/contract/finish.go), a part of endedSQL
+// (claim/statements.go) and a retention (claim/maintain.go).
 const (
 	Pending   Status = "pending"
 	Running   Status = "running"

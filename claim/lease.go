@@ -1,5 +1,10 @@
 package claim
 
+// A lease has the length Config.Lease, by default DefaultLease. It is checked in three
+// places: heartbeatSQL declares other dispatchers lost, holdsLease is part of every claim
+// and adoption (statements.go), and shell.Lease stops this dispatcher a fifth early. The
+// interval of heartbeats is set in cmd/dispatcherd/serve_config.go.
+
 import (
 	"context"
 	"encoding/json"

@@ -52,7 +52,9 @@ const (
 	holdsLease  = `incarnation IS NOT NULL AND lost_at IS NULL AND NOT leaving AND beat_at + lease > now()`
 )
 
-// Columns of a job. Each list exists once.
+// Columns of a job. Each list exists once. A new column of a job is in keptColumns or
+// endColumns, if a claim needs it in wonColumns, and if operators see it in jobColumns
+// (read.go) and in contract.Job.
 const (
 	// keptColumns are copied unchanged when a row moves out of the hot table.
 	keptColumns = `id, run_at, created_at, attempt, timeout_ms, priority, max_attempts, type, payload, started_at`

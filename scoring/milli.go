@@ -25,7 +25,8 @@ func (m Milli) append(b []byte) []byte {
 }
 
 // Terms are the summands of a score. They are kept separately, so that every
-// decision can be explained.
+// decision can be explained. Package decisionlog, package api and "job why" show each
+// of them.
 type Terms struct {
 	Base     Milli // business priority
 	Age      Milli // time waited

@@ -15,7 +15,7 @@ import (
 
 // Defaults of Config.
 const (
-	DefaultLease  = 10 * time.Second
+	DefaultLease  = claim.DefaultLease
 	DefaultGrace  = 30 * time.Second
 	DefaultResume = 30 * time.Second
 
