@@ -55,7 +55,8 @@ type Status string
 
 // The five statuses; the last three are final. A further final status needs a migration
 // with its partitions, an Outcome (internal/contract/finish.go), a part of endedSQL
-// (claim/statements.go) and a retention (claim/maintain.go).
+// (claim/statements.go), a retention (claim/maintain.go) and an answer to callers that
+// wait for a row (internal/daemon/backend/rows.go).
 const (
 	Pending   Status = "pending"
 	Running   Status = "running"
