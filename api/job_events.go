@@ -25,8 +25,8 @@ type jobWatch struct {
 	requests *ondemand.Service // counts their bytes
 
 	mu      sync.Mutex
+	missed  int // dropped before reports
 	reports []ondemand.Report
-	missed  int  // dropped after reports; none is added while there are missed ones
 	over    bool // the caller has disconnected
 }
 
@@ -36,18 +36,25 @@ func (j *jobWatch) Started(dispatcherd.SlotID, string) { j.wake() }
 // Answered implements Caller.
 func (j *jobWatch) Answered(ondemand.Answer) { j.wake() }
 
-// Reported implements Caller.
+// Reported implements Caller. The oldest reports are dropped if necessary.
 func (j *jobWatch) Reported(r ondemand.Report) {
 	j.mu.Lock()
-	switch {
-	case j.over:
-	case j.missed > 0 || len(j.reports) >= j.most || j.requests.Full():
+	defer j.mu.Unlock()
+	if j.over {
+		return
+	}
+	for len(j.reports) > 0 && (len(j.reports) >= j.most || j.requests.Full()) {
+		j.requests.Hold(-int64(len(j.reports[0].JSON)))
+		j.reports[0] = ondemand.Report{}
+		j.reports = j.reports[1:]
 		j.missed++
-	default:
+	}
+	if j.requests.Full() {
+		j.missed++ // there is no room even for this report alone
+	} else {
 		j.reports = append(j.reports, r)
 		j.requests.Hold(int64(len(r.JSON)))
 	}
-	j.mu.Unlock()
 	j.wake()
 }
 
@@ -58,9 +65,9 @@ func (j *jobWatch) wake() {
 	}
 }
 
-// take returns waiting reports, up to ondemand.ViewBytes. more says that others wait. If
-// not, missed is the number of reports that were dropped after the last one.
-func (j *jobWatch) take() (reports []ondemand.Report, missed int, more bool) {
+// take returns waiting reports, up to ondemand.ViewBytes, and how many were dropped before
+// the first one. more says that others wait.
+func (j *jobWatch) take() (missed int, reports []ondemand.Report, more bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	n, size := 0, 0
@@ -71,11 +78,8 @@ func (j *jobWatch) take() (reports []ondemand.Report, missed int, more bool) {
 	j.requests.Hold(-int64(size))
 	reports = slices.Clone(j.reports[:n])
 	j.reports = slices.Delete(j.reports, 0, n)
-	if len(j.reports) > 0 {
-		return reports, 0, true
-	}
 	missed, j.missed = j.missed, 0
-	return reports, missed, false
+	return missed, reports, len(j.reports) > 0
 }
 
 // close drops the waiting reports.
@@ -149,7 +153,14 @@ func (h *Handler) getJobEvents(w http.ResponseWriter, r *http.Request) error {
 func (h *Handler) sendReports(statuses *statusLine, job *contract.Job, watch *jobWatch) error {
 	out := statuses.out
 	for {
-		reports, missed, more := watch.take()
+		missed, reports, more := watch.take()
+		if missed > 0 {
+			if job.Status == dispatcherd.Running {
+				statuses.send(job)
+			}
+			h.obs.Refused(BoundEvents)
+			out.event("", "gap", fmt.Appendf(nil, `{"missed":%d}`, missed))
+		}
 		for _, p := range reports {
 			if !statuses.running(job, p.Attempt) {
 				continue
@@ -159,13 +170,6 @@ func (h *Handler) sendReports(statuses *statusLine, job *contract.Job, watch *jo
 				name = "partial"
 			}
 			out.event("", name, p.JSON)
-		}
-		if missed > 0 {
-			if job.Status == dispatcherd.Running {
-				statuses.send(job)
-			}
-			h.obs.Refused(BoundEvents)
-			out.event("", "gap", fmt.Appendf(nil, `{"missed":%d}`, missed))
 		}
 		if !more {
 			return nil

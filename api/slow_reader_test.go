@@ -7,9 +7,11 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/dispatcherd/dispatcherd/internal/ondemand"
-
 	"github.com/stretchr/testify/require"
+
+	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
+	"github.com/dispatcherd/dispatcherd/internal/ondemand"
 )
 
 // Events that a reader has taken are not counted. So it takes few at a time,
@@ -69,21 +71,20 @@ func TestWatchIsBoundedInBytes(t *testing.T) {
 		other.Reported(ondemand.Report{JSON: big})
 	}
 	require.LessOrEqual(t, held(), int64(budget+2*len(big)))
-	got, missed, more := 0, 0, true
+	missed, reports, more := watch.take()
+	require.Positive(t, missed)
+	got := len(reports)
 	for more {
-		var reports []ondemand.Report
-		require.Zero(t, missed, "the gap follows the reports")
-		reports, missed, more = watch.take()
 		require.LessOrEqual(t, len(reports), ondemand.ViewBytes/len(big)+1)
+		var later int
+		later, reports, more = watch.take()
+		require.Zero(t, later, "the gap precedes the reports")
 		got += len(reports)
-		if more {
-			watch.Reported(ondemand.Report{JSON: big}) // lost: it would overtake what was missed
-		}
 	}
 	require.Positive(t, got)
-	require.Greater(t, got+missed, 1000)
+	require.Equal(t, 1000, got+missed)
 	watch.Reported(ondemand.Report{JSON: big})
-	reports, missed, more := watch.take()
+	missed, reports, more = watch.take()
 	require.Len(t, reports, 1)
 	require.Zero(t, missed)
 	require.False(t, more)
@@ -91,4 +92,18 @@ func TestWatchIsBoundedInBytes(t *testing.T) {
 	other.close()
 	watch.Reported(ondemand.Report{JSON: big})
 	require.Zero(t, held())
+}
+
+// A follower of a row that does not read gets the latest reports, after a gap.
+func TestWatchDropsTheOldestReports(t *testing.T) {
+	h, _, _ := testHandler(t, nil)
+	watch := &jobWatch{changed: make(chan struct{}, 1), most: 3, requests: h.requests}
+	for n := range 5 {
+		watch.Reported(ondemand.Report{Attempt: 1, JSON: fmt.Append(nil, n)})
+	}
+	out := &sse{}
+	line := statusLine{out: out}
+	require.NoError(t, h.sendReports(&line, &contract.Job{ID: 7, Attempt: 1, Status: dispatcherd.Running}, watch))
+	require.Regexp(t, `(?s)^id: 1-running\n.*event: gap\ndata: \{"missed":2\}\n\n`+
+		`event: progress\ndata: 2\n\nevent: progress\ndata: 3\n\nevent: progress\ndata: 4\n\n$`, string(out.buf))
 }
