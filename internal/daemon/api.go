@@ -53,7 +53,7 @@ func (c *APIConfig) Check() error {
 	}
 	host, _, err := net.SplitHostPort(c.Listen)
 	if err != nil {
-		return fmt.Errorf("--api-listen %q is no address and port, such as 127.0.0.1:8088", c.Listen)
+		return fmt.Errorf("--api-listen %q is not an address with a port: give one such as 127.0.0.1:8088", c.Listen)
 	}
 	ip := net.ParseIP(host)
 	if c.TokenFile == "" && host != "localhost" && (ip == nil || !ip.IsLoopback()) {

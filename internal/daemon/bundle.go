@@ -82,7 +82,7 @@ func (d *Daemon) writeBundle(w io.Writer) error {
 	}
 	zip := gzip.NewWriter(w)
 	archive := tar.NewWriter(zip)
-	var decisions bytes.Buffer // at most some 600 bytes per entry
+	var decisions bytes.Buffer // an entry has about 600 bytes at most
 	if d.decisions != nil {
 		if err := d.decisions.Export(&decisions); err != nil {
 			return err

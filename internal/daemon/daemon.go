@@ -54,7 +54,7 @@ type Daemon struct {
 	lease         *lease
 	lock          *hostLock
 	decisions     *decisionlog.Log // nil: off
-	denials       *zap.Logger      // of types that a worker may not serve; at most one line per second
+	denials       *zap.Logger      // log of rejected slots, at most one line per second
 }
 
 // Start starts a daemon. If it returns an error, nothing remains running.
@@ -109,7 +109,7 @@ func Start(ctx context.Context, cfg Config, log *zap.Logger) (_ *Daemon, err err
 	return d, nil
 }
 
-// notifySupervisor sends a message to the supervisor. A failure is logged only.
+// notifySupervisor sends a message to the supervisor. It logs a failure and continues.
 func (d *Daemon) notifySupervisor(message string) {
 	if err := d.cfg.Supervisor.notify(message); err != nil {
 		d.log.Warn("notifying the supervisor failed", zap.Error(err))
@@ -129,8 +129,8 @@ func (d *Daemon) listen(path string) (net.Listener, error) {
 	return l, nil
 }
 
-// socketFailure returns the error for a path that another process listens on, which may
-// end, or that cannot be used.
+// socketFailure returns the error for a path that cannot be used. If another process
+// listens on the path, the error is a conflict, because that process may end.
 func socketFailure(err error) error {
 	if errors.Is(err, workerproto.ErrInUse) {
 		return exit.Errorf(exit.Conflict, "%w", err)
@@ -215,8 +215,8 @@ func (d *Daemon) fail(err error) {
 	}
 }
 
-// Lose ends the daemon because its Postgres has ended for good: no end can be recorded, so
-// the stop waits for no statement. Lose must be called at most once.
+// Lose ends the daemon after its Postgres has ended permanently. No end of an attempt can
+// be recorded, so the stop waits for no statement. Lose must be called at most once.
 func (d *Daemon) Lose(err error) {
 	d.fail(err)
 	close(d.postgresLost)
@@ -285,8 +285,8 @@ func (d *Daemon) stop() error {
 	return err
 }
 
-// leave ends the lease, or replaces it by the time in which workers may offer their jobs to
-// the next dispatcher.
+// leave ends the lease. If handOver is true, it instead replaces the lease by the time in
+// which workers may offer their jobs to the next dispatcher.
 func (d *Daemon) leave(handOver bool) (left int, err error) {
 	if d.lost() {
 		return 0, nil // no statement can succeed

@@ -10,7 +10,8 @@ import (
 	"github.com/dispatcherd/dispatcherd/workerproto"
 )
 
-// `serve` opens its sockets after Postgres has answered, `dev` before it creates one.
+// `serve` opens its sockets after Postgres has answered. `dev` opens them before it
+// creates its Postgres.
 func TestSocketInUseIsAConflict(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "w")
 	held, err := workerproto.Listen(path, 0o600)

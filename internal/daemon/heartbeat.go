@@ -26,8 +26,8 @@ type heartbeats struct {
 	sweeps  chan struct{} // capacity 1: a lost dispatcher waits for a sweep
 }
 
-// run sends heartbeats until ctx is done. One comes at once when rows were taken over: see
-// shell.TookOver.
+// run sends heartbeats until ctx is done. It sends one at once after an adoption took over
+// rows; see shell.TookOver.
 func (h *heartbeats) run(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -49,7 +49,7 @@ func (h *heartbeats) run(ctx context.Context) {
 			return
 		case err == nil:
 			h.answered(ctx, res)
-		case !failing: // only the first: "Postgres answers again" reports the end
+		case !failing: // only the first failure is logged; the log "Postgres answers again" reports the end
 			h.log.Warn("heartbeat failed", zap.Error(err))
 		}
 		failing = err != nil
@@ -57,8 +57,8 @@ func (h *heartbeats) run(ctx context.Context) {
 	}
 }
 
-// answered reports what a heartbeat found, and joins again after others have declared this
-// dispatcher lost.
+// answered reports what a heartbeat found. It joins again if other dispatchers have
+// declared this dispatcher lost.
 func (h *heartbeats) answered(ctx context.Context, res contract.HeartbeatResult) {
 	h.deliver(with(h.lease, func(l *shell.Lease, now time.Duration) []event.Event { return l.HeartbeatAnswered(now, res) }))
 	if res.LeaseLost {
@@ -97,7 +97,7 @@ func (h *heartbeats) deliver(events []event.Event) {
 func (h *heartbeats) tookOver() {
 	select {
 	case h.adopted <- struct{}{}:
-	default: // one is about to begin
+	default: // a heartbeat is about to begin
 	}
 }
 

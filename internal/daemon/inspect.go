@@ -36,7 +36,7 @@ func (d *Daemon) Addresses() []net.Addr {
 	return all
 }
 
-// Books counts the requests of callers and their ends, for tests that check the sums.
+// Books are the counters of requests and their ends. Tests check the sums.
 type Books struct {
 	API     api.Gauges
 	Rows    int64 // that callers wait for
@@ -44,7 +44,7 @@ type Books struct {
 
 	Requests, Durable           uint64                   // submitted in memory, and as rows
 	Waiting                     int                      // of the requests in memory
-	RequestsEnded, DurableEnded [ondemand.Changed]uint64 // by ondemand.AnswerKind; 0: the caller hung up
+	RequestsEnded, DurableEnded [ondemand.Changed]uint64 // by ondemand.AnswerKind; 0: the caller disconnected
 }
 
 // Books reads the counters one after the other. The sums agree while no request begins or

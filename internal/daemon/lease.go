@@ -7,7 +7,8 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/shell"
 )
 
-// lease is shell.Lease for several goroutines, on the monotonic clock of the process.
+// lease lets several goroutines use a shell.Lease. It uses the monotonic clock of the
+// process.
 type lease struct {
 	zero time.Time
 
@@ -15,14 +16,14 @@ type lease struct {
 	rule shell.Lease
 }
 
-// newLease returns a lease that was renewed by a Join that began at a time.
+// newLease returns a lease that a Join has renewed. The Join began at the given time.
 func newLease(length, interval time.Duration, joined time.Time) *lease {
 	return &lease{zero: joined, rule: shell.NewLease(length, interval, 0)}
 }
 
 func (l *lease) now() time.Duration { return time.Since(l.zero) }
 
-// with calls f, which must not wait, while no other goroutine uses the lease.
+// with calls f while no other goroutine uses the lease. f must not wait.
 func with[T any](l *lease, f func(rule *shell.Lease, now time.Duration) T) T {
 	l.mu.Lock()
 	defer l.mu.Unlock()

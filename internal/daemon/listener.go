@@ -31,7 +31,8 @@ func listen(ctx context.Context, store *claim.Store, loop *actor.Actor, state *l
 	}
 }
 
-// listenerState carries the state of the LISTEN connection from its goroutine to listen.
+// listenerState passes the state of the LISTEN connection from the goroutine of the
+// connection to listen.
 type listenerState struct {
 	up      atomic.Bool
 	changed chan bool // capacity 1: the latest state

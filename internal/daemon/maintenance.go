@@ -11,7 +11,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/claim"
 )
 
-// maintenance sweeps lost dispatchers, creates and drops daily partitions, and paces
+// maintenance sweeps lost dispatchers, creates and drops daily partitions, and controls
 // autovacuum.
 type maintenance struct {
 	store        *claim.Store
@@ -31,8 +31,8 @@ func (m *maintenance) retention() claim.Retention {
 }
 
 // run does the maintenance until ctx is done. A sweep reads all jobs that have not ended,
-// and each heartbeat requests one until one succeeds. Therefore, after a failed sweep, run
-// pauses sweeps for ten times its duration.
+// and each heartbeat requests a sweep until a sweep succeeds. Therefore, after a failed
+// sweep, run waits for ten times the duration of that sweep before the next one.
 func (m *maintenance) run(ctx context.Context) {
 	partitions := time.NewTimer(0)
 	defer partitions.Stop()
@@ -108,11 +108,11 @@ func (m *maintenance) keepPartitions(ctx context.Context) time.Duration {
 }
 
 // vacuumEvery is the time between two checks whether vacuum can remove rows. A round of
-// autovacuum ends within it.
+// autovacuum takes less time than that.
 const vacuumEvery = 30 * time.Second
 
-// paceVacuum pauses autovacuum of the table of jobs while an old snapshot prevents that it
-// removes rows.
+// paceVacuum pauses autovacuum of the table of jobs while an old snapshot prevents the
+// removal of dead rows.
 func (m *maintenance) paceVacuum(ctx context.Context) {
 	paused, changed, err := m.store.PaceVacuum(ctx)
 	switch {

@@ -13,7 +13,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/workerproto"
 )
 
-// metrics contains the metrics of /metrics that are counted as events happen. The metrics that
+// metrics contains the metrics of /metrics that are counted at each event. The metrics that
 // are read at each scrape are in scrape.go.
 type metrics struct {
 	registry     *prometheus.Registry
@@ -126,7 +126,7 @@ type apiMetrics struct {
 func newAPIMetrics(r prometheus.Registerer, log *zap.Logger) *apiMetrics {
 	m := &apiMetrics{
 		log: log,
-		responses: histograms(r, "dispatcherd_api_response_duration_seconds", "Responses of the API by route and status; event streams count their whole life.",
+		responses: histograms(r, "dispatcherd_api_response_duration_seconds", "Responses of the API by route and status; an event stream counts its whole duration.",
 			prometheus.ExponentialBuckets(0.00005, 4, 11), "route", "status"),
 		bounds: counters(r, "dispatcherd_api_bound_hits_total", "Requests, connections and events that a bound of the API rejected or truncated.", "bound"),
 	}

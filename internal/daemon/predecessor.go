@@ -24,9 +24,9 @@ type hostLock struct {
 	me   hostlock.Incarnation
 }
 
-// lockOf returns the lock of the worker socket. A socket of the service manager has no
-// lock of its own; without the right to create one, only the lease ends a dead
-// dispatcher.
+// lockOf returns the lock of the worker socket. For a socket of the service manager, it
+// creates the lock. Without the right to create a lock there is none. Then only the end
+// of its lease shows that a dispatcher is dead.
 func lockOf(path string, l net.Listener) (*hostLock, error) {
 	h := &hostLock{}
 	_, _ = rand.Read(h.me[:]) // never fails
@@ -40,7 +40,7 @@ func lockOf(path string, l net.Listener) (*hostLock, error) {
 			return nil, socketFailure(err)
 		}
 		if err != nil {
-			return h, nil //nolint:nilerr // without the lock the lease decides, as on a file system without locks
+			return h, nil //nolint:nilerr // the dispatcher runs without the lock, as on a file system without locks
 		}
 	}
 	if h.name, err = hostlock.Name(h.file); err != nil {
@@ -57,17 +57,16 @@ func (h *hostLock) identity() claim.Identity {
 // release releases the lock, after this dispatcher has left.
 func (h *hostLock) release() {
 	if h != nil && h.file != nil {
-		_ = h.file.Close() // it was not written since
+		_ = h.file.Close() // nothing was written after the record
 	}
 }
 
-// replacePredecessor declares the dispatcher that held the lock before lost, so that its
-// jobs are adopted or released at once, and records this process in the lock file. The
-// order matters: if the process dies in between, the record of its
-// predecessor remains.
+// replacePredecessor declares the previous holder of the lock lost, so that its jobs are
+// adopted or released at once. Then it records this process in the lock file. The order
+// matters: if the process dies in between, the record of the predecessor remains.
 //
-// Jobs of the predecessor wait for their workers as long as they would have waited for
-// its lease.
+// The jobs of the predecessor wait for their workers at most for the duration of a
+// lease.
 func (d *Daemon) replacePredecessor(ctx context.Context) error {
 	if d.lock.name == "" {
 		return nil

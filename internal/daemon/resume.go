@@ -24,8 +24,8 @@ type pendingResume struct {
 	done    chan struct{}
 }
 
-// fingerprintOf returns the session fingerprint of a nonce. It proves knowledge of the
-// nonce and does not reveal it to readers of the table.
+// fingerprintOf returns the session fingerprint of a nonce. The fingerprint proves that
+// a worker knows the nonce. It does not reveal the nonce to readers of the table.
 func fingerprintOf(nonce string) contract.Fingerprint {
 	sum := sha256.Sum256([]byte(nonce))
 	return contract.Fingerprint(binary.BigEndian.Uint64(sum[:8]))
@@ -76,7 +76,7 @@ func (w *workers) offerResume(s *workerproto.Session, ev event.Registered, runni
 	return nil
 }
 
-// resumes records for the waiting Open that an execution continues.
+// resumes records that an execution continues. The waiting Open reads the record.
 func (w *workers) resumes(e *effect.Resume) {
 	if o := w.pendingOf(e.Session); o != nil {
 		o.resumed = append(o.resumed, workerproto.Resumed{Job: e.Job, Attempt: e.Attempt})

@@ -57,7 +57,7 @@ var (
 	jobsWaitingDesc = gaugeDesc("dispatcherd_jobs_waiting", "Known waiting jobs: fetched candidates, and requests.", "type", "mode")
 	oldestJobDesc   = gaugeDesc("dispatcherd_oldest_waiting_job_age_seconds", "Age of the oldest known waiting job.", "type")
 	fullScanDesc    = gaugeDesc("dispatcherd_full_scan_seconds", "Duration of the last full scan of the lanes. It is long while an old snapshot keeps dead index entries.")
-	fullScanAgeDesc = gaugeDesc("dispatcherd_full_scan_age_seconds", "Time since the last full scan of the lanes; rows that were committed late since then are not known yet.")
+	fullScanAgeDesc = gaugeDesc("dispatcherd_full_scan_age_seconds", "Time since the last full scan of the lanes; rows that became pending before a cursor since then are not known yet.")
 	notifiedDesc    = gaugeDesc("dispatcherd_notifications_arrive", "1 while NOTIFY wakes the dispatcher, 0 while it only polls.")
 
 	connectionsDesc        = gaugeDesc("dispatcherd_api_connections", "Open connections of callers.")
@@ -66,7 +66,7 @@ var (
 	sharedRequestsDesc     = gaugeDesc("dispatcherd_api_shared_requests", "Shared requests, current and kept.")
 	keysDesc               = gaugeDesc("dispatcherd_api_keys", "Idempotency-Keys of shared requests.")
 	sharedRequestBytesDesc = gaugeDesc("dispatcherd_api_shared_request_bytes", "Bytes of events and answers of shared requests.")
-	bodyBytesDesc          = gaugeDesc("dispatcherd_api_body_bytes", "Bytes of the bodies of callers that are held.")
+	bodyBytesDesc          = gaugeDesc("dispatcherd_api_body_bytes", "Bytes of request bodies in memory.")
 	watchedRowsDesc        = gaugeDesc("dispatcherd_api_watched_rows", "Rows that callers wait for.")
 
 	limitsDesc         = gaugeDesc("dispatcherd_limit", "Configured bounds of the dispatcher and its workers.", "limit")
@@ -76,7 +76,7 @@ var (
 	logOverwrittenDesc = counterDesc("dispatcherd_decision_log_overwritten_total", "Entries of the decision log that newer ones have replaced.")
 
 	requestsDesc      = counterDesc("dispatcherd_requests_submitted_total", "On-demand requests submitted, by where they wait.", "kind")
-	requestsEndedDesc = counterDesc("dispatcherd_requests_ended_total", "On-demand requests ended, by how.", "kind", "end")
+	requestsEndedDesc = counterDesc("dispatcherd_requests_ended_total", "On-demand requests by end.", "kind", "end")
 )
 
 // scrapeLoop reads the Core.
@@ -144,8 +144,8 @@ func (d *Daemon) scrapeAPI(emit emit) {
 	emit(watchedRowsDesc, float64(d.api.rows.Watched()))
 }
 
-// scrapeRequests counts on-demand requests. In each scrape, the submitted requests are the
-// waiting ones plus the sum of the ends.
+// scrapeRequests counts on-demand requests. In each scrape, the number of submitted
+// requests is the number of waiting requests plus the sum of the ends.
 func (d *Daemon) scrapeRequests(emit emit) {
 	count := func(kind string, submitted uint64, ends [ondemand.Changed]uint64) {
 		emit(requestsDesc, float64(submitted), kind)
@@ -163,8 +163,8 @@ func (d *Daemon) scrapeRequests(emit emit) {
 	count("durable", submitted, ends)
 }
 
-// scrapeLimits emits the configured bounds, with which alerts compare other metrics, and how much
-// of the memory and of the decision log is in use.
+// scrapeLimits emits the configured bounds, because alerts compare other metrics with them. It
+// also emits how much of the memory and of the decision log is in use.
 func (d *Daemon) scrapeLimits(emit emit) {
 	core, workers, c := d.cfg.Core.Limits, d.cfg.Workers, &d.cfg.API
 	for limit, n := range map[string]int{

@@ -13,9 +13,9 @@ import (
 	"github.com/dispatcherd/dispatcherd/migrations"
 )
 
-// recovered is how long no statement may fail until the log says that Postgres answers
-// again. Each kind of statement has its own connection, and some notice a lost connection
-// a second after the others.
+// recovered is the time without a failed statement after which the log says that Postgres
+// answers again. Each kind of statement has its own connection, and some notice a lost
+// connection a second after the others.
 const recovered = 3 * time.Second
 
 // statementLog logs when Postgres stops answering and when it answers again, but not each

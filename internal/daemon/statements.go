@@ -36,7 +36,8 @@ type statements struct {
 	running   sync.WaitGroup
 }
 
-// claimStatement is a claim, or resolves the unknown outcome of an earlier one.
+// claimStatement is a claim, or a read that resolves the unknown outcome of an earlier
+// claim.
 type claimStatement struct {
 	request *contract.ClaimRequest
 	resolve bool
@@ -54,8 +55,8 @@ func newStatements(store *claim.Store, loop *actor.Actor, lease *lease, limits c
 	}
 }
 
-// start starts the goroutines, which run until stop. ctx cancels statements in
-// flight; it must outlive the loop.
+// start starts the goroutines, which run until stop. ctx cancels statements in flight.
+// ctx must not be done before the loop has ended.
 func (s *statements) start(ctx context.Context) {
 	s.running.Go(func() { s.fetch(ctx, s.fetches) })
 	scanning, giveUp := context.WithCancel(ctx)

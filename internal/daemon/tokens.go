@@ -36,7 +36,7 @@ func (d *Daemon) reload(ctx context.Context) {
 		}
 		path := d.cfg.API.TokenFile
 		if d.cfg.API.Listen == "" || path == "" {
-			d.log.Info("signal to reload the tokens ignored: no token file is used")
+			d.log.Info("the signal to reload the tokens is ignored: no token file is used")
 			continue
 		}
 		tokens, err := readTokens(path)

@@ -83,7 +83,8 @@ func (w *workers) Frames(s *workerproto.Session, frames []workerproto.WorkerFram
 	}
 }
 
-// Closed removes a session. The loop has received its last frames before.
+// Closed removes a session. The loop has already received the last frames of the
+// session.
 func (w *workers) Closed(s *workerproto.Session, cause error) {
 	id := s.Value.(dispatcherd.SessionID)
 	w.forget(id)
@@ -106,7 +107,7 @@ func (w *workers) find(id dispatcherd.SessionID) *workerproto.Session {
 	return w.session[id]
 }
 
-// name returns the name of a session's worker, "" if it hung up.
+// name returns the name of a session's worker, or "" if the session has ended.
 func (w *workers) name(id dispatcherd.SessionID) string {
 	if s := w.find(id); s != nil {
 		return s.Worker()

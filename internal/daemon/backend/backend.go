@@ -96,8 +96,8 @@ func (b *Backend) Submit(ctx context.Context, r ondemand.Request, c ondemand.Cal
 	return id, nil
 }
 
-// undecided returns the error of an insertion. The row with that id may exist; 0 means
-// that there is none.
+// undecided returns the error of an insertion. The row with the id may exist. The id 0
+// means that no row exists.
 func undecided(id dispatcherd.JobID, err error) error {
 	if _, invalid := errors.AsType[*ondemand.InvalidError](err); id == 0 || invalid {
 		return err
@@ -105,11 +105,11 @@ func undecided(id dispatcherd.JobID, err error) error {
 	return &ondemand.UndecidedError{Job: id, Err: err}
 }
 
-// insertWhole adds a row, unless ctx is done before the statement is sent. Afterwards ctx
-// does not interrupt the statement: the row could exist, and without its id it could not
-// be cancelled. With once, the id is drawn before the insertion; earlier is the id of an
-// insertion with an unknown outcome, or 0. If insertWhole returns an error, id is the row
-// that may exist.
+// insertWhole adds a row, unless ctx is done before the statement is sent. ctx does not
+// interrupt a statement that is sent: the row could exist, and a caller without its id
+// could not cancel it. If once is true, insertWhole draws the id before the insertion.
+// earlier is the id of an earlier insertion with an unknown outcome, or 0. If insertWhole
+// returns an error, the row with the returned id may exist.
 func (b *Backend) insertWhole(ctx context.Context, row claim.New, once bool, earlier dispatcherd.JobID) (id dispatcherd.JobID, err error) {
 	whole, cancel := context.WithTimeout(context.WithoutCancel(ctx), claim.DefaultTimeout)
 	defer cancel()
@@ -149,7 +149,7 @@ func (b *Backend) Abandon(id dispatcherd.JobID, c ondemand.Caller) {
 	}
 	b.Rows.leave(id, c)
 	if b.stopping() {
-		return // the stop closes connections, too: the row stays, as callers are told
+		return // the stop closes connections too; callers are told that the row stays
 	}
 	cancelled := make(chan struct{})
 	go func() {

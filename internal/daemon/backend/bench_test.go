@@ -17,7 +17,7 @@ func (ignoringCaller) Started(dispatcherd.SlotID, string) {}
 func (ignoringCaller) Reported(ondemand.Report)           {}
 func (ignoringCaller) Answered(ondemand.Answer)           {}
 
-// BenchmarkPlainCaller measures a request outside the loop.
+// BenchmarkPlainCaller measures the part of a request that runs outside the loop.
 func BenchmarkPlainCaller(b *testing.B) {
 	c := NewRequests(nil)
 	b.ReportAllocs()

@@ -82,7 +82,7 @@ func (w *slowSlots) open(t *testing.T, slots int) *api.Handler {
 	return h
 }
 
-// The load is three times the capacity, and callers wait in all possible ways. In simulated
+// The load is three times the capacity. The callers use every way to wait. In simulated
 // time, each answer arrives at most 50 ms after the deadline. An end-to-end test checks the
 // median over sockets.
 func TestEachCallerIsAnsweredWithin50msOfItsDeadline(t *testing.T) {
@@ -123,16 +123,16 @@ func TestEachCallerIsAnsweredWithin50msOfItsDeadline(t *testing.T) {
 				ends[way+": "+end]++
 				latest = max(latest, past)
 				if past > soon || end == "late" && past < -time.Millisecond { // the loop counts milliseconds
-					t.Errorf("%s: %s %v after the deadline", way, end, past)
+					t.Errorf("%s: the end %s arrived %v after the deadline", way, end, past)
 				}
 			})
 			time.Sleep(time.Duration(2 * rng.Float64() * float64(service) / slots / load))
 		}
 		calls.Wait()
-		t.Logf("the latest %v after its deadline; %v", latest, ends)
+		t.Logf("the latest answer arrived %v after its deadline; %v", latest, ends)
 		require.Len(t, ends, 2*len(ways), "%v", ends)
 		for _, way := range ways {
-			require.Greater(t, ends[way+": late"], 100, "it was an overload")
+			require.Greater(t, ends[way+": late"], 100, "the load exceeds the capacity")
 		}
 	})
 }

@@ -13,15 +13,15 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/ondemand"
 )
 
-// Requests holds the callers of the requests in memory. Each submitted request is counted
-// under exactly one end. It implements shell.Callers.
+// Requests holds the callers of the requests in memory. It counts each submitted request
+// once, by how the request ended. It implements shell.Callers.
 type Requests struct {
 	loop *actor.Actor
 
 	mu      sync.Mutex
 	last    dispatcherd.JobID
 	waiting map[dispatcherd.JobID]waitingCaller
-	ends    [ondemand.Changed]uint64 // by ondemand.AnswerKind; 0: the caller hung up
+	ends    [ondemand.Changed]uint64 // by ondemand.AnswerKind; 0: the caller disconnected
 }
 
 type waitingCaller struct {
@@ -58,7 +58,7 @@ func (c *Requests) Submit(r ondemand.Request, caller ondemand.Caller) dispatcher
 // stopped is the answer to each request after the loop has ended.
 var stopped = ondemand.Answer{Kind: ondemand.Stopping, Reason: "the dispatcher has stopped"}
 
-// Release answers all waiting requests. The loop has ended.
+// Release answers all waiting requests. The loop must have ended.
 func (c *Requests) Release() {
 	c.mu.Lock()
 	left := slices.Collect(maps.Keys(c.waiting)) // order-free: each caller gets its own answer
@@ -68,9 +68,9 @@ func (c *Requests) Release() {
 	}
 }
 
-// Abandon withdraws a request. Until the loop has processed the event, the caller still
-// gets events, in particular Started: whether the request started decides what its
-// idempotency key keeps. The caller gets nothing afterwards.
+// Abandon withdraws a request. The caller gets events until the loop has processed the
+// withdrawal, and none afterwards. The caller needs the event Started, because an
+// idempotency key depends on whether its request has started.
 func (c *Requests) Abandon(id dispatcherd.JobID) {
 	c.loop.Abandon(event.Abandoned{Job: id})
 	c.mu.Lock()

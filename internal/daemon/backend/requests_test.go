@@ -20,8 +20,8 @@ type silent struct{}
 // Perform implements actor.Performer.
 func (silent) Perform([]effect.Effect) {}
 
-// Requests before and after the end of the loop are answered. Each is counted under one
-// end.
+// Requests are answered, whether they are submitted before or after the end of the
+// loop. Each is counted once.
 func TestCallersAreAnsweredWhenTheLoopHasEnded(t *testing.T) {
 	c := NewRequests(actor.NewActor(actor.New(config.Default()), nil))
 	c.loop.Start(silent{})
@@ -78,8 +78,8 @@ func TestAnAbandonedCallerLearnsThatItsRequestStarted(t *testing.T) {
 	})
 }
 
-// The row of a durable request stays when the dispatcher stops, also if it is being
-// inserted or if its caller disconnects. The caller learns the id.
+// The row of a durable request stays when the dispatcher stops. The row also stays if
+// its insertion is in flight, or if its caller disconnects. The caller learns the id.
 func TestDurableRequestsOutliveTheirDispatcher(t *testing.T) {
 	rows := NewRows(nil, time.Second, nil)
 	before, late := make(oneAnswer, 1), make(oneAnswer, 1)

@@ -13,10 +13,10 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/ondemand"
 )
 
-// Rows reports the changes of rows to the callers that watch them. It reports at once what
-// this dispatcher sends and records. One query for all watched rows, repeated while there
-// are any, finds the changes by other dispatchers. Jobs whose rows are not watched cost
-// nothing. It implements shell.Rows.
+// Rows reports the changes of rows to the callers that watch them. It reports at once the
+// jobs that this dispatcher sends and the ends that it records. While rows are watched, it
+// repeats one query for all of them, which finds the changes by other dispatchers. A job
+// whose row is not watched causes no query. It implements shell.Rows.
 type Rows struct {
 	db     claim.DB
 	every  time.Duration
@@ -26,12 +26,12 @@ type Rows struct {
 
 	mu      sync.Mutex
 	watched map[dispatcherd.JobID]*watchedRow
-	ends    [ondemand.Changed]uint64 // durable requests by ondemand.AnswerKind; 0: the caller hung up
+	ends    [ondemand.Changed]uint64 // durable requests by ondemand.AnswerKind; 0: the caller disconnected
 	begun   uint64
 	over    bool // Release was called
 	starts  starts
 
-	progress map[dispatcherd.JobID]claim.Progress // the latest of each job that runs here; not yet written to its row
+	progress map[dispatcherd.JobID]claim.Progress // the latest progress of each job that runs here, before it is written to the row
 }
 
 // watchedRow is one row and the callers that watch it.
@@ -49,15 +49,16 @@ func NewRows(db claim.DB, every time.Duration, worker func(dispatcherd.SessionID
 		progress: map[dispatcherd.JobID]claim.Progress{}}
 }
 
-// expect must be called before the insertion of a row that will be watched, so that a
-// start between its commit and watch is recorded. done ends the recording.
+// Call expect before the insertion of a row that will be watched. Then a start between
+// the commit of the row and the call of watch is recorded. done ends the recording.
 func (r *Rows) expect() (done func()) {
 	r.starts.awaited.Add(1)
 	return func() { r.starts.awaited.Add(-1) }
 }
 
-// watch adds a caller. With answered, the caller gets one answer, possibly before watch
-// returns. Otherwise the caller is informed of every change, until stop is called.
+// watch adds a caller. If answered is true, the caller gets one answer, possibly before
+// watch returns. Otherwise the caller is informed of every change, until stop is
+// called.
 func (r *Rows) watch(id dispatcherd.JobID, c ondemand.Caller, answered bool) (stop func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -212,8 +213,8 @@ func (r *Rows) changed(s *claim.State) {
 	}
 }
 
-// Poll reads the watched rows again and again until ctx is done. It pauses while no row
-// is watched.
+// Poll reads the watched rows repeatedly until ctx is done. It pauses while no row is
+// watched.
 func (r *Rows) Poll(ctx context.Context) {
 	timer := time.NewTimer(r.every)
 	defer timer.Stop()
@@ -255,7 +256,7 @@ func (r *Rows) ids() []dispatcherd.JobID {
 }
 
 // theRowStays is the answer to callers of durable requests when their dispatcher stops.
-var theRowStays = ondemand.Answer{Kind: ondemand.Stopping, Reason: "the dispatcher is about to stop; the job goes on, ask for it by its id"}
+var theRowStays = ondemand.Answer{Kind: ondemand.Stopping, Reason: "the dispatcher is about to stop; the job continues; ask for it by its id"}
 
 // Release answers the present and future callers of durable requests: this dispatcher
 // stops, and their rows stay.

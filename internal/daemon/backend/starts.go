@@ -7,12 +7,12 @@ import (
 	"github.com/dispatcherd/dispatcherd/actor/effect"
 )
 
-// maxStarts bounds the recorded starts: those of 10 ms at the highest rate, which is many
-// times as long as an insertion takes.
+// maxStarts bounds the recorded starts. It suffices for the starts of 10 ms at the
+// highest rate. An insertion takes a small part of that time.
 const maxStarts = 1024
 
-// starts records the latest jobs that were sent while a durable request was being
-// inserted: the row is visible from its commit on, and a worker may have the job before the
+// starts records the latest jobs that were sent while a durable request was being inserted.
+// The row is visible after its commit. Therefore a worker may have the job before the
 // insertion returns the id. The lock of Rows guards all fields except awaited.
 type starts struct {
 	awaited atomic.Int32 // insertions in flight
@@ -27,7 +27,7 @@ type start struct {
 	session dispatcherd.SessionID
 }
 
-// note records a job that was sent, in place of the oldest one.
+// note records a job that was sent. It overwrites the oldest record.
 func (s *starts) note(e *effect.Send) {
 	this := start{e.Job, e.Attempt, e.Slot, e.Session}
 	if len(s.latest) < maxStarts {

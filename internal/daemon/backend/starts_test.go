@@ -35,7 +35,7 @@ func TestAStartBeforeTheIDIsKnownIsReported(t *testing.T) {
 	require.Zero(t, unexpected, "no insertion was in flight")
 	r.watch(8, &early, true)
 	require.Equal(t, startedAt{24, "w4"}, early)
-	require.Equal(t, "w4", r.watched[8].worker, "for the answer")
+	require.Equal(t, "w4", r.watched[8].worker, "the answer names the worker")
 	done()
 
 	defer r.expect()()

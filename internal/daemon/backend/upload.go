@@ -103,8 +103,8 @@ func (u *upload) jobs(yield func(claim.New, error) bool) {
 	}
 }
 
-// reasonOf returns why a line is bad. curl -d, which removes line ends, gets an
-// explanation.
+// reasonOf returns why a line is bad. For input without line ends it mentions curl -d,
+// which removes them.
 func reasonOf(line *joblines.Error) error {
 	if errors.Is(line, joblines.ErrMore) {
 		return fmt.Errorf("%w (curl -d removes line ends, --data-binary keeps them)", line.Reason)

@@ -13,8 +13,8 @@ import (
 	"github.com/dispatcherd/dispatcherd/scoring"
 )
 
-// Why implements api.Backend. The row contains the job, the Core knows what it waits for
-// now, and the decision log contains earlier decisions.
+// Why implements api.Backend. The row contains the job. The Core knows why the job waits
+// now. The decision log contains earlier decisions.
 func (b *Backend) Why(ctx context.Context, id dispatcherd.JobID) (api.Why, error) {
 	if id.OnDemand() {
 		return b.whyRequest(id)
