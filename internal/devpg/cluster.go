@@ -32,7 +32,7 @@ var defaults = map[string]string{
 	"autovacuum_naptime":           "10s", // a queue leaves many dead rows
 	"autovacuum_vacuum_cost_delay": "0",
 	"random_page_cost":             "1.1",
-	"jit":                          "off", // compiling costs more than any statement of a queue
+	"jit":                          "off", // compiling takes longer than any statement of a queue
 	"timezone":                     "UTC",
 	"log_timezone":                 "UTC",
 	"log_checkpoints":              "off",
@@ -61,8 +61,8 @@ func settings(o Options) []string {
 	return pairs
 }
 
-// chooseInstall returns the newest installation, or the one of the version that wrote the data:
-// another version cannot read them.
+// chooseInstall returns the installation of the version that wrote the data, because another
+// version cannot read the data. Without data it returns the newest installation.
 func chooseInstall(data string) (Install, error) {
 	have, err := dataVersion(data)
 	if err != nil {
@@ -95,7 +95,7 @@ func dataVersion(data string) (int, error) {
 	}
 	v, err := strconv.Atoi(strings.TrimSpace(string(text)))
 	if err != nil {
-		return 0, fmt.Errorf("%s holds data of a version that is not understood: %w", data, err)
+		return 0, fmt.Errorf("%s holds data of an unknown version: %w", data, err)
 	}
 	return v, nil
 }

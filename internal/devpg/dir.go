@@ -106,8 +106,9 @@ func (s *Server) openTemp() error {
 	return s.owner.give(s.dir)
 }
 
-// openSocketDir creates a directory for the socket whose path is short enough. The caller holds
-// the lock, so no process uses the files in an existing one.
+// openSocketDir creates a directory for the socket. The path of the directory is short enough
+// for a socket. The caller holds the lock, so no process uses the files in an existing
+// directory.
 func (s *Server) openSocketDir() error {
 	s.socket = filepath.Join(s.dir, "run")
 	if len(socketFile(s.socket)) > maxSocketPath {

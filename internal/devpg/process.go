@@ -14,7 +14,8 @@ import (
 )
 
 // watchdogScript shuts a postmaster down when standard input ends. Only the caller's process
-// holds the other end of the pipe, so the input ends when that process does, also by SIGKILL.
+// holds the other end of the pipe. Therefore the input ends when that process ends, also by
+// SIGKILL.
 const watchdogScript = `read -r _; kill -INT "$1"`
 
 // startWatchdog starts the watchdog of a postmaster.
@@ -44,8 +45,8 @@ func (s *Server) stopWatchdog() {
 	}
 }
 
-// reclaim waits until no other postmaster uses the data. The caller holds the lock, so the
-// caller of such a postmaster has ended.
+// reclaim waits until no other postmaster uses the data. This process holds the lock, so
+// the process that started such a postmaster has ended.
 func reclaim(ctx context.Context, data string) error {
 	pid := interrupt(data)
 	for postmasterOf(data) != 0 {

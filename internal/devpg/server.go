@@ -91,9 +91,9 @@ func Start(ctx context.Context, o Options) (_ *Server, err error) {
 
 func (s *Server) data() string { return filepath.Join(s.dir, "data") }
 
-// launch starts the postmaster and waits until it answers. The backends of a predecessor that was
-// killed with SIGKILL end a little later, and until then its shared memory is in use. Only then
-// launch tries again.
+// launch starts the postmaster and waits until it answers. If a predecessor was killed with
+// SIGKILL, its backends end a little later. Until they have ended, its shared memory is in use,
+// and launch tries again. After any other error launch does not try again.
 func (s *Server) launch(ctx context.Context, o Options) error {
 	for pause := 10 * time.Millisecond; ; pause = min(2*pause, time.Second) {
 		s.tail.reset()
@@ -243,5 +243,5 @@ func (s *Server) halt() error {
 		case <-time.After(step.wait):
 		}
 	}
-	return fmt.Errorf("the Postgres server with pid %d did not go down", s.process.Pid)
+	return fmt.Errorf("the Postgres server with pid %d did not end", s.process.Pid)
 }

@@ -6,10 +6,10 @@ import (
 	"sync"
 )
 
-// tailLength bounds, in bytes, what is kept of the log for error messages.
+// tailLength is how many bytes at the end of the log are kept for error messages.
 const tailLength = 4 << 10
 
-// tail passes the server's log on and keeps its end.
+// tail passes on the log of the server and keeps the end of the log.
 type tail struct {
 	next io.Writer // may be nil
 
@@ -44,8 +44,8 @@ func (t *tail) String() string {
 	return string(t.text)
 }
 
-// quote returns the end of the log, indented, to be appended to an error. It is empty if the
-// log is.
+// quote returns the end of the log, indented, to be appended to an error. The result is
+// empty if the log is empty.
 func (t *tail) quote() string {
 	text := strings.TrimSpace(t.String())
 	if text == "" {
