@@ -1,13 +1,13 @@
-// Package hostlock finds out whether the process that held a lock file before has died
-// on this host, and which one it was.
+// Package hostlock identifies the process that held a lock file before. It also shows
+// whether that process has died on this host.
 //
 // A process that holds a lock file (flock) records itself in it: its incarnation, and
 // the name of the file. A process that obtains the lock later reads that record. The
 // kernel releases a lock only when the process that holds it has ended, so if the record
-// is about the very file that is locked, the recorded process is dead.
+// names the locked file, the recorded process is dead.
 //
-// The name of a file is the boot id of the host, the device and the inode. It differs
-// from the recorded one, and the record is ignored, if
+// The name of a file is the boot id of the host, the device and the inode. Predecessor
+// ignores a record with another name. The names differ if
 //
 //   - the file was copied, to another directory or to another host: another inode, device
 //     or boot id. The process that wrote the record may live and hold the lock of the
@@ -60,7 +60,7 @@ func Name(file *os.File) (string, error) {
 	return nameOn(strings.TrimSpace(string(boot)), file)
 }
 
-// nameOn is Name on the host with the boot id.
+// nameOn is Name for a host with the given boot id.
 func nameOn(boot string, file *os.File) (string, error) {
 	info, err := file.Stat()
 	if err != nil {
@@ -73,8 +73,9 @@ func nameOn(boot string, file *os.File) (string, error) {
 	return fmt.Sprintf("%s %d %d", boot, s.Dev, s.Ino), nil
 }
 
-// Predecessor returns the incarnation of the process that held the lock named name
-// before, and false if the file does not prove that there was one. The caller holds the lock.
+// Predecessor returns the incarnation of the process that held the lock before. name is the
+// name of the lock file. Predecessor returns false if the file does not prove that there was
+// such a process. The caller holds the lock.
 func Predecessor(file *os.File, name string) (Incarnation, bool) {
 	if name == "" {
 		return Incarnation{}, false
@@ -91,8 +92,8 @@ func Predecessor(file *os.File, name string) (Incarnation, bool) {
 	return Incarnation(raw), true
 }
 
-// Record writes this process into the lock file named name. The caller holds the lock. An
-// incomplete record is ignored.
+// Record writes this process into the lock file with that name. The caller holds the
+// lock. Predecessor ignores an incomplete record.
 func Record(file *os.File, name string, me Incarnation) error {
 	text, err := json.Marshal(record{Lock: name, Incarnation: hex.EncodeToString(me[:])})
 	if err != nil {

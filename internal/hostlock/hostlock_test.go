@@ -59,8 +59,8 @@ func TestCopiedLockFileProvesNothing(t *testing.T) {
 	require.False(t, known)
 }
 
-// The directory of the original is moved away and its copy takes its place. The
-// dispatcher of the original lives and holds the lock of the original file.
+// The directory of the original is renamed, and a copy gets its path. The dispatcher of
+// the original still runs and holds the lock of the original file.
 func TestCopyInPlaceOfTheOriginalProvesNothing(t *testing.T) {
 	path, _ := recorded(t, thisBoot)
 	text, err := os.ReadFile(path)

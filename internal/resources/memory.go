@@ -13,7 +13,7 @@ import (
 	"go.uber.org/zap"
 )
 
-// DefaultMemory keeps the process below 150 MB, the pages of the program included.
+// DefaultMemory keeps the process below 150 MB, including the pages of the program.
 const DefaultMemory = 120 << 20
 
 // memoryInterval is the time between two measurements.
@@ -28,22 +28,22 @@ type memoryUse struct {
 // softLimit returns the limit for Go's runtime. Without a limit the collector lets the heap grow
 // to twice the live memory.
 //
-// Live memory does not shrink if it is collected more often: with a limit near it the collector
-// would run without a pause, on up to half of the processors. Therefore the limit is always at
-// least a third above the live memory.
+// More frequent collections do not make live memory smaller. With a limit near the live memory,
+// the collector would run without a pause, on up to half of the processors. Therefore the limit
+// is always at least a third above the live memory.
 func softLimit(asked int64, use memoryUse) int64 {
 	return max(asked, use.live+use.live/3+use.other)
 }
 
 const (
-	usualGrowth = 100  // percent, as Go has it
+	usualGrowth = 100  // percent; the default of Go
 	mostGrowth  = 1000 // a heap of 5 MB is collected at 55
 )
 
-// heapGrowth returns by how many percent of the live memory the heap may grow before a collection:
-// until half of --memory-bytes is in use. The other half is for bursts. An idle daemon has little
-// live memory. With Go's default it would collect every thousand requests, and each collection
-// delays a waiting caller by one or two milliseconds.
+// heapGrowth returns by how many percent of the live memory the heap may grow before a collection.
+// The heap may grow until half of --memory-bytes is in use. The other half is for bursts. An idle
+// daemon has little live memory, so with Go's default it would collect every thousand requests.
+// Each collection delays a waiting caller by one or two milliseconds.
 func heapGrowth(asked int64, use memoryUse) int {
 	if use.live <= 0 {
 		return usualGrowth
@@ -88,8 +88,9 @@ func SteerMemory(ctx context.Context, bytes int, log *zap.Logger) {
 	}
 }
 
-// growHeap returns functions that set the growth in percent, and restore it. Setting it stops the
-// program for a moment, so differences of less than a fifth are ignored.
+// growHeap returns two functions: one sets the growth in percent, the other restores it. Setting
+// the growth stops the program for a moment, so growHeap ignores differences of less than a
+// fifth.
 func growHeap() (set func(percent int), undo func()) {
 	if _, fixed := os.LookupEnv("GOGC"); fixed {
 		return func(int) {}, func() {}
