@@ -112,7 +112,7 @@ func noSchema(err error) bool {
 }
 
 // Once removes lines that repeat an earlier one. A driver that tries an address with TLS and
-// without reports the same error twice.
+// then without TLS reports the same error twice.
 func Once(text string) string {
 	var lines []string
 	for line := range strings.SplitSeq(text, "\n") {
@@ -127,7 +127,7 @@ func Once(text string) string {
 }
 
 // WhatBecameOfIt lists what may have happened to a job with an id.
-const WhatBecameOfIt = "it was never inserted, or is kept no longer (--keep-done and --keep-failed of serve)"
+const WhatBecameOfIt = "it was never inserted, or it was removed (--keep-done and --keep-failed of serve)"
 
 // Explain returns the message of an error, with the next step where it is known.
 func Explain(err error) string {

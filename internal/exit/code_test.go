@@ -6,8 +6,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A driver that tries two ways and fails twice for one reason reports it twice.
+// A driver that fails twice for the same reason reports the reason twice.
 func TestRepeatedLineIsRemoved(t *testing.T) {
 	require.Equal(t, "tried: a", Once("tried:\n\ta\n\ta"))
-	require.Equal(t, "tried:\n\ta\n\tb", Once("tried:\n\ta\n\tb\n\ta"), "different ones are all told")
+	require.Equal(t, "tried:\n\ta\n\tb", Once("tried:\n\ta\n\tb\n\ta"), "different lines remain")
 }

@@ -36,5 +36,5 @@ func WhatToGrant(dsn, command string) string {
 			break
 		}
 	}
-	return fmt.Sprintf("the role %s of --database-url lacks this right; %s (docs/security.md, \"The roles in Postgres\")", user, grant)
+	return fmt.Sprintf("the role %s of --database-url lacks this right; %s (docs/security.md, \"Postgres roles\")", user, grant)
 }
