@@ -1,4 +1,4 @@
-// Package allow holds which users of the machine may serve which types (--allow).
+// Package allow contains which users of the machine may serve which types (--allow).
 package allow
 
 import (
@@ -16,7 +16,7 @@ import (
 )
 
 // List contains which users may serve which types. The zero value allows all users all types.
-// A listed type is allowed only to its users.
+// Only the listed users of a type may serve it.
 type List struct {
 	byType map[string]allowed
 }
@@ -142,7 +142,7 @@ func (l *List) Objection(p workerproto.Peer, typ string) string {
 	if !listed || (p.UID >= 0 && slices.Contains(a.uids, p.UID)) || (p.GID >= 0 && slices.Contains(a.gids, p.GID)) {
 		return ""
 	}
-	return fmt.Sprintf("uid %d, gid %d may not serve type %q: the dispatcher allows that to others only; run the worker as one of them, "+
+	return fmt.Sprintf("uid %d, gid %d may not serve type %q: only other users may; run the worker as one of them, "+
 		"or add the uid to --allow (table [allow]) of the dispatcher and restart it", p.UID, p.GID, typ)
 }
 

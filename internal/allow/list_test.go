@@ -11,7 +11,7 @@ import (
 
 func TestOnlyListedUsersMayServeAType(t *testing.T) {
 	var l List
-	require.Empty(t, l.Objection(workerproto.Peer{UID: 7, GID: 7}, "pdf"), "no list, no objection")
+	require.Empty(t, l.Objection(workerproto.Peer{UID: 7, GID: 7}, "pdf"), "an empty list allows every user")
 	require.NoError(t, l.Set("pdf=1001, root,@50; a=b=2 ;closed="))
 	require.Equal(t, "a=b=2;closed=;pdf=1001,0,@50", l.String())
 	for who, allowed := range map[workerproto.Peer]string{
@@ -28,10 +28,10 @@ func TestOnlyListedUsersMayServeAType(t *testing.T) {
 		}
 	}
 	require.NoError(t, l.Set("*=@9"))
-	require.NotEmpty(t, l.Objection(workerproto.Peer{UID: 1001, GID: 1001}, "excel"), "the rest is closed as well now")
+	require.NotEmpty(t, l.Objection(workerproto.Peer{UID: 1001, GID: 1001}, "excel"), "the entry * applies to all other types")
 	require.Empty(t, l.Objection(workerproto.Peer{UID: 5, GID: 9}, "excel"))
-	require.NotEmpty(t, l.Objection(workerproto.Peer{UID: 5, GID: 9}, "pdf"), "a line of its own counts alone")
-	require.Equal(t, `uid 5, gid 9 may not serve type "pdf": the dispatcher allows that to others only; run the worker as one of them, `+
+	require.NotEmpty(t, l.Objection(workerproto.Peer{UID: 5, GID: 9}, "pdf"), "the entry * does not apply to a listed type")
+	require.Equal(t, `uid 5, gid 9 may not serve type "pdf": only other users may; run the worker as one of them, `+
 		`or add the uid to --allow (table [allow]) of the dispatcher and restart it`, l.Objection(workerproto.Peer{UID: 5, GID: 9}, "pdf"))
 }
 
