@@ -3,13 +3,13 @@
 // real clocks and Postgres; the simulator calls the same code with its own scheduler.
 //
 //   - Ports carries out effects: it routes each one to the component that owns it.
-//   - Lease decides when heartbeats are sent, what follows from their answers, until when
-//     this dispatcher may rely on the last one, and what the answer of a claim or an
-//     adoption is worth without a lease.
-//   - Deliver turns the frames of a worker into events; other functions do so with
+//   - Lease decides when heartbeats are sent and what follows from their answers. It
+//     decides until when this dispatcher may rely on the last heartbeat. Without
+//     a lease it replaces the success of a claim or an adoption by an unknown outcome.
+//   - Deliver converts the frames of a worker to events. Other functions convert
 //     notifications.
 //   - Stop decides what comes next while the dispatcher stops.
 //
-// Time is a time.Duration since an arbitrary zero of the caller's monotonic clock. Nothing
-// in this package may be called by several goroutines at once.
+// Time is a time.Duration since an arbitrary zero of the caller's monotonic clock. Several
+// goroutines must not call this package at once.
 package shell

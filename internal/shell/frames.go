@@ -23,8 +23,8 @@ type Loop interface {
 }
 
 // Deliver passes the frames of a worker to the loop as events, in order. Results that
-// arrive together become one event, and so do reports. number assigns ids to new slots.
-// Frames of other kinds are ignored.
+// arrive together become one event. Reports that arrive together become one event, too.
+// number assigns ids to new slots. Frames of other kinds are ignored.
 func Deliver(loop Loop, id dispatcherd.SessionID, worker string, frames []workerproto.WorkerFrame, number func([]workerproto.Slot) []dispatcherd.Slot) {
 	var results []event.Result
 	var reports []event.Report
@@ -66,7 +66,8 @@ func Deliver(loop Loop, id dispatcherd.SessionID, worker string, frames []worker
 	flush()
 }
 
-// Number assigns ids to the slots of a worker, the last of which is last.
+// Number assigns consecutive ids to the slots of a worker. last is the id of the last
+// slot.
 func Number(slots []workerproto.Slot, last dispatcherd.SlotID) []dispatcherd.Slot {
 	numbered := make([]dispatcherd.Slot, len(slots))
 	for i, s := range slots {
@@ -92,7 +93,7 @@ func resultOf(f workerproto.WorkerFrame) (event.Result, bool) {
 	return event.Result{}, false
 }
 
-// reportOf translates the frames about an attempt that goes on.
+// reportOf translates the frames about an attempt that continues.
 func reportOf(f workerproto.WorkerFrame) (event.Report, bool) {
 	switch f := f.(type) {
 	case *workerproto.Progress:

@@ -48,8 +48,8 @@ func (l *Lease) HeartbeatAnswered(now time.Duration, r contract.HeartbeatResult)
 	return events
 }
 
-// Joined returns what the Core must be told after a Join that succeeded. After one that
-// failed, the next heartbeat finds the lease lost again.
+// Joined returns what the Core must be told after a Join that succeeded. After a Join
+// that failed, the next heartbeat finds the lease lost again.
 func (l *Lease) Joined() []event.Event { return present(l.renew()) }
 
 // present returns the event unless it is nil.
@@ -60,9 +60,9 @@ func present(ev event.Event) []event.Event {
 	return []event.Event{ev}
 }
 
-// Pause returns the time from the end of a heartbeat to the next one, so that slow ones
-// never overlap. It is twice as long while the dispatcher is idle, if four intervals fit
-// into the lease.
+// Pause returns the time from the end of a heartbeat to the next one, so that slow
+// heartbeats never overlap. The pause is twice as long while the dispatcher is idle, if
+// four intervals fit into the lease.
 func (l *Lease) Pause() time.Duration {
 	if l.idle && 4*l.interval <= l.length {
 		return 2 * l.interval
@@ -71,8 +71,8 @@ func (l *Lease) Pause() time.Duration {
 }
 
 // TookOver reports whether an adoption took over rows that this dispatcher did not own
-// before. A heartbeat must follow as soon as the Core was told, because it reads the
-// cancel requests that other dispatchers were notified of.
+// before. A heartbeat must follow as soon as the Core was told. It reads the cancel
+// requests whose notifications only other dispatchers have processed.
 func TookOver(request *contract.AdoptRequest, result *contract.AdoptResult) bool {
 	if len(result.Jobs) == 0 {
 		return false

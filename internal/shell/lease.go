@@ -7,20 +7,20 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
-// Lease knows until when this dispatcher can prove that the other dispatchers consider it
-// alive, and decides when a heartbeat is sent. The lease counts from before the heartbeat
-// was sent and ends a fifth early, so an error of it can only stop this dispatcher too
-// soon.
+// Lease decides until when this dispatcher can prove that the other dispatchers consider
+// it alive. It also decides when a heartbeat is sent. The lease begins before the
+// heartbeat is sent and ends a fifth early. Therefore an error of Lease can only stop
+// this dispatcher too soon.
 type Lease struct {
 	length   time.Duration
 	interval time.Duration // between two heartbeats
 	begun    time.Duration // when the heartbeat or Join in flight was sent
-	renewed  time.Duration // when the last one that succeeded was sent
+	renewed  time.Duration // when the last successful heartbeat or Join was sent
 	fenced   bool          // the Core was told Disowned and not yet Owned
 	idle     bool          // no job was in hand when the last heartbeat was sent
 }
 
-// NewLease returns a lease that was renewed by a Join that began at a time.
+// NewLease returns a lease that a Join has renewed. The Join began at the time joined.
 func NewLease(length, interval, joined time.Duration) Lease {
 	return Lease{length: length, interval: interval, renewed: joined}
 }
@@ -28,8 +28,8 @@ func NewLease(length, interval, joined time.Duration) Lease {
 // Trusted reports whether the lease can be proved.
 func (l *Lease) Trusted(now time.Duration) bool { return now-l.renewed < l.length*4/5 }
 
-// Guard returns Disowned, once for each loss, if the lease cannot be proved. It is to be
-// called often, also while a heartbeat hangs.
+// Guard returns Disowned, once for each loss, if the lease cannot be proved. Call Guard
+// often, also while a heartbeat hangs.
 func (l *Lease) Guard(now time.Duration) event.Event {
 	if l.Trusted(now) {
 		return nil
@@ -62,9 +62,10 @@ func (l *Lease) renew() event.Event {
 	return event.Owned{}
 }
 
-// Claimed returns what the answer of a claim is worth now. The process may have stood
-// still since Postgres answered, and others may have taken the rows over. Without a lease
-// the outcome is unknown, and only Postgres can tell.
+// Claimed returns the result of a claim. If the lease cannot be proved, it returns an
+// unknown outcome instead of a success. The process may have been suspended after
+// Postgres answered, and other dispatchers may have taken the rows over. Only Postgres
+// knows the outcome then.
 func (l *Lease) Claimed(now time.Duration, r contract.ClaimResult) contract.ClaimResult {
 	if r.Verdict == contract.OK && !l.Trusted(now) {
 		return contract.ClaimResult{Verdict: contract.Unknown}
@@ -72,7 +73,8 @@ func (l *Lease) Claimed(now time.Duration, r contract.ClaimResult) contract.Clai
 	return r
 }
 
-// Adopted is Claimed for an adoption. An adoption with an unknown outcome is repeated.
+// Adopted does the same as Claimed, for an adoption. An adoption with an unknown
+// outcome is repeated.
 func (l *Lease) Adopted(now time.Duration, r contract.AdoptResult) contract.AdoptResult {
 	if r.Verdict == contract.OK && !l.Trusted(now) {
 		return contract.AdoptResult{Verdict: contract.Unknown}

@@ -6,8 +6,8 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
-// JobsNotified returns the event of a notification of new rows. row is nil unless the
-// notification names the only row that became pending.
+// JobsNotified returns the event of a notification of new rows. If the notification
+// names the only row that became pending, row is that row, and otherwise nil.
 func JobsNotified(row *contract.RowNotification) event.Event {
 	if row == nil {
 		return event.Notified{}

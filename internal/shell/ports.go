@@ -6,15 +6,15 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
-// Statements sends statements to Postgres. Each request is answered by the event that the
-// effect of its name documents. The methods must not wait: the Core bounds how many
+// Statements sends statements to Postgres. The effect with the name of a method documents
+// the event that answers the request. The methods must not wait: the Core bounds how many
 // statements of each kind are in flight.
 type Statements interface {
 	// Fetch reads candidates. A backfill scan must not delay other fetches.
 	Fetch(r *contract.FetchRequest)
 	// Claim claims rows.
 	Claim(r *contract.ClaimRequest)
-	// Resolve reads what a claim with an unknown outcome took.
+	// Resolve reads which rows a claim with an unknown outcome won.
 	Resolve(r *contract.ClaimRequest)
 	// Adopt takes over rows that workers offered to resume.
 	Adopt(r *contract.AdoptRequest)
@@ -24,10 +24,10 @@ type Statements interface {
 	SetGate(subscribed bool)
 }
 
-// Workers sends frames to workers. A session that is not known has ended, and the event
-// Unregistered is on its way.
+// Workers sends frames to workers. An unknown session has ended. The Core gets the
+// event Unregistered of that session later.
 type Workers interface {
-	// Send hands a job to a worker.
+	// Send sends a job to a worker.
 	Send(e *effect.Send)
 	// Tell carries out every other effect that names a session.
 	Tell(e effect.Effect)
@@ -37,21 +37,21 @@ type Workers interface {
 type Callers interface {
 	// Started reports the start of an attempt.
 	Started(e *effect.Started)
-	// Progress reports how far a running request is.
+	// Progress reports the progress of a running request.
 	Progress(e *effect.Progress)
-	// Partial hands on a part of its output.
+	// Partial passes on a part of the output.
 	Partial(e *effect.Partial)
 	// Answer ends the request.
 	Answer(e *effect.Answer)
 }
 
-// Rows reports queued jobs to callers that wait for their rows.
+// Rows informs the callers that watch the rows of queued jobs.
 type Rows interface {
 	// Sent reports the start of an attempt.
 	Sent(e *effect.Send)
-	// Progress reports how far a running job is.
+	// Progress reports the progress of a running job.
 	Progress(e *effect.Progress)
-	// Partial hands on a part of its output.
+	// Partial passes on a part of the output.
 	Partial(e *effect.Partial)
 }
 

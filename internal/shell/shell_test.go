@@ -54,11 +54,11 @@ func TestCoreGetsOneEventForEachLossAndReturnOfTheLease(t *testing.T) {
 	require.Empty(t, l.HeartbeatAnswered(9*time.Second, lost))
 	l.BeginHeartbeat(10*time.Second, c)
 	require.Equal(t, []event.Event{event.Owned{}, capacity}, l.HeartbeatAnswered(11*time.Second, found))
-	require.False(t, l.Trusted(18*time.Second), "it counts from the beginning of the heartbeat")
+	require.False(t, l.Trusted(18*time.Second), "the lease begins with the heartbeat")
 	require.Equal(t, []event.Event{capacity}, l.HeartbeatAnswered(12*time.Second, found))
-	require.Equal(t, []event.Event{event.Disowned{}}, l.HeartbeatAnswered(13*time.Second, lost), "a heartbeat found it although time has not run out")
+	require.Equal(t, []event.Event{event.Disowned{}}, l.HeartbeatAnswered(13*time.Second, lost), "a heartbeat reports the loss before the lease ends")
 	require.Equal(t, []event.Event{event.Owned{}}, l.Joined())
-	require.True(t, l.Trusted(20*time.Second), "it counts from the beginning of the Join")
+	require.True(t, l.Trusted(20*time.Second), "the lease begins with the Join")
 }
 
 func TestClaimAnsweredWithoutALeaseIsAnUnknownOutcome(t *testing.T) {
@@ -70,7 +70,7 @@ func TestClaimAnsweredWithoutALeaseIsAnUnknownOutcome(t *testing.T) {
 	require.Equal(t, contract.ClaimResult{Verdict: contract.Unknown}, l.Claimed(length, won))
 	require.Equal(t, contract.AdoptResult{Verdict: contract.Unknown}, l.Adopted(length, adopted))
 	refused := contract.ClaimResult{Verdict: contract.Refused}
-	require.Equal(t, refused, l.Claimed(length, refused), "nothing was taken, whatever the lease is")
+	require.Equal(t, refused, l.Claimed(length, refused), "a refused claim won no row, with or without a lease")
 }
 
 func TestHeartbeatReportsReleasedRowsFirst(t *testing.T) {
@@ -109,7 +109,7 @@ func TestNotificationOfOneRowNamesIt(t *testing.T) {
 	require.Equal(t, event.Listening{On: true}, ListenerState(true))
 }
 
-func TestStopHandsOverWhatIsLeftAfterTheGrace(t *testing.T) {
+func TestStopHandsOverTheRemainingJobsAfterTheGrace(t *testing.T) {
 	s := Stop{Grace: 5 * time.Second, Settle: time.Second, Resume: true}
 	require.Equal(t, event.Drained{}, s.Begin(0))
 	require.Nil(t, s.Next(5*time.Second-1, false, true))

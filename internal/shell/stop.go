@@ -13,17 +13,18 @@ type Stage int
 // Stages, in their order.
 const (
 	Running      Stage = iota
-	Draining           // no job starts; running jobs have the grace to end
-	Interrupting       // workers may not continue alone: they are told to return their jobs
+	Draining           // no job starts; running jobs may end within Grace
+	Interrupting       // workers may not continue without a dispatcher: they are told to return their jobs
 	Settling           // sessions have ended; the last statements are in flight
-	Leaving            // the dispatcher gives up its lease, or hands over
+	Leaving            // the dispatcher ends its lease, or hands its rows over
 )
 
-// Stop decides what comes next while a dispatcher stops: drain, then hand the running
-// jobs over to the next dispatcher or interrupt them, then end the sessions, then leave.
+// Stop decides the next stage while a dispatcher stops. First the dispatcher drains.
+// Then it hands the running jobs over to the next dispatcher, or interrupts them. Then
+// it ends the sessions. Then it leaves.
 type Stop struct {
-	Grace  time.Duration // that running jobs have to end
-	Settle time.Duration // that the last statements have
+	Grace  time.Duration // how long running jobs may take to end
+	Settle time.Duration // how long the last statements may take
 	Resume bool          // workers may continue without a dispatcher
 
 	stage Stage
@@ -39,10 +40,10 @@ func (s *Stop) Begin(now time.Duration) event.Event {
 	return event.Drained{}
 }
 
-// Next moves on if the present stage is over. idle says that the Core has no job in hand,
-// trusted that the lease can be proved. It returns the event for the Core, or nil. The
-// caller ends the sessions when the stage becomes Settling, after it has delivered the
-// event, and departs when it becomes Leaving.
+// Next begins the next stage if the present stage is over. idle means that the Core has
+// no job in hand. trusted means that the lease can be proved. Next returns the event for
+// the Core, or nil. When the stage becomes Settling, the caller delivers the event and
+// then ends the sessions. When the stage becomes Leaving, the caller departs.
 func (s *Stop) Next(now time.Duration, idle, trusted bool) event.Event {
 	switch s.stage {
 	case Draining:
@@ -69,8 +70,8 @@ func (s *Stop) Next(now time.Duration, idle, trusted bool) event.Event {
 
 func (s *Stop) enter(stage Stage, now time.Duration) { s.stage, s.since = stage, now }
 
-// Departures is how often a dispatcher tries to give up its lease. A lost connection is
-// noticed only when it is used.
+// Departures is how often a dispatcher tries to end its lease. The first try may fail,
+// because a lost connection is noticed only at its use.
 const Departures = 2
 
 // HandsOver reports whether a dispatcher that departs hands its rows over instead of
