@@ -45,7 +45,7 @@ func TestExecWorkerReportsEachConnectionErrorOnce(t *testing.T) {
 	}
 	says("no such file")
 	require.NoError(t, os.WriteFile(socket, nil, 0o600))
-	says("; this is no socket: give the dispatcher's as --worker-socket\n")
+	says("; this is not a socket: give the dispatcher's worker socket as --worker-socket\n")
 	require.NoError(t, os.Remove(socket))
 	require.NoError(t, os.Symlink(socket, socket))
 	says("too many levels of symbolic links")

@@ -12,8 +12,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/exit"
 )
 
-// A misspelt variable is reported. Its value is not, because it may be a
-// secret.
+// A misspelt variable is reported without its value, because the value may be a secret.
 func TestUnknownVariableIsReported(t *testing.T) {
 	env := map[string]string{
 		"DISPATCHERD_PROBE_LIMT": "canary", "DISPATCHERD_PROBE_FORCE": "canary", // a flag that applies to one invocation is not a setting
@@ -29,7 +28,7 @@ func TestUnknownVariableIsReported(t *testing.T) {
 	require.Equal(t, exit.Usage, got.code, "as for an unknown key in the file")
 	require.Contains(t, got.err, "no setting for the environment variable DISPATCHERD_PROBE_FORCE")
 	require.NotContains(t, got.err, "canary")
-	require.NotContains(t, got.err, "ignored", "it fails instead")
+	require.NotContains(t, got.err, "ignored", "config show fails instead")
 }
 
 // A daemon logs each ignored variable once.

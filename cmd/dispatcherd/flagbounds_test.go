@@ -94,7 +94,7 @@ func TestEveryNumberAndDurationHasBothBounds(t *testing.T) {
 	})
 }
 
-// A 0 that would stand for the default or has no meaning is refused.
+// A flag rejects 0 if 0 has no meaning, or if 0 would mean the default.
 func TestZeroIsAcceptedOnlyWhereItHasAMeaning(t *testing.T) {
 	var taken []string
 	numberFlags(func(path string, f *pflag.Flag) {

@@ -12,9 +12,9 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/exit"
 )
 
-// Functions write the help, not cobra's templates: text/template calls methods by name, so
-// the linker keeps every exported method of every linked type, which made the binary an
-// eighth larger.
+// Functions write the help, not cobra's templates. The package text/template calls methods
+// by name. With it the linker keeps every exported method of every linked type, and the
+// binary is an eighth larger.
 
 // help shows the help of a command. For an unknown command cobra calls it with the nearest
 // group; then it shows nothing.

@@ -19,7 +19,7 @@ import (
 )
 
 func (a *app) migrateCommand() *cobra.Command {
-	return settings.Group("migrate", "Bring the database schema up or down, or look at it",
+	return settings.Group("migrate", "Apply, undo or list the migrations of the database",
 		a.migrateUpCommand(), a.migrateDownCommand(), a.migrateStatusCommand())
 }
 

@@ -6,10 +6,10 @@ import (
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/settings"
 )
 
-const rootLong = `Dispatcherd decides, for every free slot of every worker, which job runs there next.
+const rootLong = `Dispatcherd decides which job runs next on each free slot of each worker.
 
 Jobs wait in a Postgres table; each slot of each worker can do some types of jobs.
-One daemon a host, any number of hosts, one Postgres.`
+Each host runs one daemon. All daemons use one Postgres.`
 
 const rootExample = `  dispatcherd dev                                    # the daemon with a private Postgres of its own
   dispatcherd serve --database-url postgres://…      # the daemon on your Postgres
@@ -19,7 +19,7 @@ const rootExample = `  dispatcherd dev                                    # the 
 
 // root builds the tree of commands.
 func (a *app) root() *cobra.Command {
-	root := settings.Group("dispatcherd", "Give every job to the right slot of the right worker")
+	root := settings.Group("dispatcherd", "Assign jobs to the slots of workers")
 	root.Long, root.Example = rootLong+exitHelp(), rootExample
 	root.SilenceErrors, root.SilenceUsage = true, true
 	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {

@@ -40,7 +40,7 @@ func (f *serveFlags) config() (daemon.Config, error) {
 	return cfg, nil
 }
 
-// samePath reports whether two names denote one path, as far as the names show it.
+// samePath reports whether two names denote one path. It compares only the names.
 func samePath(one, other string) bool {
 	a, errA := filepath.Abs(one)
 	b, errB := filepath.Abs(other)

@@ -107,9 +107,9 @@ func TestErrorOfABadSettingNamesSourceAndNearestKey(t *testing.T) {
 		{"probe-force = true", "", `there is no setting "probe-force"; 'dispatcherd serve --help' lists`},
 		{"config = 'x'", "", `there is no setting "config"; 'dispatcherd serve --help' lists`},
 		{"probe-limit = 'many'", "", `bad value "many" for probe-limit: give a whole number`},
-		{"probe-limit = 2026-01-02", "", `probe-limit: a toml.LocalDate means nothing here`},
-		{"probe-types = [['a']]", "", `probe-types: a []interface {} means nothing here`},
-		{"probe-limit = 1\nprobe_limit = 2", "", `probe-limit is given twice, in two spellings`},
+		{"probe-limit = 2026-01-02", "", `probe-limit: a toml.LocalDate is not allowed here`},
+		{"probe-types = [['a']]", "", `probe-types: a []interface {} is not allowed here`},
+		{"probe-limit = 1\nprobe_limit = 2", "", `probe-limit is given twice, with different spellings`},
 		{"probe-limit = ", "", `is not TOML: line 1, column 14`},
 		{"", "soon", `environment DISPATCHERD_PROBE_LEASE: bad value "soon" for probe-lease: give a duration such as`},
 	}
@@ -128,7 +128,7 @@ func TestErrorOfABadSettingNamesSourceAndNearestKey(t *testing.T) {
 	}
 }
 
-func TestOneFileServesEveryCommand(t *testing.T) {
+func TestFileMayContainSettingsOfOtherCommands(t *testing.T) {
 	file := configFileWith(t, "probe-limit = 3")
 	got := invocation{args: []string{"version", "--config", file}, extra: probeCommand}.runs(t)
 	require.Equal(t, exit.OK, got.code, "a setting of another command must be accepted: %s", got.err)

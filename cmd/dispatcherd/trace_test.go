@@ -67,7 +67,7 @@ func TestPoliciesAreComparedSideBySide(t *testing.T) {
 	}
 	require.NoError(t, json.Unmarshal([]byte(got.out), &parsed))
 	require.Len(t, parsed.Simulations, 1)
-	require.Equal(t, "article", parsed.Simulations[0].Weights, "the rule by which expected schedules are made")
+	require.Equal(t, "article", parsed.Simulations[0].Weights, "expected schedules use the weights of the article")
 	require.Equal(t, 360, parsed.Simulations[0].Report.Done)
 }
 

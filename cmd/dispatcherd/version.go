@@ -9,8 +9,8 @@ import (
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/settings"
 )
 
-// version is set by the linker (Makefile). It is empty in a plain go build or go install,
-// where the build information has the version.
+// The linker sets version (Makefile). After a plain go build or go install, version is
+// empty, and the build information contains the version.
 var version string
 
 // buildVersion describes the running binary.
@@ -70,7 +70,7 @@ func (a *app) versionCommand() *cobra.Command {
 // versionFlag adds --version to the root. Cobra's own flag would use a template (see
 // writeHelp).
 func (a *app) versionFlag(root *cobra.Command) {
-	show := root.Flags().BoolP("version", "v", false, "print the version, as the command of that name does")
+	show := root.Flags().BoolP("version", "v", false, "print the version, like the command version")
 	settings.OnlyOnCommandLine(root.Flags(), "version")
 	help := root.RunE
 	root.RunE = func(cmd *cobra.Command, args []string) error {

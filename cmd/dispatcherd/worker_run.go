@@ -22,7 +22,7 @@ import (
 )
 
 func (a *app) workerCommand() *cobra.Command {
-	return settings.Group("worker", "Be a worker", a.workerRunCommand())
+	return settings.Group("worker", "Run a worker", a.workerRunCommand())
 }
 
 const workerRunLong = `Offers slots and runs COMMAND once for each job, with the payload on its standard input. Its output
@@ -41,7 +41,7 @@ func (a *app) workerRunCommand() *cobra.Command {
 		grace  time.Duration
 	)
 	cmd := &cobra.Command{
-		Use: "run --types TYPE[,TYPE…] -- COMMAND [ARGUMENT…]", Short: "Make any program a worker", Long: workerRunLong,
+		Use: "run --types TYPE[,TYPE…] -- COMMAND [ARGUMENT…]", Short: "Run a program once for each job", Long: workerRunLong,
 		Example: `  dispatcherd worker run --types pdf,excel --slots 4 -- ./convert --fast
   dispatcherd worker run --types echo -- cat`,
 		Args: func(cmd *cobra.Command, args []string) error {
@@ -110,16 +110,17 @@ func (a absences) fresh(err error) bool {
 	return !told
 }
 
-// whatKeepsOut returns what to do where waiting does not help, else "".
+// whatKeepsOut returns what the user can do if a retry cannot succeed, and otherwise
+// "".
 func whatKeepsOut(err error, socket string) string {
 	if errors.Is(err, fs.ErrPermission) {
 		return "; this user may not open it: run the worker as root or in the group of the socket and its directory (--socket-mode of serve)"
 	}
 	if told, ok := errors.AsType[*workerproto.Error](err); ok && told.Code == workerproto.BadJSON {
-		return "; what answers there does not speak to workers: give the dispatcher's worker socket as --worker-socket"
+		return "; the socket does not use the worker protocol: give the dispatcher's worker socket as --worker-socket"
 	}
 	if info, err := os.Stat(socket); err == nil && info.Mode().Type() != os.ModeSocket {
-		return "; this is no socket: give the dispatcher's as --worker-socket"
+		return "; this is not a socket: give the dispatcher's worker socket as --worker-socket"
 	}
 	return ""
 }
@@ -145,7 +146,7 @@ func checkTypes(types []string) error {
 // sayWhatIsIdle reports slots that the dispatcher does not accept.
 func (a *app) sayWhatIsIdle(hello workerproto.Welcome, slots int) {
 	if most := hello.Limits.MaxSlots; most > 0 && slots > most {
-		a.Say("%s takes %s of one worker, not %d: the others stay idle", hello.Dispatcher, console.Counted(int64(most), "slot"), slots)
+		a.Say("%s accepts %s of one worker, not %d: the other slots stay idle", hello.Dispatcher, console.Counted(int64(most), "slot"), slots)
 	}
 }
 

@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestTablesKeepTheirShapeForAnyCell(t *testing.T) {
+func TestEachTableRowIsOneLine(t *testing.T) {
 	var b strings.Builder
 	require.NoError(t, writeTable(&b, []string{"id", "error"}, [][]string{
 		{"1", "two\nlines\x1b[31m"}, {"22", ""}, {"333", "plain"},

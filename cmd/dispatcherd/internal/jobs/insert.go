@@ -73,7 +73,7 @@ func (a commands) insertCommand() *cobra.Command {
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&f.kind, "type", "", "type that a slot must support")
-	flags.Int8Var(&f.priority, "priority", 0, "0..10, the larger the more urgent")
+	flags.Int8Var(&f.priority, "priority", 0, "0..10; a larger number is more urgent")
 	flags.StringVar(&f.payload, "payload", "", "JSON for the worker")
 	flags.StringVar(&f.payloadFile, "payload-file", "", "file with the payload; - is standard input")
 	flags.StringVar(&f.runAt, "run-at", "", "earliest start: a time (RFC 3339) or a duration from now, such as 90s")

@@ -1,8 +1,9 @@
 // Package jobs contains the commands about jobs and slots.
 //
-// All but two use only the table, with the statements of package claim. They work without a
-// dispatcher, and a running dispatcher sees their changes as it sees any change of a row.
-// "job why" and "slot list" show the memory of a dispatcher and ask it over its API socket.
+// The commands "job why" and "slot list" show the memory of a dispatcher. They ask it over
+// its API socket. All other commands use only the table, with the statements of package
+// claim. They work without a dispatcher. A running dispatcher sees their changes like any
+// change of a row.
 package jobs
 
 import (
@@ -26,7 +27,7 @@ import (
 // Command is the group of commands about jobs.
 func Command(invocation *settings.Invocation) *cobra.Command {
 	a := commands{invocation}
-	return settings.Group("job", "Insert jobs, look at them, retry or cancel them",
+	return settings.Group("job", "Insert, list, explain, retry or cancel jobs",
 		a.insertCommand(), a.listCommand(), a.getCommand(), a.whyCommand(), a.retryCommand(), a.cancelCommand())
 }
 
@@ -132,7 +133,7 @@ func badEnds(job *contract.Job) []badEnd {
 	return ends
 }
 
-// shorten shortens a text for a table, at a rune.
+// shorten shortens a text for a table. It does not divide a rune.
 func shorten(s string, most int) string {
 	if runes := []rune(s); len(runes) > most {
 		return string(runes[:most-1]) + "…"

@@ -13,7 +13,7 @@ func TestOutcomeIsNamedOnce(t *testing.T) {
 	require.Equal(t, "quarantined: 3 workers died", (&badEnd{Outcome: "quarantined", Error: "quarantined: 3 workers died"}).text())
 }
 
-func TestUnreadableErrorsDoNotHideTheJob(t *testing.T) {
+func TestJobWithUnreadableErrorsIsPrinted(t *testing.T) {
 	require.Empty(t, badEnds(&contract.Job{Errors: []byte(`{"old": "form"}`)}))
 	require.Equal(t, "äö…", shorten("äöüß", 3))
 	require.Equal(t, "äöü", shorten("äöü", 3))

@@ -92,8 +92,8 @@ type changedJob struct {
 	Status dispatcherd.Status `json:"status"` // after the change
 }
 
-// eachJob applies a change to every named job. An error does not keep the other jobs from
-// being changed; it is reported at the end.
+// eachJob applies a change to every named job. After an error it still changes the other
+// jobs, and reports the error at the end.
 func (a commands) eachJob(ctx context.Context, args []string, did string, do func(claim.Jobs, dispatcherd.JobID) (dispatcherd.Status, error)) error {
 	ids, err := jobIDs(args)
 	if err != nil {

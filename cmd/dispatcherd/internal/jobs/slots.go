@@ -15,7 +15,7 @@ import (
 // SlotCommand is the group of commands about slots.
 func SlotCommand(invocation *settings.Invocation) *cobra.Command {
 	a := commands{invocation}
-	return settings.Group("slot", "Look at the slots of a running dispatcher", a.slotListCommand())
+	return settings.Group("slot", "List the slots of a running dispatcher", a.slotListCommand())
 }
 
 func (a commands) slotListCommand() *cobra.Command {

@@ -27,14 +27,15 @@ type jobStream struct {
 	progress *console.Progress
 
 	count, skipped int64
-	bad            error // what ended the stream early
+	bad            error // the error that ended the stream early
 	gaps           []int // the first lines that are blank or skipped, by number
 }
 
 // maxGaps bounds the memory for gaps.
 const maxGaps = 100_000
 
-// place returns the position of a job in the input, for the job number that Postgres counts.
+// place returns the position of a job in the input. job is the number of the job as Postgres
+// counts them.
 func (s *jobStream) place(job int64) string {
 	line := int(job)
 	for _, gap := range s.gaps {
@@ -107,5 +108,5 @@ func refusal(pg *pgconn.PgError) string {
 	if strings.HasPrefix(pg.ConstraintName, "payload_is_at_most") {
 		return "the payload has more than a megabyte as Postgres stores it: store large data outside the job and refer to it"
 	}
-	return "Postgres does not take the job: " + pg.Message
+	return "Postgres rejects the job: " + pg.Message
 }

@@ -13,7 +13,7 @@ import (
 
 // Postgres reports the number of an inserted job. Users need the number of its
 // line.
-func TestStreamKnowsTheLineOfEveryJob(t *testing.T) {
+func TestPlaceIsTheLineOfTheJob(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		kinds := rapid.SliceOf(rapid.SampledFrom([]string{`{"type":"pdf"}`, "", "bad"})).Draw(rt, "lines")
 		stream := &jobStream{lines: joblines.NewReader(strings.NewReader(strings.Join(kinds, "\n")), 100), skipBad: true, complain: func(string, ...any) {}}

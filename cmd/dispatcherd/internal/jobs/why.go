@@ -30,7 +30,7 @@ On-demand requests have negative ids, which "slot list" shows.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			id, err := strconv.ParseInt(args[0], 10, 64)
 			if err != nil || id == 0 {
-				return exit.Errorf(exit.Usage, "%q is not the id of a job: ids are numbers from 1, those of requests in memory from -1 down", args[0])
+				return exit.Errorf(exit.Usage, "%q is not the id of a job: ids of jobs are numbers from 1, ids of requests in memory are negative", args[0])
 			}
 			var why api.Why
 			err = ask.JSON(cmd.Context(), socket, fmt.Sprintf("/v1/jobs/%d/why", id), &why)
@@ -81,22 +81,22 @@ func RequestIDsLast(args []string) []string {
 var reasonTexts = map[string]string{
 	"Running":                 "it runs",
 	"Recording":               "it has ended; its result is being written to Postgres",
-	"Claimed":                 "a slot is reserved for it, the claim is under way",
-	"Scheduled":               "its run_at lies ahead",
-	"Backoff":                 "it failed, and its next attempt lies ahead",
+	"Claimed":                 "a slot is reserved for it; the claim is in flight",
+	"Scheduled":               "its run_at is in the future",
+	"Backoff":                 "it failed; its next attempt is in the future",
 	"Draining":                "this dispatcher is about to stop",
 	"Fenced":                  "this dispatcher cannot renew its lease, so it claims no rows",
 	"CircuitOpen":             "Postgres does not answer",
-	"Unrecorded":              "too many ended attempts wait to be written down",
+	"Unrecorded":              "too many ended attempts are not yet recorded in Postgres",
 	"TypeUnknown":             "no worker of this dispatcher offers the type",
-	"NoCapacity":              "the slots that offered the type are gone",
+	"NoCapacity":              "no slot supports the type now",
 	"CapacityBusy":            "every slot that supports the type is taken",
-	"ClaimRaceLost":           "the cursor is past it: its claim was lost, it was committed late, or it is retried",
+	"ClaimRaceLost":           "the cursor is after it: its claim was lost, it was committed late, or it is retried",
 	"Unread":                  "it is after the rows that were read so far",
-	"OtherShare":              "another dispatcher is asked for it first; this one reads it when slots are free or it grows old",
+	"OtherShare":              "it is in the share of another dispatcher; this dispatcher reads it when slots are free or the job is old",
 	"AwaitsFetch":             "a fetch in flight may return a job with a higher score",
 	"ClaimsFull":              "the next claim is full, or will be with the jobs that have a higher score",
-	"Outranked":               "others with a higher score could take the same slots",
+	"Outranked":               "jobs with higher scores can use the same slots",
 	api.ReasonFinal:           "it has ended",
 	api.ReasonOtherDispatcher: "another dispatcher runs it",
 }
@@ -131,13 +131,13 @@ func addWhy(line func(name, format string, args ...any), why *api.Why) {
 		line("", "%s", slotText(&why.Slots[i], why.Slot))
 	}
 	if why.Competing > 0 {
-		line("ahead", "%d could take the same slots", why.Competing)
+		line("ahead", "%d can use the same slots", why.Competing)
 	}
 	for i := range why.Ahead {
 		line("", "%s", rivalText(&why.Ahead[i], why.Mode))
 	}
 	if o := why.Overtaking; o != nil {
-		line("newcomers", "%s", overtakingText(o))
+		line("overtaking", "%s", overtakingText(o))
 	}
 }
 
@@ -206,14 +206,14 @@ func slotText(s *api.Slot, mine int64) string {
 
 // rivalText describes a job with a higher score than a job of a mode.
 func rivalText(r *api.Rival, mode string) string {
-	passed := "never passed: both age alike"
+	passed := "never overtaken: both age at the same rate"
 	switch {
 	case r.Passed == nil && r.Mode != mode && mode == dispatcherd.Queued.String():
-		passed = "never passed: on demand it ages no slower"
+		passed = "never overtaken: an on-demand request ages at least as fast"
 	case r.Passed != nil && *r.Passed > 0:
-		passed = fmt.Sprintf("passed in %v", spanOf(*r.Passed))
+		passed = fmt.Sprintf("overtaken in %v", spanOf(*r.Passed))
 	case r.Passed != nil:
-		passed = "passed now"
+		passed = "overtaken now"
 	}
 	return fmt.Sprintf("job %d %s priority %d %s, score %.0f: %s", r.Job, r.Type, r.Priority, r.Mode, r.Score.Total, passed)
 }
@@ -222,7 +222,7 @@ func overtakingText(o *api.Overtaking) string {
 	if o.Closes == 0 {
 		return fmt.Sprintf("no later job can overtake it (the window of %v is over)", spanOf(o.Window))
 	}
-	return fmt.Sprintf("can overtake it for another %v", spanOf(o.Closes))
+	return fmt.Sprintf("later jobs can overtake it during the next %v", spanOf(o.Closes))
 }
 
 // spanOf converts seconds for display.

@@ -14,11 +14,11 @@ func TestWhyExplainsThatAJobIsNeverOvertaken(t *testing.T) {
 		rival api.Rival
 		mode  string
 	}{
-		"job 7 pdf priority 0 queued, score 0: never passed: both age alike":                 {api.Rival{Mode: "queued"}, "queued"},
-		"job 7 pdf priority 0 on_demand, score 0: never passed: on demand it ages no slower": {api.Rival{Mode: "on_demand"}, "queued"},
-		"job 7 pdf priority 0 on_demand, score 0: never passed: both age alike":              {api.Rival{Mode: "on_demand"}, "on_demand"},
-		"job 7 pdf priority 0 queued, score 0: passed in 2.5s":                               {api.Rival{Mode: "queued", Passed: &soon}, "on_demand"},
-		"job 7 pdf priority 0 queued, score 0: passed now":                                   {api.Rival{Mode: "queued", Passed: new(float64)}, "on_demand"},
+		"job 7 pdf priority 0 queued, score 0: never overtaken: both age at the same rate":                     {api.Rival{Mode: "queued"}, "queued"},
+		"job 7 pdf priority 0 on_demand, score 0: never overtaken: an on-demand request ages at least as fast": {api.Rival{Mode: "on_demand"}, "queued"},
+		"job 7 pdf priority 0 on_demand, score 0: never overtaken: both age at the same rate":                  {api.Rival{Mode: "on_demand"}, "on_demand"},
+		"job 7 pdf priority 0 queued, score 0: overtaken in 2.5s":                                              {api.Rival{Mode: "queued", Passed: &soon}, "on_demand"},
+		"job 7 pdf priority 0 queued, score 0: overtaken now":                                                  {api.Rival{Mode: "queued", Passed: new(float64)}, "on_demand"},
 	} {
 		c.rival.Job, c.rival.Type = 7, "pdf"
 		require.Equal(t, want, rivalText(&c.rival, c.mode))

@@ -11,7 +11,7 @@ import (
 // Bounds that several flags share.
 const (
 	Longest       = "87600h" // ten years: sums of such durations do not overflow
-	LongestWait   = "1h"     // for one peer or one query: a longer wait means a hang
+	LongestWait   = "1h"     // for one peer or one query; a longer wait would be a hang
 	MostHeld      = "1000000"
 	MostBytes     = "1099511627776" // 1 TiB
 	MostInMessage = "268435456"     // 256 MiB, more than Postgres stores in a jsonb

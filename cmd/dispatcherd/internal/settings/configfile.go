@@ -77,7 +77,7 @@ func (c configFile) flatten(prefix string, table map[string]any) error {
 			continue
 		}
 		if _, twice := c.values[name]; twice {
-			return exit.Errorf(exit.Usage, "file %s: %s is given twice, in two spellings", c.path, name)
+			return exit.Errorf(exit.Usage, "file %s: %s is given twice, with different spellings", c.path, name)
 		}
 		c.values[name] = value
 	}
@@ -118,7 +118,7 @@ func listForm(value any) (string, error) {
 		case string, bool, int64, float64:
 			items[i] = fmt.Sprint(item)
 		default:
-			return "", fmt.Errorf("a %T means nothing here: write a string, a number, true, false or a list of these", item)
+			return "", fmt.Errorf("a %T is not allowed here: write a string, a number, true, false or a list of these", item)
 		}
 	}
 	return strings.Join(items, ","), nil
@@ -141,8 +141,8 @@ func (c configFile) checkKeys(known []string) error {
 	return nil
 }
 
-// nearest returns the known name with the smallest edit distance, the first of equals, or ""
-// if every distance is too large for a typing error.
+// nearest returns the known name with the smallest edit distance. Of several such names it
+// returns the first. It returns "" if every distance is too large for a typing error.
 func nearest(name string, known []string) string {
 	best, fewest := "", min(3, (len(name)+1)/2)
 	for _, k := range known {

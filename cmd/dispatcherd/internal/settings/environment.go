@@ -14,8 +14,8 @@ import (
 
 const variablePrefix = "DISPATCHERD_"
 
-// otherVariables begin like settings but are not: `worker run` sets some of them
-// for its programs, and the tests of this project read others.
+// otherVariables begin like the variables of settings, but name no settings. `worker
+// run` sets some of them for its programs. The tests of this project read others.
 var otherVariables = []string{"DISPATCHERD_ATTEMPT", "DISPATCHERD_JOB_ID", "DISPATCHERD_TEST_DATABASE_URL", "DISPATCHERD_TRACES", "DISPATCHERD_TYPE"}
 
 // maxUnknown bounds how many unknown variables are reported.

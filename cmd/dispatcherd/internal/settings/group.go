@@ -9,8 +9,8 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/exit"
 )
 
-// Group returns a command that contains others. Alone it shows its help, with the first example of
-// each child; with an unknown word it fails.
+// Group returns a command that contains others. Without arguments it shows its help, with the
+// first example of each child. With an unknown word it fails.
 func Group(use, short string, children ...*cobra.Command) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: use, Short: short,

@@ -22,14 +22,14 @@ type shownSetting struct {
 
 // Command is the group of commands about settings.
 func Command(a *Invocation) *cobra.Command {
-	return Group("config", "Look at the configuration", a.configShowCommand())
+	return Group("config", "Show the configuration", a.configShowCommand())
 }
 
 func (a *Invocation) configShowCommand() *cobra.Command {
 	var origin bool
 	cmd := &cobra.Command{
-		Annotations: map[string]string{NoteLogs: "it fails instead"},
-		Use:         "show [COMMAND…]", Short: "Print the settings of a command and where they come from",
+		Annotations: map[string]string{NoteLogs: "config show fails instead"},
+		Use:         "show [COMMAND…]", Short: "Print the settings of a command and their sources",
 		Long: `Prints the settings that a command would run with (default: serve), secrets masked.
 
 A flag overrides the environment, which overrides the file, which overrides the

@@ -35,7 +35,7 @@ type exportFlags struct {
 	until  time.Duration
 	limit  int
 	socket string
-	slots  string // folder of a trace whose slots to take
+	slots  string // folder of the trace whose slots to use
 	force  bool
 }
 
@@ -71,8 +71,8 @@ func forceFlag(flags *pflag.FlagSet, force *bool) {
 	settings.OnlyOnCommandLine(flags, "force")
 }
 
-// writeTrace stores a trace. An error that another dir avoids is a usage error; others, such
-// as a full disk, are not.
+// writeTrace stores a trace. It returns a usage error if another dir avoids the error. An
+// error such as a full disk is not a usage error.
 func writeTrace(t *trace.Trace, dir string) error {
 	err := t.Write(dir)
 	if err == nil || errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) || errors.Is(err, syscall.EIO) {
@@ -84,7 +84,7 @@ func writeTrace(t *trace.Trace, dir string) error {
 // mayWriteTrace returns an error if dir cannot be a folder, or contains a trace that must not
 // be replaced. It is called before the work begins.
 func mayWriteTrace(dir string, force bool) error {
-	for place := filepath.Clean(dir); ; place = filepath.Dir(place) { // up to what is there
+	for place := filepath.Clean(dir); ; place = filepath.Dir(place) { // until a path exists
 		info, err := os.Stat(place)
 		if errors.Is(err, os.ErrNotExist) && place != filepath.Dir(place) {
 			continue
@@ -155,7 +155,7 @@ func (f *exportFlags) noJobs(ended int64, left []string) error {
 	if f.slots != "" {
 		whose = "the trace " + f.slots
 	}
-	return exit.Errorf(exit.NotFound, "%s ended in that time, of types that no slot of %s supports: %s; give another --api-socket, or --slots-of",
+	return exit.Errorf(exit.NotFound, "%s ended in that time, but no slot of %s supports the types: %s; give another --api-socket, or --slots-of",
 		console.Counted(ended, "job"), whose, strings.Join(left, ", "))
 }
 

@@ -16,7 +16,7 @@ type tracedWorker struct {
 	name  string
 	in    io.WriteCloser
 	lines *json.Decoder
-	wait  func() error // until the process has ended
+	wait  func() error // waits until the process has ended
 }
 
 // workerLeaveTime is how long a worker may take to end after its input is closed, before it is

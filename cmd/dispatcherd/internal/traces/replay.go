@@ -41,21 +41,21 @@ type replay struct {
 	host  replayHost
 	start func(context.Context, workerPlan) (*tracedWorker, error) // one worker process
 	live  func(replayState)                                        // called ten times a second
-	stall time.Duration                                            // without progress after the last arrival: given up
+	stall time.Duration                                            // the replay fails after this time without progress after the last arrival
 
 	mu     sync.Mutex
 	state  replayState
-	failed int // on-demand jobs that were not answered well
+	failed int // on-demand jobs that were not answered with success
 	runs   []workerRun
-	broken error // the first thing that makes going on useless
+	broken error // the first error that ends the replay
 	moved  chan struct{}
 }
 
 // replayState is the state of a replay for display.
 type replayState struct {
 	Jobs, Arrived, Answered, Executed int
-	TraceMS                           int64         // how far the trace has come
-	Late                              time.Duration // the most that an arrival was late
+	TraceMS                           int64         // the current time of the trace
+	Late                              time.Duration // the largest delay of an arrival
 }
 
 // run executes the replay. Its report is valid also after an error, which says why the replay
@@ -135,7 +135,7 @@ func (r *replay) insert(ctx context.Context, queued <-chan []replayJob) error {
 	return nil
 }
 
-// feed submits every job at its compressed arrival.
+// feed submits every job at its compressed arrival time.
 func (r *replay) feed(ctx context.Context, begin time.Time, queued chan<- []replayJob, callers *sync.WaitGroup) error {
 	ticker := time.NewTicker(100 * time.Millisecond)
 	defer ticker.Stop()
@@ -179,8 +179,8 @@ func (r *replay) waitUntil(ctx context.Context, due time.Time, tick <-chan time.
 	}
 }
 
-// submit submits jobs: queued ones together, on-demand ones each in a goroutine that waits for
-// the answer.
+// submit submits queued jobs together. It submits each on-demand job in its own goroutine,
+// which waits for the answer.
 func (r *replay) submit(ctx context.Context, jobs []trace.Job, queued chan<- []replayJob, callers *sync.WaitGroup) error {
 	var batch []replayJob
 	for _, j := range jobs {
@@ -219,7 +219,7 @@ func (r *replay) awaitEnds(ctx context.Context) error {
 			continue
 		case <-ticker.C:
 		case <-patience.C:
-			return fmt.Errorf("nothing has moved for %v", r.stall)
+			return fmt.Errorf("no progress for %v", r.stall)
 		case <-ctx.Done():
 			return ctx.Err()
 		}
@@ -230,8 +230,8 @@ func (r *replay) awaitEnds(ctx context.Context) error {
 	}
 }
 
-// over reports whether nothing is left to wait for. The workers' reports about the last jobs
-// may arrive after the jobs have ended.
+// over reports whether all jobs have ended and the workers have reported all executions. The
+// reports about the last jobs may arrive after the jobs have ended.
 func (r *replay) over(ctx context.Context) (bool, error) {
 	if err := r.failure(); err != nil {
 		return false, err

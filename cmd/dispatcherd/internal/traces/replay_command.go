@@ -16,9 +16,9 @@ import (
 )
 
 const (
-	demoLength   = 45 * time.Second // that a demo takes when no speed is given
-	topDemoSpeed = 8000             // beyond it round trips drown the waits
-	replayStall  = 30 * time.Second // without progress: given up
+	demoLength   = 45 * time.Second // how long a demo takes if no speed is given
+	topDemoSpeed = 8000             // at a higher speed, round trips take longer than the waits
+	replayStall  = 30 * time.Second // the replay fails after this time without progress
 )
 
 func (a commands) replayCommand() *cobra.Command {

@@ -224,7 +224,7 @@ func TestReplayWithoutProgressIsAborted(t *testing.T) {
 	tr.Slots[1].Types = []string{"z"} // no slot supports y
 	r := &replay{trace: tr, speed: 40, host: startSimpleHost(t), start: startInProcess, stall: 3 * time.Second}
 	report, err := r.run(t.Context())
-	require.ErrorContains(t, err, "nothing has moved for 3s")
+	require.ErrorContains(t, err, "no progress for 3s")
 	require.Positive(t, report.Done)
 	require.Less(t, report.Done, 40)
 	require.Equal(t, exit.Negative, summarize(io.Discard, "demo", report, time.Second))

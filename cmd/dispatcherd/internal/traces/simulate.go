@@ -48,7 +48,7 @@ func (o *scheduleOutput) String() string {
 		return o.path
 	}
 	if o.format == nil {
-		return "table" // pflag asks a zero value
+		return "table" // pflag calls String on a zero value
 	}
 	return o.format.String()
 }
@@ -71,7 +71,7 @@ With several --weights the waits are printed side by side.`,
 		RunE: func(_ *cobra.Command, args []string) error { return a.simulateTrace(args[0], f) },
 	}
 	cmd.Flags().StringArrayVar(&f.weights, "weights", []string{"article"}, weightsSyntax)
-	cmd.Flags().StringVar(&f.compare, "compare", "", "schedule `FILE` that must come out line for line, else exit 1")
+	cmd.Flags().StringVar(&f.compare, "compare", "", "schedule `FILE` to compare with; a difference exits with 1")
 	cmd.Flags().VarP(&f.schedule, "output", "o", "form of the output: table or json; or a .csv file for the schedule (job_id,start_ms,slot_id)")
 	settings.OnlyOnCommandLine(cmd.Flags(), "weights", "compare", "output")
 	return cmd
@@ -97,7 +97,7 @@ func loadTrace(dir string) (*trace.Trace, error) {
 	return t, nil
 }
 
-// simulated is the outcome of one simulation.
+// simulated is the result of one simulation.
 type simulated struct {
 	Weights  string       `json:"weights"`
 	Report   trace.Report `json:"report"`

@@ -34,7 +34,7 @@ type traceWorker struct {
 
 	mu     sync.Mutex
 	out    *json.Encoder
-	broken error                 // the reader of out is gone
+	broken error                 // out cannot be written, because its reader has ended
 	slots  map[int32]*tracedSlot // by the number in the protocol
 }
 
@@ -44,7 +44,7 @@ type tracedSlot struct {
 	busy chan struct{} // closed when its job ends; nil while it is free
 }
 
-// runTraceWorker is the whole process.
+// runTraceWorker runs the worker process from its start to its end.
 func runTraceWorker(ctx context.Context, in io.Reader, out io.Writer) error {
 	lines := json.NewDecoder(in)
 	var plan workerPlan
@@ -83,8 +83,8 @@ func runTraceWorker(ctx context.Context, in io.Reader, out io.Writer) error {
 var errInputClosed = errors.New("the replay has ended")
 
 // follow executes the plan when the worker is connected and the start is known. It ends the
-// process when its input is closed, also when the replay has died. No goroutine waits for it:
-// it reads until the input ends.
+// process when the input is closed, also by the death of the replay. No goroutine waits for
+// follow, because it reads until the input ends.
 func (w *traceWorker) follow(ctx context.Context, cancel context.CancelCauseFunc, lines *json.Decoder,
 	connected <-chan struct{}, plan workerPlan) {
 	select {
@@ -104,13 +104,13 @@ func (w *traceWorker) follow(ctx context.Context, cancel context.CancelCauseFunc
 		go w.offer(ctx, &tracedSlot{plan: s})
 	}
 	var more json.RawMessage
-	for lines.Decode(&more) == nil { // nothing is expected: this waits for the end
+	for lines.Decode(&more) == nil { // the replay sends nothing more: this waits for the end of the input
 	}
 	cancel(errInputClosed)
 }
 
-// offer brings a slot online and takes it offline according to the plan. A slot that executes
-// a job when its next session begins comes online when the job has ended.
+// offer brings a slot online and takes it offline according to the plan. If the slot still
+// executes a job when its next session begins, the slot comes online after the job has ended.
 func (w *traceWorker) offer(ctx context.Context, s *tracedSlot) {
 	for _, session := range s.plan.Sessions {
 		if !w.await(ctx, session.From) || !w.free(ctx, s) {

@@ -17,8 +17,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/workerproto"
 )
 
-// scriptedDispatcher is the dispatcher's end of the socket. The test takes the
-// place of the core.
+// scriptedDispatcher is the dispatcher's end of the socket. The test acts as the core.
 type scriptedDispatcher struct {
 	t      *testing.T
 	path   string
@@ -116,7 +115,7 @@ func TestBusyTracedSlotReturnsAfterItsJobHasEnded(t *testing.T) {
 	}})
 	added := d.next()
 	require.JSONEq(t, `{"op":"slot_add","slots":[{"slot":0,"types":["pdf"]}]}`, added.text)
-	const work = 3200 * time.Millisecond // the job runs from before the slot goes offline until after it is online again
+	const work = 3200 * time.Millisecond // the job starts before the slot goes offline and ends after the next session begins
 	require.True(t, added.session.Send(&workerproto.Job{
 		Execution: workerproto.Execution{Job: 99, Attempt: 1}, Slot: 0, Type: "pdf", Mode: dispatcherd.Queued,
 		Payload: fmt.Appendf(nil, `{"trace_job":5,"ms":%d}`, work.Milliseconds()),
