@@ -37,14 +37,16 @@ type Config struct {
 	// at all.
 	Resume time.Duration
 	// ReconnectGrace is the time that a worker has to reconnect before requests that
-	// only it could serve are rejected. Requests with Wait are not rejected. Its
-	// default is the longest pause between two connections of the SDK.
+	// only it could serve are rejected. Requests with Wait are not rejected. The
+	// default of ReconnectGrace is the longest pause between two connections of the
+	// SDK.
 	ReconnectGrace time.Duration
-	// Timeouts are the timeouts of attempts, by type, for rows without their own.
-	// Other types have none. The map is not changed.
+	// Timeouts are the timeouts of attempts, by type, for rows without their own. Other
+	// types have no timeout. The core does not change the map.
 	Timeouts map[string]time.Duration
-	// DrainOnViolation makes an impossible transition of a job an effect instead of
-	// a panic. The daemon sets it. Without it, tests and simulations fail at once.
+	// DrainOnViolation says what an impossible transition of a job causes: an effect if
+	// true, a panic if false. The daemon sets it. Tests and simulations do not, so that
+	// they fail at once.
 	DrainOnViolation bool
 	// Seed is the seed of tokens and jitter. No two dispatchers may use the same
 	// one.
@@ -70,9 +72,9 @@ type Limits struct {
 // maxPenalty bounds how much several dispatchers lengthen the overtaking window.
 const maxPenalty = time.Hour
 
-// Default returns the article's weights and the documented bounds. Four claims and two
-// finishes in flight reach 1.5 times the rate of one of each, at 0 to 5 ms round trip
-// to Postgres.
+// Default returns the article's weights and the documented bounds. With a round trip of
+// 0 to 5 ms to Postgres, four claims and two finishes in flight reach 1.5 times the
+// rate of one claim and one finish.
 func Default() Config {
 	return Config{
 		Weights: scoring.Default(),
@@ -111,7 +113,7 @@ func (c Config) Validate() error {
 		}
 	}
 	if c.Penalty > maxPenalty {
-		return fmt.Errorf("penalty is %v, must be at most %v: nothing that waits may be overtaken for longer", c.Penalty, maxPenalty)
+		return fmt.Errorf("penalty is %v, must be at most %v: it lengthens the time for which jobs can be overtaken", c.Penalty, maxPenalty)
 	}
 	if err := c.Retry.Validate("retry"); err != nil {
 		return err
