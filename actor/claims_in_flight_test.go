@@ -82,10 +82,10 @@ func (s *sender) end(ids ...dispatcherd.JobID) (sent []*contract.FinishRequest) 
 	return sent
 }
 
-func TestFurtherClaimsAreSentFromAQuarterOfABatchOn(t *testing.T) {
+func TestFurtherClaimHasAtLeastAQuarterOfABatch(t *testing.T) {
 	s := newSender(t)
 	require.Len(t, s.insert(1), 1, "the first claim is sent at once")
-	require.Empty(t, s.insert(1), "a row is gathered for the answer to the first claim")
+	require.Empty(t, s.insert(1), "a single row waits for the answer to the first claim")
 	second := s.insert(1)
 	require.Len(t, second, 1)
 	require.Equal(t, []dispatcherd.JobID{2, 3}, second[0].IDs)
