@@ -18,9 +18,10 @@ func (s *Statement) join(now int64) State {
 	return s.done(contract.OK)
 }
 
-// beginHeartbeat follows claim.Store.Heartbeat: it renews the own lease, declares
-// dispatchers with an expired lease lost, reads capacity and cancels, and removes the
-// records of claims. A second statement releases the rows of lost dispatchers.
+// beginHeartbeat follows claim.Store.Heartbeat: it renews the lease of this dispatcher
+// and declares dispatchers with an expired lease lost. It reads capacity and cancels,
+// and removes the records of claims. A second statement releases the rows of lost
+// dispatchers.
 func (s *Statement) beginHeartbeat(int64) State {
 	if d := s.table.dispatcher(s.me); d.exclusive != nil {
 		return s.block(d.exclusive)
@@ -40,7 +41,8 @@ func (s *Statement) commitHeartbeat(now int64) State {
 	return s.then((*Statement).release)
 }
 
-// renew writes the own heartbeat and reads the capacity of the other dispatchers.
+// renew writes the heartbeat of this dispatcher and reads the capacity of the other
+// dispatchers.
 func (s *Statement) renew(now int64) {
 	t := s.table
 	d := t.dispatcher(s.me)
@@ -82,8 +84,9 @@ func add(o contract.Others, slots int, smaller bool) contract.Others {
 	return o
 }
 
-// declareLost declares dispatchers with an expired lease lost. It leaves one with a claim
-// in flight to the next heartbeat, as SKIP LOCKED does. It returns all lost dispatchers.
+// declareLost declares dispatchers with an expired lease lost. Like SKIP LOCKED, it skips
+// a dispatcher with a claim in flight until the next heartbeat. It returns all lost
+// dispatchers.
 func (s *Statement) declareLost(now int64) (lost []int32) {
 	t := s.table
 	for _, id := range t.present {
@@ -100,8 +103,8 @@ func (s *Statement) declareLost(now int64) (lost []int32) {
 	return lost
 }
 
-// processCancels returns the jobs to be cancelled that run under this dispatcher, and
-// cancels those that are pending again.
+// processCancels processes the cancel requests. It adds the jobs that run under this
+// dispatcher to the result. It cancels the jobs that are pending again.
 func (s *Statement) processCancels() {
 	t := s.table
 	t.cancels = slices.DeleteFunc(t.cancels, func(id dispatcherd.JobID) bool {
@@ -123,8 +126,8 @@ func (s *Statement) processCancels() {
 	slices.Sort(s.Heartbeat.Cancels)
 }
 
-// lockRunning locks the running rows that the claims of some dispatchers list, without
-// waiting. It reports whether there are any.
+// lockRunning locks the running rows in the claims of some dispatchers. It does not
+// wait for locks. It reports whether the statement holds a lock.
 func (s *Statement) lockRunning(dispatchers []int32) bool {
 	for _, id := range dispatchers {
 		for _, c := range s.table.dispatcher(id).claims {
@@ -138,7 +141,7 @@ func (s *Statement) lockRunning(dispatchers []int32) bool {
 	return len(s.locked) > 0
 }
 
-// release releases the locked rows. Those of a dispatcher that did not leave count a crash.
+// release releases the locked rows. A row counts a crash if its dispatcher did not leave.
 func (s *Statement) release(int64) State {
 	t := s.table
 	t.commits++
