@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Clients decide by the type of a problem, so types are unique.
+// Clients distinguish problems by their type, so each type is unique.
 func TestEveryProblemHasItsOwnTypeAndAnErrorStatus(t *testing.T) {
 	seen := map[string]bool{}
 	for _, k := range problem.Kinds {

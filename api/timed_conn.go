@@ -8,8 +8,8 @@ import (
 	"sync/atomic"
 )
 
-// timedConn counts the timeouts of a connection, which net/http does not report, and its
-// end.
+// timedConn counts the timeouts and the end of a connection. net/http does not report
+// these timeouts.
 type timedConn struct {
 	net.Conn
 
@@ -19,10 +19,11 @@ type timedConn struct {
 	unread      bool    // first has not been returned
 }
 
-// The phases of a connection. They say which bound a read timeout has hit.
+// The phases of a connection. The phase determines which bound a read timeout has
+// reached.
 const (
 	inHeaders int32 = iota
-	inRequest       // net/http also lets read deadlines pass here to wake its own reader
+	inRequest       // net/http also uses read timeouts here, to interrupt its own reader
 	inPause         // between two requests
 	inFrames        // frameObserver counts the timeouts
 )
@@ -54,7 +55,8 @@ func (c *timedConn) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// Close implements net.Conn. net/http reports the end of its connections only.
+// Close implements net.Conn. net/http does not report the end of a connection with
+// frames.
 func (c *timedConn) Close() error {
 	c.connections.changed(c, http.StateClosed)
 	return c.Conn.Close()
