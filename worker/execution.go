@@ -45,12 +45,7 @@ func (w *Worker) begin(c *workerproto.Conn, frames []workerproto.DispatcherFrame
 		if !ok {
 			continue
 		}
-		e := &execution{w: w, conn: c, session: c.Session(), job: Job{
-			ID: f.Job, Attempt: f.Attempt, Slot: f.Slot, Type: f.Type, Mode: f.Mode,
-			Payload: f.Payload, Timeout: f.Timeout, Age: f.Age,
-		}}
-		e.ctx, e.cancel = context.WithCancelCause(context.Background())
-		e.job.run = e
+		e := w.newExecution(c, f)
 		if reason := w.assignLocked(e); reason != "" {
 			released = append(released, &workerproto.Release{Execution: f.Execution, Reason: reason})
 			continue
@@ -62,6 +57,18 @@ func (w *Worker) begin(c *workerproto.Conn, frames []workerproto.DispatcherFrame
 	for _, r := range released {
 		c.Send(r)
 	}
+}
+
+// newExecution returns an execution whose context lasts until it ends, whatever
+// happens to the connection.
+func (w *Worker) newExecution(c *workerproto.Conn, f *workerproto.Job) *execution {
+	e := &execution{w: w, conn: c, session: c.Session(), job: Job{
+		ID: f.Job, Attempt: f.Attempt, Slot: f.Slot, Type: f.Type, Mode: f.Mode,
+		Payload: f.Payload, Timeout: f.Timeout, Age: f.Age,
+	}}
+	e.ctx, e.cancel = context.WithCancelCause(context.Background())
+	e.job.run = e
+	return e
 }
 
 // assignLocked puts e on its slot. If it cannot, it returns the reason.

@@ -14,7 +14,7 @@ import (
 
 var rewrite = flag.Bool("rewrite", false, "write the server's answers into the transcripts")
 
-// limits of the server of the transcripts
+// transcriptLimits are the limits of the server of the transcripts.
 var transcriptLimits = Limits{
 	Dispatcher: "d1", MaxFrame: MinFrame, MaxSlots: 4, MaxTypesPerSlot: 3, Resume: time.Minute,
 	HeartbeatInterval: time.Minute, HeartbeatTimeout: 3 * time.Minute,

@@ -129,15 +129,11 @@ func (s *Statement) block(holder *Statement) State {
 	return Blocked
 }
 
-// share takes the share lock of the row of the own dispatcher. It reports false if another
+// share takes the share lock of the row of the own dispatcher, on which no other
 // statement has the exclusive lock.
-func (s *Statement) share(d *dispatcher) bool {
-	if d.exclusive != nil {
-		return false
-	}
+func (s *Statement) share(d *dispatcher) {
 	d.shares++
 	s.shares = true
-	return true
 }
 
 // lockAlone takes the exclusive lock of the row of the own dispatcher and goes on, or waits.

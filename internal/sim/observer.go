@@ -6,8 +6,6 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
-const priorities = int(dispatcherd.MaxPriority) + 1
-
 // job is what the simulator knows of a row beside the table.
 type job struct {
 	insert    claimfake.Row       // as its producer inserts it
