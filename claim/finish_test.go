@@ -39,30 +39,27 @@ func TestRowThatCannotEndDoesNotBlockOtherRows(t *testing.T) {
 // says so, and returns the other payloads.
 func TestClaimChecksPayloads(t *testing.T) {
 	t.Parallel()
-	dsn := pgtest.New(t)
-	db := connect(t, dsn)
-	s := open(t, claim.Config{DSN: dsn})
-	_, err := s.Join(t.Context())
-	require.NoError(t, err)
-	payloads := []string{`{"x": 1e5000}`, `{"x": 1}`, strings.Repeat("[", 200) + strings.Repeat("]", 200)}
-	var ids []dispatcherd.JobID
-	for _, payload := range payloads {
-		id, err := claim.Jobs{DB: db}.Insert(t.Context(), claim.New{Type: "x", Payload: []byte(payload)})
-		require.NoError(t, err)
-		ids = append(ids, id)
-	}
-	req := claimOf(ids...)
-	for _, res := range []contract.ClaimResult{s.Claim(t.Context(), req), s.Resolve(t.Context(), req)} {
-		won := map[dispatcherd.JobID]contract.Won{}
-		for _, w := range res.Won {
-			won[w.ID] = w
+	contractSuite(t, func(t *testing.T, w world) {
+		s := joined(t, w)
+		payloads := []string{`{"x": 1e5000}`, `{"x": 1}`, strings.Repeat("[", 200) + strings.Repeat("]", 200)}
+		var ids []dispatcherd.JobID
+		for _, payload := range payloads {
+			ids = append(ids, w.insert(t, claimfake.Row{Type: "x", MaxAttempts: 3, Payload: []byte(payload)}, 0))
 		}
-		require.Equal(t, "the payload cannot be sent to a worker: it contains a number of more than 1,024 characters, written out", won[ids[0]].Unfit)
-		require.Nil(t, won[ids[0]].Payload)
-		require.Equal(t, payloads[1], string(won[ids[1]].Payload))
-		require.Empty(t, won[ids[1]].Unfit)
-		require.Contains(t, won[ids[2]].Unfit, "more than 128 nested arrays and objects")
-	}
+		req := claimOf(ids...)
+		for _, res := range []contract.ClaimResult{s.Claim(t.Context(), req), s.Resolve(t.Context(), req)} {
+			won := map[dispatcherd.JobID]contract.Won{}
+			for _, w := range res.Won {
+				won[w.ID] = w
+			}
+			require.Equal(t, "the payload cannot be sent to a worker: it contains a number of more than 1,024 characters, written out", won[ids[0]].Unfit)
+			require.Nil(t, won[ids[0]].Payload)
+			require.Equal(t, payloads[1], string(won[ids[1]].Payload))
+			require.Empty(t, won[ids[1]].Unfit)
+			require.Contains(t, won[ids[2]].Unfit, "more than 128 nested arrays and objects")
+			require.Nil(t, won[ids[2]].Payload)
+		}
+	})
 }
 
 // If a finish is repeated, a row counts as ended only if its status is the one

@@ -5,6 +5,7 @@ import (
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
+	"github.com/dispatcherd/dispatcherd/internal/jsontext"
 )
 
 // State is where a statement stands after a phase.
@@ -207,6 +208,15 @@ func (s *Statement) setGate(int64) State {
 
 // won returns what a claim or Resolve says about a row.
 func (r *Row) won() contract.Won {
-	return contract.Won{ID: r.ID, Attempt: r.Attempt, MaxAttempts: r.MaxAttempts, Failures: r.Failures,
-		Crashes: r.Crashes, Timeout: r.Timeout, Payload: slices.Clone(r.Payload)}
+	w := contract.Won{ID: r.ID, Attempt: r.Attempt, MaxAttempts: r.MaxAttempts, Failures: r.Failures,
+		Crashes: r.Crashes, Timeout: r.Timeout}
+	if len(r.Payload) == 0 {
+		return w
+	}
+	if err := jsontext.CheckPayload(r.Payload); err != nil {
+		w.Unfit = "the payload cannot be sent to a worker: " + err.Error()
+	} else {
+		w.Payload = slices.Clone(r.Payload)
+	}
+	return w
 }

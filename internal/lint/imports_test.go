@@ -27,7 +27,7 @@ var mayImport = map[string][]string{
 	"worker":            {"", "workerproto"},
 	"migrations":        {},
 	"claim":             {"", "migrations", "internal/contract", "internal/jsontext"},
-	"claim/claimfake":   {"", "claim", "internal/contract"},
+	"claim/claimfake":   {"", "claim", "internal/contract", "internal/jsontext"},
 	"api":               {"", "internal/contract", "internal/jsontext", "internal/ondemand", "internal/problem", "workerproto"},
 	"client":            {"", "internal/contract", "internal/jsontext", "internal/problem", "workerproto"},
 	"internal/ondemand": {"", "internal/problem"},
