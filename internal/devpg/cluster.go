@@ -86,7 +86,7 @@ func dataVersion(data string) (int, error) {
 	text, err := os.ReadFile(filepath.Join(data, "PG_VERSION"))
 	if errors.Is(err, fs.ErrNotExist) {
 		if entries, _ := os.ReadDir(data); len(entries) > 0 {
-			return 0, fmt.Errorf("%s is not empty and holds no Postgres data: choose another directory", data)
+			return 0, unusable("%s is not empty and holds no Postgres data: choose another directory", data)
 		}
 		return 0, nil
 	}
@@ -118,7 +118,11 @@ func (s *Server) initdb(ctx context.Context, hurry bool) error {
 	}
 	cmd := exec.CommandContext(ctx, filepath.Join(s.install.BinDir, "initdb"), args...)
 	s.prepare(cmd)
-	if err := cmd.Run(); err != nil {
+	err := cmd.Run()
+	if s.owner.drop && errors.Is(err, fs.ErrPermission) {
+		return unusable("%s cannot open %s, because a directory above it is closed: choose another directory", s.owner.name, s.dir)
+	}
+	if err != nil {
 		return fmt.Errorf("creating a Postgres cluster in %s: %w%s", fresh, err, s.tail.quote())
 	}
 	if err := os.Rename(fresh, s.data()); err != nil {

@@ -112,6 +112,7 @@ func TestUnsuitableDirectoriesAreRejectedAndUnchanged(t *testing.T) {
 	require.NoError(t, os.Mkdir(foreign, 0o755))
 	require.NoError(t, os.WriteFile(filepath.Join(foreign, "letters.txt"), nil, 0o644))
 	_, err := Start(t.Context(), Options{Dir: foreign})
+	require.ErrorAs(t, err, new(*DirError))
 	require.EqualError(t, err, foreign+" is not empty and holds no private Postgres: choose another directory")
 	info, err := os.Stat(foreign)
 	require.NoError(t, err)
@@ -128,6 +129,19 @@ func TestUnsuitableDirectoriesAreRejectedAndUnchanged(t *testing.T) {
 
 	_, err = Start(t.Context(), Options{Dir: old, Ephemeral: true})
 	require.ErrorContains(t, err, "cannot be ephemeral")
+}
+
+// The directory above is closed to the user that Postgres runs as instead of root.
+func TestDirectoryOutOfReachIsRejected(t *testing.T) {
+	if os.Geteuid() != 0 {
+		require.False(t, mustOwner(t).drop, "other callers run Postgres themselves")
+		return
+	}
+	dir := reachableDir(t)
+	require.NoError(t, os.Chmod(filepath.Dir(dir), 0o700))
+	_, err := Start(t.Context(), Options{Dir: dir})
+	require.ErrorAs(t, err, new(*DirError))
+	require.ErrorContains(t, err, "cannot open "+dir+", because a directory above it is closed: choose another directory")
 }
 
 func TestInvalidSettingIsReportedWithTheServersMessage(t *testing.T) {

@@ -75,7 +75,7 @@ func makeDir(dir string) error {
 	}
 	isLock := func(e fs.DirEntry) bool { return e.Name() == "lock" }
 	if len(entries) > 0 && !slices.ContainsFunc(entries, isLock) {
-		return fmt.Errorf("%s is not empty and holds no private Postgres: choose another directory", dir)
+		return unusable("%s is not empty and holds no private Postgres: choose another directory", dir)
 	}
 	return nil
 }
@@ -182,4 +182,14 @@ func sweep(temp string) {
 		}
 		_ = f.Close()
 	}
+}
+
+// DirError is the error for a directory that cannot hold the data.
+type DirError struct{ text string }
+
+// Error says what is wrong with the directory.
+func (e *DirError) Error() string { return e.text }
+
+func unusable(format string, args ...any) error {
+	return &DirError{fmt.Sprintf(format, args...)}
 }

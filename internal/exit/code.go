@@ -66,6 +66,7 @@ func Errorf(code int, format string, args ...any) error {
 func CodeOf(ctx context.Context, err error) int {
 	var coded *Error
 	var inUse *devpg.InUseError
+	var unusable *devpg.DirError
 	var version *migrations.VersionError
 	var status *claim.StatusError
 	var refused *workerproto.Error
@@ -74,7 +75,7 @@ func CodeOf(ctx context.Context, err error) int {
 		return coded.Code
 	case ctx.Err() != nil && errors.Is(err, context.Canceled):
 		return Interrupted
-	case errors.Is(err, claim.ErrTransactionPool), Denied(err):
+	case errors.Is(err, claim.ErrTransactionPool), errors.As(err, &unusable), Denied(err):
 		return Usage
 	case errors.Is(err, claim.ErrNotFound):
 		return NotFound

@@ -4,7 +4,13 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/dispatcherd/dispatcherd/internal/devpg"
 )
+
+func TestUnusableDirectoryIsAWrongSetting(t *testing.T) {
+	require.Equal(t, Usage, CodeOf(t.Context(), &devpg.DirError{}))
+}
 
 // A driver that fails twice for the same reason reports the reason twice.
 func TestRepeatedLineIsRemoved(t *testing.T) {
