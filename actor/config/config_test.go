@@ -36,9 +36,9 @@ func TestInvalidConfigIsRejectedByNameAndValue(t *testing.T) {
 		"patience is -1s, must be at least 1ms":                                                                func(c *Config) { c.Patience = -time.Second },
 		"penalty is 0s, must be at least 1ms":                                                                  func(c *Config) { c.Penalty = 0 },
 		"penalty is 1h0m0.001s, must be at most 1h0m0s: it lengthens the time for which jobs can be overtaken": func(c *Config) { c.Penalty = time.Hour + time.Millisecond },
-		"retry backoff is 0s up to 10m0s, must be 1ms ≤ base ≤ max ≤ 24h":                                      func(c *Config) { c.Retry.Base = 0 },
-		"retry backoff is 1s up to 999ms, must be 1ms ≤ base ≤ max ≤ 24h":                                      func(c *Config) { c.Retry.Max = 999 * time.Millisecond },
-		"statement backoff is 50ms up to 24h0m0.001s, must be 1ms ≤ base ≤ max ≤ 24h":                          func(c *Config) { c.RetryStatement.Max = 24*time.Hour + time.Millisecond },
+		"retry-base is 0s and retry-max 10m0s, must be 1ms ≤ base ≤ max ≤ 24h":                                 func(c *Config) { c.Retry.Base = 0 },
+		"retry-base is 1s and retry-max 999ms, must be 1ms ≤ base ≤ max ≤ 24h":                                 func(c *Config) { c.Retry.Max = 999 * time.Millisecond },
+		"statement-base is 50ms and statement-max 24h0m0.001s, must be 1ms ≤ base ≤ max ≤ 24h":                 func(c *Config) { c.RetryStatement.Max = 24*time.Hour + time.Millisecond },
 	} {
 		cfg := Default()
 		change(&cfg)

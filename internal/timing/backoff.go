@@ -26,7 +26,7 @@ func (b Backoff) Delay(n int, rng *rand.Rand) time.Duration {
 // Validate returns an error that contains name if the values cannot work.
 func (b Backoff) Validate(name string) error {
 	if b.Base < time.Millisecond || b.Max < b.Base || b.Max > 24*time.Hour {
-		return fmt.Errorf("%s backoff is %v up to %v, must be 1ms ≤ base ≤ max ≤ 24h", name, b.Base, b.Max)
+		return fmt.Errorf("%s-base is %v and %s-max %v, must be 1ms ≤ base ≤ max ≤ 24h", name, b.Base, name, b.Max)
 	}
 	return nil
 }

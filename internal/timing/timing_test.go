@@ -46,7 +46,7 @@ func TestNegativeRepetitionCountsAsTheFirst(t *testing.T) {
 func TestValidateNamesTheBackoff(t *testing.T) {
 	require.NoError(t, Backoff{Base: time.Second, Max: time.Hour}.Validate("retry"))
 	for _, b := range []Backoff{{}, {Base: time.Hour, Max: time.Second}, {Base: time.Hour, Max: 25 * time.Hour}} {
-		require.ErrorContains(t, b.Validate("retry"), "retry backoff is")
+		require.ErrorContains(t, b.Validate("retry"), "retry-base is")
 	}
 }
 
