@@ -29,6 +29,8 @@ Needs the programs of Postgres 14 or newer on this machine. The data is kept bet
   dispatcherd dev --ephemeral --worker-socket /tmp/demo/worker.sock --api-socket /tmp/demo/api.sock`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			switch {
+			case a.Origin("database-url") == "flag --database-url":
+				return exit.Errorf(exit.Usage, "dev runs a Postgres of its own: use --database-url with serve")
 			case ephemeral && dir != "":
 				return exit.Errorf(exit.Usage, "--ephemeral would delete the data in --data-dir (%s, %s): give one of the two", dir, a.Origin("data-dir"))
 			case !ephemeral && dir == "":
@@ -56,11 +58,19 @@ func (a *app) stateDir() (string, error) {
 	return filepath.Join(dir, "postgres"), nil
 }
 
-// sayHowToConnect prints lines to paste into another terminal, in every log format. An error
-// of the output does not stop the daemon.
+// sayHowToConnect prints lines to paste into another terminal, in every log format and for every
+// working directory. An error of the output does not stop the daemon.
 func (a *app) sayHowToConnect(cfg *daemon.Config) {
 	fmt.Fprintf(a.Out, "export DATABASE_URL=%s\nexport DISPATCHERD_WORKER_SOCKET=%s\nexport DISPATCHERD_API_SOCKET=%s\n",
-		quoted(cfg.DSN), quoted(cfg.WorkerSocket), quoted(cfg.APISocket))
+		quoted(cfg.DSN), quoted(absolute(cfg.WorkerSocket)), quoted(absolute(cfg.APISocket)))
+}
+
+// absolute returns the absolute form of a path, or the path if the working directory is gone.
+func absolute(path string) string {
+	if abs, err := filepath.Abs(path); err == nil {
+		return abs
+	}
+	return path
 }
 
 // quoted quotes a text for a shell.

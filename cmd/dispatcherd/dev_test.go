@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/console"
+	"github.com/dispatcherd/dispatcherd/internal/daemon"
 	"github.com/dispatcherd/dispatcherd/internal/exit"
 	"github.com/dispatcherd/dispatcherd/worker"
 )
@@ -78,6 +79,19 @@ func TestDevPrintsSettingsForAnotherTerminal(t *testing.T) {
 	d.stop()
 	require.Equal(t, exit.OK, <-d.ended, "%v", &d.log)
 	require.True(t, strings.HasPrefix(d.log.String(), `{"level":`), "the log is not JSON: %v", &d.log)
+}
+
+// Another terminal has another working directory.
+func TestDevPrintsAbsolutePaths(t *testing.T) {
+	dir := t.TempDir()
+	t.Chdir(dir)
+	var out bytes.Buffer
+	a := bare(nothingSet)
+	a.Out = &out
+	a.sayHowToConnect(&daemon.Config{DSN: "postgres://h/d", WorkerSocket: "w.sock", APISocket: "/run/a.sock"})
+	require.Equal(t, "export DATABASE_URL='postgres://h/d'\nexport DISPATCHERD_WORKER_SOCKET='"+absolute("w.sock")+
+		"'\nexport DISPATCHERD_API_SOCKET='/run/a.sock'\n", out.String())
+	require.True(t, filepath.IsAbs(absolute("w.sock")))
 }
 
 // Without Postgres no result could be recorded, so dev does not wait for

@@ -114,6 +114,14 @@ func TestZeroIsAcceptedOnlyWhereItHasAMeaning(t *testing.T) {
 	}, taken)
 }
 
+func TestHelpShowsNoDefaultOfZeroSeconds(t *testing.T) {
+	for _, line := range []string{"job insert -h", "trace export -h"} {
+		got := invocation{args: strings.Fields(line)}.runs(t)
+		require.Contains(t, got.out, "duration", line)
+		require.NotContains(t, got.out, "(default 0s)", line)
+	}
+}
+
 func TestErrorOfABadNumberNamesItsSource(t *testing.T) {
 	got := invocation{args: []string{"config", "show"}, env: map[string]string{"DISPATCHERD_LEASE": "-1s"}}.runs(t)
 	require.Equal(t, exit.Usage, got.code)

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"io"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -72,7 +73,7 @@ func (a *app) workerRunCommand() *cobra.Command {
 				Complaint: func(e *workerproto.Error) { a.Say("refused by the dispatcher: %v", e) },
 				Disconnected: func(err error) {
 					if cmd.Context().Err() == nil && missed.fresh(err) {
-						a.Say("not connected, retrying: %v%s", err, whatKeepsOut(err, socket))
+						a.Say("not connected, retrying: %s%s", reasonOf(err), whatKeepsOut(err, socket))
 					}
 				},
 			})
@@ -108,6 +109,14 @@ func (a absences) fresh(err error) bool {
 	told := a[reason]
 	a[reason] = true
 	return !told
+}
+
+// reasonOf is the text of a connection error.
+func reasonOf(err error) string {
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return "the dispatcher closed the connection"
+	}
+	return err.Error()
 }
 
 // whatKeepsOut returns what the user can do if a retry cannot succeed, and otherwise

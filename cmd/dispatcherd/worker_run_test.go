@@ -26,6 +26,8 @@ func TestEachConnectionErrorIsReportedOnce(t *testing.T) {
 	require.False(t, told.fresh(errors.New("another error, which is not a refusal of the system")))
 	require.False(t, told.fresh(dialed(syscall.EACCES)))
 	require.False(t, told.fresh(dialed(syscall.ENOENT)))
+	require.Equal(t, "the dispatcher closed the connection", reasonOf(io.EOF))
+	require.Equal(t, dialed(syscall.ENOENT).Error(), reasonOf(dialed(syscall.ENOENT)))
 	require.Contains(t, whatKeepsOut(dialed(syscall.EACCES), "s"), "this user may not open it")
 	require.Empty(t, whatKeepsOut(dialed(syscall.ENOENT), filepath.Join(t.TempDir(), "s")))
 	require.Contains(t, whatKeepsOut(fmt.Errorf("waiting for the welcome: %w", workerproto.Complain(workerproto.BadJSON, 0, "HTTP/1.1 400")), "s"), "does not use the worker protocol")

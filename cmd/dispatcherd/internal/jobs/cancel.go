@@ -9,7 +9,7 @@ import (
 
 func (a commands) cancelCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "cancel ID…", Short: "Cancel pending or running jobs",
+		Use: "cancel ID…", SuggestFor: []string{"delete", "kill", "stop"}, Short: "Cancel pending or running jobs",
 		Long: `Cancels jobs. A pending job is cancelled at once. A running job keeps its status until its
 worker has stopped it.`,
 		Example: "  dispatcherd job cancel 17 18",

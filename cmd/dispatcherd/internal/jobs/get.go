@@ -13,7 +13,7 @@ import (
 
 func (a commands) getCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "get ID", Short: "Print all facts about a job",
+		Use: "get ID", SuggestFor: []string{"show", "status", "describe"}, Short: "Print all facts about a job",
 		Example: "  dispatcherd job get 17\n  dispatcherd job get 17 -o json | jq .job.result",
 		Args:    oneID,
 		RunE: func(cmd *cobra.Command, args []string) error {

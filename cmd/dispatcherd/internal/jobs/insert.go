@@ -49,7 +49,7 @@ var oneJobFlags = []string{"type", "priority", "payload", "payload-file", "run-a
 func (a commands) insertCommand() *cobra.Command {
 	var f insertFlags
 	cmd := &cobra.Command{
-		Use: "insert [FILE | -]", Short: "Insert one job, or a stream of JSON lines", Long: jobInsertLong,
+		Use: "insert [FILE | -]", SuggestFor: []string{"add", "create", "enqueue", "submit"}, Short: "Insert one job, or a stream of JSON lines", Long: jobInsertLong,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 1 {
 				return fmt.Errorf("%q takes one file, but got %q as well", cmd.CommandPath(), args[1])

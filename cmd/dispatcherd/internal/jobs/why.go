@@ -14,6 +14,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/api"
 	"github.com/dispatcherd/dispatcherd/claim"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/ask"
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/console"
 	"github.com/dispatcherd/dispatcherd/internal/exit"
 )
 
@@ -144,7 +145,7 @@ func addWhy(line func(name, format string, args ...any), why *api.Why) {
 // printDecisions writes what the decision log holds about the job.
 func printDecisions(line func(name, format string, args ...any), why *api.Why) {
 	if p := why.Placement; p != nil {
-		line("placed", "%s on slot %d of %s, which supports %d types", p.At.Local().Format(time.DateTime), p.Slot, p.Worker, p.SlotTypes)
+		line("placed", "%s on slot %d of %s, which supports %s", stamp(p.At), p.Slot, p.Worker, console.Counted(int64(p.SlotTypes), "type"))
 		line("", "score %s, capacity %d", scoreText(&p.Score), p.Capacity)
 		line("", "runner-up: %s", runnerUpText(p.RunnerUp))
 		waitedFor := ""
@@ -154,7 +155,7 @@ func printDecisions(line func(name, format string, args ...any), why *api.Why) {
 		line("", "waited %v%s", spanOf(p.Waited), waitedFor)
 	}
 	if e := why.End; e != nil {
-		line("ended", "%s %s after %v, attempt %d", e.At.Local().Format(time.DateTime), e.Outcome, spanOf(e.Ran), e.Attempt)
+		line("ended", "%s %s after %v, attempt %d", stamp(e.At), e.Outcome, spanOf(e.Ran), e.Attempt)
 	}
 	if text := decisionLogTexts[why.DecisionLog]; text != "" {
 		line("decision log", "%s", text)

@@ -1,7 +1,9 @@
 package jobs
 
 import (
+	"fmt"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -28,4 +30,14 @@ func TestWhyExplainsThatAJobIsNeverOvertaken(t *testing.T) {
 func TestWhyCountsSlotsOfOtherDispatchers(t *testing.T) {
 	require.Equal(t, "0 support the type, 0 of them free", slotsText(&api.Why{}))
 	require.Equal(t, "2 support the type, 1 of them free; 3 more at other dispatchers", slotsText(&api.Why{Capacity: 2, Free: 1, OtherSlots: 3}))
+}
+
+func TestWhyPrintsTimesInUTC(t *testing.T) {
+	var lines []string
+	at := time.Date(2026, 1, 31, 23, 0, 0, 0, time.FixedZone("west", -3*3600))
+	printDecisions(func(name, format string, args ...any) { lines = append(lines, name+" "+fmt.Sprintf(format, args...)) }, &api.Why{
+		Placement: &api.Placement{At: at, Slot: 3, Worker: "w", SlotTypes: 1}, End: &api.End{At: at, Outcome: "done", Attempt: 1},
+	})
+	require.Equal(t, "placed 2026-02-01T02:00:00Z on slot 3 of w, which supports 1 type", lines[0])
+	require.Equal(t, "ended 2026-02-01T02:00:00Z done after 0s, attempt 1", lines[len(lines)-1])
 }

@@ -30,6 +30,9 @@ func Between(flags *pflag.FlagSet, least, most string, names ...string) {
 	for _, name := range names {
 		f := flags.Lookup(name)
 		f.Value = bounded{f.Value, least, most}
+		if f.DefValue == "0s" {
+			f.DefValue = "0" // pflag omits the zero of a type of its own only
+		}
 	}
 }
 
