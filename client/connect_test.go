@@ -73,6 +73,33 @@ func TestConcurrentCallsShareAConnectionAttempt(t *testing.T) {
 	})
 }
 
+// Close lets calls in progress continue, also those that still wait for the connection.
+// Then the connection ends.
+func TestCloseWhileConnectingLetsTheCallContinue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dials, ended := 0, make(chan struct{})
+		c := &frameClient{dial: func() (net.Conn, error) {
+			dials++
+			near, far := net.Pipe()
+			go func() {
+				answerAll(far, time.Second)
+				close(ended)
+			}()
+			return near, nil
+		}}
+		answer := make(chan error, 1)
+		go func() {
+			_, err := c.do(t.Context(), &Request{Type: "pdf"}, nil)
+			answer <- err
+		}()
+		synctest.Wait()
+		c.close()
+		require.NoError(t, <-answer)
+		<-ended
+		require.Equal(t, 1, dials)
+	})
+}
+
 // answerAll welcomes a caller after a delay and answers each request with its id.
 func answerAll(conn net.Conn, delay time.Duration) {
 	lines := bufio.NewScanner(conn)

@@ -35,17 +35,19 @@ type connection struct {
 
 	mu      sync.Mutex
 	last    int64
+	waiting int // calls that wait for ready, or are about to begin
 	open    map[int64]*call
 	ended   bool // no further calls
-	closing bool // close the connection after the last call
+	closing bool // no new calls; close the connection after the last one
 }
 
-// connected returns the current connection, or a new one. All calls wait for the same
-// connection attempt, each at most until its ctx is done; mu is not held meanwhile.
+// connected returns the current connection, or a new one, and counts a waiting call. All
+// calls wait for the same connection attempt, each at most until its ctx is done; mu is not
+// held meanwhile.
 func (c *frameClient) connected(ctx context.Context) (*connection, error) {
 	c.mu.Lock()
-	if c.conn == nil || !c.conn.usable() {
-		c.conn = &connection{ready: make(chan struct{}), open: map[int64]*call{}}
+	if c.conn == nil || !c.conn.join() {
+		c.conn = &connection{ready: make(chan struct{}), open: map[int64]*call{}, waiting: 1}
 		go c.conn.connectAndRead(c.dial)
 	}
 	l := c.conn
@@ -54,6 +56,7 @@ func (c *frameClient) connected(ctx context.Context) (*connection, error) {
 	case <-l.ready:
 		return l, l.err
 	case <-ctx.Done():
+		l.leave()
 		return nil, ctx.Err()
 	}
 }
@@ -73,15 +76,28 @@ func (c *frameClient) close() {
 	l.closeIfUnusedLocked()
 }
 
-func (l *connection) usable() bool {
+// join counts a waiting call. It reports false if the connection takes no new calls.
+func (l *connection) join() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return !l.ended && !l.closing
+	if l.ended || l.closing {
+		return false
+	}
+	l.waiting++
+	return true
+}
+
+// leave ends the wait of a call that does not begin.
+func (l *connection) leave() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.waiting--
+	l.closeIfUnusedLocked()
 }
 
 // closeIfUnusedLocked closes the connection after the last call before Close.
 func (l *connection) closeIfUnusedLocked() {
-	if l.closing && len(l.open) == 0 && l.conn != nil {
+	if l.closing && l.waiting+len(l.open) == 0 && l.conn != nil {
 		go func() { _ = l.conn.Close() }() // waits for the writer; its end is not of interest
 	}
 }
@@ -98,6 +114,7 @@ func (c *frameClient) do(ctx context.Context, r *Request, seen func(Event) error
 			return nil, err
 		}
 		if f.Size() > l.conn.Welcome().Limits.MaxFrame {
+			l.leave()
 			return nil, problemFrom(problem.TooLarge.Of(fmt.Sprintf("at most %d bytes are taken", l.conn.Welcome().Limits.MaxFrame)))
 		}
 		if me, ok := l.begin(f); ok {
@@ -129,11 +146,12 @@ func (r *Request) frame(events bool) (*workerproto.Request, error) {
 	return f, nil
 }
 
-// begin sends a request under a new id. It reports false if nothing was sent.
+// begin sends the request of a waiting call under a new id. It reports false if nothing was sent.
 func (l *connection) begin(f *workerproto.Request) (*call, bool) {
 	me := &call{changed: make(chan struct{}, 1), wantsEvents: f.Events}
 	l.mu.Lock()
-	if l.ended || l.closing {
+	l.waiting--
+	if l.ended {
 		l.mu.Unlock()
 		return nil, false
 	}
