@@ -37,10 +37,11 @@ func (cl *claimQueue) complete(f *claimInFlight) {
 const extraClaim = 4
 
 // flushClaims sends what may be sent. After a claim that was full nothing is
-// reserved for the next one in the same step. Until the next event the slots stay
-// free for requests and for jobs that rank higher.
+// reserved for the next one in the same step. Until the next event, at most a
+// millisecond, the slots stay free for requests and for jobs that rank higher.
 func (c *Core) flushClaims() {
 	cl := &c.claims
+	cl.full = false
 	if cl.breaker.Open(c.now) {
 		c.giveUpUnsent()
 		return
@@ -56,6 +57,7 @@ func (c *Core) flushClaims() {
 	if len(cl.inFlight) > 0 && len(cl.next) < c.cfg.Limits.ClaimBatch/extraClaim {
 		return
 	}
+	cl.full = len(cl.next) >= c.cfg.Limits.ClaimBatch
 	r := c.claimRequest(cl.next)
 	cl.inFlight = append(cl.inFlight, claimInFlight{token: r.Token, jobs: cl.next})
 	c.emit(c.memory.claim.add(effect.Claim{Request: r}))

@@ -97,6 +97,17 @@ func TestFurtherClaimHasAtLeastAQuarterOfABatch(t *testing.T) {
 	require.Equal(t, []dispatcherd.JobID{8, 9}, next[0].IDs)
 }
 
+func TestNextClaimAfterAFullOneWaitsForNoAnswer(t *testing.T) {
+	s := newSender(t)
+	require.Len(t, s.insert(20)[0].IDs, 8)
+	require.Equal(t, s.now+1, s.core.NextWake())
+	s.now++
+	next := claimsOf(s.step(event.Tick{}))
+	require.Len(t, next, 1)
+	require.Equal(t, []dispatcherd.JobID{9, 10, 11, 12, 13, 14, 15, 16}, next[0].IDs)
+	require.Greater(t, s.core.NextWake(), s.now+1, "no slot is free")
+}
+
 // Each claim has its own token, so the answer to one says nothing about another.
 func TestClaimWithoutAnAnswerDoesNotAffectOtherClaims(t *testing.T) {
 	s := newSender(t)

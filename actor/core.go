@@ -330,6 +330,7 @@ type claimQueue struct {
 	unresolved []*contract.ClaimRequest // claims to be resolved when the breaker closes
 	unassigned []*job                   // claimed but unassigned
 	unplaced   bool                     // next contains jobs that were preempted
+	full       bool                     // a full claim was sent in the last step, so there may be rows and slots for another one
 	breaker    timing.Breaker
 	spare      []*contract.ClaimRequest
 	spareJobs  [][]*job
