@@ -108,6 +108,14 @@ func (c *callee) handle(ctx context.Context, job *worker.Job) (any, error) {
 	return job.Payload, nil
 }
 
+// awaitCancelled waits for the end of the context of a job that was cancelled.
+func (c *callee) awaitCancelled(h *host) dispatcherd.JobID {
+	h.t.Helper()
+	eventually(h.t, func() bool { return len(c.cancelled) > 0 },
+		func() string { return fmt.Sprintf("the end of a handler's context; %d runs, %+v", c.runs.Load(), h.gauges()) })
+	return <-c.cancelled
+}
+
 // caller speaks HTTP to a daemon's socket.
 type caller struct {
 	t      *testing.T
@@ -253,7 +261,7 @@ func TestDeadlineAnswersTheCallerAndCancelsTheJob(t *testing.T) {
 			require.GreaterOrEqual(t, time.Since(began), timeout-time.Millisecond, "the dispatcher counts milliseconds")
 			eventually(t, func() bool { return h.gauges().Free == 1 }, func() string { return "a free slot" })
 			if reached = callee.runs.Load() > runs; reached {
-				<-callee.cancelled
+				callee.awaitCancelled(h)
 			}
 		}
 	}
@@ -287,10 +295,10 @@ func TestHangingUpCancelsTheJob(t *testing.T) {
 		hangUps[2]()
 		eventually(t, func() bool { return h.gauges().Requests == 1 }, func() string { return "a queue without the request" })
 		hangUps[0]()
-		<-callee.cancelled
+		callee.awaitCancelled(h)
 		eventually(t, func() bool { return callee.runs.Load()%2 == 0 }, func() string { return "the start of the waiting request" })
 		hangUps[1]()
-		<-callee.cancelled
+		callee.awaitCancelled(h)
 		calls.Wait()
 		eventually(t, func() bool { return h.gauges().InHand == 0 && h.gauges().Free == 1 }, func() string { return "nothing in hand" })
 	}
@@ -456,7 +464,7 @@ func TestJobsAreInsertedFollowedExplainedAndCancelledOverHTTP(t *testing.T) {
 	go func() { stream <- c.ask(http.MethodGet, "/v1/jobs/1/events", "") }()
 	eventually(t, func() bool { return h.Books().Rows == 1 }, func() string { return "a caller that waits for the job" })
 	require.Equal(t, http.StatusAccepted, c.ask(http.MethodDelete, "/v1/jobs/1", "").StatusCode)
-	<-callee.cancelled
+	callee.awaitCancelled(h)
 	story := (<-stream).body
 	require.Contains(t, story, "id: 1-running")
 	require.Contains(t, story, "id: 1-cancelled")

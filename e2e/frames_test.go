@@ -50,7 +50,7 @@ func TestFramesReachAWorkerAndComeBack(t *testing.T) {
 	_, err = c.Do(t.Context(), client.Request{Type: "pdf", Payload: map[string]string{"do": "gate"}, Timeout: time.Second}) // long enough to start under load
 	require.ErrorAs(t, err, &p)
 	require.Equal(t, client.TypeDeadlinePassed, p.Type)
-	<-served.cancelled
+	served.awaitCancelled(h)
 
 	ran := served.runs.Load()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -62,5 +62,5 @@ func TestFramesReachAWorkerAndComeBack(t *testing.T) {
 	eventually(t, func() bool { return served.runs.Load() > ran }, func() string { return "the request runs" }) // a busy slot may still be that of the request before
 	cancel()
 	require.ErrorIs(t, <-ended, context.Canceled)
-	<-served.cancelled
+	served.awaitCancelled(h)
 }
