@@ -37,8 +37,9 @@ func (cl *claimQueue) complete(f *claimInFlight) {
 const extraClaim = 4
 
 // flushClaims sends what may be sent. After a claim that was full nothing is
-// reserved for the next one in the same step. Until the next event, at most a
-// millisecond, the slots stay free for requests and for jobs that rank higher.
+// reserved for the next one in the same step. Until the next step the slots stay
+// free for requests and for jobs that rank higher. It follows after a millisecond at
+// most, or with the next answer if no further claim may be in flight.
 func (c *Core) flushClaims() {
 	cl := &c.claims
 	cl.full = false
