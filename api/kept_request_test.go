@@ -123,3 +123,22 @@ func TestObserverDoesNotProlongAKeptRequest(t *testing.T) {
 		require.Equal(t, <-f.submitted, <-f.abandoned)
 	})
 }
+
+// Each caller that fetches the answer later occupies a goroutine until the request ends. Their
+// number is bounded, also if all share one request.
+func TestCallersThatFetchLaterAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, f, seen := testHandler(t, func(c *Config) { c.SharedRequests = 3 })
+		ask := func() int {
+			return (<-post(t.Context(), h, `{"type":"pdf"}`, "Prefer", "respond-async", "Idempotency-Key", "k")).Code
+		}
+		for range 6 {
+			require.Equal(t, http.StatusAccepted, ask())
+		}
+		require.Equal(t, http.StatusTooManyRequests, ask())
+		require.Equal(t, 1, seen.hits(ondemand.BoundRequests))
+		f.answer(<-f.submitted, ondemand.Answer{Kind: ondemand.Done})
+		synctest.Wait()
+		require.Equal(t, http.StatusAccepted, ask())
+	})
+}

@@ -46,6 +46,7 @@ type Service struct {
 	// called with mu held, because its loop calls the methods of Caller.
 	mu         sync.Mutex
 	followers  int                // callers of all shared requests
+	laters     int                // of these, goroutines that wait in place of callers that fetch their answer later
 	byID       map[string]*Shared // that can be found
 	byKey      map[string]*Shared // by idempotency key, see keyEntry
 	byCoalesce map[string]*Shared // that have not ended

@@ -182,6 +182,7 @@ func (r *Shared) leave(f *Follower) {
 	s.followers--
 	r.someLate = r.someLate || f.late
 	if f.later {
+		s.laters--
 		r.laterEnd = Unsupported
 		if f.late {
 			r.laterEnd = Late
