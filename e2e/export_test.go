@@ -34,7 +34,7 @@ func TestEndedJobsExportAsATraceForTheSimulator(t *testing.T) {
 		SELECT 999, 'gone', 'done', 0, now() - interval '1 hour', now() - interval '20 s', now() - interval '10 s'`)
 	got = export()
 	require.Equal(t, exit.NotFound, got.code)
-	require.Contains(t, got.err, "1 job ended in that time, of types that no slot of the dispatcher on "+cfg.APISocket+" supports: gone; give another --api-socket")
+	require.Contains(t, got.err, "1 job ended in that time, but no slot of the dispatcher on "+cfg.APISocket+" supports the types: gone; give another --api-socket")
 	w.exec(`DELETE FROM dispatcherd.jobs_done WHERE id = 999`)
 
 	done := w.insert("x", work{})
