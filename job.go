@@ -3,24 +3,24 @@ package dispatcherd
 import "fmt"
 
 // JobID names a job. Positive ids are rows of dispatcherd.jobs. Negative ids
-// are on-demand requests that live in the memory of one dispatcher and are
-// unique within its run only. Zero is no job.
+// are on-demand requests in the memory of one dispatcher. They are unique only
+// within one run of this dispatcher. Zero is no job.
 type JobID int64
 
 // OnDemand reports whether the id names an on-demand request without a row.
 func (id JobID) OnDemand() bool { return id < 0 }
 
-// Attempt is the fencing number of one execution of a job: every claim hands
-// out the next one, and everything that is later said about the execution
-// carries it. It starts at 1 and only grows. An on-demand request without a row
-// has the next one each time it is handed out, as after the death of its worker.
+// Attempt is the fencing number of one execution of a job. Every claim assigns
+// the next one, and every later statement and report about the execution names
+// it. It starts at 1 and only grows. An on-demand request without a row gets the
+// next one each time it is sent to a worker, for example after a crash.
 type Attempt int32
 
-// Priority is the business priority of a job, MinPriority..MaxPriority, the
-// larger the more urgent (article 1, "base_priority").
+// Priority is the business priority of a job, MinPriority..MaxPriority. A larger
+// one is more urgent (article 1, "base_priority").
 type Priority int8
 
-// The range of Priority. The table refuses anything else.
+// The range of Priority. The table rejects other values.
 const (
 	MinPriority Priority = 0
 	MaxPriority Priority = 10
@@ -65,12 +65,12 @@ const (
 	Cancelled Status = "cancelled"
 )
 
-// Final reports whether no transition leads out of s (except an operator's
-// retry, which makes the row pending again).
+// Final reports whether s is the end of a job. Only the retry by an operator
+// changes such a row: it makes the row pending again.
 func (s Status) Final() bool { return s == Done || s == Failed || s == Cancelled }
 
-// Limits of the values a producer or a worker may send. They are checked at
-// the edges (table constraints, frame decoding) so that the core can rely on
+// Limits of the values that a producer or a worker may send. The table's
+// constraints and the decoder of frames check them, so the core can rely on
 // them.
 const (
 	MaxTypeLength   = 128     // bytes of a type name

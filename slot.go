@@ -1,14 +1,14 @@
 package dispatcherd
 
-// SlotID names a slot inside one dispatcher. Ids are handed out in the order
-// of registration and never reused while the dispatcher runs, so that a slot
-// that is gone stays a name for nothing. Among equally specialised free slots
+// SlotID names a slot inside one dispatcher. Ids are assigned in the order of
+// registration. They are not reused while the dispatcher runs, so the id of a
+// removed slot never names another slot. Among equally specialised free slots
 // the smallest id is chosen.
 type SlotID int64
 
-// SessionID names one connection of a worker inside one dispatcher. Never
-// reused while the dispatcher runs; on the wire a session is known by its
-// random nonce instead.
+// SessionID names one connection of a worker inside one dispatcher. It is not
+// reused while the dispatcher runs. Frames name a session by its random nonce
+// instead.
 type SessionID int64
 
 // Slot describes one slot at registration.
