@@ -1,5 +1,5 @@
-// Package joblines reads jobs to be inserted, one JSON object a line, and says which
-// line is bad and why, without quoting it.
+// Package joblines reads jobs that will be inserted, one JSON object per line. For a bad
+// line it reports the number and the reason, without quoting the line.
 package joblines
 
 import (
@@ -31,8 +31,8 @@ var (
 	latestRun   = time.Date(2200, 1, 1, 0, 0, 0, 0, time.UTC)
 )
 
-// Job is a job to be inserted, as one line of JSON describes it. What is nil
-// or empty gets the table's default.
+// Job is a job that will be inserted, as one line of JSON describes it. A nil
+// or empty field gets the table's default.
 type Job struct {
 	Type        string               `json:"type"`
 	Priority    dispatcherd.Priority `json:"priority"`
@@ -42,11 +42,11 @@ type Job struct {
 	TimeoutMS   *int32               `json:"timeout_ms"` // limit of one attempt in milliseconds
 }
 
-// ErrMore says that a line goes on behind its job.
+// ErrMore says that the line continues after its job.
 var ErrMore = errors.New("something follows the JSON object: one line is one job")
 
-// Parse reads one line and checks it as the table would, so that a mistake
-// is found together with its line number.
+// Parse reads one line and applies the checks of the table, so that an error
+// is reported with the line number.
 func Parse(line []byte) (Job, error) {
 	var job Job
 	if !utf8.Valid(line) {
@@ -88,7 +88,7 @@ func jsonReason(err error) error {
 	return errors.New("a value has the wrong form; run_at must be a time in RFC 3339, such as 2026-01-31T08:00:00Z")
 }
 
-// CheckType holds a type against the constraint of the table.
+// CheckType checks a type against the constraint of the table.
 func CheckType(t string) error {
 	switch {
 	case t == "":
@@ -103,7 +103,7 @@ func CheckType(t string) error {
 	return nil
 }
 
-// Check holds a job against the constraints of the table.
+// Check checks a job against the constraints of the table.
 func (j *Job) Check() error {
 	if err := CheckType(j.Type); err != nil {
 		return err
@@ -152,15 +152,15 @@ func checkPayload(payload []byte) error {
 type Reader struct {
 	scanner *bufio.Scanner
 	Read    int64 // bytes of input consumed
-	Number  int   // of the current line, from 1
-	longest int   // bytes that one may have
+	Number  int   // number of the current line, from 1
+	longest int   // bytes that a line may have
 	Job     Job
 }
 
-// TooLongError ends a stream: the beginning of the next line is unknown.
+// TooLongError ends a stream, because the beginning of the next line is unknown.
 type TooLongError struct{ Line, Longest int }
 
-// Error names the line, and what to do.
+// Error names the line and says what to do.
 func (e *TooLongError) Error() string {
 	return fmt.Sprintf("line %d is longer than %d bytes: split the input, or store large data outside the job and refer to it", e.Line, e.Longest)
 }
@@ -184,9 +184,9 @@ func (e *Error) Error() string { return fmt.Sprintf("line %d: %v", e.Line, e.Rea
 // Unwrap returns the reason.
 func (e *Error) Unwrap() error { return e.Reason }
 
-// Next reads up to the next job, over empty lines. It returns io.EOF at the end
-// and a *Error for a line that is no job, after which it may be called
-// again; any other error is final.
+// Next reads the next job and skips empty lines. It returns io.EOF at the end,
+// and an *Error for a line that is no job. After an *Error it may be called
+// again. Any other error is final.
 func (l *Reader) Next() error {
 	for l.scanner.Scan() {
 		l.Number++
