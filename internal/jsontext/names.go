@@ -10,10 +10,10 @@ import (
 const maxNames = 64
 
 // CheckNames rejects an object with a member that is not in names, or that is
-// given twice. It ignores nested objects. encoding/json accepts both: it ignores
-// case, and takes the last of several members.
+// given twice. It ignores nested objects. encoding/json accepts such objects: it
+// ignores case, and takes the last of several members.
 //
-// The object was decoded before, so it is valid JSON, or null. No name may
+// The object must be valid JSON or null, so it is decoded before. No name may
 // contain an escape. The error contains no value and can be shown to a caller.
 func CheckNames(object []byte, names []string) error {
 	var given [maxNames]bool // by index in names
@@ -39,8 +39,8 @@ func CheckNames(object []byte, names []string) error {
 // excerpt is how many bytes of a caller's text an error message repeats.
 const excerpt = 64
 
-// Excerpt shortens a caller's text for an error message: a name or number may be
-// as long as the whole input, and the errors of many lines are held at once.
+// Excerpt shortens a caller's text for an error message. A name or number may be
+// as long as the whole input, and the errors of many lines are kept in memory.
 func Excerpt(text string) string {
 	if len(text) <= excerpt {
 		return text

@@ -22,8 +22,8 @@ var (
 )
 
 // CheckPayload reports whether raw is one JSON value that Postgres can store as
-// jsonb and that a worker can be sent afterwards. jsonb writes every number out
-// in full: 1e1024 is JSON, but a row that contains it could never be sent.
+// jsonb and that can be sent to a worker afterwards. jsonb writes all digits of
+// a number: 1e1024 is JSON, but a row that contains it could never be sent.
 func CheckPayload(raw []byte) error {
 	return check(raw, sendable)
 }
@@ -49,8 +49,8 @@ func check(raw []byte, rules rules) error {
 
 // CheckStored reports whether a payload that Postgres stored as jsonb can be
 // sent to a worker. It runs for every job that is sent, so it scans the text only
-// if it may exceed a limit: a number longer than MaxNumber covers a byte of every
-// MaxNumber, and nesting deeper than MaxDepth needs as many brackets.
+// if the text may exceed a limit. A number longer than MaxNumber contains one of
+// the bytes that it samples. Nesting deeper than MaxDepth needs more brackets.
 func CheckStored(raw []byte) error {
 	suspect := bytes.Count(raw, []byte{'['})+bytes.Count(raw, []byte{'{'}) > MaxDepth
 	for at := MaxNumber - 1; at < len(raw) && !suspect; at += MaxNumber {

@@ -9,9 +9,9 @@ type Fault struct {
 // TooDeep reports whether the text is nested too deep.
 func (f Fault) TooDeep() bool { return f.What == tooDeep }
 
-// Scanner reads JSON text from front to back. At the first malformed byte it
-// stops: it stays there, and all methods return zero values. Other faults do not
-// stop it; the first one is kept.
+// Scanner reads JSON text from beginning to end. It stops at the first malformed
+// byte. Then its position does not change, and all methods return zero values.
+// Other faults do not stop it. It keeps the first fault.
 type Scanner struct {
 	text  []byte
 	at    int
@@ -25,7 +25,7 @@ type rules uint8
 const (
 	anyJSON  rules = iota
 	storable       // Postgres stores it in a column of type json, jsonb or text
-	sendable       // storable, and the text that jsonb makes of it fits a frame
+	sendable       // storable, and the text that jsonb makes of it can be sent in a frame
 )
 
 // NewScanner returns a Scanner at the beginning of text.
@@ -76,7 +76,7 @@ func (s *Scanner) Skip() {
 	s.value(0)
 }
 
-// Value is Skip, and returns the value's text, or nil if it is malformed.
+// Value reads a value like Skip and returns its text, or nil if it is malformed.
 func (s *Scanner) Value() []byte {
 	s.Peek()
 	start := s.at
@@ -87,8 +87,8 @@ func (s *Scanner) Value() []byte {
 	return s.text[start:s.at]
 }
 
-// Payload is Value, and checks that Postgres can store it in a column of
-// type json, jsonb or text: no \u0000, no half surrogate pair, no huge number.
+// Payload reads a value like Value. It also checks that Postgres can store it as
+// json, jsonb or text: no \u0000, no half surrogate pair, no huge number.
 func (s *Scanner) Payload() []byte {
 	s.rules = storable
 	text := s.Value()
@@ -96,9 +96,9 @@ func (s *Scanner) Payload() []byte {
 	return text
 }
 
-// Begin reports whether the next value begins with open, a bracket, and has a
-// first member or element. It reads the bracket, and the closing one of an empty
-// value. After each member or element, More reports whether another one follows.
+// Begin reports whether the next value begins with the bracket open and is not
+// empty. It reads the bracket. Of an empty value it also reads the closing
+// bracket. After each member or element, More reports whether another follows.
 func (s *Scanner) Begin(open byte) bool {
 	if s.Peek() != open {
 		return false
