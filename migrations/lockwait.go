@@ -10,10 +10,10 @@ import (
 	"github.com/pressly/goose/v3"
 )
 
-// A migration that waits for the lock of a table blocks all later statements on it. During a backup
-// of an hour no dispatcher could renew its lease. Therefore a migration waits for a short time, gives
-// up, and tries again later. A migration that changes two tables holds the first lock while it waits
-// for the second; a deadlock counts as a lock that was not granted.
+// A migration that waits for the lock of a table blocks all later statements on this table. During a
+// backup of an hour no dispatcher could renew its lease. Therefore a migration waits for a short time,
+// stops waiting, and tries again later. A migration that changes two tables holds the first lock while
+// it waits for the second. A deadlock counts as a lock that was not granted.
 const (
 	lockWait   = "250ms"
 	lockPause  = time.Second

@@ -1,4 +1,4 @@
-// Package migrations brings the schema dispatcherd of a database to the version that this build
+// Package migrations migrates the schema dispatcherd of a database to the version that this build
 // needs. The SQL is embedded. goose applies it under a session lock, so any number of daemons may
 // start at the same time. A migration never waits long for the lock of a table.
 //
@@ -32,7 +32,7 @@ const (
 	lockEvery    = 1       // seconds between two tries to take the lock
 	lockTries    = 300     // another migration may take five minutes
 	undefined    = "42P01" // undefined_table
-	duplicate    = "23505" // of the slower one of two concurrent CREATE SCHEMA
+	duplicate    = "23505" // unique_violation: the slower of two concurrent CREATE SCHEMA
 	exists       = "42P06" // duplicate_schema
 	noFunction   = "42883" // undefined_function
 	latest       = 13      // the highest number in sql/; a new migration raises it
@@ -65,9 +65,9 @@ func Up(ctx context.Context, dsn string) (applied []int64, err error) {
 	return applied, err
 }
 
-// Down takes the schema back to version to and returns the versions that it has undone. 0 removes the
-// schema dispatcherd with every job in it, and is an error if it contains objects that are not
-// dispatcherd's.
+// Down migrates the schema back to version to and returns the versions that it has undone. If to is 0,
+// it removes the schema dispatcherd with all jobs. It returns an error if the schema contains objects
+// that do not belong to dispatcherd.
 func Down(ctx context.Context, dsn string, to int64) (undone []int64, err error) {
 	err = with(dsn, func(db *sql.DB, p *goose.Provider) error {
 		if at, err := version(ctx, db); err != nil || at < 0 {
@@ -140,8 +140,8 @@ func (e *VersionError) Error() string {
 }
 
 // Check returns nil if this build can use the database of conn, and otherwise a *VersionError. The
-// schema must have the version of the build, or a newer one whose function compatible_from() returns
-// at most that version.
+// schema must have the version of the build or a newer one. In a newer schema compatible_from() must
+// return at most the version of the build.
 func Check(ctx context.Context, conn *pgx.Conn) error {
 	var have int64
 	err := conn.QueryRow(ctx, "SELECT coalesce(max(version_id), -1) FROM "+versionTable+" WHERE is_applied").Scan(&have)
@@ -163,8 +163,8 @@ func Check(ctx context.Context, conn *pgx.Conn) error {
 	return nil
 }
 
-// compatibleFrom returns the lowest version that a build must be made for to use the schema. Without
-// the function only builds of the version of the schema can use it.
+// compatibleFrom returns the lowest version of a build that can use the schema. If the schema has no
+// function compatible_from(), only builds of the same version can use it.
 func compatibleFrom(ctx context.Context, conn *pgx.Conn) (from int64, err error) {
 	err = conn.QueryRow(ctx, "SELECT dispatcherd.compatible_from()").Scan(&from)
 	switch {
@@ -201,7 +201,7 @@ func with(dsn string, do func(*sql.DB, *goose.Provider) error) error {
 }
 
 // createSchema creates the schema, which contains the table of versions. If two sessions create it at
-// once, one gets an error although the schema exists then.
+// the same time, one gets an error, although the schema exists.
 func createSchema(ctx context.Context, db *sql.DB) error {
 	_, err := db.ExecContext(ctx, "CREATE SCHEMA IF NOT EXISTS dispatcherd")
 	if c := code(err); err != nil && c != duplicate && c != exists {
