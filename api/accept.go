@@ -9,8 +9,8 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/problem"
 )
 
-// wantsStream reads all lines of Accept (RFC 9110) and reports whether to send events:
-// if they are accepted by name. Otherwise JSON is sent if it is accepted. The most
+// wantsStream reads all lines of Accept (RFC 9110). It reports whether to send events,
+// which must be accepted by name. Otherwise JSON is sent if it is accepted. The most
 // specific range that matches JSON decides. Malformed ranges are ignored.
 func wantsStream(r *http.Request) (bool, error) {
 	accept := strings.Join(r.Header.Values("Accept"), ",")

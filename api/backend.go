@@ -24,22 +24,22 @@ type Backend interface {
 	InsertLines(ctx context.Context, lines io.Reader, strict bool, bad func(line int, reason error)) (int64, error)
 	// Job reads one job. It returns ErrNotFound if there is none.
 	Job(ctx context.Context, id dispatcherd.JobID) (contract.Job, error)
-	// Cancel cancels a pending job, or asks the worker of a running one to stop;
-	// the status tells which. It returns ErrNotFound, or a problem of kind Conflict
-	// if the job has ended.
+	// Cancel cancels a pending job, or asks the worker of a running one to stop.
+	// The status says which. It returns ErrNotFound if there is no job, or a problem
+	// of kind Conflict if the job has ended.
 	Cancel(ctx context.Context, id dispatcherd.JobID) (dispatcherd.Status, error)
-	// Watch calls c when a row may have changed: Started and Reported if it
-	// runs here, Answered with kind Changed for anything else. stop ends it.
+	// Watch calls c when a row may have changed: Started and Reported if the job
+	// runs here, Answered with kind Changed for all other changes. stop ends Watch.
 	Watch(id dispatcherd.JobID, c ondemand.Caller) (stop func())
-	// Why explains where a job stands. It returns ErrNotFound if there is none.
+	// Why explains the state of a job. It returns ErrNotFound if there is none.
 	Why(ctx context.Context, id dispatcherd.JobID) (Why, error)
 
 	// Slots lists the slots of this dispatcher's workers. It never returns nil.
 	Slots() []Slot
 	// Types lists the types that this dispatcher knows. It never returns nil.
 	Types() []Type
-	// Checks returns the state of what the dispatcher depends on. alive reports
-	// whether the loop runs, the checks whether it can do its work.
+	// Checks returns the state of what the dispatcher needs. alive reports whether
+	// the loop runs. The checks report whether the dispatcher can do its work.
 	Checks() (alive bool, checks []Check)
 }
 
@@ -50,7 +50,7 @@ type Check struct {
 	Info string `json:"info,omitempty"`
 }
 
-// Slot is one slot as it is shown.
+// Slot is one slot as the API shows it.
 type Slot struct {
 	Slot     int64    `json:"slot"`
 	Worker   string   `json:"worker"`
@@ -64,7 +64,7 @@ type Slot struct {
 	Attempt  int32    `json:"attempt,omitempty"`
 }
 
-// Type is one type as it is shown.
+// Type is one type as the API shows it.
 type Type struct {
 	Type     string  `json:"type"`
 	Capacity int     `json:"capacity"` // slots that support it, free or busy

@@ -22,7 +22,7 @@ import (
 )
 
 // readBody reads a whole body of bounded size, and counts it in the budget. It reads to
-// the end: from then on the server notices when the caller disconnects.
+// the end, so that the server notices when the caller disconnects.
 func (h *Handler) readBody(w http.ResponseWriter, r *http.Request, limit int64) (_ []byte, held *ondemand.Body, err error) {
 	if r.ContentLength > limit {
 		endBody(w, r, false)
@@ -37,7 +37,7 @@ func (h *Handler) readBody(w http.ResponseWriter, r *http.Request, limit int64) 
 	}
 	held.Drop()
 	err = h.bodyError(err)
-	if problemOf(err).Status != http.StatusBadRequest { // it did not break off: the caller may still send
+	if problemOf(err).Status != http.StatusBadRequest { // the body was not cut off: the caller may still send
 		endBody(w, r, true)
 	}
 	return nil, nil, err
@@ -60,10 +60,10 @@ func (c countedReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// endBody reads and discards the rest of a rejected body, within bounds: many clients
-// read the answer only after they have sent the whole body, and would get a broken pipe.
-// A client that expects 100 Continue sends no body before the first read; begun says
-// that there was one.
+// endBody reads and discards the rest of a rejected body, within bounds. Many clients read
+// the answer only after they have sent the whole body. They would get a broken pipe. A
+// client that expects 100 Continue sends no body before the first read. begun says that
+// the body was read before.
 func endBody(w http.ResponseWriter, r *http.Request, begun bool) {
 	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(time.Second)) // fails on a connection without deadlines only
 	if begun || r.Header.Get("Expect") == "" {
@@ -89,8 +89,8 @@ func (h *Handler) bodyError(err error) error {
 	return problem.InvalidRequest.Of("the body broke off or is not well-formed")
 }
 
-// isJSON checks the declared media type. curl's default, a form, is accepted. Other
-// character sets than UTF-8 are not.
+// isJSON checks the declared media type. It accepts curl's default, a form. It rejects
+// character sets other than UTF-8.
 func isJSON(r *http.Request) bool {
 	t := r.Header.Get("Content-Type")
 	if t == "" || t == "application/json" {
@@ -180,7 +180,7 @@ func (h *Handler) parseRequest(body []byte) (ondemand.Options, error) {
 	return o, err
 }
 
-// payloadLine checks that a worker can be sent the payload, and removes its line breaks.
+// payloadLine checks that the payload can be sent to a worker, and removes its line breaks.
 func payloadLine(payload []byte) ([]byte, error) {
 	if payload == nil {
 		return nil, nil
@@ -198,8 +198,8 @@ func payloadLine(payload []byte) ([]byte, error) {
 	return line.Bytes(), nil
 }
 
-// notARequest says why a body cannot be read: the object is invalid, or something
-// follows it. A Decoder distinguishes the two, but copies the
+// notARequest says why a body cannot be decoded: the object is invalid, or other text
+// follows it. It uses a Decoder, which distinguishes the two, but copies the
 // body.
 func notARequest(body []byte) string {
 	if err := json.NewDecoder(bytes.NewReader(body)).Decode(new(requestBody)); err != nil {

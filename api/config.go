@@ -7,14 +7,14 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/ondemand"
 )
 
-// Config bounds what callers can cost. Take DefaultConfig and change it.
+// Config bounds the resources that callers use. Take DefaultConfig and change it.
 type Config struct {
 	ondemand.Limits
 
 	MaxPayload int   // bytes of the body of a request or of one job
 	MaxUpload  int64 // bytes of the body of a stream of jobs
 
-	MaxConnections int           // open at once on each listener; beyond it idle ones make room
+	MaxConnections int           // open at once on each listener; above it idle ones are closed
 	MaxHeader      int           // bytes of the headers of a request
 	HeaderTimeout  time.Duration // from the first byte, or the connect, to the end of the headers
 	BodyTimeout    time.Duration // for a body, and for each silence within a stream of jobs
@@ -37,8 +37,8 @@ func DefaultConfig() Config {
 	}
 }
 
-// BodiesLimit is how many bytes the bodies of all callers may take together, beyond
-// what connections bound. One body of the largest size always has room.
+// BodiesLimit is how many bytes the bodies of all callers may take together, without
+// the bytes that the limit of connections bounds. It permits a body of the largest size.
 func (c Config) BodiesLimit() int64 { return max(c.MaxBodies, int64(c.MaxPayload)) }
 
 // limits returns the limits of package ondemand.

@@ -59,7 +59,7 @@ func (c *connections) makeRoomLocked(newest net.Conn) {
 	}
 	c.dropLocked(victim)
 	c.h.obs.Refused(BoundConnections)
-	go func() { _ = victim.Close() }() // Close may block; the server notices the end by its next read
+	go func() { _ = victim.Close() }() // Close may block; the server notices the end at its next read
 }
 
 // dropLocked forgets a connection.

@@ -20,7 +20,7 @@ const frameRoute = "frame request"
 // frameSlack is the part of a frame that is not payload or result.
 const frameSlack = 64 << 10
 
-// minFrame is the least limit of frames: a result may have the size of a worker's frame.
+// minFrame is the smallest limit of frames: a result may be as large as a worker's frame.
 const minFrame = 1 << 20
 
 // serveFrames serves the callers on l that speak frames until ctx is done.
@@ -33,7 +33,7 @@ func (h *Handler) serveFrames(ctx context.Context, l net.Listener) error {
 	return workerproto.ServeCallers(ctx, l, limits, (*frames)(h), frameObserver{obs: h.obs})
 }
 
-// frames is the handler as sessions of callers see it.
+// frames is the handler in the form that sessions of callers use.
 type frames Handler
 
 // Open implements workerproto.CallerHandler.
@@ -77,9 +77,9 @@ type frameSession struct {
 	open map[int64]*frameRequest
 }
 
-// frameRequest is one open request. A request that lives in memory and has one caller
-// is answered by the dispatcher's loop: frameRequest is its ondemand.Caller. Any other
-// request has a goroutine that follows it.
+// frameRequest is one open request. If the request is in memory and has one caller, the
+// dispatcher's loop answers it: frameRequest is its ondemand.Caller. A goroutine follows
+// any other request.
 type frameRequest struct {
 	ondemand.AnswerOnly
 
@@ -158,8 +158,8 @@ func optionsOf(f *workerproto.Request) ondemand.Options {
 	return o
 }
 
-// cancel cancels an open request. The request is answered here if the dispatcher has
-// not answered it yet.
+// cancel cancels an open request, and answers it if the dispatcher has not answered it
+// yet.
 func (s *frameSession) cancel(id int64) {
 	s.mu.Lock()
 	r := s.open[id]

@@ -18,9 +18,9 @@ type Observer interface {
 	// Responded reports every response: the route as in the documents, the
 	// status, and how long it took. An event stream counts its whole duration.
 	Responded(route string, status int, took time.Duration)
-	// Failed reports an internal error, which was answered 500.
+	// Failed reports an internal error, which was answered with 500.
 	Failed(route string, err error)
-	// Refused counts what a bound refused or dropped.
+	// Refused counts a rejection or a drop because of a bound.
 	Refused(bound Bound)
 }
 
@@ -38,7 +38,7 @@ const (
 	BoundUploads      Bound = "uploads"       // too many streams of jobs were being inserted
 
 	BoundHeaderTime Bound = "header-timeout" // headers did not arrive in time
-	BoundBodyTime   Bound = "body-timeout"   // a body did not
+	BoundBodyTime   Bound = "body-timeout"   // a body did not arrive in time
 	BoundWriteTime  Bound = "write-timeout"  // a response, or an event, was not read
 	BoundIdleTime   Bound = "idle-timeout"   // a connection was idle for too long
 )
@@ -65,8 +65,8 @@ type Handler struct {
 	longestUpload time.Duration
 }
 
-// New returns a handler. metrics serves /metrics. It panics on a configuration
-// that Validate refuses.
+// New returns a handler. metrics serves /metrics. New panics on a configuration
+// that Validate rejects.
 func New(cfg Config, backend Backend, obs Observer, metrics http.Handler) *Handler {
 	if err := cfg.Validate(); err != nil {
 		panic("api: " + err.Error())
@@ -128,8 +128,8 @@ func (h *Handler) observed(rt route) http.HandlerFunc {
 	}
 }
 
-// problemOn turns an error into a problem, and tells the observer of those that
-// matter beyond their status.
+// problemOn turns an error into a problem. It reports bodies that are too large and
+// internal errors to the observer.
 func (h *Handler) problemOn(route string, err error) *problem.Problem {
 	p := problemOf(err)
 	switch p.Status {
@@ -167,7 +167,7 @@ func (r *recorder) Unwrap() http.ResponseWriter { return r.ResponseWriter }
 // answerJSON sends a value.
 func answerJSON(w http.ResponseWriter, status int, v any) {
 	text, err := json.Marshal(v)
-	if err != nil { // a row with a value that is no JSON: the table takes none
+	if err != nil { // a row with a value that is no JSON; the table contains none
 		writeProblem(w, problem.Internal.Of("the answer cannot be written as JSON"))
 		return
 	}

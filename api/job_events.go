@@ -16,8 +16,8 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
-// jobWatch implements ondemand.Caller for a caller that follows a row. Reports wait up
-// to a bound. Everything else only says that the row may have changed.
+// jobWatch implements ondemand.Caller for a caller that follows a row. It holds reports
+// up to a bound. All other events only say that the row may have changed.
 type jobWatch struct {
 	changed chan struct{} // capacity 1
 

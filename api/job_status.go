@@ -42,8 +42,8 @@ func (s *statusLine) send(job *contract.Job) {
 
 // running queues the status of a running attempt before its first report. It reports
 // false for an attempt that is older than what was sent. The row may have been read
-// before the attempt began or after it ended. The members that a claim does not change
-// are then those of the pending row.
+// before the attempt began or after it ended. Then the members that a claim does not
+// change are taken from the pending row.
 func (s *statusLine) running(job *contract.Job, attempt dispatcherd.Attempt) bool {
 	switch {
 	case s.sent == statusID(attempt, dispatcherd.Running):
@@ -68,7 +68,7 @@ func (s *statusLine) event(e *StatusEvent) {
 	}
 	data, err := json.Marshal(e)
 	if err != nil {
-		return // a date beyond what JSON can hold: the table takes none
+		return // a date that JSON cannot hold; the table contains none
 	}
 	s.out.event(id, "status", data)
 	s.sent, s.last = id, max(s.last, e.Attempt)

@@ -47,8 +47,8 @@ type incoming struct {
 	err  error
 }
 
-// accept takes connections until the listener is closed. net/http gets its errors: it
-// waits before it accepts again, and accept waits with it.
+// accept takes connections until the listener is closed. net/http gets the errors of the
+// listener. It waits before it accepts again, and accept waits with it.
 func (d *demux) accept() {
 	for {
 		conn, err := d.listener.Accept()

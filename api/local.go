@@ -28,8 +28,8 @@ func (h *Handler) Local(next http.Handler) http.Handler {
 	})
 }
 
-// isLocalHost reports whether a Host names this machine for itself. None at all is
-// that of HTTP/1.0, which no browser speaks.
+// isLocalHost reports whether a Host is a local name of this machine. A request without
+// Host is HTTP/1.0, which no browser sends.
 func isLocalHost(host string) bool {
 	name, _, err := net.SplitHostPort(host)
 	if err != nil {

@@ -13,9 +13,9 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/jsontext"
 )
 
-// strict reports whether query parameters that the route does not have are refused,
-// so that a misspelt one is noticed. Those of probes, scrapers and readers of the
-// description are ignored: they may add parameters of their own.
+// strict reports whether unknown query parameters are rejected, so that callers notice
+// a misspelt one. Probes, scrapers and readers of the description may add parameters of
+// their own, which are ignored.
 func (rt *route) strict() bool { return rt.method != "" && strings.HasPrefix(rt.path, "/v1/") }
 
 // checkQuery rejects parameters that the route does not have, and repeated ones.

@@ -83,8 +83,8 @@ func (h *Handler) answerDirect(w http.ResponseWriter, r *http.Request, o *ondema
 	}
 }
 
-// keyOf reads the Idempotency-Key; "" = none. An empty key is refused, because it is
-// most likely an unset variable: without a key, a repeated request would run twice.
+// keyOf reads the Idempotency-Key; "" = none. It rejects an empty key, because this is
+// most likely an unset variable. Without a key, a repeated request would run twice.
 func keyOf(r *http.Request) (string, error) {
 	keys := r.Header.Values("Idempotency-Key")
 	switch {

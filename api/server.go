@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// Serve answers on a listener until ctx is done. Responses in progress may then take
-// shutdownGrace to end. The error is that of the listener; it is nil when ctx ended Serve.
+// Serve answers on a listener until ctx is done. Then responses in progress may take
+// shutdownGrace to end. Serve returns the error of the listener, or nil when ctx ended it.
 func (h *Handler) Serve(ctx context.Context, l net.Listener, handler http.Handler, errorLog *log.Logger) error {
 	c := h.newConnections()
 	return h.serve(ctx, timedListener{l, c}, c, handler, errorLog)

@@ -24,8 +24,8 @@ type Tokens struct {
 // maxTokens bounds the hashes that each request is compared with.
 const maxTokens = 1000
 
-// ReadTokens reads one token a line: a name, white space, and the SHA-256 of
-// the token in hex. Empty lines and lines that begin with # are skipped.
+// ReadTokens reads one token per line: a name, white space, and the SHA-256 of
+// the token in hex. It skips empty lines and lines that begin with #.
 func ReadTokens(r io.Reader) (*Tokens, error) {
 	t := &Tokens{}
 	lines := bufio.NewScanner(r)
@@ -58,7 +58,7 @@ func ReadTokens(r io.Reader) (*Tokens, error) {
 	return t, nil
 }
 
-// Len returns how many there are.
+// Len returns the number of tokens.
 func (t *Tokens) Len() int { return len(t.names) }
 
 // owner returns the name of a token. It compares all tokens, so that its duration does
@@ -84,8 +84,8 @@ func scopeOf(r *http.Request) string {
 	return name
 }
 
-// Guarded admits requests with one of the tokens that current returns; it is called for
-// every request. Probes need no token.
+// Guarded admits requests with one of the tokens that current returns. It calls current
+// for every request. Probes need no token.
 func (h *Handler) Guarded(current func() *Tokens) http.Handler {
 	refuse := h.observed(route{path: "guard", handle: func(http.ResponseWriter, *http.Request) error {
 		return problem.Unauthorized.Of("send Authorization: Bearer and a token this dispatcher knows")
