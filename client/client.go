@@ -35,8 +35,8 @@ type Client struct {
 }
 
 // idleTimeout is how long an unused connection is kept. It is shorter than the dispatcher's
-// idle timeout of 2 min, because a request over a connection that the dispatcher is closing
-// fails.
+// idle timeout of 2 min, because a request fails if the dispatcher closes its connection at
+// that moment.
 const idleTimeout = time.Minute
 
 // New returns a client. It connects when it is first used.

@@ -68,8 +68,8 @@ func spanText(d time.Duration) string {
 	return d.Round(time.Millisecond).String()
 }
 
-// Do runs a job now and waits for its result, which is JSON. When ctx ends first the job is
-// cancelled. A failure of the job and a refusal of the dispatcher are a *Problem.
+// Do runs a job now and waits for its result, which is JSON. If ctx ends first, the job is
+// cancelled. If the job fails or the dispatcher rejects the request, the error is a *Problem.
 func (c *Client) Do(ctx context.Context, r Request) (json.RawMessage, error) {
 	if c.frames != nil {
 		return c.frames.do(ctx, &r, nil)
@@ -96,8 +96,8 @@ type Event struct {
 	Data json.RawMessage // as docs/api.md describes it
 }
 
-// Stream is Do with events. seen receives each event; an error that it returns ends the
-// request and is returned.
+// Stream is Do with events. It calls seen for each event. If seen returns an error, Stream
+// ends the request and returns this error.
 func (c *Client) Stream(ctx context.Context, r Request, seen func(Event) error) (json.RawMessage, error) {
 	if c.frames != nil {
 		return c.frames.do(ctx, &r, seen)

@@ -102,7 +102,7 @@ func (l *connection) closeIfUnusedLocked() {
 	}
 }
 
-// do sends a request and waits for its answer. seen gets the events; nil = none.
+// do sends a request and waits for its answer. It calls seen for each event; nil = no events.
 func (c *frameClient) do(ctx context.Context, r *Request, seen func(Event) error) (json.RawMessage, error) {
 	f, err := r.frame(seen != nil)
 	if err != nil {
@@ -296,8 +296,8 @@ func (l *connection) streaming(id int64) *call {
 }
 
 // call is one request that waits. It holds events until the goroutine of the caller
-// takes them. It never blocks the reader of the connection: events above the bounds are
-// dropped, and a gap takes their place.
+// takes them. It never blocks the reader of the connection. It drops events above the
+// bounds and adds a gap for them.
 type call struct {
 	changed     chan struct{} // capacity 1
 	wantsEvents bool
@@ -308,7 +308,7 @@ type call struct {
 	events []Event
 	bytes  int
 	next   int // sequence number of the next event
-	missed int // after the last of events
+	missed int // number of events that were dropped after the last of events
 }
 
 // The bounds of the events of a call.

@@ -107,10 +107,10 @@ type Copier interface {
 	CopyFrom(ctx context.Context, table pgx.Identifier, columns []string, src pgx.CopyFromSource) (int64, error)
 }
 
-// InsertMany adds jobs by COPY, all or none, and returns their number. It is by far the
+// InsertMany adds all jobs or none by COPY, and returns their number. It is by far the
 // fastest way. It does not return ids.
 func InsertMany(ctx context.Context, db Copier, jobs iter.Seq[Job]) (int64, error) {
-	var now time.Time // COPY cannot say DEFAULT for one row of a column
+	var now time.Time // COPY cannot use DEFAULT for a column in some rows only
 	if err := db.QueryRow(ctx, `SELECT now()`).Scan(&now); err != nil {
 		return 0, fmt.Errorf("inserting jobs: %w", err)
 	}

@@ -31,8 +31,8 @@ func (p *PanicError) Unwrap() error {
 // MapLimit calls fn for every item, at most limit at a time, in order of the items, and
 // returns the results in that order (article 5, "mapLimit"). After the first error no further
 // call begins, and the context of the running calls is cancelled. When they have returned,
-// MapLimit returns that error. A panic has the same effect: when the running calls have
-// returned, MapLimit panics with a [*PanicError], also if an error came first.
+// MapLimit returns that error. A panic also stops further calls. When the running calls have
+// returned, MapLimit panics with a [*PanicError], even if an error came first.
 func MapLimit[T, R any](ctx context.Context, items []T, limit int, fn func(ctx context.Context, item T) (R, error)) ([]R, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -68,7 +68,7 @@ type mapEnds struct {
 	panicked atomic.Pointer[PanicError]
 }
 
-// guard records how a call failed, also if it does not return.
+// guard records how a call failed, even if the call does not return.
 func (m *mapEnds) guard(call func() error) {
 	returned := false
 	defer func() {

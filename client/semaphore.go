@@ -9,7 +9,7 @@ import (
 
 // Semaphore admits work up to a total weight (article 5, "weighted semaphore"). Waiting calls
 // are served in order of arrival, and a release assigns the weight directly to the first of
-// them. A later call never gets weight that an earlier one waits for, also if it asks for
+// them. A later call never gets weight that an earlier one waits for, even if it needs
 // less.
 type Semaphore struct {
 	most     int
