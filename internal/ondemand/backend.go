@@ -10,17 +10,17 @@ import (
 
 // Backend is the dispatcher. Its methods may be called from any goroutine.
 type Backend interface {
-	// Submit hands a request to the dispatcher. Without an error c.Answered is
-	// called exactly once, unless Abandon comes first; it may be called before
-	// Submit returns. After an error nothing was submitted: an *InvalidError,
-	// ErrUnavailable or ErrStopping. The exception is an *UndecidedError, which is
-	// returned for a request with Once: its row may have been written.
+	// Submit sends a request to the dispatcher. If it returns no error, c.Answered
+	// is called exactly once, unless Abandon is called first. The call may precede
+	// the return of Submit. After an *InvalidError, ErrUnavailable or ErrStopping
+	// nothing was submitted. After an *UndecidedError, which only a request with
+	// Once can get, its row may have been written.
 	Submit(ctx context.Context, r Request, c Caller) (dispatcherd.JobID, error)
 	// Abandon cancels a request: it is removed from the queue, or its worker is told to
 	// stop. c is not called after Abandon returns.
 	Abandon(id dispatcherd.JobID, c Caller)
 	// NoCapacity reports whether a request waits and no slot supports its type.
-	// wait is the capacity wait of a request that names none.
+	// wait is the capacity wait for a request that does not name one.
 	NoCapacity(id dispatcherd.JobID) (wait time.Duration, none bool)
 	// Offered reports whether a slot supports a type, here or, as far as is known,
 	// at another dispatcher.

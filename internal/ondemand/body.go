@@ -8,8 +8,8 @@ import (
 )
 
 // FreeBody is the number of bytes of each body that do not count towards the
-// budget. The limit of connections bounds these bytes. So a small request is never
-// refused because of large ones.
+// budget. The limit of connections bounds these bytes. So large requests never
+// cause the rejection of a small one.
 const FreeBody = 4 << 10
 
 // budget bounds the total size of the bodies of all callers.
@@ -37,7 +37,7 @@ func (s *Service) RefuseBody() error {
 // counted returns the number of bytes that count.
 func (b *Body) counted() int64 { return max(0, b.read-FreeBody) }
 
-// Add counts n more bytes. If the budget does not suffice, it returns false and
+// Add counts n more bytes. If they exceed the budget, it returns false and
 // changes nothing.
 func (b *Body) Add(n int64) bool {
 	before := b.counted()

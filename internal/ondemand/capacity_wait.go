@@ -9,7 +9,7 @@ import (
 )
 
 // The core enforces the capacity wait of a request with one caller. Callers of a
-// shared request may have different capacity waits, so they are decided here.
+// shared request may have different capacity waits, which this file enforces.
 
 // capacityInterval is the longest time between two checks.
 const capacityInterval = 2 * time.Second
@@ -39,9 +39,9 @@ func (w *callerWait) left(b Backend, job dispatcherd.JobID) time.Duration {
 	return min(capacityInterval, max(0, limit-time.Since(w.since)))
 }
 
-// waitForCapacity starts the capacity wait of a caller. A caller without one that
-// joins a request without capacity is refused; the dispatcher has refused the caller
-// that began the request.
+// waitForCapacity starts the capacity wait of a caller. It rejects a caller without
+// a capacity wait that joins a request without capacity. The dispatcher itself
+// rejects the caller that began the request.
 func (f *Follower) waitForCapacity(ctx context.Context, limit time.Duration, fresh bool) error {
 	if fresh && limit == 0 {
 		f.checkIn = capacityInterval

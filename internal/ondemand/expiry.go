@@ -7,9 +7,9 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/problem"
 )
 
-// This file decides the deadlines that the core does not know: those of rows, and those
-// of the callers of a shared request. A caller stops waiting at its own deadline; the
-// request ends with its last caller.
+// This file enforces the deadlines that the core does not know: those of rows, and those
+// of the callers of a shared request. A caller stops waiting at its own deadline. The
+// request ends when its last caller has left.
 
 const lateReason = "the request was not done in time"
 
@@ -29,8 +29,8 @@ func (f *Follower) callerLate(job dispatcherd.JobID) error {
 }
 
 // answerFor returns the answer for a caller with a deadline. The worker also
-// enforces the timeout: its failure may arrive after the deadline and before the
-// timer fires. Such a failure is a late answer.
+// enforces the timeout. The failure that it reports may arrive after the deadline
+// and before the timer fires. For the caller this is a late answer.
 func answerFor(a *Answer, due time.Time) *Answer {
 	if a == nil || a.Kind != Failed || due.IsZero() || time.Now().Before(due) {
 		return a
@@ -38,8 +38,8 @@ func answerFor(a *Answer, due time.Time) *Answer {
 	return &Answer{Kind: Late, Reason: lateReason, Worker: a.Worker}
 }
 
-// lateReason adds to the reason that no slot supports the type, because a misspelt
-// type looks like a slow worker.
+// lateReason adds to the reason that no slot supports the type. Without this, a
+// caller could not distinguish a misspelt type from a slow worker.
 func (r *Shared) lateReason(job dispatcherd.JobID) string {
 	b := r.s.backend
 	if job > 0 {

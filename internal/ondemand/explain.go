@@ -7,8 +7,8 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/problem"
 )
 
-// Explain returns the problem that a caller is sent for an error. The text of an
-// unknown error is not sent, because it may contain internal details.
+// Explain returns the problem that is sent to a caller for an error. The problem does
+// not contain the text of an unknown error, which may contain internal details.
 func Explain(err error) *problem.Problem {
 	var p *problem.Problem
 	var invalid *InvalidError

@@ -18,7 +18,7 @@ type Follower struct {
 	late    bool          // due has passed and the caller got the answer
 	wait    callerWait    // capacity wait of the caller of a keyed request
 	checkIn time.Duration // time until the first check of the capacity wait; 0 = not checked here
-	later   bool          // it waits in place of a caller that fetches the answer later
+	later   bool          // it waits for a caller that fetches the answer later
 	watches bool          // it is an observer, which does not keep the request alive
 
 	deadline, check *time.Timer
@@ -47,7 +47,7 @@ func (v *View) Refused() bool { return v.answer != nil && !v.Started && v.answer
 
 // Begin joins the shared request that the options belong to, or submits a new one,
 // and returns the caller as its follower. The options must have been checked. body
-// is the caller's share of the budget; a new request takes it over.
+// is the caller's share of the budget. A new request takes over this share.
 func (s *Service) Begin(ctx context.Context, o *Options, body *Body) (*Follower, error) {
 	began, req := time.Now(), s.request(o)
 	key := keyEntry(o.Key, o.Scope)
@@ -81,9 +81,9 @@ func (s *Service) Begin(ctx context.Context, o *Options, body *Body) (*Follower,
 	return f, nil
 }
 
-// waitLater waits in place of a caller that fetches the answer later. It applies
-// the caller's deadline and capacity wait, so that the request continues without
-// the caller.
+// waitLater waits for a caller that fetches the answer later, so that the request
+// continues while no connection waits. It applies the caller's deadline and
+// capacity wait.
 func (s *Service) waitLater(of *Follower) {
 	f := &Follower{s: s, shared: of.shared, due: of.due, wait: of.wait, checkIn: of.checkIn, later: true}
 	s.mu.Lock()
@@ -109,7 +109,7 @@ func (s *Service) submit(ctx context.Context, r *Shared, o *Options, req Request
 	if o.keyed() || o.Later {
 		ctx = context.WithoutCancel(ctx) // other callers may need the body when this one disconnects
 	}
-	var failure error = problem.Internal.Of("the request could not be submitted") // executed after a panic, so that the request is not kept for ever
+	var failure error = problem.Internal.Of("the request could not be submitted") // used after a panic, so that the request is not kept for ever
 	defer func() {
 		if failure != nil {
 			r.end(nil, failure)
@@ -152,8 +152,8 @@ func (f *Follower) Look(from int) View { return f.shared.look(from) }
 func (f *Follower) Answer(v *View) *Answer { return answerFor(v.answer, f.due) }
 
 // Wait waits until the request has changed since v was read, or until heartbeat
-// fires. If it returns an error the caller must stop: the error is a problem. The
-// end of ctx is the problem CallerGone.
+// fires. If it returns an error, which is a problem, the caller must stop. When ctx
+// ends, the problem is CallerGone.
 func (f *Follower) Wait(ctx context.Context, v *View, heartbeat <-chan time.Time) error {
 	if f.deadline == nil && !f.due.IsZero() {
 		f.deadline = time.NewTimer(time.Until(f.due))
@@ -216,8 +216,8 @@ func (f *Follower) Ready(ctx context.Context, from int) (View, error) {
 	return v, v.Failure
 }
 
-// Cancel ends the request for all its callers. If the request has ended already it
-// is forgotten.
+// Cancel ends the request for all its callers. If the request has already ended,
+// Cancel forgets it.
 func (f *Follower) Cancel() {
 	f.shared.giveUp(Answer{Kind: Cancelled, Reason: "it was cancelled"})
 }

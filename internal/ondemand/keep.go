@@ -11,11 +11,11 @@ import (
 // This file decides which answers are kept, for which keys, and for how long.
 
 // keepLocked keeps the answer of a request whose callers may ask again, and forgets
-// other requests. An answer after which another try makes sense (Busy, Stopping,
-// Unsupported, Cancelled) is kept only for the request's id. Late is kept for the
+// other requests. After Busy, Stopping, Unsupported and Cancelled the caller may try
+// again, so these answers are kept only for the request's id. Late is kept for the
 // keys if the request may have started, because another try could execute it a
-// second time. Callers that were answered Late before the end get the same answer
-// again, whatever the end is.
+// second time. Callers that were answered Late before the end get Late again,
+// independent of the end.
 func (s *Service) keepLocked(r *Shared) {
 	s.unshareLocked(r)
 	late := slices.DeleteFunc(slices.Clone(r.keys), func(key string) bool { return !slices.Contains(r.lateKeys, key) })
@@ -45,8 +45,8 @@ func (s *Service) lateLocked(r *Shared, key string) {
 	}
 }
 
-// stayLateLocked keeps the answer Late for keys of a request that has ended
-// otherwise or is forgotten. So a started request is not executed again for a key.
+// stayLateLocked keeps the answer Late for keys of a request that has another
+// answer or is forgotten. So a started request is not executed again for a key.
 func (s *Service) stayLateLocked(r *Shared, keys []string) {
 	keys = slices.DeleteFunc(keys, func(key string) bool { return s.byKey[key] != nil })
 	begun := r.started || r.row && r.job != 0
@@ -96,8 +96,8 @@ func (s *Service) makeRoomForKeyLocked(key string) error {
 	return nil
 }
 
-// purgeLocked drops answers that were kept long enough, and further ones while too
-// many bytes are held.
+// purgeLocked drops answers that were kept long enough. It drops further answers
+// while too many bytes are held.
 func (s *Service) purgeLocked(now time.Time) {
 	n := 0
 	for n < len(s.kept) && (now.Sub(s.kept[n].endedAt) > s.limits.KeepAnswers || s.Full()) {

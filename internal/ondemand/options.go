@@ -63,7 +63,7 @@ func (s *Service) Check(o *Options) error {
 	return problem.InvalidRequest.Of(reason)
 }
 
-// request is what the dispatcher is given for checked options.
+// request returns the request that is submitted for checked options.
 func (s *Service) request(o *Options) Request {
 	r := Request{
 		Type: o.Type, Priority: o.Priority, Payload: o.Payload, Deadline: s.limits.DefaultTimeout, Durable: o.Durable,

@@ -48,7 +48,7 @@ type Shared struct {
 	givenUp  bool
 	callers  int
 	someLate bool       // a caller left after its deadline
-	laterEnd AnswerKind // Late or Unsupported: why the last caller left that fetches the answer later; 0 = none has left
+	laterEnd AnswerKind // why the last caller that fetches the answer later left: Late or Unsupported; 0 = none has left
 	endedAt  time.Time
 }
 
@@ -81,8 +81,8 @@ func (r *Shared) Reported(p Report) {
 // Answered implements Caller.
 func (r *Shared) Answered(a Answer) { r.end(&a, nil) }
 
-// end ends the request. Only the first call counts, but the failure of a submission also
-// ends the wait for it.
+// end ends the request. Only the first call sets the answer. A failed submission also
+// ends the wait for the submission.
 func (r *Shared) end(a *Answer, failure error) {
 	r.s.mu.Lock()
 	defer r.s.mu.Unlock()
@@ -144,13 +144,13 @@ func (r *Shared) wakeLocked() {
 	r.changed = make(chan struct{})
 }
 
-// submitted records the id and the place in the queue.
+// submitted records the id of the job and its place in the queue.
 func (r *Shared) submitted(job dispatcherd.JobID, rank Rank) {
 	data := eventJSON(rank)
 	r.s.mu.Lock()
 	r.job, r.ready = job, true
 	if r.row {
-		r.body.Drop() // the row has it now
+		r.body.Drop() // the row now contains the payload
 	}
 	r.queued = &Event{Name: "queued", Data: data, Rank: rank}
 	r.wakeLocked()
@@ -168,10 +168,10 @@ func (r *Shared) attachLocked(later bool) {
 	r.later = r.later || later
 }
 
-// leave removes a caller. After the last one the request ends. It is hidden under
-// the same lock, so that no caller joins a request that is being ended. If a caller
-// left after its deadline, the request keeps its keys: later callers get the answer
-// Late and do not start it again.
+// leave removes a caller. After the last one the request ends. leave hides it under
+// the same lock, so that no caller joins a request that is about to end. If a caller
+// left after its deadline, the request keeps its keys. Then later callers get the
+// answer Late and do not start it again.
 func (r *Shared) leave(f *Follower) {
 	s := r.s
 	s.mu.Lock()
@@ -218,8 +218,8 @@ func (r *Shared) endWithoutCallers(kind AnswerKind) Answer {
 	return Answer{Kind: Cancelled, Reason: "every caller disconnected"}
 }
 
-// giveUp cancels a request that has not ended, and forgets one that has: its row
-// may have been retried since, and then no longer belongs to this caller.
+// giveUp cancels a request that has not ended. It forgets a request that has ended,
+// because its row may have been retried and then no longer belongs to this caller.
 func (r *Shared) giveUp(end Answer) {
 	r.s.mu.Lock()
 	first := !r.givenUp
