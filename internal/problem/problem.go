@@ -1,5 +1,5 @@
-// Package problem defines the errors that callers of the API see. Each has a stable
-// name, which HTTP sends as the type of an RFC 9457 problem and frames send as a code.
+// Package problem defines the errors that callers of the API receive. Each has a stable
+// name. HTTP sends the name as the type of an RFC 9457 problem, frames send it as a code.
 // docs/api.md describes every name.
 package problem
 
@@ -33,7 +33,7 @@ func (p *Problem) Error() string { return p.Title + ": " + p.Detail }
 // Name is the name of the problem's kind.
 func (p *Problem) Name() string { return strings.TrimPrefix(p.Type, Namespace) }
 
-// About sets the row that the problem is about. Requests in memory have ids below 0 and no row.
+// About sets the row of the problem. It ignores negative ids: requests in memory have no row.
 func (p *Problem) About(id dispatcherd.JobID) *Problem {
 	if id > 0 {
 		p.Job = id
@@ -96,7 +96,7 @@ func Lookup(name string) Kind {
 	return Kind{name, http.StatusInternalServerError, name}
 }
 
-// CallerGone is never sent: the caller disconnected. Its status is for metrics.
+// CallerGone is never sent, because the caller has disconnected. Its status is for metrics.
 var CallerGone = Kind{"caller-gone", 499, "The caller disconnected"}
 
 // Kinds lists every kind that is sent.
