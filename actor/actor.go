@@ -8,30 +8,32 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/timing"
 )
 
-// Performer performs effects. The loop calls it, so it must not wait for Postgres,
-// for a socket, or for the Actor. The slice is valid only during the call.
+// Performer performs effects. The loop calls the Performer, so the Performer must
+// not wait for Postgres, for a socket, or for the Actor. The slice is valid only
+// during the call.
 type Performer interface {
 	// Perform performs the effects in order.
 	Perform(fx []effect.Effect)
 }
 
-// Observer is called by the loop after each step, before the effects are performed.
-// It must not block, and must not keep any argument. The Core reuses the requests
-// of Claimed, Fetched, Finished and Adopted, so their contents may have changed
-// since the step received them.
+// Observer is a function that the loop calls after each step and before the
+// performer gets the effects. An Observer must not block and must not keep any
+// argument. The Core reuses the requests of Claimed, Fetched, Finished and Adopted.
+// Their contents may therefore have changed since the step received them.
 type Observer func(c *Core, now timing.Instant, ev event.Event, fx []effect.Effect)
 
 // Actor multiplexes typed event channels onto one goroutine, which owns the Core
-// (article 1, "Actor Model"). Its methods may be called from any goroutine. After
-// Stop they do nothing.
+// (article 1, "Actor Model"). Any goroutine may call the methods of an Actor. After
+// Stop the methods do nothing.
 //
-// Frequent events have typed channels. Rare events share one, because each case of
-// the select costs about 60 ns, twice per request.
+// Frequent events have typed channels. Rare events share one channel, because each
+// case of the select costs about 60 ns, twice per request.
 //
-// Channels that carry the events of one session, or of one caller, have no
-// buffer: a send returns when the loop has taken the event, so what one
-// goroutine sends through several channels is seen in that order. Without this
-// the end of a session could overtake the last results of its worker, and
+// Some channels carry the events of one session or of one caller. These channels
+// have no buffer, so a send returns when the loop has taken the event. The loop
+// therefore sees the events of one goroutine in the order of the sends, also across
+// several channels. Otherwise the end of a session could overtake the last results
+// of its worker, and finished jobs would run again.
 // finished jobs would run again.
 type Actor struct {
 	core      *Core
@@ -54,7 +56,7 @@ type Actor struct {
 }
 
 // NewActor returns an Actor for a Core. The Actor receives no event before Start,
-// so senders wait until then. The observer may be nil.
+// so senders wait until Start. The observer may be nil.
 func NewActor(core *Core, observe Observer) *Actor {
 	return &Actor{
 		core: core, observe: observe,
@@ -136,7 +138,7 @@ func (a *Actor) arm(next timing.Instant) {
 	a.timer.Reset(time.Until(a.started.Add(time.Duration(next) * time.Millisecond)))
 }
 
-// send sends an event to the loop. If the loop has ended, it drops the event and
+// send sends an event to the loop. If the loop has ended, send drops the event and
 // returns false.
 func send[E any](a *Actor, ch chan<- E, ev E) bool {
 	select {
@@ -156,21 +158,21 @@ func (a *Actor) Unregister(ev event.Unregistered) { send[event.Event](a, a.regis
 // Withdraw removes slots of a session.
 func (a *Actor) Withdraw(ev event.Withdrew) { send[event.Event](a, a.registrations, ev) }
 
-// Release reports the ends of a worker's jobs.
+// Release reports that jobs of a worker have ended.
 func (a *Actor) Release(ev event.Released) { send(a, a.releases, ev) }
 
-// Report reports progress and output of a worker's running jobs.
+// Report reports progress and output of running jobs of a worker.
 func (a *Actor) Report(ev event.Reported) { send[event.Event](a, a.orders, ev) }
 
-// Request submits an on-demand request. If it returns false the loop has ended, and
-// the request will not be answered.
+// Request submits an on-demand request. If the loop has ended, Request returns
+// false, and no answer follows.
 func (a *Actor) Request(ev event.Requested) bool { return send(a, a.requests, ev) }
 
 // Abandon reports that a caller has disconnected.
 func (a *Actor) Abandon(ev event.Abandoned) { send[event.Event](a, a.orders, ev) }
 
-// Notify reports that rows may have become pending. It never waits: while a
-// notification is unread, further ones are merged with it.
+// Notify reports that rows may have become pending. Notify never waits: the Actor
+// merges a notification with an earlier one that the loop has not read yet.
 func (a *Actor) Notify() {
 	select {
 	case a.notifications <- struct{}{}:
@@ -186,8 +188,8 @@ func (a *Actor) Order(ev event.Event) { send(a, a.orders, ev) }
 // GateSet.
 func (a *Actor) Result(ev event.Event) { send(a, a.results, ev) }
 
-// Ask runs f on the loop, where f may read the Core, and waits until it returns. If
-// the loop has ended before, Ask returns false.
+// Ask runs f on the loop and waits until f returns. f may read the Core. If the
+// loop has ended before, Ask does not run f and returns false.
 func (a *Actor) Ask(f func(*Core)) bool {
 	answered := make(chan struct{})
 	ask := func(c *Core) {
@@ -203,9 +205,9 @@ func (a *Actor) Ask(f func(*Core)) bool {
 	}
 }
 
-// Load says how busy the loop has been since the start.
+// Load says how busy the loop has been since Start.
 type Load struct {
-	Busy  time.Duration // its increase per second is the share of time in which no other event could be handled; a value close to 1 means that a single goroutine is not sufficient
+	Busy  time.Duration // time in which the loop handled an event; its increase per second is a share: close to 1, a single goroutine is not sufficient
 	Steps int64
 }
 

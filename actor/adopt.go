@@ -13,18 +13,18 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/timing"
 )
 
-// aboutToStop is the reason sent to a worker that offers to resume jobs to a
-// dispatcher that is about to stop.
+// aboutToStop is the reason that a stopping dispatcher sends to a worker that
+// offers to resume jobs.
 const aboutToStop = "the dispatcher is about to stop: keep what runs and offer it to the next one"
 
 // considerOffers decides the resume offers of a session, or asks Postgres about
-// them. A slot is registered when it is known that its execution continues here.
-// Welcome is sent when all offers are decided. considerOffers returns false if the
-// session was rejected instead.
+// them. A slot is registered when it is known that the execution on the slot
+// continues here. Welcome is sent when all offers are decided. If the session is
+// rejected instead, considerOffers returns false.
 //
 // A dispatcher that is about to stop adopts nothing, so that the worker keeps its
-// executions for the next dispatcher. Only executions of this dispatcher may
-// continue here.
+// executions for the next dispatcher. Only executions that already belong to this
+// dispatcher may then continue here.
 func (c *Core) considerOffers(s *session, list []event.ResumeOffer) bool {
 	if len(list) == 0 {
 		return true
@@ -71,7 +71,7 @@ func (c *Core) considerOffer(o *offered) {
 	}
 }
 
-// ask adds an offer or a note to the next statement.
+// ask adds an offer, or the renewal of a note, to the next statement.
 func (c *Core) ask(o *offered) {
 	if c.adopts.byJob == nil {
 		c.adopts.byJob = map[dispatcherd.JobID]*offered{}
@@ -80,8 +80,9 @@ func (c *Core) ask(o *offered) {
 	c.adopts.next = append(c.adopts.next, o)
 }
 
-// renewNote records in the row the session to which a job was sent, because the job
-// was claimed for another session. Until then its worker cannot resume it.
+// renewNote records in the row the session to which a job was sent, because the
+// claim recorded another session. Until the note is renewed, the worker of the job
+// cannot resume the job.
 func (c *Core) renewNote(j *job, fingerprint contract.Fingerprint) {
 	if j.mode == dispatcherd.Queued {
 		c.renew(&offered{ResumeOffer: event.ResumeOffer{Job: j.id, Attempt: j.attempt, From: j.fingerprint}, renews: fingerprint})
@@ -89,8 +90,9 @@ func (c *Core) renewNote(j *job, fingerprint contract.Fingerprint) {
 	j.fingerprint = fingerprint
 }
 
-// renew requests a note at once, or after the statement that is pending for the
-// job. That one is about an earlier attempt, so only the newest note is kept.
+// renew requests the renewal of a note. If a statement is pending for the job, the
+// renewal waits for the answer. A pending statement is about an earlier attempt, so
+// renew keeps only the newest note.
 func (c *Core) renew(note *offered) {
 	if open := c.adopts.byJob[note.Job]; open != nil {
 		open.later = note
@@ -99,8 +101,8 @@ func (c *Core) renew(note *offered) {
 	c.ask(note)
 }
 
-// renewLater requests the note that waited for the end of o, unless its attempt has
-// ended.
+// renewLater requests the renewal that waited for the end of o. It requests nothing
+// if the attempt has ended.
 func (c *Core) renewLater(o *offered) {
 	if o.later == nil {
 		return
@@ -110,15 +112,15 @@ func (c *Core) renewLater(o *offered) {
 	}
 }
 
-// rejectOffers ends a session before its offers are decided, without deciding them.
-// The worker will offer the executions again.
+// rejectOffers ends a session and leaves its offers undecided. The worker will
+// offer the executions again.
 func (c *Core) rejectOffers(s *session, notice effect.Effect) {
 	c.dropOffers(s)
 	s.undecided = 0
 	c.rejectSession(s, notice) // jobs that were already reassigned become detached
 }
 
-// decided counts a decided offer, and sends Welcome after the last one.
+// decided counts a decided offer. After the last offer it sends Welcome.
 func (c *Core) decided(o *offered) {
 	if o.session == nil {
 		return
@@ -128,8 +130,8 @@ func (c *Core) decided(o *offered) {
 	}
 }
 
-// flushAdopts sends the statement about offers. A statement with an unknown outcome
-// is first repeated unchanged.
+// flushAdopts sends the statement about offers. If the outcome of a statement is
+// unknown, flushAdopts first repeats the same statement.
 func (c *Core) flushAdopts() {
 	a := &c.adopts
 	if a.inFlight || c.disowned || a.breaker.Open(c.now) || a.locked.Open(c.now) {
@@ -198,17 +200,18 @@ func (c *Core) handleAdopted(ev event.Adopted) {
 	a.asked = a.asked[:0]
 }
 
-// renewGeneration records the newest offer of a job that was adopted by an older
-// offer: its worker reconnected while the statement was in flight.
+// renewGeneration handles a worker that reconnected while the statement about its
+// offer was in flight. The statement adopted the job by the older offer, and
+// renewGeneration records the newest offer.
 func (c *Core) renewGeneration(o *offered, noted contract.Fingerprint) {
 	if j := c.jobs.Get(o.Job); j != nil && o.renews == 0 && o.To != 0 && o.To != noted && j.state.Executing() && j.fingerprint == o.From {
 		c.renew(&offered{ResumeOffer: event.ResumeOffer{Job: o.Job, Attempt: o.Attempt, From: o.From}, renews: o.To})
 	}
 }
 
-// adopt takes an adopted row into hand, so that it continues on its worker. If the
-// worker has disconnected meanwhile the job becomes detached. A job that cannot
-// continue is released.
+// adopt takes an adopted row into hand, so that the job continues on its worker. If
+// the worker has disconnected meanwhile, the job becomes detached. If the job
+// cannot continue, its row is released.
 func (c *Core) adopt(o *offered, row *contract.Adopted) {
 	switch {
 	case o.renews != 0:
@@ -239,7 +242,8 @@ func (c *Core) mayHold(name string) bool {
 	return known || c.known < c.cfg.Limits.Types
 }
 
-// adoptedJob takes a running row into hand, with the rest of its timeout.
+// adoptedJob returns a job for an adopted row. The job keeps the rest of its
+// timeout.
 func (c *Core) adoptedJob(o *offered, row *contract.Adopted) *job {
 	j := c.newJob()
 	j.id, j.priority, j.mode = row.ID, row.Priority, dispatcherd.Queued
@@ -256,8 +260,8 @@ func (c *Core) adoptedJob(o *offered, row *contract.Adopted) *job {
 	return j
 }
 
-// dropOffers separates the undecided offers from a session that ends. If a
-// statement in flight asks about an offer and adopts its row, the job becomes
+// dropOffers separates the undecided offers from a session that ends. A statement
+// in flight may still adopt the row of such an offer. The job then becomes
 // detached.
 func (c *Core) dropOffers(s *session) {
 	if s.undecided == 0 {
@@ -282,8 +286,8 @@ func (c *Core) dropOffers(s *session) {
 	}
 }
 
-// resumable returns the job of a resume offer if this dispatcher runs it: it is
-// detached, or its connection has ended unnoticed.
+// resumable returns the job of a resume offer if this dispatcher runs the job. Such
+// a job is detached, or the end of its connection was not noticed.
 func (c *Core) resumable(o *event.ResumeOffer) *job {
 	j := c.jobs.Get(o.Job)
 	if j == nil || !j.state.Executing() || j.attempt != o.Attempt || o.From == 0 || j.fingerprint != o.From ||
@@ -293,10 +297,10 @@ func (c *Core) resumable(o *event.ResumeOffer) *job {
 	return j
 }
 
-// reassign continues a job of this dispatcher on its worker's new connection. This
-// needs no statement unless the worker may have offered the job to another
-// dispatcher meanwhile. Then the row's note must get a later generation, so that an
-// adoption by that dispatcher finds it.
+// reassign continues a job of this dispatcher on its worker's new connection. A
+// statement is necessary only if the worker may have offered the job to another
+// dispatcher meanwhile. Then the note of the row must get a later generation, so
+// that an adoption by the other dispatcher finds that generation.
 func (c *Core) reassign(o *offered, j *job) {
 	if o.To != 0 && o.To != o.From && o.To != o.From.WithGeneration(1) {
 		c.renew(&offered{ResumeOffer: event.ResumeOffer{Job: o.Job, Attempt: o.Attempt, From: o.From}, renews: o.To})

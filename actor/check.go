@@ -8,9 +8,9 @@ import (
 	"github.com/dispatcherd/dispatcherd/slotindex"
 )
 
-// Check compares all redundant data of the Core: slots and jobs, counters and what
-// they count, lanes and their marks. It visits the complete state, so it runs only
-// in tests and race builds.
+// Check compares all redundant data of the Core: slots with jobs, counters with
+// what they count, lanes with their marks. It visits the complete state, so it runs
+// only in tests and race builds.
 func (c *Core) Check() error {
 	if err := c.index.Check(); err != nil {
 		return err
@@ -106,8 +106,8 @@ func (c *Core) checkRequests() error {
 	return nil
 }
 
-// checkDirty returns an error if a type has a waiting job and a free slot but is
-// not examined by the next step.
+// checkDirty returns an error if a type has a waiting job and a free slot, but the
+// next step does not examine the type.
 func (c *Core) checkDirty(t slotindex.TypeID) error {
 	if c.waits(t) && c.index.HasFree(t) && !c.types[t].dirty && !c.backlog.IsChanged(t) {
 		return fmt.Errorf("type %q has a waiting job and a free slot, and is not dirty", c.index.Name(t))

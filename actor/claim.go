@@ -11,8 +11,8 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
-// find returns the claim that an answer belongs to, or nil if that was answered
-// before.
+// find returns the claim that an answer belongs to. It returns nil if the claim was
+// answered before.
 func (cl *claimQueue) find(t contract.Token) *claimInFlight {
 	for i := range cl.inFlight {
 		if cl.inFlight[i].token == t {
@@ -30,16 +30,16 @@ func (cl *claimQueue) complete(f *claimInFlight) {
 	cl.inFlight = slices.DeleteFunc(cl.inFlight, func(f claimInFlight) bool { return f.token == token })
 }
 
-// extraClaim is the part of a batch, one in so many, from which on a claim is sent
-// beside others. Over a network it then does not wait for their answers. With less to
-// do the claims would become smaller but not faster, and each costs Postgres a
-// transaction.
+// extraClaim determines the minimum size of a claim that is sent beside others in
+// flight: ClaimBatch/extraClaim rows. Such a claim does not wait for the answers of
+// the others, which saves time over a network. Smaller claims would not be faster,
+// and each claim costs Postgres a transaction.
 const extraClaim = 4
 
-// flushClaims sends what may be sent. After a claim that was full nothing is
-// reserved for the next one in the same step. Until the next step the slots stay
-// free for requests and for jobs that rank higher. It follows after a millisecond at
-// most, or with the next answer if no further claim may be in flight.
+// flushClaims sends the claims that may be sent. After a full claim, the same step
+// reserves no slot for the next claim. Until the next step the slots stay free for
+// requests and for jobs that rank higher. The next step follows after a millisecond
+// at most, or with the next answer if no further claim may be in flight.
 func (c *Core) flushClaims() {
 	cl := &c.claims
 	cl.full = false
@@ -99,7 +99,7 @@ func (c *Core) claimRequest(jobs []*job) *contract.ClaimRequest {
 	return r
 }
 
-// dropUnplaced gives up reservations that lost their slot before the claim was
+// dropUnplaced gives up the reservations whose slot was lost before the claim was
 // sent.
 func (c *Core) dropUnplaced() {
 	c.claims.next = slices.DeleteFunc(c.claims.next, func(j *job) bool {
@@ -111,7 +111,7 @@ func (c *Core) dropUnplaced() {
 	})
 }
 
-// giveUpUnsent ends all reservations whose claim was not sent.
+// giveUpUnsent gives up all reservations whose claim was not sent.
 func (c *Core) giveUpUnsent() {
 	for _, j := range c.claims.next {
 		c.giveUp(j)
@@ -119,13 +119,14 @@ func (c *Core) giveUpUnsent() {
 	c.claims.next = c.claims.next[:0]
 }
 
-// giveUp ends a reservation whose row is as pending as it was.
+// giveUp ends a reservation. The row is still pending.
 func (c *Core) giveUp(j *job) {
 	c.putBack(j)
 	c.move(j, jobstate.OnGiveUp)
 }
 
-// claimInFlight reports whether a claim that was sent decides about the job.
+// claimInFlight reports whether the answer to a claim that was sent decides about
+// the job.
 func (j *job) claimInFlight() bool {
 	return j != nil && j.state >= jobstate.Claiming && j.state <= jobstate.Unresolved
 }
@@ -160,8 +161,8 @@ func (c *Core) handleClaimed(ev event.Claimed) {
 	c.claims.spare = append(c.claims.spare, ev.Request)
 }
 
-// claimUnknown keeps the jobs of a claim without an outcome. Their slots are free
-// for others until a Resolve is answered.
+// claimUnknown keeps the jobs of a claim with an unknown outcome. Other jobs may
+// use their slots until a Resolve is answered.
 func (c *Core) claimUnknown(f *claimInFlight, r *contract.ClaimRequest) {
 	c.stats.Unknown++
 	f.unknown = true
@@ -174,14 +175,16 @@ func (c *Core) claimUnknown(f *claimInFlight, r *contract.ClaimRequest) {
 	}
 }
 
-// won starts a job whose row is now ours. The row of a job whose slot is gone is
-// released. A job that was preempted, or gave its slot up when the outcome was
-// unknown, is assigned a slot after the jobs that rank before it.
+// won handles a job whose row now belongs to this dispatcher. If the job still has
+// a slot, it starts. If its slot was removed, its row is released. If the job was
+// preempted, or lost its slot while the outcome was unknown, it waits for another
+// slot: jobs that rank before it are assigned first.
 func (c *Core) won(w *contract.Won) {
 	c.stats.Won++
 	j := c.jobs.Get(w.ID)
 	if !j.claimInFlight() {
-		// The row was not asked for. It must not stay running under our name.
+		// This dispatcher did not ask for the row. The row must not stay running
+		// under this dispatcher.
 		c.ends.add(contract.Finish{ID: w.ID, Attempt: w.Attempt, Outcome: contract.Released})
 		return
 	}
@@ -195,8 +198,9 @@ func (c *Core) won(w *contract.Won) {
 	c.move(j, jobstate.OnWin)
 }
 
-// notWon ends the reservation of a row that another dispatcher has. A claim with
-// an unknown outcome most likely never arrived, and then no other has it.
+// notWon ends the reservation of a row that the claim did not win. Usually another
+// dispatcher has the row. After an unknown outcome, the claim most likely never
+// arrived, and the row is still pending.
 func (c *Core) notWon(j *job) {
 	if j.state == jobstate.Unresolved {
 		c.giveUp(j)

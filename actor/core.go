@@ -35,7 +35,7 @@ type Core struct {
 	disconnected map[dispatcherd.SessionID]struct{} // sessions ended by this dispatcher; slots that arrive before Unregistered are ignored
 	jobs         idtable.Table[job]                 // reserved, running and finishing jobs, and waiting requests
 	spare        *job                               // free list, linked by next
-	rejected     []dispatcherd.SessionID            // sessions rejected in this step; disconnected before anything is placed
+	rejected     []dispatcherd.SessionID            // sessions rejected in this step; they are disconnected before any placement
 	removed      []slotindex.TypeID                 // scratch of removeSlot
 
 	dirty    []slotindex.TypeID // types that may have both a waiting job and a free slot
@@ -55,7 +55,7 @@ type Core struct {
 	decisions []Decision // of the last step
 
 	draining bool
-	leaving  bool // running rows outlive their sessions
+	leaving  bool // the next dispatcher may continue the running rows after the end of their sessions
 	disowned bool // the lease may have ended: no row may be claimed
 	stats    Stats
 	fx       []effect.Effect
@@ -103,8 +103,8 @@ func (c *Core) Stats() Stats { return c.stats }
 // caller waits.
 func (c *Core) Idle() bool { return c.jobs.Len() == 0 && len(c.adopts.byJob) == 0 }
 
-// Adopting reports whether the outcome of some resume offer is unknown. Renewals of
-// notes do not count, because they are about rows of this dispatcher.
+// Adopting reports whether the outcome of some resume offer is unknown. The renewal
+// of a note does not count, because it is about a row of this dispatcher.
 func (c *Core) Adopting() bool {
 	for _, p := range c.adopts.byJob { // order-free: existence only
 		if p.renews == 0 {
@@ -142,8 +142,8 @@ const noSlot slotindex.Ref = -1
 // notSent is the start of an attempt that has not started yet.
 const notSent timing.Instant = -timing.Never
 
-// job is a job in hand. A row that waits in Postgres is not a job, but a key in a
-// lane of the backlog.
+// job is a job in hand. A row that waits in Postgres is not a job in hand: the
+// backlog only has its key in a lane.
 type job struct {
 	id          dispatcherd.JobID
 	typ         slotindex.TypeID
@@ -154,14 +154,14 @@ type job struct {
 	state       jobstate.State
 	stop        stopReason
 	crashes     int32
-	timeout     time.Duration // timeout of the attempt, or deadline of the request; 0 = none
+	timeout     time.Duration // timeout of the attempt of a queued job, or deadline of a request; 0 = none
 	payload     []byte
 	terms       scoring.Terms  // the score when its slot was chosen
-	placedAt    timing.Instant // when that was
+	placedAt    timing.Instant // instant of that choice
 	sentTo      dispatcherd.SessionID
-	sentAt      timing.Instant       // when the attempt started; notSent before
-	fingerprint contract.Fingerprint // fingerprint of the session in which the attempt began; a resume offer must contain the nonce of that session
-	generation  contract.Fingerprint // generation of the resume offer by which it continues here; 0 = none
+	sentAt      timing.Instant       // start of the attempt; notSent before the start
+	fingerprint contract.Fingerprint // of the session in which the attempt began; a resume offer must contain the nonce of that session
+	generation  contract.Fingerprint // generation of the resume offer by which the job continues here; 0 = none
 	alarm       int                  // position in the alarm heap plus one; 0 = none
 	deadline    timing.Instant
 
@@ -174,11 +174,11 @@ type rowData struct {
 	key         contract.Key // its place in the lane
 	batch       uint32       // the fetched batch that it was taken from
 	nonLocal    bool         // it was taken from a non-local lane
-	rescan      bool         // it was read as pending with another key, so its lane is read again when the job is forgotten
-	returned    bool         // its worker returned it, so it is not placed again at once
+	rescan      bool         // the row was read as pending with another key, so the lane is read again when the job is forgotten
+	returned    bool         // the worker returned the job, so the job is not placed again at once
 	failures    int32
-	maxAttempts int32          // number of failures after which it fails permanently
-	unfit       string         // why its payload cannot be sent to a worker; "" = it can be sent
+	maxAttempts int32          // number of failures after which the job fails permanently
+	unfit       string         // reason why the payload cannot be sent to a worker; "" = it can be sent
 	timeoutAt   timing.Instant // for a detached job: end of its timeout; 0 = none
 }
 
@@ -186,15 +186,15 @@ type rowData struct {
 type requestData struct {
 	arrival      timing.Instant
 	returns      int8           // how often workers returned the request
-	capacityWait time.Duration  // how long it waits while no slot supports its type; 0 = without a bound
+	capacityWait time.Duration  // how long the request waits while no slot supports its type; 0 = without a bound
 	noCapacityAt timing.Instant // end of the capacity wait; 0 = some slot supports the type
 
 	next, prev *job // neighbours in its queue; next also links the free list
 }
 
 // requestQueue contains the waiting on-demand requests of one type and priority in
-// order of arrival. All of them age in the same way, so this order is the order of
-// their scores.
+// order of arrival. All requests of a queue age in the same way, so the order of
+// arrival is also the order of their scores.
 type requestQueue struct {
 	first, last *job
 }
@@ -204,7 +204,7 @@ type slot struct {
 	session *session
 	job     *job // the job for which it is reserved or that runs on it
 	number  int32
-	next    *dispatcherd.Slot // for a draining slot: the slot that gets its number afterwards
+	next    *dispatcherd.Slot // for a draining slot: the new slot that gets the same number when the draining slot is removed
 }
 
 // session is one connection of a worker.
@@ -212,7 +212,7 @@ type session struct {
 	id           dispatcherd.SessionID
 	worker       string
 	slots        []slotindex.Ref      // in order of registration
-	draining     bool                 // slots that it may still register take no jobs
+	draining     bool                 // the worker withdrew all slots, so slots that it registers later take no jobs
 	withdrawn    bool                 // some slot may be withdrawn and still busy
 	fingerprint  contract.Fingerprint // fingerprint of its nonce
 	notResumable bool                 // the worker does not resume its jobs after the session
@@ -237,7 +237,7 @@ type typeState struct {
 	demand     [priorities]requestQueue
 	requests   uint16 // bit p: demand[p] is not empty
 	dirty      bool
-	urgent     bool          // a request was queued since the last pass; the type is dirty then
+	urgent     bool          // a request was queued since the last pass; an urgent type is also dirty
 	limit      time.Duration // timeout of attempts whose row has none
 	known      bool          // the Core holds the type in the index and in the backlog
 	reasons    typeWaits     // why its jobs waited
@@ -245,8 +245,8 @@ type typeState struct {
 	inHand     int32         // jobs in hand
 }
 
-// waits reports whether a job of the type waits: a request, or a row that the backlog
-// knows or expects.
+// waits reports whether a job of the type waits. The job is a request, or a row
+// that the backlog knows or expects.
 func (c *Core) waits(t slotindex.TypeID) bool {
 	return c.types[t].requests != 0 || c.backlog.Waiting(t) != 0
 }
@@ -259,7 +259,7 @@ func (c *Core) touch(t slotindex.TypeID) {
 	}
 }
 
-// requestsChanged updates typeState.requests after a change of one queue.
+// requestsChanged updates typeState.requests after a change of one request queue.
 func (c *Core) requestsChanged(t slotindex.TypeID, p dispatcherd.Priority) {
 	k := &c.types[t]
 	k.requests &^= 1 << p
@@ -302,15 +302,15 @@ func (c *Core) letGo(t slotindex.TypeID) {
 	c.index.Drop(t)
 }
 
-// stopReason is the reason why a job was stopped. If there are several, the largest
-// one decides how the attempt ends.
+// stopReason is the reason why a job was stopped. If a job has several reasons, the
+// reason with the largest value decides how the attempt ends.
 type stopReason uint8
 
 const (
 	notStopped stopReason = iota
-	hungUp                // on-demand only: the caller has disconnected
+	hungUp                // only for on-demand requests: the caller has disconnected
 	timedOut              // the timeout of the attempt or the deadline of the request has passed
-	leaseLost             // the attempt ends as released, because the reason is outside the job
+	leaseLost             // the lease may have ended; the attempt ends as released, because the reason is outside the job
 	cancelled             // the attempt ends as cancelled
 )
 
@@ -322,8 +322,9 @@ func (r stopReason) String() string {
 	}[r]
 }
 
-// claimQueue collects reserved jobs while a claim is in flight and sends them
-// together when it is answered. So the batch grows with the load.
+// claimQueue collects reserved jobs while a claim is in flight. When the claim is
+// answered, the collected jobs are sent in one batch. So the batch grows with the
+// load.
 type claimQueue struct {
 	next       []*job
 	inFlight   []claimInFlight
@@ -337,30 +338,31 @@ type claimQueue struct {
 	types      []slotindex.TypeID // scratch
 }
 
-// claimInFlight is a claim without a certain answer.
+// claimInFlight is a claim that was sent and whose outcome is not certain.
 type claimInFlight struct {
 	token   contract.Token
 	jobs    []*job // in the order of the reservations
-	unknown bool   // the outcome is unknown, so only a Resolve can complete it
+	unknown bool   // the outcome is unknown, so only the answer to a Resolve can complete the claim
 }
 
-// finishQueue collects ended attempts and records them together.
+// finishQueue collects ended attempts, so that one statement records many of them.
 type finishQueue struct {
 	queue      []contract.Finish
-	unrecorded int // items in the queue, in flight, and to be sent again
+	unrecorded int // number of ends not recorded: in the queue, in flight, or to be sent again
 	inFlight   int
 	again      []*contract.FinishRequest
 	spare      []*contract.FinishRequest
 	breaker    timing.Breaker
 }
 
-// adoptQueue collects resume offers while a statement is in flight and sends them
-// together, because after a restart all workers offer at the same time.
+// adoptQueue collects resume offers while a statement is in flight, so that the
+// next statement contains all of them. After a restart all workers offer at the
+// same time.
 type adoptQueue struct {
 	next     []*offered
-	asked    []*offered // in the order of request
+	asked    []*offered // the offers in request, in the same order
 	byJob    map[dispatcherd.JobID]*offered
-	request  *contract.AdoptRequest // nil, or without a certain answer
+	request  *contract.AdoptRequest // the statement without a certain answer; nil = none
 	inFlight bool
 	breaker  timing.Breaker
 	locked   timing.Breaker // open while some rows are locked
@@ -371,11 +373,12 @@ type offered struct {
 	event.ResumeOffer
 
 	session *session             // nil if the session has ended
-	renews  contract.Fingerprint // if not 0: the job runs here, and its note must be changed to this session
-	later   *offered             // nil, or the newest note of the job, which is renewed after this one
+	renews  contract.Fingerprint // if not 0: the job runs here, and its note must be changed to this fingerprint
+	later   *offered             // the newest note of the job, which is renewed after the answer about this one; nil = none
 }
 
-// head is the best waiting job of a type at the instant of the step.
+// head is the best waiting job of a type at the instant of the step, for
+// comparisons.
 type head struct {
 	score    scoring.Milli
 	arrival  int64 // milliseconds on the Instant axis
@@ -384,11 +387,11 @@ type head struct {
 	priority dispatcherd.Priority
 	mode     dispatcherd.Mode
 	nonLocal bool // the row belongs to another dispatcher's share
-	bound    bool // it is the upper bound of a lane whose next row is not known
+	bound    bool // the head is the upper bound of a lane whose next row is not known
 }
 
-// before is the order of decisions: the higher score first, then the older job,
-// then the smaller id without its sign, then the request before the row.
+// before reports whether h ranks before o. The higher score is first, then the
+// older job, then the smaller id without its sign, then a request before a row.
 func (h *head) before(o *head) bool {
 	if h.score != o.score {
 		return h.score > o.score
@@ -402,7 +405,7 @@ func (h *head) before(o *head) bool {
 	return h.mode > o.mode
 }
 
-// headHeap is a binary heap of heads. The next one to place is on top.
+// headHeap is a binary heap of heads. The top is the head to be placed next.
 type headHeap []head
 
 // alarmHeap orders jobs by deadline, then id. Each job knows its position.
@@ -442,7 +445,7 @@ func (e *effectMemory) reset() {
 }
 
 // arena contains values of one type until reset. A pointer to a value stays valid
-// when the arena grows: it then points into the previous array.
+// when the arena grows, because the pointer then refers to the previous array.
 type arena[E any] []E
 
 func (a *arena[E]) add(e E) *E {

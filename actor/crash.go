@@ -10,20 +10,21 @@ import (
 	"github.com/dispatcherd/dispatcherd/slotindex"
 )
 
-// maxIsolated is how often a job is retried in isolation before it is
-// quarantined with other suspects.
+// maxIsolated bounds how often a job is retried in isolation. After that many
+// retries the job is quarantined, even if there are other suspects.
 const maxIsolated = 10
 
 // sessionEnd says how the session of a job ended.
 type sessionEnd struct {
 	session      *session
-	disconnected bool // by this dispatcher, for a reason outside the job
+	disconnected bool // this dispatcher ended the session for a reason outside the job
 	suspects     int
 }
 
-// workerLost handles a job whose session has ended. If the job has only a reserved
-// slot, its claim is in flight or not sent yet; a row that it wins is released. If
-// the worker had withdrawn the slot, its end is not a crash.
+// workerLost handles a job whose session has ended. If the job only has a reserved
+// slot, its claim is in flight or not sent yet. If such a claim wins the row, the
+// row is released. If the worker had withdrawn the slot before, the end of the
+// session is not a crash.
 func (c *Core) workerLost(j *job, end *sessionEnd, withdrawn bool) {
 	faultless := end.disconnected || j.stop == leaseLost
 	switch {
@@ -41,8 +42,8 @@ func (c *Core) workerLost(j *job, end *sessionEnd, withdrawn bool) {
 	}
 }
 
-// requestWorkerLost returns a request to its place in the queue, unless it has
-// crashed too many workers.
+// requestWorkerLost returns a request to its place in the queue. A request that has
+// crashed too many workers is answered instead.
 func (c *Core) requestWorkerLost(j *job, faultless bool) {
 	if faultless && j.state == jobstate.Serving && !c.draining {
 		c.requeue(j)
@@ -65,11 +66,11 @@ func (c *Core) requestWorkerLost(j *job, faultless bool) {
 }
 
 // crashed counts the death of a worker as a crash of one of its jobs. All jobs of
-// the worker are treated alike. If one more crash would quarantine the job, it is
-// quarantined only if it was the only such suspect. Otherwise the suspects are
-// retried in isolation, each after its own growing delay, so that they rarely run
-// at the same time again. After maxIsolated crashes in isolation the job is
-// quarantined in any case.
+// the worker are treated alike. A suspect is a job that one more crash would
+// quarantine. If the job is the only suspect of the worker, the job is quarantined.
+// If there are several suspects, each is retried in isolation after its own growing
+// delay, so that they rarely run at the same time again. After maxIsolated crashes
+// in isolation the job is quarantined in any case.
 func (c *Core) crashed(j *job, suspects int) {
 	c.stats.Crashed++
 	switch {
@@ -89,7 +90,8 @@ func (c *Core) crashed(j *job, suspects int) {
 }
 
 // suspects counts the jobs of a dead worker that one more crash would quarantine.
-// If there are several, the death proves nothing about any of them.
+// If there are several, the death of the worker does not show which of them caused
+// it.
 func (c *Core) suspects(refs []slotindex.Ref) (n int) {
 	for _, ref := range refs {
 		if j := c.slots[ref].job; j != nil && j.state.Executing() && j.stop < leaseLost && c.isSuspect(j) {

@@ -12,29 +12,29 @@ import (
 	"github.com/dispatcherd/dispatcherd/scoring"
 )
 
-// Reason is a cause that keeps a job from starting, or the state of a job that does
-// not wait. The texts are part of the interface.
+// Reason is a cause that keeps a job from starting. For a job that does not wait,
+// Reason is the state of the job. The texts are part of the interface.
 type Reason string
 
 // The reasons, in the order in which they are listed.
 const (
-	ReasonRunning       Reason = "Running"       // it runs on a slot
-	ReasonRecording     Reason = "Recording"     // it has ended; the end is being recorded
+	ReasonRunning       Reason = "Running"       // the job runs on a slot
+	ReasonRecording     Reason = "Recording"     // the attempt has ended; the end is being recorded
 	ReasonClaimed       Reason = "Claimed"       // a slot is reserved and the claim is in flight
-	ReasonScheduled     Reason = "Scheduled"     // its run_at is in the future
-	ReasonBackoff       Reason = "Backoff"       // it failed, and its next attempt is in the future
+	ReasonScheduled     Reason = "Scheduled"     // the run_at of the job is in the future
+	ReasonBackoff       Reason = "Backoff"       // the job failed, and its next attempt is in the future
 	ReasonDraining      Reason = "Draining"      // this dispatcher is about to stop
-	ReasonFenced        Reason = "Fenced"        // the lease is not renewed: this dispatcher claims no row
+	ReasonFenced        Reason = "Fenced"        // the lease is not renewed, so this dispatcher claims no row
 	ReasonCircuitOpen   Reason = "CircuitOpen"   // Postgres does not answer
 	ReasonUnrecorded    Reason = "Unrecorded"    // too many ended attempts wait to be recorded
-	ReasonTypeUnknown   Reason = "TypeUnknown"   // no slot here has offered the type, or the type is forgotten
+	ReasonTypeUnknown   Reason = "TypeUnknown"   // no slot here has offered the type, or the dispatcher has forgotten the type
 	ReasonNoCapacity    Reason = "NoCapacity"    // the type is known, but no slot supports it
-	ReasonCapacityBusy  Reason = "CapacityBusy"  // every slot that supports the type is taken, and a new request cannot preempt any
-	ReasonClaimRaceLost Reason = "ClaimRaceLost" // it was passed by the cursor: its claim was lost, or it was committed late; the next full scan finds it
-	ReasonUnread        Reason = "Unread"        // it comes after all candidates read so far
-	ReasonOtherShare    Reason = "OtherShare"    // it belongs to another dispatcher's share; here it is read when slots are free or when it is old
+	ReasonCapacityBusy  Reason = "CapacityBusy"  // every slot that supports the type is taken, and a new request can preempt no job
+	ReasonClaimRaceLost Reason = "ClaimRaceLost" // the cursor is past the row, because its claim was lost or the row was committed late; the next full scan finds it
+	ReasonUnread        Reason = "Unread"        // the row comes after all candidates read so far
+	ReasonOtherShare    Reason = "OtherShare"    // the row belongs to another dispatcher's share; here it is read when slots are free or when the row is old
 	ReasonAwaitsFetch   Reason = "AwaitsFetch"   // a fetch in flight may return a better job
-	ReasonClaimsFull    Reason = "ClaimsFull"    // the next claim is full, or may be full when the jobs that rank before it have their entries
+	ReasonClaimsFull    Reason = "ClaimsFull"    // the next claim is full, or the jobs that rank before this one may fill it
 	ReasonOutranked     Reason = "Outranked"     // a job with a higher score can use the same slots
 )
 
@@ -43,24 +43,26 @@ type DecisionKind uint8
 
 // The kinds.
 const (
-	// DecisionPlaced assigns a slot to a job. All fields but Ran, Outcome and
+	// DecisionPlaced assigns a slot to a job. All fields except Ran, Outcome and
 	// Answer are set. Waited ends with the decision.
 	DecisionPlaced DecisionKind = iota + 1
-	// DecisionWaiting leaves the best job of a type waiting. Set are Type, one
-	// reason in Reasons, and Job, Mode, Priority and Score of that job.
+	// DecisionWaiting leaves the best job of a type waiting. These fields are set:
+	// Type; one reason in Reasons; Job, Mode, Priority and Score of the best job.
 	DecisionWaiting
-	// DecisionEnded ends an attempt, or a request that has never started. Set are
-	// Job, Attempt, Mode, Type, Priority, Waited, Ran, and Outcome or Answer.
+	// DecisionEnded ends an attempt, or a request that has never started. These
+	// fields are set: Job, Attempt, Mode, Type, Priority, Waited, Ran, and Outcome
+	// or Answer.
 	DecisionEnded
 )
 
 // String returns the name of the kind in exports.
 func (k DecisionKind) String() string { return [...]string{"", "placed", "waiting", "ended"}[k] }
 
-// Decision is an entry for the decision log. It contains no payload, result or
-// error text. It shares its strings with the Core, so it needs no allocation.
+// Decision is an entry for the decision log. It contains no payload, no result and
+// no error text. A Decision shares its strings with the Core, so that it needs no
+// allocation.
 type Decision struct {
-	Job       dispatcherd.JobID // 0 = the upper bound of a row that is not fetched yet, or no particular job
+	Job       dispatcherd.JobID // 0 = a row that is not fetched yet, represented by its upper bound, or no particular job
 	Slot      dispatcherd.SlotID
 	Type      string
 	Worker    string
@@ -68,7 +70,7 @@ type Decision struct {
 	Score     scoring.Milli
 	RunnerUp  RunnerUp
 	Waited    time.Duration // time before the start of the attempt, or until now
-	Ran       time.Duration // 0 if it did not start
+	Ran       time.Duration // 0 if the job did not start
 	Attempt   dispatcherd.Attempt
 	Capacity  int32 // slots that support the type, free or busy, here and at other dispatchers
 	SlotTypes int32 // types that the slot supports
@@ -80,8 +82,8 @@ type Decision struct {
 	Answer    effect.AnswerKind // for on-demand requests, which have no Outcome; 0 for rows
 }
 
-// RunnerUp is the best job that was considered after the placed one. If the
-// placement took a reserved slot, it is the job that lost the slot.
+// RunnerUp is the best job that was considered after the placed job. If the placed
+// job preempted another one, RunnerUp is the preempted job.
 type RunnerUp struct {
 	Job   dispatcherd.JobID // 0 = a row that is not fetched yet
 	Type  string            // "" = there was no other job
@@ -122,14 +124,14 @@ func (r WaitReasons) List() (list []Reason) {
 	return list
 }
 
-// waitLogPause is the minimum time between two entries with the same reason of a
-// type.
+// waitLogPause is the minimum time between two entries with the same type and
+// reason.
 const waitLogPause timing.Instant = 1000
 
 // typeWaits records why jobs of one type waited.
 type typeWaits struct {
 	last   [waitReasons]timing.Instant // instant at which each reason last held
-	held   WaitReasons                 // reasons that have ever held, for which last is valid
+	held   WaitReasons                 // reasons that have held at least once; last is valid only for these
 	logged int8                        // position of the reason that was logged last
 }
 
@@ -151,7 +153,7 @@ func (c *Core) logDecision(kind DecisionKind) *Decision {
 	}
 	c.decisions = c.decisions[:n+1]
 	d := &c.decisions[n]
-	*d = Decision{Kind: kind} // filled in place, because append would copy it
+	*d = Decision{Kind: kind} // filled in place, because append would copy the entry
 	return d
 }
 

@@ -60,7 +60,7 @@ func (c *Core) interruptRequest(j *job) {
 	c.answer(j, effect.AnswerStopping, nil, "the dispatcher stopped before the worker answered")
 }
 
-// interrupt tells a worker to stop a job that is about to end here.
+// interrupt tells a worker to stop a job, because the dispatcher stops.
 func (c *Core) interrupt(j *job) {
 	c.emit(&effect.Cancel{Session: j.sentTo, Job: j.id, Attempt: j.attempt, Reason: "the dispatcher stops"})
 }

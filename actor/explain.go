@@ -14,8 +14,8 @@ import (
 	"github.com/dispatcherd/dispatcherd/slotindex"
 )
 
-// Inquiry says which job is to be explained. For a request in memory the id is
-// sufficient. For a row it contains the columns of the row.
+// Inquiry says which job is to be explained. For a job in hand the id is
+// sufficient. For a row, Inquiry contains the columns of the row.
 type Inquiry struct {
 	ID       dispatcherd.JobID
 	Type     string
@@ -33,22 +33,24 @@ type Explanation struct {
 	Age      time.Duration
 	Terms    scoring.Terms
 
-	// The order of decisions among the waiting jobs known here. Ranks start at 1.
-	// AtLeast says that Postgres may contain more jobs that rank before this one.
+	// Ranks follow the order of decisions among the waiting jobs known here, from
+	// 1. AtLeast says that Postgres may contain more jobs that rank before this
+	// one.
 	Rank, Waiting       int // rank among the jobs of its type
 	RankAll, WaitingAll int // rank among all jobs
-	Competing           int // number of jobs that rank before it and can use a slot that it can use
+	Competing           int // number of jobs that rank before this one and can use one of its compatible slots
 	AtLeast             bool
 
 	Capacity, Free int
-	OtherSlots     int                // slots of other dispatchers that support it, according to the last heartbeat
-	Slot           dispatcherd.SlotID // the slot that it would get now, or that it has; 0 = none
+	OtherSlots     int                // slots of other dispatchers that support the type, according to the last heartbeat
+	Slot           dispatcherd.SlotID // the slot that the job would get now, or that it has; 0 = none
 	Slots          []SlotInfo         // compatible slots, at most explainedSlots
 	Ahead          []Rival            // the first jobs of Competing, at most explainedRivals
 
-	// No job that arrives more than Window after it can overtake it. This is final
-	// in Closes from now, or already if Closes is 0. Not Bounded if there is no
-	// cap, or if the job no longer waits.
+	// No job that arrives more than Window after this job can overtake this job.
+	// After Closes, no job that arrives later can overtake it at all; 0 means that
+	// this is already true. Bounded is false if there is no age cap, or if the job
+	// no longer waits.
 	Window, Closes time.Duration
 	Bounded        bool
 }
@@ -60,11 +62,11 @@ type Rival struct {
 	Type     string
 	Priority dispatcherd.Priority
 	Terms    scoring.Terms
-	Passed   bool          // the explained job overtakes it if both continue to wait,
-	After    time.Duration // after this time
+	Passed   bool          // the explained job overtakes the rival if both continue to wait
+	After    time.Duration // time until the explained job overtakes the rival
 }
 
-// Bounds of an explanation, because the goroutine that makes decisions computes it.
+// The bounds of an explanation limit the time that Explain takes on the loop.
 const (
 	explainedSlots  = 32
 	explainedRivals = 16
@@ -78,7 +80,8 @@ type asked struct {
 	known bool // whether the type is known here
 }
 
-// Explain says why a job does not run, or where it runs. It changes nothing.
+// Explain says why a job does not run, or where the job runs. Explain changes
+// nothing.
 func (c *Core) Explain(q Inquiry) Explanation {
 	a, j := c.identify(q)
 	age := int64(c.now) - a.arrival + c.penaltyMS(a.nonLocal)
@@ -128,8 +131,8 @@ func reasonInHand(j *job) Reason {
 	return ReasonClaimed
 }
 
-// holdsOff reports whether a job with this reason would get no slot now, even if
-// slots are free.
+// holdsOff reports whether the reason alone keeps a job from getting a slot now,
+// even if slots are free.
 func (r Reason) holdsOff() bool {
 	switch r {
 	case ReasonBackoff, ReasonScheduled, ReasonDraining, ReasonFenced, ReasonCircuitOpen, ReasonUnrecorded:
@@ -138,7 +141,7 @@ func (r Reason) holdsOff() bool {
 	return false
 }
 
-// identify finds the job in hand, or else uses the columns of the row.
+// identify finds the job in hand. If there is none, it uses the columns of the row.
 func (c *Core) identify(q Inquiry) (asked, *job) {
 	j := c.jobs.Get(q.ID)
 	a := asked{key: contract.Key{RunAt: q.RunAt, ID: q.ID}}
@@ -162,7 +165,7 @@ func (c *Core) identify(q Inquiry) (asked, *job) {
 	return a, j
 }
 
-// capacityOf returns the capacity in the score of a, including slots of other
+// capacityOf returns the capacity for the score of a. It includes slots of other
 // dispatchers.
 func (c *Core) capacityOf(a *asked) int {
 	if a.known {
@@ -191,9 +194,9 @@ func (c *Core) explainSlots(x *Explanation, t slotindex.TypeID) {
 	slices.SortFunc(x.Slots, func(a, b SlotInfo) int { return cmp.Compare(a.ID, b.ID) })
 }
 
-// explainRank counts the jobs that rank before a. It reports whether unread jobs
-// may rank before it as well, and how many of the counted rows can have a slot at
-// most, because each of these needs an entry of the next claim.
+// explainRank counts the jobs that rank before a. unknown says that unread jobs may
+// rank before a as well. claimable is the largest number of the counted rows that
+// can have a slot. Each of these rows needs an entry of the next claim.
 func (c *Core) explainRank(x *Explanation, a *asked) (unknown bool, claimable int) {
 	open := c.queuedOpen()
 	var rivals map[slotindex.TypeID]bool // the types that share a slot with the job's type
@@ -224,9 +227,9 @@ func (c *Core) explainRank(x *Explanation, a *asked) (unknown bool, claimable in
 			claimable += min(rows, c.index.FreeFor(id))
 		}
 	}
-	x.AtLeast = x.AtLeast || x.Capacity == 0 // no row of such a type is read
+	x.AtLeast = x.AtLeast || x.Capacity == 0 // no row of a type without slots is read
 	x.Rank, x.RankAll = x.Rank+1, x.RankAll+1
-	if x.Waiting > 0 { // a itself was counted only if it was read
+	if x.Waiting > 0 { // a itself was counted only if its row was read
 		x.Waiting, x.WaitingAll = max(x.Waiting, x.Rank), max(x.WaitingAll, x.RankAll)
 	}
 	slices.SortFunc(ahead, compareHeads)
@@ -249,7 +252,8 @@ func (c *Core) countAhead(x *Explanation, a *asked, t slotindex.TypeID, n, all i
 }
 
 // lanePrefix counts the candidates of a lane that rank before a, and records the
-// first of them. unread reports whether Postgres may contain more of them.
+// first of them. unread says that Postgres may contain more rows that rank before
+// a.
 func (c *Core) lanePrefix(a *asked, r backlog.Lane, ahead *[]head, note bool) (n int, unread bool) {
 	l := c.backlog.State(r)
 	keys := l.Keys
@@ -281,7 +285,8 @@ func (a *asked) lane() backlog.Lane {
 	return backlog.Lane{Type: a.typ, Priority: a.priority, NonLocal: a.nonLocal}
 }
 
-// queuePrefix is lanePrefix for requests. It also counts the complete queue.
+// queuePrefix is like lanePrefix, but for requests. It also counts the complete
+// queue.
 func (c *Core) queuePrefix(a *asked, t slotindex.TypeID, p dispatcherd.Priority, ahead *[]head, note bool) (n, all int) {
 	before := true
 	for j := c.types[t].demand[p].first; j != nil; j = j.request.next {
@@ -328,9 +333,10 @@ func (c *Core) rival(a *asked, h *head) Rival {
 	return r
 }
 
-// claimFull reports whether the next claim may have no room for a row, or for a row
-// that ranks before a request, which then waits as well. claimable is the largest
-// number of entries that the jobs before a need.
+// claimFull reports whether the next claim may have no room for a. If a is a
+// request, the question is whether there is room for a row that ranks before a: a
+// request waits together with such a row. claimable is the largest number of
+// entries that the jobs before a need.
 func (c *Core) claimFull(a *asked, claimable int) bool {
 	taken := len(c.claims.next) + claimable
 	if a.mode == dispatcherd.OnDemand {
@@ -363,7 +369,7 @@ func (c *Core) reasons(x *Explanation, a *asked, q Inquiry, unknown, full bool) 
 	add(ReasonTypeUnknown, !a.known)
 	add(ReasonNoCapacity, a.known && x.Capacity == 0)
 	add(ReasonCapacityBusy, x.Capacity > 0 && x.Free == 0 && x.Slot == 0)
-	read := x.Capacity > 0 // a type without slots has no rows to fetch, so no decision waits for them
+	read := x.Capacity > 0 // no row of a type without slots is fetched, so no decision waits for a fetch
 	if queued && read && !early && !cached {
 		unread := c.backlog.State(backlog.Lane{Type: a.typ, Priority: a.priority}).Cursor.Less(a.key)
 		add(ReasonClaimRaceLost, !a.nonLocal && !unread)
@@ -376,9 +382,9 @@ func (c *Core) reasons(x *Explanation, a *asked, q Inquiry, unknown, full bool) 
 	return list
 }
 
-// RankOfRequest returns the place of a waiting request among the waiting jobs of
-// its type that are known here (1 is the next), and their number. ok is false if
-// the request does not wait.
+// RankOfRequest returns the rank of a waiting request among the waiting jobs of its
+// type that are known here. Rank 1 is the next job. waits is the number of these
+// jobs. ok is false if the request does not wait.
 func (c *Core) RankOfRequest(id dispatcherd.JobID) (rank, waits int, ok bool) {
 	a, j := c.identify(Inquiry{ID: id})
 	if j == nil || j.state != jobstate.Waiting {

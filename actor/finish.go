@@ -32,11 +32,12 @@ func (e *finishQueue) add(f contract.Finish) {
 	e.unrecorded++
 }
 
-// extraFinish is the part of a batch, one in so many, from which on a finish is sent
-// beside another one; see extraClaim. No slot waits for a finish, so the part is larger.
+// extraFinish determines the minimum size of a finish that is sent beside another
+// one: FinishBatch/extraFinish rows; see extraClaim. The minimum is larger than for
+// claims, because no slot waits for a finish.
 const extraFinish = 2
 
-// flushEnds sends what may be sent.
+// flushEnds sends the finishes that may be sent.
 func (c *Core) flushEnds() {
 	e := &c.ends
 	if e.breaker.Open(c.now) {
@@ -100,8 +101,8 @@ func (c *Core) handleFinished(ev event.Finished) {
 	e.spare = append(e.spare, ev.Request)
 }
 
-// recorded forgets a job whose end is in Postgres, or whose attempt was stale. A
-// row that is pending again without a delay returns to its lane.
+// recorded forgets a job whose end is in Postgres, or whose attempt was stale. If
+// the row is pending again without a delay, recorded returns it to its lane.
 func (c *Core) recorded(f *contract.Finish, stale bool) {
 	j := c.jobs.Get(f.ID)
 	if j == nil || j.state != jobstate.Recording || j.attempt != f.Attempt {
@@ -136,9 +137,9 @@ func (c *Core) handleReleased(ev event.Released) {
 }
 
 // endAttempt ends an attempt according to its worker's report. A report about an
-// attempt that is not the current one changes nothing. (In article 1 a late release
-// has no effect because the slot is not in the map; here the attempt number is
-// compared.)
+// attempt that is not the current one changes nothing. In article 1 a late release
+// has no effect, because the slot is not in the map. Here the attempt number is
+// compared.
 func (c *Core) endAttempt(from dispatcherd.SessionID, r *event.Result) {
 	j := c.jobs.Get(r.Job)
 	if !c.isCurrent(j, from, r.Job, r.Attempt) {
@@ -151,8 +152,9 @@ func (c *Core) endAttempt(from dispatcherd.SessionID, r *event.Result) {
 	c.end(j, c.outcome(j, r))
 }
 
-// isCurrent reports whether a report is about an attempt that its session executes.
-// If not, the worker is informed.
+// isCurrent reports whether the session of a report executes the attempt in the
+// report. If the session does not execute the attempt, isCurrent informs the
+// worker.
 func (c *Core) isCurrent(j *job, from dispatcherd.SessionID, id dispatcherd.JobID, a dispatcherd.Attempt) bool {
 	switch {
 	case j == nil || j.attempt != a || !j.state.Executing():
@@ -166,8 +168,8 @@ func (c *Core) isCurrent(j *job, from dispatcherd.SessionID, id dispatcherd.JobI
 	return true
 }
 
-// outcome decides how an attempt of a queued job ends, according to its worker's
-// result.
+// outcome decides how an attempt of a queued job ends. The decision depends on the
+// worker's result.
 func (c *Core) outcome(j *job, r *event.Result) contract.Finish {
 	switch {
 	case r.OK:
@@ -192,7 +194,7 @@ func (c *Core) outcome(j *job, r *event.Result) contract.Finish {
 	return contract.Finish{Outcome: contract.Retry, Error: r.Error, Delay: min(delay, maxRetryDelay)}
 }
 
-// apply passes on the reports of a session about attempts that it executes.
+// handleReported passes on reports about attempts that the session executes.
 func (c *Core) handleReported(ev event.Reported) {
 	for i := range ev.Reports {
 		r := &ev.Reports[i]
@@ -207,7 +209,8 @@ func (c *Core) handleReported(ev event.Reported) {
 	}
 }
 
-// releaseRow ends the attempt of a row that a claim won and that is not to run.
+// releaseRow ends the attempt of a row that a claim won although the job is not to
+// run.
 func (c *Core) releaseRow(j *job) {
 	switch {
 	case j.stop == cancelled:

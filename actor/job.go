@@ -24,14 +24,15 @@ func (c *Core) newJob() *job {
 	return j
 }
 
-// keep adds a job to the jobs in hand. Its type stays known until forget.
+// keep adds a job to the jobs in hand. The type of the job stays known until
+// forget.
 func (c *Core) keep(j *job) {
 	c.jobs.Put(j.id, j)
 	c.types[j.typ].inHand++
 	c.backlog.JobTaken()
 }
 
-// forget removes a job. j must not be used afterwards.
+// forget removes a job from the jobs in hand. The caller must not use j afterwards.
 func (c *Core) forget(j *job) {
 	c.disarm(j)
 	c.jobs.Remove(j.id)
@@ -45,8 +46,8 @@ func (c *Core) forget(j *job) {
 	c.letGo(lane.Type)
 }
 
-// move makes a transition. An impossible transition violates an invariant: the job
-// keeps its state, and the dispatcher drains.
+// move makes a transition. If the transition is impossible, an invariant is
+// violated: the job keeps its state, and the dispatcher drains.
 func (c *Core) move(j *job, ev jobstate.Event) {
 	next, do := jobstate.Next(j.state, ev)
 	if next == 0 {
@@ -118,18 +119,19 @@ func (c *Core) sendCancel(j *job) {
 	c.emit(&effect.Cancel{Session: j.sentTo, Job: j.id, Attempt: j.attempt, Reason: j.stop.String()})
 }
 
-// tellToStop stops a job. Its worker has Config.CancelGrace to end it. A job that
-// is detached, or whose claim is in flight, is stopped when it would continue.
+// tellToStop stops a job. The worker of the job has Config.CancelGrace to end it.
+// If the job is detached, or if its claim is in flight, the job is stopped when it
+// would continue.
 func (c *Core) tellToStop(j *job, reason stopReason) {
 	j.stop = max(j.stop, reason)
 	c.move(j, jobstate.OnStop)
 }
 
-// putBack returns the row of a job, which is pending again, to its lane.
+// putBack returns a row that is pending again to its lane.
 func (c *Core) putBack(j *job) { c.backlog.PutBack(j.typ, j.priority, j.row.key) }
 
-// limit returns the timeout of an attempt: that of the row, or else that of its
-// type; 0 = none. Requests have deadlines instead.
+// limit returns the timeout of an attempt: the timeout of the row, or else the
+// timeout of the type; 0 = none. Requests have deadlines instead.
 func (c *Core) limit(j *job, own time.Duration) time.Duration {
 	if own > 0 {
 		return own
@@ -137,14 +139,14 @@ func (c *Core) limit(j *job, own time.Duration) time.Duration {
 	return c.types[j.typ].limit
 }
 
-// keepTimeout stores when the timeout of a detached job ends.
+// keepTimeout stores the instant at which the timeout of a detached job ends.
 func (j *job) keepTimeout() {
 	if j.alarm != 0 {
 		j.row.timeoutAt = j.deadline
 	}
 }
 
-// restoreTimeout makes the stored timeout the deadline again.
+// restoreTimeout makes the stored instant the deadline again.
 func (c *Core) restoreTimeout(j *job) {
 	c.disarm(j)
 	if j.row.timeoutAt != 0 {
@@ -153,7 +155,7 @@ func (c *Core) restoreTimeout(j *job) {
 	}
 }
 
-// arm sets a job's deadline and replaces an earlier one.
+// arm sets a job's deadline. It replaces an earlier deadline.
 func (c *Core) arm(j *job, at timing.Instant) {
 	c.disarm(j)
 	j.deadline = at
@@ -213,8 +215,8 @@ func (h alarmHeap) down(i int) {
 	}
 }
 
-// ageMS is the age in the score, in milliseconds, less the penalty. It may be
-// negative while clocks disagree.
+// ageMS returns the age that counts for the score, in milliseconds. For non-local
+// rows it is shorter by the penalty. The age may be negative while clocks disagree.
 func (c *Core) ageMS(j *job) int64 {
 	if j.mode == dispatcherd.OnDemand {
 		return int64(c.now - j.request.arrival)
@@ -230,8 +232,8 @@ func (c *Core) penaltyMS(nonLocal bool) int64 {
 	return 0
 }
 
-// freeSlot separates a job from its slot. The slot becomes free, or is removed if
-// it was draining.
+// freeSlot separates a job from its slot. A draining slot is removed. Any other
+// slot becomes free.
 func (c *Core) freeSlot(j *job) {
 	ref := j.slot
 	if ref == noSlot {
@@ -272,10 +274,11 @@ func (v *handView) Len() int { return v.jobs.Len() }
 // OfType returns the number of jobs of one type.
 func (v *handView) OfType(t slotindex.TypeID) int { return int(v.types[t].inHand) }
 
-// InHand reports whether a row that was read as pending is in hand. If the key is
-// the one with which the job was taken, the read saw the row before the claim. If
-// the key differs, the row is pending again while its attempt is still being
-// recorded here. Its lane is then read again when the job is forgotten.
+// InHand reports whether a row that was read as pending is in hand. If the key that
+// was read is the key with which the job was taken, the read saw the row before the
+// claim. If the keys differ, the row is pending again while the end of its attempt
+// is being recorded here. The lane of the row is then read again when the job is
+// forgotten.
 func (v *handView) InHand(k contract.Key) bool {
 	j := v.jobs.GetOld(k.ID)
 	if j == nil {

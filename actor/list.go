@@ -88,9 +88,9 @@ func (c *Core) Types() []TypeInfo {
 	return list
 }
 
-// Gauges are current numbers, in contrast to Stats.
+// Gauges are the current values. Stats are the counters since the start.
 type Gauges struct {
-	Slots, Free    int // registered slots; free ones among them
+	Slots, Free    int // registered slots; the free ones among them
 	Sessions       int
 	Requests       int // on-demand requests waiting
 	Cached         int // candidates read ahead
@@ -109,8 +109,8 @@ func (c *Core) Gauges() Gauges {
 	}
 }
 
-// LastScan returns the duration of the last full scan of the lanes, with all its
-// parts, and the time since its end. Both are 0 before the first scan.
+// LastScan returns the duration of the last full scan of the lanes and the time
+// since its end. Both are 0 before the end of the first scan.
 func (c *Core) LastScan() (took, age time.Duration) { return c.backlog.LastScan() }
 
 // Len returns the number of registered slots.

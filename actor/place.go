@@ -13,15 +13,16 @@ import (
 )
 
 // place restores the rule that no free slot is compatible with a waiting job. Only
-// types in c.dirty can break it. Each further pass follows a job that took a
-// reserved slot, so there are at most as many passes as jobs that start.
+// types in c.dirty can violate the rule. Each additional pass follows the
+// preemption of a job, so there are at most as many additional passes as jobs that
+// start.
 func (c *Core) place() {
 	for c.pass() || c.assignClaimed() {
 	}
 }
 
-// pass places jobs once. It reports whether a job lost its slot and may be placed
-// on another one.
+// pass places jobs once. It reports whether a job was preempted and may be placed
+// on another slot.
 func (c *Core) pass() (again bool) {
 	c.backlog.TakeChanged(c.touch)
 	if len(c.dirty) == 0 || c.draining {
@@ -44,10 +45,11 @@ func (c *Core) pass() (again bool) {
 	return c.dropPreempted()
 }
 
-// round places heads until none is left or until the best one must wait: for a
-// fetch that returns its candidate, or for room in a claim. No other job passes it
-// meanwhile. A job that arrived at end or later waits for the fetch as well. round
-// returns the position of that reason in WaitReasons, or -1.
+// round places heads until none is left or until the best head must wait. The best
+// head waits for a fetch that returns its candidate, or for room in a claim. No
+// other job passes the best head meanwhile. A job that arrived at end or later
+// waits for the fetch as well. round returns the position of the reason in
+// WaitReasons, or -1 if no head must wait.
 func (c *Core) round(open bool, end int64) int {
 	for len(c.heads) > 0 {
 		h, n := c.heads[0], len(c.decisions)
@@ -86,11 +88,11 @@ func (c *Core) round(open bool, end int64) int {
 	return -1
 }
 
-// windowEnd returns the arrival from which on no job may be placed because a fetch
-// takes longer than Patience: one overtaking window after the earliest unread row
-// of the types with free slots. Jobs that arrived earlier may pass unread rows,
-// because the window allows it. So a slow fetch delays only decisions that would
-// violate the window.
+// windowEnd is necessary when a fetch takes longer than Patience. It returns an
+// arrival: no job that arrived then or later may be placed. This arrival is one
+// overtaking window after the earliest unread row of the types with free slots.
+// Jobs that arrived earlier may pass unread rows, because the window allows it. So
+// a slow fetch delays only decisions that would violate the window.
 func (c *Core) windowEnd(open bool) int64 {
 	end := int64(math.MaxInt64)
 	window, bounded := c.cfg.Weights.Window()
@@ -105,8 +107,8 @@ func (c *Core) windowEnd(open bool) int64 {
 	return end
 }
 
-// keepDirty calls f for every dirty type that still has waiting jobs and a free
-// slot, or a new request. The other types are no longer dirty.
+// keepDirty calls f for every dirty type that has waiting jobs and either a free
+// slot or a new request. The other types become clean.
 func (c *Core) keepDirty(f func(slotindex.TypeID)) {
 	kept := c.dirty[:0]
 	for _, t := range c.dirty {
@@ -127,15 +129,16 @@ func (c *Core) keepDirty(f func(slotindex.TypeID)) {
 	c.dirty = kept
 }
 
-// queuedOpen reports whether queued jobs may be placed: Postgres answers, and not
-// too many ended attempts wait to be recorded. Otherwise only requests are placed.
+// queuedOpen reports whether queued jobs may be placed. The conditions are: the
+// lease is valid, Postgres answers claims, and not too many ended attempts wait to
+// be recorded. Otherwise only requests are placed.
 func (c *Core) queuedOpen() bool {
 	return !c.disowned && !c.claims.breaker.Open(c.now) && c.ends.unrecorded < c.cfg.Limits.Unfinished
 }
 
-// claimRoom returns how many rows the next claim may have. After a failure one row
-// is sufficient to find out whether Postgres answers again, because the slots
-// reserved for a claim that hangs cannot be used by requests.
+// claimRoom returns how many rows the next claim may have. After a failed claim the
+// number is one: one row is sufficient to find out whether Postgres answers again.
+// Requests cannot use slots that are reserved for a claim without an answer.
 func (c *Core) claimRoom() int {
 	if c.claims.breaker.Failed() {
 		return 1
@@ -180,8 +183,8 @@ func (c *Core) rowHead(r backlog.Lane, k contract.Key) head {
 	}
 }
 
-// placeCandidate reserves the most specialised free slot for the first candidate of
-// a lane and adds it to the next claim.
+// placeCandidate handles the first candidate of a lane. It reserves the most
+// specialised free slot for the candidate and adds the candidate to the next claim.
 func (c *Core) placeCandidate(h head) {
 	lane := backlog.Lane{Type: h.typ, Priority: h.priority, NonLocal: h.nonLocal}
 	key, batch := c.backlog.Pop(lane)
@@ -227,7 +230,7 @@ func mustHave(ok bool) {
 	}
 }
 
-// assign assigns a slot that was taken for a job, and stores the reason.
+// assign assigns to a job a slot that was taken for it, and stores the reason.
 func (c *Core) assign(j *job, ref slotindex.Ref) {
 	j.slot = ref
 	c.slots[ref].job = j
@@ -273,7 +276,8 @@ func (h headHeap) down(i int) {
 }
 
 // logWait records that the best job of a type does not start in this step. It
-// writes an entry if the reason is new or has not held for waitLogPause.
+// writes a log entry if the reason is new or if the reason has not held for
+// waitLogPause.
 func (c *Core) logWait(t slotindex.TypeID, reason int) {
 	w := &c.types[t].reasons
 	known := w.held != 0 && w.logged == int8(reason) && c.now-w.last[reason] < waitLogPause
@@ -290,8 +294,8 @@ func (c *Core) logWait(t slotindex.TypeID, reason int) {
 	}
 }
 
-// waitReason returns why the best job of a type with waiting jobs was not placed
-// by a round that ended for the given reason.
+// waitReason returns why a round did not place the best waiting job of a type. The
+// parameter round is the result of that round.
 func (c *Core) waitReason(t slotindex.TypeID, round int) int {
 	switch {
 	case !c.index.HasFree(t):

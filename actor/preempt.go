@@ -19,33 +19,36 @@ func (c *Core) headOf(j *job) head {
 	return h
 }
 
-// A request that arrives while every compatible slot is taken may preempt a queued
-// job with a lower score whose slot is only reserved: nothing runs there until
-// Postgres has answered. Otherwise, with a deep backlog, every slot would be
-// reserved as soon as it is free, and each request would wait for a sync of the log
-// and then for a job.
+// A request may arrive while every compatible slot is taken. The request may then
+// preempt a queued job with a lower score whose slot is only reserved: nothing runs
+// there until Postgres has answered. Without preemption, a large backlog would
+// reserve every slot as soon as it is free. Each request would then wait for a sync
+// of the log and afterwards for a job.
 //
-// A preempted job whose claim is not sent returns to its lane. If its claim is in
+// A preempted job whose claim is not sent returns to its lane. If the claim is in
 // flight and wins the row, the job is assigned another slot in the step of the
-// answer: a free one, or one that it preempts by the same rule. If there is none
-// the row is released, which costs the job no attempt.
+// answer. This slot is free, or the job preempts another job by the same rule. If
+// there is no such slot, the row is released, and the job loses no attempt.
 //
-// Preemption starves no job. Only a job with a higher score preempts, and no job
-// that arrives more than W later ever has a higher score. So a job is preempted
-// only by jobs that could have been placed before it anyway, at most once by each.
+// Preemption starves no job. Only a job with a higher score preempts. No job that
+// arrives more than W later ever has a higher score. So each job that preempts
+// could have been placed first anyway, and it preempts the same job at most once.
 //
-// A request searches for a reservation only when it is queued, because later
-// reservations are made by jobs that rank before it.
+// A request searches for a reservation only when it is queued. A search at a later
+// time would find nothing, because later reservations are made by jobs that rank
+// before the request.
 //
-// It takes the slot that suits it best instead of the one whose job has the lowest
-// score, because finding that one would require a visit of every reservation. So a
-// job may be preempted while a job with a lower score keeps its slot. The preempted
-// job is then the head of its lane, or assignClaimed finds it a slot.
+// A request takes the slot that suits it best. This may not be the slot whose job
+// has the lowest score, because finding that slot would require a visit of every
+// reservation. So a job may be preempted while a job with a lower score keeps its
+// slot. The preempted job is then the head of its lane, or assignClaimed finds a
+// slot for it.
 
-// preemptable finds the reservation that the job of a head may preempt: the slot
-// with the fewest types; among equals a slot whose claim is not sent, then the
-// latest reservation. With sent, claims in flight are included. It visits at most
-// the rows of the claims, and stops at the first one if all slots are alike.
+// preemptable finds the reservation that the job of a head may preempt. It prefers
+// the slot with the fewest types, then a slot whose claim is not sent, then the
+// latest reservation. If sent is true, claims in flight are included. preemptable
+// visits at most the rows of the claims. If all slots are alike, it stops at the
+// first one.
 func (c *Core) preemptable(h *head, sent bool) *job {
 	j := c.latestBelow(h, c.claims.next, nil)
 	for i := range c.claims.inFlight {
@@ -57,9 +60,10 @@ func (c *Core) preemptable(h *head, sent bool) *job {
 	return j
 }
 
-// latestBelow returns the last reserved job that ranks after h, on a slot that h
-// can use, among the slots with the fewest types. It returns best if none has fewer
-// types.
+// latestBelow searches for reserved jobs that rank after h and have a slot that h
+// can use. It returns the one whose slot has the fewest types; among equals, the
+// last one in jobs. If no such slot has fewer types than the slot of best, it
+// returns best.
 func (c *Core) latestBelow(h *head, jobs []*job, best *job) *job {
 	least, fewest := c.index.Fewest(h.typ), 0
 	if best != nil {
@@ -81,7 +85,7 @@ func (c *Core) latestBelow(h *head, jobs []*job, best *job) *job {
 	return best
 }
 
-// preempt takes the slot of a reserved job.
+// preempt takes the slot of a reserved job away from the job.
 func (c *Core) preempt(j *job) slotindex.Ref {
 	ref := j.slot
 	j.slot, c.slots[ref].job = noSlot, nil
@@ -93,7 +97,8 @@ func (c *Core) preempt(j *job) slotindex.Ref {
 	return ref
 }
 
-// preemptFor starts the first request of a queue on a reserved slot.
+// preemptFor starts the first request of a queue on a slot that was reserved for
+// another job.
 func (c *Core) preemptFor(h *head) bool {
 	if h.mode != dispatcherd.OnDemand || !c.types[h.typ].urgent {
 		return false
@@ -108,12 +113,14 @@ func (c *Core) preemptFor(h *head) bool {
 	return true
 }
 
-// assignClaimed assigns slots to the jobs that are claimed but unassigned: slots
-// that are still free after all jobs that rank before them were placed, or slots
-// that they preempt. The other jobs are released. It reports whether a job lost its
-// slot and may be placed on another one.
+// assignClaimed assigns slots to the jobs that are claimed but unassigned. All jobs
+// that rank before them are placed first. Then each claimed job gets a slot that is
+// still free, or a slot that it preempts. Jobs without a slot are released.
+// assignClaimed reports whether a job was preempted and may be placed on another
+// slot.
 //
-// The claim has recorded the session of the first slot; send corrects it.
+// The row still contains the session of the first slot, which the claim recorded.
+// send corrects the row.
 func (c *Core) assignClaimed() (again bool) {
 	for _, j := range c.claims.unassigned {
 		if ref, ok := c.slotForClaimed(j); ok {
@@ -143,8 +150,8 @@ func (c *Core) slotForClaimed(j *job) (slotindex.Ref, bool) {
 	return c.preempt(lesser), true
 }
 
-// dropPreempted returns the jobs that were preempted before their claim was sent
-// to their lanes. It reports whether there were any.
+// dropPreempted handles the jobs that were preempted before their claim was sent:
+// it returns them to their lanes. It reports whether there were any.
 func (c *Core) dropPreempted() bool {
 	if !c.claims.unplaced {
 		return false

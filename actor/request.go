@@ -11,8 +11,8 @@ import (
 	"github.com/dispatcherd/dispatcherd/slotindex"
 )
 
-// A waiting request expires at its deadline, and at the end of its capacity wait if
-// no slot supports its type.
+// A waiting request expires at its deadline. If no slot supports its type, it also
+// expires at the end of its capacity wait.
 
 func (c *Core) handleRequested(ev event.Requested) {
 	if reason, kind := c.rejectRequest(ev); kind != 0 {
@@ -33,8 +33,8 @@ func (c *Core) handleRequested(ev event.Requested) {
 	c.enqueued(j)
 }
 
-// rejectRequest returns the answer and its reason if a request must be answered at
-// once.
+// rejectRequest decides whether a request must be answered at once. In that case it
+// returns the answer and the reason.
 func (c *Core) rejectRequest(ev event.Requested) (string, effect.AnswerKind) {
 	t, known := c.index.Lookup(ev.Type)
 	switch {
@@ -77,7 +77,7 @@ func (c *Core) requeue(j *job) {
 	c.enqueued(j)
 }
 
-// endRequest ends one execution of a request by its worker's result.
+// endRequest ends one execution of a request according to the result of its worker.
 func (c *Core) endRequest(j *job, r *event.Result) {
 	switch {
 	case r.OK:
@@ -89,7 +89,7 @@ func (c *Core) endRequest(j *job, r *event.Result) {
 		c.answer(j, effect.AnswerStopping, nil, "the worker returned the request and the dispatcher is about to stop")
 	case r.Returned:
 		c.answer(j, effect.AnswerFailed, nil, "workers returned the request again and again")
-	case c.pastDeadline(j) && j.state == jobstate.Serving: // the worker also measures the time, and its report came before the alarm
+	case c.pastDeadline(j) && j.state == jobstate.Serving: // the worker also measures the time, and its report arrived before the alarm
 		c.answerLate(j)
 		c.move(j, jobstate.OnAnswer)
 	default:
@@ -97,8 +97,8 @@ func (c *Core) endRequest(j *job, r *event.Result) {
 	}
 }
 
-// answer ends a request. The caller of an abandoned request was answered before, or
-// has disconnected.
+// answer ends a request. The caller of an abandoned request gets no answer, because
+// the caller was answered before or has disconnected.
 func (c *Core) answer(j *job, kind effect.AnswerKind, result []byte, reason string) {
 	if j.state == jobstate.Abandoned && c.pastDeadline(j) {
 		c.logEnd(j, 0, effect.AnswerLate)
@@ -114,8 +114,8 @@ func (c *Core) answer(j *job, kind effect.AnswerKind, result []byte, reason stri
 
 func (c *Core) reply(a effect.Answer) { c.emit(c.memory.answer.add(a)) }
 
-// watch sets the alarm of a waiting request to its deadline or the end of its
-// capacity wait, whichever is earlier.
+// watch sets the alarm of a waiting request. The alarm is the deadline or the end
+// of the capacity wait, whichever is earlier.
 func (c *Core) watch(j *job) {
 	at := timing.Never
 	if j.timeout > 0 {
@@ -137,8 +137,8 @@ func (c *Core) watch(j *job) {
 	c.arm(j, at)
 }
 
-// watchAll calls watch for the waiting requests of a type that lost its last slot
-// or got its first one.
+// watchAll calls watch for each waiting request of a type. It is necessary when the
+// type lost its last slot or got its first one.
 func (c *Core) watchAll(t slotindex.TypeID) {
 	for p := range c.types[t].demand {
 		for j := c.types[t].demand[p].first; j != nil; j = j.request.next {
@@ -167,7 +167,7 @@ func (c *Core) expireRequest(j *job) {
 }
 
 // answerLate informs the caller that the deadline has passed, and whether a slot
-// supports the type. It is counted separately.
+// supports the type. The statistics count late answers separately.
 func (c *Core) answerLate(j *job) {
 	c.stats.Late++
 	if j.state != jobstate.Abandoned { // an abandoned execution ends later
@@ -180,10 +180,10 @@ func (c *Core) answerLate(j *job) {
 	c.reply(effect.Answer{Job: j.id, Kind: effect.AnswerLate, Reason: reason})
 }
 
-// answerUnsupported ends a request for which no slot came in time.
+// answerUnsupported ends a request because no slot supported its type in time.
 func (c *Core) answerUnsupported(j *job) {
 	c.logEnd(j, 0, effect.AnswerUnsupported)
-	c.stats.Unsupported++ // it is not counted as Answered as well, because each request is counted once
+	c.stats.Unsupported++ // the request does not count as Answered as well, because each request is counted once
 	c.reply(effect.Answer{
 		Job: j.id, Kind: effect.AnswerUnsupported,
 		Reason: "no slot supports type \"" + c.index.Name(j.typ) + "\", and none came in time",
@@ -197,16 +197,16 @@ func (c *Core) WaitsForCapacity(id dispatcherd.JobID) bool {
 	return j != nil && j.state == jobstate.Waiting && c.index.Capacity(j.typ) == 0
 }
 
-// Offered reports whether a slot supports a type, at this dispatcher or, according
-// to their last heartbeats, at another one.
+// Offered reports whether a slot supports a type. The slot may belong to this
+// dispatcher or, according to the last heartbeats, to another one.
 func (c *Core) Offered(name string) bool {
 	t, known := c.index.Lookup(name)
 	return known && c.index.Capacity(t) > 0 || c.otherCapacity[name] > 0
 }
 
-// cameBefore orders requests by arrival. Ids decrease, but are drawn before the
-// loop receives them: of two requests at about the same time, the one with the
-// larger id may arrive later.
+// cameBefore orders requests by arrival. Ids decrease from request to request. But
+// an id is drawn before the loop receives the request, so of two requests at about
+// the same time, the one with the larger id may arrive later.
 func (j *job) cameBefore(o *job) bool {
 	return j.request.arrival < o.request.arrival || j.request.arrival == o.request.arrival && j.id > o.id
 }

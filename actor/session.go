@@ -12,7 +12,7 @@ import (
 
 func (c *Core) handleRegistered(ev event.Registered) {
 	if _, ended := c.disconnected[ev.Session]; ended {
-		return // a job that is sent to such a slot would count the end of the connection as a crash
+		return // if a job were sent to such a slot, the end of the connection would count as a crash
 	}
 	s := c.sessions[ev.Session]
 	if s == nil {
@@ -40,8 +40,8 @@ func (c *Core) handleUnregistered(ev event.Unregistered) {
 	}
 }
 
-// endSession forgets a session with all its slots. Disconnected means that this
-// dispatcher ends it, so that no crash is counted.
+// endSession forgets a session with all its slots. disconnected means that this
+// dispatcher ends the session; then no crash is counted.
 func (c *Core) endSession(s *session, disconnected bool) {
 	delete(c.sessions, s.id)
 	c.dropOffers(s)
@@ -71,8 +71,9 @@ func (c *Core) register(s *session, slots []dispatcherd.Slot) {
 	}
 }
 
-// roomFor returns the limit that does not admit slots that replace some others, or
-// "". Either all slots are admitted or none.
+// roomFor checks whether slots fit into the limits. replaced is the number of old
+// slots that the new ones replace. roomFor returns the limit that would be
+// exceeded, or "". Either all slots are admitted or none.
 func (c *Core) roomFor(slots []dispatcherd.Slot, replaced int) string {
 	l := c.cfg.Limits
 	if have := c.index.Len() - replaced; have+len(slots) > l.Slots {
@@ -93,8 +94,8 @@ func (c *Core) roomFor(slots []dispatcherd.Slot, replaced int) string {
 }
 
 // withdrawnSlots returns the withdrawn slots that are still busy, by their numbers.
-// Frames name slots by number, so a number that is registered again is used when
-// the previous slot is free.
+// Frames name slots by number. So a new slot with the number of such a slot is
+// registered only when the old slot has become free.
 func (c *Core) withdrawnSlots(s *session) map[int32]slotindex.Ref {
 	if !s.withdrawn {
 		return nil
@@ -109,7 +110,7 @@ func (c *Core) withdrawnSlots(s *session) map[int32]slotindex.Ref {
 	return found
 }
 
-// succeed registers the slot that waited for the number of a removed one.
+// succeed registers the slot that waited for the number of a removed slot.
 func (c *Core) succeed(s *session, next *dispatcherd.Slot) {
 	if next == nil {
 		return
@@ -171,7 +172,7 @@ func (c *Core) removeSlot(ref slotindex.Ref) {
 	}
 }
 
-// capacityLost handles that a type has one slot less.
+// capacityLost updates the state of a type that has lost a slot.
 func (c *Core) capacityLost(t slotindex.TypeID) {
 	if c.index.Capacity(t) == 0 {
 		c.watchAll(t)

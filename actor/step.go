@@ -9,9 +9,9 @@ import (
 	"github.com/dispatcherd/dispatcherd/slotindex"
 )
 
-// Step handles one event at one instant and appends the effects to fx. They are
-// valid until the next Step. It never waits and never fails. If the instant is
-// before the last one, the last one is used.
+// Step handles one event at one instant and appends the effects to fx. The effects
+// are valid until the next Step. Step never waits and never fails. If the instant
+// is before the previous one, Step uses the previous one.
 func (c *Core) Step(now timing.Instant, ev event.Event, fx []effect.Effect) []effect.Effect {
 	c.now = max(c.now, now)
 	c.backlog.Advance(c.now)
@@ -32,8 +32,8 @@ func (c *Core) Step(now timing.Instant, ev event.Event, fx []effect.Effect) []ef
 	return fx
 }
 
-// apply handles one event. The frequent types come first. A caller may pass them by
-// pointer to reuse their memory.
+// apply handles one event. The cases of frequent types are first. A caller may pass
+// frequent events by pointer to reuse their memory.
 func (c *Core) apply(ev event.Event) {
 	switch ev := ev.(type) {
 	case event.Released:
@@ -98,8 +98,8 @@ func (c *Core) apply(ev event.Event) {
 	}
 }
 
-// flush sends the collected statements. Claims are first, because slots wait for
-// them.
+// flush sends the collected statements. Claims come before finishes and fetches,
+// because slots wait for claims.
 func (c *Core) flush() {
 	c.flushAdopts()
 	c.flushClaims()
@@ -151,8 +151,8 @@ func (c *Core) handleAnnounced(ev event.Announced) {
 	c.backlog.RowNotified(&ev.Row, c.queuedOpen() && c.jobs.Get(ev.Row.Key.ID) == nil)
 }
 
-// failing reports whether some kind of statement has failed recently and not succeeded
-// since.
+// failing reports whether some kind of statement has failed recently and has not
+// succeeded since then.
 func (c *Core) failing() bool {
 	return c.backlog.Failing() || c.claims.breaker.Failing(c.now) || c.ends.breaker.Failing(c.now) || c.adopts.breaker.Failing(c.now)
 }

@@ -63,7 +63,7 @@ func (c *Core) overdue(j *job) {
 		c.expireRequest(j)
 	case jobstate.Running, jobstate.Revoked:
 		c.stats.TimedOut++
-		c.tellToStop(j, timedOut) // what the worker reports afterwards does not count as a permanent failure
+		c.tellToStop(j, timedOut) // a failure that the worker reports afterwards does not count as permanent
 	case jobstate.Stopping, jobstate.Abandoned:
 		c.hangUp(j)
 	case jobstate.Detached, jobstate.DetachedStopping:
@@ -71,8 +71,8 @@ func (c *Core) overdue(j *job) {
 	}
 }
 
-// hangUp ends the session of a worker that ignored a cancel. The job ends in the
-// way in which it was stopped. The other jobs of the session are detached, or
+// hangUp ends the session of a worker that ignored a cancel. The outcome of the job
+// follows from its stopReason. The other jobs of the session are detached, or
 // released if the worker cannot resume them.
 func (c *Core) hangUp(j *job) {
 	s := c.sessions[j.sentTo]

@@ -17,39 +17,40 @@ type Config struct {
 	Limits         Limits
 	Retry          timing.Backoff // retries of failed attempts
 	RetryStatement timing.Backoff // retries of statements that Postgres refused or did not answer
-	// Poll is the time between two full scans, which do not depend on NOTIFY.
+	// Poll is the time between two full scans. Full scans do not depend on NOTIFY.
 	Poll time.Duration
 	// PollUnsubscribed is the time between two fetches of new rows while NOTIFY does
 	// not work.
 	PollUnsubscribed time.Duration
-	// Patience bounds how long a decision waits for a fetch that may bring a
-	// better candidate than the ones at hand.
+	// Patience bounds how long a decision waits for a fetch that may return a
+	// better candidate than the known ones.
 	Patience time.Duration
-	// Penalty is the age that non-local rows lose in comparisons. It is longer than
-	// Poll, so that a non-local row is read again before it is preferred to a
-	// younger local row. By then its owner has usually claimed it. The overtaking
-	// window is longer by the penalty.
+	// Penalty is the age that non-local rows lose in comparisons. Penalty is longer
+	// than Poll. So a non-local row is read again before it is preferred to a
+	// younger local row. By then a dispatcher that owns the row's share has usually
+	// claimed it. The penalty is added to the overtaking window.
 	Penalty time.Duration
 	// CancelGrace is the time that a worker has to end a job after a cancel. After
-	// that its session is ended.
+	// this time the session of the worker is ended.
 	CancelGrace time.Duration
 	// Resume is how long a detached job waits until its worker resumes it; 0 = not
 	// at all.
 	Resume time.Duration
-	// ReconnectGrace is the time that a worker has to reconnect before requests that
-	// only it could serve are rejected. Requests with Wait are not rejected. The
-	// default of ReconnectGrace is the longest pause between two connections of the
-	// SDK.
+	// ReconnectGrace is the time that a worker has to reconnect. Afterwards
+	// requests that only this worker could serve are rejected. Requests with Wait
+	// are not rejected. The default is the longest pause of the SDK between two
+	// connections.
 	ReconnectGrace time.Duration
-	// Timeouts are the timeouts of attempts, by type, for rows without their own. Other
-	// types have no timeout. The core does not change the map.
+	// Timeouts are the timeouts of attempts, by type, for rows that have no timeout
+	// of their own. Types that are not in the map have no timeout. The core does
+	// not change the map.
 	Timeouts map[string]time.Duration
-	// DrainOnViolation says what an impossible transition of a job causes: an effect if
-	// true, a panic if false. The daemon sets it. Tests and simulations do not, so that
-	// they fail at once.
+	// DrainOnViolation says what an impossible transition of a job causes: an
+	// effect if true, a panic if false. The daemon sets DrainOnViolation. Tests and
+	// simulations do not set it, so that they fail at once.
 	DrainOnViolation bool
 	// Seed is the seed of tokens and jitter. No two dispatchers may use the same
-	// one.
+	// seed.
 	Seed [2]uint64
 }
 
@@ -62,19 +63,20 @@ type Limits struct {
 	Claims        int // claims in flight, each on its own connection
 	FinishBatch   int // rows of one finish
 	Finishes      int // finish statements in flight, each on its own connection
-	Unfinished    int // ended attempts that are not recorded in Postgres; at this bound no queued job is placed
+	Unfinished    int // ended attempts that are not recorded in Postgres; at this limit no queued job is placed
 	LaneLength    int // candidates requested at a time, per lane
 	LanesPerFetch int
 	LostPerList   int // lost claims after which a fetched batch is discarded (article 1: five)
 	Crashes       int // crashes after which a job is quarantined
 }
 
-// maxPenalty bounds how much several dispatchers lengthen the overtaking window.
+// maxPenalty bounds the penalty, because the penalty lengthens the overtaking
+// window.
 const maxPenalty = time.Hour
 
-// Default returns the article's weights and the documented bounds. With a round trip of
-// 0 to 5 ms to Postgres, four claims and two finishes in flight reach 1.5 times the
-// rate of one claim and one finish.
+// Default returns the weights of article 1 and the documented limits. The defaults
+// have four claims and two finishes in flight. With a round trip of 0 to 5 ms to
+// Postgres, this reaches 1.5 times the rate of one claim and one finish.
 func Default() Config {
 	return Config{
 		Weights: scoring.Default(),

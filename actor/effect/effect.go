@@ -11,12 +11,13 @@ import (
 )
 
 // Effect is something that the Core asks the shell to do. The set of types is
-// closed, and pointers to them implement the interface. The performer performs
-// effects in order and must not wait.
+// closed, and pointers to these types implement the interface. The performer
+// performs effects in order and must not wait.
 //
 // An effect is valid until the next Step, because the Core reuses the memory of
-// frequent ones. The request that an effect points to belongs to the performer
-// until the event that answers it, and then to the Core again.
+// frequent effects. An effect may point to a request. The request belongs to the
+// performer until the event that answers it. Then the request belongs to the Core
+// again.
 type Effect interface{ isEffect() }
 
 // Send sends a job to a slot of a session.
@@ -33,7 +34,8 @@ type Send struct {
 	Age     time.Duration // time since the job became due
 	// Terms is the score at the instant of the placement, by term.
 	Terms scoring.Terms
-	// PlacedAt is that instant. A queued job is sent when its claim is answered.
+	// PlacedAt is the instant of the placement. A queued job is sent later, when
+	// its claim is answered.
 	PlacedAt timing.Instant
 }
 
@@ -45,15 +47,16 @@ type Cancel struct {
 	Reason  string
 }
 
-// Stale informs a worker that its report changed nothing, because the attempt is no
-// longer the current one.
+// Stale informs a worker that its report changed nothing. The attempt in the report
+// is no longer the current one.
 type Stale struct {
 	Session dispatcherd.SessionID
 	Job     dispatcherd.JobID
 	Attempt dispatcherd.Attempt
 }
 
-// NotHeld informs a worker that it reported about a job that another session runs.
+// NotHeld informs a worker that its report is about a job that another session
+// runs.
 type NotHeld struct {
 	Session dispatcherd.SessionID
 	Job     dispatcherd.JobID
@@ -73,7 +76,8 @@ type GoAway struct {
 }
 
 // HangUp ends a session whose worker ignored a cancel. The Core has forgotten the
-// session already and accepts no more slots of it. Unregistered still follows.
+// session already and accepts no more slots of the session. Unregistered still
+// follows.
 type HangUp struct {
 	Session dispatcherd.SessionID
 	Job     dispatcherd.JobID
@@ -81,8 +85,8 @@ type HangUp struct {
 	Reason  string
 }
 
-// Resume informs a session that an execution it offered to resume continues. It
-// precedes the session's Welcome.
+// Resume informs a session that the execution in its resume offer continues. Resume
+// comes before the session's Welcome.
 type Resume struct {
 	Session dispatcherd.SessionID
 	Slot    dispatcherd.SlotID
@@ -104,7 +108,7 @@ type TurnAway struct {
 	Reason  string
 }
 
-// Started informs the caller of an on-demand request that it runs.
+// Started informs the caller of an on-demand request that the request runs.
 type Started struct {
 	Job    dispatcherd.JobID
 	Slot   dispatcherd.SlotID
@@ -141,8 +145,8 @@ type Fetch struct{ Request *contract.FetchRequest }
 // Claim asks Postgres for rows. Claimed answers it.
 type Claim struct{ Request *contract.ClaimRequest }
 
-// Resolve asks Postgres which rows a claim with an unknown outcome has taken.
-// Claimed answers it.
+// Resolve asks Postgres which rows a claim with an unknown outcome has won. Claimed
+// answers it.
 type Resolve struct{ Request *contract.ClaimRequest }
 
 // Finish ends attempts in Postgres. Finished answers it.
@@ -156,8 +160,8 @@ type Adopt struct{ Request *contract.AdoptRequest }
 type SetGate struct{ Subscribed bool }
 
 // Violation reports an impossible transition of a job. The job keeps its state. The
-// shell reports the error and stops the dispatcher in the usual stages. It is used
-// only with Config.DrainOnViolation.
+// shell reports the error and stops the dispatcher in the usual stages. The Core
+// sends a Violation only with Config.DrainOnViolation.
 type Violation struct{ Err error }
 
 func (*Send) isEffect()        {}

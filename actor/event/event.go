@@ -1,5 +1,5 @@
 // Package event declares the events that the shell sends to the core, one type per
-// event. actor.Core decides what follows from each.
+// event. actor.Core decides what to do for each event.
 package event
 
 import (
@@ -13,22 +13,23 @@ import (
 type Event interface{ isEvent() }
 
 // Registered adds slots of a session, at its start or later. The sender has
-// validated them: types are sorted, unique and valid, and slot ids are new. Slots
-// that exceed the limits are rejected with an effect.
+// validated the slots: types are sorted, unique and valid, and slot ids are new. If
+// the slots exceed the limits, an effect rejects them.
 type Registered struct {
 	Session dispatcherd.SessionID
 	Worker  string
 	Slots   []dispatcherd.Slot
-	// Fingerprint is that of the session's nonce, the same in each event.
+	// Fingerprint is the fingerprint of the session's nonce. It is the same in each
+	// Registered event of the session.
 	Fingerprint contract.Fingerprint
 	// NotResumable says that the worker does not resume its jobs after the session.
-	// It is used only with a Fingerprint.
+	// The Core reads NotResumable only together with a Fingerprint.
 	NotResumable bool
 	// Offers are the executions that the worker continues from an earlier session.
-	// Only the first event of a session has them. Each offer is answered with
-	// Resume or not at all, and after the last decision Welcome follows.
-	// Alternatively one TurnAway or RejectSlots answers all of them. The slot of an
-	// offer is registered when the offer is resumed.
+	// Only the first event of a session has Offers. An offer is answered with
+	// Resume or not at all, and Welcome follows after the last decision.
+	// Alternatively one TurnAway or RejectSlots answers all of the offers. The slot
+	// of an offer is registered when the offer is resumed.
 	Offers []ResumeOffer
 }
 
@@ -39,12 +40,12 @@ type ResumeOffer struct {
 	Mode    dispatcherd.Mode
 	Attempt dispatcherd.Attempt
 	From    contract.Fingerprint // fingerprint of the session in which the attempt began
-	To      contract.Fingerprint // From with the generation of the offer; 0 = From
+	To      contract.Fingerprint // From with the generation of this offer; 0 = From
 	Slot    dispatcherd.Slot
 }
 
-// Outdated reports whether an offer is known to be older than another one of the
-// same execution, or equal to it. A dispatcher that was stopped for a while may
+// Outdated reports whether an offer is known to be older than another offer of the
+// same execution, or equal to it. A dispatcher that was suspended for a while may
 // receive the offers of two connections in reverse order. The older connection has
 // then ended, and the execution stays with the newer one.
 func (o *ResumeOffer) Outdated(other contract.Fingerprint) bool {
@@ -59,14 +60,15 @@ type Unregistered struct {
 	Session dispatcherd.SessionID
 }
 
-// Withdrew removes slots of a worker: free ones at once, the others when their jobs
-// end. No Slots means all slots of the session, including later ones.
+// Withdrew removes slots of a worker. Free slots are removed at once, the others
+// when their jobs end. If Numbers is empty, all slots of the session are removed,
+// including later ones.
 type Withdrew struct {
 	Session dispatcherd.SessionID
 	Numbers []int32 // the worker's own slot numbers
 }
 
-// Released reports the ends of a worker's jobs. It frees their slots.
+// Released reports that jobs of a worker have ended. It frees their slots.
 type Released struct {
 	Session dispatcherd.SessionID
 	Results []Result
@@ -77,7 +79,7 @@ type Result struct {
 	Job        dispatcherd.JobID
 	Attempt    dispatcherd.Attempt
 	OK         bool
-	Returned   bool          // the worker returns the job without having finished it; the attempt does not count
+	Returned   bool          // the worker returns the job unfinished; the attempt does not count
 	Value      []byte        // JSON or nil; only with OK
 	Error      string        // only without OK
 	Permanent  bool          // only without OK: the job must not be retried
@@ -95,7 +97,7 @@ type Reported struct {
 type Report struct {
 	Job     dispatcherd.JobID
 	Attempt dispatcherd.Attempt
-	Partial bool   // Payload is a part of the output; otherwise it is progress
+	Partial bool   // JSON is a part of the output; otherwise JSON is progress
 	JSON    []byte // passed on unchanged
 }
 
@@ -105,15 +107,15 @@ type Requested struct {
 	Type     string
 	Priority dispatcherd.Priority
 	Payload  []byte
-	// Deadline is the time from now after which the request ends with AnswerLate; 0
-	// = none.
+	// Deadline is the time after which the request ends with AnswerLate. It starts
+	// now; 0 = none.
 	Deadline time.Duration
 	// Wait allows the request to wait although no slot supports its type.
 	Wait bool
 	// CapacityWait is how long the request waits while no slot supports its type.
-	// With Wait it counts from now or from the end of the last slot; 0 = as long as
-	// its caller waits. Without Wait it is at least Config.ReconnectGrace from the
-	// end of the last slot, so that a worker can reconnect.
+	// With Wait, the time starts now or at the end of the last slot; 0 = as long as
+	// the caller waits. Without Wait, the time starts at the end of the last slot.
+	// It is then at least Config.ReconnectGrace, so that a worker can reconnect.
 	CapacityWait time.Duration
 }
 
@@ -125,8 +127,8 @@ type Abandoned struct {
 // Notified reports that rows may have become pending. It is a hint.
 type Notified struct{}
 
-// Announced is Notified for a transaction that made only one row pending, which it
-// names. It is a hint as well.
+// Announced is like Notified, for a transaction that made exactly one row pending.
+// It names the row. It is a hint as well.
 type Announced struct {
 	Row contract.RowNotification
 }
@@ -136,7 +138,7 @@ type Listening struct {
 	On bool
 }
 
-// CancelRequested asks to stop rows that run here. Other rows are ignored.
+// CancelRequested asks to stop jobs that run here. Ids of other rows are ignored.
 type CancelRequested struct {
 	Jobs []dispatcherd.JobID
 }
@@ -165,20 +167,21 @@ type GateSet struct {
 	Verdict    contract.Verdict
 }
 
-// Disowned reports that the lease of this dispatcher may have ended, so that others
-// may have adopted its rows. Its workers are told to stop, their attempts end as
-// released, and no row is claimed until Owned.
+// Disowned reports that the lease of this dispatcher may have ended. Other
+// dispatchers may then have adopted its rows. The workers of this dispatcher are
+// told to stop, the attempts end as released, and no row is claimed until Owned.
 type Disowned struct{}
 
-// Owned reports that the dispatcher has a lease again, the old or a new one.
+// Owned reports that the dispatcher has a valid lease again, the old one or a new
+// one.
 type Owned struct{}
 
-// ClusterCapacity contains the slots of other dispatchers by type, which rarity
-// includes, and the shares of the rows. Types that are not in it have no slot at
-// other dispatchers. The Core keeps the maps.
+// ClusterCapacity contains the slots of other dispatchers by type, and the shares
+// of the rows. Rarity includes these slots. A type that is not in Capacity has no
+// slot at other dispatchers. The Core keeps the maps.
 type ClusterCapacity struct {
 	Capacity map[string]int
-	Shares   map[string]contract.Share // shares of this dispatcher; a missing type means everything
+	Shares   map[string]contract.Share // shares of this dispatcher; without an entry, the share of a type is everything
 }
 
 // Adopted answers an Adopt effect.
@@ -187,8 +190,8 @@ type Adopted struct {
 	Result  contract.AdoptResult
 }
 
-// Drained reports that the dispatcher is about to stop. It takes no more jobs.
-// Running jobs continue; claims that are not sent are dropped.
+// Drained reports that the dispatcher is about to stop. The dispatcher starts no
+// more jobs. Running jobs continue. Claims that are not sent are dropped.
 type Drained struct{}
 
 // Interrupted reports the end of the grace period after Drained. The running jobs
@@ -196,16 +199,16 @@ type Drained struct{}
 type Interrupted struct{}
 
 // HandedOver reports the end of the grace period after Drained. The running jobs
-// are left to their workers, which will offer them to the next dispatcher. Results
-// are accepted until a job's session ends; from then on its row is not changed.
-// Requests have no row and are answered.
+// stay with their workers, which will offer them to the next dispatcher. Results
+// are accepted until the session of a job ends. Afterwards the row of the job is
+// not changed. Requests have no row and are answered.
 type HandedOver struct{}
 
 // Tick reports that time has passed; see Core.NextWake.
 type Tick struct{}
 
 // Together contains several events at one instant. Decisions are made after the
-// last one. With Hold no decision is made.
+// last event. With Hold no decision is made.
 type Together struct {
 	Events []Event
 	Hold   bool

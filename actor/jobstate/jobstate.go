@@ -7,8 +7,8 @@ import "math/bits"
 // states, and a test compares it with the table below.
 type State uint8
 
-// The states. A job is not in hand before its first transition and after its
-// last one.
+// The states. A job is not in hand before its first transition and after its last
+// transition.
 const (
 	NotInHand State = iota + 1
 
@@ -31,7 +31,7 @@ const (
 
 	Unassigned       // claimed but unassigned: waits for a slot until the end of the step
 	Running          // sent to a worker; holds a slot
-	Revoked          // running, and told to stop without a time limit, because the lease may have ended
+	Revoked          // running, and told to stop without a time limit because the lease may have ended
 	Stopping         // running, and told to stop within Config.CancelGrace
 	Detached         // running without a session; may be resumed within Config.Resume
 	DetachedStopping // detached, and will be told to stop when it is resumed
@@ -43,8 +43,8 @@ const (
 // Event is something that happens to a job in hand.
 type Event uint8
 
-// The events. The files of package actor that are named after decisions choose
-// them.
+// The events. The files of package actor that are named after decisions choose the
+// events.
 const (
 	OnEnqueue  Event = iota // a request arrived
 	OnReserve               // a row was placed
@@ -55,39 +55,39 @@ const (
 	OnClaim                 // the claim is sent
 	OnSlotLost              // the slot is gone
 	OnPreempt               // the slot was given to a job with a higher score
-	OnGiveUp                // the row belongs to another dispatcher
+	OnGiveUp                // the row does not become ours
 	OnUnknown               // the claim's outcome is unknown
 	OnWin                   // the claim won the row
 	OnUnwanted              // the row is ours, but the job must not run
 	OnAssign                // a claimed job was given a slot
 	OnStop                  // the job must stop
 	OnRevoke                // the lease may have ended
-	OnDetach                // its session ended for a reason outside the job
-	OnResume                // its worker resumes it
-	OnFinish                // its attempt ended
+	OnDetach                // the session ended for a reason outside the job
+	OnResume                // the worker resumes the job
+	OnFinish                // the attempt ended
 	OnLeave                 // the row stays running for the next dispatcher
-	OnRecorded              // its end is recorded, or was stale
+	OnRecorded              // the end is recorded, or the attempt was stale
 
 	Events // number of events
 )
 
-// Actions are what the Core does at a transition, in this order.
+// Actions are the things that the Core does at a transition, in this order.
 type Actions uint16
 
 // The actions.
 const (
 	FreeSlot       Actions = 1 << iota // the slot can take another job
-	Dequeue                            // leaves its request queue
-	Disarm                             // has no deadline any more
-	KeepTimeout                        // stores when its timeout ends
+	Dequeue                            // the request leaves its queue
+	Disarm                             // the job has no deadline any more
+	KeepTimeout                        // the job stores when its timeout ends
 	RestoreTimeout                     // the stored timeout becomes its deadline again
-	AssignLater                        // is assigned a slot in this step, or released
-	SendJob                            // Send
-	SendCancel                         // Cancel
-	ArmGrace                           // its worker has Config.CancelGrace to stop
-	ArmResume                          // its worker has Config.Resume to reconnect
-	ReleaseRow                         // its row becomes pending again, or cancelled
-	Forget                             // is not in hand any more
+	AssignLater                        // in this step the job is assigned a slot or is released
+	SendJob                            // effect Send
+	SendCancel                         // effect Cancel
+	ArmGrace                           // the worker has Config.CancelGrace to stop
+	ArmResume                          // the worker has Config.Resume to reconnect
+	ReleaseRow                         // the row becomes pending again, or cancelled
+	Forget                             // the job is not in hand any more
 )
 
 // transition is a cell of the table. The zero transition is impossible.
@@ -203,15 +203,15 @@ var transitions = [States][Events]transition{
 	},
 }
 
-// Next returns the next state and the actions. The state is 0 if the event is
-// impossible in s.
+// Next returns the next state and the actions. The returned state is 0 if the event
+// is impossible in s.
 func Next(s State, ev Event) (State, Actions) {
 	t := &transitions[s][ev]
 	return t.next, t.do
 }
 
-// ClaimPending reports whether it is not known that the job's row belongs to this
-// dispatcher.
+// ClaimPending reports whether the claim of the job is not decided. It is then not
+// known that the row belongs to this dispatcher.
 func (s State) ClaimPending() bool { return s >= Reserved && s <= Unresolved }
 
 // Executing reports whether a worker executes the job or may execute it.
