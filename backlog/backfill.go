@@ -11,46 +11,47 @@ import (
 	"github.com/dispatcherd/dispatcherd/slotindex"
 )
 
-// backfill reads the ranges up to the cursors of lanes while full scans are slow. As
-// long as some transaction holds a snapshot, Postgres can neither remove nor skip the
-// index entries of the jobs that have ended since, and each of them costs a scan about
-// a microsecond. A backfill scan meets them on a connection of its own, so that reads
-// after the cursors, which never meet them, wait for none. The two ranges are disjoint.
-// The rows of the scan are merged: all rows are known that were pending when it began
-// and have left their place since.
+// backfill reads the ranges up to the cursors of lanes while full scans are slow.
+// As long as some transaction holds a snapshot, Postgres can neither remove nor
+// skip the index entries of the jobs that have ended since. Each such entry costs a
+// scan about a microsecond. A backfill scan reads these entries on a connection of
+// its own. Reads after the cursors never meet the entries and do not wait for the
+// scan. The two ranges are disjoint. The rows of the scan are merged with the lane,
+// because all rows that have left their place since the scan began are known.
 //
-// A round asks every lane that is due once. Between two rounds lies 50 times the
-// duration of the last one, at most maxBackfillPause. The pause exceeds maxPausePolls
-// polls only if the round before was as slow and fetches were quick meanwhile: a round
-// that hung, or a server that is slow with everything, says nothing about the next
+// A round reads every due lane once. The pause between two rounds is 50 times the
+// duration of the last round, at most maxBackfillPause. The pause is longer than
+// maxPausePolls polls only if the previous round was as slow and fetches were quick
+// meanwhile. A round that hung does not predict the next round, and neither does a
+// server that is slow with everything.
 // round.
 type backfill struct {
 	due          bool                   // some lane is due
-	from         int                    // the type with which the round goes on; 0 = no round has begun
+	from         int                    // the type with which the round continues; 0 = no round has begun
 	lanes        []laneRead             // of the scan in flight; empty = none
 	request      *contract.FetchRequest // reused
 	sentAt       timing.Instant
 	took         timing.Instant // duration of the round so far, or of the last one
 	tookBefore   timing.Instant // duration of the round before
 	slowestFetch timing.Instant // longest fetch during the round
-	next         timing.Instant // no round begins before
-	left         []contract.Key // places before a bound of the scan in flight that rows have left since it was sent
+	next         timing.Instant // start of the next round at the earliest
+	left         []contract.Key // places before a bound of the scan in flight that rows have left since the scan was sent
 	breaker      timing.Breaker
 }
 
 const (
-	// slowScan is how long two full scans in a row may take before backfill scans take
-	// their place. A single one may be slow because the machine was busy.
+	// slowScan is a duration. If two full scans in a row take longer, backfill
+	// scans replace full scans. A single slow scan may be due to a busy machine.
 	slowScan = 20 * time.Millisecond
-	// verySlowScan is what a busy machine does not explain.
+	// verySlowScan is a duration that a busy machine does not explain.
 	verySlowScan = 10 * slowScan
-	// maxBackfillPause is the longest pause between two rounds. A row that was committed
-	// late waits for it, and for the scan itself.
+	// maxBackfillPause is the longest pause between two rounds. A row that was
+	// committed late waits for the pause and for the scan.
 	maxBackfillPause = 5 * time.Minute
 )
 
-// backfillInstead notes that the range up to a lane's cursor is to be read, if a
-// backfill scan takes the place of the full scan.
+// backfillInstead makes the range up to a lane's cursor due, if a backfill scan
+// replaces the full scan of the lane. It reports whether it did.
 func (b *Backlog) backfillInstead(l *lane) bool {
 	if !b.schedule.slow && l.backfillBound == (contract.Key{}) || l.epoch == 0 || l.cursor == (contract.Key{}) {
 		return false
@@ -84,7 +85,7 @@ func (b *Backlog) nextBackfill(jobs Jobs) bool {
 	}
 	if len(f.lanes) == 0 {
 		if f.took > 0 {
-			b.backfillRoundEnded(true) // its last part had nothing to ask
+			b.backfillRoundEnded(true) // the last part of the round had no lane to read
 		}
 		return false
 	}
@@ -102,7 +103,7 @@ func (b *Backlog) askBackfill(t slotindex.TypeID, jobs Jobs) {
 		}
 		l.backfillDue = false
 		if !k.known || b.index.Capacity(t) == 0 {
-			continue // CapacityAppeared makes its lanes be scanned
+			continue // CapacityAppeared causes a full scan of the lanes
 		}
 		l.backfillBound = after(l.cursor)
 		// All candidates and all jobs in hand may be in the answer.
@@ -124,7 +125,7 @@ func after(k contract.Key) contract.Key {
 	return k
 }
 
-// wakeBackfill returns when the next round may be due.
+// wakeBackfill returns the instant of the next backfill scan at the earliest.
 func (b *Backlog) wakeBackfill() timing.Instant {
 	f := &b.backfill
 	if b.draining || len(f.lanes) > 0 || !f.due || f.breaker.Open(b.now) {
@@ -133,7 +134,7 @@ func (b *Backlog) wakeBackfill() timing.Instant {
 	return f.next
 }
 
-// backfillFetched takes the answer of a backfill scan.
+// backfillFetched handles the answer of a backfill scan.
 func (b *Backlog) backfillFetched(req *contract.FetchRequest, res contract.FetchResult, jobs Jobs) {
 	f := &b.backfill
 	if len(f.lanes) == 0 || len(req.Lanes) != len(f.lanes) {
@@ -175,9 +176,9 @@ func (b *Backlog) backfillRoundEnded(ok bool) {
 	}
 }
 
-// mergeBackfill merges the rows up to the cursor of one lane. A row that is not a
-// candidate and has not left its place since the scan began was committed late or
-// became pending again.
+// mergeBackfill merges the rows up to the cursor of one lane. A row is new if it is
+// not a candidate and has not left its place since the scan began. Such a row was
+// committed late or became pending again.
 func (b *Backlog) mergeBackfill(r laneRead, query *contract.LaneQuery, a answer, jobs Jobs) {
 	k := &b.types[r.Type]
 	l := &k.local[r.Priority]

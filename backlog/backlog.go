@@ -14,32 +14,32 @@ const priorities = int(dispatcherd.MaxPriority) + 1
 
 // Config holds the bounds and intervals of a Backlog.
 type Config struct {
-	Poll             time.Duration  // between two polls, which are full scans
-	PollUnsubscribed time.Duration  // between two reads after the cursors while NOTIFY does not work
-	Patience         time.Duration  // how long a decision waits for a fetch
+	Poll             time.Duration  // time between two polls, which are full scans
+	PollUnsubscribed time.Duration  // time between two reads after the cursors while NOTIFY does not work
+	Patience         time.Duration  // time that a decision waits for a fetch
 	Penalty          time.Duration  // age that non-local rows lose in the comparison of heads
-	Backoff          timing.Backoff // of statements that failed
+	Backoff          timing.Backoff // backoff of statements that failed
 
-	LaneLength    int // candidates asked for at a time, per lane
+	LaneLength    int // candidates requested at a time, per lane
 	LanesPerFetch int
 	LostPerBatch  int // lost claims after which the rest of a fetched batch is discarded
-	Departures    int // rows remembered that left their place while a scan was in flight
+	Departures    int // bound of the rows remembered that left their place while a scan was in flight
 }
 
-// Jobs describes the jobs in the dispatcher's hands.
+// Jobs describes the jobs in hand.
 type Jobs interface {
-	// Len returns their number.
+	// Len returns the number of jobs.
 	Len() int
-	// OfType returns the number of those of one type.
+	// OfType returns the number of jobs of one type.
 	OfType(slotindex.TypeID) int
-	// InHand reports whether a row that was read as pending is in hand. If the job in
-	// hand has another key, the row became pending again at a place that may be before
-	// the cursor: the caller calls Rescan when it forgets the job.
+	// InHand reports whether a row that was read as pending is in hand. If the job
+	// in hand has another key, the row became pending again. Its new place may be
+	// before the cursor, so the caller calls Rescan when it forgets the job.
 	InHand(contract.Key) bool
 }
 
-// Backlog is what a dispatcher knows about pending rows. It must be used by one
-// goroutine at a time.
+// Backlog is what a dispatcher knows about pending rows. Only one goroutine at a
+// time may use it.
 type Backlog struct {
 	cfg      Config
 	rng      *rand.Rand
@@ -60,13 +60,13 @@ type Backlog struct {
 	gate     gate
 }
 
-// typeLanes is what is known of one type: one lane per priority.
+// typeLanes is what is known about a type. Each priority has one lane.
 type typeLanes struct {
 	local    [priorities]lane
 	nonLocal *[priorities]lane // nil while the share contains everything
 	share    contract.Share
 	waiting  LaneSet
-	idleRead uint32 // nonLocal.epoch when a read for idle capacity last began
+	idleRead uint32 // nonLocal.epoch when the last read for idle capacity began
 	polled   uint32 // nonLocal.polls when the non-local lanes were last read
 	known    bool   // between TypeAppeared and TypeGone
 	changed  bool   // in Backlog.changed
@@ -81,7 +81,7 @@ func New(cfg Config, index *slotindex.Index, rng *rand.Rand) *Backlog {
 // Advance sets the instant to which all following calls refer.
 func (b *Backlog) Advance(now timing.Instant) { b.now = now }
 
-// Drain ends all reading for good.
+// Drain ends all reading permanently.
 func (b *Backlog) Drain() { b.draining = true }
 
 // TypeAppeared makes a type known. The caller holds it in the index until TypeGone.
@@ -103,8 +103,8 @@ func (b *Backlog) TypeGone(t slotindex.TypeID) {
 	*k = typeLanes{changed: k.changed}
 }
 
-// CapacityAppeared makes the next fetches scan all lanes of a type that has just got
-// its first slot. What is known of them may be old.
+// CapacityAppeared makes the next fetches scan all lanes of a type that has just
+// got its first slot. Earlier knowledge about the lanes may be obsolete.
 func (b *Backlog) CapacityAppeared(t slotindex.TypeID) {
 	k := &b.types[t]
 	for p := range k.local {
@@ -113,10 +113,10 @@ func (b *Backlog) CapacityAppeared(t slotindex.TypeID) {
 	b.round.start()
 }
 
-// SlotFreed notes that a slot became free, which may find no local row.
+// SlotFreed notes that a slot became free. There may be no local row for the slot.
 func (b *Backlog) SlotFreed() { b.nonLocal.pending = true }
 
-// JobTaken notes that a job came into the dispatcher's hands: polls are no longer idle.
+// JobTaken notes that a job is in hand, so polls are no longer idle.
 func (b *Backlog) JobTaken() { b.becomeActive() }
 
 // Cached returns the number of candidates in all lanes.

@@ -5,8 +5,8 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/timing"
 )
 
-// databaseClock relates the database clock to instants. Every answer of a fetch sets
-// it.
+// databaseClock relates the database clock to instants. Every answer of a fetch
+// updates the relation.
 type databaseClock struct {
 	offset int64 // database clock minus Instant, milliseconds
 	known  bool  // false before the first answer
@@ -16,8 +16,8 @@ func (c *databaseClock) set(dbNow int64, now timing.Instant) {
 	c.offset, c.known = floorMS(dbNow)-int64(now), true
 }
 
-// instant returns the instant right after a time of the database clock in
-// milliseconds.
+// instant returns the first instant after a time of the database clock. The time is
+// in milliseconds.
 func (c *databaseClock) instant(ms int64) timing.Instant {
 	if !c.known {
 		return timing.Never
@@ -36,8 +36,8 @@ func (b *Backlog) ClockKnown() bool { return b.clock.known }
 // DBNow returns the database clock in milliseconds, as far as it is known.
 func (b *Backlog) DBNow() int64 { return int64(b.now) + b.clock.offset }
 
-// AgeMS returns the age of a row in milliseconds. It is negative before the row is due
-// and while clocks disagree.
+// AgeMS returns the age of a row in milliseconds. The age is negative before the
+// row is due. It may also be negative while clocks disagree.
 func (b *Backlog) AgeMS(k contract.Key) int64 { return b.DBNow() - floorMS(k.RunAt) }
 
 // floorMS converts microseconds to whole milliseconds, rounding down.

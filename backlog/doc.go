@@ -1,14 +1,15 @@
-// Package backlog holds what one dispatcher knows about the pending rows of the jobs
-// table, and decides what to read next and when. It is pure: it starts no goroutine,
-// reads no clock, does no I/O, and its decisions do not depend on map order.
+// Package backlog holds what one dispatcher knows about the pending rows of the
+// jobs table. It decides what to read next and when. The package is pure: it starts
+// no goroutine, reads no clock and does no I/O. Its decisions do not depend on map
+// order.
 //
 // # Model
 //
-// The pending rows of one type and priority form a lane, ordered by (run_at, id). All
-// rows of a lane age at the same rate, so this order is the order of their scores. A
-// lane caches its first rows, the candidates, and a cursor: the key of the last row
-// that was read. Rows after the cursor are read when the cache runs low. Such a read
-// never visits the dead index entries of finished jobs.
+// The pending rows of one type and priority form a lane, ordered by (run_at, id).
+// All rows of a lane age at the same rate, so this order is the order of their
+// scores. A lane keeps its first rows, the candidates, and a cursor: the key of the
+// last row that was read. When few candidates are left, rows after the cursor are
+// read. Such a read never visits the dead index entries of finished jobs.
 //
 // Rows that become pending before the cursor (a late commit, a job that returned) are
 // found by a scan:
@@ -25,14 +26,14 @@
 // # Invariants
 //
 //   - The candidates of a lane are in ascending order, and all at or before its cursor.
-//   - A lane without candidates that may have rows after its cursor has an upper bound:
+//   - A lane without candidates may have rows after its cursor. Its upper bound is then
 //     its cursor. No unread row of the lane ranks before the upper bound. The caller
-//     must not let a lesser job pass an upper bound, see Head.
-//   - A row that is in the dispatcher's hands is never a candidate.
+//     must not let a job with a lower score pass an upper bound, see Head.
+//   - A row that is in hand is never a candidate.
 //   - At most one fetch and one backfill scan are in flight.
-//   - Every row that is pending and due is found by a later scan at the latest, whatever
-//     has been lost, provided that its type has a slot.
-//   - All of this is a hint. The claim decides who runs a row.
+//   - If the type of a pending and due row has a slot, a later scan finds the row, even
+//     if notifications or answers were lost.
+//   - This knowledge is a hint. The claim decides which dispatcher runs a row.
 //
 // # Order of calls
 //

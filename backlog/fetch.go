@@ -81,8 +81,9 @@ func (b *Backlog) nextFetch(jobs Jobs) bool {
 	return true
 }
 
-// askLocal adds a local lane to the request if it wants to be read: because a full scan
-// of it is due, or because it has run low and the table may contain more.
+// askLocal adds a local lane to the request if the lane is to be read. Either a
+// full scan of the lane is due, or the lane has few candidates left and the table
+// may contain more.
 func (b *Backlog) askLocal(r Lane) {
 	s := &b.schedule
 	l := b.lane(r)
@@ -115,9 +116,10 @@ func (b *Backlog) askLocal(r Lane) {
 	b.fetch.ask(read, query)
 }
 
-// Departed notes that a row is not pending any more at its place: a scan in flight may
-// have read it before it was claimed, and be answered after the job has ended and is
-// forgotten. Places beyond the bound are not noted; each costs at most a lost claim.
+// Departed notes that a row is no longer pending at its place. A scan in flight may
+// have read the row before the claim, and its answer may arrive after the job has
+// ended and is forgotten. Only a bounded number of places is noted. Each place that
+// is not noted costs at most a lost claim.
 func (b *Backlog) Departed(t slotindex.TypeID, p dispatcherd.Priority, k contract.Key) {
 	if f := &b.fetch; f.scan && len(f.left) < b.cfg.Departures {
 		f.left = append(f.left, k)

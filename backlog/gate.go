@@ -7,11 +7,12 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/timing"
 )
 
-// gate is the notification gate. It decides whether producers send notifications, as a
-// network driver decides between interrupts and polling. While the gate is subscribed,
-// every transaction that inserts jobs notifies. Too many notifications would reduce the
-// commit rate of the producers: then the gate is throttled for a second, and the lanes
-// are polled every throttledPoll instead.
+// gate is the notification gate. It decides whether producers send notifications,
+// in the way in which a network driver decides between interrupts and polling.
+// While the gate is subscribed, every transaction that inserts jobs notifies. Too
+// many notifications would reduce the commit rate of the producers. The gate is
+// then throttled for a second, and the lanes are polled every throttledPoll
+// instead.
 type gate struct {
 	subscribed bool
 	asked      bool           // a change is in flight
@@ -42,8 +43,8 @@ func (g *gate) count(now timing.Instant) {
 // throttled reports whether polls take the place of notifications.
 func (g *gate) throttled(now timing.Instant) bool { return now < g.throttle }
 
-// NextGate reports whether a change of the gate is to be sent, and to which state. It is
-// answered by GateAnswered.
+// NextGate reports whether a change of the gate is to be sent, and to which state.
+// GateAnswered handles the answer.
 func (b *Backlog) NextGate() (subscribe, changed bool) {
 	g := &b.gate
 	subscribe = b.index.Len() > 0 && !b.draining && !g.throttled(b.now)
@@ -62,7 +63,7 @@ func (g *gate) wake(now timing.Instant) timing.Instant {
 	return g.throttle
 }
 
-// GateAnswered takes the answer of a change of the gate.
+// GateAnswered handles the answer to a change of the gate.
 func (b *Backlog) GateAnswered(subscribed bool, v contract.Verdict) {
 	g := &b.gate
 	g.asked = false
@@ -75,12 +76,13 @@ func (b *Backlog) GateAnswered(subscribed bool, v contract.Verdict) {
 	b.becomeActive()
 	if subscribed {
 		g.since = b.now
-		b.scanSoon() // rows that were inserted before sent no notification
+		b.scanSoon() // rows that were inserted before the change sent no notification
 	}
 }
 
-// GateReset notes that the row of the dispatcher, which holds the state of the gate, is
-// or will be replaced by a new one, whose gate is not subscribed.
+// GateReset notes that a new row replaces the row of the dispatcher, now or soon.
+// The row holds the state of the gate, and the gate of the new row is not
+// subscribed.
 func (b *Backlog) GateReset() { b.gate.subscribed = false }
 
 // Subscribed reports whether producers send notifications.

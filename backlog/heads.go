@@ -32,10 +32,10 @@ func (s LaneSet) Rest() LaneSet { return s & (s - 1) }
 // Waiting returns the lanes of a type that have a candidate or an upper bound.
 func (b *Backlog) Waiting(t slotindex.TypeID) LaneSet { return b.types[t].waiting }
 
-// Head returns the first candidate of a waiting lane. Without a candidate it returns
-// the upper bound, the best key that the next row can have; ok is false if the fetch
-// of that row takes too long to wait for. Non-local lanes have no upper bound: what
-// they may contain delays no local job.
+// Head returns the first candidate of a waiting lane. Without a candidate it
+// returns the upper bound, the best key that the next row can have. ok is false if
+// the fetch of the next row takes longer than decisions wait. Non-local lanes have
+// no upper bound, so their unread rows delay no local job.
 func (b *Backlog) Head(l Lane) (key contract.Key, upperBound, ok bool) {
 	s := b.lane(l)
 	if s.len() > 0 {
@@ -44,18 +44,20 @@ func (b *Backlog) Head(l Lane) (key contract.Key, upperBound, ok bool) {
 	return s.cursor, true, s.more && b.worthWaiting()
 }
 
-// worthWaiting reports whether a fetch may bring a better candidate soon.
+// worthWaiting reports whether a fetch may soon return a better candidate.
 func (b *Backlog) worthWaiting() bool {
 	return !b.fetch.breaker.Open(b.now) && !b.FetchLate()
 }
 
-// FetchLate reports whether a fetch in flight takes longer than decisions wait for it.
+// FetchLate reports whether the fetch in flight has taken longer than decisions
+// wait.
 func (b *Backlog) FetchLate() bool {
 	return b.fetch.outstanding() && b.now >= b.fetch.sentAt.After(b.cfg.Patience)
 }
 
-// FirstUnread returns the lowest key that an unread row of the local lanes of a type can
-// have, among the lanes without a candidate. ok is false if there is no such lane.
+// FirstUnread considers the local lanes of a type that have no candidate. It
+// returns the lowest key that an unread row of these lanes can have. ok is false if
+// there is no such lane.
 func (b *Backlog) FirstUnread(t slotindex.TypeID) (first contract.Key, ok bool) {
 	for p := range b.types[t].local {
 		if l := &b.types[t].local[p]; l.starved() && (!ok || l.cursor.Less(first)) {

@@ -8,8 +8,8 @@ import (
 	"github.com/dispatcherd/dispatcherd/slotindex"
 )
 
-// firstLength is the number of rows that a lane asks for before anything is known of
-// its turnover. A lane that runs dry before its next read is answered doubles it.
+// firstLength is the number of rows of the first read of a lane. The number is
+// doubled if the lane has no candidate left before its next read is answered.
 const firstLength = 32
 
 // Lane names a lane: the pending rows of one type and priority inside the share, or
@@ -82,8 +82,9 @@ func (l *lane) newBatch() {
 	l.lost = 0
 }
 
-// discard drops the candidates. Until the lane is read again its upper bound is the
-// place of the first of them, so that no lesser job passes.
+// discard removes the candidates. Until the lane is read again, its upper bound is
+// the place of the first removed candidate, so that no job with a lower score
+// passes.
 func (l *lane) discard() {
 	if l.len() > 0 {
 		l.cursor = l.first()
@@ -131,7 +132,8 @@ func (b *Backlog) lane(l Lane) *lane {
 	return &b.types[l.Type].local[l.Priority]
 }
 
-// existing is lane, but returns nil if the type has no non-local lanes any more.
+// existing is like lane, but returns nil if the type has no non-local lanes any
+// more.
 func (b *Backlog) existing(l Lane) *lane {
 	if l.NonLocal && b.types[l.Type].nonLocal == nil {
 		return nil

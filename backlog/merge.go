@@ -6,8 +6,8 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
-// Fetched takes the answer of a read and gives its request back. Answers that are not
-// awaited are ignored.
+// Fetched handles the answer of a read. The request belongs to the Backlog again.
+// An answer to a request that is not in flight is ignored.
 func (b *Backlog) Fetched(req *contract.FetchRequest, res contract.FetchResult, jobs Jobs) {
 	if req.Backfill {
 		b.backfillFetched(req, res, jobs)
@@ -117,8 +117,8 @@ func (b *Backlog) mergeLocal(r laneRead, l *lane, a answer, jobs Jobs) {
 	}
 }
 
-// extend appends the rows after the cursor. They count as a new batch if nothing of the
-// last one is left.
+// extend appends the rows after the cursor. They are a new batch if no candidate of
+// the last batch is left.
 func (b *Backlog) extend(l *lane, rows []contract.Candidate, full bool, jobs Jobs) {
 	if l.len() == 0 {
 		l.newBatch()
@@ -149,8 +149,9 @@ func (b *Backlog) replace(l *lane, rows []contract.Candidate, full bool, jobs Jo
 	l.newBatch()
 }
 
-// mergeScan takes from a full scan only the rows before the lane's first candidate at
-// the time it was sent. Some of the others were taken since, and which is not known.
+// mergeScan uses only some rows of a full scan: those before the first candidate
+// that the lane had when the scan was sent. Of the other rows some were taken
+// since, and it is not known which.
 func (b *Backlog) mergeScan(l *lane, rows []contract.Candidate, first contract.Key, jobs Jobs) {
 	for _, r := range rows {
 		if !r.Key.Less(first) {
@@ -163,8 +164,9 @@ func (b *Backlog) mergeScan(l *lane, rows []contract.Candidate, first contract.K
 	}
 }
 
-// inHand reports whether a row that was read as pending is in hand, or was in hand while
-// the read was in flight, as left says.
+// inHand reports whether a row that was read as pending is in hand. It also returns
+// true if the row was in hand while the read was in flight. left contains the
+// places of such rows.
 func (b *Backlog) inHand(k contract.Key, left []contract.Key, jobs Jobs) bool {
 	if jobs.InHand(k) {
 		return true

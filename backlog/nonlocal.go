@@ -9,14 +9,15 @@ import (
 	"github.com/dispatcherd/dispatcherd/slotindex"
 )
 
-// nonLocal plans the reads of non-local rows. Non-local rows count as younger by the
-// penalty. They serve slots that have no local row, and rows that their owner lets grow
-// old, so that no row depends on its owner. Which rows are whose only saves lost claims.
+// nonLocal plans the reads of non-local rows. Non-local rows count as younger by
+// the penalty. They serve slots that have no local row. They are also run if the
+// dispatcher that owns them (their owner) lets them grow old, so that no row
+// depends on its owner. Shares only reduce lost claims.
 //
-// A type has idle capacity when it has a free slot and no local row. It reads its
-// non-local lanes when rows may have come since it last did. At each poll every type
-// reads them, because the owner of an old row may be stuck. Such a read starts at the
-// beginning of the lane.
+// A type has idle capacity when it has a free slot and no local row. It then reads
+// its non-local lanes if rows may have come since its last such read. At each poll
+// every type reads its non-local lanes, because the owner of an old row may be
+// stuck. These reads start at the beginning of the lane.
 //
 // Nothing happens here while every share contains everything.
 type nonLocal struct {
@@ -24,18 +25,19 @@ type nonLocal struct {
 	epoch   uint32         // grows when rows may have become available to dispatchers other than their owners
 	polls   uint32         // grows with each poll
 	pending bool           // some type may have idle capacity
-	news    bool           // because rows may have come, which their owner is to read first
-	next    timing.Instant // no round for idle capacity before
+	news    bool           // pending was set because rows may have come; their owner is to read them first
+	next    timing.Instant // instant of the next round for idle capacity at the earliest
 	dueAt   int64          // database clock, milliseconds, at which a row that was read is old enough; 0 = none
 	left    int            // types that are still to be considered in this round
-	from    int            // the type with which the round goes on
+	from    int            // the type with which the round continues
 }
 
 const (
 	// OwnerGrace is how long a row is left to its owner, by the database clock.
 	OwnerGrace = 30 * time.Millisecond
-	// nonLocalPause, and up to as much again at random, lies between two reads for idle
-	// capacity. nonLocalPause lies between news of rows and the first such read.
+	// nonLocalPause is the minimum time between two reads for idle capacity; up to
+	// the same time is added at random. It is also the time between news of rows
+	// and the first such read.
 	nonLocalPause = 50 * time.Millisecond
 	// NonLocalLength is the number of rows that a read at a poll asks for, per lane.
 	NonLocalLength = 8
@@ -71,8 +73,8 @@ func (b *Backlog) wakeNonLocal() timing.Instant {
 	return next
 }
 
-// nonLocalRound turns passed instants into a round of all types. It reports whether one
-// is due.
+// nonLocalRound starts a round of all types if an instant for a round has passed.
+// It reports whether a round is due.
 func (b *Backlog) nonLocalRound() bool {
 	n := &b.nonLocal
 	if n.types == 0 {
@@ -134,8 +136,9 @@ func (b *Backlog) askNonLocal() {
 	}
 }
 
-// idleCapacity reports whether a type has a free slot and no local row, all of which it
-// knows.
+// idleCapacity reports whether a type has a free slot and no local row. It returns
+// false unless all local lanes of the type have been read since the last full scan
+// became due.
 func (b *Backlog) idleCapacity(t slotindex.TypeID) bool {
 	k := &b.types[t]
 	if k.waiting&localLanes != 0 || !b.index.HasFree(t) {
@@ -208,10 +211,10 @@ func (b *Backlog) mergeNonLocal(r laneRead, a answer, jobs Jobs) {
 	l.more = full
 }
 
-// leftToOwner returns how many of the first rows a type with idle capacity skips: their
-// owner, if it works, is about to claim them. A row is not skipped if a row that is used
-// came later by more than the penalty, so skipping does not lengthen the overtaking
-// window.
+// leftToOwner returns how many of the first rows a type with idle capacity skips.
+// The owner of these rows is probably about to claim them. A row is not skipped if
+// it is older than a row that is used by more than the penalty. So skipping does
+// not lengthen the overtaking window.
 func (b *Backlog) leftToOwner(t slotindex.TypeID, rows []contract.Candidate) int {
 	n := max(0, len(rows)-max(1, b.index.FreeFor(t)))
 	for n > 0 && rows[n].Key.RunAt > rows[0].Key.RunAt+b.cfg.Penalty.Microseconds() {
@@ -220,9 +223,9 @@ func (b *Backlog) leftToOwner(t slotindex.TypeID, rows []contract.Candidate) int
 	return n
 }
 
-// SetShare changes the share of a type. What was read of its lanes is discarded. The
-// places of the first candidates remain as upper bounds until the lanes are read anew,
-// so that nothing passes them meanwhile.
+// SetShare changes the share of a type and discards the candidates of its lanes.
+// The places of the first candidates remain as upper bounds until the lanes are
+// read again, so that no job passes them meanwhile.
 func (b *Backlog) SetShare(t slotindex.TypeID, share contract.Share) {
 	k := &b.types[t]
 	if k.share == share {

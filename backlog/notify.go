@@ -20,10 +20,11 @@ func (b *Backlog) ListenerChanged(on bool) {
 }
 
 // RowNotified handles a notification that names the only row of its transaction. An
-// idle dispatcher claims that row without a fetch: the fetch would only return what
-// the notification contains, and takes a third of the time from the INSERT to the
-// worker. As after every notification, a scan follows after scanPause. claimable
-// says that queued jobs may be placed now and that the row is not in hand.
+// idle dispatcher claims this row without a fetch. The fetch would only return what
+// the notification contains, and it takes a third of the time from the INSERT to
+// the worker. A scan follows after scanPause, as after every notification.
+// claimable says that queued jobs may be placed now and that the row is not in
+// hand.
 func (b *Backlog) RowNotified(n *contract.RowNotification, claimable bool) {
 	b.gate.count(b.now)
 	if !claimable || !b.accept(n) {
@@ -36,8 +37,9 @@ func (b *Backlog) RowNotified(n *contract.RowNotification, claimable bool) {
 }
 
 // accept makes a row from a notification a candidate if this is certainly as good
-// as a fetch: the row is local, a slot is free for it, and no other row of the type
-// waits or may be found to wait. It reports whether it did.
+// as a fetch. The conditions are: the row is local, a slot is free for it, and no
+// other row of the type waits or may be found to wait. accept reports whether the
+// row is now a candidate.
 func (b *Backlog) accept(n *contract.RowNotification) bool {
 	t, ok := b.index.Lookup(n.Type)
 	if !ok || !b.clock.known || b.draining || int(t) >= len(b.types) {

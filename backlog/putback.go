@@ -31,12 +31,12 @@ func (b *Backlog) PutBack(t slotindex.TypeID, p dispatcherd.Priority, k contract
 	b.update(t, p)
 }
 
-// Lost notes that the claim of a row was lost: another dispatcher has it, or had it
-// locked. batch is the number that Pop returned. It reports whether too many rows of
-// the batch were lost, so that the rest of it was discarded. Claims run in parallel,
-// so article 1's "five failed claims in a row" is counted per fetched batch. A
-// non-local batch is discarded at the first loss: its owner, or another helper, works
-// on it.
+// Lost notes that the claim of a row was lost: another dispatcher has the row, or
+// had it locked. batch is the number that Pop returned. If too many rows of the
+// batch were lost, the rest of the batch is discarded, and Lost returns true.
+// Claims run in parallel, so the "five failed claims in a row" of article 1 are
+// counted per fetched batch. A non-local batch is discarded at the first loss,
+// because another dispatcher is working on it.
 func (b *Backlog) Lost(r Lane, batch uint32) (discarded bool) {
 	if r.NonLocal {
 		b.discardNonLocal(r)

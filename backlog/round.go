@@ -21,9 +21,9 @@ type round struct {
 // everyLane is greater than the number of lanes.
 const everyLane = 1 << 30
 
-// start makes the next fetches consider every lane. It continues with the current
-// lane instead of the first one: even if rounds are started faster than they
-// complete, every lane is read in its turn.
+// start makes the next fetches consider every lane. The round continues with the
+// current lane instead of the first one. So every lane is read in its turn, even if
+// rounds start faster than they complete.
 func (r *round) start() { r.left = everyLane }
 
 // roundDue reports whether lanes of the round may be read now.

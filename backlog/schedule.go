@@ -8,10 +8,10 @@ import (
 
 // schedule decides when lanes are read.
 //
-// A full scan is due at every poll, and scanPause after a notification. Between two
-// full scans lies 50 times the duration of the last one, so that scans take 2 % of the
-// time, but never more than maxPausePolls polls: a scan that hung says nothing about the
-// cost of the next one.
+// A full scan is due at every poll, and scanPause after a notification. The pause
+// between two full scans is 50 times the duration of the last one, so that scans
+// take 2 % of the time. But the pause is never longer than maxPausePolls polls,
+// because a scan that hung does not predict the cost of the next one.
 type schedule struct {
 	epoch       uint32 // grows when rows may have become pending
 	scans       uint32 // grows when a full scan is due
@@ -39,25 +39,26 @@ const (
 const (
 	// scanPause is the shortest time between two full scans for notifications.
 	scanPause = 50 * time.Millisecond
-	// returnPause is how long a row waits for a scan if it must not be placed at once: a
-	// row that its worker returned would go to the same slot again and again.
+	// returnPause is how long a row waits for a scan if it must not be placed at
+	// once. Without the pause, a row that its worker returned would go to the same
+	// slot again and again.
 	returnPause = 500 * time.Millisecond
 	// idlePolls is the time between two polls of an idle dispatcher, in polls.
 	idlePolls = 5
 	// maxPausePolls is the longest pause between two full scans, in polls. A row that was
 	// committed late waits as long as that at most.
 	maxPausePolls = idlePolls
-	// shortDelay is longer than any finish statement takes. A row that is due that much
-	// after its end was recorded cannot lie before a cursor by then.
+	// shortDelay is longer than any finish statement takes. If a row is due that
+	// long after its end was recorded, it cannot be before a cursor at that time.
 	shortDelay = 10 * time.Second
-	// gateSettled is how long the gate must have been subscribed before polls become
-	// idle: hardly any open transaction is older and found the gate closed.
+	// gateSettled is how long the gate must have been subscribed before polls
+	// become idle. Hardly any open transaction is then older than the subscription.
 	gateSettled = 10 * time.Second
 	scanFactor  = 50
 )
 
-// RowsMayHaveCome notes that rows may have become pending after the cursors: every lane
-// that runs low is worth another read.
+// RowsMayHaveCome notes that rows may have become pending after the cursors. Every
+// lane with few candidates left is read again.
 func (b *Backlog) RowsMayHaveCome() {
 	b.schedule.epoch++
 	b.round.start()
@@ -149,8 +150,8 @@ func (b *Backlog) nextQuickPoll() timing.Instant {
 	return timing.Never
 }
 
-// scanEnded spaces full scans after one that took that long, and learns from it whether
-// backfill scans must take their place.
+// scanEnded plans the pause after a full scan that took the given time. It also
+// decides from this time whether backfill scans must replace full scans.
 func (b *Backlog) scanEnded(took timing.Instant, ok bool) {
 	s := &b.schedule
 	next := min(max(s.nextScan, b.now)+scanFactor*took, b.now+maxPausePolls*millis(b.cfg.Poll))
@@ -161,9 +162,9 @@ func (b *Backlog) scanEnded(took timing.Instant, ok bool) {
 	}
 }
 
-// Wake returns when the next step is due if nothing happens before. pending tells that
-// some type may have both a free slot and a waiting job: a decision may wait for the
-// fetch in flight.
+// Wake returns when the next step is due if nothing happens before. pending says
+// that some type may have both a free slot and a waiting job. A decision may then
+// wait for the fetch in flight.
 func (b *Backlog) Wake(pending bool) timing.Instant {
 	return min(b.wakeFetch(pending || len(b.changed) > 0), b.wakeBackfill(), b.gate.wake(b.now),
 		b.fetch.breaker.Wake(b.now), b.backfill.breaker.Wake(b.now), b.gate.breaker.Wake(b.now))
@@ -194,8 +195,8 @@ func (b *Backlog) wakeFetch(pending bool) timing.Instant {
 	return min(next, b.wakeNonLocal())
 }
 
-// LastScan returns how long the last full scan of the lanes took, all of its parts
-// together, and how long ago it ended. Both are 0 before the first.
+// LastScan returns how long all parts of the last full scan of the lanes took, and
+// how long ago it ended. Both are 0 before the end of the first scan.
 func (b *Backlog) LastScan() (took, age time.Duration) {
 	if b.schedule.ended == 0 {
 		return 0, 0
