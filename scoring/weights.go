@@ -12,10 +12,10 @@ import (
 // overflow. Orders are exact for ages below it.
 const MaxAge = 3653 * 24 * time.Hour
 
-// NoCap as Weights.OnDemandCap lets the on-demand extra grow for ever, as in the
-// article. Then a steady overload of on-demand requests starves queued jobs, and
-// there is no overtaking window. It is meant for the simulation of other policies,
-// not for production.
+// NoCap as Weights.OnDemandCap removes the age cap, as in article 1. A steady
+// overload of on-demand requests then starves queued jobs, and there is no
+// overtaking window. NoCap is meant for simulations of other policies, not for
+// production.
 const NoCap time.Duration = math.MaxInt64
 
 // Bounds of the weights, in points and points per second. They keep every total
@@ -38,9 +38,9 @@ type Weights struct {
 	OnDemandCap    time.Duration // age at which OnDemandAgeing stops; whole milliseconds, or NoCap
 }
 
-// Default returns the article's weights. The additional ageing of on-demand
-// requests is capped at 256 s, the time after which the article lets a queued job
-// pass a fresh request.
+// Default returns the weights of article 1. The additional ageing of on-demand
+// requests is capped at 256 s. After this time article 1 lets a queued job pass a
+// fresh request.
 func Default() Weights {
 	return Weights{
 		Priority:       1024,
@@ -81,10 +81,11 @@ func (w Weights) Validate() error {
 	return nil
 }
 
-// Score returns the terms of a job's score. ageMS is its age in milliseconds: below
-// 0 it counts as 0 (a clock went back), above MaxAge as MaxAge. capacity is the
-// number of registered slots that support the job's type, free or taken; below 1 it
-// counts as 1. Score allocates nothing.
+// Score returns the terms of a job's score. ageMS is the age of the job in
+// milliseconds. An age below 0 counts as 0 (a clock went back), and an age above
+// MaxAge counts as MaxAge. capacity is the number of registered slots that support
+// the job's type, free or taken. A capacity below 1 counts as 1. Score allocates
+// nothing.
 func (w *Weights) Score(mode dispatcherd.Mode, p dispatcherd.Priority, ageMS int64, capacity int) Terms {
 	ageMS = min(max(ageMS, 0), maxAgeMS)
 	t := Terms{
