@@ -1,7 +1,7 @@
-// Package slotindex answers one question fast: which free slot should run a
-// job of this type? It is the inverted index of article 1 ("the slot pool"),
-// and it picks the most specialised slot, so that versatile ones stay
-// available for what only they can do.
+// Package slotindex finds the free slot that should run a job of a type, and finds
+// it fast. It is the inverted index of article 1 ("the slot pool"). It chooses the
+// most specialised slot, so that versatile slots stay free for jobs that only they
+// can run.
 //
 // # Shape
 //
@@ -15,18 +15,18 @@
 //	             │
 //	           class ──► head, blocks by SlotID ──► slots, one bit each: free
 //
-// Taking a slot finds the first set bit of the type, compares the heads of
-// the classes of that size, and clears a bit; releasing sets it again. Only
-// when a class runs empty, or stops being so, are its types told. So the cost
-// depends on the number of classes of equal size that a type has, not on the
-// number of slots.
+// Taking a slot finds the first set bit of the type, compares the heads of the
+// classes of that size, and clears a bit. Releasing a slot sets the bit again. The
+// types of a class are updated only when its last free slot is taken or its first
+// one is released. So the cost depends on the number of classes of equal size that
+// a type has, not on the number of slots.
 //
 // # What it is not
 //
-// There is no lock, clock, log or map iteration in here: one owner calls one
-// method at a time, and the same calls give the same answers. The index knows
-// neither jobs nor sessions. It is a hint that can be rebuilt from the
-// registrations at any time; the truth about running jobs is in Postgres.
+// The package contains no lock, no clock, no log and no iteration over maps. One
+// owner calls one method at a time, and the same calls give the same answers. The
+// index knows neither jobs nor sessions. The registrations are sufficient to
+// rebuild it at any time. The truth about running jobs is in Postgres.
 //
 // Broken preconditions (releasing a slot that is not taken, using the Ref of
 // a removed slot) are bugs of the caller and panic.

@@ -53,16 +53,16 @@ func New() *Index {
 	return &Index{byName: map[string]TypeID{}, byTypes: map[string]classID{}}
 }
 
-// Add registers a free slot. types must be sorted, unique and not empty, and
-// id not registered at present; ids may come in any order, ascending is
-// fastest. The slice is not kept.
+// Add registers a free slot. types must be sorted, unique and not empty. id must
+// not be registered. Ids may come in any order; ascending order is fastest. Add
+// does not keep the slice.
 func (x *Index) Add(id dispatcherd.SlotID, types []string) Ref {
 	r := x.AddTaken(id, types)
 	x.Release(r)
 	return r
 }
 
-// AddTaken is Add for a slot that holds a job already.
+// AddTaken is like Add, for a slot that already holds a job.
 func (x *Index) AddTaken(id dispatcherd.SlotID, types []string) Ref {
 	c := x.classFor(types)
 	r := allocate(&x.slots, &x.freeSlots)
@@ -101,9 +101,9 @@ func (x *Index) Peek(t TypeID) (Ref, bool) {
 	return x.classes[c].headRef, true
 }
 
-// Take returns the free slot that supports t and the fewest types, among those
-// the one with the smallest SlotID, and makes it taken. It returns false if no
-// slot that supports t is free.
+// Take chooses among the free slots that support t. It takes the slot with the
+// fewest types, and among equals the one with the smallest SlotID. It returns false
+// if no slot that supports t is free.
 func (x *Index) Take(t TypeID) (Ref, bool) {
 	c := x.bestClass(t)
 	if c < 0 {
