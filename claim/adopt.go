@@ -12,9 +12,9 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Adopt takes over executions that workers offer to resume, in one statement.
-// Refused and Unknown both mean: send the same request again. A dispatcher without a
-// lease takes nothing, which is Refused.
+// Adopt takes over executions that workers offer to resume, in one statement. After
+// Refused and after Unknown the caller sends the same request again. A dispatcher
+// without a lease takes over nothing, and the verdict is Refused.
 func (s *Store) Adopt(ctx context.Context, req contract.AdoptRequest) contract.AdoptResult {
 	token := Fold(req.Token)
 	var taken []contract.Adopted
@@ -36,8 +36,8 @@ func (s *Store) Adopt(ctx context.Context, req contract.AdoptRequest) contract.A
 	return contract.AdoptResult{Verdict: contract.OK, Jobs: taken, Busy: busy}
 }
 
-// countResumed returns the number of executions that were taken over. Renewed
-// offers are not counted, because their rows already belonged to this dispatcher.
+// countResumed returns the number of executions that were taken over. It does not
+// count renewed offers, because their rows already belonged to this dispatcher.
 func countResumed(asked []contract.ResumeOffer, taken []contract.Adopted) (n int) {
 	for i := range asked {
 		_, found := slices.BinarySearchFunc(taken, asked[i].ID, func(a contract.Adopted, id dispatcherd.JobID) int { return cmp.Compare(a.ID, id) })
@@ -84,10 +84,10 @@ const handOverSQL = `UPDATE dispatcherd.dispatchers
 	SET leaving = true, armed = false, capacity = '{}', beat_at = now(), lease = $2, epoch = epoch + 1
 	WHERE id = $1 AND incarnation IS NOT NULL AND lost_at IS NULL`
 
-// HandOver ends this run regularly while jobs still run. Their rows are not changed
-// for the duration hold, so that the workers can offer to resume them at another
-// dispatcher. After that any dispatcher releases the rest without counting a crash.
-// This run can neither claim nor finish any more. The store may join again.
+// HandOver ends this run regularly while jobs still run. During hold their rows are
+// not changed, so that the workers can offer to resume them at another dispatcher.
+// Afterwards any dispatcher releases the remaining rows without counting a crash.
+// This run can no longer claim or finish. The store may join again.
 func (s *Store) HandOver(ctx context.Context, hold time.Duration) error {
 	me := s.me.Load()
 	if me == 0 {

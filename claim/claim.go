@@ -16,12 +16,13 @@ import (
 
 const (
 	lockPatience    = 20 * time.Millisecond // far below the server's deadlock_timeout
-	contentionLasts = 100                   // claims with row locks after one that lost more than a twentieth
+	contentionLasts = 100                   // number of claims with row locks after a claim that lost more than a twentieth of its rows
 	lockNotGranted  = "55P03"
 )
 
-// ErrLeaseLost says that the lease of this dispatcher has expired, and others may
-// have released its jobs. It must stop sending and join again.
+// ErrLeaseLost says that the lease of this dispatcher has expired. Other
+// dispatchers may have released its jobs. This dispatcher must stop sending and
+// join again.
 var ErrLeaseLost = errors.New("this dispatcher's lease has run out; it must join again")
 
 // Claim takes rows in one statement. A dispatcher without a lease takes
@@ -47,13 +48,14 @@ func (s *Store) Claim(ctx context.Context, req contract.ClaimRequest) contract.C
 	return contract.ClaimResult{Verdict: contract.OK, Won: won}
 }
 
-// contended reports whether a claim lost so many rows, at least one in twenty, that
-// row locks are worth their cost. With shares a few rows are lost now and then,
-// which costs only these rows.
+// contended reports whether a claim lost at least one row in twenty. Row locks are
+// then worth their cost. With shares a few rows are lost occasionally, which costs
+// only these rows.
 func contended(asked, won int) bool { return 20*(asked-won) > asked }
 
-// sendClaim sends the statement that suits the contention. Claims in flight count it
-// down together, which may make it negative.
+// sendClaim sends the statement that suits the contention. Each claim decreases the
+// counter, and claims in flight do so at the same time, so the counter may become
+// negative.
 func (s *Store) sendClaim(ctx context.Context, conn *pgx.Conn, ids []dispatcherd.JobID, params [][]byte) (won []contract.Won, err error) {
 	if s.contention.Load() <= 0 {
 		won, err = readWon(execute(ctx, conn, "claim", append(slices.Clip(params), encodeClaimed(ids)...)...), len(ids))
@@ -74,12 +76,13 @@ func (s *Store) sendClaim(ctx context.Context, conn *pgx.Conn, ids []dispatcherd
 	return won, err
 }
 
-// errOldEpoch is the error of a claim that follows a Resolve whose answer was lost, or
-// that a Resolve of another claim preceded. Nothing was taken.
+// errOldEpoch is the error of a claim with an old epoch: a Resolve of another claim
+// came before it, or a Resolve whose answer was lost. The claim took nothing.
 var errOldEpoch = errors.New("the claim was of an earlier epoch")
 
-// refused returns why a claim that won nothing was not allowed to win, or nil if it
-// was allowed. If it returns an error nothing was taken.
+// refused returns the reason why a claim was not allowed to win rows, or nil if it
+// was allowed. It is called for a claim that won nothing. After an error of refused
+// it is certain that the claim took nothing.
 func (s *Store) refused(ctx context.Context, conn *pgx.Conn, me, sent int32) error {
 	now, err := ownEpoch(ctx, conn, me)
 	if err == nil && now != sent {
@@ -89,8 +92,8 @@ func (s *Store) refused(ctx context.Context, conn *pgx.Conn, me, sent int32) err
 	return err
 }
 
-// ownEpoch returns the epoch of a dispatcher that holds its lease. Its errors say
-// that nothing was taken.
+// ownEpoch returns the epoch of a dispatcher that holds its lease. An error of
+// ownEpoch says that nothing was taken.
 func ownEpoch(ctx context.Context, conn *pgx.Conn, me int32) (epoch int32, err error) {
 	rows := execute(ctx, conn, "own-lease", int4(me))
 	found := false
@@ -106,8 +109,8 @@ func ownEpoch(ctx context.Context, conn *pgx.Conn, me int32) (epoch int32, err e
 	return epoch, nil
 }
 
-// encodeClaim returns the parameters of claimContendedSQL, which claimSQL and
-// resolveSQL have, too.
+// encodeClaim returns the parameters of claimContendedSQL. claimSQL and resolveSQL
+// have the same parameters.
 func encodeClaim(req *contract.ClaimRequest, token int64, me, epoch int32) [][]byte {
 	return [][]byte{int8s(req.IDs, integer), int8b(token), int4(me), int4(epoch), int8s(req.Sessions, integer)}
 }
@@ -166,8 +169,8 @@ func wonOf(v [][]byte) (w contract.Won, err error) {
 	return w, nil
 }
 
-// chunkSize is a compromise between the number of allocations and the memory that
-// the payload of a long-running job keeps from being freed.
+// chunkSize is a compromise. Larger chunks need fewer allocations. But the payload
+// of a long-running job keeps a complete chunk in memory.
 const chunkSize = 8 << 10
 
 // carve copies v out of the connection's buffer. Small values share a chunk.
@@ -184,8 +187,8 @@ func carve(chunk, v []byte) (copied, rest []byte) {
 
 // Resolve determines which rows a claim with an unknown outcome took. It first
 // raises the dispatcher's epoch, under a lock that waits until claims in flight
-// have ended. So the answer is final: a copy of the statement that arrives later
-// takes nothing. After Refused and Unknown call it again.
+// have ended. So the answer is final: a copy of the claim that arrives later takes
+// nothing. After Refused and after Unknown the caller calls Resolve again.
 func (s *Store) Resolve(ctx context.Context, req contract.ClaimRequest) contract.ClaimResult {
 	token := Fold(req.Token)
 	var won []contract.Won
@@ -221,7 +224,7 @@ func (s *Store) raiseEpoch(ctx context.Context, conn *pgx.Conn, me int32) error 
 		QueryRow(func(row pgx.Row) error { return row.Scan(&epoch) })
 	err := conn.SendBatch(ctx, &batch).Close()
 	if errors.Is(err, pgx.ErrNoRows) {
-		return nil // declared lost: no claim of it can succeed
+		return nil // the dispatcher was declared lost, so none of its claims can succeed
 	}
 	if err != nil {
 		return fmt.Errorf("raise the epoch: %w", err)

@@ -12,8 +12,8 @@ import (
 const maxGap = 4
 
 // idRanges are ranges of ascending ids. The ith range is from low[i] to high[i]. A
-// statement reads each range of the index instead of searching for each id, which
-// halves the cost for contiguous ids. A scattered id is a range of its own.
+// statement reads each range of the index instead of searching for each id. For
+// contiguous ids this halves the cost. A scattered id is a range of its own.
 //
 // A range may contain ids that are not in the request. Every id of a range has a
 // place: the place of an id in the ith range is id - base[i]. Places start at 0 and

@@ -36,14 +36,15 @@ type Jobs struct{ DB DB }
 // and JSON. By default Postgres uses the encoding of the database or of the role.
 func Encode(config *pgx.ConnConfig) { config.RuntimeParams["client_encoding"] = "UTF8" }
 
-// Pin makes the connections of a pool find rows by id through the index, whatever
-// the statistics are. Otherwise a session could keep a plan that was made for a
-// nearly empty table and later scan the complete table for one row. Use it for
-// long-lived connections that execute only the methods of Jobs about single rows;
-// [Jobs.Counts] and [Jobs.History] are faster without it. Text is UTF-8, see
-// [Encode]. The isolation level and lock timeout of the role or database are
-// overridden: a stricter isolation level would report irrelevant conflicts, and a
-// lock timeout would end waits that are usual, because even a commit with a
+// Pin makes the connections of a pool find rows by id through the index,
+// independent of the statistics. Otherwise a session could keep a plan that was
+// made for a nearly empty table. It would later scan the complete table for one
+// row. Use Pin for long-lived connections that execute only the methods of Jobs
+// about single rows; [Jobs.Counts] and [Jobs.History] are faster without it. Text
+// is UTF-8, see [Encode]. Pin overrides the isolation level and the lock timeout of
+// the role or database. A stricter isolation level would report irrelevant
+// conflicts. A lock timeout would end waits that are usual: even a commit with a
+// notification waits for the previous one.
 // notification waits for the previous one.
 func Pin(config *pgx.ConnConfig) {
 	Encode(config)
@@ -86,10 +87,10 @@ func (j Jobs) Draw(ctx context.Context) (dispatcherd.JobID, error) {
 }
 
 // InsertAs adds one job with an id that was drawn for it, unless a row with this id
-// exists. So it can be repeated if its answer is lost. It waits for an earlier try
-// in flight. A later try finds the row in any status. A second row could be
-// inserted only if the job were claimed, ended and moved between two steps of one
-// statement.
+// exists. So the caller can repeat InsertAs if the answer is lost. InsertAs waits
+// for an earlier try in flight. A later try finds the row in any status. A second
+// row could be inserted only if the job were claimed, ended and moved between two
+// steps of one statement.
 func (j Jobs) InsertAs(ctx context.Context, id dispatcherd.JobID, n New) error {
 	v, err := n.values()
 	if err != nil {
@@ -103,8 +104,8 @@ func (j Jobs) InsertAs(ctx context.Context, id dispatcherd.JobID, n New) error {
 	return explain(err)
 }
 
-// InsertMany adds jobs by COPY, in one transaction, and returns how many. An
-// error from the iterator ends it, and nothing is inserted.
+// InsertMany adds jobs by COPY, in one transaction, and returns their number. If
+// the iterator returns an error, nothing is inserted.
 func (j Jobs) InsertMany(ctx context.Context, jobs iter.Seq2[New, error]) (int64, error) {
 	var now time.Time // COPY cannot use DEFAULT for a single row of a column
 	if err := j.DB.QueryRow(ctx, `SELECT now()`).Scan(&now); err != nil {

@@ -55,7 +55,7 @@ SELECT EXISTS (SELECT FROM renewed),
 
 // cancelPendingSQL cancels pending jobs for which a request to cancel exists, and
 // deletes the requests of jobs that have ended. It is part of a heartbeat, so it
-// waits for no lock: locked rows wait for the next heartbeat of any dispatcher.
+// waits for no lock. Locked rows wait for the next heartbeat of any dispatcher.
 const cancelPendingSQL = `
 WITH held AS MATERIALIZED (
 	SELECT j.ctid FROM dispatcherd.cancels c JOIN dispatcherd.jobs_live j ON ` + isNamed + `
@@ -91,12 +91,12 @@ func (s *Store) Join(ctx context.Context) (int32, error) {
 	return id, nil
 }
 
-// Heartbeat renews the lease, publishes capacity (slots by type) and does work for
-// other dispatchers: it declares silent ones lost, releases their jobs and executes
-// requests to cancel. Call it about once per second, one call at a time. After an
-// error the lease may have been renewed. If work for others fails, the error is
-// only reported to the observer, and a later heartbeat tries again after ten times
-// the duration. [Store.Sweep] has more time.
+// Heartbeat renews the lease and publishes capacity (slots by type). It also does
+// work for other dispatchers: it declares silent ones lost, releases their jobs and
+// executes requests to cancel. Call Heartbeat about once per second, one call at a
+// time. After an error the lease may have been renewed. If the work for others
+// fails, only the observer gets the error. A later heartbeat tries again after ten
+// times the duration of the failed work. [Store.Sweep] has more time.
 func (s *Store) Heartbeat(ctx context.Context, capacity map[string]int) (contract.HeartbeatResult, error) {
 	published, err := json.Marshal(capacity)
 	if err != nil {
@@ -135,9 +135,9 @@ func (s *Store) Heartbeat(ctx context.Context, capacity map[string]int) (contrac
 	return res, err
 }
 
-// learn reads the capacity of the other dispatchers. For each type it contains the
-// slots of those with smaller ids, of those with larger ids, and of the one with
-// the fewest slots.
+// learn reads the capacity of the other dispatchers. For each type it adds up the
+// slots of the dispatchers with smaller ids and of those with larger ids. It also
+// notes the number of slots of the dispatcher with the fewest slots.
 func learn(r *contract.HeartbeatResult, others string, own map[string]int) error {
 	var slots map[string][3]int
 	if err := json.Unmarshal([]byte(others), &slots); err != nil {
@@ -181,9 +181,9 @@ func (s *Store) Leave(ctx context.Context) (int, error) {
 
 // SetSubscribed opens or closes the notification gate: producers notify while a
 // dispatcher is subscribed. A dispatcher is subscribed while its workers have
-// slots, free or not, because a busy one must also know which rows are due. It is
-// throttled while there are too many notifications. Fetch once after subscribing,
-// because earlier inserts sent no notification.
+// slots, free or not. A busy dispatcher must also know which rows are due. The gate
+// is throttled while there are too many notifications. Fetch once after
+// subscribing, because earlier inserts sent no notification.
 func (s *Store) SetSubscribed(ctx context.Context, subscribed bool) error {
 	return s.lease.do(ctx, OpSubscribe, func(ctx context.Context, conn *pgx.Conn) (int, error) {
 		tag, err := conn.Exec(ctx, `UPDATE dispatcherd.dispatchers SET armed = $2 WHERE id = $1 AND lost_at IS NULL`, s.me.Load(), subscribed)

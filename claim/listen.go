@@ -35,8 +35,8 @@ var errNoNotifications = errors.New("LISTEN was accepted, but a NOTIFY from anot
 
 // Listener receives notifications of new jobs and of requests to cancel on its own
 // connection. It reads all the time, because unread notifications would fill a
-// queue of the server. Notifications of jobs are merged into one. Requests to
-// cancel beyond a bound are dropped, because every heartbeat returns them again.
+// queue of the server. It merges notifications of jobs into one. Beyond a bound it
+// drops requests to cancel, because every heartbeat returns them again.
 type Listener struct {
 	store   *Store
 	jobs    chan *contract.RowNotification
@@ -54,9 +54,10 @@ func (s *Store) Listen() *Listener {
 	return l
 }
 
-// Jobs receives a value when rows may have become pending: a notification arrived,
-// or the connection was established and earlier notifications may have been missed.
-// The value is the row if it is the only one, else nil.
+// Jobs receives a value when rows may have become pending. Either a notification
+// arrived, or the connection was established and earlier notifications may have
+// been missed. The value is the row if exactly one row became pending, and
+// otherwise nil.
 func (l *Listener) Jobs() <-chan *contract.RowNotification { return l.jobs }
 
 // Cancels receives the ids of running jobs, of any dispatcher, that must be
@@ -181,8 +182,9 @@ func (l *Listener) ping(ctx context.Context, conn *pgx.Conn, self string) error 
 	return err
 }
 
-// publish passes on a notification. If the last one was not received yet, the
-// merged one is about more than one row.
+// publish passes on a notification. If the previous one was not received yet, the
+// two are merged. The merged notification is about more than one row, so it names
+// none.
 func (l *Listener) publish(row *contract.RowNotification) {
 	select {
 	case l.jobs <- row:
@@ -191,7 +193,7 @@ func (l *Listener) publish(row *contract.RowNotification) {
 	}
 	select {
 	case <-l.jobs:
-	default: // it was received meanwhile; a value of nil only costs a fetch
+	default: // the previous one was received meanwhile; a value of nil only costs a fetch
 	}
 	l.jobs <- nil // there is room because no other goroutine sends
 }

@@ -16,9 +16,10 @@ type Retention struct {
 // DaysAhead is how many daily partitions are created before they are needed.
 const DaysAhead = 3
 
-// KeepPartitions creates the daily partitions of the coming days and drops those
-// whose retention has ended. Call it at start and every hour, in any number of
-// daemons. Partitions that are in use are blocked: the next call tries again.
+// KeepPartitions creates the daily partitions of the coming days and drops the
+// partitions whose retention has ended. Call it at start and every hour, in any
+// number of daemons. A partition that is in use is blocked, and the next call tries
+// again.
 func (s *Store) KeepPartitions(ctx context.Context, keep Retention) (made, dropped, blocked int, err error) {
 	for _, r := range []struct {
 		status dispatcherd.Status
@@ -84,20 +85,21 @@ type vacuumState struct {
 	paused  bool
 }
 
-// futile reports whether a vacuum that ended after the earlier reading has kept all
-// rows that died since then, because of the same snapshot. Until that snapshot
-// ends, no vacuum can remove newer dead rows, but each vacuum reads the complete
-// table.
+// futile reports whether a vacuum has ended after the earlier reading without
+// removing rows: the same snapshot kept all rows that died since. Until this
+// snapshot ends, no vacuum can remove newer dead rows, but each vacuum reads the
+// complete table.
 func (v *vacuumState) futile(was *vacuumState, from int64) bool {
 	return v.horizon != "" && v.horizon == was.horizon && v.vacuums > was.vacuums &&
 		v.dead >= from && 10*(v.dead-was.dead) >= 9*(v.died-was.died)
 }
 
-// PaceVacuum pauses autovacuum of the hot table while it could remove nothing, and
-// resumes it when it can. Call it regularly: a vacuum counts as futile if it ended
-// without effect between two calls, and only a call can end a pause. It returns
-// whether autovacuum is paused, and whether this call has changed that. The first
-// call of a store ends the pause of an earlier store.
+// PaceVacuum pauses autovacuum of the hot table while a vacuum could remove
+// nothing, and resumes autovacuum afterwards. Call it regularly. A vacuum counts as
+// futile if it ended without effect between two calls, and only a call can end a
+// pause. PaceVacuum returns whether autovacuum is paused, and whether this call has
+// changed the setting. The first call of a store ends the pause of an earlier
+// store.
 func (s *Store) PaceVacuum(ctx context.Context) (paused, changed bool, err error) {
 	err = s.sweep.do(ctx, OpVacuum, func(ctx context.Context, conn *pgx.Conn) (int, error) {
 		var now vacuumState

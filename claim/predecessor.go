@@ -45,17 +45,18 @@ FROM predecessor p WHERE d.id = p.id`
 // errNoIdentity says that an identity cannot belong to a predecessor.
 var errNoIdentity = errors.New("declare the predecessor lost: incarnation or lock is missing")
 
-// DeclareLost ends the lease of the dispatcher that joined with the given
-// identity, and reports whether there was one. From then on it can neither claim
-// nor renew its lease, and its capacity does not count. Its running jobs can be
-// adopted for as long as hold says; the next heartbeat of any dispatcher after
-// that releases the rest and counts a crash for each. With hold 0 the next
+// DeclareLost ends the lease of the dispatcher that joined with the given identity,
+// and reports whether there was such a dispatcher. From then on this dispatcher can
+// neither claim nor renew its lease, and its capacity does not count. During hold
+// its running jobs can be adopted. Afterwards the next heartbeat of any dispatcher
+// releases the remaining jobs and counts a crash for each. With hold 0 the next
 // heartbeat releases all of them.
 //
 // The caller must hold the lock that predecessor.Lock names, and must have read
-// predecessor.Incarnation from its file. Then no living process has that
-// identity: a living one holds its lock. Dispatchers with another incarnation,
-// another lock or none, and those that handed over, are not affected.
+// predecessor.Incarnation from the file of the lock. Then no living process has
+// this identity, because a living process would hold its lock. DeclareLost does not
+// affect dispatchers with another incarnation, with another lock or without a lock.
+// It does not affect those that handed over either.
 //
 // It may be called before [Store.Join], and again after an error.
 func (s *Store) DeclareLost(ctx context.Context, predecessor Identity, hold time.Duration) (found bool, err error) {

@@ -8,10 +8,10 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// releaseSQL makes the jobs of lost dispatcher $1 pending again that its claims
-// with tokens from $2 to $3 name. Unless the dispatcher left regularly, the attempts
-// count as crashes with error $4. The claims only say which rows to check; the row
-// decides. Locked rows are left to the next heartbeat.
+// releaseSQL makes jobs of the lost dispatcher $1 pending again: those that its
+// claims with tokens from $2 to $3 name. Unless the dispatcher left regularly, the
+// attempts count as crashes with error $4. The claims only say which rows to check;
+// the row decides. Locked rows are left to the next heartbeat.
 const releaseSQL = `
 WITH held AS MATERIALIZED (
 	SELECT ctid FROM dispatcherd.jobs_live
@@ -64,10 +64,11 @@ func release(ctx context.Context, conn *pgx.Conn, lost int32) (released int, err
 	return released, err
 }
 
-// releasePart does the same from a token on, and begins no further portion after
-// until, unless until is zero. next is the token at which to continue, or firstToken
-// if all portions were done. The claims of released jobs still exist, so a heartbeat
-// that always started with the first one would never reach the last one.
+// releasePart releases the jobs of the claims from a token on. It begins no further
+// portion after until, unless until is zero. next is the token at which to
+// continue, or firstToken if all portions were done. The claims of released jobs
+// still exist. So a heartbeat that always started with the first claim would never
+// reach the last one.
 func releasePart(ctx context.Context, conn *pgx.Conn, lost int32, from int64, until time.Time) (released int, next int64, err error) {
 	rows, err := conn.Query(ctx, portionsSQL, lost, portionSize, from)
 	if err != nil {

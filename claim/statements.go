@@ -3,10 +3,11 @@ package claim
 // This file holds every statement that fetches, claims, finishes or adopts jobs.
 // Each is prepared once per connection under its name.
 //
-// The planner must choose the primary key for each lookup by id, whatever the
-// statistics say: a plan is made once per connection, perhaps while the table is
-// empty, and then kept. Hence the BETWEEN conditions with equal bounds, the
-// conditions "> 0" on parameters, and id + 0 as an order (see docs/storage.md).
+// The planner must choose the primary key for each lookup by id, independent of the
+// statistics. A plan is made once per connection, perhaps while the table is empty,
+// and then kept. Three things force this choice: BETWEEN conditions with equal
+// bounds, the conditions "> 0" on parameters, and id + 0 as an order (see
+// docs/storage.md).
 //
 // Parameters are arrays of the same length, one element per job, unless the
 // comment says otherwise.
@@ -43,8 +44,8 @@ var (
 	}
 )
 
-// ownLeaseStatement tells whether a claim or an adoption without rows was allowed
-// to take rows.
+// ownLeaseStatement is sent after a claim or an adoption that took no rows. It
+// reads whether the statement was allowed to take rows.
 var ownLeaseStatement = statement{"own-lease", "returns the epoch of a dispatcher that holds its lease", ownLeaseSQL}
 
 const (
@@ -52,9 +53,10 @@ const (
 	holdsLease  = `incarnation IS NOT NULL AND lost_at IS NULL AND NOT leaving AND beat_at + lease > now()`
 )
 
-// Columns of a job. Each list exists once. A new column of a job is in keptColumns or
-// endColumns, if a claim needs it in wonColumns, and if operators see it in jobColumns
-// (read.go) and in contract.Job.
+// Columns of a job. Each list exists once. A new column of a job belongs to
+// keptColumns or endColumns. If a claim needs the column, it also belongs to
+// wonColumns. If operators see it, it also belongs to jobColumns (read.go) and to
+// contract.Job.
 const (
 	// keptColumns are copied unchanged when a row moves out of the hot table.
 	keptColumns = `id, run_at, created_at, attempt, timeout_ms, priority, max_attempts, type, payload, started_at`
@@ -79,9 +81,10 @@ WHERE id BETWEEN r.low AND r.high AND r.low > 0 AND r.high > 0 AND get_bit($6::b
 	AND status = 'pending' AND (run_at <= now()) IS TRUE AND EXISTS (SELECT FROM me)
 RETURNING ` + wonColumns
 
-// claimContendedSQL does the same with parameters $1 to $5. It locks rows in the
-// order of their ids and skips locked ones, so two dispatchers neither wait for
-// each other nor deadlock. A locked row cannot change, so its address stays valid.
+// claimContendedSQL does the same as claimSQL, with parameters $1 to $5. It locks
+// rows in the order of their ids and skips locked rows. So two dispatchers neither
+// wait for each other nor deadlock. A locked row cannot change, so its address
+// stays valid.
 const claimContendedSQL = claimRecord + `, free AS MATERIALIZED (
 	SELECT ctid FROM dispatcherd.jobs_live
 	WHERE id = ANY ($1) AND status = 'pending' AND (run_at <= now()) IS TRUE AND EXISTS (SELECT FROM me)
@@ -104,8 +107,8 @@ UPDATE dispatcherd.jobs_live
 SET status = 'running', attempt = attempt + 1, dispatcher = $3, token = $2::bigint, started_at = now()`
 )
 
-// resolveSQL reads what the claim with token $2 of dispatcher $3 took of ids $1
-// and still runs.
+// resolveSQL reads which rows among ids $1 the claim with token $2 of dispatcher $3
+// took and still runs.
 const resolveSQL = `
 SELECT ` + wonColumns + ` FROM dispatcherd.jobs_live
 WHERE id = ANY ($1::bigint[]) AND status = 'running' AND dispatcher = $3::int AND token = $2::bigint`
@@ -255,8 +258,8 @@ UNION ALL
 SELECT id, 0, 0, 0, 0, 0, NULL, 0, 0, 0 FROM offered WHERE id NOT IN (SELECT id FROM taken)`
 
 // offeredRows are the rows that may be taken according to the statement's snapshot.
-// Locking them checks the condition again. The condition on the fingerprint is
-// contract.ResumeOffer.Follows.
+// Locking a row checks the condition again. The condition on the fingerprint is the
+// same as in contract.ResumeOffer.Follows.
 const offeredRows = `
 	FROM unnest($1::bigint[], $2::int[], $3::bigint[], $4::bigint[]) AS i (id, attempt, origin, recorded)
 	JOIN dispatcherd.jobs_live j ON ` + isItem + `
