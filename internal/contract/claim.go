@@ -25,12 +25,12 @@ type ClaimRequest struct {
 type Won struct {
 	ID          dispatcherd.JobID
 	Attempt     dispatcherd.Attempt
-	MaxAttempts int32         // failures after which the job has failed for good, ≥ 1
+	MaxAttempts int32         // number of failures after which the job fails permanently, ≥ 1
 	Failures    int32         // failed attempts so far
 	Crashes     int32         // attempts so far that ended by the death of worker or dispatcher
 	Timeout     time.Duration // the job's own limit for one attempt; 0 = none given
 	Payload     []byte        // JSON, one line
-	Unfit       string        // why no worker can be sent the payload, which is left out; "" = it can
+	Unfit       string        // reason why no worker can be sent the payload; "" = the payload can be sent; otherwise Payload is empty
 }
 
 // ClaimResult answers a ClaimRequest. With Verdict OK the requested ids that are

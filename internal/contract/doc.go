@@ -1,7 +1,7 @@
 // Package contract holds the values that the core and the store exchange: one
-// request and one result for each kind of statement, and the rules about them
-// that both sides must compute alike (shares, session fingerprints). It does no
-// I/O and knows no SQL. Package actor fills in the requests, package claim
-// executes them, and the contract suite of package claim holds every store to
-// what the comments here promise.
+// request and one result for each kind of statement. It also holds the rules that
+// both sides must compute alike (shares, session fingerprints). The package does no
+// I/O and knows no SQL. Package actor fills in the requests, and package claim
+// executes them. The contract suite of package claim tests every store against the
+// comments here.
 package contract

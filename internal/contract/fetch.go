@@ -6,9 +6,9 @@ import (
 	"github.com/dispatcherd/dispatcherd"
 )
 
-// Key is the position of a queued job in its lane. Lanes are ordered by RunAt,
-// then by ID, both ascending: the oldest job goes first. The zero Key lies before
-// every row.
+// Key is the position of a queued job in its lane. Lanes are ordered by RunAt, then
+// by ID, both ascending, so the oldest job is first. The zero Key is before every
+// row.
 type Key struct {
 	RunAt int64 // microseconds since the Unix epoch, database clock
 	ID    dispatcherd.JobID
@@ -36,8 +36,8 @@ type LaneQuery struct {
 	NonLocal bool // the rows outside Share instead of those inside
 }
 
-// FetchRequest asks for the first rows of some lanes, all read in one snapshot.
-// No lane occurs twice; its local and its non-local rows count as two lanes.
+// FetchRequest asks for the first rows of some lanes, all read in one snapshot. No
+// lane occurs twice. The local and the non-local rows of a lane count as two lanes.
 type FetchRequest struct {
 	Lanes    []LaneQuery
 	Backfill bool // a backfill scan: it may take long and has a connection of its own

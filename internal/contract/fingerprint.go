@@ -5,8 +5,8 @@ package contract
 // offers to resume the job, to this dispatcher or to another one, must know the
 // nonce. Zero means no session.
 //
-// A fingerprint also carries the generation of a resume offer: the lowest 16 bits
-// are replaced by it (see [Fingerprint.WithGeneration]).
+// A fingerprint also carries the generation of a resume offer: the generation
+// replaces the lowest 16 bits (see [Fingerprint.WithGeneration]).
 type Fingerprint int64
 
 // MaxGeneration is the largest generation of a resume offer that can be told
@@ -18,10 +18,10 @@ const (
 	generationMask = 1<<generationBits - 1
 )
 
-// WithGeneration returns the fingerprint that the n-th resume offer of an
-// execution records. It never equals f itself, which is what the claim records
-// and what offers without a generation (n = 0) record. Larger n, up to
-// MaxGeneration, give larger values.
+// WithGeneration returns the fingerprint that the n-th resume offer of an execution
+// records. It never equals f itself. f is the fingerprint that the claim and offers
+// without a generation (n = 0) record. Larger n, up to MaxGeneration, give larger
+// values.
 func (f Fingerprint) WithGeneration(n int) Fingerprint {
 	if n <= 0 {
 		return f

@@ -43,9 +43,9 @@ type Finish struct {
 }
 
 // FinishRequest ends many attempts in one statement. The items are independent: a
-// stale item does not affect the others. Again means that the same items were
-// sent before with an unknown outcome. Then an item whose row this very attempt
-// has already ended counts as executed.
+// stale item does not affect the others. Again means that the same items were sent
+// before with an unknown outcome. An item then also counts as executed if the row
+// shows that the earlier copy has ended the same attempt.
 type FinishRequest struct {
 	Items []Finish // ascending by ID, no duplicates
 	Again bool

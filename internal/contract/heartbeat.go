@@ -4,8 +4,9 @@ import "github.com/dispatcherd/dispatcherd"
 
 // HeartbeatResult is what a heartbeat read.
 type HeartbeatResult struct {
-	// LeaseLost: this dispatcher was declared lost, or it has handed over. It must
-	// stop sending before it does anything else, and join again as a new one.
+	// LeaseLost: this dispatcher was declared lost, or it has handed over. Before
+	// anything else it must stop sending. Then it must join again as a new
+	// dispatcher.
 	LeaseLost bool
 	// Released counts jobs of lost dispatchers that this heartbeat made pending.
 	Released int

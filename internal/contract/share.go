@@ -6,11 +6,11 @@ import (
 	"github.com/dispatcherd/dispatcherd"
 )
 
-// Share is the part of the rows of a type that one dispatcher reads first, so
-// that several dispatchers on one table do not contend for the same heads of
-// lanes. Shares are proportional to capacity. They are hints: a share never
-// decides who may run a row, and the dispatchers' views of them may differ for a
-// while.
+// Share is the part of the rows of a type that one dispatcher reads first. With
+// shares, several dispatchers on one table do not contend for the same heads of
+// lanes. Shares are proportional to capacity. They are hints: a share never decides
+// which dispatcher may run a row. The dispatchers may temporarily compute different
+// shares.
 //
 // A row belongs to the share that contains the number of its block. Consecutive
 // ids form a block, so that a claim finds its rows in few ranges of the index and
@@ -18,11 +18,11 @@ import (
 // share owns its part of any few consecutive blocks. The zero Share contains
 // everything.
 //
-// All rows of a small burst may lie in one block, and then wait for the slots of
-// its owner before other dispatchers take them. Therefore a block is at most a
-// third of the slots of the dispatcher that has the fewest, but at least eight
-// rows. Blocks are large only where every dispatcher has many slots and claims as
-// many rows at a time.
+// All rows of a small burst may be in one block. They then wait for the slots of
+// the block's owner before other dispatchers take them. Therefore a block is at
+// most a third of the slots of the dispatcher with the fewest slots, but at least
+// eight rows. Blocks are large only where every dispatcher has many slots and
+// claims as many rows at a time.
 type Share struct {
 	From, To uint32 // numbers From ≤ n < To, out of ShareNumbers
 	Block    uint8  // a block is 1 << Block ids
@@ -54,8 +54,9 @@ type Others struct {
 	Least                 int // slots of the dispatcher that has the fewest, but at least one
 }
 
-// ShareOf returns the share of a dispatcher with that many slots of a type
-// beside others. Without other dispatchers the share contains everything.
+// ShareOf returns the share of a dispatcher that has the given number of slots of a
+// type. others are the slots of other dispatchers. Without them the share contains
+// everything.
 func ShareOf(own int, others Others) Share {
 	remote := others.SmallerIDs + others.LargerIDs
 	if remote <= 0 || own <= 0 {
