@@ -1,9 +1,9 @@
 // Package decisionlog keeps the most recent decisions of a dispatcher in memory.
 //
-// The loop appends the decisions of each step. Other goroutines read them for
-// "job why" and for the debug bundle. The oldest entry is overwritten when the
-// log is full, so its memory is bounded: EntrySize bytes per entry, and the
-// names of types and workers, which entries share.
+// The loop appends the decisions of each step. Other goroutines read them for "job
+// why" and for the debug bundle. When the log is full, the oldest entry is
+// overwritten, so the memory is bounded. Each entry needs EntrySize bytes. The
+// names of types and workers need more memory, which entries share.
 package decisionlog
 
 import (
@@ -74,9 +74,9 @@ func (l *Log) Stats() Stats {
 	return Stats{Entries: int(held), Written: l.written, Overwritten: l.written - held}
 }
 
-// Each calls f for every entry, the oldest first, until f returns false. Entries
-// that are overwritten meanwhile are left out, and so are those appended after
-// the call. f runs without the lock and must not keep the pointer.
+// Each calls f for every entry, the oldest first, until f returns false. It omits
+// entries that are overwritten meanwhile and entries that are appended after the
+// call. f runs without the lock and must not keep the pointer.
 func (l *Log) Each(f func(*Entry) bool) {
 	copied := make([]Entry, 0, chunk)
 	stats := l.Stats()
