@@ -1,12 +1,13 @@
 // Package idtable is a hash table from job ids to pointers, for ids that come in
 // contiguous ranges.
 //
-// Four consecutive ids share a cache line, so that of jobs which were inserted,
-// claimed and finished together three in four cost no look at cold memory. With
-// 100,000 jobs in hand that is where most of the time would go.
+// Four consecutive ids share a cache line. If jobs are inserted, claimed and
+// finished together, three in four lookups need no access to memory outside the
+// cache. With 100,000 jobs in hand, such accesses would take most of the time.
 //
-// It uses open addressing with linear probing and is at most half full. A deletion
-// moves the followers up, so there are no tombstones.
+// The table uses open addressing with linear probing and is at most half full. A
+// deletion moves later entries forward, so there are no markers for deleted
+// entries.
 package idtable
 
 import (
@@ -21,7 +22,7 @@ type Table[V any] struct {
 	entries []entry[V] // a power of two of them
 	shift   uint8      // 64 minus the number of bits of a group's number
 	n       int
-	newest  dispatcherd.JobID // no larger id was put since the table was last empty
+	newest  dispatcherd.JobID // the largest id that was put since the table was last empty
 }
 
 type entry[V any] struct {
@@ -57,8 +58,9 @@ func (t *Table[V]) Get(id dispatcherd.JobID) *V {
 	return t.entries[t.find(id)].value
 }
 
-// GetOld is Get for ids most of which are larger than all in the table, as those of
-// rows that are read ahead. For these it looks at no cold memory.
+// GetOld is like Get, for ids that are mostly larger than all ids in the table. The
+// ids of rows that are read ahead are such ids. For them GetOld needs no access to
+// memory outside the cache.
 func (t *Table[V]) GetOld(id dispatcherd.JobID) *V {
 	if id > t.newest {
 		return nil
@@ -109,7 +111,7 @@ func (t *Table[V]) Remove(id dispatcherd.JobID) {
 	mask := len(t.entries) - 1
 	hole := t.find(id)
 	for i := (hole + 1) & mask; t.entries[i].id != 0; i = (i + 1) & mask {
-		// An entry may fill the hole unless its home lies behind it.
+		// An entry may fill the hole unless its preferred place is after the hole.
 		if home := t.home(t.entries[i].id); (i-home)&mask >= (i-hole)&mask {
 			t.entries[hole] = t.entries[i]
 			hole = i
