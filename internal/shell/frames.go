@@ -9,8 +9,9 @@ import (
 	"github.com/dispatcherd/dispatcherd/workerproto"
 )
 
-// Loop takes the events of a session. A method returns when the Core has the event, or
-// when no later event of the session can overtake it.
+// Loop takes the events of a session. A method returns when the Core has the event.
+// It may also return earlier if no later event of the session can overtake the
+// event.
 type Loop interface {
 	// Register adds slots.
 	Register(event.Registered)

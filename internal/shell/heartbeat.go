@@ -15,8 +15,8 @@ func (l *Lease) BeginHeartbeat(now time.Duration, c *actor.Core) map[string]int 
 	return capacity(c)
 }
 
-// capacity returns the slots by type. A dispatcher that stops publishes none, so that its
-// share goes to the others.
+// capacity returns the slots by type. A dispatcher that stops publishes no slots,
+// so that the others get its share.
 func capacity(c *actor.Core) map[string]int {
 	published := map[string]int{}
 	if c.Draining() {
@@ -28,10 +28,10 @@ func capacity(c *actor.Core) map[string]int {
 	return published
 }
 
-// HeartbeatAnswered returns what the Core must be told, in order. After a result with
-// LeaseLost the dispatcher joins again at once: claims have won no rows since the lease was
-// lost, and reports about earlier jobs are stale, because the rows contain the old id or a
-// new owner.
+// HeartbeatAnswered returns the events for the Core, in order. After a result with
+// LeaseLost the dispatcher joins again at once. This is safe. Claims have won no
+// rows since the lease was lost. Reports about earlier jobs are stale, because the
+// rows contain the old id or a new owner.
 func (l *Lease) HeartbeatAnswered(now time.Duration, r contract.HeartbeatResult) []event.Event {
 	if r.LeaseLost {
 		l.begun = now
@@ -60,9 +60,9 @@ func present(ev event.Event) []event.Event {
 	return []event.Event{ev}
 }
 
-// Pause returns the time from the end of a heartbeat to the next one, so that slow
-// heartbeats never overlap. The pause is twice as long while the dispatcher is idle, if
-// four intervals fit into the lease.
+// Pause returns the time from the end of a heartbeat to the next one. Because the
+// pause starts at the end, slow heartbeats never overlap. While the dispatcher is
+// idle, the pause is twice as long if four intervals fit into the lease.
 func (l *Lease) Pause() time.Duration {
 	if l.idle && 4*l.interval <= l.length {
 		return 2 * l.interval

@@ -7,10 +7,10 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
-// Lease decides until when this dispatcher can prove that the other dispatchers consider
-// it alive. It also decides when a heartbeat is sent. The lease begins before the
-// heartbeat is sent and ends a fifth early. Therefore an error of Lease can only stop
-// this dispatcher too soon.
+// Lease decides until when this dispatcher can prove that the other dispatchers
+// consider it alive. It also decides when a heartbeat is sent. The lease begins
+// before the heartbeat is sent and ends when a fifth of its length is left.
+// Therefore an error of Lease can only stop this dispatcher too soon.
 type Lease struct {
 	length   time.Duration
 	interval time.Duration // between two heartbeats
@@ -62,10 +62,10 @@ func (l *Lease) renew() event.Event {
 	return event.Owned{}
 }
 
-// Claimed returns the result of a claim. If the lease cannot be proved, it returns an
-// unknown outcome instead of a success. The process may have been suspended after
-// Postgres answered, and other dispatchers may have taken the rows over. Only Postgres
-// knows the outcome then.
+// Claimed returns the result of a claim. If the lease cannot be proved, Claimed
+// replaces a success by an unknown outcome. The process may have been suspended
+// after the answer of Postgres, and other dispatchers may have taken the rows over.
+// Only Postgres can then tell the outcome.
 func (l *Lease) Claimed(now time.Duration, r contract.ClaimResult) contract.ClaimResult {
 	if r.Verdict == contract.OK && !l.Trusted(now) {
 		return contract.ClaimResult{Verdict: contract.Unknown}

@@ -24,8 +24,8 @@ type Statements interface {
 	SetGate(subscribed bool)
 }
 
-// Workers sends frames to workers. An unknown session has ended. The Core gets the
-// event Unregistered of that session later.
+// Workers sends frames to workers. If a session is unknown, it has ended, and the
+// Core gets Unregistered for this session later.
 type Workers interface {
 	// Send sends a job to a worker.
 	Send(e *effect.Send)
