@@ -17,7 +17,7 @@ type Answer struct {
 	Result     []byte            // JSON; of an answer without a code
 	Code       string            // the name of a problem in docs/api.md; "" = success
 	Message    string            // for people
-	RetryAfter time.Duration     // after which another try makes sense; 0 = not said
+	RetryAfter time.Duration     // time after which another try makes sense; 0 = unknown
 }
 
 func (*Answer) fromDispatcher() {}

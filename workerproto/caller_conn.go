@@ -25,6 +25,7 @@ func ConnectCaller(ctx context.Context, conn net.Conn, caller string) (*CallerCo
 	return c, nil
 }
 
-// Send queues a frame, waits while the outbox is full, and reports false once the
-// connection is gone. The frame must not be changed afterwards. Any goroutine may send.
+// Send queues a frame and waits while the outbox is full. It returns false if the
+// connection is gone. The frame must not be changed afterwards. Any goroutine may
+// call Send.
 func (c *CallerConn) Send(f CallerFrame) bool { return c.out.putWait(f) }

@@ -43,8 +43,9 @@ func (s *CallerSession) MaxRequests() int { return s.limits.MaxRequests }
 // MaxFrame is the limit of a frame in either direction.
 func (s *CallerSession) MaxFrame() int { return s.limits.MaxFrame }
 
-// Send queues a frame and never blocks; the frame must not be changed afterwards. False
-// means that it will not be delivered: the session has ended, or ends with SlowReader.
+// Send queues a frame and never blocks. The frame must not be changed afterwards.
+// Send returns false if the frame will not be delivered, because the session has
+// ended or ends with SlowReader.
 func (s *CallerSession) Send(f DispatcherFrame) bool { return s.send(f) }
 
 // handshake implements protocol. Every error is fatal.

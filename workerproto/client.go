@@ -92,11 +92,12 @@ func (c *client) Welcome() Welcome { return c.welcome }
 // Session returns the nonce of the session.
 func (c *client) Session() string { return c.welcome.Session }
 
-// Receive waits for frames and returns all that were read. Heartbeats are dealt
-// with, unknown frames are left out. Slice and frames are valid until the next
-// call; strings and byte slices in them stay valid. The end is an error: the
-// dispatcher's fatal *Error if it sent one, io.EOF, or that of the connection.
-// Only one goroutine may call Receive.
+// Receive waits for frames and returns all frames that were read. It handles
+// heartbeats itself and omits unknown frames. The slice and the frames are valid
+// until the next call; strings and byte slices in them stay valid. At the end of
+// the session Receive returns an error: the fatal *Error of the dispatcher if it
+// sent one, io.EOF, or the error of the connection. Only one goroutine may call
+// Receive.
 func (c *client) Receive() ([]DispatcherFrame, error) {
 	c.batch = emptied(c.batch)
 	c.decoder.Reset()
@@ -146,8 +147,8 @@ func (c *client) Fits(raw []byte) bool {
 	return len(raw)+256 <= c.welcome.Limits.MaxFrame
 }
 
-// Flush lets the writer send everything that was queued. It does not wait for
-// that.
+// Flush lets the writer send everything that was queued. Flush does not wait for
+// the writer.
 func (c *client) Flush() { c.out.flush() }
 
 func (c *client) write() {

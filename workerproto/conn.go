@@ -37,18 +37,19 @@ func Connect(ctx context.Context, conn net.Conn, hello *Hello) (*Conn, error) {
 	return c, nil
 }
 
-// Send queues a frame, waits while the outbox is full, and reports false once
-// the connection is gone. The frame must not be changed afterwards. A frame
-// about a job that names no session gets this one's. Any goroutine may send.
+// Send queues a frame and waits while the outbox is full. It returns false if the
+// connection is gone. The frame must not be changed afterwards. If a frame about a
+// job names no session, it gets the session of this connection. Any goroutine may
+// call Send.
 func (c *Conn) Send(f WorkerFrame) bool {
 	c.setSession(f)
 	return c.out.putWait(f)
 }
 
-// Queue is Send for a caller that has more to send soon: the frame is sent with
-// the next Send or Flush, in one write with the frames queued meanwhile. It
-// never waits; false means that the frame was not queued, because the
-// connection is gone or the outbox is full.
+// Queue is like Send, for a caller that will soon send more. The frame is sent with
+// the next Send or Flush, in one write with the frames queued meanwhile. Queue
+// never waits. It returns false if the frame was not queued, because the connection
+// is gone or the outbox is full.
 func (c *Conn) Queue(f WorkerFrame) bool {
 	c.setSession(f)
 	return c.out.put(f, false) == putOK

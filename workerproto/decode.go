@@ -102,9 +102,9 @@ func (d *decoder[T]) next() *T {
 	return &d.batch[len(d.batch)-1]
 }
 
-// Reset invalidates the frames decoded so far and reuses their memory. They are
-// zeroed, so that a pointer kept by mistake refers to no job rather than to another
-// one.
+// Reset invalidates the frames decoded so far and reuses their memory. It sets them
+// to zero. So a pointer that was kept by mistake refers to no job instead of
+// another job.
 func (d *decoder[T]) Reset() { d.batch = emptied(d.batch) }
 
 // shrink frees memory while no frames arrive, and the last line. Frames become invalid.

@@ -17,9 +17,9 @@ type Hello struct {
 }
 
 // Running is a resume offer: an execution that began in an earlier session, with
-// the slot it occupies. If the dispatcher resumes it ([Session.Resume]) the slot is
-// registered, busy; otherwise the slot does not exist until the worker adds it with
-// a slot_add.
+// the slot that it occupies. If the dispatcher resumes the execution
+// ([Session.Resume]), the slot is registered as busy. Otherwise the slot does not
+// exist until the worker adds it with a slot_add.
 type Running struct {
 	Execution // Session is the nonce of the session in which it began
 	Slot

@@ -76,9 +76,9 @@ func (l *lines) each(take func(line []byte) *Error) (taken int, fault *Error) {
 	}
 }
 
-// read waits for more bytes. The end of the stream is io.EOF, in the middle of a
-// line io.ErrUnexpectedEOF. A reset, which the kernel reports if the peer closed
-// without reading everything, is an end, too.
+// read waits for more bytes. At the end of the stream it returns io.EOF, in the
+// middle of a line io.ErrUnexpectedEOF. A reset also counts as an end: the kernel
+// reports it if the peer closed without reading everything.
 func (l *lines) read() error {
 	l.makeRoom()
 	n, err := l.conn.Read(l.buf[l.end:])

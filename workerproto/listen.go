@@ -22,13 +22,12 @@ var ErrInUse = errors.New("in use")
 
 // Listen creates the workers' socket at path with the given mode (0660 lets
 // the group in). A missing directory is created with mode 0750.
-//
-// The socket is bound, then given its mode, then listened on: before the last
-// step no process can connect. A lock on path+".lock" is held until Close, so two
-// dispatchers never use one path. A socket is removed only if no process listens
-// on it, as after a crash. The listener removes the
-// socket when it is closed. Errors say which path and what to do; they are
-// ErrInUse where waiting may help.
+// The socket is bound, then gets its mode, then listens. Before the last step no
+// process can connect. A lock on path+".lock" is held until Close, so two
+// dispatchers never use one path. An existing socket is removed only if no process
+// listens on it, as after a crash. The listener removes the socket when it is
+// closed. Errors name the path and the remedy. The error is ErrInUse if waiting may
+// help.
 func Listen(path string, mode fs.FileMode) (net.Listener, error) {
 	if len(path) > maxPath {
 		return nil, fmt.Errorf("socket path %q has %d bytes, the system allows %d: choose a shorter one", path, len(path), maxPath)
@@ -140,9 +139,10 @@ func LockOf(l net.Listener) (*os.File, error) {
 	return os.NewFile(uintptr(fd), own.lock.Name()), nil
 }
 
-// Lock opens and locks the file beside a socket, for a socket that Listen did not
-// create. Closing the file releases the lock. The file stays: removing it would let two
-// holders lock two files of one name. The error is ErrInUse if another process holds it.
+// Lock opens and locks the file beside a socket that Listen did not create. Closing
+// the file releases the lock. The file is not removed, because otherwise two
+// holders could lock two files of one name. The error is ErrInUse if another
+// process holds the lock.
 func Lock(socket string) (*os.File, error) {
 	file, err := os.OpenFile(socket+".lock", os.O_RDWR|os.O_CREATE|syscall.O_NOFOLLOW, 0o600)
 	if err != nil {
