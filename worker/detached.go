@@ -40,8 +40,8 @@ func (e *execution) detachLocked(keep time.Duration) {
 }
 
 // expireLocked ends the time without a connection. While an offer is unanswered,
-// the dispatcher may be resuming the execution: then it considers the slot busy,
-// and the slot must not be announced as free.
+// the dispatcher may be resuming the execution. The dispatcher then considers the
+// slot busy, so the slot must not be announced as free.
 func (e *execution) expireLocked() {
 	if e.offered {
 		e.expired = true
@@ -58,8 +58,9 @@ func (e *execution) offerFailedLocked() {
 }
 
 // resumeLocked continues the execution on a new connection, which knows its slot.
-// An execution that was lost meanwhile, for example because the worker stops, is
-// given back: otherwise its job would count as running while the connection lasts.
+// The execution may have been lost meanwhile, for example because the worker stops.
+// It is then given back. Otherwise its job would count as running while the
+// connection lasts.
 func (e *execution) resumeLocked(o *outgoing) {
 	if e.lost {
 		o.add(&workerproto.Release{Execution: e.job.execution(), Reason: "it was given up before the dispatcher took it back"})
@@ -78,8 +79,8 @@ func (e *execution) resumeLocked(o *outgoing) {
 }
 
 // loseLocked gives up an execution: its context ends and its report is dropped. The
-// slot is announced again when the handler has returned, at once if it has returned
-// already.
+// slot is announced again when the handler has returned. If the handler has
+// returned already, the slot is announced at once.
 func (e *execution) loseLocked() {
 	if e.lost {
 		return

@@ -15,19 +15,22 @@
 //
 // # The context of an execution
 //
-// It ends when the result is not wanted any more. [context.Cause] is [ErrCancelled],
-// [ErrStale], [ErrTimeout], [ErrLost] (the connection is gone and the dispatcher
-// retries the job on another worker), or [ErrStopping] (Run's context is done and
-// Grace is over: the job is given back and this attempt does not count).
+// The context of an execution ends when the result is not wanted any more.
+// [context.Cause] is [ErrCancelled], [ErrStale], [ErrTimeout], [ErrLost] or
+// [ErrStopping]. ErrLost means that the connection is gone and the dispatcher
+// retries the job on another worker. ErrStopping means that Run's context is done
+// and Grace is over. The job is then given back, and this attempt does not count.
 //
 // # When the connection is lost
 //
 // The worker reconnects with exponential backoff and jitter, without limit. If the
 // dispatcher supports it (see Parameters.Resume in package workerproto), executions
-// continue meanwhile, and the next hello offers to resume them. Ended executions are
-// offered, too, with their result kept, including those whose report may not have
-// been read (see [Options].KeptReports). Otherwise their contexts end at once. A slot
-// is announced again only when its handler has returned, so it never runs two jobs.
+// continue meanwhile, and the next hello offers to resume them. The worker keeps
+// the results of ended executions and offers these executions, too. This includes
+// executions whose report may not have been read (see [Options].KeptReports). If
+// the dispatcher does not support it, the contexts of the executions end at once. A
+// slot is announced again only when its handler has returned, so it never runs two
+// jobs.
 //
 // Delivery is at least once: a job may run again after a crash. An execution whose
 // attempt is no longer current cannot change anything; the dispatcher answers stale.

@@ -11,10 +11,10 @@ import (
 )
 
 // Run connects, executes jobs, and reconnects until ctx is done. Then it drains:
-// running jobs end within Grace; after that their contexts are cancelled and they
-// are given back. It returns nil after a clean stop, and an error if handlers had
-// to be abandoned, or if the dispatcher refuses this worker for a permanent reason
-// (version, bad slot, not allowed).
+// running jobs may end within Grace. After Grace their contexts are cancelled, and
+// the jobs are given back. Run returns nil after a clean stop. It returns an error
+// if handlers had to be abandoned, or if the dispatcher refuses this worker for a
+// permanent reason (version, bad slot, not allowed).
 func (w *Worker) Run(ctx context.Context) error {
 	if err := w.start(); err != nil {
 		return err
@@ -111,8 +111,8 @@ func (w *Worker) loseIgnored(err error) {
 }
 
 // cancelCause is the cause of a handler's context after a cancel. The dispatcher's
-// timeout starts before the worker's, so in most cases its cancel comes before the
-// deadline of the context; both have the same cause.
+// timeout starts before the worker's. So in most cases the cancel comes before the
+// deadline of the context. Both have the same cause.
 func cancelCause(reason string) error {
 	if reason == workerproto.ReasonTimeout {
 		return ErrTimeout

@@ -9,11 +9,12 @@ import (
 )
 
 // The protocol has no acknowledgements, so a report may be lost when the connection
-// breaks. Each slot keeps its last report until a later job on the slot proves that
-// it was read, or until the connection has lasted so long that a silent dispatcher
-// would have been noticed. If the connection breaks before, the worker offers to
-// resume the execution, like one that ended without a connection. Either the
-// dispatcher resumes it and gets the report again, or the end is recorded already.
+// breaks. Each slot therefore keeps its last report. It drops the report when a
+// later job on the slot proves that the report was read. It also drops it when the
+// connection has lasted so long that a silent dispatcher would have been noticed.
+// If the connection breaks before, the worker offers to resume the execution, like
+// one that ended without a connection. Either the dispatcher resumes it and gets
+// the report again, or the end is recorded already.
 
 // keepReportLocked keeps the report of an execution that has left its slot.
 func (w *Worker) keepReportLocked(e *execution, report workerproto.WorkerFrame) {
