@@ -17,15 +17,17 @@
 //
 // # Verdicts
 //
-// A statement was executed (OK), certainly was not (Refused: it was never sent, or
-// the server answered with an ERROR, which rolls it back), or may have been
-// (Unknown: the connection broke after it was sent, or a FATAL message came). A
-// finish with an unknown outcome is sent again with Again set: fencing makes it
-// idempotent. A claim with an unknown outcome is resolved: the dispatcher's epoch is
-// raised first, under a lock that waits for claims in flight, so that a delayed copy
-// of the statement takes nothing; then the rows are read by their token. Other claims
-// that were sent before the epoch was raised and arrive later take nothing, too. They
-// are Refused.
+// A statement has one of three verdicts. OK: it was executed. Refused: it was
+// certainly not executed, because it was never sent, or because the server answered
+// with an ERROR, which rolls it back. Unknown: it may have been executed, because
+// the connection broke after the statement was sent, or a FATAL message came.
+//
+// A finish with an unknown outcome is sent again with Again set; fencing makes it
+// idempotent. A claim with an unknown outcome is resolved. First the dispatcher's
+// epoch is raised, under a lock that waits for claims in flight. A delayed copy of
+// the claim then takes nothing. Then the rows are read by their token. Other claims
+// that were sent with the old epoch and arrive later take nothing either. They are
+// Refused.
 //
 // # Connections
 //

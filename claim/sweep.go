@@ -15,11 +15,11 @@ const sweepTimeout = 2 * time.Minute
 const whyReleased = "the dispatcher that ran it was lost"
 
 // Sweep deletes lost dispatchers. Before that it scans the complete hot table once,
-// because the records of their claims may be incomplete. Rows that still run under
-// them are recorded as a claim, which the next heartbeat releases, and the next
-// Sweep scans again. It returns the number of these rows; more than zero means that
-// a bug lost the record of a claim. Without lost dispatchers it does nothing. Call
-// it when contract.HeartbeatResult.Lost is set.
+// because the records of their claims may be incomplete. It records rows that still
+// run under these dispatchers as a claim. The next heartbeat releases this claim,
+// and the next Sweep scans again. Sweep returns the number of these rows. A number
+// above zero means that a bug lost the record of a claim. Without lost dispatchers
+// Sweep does nothing. Call it when contract.HeartbeatResult.Lost is set.
 func (s *Store) Sweep(ctx context.Context) (int, error) {
 	strays := 0
 	ctx, cancel := context.WithTimeout(ctx, sweepTimeout)
