@@ -9,10 +9,10 @@ import (
 // calls come from one goroutine, its reader, in the order Open, Frames…,
 // Closed; different sessions call at the same time.
 type Handler interface {
-	// Open is called after a valid hello, before the welcome is sent: jobs sent
-	// from here on reach the worker after the welcome. An *Error refuses the
-	// worker with that error; another error refuses it with code Internal and
-	// without its text. The hello is the handler's to keep.
+	// Open is called after a valid hello, before the welcome is sent. Jobs sent
+	// from here on reach the worker after the welcome. An *Error refuses the worker
+	// with that error. Any other error refuses it with code Internal and without
+	// the text of the error. The handler may keep the hello.
 	Open(s *Session, h *Hello) error
 	// Frames takes everything that was decoded from one read: SlotAdd,
 	// SlotRemove, Done, Fail, Release, Progress, Partial, Log and Drain, in the
@@ -29,10 +29,10 @@ type Handler interface {
 	Closed(s *Session, cause error)
 }
 
-// Serve accepts workers from l until ctx is done, then closes l, ends all
-// sessions with ShuttingDown, and returns when their last Closed has returned.
-// To let workers finish, send GoAway and wait before ending ctx. The error is
-// that of l; nil when ctx ended it.
+// Serve accepts workers from l until ctx is done. Then it closes l, ends all
+// sessions with ShuttingDown, and returns when their last Closed has returned. To
+// let workers finish, send GoAway and wait before ending ctx. Serve returns nil if
+// ctx ended it, and otherwise the error of l.
 func Serve(ctx context.Context, l net.Listener, limits Limits, h Handler, obs Observer) error {
 	return serve(ctx, l, limits, obs, func(c *serverConn) protocol { return newSession(c, h) })
 }

@@ -33,12 +33,12 @@ func (s *Session) Worker() string { return s.worker }
 // failed: Send rejects it.
 func (s *Session) Fits(f *Job) bool { return f.size() <= s.limits.MaxFrame }
 
-// Send queues a frame and never blocks; the frame must not be changed
-// afterwards. False means that it will not be delivered: the session has
-// ended, or ends with SlowReader because too many frames wait already, or a
-// job does not fit. True does not mean that the worker reads it. A frame about
-// a job gets the session's nonce; one that carries another nonce belongs to
-// another session and is rejected.
+// Send queues a frame and never blocks. The frame must not be changed afterwards.
+// Send returns false if the frame will not be delivered: the session has ended, or
+// ends with SlowReader because too many frames wait, or a job does not fit. True
+// does not mean that the worker reads the frame. A frame about a job gets the
+// session's nonce. A frame with another nonce belongs to another session and is
+// rejected.
 func (s *Session) Send(f DispatcherFrame) bool {
 	if n, ok := f.(named); ok {
 		e := n.execution()
@@ -55,10 +55,10 @@ func (s *Session) Send(f DispatcherFrame) bool {
 	return s.send(f)
 }
 
-// Resume takes back an execution that the worker offered in its hello: its
-// slot is registered, busy, and the worker reports under this session. Only
-// Handler.Open may call it. False means that the hello offers no such
-// execution.
+// Resume takes back an execution that the worker offered in its hello. The slot of
+// the execution is registered as busy, and the worker reports under this session.
+// Only Handler.Open may call Resume. Resume returns false if the hello offers no
+// such execution.
 func (s *Session) Resume(job dispatcherd.JobID, attempt dispatcherd.Attempt) bool {
 	if s.hello == nil {
 		return false
@@ -142,9 +142,10 @@ func (s *Session) reject(fault *Error, end *Fail) *Error {
 	return nil
 }
 
-// failureFor returns the failure that replaces a rejected end of an execution: the
-// worker considers it over, so no other frame would ever end it. Nil if the frame
-// is another one, or does not say which execution it ends.
+// failureFor returns the failure that replaces a rejected end of an execution. The
+// worker considers the execution over, so no other frame would ever end it.
+// failureFor returns nil if the frame is another one, or does not say which
+// execution it ends.
 func failureFor(f WorkerFrame, fault *Error) *Fail {
 	switch f.(type) {
 	case *Done, *Fail, *Release:
