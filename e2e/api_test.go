@@ -112,7 +112,9 @@ func (c *callee) handle(ctx context.Context, job *worker.Job) (any, error) {
 func (c *callee) awaitCancelled(h *host) dispatcherd.JobID {
 	h.t.Helper()
 	eventually(h.t, func() bool { return len(c.cancelled) > 0 },
-		func() string { return fmt.Sprintf("the end of a handler's context; %d runs, %+v", c.runs.Load(), h.gauges()) })
+		func() string {
+			return fmt.Sprintf("the end of a handler's context; %d runs, %+v", c.runs.Load(), h.gauges())
+		})
 	return <-c.cancelled
 }
 
