@@ -34,6 +34,7 @@ func TestDeletedAnswerIsGoneAndFreesCapacityForOne(t *testing.T) {
 	}
 	for range 5 {
 		accepted := kept()
+		require.Equal(t, http.StatusAccepted, accepted.Code)
 		f.answer(<-f.submitted, ondemand.Answer{Kind: ondemand.Done, Payload: []byte(`"a large answer"`)})
 		require.Equal(t, http.StatusNoContent, call(h, http.MethodDelete, accepted.Header().Get("Location")).Code)
 		require.Equal(t, http.StatusNotFound, call(h, http.MethodGet, accepted.Header().Get("Location")).Code)

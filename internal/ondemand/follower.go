@@ -87,7 +87,10 @@ func (s *Service) Begin(ctx context.Context, o *Options, body *Body) (*Follower,
 func (s *Service) waitLater(of *Follower) {
 	f := &Follower{s: s, shared: of.shared, due: of.due, wait: of.wait, checkIn: of.checkIn, later: true}
 	s.mu.Lock()
-	s.laters++
+	if !f.shared.ended() {
+		s.laters++
+		f.shared.laters++
+	}
 	f.shared.attachLocked(true)
 	s.mu.Unlock()
 	s.later.Go(func() {

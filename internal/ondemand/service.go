@@ -46,7 +46,7 @@ type Service struct {
 	// called with mu held, because its loop calls the methods of Caller.
 	mu         sync.Mutex
 	followers  int                // callers of all shared requests
-	laters     int                // of these, goroutines that wait in place of callers that fetch their answer later
+	laters     int                // of these, callers that fetch their answer later, of requests that have not ended
 	byID       map[string]*Shared // that can be found
 	byKey      map[string]*Shared // by idempotency key, see keyEntry
 	byCoalesce map[string]*Shared // that have not ended

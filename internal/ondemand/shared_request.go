@@ -47,6 +47,7 @@ type Shared struct {
 	failure  error // set instead of an answer if the submission failed
 	givenUp  bool
 	callers  int
+	laters   int        // of these, the ones that fetch the answer later, until the end
 	someLate bool       // a caller left after its deadline
 	laterEnd AnswerKind // why the last caller that fetches the answer later left: Late or Unsupported; 0 = none has left
 	endedAt  time.Time
@@ -101,6 +102,8 @@ func (r *Shared) end(a *Answer, failure error) {
 	if a != nil {
 		r.grow(int64(len(a.Payload) + len(a.Reason)))
 	}
+	r.s.laters -= r.laters
+	r.laters = 0
 	r.s.keepLocked(r)
 }
 
@@ -182,7 +185,10 @@ func (r *Shared) leave(f *Follower) {
 	s.followers--
 	r.someLate = r.someLate || f.late
 	if f.later {
-		s.laters--
+		if !r.ended() {
+			s.laters--
+			r.laters--
+		}
 		r.laterEnd = Unsupported
 		if f.late {
 			r.laterEnd = Late
