@@ -50,8 +50,9 @@
 // without candidates, and let b be the first key that j can have. Then j arrived no
 // earlier than b, and only jobs that arrived before b + W may pass. So no job that
 // arrived W or more after j passes j, and the overtaking window holds however slow
-// a fetch is. While Postgres answers no fetch, the circuit breaker is open, and the
-// known heads do not wait.
+// a fetch is. Jobs that arrived later wait until the fetch is answered or fails. The
+// statement timeout bounds this wait. A failed fetch opens the circuit breaker, and
+// while it is open the known heads do not wait.
 //
 // The order in which claims are answered does not matter. A job is placed before
 // its claim is sent, and the order of decisions is the order of placements.
