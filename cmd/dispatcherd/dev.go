@@ -21,7 +21,8 @@ func (a *app) devCommand() *cobra.Command {
 	var dir string
 	var ephemeral bool
 	cmd := &cobra.Command{
-		Use: "dev", Short: "Run the dispatcher with a private Postgres of its own", Args: settings.NoArguments, Annotations: map[string]string{settings.NoteLogs: "yes"},
+		Use: "dev", Short: "Run the dispatcher with a private Postgres of its own", Args: settings.NoArguments,
+		Annotations: map[string]string{settings.NoteLogs: "yes", settings.NoteNoDatabase: "yes"},
 		Long: `Runs the dispatcher with a private Postgres, without Docker, port or password, also as root.
 Needs the programs of Postgres 14 or newer on this machine. The data is kept between runs unless
 --ephemeral is given. The server ends with the dispatcher, also after kill -9.`,
@@ -39,7 +40,7 @@ Needs the programs of Postgres 14 or newer on this machine. The data is kept bet
 					return err
 				}
 			}
-			f.cfg.Settings, f.cfg.Version = a.SettingsText(cmd.Flags()), a.Version
+			f.cfg.Settings, f.cfg.Version = a.SettingsText(cmd), a.Version
 			return a.dev(cmd.Context(), &f, devpg.Options{Dir: dir, Ephemeral: ephemeral})
 		},
 	}

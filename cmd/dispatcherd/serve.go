@@ -43,7 +43,7 @@ SIGHUP reloads only the file of --api-tokens.`,
 				return err
 			}
 			a.LogIgnored(log)
-			cfg.Settings, cfg.Version = a.SettingsText(cmd.Flags()), a.Version
+			cfg.Settings, cfg.Version = a.SettingsText(cmd), a.Version
 			cfg.Supervisor, cfg.Reload = daemon.SupervisorOf(a.Env), hangups
 			if cfg.Inherited, err = daemon.InheritedSockets(a.Env); err != nil {
 				return exit.Errorf(exit.Usage, "%w", err)

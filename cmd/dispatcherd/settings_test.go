@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
 	"time"
 
@@ -151,4 +152,21 @@ func TestRequiredFlagMayComeFromTheEnvironment(t *testing.T) {
 func TestConfigShowMasksSecrets(t *testing.T) {
 	got, _ := shown(t, invocation{env: map[string]string{"DATABASE_URL": "postgres://u:hunter2@h/d"}})
 	require.Equal(t, "postgres://u:xxxxx@h/d", got["database-url"].Value)
+}
+
+func TestSettingsOfDevOmitTheDatabaseURLThatDevIgnores(t *testing.T) {
+	url := map[string]string{"DATABASE_URL": "postgres://u@h/d"}
+	for command, shows := range map[string]bool{"serve": true, "dev": false} {
+		got := invocation{args: []string{"config", "show", command, "-o", "json"}, env: url}.runs(t)
+		require.Equal(t, exit.OK, got.code, got.err)
+		require.Equal(t, shows, strings.Contains(got.out, "database-url"), command)
+
+		a := bare(func(name string) (string, bool) { value, ok := url[name]; return value, ok })
+		cmd, _, err := a.root().Find([]string{command})
+		require.NoError(t, err)
+		_ = cmd.InheritedFlags() // merges the root's flags into cmd.Flags()
+		require.NoError(t, cmd.Flags().Set("config", ""))
+		require.NoError(t, a.Resolve(cmd))
+		require.Equal(t, shows, strings.Contains(string(a.SettingsText(cmd)), "database-url = postgres://u@h/d"), command)
+	}
 }

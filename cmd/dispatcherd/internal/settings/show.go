@@ -76,14 +76,18 @@ func (a *Invocation) settingsOf(show *cobra.Command, path []string) ([]shownSett
 	if err := a.Resolve(target); err != nil {
 		return nil, err
 	}
-	return a.settingsIn(target.Flags()), nil
+	return a.settingsIn(target), nil
 }
 
-// settingsIn lists resolved settings by name, secrets masked.
-func (a *Invocation) settingsIn(flags *pflag.FlagSet) []shownSetting {
+// NoteNoDatabase is the annotation of a command that ignores --database-url.
+const NoteNoDatabase = "dispatcherd-no-database"
+
+// settingsIn lists the resolved settings that the command uses, by name, secrets masked.
+func (a *Invocation) settingsIn(cmd *cobra.Command) []shownSetting {
 	var settings []shownSetting
-	flags.VisitAll(func(f *pflag.Flag) {
-		if isSetting(f) {
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		unused := f.Name == "database-url" && cmd.Annotations[NoteNoDatabase] != ""
+		if isSetting(f) && !unused {
 			settings = append(settings, shownSetting{f.Name, f.Value.String(), a.origins[f.Name]})
 		}
 	})
@@ -92,9 +96,9 @@ func (a *Invocation) settingsIn(flags *pflag.FlagSet) []shownSetting {
 }
 
 // SettingsText returns the settings of a command for a debug bundle.
-func (a *Invocation) SettingsText(flags *pflag.FlagSet) []byte {
+func (a *Invocation) SettingsText(cmd *cobra.Command) []byte {
 	var text bytes.Buffer
-	for _, s := range a.settingsIn(flags) {
+	for _, s := range a.settingsIn(cmd) {
 		fmt.Fprintf(&text, "%s = %s (%s)\n", s.Name, console.OneLine(s.Value), s.Origin)
 	}
 	return text.Bytes()
