@@ -63,6 +63,9 @@ func TestUsageErrorsNameTheMistakeAndExit2(t *testing.T) {
 		"trace generate /dev/null/x",
 		"trace export /dev/null",
 		"trace demo a b",
+		"replay /tmp/day",
+		"replay --speed 2000 /tmp/day",
+		"help replay",
 	} {
 		got := invocation{args: strings.Fields(line)}.runs(t)
 		require.Equal(t, exit.Usage, got.code, line)

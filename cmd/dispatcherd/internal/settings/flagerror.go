@@ -15,7 +15,10 @@ import (
 func FlagError(cmd *cobra.Command, err error) error {
 	var invalid *pflag.InvalidValueError
 	var unknown *pflag.NotExistError
+	words := cmd.Flags().Args()
 	switch {
+	case cmd.HasSubCommands() && len(words) > 0: // the flag is that of an unknown command
+		return UnknownCommand(cmd, words[0])
 	case errors.As(err, &invalid):
 		return fmt.Errorf("--%s is %q: %w", invalid.GetFlag().Name, invalid.GetValue(), plainly(invalid.GetFlag(), invalid.Unwrap()))
 	case errors.As(err, &unknown) && isDigits(unknown.GetSpecifiedShortnames()):
