@@ -11,6 +11,8 @@ import (
 type Config struct {
 	ondemand.Limits
 
+	Dispatcher string // name in the welcome of callers; "" = the default of package workerproto
+
 	MaxPayload int   // bytes of the body of a request or of one job
 	MaxUpload  int64 // bytes of the body of a stream of jobs
 

@@ -26,7 +26,8 @@ const minFrame = 1 << 20
 // serveFrames serves the callers on l that speak frames until ctx is done.
 func (h *Handler) serveFrames(ctx context.Context, l net.Listener) error {
 	limits := workerproto.Limits{
-		MaxFrame: max(h.cfg.MaxPayload, minFrame) + frameSlack, MaxConnections: h.cfg.MaxConnections,
+		Dispatcher: h.cfg.Dispatcher,
+		MaxFrame:   max(h.cfg.MaxPayload, minFrame) + frameSlack, MaxConnections: h.cfg.MaxConnections,
 		MaxRequests: h.cfg.OpenRequests, Outbox: 2*h.cfg.OpenRequests + 1024,
 		HelloTimeout: h.cfg.HeaderTimeout, WriteTimeout: h.cfg.WriteTimeout,
 	}

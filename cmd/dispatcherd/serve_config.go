@@ -19,7 +19,6 @@ const (
 // config checks settings that depend on one another, and completes them.
 func (f *serveFlags) config() (daemon.Config, error) {
 	cfg := f.cfg
-	cfg.Workers.Dispatcher = cfg.Name
 	if err := cfg.Allow.Check(); err != nil {
 		return cfg, exit.Errorf(exit.Usage, "%w", err)
 	}

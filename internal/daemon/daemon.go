@@ -143,6 +143,7 @@ func (d *Daemon) construct() {
 	d.cfg.Core.DrainOnViolation = true
 	d.loop = actor.NewActor(actor.New(d.cfg.Core), d.logDecisions())
 	d.cfg.Workers.Permit = d.permit
+	d.cfg.Workers.Dispatcher, d.cfg.API.Dispatcher = d.cfg.Name, d.cfg.Name
 	d.workers = newWorkers(d.loop, d.log, d.cfg.Grace)
 	d.constructAPI()
 	d.statements = newStatements(d.store, d.loop, d.lease, d.cfg.Core.Limits)
