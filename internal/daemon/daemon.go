@@ -16,7 +16,6 @@ import (
 	"time"
 
 	"go.uber.org/zap"
-	"go.uber.org/zap/zapcore"
 
 	"github.com/dispatcherd/dispatcherd/actor"
 	"github.com/dispatcherd/dispatcherd/claim"
@@ -54,14 +53,14 @@ type Daemon struct {
 	lease         *lease
 	lock          *hostLock
 	decisions     *decisionlog.Log // nil: off
-	denials       *zap.Logger      // log of rejected slots, at most one line per second
+	denials       *denialLog
 }
 
 // Start starts a daemon. If it returns an error, nothing remains running.
 func Start(ctx context.Context, cfg Config, log *zap.Logger) (_ *Daemon, err error) {
 	d := &Daemon{
 		cfg: cfg, log: log, metrics: newMetrics(log), listener: newListenerState(),
-		denials: log.WithOptions(zap.WrapCore(func(c zapcore.Core) zapcore.Core { return zapcore.NewSamplerWithOptions(c, time.Second, 1, 0) })),
+		denials: newDenialLog(log),
 		failed:  make(chan error, 1), stopping: make(chan struct{}), postgresLost: make(chan struct{}),
 	}
 	defer func() {
@@ -173,17 +172,6 @@ func (d *Daemon) serveWorkers(l net.Listener) {
 			d.fail(fmt.Errorf("worker socket: %w", err))
 		}
 	})
-}
-
-// permit returns why the user of a worker may not serve a type, or "".
-func (d *Daemon) permit(p workerproto.Peer, typ string) string {
-	objection := d.cfg.Allow.Objection(p, typ)
-	if objection != "" {
-		d.metrics.workers.denied.Inc()
-		d.denials.Warn("a worker offers a type that its user may not serve", zap.Int("uid", p.UID), zap.Int("gid", p.GID),
-			zap.Int("pid", p.PID), zap.String("type", typ))
-	}
-	return objection
 }
 
 // serveBackground starts heartbeats, maintenance, the API and the listener.
