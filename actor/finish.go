@@ -2,6 +2,7 @@ package actor
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"time"
 
@@ -149,7 +150,29 @@ func (c *Core) endAttempt(from dispatcherd.SessionID, r *event.Result) {
 		c.endRequest(j, r)
 		return
 	}
+	if !r.OK && !r.Returned && j.stop < timedOut && c.overran(j) {
+		c.stats.TimedOut++
+		j.stop = timedOut
+	}
 	c.end(j, c.outcome(j, r))
+}
+
+// overran reports whether the timeout of a running job has passed. The worker also
+// measures the time, so its report may arrive before the alarm.
+func (c *Core) overran(j *job) bool {
+	return j.state == jobstate.Running && j.alarm != 0 && c.now >= j.deadline
+}
+
+// failure returns the error of a failed attempt. After a timeout it states the limit,
+// then the text of the report.
+func (j *job) failure(text string) string {
+	switch {
+	case j.stop != timedOut:
+		return text
+	case text == "":
+		return fmt.Sprintf("timeout: it ran longer than %v", j.timeout)
+	}
+	return fmt.Sprintf("timeout: it ran longer than %v: %s", j.timeout, text)
 }
 
 // isCurrent reports whether the session of a report executes the attempt in the
@@ -184,14 +207,14 @@ func (c *Core) outcome(j *job, r *event.Result) contract.Finish {
 		return contract.Finish{Outcome: contract.Released}
 	case r.Permanent && j.stop != timedOut || j.row.failures+1 >= j.row.maxAttempts:
 		c.stats.Failed++
-		return contract.Finish{Outcome: contract.FailedFinal, Error: r.Error}
+		return contract.Finish{Outcome: contract.FailedFinal, Error: j.failure(r.Error)}
 	}
 	c.stats.Retried++
 	delay := r.RetryAfter
 	if delay <= 0 {
 		delay = c.cfg.Retry.Delay(int(j.row.failures), c.rng)
 	}
-	return contract.Finish{Outcome: contract.Retry, Error: r.Error, Delay: min(delay, maxRetryDelay)}
+	return contract.Finish{Outcome: contract.Retry, Error: j.failure(r.Error), Delay: min(delay, maxRetryDelay)}
 }
 
 // handleReported passes on reports about attempts that the session executes.

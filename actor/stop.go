@@ -84,9 +84,6 @@ func (c *Core) hangUp(j *job) {
 	c.detachAll(s, j)
 	if j.state == jobstate.Stopping && j.stop != leaseLost {
 		reason := fmt.Sprintf("it did not end within %v after it was told to", c.cfg.CancelGrace)
-		if j.stop == timedOut {
-			reason = fmt.Sprintf("timeout: it ran longer than %v, and %s", j.timeout, reason)
-		}
 		c.end(j, c.outcome(j, &event.Result{Error: reason}))
 	}
 	c.disconnect(s)
