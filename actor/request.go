@@ -166,14 +166,18 @@ func (c *Core) expireRequest(j *job) {
 	}
 }
 
-// answerLate informs the caller that the deadline has passed, and whether a slot
-// supports the type. The statistics count late answers separately.
+// answerLate informs the caller that the deadline has passed, whether a worker had
+// received the request, and whether a slot supports the type. The statistics count late
+// answers separately.
 func (c *Core) answerLate(j *job) {
 	c.stats.Late++
 	if j.state != jobstate.Abandoned { // an abandoned execution ends later
 		c.logEnd(j, 0, effect.AnswerLate)
 	}
-	reason := "the deadline passed"
+	reason := "the deadline passed; the request had not started"
+	if j.sentTo != 0 { // also while it waits again
+		reason = "the deadline passed; the request had started"
+	}
 	if j.state == jobstate.Waiting && c.index.Capacity(j.typ) == 0 {
 		reason += "; no slot supports type \"" + c.index.Name(j.typ) + "\""
 	}

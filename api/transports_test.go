@@ -188,8 +188,12 @@ func TestCallersDeadlineEndsASharedRequestOnEachTransport(t *testing.T) {
 	onEachTransport(t, nil, func(t *testing.T, c *client.Client, _ *Handler, f *fake) {
 		got := do(t.Context(), c, client.Request{Type: "pdf", CoalesceKey: "c", Timeout: 20 * time.Millisecond})
 		id := <-f.submitted
-		problemIn(t, problem.DeadlinePassed, <-got)
+		require.Equal(t, "the request was not done in time; it had not started", problemIn(t, problem.DeadlinePassed, <-got).Detail)
 		require.Equal(t, id, <-f.abandoned)
+		go func() { f.withCaller(<-f.submitted, func(c ondemand.Caller) { c.Started(1, "w") }) }()
+		got = do(t.Context(), c, client.Request{Type: "pdf", CoalesceKey: "c", Timeout: 500 * time.Millisecond})
+		require.Equal(t, "the request was not done in time; it had started", problemIn(t, problem.DeadlinePassed, <-got).Detail)
+		<-f.abandoned
 	})
 }
 
@@ -270,7 +274,9 @@ func TestDurableRequestIsARowOnEachTransport(t *testing.T) {
 		require.Equal(t, -id, problemIn(t, problem.JobFailed, <-got).Job)
 		got = do(t.Context(), c, client.Request{Type: "pdf", Durable: true, Timeout: 20 * time.Millisecond})
 		id = <-f.submitted
-		require.Equal(t, -id, problemIn(t, problem.DeadlinePassed, <-got).Job)
+		late := problemIn(t, problem.DeadlinePassed, <-got)
+		require.Equal(t, -id, late.Job)
+		require.Contains(t, late.Detail, "this dispatcher had not started it", "another one may have")
 		require.Equal(t, -id, <-f.abandons)
 	}
 	t.Run("http", func(t *testing.T) {

@@ -11,8 +11,6 @@ import (
 // of the callers of a shared request. A caller stops waiting at its own deadline. The
 // request ends when its last caller has left.
 
-const lateReason = "the request was not done in time"
-
 // deadlineOf returns the deadline of a caller of a shared request; zero = the core
 // enforces it.
 func deadlineOf(o *Options, r *Request, fresh bool, began time.Time) time.Time {
@@ -35,21 +33,37 @@ func answerFor(a *Answer, due time.Time) *Answer {
 	if a == nil || a.Kind != Failed || due.IsZero() || time.Now().Before(due) {
 		return a
 	}
-	return &Answer{Kind: Late, Reason: lateReason, Worker: a.Worker}
+	return &Answer{Kind: Late, Reason: lateReason(true, false), Worker: a.Worker}
+}
+
+// lateReason returns the reason of a late answer. It says whether the request had
+// started, because a caller that repeats a started request may execute it twice. Of a
+// row only the starts at this dispatcher are known.
+func lateReason(started, row bool) string {
+	switch {
+	case started:
+		return "the request was not done in time; it had started"
+	case row:
+		return "the request was not done in time; this dispatcher had not started it"
+	}
+	return "the request was not done in time; it had not started"
 }
 
 // lateReason adds to the reason that no slot supports the type. Without this, a
-// caller could not distinguish a misspelt type from a slow worker.
+// caller could not distinguish a misspelt type from a slow worker. s.mu is not held.
 func (r *Shared) lateReason(job dispatcherd.JobID) string {
 	b := r.s.backend
+	r.s.mu.Lock()
+	reason := lateReason(r.started, r.row)
+	r.s.mu.Unlock()
 	if job > 0 {
 		if !b.Offered(r.typ) {
-			return lateReason + "; no slot supports the type, here or at another dispatcher"
+			reason += "; no slot supports the type, here or at another dispatcher"
 		}
-		return lateReason
+		return reason
 	}
 	if _, none := b.NoCapacity(job); none {
-		return lateReason + "; no slot supports the type"
+		reason += "; no slot supports the type"
 	}
-	return lateReason
+	return reason
 }

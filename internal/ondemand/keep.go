@@ -53,11 +53,12 @@ func (s *Service) stayLateLocked(r *Shared, keys []string) {
 	if len(keys) == 0 || !begun || s.makeRoomLocked() != nil {
 		return
 	}
+	reason := lateReason(r.started, r.row)
 	n := &Shared{
 		s: s, id: newID(), mark: r.mark, typ: r.typ, row: r.row, changed: make(chan struct{}),
-		job: r.job, ready: true, started: r.started, answer: &Answer{Kind: Late, Reason: lateReason}, endedAt: time.Now(),
+		job: r.job, ready: true, started: r.started, answer: &Answer{Kind: Late, Reason: reason}, endedAt: time.Now(),
 	}
-	n.grow(int64(len(lateReason)))
+	n.grow(int64(len(reason)))
 	s.byID[n.id] = n
 	for _, key := range keys {
 		s.name(n, key)

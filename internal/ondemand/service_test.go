@@ -89,6 +89,7 @@ func TestLateCallerOfEndedRequestStaysLate(t *testing.T) {
 			_, a, err := again.Await(t.Context())
 			require.NoError(t, err)
 			require.Equal(t, Late, a.Kind)
+			require.Equal(t, "the request was not done in time; it had started", a.Reason)
 		} else {
 			require.NotEqual(t, submitted, b.last)
 			b.caller.Answered(Answer{Kind: Done})
