@@ -70,7 +70,7 @@ type language struct {
 }
 
 var languages = []language{
-	{"python3", "python/worker.py", 20, `return {`, `return 1 // job["payload"] or {`, `"error":"ZeroDivisionError(`},
+	{"python3", "python/worker.py", 21, `return {`, `return 1 // job["payload"] or {`, `"error":"ZeroDivisionError(`},
 	{"python3", "python/resuming.py", 95, `return {`, `return 1 // job["payload"] or {`, `"error":"ZeroDivisionError(`},
 	{"node", "node/worker.mjs", 21, `return {`, `if (!job.payload) throw new RangeError("zero"); return 1 || {`, `"error":"RangeError: zero"`},
 	{"node", "node/resuming.mjs", 86, `return {`, `if (!job.payload) throw new RangeError("zero"); return 1 || {`, `"error":"RangeError: zero"`},
@@ -163,6 +163,16 @@ func TestExampleWorkerPrintsItsUsage(t *testing.T) {
 		require.Contains(t, string(said), filepath.Base(l.program)+" SOCKET TYPE...")
 		require.Equal(t, 1, bytes.Count(said, []byte("\n")), "%s", said)
 	})
+}
+
+func TestPythonWorkerWithoutADispatcherSaysWhatToDo(t *testing.T) {
+	if _, err := exec.LookPath("python3"); err != nil {
+		t.Skip("python3 is not installed")
+	}
+	socket := filepath.Join(t.TempDir(), "w.sock")
+	said, err := exec.Command("python3", "python/worker.py", socket, "echo").CombinedOutput()
+	require.ErrorContains(t, err, "exit status 1")
+	require.Equal(t, "no dispatcher on "+socket+": [Errno 2] No such file or directory: start one, or give the path of its worker socket\n", string(said))
 }
 
 func TestExampleWorkerAnswersPings(t *testing.T) {

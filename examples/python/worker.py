@@ -12,7 +12,8 @@ def run(job):
     except Exception as error: say("fail", **name, error=repr(error))
 if len(sys.argv) < 3: sys.exit(__doc__)
 lock, sock = threading.Lock(), socket.socket(socket.AF_UNIX)
-sock.connect(sys.argv[1])
+try: sock.connect(sys.argv[1])
+except OSError as error: sys.exit(f"no dispatcher on {sys.argv[1]}: {error}: start one, or give the path of its worker socket")
 say("hello", versions=[1, 1], worker=f"python-{os.getpid()}", slots=[{"slot": 0, "types": sys.argv[2:]}])
 for frame in map(json.loads, sock.makefile(encoding="utf-8")):
     if frame["op"] == "job": threading.Thread(target=run, args=(frame,), daemon=True).start()
