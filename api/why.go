@@ -13,7 +13,8 @@ type Why struct {
 	Mode     string               `json:"mode"`
 	Priority dispatcherd.Priority `json:"priority"`
 	Status   dispatcherd.Status   `json:"status"`
-	Reasons  []string             `json:"reasons"` // all reasons why it does not start, or where it is. Empty: it starts next
+	Reasons  []string             `json:"reasons"`          // all reasons why it does not start, or where it is. Empty: it starts next
+	RunAt    *time.Time           `json:"run_at,omitempty"` // when it becomes due; absent if it is due
 	Age      float64              `json:"age_seconds"`
 	Score    *Score               `json:"score,omitempty"` // absent once it is final, or if another dispatcher runs it
 

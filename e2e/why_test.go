@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -104,4 +105,17 @@ func TestWhySaysThatAnEntryIsOverwritten(t *testing.T) {
 	shown := onDatabase(t, w.dsn, "", fmt.Sprintf("job why %d --api-socket %s", first, h.cfg.APISocket))
 	require.Equal(t, exit.OK, shown.code, shown.err)
 	require.Contains(t, shown.out, "older entries are overwritten")
+}
+
+func TestWhySaysWhenAScheduledJobBecomesDue(t *testing.T) {
+	w := newWorld(t)
+	h := w.start(w.config("d"))
+	w.worker("w", h.cfg.WorkerSocket, scriptSlots{N: 1, Types: []string{"x"}})
+	w.await(w.insert("x", work{}), dispatcherd.Done) // a fetch has read the clock of the database
+	due := time.Now().Add(time.Hour).UTC().Truncate(time.Second)
+	id := w.insertNew(claim.New{Type: "x", RunAt: due}, work{})
+	shown := onDatabase(t, w.dsn, "", fmt.Sprintf("job why %d --api-socket %s", id, h.cfg.APISocket))
+	require.Equal(t, exit.OK, shown.code, shown.err)
+	require.Contains(t, shown.out, "Scheduled")
+	require.Regexp(t, `run_at +`+due.Format(time.RFC3339), shown.out)
 }

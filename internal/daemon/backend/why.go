@@ -44,6 +44,9 @@ func (b *Backend) Why(ctx context.Context, id dispatcherd.JobID) (api.Why, error
 		why.DecisionLog = "" // no placement is expected
 	}
 	why.Job, why.Type, why.Status, why.Priority = id, job.Type, job.Status, job.Priority
+	if slices.Contains(x.Reasons, actor.ReasonScheduled) || slices.Contains(x.Reasons, actor.ReasonBackoff) {
+		why.RunAt = &job.RunAt
+	}
 	return why, nil
 }
 

@@ -86,5 +86,6 @@ var exceptions = []exception{
 	{path: "cmd/dispatcherd/testdata/usage-errors.txt", words: "comeback", reason: "name of a removed flag"},
 	{path: "cmd/dispatcherd/testdata/migrate.txt", words: "leaves", reason: "file name of a released migration"},
 	{path: "api/job_status.go", words: "run", line: "RunAt", reason: "the column run_at"},
+	{path: "api/why.go", words: "run", line: "RunAt", reason: "the column run_at"},
 	{path: "client/insert.go", words: "run", line: "RunAt", reason: "the column run_at"},
 }

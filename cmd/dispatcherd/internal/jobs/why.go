@@ -111,6 +111,9 @@ func addWhy(line func(name, format string, args ...any), why *api.Why) {
 	if len(why.Reasons) == 0 {
 		line("reason", "none: it starts next")
 	}
+	if why.RunAt != nil {
+		line("run_at", "%s", stamp(*why.RunAt))
+	}
 	if why.Dispatcher != 0 {
 		line("dispatcher", "%d", why.Dispatcher)
 	}
