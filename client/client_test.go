@@ -118,6 +118,33 @@ func TestRequestContainsAllOptions(t *testing.T) {
 	}, got)
 }
 
+func TestBytesOfAPayloadAreJSON(t *testing.T) {
+	var got struct{ Payload json.RawMessage }
+	c := dispatcher(t, func(w http.ResponseWriter, r *http.Request) {
+		_ = json.NewDecoder(r.Body).Decode(&got)
+		_, _ = w.Write([]byte(`{}`))
+	})
+	for _, payload := range []any{[]byte(`{"page":1}`), json.RawMessage(`{"page":1}`), map[string]int{"page": 1}} {
+		r := Request{Type: "pdf", Payload: payload}
+		_, err := c.Do(t.Context(), r)
+		require.NoError(t, err)
+		require.Equal(t, `{"page":1}`, string(got.Payload))
+		f, err := r.frame(false)
+		require.NoError(t, err)
+		require.Equal(t, `{"page":1}`, string(f.Payload))
+		_, row, err := (&Job{Type: "pdf", Payload: payload}).row()
+		require.NoError(t, err)
+		require.Equal(t, `{"page":1}`, string(row))
+	}
+	r := Request{Type: "pdf", Payload: []byte("%PDF-1.7")}
+	_, err := c.Do(t.Context(), r)
+	require.ErrorContains(t, err, "the payload of the request")
+	_, err = r.frame(false)
+	require.ErrorContains(t, err, "the payload of the request")
+	_, _, err = (&Job{Type: "pdf", Payload: r.Payload}).row()
+	require.ErrorContains(t, err, "the payload of a job")
+}
+
 func TestProblemIsAnErrorWithFields(t *testing.T) {
 	c := dispatcher(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodDelete {

@@ -17,7 +17,7 @@ import (
 // Request is a job whose caller waits for the result.
 type Request struct {
 	Type     string
-	Payload  any // encoded as JSON; a json.RawMessage as it is
+	Payload  any // encoded as JSON; a []byte or json.RawMessage must be JSON and is sent as it is
 	Priority dispatcherd.Priority
 	// Timeout is how long to wait, rounded to milliseconds; 0 = the dispatcher's default.
 	Timeout time.Duration
@@ -47,7 +47,7 @@ type wireRequest struct {
 // post sends a request over HTTP.
 func (c *Client) post(ctx context.Context, r *Request, accept string) (*http.Response, error) {
 	wire := wireRequest{
-		Type: r.Type, Payload: r.Payload, Priority: r.Priority, Durable: r.Durable, CoalesceKey: r.CoalesceKey,
+		Type: r.Type, Payload: jsonValue(r.Payload), Priority: r.Priority, Durable: r.Durable, CoalesceKey: r.CoalesceKey,
 		Timeout: spanText(r.Timeout), WaitForWorker: spanText(r.WaitForWorker),
 	}
 	body, err := json.Marshal(wire)
@@ -59,6 +59,15 @@ func (c *Client) post(ctx context.Context, r *Request, accept string) (*http.Res
 		header.Set("Idempotency-Key", r.IdempotencyKey)
 	}
 	return c.send(ctx, http.MethodPost, "/v1/requests", body, header)
+}
+
+// jsonValue returns what json.Marshal encodes for a payload. It would encode a []byte as
+// base64, but a []byte is JSON already, as in pgx.
+func jsonValue(payload any) any {
+	if text, ok := payload.([]byte); ok {
+		return json.RawMessage(text)
+	}
+	return payload
 }
 
 func spanText(d time.Duration) string {

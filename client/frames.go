@@ -140,7 +140,7 @@ func (r *Request) frame(events bool) (*workerproto.Request, error) {
 		return f, nil
 	}
 	var err error
-	if f.Payload, err = json.Marshal(r.Payload); err != nil {
+	if f.Payload, err = json.Marshal(jsonValue(r.Payload)); err != nil {
 		return nil, fmt.Errorf("the payload of the request: %w", err)
 	}
 	return f, nil

@@ -18,7 +18,7 @@ import (
 // Job is a job to insert. Zero values select the table's defaults.
 type Job struct {
 	Type        string
-	Payload     any // encoded as JSON; a json.RawMessage as it is; nil = {}
+	Payload     any // encoded as JSON; a []byte or json.RawMessage must be JSON and is inserted as it is; nil = {}
 	Priority    dispatcherd.Priority
 	RunAt       time.Time     // zero = now, by the database clock
 	MaxAttempts int           // failures after which the job is failed; 0 = 5
@@ -37,7 +37,7 @@ const insertSQL = `INSERT INTO dispatcherd.jobs (type, payload, priority, max_at
 func (j *Job) row() (row [6]any, payload []byte, err error) {
 	payload = []byte("{}")
 	if j.Payload != nil {
-		if payload, err = json.Marshal(j.Payload); err != nil {
+		if payload, err = json.Marshal(jsonValue(j.Payload)); err != nil {
 			return row, nil, fmt.Errorf("the payload of a job of type %q: %w", j.Type, err)
 		}
 		if err := jsontext.CheckPayload(payload); err != nil {

@@ -46,7 +46,7 @@ func (j *Job) Log(level workerproto.Level, format string, args ...any) {
 	j.run.send(&workerproto.Log{Execution: j.execution(), Level: level, Message: fmt.Sprintf(format, args...)})
 }
 
-// Partial sends a piece of output to a waiting caller. The error says that v cannot
+// Partial sends a piece of output to a waiting caller, encoded like a result. The error says that v cannot
 // be sent: it is not JSON, or too long for a frame.
 func (j *Job) Partial(v any) error {
 	raw, err := encode(v)
@@ -70,8 +70,11 @@ func (j *Job) execution() workerproto.Execution {
 }
 
 // encode encodes a handler's result as JSON that a frame can contain and Postgres
-// can store. nil stays nil.
+// can store. A []byte is JSON already. nil stays nil.
 func encode(v any) ([]byte, error) {
+	if text, ok := v.([]byte); ok { // json.Marshal would encode it as base64
+		v = json.RawMessage(text)
+	}
 	var raw []byte
 	switch v := v.(type) {
 	case nil:

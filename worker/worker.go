@@ -13,8 +13,8 @@ import (
 	"github.com/dispatcherd/dispatcherd/workerproto"
 )
 
-// Handler executes one job. The result is encoded as JSON; a json.RawMessage is
-// used unchanged, nil is no result. See the package comment for errors and the
+// Handler executes one job. The result is encoded as JSON. A []byte or json.RawMessage
+// must be JSON and is used unchanged; nil is no result. See the package comment for errors and the
 // context.
 type Handler func(ctx context.Context, job *Job) (result any, err error)
 

@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"io"
 	"strings"
@@ -44,6 +45,19 @@ func TestHandlerGetsTheJobAndItsResultIsReported(t *testing.T) {
 	done := expect[*workerproto.Done](d)
 	require.Equal(t, workerproto.Execution{Job: 7, Attempt: 1, Session: s.Nonce()}, done.Execution)
 	require.JSONEq(t, `{"page":3,"slot":1,"mode":"queued","attempt":1}`, string(done.Result))
+}
+
+func TestBytesOfAResultAreJSON(t *testing.T) {
+	for _, result := range []any{[]byte(`{"pages":3}`), json.RawMessage(`{"pages":3}`), map[string]int{"pages": 3}} {
+		raw, err := encode(result)
+		require.NoError(t, err)
+		require.Equal(t, `{"pages":3}`, string(raw))
+	}
+	_, err := encode([]byte("%PDF-1.7"))
+	require.ErrorContains(t, err, "the result is not JSON")
+	raw, err := encode([]byte(nil))
+	require.NoError(t, err)
+	require.Nil(t, raw)
 }
 
 func TestErrorDecidesWhetherTheJobIsRetried(t *testing.T) {
