@@ -125,9 +125,7 @@ func TestDispatcherWithoutALeaseAdoptsNothing(t *testing.T) {
 func TestAdoptedJobsOfALostDispatcherAreNotReleased(t *testing.T) {
 	t.Parallel()
 	contractSuite(t, func(t *testing.T, w world) {
-		owner, heir := w.open(t), joined(t, w)
-		run, err := owner.Join(t.Context())
-		require.NoError(t, err)
+		owner, heir, run := joinedPair(t, w)
 		kept, left := w.insert(t, claimfake.Row{Type: "pdf"}, 0), w.insert(t, claimfake.Row{Type: "pdf"}, 0)
 		handedOut(t, owner, kept)
 		handedOut(t, owner, left)
@@ -150,9 +148,7 @@ func TestAdoptedJobsOfALostDispatcherAreNotReleased(t *testing.T) {
 func TestJobsHandedOverAreReleasedAfterTheHoldWithoutACrash(t *testing.T) {
 	t.Parallel()
 	contractSuite(t, func(t *testing.T, w world) {
-		owner, heir := w.open(t), joined(t, w)
-		run, err := owner.Join(t.Context())
-		require.NoError(t, err)
+		owner, heir, run := joinedPair(t, w)
 		kept, left := w.insert(t, claimfake.Row{Type: "pdf"}, 0), w.insert(t, claimfake.Row{Type: "pdf"}, 0)
 		handedOut(t, owner, kept)
 		handedOut(t, owner, left)
@@ -180,9 +176,7 @@ func TestJobsHandedOverAreReleasedAfterTheHoldWithoutACrash(t *testing.T) {
 func TestHeartbeatAfterTheHandOverPublishesNothing(t *testing.T) {
 	t.Parallel()
 	contractSuite(t, func(t *testing.T, w world) {
-		owner, heir := w.open(t), joined(t, w)
-		run, err := owner.Join(t.Context())
-		require.NoError(t, err)
+		owner, heir, run := joinedPair(t, w)
 		left := w.insert(t, claimfake.Row{Type: "pdf"}, 0)
 		handedOut(t, owner, left)
 		w.depart(t, run)

@@ -199,6 +199,15 @@ func joined(t testing.TB, w world) store {
 	return s
 }
 
+// joinedPair returns two dispatchers that have joined, and the id of the first one's run.
+func joinedPair(t testing.TB, w world) (first, second store, run int32) {
+	t.Helper()
+	first, second = w.open(t), joined(t, w)
+	run, err := first.Join(t.Context())
+	require.NoError(t, err)
+	return first, second, run
+}
+
 var tokens atomic.Uint64
 
 func claimOf(ids ...dispatcherd.JobID) contract.ClaimRequest {
@@ -476,9 +485,7 @@ func TestLeaveReleasesInOrderWithoutCountingACrash(t *testing.T) {
 func TestDispatcherWithAnExpiredLeaseLosesItsJobs(t *testing.T) {
 	t.Parallel()
 	contractSuite(t, func(t *testing.T, w world) {
-		dead, other := w.open(t), joined(t, w)
-		run, err := dead.Join(t.Context())
-		require.NoError(t, err)
+		dead, other, run := joinedPair(t, w)
 		one, two := w.insert(t, claimfake.Row{Type: "pdf"}, 0), w.insert(t, claimfake.Row{Type: "pdf"}, 0)
 		take(t, dead, one)
 		take(t, dead, two)
@@ -680,9 +687,7 @@ func TestClaimTakesTheOtherRowsIfOneIsLocked(t *testing.T) {
 func TestHeartbeatSkipsLockedRowsUntilTheNextOne(t *testing.T) {
 	t.Parallel()
 	contractSuite(t, func(t *testing.T, w world) {
-		dead, other := w.open(t), joined(t, w)
-		run, err := dead.Join(t.Context())
-		require.NoError(t, err)
+		dead, other, run := joinedPair(t, w)
 		locked, free := w.insert(t, claimfake.Row{Type: "pdf"}, 0), w.insert(t, claimfake.Row{Type: "pdf"}, 0)
 		take(t, dead, locked)
 		take(t, dead, free)

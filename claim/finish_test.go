@@ -68,9 +68,7 @@ func TestClaimChecksPayloads(t *testing.T) {
 func TestRepeatedFinishIsStaleAfterAReleaseByAnotherDispatcher(t *testing.T) {
 	t.Parallel()
 	contractSuite(t, func(t *testing.T, w world) {
-		s, other := w.open(t), joined(t, w)
-		run, err := s.Join(t.Context())
-		require.NoError(t, err)
+		s, other, run := joinedPair(t, w)
 		id := w.insert(t, claimfake.Row{Type: "pdf"}, 0)
 		take(t, s, id)
 		w.expire(t, run)
