@@ -83,16 +83,20 @@ func (s *Service) Begin(ctx context.Context, o *Options, body *Body) (*Follower,
 
 // waitLater waits for a caller that fetches the answer later, so that the request
 // continues while no connection waits. It applies the caller's deadline and
-// capacity wait.
+// capacity wait. After the begin of Close it does nothing: Close ends the request, and
+// may already have waited for the goroutines.
 func (s *Service) waitLater(of *Follower) {
 	f := &Follower{s: s, shared: of.shared, due: of.due, wait: of.wait, checkIn: of.checkIn, later: true}
 	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return
+	}
 	if !f.shared.ended() {
 		s.laters++
 		f.shared.laters++
 	}
 	f.shared.attachLocked(true)
-	s.mu.Unlock()
 	s.later.Go(func() {
 		_, _, _ = f.Await(context.Background()) // f.late says how the wait ended
 		f.Leave()

@@ -44,6 +44,9 @@ func (s *Service) join(o *Options, key string, body *Body) (_ *Shared, fresh boo
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.purgeLocked(time.Now())
+	if s.closed {
+		return nil, false, problem.Stopping.Of("the dispatcher is about to stop").Retryable()
+	}
 	if o.Later && s.laters >= 2*s.limits.SharedRequests { // twice, because several may share a request
 		s.refused(BoundRequests)
 		return nil, false, problem.QueueFull.Of(strconv.Itoa(s.laters) + " callers fetch their answer later already, the limit").Retryable()

@@ -50,7 +50,7 @@ func (s *Service) lateLocked(r *Shared, key string) {
 func (s *Service) stayLateLocked(r *Shared, keys []string) {
 	keys = slices.DeleteFunc(keys, func(key string) bool { return s.byKey[key] != nil })
 	begun := r.started || r.row && r.job != 0
-	if len(keys) == 0 || !begun || s.makeRoomLocked() != nil {
+	if len(keys) == 0 || !begun || s.closed || s.makeRoomLocked() != nil {
 		return
 	}
 	reason := lateReason(r.started, r.row)
@@ -68,9 +68,6 @@ func (s *Service) stayLateLocked(r *Shared, keys []string) {
 
 // makeRoomLocked drops the oldest ended request when the limit is reached.
 func (s *Service) makeRoomLocked() error {
-	if s.closed {
-		return problem.Stopping.Of("the dispatcher is about to stop").Retryable()
-	}
 	if len(s.byID) < s.limits.SharedRequests {
 		return nil
 	}

@@ -62,7 +62,7 @@ func New(limits Limits, backend Backend, refused func(Bound)) *Service {
 	}
 }
 
-// Close ends all shared requests.
+// Close ends all shared requests. Joins that arrive during or after Close are refused.
 func (s *Service) Close() {
 	s.mu.Lock()
 	s.closed = true

@@ -2,6 +2,9 @@ package ondemand
 
 import (
 	"context"
+	"strconv"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -34,11 +37,15 @@ func (*backend) NoCapacity(dispatcherd.JobID) (time.Duration, bool) { return tim
 func (*backend) Offered(string) bool                                { return true }
 func (*backend) Rank(dispatcherd.JobID) (Rank, bool)                { return Rank{OfType: 2, Waiting: 5}, true }
 
+func newLimits() Limits {
+	return Limits{
+		DefaultTimeout: time.Minute, MaxTimeout: time.Hour, MaxBodies: 1 << 20, SharedRequests: 10, Keys: 10, KeepAnswers: time.Minute, KeepBytes: 1 << 20, EventsPerRequest: 10,
+	}
+}
+
 func newService(t *testing.T) (*Service, *backend) {
 	b := &backend{}
-	s := New(Limits{
-		DefaultTimeout: time.Minute, MaxTimeout: time.Hour, MaxBodies: 1 << 20, SharedRequests: 10, Keys: 10, KeepAnswers: time.Minute, KeepBytes: 1 << 20, EventsPerRequest: 10,
-	}, b, func(Bound) {})
+	s := New(newLimits(), b, func(Bound) {})
 	t.Cleanup(func() {
 		s.Close()
 		g := s.Gauges()
@@ -95,6 +102,88 @@ func TestLateCallerOfEndedRequestStaysLate(t *testing.T) {
 			b.caller.Answered(Answer{Kind: Done})
 		}
 		again.Leave()
+	}
+}
+
+// endless is a backend whose requests do not end.
+type endless struct {
+	backend
+
+	last      atomic.Int64
+	abandoned func() // called by Abandon; may be nil
+}
+
+func (b *endless) Submit(context.Context, Request, Caller) (dispatcherd.JobID, error) {
+	return dispatcherd.JobID(b.last.Add(-1)), nil
+}
+
+func (b *endless) Abandon(dispatcherd.JobID, Caller) {
+	if b.abandoned != nil {
+		b.abandoned()
+	}
+}
+
+func stopping(t *testing.T, err error) {
+	t.Helper()
+	var p *problem.Problem
+	require.ErrorAs(t, err, &p)
+	require.Equal(t, problem.Stopping.Name, p.Name())
+}
+
+// Close ends the requests one after the other. A caller that arrives meanwhile joins
+// none of the others.
+func TestJoinDuringCloseIsRefused(t *testing.T) {
+	b := &endless{}
+	s := New(newLimits(), b, func(Bound) {})
+	keys := []string{"a", "b", "c"}
+	followers := make([]*Follower, len(keys))
+	for i, key := range keys {
+		followers[i] = begin(t, s, Options{Type: "pdf", Key: key})
+	}
+	b.abandoned = func() {
+		for _, key := range keys {
+			_, err := s.Begin(t.Context(), &Options{Type: "pdf", Key: key}, s.NewBody())
+			stopping(t, err)
+		}
+	}
+	s.Close()
+	for _, f := range followers {
+		_, a, err := f.Await(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, Cancelled, a.Kind)
+		f.Leave()
+	}
+	require.Zero(t, s.Gauges().Followers+s.Gauges().Requests)
+}
+
+// The race detector reports a goroutine that starts while Close waits for all.
+func TestLateJoinsAndCloseAreConcurrent(t *testing.T) {
+	for range 20 {
+		limits := newLimits()
+		limits.SharedRequests = 1 << 20
+		s, joined := New(limits, &endless{}, func(Bound) {}), make(chan bool, 1)
+		var callers sync.WaitGroup
+		for n := range 4 {
+			callers.Go(func() {
+				for range 200 { // until it is refused
+					f, err := s.Begin(t.Context(), &Options{Type: "pdf", Later: true, CoalesceKey: strconv.Itoa(n % 2)}, s.NewBody())
+					if err != nil {
+						stopping(t, err)
+						return
+					}
+					f.Leave()
+					select {
+					case joined <- true:
+					default:
+					}
+				}
+			})
+		}
+		<-joined
+		s.Close()
+		require.LessOrEqual(t, s.Gauges().Followers, 4, "only callers that did not leave yet")
+		callers.Wait()
+		require.Zero(t, s.Gauges().Followers+s.Gauges().Requests)
 	}
 }
 
