@@ -140,7 +140,9 @@ func (c *Core) handleClaimed(ev event.Claimed) {
 		c.claimUnknown(f, ev.Request)
 		return
 	case v == contract.Refused:
-		c.claims.breaker.Fail(c.now, c.cfg.RetryStatement, c.rng)
+		if !ev.Result.OldEpoch {
+			c.claims.breaker.Fail(c.now, c.cfg.RetryStatement, c.rng)
+		}
 		for _, id := range ev.Request.IDs {
 			if j := c.jobs.Get(id); j.claimInFlight() {
 				c.giveUp(j)

@@ -1,6 +1,7 @@
 package actor
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -125,6 +126,18 @@ func TestClaimWithoutAnAnswerDoesNotAffectOtherClaims(t *testing.T) {
 	require.Equal(t, lost.Token, resolve[0].Request.Token)
 	send := one[*effect.Send](t, s.won(lost))
 	require.Equal(t, lost.IDs[0], send.Job)
+}
+
+// A Resolve of another claim raises the epoch. Claims with the old one are refused
+// although Postgres answers, so their rows are claimed again at once.
+func TestOldEpochDoesNotOpenTheCircuitBreaker(t *testing.T) {
+	s := newSender(t)
+	r := s.insert(2)[0]
+	ids := slices.Clone(r.IDs)
+	fx := s.step(event.Claimed{Request: r, Result: contract.ClaimResult{Verdict: contract.Refused, OldEpoch: true}})
+	again := claimsOf(fx)
+	require.Len(t, again, 1)
+	require.Equal(t, ids, again[0].IDs)
 }
 
 func TestDrainedCoreIsIdleAfterTheLastClaimAndFinish(t *testing.T) {

@@ -26,21 +26,26 @@ const (
 var ErrLeaseLost = errors.New("this dispatcher's lease has run out; it must join again")
 
 // Claim takes rows in one statement. A dispatcher without a lease takes
-// nothing: the verdict is Refused, and the observer sees ErrLeaseLost.
+// nothing: the verdict is Refused, and the observer sees ErrLeaseLost. A claim with an
+// old epoch takes nothing either, but it is not a failure: the observer sees no error.
 func (s *Store) Claim(ctx context.Context, req contract.ClaimRequest) contract.ClaimResult {
 	token := Fold(req.Token)
 	var won []contract.Won
+	var old bool
 	err := s.claim.do(ctx, OpClaim, func(ctx context.Context, conn *pgx.Conn) (int, error) {
 		me, epoch := s.me.Load(), s.epoch.Load()
 		var err error
 		won, err = s.sendClaim(ctx, conn, req.IDs, encodeClaim(&req, token, me, epoch))
 		if err == nil && len(won) == 0 {
-			err = s.refused(ctx, conn, me, epoch)
+			old, err = s.oldEpoch(ctx, conn, me, epoch)
 		}
 		return len(won), err
 	})
-	if err != nil {
+	switch {
+	case err != nil:
 		return contract.ClaimResult{Verdict: verdictOf(err)}
+	case old:
+		return contract.ClaimResult{Verdict: contract.Refused, OldEpoch: true}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -76,20 +81,17 @@ func (s *Store) sendClaim(ctx context.Context, conn *pgx.Conn, ids []dispatcherd
 	return won, err
 }
 
-// errOldEpoch is the error of a claim with an old epoch: a Resolve of another claim
-// came before it, or a Resolve whose answer was lost. The claim took nothing.
-var errOldEpoch = errors.New("the claim was of an earlier epoch")
-
-// refused returns the reason why a claim was not allowed to win rows, or nil if it
-// was allowed. It is called for a claim that won nothing. After an error of refused
-// it is certain that the claim took nothing.
-func (s *Store) refused(ctx context.Context, conn *pgx.Conn, me, sent int32) error {
+// oldEpoch reports whether a claim had an old epoch: a Resolve of another claim came
+// before it, or a Resolve whose answer was lost. It is called for a claim that won
+// nothing. After an error of oldEpoch it is certain that the claim took nothing. Later
+// claims use the epoch that it read.
+func (s *Store) oldEpoch(ctx context.Context, conn *pgx.Conn, me, sent int32) (bool, error) {
 	now, err := ownEpoch(ctx, conn, me)
-	if err == nil && now != sent {
-		s.epoch.Store(now)
-		err = notSentError{errOldEpoch}
+	if err != nil || now == sent {
+		return false, err
 	}
-	return err
+	s.epoch.Store(now)
+	return true, nil
 }
 
 // ownEpoch returns the epoch of a dispatcher that holds its lease. An error of

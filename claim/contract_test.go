@@ -51,6 +51,7 @@ type world struct {
 	cancel func(t testing.TB, id dispatcherd.JobID) dispatcherd.Status
 	lock   func(t testing.TB, id dispatcherd.JobID) (unlock func()) // by another transaction
 	expire func(t testing.TB, dispatcher int32)
+	raise  func(t testing.TB, dispatcher int32) // raises its epoch, as a Resolve whose answer is lost
 	depart func(t testing.TB, dispatcher int32) // sends a hand-over for one minute and loses its answer
 }
 
@@ -94,6 +95,9 @@ func fakeWorld() world {
 		expire: func(_ testing.TB, id int32) {
 			db.Do(func(t *claimfake.Table, now int64) { t.Expire(now, id) })
 		},
+		raise: func(_ testing.TB, id int32) {
+			db.Do(func(t *claimfake.Table, _ int64) { t.RaiseEpoch(id) })
+		},
 		depart: func(_ testing.TB, id int32) {
 			db.Do(func(t *claimfake.Table, now int64) { t.HandOver(now, id, time.Minute) })
 		},
@@ -129,6 +133,9 @@ func realWorld(t testing.TB) world {
 		},
 		expire: func(t testing.TB, id int32) {
 			exec(t, db, `UPDATE dispatcherd.dispatchers SET beat_at = now() - 2 * lease WHERE id = $1`, id)
+		},
+		raise: func(t testing.TB, id int32) {
+			exec(t, db, `UPDATE dispatcherd.dispatchers SET epoch = epoch + 1 WHERE id = $1`, id)
 		},
 		depart: func(t testing.TB, id int32) { exec(t, db, claim.HandOverSQL, id, time.Minute) },
 	}
@@ -667,6 +674,22 @@ func TestCancelRequestSurvivesACrash(t *testing.T) {
 		_, err := s.Heartbeat(t.Context(), nil)
 		require.NoError(t, err)
 		require.Equal(t, dispatcherd.Cancelled, w.get(t, id).Status)
+	})
+}
+
+// The epoch may have been raised for another claim. The row is still pending, and
+// Postgres answers.
+func TestClaimWithAnOldEpochIsRefusedOnce(t *testing.T) {
+	t.Parallel()
+	contractSuite(t, func(t *testing.T, w world) {
+		s, _, run := joinedPair(t, w)
+		id := w.insert(t, claimfake.Row{Type: "pdf"}, 0)
+		w.raise(t, run)
+		require.Equal(t, contract.ClaimResult{Verdict: contract.Refused, OldEpoch: true}, s.Claim(t.Context(), claimOf(id)))
+		take(t, s, id)
+		w.raise(t, run)
+		w.expire(t, run)
+		require.Equal(t, contract.ClaimResult{Verdict: contract.Refused}, s.Claim(t.Context(), claimOf(id)), "the lease is lost")
 	})
 }
 

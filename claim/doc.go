@@ -27,7 +27,7 @@
 // epoch is raised, under a lock that waits for claims in flight. A delayed copy of
 // the claim then takes nothing. Then the rows are read by their token. Other claims
 // that were sent with the old epoch and arrive later take nothing either. They are
-// Refused.
+// Refused with OldEpoch, which is not a failure of Postgres.
 //
 // # Connections
 //

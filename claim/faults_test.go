@@ -125,6 +125,19 @@ func TestClaimThatArrivesAfterItsResolutionTakesNothing(t *testing.T) {
 	require.Len(t, s.Claim(t.Context(), claimOf(1)).Won, 1, "new claims use the new epoch")
 }
 
+func TestClaimWithAnOldEpochIsReportedWithoutAnError(t *testing.T) {
+	t.Parallel()
+	dsn := pgtest.New(t)
+	db, seen := connect(t, dsn), newReports()
+	s := open(t, claim.Config{DSN: dsn, Observer: seen})
+	_, err := s.Join(t.Context())
+	require.NoError(t, err)
+	fill(t, db, 1, 1, 1)
+	exec(t, db, `UPDATE dispatcherd.dispatchers SET epoch = epoch + 1`)
+	require.True(t, s.Claim(t.Context(), claimOf(1)).OldEpoch)
+	require.NoError(t, seen.of(claim.OpClaim).Err)
+}
+
 // reports collects the reports of a store.
 type reports struct {
 	mu        sync.Mutex

@@ -87,7 +87,7 @@ func (s *Statement) commitClaim(now int64) State {
 		s.Claimed.Won = append(s.Claimed.Won, r.won())
 	}
 	if len(s.Claimed.Won) == 0 && t.Skip&CheckLease == 0 && (!d.holdsLease(now) || d.epoch != s.epoch && t.Skip&CheckEpoch == 0) {
-		s.outdated = d.holdsLease(now)
+		s.Claimed.OldEpoch = d.holdsLease(now)
 		s.epoch = d.epoch
 		return s.done(contract.Refused)
 	}

@@ -114,7 +114,7 @@ func (c *Client) HandOver(hold time.Duration) *Statement {
 // Answered notes what the client learns of a statement: its results if v is contract.OK,
 // and otherwise only that it was refused or that its outcome is unknown.
 func (c *Client) Answered(s *Statement, v contract.Verdict) {
-	if s.outdated && v == contract.Refused || s.resolves && v == contract.OK {
+	if s.Claimed.OldEpoch && v == contract.Refused || s.resolves && v == contract.OK {
 		c.epoch = s.epoch
 	}
 	if v != contract.OK {

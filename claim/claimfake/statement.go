@@ -38,7 +38,7 @@ type Statement struct {
 	table *Table
 	next  func(*Statement, int64) State
 	me    int32
-	epoch int32 // sent with a claim; or read, if outdated or resolves
+	epoch int32 // sent with a claim; or read, if OldEpoch or resolves
 
 	fetch      contract.FetchRequest
 	claim      *contract.ClaimRequest
@@ -63,7 +63,6 @@ type Statement struct {
 	locked    []*Row
 	shares    bool
 	exclusive bool
-	outdated  bool // of a claim: it was refused because of its epoch
 	allowed   bool // its dispatcher held the lease
 	blockedBy *Statement
 }

@@ -236,6 +236,9 @@ func (t *Table) Expire(now int64, dispatcher int32) {
 	d.beatAt = now - d.lease - 1
 }
 
+// RaiseEpoch does what a Resolve does whose answer is lost.
+func (t *Table) RaiseEpoch(dispatcher int32) { t.dispatcher(dispatcher).epoch++ }
+
 // HandOver hands over the rows of a dispatcher whose client does not learn of it.
 func (t *Table) HandOver(now int64, dispatcher int32, hold time.Duration) {
 	if d := t.dispatcher(dispatcher); !d.lost && !d.replaced {

@@ -38,6 +38,7 @@ type Won struct {
 // cancelled, or it is not yet due. With Refused nothing was taken. With Unknown
 // the claim must be resolved by its token.
 type ClaimResult struct {
-	Verdict Verdict
-	Won     []Won // in no particular order
+	Verdict  Verdict
+	OldEpoch bool  // with Refused: Postgres answered, but a Resolve of another claim had raised the epoch
+	Won      []Won // in no particular order
 }

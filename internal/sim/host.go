@@ -296,8 +296,11 @@ func (h *host) report(s *statement) {
 func (h *host) reportClaim(s *statement) {
 	h.claimed.Request = s.claim
 	h.claimed.Result = contract.ClaimResult{Verdict: s.verdict}
-	if s.verdict == contract.OK {
+	switch s.verdict {
+	case contract.OK:
 		h.claimed.Result.Won = s.tx.Claimed.Won
+	case contract.Refused:
+		h.claimed.Result.OldEpoch = s.tx.Claimed.OldEpoch
 	}
 	h.claimed.Result = h.lease.Claimed(h.time(), h.claimed.Result)
 	h.step(&h.claimed)
