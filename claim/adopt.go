@@ -12,9 +12,9 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Adopt takes over executions that workers offer to resume, in one statement. After
-// Refused and after Unknown the caller sends the same request again. A dispatcher
-// without a lease takes over nothing, and the verdict is Refused.
+// Adopt takes over executions that workers offer to resume, in one statement. If the
+// verdict is Refused or Unknown, the caller sends the same request again. A
+// dispatcher without a lease takes over nothing, and the verdict is Refused.
 func (s *Store) Adopt(ctx context.Context, req contract.AdoptRequest) contract.AdoptResult {
 	token := Fold(req.Token)
 	var taken []contract.Adopted
@@ -78,16 +78,16 @@ func adopt(ctx context.Context, conn *pgx.Conn, jobs []contract.ResumeOffer, tok
 	return taken, busy, err
 }
 
-// handOverSQL replaces the lease of $1 by the time $2 that workers have to resume,
-// and disables its heartbeats: see heartbeatSQL.
+// handOverSQL replaces the lease of dispatcher $1 by $2, the time in which workers
+// may resume their jobs. Later heartbeats do not renew the lease, see heartbeatSQL.
 const handOverSQL = `UPDATE dispatcherd.dispatchers
 	SET leaving = true, armed = false, capacity = '{}', beat_at = now(), lease = $2, epoch = epoch + 1
 	WHERE id = $1 AND incarnation IS NOT NULL AND lost_at IS NULL`
 
-// HandOver ends this run regularly while jobs still run. During hold their rows are
-// not changed, so that the workers can offer to resume them at another dispatcher.
-// Afterwards any dispatcher releases the remaining rows without counting a crash.
-// This run can no longer claim or finish. The store may join again.
+// HandOver ends this run regularly while jobs still run. During hold no dispatcher
+// releases their rows, so that the workers can offer to resume them at another
+// dispatcher. Afterwards any dispatcher releases the remaining rows without counting
+// a crash. This run can no longer claim or finish. The store may join again.
 func (s *Store) HandOver(ctx context.Context, hold time.Duration) error {
 	me := s.me.Load()
 	if me == 0 {

@@ -83,9 +83,9 @@ func drain(t testing.TB, s *claim.Store, n, batch int, list []contract.LaneQuery
 	}
 }
 
-// serverCPU returns the processor time that the backends of this database with
-// a matching application name have used. On a machine with other load it is
-// more reliable than the clock. It returns 0 on systems other than Linux.
+// serverCPU returns the processor time that the backends of this database with a
+// matching application name have used. On a machine with other load this time is
+// more reliable than the clock. On systems other than Linux serverCPU returns 0.
 func serverCPU(t testing.TB, db *pgx.Conn, name string) time.Duration {
 	t.Helper()
 	rows, err := db.Query(t.Context(), `SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE $1`, name)
@@ -112,7 +112,7 @@ func serverCPU(t testing.TB, db *pgx.Conn, name string) time.Duration {
 // separately.
 var purposes = [...]string{"fetch", "claim", "finish"}
 
-// Fetch, claim and finish of one job each, in batches of 1,000.
+// Each iteration fetches, claims and finishes one job, in batches of 1,000.
 func BenchmarkJob(b *testing.B) {
 	for _, shape := range []struct{ types, priorities, read int }{{1, 1, 1}, {10, 11, 10}, {40, 1, 1}} {
 		b.Run(fmt.Sprintf("types=%d/priorities=%d/read=%d", shape.types, shape.priorities, shape.read), func(b *testing.B) {
@@ -229,7 +229,7 @@ func BenchmarkUnderAHeldSnapshot(b *testing.B) {
 	}
 }
 
-// The candidate query over 110 lanes with 1 M pending rows. The goal is 2 ms.
+// Each iteration fetches from 110 lanes with 1 M pending rows. The goal is 2 ms.
 func BenchmarkFetch(b *testing.B) {
 	dsn := pgtest.New(b)
 	db := connect(b, dsn)
@@ -245,8 +245,8 @@ func BenchmarkFetch(b *testing.B) {
 	}
 }
 
-// The latency of one job at a time. There is no fetch, because an idle
-// dispatcher knows the row from its notification.
+// The benchmark measures the latency of one job at a time. It does not fetch,
+// because an idle dispatcher knows the row from its notification.
 func BenchmarkSingleJob(b *testing.B) {
 	dsn := pgtest.New(b)
 	db := connect(b, dsn)

@@ -5,10 +5,11 @@ import (
 	"fmt"
 )
 
-// Postgres' binary array format: dimensions, has-nulls, element oid, length, lower
-// bound, and then every element preceded by its length (-1 = NULL). Encoding it
-// here costs a few nanoseconds per element, a tenth of what the general codec
-// costs.
+// Postgres' binary array format starts with the number of dimensions, a flag for
+// NULLs, the oid of the element type, the length and the lower bound. Then it
+// contains every element, preceded by the size of the element (-1 = NULL). The
+// functions of this file need a few nanoseconds per element, a tenth of what the
+// general codec of pgx needs.
 
 // Element oids, fixed in pg_type.dat.
 const (
@@ -23,8 +24,8 @@ const (
 // postgresEpoch is 2000-01-01 in microseconds since the Unix epoch.
 const postgresEpoch = 946_684_800_000_000
 
-// array encodes an array with one element per item. The function element appends an
-// element. size is the size of an element or an estimate.
+// array encodes an array with one element per item. The function element appends one
+// element with its size. The parameter size is the size of an element or an estimate.
 func array[T any](oid uint32, size int, items []T, element func([]byte, *T) []byte) []byte {
 	if len(items) == 0 {
 		return enc.BigEndian.AppendUint32(make([]byte, 8, 12), oid)

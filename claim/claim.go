@@ -15,19 +15,19 @@ import (
 )
 
 const (
-	lockPatience    = 20 * time.Millisecond // far below the server's deadlock_timeout
+	lockPatience    = 20 * time.Millisecond // how long a claim waits for a row lock; far below the server's deadlock_timeout
 	contentionLasts = 100                   // number of claims with row locks after a claim that lost more than a twentieth of its rows
 	lockNotGranted  = "55P03"
 )
 
 // ErrLeaseLost says that the lease of this dispatcher has expired. Other
-// dispatchers may have released its jobs. This dispatcher must stop sending and
-// join again.
+// dispatchers may have released its jobs. This dispatcher must stop sending
+// jobs to workers and join again.
 var ErrLeaseLost = errors.New("this dispatcher's lease has run out; it must join again")
 
-// Claim takes rows in one statement. A dispatcher without a lease takes
-// nothing: the verdict is Refused, and the observer sees ErrLeaseLost. A claim with an
-// old epoch takes nothing either, but it is not a failure: the observer sees no error.
+// Claim takes rows in one statement. A dispatcher without a lease takes nothing. The
+// verdict is then Refused, and the observer sees ErrLeaseLost. A claim with an old
+// epoch takes nothing either. This is not a failure: the observer sees no error.
 func (s *Store) Claim(ctx context.Context, req contract.ClaimRequest) contract.ClaimResult {
 	token := Fold(req.Token)
 	var won []contract.Won
@@ -53,13 +53,14 @@ func (s *Store) Claim(ctx context.Context, req contract.ClaimRequest) contract.C
 	return contract.ClaimResult{Verdict: contract.OK, Won: won}
 }
 
-// contended reports whether a claim lost at least one row in twenty. Row locks are
-// then worth their cost. With shares a few rows are lost occasionally, which costs
-// only these rows.
+// contended reports whether a claim lost more than one row in twenty. Row locks are
+// then worth their cost. With shares a claim occasionally loses a few rows. This
+// costs only the lost rows, less than row locks would cost.
 func contended(asked, won int) bool { return 20*(asked-won) > asked }
 
-// sendClaim sends the statement that suits the contention. Each claim decreases the
-// counter, and claims in flight do so at the same time, so the counter may become
+// sendClaim sends claimSQL, or claimContendedSQL after contention. If claimSQL meets
+// a locked row, sendClaim sends claimContendedSQL next. Claims in flight decrease the
+// counter of claims with row locks at the same time, so the counter may become
 // negative.
 func (s *Store) sendClaim(ctx context.Context, conn *pgx.Conn, ids []dispatcherd.JobID, params [][]byte) (won []contract.Won, err error) {
 	if s.contention.Load() <= 0 {
@@ -81,10 +82,10 @@ func (s *Store) sendClaim(ctx context.Context, conn *pgx.Conn, ids []dispatcherd
 	return won, err
 }
 
-// oldEpoch reports whether a claim had an old epoch: a Resolve of another claim came
-// before it, or a Resolve whose answer was lost. It is called for a claim that won
-// nothing. After an error of oldEpoch it is certain that the claim took nothing. Later
-// claims use the epoch that it read.
+// oldEpoch reports whether a claim named an old epoch: the Resolve of another claim
+// has raised the epoch, perhaps a Resolve whose answer was lost. The caller calls
+// oldEpoch for a claim that won nothing. If oldEpoch returns an error, it is certain
+// that the claim took nothing. Later claims name the epoch that oldEpoch has read.
 func (s *Store) oldEpoch(ctx context.Context, conn *pgx.Conn, me, sent int32) (bool, error) {
 	now, err := ownEpoch(ctx, conn, me)
 	if err != nil || now == sent {
@@ -94,8 +95,9 @@ func (s *Store) oldEpoch(ctx context.Context, conn *pgx.Conn, me, sent int32) (b
 	return true, nil
 }
 
-// ownEpoch returns the epoch of a dispatcher that holds its lease. An error of
-// ownEpoch says that nothing was taken.
+// ownEpoch returns the epoch of dispatcher me, which must hold its lease. It is
+// called after a claim or adoption that took no rows, so each of its errors is a
+// notSentError.
 func ownEpoch(ctx context.Context, conn *pgx.Conn, me int32) (epoch int32, err error) {
 	rows := execute(ctx, conn, "own-lease", int4(me))
 	found := false
@@ -111,15 +113,15 @@ func ownEpoch(ctx context.Context, conn *pgx.Conn, me int32) (epoch int32, err e
 	return epoch, nil
 }
 
-// encodeClaim returns the parameters of claimContendedSQL. claimSQL and resolveSQL
-// have the same parameters.
+// encodeClaim returns the parameters of claimContendedSQL. They are also the first
+// five parameters of claimSQL. The first three are the parameters of resolveSQL.
 func encodeClaim(req *contract.ClaimRequest, token int64, me, epoch int32) [][]byte {
 	return [][]byte{int8s(req.IDs, integer), int8b(token), int4(me), int4(epoch), int8s(req.Sessions, integer)}
 }
 
-// readWon reads rows of id, attempt, max_attempts, failures, crashes, timeout_ms
-// and payload. Payloads share one growing buffer. They are checked here, so that
-// the loop needs no time in proportion to a payload.
+// readWon reads rows of id, attempt, max_attempts, failures, crashes, timeout_ms and
+// payload. It checks the payloads here and not in the loop, because a check takes
+// time in proportion to the payload.
 func readWon(rows *pgconn.ResultReader, most int) ([]contract.Won, error) {
 	won := make([]contract.Won, 0, most)
 	var chunk []byte
@@ -145,7 +147,8 @@ func readWon(rows *pgconn.ResultReader, most int) ([]contract.Won, error) {
 	return won, bad
 }
 
-// wonSizes are the bytes of the columns of readWon; the last two vary.
+// wonSizes are the sizes in bytes of the columns of readWon, without the last two,
+// whose sizes vary.
 var wonSizes = [...]int{8, 4, 2, 2, 2}
 
 // wonOf reads a row without its payload.
@@ -187,10 +190,10 @@ func carve(chunk, v []byte) (copied, rest []byte) {
 	return chunk[:len(v):len(v)], chunk[len(v):]
 }
 
-// Resolve determines which rows a claim with an unknown outcome took. It first
-// raises the dispatcher's epoch, under a lock that waits until claims in flight
-// have ended. So the answer is final: a copy of the claim that arrives later takes
-// nothing. After Refused and after Unknown the caller calls Resolve again.
+// Resolve determines which rows a claim with an unknown outcome took. It first raises
+// the dispatcher's epoch, under a lock that waits until claims in flight have ended.
+// So the answer is final: a copy of the claim that arrives later takes nothing. If
+// the verdict is Refused or Unknown, the caller calls Resolve again.
 func (s *Store) Resolve(ctx context.Context, req contract.ClaimRequest) contract.ClaimResult {
 	token := Fold(req.Token)
 	var won []contract.Won
@@ -212,9 +215,9 @@ func (s *Store) Resolve(ctx context.Context, req contract.ClaimRequest) contract
 	return contract.ClaimResult{Verdict: contract.OK, Won: won}
 }
 
-// raiseEpoch ends the validity of every claim sent so far. FOR UPDATE waits for
-// the share lock of claims in flight; a plain UPDATE would not. Both statements are
-// sent together and form one transaction.
+// raiseEpoch makes every claim sent so far invalid. FOR UPDATE waits for the share
+// locks of claims in flight; a plain UPDATE would not wait. The statements are sent
+// together and form one transaction.
 func (s *Store) raiseEpoch(ctx context.Context, conn *pgx.Conn, me int32) error {
 	var (
 		batch pgx.Batch

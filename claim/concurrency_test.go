@@ -29,8 +29,9 @@ func (l *ledger) write(w contract.Won) {
 }
 
 // Three dispatchers, each with two claims and two finishes in flight, claim
-// overlapping batches in random order and end the jobs with every outcome. Meanwhile operators cancel jobs, and other dispatchers
-// send heartbeats and release jobs.
+// overlapping batches in random order and end the jobs with every outcome.
+// Meanwhile operators cancel jobs, and other dispatchers send heartbeats and
+// release jobs.
 func TestConcurrentDispatchersClaimEachAttemptOnceWithoutDeadlock(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.New(t)
@@ -79,7 +80,7 @@ func hammer(ctx context.Context, t *testing.T, s *claim.Store, book *ledger, see
 	for ctx.Err() == nil {
 		res := s.Fetch(ctx, contract.FetchRequest{Lanes: lanes(3, 2, 1+rng.IntN(40))})
 		if len(res.Candidates) == 0 {
-			return // jobs that others run are ended by them
+			return // the other dispatchers end the jobs that they run
 		}
 		var ids []dispatcherd.JobID
 		for _, c := range res.Candidates {
@@ -204,8 +205,8 @@ func TestClaimRepeatedUnderContentionChecksTheLeaseAgain(t *testing.T) {
 	require.Equal(t, dispatcherd.Pending, row(t, db, 2).Status)
 }
 
-// Row locks are expensive. Claims use them for the next hundred claims after
-// more than a twentieth of the rows of a claim was lost.
+// Row locks are expensive. The next hundred claims use them after a claim has
+// lost more than a twentieth of its rows.
 func TestRowLocksAreUsedForAHundredClaimsAfterContention(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.New(t)

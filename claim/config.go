@@ -23,27 +23,27 @@ const (
 
 // Config describes the database and the time limits.
 type Config struct {
-	// DSN is a URL or key/value string; PG* variables supply missing parts.
+	// DSN is a URL or a key/value string. PG* environment variables supply missing parts.
 	DSN string
 	// Name is the name of the dispatcher in tables and logs; ≤ 128 bytes.
 	Name string
 	// Identity lets a successor on this host declare the dispatcher lost. Without
 	// an Incarnation the store generates one.
 	Identity Identity
-	// Timeout bounds every statement, connecting included. 0 = DefaultTimeout.
+	// Timeout bounds every statement, including the time to connect. 0 = DefaultTimeout.
 	Timeout time.Duration
 	// Lease is how long this dispatcher counts as alive after a heartbeat. 0 = DefaultLease.
 	Lease time.Duration
-	// Claims and Finishes are how many statements of the kind run at the same time, each
-	// on its own connection. 0 = one.
+	// Claims and Finishes are the numbers of claims and of finishes that run at the
+	// same time, each on its own connection. 0 = one.
 	Claims, Finishes int
-	// AsyncClaims commits claims without waiting for the disk. It saves that wait. A
-	// crash of the database server may lose the newest claims, whose attempt numbers
-	// are then assigned twice; other crashes lose nothing.
+	// AsyncClaims commits claims without waiting for the disk. A crash of the
+	// database server may then lose the newest claims, and their attempt numbers are
+	// assigned again. Other crashes lose nothing.
 	AsyncClaims bool
 	// Observer receives every statement; nil = no observer.
 	Observer Observer
-	// Dial replaces the network, for tests that cut connections.
+	// Dial opens network connections. Tests set it to cut connections.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 }
 
@@ -100,23 +100,24 @@ func after(config *pgx.ConnConfig, sql string) {
 	config.AfterConnect = func(ctx context.Context, conn *pgconn.PgConn) error { return conn.Exec(ctx, sql).Close() }
 }
 
-// endless removes the limits that a role or database may set for sessions and
-// transactions, as far as the server version has them. They would end the session,
-// and the next claim of an idle dispatcher would have an unknown outcome.
+// endless disables idle_session_timeout and transaction_timeout, if the server
+// version has them. A role or database may set them. They would end the session of an
+// idle dispatcher, and its next claim would have an unknown outcome.
 const endless = `SELECT set_config(name, '0', false) FROM pg_settings WHERE name IN ('idle_session_timeout', 'transaction_timeout')`
 
-// session are the settings of every connection, in the syntax of SET. They are sent
-// after the connection is established, in one round trip, because a pooler
-// (PgBouncer) refuses connections with settings that it does not know.
+// session returns the settings of every connection, in the syntax of SET. They are
+// sent in one round trip after the connection is established. They are not part of
+// the connection request, because a pooler (PgBouncer) refuses connections with
+// settings that it does not know.
 //
-// The time limit of the server is shorter than that of the caller, so that a slow
-// statement ends with an ERROR (rolled back) instead of a broken connection
-// (unknown). Plans are pinned: these statements find rows by index in a table whose
-// statistics are usually stale.
+// The time limit of the server is shorter than that of the caller. So a slow
+// statement ends with an ERROR, which rolls it back, and not with a broken
+// connection, after which its outcome is unknown. The planner settings force index
+// scans by id, because the statistics of the table are usually stale.
 func (c Config) session() map[string]string {
 	limit := strconv.FormatInt((c.Timeout * 4 / 5).Milliseconds(), 10)
 	return map[string]string{
-		"client_encoding":                     "'UTF8'", // by default that of the database or of the role
+		"client_encoding":                     "'UTF8'", // the default is the encoding of the database or of the role
 		"statement_timeout":                   limit,
 		"lock_timeout":                        limit,
 		"idle_in_transaction_session_timeout": limit,

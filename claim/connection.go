@@ -17,8 +17,8 @@ const (
 	maxBackoff   = 5 * time.Second
 )
 
-// idleTrusted is how long a connection may be idle and still be used without a
-// ping: Postgres may have been restarted meanwhile, and a statement on a dead
+// idleTrusted is how long a connection may be idle and still be used without a ping.
+// After a longer time Postgres may have been restarted, and a statement on a dead
 // connection has an unknown outcome.
 const idleTrusted = 20 * time.Second
 
@@ -53,9 +53,9 @@ func newConnection(c Config, purpose string, statements statements) (*connection
 	return l, nil
 }
 
-// connections execute statements of one kind at the same time, one each. The first
-// free connection is used, so a dispatcher that sends one statement at a time
-// establishes one connection.
+// connections execute statements of one kind at the same time, one statement each. A
+// call uses the first free connection. So a dispatcher that sends one statement at a
+// time establishes only one connection.
 type connections []*connection
 
 func newConnections(c Config, n int, purpose string, statements statements) (list connections, err error) {
@@ -74,8 +74,9 @@ func (l *connection) do(ctx context.Context, op Operation, f func(context.Contex
 	return connections{l}.do(ctx, op, f)
 }
 
-// do runs f with one of the connections, under its deadline, and reports it. An error
-// from before f is a notSentError. f returns how many jobs it was about.
+// do runs f with one of the connections, under its deadline, and reports the result
+// to the observer. f returns how many jobs it was about. An error that occurs before
+// f is a notSentError.
 func (list connections) do(ctx context.Context, op Operation, f func(context.Context, *pgx.Conn) (int, error)) error {
 	start := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, list[0].timeout)
@@ -94,8 +95,9 @@ func (list connections) run(ctx context.Context, f func(context.Context, *pgx.Co
 	return l.run(ctx, f)
 }
 
-// take takes the turn of the first free connection. It waits for the first connection
-// if none is free. The daemon never sends more statements than there are connections.
+// take takes the turn of the first free connection. If none is free, it waits for the
+// first one of the list. The daemon never sends more statements than there are
+// connections.
 func (list connections) take(ctx context.Context) (*connection, error) {
 	for _, l := range list {
 		select {
@@ -112,7 +114,7 @@ func (list connections) take(ctx context.Context) (*connection, error) {
 	}
 }
 
-// run is called by the holder of the turn.
+// run connects if necessary and runs f. The caller holds the turn.
 func (l *connection) run(ctx context.Context, f func(context.Context, *pgx.Conn) (int, error)) (int, error) {
 	if err := l.connect(ctx); err != nil {
 		return 0, notSentError{err}
@@ -123,13 +125,13 @@ func (l *connection) run(ctx context.Context, f func(context.Context, *pgx.Conn)
 	rows, err := f(ctx, l.conn)
 	l.used = time.Now()
 	if l.conn.IsClosed() || (err != nil && verdictOf(err) != contract.Refused) {
-		l.drop() // its state is unknown
+		l.drop() // the state of the connection is unknown
 	}
 	return rows, err
 }
 
-// connect ensures that there is a connection. It waits for the backoff of earlier
-// failures, so that callers in a loop are slowed down.
+// connect ensures that there is a connection. After failures it waits for the
+// backoff, which slows down callers that try again in a loop.
 func (l *connection) connect(ctx context.Context) error {
 	if l.closed {
 		return errClosed
@@ -205,7 +207,7 @@ func (l *connection) drop() {
 	}
 }
 
-// close waits for the statement in flight, which its deadline bounds.
+// close ends the connection after the statement in flight, whose deadline bounds the wait.
 func (l *connection) close() {
 	<-l.turn
 	l.closed = true

@@ -10,18 +10,19 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// deferFactor is the pause after failed work, relative to its duration.
+// deferFactor is the pause after failed work, relative to the duration of the work.
 const deferFactor = 10
 
 // deferred is the work for other dispatchers that heartbeats have deferred. It
 // belongs to the call that has the turn of the lease connection.
 type deferred struct {
-	// until is when work that failed is tried again: by lost dispatcher, or under
-	// cancelRequests. Otherwise every heartbeat of every dispatcher would spend all
-	// of its time on it until a sweep, which has more time, succeeds.
+	// until says when failed work is tried again. The key is the id of a lost
+	// dispatcher, or cancelRequests. Without this pause every heartbeat of every
+	// dispatcher would spend all of its time on the failing work, until a sweep with
+	// its longer deadline succeeds.
 	until map[int32]time.Time
-	// from is the token at which to continue, by lost dispatcher whose jobs a
-	// heartbeat has released in part.
+	// from is the token at which the next heartbeat continues. The key is the id of a
+	// lost dispatcher whose jobs a heartbeat has released in part.
 	from map[int32]int64
 }
 
@@ -30,8 +31,8 @@ func newDeferred() deferred {
 }
 
 // releaseTime bounds the time that one heartbeat spends on the release of jobs. The
-// next heartbeat continues. A heartbeat proves that its dispatcher is alive, so
-// work for other dispatchers must not delay it.
+// next heartbeat continues the release. A heartbeat proves that its dispatcher is
+// alive, so work for other dispatchers must not delay it.
 const releaseTime = time.Second
 
 // cancelRequests is the key for requests to cancel; no dispatcher has this id.
@@ -51,10 +52,10 @@ func (d deferred) try(what int32, do func() error) error {
 	return err
 }
 
-// catchUp executes requests to cancel, if cancel says that there are any, and
-// releases the jobs of each lost dispatcher. An error for one does not stop the
-// others. Work that is not done at until is left to the next heartbeat. It returns
-// the number of released jobs.
+// catchUp executes requests to cancel if cancel is set, and then releases the jobs of
+// each lost dispatcher. An error for one dispatcher does not stop the work for the
+// others. The next heartbeat continues with work that is not done at until. catchUp
+// returns the number of released jobs.
 func (d deferred) catchUp(ctx context.Context, conn *pgx.Conn, cancel bool, lost []int32, until time.Time) (released int, err error) {
 	now := time.Now()
 	maps.DeleteFunc(d.until, func(_ int32, at time.Time) bool { return at.Before(now) })

@@ -1,41 +1,50 @@
-// Package claim executes all statements of a dispatcher in Postgres: it fetches
+// Package claim executes all statements of a dispatcher in Postgres. It fetches
 // candidates, claims them, records how attempts ended, renews the dispatcher's lease
-// and listens for notifications. It decides nothing; what to claim comes from the
-// core as plain values. File statements.go lists the statements.
+// and listens for notifications. It makes no decisions: the core passes each request
+// as a plain value, for example the ids to claim. File statements.go contains the
+// statements that fetch, claim, finish and adopt jobs.
 //
 // # Transitions
 //
-// Every transition is one statement with its full predicate, and the store checks
-// which rows it changed:
+// Every transition of a row is one statement with its full predicate. The store
+// checks which rows the statement changed:
 //
-//	claim   pending → running   status = 'pending' AND run_at <= now(), own lease and epoch hold;
-//	                            attempt + 1; in id order, with SKIP LOCKED under contention
+//	claim   pending → running   status = 'pending' AND run_at <= now(); the dispatcher must hold its
+//	                            lease, and the claim must name its epoch; attempt + 1;
+//	                            under contention in id order with SKIP LOCKED
 //	finish  running → …         id, attempt, dispatcher and status = 'running' must all match
 //
 // A finish that matches no row is stale: another dispatcher owns the row, or the
-// attempt has ended. Nothing changes.
+// attempt has ended. A stale finish changes nothing.
 //
 // # Verdicts
 //
-// A statement has one of three verdicts. OK: it was executed. Refused: it was
-// certainly not executed, because it was never sent, or because the server answered
-// with an ERROR, which rolls it back. Unknown: it may have been executed, because
-// the connection broke after the statement was sent, or a FATAL message came.
+// A statement has one of three verdicts:
 //
-// A finish with an unknown outcome is sent again with Again set; fencing makes it
-// idempotent. A claim with an unknown outcome is resolved. First the dispatcher's
-// epoch is raised, under a lock that waits for claims in flight. A delayed copy of
-// the claim then takes nothing. Then the rows are read by their token. Other claims
-// that were sent with the old epoch and arrive later take nothing either. They are
+//   - OK: the statement was executed.
+//   - Refused: the statement was certainly not executed. It was never sent, or the
+//     server answered with an ERROR, which rolls the statement back.
+//   - Unknown: the statement may have been executed. The connection broke after the
+//     statement was sent, or the server sent a FATAL message.
+//
+// The caller sends a finish with an unknown outcome again, with Again set. Fencing
+// makes the finish idempotent.
+//
+// [Store.Resolve] resolves a claim with an unknown outcome. The row of each
+// dispatcher has an epoch, and every claim names it. Resolve first raises the epoch,
+// under a lock that waits for claims in flight. From then on a delayed copy of the
+// claim takes nothing. Then Resolve reads the rows with the token of the claim. Other
+// claims that name the old epoch and arrive later take nothing either. They are
 // Refused with OldEpoch, which is not a failure of Postgres.
 //
 // # Connections
 //
-// A [Store] holds connections for each kind of work (fetch, claim, finish, lease, …)
-// and a [Listener] one more, so that a slow finish never delays a heartbeat. Claims
-// and finishes have Config.Claims and Config.Finishes connections, other kinds one.
-// Calls of one kind wait for a free connection. Every statement has a deadline on both sides. A
-// broken connection is dropped, and the next call connects again, no sooner than its
+// A [Store] has separate connections for each kind of statement (fetch, claim,
+// finish, lease, …), so that a slow finish never delays a heartbeat. It has
+// Config.Claims connections for claims, Config.Finishes for finishes, and one for
+// each other kind. A [Listener] has one more. A call waits for a free connection of
+// its kind. The client and the server both limit the duration of every statement. The
+// store drops a broken connection. The next call connects again, no sooner than the
 // backoff allows. While Postgres is down, calls are Refused at that pace, in constant
 // memory.
 //
@@ -44,8 +53,9 @@
 // Running rows have no index of their own, because an index on status would make
 // every claim write to all indexes. Instead each claim also records its ids in
 // dispatcherd.claims in the same transaction. A heartbeat that finds an expired lease
-// marks that dispatcher lost, which waits for its claims in flight, and releases the
-// rows that its claims name. [Store.Sweep] then reads the whole table once before it
-// deletes the dispatcher, because only the job's row is authoritative.
-// [Store.DeclareLost] does not wait for the lease.
+// declares that dispatcher lost and releases the rows that its claims name. It skips
+// a dispatcher that has a claim in flight and leaves it to a later heartbeat.
+// [Store.Sweep] deletes lost dispatchers. Before that it reads the whole table once,
+// because only the rows of jobs are authoritative. [Store.DeclareLost] ends a lease
+// before it expires.
 package claim

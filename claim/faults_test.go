@@ -102,8 +102,8 @@ func TestConnectionThatBrokeWhileIdleIsReplaced(t *testing.T) {
 	require.Len(t, s.Claim(t.Context(), claimOf(2)).Won, 1)
 }
 
-// The statement of an unknown claim may arrive at the server after the claim
-// was resolved. It must not take rows then.
+// A claim with an unknown outcome may arrive at the server after it was resolved.
+// It must then take no rows.
 func TestClaimThatArrivesAfterItsResolutionTakesNothing(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.New(t)

@@ -11,12 +11,13 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// backfillTimeout bounds a backfill scan, which reads every dead index entry that a
-// held snapshot keeps: in two minutes about a hundred million.
+// backfillTimeout bounds a backfill scan. The scan reads every dead index entry that
+// a held snapshot keeps, about a hundred million in two minutes.
 const backfillTimeout = 2 * time.Minute
 
-// Fetch reads the first rows of the lanes. It changes nothing, so its verdict
-// is never Unknown. A backfill scan runs beside other fetches.
+// Fetch reads the first rows of the lanes. It changes nothing, so its verdict is
+// never Unknown. A backfill scan has a connection of its own and runs at the same
+// time as other fetches.
 func (s *Store) Fetch(ctx context.Context, req contract.FetchRequest) contract.FetchResult {
 	connection, op := s.fetch, OpFetch
 	if req.Backfill {
@@ -53,8 +54,9 @@ func readLanes(ctx context.Context, conn *pgx.Conn, req contract.FetchRequest) (
 	return res, bad
 }
 
-// readLane reads a row of a fetch: the lane's number from 1, and the run_at and
-// ids of its candidates; or 0 and the database's clock.
+// readLane reads one row of a fetch. The row contains the number of a lane, counted
+// from 1, and the run_at and ids of its candidates. A row with number 0 contains the
+// database clock.
 func readLane(res *contract.FetchResult, v [][]byte) error {
 	if len(v) != 3 || len(v[0]) != 4 {
 		return fmt.Errorf("postgres sent a lane of %d columns, must be 3", len(v))

@@ -19,9 +19,9 @@ const unstorable = "the result or error message cannot be stored in Postgres and
 // maxDelay bounds a retry's delay, so that run_at stays in its domain.
 const maxDelay = 365 * 24 * time.Hour
 
-// Finish ends attempts in one round trip and one transaction. If an item has a
-// value that Postgres cannot store (a NUL inside a result), its result is dropped
-// and the errors of the job say so. Other items are not affected.
+// Finish ends attempts in one round trip and one transaction. If Postgres cannot
+// store the values of an item (a result with NUL), Finish drops the result and
+// records this in the job's errors. Other items are not affected.
 func (s *Store) Finish(ctx context.Context, req contract.FinishRequest) contract.FinishResult {
 	stale, err := s.end(ctx, req)
 	if err == nil {
@@ -45,8 +45,9 @@ func (s *Store) finishApart(ctx context.Context, req contract.FinishRequest) con
 	if len(req.Items) == 1 {
 		item := req.Items[0]
 		if item.Result == nil && item.Error == unstorable {
-			// The database rejects the end of this row, which must not affect other
-			// rows. The row stays running until this dispatcher stops.
+			// The database rejects the end of this row even without its values. The row
+			// counts as stale, so that other rows end. It stays running until this
+			// dispatcher stops.
 			return contract.FinishResult{Verdict: contract.OK, Stale: []dispatcherd.JobID{item.ID}}
 		}
 		item.Result, item.Error = nil, unstorable
@@ -99,9 +100,9 @@ func remove(set map[dispatcherd.JobID]struct{}, ids []dispatcherd.JobID) {
 	}
 }
 
-// sendEnds sends up to three statements as one pipeline, which Postgres treats
-// as one transaction. It returns how many items were ended, and the ids of those
-// that doneSQL did not end.
+// sendEnds sends up to three statements as one pipeline, which Postgres treats as one
+// transaction. It returns how many items were ended. doneSQL returns only a number,
+// so ended contains only the ids that the other statements ended.
 func sendEnds(ctx context.Context, conn *pgx.Conn, items []contract.Finish, me int32) (ended []dispatcherd.JobID, n int, err error) {
 	groups := [...]struct {
 		statement string
@@ -139,8 +140,9 @@ func sendEnds(ctx context.Context, conn *pgx.Conn, items []contract.Finish, me i
 	return ended, n + len(ended), bad
 }
 
-// groupOf returns which of the statements of sendEnds ends the item. A job whose
-// result cannot be stored has an error, which doneSQL does not record.
+// groupOf returns the index of the statement of sendEnds that ends the item. A job
+// whose result cannot be stored gets an error message. doneSQL records no messages,
+// so endedSQL ends that job.
 func groupOf(f *contract.Finish) int {
 	switch {
 	case !f.Outcome.Final():

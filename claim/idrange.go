@@ -65,7 +65,7 @@ const noAttempt = -1
 func encodeDone(items []contract.Finish, me int32) [][]byte {
 	r := idRangesOf(items, finishID)
 	attempts := slices.Repeat([]int32{noAttempt}, int(r.places))
-	ends := make([]int32, r.places+1) // ends of the results before each place, and the last end
+	ends := make([]int32, r.places+1) // the result of a place is results[ends[place]:ends[place+1]]
 	results := make([]byte, 0, 16*len(items))
 	for i, place := range r.place {
 		attempts[place] = int32(items[i].Attempt)
@@ -82,8 +82,9 @@ func encodeDone(items []contract.Finish, me int32) [][]byte {
 	return append([][]byte{int4s(attempts, number), int4(me), results, int4s(ends, number)}, r.params()...)
 }
 
-// resultOf returns the bytes to store. An empty result that is not nil is not JSON.
-// It is replaced by a space, so that Postgres rejects it.
+// resultOf returns the bytes to store. doneSQL would store no result for zero bytes.
+// An empty result that is not nil is invalid JSON, so resultOf replaces it by a
+// space, which Postgres rejects.
 func resultOf(item *contract.Finish) []byte {
 	if item.Result != nil && len(item.Result) == 0 {
 		return []byte(" ")

@@ -36,16 +36,17 @@ type Jobs struct{ DB DB }
 // and JSON. By default Postgres uses the encoding of the database or of the role.
 func Encode(config *pgx.ConnConfig) { config.RuntimeParams["client_encoding"] = "UTF8" }
 
-// Pin makes the connections of a pool find rows by id through the index,
-// independent of the statistics. Otherwise a session could keep a plan that was
-// made for a nearly empty table. It would later scan the complete table for one
-// row. Use Pin for long-lived connections that execute only the methods of Jobs
-// about single rows; [Jobs.Counts] and [Jobs.History] are faster without it. Text
-// is UTF-8, see [Encode]. Pin overrides the isolation level and the lock timeout of
-// the role or database. A stricter isolation level would report irrelevant
-// conflicts. A lock timeout would end waits that are usual: even a commit with a
-// notification waits for the previous one.
-// notification waits for the previous one.
+// Pin makes the connections of a pool find rows by id through the index, independent
+// of the statistics. Without Pin a session could plan a statement while the table is
+// nearly empty, keep this plan, and later scan the complete table for one row. Use
+// Pin for long-lived connections that execute only the methods of Jobs about single
+// rows. [Jobs.Counts] and [Jobs.History] are faster without Pin. Pin includes
+// [Encode].
+//
+// Pin overrides the isolation level and the lock timeout of the role or database. A
+// stricter isolation level would report irrelevant conflicts. A shorter lock timeout
+// would end ordinary waits: even a commit with a notification waits for the previous
+// such commit.
 func Pin(config *pgx.ConnConfig) {
 	Encode(config)
 	after(config, fmt.Sprintf("SET enable_seqscan = off; SET enable_bitmapscan = off; SET jit = off; "+
@@ -86,11 +87,11 @@ func (j Jobs) Draw(ctx context.Context) (dispatcherd.JobID, error) {
 	return id, err
 }
 
-// InsertAs adds one job with an id that was drawn for it, unless a row with this id
-// exists. So the caller can repeat InsertAs if the answer is lost. InsertAs waits
-// for an earlier try in flight. A later try finds the row in any status. A second
-// row could be inserted only if the job were claimed, ended and moved between two
-// steps of one statement.
+// InsertAs adds one job with an id from [Jobs.Draw], unless a row with this id
+// exists. So the caller can repeat InsertAs if the answer is lost. The repetition
+// waits for an earlier try in flight and finds the row in any status. It inserts a
+// second row only if the job is claimed, ended and moved between two steps of the
+// repeated statement.
 func (j Jobs) InsertAs(ctx context.Context, id dispatcherd.JobID, n New) error {
 	v, err := n.values()
 	if err != nil {
@@ -107,7 +108,7 @@ func (j Jobs) InsertAs(ctx context.Context, id dispatcherd.JobID, n New) error {
 // InsertMany adds jobs by COPY, in one transaction, and returns their number. If
 // the iterator returns an error, nothing is inserted.
 func (j Jobs) InsertMany(ctx context.Context, jobs iter.Seq2[New, error]) (int64, error) {
-	var now time.Time // COPY cannot use DEFAULT for a single row of a column
+	var now time.Time // COPY cannot use the DEFAULT of a column for some rows only
 	if err := j.DB.QueryRow(ctx, `SELECT now()`).Scan(&now); err != nil {
 		return 0, err
 	}
@@ -150,8 +151,8 @@ func (n New) values() (v []any, err error) {
 	return v, nil
 }
 
-// explain adds the name of the violated constraint. It omits Postgres's detail,
-// which contains the complete row.
+// explain adds the name of the violated constraint to an error. It omits the detail
+// of Postgres, which contains the complete row.
 func explain(err error) error {
 	if e := serverError(err); e != nil && e.ConstraintName != "" {
 		return fmt.Errorf("the job was refused: %s: %w", e.ConstraintName, err)

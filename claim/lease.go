@@ -1,9 +1,10 @@
 package claim
 
-// A lease has the length Config.Lease, by default DefaultLease. It is checked in three
-// places: heartbeatSQL declares other dispatchers lost, holdsLease is part of every claim
-// and adoption (statements.go), and shell.Lease stops this dispatcher a fifth early. The
-// interval of heartbeats is set in cmd/dispatcherd/serve_config.go.
+// A lease has the length Config.Lease, by default DefaultLease. Three places check
+// it. heartbeatSQL declares other dispatchers lost. holdsLease (statements.go) is
+// part of every claim and adoption. shell.Lease stops this dispatcher after four
+// fifths of the lease. The interval of heartbeats is set in
+// cmd/dispatcherd/serve_config.go.
 
 import (
 	"context"
@@ -21,15 +22,16 @@ var leaseStatements = statements{
 	{"forget", "removes the records of claims whose jobs have ended", forgetSQL},
 }
 
-// isNamed joins row j with request to cancel c. See isItem.
+// isNamed joins row j with the request to cancel c. File statements.go explains its form.
 const isNamed = `j.id BETWEEN c.job_id AND c.job_id AND c.job_id > 0`
 
 // heartbeatSQL renews the lease of dispatcher $1 with incarnation $3, publishes its
 // capacity $2, declares dispatchers with expired leases lost, and reads what this
-// dispatcher needs to know. An expired lease is renewed unless another dispatcher
-// has declared it lost. A lease that was handed over is not renewed, because a
-// heartbeat may arrive after the hand-over and would publish slots that no longer
-// exist. Rows are released by releaseSQL, which needs a later snapshot.
+// dispatcher needs to know. An expired lease is renewed unless another dispatcher has
+// declared it lost. A lease that was handed over is not renewed: a heartbeat that
+// arrives after the hand-over would publish slots that no longer exist. releaseSQL
+// releases the rows of lost dispatchers. It is another statement, because it needs a
+// later snapshot.
 const heartbeatSQL = `
 WITH renewed AS (
 	UPDATE dispatcherd.dispatchers SET beat_at = now(), capacity = $2::text::jsonb
@@ -54,8 +56,9 @@ SELECT EXISTS (SELECT FROM renewed),
 		WHERE d.id <> $1 AND d.lost_at IS NULL AND d.beat_at + d.lease > now() GROUP BY key) t)`
 
 // cancelPendingSQL cancels pending jobs for which a request to cancel exists, and
-// deletes the requests of jobs that have ended. It is part of a heartbeat, so it
-// waits for no lock. Locked rows wait for the next heartbeat of any dispatcher.
+// deletes the requests of jobs that have ended. It is part of a heartbeat, so it must
+// not wait for locks. The next heartbeat of any dispatcher handles rows that were
+// locked.
 const cancelPendingSQL = `
 WITH held AS MATERIALIZED (
 	SELECT j.ctid FROM dispatcherd.cancels c JOIN dispatcherd.jobs_live j ON ` + isNamed + `
@@ -72,8 +75,8 @@ WITH held AS MATERIALIZED (
 INSERT INTO dispatcherd.jobs_cancelled (` + keptColumns + `, ` + endColumns + `)
 SELECT ` + keptColumns + `, failures, crashes, errors, 'cancelled', dispatcher, now() FROM gone`
 
-// Join registers a new run of a dispatcher and gives this store its id. From then
-// on claims need a heartbeat at least once per lease.
+// Join registers a new run of a dispatcher and gives this store its id. From then on
+// the dispatcher can claim only while it sends at least one heartbeat per lease.
 func (s *Store) Join(ctx context.Context) (int32, error) {
 	var id int32
 	err := s.lease.do(ctx, OpHeartbeat, func(ctx context.Context, conn *pgx.Conn) (int, error) {
@@ -94,9 +97,9 @@ func (s *Store) Join(ctx context.Context) (int32, error) {
 // Heartbeat renews the lease and publishes capacity (slots by type). It also does
 // work for other dispatchers: it declares silent ones lost, releases their jobs and
 // executes requests to cancel. Call Heartbeat about once per second, one call at a
-// time. After an error the lease may have been renewed. If the work for others
-// fails, only the observer gets the error. A later heartbeat tries again after ten
-// times the duration of the failed work. [Store.Sweep] has more time.
+// time. After an error the lease may have been renewed. If the work for others fails,
+// only the observer gets the error, and heartbeats repeat that work after a pause of
+// ten times its duration. [Store.Sweep] has more time for a release.
 func (s *Store) Heartbeat(ctx context.Context, capacity map[string]int) (contract.HeartbeatResult, error) {
 	published, err := json.Marshal(capacity)
 	if err != nil {
@@ -135,9 +138,9 @@ func (s *Store) Heartbeat(ctx context.Context, capacity map[string]int) (contrac
 	return res, err
 }
 
-// learn reads the capacity of the other dispatchers. For each type it adds up the
-// slots of the dispatchers with smaller ids and of those with larger ids. It also
-// notes the number of slots of the dispatcher with the fewest slots.
+// learn reads the capacity of the other dispatchers. For each type, others contains
+// the slots of the dispatchers with smaller ids, the slots of those with larger ids,
+// and the slots of the dispatcher with the fewest.
 func learn(r *contract.HeartbeatResult, others string, own map[string]int) error {
 	var slots map[string][3]int
 	if err := json.Unmarshal([]byte(others), &slots); err != nil {
@@ -179,11 +182,12 @@ func (s *Store) Leave(ctx context.Context) (int, error) {
 	return n, nil
 }
 
-// SetSubscribed opens or closes the notification gate: producers notify while a
-// dispatcher is subscribed. A dispatcher is subscribed while its workers have
-// slots, free or not. A busy dispatcher must also know which rows are due. The gate
-// is throttled while there are too many notifications. Fetch once after
-// subscribing, because earlier inserts sent no notification.
+// SetSubscribed opens or closes the notification gate. Producers notify while at
+// least one dispatcher is subscribed. A dispatcher should be subscribed while its
+// workers have slots, free or not, because a busy dispatcher must also know which
+// rows are due. It should end its subscription for a time if there are too many
+// notifications. Fetch once after subscribing, because earlier inserts sent no
+// notification.
 func (s *Store) SetSubscribed(ctx context.Context, subscribed bool) error {
 	return s.lease.do(ctx, OpSubscribe, func(ctx context.Context, conn *pgx.Conn) (int, error) {
 		tag, err := conn.Exec(ctx, `UPDATE dispatcherd.dispatchers SET armed = $2 WHERE id = $1 AND lost_at IS NULL`, s.me.Load(), subscribed)

@@ -28,15 +28,16 @@ const (
 	cancelsKept = 1024
 )
 
-// errNoNotifications is the error of a connection pooler in transaction mode:
-// LISTEN succeeds, but no notification arrives.
+// errNoNotifications is the error if LISTEN succeeds but no notification arrives. A
+// connection pooler in transaction mode has this effect.
 var errNoNotifications = errors.New("LISTEN was accepted, but a NOTIFY from another connection did not arrive within 2s: " +
 	"is a pooler in transaction mode (PgBouncer) in between? Give the daemon a direct connection; until then it polls")
 
 // Listener receives notifications of new jobs and of requests to cancel on its own
-// connection. It reads all the time, because unread notifications would fill a
-// queue of the server. It merges notifications of jobs into one. Beyond a bound it
-// drops requests to cancel, because every heartbeat returns them again.
+// connection. It reads all the time, because unread notifications would fill a queue
+// of the server. It merges notifications of jobs that were not received yet into one.
+// If too many requests to cancel are not received yet, it drops further ones. None is
+// lost, because every heartbeat returns them again.
 type Listener struct {
 	store   *Store
 	jobs    chan *contract.RowNotification
@@ -140,7 +141,7 @@ func (l *Listener) begin(ctx context.Context, conn *pgx.Conn, self string) error
 	return err
 }
 
-// receive reads notifications for the given time. If expected is not empty it
+// receive reads notifications for the given time. If expected is not empty, receive
 // returns as soon as a notification of that channel arrives.
 func (l *Listener) receive(ctx context.Context, conn *pgx.Conn, long time.Duration, expected string) (arrived bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, long)
@@ -173,8 +174,8 @@ func (l *Listener) receive(ctx context.Context, conn *pgx.Conn, long time.Durati
 	}
 }
 
-// ping verifies that the connection and the server's notification queue work: a
-// half-open connection never reports an error on its own.
+// ping verifies that the connection and the server's notification queue work. Without
+// a ping, a half-open connection would never report an error.
 func (l *Listener) ping(ctx context.Context, conn *pgx.Conn, self string) error {
 	ctx, cancel := context.WithTimeout(ctx, l.store.config.Timeout)
 	defer cancel()
@@ -193,7 +194,7 @@ func (l *Listener) publish(row *contract.RowNotification) {
 	}
 	select {
 	case <-l.jobs:
-	default: // the previous one was received meanwhile; a value of nil only costs a fetch
+	default: // the previous one was received meanwhile; nil instead of row only costs a fetch
 	}
 	l.jobs <- nil // there is room because no other goroutine sends
 }
@@ -201,16 +202,16 @@ func (l *Listener) publish(row *contract.RowNotification) {
 func (l *Listener) cancel(payload string) {
 	id, err := strconv.ParseInt(payload, 10, 64)
 	if err != nil || id <= 0 {
-		return // any session may NOTIFY
+		return // not a job id: any session may NOTIFY
 	}
 	select {
 	case l.cancels <- dispatcherd.JobID(id):
-	default: // the next heartbeat returns it
+	default: // the next heartbeat returns the request
 	}
 }
 
-// parseNotification reads "id priority run_at type", run_at in microseconds since
-// 1970. Any session may NOTIFY, so it checks everything.
+// parseNotification reads the payload "id priority run_at type", with run_at in
+// microseconds since 1970. It checks every field, because any session may NOTIFY.
 func parseNotification(payload string) (a contract.RowNotification, ok bool) {
 	fields := strings.SplitN(payload, " ", 4)
 	if len(fields) != 4 {

@@ -17,9 +17,9 @@ type Retention struct {
 const DaysAhead = 3
 
 // KeepPartitions creates the daily partitions of the coming days and drops the
-// partitions whose retention has ended. Call it at start and every hour, in any
-// number of daemons. A partition that is in use is blocked, and the next call tries
-// again.
+// partitions whose retention has ended. Call it at start and every hour. Several
+// daemons may call it. blocked counts the partitions that it could not create or
+// drop, for example because they are in use. The next call tries again.
 func (s *Store) KeepPartitions(ctx context.Context, keep Retention) (made, dropped, blocked int, err error) {
 	for _, r := range []struct {
 		status dispatcherd.Status
@@ -37,7 +37,7 @@ func (s *Store) KeepPartitions(ctx context.Context, keep Retention) (made, dropp
 			}
 			made, dropped = made+m, dropped+d
 			if !more {
-				blocked += b // each call meets the same partitions
+				blocked += b // counted once, because each call meets the same blocked partitions
 			}
 		}
 	}
@@ -53,13 +53,13 @@ func (s *Store) MakePartitions(ctx context.Context) (made int, err error) {
 	return made, err
 }
 
-// always is longer than any row has been kept.
+// always is a retention that no row has reached.
 const always = 200 * 365 * 24 * time.Hour
 
-// vacuumSQL reads whether a vacuum of the hot table can remove rows: the oldest
-// held snapshot, and the numbers of dead rows, of rows that have ever died, and of
-// vacuums that have ended. Vacuums also have a snapshot, but it does not keep dead
-// rows.
+// vacuumSQL reads what decides whether a vacuum of the hot table can remove rows: the
+// oldest held snapshot, the number of dead rows, the number of rows that have ever
+// died, the number of vacuums that have ended, and whether autovacuum is paused. It
+// ignores the snapshots of vacuums, because these do not keep dead rows.
 const vacuumSQL = `
 SELECT coalesce((
 		SELECT x::text FROM (
@@ -72,8 +72,8 @@ SELECT coalesce((
 	coalesce('autovacuum_enabled=false' = ANY (c.reloptions), false)
 FROM pg_stat_user_tables t JOIN pg_class c ON c.oid = t.relid WHERE t.relid = 'dispatcherd.jobs_live'::regclass`
 
-// futileFrom is the number of dead rows from which on a vacuum without effect
-// counts as futile. Reading fewer rows takes only a fraction of a second.
+// futileFrom is the number of dead rows from which on a vacuum without effect counts
+// as futile. With fewer dead rows, a vacuum takes only a fraction of a second.
 const futileFrom = 1_000_000
 
 // vacuumState is a reading of vacuumSQL.
@@ -85,21 +85,20 @@ type vacuumState struct {
 	paused  bool
 }
 
-// futile reports whether a vacuum has ended after the earlier reading without
-// removing rows: the same snapshot kept all rows that died since. Until this
-// snapshot ends, no vacuum can remove newer dead rows, but each vacuum reads the
-// complete table.
+// futile compares a reading with an earlier one. It reports whether a vacuum has
+// ended between the two readings without removing rows: the same snapshot kept nearly
+// all rows that died since. Until this snapshot ends, no vacuum can remove newer dead
+// rows, but each vacuum reads the complete table.
 func (v *vacuumState) futile(was *vacuumState, from int64) bool {
 	return v.horizon != "" && v.horizon == was.horizon && v.vacuums > was.vacuums &&
 		v.dead >= from && 10*(v.dead-was.dead) >= 9*(v.died-was.died)
 }
 
-// PaceVacuum pauses autovacuum of the hot table while a vacuum could remove
-// nothing, and resumes autovacuum afterwards. Call it regularly. A vacuum counts as
-// futile if it ended without effect between two calls, and only a call can end a
-// pause. PaceVacuum returns whether autovacuum is paused, and whether this call has
-// changed the setting. The first call of a store ends the pause of an earlier
-// store.
+// PaceVacuum pauses autovacuum of the hot table while a vacuum could remove nothing,
+// and resumes autovacuum afterwards. Call it regularly: it compares two calls to find
+// a futile vacuum, and only a call can end a pause. PaceVacuum returns whether
+// autovacuum is paused, and whether this call has changed the setting. The first call
+// of a store ends the pause of an earlier store.
 func (s *Store) PaceVacuum(ctx context.Context) (paused, changed bool, err error) {
 	err = s.sweep.do(ctx, OpVacuum, func(ctx context.Context, conn *pgx.Conn) (int, error) {
 		var now vacuumState
@@ -109,7 +108,7 @@ func (s *Store) PaceVacuum(ctx context.Context) (paused, changed bool, err error
 		same := now.horizon != "" && now.horizon == s.vacuum.horizon
 		paused = same && (now.paused || now.futile(&s.vacuum, s.futileFrom))
 		if !same || !paused && now.vacuums > s.vacuum.vacuums {
-			s.vacuum = now // a vacuum has removed the rows that died before the snapshot; the next one is checked again
+			s.vacuum = now // the snapshot is new, or a vacuum removed rows: the next vacuum is compared with this state
 		}
 		if paused == now.paused {
 			return 0, nil

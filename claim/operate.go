@@ -13,10 +13,10 @@ import (
 type StatusError struct {
 	ID     dispatcherd.JobID
 	Status dispatcherd.Status
-	Want   string // what would be possible
+	Want   string // the statuses that allow the operation, as a sentence
 }
 
-// Error names the job, its status and what is possible.
+// Error names the job, its status and the statuses that allow the operation.
 func (e *StatusError) Error() string {
 	return fmt.Sprintf("job %d is %s: %s", e.ID, e.Status, e.Want)
 }
@@ -47,8 +47,8 @@ func (j Jobs) RetryMany(ctx context.Context, f Filter) (int, error) {
 	return n, err
 }
 
-// CountMatching returns how many jobs a filter selects, without Limit and Before. It
-// is the preview of RetryMany.
+// CountMatching returns how many jobs a filter selects, without Limit and Before.
+// Call it before RetryMany to see how many jobs match.
 func (j Jobs) CountMatching(ctx context.Context, f Filter) (int64, error) {
 	where, args := f.where(nil)
 	var n int64

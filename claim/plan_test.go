@@ -169,8 +169,8 @@ func TestStatementsOfCallersScanNoTable(t *testing.T) {
 	}
 }
 
-// The lanes in (run_at, id) order contain the exact top k of every type under
-// any weights with ageing.
+// The first rows of the lanes in (run_at, id) order are the exact top k of every
+// type under any weights with ageing.
 func TestFetchedLanesHoldTheExactTopKUnderAnyWeights(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.New(t)

@@ -16,20 +16,20 @@ type Incarnation [16]byte
 // Identity identifies one process of the dispatcher, so that a later process that
 // holds the same lock can declare it lost.
 //
-// The process writes its Incarnation into a lock file on its host while it holds
-// the lock, and before [Store.Join]. Lock names that file by the boot id of the
-// host, the device and the inode, so that no two files have the same name. A copy
-// of the file contains the same Incarnation but has another name.
+// Before [Store.Join] the process locks a lock file on its host and writes its
+// Incarnation into the file. Lock names the file by the boot id of the host, the
+// device and the inode, so that no two files have the same name. A copy of the file
+// contains the same Incarnation but has another name.
 type Identity struct {
 	Incarnation Incarnation
 	Lock        string // at most 256 bytes; "" = there is no lock, and only the lease ends this dispatcher
 }
 
-// declareLostSQL ends the leases of the dispatchers with incarnation $1 that
-// joined under lock $2. FOR UPDATE waits for their claims in flight, and claims
-// that arrive later have an old epoch. Without an incarnation their heartbeats
-// fail. What they run stays theirs for $3, so that the workers can offer to
-// resume it.
+// declareLostSQL ends the leases of the dispatchers with incarnation $1 that joined
+// under lock $2. FOR UPDATE waits for their claims in flight. Claims that arrive
+// later name an old epoch and take nothing. The statement removes the incarnation, so
+// the heartbeats of these dispatchers fail. No dispatcher releases their running rows
+// during $3, so that the workers can offer to resume the jobs.
 const declareLostSQL = `
 WITH predecessor AS MATERIALIZED (
 	SELECT id FROM dispatcherd.dispatchers
@@ -42,23 +42,23 @@ SET incarnation = NULL, epoch = epoch + 1, armed = false, capacity = '{}', beat_
 	lost_at = CASE WHEN $3 > interval '0' THEN NULL ELSE now() END
 FROM predecessor p WHERE d.id = p.id`
 
-// errNoIdentity says that an identity cannot belong to a predecessor.
+// errNoIdentity is the error of an incomplete identity, which no predecessor can have.
 var errNoIdentity = errors.New("declare the predecessor lost: incarnation or lock is missing")
 
-// DeclareLost ends the lease of the dispatcher that joined with the given identity,
-// and reports whether there was such a dispatcher. From then on this dispatcher can
-// neither claim nor renew its lease, and its capacity does not count. During hold
-// its running jobs can be adopted. Afterwards the next heartbeat of any dispatcher
-// releases the remaining jobs and counts a crash for each. With hold 0 the next
-// heartbeat releases all of them.
+// DeclareLost ends the lease of the dispatcher that joined with the identity of
+// predecessor, and reports whether there was such a dispatcher. From then on the
+// predecessor can neither claim nor renew its lease, and its capacity does not count.
+// During hold its running jobs can be adopted. Afterwards the next heartbeat of any
+// dispatcher releases the remaining jobs and counts a crash for each. With hold 0 the
+// next heartbeat releases all of them.
 //
 // The caller must hold the lock that predecessor.Lock names, and must have read
-// predecessor.Incarnation from the file of the lock. Then no living process has
-// this identity, because a living process would hold its lock. DeclareLost does not
-// affect dispatchers with another incarnation, with another lock or without a lock.
-// It does not affect those that handed over either.
+// predecessor.Incarnation from the file of the lock. Then no living process has this
+// identity, because a living process would hold its lock. DeclareLost does not affect
+// a dispatcher that has another incarnation, another lock or no lock, or that has
+// handed over.
 //
-// It may be called before [Store.Join], and again after an error.
+// DeclareLost may be called before [Store.Join]. After an error it may be called again.
 func (s *Store) DeclareLost(ctx context.Context, predecessor Identity, hold time.Duration) (found bool, err error) {
 	if predecessor.Incarnation == (Incarnation{}) || predecessor.Lock == "" {
 		return false, errNoIdentity

@@ -14,8 +14,8 @@ type Progress struct {
 	JSON    []byte
 }
 
-// progressSQL: $1 ids, $2 attempts, $3 values, $4 this dispatcher. It locks
-// in the order of id + 0, see offeredRows.
+// progressSQL writes progress: $1 ids, $2 attempts, $3 values, $4 this dispatcher. It
+// locks rows in the order of id + 0. File statements.go explains this order.
 const progressSQL = `
 WITH item AS MATERIALIZED (
 	SELECT j.ctid AS at, i.value FROM unnest($1::bigint[], $2::int[], $3::text[]) AS i (id, attempt, value)
@@ -27,9 +27,9 @@ UPDATE dispatcherd.jobs_live j SET progress = i.value::json FROM item i
 WHERE j.ctid = i.at AND j.status = 'running'`
 
 // Progress records the latest progress of running attempts, fenced like a finish. It
-// does not report stale attempts. The caller keeps only the newest report of each
-// job and calls about once per second at most: every call writes a version of each
-// row.
+// does not report stale attempts. Every call writes a version of each row. So the
+// caller keeps only the newest report of each job and calls Progress about once per
+// second at most.
 func (s *Store) Progress(ctx context.Context, items []Progress) error {
 	ids, attempts, values := make([]int64, len(items)), make([]int32, len(items)), make([]string, len(items))
 	for i, p := range items {

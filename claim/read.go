@@ -19,7 +19,7 @@ const jobColumns = `id, type, status::text, priority, run_at, created_at, starte
 // ErrNotFound says that no row has that id.
 var ErrNotFound = errors.New("no such job")
 
-// query runs a statement. The reader of the rows returns its error.
+// query runs a statement. If it fails, the first read of the rows returns the error.
 func (j Jobs) query(ctx context.Context, sql string, args ...any) pgx.Rows {
 	rows, _ := j.DB.Query(ctx, sql, args...)
 	return rows
@@ -40,7 +40,7 @@ func (j Jobs) Get(ctx context.Context, id dispatcherd.JobID) (contract.Job, erro
 type Filter struct {
 	Type   string             // empty = any
 	Status dispatcherd.Status // empty = any
-	Before dispatcherd.JobID  // only smaller ids: the last one of the page before; 0 = from the newest
+	Before dispatcherd.JobID  // only smaller ids; usually the last id of the previous page; 0 = from the newest
 	Limit  int                // at most this many; 0 = 100
 }
 
@@ -119,14 +119,13 @@ func (j Jobs) States(ctx context.Context, ids []dispatcherd.JobID, f func(*State
 	return nil
 }
 
-// Past is one job that has ended, as a recorded workload needs it, without payload
-// and result.
+// Past is a job that has ended, with the values that a recorded workload needs.
 type Past struct {
 	ID       dispatcherd.JobID
 	Type     string
 	Priority dispatcherd.Priority
-	RunAt    time.Time // due; after failures, due time of the last try
-	Started  time.Time // the last execution
+	RunAt    time.Time // when the last attempt was due
+	Started  time.Time // start of the last attempt
 	Finished time.Time
 }
 

@@ -8,9 +8,9 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Records store the claim of each running job, so that the row of a claim in
-// dispatcherd.claims is removed when none of its jobs runs any more. Without them
-// that table would grow; nothing else depends on them.
+// Records store the claim of each running job. When none of the jobs of a claim runs
+// any more, the row of the claim in dispatcherd.claims can be removed. Without
+// Records that table would grow without bound. Nothing else depends on Records.
 type Records struct {
 	of      map[dispatcherd.JobID]int64 // job → token
 	running map[int64]int               // token → jobs still running
@@ -22,8 +22,8 @@ func NewRecords() Records {
 	return Records{of: map[dispatcherd.JobID]int64{}, running: map[int64]int{}}
 }
 
-// Add records the jobs that a claim won. A second call with the same token changes
-// nothing, because Resolve may repeat an earlier answer.
+// Add records the jobs that a claim won. Resolve may repeat an earlier answer, so a
+// second call with the same token changes nothing.
 func (r *Records) Add(token int64, won []contract.Won) {
 	for i := range won {
 		if of, ok := r.of[won[i].ID]; ok && of == token {
@@ -35,12 +35,12 @@ func (r *Records) Add(token int64, won []contract.Won) {
 	}
 	if r.running[token] == 0 {
 		delete(r.running, token)
-		r.over = append(r.over, token) // the row names jobs that the claim did not win
+		r.over = append(r.over, token) // the claim won no job, but its row exists
 	}
 }
 
-// AddAdopted records the jobs that an adoption took. If a job ran here before and
-// has ended since, it is not added again.
+// AddAdopted records the jobs that an adoption took. A renewed offer is about a job
+// that already ran here. If that job has ended meanwhile, it is not added again.
 func (r *Records) AddAdopted(token int64, asked []contract.ResumeOffer, taken []contract.Adopted) {
 	won := make([]contract.Won, 0, len(taken))
 	for i := range taken {
@@ -76,21 +76,21 @@ func (r *Records) Removable() []int64 {
 	return over
 }
 
-// Keep adds tokens again whose rows were not removed.
+// Keep adds tokens of Removable again, because their rows could not be removed.
 func (r *Records) Keep(tokens []int64) { r.over = append(r.over, tokens...) }
 
-// Fold returns the 64 bits of a token that the table stores. Within one run of a
-// dispatcher they are unique if the tokens are random, or consist of a nonce and a
-// counter.
+// Fold reduces a token to the 64 bits that the table stores. Within one run of a
+// dispatcher the results are unique if the tokens are random, or consist of a nonce
+// and a counter.
 func Fold(t contract.Token) int64 { return readInt8(t[:8]) ^ readInt8(t[8:]) }
 
 // forgetSQL removes the records of claims whose jobs have ended: $1 this
 // dispatcher, $2 tokens.
 const forgetSQL = `DELETE FROM dispatcherd.claims WHERE dispatcher = $1::int AND token = ANY ($2::bigint[])`
 
-// forgetEnded removes the records of claims whose jobs have ended. It is part of a
-// heartbeat, because the removal of a record would take a tenth of the time of the
-// claim of a single job.
+// forgetEnded removes the records of claims whose jobs have ended. A heartbeat does
+// this for many records at once. For a single record the removal would take a tenth
+// of the time of the claim of a single job.
 func (s *Store) forgetEnded(ctx context.Context, conn *pgx.Conn) error {
 	s.mu.Lock()
 	over := s.records.Removable()

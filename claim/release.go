@@ -8,10 +8,11 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// releaseSQL makes jobs of the lost dispatcher $1 pending again: those that its
+// releaseSQL makes jobs of the lost dispatcher $1 pending again: the jobs that its
 // claims with tokens from $2 to $3 name. Unless the dispatcher left regularly, the
-// attempts count as crashes with error $4. The claims only say which rows to check;
-// the row decides. Locked rows are left to the next heartbeat.
+// attempts count as crashes with error $4. The claims only say which rows to check. A
+// row is released only if the row itself says that it runs under this dispatcher.
+// Locked rows are left to the next heartbeat.
 const releaseSQL = `
 WITH held AS MATERIALIZED (
 	SELECT ctid FROM dispatcherd.jobs_live
@@ -34,20 +35,20 @@ WITH held AS MATERIALIZED (
 )
 SELECT count(*), (SELECT count(*) FROM notification) FROM back`
 
-// portionsSQL divides the claims of dispatcher $1, from token $3 on, into portions
-// by token. A portion has $2 bytes or one claim more. The statement does not read
-// the arrays: they are not compressed, so their size says how many ids they
-// contain.
+// portionsSQL divides the claims of dispatcher $1, from token $3 on, into portions by
+// token. A portion has at most $2 bytes or one claim more. The statement computes the
+// sizes without reading the arrays. A size says how many ids an array contains,
+// because the arrays are not compressed.
 const portionsSQL = `
 SELECT min(token), max(token) FROM (
 	SELECT token, sum(pg_column_size(ids)) OVER (ORDER BY token) / $2::bigint AS portion
 	FROM dispatcherd.claims WHERE dispatcher = $1::int AND token >= $3::bigint
 ) n GROUP BY portion ORDER BY portion`
 
-// portionSize is at most about 10,000 jobs: 8 bytes per id and a header per claim.
-// Their release takes a tenth of a second. Each portion is a separate transaction.
-// So millions of jobs are released step by step despite interruptions, and no other
-// session waits long.
+// portionSize is the size of a portion in bytes. It corresponds to at most 10,000
+// jobs: 8 bytes per id and a header per claim. The release of 10,000 jobs takes a
+// tenth of a second. Each portion is a separate transaction. So millions of jobs are
+// released step by step despite interruptions, and no other session waits long.
 const portionSize = 80_000
 
 // portion is a range of tokens, both ends included.
@@ -56,19 +57,19 @@ type portion struct{ From, To int64 }
 // firstToken is less than all tokens, which are random.
 const firstToken = math.MinInt64
 
-// release makes all jobs of a lost dispatcher pending. Other dispatchers may do the
-// same at the same time; each skips the rows that another one has locked. An error
-// in one portion does not stop the others.
+// release makes all jobs of a lost dispatcher pending. Several dispatchers may do
+// this at the same time: each skips the rows that another one has locked. An error in
+// one portion does not stop the others.
 func release(ctx context.Context, conn *pgx.Conn, lost int32) (released int, err error) {
 	released, _, err = releasePart(ctx, conn, lost, firstToken, time.Time{})
 	return released, err
 }
 
 // releasePart releases the jobs of the claims from a token on. It begins no further
-// portion after until, unless until is zero. next is the token at which to
-// continue, or firstToken if all portions were done. The claims of released jobs
-// still exist. So a heartbeat that always started with the first claim would never
-// reach the last one.
+// portion after until, unless until is zero. next is the token at which to continue,
+// or firstToken if all portions were done. A heartbeat must continue at next: the
+// claims of released jobs still exist, so a heartbeat that always started with the
+// first claim would never reach the last one.
 func releasePart(ctx context.Context, conn *pgx.Conn, lost int32, from int64, until time.Time) (released int, next int64, err error) {
 	rows, err := conn.Query(ctx, portionsSQL, lost, portionSize, from)
 	if err != nil {

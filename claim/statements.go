@@ -4,9 +4,9 @@ package claim
 // Each is prepared once per connection under its name.
 //
 // The planner must choose the primary key for each lookup by id, independent of the
-// statistics. A plan is made once per connection, perhaps while the table is empty,
-// and then kept. Three things force this choice: BETWEEN conditions with equal
-// bounds, the conditions "> 0" on parameters, and id + 0 as an order (see
+// statistics. Postgres makes a plan once per connection, perhaps while the table is
+// empty, and then keeps it. Three things force this choice: BETWEEN conditions with
+// equal bounds, the conditions "> 0" on parameters, and id + 0 as an order (see
 // docs/storage.md).
 //
 // Parameters are arrays of the same length, one element per job, unless the
@@ -60,7 +60,8 @@ const (
 const (
 	// keptColumns are copied unchanged when a row moves out of the hot table.
 	keptColumns = `id, run_at, created_at, attempt, timeout_ms, priority, max_attempts, type, payload, started_at`
-	// endColumns are the others of a row that has ended, result excluded. The end may change their values.
+	// endColumns are the other columns of a row that has ended, without result. The
+	// end may change their values.
 	endColumns = `failures, crashes, errors, status, dispatcher, finished_at`
 	// wonColumns are the columns that a claim returns. See readWon.
 	wonColumns = `id, attempt, max_attempts, failures, crashes, timeout_ms, payload`
@@ -72,9 +73,10 @@ const (
 // dispatcher, $4 its epoch, $5 session fingerprints. $6 to $9 say where the ids
 // lie, see idRanges: a bit for each place, and low, high and base of each range.
 //
-// The share lock on the own row makes a session that declares this dispatcher
-// lost wait for the claim. IS TRUE keeps the planner from looking for due rows in
-// the index of lanes. A locked row makes the statement fail after lockPatience.
+// The statement holds a share lock on the row of this dispatcher. So no session can
+// declare the dispatcher lost before the claim has ended. IS TRUE keeps the planner
+// from looking for due rows in the index of lanes. A locked row makes the statement
+// fail after lockPatience.
 const claimSQL = claimRecord + claimUpdate + `
 FROM unnest($7::bigint[], $8::bigint[], $9::bigint[]) AS r (low, high, base)
 WHERE id BETWEEN r.low AND r.high AND r.low > 0 AND r.high > 0 AND get_bit($6::bytea, id - r.base) = 1
@@ -83,8 +85,8 @@ RETURNING ` + wonColumns
 
 // claimContendedSQL does the same as claimSQL, with parameters $1 to $5. It locks
 // rows in the order of their ids and skips locked rows. So two dispatchers neither
-// wait for each other nor deadlock. A locked row cannot change, so its address
-// stays valid.
+// wait for each other nor deadlock. A row that the statement has locked cannot
+// change, so its ctid stays valid.
 const claimContendedSQL = claimRecord + `, free AS MATERIALIZED (
 	SELECT ctid FROM dispatcherd.jobs_live
 	WHERE id = ANY ($1) AND status = 'pending' AND (run_at <= now()) IS TRUE AND EXISTS (SELECT FROM me)
@@ -107,8 +109,8 @@ UPDATE dispatcherd.jobs_live
 SET status = 'running', attempt = attempt + 1, dispatcher = $3, token = $2::bigint, started_at = now()`
 )
 
-// resolveSQL reads which rows among ids $1 the claim with token $2 of dispatcher $3
-// took and still runs.
+// resolveSQL reads the rows among ids $1 that still run under dispatcher $3 and that
+// the claim with token $2 took.
 const resolveSQL = `
 SELECT ` + wonColumns + ` FROM dispatcherd.jobs_live
 WHERE id = ANY ($1::bigint[]) AND status = 'running' AND dispatcher = $3::int AND token = $2::bigint`
@@ -116,11 +118,12 @@ WHERE id = ANY ($1::bigint[]) AND status = 'running' AND dispatcher = $3::int AN
 // isItem joins row j with item i of a list of (id, attempt).
 const isItem = `j.id BETWEEN i.id AND i.id AND i.id > 0 AND j.attempt = i.attempt`
 
-// doneSQL ends succeeded jobs: $1 the attempt of each place, $2 this dispatcher, $3
-// all results one after the other, $4 the end of each place's result in $3, $5 to
-// $7 low, high and base of each id range. A place with noAttempt is not in the
-// request, and an empty result is none. The command tag contains the number of
-// rows, because returning the ids costs as much as finding the rows.
+// doneSQL ends succeeded jobs. Places and ranges are explained at idRanges: $1 the
+// attempt of each place, $2 this dispatcher, $3 all results one after the other, $4
+// where the result of each place begins and ends in $3, $5 to $7 low, high and base
+// of each range. A place with noAttempt is not in the request. An empty result means
+// that the job has no result. The statement returns no ids, because returning them
+// costs as much as finding the rows. The command tag contains the number of rows.
 const doneSQL = `
 WITH gone AS (
 	DELETE FROM dispatcherd.jobs_live j USING unnest($5::bigint[], $6::bigint[], $7::bigint[]) AS r (low, high, base)
@@ -140,9 +143,9 @@ const appendError = `CASE WHEN i.error = '' THEN j.errors ELSE
 	CASE WHEN jsonb_array_length(j.errors) >= 10 THEN j.errors - 0 ELSE coalesce(j.errors, '[]') END
 	|| jsonb_build_object('attempt', j.attempt, 'at', now(), 'outcome', i.outcome, 'error', i.error) END`
 
-// endedSQL ends jobs permanently that did not succeed, or whose result cannot be
+// endedSQL permanently ends jobs that did not succeed, or whose result cannot be
 // stored (see unstorable): $1 ids, $2 attempts, $3 outcomes, $4 errors, $5 this
-// dispatcher. It removes requests to cancel, because a remaining one would cancel
+// dispatcher. It removes requests to cancel, because a remaining request would cancel
 // the job again after a retry.
 const endedSQL = `
 WITH item AS MATERIALIZED (
@@ -166,8 +169,9 @@ WITH item AS MATERIALIZED (
 )
 SELECT array_agg(id::bigint) FROM gone`
 
-// pendingSQL makes jobs pending again: $1 to $5 as endedSQL, $6 delays in
-// microseconds. It notifies other dispatchers if a job may run at once.
+// pendingSQL makes jobs pending again: $1 ids, $2 attempts, $3 outcomes, $4 errors,
+// $5 this dispatcher, $6 delays in microseconds. It notifies other dispatchers if a
+// job may run at once.
 const pendingSQL = `
 WITH item AS MATERIALIZED (
 	SELECT * FROM unnest($1::bigint[], $2::int[], $3::text[], $4::text[], $6::bigint[])
@@ -190,22 +194,28 @@ SELECT array_agg(id::bigint), (SELECT count(*) FROM notification) FROM back`
 
 // endedBeforeSQL finds the jobs that an earlier copy of the same request has ended:
 // $1 ids, $2 attempts, $3 this dispatcher, $4 whether the outcome makes the row
-// pending instead of moving it out of the hot table. If the row is in the other
-// place, another dispatcher ended the attempt.
+// pending instead of moving it out of the hot table. If $4 does not fit the status of
+// the row, another dispatcher has ended the attempt.
 const endedBeforeSQL = `
 SELECT array_agg(j.id::bigint) FROM unnest($1::bigint[], $2::int[], $4::boolean[]) AS i (id, attempt, back)
 JOIN dispatcherd.jobs j ON ` + isItem + `
 WHERE CASE j.status WHEN 'running' THEN false WHEN 'pending' THEN i.back ELSE NOT i.back AND j.dispatcher = $3::int END`
 
-// fetchSQL reads the heads of lanes, one short index scan each, into one row per
-// lane: $1 types, $2 priorities, $3 and $4 the cursor (run_at, id), $5 limits, $6
-// to $9 shares: lowest and highest number, whether the rows outside are meant,
-// and the block size, negative for all rows; $10 and $11 the key (run_at, id) before which the lane's
-// rows are read. Row 0 is the clock.
+// fetchSQL reads the heads of lanes, with one short index scan and one result row per
+// lane. Row 0 is the database clock. The parameters are:
 //
-// Within a lane the order of (run_at, id) is the order of the score under any
-// weights, so this is the exact top k. The upper bound ends a backfill scan: while
-// a held snapshot keeps dead index entries, it costs time to read them.
+//   - $1 types, $2 priorities
+//   - $3 and $4 the cursor (run_at, id), after which rows are read
+//   - $5 limits
+//   - $6 and $7 the lowest and the highest number of the share, $8 whether to read
+//     the rows outside the share instead, $9 the block size of the share, or a
+//     negative number for all rows
+//   - $10 and $11 the key (run_at, id) before which rows are read
+//
+// Within a lane, (run_at, id) is the order of the score under any weights. So the
+// first rows of a lane are exactly the rows with the highest scores. A backfill scan
+// ends at the key in $10 and $11. Without this end it would also read the later dead
+// index entries, which a held snapshot keeps.
 const fetchSQL = `
 SELECT 0, ARRAY[now()], NULL::bigint[]
 UNION ALL
@@ -226,14 +236,14 @@ CROSS JOIN LATERAL (
 WHERE ids IS NOT NULL`
 
 // adoptSQL takes over rows that still run under the offered attempts: $1 ids, $2
-// attempts, $3 and $4 the fingerprints of the sessions in which they began and of
-// the ones to be recorded, $5 token, $6 this dispatcher. The former dispatcher may
-// be alive: its later reports are stale.
+// attempts, $3 the fingerprints of the sessions in which the executions began, $4 the
+// fingerprints to be recorded, $5 token, $6 this dispatcher. The former dispatcher
+// may be alive: its later reports are stale.
 //
-// A claim records the session of each job, and the row has the token of its
-// claim. So a worker can only resume what was sent to a session whose nonce it
-// knows. Rows that have the token were taken by an earlier copy of the request.
-// The statement waits for no lock. It returns locked rows without values.
+// A claim records the session of each job, and the row contains the token of its
+// claim. So a worker can only resume what was sent to a session whose nonce it knows.
+// Rows that already contain token $5 were taken by an earlier copy of the request.
+// The statement skips locked rows and returns them without values.
 const adoptSQL = `
 WITH me AS MATERIALIZED (
 	SELECT id FROM dispatcherd.dispatchers WHERE id = $6::int AND ` + holdsLease + `

@@ -13,10 +13,10 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Store is one dispatcher's view of the table. Its methods may be called from
-// any goroutine. Up to Config.Claims claims and Config.Finishes finishes run at the
-// same time; other calls of the same kind run one after the other. Before [Store.Join]
-// it can only fetch.
+// Store is one dispatcher's view of the table. Its methods may be called from any
+// goroutine. Up to Config.Claims claims and Config.Finishes finishes run at the same
+// time. Other calls of the same kind run one after the other. The store cannot claim
+// before [Store.Join].
 type Store struct {
 	config   Config
 	fetch    *connection
@@ -28,13 +28,13 @@ type Store struct {
 	sweep    *connection // slow statements that must not delay a heartbeat
 
 	me    atomic.Int32 // id of this run in dispatcherd.dispatchers, 0 = not joined
-	epoch atomic.Int32 // claims carry it; raised by Resolve
+	epoch atomic.Int32 // every claim names it; raised by Resolve
 
 	contention atomic.Int32 // claims that are still to be made with row locks; none if it is ≤ 0
-	deferred   deferred     // owned by the holder of lease's turn
+	deferred   deferred     // belongs to the call that has the turn of lease
 
 	// vacuum is the state when the oldest snapshot was first seen, or when the last
-	// vacuum removed rows. It and futileFrom belong to the call that has the turn
+	// vacuum removed rows. vacuum and futileFrom belong to the call that has the turn
 	// of sweep.
 	vacuum     vacuumState
 	futileFrom int64
@@ -43,8 +43,8 @@ type Store struct {
 	records Records
 }
 
-// Open connects once, checks that this build can use the schema, and returns a store
-// whose connections are established when they are first used.
+// Open connects once, checks that this build can use the schema, and returns a store.
+// Each connection of the store is established when it is first used.
 func Open(ctx context.Context, c Config) (*Store, error) {
 	c = c.withDefaults()
 	s := &Store{config: c, records: NewRecords(), deferred: newDeferred(), futileFrom: futileFrom}
@@ -70,7 +70,7 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 	s.sweep.timeout = sweepTimeout
 	s.sweep.setup = fmt.Sprintf("SET enable_seqscan = on; SET enable_hashjoin = on; SET plan_cache_mode = auto; SET statement_timeout = %d",
 		(sweepTimeout * 4 / 5).Milliseconds())
-	// The connection without prepared statements works without a schema.
+	// sweep has no prepared statements, so it can connect without a schema.
 	err := s.sweep.do(ctx, OpConnect, func(ctx context.Context, conn *pgx.Conn) (int, error) {
 		if err := s.checkPooler(ctx, conn); err != nil {
 			return 0, err

@@ -14,12 +14,13 @@ const sweepTimeout = 2 * time.Minute
 // whyReleased is the error of the attempts that a lost dispatcher ran.
 const whyReleased = "the dispatcher that ran it was lost"
 
-// Sweep deletes lost dispatchers. Before that it scans the complete hot table once,
-// because the records of their claims may be incomplete. It records rows that still
-// run under these dispatchers as a claim. The next heartbeat releases this claim,
-// and the next Sweep scans again. Sweep returns the number of these rows. A number
-// above zero means that a bug lost the record of a claim. Without lost dispatchers
-// Sweep does nothing. Call it when contract.HeartbeatResult.Lost is set.
+// Sweep releases the jobs of lost dispatchers and then deletes these dispatchers.
+// Before the deletion it scans the complete hot table once, because the records of
+// their claims may be incomplete. If rows still run under these dispatchers, Sweep
+// records the rows as a claim and returns their number. The next heartbeat releases
+// this claim, and the next Sweep scans again. A number above zero means that the rows
+// were locked, or that a bug lost the record of a claim. Call Sweep when
+// contract.HeartbeatResult.Lost is set.
 func (s *Store) Sweep(ctx context.Context) (int, error) {
 	strays := 0
 	ctx, cancel := context.WithTimeout(ctx, sweepTimeout)
@@ -50,9 +51,9 @@ func (s *Store) Sweep(ctx context.Context) (int, error) {
 	return strays, err
 }
 
-// deleteLost deletes dispatchers unless rows still run under them; it records such
-// rows as a claim. A lock prevents two sweeps at the same time: the later one finds
-// no dispatcher.
+// deleteLost deletes dispatchers. If rows still run under them, it records these rows
+// as a claim and deletes nothing. A lock prevents two sweeps at the same time: the
+// later one finds no dispatcher.
 func (s *Store) deleteLost(ctx context.Context, conn *pgx.Conn, lost []int32) (int, error) {
 	strays := 0
 	err := pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {

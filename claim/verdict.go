@@ -8,7 +8,8 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// notSentError wraps an error that occurred before anything was sent.
+// notSentError wraps the error of a statement that certainly changed nothing, usually
+// because it was never sent.
 type notSentError struct{ error }
 
 func (e notSentError) Unwrap() error { return e.error }
@@ -38,7 +39,8 @@ func serverError(err error) *pgconn.PgError {
 }
 
 // aboutData reports whether the values caused the error, so that the same statement
-// will always fail: data exceptions, integrity, program limits.
+// will always fail. Such errors are data exceptions, violated constraints and program
+// limits.
 func aboutData(err error) bool {
 	e := serverError(err)
 	return e != nil && e.SeverityUnlocalized == "ERROR" &&

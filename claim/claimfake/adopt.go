@@ -8,9 +8,9 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
-// beginAdopt follows adoptSQL: the share lock on the row of the own dispatcher, a check of
-// the offers, then the row locks and a second check. Rows that passed the first check and
-// cannot be had are busy.
+// beginAdopt follows adoptSQL. It takes the share lock on the row of its dispatcher and
+// checks the offers. The next phase locks the rows and checks the offers again. A row that
+// passes only the first check is busy.
 func (s *Statement) beginAdopt(int64) State {
 	t := s.table
 	d := t.dispatcher(s.me)
@@ -29,8 +29,9 @@ func (s *Statement) beginAdopt(int64) State {
 	return s.then((*Statement).lockOffered)
 }
 
-// mayAdopt reports whether an offer matches its row: the attempt is the running one, and
-// its claim recorded the session, or an earlier copy of the request adopted the row.
+// mayAdopt reports whether an offer matches its row. The row must run under the offered
+// attempt. In addition its claim must have recorded the session, or an earlier copy of the
+// request must have adopted the row.
 func (s *Statement) mayAdopt(o *contract.ResumeOffer) bool {
 	t := s.table
 	r := t.rows[o.ID]

@@ -11,8 +11,8 @@ import (
 // and skips locked rows.
 const lockPolls = 20
 
-// beginClaim follows claimSQL: the share lock on the row of the own dispatcher, the row
-// locks in the order of ids, and the commit.
+// beginClaim follows claimSQL. It takes the share lock on the row of its dispatcher. The
+// next phases lock the rows in the order of ids, and commit.
 func (s *Statement) beginClaim(int64) State {
 	t := s.table
 	d := t.dispatcher(s.me)

@@ -11,8 +11,9 @@ import (
 // contendedClaims is how many claims skip locked rows after one that lost rows.
 const contendedClaims = 100
 
-// Client is one dispatcher's view of a Table, with what a claim.Store remembers. Each
-// method returns a statement that has not begun and has a copy of the request.
+// Client is one dispatcher's view of a Table. It remembers the same values as a
+// claim.Store. Each method returns a statement that has not begun and has a copy of the
+// request.
 type Client struct {
 	// Lease is how long the dispatcher counts as alive after a heartbeat.
 	Lease time.Duration
@@ -38,14 +39,14 @@ func (c *Client) statement(first func(*Statement, int64) State) *Statement {
 	return &Statement{table: c.table, next: first, me: c.me, epoch: c.epoch}
 }
 
-// Fetch is claim.Store.Fetch.
+// Fetch returns the statement of claim.Store.Fetch.
 func (c *Client) Fetch(r *contract.FetchRequest) *Statement {
 	s := c.statement((*Statement).read)
 	s.fetch = contract.FetchRequest{Lanes: slices.Clone(r.Lanes), Backfill: r.Backfill}
 	return s
 }
 
-// Claim is claim.Store.Claim.
+// Claim returns the statement of claim.Store.Claim.
 func (c *Client) Claim(r *contract.ClaimRequest) *Statement {
 	s := c.statement((*Statement).beginClaim)
 	s.ask(r)
@@ -58,7 +59,7 @@ func (s *Statement) ask(r *contract.ClaimRequest) {
 	s.token = claim.Fold(r.Token)
 }
 
-// Resolve is claim.Store.Resolve.
+// Resolve returns the statement of claim.Store.Resolve.
 func (c *Client) Resolve(r *contract.ClaimRequest) *Statement {
 	s := c.statement((*Statement).beginResolve)
 	s.ask(r)
@@ -66,45 +67,45 @@ func (c *Client) Resolve(r *contract.ClaimRequest) *Statement {
 	return s
 }
 
-// Finish is claim.Store.Finish.
+// Finish returns the statement of claim.Store.Finish.
 func (c *Client) Finish(r *contract.FinishRequest) *Statement {
 	s := c.statement((*Statement).beginFinish)
 	s.finish = &contract.FinishRequest{Items: slices.Clone(r.Items), Again: r.Again}
 	return s
 }
 
-// Adopt is claim.Store.Adopt.
+// Adopt returns the statement of claim.Store.Adopt.
 func (c *Client) Adopt(r *contract.AdoptRequest) *Statement {
 	s := c.statement((*Statement).beginAdopt)
 	s.adopt, s.token = &contract.AdoptRequest{Jobs: slices.Clone(r.Jobs)}, claim.Fold(r.Token)
 	return s
 }
 
-// SetSubscribed is claim.Store.SetSubscribed.
+// SetSubscribed returns the statement of claim.Store.SetSubscribed.
 func (c *Client) SetSubscribed(subscribed bool) *Statement {
 	s := c.statement((*Statement).setGate)
 	s.subscribed = subscribed
 	return s
 }
 
-// Join is claim.Store.Join.
+// Join returns the statement of claim.Store.Join.
 func (c *Client) Join() *Statement {
 	s := c.statement((*Statement).join)
 	s.begin = dispatcher{identity: c.Identity, lease: c.Lease.Microseconds()}
 	return s
 }
 
-// Heartbeat is claim.Store.Heartbeat.
+// Heartbeat returns the statement of claim.Store.Heartbeat.
 func (c *Client) Heartbeat(capacity map[string]int) *Statement {
 	s := c.statement((*Statement).beginHeartbeat)
 	s.capacity, s.forget = capacity, c.records.Removable()
 	return s
 }
 
-// Leave is claim.Store.Leave.
+// Leave returns the statement of claim.Store.Leave.
 func (c *Client) Leave() *Statement { return c.statement((*Statement).beginLeave) }
 
-// HandOver is claim.Store.HandOver.
+// HandOver returns the statement of claim.Store.HandOver.
 func (c *Client) HandOver(hold time.Duration) *Statement {
 	s := c.statement((*Statement).beginHandOver)
 	s.hold = hold.Microseconds()

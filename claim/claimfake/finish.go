@@ -8,8 +8,9 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
-// beginFinish follows the three statements that end attempts: a first check in the
-// snapshot, the row locks, which it waits for, and a second check after locking.
+// beginFinish follows the three statements that end attempts. It checks the items in the
+// snapshot. The next phases wait for the row locks, and check the items again before the
+// commit.
 func (s *Statement) beginFinish(now int64) State {
 	items := s.finish.Items
 	for group := range 3 {
@@ -78,8 +79,8 @@ func (s *Statement) commitFinish(now int64) State {
 	return s.done(contract.OK)
 }
 
-// endedBefore follows endedBeforeSQL: an earlier copy of the request may have ended the
-// attempt.
+// endedBefore follows endedBeforeSQL. It reports whether an earlier copy of the request has
+// ended the attempt.
 func (s *Statement) endedBefore(f *contract.Finish) bool {
 	r := s.table.rows[f.ID]
 	switch {
@@ -116,7 +117,7 @@ func (t *Table) end(now int64, f *contract.Finish, r *Row) {
 	}
 }
 
-// RecordProgress is claim.Store.Progress.
+// RecordProgress does the same as claim.Store.Progress.
 func (t *Table) RecordProgress(dispatcher int32, items []claim.Progress) {
 	for _, p := range items {
 		if r := t.rows[p.ID]; r != nil && r.Status == dispatcherd.Running && r.Attempt == p.Attempt && r.Dispatcher == dispatcher {

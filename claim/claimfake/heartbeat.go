@@ -141,7 +141,7 @@ func (s *Statement) lockRunning(dispatchers []int32) bool {
 	return len(s.locked) > 0
 }
 
-// release releases the locked rows. A row counts a crash if its dispatcher did not leave.
+// release releases the locked rows. It counts a crash unless the dispatcher left.
 func (s *Statement) release(int64) State {
 	t := s.table
 	t.commits++

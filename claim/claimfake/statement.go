@@ -8,14 +8,14 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/jsontext"
 )
 
-// State is where a statement stands after a phase.
+// State says how a statement continues after a phase.
 type State uint8
 
 // The states.
 const (
 	Running State = iota // another phase follows
 	Blocked              // it waits for a lock: see Observer.Unlocked and Statement.BlockedBy
-	Polling              // it waits for a row lock for a short time: a phase follows after a millisecond
+	Polling              // it waits a short time for a row lock: run the next phase after a millisecond
 	Done                 // it has ended, and its results are valid
 )
 
@@ -38,7 +38,7 @@ type Statement struct {
 	table *Table
 	next  func(*Statement, int64) State
 	me    int32
-	epoch int32 // sent with a claim; or read, if OldEpoch or resolves
+	epoch int32 // the epoch that a claim names; if OldEpoch or resolves is set, the epoch that was read
 
 	fetch      contract.FetchRequest
 	claim      *contract.ClaimRequest
@@ -52,7 +52,7 @@ type Statement struct {
 	subscribed bool
 	resolves   bool // it reads what an earlier claim took
 
-	began     int64  // time of the first phase, which is now() of its transaction
+	began     int64  // time of the first phase; now() of the transaction
 	snapshot  uint64 // last commit that it sees
 	contended bool   // of a claim: it skips locked rows instead of waiting for a short time
 	met       bool   // of a claim: it met a lock and started again
@@ -76,8 +76,8 @@ func (s *Statement) Token() int64 { return s.token }
 // Began returns the time of the first phase.
 func (s *Statement) Began() int64 { return s.began }
 
-// BlockedBy returns the statement that holds the lock which this one waits for, or nil if
-// it waits for none or several hold it.
+// BlockedBy returns the statement that holds the lock for which s waits. It returns nil if
+// s waits for no lock, or if several statements hold the lock.
 func (s *Statement) BlockedBy() *Statement { return s.blockedBy }
 
 // Step runs the next phase.
@@ -105,7 +105,7 @@ func (s *Statement) Do(now int64) *Statement {
 	}
 }
 
-// Abort rolls the statement back. It does not run again.
+// Abort rolls the statement back. None of its phases may run afterwards.
 func (s *Statement) Abort() {
 	s.unlock()
 	s.Verdict = contract.Refused
@@ -129,14 +129,15 @@ func (s *Statement) block(holder *Statement) State {
 	return Blocked
 }
 
-// share takes the share lock of the row of the own dispatcher, on which no other
-// statement has the exclusive lock.
+// share takes the share lock on the row of its dispatcher. The caller has checked that no
+// other statement has the exclusive lock.
 func (s *Statement) share(d *dispatcher) {
 	d.shares++
 	s.shares = true
 }
 
-// lockAlone takes the exclusive lock of the row of the own dispatcher and goes on, or waits.
+// lockAlone takes the exclusive lock on the row of its dispatcher and continues with next.
+// While another statement has a lock on the row, the statement waits.
 func (s *Statement) lockAlone(next func(*Statement, int64) State) State {
 	d := s.table.dispatcher(s.me)
 	if d.exclusive != nil || d.shares > 0 {
@@ -176,7 +177,8 @@ func (s *Statement) unlock() {
 	s.table.observer.Unlocked()
 }
 
-// Lock returns a statement of another transaction that locks a row until it is aborted.
+// Lock returns a statement of another transaction, which holds the lock of a row until it
+// is aborted.
 func (t *Table) Lock(id dispatcherd.JobID) *Statement {
 	s := &Statement{table: t}
 	s.lock(t.rows[id])

@@ -50,53 +50,53 @@ func (s *Store) do(begin func(c *Client) *Statement) (done *Statement) {
 	return done
 }
 
-// Join is claim.Store.Join.
+// Join does the same as claim.Store.Join.
 func (s *Store) Join(context.Context) (int32, error) { return s.do((*Client).Join).Joined, nil }
 
-// Fetch is claim.Store.Fetch.
+// Fetch does the same as claim.Store.Fetch.
 func (s *Store) Fetch(_ context.Context, r contract.FetchRequest) contract.FetchResult {
 	return s.do(func(c *Client) *Statement { return c.Fetch(&r) }).Fetched
 }
 
-// Claim is claim.Store.Claim.
+// Claim does the same as claim.Store.Claim.
 func (s *Store) Claim(_ context.Context, r contract.ClaimRequest) contract.ClaimResult {
 	done := s.do(func(c *Client) *Statement { return c.Claim(&r) })
 	done.Claimed.Verdict = done.Verdict
 	return done.Claimed
 }
 
-// Resolve is claim.Store.Resolve.
+// Resolve does the same as claim.Store.Resolve.
 func (s *Store) Resolve(_ context.Context, r contract.ClaimRequest) contract.ClaimResult {
 	return s.do(func(c *Client) *Statement { return c.Resolve(&r) }).Claimed
 }
 
-// Finish is claim.Store.Finish.
+// Finish does the same as claim.Store.Finish.
 func (s *Store) Finish(_ context.Context, r contract.FinishRequest) contract.FinishResult {
 	return s.do(func(c *Client) *Statement { return c.Finish(&r) }).Finished
 }
 
-// Adopt is claim.Store.Adopt.
+// Adopt does the same as claim.Store.Adopt.
 func (s *Store) Adopt(_ context.Context, r contract.AdoptRequest) contract.AdoptResult {
 	done := s.do(func(c *Client) *Statement { return c.Adopt(&r) })
 	done.Adopted.Verdict = done.Verdict
 	return done.Adopted
 }
 
-// Heartbeat is claim.Store.Heartbeat.
+// Heartbeat does the same as claim.Store.Heartbeat.
 func (s *Store) Heartbeat(_ context.Context, capacity map[string]int) (contract.HeartbeatResult, error) {
 	return s.do(func(c *Client) *Statement { return c.Heartbeat(capacity) }).Heartbeat, nil
 }
 
-// Leave is claim.Store.Leave.
+// Leave does the same as claim.Store.Leave.
 func (s *Store) Leave(context.Context) (int, error) { return s.do((*Client).Leave).Released, nil }
 
-// HandOver is claim.Store.HandOver.
+// HandOver does the same as claim.Store.HandOver.
 func (s *Store) HandOver(_ context.Context, hold time.Duration) error {
 	s.do(func(c *Client) *Statement { return c.HandOver(hold) })
 	return nil
 }
 
-// SetSubscribed is claim.Store.SetSubscribed.
+// SetSubscribed does the same as claim.Store.SetSubscribed.
 func (s *Store) SetSubscribed(_ context.Context, subscribed bool) error {
 	if s.do(func(c *Client) *Statement { return c.SetSubscribed(subscribed) }).Verdict != contract.OK {
 		return claim.ErrLeaseLost
@@ -104,13 +104,13 @@ func (s *Store) SetSubscribed(_ context.Context, subscribed bool) error {
 	return nil
 }
 
-// Progress is claim.Store.Progress.
+// Progress does the same as claim.Store.Progress.
 func (s *Store) Progress(_ context.Context, items []claim.Progress) error {
 	s.db.Do(func(t *Table, _ int64) { t.RecordProgress(s.client.me, items) })
 	return nil
 }
 
-// DeclareLost is claim.Store.DeclareLost.
+// DeclareLost does the same as claim.Store.DeclareLost.
 func (s *Store) DeclareLost(_ context.Context, predecessor claim.Identity, hold time.Duration) (found bool, err error) {
 	if predecessor.Incarnation == (claim.Incarnation{}) || predecessor.Lock == "" {
 		return false, errors.New("claimfake: incarnation or lock is missing")
@@ -119,7 +119,7 @@ func (s *Store) DeclareLost(_ context.Context, predecessor claim.Identity, hold 
 	return found, nil
 }
 
-// Sweep is claim.Store.Sweep.
+// Sweep does the same as claim.Store.Sweep.
 func (s *Store) Sweep(context.Context) (strays int, err error) {
 	s.db.Do(func(t *Table, _ int64) { strays = len(t.Sweep()) })
 	return strays, nil

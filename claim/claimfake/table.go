@@ -1,8 +1,8 @@
-// Package claimfake is the jobs table and the table of dispatchers in memory, with the
-// behaviour of claim.Store: one contract suite runs on both. The simulator, the tests of
-// the Core and the contract suite use it.
+// Package claimfake contains the jobs table and the table of dispatchers in memory. They
+// behave like those of claim.Store: one contract suite tests both. The simulator and the
+// tests of the Core also use this package.
 //
-//   - Table is pure data: it has no lock, and each call is given the time.
+//   - Table is pure data: it has no lock and no clock. The caller passes the time.
 //   - Statement is one statement in execution. Its phases may be run at different times,
 //     so that other statements come between them, as under READ COMMITTED.
 //   - Client is one dispatcher's view of a Table. It creates statements.
@@ -23,7 +23,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
-// Row is one job. It changes only by methods of Table and Statement.
+// Row is one job. Only the methods of Table and Statement change it.
 type Row struct {
 	ID          dispatcherd.JobID
 	Type        string
@@ -34,9 +34,9 @@ type Row struct {
 	MaxAttempts int32
 	Failures    int32
 	Crashes     int32
-	Dispatcher  int32                // that runs or ended it; 0 = none
+	Dispatcher  int32                // the dispatcher that runs or ended it; 0 = none
 	Token       int64                // of its claim or adoption
-	Session     contract.Fingerprint // for which the running attempt was claimed or adopted
+	Session     contract.Fingerprint // the session for which the running attempt was claimed or adopted
 	Timeout     time.Duration
 	Payload     []byte
 	Result      []byte
@@ -45,7 +45,7 @@ type Row struct {
 
 	claimedAt int64
 	since     uint64     // commit by which it last became pending
-	lock      *Statement // that holds its lock; nil = unlocked
+	lock      *Statement // the statement that holds its lock; nil = unlocked
 }
 
 // Key is the position of the row in its lane.
@@ -57,7 +57,7 @@ func (r *Row) Locked() bool { return r.lock != nil }
 // Check is a set of checks of the statements.
 type Check uint16
 
-// The checks. A Table that skips one of them is a negative control.
+// The checks. A run that skips one of them is a negative control: it must fail.
 const (
 	CheckFence       Check = 1 << iota // of a finish: attempt and dispatcher
 	CheckStatus                        // of a claim: the row is pending
@@ -71,8 +71,8 @@ const (
 	CheckHold                          // a hand-over releases no row
 )
 
-// Observer is called by statements, with the table as it is before the change unless the
-// comment says otherwise.
+// Observer receives what statements do. Statements call Claims, Adopts, Finishes, Releases
+// and HandsOver before they change the table, and the other methods after the change.
 type Observer interface {
 	// Claims says that a claim takes a row.
 	Claims(s *Statement, r *Row)
@@ -93,7 +93,7 @@ type Observer interface {
 	Ended(r *Row)
 	// Notified says that a statement notified of pending rows.
 	Notified()
-	// Unlocked says that a lock was released, for which statements may wait.
+	// Unlocked says that a lock was released. Other statements may wait for this lock.
 	Unlocked()
 }
 
@@ -119,16 +119,16 @@ type dispatcher struct {
 	capacity   map[string]int
 	claims     []claimRow
 	epoch      int32
-	shares     int        // statements that hold its share lock
-	exclusive  *Statement // that holds its exclusive lock
+	shares     int        // number of statements that hold its share lock
+	exclusive  *Statement // the statement that holds its exclusive lock
 	lost       bool
 	replaced   bool // its successor declared it lost, and its rows wait for their workers
 	leaving    bool // it handed its rows over, or it has left
 	subscribed bool
 }
 
-// claimRow is a row of the table of claims: the rows that one claim or adoption asked for,
-// and for which sessions.
+// claimRow is a row of the table of claims. It contains the ids that one claim or adoption
+// asked for, and the session of each.
 type claimRow struct {
 	token    int64
 	commit   uint64
@@ -150,7 +150,7 @@ type Table struct {
 	rows        map[dispatcherd.JobID]*Row
 	lanes       map[laneName]*lane
 	dispatchers []*dispatcher // by id - 1
-	none        dispatcher    // stands for those that do not exist
+	none        dispatcher    // stands for dispatchers that do not exist
 	present     []int32       // ids that were not swept, ascending
 	cancels     []dispatcherd.JobID
 	lastJob     dispatcherd.JobID
@@ -214,8 +214,8 @@ func (t *Table) Subscribed(except int32) bool {
 	return slices.ContainsFunc(t.present, func(id int32) bool { return id != except && t.dispatcher(id).subscribed })
 }
 
-// Cancel cancels a pending row at once, and requests it for a running row. It returns the
-// status, which is final if there was nothing to do, and "" if there is no such row.
+// Cancel cancels a pending row at once. For a running row it records a request to cancel.
+// It returns the status of the row after the call, or "" if there is no such row.
 func (t *Table) Cancel(id dispatcherd.JobID) dispatcherd.Status {
 	r := t.rows[id]
 	switch {
@@ -236,10 +236,10 @@ func (t *Table) Expire(now int64, dispatcher int32) {
 	d.beatAt = now - d.lease - 1
 }
 
-// RaiseEpoch does what a Resolve does whose answer is lost.
+// RaiseEpoch has the effect of a Resolve whose answer is lost.
 func (t *Table) RaiseEpoch(dispatcher int32) { t.dispatcher(dispatcher).epoch++ }
 
-// HandOver hands over the rows of a dispatcher whose client does not learn of it.
+// HandOver hands over the rows of a dispatcher without telling the client.
 func (t *Table) HandOver(now int64, dispatcher int32, hold time.Duration) {
 	if d := t.dispatcher(dispatcher); !d.lost && !d.replaced {
 		t.observer.HandsOver(dispatcher)
@@ -249,7 +249,7 @@ func (t *Table) HandOver(now int64, dispatcher int32, hold time.Duration) {
 	}
 }
 
-// DeclareLost is claim.Store.DeclareLost.
+// DeclareLost does the same as claim.Store.DeclareLost.
 func (t *Table) DeclareLost(now int64, predecessor claim.Identity, hold time.Duration) bool {
 	found := false
 	for _, id := range t.present {
@@ -266,9 +266,9 @@ func (t *Table) DeclareLost(now int64, predecessor claim.Identity, hold time.Dur
 	return found
 }
 
-// Sweep is claim.Store.Sweep at one instant: it deletes lost dispatchers, unless rows run
-// under them. It returns the running rows of lost dispatchers that no claim of theirs
-// lists, ascending.
+// Sweep does the same as claim.Store.Sweep, but at one instant: it deletes lost dispatchers
+// unless rows run under them. It returns the running rows of lost dispatchers that are in
+// no claim of their dispatcher, ascending.
 func (t *Table) Sweep() (strays []dispatcherd.JobID) {
 	owned := map[int32]bool{}
 	for id, r := range t.rows { // order-free: sorted below
