@@ -12,8 +12,11 @@ type ResumeOffer struct {
 	ID      dispatcherd.JobID
 	Attempt dispatcherd.Attempt
 	From    Fingerprint // of the session in which the execution began
-	To      Fingerprint // fingerprint to be recorded: From.WithGeneration; or, if the job was claimed for another session, the fingerprint of the session that the job was sent to
-	Renewal bool        // the job already runs under this dispatcher; only the recorded fingerprint changes
+	// To is the fingerprint to be recorded, in general From.WithGeneration. If a job
+	// was claimed for one session and sent to another, To is the fingerprint of the
+	// other.
+	To      Fingerprint
+	Renewal bool // the job already runs under this dispatcher; only the recorded fingerprint changes
 }
 
 // Follows reports whether a row that records the given fingerprint may be taken.
@@ -26,8 +29,8 @@ func (o *ResumeOffer) Follows(recorded Fingerprint) bool {
 
 // AdoptRequest asks to take over rows that still run under the offered attempts.
 // Their dispatcher may be lost, disconnected or alive. If it is alive, its later
-// reports about the rows are stale. The same request may be sent again; rows that
-// an earlier copy took count as taken.
+// reports about the rows are stale. The same request may be sent again. Rows that
+// an earlier copy took then count as taken.
 type AdoptRequest struct {
 	Token Token
 	Jobs  []ResumeOffer // ascending by ID, no duplicates, all positive
@@ -39,7 +42,7 @@ type Adopted struct {
 	Type     string
 	Priority dispatcherd.Priority
 	RunAt    int64         // microseconds since the Unix epoch, database clock
-	Ran      time.Duration // since the attempt was claimed, ≥ 0
+	Ran      time.Duration // time since the attempt was claimed, ≥ 0
 }
 
 // AdoptResult answers an AdoptRequest. With Verdict OK, an offered job that is in

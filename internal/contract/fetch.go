@@ -33,7 +33,7 @@ type LaneQuery struct {
 	Before   Key // only rows before it; used by requests with Backfill only
 	Limit    int // at most this many rows, ≥ 1
 	Share    Share
-	NonLocal bool // the rows outside Share instead of those inside
+	NonLocal bool // read the rows outside Share instead of those inside
 }
 
 // FetchRequest asks for the first rows of some lanes, all read in one snapshot. No

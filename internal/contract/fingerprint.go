@@ -18,10 +18,10 @@ const (
 	generationMask = 1<<generationBits - 1
 )
 
-// WithGeneration returns the fingerprint that the n-th resume offer of an execution
-// records. It never equals f itself. f is the fingerprint that the claim and offers
-// without a generation (n = 0) record. Larger n, up to MaxGeneration, give larger
-// values.
+// WithGeneration returns the fingerprint that the n-th resume offer of an
+// execution records. f is the fingerprint that the claim and offers without a
+// generation (n = 0) record. For n > 0 the result never equals f, and a larger n,
+// up to MaxGeneration, gives a larger result.
 func (f Fingerprint) WithGeneration(n int) Fingerprint {
 	if n <= 0 {
 		return f
@@ -33,9 +33,9 @@ func (f Fingerprint) WithGeneration(n int) Fingerprint {
 	return f&^generationMask | generation
 }
 
-// Supersedes reports whether f was recorded by a later resume offer of the same
-// session than old. The session's own fingerprint is origin. An offer without a
-// generation supersedes nothing.
+// Supersedes reports whether f and old were recorded for the same session, f by a
+// later resume offer than old. origin is the fingerprint of the session itself.
+// An offer without a generation supersedes nothing.
 func (f Fingerprint) Supersedes(old, origin Fingerprint) bool {
 	sameSession := f>>generationBits == origin>>generationBits && old>>generationBits == origin>>generationBits
 	return f != origin && sameSession && old&generationMask < f&generationMask

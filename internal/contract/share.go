@@ -12,11 +12,12 @@ import (
 // which dispatcher may run a row. The dispatchers may temporarily compute different
 // shares.
 //
-// A row belongs to the share that contains the number of its block. Consecutive
-// ids form a block, so that a claim finds its rows in few ranges of the index and
-// on few pages. Block numbers are multiples of the golden ratio, so that every
-// share owns its part of any few consecutive blocks. The zero Share contains
-// everything.
+// A row belongs to the share that contains the number of its block. The zero
+// Share contains everything. Consecutive ids form a block, so that a claim finds
+// its rows in few ranges of the index and on few pages. The number of the n-th
+// block is n * ShareStep modulo ShareNumbers. Because ShareStep is based on the
+// golden ratio, the numbers of a few consecutive blocks are spread evenly over
+// all shares.
 //
 // All rows of a small burst may be in one block. They then wait for the slots of
 // the block's owner before other dispatchers take them. Therefore a block is at
@@ -36,7 +37,7 @@ const (
 
 	smallestBlock = 3
 	largestBlock  = 6
-	blockPart     = 3 // a block is at most this part of a dispatcher's slots
+	blockPart     = 3 // a block has at most a third of a dispatcher's slots, but at least 1 << smallestBlock ids
 )
 
 // All reports whether every row belongs to the share.
@@ -70,7 +71,8 @@ func ShareOf(own int, others Others) Share {
 	}
 }
 
-// blockOf returns the block size if every dispatcher has at least that many slots.
+// blockOf returns the value of Share.Block if every dispatcher has at least that
+// many slots.
 func blockOf(slots int) uint8 {
 	return uint8(min(max(bits.Len(uint(slots/blockPart))-1, smallestBlock), largestBlock))
 }
