@@ -6,16 +6,18 @@
 //
 // All arithmetic uses integers: weights are whole points, ages are whole
 // milliseconds, sums are thousandths of a point. Points per second are therefore
-// thousandths of a point per millisecond. Nothing is rounded, and two machines
-// always agree on an order.
+// thousandths of a point per millisecond. Only the rarity is rounded, down to
+// whole points. So two machines always agree on an order.
 //
-// The package knows no clock, no slot and no queue: callers say how old a job
-// is and how many slots could run it.
+// The package has no clock, no slots and no queue. Callers say how old a job is
+// and how many slots could run it.
 //
-// # Who goes first
+// # Order
 //
-// The job with the higher total is first. If totals are equal, the job that arrived
-// earlier is first, then the job with the smaller id. Validation limits the
-// weights. So no sum can overflow for jobs up to MaxAge old, and the wait of every
-// job is bounded, see [Weights.Window].
+// The job with the higher total is first. If totals are equal, the job that
+// arrived earlier is first. If arrivals are equal, too, the job with the smaller
+// id is first.
+//
+// [Weights.Validate] limits the weights so that no sum can overflow.
+// [Weights.Window] states how long other jobs can overtake a waiting job.
 package scoring

@@ -14,7 +14,7 @@ func (m Milli) String() string {
 func (m Milli) append(b []byte) []byte {
 	points, rest := int64(m)/1000, int64(m)%1000
 	if m < 0 && points == 0 {
-		b = append(b, '-') // "-0.500": the whole part alone would lose the sign
+		b = append(b, '-') // "-0.500": the whole part is 0 and has no sign
 	}
 	b = strconv.AppendInt(b, points, 10)
 	if rest == 0 {

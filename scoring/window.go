@@ -6,23 +6,23 @@ import (
 	"github.com/dispatcherd/dispatcherd"
 )
 
-// Window returns the overtaking window W: a job that arrives W or more after
-// another job never overtakes it, as long as the other job could run, too, and is
-// no older than MaxAge. W is rounded up to a millisecond. bounded is false if there
-// is no window: the additional ageing of on-demand requests has no cap, or W would
-// exceed MaxAge, beyond which all ages count the same.
+// Window returns the overtaking window W. A job that arrives W or more after another
+// job never overtakes it, as long as the other job is no older than MaxAge and could
+// run on the same slots. W is rounded up to a millisecond. bounded is false if there
+// is no window. This is the case if the additional ageing of on-demand requests has
+// no cap, or if W would exceed MaxAge, beyond which all ages count the same.
 //
-// Proof. Let j have arrived d ≥ W before k, and let both wait. Both age at the
-// same rate, so k has Ageing·d points of age less than j. The other terms of k are
-// at most 10 units of priority, the maximum rarity bonus, the on-demand bonus, and
-// the additional ageing, which the cap limits to OnDemandAgeing·cap. Their sum is
-// at most Ageing·W ≤ Ageing·d by the choice of W, and no term of j is negative. So
-// the total of k never exceeds the total of j, and on a tie the older job is first.
-// The proof assumes of capacities only that the rarity bonus lies between 0 and its
-// maximum, so they may differ and change at any time.
+// Proof. Let j have arrived d ≥ W before k, and let both wait. Both age at the same
+// rate, so k has Ageing·d points of age less than j. The other terms of k are at most
+// 10 units of priority, the maximum rarity bonus, the on-demand bonus, and the
+// additional ageing, which the cap limits to OnDemandAgeing·cap. Their sum is at most
+// Ageing·W ≤ Ageing·d by the choice of W, and no term of j is negative. So the total
+// of k never exceeds the total of j, and on a tie the older job is first. The proof
+// makes only one assumption about capacities: the rarity bonus lies between 0 and its
+// maximum. So capacities may differ and change at any time.
 //
-// Hence only the jobs that arrived before j's arrival + W, finitely many, can
-// run before j on the slots that j could use.
+// Hence only jobs that arrived before j's arrival + W can run before j on the slots
+// that j could use. The number of these jobs is finite.
 func (w Weights) Window() (window time.Duration, bounded bool) {
 	limit := w.OnDemandCap.Milliseconds()
 	if w.OnDemandAgeing == 0 {
@@ -42,11 +42,12 @@ func (w Weights) Window() (window time.Duration, bounded bool) {
 // Penalty is the default age that a non-local row loses in the comparison of heads.
 const Penalty = 2 * time.Second
 
-// SharedWindow returns the overtaking window among several dispatchers, each of
-// which compares non-local rows as if they were younger by at most penalty. It is
-// Window plus penalty: the proof of Window holds for the arrival times that are
-// compared. These are at most penalty later than the true ones, for either job, so
-// d ≥ W + penalty keeps at least W between them.
+// SharedWindow returns the overtaking window among several dispatchers. Each of them
+// compares non-local rows as if these had arrived later, by at most penalty. The
+// window is Window plus penalty: the proof of Window holds for the compared arrival
+// times, and each of them is at most penalty later than the true one. So if two jobs
+// arrived W + penalty or more apart, their compared arrival times are at least W
+// apart.
 func (w Weights) SharedWindow(penalty time.Duration) (window time.Duration, bounded bool) {
 	window, bounded = w.Window()
 	if !bounded || window+penalty > MaxAge {
@@ -63,17 +64,18 @@ type Job struct {
 	Capacity  int   // capacity of its type, taken as constant
 }
 
-// Overtakes returns the first instant, in milliseconds since the jobs' epoch,
-// from which a is ahead of b and stays ahead: at that instant both have
-// arrived, and a has the higher total, or the same and the earlier arrival.
-// ok is false if that does not happen before the older of the two reaches MaxAge.
-// Two jobs equal in total and arrival are ordered by id, which is not known here:
-// neither is ahead.
+// Overtakes returns the first instant, in milliseconds since the jobs' epoch, from
+// which a is ahead of b and stays ahead. a is ahead if both have arrived and a has
+// the higher total, or the same total and the earlier arrival. ok is false if that
+// does not happen before the older of the two reaches MaxAge. If total and arrival
+// are equal, the ids decide. Overtakes does not know the ids, so then neither job is
+// ahead.
 //
-// The lead of a over b is monotonic: common ageing cancels out, and of the
-// additional ageing of two on-demand requests either both grow, or only that of
-// the younger request, or none. So the ends of the time in which both wait decide
-// whether there is an answer, and one division finds it.
+// The lead of a over b is monotonic. The common ageing cancels out. The additional
+// ageing grows for both jobs, later for only one of them (of two on-demand requests
+// the younger one), and then for none. So it suffices to compare both ends of the
+// time in which both jobs wait. If a is ahead only at the later end, one division
+// finds the instant.
 func (w Weights) Overtakes(a, b Job) (atMS int64, ok bool) {
 	first := max(a.ArrivalMS, b.ArrivalMS)
 	last := min(a.ArrivalMS, b.ArrivalMS) + maxAgeMS
@@ -83,8 +85,8 @@ func (w Weights) Overtakes(a, b Job) (atMS int64, ok bool) {
 	if w.ahead(a, b, first) {
 		return first, true
 	}
-	// a is behind at first and ahead in the end, so the difference is its
-	// additional ageing after that of b has ended.
+	// a is behind at first and ahead in the end. It catches up by its own additional
+	// ageing, after the additional ageing of b has ended.
 	deficit := int64(w.lead(b, a, first))
 	if a.ArrivalMS >= b.ArrivalMS {
 		deficit++ // equal totals are not sufficient

@@ -138,7 +138,7 @@ func TestOfTwoEqualJobsNeitherOvertakes(t *testing.T) {
 func TestOnDemandRequestMayOvertakeAnotherOneThatReachedTheCap(t *testing.T) {
 	// Both gain 48/s, so the younger one stays 200·48 − 4·1024 = 5504 points
 	// behind. At 256 s the older one reaches the cap. The younger one then gains
-	// 32/s on it and reaches it 172 s later.
+	// 32/s on the older one and reaches its score 172 s later.
 	older, younger := onDemand(1, 0), onDemand(5, 200*time.Second)
 	at, ok := Default().Overtakes(younger, older)
 	require.True(t, ok)
