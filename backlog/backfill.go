@@ -11,31 +11,30 @@ import (
 	"github.com/dispatcherd/dispatcherd/slotindex"
 )
 
-// backfill reads the ranges up to the cursors of lanes while full scans are slow.
-// As long as some transaction holds a snapshot, Postgres can neither remove nor
-// skip the index entries of the jobs that have ended since. Each such entry costs a
-// scan about a microsecond. A backfill scan reads these entries on a connection of
-// its own. Reads after the cursors never meet the entries and do not wait for the
-// scan. The two ranges are disjoint. The rows of the scan are merged with the lane,
-// because all rows that have left their place since the scan began are known.
+// backfill reads the ranges up to the cursors of lanes while full scans are slow. As
+// long as some transaction holds a snapshot, Postgres can neither remove nor skip the
+// index entries of the jobs that have ended since. Each such entry costs a scan about
+// a microsecond. A backfill scan reads these entries on a connection of its own.
+// Reads after the cursors never meet the entries and do not wait for the scan. The
+// two ranges are disjoint. The rows of the scan can be merged with the lane, because
+// the backlog knows all rows that have left their place since the scan began.
 //
 // A round reads every due lane once. The pause between two rounds is 50 times the
 // duration of the last round, at most maxBackfillPause. The pause is longer than
-// maxPausePolls polls only if the previous round was as slow and fetches were quick
-// meanwhile. A round that hung does not predict the next round, and neither does a
-// server that is slow with everything.
-// round.
+// maxPausePolls polls only if the last two rounds were slow and fetches were quick
+// meanwhile. A single round may have hung. If fetches are slow as well, the server is
+// slow with everything. Neither predicts the duration of the next round.
 type backfill struct {
 	due          bool                   // some lane is due
 	from         int                    // the type with which the round continues; 0 = no round has begun
-	lanes        []laneRead             // of the scan in flight; empty = none
+	lanes        []laneRead             // of the scan in flight; empty = no scan is in flight
 	request      *contract.FetchRequest // reused
 	sentAt       timing.Instant
 	took         timing.Instant // duration of the round so far, or of the last one
 	tookBefore   timing.Instant // duration of the round before
 	slowestFetch timing.Instant // longest fetch during the round
-	next         timing.Instant // start of the next round at the earliest
-	left         []contract.Key // places before a bound of the scan in flight that rows have left since the scan was sent
+	next         timing.Instant // earliest start of the next round
+	left         []contract.Key // keys of rows that left the range of the scan in flight after the scan was sent
 	breaker      timing.Breaker
 }
 
@@ -43,15 +42,16 @@ const (
 	// slowScan is a duration. If two full scans in a row take longer, backfill
 	// scans replace full scans. A single slow scan may be due to a busy machine.
 	slowScan = 20 * time.Millisecond
-	// verySlowScan is a duration that a busy machine does not explain.
+	// verySlowScan is a duration that a busy machine does not explain. A single full
+	// scan that takes longer is sufficient.
 	verySlowScan = 10 * slowScan
 	// maxBackfillPause is the longest pause between two rounds. A row that was
 	// committed late waits for the pause and for the scan.
 	maxBackfillPause = 5 * time.Minute
 )
 
-// backfillInstead makes the range up to a lane's cursor due, if a backfill scan
-// replaces the full scan of the lane. It reports whether it did.
+// backfillInstead reports whether a backfill scan replaces the full scan of a lane.
+// If so, it makes the range up to the cursor of the lane due.
 func (b *Backlog) backfillInstead(l *lane) bool {
 	if !b.schedule.slow && l.backfillBound == (contract.Key{}) || l.epoch == 0 || l.cursor == (contract.Key{}) {
 		return false
@@ -125,7 +125,7 @@ func after(k contract.Key) contract.Key {
 	return k
 }
 
-// wakeBackfill returns the instant of the next backfill scan at the earliest.
+// wakeBackfill returns the earliest instant of the next backfill scan.
 func (b *Backlog) wakeBackfill() timing.Instant {
 	f := &b.backfill
 	if b.draining || len(f.lanes) > 0 || !f.due || f.breaker.Open(b.now) {
@@ -176,7 +176,7 @@ func (b *Backlog) backfillRoundEnded(ok bool) {
 	}
 }
 
-// mergeBackfill merges the rows up to the cursor of one lane. A row is new if it is
+// mergeBackfill merges the rows up to the cursor of one lane. It adds a row that is
 // not a candidate and has not left its place since the scan began. Such a row was
 // committed late or became pending again.
 func (b *Backlog) mergeBackfill(r laneRead, query *contract.LaneQuery, a answer, jobs Jobs) {
@@ -201,7 +201,7 @@ func (b *Backlog) mergeBackfill(r laneRead, query *contract.LaneQuery, a answer,
 		if !l.cursor.Less(row.Key) && !b.inHand(row.Key, b.backfill.left, jobs) {
 			l.insert(row.Key)
 		}
-		if i == a.limit-1 { // there are more rows than could be read
+		if i == a.limit-1 { // the answer is full: there may be more rows
 			l.moveBack(row.Key)
 		}
 	}

@@ -23,7 +23,7 @@ type Config struct {
 	LaneLength    int // candidates requested at a time, per lane
 	LanesPerFetch int
 	LostPerBatch  int // lost claims after which the rest of a fetched batch is discarded
-	Departures    int // bound of the rows remembered that left their place while a scan was in flight
+	Departures    int // maximum number of remembered rows that left their place while a scan was in flight
 }
 
 // Jobs describes the jobs in hand.
@@ -32,9 +32,9 @@ type Jobs interface {
 	Len() int
 	// OfType returns the number of jobs of one type.
 	OfType(slotindex.TypeID) int
-	// InHand reports whether a row that was read as pending is in hand. If the job
-	// in hand has another key, the row became pending again. Its new place may be
-	// before the cursor, so the caller calls Rescan when it forgets the job.
+	// InHand reports whether a row that was read as pending is in hand. If the job in
+	// hand has another key, the row became pending again. Its new place may be before
+	// the cursor. So the owner of the jobs must call Rescan when it forgets the job.
 	InHand(contract.Key) bool
 }
 
@@ -66,7 +66,7 @@ type typeLanes struct {
 	nonLocal *[priorities]lane // nil while the share contains everything
 	share    contract.Share
 	waiting  LaneSet
-	idleRead uint32 // nonLocal.epoch when the last read for idle capacity began
+	idleRead uint32 // nonLocal.epoch at the start of the last read for idle capacity
 	polled   uint32 // nonLocal.polls when the non-local lanes were last read
 	known    bool   // between TypeAppeared and TypeGone
 	changed  bool   // in Backlog.changed
@@ -113,7 +113,8 @@ func (b *Backlog) CapacityAppeared(t slotindex.TypeID) {
 	b.round.start()
 }
 
-// SlotFreed notes that a slot became free. There may be no local row for the slot.
+// SlotFreed notes that a slot became free. If it has no local row, non-local rows are
+// read.
 func (b *Backlog) SlotFreed() { b.nonLocal.pending = true }
 
 // JobTaken notes that a job is in hand, so polls are no longer idle.
@@ -122,8 +123,8 @@ func (b *Backlog) JobTaken() { b.becomeActive() }
 // Cached returns the number of candidates in all lanes.
 func (b *Backlog) Cached() int { return b.cached }
 
-// Failing reports whether Postgres has not answered the last fetch, backfill scan or
-// change of the notification gate.
+// Failing reports whether the last fetch, backfill scan or change of the notification
+// gate failed, if that was not long ago.
 func (b *Backlog) Failing() bool {
 	return b.fetch.breaker.Failing(b.now) || b.backfill.breaker.Failing(b.now) || b.gate.breaker.Failing(b.now)
 }

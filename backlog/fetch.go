@@ -12,20 +12,21 @@ import (
 // laneRead is what is remembered of one lane of a read in flight.
 type laneRead struct {
 	Lane
-	full    bool         // from the beginning of the lane, not from its cursor
-	idle    bool         // non-local: for idle capacity
-	changes uint32       // lane.changes when it was sent
-	batch   uint32       // lane.batch when it was sent
-	first   contract.Key // the lane's first candidate, or its cursor, when it was sent
+	full    bool         // it reads from the beginning of the lane, not from its cursor
+	idle    bool         // it reads non-local rows for idle capacity
+	changes uint32       // lane.changes when the read was sent
+	batch   uint32       // lane.batch when the read was sent
+	first   contract.Key // first candidate of the lane, or its cursor, when the read was sent
 }
 
-// fetching is the fetch in flight. There is at most one, beside a backfill scan.
+// fetching is the fetch in flight. There is at most one. In addition a backfill scan
+// may be in flight.
 type fetching struct {
 	lanes   []laneRead             // empty = no fetch is in flight
 	request *contract.FetchRequest // reused
 	sentAt  timing.Instant
 	scan    bool           // it reads some lane from its beginning
-	left    []contract.Key // then: places that rows have left since it was sent
+	left    []contract.Key // if scan: keys of rows that have left their place since the fetch was sent
 	breaker timing.Breaker
 }
 
@@ -38,8 +39,8 @@ func (f *fetching) ask(r laneRead, q contract.LaneQuery) {
 	f.request.Lanes = append(f.request.Lanes, q)
 }
 
-// NextRead appends the reads that are due to requests: a fetch, a backfill scan, or
-// both. Each is answered by Fetched.
+// NextRead appends to requests the reads that are due: a fetch, a backfill scan, or
+// both. Fetched handles each answer.
 func (b *Backlog) NextRead(jobs Jobs, requests []*contract.FetchRequest) []*contract.FetchRequest {
 	if b.draining {
 		return requests
@@ -53,7 +54,7 @@ func (b *Backlog) NextRead(jobs Jobs, requests []*contract.FetchRequest) []*cont
 	return requests
 }
 
-// nextFetch prepares the request of a fetch if some lane wants to be read.
+// nextFetch prepares the request of a fetch if some lane must be read.
 func (b *Backlog) nextFetch(jobs Jobs) bool {
 	f := &b.fetch
 	if f.breaker.Open(b.now) {
@@ -81,9 +82,8 @@ func (b *Backlog) nextFetch(jobs Jobs) bool {
 	return true
 }
 
-// askLocal adds a local lane to the request if the lane is to be read. Either a
-// full scan of the lane is due, or the lane has few candidates left and the table
-// may contain more.
+// askLocal adds a local lane to the request in two cases: a full scan of the lane is
+// due, or the lane has few candidates left and the table may contain more.
 func (b *Backlog) askLocal(r Lane) {
 	s := &b.schedule
 	l := b.lane(r)
@@ -118,8 +118,9 @@ func (b *Backlog) askLocal(r Lane) {
 
 // Departed notes that a row is no longer pending at its place. A scan in flight may
 // have read the row before the claim, and its answer may arrive after the job has
-// ended and is forgotten. Only a bounded number of places is noted. Each place that
-// is not noted costs at most a lost claim.
+// ended and is forgotten. Without the note the row would become a candidate again.
+// Only a bounded number of rows is noted, because a missing note costs at most a lost
+// claim.
 func (b *Backlog) Departed(t slotindex.TypeID, p dispatcherd.Priority, k contract.Key) {
 	if f := &b.fetch; f.scan && len(f.left) < b.cfg.Departures {
 		f.left = append(f.left, k)

@@ -7,12 +7,11 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/timing"
 )
 
-// gate is the notification gate. It decides whether producers send notifications,
-// in the way in which a network driver decides between interrupts and polling.
+// gate is the notification gate. It decides whether producers send notifications.
 // While the gate is subscribed, every transaction that inserts jobs notifies. Too
-// many notifications would reduce the commit rate of the producers. The gate is
-// then throttled for a second, and the lanes are polled every throttledPoll
-// instead.
+// many notifications would reduce the commit rate of the producers. The gate is then
+// throttled for a second, and the lanes are polled every throttledPoll instead. A
+// network driver changes between interrupts and polling for the same reason.
 type gate struct {
 	subscribed bool
 	asked      bool           // a change is in flight
@@ -80,9 +79,8 @@ func (b *Backlog) GateAnswered(subscribed bool, v contract.Verdict) {
 	}
 }
 
-// GateReset notes that a new row replaces the row of the dispatcher, now or soon.
-// The row holds the state of the gate, and the gate of the new row is not
-// subscribed.
+// GateReset notes that the dispatcher has to join again. The state of the gate is a
+// part of the dispatcher's row. Join inserts a new row, whose gate is not subscribed.
 func (b *Backlog) GateReset() { b.gate.subscribed = false }
 
 // Subscribed reports whether producers send notifications.

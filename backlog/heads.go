@@ -17,7 +17,7 @@ const (
 	localLanes  = LaneSet(1<<nonLocalBit - 1)
 )
 
-// First returns the first lane of a set that is not empty; t is the type of the set.
+// First returns the first lane of a set that is not empty. t is the type of the set.
 func (s LaneSet) First(t slotindex.TypeID) Lane {
 	i := bits.TrailingZeros32(uint32(s))
 	if i >= nonLocalBit {
@@ -32,10 +32,10 @@ func (s LaneSet) Rest() LaneSet { return s & (s - 1) }
 // Waiting returns the lanes of a type that have a candidate or an upper bound.
 func (b *Backlog) Waiting(t slotindex.TypeID) LaneSet { return b.types[t].waiting }
 
-// Head returns the first candidate of a waiting lane. Without a candidate it
+// Head returns the first candidate of a waiting lane. If there is no candidate, it
 // returns the upper bound, the best key that the next row can have. ok is false if
-// the fetch of the next row takes longer than decisions wait. Non-local lanes have
-// no upper bound, so their unread rows delay no local job.
+// the table has no next row, or if decisions no longer wait for the fetch of that
+// row. Non-local lanes have no upper bound, so their unread rows delay no local job.
 func (b *Backlog) Head(l Lane) (key contract.Key, upperBound, ok bool) {
 	s := b.lane(l)
 	if s.len() > 0 {
@@ -49,8 +49,8 @@ func (b *Backlog) worthWaiting() bool {
 	return !b.fetch.breaker.Open(b.now) && !b.FetchLate()
 }
 
-// FetchLate reports whether the fetch in flight has taken longer than decisions
-// wait.
+// FetchLate reports whether the fetch in flight has taken longer than
+// Config.Patience. Decisions then no longer wait for it.
 func (b *Backlog) FetchLate() bool {
 	return b.fetch.outstanding() && b.now >= b.fetch.sentAt.After(b.cfg.Patience)
 }
@@ -67,8 +67,8 @@ func (b *Backlog) FirstUnread(t slotindex.TypeID) (first contract.Key, ok bool) 
 	return first, ok
 }
 
-// Pop removes the first candidate of a lane and returns the number of its batch, for
-// Lost.
+// Pop removes and returns the first candidate of a lane. batch is the number of the
+// candidate's batch, which the caller passes to Lost.
 func (b *Backlog) Pop(l Lane) (key contract.Key, batch uint32) {
 	s := b.lane(l)
 	key, batch = s.pop(), s.batch
@@ -87,7 +87,7 @@ func (l Lane) bit() LaneSet {
 	return 1 << l.Priority
 }
 
-// update brings Waiting up to date after a change of the lanes of one priority.
+// update updates the waiting lanes after a change of the lanes of one priority.
 func (b *Backlog) update(t slotindex.TypeID, p dispatcherd.Priority) {
 	k := &b.types[t]
 	local, remote := Lane{t, p, false}.bit(), Lane{t, p, true}.bit()
@@ -104,8 +104,8 @@ func (b *Backlog) update(t slotindex.TypeID, p dispatcherd.Priority) {
 	}
 }
 
-// TakeChanged calls f for every type with waiting lanes that changed since the last
-// call, other than by Pop.
+// TakeChanged calls f for every type whose waiting lanes have changed since the last
+// call. Changes by Pop do not count.
 func (b *Backlog) TakeChanged(f func(slotindex.TypeID)) {
 	for _, t := range b.changed {
 		b.types[t].changed = false

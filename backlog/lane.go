@@ -24,29 +24,30 @@ type Lane struct {
 type lane struct {
 	keys   []contract.Key // the candidates are keys[head:], ascending
 	head   int
-	cursor contract.Key // everything up to it was read; the next read continues from here
+	cursor contract.Key // the next read continues after this key, normally that of the last row that was read
 
 	batch   uint32 // number of the fetched batch
-	lost    int32  // claims lost from it
+	lost    int32  // claims lost from this batch
 	length  int32  // rows to ask for at the next read
 	changes uint32 // counts candidates taken, discarded or put back
 	epoch   uint32 // schedule.epoch of the last read that covered it; 0 = never read
 	scanned uint32 // schedule.scans of the last full scan
 
 	more    bool // the table may contain rows after cursor
-	reading bool // part of the fetch in flight
-	low     bool // noted in round.low
+	reading bool // the fetch in flight reads the lane
+	low     bool // the lane is in round.low
 
 	backfillDue   bool         // the range up to the cursor is to be read
-	backfillBound contract.Key // end of the range that is being read; zero = none is
+	backfillBound contract.Key // end of the range that a backfill scan reads; zero = no scan reads the lane
 }
 
 func (l *lane) len() int { return len(l.keys) - l.head }
 
-// starved reports that the next candidate may exist but is not known.
+// starved reports whether the lane has no candidate although the table may contain
+// one.
 func (l *lane) starved() bool { return l.more && l.len() == 0 }
 
-// half reports that no more than half of a read's rows are left.
+// half reports whether at most half of the rows of a read are left.
 func (l *lane) half() bool { return l.len() <= int(l.length)/2 }
 
 func (l *lane) first() contract.Key { return l.keys[l.head] }
@@ -76,7 +77,7 @@ func (l *lane) insert(k contract.Key) bool {
 	return true
 }
 
-// newBatch begins a batch: lost claims are counted anew.
+// newBatch begins a batch, in which no claim has been lost yet.
 func (l *lane) newBatch() {
 	l.batch++
 	l.lost = 0

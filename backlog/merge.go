@@ -6,8 +6,8 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
-// Fetched handles the answer of a read. The request belongs to the Backlog again.
-// An answer to a request that is not in flight is ignored.
+// Fetched handles the answer of a read. From then on the request belongs to the
+// Backlog again. An answer to a request that is not in flight is ignored.
 func (b *Backlog) Fetched(req *contract.FetchRequest, res contract.FetchResult, jobs Jobs) {
 	if req.Backfill {
 		b.backfillFetched(req, res, jobs)
@@ -41,7 +41,7 @@ func (b *Backlog) Fetched(req *contract.FetchRequest, res contract.FetchResult, 
 	f.lanes, f.left, f.scan = f.lanes[:0], f.left[:0], false
 }
 
-// rowsOf returns how many of the rows in front belong to a lane of the request.
+// rowsOf returns how many of the first rows belong to a lane of the request.
 func rowsOf(rows []contract.Candidate, lane int) (n int) {
 	for n < len(rows) && rows[n].Lane == lane {
 		n++
@@ -87,7 +87,7 @@ func (b *Backlog) mergeLane(r laneRead, query *contract.LaneQuery, a answer, job
 	}
 	b.cached += l.len() - before
 	b.update(r.Type, r.Priority)
-	b.readSoon(r.Lane) // it may have run dry meanwhile, and the scan brought nothing
+	b.readSoon(r.Lane) // the lane may have become empty meanwhile, and the scan returned no row
 }
 
 // mergeLocal merges the answer for a local lane.
@@ -133,8 +133,9 @@ func (b *Backlog) extend(l *lane, rows []contract.Candidate, full bool, jobs Job
 	l.more = full
 }
 
-// replace replaces all candidates by the answer of a full scan. The lane has not changed
-// since the scan was sent. Rows after the last row of a full answer are read again.
+// replace replaces all candidates by the answer of a full scan. The lane has not
+// changed since the scan was sent. full says that the answer contains as many rows as
+// the scan asked for. The rows after the last one are then read again.
 func (b *Backlog) replace(l *lane, rows []contract.Candidate, full bool, jobs Jobs) {
 	if n := len(rows); n > 0 && (full || l.cursor.Less(rows[n-1].Key)) {
 		l.cursor = rows[n-1].Key
@@ -149,9 +150,9 @@ func (b *Backlog) replace(l *lane, rows []contract.Candidate, full bool, jobs Jo
 	l.newBatch()
 }
 
-// mergeScan uses only some rows of a full scan: those before the first candidate
-// that the lane had when the scan was sent. Of the other rows some were taken
-// since, and it is not known which.
+// mergeScan merges a full scan into a lane that has changed since the scan was sent.
+// It uses only the rows before the first candidate that the lane had at that time.
+// Some of the other rows were taken since, and it is not known which.
 func (b *Backlog) mergeScan(l *lane, rows []contract.Candidate, first contract.Key, jobs Jobs) {
 	for _, r := range rows {
 		if !r.Key.Less(first) {

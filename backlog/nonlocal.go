@@ -9,25 +9,25 @@ import (
 	"github.com/dispatcherd/dispatcherd/slotindex"
 )
 
-// nonLocal plans the reads of non-local rows. Non-local rows count as younger by
-// the penalty. They serve slots that have no local row. They are also run if the
-// dispatcher that owns them (their owner) lets them grow old, so that no row
-// depends on its owner. Shares only reduce lost claims.
+// nonLocal plans the reads of non-local rows. A dispatcher runs them on slots that
+// have no local row. It also runs them if the dispatcher that owns them (their owner)
+// lets them grow old. So no row depends on its owner: shares only reduce lost claims.
+// Non-local rows count as younger by the penalty.
 //
-// A type has idle capacity when it has a free slot and no local row. It then reads
-// its non-local lanes if rows may have come since its last such read. At each poll
-// every type reads its non-local lanes, because the owner of an old row may be
+// A type has idle capacity when it has a free slot and no local row. Its non-local
+// lanes are then read if rows may have come since the last such read. At each poll
+// the non-local lanes of every type are read, because the owner of an old row may be
 // stuck. These reads start at the beginning of the lane.
 //
-// Nothing happens here while every share contains everything.
+// While every share contains everything, nonLocal plans no reads.
 type nonLocal struct {
 	types   int            // types with a share that does not contain everything
 	epoch   uint32         // grows when rows may have become available to dispatchers other than their owners
 	polls   uint32         // grows with each poll
 	pending bool           // some type may have idle capacity
-	news    bool           // pending was set because rows may have come; their owner is to read them first
-	next    timing.Instant // instant of the next round for idle capacity at the earliest
-	dueAt   int64          // database clock, milliseconds, at which a row that was read is old enough; 0 = none
+	news    bool           // pending was set because rows may have come; their owner should read them first
+	next    timing.Instant // earliest instant of the next round for idle capacity
+	dueAt   int64          // when a row that was read gets older than OwnerGrace: database clock, milliseconds; 0 = none
 	left    int            // types that are still to be considered in this round
 	from    int            // the type with which the round continues
 }
@@ -35,9 +35,9 @@ type nonLocal struct {
 const (
 	// OwnerGrace is how long a row is left to its owner, by the database clock.
 	OwnerGrace = 30 * time.Millisecond
-	// nonLocalPause is the minimum time between two reads for idle capacity; up to
-	// the same time is added at random. It is also the time between news of rows
-	// and the first such read.
+	// nonLocalPause is the minimum time between two reads for idle capacity. A random
+	// time of at most nonLocalPause is added. When rows may have come, the first read
+	// for idle capacity also waits for nonLocalPause.
 	nonLocalPause = 50 * time.Millisecond
 	// NonLocalLength is the number of rows that a read at a poll asks for, per lane.
 	NonLocalLength = 8
@@ -73,8 +73,8 @@ func (b *Backlog) wakeNonLocal() timing.Instant {
 	return next
 }
 
-// nonLocalRound starts a round of all types if an instant for a round has passed.
-// It reports whether a round is due.
+// nonLocalRound starts a round of all types if one is due. It reports whether a round
+// has types left.
 func (b *Backlog) nonLocalRound() bool {
 	n := &b.nonLocal
 	if n.types == 0 {
@@ -101,8 +101,8 @@ func (b *Backlog) pollNonLocal() {
 	n.left = len(b.types)
 }
 
-// askNonLocal adds the non-local lanes of the types that want to read them, as many as
-// fit.
+// askNonLocal adds non-local lanes to the request: those of the types whose read is
+// due, as many as fit.
 func (b *Backlog) askNonLocal() {
 	n := &b.nonLocal
 	n.left = min(n.left, len(b.types))
@@ -152,7 +152,8 @@ func (b *Backlog) idleCapacity(t slotindex.TypeID) bool {
 	return true
 }
 
-// continueNonLocal reads a non-local lane from its cursor, if it still runs low.
+// continueNonLocal reads a non-local lane from its cursor if it still has few
+// candidates.
 func (b *Backlog) continueNonLocal(r Lane) {
 	l := b.lane(r)
 	if l.reading || !l.more || !l.half() {
@@ -197,7 +198,7 @@ func (b *Backlog) mergeNonLocal(r laneRead, a answer, jobs Jobs) {
 		l.batch++
 		if r.idle && full {
 			rows = rows[b.leftToOwner(r.Type, rows):]
-			b.readNonLocalAgain(r.Type) // there are more than can be taken now
+			b.readNonLocalAgain(r.Type) // there are more rows than free slots
 		}
 	} else {
 		l.compact()
@@ -211,9 +212,9 @@ func (b *Backlog) mergeNonLocal(r laneRead, a answer, jobs Jobs) {
 	l.more = full
 }
 
-// leftToOwner returns how many of the first rows a type with idle capacity skips.
-// The owner of these rows is probably about to claim them. A row is not skipped if
-// it is older than a row that is used by more than the penalty. So skipping does
+// leftToOwner returns how many of the first rows a type with idle capacity skips. The
+// owner of these rows is probably about to claim them. The first row that is not
+// skipped is at most the penalty younger than the first skipped row. So skipping does
 // not lengthen the overtaking window.
 func (b *Backlog) leftToOwner(t slotindex.TypeID, rows []contract.Candidate) int {
 	n := max(0, len(rows)-max(1, b.index.FreeFor(t)))

@@ -36,10 +36,10 @@ func (b *Backlog) RowNotified(n *contract.RowNotification, claimable bool) {
 	}
 }
 
-// accept makes a row from a notification a candidate if this is certainly as good
-// as a fetch. The conditions are: the row is local, a slot is free for it, and no
-// other row of the type waits or may be found to wait. accept reports whether the
-// row is now a candidate.
+// accept makes a row from a notification a candidate if a fetch could not return a
+// better one. The conditions are: the row is local, a slot is free for it, and no
+// other row of the type waits or may wait unread. accept reports whether the row is
+// now a candidate.
 func (b *Backlog) accept(n *contract.RowNotification) bool {
 	t, ok := b.index.Lookup(n.Type)
 	if !ok || !b.clock.known || b.draining || int(t) >= len(b.types) {
@@ -54,7 +54,7 @@ func (b *Backlog) accept(n *contract.RowNotification) bool {
 	}
 	l := &k.local[n.Priority]
 	if !l.cursor.Less(n.Key) {
-		return false // a fetch was faster and the job may have ended already, or the row was committed late
+		return false // a fetch was faster, and the job may have ended already; or the row was committed late
 	}
 	l.insert(n.Key)
 	l.newBatch()

@@ -8,8 +8,8 @@ import (
 	"github.com/dispatcherd/dispatcherd/slotindex"
 )
 
-// PutBack returns a row that is pending again to its lane, unless no slot supports its
-// type. A row after the cursor is found by the next read.
+// PutBack returns a row that is pending again to its lane, unless no slot supports
+// its type. If the row is after the cursor, the next read finds it.
 func (b *Backlog) PutBack(t slotindex.TypeID, p dispatcherd.Priority, k contract.Key) {
 	if !b.types[t].known || b.index.Capacity(t) == 0 {
 		return
@@ -26,17 +26,17 @@ func (b *Backlog) PutBack(t slotindex.TypeID, p dispatcherd.Priority, k contract
 	}
 	if l.insert(k) {
 		b.cached++
-		l.changes++ // a full scan in flight may not have seen the row: it must not replace the candidates
+		l.changes++ // a full scan in flight may not have seen the row, so its answer must not replace the candidates
 	}
 	b.update(t, p)
 }
 
-// Lost notes that the claim of a row was lost: another dispatcher has the row, or
-// had it locked. batch is the number that Pop returned. If too many rows of the
-// batch were lost, the rest of the batch is discarded, and Lost returns true.
-// Claims run in parallel, so the "five failed claims in a row" of article 1 are
-// counted per fetched batch. A non-local batch is discarded at the first loss,
-// because another dispatcher is working on it.
+// Lost notes that the claim of a row was lost: another dispatcher has the row, or had
+// it locked. batch is the number that Pop returned. If too many rows of the batch
+// were lost, Lost discards the rest of the batch and returns true. Article 1 discards
+// a list after "five failed claims in a row". Claims run in parallel here, so the
+// lost claims of a fetched batch are counted instead. A non-local batch is discarded
+// at the first loss, because another dispatcher is working on it.
 func (b *Backlog) Lost(r Lane, batch uint32) (discarded bool) {
 	if r.NonLocal {
 		b.discardNonLocal(r)
@@ -77,7 +77,7 @@ func (b *Backlog) GivenBack() { b.schedule.scanAfter(b.now.After(returnPause)) }
 // Delayed notes that a row is pending again and due after a delay from now.
 func (b *Backlog) Delayed(delay time.Duration) {
 	b.schedule.expect((b.DBNow() + delay.Milliseconds()) * 1000)
-	if delay < shortDelay { // its lane may have been read past its place before it was there
+	if delay < shortDelay { // the cursor may have passed the row's place before the row was there
 		b.schedule.scanAfter(b.now.After(delay).After(returnPause))
 	}
 }

@@ -118,9 +118,9 @@ func TestScanIncludesTheRowAtTheCursor(t *testing.T) {
 	}
 }
 
-// A type with idle capacity leaves the first non-local rows to their owner,
-// which is about to claim them. It does not leave a row that a much later row
-// would then overtake: a difference of more than the penalty would exceed the
+// A type with idle capacity leaves the first non-local rows to their owner, which
+// is about to claim them. The first row that it takes is at most the penalty
+// later than the first row that it leaves. A greater difference would exceed the
 // overtaking window of shared types.
 func TestRowsLeftToTheirOwnerAreNotPassedByMuchLaterRows(t *testing.T) {
 	w := small(t, 1, nil)

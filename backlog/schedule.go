@@ -16,10 +16,10 @@ type schedule struct {
 	epoch       uint32 // grows when rows may have become pending
 	scans       uint32 // grows when a full scan is due
 	nextPoll    timing.Instant
-	nextScan    timing.Instant // no full scan for a notification before
+	nextScan    timing.Instant // earliest instant of a full scan for a notification
 	scanPending bool           // a full scan is due at nextScan, for a notification
-	scanAt      timing.Instant // a full scan is due, for rows that became pending again; 0 = none
-	dueAt       int64          // database clock, milliseconds, of the earliest known row that is not due; 0 = none
+	scanAt      timing.Instant // when a full scan for rows that became pending again is due; 0 = none
+	dueAt       int64          // when the next known row becomes due: database clock, milliseconds; 0 = none
 	idle        bool           // nextPoll is further away, because nothing waits and notifications arrive
 	listener    listenerState
 
@@ -43,13 +43,14 @@ const (
 	// once. Without the pause, a row that its worker returned would go to the same
 	// slot again and again.
 	returnPause = 500 * time.Millisecond
-	// idlePolls is the time between two polls of an idle dispatcher, in polls.
+	// idlePolls is the time between two polls of an idle dispatcher, as a multiple of
+	// Config.Poll.
 	idlePolls = 5
-	// maxPausePolls is the longest pause between two full scans, in polls. A row that was
-	// committed late waits as long as that at most.
+	// maxPausePolls is the longest pause between two full scans, as a multiple of
+	// Config.Poll. A row that was committed late waits at most that long.
 	maxPausePolls = idlePolls
-	// shortDelay is longer than any finish statement takes. If a row is due that
-	// long after its end was recorded, it cannot be before a cursor at that time.
+	// shortDelay is longer than any finish statement takes. If a delay is longer, the
+	// row is in the table before it is due, so no cursor can have passed its place.
 	shortDelay = 10 * time.Second
 	// gateSettled is how long the gate must have been subscribed before polls
 	// become idle. Hardly any open transaction is then older than the subscription.
@@ -72,7 +73,8 @@ func (b *Backlog) scanSoon() {
 	b.RowsMayHaveCome()
 }
 
-// scanAfter plans a full scan for a row that becomes pending again before a cursor.
+// scanAfter plans a full scan for a row that becomes pending again at a place before
+// a cursor.
 func (s *schedule) scanAfter(at timing.Instant) {
 	if s.scanAt == 0 || at < s.scanAt {
 		s.scanAt = at
@@ -100,7 +102,7 @@ func (b *Backlog) nothingWaits(jobs Jobs) bool {
 		b.gate.subscribed && b.now >= b.gate.since.After(gateSettled)
 }
 
-// checkTimes turns passed instants into reasons to read.
+// checkTimes marks a read as due when its instant has passed.
 func (b *Backlog) checkTimes(jobs Jobs) {
 	s := &b.schedule
 	if b.fetch.outstanding() {
@@ -137,7 +139,8 @@ func (b *Backlog) checkTimes(jobs Jobs) {
 	}
 }
 
-// nextQuickPoll returns when the lanes are read again in place of notifications.
+// nextQuickPoll returns when the lanes are read again while there are no
+// notifications.
 func (b *Backlog) nextQuickPoll() timing.Instant {
 	switch {
 	case b.index.Len() == 0:
@@ -156,7 +159,7 @@ func (b *Backlog) scanEnded(took timing.Instant, ok bool) {
 	s := &b.schedule
 	next := min(max(s.nextScan, b.now)+scanFactor*took, b.now+maxPausePolls*millis(b.cfg.Poll))
 	s.nextPoll, s.nextScan = max(s.nextPoll, next), max(s.nextScan, next)
-	if ok && !s.slow { // a full scan while they are slow reads lanes of which nothing was ever read
+	if ok && !s.slow { // while scans are slow, a full scan only reads lanes that were never read
 		s.slow = took > millis(verySlowScan) || min(took, s.took) > millis(slowScan)
 		s.took, s.ended = took, b.now
 	}

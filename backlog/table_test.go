@@ -26,7 +26,7 @@ type row struct {
 // job is a job in hand.
 type job struct {
 	row   *row
-	key   contract.Key // at which it was taken
+	key   contract.Key // the key at which the job was taken
 	lane  Lane
 	batch uint32
 	again bool
