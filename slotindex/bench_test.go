@@ -41,7 +41,7 @@ var fleets = []struct{ slots, types, sets int }{
 	{100_000, 20, 2_000},       // many classes of equal size per type
 	{100_000, 1, 1},            // one class
 	{100_000, 1_000, 100_000},  // nearly every slot has its own class
-	{100_000, 10_000, 100_000}, // the same with the largest number of types
+	{100_000, 10_000, 100_000}, // nearly every slot has its own class; the largest number of types
 }
 
 // order returns types in a random order. Iterating over it costs little.
@@ -146,7 +146,7 @@ func TestTakePeekAndReleaseAllocateNothing(t *testing.T) {
 	}
 }
 
-// 2,000 classes of equal size share one type, so as many heads are compared.
+// 2,000 classes of equal size share one type, so Take compares 2,000 heads.
 func BenchmarkTakeReleaseAcrossEqualClasses(b *testing.B) {
 	x := New()
 	for i := range 2000 {

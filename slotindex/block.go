@@ -156,8 +156,8 @@ func (x *Index) rerank(c *class, from int) {
 	}
 }
 
-// firstBlockAfter returns the rank of the first block whose slots all lie
-// after an id, or the number of blocks.
+// firstBlockAfter returns the rank of the first block whose slots all lie after an
+// id. If there is none, it returns the number of blocks.
 func (x *Index) firstBlockAfter(c *class, id dispatcherd.SlotID) int {
 	return sort.Search(len(c.order), func(rank int) bool { return x.firstID(c.order[rank]) > id })
 }

@@ -11,8 +11,8 @@ import (
 
 type classID int32
 
-// class is the slots that support exactly the same types. It exists as long
-// as one of them is registered, draining ones included.
+// class contains the slots that support exactly the same types. It exists as long as
+// one of them is registered, including draining slots.
 type class struct {
 	head    dispatcherd.SlotID // the smallest id of a free slot, or noHead
 	headRef Ref

@@ -1,25 +1,24 @@
-// Package slotindex finds the free slot that should run a job of a type, and finds
-// it fast. It is the inverted index of article 1 ("the slot pool"). It chooses the
-// most specialised slot, so that versatile slots stay free for jobs that only they
-// can run.
+// Package slotindex finds the free slot that should run a job of a type. It is the
+// inverted index of article 1 ("the slot pool"). It chooses the most specialised
+// slot, so that versatile slots stay free for jobs that only they can run.
 //
 // # Shape
 //
-// Slots with the same set of types form a class. A type lists the classes
-// whose set contains it, smallest set first, and keeps one bit per class that
-// says whether the class has a free slot. A class keeps its slots in order of
-// SlotID in small blocks, each with one bit per free slot, and remembers the
-// smallest free one, its head.
+// Slots with the same set of types form a class. A type has a list of the classes
+// whose set contains it, smallest set first. It keeps one bit per class, which says
+// whether the class has a free slot. A class keeps its slots in the order of SlotID,
+// in small blocks with one bit per free slot. It remembers its smallest free slot,
+// the head.
 //
 //	type ──► classes by size of set, one bit each: has a free slot
 //	             │
 //	           class ──► head, blocks by SlotID ──► slots, one bit each: free
 //
-// Taking a slot finds the first set bit of the type, compares the heads of the
-// classes of that size, and clears a bit. Releasing a slot sets the bit again. The
-// types of a class are updated only when its last free slot is taken or its first
-// one is released. So the cost depends on the number of classes of equal size that
-// a type has, not on the number of slots.
+// Taking a slot finds the first class of the type with a free slot, compares its head
+// with the heads of the classes of the same size, and clears a bit. Releasing a slot
+// sets the bit again. The bits of the types of a class change only when its last free
+// slot is taken or its first one is released. So the cost depends on the number of
+// classes of equal size that a type has, not on the number of slots.
 //
 // # What it is not
 //
@@ -29,5 +28,5 @@
 // rebuild it at any time. The truth about running jobs is in Postgres.
 //
 // Broken preconditions (releasing a slot that is not taken, using the Ref of
-// a removed slot) are bugs of the caller and panic.
+// a removed slot) are bugs of the caller and cause a panic.
 package slotindex

@@ -21,10 +21,10 @@ type Index struct {
 	byName    map[string]TypeID
 	classes   []class
 	freeClass []classID
-	byTypes   map[string]classID // by classKey
+	byTypes   map[string]classID // the key contains the TypeIDs, see classFor
 	blocks    []block
 	freeBlock []blockID
-	key       []byte // scratch for classKey
+	key       []byte // buffer for a key of byTypes
 	live      int    // registered slots
 	free      int    // slots that Take may return
 }
@@ -74,7 +74,8 @@ func (x *Index) AddTaken(id dispatcherd.SlotID, types []string) Ref {
 	return r
 }
 
-// allocate returns the position of an unused element, which it appends if there is none.
+// allocate returns the position of an unused element. If there is none, it appends
+// one.
 func allocate[E any, ID ~int32](all *[]E, unused *[]ID) (id ID) {
 	if n := len(*unused); n > 0 {
 		id, *unused = (*unused)[n-1], (*unused)[:n-1]
@@ -115,9 +116,9 @@ func (x *Index) Take(t TypeID) (Ref, bool) {
 	return r, true
 }
 
-// bestClass returns the class whose head Take returns, or -1. Classes of a
-// type are ordered by size, so it looks at the first one with a free slot and
-// at the others of the same size.
+// bestClass returns the class whose head Take returns, or -1. The classes of a type
+// are ordered by size. So bestClass looks only at the first class with a free slot
+// and at the others of the same size.
 func (x *Index) bestClass(t TypeID) classID {
 	best, size := classID(-1), int32(0)
 	ty := &x.types[t]

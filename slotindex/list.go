@@ -60,8 +60,8 @@ func (x *Index) Competitors(t TypeID) map[TypeID]bool {
 	return types
 }
 
-// Fewest returns how many types the most specialised slots that support t have,
-// whether free, taken or draining; 0 if there are none.
+// Fewest returns the number of types of the most specialised slot that supports t,
+// whether the slot is free, taken or draining. It returns 0 if there is none.
 func (x *Index) Fewest(t TypeID) int {
 	if ty := &x.types[t]; len(ty.classes) > 0 {
 		return int(ty.classes[0].size)
@@ -69,8 +69,8 @@ func (x *Index) Fewest(t TypeID) int {
 	return 0
 }
 
-// FreeFor returns the number of free slots that support t. It adds up the
-// classes of t; to know whether there is one, use HasFree.
+// FreeFor returns the number of free slots that support t. It visits all classes of
+// t. HasFree is faster if only the existence of a free slot matters.
 func (x *Index) FreeFor(t TypeID) int {
 	n := 0
 	for _, m := range x.types[t].classes {

@@ -139,7 +139,7 @@ func (h *history) take() {
 	h.log = append(h.log, fmt.Sprint("take ", name, got, ok))
 }
 
-// withSlot applies f to a random slot in a state, or in any with gone.
+// withSlot applies f to a random slot in a state. The state gone means any state.
 func (h *history) withSlot(in state, f func(*naiveSlot)) {
 	var found []int
 	for i, s := range h.naive.slots {
