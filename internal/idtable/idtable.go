@@ -2,12 +2,12 @@
 // contiguous ranges.
 //
 // Four consecutive ids share a cache line. If jobs are inserted, claimed and
-// finished together, three in four lookups need no access to memory outside the
-// cache. With 100,000 jobs in hand, such accesses would take most of the time.
+// finished together, three in four lookups are served by the CPU cache. With
+// 100,000 jobs in hand, lookups in main memory would take most of the time.
 //
 // The table uses open addressing with linear probing and is at most half full. A
-// deletion moves later entries forward, so there are no markers for deleted
-// entries.
+// deletion moves later entries towards their preferred places, so there are no
+// markers for deleted entries.
 package idtable
 
 import (
@@ -19,7 +19,7 @@ import (
 // Table maps ids to values. The zero Table is empty. It must be used by one
 // goroutine at a time.
 type Table[V any] struct {
-	entries []entry[V] // a power of two of them
+	entries []entry[V] // the length is 0 or a power of two
 	shift   uint8      // 64 minus the number of bits of a group's number
 	n       int
 	newest  dispatcherd.JobID // the largest id that was put since the table was last empty
@@ -58,9 +58,9 @@ func (t *Table[V]) Get(id dispatcherd.JobID) *V {
 	return t.entries[t.find(id)].value
 }
 
-// GetOld is like Get, for ids that are mostly larger than all ids in the table. The
-// ids of rows that are read ahead are such ids. For them GetOld needs no access to
-// memory outside the cache.
+// GetOld is like Get, but faster for an id that is larger than all ids in the
+// table: it compares the id with the largest one and reads no entry. The ids of
+// rows that are read ahead are mostly such ids.
 func (t *Table[V]) GetOld(id dispatcherd.JobID) *V {
 	if id > t.newest {
 		return nil
